@@ -1,0 +1,391 @@
+package topo
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+)
+
+// header is the part of a document before its nodes.
+type header struct {
+	Schema     string     `json:"schema"`
+	Tool       Tool       `json:"tool"`
+	CapturedAt *time.Time `json:"captured_at"`
+	Origin     string     `json:"origin"`
+	Complete   bool       `json:"complete"`
+	Host       Host       `json:"host"`
+}
+
+// Encode writes the topology as a topoctl.topology/v1 document: valid JSON with
+// one node, link or matrix row on a line, so that two documents diff well. The
+// provenance of nodes is kept in one table, "facts", that nodes refer to by
+// index, because most nodes of a kind share theirs.
+func (t *Topology) Encode() ([]byte, error) {
+	e := encoder{facts: map[string]int{}}
+	e.enc = json.NewEncoder(&e.buf)
+	e.enc.SetEscapeHTML(false)
+	e.object(header{SchemaTopology, t.Tool, t.CapturedAt, t.Origin, t.Complete, t.Host})
+	e.list("nodes")
+	for _, n := range t.nodes() {
+		e.node(n.value, n.facts)
+	}
+	e.endList()
+	e.list("links")
+	for i := range t.Links {
+		e.node(&t.Links[i], t.Links[i].Facts)
+	}
+	e.endList()
+	if t.Asserted != nil {
+		e.field("asserted", t.Asserted)
+	}
+	if t.Derived != nil {
+		e.derived(t.Derived)
+	}
+	e.field("facts", e.table)
+	e.field("sources", emptyIfNil(t.Sources))
+	e.list("warnings")
+	for _, w := range t.Warnings {
+		e.item(w)
+	}
+	e.endList()
+	e.buf.WriteString("\n}\n")
+	return e.buf.Bytes(), e.err
+}
+
+func emptyIfNil[T any](s []T) []T {
+	if s == nil {
+		return []T{}
+	}
+	return s
+}
+
+// encoder lays values out on lines. The first error sticks.
+type encoder struct {
+	buf   bytes.Buffer
+	enc   *json.Encoder
+	facts map[string]int
+	table []Facts
+	inRow bool
+	err   error
+}
+
+// value appends v as one line without the encoder's line end.
+func (e *encoder) value(v any) {
+	if err := e.enc.Encode(v); err != nil {
+		e.err = errors.Join(e.err, fmt.Errorf("topo: encode: %w", err))
+		return
+	}
+	e.buf.Truncate(e.buf.Len() - 1)
+}
+
+// object opens the document with v's fields, one a line, and leaves it open.
+func (e *encoder) object(v header) {
+	e.buf.WriteString(`{"schema":`)
+	e.value(v.Schema)
+	e.field("tool", v.Tool)
+	e.field("rules", Rules)
+	e.field("captured_at", v.CapturedAt)
+	e.field("origin", v.Origin)
+	e.field("complete", v.Complete)
+	e.field("host", v.Host)
+}
+
+func (e *encoder) field(name string, v any) {
+	fmt.Fprintf(&e.buf, ",\n%q:", name)
+	e.value(v)
+}
+
+func (e *encoder) list(name string) {
+	fmt.Fprintf(&e.buf, ",\n%q:[", name)
+	e.inRow = false
+}
+
+func (e *encoder) item(v any) {
+	if e.inRow {
+		e.buf.WriteByte(',')
+	}
+	e.inRow = true
+	e.buf.WriteByte('\n')
+	e.value(v)
+}
+
+func (e *encoder) endList() {
+	if e.inRow {
+		e.buf.WriteByte('\n')
+	}
+	e.buf.WriteByte(']')
+}
+
+// node appends an item with the index of its facts in the table.
+func (e *encoder) node(v any, facts Facts) {
+	e.item(v)
+	if len(facts) == 0 || e.err != nil {
+		return
+	}
+	key := facts.key()
+	i, ok := e.facts[key]
+	if !ok {
+		i = len(e.table)
+		e.facts[key] = i
+		e.table = append(e.table, facts)
+	}
+	e.buf.Truncate(e.buf.Len() - 1)
+	fmt.Fprintf(&e.buf, `,"facts":%d}`, i)
+}
+
+func (e *encoder) derived(d *Derived) {
+	e.buf.WriteString(",\n\"derived\":{\"rules\":")
+	e.value(d.Rules)
+	e.field("axis", d.Axis)
+	rows(e, "relations", d.Relations)
+	rows(e, "cells", d.Cells)
+	rows(e, "limit_link", d.Limit)
+	e.buf.WriteByte('}')
+}
+
+func rows[T any](e *encoder, name string, list []T) {
+	e.list(name)
+	for _, row := range list {
+		e.item(row)
+	}
+	e.endList()
+}
+
+// nodeRef is one node of any kind, for encoding and checking.
+type nodeRef struct {
+	value any
+	facts Facts
+	node  *Node
+}
+
+// nodes lists every node in document order: by kind, then by the kind's order.
+func (t *Topology) nodes() []nodeRef {
+	var out []nodeRef
+	add := func(v any, n *Node) { out = append(out, nodeRef{v, n.Facts, n}) }
+	for i := range t.Packages {
+		add(&t.Packages[i], &t.Packages[i].Node)
+	}
+	for i := range t.NUMANodes {
+		add(&t.NUMANodes[i], &t.NUMANodes[i].Node)
+	}
+	for i := range t.HostBridges {
+		add(&t.HostBridges[i], &t.HostBridges[i].Node)
+	}
+	for i := range t.PCIDevices {
+		add(&t.PCIDevices[i], &t.PCIDevices[i].Node)
+	}
+	for i := range t.Switches {
+		add(&t.Switches[i], &t.Switches[i].Node)
+	}
+	for i := range t.GPUs {
+		add(&t.GPUs[i], &t.GPUs[i].Node)
+	}
+	for i := range t.NICs {
+		add(&t.NICs[i], &t.NICs[i].Node)
+	}
+	for i := range t.RDMADevices {
+		add(&t.RDMADevices[i], &t.RDMADevices[i].Node)
+	}
+	for i := range t.Ports {
+		add(&t.Ports[i], &t.Ports[i].Node)
+	}
+	for i := range t.Netdevs {
+		add(&t.Netdevs[i], &t.Netdevs[i].Node)
+	}
+	for i := range t.NVMes {
+		add(&t.NVMes[i], &t.NVMes[i].Node)
+	}
+	for i := range t.NVSwitches {
+		add(&t.NVSwitches[i], &t.NVSwitches[i].Node)
+	}
+	return out
+}
+
+// Detect says whether data looks like one of our own documents.
+func Detect(head []byte) bool {
+	head = bytes.TrimLeft(head, " \t\r\n\ufeff")
+	return len(head) > 0 && head[0] == '{'
+}
+
+// Decode reads a topoctl.topology/v1 document. Keys and node kinds that it does
+// not know are left out; another major version is refused. What follows from
+// the nodes is computed again, so an edited document is consistent.
+func Decode(data []byte) (*Topology, error) {
+	var doc struct {
+		header
+		Nodes    []json.RawMessage `json:"nodes"`
+		Links    []json.RawMessage `json:"links"`
+		Asserted *Asserted         `json:"asserted"`
+		Facts    []Facts           `json:"facts"`
+		Sources  []SourceReport    `json:"sources"`
+		Warnings []Warning         `json:"warnings"`
+	}
+	if err := json.Unmarshal(data, &doc); err != nil {
+		if name := schemaName(data); name != "" && checkSchema(name) != nil {
+			return nil, checkSchema(name)
+		}
+		return nil, documentError(data, err)
+	}
+	if err := checkSchema(doc.Schema); err != nil {
+		return nil, err
+	}
+	t := &Topology{Tool: doc.Tool, CapturedAt: doc.CapturedAt, Origin: doc.Origin, Complete: doc.Complete,
+		Host: doc.Host, Asserted: doc.Asserted, Sources: doc.Sources, Warnings: doc.Warnings}
+	for i, raw := range doc.Nodes {
+		if err := t.decodeNode(raw, doc.Facts); err != nil {
+			return nil, fmt.Errorf("topo: nodes[%d]: %w", i, err)
+		}
+	}
+	for i, raw := range doc.Links {
+		var l Link
+		facts, err := decodeWithFacts(raw, &l, doc.Facts)
+		if err != nil {
+			return nil, fmt.Errorf("topo: links[%d]: %w", i, err)
+		}
+		l.Facts = facts
+		t.Links = append(t.Links, l)
+	}
+	if err := t.check(); err != nil {
+		return nil, err
+	}
+	t.Derive()
+	return t, nil
+}
+
+// schemaName is what a document says it is, "" for one that does not say or
+// that is broken.
+func schemaName(data []byte) string {
+	var s struct {
+		Schema string `json:"schema"`
+	}
+	// A decoder stops after the first value: what follows it does not matter.
+	_ = json.NewDecoder(bytes.NewReader(data)).Decode(&s)
+	return s.Schema
+}
+
+// checkSchema accepts this major version only, and says what a reader can do.
+func checkSchema(name string) error {
+	switch {
+	case name == SchemaTopology:
+		return nil
+	case name == "":
+		return fmt.Errorf("topo: no \"schema\" key: not a topoctl document (want %q)", SchemaTopology)
+	case strings.HasPrefix(name, "topoctl.topology/"):
+		return fmt.Errorf("topo: schema %q is newer than this program reads (%q): use a newer topoctl", name, SchemaTopology)
+	default:
+		return fmt.Errorf("topo: schema %q is not a topology (want %q)", name, SchemaTopology)
+	}
+}
+
+// documentError turns encoding/json's errors into one line with a position.
+func documentError(data []byte, err error) error {
+	var syntax *json.SyntaxError
+	switch {
+	case errors.As(err, &syntax) && int(syntax.Offset) >= len(bytes.TrimRight(data, " \t\r\n")),
+		errors.Is(err, io.ErrUnexpectedEOF):
+		return fmt.Errorf("topo: the document ends in the middle (%d bytes): truncated?", len(data))
+	case errors.As(err, &syntax):
+		line := 1 + bytes.Count(data[:min(int(syntax.Offset), len(data))], []byte{'\n'})
+		return fmt.Errorf("topo: line %d: %w", line, err)
+	}
+	return fmt.Errorf("topo: %w", err)
+}
+
+// decodeWithFacts reads one object and looks its facts up in the table.
+func decodeWithFacts(raw []byte, v any, table []Facts) (Facts, error) {
+	var ref struct {
+		Facts *int `json:"facts"`
+	}
+	if err := json.Unmarshal(raw, v); err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(raw, &ref); err != nil {
+		return nil, err
+	}
+	if ref.Facts == nil {
+		return nil, nil
+	}
+	if *ref.Facts < 0 || *ref.Facts >= len(table) {
+		return nil, fmt.Errorf("facts %d: the table has %d entries", *ref.Facts, len(table))
+	}
+	return table[*ref.Facts], nil
+}
+
+// decodeNode reads a node into the list of its kind.
+func (t *Topology) decodeNode(raw []byte, table []Facts) error {
+	var head struct {
+		Kind Kind `json:"kind"`
+	}
+	if err := json.Unmarshal(raw, &head); err != nil {
+		return err
+	}
+	switch head.Kind {
+	case KindPackage:
+		return appendNode(&t.Packages, raw, table)
+	case KindNUMA:
+		return appendNode(&t.NUMANodes, raw, table)
+	case KindHostBridge:
+		return appendNode(&t.HostBridges, raw, table)
+	case KindPCI:
+		return appendNode(&t.PCIDevices, raw, table)
+	case KindGPU:
+		return appendNode(&t.GPUs, raw, table)
+	case KindRDMA:
+		return appendNode(&t.RDMADevices, raw, table)
+	case KindPort:
+		return appendNode(&t.Ports, raw, table)
+	case KindNetdev:
+		return appendNode(&t.Netdevs, raw, table)
+	case KindNVMe:
+		return appendNode(&t.NVMes, raw, table)
+	case KindNVSwitch:
+		return appendNode(&t.NVSwitches, raw, table)
+	}
+	return nil // switches and cards are derived; other kinds are a newer writer's
+}
+
+// noder gives the common part of a node of any kind.
+type noder interface{ common() *Node }
+
+func (n *Node) common() *Node { return n }
+
+func appendNode[T any](list *[]T, raw []byte, table []Facts) error {
+	var v T
+	facts, err := decodeWithFacts(raw, &v, table)
+	if err != nil {
+		return err
+	}
+	any(&v).(noder).common().Facts = facts
+	*list = append(*list, v)
+	return nil
+}
+
+// check refuses what no writer of ours makes and what would mislead a reader:
+// nodes without ID, two nodes of one ID, matrices that are not square.
+func (t *Topology) check() error {
+	seen := map[ID]bool{}
+	for _, n := range t.nodes() {
+		if n.node.ID == "" {
+			return fmt.Errorf("topo: a node of kind %q has no id", n.node.Kind)
+		}
+		if seen[n.node.ID] {
+			return fmt.Errorf("topo: two nodes are called %q", n.node.ID)
+		}
+		seen[n.node.ID] = true
+	}
+	if a := t.Asserted; a != nil {
+		if len(a.Class) != len(a.Axis) {
+			return fmt.Errorf("topo: asserted: %d rows for an axis of %d", len(a.Class), len(a.Axis))
+		}
+		for i, row := range a.Class {
+			if len(row) != len(a.Axis) {
+				return fmt.Errorf("topo: asserted: row %d has %d cells for an axis of %d", i, len(row), len(a.Axis))
+			}
+		}
+	}
+	return nil
+}

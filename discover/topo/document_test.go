@@ -1,0 +1,117 @@
+package topo_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/topoctl/topoctl/discover/topo"
+)
+
+func TestDecodeRefuses(t *testing.T) {
+	good := string(encode(t, build(t, twoSockets)))
+	tests := []struct{ name, doc, want string }{
+		{"empty", "", "ends in the middle"},
+		{"truncated", good[:len(good)/2], "truncated"},
+		{"not ours", `{"a": 1}`, `no "schema" key`},
+		{"another document of ours", `{"schema": "topoctl.matrix/v1"}`, `"topoctl.matrix/v1" is not a topology`},
+		{"a newer major version", strings.Replace(good, "topology/v1", "topology/v2", 1), "use a newer topoctl"},
+		{"a newer major version of another shape", `{"schema": "topoctl.topology/v2", "nodes": {"a": 1}}`, "use a newer topoctl"},
+		{"garbage in the middle", good[:200] + "}}" + good[200:], "line "},
+		{"two nodes of one name", strings.Replace(good, `"id":"numa:1"`, `"id":"numa:0"`, 1), `two nodes are called "numa:0"`},
+		{"a node without a name", strings.Replace(good, `"id":"numa:1"`, `"id":""`, 1), "has no id"},
+		{"facts outside the table", strings.Replace(good, `"facts":2}`, `"facts":999}`, 1), "the table has"},
+		{"a class that is none", `{"schema":"topoctl.topology/v1","asserted":{"axis":["a"],"class":[["FOO"]]}}`, `"FOO"`},
+		{"a matrix that is not square", `{"schema":"topoctl.topology/v1","asserted":{"axis":["a","b"],"class":[["X"]]}}`, "1 rows for an axis of 2"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := topo.Decode([]byte(tt.doc))
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Fatalf("error %v, want one with %q", err, tt.want)
+			}
+			if strings.Contains(err.Error(), "\n") {
+				t.Errorf("more than one line: %q", err)
+			}
+		})
+	}
+}
+
+// A reader takes what a newer writer of the same major version adds.
+func TestDecodeIgnoresWhatItDoesNotKnow(t *testing.T) {
+	want := encode(t, build(t, twoSockets))
+	doc := bytes.Replace(want, []byte(`"nodes":[`), []byte(`"news":{"a":[1]},"nodes":[{"id":"cxl:0","kind":"cxl","x":1},`), 1)
+	doc = bytes.Replace(doc, []byte(`"role":"endpoint"`), []byte(`"role":"endpoint","colour":"red"`), 1)
+	got, err := topo.Decode(doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(encode(t, got), want) {
+		t.Error("the known part changed")
+	}
+}
+
+// A document whose parents form a circle, or that names parents and ends that
+// are not there, is read without hanging; nothing is known across the hole.
+func TestDecodeSurvivesBrokenTrees(t *testing.T) {
+	doc := `{"schema":"topoctl.topology/v1","nodes":[
+{"id":"pci:0000:01:00.0","kind":"pci","bdf":"0000:01:00.0","role":"","class":"0x060400","parent":"pci:0000:02:00.0"},
+{"id":"pci:0000:02:00.0","kind":"pci","bdf":"0000:02:00.0","role":"","class":"0x060400","parent":"pci:0000:01:00.0"},
+{"id":"pci:0000:03:00.0","kind":"pci","bdf":"0000:03:00.0","role":"","class":"0x030200","parent":"pci:0000:02:00.0"},
+{"id":"gpu:0","kind":"gpu","index":0,"pci":"pci:0000:03:00.0","known_from":"pci"},
+{"id":"gpu:1","kind":"gpu","index":1,"pci":"pci:nowhere","known_from":"pci"}],
+"links":[{"id":"nvlink:a","kind":"nvlink","a":"gpu:7","b":"gpu:8","count":-3,"bytes_per_sec":null,"basis":"read"}]}`
+	topology, err := topo.Decode([]byte(doc))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := topology.Relate("gpu:0", "gpu:1"); got.Class.Known() || got.Hops != -1 {
+		t.Errorf("across the hole: %+v", got)
+	}
+	if _, err := topology.Encode(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestEncodeKeepsOneNodePerLine(t *testing.T) {
+	topology := build(t, twoSockets)
+	data := encode(t, topology)
+	if !json.Valid(data) {
+		t.Fatal("not JSON")
+	}
+	if !bytes.HasPrefix(data, []byte(`{"schema":"topoctl.topology/v1",`)) {
+		t.Errorf("schema is not first: %.60s", data)
+	}
+	for line := range bytes.Lines(data) {
+		if n := bytes.Count(line, []byte(`"id":`)); n > 1 {
+			t.Errorf("%d nodes on a line: %s", n, line)
+		}
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	const small = "numa 0\nhb 0000:10 numa0\nport 10:01.0 < 0000:10\ngpu 11:00.0 < 10:01.0\nnic 11:00.1 < 10:01.0 a\n"
+	for _, text := range []string{"numa 0", small, small + "fabric 0 18\nc2c 0 0"} {
+		f.Add(encode(f, build(f, text)))
+	}
+	f.Add([]byte(`{"schema":"topoctl.topology/v1","asserted":{"axis":["a"],"class":[["X"]]}}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		topology, err := topo.Decode(data)
+		if err != nil {
+			return
+		}
+		first, err := topology.Encode()
+		if err != nil {
+			t.Fatalf("read but not written: %v", err)
+		}
+		again, err := topo.Decode(first)
+		if err != nil {
+			t.Fatalf("written but not read: %v\n%s", err, first)
+		}
+		second, err := again.Encode()
+		if err != nil || !bytes.Equal(first, second) {
+			t.Fatalf("not stable (%v):\n%s\n%s", err, first, second)
+		}
+	})
+}

@@ -1,0 +1,345 @@
+package topo
+
+// Overlay holds measured rates of links, in bytes per second and one
+// direction. Where it has a link, its figure replaces the expected one.
+type Overlay map[LinkID]Rate
+
+// Graph is the host as a graph: PCI functions form trees below host bridges,
+// host bridges hang from NUMA nodes, NUMA nodes are joined pairwise, and NVLink,
+// xGMI and C2C links are direct edges. Each edge has its rate in each direction
+// separately. A Graph does not change and may be used by many goroutines.
+type Graph struct {
+	t     *Topology
+	links []Link
+	byID  map[LinkID]int
+
+	vertex map[ID]int
+	nodes  []vertex
+
+	direct   map[[2]ID]int // NVLink and xGMI between two devices: index in links
+	fabric   map[ID]int    // a GPU's NVLinks to the switches
+	c2c      map[ID]int    // a GPU's C2C link
+	numa     map[int]*NUMANode
+	cpuNodes int
+}
+
+// vertex is a place in a PCI tree: a function, or a host bridge (the root).
+type vertex struct {
+	id     ID
+	dev    *PCIDevice // nil for a host bridge
+	hb     *HostBridge
+	parent int // -1 for a host bridge or an orphan
+	up     int // link towards the parent, -1 inside a chip
+}
+
+// NewGraph builds the graph of a derived topology, with measured rates laid
+// over it. The overlay may be nil.
+func NewGraph(t *Topology, overlay Overlay) *Graph {
+	g := &Graph{t: t, links: t.Links, byID: make(map[LinkID]int, len(t.Links)), vertex: map[ID]int{},
+		direct: map[[2]ID]int{}, fabric: map[ID]int{}, c2c: map[ID]int{}, numa: map[int]*NUMANode{}}
+	if len(overlay) > 0 {
+		g.links = append([]Link(nil), t.Links...)
+	}
+	above := map[ID]int{}
+	for i := range g.links {
+		l := &g.links[i]
+		g.byID[l.ID] = i
+		if r, ok := overlay[l.ID]; ok {
+			l.BytesPerSec, l.Basis = &r, BasisMeasured
+		}
+		switch l.Kind {
+		case LinkPCIe:
+			above[l.B] = i
+		case LinkNVLink, LinkXGMI:
+			g.addDirect(l, i)
+		case LinkC2C:
+			g.c2c[l.A] = i
+		}
+	}
+	for i := range t.NUMANodes {
+		g.numa[t.NUMANodes[i].Index] = &t.NUMANodes[i]
+	}
+	g.cpuNodes = len(t.cpuNodes())
+	g.buildTrees(above)
+	return g
+}
+
+func (g *Graph) addDirect(l *Link, i int) {
+	switch FabricID {
+	case l.A:
+		g.fabric[l.B] = i
+	case l.B:
+		g.fabric[l.A] = i
+	default:
+		g.direct[[2]ID{l.A, l.B}] = i
+		g.direct[[2]ID{l.B, l.A}] = i
+	}
+}
+
+// buildTrees makes a vertex for each host bridge and PCI function and finds
+// the link above it: that of the first function on the same link.
+func (g *Graph) buildTrees(above map[ID]int) {
+	t := g.t
+	for i := range t.HostBridges {
+		g.vertex[t.HostBridges[i].ID] = len(g.nodes)
+		g.nodes = append(g.nodes, vertex{id: t.HostBridges[i].ID, hb: &t.HostBridges[i], parent: -1, up: -1})
+	}
+	for i := range t.PCIDevices {
+		g.vertex[t.PCIDevices[i].ID] = len(g.nodes)
+		g.nodes = append(g.nodes, vertex{id: t.PCIDevices[i].ID, dev: &t.PCIDevices[i], parent: -1, up: -1})
+	}
+	heads := linkHeads(t.PCIDevices)
+	for i := range g.nodes {
+		v := &g.nodes[i]
+		if v.dev == nil {
+			continue
+		}
+		if p, ok := g.vertex[v.dev.Parent]; ok {
+			v.parent = p
+		}
+		if l, ok := above[heads[v.id]]; ok {
+			v.up = l
+		}
+	}
+}
+
+// Link gives a link by its ID, with measured rates applied.
+func (g *Graph) Link(id LinkID) (Link, bool) {
+	i, ok := g.byID[id]
+	if !ok {
+		return Link{}, false
+	}
+	return g.links[i], true
+}
+
+// endpoint is a device or NUMA node as the end of a path.
+type endpoint struct {
+	id    ID
+	kind  Kind
+	v     int  // its PCI function's vertex, -1 if it has none
+	numa  *int // NUMA node, nil if unknown
+	ports []int
+	gpu   bool
+	cpu   bool // a NUMA node itself
+}
+
+// endpoint resolves an ID; ok is false for a node that no path can end at.
+func (g *Graph) endpoint(id ID) (endpoint, bool) {
+	e := endpoint{id: id, v: -1}
+	onPCI := func(pci ID, numa *int) {
+		if v, ok := g.vertex[pci]; ok {
+			e.v = v
+		}
+		e.numa = numa
+	}
+	t := g.t
+	for i := range t.NUMANodes {
+		if t.NUMANodes[i].ID == id {
+			e.kind, e.cpu, e.numa = KindNUMA, true, &t.NUMANodes[i].Index
+			return e, true
+		}
+	}
+	for i := range t.GPUs {
+		if t.GPUs[i].ID == id {
+			e.kind, e.gpu = KindGPU, true
+			onPCI(t.GPUs[i].PCI, t.GPUs[i].NUMA)
+			return e, true
+		}
+	}
+	for i := range t.RDMADevices {
+		if r := &t.RDMADevices[i]; r.ID == id {
+			e.kind = KindRDMA
+			onPCI(r.PCI, r.NUMA)
+			for j := range t.Ports {
+				if t.Ports[j].RDMA == id {
+					e.ports = g.appendLink(e.ports, LinkID(t.Ports[j].ID))
+				}
+			}
+			return e, true
+		}
+	}
+	for i := range t.Netdevs {
+		if n := &t.Netdevs[i]; n.ID == id {
+			e.kind = KindNetdev
+			onPCI(n.PCI, n.NUMA)
+			e.ports = g.appendLink(e.ports, LinkID("port:"+n.Name))
+			return e, true
+		}
+	}
+	if v, ok := g.vertex[id]; ok && g.nodes[v].dev != nil {
+		e.kind, e.v, e.numa = KindPCI, v, g.nodes[v].dev.NUMA
+		return e, true
+	}
+	return e, false
+}
+
+func (g *Graph) appendLink(list []int, id LinkID) []int {
+	if i, ok := g.byID[id]; ok {
+		return append(list, i)
+	}
+	return list
+}
+
+// route is the way between two endpoints: the links in order, the switches
+// crossed, and where the two sides meet.
+type route struct {
+	known    bool
+	links    []int
+	switches int
+	met      bool // the sides meet below the host bridge
+	direct   bool // over NVLink, xGMI or C2C
+}
+
+// climb lists the vertices from v to its root, v first.
+func (g *Graph) climb(v int, buf []int) []int {
+	for range maxDepth {
+		if v < 0 {
+			break
+		}
+		buf = append(buf, v)
+		v = g.nodes[v].parent
+	}
+	return buf
+}
+
+// tree finds the way between two functions through the PCI trees.
+func (g *Graph) tree(a, b endpoint) route {
+	r := route{known: true}
+	up, down := g.climb(a.v, nil), g.climb(b.v, nil)
+	i, j := len(up), len(down)
+	for i > 0 && j > 0 && up[i-1] == down[j-1] {
+		i, j = i-1, j-1
+	}
+	// up[:i] and down[:j] are below the meeting point, if there is one.
+	r.met = i < len(up) && g.nodes[up[i]].dev != nil
+	var middle []int
+	if i < len(up) {
+		middle = up[i : i+1]
+	}
+	r.switches = g.switchesOn(up[min(1, i):i], middle, down[min(1, j):j], a.v, b.v)
+	for _, v := range up[:i] {
+		r.links = g.appendUp(r.links, v)
+	}
+	if !r.met {
+		r.links = g.acrossRoots(r.links, a, b, up, down)
+	}
+	for k := j - 1; k >= 0; k-- {
+		r.links = g.appendUp(r.links, down[k])
+	}
+	return r
+}
+
+func (g *Graph) appendUp(links []int, v int) []int {
+	if g.nodes[v].up >= 0 {
+		return append(links, g.nodes[v].up)
+	}
+	return links
+}
+
+// switchesOn counts the switches that a path crosses: the ports of one switch
+// count once, a bridge outside any switch counts as one.
+func (g *Graph) switchesOn(up, middle, down []int, a, b int) int {
+	seen := map[int]bool{}
+	for _, part := range [][]int{up, middle, down} {
+		for _, v := range part {
+			if v == a || v == b || g.nodes[v].dev == nil {
+				continue
+			}
+			switch g.nodes[v].dev.Role {
+			case RoleUpstream, RoleBridge:
+				seen[v] = true
+			case RoleDownstream:
+				// At the meeting point both ends are below one downstream port.
+				if p := g.nodes[v].parent; p >= 0 && (len(middle) == 0 || v != middle[0]) {
+					seen[p] = true
+				}
+			}
+		}
+	}
+	return len(seen)
+}
+
+// acrossRoots adds the root complexes and the socket link of a path that
+// leaves the PCI trees.
+func (g *Graph) acrossRoots(links []int, a, b endpoint, up, down []int) []int {
+	ra, rb := g.rootComplex(up), g.rootComplex(down)
+	if ra >= 0 {
+		links = append(links, ra)
+	}
+	if a.numa != nil && b.numa != nil && *a.numa != *b.numa {
+		links = g.appendLink(links, socketLinkID(*a.numa, *b.numa))
+	}
+	if rb >= 0 && rb != ra {
+		links = append(links, rb)
+	}
+	return links
+}
+
+// rootComplex is the link of the host bridge at the top of a climb, -1 if none.
+func (g *Graph) rootComplex(climb []int) int {
+	if len(climb) == 0 {
+		return -1
+	}
+	top := g.nodes[climb[len(climb)-1]]
+	if top.hb == nil {
+		return -1
+	}
+	if i, ok := g.byID[rootComplexLinkID(top.id)]; ok {
+		return i
+	}
+	return -1
+}
+
+// hostBridge is the vertex of the host bridge above v, -1 if it has none.
+func (g *Graph) hostBridge(v int) int {
+	for range maxDepth {
+		if v < 0 {
+			return -1
+		}
+		if g.nodes[v].hb != nil {
+			return v
+		}
+		v = g.nodes[v].parent
+	}
+	return -1
+}
+
+// route finds the way between two endpoints: a direct link, else the PCI
+// trees. An end without PCI function and without NUMA node has no known way.
+func (g *Graph) route(a, b endpoint) route {
+	if a.id == b.id {
+		return route{known: true, direct: true}
+	}
+	if l, ok := g.direct[[2]ID{a.id, b.id}]; ok {
+		return route{known: true, direct: true, links: []int{l}}
+	}
+	if a.gpu && b.gpu {
+		x, okX := g.fabric[a.id]
+		y, okY := g.fabric[b.id]
+		if okX && okY {
+			return route{known: true, direct: true, links: []int{x, y}}
+		}
+	}
+	if l, ok := g.c2cBetween(a, b); ok {
+		return route{known: true, direct: true, links: []int{l}}
+	}
+	if a.cpu && b.cpu {
+		return route{known: true, links: g.appendLink(nil, socketLinkID(*a.numa, *b.numa))}
+	}
+	if a.v < 0 && !a.cpu || b.v < 0 && !b.cpu {
+		return route{}
+	}
+	r := g.tree(a, b)
+	if !r.met {
+		r.known = a.numa != nil && b.numa != nil || g.hostBridge(a.v) >= 0 && g.hostBridge(a.v) == g.hostBridge(b.v)
+	}
+	return r
+}
+
+func (g *Graph) c2cBetween(a, b endpoint) (int, bool) {
+	if b.gpu {
+		a, b = b, a
+	}
+	l, ok := g.c2c[a.id]
+	return l, ok && a.gpu && b.cpu && g.links[l].B == b.id
+}

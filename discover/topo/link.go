@@ -1,0 +1,72 @@
+package topo
+
+import "fmt"
+
+// LinkKind says what a link is.
+type LinkKind string
+
+// The kinds of link.
+const (
+	LinkPCIe        LinkKind = "pcie"         // a PCIe link, between a port and what is below it
+	LinkRootComplex LinkKind = "root_complex" // between a root bus and its NUMA node's memory and CPUs
+	LinkSocket      LinkKind = "smp"          // between NUMA nodes: UPI, QPI, xGMI, NVLink-C2C between sockets
+	LinkNVLink      LinkKind = "nvlink"
+	LinkXGMI        LinkKind = "xgmi"
+	LinkC2C         LinkKind = "c2c"  // NVLink-C2C between a GPU and its CPU
+	LinkPort        LinkKind = "port" // an RDMA device's network port, or a netdev's wire
+)
+
+// Basis says how a rate is known. A rate that is a constant or assumed may
+// make a probe warn, never fail.
+type Basis string
+
+// How a rate is known, best first.
+const (
+	BasisMeasured Basis = "measured" // an Overlay's figure
+	BasisRead     Basis = "read"     // the hardware said so
+	BasisConstant Basis = "constant" // a table by model
+	BasisAssumed  Basis = "assumed"  // an upper bound: something on the way has no known rate
+	BasisUnknown  Basis = "unknown"  // no rate at all
+)
+
+// LinkID names a link within one host: "pcie:0000:18:00.0" (the link above
+// that function), "rc:0000:17", "smp:0/1", "nvlink:gpu:0/gpu:1",
+// "port:mlx5_0/1".
+type LinkID string
+
+// Link is one edge of the graph. Its rate holds in each direction separately.
+type Link struct {
+	ID   LinkID   `json:"id"`
+	Kind LinkKind `json:"kind"`
+	A    ID       `json:"a"` // nearer to the root, or the smaller ID
+	B    ID       `json:"b"`
+	// Cur and Max are what the link runs at and could run at; PCIe only.
+	Cur *LaneRate `json:"current,omitempty"`
+	Max *LaneRate `json:"max,omitempty"`
+	// Count is the number of bonded NVLink or xGMI links.
+	Count int `json:"count,omitempty"`
+	// BytesPerSec is the expected rate in one direction; nil is unknown.
+	BytesPerSec *Rate  `json:"bytes_per_sec"`
+	Basis       Basis  `json:"basis"`
+	Note        string `json:"note,omitempty"` // why the rate is what it is
+	Facts       Facts  `json:"-"`
+}
+
+// LaneRate is a PCIe link state.
+type LaneRate struct {
+	SpeedMTs    int  `json:"speed_mts"`
+	Width       int  `json:"width"`
+	BytesPerSec Rate `json:"bytes_per_sec"`
+}
+
+// NVLinkID is the link of a pair of GPUs (or a GPU and an NVSwitch).
+func NVLinkID(a, b ID) LinkID { return LinkID(fmt.Sprintf("nvlink:%s/%s", a, b)) }
+
+// XGMILinkID is the xGMI link of a pair of GPUs.
+func XGMILinkID(a, b ID) LinkID { return LinkID(fmt.Sprintf("xgmi:%s/%s", a, b)) }
+
+// C2CLinkID is a GPU's link to its CPU.
+func C2CLinkID(gpu ID) LinkID { return LinkID("c2c:" + string(gpu)) }
+
+// PCIeLinkID is the link above a function.
+func PCIeLinkID(b BDF) LinkID { return LinkID("pcie:" + b.String()) }

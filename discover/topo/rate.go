@@ -1,0 +1,54 @@
+package topo
+
+// Rate is a speed in one direction, in bytes per second.
+type Rate int64
+
+// Convenient rates.
+const (
+	MBPerSec Rate = 1_000_000
+	GBPerSec Rate = 1_000_000_000
+)
+
+// FromMbps converts megabits per second (the unit of /sys/class/net/*/speed).
+func FromMbps(mbps int64) Rate { return Rate(mbps * 125_000) }
+
+// PCIeRate is what a PCIe link carries in one direction after line coding, in
+// bytes per second: 8b/10b below 8 GT/s, 128b/130b up to 32 GT/s, and for
+// 64 GT/s and above (PAM4, FLIT mode) 242 of 256 bytes of a flit. Packet
+// headers are not taken off. It is 0 for a speed or width that is not positive.
+// Source: PCI Express Base Specification 6.0, chapters 4.2 and 2.
+func PCIeRate(speedMTs, width int) Rate {
+	if speedMTs <= 0 || width <= 0 {
+		return 0
+	}
+	bits := int64(speedMTs) * 1_000_000 * int64(width)
+	switch {
+	case speedMTs < 8000:
+		return Rate(bits * 8 / 10 / 8)
+	case speedMTs < 64000:
+		return Rate(bits * 128 / 130 / 8)
+	default:
+		return Rate(bits * 242 / 256 / 8)
+	}
+}
+
+// PCIeGen is the PCIe generation of a lane speed ("5" for 32000), 0 if none has it.
+func PCIeGen(speedMTs int) int {
+	switch speedMTs {
+	case 2500:
+		return 1
+	case 5000:
+		return 2
+	case 8000:
+		return 3
+	case 16000:
+		return 4
+	case 32000:
+		return 5
+	case 64000:
+		return 6
+	case 128000:
+		return 7
+	}
+	return 0
+}

@@ -1,0 +1,277 @@
+package topo
+
+import (
+	"fmt"
+	"net/netip"
+	"reflect"
+	"strings"
+)
+
+// Redactor replaces what identifies a machine, its owner or its network by
+// placeholders of the same shape:
+//
+//	host name                        host-1
+//	machine id hash                  64 digits, 00...01
+//	MAC address                      02:00:00:00:00:01
+//	GUID, port GUID                  0200:0000:0000:0001
+//	UUID of a GPU or MIG device      GPU-00000000-0000-0000-0000-000000000001
+//	unique ID of an AMD GPU          GPU-0000000000000001
+//	serial number                    SN00000001
+//	switch id                        same length, 000...01
+//	IPv4 address, route              192.0.2.0/24 and other documentation and test ranges
+//	IPv6 address, GID                2001:db8:0:1::/64, link-local stays link-local
+//
+// Equal values get equal placeholders, and a GID or GUID that is made from a
+// MAC address or GUID is made from its placeholder. IPv4 addresses of one
+// subnet stay in one subnet (of at most 256 addresses) with their last byte
+// where it is free. Placeholders are numbered in document order; what already
+// is one stays. Loopback, multicast, unspecified and IPv4 link-local addresses
+// stay, as do device and interface names (but for a MAC or GUID within them),
+// PCI addresses and models.
+//
+// A Redactor learns new values from what it is shown. It is not for several
+// goroutines at once.
+type Redactor struct {
+	hosts, digests, serials pool[string]
+	uuids                   pool[[16]byte]
+	macs                    pool[[6]byte]
+	guids                   pool[uint64]
+	uniqueIDs               pool[uint64] // of AMD GPUs
+	switchIDs               pool[string]
+	net6                    pool[uint64]       // by the first half of the address
+	net4                    pool[netip.Prefix] // by the subnet
+	octets                  map[netip.Prefix]map[byte]netip.Addr
+	known4                  map[netip.Addr]netip.Addr
+	onLink                  []netip.Prefix // subnets of the machine's own addresses
+
+	words    map[string]bool // of models, drivers and names: never replaced in text
+	literals []literal       // replaced in text wherever they stand alone
+}
+
+// NewRedactor learns the values of a topology.
+func NewRedactor(t *Topology) *Redactor {
+	r := &Redactor{
+		octets: make(map[netip.Prefix]map[byte]netip.Addr),
+		known4: make(map[netip.Addr]netip.Addr),
+		words:  make(map[string]bool),
+	}
+	for _, n := range t.Netdevs {
+		for _, cidr := range n.Addresses {
+			r.learnSubnet(cidr)
+		}
+	}
+	redacted(r, t)
+	r.learnLiterals()
+	return r
+}
+
+// Topology gives a redacted copy.
+func (r *Redactor) Topology(t *Topology) *Topology {
+	c := redacted(r, t)
+	for i := range c.Netdevs {
+		if c.Netdevs[i].Name != t.Netdevs[i].Name && c.Derived != nil {
+			c.Derive() // lists and matrices are ordered by name
+			break
+		}
+	}
+	return c
+}
+
+// GPUReport gives a redacted copy.
+func (r *Redactor) GPUReport(rep *GPUReport) *GPUReport { return redacted(r, rep) }
+
+// NetlinkReport gives a redacted copy.
+func (r *Redactor) NetlinkReport(rep *NetlinkReport) *NetlinkReport {
+	for _, a := range rep.Addresses {
+		r.learnSubnet(a.CIDR)
+	}
+	return redacted(r, rep)
+}
+
+// secret says what a string may give away.
+type secret int
+
+const (
+	plain    secret = iota // a name, a model: only addresses within it
+	freeText               // a sentence or path: everything that is known
+	hostName
+	digest
+	uuid
+	serial
+	mac
+	guid
+	address // or CIDR, or "default"
+	switchID
+)
+
+// secrets are the fields that are more than plain, by type and name.
+var secrets = map[string]secret{
+	"Host.Name": hostName, "Host.MachineIDSHA256": digest, "Host.Lacks": freeText,
+	"Node.Evidence": freeText, "Fact.Where": freeText, "Link.Note": freeText,
+	"Warning.Detail": freeText, "Warning.Evidence": freeText, "SourceReport.Detail": freeText,
+	"GPU.UUID": uuid, "GPU.Serial": serial, "MIGInstance.UUID": uuid, "NVMe.Serial": serial,
+	"RDMADevice.NodeGUID": guid, "RDMADevice.SysImageGUID": guid, "GID.GID": address,
+	"Netdev.MAC": mac, "Netdev.PhysSwitch": switchID, "Netdev.Addresses": address,
+	"Route.Dst": address, "Route.Gateway": address,
+	"GPUAnswer.UUID": uuid, "GPUAnswer.Serial": serial,
+	"LinkAnswer.MAC": mac, "LinkAnswer.PermMAC": mac, "VFAnswer.MAC": mac,
+	"AddressAnswer.CIDR": address, "RouteAnswer.Dst": address, "RouteAnswer.Gateway": address,
+	"RDMAAnswer.NodeGUID": guid, "RDMAAnswer.SysImageGUID": guid,
+}
+
+func redacted[T any](r *Redactor, v *T) *T {
+	if v == nil {
+		return nil
+	}
+	return r.copyOf(reflect.ValueOf(v), plain).Interface().(*T)
+}
+
+// copyOf is a deep copy with every string redacted. It knows the types of this
+// package: no cycles, no interfaces.
+func (r *Redactor) copyOf(v reflect.Value, kind secret) reflect.Value {
+	c := reflect.New(v.Type()).Elem()
+	switch v.Kind() {
+	case reflect.String:
+		c.SetString(r.replace(kind, v.String()))
+	case reflect.Pointer:
+		if !v.IsNil() {
+			c.Set(reflect.New(v.Type().Elem()))
+			c.Elem().Set(r.copyOf(v.Elem(), kind))
+		}
+	case reflect.Slice:
+		if !v.IsNil() {
+			c.Set(reflect.MakeSlice(v.Type(), v.Len(), v.Len()))
+			for i := range v.Len() {
+				c.Index(i).Set(r.copyOf(v.Index(i), kind))
+			}
+		}
+	case reflect.Map:
+		if !v.IsNil() {
+			c.Set(reflect.MakeMapWithSize(v.Type(), v.Len()))
+			for iter := v.MapRange(); iter.Next(); {
+				c.SetMapIndex(r.copyOf(iter.Key(), kind), r.copyOf(iter.Value(), kind))
+			}
+		}
+	case reflect.Struct:
+		c.Set(v)
+		for i := range v.NumField() {
+			if f := v.Type().Field(i); f.IsExported() {
+				c.Field(i).Set(r.copyOf(v.Field(i), secrets[v.Type().Name()+"."+f.Name]))
+			}
+		}
+	default:
+		c.Set(v)
+	}
+	return c
+}
+
+// replace gives a string's placeholder.
+func (r *Redactor) replace(kind secret, s string) string {
+	if s == "" {
+		return s
+	}
+	switch kind {
+	case plain:
+		r.learnWords(s)
+	case freeText:
+		return string(r.Text([]byte(s)))
+	case hostName:
+		return r.host(s)
+	case digest:
+		return r.digest(s)
+	case serial:
+		return r.serial(s)
+	case uuid:
+		if id, ok := parseUniqueID(s); ok {
+			return fmt.Sprintf("GPU-%016x", r.uniqueID(id))
+		}
+		if c := r.addresses(s); c != s || uuidPattern.MatchString(s) {
+			return c
+		}
+		return r.serial(s) // some other form of name for the device
+	case switchID:
+		return r.switchID(s)
+	case address:
+		if c, ok := r.cidr(s); ok {
+			return c
+		}
+	}
+	return r.addresses(s)
+}
+
+// pool numbers values from 1 in the order in which they are first seen.
+type pool[K comparable] struct {
+	given map[K]uint64
+	taken map[uint64]bool // by values that are placeholders themselves
+	last  uint64
+}
+
+func (p *pool[K]) number(k K) uint64 {
+	if n, ok := p.given[k]; ok {
+		return n
+	}
+	p.last++
+	for p.taken[p.last] {
+		p.last++
+	}
+	if p.given == nil {
+		p.given = make(map[K]uint64)
+	}
+	p.given[k] = p.last
+	return p.last
+}
+
+// keep gives a value that is the placeholder of n to itself.
+func (p *pool[K]) keep(n uint64) {
+	if p.taken == nil {
+		p.taken = make(map[uint64]bool)
+	}
+	p.taken[n] = true
+}
+
+func (r *Redactor) host(s string) string {
+	if s == "localhost" || s == "(none)" {
+		return s
+	}
+	return numbered(&r.hosts, s, "host-%d")
+}
+
+func (r *Redactor) digest(s string) string { return numbered(&r.digests, s, "%064x") }
+
+// serial keeps what stands for "no serial number": a real one has a digit
+// other than zero.
+func (r *Redactor) serial(s string) string {
+	if !strings.ContainsAny(s, "123456789") {
+		return s
+	}
+	return numbered(&r.serials, s, "SN%08d")
+}
+
+// numbered gives the placeholder of a string; format holds one verb.
+func numbered(p *pool[string], s, format string) string {
+	var n uint64
+	if _, err := fmt.Sscanf(s, format, &n); err == nil && fmt.Sprintf(format, n) == s {
+		p.keep(n)
+		return s
+	}
+	return fmt.Sprintf(format, p.number(s))
+}
+
+// switchID gives a number of the same length in hexadecimal. What is no such
+// number is treated as any other text.
+func (r *Redactor) switchID(s string) string {
+	if !isHex(s) {
+		return r.addresses(s)
+	}
+	if len(s) > 4 && strings.Trim(s[:len(s)-4], "0") == "" {
+		return s
+	}
+	s = strings.ToLower(s)
+	return switchIDPlaceholder(s, r.switchIDs.number(s))
+}
+
+func switchIDPlaceholder(s string, n uint64) string { return fmt.Sprintf("%0*x", len(s), n) }
+
+func isHex(s string) bool {
+	return strings.Trim(s, "0123456789abcdefABCDEF") == ""
+}

@@ -1,0 +1,31 @@
+module github.com/topoctl/topoctl
+
+go 1.26.0
+
+require (
+	github.com/Mellanox/rdmamap v1.2.0
+	github.com/NVIDIA/go-nvml v0.13.4-0
+	github.com/google/go-cmp v0.7.0 // tests
+	github.com/jaypipes/ghw v0.26.0
+	github.com/rogpeppe/go-internal v1.16.0 // tests
+	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3 // tests
+	github.com/spf13/cobra v1.10.2
+	github.com/spf13/pflag v1.0.10
+	github.com/vishvananda/netlink v1.3.1
+	github.com/vishvananda/netns v0.0.5 // indirect
+	golang.org/x/mod v0.25.0 // tests
+	golang.org/x/sys v0.49.0
+	gopkg.in/yaml.v3 v3.0.1
+	pgregory.net/rapid v1.3.0 // tests
+)
+
+require github.com/jaypipes/pcidb v1.1.1
+
+require (
+	github.com/go-ole/go-ole v1.2.6 // indirect
+	github.com/inconshreveable/mousetrap v1.1.0 // indirect
+	github.com/yusufpapurcu/wmi v1.2.4 // indirect
+	golang.org/x/text v0.14.0 // indirect
+	golang.org/x/tools v0.26.0 // indirect
+	howett.net/plist v1.0.2-0.20250314012144-ee69052608d9 // indirect
+)
