@@ -1,0 +1,87 @@
+// Package draw prints a topology for people: as a tree, and as a matrix in the
+// look of nvidia-smi topo -m. What it prints may change; programs read the JSON.
+package draw
+
+import (
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// maxText is how much of one name from a foreign file is printed, in runes.
+const maxText = 120
+
+// Printable makes text from a foreign file safe for a terminal: control
+// characters, invisible and broken ones are written as escapes ("\x1b",
+// "\u202e"), and very long text is cut. With ascii everything beyond ASCII is
+// escaped as well.
+func Printable(s string, ascii bool) string {
+	clean := len(s) <= maxText
+	for i := 0; clean && i < len(s); i++ {
+		clean = s[i] >= ' ' && s[i] < 0x7f
+	}
+	if clean {
+		return s
+	}
+	var b strings.Builder
+	n := 0
+	for i := 0; i < len(s); {
+		if n++; n > maxText {
+			b.WriteString("...")
+			break
+		}
+		r, size := utf8.DecodeRuneInString(s[i:])
+		switch {
+		case r == utf8.RuneError && size == 1:
+			b.WriteString(`\x` + strconv.FormatUint(uint64(s[i]>>4), 16) + strconv.FormatUint(uint64(s[i]&15), 16))
+		case !unicode.IsPrint(r), ascii && r >= utf8.RuneSelf:
+			quoted := strconv.QuoteRuneToASCII(r)
+			b.WriteString(quoted[1 : len(quoted)-1])
+		default:
+			b.WriteRune(r)
+		}
+		i += size
+	}
+	return b.String()
+}
+
+// style is how a piece of text stands out. Colour never carries a meaning that
+// the text itself lacks.
+type style uint8
+
+const (
+	plain style = iota
+	strong
+	faint
+	good
+	middling
+	bad
+)
+
+// codes are the terminal's own 16 colours, so that they suit its background.
+var codes = [...]string{plain: "", strong: "1", faint: "2", good: "32", middling: "33", bad: "31"}
+
+// paint wraps text in the escape codes of a style.
+func paint(text string, s style, color bool) string {
+	if !color || s == plain || text == "" {
+		return text
+	}
+	return "\x1b[" + codes[s] + "m" + text + "\x1b[0m"
+}
+
+// width is how many cells of a terminal a text takes, counted in runes.
+func width(s string) int { return utf8.RuneCountInString(s) }
+
+// pad fills a text with blanks up to n cells.
+func pad(s string, n int) string {
+	return s + strings.Repeat(" ", max(0, n-width(s)))
+}
+
+// plural is "1 GPU", "2 GPUs".
+func plural(n int, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return strconv.Itoa(n) + " " + noun
+}

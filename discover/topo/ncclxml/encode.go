@@ -1,0 +1,311 @@
+package ncclxml
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/discover/topo/internal/bitmap"
+)
+
+// Encode writes a derived topology as a NCCL topology file of version 1: a cpu
+// for each NUMA node, a pci element for each switch (its upstream port) and for
+// each GPU and NIC below. As in NCCL's own dumps, root ports and downstream
+// ports are left out and the functions of one card are one element.
+//
+// Devices whose NUMA node is not known go below a cpu with numaid -1, RDMA
+// devices on no PCI function below the first. GPUs without PCI function cannot
+// be written; a topology whose devices have none at all is refused.
+func Encode(w io.Writer, t *topo.Topology) error {
+	e := newEncoder(t)
+	if len(e.cards) == 0 && (len(t.GPUs)+len(t.RDMADevices) > 0 || len(t.NUMANodes) == 0) {
+		return errors.New("ncclxml: no GPU or NIC with a PCI address: NCCL's tree is made of them")
+	}
+	e.write()
+	if _, err := w.Write(e.buf.Bytes()); err != nil {
+		return fmt.Errorf("ncclxml: write: %w", err)
+	}
+	return nil
+}
+
+type encoder struct {
+	t     *topo.Topology
+	buf   bytes.Buffer
+	pci   map[topo.ID]*topo.PCIDevice
+	gpus  map[topo.ID][]*topo.GPU // by PCI function
+	ports map[topo.ID][]*topo.Port
+	cards map[topo.ID]*card  // by PCI function: what an endpoint's element holds
+	loose []*topo.RDMADevice // on no PCI function: NCCL puts them below its first CPU
+	nets  int                // net elements so far
+	index map[topo.ID]int    // of GPUs in the file
+}
+
+// card is one endpoint element: the functions of one slot.
+type card struct {
+	busID topo.BDF
+	first *topo.PCIDevice
+	rdma  []*topo.RDMADevice
+	netd  []*topo.Netdev
+	numa  *int
+}
+
+// node is a pci element: a switch with elements below, or a card.
+type node struct {
+	dev      *topo.PCIDevice
+	card     *card // nil for a switch
+	children []*node
+	numa     *int // a switch's own: NCCL puts what is below it there too
+}
+
+func newEncoder(t *topo.Topology) *encoder {
+	e := &encoder{t: t, pci: map[topo.ID]*topo.PCIDevice{}, gpus: map[topo.ID][]*topo.GPU{}, ports: map[topo.ID][]*topo.Port{},
+		cards: map[topo.ID]*card{}, index: map[topo.ID]int{}}
+	for i := range t.PCIDevices {
+		e.pci[t.PCIDevices[i].ID] = &t.PCIDevices[i]
+	}
+	for i := range t.GPUs {
+		g := &t.GPUs[i]
+		if d := e.pci[g.PCI]; d != nil {
+			e.gpus[d.ID] = append(e.gpus[d.ID], g)
+			e.cards[d.ID] = &card{busID: d.BDF, first: d, numa: g.NUMA}
+		}
+		e.index[g.ID] = i
+	}
+	for i := range t.Ports {
+		e.ports[t.Ports[i].RDMA] = append(e.ports[t.Ports[i].RDMA], &t.Ports[i])
+	}
+	e.addNICs()
+	e.bareFunctions()
+	return e
+}
+
+// addNICs puts RDMA devices, and netdevs that have none, on their cards.
+func (e *encoder) addNICs() {
+	onRDMA := map[topo.ID]bool{}
+	for i := range e.t.RDMADevices {
+		onRDMA[e.t.RDMADevices[i].PCI] = true
+	}
+	for i := range e.t.RDMADevices {
+		r := &e.t.RDMADevices[i]
+		if c := e.nicCard(e.head(r.PCI, onRDMA), r.NUMA); c != nil {
+			c.rdma = append(c.rdma, r)
+		} else {
+			e.loose = append(e.loose, r)
+		}
+	}
+	onAxis := map[topo.ID]bool{}
+	for _, id := range e.t.MatrixAxis(topo.KindNIC) {
+		onAxis[id] = true
+	}
+	for i := range e.t.Netdevs {
+		n := &e.t.Netdevs[i]
+		if !onAxis[n.ID] {
+			continue
+		}
+		if c := e.nicCard(n.PCI, n.NUMA); c != nil {
+			c.netd = append(c.netd, n)
+		}
+	}
+}
+
+// head is function 0 of an RDMA device's slot where that carries one too: NCCL
+// merges them.
+func (e *encoder) head(id topo.ID, rdma map[topo.ID]bool) topo.ID {
+	d := e.pci[id]
+	if d == nil {
+		return id
+	}
+	zero := d.BDF
+	zero.Func = 0
+	if first := e.pci[topo.PCIID(zero)]; first != nil && rdma[first.ID] && first.Parent == d.Parent {
+		return first.ID
+	}
+	return id
+}
+
+// nicCard gives the card of a function, nil where it is on none.
+func (e *encoder) nicCard(id topo.ID, numa *int) *card {
+	d := e.pci[id]
+	if d == nil {
+		return nil
+	}
+	c := e.cards[d.ID]
+	if c == nil {
+		c = &card{busID: d.BDF, first: d, numa: numa}
+		e.cards[d.ID] = c
+	}
+	return c
+}
+
+// bareFunctions keeps endpoints of which an imported file told nothing but the
+// address: NCCL finds out on the host what they are.
+func (e *encoder) bareFunctions() {
+	for i := range e.t.PCIDevices {
+		d := &e.t.PCIDevices[i]
+		if d.Class == "" && d.Role == topo.RoleEndpoint && e.cards[d.ID] == nil {
+			e.cards[d.ID] = &card{busID: d.BDF, first: d, numa: d.NUMA}
+		}
+	}
+}
+
+// isSwitch says whether a function is a node of its own in NCCL's tree.
+func isSwitch(d *topo.PCIDevice) bool {
+	return d.Role == topo.RoleUpstream || d.Role == topo.RoleBridge
+}
+
+// tree makes the nodes below the CPUs, cards in PCI order.
+func (e *encoder) tree() []*node {
+	var roots []*node
+	switches := map[topo.ID]*node{}
+	cards := make([]*card, 0, len(e.cards))
+	for _, c := range e.cards {
+		cards = append(cards, c)
+	}
+	slices.SortFunc(cards, func(a, b *card) int { return a.busID.Compare(b.busID) })
+	for _, c := range cards {
+		below := &node{dev: c.first, card: c, numa: c.numa}
+		up := e.pci[c.first.Parent]
+		for range maxClimb {
+			if up == nil {
+				break
+			}
+			if !isSwitch(up) {
+				up = e.pci[up.Parent]
+				continue
+			}
+			n, seen := switches[up.ID]
+			if !seen {
+				n = &node{dev: up, numa: up.NUMA}
+				switches[up.ID] = n
+			}
+			n.children = append(n.children, below)
+			if seen {
+				below = nil
+				break
+			}
+			below, up = n, e.pci[up.Parent]
+		}
+		if below != nil {
+			roots = append(roots, below)
+		}
+	}
+	return roots
+}
+
+// maxClimb bounds the climb of a tree that a hostile document made circular.
+const maxClimb = 64
+
+func (e *encoder) write() {
+	byNUMA := map[int][]*node{}
+	for _, n := range e.tree() {
+		numa := -1
+		if n.numa != nil {
+			numa = *n.numa
+		}
+		byNUMA[numa] = append(byNUMA[numa], n)
+	}
+	e.open(0, "system", attr{"version", "1"})
+	for i := range e.t.NUMANodes {
+		if n := &e.t.NUMANodes[i]; !n.MemoryOnly || byNUMA[n.Index] != nil {
+			e.cpu(n.Index, n.CPUs, byNUMA[n.Index])
+			delete(byNUMA, n.Index)
+		}
+	}
+	for _, numa := range sortedKeys(byNUMA) {
+		e.cpu(numa, "", byNUMA[numa])
+	}
+	e.close(0, "system")
+}
+
+func sortedKeys(m map[int][]*node) []int {
+	keys := make([]int, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+func (e *encoder) cpu(numa int, cpus string, nodes []*node) {
+	h := &e.t.Host
+	attrs := []attr{{"numaid", strconv.Itoa(numa)}}
+	if set, err := bitmap.ParseList(cpus); err == nil && set.Len() > 0 {
+		attrs = append(attrs, attr{"affinity", set.Hex("")})
+	}
+	if h.Arch != "" {
+		attrs = append(attrs, attr{"arch", archName(h.Arch)})
+	}
+	if h.CPUVendor != "" {
+		attrs = append(attrs, attr{"vendor", h.CPUVendor})
+	}
+	if h.CPUFamily != nil && h.CPUModelID != nil {
+		attrs = append(attrs, attr{"familyid", strconv.Itoa(ncclFamily(*h.CPUFamily))}, attr{"modelid", strconv.Itoa(*h.CPUModelID)})
+	}
+	if len(nodes)+len(e.loose) == 0 {
+		e.leaf(1, "cpu", attrs...)
+		return
+	}
+	e.open(1, "cpu", attrs...)
+	for _, n := range nodes {
+		e.node(2, n)
+	}
+	for _, r := range e.loose {
+		e.open(2, "nic")
+		e.rdma(3, &card{}, r)
+		e.close(2, "nic")
+	}
+	e.loose = nil
+	e.close(1, "cpu")
+}
+
+// archName gives NCCL's word for an architecture.
+func archName(arch string) string {
+	switch arch {
+	case "aarch64":
+		return "arm64"
+	case "ppc64le":
+		return "ppc64"
+	}
+	return arch
+}
+
+// node writes a pci element and what is below.
+func (e *encoder) node(depth int, n *node) {
+	if n.card != nil {
+		e.card(depth, n.card)
+		return
+	}
+	slices.SortStableFunc(n.children, func(a, b *node) int { return cmp.Or(a.dev.BDF.Compare(b.dev.BDF)) })
+	e.open(depth, "pci", e.pciAttrs(n.dev, n.dev.BDF, "0x060400")...)
+	for _, child := range n.children {
+		e.node(depth+1, child)
+	}
+	e.close(depth, "pci")
+}
+
+// attr is one attribute.
+type attr struct{ name, value string }
+
+func (e *encoder) tag(depth int, name, end string, attrs []attr) {
+	for range depth {
+		e.buf.WriteString("  ")
+	}
+	e.buf.WriteString("<" + name)
+	for _, a := range attrs {
+		e.buf.WriteString(" " + a.name + `="`)
+		// A bytes.Buffer takes every write.
+		_ = xml.EscapeText(&e.buf, []byte(a.value))
+		e.buf.WriteByte('"')
+	}
+	e.buf.WriteString(end + ">\n")
+}
+
+func (e *encoder) open(depth int, name string, attrs ...attr) { e.tag(depth, name, "", attrs) }
+func (e *encoder) leaf(depth int, name string, attrs ...attr) { e.tag(depth, name, "/", attrs) }
+func (e *encoder) close(depth int, name string)               { e.tag(depth, "/"+name, "", nil) }

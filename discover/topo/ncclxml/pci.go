@@ -1,0 +1,171 @@
+package ncclxml
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/discover/topo/internal/xmltree"
+)
+
+// pci adds a pci element and all below it. parent is "" directly below the CPU.
+func (d *decoder) pci(e *xmltree.Element, c *cpu, parent topo.ID) {
+	bdf, err := topo.ParseBDF(e.Get("busid"))
+	if err != nil {
+		d.warn(topo.CodeMalformed, "", fmt.Sprintf("busid %.40q is no PCI address: what is below hangs from the level above", e.Get("busid")), e.Path())
+		d.below(e, c, parent)
+		return
+	}
+	id := topo.PCIID(bdf)
+	if d.pcis[bdf] {
+		d.warn(topo.CodeConflict, id, "a second element with this busid: the first is kept", e.Path())
+		d.below(e, c, id)
+		return
+	}
+	d.pcis[bdf] = true
+	p := topo.PCIDevice{Node: topo.Node{ID: id, Evidence: e.Path()}, BDF: bdf, Parent: parent, NUMA: c.numa, Role: topo.RoleEndpoint}
+	if parent == "" {
+		p.Parent = c.bridge
+	}
+	p.Facts.Set("bdf", topo.SourceNCCL, "busid")
+	p.Facts.Set("parent", topo.SourceNCCL, "")
+	if c.numa != nil {
+		p.Facts.Set("numa_node", topo.SourceNCCL, "numaid of the cpu")
+	}
+	d.hexIDs(&p, e)
+	p.Link = d.link(&p, e)
+	switch class := p.Class.Uint() >> 8; {
+	case len(e.All("pci")) > 0, class == 0x0604:
+		p.Role = topo.RoleUpstream
+	case len(e.All("gpu")) > 0:
+		d.gpuElements(e, &p, c)
+	case len(e.All("nic")) > 0:
+	case isGPU(&p):
+		d.gpu(nil, e, &p, c)
+	case class>>8 == 0x02:
+		d.unnamedNIC(e, &p)
+	case class == 0x0680 && p.Vendor == vendorNVIDIA:
+		d.nvswitch(e, &p)
+	case class == 0:
+		d.bare++
+	}
+	d.t.PCIDevices = append(d.t.PCIDevices, p)
+	for _, link := range e.All("pcilink") {
+		d.warn(topo.CodeLossyImport, id, fmt.Sprintf("a link between switches to %.40q is left out: classes follow the tree alone", link.Get("target")), link.Path())
+	}
+	d.below(e, c, id)
+}
+
+// below adds the functions and named NICs below a pci element.
+func (d *decoder) below(e *xmltree.Element, c *cpu, id topo.ID) {
+	for _, child := range e.Children {
+		switch child.Name {
+		case "pci":
+			d.pci(child, c, id)
+		case "nic":
+			d.nic(child, c, id)
+		}
+	}
+}
+
+// PCI vendors as topo spells them.
+const (
+	vendorNVIDIA = topo.HexID("0x10de")
+	vendorAMD    = topo.HexID("0x1002")
+	vendorIntel  = topo.HexID("0x8086")
+)
+
+// isGPU says whether a function is a GPU. Where the file names no vendor, the
+// class alone decides: display controllers (0x03) and processing accelerators
+// (0x12, MI300).
+func isGPU(p *topo.PCIDevice) bool {
+	if p.Vendor != "" {
+		return p.Accelerator()
+	}
+	base := p.Class.Uint() >> 16
+	return base == 0x03 || base == 0x12
+}
+
+// hexIDs fills class, vendor and the other numbers.
+func (d *decoder) hexIDs(p *topo.PCIDevice, e *xmltree.Element) {
+	for _, a := range []struct {
+		attr, fact string
+		digits     int
+		dst        *topo.HexID
+	}{
+		{"class", "class", 6, &p.Class},
+		{"vendor", "vendor", 4, &p.Vendor},
+		{"device", "device", 4, &p.Device},
+		{"subsystem_vendor", "subsystem_vendor", 4, &p.SubVendor},
+		{"subsystem_device", "subsystem_device", 4, &p.SubDevice},
+	} {
+		text := e.Get(a.attr)
+		if text == "" {
+			continue
+		}
+		v, err := topo.ParseHexID(text, a.digits)
+		if err != nil || len(v) != a.digits+2 {
+			d.warn(topo.CodeMalformed, p.ID, fmt.Sprintf("%s %.40q is no number of %d hexadecimal digits", a.attr, text, a.digits), e.Path())
+			continue
+		}
+		*a.dst = v
+		p.Facts.Set(a.fact, topo.SourceNCCL, "")
+	}
+}
+
+// link reads link_speed and link_width: the maximum that the function and the
+// port above both can do. Empty and 0 are unknown.
+func (d *decoder) link(p *topo.PCIDevice, e *xmltree.Element) *topo.PCILink {
+	var l topo.PCILink
+	if text := e.Get("link_speed"); text != "" {
+		speed, ok := parseSpeed(text)
+		if ok {
+			l.MaxSpeedMTs = &speed
+		} else {
+			l.RawMaxSpeed = clip(text)
+			d.warn(topo.CodeMalformed, p.ID, fmt.Sprintf("link_speed %.40q is no speed in GT/s", text), e.Path())
+		}
+	}
+	if text := e.Get("link_width"); text != "" {
+		width, err := strconv.Atoi(text)
+		switch {
+		case err != nil || width < 0 || width > 64:
+			d.warn(topo.CodeMalformed, p.ID, fmt.Sprintf("link_width %.40q is no count of lanes", text), e.Path())
+		case width > 0:
+			l.MaxWidth = &width
+		}
+	}
+	if l == (topo.PCILink{}) {
+		return nil
+	}
+	p.Facts.Set("link", topo.SourceNCCL, "link_speed, link_width")
+	return &l
+}
+
+// parseSpeed reads "32.0 GT/s PCIe" or "16 GT/s" as mega transfers per second.
+func parseSpeed(text string) (int, bool) {
+	number, unit, _ := strings.Cut(strings.TrimSpace(text), " ")
+	if unit = strings.TrimSpace(strings.TrimSuffix(unit, "PCIe")); unit != "GT/s" {
+		return 0, false
+	}
+	gts, err := strconv.ParseFloat(number, 64)
+	if err != nil || !(gts > 0 && gts <= 1024) {
+		return 0, false
+	}
+	return int(gts*1000 + 0.5), true
+}
+
+func (d *decoder) nvswitch(e *xmltree.Element, p *topo.PCIDevice) {
+	s := topo.NVSwitch{Node: topo.Node{ID: topo.NVSwitchID(p.BDF), Evidence: e.Path()}, PCI: p.ID, BDF: &p.BDF, NUMA: p.NUMA}
+	s.Facts.Set("pci", topo.SourceNCCL, "class")
+	d.t.NVSwitches = append(d.t.NVSwitches, s)
+}
+
+// clip keeps a hostile value from filling the document.
+func clip(s string) string {
+	if len(s) > 64 {
+		return s[:64]
+	}
+	return s
+}

@@ -1,0 +1,79 @@
+package nvsmi
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/topoctl/topoctl/discover/topo"
+)
+
+// FromTopology makes the table that nvidia-smi topo -m would print for a
+// derived topology: its GPUs, then its NICs as NIC0, NIC1, ... As there, these
+// are the RDMA devices with hardware; a host without any shows its netdevs.
+func FromTopology(t *topo.Topology) (*Table, error) {
+	if len(t.GPUs) == 0 || t.Derived == nil {
+		return nil, errors.New("nvsmi: the topology has no GPU: nvidia-smi topo has no form for that")
+	}
+	table := &Table{Kind: KindTopo, Affinities: 3}
+	ids := t.MatrixAxis(topo.KindGPU)
+	for i := range t.GPUs {
+		table.Devices = append(table.Devices, "GPU"+strconv.Itoa(t.GPUs[i].Index))
+	}
+	for i, id := range nics(t) {
+		label := "NIC" + strconv.Itoa(i)
+		ids = append(ids, id)
+		table.Devices = append(table.Devices, label)
+		table.NICNames = append(table.NICNames, NICName{label, id.Name()})
+	}
+	if len(ids) > maxDevices {
+		return nil, fmt.Errorf("nvsmi: %d devices, at most %d fit a matrix", len(ids), maxDevices)
+	}
+	place := make(map[topo.ID]int, len(t.Derived.Axis))
+	for i, id := range t.Derived.Axis {
+		place[id] = i
+	}
+	for i, id := range ids {
+		row := Row{Name: table.Devices[i], Cells: make([]string, len(ids))}
+		for j, other := range ids {
+			row.Cells[j] = "?"
+			if c := t.Derived.At(place[id], place[other]).Class; c.Known() {
+				row.Cells[j] = c.String()
+			}
+		}
+		if i < len(t.GPUs) {
+			affinityOf(t, &t.GPUs[i], &row)
+		}
+		table.Rows = append(table.Rows, row)
+	}
+	return table, nil
+}
+
+func nics(t *topo.Topology) []topo.ID {
+	var out []topo.ID
+	for i := range t.RDMADevices {
+		if !t.RDMADevices[i].Software {
+			out = append(out, t.RDMADevices[i].ID)
+		}
+	}
+	if out == nil {
+		return t.MatrixAxis(topo.KindNIC)
+	}
+	return out
+}
+
+// affinityOf fills the last three columns of a GPU's row.
+func affinityOf(t *topo.Topology, g *topo.GPU, row *Row) {
+	row.CPUAffinity, row.GPUNUMAID = g.CPUAffinity, "N/A"
+	if g.NUMA != nil {
+		row.NUMAAffinity = strconv.Itoa(*g.NUMA)
+		for i := range t.NUMANodes {
+			if n := &t.NUMANodes[i]; n.Index == *g.NUMA && row.CPUAffinity == "" {
+				row.CPUAffinity = n.CPUs
+			}
+		}
+	}
+	if g.MemoryNUMA != nil {
+		row.GPUNUMAID = strconv.Itoa(*g.MemoryNUMA)
+	}
+}

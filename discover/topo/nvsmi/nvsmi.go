@@ -1,0 +1,112 @@
+// Package nvsmi reads and writes the matrices that vendor tools print: the
+// text of nvidia-smi topo -m (with NICs, any driver since 2016), of
+// nvidia-smi topo -p2p, and of rocm-smi --showtopo.
+//
+// Such a text states classes without the tree behind them, so a topology made
+// from it carries asserted classes, no PCI devices and no link rates.
+package nvsmi
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+
+	"github.com/topoctl/topoctl/discover/topo"
+)
+
+// TableKind says which tool's matrix a table is.
+type TableKind string
+
+// The kinds of table.
+const (
+	KindTopo TableKind = "topo" // nvidia-smi topo -m: classes
+	KindP2P  TableKind = "p2p"  // nvidia-smi topo -p2p: peer access states
+	KindROCm TableKind = "rocm" // rocm-smi --showtopotype: link types
+)
+
+// Table is a matrix as it was printed. Cells are kept as written.
+type Table struct {
+	Kind     TableKind
+	Devices  []string // column heads: "GPU0", "NIC0", or NIC names in old drivers
+	Rows     []Row    // published texts may lack rows
+	NICNames []NICName
+	// Affinities is how many of the columns CPU Affinity, NUMA Affinity and GPU
+	// NUMA ID there are, in this order; it grew with the driver's age.
+	Affinities int
+	Problems   []string // what could not be understood, each with its line
+}
+
+// Row is one device's line.
+type Row struct {
+	Name         string
+	Line         int      // in the text, from 1
+	Cells        []string // one per device; "" where the row was cut short
+	CPUAffinity  string   // list form; "" where blank
+	NUMAAffinity string
+	GPUNUMAID    string
+}
+
+// NICName is one entry of the "NIC Legend".
+type NICName struct{ Label, Name string }
+
+// row finds a device's line.
+func (t *Table) row(name string) *Row {
+	for i := range t.Rows {
+		if t.Rows[i].Name == name {
+			return &t.Rows[i]
+		}
+	}
+	return nil
+}
+
+// nicName is the RDMA device behind a column head.
+func (t *Table) nicName(label string) string {
+	for _, n := range t.NICNames {
+		if n.Label == label {
+			return n.Name
+		}
+	}
+	return label
+}
+
+// Detect says whether head, the first bytes of a text, looks like a matrix:
+// it has a line of column heads that starts with a GPU.
+func Detect(head []byte) bool {
+	if trimmed := bytes.TrimSpace(head); len(trimmed) > 0 && (trimmed[0] == '<' || trimmed[0] == '{') {
+		return false
+	}
+	for _, line := range lines(head) {
+		if _, ok := parseHeader(line); ok {
+			return true
+		}
+	}
+	return false
+}
+
+// Decode reads a matrix as a topology; its relations are derived.
+func Decode(data []byte) (*topo.Topology, error) {
+	table, err := Parse(data)
+	if err != nil {
+		return nil, err
+	}
+	t, err := table.Topology()
+	if err != nil {
+		return nil, err
+	}
+	t.Derive()
+	return t, nil
+}
+
+// Encode prints the GPU and NIC matrix of a topology as nvidia-smi topo -m
+// does, with tabs, legend and NIC legend. Classes that are not known are "?".
+// A topology without GPUs is refused: the tool has no form for it.
+func Encode(w io.Writer, t *topo.Topology) error {
+	table, err := FromTopology(t)
+	if err != nil {
+		return err
+	}
+	if _, err := table.WriteTo(w); err != nil {
+		return fmt.Errorf("nvsmi: write: %w", err)
+	}
+	return nil
+}

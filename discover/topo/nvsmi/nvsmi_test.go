@@ -1,0 +1,323 @@
+package nvsmi
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/topoctl/topoctl/discover/topo"
+)
+
+const matrices = "../../../../shared/data/topo-matrices"
+
+// published reads the published matrices; the test is skipped where they are not.
+func published(t *testing.T) map[string][]byte {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(matrices, "*.txt"))
+	if err != nil || len(paths) == 0 {
+		t.Skipf("%s is not here: published matrices cannot be read", matrices)
+	}
+	out := map[string][]byte{}
+	for _, p := range paths {
+		data, err := os.ReadFile(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[strings.TrimSuffix(filepath.Base(p), ".txt")] = data
+	}
+	return out
+}
+
+// tokens reads the cells of a text without our parser: the words after each
+// row's name, as many as there are columns.
+func tokens(text string) (devices []string, cells map[string][]string) {
+	cells = map[string][]string{}
+	for line := range strings.Lines(text) {
+		f := strings.Fields(line)
+		switch {
+		case len(f) == 0 || strings.HasPrefix(line, "#"):
+		case devices == nil && f[0] == "GPU0":
+			for _, w := range f {
+				if w == "CPU" {
+					break
+				}
+				devices = append(devices, w)
+			}
+		case devices != nil && cells[f[0]] == nil && len(f) > len(devices):
+			for _, d := range devices {
+				if d == f[0] {
+					cells[d] = f[1 : 1+len(devices)]
+				}
+			}
+		}
+	}
+	return devices, cells
+}
+
+func TestPublishedMatricesParseAndPrintAgain(t *testing.T) {
+	for name, data := range published(t) {
+		t.Run(name, func(t *testing.T) {
+			if !Detect(data[:min(len(data), 4096)]) {
+				t.Error("not recognised")
+			}
+			table, err := Parse(data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(table.Problems) > 0 {
+				t.Errorf("problems: %q", table.Problems)
+			}
+			devices, cells := tokens(string(data))
+			if diff := cmp.Diff(devices, table.Devices); diff != "" {
+				t.Errorf("columns (-text +parsed):\n%s", diff)
+			}
+			if len(cells) != len(table.Rows) {
+				t.Errorf("%d rows, the text has %d", len(table.Rows), len(cells))
+			}
+			for _, r := range table.Rows {
+				if diff := cmp.Diff(cells[r.Name], r.Cells); diff != "" {
+					t.Errorf("row %s (-text +parsed):\n%s", r.Name, diff)
+				}
+			}
+			again := reparse(t, table)
+			if diff := cmp.Diff(printed(table), printed(again)); diff != "" {
+				t.Errorf("printed and parsed again:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestPublishedMatricesKeepTheirClasses(t *testing.T) {
+	for name, data := range published(t) {
+		top, err := Decode(data)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		table, _ := Parse(data)
+		if table.Kind != KindTopo {
+			continue
+		}
+		for _, r := range table.Rows {
+			for j, cell := range r.Cells {
+				a, b := idOf(table, r.Name), idOf(table, table.Devices[j])
+				if got := top.Relate(a, b).Class.String(); got != cell {
+					t.Errorf("%s: %s %s: class %q, published %q", name, a, b, got, cell)
+				}
+			}
+		}
+		var buf bytes.Buffer
+		if err := Encode(&buf, top); err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		back, err := Decode(buf.Bytes())
+		if err != nil {
+			t.Errorf("%s: our print: %v", name, err)
+			continue
+		}
+		if diff := cmp.Diff(top.Matrix(everything, everything).Class, back.Matrix(everything, everything).Class); diff != "" {
+			t.Errorf("%s: classes after encode and decode:\n%s", name, diff)
+		}
+	}
+}
+
+func idOf(table *Table, label string) topo.ID {
+	if n, ok := strings.CutPrefix(label, "GPU"); ok {
+		return topo.ID("gpu:" + n)
+	}
+	return topo.RDMAID(table.nicName(label))
+}
+
+// reparse prints a table and parses the print.
+func reparse(t *testing.T, table *Table) *Table {
+	t.Helper()
+	var b bytes.Buffer
+	if _, err := table.WriteTo(&b); err != nil {
+		t.Fatal(err)
+	}
+	again, err := Parse(b.Bytes())
+	if err != nil {
+		t.Fatalf("our own print: %v\n%s", err, b.String())
+	}
+	return again
+}
+
+// printed is what printing keeps: not the line numbers.
+func printed(t *Table) Table {
+	c := Table{Kind: t.Kind, Devices: t.Devices, NICNames: t.NICNames, Affinities: t.Affinities}
+	for _, r := range t.Rows {
+		r.Line = 0
+		c.Rows = append(c.Rows, r)
+	}
+	return c
+}
+
+func TestFactsOfPublishedMachines(t *testing.T) {
+	files := published(t)
+	decode := func(name string) *topo.Topology {
+		top, err := Decode(files[name])
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		return top
+	}
+	gh := decode("gh200-4gpu-daint")
+	for i, want := range []int{4, 12, 20, 28} {
+		g := gh.GPUs[i]
+		if g.MemoryNUMA == nil || *g.MemoryNUMA != want || g.NUMA == nil || *g.NUMA != i {
+			t.Errorf("gh200 %s: NUMA %v, memory NUMA %v", g.ID, g.NUMA, g.MemoryNUMA)
+		}
+	}
+	if n := len(gh.NUMANodes); n != 8 {
+		t.Errorf("gh200: %d NUMA nodes, want 4 of CPUs and 4 of GPU memory", n)
+	}
+	if n := gh.NUMANodes[4]; !n.MemoryOnly || n.Owner != topo.GPUID(0) {
+		t.Errorf("gh200: node 4 is GPU 0's memory, got %+v", n)
+	}
+	container := decode("container-a100-2gpu-8nic")
+	if g := container.GPUs[0]; g.NUMA != nil || g.CPUAffinity != "" || len(container.NUMANodes) != 0 {
+		t.Errorf("container: blank affinity read as %v %q, %d NUMA nodes", g.NUMA, g.CPUAffinity, len(container.NUMANodes))
+	}
+	h20 := decode("h20-8gpu-8nic")
+	if c := h20.Relate(topo.GPUID(0), topo.RDMAID("mlx5_1")).Class.String(); c != "PIX" {
+		t.Errorf("h20: NIC0 is mlx5_1 and PIX to GPU 0, got %q", c)
+	}
+	partial := decode("dgx-h100-12nic-partial")
+	if len(partial.RDMADevices) != 12 {
+		t.Errorf("dgx-h100: %d NICs, want 12", len(partial.RDMADevices))
+	}
+	if c := partial.Relate(topo.RDMAID("NIC11"), topo.GPUID(7)).Class.String(); c != "PXB" {
+		t.Errorf("dgx-h100: row NIC11 is missing but its column says PXB to GPU 7, got %q", c)
+	}
+	if c := partial.Relate(topo.RDMAID("NIC11"), topo.RDMAID("NIC10")).Class; c.Known() {
+		t.Errorf("dgx-h100: nothing tells of NIC10 and NIC11, got %q", c)
+	}
+	amd := decode("mi355x-8gpu-rocm-smi")
+	if c := amd.Relate(topo.GPUID(0), topo.GPUID(7)).Class.String(); c != "XGMI" || amd.GPUs[0].Vendor != "amd" {
+		t.Errorf("mi355x: %q, vendor %q", c, amd.GPUs[0].Vendor)
+	}
+	p2p := decode("p2p-matrix-example")
+	if s := p2p.GPUs[0].P2P[topo.GPUID(1)]; s != "gpu not supported" {
+		t.Errorf("p2p: GPU 0 to 1 %q", s)
+	}
+	if p2p.Asserted != nil || p2p.Relate(topo.GPUID(0), topo.GPUID(1)).Class.Known() {
+		t.Error("p2p: a peer access matrix states no class")
+	}
+	for name := range files {
+		top := decode(name)
+		if len(top.Host.Lacks) == 0 || top.Origin != "import:nvsmi" {
+			t.Errorf("%s: origin %q, lacks %q", name, top.Origin, top.Host.Lacks)
+		}
+	}
+}
+
+// sample is a matrix as a terminal shows it: underlined head, tabs, CR LF.
+const sample = "$ nvidia-smi topo -m\r\n\t\x1b[4mGPU0\tGPU1\tNIC0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m\r\n" +
+	"GPU0\t X \tNV4\tPIX\t0-3\t0\t\tN/A\r\nGPU1\tNV4\t X \tSOC\t4-7\t1\t\t2\r\nNIC0\tPIX\tSOC\t X \t\t\t\t\r\n" +
+	"\r\nNIC Legend:\r\n\r\n  NIC0: mlx5_bond_0\r\n"
+
+func TestTerminalText(t *testing.T) {
+	top, err := Decode([]byte(sample))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := top.Relate(topo.GPUID(1), topo.RDMAID("mlx5_bond_0")).Class.String(); c != "SYS" {
+		t.Errorf("SOC is SYS, got %q", c)
+	}
+	if g := top.GPUs[1]; g.CPUAffinity != "4-7" || *g.NUMA != 1 || *g.MemoryNUMA != 2 {
+		t.Errorf("GPU1: %+v", g)
+	}
+	table, _ := Parse([]byte(sample))
+	if table.Rows[1].Cells[2] != "SOC" {
+		t.Errorf("cells are kept as written, got %q", table.Rows[1].Cells[2])
+	}
+}
+
+func TestBadTextsSayWhere(t *testing.T) {
+	for name, c := range map[string]struct{ text, want string }{
+		"empty":      {"", "no line with column heads"},
+		"other text": {"hello\nworld\n", "no line with column heads"},
+		"binary":     {"\x00\x01\x02", "binary data"},
+		"heads only": {"# comment\n\tGPU0\tGPU1\n", "line 2: column heads without a row"},
+		"twice":      {"\tGPU0\tGPU0\nGPU0\tX\tX\n", `two columns are called "GPU0"`},
+	} {
+		_, err := Decode([]byte(c.text))
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: error %v, want %q", name, err, c.want)
+		}
+	}
+}
+
+func TestDamagedTextsKeepTheRest(t *testing.T) {
+	for name, c := range map[string]struct{ text, warning string }{
+		"short row":    {"\tGPU0\tGPU1\nGPU0\tX\tNV4\nGPU1\n", `row "GPU1" has 0 cells for 2 columns`},
+		"cell is text": {"\tGPU0\tGPU1\nGPU0\tX\tNV4\nGPU1\tnv4!\tX\n", `row "GPU1" has 0 cells`},
+		"strange cell": {"\tGPU0\tGPU1\tGPU2\nGPU0\tX\tNV4\tPSB\nGPU1\tNV4\tX\tNV4\nGPU2\tPSB\tNV4\tX\n", `"PSB" name no class`},
+		"asymmetric":   {"\tGPU0\tGPU1\nGPU0\tX\tNV4\nGPU1\tSYS\tX\n", "row GPU0 says NV4 to GPU1, row GPU1 says SYS"},
+		"other line":   {"\tGPU0\tGPU1\nGPU0\tX\tNV4\nulimit soft: 1024\nGPU1\tNV4\tX\n", `"ulimit" is no column's name`},
+		"two matrices": {"\tGPU0\tGPU1\nGPU0\tX\tNV4\n\tGPU0\tGPU1\nGPU0\tX\tSYS\n", "a second matrix is not read"},
+		"row twice":    {"\tGPU0\tGPU1\nGPU0\tX\tNV4\nGPU0\tX\tSYS\n", `a second row "GPU0"`},
+		"numa range":   {"\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\nGPU0\tX\tNV4\t0-3\t0-1\nGPU1\tNV4\tX\t0-3\tzero\n", `NUMA affinity "zero"`},
+	} {
+		top, err := Decode([]byte(c.text))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if got := top.Relate(topo.GPUID(0), topo.GPUID(1)).Class; got != topo.NV(4) {
+			t.Errorf("%s: GPU 0 to 1 %q, want NV4", name, got)
+		}
+		found := false
+		for _, w := range top.Warnings {
+			found = found || strings.Contains(w.Detail, c.warning)
+		}
+		if !found {
+			t.Errorf("%s: no warning %q in %v", name, c.warning, top.Warnings)
+		}
+	}
+}
+
+func TestDetectRefusesOtherFormats(t *testing.T) {
+	for _, s := range []string{"", `{"schema":"topoctl.topology/v1"}`, "<system version=\"1\">\n GPU0 GPU1\n", "GPU0 is fine\n"} {
+		if Detect([]byte(s)) {
+			t.Errorf("%q is no matrix", s)
+		}
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte(sample))
+	f.Add([]byte(" \tGPU0\tGPU1\t\n GPU0\tX\tGNS\t\n GPU1\tGNS\tX\t\n"))
+	f.Add([]byte("=== ROCm System Management Interface ===\n=== Link Type between two GPUs ===\n  GPU0 GPU1\nGPU0 0 XGMI\nGPU1 PCIE 0\n=== Numa Nodes ===\nGPU[0]\t\t: (Topology) Numa Affinity: 1\n"))
+	f.Add([]byte("        GPU0    mlx5_0  CPU Affinity    NUMA Affinity\nGPU0     X      PIX     0-19,40-59      0\nmlx5_0  PIX      X\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		table, err := Parse(data)
+		if err != nil {
+			return
+		}
+		again := reparse(t, table)
+		for i, r := range table.Rows {
+			if diff := cmp.Diff(r.Cells, again.Rows[i].Cells); diff != "" {
+				t.Errorf("row %s printed again:\n%s", r.Name, diff)
+			}
+		}
+		top, err := Decode(data)
+		if err != nil {
+			return
+		}
+		doc, err := top.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := topo.Decode(doc); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+var everything = []topo.Kind{topo.KindGPU, topo.KindNIC, topo.KindNUMA}

@@ -1,0 +1,261 @@
+package nvsmi
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// maxDevices bounds the columns of a matrix: far more than any machine has.
+const maxDevices = 512
+
+var (
+	gpuName   = regexp.MustCompile(`^GPU(0|[1-9][0-9]{0,3})$`)
+	device    = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.:-]{0,63}$`)
+	cellWord  = regexp.MustCompile(`^([A-Z][A-Z0-9]{0,7}|\?)$`)
+	nicEntry  = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9_]{0,31}):\s+([!-~]{1,64})$`)
+	rocmNUMA  = regexp.MustCompile(`^GPU\[([0-9]{1,4})\]\s*:\s*\(Topology\) Numa Affinity:\s*([0-9]{1,6})$`)
+	ansi      = regexp.MustCompile("\x1b\\[[0-9;]*[A-Za-z]")
+	p2pWords  = []string{"OK", "CNS", "GNS", "TNS", "NS", "DR", "U"}
+	rocmWords = []string{"0", "XGMI", "PCIE", "N/A"}
+)
+
+// lines gives the text's lines without terminal escapes and line ends.
+func lines(data []byte) []string {
+	out := strings.Split(string(ansi.ReplaceAll(data, nil)), "\n")
+	for i, l := range out {
+		out[i] = strings.TrimRight(l, "\r")
+	}
+	return out
+}
+
+// Parse reads the first matrix of a text. Lines before it, comments ("#") and
+// legends are passed over; of rocm-smi's tables the one of link types is taken.
+func Parse(data []byte) (*Table, error) {
+	all := lines(data)
+	start, header := findHeader(all)
+	if header == nil {
+		if bytes.IndexByte(data, 0) >= 0 {
+			return nil, errors.New("nvsmi: binary data, not the text of nvidia-smi topo -m")
+		}
+		return nil, errors.New("nvsmi: no line with column heads (GPU0 ...): not a matrix of nvidia-smi topo or rocm-smi --showtopo")
+	}
+	if len(header.devices) > maxDevices {
+		return nil, fmt.Errorf("nvsmi: line %d: %d columns, at most %d are read", start+1, len(header.devices), maxDevices)
+	}
+	t := &Table{Devices: header.devices, Affinities: header.affinity, Kind: KindTopo}
+	for i, d := range t.Devices {
+		if slices.Contains(t.Devices[:i], d) {
+			return nil, fmt.Errorf("nvsmi: line %d: two columns are called %q", start+1, d)
+		}
+	}
+	isROCm := slices.ContainsFunc(all[:start], func(l string) bool {
+		return strings.Contains(l, "ROCm") || strings.Contains(l, "Link Type between two GPUs")
+	})
+	if isROCm {
+		t.Kind = KindROCm
+	}
+	end := t.parseRows(all, start+1)
+	if len(t.Rows) == 0 {
+		return nil, fmt.Errorf("nvsmi: line %d: column heads without a row below: truncated?", start+1)
+	}
+	t.Kind = t.guessKind()
+	t.parseLegend(all[end:])
+	return t, nil
+}
+
+// header is the line of column heads.
+type header struct {
+	devices  []string
+	affinity int // CPU Affinity, NUMA Affinity, GPU NUMA ID: how many are there
+}
+
+// findHeader gives the index of the header line. Of the tables of rocm-smi the
+// one titled "Link Type" is meant.
+func findHeader(all []string) (int, *header) {
+	title := 0
+	for i, l := range all {
+		if strings.Contains(l, "Link Type between two GPUs") {
+			title = i
+			break
+		}
+	}
+	for i := title; i < len(all); i++ {
+		if h, ok := parseHeader(all[i]); ok {
+			return i, &h
+		}
+	}
+	return 0, nil
+}
+
+// parseHeader reads a line of column heads: device names, the first a GPU,
+// followed by up to three affinity titles.
+func parseHeader(line string) (header, bool) {
+	h := header{}
+	for _, title := range []string{"CPU Affinity", "NUMA Affinity", "GPU NUMA ID"} {
+		if strings.Contains(line, title) {
+			h.affinity++
+		}
+	}
+	if i := strings.Index(line, "CPU Affinity"); i >= 0 {
+		line = line[:i]
+	}
+	h.devices = strings.Fields(line)
+	if len(h.devices) == 0 || !gpuName.MatchString(h.devices[0]) {
+		return header{}, false
+	}
+	for _, d := range h.devices {
+		if !device.MatchString(d) || !strings.ContainsAny(d, "0123456789") || isClassWord(d) {
+			return header{}, false
+		}
+	}
+	return h, true
+}
+
+// isCell tells matrix cells from device names and numbers: "X", "PIX", "NV18",
+// "GNS", and rocm-smi's "0".
+func (t *Table) isCell(word string) bool {
+	return isClassWord(word) || t.Kind == KindROCm && slices.Contains(rocmWords, word)
+}
+
+func isClassWord(word string) bool {
+	return cellWord.MatchString(word) && !gpuName.MatchString(word) && !strings.HasPrefix(word, "NIC")
+}
+
+// parseRows reads lines that start with a column's name, up to the legend, and
+// gives the index of the first line after them.
+func (t *Table) parseRows(all []string, from int) int {
+	for i := from; i < len(all); i++ {
+		line := strings.TrimLeft(all[i], " \t")
+		switch {
+		case line == "" || strings.HasPrefix(line, "#"):
+			continue
+		case strings.HasPrefix(line, "Legend"), strings.HasPrefix(line, "NIC Legend"), strings.HasPrefix(line, "===="):
+			return i
+		}
+		if h, again := parseHeader(line); again && len(h.devices) > 1 {
+			t.problem("line %d: a second matrix is not read", i+1)
+			return i
+		}
+		name, rest := cutWord(line)
+		if !slices.Contains(t.Devices, name) {
+			t.problem("line %d: %q is no column's name: line not read", i+1, clip(name))
+			continue
+		}
+		if t.row(name) != nil {
+			t.problem("line %d: a second row %q: the first is kept", i+1, name)
+			continue
+		}
+		t.Rows = append(t.Rows, t.parseRow(name, rest, i+1))
+	}
+	return len(all)
+}
+
+// parseRow reads a row's cells and its affinity columns.
+func (t *Table) parseRow(name, rest string, line int) Row {
+	r := Row{Name: name, Line: line, Cells: make([]string, len(t.Devices))}
+	n := 0
+	for n < len(r.Cells) {
+		word, after := cutWord(rest)
+		if word == "" || !t.isCell(word) {
+			t.problem("line %d: row %q has %d cells for %d columns", line, name, n, len(r.Cells))
+			return r
+		}
+		r.Cells[n], rest = word, after
+		n++
+	}
+	t.parseAffinity(&r, rest)
+	return r
+}
+
+// parseAffinity reads what follows the cells. With tabs the columns are told
+// apart even when blank; with blanks a lone "N/A" is the GPU NUMA ID.
+func (t *Table) parseAffinity(r *Row, rest string) {
+	dst := []*string{&r.CPUAffinity, &r.NUMAAffinity, &r.GPUNUMAID}[:t.Affinities]
+	if parts := strings.Split(rest, "\t"); len(parts) > t.Affinities && strings.TrimSpace(parts[0]) == "" &&
+		!slices.ContainsFunc(parts, func(p string) bool { return len(strings.Fields(p)) > 1 }) {
+		parts = parts[1:]
+		for i, p := range dst {
+			*p = strings.TrimSpace(parts[i])
+		}
+		if t.Affinities == 3 { // nvidia-smi writes two tabs before the last column
+			r.GPUNUMAID = strings.TrimSpace(parts[len(parts)-1])
+		}
+		return
+	}
+	words := strings.Fields(rest)
+	if len(words) < len(dst) && len(words) > 0 && t.Affinities == 3 && words[len(words)-1] == "N/A" {
+		r.GPUNUMAID = "N/A"
+		words = words[:len(words)-1]
+	}
+	for i := 0; i < len(dst) && i < len(words); i++ {
+		*dst[i] = words[i]
+	}
+	if len(words) > len(dst) {
+		t.problem("line %d: row %q: %d words after the cells for %d columns",
+			r.Line, r.Name, len(words), len(dst))
+	}
+}
+
+// guessKind tells a peer access matrix from one of classes by its cells.
+func (t *Table) guessKind() TableKind {
+	p2p := false
+	for _, r := range t.Rows {
+		for _, c := range r.Cells {
+			if c != "" && c != "X" && !slices.Contains(p2pWords, c) {
+				return t.Kind
+			}
+			p2p = p2p || slices.Contains(p2pWords, c)
+		}
+	}
+	if p2p {
+		return KindP2P
+	}
+	return t.Kind
+}
+
+// parseLegend reads "NIC0: mlx5_0" lines, and rocm-smi's NUMA lines.
+func (t *Table) parseLegend(rest []string) {
+	for _, line := range rest {
+		line = strings.TrimSpace(line)
+		if m := nicEntry.FindStringSubmatch(line); m != nil && slices.Contains(t.Devices, m[1]) {
+			if t.nicName(m[1]) == m[1] {
+				t.NICNames = append(t.NICNames, NICName{m[1], m[2]})
+			}
+		}
+		if m := rocmNUMA.FindStringSubmatch(line); m != nil && t.Kind == KindROCm {
+			if r := t.row("GPU" + m[1]); r != nil && r.NUMAAffinity == "" {
+				r.NUMAAffinity = m[2]
+			}
+		}
+	}
+}
+
+// maxProblems bounds what a text that is mostly something else can cause.
+const maxProblems = 32
+
+func (t *Table) problem(format string, args ...any) {
+	if len(t.Problems) < maxProblems {
+		t.Problems = append(t.Problems, fmt.Sprintf(format, args...))
+	}
+}
+
+// cutWord splits off the first word.
+func cutWord(s string) (word, rest string) {
+	s = strings.TrimLeft(s, " \t")
+	if i := strings.IndexAny(s, " \t"); i >= 0 {
+		return s[:i], s[i:]
+	}
+	return s, ""
+}
+
+// clip keeps a hostile word from filling a message.
+func clip(s string) string {
+	if len(s) > 40 {
+		return s[:40] + "..."
+	}
+	return s
+}

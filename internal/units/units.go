@@ -1,0 +1,117 @@
+// Package units is the only place that turns figures into text for people.
+// Documents for programs hold base units (bytes, bytes per second) instead.
+package units
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// System is the unit in which rates are printed.
+type System string
+
+// The unit systems. Auto leaves the choice to what is customary for the thing
+// that is printed: gigabits for network ports, gigabytes for the rest.
+const (
+	Auto   System = "auto"
+	Gbit   System = "gbit"   // 10^9 bits per second
+	Gbyte  System = "gbyte"  // 10^9 bytes per second
+	Gibyte System = "gibyte" // 2^30 bytes per second
+)
+
+// Systems lists the unit systems, for flags and completion.
+func Systems() []string {
+	return []string{string(Auto), string(Gbit), string(Gbyte), string(Gibyte)}
+}
+
+// ParseSystem reads the name of a unit system.
+func ParseSystem(s string) (System, error) {
+	switch v := System(s); v {
+	case Auto, Gbit, Gbyte, Gibyte:
+		return v, nil
+	}
+	return "", fmt.Errorf("units: %q: want %s", s, strings.Join(Systems(), ", "))
+}
+
+// Or gives the system itself, or customary where the choice is left open.
+func (s System) Or(customary System) System {
+	if s == Auto || s == "" {
+		return customary
+	}
+	return s
+}
+
+// Suffix is the unit after a number: "Gb/s", "GB/s" or "GiB/s".
+func (s System) Suffix() string {
+	switch s.Or(Gbyte) {
+	case Gbit:
+		return "Gb/s"
+	case Gibyte:
+		return "GiB/s"
+	}
+	return "GB/s"
+}
+
+// Rate prints bytes per second with its unit: "400 Gb/s", "63.0 GB/s".
+func Rate(bytesPerSec int64, s System) string {
+	return RateNumber(bytesPerSec, s) + " " + s.Suffix()
+}
+
+// RateNumber prints bytes per second as a number of the system's unit: bits
+// without a fraction that says nothing ("400", "2.5"), bytes with one decimal
+// ("63.0"), and two significant digits below one ("0.25").
+func RateNumber(bytesPerSec int64, s System) string {
+	v := float64(bytesPerSec)
+	switch s.Or(Gbyte) {
+	case Gbit:
+		v = v * 8 / 1e9
+	case Gibyte:
+		v /= 1 << 30
+	default:
+		v /= 1e9
+	}
+	switch {
+	case v == 0:
+		return "0"
+	case v > -0.95 && v < 0.95:
+		return strconv.FormatFloat(v, 'g', 2, 64)
+	}
+	text := strconv.FormatFloat(v, 'f', 1, 64)
+	if s.Or(Gbyte) == Gbit {
+		text = strings.TrimSuffix(text, ".0")
+	}
+	return text
+}
+
+// Bytes prints an amount of memory in binary units: "512 B", "80 GiB", "1.5 TiB".
+func Bytes(n int64) string {
+	const names = "KMGTPE"
+	if n > -1024 && n < 1024 {
+		return strconv.FormatInt(n, 10) + " B"
+	}
+	v, i := float64(n)/1024, 0
+	for (v >= 1023.95 || v <= -1023.95) && i < len(names)-1 {
+		v, i = v/1024, i+1
+	}
+	text := strings.TrimSuffix(strconv.FormatFloat(v, 'f', 1, 64), ".0")
+	return fmt.Sprintf("%s %ciB", text, names[i])
+}
+
+// PCIe prints a link state: "gen5 x16". A speed that no generation has is
+// printed in GT/s; zero means unknown, and a link of which nothing is known is "".
+func PCIe(gen, speedMTs, width int) string {
+	speed, lanes := "gen?", "x?"
+	switch {
+	case gen > 0:
+		speed = "gen" + strconv.Itoa(gen)
+	case speedMTs > 0:
+		speed = strconv.FormatFloat(float64(speedMTs)/1000, 'g', -1, 64) + "GT/s"
+	case width <= 0:
+		return ""
+	}
+	if width > 0 {
+		lanes = "x" + strconv.Itoa(width)
+	}
+	return speed + " " + lanes
+}
