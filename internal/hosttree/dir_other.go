@@ -1,0 +1,5 @@
+//go:build !linux
+
+package hosttree
+
+func newBackend(dir string) (backend, error) { return newRootBackend(dir) }

@@ -1,0 +1,256 @@
+package machine
+
+import (
+	"encoding/json"
+	"net/netip"
+	"strconv"
+
+	"github.com/topoctl/topoctl/discover/topo"
+)
+
+// answers adds what a capture of the machine would have recorded of NVML and
+// netlink.
+func (e *expansion) answers() {
+	if r := e.s.gpuReport(); r != nil {
+		e.record(topo.NVMLAnswersPath, r)
+	}
+	e.record(topo.NetlinkAnswersPath, e.s.netlinkReport())
+}
+
+func (e *expansion) record(name string, v any) {
+	data, err := json.MarshalIndent(v, "", " ")
+	if err != nil && e.err == nil {
+		e.err = err
+	}
+	e.raw(name, append(data, '\n'))
+}
+
+// gpuReport is NVML's side of the machine, nil where there is no NVIDIA driver.
+func (s *Spec) gpuReport() *topo.GPUReport {
+	r := &topo.GPUReport{Schema: topo.SchemaNVML, DriverVersion: s.nvidia.driver, CUDAVersion: s.nvidia.cuda, GPUs: []topo.GPUAnswer{}}
+	gpus := s.gpus()
+	byIndex := make(map[int]topo.GPUAnswer)
+	for i, f := range gpus {
+		if f.driver == "nvidia" {
+			byIndex[f.gpu.index] = s.gpuAnswer(gpus, i)
+		}
+	}
+	if len(byIndex) == 0 {
+		return nil
+	}
+	for index := 0; len(r.GPUs) < len(byIndex); index++ {
+		if a, ok := byIndex[index]; ok {
+			r.GPUs = append(r.GPUs, a)
+		}
+	}
+	if len(r.GPUs) > 0 {
+		r.NVMLVersion = "12." + s.nvidia.driver
+	}
+	return r
+}
+
+func (s *Spec) gpuAnswer(gpus []*function, i int) topo.GPUAnswer {
+	f := gpus[i]
+	a := topo.GPUAnswer{
+		Index: f.gpu.index, BDF: f.bdf, UUID: f.gpu.uuid, Serial: f.gpu.serial, Name: f.title,
+		Minor: &f.gpu.minor, ComputeCap: f.part.cc, MemoryNUMA: f.gpu.memoryNUMA,
+	}
+	if f.part.memory > 0 {
+		a.MemoryBytes = &f.part.memory
+	}
+	if f.cur.width > 0 {
+		cur, most := f.cur, f.link
+		a.PCIeGen, a.PCIeWidth, a.PCIeMaxGen, a.PCIeMaxWidth = &cur.gen, &cur.width, &most.gen, &most.width
+	}
+	if n := s.node(f.numa); n != nil {
+		a.CPUAffinity, a.CPUNUMA = list(n.cpus), &f.numa
+	} else {
+		a.CPUAffinity = list(s.allCPUs())
+	}
+	a.NVLinks = s.nvlinks(gpus, i)
+	if f.gpu.c2c > 0 {
+		a.C2C = &topo.C2CAnswer{Links: f.gpu.c2c}
+		if f.gpu.c2cRate != nil {
+			rate := topo.Rate(*f.gpu.c2cRate)
+			a.C2C.BytesPerSec = &rate
+		}
+	}
+	if len(f.gpu.mig) > 0 {
+		a.MIG = s.migOf(f)
+	}
+	a.P2P = s.peers(gpus, i)
+	return a
+}
+
+// nvlinks lists a GPU's NVLinks: those to the switches, then those to GPUs.
+func (s *Spec) nvlinks(gpus []*function, i int) []topo.NVLinkAnswer {
+	var switches []topo.BDF
+	for _, f := range s.pci {
+		if f.kind == "nvswitch" {
+			switches = append(switches, f.bdf)
+		}
+	}
+	version := nvlinkVersion(gpus[i].part.cc)
+	var out []topo.NVLinkAnswer
+	add := func(kind string, remote *topo.BDF) {
+		out = append(out, topo.NVLinkAnswer{Link: len(out), Active: true, RemoteType: kind, RemoteBDF: remote, Version: version})
+	}
+	for k := range gpus[i].gpu.nvlink {
+		var remote *topo.BDF
+		if len(switches) > 0 {
+			remote = &switches[k%len(switches)]
+		}
+		add("switch", remote)
+	}
+	for j, g := range gpus {
+		if j == i {
+			continue
+		}
+		for range s.linksBetween("nvlink", i, j) {
+			add("gpu", &g.bdf)
+		}
+	}
+	return out
+}
+
+func nvlinkVersion(cc string) *int {
+	version, ok := map[string]int{"6": 1, "7": 2, "8": 3, "9": 4, "10": 5}[before(cc, '.')]
+	if !ok {
+		return nil
+	}
+	return &version
+}
+
+func before(s string, sep byte) string {
+	for i := range len(s) {
+		if s[i] == sep {
+			return s[:i]
+		}
+	}
+	return s
+}
+
+// migOf makes one instance for each profile: "1g.10gb" has 10 GiB.
+func (s *Spec) migOf(f *function) *topo.MIG {
+	m := &topo.MIG{Enabled: true}
+	for i, profile := range f.gpu.mig {
+		x := topo.MIGInstance{UUID: "MIG-" + uuid(s.made("mig "+f.bdf.String()+strconv.Itoa(i), 16)), Profile: profile}
+		for at := range len(profile) {
+			if profile[at] != '.' {
+				continue
+			}
+			if n, err := strconv.ParseInt(before(profile[at+1:], 'g'), 10, 16); err == nil {
+				n <<= 30
+				x.MemoryBytes = &n
+			}
+		}
+		m.Instances = append(m.Instances, x)
+	}
+	return m
+}
+
+func (s *Spec) peers(gpus []*function, i int) map[int]string {
+	out := map[int]string{}
+	for _, p := range s.p2p {
+		for j, g := range gpus {
+			if j != i && g.driver == "nvidia" && (p.a < 0 || p.a == i && p.b == j || p.b == i && p.a == j) {
+				out[g.gpu.index] = p.answer
+			}
+		}
+	}
+	return out
+}
+
+func (s *Spec) netlinkReport() *topo.NetlinkReport {
+	r := &topo.NetlinkReport{Schema: topo.SchemaNetlink}
+	r.Links = append(r.Links, topo.LinkAnswer{Index: 1, Name: "lo", Kind: "device", Encap: "loopback", MTU: 65536, OperState: "unknown"})
+	r.Addresses = append(r.Addresses, topo.AddressAnswer{Link: 1, CIDR: "127.0.0.1/8", Scope: "host"}, topo.AddressAnswer{Link: 1, CIDR: "::1/128", Scope: "host"})
+	virtio := 0
+	rdma := 0
+	for _, f := range s.pci {
+		dev, bus := f.bdf.String(), "pci"
+		if f.driver == "virtio-pci" {
+			dev, bus = "virtio"+strconv.Itoa(virtio), "virtio"
+			virtio++
+		}
+		if f.nic == nil || f.driver == "" {
+			continue
+		}
+		if f.nic.net != "" {
+			r.Links = append(r.Links, s.linkAnswer(f, dev, bus))
+			s.addressed(r, f.nic.net)
+		}
+		if f.nic.rdma != "" {
+			r.RDMA = append(r.RDMA, topo.RDMAAnswer{Index: rdma, Name: f.nic.rdma, Firmware: f.nic.fw,
+				NodeGUID: f.nic.guid, SysImageGUID: f.nic.imageGUID, Ports: 1})
+			rdma++
+		}
+	}
+	for _, d := range s.virtualNetdevs() {
+		r.Links = append(r.Links, s.virtualAnswer(d))
+		s.addressed(r, d.name)
+	}
+	for _, x := range s.software {
+		d := s.softwareRDMA(x, rdma)
+		r.RDMA = append(r.RDMA, topo.RDMAAnswer{Index: rdma, Name: d.name, NodeGUID: d.guid, SysImageGUID: d.imageGUID, Ports: 1})
+		rdma++
+	}
+	for _, x := range s.routes {
+		r.Routes = append(r.Routes, topo.RouteAnswer{Link: s.ifindex(x.dev), Dst: x.dst, Gateway: x.via, Metric: x.metric})
+	}
+	return r
+}
+
+func operState(up bool) string { return map[bool]string{true: "up", false: "down"}[up] }
+
+func (s *Spec) linkAnswer(f *function, dev, bus string) topo.LinkAnswer {
+	n := f.nic
+	a := topo.LinkAnswer{Index: n.ifindex, Name: n.net, Kind: "device", Encap: "ether", MTU: n.mtu, MAC: n.mac, PermMAC: n.mac,
+		OperState: operState(n.state == "active"), ParentDev: dev, ParentBus: bus}
+	if n.layer == "ib" {
+		a.Encap, a.MAC, a.PermMAC, a.Kind = "infiniband", ipoibAddress(n.guid), "", "ipoib"
+	}
+	if b := s.bondOf(n.net); b != nil {
+		a.Master, a.MAC = b.ifindex, b.mac
+	}
+	for i, vf := range f.vfs {
+		x := topo.VFAnswer{ID: i}
+		if vf.nic.layer != "ib" {
+			x.MAC = vf.nic.mac
+		}
+		a.VFs = append(a.VFs, x)
+	}
+	return a
+}
+
+func (s *Spec) virtualAnswer(d *netdev) topo.LinkAnswer {
+	a := topo.LinkAnswer{Index: d.ifindex, Name: d.name, Kind: d.kind, Encap: "ether", MTU: d.mtu, MAC: d.mac, OperState: operState(d.up)}
+	switch d.kind {
+	case "bond":
+		a.Bond = &topo.Bond{Mode: d.mode, HashPolicy: d.hash}
+		if d.mode == "active-backup" {
+			a.Bond.ActiveLeg = d.legs[0]
+		}
+	case "vlan":
+		a.Parent, a.VLANID = s.ifindex(d.on), &d.vlan
+	}
+	if b := s.bondOf(d.name); b != nil {
+		a.Master = b.ifindex
+	}
+	return a
+}
+
+// addressed adds an interface's addresses and the routes that they bring.
+func (s *Spec) addressed(r *topo.NetlinkReport, name string) {
+	link := s.ifindex(name)
+	for _, p := range s.addresses(name) {
+		scope := "universe"
+		if p.Addr().IsLinkLocalUnicast() {
+			scope = "link"
+		}
+		r.Addresses = append(r.Addresses, topo.AddressAnswer{Link: link, CIDR: p.String(), Scope: scope})
+		if p.Addr().Is4() && p.Bits() < 32 {
+			r.Routes = append(r.Routes, topo.RouteAnswer{Link: link, Dst: netip.PrefixFrom(p.Masked().Addr(), p.Bits()).String()})
+		}
+	}
+}

@@ -1,0 +1,235 @@
+package machine
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/topoctl/topoctl/discover/topo"
+)
+
+// check looks at a whole machine: what refers to what, and the bus numbers. It
+// also plans what expansion needs.
+func (p *parser) check() {
+	s := p.spec
+	slices.SortFunc(s.numa, func(a, b *numaNode) int { return a.index - b.index })
+	slices.SortFunc(s.roots, func(a, b *root) int {
+		return topo.BDF{Domain: a.domain, Bus: a.bus}.Compare(topo.BDF{Domain: b.domain, Bus: b.bus})
+	})
+	slices.SortFunc(s.pci, func(a, b *function) int { return a.bdf.Compare(b.bdf) })
+	p.checkNUMA()
+	for _, r := range s.roots {
+		p.claimBus(r.line, r.domain, r.bus)
+	}
+	for _, r := range s.roots {
+		p.needNUMA(r.line, r.numa)
+		for _, f := range r.kids {
+			p.checkTree(f, r.bus)
+		}
+	}
+	for _, f := range s.pci {
+		p.needNUMA(f.line, f.numa)
+		p.checkVF(f)
+	}
+	p.checkGPUs()
+	p.checkNames()
+	if len(p.rep.errs) == 0 {
+		s.plan()
+	}
+}
+
+func (p *parser) checkNUMA() {
+	s := p.spec
+	owner := map[int]int{}
+	if len(s.numa) == 0 {
+		p.rep.add(1, "a machine wants at least one numa statement")
+	}
+	for _, n := range s.numa {
+		for _, c := range n.cpus {
+			if other, taken := owner[c]; taken {
+				p.rep.add(n.line, "numa %d: CPU %d belongs to numa %d already", n.index, c, other)
+				break
+			}
+			owner[c] = n.index
+		}
+		if len(n.distance) > 0 && len(n.distance) != len(s.numa) {
+			p.rep.add(n.line, "numa %d: %d distances, but %d nodes", n.index, len(n.distance), len(s.numa))
+		}
+		if len(n.cpus)%s.cpu.threads != 0 {
+			p.rep.add(n.line, "numa %d: %d CPUs do not make cores of %d threads", n.index, len(n.cpus), s.cpu.threads)
+		}
+	}
+	if len(s.numa) > 0 && len(owner) == 0 {
+		p.rep.add(s.numa[0].line, "no numa node has CPUs")
+	}
+}
+
+func (p *parser) needNUMA(line, index int) {
+	if index >= 0 && p.spec.node(index) == nil {
+		p.rep.add(line, "there is no numa %d", index)
+	}
+}
+
+func (s *Spec) node(index int) *numaNode {
+	i := slices.IndexFunc(s.numa, func(n *numaNode) bool { return n.index == index })
+	if i < 0 {
+		return nil
+	}
+	return s.numa[i]
+}
+
+// checkTree looks at the bus numbers below and at f, which stands on bus.
+func (p *parser) checkTree(f *function, bus uint8) {
+	if f.bdf.Domain != f.root.domain {
+		p.rep.add(f.line, "%s: its root has domain %04x", f.where(), f.root.domain)
+	}
+	if f.bdf.Bus != bus && (f.nic == nil || f.nic.vfOf == nil) {
+		p.rep.add(f.line, "%s: the bus here is %02x", f.where(), bus)
+	}
+	f.last = f.bdf.Bus
+	if !f.isBridge() {
+		return
+	}
+	if len(f.kids) > 0 {
+		f.secondary = f.kids[0].bdf.Bus
+		if f.secondary <= f.bdf.Bus {
+			p.rep.add(f.kids[0].line, "%s: bus %02x below a bridge on bus %02x: it must be higher", f.kids[0].where(), f.secondary, f.bdf.Bus)
+		}
+		p.claimBus(f.line, f.bdf.Domain, f.secondary)
+	}
+	for _, kid := range f.kids {
+		p.checkTree(kid, f.secondary)
+		f.last = max(f.last, kid.last)
+	}
+}
+
+// claimBus reports a bus that two bridges lead to.
+func (p *parser) claimBus(line int, domain uint32, bus uint8) {
+	key := topo.BDF{Domain: domain, Bus: bus}
+	if other, taken := p.buses[key]; taken {
+		p.rep.add(line, "bus %02x hangs below line %d already", bus, other)
+		return
+	}
+	p.buses[key] = line
+}
+
+func (p *parser) checkVF(f *function) {
+	if f.nic == nil || f.nic.vfOf == nil {
+		return
+	}
+	pf := p.byBDF[*f.nic.vfOf]
+	if pf == nil || pf.nic == nil || pf.nic.vfOf != nil {
+		p.rep.add(f.line, "%s: vf-of %s, which is no physical function of a nic", f.where(), f.nic.vfOf)
+		return
+	}
+	if pf.parent != f.parent || pf.root != f.root {
+		p.rep.add(f.line, "%s: stands on another bridge than its physical function %s", f.where(), pf.bdf)
+	}
+	f.pf, pf.vfs = pf, append(pf.vfs, f)
+}
+
+func (s *Spec) gpus() []*function {
+	var out []*function
+	for _, f := range s.pci {
+		if f.gpu != nil {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// checkGPUs gives every GPU its NVML index and minor, and looks at pairs.
+func (p *parser) checkGPUs() {
+	s := p.spec
+	gpus := s.gpus()
+	if len(gpus) > maxGPUs {
+		p.rep.add(gpus[maxGPUs].line, "more than %d GPUs", maxGPUs)
+		return
+	}
+	p.number(gpus, "nvml-index", func(f *function) *int { return &f.gpu.index })
+	p.number(gpus, "minor", func(f *function) *int { return &f.gpu.minor })
+	for _, f := range gpus {
+		if f.gpu.memoryNUMA != nil {
+			p.needNUMA(f.line, *f.gpu.memoryNUMA)
+		}
+	}
+	need := func(line, index int) {
+		if index >= len(gpus) {
+			p.rep.add(line, "there is no gpu%d, the machine has %d", index, len(gpus))
+		}
+	}
+	links := make([]int, len(gpus))
+	for _, x := range s.pairs {
+		need(x.line, max(x.a, x.b))
+		for i := range links {
+			switch {
+			case x.a < 0:
+				links[i] += x.count * (len(gpus) - 1)
+			case x.a == i || x.b == i:
+				links[i] += x.count
+			}
+			if links[i] > maxLinks {
+				p.rep.add(x.line, "gpu%d has more than %d links", i, maxLinks)
+				return
+			}
+		}
+	}
+	for _, x := range s.p2p {
+		need(x.line, max(x.a, x.b))
+	}
+}
+
+// number fills in indices that the text leaves out and reports doubles.
+func (p *parser) number(gpus []*function, what string, field func(*function) *int) {
+	taken := map[int]bool{}
+	for _, f := range gpus {
+		v := *field(f)
+		if v >= 0 && taken[v] {
+			p.rep.add(f.line, "%s: another GPU has %s %d", f.where(), what, v)
+		}
+		taken[v] = true
+	}
+	next := 0
+	for _, f := range gpus {
+		if *field(f) >= 0 {
+			continue
+		}
+		for taken[next] {
+			next++
+		}
+		*field(f), taken[next] = next, true
+	}
+}
+
+// checkNames looks at what names an interface.
+func (p *parser) checkNames() {
+	s := p.spec
+	need := func(line int, what, name string) {
+		if _, ok := p.byName["interface "+name]; !ok && name != "" {
+			p.rep.add(line, "%s: there is no interface %q", what, name)
+		}
+	}
+	for _, f := range s.pci {
+		if f.nic != nil {
+			need(f.line, f.where(), f.nic.ndev)
+		}
+	}
+	leg := map[string]string{}
+	for _, b := range s.bonds {
+		for _, l := range b.legs {
+			need(b.line, "bond "+b.name, l)
+			if leg[l] != "" || strings.EqualFold(l, b.name) {
+				p.rep.add(b.line, "bond %s: %s is a leg already", b.name, l)
+			}
+			leg[l] = b.name
+		}
+	}
+	for _, d := range s.netdevs {
+		need(d.line, d.kind+" "+d.name, d.on)
+	}
+	for _, r := range s.software {
+		need(r.line, "softrdma "+r.name, r.on)
+	}
+	for _, r := range s.routes {
+		need(r.line, "route "+r.dst, r.dev)
+	}
+}

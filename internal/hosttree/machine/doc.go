@@ -1,0 +1,84 @@
+// Package machine reads machine specs and expands them to a host's files.
+//
+// A spec is a text that says what hardware a machine has: CPUs, NUMA nodes, the
+// tree of PCI functions, what NVML and netlink answer. It expands to /sys and
+// /proc as Linux shows them, so that discovery reads a machine that nobody has
+// at hand exactly as it would read a real one.
+//
+// # Language
+//
+// One statement on a line; what stands below another thing is indented under
+// it with blanks. Words are separated by blanks; a word with blanks is quoted
+// as in Go. "#" begins a comment. After the statement's own words come options:
+// a key and its value, or a flag. Example:
+//
+//	machine small "a host with one GPU and one NIC"
+//	cpu vendor GenuineIntel family 6 model 143 name "Intel(R) Xeon(R)" threads 2
+//	numa 0 package 0 cpus 0-7 mem 64GiB
+//	root 0000:15 numa 0
+//	  port 15:01.0
+//	    switch 16:00.0 broadcom-c030
+//	      down 17:00.0
+//	        gpu 1a:00.0 h100-sxm
+//	      down 17:01.0
+//	        nic 18:00.0 connectx7 ib rdma mlx5_0 net ibp24s0 lid 12
+//
+// Statements at the left margin:
+//
+//	machine NAME "DESCRIPTION"          always the first
+//	base NAME                           a variant of another machine: only patches may follow
+//	source "TEXT"                       where facts come from, any number
+//	host                                arch, kernel, vendor, product, virtual, name, iommu, config, cmdline
+//	cpu                                 vendor, family, model, name, threads, siblings
+//	numa N                              package, cpus, mem, distance "10 21"
+//	part NAME KIND                      a part of one's own, see parts.txt for the ones that are there
+//	root DDDD:BB                        numa, under; the functions of one root bus stand below it
+//	nvidia                              driver, cuda: versions
+//	nvlink GPU GPU N, nvlink all N      N links between two GPUs, or every two
+//	xgmi GPU GPU N, xgmi all N          the same of AMD's link
+//	p2p GPU GPU ANSWER, p2p all ANSWER  what NVML says of peer access: ok, or a reason
+//	bond NAME                           legs, mode, hash, ip, mtu
+//	vlan NAME                           on, id, ip
+//	netdev NAME                         kind (bridge, dummy, veth, ...), ip: a virtual interface
+//	softrdma NAME                       driver (rxe, siw, scif), on: an RDMA device without hardware
+//	route DST                           dev, via, metric
+//	module NAME                         a loaded kernel module beside the drivers
+//
+// Functions, below a root or a bridge (BDF is bus:device.function of the
+// root's domain):
+//
+//	port BDF [PART]      a root port
+//	switch BDF PART      a PCIe switch's upstream port, holds down
+//	down BDF [PART]      a downstream port of the switch above
+//	bridge BDF PART      a conventional or virtual bridge
+//	gpu BDF PART         uuid, serial, nvml-index, minor, nvlink N (to the switch), c2c, c2c-rate, memory-numa, mig
+//	nic BDF PART         ib, eth, rdma, net, gbps, rate, state, lid, sm-lid, ip, mac, guid, mtu, ndev, gids, sriov, vf-of, phys-port, phys-switch
+//	nvme BDF PART        name
+//	nvswitch BDF PART
+//	device BDF,BDF PART  anything else
+//
+// Every function takes id, sub, rev, class, driver, title, link and at: link is
+// what it can do ("gen5x16"), at what the link runs at where that is less
+// ("gen1", "x8", "gen1x8"); numa, where it differs from its root's; acs, the
+// control register of the capability.
+//
+// # Variants and patches
+//
+// A variant names its base and says what is different. A change replaces or adds
+// options of one function, before expansion, so that NVML's and netlink's
+// answers agree with the files:
+//
+//	change BDF KEY VALUE     change 0000:52:00.0 at x8
+//
+// After expansion, patches change single files. Paths may lead through
+// symbolic links, and "*" stands for any name:
+//
+//	set PATH VALUE           write a file
+//	remove PATH              remove a file, a link or a directory
+//	link PATH -> TARGET      make a symbolic link
+//	move PATH -> PATH        move a directory; links to it follow
+//	unreadable PATH ERRNO    reading fails: EACCES, EINVAL, EIO, ENODEV
+//
+// What a spec leaves out (UUIDs, MACs, GUIDs, serials) is made up from the
+// machine's name and stays the same in every expansion.
+package machine

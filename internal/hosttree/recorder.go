@@ -1,0 +1,198 @@
+package hosttree
+
+import (
+	"errors"
+	"io/fs"
+	"maps"
+	"slices"
+	"sync"
+	"syscall"
+)
+
+// Recorder is a tree that remembers what was read of it: contents, listings,
+// links (those on the way of a path too), and reads that failed. Recorded gives
+// a tree that answers the same questions the same way.
+type Recorder struct {
+	tree Tree
+
+	mu   sync.Mutex
+	seen map[string]*record // by name without links
+}
+
+// record is what is known of one name.
+type record struct {
+	kind   fs.FileMode // type bits
+	target string      // of a link
+	data   []byte
+	err    error // what reading or listing it gave
+	read   bool  // data or err is its answer
+}
+
+var _ Tree = (*Recorder)(nil)
+
+// NewRecorder wraps a tree.
+func NewRecorder(t Tree) *Recorder {
+	return &Recorder{tree: t, seen: make(map[string]*record)}
+}
+
+// ReadFile reads a file and remembers its content, or why it could not be read.
+func (r *Recorder) ReadFile(name string) ([]byte, error) {
+	data, err := r.tree.ReadFile(name)
+	if real, ok := r.follow(name, true); ok {
+		r.keep(real, slices.Clone(data), err)
+	}
+	return data, err
+}
+
+// ReadDir lists a directory and remembers its entries with their types, and
+// the targets of those that are links.
+func (r *Recorder) ReadDir(name string) ([]fs.DirEntry, error) {
+	entries, err := r.tree.ReadDir(name)
+	real, ok := r.follow(name, true)
+	if !ok {
+		return entries, err
+	}
+	r.keep(real, nil, err)
+	for _, e := range entries {
+		_, _ = r.note(childName(real, e.Name()), e.Type()) // a link that is gone again is not there
+	}
+	return entries, err
+}
+
+// ReadLink reads a link and remembers its target.
+func (r *Recorder) ReadLink(name string) (string, error) {
+	r.follow(name, false)
+	return r.tree.ReadLink(name)
+}
+
+// Lstat describes a name and remembers that it is there.
+func (r *Recorder) Lstat(name string) (fs.FileInfo, error) {
+	r.follow(name, false)
+	return r.tree.Lstat(name)
+}
+
+// Stat describes what a name leads to and remembers that it is there.
+func (r *Recorder) Stat(name string) (fs.FileInfo, error) {
+	r.follow(name, true)
+	return fs.Stat(r.tree, name)
+}
+
+// Open opens a file or directory; its whole content is remembered.
+func (r *Recorder) Open(name string) (fs.File, error) { return open(r, name) }
+
+func (r *Recorder) realPath(name string) (string, error) {
+	r.follow(name, true)
+	return RealPath(r.tree, name)
+}
+
+// follow remembers every element of a path and gives the name without links.
+// It is false for a path that leads nowhere.
+func (r *Recorder) follow(name string, end bool) (string, bool) {
+	real, err := resolve(name, end, r)
+	if err == nil && !end && real != "." {
+		_, err = r.look(real)
+	}
+	return real, err == nil
+}
+
+// link and isDir are what resolve asks.
+func (r *Recorder) link(name string) (string, error) {
+	rec, err := r.look(name)
+	if err != nil {
+		return "", err
+	}
+	return rec.target, nil
+}
+
+func (r *Recorder) isDir(name string) bool {
+	rec, err := r.look(name)
+	return err == nil && rec.kind == fs.ModeDir
+}
+
+// look describes a name that holds no link before its end.
+func (r *Recorder) look(name string) (*record, error) {
+	r.mu.Lock()
+	rec, known := r.seen[name]
+	r.mu.Unlock()
+	if known {
+		return rec, nil
+	}
+	info, err := r.tree.Lstat(name)
+	if err != nil {
+		return nil, err
+	}
+	return r.note(name, info.Mode().Type())
+}
+
+// note remembers that something is there, with a link's target.
+func (r *Recorder) note(name string, kind fs.FileMode) (*record, error) {
+	rec := &record{kind: kind}
+	if kind == fs.ModeSymlink {
+		target, err := r.tree.ReadLink(name)
+		if err != nil {
+			return nil, err
+		}
+		rec.target = target
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if known, ok := r.seen[name]; ok {
+		return known, nil
+	}
+	r.seen[name] = rec
+	return rec, nil
+}
+
+// keep remembers the answer of a read. The last answer counts, but a failure
+// does not replace content, and asking the wrong question of a file or
+// directory says nothing about it.
+func (r *Recorder) keep(name string, data []byte, err error) {
+	if errors.Is(err, syscall.EISDIR) || errors.Is(err, syscall.ENOTDIR) {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	rec := r.seen[name]
+	if rec == nil {
+		rec = &record{kind: fs.ModeDir} // only the root is not looked at before
+		r.seen[name] = rec
+	}
+	if err != nil && rec.read && rec.err == nil {
+		return
+	}
+	rec.data, rec.err, rec.read = data, nil, true
+	if err != nil {
+		rec.data, rec.err = nil, cause(err)
+	}
+}
+
+// Recorded gives what was remembered. A file that was listed or looked at but
+// never read is there and gives ErrNotCaptured. Devices, sockets and FIFOs
+// become such files.
+func (r *Recorder) Recorded() *Mem {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m := NewMem()
+	for _, name := range slices.Sorted(maps.Keys(r.seen)) {
+		// On a live machine a name may be a file now and a directory later;
+		// what does not fit below the first is left out.
+		_ = r.seen[name].addTo(m, name)
+	}
+	return m
+}
+
+func (rec *record) addTo(m *Mem, name string) error {
+	switch {
+	case rec.kind == fs.ModeDir && rec.err != nil:
+		return m.AddUnreadableDir(name, rec.err)
+	case rec.kind == fs.ModeDir:
+		return m.AddDir(name)
+	case rec.kind == fs.ModeSymlink:
+		return m.AddSymlink(name, rec.target)
+	case rec.err != nil:
+		return m.AddUnreadable(name, rec.err)
+	case rec.read && rec.err == nil:
+		return m.AddFile(name, rec.data)
+	}
+	return m.AddUnreadable(name, ErrNotCaptured)
+}
