@@ -1,0 +1,141 @@
+package discover
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/hosttree"
+)
+
+// Capture discovers a host and writes what was read on the way, redacted, as a
+// text archive (see hosttree.ArchiveFormat): the files, with the answers of
+// netlink and NVML beside them. Options.FS takes the archive's tree again, and
+// Discover then finds the same host with placeholders for what topo.Redactor
+// replaces. Files that only identify the machine are left out.
+func Capture(ctx context.Context, opts Options, w io.Writer) error {
+	p, closeTree, err := open(opts)
+	if err != nil {
+		return err
+	}
+	defer closeTree()
+	return newPipeline(p, opts).capture(ctx, w)
+}
+
+func (p pipeline) capture(ctx context.Context, w io.Writer) error {
+	recorder := hosttree.NewRecorder(p.tree)
+	p.tree = recorder
+	t, said, err := p.run(ctx)
+	if err != nil {
+		return err
+	}
+	r := topo.NewRedactor(t)
+	said = answers{gpus: r.GPUReport(said.gpus), netlink: r.NetlinkReport(said.netlink)}
+	tree, err := recorder.Recorded().Rewrite(func(name string, data []byte) []byte {
+		if path.Base(name) == "config" {
+			data = withoutSerial(data)
+		}
+		return r.Text(data)
+	}, identifies)
+	if err == nil {
+		err = said.addTo(tree)
+	}
+	if err == nil {
+		err = hosttree.WriteArchive(w, tree, p.captureComment(t))
+	}
+	if err != nil {
+		return fmt.Errorf("discover: capture: %w", err)
+	}
+	return nil
+}
+
+// identifies knows the files that a capture never holds: those that are there
+// to tell one machine from another, those of processes (they name users and
+// containers), and recorded answers (they are written anew).
+func identifies(name string) bool {
+	switch name {
+	case "etc/hostname", "etc/machine-id", "proc/sys/kernel/hostname", topo.NVMLAnswersPath, topo.NetlinkAnswersPath:
+		return true
+	}
+	if process, ok := strings.CutPrefix(name, "proc/"); ok && (process == "self" || process[0] >= '0' && process[0] <= '9') {
+		return true
+	}
+	if path.Base(path.Dir(name)) != "id" || !strings.Contains(name, "/dmi/") {
+		return false
+	}
+	base := path.Base(name)
+	return strings.HasSuffix(base, "_serial") || strings.HasSuffix(base, "_uuid") || strings.HasSuffix(base, "_asset_tag")
+}
+
+// addTo puts the answers where replay looks for them.
+func (a answers) addTo(tree *hosttree.Mem) error {
+	add := func(name string, report any) error {
+		data, err := json.MarshalIndent(report, "", " ")
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		return tree.AddFile(name, append(data, '\n'))
+	}
+	if a.gpus != nil {
+		if err := add(topo.NVMLAnswersPath, a.gpus); err != nil {
+			return err
+		}
+	}
+	if a.netlink != nil {
+		return add(topo.NetlinkAnswersPath, a.netlink)
+	}
+	return nil
+}
+
+func (p pipeline) captureComment(t *topo.Topology) string {
+	var b strings.Builder
+	line := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(&b, "%-9s %s\n", name+":", value)
+		}
+	}
+	line("capture", strings.TrimSpace(t.Tool.Name+" "+t.Tool.Version))
+	if t.CapturedAt != nil {
+		line("date", t.CapturedAt.Format(time.RFC3339))
+	}
+	line("machine", strings.TrimSpace(t.Host.Vendor+" "+t.Host.Product))
+	line("kernel", strings.TrimSpace(t.Host.Kernel+" "+t.Host.Arch))
+	line("found", fmt.Sprintf("%d PCI functions, %d GPUs, %d RDMA devices, %d network interfaces",
+		len(t.PCIDevices), len(t.GPUs), len(t.RDMADevices), len(t.Netdevs)))
+	line("replaced", "MAC addresses, GUIDs, GIDs, UUIDs, serial numbers, IP addresses, host name")
+	line("left out", "hostname and machine-id files, DMI serial numbers, PCIe serial numbers")
+	return b.String()
+}
+
+// withoutSerial clears the device serial number in a PCI function's
+// configuration space: network cards put their MAC address there. What is too
+// short to hold one is given back as it is.
+// Source: PCI Express Base Specification, extended capability 3.
+func withoutSerial(config []byte) []byte {
+	const (
+		first      = 0x100 // where extended capabilities begin
+		serialID   = 3
+		serialSize = 12
+		most       = (4096 - first) / 8 // capabilities that fit: a loop ends
+	)
+	at := first
+	for range most {
+		if at < first || at+serialSize > len(config) {
+			return config
+		}
+		head := binary.LittleEndian.Uint32(config[at:])
+		if head&0xffff == serialID {
+			config = bytes.Clone(config)
+			clear(config[at+4 : at+serialSize])
+		}
+		at = int(head >> 20 &^ 3)
+	}
+	return config
+}

@@ -1,0 +1,246 @@
+package discover
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/jaypipes/ghw"
+
+	"github.com/topoctl/topoctl/discover/internal/pciids"
+	"github.com/topoctl/topoctl/discover/topo"
+)
+
+// envPCIDB is the environment variable by which ghw finds its database, and by
+// which a user can name one.
+const envPCIDB = "PCIDB_PATH"
+
+// systemIDs are where distributions keep pci.ids.
+var systemIDs = []string{"/usr/share/hwdata/pci.ids", "/usr/share/misc/pci.ids"}
+
+// maxSystemIDs bounds a database that is read from a file (1.4 MB in 2026).
+const maxSystemIDs = 16 << 20
+
+// globals is held by whoever uses a library that has process-wide settings:
+// ghw its environment variable, rdmamap its package variables.
+var globals = make(chan struct{}, 1)
+
+// lockGlobals waits for globals until ctx ends. The returned function gives
+// them back.
+func lockGlobals(ctx context.Context) (func(), error) {
+	select {
+	case globals <- struct{}{}:
+		return func() { <-globals }, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("another discovery is at work: %w", ctx.Err())
+	}
+}
+
+// pciNumber is a device's vendor and device number, four digits each.
+type pciNumber struct{ vendor, device string }
+
+// numberOf gives the numbers of a PCI function, false where sysfs had none.
+func numberOf(d *topo.PCIDevice) (pciNumber, bool) {
+	if d.Vendor == "" || d.Device == "" {
+		return pciNumber{}, false
+	}
+	return pciNumber{fmt.Sprintf("%04x", d.Vendor.Uint()), fmt.Sprintf("%04x", d.Device.Uint())}, true
+}
+
+// wantNames lists the numbers that need names.
+func wantNames(t *topo.Topology) map[pciNumber]bool {
+	want := map[pciNumber]bool{}
+	for i := range t.PCIDevices {
+		if n, ok := numberOf(&t.PCIDevices[i]); ok {
+			want[n] = true
+		}
+	}
+	return want
+}
+
+// pciNames are the names of the wanted numbers.
+type pciNames struct {
+	vendor  map[string]string
+	device  map[pciNumber]string
+	from    string // the database that came first
+	problem error  // why the one that the user named was not it
+}
+
+// ghwDevice is what ghw says of a PCI function beside names.
+type ghwDevice struct {
+	driver     string
+	iommuGroup *int
+}
+
+// ghw lets ghw look at this machine while sysfs is read, and then names the
+// numbers that sysfs found.
+//
+// Names go by number through ghw's own database package and not through its
+// device list: that list is empty, without an error, where one device is odd.
+func (p pipeline) ghw(ctx context.Context, numbers <-chan map[pciNumber]bool) outcome {
+	devices, errDevices := p.ghwDevices(ctx)
+	var want map[pciNumber]bool
+	select {
+	case want = <-numbers:
+	case <-ctx.Done():
+		return failed(topo.SourceGHW, "", ctx.Err())
+	}
+	names, err := p.names(want)
+	if err != nil {
+		return failed(topo.SourceGHW, "", err)
+	}
+	o := withStatus(topo.SourceGHW, topo.StatusOK, "names from "+names.from)
+	if names.problem != nil {
+		o.report.Status = topo.StatusPartial
+		o.report.Detail += "; " + names.problem.Error()
+	}
+	if errDevices != nil {
+		o.report.Status = topo.StatusPartial
+		o.report.Detail += "; its own look at the devices failed: " + errDevices.Error()
+	}
+	o.apply = func(t *topo.Topology, r *topo.SourceReport) {
+		applyNames(t, names)
+		if devices == nil {
+			return
+		}
+		applyGHW(t, devices)
+		// ghw gives up its whole list over one device without modalias, so
+		// fewer than sysfs has is no news for the user.
+		if len(devices) < len(t.PCIDevices) {
+			r.Status = topo.StatusPartial
+		}
+		r.Detail += fmt.Sprintf("; ghw lists %d of %d PCI functions", len(devices), len(t.PCIDevices))
+	}
+	return o
+}
+
+// names looks the numbers up: in the database that the user named, or for this
+// machine in that of its distribution, and then in the embedded one.
+func (p pipeline) names(want map[pciNumber]bool) (pciNames, error) {
+	names := pciNames{vendor: map[string]string{}, device: map[pciNumber]string{}, from: "the embedded pci.ids"}
+	for n := range want {
+		names.vendor[n.vendor] = ""
+	}
+	wanted := func(vendor, device string) bool {
+		_, known := names.vendor[vendor]
+		return device == "" && known || want[pciNumber{vendor, device}]
+	}
+	var places []string
+	if p.live {
+		places = systemIDs
+	}
+	user := os.Getenv(envPCIDB)
+	if user != "" {
+		places = []string{user}
+	}
+	texts := [][]byte{pciids.Embedded()}
+	for _, place := range places {
+		text, err := readIDs(place)
+		if err == nil {
+			names.from = place
+			texts = [][]byte{text, pciids.Embedded()}
+			break
+		}
+		if user != "" {
+			names.problem = fmt.Errorf("%s: %w", envPCIDB, err)
+		}
+	}
+	db, err := pciids.Open(wanted, texts...)
+	if err != nil {
+		return names, err
+	}
+	for n := range want {
+		names.vendor[n.vendor] = db.Vendor(n.vendor)
+		names.device[n] = db.Device(n.vendor, n.device)
+	}
+	return names, nil
+}
+
+// readIDs reads a database file.
+func readIDs(name string) ([]byte, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxSystemIDs {
+		return nil, fmt.Errorf("%s: no regular file of at most %d bytes", name, maxSystemIDs)
+	}
+	return os.ReadFile(name)
+}
+
+// listPCI asks ghw for the PCI functions below a directory. Its warnings are
+// silenced, it may run no programs (it likes ethtool), and it does not look at
+// NUMA: that is what makes it give up.
+func listPCI(dir string) (*ghw.PCIInfo, error) {
+	return ghw.PCI(ghw.WithChroot(dir), ghw.WithDisableTools(), ghw.WithDisableWarnings(), ghw.WithDisableTopology())
+}
+
+// ghwDevices is ghw's own list of this machine's PCI functions, nil for
+// another machine. A panic costs this list and not the names.
+func (p pipeline) ghwDevices(ctx context.Context) (devices map[topo.BDF]ghwDevice, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			devices, err = nil, fmt.Errorf("the library panicked: %v", r)
+		}
+	}()
+	if p.dir == "" {
+		return nil, nil
+	}
+	unlock, err := lockGlobals(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	ids, remove, err := pciids.File(pciids.Embedded())
+	if err != nil {
+		return nil, err
+	}
+	defer remove()
+	restore, err := setenv(envPCIDB, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer restore()
+	info, err := p.listPCI(p.dir)
+	if err != nil {
+		return nil, err
+	}
+	devices = make(map[topo.BDF]ghwDevice, len(info.Devices))
+	for _, d := range info.Devices {
+		bdf, err := topo.ParseBDF(d.Address)
+		if err != nil {
+			continue
+		}
+		g := ghwDevice{driver: plainName(d.Driver)}
+		if n, err := strconv.Atoi(d.IOMMUGroup); err == nil && n >= 0 {
+			g.iommuGroup = &n
+		}
+		devices[bdf] = g
+	}
+	return devices, nil
+}
+
+// plainName is a link's base name, "" where it cannot be one.
+func plainName(s string) string {
+	if s == "." || s == ".." || strings.Contains(s, "/") {
+		return ""
+	}
+	return s
+}
+
+// setenv sets an environment variable and gives the function that restores it.
+func setenv(name, value string) (restore func(), err error) {
+	old, had := os.LookupEnv(name)
+	if err := os.Setenv(name, value); err != nil {
+		return nil, err
+	}
+	return func() {
+		if had {
+			_ = os.Setenv(name, old) // it was a valid value before
+		} else {
+			_ = os.Unsetenv(name)
+		}
+	}, nil
+}

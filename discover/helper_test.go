@@ -1,0 +1,171 @@
+package discover
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/topoctl/topoctl/discover/internal/sysfs"
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/hosttree"
+	"github.com/topoctl/topoctl/internal/hosttree/machine"
+)
+
+// smallMachine has two GPUs and an RDMA NIC below a switch, and a bare NIC.
+const smallMachine = `machine small "two GPUs and a NIC below one switch"
+host arch x86_64 kernel 6.8.0 name small
+cpu vendor GenuineIntel family 6 model 106 name "Test CPU" threads 1
+numa 0 package 0 cpus 0-7 mem 64GiB distance "10"
+nvidia driver 580.95.05 cuda 13.0
+root 0000:16 numa 0
+  port 16:02.0 intel-port-gen4
+    switch 17:00.0 broadcom-c010
+      down 18:00.0
+        gpu 19:00.0 a10
+      down 18:02.0
+        gpu 1a:00.0 a10
+      down 18:04.0
+        nic 1b:00.0 connectx6-dx eth rdma mlx5_0 net ens1 mtu 4200 ip 10.2.0.5/24
+  port 16:03.0 intel-port-gen4
+    nic 1c:00.0 i350 net eno1 ip 10.1.0.5/24
+route default dev eno1 via 10.1.0.1
+`
+
+// smallTree is the small machine's files, with the recorded answers that the
+// spec makes.
+func smallTree(t testing.TB) *hosttree.Mem {
+	t.Helper()
+	spec, err := machine.Parse([]byte(smallMachine))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree, err := spec.Tree()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tree
+}
+
+// smallDir is the small machine on disk.
+func smallDir(t testing.TB) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := hosttree.Extract(smallTree(t), dir); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// recorded reads the answers that a tree carries.
+func recorded[T any](t testing.TB, tree hosttree.Tree, name string) *T {
+	t.Helper()
+	data, err := tree.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := new(T)
+	if err := json.Unmarshal(data, v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// live is a pipeline that takes the small machine for this one: it asks the
+// given sources.
+func live(t testing.TB, gpus GPUSource, rtnl func(context.Context) (*topo.NetlinkReport, error)) pipeline {
+	return pipeline{
+		place: place{tree: smallTree(t), live: true}, opts: Options{GPUs: gpus}, limit: time.Minute,
+		read: sysfsForeign, listPCI: listPCI, dumpNetlink: rtnl,
+	}
+}
+
+// sysfsForeign reads a tree as another machine's, so that this machine's
+// devices and CPUs do not get into a test.
+func sysfsForeign(tree hosttree.Tree, _ bool) *topo.Topology { return sysfs.Read(tree, false) }
+
+// gpuFunc is a GPUSource.
+type gpuFunc func(context.Context) (*topo.GPUReport, error)
+
+func (f gpuFunc) GPUs(ctx context.Context) (*topo.GPUReport, error) { return f(ctx) }
+
+func okGPUs(t testing.TB) gpuFunc {
+	r := recorded[topo.GPUReport](t, smallTree(t), topo.NVMLAnswersPath)
+	return func(context.Context) (*topo.GPUReport, error) { return r, nil }
+}
+
+func okNetlink(t testing.TB) func(context.Context) (*topo.NetlinkReport, error) {
+	r := recorded[topo.NetlinkReport](t, smallTree(t), topo.NetlinkAnswersPath)
+	return func(context.Context) (*topo.NetlinkReport, error) { return r, nil }
+}
+
+func reportOf(t testing.TB, tp *topo.Topology, s topo.Source) topo.SourceReport {
+	t.Helper()
+	for _, r := range tp.Sources {
+		if r.Source == s {
+			return r
+		}
+	}
+	t.Fatalf("no report of source %s in %v", s, tp.Sources)
+	return topo.SourceReport{}
+}
+
+// warningsOf are the warnings of a code.
+func warningsOf(tp *topo.Topology, code topo.Code) []topo.Warning {
+	var out []topo.Warning
+	for _, w := range tp.Warnings {
+		if w.Code == code {
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+func hasWarning(tp *topo.Topology, code topo.Code, detail string) bool {
+	for _, w := range warningsOf(tp, code) {
+		if strings.Contains(w.Detail, detail) {
+			return true
+		}
+	}
+	return false
+}
+
+// noLeaks fails a test that leaves goroutines behind.
+func noLeaks(t *testing.T) {
+	t.Helper()
+	before := runtime.NumGoroutine()
+	t.Cleanup(func() {
+		for range 200 {
+			if runtime.NumGoroutine() <= before {
+				return
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+		buf := make([]byte, 1<<20)
+		t.Errorf("%d goroutines before, %d after:\n%s", before, runtime.NumGoroutine(), buf[:runtime.Stack(buf, true)])
+	})
+}
+
+// quiet fails a test during which something is written to standard error.
+func quiet(t *testing.T, work func()) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := os.Stderr
+	os.Stderr = w
+	work()
+	os.Stderr = old
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = r.Close() }()
+	buf := make([]byte, 4096)
+	if n, _ := r.Read(buf); n > 0 {
+		t.Errorf("written to standard error: %s", buf[:n])
+	}
+}

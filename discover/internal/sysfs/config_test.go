@@ -1,0 +1,97 @@
+package sysfs
+
+import (
+	"encoding/binary"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/topoctl/topoctl/discover/topo"
+)
+
+// configSpace builds a configuration space with the PCI Express capability of
+// a port type and, if control is not negative, ACS behind another capability.
+func configSpace(vendor, device uint16, header, portType byte, size, control int) []byte {
+	c := make([]byte, 4096)
+	le := binary.LittleEndian
+	le.PutUint16(c, vendor)
+	le.PutUint16(c[2:], device)
+	c[0x06], c[0x0e], c[0x19], c[0x34] = 0x10, header, 0x18, 0x40
+	c[0x40], c[0x41] = 0x01, 0x60                   // power management, then
+	c[0x60], c[0x62] = 0x10, portType<<4|2          // PCI Express
+	le.PutUint32(c[0x60+0x0c:], 5|16<<4)            // 32 GT/s x16
+	le.PutUint16(c[0x60+0x12:], 4|8<<4)             // 16 GT/s x8
+	le.PutUint32(c[0x100:], 0x0001|1<<16|0x148<<20) // AER, then
+	if control >= 0 {
+		le.PutUint32(c[0x148:], 0x000d|1<<16)
+		le.PutUint16(c[0x148+6:], uint16(control))
+	}
+	return c[:size]
+}
+
+func TestConfig(t *testing.T) {
+	port := "sys/devices/pci0000:17/0000:17:01.0"
+	tests := []struct {
+		name   string
+		config []byte
+		role   topo.PCIRole
+		acs    *topo.ACS
+		warn   string
+	}{
+		{"root port", configSpace(0x8086, 0x352a, 1, 4, 4096, 0x1d), topo.RoleRootPort,
+			&topo.ACS{Control: "0x001d", RequestRedirect: true, CompletionRedir: true, UpstreamForward: true}, ""},
+		{"upstream, ACS off", configSpace(0x8086, 0x352a, 1, 5, 4096, 0), topo.RoleUpstream, &topo.ACS{Control: "0x0000"}, ""},
+		{"downstream, no ACS", configSpace(0x8086, 0x352a, 1, 6, 4096, -1), topo.RoleDownstream, nil, ""},
+		{"256 bytes", configSpace(0x8086, 0x352a, 1, 6, 256, 0x1d), topo.RoleDownstream, nil, ""},
+		{"64 bytes", configSpace(0x8086, 0x352a, 1, 6, 64, 0x1d), "", nil, ""},
+		{"all ones", []byte(strings.Repeat("\xff", 4096)), "", nil, "does not answer"},
+		{"of another device", configSpace(0x8086, 0x352b, 1, 6, 4096, 0), "", nil, "say otherwise"},
+		{"short", make([]byte, 63), "", nil, "63 bytes"},
+	}
+	for _, tt := range tests {
+		m := newMachine()
+		m.file(port+"/config", string(tt.config))
+		top := m.read(t)
+		d := pciOf(t, top, "0000:17:01.0")
+		if d.Role != tt.role || cmp.Diff(tt.acs, d.ACS) != "" {
+			t.Errorf("%s: role %q, ACS %+v", tt.name, d.Role, d.ACS)
+		}
+		if (tt.warn != "") != (len(top.Warnings) > 0) || tt.warn != "" && !warned(top, topo.CodeMalformed, tt.warn) {
+			t.Errorf("%s: %q", tt.name, texts(top.Warnings))
+		}
+		if lacks := len(top.Host.Lacks) > 0; lacks != (tt.name == "64 bytes") {
+			t.Errorf("%s: lacks %q", tt.name, top.Host.Lacks)
+		}
+	}
+}
+
+// TestLinkFromConfig: where a kernel has no link files, configuration space
+// tells; where it has some, it fills only the missing ones, with a warning.
+func TestLinkFromConfig(t *testing.T) {
+	m := newMachine()
+	for f := range m.files {
+		if strings.Contains(f, "_link_") {
+			m.remove(f)
+		}
+	}
+	m.file(gpu0+"/config", string(configSpace(0x10de, 0x2330, 0, 0, 4096, -1)))
+	top := m.read(t)
+	d := pciOf(t, top, "0000:1a:00.0")
+	want := &topo.PCILink{SpeedMTs: new(16000), Width: new(8), MaxSpeedMTs: new(32000), MaxWidth: new(16)}
+	if diff := cmp.Diff(want, d.Link); diff != "" || len(top.Warnings) > 0 {
+		t.Error(diff, texts(top.Warnings))
+	}
+	if f, _ := d.Facts.Get("link"); f.Source != topo.SourceConfig {
+		t.Errorf("link from %v", f)
+	}
+
+	m = newMachine()
+	m.remove(gpu0 + "/current_link_width")
+	m.file(gpu0+"/config", string(configSpace(0x10de, 0x2330, 0, 0, 4096, -1)))
+	top = m.read(t)
+	want = &topo.PCILink{SpeedMTs: new(32000), Width: new(8), MaxSpeedMTs: new(32000), MaxWidth: new(16)}
+	if diff := cmp.Diff(want, pciOf(t, top, "0000:1a:00.0").Link); diff != "" || !warned(top, topo.CodeMissing, "current_link_width") {
+		t.Error(diff, texts(top.Warnings))
+	}
+}

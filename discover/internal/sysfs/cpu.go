@@ -1,0 +1,272 @@
+package sysfs
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+
+	"github.com/topoctl/topoctl/discover/topo"
+)
+
+const cpuDir = "sys/devices/system/cpu"
+
+// cpuState is what reading the CPUs leaves for later steps.
+type cpuState struct {
+	online   cpuSet
+	packages []cpuSet // beside Topology.Packages
+
+	siblings, cores *int // of the first CPU's package, as /proc/cpuinfo says
+}
+
+// readCPUs finds the online CPUs and the packages they are in.
+func (r *reader) readCPUs() {
+	r.readOnline()
+	r.t.Host.CPUs = r.cpus.online.String()
+	if !r.readPackages() {
+		r.packagesFromProc()
+	}
+	for i := range r.t.Packages {
+		p := &r.t.Packages[i]
+		p.CPUs = r.cpus.packages[i].String()
+		if p.Model = r.t.Host.CPUModel; p.Model != "" {
+			p.Facts.Set("model", topo.SourceProc, "/proc/cpuinfo")
+		}
+	}
+	if r.live {
+		r.readAllowed()
+	}
+}
+
+// readOnline takes the CPUs from cpu/online, else from /proc, else from the
+// cpuN directories.
+func (r *reader) readOnline() {
+	set := func(cpus cpuSet, source topo.Source, where string) bool {
+		if cpus.empty() {
+			return false
+		}
+		r.cpus.online = cpus
+		r.t.Host.Facts.Set("cpus", source, where)
+		return true
+	}
+	f := files{r: r, dir: cpuDir, show: cpuDir}
+	if cpus, ok := value(f, "online", optional, parseCPUList); ok && set(cpus, topo.SourceSysfs, "/"+cpuDir+"/online") {
+		return
+	}
+	if data, err := r.tree.ReadFile("proc/cpuinfo"); err == nil && set(listedCPUs(data, "processor"), topo.SourceProc, "/proc/cpuinfo") {
+		return
+	}
+	if data, err := r.tree.ReadFile("proc/stat"); err == nil && set(statCPUs(data), topo.SourceProc, "/proc/stat") {
+		return
+	}
+	var dirs cpuSet
+	for _, e := range r.list(cpuDir) {
+		if n, err := parseUint(strings.TrimPrefix(e.Name(), "cpu"), maxCPU); err == nil && strings.HasPrefix(e.Name(), "cpu") {
+			dirs.add(n)
+		}
+	}
+	set(dirs, topo.SourceSysfs, "/"+cpuDir)
+}
+
+// listedCPUs collects the numbers of the "processor : N" lines of cpuinfo.
+func listedCPUs(cpuinfo []byte, key string) cpuSet {
+	var set cpuSet
+	for line := range bytes.Lines(cpuinfo) {
+		k, v, ok := cpuinfoLine(line)
+		if n, err := parseUint(v, maxCPU); ok && k == key && err == nil {
+			set.add(n)
+		}
+	}
+	return set
+}
+
+// statCPUs collects the numbers of the "cpuN ..." lines of /proc/stat.
+func statCPUs(stat []byte) cpuSet {
+	var set cpuSet
+	for line := range bytes.Lines(stat) {
+		word, _, _ := bytes.Cut(line, []byte{' '})
+		digits, ok := bytes.CutPrefix(word, []byte("cpu"))
+		if n, err := parseUint(string(digits), maxCPU); ok && err == nil {
+			set.add(n)
+		}
+	}
+	return set
+}
+
+// cpuinfoLine splits "model name\t: X" into its key and value.
+func cpuinfoLine(line []byte) (key, value string, ok bool) {
+	k, v, ok := bytes.Cut(line, []byte{':'})
+	return string(bytes.TrimSpace(k)), string(bytes.TrimSpace(v)), ok
+}
+
+// readPackages asks one CPU of each package who belongs to it, so that the
+// cost does not grow with the number of CPUs; it is false where sysfs does not
+// tell. On x86 the first part of /proc/cpuinfo says how many cores a package of
+// its size has; elsewhere they are counted.
+// Source: Documentation/ABI/stable/sysfs-devices-system-cpu.
+func (r *reader) readPackages() bool {
+	rest := r.online()
+	names := [2]string{"package_cpus_list", "core_siblings_list"}
+	for cpu := rest.first(); cpu >= 0; cpu = rest.first() {
+		f := r.topology(cpu)
+		index, ok := value(f, "physical_package_id", optional, parsePackage)
+		if !ok {
+			rest.remove(single(cpu))
+			continue
+		}
+		members, where := f.either(&names, rest)
+		if where == "" {
+			members, where = single(cpu), "physical_package_id"
+		}
+		rest.remove(members)
+		r.addPackage(index, members, "/"+f.dir, where)
+	}
+	cores := [2]string{"core_cpus_list", "thread_siblings_list"}
+	for i := range r.t.Packages {
+		p := &r.t.Packages[i]
+		cpus := r.cpus.packages[i]
+		if n := r.cpus.siblings; n != nil && *n == cpus.count() && r.cpus.cores != nil {
+			p.Cores = new(*r.cpus.cores)
+			p.Facts.Set("cores", topo.SourceProc, "/proc/cpuinfo")
+		} else if n := r.countCores(cpus, &cores); n > 0 {
+			p.Cores = &n
+			p.Facts.Set("cores", topo.SourceSysfs, "/"+cpuDir+"/cpu*/topology/"+cores[0])
+		}
+	}
+	return len(r.t.Packages) > 0
+}
+
+func (r *reader) online() cpuSet { return append(cpuSet{}, r.cpus.online...) }
+
+func single(cpu int) cpuSet {
+	var s cpuSet
+	s.add(cpu)
+	return s
+}
+
+func (r *reader) topology(cpu int) files {
+	dir := cpuDir + "/cpu" + strconv.Itoa(cpu) + "/topology"
+	return files{r: r, dir: dir, show: dir}
+}
+
+// either reads the first of two names for one thing (new kernels, old ones)
+// and keeps the one that is there in front for the next CPU. Only CPUs of
+// among count.
+func (f files) either(names *[2]string, among cpuSet) (cpuSet, string) {
+	for i, name := range names {
+		if set, ok := value(f, name, optional, parseCPUList); ok {
+			if set = set.and(among); !set.empty() {
+				names[0], names[1] = name, names[1-i]
+				return set, name
+			}
+		}
+	}
+	return nil, ""
+}
+
+// parsePackage reads a package number; a kernel that has none says -1.
+func parsePackage(s string) (int, error) {
+	if s == "-1" {
+		return 0, nil
+	}
+	return parseCount(s, 1<<30)
+}
+
+// addPackage adds CPUs to a package, making it where it is new.
+func (r *reader) addPackage(index int, members cpuSet, evidence, where string) {
+	for i := range r.t.Packages {
+		if r.t.Packages[i].Index == index {
+			r.cpus.packages[i].union(members)
+			return
+		}
+	}
+	p := topo.Package{Node: topo.Node{ID: topo.PackageID(index), Kind: topo.KindPackage, Evidence: evidence}, Index: index}
+	p.Facts.Set("cpus", sourceOf(strings.TrimPrefix(evidence, "/")), where)
+	r.t.Packages = append(r.t.Packages, p)
+	r.cpus.packages = append(r.cpus.packages, members)
+}
+
+// countCores counts a package's cores by their threads, one file for each
+// core; 0 is unknown.
+func (r *reader) countCores(cpus cpuSet, names *[2]string) int {
+	rest := append(cpuSet{}, cpus...)
+	n := 0
+	for cpu := rest.first(); cpu >= 0; cpu = rest.first() {
+		threads, where := r.topology(cpu).either(names, rest)
+		if where == "" || !threads.has(cpu) {
+			return 0
+		}
+		rest.remove(threads)
+		n++
+	}
+	return n
+}
+
+// packagesFromProc takes packages from the "physical id" lines of cpuinfo, and
+// puts all CPUs into package 0 where there are none.
+func (r *reader) packagesFromProc() {
+	data, _ := r.tree.ReadFile("proc/cpuinfo")
+	cpu, cores := -1, map[int]int{}
+	for line := range bytes.Lines(data) {
+		key, v, _ := cpuinfoLine(line)
+		n, err := parseUint(v, 1<<30)
+		if err != nil {
+			continue
+		}
+		switch {
+		case key == "processor":
+			cpu = n
+		case key == "physical id" && r.cpus.online.has(cpu):
+			r.addPackage(n, single(cpu), "/proc/cpuinfo", "physical id")
+		case key == "cpu cores" && len(r.t.Packages) > 0:
+			cores[r.packageOf(cpu)] = n
+		}
+	}
+	if len(r.t.Packages) == 0 && !r.cpus.online.empty() {
+		r.addPackage(0, r.online(), "/"+cpuDir, "")
+		r.t.Packages[0].Facts.Set("cpus", topo.SourceDerived, "/"+cpuDir+"/online")
+	}
+	for i := range r.t.Packages {
+		p := &r.t.Packages[i]
+		if n := cores[p.Index]; n > 0 {
+			p.Cores = &n
+			p.Facts.Set("cores", topo.SourceProc, "cpu cores")
+		}
+	}
+}
+
+// packageOf is the package that holds a CPU, -1 if none does.
+func (r *reader) packageOf(cpu int) int {
+	for i, cpus := range r.cpus.packages {
+		if cpus.has(cpu) {
+			return r.t.Packages[i].Index
+		}
+	}
+	return -1
+}
+
+// readAllowed notes the CPUs that this process may use, where they are fewer.
+func (r *reader) readAllowed() {
+	data, err := r.tree.ReadFile("proc/self/status")
+	if err != nil {
+		return
+	}
+	allowed, ok := allowedCPUs(data)
+	if allowed = allowed.and(r.cpus.online); !ok || allowed.empty() || allowed.count() == r.cpus.online.count() {
+		return
+	}
+	r.t.Host.AllowedCPUs = allowed.String()
+	r.t.Host.Facts.Set("allowed_cpus", topo.SourceProc, "/proc/self/status")
+	r.warn(topo.CodePartialView, "", "proc/self/status", "this process may use "+strconv.Itoa(allowed.count())+
+		" of "+strconv.Itoa(r.cpus.online.count())+" CPUs ("+allowed.String()+")")
+}
+
+// allowedCPUs is Cpus_allowed_list of /proc/PID/status.
+func allowedCPUs(status []byte) (cpuSet, bool) {
+	for line := range bytes.Lines(status) {
+		if key, v, _ := cpuinfoLine(line); key == "Cpus_allowed_list" {
+			set, err := parseCPUList(v)
+			return set, err == nil
+		}
+	}
+	return nil, false
+}

@@ -1,0 +1,327 @@
+package sysfs
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"unicode/utf8"
+
+	"github.com/topoctl/topoctl/discover/topo"
+)
+
+// Limits on what a foreign tree may make us hold.
+const (
+	maxAttr    = 64 << 10 // bytes of a one-line attribute
+	maxEntries = 1 << 16  // entries of a directory
+)
+
+// files are the attribute files of one device: dir is its directory in the
+// tree, show the name that warnings use, subject the node they are about.
+type files struct {
+	r       *reader
+	dir     string
+	show    string
+	subject topo.ID
+}
+
+// how says what a missing or unreadable attribute means.
+type how int
+
+const (
+	optional how = iota // may be missing, must be readable
+	required            // every such device has it
+	quiet               // may be missing or refuse to be read; only its content is judged
+)
+
+// text is a one-line attribute without its line end. It is false where the
+// attribute cannot be used; what deserves a warning has got one then.
+func (f files) text(name string, h how) (string, bool) {
+	s, _, ok := f.lookup(name, h)
+	return s, ok
+}
+
+// lookup is text that also says whether the file is there at all.
+func (f files) lookup(name string, h how) (s string, there, ok bool) {
+	data, err := f.r.tree.ReadFile(f.dir + "/" + name)
+	if err != nil {
+		f.readError(name, h, err)
+		return "", !errors.Is(err, fs.ErrNotExist), false
+	}
+	if len(data) == 0 && h == quiet {
+		return "", true, false // how captures keep a file that refused to be read
+	}
+	s, err = oneLine(data)
+	if err != nil {
+		f.warn(topo.CodeMalformed, name, err.Error())
+		return "", true, false
+	}
+	return s, true, true
+}
+
+func (f files) readError(name string, h how, err error) {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if h == required {
+			f.warn(topo.CodeMissing, name, "no such file")
+		}
+	case h == quiet, h == optional && notApplicable(err):
+	case errors.Is(err, syscall.ENODEV), errors.Is(err, syscall.ENXIO):
+		f.warn(topo.CodeVanished, name, "the device went away while it was read")
+	default:
+		f.warn(topo.CodeUnreadable, name, reason(err))
+	}
+}
+
+// notApplicable knows how the kernel says that a device has no such attribute.
+func notApplicable(err error) bool {
+	return errors.Is(err, syscall.EINVAL) || errors.Is(err, errors.ErrUnsupported)
+}
+
+// value reads an attribute through a parser, whose error becomes a warning.
+func value[T any](f files, name string, h how, parse func(string) (T, error)) (v T, ok bool) {
+	s, ok := f.text(name, h)
+	if !ok {
+		return v, false
+	}
+	v, err := parse(s)
+	if err != nil {
+		f.warn(topo.CodeMalformed, name, err.Error())
+		var zero T
+		return zero, false
+	}
+	return v, true
+}
+
+// pointer is value for attributes whose absence is nil.
+func pointer[T any](f files, name string, h how, parse func(string) (T, error)) *T {
+	v, ok := value(f, name, h, parse)
+	if !ok {
+		return nil
+	}
+	return &v
+}
+
+// link is the last element of a symbolic link's target, "" where there is none.
+func (f files) link(name string) string {
+	target, err := f.r.tree.ReadLink(f.dir + "/" + name)
+	if err != nil {
+		return ""
+	}
+	base := path.Base(target)
+	if !validName(base) {
+		f.warn(topo.CodeMalformed, name, fmt.Sprintf("link to %q: not a name", clip(target)))
+		return ""
+	}
+	return base
+}
+
+func (f files) warn(code topo.Code, name, detail string) {
+	show := f.show
+	if name != "" {
+		show += "/" + name
+		detail = name + ": " + detail
+	}
+	f.r.warn(code, f.subject, show, detail)
+}
+
+// warn adds a warning; where is a name in the tree, without the leading slash.
+func (r *reader) warn(code topo.Code, subject topo.ID, where, detail string) {
+	r.t.Warnings = append(r.t.Warnings, topo.Warning{
+		Code: code, Subject: subject, Detail: detail, Evidence: "/" + where, Source: sourceOf(where),
+	})
+}
+
+// sourceOf is the source that a name in the tree belongs to.
+func sourceOf(name string) topo.Source {
+	switch first, _, _ := strings.Cut(name, "/"); first {
+	case "sys":
+		return topo.SourceSysfs
+	case "dev":
+		return topo.SourceDev
+	}
+	return topo.SourceProc
+}
+
+// list is a directory's entries; a missing directory has none, any other
+// failure is a warning. Entries whose names no kernel would give are left out.
+func (r *reader) list(dir string) []fs.DirEntry {
+	entries, err := r.tree.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		r.warn(topo.CodeUnreadable, "", dir, reason(err))
+	}
+	if len(entries) > maxEntries {
+		r.warn(topo.CodeSkipped, "", dir, fmt.Sprintf("%d entries, only the first %d are read", len(entries), maxEntries))
+		entries = entries[:maxEntries]
+	}
+	bad := func(e fs.DirEntry) bool { return !validName(e.Name()) }
+	if !slices.ContainsFunc(entries, bad) {
+		return entries
+	}
+	for _, e := range entries {
+		if bad(e) {
+			r.warn(topo.CodeMalformed, "", dir, fmt.Sprintf("entry %q: not a name", clip(e.Name())))
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(entries), bad)
+}
+
+// head is the first n bytes of a file: enough of /proc/cpuinfo, which a kernel
+// with hundreds of CPUs takes long to print.
+func (r *reader) head(name string, n int) (data []byte, there bool) {
+	f, err := r.tree.Open(name)
+	if err != nil {
+		return nil, !errors.Is(err, fs.ErrNotExist)
+	}
+	defer func() { _ = f.Close() }()
+	buf := make([]byte, n)
+	got, _ := io.ReadFull(f, buf)
+	return buf[:got], true
+}
+
+func (r *reader) exists(name string) bool {
+	_, err := r.tree.Lstat(name)
+	return err == nil
+}
+
+// attached is where a device of a class (net, infiniband, nvme) stands.
+type attached struct {
+	dir     string    // its own directory
+	device  string    // the directory of the device that it belongs to, "" if none
+	bdf     *topo.BDF // the nearest PCI function above, nil if none
+	virtual bool      // below /sys/devices/virtual
+	broken  bool      // the class link's target is missing
+}
+
+// attach finds the place of /sys/class/CLASS/NAME: by where the class link
+// leads, then by the device link, then by what the device says of itself.
+func (r *reader) attach(class string, e fs.DirEntry) attached {
+	a := attached{dir: "sys/class/" + class + "/" + e.Name()}
+	if e.Type()&fs.ModeSymlink != 0 {
+		if target, err := r.tree.ReadLink(a.dir); err == nil {
+			a.dir = resolve("sys/class/"+class, target)
+			a.virtual = strings.HasPrefix(a.dir, "sys/devices/virtual/")
+			a.broken = !r.exists(a.dir)
+			if up := path.Dir(a.dir); path.Base(up) == class && !a.virtual {
+				a.device = path.Dir(up)
+			}
+		}
+	}
+	if a.virtual {
+		return a
+	}
+	if a.device == "" {
+		if target, err := r.tree.ReadLink(a.dir + "/device"); err == nil {
+			a.device = resolve(a.dir, target)
+		}
+	}
+	if b, ok := nearestBDF(a.device); ok {
+		a.bdf = &b
+	} else if data, err := r.tree.ReadFile(a.dir + "/device/uevent"); err == nil && len(data) <= maxAttr {
+		if b, err := topo.ParseBDF(ueventValue(data, "PCI_SLOT_NAME")); err == nil {
+			a.bdf = &b
+		}
+	}
+	return a
+}
+
+// resolve is the name that a link's target has in the tree. sysfs directories
+// hold no links on the way, so that the text alone decides.
+func resolve(dir, target string) string {
+	if strings.HasPrefix(target, "/") {
+		return strings.TrimPrefix(path.Clean(target), "/")
+	}
+	name := path.Join(dir, target)
+	for strings.HasPrefix(name, "../") {
+		name = name[3:]
+	}
+	return name
+}
+
+// nearestBDF is the last PCI address among a path's elements.
+func nearestBDF(dir string) (topo.BDF, bool) {
+	for dir != "" {
+		i := strings.LastIndexByte(dir, '/')
+		if b, ok := elementBDF(dir[i+1:]); ok {
+			return b, true
+		}
+		dir = dir[:max(i, 0)]
+	}
+	return topo.BDF{}, false
+}
+
+// elementBDF reads a path element as a PCI address with its domain.
+func elementBDF(s string) (topo.BDF, bool) {
+	if len(s) < len("0000:00:00.0") || s[len(s)-2] != '.' || s[len(s)-5] != ':' {
+		return topo.BDF{}, false
+	}
+	b, err := topo.ParseBDF(s)
+	return b, err == nil
+}
+
+// ueventValue is the value of KEY=VALUE in a uevent file, "" if it has none.
+func ueventValue(data []byte, key string) string {
+	for line := range bytes.Lines(data) {
+		k, v, ok := bytes.Cut(line, []byte{'='})
+		if v = bytes.TrimSpace(v); ok && string(k) == key && validName(string(v)) {
+			return string(v)
+		}
+	}
+	return ""
+}
+
+// oneLine is an attribute's text without blanks at its ends. A file of no
+// bytes is not what a kernel gives: an empty value still has its line end.
+func oneLine(data []byte) (string, error) {
+	if len(data) == 0 {
+		return "", errors.New("empty file")
+	}
+	if len(data) > maxAttr {
+		return "", fmt.Errorf("%d bytes, too long for an attribute", len(data))
+	}
+	data = bytes.TrimSpace(data)
+	for _, c := range data {
+		if c < ' ' && c != '\t' || c == 0x7f {
+			return "", fmt.Errorf("%s: not a line of text", strconv.Quote(clip(string(data))))
+		}
+	}
+	if !utf8.Valid(data) {
+		return "", fmt.Errorf("%s: not a line of text", strconv.Quote(clip(string(data))))
+	}
+	return string(data), nil
+}
+
+// validName says whether s can be the name of a device, driver or interface.
+func validName(s string) bool {
+	if s == "" || s == "." || s == ".." || len(s) > 255 || !utf8.ValidString(s) {
+		return false
+	}
+	for i := 0; i < len(s); i++ {
+		if s[i] < ' ' || s[i] == 0x7f || s[i] == '/' {
+			return false
+		}
+	}
+	return true
+}
+
+// clip keeps what a warning quotes short.
+func clip(s string) string {
+	if len(s) > 64 {
+		return s[:64] + "..."
+	}
+	return s
+}
+
+// reason is an error without the path that the warning names anyway.
+func reason(err error) string {
+	if pe, ok := errors.AsType[*fs.PathError](err); ok {
+		return pe.Err.Error()
+	}
+	return err.Error()
+}

@@ -1,0 +1,237 @@
+package discover
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/topoctl/topoctl/discover/topo"
+)
+
+// applyNVML adds what NVML says of the GPUs. A GPU that it has and PCI does not
+// show becomes a node without a PCI function; an NVIDIA GPU on PCI that it does
+// not list is not visible to this process.
+func applyNVML(t *topo.Topology, r *topo.GPUReport) {
+	if r.DriverVersion != "" {
+		t.Host.GPUDriver = r.DriverVersion
+		t.Host.Facts.Set("gpu_driver_version", topo.SourceNVML, "nvmlSystemGetDriverVersion")
+	}
+	gpus := matchGPUs(t, r)
+	functions := pciByBDF(t)
+	for i := range r.GPUs {
+		if at, ok := gpus[i]; ok {
+			mergeGPU(t, &t.GPUs[at], &r.GPUs[i], functions)
+		}
+	}
+	hideUnlisted(t, r, gpus)
+	p := peers{t: t, report: r, node: gpus}
+	p.index()
+	p.nvlinks()
+	p.c2c()
+	p.p2p()
+}
+
+// matchGPUs finds the node of each answer, by its place in the report; answers
+// without one get a new node, behind the others and in PCI order.
+func matchGPUs(t *topo.Topology, r *topo.GPUReport) map[int]int {
+	nodes := map[topo.BDF]int{}
+	for i := range t.GPUs {
+		if t.GPUs[i].BDF != nil {
+			nodes[*t.GPUs[i].BDF] = i
+		}
+	}
+	gpus := map[int]int{}
+	taken := map[int]bool{}
+	var fresh []int
+	for i := range r.GPUs {
+		at, ok := nodes[r.GPUs[i].BDF]
+		switch {
+		case ok && taken[at]:
+			t.Warnings = append(t.Warnings, topo.Warning{
+				Code: topo.CodeMalformed, Subject: t.GPUs[at].ID, Source: topo.SourceNVML,
+				Detail: fmt.Sprintf("NVML GPU %d has the PCI address of another one, %s: ignored", r.GPUs[i].Index, r.GPUs[i].BDF),
+			})
+		case ok:
+			gpus[i], taken[at] = at, true
+		default:
+			fresh = append(fresh, i)
+		}
+	}
+	slices.SortStableFunc(fresh, func(a, b int) int { return r.GPUs[a].BDF.Compare(r.GPUs[b].BDF) })
+	for _, i := range fresh {
+		gpus[i] = addGPU(t, &r.GPUs[i])
+	}
+	return gpus
+}
+
+// addGPU makes a node for a GPU that sysfs had none for, and gives its place.
+func addGPU(t *topo.Topology, a *topo.GPUAnswer) int {
+	index := 0
+	for i := range t.GPUs {
+		index = max(index, t.GPUs[i].Index+1)
+	}
+	g := topo.GPU{
+		Node:  topo.Node{ID: topo.GPUID(index), Kind: topo.KindGPU},
+		Index: index, Vendor: vendorNVIDIA, Driver: driverNVIDIA,
+	}
+	if a.BDF != (topo.BDF{}) { // 0000:00:00.0 is a host bridge: NVML could not tell
+		bdf := a.BDF
+		g.BDF = &bdf
+		g.Facts.Set("bdf", topo.SourceNVML, "nvmlDeviceGetPciInfo")
+	}
+	if d := pciByBDF(t)[a.BDF]; d != nil && g.BDF != nil {
+		g.PCI = d.ID
+	} else {
+		t.Warnings = append(t.Warnings, topo.Warning{
+			Code: topo.CodePartialView, Subject: g.ID, Source: topo.SourceNVML, Evidence: "nvmlDeviceGetPciInfo",
+			Detail: fmt.Sprintf("NVML GPU %d (%s) has no PCI function here: its place in the PCI tree is unknown", a.Index, a.BDF),
+		})
+	}
+	t.GPUs = append(t.GPUs, g)
+	return len(t.GPUs) - 1
+}
+
+// mergeGPU adds one answer to its node.
+func mergeGPU(t *topo.Topology, g *topo.GPU, a *topo.GPUAnswer, functions map[topo.BDF]*topo.PCIDevice) {
+	m := merger{t, g.ID, &g.Facts, topo.SourceNVML}
+	g.KnownFrom = "driver"
+	index := a.Index
+	takeNumber(m, "nvml_index", &g.NVMLIndex, &index, "nvmlDeviceGetHandleByIndex")
+	if a.Name != "" {
+		g.Model = a.Name // the driver's name over pci.ids and /proc
+		g.Facts.Set("model", topo.SourceNVML, "nvmlDeviceGetName")
+	}
+	m.take("uuid", &g.UUID, a.UUID, "nvmlDeviceGetUUID")
+	m.fill("serial", &g.Serial, a.Serial, "nvmlDeviceGetSerial")
+	fillNumber(m, "minor", &g.Minor, a.Minor, "nvmlDeviceGetMinorNumber")
+	takeNumber(m, "memory_bytes", &g.MemoryBytes, a.MemoryBytes, "nvmlDeviceGetMemoryInfo")
+	m.take("compute_capability", &g.ComputeCap, a.ComputeCap, "nvmlDeviceGetCudaComputeCapability")
+	if a.CPUAffinity != "" {
+		g.CPUAffinity = a.CPUAffinity
+		g.Facts.Set("cpu_affinity", topo.SourceNVML, "nvmlDeviceGetCpuAffinity")
+	}
+	if a.MIG != nil {
+		mig := *a.MIG
+		g.MIG = &mig
+		g.Facts.Set("mig", topo.SourceNVML, "nvmlDeviceGetMigMode")
+	}
+	if g.Visible == nil {
+		g.Visible = new(true)
+		g.Facts.Set("visible", topo.SourceNVML, "nvmlDeviceGetHandleByIndex")
+	}
+	var d *topo.PCIDevice
+	if g.BDF != nil {
+		d = functions[*g.BDF]
+	}
+	mergeGPUNUMA(m, g, d, a)
+	if d != nil {
+		mergeGPULink(t, d, a)
+	}
+}
+
+// mergeGPUNUMA fills in the NUMA nodes of a GPU and of its PCI function, where
+// sysfs said -1.
+func mergeGPUNUMA(m merger, g *topo.GPU, d *topo.PCIDevice, a *topo.GPUAnswer) {
+	const where = "nvmlDeviceGetMemoryAffinity"
+	if a.CPUNUMA != nil && hasNUMA(m.t, *a.CPUNUMA) {
+		learned := g.NUMA == nil
+		fillNumber(m, "numa_node", &g.NUMA, a.CPUNUMA, where)
+		if d != nil && d.NUMA == nil && learned {
+			fillNumber(merger{m.t, d.ID, &d.Facts, m.from}, "numa_node", &d.NUMA, a.CPUNUMA, where)
+			m.t.Warnings = slices.DeleteFunc(m.t.Warnings, func(w topo.Warning) bool {
+				return w.Code == topo.CodeNUMAUnknown && (w.Subject == g.ID || w.Subject == d.ID)
+			})
+		}
+	}
+	if a.MemoryNUMA == nil {
+		return
+	}
+	fillNumber(m, "memory_numa_node", &g.MemoryNUMA, a.MemoryNUMA, "nvmlDeviceGetNumaNodeId")
+	for i := range m.t.NUMANodes {
+		if n := &m.t.NUMANodes[i]; n.Index == *a.MemoryNUMA && n.Owner == "" && n.CPUs == "" {
+			n.Owner = g.ID
+			n.Facts.Set("owner", topo.SourceNVML, "nvmlDeviceGetNumaNodeId")
+		}
+	}
+}
+
+// hasNUMA says whether the host has a NUMA node.
+func hasNUMA(t *topo.Topology, index int) bool {
+	return slices.ContainsFunc(t.NUMANodes, func(n topo.NUMANode) bool { return n.Index == index })
+}
+
+// mergeGPULink fills in the PCIe link of a GPU where sysfs had none. Widths that
+// differ are reported; speeds are not, for an idle GPU changes its own.
+func mergeGPULink(t *topo.Topology, d *topo.PCIDevice, a *topo.GPUAnswer) {
+	link := topo.PCILink{}
+	if d.Link != nil {
+		link = *d.Link
+	}
+	m := merger{t, d.ID, &d.Facts, topo.SourceNVML}
+	if link.SpeedMTs == nil {
+		fillNumber(m, "link.speed_mts", &link.SpeedMTs, genSpeed(a.PCIeGen), "nvmlDeviceGetCurrPcieLinkGeneration")
+	}
+	if link.MaxSpeedMTs == nil {
+		fillNumber(m, "link.max_speed_mts", &link.MaxSpeedMTs, genSpeed(a.PCIeMaxGen), "nvmlDeviceGetMaxPcieLinkGeneration")
+	}
+	fillNumber(m, "link.width", &link.Width, positive(a.PCIeWidth), "nvmlDeviceGetCurrPcieLinkWidth")
+	fillNumber(m, "link.max_width", &link.MaxWidth, positive(a.PCIeMaxWidth), "nvmlDeviceGetMaxPcieLinkWidth")
+	if link != (topo.PCILink{}) {
+		d.Link = &link
+	}
+}
+
+// genSpeed is the lane speed of a PCIe generation in MT/s, nil for one that
+// does not exist.
+func genSpeed(gen *int) *int {
+	if gen == nil {
+		return nil
+	}
+	for _, mts := range []int{2500, 5000, 8000, 16000, 32000, 64000, 128000} {
+		if topo.PCIeGen(mts) == *gen {
+			return &mts
+		}
+	}
+	return nil
+}
+
+// positive is nil for a number that is none: 0 is how drivers say unknown.
+func positive(n *int) *int {
+	if n == nil || *n <= 0 {
+		return nil
+	}
+	return n
+}
+
+// hideUnlisted marks the NVIDIA GPUs on PCI that NVML does not list, and warns
+// of those that sysfs did not already find hidden. What sysfs had to say about
+// a driver that lists no GPUs is settled by NVML's answer.
+func hideUnlisted(t *topo.Topology, r *topo.GPUReport, listed map[int]int) {
+	t.Warnings = slices.DeleteFunc(t.Warnings, func(w topo.Warning) bool {
+		return w.Code == topo.CodeDriverOnly && strings.Contains(w.Evidence, "proc/driver/nvidia")
+	})
+	seen := map[int]bool{}
+	for _, at := range listed {
+		seen[at] = true
+	}
+	var hidden []string
+	for i := range t.GPUs {
+		g := &t.GPUs[i]
+		if seen[i] || g.Vendor != vendorNVIDIA {
+			continue
+		}
+		if g.Visible == nil || *g.Visible {
+			hidden = append(hidden, fmt.Sprintf("%s (driver: %s)", g.ID, cmp.Or(g.Driver, "none")))
+		}
+		g.Visible = new(false)
+		g.Facts.Set("visible", topo.SourceNVML, "nvmlDeviceGetCount")
+	}
+	if len(hidden) > 0 {
+		t.Warnings = append(t.Warnings, topo.Warning{
+			Code: topo.CodePartialView, Source: topo.SourceNVML, Evidence: "nvmlDeviceGetCount",
+			Detail: fmt.Sprintf("NVML lists %d GPUs and not these, which are on PCI but cannot be used here: %s",
+				len(r.GPUs), strings.Join(firstOf(hidden, 16), ", ")),
+		})
+	}
+}

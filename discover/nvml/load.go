@@ -1,0 +1,67 @@
+//go:build linux && cgo && !nonvml
+
+package nvml
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/NVIDIA/go-nvml/pkg/dl"
+	gonvml "github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/topoctl/topoctl/discover/topo"
+)
+
+// soname is the library that comes with the driver.
+const soname = "libnvidia-ml.so.1"
+
+// one guards go-nvml, which keeps the versions of functions that it found in
+// package variables.
+var one sync.Mutex
+
+// GPUs loads NVML, asks it for every GPU and lets it go. A GPU or a call that
+// fails becomes a warning of the report; ctx is looked at between GPUs, for a
+// call in the driver cannot be interrupted.
+func (s *Source) GPUs(ctx context.Context) (*topo.GPUReport, error) {
+	one.Lock()
+	defer one.Unlock()
+	path := cmp.Or(s.path, soname)
+	if err := usable(path); err != nil {
+		return nil, err
+	}
+	lib := gonvml.New(gonvml.WithLibraryPath(path))
+	a := &asker{lib: lib, has: map[string]bool{}}
+	switch ret := lib.Init(); ret {
+	case gonvml.SUCCESS:
+	case gonvml.ERROR_DRIVER_NOT_LOADED:
+		return nil, absentError("the kernel driver is not loaded")
+	case gonvml.ERROR_LIBRARY_NOT_FOUND:
+		return nil, absentError(path + " is not installed")
+	default:
+		return nil, fmt.Errorf("nvml: starting %s: %s", path, a.text(ret))
+	}
+	defer func() { _ = lib.Shutdown() }()
+	return a.report(ctx)
+}
+
+// usable says whether the library is there and has the functions that go-nvml
+// calls unasked: calling one that is missing would end the process. The handle
+// is kept, for go-nvml closes its own and the functions stay bound.
+func usable(path string) error {
+	so := dl.New(path, dl.RTLD_LAZY|dl.RTLD_GLOBAL)
+	if err := so.Open(); err != nil {
+		if strings.Contains(err.Error(), "No such file") {
+			return absentError(path + " is not installed")
+		}
+		return fmt.Errorf("nvml: %w", err)
+	}
+	for _, symbol := range []string{"nvmlInit_v2", "nvmlShutdown", "nvmlErrorString", "nvmlDeviceGetCount_v2", "nvmlDeviceGetHandleByIndex_v2"} {
+		if err := so.Lookup(symbol); err != nil {
+			return fmt.Errorf("nvml: %s has no %s: not an NVML that this program knows", path, symbol)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,132 @@
+//go:build linux && cgo && !nonvml
+
+package nvml
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	gonvml "github.com/NVIDIA/go-nvml/pkg/nvml"
+	"github.com/NVIDIA/go-nvml/pkg/nvml/mock"
+
+	"github.com/topoctl/topoctl/discover/topo"
+)
+
+// simulated are the functions that the mock has; any other panics.
+var simulated = []string{
+	"nvmlSystemGetDriverVersion", "nvmlSystemGetNVMLVersion", "nvmlSystemGetCudaDriverVersion",
+	"nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetUUID", "nvmlDeviceGetName", "nvmlDeviceGetMinorNumber",
+	"nvmlDeviceGetMemoryInfo", "nvmlDeviceGetCudaComputeCapability", "nvmlDeviceGetMigMode",
+}
+
+// eight asks a mock of a host with eight GPUs, which has the given functions
+// beside the simulated ones.
+func eight(more ...string) (*asker, []*mock.Device) {
+	var devices []*mock.Device
+	for i := range 8 {
+		devices = append(devices, &mock.Device{
+			GetPciInfoFunc:               func() (gonvml.PciInfo, gonvml.Return) { return gonvml.PciInfo{Bus: uint32(0x10 + i)}, 0 },
+			GetUUIDFunc:                  func() (string, gonvml.Return) { return "GPU-" + strconv.Itoa(i), 0 },
+			GetNameFunc:                  func() (string, gonvml.Return) { return "NVIDIA H100 80GB HBM3", 0 },
+			GetMinorNumberFunc:           func() (int, gonvml.Return) { return i, 0 },
+			GetMemoryInfoFunc:            func() (gonvml.Memory, gonvml.Return) { return gonvml.Memory{Total: 80 << 30}, 0 },
+			GetCudaComputeCapabilityFunc: func() (int, int, gonvml.Return) { return 9, 0, 0 },
+			GetMigModeFunc:               func() (int, int, gonvml.Return) { return gonvml.DEVICE_MIG_DISABLE, 0, 0 },
+		})
+	}
+	lib := &mock.Interface{
+		SystemGetDriverVersionFunc:     func() (string, gonvml.Return) { return "580.95.05", 0 },
+		SystemGetNVMLVersionFunc:       func() (string, gonvml.Return) { return "13.580.95.05", 0 },
+		SystemGetCudaDriverVersionFunc: func() (int, gonvml.Return) { return 13000, 0 },
+		DeviceGetCountFunc:             func() (int, gonvml.Return) { return len(devices), 0 },
+		DeviceGetHandleByIndexFunc:     func(i int) (gonvml.Device, gonvml.Return) { return devices[i], 0 },
+		ErrorStringFunc:                func(gonvml.Return) string { return "some error" },
+		ExtensionsFunc: func() gonvml.ExtendedInterface {
+			return &mock.ExtendedInterface{LookupSymbolFunc: func(symbol string) error {
+				if slices.Contains(simulated, symbol) || slices.Contains(more, symbol) {
+					return nil
+				}
+				return errors.New("no such symbol")
+			}}
+		},
+	}
+	return &asker{lib: lib, has: map[string]bool{}}, devices
+}
+
+func TestMock(t *testing.T) {
+	a, _ := eight()
+	r, err := a.report(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.GPUs) != 8 || len(r.Warnings) != 0 || r.DriverVersion != "580.95.05" || r.CUDAVersion != "13.0" {
+		t.Fatalf("%d GPUs, driver %q, warnings %v; want 8 without warnings", len(r.GPUs), r.DriverVersion, r.Warnings)
+	}
+	for i, g := range r.GPUs {
+		if g.Index != i || g.BDF.Bus != uint8(0x10+i) || !strings.HasPrefix(g.UUID, "GPU-") || g.ComputeCap != "9.0" || g.MemoryBytes == nil {
+			t.Errorf("GPU %d: %+v", i, g)
+		}
+		if g.MIG == nil || g.MIG.Enabled {
+			t.Errorf("GPU %d: MIG %v, want it known and off", i, g.MIG)
+		}
+		if g.NVLinks != nil || g.CPUAffinity != "" || g.C2C != nil {
+			t.Errorf("GPU %d: told what the library lacks: %+v", i, g)
+		}
+	}
+}
+
+// A GPU that falls off the bus midway is asked nothing more, and says so once.
+func TestMockLostGPU(t *testing.T) {
+	a, devices := eight("nvmlDeviceGetNvLinkState")
+	asked := 0
+	for i := range 8 {
+		devices[i].GetNvLinkStateFunc = func(link int) (gonvml.EnableState, gonvml.Return) {
+			if i == 2 {
+				asked++
+				return 0, gonvml.ERROR_GPU_IS_LOST
+			}
+			return gonvml.FEATURE_DISABLED, gonvml.SUCCESS
+		}
+	}
+	r, err := a.report(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if asked != 1 || len(r.Warnings) != 1 || r.Warnings[0].Code != topo.CodeUnreadable {
+		t.Errorf("asked %d times, warnings %v; want one of each", asked, r.Warnings)
+	}
+	if len(r.GPUs) != 8 || len(r.GPUs[3].NVLinks) != gonvml.NVLINK_MAX_LINKS {
+		t.Errorf("the other GPUs lost something too")
+	}
+}
+
+func TestMockCancelled(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	a, devices := eight()
+	devices[1].GetUUIDFunc = func() (string, gonvml.Return) { cancel(); return "GPU-x", gonvml.SUCCESS }
+	if _, err := a.report(ctx); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "2 of 8") {
+		t.Errorf("error %v, want cancelled after 2 of 8 GPUs", err)
+	}
+}
+
+func TestListOf(t *testing.T) {
+	for want, set := range map[string][]uint{
+		"":              nil,
+		"0":             {1},
+		"0-3,8":         {0x10f},
+		"63-64":         {1 << 63, 1},
+		"1,3,5":         {0x2a},
+		"0-63":          {^uint(0)},
+		"127":           {0, 1 << 63},
+		"0-47,96-127":   {0xffffffffffff, 0xffffffff00000000},
+		"2-3,64-65,128": {0xc, 3, 1},
+	} {
+		if got := listOf(members(set)); got != want {
+			t.Errorf("%x: %q, want %q", set, got, want)
+		}
+	}
+}

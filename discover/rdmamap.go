@@ -1,0 +1,160 @@
+package discover
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/Mellanox/rdmamap"
+
+	"github.com/topoctl/topoctl/discover/topo"
+)
+
+// rdmaDirs are rdmamap's package variables, with what they say on a live host.
+var rdmaDirs = []*string{
+	&rdmamap.RdmaClassDir, &rdmamap.RdmaIbUcmDir, &rdmamap.RdmaUmadDir, &rdmamap.RdmaUverbsDir,
+	&rdmamap.RdmaUcmDevice, &rdmamap.PciDevDir, &rdmamap.AuxDevDir,
+}
+
+// maxCharDevices is up to how many RDMA devices rdmamap is asked for character
+// devices: it reads all of them again for each, so the work grows with the square.
+const maxCharDevices = 16
+
+// rdmaWanted is what rdmamap is asked about: the PCI functions that may carry
+// an RDMA device, and by RDMA device the interfaces that may belong to it where
+// sysfs named none.
+type rdmaWanted struct {
+	functions []topo.BDF
+	netdevs   map[string][]string
+}
+
+// wantRDMA lists what to ask, so that the source does not touch the topology
+// while others do.
+func wantRDMA(t *topo.Topology) rdmaWanted {
+	want := rdmaWanted{netdevs: map[string][]string{}}
+	carries := map[topo.ID]bool{}
+	for i := range t.RDMADevices {
+		r := &t.RDMADevices[i]
+		carries[r.PCI] = true
+		if len(r.Netdevs) > 0 || r.PCI == "" {
+			continue
+		}
+		for j := range t.Netdevs {
+			if n := &t.Netdevs[j]; n.PCI == r.PCI {
+				want.netdevs[r.Name] = append(want.netdevs[r.Name], n.Name)
+			}
+		}
+	}
+	for i := range t.PCIDevices {
+		if d := &t.PCIDevices[i]; carries[d.ID] || d.Class.Uint()>>16 == 0x02 {
+			want.functions = append(want.functions, d.BDF)
+		}
+	}
+	return want
+}
+
+// rdmaAnswer is what rdmamap says of one RDMA device.
+type rdmaAnswer struct {
+	bdf      *topo.BDF
+	netdevs  []string
+	charDevs []string
+	asked    bool // charDevs was asked for
+}
+
+// rdmamap asks rdmamap about this machine.
+func (p pipeline) rdmamap(ctx context.Context, want rdmaWanted) outcome {
+	const s = topo.SourceRDMAMap
+	if p.dir == "" {
+		return withStatus(s, topo.StatusSkipped, "asked on this machine only: it follows links by itself")
+	}
+	answers, err := p.rdmaAnswers(ctx, want)
+	if err != nil {
+		return failed(s, "sys/class/infiniband", err)
+	}
+	if len(answers) == 0 {
+		return withStatus(s, topo.StatusAbsent, "no RDMA devices")
+	}
+	o := withStatus(s, topo.StatusOK, fmt.Sprintf("%d RDMA devices", len(answers)))
+	o.apply = func(t *topo.Topology, _ *topo.SourceReport) { applyRDMAMap(t, answers) }
+	return o
+}
+
+// rdmaAnswers points rdmamap at the directory, asks, and points it back.
+func (p pipeline) rdmaAnswers(ctx context.Context, want rdmaWanted) (map[string]rdmaAnswer, error) {
+	unlock, err := lockGlobals(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	for _, dir := range rdmaDirs {
+		old := *dir
+		*dir = filepath.Join(p.dir, old)
+		defer func() { *dir = old }()
+	}
+	names := rdmamap.GetRdmaDeviceList()
+	answers := make(map[string]rdmaAnswer, len(names))
+	for _, name := range names {
+		a := rdmaAnswer{asked: len(names) <= maxCharDevices}
+		if a.asked {
+			a.charDevs = hostDevices(p.dir, rdmamap.GetRdmaCharDevices(name))
+		}
+		answers[name] = a
+	}
+	for _, bdf := range want.functions {
+		for _, name := range rdmamap.GetRdmaDevicesForPcidev(bdf.String()) {
+			if a, ok := answers[name]; ok {
+				a.bdf = &bdf
+				answers[name] = a
+			}
+		}
+	}
+	askNetdevs(answers, want.netdevs)
+	return answers, ctx.Err()
+}
+
+// askNetdevs finds the RDMA device of interfaces, by asking the running kernel.
+func askNetdevs(answers map[string]rdmaAnswer, netdevs map[string][]string) {
+	for name, candidates := range netdevs {
+		a, ok := answers[name]
+		if !ok {
+			continue
+		}
+		for _, n := range candidates {
+			if dev, err := rdmaOfNetdev(n); err == nil && dev == name {
+				a.netdevs = append(a.netdevs, n)
+			}
+		}
+		answers[name] = a
+	}
+}
+
+// rdmaOfNetdev is rdmamap's lookup, which panics on an InfiniBand interface
+// with a short hardware address.
+func rdmaOfNetdev(name string) (dev string, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("rdmamap: %s: %v", name, r)
+		}
+	}()
+	return rdmamap.GetRdmaDeviceForNetdevice(name)
+}
+
+// hostDevices turns rdmamap's list into sorted paths on the host: it names some
+// devices with the directory before them. The connection manager's device is
+// left out, for it belongs to no RDMA device.
+func hostDevices(dir string, devices []string) []string {
+	var out []string
+	for _, d := range devices {
+		d = filepath.ToSlash(d)
+		if rest, ok := strings.CutPrefix(d, strings.TrimSuffix(filepath.ToSlash(dir), "/")); ok {
+			d = rest
+		}
+		if d != "/dev/infiniband/rdma_cm" {
+			out = append(out, d)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}

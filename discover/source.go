@@ -1,0 +1,138 @@
+package discover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"github.com/topoctl/topoctl/discover/topo"
+)
+
+// outcome is what one source came back with.
+type outcome struct {
+	report   topo.SourceReport
+	warnings []topo.Warning
+	// apply merges the answers, and may add to the report what only the
+	// comparison shows; nil where there is nothing to merge.
+	apply func(*topo.Topology, *topo.SourceReport)
+	said  answers
+}
+
+// into merges the outcome into the topology, and keeps its raw answers.
+func (o outcome) into(t *topo.Topology, said *answers) {
+	t.Warnings = append(t.Warnings, o.warnings...)
+	if o.apply != nil {
+		o.apply(t, &o.report)
+	}
+	t.Sources = append(t.Sources, o.report)
+	if o.said.gpus != nil {
+		said.gpus = o.said.gpus
+	}
+	if o.said.netlink != nil {
+		said.netlink = o.said.netlink
+	}
+}
+
+// withStatus is an outcome that is only a report.
+func withStatus(s topo.Source, status topo.SourceStatus, detail string) outcome {
+	return outcome{report: topo.SourceReport{Source: s, Status: status, Detail: detail}}
+}
+
+// failed is the outcome of a source that gave nothing though it was asked.
+func failed(s topo.Source, evidence string, err error) outcome {
+	o := withStatus(s, topo.StatusFailed, err.Error())
+	o.warnings = []topo.Warning{{
+		Code: topo.CodeSourceFailed, Detail: fmt.Sprintf("%s: %v", s, err), Evidence: evidence, Source: s,
+	}}
+	return o
+}
+
+// asked is a source that is at work in a goroutine of its own.
+type asked struct {
+	source topo.Source
+	limit  context.Context
+	stop   context.CancelFunc
+	done   chan outcome // holds one outcome, so the goroutine never waits for a reader
+}
+
+// ask starts a source. A library that panics is a source that failed. One that
+// hangs is given up by wait; its goroutine ends when the library returns, and
+// touches nothing that others use.
+func (p pipeline) ask(ctx context.Context, s topo.Source, work func(context.Context) outcome) *asked {
+	limit, stop := context.WithTimeout(ctx, p.limit)
+	a := &asked{source: s, limit: limit, stop: stop, done: make(chan outcome, 1)}
+	if !p.wanted(s) {
+		a.done <- withStatus(s, topo.StatusSkipped, "not asked for")
+		return a
+	}
+	go func() {
+		defer func() {
+			if r := recover(); r != nil {
+				a.done <- failed(s, "", fmt.Errorf("the library panicked: %v", r))
+			}
+		}()
+		a.done <- work(limit)
+	}()
+	return a
+}
+
+// wait gives the source's outcome, or gives the source up when ctx or the
+// source's own time limit ends. An outcome that is there is never thrown away.
+func (a *asked) wait(ctx context.Context) outcome {
+	defer a.stop()
+	select {
+	case o := <-a.done:
+		return o
+	case <-ctx.Done():
+	case <-a.limit.Done():
+	}
+	select {
+	case o := <-a.done:
+		return o
+	default:
+		return failed(a.source, "", errors.New("no answer in time; given up"))
+	}
+}
+
+// wanted says whether a source is to be used.
+func (p pipeline) wanted(s topo.Source) bool {
+	return s == topo.SourceSysfs || len(p.opts.Sources) == 0 || slices.Contains(p.opts.Sources, string(s))
+}
+
+// check refuses what can give nothing, before any source is started.
+func (p pipeline) check(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("discover: %w", err)
+	}
+	for _, name := range p.opts.Sources {
+		if !slices.Contains(sourceNames, topo.Source(name)) {
+			return fmt.Errorf("discover: source %q is not known: want one of %s", name, strings.Join(SourceNames(), ", "))
+		}
+	}
+	if _, err := fs.ReadDir(p.tree, "sys"); err != nil {
+		return fmt.Errorf("discover: %s is no host's file tree (a directory that has sys and proc): %w", p.name, err)
+	}
+	return nil
+}
+
+// sysfs reads the host's files. It is the one source that must answer.
+func (p pipeline) sysfs(ctx context.Context) (*topo.Topology, error) {
+	done := make(chan *topo.Topology, 1)
+	go func() { done <- p.read(p.tree, p.live) }()
+	select {
+	case t := <-done:
+		t.Sources = append(t.Sources, topo.SourceReport{
+			Source: topo.SourceSysfs, Status: topo.StatusOK,
+			Detail: fmt.Sprintf("%d PCI functions", len(t.PCIDevices)),
+		})
+		if slices.ContainsFunc(t.Warnings, topo.Warning.Partial) {
+			t.Sources[len(t.Sources)-1].Status = topo.StatusPartial
+		}
+		return t, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("discover: reading the host's files: %w", ctx.Err())
+	}
+}
