@@ -1,0 +1,107 @@
+package main_test
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/topoctl/topoctl/discover"
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/fixtures"
+)
+
+func schema(tb testing.TB, file string) *jsonschema.Schema {
+	tb.Helper()
+	data, err := os.ReadFile(filepath.Join("../../discover/topo/schema", file))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	c := jsonschema.NewCompiler()
+	if err := c.AddResource(file, doc); err != nil {
+		tb.Fatal(err)
+	}
+	s, err := c.Compile(file)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return s
+}
+
+func discoverFixture(tb testing.TB, name string) *topo.Topology {
+	tb.Helper()
+	tree, err := fixtures.Open(name)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	t, err := discover.Discover(context.Background(), discover.Options{FS: tree, Origin: "fixture:" + name})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return t
+}
+
+// Every machine gives the same document as before, valid by the published
+// schema, under 1 MB, the same when it is read back. Synthetic machines exist
+// for their size only and have no golden file.
+func TestFixtureDocuments(t *testing.T) {
+	valid := schema(t, "topology.v1.schema.json")
+	for _, name := range fixtures.Names() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			data, err := discoverFixture(t, name).Encode()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(data) > 1_000_000 {
+				t.Errorf("%d bytes: a host must stay under 1 MB", len(data))
+			}
+			doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := valid.Validate(doc); err != nil {
+				t.Errorf("not valid: %v", err)
+			}
+			again, err := topo.Decode(data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if back, err := again.Encode(); err != nil || !bytes.Equal(back, data) {
+				t.Errorf("reading the document back changes it (%v): %s", err, cmp.Diff(string(data), string(back)))
+			}
+			if !strings.Contains(name, "synthetic") {
+				golden(t, name+".json", data)
+			}
+		})
+	}
+}
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+func golden(t *testing.T, file string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", "golden", file)
+	if *update {
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(string(got), "\n")); diff != "" {
+		t.Errorf("%s (-golden +got; go test ./cmd/topoctl -update rewrites it):\n%s", path, diff)
+	}
+}

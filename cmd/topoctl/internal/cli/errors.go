@@ -1,0 +1,100 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/topoctl/topoctl/discover/topo/draw"
+)
+
+// The exit codes of every command.
+const (
+	exitOK          = 0   // it ran and the answer is good
+	exitBad         = 1   // it ran and the answer is bad; no command has such an answer yet
+	exitFailed      = 2   // it could not run: usage, permission, input
+	exitPartial     = 3   // it ran, but something that is there could not be read
+	exitInterrupted = 130 // the user stopped it
+)
+
+// errPartial says that the output is written and incomplete. The warnings have
+// told what is missing, so nothing more is printed.
+var errPartial = errors.New("incomplete")
+
+// failure is an error with advice on what to do next.
+type failure struct {
+	err  error
+	hint string
+}
+
+func (f *failure) Error() string { return f.err.Error() }
+func (f *failure) Unwrap() error { return f.err }
+
+// withHint adds a line of advice to an error.
+func withHint(err error, hint string, args ...any) error {
+	return &failure{err, fmt.Sprintf(hint, args...)}
+}
+
+// exitCode is the one place that turns an error into an exit code.
+func exitCode(err error) int {
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.Is(err, context.Canceled):
+		return exitInterrupted
+	case errors.Is(err, errPartial):
+		return exitPartial
+	}
+	return exitFailed
+}
+
+// report prints an error as one line, and its hint as another, and gives the
+// exit code. command is the name of the command that failed, "" for none.
+func report(w io.Writer, command string, err error) int {
+	code := exitCode(err)
+	switch code {
+	case exitOK, exitPartial:
+		return code
+	case exitInterrupted:
+		fmt.Fprintln(w, "topoctl: interrupted")
+		return code
+	}
+	fmt.Fprintln(w, "topoctl: "+oneLine(command, err))
+	var f *failure
+	if errors.As(err, &f) && f.hint != "" {
+		fmt.Fprintln(w, "hint: "+f.hint)
+	}
+	return code
+}
+
+// oneLine is an error's text with the command before it. The package that an
+// error of ours begins with says nothing to the user.
+func oneLine(command string, err error) string {
+	text := withoutPackage(err.Error())
+	if command != "" {
+		text = command + ": " + text
+	}
+	lines := strings.Split(text, "\n")
+	for i, l := range lines {
+		lines[i] = printable(strings.TrimSpace(l))
+	}
+	return strings.Join(lines, "; ")
+}
+
+func withoutPackage(text string) string {
+	for _, p := range []string{"discover: ", "topo: ", "draw: ", "units: ", "fixtures: ", "hosttree: "} {
+		text = strings.TrimPrefix(text, p)
+	}
+	return text
+}
+
+// printable makes a line safe for a terminal without cutting it.
+func printable(s string) string {
+	words := strings.Split(s, " ")
+	for i, w := range words {
+		words[i] = draw.Printable(w, false)
+	}
+	return strings.Join(words, " ")
+}

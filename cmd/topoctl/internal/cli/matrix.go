@@ -1,0 +1,117 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/discover/topo/draw"
+	"github.com/topoctl/topoctl/internal/units"
+)
+
+type matrixOptions struct {
+	*input
+	format string
+	show   string
+	rows   []topo.Kind
+	cols   []topo.Kind
+	color  bool
+}
+
+// matrixKinds are what the rows and columns of a matrix can be.
+var matrixKinds = map[string]topo.Kind{"gpu": topo.KindGPU, "nic": topo.KindNIC, "numa": topo.KindNUMA}
+
+var matrixKindNames = []string{"gpu", "nic", "numa"}
+
+var matrixViews = []string{string(draw.ViewClass), string(draw.ViewNCCL), string(draw.ViewExpected)}
+
+func newMatrixCmd(f *factory, runF func(context.Context, *matrixOptions) error) *cobra.Command {
+	opts := &matrixOptions{input: f.input()}
+	var rows, cols []string
+	cmd := &cobra.Command{
+		Use:   "matrix",
+		Short: "Print how each GPU, NIC and NUMA node relates to each other",
+		Long: "matrix prints the relations in the look of nvidia-smi topo -m: its classes, NCCL's\n" +
+			"path types, or the rate that each path should carry. A NIC is an RDMA device, or\n" +
+			"an interface where there is none. What is not known is a question mark.",
+		Example: "  topoctl matrix\n  topoctl matrix --show expected --rows gpu --cols nic\n" +
+			"  topoctl matrix -o json | jq .class",
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := opts.parse(f, cmd, rows, cols); err != nil {
+				return err
+			}
+			return runF(cmd.Context(), opts)
+		},
+	}
+	fl := cmd.Flags()
+	fl.StringVar(&opts.show, "show", string(draw.ViewClass), "show the `VIEW`: class, nccl or expected")
+	fl.StringSliceVar(&rows, "rows", []string{"gpu", "nic"}, "`KINDS` of the rows: gpu, nic, numa")
+	fl.StringSliceVar(&cols, "cols", []string{"gpu", "nic"}, "`KINDS` of the columns: gpu, nic, numa")
+	offer(cmd, map[string]completer{
+		"show": words(matrixViews...), "rows": wordList(matrixKindNames...), "cols": wordList(matrixKindNames...),
+	})
+	uses(cmd, append(inputFlags, "output", "json", "color", "no-color", "units")...)
+	formats(cmd, formatTable, formatJSON, formatCSV, formatMarkdown)
+	return cmd
+}
+
+// parse takes over the flags and refuses values that make no sense.
+func (o *matrixOptions) parse(f *factory, cmd *cobra.Command, rows, cols []string) error {
+	var err error
+	if o.format, err = f.format(cmd); err != nil {
+		return err
+	}
+	if err := errors.Join(checkInput(cmd), o.choose(f)); err != nil {
+		return err
+	}
+	if !slices.Contains(matrixViews, o.show) {
+		return fmt.Errorf("--show %q: want %s", o.show, either(matrixViews))
+	}
+	var errRows, errCols error
+	o.rows, errRows = kindsOf("--rows", rows, matrixKinds, matrixKindNames)
+	o.cols, errCols = kindsOf("--cols", cols, matrixKinds, matrixKindNames)
+	o.color = f.color()
+	return errors.Join(errRows, errCols)
+}
+
+func runMatrix(ctx context.Context, opts *matrixOptions) error {
+	t, err := opts.load(ctx)
+	if err != nil {
+		return err
+	}
+	m := t.Matrix(opts.rows, opts.cols)
+	if opts.format == formatJSON {
+		err = opts.json(m)
+	} else {
+		err = opts.draw(m, t)
+	}
+	if err != nil {
+		return err
+	}
+	return complete(t, false)
+}
+
+func (o *matrixOptions) json(m *topo.Matrix) error {
+	data, err := json.Marshal(m)
+	if err == nil {
+		data, err = layout(data)
+	}
+	if err != nil {
+		return err
+	}
+	return write(o.streams.Out, data)
+}
+
+func (o *matrixOptions) draw(m *topo.Matrix, t *topo.Topology) error {
+	d := draw.MatrixOptions{View: draw.View(o.show), Format: draw.Format(o.format), Color: o.color, Units: units.System(o.globals.units)}
+	if d.View == draw.ViewClass {
+		d.Host = t
+	}
+	return draw.Matrix(o.streams.Out, m, d)
+}

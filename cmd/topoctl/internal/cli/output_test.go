@@ -1,0 +1,111 @@
+package cli
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"gopkg.in/yaml.v3"
+)
+
+// tricky is a document whose texts look like other things in YAML.
+const tricky = `{"schema":"x/v1","z":1,"a":{"yes":"yes","null":"null","tilde":"~","empty":"","time":"12:30:45",
+"hex":"0x1f","bdf":"0000:18:00.0","exp":"1e3","colon":"a: b","hash":"# no","dash":"- x","lines":"one\ntwo\n",
+"control":"\u001b[2J\u0000","quote":"\"'","unicode":"Größe \u2028 😀","key: odd":true,"?":false},
+"n":null,"big":9007199254740993,"rate":1.5,"negative":-1,"list":[],"map":{},"numbers":[10,21],"nested":[[1,null],[{"b":1,"a":[2]}]]}`
+
+func TestYAML(t *testing.T) {
+	out, err := toYAML([]byte(tricky))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want, got any
+	if err := json.Unmarshal([]byte(tricky), &want); err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal(out, &got); err != nil {
+		t.Fatalf("%v:\n%s", err, out)
+	}
+	asFloat := cmp.FilterValues(func(a, b any) bool { return number64(a) && number64(b) }, cmp.Comparer(func(a, b any) bool {
+		return toFloat(a) == toFloat(b)
+	}))
+	if diff := cmp.Diff(want, got, asFloat); diff != "" {
+		t.Errorf("(-JSON +YAML):\n%s\n%s", diff, out)
+	}
+	if !strings.Contains(string(out), "big: 9007199254740993\n") {
+		t.Errorf("a large number changed:\n%s", out)
+	}
+	if !strings.HasPrefix(string(out), "schema: x/v1\nz: 1\na:\n") {
+		t.Errorf("the order of keys changed:\n%s", out)
+	}
+	if _, err := toYAML([]byte(`{"a":`)); err == nil {
+		t.Error("broken JSON was accepted")
+	}
+}
+
+func number64(v any) bool {
+	switch v.(type) {
+	case int, float64:
+		return true
+	}
+	return false
+}
+
+func toFloat(v any) float64 {
+	if i, ok := v.(int); ok {
+		return float64(i)
+	}
+	return v.(float64)
+}
+
+func TestLayout(t *testing.T) {
+	out, err := layout([]byte(`{"schema":"x/v1","rows":[{"a":[1,2]},[3]],"none":[],"map":{"k":"v"},"<":"&"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "{\n\"schema\":\"x/v1\",\n\"rows\":[\n{\"a\":[1,2]},\n[3]\n],\n\"none\":[],\n\"map\":{\"k\":\"v\"},\n\"<\":\"&\"\n}\n"
+	if diff := cmp.Diff(want, string(out)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for _, text := range []string{tricky, "{}"} {
+		var before, after any
+		out, err := layout([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal([]byte(text), &before); err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(out, &after); err != nil {
+			t.Fatalf("%v:\n%s", err, out)
+		}
+		if diff := cmp.Diff(before, after); diff != "" {
+			t.Errorf("the document changed (-before +after):\n%s", diff)
+		}
+	}
+	if _, err := layout([]byte(`{"a":[1`)); err == nil {
+		t.Error("broken JSON was accepted")
+	}
+}
+
+func TestTable(t *testing.T) {
+	tab := &table{head: []string{"KIND", "NAME", "MODEL"}}
+	tab.add("gpu", "GPU0", "")
+	tab.add("nvswitch", "x\x1b[2J", "A\tB")
+	pipe, tty := newFake(), newFake()
+	tty.OutTTY = true
+	if err := tab.print(pipe.Streams); err != nil {
+		t.Fatal(err)
+	}
+	if err := tab.print(tty.Streams); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff("gpu\tGPU0\t\nnvswitch\tx\\x1b[2J\tA\\tB\n", pipe.out.String()); diff != "" {
+		t.Errorf("pipe (-want +got):\n%s", diff)
+	}
+	want := "KIND      NAME      MODEL\ngpu       GPU0\nnvswitch  x\\x1b[2J  A\\tB\n"
+	if diff := cmp.Diff(want, tty.out.String()); diff != "" {
+		t.Errorf("terminal (-want +got):\n%s", diff)
+	}
+}

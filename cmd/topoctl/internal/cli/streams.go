@@ -1,0 +1,50 @@
+package cli
+
+import (
+	"io"
+	"os"
+)
+
+// Streams are what a command reads from and writes to: data to Out, everything
+// else to Err.
+type Streams struct {
+	In       io.Reader
+	Out, Err io.Writer
+	// InTTY and OutTTY say whether a person sits at the other end.
+	InTTY, OutTTY bool
+	// Width is the number of columns of the terminal at Out; 0: no limit.
+	Width  int
+	Getenv func(string) string
+}
+
+// Stdio are the streams of this process.
+func Stdio() Streams {
+	s := Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv}
+	_, s.InTTY = terminal(os.Stdin)
+	s.Width, s.OutTTY = terminal(os.Stdout)
+	return s
+}
+
+// The values of --color.
+const (
+	colorAuto   = "auto"
+	colorAlways = "always"
+	colorNever  = "never"
+)
+
+// color decides about colour on Out: the flags win, then NO_COLOR and
+// TOPOCTL_NO_COLOR (set to anything at all, as https://no-color.org says), then
+// TERM=dumb, then whether Out is a terminal.
+func (s Streams) color(choice string, never bool) bool {
+	switch {
+	case never || choice == colorNever:
+		return false
+	case choice == colorAlways:
+		return true
+	case s.Getenv("NO_COLOR") != "" || s.Getenv("TOPOCTL_NO_COLOR") != "":
+		return false
+	case s.Getenv("TERM") == "dumb":
+		return false
+	}
+	return s.OutTTY
+}

@@ -1,0 +1,14 @@
+// Topoctl finds out how a host's GPUs, NICs, memory and CPUs are joined.
+package main
+
+import (
+	"context"
+	"os"
+
+	"github.com/topoctl/topoctl/cmd/topoctl/internal/cli"
+	"github.com/topoctl/topoctl/discover/nvml"
+)
+
+func main() {
+	os.Exit(cli.Main(context.Background(), os.Args[1:], cli.Stdio(), nvml.New()))
+}

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"strconv"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"topoctl": main})
+}
+
+// TestScripts runs the command as users do. Beside testscript's own, scripts
+// have these commands:
+//
+//	exits CODE PROGRAM ARG...   run a program that must end with CODE
+//	json FILE [SCHEMA]          FILE (or stdout) must be JSON, of that schema
+//	lines N FILE                FILE (or stderr) must have N lines
+//	sparse FILE SIZE            make a file of SIZE bytes that takes no space
+//	gz FILE TARGET [SIZE]       compress FILE, and keep SIZE bytes only
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script",
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exits": exits, "json": validJSON, "lines": lines, "sparse": sparse, "gz": gz,
+		},
+		RequireExplicitExec: true,
+	})
+}
+
+// exits also requires that every failure says why.
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE PROGRAM ARG...")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) {
+			ts.Fatalf("%v", err)
+		}
+		got = exit.ExitCode()
+	}
+	if got != want {
+		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+	if got == 2 && ts.ReadFile("stderr") == "" {
+		ts.Fatalf("it failed and said nothing")
+	}
+}
+
+func validJSON(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 1 || len(args) > 2 {
+		ts.Fatalf("usage: json FILE [SCHEMA]")
+	}
+	var doc struct {
+		Schema string `json:"schema"`
+	}
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[0])), &doc))
+	if len(args) == 2 && doc.Schema != args[1] {
+		ts.Fatalf("schema %q, want %q", doc.Schema, args[1])
+	}
+}
+
+func lines(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: lines N FILE")
+	}
+	text := ts.ReadFile(args[1])
+	if got := strconv.Itoa(bytes.Count([]byte(text), []byte("\n"))); got != args[0] {
+		ts.Fatalf("%s lines, want %s:\n%s", got, args[0], text)
+	}
+}
+
+func sparse(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: sparse FILE SIZE")
+	}
+	size, err := strconv.ParseInt(args[1], 10, 64)
+	ts.Check(err)
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), nil, 0o644))
+	ts.Check(os.Truncate(ts.MkAbs(args[0]), size))
+}
+
+func gz(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 || len(args) > 3 {
+		ts.Fatalf("usage: gz FILE TARGET [SIZE]")
+	}
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	_, err := z.Write([]byte(ts.ReadFile(args[0])))
+	ts.Check(errors.Join(err, z.Close()))
+	data := b.Bytes()
+	if len(args) == 3 {
+		size, err := strconv.Atoi(args[2])
+		ts.Check(err)
+		data = data[:size]
+	}
+	ts.Check(os.WriteFile(ts.MkAbs(args[1]), data, 0o644))
+}
