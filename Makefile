@@ -1,0 +1,25 @@
+# Everything here is one command of the README or of .ci/run with a short name.
+.PHONY: build test bench ci lint fuzz golden
+
+# -z lazy: go-nvml's calls are looked up when they are made, so that a machine
+# without the driver can start the program.
+build:
+	go build -trimpath -ldflags '-s -w -extldflags=-Wl,-z,lazy' -o bin/topoctl ./cmd/topoctl
+
+test:
+	go test ./...
+
+bench:
+	./.ci/bench
+
+fuzz:
+	./.ci/fuzz 10s
+
+lint:
+	./.ci/lint
+
+golden:
+	go test ./discover/topo ./discover/topo/draw ./internal/hosttree/machine ./cmd/topoctl/... -update
+
+ci:
+	./.ci/run

@@ -1,0 +1,183 @@
+// Package test holds the rules of the house that no compiler checks: who may
+// import whom, and that the module can be packed and fetched.
+package test
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/mod/module"
+	"golang.org/x/mod/zip"
+)
+
+const modulePath = "github.com/topoctl/topoctl"
+
+// rule says what the packages of one room (and below) may import. The most
+// specific room counts. Test files are free.
+type rule struct {
+	room string   // below the module, "" is the module itself
+	ours []string // our own packages; a trailing "/..." takes what is below
+	// ban lists packages that it must not import, with the reason.
+	ban map[string]string
+}
+
+var noOS = map[string]string{
+	"os": "the model reads nothing: only read and act touch the OS", "net": "the model has no network",
+	"syscall": "the model reads nothing", "os/exec": "the model runs nothing", "net/http": "the model has no network",
+}
+
+var rules = []rule{
+	{room: "discover/topo", ours: nil, ban: noOS},
+	{room: "discover/topo/internal/bitmap", ban: noOS},
+	{room: "discover/topo/internal/xmltree", ban: noOS},
+	{room: "discover/topo/ncclxml", ours: []string{"discover/topo", "discover/topo/internal/..."}, ban: noOS},
+	{room: "discover/topo/hwlocxml", ours: []string{"discover/topo", "discover/topo/internal/..."}, ban: noOS},
+	{room: "discover/topo/nvsmi", ours: []string{"discover/topo"}, ban: noOS},
+	{room: "discover/topo/draw", ours: []string{"discover/topo", "internal/units"}, ban: noOS},
+	{room: "internal/units"},
+	{room: "internal/hosttree"},
+	{room: "internal/hosttree/machine", ours: []string{"internal/hosttree", "discover/topo"}},
+	{room: "discover", ours: []string{"discover/topo", "internal/hosttree", "discover/internal/..."}},
+	{room: "discover/internal/pciids"},
+	{room: "discover/internal/sysfs", ours: []string{"discover/topo", "internal/hosttree"}},
+	{room: "discover/nvml", ours: []string{"discover/topo"}},
+	{room: "fixtures", ours: []string{"discover/topo", "internal/hosttree", "internal/hosttree/machine"}},
+	{room: "cmd/topoctl", ours: []string{"..."}},
+	{room: "test", ours: []string{"..."}},
+}
+
+// onlyIn bans libraries everywhere but in some rooms.
+var onlyIn = []struct {
+	library string
+	rooms   []string
+	why     string
+}{
+	{"github.com/spf13/", []string{"cmd/topoctl"}, "only the command line knows about flags"},
+	{"charm.land/", []string{"cmd/topoctl", "tui"}, "only the dashboard draws"},
+	{"github.com/NVIDIA/go-nvml", []string{"discover/nvml"}, "NVML is a leaf: an import decides whether it is in the binary"},
+	{"github.com/jaypipes/", []string{"discover"}, "one room owns each library"},
+	{"github.com/Mellanox/rdmamap", []string{"discover"}, "one room owns each library"},
+	{"github.com/vishvananda/netlink", []string{"discover"}, "one room owns each library"},
+	{"unsafe", []string{"discover/nvml", "internal/dl", "internal/verbs", "internal/cuda", "engine/memory", "engine/transport/shm"}, "memory is handled in few rooms"},
+}
+
+// below says whether a package is a room or inside it.
+func below(pkg, room string) bool {
+	return room == "" || pkg == room || strings.HasPrefix(pkg, room+"/")
+}
+
+func ruleFor(pkg string) *rule {
+	var best *rule
+	for i := range rules {
+		if below(pkg, rules[i].room) && (best == nil || len(rules[i].room) > len(best.room)) {
+			best = &rules[i]
+		}
+	}
+	return best
+}
+
+func allowed(r *rule, pkg, imported string) bool {
+	if below(imported, pkg) || below(imported, r.room) && ruleFor(imported) == r {
+		return true // its own subfolders
+	}
+	for _, o := range r.ours {
+		if o == "..." || o == imported || strings.HasSuffix(o, "/...") && below(imported, strings.TrimSuffix(o, "/...")) {
+			return true
+		}
+	}
+	return false
+}
+
+func TestImportTable(t *testing.T) {
+	checked := 0
+	walkGo(t, func(pkg, file, imported string) {
+		checked++
+		r := ruleFor(pkg)
+		if r == nil {
+			t.Errorf("%s: the package has no rule: add its room to the table", file)
+			return
+		}
+		if why, banned := r.ban[imported]; banned {
+			t.Errorf("%s imports %s: %s", file, imported, why)
+		}
+		for _, o := range onlyIn {
+			if imported != o.library && !strings.HasPrefix(imported, o.library) {
+				continue
+			}
+			ok := false
+			for _, room := range o.rooms {
+				ok = ok || below(pkg, room)
+			}
+			if !ok {
+				t.Errorf("%s imports %s, which belongs in %s only: %s", file, imported, strings.Join(o.rooms, ", "), o.why)
+			}
+		}
+		if ours, ok := strings.CutPrefix(imported, modulePath+"/"); ok && !allowed(r, pkg, ours) {
+			t.Errorf("%s: %s may not import %s", file, pkg, ours)
+		}
+	})
+	if checked < 50 {
+		t.Errorf("looked at %d imports only: is the root right?", checked)
+	}
+}
+
+// walkGo calls visit for each import of each Go file that is no test.
+func walkGo(t *testing.T, visit func(pkg, file, imported string)) {
+	t.Helper()
+	root := ".."
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (d.Name() == "testdata" || strings.HasPrefix(d.Name(), ".") && path != root) {
+			return filepath.SkipDir
+		}
+		if !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return nil
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, filepath.Dir(path))
+		if err != nil {
+			return err
+		}
+		for _, i := range file.Imports {
+			visit(filepath.ToSlash(rel), path, strings.Trim(i.Path.Value, `"`))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The module can be zipped, so that go install can fetch it: no file name that
+// another system refuses, no symbolic link, no replace directive.
+func TestModuleZips(t *testing.T) {
+	checked, err := zip.CheckDir("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range checked.Omitted {
+		if filepath.Base(o.Path) != ".git" {
+			t.Errorf("left out of the module: %s: %v", o.Path, o.Err)
+		}
+	}
+	if err := module.CheckPath(modulePath); err != nil {
+		t.Error(err)
+	}
+	mod, err := os.ReadFile("../go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(mod), "\nreplace ") {
+		t.Error("go.mod has a replace directive: go install refuses such modules")
+	}
+}
