@@ -268,7 +268,7 @@ var captures = []capture{
 		file: "sysfs-qemu-2numa-iommu.tar.gz", nodes: 2, cpus: 4, pci: 32, gpus: 6, netdevs: 5, rdma: []string{"rxe0", "rxe1", "rxe2", "rxe3"},
 		numa: map[string]int{"0000:25:00.0": 0, "0000:45:00.0": 1}, warnings: 1, more: func(t *testing.T, top *topo.Topology) {
 			checkLab(t, top)
-			if d := pciOf(t, top, "0000:21:00.0"); *d.IOMMUGroup != 16 || d.IOMMUType != "" {
+			if d := pciOf(t, top, "0000:21:00.0"); *d.IOMMUGroup != 16 || d.IOMMUType != "DMA-FQ" {
 				t.Errorf("a bridge is in group %v %s", *d.IOMMUGroup, d.IOMMUType)
 			}
 			if d := pciOf(t, top, "0000:25:00.0"); d.IOMMUGroup == nil || d.IOMMUType != "DMA-FQ" {

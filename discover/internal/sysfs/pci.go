@@ -100,7 +100,7 @@ func (r *reader) readFunction(d *topo.PCIDevice, bdf topo.BDF, f files) {
 	d.Revision = f.hex("revision", 2, optional)
 	d.NUMA = r.numaNode(f)
 	d.LocalCPUs = r.localCPUs(f, d.NUMA)
-	d.IOMMUGroup, d.IOMMUType = r.iommu(f, !isBridge(d) && !plain(d.Class))
+	d.IOMMUGroup, d.IOMMUType = r.iommu(f)
 	var state linkState
 	if !plain(d.Class) || !onRootBus(f.dir) {
 		d.Link, state = r.readLink(f)
@@ -154,8 +154,8 @@ func parseHex(s string, digits int) (topo.HexID, error) {
 	return id, nil
 }
 
-// iommu is the function's IOMMU group and, where it is wanted, that group's type.
-func (r *reader) iommu(f files, wantType bool) (*int, string) {
+// iommu is the function's IOMMU group and that group's type.
+func (r *reader) iommu(f files) (*int, string) {
 	base := f.link("iommu_group")
 	if base == "" {
 		return nil, ""
@@ -164,9 +164,6 @@ func (r *reader) iommu(f files, wantType bool) (*int, string) {
 	if err != nil {
 		f.warn(topo.CodeMalformed, "iommu_group", fmt.Sprintf("link to %q: want a group number", clip(base)))
 		return nil, ""
-	}
-	if !wantType {
-		return &group, ""
 	}
 	kind, ok := r.pci.iommu[group]
 	if !ok {

@@ -10,9 +10,8 @@ import (
 
 // plain says whether a function's class is none of those that topologies are
 // about: half of a server's functions are memory controllers, performance
-// counters and the like. Of them less is read: the numbers and the driver come
-// from one file, uevent, and the IOMMU group's type is not asked for. The
-// others (bridges, storage, network, InfiniBand, displays, accelerators,
+// counters and the like. Of them the numbers and the driver are read from one
+// file, uevent. The others (bridges, storage, network, InfiniBand, displays, accelerators,
 // NVSwitches, and what has no class) are read file by file, so that a warning
 // can name the file that is wrong.
 // Source: PCI Code and ID Assignment Specification.
