@@ -364,9 +364,17 @@ func appendNode[T any](list *[]T, raw []byte, table []Facts) error {
 	return nil
 }
 
+// maxAxis bounds the GPUs, NICs and NUMA nodes of a document: relations are
+// computed for every pair of them. The largest hosts have about 200.
+const maxAxis = 2048
+
 // check refuses what no writer of ours makes and what would mislead a reader:
-// nodes without ID, two nodes of one ID, matrices that are not square.
+// nodes without ID, two nodes of one ID, matrices that are not square; and
+// documents whose relations would be too many to compute.
 func (t *Topology) check() error {
+	if n := len(t.GPUs) + len(t.nics()) + len(t.NUMANodes); n > maxAxis {
+		return fmt.Errorf("topo: %d GPUs, NICs and NUMA nodes: at most %d are read", n, maxAxis)
+	}
 	seen := map[ID]bool{}
 	for _, n := range t.nodes() {
 		if n.node.ID == "" {

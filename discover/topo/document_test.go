@@ -23,6 +23,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{"a node without a name", strings.Replace(good, `"id":"numa:1"`, `"id":""`, 1), "has no id"},
 		{"facts outside the table", strings.Replace(good, `"facts":2}`, `"facts":999}`, 1), "the table has"},
 		{"a class that is none", `{"schema":"topoctl.topology/v1","asserted":{"axis":["a"],"class":[["FOO"]]}}`, `"FOO"`},
+		{"more devices than relations can be computed for", `{"schema":"topoctl.topology/v1","nodes":[` + strings.Repeat(`{"id":"","kind":"gpu"},`, 3000) + `{"id":"gpu:0","kind":"gpu"}]}`, "3001 GPUs, NICs and NUMA nodes: at most 2048"},
 		{"a matrix that is not square", `{"schema":"topoctl.topology/v1","asserted":{"axis":["a","b"],"class":[["X"]]}}`, "1 rows for an axis of 2"},
 	}
 	for _, tt := range tests {

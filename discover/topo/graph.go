@@ -17,10 +17,12 @@ type Graph struct {
 	nodes  []vertex
 
 	direct   map[[2]ID]int // NVLink and xGMI between two devices: index in links
-	fabric   map[ID]int    // a GPU's NVLinks to the switches
-	c2c      map[ID]int    // a GPU's C2C link
+	peers    peerSets
+	fabric   map[ID]int // a GPU's NVLinks to the switches
+	c2c      map[ID]int // a GPU's C2C link
 	numa     map[int]*NUMANode
 	cpuNodes int
+	asserted map[ID]int // places on the axis of what the origin states
 }
 
 // vertex is a place in a PCI tree: a function, or a host bridge (the root).
@@ -36,9 +38,13 @@ type vertex struct {
 // over it. The overlay may be nil.
 func NewGraph(t *Topology, overlay Overlay) *Graph {
 	g := &Graph{t: t, links: t.Links, byID: make(map[LinkID]int, len(t.Links)), vertex: map[ID]int{},
-		direct: map[[2]ID]int{}, fabric: map[ID]int{}, c2c: map[ID]int{}, numa: map[int]*NUMANode{}}
+		direct: map[[2]ID]int{}, peers: peerSets{index: map[ID]int{}}, fabric: map[ID]int{}, c2c: map[ID]int{}, numa: map[int]*NUMANode{}}
 	if len(overlay) > 0 {
 		g.links = append([]Link(nil), t.Links...)
+	}
+	gpus := make(map[ID]bool, len(t.GPUs))
+	for i := range t.GPUs {
+		gpus[t.GPUs[i].ID] = true
 	}
 	above := map[ID]int{}
 	for i := range g.links {
@@ -52,6 +58,9 @@ func NewGraph(t *Topology, overlay Overlay) *Graph {
 			above[l.B] = i
 		case LinkNVLink, LinkXGMI:
 			g.addDirect(l, i)
+			if gpus[l.A] && gpus[l.B] {
+				g.peers.join(l.A, l.B)
+			}
 		case LinkC2C:
 			g.c2c[l.A] = i
 		}
@@ -60,6 +69,12 @@ func NewGraph(t *Topology, overlay Overlay) *Graph {
 		g.numa[t.NUMANodes[i].Index] = &t.NUMANodes[i]
 	}
 	g.cpuNodes = len(t.cpuNodes())
+	if t.Asserted != nil {
+		g.asserted = make(map[ID]int, len(t.Asserted.Axis))
+		for i, id := range t.Asserted.Axis {
+			g.asserted[id] = i
+		}
+	}
 	g.buildTrees(above)
 	return g
 }

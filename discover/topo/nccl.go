@@ -69,7 +69,7 @@ func (n *ncclTree) class(a, b endpoint, r route, class Class) NCCLClass {
 		return NCCLLoc
 	case r.direct:
 		return ncclOf(class)
-	case a.gpu && b.gpu && g.overOneGPU(a.id, b.id):
+	case a.gpu && b.gpu && g.peers.common(a.id, b.id):
 		return NCCLNVB
 	case a.cpu || b.cpu || a.v < 0 || b.v < 0:
 		return ncclOf(class)
@@ -117,13 +117,47 @@ func (n *ncclTree) pciClass(a, b int) NCCLClass {
 	return ""
 }
 
-// overOneGPU says whether a third GPU has NVLinks to both.
-func (g *Graph) overOneGPU(a, b ID) bool {
-	for pair := range g.direct {
-		if pair[0] != a {
-			continue
-		}
-		if _, ok := g.direct[[2]ID{pair[1], b}]; ok {
+// peerSets holds, for each device with direct links, the set of its peers: one
+// bit for each, so that asking for a common one is cheap for any number.
+type peerSets struct {
+	index map[ID]int
+	sets  [][]uint64
+}
+
+// join makes two devices peers of each other.
+func (p *peerSets) join(a, b ID) {
+	i, j := p.at(a), p.at(b)
+	p.add(i, j)
+	p.add(j, i)
+}
+
+func (p *peerSets) at(id ID) int {
+	i, ok := p.index[id]
+	if !ok {
+		i = len(p.sets)
+		p.index[id] = i
+		p.sets = append(p.sets, nil)
+	}
+	return i
+}
+
+func (p *peerSets) add(i, j int) {
+	for j/64 >= len(p.sets[i]) {
+		p.sets[i] = append(p.sets[i], 0)
+	}
+	p.sets[i][j/64] |= 1 << (j % 64)
+}
+
+// common says whether some device is a peer of both.
+func (p *peerSets) common(a, b ID) bool {
+	i, okI := p.index[a]
+	j, okJ := p.index[b]
+	if !okI || !okJ {
+		return false
+	}
+	x, y := p.sets[i], p.sets[j]
+	for w := range min(len(x), len(y)) {
+		if x[w]&y[w] != 0 {
 			return true
 		}
 	}

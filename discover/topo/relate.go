@@ -141,24 +141,18 @@ func (g *Graph) wireLimit(rel *Relation, ports []int) bool {
 	return true
 }
 
-// assertedClass is what the origin states for a pair, unknown if nothing.
+// assertedClass is what the origin states for a pair, in either direction;
+// unknown if nothing.
 func (g *Graph) assertedClass(a, b ID) Class {
-	if g.t.Asserted == nil {
+	i, okI := g.asserted[a]
+	j, okJ := g.asserted[b]
+	if !okI || !okJ {
 		return Class{}
 	}
-	i, j := -1, -1
-	for k, id := range g.t.Asserted.Axis {
-		if id == a {
-			i = k
-		}
-		if id == b {
-			j = k
-		}
+	if c := g.t.Asserted.Class[i][j]; c.Known() {
+		return c
 	}
-	if i < 0 || j < 0 {
-		return Class{}
-	}
-	return g.t.Asserted.Class[i][j]
+	return g.t.Asserted.Class[j][i]
 }
 
 // MatrixAxis lists the nodes of a kind that a matrix shows: every GPU; every
@@ -223,12 +217,11 @@ func (t *Topology) deriveRelations() {
 	for i, id := range d.Axis {
 		ends[i], _ = g.endpoint(id)
 	}
-	asserted := g.assertedMatrix(d.Axis)
 	n := len(d.Axis)
 	d.Cells, d.Limit = grid[int](n, n), grid[*int](n, n)
 	for i := range n {
 		for j := i; j < n; j++ {
-			r := g.relate(ends[i], ends[j], nccl, asserted(i, j))
+			r := g.relate(ends[i], ends[j], nccl, g.assertedClass(d.Axis[i], d.Axis[j]))
 			cell := d.kind(r)
 			d.Cells[i][j], d.Cells[j][i] = cell, cell // rates hold in each direction
 			if k, ok := g.byID[r.Limit]; ok && r.Limit != "" {
@@ -272,18 +265,4 @@ func (d *derivation) kind(r Relation) int {
 		d.Relations = append(d.Relations, kind)
 	}
 	return i
-}
-
-// assertedMatrix gives the asserted class of axis positions; what the origin
-// states for a pair holds in both directions.
-func (g *Graph) assertedMatrix(axis []ID) func(i, j int) Class {
-	if g.t.Asserted == nil {
-		return func(int, int) Class { return Class{} }
-	}
-	return func(i, j int) Class {
-		if c := g.assertedClass(axis[i], axis[j]); c.Known() {
-			return c
-		}
-		return g.assertedClass(axis[j], axis[i])
-	}
 }

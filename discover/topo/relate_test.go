@@ -45,6 +45,7 @@ func TestRelateClasses(t *testing.T) {
 			"rdma:mlx5_0", "rdma:mlx5_1", "PIX", "PIX", 2},
 
 		{"NVLinks between two GPUs", twoSockets + "nvlink 0 1 4", "gpu:0", "gpu:1", "NV4", "NVL", 1},
+		{"NVLinks of two GPUs to one CPU join it, not each other", twoSockets + "nvlinkcpu 0 0 3\nnvlinkcpu 1 0 3", "gpu:0", "gpu:1", "PXB", "PXB", 3},
 		{"NVLinks to the CPU", twoSockets + "nvlinkcpu 0 0 3", "gpu:0", "numa:0", "NV3", "NVL", 1},
 		{"NVSwitches", twoSockets + "fabric 0 18\nfabric 1 12", "gpu:1", "gpu:0", "NV12", "NVL", 2},
 		{"C2C to its own node", twoSockets + "c2c 0 0", "numa:0", "gpu:0", "C2C", "C2C", 1},
