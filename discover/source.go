@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/hosttree"
 )
 
 // outcome is what one source came back with.
@@ -114,6 +115,19 @@ func (p pipeline) check(ctx context.Context) error {
 	}
 	if _, err := fs.ReadDir(p.tree, "sys"); err != nil {
 		return fmt.Errorf("discover: %s is no host's file tree (a directory that has sys and proc): %w", p.name, err)
+	}
+	return p.checkPillars()
+}
+
+// checkPillars refuses a tree in which a directory that everything hangs from
+// is a link in a circle or out of the tree: no kernel makes that. The same in
+// one device's entry costs that device only.
+func (p pipeline) checkPillars() error {
+	for _, dir := range []string{"sys/devices", "sys/bus/pci/devices", "sys/class/net", "sys/class/infiniband"} {
+		_, err := p.tree.ReadDir(dir)
+		if errors.Is(err, hosttree.ErrEscapes) || errors.Is(err, hosttree.ErrLoop) {
+			return fmt.Errorf("discover: %s is no host's file tree: %w", p.name, err)
+		}
 	}
 	return nil
 }

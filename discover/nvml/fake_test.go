@@ -234,7 +234,7 @@ func buildOther(t *testing.T) string {
 		t.Fatal(err)
 	}
 	if out, err := exec.Command("gcc", "-shared", "-fPIC", "-o", so, source).CombinedOutput(); err != nil {
-		t.Skipf("gcc: %v\n%s", err, out)
+		t.Fatalf("gcc: %v\n%s", err, out)
 	}
 	return so
 }
