@@ -50,7 +50,7 @@ type build struct {
 	Go       string   `json:"go"`
 	OS       string   `json:"os"`
 	Arch     string   `json:"arch"`
-	NVML     bool     `json:"nvml"` // discover/nvml is more than a stub (its build constraint)
+	NVML     bool     `json:"nvml"` // NVML can be asked (discover/nvml's build constraint holds)
 	Schemas  []string `json:"schemas"`
 }
 
