@@ -5,12 +5,15 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"path"
 	"strings"
 	"time"
 
+	"github.com/topoctl/topoctl/discover/internal/sysfs"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/hosttree"
 )
@@ -38,12 +41,16 @@ func (p pipeline) capture(ctx context.Context, w io.Writer) error {
 	}
 	r := topo.NewRedactor(t)
 	said = answers{gpus: r.GPUReport(said.gpus), netlink: r.NetlinkReport(said.netlink)}
-	tree, err := recorder.Recorded().Rewrite(func(name string, data []byte) []byte {
+	recorded := recorder.Recorded()
+	tree, err := recorded.Rewrite(func(name string, data []byte) []byte {
 		if path.Base(name) == "config" {
 			data = withoutSerial(data)
 		}
-		return r.Text(data)
+		return r.Text(sysfs.ForCapture(name, data))
 	}, identifies)
+	if err == nil {
+		err = addLimits(tree, recorded)
+	}
 	if err == nil {
 		err = said.addTo(tree)
 	}
@@ -72,6 +79,19 @@ func identifies(name string) bool {
 	}
 	base := path.Base(name)
 	return strings.HasSuffix(base, "_serial") || strings.HasSuffix(base, "_uuid") || strings.HasSuffix(base, "_asset_tag")
+}
+
+// addLimits puts the limits of the process that looked where replay looks for
+// them: of the directories of processes nothing else is kept.
+func addLimits(tree, recorded *hosttree.Mem) error {
+	data, err := recorded.ReadFile(sysfs.LimitsFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if cause, ok := errors.AsType[*fs.PathError](err); ok {
+		return tree.AddUnreadable(sysfs.LimitsFile, cause.Err)
+	}
+	return tree.AddFile(sysfs.LimitsFile, sysfs.ForCapture(sysfs.LimitsFile, data))
 }
 
 // addTo puts the answers where replay looks for them.
@@ -110,7 +130,7 @@ func (p pipeline) captureComment(t *topo.Topology) string {
 	line("found", fmt.Sprintf("%d PCI functions, %d GPUs, %d RDMA devices, %d network interfaces",
 		len(t.PCIDevices), len(t.GPUs), len(t.RDMADevices), len(t.Netdevs)))
 	line("replaced", "MAC addresses, GUIDs, GIDs, UUIDs, serial numbers, IP addresses, host name")
-	line("left out", "hostname and machine-id files, DMI serial numbers, PCIe serial numbers")
+	line("left out", "hostname and machine-id files, DMI serial numbers, PCIe serial numbers, most of the kernel's command line")
 	return b.String()
 }
 

@@ -86,6 +86,11 @@ func TestCaptureGivesNothingAway(t *testing.T) {
 	for name, text := range map[string]string{
 		"etc/hostname": "gpu12\n", "etc/machine-id": strings.Repeat("c0ffee00", 4) + "\n",
 		"proc/4712/status":              "Name:\ttopoctl\nGroups:\t4711\nCpus_allowed_list:\t0-1\n",
+		"proc/4712/limits":              "Max open files            4711                 4711                 files\nMax locked memory         65536                unlimited            bytes\n",
+		"proc/cmdline":                  "BOOT_IMAGE=/vmlinuz root=/dev/mapper/vault token=s3cr3t iommu=pt ro\n",
+		"proc/driver/nvidia/version":    "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.133.20  Release Build  (root@builder7)  Sat\nGCC version:  builder7\n",
+		"sys/module/secret_sensor/x":    "1\n",
+		"sys/module/nvidia/refcnt":      "4711\n",
 		"sys/devices/system/cpu/online": "0-3\n",
 		"proc/1/cgroup":                 "0::/kubepods/pod0badcafe\n",
 		"proc/sys/kernel/hostname":      "gpu12\n", "proc/sys/kernel/osrelease": "6.8.0\n",
@@ -123,7 +128,7 @@ func TestCaptureGivesNothingAway(t *testing.T) {
 	}
 	text := strings.ToLower(out.String())
 	for _, secret := range []string{
-		"gpu12", "c0ffee", "s3r14l", "333344445555", "b8:59:9f", "10.7.8", "-- etc/hostname", "-- etc/machine-id", "_serial", "2a 1a 29", "4711", "4712", "0badcafe",
+		"gpu12", "c0ffee", "s3r14l", "333344445555", "b8:59:9f", "10.7.8", "-- etc/hostname", "-- etc/machine-id", "_serial", "2a 1a 29", "4711", "4712", "0badcafe", "vault", "s3cr3t", "builder7", "secret_sensor",
 	} {
 		if strings.Contains(text, secret) {
 			t.Errorf("the capture holds %q", secret)
@@ -142,9 +147,48 @@ func TestCaptureGivesNothingAway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	again, err := Discover(t.Context(), Options{FS: m})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &topo.Software{Modules: []string{"nvidia"}, GPUModule: "open", KernelOptions: []string{"iommu=pt"},
+		Memlock: &topo.Memlock{SoftBytes: new(int64(65536))}}
+	if diff := cmp.Diff(want, again.Host.Software); diff != "" {
+		t.Errorf("software (-want +replayed):\n%s", diff)
+	}
 	var report topo.NetlinkReport
 	if err := json.Unmarshal(data, &report); err != nil || report.Schema != topo.SchemaNetlink {
 		t.Errorf("recorded answers: %+v, %v", report, err)
+	}
+}
+
+// TestCaptureKeepsRefusal: limits that could not be read cannot be read in the
+// capture either, and none are made up.
+func TestCaptureKeepsRefusal(t *testing.T) {
+	for patch, warnings := range map[string]int{"unreadable proc/self/limits EACCES": 1, "set proc/self/limits nothing": 1, "remove proc/self": 0} {
+		tree, err := fixtures.OpenFile([]byte("machine m \"x\"\nbase cpu-2eth\n" + patch + "\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		direct, err := Discover(t.Context(), Options{FS: tree})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var archive bytes.Buffer
+		if err := Capture(t.Context(), Options{FS: tree}, &archive); err != nil {
+			t.Fatal(err)
+		}
+		m, err := hosttree.ParseArchive(archive.Bytes())
+		if err != nil {
+			t.Fatal(err)
+		}
+		replayed, err := Discover(t.Context(), Options{FS: m})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(direct.Warnings, replayed.Warnings); diff != "" || len(direct.Warnings) != warnings || replayed.Host.Software.Memlock != nil {
+			t.Errorf("%s: direct (-), replayed (+):\n%s", patch, diff)
+		}
 	}
 }
 

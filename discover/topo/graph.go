@@ -198,8 +198,9 @@ func (g *Graph) appendLink(list []int, id LinkID) []int {
 // route is the way between two endpoints: the links in order, the switches
 // crossed, and where the two sides meet.
 type route struct {
-	known    bool
+	known    bool // else links are those between either end and its root only
 	links    []int
+	dirs     []Direction // one for each link
 	switches int
 	met      bool // the sides meet below the host bridge
 	direct   bool // over NVLink, xGMI or C2C
@@ -233,22 +234,22 @@ func (g *Graph) tree(a, b endpoint) route {
 	}
 	r.switches = g.switchesOn(up[min(1, i):i], middle, down[min(1, j):j], a.v, b.v)
 	for _, v := range up[:i] {
-		r.links = g.appendUp(r.links, v)
+		r.add(g.nodes[v].up, Up)
 	}
 	if !r.met {
-		r.links = g.acrossRoots(r.links, a, b, up, down)
+		g.acrossRoots(&r, a, b, up, down)
 	}
 	for k := j - 1; k >= 0; k-- {
-		r.links = g.appendUp(r.links, down[k])
+		r.add(g.nodes[down[k]].up, Down)
 	}
 	return r
 }
 
-func (g *Graph) appendUp(links []int, v int) []int {
-	if g.nodes[v].up >= 0 {
-		return append(links, g.nodes[v].up)
+// add appends a link; -1 is none.
+func (r *route) add(link int, dir Direction) {
+	if link >= 0 {
+		r.links, r.dirs = append(r.links, link), append(r.dirs, dir)
 	}
-	return links
 }
 
 // switchesOn counts the switches that a path crosses: the ports of one switch
@@ -276,18 +277,34 @@ func (g *Graph) switchesOn(up, middle, down []int, a, b int) int {
 
 // acrossRoots adds the root complexes and the socket link of a path that
 // leaves the PCI trees.
-func (g *Graph) acrossRoots(links []int, a, b endpoint, up, down []int) []int {
+func (g *Graph) acrossRoots(r *route, a, b endpoint, up, down []int) {
 	ra, rb := g.rootComplex(up), g.rootComplex(down)
-	if ra >= 0 {
-		links = append(links, ra)
+	if ra >= 0 && ra == rb {
+		r.add(ra, Both)
+	} else {
+		r.add(ra, Up)
 	}
 	if a.numa != nil && b.numa != nil && *a.numa != *b.numa {
-		links = g.appendLink(links, socketLinkID(*a.numa, *b.numa))
+		g.addSocket(r, *a.numa, *b.numa)
 	}
-	if rb >= 0 && rb != ra {
-		links = append(links, rb)
+	if rb != ra {
+		r.add(rb, Down)
 	}
-	return links
+}
+
+// addSocket adds the link between two NUMA nodes, if there is one.
+func (g *Graph) addSocket(r *route, from, to int) {
+	if i, ok := g.byID[socketLinkID(from, to)]; ok {
+		r.add(i, g.dirFrom(i, NUMAID(from)))
+	}
+}
+
+// dirFrom is the direction of a link that is left at one of its ends.
+func (g *Graph) dirFrom(link int, end ID) Direction {
+	if g.links[link].A == end {
+		return Down
+	}
+	return Up
 }
 
 // rootComplex is the link of the host bridge at the top of a climb, -1 if none.
@@ -325,26 +342,34 @@ func (g *Graph) route(a, b endpoint) route {
 	if a.id == b.id {
 		return route{known: true, direct: true}
 	}
+	direct := route{known: true, direct: true}
 	if l, ok := g.direct[[2]ID{a.id, b.id}]; ok {
-		return route{known: true, direct: true, links: []int{l}}
+		direct.add(l, g.dirFrom(l, a.id))
+		return direct
 	}
 	if a.gpu && b.gpu {
 		x, okX := g.fabric[a.id]
 		y, okY := g.fabric[b.id]
 		if okX && okY {
-			return route{known: true, direct: true, links: []int{x, y}}
+			direct.add(x, g.dirFrom(x, a.id))
+			direct.add(y, g.dirFrom(y, FabricID))
+			return direct
 		}
 	}
 	if l, ok := g.c2cBetween(a, b); ok {
-		return route{known: true, direct: true, links: []int{l}}
+		direct.add(l, g.dirFrom(l, a.id))
+		return direct
 	}
 	if a.cpu && b.cpu {
-		return route{known: true, links: g.appendLink(nil, socketLinkID(*a.numa, *b.numa))}
-	}
-	if a.v < 0 && !a.cpu || b.v < 0 && !b.cpu {
-		return route{}
+		r := route{known: true}
+		g.addSocket(&r, *a.numa, *b.numa)
+		return r
 	}
 	r := g.tree(a, b)
+	if a.v < 0 && !a.cpu || b.v < 0 && !b.cpu {
+		r.known = false
+		return r
+	}
 	if !r.met {
 		r.known = a.numa != nil && b.numa != nil || g.hostBridge(a.v) >= 0 && g.hostBridge(a.v) == g.hostBridge(b.v)
 	}

@@ -59,6 +59,9 @@ func schemaOf(t reflect.Type) any {
 	}
 }
 
+// nullable are the lists whose absence is unknown, not empty.
+var nullable = map[string]bool{"Software.Modules": true, "Software.KernelOptions": true}
+
 func addFields(s object, t reflect.Type) {
 	for f := range t.Fields() {
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
@@ -67,6 +70,9 @@ func addFields(s object, t reflect.Type) {
 			addFields(s, f.Type)
 		case name != "-" && name != "":
 			s["properties"].(object)[name] = schemaOf(f.Type)
+			if nullable[t.Name()+"."+f.Name] {
+				s["properties"].(object)[name] = object{"anyOf": []any{schemaOf(f.Type), object{"type": "null"}}}
+			}
 			if options != "omitempty" {
 				s["required"] = append(s["required"].([]string), name)
 			}
@@ -186,6 +192,7 @@ func validate(tb testing.TB, s *jsonschema.Schema, data []byte) {
 
 func TestDocumentsAreValid(t *testing.T) {
 	topology := build(t, twoSockets+"fabric 0 18\nfabric 1 18\nc2c 0 0\n")
+	topology.Host.Software = &topo.Software{Memlock: &topo.Memlock{}}
 	validate(t, compileSchema(t, "topology.v1.schema.json"), encode(t, topology))
 	data, err := json.Marshal(topology.Matrix([]topo.Kind{topo.KindGPU, topo.KindNIC, topo.KindNUMA}, []topo.Kind{topo.KindNIC}))
 	if err != nil {

@@ -57,25 +57,52 @@ type Tool struct {
 
 // Host are the facts of the machine as a whole.
 type Host struct {
-	Name            string   `json:"name,omitempty"`
-	MachineIDSHA256 string   `json:"machine_id_sha256,omitempty"` // SHA-256 of /etc/machine-id
-	Arch            string   `json:"arch,omitempty"`              // as uname -m
-	Kernel          string   `json:"kernel,omitempty"`            // release, as uname -r
-	Vendor          string   `json:"vendor,omitempty"`            // DMI sys_vendor
-	Product         string   `json:"product,omitempty"`           // DMI product_name
-	CPUVendor       string   `json:"cpu_vendor,omitempty"`        // "GenuineIntel", "AuthenticAMD", "ARM"
-	CPUModel        string   `json:"cpu_model,omitempty"`
-	CPUFamily       *int     `json:"cpu_family"`             // x86 family, decimal; null elsewhere
-	CPUModelID      *int     `json:"cpu_model_id"`           // x86 model, decimal; null elsewhere
-	CPUs            string   `json:"cpus,omitempty"`         // online CPUs, list form "0-47"
-	AllowedCPUs     string   `json:"allowed_cpus,omitempty"` // what this process may use, where it is less than CPUs
-	MemoryBytes     *int64   `json:"memory_bytes"`
-	Virtual         string   `json:"virtual,omitempty"` // "none", "kvm", "hyperv", "nitro", "vmware", "xen", "unknown"
-	Container       *bool    `json:"container"`
-	GPUDriver       string   `json:"gpu_driver_version,omitempty"` // as NVML says
-	Fingerprint     string   `json:"fingerprint,omitempty"`        // see Fingerprint
-	Lacks           []string `json:"lacks,omitempty"`              // what the origin cannot tell, in sentences
-	Facts           Facts    `json:"facts,omitempty"`
+	Name            string `json:"name,omitempty"`
+	MachineIDSHA256 string `json:"machine_id_sha256,omitempty"` // SHA-256 of /etc/machine-id
+	Arch            string `json:"arch,omitempty"`              // as uname -m
+	Kernel          string `json:"kernel,omitempty"`            // release, as uname -r
+	Vendor          string `json:"vendor,omitempty"`            // DMI sys_vendor
+	Product         string `json:"product,omitempty"`           // DMI product_name
+	CPUVendor       string `json:"cpu_vendor,omitempty"`        // "GenuineIntel", "AuthenticAMD", "ARM"
+	CPUModel        string `json:"cpu_model,omitempty"`
+	CPUFamily       *int   `json:"cpu_family"`             // x86 family, decimal; null elsewhere
+	CPUModelID      *int   `json:"cpu_model_id"`           // x86 model, decimal; null elsewhere
+	CPUs            string `json:"cpus,omitempty"`         // online CPUs, list form "0-47"
+	AllowedCPUs     string `json:"allowed_cpus,omitempty"` // what this process may use, where it is less than CPUs
+	MemoryBytes     *int64 `json:"memory_bytes"`
+	Virtual         string `json:"virtual,omitempty"` // "none", "kvm", "hyperv", "nitro", "vmware", "xen", "unknown"
+	Container       *bool  `json:"container"`
+	GPUDriver       string `json:"gpu_driver_version,omitempty"` // as NVML says
+	Fingerprint     string `json:"fingerprint,omitempty"`        // see Fingerprint
+	// ConfigBytes is the least that could be read of a bridge's configuration
+	// space: 64 without root, 256 or 4096 with. ACS lies beyond 256.
+	ConfigBytes *int      `json:"config_space_bytes"`
+	Software    *Software `json:"software"`        // nil where the origin does not tell
+	Lacks       []string  `json:"lacks,omitempty"` // what the origin cannot tell, in sentences
+	Facts       Facts     `json:"facts,omitempty"`
+}
+
+// Software is what of the host's set-up decides whether devices may reach
+// memory, and how fast.
+type Software struct {
+	// Modules are the loaded kernel modules among RelevantModules, sorted; null
+	// where /sys/module could not be read.
+	Modules []string `json:"modules"`
+	// GPUModule is the kind of NVIDIA's kernel module: "open" or "proprietary".
+	// Source: /proc/driver/nvidia/version.
+	GPUModule string `json:"gpu_module,omitempty"`
+	// KernelOptions are the words of /proc/cmdline about IOMMU, PCI and huge
+	// pages; others stay private. null where it could not be read.
+	KernelOptions []string `json:"kernel_options"`
+	// Memlock is RLIMIT_MEMLOCK of the process that looked (/proc/self/limits).
+	Memlock *Memlock `json:"memlock"`
+}
+
+// Memlock is a limit on locked memory. Registering memory with an RDMA device
+// locks it.
+type Memlock struct {
+	SoftBytes *int64 `json:"soft_bytes"` // null: unlimited
+	HardBytes *int64 `json:"hard_bytes"` // null: unlimited
 }
 
 // Node is what every node has. Evidence is where its facts were read: a path
@@ -288,6 +315,13 @@ type Port struct {
 	GIDTable    *int     `json:"gid_table_size"`
 	GIDsRead    *int     `json:"gids_read,omitempty"` // entries looked at, where fewer than the table has
 	Netdevs     []string `json:"netdevs,omitempty"`
+	// PKeys are the used entries of the partition key table, in its order.
+	// Source: ports/N/pkeys/* of Documentation/ABI/stable/sysfs-class-infiniband.
+	PKeys []HexID `json:"pkeys,omitempty"`
+	// TrafficClass is what the vendor's driver package forces on the port's
+	// connections (/sys/class/infiniband/DEV/tc/N/traffic_class). null with a
+	// fact "traffic_class": the file sets nothing; without: there is no such file.
+	TrafficClass *int `json:"traffic_class"`
 }
 
 // GID is one used entry of a port's GID table.

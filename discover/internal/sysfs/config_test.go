@@ -30,6 +30,29 @@ func configSpace(vendor, device uint16, header, portType byte, size, control int
 	return c[:size]
 }
 
+// conventional is a bridge that has no more than 256 bytes to show, whoever asks.
+func conventional() []byte {
+	c := configSpace(0x8086, 0x352a, 1, 0, 256, 0)
+	c[0x34] = 0
+	return c
+}
+
+// TestConfigLeast: the bridge of which least can be read counts, and what can
+// be read of other functions does not.
+func TestConfigLeast(t *testing.T) {
+	const port = "sys/devices/pci0000:17/0000:17:01.0"
+	full, legacy := configSpace(0x8086, 0x352a, 1, 4, 4096, 0), configSpace(0x1000, 0xc030, 1, 5, 256, 0)
+	m := newMachine()
+	m.file(port+"/config", string(full))
+	m.file(port+"/0000:18:00.0/config", string(legacy))
+	m.file("sys/devices/pci0000:97/0000:97:01.0/config", string(full))
+	m.remove(gpu0 + "/current_link_width") // so that the GPU's is read
+	m.file(gpu0+"/config", string(configSpace(0x10de, 0x2330, 0, 0, 64, -1)))
+	if got := m.read(t).Host.ConfigBytes; got == nil || *got != 256 {
+		t.Errorf("%v bytes, want 256", got)
+	}
+}
+
 func TestConfig(t *testing.T) {
 	port := "sys/devices/pci0000:17/0000:17:01.0"
 	tests := []struct {
@@ -38,16 +61,18 @@ func TestConfig(t *testing.T) {
 		role   topo.PCIRole
 		acs    *topo.ACS
 		warn   string
+		size   int // 0: not told
 	}{
 		{"root port", configSpace(0x8086, 0x352a, 1, 4, 4096, 0x1d), topo.RoleRootPort,
-			&topo.ACS{Control: "0x001d", RequestRedirect: true, CompletionRedir: true, UpstreamForward: true}, ""},
-		{"upstream, ACS off", configSpace(0x8086, 0x352a, 1, 5, 4096, 0), topo.RoleUpstream, &topo.ACS{Control: "0x0000"}, ""},
-		{"downstream, no ACS", configSpace(0x8086, 0x352a, 1, 6, 4096, -1), topo.RoleDownstream, nil, ""},
-		{"256 bytes", configSpace(0x8086, 0x352a, 1, 6, 256, 0x1d), topo.RoleDownstream, nil, ""},
-		{"64 bytes", configSpace(0x8086, 0x352a, 1, 6, 64, 0x1d), "", nil, ""},
-		{"all ones", []byte(strings.Repeat("\xff", 4096)), "", nil, "does not answer"},
-		{"of another device", configSpace(0x8086, 0x352b, 1, 6, 4096, 0), "", nil, "say otherwise"},
-		{"short", make([]byte, 63), "", nil, "63 bytes"},
+			&topo.ACS{Control: "0x001d", RequestRedirect: true, CompletionRedir: true, UpstreamForward: true}, "", 4096},
+		{"upstream, ACS off", configSpace(0x8086, 0x352a, 1, 5, 4096, 0), topo.RoleUpstream, &topo.ACS{Control: "0x0000"}, "", 4096},
+		{"downstream, no ACS", configSpace(0x8086, 0x352a, 1, 6, 4096, -1), topo.RoleDownstream, nil, "", 4096},
+		{"256 bytes", configSpace(0x8086, 0x352a, 1, 6, 256, 0x1d), topo.RoleDownstream, nil, "", 256},
+		{"64 bytes", configSpace(0x8086, 0x352a, 1, 6, 64, 0x1d), "", nil, "", 64},
+		{"conventional bridge", conventional(), topo.RoleBridge, nil, "", 0},
+		{"all ones", []byte(strings.Repeat("\xff", 4096)), "", nil, "does not answer", 0},
+		{"of another device", configSpace(0x8086, 0x352b, 1, 6, 4096, 0), "", nil, "say otherwise", 0},
+		{"short", make([]byte, 63), "", nil, "63 bytes", 0},
 	}
 	for _, tt := range tests {
 		m := newMachine()
@@ -59,6 +84,10 @@ func TestConfig(t *testing.T) {
 		}
 		if (tt.warn != "") != (len(top.Warnings) > 0) || tt.warn != "" && !warned(top, topo.CodeMalformed, tt.warn) {
 			t.Errorf("%s: %q", tt.name, texts(top.Warnings))
+		}
+		_, told := top.Host.Facts.Get("config_space_bytes")
+		if got := top.Host.ConfigBytes; got == nil != (tt.size == 0) || got != nil && *got != tt.size || told != (got != nil) {
+			t.Errorf("%s: %v bytes of configuration space (%v), want %d", tt.name, got, told, tt.size)
 		}
 		if lacks := len(top.Host.Lacks) > 0; lacks != (tt.name == "64 bytes") {
 			t.Errorf("%s: lacks %q", tt.name, top.Host.Lacks)

@@ -27,8 +27,7 @@ func (r *reader) readHost() {
 	r.hostText(&h.Vendor, "vendor", "sys/class/dmi/id/sys_vendor")
 	r.hostText(&h.Product, "product", "sys/class/dmi/id/product_name")
 	r.readMachineID()
-	f := files{r: r, dir: "proc", show: "proc"}
-	if n, ok := f.memTotal("meminfo", optional); ok {
+	if n, ok := r.proc().memTotal("meminfo", optional); ok {
 		h.MemoryBytes = &n
 		h.Facts.Set("memory_bytes", topo.SourceProc, "/proc/meminfo")
 	}
@@ -38,6 +37,7 @@ func (r *reader) readHost() {
 	if r.live {
 		r.readContainer()
 	}
+	r.readSoftware()
 }
 
 // hostText sets a text from the first of some files that has one.

@@ -54,13 +54,15 @@ func (r *reader) readPort(dev files, d *topo.RDMADevice, n int) {
 	p.LID = pointer(f, "lid", optional, parseLID)
 	p.SMLID = pointer(f, "sm_lid", optional, parseLID)
 	r.readGIDs(f, &p)
+	f.readPKeys(&p)
 	p.Facts = portFacts(&p)
+	dev.readTrafficClass(&p)
 	r.t.Ports = append(r.t.Ports, p)
 }
 
 // portFacts names the file of each attribute that was read, ordered by name.
 func portFacts(p *topo.Port) topo.Facts {
-	facts := make(topo.Facts, 0, 12)
+	facts := make(topo.Facts, 0, 13)
 	add := func(set bool, name, where string) {
 		if set {
 			facts = append(facts, fact(name, where))
@@ -74,6 +76,7 @@ func portFacts(p *topo.Port) topo.Facts {
 	add(p.LinkLayer != "", "link_layer", "link_layer")
 	add(len(p.Netdevs) > 0, "netdevs", "gid_attrs/ndevs")
 	add(p.PhysState != "", "phys_state", "phys_state")
+	add(len(p.PKeys) > 0, "pkeys", "pkeys")
 	add(p.RateRaw != "", "rate", "rate")
 	add(p.SMLID != nil, "sm_lid", "sm_lid")
 	add(p.State != "", "state", "state")

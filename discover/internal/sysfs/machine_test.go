@@ -105,6 +105,8 @@ func (m *machine) rdma(device, name, layer string, table int, gids ...string) {
 	dir := m.attach(device, "infiniband", name, "node_type", "1: CA", "node_guid", "a088:c203:0012:3456",
 		"sys_image_guid", "a088:c203:0012:3456", "fw_ver", "28.40.1000", "board_id", "MT_0000000838", "hca_type", "MT4129")
 	port := dir + "/ports/1"
+	m.dir(port+"/pkeys", "0", "0xffff", "1", "0x0000")
+	m.dir(dir+"/tc/1", "traffic_class", "Global tclass=106")
 	m.dir(port, "state", "4: ACTIVE", "phys_state", "5: LinkUp", "link_layer", layer,
 		"rate", "400 Gb/sec (4X NDR)", "lid", "0x3a4", "sm_lid", "0x1")
 	for i := range table {
@@ -127,6 +129,14 @@ func (m *machine) node(n int, cpulist, distance string) {
 		"meminfo", fmt.Sprintf("Node %d MemTotal:       1024 kB\nNode %d MemFree: 1 kB", n, n))
 }
 
+// limits is a part of /proc/self/limits.
+func limits(soft, hard string) string {
+	return "Limit                     Soft Limit           Hard Limit           Units     \n" +
+		"Max open files            1024                 1048576              files     \n" +
+		fmt.Sprintf("Max locked memory         %-20s %-20s bytes     \n", soft, hard) +
+		"Max address space         unlimited            unlimited            bytes     \n"
+}
+
 // newMachine is a host with two sockets; on each a root port, a switch with a
 // GPU and a ConnectX-7, and on socket 0 an NVMe disk below its own root port.
 func newMachine() *machine {
@@ -134,6 +144,10 @@ func newMachine() *machine {
 	m.dir("proc/sys/kernel", "hostname", "node1", "osrelease", "6.8.0-45-generic")
 	m.file("etc/machine-id", "0123456789abcdef0123456789abcdef\n")
 	m.file("proc/meminfo", "MemTotal:       2048 kB\nMemFree:  1 kB\n")
+	m.file("proc/cmdline", "BOOT_IMAGE=/vmlinuz root=UUID=5e0ffa1d-0000-1111-8222-333344445555 iommu=pt\n")
+	m.file("proc/self/limits", limits("8388608", "unlimited"))
+	m.file("proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.129.03  Thu Oct 19 18:56:32 UTC 2023\nGCC version:  x\n")
+	m.dir("sys/module", "nvidia/version", "535.129.03", "mlx5_core/initstate", "live", "secret_sensor/initstate", "live")
 	var cpuinfo strings.Builder
 	for cpu := range 8 {
 		fmt.Fprintf(&cpuinfo, "processor\t: %d\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 143\nmodel name\t: Intel(R) Xeon(R) Platinum 8480C\nphysical id\t: %d\ncpu cores\t: 2\nflags\t\t: fpu lm\n\n", cpu, cpu/4)

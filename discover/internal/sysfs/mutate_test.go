@@ -89,11 +89,16 @@ func silent(file, how string) bool {
 		return true
 	case "odd": // any line of text is a name
 		switch base {
-		case "hostname", "osrelease", "sys_vendor", "product_name", "model", "serial", "fw_ver", "board_id", "hca_type", "slaves", "active_slave":
+		case "hostname", "osrelease", "sys_vendor", "product_name", "model", "serial", "fw_ver", "board_id", "hca_type", "slaves", "active_slave", "cmdline":
 			return true
 		}
 	}
+	if strings.HasPrefix(file, "sys/module/") { // that it is there tells
+		return true
+	}
 	switch base {
+	case "traffic_class": // sets nothing
+		return how == "empty"
 	case "package_cpus_list", "physical_package_id": // asked of one CPU for all of its package
 		return !strings.Contains(file, "/cpu0/") && !strings.Contains(file, "/cpu4/")
 	case "core_cpus_list": // asked of one CPU for all of its core

@@ -16,16 +16,15 @@ const pciDevices = "sys/bus/pci/devices"
 // pciState is what reading the PCI tree leaves for later steps. Its slices run
 // beside Topology.PCIDevices.
 type pciState struct {
-	index     map[topo.BDF]int
-	dirs      []string // each function's directory in the tree
-	links     []linkState
-	known     []bool               // numa_node was read and is not -1
-	uevents   []bool               // numbers and driver are from uevent
-	bridges   map[topo.BDF]int     // host bridges by domain and root bus
-	roots     []string             // each host bridge's directory, "" where invented
-	below     map[topo.BDF]topo.ID // the bridge that leads to a bus; made when first needed
-	iommu     map[int]string       // group types
-	truncated bool                 // some configuration space was cut at 64 bytes
+	index   map[topo.BDF]int
+	dirs    []string // each function's directory in the tree
+	links   []linkState
+	known   []bool               // numa_node was read and is not -1
+	uevents []bool               // numbers and driver are from uevent
+	bridges map[topo.BDF]int     // host bridges by domain and root bus
+	roots   []string             // each host bridge's directory, "" where invented
+	below   map[topo.BDF]topo.ID // the bridge that leads to a bus; made when first needed
+	iommu   map[int]string       // group types
 }
 
 // files are the attributes of a function that has been read already.
@@ -75,7 +74,12 @@ func (r *reader) readPCI() {
 	}
 	r.breakCycles()
 	r.completeLinks()
-	if r.pci.truncated {
+	h := &r.t.Host
+	if h.ConfigBytes == nil {
+		return
+	}
+	h.Facts.Set("config_space_bytes", topo.SourceConfig, "/"+pciDevices+"/*/config")
+	if *h.ConfigBytes < cfgLegacySize {
 		r.lack("ACS and PCIe port types: configuration space can be read to 64 bytes only, the rest needs root")
 	}
 }

@@ -19,7 +19,7 @@ type configInfo struct {
 	secondary      uint8        // a bridge's secondary bus
 	link           *topo.PCILink
 	acs            *topo.ACS
-	truncated      bool // 64 bytes only: all that an ordinary user may read
+	size           int // bytes that can be read, 0 where the device has no more than was read
 }
 
 // Offsets and numbers of the PCI Local Bus and PCI Express Base Specifications.
@@ -65,8 +65,8 @@ func (r *reader) readConfig(f files, d *topo.PCIDevice) *configInfo {
 		f.warn(topo.CodeMalformed, "config", err.Error())
 		return nil
 	}
-	if info.truncated {
-		r.pci.truncated = true
+	if have := r.t.Host.ConfigBytes; info.bridge && info.size > 0 && (have == nil || info.size < *have) {
+		r.t.Host.ConfigBytes = new(info.size)
 	}
 	return info
 }
@@ -94,13 +94,13 @@ func parseConfig(at io.ReaderAt) (*configInfo, error) {
 	head := buf[:n]
 	info := &configInfo{
 		vendor: binary.LittleEndian.Uint16(head), device: binary.LittleEndian.Uint16(head[2:]),
-		truncated: n < cfgLegacySize,
 	}
 	info.bridge = head[cfgHeaderType]&0x7f == 1
 	if info.bridge {
 		info.secondary = head[cfgSecondary]
 	}
-	if info.truncated {
+	if n < cfgLegacySize {
+		info.size = n
 		if !info.bridge {
 			info.role = topo.RoleEndpoint
 		}
@@ -116,7 +116,7 @@ func parseConfig(at io.ReaderAt) (*configInfo, error) {
 	}
 	info.role = portRole(express)
 	info.link = configLink(express)
-	info.acs = findACS(at)
+	info.acs, info.size = findACS(at)
 	return info, nil
 }
 
@@ -196,27 +196,29 @@ func laneCount(n uint32) *int {
 }
 
 // findACS walks the extended capabilities, which begin at byte 256; an
-// ordinary user cannot read them.
-func findACS(at io.ReaderAt) *topo.ACS {
+// ordinary user cannot read them, and nobody can where the host has no way to
+// them. The size says so.
+func findACS(at io.ReaderAt) (acs *topo.ACS, size int) {
 	var word [8]byte
-	offset := int64(cfgLegacySize)
+	offset, size := int64(cfgLegacySize), cfgLegacySize
 	for range (cfgSize - cfgLegacySize) / 4 { // no list is longer; a loop ends here
 		if n, _ := at.ReadAt(word[:], offset); n < len(word) {
-			return nil
+			return nil, size
 		}
+		size = cfgSize
 		header := binary.LittleEndian.Uint32(word[:])
 		if header == 0 || header == 0xffffffff {
-			return nil
+			return nil, size
 		}
 		if header&0xffff == extCapACS {
-			return parseACS(binary.LittleEndian.Uint16(word[6:]))
+			return parseACS(binary.LittleEndian.Uint16(word[6:])), size
 		}
 		offset = int64(header >> 20 &^ 3)
 		if offset < cfgLegacySize {
-			return nil
+			return nil, size
 		}
 	}
-	return nil
+	return nil, size
 }
 
 // parseACS reads the bits of the ACS control register.

@@ -31,6 +31,10 @@ func TestReadWhole(t *testing.T) {
 		MachineIDSHA256: "3eb1bd439947eb762998e566ccc2e099c791118b2f40579cc4f7da2b5061b7f9",
 		CPUVendor:       "GenuineIntel", CPUModel: "Intel(R) Xeon(R) Platinum 8480C", CPUFamily: new(6), CPUModelID: new(143),
 		CPUs: "0-7", MemoryBytes: new(int64(2048 * 1024)), Virtual: "none",
+		Software: &topo.Software{
+			Modules: []string{"mlx5_core", "nvidia"}, GPUModule: "proprietary", KernelOptions: []string{"iommu=pt"},
+			Memlock: &topo.Memlock{SoftBytes: new(int64(8 << 20))},
+		},
 	}
 	host := top.Host
 	host.Facts = nil
@@ -74,7 +78,7 @@ func TestReadDevices(t *testing.T) {
 		RDMA: "rdma:mlx5_1", Number: 1, State: "ACTIVE", PhysState: "LinkUp", LinkLayer: "InfiniBand",
 		BytesPerSec: new(topo.Rate(50_000_000_000)), RateRaw: "400 Gb/sec (4X NDR)", LID: new(0x3a4), SMLID: new(1),
 		GIDs: []topo.GID{{GID: "fe80:0000:0000:0000:a088:c203:0012:3456", Type: "RoCE v2"}}, GIDTable: new(8),
-		Netdevs: []string{"ib1"},
+		Netdevs: []string{"ib1"}, PKeys: []topo.HexID{"0xffff"}, TrafficClass: new(106),
 	}
 	if d := cmp.Diff(wantPort, port); d != "" {
 		t.Error(d)
@@ -112,6 +116,7 @@ func TestFactsSorted(t *testing.T) {
 			t.Errorf("%s: %v", n.ID, n.Facts)
 		}
 	}
+	check(topo.Node{Facts: top.Host.Facts})
 	for _, x := range top.PCIDevices {
 		check(x.Node)
 	}

@@ -28,12 +28,12 @@
 //	machine NAME "DESCRIPTION"          always the first
 //	base NAME                           a variant of another machine: only patches may follow
 //	source "TEXT"                       where facts come from, any number
-//	host                                arch, kernel, vendor, product, virtual, name, iommu, config, cmdline
+//	host                                arch, kernel, vendor, product, virtual, name, iommu, config, cmdline, memlock
 //	cpu                                 vendor, family, model, name, threads, siblings
 //	numa N                              package, cpus, mem, distance "10 21"
 //	part NAME KIND                      a part of one's own, see parts.txt for the ones that are there
 //	root DDDD:BB                        numa, under; the functions of one root bus stand below it
-//	nvidia                              driver, cuda: versions
+//	nvidia                              driver, cuda: versions; module: open or proprietary
 //	nvlink GPU GPU N, nvlink all N      N links between two GPUs, or every two
 //	xgmi GPU GPU N, xgmi all N          the same of AMD's link
 //	p2p GPU GPU ANSWER, p2p all ANSWER  what NVML says of peer access: ok, or a reason
@@ -52,7 +52,7 @@
 //	down BDF [PART]      a downstream port of the switch above
 //	bridge BDF PART      a conventional or virtual bridge
 //	gpu BDF PART         uuid, serial, nvml-index, minor, nvlink N (to the switch), c2c, c2c-rate, memory-numa, mig
-//	nic BDF PART         ib, eth, rdma, net, gbps, rate, state, lid, sm-lid, ip, mac, guid, mtu, ndev, gids, sriov, vf-of, phys-port, phys-switch
+//	nic BDF PART         ib, eth, rdma, net, gbps, rate, state, lid, sm-lid, ip, mac, guid, mtu, ndev, gids, pkeys, tc, sriov, vf-of, phys-port, phys-switch
 //	nvme BDF PART        name
 //	nvswitch BDF PART
 //	device BDF,BDF PART  anything else
@@ -78,6 +78,18 @@
 //	link PATH -> TARGET      make a symbolic link
 //	move PATH -> PATH        move a directory; links to it follow
 //	unreadable PATH ERRNO    reading fails: EACCES, EINVAL, EIO, ENODEV
+//
+// # Software
+//
+// The modules of a machine are those of its drivers, of RDMA where there is a
+// device for it, and those that module statements name (nvidia_peermem).
+// memlock is the limit on locked memory, bytes or unlimited: what a spec leaves
+// out is unlimited on a machine whose GPUs have a driver and systemd's 8388608
+// elsewhere. NVIDIA's module is the one that the driver's version installs
+// (open from 560 on), where the GPU leaves a choice. pkeys are the first
+// entries of a port's partition key table, "0xffff,0x8001", 0xffff where they
+// are left out; tc is what the vendor's driver package writes for a port: a
+// traffic class, or unset for a file that sets none. Without tc there is no file.
 //
 // What a spec leaves out (UUIDs, MACs, GUIDs, serials) is made up from the
 // machine's name and stays the same in every expansion.

@@ -48,6 +48,11 @@ func TestErrors(t *testing.T) {
 		{"leg", start + "bond b legs x\n", `line 4: bond b: there is no interface "x"`},
 		{"ip", start + "  nic 10:00.0 connectx7 net a ip 10.0.0.300/8\n", `line 4: nic: ip "10.0.0.300/8": want an address such as 10.0.0.1/24`},
 		{"driverless", start + "  nic 10:00.0 connectx7 driver none net a\n", `line 4: nic 0000:10:00.0: without a driver it has no net and no rdma`},
+		{"memlock", "machine m \"x\"\nhost memlock 8MiB\n", `line 2: host: memlock "8MiB": want unlimited, or a number from 0 to 9223372036854775807`},
+		{"nvidia module", "machine m \"x\"\nnvidia module closed\n", `line 2: nvidia: module "closed": want open, proprietary`},
+		{"traffic class", start + "  nic 10:00.0 connectx7 rdma a tc 256\n", `line 4: nic: tc "256": want unset, or a number from 0 to 255`},
+		{"partition key", start + "  nic 10:00.0 connectx7 rdma a pkeys 0xffff,8001\n", `line 4: nic: pkeys "0xffff,8001": want at most 128 keys as 0xffff,0x8001`},
+		{"partition key of nothing", start + "  nic 10:00.0 connectx7 net a pkeys 0xffff\n", `line 4: nic 0000:10:00.0: pkeys and tc are of an RDMA device, and it has none`},
 		{"pair", start + "  gpu 10:00.0 h100-sxm\nnvlink gpu0 gpu1 4\n", `line 5: there is no gpu1, the machine has 1`},
 		{"pair words", start + "nvlink gpu0 4\n", `line 4: nvlink wants two GPUs, or all, and then one word more`},
 		{"pair with itself", start + "nvlink gpu0 gpu0 4\n", `line 4: nvlink wants two different GPUs`},
@@ -95,9 +100,9 @@ func TestManyErrors(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
 		head + "root 0000:10 numa 0\n  port 10:00.0 acs 1d\n    switch 11:00.0 broadcom-c030\n      down 12:00.0\n        gpu 13:00.0 h100-sxm at gen1x8 nvlink 18\n",
-		head + "root 10000:e0\n  nic e0:00.0 connectx7 ib rdma a net b lid 7\n  nic e0:00.1 connectx7-vf vf-of e0:00.0\nbond x legs b\nvlan y on x id 3\nsoftrdma r on y\n",
+		head + "root 10000:e0\n  nic e0:00.0 connectx7 ib rdma a net b lid 7 pkeys 0xffff,0x8001 tc 106\n  nic e0:00.1 connectx7-vf vf-of e0:00.0\nbond x legs b\nvlan y on x id 3\nsoftrdma r on y\n",
 		head + "part p gpu id 1:2 class 030000\nroot 0000:10\n  gpu 10:00.0 p c2c 5 c2c-rate 9GB/s mig 1g.5gb\n  gpu 10:01.0 p\nnvlink all 2\np2p all ok\nset proc/* \"\"\nremove sys/*/cpu\nmove proc -> sys\n",
-		head + "change 10:00.0 at x8\n", "machine a \"b\"\nbase c\nset d e\n", "machine a \"\\x00\"", "",
+		head + "host memlock 65536\nnvidia driver 1 module open\nchange 10:00.0 at x8\n", "machine a \"b\"\nbase c\nset d e\n", "machine a \"\\x00\"", "",
 	} {
 		f.Add([]byte(seed))
 	}

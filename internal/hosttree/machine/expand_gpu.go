@@ -22,7 +22,7 @@ func (e *expansion) gpus() {
 	}
 	if version {
 		v := e.s.nvidia.driver
-		e.file("proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX Open Kernel Module for "+e.s.host.arch+"  "+v+"  Release Build\nGCC version:  gcc version 12.3.0")
+		e.file("proc/driver/nvidia/version", "NVRM version: "+e.s.nvidiaModule()+"\nGCC version:  gcc version 12.3.0")
 		e.file("sys/module/nvidia/version", v)
 	}
 	if len(amd) > 0 {

@@ -19,6 +19,7 @@ func (e *expansion) host() {
 		cmdline = "BOOT_IMAGE=/boot/vmlinuz-" + h.kernel + " ro"
 	}
 	e.file("proc/cmdline", cmdline)
+	e.limits()
 	if h.vendor != "" {
 		e.file("sys/class/dmi/id/sys_vendor", h.vendor)
 	}
@@ -35,20 +36,6 @@ func (e *expansion) host() {
 			e.file("sys/module/"+name+"/initstate", "live")
 		}
 	}
-}
-
-// moduleNames are the drivers, as modules are spelt, and the modules of the text.
-func (s *Spec) moduleNames() []string {
-	out := slices.Clone(s.modules)
-	for _, f := range s.pci {
-		if f.driver != "" && f.driver != "pcieport" {
-			out = append(out, strings.ReplaceAll(f.driver, "-", "_"))
-		}
-	}
-	for _, r := range s.software {
-		out = append(out, map[string]string{"rxe": "rdma_rxe", "siw": "siw", "scif": "scif"}[r.driver])
-	}
-	return out
 }
 
 // allCPUs are the machine's CPUs, sorted.

@@ -23,10 +23,14 @@ type rdmaDevice struct {
 	gids             []gidEntry
 	gidTable         int
 	pkeys            []string
+	tc               string
 	counters         bool
 }
 
 type gidEntry struct{ gid, typ, ndev string }
+
+// pkeyTable is the size of an InfiniBand port's table of partition keys.
+const pkeyTable = 128
 
 const zeroGID = "0000:0000:0000:0000:0000:0000:0000:0000"
 
@@ -50,7 +54,10 @@ func (s *Spec) hardware(f *function, number int) rdmaDevice {
 	d := rdmaDevice{
 		dir: f.path + "/infiniband/" + c.rdma, name: c.rdma, device: f.path, number: number, nodeType: "1: CA",
 		guid: c.guid, imageGUID: c.imageGUID, fw: c.fw, board: c.board, hca: f.part.hca, rate: c.rate, gidTable: c.gids,
-		pkeys: []string{"0xffff", "0x7fff"}, counters: true,
+		pkeys: c.pkeys, tc: c.tc, counters: true,
+	}
+	if d.pkeys == nil {
+		d.pkeys = []string{"0xffff"}
 	}
 	states := map[string][2]string{
 		"active": {"4: ACTIVE", "5: LinkUp"}, "down": {"1: DOWN", "3: Disabled"}, "init": {"2: INIT", "5: LinkUp"}, "armed": {"3: ARMED", "5: LinkUp"},
@@ -63,10 +70,12 @@ func (s *Spec) hardware(f *function, number int) rdmaDevice {
 			d.physState, d.lid, d.smLID, d.rate = "2: Polling", 0xffff, 0, rateText(10)
 		}
 		d.gids = []gidEntry{{"fe80:0000:0000:0000:" + c.guid, "IB/RoCE v1", ""}}
+		for len(d.pkeys) < pkeyTable {
+			d.pkeys = append(d.pkeys, "0x0000")
+		}
 	case "efa":
 		d.layer, d.nodeType, d.rate, d.counters = "Unspecified", "7: unspecified", "", false
 		d.gids = []gidEntry{{gidText(linkLocal(c.mac)), "", ""}}
-		d.pkeys = d.pkeys[:1]
 	default:
 		d.layer = "Ethernet"
 		ndev := c.ndev
@@ -74,7 +83,6 @@ func (s *Spec) hardware(f *function, number int) rdmaDevice {
 			ndev = c.net
 		}
 		d.gids = s.roceGIDs(ndev, d.gidTable)
-		d.pkeys = d.pkeys[:1]
 	}
 	d.gids = d.gids[:min(len(d.gids), d.gidTable)]
 	return d
@@ -168,6 +176,13 @@ func (e *expansion) rdma(d rdmaDevice) {
 	e.link(p+"subsystem", "sys/class/infiniband")
 	e.link("sys/class/infiniband/"+d.name, d.dir)
 	e.rdmaPort(d, p+"ports/1/")
+	switch d.tc {
+	case "":
+	case "unset":
+		e.raw(p+"tc/1/traffic_class", nil)
+	default:
+		e.file(p+"tc/1/traffic_class", "Global tclass="+d.tc)
+	}
 	e.charDevice(d, "infiniband_verbs", "uverbs", 231, 192)
 	e.charDevice(d, "infiniband_mad", "umad", 231, 0)
 }

@@ -2,6 +2,7 @@ package machine
 
 import (
 	"fmt"
+	"math"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -132,7 +133,7 @@ func (p *parser) apply(a *args) {
 	case "root":
 		p.root(a)
 	case "nvidia":
-		s.nvidia = nvidia{a.text("driver", s.nvidia.driver), a.text("cuda", s.nvidia.cuda)}
+		s.nvidia = nvidia{a.text("driver", s.nvidia.driver), a.text("cuda", s.nvidia.cuda), a.oneOf("module", "", "open", "proprietary")}
 	case "nvlink", "xgmi":
 		p.pair(a)
 	case "p2p":
@@ -187,6 +188,7 @@ func (p *parser) host(a *args) {
 	}
 	h.iommu = a.oneOf("iommu", h.iommu, "off", "identity", "DMA", "DMA-FQ")
 	h.cmdline = a.text("cmdline", "")
+	h.memlock = a.countOr("memlock", "unlimited", math.MaxInt64)
 	h.fullConfig = a.oneOf("config", "header", "header", "full") == "full"
 }
 

@@ -169,6 +169,7 @@ func (p *parser) nic(a *args, f *function) {
 		lid:   a.intOr("lid", 0, 65535, 0), smLID: a.intOr("sm-lid", 0, 65535, 1), ips: a.prefixes("ip"),
 		mac: a.form("mac", macForm, "six bytes as a0:88:c2:00:00:01"), guid: a.form("guid", guidForm, "four groups as a088:c203:0000:0001"),
 		mtu: a.intOr("mtu", 68, 65535, 0), ndev: a.name("ndev"), gids: a.intOr("gids", 0, maxGIDs, f.part.gids),
+		pkeys: a.pkeys("pkeys"), tc: a.countOr("tc", "unset", 255),
 		sriov: a.integer("sriov", 0, 255), physPort: a.text("phys-port", ""), physSwitch: a.text("phys-switch", ""),
 		fw: a.text("fw", f.part.fw), board: a.text("board", f.part.board),
 	}
@@ -194,6 +195,8 @@ func (p *parser) nic(a *args, f *function) {
 	}
 	if n.rdma != "" {
 		p.claim(a, "RDMA device", n.rdma)
+	} else if a.has("pkeys") || a.has("tc") {
+		p.rep.add(a.line, "%s: pkeys and tc are of an RDMA device, and it has none", f.where())
 	}
 	if n.net != "" {
 		p.claim(a, "interface", n.net)

@@ -48,6 +48,7 @@ func (s *Spec) Base() string { return s.base }
 
 type host struct {
 	arch, kernel, vendor, product, virtual, name, iommu, cmdline string
+	memlock                                                      string // "unlimited", bytes, or "" for what such machines have
 	fullConfig                                                   bool
 }
 
@@ -164,6 +165,8 @@ type nic struct {
 	mtu        int
 	ndev       string // netdev of the GIDs where it is not net
 	gids       int
+	pkeys      []string
+	tc         string // "" for no file, "unset", or a number
 	sriov      *int
 	vfOf       *topo.BDF
 	physPort   string
@@ -174,7 +177,7 @@ type nic struct {
 	imageGUID string
 }
 
-type nvidia struct{ driver, cuda string }
+type nvidia struct{ driver, cuda, module string }
 
 type pair struct {
 	line  int

@@ -90,6 +90,34 @@ func (a *args) intOr(key string, lo, hi, def int) int {
 	return def
 }
 
+// countOr is a number from 0 to most in decimal, or one word, as it stands.
+func (a *args) countOr(key, word string, most int64) string {
+	if !a.has(key) || a.opt[key][0] == word {
+		return strings.Join(a.opt[key], "")
+	}
+	n, err := strconv.ParseInt(a.opt[key][0], 10, 64)
+	if err != nil || n < 0 || n > most {
+		a.bad(key, a.opt[key][0], word+", or a number from 0 to "+strconv.FormatInt(most, 10))
+		return ""
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+// pkeys is a list such as "0xffff,0x8001", as sysfs writes it.
+func (a *args) pkeys(key string) []string {
+	if !a.has(key) {
+		return nil
+	}
+	list := strings.Split(a.opt[key][0], ",")
+	for _, v := range list {
+		if !pkeyForm.MatchString(v) || len(list) > pkeyTable {
+			a.bad(key, a.opt[key][0], "at most 128 keys as 0xffff,0x8001")
+			return nil
+		}
+	}
+	return list
+}
+
 // hex is a hexadecimal number of so many bits, with or without 0x.
 func (a *args) hex(key string, bits int) (uint32, bool) {
 	if !a.has(key) {
@@ -221,6 +249,7 @@ func (a *args) prefixes(key string) []netip.Prefix {
 
 var (
 	macForm  = regexp.MustCompile(`^([0-9a-f]{2}:){5}[0-9a-f]{2}$`)
+	pkeyForm = regexp.MustCompile(`^0x[0-9a-f]{4}$`)
 	guidForm = regexp.MustCompile(`^([0-9a-f]{4}:){3}[0-9a-f]{4}$`)
 )
 

@@ -19,7 +19,7 @@ var (
 		"gbps", "hca", "board", "fw", "gids", "sriov", "oui", "model", "bytes"}
 	functions = []string{"bridge", "switch", "gpu", "nic", "nvme", "nvswitch", "device"}
 	nicKeys   = []string{"rdma", "net", "gbps", "rate", "state", "lid", "sm-lid", "ip", "mac", "guid", "mtu", "ndev",
-		"gids", "sriov", "vf-of", "phys-port", "phys-switch", "fw", "board"}
+		"gids", "pkeys", "tc", "sriov", "vf-of", "phys-port", "phys-switch", "fw", "board"}
 	gpuKeys = []string{"uuid", "serial", "nvml-index", "minor", "nvlink", "c2c", "c2c-rate", "memory-numa", "mig"}
 )
 
@@ -28,12 +28,12 @@ var vocabs = map[string]vocab{
 	"machine":    {args: []string{"NAME", "DESCRIPTION"}},
 	"base":       {args: []string{"NAME"}},
 	"source":     {args: []string{"TEXT"}},
-	"host":       {keys: []string{"arch", "kernel", "vendor", "product", "virtual", "name", "iommu", "config", "cmdline"}},
+	"host":       {keys: []string{"arch", "kernel", "vendor", "product", "virtual", "name", "iommu", "config", "cmdline", "memlock"}},
 	"cpu":        {keys: []string{"vendor", "family", "model", "name", "threads", "siblings"}},
 	"numa":       {args: []string{"N"}, keys: []string{"package", "cpus", "mem", "distance"}},
 	"part":       {args: []string{"NAME", "KIND"}, keys: partKeys},
 	"root":       {args: []string{"DOMAIN:BUS"}, keys: []string{"numa", "under"}, kids: append([]string{"port"}, functions...)},
-	"nvidia":     {keys: []string{"driver", "cuda"}},
+	"nvidia":     {keys: []string{"driver", "cuda", "module"}},
 	"nvlink":     {args: []string{"GPU", "GPU|COUNT", "[COUNT]"}},
 	"xgmi":       {args: []string{"GPU", "GPU|COUNT", "[COUNT]"}},
 	"p2p":        {args: []string{"GPU", "GPU|ANSWER", "[ANSWER]"}},
