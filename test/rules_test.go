@@ -38,6 +38,7 @@ var rules = []rule{
 	{room: "discover/topo/ncclxml", ours: []string{"discover/topo", "discover/topo/internal/..."}, ban: noOS},
 	{room: "discover/topo/hwlocxml", ours: []string{"discover/topo", "discover/topo/internal/..."}, ban: noOS},
 	{room: "discover/topo/nvsmi", ours: []string{"discover/topo"}, ban: noOS},
+	{room: "discover/topo/diagram", ours: []string{"discover/topo", "internal/units"}, ban: noOS},
 	{room: "discover/topo/draw", ours: []string{"discover/topo", "internal/units"}, ban: noOS},
 	{room: "internal/units"},
 	{room: "internal/edit"},

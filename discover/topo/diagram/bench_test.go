@@ -1,0 +1,19 @@
+package diagram
+
+import (
+	"io"
+	"testing"
+)
+
+func BenchmarkSVG(b *testing.B) {
+	for _, name := range []string{"dgx-h100", "nvl72-synthetic"} {
+		host := fixture(b, name)
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				if err := SVG(io.Discard, host, Options{}); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,145 @@
+package diagram
+
+import (
+	"fmt"
+
+	"github.com/topoctl/topoctl/discover/topo"
+)
+
+// texts adds what stands around the boxes: heading, notes, legend and foot.
+func (b *builder) texts(s *scene) {
+	h := &b.t.Host
+	name := clean(h.Name)
+	if name == "" {
+		name = "host"
+	}
+	counts := b.counts()
+	s.title = joined(name, clean(h.Product), counts)
+	s.head = &node{look: lookNone, rows: []row{{left: joined(name, clean(h.Product)), style: rowTitle}}}
+	if counts != "" {
+		s.head.rows = append(s.head.rows, row{left: counts})
+	}
+	s.head.rows = append(s.head.rows, b.marked()...)
+	if rows := b.notes(); len(rows) > 0 {
+		s.notes = &node{look: lookNone, rows: rows}
+	}
+	if entries := legend(s); len(entries) > 0 {
+		s.legend = &node{look: lookNone, inside: entries}
+	}
+	s.foot = &node{look: lookNone, rows: []row{{left: b.foot(), style: rowFaint}}}
+}
+
+// counts says how much of everything the host has.
+func (b *builder) counts() string {
+	var parts []string
+	count := func(n int, noun string) {
+		if n > 0 {
+			parts = append(parts, plural(n, noun))
+		}
+	}
+	t := b.t
+	count(len(t.Packages), "socket")
+	count(len(t.MatrixAxis(topo.KindNUMA)), "NUMA node")
+	count(len(t.GPUs), "GPU")
+	count(len(b.nics), "NIC")
+	count(len(t.NVMes), "NVMe drive")
+	if len(parts) == 0 {
+		return "nothing was found"
+	}
+	return joined(parts...)
+}
+
+// marked are the rows on top that repeat what is marked in the image.
+func (b *builder) marked() []row {
+	const most = 4
+	var rows []row
+	if !b.t.Complete {
+		rows = append(rows, row{left: "incomplete: something that is there could not be read", alert: true})
+	}
+	list := b.problems
+	if len(list) > most {
+		list = list[:most]
+	}
+	for _, p := range list {
+		rows = append(rows, row{left: p, alert: true})
+	}
+	if rest := len(b.problems) - len(list); rest > 0 {
+		rows = append(rows, row{left: fmt.Sprintf("and %d more marked in the image", rest), alert: true})
+	}
+	return rows
+}
+
+// notes say what the image does not show.
+func (b *builder) notes() []row {
+	const most = 6
+	var rows []row
+	if text := b.undrawn(); text != "" {
+		rows = append(rows, row{left: "not drawn: " + text, style: rowFaint})
+	}
+	for i, l := range b.t.Host.Lacks {
+		if i == most {
+			rows = append(rows, row{left: fmt.Sprintf("not told: %d things more", len(b.t.Host.Lacks)-i), style: rowFaint})
+			break
+		}
+		rows = append(rows, row{left: "not told: " + clean(l), style: rowFaint})
+	}
+	if n := len(b.t.Warnings); n > 0 {
+		rows = append(rows, row{left: plural(n, "warning") + " in the document", style: rowFaint})
+	}
+	return rows
+}
+
+// foot says where the host's facts come from, and how rates are meant.
+func (b *builder) foot() string {
+	from, when := clean(b.t.Origin), ""
+	if b.t.CapturedAt != nil {
+		when = b.t.CapturedAt.UTC().Format("2006-01-02 15:04 UTC")
+	}
+	return joined(from, when, "rates per direction after line coding", "topoctl")
+}
+
+// legend explains the boxes and lines that the image has.
+func legend(s *scene) []*node {
+	looks := map[look]bool{}
+	states := map[wireState]bool{}
+	wires := func(w *wire) {
+		if w != nil && len(w.labels) > 0 {
+			states[w.state] = true
+		}
+	}
+	alerts := false
+	for _, p := range s.parts() {
+		p.walk(func(n *node) {
+			looks[n.look] = true
+			alerts = alerts || n.alert
+			wires(n.up)
+		})
+	}
+	wires(s.joint)
+	var out []*node
+	box := func(l look, text string) {
+		if looks[l] {
+			out = append(out, &node{look: l, rows: []row{{left: text}}})
+		}
+	}
+	box(lookSwitch, "PCIe switch or bridge")
+	box(lookGPU, "GPU")
+	box(lookNIC, "NIC: rate of its port")
+	box(lookSoftware, "RDMA device of software")
+	box(lookCard, "card: one link for all its functions")
+	box(lookSmall, "other interface: slow, down or unknown")
+	box(lookDrive, "NVMe drives")
+	line := func(state wireState, text string) {
+		if states[state] {
+			out = append(out, &node{look: lookLine, rows: []row{{left: text}}, up: &wire{state: state, lanes: 8}})
+		}
+	}
+	line(wireRead, "link, as the hardware says")
+	line(wireConstant, "~ a constant by model, not measured")
+	line(wireUnknown, "? rate not known")
+	line(wireDegraded, "below what both ends can do")
+	if alerts {
+		out = append(out, &node{look: lookLine, rows: []row{{left: "out of order", alert: true}}})
+	}
+	return out
+}
