@@ -40,6 +40,7 @@ var rules = []rule{
 	{room: "discover/topo/nvsmi", ours: []string{"discover/topo"}, ban: noOS},
 	{room: "discover/topo/diagram", ours: []string{"discover/topo", "internal/units"}, ban: noOS},
 	{room: "discover/topo/draw", ours: []string{"discover/topo", "internal/units"}, ban: noOS},
+	{room: "pathsel", ours: []string{"discover/topo", "internal/units", "internal/edit"}, ban: noOS},
 	{room: "internal/units"},
 	{room: "internal/edit"},
 	{room: "internal/hosttree"},

@@ -1,0 +1,255 @@
+package pathsel
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/units"
+)
+
+// Affinity is the order of a host's ports for one memory location.
+type Affinity struct {
+	Location Location `json:"location"`
+	// Ranked are the usable ports, best first: the preferred ones, which are as
+	// good as the best on role, class and rate, then the available ones.
+	Ranked []Candidate `json:"ranked"`
+	// Rejected are the others, in the order of names.
+	Rejected []Candidate `json:"rejected"`
+}
+
+// Candidate is one port as a decision sees it.
+type Candidate struct {
+	Port    topo.ID `json:"port"`
+	NIC     topo.ID `json:"nic"`
+	Name    string  `json:"name"`
+	Verdict Verdict `json:"verdict"`
+	Role    Role    `json:"role"`
+
+	Class       topo.Class     `json:"class"`
+	NCCL        topo.NCCLClass `json:"nccl"`
+	Hops        *int           `json:"hops"`
+	BytesPerSec *topo.Rate     `json:"expected_bytes_per_sec"`
+	Limit       topo.LinkID    `json:"limit_link,omitempty"`
+	Basis       topo.Basis     `json:"basis"`
+	Load        int64          `json:"load_bytes"`
+
+	// Reason says why the port ranks where it does: the first criterion that
+	// sets it behind the one before, or why it is rejected.
+	Reason Reason `json:"reason"`
+	// Notes say what else there is to know: doubts, the reason for its role, the
+	// legs of a bond, other reasons for its rejection.
+	Notes []Reason `json:"notes,omitempty"`
+
+	index int
+	doubt int
+}
+
+// Preferred lists the ports that are as good as the best.
+func (a *Affinity) Preferred() []topo.ID { return a.ports(Preferred) }
+
+// Available lists the usable ports that are farther or slower than the best, in order.
+func (a *Affinity) Available() []topo.ID { return a.ports(Available) }
+
+func (a *Affinity) ports(v Verdict) []topo.ID {
+	out := []topo.ID{}
+	for i := range a.Ranked {
+		if a.Ranked[i].Verdict == v {
+			out = append(out, a.Ranked[i].Port)
+		}
+	}
+	return out
+}
+
+// Load is what each port has to do already, in bytes, by Port.Index. nil is
+// nothing at all.
+type Load []int64
+
+func (l Load) of(port int) int64 {
+	if port < len(l) {
+		return l[port]
+	}
+	return 0
+}
+
+// Affinity ranks the ports for a memory location, by: how certainly usable,
+// role, class, limiting rate, hops, load, name.
+func (h *Host) Affinity(location Location, load Load) (*Affinity, error) {
+	loc, err := h.location(location)
+	if err != nil {
+		return nil, err
+	}
+	a := &Affinity{Location: location, Ranked: []Candidate{}, Rejected: []Candidate{}}
+	for i := range h.ports {
+		p := &h.ports[i]
+		c := h.candidate(loc, p)
+		c.Load = load.of(i)
+		if p.Usable {
+			a.Ranked = append(a.Ranked, c)
+			continue
+		}
+		c.Verdict, c.Reason, c.Notes = Rejected, p.Reasons[0], append(slices.Clone(p.Reasons[1:]), c.Notes...)
+		a.Rejected = append(a.Rejected, c)
+	}
+	slices.SortStableFunc(a.Ranked, func(x, y Candidate) int { _, order := compare(&x, &y); return order })
+	for i := range a.Ranked {
+		c := &a.Ranked[i]
+		c.Notes = append(slices.Clone(h.ports[c.index].Reasons), c.Notes...)
+		c.Verdict, c.Reason = judge(a.Ranked, i)
+	}
+	return a, nil
+}
+
+// candidate is a port as seen from a location, without a verdict.
+func (h *Host) candidate(loc int, p *Port) Candidate {
+	r := &h.routes[loc][p.Index]
+	c := Candidate{Port: p.ID, NIC: p.NIC, Name: p.Name, Role: p.Role, Class: r.class, NCCL: r.nccl,
+		BytesPerSec: r.expected(), Limit: r.limit, Basis: r.basis, index: p.Index, doubt: p.doubt}
+	if r.hops >= 0 {
+		hops := r.hops
+		c.Hops = &hops
+	}
+	if len(p.Legs) > 0 {
+		c.Notes = append(c.Notes, Reason{"bond", fmt.Sprintf("a bond of %s: one connection uses one leg", list(p.Legs)), p.evidence})
+	}
+	if p.VF {
+		c.Notes = append(c.Notes, Reason{"vf", "a virtual function: it shares its physical function's wire and slot", p.evidence})
+	}
+	return c
+}
+
+// compare orders two candidates and names the first criterion that differs.
+func compare(x, y *Candidate) (Code, int) {
+	switch {
+	case x.doubt != y.doubt:
+		return CodeUsable, cmp.Compare(x.doubt, y.doubt)
+	case x.Role != y.Role:
+		return CodeRole, cmp.Compare(roleOrder[x.Role], roleOrder[y.Role])
+	}
+	if c := x.Class.Compare(y.Class); c != 0 {
+		return CodeClass, c
+	}
+	if c := compareRates(x.BytesPerSec, y.BytesPerSec); c != 0 {
+		return CodeRate, c
+	}
+	if c := compareHops(x.Hops, y.Hops); c != 0 {
+		return CodeHops, c
+	}
+	if c := cmp.Compare(x.Load, y.Load); c != 0 {
+		return CodeLoad, c
+	}
+	return CodeName, cmp.Compare(x.index, y.index) // ports are in the order of names
+}
+
+// compareRates puts the higher rate first and an unknown one last.
+func compareRates(x, y *topo.Rate) int {
+	switch {
+	case x == nil && y == nil:
+		return 0
+	case x == nil:
+		return 1
+	case y == nil:
+		return -1
+	}
+	return cmp.Compare(*y, *x)
+}
+
+func compareHops(x, y *int) int {
+	switch {
+	case x == nil && y == nil:
+		return 0
+	case x == nil:
+		return 1
+	case y == nil:
+		return -1
+	}
+	return cmp.Compare(*x, *y)
+}
+
+// judge says how the i-th of ranked candidates stands to the first, and why it
+// is behind the one before.
+func judge(ranked []Candidate, i int) (Verdict, Reason) {
+	c, first := &ranked[i], &ranked[0]
+	if i == 0 {
+		return Preferred, Reason{CodeBest, "nearest usable port" + about(c), ""}
+	}
+	verdict := Available
+	switch code, _ := compare(first, c); code {
+	case CodeHops, CodeLoad, CodeName:
+		verdict = Preferred
+	}
+	before := &ranked[i-1]
+	code, _ := compare(before, c)
+	return verdict, Reason{code, difference(code, before, c), ""}
+}
+
+// about is a candidate's class and rate in brackets.
+func about(c *Candidate) string {
+	s := classText(c.Class)
+	if c.BytesPerSec != nil {
+		s += ", " + rateText(c)
+	}
+	return " (" + s + ")"
+}
+
+// difference says in words what sets a candidate behind the one before.
+func difference(code Code, before, c *Candidate) string {
+	switch code {
+	case CodeUsable:
+		return fmt.Sprintf("less certainly usable than %s", before.Name)
+	case CodeRole:
+		return fmt.Sprintf("%s, %s is %s", c.Role, before.Name, before.Role)
+	case CodeClass:
+		return fmt.Sprintf("%s, %s is %s", classText(c.Class), before.Name, classText(before.Class))
+	case CodeRate:
+		return fmt.Sprintf("%s, %s has %s", rateText(c), before.Name, rateText(before))
+	case CodeHops:
+		return fmt.Sprintf("%s links on the way, to %s %s", hopsText(c.Hops), before.Name, hopsText(before.Hops))
+	case CodeLoad:
+		return fmt.Sprintf("%s to do already, %s has %s", units.Bytes(c.Load), before.Name, units.Bytes(before.Load))
+	}
+	return fmt.Sprintf("equal to %s in all else, later by name", before.Name)
+}
+
+func classText(c topo.Class) string {
+	if !c.Known() {
+		return "class unknown"
+	}
+	return c.String()
+}
+
+// rateText is an expected rate, "at most" where it is an upper bound.
+func rateText(c *Candidate) string {
+	if c.BytesPerSec == nil {
+		return "rate unknown"
+	}
+	s := units.Rate(int64(*c.BytesPerSec), units.Gbyte)
+	if c.Basis == topo.BasisAssumed {
+		return "at most " + s
+	}
+	return s
+}
+
+func hopsText(n *int) string {
+	if n == nil {
+		return "an unknown number of"
+	}
+	return fmt.Sprint(*n)
+}
+
+// list joins names: "a, b and c".
+func list(names []string) string {
+	out := ""
+	for i, n := range names {
+		switch {
+		case i == 0:
+		case i == len(names)-1:
+			out += " and "
+		default:
+			out += ", "
+		}
+		out += n
+	}
+	return out
+}

@@ -1,0 +1,289 @@
+package pathsel_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/discover/topo/hwlocxml"
+	"github.com/topoctl/topoctl/discover/topo/ncclxml"
+	"github.com/topoctl/topoctl/discover/topo/nvsmi"
+	"github.com/topoctl/topoctl/fixtures"
+	"github.com/topoctl/topoctl/internal/units"
+	"github.com/topoctl/topoctl/pathsel"
+)
+
+// digest is a host's decisions in a form that a reader can check line by line:
+// every port with its role and verdict, then for each location the ports in
+// order, those that are alike on one line, and what they carry together.
+func digest(t testing.TB, h *pathsel.Host) string {
+	t.Helper()
+	var b strings.Builder
+	fmt.Fprintf(&b, "transport %s\n", h.Transport())
+	for _, p := range h.Ports() {
+		fmt.Fprintf(&b, "port %s: %s (%s: %s)", p.Name, p.Role, p.RoleReason.Code, p.RoleReason.Text)
+		for _, r := range p.Reasons {
+			fmt.Fprintf(&b, "; %s: %s", r.Code, r.Text)
+		}
+		b.WriteString("\n")
+	}
+	for _, l := range h.Locations() {
+		a, err := h.Affinity(l, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&b, "%s\n%s", l, ranks(a))
+		for _, set := range [][]topo.ID{a.Preferred(), append(a.Preferred(), a.Available()...)} {
+			c, err := h.Capacity(l, set)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fmt.Fprintf(&b, "  %d together: %s\n", len(set), capacityText(c))
+		}
+	}
+	return b.String()
+}
+
+// ranks lists candidates, neighbours that are alike on one line.
+func ranks(a *pathsel.Affinity) string {
+	var b strings.Builder
+	var group []string
+	head := ""
+	flush := func() {
+		if len(group) > 0 {
+			fmt.Fprintf(&b, "  %s: %s\n", head, strings.Join(group, " "))
+		}
+		group = nil
+	}
+	for _, c := range a.Ranked {
+		class, rate := c.Class.String(), "?"
+		if c.BytesPerSec != nil {
+			rate = units.Rate(int64(*c.BytesPerSec), units.Gbyte)
+		}
+		if h := fmt.Sprintf("%s %s %s %s", c.Verdict, class, rate, c.Basis); h != head {
+			flush()
+			head = h
+		}
+		group = append(group, c.Name)
+	}
+	flush()
+	return b.String()
+}
+
+func capacityText(c *pathsel.Capacity) string {
+	if c.BytesPerSec == nil {
+		return "unknown"
+	}
+	return fmt.Sprintf("%s %s", units.Rate(int64(*c.BytesPerSec), units.Gbyte), c.Basis)
+}
+
+func golden(t *testing.T, file, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", file)
+	if *update {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got)\n%s", path, diff)
+	}
+}
+
+func TestAffinityOfFixtures(t *testing.T) {
+	for _, name := range fixtures.Names() {
+		t.Run(name, func(t *testing.T) {
+			golden(t, "affinity/"+name+".txt", digest(t, prepare(t, fixture(t, name), pathsel.Options{})))
+		})
+	}
+}
+
+const shared = "../../shared/data"
+
+// imports are the hosts of other tools' files in ../shared/data.
+func imports(t *testing.T) map[string]*topo.Topology {
+	t.Helper()
+	if _, err := os.Stat(shared); err != nil {
+		t.Skipf("%s is not here", shared)
+	}
+	out := map[string]*topo.Topology{}
+	for _, pattern := range []string{"nccl-xml/*.xml", "topo-matrices/*.txt", "captures/hwloc-xml/*.xml.gz"} {
+		files, err := filepath.Glob(filepath.Join(shared, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			if top := importFile(t, file); top != nil {
+				name, _, _ := strings.Cut(filepath.Base(file), ".xml")
+				out[strings.TrimSuffix(name, ".txt")] = top
+			}
+		}
+	}
+	if len(out) < 40 {
+		t.Fatalf("%d imports only", len(out))
+	}
+	return out
+}
+
+// importFile reads a file of any format; nil for what is no host (NCCL's graph
+// files, matrices of peer access alone).
+func importFile(t *testing.T, file string) *topo.Topology {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.HasSuffix(file, ".gz") {
+		zr, err := gzip.NewReader(bytes.NewReader(data))
+		if err == nil {
+			data, err = io.ReadAll(zr)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if strings.Contains(file, "graph") {
+		return nil // NCCL's channels, no host
+	}
+	var top *topo.Topology
+	switch {
+	case ncclxml.Detect(data):
+		top, err = ncclxml.Decode(data)
+	case hwlocxml.Detect(data):
+		top, err = hwlocxml.Decode(data)
+	case nvsmi.Detect(data):
+		top, err = nvsmi.Decode(data)
+	default:
+		return nil
+	}
+	if err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+	return top
+}
+
+func TestAffinityOfImports(t *testing.T) {
+	for name, top := range imports(t) {
+		t.Run(name, func(t *testing.T) {
+			golden(t, "affinity/import-"+name+".txt", digest(t, prepare(t, top, pathsel.Options{})))
+		})
+	}
+}
+
+// The first differing criterion is the reason that is shown, and it is true.
+func TestReasonsAreTrue(t *testing.T) {
+	for _, name := range fixtures.Names() {
+		h := prepare(t, fixture(t, name), pathsel.Options{})
+		for _, l := range h.Locations() {
+			a, err := h.Affinity(l, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, c := range a.Ranked {
+				if i == 0 {
+					if c.Reason.Code != pathsel.CodeBest || c.Verdict != pathsel.Preferred {
+						t.Errorf("%s %s: first is %s %s", name, l, c.Reason.Code, c.Verdict)
+					}
+					continue
+				}
+				checkReason(t, name+" "+string(l), &a.Ranked[i-1], &c)
+			}
+			for _, c := range a.Rejected {
+				if c.Reason.Text == "" || slices.Contains([]pathsel.Code{pathsel.CodeBest, pathsel.CodeName}, c.Reason.Code) {
+					t.Errorf("%s %s: %s is rejected without a reason: %+v", name, l, c.Name, c.Reason)
+				}
+			}
+		}
+	}
+}
+
+// checkReason: what the reason names differs, and what comes before it does not.
+func checkReason(t *testing.T, where string, before, c *pathsel.Candidate) {
+	t.Helper()
+	differs := map[pathsel.Code]bool{
+		pathsel.CodeRole:  before.Role != c.Role,
+		pathsel.CodeClass: before.Class != c.Class,
+		pathsel.CodeRate:  !cmp.Equal(before.BytesPerSec, c.BytesPerSec),
+		pathsel.CodeHops:  !cmp.Equal(before.Hops, c.Hops),
+		pathsel.CodeLoad:  before.Load != c.Load,
+		pathsel.CodeName:  true,
+	}
+	for _, code := range []pathsel.Code{pathsel.CodeRole, pathsel.CodeClass, pathsel.CodeRate, pathsel.CodeHops, pathsel.CodeLoad, pathsel.CodeName} {
+		if c.Reason.Code == pathsel.CodeUsable {
+			return
+		}
+		if differs[code] {
+			if c.Reason.Code != code {
+				t.Errorf("%s: %s after %s: reason %s, the first difference is %s", where, c.Name, before.Name, c.Reason.Code, code)
+			}
+			return
+		}
+	}
+}
+
+func TestAffinityRefuses(t *testing.T) {
+	h := prepare(t, fixture(t, "a10-2nic"), pathsel.Options{})
+	for _, l := range []pathsel.Location{"", "gpu:2", "numa:0", "cpu:-1", "nic:mlx5_0"} {
+		if _, err := h.Affinity(l, nil); err == nil || !strings.Contains(err.Error(), "want gpu:N or cpu:N") {
+			t.Errorf("%q: %v", l, err)
+		}
+	}
+	if _, err := pathsel.New(&topo.Topology{}, pathsel.Options{}); err == nil {
+		t.Error("a topology that is not derived was taken")
+	}
+	if _, err := pathsel.New(fixture(t, "a10-2nic"), pathsel.Options{Transport: "ucx"}); err == nil {
+		t.Error("an unknown transport was taken")
+	}
+	for nic, role := range map[topo.ID]pathsel.Role{"rdma:mlx5_9": pathsel.RoleData, "rdma:mlx5_0": "fast"} {
+		if _, err := pathsel.New(fixture(t, "a10-2nic"), pathsel.Options{Roles: map[topo.ID]pathsel.Role{nic: role}}); err == nil {
+			t.Errorf("role %s of %s was taken", role, nic)
+		}
+	}
+}
+
+// Load decides between ports that are equal in all else, and nothing more.
+func TestLoadBreaksTies(t *testing.T) {
+	h := prepare(t, fixture(t, "dgx-a100"), pathsel.Options{})
+	busy, ok := h.Port("port:mlx5_0/1")
+	if !ok {
+		t.Fatal("no port mlx5_0/1")
+	}
+	load := make(pathsel.Load, len(h.Ports()))
+	load[busy.Index] = 1 << 20
+	a, err := h.Affinity("gpu:0", load)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first, second := a.Ranked[0], a.Ranked[1]; first.Name != "mlx5_1" || second.Name != "mlx5_0" ||
+		second.Reason.Code != pathsel.CodeLoad || second.Verdict != pathsel.Preferred {
+		t.Errorf("first %s, second %s: %+v", first.Name, second.Name, second.Reason)
+	}
+}
+
+// A role that the user sets decides.
+func TestRoleOverride(t *testing.T) {
+	top := fixture(t, "dgx-h100")
+	h := prepare(t, top, pathsel.Options{Roles: map[topo.ID]pathsel.Role{"rdma:mlx5_1": pathsel.RoleData, "rdma:mlx5_0": pathsel.RoleStorage}})
+	for id, want := range map[topo.ID]bool{"port:mlx5_1/1": true, "port:mlx5_0/1": false} {
+		if p, ok := h.Port(id); !ok || p.Usable != want {
+			t.Errorf("%s usable: %v, want %v: %+v", id, p.Usable, want, p.Reasons)
+		}
+	}
+}

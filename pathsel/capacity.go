@@ -1,0 +1,108 @@
+package pathsel
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/topoctl/topoctl/discover/topo"
+)
+
+// Capacity is what several ports carry together for one memory location, in one
+// direction; the other direction has the same. The rates are a max-min fair
+// allocation over the links that the routes share: two NICs behind one switch
+// uplink never count twice.
+type Capacity struct {
+	// BytesPerSec is the sum; nil where a port's share is not known.
+	BytesPerSec *topo.Rate `json:"bytes_per_sec"`
+	// Basis is the weakest basis of the limits: "assumed" means an upper bound.
+	Basis  topo.Basis `json:"basis"`
+	Shares []Share    `json:"shares"`
+}
+
+// Share is one port's part of a joint capacity.
+type Share struct {
+	Port        topo.ID     `json:"port"`
+	BytesPerSec *topo.Rate  `json:"bytes_per_sec"`
+	Limit       topo.LinkID `json:"limit_link,omitempty"` // the link that keeps it from more
+	// SharedWith are the other ports of the set that are behind the same limit.
+	SharedWith []topo.ID `json:"shared_with,omitempty"`
+}
+
+// Capacity says what the given ports carry together for a location. Ports that
+// are not usable count as they are: a port that is down adds 0.
+func (h *Host) Capacity(location Location, ports []topo.ID) (*Capacity, error) {
+	loc, err := h.location(location)
+	if err != nil {
+		return nil, err
+	}
+	flows := make([]flow, 0, len(ports))
+	seen := make(map[topo.ID]bool, len(ports))
+	for _, id := range ports {
+		i, ok := h.portIndex[id]
+		if !ok {
+			return nil, fmt.Errorf("pathsel: %q is no port of this host", id)
+		}
+		if seen[id] {
+			return nil, fmt.Errorf("pathsel: port %q is given twice", id)
+		}
+		seen[id] = true
+		flows = append(flows, flow{segments: h.routes[loc][i].segments, weight: 1})
+	}
+	newWaterFill(h.caps).run(flows)
+	c := &Capacity{Shares: make([]Share, 0, len(ports))}
+	bases := make([]topo.Basis, 0, len(ports))
+	for i, id := range ports {
+		s := Share{Port: id}
+		f := &flows[i]
+		basis := topo.BasisUnknown
+		if !f.unlimited() {
+			rate := roundRate(f.rate)
+			link := &h.segLinks[f.limit/2]
+			s.BytesPerSec, s.Limit, basis = &rate, link.ID, link.Basis
+			if h.routes[loc][h.portIndex[id]].uncertain && rate > 0 {
+				basis = topo.BasisAssumed
+			}
+			for j := range flows {
+				if j != i && flows[j].limit == f.limit {
+					s.SharedWith = append(s.SharedWith, ports[j])
+				}
+			}
+		}
+		bases = append(bases, basis)
+		c.Shares = append(c.Shares, s)
+	}
+	c.BytesPerSec, c.Basis = sum(c.Shares), weakest(bases)
+	return c, nil
+}
+
+// sum adds the shares up, nil where one is not known.
+func sum(shares []Share) *topo.Rate {
+	total := topo.Rate(0)
+	for _, s := range shares {
+		if s.BytesPerSec == nil {
+			return nil
+		}
+		total += *s.BytesPerSec
+	}
+	return &total
+}
+
+// roundRate gives whole bytes per second, never more than there are.
+func roundRate(v float64) topo.Rate { return topo.Rate(math.Floor(v + 1e-3)) }
+
+// basisOrder ranks how rates are known, best first.
+var basisOrder = map[topo.Basis]int{topo.BasisMeasured: 0, topo.BasisRead: 1, topo.BasisConstant: 2, topo.BasisAssumed: 3, topo.BasisUnknown: 4}
+
+// weakest is the basis of a figure that rests on several.
+func weakest(bases []topo.Basis) topo.Basis {
+	if len(bases) == 0 {
+		return topo.BasisUnknown
+	}
+	worst := bases[0]
+	for _, b := range bases[1:] {
+		if basisOrder[b] > basisOrder[worst] {
+			worst = b
+		}
+	}
+	return worst
+}

@@ -1,0 +1,269 @@
+package pathsel
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// SchemaFabric is the name and major version of a fabric file.
+const SchemaFabric = "topoctl.fabric/v1"
+
+// Fabric holds what no host can see of the network: which rail, leaf switch and
+// plane each port is cabled to. Ports are named within their host; nothing is
+// ever concluded from equal names on two hosts.
+type Fabric struct {
+	Schema string `json:"schema"`
+	// RailOnly says that ports of different rails cannot reach each other: there
+	// is no spine between the rails.
+	RailOnly bool         `json:"rail_only,omitempty"`
+	Hosts    []FabricHost `json:"hosts"`
+}
+
+// AnyHost stands for every host without an entry of its own.
+const AnyHost = "*"
+
+// FabricHost are the ports of one host.
+type FabricHost struct {
+	Host  string       `json:"host"` // as the topology calls it, or AnyHost
+	Ports []FabricPort `json:"ports"`
+}
+
+// FabricPort is where one port is cabled to. What is nil or "" is unknown.
+type FabricPort struct {
+	Port  string `json:"port"`           // "mlx5_0/1", "mlx5_0" for each port of the device, or an interface
+	Rail  *int   `json:"rail,omitempty"` // the plane of switches that NICs of one place in each host share
+	Leaf  string `json:"leaf,omitempty"` // the switch at the other end of the cable
+	Plane *int   `json:"plane,omitempty"`
+}
+
+// Bounds of a fabric file: the largest clusters have some ten thousand hosts.
+const (
+	maxFabricBytes = 64 << 20
+	maxFabricHosts = 1 << 16
+	maxFabricPorts = 512 // of one host
+	maxFabricName  = 255
+	maxFabricIndex = 1 << 20 // rails and planes
+)
+
+// ParseFabric reads a topoctl.fabric/v1 document. Keys that it does not know are
+// left out.
+func ParseFabric(data []byte) (*Fabric, error) {
+	if len(data) > maxFabricBytes {
+		return nil, fmt.Errorf("fabric: %d bytes: at most %d are read", len(data), maxFabricBytes)
+	}
+	var doc struct {
+		Schema   string `json:"schema"`
+		RailOnly bool   `json:"rail_only"`
+		Hosts    []struct {
+			Host  string            `json:"host"`
+			Ports []json.RawMessage `json:"ports"`
+		} `json:"hosts"`
+	}
+	if err := json.Unmarshal(data, &doc); err != nil {
+		return nil, fabricSyntax(data, err)
+	}
+	if err := checkFabricSchema(doc.Schema); err != nil {
+		return nil, err
+	}
+	if len(doc.Hosts) == 0 {
+		return nil, errors.New("fabric: no hosts: want a host and its ports, or \"*\" for every host")
+	}
+	if len(doc.Hosts) > maxFabricHosts {
+		return nil, fmt.Errorf("fabric: %d hosts: at most %d are read", len(doc.Hosts), maxFabricHosts)
+	}
+	f := &Fabric{Schema: SchemaFabric, RailOnly: doc.RailOnly, Hosts: make([]FabricHost, 0, len(doc.Hosts))}
+	seen := make(map[string]bool, len(doc.Hosts))
+	for i, h := range doc.Hosts {
+		if err := checkFabricName(h.Host); err != nil {
+			return nil, fmt.Errorf("fabric: hosts[%d]: host %w", i, err)
+		}
+		if seen[h.Host] {
+			return nil, fmt.Errorf("fabric: host %q is listed twice", h.Host)
+		}
+		seen[h.Host] = true
+		ports, err := parseFabricPorts(h.Ports)
+		if err != nil {
+			return nil, fmt.Errorf("fabric: host %q: %w", h.Host, err)
+		}
+		f.Hosts = append(f.Hosts, FabricHost{Host: h.Host, Ports: ports})
+	}
+	return f, nil
+}
+
+// fabricSyntax says where a document is broken.
+func fabricSyntax(data []byte, err error) error {
+	var syntax *json.SyntaxError
+	if errors.As(err, &syntax) {
+		line := 1 + bytes.Count(data[:min(int(syntax.Offset), len(data))], []byte{'\n'})
+		return fmt.Errorf("fabric: line %d: %w", line, err)
+	}
+	return fmt.Errorf("fabric: %w", err)
+}
+
+func checkFabricSchema(name string) error {
+	switch {
+	case name == SchemaFabric:
+		return nil
+	case name == "":
+		return fmt.Errorf("fabric: no \"schema\" key: want %q", SchemaFabric)
+	case strings.HasPrefix(name, "topoctl.fabric/"):
+		return fmt.Errorf("fabric: schema %q is not one that this program reads (%q): use a newer topoctl", name, SchemaFabric)
+	}
+	return fmt.Errorf("fabric: schema %q is no fabric file (want %q)", name, SchemaFabric)
+}
+
+func checkFabricName(name string) error {
+	switch {
+	case name == "":
+		return errors.New("\"\": want a name")
+	case len(name) > maxFabricName:
+		return fmt.Errorf("%q...: %d bytes long, at most %d are read", name[:32], len(name), maxFabricName)
+	}
+	return nil
+}
+
+// parseFabricPorts reads the ports of one host, one by one so that errors name
+// them.
+func parseFabricPorts(raw []json.RawMessage) ([]FabricPort, error) {
+	if len(raw) > maxFabricPorts {
+		return nil, fmt.Errorf("%d ports: at most %d are read", len(raw), maxFabricPorts)
+	}
+	ports := make([]FabricPort, 0, len(raw))
+	seen := make(map[string]bool, len(raw))
+	for i, data := range raw {
+		var p FabricPort
+		err := json.Unmarshal(data, &p)
+		if err == nil {
+			err = checkFabricName(p.Port)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("ports[%d]: port %q: %w", i, p.Port[:min(len(p.Port), 32)], err)
+		}
+		if seen[p.Port] {
+			return nil, fmt.Errorf("port %q is listed twice", p.Port)
+		}
+		seen[p.Port] = true
+		if err := p.check(); err != nil {
+			return nil, fmt.Errorf("port %q: %w", p.Port, err)
+		}
+		ports = append(ports, p)
+	}
+	return ports, nil
+}
+
+func (p *FabricPort) check() error {
+	for _, n := range []struct {
+		name  string
+		value *int
+	}{{"rail", p.Rail}, {"plane", p.Plane}} {
+		if n.value != nil && (*n.value < 0 || *n.value > maxFabricIndex) {
+			return fmt.Errorf("%s %d: want 0 to %d, or null for unknown", n.name, *n.value, maxFabricIndex)
+		}
+	}
+	if len(p.Leaf) > maxFabricName {
+		return fmt.Errorf("leaf: %d bytes long, at most %d are read", len(p.Leaf), maxFabricName)
+	}
+	return nil
+}
+
+// cabling is what the fabric file says of one port: -1 and "" are unknown.
+type cabling struct {
+	rail, plane int
+	leaf        string
+	evidence    string
+}
+
+var cabledNowhere = cabling{rail: -1, plane: -1}
+
+// cable gives the cabling of each port of a host, by Port.Index. A port that
+// the host's own entry names and the host lacks is an error; in the entry for
+// every host it is a problem to tell, because not every host has the same ports.
+func (f *Fabric) cable(name string, h *Host) ([]cabling, []Reason, error) {
+	out := make([]cabling, len(h.ports))
+	for i := range out {
+		out[i] = cabledNowhere
+	}
+	if f == nil {
+		return out, nil, nil
+	}
+	entry := f.entry(name)
+	if entry == nil {
+		return out, []Reason{{CodeFabricGap, fmt.Sprintf("the fabric file has no entry for host %q: its rails, leaves and planes are unknown", name), ""}}, nil
+	}
+	var problems []Reason
+	by := make([]string, len(h.ports))
+	for _, p := range entry.Ports {
+		found := h.named(p.Port)
+		evidence := fmt.Sprintf("fabric file, host %q, port %q", entry.Host, p.Port)
+		if len(found) == 0 {
+			if entry.Host != AnyHost {
+				return nil, nil, fmt.Errorf("fabric: host %q, port %q: the host has no such port: want one of %s", entry.Host, p.Port, list(h.portNames()))
+			}
+			problems = append(problems, Reason{CodeFabricGap, fmt.Sprintf("host %q has no port %q, which the fabric file gives to every host", name, p.Port), evidence})
+		}
+		for _, i := range found {
+			if by[i] != "" {
+				return nil, nil, fmt.Errorf("fabric: host %q: ports %q and %q are one port, %s", entry.Host, by[i], p.Port, h.ports[i].Name)
+			}
+			by[i], out[i] = p.Port, p.cabling(evidence)
+		}
+	}
+	return out, problems, nil
+}
+
+// entry is what the file has for a host: its own, else that for every host.
+func (f *Fabric) entry(name string) *FabricHost {
+	var any *FabricHost
+	for i := range f.Hosts {
+		switch f.Hosts[i].Host {
+		case name:
+			return &f.Hosts[i]
+		case AnyHost:
+			any = &f.Hosts[i]
+		}
+	}
+	return any
+}
+
+func (p *FabricPort) cabling(evidence string) cabling {
+	c := cabling{rail: -1, plane: -1, leaf: p.Leaf, evidence: evidence}
+	if p.Rail != nil {
+		c.rail = *p.Rail
+	}
+	if p.Plane != nil {
+		c.plane = *p.Plane
+	}
+	return c
+}
+
+// named finds the ports that a name of the fabric file means, the first that
+// fits of: "mlx5_0/1", the RDMA device, the interface.
+func (h *Host) named(name string) []int {
+	for _, fits := range []func(p *Port) bool{
+		func(p *Port) bool { return p.ID.Name() == name },
+		func(p *Port) bool { return p.Device == name },
+		func(p *Port) bool { return p.Netdev == name },
+	} {
+		var out []int
+		for i := range h.ports {
+			if fits(&h.ports[i]) {
+				out = append(out, i)
+			}
+		}
+		if len(out) > 0 {
+			return out
+		}
+	}
+	return nil
+}
+
+func (h *Host) portNames() []string {
+	out := make([]string, 0, len(h.ports))
+	for i := range h.ports {
+		out = append(out, h.ports[i].Name)
+	}
+	return out
+}

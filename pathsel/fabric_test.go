@@ -1,0 +1,192 @@
+package pathsel_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/topoctl/topoctl/pathsel"
+)
+
+// railOnly is a fabric file that cables mlx5_0 to mlx5_7 of every host to rails
+// of their own.
+const railOnly = `{
+ "schema": "topoctl.fabric/v1", "rail_only": true, "written_by": "a key that nobody knows",
+ "hosts": [{"host": "*", "ports": [
+  {"port": "mlx5_0/1", "rail": 0, "leaf": "leaf-0", "plane": 0},
+  {"port": "mlx5_1", "rail": 1, "leaf": "leaf-1", "plane": 0},
+  {"port": "ib2", "rail": 2, "leaf": "leaf-2"},
+  {"port": "mlx5_3", "rail": 3, "leaf": "leaf-3", "plane": null},
+  {"port": "mlx5_4", "rail": 4}, {"port": "mlx5_5", "rail": 5}, {"port": "mlx5_6", "rail": 6}, {"port": "mlx5_7", "rail": 7}
+ ]}]}`
+
+func parseFabric(t testing.TB, text string) *pathsel.Fabric {
+	t.Helper()
+	f, err := pathsel.ParseFabric([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func TestParseFabric(t *testing.T) {
+	f := parseFabric(t, `{"schema":"topoctl.fabric/v1","hosts":[{"host":"node17","color":"red","ports":[
+	 {"port":"mlx5_0/1","rail":3,"leaf":"leaf-3","plane":0,"cable":7},{"port":"eth0","rail":null}]},{"host":"*","ports":[]}]}`)
+	three, none := 3, 0
+	want := &pathsel.Fabric{Schema: pathsel.SchemaFabric, Hosts: []pathsel.FabricHost{
+		{Host: "node17", Ports: []pathsel.FabricPort{{Port: "mlx5_0/1", Rail: &three, Leaf: "leaf-3", Plane: &none}, {Port: "eth0"}}},
+		{Host: "*", Ports: []pathsel.FabricPort{}},
+	}}
+	if diff := cmp.Diff(want, f); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+// badFabrics are files that are refused, and what the refusal says.
+var badFabrics = []struct{ name, text, want string }{
+	{"empty", ``, "fabric:"},
+	{"cut off", "{\n\"schema\":", "line 2"},
+	{"trailing data", `{"schema":"topoctl.fabric/v1","hosts":[{"host":"*","ports":[]}]} {}`, "after top-level value"},
+	{"no schema", `{"hosts":[]}`, `no "schema" key`},
+	{"newer schema", `{"schema":"topoctl.fabric/v2","hosts":[]}`, "use a newer topoctl"},
+	{"other schema", `{"schema":"topoctl.topology/v1"}`, "is no fabric file"},
+	{"no hosts", `{"schema":"topoctl.fabric/v1"}`, "no hosts"},
+	{"no host name", `{"schema":"topoctl.fabric/v1","hosts":[{"ports":[]}]}`, `hosts[0]: host "": want a name`},
+	{"host twice", `{"schema":"topoctl.fabric/v1","hosts":[{"host":"a","ports":[]},{"host":"a","ports":[]}]}`, `host "a" is listed twice`},
+	{"port twice", `{"schema":"topoctl.fabric/v1","hosts":[{"host":"a","ports":[{"port":"p"},{"port":"p"}]}]}`, `host "a": port "p" is listed twice`},
+	{"no port name", `{"schema":"topoctl.fabric/v1","hosts":[{"host":"a","ports":[{"rail":1}]}]}`, `host "a": ports[0]: port "": "": want a name`},
+	{"negative rail", `{"schema":"topoctl.fabric/v1","hosts":[{"host":"n1","ports":[{"port":"mlx5_0/1","rail":-3}]}]}`, `host "n1": port "mlx5_0/1": rail -3: want 0 to`},
+	{"huge plane", `{"schema":"topoctl.fabric/v1","hosts":[{"host":"n1","ports":[{"port":"mlx5_0/1","plane":99999999}]}]}`, `plane 99999999: want 0 to`},
+	{"rail as text", `{"schema":"topoctl.fabric/v1","hosts":[{"host":"n1","ports":[{"port":"mlx5_0/1","rail":"3"}]}]}`, `host "n1": ports[0]: port "mlx5_0/1"`},
+	{"half a rail", `{"schema":"topoctl.fabric/v1","hosts":[{"host":"n1","ports":[{"port":"x","rail":1.5}]}]}`, `host "n1": ports[0]: port "x"`},
+	{"long name", `{"schema":"topoctl.fabric/v1","hosts":[{"host":"` + strings.Repeat("x", 300) + `","ports":[]}]}`, "300 bytes long"},
+	{"long leaf", `{"schema":"topoctl.fabric/v1","hosts":[{"host":"n1","ports":[{"port":"x","leaf":"` + strings.Repeat("x", 300) + `"}]}]}`, `port "x": leaf: 300 bytes long`},
+	{"many ports", `{"schema":"topoctl.fabric/v1","hosts":[{"host":"n1","ports":[` + strings.Repeat(`{},`, 600) + `{}]}]}`, `host "n1": 601 ports: at most 512`},
+	{"many hosts", `{"schema":"topoctl.fabric/v1","hosts":[` + strings.Repeat(`{},`, 1<<16) + `{}]}`, "65537 hosts: at most 65536"},
+	{"too long", strings.Repeat(" ", 64<<20+1), "at most 67108864 are read"},
+}
+
+func TestParseFabricRefuses(t *testing.T) {
+	for _, tt := range badFabrics {
+		t.Run(tt.name, func(t *testing.T) {
+			if _, err := pathsel.ParseFabric([]byte(tt.text)); err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error %v, want %q", err, tt.want)
+			}
+		})
+	}
+}
+
+// A file and a host that do not fit together are never silent: the host's own
+// entry must be right, the one for every host may name ports that this host has not.
+func TestFabricAgainstHost(t *testing.T) {
+	host := prepare(t, fixture(t, "hgx-h100-8nic"), pathsel.Options{})
+	for _, tt := range []struct{ name, hosts, err, note string }{
+		{"a port that the host has not", `[{"host":"hgx-h100-8nic","ports":[{"port":"mlx5_8"}]}]`, `host "hgx-h100-8nic", port "mlx5_8": the host has no such port: want one of eno1, eno2, mlx5_0`, ""},
+		{"the same for every host", `[{"host":"*","ports":[{"port":"mlx5_8"}]}]`, "", `has no port "mlx5_8"`},
+		{"its own entry wins", `[{"host":"*","ports":[{"port":"mlx5_8"}]},{"host":"hgx-h100-8nic","ports":[{"port":"mlx5_0","rail":0}]}]`, "", ""},
+		{"one port by two names", `[{"host":"*","ports":[{"port":"mlx5_0"},{"port":"ib0"}]}]`, `ports "mlx5_0" and "ib0" are one port, mlx5_0`, ""},
+		{"no entry", `[{"host":"other","ports":[]}]`, "", `no entry for host "hgx-h100-8nic"`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := parseFabric(t, `{"schema":"topoctl.fabric/v1","hosts":`+tt.hosts+`}`)
+			pair, err := pathsel.Connect(host, host, pathsel.PairOptions{Fabric: f})
+			if tt.err != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.err) {
+					t.Errorf("error %v, want %q", err, tt.err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			set, err := pair.Lanes("gpu:0", "gpu:1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch {
+			case tt.note == "" && len(set.Notes) > 0:
+				t.Errorf("notes %v", set.Notes)
+			case tt.note != "" && (len(set.Notes) != 1 || !strings.Contains(set.Notes[0].Text, tt.note)):
+				t.Errorf("notes %v, want %q", set.Notes, tt.note)
+			}
+		})
+	}
+}
+
+// The published schema takes what the parser takes and refuses what people get
+// wrong most.
+func TestFabricSchema(t *testing.T) {
+	data, err := os.ReadFile("schema/fabric.v1.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := jsonschema.NewCompiler()
+	if err := c.AddResource("fabric", doc); err != nil {
+		t.Fatal(err)
+	}
+	schema, err := c.Compile("fabric")
+	if err != nil {
+		t.Fatal(err)
+	}
+	valid := func(data []byte) error {
+		doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
+		if err != nil {
+			return err
+		}
+		return schema.Validate(doc)
+	}
+	written, err := json.Marshal(parseFabric(t, railOnly))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, good := range [][]byte{[]byte(railOnly), written} {
+		if err := valid(good); err != nil {
+			t.Errorf("%s: %v", good, err)
+		}
+	}
+	elsewhere := map[string]bool{"host twice": true, "port twice": true, "many hosts": true, "too long": true} // no schema can say that, or it takes long
+	for _, tt := range badFabrics {
+		if !elsewhere[tt.name] && valid([]byte(tt.text)) == nil {
+			t.Errorf("%s: the schema takes it", tt.name)
+		}
+	}
+}
+
+func FuzzParseFabric(f *testing.F) {
+	f.Add([]byte(railOnly))
+	for _, tt := range badFabrics {
+		if len(tt.text) < 1<<12 {
+			f.Add([]byte(tt.text))
+		}
+	}
+	host := prepare(f, fixture(f, "hgx-h100-8nic"), pathsel.Options{})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		fabric, err := pathsel.ParseFabric(data)
+		if err != nil {
+			if !strings.HasPrefix(err.Error(), "fabric: ") {
+				t.Errorf("error without a place: %v", err)
+			}
+			return
+		}
+		again, err := json.Marshal(fabric)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if back, err := pathsel.ParseFabric(again); err != nil || !cmp.Equal(fabric, back) {
+			t.Errorf("read %+v, written and read again %+v: %v", fabric, back, err)
+		}
+		pair, err := pathsel.Connect(host, host, pathsel.PairOptions{Fabric: fabric})
+		if err == nil {
+			_, _ = pair.Lanes("gpu:0", "gpu:7")
+		}
+	})
+}

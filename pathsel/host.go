@@ -1,0 +1,107 @@
+package pathsel
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/topoctl/topoctl/discover/topo"
+)
+
+// Location is where memory is: "gpu:N", the GPUs counted in PCI order, or
+// "cpu:N", a NUMA node.
+type Location string
+
+// LocationOf is the location that a GPU or NUMA node is.
+func LocationOf(node topo.ID) Location {
+	if n, ok := strings.CutPrefix(string(node), "numa:"); ok {
+		return Location("cpu:" + n)
+	}
+	return Location(node)
+}
+
+// Node is the topology's node of a location.
+func (l Location) Node() topo.ID {
+	if n, ok := strings.CutPrefix(string(l), "cpu:"); ok {
+		return topo.ID("numa:" + n)
+	}
+	return topo.ID(l)
+}
+
+// Host is a topology prepared for decisions: its candidate ports with role and
+// usability, and for every memory location the links to each port. A Host does
+// not change and may be used by many goroutines.
+type Host struct {
+	t         *topo.Topology
+	g         *topo.Graph
+	transport Transport
+	ports     []Port
+	portIndex map[topo.ID]int
+	locations []Location // GPUs, then NUMA nodes with CPUs
+	nodes     []topo.ID  // the node of each location
+	locIndex  map[Location]int
+	caps      []float64   // capacity of each segment, bytes per second; infinite where unknown
+	segLinks  []topo.Link // the link of each pair of segments
+	routes    [][]route   // [location][port]
+}
+
+// New prepares a derived topology. The topology must not change afterwards.
+func New(t *topo.Topology, o Options) (*Host, error) {
+	if t == nil || t.Derived == nil {
+		return nil, errors.New("pathsel: topology is not derived: call Derive first")
+	}
+	switch o.Transport {
+	case Auto, RDMA, TCP:
+	default:
+		return nil, fmt.Errorf("pathsel: transport %q: want rdma, tcp or nothing for the better of both", o.Transport)
+	}
+	h := &Host{t: t, g: topo.NewGraph(t, o.Overlay), transport: o.Transport, portIndex: map[topo.ID]int{}, locIndex: map[Location]int{}}
+	h.nodes = append(t.MatrixAxis(topo.KindGPU), t.MatrixAxis(topo.KindNUMA)...)
+	for i, id := range h.nodes {
+		h.locations = append(h.locations, LocationOf(id))
+		h.locIndex[h.locations[i]] = i
+	}
+	h.findPorts()
+	if err := h.assignRoles(o.Roles); err != nil {
+		return nil, err
+	}
+	h.judgePorts()
+	h.findRoutes(o.Overlay)
+	return h, nil
+}
+
+// Topology is what the host was prepared from.
+func (h *Host) Topology() *topo.Topology { return h.t }
+
+// Transport is what the ports are chosen for: RDMA or TCP, never Auto.
+func (h *Host) Transport() Transport { return h.transport }
+
+// Ports lists every candidate port, in the order of names. Port.Index is the
+// place in this list.
+func (h *Host) Ports() []Port { return slices.Clone(h.ports) }
+
+// Port gives a port by its ID; ok is false where there is none.
+func (h *Host) Port(id topo.ID) (p Port, ok bool) {
+	i, ok := h.portIndex[id]
+	if !ok {
+		return Port{}, false
+	}
+	return h.ports[i], true
+}
+
+// Locations lists where memory can be: the GPUs in PCI order, then the NUMA
+// nodes with CPUs.
+func (h *Host) Locations() []Location { return slices.Clone(h.locations) }
+
+// GPUs lists the GPUs' locations.
+func (h *Host) GPUs() []Location { return slices.Clone(h.locations[:len(h.t.GPUs)]) }
+
+// location gives the place of a location in the list.
+func (h *Host) location(l Location) (int, error) {
+	i, ok := h.locIndex[l]
+	if !ok {
+		return 0, fmt.Errorf("pathsel: %q is no memory location of this host: want gpu:N or cpu:N", l)
+	}
+	return i, nil
+}

@@ -1,0 +1,314 @@
+package pathsel
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/topoctl/topoctl/discover/topo"
+)
+
+// PairOptions say what is known of two hosts beside their topologies.
+type PairOptions struct {
+	// Fabric is what no host sees: rails, leaves, planes. nil: nothing is known.
+	Fabric *Fabric
+	// LocalName and RemoteName are the hosts' names in the fabric file and in
+	// texts; empty: what the topologies say.
+	LocalName, RemoteName string
+}
+
+// Pair is two hosts prepared for questions about lanes: which ports of one
+// reach which ports of the other. A Pair does not change and may be used by many
+// goroutines.
+type Pair struct {
+	local, remote         *Host
+	localName, remoteName string
+	here, there           []*end    // the usable ports
+	hereAt, thereAt       []int     // the place of a port in those, by Port.Index; -1 for others
+	cells                 []cell    // here by there
+	caps                  []float64 // the segments of both hosts
+	offset                segment   // of the remote host's segments
+	problems              []Reason
+}
+
+// maxPairs bounds the pairs of ports that are looked at: 256 by 256. The largest
+// hosts have about 50 usable ports.
+const maxPairs = 1 << 16
+
+// Connect prepares the lanes between two hosts. The same Host twice is for
+// transfers within one host that leave it: then the ports share its links, and
+// a port reaches itself (loopback), which ranks last. Another Host of the same
+// machine's topology stands for another machine of its kind.
+//
+// NICs of different hosts are never matched by name or index: the IDs of remote
+// ports mean something within the remote topology only.
+func Connect(local, remote *Host, o PairOptions) (*Pair, error) {
+	if local == nil || remote == nil {
+		return nil, errors.New("pathsel: connect: want two hosts")
+	}
+	p := &Pair{local: local, remote: remote, localName: o.LocalName, remoteName: o.RemoteName}
+	if p.localName == "" {
+		p.localName = local.t.Host.Name
+	}
+	if p.remoteName == "" {
+		p.remoteName = remote.t.Host.Name
+	}
+	cabledHere, problems, err := o.Fabric.cable(p.localName, local)
+	if err != nil {
+		return nil, err
+	}
+	cabledThere, more, err := o.Fabric.cable(p.remoteName, remote)
+	if err != nil {
+		return nil, err
+	}
+	p.problems = problems
+	if p.remoteName != p.localName {
+		p.problems = append(p.problems, more...)
+	}
+	p.here, p.hereAt = local.ends(cabledHere)
+	p.there, p.thereAt = remote.ends(cabledThere)
+	if n := len(p.here) * len(p.there); n > maxPairs {
+		return nil, fmt.Errorf("pathsel: connect %q and %q: %d by %d usable ports: at most %d pairs are looked at, give roles to fewer NICs",
+			p.localName, p.remoteName, len(p.here), len(p.there), maxPairs)
+	}
+	p.caps = local.caps
+	if local != remote {
+		p.offset = segment(len(local.caps))
+		p.caps = append(append(make([]float64, 0, len(local.caps)+len(remote.caps)), local.caps...), remote.caps...)
+	}
+	p.cells = make([]cell, 0, len(p.here)*len(p.there))
+	k := kinship{railOnly: o.Fabric != nil && o.Fabric.RailOnly, sameHost: local == remote, twins: local != remote && twins(local.t, remote.t)}
+	if k.twins {
+		p.problems = append(p.problems, Reason{CodeTwins, "both topologies are of one machine: taken as two hosts of its kind in the same networks", ""})
+	}
+	for _, a := range p.here {
+		for _, b := range p.there {
+			p.cells = append(p.cells, judgeEnds(a, b, k))
+		}
+	}
+	return p, nil
+}
+
+// twins says whether two topologies are of one machine: a device of theirs has
+// one hardware address. One capture is often used for both hosts of a pair, to
+// ask what a second machine of the kind would give.
+func twins(a, b *topo.Topology) bool {
+	addresses := func(t *topo.Topology) map[string]bool {
+		out := map[string]bool{}
+		for i := range t.RDMADevices {
+			if r := &t.RDMADevices[i]; !r.Software && r.NodeGUID != "" {
+				out[r.NodeGUID] = true
+			}
+		}
+		for i := range t.Netdevs {
+			if n := &t.Netdevs[i]; n.PCI != "" && n.MAC != "" {
+				out[n.MAC] = true
+			}
+		}
+		return out
+	}
+	of := addresses(a)
+	for address := range addresses(b) {
+		if of[address] && strings.Trim(address, "0:") != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// Local is the host that the pair was made for.
+func (p *Pair) Local() *Host { return p.local }
+
+// Remote is the host at the other end.
+func (p *Pair) Remote() *Host { return p.remote }
+
+// Verdicts on lanes.
+const (
+	Chosen   Verdict = "chosen"   // carries its part of every large transfer
+	Failover Verdict = "failover" // adds nothing to the chosen ones; for when one of them fails
+)
+
+// Lane is a pair of ports, one of each host, that a transfer can use.
+type Lane struct {
+	Local      topo.ID `json:"local"`
+	Remote     topo.ID `json:"remote"` // of the remote topology
+	LocalName  string  `json:"local_name"`
+	RemoteName string  `json:"remote_name"`
+	Verdict    Verdict `json:"verdict"`
+	// Tier counts from the nearest and most certain lanes, which are tier 0: a
+	// farther tier is used only where it makes a transfer end much earlier.
+	Tier        int        `json:"tier"`
+	LocalClass  topo.Class `json:"local_class"`
+	RemoteClass topo.Class `json:"remote_class"`
+	Reach       Reach      `json:"reachable"` // yes or assumed
+	ReachReason Reason     `json:"reach_reason"`
+	Contact     Contact    `json:"contact"`
+	// BytesPerSec is what the lane carries alone; nil unknown.
+	BytesPerSec *topo.Rate  `json:"expected_bytes_per_sec"`
+	Basis       topo.Basis  `json:"basis"`
+	Limit       topo.LinkID `json:"limit_link,omitempty"`
+	LimitHost   Side        `json:"limit_host,omitempty"`
+	// Share is a chosen lane's part of the joint capacity, nil unknown or none.
+	Share *topo.Rate `json:"share_bytes_per_sec"`
+	// Reason says what the lane adds, or why it is not chosen.
+	Reason Reason `json:"reason"`
+	// Notes say what else there is to know: rail and leaf, legs of a bond.
+	Notes []Reason `json:"notes,omitempty"`
+
+	local, remote int     // Port.Index
+	rate          float64 // alone, bytes per second; infinite where unknown
+	share         float64 // of the joint capacity, 0 for failover
+	bounds        []bound // of a lane for failover: what it shares with chosen ones
+	upperBound    bool    // the rate is no more than an upper bound
+}
+
+// bound is a link that a lane for failover shares with chosen lanes.
+type bound struct {
+	spare  float64 // what the chosen ones leave of it, bytes per second
+	chosen []int32 // those that cross it
+}
+
+// Side tells the two hosts of a pair apart.
+type Side string
+
+// The sides.
+const (
+	SideLocal  Side = "local"
+	SideRemote Side = "remote"
+)
+
+// LaneSet is the decision for one pair of memory locations. It does not change
+// and may be used by many goroutines: prepare it once, keep it, and ask it for
+// each transfer.
+type LaneSet struct {
+	LocalHost   string    `json:"local_host"`
+	RemoteHost  string    `json:"remote_host"`
+	Source      Location  `json:"source"`      // of the local host
+	Destination Location  `json:"destination"` // of the remote host
+	Transport   Transport `json:"transport"`
+	// BytesPerSec is what the chosen lanes carry together, in either direction;
+	// nil where a share is not known. Basis is the weakest of its limits.
+	BytesPerSec *topo.Rate `json:"bytes_per_sec"`
+	Basis       topo.Basis `json:"basis"`
+	// Chosen is how many of Lanes are chosen: the first ones. Those after them
+	// are in the order in which they step in when chosen ones fail.
+	Chosen int    `json:"chosen_lanes"`
+	Lanes  []Lane `json:"ranked"`
+	// Rejected are the ports and pairs of ports that are no lanes.
+	Rejected []Rejection `json:"rejected"`
+	// Notes are what the fabric file and the hosts do not agree on.
+	Notes []Reason `json:"notes,omitempty"`
+
+	tiers     int
+	prior     float64   // of lanes of unknown rate, bytes per second
+	standIns  [][]int32 // for each chosen lane those that make up for its loss, in order
+	wireHere  []float64 // what each port's wire carries, by Port.Index; 0 unknown
+	wireThere []float64
+	at        []int32 // the lane of each pair of places in the preferences, -1 for none
+	fromHere  preference
+	fromThere preference
+}
+
+// Rejection is one reason and everything that it rejects: ports of one host
+// that cannot be used, or the pairs of some local and some remote ports.
+type Rejection struct {
+	Local  []topo.ID `json:"local,omitempty"`
+	Remote []topo.ID `json:"remote,omitempty"`
+	// Pairs is how many pairs of usable ports are rejected; 0 for ports that
+	// are not usable at all.
+	Pairs  int    `json:"pairs"`
+	Reason Reason `json:"reason"` // of the first pair, where there are several
+
+	localNames, remoteNames []string
+}
+
+// ErrNoLane is what Lanes fails with where no port of one host reaches a port of
+// the other.
+var ErrNoLane = errors.New("no lane")
+
+// Lanes ranks every pair of ports that reach each other, for transfers between
+// src, a location of the local host, and dst, one of the remote host. Data may
+// flow either way: each direction of a link has its whole rate.
+//
+// Where there is no lane at all, the error wraps ErrNoLane and says why and what
+// to do, and the set is given too: it holds the reasons, port by port.
+func (p *Pair) Lanes(src, dst Location) (*LaneSet, error) {
+	here, err := p.local.Affinity(src, nil)
+	if err != nil {
+		return nil, fmt.Errorf("%w (local host %q)", err, p.localName)
+	}
+	there, err := p.remote.Affinity(dst, nil)
+	if err != nil {
+		return nil, fmt.Errorf("%w (remote host %q)", err, p.remoteName)
+	}
+	s := &LaneSet{LocalHost: p.localName, RemoteHost: p.remoteName, Source: src, Destination: dst,
+		Transport: p.local.transport, Basis: topo.BasisUnknown, Lanes: []Lane{}, Rejected: []Rejection{}, Notes: p.problems}
+	b := newLaneBuilder(p, s, here, there)
+	edges, refused := b.edges()
+	b.choose(b.arrange(edges))
+	s.Rejected = b.rejections(refused)
+	s.index(b)
+	if len(s.Lanes) == 0 {
+		return s, b.noLane()
+	}
+	return s, nil
+}
+
+// noLane says why there is no lane and what to do about the commonest reason.
+func (b *laneBuilder) noLane() error {
+	p := b.p
+	between := fmt.Sprintf("between %s of %q and %s of %q over %s", b.s.Source, p.localName, b.s.Destination, p.remoteName, b.s.Transport)
+	for _, side := range []struct {
+		name string
+		a    *Affinity
+	}{{p.localName, b.here}, {p.remoteName, b.there}} {
+		if len(side.a.Ranked) > 0 {
+			continue
+		}
+		why := "it has no network port"
+		if len(side.a.Rejected) > 0 {
+			c := &side.a.Rejected[0]
+			why = fmt.Sprintf("%d are rejected, the first, %s: %s", len(side.a.Rejected), c.Name, c.Reason.Text)
+		}
+		return fmt.Errorf("pathsel: %w %s: host %q has no usable port: %s", ErrNoLane, between, side.name, why)
+	}
+	r := b.commonest()
+	return fmt.Errorf("pathsel: %w %s: %d of %d pairs of ports are rejected with: %s; %s",
+		ErrNoLane, between, r.Pairs, len(b.here.Ranked)*len(b.there.Ranked), r.Reason.Text, nextStep(r.Reason.Code))
+}
+
+// commonest sums the rejected pairs up by code and gives the first rejection of
+// the code with the most.
+func (b *laneBuilder) commonest() Rejection {
+	pairs := map[Code]int{}
+	for _, r := range b.s.Rejected {
+		pairs[r.Reason.Code] += r.Pairs
+	}
+	var best Rejection
+	for _, r := range b.s.Rejected {
+		if n := pairs[r.Reason.Code]; r.Pairs > 0 && n > best.Pairs {
+			best = r
+			best.Pairs = n
+		}
+	}
+	return best
+}
+
+// nextStep is what to do about pairs of ports that do not reach each other.
+func nextStep(code Code) string {
+	switch code {
+	case CodeProtocol:
+		return "prepare both hosts for tcp, or name the role of NICs that speak one protocol"
+	case CodeOtherSubnet:
+		return "let one subnet manager serve both, or prepare both hosts for tcp"
+	case CodeNoRoute:
+		return "put the interfaces in one network, or give each a route to the other's"
+	case CodeGIDType:
+		return "give both interfaces addresses of one IP version, with RoCE v2 enabled"
+	case CodePKey, CodePKeyLimited:
+		return "let the subnet manager make both members of one partition, one of them a full member"
+	case CodeOtherPlane, CodeOtherRail:
+		return "check the cabling in the fabric file, or choose memory near ports of one rail"
+	}
+	return "check the link with a measurement or another pair of NICs"
+}

@@ -1,0 +1,121 @@
+package pathsel
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/topoctl/topoctl/discover/topo"
+)
+
+// SchemaPlan is the name and major version of a plan as a document.
+const SchemaPlan = "topoctl.plan/v1"
+
+// Why a consumer of a plan has a port that is not the best for it. Where it is
+// the best, the code is CodeBest.
+const (
+	CodeBalance Code = "balance"       // the better ones have their part of the consumers
+	CodeSpare   Code = "nobody-nearer" // it has better ones too, and this one would be idle
+)
+
+// Plan gives every memory location its ports, all at once, so that no usable
+// port is idle and none has more than its part of the work.
+//
+// With at least as many ports as consumers, every port belongs to one consumer
+// and the consumers' numbers of ports differ by one at most. With fewer, every
+// consumer has one port, and the consumers go to the ports in proportion to the
+// ports' rates: for ports of like rates their numbers differ by one at most.
+type Plan struct {
+	Assignments []Assignment `json:"assignments"` // one for each consumer, in their order
+	Ports       []PortLoad   `json:"ports"`       // every usable port, in the order of names
+	// BytesPerSec is what all consumers move together while all of them are
+	// busy, in one direction; nil where a port's part is not known.
+	BytesPerSec *topo.Rate `json:"bytes_per_sec"`
+	Basis       topo.Basis `json:"basis"`
+	// Bottleneck is the link that keeps the slowest consumer from more, and who
+	// shares it; nil where no consumer's rate is known.
+	Bottleneck *Bottleneck `json:"bottleneck"`
+	// Rejected are the ports that take no part, with the reason. What depends on
+	// a memory location (class, hops, rate) is not known of them.
+	Rejected []Candidate `json:"rejected"`
+}
+
+// Assignment is what one consumer was given.
+type Assignment struct {
+	Consumer string      `json:"consumer"` // "gpu:0", or "rank 3"
+	Location Location    `json:"location"`
+	Ports    []Candidate `json:"ports"` // best first, each with the reason why it is this one
+	// BytesPerSec is the consumer's part while all others move data too; 0 where
+	// no port can be used, nil where it is not known.
+	BytesPerSec *topo.Rate `json:"bytes_per_sec"`
+	Basis       topo.Basis `json:"basis"`
+	// Limit is the link that keeps it from more: a full one that all of its data
+	// crosses, else what bounds its slowest port.
+	Limit topo.LinkID `json:"limit_link,omitempty"`
+}
+
+// PortLoad is what one port has to do in a plan.
+type PortLoad struct {
+	Port      topo.ID  `json:"port"`
+	Name      string   `json:"name"`
+	Consumers []string `json:"consumers"` // in the order of the plan
+	// Share is the number of consumers that it carries: 0.5 where it is one of
+	// two ports of a single consumer.
+	Share float64 `json:"share"`
+	// BytesPerSec is what flows through it when all consumers move data.
+	BytesPerSec *topo.Rate `json:"bytes_per_sec"`
+	Basis       topo.Basis `json:"basis"`
+}
+
+// Bottleneck is the link that bounds the slowest consumer of a plan.
+type Bottleneck struct {
+	Link        topo.LinkID `json:"link"`
+	BytesPerSec *topo.Rate  `json:"bytes_per_sec"` // of the link
+	Basis       topo.Basis  `json:"basis"`         // of the slowest consumer's rate
+	// Consumers are those whose data crosses the link.
+	Consumers []string `json:"consumers"`
+	// SlowestBytesPerSec is the slowest consumer's part.
+	SlowestBytesPerSec topo.Rate `json:"slowest_bytes_per_sec"`
+	// AsSlow are the consumers that are as slow behind links of their own: on a
+	// host that is the same everywhere, all the others.
+	AsSlow []string `json:"as_slow"`
+}
+
+// Plan shares all usable ports among the consumers: nil is every GPU, or every
+// NUMA node with CPUs on a host without GPUs. Among the balanced ways it takes
+// the one whose pairs are, summed up, the nearest by class, then limiting rate,
+// then hops; then the one that gives every consumer its part of the far ports
+// rather than some all of them; equals are paired in PCI order, so that the
+// first GPU of a group gets the first port and the ports of one card stay
+// together. The order of the consumers changes nothing but that of the answer.
+func (h *Host) Plan(consumers []Consumer) (*Plan, error) {
+	pl, err := h.newPlanner(consumers)
+	if err != nil {
+		return nil, err
+	}
+	pl.assign()
+	return pl.evaluate(), nil
+}
+
+// Of gives what a consumer was given; ok is false where the plan has no such
+// consumer.
+func (p *Plan) Of(consumer string) (a *Assignment, ok bool) {
+	i := slices.IndexFunc(p.Assignments, func(a Assignment) bool { return a.Consumer == consumer })
+	if i < 0 {
+		return nil, false
+	}
+	return &p.Assignments[i], true
+}
+
+// MarshalJSON writes the plan as a topoctl.plan/v1 document.
+func (p *Plan) MarshalJSON() ([]byte, error) {
+	type fields Plan // without this method
+	data, err := json.Marshal(struct {
+		Schema string `json:"schema"`
+		*fields
+	}{SchemaPlan, (*fields)(p)})
+	if err != nil {
+		return nil, fmt.Errorf("pathsel: plan: %w", err)
+	}
+	return data, nil
+}

@@ -1,0 +1,338 @@
+package pathsel
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+	"math/rand/v2"
+	"strings"
+)
+
+// Policy is a rule that gives slices of transfers to lanes.
+type Policy string
+
+// The policies. Adaptive is the one to use; the others are there to compare
+// with. None gives a slice to a sick lane, and all but Mooncake keep to windows.
+const (
+	// Adaptive takes the nearest lanes first, there the one that is done first,
+	// and a farther one only where the transfer then ends a tenth earlier.
+	Adaptive Policy = "adaptive"
+	// RoundRobin takes the chosen lanes in turn.
+	RoundRobin Policy = "round-robin"
+	// Random takes any of the chosen lanes.
+	Random Policy = "random"
+	// First takes the first lane as long as it is not sick.
+	First Policy = "first"
+	// Mooncake takes random ports of the preferred ones of each side, each side by
+	// itself, and knows no load, rate or reachability: the local port for a whole
+	// request, the remote one for each slice. See Picker.Pick.
+	Mooncake Policy = "mooncake"
+)
+
+// Policies lists the policies, for flags and completion.
+func Policies() []string {
+	return []string{string(Adaptive), string(RoundRobin), string(Random), string(First), string(Mooncake)}
+}
+
+// ParsePolicy reads the name of a policy; "" is Adaptive.
+func ParsePolicy(s string) (Policy, error) {
+	switch p := Policy(s); p {
+	case "":
+		return Adaptive, nil
+	case Adaptive, RoundRobin, Random, First, Mooncake:
+		return p, nil
+	}
+	return "", fmt.Errorf("pathsel: policy %q: want %s", s, strings.Join(Policies(), ", "))
+}
+
+// Slice is the piece of a transfer that a lane is wanted for.
+type Slice struct {
+	Bytes int64
+	// Remaining is what the transfer has left to give to lanes, bytes, this slice
+	// included; 0: this slice is all.
+	Remaining int64
+	// Request and Index name the transfer and the slice in it, and Attempt counts
+	// its failures. Only Mooncake's choice hangs on them.
+	Request uint64
+	Index   uint32
+	Attempt int
+}
+
+// NoLane is what Pick gives where no lane should take the slice now.
+const NoLane = -1
+
+// Picker gives slices to lanes by one policy. It remembers what the policy needs
+// (a turn, a random state) and belongs to one goroutine at a time.
+type Picker struct {
+	set    *LaneSet
+	policy Policy
+	seed   uint64
+	random rand.PCG
+	turn   int
+	misses int64
+}
+
+// Picker starts a policy. Equal seeds and equal questions get equal answers; a
+// policy that is unknown is Adaptive.
+func (s *LaneSet) Picker(policy Policy, seed uint64) *Picker {
+	p := &Picker{set: s, policy: policy, seed: seed}
+	p.random.Seed(seed, 0)
+	return p
+}
+
+// Misses counts the pairs of ports that Mooncake drew and that cannot reach each
+// other: there such a slice fails and is tried again.
+func (p *Picker) Misses() int64 { return p.misses }
+
+// Pick gives the lane for a slice, a place in LaneSet.Lanes, or NoLane: then ask
+// again when a slice completes or a lane gets well. Where a lane is healthy and
+// idle and no other has anything to do, there is always an answer.
+//
+// Mooncake's rule, read in its classic engine (src/topology.cpp, selectDevice):
+// attempt 0 is random among the preferred ports, attempt n takes port n-1 of the
+// preferred and then the available ones, round and round. Windows are no
+// matter to it: the caller keeps slices that a lane has no room for. Where theirs
+// would fail for want of a path or on a sick lane, the walk goes on here.
+func (p *Picker) Pick(slice Slice, states LaneStates) int {
+	switch p.policy {
+	case RoundRobin:
+		return p.inTurn(slice, &states)
+	case Random:
+		return p.atRandom(slice, &states)
+	case First:
+		return p.set.first(slice, &states)
+	case Mooncake:
+		return p.mooncake(slice, &states)
+	}
+	return p.set.adaptive(slice, &states)
+}
+
+// room says whether a lane's window has room for a slice.
+func (l *LaneState) room(bytes int64) bool {
+	return l.Window == 0 || l.Window > 0 && (l.Inflight == 0 || l.Inflight <= l.Window-bytes)
+}
+
+// open says whether a lane may be used at all: a half-open one for one slice at
+// a time.
+func (l *LaneState) open() bool {
+	return l.Health == Healthy || l.Health == HalfOpen && l.Inflight == 0
+}
+
+// first is the first lane that may be used; without room there it waits.
+func (s *LaneSet) first(slice Slice, st *LaneStates) int {
+	for i := range s.Lanes {
+		if l := st.lane(i); l.open() {
+			if l.room(slice.Bytes) {
+				return i
+			}
+			return NoLane
+		}
+	}
+	return NoLane
+}
+
+// takers are the lanes that policies without an estimate share among: the
+// chosen ones, or if none of them may be used all lanes.
+func (s *LaneSet) takers(st *LaneStates) int {
+	for i := range s.Chosen {
+		if l := st.lane(i); l.open() {
+			return s.Chosen
+		}
+	}
+	return len(s.Lanes)
+}
+
+func (p *Picker) inTurn(slice Slice, st *LaneStates) int {
+	n := p.set.takers(st)
+	for k := range n {
+		i := (p.turn + k) % n
+		if l := st.lane(i); l.open() && l.room(slice.Bytes) {
+			p.turn = i + 1
+			return i
+		}
+	}
+	return NoLane
+}
+
+func (p *Picker) atRandom(slice Slice, st *LaneStates) int {
+	n, ready := p.set.takers(st), 0
+	for i := range n {
+		if l := st.lane(i); l.open() && l.room(slice.Bytes) {
+			ready++
+		}
+	}
+	if ready == 0 {
+		return NoLane
+	}
+	k := below(p.random.Uint64(), ready)
+	for i := range n {
+		if l := st.lane(i); l.open() && l.room(slice.Bytes) {
+			if k == 0 {
+				return i
+			}
+			k--
+		}
+	}
+	return NoLane
+}
+
+// below maps a random number to 0 up to n-1 evenly.
+func below(random uint64, n int) int {
+	hi, _ := bits.Mul64(random, uint64(n))
+	return int(hi)
+}
+
+// mooncake draws both ports and walks on from there. Its draws hang on the
+// request and the slice alone, so that asking again gives the same answer.
+func (p *Picker) mooncake(slice Slice, st *LaneStates) int {
+	s := p.set
+	if len(s.Lanes) == 0 {
+		return NoLane
+	}
+	var draw rand.PCG
+	draw.Seed(p.seed^slice.Request, 1)
+	local := below(draw.Uint64(), s.fromHere.preferred)
+	draw.Seed(p.seed^slice.Request, 2+uint64(slice.Index))
+	remote := below(draw.Uint64(), s.fromThere.preferred)
+	for tried := range s.fromHere.ports + 1 {
+		if tried > 0 { // no remote port was any good
+			local = (tried - 1) % s.fromHere.ports
+		}
+		for n := range s.fromThere.ports + 1 {
+			if attempt := slice.Attempt + n; attempt > 0 {
+				remote = (attempt - 1) % s.fromThere.ports
+			}
+			i := int(s.at[local*s.fromThere.ports+remote])
+			if i < 0 {
+				p.misses++
+				continue
+			}
+			if l := st.lane(i); l.open() {
+				return i
+			}
+		}
+	}
+	return NoLane
+}
+
+// adaptive takes, tier by tier, the lane with room that is done first, if it
+// helps at all.
+func (s *LaneSet) adaptive(slice Slice, st *LaneStates) int {
+	v := s.look(st)
+	for tier := v.nearest(); tier < s.tiers; tier++ {
+		best, finish := NoLane, int64(math.MaxInt64)
+		for k := range v.n {
+			i := v.at(k)
+			l := st.lane(i)
+			if s.Lanes[i].Tier != tier || !l.open() || !l.room(slice.Bytes) || v.rate(i) <= 0 {
+				continue
+			}
+			if f := v.finish(i, slice.Bytes); f < finish {
+				best, finish = i, f
+			}
+		}
+		if best != NoLane && v.helps(best, slice) {
+			return best
+		}
+	}
+	return NoLane
+}
+
+// WouldHelp is Adaptive's rule for engines in which lanes pull: it says whether a
+// lane that asks for work should get this slice, or leave it to lanes that are
+// nearer or done earlier. With much remaining every near lane helps; towards the
+// end slow ones do not.
+func (s *LaneSet) WouldHelp(lane int, slice Slice, states LaneStates) bool {
+	if lane < 0 || lane >= len(s.Lanes) {
+		return false
+	}
+	l := states.lane(lane)
+	if !l.open() || !l.room(slice.Bytes) {
+		return false
+	}
+	v := s.look(&states)
+	return v.counts(lane) && v.rate(lane) > 0 && v.helps(lane, slice)
+}
+
+// finish is when a lane would be done with a slice more, in nanoseconds.
+func (v *view) finish(i int, bytes int64) int64 {
+	return nanoseconds(v.start(i) + float64(bytes)/v.rate(i))
+}
+
+// nearest is the tier of the nearest healthy lane, or of the nearest that may be
+// tested where none is healthy.
+func (v *view) nearest() int {
+	healthy, testable := v.s.tiers, v.s.tiers
+	for k := range v.n {
+		i := v.at(k)
+		if v.rate(i) <= 0 {
+			continue
+		}
+		tier := v.s.Lanes[i].Tier
+		switch l := v.st.lane(i); {
+		case l.Health == Healthy:
+			healthy = min(healthy, tier)
+		case l.open():
+			testable = min(testable, tier)
+		}
+	}
+	if healthy == v.s.tiers {
+		return testable
+	}
+	return healthy
+}
+
+// helps says whether the transfer ends earlier when this lane takes the slice.
+// It does if the lane is done with it before the other lanes of its tier and
+// nearer ones are done with everything; a farther lane must also make the whole
+// transfer end much earlier than the nearer ones alone.
+func (v *view) helps(i int, slice Slice) bool {
+	remaining, tier := max(slice.Bytes, slice.Remaining), v.s.Lanes[i].Tier
+	others, next := v.end(remaining, slice.Bytes, tier, i)
+	if v.finish(i, slice.Bytes) > max(others, next) {
+		return false
+	}
+	if tier == v.nearest() {
+		return true
+	}
+	nearer, _ := v.end(remaining, slice.Bytes, tier-1, NoLane)
+	all, _ := v.end(remaining, slice.Bytes, tier, NoLane)
+	factor := worthATier
+	if v.s.Lanes[i].upperBound && v.st.lane(i).Rate == 0 {
+		factor = worthAnUpperBound
+	}
+	return float64(all)*factor <= float64(nearer)
+}
+
+// end is when the healthy lanes up to a tier, one left out, would be done with
+// so many bytes if they shared them perfectly, and when the first of them would
+// be done with one slice; both in nanoseconds, the largest number without lanes.
+func (v *view) end(remaining, slice int64, tier, without int) (all, one int64) {
+	one = math.MaxInt64
+	end := math.Inf(1)
+	for before := 0; ; {
+		work, rates, n := float64(remaining), 0.0, 0
+		for k := range v.n {
+			i := v.at(k)
+			if i == without || v.s.Lanes[i].Tier > tier || v.st.lane(i).Health != Healthy {
+				continue
+			}
+			rate := v.rate(i)
+			if rate <= 0 {
+				continue
+			}
+			start := v.start(i)
+			if before == 0 {
+				one = min(one, nanoseconds(start+float64(slice)/rate))
+			}
+			if start < end {
+				work, rates, n = work+start*rate, rates+rate, n+1
+			}
+		}
+		if n == before || n == 0 {
+			break
+		}
+		before, end = n, work/rates
+	}
+	return nanoseconds(end), one
+}

@@ -1,0 +1,250 @@
+package pathsel
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/topoctl/topoctl/discover/topo"
+)
+
+// Port is a port that data can leave the host by: a port of an RDMA device, or
+// an interface that no RDMA device stands for.
+type Port struct {
+	Index  int     // place in Host.Ports
+	ID     topo.ID // "port:mlx5_0/1", or the interface's "net:eth0"
+	NIC    topo.ID // the matrix NIC: "rdma:mlx5_0" or "net:eth0"
+	Name   string  // "mlx5_0", "mlx4_0/2" where the device has several ports, or "eth0"
+	Device string  // the RDMA device's name, "" for an interface
+	Number int     // the port's number on its RDMA device, 0 for an interface
+	Card   topo.ID // the card ("nic:0000:18:00"), "" if it has none
+	PF     topo.ID // on a virtual function: the port of its physical function, "" if that is not visible
+	VF     bool
+
+	LinkLayer   string         // "InfiniBand", "Ethernet", "" unknown
+	Netdev      string         // the interface that IP traffic of this port uses: the bond's rather than a leg's
+	Legs        []string       // of a bond
+	Addresses   []netip.Prefix // of Netdev, with the length of their network
+	BytesPerSec *topo.Rate     // what the wire carries; nil unknown, 0 where the port is down
+	Software    bool           // rxe, siw: no hardware of its own
+	Virtual     bool           // an interface without hardware (a container's veth)
+
+	Role       Role
+	RoleReason Reason
+	// Usable says whether the port can be used at all; Reasons say why not, or
+	// what is doubtful about it.
+	Usable  bool
+	Reasons []Reason
+
+	rdma     *topo.RDMADevice
+	port     *topo.Port
+	netdev   *topo.Netdev // of Netdev
+	evidence string
+	doubt    int // how doubtful a usable port is: 0 not at all
+}
+
+// RDMA says whether the port belongs to an RDMA device.
+func (p *Port) RDMA() bool { return p.rdma != nil }
+
+// finder collects the ports of a topology.
+type finder struct {
+	t       *topo.Topology
+	netdevs map[string]*topo.Netdev
+	pci     map[topo.ID]*topo.PCIDevice
+	out     []Port
+}
+
+// findPorts lists the ports: of every RDMA device, of every physical interface
+// that no RDMA device stands for, and of containers' interfaces.
+func (h *Host) findPorts() {
+	f := finder{t: h.t, netdevs: map[string]*topo.Netdev{}, pci: map[topo.ID]*topo.PCIDevice{}}
+	for i := range h.t.Netdevs {
+		f.netdevs[h.t.Netdevs[i].Name] = &h.t.Netdevs[i]
+	}
+	for i := range h.t.PCIDevices {
+		f.pci[h.t.PCIDevices[i].ID] = &h.t.PCIDevices[i]
+	}
+	matrix := map[topo.ID]bool{}
+	for _, id := range h.t.MatrixAxis(topo.KindNIC) {
+		matrix[id] = true
+	}
+	for i := range h.t.RDMADevices {
+		f.addRDMA(&h.t.RDMADevices[i])
+	}
+	for i := range h.t.Netdevs {
+		n := &h.t.Netdevs[i]
+		if matrix[n.ID] || containerInterface(n) {
+			f.addNetdev(n, matrix[n.ID])
+		}
+	}
+	slices.SortStableFunc(f.out, func(a, b Port) int { return topo.NaturalCompare(string(a.ID), string(b.ID)) })
+	h.ports = f.out
+	f.linkVFs(h.ports)
+	for i := range h.ports {
+		h.ports[i].Index = i
+		h.portIndex[h.ports[i].ID] = i
+	}
+}
+
+// containerInterface knows the interfaces that a container is given instead of
+// hardware.
+func containerInterface(n *topo.Netdev) bool {
+	switch n.LinkKind {
+	case "veth", "macvlan", "ipvlan":
+		return n.Master == ""
+	}
+	return false
+}
+
+func (f *finder) addRDMA(r *topo.RDMADevice) {
+	var ports []*topo.Port
+	for i := range f.t.Ports {
+		if f.t.Ports[i].RDMA == r.ID {
+			ports = append(ports, &f.t.Ports[i])
+		}
+	}
+	if len(ports) == 0 { // an importer that knows devices only
+		f.out = append(f.out, Port{ID: r.ID, NIC: r.ID, Name: r.Name, Device: r.Name, Card: r.NIC, Software: r.Software,
+			LinkLayer: namedLinkLayer(r.Name), VF: f.isVF(r.PCI), rdma: r, evidence: r.Evidence})
+	}
+	for _, p := range ports {
+		port := Port{ID: p.ID, NIC: r.ID, Name: r.Name, Device: r.Name, Number: p.Number, Card: r.NIC, VF: f.isVF(r.PCI),
+			LinkLayer: cmp.Or(p.LinkLayer, namedLinkLayer(r.Name)), BytesPerSec: p.BytesPerSec, Software: r.Software, rdma: r, port: p, evidence: p.Evidence}
+		if len(ports) > 1 {
+			port.Name += "/" + strconv.Itoa(p.Number)
+		}
+		names := p.Netdevs
+		if len(names) == 0 && len(ports) == 1 {
+			names = r.Netdevs
+		}
+		f.addInterface(&port, names)
+		if port.Software { // its own claim is a constant of the driver
+			port.BytesPerSec = nil
+			if port.netdev != nil {
+				port.BytesPerSec = port.netdev.BytesPerSec
+			}
+		}
+		if p.State != "" && p.State != "ACTIVE" {
+			port.BytesPerSec = new(topo.Rate)
+		}
+		f.out = append(f.out, port)
+	}
+}
+
+// namedLinkLayer is what the name of an RDMA device tells where nothing else
+// does: rdma-core's udev rules name devices by their kind and place ("rocep13s0",
+// "ibp14s0"). Names of drivers ("mlx5_0") tell nothing.
+func namedLinkLayer(name string) string {
+	for prefix, layer := range map[string]string{"roce": "Ethernet", "ib": "InfiniBand"} {
+		if place, ok := strings.CutPrefix(name, prefix); ok && place != "" && strings.Contains("pPso", place[:1]) {
+			return layer
+		}
+	}
+	return ""
+}
+
+func (f *finder) addNetdev(n *topo.Netdev, physical bool) {
+	p := Port{ID: n.ID, NIC: n.ID, Name: n.Name, VF: f.isVF(n.PCI), BytesPerSec: n.BytesPerSec,
+		Virtual: !physical, evidence: n.Evidence}
+	if p.Virtual {
+		p.BytesPerSec = nil // what a veth claims is a constant of its driver
+	}
+	if !interfaceUp(n) {
+		p.BytesPerSec = new(topo.Rate)
+	}
+	if n.Type == "ether" {
+		p.LinkLayer = "Ethernet"
+	}
+	if d := f.pci[n.PCI]; d != nil {
+		p.Card = topo.NICID(d.BDF.Slot())
+		if p.VF {
+			p.Card = topo.NICID(d.BDF.String())
+		}
+	}
+	f.addInterface(&p, []string{n.Name})
+	f.out = append(f.out, p)
+}
+
+// interfaceUp says whether an interface can carry anything; one whose state is
+// not known may.
+func interfaceUp(n *topo.Netdev) bool {
+	return n.State == "" || n.State == "up" || n.State == "unknown"
+}
+
+// addInterface finds the interface that the port's IP traffic uses: a bond or
+// another master with addresses before the port's own.
+func (f *finder) addInterface(p *Port, names []string) {
+	var best *topo.Netdev
+	consider := func(n *topo.Netdev) {
+		if n != nil && (best == nil || len(n.Addresses) > 0 && len(best.Addresses) == 0) {
+			best = n
+		}
+	}
+	for _, name := range names {
+		n := f.netdevs[name]
+		if n == nil {
+			continue
+		}
+		if n.Bond != nil || n.LinkKind == "bond" {
+			p.Legs = slices.Clone(n.Lower)
+		}
+		consider(n)
+		if m := f.netdevs[n.Master]; m != nil && (m.Bond != nil || m.LinkKind == "bond") {
+			p.Legs = slices.Clone(m.Lower)
+			consider(m)
+		}
+	}
+	if best == nil {
+		return
+	}
+	p.netdev, p.Netdev = best, best.Name
+	for _, a := range best.Addresses {
+		if prefix, err := netip.ParsePrefix(a); err == nil {
+			p.Addresses = append(p.Addresses, prefix)
+		}
+	}
+	slices.SortFunc(p.Legs, topo.NaturalCompare)
+}
+
+func (f *finder) isVF(pci topo.ID) bool {
+	d := f.pci[pci]
+	return d != nil && d.PF != ""
+}
+
+// linkVFs finds for each virtual function's port the port of its physical
+// function.
+func (f *finder) linkVFs(ports []Port) {
+	byPCI := map[topo.ID]topo.ID{}
+	for i := range ports {
+		if pci := ports[i].pci(); pci != "" && byPCI[pci] == "" {
+			byPCI[pci] = ports[i].ID
+		}
+	}
+	for i := range ports {
+		if d := f.pci[ports[i].pci()]; d != nil && d.PF != "" {
+			ports[i].PF = byPCI[d.PF]
+		}
+	}
+}
+
+// pci is the PCI function that the port's traffic crosses: of a software RDMA
+// device that of the interface below it.
+func (p *Port) pci() topo.ID {
+	switch {
+	case p.rdma != nil && p.rdma.PCI != "":
+		return p.rdma.PCI
+	case p.netdev != nil:
+		return p.netdev.PCI
+	}
+	return ""
+}
+
+// at is a path below the port's evidence.
+func (p *Port) at(file string) string {
+	if p.evidence == "" {
+		return ""
+	}
+	return strings.TrimSuffix(p.evidence, "/") + "/" + file
+}

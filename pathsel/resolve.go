@@ -1,0 +1,374 @@
+package pathsel
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/edit"
+)
+
+// maxRef bounds the length of a name: a UUID of a MIG device has 45 characters.
+const maxRef = 128
+
+// ErrNoNode is given for a name that no node of the host has, or several have.
+var ErrNoNode = errors.New("no such node")
+
+// refError is ErrNoNode with what was asked for and what there is.
+type refError struct{ text string }
+
+func (e *refError) Error() string        { return "pathsel: " + e.text }
+func (e *refError) Is(target error) bool { return target == ErrNoNode }
+
+func noNode(format string, args ...any) error { return &refError{fmt.Sprintf(format, args...)} }
+
+// Resolve finds the node that a name means:
+//
+//	gpu:0, GPU0                   a GPU, counted in PCI order
+//	nvml:0                        a GPU by the number of nvidia-smi
+//	GPU-62a7..., MIG-9f3b...      a GPU by its UUID or a unique beginning of it
+//	cpu:0, numa:0                 a NUMA node
+//	mlx5_0, nic:mlx5_0            an RDMA device, or an interface that has none
+//	mlx5_0/1, port:mlx5_0/1       a port of an RDMA device
+//	eth0, net:eth0                an interface
+//	nvme0, nvme:nvme0             a drive
+//	0000:1b:00.0, 1b:00.0         what is at a PCI address
+//
+// cuda:N is refused on a host with several GPUs, because nothing here tells in
+// which order CUDA counts them for a process.
+func (h *Host) Resolve(ref string) (topo.ID, error) {
+	if ref == "" {
+		return "", noNode("no name is given: %s", h.there())
+	}
+	if len(ref) > maxRef {
+		return "", noNode("%q...: %d characters long: want a name of at most %d", ref[:32], len(ref), maxRef)
+	}
+	if bdf, err := topo.ParseBDF(ref); err == nil {
+		return h.atAddress(ref, bdf)
+	}
+	if kind, name, ok := strings.Cut(ref, ":"); ok {
+		if id, known, err := h.ofKind(strings.ToLower(kind), name); known {
+			return id, err
+		}
+	}
+	lower := strings.ToLower(ref)
+	if n, ok := strings.CutPrefix(lower, "gpu"); ok && isNumber(n) {
+		return h.gpuAsPrinted(ref, n)
+	}
+	if strings.HasPrefix(lower, "gpu-") || strings.HasPrefix(lower, "mig-") {
+		return h.gpuByUUID(ref, lower)
+	}
+	return h.byName(ref)
+}
+
+func isNumber(s string) bool {
+	return s != "" && strings.Trim(s, "0123456789") == ""
+}
+
+// ofKind resolves "KIND:NAME"; known is false for a kind that there is not, as
+// in a device name with a colon.
+func (h *Host) ofKind(kind, name string) (id topo.ID, known bool, err error) {
+	number, numeric := strconv.Atoi(name)
+	switch kind {
+	case "gpu", "cpu", "numa", "nvml", "cuda":
+		if numeric != nil || !isNumber(name) {
+			return "", true, noNode("%s:%s: want a number: %s", kind, name, h.there())
+		}
+	}
+	switch kind {
+	case "gpu":
+		id, err = h.existing(topo.GPUID(number))
+	case "cpu", "numa":
+		id, err = h.existing(topo.NUMAID(number))
+	case "nvml":
+		id, err = h.gpuByNVML(number)
+	case "cuda":
+		id, err = h.gpuByCUDA(number)
+	case "nic":
+		id, err = h.nic(name)
+	case "rdma", "net", "port", "nvme":
+		id, err = h.existing(topo.ID(kind + ":" + name))
+	case "pci":
+		var bdf topo.BDF
+		if bdf, err = topo.ParseBDF(name); err != nil {
+			return "", true, noNode("%s: want a PCI address such as 0000:1b:00.0", "pci:"+name)
+		}
+		id, err = h.atAddress(name, bdf)
+	default:
+		return "", false, nil
+	}
+	return id, true, err
+}
+
+// existing gives an ID back if the host has it.
+func (h *Host) existing(id topo.ID) (topo.ID, error) {
+	if slices.Contains(h.names(), id) {
+		return id, nil
+	}
+	return "", h.unknown(string(id))
+}
+
+// names lists the nodes that a name can mean, in the order of kinds and names.
+func (h *Host) names() []topo.ID {
+	var out []topo.ID
+	for i := range h.t.GPUs {
+		out = append(out, h.t.GPUs[i].ID)
+	}
+	for i := range h.t.NUMANodes {
+		out = append(out, h.t.NUMANodes[i].ID)
+	}
+	for i := range h.t.RDMADevices {
+		out = append(out, h.t.RDMADevices[i].ID)
+	}
+	for i := range h.t.Ports {
+		out = append(out, h.t.Ports[i].ID)
+	}
+	for i := range h.t.Netdevs {
+		out = append(out, h.t.Netdevs[i].ID)
+	}
+	for i := range h.t.NVMes {
+		out = append(out, h.t.NVMes[i].ID)
+	}
+	return out
+}
+
+// gpuAsPrinted resolves "GPU3". That is what nvidia-smi prints, too, so it is
+// refused where nvidia-smi means another GPU.
+func (h *Host) gpuAsPrinted(ref, number string) (topo.ID, error) {
+	n, err := strconv.Atoi(number)
+	if err != nil {
+		return "", h.unknown(ref)
+	}
+	id, err := h.existing(topo.GPUID(n))
+	if other, errNVML := h.gpuByNVML(n); err == nil && errNVML == nil && other != id {
+		return "", noNode("%s: nvidia-smi's number %d is %s here, which counts in PCI order: say gpu:%d or nvml:%d", ref, n, other, n, n)
+	}
+	return id, err
+}
+
+func (h *Host) gpuByNVML(number int) (topo.ID, error) {
+	known := false
+	for i := range h.t.GPUs {
+		g := &h.t.GPUs[i]
+		known = known || g.NVMLIndex != nil
+		if g.NVMLIndex != nil && *g.NVMLIndex == number {
+			return g.ID, nil
+		}
+	}
+	if !known {
+		return "", noNode("nvml:%d: NVML's numbers are not known of this host: %s", number, h.there())
+	}
+	return "", h.unknown(fmt.Sprintf("nvml:%d", number))
+}
+
+// gpuByCUDA resolves a CUDA number where every order of counting gives the
+// same: one GPU.
+func (h *Host) gpuByCUDA(number int) (topo.ID, error) {
+	var seen []topo.ID
+	for i := range h.t.GPUs {
+		if g := &h.t.GPUs[i]; g.Visible == nil || *g.Visible {
+			seen = append(seen, g.ID)
+		}
+	}
+	switch {
+	case len(seen) == 1 && number == 0:
+		return seen[0], nil
+	case len(seen) <= 1:
+		return "", h.unknown(fmt.Sprintf("cuda:%d", number))
+	}
+	return "", noNode("cuda:%d: which GPU that is depends on the process (CUDA_VISIBLE_DEVICES, CUDA_DEVICE_ORDER): say gpu:N, counted in PCI order, nvml:N or a UUID", number)
+}
+
+// gpuByUUID finds the GPU of a UUID, or of a MIG device's.
+func (h *Host) gpuByUUID(ref, lower string) (topo.ID, error) {
+	// Older drivers name MIG devices after their GPU: MIG-GPU-<uuid>/1/0.
+	if uuid, ok := strings.CutPrefix(lower, "mig-gpu-"); ok {
+		uuid, _, _ = strings.Cut(uuid, "/")
+		lower = "gpu-" + uuid
+	}
+	var found []topo.ID
+	for i := range h.t.GPUs {
+		g := &h.t.GPUs[i]
+		match := strings.HasPrefix(strings.ToLower(g.UUID), lower)
+		if g.MIG != nil {
+			match = match || slices.ContainsFunc(g.MIG.Instances, func(m topo.MIGInstance) bool {
+				return strings.HasPrefix(strings.ToLower(m.UUID), lower)
+			})
+		}
+		if match {
+			found = append(found, g.ID)
+		}
+	}
+	if len(found) > 1 {
+		return "", ambiguous(ref, found)
+	}
+	if len(found) == 0 {
+		return "", noNode("%s: no GPU of this host has a UUID that begins so: %s", ref, h.there())
+	}
+	return found[0], nil
+}
+
+func ambiguous(ref string, found []topo.ID) error {
+	names := make([]string, len(found))
+	for i, id := range found {
+		names[i] = string(id)
+	}
+	return noNode("%s can mean %s: say which", ref, list(names))
+}
+
+// nic finds an RDMA device, an interface without one, or the one that a card has.
+func (h *Host) nic(name string) (topo.ID, error) {
+	var found []topo.ID
+	for i := range h.ports {
+		p := &h.ports[i]
+		if (p.NIC.Name() == name || p.Card == topo.ID("nic:"+name)) && !slices.Contains(found, p.NIC) {
+			found = append(found, p.NIC)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return "", h.unknown("nic:" + name)
+	case 1:
+		return found[0], nil
+	}
+	return "", ambiguous("nic:"+name, found)
+}
+
+// atAddress finds what is at a PCI address: a GPU, an RDMA device, else an
+// interface, or a drive. An address without domain means domain 0, or the only
+// domain that has such a function.
+func (h *Host) atAddress(ref string, bdf topo.BDF) (topo.ID, error) {
+	pci := topo.PCIID(bdf)
+	if h.function(pci) == nil && strings.Count(ref, ":") == 1 {
+		var others []topo.ID
+		for i := range h.t.PCIDevices {
+			if d := &h.t.PCIDevices[i]; d.BDF.Bus == bdf.Bus && d.BDF.Device == bdf.Device && d.BDF.Func == bdf.Func {
+				others = append(others, d.ID)
+			}
+		}
+		switch {
+		case len(others) == 1:
+			pci = others[0]
+		case len(others) > 1:
+			return "", ambiguous(ref, others)
+		}
+	}
+	found := h.devicesAt(pci)
+	switch {
+	case len(found) == 1:
+		return found[0], nil
+	case len(found) > 1:
+		return "", ambiguous(ref, found)
+	}
+	d := h.function(pci)
+	if d == nil {
+		return "", noNode("%s: nothing is at this PCI address", ref)
+	}
+	what := string(d.Role)
+	if d.DeviceName != "" {
+		what += ", " + d.DeviceName
+	}
+	return "", noNode("%s is no GPU, NIC or drive (%s)", ref, what)
+}
+
+// devicesAt lists the devices of a PCI function. An RDMA device stands for the
+// interfaces beside it.
+func (h *Host) devicesAt(pci topo.ID) []topo.ID {
+	var found []topo.ID
+	for i := range h.t.GPUs {
+		if h.t.GPUs[i].PCI == pci {
+			found = append(found, h.t.GPUs[i].ID)
+		}
+	}
+	for i := range h.t.RDMADevices {
+		if h.t.RDMADevices[i].PCI == pci {
+			found = append(found, h.t.RDMADevices[i].ID)
+		}
+	}
+	if len(found) == 0 {
+		for i := range h.t.Netdevs {
+			if h.t.Netdevs[i].PCI == pci {
+				found = append(found, h.t.Netdevs[i].ID)
+			}
+		}
+	}
+	for i := range h.t.NVMes {
+		if h.t.NVMes[i].PCI == pci {
+			found = append(found, h.t.NVMes[i].ID)
+		}
+	}
+	return found
+}
+
+// byName finds a device by its bare name. A port is also "mlx5_0:1", as UCX and
+// NCCL write it.
+func (h *Host) byName(ref string) (topo.ID, error) {
+	var found []topo.ID
+	port := ref
+	if i := strings.LastIndexByte(ref, ':'); i > 0 {
+		port = ref[:i] + "/" + ref[i+1:]
+	}
+	for _, id := range h.names() {
+		switch kind, name, _ := strings.Cut(string(id), ":"); kind {
+		case "rdma", "net", "nvme":
+			if name == ref {
+				found = append(found, id)
+			}
+		case "port":
+			if name == port {
+				found = append(found, id)
+			}
+		}
+	}
+	switch len(found) {
+	case 0:
+		return "", h.unknown(ref)
+	case 1:
+		return found[0], nil
+	}
+	return "", ambiguous(ref, found)
+}
+
+// unknown names what looks like the name that nothing has.
+func (h *Host) unknown(ref string) error {
+	const most = 5
+	var near []string
+	names := h.names()
+	if kind, _, _ := strings.Cut(ref, ":"); kind == "gpu" || kind == "numa" || kind == "nvml" {
+		names = nil // numbers are near each other, whatever is meant
+	}
+	for _, id := range names {
+		for _, name := range []string{string(id), id.Name()} {
+			if !isNumber(name) && edit.Distance(name, ref) <= 1+len(ref)/5 && len(near) < most {
+				near = append(near, name)
+				break
+			}
+		}
+	}
+	if len(near) == 0 {
+		return noNode("%s: nothing on this host has that name: %s", ref, h.there())
+	}
+	return noNode("%s: nothing on this host has that name: near it is %s", ref, list(near))
+}
+
+// there says which memory locations the host has.
+func (h *Host) there() string {
+	var parts []string
+	run := func(locations []Location) {
+		switch n := len(locations); {
+		case n == 1:
+			parts = append(parts, string(locations[0]))
+		case n > 1:
+			parts = append(parts, fmt.Sprintf("%s to %s", locations[0], locations[n-1]))
+		}
+	}
+	run(h.locations[:len(h.t.GPUs)])
+	run(h.locations[len(h.t.GPUs):])
+	if len(parts) == 0 {
+		return "this host has no GPU and no NUMA node"
+	}
+	return "there is " + list(parts)
+}

@@ -1,0 +1,276 @@
+package pathsel
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/units"
+)
+
+// Codes of the reasons for a role.
+const (
+	CodeOverride     Code = "override"      // the user said so
+	CodeManagesNV    Code = "nvlink-mgmt"   // a ConnectX that manages NVLink switches
+	CodeNarrow       Code = "narrow"        // a slot that was never wide enough for the port
+	CodeSlow         Code = "slow"          // a fraction of the fastest port's rate
+	CodeDefaultRoute Code = "default-route" // the host's way to everywhere
+	CodeOtherFabric  Code = "other-fabric"  // another link layer or rate than the data ports
+	CodeSameCard     Code = "same-card"     // an interface on the card of a management port
+	CodeNoGPUBeside  Code = "no-gpu-beside" // every GPU has a port of its own switch, and this is none
+	CodeBesideGPU    Code = "beside-gpu"    // shares a PCIe switch with a GPU
+	CodeNoOther      Code = "no-other"      // nothing tells it from the others
+)
+
+// muchSlower is how far apart management and data ports are in rate.
+const muchSlower = 4
+
+// roles collects what roles are judged by.
+type roles struct {
+	h       *Host
+	fastest topo.Rate      // of all hardware ports, up or down
+	beside  []topo.ID      // for each port, a GPU below the same PCIe switch, "" if none
+	placed  []bool         // for each port, whether its place in the tree, or its class to some GPU, is known
+	covered bool           // every GPU has a port beside it, for all we know
+	layers  map[string]int // link layers of the ports beside GPUs
+	rates   map[topo.Rate]int
+	// fabrics are the rates of all RDMA ports together, by link layer.
+	fabrics map[string]topo.Rate
+}
+
+// assignRoles gives every port its role and the reason for it.
+func (h *Host) assignRoles(override map[topo.ID]Role) error {
+	for nic, role := range override {
+		if _, ok := roleOrder[role]; !ok {
+			return fmt.Errorf("pathsel: role %q of %s: want data, storage, management, decoy or unknown", role, nic)
+		}
+		if !slices.ContainsFunc(h.ports, func(p Port) bool { return p.NIC == nic }) {
+			return fmt.Errorf("pathsel: role %q of %s: this host has no such NIC", role, nic)
+		}
+	}
+	r := roles{h: h, beside: make([]topo.ID, len(h.ports)), placed: make([]bool, len(h.ports)),
+		layers: map[string]int{}, rates: map[topo.Rate]int{}, fabrics: map[string]topo.Rate{}}
+	r.look()
+	for i := range h.ports {
+		p := &h.ports[i]
+		if role, ok := override[p.NIC]; ok {
+			p.Role, p.RoleReason = role, Reason{CodeOverride, "set by the user", ""}
+			continue
+		}
+		p.Role, p.RoleReason = r.judge(i)
+	}
+	h.followCard()
+	h.followPF()
+	return nil
+}
+
+// followCard makes what is undecided on the card of a management port a
+// management port too: a second connector that is not plugged in tells nothing.
+func (h *Host) followCard() {
+	managed := map[topo.ID]string{}
+	for i := range h.ports {
+		if p := &h.ports[i]; p.Role == RoleManagement && p.Card != "" {
+			managed[p.Card] = p.Name
+		}
+	}
+	for i := range h.ports {
+		p := &h.ports[i]
+		name := managed[p.Card]
+		undecided := !p.RDMA() && p.Role != RoleManagement || p.RoleReason.Code == CodeNoOther
+		if name != "" && undecided && p.RoleReason.Code != CodeOverride {
+			p.Role, p.RoleReason = RoleManagement, Reason{CodeSameCard, "on the card of " + name + ", a management port", p.evidence}
+		}
+	}
+}
+
+// followPF gives virtual functions the role of their physical function.
+func (h *Host) followPF() {
+	for i := range h.ports {
+		p := &h.ports[i]
+		if pf, ok := h.portIndex[p.PF]; ok && p.RoleReason.Code != CodeOverride {
+			p.Role, p.RoleReason = h.ports[pf].Role, h.ports[pf].RoleReason
+		}
+	}
+}
+
+// look gathers rates, link layers and which ports stand beside a GPU.
+func (r *roles) look() {
+	t := r.h.t
+	at := map[topo.ID]int{}
+	for i, id := range t.Derived.Axis {
+		at[id] = i
+	}
+	near, rdma := map[topo.ID]bool{}, r.hasRDMA()
+	unplaced := 0 // ports that may be beside a GPU for all we know
+	for i := range r.h.ports {
+		p := &r.h.ports[i]
+		if p.Software || p.Virtual {
+			continue
+		}
+		_, isDecoy := r.decoy(p)
+		if p.BytesPerSec != nil && !isDecoy {
+			r.fastest = max(r.fastest, *p.BytesPerSec)
+		}
+		nic, ok := at[p.NIC]
+		if !ok || isDecoy || rdma && !p.RDMA() {
+			continue
+		}
+		if p.RDMA() && p.BytesPerSec != nil {
+			r.fabrics[p.LinkLayer] += *p.BytesPerSec
+		}
+		r.placed[i] = r.h.function(p.pci()) != nil
+		for g := range t.GPUs {
+			c := t.Derived.At(at[t.GPUs[g].ID], nic).Class
+			r.placed[i] = r.placed[i] || c.Known()
+			if c.Kind == topo.ClassPIX || c.Kind == topo.ClassPXB {
+				near[t.GPUs[g].ID] = true
+				if r.beside[i] == "" {
+					r.beside[i] = t.GPUs[g].ID
+				}
+			}
+		}
+		if !r.placed[i] {
+			unplaced++
+		}
+		if r.beside[i] != "" {
+			r.layers[p.LinkLayer]++
+			if p.BytesPerSec != nil && *p.BytesPerSec > 0 {
+				r.rates[*p.BytesPerSec]++
+			}
+		}
+	}
+	r.covered = len(near) > 0 && len(near)+unplaced >= len(t.GPUs)
+}
+
+// judge finds a port's role: the first rule that applies.
+func (r *roles) judge(i int) (Role, Reason) {
+	p := &r.h.ports[i]
+	if reason, ok := r.decoy(p); ok {
+		return RoleDecoy, reason
+	}
+	if reason, ok := r.management(p); ok {
+		return RoleManagement, reason
+	}
+	if r.beside[i] != "" {
+		return RoleData, Reason{CodeBesideGPU, fmt.Sprintf("shares a PCIe switch with %s", r.beside[i]), p.evidence}
+	}
+	if reason, ok := r.storage(i); ok {
+		return RoleStorage, reason
+	}
+	return RoleData, Reason{CodeNoOther, "nothing tells it from a data port", p.evidence}
+}
+
+// decoy knows NICs that must not carry data: the ConnectX-7 functions that
+// manage NVLink on B200 and later boards (Mellanox 1021 with subsystem 0087),
+// and ports whose slot has two lanes at most for 100 Gb/s or more.
+func (r *roles) decoy(p *Port) (Reason, bool) {
+	d := r.h.function(p.pci())
+	if d == nil || p.Software {
+		return Reason{}, false
+	}
+	if d.Vendor == "0x15b3" && d.Device == "0x1021" && d.SubVendor == "0x15b3" && d.SubDevice == "0x0087" {
+		return Reason{CodeManagesNV, "a ConnectX that manages NVLink, not a data NIC (subsystem 15b3:0087)", d.Evidence + "/subsystem_device"}, true
+	}
+	const manyBits, fewLanes = 12_500 * topo.MBPerSec, 2
+	if d.Link != nil && !d.Implausible && d.Link.MaxWidth != nil && *d.Link.MaxWidth > 0 && *d.Link.MaxWidth <= fewLanes &&
+		p.BytesPerSec != nil && *p.BytesPerSec >= manyBits {
+		return Reason{CodeNarrow, fmt.Sprintf("%d PCIe lanes at most for a port of %s: not built to carry data",
+			*d.Link.MaxWidth, units.Rate(int64(*p.BytesPerSec), units.Gbit)), d.Evidence + "/max_link_width"}, true
+	}
+	return Reason{}, false
+}
+
+// management knows the slow ports beside fast ones, and what has the default
+// route and is slower than others or no RDMA device beside such.
+func (r *roles) management(p *Port) (Reason, bool) {
+	route := ""
+	if p.netdev != nil && hasDefaultRoute(p.netdev) {
+		route = ", has the default route"
+	}
+	switch {
+	case p.Virtual || p.Software:
+		return Reason{}, false
+	case p.BytesPerSec != nil && *p.BytesPerSec > 0 && *p.BytesPerSec*muchSlower < r.fastest:
+		return Reason{CodeSlow, fmt.Sprintf("%s beside %s%s", units.Rate(int64(*p.BytesPerSec), units.Gbit),
+			units.Rate(int64(r.fastest), units.Gbit), route), p.evidence}, true
+	case route != "" && p.BytesPerSec != nil && *p.BytesPerSec > 0 && *p.BytesPerSec < r.fastest:
+		return Reason{CodeDefaultRoute, fmt.Sprintf("has the default route, and %s beside %s", units.Rate(int64(*p.BytesPerSec), units.Gbit),
+			units.Rate(int64(r.fastest), units.Gbit)), p.evidence}, true
+	case !p.RDMA() && route != "" && r.hasRDMA():
+		return Reason{CodeDefaultRoute, "has the default route and no RDMA device, others have one", p.evidence}, true
+	}
+	return Reason{}, false
+}
+
+func (r *roles) hasRDMA() bool {
+	return slices.ContainsFunc(r.h.ports, func(p Port) bool { return p.RDMA() && !p.Software })
+}
+
+func hasDefaultRoute(n *topo.Netdev) bool {
+	return slices.ContainsFunc(n.Routes, func(r topo.Route) bool { return r.Dst == "default" || r.Dst == "0.0.0.0/0" || r.Dst == "::/0" })
+}
+
+// storage knows ports away from the GPUs on hosts where GPUs have ports of
+// their own: every GPU has one, or this one is of another fabric.
+func (r *roles) storage(i int) (Reason, bool) {
+	p := &r.h.ports[i]
+	switch {
+	case p.Software || p.Virtual:
+		return Reason{}, false
+	case len(r.layers) == 0:
+		return r.lesserFabric(p)
+	case r.covered && r.placed[i]:
+		return Reason{CodeNoGPUBeside, "no GPU below its PCIe switch, and every GPU has a port below its own", p.evidence}, true
+	case p.LinkLayer != "" && r.layers[p.LinkLayer] == 0 && r.layers[""] == 0:
+		return Reason{CodeOtherFabric, fmt.Sprintf("%s, and the ports beside GPUs are %s", p.LinkLayer, others(r.layers)), p.at("link_layer")}, true
+	case p.BytesPerSec != nil && *p.BytesPerSec > 0 && len(r.rates) == 1 && r.rates[*p.BytesPerSec] == 0:
+		for rate := range r.rates { // the only one
+			return Reason{CodeOtherFabric, fmt.Sprintf("%s, and the ports beside GPUs have %s",
+				units.Rate(int64(*p.BytesPerSec), units.Gbit), units.Rate(int64(rate), units.Gbit)), p.evidence}, true
+		}
+	}
+	return Reason{}, false
+}
+
+// lesserFabric knows the ports of a link layer that carries less than the
+// other one, where InfiniBand and Ethernet stand side by side and no port is
+// nearer to a GPU than the others.
+func (r *roles) lesserFabric(p *Port) (Reason, bool) {
+	ib, eth := r.fabrics["InfiniBand"], r.fabrics["Ethernet"]
+	if !p.RDMA() || ib == 0 || eth == 0 || ib == eth {
+		return Reason{}, false
+	}
+	more, less, other := ib, eth, "InfiniBand"
+	if eth > ib {
+		more, less, other = eth, ib, "Ethernet"
+	}
+	if p.LinkLayer == other || p.LinkLayer != "InfiniBand" && p.LinkLayer != "Ethernet" {
+		return Reason{}, false
+	}
+	return Reason{CodeOtherFabric, fmt.Sprintf("%s (%s in all) beside %s (%s in all)", p.LinkLayer,
+		units.Rate(int64(less), units.Gbit), other, units.Rate(int64(more), units.Gbit)), p.at("link_layer")}, true
+}
+
+// others lists link layers.
+func others(layers map[string]int) string {
+	names := make([]string, 0, len(layers))
+	for l := range layers {
+		names = append(names, l)
+	}
+	slices.Sort(names)
+	out := names[0]
+	for _, n := range names[1:] {
+		out += " and " + n
+	}
+	return out
+}
+
+// function gives a PCI function by ID, nil if there is none.
+func (h *Host) function(id topo.ID) *topo.PCIDevice {
+	for i := range h.t.PCIDevices {
+		if h.t.PCIDevices[i].ID == id {
+			return &h.t.PCIDevices[i]
+		}
+	}
+	return nil
+}

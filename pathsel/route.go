@@ -1,0 +1,142 @@
+package pathsel
+
+import (
+	"math"
+	"strings"
+
+	"github.com/topoctl/topoctl/discover/topo"
+)
+
+// A segment is one direction of a link: 2*link for Down, 2*link+1 for Up.
+// Segments of unknown capacity are infinite: they limit nothing and make what
+// is computed over them an upper bound.
+type segment int32
+
+// route is the way from a memory location to a port, in that direction: the
+// segments it takes and what they allow one transfer alone.
+type route struct {
+	class     topo.Class
+	nccl      topo.NCCLClass
+	hops      int // -1 unknown
+	segments  []segment
+	rate      topo.Rate // -1 unknown
+	limit     topo.LinkID
+	basis     topo.Basis
+	uncertain bool // a link of unknown rate is on the way
+}
+
+// findRoutes computes the way from every location to every port.
+func (h *Host) findRoutes(overlay topo.Overlay) {
+	links := make(map[topo.LinkID]int, len(h.t.Links))
+	h.segLinks = make([]topo.Link, len(h.t.Links))
+	h.caps = make([]float64, 2*len(h.t.Links))
+	for i, l := range h.t.Links {
+		if r, ok := overlay[l.ID]; ok {
+			l.BytesPerSec, l.Basis = &r, topo.BasisMeasured
+		}
+		links[l.ID], h.segLinks[i] = i, l
+		c := math.Inf(1)
+		if l.BytesPerSec != nil {
+			c = float64(*l.BytesPerSec)
+		}
+		h.caps[2*i], h.caps[2*i+1] = c, c
+	}
+	axis := make(map[topo.ID]int, len(h.t.Derived.Axis))
+	for i, id := range h.t.Derived.Axis {
+		axis[id] = i
+	}
+	h.routes = make([][]route, len(h.locations))
+	for l, loc := range h.nodes {
+		h.routes[l] = make([]route, len(h.ports))
+		for p := range h.ports {
+			r := &h.routes[l][p]
+			r.hops, r.rate, r.basis = -1, -1, topo.BasisUnknown
+			if j, ok := axis[h.ports[p].NIC]; ok {
+				kind := h.t.Derived.At(axis[loc], j)
+				r.class, r.nccl = kind.Class, kind.NCCL
+				if kind.Hops != nil {
+					r.hops = *kind.Hops
+				}
+			}
+			h.walk(r, loc, &h.ports[p], links)
+		}
+	}
+}
+
+// walk lists the segments of a route: through the host, then the wires.
+func (h *Host) walk(r *route, loc topo.ID, p *Port, links map[topo.LinkID]int) {
+	steps, ok := h.g.Path(loc, h.anchor(p))
+	r.uncertain = !ok
+	for _, s := range steps {
+		if s.Kind == topo.LinkPort {
+			continue // which wire it is depends on the port
+		}
+		i := links[s.Link]
+		if s.Dir != topo.Up {
+			r.segments = append(r.segments, segment(2*i))
+		}
+		if s.Dir != topo.Down {
+			r.segments = append(r.segments, segment(2*i+1))
+		}
+	}
+	for _, id := range h.wires(p) {
+		if i, ok := links[id]; ok {
+			r.segments = append(r.segments, segment(2*i))
+		} else {
+			r.uncertain = true
+		}
+	}
+	h.bound(r, loc)
+}
+
+// anchor is the node where a port's traffic leaves the PCI tree.
+func (h *Host) anchor(p *Port) topo.ID {
+	if p.rdma != nil && p.rdma.PCI == "" && p.netdev != nil {
+		return p.netdev.ID // software RDMA on an interface
+	}
+	return p.NIC
+}
+
+// wires are the links that a port's traffic leaves by: its own, and for a
+// virtual function its physical function's too, so that both share it.
+func (h *Host) wires(p *Port) []topo.LinkID {
+	own := topo.LinkID(p.ID)
+	switch {
+	case p.netdev != nil && (p.Software || !p.RDMA()):
+		own = topo.LinkID("port:" + p.netdev.Name)
+	case p.Software:
+		own = "" // on an interface that is not known
+	}
+	if i, ok := h.portIndex[p.PF]; ok {
+		return append([]topo.LinkID{own}, h.wires(&h.ports[i])...)
+	}
+	return []topo.LinkID{own}
+}
+
+// bound finds what a route allows one transfer alone, by the rule of
+// topo.Relation: the smallest known rate, an upper bound where another link has
+// none. A root complex on the way to the CPU's own memory is built for that.
+func (h *Host) bound(r *route, loc topo.ID) {
+	cpu := strings.HasPrefix(string(loc), "numa:")
+	for _, s := range r.segments {
+		l := &h.segLinks[s/2]
+		switch {
+		case l.BytesPerSec == nil:
+			r.uncertain = r.uncertain || !cpu || l.Kind != topo.LinkRootComplex
+		case r.rate < 0 || *l.BytesPerSec < r.rate:
+			r.rate, r.limit, r.basis = *l.BytesPerSec, l.ID, l.Basis
+		}
+	}
+	if r.uncertain && r.rate > 0 {
+		r.basis = topo.BasisAssumed
+	}
+}
+
+// expected is the route's rate as a pointer, nil where it is unknown.
+func (r *route) expected() *topo.Rate {
+	if r.rate < 0 {
+		return nil
+	}
+	rate := r.rate
+	return &rate
+}

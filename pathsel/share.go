@@ -1,0 +1,267 @@
+package pathsel
+
+import (
+	"math"
+	"slices"
+
+	"github.com/topoctl/topoctl/discover/topo"
+)
+
+// Health is what an engine has made of a lane's errors and stalls.
+type Health uint8
+
+// The states of a lane. A half-open one was sick and takes one test slice at a
+// time until it is well.
+const (
+	Healthy Health = iota
+	HalfOpen
+	Sick
+)
+
+// LaneState is what an engine knows of a lane at this moment. The zero value is
+// an idle lane of which nothing was measured.
+type LaneState struct {
+	Inflight int64 // bytes given to it and not completed
+	// Window is the most that may be in flight, bytes; 0 is no bound, and below
+	// 0 there is no room now (the window of one of its ports is full). An idle
+	// lane takes one slice of any size.
+	Window int64
+	Rate   topo.Rate // measured service rate; 0: what the topology promises
+	Health Health
+}
+
+// LaneStates are the states of a set's lanes.
+type LaneStates struct {
+	Lanes []LaneState // by place in LaneSet.Lanes; missing ones are idle
+	// Local and Remote are the bytes in flight on each port by Port.Index, over
+	// all lanes and all peers; nil: only what the lanes say.
+	Local, Remote Load
+}
+
+func (s *LaneStates) lane(i int) LaneState {
+	if i < len(s.Lanes) {
+		return s.Lanes[i]
+	}
+	return LaneState{}
+}
+
+// LaneShare is a lane's part of one transfer.
+type LaneShare struct {
+	Lane  int   `json:"lane"` // place in LaneSet.Lanes
+	Bytes int64 `json:"bytes"`
+	// FinishNS is when the lane would be done, what it has to do already included.
+	FinishNS int64 `json:"finish_ns"`
+}
+
+// Predict shares a transfer among as many chosen lanes as it deserves, those
+// first that are free first, so that all of them are done at the same time: a
+// lane that has more to do already gets less. Lanes that are not healthy get
+// nothing; where no chosen lane is healthy those for failover step in. The
+// shares are in the order of lanes and sum to bytes; without any healthy lane
+// there are none.
+//
+// This is a prediction: lanes that pull slices as they get room end up close
+// to it. Nothing is allocated when buf has room for every lane of the set.
+func (s *LaneSet) Predict(bytes int64, states LaneStates, buf []LaneShare) []LaneShare {
+	buf = buf[:0]
+	v := s.look(&states)
+	for k := range v.n {
+		if i := v.at(k); states.lane(i).Health == Healthy && v.rate(i) > 0 {
+			buf = append(buf, LaneShare{Lane: i})
+		}
+	}
+	if len(buf) == 0 || bytes <= 0 {
+		return buf[:0]
+	}
+	if n := s.Deserves(bytes, 0); n < len(buf) {
+		buf = v.freest(buf, n)
+	}
+	v.fill(bytes, buf)
+	return slices.DeleteFunc(buf, func(x LaneShare) bool { return x.Bytes == 0 })
+}
+
+// view is a set of lanes in some states: the lanes that count now, and what each
+// can do.
+type view struct {
+	s  *LaneSet
+	st *LaneStates
+	n  int // how many lanes count: see at
+	// standIns are lanes for failover that stand in for weak ones, in order.
+	standIns [maxStandIns]int32
+	few      int
+	all      bool // nothing else is left: every lane counts
+}
+
+// maxStandIns bounds the lanes that stand in at one time: so many lanes are
+// rarely lost at once, and what is left to them then is not worth more.
+const maxStandIns = 8
+
+// look finds the lanes that count: the chosen ones, and for each of those that
+// is not healthy or has lost half of its rate the first healthy lane that would
+// make up for it. Without any healthy lane among them every lane counts.
+func (s *LaneSet) look(st *LaneStates) view {
+	v := view{s: s, st: st, n: s.Chosen}
+	healthy := false
+	for j := range s.Chosen {
+		l := st.lane(j)
+		healthy = healthy || l.Health == Healthy
+		if l.Health != Healthy || l.Rate > 0 && float64(l.Rate) < s.Lanes[j].share/2 {
+			v.standIn(s.standIns[j])
+		}
+	}
+	if !healthy && v.few == 0 {
+		v.n, v.all = len(s.Lanes), true
+	}
+	return v
+}
+
+// standIn takes the first healthy lane of a list that does not stand in yet.
+func (v *view) standIn(list []int32) {
+	for _, i := range list {
+		if v.few == len(v.standIns) {
+			return
+		}
+		at, found := slices.BinarySearch(v.standIns[:v.few], i)
+		if found || v.st.lane(int(i)).Health != Healthy {
+			continue
+		}
+		copy(v.standIns[at+1:v.few+1], v.standIns[at:v.few])
+		v.standIns[at] = i
+		v.few++
+		v.n++
+		return
+	}
+}
+
+// at is the k-th lane that counts: the chosen ones, then the stand-ins.
+func (v *view) at(k int) int {
+	if v.all || k < v.s.Chosen {
+		return k
+	}
+	return int(v.standIns[k-v.s.Chosen])
+}
+
+// counts says whether a lane is among those that count.
+func (v *view) counts(i int) bool {
+	if v.all || i < v.s.Chosen {
+		return true
+	}
+	_, found := slices.BinarySearch(v.standIns[:v.few], int32(i))
+	return found
+}
+
+// lost is what a chosen lane has less than the topology promises, bytes per
+// second.
+func (v *view) lost(j int) float64 {
+	l, share := v.st.lane(j), v.s.Lanes[j].share
+	switch {
+	case l.Health != Healthy:
+		return share
+	case l.Rate > 0:
+		return max(0, share-float64(l.Rate))
+	}
+	return 0
+}
+
+// rate is what a lane carries now, bytes per second: a chosen one what was
+// measured, else its share; one for failover what the chosen ones leave it on
+// the links that it shares with them, what they have lost there included.
+func (v *view) rate(i int) float64 {
+	l := &v.s.Lanes[i]
+	measured := float64(v.st.lane(i).Rate)
+	if i < v.s.Chosen {
+		if measured > 0 {
+			return measured
+		}
+		return l.share
+	}
+	rate := l.rate
+	for b := range l.bounds {
+		room := l.bounds[b].spare
+		for _, j := range l.bounds[b].chosen {
+			room += v.lost(int(j))
+		}
+		rate = min(rate, room)
+	}
+	if measured > 0 {
+		return min(rate, measured)
+	}
+	return rate
+}
+
+// start is when a lane is free of what it and its ports have to do already, in
+// seconds from now.
+func (v *view) start(i int) float64 {
+	l := &v.s.Lanes[i]
+	rate := v.rate(i)
+	start := float64(v.st.lane(i).Inflight) / rate
+	start = max(start, portStart(v.st.Local.of(l.local), v.s.wireHere[l.local], rate))
+	return max(start, portStart(v.st.Remote.of(l.remote), v.s.wireThere[l.remote], rate))
+}
+
+// portStart is when a port is free; one of unknown rate is as fast as the lane.
+func portStart(load int64, wire, rate float64) float64 {
+	if load == 0 {
+		return 0
+	}
+	if wire == 0 {
+		wire = rate
+	}
+	return float64(load) / wire
+}
+
+// freest keeps the n lanes that are free first, in the order of lanes.
+func (v *view) freest(buf []LaneShare, n int) []LaneShare {
+	for k := range buf {
+		buf[k].FinishNS = nanoseconds(v.start(buf[k].Lane))
+	}
+	for len(buf) > n {
+		last := 0
+		for k := range buf {
+			if buf[k].FinishNS >= buf[last].FinishNS {
+				last = k
+			}
+		}
+		buf = slices.Delete(buf, last, last+1)
+	}
+	return buf
+}
+
+// fill shares bytes among the lanes of buf: x of each so that start + x/rate is
+// the same for all that get any.
+func (v *view) fill(bytes int64, buf []LaneShare) {
+	end := math.Inf(1)
+	for before := 0; ; {
+		work, rates, n := float64(bytes), 0.0, 0
+		for k := range buf {
+			if start := v.start(buf[k].Lane); start < end {
+				rate := v.rate(buf[k].Lane)
+				work, rates, n = work+start*rate, rates+rate, n+1
+			}
+		}
+		if n == before || n == 0 {
+			break
+		}
+		before, end = n, work/rates
+	}
+	left, first, soonest := bytes, 0, math.Inf(1)
+	for k := range buf {
+		start := v.start(buf[k].Lane)
+		if start < soonest {
+			first, soonest = k, start
+		}
+		buf[k].Bytes = min(left, int64(max(0, end-start)*v.rate(buf[k].Lane)))
+		left -= buf[k].Bytes
+	}
+	buf[first].Bytes += left // what rounding leaves
+	for k := range buf {
+		i := buf[k].Lane
+		buf[k].FinishNS = nanoseconds(v.start(i) + float64(buf[k].Bytes)/v.rate(i))
+	}
+}
+
+// nanoseconds rounds a time up to whole nanoseconds, for an order that does not
+// hang on the last bit.
+func nanoseconds(seconds float64) int64 {
+	return int64(min(math.Ceil(seconds*1e9), math.MaxInt64/2))
+}

@@ -1,0 +1,56 @@
+package pathsel
+
+import (
+	"fmt"
+
+	"github.com/topoctl/topoctl/discover/topo"
+)
+
+// Split says how fast one transfer moves whose bytes are divided among ports in
+// fixed parts, whatever each of them carries: the slowest part decides. Weights
+// are the parts, in the order of the ports, each above 0; only their proportion
+// counts. The rate is nil where no link on the way has a known one. Other
+// engines divide like this; Capacity is what the ports carry at best.
+func (h *Host) Split(location Location, ports []topo.ID, weights []float64) (*topo.Rate, topo.Basis, error) {
+	loc, err := h.location(location)
+	if err != nil {
+		return nil, "", err
+	}
+	if len(ports) != len(weights) {
+		return nil, "", fmt.Errorf("pathsel: %d ports and %d weights", len(ports), len(weights))
+	}
+	flows := make([]flow, 0, len(ports))
+	sum, uncertain := 0.0, false
+	for i, id := range ports {
+		p, ok := h.portIndex[id]
+		switch {
+		case !ok:
+			return nil, "", fmt.Errorf("pathsel: %q is no port of this host", id)
+		case !(weights[i] > 0):
+			return nil, "", fmt.Errorf("pathsel: port %q: weight %v: want more than 0", id, weights[i])
+		}
+		r := &h.routes[loc][p]
+		uncertain = uncertain || r.uncertain
+		sum += weights[i]
+		flows = append(flows, flow{segments: r.segments, weight: weights[i]})
+	}
+	newWaterFill(h.caps).run(flows)
+	// All flows grow in proportion until the first link is full: that is the
+	// level at which a division into fixed parts stops as a whole.
+	var slowest *flow
+	for i := range flows {
+		f := &flows[i]
+		if !f.unlimited() && (slowest == nil || f.rate/f.weight < slowest.rate/slowest.weight) {
+			slowest = f
+		}
+	}
+	if slowest == nil {
+		return nil, topo.BasisUnknown, nil
+	}
+	rate := roundRate(slowest.rate / slowest.weight * sum)
+	basis := h.segLinks[slowest.limit/2].Basis
+	if uncertain && rate > 0 {
+		basis = topo.BasisAssumed
+	}
+	return &rate, basis, nil
+}

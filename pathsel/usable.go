@@ -1,0 +1,196 @@
+package pathsel
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/topoctl/topoctl/discover/topo"
+)
+
+// judgePorts settles the transport and says for each port whether it can be
+// used. What a port is weighed against (hardware beside software, a physical
+// function beside its virtual ones) counts only if that is usable itself.
+func (h *Host) judgePorts() {
+	if h.transport == Auto {
+		h.transport = TCP
+		for i := range h.ports {
+			if p := &h.ports[i]; p.RDMA() && p.Role != RoleDecoy && len(rdmaFaults(p)) == 0 {
+				h.transport = RDMA
+			}
+		}
+	}
+	for i := range h.ports {
+		p := &h.ports[i]
+		if h.transport == RDMA {
+			p.Reasons = rdmaFaults(p)
+		} else {
+			p.Reasons = tcpFaults(p)
+		}
+		p.Usable = len(p.Reasons) == 0
+		if p.Usable {
+			h.doubts(p)
+		}
+	}
+	h.rejectBeside(func(p *Port) bool { return p.Software }, func(p *Port) bool { return p.RDMA() && !p.Software },
+		CodeSoftware, "software RDMA, and hardware is there")
+	h.rejectBeside(func(p *Port) bool { return p.Software && p.iWARP() }, func(p *Port) bool { return p.RDMA() && !p.iWARP() },
+		CodeSoftware, "software iWARP, and RoCE is there")
+	h.rejectBeside(func(p *Port) bool { return p.Virtual }, func(p *Port) bool { return !p.Virtual },
+		CodeVirtual, "an interface without hardware, and physical ones are there")
+	for i := range h.ports {
+		p := &h.ports[i]
+		if pf, ok := h.portIndex[p.PF]; ok && p.Usable && h.ports[pf].Usable {
+			p.reject(Reason{CodeVF, fmt.Sprintf("a virtual function of %s, which is usable itself and carries all that both can", h.ports[pf].Name), p.evidence})
+		}
+	}
+	for _, role := range []Role{RoleData, RoleUnknown, RoleStorage, RoleManagement} {
+		if h.rejectWorse(role) {
+			break
+		}
+	}
+}
+
+// rejectWorse rejects the usable ports of a worse role than the given one, if
+// that has any. Decoys are rejected in any case.
+func (h *Host) rejectWorse(role Role) (found bool) {
+	var example string
+	for i := range h.ports {
+		if p := &h.ports[i]; p.Usable && p.Role == role {
+			found, example = true, p.Name
+			break
+		}
+	}
+	for i := range h.ports {
+		p := &h.ports[i]
+		switch {
+		case p.Usable && p.Role == RoleDecoy:
+			p.reject(Reason{CodeNotForData, fmt.Sprintf("decoy: %s", p.RoleReason.Text), p.RoleReason.Evidence})
+		case found && p.Usable && roleOrder[p.Role] > roleOrder[role]:
+			p.reject(Reason{CodeNotForData, fmt.Sprintf("%s: %s (%s is there for data)", p.Role, p.RoleReason.Text, example), p.RoleReason.Evidence})
+		}
+	}
+	return found
+}
+
+func (p *Port) iWARP() bool { return p.rdma != nil && p.rdma.Transport == "iwarp" }
+
+func (p *Port) reject(r Reason) {
+	p.Usable = false
+	p.Reasons = append(p.Reasons, r)
+}
+
+// rejectBeside rejects the usable ports of one sort if one of the other is usable.
+func (h *Host) rejectBeside(lesser, better func(*Port) bool, code Code, text string) {
+	found := ""
+	for i := range h.ports {
+		if p := &h.ports[i]; p.Usable && better(p) && p.Role != RoleDecoy {
+			found = p.Name
+			break
+		}
+	}
+	for i := range h.ports {
+		if p := &h.ports[i]; found != "" && p.Usable && lesser(p) {
+			p.reject(Reason{code, text + " (" + found + ")", p.evidence})
+		}
+	}
+}
+
+// rdmaFaults are the reasons why RDMA cannot use a port.
+func rdmaFaults(p *Port) []Reason {
+	if !p.RDMA() {
+		return []Reason{{CodeNoRDMA, "an interface without RDMA device", p.evidence}}
+	}
+	var out []Reason
+	if p.port != nil && p.port.State != "" && p.port.State != "ACTIVE" {
+		out = append(out, Reason{CodePortDown, fmt.Sprintf("port state %s", stateText(p.port)), p.at("state")})
+	}
+	switch p.rdma.Uverbs {
+	case "denied", "none", "ro":
+		out = append(out, Reason{CodeNoAccess, accessText(p.rdma), p.rdma.Evidence})
+	}
+	if p.port == nil || len(out) > 0 {
+		return out
+	}
+	usesGIDs := p.rdma.Transport != "efa" && p.rdma.Transport != "iwarp"
+	if usesGIDs && p.port.GIDTable != nil && len(p.port.GIDs) == 0 {
+		out = append(out, Reason{CodeNoGID, "no entry in its GID table", p.at("gids")})
+	}
+	if p.LinkLayer == "InfiniBand" && p.port.LID != nil && (*p.port.LID <= 0 || *p.port.LID > 0xbfff) {
+		out = append(out, Reason{CodeNoLID, fmt.Sprintf("LID %d: no subnet manager has given it an address", *p.port.LID), p.at("lid")})
+	}
+	return out
+}
+
+func stateText(p *topo.Port) string {
+	if p.PhysState == "" {
+		return p.State
+	}
+	return p.State + ", physical state " + p.PhysState
+}
+
+func accessText(r *topo.RDMADevice) string {
+	switch r.Uverbs {
+	case "ro":
+		return "its /dev/infiniband/uverbs file can be read but not written"
+	case "none":
+		return "it has no /dev/infiniband/uverbs file here"
+	}
+	return "this process may not open its /dev/infiniband/uverbs file"
+}
+
+// tcpFaults are the reasons why TCP cannot use a port.
+func tcpFaults(p *Port) []Reason {
+	n := p.netdev
+	if n == nil {
+		return []Reason{{CodeNoNetdev, "no network interface belongs to it", p.evidence}}
+	}
+	if !interfaceUp(n) {
+		return []Reason{{CodePortDown, fmt.Sprintf("interface %s is %s", n.Name, n.State), n.Evidence + "/operstate"}}
+	}
+	for _, a := range p.Addresses {
+		if routable(a.Addr()) {
+			return nil
+		}
+	}
+	return []Reason{{CodeNoAddress, fmt.Sprintf("interface %s has no IP address that peers can reach", n.Name), n.Evidence}}
+}
+
+// routable says whether peers on other links can reach an address.
+func routable(a netip.Addr) bool {
+	return a.IsValid() && !a.IsLinkLocalUnicast() && !a.IsLoopback() && !a.IsUnspecified() && !a.IsMulticast()
+}
+
+// doubts notes what is uncertain about a usable port.
+func (h *Host) doubts(p *Port) {
+	if h.transport != RDMA || p.port == nil {
+		return
+	}
+	if p.port.State == "" {
+		p.doubt++
+		p.Reasons = append(p.Reasons, Reason{CodeStateUnknown, "the origin does not tell its state", p.evidence})
+	}
+	if p.LinkLayer == "Ethernet" && len(p.port.GIDs) > 0 && len(RoCEGIDs(p.port)) == 0 {
+		p.doubt++
+		p.Reasons = append(p.Reasons, Reason{CodeLinkLocal, "only link-local GIDs or none of RoCE v2: peers on other networks cannot be reached", p.at("gids")})
+	}
+}
+
+// RoCEGIDs are the entries of a RoCE port's GID table that reach peers on other
+// links: RoCE v2 with a routable address, IPv4 first, then in the table's order.
+// The index of the first is what others call NCCL_IB_GID_INDEX.
+func RoCEGIDs(p *topo.Port) []topo.GID {
+	var v4, v6 []topo.GID
+	for _, g := range p.GIDs {
+		addr, err := netip.ParseAddr(g.GID)
+		if err != nil || !strings.Contains(g.Type, "v2") || !routable(addr.Unmap()) {
+			continue
+		}
+		if addr.Is4In6() {
+			v4 = append(v4, g)
+		} else {
+			v6 = append(v6, g)
+		}
+	}
+	return append(v4, v6...)
+}
