@@ -198,14 +198,14 @@ func (b *laneBuilder) sumUp() {
 
 // linkOf is the link of a segment of either host.
 func (b *laneBuilder) linkOf(s segment) *topo.Link {
-	if b.p.offset > 0 && s >= b.p.offset {
+	if b.p.local != b.p.remote && s >= b.p.offset {
 		return &b.p.remote.segLinks[(s-b.p.offset)/2]
 	}
 	return &b.p.local.segLinks[s/2]
 }
 
 func (b *laneBuilder) sideOf(s segment) Side {
-	if b.p.offset > 0 && s >= b.p.offset {
+	if b.p.local != b.p.remote && s >= b.p.offset {
 		return SideRemote
 	}
 	return SideLocal

@@ -138,7 +138,8 @@ func (f *finder) addRDMA(r *topo.RDMADevice) {
 // "ibp14s0"). Names of drivers ("mlx5_0") tell nothing.
 func namedLinkLayer(name string) string {
 	for prefix, layer := range map[string]string{"roce": "Ethernet", "ib": "InfiniBand"} {
-		if place, ok := strings.CutPrefix(name, prefix); ok && place != "" && strings.Contains("pPso", place[:1]) {
+		place, ok := strings.CutPrefix(name, prefix)
+		if ok && place != "" && strings.ContainsAny(place[:1], "pPso") {
 			return layer
 		}
 	}
@@ -193,7 +194,9 @@ func (f *finder) addInterface(p *Port, names []string) {
 		consider(n)
 		if m := f.netdevs[n.Master]; m != nil && (m.Bond != nil || m.LinkKind == "bond") {
 			p.Legs = slices.Clone(m.Lower)
-			consider(m)
+			if len(m.Addresses) > 0 { // what a leg has beside it is link-local at most
+				best = m
+			}
 		}
 	}
 	if best == nil {

@@ -102,7 +102,9 @@ func (h *Host) anchor(p *Port) topo.ID {
 func (h *Host) wires(p *Port) []topo.LinkID {
 	own := topo.LinkID(p.ID)
 	switch {
-	case p.netdev != nil && (p.Software || !p.RDMA()):
+	case !p.RDMA():
+		own = topo.LinkID("port:" + p.NIC.Name()) // also as a leg of a bond
+	case p.netdev != nil && p.Software:
 		own = topo.LinkID("port:" + p.netdev.Name)
 	case p.Software:
 		own = "" // on an interface that is not known

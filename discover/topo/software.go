@@ -4,7 +4,7 @@ import "slices"
 
 // relevantModules are sorted.
 var relevantModules = []string{
-	"amdgpu", "bnxt_re", "efa", "gdrdrv", "habanalabs", "i915", "ib_core", "ib_ipoib", "ib_peer_mem", "ib_umad",
+	"amdgpu", "bnxt_re", "efa", "efa_nv_peermem", "gdrdrv", "habanalabs", "i915", "ib_core", "ib_ipoib", "ib_peer_mem", "ib_umad",
 	"ib_uverbs", "irdma", "mlx4_ib", "mlx5_core", "mlx5_ib", "nv_peer_mem", "nvidia", "nvidia_peermem", "nvidia_uvm",
 	"rdma_cm", "rdma_rxe", "rdma_ucm", "siw", "xe",
 }

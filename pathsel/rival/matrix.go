@@ -1,0 +1,217 @@
+package rival
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/topoctl/topoctl/discover/topo"
+)
+
+// Wildcard is the location that stands for any memory: every NIC is preferred.
+const Wildcard = "*"
+
+// ErrMalformed is given for a priority matrix that Mooncake would refuse.
+var ErrMalformed = errors.New("rival: malformed priority matrix")
+
+// Bounds of a priority matrix. Mooncake's control messages are 1 MiB at most.
+const (
+	maxMatrixBytes = 1 << 20
+	maxLocations   = 4096
+)
+
+// Entry is one location of a priority matrix with its NICs.
+type Entry struct {
+	Location  string
+	Preferred []string
+	Available []string
+}
+
+// Matrix is Mooncake's priority matrix with the numbers that it gives to NICs:
+// a NIC's number is its place in the order in which the NICs are first met, and
+// that order is the one in which a C++ hash map holds the locations.
+// Source: Mooncake 3b5a594, mooncake-transfer-engine/src/topology.cpp.
+type Matrix struct {
+	entries  map[string]*Entry
+	devices  []string // by number; a disabled NIC keeps its place
+	index    map[string]int
+	resolved map[string]*resolved
+}
+
+// resolved is a location with NICs as numbers.
+type resolved struct {
+	preferred, available []int
+}
+
+// NewMatrix numbers the NICs of entries that were found in the given order.
+func NewMatrix(entries []Entry) *Matrix {
+	m := &Matrix{entries: map[string]*Entry{}, index: map[string]int{}, resolved: map[string]*resolved{}}
+	keys := make([]string, 0, len(entries))
+	for _, e := range entries {
+		if m.entries[e.Location] == nil {
+			keys = append(keys, e.Location)
+		}
+		m.entries[e.Location] = &Entry{e.Location, slices.Clone(e.Preferred), slices.Clone(e.Available)}
+	}
+	all := &resolved{}
+	for _, key := range mapOrder(keys) {
+		e, r := m.entries[key], &resolved{}
+		r.preferred = m.number(e.Preferred, all)
+		r.available = m.number(e.Available, all)
+		m.resolved[key] = r
+	}
+	if len(all.preferred) > 0 {
+		m.resolved[Wildcard] = all
+	}
+	return m
+}
+
+// number gives NICs their numbers; what is new joins the wildcard.
+func (m *Matrix) number(names []string, all *resolved) []int {
+	out := make([]int, 0, len(names))
+	for _, name := range names {
+		i, ok := m.index[name]
+		if !ok {
+			i = len(m.devices)
+			m.devices, m.index[name] = append(m.devices, name), i
+			all.preferred = append(all.preferred, i)
+		}
+		out = append(out, i)
+	}
+	return out
+}
+
+// ParseMatrix reads a priority matrix as Mooncake does: an object that holds
+// for each location exactly two arrays of names. Locations are taken in the
+// order of their names, because that is how its JSON library keeps them.
+func ParseMatrix(data []byte) (*Matrix, error) {
+	if len(data) > maxMatrixBytes {
+		return nil, fmt.Errorf("%w: %d bytes, at most %d", ErrMalformed, len(data), maxMatrixBytes)
+	}
+	var root map[string]json.RawMessage
+	if err := json.Unmarshal(data, &root); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
+	}
+	switch {
+	case root == nil:
+		return nil, fmt.Errorf("%w: no object", ErrMalformed)
+	case len(root) > maxLocations:
+		return nil, fmt.Errorf("%w: %d locations, at most %d", ErrMalformed, len(root), maxLocations)
+	}
+	entries := make([]Entry, 0, len(root))
+	for _, key := range sortedKeys(root) {
+		var lists [][]string
+		if err := json.Unmarshal(root[key], &lists); err != nil {
+			return nil, fmt.Errorf("%w: location %q: %w", ErrMalformed, key, err)
+		}
+		if len(lists) != 2 || lists[0] == nil || lists[1] == nil {
+			return nil, fmt.Errorf("%w: location %q: want exactly two arrays, preferred and available", ErrMalformed, key)
+		}
+		entries = append(entries, Entry{key, lists[0], lists[1]})
+	}
+	return NewMatrix(entries), nil
+}
+
+// sortedKeys are a map's keys in byte order, as C++'s std::map has them.
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// JSON is the matrix as it is published to peers.
+func (m *Matrix) JSON() []byte {
+	doc := make(map[string][2][]string, len(m.entries))
+	for key, e := range m.entries {
+		doc[key] = [2][]string{append([]string{}, e.Preferred...), append([]string{}, e.Available...)}
+	}
+	data, err := json.Marshal(doc) // sorts the keys
+	if err != nil {
+		panic(err) // strings always can be written
+	}
+	return data
+}
+
+// Entries lists the locations with their NICs, in the order of names.
+func (m *Matrix) Entries() []Entry {
+	keys := sortedKeys(m.entries)
+	slices.SortFunc(keys, topo.NaturalCompare)
+	out := make([]Entry, 0, len(keys))
+	for _, key := range keys {
+		out = append(out, *m.entries[key])
+	}
+	return out
+}
+
+// Devices lists the NICs by number. A disabled one keeps its place.
+func (m *Matrix) Devices() []string { return slices.Clone(m.devices) }
+
+// Disable takes a NIC out of every location, as Mooncake does when the NIC
+// fails. The numbers of the others stay as they are.
+func (m *Matrix) Disable(name string) {
+	gone := func(n string) bool { return n == name }
+	for _, e := range m.entries {
+		e.Preferred, e.Available = slices.DeleteFunc(e.Preferred, gone), slices.DeleteFunc(e.Available, gone)
+	}
+	i, ok := m.index[name]
+	if !ok {
+		return
+	}
+	goneIndex := func(n int) bool { return n == i }
+	for _, r := range m.resolved {
+		r.preferred, r.available = slices.DeleteFunc(r.preferred, goneIndex), slices.DeleteFunc(r.available, goneIndex)
+	}
+}
+
+// Select gives the number of the NIC for a location: a random one of the
+// preferred (or, where there are none, of the available) at the first try, then
+// one after the other. random gives a number from 0 to n-1. ok is false where
+// Mooncake finds no device.
+func (m *Matrix) Select(location string, retry int, random func(n int) int) (device int, ok bool) {
+	r := m.resolved[location]
+	if r == nil || retry < 0 {
+		return 0, false
+	}
+	all := append(slices.Clone(r.preferred), r.available...)
+	switch {
+	case len(all) == 0:
+		return 0, false
+	case retry > 0:
+		return all[(retry-1)%len(all)], true
+	}
+	first := r.first()
+	return first[random(len(first))], true
+}
+
+// first are the NICs that a first try chooses from.
+func (r *resolved) first() []int {
+	if len(r.preferred) > 0 {
+		return r.preferred
+	}
+	return r.available
+}
+
+// SelectPeer is Select with a table of which remote NICs go with which local
+// one (MC_NIC_PEER_AFFINITY). Of those listed the ones that the location
+// prefers count; without any, the table says nothing.
+func (m *Matrix) SelectPeer(location, local string, table map[string][]string, retry int, random func(n int) int) (device int, ok bool) {
+	var wanted []int
+	if r := m.resolved[location]; r != nil {
+		for _, name := range table[local] {
+			if i, known := m.index[name]; known && slices.Contains(r.preferred, i) && !slices.Contains(wanted, i) {
+				wanted = append(wanted, i)
+			}
+		}
+	}
+	switch {
+	case len(wanted) == 0:
+		return m.Select(location, retry, random)
+	case retry > 0:
+		return wanted[(retry-1)%len(wanted)], true
+	}
+	return wanted[random(len(wanted))], true
+}

@@ -1,0 +1,287 @@
+package rival
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/pathsel"
+)
+
+const mooncakeRule = "a NIC at random among the preferred ones, for each transfer: those on the memory's NUMA node, " +
+	"for a GPU the nearest by sysfs path among those (Mooncake 3b5a594, topology.cpp)"
+
+// mooncakeNIC is an RDMA device as Mooncake lists it.
+type mooncakeNIC struct {
+	name string
+	nic  topo.ID
+	fn   *topo.PCIDevice
+	numa int
+}
+
+// mooncakeHost is what Mooncake's discovery finds on a host.
+type mooncakeHost struct {
+	v        *view
+	nics     []mooncakeNIC
+	distance map[topo.ID]int // of each NIC to the view's GPU; -1 where it has none
+	rebuilt  bool            // a path is not the kernel's
+}
+
+// Discover builds the matrix that Mooncake's own discovery would build on a
+// host, with NUMA nodes in the order in which the kernel lists their
+// directories. GPU keys are Mooncake's: "cuda:N", "hip:N", counted over the
+// GPUs that the process sees, in PCI order.
+func Discover(h *pathsel.Host, nodes []int) (*Matrix, error) {
+	if len(h.Locations()) == 0 {
+		return NewMatrix(nil), nil
+	}
+	v, err := newView(h, h.Locations()[0])
+	if err != nil {
+		return nil, err
+	}
+	return v.mooncakeHost().matrix(nodes), nil
+}
+
+func (v *view) mooncakeHost() *mooncakeHost {
+	m := &mooncakeHost{v: v}
+	for i := range v.t.RDMADevices {
+		r := &v.t.RDMADevices[i]
+		if reason := v.mooncakeRefuses(r); reason == "" {
+			fn := v.pci[r.PCI]
+			m.nics = append(m.nics, mooncakeNIC{r.Name, r.ID, fn, fileNUMA(fn)})
+		}
+	}
+	slices.SortFunc(m.nics, func(a, b mooncakeNIC) int { return topo.NaturalCompare(a.name, b.name) })
+	return m
+}
+
+// mooncakeRefuses says why Mooncake's discovery leaves a device out, "" where
+// it does not. What the origin does not tell counts as fulfilled.
+func (v *view) mooncakeRefuses(r *topo.RDMADevice) string {
+	switch r.Uverbs {
+	case "rw", "unknown", "":
+	default:
+		return "its uverbs file cannot be read and written"
+	}
+	ports := 0
+	for i := range v.t.Ports {
+		p := &v.t.Ports[i]
+		if p.RDMA != r.ID {
+			continue
+		}
+		ports++
+		if (p.State == "" || p.State == "ACTIVE") && (p.GIDTable == nil || *p.GIDTable > 0) {
+			return ""
+		}
+	}
+	if ports == 0 {
+		return "" // an importer that knows devices only
+	}
+	return "no ACTIVE port with a GID table"
+}
+
+// matrix lists the locations as Mooncake finds them: NUMA nodes, then GPUs.
+func (m *mooncakeHost) matrix(nodes []int) *Matrix {
+	var entries []Entry
+	for _, n := range nodes {
+		e := Entry{Location: "cpu:" + strconv.Itoa(n)}
+		for i := range m.nics {
+			e.add(m.nics[i].name, m.nics[i].numa == n)
+		}
+		entries = append(entries, e)
+	}
+	ordinal := 0
+	for i := range m.v.t.GPUs {
+		g := &m.v.t.GPUs[i]
+		if g.Visible != nil && !*g.Visible {
+			continue
+		}
+		e := Entry{Location: gpuPrefix(g) + strconv.Itoa(ordinal)}
+		ordinal++
+		near := m.nearest(g)
+		for j := range m.nics {
+			e.add(m.nics[j].name, near[m.nics[j].nic])
+		}
+		entries = append(entries, e)
+	}
+	return NewMatrix(entries)
+}
+
+func (e *Entry) add(name string, preferred bool) {
+	if preferred {
+		e.Preferred = append(e.Preferred, name)
+	} else {
+		e.Available = append(e.Available, name)
+	}
+}
+
+// gpuPrefix is how Mooncake's build for a vendor names its GPUs.
+func gpuPrefix(g *topo.GPU) string {
+	if g.Vendor == "amd" {
+		return "hip:"
+	}
+	return "cuda:"
+}
+
+// nearest finds the NICs that a GPU prefers: of those on its NUMA node, or of
+// all where none is, the ones at the smallest distance.
+func (m *mooncakeHost) nearest(g *topo.GPU) map[topo.ID]bool {
+	fn := m.v.pci[g.PCI]
+	numa := fileNUMA(fn)
+	var candidates []mooncakeNIC
+	for _, n := range m.nics {
+		if numa >= 0 && n.numa == numa {
+			candidates = append(candidates, n)
+		}
+	}
+	if len(candidates) == 0 {
+		candidates = m.nics
+	}
+	m.distance = map[topo.ID]int{}
+	best := -1
+	for _, n := range candidates {
+		d := -1
+		if n.fn != nil && fn != nil {
+			a, exactA := m.v.realpath(fn)
+			b, exactB := m.v.realpath(n.fn)
+			d = pathDistance(a, b)
+			m.rebuilt = m.rebuilt || !exactA || !exactB
+		}
+		m.distance[n.nic] = d
+		if d >= 0 && (best < 0 || d < best) {
+			best = d
+		}
+	}
+	near := map[topo.ID]bool{}
+	for nic, d := range m.distance {
+		near[nic] = d >= 0 && d == best
+	}
+	return near
+}
+
+// pathDistance counts the slashes that two paths have left after the
+// characters that they share. It is Mooncake's distance: the depth below the
+// first difference decides, not the kind of bridge.
+func pathDistance(a, b string) int {
+	i := 0
+	for i < len(a) && i < len(b) && a[i] == b[i] {
+		i++
+	}
+	return strings.Count(a[i:], "/") + strings.Count(b[i:], "/")
+}
+
+// nodesAscending are a host's NUMA nodes in the order of their numbers, the
+// usual order of the kernel's directories.
+func (v *view) nodesAscending() []int {
+	var out []int
+	for i := range v.t.NUMANodes {
+		out = append(out, v.t.NUMANodes[i].Index)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// mooncake applies the rule to the view's location.
+func (v *view) mooncake(c *Choice) {
+	c.Rule, c.Use = mooncakeRule, OneOf
+	m := v.mooncakeHost()
+	preferred := map[topo.ID]bool{}
+	if v.gpu != nil {
+		preferred = m.nearest(v.gpu)
+	} else {
+		for _, n := range m.nics {
+			preferred[n.nic] = n.numa == v.node
+		}
+	}
+	some := 0
+	for _, yes := range preferred {
+		if yes {
+			some++
+		}
+	}
+	pool := some
+	if some == 0 {
+		pool = len(m.nics)
+	}
+	for _, p := range v.rdmaPorts() {
+		switch i := slices.IndexFunc(m.nics, func(n mooncakeNIC) bool { return n.nic == p.NIC }); {
+		case i < 0:
+			c.Rejected = append(c.Rejected, v.pick(&p, 0, CodeFiltered, "left out by its discovery: %s", v.mooncakeRefuses(v.rdma[p.NIC])))
+		case p.Number > 1:
+			c.Rejected = append(c.Rejected, v.pick(&p, 0, CodeFiltered, "only the first port of a NIC is used (MC_IB_PORT)"))
+		case some == 0:
+			c.Chosen = append(c.Chosen, v.pick(&p, 1/float64(pool), CodeNoneNear, "no NIC is preferred, so any of %d", pool))
+		case preferred[p.NIC]:
+			code, text := m.why(p.NIC, true)
+			c.Chosen = append(c.Chosen, v.pick(&p, 1/float64(pool), code, "%s", text))
+		default:
+			code, text := m.why(p.NIC, false)
+			c.Rejected = append(c.Rejected, v.pick(&p, 0, code, "%s", text))
+		}
+	}
+	v.mooncakeNotes(c, m)
+}
+
+// why says in words what makes a NIC preferred or not.
+func (m *mooncakeHost) why(nic topo.ID, preferred bool) (pathsel.Code, string) {
+	i := slices.IndexFunc(m.nics, func(n mooncakeNIC) bool { return n.nic == nic })
+	d, compared := m.distance[nic]
+	switch {
+	case m.v.gpu != nil && preferred:
+		return CodeNearest, fmt.Sprintf("path distance %d, the smallest of %d", d, len(m.distance))
+	case compared && d >= 0:
+		return CodeFarther, fmt.Sprintf("path distance %d, tried after the preferred ones", d)
+	case compared:
+		return CodeFarther, "no PCI path, tried after the preferred ones"
+	case preferred:
+		return CodeSameNUMA, fmt.Sprintf("its numa_node is %d", m.nics[i].numa)
+	}
+	return CodeOtherNUMA, fmt.Sprintf("its numa_node is %d, tried after the preferred ones", m.nics[i].numa)
+}
+
+func (v *view) mooncakeNotes(c *Choice, m *mooncakeHost) {
+	if len(m.nics) == 0 {
+		c.note(CodeFiltered, "it accepts no RDMA device here and would run over TCP")
+		return
+	}
+	if m.rebuilt {
+		c.note(CodeGuess, "sysfs paths are rebuilt from the PCI tree, which may lack bridges")
+	}
+	if slices.ContainsFunc(m.nics, func(n mooncakeNIC) bool { return v.rdma[n.nic].Uverbs == "unknown" }) {
+		c.note(CodeTakenAsYes, "whether the uverbs files can be opened is not told by the origin; taken as yes")
+	}
+	routes, err := m.matrix(v.nodesAscending()).Misroutes()
+	if err != nil {
+		return
+	}
+	key := string(v.loc)
+	if v.gpu != nil {
+		key = m.key()
+	}
+	for _, r := range routes {
+		if r.Location == key && r.Wrong > 0 {
+			c.note(CodeIndexShift, "peers send %s of their transfers for this memory to a NIC that is not preferred: they number NICs otherwise than this host",
+				percent(r.Wrong))
+		}
+	}
+}
+
+// key is Mooncake's name of the view's GPU, "" where the process does not see it.
+func (m *mooncakeHost) key() string {
+	ordinal := 0
+	for i := range m.v.t.GPUs {
+		g := &m.v.t.GPUs[i]
+		visible := g.Visible == nil || *g.Visible
+		switch {
+		case g == m.v.gpu && !visible:
+			return ""
+		case g == m.v.gpu:
+			return gpuPrefix(g) + strconv.Itoa(ordinal)
+		case visible:
+			ordinal++
+		}
+	}
+	return ""
+}
