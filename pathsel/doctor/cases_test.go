@@ -1,0 +1,562 @@
+package doctor_test
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/discover/topo/ncclxml"
+	"github.com/topoctl/topoctl/discover/topo/nvsmi"
+	"github.com/topoctl/topoctl/pathsel/doctor"
+)
+
+// A machine makes a topology for a case.
+type machine func(testing.TB) *topo.Topology
+
+// named is a fixture as it is.
+func named(name string) machine {
+	return func(tb testing.TB) *topo.Topology { tb.Helper(); return fixture(tb, name) }
+}
+
+// variant is a fixture with changes and patches in the language of machines.
+func variant(base string, patches ...string) machine {
+	return func(tb testing.TB) *topo.Topology {
+		tb.Helper()
+		return spec(tb, "machine v \"a variant\"\nbase "+base+"\n"+strings.Join(patches, "\n")+"\n")
+	}
+}
+
+// edited is a machine whose topology is changed and derived again.
+func edited(m machine, edit func(*topo.Topology)) machine {
+	return func(tb testing.TB) *topo.Topology {
+		tb.Helper()
+		t := m(tb)
+		edit(t)
+		t.Derive()
+		return t
+	}
+}
+
+// throughNCCL is a fixture as NCCL's topology file tells it.
+func throughNCCL(name string) machine {
+	return func(tb testing.TB) *topo.Topology {
+		tb.Helper()
+		var buf bytes.Buffer
+		if err := ncclxml.Encode(&buf, fixture(tb, name)); err != nil {
+			tb.Fatal(err)
+		}
+		t, err := ncclxml.Decode(buf.Bytes())
+		if err != nil {
+			tb.Fatal(err)
+		}
+		return t
+	}
+}
+
+// matrix is a host of which the text of nvidia-smi topo -m is all there is.
+func matrix(tb testing.TB) *topo.Topology {
+	tb.Helper()
+	const text = "\tGPU0\tGPU1\tNIC0\tNIC1\tCPU Affinity\tNUMA Affinity\n" +
+		"GPU0\t X \tSYS\tPIX\tSYS\t0-7\t0\n" +
+		"GPU1\tSYS\t X \tSYS\tPIX\t8-15\t1\n" +
+		"NIC0\tPIX\tSYS\t X \tSYS\n" +
+		"NIC1\tSYS\tPIX\tSYS\t X \n\n" +
+		"NIC Legend:\n\n  NIC0: mlx5_0\n  NIC1: mlx5_1\n"
+	t, err := nvsmi.Decode([]byte(text))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return t
+}
+
+// aces is a host whose configuration space could be read as a whole.
+func aces(control string) machine {
+	return func(tb testing.TB) *topo.Topology {
+		tb.Helper()
+		return spec(tb, `machine aces "one switch, read by root"
+host virtual none config full
+cpu vendor GenuineIntel family 6 model 143 name "Intel(R) Xeon(R)" threads 2
+numa 0 package 0 cpus 0-7 mem 64GiB
+nvidia driver 550.54.15 cuda 12.4
+root 0000:15 numa 0
+  port 15:01.0
+    switch 16:00.0 broadcom-c030
+      down 17:00.0 acs `+control+`
+        gpu 1a:00.0 h100-sxm
+      down 17:01.0
+        nic 18:00.0 connectx7 ib rdma mlx5_0 net ibp24s0 lid 12
+`)
+	}
+}
+
+// scattered has two GPUs and a NIC on one socket, and two NICs on the other.
+const scattered = `machine scattered "NICs that no GPU is near"
+host virtual none iommu identity
+cpu vendor GenuineIntel family 6 model 143 name "Intel(R) Xeon(R)" threads 2
+numa 0 package 0 cpus 0-7 mem 64GiB distance "10 21"
+numa 1 package 1 cpus 8-15 mem 64GiB distance "21 10"
+nvidia driver 550.54.15 cuda 12.4
+root 0000:10 numa 0
+  port 10:01.0
+    gpu 11:00.0 h100-pcie
+root 0000:20 numa 0
+  port 20:01.0
+    gpu 21:00.0 h100-pcie
+root 0000:30 numa 0
+  port 30:01.0
+    nic 31:00.0 connectx7 ib rdma mlx5_0 net ib0 lid 11
+root 0000:80 numa 1
+  port 80:01.0
+    nic 81:00.0 connectx7 ib rdma mlx5_1 net ib1 lid 12
+root 0000:90 numa 1
+  port 90:01.0
+    nic 91:00.0 connectx7 ib rdma mlx5_2 net ib2 lid 13
+`
+
+func written(text string) machine {
+	return func(tb testing.TB) *topo.Topology { tb.Helper(); return spec(tb, text) }
+}
+
+// noInterfaces hides the interfaces, as a network namespace does.
+func noInterfaces(t *topo.Topology) {
+	t.Netdevs = nil
+	for i := range t.RDMADevices {
+		t.RDMADevices[i].Netdevs = nil
+	}
+	for i := range t.Ports {
+		t.Ports[i].Netdevs = nil
+	}
+}
+
+func noGIDTypes(t *topo.Topology) {
+	for i := range t.Ports {
+		for j := range t.Ports[i].GIDs {
+			t.Ports[i].GIDs[j].Type = ""
+		}
+	}
+}
+
+// silentNVML is a patch: no recorded answers.
+const silentNVML = "remove " + topo.NVMLAnswersPath
+
+// A ruling is how a check must end on three machines.
+type ruling struct {
+	found    machine           // there is something to find
+	severity doctor.Severity   // of the worst finding there
+	text     string            // part of it
+	subjects []topo.ID         // of the worst finding; empty: not looked at
+	fine     machine           // alike, and all is well
+	blind    machine           // a fact is missing
+	more     map[string]ruling // other findings of the same check
+}
+
+const healthy = "hgx-h100-8nic" // InfiniBand, every GPU with its NIC
+const ethernet = "a10-2nic"     // RoCE, two GPUs with a NIC each
+
+var rulings = map[doctor.Code]ruling{
+	"link-degraded": {
+		found: named("dgx-h100-gpu2-x8"), severity: doctor.Warning, text: "31.5 GB/s instead of 63.0 GB/s", subjects: []topo.ID{"gpu:2"},
+		fine: named(healthy), blind: variant(healthy, "change 0000:18:00.0 at gen1"), // an idle GPU
+		more: map[string]ruling{
+			"an idle GPU on half of its lanes": {found: variant(healthy, "change 0000:18:00.0 at gen1x8"), severity: doctor.Warning, text: "runs at gen5 x8, both ends can do gen5 x16", subjects: []topo.ID{"gpu:0"}},
+			"a NIC's speed":                    {found: named("dgx-h100-nic-gen1"), severity: doctor.Warning, text: "gen1 x16", subjects: []topo.ID{"rdma:mlx5_4"}},
+			"a switch's uplink":                {found: variant(healthy, "change 0000:16:00.0 at gen3"), severity: doctor.Warning, subjects: []topo.ID{"sw:0000:16:00.0"}},
+			"a drive":                          {found: variant("dgx-h100", "change 0000:1c:00.0 at x2"), severity: doctor.Info, subjects: []topo.ID{"nvme:nvme2"}},
+		},
+	},
+	"link-disagrees": {
+		found: variant(healthy, "set sys/bus/pci/devices/0000:17:00.0/current_link_width 8"), severity: doctor.Warning, text: "0000:18:00.0 says 32 GT/s x16", subjects: []topo.ID{"gpu:0"},
+		fine: named(healthy), blind: variant(healthy, "remove sys/bus/pci/devices/0000:17:00.0/current_link_width"),
+	},
+	"implausible-bridge-link": {
+		found: named("aws-p5-44nic-synthetic"), severity: doctor.Warning, text: "which the hypervisor invented",
+		fine: named(healthy), blind: throughNCCL(healthy),
+		more: map[string]ruling{"only the current state": {found: named("vm-flat"), severity: doctor.Info, text: "report gen1 x1"}},
+	},
+	"nic-slot-limited": {
+		found: variant(healthy, "change 0000:17:01.0 link gen4x16"), severity: doctor.Warning, text: "63 % of the port", subjects: []topo.ID{"port:mlx5_0/1"},
+		fine: named(healthy), blind: variant(healthy, "remove sys/class/infiniband/mlx5_0/ports/1/rate"),
+		more: map[string]ruling{
+			"a switch's uplink": {found: variant(healthy, "change 0000:16:00.0 link gen4x8"), severity: doctor.Info, text: "the switch uplink 0000:16:00.0"},
+			"the card itself":   {found: variant(healthy, "change 0000:19:00.0 link gen3x16"), severity: doctor.Warning, text: "15.8 GB/s"},
+		},
+	},
+	"shared-slot": {
+		found: named("v100-8gpu"), severity: doctor.Warning, text: "25.0 GB/s together, their slot carries 15.8 GB/s", subjects: []topo.ID{"port:mlx5_0/1", "port:mlx5_1/1"},
+		fine: named("dgx-h100"), blind: variant("dgx-h100", "remove sys/class/infiniband/mlx5_2/ports/1/rate"),
+		more: map[string]ruling{"a storage card": {found: named("dgx-a100"), severity: doctor.Info, text: "their role is storage"}},
+	},
+	"rdma-no-pci": {
+		found: named("dgx-h100-rdma-no-pci"), severity: doctor.Warning, subjects: []topo.ID{"rdma:mlx5_9"},
+		fine: named(healthy), blind: matrix,
+	},
+	"nvlink-missing": {
+		found: variant("dgx-h100", "change 0000:1b:00.0 nvlink 0"), severity: doctor.Error, text: "4 NVSwitches", subjects: []topo.ID{"gpu:0"},
+		fine: named(healthy), blind: variant(healthy, silentNVML),
+		more: map[string]ruling{"no switches on PCI": {found: variant(healthy, "change 0000:18:00.0 nvlink 0"), severity: doctor.Warning, text: "gpu:1 of the same model"}},
+	},
+	"nvlink-uneven": {
+		found: variant(healthy, "change 0000:18:00.0 nvlink 17"), severity: doctor.Warning, text: "17 of 18 links", subjects: []topo.ID{"gpu:0"},
+		fine: named(healthy), blind: variant(healthy, silentNVML),
+	},
+	"p2p-disabled": {
+		found:    edited(named(healthy), func(t *topo.Topology) { t.GPUs[0].P2P["gpu:1"] = "disabled by regkey" }),
+		severity: doctor.Error, text: "beside an NVLink", subjects: []topo.ID{"gpu:0", "gpu:1"},
+		fine: named(healthy), blind: variant(healthy, silentNVML),
+		more: map[string]ruling{"far apart": {found: named(ethernet), severity: doctor.Info, text: "chipset not supported"}},
+	},
+	"mig-enabled": {
+		found:    edited(named(healthy), func(t *topo.Topology) { t.GPUs[3].MIG = &topo.MIG{Enabled: true} }),
+		severity: doctor.Info, subjects: []topo.ID{"gpu:3"}, fine: named(healthy), blind: variant(healthy, silentNVML),
+	},
+	"gpu-driver-missing": {
+		found:    edited(named(healthy), func(t *topo.Topology) { t.GPUs[1].KnownFrom, t.GPUs[1].Driver = "pci", "" }),
+		severity: doctor.Error, text: "no driver is bound", subjects: []topo.ID{"gpu:1"}, fine: named(healthy), blind: throughNCCL(healthy),
+		more: map[string]ruling{
+			"nouveau":      {found: edited(named(healthy), func(t *topo.Topology) { t.GPUs[1].KnownFrom, t.GPUs[1].Driver = "pci", "nouveau" }), severity: doctor.Error, text: "nouveau"},
+			"in a machine": {found: edited(named(healthy), func(t *topo.Topology) { t.GPUs[1].KnownFrom, t.GPUs[1].Driver = "pci", "vfio-pci" }), severity: doctor.Info, text: "vfio-pci"},
+		},
+	},
+	"no-gdr-path": {
+		found: variant(healthy, "remove sys/module/nvidia_peermem"), severity: doctor.Error, text: "the kernel module is the proprietary one",
+		fine: named(healthy), blind: variant(healthy, "remove sys/module"),
+		more: map[string]ruling{
+			"an old kernel": {found: variant(healthy, "remove sys/module/nvidia_peermem",
+				`set proc/driver/nvidia/version "NVIDIA UNIX Open Kernel Module for x86_64  550.54.15"`, "set proc/sys/kernel/osrelease 5.4.0-200-generic"), severity: doctor.Error, text: "older than 5.12"},
+			"dma-buf alone": {found: variant(healthy, "remove sys/module/nvidia_peermem",
+				`set proc/driver/nvidia/version "NVIDIA UNIX Open Kernel Module for x86_64  550.54.15"`), severity: doctor.Info, text: "dma-buf is the only way"},
+			"GeForce": {found: edited(named(healthy), func(t *topo.Topology) { t.GPUs[0].Model = "NVIDIA GeForce RTX 4090" }), severity: doctor.Error, text: "GeForce", subjects: []topo.ID{"gpu:0"}},
+		},
+	},
+	"iommu-translate": {
+		found: variant(healthy, "set sys/kernel/iommu_groups/*/type DMA-FQ"), severity: doctor.Warning, text: "16 devices",
+		fine: named(healthy), blind: variant(healthy, "remove sys/kernel/iommu_groups/*/type", "remove proc/cmdline"),
+	},
+	"memlock": {
+		found: named("lab-softrdma"), severity: doctor.Warning, text: "8 MiB", fine: named(healthy), blind: variant(healthy, "remove proc/self/limits"),
+	},
+	"acs-redirect": {
+		found: aces("0x1d"), severity: doctor.Error, text: "0000:17:00.0", subjects: []topo.ID{"pci:0000:17:00.0"}, fine: aces("0x01"), blind: named(healthy),
+		more: map[string]ruling{"direct translated": {found: aces("0x5d"), severity: doctor.Warning, text: "unless both devices use ATS"}},
+	},
+	"port-down": {
+		found: named("dgx-h100-port-down"), severity: doctor.Error, subjects: []topo.ID{"port:mlx5_6/1"},
+		text: "gpu:4 falls back to mlx5_9: NODE instead of PXB, at most 50.0 GB/s, shared with gpu:5",
+		fine: named(healthy), blind: variant(healthy, "remove sys/class/infiniband/mlx5_0/ports/1/state"),
+		more: map[string]ruling{
+			"one of two that are as near": {found: variant("b300-16nic", "change 0000:19:00.0 state down"), severity: doctor.Warning, text: "its bandwidth is lost"},
+			"of a storage card":           {found: named("gb200-tray"), severity: doctor.Info, text: "its role is storage"},
+			"the second of each card": {found: variant("v100-8gpu", "change 0000:1c:00.1 state down", "change 0000:3f:00.1 state down",
+				"change 0000:8a:00.1 state down", "change 0000:b3:00.1 state down"), severity: doctor.Info, text: "no card here has all of its ports up"},
+			"no subnet manager": {found: variant(healthy, `set sys/class/infiniband/mlx5_0/ports/1/state "2: INIT"`), severity: doctor.Error, text: "port is INIT (LinkUp)",
+				subjects: []topo.ID{"port:mlx5_0/1"}},
+			"the last one": {found: variant(ethernet, "change 0000:1a:00.0 state down", "change 0000:9b:00.0 state down"), severity: doctor.Error, text: "falls back to eno1"},
+		},
+	},
+	"no-usable-port": {
+		found: edited(named(healthy), func(t *topo.Topology) {
+			noInterfaces(t)
+			for i := range t.RDMADevices {
+				t.RDMADevices[i].Uverbs = "denied"
+			}
+		}), severity: doctor.Error, text: "no port can be used",
+		fine: named(healthy), blind: throughNCCL(healthy),
+		more: map[string]ruling{"TCP is left": {found: variant(ethernet, "change 0000:1a:00.0 state down", "change 0000:9b:00.0 state down"), severity: doctor.Warning, text: "data goes by TCP"}},
+	},
+	"uverbs-inaccessible": {
+		found: edited(named(ethernet), func(t *topo.Topology) {
+			t.RDMADevices[0].Uverbs, t.RDMADevices[1].Uverbs = "denied", "rw"
+		}), severity: doctor.Warning, subjects: []topo.ID{"rdma:mlx5_0"},
+		fine: edited(named(ethernet), func(t *topo.Topology) {
+			t.RDMADevices[0].Uverbs, t.RDMADevices[1].Uverbs = "rw", "rw"
+		}), blind: named(ethernet),
+		more: map[string]ruling{"all of them": {found: edited(named(ethernet), func(t *topo.Topology) {
+			t.RDMADevices[0].Uverbs, t.RDMADevices[1].Uverbs = "none", "none"
+		}), severity: doctor.Error, text: "no uverbs file"}},
+	},
+	"rdma-lag": {
+		found: variant("bonds", "set sys/class/net/rdma0b/operstate down"), severity: doctor.Warning, text: "rdma0b is down", subjects: []topo.ID{"port:mlx5_bond_0/1"},
+		fine: named(ethernet), blind: edited(named(ethernet), noInterfaces),
+		more: map[string]ruling{"a bond that is up": {found: named("bonds"), severity: doctor.Info, text: "one connection uses one leg, 100 Gb/s of 200 Gb/s"}},
+	},
+	"pf-and-vf-visible": {
+		found: named("sriov-pf-vf"), severity: doctor.Warning, text: "5 devices, one wire of 100 Gb/s", fine: named(ethernet), blind: throughNCCL(ethernet),
+	},
+	"software-rdma": {
+		found: named("lab-softrdma"), severity: doctor.Info, subjects: []topo.ID{"rdma:rxe0", "rdma:rxe1", "rdma:siw0"}, fine: named(healthy), blind: matrix,
+		more: map[string]ruling{"siw beside NVIDIA": {found: edited(named(healthy), func(t *topo.Topology) {
+			t.RDMADevices = append(t.RDMADevices, topo.RDMADevice{Node: topo.Node{ID: "rdma:siw0"}, Name: "siw0", Software: true, Driver: "siw"})
+		}), severity: doctor.Warning, text: "nvidia-smi"}},
+	},
+	"gid-missing": {
+		found: edited(named(ethernet), func(t *topo.Topology) { t.Ports[0].GIDs = nil }), severity: doctor.Error, subjects: []topo.ID{"port:mlx5_0/1"},
+		fine: named(ethernet), blind: edited(named(ethernet), func(t *topo.Topology) { t.Ports[0].GIDs, t.Ports[0].GIDTable = nil, nil }),
+	},
+	"gid-none-routable": {
+		found: edited(named(ethernet), func(t *topo.Topology) {
+			t.Ports[1].GIDs = []topo.GID{{Index: 0, GID: "fe80:0000:0000:0000:0000:0000:0000:0001", Type: "RoCE v2"}}
+		}), severity: doctor.Warning, text: "all are link-local", subjects: []topo.ID{"port:mlx5_1/1"},
+		fine: named(ethernet), blind: edited(named(ethernet), noGIDTypes),
+	},
+	"gid-index-differs": {
+		found: edited(named(ethernet), func(t *topo.Topology) {
+			for i := range t.Ports[1].GIDs {
+				t.Ports[1].GIDs[i].Index += 2
+			}
+		}), severity: doctor.Warning, text: "3 on mlx5_0; 5 on mlx5_1",
+		fine: named(ethernet), blind: edited(named(ethernet), noGIDTypes),
+	},
+	"traffic-class-unset": {
+		found: variant(ethernet, "change 0000:1a:00.0 tc unset", "change 0000:9b:00.0 tc 106"), severity: doctor.Warning, subjects: []topo.ID{"port:mlx5_0/1"},
+		fine: variant(ethernet, "change 0000:1a:00.0 tc 106", "change 0000:9b:00.0 tc 106"), blind: named(ethernet),
+		more: map[string]ruling{"two classes": {found: variant(ethernet, "change 0000:1a:00.0 tc 104", "change 0000:9b:00.0 tc 106"), severity: doctor.Warning, text: "104 on mlx5_0; 106 on mlx5_1"}},
+	},
+	"mtu-mismatch": {
+		found: variant(ethernet, "change 0000:1a:00.0 mtu 9000"), severity: doctor.Warning, text: "on mlx5_1; 9000 on mlx5_0",
+		fine: named(ethernet), blind: edited(named(ethernet), noInterfaces),
+		more: map[string]ruling{"a leg of a bond": {found: variant("bonds", "set sys/class/net/rdma0a/mtu 1400"), severity: doctor.Warning, text: "a leg with MTU 1400"}},
+	},
+	"mtu-small": {
+		found: variant(ethernet, "change 0000:1a:00.0 mtu 1500", "change 0000:9b:00.0 mtu 9000"), severity: doctor.Info, text: "carry 1024 bytes", subjects: []topo.ID{"port:mlx5_0/1"},
+		fine: variant(ethernet, "change 0000:1a:00.0 mtu 4200", "change 0000:9b:00.0 mtu 9000"), blind: edited(named(ethernet), noInterfaces),
+	},
+	"pkey-mismatch": {
+		found: variant(healthy, `change 0000:19:00.0 pkeys "0xffff,0x8001"`), severity: doctor.Warning, text: "different partitions",
+		fine: named(healthy), blind: variant(healthy, "remove sys/class/infiniband/mlx5_0/ports/1/pkeys"),
+		more: map[string]ruling{"limited": {found: edited(named(healthy), func(t *topo.Topology) { t.Ports[0].PKeys = []topo.HexID{"0x7fff"} }), severity: doctor.Warning, text: "limited member"}},
+	},
+	"rate-mismatch": {
+		found: variant(healthy, `change 0000:19:00.0 rate "200 Gb/sec (4X HDR)"`), severity: doctor.Warning, text: "400 Gb/s on mlx5_1", subjects: []topo.ID{"port:mlx5_0/1"},
+		fine: named(healthy), blind: variant(healthy, "remove sys/class/infiniband/mlx5_0/ports/1/rate"),
+	},
+	"mixed-link-layer": {
+		found:    edited(named(healthy), func(t *topo.Topology) { t.Ports[0].LinkLayer, t.RDMADevices[0].Transport = "Ethernet", "roce" }),
+		severity: doctor.Warning, text: "Ethernet on mlx5_0; InfiniBand on mlx5_1",
+		fine: named(healthy), blind: throughNCCL(healthy),
+		more: map[string]ruling{"storage": {found: named("dgx-h100"), severity: doctor.Info, text: "Ethernet on mlx5_2 and mlx5_8 (storage)"}},
+	},
+	"firmware-differs": {
+		found: edited(named(healthy), func(t *topo.Topology) { t.RDMADevices[2].Firmware = "28.43.1014" }), severity: doctor.Info, text: "28.43.1014 on mlx5_2",
+		fine: named(healthy), blind: edited(named(healthy), func(t *topo.Topology) { t.RDMADevices[2].Board, t.RDMADevices[3].Board = "", "" }),
+	},
+	"rails-share-subnet": {
+		found: named("gh200-4gpu"), severity: doctor.Info, text: "10.38.0.0/16", fine: named(ethernet), blind: variant(ethernet, "remove "+topo.NetlinkAnswersPath),
+	},
+	"gpu-without-near-nic": {
+		found: named("h20-4ib-1roce"), severity: doctor.Warning, text: "the nearest are NODE, at most 50.0 GB/s", subjects: []topo.ID{"gpu:1", "gpu:3", "gpu:5", "gpu:7"},
+		fine: named(healthy), blind: named("dgx-h100-rdma-no-pci"),
+		more: map[string]ruling{
+			"built so":   {found: named("nd96asr-v4"), severity: doctor.Info},
+			"two levels": {found: named("h20-3e-8gpu-2nic"), severity: doctor.Warning, text: "SYS"},
+		},
+	},
+	"gpu-nic-index": {
+		found: named("b300-16nic"), severity: doctor.Warning, text: "gpu:1 gets mlx5_1 (NODE), its nearest are mlx5_2 and mlx5_3 (PIX)",
+		fine: named(healthy), blind: variant(healthy, "remove sys/class/infiniband/mlx5_7/device", "remove sys/class/infiniband_verbs/uverbs7/device",
+			"remove sys/class/infiniband_mad/umad7/device", "move sys/class/infiniband/mlx5_7 -> sys/devices/virtual/infiniband/mlx5_7"),
+		more: map[string]ruling{"with storage": {found: named("dgx-h100"), severity: doctor.Info, text: "all RDMA devices, storage and others included"}},
+	},
+	"c2c-path": {
+		found: named("gb200-tray"), severity: doctor.Info, text: "over C2C and the CPU (NODE, NCCL's P2C)", subjects: []topo.ID{"gpu:0", "gpu:1", "gpu:2", "gpu:3"},
+		fine: named(healthy), blind: variant(healthy, silentNVML),
+	},
+	"nic-role": {
+		found: named("b200"), severity: doctor.Info, text: "decoy: a ConnectX that manages NVLink", subjects: []topo.ID{"port:mlx5_1/1", "port:mlx5_2/1"}, fine: named(healthy), blind: matrix,
+	},
+	"dpu": {
+		found: named("gb200-tray"), severity: doctor.Info, text: "4 functions of BlueField-3", fine: named(healthy), blind: matrix,
+		more: map[string]ruling{"representors": {found: edited(named(ethernet), func(t *topo.Topology) {
+			t.Netdevs = append(t.Netdevs, topo.Netdev{Node: topo.Node{ID: "net:pf0vf3"}, Name: "pf0vf3", PhysPort: "pf0vf3"})
+		}), severity: doctor.Info, text: "1 representor", subjects: []topo.ID{"net:pf0vf3"}}},
+	},
+	"nic-unassigned": {
+		found: written(scattered), severity: doctor.Warning, text: "no GPU has it among its nearest", fine: named(healthy), blind: throughNCCL(healthy),
+	},
+	"nic-oversubscribed": {
+		found: named("h20-4ib-1roce"), severity: doctor.Info, text: "8 GPUs share 4 ports, up to 2 on one", fine: named(healthy), blind: throughNCCL(healthy),
+		more: map[string]ruling{"all take the first": {found: named("dgx-a100"), severity: doctor.Info, text: "gpu:0 and gpu:1 on mlx5_0"}},
+	},
+	"numa-unknown": {
+		found: named("dgx-h100-numa-unknown"), severity: doctor.Warning, text: "12 devices (-1)", fine: named(healthy), blind: matrix,
+		more: map[string]ruling{"taken from elsewhere": {found: variant(healthy, "set sys/bus/pci/devices/0000:19:00.0/numa_node -1"), severity: doctor.Info, text: "takes it from", subjects: []topo.ID{"rdma:mlx5_0"}}},
+	},
+	"asymmetric-sockets": {
+		found: named("h100-nvl-8gpu-2nic"), severity: doctor.Warning, text: "socket 1 has 4 GPUs and no data port", subjects: []topo.ID{"gpu:4", "gpu:5", "gpu:6", "gpu:7"},
+		fine: named(healthy), blind: named("dgx-h100-numa-unknown"),
+		more: map[string]ruling{"a difference": {found: named("pcie-4gpu-5nic-bf3"), severity: doctor.Info, text: "socket 1 has 2 GPUs and 1 data port"}},
+	},
+	"vm-flat": {
+		found: named("vm-flat"), severity: doctor.Warning, text: "4 GPUs and 8 RDMA NICs stand side by side", fine: named("bonds"), blind: throughNCCL(healthy),
+	},
+	"partial-view": {
+		found:    edited(named(healthy), func(t *topo.Topology) { t.Host.Container, t.GPUs[2].Visible = new(true), new(false) }),
+		severity: doctor.Warning, text: "this container may use 7 of 8 GPUs", subjects: []topo.ID{"gpu:2"},
+		fine: edited(named(healthy), func(t *topo.Topology) { t.Host.Container = new(false) }), blind: named(healthy),
+		more: map[string]ruling{"another network namespace": {found: edited(named(ethernet), func(t *topo.Topology) {
+			t.Host.Container = new(true)
+			t.Netdevs = slices.DeleteFunc(t.Netdevs, func(n topo.Netdev) bool { return n.Name == "eno1" })
+		}), severity: doctor.Info, text: "without an interface here"}, "fewer CPUs": {found: edited(named(healthy), func(t *topo.Topology) { t.Host.AllowedCPUs = "0-3" }), severity: doctor.Info, text: "CPUs 0-3"}},
+	},
+	"facts-unread": {
+		found: named("dgx-h100-missing-files"), severity: doctor.Warning, text: "could not be read", fine: named(healthy), blind: throughNCCL(healthy),
+	},
+	"facts-conflict": {
+		found: edited(named(healthy), func(t *topo.Topology) {
+			t.Warnings = append(t.Warnings, topo.Warning{Code: topo.CodeConflict, Subject: "net:ib0", Detail: "mtu_bytes: sysfs says 2044, netlink 4092"})
+		}), severity: doctor.Info, text: "netlink 4092", subjects: []topo.ID{"net:ib0"},
+		fine: named(healthy), blind: throughNCCL(healthy),
+	},
+}
+
+// bonded has a bond of two Ethernet ports without RDMA, and one port beside it.
+const bonded = `machine bonded "TCP over a bond"
+host virtual none
+cpu vendor GenuineIntel family 6 model 143 name "Intel(R) Xeon(R)" threads 2
+numa 0 package 0 cpus 0-7 mem 64GiB
+root 0000:10 numa 0
+  port 10:01.0
+    nic 11:00.0 e810 net eth0 mtu 9000
+    nic 11:00.1 e810 net eth1 mtu 9000
+  port 10:02.0
+    nic 12:00.0 e810 net eth2 mtu 9000 ip 10.2.0.1/24
+bond bond0 legs eth0,eth1 mode 802.3ad hash layer3+4 ip 10.1.0.1/24 mtu 9000
+`
+
+// linked has two GPUs below one switch that redirects, with NVLinks between them.
+const linked = `machine linked "NVLink makes PCIe redirection harmless"
+host virtual none config full
+cpu vendor GenuineIntel family 6 model 143 name "Intel(R) Xeon(R)" threads 2
+numa 0 package 0 cpus 0-7 mem 64GiB
+nvidia driver 550.54.15 cuda 12.4
+root 0000:15 numa 0
+  port 15:01.0
+    switch 16:00.0 broadcom-c030
+      down 17:00.0 acs 0x1d
+        gpu 1a:00.0 h100-nvl
+      down 17:01.0 acs 0x1d
+        gpu 1b:00.0 h100-nvl
+nvlink all 12
+`
+
+// elsewhere are further machines on which a check must end in a certain way.
+var elsewhere = []struct {
+	name   string
+	code   doctor.Code
+	status doctor.Status
+	on     machine
+}{
+	{"a narrow link whose upper end is invented", "link-degraded", doctor.CouldNotCheck, variant("vm-flat", "change 0000:06:00.0 at x8")},
+	{"full links below invented ports", "link-degraded", doctor.OK, named("vm-flat")},
+	{"a guest whose switch reads clean", "acs-redirect", doctor.CouldNotCheck, edited(aces("0x01"), func(t *topo.Topology) { t.Host.Virtual = "kvm" })},
+	{"GPUs that have NVLinks", "acs-redirect", doctor.NotApplicable, written(linked)},
+	{"AMD without its driver's topology", "nvlink-uneven", doctor.CouldNotCheck, edited(named("mi300x-8nic"), func(t *topo.Topology) {
+		t.Links = slices.DeleteFunc(t.Links, func(l topo.Link) bool { return l.Kind == topo.LinkXGMI })
+		for i := range t.GPUs {
+			t.GPUs[i].KnownFrom = "pci"
+		}
+	})},
+	{"a bond without RDMA", "rails-share-subnet", doctor.OK, written(bonded)},
+	{"a bond without RDMA and its legs", "mtu-mismatch", doctor.OK, written(bonded)},
+	{"no switch at all", "acs-redirect", doctor.NotApplicable, written(scattered)},
+	{"NVLink beside, PCIe redirected", "acs-redirect", doctor.CouldNotCheck, named("h20-3e-8gpu-2nic")},
+	{"AMD", "no-gdr-path", doctor.CouldNotCheck, named("mi300x-8nic")},
+	{"EFA", "no-gdr-path", doctor.CouldNotCheck, named("aws-p5-44nic-synthetic")},
+	{"EFA with its module", "no-gdr-path", doctor.OK, edited(named("aws-p5-44nic-synthetic"), func(t *topo.Topology) { t.Host.Software.Modules = []string{"efa", "efa_nv_peermem", "nvidia"} })},
+	{"no RDMA", "no-gdr-path", doctor.NotApplicable, named("gh200-4gpu")},
+	{"the open module, modules unknown", "no-gdr-path", doctor.OK, edited(named("gb200-tray"), func(t *topo.Topology) { t.Host.Software.Modules = nil })},
+	{"booted with pass-through, types unknown", "iommu-translate", doctor.OK, variant(healthy, "remove sys/kernel/iommu_groups/*/type", "set proc/cmdline \"quiet iommu=pt\"")},
+	{"no IOMMU groups", "iommu-translate", doctor.OK, edited(named(healthy), func(t *topo.Topology) {
+		for i := range t.PCIDevices {
+			t.PCIDevices[i].IOMMUGroup, t.PCIDevices[i].IOMMUType = nil, ""
+		}
+	})},
+	{"a limit above the host's memory", "memlock", doctor.OK, edited(named("lab-softrdma"), func(t *topo.Topology) { t.Host.Software.Memlock.SoftBytes = new(int64(1 << 50)) })},
+	{"NVLinks to what is hidden", "nvlink-uneven", doctor.CouldNotCheck, edited(variant(healthy, "change 0000:18:00.0 nvlink 17"), func(t *topo.Topology) {
+		t.Warnings = append(t.Warnings, topo.Warning{Code: topo.CodePartialView, Subject: "gpu:0", Evidence: "nvmlDeviceGetNvLinkRemotePciInfo", Detail: "hidden"})
+	})},
+	{"one GPU", "nvlink-uneven", doctor.NotApplicable, aces("0x01")},
+	{"a hidden GPU is not asked", "p2p-disabled", doctor.OK, edited(named(healthy), func(t *topo.Topology) {
+		t.GPUs[0].Visible, t.GPUs[0].P2P = new(false), nil
+	})},
+	{"a decoy's narrow slot", "nic-slot-limited", doctor.OK, named("b200")},
+	{"bonds stand for their legs", "shared-slot", doctor.NotApplicable, named("bonds")},
+	{"a guest with NUMA nodes", "vm-flat", doctor.OK, named("nd96asr-v4")},
+	{"bare metal", "vm-flat", doctor.NotApplicable, named(healthy)},
+	{"InfiniBand has no traffic class", "traffic-class-unset", doctor.NotApplicable, named(healthy)},
+	{"one NUMA node", "numa-unknown", doctor.NotApplicable, named("vm-flat")},
+	{"C2C is near", "gpu-without-near-nic", doctor.OK, named("gb200-tray")},
+	{"no RDMA hardware", "port-down", doctor.NotApplicable, named("cpu-2eth")},
+	{"one source", "facts-conflict", doctor.CouldNotCheck, edited(named(healthy), func(t *topo.Topology) { t.Sources = t.Sources[:1] })},
+	{"incomplete and not where", "facts-unread", doctor.CouldNotCheck, edited(named(healthy), func(t *topo.Topology) { t.Complete = false })},
+}
+
+func TestElsewhere(t *testing.T) {
+	for _, c := range elsewhere {
+		t.Run(string(c.code)+" "+c.name, func(t *testing.T) {
+			t.Parallel()
+			if got := one(t, c.on, c.code); got.Status != c.status {
+				t.Errorf("%s, want %s: %s %+v %+v", got.Status, c.status, got.Note, got.Findings, got.Missing)
+			}
+		})
+	}
+}
+
+// Every check has something to find, a machine that is fine, and one on which
+// it cannot tell; and it says so.
+func TestEveryCheck(t *testing.T) {
+	for _, c := range doctor.Checks() {
+		r, ok := rulings[c.Code]
+		if !ok || r.found == nil || r.fine == nil || r.blind == nil {
+			t.Errorf("%s: needs a machine with a finding, one that is fine, and one that it cannot judge", c.Code)
+			continue
+		}
+		t.Run(string(c.Code), func(t *testing.T) {
+			t.Parallel()
+			finds(t, c.Code, r)
+			for name, other := range r.more {
+				t.Run(name, func(t *testing.T) { finds(t, c.Code, other) })
+			}
+			for status, m := range map[doctor.Status]machine{doctor.OK: r.fine, doctor.CouldNotCheck: r.blind} {
+				if got := one(t, m, c.Code); got.Status != status {
+					t.Errorf("%s, want %s: %s %+v %+v", got.Status, status, got.Note, got.Findings, got.Missing)
+				}
+			}
+		})
+	}
+	for code := range rulings {
+		if !slices.Contains(doctor.Codes(), code) {
+			t.Errorf("%s is no check", code)
+		}
+	}
+}
+
+// one makes one check on a machine.
+func one(t *testing.T, m machine, code doctor.Code) doctor.CheckResult {
+	t.Helper()
+	r := run(t, m(t), code)
+	if len(r.Checks) != 1 {
+		t.Fatalf("%d results of one check", len(r.Checks))
+	}
+	return r.Checks[0]
+}
+
+// finds holds a check to what it must find.
+func finds(t *testing.T, code doctor.Code, want ruling) {
+	t.Helper()
+	c := one(t, want.found, code)
+	if c.Status != doctor.Found {
+		t.Fatalf("%s, want a finding: %s %+v", c.Status, c.Note, c.Missing)
+	}
+	worst := c.Findings[0]
+	if worst.Severity != want.severity {
+		t.Errorf("%s, want %s: %s", worst.Severity, want.severity, worst.Text)
+	}
+	if !slices.ContainsFunc(c.Findings, func(f doctor.Finding) bool { return strings.Contains(f.Text, want.text) }) {
+		t.Errorf("no finding says %q: %+v", want.text, c.Findings)
+	}
+	if want.subjects != nil && !slices.Equal(worst.Subjects, want.subjects) {
+		t.Errorf("it is about %v, want %v", worst.Subjects, want.subjects)
+	}
+}

@@ -1,0 +1,90 @@
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/units"
+	"github.com/topoctl/topoctl/pathsel"
+)
+
+// Options say what to look at and how to say it.
+type Options struct {
+	// Codes are the checks to make; none means all.
+	Codes []Code
+	// Units is the unit of rates in texts. Auto is what is customary: gigabits
+	// for network ports, gigabytes for the rest.
+	Units units.System
+}
+
+// Check describes one check: what is true where it is ok, how it is judged, by
+// which facts, and what can be done about a finding.
+type Check struct {
+	Code     Code
+	Family   string
+	Severity Severity // the worst that it gives
+	Title    string
+	Judged   string
+	Facts    string
+	Fix      string
+	run      func(*host) outcome
+}
+
+// Checks lists all checks by family.
+func Checks() []Check {
+	return slices.Concat(linkChecks, slotChecks, gpuLinkChecks, directChecks, portChecks, roceChecks, railChecks,
+		nearChecks, planChecks, numaChecks, viewChecks)
+}
+
+// Codes lists the codes of all checks, sorted.
+func Codes() []Code {
+	var out []Code
+	for _, c := range Checks() {
+		out = append(out, c.Code)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Run makes the checks on a derived topology. The error is for a topology
+// that cannot be looked at and for unknown codes; what is wrong with the host
+// is in the report.
+func Run(t *topo.Topology, o Options) (*Report, error) {
+	if t == nil || t.Derived == nil {
+		return nil, errors.New("doctor: topology is not derived: call Derive first")
+	}
+	checks, err := selected(o.Codes)
+	if err != nil {
+		return nil, err
+	}
+	paths, err := pathsel.New(t, pathsel.Options{})
+	if err != nil {
+		return nil, fmt.Errorf("doctor: %w", err)
+	}
+	h := newHost(t, paths, o.Units)
+	r := &Report{Schema: Schema, Host: t.Host.Name, Origin: t.Origin, Complete: t.Complete, Checks: []CheckResult{}}
+	for i := range checks {
+		c := checks[i].result(checks[i].run(h))
+		r.Summary.add(&c)
+		r.Checks = append(r.Checks, c)
+	}
+	return r, nil
+}
+
+// selected gives the checks of some codes in the order of codes, all for none.
+func selected(codes []Code) ([]Check, error) {
+	all := Checks()
+	for _, code := range codes {
+		if !slices.ContainsFunc(all, func(c Check) bool { return c.Code == code }) {
+			return nil, fmt.Errorf("doctor: no check is called %q", code)
+		}
+	}
+	if len(codes) > 0 {
+		all = slices.DeleteFunc(all, func(c Check) bool { return !slices.Contains(codes, c.Code) })
+	}
+	slices.SortFunc(all, func(a, b Check) int { return strings.Compare(string(a.Code), string(b.Code)) })
+	return all, nil
+}

@@ -1,0 +1,123 @@
+package doctor_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/topoctl/topoctl/discover"
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/fixtures"
+	"github.com/topoctl/topoctl/pathsel/doctor"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files, the schema and docs/doctor.md")
+
+// fixture discovers a machine that ships with topoctl.
+func fixture(tb testing.TB, name string) *topo.Topology {
+	tb.Helper()
+	tree, err := fixtures.Open(name)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	t, err := discover.Discover(tb.Context(), discover.Options{FS: tree, Origin: "fixture:" + name})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return t
+}
+
+// known keeps the fixtures of tests that only look.
+var known sync.Map
+
+// looked is a fixture that must not be changed.
+func looked(tb testing.TB, name string) *topo.Topology {
+	tb.Helper()
+	if t, ok := known.Load(name); ok {
+		return t.(*topo.Topology)
+	}
+	t := fixture(tb, name)
+	known.Store(name, t)
+	return t
+}
+
+// spec discovers a machine that is written down in the test.
+func spec(tb testing.TB, text string) *topo.Topology {
+	tb.Helper()
+	tree, err := fixtures.OpenFile([]byte(text))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	t, err := discover.Discover(tb.Context(), discover.Options{FS: tree, Origin: "spec"})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return t
+}
+
+func run(tb testing.TB, t *topo.Topology, codes ...doctor.Code) *doctor.Report {
+	tb.Helper()
+	r, err := doctor.Run(t, doctor.Options{Codes: codes})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return r
+}
+
+// golden compares with a file, or rewrites it.
+func golden(tb testing.TB, path, got string) {
+	tb.Helper()
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got, "\n")); diff != "" {
+		tb.Errorf("%s (-golden +got; go test ./pathsel/doctor -update rewrites it):\n%s", path, diff)
+	}
+}
+
+// readable is a report as people read it, and the checks that need no words.
+func readable(r *doctor.Report) string {
+	text := r.Text(doctor.TextOptions{}) + "\n"
+	for _, c := range r.Checks {
+		switch c.Status {
+		case doctor.OK:
+			text += fmt.Sprintf("ok             %s: %s\n", c.Code, c.Note)
+		case doctor.NotApplicable:
+			text += fmt.Sprintf("not applicable %s: %s\n", c.Code, c.Note)
+		}
+	}
+	return text
+}
+
+// What people read of each machine.
+func TestFixtures(t *testing.T) {
+	files := map[string]bool{}
+	for _, name := range fixtures.Names() {
+		files[name+".txt"] = true
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			golden(t, filepath.Join("testdata", name+".txt"), readable(run(t, looked(t, name))))
+		})
+	}
+	found, err := filepath.Glob(filepath.Join("testdata", "*.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range found {
+		if !files[filepath.Base(path)] {
+			t.Errorf("%s belongs to no fixture", path)
+		}
+	}
+}

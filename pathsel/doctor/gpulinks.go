@@ -1,0 +1,311 @@
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/topoctl/topoctl/discover/topo"
+)
+
+var gpuLinkChecks = []Check{
+	{
+		Code: "nvlink-missing", Family: "GPU links", Severity: Error,
+		Title: "every GPU that should have NVLinks has some that are active",
+		Judged: "GPUs without an active NVLink on a host with NVSwitches are an error; GPUs without one beside GPUs of the same model " +
+			"that have some are a warning. Without NVML nothing tells.",
+		Facts: "NVML (nvmlDeviceGetNvLinkState), NVSwitches in /sys/bus/pci/devices",
+		Fix:   "Start NVIDIA's fabric manager in the version of the driver (systemctl status nvidia-fabricmanager); look at nvidia-smi nvlink -s and dmesg.",
+		run:   checkNVLinkMissing,
+	},
+	{
+		Code: "nvlink-uneven", Family: "GPU links", Severity: Warning,
+		Title:  "GPUs of one model have equally many active links to each other",
+		Judged: "The number of active NVLinks (of AMD GPUs, xGMI links) of each GPU against the others of its model. GPUs whose links lead to devices that are hidden here are not judged.",
+		Facts:  "NVML (nvmlDeviceGetNvLinkState); the amdgpu driver's topology in /sys/class/kfd",
+		Fix:    "nvidia-smi nvlink -s shows which link is down, nvidia-smi nvlink -e its errors; reset the GPU or have the board looked at.",
+		run:    checkNVLinkUneven,
+	},
+	{
+		Code: "p2p-disabled", Family: "GPU links", Severity: Error,
+		Title: "GPUs may reach each other's memory",
+		Judged: "NVML's answer for each pair of NVIDIA GPUs. Refused beside an NVLink is an error (NCCL stops), below a common PCIe switch " +
+			"a warning, elsewhere info: such pairs go through host memory anyway.",
+		Facts: "NVML (nvmlDeviceGetP2PStatus)",
+		Fix:   "Look at the reason: registry keys of the driver (NVreg_...), MIG, confidential computing, IOMMU and ACS, a guest without the peer in the same clique.",
+		run:   checkP2P,
+	},
+	{
+		Code: "mig-enabled", Family: "GPU links", Severity: Info,
+		Title:  "no GPU is partitioned with MIG",
+		Judged: "MIG takes peer access and NVLink from a GPU: transfers between its partitions and other GPUs go through host memory.",
+		Facts:  "NVML (nvmlDeviceGetMigMode)",
+		Fix:    "nvidia-smi -i N -mig 0, if transfers between GPUs matter more than partitions.",
+		run:    checkMIG,
+	},
+}
+
+// nvidia lists the NVIDIA GPUs, and those whose vendor is not told.
+func (h *host) nvidia() []*topo.GPU {
+	var out []*topo.GPU
+	for i := range h.t.GPUs {
+		if g := &h.t.GPUs[i]; g.Vendor == "nvidia" || g.Vendor == "" {
+			out = append(out, g)
+		}
+	}
+	return out
+}
+
+// asked says whether NVLinks and the like of a GPU are known: NVML answered
+// for it, or the input states its links.
+func (h *host) asked(g *topo.GPU) bool {
+	return g.KnownFrom == "driver" || h.imported() && h.linkCount(g.ID) > 0
+}
+
+// linkCount is the number of active NVLinks or xGMI links of a GPU.
+func (h *host) linkCount(g topo.ID) (n int) {
+	for i := range h.t.Links {
+		l := &h.t.Links[i]
+		if (l.Kind == topo.LinkNVLink || l.Kind == topo.LinkXGMI) && (l.A == g || l.B == g) {
+			n += l.Count
+		}
+	}
+	return n
+}
+
+// unasked says why something that NVML tells is not known.
+func (h *host) unasked() string {
+	if h.imported() {
+		return "is not told"
+	}
+	return "is not known: NVML did not answer"
+}
+
+// askNVML says how to get what only NVML tells.
+func (h *host) askNVML() string {
+	switch {
+	case h.imported():
+		return h.lookAgain()
+	case h.live():
+		return "run topoctl where NVML can be loaded (libnvidia-ml.so.1) and the GPUs can be used; topoctl version says whether NVML is built in"
+	}
+	return "record the host where NVML can be loaded"
+}
+
+func checkNVLinkMissing(h *host) outcome {
+	gpus := h.nvidia()
+	if len(gpus) == 0 {
+		return notApplicable("no NVIDIA GPU")
+	}
+	var o outcome
+	var mute []topo.ID
+	linked := map[string]topo.ID{} // models that have NVLinks, with an example
+	for _, g := range gpus {
+		if h.linkCount(g.ID) > 0 && linked[g.Model] == "" {
+			linked[g.Model] = g.ID
+		}
+	}
+	var dark []topo.ID // without links on a host with switches
+	for _, g := range gpus {
+		switch {
+		case !h.asked(g):
+			mute = append(mute, g.ID)
+		case h.linkCount(g.ID) > 0 || h.hiddenLinks(g.ID):
+		case len(h.t.NVSwitches) > 0:
+			dark = append(dark, g.ID)
+		case linked[g.Model] != "" && g.Model != "":
+			o.find(Finding{Severity: Warning, Subjects: []topo.ID{g.ID}, Evidence: []string{"nvmlDeviceGetNvLinkState"},
+				Text: fmt.Sprintf("no active NVLink, while %s of the same model (%s) has %d", linked[g.Model], g.Model, h.linkCount(linked[g.Model])),
+				Fix:  fmt.Sprintf("nvidia-smi nvlink -s -i %s; look at dmesg for Xid messages", index(g))})
+		}
+	}
+	if len(dark) > 0 {
+		o.find(Finding{Severity: Error, Subjects: dark, Evidence: places("nvmlDeviceGetNvLinkState", h.t.NVSwitches[0].Evidence),
+			Text: fmt.Sprintf("no active NVLink, though the host has %s: CUDA does not start on such GPUs until the fabric is set up", count(len(h.t.NVSwitches), "NVSwitch")),
+			Fix:  "start the fabric manager in the version of the driver: systemctl status nvidia-fabricmanager"})
+	}
+	if len(mute) > 0 {
+		o.lack("the state of NVLinks "+h.unasked(), h.askNVML(), mute...)
+	}
+	o.note = count(len(gpus), "GPU")
+	return o
+}
+
+// index is how NVIDIA's tools call a GPU.
+func index(g *topo.GPU) string {
+	switch {
+	case g.BDF != nil:
+		return g.BDF.String()
+	case g.NVMLIndex != nil:
+		return fmt.Sprint(*g.NVMLIndex)
+	}
+	return fmt.Sprint(g.Index)
+}
+
+// hiddenLinks says whether NVLinks of a GPU lead to what is not visible here.
+func (h *host) hiddenLinks(g topo.ID) bool {
+	return slices.ContainsFunc(h.t.Warnings, func(w topo.Warning) bool {
+		return w.Code == topo.CodePartialView && w.Subject == g && strings.HasPrefix(w.Evidence, "nvmlDeviceGetNvLink")
+	})
+}
+
+func checkNVLinkUneven(h *host) outcome {
+	var o outcome
+	var models bins[string, *topo.GPU]
+	var mute, hidden []topo.ID
+	for i := range h.t.GPUs {
+		g := &h.t.GPUs[i]
+		switch {
+		case g.Vendor == "intel":
+		case h.hiddenLinks(g.ID):
+			hidden = append(hidden, g.ID)
+		case g.Vendor == "nvidia" && !h.asked(g), g.KnownFrom == "pci", h.imported() && h.linkCount(g.ID) == 0:
+			mute = append(mute, g.ID)
+		default:
+			models.add(g.Vendor+" "+g.Model, g)
+		}
+	}
+	looked := 0
+	models.each(func(_ string, gpus []*topo.GPU) {
+		if len(gpus) < 2 {
+			return
+		}
+		looked += len(gpus)
+		most := 0
+		for _, g := range gpus {
+			most = max(most, h.linkCount(g.ID))
+		}
+		for _, g := range gpus {
+			n := h.linkCount(g.ID)
+			if n == most || n == 0 { // none at all is nvlink-missing's
+				continue
+			}
+			o.find(Finding{Severity: Warning, Subjects: []topo.ID{g.ID}, Evidence: []string{"nvmlDeviceGetNvLinkState"},
+				Text: fmt.Sprintf("%d of %d links are active: others of its model (%s) have %d", n, most, modelOf(g), most),
+				Fix:  fmt.Sprintf("nvidia-smi nvlink -s -i %s shows which link is down, nvidia-smi nvlink -e its errors", index(g))})
+		}
+	})
+	if len(mute) > 1 {
+		o.lack("links between GPUs are not known", h.askNVML(), mute...)
+	}
+	if len(hidden) > 0 {
+		o.lack("some of its NVLinks lead to devices that are hidden here", "run topoctl outside the container or guest", hidden...)
+	}
+	if looked == 0 {
+		o.absent = "no two GPUs of one model"
+		return o
+	}
+	o.note = count(looked, "GPU")
+	return o
+}
+
+func modelOf(g *topo.GPU) string {
+	if g.Model == "" {
+		return "model unknown"
+	}
+	return g.Model
+}
+
+func checkP2P(h *host) outcome {
+	gpus := h.nvidia()
+	if len(gpus) < 2 {
+		return notApplicable("fewer than two NVIDIA GPUs")
+	}
+	var o outcome
+	var mute []topo.ID
+	type refusal struct {
+		severity Severity
+		reason   string
+		where    string
+	}
+	var refused bins[refusal, [2]topo.ID]
+	looked := 0
+	for i, a := range gpus {
+		silent := false
+		for j, b := range gpus {
+			if i == j || a.Visible != nil && !*a.Visible || b.Visible != nil && !*b.Visible {
+				continue
+			}
+			answer := a.P2P[b.ID]
+			switch {
+			case answer == "" || answer == "unknown":
+				silent = true
+			case answer == "ok":
+				looked++
+			case i < j || gpus[j].P2P[a.ID] == "ok":
+				severity, where := h.refusal(a.ID, b.ID)
+				refused.add(refusal{severity, answer, where}, [2]topo.ID{a.ID, b.ID})
+			}
+		}
+		if silent {
+			mute = append(mute, a.ID)
+		}
+	}
+	refused.each(func(r refusal, pairs [][2]topo.ID) {
+		var who []topo.ID
+		for _, p := range pairs {
+			for _, id := range p {
+				if !slices.Contains(who, id) {
+					who = append(who, id)
+				}
+			}
+		}
+		slices.SortFunc(who, func(a, b topo.ID) int { return topo.NaturalCompare(string(a), string(b)) })
+		example := fmt.Sprintf("%s and %s", pairs[0][0], pairs[0][1])
+		if len(pairs) > 1 {
+			example = fmt.Sprintf("%s, such as %s", count(len(pairs), "pair"), example)
+		}
+		o.find(Finding{Severity: r.severity, Subjects: who, Evidence: []string{"nvmlDeviceGetP2PStatus = " + r.reason},
+			Text: fmt.Sprintf("peer access is refused (%s) %s: %s", r.reason, r.where, example), Fix: refusalFix(r.reason, r.severity)})
+	})
+	if len(mute) > 0 {
+		o.lack("peer access "+h.unasked(), h.askNVML(), mute...)
+	}
+	o.note = count(looked/2, "pair")
+	return o
+}
+
+// refusal says how bad it is that two GPUs may not reach each other.
+func (h *host) refusal(a, b topo.ID) (Severity, string) {
+	switch h.class(a, b).Kind {
+	case topo.ClassNV:
+		return Error, "beside an NVLink, NCCL stops there"
+	case topo.ClassPIX, topo.ClassPXB:
+		return Warning, "below a common PCIe switch, transfers take the way over host memory"
+	}
+	return Info, "between GPUs without a link or switch in common"
+}
+
+func refusalFix(reason string, s Severity) string {
+	switch {
+	case strings.Contains(reason, "regkey"):
+		return "remove the driver option that turns peer access off (NVreg_RegistryDwords in /etc/modprobe.d)"
+	case s == Info:
+		return "nothing, unless it was expected: such pairs exchange data through host memory"
+	}
+	return "nvidia-smi topo -p2p r shows all pairs; look for MIG, confidential computing, IOMMU and ACS, and in a guest for peers outside its clique"
+}
+
+func checkMIG(h *host) outcome {
+	gpus := h.nvidia()
+	if len(gpus) == 0 {
+		return notApplicable("no NVIDIA GPU")
+	}
+	var o outcome
+	var mute []topo.ID
+	for _, g := range gpus {
+		switch {
+		case g.MIG != nil && g.MIG.Enabled:
+			o.find(Finding{Severity: Info, Subjects: []topo.ID{g.ID}, Evidence: []string{"nvmlDeviceGetMigMode"},
+				Text: fmt.Sprintf("MIG is on (%s): its partitions have no peer access and no NVLink to other GPUs", count(len(g.MIG.Instances), "partition")),
+				Fix:  fmt.Sprintf("nvidia-smi -i %s -mig 0, if transfers between GPUs matter more than partitions", index(g))})
+		case g.KnownFrom != "driver":
+			mute = append(mute, g.ID)
+		}
+	}
+	if len(mute) > 0 {
+		o.lack("MIG mode "+h.unasked(), h.askNVML(), mute...)
+	}
+	o.note = count(len(gpus), "GPU")
+	return o
+}

@@ -1,0 +1,339 @@
+package doctor
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/units"
+)
+
+var linkChecks = []Check{
+	{
+		Code: "link-degraded", Family: "PCIe links", Severity: Warning,
+		Title: "every PCIe link of GPUs, NICs, switches and drives runs at what both of its ends can do",
+		Judged: "The current width and speed of a link against the lower of what its two ends can do. A GPU's speed is never judged " +
+			"when it is lower, because an idle GPU lowers it: look again while the GPU works. Its width is always judged. " +
+			"Virtual functions and links that a hypervisor invented are left out. Drives are reported as info.",
+		Facts: "current_link_width, current_link_speed, max_link_width and max_link_speed of both ends in /sys/bus/pci/devices",
+		Fix:   "Reseat the card, check riser and cable, look for a limit of the slot in the firmware set-up (speed, bifurcation).",
+		run:   checkDegraded,
+	},
+	{
+		Code: "link-disagrees", Family: "PCIe links", Severity: Warning,
+		Title:  "both ends of every PCIe link report the same state",
+		Judged: "Width and speed at the device against those at the port above it. Speeds of GPUs are left out, because an idle GPU changes its own between two reads.",
+		Facts:  "current_link_width and current_link_speed of both ends in /sys/bus/pci/devices",
+		Fix:    "Read again; if it stays, the link is unstable (reseat the card) or one end's report is wrong (update firmware and kernel).",
+		run:    checkDisagrees,
+	},
+	{
+		Code: "implausible-bridge-link", Family: "PCIe links", Severity: Warning,
+		Title: "no bridge above a GPU or NIC reports a link state that is invented",
+		Judged: "Bridges that a hypervisor made up, and in guests those that claim a quarter or less of what is below them. " +
+			"They are never a bottleneck here; it is a warning where the maximum, which NCCL reads, is invented too.",
+		Facts: "vendor, device and link files of bridges in /sys/bus/pci/devices; the hypervisor of the host",
+		Fix:   "Give NCCL a topology file with true links: topoctl export nccl-xml > topo.xml; NCCL_TOPO_FILE=topo.xml.",
+		run:   checkImplausible,
+	},
+}
+
+// end is a PCIe link with both of its ends and what hangs from it.
+type end struct {
+	link   *topo.Link
+	dev    *topo.PCIDevice // the function below
+	up     *topo.PCIDevice // the port above, nil on a root bus
+	id     topo.ID         // the node that people know it by
+	gpu    bool
+	drive  bool
+	bridge bool
+}
+
+// ends lists the links of GPUs, network functions, NVSwitches, drives and
+// switches. Virtual functions share their physical function's link.
+func (h *host) ends() []end {
+	network := map[topo.ID]topo.ID{}
+	for i := range h.t.Netdevs {
+		network[h.t.Netdevs[i].PCI] = h.t.Netdevs[i].ID
+	}
+	for i := range h.t.RDMADevices {
+		network[h.t.RDMADevices[i].PCI] = h.t.RDMADevices[i].ID
+	}
+	known := map[topo.ID]topo.ID{}
+	for i := range h.t.NVMes {
+		known[h.t.NVMes[i].PCI] = h.t.NVMes[i].ID
+	}
+	for i := range h.t.NVSwitches {
+		known[h.t.NVSwitches[i].PCI] = h.t.NVSwitches[i].ID
+	}
+	var out []end
+	for i := range h.t.Links {
+		l := &h.t.Links[i]
+		d := h.pci[l.B]
+		if l.Kind != topo.LinkPCIe || d == nil || d.PF != "" {
+			continue
+		}
+		e := end{link: l, dev: d, up: h.pci[l.A]}
+		for _, f := range h.onLink(l, d) {
+			switch {
+			case e.id != "":
+			case h.gpuOf[f.ID] != nil:
+				e.id, e.gpu = h.gpuOf[f.ID].ID, true
+			case network[f.ID] != "":
+				e.id = network[f.ID]
+			case known[f.ID] != "":
+				e.id, e.drive = known[f.ID], strings.HasPrefix(string(known[f.ID]), "nvme:")
+			case f.Class.Uint()>>16 == 0x02:
+				e.id = f.ID
+			}
+		}
+		if d.Role == topo.RoleUpstream {
+			e.id, e.bridge = topo.SwitchID(d.BDF), true
+			e.gpu = h.gpuModule(d)
+		}
+		if e.id != "" {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// onLink are the functions that hang from a link.
+func (h *host) onLink(l *topo.Link, d *topo.PCIDevice) []*topo.PCIDevice {
+	var out []*topo.PCIDevice
+	for _, f := range h.below[d.Parent] {
+		if h.linkAbove(f) == l {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// gpuModule says whether a switch is part of a GPU's own card, as AMD builds
+// them: the link above it then is the GPU's, which idling slows down.
+func (h *host) gpuModule(up *topo.PCIDevice) bool {
+	const amd, amdGPU = "0x1022", "0x1002"
+	if up.Vendor != amd && up.Vendor != amdGPU {
+		return false
+	}
+	gpus := 0
+	for _, down := range h.below[up.ID] {
+		for _, f := range h.below[down.ID] {
+			if g := h.gpuOf[f.ID]; g != nil && g.Vendor == "amd" {
+				gpus++
+			}
+		}
+	}
+	return gpus == 1
+}
+
+// said is what one end says of a link; nothing where it is invented.
+func said(d *topo.PCIDevice) topo.PCILink {
+	if d == nil || d.Link == nil || d.Implausible {
+		return topo.PCILink{}
+	}
+	return *d.Link
+}
+
+// above is what the port above says of the link: an upstream port speaks of
+// its own link, not of one below it.
+func (e *end) above() topo.PCILink {
+	if e.up == nil || e.up.Role == topo.RoleUpstream {
+		return topo.PCILink{}
+	}
+	return said(e.up)
+}
+
+// verdict compares what runs with what is possible, for width or speed.
+type verdict int
+
+const (
+	runsFull  verdict = iota
+	runsLess          // both ends can do more
+	runsMaybe         // this end can do more, the other does not tell
+	notTold
+)
+
+// compare judges a current value by the maxima of both ends. At the maximum of
+// either end the link is as good as it can be.
+func compare(a, b topo.PCILink, current, most func(*topo.PCILink) *int) (v verdict, now, could int) {
+	cur := lower(current(&a), current(&b))
+	x, y := most(&a), most(&b)
+	switch {
+	case cur == nil || x == nil && y == nil:
+		return notTold, 0, 0
+	case x != nil && *cur >= *x || y != nil && *cur >= *y:
+		return runsFull, *cur, *cur
+	case x == nil || y == nil:
+		return runsMaybe, *cur, *lower(x, y)
+	}
+	return runsLess, *cur, *lower(x, y)
+}
+
+func lower(a, b *int) *int {
+	if a == nil || b != nil && *b < *a {
+		return b
+	}
+	return a
+}
+
+func width(l *topo.PCILink) *int    { return l.Width }
+func maxWidth(l *topo.PCILink) *int { return l.MaxWidth }
+func speed(l *topo.PCILink) *int    { return l.SpeedMTs }
+func maxSpeed(l *topo.PCILink) *int { return l.MaxSpeedMTs }
+
+func checkDegraded(h *host) outcome {
+	var o outcome
+	var unknown, idle, hidden []topo.ID
+	looked := 0
+	for _, e := range h.ends() {
+		if e.dev.Implausible || e.dev.Link == nil && !h.imported() {
+			continue // invented, or no PCIe link at all
+		}
+		looked++
+		own, above := said(e.dev), e.above()
+		w, lanes, couldLanes := compare(own, above, width, maxWidth)
+		s, mts, couldMTs := compare(own, above, speed, maxSpeed)
+		switch {
+		case w == runsLess || s == runsLess && !e.gpu:
+			o.find(h.degraded(&e, w == runsLess, lanes, couldLanes, mts, couldMTs))
+		case w == notTold || s == notTold:
+			unknown = append(unknown, e.id)
+		case w == runsMaybe || s == runsMaybe && !e.gpu:
+			hidden = append(hidden, e.id)
+		case s != runsFull:
+			idle = append(idle, e.id)
+		}
+	}
+	if looked == 0 {
+		if h.imported() && len(h.t.GPUs)+len(h.t.RDMADevices) > 0 {
+			o.lack("the input has no PCIe links", h.lookAgain())
+			return o
+		}
+		return notApplicable("no GPU, NIC or drive with a PCIe link")
+	}
+	o.note = count(looked, "link")
+	if len(unknown) > 0 {
+		o.lack("current or maximum link state is not told", h.linkHow(), unknown...)
+	}
+	if len(hidden) > 0 {
+		o.lack("runs below what the device can do, and what the slot above can do is not visible", "look at the hypervisor's host, or at a sister machine", hidden...)
+	}
+	if len(idle) > 0 {
+		o.lack("full width, reduced speed: an idle GPU does that, and so does a degraded link", "run topoctl again while the GPU works", idle...)
+	}
+	return o
+}
+
+// linkHow says how to get the state of links.
+func (h *host) linkHow() string {
+	if guest, _ := h.guest(); guest {
+		return "a guest may not see the links of its devices: look on the host of the virtual machine"
+	}
+	return h.lookAgain()
+}
+
+// degraded is the finding about one link.
+func (h *host) degraded(e *end, narrow bool, lanes, couldLanes, mts, couldMTs int) Finding {
+	nowMTs, severity := mts, Warning
+	if e.gpu { // an idle GPU's speed says nothing
+		nowMTs = couldMTs
+	}
+	if e.drive {
+		severity = Info
+	}
+	file, says := "current_link_speed", gts(mts)
+	if narrow {
+		file, says = "current_link_width", fmt.Sprint(lanes)
+	}
+	text := fmt.Sprintf("PCIe link %s runs at %s, both ends can do %s", e.dev.BDF, pcie(nowMTs, lanes), pcie(couldMTs, couldLanes))
+	if nowMTs > 0 && lanes > 0 {
+		text += fmt.Sprintf(": %s instead of %s", h.rate(topo.PCIeRate(nowMTs, lanes)), h.rate(topo.PCIeRate(couldMTs, couldLanes)))
+	}
+	if n := h.limited(e.link.ID); n > 0 {
+		text += fmt.Sprintf("; the bottleneck of %s between GPUs and NICs", count(n, "path"))
+	}
+	fix := "reseat the card, check riser and cable; compare with a sister host (topoctl diff)"
+	if !narrow {
+		fix = "look for a speed limit of the slot in the firmware set-up; reseat the card, check riser and retimer"
+	}
+	return Finding{Severity: severity, Subjects: []topo.ID{e.id}, Text: text, Basis: topo.BasisRead,
+		Evidence: places(pciFile(e.dev, file, says), upFile(e, file)), Fix: fix}
+}
+
+// upFile is the same fact at the port above.
+func upFile(e *end, file string) string {
+	if e.up == nil {
+		return ""
+	}
+	l := e.above()
+	switch {
+	case file == "current_link_width" && l.Width != nil:
+		return pciFile(e.up, file, fmt.Sprint(*l.Width))
+	case file == "current_link_speed" && l.SpeedMTs != nil:
+		return pciFile(e.up, file, gts(*l.SpeedMTs))
+	}
+	return ""
+}
+
+// gts prints a lane speed as sysfs does.
+func gts(mts int) string { return fmt.Sprintf("%g GT/s", float64(mts)/1000) }
+
+func pcie(mts, lanes int) string { return units.PCIe(topo.PCIeGen(mts), mts, lanes) }
+
+// limited counts the pairs of GPU and NIC whose rate a link bounds.
+func (h *host) limited(id topo.LinkID) (n int) {
+	for _, g := range h.t.GPUs {
+		for _, r := range h.t.RDMADevices {
+			i, ok1 := h.axis[g.ID]
+			j, ok2 := h.axis[r.ID]
+			if !ok1 || !ok2 {
+				continue
+			}
+			if l := h.t.Derived.Limit[i][j]; l != nil && h.t.Links[*l].ID == id {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+func checkDisagrees(h *host) outcome {
+	var o outcome
+	var unknown []topo.ID
+	looked := 0
+	for _, e := range h.ends() {
+		if e.up == nil || e.up.Role == topo.RoleUpstream || e.dev.Implausible || e.up.Implausible || e.dev.Link == nil && !h.imported() {
+			continue // one end only, or an invented one, or no PCIe link
+		}
+		own, above := said(e.dev), e.above()
+		if own.Width == nil || above.Width == nil || !e.gpu && (own.SpeedMTs == nil || above.SpeedMTs == nil) {
+			unknown = append(unknown, e.id)
+			continue
+		}
+		looked++
+		if *own.Width == *above.Width && (e.gpu || *own.SpeedMTs == *above.SpeedMTs) {
+			continue
+		}
+		file := "current_link_speed"
+		if *own.Width != *above.Width {
+			file = "current_link_width"
+		}
+		o.find(Finding{Severity: Warning, Subjects: []topo.ID{e.id}, Basis: topo.BasisRead,
+			Text:     fmt.Sprintf("one link, two reports: %s says %s, the port above (%s) says %s; the lower is taken", e.dev.BDF, &own, e.up.BDF, &above),
+			Evidence: places(pciFile(e.dev, file, ""), pciFile(e.up, file, "")),
+			Fix:      "look again; if it stays, reseat the card and update firmware and kernel"})
+	}
+	if len(unknown) > 0 {
+		o.lack("the current link state of one end or both is not told", h.linkHow(), unknown...)
+	}
+	if looked == 0 && len(unknown) == 0 {
+		if h.imported() && len(h.t.PCIDevices) == 0 {
+			o.lack("the input has no PCIe links", h.lookAgain())
+			return o
+		}
+		return notApplicable("no link with two ends that can be believed")
+	}
+	o.note = count(looked, "link")
+	return o
+}

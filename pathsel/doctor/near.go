@@ -1,0 +1,382 @@
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/pathsel"
+)
+
+var nearChecks = []Check{
+	{
+		Code: "gpu-without-near-nic", Family: "GPUs and their NICs", Severity: Warning,
+		Title: "every GPU has a NIC below its own PCIe switch, or reaches NICs over its CPU's C2C link",
+		Judged: "The best class of each GPU to the RDMA data ports, up or down: farther than PXB is a warning if other GPUs of the host have a near one, " +
+			"info if none has, because the host is built so.",
+		Facts: "the PCI tree",
+		Fix:   "Use the nearest one by name (topoctl path gpu:N), or move a NIC to the GPU's switch.",
+		run:   checkNearNIC,
+	},
+	{
+		Code: "gpu-nic-index", Family: "GPUs and their NICs", Severity: Warning,
+		Title: "pairing GPU and NIC by their numbers gives each GPU a nearest NIC",
+		Judged: "The i-th data NIC in the order of names for gpu:i, as scripts and some engines pair them. A warning where that NIC is farther than the GPU's nearest. " +
+			"Info where only the order of all RDMA devices misleads, storage and others included.",
+		Facts: "the PCI tree, the names of RDMA devices",
+		Fix:   "Pair by topology instead: topoctl export env --for nccl, topoctl path gpu:N.",
+		run:   checkIndex,
+	},
+	{
+		Code: "c2c-path", Family: "GPUs and their NICs", Severity: Info,
+		Title: "no GPU depends on its C2C link to reach NICs",
+		Judged: "GPUs with NVLink-C2C to their CPU and no NIC below their own switch (Grace Hopper, Grace Blackwell): transfers go over C2C and the CPU, which is fast, " +
+			"but programs that only count PCIe switches see no near NIC and copy through host memory.",
+		Facts: "NVML (C2C links), the PCI tree",
+		Fix:   "NCCL: NCCL_NET_GDR_C2C=1 where it is not the default, and NCCL_NET_GDR_LEVEL; see NCCL's path type P2C in topoctl matrix --show nccl.",
+		run:   checkC2C,
+	},
+	{
+		Code: "nic-role", Family: "GPUs and their NICs", Severity: Info,
+		Title: "every RDMA device is made for data",
+		Judged: "Devices that topoctl leaves out of data transfers, with the reason: decoys (ConnectX functions that manage NVLink, slots of two lanes), management " +
+			"(a fraction of the fastest rate), storage (another fabric, or away from GPUs that all have NICs of their own).",
+		Facts: "PCI subsystem, link width, rates, link layers, routes, the PCI tree",
+		Fix:   "Leave them out elsewhere too: NCCL_IB_HCA=^NAME, UCX_NET_DEVICES; topoctl export env --for nccl.",
+		run:   checkRoles,
+	},
+	{
+		Code: "dpu", Family: "GPUs and their NICs", Severity: Info,
+		Title: "no NIC is a DPU with a system of its own",
+		Judged: "BlueField functions, and representors of virtual functions. A DPU in DPU mode has its own operating system between the port and the host. " +
+			"Representors stand for virtual functions and are never counted as NICs.",
+		Facts: "vendor and device in /sys/bus/pci/devices, phys_port_name in /sys/class/net, DMI product",
+		Fix:   "mlxconfig -d BDF q INTERNAL_CPU_OFFLOAD_ENGINE tells DPU mode (0) from NIC mode (1).",
+		run:   checkDPU,
+	},
+}
+
+// nearPorts are the data ports that could be a GPU's own.
+func (h *host) nearPorts() []*pathsel.Port { return h.dataPorts() }
+
+// nearest is the best class of a GPU to some ports, and the ports that have
+// it; known is false where a class is not known.
+func (h *host) nearest(gpu topo.ID, ports []*pathsel.Port) (best topo.Class, at []*pathsel.Port, known bool) {
+	known = true
+	for _, p := range ports {
+		c := h.class(gpu, p.NIC)
+		known = known && c.Known()
+		switch order := c.Compare(best); {
+		case len(at) == 0 || order < 0:
+			best, at = c, []*pathsel.Port{p}
+		case order == 0:
+			at = append(at, p)
+		}
+	}
+	return best, at, known
+}
+
+func near(c topo.Class) bool {
+	return c.Kind == topo.ClassPIX || c.Kind == topo.ClassPXB || c.Kind == topo.ClassC2C
+}
+
+// coherent says whether a GPU has a C2C link to its CPU.
+func (h *host) coherent(gpu topo.ID) bool {
+	return slices.ContainsFunc(h.t.Links, func(l topo.Link) bool { return l.Kind == topo.LinkC2C && (l.A == gpu || l.B == gpu) })
+}
+
+func checkNearNIC(h *host) outcome {
+	ports := h.nearPorts()
+	if len(h.t.GPUs) == 0 || len(ports) == 0 {
+		return notApplicable("needs a GPU and an RDMA data port")
+	}
+	var o outcome
+	var untold, far []topo.ID
+	covered := 0
+	for i := range h.t.GPUs {
+		g := &h.t.GPUs[i]
+		best, _, known := h.nearest(g.ID, ports)
+		switch {
+		case near(best) || h.coherent(g.ID):
+			covered++
+		case !known:
+			untold = append(untold, g.ID)
+		default:
+			far = append(far, g.ID)
+		}
+	}
+	severity := Info
+	if covered > 0 {
+		severity = Warning
+	}
+	var by bins[topo.Class, topo.ID]
+	for _, g := range far {
+		best, _, _ := h.nearest(g, ports)
+		by.add(best, g)
+	}
+	by.each(func(class topo.Class, gpus []topo.ID) { o.find(h.farNICs(severity, class, gpus, ports)) })
+	if len(untold) > 0 {
+		o.lack("its distance to NICs is not known", h.placeHow(), untold...)
+	}
+	o.note = count(len(h.t.GPUs), "GPU")
+	return o
+}
+
+func checkC2C(h *host) outcome {
+	ports := h.nearPorts()
+	gpus := h.nvidia()
+	if len(gpus) == 0 || len(ports) == 0 {
+		return notApplicable("needs an NVIDIA GPU and an RDMA data port")
+	}
+	var o outcome
+	var over, mute []topo.ID
+	for _, g := range gpus {
+		switch best, _, _ := h.nearest(g.ID, ports); {
+		case h.coherent(g.ID):
+			if !near(best) {
+				over = append(over, g.ID)
+			}
+		case g.KnownFrom != "driver" && !h.imported():
+			mute = append(mute, g.ID)
+		case h.imported() && h.t.Origin != string(topo.SourceNCCL):
+			mute = append(mute, g.ID)
+		}
+	}
+	if len(over) > 0 {
+		best, _, _ := h.nearest(over[0], ports)
+		o.find(Finding{Severity: Info, Subjects: over, Evidence: []string{"nvmlDeviceGetFieldValues (C2C links)"},
+			Text: fmt.Sprintf("reaches its NICs over C2C and the CPU (%s, NCCL's P2C): programs that count PCIe switches only copy through host memory instead", best),
+			Fix:  "NCCL_NET_GDR_C2C=1 where it is not the default; topoctl matrix --show nccl shows the path types"})
+	}
+	if len(mute) > 0 {
+		o.lack("C2C links are not known", h.askNVML(), mute...)
+	}
+	o.note = count(len(gpus), "GPU")
+	return o
+}
+
+// farNICs is the finding about GPUs whose nearest NIC is of a farther class.
+func (h *host) farNICs(severity Severity, class topo.Class, gpus []topo.ID, ports []*pathsel.Port) Finding {
+	_, at, _ := h.nearest(gpus[0], ports)
+	text := fmt.Sprintf("no NIC below its own PCIe switch; the nearest %s %s", is(len(at)), class)
+	if r, basis, ok := h.expected(gpus[0], ports); ok {
+		text += ", " + h.bounded(r, basis)
+	}
+	text += fmt.Sprintf(" (for %s %s)", gpus[0], few(names(at)))
+	fix := "the host is built so: name the nearest NIC to programs (topoctl export env --for nccl), one for each GPU where there are enough"
+	if guest, _ := h.guest(); guest {
+		fix = "a guest may not see the switches that they share: look for the provider's NCCL_TOPO_FILE"
+	}
+	if severity == Warning {
+		text += "; other GPUs here have one"
+		fix = "move a NIC to the GPU's switch, or plan with the lower rate: topoctl path " + string(gpus[0])
+	}
+	return Finding{Severity: severity, Subjects: gpus, Text: text, Evidence: h.treeEvidence(gpus[0]), Fix: fix}
+}
+
+// expected is what the nearest of some ports carries for a GPU.
+func (h *host) expected(gpu topo.ID, ports []*pathsel.Port) (topo.Rate, topo.Basis, bool) {
+	a, err := h.paths.Affinity(pathsel.LocationOf(gpu), nil)
+	if err != nil {
+		return 0, "", false
+	}
+	for _, c := range a.Ranked {
+		if c.BytesPerSec != nil && slices.ContainsFunc(ports, func(p *pathsel.Port) bool { return p.ID == c.Port }) {
+			return *c.BytesPerSec, c.Basis, true
+		}
+	}
+	return 0, "", false
+}
+
+// treeEvidence is where a GPU's place in the tree is shown.
+func (h *host) treeEvidence(gpu topo.ID) []string {
+	for i := range h.t.GPUs {
+		if h.t.GPUs[i].ID == gpu {
+			return places(h.t.GPUs[i].Evidence)
+		}
+	}
+	return nil
+}
+
+// byNumber are the devices of some ports in the order of names, one port each.
+func byNumber(ports []*pathsel.Port) []*pathsel.Port {
+	var out []*pathsel.Port
+	for _, p := range ports {
+		if !slices.ContainsFunc(out, func(q *pathsel.Port) bool { return q.NIC == p.NIC }) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// misled lists the GPUs to which pairing by number gives a farther NIC than
+// their nearest data NIC, with what it gives.
+func (h *host) misled(nics, data []*pathsel.Port) (gpus []topo.ID, what []string) {
+	for i := range h.t.GPUs {
+		g := &h.t.GPUs[i]
+		if i >= len(nics) {
+			break // there is no such NIC to take
+		}
+		best, at, _ := h.nearest(g.ID, data)
+		if c := h.class(g.ID, nics[i].NIC); c.Known() && best.Compare(c) < 0 {
+			gpus = append(gpus, g.ID)
+			what = append(what, fmt.Sprintf("%s gets %s (%s), its nearest %s %s (%s)", g.ID, nics[i].Name, c, is(len(at)), few(names(at)), best))
+		}
+	}
+	return gpus, what
+}
+
+func checkIndex(h *host) outcome {
+	data := byNumber(h.dataPorts())
+	if len(h.t.GPUs) < 2 || len(data) < 2 {
+		return notApplicable("needs two GPUs and two RDMA data NICs")
+	}
+	var o outcome
+	var untold []topo.ID
+	for i := range h.t.GPUs {
+		if _, _, known := h.nearest(h.t.GPUs[i].ID, data); !known {
+			untold = append(untold, h.t.GPUs[i].ID)
+		}
+	}
+	if len(untold) > 0 {
+		o.lack("its distance to some NIC is not known", h.placeHow(), untold...)
+	}
+	all := byNumber(h.hardwarePorts())
+	gpus, what := h.misled(data, data)
+	severity, which := Warning, "the data NICs"
+	if len(gpus) == 0 {
+		gpus, what = h.misled(all, data)
+		severity, which = Info, "all RDMA devices, storage and others included,"
+	}
+	if len(gpus) > 0 {
+		text := fmt.Sprintf("pairing GPUs with %s by number misleads %d of %d GPUs: %s", which, len(gpus), len(h.t.GPUs), what[0])
+		if len(what) > 1 {
+			text += "; " + what[1]
+		}
+		o.find(Finding{Severity: severity, Subjects: gpus, Text: text, Evidence: h.treeEvidence(gpus[0]),
+			Fix: "pair by topology: topoctl export env --for nccl sets it for each rank, topoctl path " + string(gpus[0]) + " shows why"})
+	}
+	o.note = fmt.Sprintf("%s, %s", count(len(h.t.GPUs), "GPU"), count(len(data), "data NIC"))
+	return o
+}
+
+func checkRoles(h *host) outcome {
+	ports := byNumber(h.hardwarePorts())
+	if len(ports) == 0 {
+		return notApplicable("no RDMA hardware")
+	}
+	var o outcome
+	type key struct {
+		role pathsel.Role
+		text string
+	}
+	var by bins[key, *pathsel.Port]
+	var untold []topo.ID
+	for _, p := range ports {
+		switch {
+		case p.Role != pathsel.RoleData:
+			by.add(key{p.Role, p.RoleReason.Text}, p)
+		case p.BytesPerSec == nil && p.LinkLayer == "" || h.function(p) == nil:
+			untold = append(untold, p.ID)
+		}
+	}
+	by.each(func(k key, ports []*pathsel.Port) {
+		fix := "leave them out elsewhere too: NCCL_IB_HCA=^" + strings.Join(devices(ports), ",^")
+		if k.role == pathsel.RoleDecoy {
+			fix = "keep data off them: NCCL_IB_HCA=^" + strings.Join(devices(ports), ",") + ", and topoctl export env --for nccl for others"
+		}
+		fix = strings.ReplaceAll(fix, ",^", ",")
+		f := Finding{Severity: Info, Subjects: ids(ports), Text: fmt.Sprintf("%s: %s; not used for data", k.role, k.text), Fix: fix}
+		for _, p := range ports {
+			f.Evidence = places(append(f.Evidence, p.RoleReason.Evidence)...)
+		}
+		o.find(f)
+	})
+	if len(untold) > 0 {
+		o.lack("too little is told of the device to know what it is for", h.lookAgain(), untold...)
+	}
+	o.note = count(len(ports), "RDMA device")
+	return o
+}
+
+func devices(ports []*pathsel.Port) []string {
+	var out []string
+	for _, p := range ports {
+		if !slices.Contains(out, p.Device) {
+			out = append(out, p.Device)
+		}
+	}
+	return out
+}
+
+// blueFields are the network functions of BlueField 1, 2 and 3. Source: the PCI
+// ID repository, vendor 15b3.
+var blueFields = map[topo.HexID]string{"0xa2d2": "BlueField", "0xa2d6": "BlueField-2", "0xa2dc": "BlueField-3"}
+
+func checkDPU(h *host) outcome {
+	var o outcome
+	if h.imported() && len(h.t.RDMADevices) > 0 && len(h.t.PCIDevices) == 0 {
+		o.lack("the input has no PCI functions", h.lookAgain())
+		return o
+	}
+	var untold []topo.ID
+	var cards bins[string, *topo.PCIDevice]
+	network := h.networkFunctions()
+	for _, d := range network {
+		switch name := blueFields[d.Device]; {
+		case d.Vendor == "" || d.Device == "":
+			untold = append(untold, d.ID)
+		case d.Vendor == "0x15b3" && name != "" && d.PF == "":
+			cards.add(name, d)
+		}
+	}
+	cards.each(func(name string, functions []*topo.PCIDevice) { o.find(h.dpu(name, functions)) })
+	var stand []topo.ID
+	for i := range h.t.Netdevs {
+		if n := &h.t.Netdevs[i]; strings.Contains(n.PhysPort, "pf") {
+			stand = append(stand, n.ID)
+		}
+	}
+	if len(stand) > 0 {
+		n := h.netdev[stand[0].Name()]
+		o.find(Finding{Severity: Info, Subjects: stand, Evidence: []string{netFile(n.Name, "phys_port_name", n.PhysPort)},
+			Text: fmt.Sprintf("%s: stand-ins for virtual functions on a switch inside the NIC, not counted as NICs", count(len(stand), "representor")),
+			Fix:  "leave them out of lists of interfaces"})
+	}
+	if len(untold) > 0 {
+		o.lack("vendor and device of the function are not told", h.lookAgain(), untold...)
+	}
+	if len(network) == 0 {
+		o.absent = "no NIC on PCI"
+	}
+	o.note = count(len(network), "network function")
+	return o
+}
+
+// networkFunctions are the functions of NICs: by class, and those of RDMA
+// devices of another class.
+func (h *host) networkFunctions() []*topo.PCIDevice {
+	rdma := map[topo.ID]bool{}
+	for _, r := range h.hardware() {
+		rdma[r.PCI] = true
+	}
+	var out []*topo.PCIDevice
+	for i := range h.t.PCIDevices {
+		if d := &h.t.PCIDevices[i]; d.Class.Uint()>>16 == 0x02 || rdma[d.ID] {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+func (h *host) dpu(name string, functions []*topo.PCIDevice) Finding {
+	f := Finding{Severity: Info, Subjects: functionIDs(functions), Evidence: places(pciFile(functions[0], "device", string(functions[0].Device))),
+		Text: fmt.Sprintf("%s of %s: in DPU mode its own system stands between these ports and the host, which is not visible from here", count(len(functions), "function"), name),
+		Fix:  "mlxconfig -d " + functions[0].BDF.String() + " q INTERNAL_CPU_OFFLOAD_ENGINE tells the mode"}
+	if strings.Contains(h.t.Host.Product, "BlueField") {
+		f.Text = fmt.Sprintf("this is the DPU itself (%s): its ports serve the host beside it, which is not visible from here", h.t.Host.Product)
+		f.Fix = "run topoctl on the host too"
+	}
+	return f
+}

@@ -1,0 +1,210 @@
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/pathsel"
+)
+
+var numaChecks = []Check{
+	{
+		Code: "numa-unknown", Family: "NUMA", Severity: Warning,
+		Title: "the NUMA node of every GPU and NIC is known",
+		Judged: "On hosts with several NUMA nodes: a GPU or RDMA device whose numa_node is -1 and for which nothing else tells is a warning; " +
+			"one whose node was taken from elsewhere (local CPUs, the bridge above) is info.",
+		Facts: "numa_node and local_cpulist in /sys/bus/pci/devices, cpulistaffinity of the bus",
+		Fix:   "Update the firmware (its ACPI tables lack _PXM), turn NUMA on in the set-up; in a guest, have the hypervisor expose it.",
+		run:   checkNUMA,
+	},
+	{
+		Code: "asymmetric-sockets", Family: "NUMA", Severity: Warning,
+		Title: "GPUs and data NICs are spread evenly over the sockets",
+		Judged: "GPUs and RDMA data ports by socket. Sockets with GPUs and without a data port are a warning, because all of their traffic crosses the link between sockets; " +
+			"other differences are info.",
+		Facts: "numa_node of the devices, physical_package_id of the CPUs",
+		Fix:   "Move cards if the slots allow it; else let a plan share the near NICs: topoctl path --plan.",
+		run:   checkSockets,
+	},
+}
+
+// resident is a GPU or an RDMA device with what is known of its NUMA node.
+type resident struct {
+	id   topo.ID
+	dev  *topo.PCIDevice // nil: not here
+	node *int
+}
+
+func (h *host) residents() []resident {
+	var list []resident
+	for i := range h.t.GPUs {
+		g := &h.t.GPUs[i]
+		list = append(list, resident{g.ID, h.pci[g.PCI], g.NUMA})
+	}
+	for _, r := range h.hardware() {
+		list = append(list, resident{r.ID, h.pci[r.PCI], r.NUMA})
+	}
+	return list
+}
+
+func checkNUMA(h *host) outcome {
+	cpuNodes := 0
+	for i := range h.t.NUMANodes {
+		if !h.t.NUMANodes[i].MemoryOnly {
+			cpuNodes++
+		}
+	}
+	list := h.residents()
+	switch {
+	case len(list) == 0:
+		return notApplicable("no GPU and no RDMA hardware")
+	case cpuNodes == 1:
+		return notApplicable("one NUMA node only")
+	}
+	var o outcome
+	var untold []topo.ID
+	var unknown []resident
+	var guessed bins[string, resident]
+	for _, s := range list {
+		switch {
+		case s.node == nil && (h.imported() || s.dev == nil):
+			untold = append(untold, s.id)
+		case s.node == nil:
+			unknown = append(unknown, s)
+		case s.dev != nil:
+			if f, ok := s.dev.Facts.Get("numa_node"); ok && f.Source == topo.SourceDerived {
+				guessed.add(guessSource(f.Where), s)
+			}
+		}
+	}
+	if len(unknown) > 0 {
+		o.find(Finding{Severity: Warning, Subjects: residentIDs(unknown), Evidence: places(pciFile(unknown[0].dev, "numa_node", "-1")),
+			Text: fmt.Sprintf("the kernel does not know the NUMA node of %s (-1): near and far cannot be told, programs pick NICs and CPUs blindly", count(len(unknown), "device")),
+			Fix:  "update the firmware, turn NUMA on in its set-up; in a guest, the hypervisor must expose the nodes of passed-through devices"})
+	}
+	guessed.each(func(from string, devices []resident) {
+		o.find(Finding{Severity: Info, Subjects: residentIDs(devices), Evidence: places(pciFile(devices[0].dev, "numa_node", "")),
+			Text: fmt.Sprintf("the kernel does not tell the NUMA node of %s; topoctl takes it from %s, other programs do not", count(len(devices), "device"), from),
+			Fix:  "update the firmware, so that other programs see it too"})
+	})
+	if len(untold) > 0 {
+		o.lack("the NUMA node is not told", h.lookAgain(), untold...)
+	}
+	o.note = count(len(list), "device")
+	return o
+}
+
+func residentIDs(list []resident) []topo.ID {
+	var out []topo.ID
+	for _, s := range list {
+		out = append(out, s.id)
+	}
+	return out
+}
+
+// guessSource says in words where a NUMA node was taken from.
+func guessSource(where string) string {
+	switch {
+	case strings.Contains(where, "local_cpulist"):
+		return "the device's local CPUs"
+	case strings.Contains(where, "affinity"):
+		return "the CPUs of its root bus"
+	}
+	return "the bridge above"
+}
+
+// socketShare is what hangs from one socket.
+type socketShare struct {
+	gpus  []topo.ID
+	ports []*pathsel.Port
+}
+
+func checkSockets(h *host) outcome {
+	packageOf := map[int]int{}
+	var sockets []int
+	for i := range h.t.NUMANodes {
+		n := &h.t.NUMANodes[i]
+		if n.MemoryOnly {
+			continue
+		}
+		s := -1 - n.Index // a socket of its own where the package is not told
+		if n.Package != nil {
+			s = *n.Package
+		}
+		packageOf[n.Index] = s
+		if !slices.Contains(sockets, s) {
+			sockets = append(sockets, s)
+		}
+	}
+	ports := h.dataPorts()
+	var o outcome
+	switch {
+	case len(h.t.GPUs) == 0 || len(ports) == 0:
+		return notApplicable("needs GPUs and RDMA data ports")
+	case len(sockets) == 0:
+		o.lack("the input has no NUMA nodes", h.lookAgain())
+		return o
+	case len(sockets) == 1:
+		return notApplicable("one socket only")
+	}
+	shares := map[int]*socketShare{}
+	for _, s := range sockets {
+		shares[s] = &socketShare{}
+	}
+	var untold []topo.ID
+	place := func(id topo.ID, node *int, add func(*socketShare)) {
+		if node != nil {
+			if s, ok := packageOf[*node]; ok {
+				add(shares[s])
+				return
+			}
+		}
+		untold = append(untold, id)
+	}
+	for i := range h.t.GPUs {
+		g := &h.t.GPUs[i]
+		place(g.ID, g.NUMA, func(s *socketShare) { s.gpus = append(s.gpus, g.ID) })
+	}
+	for _, p := range ports {
+		place(p.ID, h.rdma[p.NIC].NUMA, func(s *socketShare) { s.ports = append(s.ports, p) })
+	}
+	if len(untold) > 0 {
+		o.lack("its NUMA node, and so its socket, is not known", h.placeHow(), untold...)
+		return o
+	}
+	h.compareSockets(&o, sockets, shares)
+	o.note = count(len(sockets), "socket")
+	return o
+}
+
+func (h *host) compareSockets(o *outcome, sockets []int, shares map[int]*socketShare) {
+	var parts []string
+	var without []topo.ID
+	even := true
+	first := shares[sockets[0]]
+	for _, s := range sockets {
+		x := shares[s]
+		name := fmt.Sprintf("socket %d", s)
+		if s < 0 {
+			name = fmt.Sprintf("NUMA node %d", -1-s)
+		}
+		parts = append(parts, fmt.Sprintf("%s has %s and %s", name, orNo(len(x.gpus), "GPU"), orNo(len(x.ports), "data port")))
+		even = even && len(x.gpus) == len(first.gpus) && len(x.ports) == len(first.ports)
+		if len(x.gpus) > 0 && len(x.ports) == 0 {
+			without = append(without, x.gpus...)
+		}
+	}
+	if even {
+		return
+	}
+	f := Finding{Severity: Info, Subjects: without, Text: strings.Join(parts, ", "), Evidence: []string{"/sys/bus/pci/devices/*/numa_node"},
+		Fix: "let a plan that knows the host share the NICs (topoctl path --plan), or move cards"}
+	if len(without) > 0 {
+		f.Severity = Warning
+		f.Text += fmt.Sprintf(": all traffic of %s crosses the link between sockets", some(strs(without)))
+		f.Fix = "move a NIC to that socket; until then plan with the link between sockets, which all of them share"
+	}
+	o.find(f)
+}

@@ -1,0 +1,215 @@
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/pathsel"
+)
+
+var planChecks = []Check{
+	{
+		Code: "nic-unassigned", Family: "Sharing NICs", Severity: Warning,
+		Title: "every usable data NIC is among the nearest of some GPU",
+		Judged: "The balanced plan over all GPUs and usable ports. A port that it gives to a GPU that has nearer ones, because nobody else is nearer to it, stays idle in " +
+			"every engine that takes the nearest NIC.",
+		Facts: "the PCI tree, port states and rates",
+		Fix:   "Let a plan share the NICs: topoctl path --plan, and topoctl export env --for nccl.",
+		run:   checkUnassigned,
+	},
+	{
+		Code: "nic-oversubscribed", Family: "Sharing NICs", Severity: Warning,
+		Title: "no two GPUs have to share a NIC, and taking the first of the nearest spreads them as well as a plan does",
+		Judged: "The balanced plan over all GPUs and usable ports. Fewer ports than GPUs is info, with what each GPU gets; a port that carries at least two GPUs more than " +
+			"another of its rate is a warning. Info too: GPUs whose first choice by class and name is one NIC, while a plan would spread them over equals.",
+		Facts: "the PCI tree, port states and rates",
+		Fix:   "Name the planned NIC to each rank: topoctl export env --for nccl.",
+		run:   checkOversubscribed,
+	},
+}
+
+// plan is the balanced plan over all GPUs. The outcome says why there is none
+// to judge; where that is nil there is one.
+func (h *host) plan() (*pathsel.Plan, *outcome) {
+	var o outcome
+	if len(h.t.GPUs) == 0 || len(h.hardware()) == 0 {
+		o = notApplicable("needs GPUs and RDMA hardware")
+		return nil, &o
+	}
+	if h.paths.Transport() != pathsel.RDMA {
+		o = notApplicable("no port of the RDMA hardware can be used, see no-usable-port")
+		return nil, &o
+	}
+	p, err := h.paths.Plan(nil)
+	if err != nil {
+		o.lack("there is no plan: "+err.Error(), "see topoctl path --plan")
+		return nil, &o
+	}
+	var far, doubt []topo.ID
+	for _, a := range p.Assignments {
+		if slices.ContainsFunc(a.Ports, func(c pathsel.Candidate) bool { return !c.Class.Known() }) {
+			far = append(far, a.Location.Node())
+		}
+	}
+	for _, load := range p.Ports {
+		if x := h.port[load.Port]; x == nil || x.State == "" {
+			doubt = append(doubt, load.Port)
+		}
+	}
+	if len(far) > 0 {
+		o.lack("its distance to NICs is not known", h.placeHow(), far...)
+		return nil, &o
+	}
+	if len(doubt) > 0 {
+		o.lack("the state of the port is not told, so whether it takes part", h.lookAgain(), doubt...)
+		return nil, &o
+	}
+	return p, nil
+}
+
+func checkUnassigned(h *host) outcome {
+	p, none := h.plan()
+	if none != nil {
+		return *none
+	}
+	var o outcome
+	for _, a := range p.Assignments {
+		for _, c := range a.Ports {
+			if c.Reason.Code != pathsel.CodeSpare {
+				continue
+			}
+			text := fmt.Sprintf("no GPU has it among its nearest: engines that take the nearest NIC leave it idle; a balanced plan gives it to %s (%s", a.Consumer, c.Class)
+			if c.BytesPerSec != nil {
+				text += ", " + h.bounded(*c.BytesPerSec, c.Basis)
+			}
+			o.find(Finding{Severity: Warning, Subjects: []topo.ID{c.Port}, Text: text + ")", Basis: c.Basis,
+				Evidence: places(h.rdmaEvidence(c.Port)), Fix: "name it to the programs beside the nearest one (topoctl export env --for nccl), or keep it for storage on purpose"})
+		}
+	}
+	for _, load := range p.Ports {
+		if len(load.Consumers) == 0 {
+			o.find(Finding{Severity: Warning, Subjects: []topo.ID{load.Port}, Text: "the balanced plan has no use for it",
+				Evidence: places(h.rdmaEvidence(load.Port)), Fix: "topoctl path --plan shows why"})
+		}
+	}
+	o.note = fmt.Sprintf("%s for %s", count(len(p.Ports), "port"), count(len(p.Assignments), "GPU"))
+	return o
+}
+
+func (h *host) rdmaEvidence(port topo.ID) string {
+	if x := h.port[port]; x != nil {
+		return x.Evidence
+	}
+	return ""
+}
+
+func checkOversubscribed(h *host) outcome {
+	p, none := h.plan()
+	if none != nil {
+		return *none
+	}
+	var o outcome
+	o.note = fmt.Sprintf("%s for %s", count(len(p.Ports), "port"), count(len(p.Assignments), "GPU"))
+	if len(p.Ports) == 0 {
+		return notApplicable("no usable port, see no-usable-port")
+	}
+	least, most := p.Ports[0], p.Ports[0]
+	for _, l := range p.Ports {
+		if len(l.Consumers) < len(least.Consumers) {
+			least = l
+		}
+		if len(l.Consumers) > len(most.Consumers) {
+			most = l
+		}
+	}
+	switch {
+	case len(most.Consumers) > 1 && len(most.Consumers)-len(least.Consumers) > 1 && h.sameRate(most.Port, least.Port):
+		o.find(Finding{Severity: Warning, Subjects: []topo.ID{most.Port}, Evidence: places(h.rdmaEvidence(most.Port)),
+			Text: fmt.Sprintf("it carries %d GPUs (%s) while %s carries %d", len(most.Consumers), some(most.Consumers), least.Name, len(least.Consumers)),
+			Fix:  "topoctl path --plan shows it; look for ports that are down"})
+	case len(most.Consumers) > 1:
+		o.find(h.shared(p, most))
+	default:
+		h.pileUp(&o, p)
+	}
+	return o
+}
+
+func (h *host) sameRate(a, b topo.ID) bool {
+	x, ok1 := h.paths.Port(a)
+	y, ok2 := h.paths.Port(b)
+	return ok1 && ok2 && x.BytesPerSec != nil && y.BytesPerSec != nil && *x.BytesPerSec == *y.BytesPerSec
+}
+
+// shared says what GPUs get that are more than the ports.
+func (h *host) shared(p *pathsel.Plan, most pathsel.PortLoad) Finding {
+	f := Finding{Severity: Info, Evidence: places(h.rdmaEvidence(most.Port)), Fix: h.fewPorts(p)}
+	for _, l := range p.Ports {
+		if len(l.Consumers) > 1 {
+			f.Subjects = append(f.Subjects, l.Port)
+		}
+	}
+	f.Text = fmt.Sprintf("%s share %s, up to %d on one (%s)", count(len(p.Assignments), "GPU"), count(len(p.Ports), "port"), len(most.Consumers), most.Name)
+	if b := p.Bottleneck; b != nil {
+		f.Text += fmt.Sprintf("; while all are busy the slowest gets %s", h.bounded(b.SlowestBytesPerSec, b.Basis))
+		f.Basis = b.Basis
+	}
+	return f
+}
+
+// fewPorts says what can be done about fewer ports than GPUs.
+func (h *host) fewPorts(p *pathsel.Plan) string {
+	var out []string
+	for _, port := range h.dataPorts() {
+		if !port.Usable {
+			out = append(out, port.Name)
+		}
+	}
+	if len(out) > 0 && len(out)+len(p.Ports) >= len(p.Assignments) {
+		return fmt.Sprintf("bring back what is out of use (%s): see port-down", some(out))
+	}
+	return "nothing, the host is built so; name the planned NIC to each rank (topoctl export env --for nccl)"
+}
+
+// pileUp looks for GPUs that would all take one NIC, were each to take the
+// first of its nearest by name, though the plan gives them NICs of their own.
+func (h *host) pileUp(o *outcome, p *pathsel.Plan) {
+	var first bins[string, topo.ID]
+	node := map[string]topo.ID{}
+	for _, a := range p.Assignments {
+		x, err := h.paths.Affinity(a.Location, nil)
+		if err != nil || len(x.Ranked) == 0 {
+			continue
+		}
+		first.add(x.Ranked[0].Name, a.Location.Node())
+		node[x.Ranked[0].Name] = x.Ranked[0].Port
+	}
+	f := Finding{Severity: Info, Fix: "name the planned NIC to each rank: topoctl export env --for nccl"}
+	var crowded []string
+	first.each(func(name string, gpus []topo.ID) {
+		if len(gpus) > 1 {
+			crowded = append(crowded, fmt.Sprintf("%s on %s", some(strs(gpus)), name))
+			f.Subjects, f.Evidence = append(f.Subjects, node[name]), places(append(f.Evidence, h.rdmaEvidence(node[name]))...)
+		}
+	})
+	if len(crowded) == 0 {
+		return
+	}
+	f.Text = fmt.Sprintf("GPUs have equally near NICs, and engines that take the first by name put several on one: %s", joined(crowded, "; "))
+	if idle := len(p.Ports) - len(first.order); idle > 0 {
+		f.Text += fmt.Sprintf("; %d of %s then stay idle", idle, count(len(p.Ports), "port"))
+	}
+	f.Text += ", while a plan gives each GPU its own"
+	o.find(f)
+}
+
+// joined joins clauses, the first few of many.
+func joined(list []string, sep string) string {
+	const most = 4
+	if len(list) > most {
+		return strings.Join(list[:most-1], sep) + sep + fmt.Sprintf("and %d more", len(list)-most+1)
+	}
+	return strings.Join(list, sep)
+}

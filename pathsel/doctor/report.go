@@ -1,0 +1,251 @@
+package doctor
+
+import (
+	"regexp"
+	"slices"
+
+	"github.com/topoctl/topoctl/discover/topo"
+)
+
+// Schema is the name and major version of a report document.
+const Schema = "topoctl.doctor/v1"
+
+// Code names a check. Codes are stable: scripts match on them.
+type Code string
+
+// Severity says how bad a finding is.
+type Severity string
+
+// The severities, worst first.
+const (
+	Error   Severity = "error"
+	Warning Severity = "warning"
+	Info    Severity = "info"
+)
+
+// rank orders severities: 0 is the worst, what is no severity comes last.
+func (s Severity) rank() int {
+	switch s {
+	case Error:
+		return 0
+	case Warning:
+		return 1
+	case Info:
+		return 2
+	}
+	return 3
+}
+
+// AtLeast says whether s is as bad as o or worse.
+func (s Severity) AtLeast(o Severity) bool { return s.rank() <= o.rank() }
+
+// Status is how a check ended.
+type Status string
+
+// How a check can end.
+const (
+	OK            Status = "ok"
+	Found         Status = "finding"
+	CouldNotCheck Status = "could_not_check"
+	NotApplicable Status = "not_applicable"
+)
+
+// Report is what all checks say of a host.
+type Report struct {
+	Schema   string        `json:"schema"`
+	Host     string        `json:"host"`     // its name, "" unknown
+	Origin   string        `json:"origin"`   // of the topology
+	Complete bool          `json:"complete"` // of the topology
+	Summary  Summary       `json:"summary"`
+	Checks   []CheckResult `json:"checks"` // in the order of codes
+}
+
+// Summary counts the checks by how they ended, and the findings by severity.
+type Summary struct {
+	OK            int `json:"ok"`
+	Found         int `json:"finding"`
+	CouldNotCheck int `json:"could_not_check"`
+	NotApplicable int `json:"not_applicable"`
+	Errors        int `json:"errors"`
+	Warnings      int `json:"warnings"`
+	Infos         int `json:"infos"`
+}
+
+// CheckResult is what one check says.
+type CheckResult struct {
+	Code   Code   `json:"code"`
+	Title  string `json:"title"` // what is true where the check is ok
+	Status Status `json:"status"`
+	// Worst is the worst severity that the check can give.
+	Worst Severity `json:"worst_severity"`
+	// Note says what was looked at, or why the check does not apply.
+	Note     string    `json:"note,omitempty"`
+	Findings []Finding `json:"findings"`
+	Missing  []Missing `json:"missing"` // facts that were not there, also beside findings
+}
+
+// Finding is one thing that is wrong, or good to know.
+type Finding struct {
+	Code     Code      `json:"code"`
+	Severity Severity  `json:"severity"`
+	Subjects []topo.ID `json:"subjects"`
+	Text     string    `json:"text"`
+	Evidence []string  `json:"evidence"` // files with what they say, or other places
+	Fix      string    `json:"fix"`
+	// Basis says how the rate is known that the finding rests on, "" for none.
+	Basis topo.Basis `json:"basis,omitempty"`
+}
+
+// Missing is a fact that a check needs and the topology lacks.
+type Missing struct {
+	Subjects []topo.ID `json:"subjects"` // empty: the host as a whole
+	Text     string    `json:"text"`
+	How      string    `json:"how"` // how to get it
+}
+
+// Worst is the worst severity of all findings, "" if there is none.
+func (r *Report) Worst() Severity {
+	for _, s := range []Severity{Error, Warning, Info} {
+		if r.Count(s) > 0 {
+			return s
+		}
+	}
+	return ""
+}
+
+// Count is the number of findings of a severity.
+func (r *Report) Count(s Severity) int {
+	switch s {
+	case Error:
+		return r.Summary.Errors
+	case Warning:
+		return r.Summary.Warnings
+	case Info:
+		return r.Summary.Infos
+	}
+	return 0
+}
+
+// Findings lists the findings of all checks, the worst first.
+func (r *Report) Findings() []Finding {
+	var out []Finding
+	for _, c := range r.Checks {
+		out = append(out, c.Findings...)
+	}
+	slices.SortStableFunc(out, func(a, b Finding) int { return a.Severity.rank() - b.Severity.rank() })
+	return out
+}
+
+// outcome is what a check's function gives.
+type outcome struct {
+	note     string // what was looked at
+	absent   string // why the check does not apply; counts where nothing else is said
+	findings []Finding
+	missing  []Missing
+}
+
+func notApplicable(why string) outcome { return outcome{absent: why} }
+
+func (o *outcome) find(f Finding) { o.findings = append(o.findings, f) }
+
+func (o *outcome) lack(text, how string, subjects ...topo.ID) {
+	o.missing = append(o.missing, Missing{Subjects: subjects, Text: text, How: how})
+}
+
+// result turns an outcome into what the report has. What rests on a rate that
+// is not read or measured is a warning at most.
+func (c *Check) result(o outcome) CheckResult {
+	r := CheckResult{Code: c.Code, Title: c.Title, Worst: c.Severity, Note: o.note, Findings: o.findings, Missing: o.missing}
+	switch {
+	case len(o.findings) > 0:
+		r.Status = Found
+	case len(o.missing) > 0:
+		r.Status = CouldNotCheck
+	case o.absent != "":
+		r.Status, r.Note = NotApplicable, o.absent
+	default:
+		r.Status = OK
+	}
+	for i := range r.Findings {
+		f := &r.Findings[i]
+		f.Code = c.Code
+		if (f.Basis == topo.BasisConstant || f.Basis == topo.BasisAssumed || f.Basis == topo.BasisUnknown) && f.Severity == Error {
+			f.Severity = Warning
+		}
+		for j, e := range f.Evidence {
+			f.Evidence[j] = short(e)
+		}
+		f.Subjects, f.Evidence = notNil(f.Subjects), notNil(f.Evidence)
+	}
+	for i := range r.Missing {
+		r.Missing[i].Subjects = notNil(r.Missing[i].Subjects)
+	}
+	slices.SortStableFunc(r.Findings, func(a, b Finding) int { return a.Severity.rank() - b.Severity.rank() })
+	r.Findings, r.Missing = notNil(merged(r.Findings)), notNil(r.Missing)
+	return r
+}
+
+// merged makes one finding of those that say the same of several devices. The
+// fix of the first stands for all.
+func merged(list []Finding) []Finding {
+	var out []Finding
+	for _, f := range list {
+		i := slices.IndexFunc(out, func(o Finding) bool { return o.Severity == f.Severity && o.Text == f.Text && o.Basis == f.Basis })
+		if i < 0 {
+			out = append(out, f)
+			continue
+		}
+		for _, id := range f.Subjects {
+			if !slices.Contains(out[i].Subjects, id) {
+				out[i].Subjects = append(out[i].Subjects, id)
+			}
+		}
+		out[i].Evidence = places(append(out[i].Evidence, f.Evidence...)...)
+	}
+	return out
+}
+
+// The directories of devices, whose paths lead through the whole PCI tree, and
+// the links by which people find them.
+var (
+	classDir    = regexp.MustCompile(`^/sys/devices/\S+/(infiniband|net)/([^/\s]+)`)
+	functionDir = regexp.MustCompile(`^/sys/devices/\S*?/([0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7])(/[a-z]\S*)?$`)
+)
+
+// short gives a device's path by its link in /sys/class or /sys/bus.
+func short(path string) string {
+	if m := classDir.FindStringSubmatchIndex(path); m != nil {
+		return "/sys/class/" + path[m[2]:m[3]] + "/" + path[m[4]:m[5]] + path[m[1]:]
+	}
+	return functionDir.ReplaceAllString(path, "/sys/bus/pci/devices/$1$2")
+}
+
+func notNil[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
+
+func (s *Summary) add(c *CheckResult) {
+	switch c.Status {
+	case OK:
+		s.OK++
+	case Found:
+		s.Found++
+	case CouldNotCheck:
+		s.CouldNotCheck++
+	case NotApplicable:
+		s.NotApplicable++
+	}
+	for _, f := range c.Findings {
+		switch f.Severity {
+		case Error:
+			s.Errors++
+		case Warning:
+			s.Warnings++
+		case Info:
+			s.Infos++
+		}
+	}
+}

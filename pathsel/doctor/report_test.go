@@ -1,0 +1,349 @@
+package doctor_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/fixtures"
+	"github.com/topoctl/topoctl/internal/units"
+	"github.com/topoctl/topoctl/pathsel/doctor"
+)
+
+// everyHost gives all fixtures and all published files of other tools.
+func everyHost(t *testing.T) map[string]*topo.Topology {
+	t.Helper()
+	hosts := map[string]*topo.Topology{}
+	for _, name := range fixtures.Names() {
+		hosts[name] = looked(t, name)
+	}
+	t.Run("imports", func(t *testing.T) {
+		for name, top := range imports(t) {
+			hosts[name] = top
+		}
+	})
+	return hosts
+}
+
+// Whatever the host, a report keeps its promises.
+func TestReportsAreSound(t *testing.T) {
+	worst := map[doctor.Code]doctor.Severity{}
+	for _, c := range doctor.Checks() {
+		worst[c.Code] = c.Severity
+	}
+	for name, top := range everyHost(t) {
+		r := run(t, top)
+		if n := r.Summary.OK + r.Summary.Found + r.Summary.CouldNotCheck + r.Summary.NotApplicable; n != len(doctor.Codes()) || n != len(r.Checks) {
+			t.Errorf("%s: %d checks counted, %d reported, %d known", name, n, len(r.Checks), len(doctor.Codes()))
+		}
+		known := nodes(top)
+		for i, c := range r.Checks {
+			if i > 0 && r.Checks[i-1].Code >= c.Code {
+				t.Errorf("%s: %s stands after %s", name, c.Code, r.Checks[i-1].Code)
+			}
+			if c.Status == doctor.OK && len(c.Missing)+len(c.Findings) > 0 {
+				t.Errorf("%s: %s is ok with findings or facts missing", name, c.Code)
+			}
+			if c.Status == doctor.NotApplicable && c.Note == "" {
+				t.Errorf("%s: %s does not apply and does not say why", name, c.Code)
+			}
+			for _, f := range c.Findings {
+				if f.Text == "" || f.Fix == "" || f.Code != c.Code {
+					t.Errorf("%s: %s: a finding without text, fix or code: %+v", name, c.Code, f)
+				}
+				if !worst[c.Code].AtLeast(f.Severity) {
+					t.Errorf("%s: %s: %s, the check promises %s at worst", name, c.Code, f.Severity, worst[c.Code])
+				}
+				if (f.Basis == topo.BasisConstant || f.Basis == topo.BasisAssumed) && f.Severity == doctor.Error {
+					t.Errorf("%s: %s: an error that rests on a guess: %s", name, c.Code, f.Text)
+				}
+				for _, id := range f.Subjects {
+					if !known[id] {
+						t.Errorf("%s: %s is about %s, which the topology does not have", name, c.Code, id)
+					}
+				}
+			}
+			for _, m := range c.Missing {
+				if m.Text == "" || m.How == "" {
+					t.Errorf("%s: %s: what is missing, or how to get it, is not said: %+v", name, c.Code, m)
+				}
+				for _, id := range m.Subjects {
+					if !known[id] {
+						t.Errorf("%s: %s lacks facts of %s, which the topology does not have", name, c.Code, id)
+					}
+				}
+			}
+		}
+	}
+}
+
+// nodes are the IDs that a finding can be about.
+func nodes(t *topo.Topology) map[topo.ID]bool {
+	out := map[topo.ID]bool{}
+	for _, list := range []any{t.Packages, t.NUMANodes, t.HostBridges, t.PCIDevices, t.Switches, t.GPUs, t.NICs, t.RDMADevices, t.Ports, t.Netdevs, t.NVMes, t.NVSwitches} {
+		v := reflect.ValueOf(list)
+		for i := range v.Len() {
+			out[v.Index(i).FieldByName("ID").Interface().(topo.ID)] = true
+		}
+	}
+	return out
+}
+
+// The order of what comes in changes nothing.
+func TestOrderChangesNothing(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for _, name := range []string{"dgx-h100", "bonds", "sriov-pf-vf", "vm-flat", "dgx-h100-missing-files", "gb200-tray", "h20-4ib-1roce"} {
+		top := fixture(t, name)
+		want := encoded(t, run(t, top))
+		for range 5 {
+			v := reflect.ValueOf(top).Elem()
+			for i := range v.NumField() {
+				if f := v.Field(i); f.Kind() == reflect.Slice && v.Type().Field(i).Name != "Sources" {
+					random.Shuffle(f.Len(), reflect.Swapper(f.Interface()))
+				}
+			}
+			top.Derive()
+			if diff := cmp.Diff(want, encoded(t, run(t, top))); diff != "" {
+				t.Fatalf("%s: %s", name, diff)
+			}
+		}
+	}
+}
+
+func encoded(tb testing.TB, r *doctor.Report) string {
+	tb.Helper()
+	data, err := json.MarshalIndent(r, "", " ")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return string(data)
+}
+
+func TestRunRefuses(t *testing.T) {
+	if _, err := doctor.Run(nil, doctor.Options{}); err == nil {
+		t.Error("no topology is looked at")
+	}
+	if _, err := doctor.Run(&topo.Topology{}, doctor.Options{}); err == nil || !strings.Contains(err.Error(), "call Derive first") {
+		t.Errorf("a topology that is not derived: %v", err)
+	}
+	if _, err := doctor.Run(fixture(t, "cpu-2eth"), doctor.Options{Codes: []doctor.Code{"port-dwn"}}); err == nil || err.Error() != `doctor: no check is called "port-dwn"` {
+		t.Errorf("an unknown code: %v", err)
+	}
+}
+
+// Named checks come in the order of codes, each once.
+func TestRunSelected(t *testing.T) {
+	r := run(t, fixture(t, "dgx-h100"), "port-down", "acs-redirect", "port-down")
+	if len(r.Checks) != 2 || r.Checks[0].Code != "acs-redirect" || r.Checks[1].Code != "port-down" {
+		t.Errorf("%+v", r.Checks)
+	}
+}
+
+// An empty topology is a host of which nothing is known.
+func TestEmptyTopology(t *testing.T) {
+	top := &topo.Topology{Complete: true}
+	top.Derive()
+	r := run(t, top)
+	for _, c := range r.Checks {
+		if c.Status == doctor.Found || c.Status == doctor.OK && c.Code != "facts-unread" {
+			t.Errorf("%s: %s of nothing", c.Code, c.Status)
+		}
+	}
+}
+
+// Rates are printed in the unit that is asked for.
+func TestUnits(t *testing.T) {
+	r, err := doctor.Run(fixture(t, "dgx-h100-gpu2-x8"), doctor.Options{Codes: []doctor.Code{"link-degraded"}, Units: units.Gibyte})
+	if err != nil || !strings.Contains(r.Findings()[0].Text, "29.3 GiB/s instead of 58.7 GiB/s") {
+		t.Errorf("%v %+v", err, r)
+	}
+}
+
+// Lines keep to the width, except for words that are longer.
+func TestTextWidth(t *testing.T) {
+	for _, name := range fixtures.Names() {
+		r := run(t, looked(t, name))
+		for _, width := range []int{60, 80, 100, 120} {
+			for line := range strings.Lines(r.Text(doctor.TextOptions{Width: width, All: true})) {
+				line = strings.TrimSuffix(line, "\n")
+				if words := strings.Fields(line); utf8.RuneCountInString(line) > width && len(words) > 1 && !strings.Contains(words[0], "seen") && utf8.RuneCountInString(words[len(words)-1]) < width/2 {
+					t.Errorf("%s: %d columns: %s", name, width, line)
+				}
+				if strings.TrimRight(line, " ") != line {
+					t.Errorf("%s: blanks at the end of %q", name, line)
+				}
+			}
+		}
+	}
+}
+
+const schemaFile = "schema/doctor.v1.schema.json"
+
+type object = map[string]any
+
+// schemaOf describes how encoding/json writes a type.
+func schemaOf(t reflect.Type) any {
+	switch t {
+	case reflect.TypeFor[doctor.Status]():
+		return object{"enum": []any{doctor.OK, doctor.Found, doctor.CouldNotCheck, doctor.NotApplicable}}
+	case reflect.TypeFor[doctor.Severity]():
+		return object{"enum": []any{doctor.Error, doctor.Warning, doctor.Info}}
+	case reflect.TypeFor[topo.Basis]():
+		return object{"enum": []any{"measured", "read", "constant", "assumed", "unknown"}}
+	}
+	switch t.Kind() {
+	case reflect.Slice:
+		return object{"type": "array", "items": schemaOf(t.Elem())}
+	case reflect.Struct:
+		s, required := object{}, []string{}
+		for f := range t.Fields() {
+			name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+			s[name] = schemaOf(f.Type)
+			if options != "omitempty" {
+				required = append(required, name)
+			}
+		}
+		return object{"type": "object", "properties": s, "required": required}
+	case reflect.String:
+		return object{"type": "string"}
+	case reflect.Bool:
+		return object{"type": "boolean"}
+	}
+	return object{"type": "integer"}
+}
+
+// The published schema says what the types say, and reports keep to it.
+func TestSchema(t *testing.T) {
+	s := schemaOf(reflect.TypeFor[doctor.Report]()).(object)
+	s["$schema"], s["$id"], s["title"] = "https://json-schema.org/draft/2020-12/schema", "urn:topoctl:doctor:v1", doctor.Schema
+	s["properties"].(object)["schema"] = object{"const": doctor.Schema}
+	data, err := json.MarshalIndent(s, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, schemaFile, string(data)+"\n")
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := jsonschema.NewCompiler()
+	if err := c.AddResource("doctor.json", doc); err != nil {
+		t.Fatal(err)
+	}
+	valid, err := c.Compile("doctor.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range fixtures.Names() {
+		text := encoded(t, run(t, looked(t, name)))
+		doc, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
+		if err == nil {
+			err = valid.Validate(doc)
+		}
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		bad, err := jsonschema.UnmarshalJSON(strings.NewReader(strings.Replace(text, `"status": "ok"`, `"status": "fine"`, 1)))
+		if err != nil || strings.Contains(text, `"status": "ok"`) && valid.Validate(bad) == nil {
+			t.Errorf("%s: a status that does not exist is valid", name)
+		}
+	}
+}
+
+// docs/doctor.md is written from the checks: one entry each.
+func TestDocumentation(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("# topoctl doctor: the checks\n\n" +
+		"`topoctl doctor` judges what discovery collected. Each check is ok, has findings, could not be made (with\n" +
+		"what is missing and how to get it), or does not apply to the host. A finding is an error (it does not work,\n" +
+		"or loses much for certain), a warning (less than the host can do, or it misleads other programs) or info\n" +
+		"(true of the machine, good to know). What rests on a rate that is a constant or assumed is never an error.\n\n" +
+		"This page is written from the code: `go test ./pathsel/doctor -update`.\n")
+	family := ""
+	for _, c := range doctor.Checks() {
+		if c.Family != family {
+			family = c.Family
+			fmt.Fprintf(&b, "\n## %s\n", family)
+		}
+		fmt.Fprintf(&b, "\n### %s\n\nOk: %s. At worst: %s.\n\n", c.Code, c.Title, c.Severity)
+		fmt.Fprintf(&b, "- **Judged by:** %s\n- **Facts:** %s.\n- **What to do:** %s\n", c.Judged, strings.TrimSuffix(c.Facts, "."), c.Fix)
+	}
+	golden(t, "../../docs/doctor.md", b.String())
+}
+
+// Every check is described in full, and codes are words with hyphens.
+func TestChecksAreDescribed(t *testing.T) {
+	seen := map[doctor.Code]bool{}
+	families := []string{}
+	for _, c := range doctor.Checks() {
+		if c.Title == "" || c.Judged == "" || c.Facts == "" || c.Fix == "" || c.Severity.Label() == "" {
+			t.Errorf("%s: something is not described", c.Code)
+		}
+		if seen[c.Code] || strings.Trim(string(c.Code), "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
+			t.Errorf("%s: twice, or not a code", c.Code)
+		}
+		seen[c.Code] = true
+		if len(families) == 0 || families[len(families)-1] != c.Family {
+			if slices.Contains(families, c.Family) {
+				t.Errorf("%s: family %s is torn apart", c.Code, c.Family)
+			}
+			families = append(families, c.Family)
+		}
+	}
+}
+
+// Documents are hostile: nothing that Decode takes makes a check fall over.
+func FuzzRun(f *testing.F) {
+	for _, name := range []string{"lab-softrdma", "a10-2nic", "sriov-pf-vf", "vm-flat"} {
+		data, err := fixture(f, name).Encode()
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		top, err := topo.Decode(data)
+		if err != nil {
+			return
+		}
+		r, err := doctor.Run(top, doctor.Options{})
+		if err != nil {
+			return
+		}
+		if text := r.Text(doctor.TextOptions{Width: 80, All: true}); text == "" {
+			t.Error("a report without text")
+		}
+	})
+}
+
+// A tree whose parents form a circle, as a hostile document could hold.
+func TestCircularTree(t *testing.T) {
+	top := fixture(t, "hgx-h100-8nic")
+	for i := range top.PCIDevices {
+		if d := &top.PCIDevices[i]; d.BDF.String() == "0000:15:01.0" {
+			d.Parent = "pci:0000:17:00.0"
+		}
+	}
+	top.Derive()
+	run(t, top)
+}
+
+// BenchmarkRun is what all checks cost on a large host.
+func BenchmarkRun(b *testing.B) {
+	top := fixture(b, "dgx-h100")
+	for b.Loop() {
+		if _, err := doctor.Run(top, doctor.Options{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,56 @@
+package doctor
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/topoctl/topoctl/discover/topo"
+)
+
+// What rests on a guess is never an error, and findings that say the same of
+// several devices are one.
+func TestResult(t *testing.T) {
+	c := Check{Code: "x", Severity: Error}
+	for basis, want := range map[topo.Basis]Severity{
+		"": Error, topo.BasisRead: Error, topo.BasisMeasured: Error, topo.BasisConstant: Warning, topo.BasisAssumed: Warning, topo.BasisUnknown: Warning,
+	} {
+		r := c.result(outcome{findings: []Finding{{Severity: Error, Basis: basis}}})
+		if got := r.Findings[0].Severity; got != want {
+			t.Errorf("an error of basis %q is %s, want %s", basis, got, want)
+		}
+	}
+	r := c.result(outcome{note: "note", absent: "absent", findings: []Finding{
+		{Severity: Info, Text: "b", Subjects: []topo.ID{"b"}, Evidence: []string{"/sys/devices/pci0000:17/0000:17:01.0/0000:18:00.0/net/eth0/mtu = 1"}},
+		{Severity: Error, Text: "a", Subjects: []topo.ID{"a"}},
+		{Severity: Info, Text: "b", Subjects: []topo.ID{"c", "b"}, Evidence: []string{"/sys/devices/pci0000:17/0000:17:01.0/numa_node"}},
+	}})
+	if r.Status != Found || len(r.Findings) != 2 || r.Findings[0].Severity != Error || r.Note != "note" {
+		t.Fatalf("got %+v", r)
+	}
+	f := r.Findings[1]
+	if !slices.Equal(f.Subjects, []topo.ID{"b", "c"}) || !slices.Equal(f.Evidence, []string{"/sys/class/net/eth0/mtu = 1", "/sys/bus/pci/devices/0000:17:01.0/numa_node"}) {
+		t.Errorf("merged: %+v", f)
+	}
+}
+
+// How a check ends: what is missing is never ok.
+func TestStatus(t *testing.T) {
+	c := Check{Code: "x", Severity: Warning}
+	var lacking outcome
+	lacking.lack("a", "b")
+	both := lacking
+	both.find(Finding{Severity: Info, Text: "x"})
+	absent := notApplicable("why")
+	absent.missing = lacking.missing
+	for want, o := range map[Status]outcome{OK: {note: "3 links"}, NotApplicable: notApplicable("why"), CouldNotCheck: lacking, Found: both} {
+		if r := c.result(o); r.Status != want {
+			t.Errorf("%s, want %s", r.Status, want)
+		}
+	}
+	if r := c.result(absent); r.Status != CouldNotCheck {
+		t.Errorf("%s: that nothing applies is not known where facts are missing", r.Status)
+	}
+	if r := c.result(both); len(r.Missing) != 1 {
+		t.Error("what is missing beside a finding is lost")
+	}
+}

@@ -1,0 +1,243 @@
+package doctor
+
+import (
+	"fmt"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/pathsel"
+)
+
+var slotChecks = []Check{
+	{
+		Code: "nic-slot-limited", Family: "NIC slots", Severity: Warning,
+		Title: "the PCIe link of every NIC carries what its port can",
+		Judged: "The rate of each port that is up against what its PCIe link can carry after line coding, at the maximum of both ends. " +
+			"A switch uplink above that carries less than the port is info: it limits transfers to host memory and to GPUs elsewhere. " +
+			"Ports that are down, decoys and virtual functions are left out.",
+		Facts: "ports/N/rate in /sys/class/infiniband, speed in /sys/class/net, link files in /sys/bus/pci/devices",
+		Fix:   "Move the card to a slot with more lanes or a newer generation; otherwise plan with the lower rate.",
+		run:   checkSlots,
+	},
+	{
+		Code: "shared-slot", Family: "NIC slots", Severity: Warning,
+		Title: "ports of one card that are up fit through its slot together",
+		Judged: "The sum of the rates of a card's ports that are up against what the slot can carry. Fewer than two data ports among them make it info. " +
+			"Virtual functions are not counted beside their port, nor legs beside the RDMA device of their bond.",
+		Facts: "ports/N/rate in /sys/class/infiniband, speed in /sys/class/net, link files in /sys/bus/pci/devices",
+		Fix:   "Use one port of the card, prefer ports of different cards, or move the card to a wider slot. topoctl counts the slot once.",
+		run:   checkSharedSlot,
+	},
+	{
+		Code: "rdma-no-pci", Family: "NIC slots", Severity: Warning,
+		Title:  "every RDMA device that is hardware has its PCI function here",
+		Judged: "RDMA hardware without a PCI function: its slot, NUMA node and distance to GPUs are not known, so it ranks last.",
+		Facts:  "the device link in /sys/class/infiniband/DEV, /sys/bus/pci/devices",
+		Fix:    "In a container, give it all of /sys; on a host, look at the driver: the device link is missing.",
+		run:    checkNoPCI,
+	},
+}
+
+// carries is what a PCIe link can do: at the maximum of both ends where both
+// tell, else at what it runs, because the end that does not tell may be narrower.
+func (h *host) carries(l *topo.Link) (topo.LaneRate, bool) {
+	up, down := h.pci[l.A], h.pci[l.B]
+	e := end{up: up, dev: down}
+	a, b := said(down), e.above()
+	both := a.MaxSpeedMTs != nil && a.MaxWidth != nil && b.MaxSpeedMTs != nil && b.MaxWidth != nil
+	switch {
+	case l.Max != nil && (both || l.Cur == nil):
+		return *l.Max, true
+	case l.Cur != nil:
+		return *l.Cur, true
+	case l.BytesPerSec != nil:
+		return topo.LaneRate{BytesPerSec: *l.BytesPerSec}, true
+	}
+	return topo.LaneRate{}, false
+}
+
+// slotPorts are the ports that are up, hardware and no virtual functions:
+// those whose slot matters.
+func (h *host) slotPorts() []*pathsel.Port {
+	var out []*pathsel.Port
+	for i := range h.ports {
+		p := &h.ports[i]
+		if p.Software || p.Virtual || p.VF || p.Role == pathsel.RoleDecoy || !h.active(p) {
+			continue
+		}
+		if d := h.function(p); d == nil || d.Implausible || d.Link == nil && h.linkAbove(d) == nil {
+			continue // no slot: paravirtual, or a part of the root complex
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+func checkSlots(h *host) outcome {
+	var o outcome
+	var rates, links []topo.ID
+	ports := h.slotPorts()
+	for _, p := range ports {
+		if p.BytesPerSec == nil || *p.BytesPerSec <= 0 {
+			rates = append(rates, p.ID)
+			continue
+		}
+		known := true
+		d, own := h.function(p), true
+		for depth := 0; d != nil && depth < 64; depth++ {
+			l := h.linkAbove(d)
+			if l != nil && !(d.Implausible || h.pci[l.A] != nil && h.pci[l.A].Implausible && l.Cur == nil && l.Max == nil) {
+				lane, ok := h.carries(l)
+				switch {
+				case !ok:
+					known = false
+				case lane.BytesPerSec < *p.BytesPerSec:
+					o.find(h.slotFinding(p, l, lane, own))
+				}
+			}
+			own = own && l == nil
+			d = h.pci[d.Parent]
+		}
+		if !known {
+			links = append(links, p.ID)
+		}
+	}
+	if len(rates) > 0 {
+		o.lack("the rate of the port is not told", h.rateHow(rates), rates...)
+	}
+	if len(links) > 0 {
+		o.lack("a PCIe link on the way to the port is not told", h.lookAgain(), links...)
+	}
+	if len(ports) == 0 {
+		if h.imported() && len(h.t.PCIDevices) == 0 && len(h.t.RDMADevices) > 0 {
+			o.lack("the input has no PCIe links and no port rates", h.lookAgain())
+			return o
+		}
+		return notApplicable("no port of a PCIe card is up")
+	}
+	o.note = count(len(ports), "port")
+	return o
+}
+
+func (h *host) slotFinding(p *pathsel.Port, l *topo.Link, lane topo.LaneRate, own bool) Finding {
+	state := "its PCIe link"
+	if lane.Width > 0 {
+		state = pcie(lane.SpeedMTs, lane.Width)
+	}
+	d := h.pci[l.B]
+	f := Finding{Severity: Warning, Subjects: []topo.ID{p.ID}, Basis: topo.BasisRead,
+		Evidence: places(append([]string{h.portFile(p, "rate", h.wire(*p.BytesPerSec))}, slotFiles(d)...)...)}
+	if !own {
+		f.Severity = Info
+		f.Text = fmt.Sprintf("the switch uplink %s above it carries %s (%s), its port %s (%s): less for host memory and for GPUs elsewhere",
+			d.BDF, h.rate(lane.BytesPerSec), state, h.rate(*p.BytesPerSec), h.wire(*p.BytesPerSec))
+		f.Fix = "pair the NIC with GPUs below the same switch: topoctl path gpu:N"
+		return f
+	}
+	f.Text = fmt.Sprintf("the port has %s (%s), its slot carries %s (%s): %d %% of the port",
+		h.wire(*p.BytesPerSec), h.rate(*p.BytesPerSec), h.rate(lane.BytesPerSec), state, lane.BytesPerSec*100/(*p.BytesPerSec))
+	f.Fix = "the card itself can do no more: plan with " + h.rate(lane.BytesPerSec)
+	own1 := said(d)
+	if own1.MaxSpeedMTs != nil && own1.MaxWidth != nil && topo.PCIeRate(*own1.MaxSpeedMTs, *own1.MaxWidth) > lane.BytesPerSec {
+		f.Fix = fmt.Sprintf("move the card, which can do %s, to a slot that can; until then plan with %s", pcie(*own1.MaxSpeedMTs, *own1.MaxWidth), h.rate(lane.BytesPerSec))
+	}
+	return f
+}
+
+func checkSharedSlot(h *host) outcome {
+	var o outcome
+	var cards bins[topo.ID, *pathsel.Port]
+	for _, p := range h.slotPorts() {
+		if p.Card != "" {
+			cards.add(p.Card, p)
+		}
+	}
+	looked := 0
+	cards.each(func(card topo.ID, ports []*pathsel.Port) {
+		if len(ports) < 2 {
+			return
+		}
+		looked++
+		total, known := topo.Rate(0), true
+		for _, p := range ports {
+			if p.BytesPerSec == nil {
+				known = false
+				continue
+			}
+			total += *p.BytesPerSec
+		}
+		d := h.function(ports[0])
+		l := h.linkAbove(d)
+		var lane topo.LaneRate
+		ok := false
+		if l != nil {
+			lane, ok = h.carries(l)
+		}
+		switch {
+		case !ok || !known:
+			o.lack("the rate of a port or of the slot is not told", h.lookAgain(), ids(ports)...)
+		case total > lane.BytesPerSec:
+			o.find(h.sharedFinding(ports, total, lane, d))
+		}
+	})
+	if looked == 0 {
+		if h.imported() && len(h.t.PCIDevices) == 0 && len(h.t.RDMADevices) > 1 {
+			o.lack("the input does not tell which ports are on one card", h.lookAgain())
+			return o
+		}
+		return notApplicable("no card has two ports that are up")
+	}
+	o.note = count(looked, "card")
+	return o
+}
+
+func (h *host) sharedFinding(ports []*pathsel.Port, total topo.Rate, lane topo.LaneRate, d *topo.PCIDevice) Finding {
+	f := Finding{Severity: Warning, Subjects: ids(ports), Basis: topo.BasisRead,
+		Text: fmt.Sprintf("%s of one card have %s together, their slot carries %s (%s)", some(names(ports)),
+			h.rate(total), h.rate(lane.BytesPerSec), pcie(lane.SpeedMTs, lane.Width)),
+		Evidence: places(append([]string{h.portFile(ports[0], "rate", h.wire(*ports[0].BytesPerSec))}, slotFiles(d)...)...),
+		Fix:      "use one of the ports, or ports of different cards first; topoctl counts the slot once"}
+	if len(onlyData(ports)) < 2 {
+		f.Severity = Info
+		f.Text += fmt.Sprintf("; their role is %s", ports[0].Role)
+	}
+	return f
+}
+
+// slotFiles are the files that tell what a slot can do.
+func slotFiles(d *topo.PCIDevice) []string {
+	l := said(d)
+	speed, lanes := "", ""
+	if l.MaxSpeedMTs != nil {
+		speed = gts(*l.MaxSpeedMTs)
+	}
+	if l.MaxWidth != nil {
+		lanes = fmt.Sprint(*l.MaxWidth)
+	}
+	return []string{pciFile(d, "max_link_speed", speed), pciFile(d, "max_link_width", lanes)}
+}
+
+func checkNoPCI(h *host) outcome {
+	list := h.hardware()
+	if len(list) == 0 {
+		return notApplicable("no RDMA hardware")
+	}
+	var o outcome
+	var none []topo.ID
+	for _, r := range list {
+		if r.PCI != "" {
+			continue
+		}
+		if h.imported() {
+			none = append(none, r.ID)
+			continue
+		}
+		o.find(Finding{Severity: Warning, Subjects: []topo.ID{r.ID}, Evidence: places(r.Evidence),
+			Text: "RDMA hardware without a PCI function here: its slot, NUMA node and distance to GPUs are not known, and it ranks last",
+			Fix:  "in a container, mount all of the host's /sys; on the host, look at /sys/class/infiniband/" + r.Name + "/device and the driver's messages"})
+	}
+	if len(none) > 0 {
+		o.lack("the input has no PCI functions for RDMA devices", h.lookAgain(), none...)
+	}
+	o.note = count(len(list), "RDMA device")
+	return o
+}

@@ -1,0 +1,227 @@
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/topoctl/topoctl/discover/topo"
+)
+
+var viewChecks = []Check{
+	{
+		Code: "vm-flat", Family: "What can be seen", Severity: Warning,
+		Title: "a virtual machine shows which GPUs and NICs are near each other",
+		Judged: "In a guest with GPUs and NICs: no GPU shares a PCIe switch with another GPU or NIC, and their NUMA nodes are unknown or all the same. " +
+			"Near and far then cannot be told, and engines choose blindly.",
+		Facts: "the hypervisor (CPU flags, DMI), the PCI tree, numa_node",
+		Fix:   "Get the true layout from the cloud provider or the hypervisor's host: NCCL_TOPO_FILE, a topology document for topoctl --from; or have the hypervisor build PCIe switches and NUMA nodes for passed-through devices.",
+		run:   checkFlat,
+	},
+	{
+		Code: "partial-view", Family: "What can be seen", Severity: Warning,
+		Title: "this process sees and may use all of the host",
+		Judged: "GPUs that are on PCI and cannot be used, devices whose function is hidden, NVLinks to hidden devices: a warning. Fewer CPUs than the host has: info. " +
+			"Only a look at the running host can tell.",
+		Facts: "/dev, /proc/driver/nvidia, NVML, the process's CPU set, signs of a container",
+		Fix:   "Nothing, if it is meant so; else give the container all devices and all of /sys. topoctl keeps the whole host in view and marks what cannot be used.",
+		run:   checkView,
+	},
+	{
+		Code: "facts-unread", Family: "What can be seen", Severity: Warning,
+		Title:  "everything that is there could be read",
+		Judged: "Files that exist and could not be read, made no sense, or are missing where every such device has them; sources that failed. Other checks may lack these facts.",
+		Facts:  "the warnings of discovery",
+		Fix:    "Each warning names its file; topoctl discover lists all of them.",
+		run:    checkUnread,
+	},
+	{
+		Code: "facts-conflict", Family: "What can be seen", Severity: Info,
+		Title:  "the sources of facts agree with each other",
+		Judged: "Facts on which sysfs, netlink and NVML disagree. Which one is kept is a rule (discover/doc.go), and the warning has both.",
+		Facts:  "the warnings of discovery",
+		Fix:    "Look at both; usually one of them is out of date or a driver's mistake.",
+		run:    checkConflicts,
+	},
+}
+
+func checkFlat(h *host) outcome {
+	gpus, nics := len(h.t.GPUs), len(h.hardware())
+	if gpus == 0 || gpus+nics < 2 {
+		return notApplicable("needs a GPU, and a second GPU or RDMA hardware")
+	}
+	var o outcome
+	guest, known := h.guest()
+	switch {
+	case !known:
+		o.lack("whether the host is a virtual machine is not told", h.lookAgain())
+		return o
+	case !guest:
+		return notApplicable("not a virtual machine")
+	}
+	devices := h.directDevices()
+	for i, a := range devices {
+		for _, b := range devices[i+1:] {
+			if len(h.pairPorts(a.pci, b.pci)) > 0 && (h.gpuOf[a.pci] != nil || h.gpuOf[b.pci] != nil) {
+				o.note = fmt.Sprintf("%s and %s share a PCIe switch", a.id, b.id)
+				return o
+			}
+		}
+	}
+	nodes, unknown := map[int]bool{}, 0
+	for _, d := range devices {
+		if n := h.pci[d.pci].NUMA; n != nil {
+			nodes[*n] = true
+		} else {
+			unknown++
+		}
+	}
+	if len(nodes) > 1 && unknown == 0 {
+		o.note = "no PCIe switch is visible, NUMA nodes tell near from far"
+		return o
+	}
+	where := "all on one NUMA node"
+	if unknown > 0 {
+		where = fmt.Sprintf("the NUMA node of %d of them unknown", unknown)
+	}
+	f := Finding{Severity: Warning, Evidence: places(h.hypervisorFile(), "/sys/bus/pci/devices"),
+		Text: fmt.Sprintf("a guest (%s) with a flat PCI tree: %s and %s stand side by side, %s: which NIC is near which GPU cannot be seen from here",
+			h.t.Host.Virtual, count(gpus, "GPU"), count(nics, "RDMA NIC"), where),
+		Fix: "get the layout of the physical host (cloud provider, topoctl on the hypervisor) and give it to programs: NCCL_TOPO_FILE, topoctl --from; or let the hypervisor build switches and NUMA nodes"}
+	o.find(f)
+	return o
+}
+
+// hypervisorFile is the file that told of the hypervisor.
+func (h *host) hypervisorFile() string {
+	if f, ok := h.t.Host.Facts.Get("virtual"); ok {
+		return f.Where
+	}
+	return ""
+}
+
+func checkView(h *host) outcome {
+	var o outcome
+	var hidden []topo.ID
+	for i := range h.t.GPUs {
+		if g := &h.t.GPUs[i]; g.Visible != nil && !*g.Visible {
+			hidden = append(hidden, g.ID)
+		}
+	}
+	inside := h.t.Host.Container != nil && *h.t.Host.Container
+	who := "this process"
+	if inside {
+		who = "this container"
+	}
+	if len(hidden) > 0 {
+		o.find(Finding{Severity: Warning, Subjects: hidden, Evidence: []string{"/dev/nvidia*"},
+			Text: fmt.Sprintf("%s may use %d of %d GPUs; these are on PCI, and not for it", who, len(h.t.GPUs)-len(hidden), len(h.t.GPUs)),
+			Fix:  "nothing, if that is intended (a device plugin, --gpus): CUDA's indices then count the others only; else --gpus all"})
+	}
+	for _, w := range h.t.Warnings {
+		// GPUs are told above, RDMA devices by uverbs-inaccessible.
+		if w.Code != topo.CodePartialView || w.Evidence == "nvmlDeviceGetCount" || w.Evidence == "/dev" || strings.Contains(w.Evidence, "dev/infiniband") || strings.HasPrefix(w.Detail, "this process cannot use gpu") {
+			continue
+		}
+		f := Finding{Severity: Warning, Text: w.Detail, Evidence: places(w.Evidence), Fix: "in a container, mount all of /sys and give it all devices; in a guest, look on the host"}
+		if w.Subject != "" {
+			f.Subjects = []topo.ID{w.Subject}
+		}
+		o.find(f)
+	}
+	if allowed := h.t.Host.AllowedCPUs; allowed != "" {
+		o.find(Finding{Severity: Info, Evidence: []string{"/proc/self/status Cpus_allowed_list = " + allowed},
+			Text: fmt.Sprintf("%s may use CPUs %s of %s: the NUMA nodes of other CPUs are far from its threads", who, allowed, h.t.Host.CPUs),
+			Fix:  "nothing, if that is intended; else widen the CPU set (taskset, cpuset of the container)"})
+	}
+	if h.t.Host.Container == nil {
+		o.lack("only a look at the running host tells what a process may use", h.onHost())
+	}
+	if o.note = "not in a container"; inside {
+		h.otherNamespace(&o)
+		o.note = "in a container, nothing is known to be hidden"
+	}
+	return o
+}
+
+// otherNamespace notes NICs that have a driver and neither an interface nor an
+// RDMA device here: in a container their interfaces are in the host's network
+// namespace.
+func (h *host) otherNamespace(o *outcome) {
+	has := map[topo.ID]bool{}
+	for i := range h.t.Netdevs {
+		has[h.t.Netdevs[i].PCI] = true
+	}
+	for i := range h.t.RDMADevices {
+		has[h.t.RDMADevices[i].PCI] = true
+	}
+	var away []*topo.PCIDevice
+	for _, d := range h.networkFunctions() {
+		if !has[d.ID] && d.Driver != "" && !strings.HasPrefix(d.Driver, "vfio") && !strings.HasPrefix(d.Driver, "uio") && d.PF == "" {
+			away = append(away, d)
+		}
+	}
+	if len(away) > 0 {
+		o.find(Finding{Severity: Info, Subjects: functionIDs(away), Evidence: places(pciFile(away[0], "driver", away[0].Driver)),
+			Text: fmt.Sprintf("%s without an interface here: the interfaces are in another network namespace, so their state and addresses are not known", count(len(away), "NIC function")),
+			Fix:  "run topoctl in the host's network namespace (--network host) to see them"})
+	}
+}
+
+func checkUnread(h *host) outcome {
+	var o outcome
+	var by bins[topo.Code, topo.Warning]
+	for _, w := range h.t.Warnings {
+		if w.Partial() {
+			by.add(w.Code, w)
+		}
+	}
+	by.each(func(code topo.Code, warnings []topo.Warning) {
+		f := Finding{Severity: Warning, Fix: "look at the files; \"topoctl discover\" lists every one of them on stderr"}
+		for _, w := range warnings {
+			if w.Subject != "" && !slices.Contains(f.Subjects, w.Subject) {
+				f.Subjects = append(f.Subjects, w.Subject)
+			}
+			f.Evidence = places(append(f.Evidence, w.Evidence)...)
+		}
+		f.Text = fmt.Sprintf("%s (%s), for example: %s", count(len(warnings), "fact")+" could not be read", code, warnings[0].Detail)
+		if code == topo.CodeSourceFailed {
+			f.Text = fmt.Sprintf("%s failed: %s", count(len(warnings), "source"), warnings[0].Detail)
+		}
+		o.find(f)
+	})
+	if len(o.findings) == 0 && !h.t.Complete {
+		o.lack("the input says that it is incomplete, not where", h.lookAgain())
+	}
+	if len(o.findings) == 0 && h.imported() {
+		o.lack("another tool's file does not tell what that tool could not read", h.lookAgain())
+	}
+	return o
+}
+
+func checkConflicts(h *host) outcome {
+	var o outcome
+	for _, w := range h.t.Warnings {
+		if w.Code != topo.CodeConflict {
+			continue
+		}
+		f := Finding{Severity: Info, Text: w.Detail, Evidence: places(w.Evidence), Fix: "look at both; topoctl uses the one that the text names"}
+		if w.Subject != "" {
+			f.Subjects = []topo.ID{w.Subject}
+		}
+		o.find(f)
+	}
+	told := 0
+	var sources []string
+	for _, s := range h.t.Sources {
+		if s.Status == topo.StatusOK || s.Status == topo.StatusPartial {
+			told++
+			sources = append(sources, string(s.Source))
+		}
+	}
+	if told < 2 && len(o.findings) == 0 {
+		o.lack("fewer than two sources answered, so nothing could disagree", h.lookAgain())
+	}
+	o.note = strings.Join(sources, ", ")
+	return o
+}
