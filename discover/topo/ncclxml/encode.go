@@ -22,8 +22,18 @@ import (
 // Devices whose NUMA node is not known go below a cpu with numaid -1, RDMA
 // devices on no PCI function below the first. GPUs without PCI function cannot
 // be written; a topology whose devices have none at all is refused.
-func Encode(w io.Writer, t *topo.Topology) error {
+func Encode(w io.Writer, t *topo.Topology) error { return encode(w, t, false) }
+
+// EncodeSkeleton writes the CPUs and PCI elements only, as Encode writes them:
+// what a file for other hosts of one type has. NCCL adds the GPUs and NICs that
+// it finds at the addresses, with their own speeds.
+func EncodeSkeleton(w io.Writer, t *topo.Topology) error { return encode(w, t, true) }
+
+func encode(w io.Writer, t *topo.Topology, skeleton bool) error {
 	e := newEncoder(t)
+	if e.skeleton = skeleton; skeleton {
+		e.loose = nil
+	}
 	if len(e.cards) == 0 && (len(t.GPUs)+len(t.RDMADevices) > 0 || len(t.NUMANodes) == 0) {
 		return errors.New("ncclxml: no GPU or NIC with a PCI address: NCCL's tree is made of them")
 	}
@@ -44,6 +54,8 @@ type encoder struct {
 	loose []*topo.RDMADevice // on no PCI function: NCCL puts them below its first CPU
 	nets  int                // net elements so far
 	index map[topo.ID]int    // of GPUs in the file
+	// skeleton leaves out what NCCL finds at the addresses.
+	skeleton bool
 }
 
 // card is one endpoint element: the functions of one slot.

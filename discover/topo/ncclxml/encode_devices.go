@@ -71,7 +71,7 @@ func (e *encoder) card(depth int, c *card) {
 	for _, r := range c.rdma {
 		named = named || r.Name != c.busID.String()
 	}
-	if len(gpus) == 0 && !named {
+	if len(gpus) == 0 && !named || e.skeleton {
 		e.leaf(depth, "pci", attrs...)
 		return
 	}

@@ -1,0 +1,133 @@
+package export_test
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/topoctl/topoctl/discover"
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/fixtures"
+	"github.com/topoctl/topoctl/pathsel"
+	"github.com/topoctl/topoctl/pathsel/export"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// fixture discovers a machine that ships with topoctl.
+func fixture(t testing.TB, name string) *topo.Topology {
+	t.Helper()
+	tree, err := fixtures.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	top, err := discover.Discover(t.Context(), discover.Options{FS: tree, Origin: "fixture:" + name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return top
+}
+
+// spec discovers a machine that is written down in the test.
+func spec(t testing.TB, text string) *topo.Topology {
+	t.Helper()
+	tree, err := fixtures.OpenFile([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	top, err := discover.Discover(t.Context(), discover.Options{FS: tree, Origin: "spec"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return top
+}
+
+// change is a machine that ships with topoctl, with changes.
+func change(t testing.TB, base string, changes ...string) *topo.Topology {
+	t.Helper()
+	return spec(t, "machine changed \"a test\"\nbase "+base+"\n"+strings.Join(changes, "\n")+"\n")
+}
+
+func prepare(t testing.TB, top *topo.Topology) *pathsel.Host {
+	t.Helper()
+	h, err := pathsel.New(top, pathsel.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// wide is a host of so many GPUs, each with a NIC behind its own switch, half
+// of them on each of two sockets. NIC 0 belongs to the last GPU, so that no
+// numbering of devices is right by accident.
+func wide(gpus int) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "machine wide \"%d GPUs\"\nhost arch x86_64 name wide\ncpu vendor GenuineIntel family 6 model 143\n", gpus)
+	b.WriteString("numa 0 package 0 cpus 0-7 mem 64GiB distance \"10 21\"\nnuma 1 package 1 cpus 8-15 mem 64GiB distance \"21 10\"\n")
+	b.WriteString("nvidia driver 550.90.07 cuda 12.4\np2p all ok\n")
+	for g := range gpus {
+		bus := 0x08 * (g + 1)
+		fmt.Fprintf(&b, "root 0000:%02x numa %d\n  port %02x:01.0\n    switch %02x:00.0 broadcom-c030\n", bus, 2*g/gpus, bus, bus+1)
+		fmt.Fprintf(&b, "      down %02x:00.0\n        gpu %02x:00.0 h100-sxm\n", bus+2, bus+3)
+		fmt.Fprintf(&b, "      down %02x:01.0\n        nic %02x:00.0 connectx7 ib rdma mlx5_%d net ib%d lid %d\n", bus+2, bus+4, gpus-1-g, g, g+1)
+	}
+	return b.String()
+}
+
+func golden(t *testing.T, file string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", file)
+	if *update {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("%s (-want +got; go test ./pathsel/export -update rewrites it):\n%s", path, diff)
+	}
+}
+
+// mooncake gives the priority matrix of a host and the notes.
+func mooncake(t testing.TB, h *pathsel.Host, v export.Visible) ([]byte, []string) {
+	t.Helper()
+	var b bytes.Buffer
+	notes, err := export.Mooncake(&b, h, v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes(), notes
+}
+
+// environment gives the settings of an engine.
+func environment(t testing.TB, h *pathsel.Host, o export.EnvOptions) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := export.Env(&b, h, o); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// metrics gives the Prometheus text of a host.
+func metrics(t testing.TB, h *pathsel.Host, o export.PrometheusOptions) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := export.Prometheus(&b, h, o); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}

@@ -1,0 +1,172 @@
+package export
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/pathsel"
+)
+
+// listable says whether a device's name can stand in the lists that libraries
+// read: they split at commas and colons, and give "^", "=" and "-" at the
+// beginning a meaning.
+func listable(name string) bool {
+	return name != "" && len(name) < 64 && name[0] != '-' && strings.IndexFunc(name, func(r rune) bool {
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_.-", r))
+	}) < 0
+}
+
+// devicePort is "mlx5_0:1": an RDMA device and its port. Without the number,
+// which some imports do not tell, it is the device alone.
+func devicePort(p *pathsel.Port) string {
+	if p.Number == 0 {
+		return p.Device
+	}
+	return p.Device + ":" + strconv.Itoa(p.Number)
+}
+
+// enginePort is the port of every device that Mooncake uses (MC_IB_PORT): 1
+// unless no usable device has that, then the lowest there is.
+func enginePort(h *pathsel.Host) int {
+	lowest := 0
+	for _, p := range h.Ports() {
+		if p.Usable && p.RDMA() && p.Number > 0 && (lowest == 0 || p.Number < lowest) {
+			lowest = p.Number
+		}
+	}
+	return max(lowest, 1)
+}
+
+// facts finds nodes of a topology by name.
+type facts struct {
+	t     *topo.Topology
+	ports map[topo.ID]*topo.Port
+	rdma  map[topo.ID]*topo.RDMADevice
+	pci   map[topo.ID]*topo.PCIDevice
+}
+
+func newFacts(t *topo.Topology) *facts {
+	f := &facts{t: t, ports: map[topo.ID]*topo.Port{}, rdma: map[topo.ID]*topo.RDMADevice{}, pci: map[topo.ID]*topo.PCIDevice{}}
+	for i := range t.Ports {
+		f.ports[t.Ports[i].ID] = &t.Ports[i]
+	}
+	for i := range t.RDMADevices {
+		f.rdma[t.RDMADevices[i].ID] = &t.RDMADevices[i]
+	}
+	for i := range t.PCIDevices {
+		f.pci[t.PCIDevices[i].ID] = &t.PCIDevices[i]
+	}
+	return f
+}
+
+// roce says whether a port's connections are RoCE's, with GIDs and traffic
+// classes that matter.
+func (f *facts) roce(p *pathsel.Port) bool {
+	d := f.rdma[p.NIC]
+	return p.LinkLayer == "Ethernet" && d != nil && d.Transport != "iwarp" && d.Transport != "efa"
+}
+
+// gidIndex is the GID index that reaches routed peers from all the given ports.
+// ok is false where there is none; why says what it rests on, or why not. All
+// of them on InfiniBand need none, and why is "".
+func (f *facts) gidIndex(ports []pathsel.Port) (index int, why string, ok bool) {
+	var common []topo.GID
+	first := true
+	var each []string
+	for i := range ports {
+		p := f.ports[ports[i].ID]
+		if p == nil || !f.roce(&ports[i]) {
+			continue
+		}
+		if p.GIDTable == nil && len(p.GIDs) == 0 {
+			return 0, fmt.Sprintf("the origin does not tell the GID table of %s", ports[i].Name), false
+		}
+		usable := pathsel.RoCEGIDs(p)
+		if len(usable) == 0 {
+			return 0, fmt.Sprintf("%s has no RoCE v2 GID with a routable address", ports[i].Name), false
+		}
+		each = append(each, fmt.Sprintf("%s %d", ports[i].Name, usable[0].Index))
+		if first {
+			common, first = usable, false
+			continue
+		}
+		common = slices.DeleteFunc(slices.Clone(common), func(g topo.GID) bool {
+			return !slices.ContainsFunc(usable, func(u topo.GID) bool { return u.Index == g.Index })
+		})
+	}
+	switch {
+	case first:
+		return 0, "", false
+	case len(common) == 0:
+		return 0, "no index is right for all ports: " + strings.Join(each, ", "), false
+	case len(each) == 1:
+		return common[0].Index, "RoCE v2, " + address(common[0].GID), true
+	}
+	return common[0].Index, fmt.Sprintf("RoCE v2 with a routable address on each of the %d ports", len(each)), true
+}
+
+// address is a GID as an IP address.
+func address(gid string) string {
+	if a, err := netip.ParseAddr(gid); err == nil {
+		return a.Unmap().String()
+	}
+	return gid
+}
+
+// trafficClass is the one that the host's set-up forces on all the given RoCE
+// ports. ok is false where it is not known or differs; why is "" where there is
+// no RoCE port.
+func (f *facts) trafficClass(ports []pathsel.Port) (tc int, why string, ok bool) {
+	var found *int
+	var where string
+	for i := range ports {
+		p := f.ports[ports[i].ID]
+		if p == nil || !f.roce(&ports[i]) {
+			continue
+		}
+		if p.TrafficClass == nil {
+			if _, looked := p.Facts.Get("traffic_class"); looked {
+				return 0, fmt.Sprintf("the host sets none for %s: take what the switches' lossless queue wants", ports[i].Name), false
+			}
+			return 0, fmt.Sprintf("not known for %s: take what the switches' lossless queue wants", ports[i].Name), false
+		}
+		if found != nil && *found != *p.TrafficClass {
+			return 0, fmt.Sprintf("%s has %d, %s has %d", where, *found, ports[i].Name, *p.TrafficClass), false
+		}
+		if found == nil {
+			found, where = p.TrafficClass, ports[i].Name
+		}
+	}
+	if found == nil {
+		return 0, "", false
+	}
+	return *found, "what the host forces on these ports", true
+}
+
+// socketInterface is the interface for the traffic that sets connections up:
+// the one with the default route.
+func socketInterface(t *topo.Topology) (name, why string) {
+	best := -1
+	for i := range t.Netdevs {
+		n := &t.Netdevs[i]
+		if n.State == "down" || !listable(n.Name) {
+			continue
+		}
+		for _, r := range n.Routes {
+			if !defaultRoute(r.Dst) || best >= 0 && r.Metric > best || r.Metric == best && topo.NaturalCompare(n.Name, name) > 0 {
+				continue
+			}
+			best, name = r.Metric, n.Name
+		}
+	}
+	if name == "" {
+		return "", "no interface with a default route is known"
+	}
+	return name, "has the default route"
+}
+
+func defaultRoute(dst string) bool { return dst == "default" || dst == "0.0.0.0/0" || dst == "::/0" }

@@ -1,0 +1,91 @@
+package export
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode"
+)
+
+// setting is one variable and why it has its value; without a value it is left
+// out, and why says so.
+type setting struct {
+	name, value string
+	why         []string
+	ok          bool
+	// local is a variable of the shell, for a command line, and not exported.
+	local bool
+}
+
+// rankVariables are what launchers call the local rank: torchrun, Open MPI,
+// Slurm, Intel MPI and MPICH.
+var rankVariables = []string{"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID", "MPI_LOCALRANKID"}
+
+// script writes a text that POSIX shells can source. Nothing in it but what is
+// written here is ever run: values are quoted, comments are one line.
+type script struct{ out bytes.Buffer }
+
+func (s *script) comment(indent, text string) {
+	s.out.WriteString(indent + "# " + oneLine(text) + "\n")
+}
+
+// settings writes variables with their reasons.
+func (s *script) settings(indent string, list []setting) {
+	for i, v := range list {
+		if i > 0 {
+			s.out.WriteString("\n")
+		}
+		for _, why := range v.why {
+			if !v.ok {
+				why = v.name + " is left out: " + why
+			}
+			s.comment(indent, why)
+		}
+		switch {
+		case v.ok && v.local:
+			s.out.WriteString(indent + v.name + "=" + quote(v.value) + "\n")
+		case v.ok:
+			s.out.WriteString(indent + "export " + v.name + "=" + quote(v.value) + "\n")
+		}
+	}
+}
+
+// ranks writes what differs from rank to rank as one choice by local rank.
+func (s *script) ranks(ranks []rank) {
+	word := ""
+	for i := len(rankVariables) - 1; i >= 0; i-- {
+		word = "${" + rankVariables[i] + ":-" + word + "}"
+	}
+	s.out.WriteString("case \"" + word + "\" in\n")
+	for i := range ranks {
+		r := &ranks[i]
+		s.out.WriteString(strconv.Itoa(r.n) + ")\n")
+		s.comment("\t", fmt.Sprintf("rank %d: %s", r.n, r.label()))
+		s.settings("\t", r.settings)
+		s.out.WriteString("\t;;\n")
+	}
+	fmt.Fprintf(&s.out, "*)\n\techo 'topoctl: no settings: local rank (%s) is not 0 to %d' >&2\n\t;;\nesac\n",
+		strings.Join(rankVariables, ", "), len(ranks)-1)
+}
+
+// quote makes a word that a POSIX shell takes as it is. A NUL cannot be in one.
+func quote(s string) string {
+	s = strings.ReplaceAll(s, "\x00", "")
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+// oneLine makes a text safe for a comment and a terminal: what cannot be
+// printed is written as in Go.
+func oneLine(s string) string {
+	var b strings.Builder
+	for _, r := range s {
+		if unicode.IsPrint(r) {
+			b.WriteRune(r)
+		} else {
+			q := strconv.QuoteRuneToASCII(r)
+			b.WriteString(q[1 : len(q)-1])
+		}
+	}
+	return b.String()
+}

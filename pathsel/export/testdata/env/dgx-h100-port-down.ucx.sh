@@ -1,0 +1,71 @@
+# UCX on dgx-h100: 8 local ranks, rank N on visible GPU N. Written by topoctl.
+
+case "${LOCAL_RANK:-${OMPI_COMM_WORLD_LOCAL_RANK:-${SLURM_LOCALID:-${MPI_LOCALRANKID:-}}}}" in
+0)
+	# rank 0: gpu:0, 0000:1b:00.0
+	# mlx5_0: nearest usable port (PXB, 50.0 GB/s)
+	export UCX_NET_DEVICES='mlx5_0:1'
+
+	# as many as the rank has ports; UCX's default is 2
+	export UCX_MAX_RNDV_RAILS='1'
+	;;
+1)
+	# rank 1: gpu:1, 0000:43:00.0
+	# mlx5_3: nearest usable port (PXB, 50.0 GB/s)
+	export UCX_NET_DEVICES='mlx5_3:1'
+
+	# as many as the rank has ports; UCX's default is 2
+	export UCX_MAX_RNDV_RAILS='1'
+	;;
+2)
+	# rank 2: gpu:2, 0000:52:00.0
+	# mlx5_4: nearest usable port (PXB, 50.0 GB/s)
+	export UCX_NET_DEVICES='mlx5_4:1'
+
+	# as many as the rank has ports; UCX's default is 2
+	export UCX_MAX_RNDV_RAILS='1'
+	;;
+3)
+	# rank 3: gpu:3, 0000:61:00.0
+	# mlx5_5: nearest usable port (PXB, 50.0 GB/s)
+	export UCX_NET_DEVICES='mlx5_5:1'
+
+	# as many as the rank has ports; UCX's default is 2
+	export UCX_MAX_RNDV_RAILS='1'
+	;;
+4)
+	# rank 4: gpu:4, 0000:9d:00.0
+	# mlx5_9: nearest usable port (NODE, at most 50.0 GB/s); shared with rank 5; mlx5_6 (PXB) is nearer and takes no part: port state DOWN, physical state Polling
+	export UCX_NET_DEVICES='mlx5_9:1'
+
+	# as many as the rank has ports; UCX's default is 2
+	export UCX_MAX_RNDV_RAILS='1'
+	;;
+5)
+	# rank 5: gpu:5, 0000:c3:00.0
+	# mlx5_9: nearest usable port (PXB, 50.0 GB/s); shared with rank 4
+	export UCX_NET_DEVICES='mlx5_9:1'
+
+	# as many as the rank has ports; UCX's default is 2
+	export UCX_MAX_RNDV_RAILS='1'
+	;;
+6)
+	# rank 6: gpu:6, 0000:d1:00.0
+	# mlx5_10: nearest usable port (PXB, 50.0 GB/s)
+	export UCX_NET_DEVICES='mlx5_10:1'
+
+	# as many as the rank has ports; UCX's default is 2
+	export UCX_MAX_RNDV_RAILS='1'
+	;;
+7)
+	# rank 7: gpu:7, 0000:df:00.0
+	# mlx5_11: nearest usable port (PXB, 50.0 GB/s)
+	export UCX_NET_DEVICES='mlx5_11:1'
+
+	# as many as the rank has ports; UCX's default is 2
+	export UCX_MAX_RNDV_RAILS='1'
+	;;
+*)
+	echo 'topoctl: no settings: local rank (LOCAL_RANK, OMPI_COMM_WORLD_LOCAL_RANK, SLURM_LOCALID, MPI_LOCALRANKID) is not 0 to 7' >&2
+	;;
+esac
