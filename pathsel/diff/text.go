@@ -1,0 +1,246 @@
+package diff
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/topoctl/topoctl/discover/topo"
+)
+
+// Text is the report for people: a line for each difference, then what changes
+// in the choice of ports, what could not be compared, and the sum.
+func (r *Report) Text() string {
+	var rows [][]string
+	for _, kind := range []Kind{Removed, Added} {
+		if n, makes := r.plainFunctions(kind); makes > mostMakes {
+			rows = append(rows, []string{string(kind), fmt.Sprintf("%d PCI functions", n), fmt.Sprintf("of %d makes that are neither GPU, NIC nor drive (see the JSON)", makes), ""})
+		}
+	}
+	for i := range r.Differences {
+		d := &r.Differences[i]
+		if _, makes := r.plainFunctions(d.Kind); d.ofPlainFunctions() && makes > mostMakes {
+			continue
+		}
+		rows = append(rows, []string{string(d.Kind), d.subject(), d.what(), d.Effect})
+	}
+	slices.SortStableFunc(rows, func(a, b []string) int {
+		return cmp.Compare(slices.Index(kinds, Kind(a[0])), slices.Index(kinds, Kind(b[0])))
+	})
+	for i := range r.Policy {
+		p := &r.Policy[i]
+		if p.Choice == ChoicePlan && r.planFollows(p) {
+			continue
+		}
+		rows = append(rows, []string{string(Policy), p.subject(), p.what(), p.why()})
+	}
+	out := r.heading() + columns(rows) + r.omitted()
+	return out + r.summary() + "\n"
+}
+
+// mostMakes is how many sorts of plain PCI functions are told apart.
+const mostMakes = 3
+
+// plainFunctions counts what came or went and is neither device nor switch.
+func (r *Report) plainFunctions(kind Kind) (functions, makes int) {
+	for i := range r.Differences {
+		if d := &r.Differences[i]; d.Kind == kind && d.ofPlainFunctions() {
+			functions, makes = functions+len(d.Nodes), makes+1
+		}
+	}
+	return functions, makes
+}
+
+func (d *Difference) ofPlainFunctions() bool {
+	return d.Attribute == "presence" && !slices.ContainsFunc(d.Nodes, func(n Node) bool { return n.Kind != topo.KindPCI })
+}
+
+// subject names the nodes of a difference.
+func (d *Difference) subject() string {
+	if d.Kind == Renumbered && (d.Attribute == "name" || d.Attribute == "index") {
+		return d.Old + " -> " + d.New
+	}
+	return nodeNames(d.Nodes)
+}
+
+// what says in words what differs.
+func (d *Difference) what() string {
+	words := wordsOf(d.Attribute)
+	switch {
+	case d.Attribute == "presence":
+		return d.presence()
+	case d.Kind == Moved:
+		return fmt.Sprintf("%s -> %s (%s)", d.Old, d.New, d.Note)
+	case d.Kind == Renumbered && (d.Attribute == "name" || d.Attribute == "index"):
+		return "(" + d.Note + ")"
+	case d.Attribute == "modules":
+		return fmt.Sprintf("%s %s: %s -> %s", words, d.Note, d.Old, d.New)
+	case d.Attribute == "kernel_options":
+		return fmt.Sprintf("%s %s -> %s", words, d.Old, d.New)
+	}
+	olds, ok1 := d.OldValue.([]string)
+	news, ok2 := d.NewValue.([]string)
+	if ok1 && ok2 {
+		return words + ": " + strings.Join(slices.DeleteFunc([]string{without(olds, news, "no longer "), without(news, olds, "now ")},
+			func(s string) bool { return s == "" }), "; ")
+	}
+	s := fmt.Sprintf("%s %s -> %s", words, d.Old, d.New)
+	if d.Note != "" {
+		s += " (" + d.Note + ")"
+	}
+	return s
+}
+
+// presence is what came or went: its make, where it is, what went with it.
+func (d *Difference) presence() string {
+	s := d.Old + d.New
+	var at, with []string
+	for _, n := range d.Nodes {
+		if a := n.OldAddress + n.NewAddress; a != "" && a != n.Name {
+			at = append(at, a)
+		}
+		with = append(with, n.With...)
+	}
+	if len(at) > 0 && len(at) <= 2 {
+		s += " at " + strings.Join(at, ", ")
+	}
+	if len(with) > 0 && len(with) <= 2 {
+		s += ", with " + strings.Join(with, ", ")
+	}
+	if d.Note != "" {
+		s += " (" + d.Note + ")"
+	}
+	return strings.TrimLeft(s, " ,")
+}
+
+// planFollows says whether a plan changes just as what is preferred does.
+func (r *Report) planFollows(p *Choice) bool {
+	same := func(q Choice) bool {
+		return q.Choice == ChoicePreferred && slices.Equal(q.Old, p.Old) && slices.Equal(q.New, p.New) &&
+			!slices.ContainsFunc(p.Locations, func(n Node) bool {
+				return !slices.ContainsFunc(q.Locations, func(l Node) bool { return l.New == n.New })
+			})
+	}
+	return slices.ContainsFunc(r.Policy, same)
+}
+
+// subject names the locations of a choice.
+func (p *Choice) subject() string {
+	if len(p.Locations) == 0 {
+		return string(KindHost)
+	}
+	return nodeNames(p.Locations)
+}
+
+func (p *Choice) what() string {
+	word := p.Choice
+	return fmt.Sprintf("%s %s -> %s", word, orNone(names(p.OldNames)), orNone(names(p.NewNames)))
+}
+
+// why is the reason and the effect of a choice that changes.
+func (p *Choice) why() string {
+	if p.Reason != "" && p.Effect != "" {
+		return p.Effect + "; " + p.Reason
+	}
+	return p.Reason + p.Effect
+}
+
+// heading says what was compared, where that is not plain.
+func (r *Report) heading() string {
+	switch {
+	case r.StructureOnly:
+		return "structure only: names, identities, addresses, software and settings are not compared\n"
+	case r.Hosts == DifferentHosts:
+		return fmt.Sprintf("different hosts (%s, %s): identities and addresses are not compared, devices are matched by slot and position\n",
+			r.Old.who(), r.New.who())
+	case r.Identities == IdentitiesRedacted:
+		return "a redacted capture: identities and addresses are not compared, devices are matched by slot and position\n"
+	}
+	return ""
+}
+
+func (s *Side) who() string {
+	if s.Host == "" {
+		return s.Label
+	}
+	return s.Label + ": " + s.Host
+}
+
+// mostParts is how many attributes a line of omissions names.
+const mostParts = 8
+
+// omitted says what could not be compared, a line for each reason.
+func (r *Report) omitted() string {
+	const most = 12
+	type key struct{ side, reason string }
+	var order []key
+	parts := map[key][]string{}
+	for i := range r.NotCompared {
+		o := &r.NotCompared[i]
+		k := key{o.Side, o.Reason}
+		if parts[k] == nil {
+			order = append(order, k)
+		}
+		what := wordsOf(o.Attribute)
+		if of := nodeNames(o.Nodes); of != string(KindHost) {
+			what += " of " + of
+		}
+		parts[k] = append(parts[k], what)
+	}
+	var b strings.Builder
+	for i, k := range order {
+		if i == most {
+			fmt.Fprintf(&b, "not compared: and for %d more reasons (see not_compared in the JSON)\n", len(order)-most)
+			break
+		}
+		label := r.Old.Label
+		if k.side == "new" {
+			label = r.New.Label
+		}
+		list := parts[k]
+		if rest := len(list) - mostParts; rest > 1 {
+			list = append(slices.Clone(list[:mostParts]), fmt.Sprintf("and %d more (see not_compared in the JSON)", rest))
+		}
+		fmt.Fprintf(&b, "not compared: %s (%s: %s)\n", strings.Join(list, ", "), label, k.reason)
+	}
+	return b.String()
+}
+
+// summary is the last line: how many differences, and whether the structures
+// are equal.
+func (r *Report) summary() string {
+	var parts []string
+	if n := len(r.Differences); n > 0 {
+		var each []string
+		for _, k := range kinds {
+			count := 0
+			for i := range r.Differences {
+				if r.Differences[i].Kind == k {
+					count++
+				}
+			}
+			if count > 0 {
+				each = append(each, fmt.Sprintf("%d %s", count, k))
+			}
+		}
+		parts = append(parts, fmt.Sprintf("%d %s (%s)", n, plural(n, "difference"), strings.Join(each, ", ")))
+	}
+	if n := len(r.Policy); n > 0 {
+		parts = append(parts, fmt.Sprintf("%d %s of ports %s", n, plural(n, "choice"), map[bool]string{true: "changes", false: "change"}[n == 1]))
+	}
+	s := strings.Join(parts, ", ")
+	if s == "" {
+		s = "no differences"
+		if len(r.NotCompared) > 0 {
+			s += " in what both tell"
+		}
+		if len(r.Ignored) > 0 {
+			s += ", " + strings.Join(r.Ignored, ", ") + " ignored"
+		}
+	}
+	if r.FingerprintsEqual {
+		return s + "; fingerprints equal"
+	}
+	return s + "; fingerprints differ"
+}
