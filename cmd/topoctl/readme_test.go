@@ -1,11 +1,14 @@
 package main_test
 
 import (
+	"bytes"
 	"os"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/topoctl/topoctl/cmd/topoctl/internal/cli"
 )
 
 // What README shows is what the program prints. "..." at the end of a
@@ -28,7 +31,7 @@ func TestReadmeShowsRealOutput(t *testing.T) {
 			}
 			shown++
 			args, pattern, _ := strings.Cut(args, " | grep ")
-			got := string(view(t, strings.Fields(args)...))
+			got := printed(t, strings.Fields(args)...)
 			if pattern != "" {
 				got = linesWith(got, strings.Trim(pattern, "'"))
 			}
@@ -43,6 +46,17 @@ func TestReadmeShowsRealOutput(t *testing.T) {
 	if shown < 3 {
 		t.Errorf("README shows %d commands", shown)
 	}
+}
+
+// printed is what a command prints, also where its answer is bad (exit code 1).
+func printed(t *testing.T, args ...string) string {
+	t.Helper()
+	var out, errs bytes.Buffer
+	streams := cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs, Getenv: func(string) string { return "" }}
+	if code := cli.Main(t.Context(), args, streams, nil); code == 2 {
+		t.Fatalf("topoctl %s: exit code %d: %s", strings.Join(args, " "), code, errs.String())
+	}
+	return out.String()
 }
 
 func linesWith(text, pattern string) string {

@@ -232,20 +232,24 @@ func TestWriteFile(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "capture")
 	for _, text := range []string{"one", "two"} {
-		if err := writeFile(name, []byte(text)); err != nil {
+		mode := map[string]os.FileMode{"one": everyone, "two": ownerOnly}[text]
+		if err := writeFile(name, []byte(text), mode); err != nil {
 			t.Fatal(err)
 		}
 		if data, err := os.ReadFile(name); err != nil || string(data) != text {
 			t.Errorf("got %q, %v", data, err)
 		}
+		if info, err := os.Stat(name); err != nil || info.Mode() != mode {
+			t.Errorf("mode %v, want %v (%v)", info.Mode(), mode, err)
+		}
 	}
 	if err := os.Mkdir(filepath.Join(dir, "taken"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := writeFile(filepath.Join(dir, "taken"), nil); err == nil {
+	if err := writeFile(filepath.Join(dir, "taken"), nil, everyone); err == nil {
 		t.Error("a directory was replaced")
 	}
-	if err := writeFile(os.DevNull, []byte("x")); err != nil {
+	if err := writeFile(os.DevNull, []byte("x"), everyone); err != nil {
 		t.Errorf("%s: %v", os.DevNull, err)
 	}
 	left, err := os.ReadDir(dir)

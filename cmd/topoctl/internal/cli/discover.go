@@ -195,5 +195,5 @@ func (o *discoverOptions) writeCapture(ctx context.Context) (done bool, err erro
 	if o.capture == "-" {
 		return true, write(o.streams.Out, []byte(data.String()))
 	}
-	return false, writeFile(o.capture, []byte(data.String()))
+	return false, writeFile(o.capture, []byte(data.String()), ownerOnly)
 }

@@ -13,7 +13,7 @@ import (
 // The exit codes of every command.
 const (
 	exitOK          = 0   // it ran and the answer is good
-	exitBad         = 1   // it ran and the answer is bad; no command has such an answer yet
+	exitBad         = 1   // it ran and the answer is bad
 	exitFailed      = 2   // it could not run: usage, permission, input
 	exitPartial     = 3   // it ran, but something that is there could not be read
 	exitInterrupted = 130 // the user stopped it
@@ -22,6 +22,16 @@ const (
 // errPartial says that the output is written and incomplete. The warnings have
 // told what is missing, so nothing more is printed.
 var errPartial = errors.New("incomplete")
+
+// errBad says that the output is written and the answer is bad: differences, or
+// findings. The output has told what, so nothing more is printed.
+var errBad = errors.New("the answer is bad")
+
+// answer is an exit code of a command's own, for programs that have a meaning
+// for each. The output is written, so nothing more is printed.
+type answer int
+
+func (a answer) Error() string { return fmt.Sprintf("exit code %d", int(a)) }
 
 // failure is an error with advice on what to do next.
 type failure struct {
@@ -39,11 +49,16 @@ func withHint(err error, hint string, args ...any) error {
 
 // exitCode is the one place that turns an error into an exit code.
 func exitCode(err error) int {
+	var own answer
 	switch {
+	case errors.As(err, &own):
+		return int(own)
 	case err == nil:
 		return exitOK
 	case errors.Is(err, context.Canceled):
 		return exitInterrupted
+	case errors.Is(err, errBad):
+		return exitBad
 	case errors.Is(err, errPartial):
 		return exitPartial
 	}
@@ -54,8 +69,12 @@ func exitCode(err error) int {
 // exit code. command is the name of the command that failed, "" for none.
 func report(w io.Writer, command string, err error) int {
 	code := exitCode(err)
+	var own answer
+	if errors.As(err, &own) {
+		return code
+	}
 	switch code {
-	case exitOK, exitPartial:
+	case exitOK, exitBad, exitPartial:
 		return code
 	case exitInterrupted:
 		fmt.Fprintln(w, "topoctl: interrupted")
@@ -84,7 +103,7 @@ func oneLine(command string, err error) string {
 }
 
 func withoutPackage(text string) string {
-	for _, p := range []string{"discover: ", "topo: ", "draw: ", "units: ", "fixtures: ", "hosttree: "} {
+	for _, p := range []string{"discover: ", "topo: ", "draw: ", "units: ", "fixtures: ", "hosttree: ", "pathsel: ", "rival: ", "export: ", "ncclxml: ", "diagram: ", "doctor: ", "diff: "} {
 		text = strings.TrimPrefix(text, p)
 	}
 	return text

@@ -9,6 +9,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/pathsel"
+	"github.com/topoctl/topoctl/pathsel/diff"
+	"github.com/topoctl/topoctl/pathsel/doctor"
 )
 
 // usage prints how a command is called, with those flags only that do something.
@@ -88,28 +91,41 @@ func helpTopics() []*cobra.Command {
 		{"exit-codes", "What the exit codes mean", fmt.Sprintf(`Every command ends with one of these codes:
 
   %-3d  it ran, and the answer is good
-  %-3d  it ran, and the answer is bad (kept for commands that judge; none does yet)
+  %-3d  it ran, and the answer is bad: doctor has a finding, diff a difference,
+       path no port that can be used
   %-3d  it could not run: wrong usage, no permission, bad input
   %-3d  it ran and printed, but something that is there could not be read; the
        warnings on stderr and in the JSON say what ("discover --strict" makes it %d)
-  %-3d  it was interrupted`, exitOK, exitBad, exitFailed, exitPartial, exitFailed, exitInterrupted)},
+  %-3d  it was interrupted
+
+"doctor -o nagios" ends as monitoring systems want it: 0 OK, 1 WARNING, 2 CRITICAL,
+3 UNKNOWN.`, exitOK, exitBad, exitFailed, exitPartial, exitFailed, exitInterrupted)},
 		{"environment", "Environment variables that topoctl reads", `NO_COLOR, TOPOCTL_NO_COLOR
   No colour if set to anything. --color and --no-color win over both.
 
 TERM
-  No colour if it is "dumb".`},
+  No colour if it is "dumb".
+
+CUDA_VISIBLE_DEVICES
+  How "topoctl export mooncake" and "topoctl export env" number this machine's
+  GPUs; on AMD's GPUs ROCR_VISIBLE_DEVICES, then HIP_VISIBLE_DEVICES. --visible
+  wins over all.`},
 		{"json", "What programs can rely on in the JSON", fmt.Sprintf(`The first key of a document is "schema": a name and a major version. Within a
 major version keys are only added; readers ignore keys that they do not know.
 Another major version is refused.
 
   %s   topoctl discover
   %s     topoctl matrix -o json
+  %s       topoctl path -o json
+  %s       topoctl path --plan -o json
+  %s     topoctl doctor -o json
+  %s       topoctl diff -o json
   %s    topoctl version -o json
 
 Lists are sorted by stable identifiers. Rates are integers in bytes per second,
 in one direction. null means unknown; it never stands for zero. "complete" is
 false if something that is there could not be read; "warnings" say what.`,
-			topo.SchemaTopology, topo.SchemaMatrix, schemaVersion)},
+			topo.SchemaTopology, topo.SchemaMatrix, schemaPath, pathsel.SchemaPlan, doctor.Schema, diff.Schema, schemaVersion)},
 	}
 	var out []*cobra.Command
 	for _, t := range topics {

@@ -96,7 +96,8 @@ func newRootCmd(f *factory) *cobra.Command {
 	f.addGlobals(root)
 	root.SetUsageFunc(usage)
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(newDiscoverCmd(f, runDiscover), newTopoCmd(f, runTopo), newMatrixCmd(f, runMatrix), newVersionCmd(f, runVersion))
+	root.AddCommand(newDiscoverCmd(f, runDiscover), newTopoCmd(f, runTopo), newMatrixCmd(f, runMatrix), newDiffCmd(f, runDiff), newPathCmd(f, runPath),
+		newExportCmd(f, runExport), newDoctorCmd(f, runDoctor), newVersionCmd(f, runVersion))
 	root.AddCommand(helpTopics()...)
 	root.SetHelpCommand(newHelpCmd())
 	root.InitDefaultCompletionCmd()

@@ -12,6 +12,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/pathsel"
+	"github.com/topoctl/topoctl/pathsel/diff"
+	"github.com/topoctl/topoctl/pathsel/doctor"
 )
 
 // schemaVersion is the name and major version of what version -o json prints.
@@ -57,7 +60,8 @@ type build struct {
 // buildInfo reads what the Go linker noted.
 func buildInfo() build {
 	b := build{Schema: schemaVersion, Version: "devel", Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH,
-		Schemas: []string{topo.SchemaTopology, topo.SchemaMatrix, topo.SchemaNVML, topo.SchemaNetlink}}
+		Schemas: []string{topo.SchemaTopology, topo.SchemaMatrix, topo.SchemaNVML, topo.SchemaNetlink,
+			schemaPath, pathsel.SchemaPlan, pathsel.SchemaFabric, doctor.Schema, diff.Schema}}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return b

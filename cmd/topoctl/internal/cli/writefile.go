@@ -7,12 +7,19 @@ import (
 	"path/filepath"
 )
 
+// Who may read a file that a command writes: a capture tells much about a host,
+// what is written for other programs is for all of them.
+const (
+	ownerOnly os.FileMode = 0o600
+	everyone  os.FileMode = 0o644
+)
+
 // writeFile puts data into a file in one step: the file is never seen half
-// written. A capture tells much about a host, so only its owner may read it.
-func writeFile(name string, data []byte) error {
+// written.
+func writeFile(name string, data []byte, mode os.FileMode) error {
 	info, err := os.Stat(name)
 	if err == nil && !info.Mode().IsRegular() { // a pipe or /dev/null: there is nothing to replace
-		if err := os.WriteFile(name, data, 0o600); err != nil {
+		if err := os.WriteFile(name, data, mode); err != nil {
 			return fmt.Errorf("%s: %w", name, bare(err))
 		}
 		return nil
@@ -21,7 +28,9 @@ func writeFile(name string, data []byte) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, bare(err))
 	}
-	_, err = tmp.Write(data)
+	if _, err = tmp.Write(data); err == nil {
+		err = tmp.Chmod(mode)
+	}
 	if closeErr := tmp.Close(); err == nil {
 		err = closeErr
 	}

@@ -1,0 +1,125 @@
+package cli
+
+import (
+	"encoding/json"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/pathsel"
+	"github.com/topoctl/topoctl/pathsel/rival"
+)
+
+// schemaPath is the name and major version of what path -o json prints.
+const schemaPath = "topoctl.path/v1"
+
+// pathDoc is one answer of the path command.
+type pathDoc struct {
+	Schema  string      `json:"schema"`
+	Tool    topo.Tool   `json:"tool"`
+	Host    string      `json:"host"`
+	Request pathRequest `json:"request"`
+	// Chosen is the port to use for the source's memory, null where none can be
+	// used or the question was for something else.
+	Chosen *pathsel.Candidate `json:"chosen"`
+	// Ranked are the usable ports for that memory, best first; Rejected the others.
+	Ranked   []pathsel.Candidate `json:"ranked"`
+	Rejected []pathsel.Candidate `json:"rejected"`
+	// Route is the way to the chosen port, or to the destination.
+	Route    *pathRoute     `json:"route"`
+	Capacity []pathCapacity `json:"capacity"`
+	// Lanes are the pairs of ports of two hosts, null without a peer.
+	Lanes    *pathsel.LaneSet `json:"lanes"`
+	Transfer *pathTransfer    `json:"transfer"`
+	Engines  []*rival.Choice  `json:"engines"`
+	Hints    []pathsel.Reason `json:"hints"`
+
+	bad  bool
+	more int // ranked ports that --k leaves out
+	h    *pathsel.Host
+	why  string // why there is no answer
+}
+
+// pathRequest is the question, devices as their IDs.
+type pathRequest struct {
+	Source      topo.ID           `json:"source"`
+	Destination topo.ID           `json:"destination,omitempty"`
+	Peer        string            `json:"peer,omitempty"` // the other host's name
+	Transport   pathsel.Transport `json:"transport"`
+	Bytes       *int64            `json:"bytes,omitempty"`
+	Policy      pathsel.Policy    `json:"policy,omitempty"`
+}
+
+// pathRoute is the way between two nodes of one host.
+type pathRoute struct {
+	From        topo.ID        `json:"from"`
+	To          topo.ID        `json:"to"`
+	Class       topo.Class     `json:"class"`
+	NCCL        topo.NCCLClass `json:"nccl"`
+	Hops        *int           `json:"hops"` // links within the host
+	BytesPerSec *topo.Rate     `json:"expected_bytes_per_sec"`
+	Limit       topo.LinkID    `json:"limit_link,omitempty"`
+	Basis       topo.Basis     `json:"basis"`
+	SamePackage bool           `json:"same_package,omitempty"`
+	Steps       []pathStep     `json:"steps"`
+	// PeerAccess is NVML's answer on peer access between two GPUs: "ok" or the
+	// driver's reason; "" where NVML was not asked.
+	PeerAccess string `json:"peer_access,omitempty"`
+	known      bool
+}
+
+// pathStep is one link of a route, in the direction of travel.
+type pathStep struct {
+	Link        topo.LinkID    `json:"link"`
+	Kind        topo.LinkKind  `json:"kind"`
+	From        topo.ID        `json:"from"`
+	To          topo.ID        `json:"to"` // the same as From for peers below one root complex
+	BytesPerSec *topo.Rate     `json:"bytes_per_sec"`
+	Basis       topo.Basis     `json:"basis"`
+	Current     *topo.LaneRate `json:"current,omitempty"`
+	Max         *topo.LaneRate `json:"max,omitempty"`
+	Degraded    bool           `json:"degraded"` // runs below what both ends can do
+	Note        string         `json:"note,omitempty"`
+	Evidence    string         `json:"evidence,omitempty"`
+}
+
+// pathCapacity is what several ports carry together for the source.
+type pathCapacity struct {
+	Of string `json:"of"` // "preferred" or "usable"
+	*pathsel.Capacity
+}
+
+// pathTransfer is one transfer over the lanes.
+type pathTransfer struct {
+	Bytes  int64          `json:"bytes"`
+	Policy pathsel.Policy `json:"policy"`
+	// DeservedLanes is how many lanes a transfer of this size is worth.
+	DeservedLanes int         `json:"deserved_lanes"`
+	Shares        []pathShare `json:"shares"`
+	// FinishNS is when the last byte is through: the prediction for adaptive,
+	// otherwise a lower bound; null where rates are not known.
+	FinishNS *int64 `json:"finish_ns"`
+	// AdaptiveFinishNS is the same for the adaptive policy, to compare with.
+	AdaptiveFinishNS *int64 `json:"adaptive_finish_ns"`
+	// UnreachablePicks counts the slices that the policy would give to a pair of
+	// ports that cannot reach each other, of Picks.
+	UnreachablePicks int64 `json:"unreachable_picks"`
+	Picks            int64 `json:"picks"`
+}
+
+// pathShare is a lane's part of a transfer.
+type pathShare struct {
+	Lane   int    `json:"lane"` // place in lanes.ranked
+	Local  string `json:"local"`
+	Remote string `json:"remote"`
+	Bytes  int64  `json:"bytes"`
+}
+
+func (d *pathDoc) json(s Streams) error {
+	data, err := json.Marshal(d)
+	if err == nil {
+		data, err = layout(data)
+	}
+	if err != nil {
+		return err
+	}
+	return write(s.Out, data)
+}
