@@ -19,7 +19,7 @@ lint:
 	./.ci/lint
 
 golden:
-	go test ./discover/topo ./discover/topo/draw ./internal/hosttree/machine ./cmd/topoctl/... -update
+	go test ./discover/topo ./discover/topo/draw ./discover/topo/diagram ./internal/hosttree/machine ./pathsel/... ./cmd/topoctl/... -update
 
 ci:
 	./.ci/run
