@@ -23,6 +23,9 @@ const sharedCaptures = "../../../shared/data/captures/sysfs"
 // --root: nothing is lost against the directory listing, and NUMA nodes and
 // classes are what the files say.
 func TestPublishedCaptures(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: expands thousands of files")
+	}
 	archives, err := filepath.Glob(filepath.Join(sharedCaptures, "*.tar.*"))
 	if err != nil || len(archives) == 0 {
 		t.Skipf("%s is not here: the published sysfs captures cannot be read", sharedCaptures)

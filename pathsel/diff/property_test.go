@@ -257,6 +257,9 @@ func change(v reflect.Value) {
 
 // Every field of a topology is compared, or is listed as unseen with a reason.
 func TestEveryFieldCounts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: compares two hosts once for each of some thousand attributes")
+	}
 	top := full(t)
 	seen := map[string]bool{}
 	for _, m := range mutations(top, counted) {
@@ -366,6 +369,9 @@ func leaves(typ reflect.Type, done map[reflect.Type]bool) []string {
 // Whatever changes, a report and its reverse mirror each other, the order of
 // the lists changes nothing, and no text is malformed.
 func TestRandomChanges(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: compares two hosts some hundred times")
+	}
 	top := full(t)
 	all := mutations(top, counted)
 	rapid.Check(t, func(rt *rapid.T) {

@@ -137,14 +137,16 @@ func kernelOptions(line string) []string {
 func parseGPUModule(data []byte) (string, error) {
 	line, _, _ := bytes.Cut(data, []byte{'\n'})
 	switch text := string(line); {
-	case strings.Contains(text, "NVIDIA UNIX Open Kernel Module"):
+	case strings.Contains(text, "NVIDIA UNIX Open"+moduleWords):
 		return "open", nil
-	case strings.Contains(text, "NVIDIA UNIX ") && strings.Contains(text, " Kernel Module"):
+	case strings.Contains(text, "NVIDIA UNIX ") && strings.Contains(text, moduleWords):
 		return "proprietary", nil
 	default:
 		return "", fmt.Errorf("%q: names no NVIDIA kernel module", clip(text))
 	}
 }
+
+const moduleWords = " Kernel Module"
 
 const memlockName = "Max locked memory"
 
@@ -196,8 +198,11 @@ func ForCapture(name string, data []byte) []byte {
 		return []byte(strings.Join(kernelOptions(text), " ") + "\n")
 	case name == nvidiaVersion:
 		line, _, _ := bytes.Cut(data, []byte{'\n'})
-		line, _, _ = bytes.Cut(line, []byte{'('})
-		return append(bytes.TrimSpace(line), '\n')
+		kind := max(0, bytes.Index(line, []byte(moduleWords)))
+		if i := bytes.IndexByte(line[kind:], '('); i >= 0 { // (user@host), after what is asked for
+			line = line[:kind+i]
+		}
+		return append(bytes.TrimSpace(bytes.Clone(line)), '\n')
 	case name == LimitsFile:
 		return keepLine(data, memlockName)
 	case path.Base(name) == "traffic_class":

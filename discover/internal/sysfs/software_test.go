@@ -209,7 +209,7 @@ func TestForCapture(t *testing.T) {
 // FuzzSoftware: no content makes a parser panic, what is kept of a command
 // line is part of it, and a capture of a file tells what the file does.
 func FuzzSoftware(f *testing.F) {
-	for _, seed := range []string{"", "ro iommu=pt \"numa=off\" -- x", "Global tclass=106\n", limits("1", "unlimited"), "NVIDIA UNIX x86_64 Kernel Module (x)\n", "0xffff\n"} {
+	for _, seed := range []string{"", "ro iommu=pt \"numa=off\" -- x", "Global tclass=106\n", limits("1", "unlimited"), "NVIDIA UNIX x86_64 Kernel Module (x)\n", "NVIDIA UNIX (x Kernel Module (x)\n", "0xffff\n"} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
