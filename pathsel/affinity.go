@@ -130,10 +130,10 @@ func compare(x, y *Candidate) (Code, int) {
 	if c := x.Class.Compare(y.Class); c != 0 {
 		return CodeClass, c
 	}
-	if c := compareRates(x.BytesPerSec, y.BytesPerSec); c != 0 {
+	if c := knownFirst(x.BytesPerSec, y.BytesPerSec, higher); c != 0 {
 		return CodeRate, c
 	}
-	if c := compareHops(x.Hops, y.Hops); c != 0 {
+	if c := knownFirst(x.Hops, y.Hops, cmp.Compare); c != 0 {
 		return CodeHops, c
 	}
 	if c := cmp.Compare(x.Load, y.Load); c != 0 {
@@ -142,20 +142,11 @@ func compare(x, y *Candidate) (Code, int) {
 	return CodeName, cmp.Compare(x.index, y.index) // ports are in the order of names
 }
 
-// compareRates puts the higher rate first and an unknown one last.
-func compareRates(x, y *topo.Rate) int {
-	switch {
-	case x == nil && y == nil:
-		return 0
-	case x == nil:
-		return 1
-	case y == nil:
-		return -1
-	}
-	return cmp.Compare(*y, *x)
-}
+// higher puts the higher rate first.
+func higher(x, y topo.Rate) int { return cmp.Compare(y, x) }
 
-func compareHops(x, y *int) int {
+// knownFirst orders two values, with what is not known last.
+func knownFirst[T any](x, y *T, order func(T, T) int) int {
 	switch {
 	case x == nil && y == nil:
 		return 0
@@ -164,7 +155,7 @@ func compareHops(x, y *int) int {
 	case y == nil:
 		return -1
 	}
-	return cmp.Compare(*x, *y)
+	return order(*x, *y)
 }
 
 // judge says how the i-th of ranked candidates stands to the first, and why it

@@ -1,15 +1,13 @@
 package pathsel_test
 
 import (
-	"bytes"
 	"encoding/json"
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"github.com/topoctl/topoctl/internal/schematest"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
@@ -121,41 +119,19 @@ func TestFabricAgainstHost(t *testing.T) {
 // The published schema takes what the parser takes and refuses what people get
 // wrong most.
 func TestFabricSchema(t *testing.T) {
-	data, err := os.ReadFile("schema/fabric.v1.schema.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := jsonschema.NewCompiler()
-	if err := c.AddResource("fabric", doc); err != nil {
-		t.Fatal(err)
-	}
-	schema, err := c.Compile("fabric")
-	if err != nil {
-		t.Fatal(err)
-	}
-	valid := func(data []byte) error {
-		doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
-		if err != nil {
-			return err
-		}
-		return schema.Validate(doc)
-	}
+	schema := schematest.Open(t, "schema/fabric.v1.schema.json")
 	written, err := json.Marshal(parseFabric(t, railOnly))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, good := range [][]byte{[]byte(railOnly), written} {
-		if err := valid(good); err != nil {
+		if err := schema.Validate(good); err != nil {
 			t.Errorf("%s: %v", good, err)
 		}
 	}
 	elsewhere := map[string]bool{"host twice": true, "port twice": true, "many hosts": true, "too long": true} // no schema can say that, or it takes long
 	for _, tt := range badFabrics {
-		if !elsewhere[tt.name] && valid([]byte(tt.text)) == nil {
+		if !elsewhere[tt.name] && schema.Validate([]byte(tt.text)) == nil {
 			t.Errorf("%s: the schema takes it", tt.name)
 		}
 	}

@@ -11,11 +11,11 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/santhosh-tekuri/jsonschema/v6"
 	"pgregory.net/rapid"
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/fixtures"
+	"github.com/topoctl/topoctl/internal/schematest"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
@@ -629,34 +629,17 @@ func TestPlanSchema(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(bytes.ReplaceAll(text, []byte(`"type": "object"`), []byte(`"type": "object", "additionalProperties": false`))))
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := jsonschema.NewCompiler()
-	if err := c.AddResource("plan", doc); err != nil {
-		t.Fatal(err)
-	}
-	schema, err := c.Compile("plan")
-	if err != nil {
-		t.Fatal(err)
-	}
-	validate := func(data []byte) error {
-		doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
-		if err != nil {
-			return err
-		}
-		return schema.Validate(doc)
-	}
+	strict := bytes.ReplaceAll(text, []byte(`"type": "object"`), []byte(`"type": "object", "additionalProperties": false`))
+	schema := schematest.Compile(t, strict)
 	for _, name := range fixtures.Names() {
 		data, err := json.Marshal(planOf(t, prepare(t, fixture(t, name), pathsel.Options{}), nil))
 		if err == nil {
-			err = validate(data)
+			err = schema.Validate(data)
 		}
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if validate(bytes.Replace(data, []byte(`"verdict":"`), []byte(`"verdict":"very`), 1)) == nil {
+		if schema.Validate(bytes.Replace(data, []byte(`"verdict":"`), []byte(`"verdict":"very`), 1)) == nil {
 			t.Errorf("%s: the schema takes a verdict that does not exist", name)
 		}
 	}

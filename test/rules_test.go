@@ -47,6 +47,7 @@ var rules = []rule{
 	{room: "pathsel/export", ours: []string{"discover/topo", "pathsel"}, ban: noOS},
 	{room: "internal/units"},
 	{room: "internal/edit"},
+	{room: "internal/schematest", ours: []string{"discover/topo"}},
 	{room: "internal/hosttree"},
 	{room: "internal/hosttree/machine", ours: []string{"internal/hosttree", "discover/topo"}},
 	{room: "discover", ours: []string{"discover/topo", "internal/hosttree", "discover/internal/..."}},
@@ -70,6 +71,9 @@ var onlyIn = []struct {
 	{"github.com/jaypipes/", []string{"discover"}, "one room owns each library"},
 	{"github.com/Mellanox/rdmamap", []string{"discover"}, "one room owns each library"},
 	{"github.com/vishvananda/netlink", []string{"discover"}, "one room owns each library"},
+	{"testing", []string{"internal/schematest"}, "tests only"},
+	{"github.com/santhosh-tekuri/", []string{"internal/schematest"}, "tests only"},
+	{modulePath + "/internal/schematest", []string{"internal/schematest"}, "tests only"},
 	{"unsafe", []string{"discover/nvml", "internal/dl", "internal/verbs", "internal/cuda", "engine/memory", "engine/transport/shm"}, "memory is handled in few rooms"},
 }
 

@@ -10,33 +10,12 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/fixtures"
+	"github.com/topoctl/topoctl/internal/schematest"
 )
-
-func schema(tb testing.TB, file string) *jsonschema.Schema {
-	tb.Helper()
-	data, err := os.ReadFile(filepath.Join("../../discover/topo/schema", file))
-	if err != nil {
-		tb.Fatal(err)
-	}
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
-	if err != nil {
-		tb.Fatal(err)
-	}
-	c := jsonschema.NewCompiler()
-	if err := c.AddResource(file, doc); err != nil {
-		tb.Fatal(err)
-	}
-	s, err := c.Compile(file)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return s
-}
 
 func discoverFixture(tb testing.TB, name string) *topo.Topology {
 	tb.Helper()
@@ -55,7 +34,7 @@ func discoverFixture(tb testing.TB, name string) *topo.Topology {
 // schema, under 1 MB, the same when it is read back. Synthetic machines exist
 // for their size only and have no golden file.
 func TestFixtureDocuments(t *testing.T) {
-	valid := schema(t, "topology.v1.schema.json")
+	schema := schematest.Open(t, "../../discover/topo/schema/topology.v1.schema.json")
 	for _, name := range fixtures.Names() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -66,11 +45,7 @@ func TestFixtureDocuments(t *testing.T) {
 			if len(data) > 1_000_000 {
 				t.Errorf("%d bytes: a host must stay under 1 MB", len(data))
 			}
-			doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := valid.Validate(doc); err != nil {
+			if err := schema.Validate(data); err != nil {
 				t.Errorf("not valid: %v", err)
 			}
 			again, err := topo.Decode(data)

@@ -116,13 +116,8 @@ func (b *linkBuilder) pcie() {
 func (b *linkBuilder) pcieLink(port, d *PCIDevice, gpu bool) Link {
 	l := Link{ID: PCIeLinkID(d.BDF), Kind: LinkPCIe, A: d.Parent, B: d.ID, Basis: BasisUnknown}
 	l.Facts = Facts{{"link", SourceDerived, "both ends' link state"}}
-	above, below := &PCILink{}, &PCILink{}
-	if d.Link != nil && !d.Implausible {
-		below = d.Link
-	}
-	if port != nil && port.Link != nil && port.Role != RoleUpstream && !port.Implausible {
-		above = port.Link
-	}
+	ends := EndsOf(port, d)
+	above, below := &ends.Above, &ends.Below
 	l.Max = laneRate(lower(below.MaxSpeedMTs, above.MaxSpeedMTs), lower(below.MaxWidth, above.MaxWidth))
 	l.Cur = laneRate(lower(below.SpeedMTs, above.SpeedMTs), lower(below.Width, above.Width))
 	b.checkEnds(port, d, above, below)

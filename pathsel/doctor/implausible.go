@@ -87,7 +87,7 @@ func (h *host) inventedLinks(bridges []*topo.PCIDevice, severity Severity, sure 
 		list = append(list, d.ID)
 	}
 	d := bridges[0]
-	link, file := said(d), "current_link_speed"
+	link, file := d.Believed(), "current_link_speed"
 	if d.Implausible {
 		link = *d.Link
 	}

@@ -127,60 +127,8 @@ func (h *host) gpuModule(up *topo.PCIDevice) bool {
 	return gpus == 1
 }
 
-// said is what one end says of a link; nothing where it is invented.
-func said(d *topo.PCIDevice) topo.PCILink {
-	if d == nil || d.Link == nil || d.Implausible {
-		return topo.PCILink{}
-	}
-	return *d.Link
-}
-
-// above is what the port above says of the link: an upstream port speaks of
-// its own link, not of one below it.
-func (e *end) above() topo.PCILink {
-	if e.up == nil || e.up.Role == topo.RoleUpstream {
-		return topo.PCILink{}
-	}
-	return said(e.up)
-}
-
-// verdict compares what runs with what is possible, for width or speed.
-type verdict int
-
-const (
-	runsFull  verdict = iota
-	runsLess          // both ends can do more
-	runsMaybe         // this end can do more, the other does not tell
-	notTold
-)
-
-// compare judges a current value by the maxima of both ends. At the maximum of
-// either end the link is as good as it can be.
-func compare(a, b topo.PCILink, current, most func(*topo.PCILink) *int) (v verdict, now, could int) {
-	cur := lower(current(&a), current(&b))
-	x, y := most(&a), most(&b)
-	switch {
-	case cur == nil || x == nil && y == nil:
-		return notTold, 0, 0
-	case x != nil && *cur >= *x || y != nil && *cur >= *y:
-		return runsFull, *cur, *cur
-	case x == nil || y == nil:
-		return runsMaybe, *cur, *lower(x, y)
-	}
-	return runsLess, *cur, *lower(x, y)
-}
-
-func lower(a, b *int) *int {
-	if a == nil || b != nil && *b < *a {
-		return b
-	}
-	return a
-}
-
-func width(l *topo.PCILink) *int    { return l.Width }
-func maxWidth(l *topo.PCILink) *int { return l.MaxWidth }
-func speed(l *topo.PCILink) *int    { return l.SpeedMTs }
-func maxSpeed(l *topo.PCILink) *int { return l.MaxSpeedMTs }
+// ends is what both ends say of the link.
+func (e *end) ends() topo.Ends { return topo.EndsOf(e.up, e.dev) }
 
 func checkDegraded(h *host) outcome {
 	var o outcome
@@ -191,17 +139,16 @@ func checkDegraded(h *host) outcome {
 			continue // invented, or no PCIe link at all
 		}
 		looked++
-		own, above := said(e.dev), e.above()
-		w, lanes, couldLanes := compare(own, above, width, maxWidth)
-		s, mts, couldMTs := compare(own, above, speed, maxSpeed)
+		ends := e.ends()
+		width, speed := ends.Width(), ends.Speed()
 		switch {
-		case w == runsLess || s == runsLess && !e.gpu:
-			o.find(h.degraded(&e, w == runsLess, lanes, couldLanes, mts, couldMTs))
-		case w == notTold || s == notTold:
+		case ends.Degraded(e.gpu):
+			o.find(h.degraded(&e, width, speed))
+		case width.Ability == topo.AbilityUnknown || speed.Ability == topo.AbilityUnknown:
 			unknown = append(unknown, e.id)
-		case w == runsMaybe || s == runsMaybe && !e.gpu:
+		case width.Ability == topo.AbilityMaybe || speed.Ability == topo.AbilityMaybe && !e.gpu:
 			hidden = append(hidden, e.id)
-		case s != runsFull:
+		case speed.Ability != topo.AbilityFull:
 			idle = append(idle, e.id)
 		}
 	}
@@ -234,21 +181,21 @@ func (h *host) linkHow() string {
 }
 
 // degraded is the finding about one link.
-func (h *host) degraded(e *end, narrow bool, lanes, couldLanes, mts, couldMTs int) Finding {
-	nowMTs, severity := mts, Warning
+func (h *host) degraded(e *end, width, speed topo.Fit) Finding {
+	nowMTs, narrow, severity := speed.Now, width.Ability == topo.AbilityLess, Warning
 	if e.gpu { // an idle GPU's speed says nothing
-		nowMTs = couldMTs
+		nowMTs = speed.Could
 	}
 	if e.drive {
 		severity = Info
 	}
-	file, says := "current_link_speed", gts(mts)
+	file, says := "current_link_speed", gts(speed.Now)
 	if narrow {
-		file, says = "current_link_width", fmt.Sprint(lanes)
+		file, says = "current_link_width", fmt.Sprint(width.Now)
 	}
-	text := fmt.Sprintf("PCIe link %s runs at %s, both ends can do %s", e.dev.BDF, pcie(nowMTs, lanes), pcie(couldMTs, couldLanes))
-	if nowMTs > 0 && lanes > 0 {
-		text += fmt.Sprintf(": %s instead of %s", h.rate(topo.PCIeRate(nowMTs, lanes)), h.rate(topo.PCIeRate(couldMTs, couldLanes)))
+	text := fmt.Sprintf("PCIe link %s runs at %s, both ends can do %s", e.dev.BDF, pcie(nowMTs, width.Now), pcie(speed.Could, width.Could))
+	if nowMTs > 0 && width.Now > 0 {
+		text += fmt.Sprintf(": %s instead of %s", h.rate(topo.PCIeRate(nowMTs, width.Now)), h.rate(topo.PCIeRate(speed.Could, width.Could)))
 	}
 	if n := h.limited(e.link.ID); n > 0 {
 		text += fmt.Sprintf("; the bottleneck of %s between GPUs and NICs", count(n, "path"))
@@ -266,7 +213,7 @@ func upFile(e *end, file string) string {
 	if e.up == nil {
 		return ""
 	}
-	l := e.above()
+	l := e.ends().Above
 	switch {
 	case file == "current_link_width" && l.Width != nil:
 		return pciFile(e.up, file, fmt.Sprint(*l.Width))
@@ -306,7 +253,8 @@ func checkDisagrees(h *host) outcome {
 		if e.up == nil || e.up.Role == topo.RoleUpstream || e.dev.Implausible || e.up.Implausible || e.dev.Link == nil && !h.imported() {
 			continue // one end only, or an invented one, or no PCIe link
 		}
-		own, above := said(e.dev), e.above()
+		ends := e.ends()
+		own, above := &ends.Below, &ends.Above
 		if own.Width == nil || above.Width == nil || !e.gpu && (own.SpeedMTs == nil || above.SpeedMTs == nil) {
 			unknown = append(unknown, e.id)
 			continue
@@ -320,7 +268,7 @@ func checkDisagrees(h *host) outcome {
 			file = "current_link_width"
 		}
 		o.find(Finding{Severity: Warning, Subjects: []topo.ID{e.id}, Basis: topo.BasisRead,
-			Text:     fmt.Sprintf("one link, two reports: %s says %s, the port above (%s) says %s; the lower is taken", e.dev.BDF, &own, e.up.BDF, &above),
+			Text:     fmt.Sprintf("one link, two reports: %s says %s, the port above (%s) says %s; the lower is taken", e.dev.BDF, own, e.up.BDF, above),
 			Evidence: places(pciFile(e.dev, file, ""), pciFile(e.up, file, "")),
 			Fix:      "look again; if it stays, reseat the card and update firmware and kernel"})
 	}

@@ -40,9 +40,8 @@ var slotChecks = []Check{
 // carries is what a PCIe link can do: at the maximum of both ends where both
 // tell, else at what it runs, because the end that does not tell may be narrower.
 func (h *host) carries(l *topo.Link) (topo.LaneRate, bool) {
-	up, down := h.pci[l.A], h.pci[l.B]
-	e := end{up: up, dev: down}
-	a, b := said(down), e.above()
+	ends := topo.EndsOf(h.pci[l.A], h.pci[l.B])
+	a, b := &ends.Above, &ends.Below
 	both := a.MaxSpeedMTs != nil && a.MaxWidth != nil && b.MaxSpeedMTs != nil && b.MaxWidth != nil
 	switch {
 	case l.Max != nil && (both || l.Cur == nil):
@@ -136,9 +135,9 @@ func (h *host) slotFinding(p *pathsel.Port, l *topo.Link, lane topo.LaneRate, ow
 	f.Text = fmt.Sprintf("the port has %s (%s), its slot carries %s (%s): %d %% of the port",
 		h.wire(*p.BytesPerSec), h.rate(*p.BytesPerSec), h.rate(lane.BytesPerSec), state, lane.BytesPerSec*100/(*p.BytesPerSec))
 	f.Fix = "the card itself can do no more: plan with " + h.rate(lane.BytesPerSec)
-	own1 := said(d)
-	if own1.MaxSpeedMTs != nil && own1.MaxWidth != nil && topo.PCIeRate(*own1.MaxSpeedMTs, *own1.MaxWidth) > lane.BytesPerSec {
-		f.Fix = fmt.Sprintf("move the card, which can do %s, to a slot that can; until then plan with %s", pcie(*own1.MaxSpeedMTs, *own1.MaxWidth), h.rate(lane.BytesPerSec))
+	said := d.Believed()
+	if said.MaxSpeedMTs != nil && said.MaxWidth != nil && topo.PCIeRate(*said.MaxSpeedMTs, *said.MaxWidth) > lane.BytesPerSec {
+		f.Fix = fmt.Sprintf("move the card, which can do %s, to a slot that can; until then plan with %s", pcie(*said.MaxSpeedMTs, *said.MaxWidth), h.rate(lane.BytesPerSec))
 	}
 	return f
 }
@@ -205,7 +204,7 @@ func (h *host) sharedFinding(ports []*pathsel.Port, total topo.Rate, lane topo.L
 
 // slotFiles are the files that tell what a slot can do.
 func slotFiles(d *topo.PCIDevice) []string {
-	l := said(d)
+	l := d.Believed()
 	speed, lanes := "", ""
 	if l.MaxSpeedMTs != nil {
 		speed = gts(*l.MaxSpeedMTs)

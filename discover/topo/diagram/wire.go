@@ -32,17 +32,19 @@ func (b *builder) wire(d *topo.PCIDevice, gpu, main bool, subject string) *wire 
 	speed, lanes := state.SpeedMTs, state.Width
 	fastest, widest := value(able.MaxSpeedMTs), value(able.MaxWidth)
 	full := topo.LaneRate{SpeedMTs: speed, Width: lanes}
-	if m := l.Max; m != nil && l.Cur != nil {
-		full.Width = max(lanes, min(m.Width, widest))
-		full.SpeedMTs = max(speed, min(m.SpeedMTs, fastest))
-		if gpu && m.SpeedMTs > speed {
-			w.tip = append(w.tip, "now "+gen(speed)+", which an idle GPU lowers")
-			speed, full.SpeedMTs = m.SpeedMTs, m.SpeedMTs
-		}
+	if m := l.Max; m != nil && gpu && m.SpeedMTs > speed {
+		w.tip = append(w.tip, "now "+gen(speed)+", which an idle GPU lowers")
+		speed, full.SpeedMTs = m.SpeedMTs, m.SpeedMTs
 	}
 	w.lanes = lanes
 	text := units.PCIe(topo.PCIeGen(speed), speed, lanes)
-	if full.SpeedMTs > speed || full.Width > lanes {
+	if ends := topo.EndsOf(b.devices[l.A], b.devices[l.B]); l.Cur != nil && d.PF == "" && ends.Degraded(gpu) {
+		if width := ends.Width(); width.Ability == topo.AbilityLess {
+			full.Width = width.Could
+		}
+		if speed := ends.Speed(); speed.Ability == topo.AbilityLess && !gpu {
+			full.SpeedMTs = speed.Could
+		}
 		w.state = wireDegraded
 		text = ofFull(gen(speed), gen(full.SpeedMTs)) + " " + ofFull("x"+strconv.Itoa(lanes), "x"+strconv.Itoa(full.Width))
 		b.problems = append(b.problems, subject+" runs at "+text)

@@ -202,12 +202,11 @@ func (b *builder) link(d *topo.PCIDevice, gpu bool) linkState {
 		able = *d.Link
 	}
 	fastest, widest := value(able.MaxSpeedMTs), value(able.MaxWidth)
-	if m := l.Max; m != nil && l.Cur != nil {
-		s.degraded = min(m.Width, widest) > lanes || min(m.SpeedMTs, fastest) > speed && !gpu
-		if m.SpeedMTs > speed && gpu {
-			s.note = "(now " + pcie(speed, lanes) + ")"
-			speed = m.SpeedMTs
-		}
+	ends := topo.EndsOf(b.devices[l.A], b.devices[l.B])
+	s.degraded = l.Cur != nil && d.PF == "" && ends.Degraded(gpu)
+	if m := l.Max; m != nil && gpu && m.SpeedMTs > speed {
+		s.note = "(now " + pcie(speed, lanes) + ")"
+		speed = m.SpeedMTs
 	}
 	s.text = pcie(speed, lanes)
 	if fastest > speed || widest > lanes {

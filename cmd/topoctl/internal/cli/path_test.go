@@ -1,22 +1,18 @@
 package cli
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"flag"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
-
 	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/fixtures"
+	"github.com/topoctl/topoctl/internal/schematest"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/pathsel/rival"
 )
@@ -157,99 +153,17 @@ func TestPathIsPrintable(t *testing.T) {
 	}
 }
 
-type object = map[string]any
-
-// schemaOf describes how encoding/json writes a type. Unknown keys stay
-// allowed: documents grow within a major version.
-func schemaOf(t reflect.Type) any {
-	switch t {
-	case reflect.TypeFor[topo.Class]():
-		return object{"type": []string{"string", "null"}, "pattern": "^(X|NV[0-9]+|XGMI|C2C|PIX|PXB|PHB|NODE|SYS)$"}
-	case reflect.TypeFor[topo.NCCLClass]():
-		return object{"enum": []any{nil, "LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PHB", "SYS"}}
-	case reflect.TypeFor[topo.Basis]():
-		return object{"enum": []any{"measured", "read", "constant", "assumed", "unknown"}}
-	case reflect.TypeFor[netip.Addr]():
-		return object{"type": "string"}
-	}
-	switch t.Kind() {
-	case reflect.Pointer:
-		return object{"anyOf": []any{schemaOf(t.Elem()), object{"type": "null"}}}
-	case reflect.Slice:
-		return object{"type": "array", "items": schemaOf(t.Elem())}
-	case reflect.Struct:
-		s := object{"type": "object", "properties": object{}, "required": []string{}}
-		addFields(s, t)
-		return s
-	case reflect.String:
-		return object{"type": "string"}
-	case reflect.Bool:
-		return object{"type": "boolean"}
-	case reflect.Float64:
-		return object{"type": "number"}
-	default:
-		return object{"type": "integer"}
-	}
-}
-
-func addFields(s object, t reflect.Type) {
-	if t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
-	for f := range t.Fields() {
-		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
-		switch {
-		case f.Anonymous:
-			addFields(s, f.Type)
-		case name != "-" && name != "":
-			s["properties"].(object)[name] = schemaOf(f.Type)
-			if options == "" {
-				s["required"] = append(s["required"].([]string), name)
-			}
-		}
-	}
-}
-
 const pathSchemaFile = "../../../../pathsel/schema/path.v1.schema.json"
 
 // The published schema says what the types say.
 func TestPathSchema(t *testing.T) {
-	schema := schemaOf(reflect.TypeFor[pathDoc]()).(object)
-	schema["$schema"], schema["$id"], schema["title"] = "https://json-schema.org/draft/2020-12/schema", "urn:topoctl:path:v1", schemaPath
-	schema["properties"].(object)["schema"] = object{"const": schemaPath}
-	want, err := json.MarshalIndent(schema, "", " ")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if *update {
-		if err := os.WriteFile(pathSchemaFile, append(want, '\n'), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := os.ReadFile(pathSchemaFile)
-	if err != nil || !bytes.Equal(bytes.TrimSpace(got), want) {
-		t.Errorf("%s differs from the types (%v): run go test ./cmd/topoctl/internal/cli -update", pathSchemaFile, err)
-	}
+	var g schematest.Generator
+	schematest.Compare(t, pathSchemaFile, g.Document(schemaPath, reflect.TypeFor[pathDoc]()), *update)
 }
 
 // Every kind of answer is a document of the schema.
 func TestPathDocumentsAreValid(t *testing.T) {
-	data, err := os.ReadFile(pathSchemaFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := jsonschema.NewCompiler()
-	if err := c.AddResource("path.json", doc); err != nil {
-		t.Fatal(err)
-	}
-	s, err := c.Compile("path.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	schema := schematest.Open(t, pathSchemaFile)
 	check := func(want int, args ...string) {
 		t.Helper()
 		f := newFake()
@@ -257,11 +171,7 @@ func TestPathDocumentsAreValid(t *testing.T) {
 		if code := run(t, f, args...); code != want {
 			t.Fatalf("%v: exit code %d: %s", args, code, f.err.String())
 		}
-		doc, err := jsonschema.UnmarshalJSON(&f.out)
-		if err == nil {
-			err = s.Validate(doc)
-		}
-		if err != nil {
+		if err := schema.Validate(f.out.Bytes()); err != nil {
 			t.Errorf("%v: %v", args, err)
 		}
 	}

@@ -82,7 +82,7 @@ func (r *pathRoute) add(h *pathsel.Host, g *topo.Graph, id topo.LinkID, dir topo
 		return
 	}
 	s := pathStep{Link: id, Kind: l.Kind, From: l.A, To: l.B, BytesPerSec: l.BytesPerSec, Basis: l.Basis,
-		Current: l.Cur, Max: l.Max, Degraded: isDegraded(&l), Note: l.Note, Evidence: evidenceOf(h, &l)}
+		Current: l.Cur, Max: l.Max, Degraded: isDegraded(h.Topology(), &l), Note: l.Note, Evidence: evidenceOf(h, &l)}
 	switch dir {
 	case topo.Up:
 		s.From, s.To = l.B, l.A
@@ -92,10 +92,23 @@ func (r *pathRoute) add(h *pathsel.Host, g *topo.Graph, id topo.LinkID, dir topo
 	r.Steps = append(r.Steps, s)
 }
 
-// isDegraded says whether a link carries less than both ends can do. A GPU's
-// link counts with its maximum speed, so only its width matters.
-func isDegraded(l *topo.Link) bool {
-	return l.Kind == topo.LinkPCIe && l.BytesPerSec != nil && l.Max != nil && *l.BytesPerSec < l.Max.BytesPerSec
+// isDegraded says whether a link carries less than both ends can do. The rate of
+// an idle GPU's link counts with its maximum speed, so only its width matters.
+func isDegraded(t *topo.Topology, l *topo.Link) bool {
+	if l.Kind != topo.LinkPCIe || l.BytesPerSec == nil || l.Max == nil || *l.BytesPerSec >= l.Max.BytesPerSec {
+		return false
+	}
+	var above, below *topo.PCIDevice
+	for i := range t.PCIDevices {
+		switch t.PCIDevices[i].ID {
+		case l.A:
+			above = &t.PCIDevices[i]
+		case l.B:
+			below = &t.PCIDevices[i]
+		}
+	}
+	ends := topo.EndsOf(above, below)
+	return ends.Degraded(false)
 }
 
 // evidenceOf is where a link's rate was read.
@@ -248,7 +261,7 @@ func pcieText(t *topo.Topology, l *topo.Link) string {
 	if state != nil {
 		text += ", " + laneText(state)
 	}
-	if isDegraded(l) {
+	if isDegraded(t, l) {
 		text += " (could be " + laneText(l.Max) + ")"
 	}
 	return text

@@ -1,0 +1,72 @@
+package topo
+
+// Ends is what the two ends of a PCIe link say of it.
+type Ends struct {
+	Above PCILink // the port; nothing on a root bus
+	Below PCILink
+}
+
+// EndsOf is what a port (nil on a root bus) and the function below it say of
+// the link between them.
+func EndsOf(port, d *PCIDevice) Ends {
+	e := Ends{Below: d.Believed()}
+	if port != nil && port.Role != RoleUpstream { // that one speaks of its own link, not of one below it
+		e.Above = port.Believed()
+	}
+	return e
+}
+
+// Believed is what a function says of its link; nothing where that is invented.
+func (d *PCIDevice) Believed() PCILink {
+	if d == nil || d.Link == nil || d.Implausible {
+		return PCILink{}
+	}
+	return *d.Link
+}
+
+// Ability says how a link's width or speed stands to what its ends can do.
+type Ability string
+
+// At the maximum of either end a link is as good as it can be.
+const (
+	AbilityFull    Ability = "full"
+	AbilityLess    Ability = "less"    // both ends can do more
+	AbilityMaybe   Ability = "maybe"   // one end can do more, the other does not tell
+	AbilityUnknown Ability = "unknown" // what runs, or what is possible, is not told
+)
+
+// Fit is a link's width in lanes, or its speed in mega transfers per second,
+// held against what both ends can do. The numbers are 0 where they are not told.
+type Fit struct {
+	Ability    Ability
+	Now, Could int
+}
+
+// Width judges the number of lanes.
+func (e *Ends) Width() Fit {
+	return fit(lower(e.Above.Width, e.Below.Width), e.Above.MaxWidth, e.Below.MaxWidth)
+}
+
+// Speed judges the speed of a lane. An idle GPU lowers it.
+func (e *Ends) Speed() Fit {
+	return fit(lower(e.Above.SpeedMTs, e.Below.SpeedMTs), e.Above.MaxSpeedMTs, e.Below.MaxSpeedMTs)
+}
+
+// Degraded says whether the link runs below what both ends can do. A GPU's
+// speed does not count, because an idle GPU lowers it.
+func (e *Ends) Degraded(gpu bool) bool {
+	return e.Width().Ability == AbilityLess || !gpu && e.Speed().Ability == AbilityLess
+}
+
+func fit(now, x, y *int) Fit {
+	could := lower(x, y)
+	switch {
+	case now == nil || could == nil:
+		return Fit{Ability: AbilityUnknown}
+	case x != nil && *now >= *x || y != nil && *now >= *y:
+		return Fit{AbilityFull, *now, *now}
+	case x == nil || y == nil:
+		return Fit{AbilityMaybe, *now, *could}
+	}
+	return Fit{AbilityLess, *now, *could}
+}
