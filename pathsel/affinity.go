@@ -163,7 +163,7 @@ func knownFirst[T any](x, y *T, order func(T, T) int) int {
 func judge(ranked []Candidate, i int) (Verdict, Reason) {
 	c, first := &ranked[i], &ranked[0]
 	if i == 0 {
-		return Preferred, Reason{CodeBest, "nearest usable port" + about(c), ""}
+		return Preferred, Reason{CodeBest, firstText(ranked) + about(c), ""}
 	}
 	verdict := Available
 	switch code, _ := compare(first, c); code {
@@ -173,6 +173,20 @@ func judge(ranked []Candidate, i int) (Verdict, Reason) {
 	before := &ranked[i-1]
 	code, _ := compare(before, c)
 	return verdict, Reason{code, difference(code, before, c), ""}
+}
+
+// firstText says why the first candidate is the first.
+func firstText(ranked []Candidate) string {
+	first := &ranked[0]
+	if !first.Class.Known() {
+		return "first usable port, how near it is is not known"
+	}
+	for i := range ranked {
+		if c := &ranked[i]; c.Class.Known() && c.Class.Compare(first.Class) < 0 {
+			return "the port that is most certain to be usable"
+		}
+	}
+	return "nearest usable port"
 }
 
 // about is a candidate's class and rate in brackets.

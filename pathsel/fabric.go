@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 )
 
@@ -100,7 +101,47 @@ func fabricSyntax(data []byte, err error) error {
 		line := 1 + bytes.Count(data[:min(int(syntax.Offset), len(data))], []byte{'\n'})
 		return fmt.Errorf("fabric: line %d: %w", line, err)
 	}
-	return fmt.Errorf("fabric: %w", err)
+	var odd *json.UnmarshalTypeError
+	if errors.As(err, &odd) && odd.Field == "" {
+		return fmt.Errorf("fabric: found %s: want an object with \"schema\": %q and \"hosts\"", jsonKind(odd.Value), SchemaFabric)
+	}
+	return fmt.Errorf("fabric: %w", wrongType(err))
+}
+
+// wrongType says what was found and what is wanted where a value is of another
+// kind, by the key that it stands at.
+func wrongType(err error) error {
+	var odd *json.UnmarshalTypeError
+	if !errors.As(err, &odd) {
+		return err
+	}
+	want := map[reflect.Kind]string{reflect.Bool: "true or false", reflect.Int: "a whole number without quotes, or null for unknown",
+		reflect.Slice: "an array", reflect.Struct: "an object", reflect.String: "text in quotes"}[odd.Type.Kind()]
+	at := ""
+	if odd.Field != "" {
+		at = odd.Field + ": "
+	}
+	return fmt.Errorf("%sfound %s: want %s", at, jsonKind(odd.Value), want)
+}
+
+// jsonKind is what encoding/json calls a value, in words. A number comes with
+// its digits, which are as many as the file has.
+func jsonKind(value string) string {
+	const most = 40
+	switch value {
+	case "string":
+		return "text"
+	case "bool":
+		return "true or false"
+	case "array", "object":
+		return "an " + value
+	case "number":
+		return "a number"
+	}
+	if len(value) > most {
+		return value[:most] + "..."
+	}
+	return value
 }
 
 func checkFabricSchema(name string) error {
@@ -135,7 +176,7 @@ func parseFabricPorts(raw []json.RawMessage) ([]FabricPort, error) {
 	seen := make(map[string]bool, len(raw))
 	for i, data := range raw {
 		var p FabricPort
-		err := json.Unmarshal(data, &p)
+		err := wrongType(json.Unmarshal(data, &p))
 		if err == nil {
 			err = checkFabricName(p.Port)
 		}
@@ -226,6 +267,26 @@ func (f *Fabric) entry(name string) *FabricHost {
 		}
 	}
 	return any
+}
+
+// unused says that the file has no entry for either host, and which it has.
+func (f *Fabric) unused(local, remote string) (Reason, bool) {
+	if f == nil || f.entry(local) != nil || f.entry(remote) != nil {
+		return Reason{}, false
+	}
+	names := make([]string, len(f.Hosts))
+	for i := range f.Hosts {
+		names[i] = fmt.Sprintf("%q", f.Hosts[i].Host)
+	}
+	hosts := fmt.Sprintf("host %q", local)
+	if remote != local {
+		hosts = fmt.Sprintf("hosts %q and %q", local, remote)
+	}
+	effect := "it has no effect"
+	if f.RailOnly {
+		effect = "their rails, leaves and planes are unknown"
+	}
+	return Reason{CodeFabricGap, fmt.Sprintf("the fabric file has no entry for %s: %s (it has %s)", hosts, effect, several(names)), ""}, true
 }
 
 func (p *FabricPort) cabling(evidence string) cabling {

@@ -52,6 +52,9 @@ func (w *waterFill) run(flows []flow) {
 				w.stopped = append(w.stopped, i)
 			}
 		}
+		if len(w.stopped) == 0 {
+			return // the level is no number: without progress there is no end
+		}
 		for _, i := range w.stopped {
 			for _, s := range flows[i].segments {
 				w.left[s] = max(0, w.left[s]-flows[i].rate)

@@ -44,6 +44,9 @@ type Host struct {
 	caps      []float64   // capacity of each segment, bytes per second; infinite where unknown
 	segLinks  []topo.Link // the link of each pair of segments
 	routes    [][]route   // [location][port]
+	// wireOf is the link that stands for the wire of virtual functions whose
+	// physical function has no visible port.
+	wireOf map[topo.ID]topo.LinkID
 }
 
 // New prepares a derived topology. The topology must not change afterwards.

@@ -185,7 +185,7 @@ func (b *laneBuilder) sumUp() {
 		}
 		total += *l.Share
 		b.total += l.share
-		basis := b.linkOf(b.flows[i].limit).Basis
+		basis := b.p.linkOf(b.flows[i].limit).Basis
 		if l.upperBound && *l.Share > 0 {
 			basis = topo.BasisAssumed
 		}
@@ -197,11 +197,11 @@ func (b *laneBuilder) sumUp() {
 }
 
 // linkOf is the link of a segment of either host.
-func (b *laneBuilder) linkOf(s segment) *topo.Link {
-	if b.p.local != b.p.remote && s >= b.p.offset {
-		return &b.p.remote.segLinks[(s-b.p.offset)/2]
+func (p *Pair) linkOf(s segment) *topo.Link {
+	if p.local != p.remote && s >= p.offset {
+		return &p.remote.segLinks[(s-p.offset)/2]
 	}
-	return &b.p.local.segLinks[s/2]
+	return &p.local.segLinks[s/2]
 }
 
 func (b *laneBuilder) sideOf(s segment) Side {
@@ -213,7 +213,7 @@ func (b *laneBuilder) sideOf(s segment) Side {
 
 // where names a segment's link and its host.
 func (b *laneBuilder) where(s segment) string {
-	return fmt.Sprintf("%s of %s", b.linkOf(s).ID, b.hostName(b.sideOf(s)))
+	return fmt.Sprintf("%s of %s", b.p.linkOf(s).ID, b.hostName(b.sideOf(s)))
 }
 
 func (b *laneBuilder) hostName(side Side) string {
@@ -235,7 +235,7 @@ func (b *laneBuilder) lane(e *edge, v Verdict) Lane {
 		LocalClass: c.Class, RemoteClass: d.Class, Reach: e.cell.reach, ReachReason: e.cell.reason(x, y), Contact: e.cell.contact(x, y),
 		Basis: topo.BasisUnknown, local: c.index, remote: d.index, rate: e.rate, upperBound: e.upperBound}
 	if e.limit >= 0 {
-		rate, link := roundRate(e.rate), b.linkOf(e.limit)
+		rate, link := roundRate(e.rate), b.p.linkOf(e.limit)
 		l.BytesPerSec, l.Basis, l.Limit, l.LimitHost = &rate, link.Basis, link.ID, b.sideOf(e.limit)
 		if e.upperBound {
 			l.Basis = topo.BasisAssumed

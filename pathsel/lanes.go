@@ -65,6 +65,9 @@ func Connect(local, remote *Host, o PairOptions) (*Pair, error) {
 	if p.remoteName != p.localName {
 		p.problems = append(p.problems, more...)
 	}
+	if note, ok := o.Fabric.unused(p.localName, p.remoteName); ok {
+		p.problems = []Reason{note}
+	}
 	p.here, p.hereAt = local.ends(cabledHere)
 	p.there, p.thereAt = remote.ends(cabledThere)
 	if n := len(p.here) * len(p.there); n > maxPairs {
@@ -199,6 +202,7 @@ type LaneSet struct {
 	// Notes are what the fabric file and the hosts do not agree on.
 	Notes []Reason `json:"notes,omitempty"`
 
+	pair      *Pair // that the set is of: its links
 	tiers     int
 	prior     float64   // of lanes of unknown rate, bytes per second
 	standIns  [][]int32 // for each chosen lane those that make up for its loss, in order
@@ -242,7 +246,7 @@ func (p *Pair) Lanes(src, dst Location) (*LaneSet, error) {
 		return nil, fmt.Errorf("%w (remote host %q)", err, p.remoteName)
 	}
 	s := &LaneSet{LocalHost: p.localName, RemoteHost: p.remoteName, Source: src, Destination: dst,
-		Transport: p.local.transport, Basis: topo.BasisUnknown, Lanes: []Lane{}, Rejected: []Rejection{}, Notes: p.problems}
+		Transport: p.local.transport, Basis: topo.BasisUnknown, Lanes: []Lane{}, Rejected: []Rejection{}, Notes: p.problems, pair: p}
 	b := newLaneBuilder(p, s, here, there)
 	edges, refused := b.edges()
 	b.choose(b.arrange(edges))

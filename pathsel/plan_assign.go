@@ -27,7 +27,7 @@ func (h *Host) newPlanner(given []Consumer) (*planner, error) {
 	}
 	pl := &planner{h: h, consumers: consumers}
 	for i := range h.ports {
-		if p := &h.ports[i]; p.Usable {
+		if p := &h.ports[i]; p.Usable && pl.carries(p) {
 			pl.ports = append(pl.ports, p)
 		}
 	}
@@ -37,6 +37,11 @@ func (h *Host) newPlanner(given []Consumer) (*planner, error) {
 	slices.SortFunc(pl.ports, planOrder)
 	pl.price()
 	return pl, nil
+}
+
+// carries says whether a port carries anything for some consumer, for all that is known.
+func (pl *planner) carries(p *Port) bool {
+	return slices.ContainsFunc(pl.consumers, func(c planConsumer) bool { return pl.h.routes[c.loc][p.Index].rate != 0 })
 }
 
 // planOrder orders ports by PCI address, longer domains and ports without

@@ -266,10 +266,16 @@ func (pl *planner) bottleneck(p *Plan, flows []planFlow) *Bottleneck {
 func (pl *planner) rejected() []Candidate {
 	out := []Candidate{}
 	for i := range pl.h.ports {
-		if p := &pl.h.ports[i]; !p.Usable {
-			out = append(out, Candidate{Port: p.ID, NIC: p.NIC, Name: p.Name, Verdict: Rejected, Role: p.Role, Basis: topo.BasisUnknown,
-				Reason: p.Reasons[0], Notes: slices.Clone(p.Reasons[1:]), index: i, doubt: p.doubt})
+		p := &pl.h.ports[i]
+		reasons := p.Reasons
+		switch {
+		case p.Usable && !pl.carries(p):
+			reasons = append([]Reason{{CodeNoRate, "a link on its way carries nothing", ""}}, reasons...)
+		case p.Usable:
+			continue
 		}
+		out = append(out, Candidate{Port: p.ID, NIC: p.NIC, Name: p.Name, Verdict: Rejected, Role: p.Role, Basis: topo.BasisUnknown,
+			Reason: reasons[0], Notes: slices.Clone(reasons[1:]), index: i, doubt: p.doubt})
 	}
 	return out
 }

@@ -82,6 +82,7 @@ func (h *Host) findPorts() {
 	slices.SortStableFunc(f.out, func(a, b Port) int { return topo.NaturalCompare(string(a.ID), string(b.ID)) })
 	h.ports = f.out
 	f.linkVFs(h.ports)
+	h.shareWires(&f)
 	for i := range h.ports {
 		h.ports[i].Index = i
 		h.portIndex[h.ports[i].ID] = i
@@ -228,6 +229,31 @@ func (f *finder) linkVFs(ports []Port) {
 	for i := range ports {
 		if d := f.pci[ports[i].pci()]; d != nil && d.PF != "" {
 			ports[i].PF = byPCI[d.PF]
+		}
+	}
+}
+
+// shareWires finds the virtual functions that leave by one wire though the port
+// of their physical function is not visible, as in a container: the wire of the
+// fastest of them stands for it.
+func (h *Host) shareWires(f *finder) {
+	h.wireOf = map[topo.ID]topo.LinkID{}
+	best, all := map[string]*Port{}, map[string][]topo.ID{}
+	for i := range h.ports {
+		p := &h.ports[i]
+		d := f.pci[p.pci()]
+		if d == nil || d.PF == "" || p.Software || !p.RDMA() || p.PF != "" {
+			continue
+		}
+		key := string(d.PF) + "/" + strconv.Itoa(p.Number)
+		all[key] = append(all[key], p.ID)
+		if b := best[key]; b == nil || p.BytesPerSec != nil && (b.BytesPerSec == nil || *p.BytesPerSec > *b.BytesPerSec) {
+			best[key] = p
+		}
+	}
+	for key, ids := range all {
+		for _, id := range ids {
+			h.wireOf[id] = topo.LinkID(best[key].ID)
 		}
 	}
 }

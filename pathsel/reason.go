@@ -30,6 +30,7 @@ const (
 	CodeNoNetdev   Code = "no-netdev"    // an RDMA device without interface, TCP is wanted
 	CodeSoftware   Code = "software"     // software RDMA beside hardware
 	CodeVirtual    Code = "virtual"      // a container's interface beside physical ones
+	CodeBondLeg    Code = "bond-leg"     // a further leg of a bond, over TCP
 	CodeVF         Code = "vf-of-pf"     // a virtual function whose physical function is usable itself
 	CodeNotForData Code = "not-for-data" // storage, management or decoy beside data ports
 )

@@ -82,7 +82,9 @@ func (h *Host) ofKind(kind, name string) (id topo.ID, known bool, err error) {
 	case "gpu":
 		id, err = h.existing(topo.GPUID(number))
 	case "cpu", "numa":
-		id, err = h.existing(topo.NUMAID(number))
+		if id, err = h.existing(topo.NUMAID(number)); err != nil {
+			err = h.unknown(kind + ":" + name) // as it was asked for
+		}
 	case "nvml":
 		id, err = h.gpuByNVML(number)
 	case "cuda":
@@ -337,7 +339,7 @@ func (h *Host) unknown(ref string) error {
 	const most = 5
 	var near []string
 	names := h.names()
-	if kind, _, _ := strings.Cut(ref, ":"); kind == "gpu" || kind == "numa" || kind == "nvml" {
+	if kind, _, _ := strings.Cut(ref, ":"); kind == "gpu" || kind == "cpu" || kind == "numa" || kind == "nvml" {
 		names = nil // numbers are near each other, whatever is meant
 	}
 	for _, id := range names {

@@ -39,7 +39,7 @@ func TestResolveRefuses(t *testing.T) {
 		"gpu:-1":                 "want a number",
 		"gpu:99999999999999999":  "nothing on this host",
 		"gpu999999999999999999":  "nothing on this host",
-		"cpu:2":                  "there is gpu:0 to gpu:7",
+		"cpu:2":                  "cpu:2: nothing on this host has that name: there is gpu:0 to gpu:7",
 		"mlx5_99":                "near it is",
 		"mlx_0":                  "near it is mlx5_0",
 		"mlx5_0/2":               "near it is",

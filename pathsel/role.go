@@ -28,7 +28,7 @@ const muchSlower = 4
 // roles collects what roles are judged by.
 type roles struct {
 	h       *Host
-	fastest topo.Rate      // of all hardware ports, up or down
+	fastest topo.Rate      // of all hardware ports that are up
 	beside  []topo.ID      // for each port, a GPU below the same PCIe switch, "" if none
 	placed  []bool         // for each port, whether its place in the tree, or its class to some GPU, is known
 	covered bool           // every GPU has a port beside it, for all we know
@@ -59,14 +59,14 @@ func (h *Host) assignRoles(override map[topo.ID]Role) error {
 		}
 		p.Role, p.RoleReason = r.judge(i)
 	}
-	h.followCard()
+	h.followCard(r.fastest)
 	h.followPF()
 	return nil
 }
 
 // followCard makes what is undecided on the card of a management port a
 // management port too: a second connector that is not plugged in tells nothing.
-func (h *Host) followCard() {
+func (h *Host) followCard(fastest topo.Rate) {
 	managed := map[topo.ID]string{}
 	for i := range h.ports {
 		if p := &h.ports[i]; p.Role == RoleManagement && p.Card != "" {
@@ -76,7 +76,7 @@ func (h *Host) followCard() {
 	for i := range h.ports {
 		p := &h.ports[i]
 		name := managed[p.Card]
-		undecided := !p.RDMA() && p.Role != RoleManagement || p.RoleReason.Code == CodeNoOther
+		undecided := !p.RDMA() && p.Role != RoleManagement || p.RoleReason.Code == CodeNoOther && (p.BytesPerSec == nil || *p.BytesPerSec*2 <= fastest)
 		if name != "" && undecided && p.RoleReason.Code != CodeOverride {
 			p.Role, p.RoleReason = RoleManagement, Reason{CodeSameCard, "on the card of " + name + ", a management port", p.evidence}
 		}
@@ -148,10 +148,11 @@ func (r *roles) judge(i int) (Role, Reason) {
 	if reason, ok := r.decoy(p); ok {
 		return RoleDecoy, reason
 	}
-	if reason, ok := r.management(p); ok {
-		return RoleManagement, reason
-	}
-	if r.beside[i] != "" {
+	if r.beside[i] == "" {
+		if reason, ok := r.management(p); ok {
+			return RoleManagement, reason
+		}
+	} else {
 		return RoleData, Reason{CodeBesideGPU, fmt.Sprintf("shares a PCIe switch with %s", r.beside[i]), p.evidence}
 	}
 	if reason, ok := r.storage(i); ok {

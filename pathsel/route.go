@@ -25,6 +25,9 @@ type route struct {
 	uncertain bool // a link of unknown rate is on the way
 }
 
+// mostRate bounds rates, so that sums of them stay exact in float64.
+const mostRate = topo.Rate(1) << 50
+
 // findRoutes computes the way from every location to every port.
 func (h *Host) findRoutes(overlay topo.Overlay) {
 	links := make(map[topo.LinkID]int, len(h.t.Links))
@@ -33,6 +36,10 @@ func (h *Host) findRoutes(overlay topo.Overlay) {
 	for i, l := range h.t.Links {
 		if r, ok := overlay[l.ID]; ok {
 			l.BytesPerSec, l.Basis = &r, topo.BasisMeasured
+		}
+		if l.BytesPerSec != nil {
+			rate := min(max(*l.BytesPerSec, 0), mostRate)
+			l.BytesPerSec = &rate
 		}
 		links[l.ID], h.segLinks[i] = i, l
 		c := math.Inf(1)
@@ -111,6 +118,9 @@ func (h *Host) wires(p *Port) []topo.LinkID {
 	}
 	if i, ok := h.portIndex[p.PF]; ok {
 		return append([]topo.LinkID{own}, h.wires(&h.ports[i])...)
+	}
+	if s := h.wireOf[p.ID]; s != "" && s != own {
+		return []topo.LinkID{own, s}
 	}
 	return []topo.LinkID{own}
 }

@@ -13,12 +13,7 @@ import (
 // function beside its virtual ones) counts only if that is usable itself.
 func (h *Host) judgePorts() {
 	if h.transport == Auto {
-		h.transport = TCP
-		for i := range h.ports {
-			if p := &h.ports[i]; p.RDMA() && p.Role != RoleDecoy && len(rdmaFaults(p)) == 0 {
-				h.transport = RDMA
-			}
-		}
+		h.transport = h.better()
 	}
 	for i := range h.ports {
 		p := &h.ports[i]
@@ -32,6 +27,7 @@ func (h *Host) judgePorts() {
 			h.doubts(p)
 		}
 	}
+	h.oneLegOfEachBond()
 	h.rejectBeside(func(p *Port) bool { return p.Software }, func(p *Port) bool { return p.RDMA() && !p.Software },
 		CodeSoftware, "software RDMA, and hardware is there")
 	h.rejectBeside(func(p *Port) bool { return p.Software && p.iWARP() }, func(p *Port) bool { return p.RDMA() && !p.iWARP() },
@@ -49,6 +45,49 @@ func (h *Host) judgePorts() {
 			break
 		}
 	}
+}
+
+// oneLegOfEachBond lets the first usable leg stand for a bond over TCP: the legs
+// have one address together, and the kernel chooses among them.
+func (h *Host) oneLegOfEachBond() {
+	first := map[string]string{}
+	for i := range h.ports {
+		p := &h.ports[i]
+		if h.transport != TCP || !p.Usable || len(p.Legs) == 0 {
+			continue
+		}
+		if name, ok := first[p.Netdev]; ok {
+			p.reject(Reason{CodeBondLeg, fmt.Sprintf("a leg of %s, for which %s stands: the kernel chooses among the legs", p.Netdev, name), p.evidence})
+			continue
+		}
+		first[p.Netdev] = p.Name
+	}
+}
+
+// better is the better transport of this host: RDMA where hardware can be used.
+// Software RDMA comes before TCP unless a faster interface has none.
+func (h *Host) better() Transport {
+	software, tcp := topo.Rate(-1), topo.Rate(-1)
+	for i := range h.ports {
+		p := &h.ports[i]
+		rate := topo.Rate(0)
+		if p.BytesPerSec != nil {
+			rate = *p.BytesPerSec
+		}
+		if p.RDMA() && p.Role != RoleDecoy && len(rdmaFaults(p)) == 0 {
+			if !p.Software {
+				return RDMA
+			}
+			software = max(software, rate)
+		}
+		if len(tcpFaults(p)) == 0 {
+			tcp = max(tcp, rate)
+		}
+	}
+	if software >= 0 && software >= tcp {
+		return RDMA
+	}
+	return TCP
 }
 
 // rejectWorse rejects the usable ports of a worse role than the given one, if
@@ -148,6 +187,9 @@ func tcpFaults(p *Port) []Reason {
 	if !interfaceUp(n) {
 		return []Reason{{CodePortDown, fmt.Sprintf("interface %s is %s", n.Name, n.State), n.Evidence + "/operstate"}}
 	}
+	if p.BytesPerSec != nil && *p.BytesPerSec == 0 {
+		return []Reason{{CodePortDown, fmt.Sprintf("its own link is down, though %s is up", n.Name), p.evidence}}
+	}
 	for _, a := range p.Addresses {
 		if routable(a.Addr()) {
 			return nil
@@ -163,7 +205,14 @@ func routable(a netip.Addr) bool {
 
 // doubts notes what is uncertain about a usable port.
 func (h *Host) doubts(p *Port) {
-	if h.transport != RDMA || p.port == nil {
+	switch {
+	case h.transport != RDMA:
+		return
+	case p.port == nil:
+		if len(h.t.Ports) > 0 {
+			p.doubt++
+			p.Reasons = append(p.Reasons, Reason{CodeStateUnknown, "it has no port that could be read, other devices have", p.evidence})
+		}
 		return
 	}
 	if p.port.State == "" {

@@ -385,6 +385,11 @@ func (t *Topology) check() error {
 		}
 		seen[n.node.ID] = true
 	}
+	for i := range t.Links {
+		if l := &t.Links[i]; l.BytesPerSec != nil && *l.BytesPerSec < 0 {
+			return fmt.Errorf("topo: link %q: bytes_per_sec %d: want 0 or more, or null", l.ID, *l.BytesPerSec)
+		}
+	}
 	if a := t.Asserted; a != nil {
 		if len(a.Class) != len(a.Axis) {
 			return fmt.Errorf("topo: asserted: %d rows for an axis of %d", len(a.Class), len(a.Axis))
