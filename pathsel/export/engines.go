@@ -49,6 +49,10 @@ func (e *env) ncclHCA() {
 		e.leaveOut(name, "no usable RDMA port: NCCL uses sockets")
 		return
 	}
+	if why := e.facts.unnamed(e.ports); why != "" {
+		e.leaveOut(name, why)
+		return
+	}
 	list, why := e.devices(e.ports, func(p *pathsel.Port) string {
 		if e.transport(p) == "efa" {
 			return "NCCL uses EFA through its libfabric plugin"
@@ -64,7 +68,9 @@ func (e *env) ncclHCA() {
 	}
 	layers := map[string]bool{}
 	for i := range e.ports {
-		layers[e.ports[i].LinkLayer] = true
+		if l := e.ports[i].LinkLayer; l != "" {
+			layers[l] = true
+		}
 	}
 	if len(layers) > 1 {
 		why = append(why, "the ports are of different link layers: NCCL cannot connect one with another")
@@ -82,6 +88,10 @@ func (e *env) ncclSockets() {
 		} else {
 			e.leaveOut(name, why)
 		}
+		return
+	}
+	if why := e.facts.unnamed(e.ports); why != "" {
+		e.leaveOut(name, why)
 		return
 	}
 	var names, why []string
@@ -122,6 +132,10 @@ func flatGuest(h *pathsel.Host) string {
 func (e *env) ucx() {
 	for i := range e.ranks {
 		r := &e.ranks[i]
+		if why := e.facts.unnamed(r.ports); why != "" {
+			r.leaveOut("UCX_NET_DEVICES", why)
+			continue
+		}
 		var list, why []string
 		if e.rdma() {
 			list, why = e.devices(r.ports, func(p *pathsel.Port) string {
@@ -154,6 +168,10 @@ func (e *env) ucx() {
 // often each NIC is dealt. A rank that is given a list uses one NIC.
 func (e *env) nvshmem() {
 	const name = "NVSHMEM_HCA_LIST"
+	if why := e.facts.unnamed(e.ports); why != "" {
+		e.leaveOut(name, why)
+		return
+	}
 	usable, why := e.devices(e.ports, func(p *pathsel.Port) string {
 		if !p.RDMA() || e.transport(p) == "efa" {
 			return "the list holds InfiniBand and RoCE devices"

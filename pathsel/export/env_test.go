@@ -578,6 +578,13 @@ func TestEnvLimits(t *testing.T) {
 				}
 			}
 		}, "NCCL_IB_HCA", "=mlx5_0:1,mlx5_3:1,mlx5_4:1,mlx5_5:1,mlx5_6:1,mlx5_9:1,mlx5_10:1,mlx5_11:1", "of different link layers"},
+		{"a network that is not known is no second kind", export.NCCL, func(top *topo.Topology) {
+			for i := range top.Ports {
+				if p := &top.Ports[i]; p.RDMA == "rdma:mlx5_4" {
+					p.LinkLayer = ""
+				}
+			}
+		}, "NCCL_IB_HCA", "=mlx5_0:1,mlx5_3:1,mlx5_4:1,mlx5_5:1,mlx5_6:1,mlx5_9:1,mlx5_10:1,mlx5_11:1", "!of different link layers"},
 		{"different GPUs", export.UCX, func(top *topo.Topology) { top.GPUs[1].Model = "another" }, "UCX_NET_DEVICES", "mlx5_0:1", "the GPUs differ"},
 	} {
 		top := fixture(t, "dgx-h100")
@@ -585,7 +592,8 @@ func TestEnvLimits(t *testing.T) {
 		top.Derive()
 		script := environment(t, prepare(t, top), export.EnvOptions{For: c.engine, Visible: export.AllGPUs(top), Rank: 0})
 		vars, _ := source(t, script, "")
-		if vars[c.name] != c.want || !strings.Contains(script, c.why) || c.want == "" && !strings.Contains(script, c.name+" is left out: ") {
+		why, absent := strings.CutPrefix(c.why, "!")
+		if vars[c.name] != c.want || strings.Contains(script, why) == absent || c.want == "" && !strings.Contains(script, c.name+" is left out: ") {
 			t.Errorf("%s: %s=%q, want %q because %q:\n%s", c.about, c.name, vars[c.name], c.want, c.why, script)
 		}
 	}

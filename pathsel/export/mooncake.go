@@ -44,6 +44,10 @@ func Mooncake(w io.Writer, h *pathsel.Host, v Visible) (notes []string, err erro
 	}
 	for n, g := range v.GPUs {
 		prefix, ok := gpuPrefixes[g.GPU.Vendor]
+		if g.GPU.Vendor == "" {
+			m.note("%s is left out: the input does not tell its vendor, and Mooncake's name for a GPU depends on that", g.Location)
+			continue
+		}
 		if !ok {
 			m.note("%s is left out: which name Mooncake has for GPUs of %q is not known", g.Location, g.GPU.Vendor)
 			continue
@@ -59,6 +63,9 @@ func Mooncake(w io.Writer, h *pathsel.Host, v Visible) (notes []string, err erro
 		if err := m.add(h, name, keys[name]); err != nil {
 			return nil, err
 		}
+	}
+	if why := m.facts.unnamed(eachOnce(m.ports)); why != "" {
+		return nil, fmt.Errorf("export: %s, which Mooncake's matrix is made of: give a capture of the host, or what topoctl discover writes on it", why)
 	}
 	if !m.some {
 		return nil, fmt.Errorf("export: none of the usable RDMA devices can be written")
@@ -78,6 +85,7 @@ type matrix struct {
 	facts *facts
 	port  int
 	lines [][]byte
+	ports []pathsel.Port  // of all locations, each as often as it has them
 	some  bool            // a device is in it
 	left  map[string]bool // devices that a note says are left out
 	notes []string
@@ -98,6 +106,7 @@ func (m *matrix) add(h *pathsel.Host, name string, l pathsel.Location) error {
 	take := func(list int, ids []topo.ID) {
 		for _, id := range ids {
 			p, _ := h.Port(id)
+			m.ports = append(m.ports, p)
 			if m.takes(&p) && !seen[p.Device] {
 				seen[p.Device], m.some = true, true
 				lists[list] = append(lists[list], p.Device)

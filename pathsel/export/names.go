@@ -20,6 +20,42 @@ func listable(name string) bool {
 	}) < 0
 }
 
+// unnamed is the reason why ports cannot be named where an import put something
+// else in the place of their names: nvidia-smi's column NIC0 without a legend,
+// the PCI address of an XML without net elements, or nothing. "" if none is so.
+// One is enough: a list of the others would keep an engine off a NIC that may
+// be the nearest.
+func (f *facts) unnamed(ports []pathsel.Port) string {
+	if !strings.HasPrefix(f.t.Origin, "import:") {
+		return ""
+	}
+	var left []string
+	for i := range ports {
+		p := &ports[i]
+		name := p.Device
+		if !p.RDMA() {
+			name = p.Netdev
+		}
+		if !isName(name) {
+			left = append(left, p.Name)
+		}
+	}
+	if len(left) == 0 {
+		return ""
+	}
+	return "the input does not tell the device names of " + few(left)
+}
+
+// isName says whether a name in an import is one that the system can have given
+// to a device.
+func isName(name string) bool {
+	if n, ok := strings.CutPrefix(name, "NIC"); name == "" || ok && n != "" && strings.Trim(n, "0123456789") == "" {
+		return false
+	}
+	_, err := topo.ParseBDF(name)
+	return err != nil
+}
+
 // devicePort is "mlx5_0:1": an RDMA device and its port. Without the number,
 // which some imports do not tell, it is the device alone.
 func devicePort(p *pathsel.Port) string {

@@ -81,6 +81,11 @@ func allPorts(ranks []rank) []pathsel.Port {
 	for _, r := range ranks {
 		out = append(out, r.ports...)
 	}
+	return eachOnce(out)
+}
+
+// eachOnce orders ports by their names and drops repetitions.
+func eachOnce(out []pathsel.Port) []pathsel.Port {
 	slices.SortFunc(out, func(a, b pathsel.Port) int { return a.Index - b.Index })
 	return slices.CompactFunc(out, func(a, b pathsel.Port) bool { return a.Index == b.Index })
 }

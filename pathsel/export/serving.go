@@ -94,6 +94,10 @@ func (e *env) sglang() {
 	byGPU := make([]string, len(e.ranks))
 	for i := range e.ranks {
 		r := &e.ranks[i]
+		if why := e.facts.unnamed(r.ports); why != "" {
+			e.leaveOut(name, why)
+			return
+		}
 		names := e.deviceNames(r, engine)
 		if len(names) == 0 {
 			e.leaveOut(name, fmt.Sprintf("no port of rank %d can be used, and SGLang wants one for each GPU", r.n))
@@ -148,14 +152,21 @@ func (e *env) mooncake() {
 		e.leaveOut("MC_CUSTOM_TOPO_JSON", "--topology-file says where the output of topoctl export mooncake is. "+
 			"Without it Mooncake discovers by itself, and only which devices it may use is set below")
 		for i := range e.ranks {
-			r := &e.ranks[i]
-			if names := e.deviceNames(r, engine); len(names) > 0 {
-				r.set("MC_TE_FILTERS", strings.Join(names, ","), reasons(e.ranks, r)...)
-			} else {
-				r.leaveOut("MC_TE_FILTERS", "no port of the rank can be used")
-			}
+			e.mooncakeFilter(&e.ranks[i], engine)
 		}
 	}
 	e.number("MC_GID_INDEX", e.o.TopologyFile == "", e.facts.gidIndex)
 	e.number("MC_IB_TC", e.o.TopologyFile == "", e.facts.trafficClass)
+}
+
+// mooncakeFilter limits a rank's discovery to its own devices.
+func (e *env) mooncakeFilter(r *rank, port int) {
+	const name = "MC_TE_FILTERS"
+	if why := e.facts.unnamed(r.ports); why != "" {
+		r.leaveOut(name, why)
+	} else if names := e.deviceNames(r, port); len(names) > 0 {
+		r.set(name, strings.Join(names, ","), reasons(e.ranks, r)...)
+	} else {
+		r.leaveOut(name, "no port of the rank can be used")
+	}
 }
