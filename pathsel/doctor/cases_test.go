@@ -486,10 +486,72 @@ var elsewhere = []struct {
 	{"bare metal", "vm-flat", doctor.NotApplicable, named(healthy)},
 	{"InfiniBand has no traffic class", "traffic-class-unset", doctor.NotApplicable, named(healthy)},
 	{"one NUMA node", "numa-unknown", doctor.NotApplicable, named("vm-flat")},
+	{"no list of NUMA nodes", "numa-unknown", doctor.CouldNotCheck, variant("dgx-h100", "remove sys/devices/system/node")},
+	{"no list of NUMA nodes", "asymmetric-sockets", doctor.CouldNotCheck, variant("dgx-h100", "remove sys/devices/system/node")},
+	{"a kernel without NUMA", "numa-unknown", doctor.CouldNotCheck, variant("dgx-h100", "remove sys/devices/system/node", "set sys/bus/pci/devices/*/numa_node -1")},
+	{"a kernel without NUMA", "asymmetric-sockets", doctor.CouldNotCheck, variant("dgx-h100", "remove sys/devices/system/node", "set sys/bus/pci/devices/*/numa_node -1")},
+	{"a NUMA node that is not listed", "numa-unknown", doctor.CouldNotCheck, edited(named(healthy), func(t *topo.Topology) { t.NUMANodes = t.NUMANodes[:1] })},
+	{"a NUMA node that is not listed", "asymmetric-sockets", doctor.CouldNotCheck, edited(named(healthy), func(t *topo.Topology) { t.NUMANodes = t.NUMANodes[:1] })},
+	{"one socket", "asymmetric-sockets", doctor.NotApplicable, aces("0x01")},
+	{"one NUMA node over two sockets", "asymmetric-sockets", doctor.CouldNotCheck, edited(aces("0x01"), func(t *topo.Topology) {
+		t.NUMANodes[0].Package, t.Packages = nil, append(t.Packages, topo.Package{Node: topo.Node{ID: "pkg:1", Kind: topo.KindPackage}, Index: 1})
+	})},
+	{"a GID that cannot be read", "gid-none-routable", doctor.CouldNotCheck, variant(ethernet, "unreadable sys/class/infiniband/mlx5_0/ports/1/gids/3 EACCES")},
+	{"a GID that cannot be read", "gid-index-differs", doctor.CouldNotCheck, variant(ethernet, "unreadable sys/class/infiniband/mlx5_0/ports/1/gids/3 EACCES")},
+	{"no GID that can be read", "gid-missing", doctor.CouldNotCheck, edited(variant(ethernet, "unreadable sys/class/infiniband/mlx5_0/ports/1/gids/3 EACCES"),
+		func(t *topo.Topology) { t.Ports[0].GIDs = nil })},
 	{"C2C is near", "gpu-without-near-nic", doctor.OK, named("gb200-tray")},
 	{"no RDMA hardware", "port-down", doctor.NotApplicable, named("cpu-2eth")},
 	{"one source", "facts-conflict", doctor.CouldNotCheck, edited(named(healthy), func(t *topo.Topology) { t.Sources = t.Sources[:1] })},
 	{"incomplete and not where", "facts-unread", doctor.CouldNotCheck, edited(named(healthy), func(t *topo.Topology) { t.Complete = false })},
+}
+
+// What a finding says and where it was seen, on machines that lack something.
+func TestWords(t *testing.T) {
+	invented := edited(named("vm-flat"), func(t *topo.Topology) {
+		for i := range t.PCIDevices {
+			if d := &t.PCIDevices[i]; d.Implausible {
+				d.Link = &topo.PCILink{}
+			}
+		}
+	})
+	narrow := variant(healthy, "change 0000:17:01.0 link gen4x16")
+	mute := edited(narrow, func(t *topo.Topology) {
+		for i := range t.PCIDevices {
+			if d := &t.PCIDevices[i]; d.BDF.String() == "0000:19:00.0" {
+				d.Link.MaxSpeedMTs = nil
+			}
+		}
+	})
+	for name, c := range map[string]struct {
+		code       doctor.Code
+		on         machine
+		has, lacks string
+	}{
+		"an empty link":            {"implausible-bridge-link", invented, "report a link, which the hypervisor invented", "report ,"},
+		"an unknown maximum":       {"implausible-bridge-link", invented, "the maximum, which is not told here", "not that low"},
+		"a known maximum":          {"implausible-bridge-link", named("vm-flat"), "not that low", "not told here"},
+		"a card that is not told":  {"nic-slot-limited", mute, "compare what the card and its slot can do", "can do no more"},
+		"a card that can do more":  {"nic-slot-limited", narrow, "move the card, which can do gen5 x16", "compare"},
+		"a card that cannot":       {"nic-slot-limited", variant(healthy, "change 0000:19:00.0 link gen3x16"), "the card itself can do no more", "compare"},
+		"C2C of the driver":        {"c2c-path", named("gb200-tray"), "nvmlDeviceGetFieldValues (C2C links)", "c2c[0]"},
+		"C2C of NCCL's file":       {"c2c-path", throughNCCL("gb200-tray"), "/c2c[0]", "nvml"},
+		"sockets of sysfs":         {"asymmetric-sockets", named("h100-nvl-8gpu-2nic"), "/numa_node = 1", "*"},
+		"sockets of NCCL's file":   {"asymmetric-sockets", throughNCCL("h100-nvl-8gpu-2nic"), "system/cpu[1]", "/sys/"},
+		"one NIC for several GPUs": {"nic-oversubscribed", named("dgx-a100"), "--for ucx (or vllm, nvshmem, mooncake) names it to each rank; NCCL gets one list", "nccl names"},
+		"numbers that mislead":     {"gpu-nic-index", named("b300-16nic"), "--for ucx (or vllm, nvshmem, mooncake) names it to each rank; NCCL gets one list", "nccl sets"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var text string
+			for _, f := range one(t, c.on, c.code).Findings {
+				text += f.Text + "\n" + strings.Join(f.Evidence, "\n") + "\n" + f.Fix + "\n"
+			}
+			if !strings.Contains(text, c.has) || strings.Contains(text, c.lacks) {
+				t.Errorf("want %q and no %q in:\n%s", c.has, c.lacks, text)
+			}
+		})
+	}
 }
 
 func TestElsewhere(t *testing.T) {

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
@@ -81,6 +82,12 @@ func (h *host) maxBelow(d *topo.PCIDevice) bool {
 	return false
 }
 
+// maxTold says whether the maximum of a bridge and of what is below it is known.
+func (h *host) maxTold(d *topo.PCIDevice) bool {
+	told := func(l *topo.PCILink) bool { return l != nil && l.MaxSpeedMTs != nil && l.MaxWidth != nil }
+	return told(d.Link) && slices.ContainsFunc(h.below[d.ID], func(f *topo.PCIDevice) bool { return told(f.Link) })
+}
+
 func (h *host) inventedLinks(bridges []*topo.PCIDevice, severity Severity, sure bool) Finding {
 	var list []topo.ID
 	for _, d := range bridges {
@@ -96,6 +103,9 @@ func (h *host) inventedLinks(bridges []*topo.PCIDevice, severity Severity, sure 
 		mts, lanes, file = link.MaxSpeedMTs, link.MaxWidth, "max_link_speed"
 	}
 	state := pcie(value(mts), value(lanes))
+	if state == "" { // neither speed nor width could be understood
+		state = "a link"
+	}
 	text := fmt.Sprintf("%s above GPUs and NICs report %s, which the hypervisor invented", count(len(bridges), "virtual bridge"), state)
 	if len(bridges) == 1 {
 		text = strings.Replace(text, "report ", "reports ", 1)
@@ -103,7 +113,10 @@ func (h *host) inventedLinks(bridges []*topo.PCIDevice, severity Severity, sure 
 	if !sure {
 		text = fmt.Sprintf("%s above GPUs and NICs can do a quarter or less of what is below: a real bottleneck, or a hypervisor's invention", count(len(bridges), "bridge"))
 	}
-	fix := "nothing to do here: topoctl does not count them, and NCCL reads the maximum, which is not lower"
+	fix := "nothing to do here: topoctl does not count them, and NCCL reads the maximum, which is not that low"
+	if slices.ContainsFunc(bridges, func(d *topo.PCIDevice) bool { return !h.maxTold(d) }) {
+		fix = "topoctl does not count them; NCCL reads the maximum, which is not told here of all: look at max_link_speed and max_link_width of the bridges"
+	}
 	if severity == Warning {
 		fix = "NCCL takes them for true: topoctl export nccl-xml > topo.xml, and set NCCL_TOPO_FILE=topo.xml"
 	}

@@ -25,7 +25,7 @@ var nearChecks = []Check{
 		Judged: "The i-th data NIC in the order of names for gpu:i, as scripts and some engines pair them. A warning where that NIC is farther than the GPU's nearest. " +
 			"Info where only the order of all RDMA devices misleads, storage and others included.",
 		Facts: "the PCI tree, the names of RDMA devices",
-		Fix:   "Pair by topology instead: topoctl export env --for nccl, topoctl path gpu:N.",
+		Fix:   "Pair by topology instead: topoctl path gpu:N; " + perRank + ".",
 		run:   checkIndex,
 	},
 	{
@@ -84,6 +84,20 @@ func near(c topo.Class) bool {
 // coherent says whether a GPU has a C2C link to its CPU.
 func (h *host) coherent(gpu topo.ID) bool {
 	return slices.ContainsFunc(h.t.Links, func(l topo.Link) bool { return l.Kind == topo.LinkC2C && (l.A == gpu || l.B == gpu) })
+}
+
+// coherentEvidence is where a GPU's C2C link to its CPU was told.
+func (h *host) coherentEvidence(gpu topo.ID) []string {
+	for _, l := range h.t.Links {
+		if l.Kind == topo.LinkC2C && (l.A == gpu || l.B == gpu) && len(l.Facts) > 0 {
+			where := l.Facts[0].Where
+			if l.Facts[0].Source == topo.SourceNVML {
+				where += " (C2C links)"
+			}
+			return places(where)
+		}
+	}
+	return h.treeEvidence(gpu)
 }
 
 func checkNearNIC(h *host) outcome {
@@ -145,7 +159,7 @@ func checkC2C(h *host) outcome {
 	}
 	if len(over) > 0 {
 		best, _, _ := h.nearest(over[0], ports)
-		o.find(Finding{Severity: Info, Subjects: over, Evidence: []string{"nvmlDeviceGetFieldValues (C2C links)"},
+		o.find(Finding{Severity: Info, Subjects: over, Evidence: h.coherentEvidence(over[0]),
 			Text: fmt.Sprintf("reaches its NICs over C2C and the CPU (%s, NCCL's P2C): programs that count PCIe switches only copy through host memory instead", best),
 			Fix:  "NCCL_NET_GDR_C2C=1 where it is not the default; topoctl matrix --show nccl shows the path types"})
 	}
@@ -164,7 +178,7 @@ func (h *host) farNICs(severity Severity, class topo.Class, gpus []topo.ID, port
 		text += ", " + h.bounded(r, basis)
 	}
 	text += fmt.Sprintf(" (for %s %s)", gpus[0], few(names(at)))
-	fix := "the host is built so: name the nearest NIC to programs (topoctl export env --for nccl), one for each GPU where there are enough"
+	fix := "the host is built so: give each GPU the nearest NIC; " + perRank
 	if guest, _ := h.guest(); guest {
 		fix = "a guest may not see the switches that they share: look for the provider's NCCL_TOPO_FILE"
 	}
@@ -255,7 +269,7 @@ func checkIndex(h *host) outcome {
 			text += "; " + what[1]
 		}
 		o.find(Finding{Severity: severity, Subjects: gpus, Text: text, Evidence: h.treeEvidence(gpus[0]),
-			Fix: "pair by topology: topoctl export env --for nccl sets it for each rank, topoctl path " + string(gpus[0]) + " shows why"})
+			Fix: "pair by topology, as topoctl path " + string(gpus[0]) + " shows; " + perRank})
 	}
 	o.note = fmt.Sprintf("%s, %s", count(len(h.t.GPUs), "GPU"), count(len(data), "data NIC"))
 	return o

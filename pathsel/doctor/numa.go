@@ -35,18 +35,47 @@ type resident struct {
 	id   topo.ID
 	dev  *topo.PCIDevice // nil: not here
 	node *int
+	seen string // where the device itself was told
 }
 
 func (h *host) residents() []resident {
 	var list []resident
 	for i := range h.t.GPUs {
 		g := &h.t.GPUs[i]
-		list = append(list, resident{g.ID, h.pci[g.PCI], g.NUMA})
+		list = append(list, resident{g.ID, h.pci[g.PCI], g.NUMA, g.Evidence})
 	}
 	for _, r := range h.hardware() {
-		list = append(list, resident{r.ID, h.pci[r.PCI], r.NUMA})
+		list = append(list, resident{r.ID, h.pci[r.PCI], r.NUMA, r.Evidence})
 	}
 	return list
+}
+
+// kernelNodes says whether the kernel's list of NUMA nodes was there: without
+// it discovery takes the whole machine for one node.
+func (h *host) kernelNodes() bool {
+	return !slices.ContainsFunc(h.t.NUMANodes, func(n topo.NUMANode) bool {
+		f, ok := n.Facts.Get("cpus")
+		return ok && f.Source == topo.SourceDerived
+	})
+}
+
+// strangers are devices on NUMA nodes that the topology does not list.
+func (h *host) strangers(list []resident) []topo.ID {
+	var out []topo.ID
+	for _, s := range list {
+		if s.node != nil && !slices.ContainsFunc(h.t.NUMANodes, func(n topo.NUMANode) bool { return n.Index == *s.node }) {
+			out = append(out, s.id)
+		}
+	}
+	return out
+}
+
+// nodesHow says how to get the list of NUMA nodes.
+func (h *host) nodesHow() string {
+	if h.imported() {
+		return h.lookAgain()
+	}
+	return "look at /sys/devices/system/node on the host: a kernel that knows NUMA has it"
 }
 
 func checkNUMA(h *host) outcome {
@@ -57,13 +86,22 @@ func checkNUMA(h *host) outcome {
 		}
 	}
 	list := h.residents()
+	strangers := h.strangers(list)
+	var o outcome
+	if len(strangers) > 0 {
+		o.lack("its NUMA node is not among those that are listed", h.nodesHow(), strangers...)
+	}
 	switch {
 	case len(list) == 0:
 		return notApplicable("no GPU and no RDMA hardware")
+	case len(strangers) > 0 && cpuNodes < 2:
+		return o
+	case !h.kernelNodes():
+		o.lack("the list of NUMA nodes is not there, so how many the host has is not known", h.nodesHow())
+		return o
 	case cpuNodes == 1:
 		return notApplicable("one NUMA node only")
 	}
-	var o outcome
 	var untold []topo.ID
 	var unknown []resident
 	var guessed bins[string, resident]
@@ -146,8 +184,17 @@ func checkSockets(h *host) outcome {
 	case len(sockets) == 0:
 		o.lack("the input has no NUMA nodes", h.lookAgain())
 		return o
-	case len(sockets) == 1:
+	case len(h.strangers(h.residents())) > 0:
+		o.lack("its NUMA node, and so its socket, is not among those that are listed", h.nodesHow(), h.strangers(h.residents())...)
+		return o
+	case len(h.t.Packages) == 1:
 		return notApplicable("one socket only")
+	case len(sockets) == 1 && len(h.t.Packages) == 0:
+		o.lack("one NUMA node is listed and no socket, so how many sockets the host has is not known", h.nodesHow())
+		return o
+	case len(sockets) == 1:
+		o.lack(fmt.Sprintf("the list of NUMA nodes does not tell which of %s a device hangs from", count(len(h.t.Packages), "socket")), h.nodesHow())
+		return o
 	}
 	shares := map[int]*socketShare{}
 	for _, s := range sockets {
@@ -179,6 +226,30 @@ func checkSockets(h *host) outcome {
 	return o
 }
 
+// nodeEvidence is where the NUMA nodes of devices were told, one device each.
+func (h *host) nodeEvidence() []string {
+	var list []string
+	var seen []int
+	for _, s := range h.residents() {
+		if s.node == nil || slices.Contains(seen, *s.node) {
+			continue
+		}
+		seen = append(seen, *s.node)
+		where := s.seen
+		if s.dev != nil {
+			where = pciFile(s.dev, "numa_node", fmt.Sprint(*s.node))
+			if f, ok := s.dev.Facts.Get("numa_node"); ok && f.Source == topo.SourceDerived {
+				where = s.dev.Evidence // another file told, see numa-unknown
+				if strings.HasPrefix(f.Where, "/") {
+					where = f.Where
+				}
+			}
+		}
+		list = append(list, where)
+	}
+	return places(list...)
+}
+
 func (h *host) compareSockets(o *outcome, sockets []int, shares map[int]*socketShare) {
 	var parts []string
 	var without []topo.ID
@@ -199,7 +270,7 @@ func (h *host) compareSockets(o *outcome, sockets []int, shares map[int]*socketS
 	if even {
 		return
 	}
-	f := Finding{Severity: Info, Subjects: without, Text: strings.Join(parts, ", "), Evidence: []string{"/sys/bus/pci/devices/*/numa_node"},
+	f := Finding{Severity: Info, Subjects: without, Text: strings.Join(parts, ", "), Evidence: h.nodeEvidence(),
 		Fix: "let a plan that knows the host share the NICs (topoctl path --plan), or move cards"}
 	if len(without) > 0 {
 		f.Severity = Warning

@@ -16,7 +16,7 @@ var planChecks = []Check{
 		Judged: "The balanced plan over all GPUs and usable ports. A port that it gives to a GPU that has nearer ones, because nobody else is nearer to it, stays idle in " +
 			"every engine that takes the nearest NIC.",
 		Facts: "the PCI tree, port states and rates",
-		Fix:   "Let a plan share the NICs: topoctl path --plan, and topoctl export env --for nccl.",
+		Fix:   "Let a plan share the NICs: topoctl path --plan; " + perRank + ".",
 		run:   checkUnassigned,
 	},
 	{
@@ -25,7 +25,7 @@ var planChecks = []Check{
 		Judged: "The balanced plan over all GPUs and usable ports. Fewer ports than GPUs is info, with what each GPU gets; a port that carries at least two GPUs more than " +
 			"another of its rate is a warning. Info too: GPUs whose first choice by class and name is one NIC, while a plan would spread them over equals.",
 		Facts: "the PCI tree, port states and rates",
-		Fix:   "Name the planned NIC to each rank: topoctl export env --for nccl.",
+		Fix:   "Give each rank the planned NIC: " + perRank + ".",
 		run:   checkOversubscribed,
 	},
 }
@@ -85,7 +85,7 @@ func checkUnassigned(h *host) outcome {
 				text += ", " + h.bounded(*c.BytesPerSec, c.Basis)
 			}
 			o.find(Finding{Severity: Warning, Subjects: []topo.ID{c.Port}, Text: text + ")", Basis: c.Basis,
-				Evidence: places(h.rdmaEvidence(c.Port)), Fix: "name it to the programs beside the nearest one (topoctl export env --for nccl), or keep it for storage on purpose"})
+				Evidence: places(h.rdmaEvidence(c.Port)), Fix: "give it to a rank as the plan does, or keep it for storage on purpose; " + perRank})
 		}
 	}
 	for _, load := range p.Ports {
@@ -170,7 +170,7 @@ func (h *host) fewPorts(p *pathsel.Plan) string {
 	if len(out) > 0 && len(out)+len(p.Ports) >= len(p.Assignments) {
 		return fmt.Sprintf("bring back what is out of use (%s): see port-down", some(out))
 	}
-	return "nothing, the host is built so; name the planned NIC to each rank (topoctl export env --for nccl)"
+	return "nothing, the host is built so; " + perRank
 }
 
 // pileUp looks for GPUs that would all take one NIC, were each to take the
@@ -186,7 +186,7 @@ func (h *host) pileUp(o *outcome, p *pathsel.Plan) {
 		first.add(x.Ranked[0].Name, a.Location.Node())
 		node[x.Ranked[0].Name] = x.Ranked[0].Port
 	}
-	f := Finding{Severity: Info, Fix: "name the planned NIC to each rank: topoctl export env --for nccl"}
+	f := Finding{Severity: Info, Fix: "give each rank the planned NIC: " + perRank}
 	var crowded []string
 	first.each(func(name string, gpus []topo.ID) {
 		if len(gpus) > 1 {

@@ -33,7 +33,7 @@ var roceChecks = []Check{
 		Title:  "the GID index to use is the same on all RoCE data ports",
 		Judged: "The first RoCE v2 GID with a routable address, IPv4 before IPv6, of each data port. One NCCL_IB_GID_INDEX for all ports is wrong where they differ.",
 		Facts:  "gids and gid_attrs/types in /sys/class/infiniband/DEV/ports/N",
-		Fix:    "Leave NCCL_IB_GID_INDEX unset (NCCL 2.21 and newer choose by themselves), or set it by port: topoctl export env --for nccl.",
+		Fix:    "Leave NCCL_IB_GID_INDEX unset: it is one for all ports, and NCCL 2.21 and newer choose by themselves. UCX and NVSHMEM take it for each rank: topoctl export env --for ucx.",
 		run:    checkGIDIndex,
 	},
 	{
@@ -108,7 +108,7 @@ func checkGIDs(h *host) outcome {
 		switch {
 		case p.Role == pathsel.RoleDecoy || r.Transport == "efa" || r.Transport == "iwarp" || x != nil && x.State != "" && x.State != "ACTIVE":
 			continue
-		case x == nil || x.GIDTable == nil && len(x.GIDs) == 0:
+		case x == nil || len(x.GIDs) == 0 && (x.GIDTable == nil || h.unreadGIDs(p)):
 			untold = append(untold, p.ID)
 			continue
 		case len(x.GIDs) == 0:
@@ -136,6 +136,14 @@ func gidTypes(p *topo.Port) bool {
 	return !slices.ContainsFunc(p.GIDs, func(g topo.GID) bool { return g.Type == "" })
 }
 
+// unreadGIDs says whether entries of a port's GID table exist that could not
+// be read: what the others lack may be there.
+func (h *host) unreadGIDs(p *pathsel.Port) bool {
+	return slices.ContainsFunc(h.t.Warnings, func(w topo.Warning) bool {
+		return w.Partial() && w.Subject == p.ID && (strings.Contains(w.Evidence, "/gids") || strings.Contains(w.Evidence, "/gid_attrs"))
+	})
+}
+
 func checkRoutable(h *host) outcome {
 	var o outcome
 	ports, layers := h.roce()
@@ -146,11 +154,11 @@ func checkRoutable(h *host) outcome {
 		switch {
 		case x == nil || x.GIDTable == nil && len(x.GIDs) == 0:
 			untold = append(untold, p.ID)
-		case len(x.GIDs) == 0: // gid-missing
 		case len(pathsel.RoCEGIDs(x)) > 0:
 			looked++
-		case !gidTypes(x):
+		case h.unreadGIDs(p) || !gidTypes(x):
 			untold = append(untold, p.ID)
+		case len(x.GIDs) == 0: // gid-missing
 		default:
 			looked++
 			o.find(Finding{Severity: Warning, Subjects: []topo.ID{p.ID}, Evidence: places(h.portFile(p, "gids", "")),
@@ -203,7 +211,7 @@ func checkGIDIndex(h *host) outcome {
 	looked := 0
 	for _, p := range onlyData(all) {
 		x := h.port[p.ID]
-		if x == nil || x.GIDTable == nil && len(x.GIDs) == 0 || len(x.GIDs) > 0 && !gidTypes(x) {
+		if x == nil || x.GIDTable == nil && len(x.GIDs) == 0 || !gidTypes(x) || h.unreadGIDs(p) {
 			untold = append(untold, p.ID)
 			continue
 		}
@@ -214,7 +222,7 @@ func checkGIDIndex(h *host) outcome {
 	}
 	slices.Sort(by.order)
 	if len(by.order) > 1 {
-		f := Finding{Severity: Warning, Fix: "leave NCCL_IB_GID_INDEX unset (NCCL 2.21 and newer choose by themselves), or set it by port: topoctl export env --for nccl"}
+		f := Finding{Severity: Warning, Fix: "leave NCCL_IB_GID_INDEX unset (NCCL 2.21 and newer choose by themselves); UCX and NVSHMEM take it for each rank: topoctl export env --for ucx"}
 		var parts []string
 		by.each(func(i int, ports []*pathsel.Port) {
 			parts = append(parts, fmt.Sprintf("%d on %s", i, some(names(ports))))

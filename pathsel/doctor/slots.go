@@ -134,9 +134,14 @@ func (h *host) slotFinding(p *pathsel.Port, l *topo.Link, lane topo.LaneRate, ow
 	}
 	f.Text = fmt.Sprintf("the port has %s (%s), its slot carries %s (%s): %d %% of the port",
 		h.wire(*p.BytesPerSec), h.rate(*p.BytesPerSec), h.rate(lane.BytesPerSec), state, lane.BytesPerSec*100/(*p.BytesPerSec))
-	f.Fix = "the card itself can do no more: plan with " + h.rate(lane.BytesPerSec)
-	said := d.Believed()
-	if said.MaxSpeedMTs != nil && said.MaxWidth != nil && topo.PCIeRate(*said.MaxSpeedMTs, *said.MaxWidth) > lane.BytesPerSec {
+	ends := topo.EndsOf(h.pci[l.A], d)
+	said, slot := ends.Below, ends.Above
+	switch {
+	case said.MaxSpeedMTs == nil || said.MaxWidth == nil || slot.MaxSpeedMTs == nil || slot.MaxWidth == nil:
+		f.Fix = "compare what the card and its slot can do, one of them is not told here; until then plan with " + h.rate(lane.BytesPerSec)
+	case topo.PCIeRate(*said.MaxSpeedMTs, *said.MaxWidth) <= lane.BytesPerSec:
+		f.Fix = "the card itself can do no more: plan with " + h.rate(lane.BytesPerSec)
+	default:
 		f.Fix = fmt.Sprintf("move the card, which can do %s, to a slot that can; until then plan with %s", pcie(*said.MaxSpeedMTs, *said.MaxWidth), h.rate(lane.BytesPerSec))
 	}
 	return f

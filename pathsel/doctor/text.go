@@ -224,5 +224,9 @@ func (w *writer) wrap(lead, next, text string) {
 	w.b.WriteString(strings.TrimRight(line, " ") + "\n")
 }
 
+// perRank says how programs get the NIC that the plan gives to each rank. NCCL
+// takes one list for all ranks of a host (NVIDIA/nccl issue 1478).
+const perRank = "topoctl export env --for ucx (or vllm, nvshmem, mooncake) names it to each rank; NCCL gets one list of all (--for nccl) and takes the nearest itself"
+
 // unitGap is the blank between a number and its unit, which no line ends at.
 var unitGap = regexp.MustCompile(`(\d) ([GKMT]i?B(?:/s)?|Gb/s|GT/s|%)`)
