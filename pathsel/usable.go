@@ -106,10 +106,18 @@ func (h *Host) rejectWorse(role Role) (found bool) {
 		case p.Usable && p.Role == RoleDecoy:
 			p.reject(Reason{CodeNotForData, fmt.Sprintf("decoy: %s", p.RoleReason.Text), p.RoleReason.Evidence})
 		case found && p.Usable && roleOrder[p.Role] > roleOrder[role]:
-			p.reject(Reason{CodeNotForData, fmt.Sprintf("%s: %s (%s is there for data)", p.Role, p.RoleReason.Text, example), p.RoleReason.Evidence})
+			p.reject(Reason{CodeNotForData, fmt.Sprintf("%s: %s (%s is %s)", p.Role, p.RoleReason.Text, example, forWhat(role)), p.RoleReason.Evidence})
 		}
 	}
 	return found
+}
+
+// forWhat says how a port of the best role that a host has fits data.
+func forWhat(role Role) string {
+	if role == RoleData {
+		return "there for data"
+	}
+	return "better for data"
 }
 
 func (p *Port) iWARP() bool { return p.rdma != nil && p.rdma.Transport == "iwarp" }

@@ -55,6 +55,10 @@ func newPathCmd(f *factory, runF func(context.Context, *pathOptions) error) *cob
 			"the host; with --peer it pairs the ports of two hosts into lanes.\n\n" +
 			"Devices are named as people do: gpu:0, GPU0, nvml:0, a UUID or its beginning,\n" +
 			"cpu:0, mlx5_0, mlx5_0/1, eth0, nvme0, a PCI address, or cuda:0 with --visible.\n\n" +
+			"--fabric tells what no host sees: the switch (leaf), rail and plane of each port.\n" +
+			"Of a port all but its name may be left out; host \"*\" is every host not listed:\n" +
+			"  {\"schema\": \"topoctl.fabric/v1\", \"rail_only\": false, \"hosts\": [{\"host\": \"node1\", \"ports\": [\n" +
+			"    {\"port\": \"mlx5_0/1\", \"rail\": 0, \"leaf\": \"leaf-0\", \"plane\": 0}, {\"port\": \"mlx5_1\", \"rail\": 1}]}]}\n\n" +
 			"--verbose adds each link, and the codes, notes and evidence of each decision.\n\n" +
 			"The exit code is 1 if no port or lane can be used.",
 		Example: "  topoctl path gpu:0\n  topoctl path gpu:0 mlx5_3\n  topoctl path gpu:0 gpu:1\n" +

@@ -71,16 +71,27 @@ func TestParsePath(t *testing.T) {
 
 func TestParseBytes(t *testing.T) {
 	for s, want := range map[string]int64{
-		"1": 1, "4096B": 4096, "64KiB": 65536, "64 MiB": 64 << 20, "1.5GiB": 3 << 29, "1TiB": 1 << 40, "1kB": 1000, "1KB": 1000, "2MB": 2e6, "1GB": 1e9, "1TB": 1e12,
+		"1": 1, "4096B": 4096, "64KiB": 65536, "64 MiB": 64 << 20, "1.5GiB": 3 << 29, "1TiB": 1 << 40, "1kB": 1000, "1KB": 1000, "2MB": 2e6, "1GB": 1e9, "1TB": 1e12, "1PB": 1e15, "1PiB": 1 << 50, "1024TiB": 1 << 50,
 	} {
 		if got, err := parseBytes(s); err != nil || got != want {
 			t.Errorf("%s: %d, %v, want %d", s, got, err, want)
 		}
 	}
-	for _, s := range []string{"", "0", "-1", "MiB", "1.5", "1.0001KiB", "2000TiB", "1e999", "NaN", "Inf", "1 GiB x", "0x10"} {
+	for _, s := range []string{"", "0", "-1", "MiB", "1.5", "1.0001KiB", "2000TiB", "2PiB", "2PB", "1e999", "NaN", "Inf", "1 GiB x", "0x10"} {
 		if got, err := parseBytes(s); err == nil {
 			t.Errorf("%q is taken as %d", s, got)
 		}
+	}
+}
+
+// The fabric file that the help shows is one.
+func TestPathHelpShowsAFabricFile(t *testing.T) {
+	long := newPathCmd(&factory{}, nil).Long
+	_, text, _ := strings.Cut(long, "not listed:\n")
+	text, _, _ = strings.Cut(text, "\n\n")
+	f, err := pathsel.ParseFabric([]byte(text))
+	if err != nil || len(f.Hosts) != 1 || len(f.Hosts[0].Ports) != 2 || *f.Hosts[0].Ports[1].Rail != 1 {
+		t.Errorf("%s: %+v, %v", text, f, err)
 	}
 }
 

@@ -23,6 +23,7 @@ const (
 	hintFaster   pathsel.Code = "faster-port"    // a farther port carries much more
 	hintNoAccess pathsel.Code = "no-peer-access" // peer access between two GPUs is refused
 	hintCUDA     pathsel.Code = "cuda-order"     // what the numbering of GPUs rests on
+	hintRole     pathsel.Code = "not-for-data"   // the chosen port is there for something else
 	codeBond     pathsel.Code = "bond"           // pathsel's note on a port of several legs
 )
 
@@ -49,6 +50,9 @@ func (o *pathOptions) answer(ctx context.Context, h *pathsel.Host) (*pathDoc, er
 	}
 	location, err := locationOf(h, src)
 	if err != nil {
+		if all := h.Locations(); o.peer == "" && len(all) > 0 && !strings.HasPrefix(string(src), "numa:") {
+			return nil, withHint(err, "%q explains the way between two devices", fmt.Sprintf("topoctl path %s %s", all[0], src.Name()))
+		}
 		return nil, err
 	}
 	if err := d.memory(h, location, o.most); err != nil {
@@ -103,8 +107,7 @@ func locationOf(h *pathsel.Host, node topo.ID) (pathsel.Location, error) {
 	if strings.HasPrefix(string(node), "numa:") {
 		return "", fmt.Errorf("%s is memory without CPUs of its own: name the GPU or NUMA node that it belongs to", l)
 	}
-	return "", withHint(fmt.Errorf("%s is no memory location: want gpu:N or cpu:N", node.Name()),
-		"%q explains the way between two devices", "topoctl path gpu:0 "+node.Name())
+	return "", fmt.Errorf("%s is no memory location: want gpu:N or cpu:N", node.Name())
 }
 
 func (d *pathDoc) hint(code pathsel.Code, evidence, format string, args ...any) {
@@ -139,6 +142,7 @@ func (d *pathDoc) memory(h *pathsel.Host, location pathsel.Location, most int) e
 	if most > 0 && len(d.Ranked) > most {
 		d.Ranked, d.more = d.Ranked[:most], len(d.Ranked)-most
 	}
+	d.notForData()
 	d.doubts()
 	d.degraded()
 	d.faster(a.Ranked)
@@ -198,6 +202,20 @@ func broken(code pathsel.Code) bool {
 		return true
 	}
 	return false
+}
+
+// notForData says that the chosen port is there for something else: what the
+// user says with --role counts only while there is a better one.
+func (d *pathDoc) notForData() {
+	p, ok := d.h.Port(d.Chosen.Port)
+	if !ok || p.Role == pathsel.RoleData || p.Role == pathsel.RoleUnknown {
+		return
+	}
+	why := p.RoleReason.Text
+	if p.RoleReason.Code == pathsel.CodeOverride {
+		why = "set by you"
+	}
+	d.hint(hintRole, p.RoleReason.Evidence, "%s is a %s port (%s): used because no data port is usable", p.Name, p.Role, why)
 }
 
 // doubts are what is uncertain or worth knowing of the chosen port.

@@ -94,8 +94,9 @@ type pathTransfer struct {
 	// DeservedLanes is how many lanes a transfer of this size is worth.
 	DeservedLanes int         `json:"deserved_lanes"`
 	Shares        []pathShare `json:"shares"`
-	// FinishNS is when the last byte is through: the prediction for adaptive,
-	// otherwise a lower bound; null where rates are not known.
+	// FinishNS is when the last byte is through if the links are kept busy, by the
+	// most loaded one of either host: the prediction for adaptive, otherwise a
+	// lower bound; null where rates are not known.
 	FinishNS *int64 `json:"finish_ns"`
 	// AdaptiveFinishNS is the same for the adaptive policy, to compare with.
 	AdaptiveFinishNS *int64 `json:"adaptive_finish_ns"`
@@ -103,6 +104,8 @@ type pathTransfer struct {
 	// ports that cannot reach each other, of Picks.
 	UnreachablePicks int64 `json:"unreachable_picks"`
 	Picks            int64 `json:"picks"`
+
+	bounded, adaptiveBounded bool // the ends are lower bounds
 }
 
 // pathShare is a lane's part of a transfer.

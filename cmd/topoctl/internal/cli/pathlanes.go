@@ -115,7 +115,7 @@ const mostPicks = 1 << 14
 func transfer(s *pathsel.LaneSet, size int64, policy pathsel.Policy) *pathTransfer {
 	out := &pathTransfer{Bytes: size, Policy: policy, DeservedLanes: s.Deserves(size, 0), Shares: []pathShare{}}
 	predicted := s.Predict(size, pathsel.LaneStates{}, nil)
-	out.AdaptiveFinishNS = lastByte(s, predicted)
+	out.AdaptiveFinishNS, out.adaptiveBounded = lastByte(s, predicted)
 	shares := predicted
 	if policy != pathsel.Adaptive && len(s.Lanes) > 0 {
 		shares = out.pick(s)
@@ -124,25 +124,23 @@ func transfer(s *pathsel.LaneSet, size int64, policy pathsel.Policy) *pathTransf
 		l := &s.Lanes[x.Lane]
 		out.Shares = append(out.Shares, pathShare{x.Lane, l.LocalName, l.RemoteName, x.Bytes})
 	}
-	out.FinishNS = lastByte(s, shares)
+	out.FinishNS, out.bounded = lastByte(s, shares)
+	out.bounded = out.bounded || policy != pathsel.Adaptive
 	return out
 }
 
-// lastByte is when the last of some shares is through, nil where rates are unknown.
-func lastByte(s *pathsel.LaneSet, shares []pathsel.LaneShare) *int64 {
-	if s.BytesPerSec == nil || len(shares) == 0 {
-		return nil
+// lastByte is when the last of some shares is through, nil where rates are
+// unknown; bounded: not before that.
+func lastByte(s *pathsel.LaneSet, shares []pathsel.LaneShare) (ns *int64, bounded bool) {
+	end, basis := s.Finish(shares)
+	if basis == topo.BasisUnknown {
+		return nil, false
 	}
-	end := int64(0)
-	for _, x := range shares {
-		end = max(end, x.FinishNS)
-	}
-	return &end
+	return &end, basis == topo.BasisAssumed
 }
 
 // pick gives a transfer to lanes slice by slice: slices of 64 KiB, as Mooncake
-// cuts them, larger ones for large transfers. A lane's end is that of its part
-// at the rate that it has alone.
+// cuts them, larger ones for large transfers.
 func (x *pathTransfer) pick(s *pathsel.LaneSet) []pathsel.LaneShare {
 	slice := max(64<<10, (x.Bytes+mostPicks-1)/mostPicks)
 	picker := s.Picker(x.Policy, 1)
@@ -160,14 +158,9 @@ func (x *pathTransfer) pick(s *pathsel.LaneSet) []pathsel.LaneShare {
 	x.UnreachablePicks = picker.Misses()
 	var shares []pathsel.LaneShare
 	for i, n := range given {
-		if n == 0 {
-			continue
+		if n > 0 {
+			shares = append(shares, pathsel.LaneShare{Lane: i, Bytes: n})
 		}
-		share := pathsel.LaneShare{Lane: i, Bytes: n}
-		if r := s.Lanes[i].BytesPerSec; r != nil && *r > 0 {
-			share.FinishNS = int64(float64(n) / float64(*r) * 1e9)
-		}
-		shares = append(shares, share)
 	}
 	return shares
 }
@@ -315,10 +308,9 @@ func (x *pathTransfer) text(l *look, s *pathsel.LaneSet) string {
 		parts[i] = fmt.Sprintf("%s -> %s %.0f %%", sh.Local, sh.Remote, 100*float64(sh.Bytes)/float64(x.Bytes))
 	}
 	out := fmt.Sprintf("\n  %s by %s: %s", units.Bytes(x.Bytes), x.Policy, several(parts, 4))
-	bounded := x.Policy != pathsel.Adaptive || s.Basis == topo.BasisAssumed
-	out += doneText(l, x.FinishNS, bounded)
+	out += doneText(l, x.FinishNS, x.bounded)
 	if x.Policy != pathsel.Adaptive && x.AdaptiveFinishNS != nil {
-		out += "; adaptive" + doneText(l, x.AdaptiveFinishNS, s.Basis == topo.BasisAssumed)
+		out += "; adaptive" + doneText(l, x.AdaptiveFinishNS, x.adaptiveBounded)
 	}
 	if x.Policy == pathsel.Adaptive && s.Chosen > x.DeservedLanes {
 		out += fmt.Sprintf("; worth %s of %d", plural(x.DeservedLanes, "lane"), s.Chosen)

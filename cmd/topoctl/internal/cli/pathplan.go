@@ -18,17 +18,28 @@ func (o *pathOptions) runPlan(h *pathsel.Host) error {
 			return err
 		}
 	}
+	note := ""
+	if n := len(h.Topology().GPUs); o.ranks > n && n > 0 {
+		note = fmt.Sprintf("%s and %s: the ranks are processes without GPU, on NUMA nodes", plural(o.ranks, "rank"), plural(n, "GPU"))
+	}
 	p, err := h.Plan(consumers)
 	if err != nil {
 		return err
 	}
 	var data []byte
 	if o.format == formatJSON {
+		if note != "" && !o.globals.quiet {
+			fmt.Fprintln(o.streams.Err, "topoctl: note: "+note)
+		}
 		if data, err = json.Marshal(p); err == nil {
 			data, err = layout(data)
 		}
 	} else {
-		data = []byte(finish(planText(h, p, &o.look)))
+		text := planText(h, p, &o.look)
+		if note != "" {
+			text += "\nnote: " + note + "\n"
+		}
+		data = []byte(finish(text))
 	}
 	if err == nil {
 		err = write(o.streams.Out, data)
