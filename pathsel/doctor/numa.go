@@ -159,23 +159,29 @@ type socketShare struct {
 	ports []*pathsel.Port
 }
 
-func checkSockets(h *host) outcome {
-	packageOf := map[int]int{}
-	var sockets []int
+// socketsOf gives the socket of each NUMA node with CPUs, and the sockets; a node
+// whose package is not told is a socket of its own.
+func (h *host) socketsOf() (of map[int]int, sockets []int) {
+	of = map[int]int{}
 	for i := range h.t.NUMANodes {
 		n := &h.t.NUMANodes[i]
 		if n.MemoryOnly {
 			continue
 		}
-		s := -1 - n.Index // a socket of its own where the package is not told
+		s := -1 - n.Index
 		if n.Package != nil {
 			s = *n.Package
 		}
-		packageOf[n.Index] = s
+		of[n.Index] = s
 		if !slices.Contains(sockets, s) {
 			sockets = append(sockets, s)
 		}
 	}
+	return of, sockets
+}
+
+func checkSockets(h *host) outcome {
+	packageOf, sockets := h.socketsOf()
 	ports := h.dataPorts()
 	var o outcome
 	switch {
