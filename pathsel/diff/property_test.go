@@ -470,11 +470,11 @@ func FuzzCompare(f *testing.F) {
 		a, err1 := topo.Decode([]byte(x))
 		b, err2 := topo.Decode([]byte(y))
 		if err1 != nil || err2 != nil {
-			t.Skip()
+			return // no documents
 		}
 		r, err := diff.Compare(a, b, diff.Options{})
 		if err != nil {
-			t.Skip()
+			return // refused
 		}
 		if !strings.HasSuffix(r.Text(), "\n") {
 			t.Error("the text has no end")
