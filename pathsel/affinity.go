@@ -42,8 +42,9 @@ type Candidate struct {
 	// legs of a bond, other reasons for its rejection.
 	Notes []Reason `json:"notes,omitempty"`
 
-	index int
-	doubt int
+	index   int
+	doubt   int
+	foreign bool // the port is assigned to somebody else
 }
 
 // Preferred lists the ports that are as good as the best.

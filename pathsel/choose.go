@@ -27,16 +27,17 @@ type edge struct {
 	limit      segment // -1 where the rate is unknown
 	upperBound bool
 
+	foreign        bool // it ends at a port that is assigned to somebody else
 	loop, doubtful bool
 	far, sum       int // how far the farther side is, and both together
 	rail, leaf     int // likeness
 	tier           int
 }
 
-// compareTiers orders edges by what makes one tier: loopback last, doubtful
-// ones behind, then how far the farther side is, then both sides together.
+// compareTiers orders edges by what makes one tier: those of others last,
+// loopback behind, doubtful ones behind, then how far the farther side is, then both sides together.
 func compareTiers(x, y *edge) int {
-	return cmp.Or(compareBools(x.loop, y.loop), compareBools(x.doubtful, y.doubtful), cmp.Compare(x.far, y.far), cmp.Compare(x.sum, y.sum))
+	return cmp.Or(compareBools(x.foreign, y.foreign), compareBools(x.loop, y.loop), compareBools(x.doubtful, y.doubtful), cmp.Compare(x.far, y.far), cmp.Compare(x.sum, y.sum))
 }
 
 // compareEdges orders edges within their tier too: same rail, same leaf, rate,
@@ -135,7 +136,7 @@ func (b *laneBuilder) edge(i, j int) edge {
 	p := b.p
 	x, y := b.here.Ranked[i].index, b.there.Ranked[j].index
 	atX, atY := p.hereAt[x], p.thereAt[y]
-	e := edge{i: i, j: j, cell: &p.cells[atX*len(p.there)+atY], limit: -1}
+	e := edge{i: i, j: j, cell: &p.cells[atX*len(p.there)+atY], limit: -1, foreign: b.here.Ranked[i].foreign || b.there.Ranked[j].foreign}
 	if e.cell.reach == ReachNo {
 		e.rate = math.Inf(1)
 		return e

@@ -25,10 +25,10 @@ func (s *LaneSet) Finish(shares []LaneShare) (ns int64, basis topo.Basis) {
 			continue
 		}
 		known := false
-		s.pair.walkLane(s, x.Lane, func(g segment) {
+		for _, g := range s.Lanes[x.Lane].segments {
 			load[g] += float64(x.Bytes)
 			known = known || !math.IsInf(s.pair.caps[g], 1)
-		})
+		}
 		if !known {
 			return 0, topo.BasisUnknown
 		}
@@ -49,16 +49,4 @@ func (s *LaneSet) Finish(shares []LaneShare) (ns int64, basis topo.Basis) {
 		basis = topo.BasisAssumed
 	}
 	return nanoseconds(seconds), basis
-}
-
-// walkLane goes through the segments of a lane, each as often as the lane takes
-// it: out of the local host, and into the remote one.
-func (p *Pair) walkLane(s *LaneSet, lane int, visit func(segment)) {
-	l := &s.Lanes[lane]
-	for _, g := range p.local.routes[p.local.locIndex[s.Source]][l.local].segments {
-		visit(g)
-	}
-	for _, g := range p.remote.routes[p.remote.locIndex[s.Destination]][l.remote].segments {
-		visit(p.offset + g ^ 1)
-	}
 }

@@ -104,7 +104,7 @@ func TestFinishIsNoEarlierThanAnyCut(t *testing.T) {
 			rt.Fatalf("%d ns for 8 s of the joint capacity", end)
 		}
 	})
-	if told < 20 || joint < 20 {
+	if told < 5 || joint < 5 {
 		t.Errorf("%d ends are told, %d of known joint capacity: too few to tell", told, joint)
 	}
 }

@@ -98,8 +98,8 @@ func (b *laneBuilder) collect(order []edge) []int {
 		before, totalBefore, factor := len(chosen), total, worthATier
 		for tier := order[k].tier; k < len(order) && order[k].tier == tier; k++ {
 			e := &order[k]
-			if e.loop != order[0].loop || e.doubtful != b.doubtful || !b.mayAdd(order, chosen, e) {
-				continue // no loopback, and nothing doubtful, beside better
+			if e.foreign || e.loop != order[0].loop || e.doubtful != b.doubtful || !b.mayAdd(order, chosen, e) {
+				continue // no loopback, nothing doubtful beside better, nothing of others
 			}
 			sum := b.load(order, append(chosen, k))
 			if !math.IsInf(e.rate, 1) && sum < total+max(e.rate*worthALane, 1) {
@@ -233,7 +233,7 @@ func (b *laneBuilder) lane(e *edge, v Verdict) Lane {
 	x, y := b.p.here[b.p.hereAt[c.index]], b.p.there[b.p.thereAt[d.index]]
 	l := Lane{Local: c.Port, Remote: d.Port, LocalName: c.Name, RemoteName: d.Name, Verdict: v, Tier: e.tier,
 		LocalClass: c.Class, RemoteClass: d.Class, Reach: e.cell.reach, ReachReason: e.cell.reason(x, y), Contact: e.cell.contact(x, y),
-		Basis: topo.BasisUnknown, local: c.index, remote: d.index, rate: e.rate, upperBound: e.upperBound}
+		Basis: topo.BasisUnknown, LocalIndex: c.index, RemoteIndex: d.index, segments: e.segments, rate: e.rate, upperBound: e.upperBound}
 	if e.limit >= 0 {
 		rate, link := roundRate(e.rate), b.p.linkOf(e.limit)
 		l.BytesPerSec, l.Basis, l.Limit, l.LimitHost = &rate, link.Basis, link.ID, b.sideOf(e.limit)
@@ -297,6 +297,8 @@ func (l *Lane) setShare(b *laneBuilder, f *flow, gain float64) {
 func (b *laneBuilder) leftOver(e *edge) Reason {
 	spare := b.spare(e)
 	switch {
+	case e.foreign:
+		return b.notAssigned(e)
 	case e.loop:
 		return Reason{CodeLoopback, "a port to itself, for when no other pair works", ""}
 	case e.doubtful && !b.doubtful:

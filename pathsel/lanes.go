@@ -158,11 +158,16 @@ type Lane struct {
 	// Notes say what else there is to know: rail and leaf, legs of a bond.
 	Notes []Reason `json:"notes,omitempty"`
 
-	local, remote int     // Port.Index
-	rate          float64 // alone, bytes per second; infinite where unknown
-	share         float64 // of the joint capacity, 0 for failover
-	bounds        []bound // of a lane for failover: what it shares with chosen ones
-	upperBound    bool    // the rate is no more than an upper bound
+	// LocalIndex and RemoteIndex are the ports' Port.Index in the two hosts: the
+	// places of their loads in LaneStates and of their rates in PortRates.
+	LocalIndex  int `json:"-"`
+	RemoteIndex int `json:"-"`
+
+	segments   []segment // that it crosses, each as often as it does
+	rate       float64   // alone, bytes per second; infinite where unknown
+	share      float64   // of the joint capacity, 0 for failover
+	bounds     []bound   // of a lane for failover: what it shares with chosen ones
+	upperBound bool      // the rate is no more than an upper bound
 }
 
 // bound is a link that a lane for failover shares with chosen lanes.
@@ -237,6 +242,10 @@ var ErrNoLane = errors.New("no lane")
 // Where there is no lane at all, the error wraps ErrNoLane and says why and what
 // to do, and the set is given too: it holds the reasons, port by port.
 func (p *Pair) Lanes(src, dst Location) (*LaneSet, error) {
+	return p.lanes(src, dst, LaneOptions{})
+}
+
+func (p *Pair) lanes(src, dst Location, o LaneOptions) (*LaneSet, error) {
 	here, err := p.local.Affinity(src, nil)
 	if err != nil {
 		return nil, fmt.Errorf("%w (local host %q)", err, p.localName)
@@ -244,6 +253,12 @@ func (p *Pair) Lanes(src, dst Location) (*LaneSet, error) {
 	there, err := p.remote.Affinity(dst, nil)
 	if err != nil {
 		return nil, fmt.Errorf("%w (remote host %q)", err, p.remoteName)
+	}
+	if err := p.local.assign(here, o.Local, SideLocal); err != nil {
+		return nil, err
+	}
+	if err := p.remote.assign(there, o.Remote, SideRemote); err != nil {
+		return nil, err
 	}
 	s := &LaneSet{LocalHost: p.localName, RemoteHost: p.remoteName, Source: src, Destination: dst,
 		Transport: p.local.transport, Basis: topo.BasisUnknown, Lanes: []Lane{}, Rejected: []Rejection{}, Notes: p.problems, pair: p}

@@ -219,7 +219,10 @@ var laneTranscripts = []struct {
 	{"transports-differ", "One host prepared for RDMA, the other has none.",
 		side{name: "a10-2nic"}, side{name: "cpu-2eth"}, "cpu:0", "cpu:0", ""},
 	{"no-port", "The only port is down.",
-		side{name: "cpu-2eth"}, side{name: pod, change: func(t testing.TB, top *topo.Topology) { netdev(t, top, "eth0").State = "down" }}, "cpu:0", "cpu:0", ""},
+		side{name: "cpu-2eth"}, side{name: pod, change: func(t testing.TB, top *topo.Topology) {
+			n := netdev(t, top, "eth0")
+			n.State, n.Carrier = "down", nil
+		}}, "cpu:0", "cpu:0", ""},
 }
 
 func TestLaneTranscripts(t *testing.T) {

@@ -30,6 +30,12 @@ func (s *LaneSet) index(b *laneBuilder) {
 	s.fromHere, s.fromThere = preferenceOf(b.here), preferenceOf(b.there)
 	s.wireHere, s.wireThere = wires(b.p.local), wires(b.p.remote)
 	placeHere, placeThere := places(b.here, len(b.p.local.ports)), places(b.there, len(b.p.remote.ports))
+	s.findPlaces(func(l *Lane) (here, there int) { return placeHere[l.LocalIndex], placeThere[l.RemoteIndex] })
+}
+
+// findPlaces lists the lanes by the places of their ports in the preferences, and
+// finishes what decisions for transfers need.
+func (s *LaneSet) findPlaces(of func(l *Lane) (here, there int)) {
 	s.at = make([]int32, s.fromHere.ports*s.fromThere.ports)
 	for i := range s.at {
 		s.at[i] = -1
@@ -37,7 +43,10 @@ func (s *LaneSet) index(b *laneBuilder) {
 	slowest := math.Inf(1)
 	for i := range s.Lanes {
 		l := &s.Lanes[i]
-		s.at[placeHere[l.local]*s.fromThere.ports+placeThere[l.remote]] = int32(i)
+		here, there := of(l)
+		if at := &s.at[here*s.fromThere.ports+there]; *at < 0 {
+			*at = int32(i)
+		}
 		slowest = min(slowest, l.rate)
 	}
 	s.prior = slowest
@@ -69,9 +78,9 @@ func (s *LaneSet) findStandIns() {
 		for i := s.Chosen; i < len(s.Lanes); i++ {
 			kind := 0
 			switch {
-			case s.Lanes[i].local == s.Lanes[j].local:
+			case s.Lanes[i].LocalIndex == s.Lanes[j].LocalIndex:
 				kind = 1
-			case s.Lanes[i].remote == s.Lanes[j].remote:
+			case s.Lanes[i].RemoteIndex == s.Lanes[j].RemoteIndex:
 				kind = 2
 			}
 			if kinds[kind] < 2 && v.rate(i) > s.Lanes[i].rate*worthALane {
@@ -89,6 +98,20 @@ func wires(h *Host) []float64 {
 		if r := h.ports[i].BytesPerSec; r != nil {
 			out[i] = float64(*r)
 		}
+	}
+	return out
+}
+
+// PortRates are what the wires of one side's ports carry in each direction, by
+// Port.Index; 0 not known.
+func (s *LaneSet) PortRates(side Side) []topo.Rate {
+	wires := s.wireHere
+	if side == SideRemote {
+		wires = s.wireThere
+	}
+	out := make([]topo.Rate, len(wires))
+	for i, w := range wires {
+		out[i] = topo.Rate(w)
 	}
 	return out
 }
@@ -230,10 +253,7 @@ func (s *LaneSet) Text() string {
 
 // place is a location with its host.
 func place(host string, l Location) string {
-	if host == "" {
-		return string(l)
-	}
-	return host + " " + string(l)
+	return strings.TrimSpace(host + " " + string(l))
 }
 
 func plural(n int, what string) string {

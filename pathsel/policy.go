@@ -219,23 +219,57 @@ func (p *Picker) mooncake(slice Slice, st *LaneStates) int {
 // helps at all.
 func (s *LaneSet) adaptive(slice Slice, st *LaneStates) int {
 	v := s.look(st)
-	for tier := v.nearest(); tier < s.tiers; tier++ {
-		best, finish := NoLane, int64(math.MaxInt64)
-		for k := range v.n {
-			i := v.at(k)
-			l := st.lane(i)
-			if s.Lanes[i].Tier != tier || !l.open() || !l.room(slice.Bytes) || v.rate(i) <= 0 {
-				continue
-			}
-			if f := v.finish(i, slice.Bytes); f < finish {
-				best, finish = i, f
-			}
+	if v.n == 1 { // no other to be better: the rule below says the same, later
+		if l := st.lane(0); l.open() && l.room(slice.Bytes) && v.rate(0) > 0 {
+			return 0
 		}
-		if best != NoLane && v.helps(best, slice) {
+		return NoLane
+	}
+	nearest := v.nearest()
+	for tier := nearest; tier < s.tiers; tier++ {
+		best, plain := v.soonest(tier, slice)
+		if best != NoLane && (plain && tier == nearest || v.helps(best, slice)) {
 			return best
 		}
 	}
 	return NoLane
+}
+
+// soonest is the lane of a tier with room that is done with a slice first. plain
+// says that it is before the other lanes up to that tier are done with
+// everything, as end would find, but for one nanosecond of rounding.
+func (v *view) soonest(tier int, slice Slice) (best int, plain bool) {
+	best = NoLane
+	var finish, own, ownWork, work, rates, latest float64
+	for k := range v.n {
+		i := v.at(k)
+		if v.s.Lanes[i].Tier > tier {
+			continue
+		}
+		l := v.st.lane(i)
+		rate := v.rate(i)
+		if rate <= 0 || l.Health != Healthy && !l.open() {
+			continue
+		}
+		start := v.startAt(i, rate)
+		if l.Health == Healthy {
+			work, rates, latest = work+start*rate, rates+rate, max(latest, start)
+		}
+		if v.s.Lanes[i].Tier != tier || !l.open() || !l.room(slice.Bytes) {
+			continue
+		}
+		if f := start + float64(slice.Bytes)/rate; best == NoLane || nanoseconds(f) < nanoseconds(finish) {
+			best, finish, own, ownWork = i, f, 0, 0
+			if l.Health == Healthy {
+				own, ownWork = rate, start*rate
+			}
+		}
+	}
+	if best == NoLane || rates <= own {
+		return best, false
+	}
+	end := (float64(max(slice.Bytes, slice.Remaining)) + work - ownWork) / (rates - own)
+	return best, latest < end && finish+1e-9 < end
 }
 
 // WouldHelp is Adaptive's rule for engines in which lanes pull: it says whether a

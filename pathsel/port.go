@@ -170,9 +170,11 @@ func (f *finder) addNetdev(n *topo.Netdev, physical bool) {
 }
 
 // interfaceUp says whether an interface can carry anything; one whose state is
-// not known may.
+// not known may. The kernel takes up to a second to tell that a link came up
+// (linkwatch): until then the state is down though the carrier is there.
 func interfaceUp(n *topo.Netdev) bool {
-	return n.State == "" || n.State == "up" || n.State == "unknown"
+	carrier := n.Carrier != nil && *n.Carrier
+	return n.State == "" || n.State == "up" || n.State == "unknown" || n.State == "down" && carrier
 }
 
 // addInterface finds the interface that the port's IP traffic uses: a bond or

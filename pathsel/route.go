@@ -32,7 +32,6 @@ const mostRate = topo.Rate(1) << 50
 func (h *Host) findRoutes(overlay topo.Overlay) {
 	links := make(map[topo.LinkID]int, len(h.t.Links))
 	h.segLinks = make([]topo.Link, len(h.t.Links))
-	h.caps = make([]float64, 2*len(h.t.Links))
 	for i, l := range h.t.Links {
 		if r, ok := overlay[l.ID]; ok {
 			l.BytesPerSec, l.Basis = &r, topo.BasisMeasured
@@ -42,12 +41,8 @@ func (h *Host) findRoutes(overlay topo.Overlay) {
 			l.BytesPerSec = &rate
 		}
 		links[l.ID], h.segLinks[i] = i, l
-		c := math.Inf(1)
-		if l.BytesPerSec != nil {
-			c = float64(*l.BytesPerSec)
-		}
-		h.caps[2*i], h.caps[2*i+1] = c, c
 	}
+	h.findCaps()
 	axis := make(map[topo.ID]int, len(h.t.Derived.Axis))
 	for i, id := range h.t.Derived.Axis {
 		axis[id] = i
@@ -67,6 +62,18 @@ func (h *Host) findRoutes(overlay topo.Overlay) {
 			}
 			h.walk(r, loc, &h.ports[p], links)
 		}
+	}
+}
+
+// findCaps lists the capacities of the links' segments.
+func (h *Host) findCaps() {
+	h.caps = make([]float64, 2*len(h.segLinks))
+	for i := range h.segLinks {
+		c := math.Inf(1)
+		if r := h.segLinks[i].BytesPerSec; r != nil {
+			c = float64(*r)
+		}
+		h.caps[2*i], h.caps[2*i+1] = c, c
 	}
 }
 

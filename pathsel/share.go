@@ -191,12 +191,14 @@ func (v *view) rate(i int) float64 {
 
 // start is when a lane is free of what it and its ports have to do already, in
 // seconds from now.
-func (v *view) start(i int) float64 {
+func (v *view) start(i int) float64 { return v.startAt(i, v.rate(i)) }
+
+// startAt is start for a lane whose rate is known.
+func (v *view) startAt(i int, rate float64) float64 {
 	l := &v.s.Lanes[i]
-	rate := v.rate(i)
 	start := float64(v.st.lane(i).Inflight) / rate
-	start = max(start, portStart(v.st.Local.of(l.local), v.s.wireHere[l.local], rate))
-	return max(start, portStart(v.st.Remote.of(l.remote), v.s.wireThere[l.remote], rate))
+	start = max(start, portStart(v.st.Local.of(l.LocalIndex), v.s.wireHere[l.LocalIndex], rate))
+	return max(start, portStart(v.st.Remote.of(l.RemoteIndex), v.s.wireThere[l.RemoteIndex], rate))
 }
 
 // portStart is when a port is free; one of unknown rate is as fast as the lane.

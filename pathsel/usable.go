@@ -32,7 +32,7 @@ func (h *Host) judgePorts() {
 		CodeSoftware, "software RDMA, and hardware is there")
 	h.rejectBeside(func(p *Port) bool { return p.Software && p.iWARP() }, func(p *Port) bool { return p.RDMA() && !p.iWARP() },
 		CodeSoftware, "software iWARP, and RoCE is there")
-	h.rejectBeside(func(p *Port) bool { return p.Virtual }, func(p *Port) bool { return !p.Virtual },
+	h.rejectBeside(func(p *Port) bool { return p.Virtual && p.RoleReason.Code != CodeOverride }, func(p *Port) bool { return !p.Virtual },
 		CodeVirtual, "an interface without hardware, and physical ones are there")
 	for i := range h.ports {
 		p := &h.ports[i]
