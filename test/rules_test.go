@@ -31,6 +31,13 @@ var noOS = map[string]string{
 	"syscall": "the model reads nothing", "os/exec": "the model runs nothing", "net/http": "the model has no network",
 }
 
+// pureCore is for code that is stepped: no clock, no lock, no goroutine's tools.
+var pureCore = map[string]string{
+	"os": "the core acts on nothing", "net": "the core acts on nothing", "syscall": "the core acts on nothing",
+	"sync": "whoever steps the core holds the lock", "sync/atomic": "whoever steps the core holds the lock",
+	"time": "time is a number that comes in", "context": "nothing in the core waits",
+}
+
 var rules = []rule{
 	{room: "discover/topo", ours: nil, ban: noOS},
 	{room: "discover/topo/internal/bitmap", ban: noOS},
@@ -55,6 +62,21 @@ var rules = []rule{
 	{room: "discover/internal/sysfs", ours: []string{"discover/topo", "internal/hosttree"}},
 	{room: "discover/nvml", ours: []string{"discover/topo"}},
 	{room: "fixtures", ours: []string{"discover/topo", "internal/edit", "internal/hosttree", "internal/hosttree/machine"}},
+	{room: "engine/memory", ours: []string{"discover/topo"}},
+	{room: "engine/sched", ours: []string{"discover/topo", "pathsel"}, ban: pureCore},
+	{room: "engine/transport", ours: []string{"discover/topo", "engine/memory"}},
+	{room: "engine/transport/fake", ours: []string{"discover/topo", "engine/memory", "engine/transport"}},
+	{room: "engine/transport/faulty", ours: []string{"discover/topo", "engine/memory", "engine/transport"}},
+	{room: "engine/transport/transporttest", ours: []string{"discover/topo", "engine/memory", "engine/transport"}},
+	{room: "engine/transport/tcp", ours: []string{"discover/topo", "engine/memory", "engine/transport", "engine/internal/session"}},
+	{room: "engine/transport/shm", ours: []string{"discover/topo", "engine/memory", "engine/transport"}},
+	{room: "engine/registry", ours: []string{"discover/topo", "engine/memory", "engine/transport"}},
+	{room: "engine/internal/session", ours: []string{"engine/transport"}},
+	{room: "engine/internal/route", ours: []string{"discover/topo", "pathsel", "engine/transport"}},
+	{room: "engine", ours: []string{"discover/topo", "pathsel", "internal/units", "engine/..."}},
+	{room: "internal/agent", ours: []string{"engine/...", "engine", "discover/topo", "discover", "pathsel", "pathsel/export", "internal/units"}},
+	{room: "internal/bench", ours: []string{"engine/...", "engine", "discover/topo", "pathsel", "internal/units"}},
+	{room: "examples", ours: []string{"engine", "engine/memory"}},
 	{room: "cmd/topoctl", ours: []string{"..."}},
 	{room: "test", ours: []string{"..."}},
 }
@@ -71,7 +93,7 @@ var onlyIn = []struct {
 	{"github.com/jaypipes/", []string{"discover"}, "one room owns each library"},
 	{"github.com/Mellanox/rdmamap", []string{"discover"}, "one room owns each library"},
 	{"github.com/vishvananda/netlink", []string{"discover"}, "one room owns each library"},
-	{"testing", []string{"internal/schematest"}, "tests only"},
+	{"testing", []string{"internal/schematest", "engine/registry/registrytest", "engine/transport/transporttest", "engine/internal/session/sessiontest"}, "tests only"},
 	{"github.com/santhosh-tekuri/", []string{"internal/schematest"}, "tests only"},
 	{modulePath + "/internal/schematest", []string{"internal/schematest"}, "tests only"},
 	{"unsafe", []string{"discover/nvml", "internal/dl", "internal/verbs", "internal/cuda", "engine/memory", "engine/transport/shm"}, "memory is handled in few rooms"},

@@ -1,0 +1,177 @@
+package memory
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+)
+
+// Block is a range of mapped memory outside Go's heap. Its methods may be used by
+// many goroutines; Free must come after everything else.
+type Block struct {
+	bytes    []byte
+	borrowed bool
+	info     Info
+
+	mu     sync.Mutex
+	area   area // what Free unmaps, empty for borrowed memory
+	fd     int  // memfd, -1 without
+	hidden bool
+	owned  bool // by a table
+}
+
+// Info says what an allocation got, which may be less than was asked for.
+type Info struct {
+	Backing   Backing
+	PageBytes int64 // of the mapping: 2 MiB where huge pages were given, else the base page
+	Nodes     []int // bound to, nil: not bound
+	Locked    bool
+	Notes     []string // what was asked for and not given, and why
+}
+
+// maxNode is the highest NUMA node that can be asked for: kernels have room for
+// 1024 of them.
+const maxNode = 1023
+
+// Alloc maps size bytes of zeroed memory, size above 0; the mapping is rounded up
+// to whole pages, Bytes is not. What the system has not got is an error, except
+// for what is by advice (Huge, and Shared where there is no memfd): that is
+// noted in Info.
+func Alloc(size int64, o Options) (*Block, error) {
+	if size <= 0 || size > math.MaxInt-(2<<30) {
+		return nil, fmt.Errorf("memory: allocation of %d bytes: the size must be above 0 and fit the address space", size)
+	}
+	if o.Backing > Private || o.Pages > Huge1GiB {
+		return nil, fmt.Errorf("memory: allocation of %d bytes: unknown backing %d or pages %d", size, o.Backing, o.Pages)
+	}
+	for _, n := range o.Nodes {
+		if n < 0 || n > maxNode {
+			return nil, fmt.Errorf("memory: allocation of %d bytes: NUMA node %d does not exist", size, n)
+		}
+	}
+	o.Nodes = slices.Compact(slices.Sorted(slices.Values(o.Nodes)))
+	b, err := allocate(size, o)
+	if err != nil {
+		return nil, fmt.Errorf("memory: allocation of %d bytes: %w", size, err)
+	}
+	return b, nil
+}
+
+// Foreign wraps memory that somebody else mapped and keeps mapped: a C library's
+// buffer, a tensor. It must be outside Go's heap and stacks; where the system
+// tells (Linux: /proc/self/maps), memory that is not mapped readable and
+// writable, or that the Go runtime manages, is refused. Kernels that do not name
+// mappings leave the second to a guess: what lies in one piece with the heap.
+func Foreign(address uintptr, size int64) (*Block, error) {
+	if address == 0 || size <= 0 || size > math.MaxInt || uint64(size) > math.MaxUint64-uint64(address) ||
+		uint64(address)+uint64(size) > math.MaxUint {
+		return nil, fmt.Errorf("memory: foreign range of %d bytes at %#x: not a range of memory", size, address)
+	}
+	if err := checkForeign(address, size); err != nil {
+		return nil, fmt.Errorf("memory: foreign range of %d bytes at %#x: %w", size, address, err)
+	}
+	return &Block{
+		bytes:    bytesAt(address, size),
+		fd:       -1,
+		borrowed: true,
+		info:     Info{Backing: Private, PageBytes: basePage()},
+	}, nil
+}
+
+// Map maps a peer's memfd of exactly size bytes (rounded up to its pages where
+// these are huge), for reading only or for both. It must be sealed against
+// shrinking (fcntl F_GET_SEALS), else ErrUnsealed. The descriptor stays the
+// caller's.
+//
+// The peer can still punch holes into its file. On tmpfs they read as zeros; a
+// hugetlb pool that is empty makes them fault, so whoever touches these bytes
+// guards against faults.
+func Map(fd int, size int64, write bool) (*Block, error) {
+	if size <= 0 || size > math.MaxInt-(2<<30) {
+		return nil, fmt.Errorf("memory: map of %d bytes: the size must be above 0 and fit the address space", size)
+	}
+	b, err := mapFile(fd, size, write)
+	if err != nil {
+		return nil, fmt.Errorf("memory: map of %d bytes of a peer: %w", size, err)
+	}
+	return b, nil
+}
+
+// Size is the block's length in bytes.
+func (b *Block) Size() int64 { return int64(len(b.bytes)) }
+
+// Bytes are the block's bytes.
+func (b *Block) Bytes() []byte { return b.bytes }
+
+// Info says what the block is made of.
+func (b *Block) Info() Info { return b.info }
+
+// File gives a new descriptor of the block's memfd, one that can only be mapped
+// for reading unless write is set. The caller closes it. ok is false for memory
+// without a file, and for a block that is hidden. The file of a region that grants
+// no writing is sealed (F_SEAL_FUTURE_WRITE): nobody can map it for writing any
+// more, by whatever descriptor.
+func (b *Block) File(write bool) (fd int, ok bool, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.fd < 0 {
+		return -1, false, nil
+	}
+	fd, err = reopen(b.fd, write)
+	if err != nil {
+		return -1, true, fmt.Errorf("memory: descriptor of a block of %d bytes: %w", b.Size(), err)
+	}
+	return fd, true, nil
+}
+
+// Hide makes the range inaccessible (PROT_NONE) and gives its pages back; the
+// addresses stay taken until Free. Borrowed memory is left alone.
+//
+// Processes that have mapped the block's memfd keep its pages until they unmap
+// it. What they write there is seen by nobody: the pages are not used again.
+func (b *Block) Hide() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.hidden || b.area.size == 0 {
+		return nil
+	}
+	if err := b.area.hide(); err != nil {
+		return fmt.Errorf("memory: hide %d bytes: %w", b.Size(), err)
+	}
+	b.hidden = true
+	return b.closeFile()
+}
+
+// Free unmaps the block. Nothing may use it afterwards.
+func (b *Block) Free() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.area.size == 0 {
+		return nil
+	}
+	if err := b.area.unmap(); err != nil {
+		return fmt.Errorf("memory: free %d bytes: %w", b.Size(), err)
+	}
+	b.area = area{}
+	b.bytes = nil
+	return b.closeFile()
+}
+
+// own makes the block a region's, once, and seals its file for the region's grant.
+func (b *Block) own(grant Grant) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.owned:
+		return errors.New("the block is a region already")
+	case b.hidden || len(b.bytes) == 0:
+		return errors.New("the block is hidden or freed")
+	}
+	if err := b.seal(grant); err != nil {
+		return err
+	}
+	b.owned = true
+	return nil
+}

@@ -1,0 +1,277 @@
+package memory
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	mib2 = 2 << 20
+	gib1 = 1 << 30
+	// sizeSeals keep a file's size: a peer that has mapped it can not be hit by
+	// SIGBUS when somebody cuts it.
+	sizeSeals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW
+)
+
+func basePage() int64 { return int64(os.Getpagesize()) }
+
+func allocate(size int64, o Options) (*Block, error) {
+	page, hugeFlags := pageSize(o.Pages)
+	length := roundUp(size, page)
+	b := &Block{fd: -1, info: Info{Backing: o.Backing, PageBytes: page}}
+	flags := unix.MAP_PRIVATE | unix.MAP_ANONYMOUS
+	if o.Backing == Shared {
+		fd, err := newFile(size, length, hugeFlags)
+		if err != nil {
+			return nil, err
+		}
+		b.fd, flags = fd, unix.MAP_SHARED
+	} else if hugeFlags != 0 {
+		flags |= unix.MAP_HUGETLB | hugeFlags
+	}
+	align := page
+	if o.Pages == Huge {
+		align = mib2
+	}
+	var err error
+	b.area, err = mapAligned(b.fd, length, align, flags)
+	if err != nil {
+		_ = b.closeFile()
+		return nil, poolError(err, o.Pages)
+	}
+	b.bytes = bytesAt(b.area.start, size)
+	if err := b.prepare(o); err != nil {
+		_ = b.Free()
+		return nil, err
+	}
+	return b, nil
+}
+
+// pageSize is the page that the mapping is made of, and what asks the hugetlb
+// pool for it (the same bits in memfd_create and mmap).
+func pageSize(p Pages) (page int64, flags int) {
+	switch p {
+	case Huge2MiB:
+		return mib2, unix.MAP_HUGE_2MB
+	case Huge1GiB:
+		return gib1, unix.MAP_HUGE_1GB
+	default:
+		return basePage(), 0
+	}
+}
+
+// newFile makes the memfd. A file of huge pages has whole pages only.
+func newFile(size, length int64, hugeFlags int) (int, error) {
+	flags := unix.MFD_CLOEXEC | unix.MFD_ALLOW_SEALING
+	if hugeFlags != 0 {
+		flags |= unix.MFD_HUGETLB | hugeFlags
+		size = length
+	}
+	fd, err := unix.MemfdCreate("topoctl", flags)
+	if err != nil {
+		return -1, fmt.Errorf("memfd_create: %w", err)
+	}
+	if err := unix.Ftruncate(fd, size); err != nil {
+		unix.Close(fd)
+		return -1, fmt.Errorf("memfd: size it: %w", err)
+	}
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, sizeSeals); err != nil {
+		unix.Close(fd)
+		return -1, fmt.Errorf("memfd: seal it: %w", err)
+	}
+	return fd, nil
+}
+
+// mapAligned maps length bytes at a multiple of align: a huge page can only
+// stand there. Addresses are reserved first, and what is too much given back.
+func mapAligned(fd int, length, align int64, flags int) (area, error) {
+	prot := unix.PROT_READ | unix.PROT_WRITE
+	if align <= basePage() || flags&unix.MAP_HUGETLB != 0 || fd >= 0 && align == gib1 {
+		return mmap(0, uintptr(length), prot, flags, fd)
+	}
+	room, err := mmap(0, uintptr(length+align), unix.PROT_NONE,
+		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE, -1)
+	if err != nil {
+		return area{}, err
+	}
+	start := uintptr(roundUp(int64(room.start), align))
+	got, err := mmap(start, uintptr(length), prot, flags|unix.MAP_FIXED, fd)
+	if err != nil {
+		return area{}, errors.Join(err, room.unmap())
+	}
+	before := area{start: room.start, size: start - room.start}
+	end := start + uintptr(length)
+	after := area{start: end, size: room.start + room.size - end}
+	if err := errors.Join(before.unmap(), after.unmap()); err != nil {
+		return area{}, errors.Join(err, got.unmap())
+	}
+	return got, nil
+}
+
+func mmap(at, length uintptr, prot, flags, fd int) (area, error) {
+	p, err := unix.MmapPtr(fd, 0, pointer(at), length, prot, flags)
+	if err != nil {
+		return area{}, fmt.Errorf("mmap: %w", err)
+	}
+	return area{start: uintptr(p), size: length}, nil
+}
+
+func (a area) unmap() error {
+	if a.size == 0 {
+		return nil
+	}
+	if err := unix.MunmapPtr(pointer(a.start), a.size); err != nil {
+		return fmt.Errorf("munmap: %w", err)
+	}
+	return nil
+}
+
+// hide puts inaccessible anonymous memory in the range's place, in one step: at
+// no time is the range free for somebody else's mmap.
+func (a area) hide() error {
+	_, err := mmap(a.start, a.size, unix.PROT_NONE,
+		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE|unix.MAP_FIXED, -1)
+	return err
+}
+
+// poolError says what a failed mapping of pool pages means.
+func poolError(err error, p Pages) error {
+	if p != Huge2MiB && p != Huge1GiB || !errors.Is(err, unix.ENOMEM) {
+		return err
+	}
+	size, _ := pageSize(p)
+	return fmt.Errorf("the pool has not enough free huge pages of %d KiB (see /sys/kernel/mm/hugepages/hugepages-%dkB/nr_hugepages): %w",
+		size>>10, size>>10, err)
+}
+
+// prepare binds, advises, faults in and locks a fresh mapping, in this order:
+// pages are placed when they are faulted in.
+func (b *Block) prepare(o Options) error {
+	if err := b.bind(o.Nodes); err != nil {
+		return err
+	}
+	if o.Pages == Huge {
+		b.advise()
+	}
+	if !o.Lazy {
+		if err := b.populate(); err != nil {
+			return err
+		}
+		if o.Pages == Huge {
+			b.countHuge()
+		}
+	}
+	if !o.Lock {
+		return nil
+	}
+	if err := unix.Mlock(b.whole()); err != nil {
+		var limit unix.Rlimit
+		_ = unix.Getrlimit(unix.RLIMIT_MEMLOCK, &limit)
+		return fmt.Errorf("mlock: %w (RLIMIT_MEMLOCK, ulimit -l, is %d bytes)", err, limit.Cur)
+	}
+	b.info.Locked = true
+	return nil
+}
+
+// whole are the block's bytes with the rest of its last page.
+func (b *Block) whole() []byte { return bytesAt(b.area.start, int64(b.area.size)) }
+
+// populate faults all pages in, for writing.
+func (b *Block) populate() error {
+	err := unix.Madvise(b.whole(), unix.MADV_POPULATE_WRITE)
+	for errors.Is(err, unix.EINTR) || errors.Is(err, unix.EAGAIN) {
+		err = unix.Madvise(b.whole(), unix.MADV_POPULATE_WRITE)
+	}
+	if errors.Is(err, unix.EINVAL) { // before Linux 5.14
+		touch(b.whole(), basePage())
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("fault the pages in (madvise MADV_POPULATE_WRITE): %w", err)
+	}
+	return nil
+}
+
+// mapFile is Map on Linux.
+func mapFile(fd int, size int64, write bool) (*Block, error) {
+	got, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
+	if err != nil {
+		return nil, fmt.Errorf("%w: F_GET_SEALS: %w", ErrUnsealed, err)
+	}
+	if got&unix.F_SEAL_SHRINK == 0 {
+		return nil, fmt.Errorf("%w against shrinking (seals %#x)", ErrUnsealed, got)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, fmt.Errorf("fstat: %w", err)
+	}
+	page := max(int64(st.Blksize), basePage()) //nolint:unconvert // arm64 has 32 bits
+	want := size
+	if page > basePage() { // a file of huge pages has whole ones only
+		want = roundUp(size, page)
+	}
+	if page&(page-1) != 0 || st.Size != want {
+		return nil, fmt.Errorf("its file has %d bytes in pages of %d", st.Size, page)
+	}
+	prot := unix.PROT_READ
+	if write {
+		prot |= unix.PROT_WRITE
+	}
+	a, err := mmap(0, uintptr(roundUp(size, page)), prot, unix.MAP_SHARED, fd)
+	if err != nil {
+		return nil, err
+	}
+	return &Block{
+		bytes: bytesAt(a.start, size),
+		area:  a,
+		fd:    -1,
+		info:  Info{Backing: Shared, PageBytes: page},
+	}, nil
+}
+
+// reopen opens a file anew, so that a descriptor for reading is one: a duplicate
+// would keep the right to write.
+func reopen(fd int, write bool) (int, error) {
+	mode := unix.O_RDONLY
+	if write {
+		mode = unix.O_RDWR
+	}
+	return unix.Open(fmt.Sprintf("/proc/self/fd/%d", fd), mode|unix.O_CLOEXEC, 0)
+}
+
+// seal is for good: no peer that has a descriptor of the file, however it was
+// opened, can write what it was not granted. (A descriptor for reading alone
+// would not do: /proc/self/fd opens it again for writing.) Our own mapping is
+// older than the seal and stays writable.
+func (b *Block) seal(grant Grant) error {
+	if b.fd < 0 {
+		return nil
+	}
+	add := unix.F_SEAL_SEAL
+	if grant&PeerWrite == 0 {
+		add |= unix.F_SEAL_FUTURE_WRITE
+	}
+	_, err := unix.FcntlInt(uintptr(b.fd), unix.F_ADD_SEALS, add)
+	if errors.Is(err, unix.EINVAL) { // before Linux 5.1
+		_, err = unix.FcntlInt(uintptr(b.fd), unix.F_ADD_SEALS, unix.F_SEAL_SEAL)
+	}
+	if err != nil {
+		return fmt.Errorf("seal the memfd: %w", err)
+	}
+	return nil
+}
+
+func (b *Block) closeFile() error {
+	if b.fd < 0 {
+		return nil
+	}
+	err := unix.Close(b.fd)
+	b.fd = -1
+	if err != nil {
+		return fmt.Errorf("memory: close the memfd: %w", err)
+	}
+	return nil
+}

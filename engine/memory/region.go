@@ -1,0 +1,122 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+)
+
+// Region is a block that peers may be allowed to touch.
+type Region struct {
+	// state counts the pins; its lowest bit says that the region is closed. One
+	// word holds both, so that no pin can slip in beside the closing.
+	state atomic.Int64
+
+	id       ID
+	grant    Grant
+	table    *Table
+	block    *Block
+	bytes    []byte // the block's
+	name     string
+	location string
+
+	// idle has a token after the last pin of a closed region was undone.
+	idle chan struct{}
+	// closing is a lock that can be waited for with a context.
+	closing chan struct{}
+}
+
+const (
+	closedBit = 1
+	onePin    = 2
+)
+
+// ID is the region's name on the wire.
+func (r *Region) ID() ID { return r.id }
+
+// Name is the region's name for people and peers.
+func (r *Region) Name() string { return r.name }
+
+// Location is where the memory is.
+func (r *Region) Location() string { return r.location }
+
+// Grant is what peers may do.
+func (r *Region) Grant() Grant { return r.grant }
+
+// Block is the memory.
+func (r *Region) Block() *Block { return r.block }
+
+// Size is the region's length in bytes.
+func (r *Region) Size() int64 { return int64(len(r.bytes)) }
+
+// Pin keeps the region open until Unpin; false when it is closed.
+func (r *Region) Pin() bool {
+	if r.state.Add(onePin)&closedBit == 0 {
+		return true
+	}
+	r.Unpin()
+	return false
+}
+
+// Unpin undoes one Pin.
+func (r *Region) Unpin() {
+	if now := r.state.Add(-onePin); now <= closedBit {
+		r.lastUnpin(now)
+	}
+}
+
+// lastUnpin wakes a Close that waits. It is apart so that Unpin can be inlined.
+func (r *Region) lastUnpin(now int64) {
+	if now < 0 {
+		panic(fmt.Sprintf("memory: region %q: more Unpin than Pin", r.name))
+	}
+	if now == closedBit {
+		select {
+		case r.idle <- struct{}{}:
+		default: // there is a token already
+		}
+	}
+}
+
+// Pins is how many pins are held now.
+func (r *Region) Pins() int64 { return r.state.Load() / onePin }
+
+// Closed says whether Close was called.
+func (r *Region) Closed() bool { return r.state.Load()&closedBit != 0 }
+
+// Bytes are length bytes at offset; the caller has checked the range and holds a
+// pin.
+func (r *Region) Bytes(offset, length int64) []byte {
+	return r.bytes[offset : offset+length : offset+length]
+}
+
+// Close refuses new pins, waits for those that are held, and hides the bytes.
+// Where pins are left when ctx ends, the region stays closed and hidden memory is
+// not touched: the error says how many, and Close can be called again.
+//
+// Processes of this host that have mapped the region are not waited for: the
+// pages that they see are not used again (see Block.Hide).
+func (r *Region) Close(ctx context.Context) error {
+	if r.state.Or(closedBit)&closedBit == 0 {
+		r.table.drop(r)
+	}
+	select {
+	case r.closing <- struct{}{}:
+		defer func() { <-r.closing }()
+	default:
+		select {
+		case r.closing <- struct{}{}:
+			defer func() { <-r.closing }()
+		case <-ctx.Done():
+			return fmt.Errorf("memory: region %q: close: somebody else is closing it: %w", r.name, ctx.Err())
+		}
+	}
+	for r.Pins() > 0 {
+		select {
+		case <-r.idle:
+		case <-ctx.Done():
+			return fmt.Errorf("memory: region %q: close: %d pins are held: %w", r.name, r.Pins(), ctx.Err())
+		}
+	}
+	return r.block.Hide()
+}
