@@ -1,0 +1,197 @@
+package registry
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/engine/transport"
+)
+
+// What a peer may make us hold.
+const (
+	MaxBytes         = 4 << 20 // of a descriptor or a delta
+	MaxTopologyBytes = 3 << 20
+	MaxRegions       = 1 << 16
+	MaxEndpoints     = 4096
+	maxKeys          = 16 // of one region
+	maxName          = 255
+	maxValue         = 1024 // bytes of an address or a key
+)
+
+// check is everything that must hold of a descriptor, whoever sent it.
+func (d *Descriptor) check() error {
+	where := fmt.Sprintf("descriptor of %q", clip(d.Name))
+	switch {
+	case d.Schema != SchemaPeer:
+		return fmt.Errorf("registry: descriptor: schema %q: want %s", clip(d.Schema), SchemaPeer)
+	case d.Epoch == 0:
+		return fmt.Errorf("registry: %s: epoch 0: want one that was drawn", where)
+	}
+	for _, f := range []field{{"name", d.Name, 1, maxName}, {"machine", d.Machine, 0, maxName}, {"boot", d.Boot, 0, maxName}} {
+		if err := f.check(); err != nil {
+			return fmt.Errorf("registry: %s: %w", where, err)
+		}
+	}
+	if err := checkTopology(d.Topology); err != nil {
+		return fmt.Errorf("registry: %s: %w", where, err)
+	}
+	if err := checkEndpoints(d.Endpoints); err != nil {
+		return fmt.Errorf("registry: %s: %w", where, err)
+	}
+	if err := checkRegions(d.Regions); err != nil {
+		return fmt.Errorf("registry: %s: %w", where, err)
+	}
+	return nil
+}
+
+// check is everything that must hold of a delta by itself.
+func (x *Delta) check() error {
+	where := fmt.Sprintf("delta from %d to %d", x.From, x.To)
+	if x.To <= x.From {
+		return fmt.Errorf("registry: %s: want it to go forward", where)
+	}
+	if len(x.Closed) > MaxRegions {
+		return fmt.Errorf("registry: %s: %d closed regions: want at most %d", where, len(x.Closed), MaxRegions)
+	}
+	for i, id := range x.Closed {
+		if id == 0 || i > 0 && id <= x.Closed[i-1] {
+			return fmt.Errorf("registry: %s: closed region %d: want IDs above 0, in order", where, id)
+		}
+	}
+	if !isNull(x.Topology) {
+		if err := checkTopology(x.Topology); err != nil {
+			return fmt.Errorf("registry: %s: %w", where, err)
+		}
+	}
+	if err := checkEndpoints(x.Endpoints); err != nil {
+		return fmt.Errorf("registry: %s: %w", where, err)
+	}
+	if err := checkRegions(x.Opened); err != nil {
+		return fmt.Errorf("registry: %s: %w", where, err)
+	}
+	return nil
+}
+
+// checkTopology looks at size and form; the reader of the document checks more.
+func checkTopology(doc json.RawMessage) error {
+	if len(doc) == 0 {
+		return nil
+	}
+	switch t := bytes.TrimSpace(doc); {
+	case len(doc) > MaxTopologyBytes:
+		return fmt.Errorf("topology: %d bytes: want at most %d", len(doc), MaxTopologyBytes)
+	case len(t) == 0 || t[0] != '{' || !json.Valid(doc):
+		return fmt.Errorf("topology: want a JSON object")
+	}
+	return nil
+}
+
+func checkEndpoints(list []transport.Endpoint) error {
+	if len(list) > MaxEndpoints {
+		return fmt.Errorf("%d endpoints: want at most %d", len(list), MaxEndpoints)
+	}
+	seen := make(map[transport.Endpoint]bool, len(list))
+	for i, e := range list {
+		for _, f := range []field{{"transport", e.Transport, 1, 32}, {"port", string(e.Port), 0, maxName}, {"address", e.Address, 1, maxValue}} {
+			if err := f.check(); err != nil {
+				return fmt.Errorf("endpoint %d: %w", i, err)
+			}
+		}
+		if seen[e] {
+			return fmt.Errorf("endpoint %d: %s %s is given twice", i, e.Transport, e.Address)
+		}
+		seen[e] = true
+	}
+	return nil
+}
+
+func checkRegions(list []Region) error {
+	if len(list) > MaxRegions {
+		return fmt.Errorf("%d regions: want at most %d", len(list), MaxRegions)
+	}
+	names := make(map[string]memory.ID, len(list))
+	for i := range list {
+		r := &list[i]
+		switch {
+		case r.ID == 0 || i > 0 && r.ID <= list[i-1].ID:
+			return fmt.Errorf("region %d: ID %d: want IDs above 0, in order, none twice", i, r.ID)
+		case r.Bytes <= 0:
+			return fmt.Errorf("region %d: %d bytes: want more than 0", i, r.Bytes)
+		case len(r.Keys) > maxKeys:
+			return fmt.Errorf("region %d: %d keys: want at most %d", i, len(r.Keys), maxKeys)
+		}
+		fields := []field{{"name", r.Name, 1, maxName}, {"location", r.Location, 0, maxName}}
+		for transport, key := range r.Keys {
+			fields = append(fields, field{"transport of a key", transport, 1, 32}, field{"key", key, 0, maxValue})
+		}
+		for _, f := range fields {
+			if err := f.check(); err != nil {
+				return fmt.Errorf("region %d: %w", i, err)
+			}
+		}
+		if other, ok := names[r.Name]; ok {
+			return fmt.Errorf("regions %d and %d have one name, %q", other, r.ID, r.Name)
+		}
+		names[r.Name] = r.ID
+	}
+	return nil
+}
+
+// field is a text that must be printable and of some length, in bytes.
+type field struct {
+	what, text  string
+	least, most int
+}
+
+func (f field) check() error {
+	if len(f.text) < f.least || len(f.text) > f.most {
+		return fmt.Errorf("%s %q: %d bytes: want %d to %d", f.what, clip(f.text), len(f.text), f.least, f.most)
+	}
+	if !printable(f.text) {
+		return fmt.Errorf("%s %q: want printable text", f.what, f.text)
+	}
+	return nil
+}
+
+func printable(s string) bool {
+	if !utf8.ValidString(s) {
+		return false
+	}
+	for _, r := range s {
+		if !unicode.IsPrint(r) {
+			return false
+		}
+	}
+	return true
+}
+
+// clip bounds a text of a peer in messages.
+func clip(s string) string {
+	const most = 64
+	if len(s) <= most {
+		return s
+	}
+	return s[:most] + "..."
+}
+
+// check is what must hold of a record that is published.
+func (r *Record) check() error {
+	for _, f := range []field{{"name", r.Name, 1, maxName}, {"fingerprint", r.Fingerprint, 0, maxName}} {
+		if err := f.check(); err != nil {
+			return fmt.Errorf("registry: record: %w", err)
+		}
+	}
+	if r.Epoch == 0 || len(r.Addresses) == 0 || len(r.Addresses) > MaxEndpoints {
+		return fmt.Errorf("registry: record of %q: epoch %d with %d addresses: want an epoch above 0, and 1 to %d addresses", r.Name, r.Epoch, len(r.Addresses), MaxEndpoints)
+	}
+	for _, a := range r.Addresses {
+		if !a.IsValid() || a.Port() == 0 || a.Addr().IsUnspecified() {
+			return fmt.Errorf("registry: record of %q: address %s: want one that peers can reach", r.Name, a)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,114 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"sync/atomic"
+)
+
+// P2P is the registry without a server: the name of an engine is host:port, an
+// IPv4 address, an IPv6 address in brackets or a host name of the system's
+// resolver. Every such name is found, whether an engine is there or not. Publish
+// keeps nothing, and nothing can be watched.
+func P2P() Registry { return &p2p{resolve: net.DefaultResolver.LookupNetIP} }
+
+type p2p struct {
+	resolve func(ctx context.Context, network, host string) ([]netip.Addr, error)
+	closed  atomic.Bool
+}
+
+func (p *p2p) Lookup(ctx context.Context, name string) (Record, error) {
+	if p.closed.Load() {
+		return Record{}, ErrClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return Record{}, err
+	}
+	host, port, err := splitName(name)
+	if err != nil {
+		return Record{}, err
+	}
+	r := Record{Name: name}
+	addrs := []netip.Addr{}
+	if a, err := netip.ParseAddr(host); err == nil {
+		addrs = append(addrs, a)
+	} else if addrs, err = p.resolve(ctx, "ip", host); err != nil {
+		return Record{}, lookupError(ctx, name, host, err)
+	}
+	for _, a := range addrs {
+		if a = a.Unmap(); a.IsUnspecified() || a.IsMulticast() {
+			return Record{}, fmt.Errorf("registry: peer %q: %s is no address of a host: %w", name, a, ErrNotFound)
+		}
+		if ap := netip.AddrPortFrom(a, port); !slices.Contains(r.Addresses, ap) {
+			r.Addresses = append(r.Addresses, ap)
+		}
+	}
+	if len(r.Addresses) == 0 {
+		return Record{}, fmt.Errorf("registry: peer %q: host %q has no address: %w", name, host, ErrNotFound)
+	}
+	return r, nil
+}
+
+// splitName reads host:port.
+func splitName(name string) (host string, port uint16, err error) {
+	if len(name) > maxName || !printable(name) {
+		return "", 0, fmt.Errorf("registry: peer %q: want host:port: %w", clip(name), ErrNotFound)
+	}
+	host, text, err := net.SplitHostPort(name)
+	if err != nil || host == "" {
+		return "", 0, fmt.Errorf("registry: peer %q: want host:port, with an IPv6 address in brackets: %w", name, ErrNotFound)
+	}
+	n, err := strconv.ParseUint(text, 10, 16)
+	if err != nil || n == 0 {
+		return "", 0, fmt.Errorf("registry: peer %q: port %q: want 1 to 65535, where the peer's engine listens: %w", name, text, ErrNotFound)
+	}
+	return host, uint16(n), nil
+}
+
+// lookupError says whether the resolver knows that there is no such host.
+func lookupError(ctx context.Context, name, host string, err error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("registry: peer %q: resolving %q: %w", name, host, ctx.Err())
+	}
+	var dns *net.DNSError
+	if errors.As(err, &dns) && dns.IsNotFound {
+		return fmt.Errorf("registry: peer %q: %w: %w", name, ErrNotFound, err)
+	}
+	return fmt.Errorf("registry: peer %q: %w", name, err)
+}
+
+func (p *p2p) Publish(ctx context.Context, r Record) (Lease, error) {
+	if p.closed.Load() {
+		return nil, ErrClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if err := r.check(); err != nil {
+		return nil, err
+	}
+	return p2pLease{}, nil
+}
+
+func (p *p2p) Watch(context.Context, string, func(Record, bool)) error {
+	if p.closed.Load() {
+		return ErrClosed
+	}
+	return ErrNoWatch
+}
+
+func (p *p2p) Close() error {
+	p.closed.Store(true)
+	return nil
+}
+
+// p2pLease is a lease on nothing: it cannot be lost.
+type p2pLease struct{}
+
+func (p2pLease) Lost() <-chan struct{} { return nil }
+func (p2pLease) Close() error          { return nil }

@@ -1,0 +1,76 @@
+// Package registry says where peers are, and what a peer's engine offers.
+//
+// A Registry finds the addresses of an engine by name. P2P, the default, needs no
+// server: the name is host:port. What the engine offers (ports, addresses,
+// regions, topology) comes from the engine itself, as a Descriptor, then as
+// Deltas. Memory keeps records within one process. The interface is shaped so
+// that an etcd registry can follow: records are small, published under a lease
+// and watched. registrytest holds implementations to it.
+package registry
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"net/netip"
+	"time"
+)
+
+// Record is what a registry keeps of an engine: little, so that thousands fit.
+type Record struct {
+	Name      string           `json:"name"`
+	Epoch     uint64           `json:"epoch,string"` // 0 not known
+	Addresses []netip.AddrPort `json:"addresses"`
+	// Fingerprint is that of its topology, "" not known.
+	Fingerprint string `json:"fingerprint,omitempty"`
+}
+
+// Registry finds engines. Implementations may be used by many goroutines;
+// registrytest holds them to this contract.
+type Registry interface {
+	// Lookup finds an engine; the error wraps ErrNotFound where the name is none.
+	Lookup(ctx context.Context, name string) (Record, error)
+	// Publish keeps a record until the lease is closed or cannot be renewed. A
+	// record with a lower epoch does not replace one with a higher: ErrOldEpoch. One
+	// with a higher epoch does (the engine was restarted), and the lease of the
+	// former is lost. One with the same epoch is the engine's next word: the record
+	// is the later lease's from then on, and the earlier one is over quietly.
+	Publish(ctx context.Context, r Record) (Lease, error)
+	// Watch calls changed with the record as it is, then after each change, one call
+	// at a time; of changes in quick succession only the last is certain. When the
+	// record is gone (lease closed or run out) it calls changed with the last one and
+	// gone set, and returns nil. It returns ctx's error when that ends, ErrNotFound
+	// where there is no record, and ErrNoWatch from registries that cannot watch.
+	Watch(ctx context.Context, name string, changed func(r Record, gone bool)) error
+	// Close gives up all leases and ends all watches of this registry; later calls,
+	// and the watches, return ErrClosed.
+	Close() error
+}
+
+// Lease keeps a record published.
+type Lease interface {
+	// Lost is closed when the record is gone against our will: the lease could not be
+	// renewed in time, or a later epoch has the name.
+	Lost() <-chan struct{}
+	// Close takes the record back, if it is still this lease's.
+	Close() error
+}
+
+// Why registries refuse.
+var (
+	ErrNotFound = errors.New("no such engine")
+	ErrNoWatch  = errors.New("this registry cannot watch")
+	ErrOldEpoch = errors.New("a later epoch is published")
+	ErrClosed   = errors.New("registry is closed")
+)
+
+// NewEpoch draws the epoch of an engine that starts now: milliseconds since 1970
+// above 20 random bits. A restarted engine has a higher one as long as its clock
+// does not go back; two that start at once differ.
+func NewEpoch(now time.Time) uint64 {
+	var random [4]byte
+	_, _ = rand.Read(random[:]) // never fails
+	const bits = 20
+	return uint64(now.UnixMilli())<<bits | uint64(binary.LittleEndian.Uint32(random[:]))&(1<<bits-1)
+}
