@@ -1,0 +1,173 @@
+package session
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"slices"
+)
+
+// Session messages: length of the rest (4 bytes), type (1), fields.
+const (
+	msgSync   uint8 = 1 // first on every connection, both ways
+	msgCall   uint8 = 2
+	msgAnswer uint8 = 3
+	msgAck    uint8 = 4
+	msgPing   uint8 = 5
+	msgPong   uint8 = 6
+	msgBye    uint8 = 7
+
+	frameHead   = 5
+	callHead    = 10 // number, method
+	answerHead  = 9  // number, outcome
+	readAtFirst = 64 << 10
+)
+
+// Outcomes of calls.
+const (
+	outcomeOK    uint8 = 0
+	outcomeError uint8 = 1
+)
+
+// message is one session message. Which fields it has depends on its type.
+type message struct {
+	kind    uint8
+	number  uint64 // call, answer; generation of sync; value of ping and pong
+	method  uint16
+	outcome uint8
+	body    []byte   // call, answer
+	numbers []uint64 // sync: calls that wait for an answer, ascending; ack: answers that came
+}
+
+// appendHead appends all of a message but the body.
+func (m *message) appendHead(b []byte) []byte {
+	start := len(b)
+	b = append(b, 0, 0, 0, 0, m.kind)
+	switch m.kind {
+	case msgCall:
+		b = binary.BigEndian.AppendUint64(b, m.number)
+		b = binary.BigEndian.AppendUint16(b, m.method)
+	case msgAnswer:
+		b = binary.BigEndian.AppendUint64(b, m.number)
+		b = append(b, m.outcome)
+	case msgPing, msgPong:
+		b = binary.BigEndian.AppendUint64(b, m.number)
+	case msgSync:
+		b = binary.BigEndian.AppendUint64(b, m.number)
+		b = appendNumbers(b, m.numbers)
+	case msgAck:
+		b = appendNumbers(b, m.numbers)
+	}
+	binary.BigEndian.PutUint32(b[start:], uint32(len(b)-start-4+len(m.body)))
+	return b
+}
+
+func appendNumbers(b []byte, numbers []uint64) []byte {
+	b = binary.BigEndian.AppendUint32(b, uint32(len(numbers)))
+	for _, n := range numbers {
+		b = binary.BigEndian.AppendUint64(b, n)
+	}
+	return b
+}
+
+// bounds are what a reader of messages takes.
+type bounds struct {
+	body  int // bytes of a call's or an answer's body
+	calls int // numbers of a sync or an ack
+}
+
+// rest is the largest length that a message of this type may announce.
+func (l bounds) rest(kind uint8) int {
+	switch kind {
+	case msgCall:
+		return 1 + callHead + l.body
+	case msgAnswer:
+		return 1 + answerHead + l.body
+	case msgSync:
+		return 1 + 8 + 4 + 8*l.calls
+	case msgAck:
+		return 1 + 4 + 8*l.calls
+	case msgPing, msgPong, msgBye:
+		return 1 + 8
+	}
+	return 0
+}
+
+// readMessage reads one message. What the peer announces is believed only as far
+// as it arrives: memory grows with the bytes.
+func readMessage(r io.Reader, l bounds) (message, error) {
+	var head [frameHead]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return message{}, err
+	}
+	n := binary.BigEndian.Uint32(head[:])
+	kind := head[4]
+	if n < 1 || int64(n) > int64(l.rest(kind)) {
+		return message{}, fmt.Errorf("%w: type %d with %d bytes", errMalformed, kind, n)
+	}
+	rest, err := readGrowing(r, int(n)-1)
+	if err != nil {
+		return message{}, err
+	}
+	return parseMessage(kind, rest, l)
+}
+
+func readGrowing(r io.Reader, n int) ([]byte, error) {
+	var b []byte
+	for len(b) < n {
+		at := len(b)
+		step := min(n-at, max(readAtFirst, at))
+		b = slices.Grow(b, step)[:at+step]
+		if _, err := io.ReadFull(r, b[at:]); err != nil {
+			if err == io.EOF {
+				err = io.ErrUnexpectedEOF
+			}
+			return nil, err
+		}
+	}
+	return b, nil
+}
+
+// parseMessage reads what follows the type. The body is a part of rest.
+func parseMessage(kind uint8, rest []byte, l bounds) (message, error) {
+	m := message{kind: kind}
+	p := parser{b: rest}
+	switch kind {
+	case msgCall:
+		m.number, m.method = p.u64(), p.u16()
+		m.body = p.b
+	case msgAnswer:
+		m.number, m.outcome = p.u64(), p.u8()
+		m.body = p.b
+	case msgPing, msgPong:
+		m.number = p.u64()
+	case msgSync:
+		m.number = p.u64()
+		m.numbers = p.numbers(l.calls)
+		for i := 1; i < len(m.numbers); i++ {
+			p.bad = p.bad || m.numbers[i] <= m.numbers[i-1]
+		}
+	case msgAck:
+		m.numbers = p.numbers(l.calls)
+	case msgBye:
+	default:
+		p.bad = true
+	}
+	if p.bad || len(m.body) > l.body {
+		return message{}, fmt.Errorf("%w: type %d", errMalformed, kind)
+	}
+	return m, nil
+}
+
+func (p *parser) numbers(most int) []uint64 {
+	n := int64(p.u32())
+	if p.bad || n > int64(most) || n*8 != int64(len(p.b)) {
+		p.bad = true
+		return nil
+	}
+	out := make([]uint64, n)
+	for i := range out {
+		out[i] = p.u64()
+	}
+	return out
+}

@@ -1,0 +1,138 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"syscall"
+)
+
+// Listen listens for peers at host:port, with the settings that connections
+// inherit from their listener: see Tune.
+func Listen(ctx context.Context, address string) (net.Listener, error) {
+	lc := net.ListenConfig{
+		Control: func(_, address string, raw syscall.RawConn) error {
+			return raw.Control(func(fd uintptr) { Tune(fd, loopback(address)) })
+		},
+	}
+	return lc.Listen(ctx, "tcp", address)
+}
+
+// CongestionControl is the algorithm that is in force for a connection, "" where
+// that cannot be asked.
+func CongestionControl(c net.Conn) string {
+	return ask(c, congestionControl)
+}
+
+// BoundInterface is the interface that a connection is bound to, "" none.
+func BoundInterface(c net.Conn) string {
+	return ask(c, boundInterface)
+}
+
+func ask(c net.Conn, what func(fd uintptr) string) string {
+	sc, ok := c.(syscall.Conn)
+	if !ok {
+		return ""
+	}
+	raw, err := sc.SyscallConn()
+	if err != nil {
+		return ""
+	}
+	var out string
+	if raw.Control(func(fd uintptr) { out = what(fd) }) != nil {
+		return ""
+	}
+	return out
+}
+
+// closed says whether our own side has closed a connection.
+func closed(c net.Conn) bool {
+	sc, ok := c.(syscall.Conn)
+	if !ok {
+		return false
+	}
+	raw, err := sc.SyscallConn()
+	if err != nil {
+		return true
+	}
+	return raw.Control(func(uintptr) {}) != nil
+}
+
+func loopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.IsLoopback()
+}
+
+// sameHost says whether packets to an address never leave this host.
+func sameHost(ip netip.Addr) bool {
+	ip = ip.Unmap().WithZone("")
+	if ip.IsLoopback() {
+		return true
+	}
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return false
+	}
+	for _, a := range addrs {
+		p, err := netip.ParsePrefix(a.String())
+		if err == nil && p.Addr().Unmap().WithZone("") == ip {
+			return true
+		}
+	}
+	return false
+}
+
+// dialRoute connects over one route. control is called for the socket as well.
+func dialRoute(ctx context.Context, r Route, control func(fd uintptr) error) (*net.TCPConn, error) {
+	local := sameHost(r.Remote.Addr())
+	d := net.Dialer{
+		Control: func(_, _ string, raw syscall.RawConn) error {
+			var inner error
+			err := raw.Control(func(fd uintptr) {
+				Tune(fd, local)
+				// A socket that is bound to an interface does not hear its own host.
+				if r.Interface != "" && !local {
+					inner = bindInterface(fd, r.Interface)
+				}
+				if inner == nil && r.Local.IsValid() {
+					deferPort(fd)
+				}
+				if inner == nil && control != nil {
+					inner = control(fd)
+				}
+			})
+			return errors.Join(err, inner)
+		},
+	}
+	if r.Local.IsValid() {
+		d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(r.Local, 0))
+	}
+	c, err := d.DialContext(ctx, "tcp", r.Remote.String())
+	if err != nil {
+		return nil, err
+	}
+	tc, ok := c.(*net.TCPConn)
+	if !ok {
+		_ = c.Close()
+		return nil, fmt.Errorf("%T is not a TCP connection", c)
+	}
+	return tc, nil
+}
+
+func addrOf(a net.Addr) netip.AddrPort {
+	if t, ok := a.(*net.TCPAddr); ok {
+		p := t.AddrPort()
+		return netip.AddrPortFrom(p.Addr().Unmap(), p.Port())
+	}
+	return netip.AddrPort{}
+}
+
+func isReset(err error) bool {
+	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+}
