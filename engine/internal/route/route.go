@@ -1,0 +1,260 @@
+// Package route says at which addresses peers reach this engine: the one that
+// they are told, and those of each port for the lanes. It decides on what Host
+// knows; System asks the operating system.
+//
+// An address is never guessed from the order of interfaces: a bridge of
+// containers (docker0) has an address too, and no peer can reach it.
+package route
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+
+	"github.com/topoctl/topoctl/pathsel"
+)
+
+// Host is what the operating system knows of addresses and routes.
+type Host struct {
+	// Addresses are this host's.
+	Addresses []Address
+	// Source is the address that the kernel would send from to a peer.
+	Source func(peer netip.Addr) (netip.Addr, error)
+	// Resolve finds the addresses of a host name.
+	Resolve func(ctx context.Context, host string) ([]netip.Addr, error)
+}
+
+// Address is one address of an interface that is up.
+type Address struct {
+	Interface string
+	Addr      netip.Addr
+}
+
+// Query asks for an address.
+type Query struct {
+	// Listen are the addresses that listeners are bound to, with their real ports.
+	Listen []netip.AddrPort
+	// Want is what the user wants to be told, host or host:port; "" the route decides.
+	Want string
+	// Ports are this host's, from a pathsel.Host that was prepared for TCP; nil: not
+	// known. They decide where no peer does.
+	Ports []pathsel.Port
+	// Peer is who is told; not valid: nobody in particular.
+	Peer netip.Addr
+}
+
+// Choice is an address that peers are told.
+type Choice struct {
+	Addr netip.AddrPort
+	// Name is the host name that the user gave, "" for an address.
+	Name      string
+	Interface string // that has the address, "" if none of this host's has
+	// Reasons say why it is this one and why others are not; Warnings what may be
+	// wrong with it.
+	Reasons  []pathsel.Reason
+	Warnings []pathsel.Reason
+}
+
+// String is host:port as peers are told.
+func (c *Choice) String() string {
+	if c.Name != "" {
+		return net.JoinHostPort(c.Name, strconv.Itoa(int(c.Addr.Port())))
+	}
+	return c.Addr.String()
+}
+
+// Why an address is told, or not.
+const (
+	CodeGiven       pathsel.Code = "given"        // the user wants it
+	CodeRouted      pathsel.Code = "routed"       // the kernel sends from it to the peer
+	CodeNotRouted   pathsel.Code = "not-routed"   // the way to the peer is another
+	CodeLoopback    pathsel.Code = "loopback"     // for peers of this host only
+	CodeListened    pathsel.Code = "listened"     // the listener has this one
+	CodeNotListened pathsel.Code = "not-listened" // no listener has it
+	CodeLinkLocal   pathsel.Code = "link-local"   // means nothing without a zone
+	CodeDataPort    pathsel.Code = "data-port"    // of a port that is there for data
+	CodeDefault     pathsel.Code = "default"      // the default route leaves by it
+	CodeOnly        pathsel.Code = "only"         // nothing better is known
+	CodeForeign     pathsel.Code = "foreign"      // not an address of this host
+	CodeNoRoute     pathsel.Code = "no-route"     // the kernel has no route to the peer
+)
+
+// ErrUnreachable is what Advertise fails with where no address is left that the
+// peer can reach.
+var ErrUnreachable = errors.New("no address for peers")
+
+// Advertise chooses the address that a peer is told. ctx bounds resolving a name.
+func Advertise(ctx context.Context, h Host, q Query) (*Choice, error) {
+	if len(q.Listen) == 0 {
+		return nil, fmt.Errorf("route: %w: nothing listens", ErrUnreachable)
+	}
+	q.Peer = q.Peer.Unmap()
+	d := decision{h: h, q: q}
+	switch {
+	case q.Want != "":
+		return d.given(ctx)
+	case q.Peer.IsValid() && (q.Peer.IsLoopback() || d.ours(q.Peer)):
+		return d.forThisHost()
+	case q.Peer.IsValid():
+		return d.forPeer()
+	}
+	return d.forAnybody()
+}
+
+// decision is one question with what is found on the way to the answer.
+type decision struct {
+	h       Host
+	q       Query
+	reasons []pathsel.Reason
+}
+
+func (d *decision) note(code pathsel.Code, format string, args ...any) {
+	d.reasons = append(d.reasons, pathsel.Reason{Code: code, Text: fmt.Sprintf(format, args...)})
+}
+
+// choose answers with an address of a listener. The reason comes first.
+func (d *decision) choose(at netip.AddrPort, code pathsel.Code, format string, args ...any) (*Choice, error) {
+	first := pathsel.Reason{Code: code, Text: fmt.Sprintf(format, args...)}
+	return &Choice{Addr: at, Interface: d.h.interfaceOf(at.Addr()), Reasons: append([]pathsel.Reason{first}, d.reasons...)}, nil
+}
+
+// forThisHost is for peers that are engines of this host.
+func (d *decision) forThisHost() (*Choice, error) {
+	loopback := netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	if d.q.Peer.Is6() && d.q.Peer.IsLoopback() {
+		loopback = netip.IPv6Loopback()
+	}
+	for _, a := range []netip.Addr{loopback, netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()} {
+		if at, ok := d.listened(a); ok {
+			return d.choose(at, CodeLoopback, "peer %s is on this host", d.q.Peer)
+		}
+	}
+	at := d.q.Listen[0]
+	return d.choose(at, CodeListened, "peer %s is on this host, and the listener is bound to %s", d.q.Peer, at.Addr())
+}
+
+// forPeer follows the kernel's route to the peer.
+func (d *decision) forPeer() (*Choice, error) {
+	peer := d.q.Peer
+	src, err := d.h.Source(peer)
+	if err != nil {
+		d.note(CodeNoRoute, "the kernel has no route to peer %s: %v", peer, err)
+		return d.forAnybody()
+	}
+	src = src.Unmap()
+	by := d.h.interfaceOf(src)
+	if src.IsLinkLocalUnicast() {
+		d.note(CodeLinkLocal, "peer %s is routed by %s from %s, a link-local address: peers would need a zone of their own for it", peer, name(by), src.WithZone(""))
+		for _, a := range d.h.Addresses {
+			if at, ok := d.listened(a.Addr); ok && a.Interface == by && told(a.Addr) {
+				return d.choose(at, CodeRouted, "peer %s is routed by %s, which has %s too", peer, name(by), a.Addr)
+			}
+		}
+		return d.forAnybody()
+	}
+	at, ok := d.listened(src)
+	if !ok {
+		d.note(CodeNotListened, "peer %s is routed by %s from %s, where nothing listens", peer, name(by), src)
+		return d.forAnybody()
+	}
+	for _, a := range d.h.Addresses {
+		if _, ok := d.listened(a.Addr); ok && a.Interface != by && told(a.Addr) {
+			d.note(CodeNotRouted, "%s (%s) is not on the way to peer %s", a.Interface, a.Addr, peer)
+		}
+	}
+	return d.choose(at, CodeRouted, "peer %s is routed by %s", peer, name(by))
+}
+
+// forAnybody chooses where no peer's route does: what the listeners are bound
+// to, data ports, the interface of the default route, whatever is left.
+func (d *decision) forAnybody() (*Choice, error) {
+	for _, l := range d.q.Listen {
+		if told(l.Addr()) {
+			return d.choose(l, CodeListened, "the listener is bound to %s", l.Addr())
+		}
+	}
+	for i := range d.q.Ports {
+		p := &d.q.Ports[i]
+		for _, prefix := range p.Addresses {
+			if at, ok := d.listened(prefix.Addr()); ok && p.Usable && told(prefix.Addr()) {
+				return d.choose(at, CodeDataPort, "%s is a port for data", p.Name)
+			}
+		}
+	}
+	// Documentation addresses (RFC 5737, RFC 3849): nobody has a route of their own
+	// to them, and nothing is sent.
+	for _, far := range []string{"192.0.2.1", "2001:db8::1"} {
+		src, err := d.h.Source(netip.MustParseAddr(far))
+		if err != nil {
+			continue
+		}
+		if at, ok := d.listened(src.Unmap()); ok && told(src.Unmap()) {
+			return d.choose(at, CodeDefault, "the default route leaves by %s", name(d.h.interfaceOf(src.Unmap())))
+		}
+	}
+	for _, a := range d.h.Addresses {
+		if at, ok := d.listened(a.Addr); ok && told(a.Addr) {
+			return d.choose(at, CodeOnly, "no route tells, %s is the first interface with an address", a.Interface)
+		}
+	}
+	return d.loopbackOnly()
+}
+
+// loopbackOnly is the end where peers of other hosts cannot reach anything.
+func (d *decision) loopbackOnly() (*Choice, error) {
+	for _, l := range d.q.Listen {
+		if !l.Addr().IsLoopback() {
+			continue
+		}
+		if d.q.Peer.IsValid() {
+			return nil, fmt.Errorf("route: %w: the listener is bound to %s, which peer %s cannot reach: listen at an address of a network port", ErrUnreachable, l.Addr(), d.q.Peer)
+		}
+		return d.choose(l, CodeLoopback, "the listener is bound to %s: peers of this host only", l.Addr())
+	}
+	if at, ok := d.listened(netip.AddrFrom4([4]byte{127, 0, 0, 1})); ok && !d.q.Peer.IsValid() {
+		return d.choose(at, CodeLoopback, "this host has no other address: peers of this host only")
+	}
+	return nil, fmt.Errorf("route: %w: this host has no address that they could reach: give one with --advertise", ErrUnreachable)
+}
+
+// listened is a listener's address and port for one of our addresses.
+func (d *decision) listened(a netip.Addr) (netip.AddrPort, bool) { return listenedAt(d.q.Listen, a) }
+
+func listenedAt(listen []netip.AddrPort, a netip.Addr) (netip.AddrPort, bool) {
+	for _, l := range listen {
+		bound := l.Addr().Unmap()
+		// The wildcard of IPv6 takes IPv4 too: Go's listeners do.
+		if bound.WithZone("") == a.WithZone("") || bound.IsUnspecified() && (bound.Is6() || a.Is4()) {
+			return netip.AddrPortFrom(a, l.Port()), true
+		}
+	}
+	return netip.AddrPort{}, false
+}
+
+// ours says whether an address is this host's.
+func (d *decision) ours(a netip.Addr) bool { return d.h.interfaceOf(a) != "" }
+
+// interfaceOf is the interface that has an address, "" if none has.
+func (h *Host) interfaceOf(a netip.Addr) string {
+	for _, x := range h.Addresses {
+		if x.Addr.WithZone("") == a.WithZone("") && (a.Zone() == "" || x.Addr.Zone() == "" || a.Zone() == x.Addr.Zone()) {
+			return x.Interface
+		}
+	}
+	return ""
+}
+
+// told says whether peers of other hosts can be told an address at all.
+func told(a netip.Addr) bool {
+	return a.IsValid() && !a.IsUnspecified() && !a.IsLoopback() && !a.IsMulticast() && !a.IsLinkLocalUnicast()
+}
+
+func name(iface string) string {
+	if iface == "" {
+		return "an interface that is not known"
+	}
+	return iface
+}
