@@ -1,0 +1,14 @@
+package shm
+
+import "github.com/topoctl/topoctl/engine/transport"
+
+var (
+	_ transport.Offerer   = (*Transport)(nil)
+	_ transport.Selective = (*Transport)(nil)
+)
+
+// Offers is where peers of this host reach the transport.
+func (t *Transport) Offers() []transport.Endpoint { return []transport.Endpoint{t.Endpoint()} }
+
+// Reaches says whether the peer's region can be mapped.
+func (t *Transport) Reaches(r *transport.RemoteRegion) bool { return r.Key[t.Name()] == Mapped }

@@ -1,0 +1,186 @@
+package shm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	suffix = ".shm"
+	// maxPath is what fits into a socket's address.
+	maxPath = 107
+	// staleAfter is how old a socket must be to be taken for a dead process's: a
+	// younger one may be bound and not yet listening.
+	staleAfter = time.Minute
+)
+
+// listener is the transport's socket.
+type listener struct {
+	*net.UnixListener
+	path string
+}
+
+func closeFD(fd int) {
+	if fd >= 0 {
+		_ = unix.Close(fd)
+	}
+}
+
+// listen makes the socket in dir, "" in the user's own.
+func listen(dir string) (*listener, error) {
+	if dir == "" {
+		base := os.Getenv("XDG_RUNTIME_DIR")
+		if base == "" {
+			base = os.TempDir()
+		}
+		dir = filepath.Join(base, fmt.Sprintf("topoctl-%d", os.Geteuid()))
+		if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+			return nil, err
+		}
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkDir(dir); err != nil {
+		return nil, err
+	}
+	removeStale(dir, time.Now())
+	path := filepath.Join(dir, fmt.Sprintf("%d-%s%s", os.Getpid(), randomName(), suffix))
+	if len(path) > maxPath {
+		return nil, fmt.Errorf("%s: a socket's path has at most %d bytes: choose a shorter directory", path, maxPath)
+	}
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
+	if err != nil {
+		return nil, err
+	}
+	l.SetUnlinkOnClose(true)
+	return &listener{UnixListener: l, path: path}, nil
+}
+
+func (l *listener) close() error {
+	if err := l.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+		return fmt.Errorf("shm: %w", err)
+	}
+	return nil
+}
+
+// checkDir wants a directory that only this user can enter.
+func checkDir(dir string) error {
+	var st unix.Stat_t
+	if err := unix.Lstat(dir, &st); err != nil {
+		return &os.PathError{Op: "lstat", Path: dir, Err: err}
+	}
+	switch {
+	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
+		return fmt.Errorf("%s is not a directory", dir)
+	case int(st.Uid) != os.Geteuid():
+		return fmt.Errorf("%s belongs to user %d, not to us (%d)", dir, st.Uid, os.Geteuid())
+	case st.Mode&0o077 != 0:
+		return fmt.Errorf("%s can be entered by others (mode %04o): make it 0700", dir, st.Mode&0o7777)
+	}
+	return nil
+}
+
+// removeStale removes sockets of our kind and of our user that nobody listens at
+// any more: their processes died without Close. What is in doubt is left.
+func removeStale(dir string, now time.Time) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		info, err := e.Info()
+		if err != nil || info.Mode().Type() != os.ModeSocket || !strings.HasSuffix(path, suffix) ||
+			now.Sub(info.ModTime()) < staleAfter {
+			continue
+		}
+		c, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: path, Net: "unixpacket"})
+		if err == nil {
+			_ = c.Close()
+		} else if errors.Is(err, unix.ECONNREFUSED) {
+			_ = os.Remove(path)
+		}
+	}
+}
+
+// dial connects to a peer's socket. The path is what a peer says.
+func dial(ctx context.Context, path string) (*net.UnixConn, error) {
+	if !filepath.IsAbs(path) || filepath.Clean(path) != path || !strings.HasSuffix(path, suffix) || len(path) > maxPath {
+		return nil, fmt.Errorf("%.120q is no socket of shared memory", path)
+	}
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "unixpacket", path)
+	if err != nil {
+		return nil, err
+	}
+	u := c.(*net.UnixConn)
+	if err := checkPeer(u); err != nil {
+		_ = u.Close()
+		return nil, err
+	}
+	return u, nil
+}
+
+// send writes one packet, with a descriptor if fd is not negative.
+func send(c *net.UnixConn, b []byte, fd int) error {
+	var rights []byte
+	if fd >= 0 {
+		rights = unix.UnixRights(fd)
+	}
+	_, _, err := c.WriteMsgUnix(b, rights, nil)
+	return err
+}
+
+// receive reads one packet and the descriptor that came with it, -1 without. A
+// nil oob has the kernel drop descriptors.
+func receive(c *net.UnixConn, b, oob []byte) (n, fd int, err error) {
+	n, oobn, flags, _, err := c.ReadMsgUnix(b, oob)
+	fd = -1
+	if oobn > 0 {
+		fd = oneRight(oob[:oobn])
+	}
+	switch {
+	case err != nil:
+	case n == 0:
+		err = errors.New("the peer closed the connection")
+	case flags&unix.MSG_TRUNC != 0:
+		err = errors.New("a packet that is too long")
+	case flags&unix.MSG_CTRUNC != 0 && len(oob) > 0:
+		err = errors.New("descriptors that were not asked for, or no room for them")
+	}
+	if err != nil {
+		closeFD(fd)
+		return 0, -1, err
+	}
+	return n, fd, nil
+}
+
+// oneRight takes the one descriptor out of a control message, and closes others.
+func oneRight(oob []byte) int {
+	messages, err := unix.ParseSocketControlMessage(oob)
+	if err != nil {
+		return -1
+	}
+	fd := -1
+	for i := range messages {
+		rights, err := unix.ParseUnixRights(&messages[i])
+		if err != nil {
+			continue
+		}
+		for _, r := range rights {
+			closeFD(fd)
+			fd = r
+		}
+	}
+	return fd
+}
