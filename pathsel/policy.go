@@ -240,7 +240,8 @@ func (s *LaneSet) adaptive(slice Slice, st *LaneStates) int {
 // everything, as end would find, but for one nanosecond of rounding.
 func (v *view) soonest(tier int, slice Slice) (best int, plain bool) {
 	best = NoLane
-	var finish, own, ownWork, work, rates, latest float64
+	finish := int64(math.MaxInt64)
+	var own, ownWork, work, rates, latest float64
 	for k := range v.n {
 		i := v.at(k)
 		if v.s.Lanes[i].Tier > tier {
@@ -258,7 +259,7 @@ func (v *view) soonest(tier int, slice Slice) (best int, plain bool) {
 		if v.s.Lanes[i].Tier != tier || !l.open() || !l.room(slice.Bytes) {
 			continue
 		}
-		if f := start + float64(slice.Bytes)/rate; best == NoLane || nanoseconds(f) < nanoseconds(finish) {
+		if f := nanoseconds(start + float64(slice.Bytes)/rate); f < finish {
 			best, finish, own, ownWork = i, f, 0, 0
 			if l.Health == Healthy {
 				own, ownWork = rate, start*rate
@@ -269,7 +270,7 @@ func (v *view) soonest(tier int, slice Slice) (best int, plain bool) {
 		return best, false
 	}
 	end := (float64(max(slice.Bytes, slice.Remaining)) + work - ownWork) / (rates - own)
-	return best, latest < end && finish+1e-9 < end
+	return best, latest < end && float64(finish+1) < end*1e9
 }
 
 // WouldHelp is Adaptive's rule for engines in which lanes pull: it says whether a
@@ -304,6 +305,8 @@ func (v *view) nearest() int {
 		}
 		tier := v.s.Lanes[i].Tier
 		switch l := v.st.lane(i); {
+		case l.Health == Healthy && tier == 0:
+			return 0
 		case l.Health == Healthy:
 			healthy = min(healthy, tier)
 		case l.open():

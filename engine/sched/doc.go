@@ -1,0 +1,42 @@
+// Package sched decides which piece of which transfer goes over which lane, when,
+// and what to do when that fails. It is the engine's pure core: no clock, no
+// socket, no goroutine, no lock. Whoever holds the engine's mutex brings it what
+// happened, with the time, and carries out the actions that it answers with, after
+// the mutex is free again.
+//
+//	actions = core.Step(now, events, actions[:0])
+//
+// A Job is the part of a batch that moves between one pair of memory locations.
+// Its Route lists, transport by transport, the lanes that can carry it (pathsel's
+// decision). Ops are merged where they are contiguous on both sides and cut into
+// slices only when a lane has room for one: nothing is bound to a lane early.
+//
+// # Lanes
+//
+// A lane has at most one connection at a time. What it may hold is a time, its
+// window, at the rate that was measured: bytes completed per busy time. Ports have
+// windows too, for all lanes and peers together. Which lane gets a slice is the
+// policy's choice (pathsel.Picker).
+//
+// A lane whose connection is lost, whose dial fails or that stalls is sick: it is
+// dialled again after a while that doubles, then half-open, one slice at a time,
+// and after a few good ones well. While no lane of a transport is well the next
+// one of the route is used, with a note.
+//
+// # Stalls
+//
+// A lane stalls when it stands still for several times what it needs for all it
+// holds while other lanes to the peer move. Where none of those has anything to
+// do, a small copy of what the silent lane holds is sent over one of them, to see
+// whether the peer answers: bytes are counted once, and the copy writes what the
+// job writes there anyway. When no lane moves it is the peer, and no lane is
+// blamed. Time in which nobody stepped the core counts for nobody.
+//
+// # Fences
+//
+// A connection that died is fenced: a slice whose bytes may still land (Done with
+// MayLand) is sent again at once, but its job is not finished before the peer has
+// left the old connection. A job that cannot wait for that ends with ErrUnsafe and
+// names the connections. No job ends while a slice of it is in flight, so that its
+// local buffers are free then.
+package sched

@@ -1,0 +1,128 @@
+package sched
+
+// Job is the part of a batch that one route carries. The submitter fills in the
+// first fields and hands it to the core with Submit; the result may be read after
+// Finish. A job may be submitted again after its Finish: its Result is then
+// overwritten, in the same memory.
+type Job struct {
+	Route      *Route
+	Ops        []Op
+	Priority   Priority
+	DeadlineNS int64 // in the time of Step; 0: none
+	Check      bool  // a checksum for each slice
+	User       any   // the engine's own
+
+	Result Result
+
+	jobState
+}
+
+// Result is how a job ended and what it took.
+type Result struct {
+	// Err is nil where every byte is in place. It wraps the cause and names lane
+	// and peer; an *OpError says which op was refused.
+	Err error
+	// Unsafe are the connections over which bytes may still land in the peer's
+	// memory: the job's remote ranges must not be used until they are fenced.
+	Unsafe  []ConnID
+	StartNS int64
+	EndNS   int64
+	Bytes   int64 // in place
+	Slices  int64
+	Retries int64
+	Lanes   []LaneUse // in the order of first use
+	Notes   []Note    // that came up while it ran, the first ones
+}
+
+// LaneUse is what one lane did for a job.
+type LaneUse struct {
+	Lane    LaneID
+	Bytes   int64
+	Slices  int64
+	Retries int64 // slices that it did not deliver
+	FirstNS int64 // first post
+	LastNS  int64 // last completion
+	Err     error // the last
+}
+
+// jobState is the core's own part of a job.
+type jobState struct {
+	id       uint64
+	sliceCap int64 // a slice is no larger, so that several are on their way
+	cursor   cursor
+	total    int64
+	unsent   int64  // bytes that are not cut yet
+	again    *Slice // to be sent again, the first one first
+	index    uint32 // of the next slice
+	inflight int
+	uses     []int // slices in flight, for each of Result.Lanes
+	fences   []ConnID
+
+	ending     bool // what is not sent is dropped
+	finished   bool
+	noFence    bool // the peer is gone: nobody is left to confirm fences
+	err        error
+	drainUntil int64 // then its slices in flight are killed
+	fenceUntil int64 // an ending job waits so long for fences
+
+	queued             bool
+	turn               uint64
+	prev, next         *Job // in the queue of its route
+	livePrev, liveNext *Job
+}
+
+// jobList is the jobs that are not finished.
+type jobList struct{ first, last *Job }
+
+func (l *jobList) add(j *Job) {
+	j.livePrev, j.liveNext = l.last, nil
+	if l.last != nil {
+		l.last.liveNext = j
+	} else {
+		l.first = j
+	}
+	l.last = j
+}
+
+func (l *jobList) remove(j *Job) {
+	if j.livePrev != nil {
+		j.livePrev.liveNext = j.liveNext
+	} else {
+		l.first = j.liveNext
+	}
+	if j.liveNext != nil {
+		j.liveNext.livePrev = j.livePrev
+	} else {
+		l.last = j.livePrev
+	}
+	j.livePrev, j.liveNext = nil, nil
+}
+
+// maxJobNotes bounds Result.Notes.
+const maxJobNotes = 16
+
+func (j *Job) note(n Note) {
+	if len(j.Result.Notes) < maxJobNotes {
+		j.Result.Notes = append(j.Result.Notes, n)
+	}
+}
+
+// class is the job's queue.
+func (j *Job) class() Priority { return min(j.Priority, High) }
+
+// use is the place of a lane in the job's Result.Lanes.
+func (j *Job) use(l *lane) int {
+	if l.lastJob == j && l.lastUse < len(j.uses) && j.Result.Lanes[l.lastUse].Lane == l.id {
+		return l.lastUse
+	}
+	at := 0
+	for at < len(j.Result.Lanes) && j.Result.Lanes[at].Lane != l.id {
+		at++
+	}
+	if at == len(j.Result.Lanes) {
+		j.Result.Lanes = append(j.Result.Lanes, LaneUse{Lane: l.id})
+		j.uses = append(j.uses, 0)
+	}
+	l.lastJob, l.lastUse = j, at
+	return at
+}

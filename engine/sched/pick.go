@@ -1,0 +1,303 @@
+package sched
+
+import (
+	"math"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/pathsel"
+)
+
+// give posts one slice of a job, if a lane should take it now.
+func (c *Core) give(r *Route, j *Job) bool {
+	if r.seen != r.peer.seq {
+		c.want(r)
+	}
+	if len(r.groups) == 0 {
+		return false
+	}
+	bytes := c.sizeFor(r, j)
+	l := c.tester(r, j, bytes)
+	if l == nil {
+		l = c.choose(r, j, bytes)
+	}
+	if l == nil {
+		return false
+	}
+	s := c.take(j, l, bytes)
+	c.post(j, l, s)
+	return true
+}
+
+// sizeFor is how large the next slice of a job is at least: as the slowest lane
+// takes them.
+func (c *Core) sizeFor(r *Route, j *Job) int64 {
+	if j.again != nil {
+		return j.again.Bytes
+	}
+	g := &r.groups[r.cur]
+	target := g.least
+	if len(g.lanes) == 1 && g.first != nil {
+		target = g.first.target
+	}
+	if target == 0 {
+		target = c.cfg.SliceMinBytes
+	}
+	return min(target, j.sliceCap, j.unsent)
+}
+
+// tester is a half-open lane that waits for a slice. Of a better transport than
+// the one in use it always gets one, else only where much is left to send.
+func (c *Core) tester(r *Route, j *Job, bytes int64) *lane {
+	if r.peer.testing == 0 {
+		return nil
+	}
+	much := r.backlog(j.class()) >= fewSlices*bytes
+	for i := 0; i <= r.cur; i++ {
+		if i == r.cur && !much {
+			return nil
+		}
+		for _, l := range r.groups[i].lanes {
+			if l != nil && l.health() == pathsel.HalfOpen && l.posted == 0 && l.room() >= bytes {
+				return l
+			}
+		}
+	}
+	return nil
+}
+
+// choose asks the policy for a lane.
+func (c *Core) choose(r *Route, j *Job, bytes int64) *lane {
+	g := &r.groups[r.cur]
+	if len(g.lanes) == 1 && len(g.set.Lanes) == 1 {
+		return g.only(bytes)
+	}
+	slice := pathsel.Slice{Bytes: bytes, Remaining: max(r.backlog(j.class()), bytes), Request: j.id<<32 | uint64(j.cursor.op), Index: j.index}
+	if j.again != nil {
+		slice.Index, slice.Attempt = j.again.index, j.again.Attempt
+	}
+	if g.current(c, r.peer) {
+		if l, sure := c.pull(r, g, &slice); sure {
+			return l
+		}
+		if l := g.pick(r, &slice); l == nil || l.room() >= bytes || r.Policy == pathsel.Mooncake {
+			g.full = l == nil
+			return l
+		}
+	}
+	c.refresh(r, g, bytes)
+	l := g.pick(r, &slice)
+	g.full = l == nil
+	return l
+}
+
+// pick asks the policy.
+func (g *group) pick(r *Route, slice *pathsel.Slice) *lane {
+	states := pathsel.LaneStates{Lanes: g.states}
+	if l := g.first; l != nil {
+		states.Local, states.Remote = l.local.side.load, l.remote.side.load
+	}
+	at := g.picker.Pick(*slice, states)
+	if at < 0 || at >= len(g.lanes) {
+		return nil
+	}
+	l := g.lanes[at]
+	// Mooncake's policy knows no windows: what it chose is what the slice waits for.
+	if r.Policy == pathsel.Mooncake && l.posted >= max(l.limits.MaxPosted, 1) {
+		return nil
+	}
+	return l
+}
+
+// current says whether what the policy sees is up to date but for what lanes
+// have in flight, which they keep up themselves.
+func (g *group) current(c *Core, p *peer) bool {
+	return p.mirror == g && g.version == p.version && c.clock-g.freshAt < millisecond && !g.portBound
+}
+
+// pull decides without the policy where its answer is plain: a lane from which a
+// slice came back gets another one where that ends before all lanes together
+// would be done, and nobody gets any where no lane had room before and only full
+// ones changed. It says whether it is sure.
+func (c *Core) pull(r *Route, g *group, slice *pathsel.Slice) (*lane, bool) {
+	if r.Policy != pathsel.Adaptive && r.Policy != "" || !g.full {
+		return nil, false
+	}
+	room := false
+	for _, l := range r.peer.freed {
+		if l.room() < slice.Bytes {
+			continue
+		}
+		room = true
+		if l.mirror == nil || l.health() != pathsel.Healthy || g.set.Lanes[l.mirrorAt].Tier != g.tier {
+			continue
+		}
+		rate := l.est.rate()
+		start := max(float64(l.inflight)/rate, l.local.busy(), l.remote.busy())
+		if start+float64(slice.Bytes)/rate <= float64(slice.Remaining)/g.sum {
+			return l, true
+		}
+	}
+	return nil, !room
+}
+
+// busy is how long a port needs for what it has in flight, in seconds.
+func (p *port) busy() float64 {
+	if p.rate == 0 {
+		return 0
+	}
+	return float64(p.side.load[p.index]) / p.rate
+}
+
+// only is the lane of a group that has no other.
+func (g *group) only(bytes int64) *lane {
+	l := g.lanes[0]
+	if l == nil {
+		return nil
+	}
+	switch l.health() {
+	case pathsel.Sick:
+		return nil
+	case pathsel.HalfOpen:
+		if l.posted > 0 {
+			return nil
+		}
+	}
+	if l.room() < bytes {
+		l.holdBack(bytes)
+		return nil
+	}
+	return l
+}
+
+// refresh brings what the policy sees up to date.
+func (c *Core) refresh(r *Route, g *group, bytes int64) {
+	p := r.peer
+	if p.mirror != g {
+		for _, l := range p.lanes {
+			l.mirror = nil
+		}
+		p.mirror = g
+	}
+	g.version, g.freshAt, g.portBound = p.version, c.clock, false
+	clear(g.best)
+	for i, l := range g.lanes {
+		if l != nil && l.phase == up && l.est.trusted() {
+			g.best[g.class[i]] = max(g.best[g.class[i]], topo.Rate(l.est.measured()))
+		}
+	}
+	g.sum, g.tier, g.least = 0, math.MaxInt, 0
+	for i, l := range g.lanes {
+		st := &g.states[i]
+		*st = pathsel.LaneState{Health: pathsel.Sick}
+		if l == nil {
+			continue
+		}
+		l.mirror, l.mirrorAt = st, i
+		if st.Health = l.health(); st.Health == pathsel.Sick {
+			continue
+		}
+		l.reflect()
+		if min(l.local.room(), l.remote.room()) < bytes {
+			st.Window, g.portBound = -1, true
+			l.holdBack(bytes)
+		}
+		st.Rate = g.seen(i, l)
+		if st.Health == pathsel.Healthy {
+			g.tier = min(g.tier, g.set.Lanes[i].Tier)
+			g.sum += max(float64(st.Rate), l.est.rate())
+		}
+		if g.least == 0 || l.target < g.least {
+			g.least = l.target
+		}
+	}
+}
+
+// reflect shows the policy what a lane has in flight.
+func (l *lane) reflect() {
+	l.mirror.Inflight, l.mirror.Window = l.inflight, l.window
+	if l.posted >= max(l.limits.MaxPosted, 1) {
+		l.mirror.Window = -1
+	}
+}
+
+// seen is a lane's rate as policies get it. Lanes that promise the same and do
+// nearly the same count as equal, and one that was not measured does as well as
+// the best of its kind: an estimate is never exact, and small differences would
+// give all of a small transfer to one lane.
+func (g *group) seen(i int, l *lane) topo.Rate {
+	best := g.best[g.class[i]]
+	if !l.est.trusted() {
+		return best // 0: what the topology promises
+	}
+	rate := topo.Rate(l.est.measured())
+	if rate >= best-best/4 {
+		return best
+	}
+	return rate
+}
+
+// take makes the slice for a lane: what is to be sent again first, else the next
+// bytes of the job.
+func (c *Core) take(j *Job, l *lane, bytes int64) *Slice {
+	spans := max(l.limits.MaxSpans, 1)
+	most := l.limits.MaxBytes
+	if most <= 0 {
+		most = Never
+	}
+	if s := j.again; s != nil {
+		if s.Bytes <= most && s.Bytes <= 2*l.target && len(s.Spans) <= spans {
+			j.again, s.next = s.next, nil
+			c.unqueued(j, s.Bytes)
+			return s
+		}
+		part := c.slice()
+		s.carve(part, min(most, l.target), spans)
+		c.unqueued(j, part.Bytes)
+		return part
+	}
+	want, room := min(l.target, j.sliceCap), l.room()
+	if want > room {
+		want = max(bytes, room&^(sliceUnit-1))
+	}
+	if left := j.unsent - want; left < want/4 && j.unsent <= room {
+		want = j.unsent // a small rest is not worth a slice
+	}
+	s := c.slice()
+	j.cursor.cut(j.Ops, s, min(want, most, j.unsent), spans)
+	s.index = j.index
+	j.index++
+	j.unsent -= s.Bytes
+	c.unqueued(j, s.Bytes)
+	return s
+}
+
+func (c *Core) unqueued(j *Job, bytes int64) { j.Route.queued[j.class()] -= bytes }
+
+// post hands a slice to a lane.
+func (c *Core) post(j *Job, l *lane, s *Slice) {
+	p := l.peer
+	if p.posted == 0 {
+		p.moved = c.clock
+	}
+	if l.posted == 0 {
+		l.est.begin(c.clock, float64(c.cfg.HalfLifeNS))
+		l.mark, l.movedAt = p.at(c), c.clock
+	}
+	s.Job, s.Lane, s.Conn, s.postedAt = j, l.id, l.conn, c.clock
+	s.use = j.use(l)
+	j.uses[s.use]++
+	if u := &j.Result.Lanes[s.use]; u.FirstNS == 0 {
+		u.FirstNS = c.now
+	}
+	j.inflight++
+	l.posted++
+	p.posted++
+	c.posted++
+	l.load(s.Bytes)
+	if l.mirror != nil {
+		l.reflect()
+	}
+	l.enlist(s)
+	c.checkBy(c.now + c.tick())
+	c.do(Action{Do: Post, Job: j, Slice: s, Lane: l.id, Peer: p.id, Conn: l.conn})
+}
