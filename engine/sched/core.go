@@ -40,7 +40,7 @@ func DefaultConfig() Config {
 		SliceMinBytes: 64 << 10, SliceMaxBytes: 1 << 20,
 		WindowNS: 5 * millisecond, HalfLifeNS: 100 * millisecond,
 		StallFloorNS: 50 * millisecond, StallFactor: 10,
-		BackoffNS: 100 * millisecond, BackoffMaxNS: 5 * second,
+		BackoffNS: 100 * millisecond, BackoffMaxNS: 2 * second,
 		DrainNS: 100 * millisecond, FenceNS: 200 * millisecond, MaxAttempts: 16,
 		LocalPortNS: 10 * millisecond, RemotePortNS: 10 * millisecond,
 		MaxTickGapNS: 20 * millisecond, NominalUnknown: topo.GBPerSec,

@@ -490,3 +490,19 @@ func TestSlowDial(t *testing.T) {
 	}
 	s.noted(Fallback, 1)
 }
+
+// While nothing else is left, a lane that failed often is tested often: the job
+// does not wait for the end of a long backoff.
+func TestOnlyLaneComesBackSoon(t *testing.T) {
+	s, r := warmed(t, Config{}, same(2*gbit))
+	j := s.submit(writeOf(r, 64*mib))
+	back := int64(0)
+	s.in(50*millisecond, func() { s.links[0].refuse = true; s.links[0].cut(nil) })
+	s.in(10*second, func() { back = s.now; s.links[0].refuse = false })
+	s.all()
+	s.well(j)
+	resent := s.tracks[j].resent
+	if len(resent) == 0 || resent[0]-back > 250*millisecond {
+		t.Errorf("sent again at %v ns, want within 250 ms of %d", resent, back)
+	}
+}

@@ -65,8 +65,8 @@ func (c *Core) endTest(l *lane) {
 // its connection.
 func (c *Core) goSick(l *lane, err error) {
 	was := l.sick
-	if !was && !l.testing && c.now-l.wellSince > c.cfg.BackoffMaxNS {
-		l.backoff = 0
+	if !was && !l.testing && c.now-l.wellSince > 2*l.backoff {
+		l.backoff = 0 // it was well for longer than it was out
 	}
 	c.endTest(l)
 	l.backoff = min(max(2*l.backoff, c.cfg.BackoffNS), c.cfg.BackoffMaxNS)

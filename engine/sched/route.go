@@ -176,18 +176,40 @@ func (c *Core) want(r *Route) {
 			k--
 		}
 	}
+	c.retest(r)
+}
+
+// retest dials the route's sick lanes that are due. A lane that failed often is
+// left alone for long only while jobs have others.
+func (c *Core) retest(r *Route) {
+	patience := c.cfg.BackoffMaxNS
+	if r.jobs > 0 && !r.anyUsable(c.now) {
+		patience = 2 * c.cfg.BackoffNS
+	}
 	for i := range r.groups {
 		for _, l := range r.groups[i].lanes {
 			if l == nil || !l.sick || l.phase != idle || l.barred() {
 				continue
 			}
-			if c.now >= l.retryAt {
+			if due := l.retryAt - max(l.backoff-patience, 0); c.now >= due {
 				c.connect(l)
 			} else {
-				c.checkBy(l.retryAt)
+				c.checkBy(due)
 			}
 		}
 	}
+}
+
+// anyUsable says whether a lane of any group is well, or may be.
+func (r *Route) anyUsable(now int64) bool {
+	for i := range r.groups {
+		for _, l := range r.groups[i].lanes {
+			if l != nil && l.usable(now) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // selectGroup chooses the transport: the first with a lane that is well or may
