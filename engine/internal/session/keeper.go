@@ -14,6 +14,7 @@ const (
 	// An idle session's connection may be silent this much longer than that of one
 	// with an unanswered call.
 	idlePatience = 10
+	longTrips    = 4 // round trips that no answer takes
 	// A peer whose kernel has taken all that we sent is reachable: its process is
 	// slow, or something between us swallows what we say. Another connection helps
 	// in the second case only, so it gets more time.
@@ -208,6 +209,7 @@ func (k *keeper) listen(l *link, now int64, waiting bool) time.Duration {
 	if waiting {
 		quiet, every = k.o.Silence, k.o.Silence/2
 	}
+	quiet = max(quiet, longTrips*l.s.RoundTrip()) // far peers cannot answer sooner
 	moved := l.moved.Load()
 	l.s.mu.Lock()
 	if !l.unponged && now-moved >= int64(every) {

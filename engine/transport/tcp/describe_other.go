@@ -1,0 +1,6 @@
+//go:build !linux
+
+package tcp
+
+// congestionControl is not known: only Linux tells it by name.
+func congestionControl(uintptr) string { return "" }

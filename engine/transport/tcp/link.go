@@ -1,0 +1,306 @@
+package tcp
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// inlineBytes is up to how many bytes are sent by the goroutine that has them:
+// beyond that a wake-up of the sender costs less than the copy takes.
+const inlineBytes = 128 << 10
+
+// end is what the two ends of a connection do differently.
+type end interface {
+	// headerSize is how many bytes a header takes with its descriptors. Nothing in it
+	// is checked yet.
+	headerSize(h *header) (int, error)
+	// begin takes a header that is as the peer sent it, and says with inbox.expect
+	// what follows.
+	begin(h *header, descs []byte) error
+	// complete ends the frame of the last begin that expected something.
+	complete(sumOK bool)
+	// settle is called when all that came is handled.
+	settle()
+	// busy says that something is to come soon.
+	busy() bool
+	// fill puts queued frames into the outbox.
+	fill(o *outbox)
+	// queued says whether fill has anything to do. mu is held.
+	queued() bool
+	// sent says that the kernel has a frame's last byte. mu is held.
+	sent(token uint32)
+}
+
+// link is what both ends of a data connection have in common: one goroutine
+// reads, and one sends what is not sent at once by whoever has it. They never wait
+// for each other.
+type link struct {
+	end  end
+	conn net.Conn
+	raw  syscall.RawConn
+	in   inbox
+	out  outbox
+	// park lets the write callback wait until the socket takes more. Who is sending
+	// owns it.
+	park   bool
+	outErr error
+	// The callbacks of RawConn, made once.
+	readCall, writeCall func(fd uintptr) bool
+
+	// io is held while the kernel takes bytes and until that is noted: an answer to
+	// a request can be faster.
+	io      sync.Mutex
+	handed  atomic.Uint64 // counts calls that sent something
+	wake    chan struct{} // makes the sender goroutine the one who is sending
+	sender  chan struct{} // closed when that has ended
+	senders sync.Cond     // sending became false after closed
+
+	mu      sync.Mutex
+	closed  bool
+	cause   error
+	sending bool // somebody owns out
+}
+
+func (l *link) init(e end, c net.Conn, polls int) error {
+	sc, ok := c.(syscall.Conn)
+	if !ok {
+		return fmt.Errorf("tcp: connection %T has no descriptor", c)
+	}
+	raw, err := sc.SyscallConn()
+	if err != nil {
+		return fmt.Errorf("tcp: %w", err)
+	}
+	if err := c.SetDeadline(time.Time{}); err != nil {
+		return fmt.Errorf("tcp: %w", err)
+	}
+	l.end, l.conn, l.raw = e, c, raw
+	l.in.init()
+	l.in.spin = spin{polls: polls, score: spinBest / 2}
+	l.out.init()
+	l.readCall, l.writeCall = l.tryRead, l.tryWrite
+	l.wake, l.sender = make(chan struct{}, 1), make(chan struct{})
+	l.senders.L = &l.mu
+	return nil
+}
+
+// run reads until the connection ends, and returns when nothing of it touches
+// memory any more.
+func (l *link) run() {
+	go l.send()
+	l.fail(l.read())
+	l.mu.Lock()
+	close(l.wake)
+	l.mu.Unlock()
+	<-l.sender
+	l.mu.Lock()
+	for l.sending {
+		l.senders.Wait()
+	}
+	l.mu.Unlock()
+}
+
+// fail ends the connection; the first cause counts.
+func (l *link) fail(cause error) {
+	l.mu.Lock()
+	first := !l.closed
+	if first {
+		l.closed, l.cause = true, cause
+	}
+	l.mu.Unlock()
+	if !first {
+		return
+	}
+	if c, ok := l.conn.(*net.TCPConn); ok && !errors.Is(cause, io.EOF) {
+		// What the kernel holds back must not trickle to the peer later.
+		_ = c.SetLinger(0)
+	}
+	_ = l.conn.Close()
+}
+
+func (l *link) read() error {
+	in := &l.in
+	for {
+		err := in.consume(l.end)
+		l.end.settle()
+		if err != nil {
+			return err
+		}
+		in.aim()
+		in.amid.Store(in.phase != inHeader || in.w > in.r)
+		if err := l.receive(); err != nil {
+			return err
+		}
+		in.received.Add(1)
+		in.took(in.n)
+	}
+}
+
+// receive waits for bytes.
+func (l *link) receive() error {
+	in := &l.in
+	in.waiting, in.parked, in.err = false, false, nil
+	if err := l.raw.Read(l.readCall); err != nil {
+		return err
+	}
+	if in.waiting {
+		in.spin.waited(time.Since(in.since), in.parked)
+	}
+	if in.err == nil && in.n == 0 {
+		return io.EOF
+	}
+	return in.err
+}
+
+func (l *link) tryRead(fd uintptr) bool {
+	in := &l.in
+	for {
+		n, errno := in.vec.Readv(fd)
+		switch errno {
+		case 0:
+			in.n = n
+			return true
+		case syscall.EINTR:
+			continue
+		case syscall.EAGAIN:
+		default:
+			in.err = errno
+			return true
+		}
+		if !in.waiting {
+			in.waiting, in.since, in.polls = true, time.Now(), 0
+			if l.end.busy() {
+				in.polls = in.spin.now()
+			}
+		}
+		if in.polls == 0 {
+			in.parked = true
+			return false
+		}
+		in.polls--
+	}
+}
+
+// send is the goroutine that sends what others do not.
+func (l *link) send() {
+	defer close(l.sender)
+	for range l.wake {
+		l.pump(true)
+	}
+}
+
+// pump sends what is queued; the caller has set sending. Without park it gives up
+// at the first byte that the socket does not take, or where there is too much, and
+// leaves the rest to the sender goroutine.
+func (l *link) pump(park bool) {
+	inline := 0
+	for {
+		if l.out.left() == 0 {
+			l.out.reset()
+			l.end.fill(&l.out)
+			l.out.flushArena()
+		}
+		size := l.out.left()
+		if size == 0 {
+			if l.release() {
+				return
+			}
+			continue
+		}
+		if inline += size; !park && inline > inlineBytes {
+			l.handOver()
+			return
+		}
+		l.park = park
+		err := l.raw.Write(l.writeCall)
+		if err == nil {
+			err = l.outErr
+		}
+		if err != nil {
+			l.fail(err)
+			l.drop()
+			return
+		}
+		if l.out.left() > 0 {
+			l.handOver()
+			return
+		}
+	}
+}
+
+// release ends sending if nothing is queued.
+func (l *link) release() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.closed && (l.end.queued() || l.out.open) {
+		return false
+	}
+	l.sending = false
+	l.senders.Broadcast()
+	return true
+}
+
+// drop ends sending on a connection that is closed.
+func (l *link) drop() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.sending = false
+	l.senders.Broadcast()
+}
+
+// handOver makes the sender goroutine the one who is sending.
+func (l *link) handOver() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		l.sending = false
+		l.senders.Broadcast()
+		return
+	}
+	l.wake <- struct{}{} // has room: only who is sending gives it away
+}
+
+func (l *link) tryWrite(fd uintptr) bool {
+	l.io.Lock()
+	defer l.io.Unlock()
+	for l.out.left() > 0 {
+		n, errno := l.out.vec.Writev(fd)
+		switch errno {
+		case 0:
+			l.wrote(n)
+		case syscall.EINTR:
+		case syscall.EAGAIN:
+			return !l.park
+		default:
+			l.outErr = errno
+			return true
+		}
+	}
+	return true
+}
+
+// wrote accounts for n bytes that the kernel took.
+func (l *link) wrote(n int) {
+	l.handed.Add(1)
+	o := &l.out
+	o.vec.Advance(n)
+	o.gone += n
+	done := 0
+	for done < len(o.marks) && o.marks[done].at <= o.gone {
+		done++
+	}
+	if done == 0 {
+		return
+	}
+	l.mu.Lock()
+	for _, m := range o.marks[:done] {
+		l.end.sent(m.token)
+	}
+	l.mu.Unlock()
+	o.marks = o.marks[:copy(o.marks, o.marks[done:])]
+}
