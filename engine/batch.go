@@ -1,0 +1,285 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/topoctl/topoctl/engine/sched"
+)
+
+// Batch is a set of ops on their way. Its methods may be used by many goroutines.
+type Batch struct {
+	engine *Engine
+	peer   *Peer
+	o      SubmitOptions
+	ops    int
+	total  int64 // bytes
+	// begin and deadline are in the engine's time.
+	begin, deadline int64
+	parts           []*part
+	locals          []*Region // pinned; by handle
+	remotes         []*RemoteRegion
+	moved           atomic.Int64
+	left            atomic.Int32 // parts that are not finished
+	stopCancel      func() bool  // nil: ctx cannot end
+	done            chan struct{}
+
+	// first and its neighbours hold what one part needs, which is the usual number.
+	first     part
+	firstList [1]*part
+
+	mu   sync.Mutex
+	errs []error
+	end  int64
+	over bool
+
+	// Under the engine's mutex: the list of running batches.
+	prev, next *Batch
+}
+
+// part is what one job of the scheduler carries.
+type part struct {
+	batch *Batch
+	route *route
+	job   sched.Job
+	*opBuffers
+	bytes  int64
+	used   []*lane // of result.Lanes
+	usedOf [2]*lane
+	result sched.Result
+	over   bool // the result is there
+}
+
+// place is where an op of the batch is in both memories.
+type place struct {
+	op            int32 // in the user's list
+	local, remote reach
+}
+
+func (b *Batch) addPart(r *route) *part {
+	p := &b.first
+	if len(b.parts) == 0 {
+		b.parts = b.firstList[:0]
+	} else {
+		p = &part{}
+	}
+	p.batch, p.route = b, r
+	p.opBuffers = b.engine.buffers.Get().(*opBuffers)
+	b.parts = append(b.parts, p)
+	return p
+}
+
+// opBuffers are used again: a batch needs its ops only until it is over.
+type opBuffers struct {
+	ops    []sched.Op
+	places []place
+}
+
+func (e *Engine) keepBuffers(p *part) {
+	const most = 1 << 14 // more is not kept
+	if cap(p.ops) <= most {
+		clear(p.ops)
+		p.ops, p.places = p.ops[:0], p.places[:0]
+		e.buffers.Put(p.opBuffers)
+	}
+	p.opBuffers, p.job.Ops = nil, nil
+}
+
+// start hands the batch to the scheduler.
+func (b *Batch) start(ctx context.Context) error {
+	e, p := b.engine, b.peer
+	b.left.Store(int32(len(b.parts)))
+	w := e.getWork()
+	defer e.putWork(w)
+	for _, part := range b.parts {
+		part.job = sched.Job{Route: part.route.r, Ops: part.ops, DeadlineNS: b.deadline, Check: e.checks(b.o.Check, part.route), User: part}
+		if b.o.HighPriority {
+			part.job.Priority = sched.High
+		}
+		w.events = append(w.events, sched.Event{Kind: sched.Submit, Job: &part.job})
+	}
+	e.mu.Lock()
+	err := p.lost()
+	if e.closing {
+		err = fmt.Errorf("engine is %w", ErrClosed)
+	}
+	if err != nil {
+		e.mu.Unlock()
+		clear(w.events)
+		w.events = w.events[:0]
+		b.unpin()
+		return err
+	}
+	e.link(b)
+	if ctx.Done() != nil {
+		b.stopCancel = context.AfterFunc(ctx, func() { b.ended(ctx) })
+	}
+	if len(b.parts) > 0 {
+		e.step(w)
+	}
+	e.mu.Unlock()
+	if len(b.parts) == 0 {
+		b.conclude()
+		return nil
+	}
+	e.perform(w)
+	e.run(w)
+	return nil
+}
+
+// ended is called when the context of Submit ends. Deadlines are the core's own
+// business: it lets slices that are on the way arrive.
+func (b *Batch) ended(ctx context.Context) {
+	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		b.cancel(context.Cause(ctx))
+	}
+}
+
+// Cancel gives up what was not sent. The batch is done when what was is out of
+// the way; its error then wraps ErrCanceled, unless all bytes were in place.
+func (b *Batch) Cancel() { b.cancel(ErrCanceled) }
+
+func (b *Batch) cancel(cause error) {
+	e := b.engine
+	w := e.getWork()
+	for _, p := range b.parts {
+		w.events = append(w.events, sched.Event{Kind: sched.Cancel, Job: &p.job, Err: cause})
+	}
+	e.run(w)
+	e.putWork(w)
+}
+
+// finish takes the result of one part; the last one concludes the batch.
+func (b *Batch) finish(p *part) {
+	b.mu.Lock()
+	p.result, p.over = p.job.Result, true
+	if err := p.result.Err; err != nil {
+		b.errs = append(b.errs, b.engine.errorOf(p, err))
+	}
+	b.mu.Unlock()
+	if len(p.result.Unsafe) > 0 {
+		b.engine.quarantine(p)
+	}
+	if b.left.Add(-1) == 0 {
+		b.conclude()
+	}
+}
+
+// conclude comes when no byte of the batch is on its way any more.
+func (b *Batch) conclude() {
+	b.unpin()
+	b.mu.Lock()
+	failed := len(b.errs) > 0
+	b.mu.Unlock()
+	if !failed && b.o.Notify != nil {
+		if b.engine.start(b.notify) {
+			return
+		}
+		b.fail(fmt.Errorf("notification: engine is %w", ErrClosed))
+	}
+	b.close()
+}
+
+// notify tells the peer's application, when everything is in place.
+func (b *Batch) notify() {
+	if err := b.peer.notify(b.deadline, b.o.Notify); err != nil {
+		b.fail(fmt.Errorf("the data is in place, but the notification failed: %w", err))
+	}
+	b.close()
+}
+
+func (b *Batch) fail(err error) {
+	b.mu.Lock()
+	b.errs = append(b.errs, err)
+	b.mu.Unlock()
+}
+
+// close is the batch's end.
+func (b *Batch) close() {
+	e := b.engine
+	if b.stopCancel != nil {
+		b.stopCancel()
+	}
+	e.mu.Lock()
+	e.unlink(b)
+	for _, p := range b.parts {
+		p.used = p.usedOf[:0]
+		for i := range p.result.Lanes {
+			p.used = append(p.used, e.lanes[p.result.Lanes[i].Lane])
+		}
+	}
+	e.mu.Unlock()
+	b.mu.Lock()
+	b.end, b.over = e.now(), true
+	failed, unsafe := len(b.errs) > 0, false
+	for _, p := range b.parts {
+		unsafe = unsafe || len(p.result.Unsafe) > 0
+	}
+	b.mu.Unlock()
+	e.count.batches.Add(1)
+	if failed {
+		e.count.failed.Add(1)
+	}
+	if unsafe {
+		e.count.unsafe.Add(1)
+	}
+	for _, p := range b.parts {
+		e.count.slices.Add(p.result.Slices)
+		e.count.retries.Add(p.result.Retries)
+		e.keepBuffers(p)
+	}
+	close(b.done)
+}
+
+func (b *Batch) unpin() {
+	for _, r := range b.locals {
+		r.r.Unpin()
+	}
+}
+
+// Done is closed when the batch is over: every buffer of it is free, unless Err
+// is an ErrUnsafeBuffer, which names remote ranges that are not.
+func (b *Batch) Done() <-chan struct{} { return b.done }
+
+// Wait waits for the end of the batch, or for ctx: then the batch goes on, and its
+// buffers are not free.
+func (b *Batch) Wait(ctx context.Context) error {
+	select {
+	case <-b.done:
+		return b.Err()
+	default:
+	}
+	select {
+	case <-b.done:
+		return b.Err()
+	case <-ctx.Done():
+		return fmt.Errorf("engine: peer %q: waiting for a batch, which goes on: %w", b.peer.name, context.Cause(ctx))
+	}
+}
+
+// Err is why the batch failed: nil while it runs, and where all bytes are in
+// place and the notification was taken.
+func (b *Batch) Err() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.over || len(b.errs) == 0 {
+		return nil
+	}
+	err := b.errs[0]
+	if len(b.errs) > 1 {
+		err = errors.Join(b.errs...)
+	}
+	return fmt.Errorf("engine: peer %q: %w", b.peer.name, err)
+}
+
+// Progress is how far the batch is.
+func (b *Batch) Progress() Progress {
+	p := Progress{Bytes: min(b.moved.Load(), b.total), Total: b.total}
+	b.mu.Lock()
+	p.Done = b.over
+	b.mu.Unlock()
+	return p
+}

@@ -1,0 +1,96 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/topoctl/topoctl/engine/memory"
+)
+
+// benchPair is a client with a region of its own, and one of the server.
+func benchPair(b *testing.B, transport string, size int64, o Options) (*Peer, *Region, *RemoteRegion) {
+	b.Helper()
+	ctx := context.Background()
+	server := newEngine(b, Options{Name: "server"})
+	o.Name = "client"
+	client := newEngine(b, o)
+	if _, err := server.Alloc(size, RegionOptions{Name: "kv", Grant: memory.PeerRead | memory.PeerWrite, Memory: memory.Options{Pages: memory.Huge}}); err != nil {
+		b.Fatal(err)
+	}
+	mine, err := client.Alloc(size, RegionOptions{Memory: memory.Options{Pages: memory.Huge}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	p, err := client.Open(ctx, server.Addrs()[0].String())
+	if err != nil {
+		b.Fatal(err)
+	}
+	to, err := p.Region(ctx, "kv")
+	if err != nil {
+		b.Fatal(err)
+	}
+	return p, mine, to
+}
+
+func BenchmarkEngine(b *testing.B) {
+	off := false
+	for _, transport := range []string{"tcp", "shm"} {
+		for _, c := range []struct {
+			size  int64
+			ops   int
+			depth int
+		}{{4 << 10, 1, 1}, {4 << 10, 128, 2}, {64 << 10, 128, 2}, {1 << 20, 16, 2}} {
+			for _, read := range []bool{false, true} {
+				b.Run(fmt.Sprintf("%s/%s/%dKiBx%d", transport, verb(read), c.size>>10, c.ops), func(b *testing.B) {
+					const total = 256 << 20
+					p, mine, to := benchPair(b, transport, total, Options{})
+					ctx := context.Background()
+					batch := c.size * int64(c.ops)
+					places := total / batch
+					ops := make([]Op, c.ops)
+					running := make([]*Batch, c.depth)
+					b.SetBytes(batch)
+					b.ReportAllocs()
+					// Nothing lies next to its neighbour, so that nothing is merged.
+					submit := func(i int) *Batch {
+						at := (int64(i) % places) * batch
+						for k := range ops {
+							here := at + int64(k)*c.size
+							there := at + int64(c.ops-1-k)*c.size
+							ops[k] = Op{Read: read, Local: mine.Span(here, c.size), Remote: to.At(there)}
+						}
+						x, err := p.Submit(ctx, ops, SubmitOptions{Transport: transport, Check: &off})
+						if err != nil {
+							b.Fatal(err)
+						}
+						return x
+					}
+					for i := range 20 {
+						if err := submit(i).Wait(ctx); err != nil {
+							b.Fatal(err)
+						}
+					}
+					b.ResetTimer()
+					for i := range b.N {
+						slot := i % c.depth
+						if running[slot] != nil {
+							if err := running[slot].Wait(ctx); err != nil {
+								b.Fatal(err)
+							}
+						}
+						running[slot] = submit(i)
+					}
+					for _, x := range running {
+						if x != nil {
+							if err := x.Wait(ctx); err != nil {
+								b.Fatal(err)
+							}
+						}
+					}
+					b.ReportMetric(float64(b.N*c.ops)/b.Elapsed().Seconds(), "ops/s")
+				})
+			}
+		}
+	}
+}

@@ -1,0 +1,207 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/topoctl/topoctl/engine/sched"
+	"github.com/topoctl/topoctl/engine/transport"
+)
+
+const (
+	dialTimeout  = 1500 * time.Millisecond
+	leaveTimeout = 2 * time.Second
+)
+
+// carrier is a transport with what the engine needs to know of it.
+type carrier struct {
+	t    transport.Transport
+	name string
+	caps transport.Caps
+	data transport.DataServer // nil: it has its own way to get connections
+	some transport.Selective  // nil: it reaches every region
+}
+
+// reach says which carriers reach a peer's region, by bit.
+func (e *Engine) reach(r *transport.RemoteRegion) uint32 {
+	bits := uint32(0)
+	for i, c := range e.carriers {
+		if c.some == nil || c.some.Reaches(r) {
+			bits |= 1 << i
+		}
+	}
+	return bits
+}
+
+// lane is one pair of ports to one peer. It does not change, but for what is
+// under the engine's mutex.
+type lane struct {
+	id      sched.LaneID
+	key     laneKey
+	peer    *Peer
+	carrier *carrier
+	name    string
+	remote  transport.Endpoint
+	rtt     time.Duration
+
+	// Under the engine's mutex:
+	gone      bool
+	suspended bool
+	described string // its last connection
+}
+
+// laneKey tells lanes of one peer apart.
+type laneKey struct {
+	transport   string
+	local       netip.Addr
+	iface       string
+	localPort   string
+	remotePort  string
+	address     string
+	name        string
+	side, other sched.SideID
+}
+
+// conn is the engine's side of one connection of a lane.
+type conn struct {
+	id     sched.ConnID
+	lane   *lane
+	ctx    context.Context // of the dial
+	cancel context.CancelCauseFunc
+
+	// t is there from Connected on.
+	t transport.Conn
+
+	// Under the engine's mutex:
+	outstanding int  // slices that were given to it and have not come back
+	connected   bool // the core knows
+	killed      error
+	lost        bool
+	lostErr     error
+}
+
+func (e *Engine) newConn(id sched.ConnID, l *lane) *conn {
+	c := &conn{id: id, lane: l}
+	c.ctx, c.cancel = context.WithCancelCause(e.ctx)
+	return c
+}
+
+// connect dials in a goroutine of its own.
+func (e *Engine) connect(a *sched.Action) {
+	e.mu.Lock()
+	c := e.conns[a.Conn]
+	e.mu.Unlock()
+	if !e.start(func() { e.dial(c) }) {
+		e.tell(sched.Event{Kind: sched.ConnectFailed, Lane: c.lane.id, Conn: c.id, Err: ErrClosed})
+	}
+}
+
+func (e *Engine) dial(c *conn) {
+	l := c.lane
+	ctx, cancel := context.WithTimeoutCause(c.ctx, dialTimeout, fmt.Errorf("no connection within %v", dialTimeout))
+	defer cancel()
+	asked := false
+	t, err := l.carrier.t.Dial(ctx, transport.Dial{
+		Session: l.peer.session.ID(), Conn: transport.ConnID(c.id),
+		Local: l.key.local, Interface: l.key.iface, Remote: l.remote,
+		Exchange: func(ctx context.Context, request []byte) ([]byte, error) {
+			asked = true
+			return l.peer.session.Call(ctx, methodAccept, acceptBody(l.carrier.name, transport.ConnID(c.id), request))
+		},
+		Events: transport.Events{Done: c.completed, Lost: c.wasLost},
+	})
+	if err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			err = fmt.Errorf("%w: %w", err, cause)
+		}
+		e.tell(sched.Event{Kind: sched.ConnectFailed, Lane: l.id, Conn: c.id, Err: l.errorOf(err)})
+		if asked {
+			e.forget(c)
+		}
+		return
+	}
+	limits := t.Limits()
+	description := t.Describe()
+	e.mu.Lock()
+	c.t = t
+	killed := c.killed
+	if killed == nil {
+		l.described = description
+	}
+	e.mu.Unlock()
+	if killed != nil { // while it was dialled
+		t.Close(killed)
+		e.tell(sched.Event{Kind: sched.ConnectFailed, Lane: l.id, Conn: c.id, Err: l.errorOf(killed)})
+		e.forget(c)
+		return
+	}
+	e.tell(sched.Event{
+		Kind: sched.Connected, Lane: l.id, Conn: c.id,
+		Limits: sched.Limits{MaxSpans: limits.MaxSpans, MaxBytes: limits.MaxBytes, MaxPosted: limits.MaxPosted},
+	})
+}
+
+// forget has the peer give up waiting for a connection that will not come. It is
+// a courtesy: the peer's transport does not wait for ever.
+func (e *Engine) forget(c *conn) {
+	ctx, cancel := context.WithTimeout(e.ctx, leaveTimeout)
+	defer cancel()
+	p := c.lane.peer
+	_, _ = p.session.Call(ctx, methodLeave, leaveBody(c.lane.carrier.name, p.session.ID(), transport.ConnID(c.id)))
+}
+
+// completed is the transport's Events.Done: one step for all of them, by the
+// goroutine that brings them.
+func (c *conn) completed(_ transport.Conn, done []transport.Completion) {
+	e := c.lane.peer.engine
+	w := e.getWork()
+	for i := range done {
+		w.completed(done[i])
+	}
+	e.run(w)
+	e.putWork(w)
+}
+
+// wasLost is the transport's Events.Lost.
+func (c *conn) wasLost(_ transport.Conn, err error) {
+	e := c.lane.peer.engine
+	if err != nil {
+		err = c.lane.errorOf(err)
+	}
+	e.mu.Lock()
+	c.lost, c.lostErr = true, err
+	over := c.connected && c.outstanding == 0
+	if over {
+		delete(e.conns, c.id)
+	}
+	e.mu.Unlock()
+	if over { // else the last slice that comes back, or Connected, tells the core
+		e.tell(sched.Event{Kind: sched.Lost, Lane: c.lane.id, Conn: c.id, Err: err})
+	}
+}
+
+// kill closes a connection, or gives its dial up.
+func (e *Engine) kill(a *sched.Action) {
+	e.mu.Lock()
+	c := e.conns[a.Conn]
+	if c == nil {
+		e.mu.Unlock()
+		return
+	}
+	c.killed = a.Err
+	if c.killed == nil {
+		c.killed = ErrClosed
+	}
+	t := c.t
+	e.mu.Unlock()
+	c.cancel(c.killed)
+	if t != nil {
+		t.Close(a.Err)
+	}
+}
+
+func (l *lane) errorOf(err error) error {
+	return &LaneError{Lane: l.name, Peer: l.peer.name, Err: err}
+}

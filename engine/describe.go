@@ -1,0 +1,183 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/topoctl/topoctl/engine/internal/session"
+	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/engine/registry"
+	"github.com/topoctl/topoctl/engine/transport"
+)
+
+const deltaTimeout = 30 * time.Second
+
+// offering is what this engine tells its peers, and who has been told what.
+type offering struct {
+	mu        sync.Mutex
+	regions   map[memory.ID]*Region
+	topology  json.RawMessage
+	endpoints []transport.Endpoint
+	// advertised are the endpoints with reasons.
+	advertised []Advertised
+	// sequence counts changes; now is the descriptor of that sequence, nil until
+	// somebody wants it.
+	sequence    uint64
+	now         *registry.Descriptor
+	subscribers map[*session.Session]*subscriber
+}
+
+// subscriber is a session whose engine is told of changes.
+type subscriber struct {
+	session *session.Session
+	told    *registry.Descriptor
+	pushing bool
+}
+
+// offer makes a region known to peers.
+func (e *Engine) offer(r *Region) {
+	o := &e.offering
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.regions[r.ID()] = r
+	if r.Grant() != memory.None {
+		e.changed()
+	}
+}
+
+func (e *Engine) withhold(r *Region) {
+	o := &e.offering
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.regions, r.ID())
+	if r.Grant() != memory.None {
+		e.changed()
+	}
+}
+
+// offered lists the open regions in the order of their IDs.
+func (e *Engine) offered() []*Region {
+	o := &e.offering
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.list()
+}
+
+func (o *offering) list() []*Region {
+	out := make([]*Region, 0, len(o.regions))
+	for _, r := range o.regions {
+		out = append(out, r)
+	}
+	slices.SortFunc(out, func(a, b *Region) int { return cmp.Compare(a.ID(), b.ID()) })
+	return out
+}
+
+// reoffer changes topology and endpoints.
+func (e *Engine) reoffer(topology json.RawMessage, endpoints []transport.Endpoint, why []Advertised) {
+	o := &e.offering
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.topology, o.endpoints, o.advertised = topology, endpoints, why
+	e.changed()
+}
+
+// changed counts a change and has everybody told; the lock is held.
+func (e *Engine) changed() {
+	o := &e.offering
+	o.sequence++
+	o.now = nil
+	for _, s := range o.subscribers {
+		if !s.pushing {
+			s.pushing = e.start(func() { e.push(s) })
+		}
+	}
+}
+
+// descriptor is the present one; the lock is held.
+func (e *Engine) descriptor() *registry.Descriptor {
+	o := &e.offering
+	if o.now != nil {
+		return o.now
+	}
+	d := &registry.Descriptor{
+		Schema: registry.SchemaPeer, Name: e.name, Epoch: e.epoch, Sequence: o.sequence,
+		Machine: e.machine, Boot: e.boot, Topology: o.topology, Endpoints: o.endpoints,
+	}
+	for _, r := range o.list() {
+		grant := r.Grant()
+		if grant == memory.None {
+			continue
+		}
+		d.Regions = append(d.Regions, registry.Region{
+			ID: r.ID(), Name: r.Name(), Bytes: r.Size(), Location: string(r.location),
+			Read: grant&memory.PeerRead != 0, Write: grant&memory.PeerWrite != 0, Keys: r.keys,
+		})
+	}
+	o.now = d
+	return d
+}
+
+// describe answers with the descriptor; from then on the session's engine is told
+// of changes.
+func (e *Engine) describe(s *session.Session) ([]byte, error) {
+	o := &e.offering
+	o.mu.Lock()
+	d := e.descriptor()
+	if old := o.subscribers[s]; old != nil {
+		old.told = d // a push that is under way goes on from here
+	} else {
+		o.subscribers[s] = &subscriber{session: s, told: d}
+	}
+	o.mu.Unlock()
+	return d.Encode()
+}
+
+func (e *Engine) unsubscribe(s *session.Session) {
+	o := &e.offering
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.subscribers, s)
+}
+
+// push tells one engine what changed, until it knows all.
+func (e *Engine) push(s *subscriber) {
+	o := &e.offering
+	for {
+		o.mu.Lock()
+		from, to := s.told, e.descriptor()
+		if from.Sequence == to.Sequence || o.subscribers[s.session] != s {
+			s.pushing = false
+			o.mu.Unlock()
+			return
+		}
+		s.told = to
+		o.mu.Unlock()
+		body, err := encodeDelta(from, to)
+		if err != nil {
+			e.log.Error("a change cannot be told to peers", "error", err)
+			continue
+		}
+		ctx, cancel := context.WithTimeout(e.ctx, deltaTimeout)
+		// A peer that cannot apply it asks for the whole descriptor by itself.
+		_, _ = s.session.Call(ctx, methodDelta, body)
+		cancel()
+	}
+}
+
+// encodeDelta makes a delta, or one that no peer can apply where it would be too
+// large: then peers ask for the descriptor.
+func encodeDelta(from, to *registry.Descriptor) ([]byte, error) {
+	x, err := registry.Diff(from, to)
+	if err != nil {
+		return nil, err
+	}
+	body, err := x.Encode()
+	if err != nil {
+		return (&registry.Delta{From: to.Sequence, To: to.Sequence + 1}).Encode()
+	}
+	return body, nil
+}

@@ -1,0 +1,26 @@
+// Package engine moves memory between hosts, over many NICs at once.
+//
+// An Engine owns regions of memory outside Go's heap and opens peers. A batch of
+// one-sided READs and WRITEs is cut into slices, and each slice goes over the
+// lane (local port, remote port) that has it done first: over several NICs, RDMA,
+// TCP, or through shared memory on one host. A NIC that dies costs bandwidth: its
+// slices are sent again over the others, and no buffer is given back while the
+// wire can still touch it.
+//
+//	e, err := engine.New(ctx, engine.Options{Listen: ":7411", Token: token})
+//	kv, err := e.Alloc(1<<30, engine.RegionOptions{Name: "kv", Grant: memory.PeerWrite})
+//	p, err := e.Open(ctx, "node2:7411")
+//	to, err := p.Region(ctx, "kv")
+//	b, err := p.Submit(ctx, []engine.Op{engine.WriteOp(kv.Span(0, 1<<20), to.At(0))}, engine.SubmitOptions{})
+//	err = b.Wait(ctx)
+//	fmt.Println(b.Explain().Text())
+//
+// Contexts: New's bounds construction, Submit's the whole batch, Wait's only the
+// waiting. A batch's Done is closed when nothing can touch its local buffers any
+// more, and nothing can land at the peer, or else the error is ErrUnsafeBuffer.
+//
+// A peer is opened by whoever wants to move memory; the other side only offers
+// regions and takes notifications. A peer that was lost or restarted stays so:
+// open it again. No fallback is silent: it is counted in Stats, logged once and
+// told by Explain.
+package engine

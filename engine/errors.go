@@ -1,0 +1,101 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/engine/sched"
+)
+
+// Why engines refuse and transfers fail. Errors that wrap them say what, where,
+// and what to do.
+var (
+	// ErrClosed: the engine, the peer or the region was closed by its user.
+	ErrClosed = errors.New("closed")
+	// ErrUnsafeBuffer: the batch is over, and bytes of it may still reach the peer's
+	// memory, because a dead connection could not be fenced in time. The local
+	// buffers are free; the remote ranges are quarantined.
+	ErrUnsafeBuffer = errors.New("bytes may still land in the peer's memory")
+	// ErrQuarantined: a remote range is in the state that ErrUnsafeBuffer describes.
+	ErrQuarantined = errors.New("quarantined")
+	// ErrPeerLost: the peer is unreachable for good, or said goodbye.
+	ErrPeerLost = errors.New("peer is lost")
+	// ErrPeerRestarted: the peer is a new one; open it again.
+	ErrPeerRestarted = errors.New("peer was restarted")
+	// ErrNoRegion: the peer has no such region.
+	ErrNoRegion = memory.ErrNoRegion
+	// ErrRange: outside the region.
+	ErrRange = memory.ErrRange
+	// ErrDenied: the region is not granted for this.
+	ErrDenied = memory.ErrDenied
+	// ErrOverlap: two ops of a batch may write the same bytes, or one reads what
+	// another writes.
+	ErrOverlap = errors.New("overlap")
+	// ErrNoLane: nothing reaches the peer, or no lane has that name.
+	ErrNoLane = errors.New("no lane")
+	// ErrUnavailable: this host cannot have the transport. Engines go on without it.
+	ErrUnavailable = errors.New("not available")
+	// ErrLimit: more than the engine's limits allow.
+	ErrLimit = errors.New("limit")
+	// ErrCanceled: the batch was cancelled by Cancel.
+	ErrCanceled = errors.New("cancelled")
+)
+
+// OpError says which op of a batch is at fault.
+type OpError struct {
+	Op  int // place in the batch
+	Err error
+}
+
+func (e *OpError) Error() string { return fmt.Sprintf("op %d: %v", e.Op, e.Err) }
+
+func (e *OpError) Unwrap() error { return e.Err }
+
+// LaneError says on which lane an error came up.
+type LaneError struct {
+	Lane string
+	Peer string
+	Err  error
+}
+
+func (e *LaneError) Error() string {
+	return fmt.Sprintf("lane %s to peer %q: %v", e.Lane, e.Peer, e.Err)
+}
+
+func (e *LaneError) Unwrap() error { return e.Err }
+
+// errorOf gives the scheduler's error of a part the engine's types and words.
+func (e *Engine) errorOf(p *part, err error) error {
+	var also []error
+	if errors.Is(err, sched.ErrDeadline) {
+		also = append(also, context.DeadlineExceeded)
+	}
+	if errors.Is(err, sched.ErrUnsafe) {
+		also = append(also, ErrUnsafeBuffer)
+	}
+	if errors.Is(err, sched.ErrNoLane) {
+		also = append(also, ErrNoLane)
+	}
+	var op *sched.OpError
+	if errors.As(err, &op) {
+		lane := &LaneError{Lane: op.Lane, Peer: op.Peer, Err: op.Err}
+		also = append(also, &OpError{Op: p.userOp(op.First), Err: lane})
+	}
+	if len(also) == 0 {
+		return err
+	}
+	return &knownError{err, also}
+}
+
+// knownError is an error that is also others: they are found by errors.Is and As,
+// and its text is not repeated for them.
+type knownError struct {
+	err  error
+	also []error
+}
+
+func (e *knownError) Error() string { return e.err.Error() }
+
+func (e *knownError) Unwrap() []error { return append([]error{e.err}, e.also...) }

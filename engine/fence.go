@@ -1,0 +1,184 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/engine/sched"
+	"github.com/topoctl/topoctl/engine/transport"
+)
+
+// fenceKey names a connection that a peer has to leave.
+type fenceKey struct {
+	session   transport.SessionID
+	conn      transport.ConnID
+	transport string
+}
+
+// quarantined is a range of a peer's memory in which bytes may still land.
+type quarantined struct {
+	region memory.ID
+	name   string
+	reach
+	conns []fenceKey
+}
+
+const fenceRetry = 250 * time.Millisecond
+
+// fence has the peer leave a connection, in a goroutine of its own.
+func (e *Engine) fence(a *sched.Action) {
+	e.mu.Lock()
+	l := e.lanes[a.Lane]
+	key, conn := e.unfenced[a.Conn], a.Conn
+	e.mu.Unlock()
+	if l == nil {
+		return // the peer was closed
+	}
+	e.start(func() {
+		if e.leave(l.peer, key) {
+			e.tell(sched.Event{Kind: sched.Fenced, Peer: l.peer.id, Conn: conn})
+		}
+	})
+}
+
+// leave asks until there is an answer, or nobody to ask.
+func (e *Engine) leave(p *Peer, key fenceKey) bool {
+	body := leaveBody(key.transport, key.session, key.conn)
+	for {
+		_, err := p.session.Call(e.ctx, methodLeave, body)
+		if err == nil {
+			e.lift(p.epoch, key)
+			return true
+		}
+		timer := time.NewTimer(fenceRetry)
+		select {
+		case <-timer.C:
+		case <-p.gone:
+			timer.Stop()
+			return false
+		case <-e.ctx.Done():
+			timer.Stop()
+			return false
+		}
+	}
+}
+
+// quarantine keeps the places that a part has written from being used.
+func (e *Engine) quarantine(p *part) {
+	peer := p.batch.peer
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var conns []fenceKey
+	for _, id := range p.result.Unsafe {
+		if key, ok := e.unfenced[id]; ok {
+			conns = append(conns, key)
+		}
+	}
+	if len(conns) == 0 {
+		return // all were left meanwhile
+	}
+	for i := range p.ops {
+		if o := &p.ops[i]; !o.Read {
+			r := p.batch.remotes[o.Remote]
+			e.quarantines[peer.epoch] = append(e.quarantines[peer.epoch], quarantined{r.t.ID, r.name, p.places[i].remote, conns})
+			e.anyQuarantine.Store(true)
+		}
+	}
+}
+
+// lift ends what hung on a connection.
+func (e *Engine) lift(epoch uint64, key fenceKey) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.unfenced, sched.ConnID(key.conn))
+	list := e.quarantines[epoch]
+	for i := range list {
+		list[i].conns = slices.DeleteFunc(slices.Clone(list[i].conns), func(k fenceKey) bool { return k == key })
+	}
+	e.setQuarantines(epoch, slices.DeleteFunc(list, func(q quarantined) bool { return len(q.conns) == 0 }))
+}
+
+// holdsQuarantine says whether a connection keeps a range from being used; the
+// mutex is held.
+func (e *Engine) holdsQuarantine(epoch uint64, key fenceKey) bool {
+	return slices.ContainsFunc(e.quarantines[epoch], func(q quarantined) bool { return slices.Contains(q.conns, key) })
+}
+
+// liftAll forgets the memory of a peer's former life.
+func (e *Engine) liftAll(epoch uint64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.setQuarantines(epoch, nil)
+}
+
+func (e *Engine) setQuarantines(epoch uint64, list []quarantined) {
+	if len(list) == 0 {
+		delete(e.quarantines, epoch)
+	} else {
+		e.quarantines[epoch] = list
+	}
+	e.anyQuarantine.Store(len(e.quarantines) > 0)
+}
+
+// adoptFences goes on asking a peer that was opened again to leave what it had
+// not left when it was lost.
+func (e *Engine) adoptFences(p *Peer) {
+	e.mu.Lock()
+	var keys []fenceKey
+	for _, q := range e.quarantines[p.epoch] {
+		for _, key := range q.conns {
+			if !slices.Contains(keys, key) && key.session != p.session.ID() {
+				keys = append(keys, key)
+			}
+		}
+	}
+	e.mu.Unlock()
+	for _, key := range keys {
+		e.start(func() { e.leave(p, key) })
+	}
+}
+
+// checkQuarantine refuses ops at places where bytes may still land.
+func (p *Peer) checkQuarantine(b *Batch) error {
+	e := p.engine
+	if !e.anyQuarantine.Load() {
+		return nil
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	list := e.quarantines[p.epoch]
+	if len(list) == 0 {
+		return nil
+	}
+	for _, part := range b.parts {
+		for i := range part.ops {
+			all := part.places[i].remote
+			for k := range list {
+				q := &list[k]
+				r := b.remotes[part.ops[i].Remote]
+				if q.region == r.t.ID && q.lo < all.hi && all.lo < q.hi && meets(&part.ops[i], q.reach) {
+					return &OpError{Op: int(part.places[i].op), Err: fmt.Errorf(
+						"region %q of the peer: bytes %d to %d are %w: a write that was given up may still land there; use another place until the peer has answered or was restarted",
+						q.name, q.lo, q.hi, ErrQuarantined)}
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// meets says whether a piece of the op is in a range of the peer's region.
+func meets(o *sched.Op, r reach) bool {
+	s := sideOf(o, 0, reach{}, true)
+	if o.Count == 1 || s.pages == nil && s.stride == s.bytes {
+		return true // the outlines meet, and there are no gaps
+	}
+	for k := range s.count {
+		if at := s.piece(k); at.lo < r.hi && r.lo < at.hi {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,349 @@
+package engine
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/topoctl/topoctl/discover"
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/engine/sched"
+	"github.com/topoctl/topoctl/engine/transport"
+	"github.com/topoctl/topoctl/engine/transport/fake"
+	"github.com/topoctl/topoctl/fixtures"
+	"github.com/topoctl/topoctl/pathsel"
+)
+
+// twoPorts is a host with two ports, in two networks.
+func twoPorts(t testing.TB, name string, number int, ports ...string) *topo.Topology {
+	t.Helper()
+	text := fmt.Sprintf(`machine %s "two ports"
+host arch x86_64 kernel 6.8.0 vendor QEMU product none name %s
+cpu vendor GenuineIntel family 6 model 85 name "Intel Xeon" threads 1
+numa 0 package 0 cpus 0-3 mem 8GiB
+`, name, name)
+	for i, port := range ports {
+		text += fmt.Sprintf("netdev %s kind veth ip 10.0.%d.%d/24\n", port, i, number)
+	}
+	tree, err := fixtures.OpenFile([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	top, err := discover.Discover(t.Context(), discover.Options{FS: tree, Origin: "spec"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return top
+}
+
+// planned asks for the TCP lanes between two hosts, over a session that is on one.
+func planned(t *testing.T, client, server Options, offers ...string) (*pair, *group, error) {
+	t.Helper()
+	client.Transports, server.Transports = []Transport{TCP()}, []Transport{TCP()}
+	p := newPair(t, 4096, client, server)
+	var list []transport.Endpoint
+	for _, address := range offers {
+		list = append(list, transport.Endpoint{Transport: "tcp", Address: address})
+	}
+	g := &group{carrier: p.client.carriers[0]}
+	p.peer.mu.RLock()
+	remote := p.peer.host
+	p.peer.mu.RUnlock()
+	err := p.peer.planned(g, routeKey{}, list, p.client.hostNow(), remote)
+	return p, g, err
+}
+
+func laneNames(g *group) string {
+	var out []string
+	for i, l := range g.lanes {
+		name := fmt.Sprintf("%s at %s from %s", l.name, l.remote.Address, l.key.local)
+		if l.gone {
+			name += " gone"
+		}
+		if i >= g.set.Chosen {
+			name += " failover"
+		}
+		out = append(out, name)
+	}
+	return strings.Join(out, "\n")
+}
+
+func TestPlannedLanes(t *testing.T) {
+	a, b := twoPorts(t, "a", 1, "eth0", "eth1"), twoPorts(t, "b", 2, "left", "right")
+	tests := []struct {
+		name   string
+		client Options
+		offers []string
+		want   string
+	}{
+		{"both", Options{Topology: a}, []string{"10.0.0.2:7411", "10.0.1.2:7412"},
+			"eth0 > b:left at 10.0.0.2:7411 from 10.0.0.1\neth1 > b:right at 10.0.1.2:7412 from 10.0.1.1"},
+		{"one that the peer does not listen at", Options{Topology: a}, []string{"10.0.1.2:7412"},
+			"eth1 > b:right at 10.0.1.2:7412 from 10.0.1.1\neth0 > b:left at  from 10.0.0.1 gone failover"},
+		{"the second of two ranks", Options{Topology: a, LocalRank: 1, LocalSize: 2}, []string{"10.0.0.2:7411", "10.0.1.2:7412"},
+			"eth1 > b:right at 10.0.1.2:7412 from 10.0.1.1\neth0 > b:left at 10.0.0.2:7411 from 10.0.0.1 failover"},
+		{"two connections each", Options{Topology: a, ConnsPerLane: 2}, []string{"10.0.0.2:7411", "10.0.1.2:7412"},
+			"eth0 > b:left at 10.0.0.2:7411 from 10.0.0.1\neth0 > b:left #2 at 10.0.0.2:7411 from 10.0.0.1\n" +
+				"eth1 > b:right at 10.0.1.2:7412 from 10.0.1.1\neth1 > b:right #2 at 10.0.1.2:7412 from 10.0.1.1"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			_, g, err := planned(t, test.client, Options{Topology: b}, test.offers...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := laneNames(g); got != test.want {
+				t.Errorf("got\n%s\nwant\n%s", got, test.want)
+			}
+			for _, l := range g.lanes {
+				if l.key.iface == "" {
+					t.Errorf("lane %s is bound to no interface", l.name)
+				}
+			}
+		})
+	}
+	_, _, err := planned(t, Options{Topology: a}, Options{Topology: b}, "10.9.9.9:1")
+	if err == nil || !strings.Contains(err.Error(), "listens at no address") {
+		t.Errorf("a peer that listens elsewhere: %v", err)
+	}
+}
+
+// The session's address is the lane where it is on this host, and both listeners
+// of a peer there are lanes.
+func TestLoopbackLanes(t *testing.T) {
+	checkLeaks(t)
+	tcp := []Transport{TCP()}
+	p := newPair(t, 16<<20, Options{Transports: tcp, ConnsPerLane: 2, Topology: twoPorts(t, "a", 1, "eth0")},
+		Options{Transports: tcp, Listen: []string{"127.0.0.1:0", "127.0.0.2:0"}})
+	ctx := testContext(t)
+	p.randomize(1)
+	b, err := p.peer.Submit(ctx, []Op{WriteOp(p.mine.All(), p.to.At(0))}, SubmitOptions{Label: "four connections"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Wait(ctx); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "remote", p.theirs.Bytes(), p.mine.Bytes())
+	x := b.Explain()
+	if len(x.Routes) != 1 || len(x.Routes[0].Groups) != 1 || len(x.Routes[0].Groups[0].Lanes) != 4 {
+		t.Fatalf("explanation:\n%s", x.Text())
+	}
+	sum := int64(0)
+	for _, u := range x.Routes[0].Used {
+		sum += u.Bytes
+		if !strings.HasPrefix(u.Connection, "tcp ") {
+			t.Errorf("connection %q", u.Connection)
+		}
+	}
+	if sum != 16<<20 || x.Bytes != sum || x.State != "done" {
+		t.Errorf("%d bytes over lanes, %d of the batch, state %s", sum, x.Bytes, x.State)
+	}
+	for _, want := range []string{"four connections with peer", "done, 16 MiB of 16 MiB", "no checksums: bytes stay on this host", "#2: chosen"} {
+		if !strings.Contains(x.Text(), want) {
+			t.Errorf("text has no %q:\n%s", want, x.Text())
+		}
+	}
+	document, err := json.Marshal(x)
+	if err != nil || !bytes.HasPrefix(document, []byte(`{"schema":"topoctl.explain/v1"`)) {
+		t.Errorf("document %.60s: %v", document, err)
+	}
+	if got := len(p.peer.Lanes()); got != 4 {
+		t.Errorf("%d lanes in the peer's list", got)
+	}
+}
+
+// Peers are told of new ports and regions, and take the lanes that follow from it.
+func TestDeltas(t *testing.T) {
+	checkLeaks(t)
+	p := newPair(t, 4096, Options{}, Options{Topology: twoPorts(t, "b", 2, "left")})
+	ctx := testContext(t)
+	if got := p.peer.Topology(); got == nil || got.Host.Name != "b" {
+		t.Fatalf("topology of the peer: %v", got)
+	}
+	if err := p.server.SetTopology(ctx, twoPorts(t, "b", 2, "left", "right")); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the client knows the new port", func() bool { return len(p.peer.Topology().Netdevs) == 2 })
+	for i := range 300 {
+		if _, err := p.server.Alloc(4096, RegionOptions{Name: fmt.Sprint("r", i), Grant: memory.PeerRead}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list, err := p.peer.Regions(ctx)
+	if err != nil || len(list) != 301 {
+		t.Fatalf("%d regions, %v", len(list), err)
+	}
+	eventually(t, "the deltas are through", func() bool { return p.client.Stats().Peers[0].Regions == 301 })
+	r, err := p.peer.Region(ctx, "r299")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.server.SetTopology(ctx, nil); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the client knows no ports", func() bool { return p.peer.Topology() == nil })
+	if again, err := p.peer.Region(ctx, "r299"); err != nil || again != r {
+		t.Errorf("the region is another after a change: %v", err)
+	}
+}
+
+// Ports that go down are told to the scheduler at once, by the number they had.
+func TestSetTopologyPorts(t *testing.T) {
+	checkLeaks(t)
+	p, g, err := planned(t, Options{Topology: twoPorts(t, "a", 1, "eth0", "eth1")}, Options{Topology: twoPorts(t, "b", 2, "left", "right")},
+		"10.0.0.2:7411", "10.0.1.2:7412")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := testContext(t)
+	side := g.lanes[0].key.side
+	one := twoPorts(t, "a", 1, "eth0", "eth1")
+	for i := range one.Netdevs {
+		if one.Netdevs[i].Name == "eth0" {
+			one.Netdevs[i].State = "down"
+			no := false
+			one.Netdevs[i].Carrier = &no
+		}
+	}
+	one.Derive()
+	if err := p.client.SetTopology(ctx, one); err != nil {
+		t.Fatal(err)
+	}
+	p.client.mu.Lock()
+	kept, ok := p.client.sides[p.client.hostNow()]
+	p.client.mu.Unlock()
+	if !ok || kept != side {
+		t.Error("ports that stayed are strangers to the scheduler")
+	}
+	// A lane of the port that is down fails; SetTopology has told so.
+	g2 := &group{carrier: g.carrier}
+	if err := p.peer.planned(g2, routeKey{}, []transport.Endpoint{{Transport: "tcp", Address: "10.0.0.2:7411"}, {Transport: "tcp", Address: "10.0.1.2:7412"}}, p.client.hostNow(), p.peer.host); err != nil {
+		t.Fatal(err)
+	}
+	if got := laneNames(g2); strings.Contains(got, "eth0") || !strings.Contains(got, "eth1") {
+		t.Errorf("lanes with eth0 down:\n%s", got)
+	}
+}
+
+func TestListenRule(t *testing.T) {
+	token := []byte("0123456789abcdef")
+	for _, test := range []struct {
+		o    Options
+		want string
+	}{
+		{Options{Listen: []string{"0.0.0.0:0"}}, "could read and write without a token"},
+		{Options{Listen: []string{":0"}}, "could read and write without a token"},
+		{Options{Listen: []string{"127.0.0.1:0", "[::]:0"}}, "could read and write without a token"},
+		{Options{Listen: []string{"node1.example:0"}}, "could read and write without a token"},
+		{Options{Listen: []string{"127.0.0.1"}}, "want host:port"},
+		{Options{Token: token[:15]}, "token of 15 bytes: want at least 16"},
+		{Options{LocalRank: 2, LocalSize: 2}, "local rank 2 of 2"},
+		{Options{ConnsPerLane: 17}, "17 connections per lane"},
+		{Options{Policy: "fastest"}, "fastest"},
+		{Options{Transports: []Transport{TCP(), TCP()}}, `two transports are called "tcp"`},
+		{Options{Transports: []Transport{}}, "no transport"},
+		{Options{Advertise: "nowhere:port"}, "advertise"},
+		{Options{Check: 9}, "check 9"},
+	} {
+		e, err := New(t.Context(), test.o)
+		if err == nil {
+			e.Close()
+			t.Errorf("%+v is accepted", test.o)
+			continue
+		}
+		if !strings.HasPrefix(err.Error(), "engine: ") || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("got %q, want %q in it", err, test.want)
+		}
+	}
+	e := newEngine(t, Options{Listen: []string{"0.0.0.0:0"}, Token: token, Advertise: "192.0.2.7"})
+	if got := e.Advertised(); len(got) == 0 || !strings.HasPrefix(got[0].Address, "192.0.2.7:") || got[0].Reason == "" {
+		t.Errorf("advertised %+v", got)
+	}
+	stranger := newEngine(t, Options{Token: []byte("another token, as long")})
+	if _, err := stranger.Open(testContext(t), fmt.Sprintf("127.0.0.1:%d", e.Addrs()[0].Port())); err == nil || !strings.Contains(err.Error(), "token") {
+		t.Errorf("a peer with another token: %v", err)
+	}
+}
+
+func TestCheckRule(t *testing.T) {
+	yes, no := true, false
+	for _, test := range []struct {
+		check  Check
+		want   *bool
+		leaves bool
+		is     bool
+		text   string
+	}{
+		{CheckAuto, nil, true, true, "bytes leave this host"},
+		{CheckAuto, nil, false, false, "bytes stay on this host"},
+		{CheckAlways, nil, false, true, "the engine always wants it"},
+		{CheckNever, nil, true, false, "the engine wants none"},
+		{CheckNever, &yes, false, true, "the batch wants it"},
+		{CheckAlways, &no, true, false, "the batch wants none"},
+	} {
+		e := &Engine{o: Options{Check: test.check}}
+		r := &route{}
+		r.leaves.Store(test.leaves)
+		if got := e.checks(test.want, r); got != test.is {
+			t.Errorf("%+v: %v", test, got)
+		}
+		if got := e.checkReason(test.want, test.leaves); !strings.Contains(got, test.text) {
+			t.Errorf("%+v: %q", test, got)
+		}
+	}
+}
+
+// Many peers that come and go leave nothing behind.
+func TestManyPeers(t *testing.T) {
+	checkLeaks(t)
+	n := newNetwork()
+	list := []Transport{n.transport(fake.Options{Name: "fake"})}
+	p := newPair(t, 4096, Options{Transports: list}, Options{Transports: list})
+	ctx := testContext(t)
+	count := 300
+	if testing.Short() {
+		count = 30
+	}
+	for range count {
+		if err := p.peer.Close(); err != nil {
+			t.Fatal(err)
+		}
+		p.open(t, ctx)
+		p.warm(t)
+	}
+	p.client.mu.Lock()
+	lanes, sides, conns := len(p.client.lanes), len(p.client.freeSides), len(p.client.conns)
+	p.client.mu.Unlock()
+	if lanes > 1 || sides > 2 {
+		t.Errorf("%d lanes, %d kinds of free sides, %d connections after %d peers", lanes, sides, conns, count)
+	}
+	eventually(t, "the server has forgotten them", func() bool {
+		conns := p.server.Stats().ServedConns
+		p.server.offering.mu.Lock()
+		defer p.server.offering.mu.Unlock()
+		return len(p.server.offering.subscribers) == 1 && conns == 1
+	})
+	if last := p.client.core.AddSide(sched.Side{}); last > 10 {
+		t.Errorf("%d sides were made for %d peers", last, count)
+	}
+}
+
+func TestExplainPeer(t *testing.T) {
+	p, _ := fakePair(t, 4096, fake.Options{})
+	x, err := p.peer.Explain("cpu:0", pathsel.Location("gpu:1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if x.State != "planned" || !strings.Contains(x.Text(), "cpu:0 to the peer's gpu:1") || !strings.Contains(x.Text(), "fake: chosen") {
+		t.Errorf("explanation:\n%s", x.Text())
+	}
+	start := time.Now()
+	if _, err := p.peer.Explain("", ""); err != nil || time.Since(start) > within {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,186 @@
+package engine
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/topoctl/topoctl/engine/sched"
+)
+
+// maxPieces bounds what is expanded to find out whether ops that interleave
+// overlap.
+const maxPieces = 1 << 22
+
+// side is one side of an op: where its pieces are, and whether they are written.
+type side struct {
+	region  int32 // handle
+	op      int32
+	written bool
+	all     reach
+	offset  int64
+	stride  int64
+	pages   []uint32
+	bytes   int64
+	count   int
+}
+
+// solid says that nothing lies between the first and the last byte.
+func (s *side) solid() bool {
+	return s.count == 1 || s.pages == nil && s.stride == s.bytes
+}
+
+// piece gives the range of piece k.
+func (s *side) piece(k int) reach {
+	i := int64(k)
+	if s.pages != nil {
+		i = int64(s.pages[k])
+	}
+	lo := s.offset + i*s.stride
+	return reach{lo, lo + s.bytes}
+}
+
+// extent is a range that one op touches.
+type extent struct {
+	reach
+	op      int32
+	written bool
+}
+
+func sideOf(o *sched.Op, op int32, all reach, remote bool) side {
+	s := side{op: op, all: all, bytes: o.Bytes, count: o.Count}
+	if remote {
+		s.region, s.offset, s.stride, s.pages, s.written = o.Remote, o.RemoteOffset, o.RemoteStride, o.RemotePages, !o.Read
+	} else {
+		s.region, s.offset, s.stride, s.pages, s.written = o.Local, o.LocalOffset, o.LocalStride, o.LocalPages, o.Read
+	}
+	return s
+}
+
+// selfOverlap says whether pieces of one op, which are written, overlap.
+func (s *side) selfOverlap() bool {
+	if s.count <= 1 || s.bytes == 0 {
+		return false
+	}
+	if s.pages == nil {
+		return s.stride < s.bytes
+	}
+	pages := s.pages
+	apart := func(a, b uint32) bool { return int64(b-a)*s.stride >= s.bytes && b > a }
+	sorted := true
+	for i := 1; i < len(pages) && sorted; i++ {
+		sorted = pages[i] > pages[i-1]
+	}
+	if !sorted {
+		pages = slices.Clone(pages)
+		slices.Sort(pages)
+	}
+	for i := 1; i < len(pages); i++ {
+		if !apart(pages[i-1], pages[i]) {
+			return true
+		}
+	}
+	return false
+}
+
+// findOverlap finds two ops of which one writes what the other touches; sides are
+// all of one end. It answers -1, -1 where there are none.
+func findOverlap(sides []side) (a, b int32, err error) {
+	slices.SortFunc(sides, func(x, y side) int {
+		return cmp.Or(cmp.Compare(x.region, y.region), cmp.Compare(x.all.lo, y.all.lo), cmp.Compare(x.op, y.op))
+	})
+	for i := 0; i < len(sides); {
+		j, hi := i+1, sides[i].all.hi
+		for j < len(sides) && sides[j].region == sides[i].region && sides[j].all.lo < hi {
+			hi = max(hi, sides[j].all.hi)
+			j++
+		}
+		if j-i > 1 {
+			if a, b, err = resolve(sides[i:j]); a >= 0 || err != nil {
+				return a, b, err
+			}
+		}
+		i = j
+	}
+	return -1, -1, nil
+}
+
+// resolve decides about ops whose outlines meet.
+func resolve(sides []side) (a, b int32, err error) {
+	solid, regular, pieces := true, true, 0
+	written := false
+	for i := range sides {
+		s := &sides[i]
+		written = written || s.written
+		solid = solid && s.solid()
+		regular = regular && s.pages == nil && s.stride == sides[0].stride && s.bytes <= s.stride
+		if !s.solid() {
+			pieces += s.count
+		} else {
+			pieces++
+		}
+	}
+	if !written {
+		return -1, -1, nil
+	}
+	var extents []extent
+	if regular && !solid {
+		for i := range sides {
+			extents = sides[i].residues(extents)
+		}
+		if a, _ = sweep(extents); a < 0 {
+			return -1, -1, nil
+		}
+		extents = extents[:0]
+	}
+	if pieces > maxPieces {
+		return -1, -1, fmt.Errorf("%d interleaved pieces, too many to see whether they overlap (at most %d): submit them apart: %w", pieces, maxPieces, ErrLimit)
+	}
+	for i := range sides {
+		s := &sides[i]
+		if s.solid() {
+			extents = append(extents, extent{s.all, s.op, s.written})
+			continue
+		}
+		for k := range s.count {
+			extents = append(extents, extent{s.piece(k), s.op, s.written})
+		}
+	}
+	a, b = sweep(extents)
+	return a, b, nil
+}
+
+// residues are the pieces of a regular op, all moved into the first stride: where
+// those of two ops do not meet, the ops do not.
+func (s *side) residues(out []extent) []extent {
+	lo := s.offset % s.stride
+	hi := lo + s.bytes
+	if hi <= s.stride {
+		return append(out, extent{reach{lo, hi}, s.op, s.written})
+	}
+	return append(out, extent{reach{lo, s.stride}, s.op, s.written}, extent{reach{0, hi - s.stride}, s.op, s.written})
+}
+
+// sweep finds two extents of different ops that meet and of which one is written.
+func sweep(extents []extent) (a, b int32) {
+	slices.SortFunc(extents, func(x, y extent) int {
+		return cmp.Or(cmp.Compare(x.lo, y.lo), cmp.Compare(x.op, y.op))
+	})
+	wrote, read := extent{op: -1}, extent{op: -1} // those that reach farthest
+	for _, x := range extents {
+		if x.lo < wrote.hi && x.op != wrote.op {
+			return min(wrote.op, x.op), max(wrote.op, x.op)
+		}
+		if x.written && x.lo < read.hi && x.op != read.op {
+			return min(read.op, x.op), max(read.op, x.op)
+		}
+		if x.written {
+			if x.hi > wrote.hi {
+				wrote = x
+			}
+		} else if x.hi > read.hi {
+			read = x
+		}
+	}
+	return -1, -1
+}

@@ -1,0 +1,196 @@
+package engine
+
+import (
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/topoctl/topoctl/engine/memory"
+)
+
+// proxy stands between engines. Its connections can be cut, and what it leads to
+// changed.
+type proxy struct {
+	listener net.Listener
+	wg       sync.WaitGroup
+
+	mu    sync.Mutex
+	to    string
+	conns []net.Conn
+}
+
+func newProxy(t testing.TB, to string) *proxy {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &proxy{listener: l, to: to}
+	p.wg.Go(p.run)
+	t.Cleanup(func() {
+		l.Close()
+		p.cut()
+		p.wg.Wait()
+	})
+	return p
+}
+
+func (p *proxy) address() string { return p.listener.Addr().String() }
+
+func (p *proxy) run() {
+	for {
+		in, err := p.listener.Accept()
+		if err != nil {
+			return
+		}
+		p.mu.Lock()
+		to := p.to
+		p.mu.Unlock()
+		out, err := net.Dial("tcp", to)
+		if err != nil {
+			in.Close()
+			continue
+		}
+		p.mu.Lock()
+		p.conns = append(p.conns, in, out)
+		p.mu.Unlock()
+		for _, way := range [][2]net.Conn{{in, out}, {out, in}} {
+			p.wg.Go(func() {
+				_, _ = io.Copy(way[0], way[1])
+				way[0].Close()
+				way[1].Close()
+			})
+		}
+	}
+}
+
+func (p *proxy) lead(to string) {
+	p.mu.Lock()
+	p.to = to
+	p.mu.Unlock()
+}
+
+func (p *proxy) cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.conns {
+		c.Close()
+	}
+	p.conns = nil
+}
+
+// Connections die, those of the data and the one that carries the calls: the
+// batches do not notice.
+func TestConnectionsAreCut(t *testing.T) {
+	checkLeaks(t)
+	const size = 8 << 20
+	tcp := []Transport{TCP()}
+	server := newEngine(t, Options{Name: "server", Transports: tcp})
+	way := newProxy(t, server.Addrs()[0].String())
+	p := throughProxy(t, way, server, size)
+	p.randomize(5)
+	ctx := testContext(t)
+	cuts := 3
+	if testing.Short() {
+		cuts = 2
+	}
+	for i := range cuts {
+		clear(p.theirs.Bytes())
+		b, err := p.peer.Submit(ctx, []Op{WriteOp(p.mine.All(), p.to.At(0))}, SubmitOptions{Notify: []byte{byte(i)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "some of it is there", func() bool { return b.Progress().Bytes > 0 })
+		way.cut()
+		if err := b.Wait(ctx); err != nil {
+			t.Fatalf("cut %d: %v", i, err)
+		}
+		equal(t, "remote", p.theirs.Bytes(), p.mine.Bytes())
+		if got := <-server.Notifications(); got.Payload[0] != byte(i) {
+			t.Errorf("notification %d is %d", i, got.Payload[0])
+		}
+		clear(p.mine.Bytes()[:size/2])
+		if err := p.peer.Read(ctx, p.mine.Span(0, size/2), p.to.At(0)); err != nil {
+			t.Fatal(err)
+		}
+		equal(t, "local", p.mine.Bytes(), p.theirs.Bytes())
+	}
+	if extra := len(server.Notifications()); extra != 0 {
+		t.Errorf("%d notifications came twice", extra)
+	}
+}
+
+func throughProxy(t testing.TB, way *proxy, server *Engine, size int64) *pair {
+	t.Helper()
+	p := &pair{server: server, client: newEngine(t, Options{Name: "client", Transports: []Transport{TCP()}, GiveUp: 20 * time.Second})}
+	var err error
+	if p.theirs, err = server.Alloc(size, RegionOptions{Name: "kv", Grant: memory.PeerRead | memory.PeerWrite}); err != nil {
+		t.Fatal(err)
+	}
+	if p.mine, err = p.client.Alloc(size, RegionOptions{Name: "mine"}); err != nil {
+		t.Fatal(err)
+	}
+	ctx := testContext(t)
+	if p.peer, err = p.client.Open(ctx, way.address()); err != nil {
+		t.Fatal(err)
+	}
+	if p.to, err = p.peer.Region(ctx, "kv"); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// A peer that comes back with another epoch is another one: what runs fails, and
+// so does what follows, until it is opened again.
+func TestRestartDuringTransfer(t *testing.T) {
+	checkLeaks(t)
+	tcp := []Transport{TCP()}
+	first := newEngine(t, Options{Name: "server", Transports: tcp})
+	second := newEngine(t, Options{Name: "server", Transports: tcp})
+	way := newProxy(t, first.Addrs()[0].String())
+	p := throughProxy(t, way, first, 32<<20)
+	ctx := testContext(t)
+	var batches []*Batch
+	for range 8 {
+		b, err := p.peer.Submit(ctx, []Op{WriteOp(p.mine.All(), p.to.At(0))}, SubmitOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		batches = append(batches, b)
+	}
+	p.client.mu.Lock()
+	p.client.setQuarantines(first.Epoch(), []quarantined{{region: p.to.ID(), conns: make([]fenceKey, 1)}})
+	p.client.mu.Unlock()
+	way.lead(second.Addrs()[0].String())
+	way.cut()
+	failed := 0
+	for _, b := range batches {
+		<-b.Done()
+		if err := b.Err(); err != nil {
+			failed++
+			if !errors.Is(err, ErrPeerRestarted) || errors.Is(err, ErrUnsafeBuffer) {
+				t.Errorf("batch to a peer that was restarted: %v", err)
+			}
+		}
+	}
+	if failed == 0 {
+		t.Error("nothing failed")
+	}
+	<-p.peer.Done()
+	if err := p.peer.Write(ctx, p.mine.All(), p.to.At(0)); !errors.Is(err, ErrPeerRestarted) {
+		t.Errorf("write: %v", err)
+	}
+	if p.client.anyQuarantine.Load() {
+		t.Error("memory that is gone is still quarantined")
+	}
+	again, err := p.client.Open(ctx, way.address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again.Epoch() != second.Epoch() {
+		t.Error("not the second one")
+	}
+}

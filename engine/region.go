@@ -1,0 +1,200 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync/atomic"
+
+	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/pathsel"
+)
+
+// Region is memory of this engine that transfers may touch. Its methods may be
+// used by many goroutines.
+type Region struct {
+	engine   *Engine
+	r        *memory.Region
+	location pathsel.Location
+	keys     map[string]string // by transport
+	closed   atomic.Bool
+}
+
+// Alloc allocates memory outside Go's heap and registers it.
+func (e *Engine) Alloc(size int64, o RegionOptions) (*Region, error) {
+	block, err := memory.Alloc(size, o.Memory)
+	if err != nil {
+		return nil, fmt.Errorf("engine: region %q: %w", o.Name, err)
+	}
+	r, err := e.Register(block, o)
+	if err != nil {
+		return nil, errors.Join(err, block.Free())
+	}
+	return r, nil
+}
+
+// Register makes a block a region. The block belongs to the engine from then on,
+// unless Register fails; borrowed memory (memory.Foreign) stays its owner's and
+// must stay mapped until Close of the region has returned nil, or until that of
+// the engine. Options.Memory says nothing here.
+func (e *Engine) Register(b *memory.Block, o RegionOptions) (*Region, error) {
+	e.mu.Lock()
+	closing := e.closing
+	e.mu.Unlock()
+	if closing {
+		return nil, fmt.Errorf("engine: region %q: engine is %w", o.Name, ErrClosed)
+	}
+	m, err := e.table.Add(b, o.Name, string(o.Location), o.Grant)
+	if err != nil {
+		return nil, fmt.Errorf("engine: %w", err)
+	}
+	r := &Region{engine: e, r: m, location: o.Location}
+	for i, c := range e.carriers {
+		key, err := c.t.Register(m)
+		if err != nil {
+			err = fmt.Errorf("engine: region %q: %s: %w", m.Name(), c.name, err)
+			return nil, errors.Join(err, r.withdraw(i), m.Close(context.Background()))
+		}
+		if key != "" {
+			if r.keys == nil {
+				r.keys = map[string]string{}
+			}
+			r.keys[c.name] = key
+		}
+	}
+	e.offer(r)
+	return r, nil
+}
+
+// withdraw takes the region from the first n transports.
+func (r *Region) withdraw(n int) error {
+	var errs []error
+	for _, c := range r.engine.carriers[:n] {
+		if err := c.t.Deregister(r.r); err != nil {
+			errs = append(errs, fmt.Errorf("engine: region %q: %s: %w", r.r.Name(), c.name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Regions lists the open regions in the order of their IDs.
+func (e *Engine) Regions() []*Region {
+	list := e.offered()
+	out := list[:0]
+	for _, r := range list {
+		if r != e.bounce.region() {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// Name is what peers find the region by.
+func (r *Region) Name() string { return r.r.Name() }
+
+// ID is the region's name on the wire.
+func (r *Region) ID() memory.ID { return r.r.ID() }
+
+// Size is the region's length in bytes.
+func (r *Region) Size() int64 { return r.r.Block().Size() }
+
+// Location is where the memory is, "" not known.
+func (r *Region) Location() pathsel.Location { return r.location }
+
+// Grant is what peers may do.
+func (r *Region) Grant() memory.Grant { return r.r.Grant() }
+
+// Info says what the memory is made of.
+func (r *Region) Info() memory.Info { return r.r.Block().Info() }
+
+// Bytes are the region's bytes. They fault after Close.
+func (r *Region) Bytes() []byte { return r.r.Block().Bytes() }
+
+// Span is a range of the region; Submit checks it.
+func (r *Region) Span(offset, length int64) Span { return Span{r, offset, length} }
+
+// All is the whole region.
+func (r *Region) All() Span { return Span{r, 0, r.Size()} }
+
+// ReadAt copies from the region, like io.ReaderAt.
+func (r *Region) ReadAt(p []byte, off int64) (int, error) {
+	if !r.pin() {
+		return 0, fmt.Errorf("engine: region %q: %w", r.Name(), ErrClosed)
+	}
+	defer r.r.Unpin()
+	if off < 0 {
+		return 0, fmt.Errorf("engine: region %q: read at %d: %w", r.Name(), off, ErrRange)
+	}
+	if off >= r.Size() {
+		return 0, io.EOF
+	}
+	n := copy(p, r.Bytes()[off:])
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+// WriteAt copies into the region, like io.WriterAt; what does not fit is an error.
+func (r *Region) WriteAt(p []byte, off int64) (int, error) {
+	if !r.pin() {
+		return 0, fmt.Errorf("engine: region %q: %w", r.Name(), ErrClosed)
+	}
+	defer r.r.Unpin()
+	if off < 0 || off > r.Size() {
+		return 0, fmt.Errorf("engine: region %q: write at %d: %w (%d bytes)", r.Name(), off, ErrRange, r.Size())
+	}
+	n := copy(r.Bytes()[off:], p)
+	if n < len(p) {
+		return n, fmt.Errorf("engine: region %q: write of %d bytes at %d: %w (%d bytes)", r.Name(), len(p), off, ErrRange, r.Size())
+	}
+	return n, nil
+}
+
+func (r *Region) pin() bool { return !r.closed.Load() && r.r.Pin() }
+
+// Close refuses new ops, cancels the batches that use the region, tells peers,
+// and hides the memory as soon as nobody can touch it any more: peers that are
+// writing to it are cut off. Where that takes longer than ctx, the region is
+// closed all the same, the error wraps that of ctx, and Close can be called again.
+func (r *Region) Close(ctx context.Context) error {
+	e := r.engine
+	var withdrawn error
+	if !r.closed.Swap(true) {
+		e.withhold(r)
+		e.cancelUsers(r)
+		withdrawn = r.cutOff()
+	}
+	if err := r.r.Close(ctx); err != nil {
+		return errors.Join(withdrawn, fmt.Errorf("engine: %w", err))
+	}
+	return withdrawn
+}
+
+// cutOff ends what peers do with the region. It takes no new pins meanwhile, and
+// its bytes stay visible until all transports have given it up: nobody must read
+// what is left of hidden memory and take it for the region's.
+func (r *Region) cutOff() error {
+	if !r.r.Pin() {
+		return nil
+	}
+	defer r.r.Unpin()
+	over, cancel := context.WithCancel(context.Background())
+	cancel()
+	_ = r.r.Close(over) // it fails, because of our pin, and refuses others from now on
+	return r.withdraw(len(r.engine.carriers))
+}
+
+// cancelUsers cancels the batches that touch the region.
+func (e *Engine) cancelUsers(r *Region) {
+	cause := fmt.Errorf("region %q was %w", r.Name(), ErrClosed)
+	for _, b := range e.running() {
+		for _, used := range b.locals {
+			if used == r {
+				b.cancel(cause)
+				break
+			}
+		}
+	}
+}

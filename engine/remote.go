@@ -1,0 +1,140 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+
+	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/engine/transport"
+	"github.com/topoctl/topoctl/pathsel"
+)
+
+// RemoteRegion is a region of a peer.
+type RemoteRegion struct {
+	peer     *Peer
+	t        transport.RemoteRegion
+	name     string
+	location pathsel.Location
+	reach    uint32      // the carriers that can be used for it, by bit
+	closed   atomic.Bool // by the peer
+}
+
+// Name is the region's name at the peer.
+func (r *RemoteRegion) Name() string { return r.name }
+
+// ID is the region's name on the wire.
+func (r *RemoteRegion) ID() memory.ID { return r.t.ID }
+
+// Size is the region's length in bytes.
+func (r *RemoteRegion) Size() int64 { return r.t.Bytes }
+
+// Location is where the memory is, "" not known.
+func (r *RemoteRegion) Location() pathsel.Location { return r.location }
+
+// Grant is what we may do.
+func (r *RemoteRegion) Grant() memory.Grant { return r.t.Grant }
+
+// Peer is whose region it is.
+func (r *RemoteRegion) Peer() *Peer { return r.peer }
+
+// At is a place in the region; Submit checks it.
+func (r *RemoteRegion) At(offset int64) RemoteSpan { return RemoteSpan{r, offset} }
+
+// ReadAt reads from the peer, like io.ReaderAt. It copies through a buffer of the
+// engine: Submit with a region of your own is faster. Each piece of up to 1 MiB
+// has Options.DefaultTimeout.
+func (r *RemoteRegion) ReadAt(p []byte, off int64) (int, error) {
+	if off < 0 {
+		return 0, fmt.Errorf("engine: peer %q: region %q: read at %d: %w", r.peer.name, r.name, off, ErrRange)
+	}
+	if off >= r.t.Bytes {
+		return 0, io.EOF
+	}
+	short := int64(len(p)) > r.t.Bytes-off
+	if short {
+		p = p[:r.t.Bytes-off]
+	}
+	n, err := r.pieces(p, off, true)
+	if err == nil && short {
+		err = io.EOF
+	}
+	return n, err
+}
+
+// WriteAt writes to the peer, like io.WriterAt; it works like ReadAt.
+func (r *RemoteRegion) WriteAt(p []byte, off int64) (int, error) {
+	return r.pieces(p, off, false)
+}
+
+func (r *RemoteRegion) pieces(p []byte, off int64, read bool) (n int, err error) {
+	e := r.peer.engine
+	for n < len(p) || n == 0 && len(p) == 0 && !read {
+		slot, err := e.bounce.take(e)
+		if err != nil {
+			return n, err
+		}
+		size := min(len(p)-n, bounceBytes)
+		at := e.bounce.r.Span(slot*bounceBytes, int64(size))
+		buffer := e.bounce.r.Bytes()[at.Offset : at.Offset+at.Length]
+		if read {
+			if err = r.peer.Read(context.Background(), at, r.At(off+int64(n))); err == nil {
+				copy(p[n:], buffer)
+			}
+		} else {
+			copy(buffer, p[n:])
+			err = r.peer.Write(context.Background(), at, r.At(off+int64(n)))
+		}
+		// A batch that failed has left the local buffer, too.
+		e.bounce.give(slot)
+		if err != nil {
+			return n, err
+		}
+		n += size
+		if size == 0 {
+			break
+		}
+	}
+	return n, nil
+}
+
+const (
+	bounceBytes = 1 << 20
+	bounceSlots = 8
+)
+
+// bounce lends buffers to those who have no region.
+type bounce struct {
+	mu    sync.Mutex
+	r     *Region // made when it is first wanted
+	slots chan int64
+}
+
+func (b *bounce) take(e *Engine) (int64, error) {
+	b.mu.Lock()
+	if b.r == nil {
+		r, err := e.Alloc(bounceSlots*bounceBytes, RegionOptions{Name: ".bounce"})
+		if err != nil {
+			b.mu.Unlock()
+			return 0, fmt.Errorf("engine: buffers for ReadAt and WriteAt: %w", errors.Unwrap(err))
+		}
+		b.r, b.slots = r, make(chan int64, bounceSlots)
+		for i := range int64(bounceSlots) {
+			b.slots <- i
+		}
+	}
+	slots := b.slots
+	b.mu.Unlock()
+	return <-slots, nil
+}
+
+func (b *bounce) give(slot int64) { b.slots <- slot }
+
+func (b *bounce) region() *Region {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.r
+}

@@ -1,0 +1,350 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/engine/sched"
+	"github.com/topoctl/topoctl/engine/transport"
+	"github.com/topoctl/topoctl/pathsel"
+)
+
+// routeKey names a route of a peer.
+type routeKey struct {
+	local, remote pathsel.Location
+	only          string // the only transport that may be used, "" any
+	reach         uint32 // the carriers that reach the region, by bit
+}
+
+// route is the lanes between two memory locations.
+type route struct {
+	key routeKey
+	r   *sched.Route
+	// groups are what is explained; those without lanes are not the scheduler's.
+	// They are replaced, never changed; the peer's mu guards the field.
+	groups []group
+	leaves atomic.Bool // bytes leave this host by some of them
+}
+
+// group is what one transport offers for a route.
+type group struct {
+	carrier *carrier
+	reason  string // why there is no lane, or why these
+	set     *pathsel.LaneSet
+	lanes   []*lane // by place in set.Lanes
+	notes   []string
+	leaves  bool // bytes leave this host
+}
+
+// route finds or makes the route between two locations.
+func (p *Peer) route(key routeKey) (*route, error) {
+	p.mu.RLock()
+	r := p.routes[key]
+	p.mu.RUnlock()
+	if r != nil {
+		return r, nil
+	}
+	p.routing.Lock()
+	defer p.routing.Unlock()
+	p.mu.RLock()
+	r = p.routes[key]
+	p.mu.RUnlock()
+	if r != nil {
+		return r, nil
+	}
+	r = &route{key: key, groups: p.groups(key)}
+	r.r = &sched.Route{Peer: p.id, Name: routeName(p, key), Policy: p.engine.o.Policy, Groups: schedGroups(r.groups)}
+	r.leaves.Store(leaves(r.groups))
+	if len(r.r.Groups) == 0 {
+		return nil, fmt.Errorf("from %s to its %s: %w: %s", locationName(key.local), locationName(key.remote), ErrNoLane, reasons(r.groups))
+	}
+	p.mu.Lock()
+	p.routes[key] = r
+	p.mu.Unlock()
+	return r, nil
+}
+
+// leaves says whether bytes leave this host by any transport that may be used.
+func leaves(groups []group) bool {
+	return slices.ContainsFunc(groups, func(g group) bool { return g.leaves && len(g.lanes) > 0 })
+}
+
+func routeName(p *Peer, key routeKey) string {
+	return fmt.Sprintf("%s > %s %s", locationName(key.local), p.name, locationName(key.remote))
+}
+
+func locationName(l pathsel.Location) string {
+	if l == "" {
+		return "memory"
+	}
+	return string(l)
+}
+
+// reasons says for each transport why it has no lane.
+func reasons(groups []group) string {
+	var out []string
+	for i := range groups {
+		if len(groups[i].lanes) == 0 {
+			out = append(out, groups[i].carrier.name+": "+groups[i].reason)
+		}
+	}
+	return strings.Join(out, "; ")
+}
+
+func schedGroups(groups []group) []sched.Group {
+	var out []sched.Group
+	for i := range groups {
+		g := &groups[i]
+		if len(g.lanes) == 0 {
+			continue
+		}
+		ids := make([]sched.LaneID, len(g.lanes))
+		for k, l := range g.lanes {
+			ids[k] = l.id
+		}
+		out = append(out, sched.Group{Transport: g.carrier.name, Set: g.set, Lanes: ids})
+	}
+	return out
+}
+
+// groups asks each transport for its lanes, in the order of preference.
+func (p *Peer) groups(key routeKey) []group {
+	var out []group
+	for i, c := range p.engine.carriers {
+		switch {
+		case key.only != "" && key.only != c.name:
+			out = append(out, group{carrier: c, reason: "the batch is for " + key.only + " only"})
+		case key.reach&(1<<i) == 0:
+			out = append(out, group{carrier: c, reason: "it does not reach this region of the peer"})
+		default:
+			out = append(out, p.group(c, key))
+		}
+	}
+	return out
+}
+
+func (p *Peer) group(c *carrier, key routeKey) group {
+	p.mu.RLock()
+	d, host, note := p.desc, p.host, p.hostNote
+	p.mu.RUnlock()
+	g := group{carrier: c}
+	var offers []transport.Endpoint
+	for _, endpoint := range d.Endpoints {
+		if endpoint.Transport == c.name {
+			offers = append(offers, endpoint)
+		}
+	}
+	e := p.engine
+	sameMachine := d.Machine != "" && d.Machine == e.machine && d.Boot == e.boot
+	switch {
+	case len(offers) == 0:
+		g.reason = "the peer does not offer it"
+	case c.caps.SameHost && !sameMachine:
+		g.reason = "the peer is on another machine"
+		if d.Machine == "" || e.machine == "" {
+			g.reason = "it is not known whether the peer is on this machine"
+		}
+	case c.data == nil:
+		p.fixed(&g, key, offers)
+	default:
+		p.network(&g, key, offers, host, note)
+	}
+	return g
+}
+
+// fixed makes one lane of each endpoint that a transport offers by itself.
+func (p *Peer) fixed(g *group, key routeKey, offers []transport.Endpoint) {
+	var ends []laneEnd
+	for i := range offers {
+		name := g.carrier.name
+		if len(offers) > 1 {
+			name = fmt.Sprintf("%s > %s", name, offers[i].Address)
+		}
+		ends = append(ends, laneEnd{name: name, localName: g.carrier.name, remote: offers[i]})
+	}
+	p.list(g, key, ends)
+}
+
+// network makes the lanes of a transport over the network: pathsel's where both
+// hosts are described, else to the address at which the session is.
+func (p *Peer) network(g *group, key routeKey, offers []transport.Endpoint, remote *pathsel.Host, note string) {
+	local := p.engine.hostNow()
+	here, there := p.session.Local().Addr().Unmap(), p.session.Remote()
+	loopback := there.Addr().IsLoopback() || there.Addr() == here
+	g.leaves = !loopback
+	switch {
+	case loopback:
+		g.reason = "the peer was opened at an address of this host: " + there.String()
+	case local == nil:
+		g.reason = "this host's topology is not known"
+	case remote == nil:
+		g.reason = "the peer's topology is not known"
+		if note != "" {
+			g.reason = note
+		}
+	default:
+		err := p.planned(g, key, offers, local, remote)
+		if err == nil {
+			return
+		}
+		g.reason = err.Error()
+	}
+	g.reason += ": its address is the lane"
+	ends := []laneEnd{{local: here, remote: transport.Endpoint{Transport: g.carrier.name, Address: there.String()}}}
+	for _, o := range offers {
+		at, err := netip.ParseAddrPort(o.Address)
+		offered := slices.ContainsFunc(offers, func(o transport.Endpoint) bool { return o.Address == there.String() })
+		if err == nil && loopback && offered && at != there && at.Addr().IsLoopback() && at.Addr().Is4() == there.Addr().Is4() {
+			ends = append(ends, laneEnd{remote: o})
+		}
+	}
+	for i := range ends {
+		ends[i].localName = here.String()
+		ends[i].name = fmt.Sprintf("%s > %s", here, ends[i].remote.Address)
+	}
+	p.list(g, key, ends)
+}
+
+// laneEnd is a lane before the scheduler knows it.
+type laneEnd struct {
+	name       string
+	local      netip.Addr
+	localName  string
+	iface      string
+	localPort  topo.ID
+	remote     transport.Endpoint
+	rate       topo.Rate
+	tier       int
+	localRate  topo.Rate
+	remoteRate topo.Rate
+}
+
+// list makes a set of exactly these lanes, each as often as there are connections
+// per lane.
+func (p *Peer) list(g *group, key routeKey, ends []laneEnd) {
+	o := pathsel.FixedOptions{
+		LocalHost: p.engine.name, RemoteHost: p.name, Source: key.local, Destination: key.remote,
+		Transport: pathsel.TCP, LocalRates: map[string]topo.Rate{}, RemoteRates: map[string]topo.Rate{},
+	}
+	copies := 1
+	if g.carrier.data != nil {
+		copies = p.engine.o.ConnsPerLane
+	}
+	var all []laneEnd
+	for _, end := range ends {
+		for k := range copies {
+			one := end
+			if k > 0 {
+				one.name = fmt.Sprintf("%s #%d", end.name, k+1)
+			}
+			all = append(all, one)
+			remoteName := string(one.remote.Port)
+			if remoteName == "" {
+				remoteName = one.remote.Address
+			}
+			o.Lanes = append(o.Lanes, pathsel.FixedLane{
+				LocalName: one.localName, RemoteName: remoteName, BytesPerSec: one.rate, Tier: one.tier,
+			})
+			o.LocalRates[one.localName], o.RemoteRates[remoteName] = one.localRate, one.remoteRate
+		}
+	}
+	g.set = pathsel.FixedLanes(o)
+	// The set is in the order of tiers, as stable as this.
+	slices.SortStableFunc(all, func(a, b laneEnd) int { return a.tier - b.tier })
+	p.know(g, all, fmt.Sprintf("%s to %s", g.carrier.name, p.name))
+}
+
+// planned asks pathsel.
+func (p *Peer) planned(g *group, key routeKey, offers []transport.Endpoint, local, remote *pathsel.Host) error {
+	e := p.engine
+	pair, err := pathsel.Connect(local, remote, pathsel.PairOptions{Fabric: e.o.Fabric})
+	if err != nil {
+		return err
+	}
+	at, reachable := listening(offers, remote)
+	o := pathsel.LaneOptions{Remote: reachable}
+	if now := e.ports.Load(); now != nil && now.host == local {
+		o.Local = now.assigned
+	}
+	src, noteHere := known(local, key.local, "this host")
+	dst, noteThere := known(remote, key.remote, "the peer")
+	set, err := pair.LanesOf(src, dst, o)
+	if err != nil {
+		return err
+	}
+	ends := make([]laneEnd, len(set.Lanes))
+	any := false
+	notes := slices.Concat(noteHere, noteThere)
+	for i := range set.Lanes {
+		ends[i] = endOf(&set.Lanes[i], set, local, at)
+		any = any || ends[i].remote.Address != ""
+		if ends[i].remote.Address == "" {
+			notes = append(notes, fmt.Sprintf("lane %s: the peer does not listen at %s", ends[i].name, set.Lanes[i].Contact.RemoteAddress))
+		}
+	}
+	if !any {
+		return errors.New("the peer listens at no address of a port that reaches it")
+	}
+	g.set, g.notes = set, notes
+	if e.o.ConnsPerLane > 1 {
+		p.repeat(g, key, ends)
+		return nil
+	}
+	p.knowPorts(g, ends, local, remote)
+	return nil
+}
+
+// listening says at which addresses a peer listens, and which ports have those.
+func listening(offers []transport.Endpoint, remote *pathsel.Host) (at map[netip.Addr]transport.Endpoint, ports []topo.ID) {
+	at = map[netip.Addr]transport.Endpoint{}
+	for _, o := range offers {
+		if a, err := netip.ParseAddrPort(o.Address); err == nil {
+			at[a.Addr()] = o
+		}
+	}
+	for _, port := range remote.Ports() {
+		if slices.ContainsFunc(port.Addresses, func(a netip.Prefix) bool { _, ok := at[a.Addr()]; return ok }) {
+			ports = append(ports, port.ID)
+		}
+	}
+	return at, ports
+}
+
+// endOf is one of pathsel's lanes as it is dialled.
+func endOf(l *pathsel.Lane, set *pathsel.LaneSet, local *pathsel.Host, at map[netip.Addr]transport.Endpoint) laneEnd {
+	end := laneEnd{
+		name: fmt.Sprintf("%s > %s:%s", l.LocalName, set.RemoteHost, l.RemoteName), localName: l.LocalName,
+		local: l.Contact.LocalAddress, localPort: l.Local, remote: at[l.Contact.RemoteAddress], tier: l.Tier,
+	}
+	if port, ok := local.Port(l.Local); ok {
+		end.iface = port.Netdev
+	}
+	if l.BytesPerSec != nil {
+		end.rate = *l.BytesPerSec
+	}
+	return end
+}
+
+// known is a location that the host has: what is not told is where most memory is.
+func known(h *pathsel.Host, l pathsel.Location, whose string) (pathsel.Location, []string) {
+	all := h.Locations()
+	if slices.Contains(all, l) || len(all) == 0 {
+		return l, nil
+	}
+	at := all[0]
+	for _, x := range all {
+		if strings.HasPrefix(string(x), "cpu:") {
+			at = x
+			break
+		}
+	}
+	if l == "" {
+		return at, nil
+	}
+	return at, []string{fmt.Sprintf("%s has no %s: lanes are those of %s", whose, l, at)}
+}

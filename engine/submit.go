@@ -1,0 +1,318 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// maxNotify bounds a notification.
+const maxNotify = 64 << 10
+
+// Submit starts a batch and returns at once; ctx bounds the whole batch (without a
+// deadline, Options.DefaultTimeout does). Nothing moves when Submit fails: every
+// op has been checked before. The memory of the ops is the engine's until the
+// batch is done, the slice of ops is not.
+func (p *Peer) Submit(ctx context.Context, ops []Op, o SubmitOptions) (*Batch, error) {
+	b, err := p.prepare(ctx, ops, o)
+	if err != nil {
+		return nil, fmt.Errorf("engine: peer %q: %w", p.name, err)
+	}
+	if err := b.start(ctx); err != nil {
+		return nil, fmt.Errorf("engine: peer %q: %w", p.name, err)
+	}
+	return b, nil
+}
+
+// Write copies a local span to the peer and waits for it.
+func (p *Peer) Write(ctx context.Context, from Span, to RemoteSpan) error {
+	return p.one(ctx, Op{Local: from, Remote: to})
+}
+
+// Read copies a place of the peer into a local span and waits for it.
+func (p *Peer) Read(ctx context.Context, into Span, from RemoteSpan) error {
+	return p.one(ctx, Op{Read: true, Local: into, Remote: from})
+}
+
+func (p *Peer) one(ctx context.Context, op Op) error {
+	ops := [1]Op{op}
+	b, err := p.Submit(ctx, ops[:], SubmitOptions{})
+	if err != nil {
+		return err
+	}
+	<-b.Done() // ctx ends it, and the buffers are not free before
+	return b.Err()
+}
+
+// Notify gives a payload to the peer's application, exactly once.
+func (p *Peer) Notify(ctx context.Context, payload []byte) error {
+	if payload == nil {
+		payload = []byte{}
+	}
+	b, err := p.Submit(ctx, nil, SubmitOptions{Notify: payload})
+	if err != nil {
+		return err
+	}
+	<-b.Done()
+	return b.Err()
+}
+
+// prepare checks the ops and makes the batch of them.
+func (p *Peer) prepare(ctx context.Context, ops []Op, o SubmitOptions) (*Batch, error) {
+	e := p.engine
+	if err := ctx.Err(); err != nil {
+		return nil, context.Cause(ctx)
+	}
+	if len(ops) > e.o.Limits.BatchOps {
+		return nil, fmt.Errorf("batch of %d ops: %w is %d", len(ops), ErrLimit, e.o.Limits.BatchOps)
+	}
+	if len(o.Notify) > maxNotify {
+		return nil, fmt.Errorf("notification of %d bytes: %w is %d", len(o.Notify), ErrLimit, maxNotify)
+	}
+	if o.Transport != "" && e.carrierOf(o.Transport) == nil {
+		return nil, fmt.Errorf("transport %q: the engine has %s", o.Transport, e.carrierNames())
+	}
+	b := &Batch{engine: e, peer: p, o: o, ops: len(ops), done: make(chan struct{})}
+	b.begin = e.now()
+	timeout := e.o.DefaultTimeout
+	if deadline, ok := ctx.Deadline(); ok {
+		timeout = time.Until(deadline)
+	}
+	b.deadline = b.begin + int64(timeout)
+	if err := b.take(ops); err != nil {
+		b.unpin()
+		return nil, err
+	}
+	return b, nil
+}
+
+// take checks every op and sorts them by route.
+func (b *Batch) take(ops []Op) error {
+	t := taker{b: b, lastLocal: -1, lastRemote: -1}
+	t.order.sorted = true
+	for i := range ops {
+		if err := t.op(&ops[i], i); err != nil {
+			return &OpError{Op: i, Err: err}
+		}
+	}
+	if err := t.overlaps(); err != nil {
+		return err
+	}
+	return b.peer.checkQuarantine(t.b)
+}
+
+// taker makes a batch of ops.
+type taker struct {
+	b                     *Batch
+	lastLocal, lastRemote int32
+	localAt               map[*Region]int32 // where there are many
+	remoteAt              map[*RemoteRegion]int32
+	lastPart              *part
+	reads, writes         bool
+	order                 order
+}
+
+// order says whether the destinations so far are in ascending order, which makes
+// the search for overlaps short.
+type order struct {
+	sorted bool
+	region int32
+	hi     int64
+}
+
+func (t *taker) op(o *Op, i int) error {
+	b := t.b
+	l, r := o.Local.Region, o.Remote.Region
+	switch {
+	case l == nil:
+		return errors.New("no local region")
+	case r == nil:
+		return errors.New("no remote region")
+	case l.engine != b.engine:
+		return fmt.Errorf("region %q is another engine's", l.r.Name())
+	case r.peer != b.peer:
+		return fmt.Errorf("region %q is of another peer (%q)", r.name, r.peer.name)
+	case r.closed.Load():
+		return fmt.Errorf("region %q of the peer: closed there: %w", r.name, ErrNoRegion)
+	}
+	var f form
+	if err := shape(o, &f); err != nil {
+		return err
+	}
+	if err := checkPlaces(o, &f); err != nil {
+		return err
+	}
+	var err error
+	if f.op.Local, err = t.local(l); err != nil {
+		return err
+	}
+	f.op.Remote = t.remote(r)
+	if f.op.Bytes == 0 || f.op.Count == 0 {
+		return nil // it is allowed, and nothing moves
+	}
+	if total := f.op.Bytes * int64(f.op.Count); b.total > maxBatchBytes-total {
+		return fmt.Errorf("batch of more than %d bytes: %w", int64(maxBatchBytes), ErrLimit)
+	} else {
+		b.total += total
+	}
+	part, err := t.part(l, r)
+	if err != nil {
+		return err
+	}
+	part.bytes += f.op.Bytes * int64(f.op.Count)
+	part.ops = append(part.ops, f.op)
+	part.places = append(part.places, place{op: int32(i), local: f.local, remote: f.remote})
+	return t.see(part)
+}
+
+// maxBatchBytes keeps sums of bytes far from where they overflow.
+const maxBatchBytes = 1 << 60
+
+// see looks at the last op for the search for overlaps.
+func (t *taker) see(p *part) error {
+	op, at := &p.ops[len(p.ops)-1], &p.places[len(p.places)-1]
+	region, all := op.Remote, at.remote
+	if op.Read {
+		t.reads = true
+		region, all = op.Local, at.local
+	} else {
+		t.writes = true
+	}
+	if op.Count > 1 {
+		s := sideOf(op, at.op, all, !op.Read)
+		if s.selfOverlap() {
+			return fmt.Errorf("pieces of it write the same bytes: %w", ErrOverlap)
+		}
+	}
+	o := &t.order
+	if region < o.region || region == o.region && all.lo < o.hi {
+		o.sorted = false
+	}
+	o.region, o.hi = region, all.hi
+	return nil
+}
+
+// overlaps refuses batches whose result would hang on the order of slices.
+func (t *taker) overlaps() error {
+	if t.order.sorted && t.reads != t.writes {
+		return nil
+	}
+	both := t.reads && t.writes
+	kept := t.b.engine.sidesPool.Get().(*[]side)
+	defer t.b.engine.sidesPool.Put(kept)
+	for _, remote := range [2]bool{true, false} {
+		if !both && remote == t.reads {
+			continue // nothing is written there
+		}
+		sides := (*kept)[:0]
+		for _, p := range t.b.parts {
+			for i := range p.ops {
+				all := p.places[i].local
+				if remote {
+					all = p.places[i].remote
+				}
+				sides = append(sides, sideOf(&p.ops[i], p.places[i].op, all, remote))
+			}
+		}
+		*kept = sides
+		a, b, err := findOverlap(sides)
+		if err != nil {
+			return err
+		}
+		if a >= 0 {
+			where := "in local memory"
+			if remote {
+				where = "in the peer's memory"
+			}
+			return &OpError{Op: int(b), Err: fmt.Errorf("it and op %d touch the same bytes %s, and the order is not defined: %w", a, where, ErrOverlap)}
+		}
+	}
+	return nil
+}
+
+// few is how many regions are looked for one by one.
+const few = 8
+
+// local gives the batch's handle of a region, which it pins.
+func (t *taker) local(r *Region) (int32, error) {
+	b := t.b
+	if t.lastLocal >= 0 && b.locals[t.lastLocal] == r {
+		return t.lastLocal, nil
+	}
+	at, known := find(b.locals, t.localAt, r)
+	if !known {
+		if !r.pin() {
+			return 0, fmt.Errorf("region %q: %w", r.r.Name(), ErrClosed)
+		}
+		at = int32(len(b.locals))
+		b.locals = append(b.locals, r)
+		t.localAt = index(b.locals, t.localAt)
+	}
+	t.lastLocal, t.lastPart = at, nil
+	return at, nil
+}
+
+func (t *taker) remote(r *RemoteRegion) int32 {
+	b := t.b
+	if t.lastRemote >= 0 && b.remotes[t.lastRemote] == r {
+		return t.lastRemote
+	}
+	at, known := find(b.remotes, t.remoteAt, r)
+	if !known {
+		at = int32(len(b.remotes))
+		b.remotes = append(b.remotes, r)
+		t.remoteAt = index(b.remotes, t.remoteAt)
+	}
+	t.lastRemote, t.lastPart = at, nil
+	return at
+}
+
+func find[T comparable](list []T, at map[T]int32, x T) (int32, bool) {
+	if at != nil {
+		i, ok := at[x]
+		return i, ok
+	}
+	for i, y := range list {
+		if x == y {
+			return int32(i), true
+		}
+	}
+	return 0, false
+}
+
+// index keeps a map once there are many.
+func index[T comparable](list []T, at map[T]int32) map[T]int32 {
+	if len(list) <= few {
+		return nil
+	}
+	if at == nil {
+		at = map[T]int32{}
+		for i, x := range list {
+			at[x] = int32(i)
+		}
+	}
+	at[list[len(list)-1]] = int32(len(list) - 1)
+	return at
+}
+
+// part finds the part of the batch for the route between two regions.
+func (t *taker) part(l *Region, r *RemoteRegion) (*part, error) {
+	if t.lastPart != nil {
+		return t.lastPart, nil
+	}
+	b := t.b
+	route, err := b.peer.route(routeKey{l.location, r.location, b.o.Transport, r.reach})
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range b.parts {
+		if p.route == route {
+			t.lastPart = p
+			return p, nil
+		}
+	}
+	p := b.addPart(route)
+	t.lastPart = p
+	return p, nil
+}

@@ -1,0 +1,228 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	hostroute "github.com/topoctl/topoctl/engine/internal/route"
+	"github.com/topoctl/topoctl/engine/registry"
+	"github.com/topoctl/topoctl/engine/sched"
+	"github.com/topoctl/topoctl/engine/transport"
+	"github.com/topoctl/topoctl/pathsel"
+)
+
+// ports are what the engine knows of its host. They are replaced, never changed.
+type ports struct {
+	topology *topo.Topology
+	host     *pathsel.Host
+	assigned []topo.ID // of this engine, where it shares the host with others
+	document json.RawMessage
+}
+
+// newPorts prepares a topology; nil is none.
+func (e *Engine) newPorts(t *topo.Topology) (*ports, error) {
+	if t == nil {
+		return nil, nil
+	}
+	host, err := pathsel.New(t, pathsel.Options{Transport: pathsel.TCP, Roles: e.o.Roles, Overlay: e.o.Overlay})
+	if err != nil {
+		return nil, fmt.Errorf("topology: %w", err)
+	}
+	p := &ports{topology: t, host: host}
+	if p.document, err = t.Encode(); err != nil {
+		return nil, fmt.Errorf("topology: %w", err)
+	}
+	if len(p.document) > registry.MaxTopologyBytes {
+		e.log.Warn("the topology is too large for peers: they use this engine's address only", "bytes", len(p.document))
+		p.document = nil
+	}
+	if e.o.LocalSize > 1 {
+		if p.assigned, err = assigned(host, e.o.LocalRank, e.o.LocalSize); err != nil {
+			return nil, fmt.Errorf("topology: %w", err)
+		}
+	}
+	return p, nil
+}
+
+// assigned are the ports of one of several engines of a host.
+func assigned(h *pathsel.Host, rank, size int) ([]topo.ID, error) {
+	ranks, err := h.Ranks(size)
+	if err != nil {
+		return nil, err
+	}
+	plan, err := h.Plan(ranks)
+	if err != nil {
+		return nil, err
+	}
+	var out []topo.ID
+	for _, c := range plan.Assignments[rank].Ports {
+		out = append(out, c.Port)
+	}
+	return out, nil
+}
+
+func (e *Engine) hostNow() *pathsel.Host {
+	if p := e.ports.Load(); p != nil {
+		return p.host
+	}
+	return nil
+}
+
+// Topology is this host's, as given last; nil without.
+func (e *Engine) Topology() *topo.Topology {
+	if p := e.ports.Load(); p != nil {
+		return p.topology
+	}
+	return nil
+}
+
+// readTopology prepares what a peer says of its host. What cannot be used costs
+// the lanes, not the peer.
+func (e *Engine) readTopology(document json.RawMessage) (*topo.Topology, *pathsel.Host, string) {
+	if len(document) == 0 {
+		return nil, nil, ""
+	}
+	t, err := topo.Decode(document)
+	if err != nil {
+		return nil, nil, "the peer's topology cannot be read: " + err.Error()
+	}
+	h, err := pathsel.New(t, pathsel.Options{Transport: pathsel.TCP})
+	if err != nil {
+		return t, nil, "the peer's topology cannot be used: " + err.Error()
+	}
+	return t, h, ""
+}
+
+// Advertised lists what peers are told about where this engine is, the first one
+// with the reason for it.
+func (e *Engine) Advertised() []Advertised {
+	e.offering.mu.Lock()
+	defer e.offering.mu.Unlock()
+	return append([]Advertised(nil), e.offering.advertised...)
+}
+
+// advertise finds the addresses that peers are told.
+func (e *Engine) advertise(ctx context.Context) error {
+	host, err := hostroute.System()
+	if err != nil {
+		return err
+	}
+	var known []pathsel.Port
+	var document json.RawMessage
+	if p := e.ports.Load(); p != nil {
+		known, document = p.host.Ports(), p.document
+	}
+	var out []Advertised
+	seen := map[transport.Endpoint]bool{}
+	add := func(a Advertised) {
+		if !seen[a.Endpoint] {
+			seen[a.Endpoint] = true
+			out = append(out, a)
+		}
+	}
+	tells := hostroute.Endpoints(e.listen, known)
+	choice, err := hostroute.Advertise(ctx, host, hostroute.Query{Listen: e.listen, Want: e.o.Advertise, Ports: known})
+	switch {
+	case err != nil && e.o.Advertise != "":
+		return err
+	case err != nil:
+		e.log.Warn("no address to tell peers of other hosts", "error", err)
+	default:
+		at := transport.Endpoint{Transport: "tcp", Address: choice.Addr.String()}
+		for _, t := range tells {
+			if t.Address == at.Address {
+				at.Port = t.Port
+			}
+		}
+		add(Advertised{at, choice.Reasons[0].Text})
+		for _, w := range choice.Warnings {
+			e.log.Warn("the address that peers are told", "address", choice.String(), "warning", w.Text)
+		}
+	}
+	for _, t := range tells {
+		add(Advertised{Endpoint: t})
+	}
+	for _, c := range e.carriers {
+		if offerer, ok := transport.As[transport.Offerer](c.t); ok {
+			for _, t := range offerer.Offers() {
+				add(Advertised{Endpoint: t})
+			}
+		}
+	}
+	endpoints := make([]transport.Endpoint, len(out))
+	for i := range out {
+		endpoints[i] = out[i].Endpoint
+	}
+	e.reoffer(document, endpoints, out)
+	return nil
+}
+
+// SetTopology replaces what the engine knows of its host: ports that are down or
+// gone are not used from now on, those that are new or back are; transfers that
+// run go on over what is left. Peers are told. ctx bounds finding the addresses.
+func (e *Engine) SetTopology(ctx context.Context, t *topo.Topology) error {
+	e.retopology.Lock()
+	defer e.retopology.Unlock()
+	before := e.ports.Load()
+	after, err := e.newPorts(t)
+	if err != nil {
+		return fmt.Errorf("engine: %w", err)
+	}
+	e.keepSide(before, after)
+	e.ports.Store(after)
+	if err := e.advertise(ctx); err != nil {
+		e.ports.Store(before)
+		return fmt.Errorf("engine: %w", err)
+	}
+	e.mu.Lock()
+	peers := make([]*Peer, 0, len(e.peers))
+	for p := range e.peers {
+		peers = append(peers, p)
+	}
+	e.mu.Unlock()
+	for _, p := range peers {
+		p.reroute()
+	}
+	return nil
+}
+
+// keepSide lets the scheduler know ports that stay by the number they had, and
+// which of them went down or came up: that counts at once, before any stall.
+func (e *Engine) keepSide(before, after *ports) {
+	if before == nil || after == nil {
+		return
+	}
+	was, is := before.host.Ports(), after.host.Ports()
+	same := len(was) == len(is)
+	for i := 0; same && i < len(was); i++ {
+		same = was[i].ID == is[i].ID
+	}
+	w := e.getWork()
+	defer e.putWork(w)
+	e.mu.Lock()
+	side, ok := e.sides[before.host]
+	if ok && same {
+		e.sides[after.host] = side
+		delete(e.sides, before.host)
+	}
+	if ok {
+		now := map[topo.ID]bool{}
+		for i := range is {
+			now[is[i].ID] = !down(&is[i])
+		}
+		for i := range was {
+			kind := sched.PortDown
+			if now[was[i].ID] {
+				kind = sched.PortUp
+			}
+			w.events = append(w.events, sched.Event{Kind: kind, Side: side, Port: was[i].Index})
+		}
+	}
+	e.mu.Unlock()
+	e.run(w)
+}
+
+// down says whether a port carries nothing.
+func down(p *pathsel.Port) bool { return p.BytesPerSec != nil && *p.BytesPerSec == 0 }

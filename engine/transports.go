@@ -1,0 +1,80 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/topoctl/topoctl/engine/internal/session"
+	"github.com/topoctl/topoctl/engine/transport"
+	"github.com/topoctl/topoctl/engine/transport/shm"
+	"github.com/topoctl/topoctl/engine/transport/tcp"
+)
+
+// TCP moves memory over TCP connections, which peers let in where the engine
+// listens.
+func TCP() Transport {
+	return func(env TransportEnv) (transport.Transport, error) {
+		return tcp.New(tcp.Options{
+			Regions: env.Regions, Identity: session.Identity{Name: env.Name, Epoch: env.Epoch, Token: env.Token},
+		})
+	}
+}
+
+// SHM copies between engines of one host and user through memory that both have
+// mapped. Where the host has none of that, engines go on without it, and say so.
+func SHM() Transport {
+	return func(env TransportEnv) (transport.Transport, error) {
+		t, err := shm.New(shm.Options{Regions: env.Regions})
+		if err != nil {
+			return nil, fmt.Errorf("shared memory is %w: %w", ErrUnavailable, err)
+		}
+		return t, nil
+	}
+}
+
+// carrierNames lists the transports, for messages.
+func (e *Engine) carrierNames() string {
+	var names []string
+	for _, c := range e.carriers {
+		names = append(names, c.name)
+	}
+	return strings.Join(names, ", ")
+}
+
+func dedupe(list []string) []string {
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// checks says whether the slices of a job carry checksums: the batch decides, else
+// the engine; by default where bytes leave this host.
+func (e *Engine) checks(want *bool, r *route) bool {
+	if want != nil {
+		return *want
+	}
+	switch e.o.Check {
+	case CheckAlways:
+		return true
+	case CheckNever:
+		return false
+	}
+	return r.leaves.Load()
+}
+
+// checkReason puts that in words.
+func (e *Engine) checkReason(want *bool, leaves bool) string {
+	switch {
+	case want != nil && *want:
+		return "a checksum for each slice: the batch wants it"
+	case want != nil:
+		return "no checksums: the batch wants none"
+	case e.o.Check == CheckAlways:
+		return "a checksum for each slice: the engine always wants it"
+	case e.o.Check == CheckNever:
+		return "no checksums: the engine wants none"
+	case leaves:
+		return "a checksum for each slice: bytes leave this host"
+	}
+	return "no checksums: bytes stay on this host"
+}
