@@ -12,7 +12,7 @@ require (
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.10
 	github.com/vishvananda/netlink v1.3.1
-	github.com/vishvananda/netns v0.0.5 // indirect
+	github.com/vishvananda/netns v0.0.5 // tests
 	golang.org/x/mod v0.25.0 // tests
 	golang.org/x/sys v0.49.0
 	gopkg.in/yaml.v3 v3.0.1

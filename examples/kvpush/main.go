@@ -1,0 +1,80 @@
+// Kvpush pushes a request's KV cache from a prefill to a decode process, layer by
+// layer. Each layer is one batch of pages, which lie wherever the page tables of
+// both sides say, and a notification that it is complete, so that decoding begins
+// while later layers are on their way. Without flags both run in one process:
+//
+//	kvpush -decode 10.0.0.2:7411 -token SECRET
+//	kvpush -prefill 10.0.0.2:7411 -token SECRET
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+)
+
+const (
+	pageBytes = 16 << 10
+	pool      = 512 // pages of each layer that a side has room for
+)
+
+type options struct {
+	decode, prefill, token string
+	layers, pages          int
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := run(ctx, os.Args[1:], os.Stdout)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "kvpush:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string, out io.Writer) error {
+	var o options
+	f := flag.NewFlagSet("kvpush", flag.ContinueOnError)
+	f.StringVar(&o.decode, "decode", "", "be the decode process, at this address")
+	f.StringVar(&o.prefill, "prefill", "", "be the prefill process, for the decode process at this address")
+	f.StringVar(&o.token, "token", "", "secret of both, 16 bytes or more")
+	f.IntVar(&o.layers, "layers", 32, "layers of the model")
+	f.IntVar(&o.pages, "pages", 256, "pages that the request has in each layer")
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	if o.layers < 1 || o.pages < 1 || o.pages > pool {
+		return fmt.Errorf("want at least a layer, and 1 to %d pages", pool)
+	}
+	if o.prefill != "" {
+		return prefill(ctx, o, out)
+	}
+	return decode(ctx, o, out)
+}
+
+// place is where a page of a layer begins in the region.
+func place(layer int, page uint32) int64 { return (int64(layer)*pool + int64(page)) * pageBytes }
+
+// table is where a side has put the request's pages. Here both sides know the
+// tables; a scheduler would send them with the request.
+func table(seed uint64, pages int) []uint32 {
+	out := make([]uint32, pages)
+	for i, page := range rand.New(rand.NewPCG(seed, 0)).Perm(pool)[:pages] {
+		out[i] = uint32(page)
+	}
+	return out
+}
+
+const prefillSeed, decodeSeed = 1, 2
+
+// content stands for keys and values of a page.
+func content(layer, page int) []byte {
+	return bytes.Repeat(binary.BigEndian.AppendUint64(nil, uint64(layer)<<32|uint64(page)), pageBytes/8)
+}
