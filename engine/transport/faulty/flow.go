@@ -26,6 +26,7 @@ type flow struct {
 	chunks []chunk
 	bytes  int
 	ended  error // of the sender: io.EOF or worse; nothing comes any more
+	hidden bool  // the sender's end: it happened while bytes were held
 	failed bool  // the receiver is gone; nothing goes any more
 	place  int64 // of the next byte in the connection
 	next   int64 // place of the next bit that flips, 0 not drawn
@@ -58,7 +59,7 @@ func (f *flow) read() {
 			f.bytes += n
 		}
 		if err != nil {
-			f.ended = err
+			f.ended, f.hidden = err, f.line.Hold
 		}
 		p.changed.Broadcast()
 		p.mu.Unlock()
@@ -177,7 +178,11 @@ func (f *flow) corrupt(b []byte) {
 
 // end hands the sender's end on, when all its bytes have gone.
 func (f *flow) end(ended error) {
-	if errors.Is(ended, io.EOF) {
+	// A reset would make the receiver forget bytes that it has not read.
+	f.proxy.mu.Lock()
+	hidden := f.hidden
+	f.proxy.mu.Unlock()
+	if errors.Is(ended, io.EOF) || hidden {
 		_ = f.to.CloseWrite()
 		return
 	}

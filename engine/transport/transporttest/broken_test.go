@@ -30,7 +30,6 @@ type brokenConn struct {
 	transport.Conn
 	b      *broken
 	events transport.Events
-	mu     sync.Mutex
 	kept   []transport.Completion
 }
 

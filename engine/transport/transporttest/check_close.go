@@ -157,7 +157,7 @@ func checkCloseFromDone(p *pair) {
 	l.onDone = func() { l.conn.Close(errTest) }
 	l.start(requests)
 	l.conn.Close(errTest) // a transport that completes at once makes no Done
-	l.waitLost()
+	_ = l.waitLost()
 	p.settled(l, requests, pieces)
 }
 
@@ -178,7 +178,7 @@ func checkCloseStalled(p *pair) {
 	}
 	time.Sleep(quiet)
 	l.conn.Close(errTest)
-	l.waitLost()
+	_ = l.waitLost()
 	p.settled(l, requests, pieces)
 	p.local.fill(77)
 	p.ends.Stall(false)

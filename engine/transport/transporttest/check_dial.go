@@ -154,7 +154,7 @@ func checkCycles(p *pair) {
 		default:
 			l.conn.Close(nil)
 		}
-		l.waitLost()
+		_ = l.waitLost()
 		l.finish()
 		p.links = p.links[:len(p.links)-1]
 	}

@@ -151,11 +151,11 @@ func checkLeaveClosed(p *pair) {
 		<-began
 		l.conn.Close(errTest)
 		if round%2 == 0 {
-			l.waitLost()
+			_ = l.waitLost()
 		}
 		p.leave(l.conn.ID())
 		p.remote.fill(uint64(15001 + 2*round))
-		l.waitLost()
+		_ = l.waitLost()
 		traffic.Wait()
 		time.Sleep(time.Millisecond)
 		p.verify(fmt.Sprintf("round %d, after a closed connection was left", round))
@@ -180,7 +180,7 @@ func (p *pair) holdWrites(round int) (l *link, requests []*transport.Request, pi
 	l.start(requests)
 	time.Sleep(quiet / 4)
 	l.conn.Close(errTest)
-	l.waitLost()
+	_ = l.waitLost()
 	p.settled(l, requests, pieces)
 	return l, requests, pieces, release
 }

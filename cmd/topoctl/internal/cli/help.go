@@ -9,6 +9,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/agent"
+	"github.com/topoctl/topoctl/internal/bench"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/pathsel/diff"
 	"github.com/topoctl/topoctl/pathsel/doctor"
@@ -92,7 +94,7 @@ func helpTopics() []*cobra.Command {
 
   %-3d  it ran, and the answer is good
   %-3d  it ran, and the answer is bad: doctor has a finding, diff a difference,
-       path no port that can be used
+       path no port that can be used, bench a failed transfer or a wrong byte
   %-3d  it could not run: wrong usage, no permission, bad input
   %-3d  it ran and printed, but something that is there could not be read; the
        warnings on stderr and in the JSON say what ("discover --strict" makes it %d)
@@ -120,12 +122,15 @@ Another major version is refused.
   %s       topoctl path --plan -o json
   %s     topoctl doctor -o json
   %s       topoctl diff -o json
+  %s      topoctl bench -o json
+  %s      topoctl agent -o json, one line
+  %s     GET /v1/engine of topoctl agent --http
   %s    topoctl version -o json
 
 Lists are sorted by stable identifiers. Rates are integers in bytes per second,
 in one direction. null means unknown; it never stands for zero. "complete" is
 false if something that is there could not be read; "warnings" say what.`,
-			topo.SchemaTopology, topo.SchemaMatrix, schemaPath, pathsel.SchemaPlan, doctor.Schema, diff.Schema, schemaVersion)},
+			topo.SchemaTopology, topo.SchemaMatrix, schemaPath, pathsel.SchemaPlan, doctor.Schema, diff.Schema, bench.Schema, schemaAgent, agent.SchemaEngine, schemaVersion)},
 	}
 	var out []*cobra.Command
 	for _, t := range topics {

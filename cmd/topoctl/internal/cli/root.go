@@ -97,7 +97,7 @@ func newRootCmd(f *factory) *cobra.Command {
 	root.SetUsageFunc(usage)
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(newDiscoverCmd(f, runDiscover), newTopoCmd(f, runTopo), newMatrixCmd(f, runMatrix), newDiffCmd(f, runDiff), newPathCmd(f, runPath),
-		newExportCmd(f, runExport), newDoctorCmd(f, runDoctor), newVersionCmd(f, runVersion))
+		newExportCmd(f, runExport), newDoctorCmd(f, runDoctor), newAgentCmd(f, runAgent), newBenchCmd(f, runBench), newBenchEndCmd(f), newVersionCmd(f, runVersion))
 	root.AddCommand(helpTopics()...)
 	root.SetHelpCommand(newHelpCmd())
 	root.InitDefaultCompletionCmd()

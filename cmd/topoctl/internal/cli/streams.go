@@ -11,7 +11,7 @@ type Streams struct {
 	In       io.Reader
 	Out, Err io.Writer
 	// InTTY and OutTTY say whether a person sits at the other end.
-	InTTY, OutTTY bool
+	InTTY, OutTTY, ErrTTY bool
 	// Width is the number of columns of the terminal at Out; 0: no limit.
 	Width  int
 	Getenv func(string) string
@@ -22,6 +22,7 @@ func Stdio() Streams {
 	s := Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv}
 	_, s.InTTY = terminal(os.Stdin)
 	s.Width, s.OutTTY = terminal(os.Stdout)
+	_, s.ErrTTY = terminal(os.Stderr)
 	return s
 }
 

@@ -12,6 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/agent"
+	"github.com/topoctl/topoctl/internal/bench"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/pathsel/diff"
 	"github.com/topoctl/topoctl/pathsel/doctor"
@@ -61,7 +63,8 @@ type build struct {
 func buildInfo() build {
 	b := build{Schema: schemaVersion, Version: "devel", Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH,
 		Schemas: []string{topo.SchemaTopology, topo.SchemaMatrix, topo.SchemaNVML, topo.SchemaNetlink,
-			schemaPath, pathsel.SchemaPlan, pathsel.SchemaFabric, doctor.Schema, diff.Schema}}
+			schemaPath, pathsel.SchemaPlan, pathsel.SchemaFabric, doctor.Schema, diff.Schema,
+			bench.Schema, schemaAgent, agent.SchemaEngine}}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return b

@@ -1,0 +1,340 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/topoctl/topoctl/engine"
+	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/internal/agent"
+	"github.com/topoctl/topoctl/internal/units"
+)
+
+// schemaAgent is the name and major version of the line that agent -o json prints
+// when it can be reached.
+const schemaAgent = "topoctl.agent/v1"
+
+// The agent's default address, and the region that bench uses.
+const (
+	agentListen  = "127.0.0.1:7411"
+	agentPort    = "7411"
+	benchRegion  = "bench"
+	benchDefault = 256 << 20
+)
+
+type agentOptions struct {
+	*input
+	format    string
+	listen    []string
+	advertise string
+	tokenFile string
+	http      []string
+	name      string
+	regions   []agent.Region
+	rank      int
+	ranks     int
+	untilEOF  bool
+}
+
+// agentFlags are the flags as they are typed.
+type agentFlags struct {
+	size    string
+	regions []string
+}
+
+func newAgentCmd(f *factory, runF func(context.Context, *agentOptions) error) *cobra.Command {
+	opts := &agentOptions{input: f.input()}
+	var typed agentFlags
+	cmd := &cobra.Command{
+		Use:   "agent",
+		Short: "Serve memory, and what is known of this host, to other hosts",
+		Long: "agent runs a transfer engine that serves regions of memory to peers (the region \"bench\" is\n" +
+			"what \"topoctl bench\" reads and writes), and prints the line to run at the other end. It\n" +
+			"serves this host only, unless --listen says otherwise; then peers must prove that they\n" +
+			"have the token. Interrupt it to stop it.\n\n" +
+			"With --http it also answers, to whoever reaches that address, without a token:\n" +
+			"  /v1/topology  this host's topology (" + "topoctl.topology/v1)\n" +
+			"  /v1/engine    the engine's counters, lane by lane (" + agent.SchemaEngine + ")\n" +
+			"  /metrics      the same for Prometheus\n" +
+			"  /healthz      200 while it serves",
+		Example: "  topoctl agent\n" +
+			"  (umask 077; head -c 32 /dev/urandom | base64 > token)\n" +
+			"  topoctl agent --listen :7411 --token-file token\n" +
+			"  topoctl agent --listen 10.0.0.1:7411 --token-file token --http 127.0.0.1:9411 --region kv=4GiB",
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := opts.parse(f, cmd, typed); err != nil {
+				return err
+			}
+			return runF(cmd.Context(), opts)
+		},
+	}
+	fl := cmd.Flags()
+	fl.StringSliceVar(&opts.listen, "listen", []string{agentListen}, "serve peers at `ADDRESS` (host:port, port 0 is any); repeatable")
+	fl.StringVar(&opts.advertise, "advertise", "", "tell peers that `HOST[:PORT]` reaches this host, where that is not what --listen says (without it the route to the peer decides)")
+	fl.StringVar(&opts.tokenFile, "token-file", "", "peers must have the secret in `FILE` (its first line), - is standard input")
+	fl.StringSliceVar(&opts.http, "http", nil, "answer HTTP at `ADDRESS` (host:port; without a host, this host only); repeatable")
+	fl.StringVar(&typed.size, "size", "256MiB", "`SIZE` of the region \"bench\", 0 for none")
+	fl.StringArrayVar(&typed.regions, "region", nil, "also serve `NAME=SIZE`, which peers may read and write; repeatable")
+	fl.StringVar(&opts.name, "name", "", "call this engine `NAME` (default: the host's name)")
+	fl.IntVar(&opts.rank, "rank", 0, "this is engine `N` of --ranks of this host: it uses its part of the NICs, and the others only when those fail")
+	fl.IntVar(&opts.ranks, "ranks", 0, "`N` engines of this host share its NICs")
+	fl.BoolVar(&opts.untilEOF, "until-eof", false, "also stop when standard input ends (as a child process, or over ssh)")
+	uses(cmd, "host-root", "timeout", "quiet", "verbose", "output", "json")
+	formats(cmd, formatText, formatJSON)
+	return cmd
+}
+
+// parse takes over the flags and refuses what makes no sense.
+func (o *agentOptions) parse(f *factory, cmd *cobra.Command, typed agentFlags) error {
+	var err error
+	if o.format, err = f.format(cmd); err != nil {
+		return err
+	}
+	if err := errors.Join(checkInput(cmd), o.choose(f)); err != nil {
+		return err
+	}
+	if err := o.parseAddresses(cmd); err != nil {
+		return err
+	}
+	switch changed := cmd.Flags().Changed; {
+	case changed("token-file") && o.tokenFile == "":
+		return errors.New("--token-file is empty")
+	case changed("name") && strings.TrimSpace(o.name) == "":
+		return errors.New("--name is empty")
+	case changed("rank") && !changed("ranks"):
+		return errors.New("--rank has no effect without --ranks")
+	case changed("ranks") && o.ranks < 1:
+		return fmt.Errorf("--ranks %d: want 1 or more", o.ranks)
+	case changed("ranks") && (o.rank < 0 || o.rank >= o.ranks):
+		return fmt.Errorf("--rank %d: want 0 to %d", o.rank, o.ranks-1)
+	}
+	return o.parseRegions(typed)
+}
+
+func (o *agentOptions) parseAddresses(cmd *cobra.Command) error {
+	if cmd.Flags().Changed("advertise") && o.advertise == "" {
+		return errors.New("--advertise is empty")
+	}
+	if len(o.listen) == 0 {
+		return errors.New("--listen is empty")
+	}
+	for i, a := range o.listen {
+		full, err := fullAddress(a, "", agentPort)
+		if err != nil {
+			return fmt.Errorf("--listen %w", err)
+		}
+		o.listen[i] = full
+		if o.tokenFile == "" && !loopbackOnly(full) {
+			return withHint(fmt.Errorf("--listen %s: other hosts reach it, and without a token all of them could write this host's memory", a),
+				"(umask 077; head -c 32 /dev/urandom | base64 > token), then add --token-file token here and at the other end")
+		}
+	}
+	for i, a := range o.http {
+		full, err := fullAddress(a, "127.0.0.1", "")
+		if err != nil {
+			return fmt.Errorf("--http %w", err)
+		}
+		o.http[i] = full
+	}
+	return nil
+}
+
+// fullAddress checks an address to listen at and adds what it lacks.
+func fullAddress(a, host, port string) (string, error) {
+	if a == "" {
+		return "", errors.New("is empty")
+	}
+	h, p, err := net.SplitHostPort(a)
+	if err != nil && port != "" {
+		h, p, err = strings.Trim(a, "[]"), port, nil
+	}
+	if _, wrong := strconv.ParseUint(p, 10, 16); err != nil || wrong != nil || strings.ContainsAny(h, "/ ") {
+		return "", fmt.Errorf("%q: want host:port", a)
+	}
+	if h == "" {
+		h = host
+	}
+	return net.JoinHostPort(h, p), nil
+}
+
+func (o *agentOptions) parseRegions(typed agentFlags) error {
+	add := func(name string, size int64) {
+		o.regions = append(o.regions, agent.Region{Bytes: size, RegionOptions: engine.RegionOptions{Name: name, Grant: memory.PeerRead | memory.PeerWrite}})
+	}
+	if typed.size != "0" {
+		size, err := parseBytes(typed.size)
+		if err != nil {
+			return fmt.Errorf("--size %w", err)
+		}
+		add(benchRegion, size)
+	}
+	for _, r := range typed.regions {
+		name, text, ok := strings.Cut(r, "=")
+		if !ok || name == "" {
+			return fmt.Errorf("--region %q: want NAME=SIZE", r)
+		}
+		size, err := parseBytes(text)
+		if err != nil {
+			return fmt.Errorf("--region %q: %w", r, err)
+		}
+		if slices.ContainsFunc(o.regions, func(have agent.Region) bool { return have.Name == name }) {
+			return fmt.Errorf("--region %q: there is a region %s already", r, name)
+		}
+		add(name, size)
+	}
+	return nil
+}
+
+func runAgent(ctx context.Context, o *agentOptions) error {
+	token, err := readToken(o.tokenFile, o.streams.In, o.streams.Err)
+	if err != nil {
+		return err
+	}
+	t, err := o.find(ctx)
+	if err != nil {
+		return err
+	}
+	if o.globals.debug {
+		o.say(t)
+	}
+	if o.name == "" {
+		if o.name, err = os.Hostname(); err != nil {
+			return fmt.Errorf("--name is needed: %w", err)
+		}
+	}
+	if o.untilEOF {
+		var stop context.CancelFunc
+		ctx, stop = context.WithCancel(ctx)
+		defer stop()
+		go func() { // ends with the process: nothing ends a read of standard input
+			io.Copy(io.Discard, o.streams.In) //nolint:errcheck // its end is what is waited for
+			stop()
+		}()
+	}
+	var printed error
+	err = agent.Run(ctx, agent.Options{
+		Engine: engine.Options{Name: o.name, Listen: o.listen, Advertise: o.advertise, Token: token, Topology: t,
+			LocalRank: o.rank, LocalSize: o.ranks, Logger: o.logger()},
+		Regions: o.regions, HTTP: o.http,
+		Ready: func(i agent.Info) { printed = o.print(i) },
+	})
+	return errors.Join(o.listenHint(err), printed)
+}
+
+// listenHint says what to do where the default address is taken.
+func (o *agentOptions) listenHint(err error) error {
+	if err != nil && strings.Contains(err.Error(), "address already in use") {
+		return withHint(err, "another agent may be running; --listen 127.0.0.1:0 takes any free port")
+	}
+	return err
+}
+
+// logger writes what the engine notes to stderr.
+func (o *agentOptions) logger() *slog.Logger {
+	if o.globals.quiet {
+		return nil
+	}
+	level := slog.LevelInfo
+	if o.globals.debug {
+		level = slog.LevelDebug
+	}
+	return slog.New(slog.NewTextHandler(o.streams.Err, &slog.HandlerOptions{Level: level}))
+}
+
+// agentReady is what an agent says of itself when it can be reached.
+type agentReady struct {
+	Schema     string               `json:"schema"`
+	Name       string               `json:"name"`
+	Epoch      uint64               `json:"epoch,string"`
+	PID        int                  `json:"pid"`
+	Addresses  []string             `json:"addresses"`
+	Advertised []engine.Advertised  `json:"advertised"`
+	HTTP       []string             `json:"http"`
+	Regions    []engine.RegionStats `json:"regions"`
+	// Client is the command to run at the other end, null without the region for it.
+	Client *string `json:"client"`
+}
+
+func (o *agentOptions) print(i agent.Info) error {
+	r := agentReady{Schema: schemaAgent, Name: i.Name, Epoch: i.Epoch, PID: os.Getpid(), Addresses: i.Addresses,
+		Advertised: i.Advertised, HTTP: i.HTTP, Regions: i.Regions, Client: o.client(i)}
+	if o.format == formatJSON {
+		data, err := json.Marshal(r)
+		if err != nil {
+			return err
+		}
+		return write(o.streams.Out, append(data, '\n'))
+	}
+	return write(o.streams.Out, []byte(finish(r.text())))
+}
+
+// client is the command that uses the agent from where it is advertised.
+func (o *agentOptions) client(i agent.Info) *string {
+	if !slices.ContainsFunc(i.Regions, func(r engine.RegionStats) bool { return r.Name == benchRegion }) {
+		return nil
+	}
+	at := ""
+	for _, a := range i.Advertised {
+		if a.Transport == "tcp" {
+			at = a.Address
+			break
+		}
+	}
+	if at == "" && len(i.Addresses) > 0 {
+		at = i.Addresses[0]
+	}
+	line := "topoctl bench --peer " + at
+	switch o.tokenFile {
+	case "":
+	case "-":
+		line += " --token-file FILE"
+	default:
+		line += " --token-file " + o.tokenFile
+	}
+	return &line
+}
+
+func (r *agentReady) text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "agent %s serves at %s\n", r.Name, strings.Join(r.Addresses, ", "))
+	for _, g := range r.Regions {
+		may := map[[2]bool]string{{true, true}: "peers read and write", {true, false}: "peers read", {false, true}: "peers write"}[[2]bool{g.Read, g.Write}]
+		fmt.Fprintf(&b, "  region %-10s %s, %s\n", g.Name, units.Bytes(g.Bytes), may)
+		for _, n := range g.Notes {
+			fmt.Fprintf(&b, "    %s\n", n)
+		}
+	}
+	for _, a := range r.Advertised {
+		line := "  " + a.Transport + " at " + a.Address
+		if a.Port != "" {
+			line += " (" + a.Port.Name() + ")"
+		}
+		if a.Reason != "" {
+			line += ": " + a.Reason
+		}
+		b.WriteString(line + "\n")
+	}
+	for _, h := range r.HTTP {
+		fmt.Fprintf(&b, "  http://%s/metrics, /v1/topology, /v1/engine, /healthz\n", h)
+	}
+	if r.Client != nil {
+		where := "at the other end"
+		if !slices.ContainsFunc(r.Addresses, func(a string) bool { return !loopbackOnly(a) }) {
+			where = "on this host, in another terminal"
+		}
+		fmt.Fprintf(&b, "Run %s:\n  %s\n", where, *r.Client)
+	}
+	return b.String()
+}

@@ -1,0 +1,98 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/netip"
+	"os"
+	"strings"
+)
+
+// tokenMin is how many bytes a secret must have; the engine refuses less.
+const tokenMin = 16
+
+// tokenMost bounds a token file: a secret, not a disk image.
+const tokenMost = 4 << 10
+
+// readToken reads the secret that engines share: a file's first line, or that of
+// standard input ("-"). It warns where others of this host may read the file.
+func readToken(name string, in io.Reader, warn io.Writer) ([]byte, error) {
+	if name == "" {
+		return nil, nil
+	}
+	from := "standard input"
+	if name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			err := fmt.Errorf("--token-file %s: %w", name, bare(err))
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil, withHint(err, "make one: (umask 077; head -c 32 /dev/urandom | base64 > %s), and copy it to the other host", name)
+			}
+			return nil, err
+		}
+		defer f.Close()
+		info, err := f.Stat()
+		if err != nil {
+			return nil, fmt.Errorf("--token-file %s: %w", name, bare(err))
+		}
+		if open := info.Mode().Perm() & 0o077; info.Mode().IsRegular() && open != 0 {
+			fmt.Fprintf(warn, "topoctl: warning: %s can be read or changed by others (mode %04o): chmod 600 %s\n", printable(name), info.Mode().Perm(), printable(name))
+		}
+		in, from = f, name
+	}
+	line, err := firstLine(in)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("--token-file: %s: %w", from, bare(err))
+	case len(line) < tokenMin:
+		return nil, withHint(fmt.Errorf("--token-file: %s: a token of %d bytes, want %d or more", from, len(line), tokenMin),
+			"make one: head -c 32 /dev/urandom | base64")
+	}
+	return line, nil
+}
+
+// firstLine reads up to the end of a line and not a byte further: what follows on
+// standard input is somebody else's.
+func firstLine(in io.Reader) ([]byte, error) {
+	if _, ok := in.(io.ByteReader); !ok {
+		in = &byteReader{in}
+	}
+	var out []byte
+	for {
+		b, err := in.(io.ByteReader).ReadByte()
+		switch {
+		case errors.Is(err, io.EOF) || b == '\n' && err == nil:
+			return []byte(strings.TrimSpace(string(out))), nil
+		case err != nil:
+			return nil, err
+		case len(out) == tokenMost:
+			return nil, fmt.Errorf("no token: the first line is longer than %d bytes", tokenMost)
+		}
+		out = append(out, b)
+	}
+}
+
+// byteReader reads single bytes, without a buffer.
+type byteReader struct{ io.Reader }
+
+func (r *byteReader) ReadByte() (byte, error) {
+	var b [1]byte
+	_, err := io.ReadFull(r.Reader, b[:])
+	return b[0], err
+}
+
+// loopbackOnly says whether an address to listen at can be reached from this host
+// only.
+func loopbackOnly(address string) bool {
+	host := address
+	if i := strings.LastIndexByte(address, ':'); i >= 0 {
+		host = strings.Trim(address[:i], "[]")
+	}
+	if host == "localhost" {
+		return true
+	}
+	a, err := netip.ParseAddr(host)
+	return err == nil && a.Unmap().IsLoopback()
+}

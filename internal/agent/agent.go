@@ -1,0 +1,109 @@
+// Package agent is one server for everything that peers and tools want of a host:
+// an engine that serves regions, the host's topology, and figures for monitoring.
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/topoctl/topoctl/engine"
+)
+
+// Options say what an agent serves.
+type Options struct {
+	// Engine is the engine's; its Topology is also what HTTP gives out.
+	Engine  engine.Options
+	Regions []Region
+	// HTTP are the addresses to answer HTTP at; none: no HTTP.
+	HTTP []string
+	// Ready is told once, when everything can be reached.
+	Ready func(Info)
+}
+
+// Region is memory that peers may use.
+type Region struct {
+	Bytes int64
+	engine.RegionOptions
+}
+
+// Info is what a running agent can be reached by.
+type Info struct {
+	Name       string
+	Epoch      uint64
+	Addresses  []string // that the engine listens at
+	Advertised []engine.Advertised
+	HTTP       []string
+	Regions    []engine.RegionStats
+}
+
+// stopTime is how long requests that are being answered may take at the end.
+const stopTime = 2 * time.Second
+
+// Run serves until ctx ends, then stops everything and waits for it. Being
+// stopped is no error.
+func Run(ctx context.Context, o Options) (err error) {
+	e, err := engine.New(ctx, o.Engine)
+	if err != nil {
+		return unlessStopped(ctx, err)
+	}
+	defer func() { err = errors.Join(err, e.Close()) }()
+	for _, r := range o.Regions {
+		if _, err := e.Alloc(r.Bytes, r.RegionOptions); err != nil {
+			return fmt.Errorf("agent: region %q: %w", r.Name, err)
+		}
+	}
+	listeners, err := listenHTTP(ctx, o.HTTP)
+	if err != nil {
+		return unlessStopped(ctx, err)
+	}
+	h := &handler{source: e, started: time.Now()}
+	server := newServer(h)
+	failed := make(chan error, max(1, len(listeners)))
+	var running sync.WaitGroup
+	for _, ln := range listeners {
+		running.Go(func() {
+			if err := server.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+				failed <- fmt.Errorf("agent: HTTP at %s: %w", ln.Addr(), err)
+			}
+		})
+	}
+	if o.Ready != nil {
+		o.Ready(info(e, listeners))
+	}
+	select {
+	case <-ctx.Done():
+	case err = <-failed:
+	}
+	h.stopping.Store(true)
+	limited, stop := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
+	defer stop()
+	if server.Shutdown(limited) != nil {
+		err = errors.Join(err, server.Close())
+	}
+	running.Wait()
+	return err
+}
+
+// unlessStopped is an error that a user who stopped the agent need not see.
+func unlessStopped(ctx context.Context, err error) error {
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return nil
+	}
+	return err
+}
+
+func info(e *engine.Engine, listeners []net.Listener) Info {
+	i := Info{Name: e.Name(), Epoch: e.Epoch(), Addresses: []string{}, Advertised: e.Advertised(), HTTP: []string{}, Regions: e.Stats().Regions}
+	for _, a := range e.Addrs() {
+		i.Addresses = append(i.Addresses, a.String())
+	}
+	for _, ln := range listeners {
+		i.HTTP = append(i.HTTP, ln.Addr().String())
+	}
+	return i
+}

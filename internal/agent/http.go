@@ -1,0 +1,155 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/engine"
+)
+
+// SchemaEngine is the name and major version of what /v1/engine answers.
+const SchemaEngine = "topoctl.engine/v1"
+
+// EngineDocument is what /v1/engine answers.
+type EngineDocument struct {
+	Schema string `json:"schema"`
+	engine.Stats
+}
+
+// source is what HTTP tells about; an engine.
+type source interface {
+	Stats() engine.Stats
+	Topology() *topo.Topology
+}
+
+// handler answers HTTP requests. It only reads.
+type handler struct {
+	source   source
+	started  time.Time
+	stopping atomic.Bool
+}
+
+// What clients may take: they are few and on this host, unless the user said
+// otherwise.
+const (
+	headerTime  = 5 * time.Second
+	requestTime = 10 * time.Second
+	answerTime  = 30 * time.Second
+	idleTime    = time.Minute
+	headerBytes = 16 << 10
+	clientsMost = 64
+)
+
+func newServer(h *handler) *http.Server {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", h.health)
+	mux.HandleFunc("GET /v1/topology", h.topology)
+	mux.HandleFunc("GET /v1/engine", h.engine)
+	mux.HandleFunc("GET /metrics", h.metrics)
+	return &http.Server{Handler: mux, ReadHeaderTimeout: headerTime, ReadTimeout: requestTime, WriteTimeout: answerTime,
+		IdleTimeout: idleTime, MaxHeaderBytes: headerBytes}
+}
+
+func (h *handler) health(w http.ResponseWriter, _ *http.Request) {
+	if h.stopping.Load() {
+		http.Error(w, "stopping", http.StatusServiceUnavailable)
+		return
+	}
+	answer(w, "text/plain; charset=utf-8", []byte("ok\n"))
+}
+
+func (h *handler) topology(w http.ResponseWriter, _ *http.Request) {
+	t := h.source.Topology()
+	if t == nil {
+		http.Error(w, "this agent knows no topology", http.StatusNotFound)
+		return
+	}
+	data, err := t.Encode()
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	answer(w, "application/json", data)
+}
+
+func (h *handler) engine(w http.ResponseWriter, _ *http.Request) {
+	data, err := json.Marshal(EngineDocument{SchemaEngine, h.source.Stats()})
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	answer(w, "application/json", append(data, '\n'))
+}
+
+func (h *handler) metrics(w http.ResponseWriter, _ *http.Request) {
+	answer(w, "text/plain; version=0.0.4; charset=utf-8", metricsText(h.source.Stats(), h.started))
+}
+
+func answer(w http.ResponseWriter, kind string, data []byte) {
+	w.Header().Set("Content-Type", kind)
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.Header().Set("Cache-Control", "no-store")
+	w.Write(data) //nolint:errcheck // a client that has gone needs no answer
+}
+
+// listenHTTP listens at all addresses or at none.
+func listenHTTP(ctx context.Context, addresses []string) ([]net.Listener, error) {
+	var out []net.Listener
+	for _, a := range addresses {
+		ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", a)
+		if err != nil {
+			errs := []error{fmt.Errorf("agent: HTTP at %s: %w", a, err)}
+			for _, o := range out {
+				errs = append(errs, o.Close())
+			}
+			return nil, errors.Join(errs...)
+		}
+		out = append(out, &bounded{Listener: ln, free: make(chan struct{}, clientsMost), closed: make(chan struct{})})
+	}
+	return out, nil
+}
+
+// bounded lets so many clients in at a time; the others wait in the kernel.
+type bounded struct {
+	net.Listener
+	free   chan struct{} // holds a token for each client
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (b *bounded) Accept() (net.Conn, error) {
+	select {
+	case b.free <- struct{}{}:
+	case <-b.closed:
+		return nil, net.ErrClosed
+	}
+	c, err := b.Listener.Accept()
+	if err != nil {
+		<-b.free
+		return nil, err
+	}
+	return &client{Conn: c, release: sync.OnceFunc(func() { <-b.free })}, nil
+}
+
+func (b *bounded) Close() error {
+	b.once.Do(func() { close(b.closed) })
+	return b.Listener.Close()
+}
+
+type client struct {
+	net.Conn
+	release func()
+}
+
+func (c *client) Close() error {
+	defer c.release()
+	return c.Conn.Close()
+}

@@ -1,0 +1,236 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/topoctl/topoctl/engine"
+	"github.com/topoctl/topoctl/engine/memory"
+)
+
+// step is one thing that takes turns with others.
+type step struct {
+	name  string
+	run   func(ctx context.Context, d time.Duration) error
+	takes time.Duration // of one round
+}
+
+// group is what is compared with each other: cells of one op and size, and the
+// ceilings for them.
+type group struct {
+	op      string
+	size    int64
+	cells   []*cell
+	raw     samples
+	streams int
+	layout  layout
+	copies  []*copying
+}
+
+// copying is one way to copy memory.
+type copying struct {
+	kind    string
+	threads int
+	layout  layout
+	copyTo  func(dst, src []byte) int
+	samples samples
+}
+
+// copyings are the ways for ops of one size: by as many threads as submit
+// batches, and, where those are fewer, by all processors, as an engine may copy on
+// more than it is called on.
+func (r *run) copyings(size int64) ([]*copying, error) {
+	threads := []int{r.o.Threads}
+	if n := runtime.GOMAXPROCS(0); n > r.o.Threads {
+		threads = append(threads, n)
+	}
+	var out []*copying
+	for _, n := range threads {
+		l, err := newLayout(r.memory, size, n, 1)
+		if err != nil && n > r.o.Threads {
+			continue // not so many pieces of this size
+		} else if err != nil {
+			return nil, err
+		}
+		out = append(out, &copying{kind: Memcpy, threads: n, layout: l, copyTo: func(dst, src []byte) int { return copy(dst, src) }},
+			&copying{kind: StreamingCopy, threads: n, layout: l, copyTo: memory.Copy})
+	}
+	return out, nil
+}
+
+// measure measures one group after the other.
+func (r *run) measure(ctx context.Context) error {
+	groups, err := r.groups()
+	if err != nil {
+		return err
+	}
+	r.watch.plan(r.total(groups))
+	for _, g := range groups {
+		err := r.measureGroup(ctx, g)
+		r.addResults(g)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *run) groups() ([]*group, error) {
+	var out []*group
+	for _, op := range r.o.Ops {
+		for _, size := range r.o.Sizes {
+			l, err := r.layout(size)
+			if err != nil {
+				return nil, err
+			}
+			g := &group{op: op, size: size, layout: l, streams: 1}
+			if g.copies, err = r.copyings(size); err != nil {
+				return nil, err
+			}
+			for _, transport := range r.o.Transports {
+				for _, policy := range r.o.Policies {
+					c := &cell{end: r.ends[policy], verifier: r.verifier, op: op, size: size, batch: r.o.batchFor(size), threads: r.o.Threads,
+						inFlight: r.o.InFlight, transport: transport, policy: policy, layout: l, pattern: pattern(r.o.Seed),
+						childPID: r.o.ChildPID, fault: r.o.Fault}
+					if r.o.Check {
+						c.verified = &Check{}
+					}
+					g.cells = append(g.cells, c)
+				}
+			}
+			out = append(out, g)
+		}
+	}
+	return out, nil
+}
+
+// total is how long all of it takes at least.
+func (r *run) total(groups []*group) (steps int, d time.Duration) {
+	for _, g := range groups {
+		for _, s := range r.steps(g) {
+			steps += r.o.rounds()
+			d += s.takes * time.Duration(r.o.rounds())
+		}
+		steps += len(g.cells)
+		d += r.o.Warmup * time.Duration(len(g.cells))
+	}
+	return steps, d
+}
+
+// steps are the parts of a group's round, in their order. Ceilings take a half and
+// a quarter of the time of a measurement: they vary less.
+func (r *run) steps(g *group) []step {
+	each := r.o.Duration / time.Duration(r.o.rounds())
+	var out []step
+	for _, c := range g.cells {
+		out = append(out, step{c.name(), func(ctx context.Context, d time.Duration) error {
+			if c.err == nil { // else it has failed already
+				return c.round(ctx, d, true, r.watch.follow)
+			}
+			return ctx.Err()
+		}, each})
+	}
+	if r.raw != nil {
+		out = append(out, step{describe(g.op, g.size, "raw socket"), func(ctx context.Context, d time.Duration) error {
+			l, err := newLayout(r.memory, g.size, g.streams, 1)
+			if err != nil {
+				return err
+			}
+			s, err := rawRound(ctx, r.raw, g.op == Read, g.cells[0].local.Bytes(), l, d)
+			return keep(&g.raw, s, err)
+		}, each / 2})
+	}
+	for _, c := range g.copies {
+		name := describe("copy", g.size, fmt.Sprintf("%s, %d threads", c.kind, c.threads))
+		out = append(out, step{name, func(ctx context.Context, d time.Duration) error {
+			s, err := copyRound(ctx, r.copyTo.Bytes(), g.cells[0].local.Bytes(), c.layout, d, c.copyTo)
+			return keep(&c.samples, s, err)
+		}, each / 4})
+	}
+	return out
+}
+
+func keep(to *samples, s sample, err error) error {
+	if err == nil {
+		*to = append(*to, s)
+	}
+	return err
+}
+
+// measureGroup warms the cells up, then takes turns: forwards and backwards, so
+// that a machine that gets slower or faster does so for all.
+func (r *run) measureGroup(ctx context.Context, g *group) (err error) {
+	for _, c := range g.cells {
+		if err := r.warmUp(ctx, g, c); err != nil {
+			return err
+		}
+	}
+	defer func() {
+		for _, c := range g.cells {
+			if e := closeWorkers(context.WithoutCancel(ctx), c); err == nil {
+				err = e
+			}
+		}
+	}()
+	steps := r.steps(g)
+	for range r.o.rounds() {
+		for _, s := range steps {
+			r.watch.step(s.name, s.takes)
+			if err := s.run(ctx, s.takes); err != nil {
+				return err
+			}
+		}
+		slices.Reverse(steps)
+	}
+	return nil
+}
+
+// warmUp connects, and learns how many sockets there are.
+func (r *run) warmUp(ctx context.Context, g *group, c *cell) error {
+	if c.verified != nil && c.op == Read {
+		if err := r.fillRemote(ctx, c.pattern); err != nil {
+			return err
+		}
+	}
+	if err := newWorkers(c); err != nil {
+		return err
+	}
+	r.watch.step(c.name()+", warming up", r.o.Warmup)
+	fault, verified := c.fault, c.verified
+	c.fault = nil
+	before := c.peer.Lanes()
+	if err := c.round(ctx, r.o.Warmup, false, r.watch.follow); err != nil {
+		return err
+	}
+	c.countLanes(before, c.peer.Lanes())
+	g.streams = max(g.streams, c.streams())
+	c.fault, c.lanes = fault, nil
+	if verified != nil {
+		*verified = Check{} // of the warm-up; only what is reported counts
+	}
+	return nil
+}
+
+// fillPiece is how much of the peer's region is filled at a time.
+const fillPiece = 4 << 20
+
+// fillRemote writes a pattern into the peer's region, for reads to be held against.
+func (r *run) fillRemote(ctx context.Context, p pattern) error {
+	v := r.verifier
+	piece := min(fillPiece, r.memory)
+	from, err := v.engine.Alloc(piece, engine.RegionOptions{})
+	if err != nil {
+		return err
+	}
+	for at := int64(0); at < r.memory; at += piece {
+		n := min(piece, r.memory-at)
+		p.fill(from.Bytes()[:n], at)
+		if err := v.peer.Write(ctx, from.Span(0, n), v.remote.At(at)); err != nil {
+			return fmt.Errorf("bench: fill the peer's region: %w", err)
+		}
+	}
+	return from.Close(ctx)
+}

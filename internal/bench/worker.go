@@ -1,0 +1,138 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/topoctl/topoctl/engine"
+)
+
+// worker has one batch in flight, in a part of the memory that is its own.
+type worker struct {
+	c       *cell
+	part    int
+	k       int64 // ops so far
+	ops     []engine.Op
+	options engine.SubmitOptions
+
+	// Verification only.
+	batches uint64
+	scratch *engine.Region
+	back    []engine.Op
+}
+
+// newWorkers makes the workers of a cell.
+func newWorkers(c *cell) error {
+	c.workers = nil
+	for part := range c.layout.parts {
+		w := &worker{c: c, part: part, ops: make([]engine.Op, c.batch)}
+		if c.transport != Auto {
+			w.options.Transport = c.transport
+		}
+		if c.verified != nil && c.op == Write {
+			var err error
+			if w.scratch, err = c.verifier.engine.Alloc(c.size*int64(c.batch), engine.RegionOptions{}); err != nil {
+				return err
+			}
+			w.back = make([]engine.Op, c.batch)
+		}
+		c.workers = append(c.workers, w)
+	}
+	return nil
+}
+
+// closeWorkers gives back what they hold.
+func closeWorkers(ctx context.Context, c *cell) error {
+	for _, w := range c.workers {
+		if w.scratch != nil {
+			if err := w.scratch.Close(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	c.workers = nil
+	return nil
+}
+
+// run submits one batch after the other. A batch that was begun in time counts.
+func (w *worker) run(ctx context.Context, m *meter, until time.Time) error {
+	bytes := w.c.size * int64(w.c.batch)
+	for time.Now().Before(until) && ctx.Err() == nil {
+		w.prepare()
+		submitted := time.Now()
+		b, err := w.c.peer.Submit(ctx, w.ops, w.options)
+		if err == nil {
+			err = b.Wait(ctx)
+		}
+		if err != nil {
+			return err
+		}
+		m.done(submitted, time.Now(), bytes, int64(w.c.batch))
+		if w.part == 0 && w.c.checksum == "" {
+			w.c.checksum = b.Explain().Check
+		}
+		if err := w.verify(ctx); err != nil {
+			return err
+		}
+		w.k += int64(w.c.batch)
+		w.batches++
+	}
+	return nil
+}
+
+// pattern is what the present batch writes.
+func (w *worker) pattern() pattern {
+	return w.c.pattern + pattern(w.batches)<<16 + pattern(w.part)
+}
+
+// prepare sets the next ops up, and for verification what they must not find.
+func (w *worker) prepare() {
+	c := w.c
+	for i := range w.ops {
+		near, far := c.layout.near(w.part, w.k+int64(i)), c.layout.far(w.part, w.k+int64(i))
+		w.ops[i] = engine.Op{Read: c.op == Read, Local: c.local.Span(near, c.size), Remote: c.remote.At(far)}
+		if c.verified == nil {
+			continue
+		}
+		here := c.local.Bytes()[near : near+c.size]
+		if c.op == Write {
+			w.pattern().fill(here, far)
+		} else {
+			clear(here)
+		}
+	}
+}
+
+// verify compares every byte of the batch with what it must be: what was read
+// lies here; what was written is read back, by another engine.
+func (w *worker) verify(ctx context.Context) error {
+	c := w.c
+	if c.verified == nil {
+		return nil
+	}
+	want := c.pattern
+	if c.op == Write {
+		want = w.pattern()
+		for i := range w.back {
+			w.back[i] = engine.ReadOp(w.scratch.Span(int64(i)*c.size, c.size), c.verifier.remote.At(w.ops[i].Remote.Offset))
+		}
+		b, err := c.verifier.peer.Submit(ctx, w.back, engine.SubmitOptions{})
+		if err == nil {
+			err = b.Wait(ctx)
+		}
+		if err != nil {
+			return fmt.Errorf("read back: %w", err)
+		}
+	}
+	for i := range w.ops {
+		near, far := w.ops[i].Local.Offset, w.ops[i].Remote.Offset
+		there := c.local.Bytes()[near : near+c.size]
+		if c.op == Write {
+			there = w.scratch.Bytes()[int64(i)*c.size:][:c.size]
+		}
+		wrong, first := want.differs(there, far)
+		c.note(int64(len(there)), wrong, far+int64(first))
+	}
+	return nil
+}

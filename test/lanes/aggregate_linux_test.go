@@ -1,0 +1,61 @@
+package lanes
+
+import (
+	"testing"
+
+	"github.com/topoctl/topoctl/pathsel"
+)
+
+// Several lanes carry what they carry alone, together.
+func TestAggregation(t *testing.T) {
+	if testing.Short() {
+		t.Skip("rates need seconds")
+	}
+	const mbit = 300
+	l := newLab(t, mbit, mbit, mbit, mbit)
+	far := l.far.ask(ask{Do: "engine", Lanes: 4})
+	lanes := []int{1, 2, 4}
+	var engines []*nearEngine
+	var sizes []int64
+	for _, n := range lanes {
+		engines = append(engines, l.open(n, far, pathsel.Adaptive))
+		fill(engines[len(engines)-1].local.Bytes(), uint64(n))
+		sizes = append(sizes, int64(n)*8<<20)
+	}
+	got := rates(5, sizes, engines)
+	if bad := l.far.ask(ask{Do: "verify", Seed: 4, Bytes: sizes[2]}).Wrong; bad > 0 {
+		t.Errorf("%d wrong bytes", bad)
+	}
+	for i, n := range lanes {
+		t.Logf("%d lanes: %.1f MB/s, %.2f times one lane, %.3f of their payload",
+			n, got[i]/1e6, got[i]/got[0], got[i]/(float64(n)*payload(mbit)))
+	}
+	if times := got[1] / got[0]; times < 1.9 {
+		t.Errorf("two equal lanes carry %.2f times what one does, want 1.9", times)
+	}
+	if times := got[2] / got[0]; times < 3.7 {
+		t.Errorf("four equal lanes carry %.2f times what one does, want 3.7", times)
+	}
+}
+
+// Lanes of which one has half the rate of the other: nothing promises which.
+func TestUnequalLanes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("rates need seconds")
+	}
+	l := newLab(t, 200, 400)
+	far := l.far.ask(ask{Do: "engine", Lanes: 2})
+	policies := []pathsel.Policy{pathsel.Adaptive, pathsel.Random, pathsel.RoundRobin, pathsel.Mooncake}
+	var engines []*nearEngine
+	for _, policy := range policies {
+		engines = append(engines, l.open(2, far, policy))
+	}
+	const size = 16 << 20
+	got := rates(3, []int64{size, size, size, size}, engines)
+	for i, policy := range policies {
+		t.Logf("%-12s %.3f of the sum of both lanes", policy, got[i]/payload(200, 400))
+	}
+	if share := got[0] / payload(200, 400); share < 0.95 {
+		t.Errorf("%s carries %.3f of the sum, want 0.95", policies[0], share)
+	}
+}
