@@ -48,9 +48,12 @@ func (e *Engine) removePeer(p *Peer) {
 		delete(p.lanes, key)
 		delete(e.lanes, l.id)
 	}
-	for what, s := range p.sides {
+	for what, side := range p.sides {
 		delete(p.sides, what)
-		e.freeSides[s.like] = append(e.freeSides[s.like], s.id)
+		e.core.RemoveSide(side)
+	}
+	if p.known {
+		e.core.RemovePeer(p.id)
 	}
 }
 

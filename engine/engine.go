@@ -72,7 +72,6 @@ type Engine struct {
 	lanes       map[sched.LaneID]*lane
 	conns       map[sched.ConnID]*conn
 	sides       map[*pathsel.Host]sched.SideID
-	freeSides   map[string][]sched.SideID
 	unfenced    map[sched.ConnID]fenceKey
 	quarantines map[uint64][]quarantined // by the peer's epoch
 	first       *Batch                   // running ones
@@ -96,7 +95,7 @@ func New(ctx context.Context, o Options) (*Engine, error) {
 		stop:          make(chan struct{}), wake: make(chan struct{}, 1),
 		core: sched.New(sched.DefaultConfig()), wakeAt: sched.Never,
 		peers: map[*Peer]bool{}, lanes: map[sched.LaneID]*lane{}, conns: map[sched.ConnID]*conn{},
-		sides: map[*pathsel.Host]sched.SideID{}, freeSides: map[string][]sched.SideID{}, unfenced: map[sched.ConnID]fenceKey{}, quarantines: map[uint64][]quarantined{},
+		sides: map[*pathsel.Host]sched.SideID{}, unfenced: map[sched.ConnID]fenceKey{}, quarantines: map[uint64][]quarantined{},
 	}
 	e.works.New = func() any { return &work{} }
 	e.postings.New = func() any { return &posting{} }

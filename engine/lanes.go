@@ -109,27 +109,11 @@ func (p *Peer) side(what string, rates []topo.Rate) sched.SideID {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if id, ok := p.sides[what]; ok {
-		return id.id
+		return id
 	}
-	id := e.takeSide(rates)
+	id := e.core.AddSide(sched.Side{Rates: rates})
 	p.sides[what] = id
-	return id.id
-}
-
-// sideOfRates is a side that can be used again for ports of the same rates.
-type sideOfRates struct {
-	id   sched.SideID
-	like string
-}
-
-// takeSide gives a side that nobody uses; the engine's mutex is held.
-func (e *Engine) takeSide(rates []topo.Rate) sideOfRates {
-	like := fmt.Sprint(rates)
-	if free := e.freeSides[like]; len(free) > 0 {
-		e.freeSides[like] = free[:len(free)-1]
-		return sideOfRates{free[len(free)-1], like}
-	}
-	return sideOfRates{e.core.AddSide(sched.Side{Rates: rates}), like}
+	return id
 }
 
 // localSide are this host's ports.

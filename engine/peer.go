@@ -50,7 +50,7 @@ type Peer struct {
 	// Under the engine's mutex:
 	known bool // to the scheduler, by id
 	lanes map[laneKey]*lane
-	sides map[string]sideOfRates // of its ports
+	sides map[string]sched.SideID // of its ports
 }
 
 // Open finds an engine by name, connects to it and fetches what it offers; ctx
@@ -70,7 +70,7 @@ func (e *Engine) open(ctx context.Context, name string) (*Peer, error) {
 	}
 	p := &Peer{
 		engine: e, name: name, record: record, gone: make(chan struct{}),
-		telling: make(chan struct{}, 1), regions: map[string]*RemoteRegion{}, byID: map[memory.ID]*RemoteRegion{}, routes: map[routeKey]*route{}, lanes: map[laneKey]*lane{}, sides: map[string]sideOfRates{},
+		telling: make(chan struct{}, 1), regions: map[string]*RemoteRegion{}, byID: map[memory.ID]*RemoteRegion{}, routes: map[routeKey]*route{}, lanes: map[laneKey]*lane{}, sides: map[string]sched.SideID{},
 	}
 	e.mu.Lock()
 	closing := e.closing

@@ -2,6 +2,7 @@ package sched
 
 import (
 	"math"
+	"slices"
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/pathsel"
@@ -187,9 +188,17 @@ func (c *Core) AddPeer(name string) PeerID {
 // RemovePeer forgets a peer for good. It comes after PeerGone and after LaneGone
 // of its lanes; what is still to be closed then is closed all the same.
 func (c *Core) RemovePeer(id PeerID) {
-	if int(id) < len(c.peers) {
-		c.peers[id] = nil
+	p := c.peer(id)
+	if p == nil {
+		return
 	}
+	c.peers[id] = nil
+	c.routes = slices.DeleteFunc(c.routes, func(r *Route) bool {
+		if r.peer == p {
+			r.listed = false
+		}
+		return r.peer == p
+	})
 }
 
 // RemoveSide forgets the ports of a host to which no lane will be added again.
