@@ -26,6 +26,7 @@ type Batch struct {
 	left            atomic.Int32 // parts that are not finished
 	stopCancel      func() bool  // nil: ctx cannot end
 	done            chan struct{}
+	polled          atomic.Pointer[conn] // has a part of it, and can be polled
 
 	// first and its neighbours hold what one part needs, which is the usual number.
 	first     part
@@ -247,16 +248,40 @@ func (b *Batch) Done() <-chan struct{} { return b.done }
 // Wait waits for the end of the batch, or for ctx: then the batch goes on, and its
 // buffers are not free.
 func (b *Batch) Wait(ctx context.Context) error {
-	select {
-	case <-b.done:
+	if b.poll() {
 		return b.Err()
-	default:
 	}
 	select {
 	case <-b.done:
 		return b.Err()
 	case <-ctx.Done():
 		return fmt.Errorf("engine: peer %q: waiting for a batch, which goes on: %w", b.peer.name, context.Cause(ctx))
+	}
+}
+
+// pollBytes is up to which size a batch may be over before its connection's
+// goroutine would have been woken.
+const pollBytes = 64 << 10
+
+// poll tries for a moment to end the wait for a small batch itself.
+func (b *Batch) poll() (over bool) {
+	w := (*waiter)(b)
+	if c := b.polled.Load(); c != nil && b.total <= pollBytes && !w.Over() {
+		c.poller.Poll(w)
+	}
+	return w.Over()
+}
+
+// waiter is a batch as a connection sees it that is polled.
+type waiter Batch
+
+// Over says whether the batch is done.
+func (w *waiter) Over() bool {
+	select {
+	case <-w.done:
+		return true
+	default:
+		return false
 	}
 }
 

@@ -71,8 +71,9 @@ type conn struct {
 	ctx    context.Context // of the dial
 	cancel context.CancelCauseFunc
 
-	// t is there from Connected on.
-	t transport.Conn
+	// t is there from Connected on, and so is poller, unless it cannot be polled.
+	t      transport.Conn
+	poller transport.Poller
 
 	// Under the engine's mutex:
 	outstanding int  // slices that were given to it and have not come back
@@ -126,6 +127,7 @@ func (e *Engine) dial(c *conn) {
 	description := t.Describe()
 	e.mu.Lock()
 	c.t = t
+	c.poller, _ = t.(transport.Poller)
 	killed := c.killed
 	if killed == nil {
 		l.described = description
@@ -170,15 +172,21 @@ func (c *conn) wasLost(_ transport.Conn, err error) {
 	if err != nil {
 		err = c.lane.errorOf(err)
 	}
+	w := e.getWork()
+	defer e.putWork(w)
 	e.mu.Lock()
 	c.lost, c.lostErr = true, err
 	over := c.connected && c.outstanding == 0
-	if over {
+	if over { // else the last slice that comes back, or Connected, tells the core
+		// In one go: the core posts on every connection of which it knows no loss.
 		delete(e.conns, c.id)
+		w.events = append(w.events, sched.Event{Kind: sched.Lost, Lane: c.lane.id, Conn: c.id, Err: err})
+		e.step(w)
 	}
 	e.mu.Unlock()
-	if over { // else the last slice that comes back, or Connected, tells the core
-		e.tell(sched.Event{Kind: sched.Lost, Lane: c.lane.id, Conn: c.id, Err: err})
+	if over {
+		e.perform(w)
+		e.run(w)
 	}
 }
 

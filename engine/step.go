@@ -166,6 +166,9 @@ var errNotTaken = errors.New("the connection did not take the request")
 func (e *Engine) post(w *work, g *postGroup) {
 	for _, s := range g.slices {
 		g.requests = append(g.requests, e.request(s))
+		if g.conn.poller != nil {
+			s.Job.User.(*part).batch.polled.Store(g.conn)
+		}
 	}
 	taken, done := g.conn.t.Post(g.requests, w.done[:0])
 	w.completedAll(done)

@@ -41,7 +41,9 @@ func (p *Peer) one(ctx context.Context, op Op) error {
 	if err != nil {
 		return err
 	}
-	<-b.Done() // ctx ends it, and the buffers are not free before
+	if !b.poll() {
+		<-b.Done() // ctx ends it, and the buffers are not free before
+	}
 	return b.Err()
 }
 
@@ -79,13 +81,16 @@ func (p *Peer) prepare(ctx context.Context, ops []Op, o SubmitOptions) (*Batch, 
 	if deadline, ok := ctx.Deadline(); ok {
 		timeout = time.Until(deadline)
 	}
-	b.deadline = b.begin + int64(timeout)
+	b.deadline = b.begin + int64(min(timeout, longest))
 	if err := b.take(ops); err != nil {
 		b.unpin()
 		return nil, err
 	}
 	return b, nil
 }
+
+// longest keeps deadlines far from where times overflow: a hundred years.
+const longest = 100 * 365 * 24 * time.Hour
 
 // take checks every op and sorts them by route.
 func (b *Batch) take(ops []Op) error {

@@ -20,8 +20,8 @@
 //   - A failed completion says whether the request's bytes may still land later
 //     (MayLand). For those the engine asks the peer to Leave the connection: once
 //     that has returned there, nothing that was posted on it lands any more.
-//   - Completions come from the transport's own goroutines through Events.Done,
-//     never from inside Post, which instead appends those that are complete at
+//   - Completions come from the transport's own goroutines, or from Poll, through
+//     Events.Done, never from inside Post, which instead appends those that are complete at
 //     once. Done must be quick and may post.
 //
 // transporttest holds every implementation to this.
@@ -110,6 +110,20 @@ type Offerer interface {
 // region's key tells. The engine does not use it for the others.
 type Selective interface {
 	Reaches(r *RemoteRegion) bool
+}
+
+// Poller is what a Conn is that lets somebody who waits for a request take in what
+// has come, instead of being woken by the connection's own goroutine. Done is then
+// called from Poll.
+type Poller interface {
+	// Poll returns when the waiter's wait is over, or has become longer than what
+	// polling is good for: some 10 µs.
+	Poll(w Waiter)
+}
+
+// Waiter is somebody who polls.
+type Waiter interface {
+	Over() bool // there is nothing to wait for any more
 }
 
 // As finds a DataServer, an Offerer or a Selective in a transport, or in those that it wraps

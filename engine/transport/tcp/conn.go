@@ -41,8 +41,9 @@ type conn struct {
 	byUs     bool  // Close was called
 	inFlight atomic.Int32
 
-	// Of the reader.
+	// Of who has the turn.
 	reading uint16 // place of the READ whose answer is coming
+	poller  poller
 	done    []transport.Completion
 }
 

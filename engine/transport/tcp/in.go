@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/topoctl/topoctl/engine/memory"
@@ -31,7 +32,7 @@ const (
 )
 
 // inbox takes frames from the stream: headers and small payloads through the
-// staging buffer, large payloads straight to their place. The reader owns it.
+// staging buffer, large payloads straight to their place. Who has the link's turn owns it.
 type inbox struct {
 	stage []byte
 	r, w  int // what is staged and not consumed
@@ -53,9 +54,11 @@ type inbox struct {
 	crc    uint32
 	big    bool // the last payload was received in its place
 
-	// Of the system call.
-	n       int
-	err     error
+	// Of the last system call.
+	n   int
+	err error
+
+	// Of the reader's wait.
 	waiting bool
 	since   time.Time
 	polls   int
@@ -203,6 +206,23 @@ func (in *inbox) aimDirect() {
 	if left == 0 {
 		in.vec.Add(in.stage[:in.ahead])
 	}
+}
+
+// receive makes one system call, and says whether it came to anything: bytes, the
+// end or an error.
+func (in *inbox) receive(fd uintptr) bool {
+	n, errno := in.vec.Readv(fd)
+	for errno == syscall.EINTR {
+		n, errno = in.vec.Readv(fd)
+	}
+	if errno == syscall.EAGAIN {
+		return false
+	}
+	in.n, in.err = n, nil
+	if errno != 0 {
+		in.err = errno
+	}
+	return true
 }
 
 // took accounts for n bytes that a system call brought.

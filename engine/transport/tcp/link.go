@@ -52,6 +52,10 @@ type link struct {
 	outErr error
 	// The callbacks of RawConn, made once.
 	readCall, writeCall func(fd uintptr) bool
+	// turn is held by who takes bytes in: the reader, or for a moment somebody who
+	// waits for an answer. missed says that the reader did not get it.
+	turn   sync.Mutex
+	missed atomic.Bool
 
 	// io is held while the kernel takes bytes and until that is noted: an answer to
 	// a request can be faster.
@@ -94,6 +98,7 @@ func (l *link) init(e end, c net.Conn, polls int) error {
 func (l *link) run() {
 	go l.send()
 	l.fail(l.read())
+	l.turn.Lock() // for good: nobody takes bytes in any more
 	l.mu.Lock()
 	close(l.wake)
 	l.mu.Unlock()
@@ -123,55 +128,43 @@ func (l *link) fail(cause error) {
 	_ = l.conn.Close()
 }
 
+// read takes frames in until the connection ends.
 func (l *link) read() error {
 	in := &l.in
+	in.aim()
 	for {
-		err := in.consume(l.end)
-		l.end.settle()
+		in.waiting, in.parked = false, false
+		if err := l.raw.Read(l.readCall); err != nil {
+			return err
+		}
+		if in.waiting {
+			in.spin.waited(time.Since(in.since), in.parked)
+		}
+		err := l.take()
+		l.turn.Unlock()
 		if err != nil {
 			return err
 		}
-		in.aim()
-		in.amid.Store(in.phase != inHeader || in.w > in.r)
-		if err := l.receive(); err != nil {
-			return err
-		}
-		in.received.Add(1)
-		in.took(in.n)
 	}
 }
 
-// receive waits for bytes.
-func (l *link) receive() error {
-	in := &l.in
-	in.waiting, in.parked, in.err = false, false, nil
-	if err := l.raw.Read(l.readCall); err != nil {
-		return err
-	}
-	if in.waiting {
-		in.spin.waited(time.Since(in.since), in.parked)
-	}
-	if in.err == nil && in.n == 0 {
-		return io.EOF
-	}
-	return in.err
-}
-
+// tryRead receives what has come, and has the turn then. Else the reader parks
+// until the socket has more.
 func (l *link) tryRead(fd uintptr) bool {
 	in := &l.in
 	for {
-		n, errno := in.vec.Readv(fd)
-		switch errno {
-		case 0:
-			in.n = n
-			return true
-		case syscall.EINTR:
-			continue
-		case syscall.EAGAIN:
-		default:
-			in.err = errno
+		// Whoever polls looks at missed after it gave the turn back, and then takes in
+		// what came before this.
+		l.missed.Store(true)
+		if !l.turn.TryLock() {
+			in.parked = true
+			return false
+		}
+		l.missed.Store(false)
+		if in.receive(fd) {
 			return true
 		}
+		l.turn.Unlock()
 		if !in.waiting {
 			in.waiting, in.since, in.polls = true, time.Now(), 0
 			if l.end.busy() {
@@ -184,6 +177,28 @@ func (l *link) tryRead(fd uintptr) bool {
 		}
 		in.polls--
 	}
+}
+
+// take handles what receive brought. It is not for the callbacks of RawConn: what
+// it does may close the connection, which waits for them.
+func (l *link) take() error {
+	in := &l.in
+	switch {
+	case in.err != nil:
+		return in.err
+	case in.n == 0:
+		return io.EOF
+	}
+	in.received.Add(1)
+	in.took(in.n)
+	err := in.consume(l.end)
+	l.end.settle()
+	if err != nil {
+		return err
+	}
+	in.aim()
+	in.amid.Store(in.phase != inHeader || in.w > in.r)
+	return nil
 }
 
 // send is the goroutine that sends what others do not.

@@ -152,6 +152,7 @@ func (t *Transport) Dial(ctx context.Context, d transport.Dial) (transport.Conn,
 		return nil, fmt.Errorf("tcp: dial %s: the peer did not let the connection in: %w", remote, err)
 	}
 	c := newConn(t, d, agreed)
+	c.initPoll(t.polls())
 	if err := c.init(c, nc, t.polls()); err != nil {
 		_ = nc.Close()
 		return nil, err

@@ -1,0 +1,82 @@
+package tcp
+
+import (
+	"time"
+
+	"github.com/topoctl/topoctl/engine/transport"
+)
+
+// poller is for somebody who waits for a request: waking the reader and then the
+// one who waits takes several times as long as the answer of a peer that is awake.
+// It is used with the link's turn.
+type poller struct {
+	waiter transport.Waiter
+	spin   spin
+	polls  int  // that are left
+	got    bool // the last ones brought something
+	// call is the callback of RawConn, made once.
+	call func(fd uintptr)
+}
+
+func (c *conn) initPoll(polls int) {
+	c.poller.spin = spin{polls: polls, score: spinBest / 2}
+	c.poller.call = c.pollSome
+}
+
+// Poll takes in what comes, for some 25 µs at most, and only looks once where more
+// did not pay of late.
+func (c *conn) Poll(w transport.Waiter) {
+	if !c.turn.TryLock() {
+		return // the reader is awake
+	}
+	p := &c.poller
+	p.waiter, p.polls = w, max(p.spin.now(), 1)
+	start := time.Now()
+	err := c.pollAll()
+	wait := shortWait // too long
+	if err == nil && w.Over() {
+		wait = time.Since(start)
+	}
+	p.spin.waited(wait, false)
+	p.waiter = nil
+	c.turn.Unlock()
+	for err == nil && c.missed.Swap(false) && c.turn.TryLock() {
+		// The reader came in the meantime and parked: what had come by then is ours.
+		p.polls = 1
+		err = c.pollAll()
+		c.turn.Unlock()
+	}
+	if err != nil {
+		c.fail(err) // which wakes the reader
+	}
+}
+
+// pollAll polls until there is nothing to wait for, or nothing comes.
+func (c *conn) pollAll() error {
+	p := &c.poller
+	for {
+		p.got = false
+		if err := c.raw.Control(p.call); err != nil {
+			return nil // closed: the reader tells
+		}
+		if !p.got {
+			return nil
+		}
+		if err := c.take(); err != nil {
+			return err
+		}
+	}
+}
+
+func (c *conn) pollSome(fd uintptr) {
+	p := &c.poller
+	for ; p.polls > 0 && !p.got; p.polls-- {
+		if p.waiter != nil && p.waiter.Over() {
+			return
+		}
+		p.got = c.in.receive(fd)
+	}
+	if p.got {
+		p.polls = max(p.polls, 1)
+	}
+}
