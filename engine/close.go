@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 
 	"github.com/topoctl/topoctl/engine/sched"
@@ -44,10 +45,9 @@ func (e *Engine) removePeer(p *Peer) {
 			delete(e.unfenced, id)
 		}
 	}
-	for key, l := range p.lanes {
-		delete(p.lanes, key)
-		delete(e.lanes, l.id)
-	}
+	clear(p.lanes)
+	// With those that an earlier change of routes has taken out.
+	maps.DeleteFunc(e.lanes, func(_ sched.LaneID, l *lane) bool { return l.peer == p })
 	for what, side := range p.sides {
 		delete(p.sides, what)
 		e.core.RemoveSide(side)

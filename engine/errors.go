@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/topoctl/topoctl/engine/internal/session"
 	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/engine/registry"
 	"github.com/topoctl/topoctl/engine/sched"
 )
 
@@ -24,6 +26,12 @@ var (
 	ErrPeerLost = errors.New("peer is lost")
 	// ErrPeerRestarted: the peer is a new one; open it again.
 	ErrPeerRestarted = errors.New("peer was restarted")
+	// ErrUnreachable: no address of the peer answered.
+	ErrUnreachable = session.ErrUnreachable
+	// ErrToken: the peer has another token, or one of both has none.
+	ErrToken = session.ErrToken
+	// ErrNoPeer: the registry knows no engine of that name.
+	ErrNoPeer = registry.ErrNotFound
 	// ErrNoRegion: the peer has no such region.
 	ErrNoRegion = memory.ErrNoRegion
 	// ErrRange: outside the region.

@@ -57,12 +57,26 @@ func (e *Engine) leave(p *Peer, key fenceKey) bool {
 		case <-timer.C:
 		case <-p.gone:
 			timer.Stop()
-			return false
+			if p = e.peerOf(p.epoch); p == nil {
+				return false // who opens it again asks
+			}
 		case <-e.ctx.Done():
 			timer.Stop()
 			return false
 		}
 	}
+}
+
+// peerOf is an engine's life as it is open now, nil without.
+func (e *Engine) peerOf(epoch uint64) *Peer {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for p := range e.peers {
+		if p.epoch == epoch && p.lost() == nil {
+			return p
+		}
+	}
+	return nil
 }
 
 // quarantine keeps the places that a part has written from being used.

@@ -156,13 +156,22 @@ func (p *Peer) reroute() {
 		}
 	}
 	e.mu.Lock()
+	sides := map[sched.SideID]bool{}
 	for key, l := range p.lanes {
-		if !used[l] {
+		if used[l] {
+			sides[key.side], sides[key.other] = true, true
+		} else {
 			delete(p.lanes, key)
 			if !l.gone {
 				l.gone = true
 				w.events = append(w.events, sched.Event{Kind: sched.LaneGone, Lane: l.id})
 			}
+		}
+	}
+	for what, side := range p.sides {
+		if !sides[side] {
+			delete(p.sides, what)
+			e.core.RemoveSide(side)
 		}
 	}
 	e.mu.Unlock()

@@ -54,7 +54,8 @@ type Peer struct {
 }
 
 // Open finds an engine by name, connects to it and fetches what it offers; ctx
-// bounds that. It can be opened several times, each is a Peer of its own.
+// bounds that, without a deadline Options.DefaultTimeout does. It can be opened
+// several times, each is a Peer of its own.
 func (e *Engine) Open(ctx context.Context, name string) (*Peer, error) {
 	p, err := e.open(ctx, name)
 	if err != nil {
@@ -64,6 +65,18 @@ func (e *Engine) Open(ctx context.Context, name string) (*Peer, error) {
 }
 
 func (e *Engine) open(ctx context.Context, name string) (*Peer, error) {
+	e.life.Lock()
+	late := e.closed
+	if !late {
+		e.tasks.Add(1) // Close ends it, and waits
+	}
+	e.life.Unlock()
+	if late {
+		return nil, fmt.Errorf("engine is %w", ErrClosed)
+	}
+	defer e.tasks.Done()
+	ctx, cancel := e.bounded(ctx)
+	defer cancel()
 	record, err := e.registry.Lookup(ctx, name)
 	if err != nil {
 		return nil, err
@@ -86,6 +99,9 @@ func (e *Engine) open(ctx context.Context, name string) (*Peer, error) {
 	})
 	if err != nil {
 		<-p.telling
+		if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
+			err = fmt.Errorf("%w (%w)", cause, err)
+		}
 		return nil, err
 	}
 	p.session = s
@@ -100,6 +116,19 @@ func (e *Engine) open(ctx context.Context, name string) (*Peer, error) {
 	}
 	e.adoptFences(p)
 	return p, nil
+}
+
+// bounded ends a context with the engine, and after DefaultTimeout if nobody has
+// said when.
+func (e *Engine) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	cancel := func() {}
+	if _, ok := ctx.Deadline(); !ok {
+		ctx, cancel = context.WithTimeoutCause(ctx, e.o.DefaultTimeout,
+			fmt.Errorf("%w: no answer in %v", ErrUnreachable, e.o.DefaultTimeout))
+	}
+	ctx, end := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(e.ctx, func() { end(fmt.Errorf("engine is %w", ErrClosed)) })
+	return ctx, func() { stop(); end(nil); cancel() }
 }
 
 // silence is how long the session's connection may be quiet before another way is
@@ -297,7 +326,7 @@ func (p *Peer) notify(deadline int64, payload []byte) error {
 	ctx, cancel := context.WithTimeout(p.engine.ctx, left)
 	defer cancel()
 	// The peer gives up first, so that there is an answer.
-	_, err := p.session.Call(ctx, methodNotify, notifyBody(left*9/10, payload))
+	_, err := p.session.Call(ctx, methodNotify, notifyBody(left-left/10, payload))
 	if lost := p.lost(); err != nil && lost != nil {
 		return lost
 	}

@@ -97,7 +97,7 @@ func (r *Region) Name() string { return r.r.Name() }
 func (r *Region) ID() memory.ID { return r.r.ID() }
 
 // Size is the region's length in bytes.
-func (r *Region) Size() int64 { return r.r.Block().Size() }
+func (r *Region) Size() int64 { return r.r.Size() }
 
 // Location is where the memory is, "" not known.
 func (r *Region) Location() pathsel.Location { return r.location }
@@ -161,10 +161,17 @@ func (r *Region) pin() bool { return !r.closed.Load() && r.r.Pin() }
 func (r *Region) Close(ctx context.Context) error {
 	e := r.engine
 	var withdrawn error
+	// The pin is there before anybody else sees that the region is being closed.
+	pinned := r.r.Pin()
 	if !r.closed.Swap(true) {
 		e.withhold(r)
 		e.cancelUsers(r)
-		withdrawn = r.cutOff()
+		if pinned {
+			withdrawn = r.cutOff()
+		}
+	}
+	if pinned {
+		r.r.Unpin()
 	}
 	if err := r.r.Close(ctx); err != nil {
 		return errors.Join(withdrawn, fmt.Errorf("engine: %w", err))
@@ -173,13 +180,10 @@ func (r *Region) Close(ctx context.Context) error {
 }
 
 // cutOff ends what peers do with the region. It takes no new pins meanwhile, and
-// its bytes stay visible until all transports have given it up: nobody must read
-// what is left of hidden memory and take it for the region's.
+// its bytes stay visible until all transports have given it up, because the
+// caller holds a pin: nobody must read what is left of hidden memory and take it
+// for the region's.
 func (r *Region) cutOff() error {
-	if !r.r.Pin() {
-		return nil
-	}
-	defer r.r.Unpin()
 	over, cancel := context.WithCancel(context.Background())
 	cancel()
 	_ = r.r.Close(over) // it fails, because of our pin, and refuses others from now on

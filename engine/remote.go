@@ -126,12 +126,19 @@ func (b *bounce) take(e *Engine) (int64, error) {
 			b.slots <- i
 		}
 	}
-	slots := b.slots
 	b.mu.Unlock()
-	return <-slots, nil
+	slot := <-b.slots
+	if !b.r.pin() {
+		b.slots <- slot
+		return 0, fmt.Errorf("engine: buffers for ReadAt and WriteAt: engine is %w", ErrClosed)
+	}
+	return slot, nil
 }
 
-func (b *bounce) give(slot int64) { b.slots <- slot }
+func (b *bounce) give(slot int64) {
+	b.r.r.Unpin()
+	b.slots <- slot
+}
 
 func (b *bounce) region() *Region {
 	b.mu.Lock()

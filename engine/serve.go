@@ -87,8 +87,12 @@ func (e *Engine) data(id transport.SessionID, conn transport.ConnID, name string
 func (e *Engine) sessionEnded(s *session.Session, _ error) {
 	e.unsubscribe(s)
 	for _, c := range e.carriers {
-		// The session's connections do not come back: this waits for what is in them.
-		if err := c.t.LeaveAll(context.Background(), s.ID()); err != nil {
+		// The session's connections do not come back. A peer of this host may never
+		// say that it has stopped.
+		ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
+		err := c.t.LeaveAll(ctx, s.ID())
+		cancel()
+		if err != nil {
 			name, _ := s.Peer()
 			e.log.Warn("connections of a peer that is gone are not left", "peer", name, "transport", c.name, "error", err)
 		}

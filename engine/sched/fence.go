@@ -30,12 +30,16 @@ func (c *Core) fence(l *lane, j *Job) {
 	}
 	if l.orphan {
 		j.noFence = true
+		if !l.told { // who opens the peer again can ask it then
+			l.told = true
+			c.do(Action{Do: Fence, Lane: l.id, Peer: l.peer.id, Conn: l.conn})
+		}
 		return
 	}
 	f := c.fences[l.conn]
 	if f == nil {
 		f = &fence{peer: l.peer}
-		c.fences[l.conn] = f
+		c.fences[l.conn], l.told = f, true
 		c.do(Action{Do: Fence, Lane: l.id, Peer: l.peer.id, Conn: l.conn})
 	}
 	if !known {

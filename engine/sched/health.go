@@ -8,7 +8,7 @@ import (
 func (c *Core) connect(l *lane) {
 	c.conns++
 	l.phase, l.conn, l.dialedAt = dialing, c.conns, c.now
-	l.fenced, l.orphan = false, false
+	l.fenced, l.orphan, l.told = false, false, false
 	c.checkBy(c.now + dialPatience)
 	c.do(Action{Do: Connect, Lane: l.id, Peer: l.peer.id, Conn: l.conn})
 }

@@ -44,6 +44,7 @@ type lane struct {
 	dialedAt  int64 // in the time of Step
 	fenced    bool  // nothing of the connection can land any more
 	orphan    bool  // the peer is gone: nobody can be asked to leave the connection
+	told      bool  // Fence was emitted for the connection
 	sick      bool  // no slices until a dial succeeds
 	testing   bool  // half-open
 	gone      bool

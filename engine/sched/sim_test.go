@@ -34,7 +34,8 @@ type sim struct {
 	done    []*Job
 	told    []Note
 	posted  map[*Slice]bool
-	fenceIn int64 // answers to Fence after so long; Never: none
+	fenceIn int64           // answers to Fence after so long; Never: none
+	asked   map[ConnID]bool // to be left
 	gone    map[ConnID]bool
 	steps   int
 	slices  int
@@ -301,6 +302,13 @@ func (s *sim) act(a *Action) {
 		}
 	case Fence:
 		s.logf("fence   conn %d", a.Conn)
+		if s.asked[a.Conn] {
+			s.t.Fatalf("conn %d is to be left twice", a.Conn)
+		}
+		if s.asked == nil {
+			s.asked = map[ConnID]bool{}
+		}
+		s.asked[a.Conn] = true
 		if s.fenceIn != Never {
 			conn := a.Conn
 			s.after(s.fenceIn, func() []Event { return []Event{{Kind: Fenced, Peer: a.Peer, Conn: conn}} })

@@ -20,6 +20,11 @@ func (s *sim) finish(j *Job) {
 			s.t.Fatalf("a job finished while bytes on conn %d may land: %v", conn, j.Result.Err)
 		}
 	}
+	for _, conn := range j.Result.Unsafe {
+		if !s.asked[conn] {
+			s.t.Fatalf("bytes on conn %d may land, and nobody was asked to leave it", conn)
+		}
+	}
 	if (len(j.Result.Unsafe) > 0) != errors.Is(j.Result.Err, ErrUnsafe) {
 		s.t.Fatalf("unsafe %v but error %v", j.Result.Unsafe, j.Result.Err)
 	}

@@ -205,7 +205,7 @@ func (k *keeper) later(now int64) {
 
 // listen pings, and finds out whether the present connection is silent.
 func (k *keeper) listen(l *link, now int64, waiting bool) time.Duration {
-	quiet, every := k.o.Silence*idlePatience, pingEvery
+	quiet, every := k.o.Silence*idlePatience, min(pingEvery, k.o.GiveUp/4)
 	if waiting {
 		quiet, every = k.o.Silence, k.o.Silence/2
 	}

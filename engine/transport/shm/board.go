@@ -65,10 +65,11 @@ func (b *board) set(id memory.ID, isOpen bool) error {
 	if at == nil {
 		return fmt.Errorf("shm: region %#x: %w", uint64(id), memory.ErrNoRegion)
 	}
-	if !isOpen {
-		open = 0
+	if isOpen {
+		at.Store(open)
+	} else {
+		at.CompareAndSwap(open, 0) // the place may be another region's by now
 	}
-	at.Store(open)
 	return nil
 }
 

@@ -139,16 +139,25 @@ func (t *Transport) Register(r *memory.Region) (string, error) {
 		return "", nil
 	}
 	closeFD(fd)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return "", fmt.Errorf("shm: register region %q: %w", r.Name(), net.ErrClosed)
+	}
 	return Mapped, t.board.set(r.ID(), true)
 }
 
 // Deregister has peers refuse the region from now on, and unmap it soon. It does
 // not wait for them.
 func (t *Transport) Deregister(r *memory.Region) error {
-	if t.board.open(r.ID()) {
-		if err := t.board.set(r.ID(), false); err != nil {
-			return err
-		}
+	t.mu.Lock()
+	var err error
+	if !t.closed { // else there may be no board any more
+		err = t.board.set(r.ID(), false)
+	}
+	t.mu.Unlock()
+	if err != nil {
+		return err
 	}
 	for _, p := range t.passives() {
 		p.revoke(r.ID())

@@ -288,6 +288,41 @@ func TestRegionClosedDuringFrame(t *testing.T) {
 	}
 }
 
+// TestLeaveWaits keeps the passive end's goroutines in the midst of a frame: Leave
+// must not say that it is over before they are.
+func TestLeaveWaits(t *testing.T) {
+	noLeaks(t)
+	b := newSide(t, Options{})
+	r := b.region(t, 1<<20, both, memory.Options{})
+	for _, n := range []uint32{8, 1 << 20} { // sent by the reader, by the sender
+		c, id := intrude(t, b)
+		b.Transport.mu.Lock()
+		p := b.passive[connKey{mySession, id}]
+		b.Transport.mu.Unlock()
+		p.io.Lock()
+		if _, err := c.Write(frame(header{kind: frameRead, bytes: uint64(n)}, []desc{{r.ID(), 0, n}})); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "a goroutine is sending", func() bool {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			return p.sending && p.replies.len() == 0
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		if err := b.Leave(ctx, transport.Origin{Session: mySession}, id); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%d bytes: leave says %v while the region is being read", n, err)
+		}
+		cancel()
+		if r.Pins() != 1 {
+			t.Errorf("%d bytes: %d pins", n, r.Pins())
+		}
+		p.io.Unlock()
+		if err := b.Leave(t.Context(), transport.Origin{Session: mySession}, id); err != nil || r.Pins() != 0 {
+			t.Errorf("%d bytes: leave says %v, %d pins", n, err, r.Pins())
+		}
+	}
+}
+
 func TestAcceptIsBounded(t *testing.T) {
 	noLeaks(t)
 	b := newSide(t, Options{ConnsPerSession: 2, Conns: 3, ArriveTime: 30 * time.Millisecond, FrameTime: 20 * time.Millisecond})

@@ -239,6 +239,9 @@ func (in *inbox) took(n int) {
 		placed -= k
 		in.forward(s, k)
 	}
+	// The places may be given back by now: without aim nothing is received any more.
+	in.vec.Reset()
+	in.place = 0
 }
 
 // violated is a breach of the protocol, which ends the connection.

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // inlineBytes is up to how many bytes are sent by the goroutine that has them:
@@ -61,6 +63,7 @@ type link struct {
 	// a request can be faster.
 	io      sync.Mutex
 	handed  atomic.Uint64 // counts calls that sent something
+	dead    atomic.Bool   // closed, for those who receive
 	wake    chan struct{} // makes the sender goroutine the one who is sending
 	sender  chan struct{} // closed when that has ended
 	senders sync.Cond     // sending became false after closed
@@ -108,9 +111,11 @@ func (l *link) run() {
 		l.senders.Wait()
 	}
 	l.mu.Unlock()
+	l.close()
 }
 
-// fail ends the connection; the first cause counts.
+// fail ends the connection; the first cause counts. It does not wait: closing the
+// descriptor would, for the calls that are under way.
 func (l *link) fail(cause error) {
 	l.mu.Lock()
 	first := !l.closed
@@ -118,11 +123,16 @@ func (l *link) fail(cause error) {
 		l.closed, l.cause = true, cause
 	}
 	l.mu.Unlock()
-	if !first {
-		return
+	if first {
+		l.dead.Store(true)
+		_ = l.raw.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_RDWR) })
 	}
-	if c, ok := l.conn.(*net.TCPConn); ok && !errors.Is(cause, io.EOF) {
-		// What the kernel holds back must not trickle to the peer later.
+}
+
+// close closes the descriptor after all calls. What the kernel holds back must not
+// trickle to the peer later, unless the peer has ended the connection itself.
+func (l *link) close() {
+	if c, ok := l.conn.(*net.TCPConn); ok && !errors.Is(l.cause, io.EOF) {
 		_ = c.SetLinger(0)
 	}
 	_ = l.conn.Close()
@@ -141,6 +151,9 @@ func (l *link) read() error {
 			in.spin.waited(time.Since(in.since), in.parked)
 		}
 		err := l.take()
+		if err != nil {
+			l.fail(err) // before anybody else has the turn
+		}
 		l.turn.Unlock()
 		if err != nil {
 			return err
@@ -161,7 +174,7 @@ func (l *link) tryRead(fd uintptr) bool {
 			return false
 		}
 		l.missed.Store(false)
-		if in.receive(fd) {
+		if l.receive(fd) {
 			return true
 		}
 		l.turn.Unlock()
@@ -178,6 +191,19 @@ func (l *link) tryRead(fd uintptr) bool {
 		in.polls--
 	}
 }
+
+// receive makes one system call, and says whether it came to anything: bytes, the
+// end or an error. On a connection that ended nothing is received any more: the
+// kernel may still have bytes for it.
+func (l *link) receive(fd uintptr) bool {
+	if l.dead.Load() {
+		l.in.n, l.in.err = 0, errDead
+		return true
+	}
+	return l.in.receive(fd)
+}
+
+var errDead = errors.New("tcp: the connection has ended")
 
 // take handles what receive brought. It is not for the callbacks of RawConn: what
 // it does may close the connection, which waits for them.

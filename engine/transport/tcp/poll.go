@@ -46,23 +46,22 @@ func (c *conn) Poll(w transport.Waiter) {
 		err = c.pollAll()
 		c.turn.Unlock()
 	}
-	if err != nil {
-		c.fail(err) // which wakes the reader
-	}
 }
 
-// pollAll polls until there is nothing to wait for, or nothing comes.
+// pollAll polls until there is nothing to wait for, or nothing comes. An error has
+// ended the connection, which the reader tells.
 func (c *conn) pollAll() error {
 	p := &c.poller
 	for {
 		p.got = false
 		if err := c.raw.Control(p.call); err != nil {
-			return nil // closed: the reader tells
+			return err
 		}
 		if !p.got {
 			return nil
 		}
 		if err := c.take(); err != nil {
+			c.fail(err) // which wakes the reader, before it has the turn
 			return err
 		}
 	}
@@ -74,7 +73,7 @@ func (c *conn) pollSome(fd uintptr) {
 		if p.waiter != nil && p.waiter.Over() {
 			return
 		}
-		p.got = c.in.receive(fd)
+		p.got = c.receive(fd)
 	}
 	if p.got {
 		p.polls = max(p.polls, 1)

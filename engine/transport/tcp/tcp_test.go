@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -190,8 +191,16 @@ func TestRefusals(t *testing.T) {
 		{Local: mine, Remote: remote(readable), Bytes: 10},
 		{Local: mine, Remote: remote(open), Bytes: 10},
 	}}
-	if x := c.do(t, mixed); !errors.Is(x.Err, memory.ErrDenied) {
+	if x := c.do(t, mixed); !errors.Is(x.Err, memory.ErrDenied) || !strings.Contains(x.Err.Error(), "span 1") {
 		t.Errorf("mixed: %+v", x)
+	}
+	refused++
+	for _, offset := range []int64{size - 9, 1 << 40, -1, -10} {
+		mixed.Spans[1] = transport.Span{Local: mine, Remote: remote(open), RemoteOffset: offset, Bytes: 10}
+		if x := c.do(t, mixed); !errors.Is(x.Err, memory.ErrRange) {
+			t.Errorf("second span at %d: %+v", offset, x)
+		}
+		refused++
 	}
 	if !bytes.Equal(bytesOf(open), make([]byte, size)) {
 		t.Error("a refused request wrote")
@@ -204,8 +213,8 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("region %q: byte %d, %d pins", r.Name(), bytesOf(r)[0], r.Pins())
 		}
 	}
-	if got := b.Served().Refused; got != refused+1 {
-		t.Errorf("%d refused, want %d", got, refused+1)
+	if got := b.Served().Refused; got != refused {
+		t.Errorf("%d refused, want %d", got, refused)
 	}
 }
 

@@ -203,11 +203,15 @@ func checkCloseTransport(p *pair) {
 	if err := p.ends.Active.Transport.Close(); err != nil {
 		p.Errorf("close: %v", err)
 	}
-	for i, l := range links {
+	for _, l := range links {
 		if !l.lostNow() {
 			p.Error("the transport is closed, and a connection was not lost")
 		}
+	}
+	for range links {
 		<-posted
+	}
+	for i, l := range links {
 		p.settled(l, requests[300*i:300*i+300], pieces[300*i:300*i+300])
 		p.postAfter(l)
 	}

@@ -1,0 +1,344 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/topoctl/topoctl/engine/internal/session"
+	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/engine/transport"
+	"github.com/topoctl/topoctl/engine/transport/fake"
+)
+
+// An idle connection is lost at the moment at which somebody submits.
+func TestLostWhileSubmitting(t *testing.T) {
+	checkLeaks(t)
+	n := newNetwork()
+	list := []Transport{n.transport(fake.Options{Name: "fake"})}
+	p := &pair{server: newEngine(t, Options{Name: "server", Transports: list}), client: newEngine(t, Options{Name: "client", Transports: list})}
+	// Who needs a new work stands still for a while.
+	var slow atomic.Int32
+	p.client.works.New = func() any {
+		if slow.Add(-1) == 0 {
+			time.Sleep(200 * time.Millisecond)
+		}
+		return &work{}
+	}
+	var err error
+	if p.theirs, err = p.server.Alloc(4096, RegionOptions{Name: "kv", Grant: memory.PeerWrite}); err != nil {
+		t.Fatal(err)
+	}
+	if p.mine, err = p.client.Alloc(4096, RegionOptions{Name: "mine"}); err != nil {
+		t.Fatal(err)
+	}
+	ctx := testContext(t)
+	p.open(t, ctx)
+	p.warm(t)
+	runtime.GC() // twice: the pool is empty then
+	runtime.GC()
+	slow.Store(1)
+	n.of("client", "fake").Conns()[0].Kill(errors.New("gone"))
+	time.Sleep(50 * time.Millisecond)
+	if err := p.peer.Write(ctx, p.mine.Span(0, 1), p.to.At(0)); err != nil {
+		t.Error(err)
+	}
+}
+
+// A peer is lost with a write on the wire: when it is opened again, the place of
+// the write cannot be used before it has left the old connection.
+func TestQuarantineAfterLostPeer(t *testing.T) {
+	t.Run("opened again", func(t *testing.T) { quarantineAfterLostPeer(t, false) })
+	t.Run("open another way", func(t *testing.T) { quarantineAfterLostPeer(t, true) })
+}
+
+func quarantineAfterLostPeer(t *testing.T, twice bool) {
+	checkLeaks(t)
+	n := newNetwork()
+	list := []Transport{n.transport(fake.Options{Name: "fake"})}
+	server := newEngine(t, Options{Name: "server", Transports: list})
+	way := newProxy(t, server.Addrs()[0].String())
+	p := &pair{server: server, client: newEngine(t, Options{Name: "client", Transports: list, GiveUp: 500 * time.Millisecond})}
+	var err error
+	if p.theirs, err = server.Alloc(4096, RegionOptions{Name: "kv", Grant: memory.PeerWrite}); err != nil {
+		t.Fatal(err)
+	}
+	if p.mine, err = p.client.Alloc(4096, RegionOptions{Name: "mine"}); err != nil {
+		t.Fatal(err)
+	}
+	ctx := testContext(t)
+	if p.peer, err = p.client.Open(ctx, way.address()); err != nil {
+		t.Fatal(err)
+	}
+	if p.to, err = p.peer.Region(ctx, "kv"); err != nil {
+		t.Fatal(err)
+	}
+	other := &pair{server: server, client: p.client}
+	if twice {
+		other.open(t, ctx)
+	}
+	p.warm(t)
+	there := n.of("server", "fake")
+	release := make(chan struct{})
+	there.mu.Lock()
+	there.leave = release
+	there.mu.Unlock()
+	conn := n.of("client", "fake").Conns()[0]
+	conn.HoldWrites()
+	b, err := p.peer.Submit(ctx, []Op{WriteOp(p.mine.Span(0, 100), p.to.At(100))}, SubmitOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the write is on the wire", func() bool { return conn.Held() == 1 })
+	way.lead("127.0.0.1:1") // nobody is there
+	way.cut()
+	<-b.Done()
+	if err := b.Err(); !errors.Is(err, ErrUnsafeBuffer) || !errors.Is(err, ErrPeerLost) {
+		t.Fatalf("got %v, want ErrUnsafeBuffer and ErrPeerLost", err)
+	}
+	if !twice {
+		other.open(t, ctx)
+	}
+	p.peer, p.to = other.peer, other.to
+	err = p.peer.Write(ctx, p.mine.Span(0, 100), p.to.At(100))
+	if !errors.Is(err, ErrQuarantined) {
+		t.Errorf("write where bytes of a lost connection may land: %v", err)
+	}
+	close(release)
+	eventually(t, "the place can be used again", func() bool {
+		return p.peer.Write(ctx, p.mine.Span(0, 100), p.to.At(100)) == nil
+	})
+	if landed := conn.ReleaseWrites(); landed != 0 {
+		t.Errorf("%d late writes landed", landed)
+	}
+}
+
+// Deadlines that are as good as none.
+func TestFarDeadline(t *testing.T) {
+	checkLeaks(t)
+	p, _ := fakePair(t, 4096, fake.Options{})
+	ctx, cancel := context.WithDeadline(context.Background(), time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC))
+	defer cancel()
+	if err := p.peer.Write(ctx, p.mine.Span(0, 1), p.to.At(0)); err != nil {
+		t.Error(err)
+	}
+	if err := p.peer.Notify(ctx, []byte("x")); err != nil {
+		t.Error(err)
+	}
+}
+
+// ReadAt and WriteAt of an engine that is closed, or being closed, are errors.
+func TestReadAtWhileClosing(t *testing.T) {
+	checkLeaks(t)
+	p, _ := fakePair(t, 1<<20, fake.Options{})
+	var wg sync.WaitGroup
+	over := make(chan struct{})
+	buffer := make([]byte, 3<<19)
+	if _, err := p.to.ReadAt(buffer[:10], 0); err != nil {
+		t.Fatal(err)
+	}
+	for range 4 {
+		wg.Go(func() {
+			mine := make([]byte, 1<<19)
+			for {
+				_, rerr := p.to.ReadAt(mine, 0)
+				_, werr := p.to.WriteAt(mine, 0)
+				select {
+				case <-over:
+					if rerr == nil || werr == nil {
+						continue
+					}
+					return
+				default:
+				}
+			}
+		})
+	}
+	time.Sleep(20 * time.Millisecond)
+	_ = p.client.Close()
+	close(over)
+	wg.Wait()
+	if _, err := p.to.WriteAt(buffer[:10], 0); !errors.Is(err, ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+}
+
+// counted is a transport that counts the regions that it has.
+type counted struct {
+	transport.Transport
+	mu   sync.Mutex
+	gone int
+}
+
+func (c *counted) Unwrap() transport.Transport { return c.Transport }
+
+func (c *counted) Deregister(r *memory.Region) error {
+	c.mu.Lock()
+	c.gone++
+	c.mu.Unlock()
+	return c.Transport.Deregister(r)
+}
+
+// Two close a region at once: it is taken from the transports all the same.
+func TestRegionClosedTwice(t *testing.T) {
+	checkLeaks(t)
+	n := newNetwork()
+	var c *counted
+	build := n.transport(fake.Options{Name: "fake"})
+	e := newEngine(t, Options{Transports: []Transport{func(env TransportEnv) (transport.Transport, error) {
+		x, err := build(env)
+		c = &counted{Transport: x}
+		return c, err
+	}}})
+	r, err := e.Alloc(4096, RegionOptions{Grant: memory.PeerWrite})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := testContext(t)
+	e.offering.mu.Lock() // the first one stands here
+	first, second := make(chan error, 1), make(chan error, 1)
+	go func() { first <- r.Close(ctx) }()
+	eventually(t, "the first one is closing", r.closed.Load)
+	go func() { second <- r.Close(ctx) }()
+	select {
+	case err := <-second:
+		t.Errorf("the second one is done (%v) before the region is taken from the transports", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	e.offering.mu.Unlock()
+	if err := <-first; err != nil {
+		t.Error(err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.gone != 1 {
+		t.Errorf("the region was taken from the transport %d times", c.gone)
+	}
+}
+
+// Submit beside Close: an error, and no race.
+func TestSubmitWhileClosing(t *testing.T) {
+	checkLeaks(t)
+	p, _ := fakePair(t, 4096, fake.Options{})
+	over := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			select {
+			case <-over:
+				return
+			default:
+				_ = p.peer.Write(context.Background(), p.mine.Span(0, 1), p.to.At(0))
+				_ = p.mine.Size()
+			}
+		}
+	})
+	time.Sleep(10 * time.Millisecond)
+	_ = p.client.Close()
+	close(over)
+	wg.Wait()
+	if err := p.peer.Write(context.Background(), p.mine.Span(0, 1), p.to.At(0)); !errors.Is(err, ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+}
+
+// A peer of shared memory that does not say that it has stopped does not keep the
+// engine from closing.
+func TestCloseWithPeerThatDoesNotStop(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
+	checkLeaks(t)
+	server := newEngine(t, Options{Name: "server", Transports: []Transport{SHM()}})
+	ctx := testContext(t)
+	s, err := session.Dial(ctx, session.DialOptions{
+		Identity: session.Identity{Name: "hostile", Epoch: 7},
+		Routes:   func() []session.Route { return []session.Route{{Remote: server.Addrs()[0]}} },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	answer, err := s.Call(ctx, methodAccept, acceptBody("shm", 1, []byte{1}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	offers := server.carriers[0].t.(transport.Offerer).Offers()
+	c, err := net.Dial("unixpacket", offers[0].Address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	id := s.ID()
+	hello := append([]byte("toposhm1"), id[:]...)
+	hello = append(hello, 0, 0, 0, 0, 0, 0, 0, 1)
+	if _, err := c.Write(append(hello, answer[1:]...)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Read(make([]byte, 100)); err != nil { // welcome
+		t.Fatal(err)
+	}
+	closed := make(chan error, 1)
+	go func() { closed <- server.Close() }()
+	select {
+	case <-closed: // the transport says that the peer did not confirm
+	case <-time.After(20 * time.Second):
+		t.Error("Close still waits for the peer")
+		c.Close()
+		<-closed
+	}
+}
+
+// A peer that changes its addresses all the time leaves nothing behind.
+func TestManyChangesOfAPeer(t *testing.T) {
+	checkLeaks(t)
+	p, n := fakePair(t, 4096, fake.Options{})
+	p.warm(t)
+	there := n.of("server", "fake").Endpoint("")
+	told := func() []transport.Endpoint {
+		p.peer.mu.RLock()
+		defer p.peer.mu.RUnlock()
+		return p.peer.desc.Endpoints
+	}
+	for i := range 20 {
+		list := []transport.Endpoint{there}
+		if i%2 == 0 {
+			list = append(list, transport.Endpoint{Transport: "fake", Address: fmt.Sprint("nowhere ", i)})
+		}
+		p.server.reoffer(nil, list, nil)
+		eventually(t, "the change is known", func() bool { return slices.Equal(told(), list) })
+	}
+	p.warm(t)
+	e := p.client
+	eventually(t, "its ports are few", func() bool {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		return len(p.peer.sides) <= 4
+	})
+	if err := p.peer.Close(); err != nil {
+		t.Error(err)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.lanes) != 0 || len(p.peer.sides) != 0 {
+		t.Errorf("%d lanes and %d sides are left", len(e.lanes), len(p.peer.sides))
+	}
+}
+
+// A peer with which nothing is going on is not lost, however soon one gives up.
+func TestIdlePeerIsNotLost(t *testing.T) {
+	checkLeaks(t)
+	p := newPair(t, 4096, Options{GiveUp: 500 * time.Millisecond}, Options{})
+	select {
+	case <-p.peer.Done():
+		t.Error(p.peer.Err())
+	case <-time.After(1500 * time.Millisecond):
+	}
+}
