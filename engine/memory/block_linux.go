@@ -157,6 +157,11 @@ func (b *Block) prepare(o Options) error {
 		b.advise()
 	}
 	if !o.Lazy {
+		if o.Pages != Huge2MiB && o.Pages != Huge1GiB { // their pool has said yes already
+			if err := enough(int64(b.area.size)); err != nil {
+				return err
+			}
+		}
 		if err := b.populate(); err != nil {
 			return err
 		}

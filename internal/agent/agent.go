@@ -54,7 +54,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	defer func() { err = errors.Join(err, e.Close()) }()
 	for _, r := range o.Regions {
 		if _, err := e.Alloc(r.Bytes, r.RegionOptions); err != nil {
-			return fmt.Errorf("agent: region %q: %w", r.Name, err)
+			return err
 		}
 	}
 	listeners, err := listenHTTP(ctx, o.HTTP)

@@ -94,7 +94,7 @@ func TestRunFails(t *testing.T) {
 	for want, o := range map[string]Options{
 		"address already in use": {Engine: engine.Options{Listen: []string{taken.Addr().String()}}},
 		"agent: HTTP at":         {HTTP: []string{taken.Addr().String()}},
-		`agent: region "twice"`:  {Regions: []Region{{4096, engine.RegionOptions{Name: "twice"}}, {4096, engine.RegionOptions{Name: "twice"}}}},
+		`region "twice"`:         {Regions: []Region{{4096, engine.RegionOptions{Name: "twice"}}, {4096, engine.RegionOptions{Name: "twice"}}}},
 	} {
 		o.Ready = func(Info) { t.Errorf("%s: ready", want) }
 		if err := Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), want) {

@@ -39,24 +39,28 @@ type copying struct {
 	samples samples
 }
 
-// copyings are the ways for ops of one size: by as many threads as submit
-// batches, and, where those are fewer, by all processors, as an engine may copy on
-// more than it is called on.
+// copyThreads is how many threads the copies have that results are held against:
+// as many as submit batches, as far as there are processors for them.
+func (r *run) copyThreads() int { return min(r.o.Threads, runtime.GOMAXPROCS(0)) }
+
+// copyings are the ways for ops of one size: by copyThreads, and, where those are
+// fewer, by all processors, as an engine may copy on more than it is called on.
 func (r *run) copyings(size int64) ([]*copying, error) {
-	threads := []int{r.o.Threads}
-	if n := runtime.GOMAXPROCS(0); n > r.o.Threads {
+	own := r.copyThreads()
+	threads := []int{own}
+	if n := runtime.GOMAXPROCS(0); n > own {
 		threads = append(threads, n)
 	}
 	var out []*copying
 	for _, n := range threads {
 		l, err := newLayout(r.memory, size, n, 1)
-		if err != nil && n > r.o.Threads {
+		if err != nil && n > own {
 			continue // not so many pieces of this size
 		} else if err != nil {
 			return nil, err
 		}
 		out = append(out, &copying{kind: Memcpy, threads: n, layout: l, copyTo: func(dst, src []byte) int { return copy(dst, src) }},
-			&copying{kind: StreamingCopy, threads: n, layout: l, copyTo: memory.Copy})
+			&copying{kind: StreamingCopy, threads: n, layout: l, copyTo: memory.Stream})
 	}
 	return out, nil
 }
@@ -144,7 +148,7 @@ func (r *run) steps(g *group) []step {
 		}, each / 2})
 	}
 	for _, c := range g.copies {
-		name := describe("copy", g.size, fmt.Sprintf("%s, %d threads", c.kind, c.threads))
+		name := describe("copy", g.size, fmt.Sprintf("%s x %d", c.kind, c.threads))
 		out = append(out, step{name, func(ctx context.Context, d time.Duration) error {
 			s, err := copyRound(ctx, r.copyTo.Bytes(), g.cells[0].local.Bytes(), c.layout, d, c.copyTo)
 			return keep(&c.samples, s, err)

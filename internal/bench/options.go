@@ -20,7 +20,9 @@ const (
 
 // Options say what to measure. Lists are measured in all combinations.
 type Options struct {
-	Peer       string // host:port
+	Peer string // host:port
+	// OpenTime is how long the peer may take to be opened, 0: as long as it wants.
+	OpenTime   time.Duration
 	Token      []byte
 	Region     string // of the peer
 	Ops        []string

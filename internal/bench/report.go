@@ -90,7 +90,8 @@ type Result struct {
 	// Error is why the measurement ended early, null where it did not.
 	Error *string `json:"error"`
 
-	// The rate as a part of the ceilings, that of the copies by as many threads;
+	// The rate as a part of the ceilings, that of the copies by as many threads
+	// (at most the processors);
 	// null where those were not measured, or every byte was verified.
 	OfRawSocket     *float64 `json:"of_raw_socket"`
 	OfMemcpy        *float64 `json:"of_memcpy"`

@@ -20,7 +20,7 @@ func (r *run) addResults(g *group) {
 		res.OfRawSocket = ratio(res.BytesPerSec, g.raw)
 		for _, way := range g.copies {
 			switch {
-			case way.threads != r.o.Threads:
+			case way.threads != r.copyThreads():
 			case way.kind == Memcpy:
 				res.OfMemcpy = ratio(res.BytesPerSec, way.samples)
 			default:

@@ -107,20 +107,31 @@ func (r *run) dial(ctx context.Context, p pathsel.Policy) (*end, error) {
 		return nil, err
 	}
 	x := &end{engine: e}
-	if x.peer, err = e.Open(ctx, o.Peer); err == nil {
-		x.remote, err = x.peer.Region(ctx, o.Region)
-	}
-	if err != nil {
-		err = errors.Join(err, e.Close())
-		if errors.Is(err, engine.ErrNoRegion) && x.peer != nil {
-			return nil, fmt.Errorf("bench: peer %s has no region %q: %w", o.Peer, o.Region, err)
-		}
-		return nil, err
+	if err := x.open(ctx, o); err != nil {
+		return nil, errors.Join(err, e.Close())
 	}
 	if err := r.checkGrant(x); err != nil {
 		return nil, errors.Join(err, e.Close())
 	}
 	return x, nil
+}
+
+// open opens the peer and finds the region. A peer that accepts and says nothing
+// is not waited for longer than the user wants.
+func (x *end) open(ctx context.Context, o *Options) error {
+	limited, stop := ctx, context.CancelFunc(func() {})
+	if o.OpenTime > 0 {
+		limited, stop = context.WithTimeout(ctx, o.OpenTime)
+	}
+	defer stop()
+	var err error
+	if x.peer, err = x.engine.Open(limited, o.Peer); err == nil {
+		x.remote, err = x.peer.Region(limited, o.Region)
+	}
+	if err != nil && limited.Err() != nil && ctx.Err() == nil {
+		return fmt.Errorf("bench: peer %q has not answered in %s: %w", o.Peer, o.OpenTime, context.DeadlineExceeded)
+	}
+	return err
 }
 
 // checkGrant refuses what the peer would refuse, before anything is measured.
@@ -174,7 +185,7 @@ func (r *run) startRaw(ctx context.Context, first *end) error {
 	r.report.Peer.SameHost = ownAddress(peer.Addr(), addrs)
 	switch {
 	case !r.report.Peer.SameHost:
-		r.noRaw = "the peer is another host: nothing there takes a raw socket"
+		r.noRaw = "the peer's address is not this host's: nothing there takes a raw socket"
 		return nil
 	case r.o.RawEnd == nil:
 		r.noRaw = "not asked for"

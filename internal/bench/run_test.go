@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net"
 	"net/netip"
 	"runtime"
 	"slices"
@@ -213,11 +214,11 @@ func TestRunRefuses(t *testing.T) {
 	address, _ := serve(t, memory.PeerRead)
 	before := runtime.NumGoroutine()
 	for want, change := range map[string]func(*Options){
-		`may not be written`:  func(*Options) {},
-		`verifying reads and`: func(o *Options) { o.Ops, o.Check = []string{Read}, true },
-		`no region "kv"`:      func(o *Options) { o.Region = "kv" },
-		`need 8 MiB`:          func(o *Options) { o.Ops, o.Sizes = []string{Read}, []int64{256 << 10} },
-		`connection refused`:  func(o *Options) { o.Peer = "127.0.0.1:1" },
+		`may not be written`:   func(*Options) {},
+		`verifying reads and`:  func(o *Options) { o.Ops, o.Check = []string{Read}, true },
+		`region "kv": no such`: func(o *Options) { o.Region = "kv" },
+		`need 8 MiB`:           func(o *Options) { o.Ops, o.Sizes = []string{Read}, []int64{256 << 10} },
+		`connection refused`:   func(o *Options) { o.Peer = "127.0.0.1:1" },
 	} {
 		o := quick(address)
 		change(&o)
@@ -227,6 +228,26 @@ func TestRunRefuses(t *testing.T) {
 		if r != nil || err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %+v, %v", want, r, err)
 		}
+	}
+	settled(t, before)
+}
+
+// A peer that accepts and says nothing is not waited for longer than the user
+// wants.
+func TestRunMutePeer(t *testing.T) {
+	before := runtime.NumGoroutine()
+	ln, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := quick(ln.Addr().String())
+	o.OpenTime = 100 * time.Millisecond
+	report, err := Run(t.Context(), o)
+	if report != nil || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "has not answered in 100ms") {
+		t.Errorf("%v, %v", report, err)
+	}
+	if err := ln.Close(); err != nil {
+		t.Error(err)
 	}
 	settled(t, before)
 }

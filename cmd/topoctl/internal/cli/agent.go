@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -82,13 +83,13 @@ func newAgentCmd(f *factory, runF func(context.Context, *agentOptions) error) *c
 	}
 	fl := cmd.Flags()
 	fl.StringSliceVar(&opts.listen, "listen", []string{agentListen}, "serve peers at `ADDRESS` (host:port, port 0 is any); repeatable")
-	fl.StringVar(&opts.advertise, "advertise", "", "tell peers that `HOST[:PORT]` reaches this host, where that is not what --listen says (without it the route to the peer decides)")
+	fl.StringVar(&opts.advertise, "advertise", "", "tell peers `HOST[:PORT]`, not what --listen and the route to them say")
 	fl.StringVar(&opts.tokenFile, "token-file", "", "peers must have the secret in `FILE` (its first line), - is standard input")
 	fl.StringSliceVar(&opts.http, "http", nil, "answer HTTP at `ADDRESS` (host:port; without a host, this host only); repeatable")
 	fl.StringVar(&typed.size, "size", "256MiB", "`SIZE` of the region \"bench\", 0 for none")
 	fl.StringArrayVar(&typed.regions, "region", nil, "also serve `NAME=SIZE`, which peers may read and write; repeatable")
 	fl.StringVar(&opts.name, "name", "", "call this engine `NAME` (default: the host's name)")
-	fl.IntVar(&opts.rank, "rank", 0, "this is engine `N` of --ranks of this host: it uses its part of the NICs, and the others only when those fail")
+	fl.IntVar(&opts.rank, "rank", 0, "this is engine `N` of --ranks, from 0: it uses its part of the NICs, others if those fail")
 	fl.IntVar(&opts.ranks, "ranks", 0, "`N` engines of this host share its NICs")
 	fl.BoolVar(&opts.untilEOF, "until-eof", false, "also stop when standard input ends (as a child process, or over ssh)")
 	uses(cmd, "host-root", "timeout", "quiet", "verbose", "output", "json")
@@ -160,8 +161,11 @@ func fullAddress(a, host, port string) (string, error) {
 	if err != nil && port != "" {
 		h, p, err = strings.Trim(a, "[]"), port, nil
 	}
-	if _, wrong := strconv.ParseUint(p, 10, 16); err != nil || wrong != nil || strings.ContainsAny(h, "/ ") {
+	switch _, wrong := strconv.ParseUint(p, 10, 16); {
+	case err != nil || strings.ContainsAny(a, "/ "):
 		return "", fmt.Errorf("%q: want host:port", a)
+	case wrong != nil:
+		return "", fmt.Errorf("%q: port %q: want 0 to 65535", a, p)
 	}
 	if h == "" {
 		h = host
@@ -233,10 +237,13 @@ func runAgent(ctx context.Context, o *agentOptions) error {
 	return errors.Join(o.listenHint(err), printed)
 }
 
-// listenHint says what to do where the default address is taken.
+// listenHint says what to do where an address is taken, or is not this host's.
 func (o *agentOptions) listenHint(err error) error {
-	if err != nil && strings.Contains(err.Error(), "address already in use") {
-		return withHint(err, "another agent may be running; --listen 127.0.0.1:0 takes any free port")
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return withHint(err, "another program has that port (another agent?); port 0 takes any that is free")
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return withHint(err, "that is no address of this host; \":%s\" is all of them, --advertise tells peers another", agentPort)
 	}
 	return err
 }

@@ -46,6 +46,7 @@ func TestParseAgentRefuses(t *testing.T) {
 		{"--listen 127.0.0.1:0,node1:0", "--listen node1:0: other hosts"},
 		{"--listen=", "--listen"},
 		{"--listen http://x/", "want host:port"},
+		{"--listen 127.0.0.1:99999", `--listen "127.0.0.1:99999": port "99999": want 0 to 65535`},
 		{"--http 9411", `--http "9411": want host:port`},
 		{"--size 0B", "--size"},
 		{"--region kv", `--region "kv": want NAME=SIZE`},

@@ -91,11 +91,11 @@ func (o *benchOptions) addFlags(cmd *cobra.Command, typed *benchFlags) {
 	fl.DurationVar(&r.Duration, "duration", time.Second, "`TIME` of each measurement")
 	fl.DurationVar(&r.Warmup, "warmup", 200*time.Millisecond, "`TIME` before each measurement that does not count")
 	fl.StringSliceVar(&r.Transports, "transport", []string{bench.Auto}, "over `TRANSPORT`: tcp, shm, or auto, which is the engine's choice; repeatable")
-	fl.StringSliceVar(&typed.policies, "policy", []string{string(pathsel.Adaptive)}, "share among lanes by `POLICY`: "+either(pathsel.Policies())+"; repeatable, they take turns")
+	fl.StringSliceVar(&typed.policies, "policy", []string{string(pathsel.Adaptive)}, "share by `POLICY`: "+either(pathsel.Policies())+"; repeatable")
 	fl.StringArrayVar(&typed.lanes, "lanes", nil, "use only lane `NAME` (repeatable), or the best N lanes")
 	fl.StringVar(&typed.memory, "memory", units.Bytes(benchDefault), "walk through `SIZE` of memory on each side")
-	fl.BoolVar(&r.Check, "check", false, "verify every byte: what is written is read back; rates are then those of verifying")
-	fl.StringVar(&typed.failLane, "fail-lane", "", "take a lane out of use: `NAME@TIME` into each measurement, or NAME@TIME+TIME to take it back in after that")
+	fl.BoolVar(&r.Check, "check", false, "verify every byte, reading back what is written; rates are then those of verifying")
+	fl.StringVar(&typed.failLane, "fail-lane", "", "take a lane out, `NAME@TIME` into each measurement; NAME@TIME+TIME: for so long")
 	fl.Uint64Var(&typed.seed, "seed", 0, "the pattern of --check, 0 draws one")
 }
 
@@ -120,7 +120,7 @@ func (o *benchOptions) parse(f *factory, cmd *cobra.Command, typed benchFlags) e
 		value, from int
 	}{{"batch", r.Batch, 0}, {"threads", r.Threads, 1}, {"in-flight", r.InFlight, 1}} {
 		if n.value < n.from || n.value > 1<<20 {
-			return fmt.Errorf("--%s %d: want %d or more", n.flag, n.value, n.from)
+			return fmt.Errorf("--%s %d: want %d to %d", n.flag, n.value, n.from, 1<<20)
 		}
 	}
 	switch {
@@ -140,7 +140,7 @@ func (o *benchOptions) parse(f *factory, cmd *cobra.Command, typed benchFlags) e
 	if r.Seed = typed.seed; r.Seed == 0 {
 		r.Seed = rand.Uint64()
 	}
-	r.Now = o.now
+	r.Now, r.OpenTime = o.now, f.globals.timeout
 	o.look = look{color: f.color(), verbose: f.globals.debug, width: f.streams.Width, units: units.System(f.globals.units).Or(units.Gbyte)}
 	return nil
 }

@@ -2,7 +2,9 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -21,7 +23,7 @@ func TestParseBench(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := bench.Options{Peer: "10.0.0.2:7411", Region: "bench", Ops: []string{"read"}, Sizes: []int64{4096, 1 << 20, 3}, Batch: 16, Threads: 2, InFlight: 3,
+	want := bench.Options{Peer: "10.0.0.2:7411", OpenTime: time.Minute, Region: "bench", Ops: []string{"read"}, Sizes: []int64{4096, 1 << 20, 3}, Batch: 16, Threads: 2, InFlight: 3,
 		Transports: []string{"tcp", "shm"}, Policies: []pathsel.Policy{pathsel.Adaptive, pathsel.Mooncake}, Lanes: []string{"eth0", "eth1 > n2:eth1"},
 		Duration: 5 * time.Second, Memory: 1 << 30, Check: true, Seed: 9,
 		Fault: &bench.FaultPlan{Lane: "eth0 > n2:eth@0", At: time.Second, For: 500 * time.Millisecond}}
@@ -48,9 +50,9 @@ func TestParseBenchRefuses(t *testing.T) {
 		{"--size 0", "--size"},
 		{"--size 4KiB,4096", "--size 4096 is given twice"},
 		{"--size=", "--size"},
-		{"--batch -1", "--batch -1: want 0 or more"},
-		{"--threads 0", "--threads 0: want 1 or more"},
-		{"--in-flight 0", "--in-flight 0: want 1 or more"},
+		{"--batch -1", "--batch -1: want 0 to 1048576"},
+		{"--threads 0", "--threads 0: want 1 to 1048576"},
+		{"--in-flight 0", "--in-flight 0: want 1 to 1048576"},
 		{"--duration 0s", "--duration 0s: want more than 0"},
 		{"--warmup -1s", "--warmup -1s: want 0 or more"},
 		{"--memory lots", "--memory"},
@@ -86,6 +88,8 @@ func TestBenchHints(t *testing.T) {
 		{&bench.UnknownLaneError{Name: "wlan", Lanes: []string{"eth0 > n2:eth0"}}, ""},
 		{errors.Join(errors.New("no kv"), engine.ErrNoRegion), `--region NAME names another; "topoctl agent" serves "bench"`},
 		{errors.New("dial tcp 10.0.0.1:7411: connect: connection refused"), `run "topoctl agent" at the other end: it prints the line to run here`},
+		{errors.New("malformed packet: not a topoctl engine"), `--peer is the --listen address of "topoctl agent", not that of its --http`},
+		{fmt.Errorf("has not answered: %w", context.DeadlineExceeded), `is it the address of "topoctl agent"? --timeout DURATION gives it more time`},
 		{errors.New("tokens differ"), "both ends need the same --token-file"},
 	} {
 		var f *failure
@@ -133,7 +137,7 @@ write 64 KiB x 128, 1 thread x 2 in flight
   tcp, random     5.2 GB/s  79,345  3.14 ms  4.00 ms  -      12.3 ms  0.20 here  -       0.71
         3 slices sent again, 0 changes to a worse transport
         WRONG: 2 bytes of 1 MiB in 1 op differ; the first: write of 64 KiB: byte 7 of the peer's region
-        lane eth0 > n2:eth0 out after 1s, back after 3s: 5.0 GB/s before, 2.0 GB/s during, 5.0 GB/s after; longest time without a batch 61.0 ms
+        lane eth0 > n2:eth0 out after 1s, back after 3s: 5.0 GB/s before, 2.0 GB/s during, 5.0 GB/s after; longest time without a batch 61.0 ms (the lane carried nothing)
         FAILED: peer is lost
   raw socket x 2  5.5 GB/s                                            0.30
   memcpy          7.3 GB/s

@@ -98,6 +98,8 @@ func (o *benchOptions) hint(err error) error {
 	var lane *bench.UnknownLaneError
 	text := err.Error()
 	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return withHint(err, "is it the address of \"topoctl agent\"? --timeout DURATION gives it more time")
 	case errors.As(err, &lane):
 		if near := closest(lane.Name, lane.Lanes); near != "" {
 			return withHint(err, "did you mean %q?", near)
@@ -106,6 +108,8 @@ func (o *benchOptions) hint(err error) error {
 		return withHint(err, "--region NAME names another; \"topoctl agent\" serves %q", benchRegion)
 	case strings.Contains(text, "token"):
 		return withHint(err, "both ends need the same --token-file")
+	case strings.Contains(text, "not a topoctl engine"):
+		return withHint(err, "--peer is the --listen address of \"topoctl agent\", not that of its --http")
 	case strings.Contains(text, "connection refused"):
 		return withHint(err, "run \"topoctl agent\" at the other end: it prints the line to run here")
 	}
@@ -224,7 +228,7 @@ func (o *benchOptions) child(ctx context.Context, args []string, line []byte, an
 			return 0, nil, ctx.Err()
 		}
 		if said := strings.TrimSpace(errs.String()); said != "" {
-			err = errors.New(strings.TrimPrefix(said, "topoctl: "))
+			return 0, nil, errors.New(withoutPackage(strings.TrimPrefix(said, "topoctl: ")))
 		}
 		return 0, nil, errors.Join(err, ended)
 	}

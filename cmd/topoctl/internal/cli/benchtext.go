@@ -3,6 +3,7 @@ package cli
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -116,8 +117,8 @@ func resultRow(x *bench.Result, l *look) row {
 		r.code = inBad
 		add("WRONG: %d bytes of %s in %s differ; the first: %s", v.MismatchedBytes, units.Bytes(v.Bytes), plural(int(v.MismatchedOps), "op"), *v.First)
 	}
-	if f := x.Fault; f != nil {
-		r.below = append(r.below, faultText(f, l))
+	if x.Fault != nil {
+		r.below = append(r.below, faultText(x, l))
 	}
 	if x.Error != nil {
 		r.code = inBad
@@ -132,7 +133,8 @@ func resultRow(x *bench.Result, l *look) row {
 	return r
 }
 
-func faultText(f *bench.Fault, l *look) string {
+func faultText(x *bench.Result, l *look) string {
+	f := x.Fault
 	rate := func(v *int64) string {
 		if v == nil {
 			return "-"
@@ -147,7 +149,11 @@ func faultText(f *bench.Fault, l *look) string {
 	if f.AfterBytesPerSec != nil {
 		text += ", " + rate(f.AfterBytesPerSec) + " after"
 	}
-	return text + "; longest time without a batch " + duration(f.LongestGapNS)
+	text += "; longest time without a batch " + duration(f.LongestGapNS)
+	if !slices.ContainsFunc(x.Lanes, func(lane bench.LaneResult) bool { return lane.Lane == f.Lane }) {
+		text += " (the lane carried nothing)"
+	}
+	return text
 }
 
 func ceilingRow(c *bench.Ceiling, l *look) row {
