@@ -48,7 +48,7 @@ func TestOverSession(t *testing.T) {
 	if x := c.do(t, request(transport.Write, mine, 0, remote(theirs), 0, 1<<20)); x.Err != nil || !bytes.Equal(bytesOf(mine), bytesOf(theirs)) {
 		t.Errorf("completion %+v", x)
 	}
-	if s := c.Describe(); !strings.HasPrefix(s, "tcp 127.0.0.1:") || !strings.Contains(s, " > "+pair.Addr.String()+", ") || !strings.HasSuffix(s, ", checksum crc32") {
+	if s := c.Describe(); !strings.HasPrefix(s, "tcp 127.0.0.1:") || !strings.Contains(s, " > "+pair.Addr.String()+", ") || !strings.HasSuffix(s, ", crc32 if asked for") {
 		t.Errorf("described as %q", s)
 	}
 	if _, err := a.Dial(t.Context(), d); err == nil {

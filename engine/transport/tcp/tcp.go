@@ -212,7 +212,7 @@ func describe(c net.Conn, raw interface{ Control(func(uintptr)) error }, sums bo
 	})
 	sum := "no checksum"
 	if sums {
-		sum = "checksum crc32"
+		sum = "crc32 if asked for"
 	}
 	return fmt.Sprintf("tcp %s > %s, %s, %s", c.LocalAddr(), c.RemoteAddr(), congestion, sum)
 }
