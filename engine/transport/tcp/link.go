@@ -125,6 +125,8 @@ func (l *link) fail(cause error) {
 	l.mu.Unlock()
 	if first {
 		l.dead.Store(true)
+		// The deadline wakes those who are parked, and those who park later.
+		_ = l.conn.SetDeadline(time.Unix(1, 0))
 		_ = l.raw.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_RDWR) })
 	}
 }
