@@ -60,12 +60,12 @@ func TestLab(t *testing.T) {
 	for i, mbit := range []int{200, 400} {
 		share := got[i] / payload(mbit)
 		t.Logf("lane %d: %.1f MB/s, %.3f of what %d Mbit/s carry", i, got[i]/1e6, share, mbit)
-		if share < 0.9 || share > 1.1 {
+		if share < goal(0.9, 0.5) || share > 1.1 {
 			t.Errorf("lane %d carries %.3f of its rate", i, share)
 		}
 	}
 	l.setRate(0, 50)
-	if got := rates(500 * time.Millisecond); got[0] > payload(50)*1.5 || got[1] < payload(400)*0.7 {
+	if got := rates(500 * time.Millisecond); got[0] > payload(50)*1.5 || got[1] < payload(400)*goal(0.7, 0.4) {
 		t.Errorf("lane 0 at 50 Mbit/s carries %.1f MB/s, lane 1 %.1f", got[0]/1e6, got[1]/1e6)
 	}
 	l.setRate(0, 200)
