@@ -2,6 +2,7 @@ package tcp
 
 import (
 	"bytes"
+	"net"
 	"testing"
 	"time"
 
@@ -16,12 +17,27 @@ func TestClosedWhileSomebodyPolls(t *testing.T) {
 	noLeaks(t)
 	a := newSide(t, Options{})
 	mine := a.region(t, 4096, memory.None, memory.Options{})
-	im := newImposter(t, a, mine)
+	// A TCP socket still gives what had come when it was shut down.
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	theirs, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	im := newImposterOn(t, a, mine, ours, theirs)
 	req := request(transport.Read, mine, 0, anyRemote, 0, 10)
 	im.post(t, req)
 	c := im.Conn.(*conn)
 	c.turn.Lock()
 	im.answer(header{kind: frameData, id: im.asked(0).id, bytes: 10}, bytes.Repeat([]byte{1}, 10)...)
+	time.Sleep(20 * time.Millisecond) // it is all there
 	im.Close(nil)
 	if err := c.raw.Control(func(fd uintptr) {
 		if !c.receive(fd) || c.in.n != 0 {

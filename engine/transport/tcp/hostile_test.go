@@ -371,8 +371,13 @@ type imposter struct {
 
 func newImposter(t testing.TB, a *side, mine *memory.Region) *imposter {
 	t.Helper()
-	im := &imposter{t: t, mine: mine, client: &client{done: make(chan transport.Completion, 4096), lost: make(chan error, 1)}}
 	ours, theirs := sockets(t)
+	return newImposterOn(t, a, mine, ours, theirs)
+}
+
+func newImposterOn(t testing.TB, a *side, mine *memory.Region, ours, theirs net.Conn) *imposter {
+	t.Helper()
+	im := &imposter{t: t, mine: mine, client: &client{done: make(chan transport.Completion, 4096), lost: make(chan error, 1)}}
 	im.peer = ours
 	_ = ours.SetDeadline(time.Now().Add(patience))
 	if _, err := ours.Write(readyFrame()); err != nil {

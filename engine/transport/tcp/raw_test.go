@@ -132,7 +132,7 @@ func (p *ponger) read(b []byte) error {
 	p.vec.Reset()
 	p.vec.Add(b)
 	for p.vec.Bytes() > 0 {
-		p.polls = spinPolls
+		p.polls = 10 * spinPolls // once one end parks, the other must wait for its wake-up
 		if err := p.raw.Read(p.call); err != nil {
 			return err
 		}
