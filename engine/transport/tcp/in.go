@@ -74,6 +74,7 @@ func (in *inbox) init() {
 	in.stage = make([]byte, stageBytes)
 	in.vec = memory.NewVector(spansLimit + 1)
 	in.need, in.ahead = headBytes, tailBytes
+	in.aim()
 }
 
 // expect says where the payload of the frame that was just begun goes: to spans,

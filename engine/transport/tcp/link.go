@@ -143,7 +143,6 @@ func (l *link) close() {
 // read takes frames in until the connection ends.
 func (l *link) read() error {
 	in := &l.in
-	in.aim()
 	for {
 		in.waiting, in.parked = false, false
 		if err := l.raw.Read(l.readCall); err != nil {
