@@ -243,11 +243,16 @@ func (r *Redactor) cidr(s string) (string, bool) {
 	return netip.PrefixFrom(c, max(bits, 64)).String(), true
 }
 
-// spellLike writes an address in the long form where like is in it.
+// spellLike writes an address in the long form where like is in it, and an IPv4
+// address in its IPv6 form in hexadecimal where like is.
 func spellLike(a netip.Addr, like string) string {
 	if a.Is6() && len(like) == len("0000:0000:0000:0000:0000:0000:0000:0000") && !strings.Contains(like, "::") {
 		b := a.As16()
 		return colons(b[:], 2)
+	}
+	if a.Is4In6() && !strings.Contains(like, ".") {
+		b := a.As16()
+		return fmt.Sprintf("::ffff:%x:%x", binary.BigEndian.Uint16(b[12:]), binary.BigEndian.Uint16(b[14:]))
 	}
 	return a.String()
 }
