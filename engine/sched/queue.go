@@ -104,11 +104,11 @@ func (c *Core) pump() {
 	}
 	c.round++
 	c.rotor++
-	todo := c.dirty
-	for n := len(todo); n > 0; {
+	due := c.dirty
+	for n := len(due); n > 0; {
 		left := 0
 		for k := range n {
-			p := todo[(k+c.rotor)%n]
+			p := due[(k+c.rotor)%n]
 			if c.pumpOne(p) {
 				continue
 			}
@@ -118,9 +118,9 @@ func (c *Core) pump() {
 			}
 			p.freed = p.freed[:0]
 		}
-		for _, p := range todo[:n] {
+		for _, p := range due[:n] {
 			if p.dirty {
-				todo[left] = p
+				due[left] = p
 				left++
 			}
 		}
