@@ -69,6 +69,7 @@ func (l *link) done(c transport.Conn, completions []transport.Completion) {
 	l.notify()
 	onDone := l.onDone
 	l.mu.Unlock()
+	runtime.Gosched() // an event that overlaps with this one is seen on a single core too
 	if onDone != nil {
 		onDone()
 	}
