@@ -106,6 +106,24 @@ type Offerer interface {
 	Offers() []Endpoint
 }
 
+// Ported is what a transport is that has ports of its own, RDMA devices: its lanes are
+// pairs of them and the peer's, which the engine takes from pathsel where both hosts are
+// described, and from LocalPorts and the offers where not.
+type Ported interface {
+	Offerer
+	// LocalPorts are those that can be dialled from now, in a stable order.
+	LocalPorts() []LocalPort
+	// PortReaches says why a local port cannot reach a peer's endpoint; nil: it may.
+	PortReaches(local topo.ID, remote Endpoint) error
+}
+
+// LocalPort is a port of a Ported transport.
+type LocalPort struct {
+	ID          topo.ID // topo.PortID: what the topology calls it, where there is one
+	Name        string  // for people: "mlx5_0"
+	BytesPerSec topo.Rate
+}
+
 // Selective is what a transport is that cannot reach every region of a peer: the
 // region's key tells. The engine does not use it for the others.
 type Selective interface {
@@ -166,6 +184,8 @@ type Dial struct {
 	// and the interface that it is bound to where that is permitted ("" none).
 	Local     netip.Addr
 	Interface string
+	// LocalPort is that of a Ported transport, "" for others.
+	LocalPort topo.ID
 	// Remote is the peer's end.
 	Remote Endpoint
 	// Exchange asks the peer's Accept.
