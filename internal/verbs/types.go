@@ -7,9 +7,20 @@ import (
 	"syscall"
 )
 
-// ErrUnavailable: there is no libibverbs, no RDMA device, or this program was built
-// without cgo. The error that wraps it says which, and what to do.
-var ErrUnavailable = errors.New("RDMA verbs are not available")
+// What stands in the way.
+var (
+	// ErrUnavailable: there is no libibverbs, no RDMA in the kernel, or this program was
+	// built without cgo. The error that wraps it says which, and what to do.
+	ErrUnavailable = errors.New("RDMA verbs are not available")
+	// ErrClosed: the object was closed before, or while it was waited for.
+	ErrClosed = errors.New("verbs: it is closed")
+	// ErrABI: libibverbs gave something that docs/verbs-abi.md does not describe. Nothing
+	// of it may be used.
+	ErrABI = errors.New("libibverbs is not laid out as expected")
+)
+
+// MaxBatch is how many work requests one Post, and completions one Poll, handle at most.
+const MaxBatch = 64
 
 // Error is a verb that failed.
 type Error struct {
@@ -17,13 +28,19 @@ type Error struct {
 	Device string
 	What   string // what was asked for: "4096 bytes, remote write"
 	Errno  syscall.Errno
+	Advice string // what to do about it, "" where nothing is known
 }
 
 func (e *Error) Error() string {
-	if e.What == "" {
-		return fmt.Sprintf("verbs: %s: %s: %v", e.Device, e.Verb, e.Errno)
+	text := "verbs: " + e.Device + ": " + e.Verb
+	if e.What != "" {
+		text += " (" + e.What + ")"
 	}
-	return fmt.Sprintf("verbs: %s: %s (%s): %v", e.Device, e.Verb, e.What, e.Errno)
+	text += ": " + e.Errno.Error()
+	if e.Advice != "" {
+		text += ": " + e.Advice
+	}
+	return text
 }
 
 // Unwrap gives the errno, for errors.Is(err, syscall.ENOMEM).
@@ -49,6 +66,9 @@ type DeviceLimits struct {
 	MaxPD            int
 	MaxQPReadAtomic  int // READs that a QP answers at a time (responder)
 	MaxInitReadDepth int // READs that a QP asks for at a time (initiator)
+	MaxPKeys         int
+	CompVectors      int // interrupts that completion channels are spread over
+	AckDelayLog2     int // the device's own delay of ACKs: 4.096 µs times 2 to this
 }
 
 // LinkLayer of a port.
@@ -110,8 +130,28 @@ const (
 	LocalWrite      Access = 1 << 0
 	RemoteWrite     Access = 1 << 1
 	RemoteRead      Access = 1 << 2
-	RelaxedOrdering Access = 1 << 20 // optional: a device that cannot ignores it
+	RelaxedOrdering Access = 1 << 20 // optional: a device or library that cannot ignores it
 )
+
+func (a Access) String() string {
+	text := "local read"
+	for _, r := range []struct {
+		bit  Access
+		name string
+	}{
+		{LocalWrite, "local write"}, {RemoteWrite, "remote write"}, {RemoteRead, "remote read"},
+		{RelaxedOrdering, "relaxed ordering"},
+	} {
+		if a&r.bit != 0 {
+			text += ", " + r.name
+		}
+		a &^= r.bit
+	}
+	if a != 0 {
+		text += fmt.Sprintf(", %#x", uint32(a))
+	}
+	return text
+}
 
 // Opcode of a work request, as in the ABI.
 type Opcode uint32
@@ -124,9 +164,13 @@ const (
 
 // SendWR is one work request. All of them are signalled.
 type SendWR struct {
-	ID         uint64
-	Opcode     Opcode
-	Fence      bool
+	ID     uint64
+	Opcode Opcode
+	// Fence: it starts after the READs before it have ended.
+	Fence bool
+	// Inline: the bytes are copied while it is posted, at most the QP's MaxInline. The
+	// SGEs then have addresses of the process, and their keys do not count.
+	Inline     bool
 	RemoteAddr uint64
 	RKey       uint32
 	SGE        []SGE // at most the QP's MaxSGE
@@ -134,7 +178,7 @@ type SendWR struct {
 
 // SGE is one local piece.
 type SGE struct {
-	Addr   uint64 // of the MR's address space
+	Addr   uint64 // as the MR counts: its iova + offset
 	Length uint32
 	LKey   uint32
 }
@@ -144,24 +188,42 @@ type WCStatus uint32
 
 // The statuses.
 const (
-	WCSuccess        WCStatus = 0
-	WCLocalLength    WCStatus = 1
-	WCLocalQPOp      WCStatus = 2
-	WCLocalProt      WCStatus = 4
-	WCFlushed        WCStatus = 5
-	WCBadResponse    WCStatus = 7
-	WCRemoteInvalid  WCStatus = 9
-	WCRemoteAccess   WCStatus = 10
-	WCRemoteOp       WCStatus = 11
-	WCRetryExceeded  WCStatus = 12
-	WCRNRExceeded    WCStatus = 13
-	WCRemoteAborted  WCStatus = 16
-	WCFatal          WCStatus = 18
-	WCResponseTimout WCStatus = 20
-	WCGeneral        WCStatus = 21
+	WCSuccess         WCStatus = 0
+	WCLocalLength     WCStatus = 1
+	WCLocalQPOp       WCStatus = 2
+	WCLocalProt       WCStatus = 4
+	WCFlushed         WCStatus = 5
+	WCBadResponse     WCStatus = 7
+	WCLocalAccess     WCStatus = 8
+	WCRemoteInvalid   WCStatus = 9
+	WCRemoteAccess    WCStatus = 10
+	WCRemoteOp        WCStatus = 11
+	WCRetryExceeded   WCStatus = 12
+	WCRNRExceeded     WCStatus = 13
+	WCRemoteAborted   WCStatus = 16
+	WCFatal           WCStatus = 19
+	WCResponseTimeout WCStatus = 20
+	WCGeneral         WCStatus = 21
 )
 
-// WC is one completion.
+var wcNames = map[WCStatus]string{
+	WCSuccess: "success", WCLocalLength: "local length error", WCLocalQPOp: "local QP operation error",
+	WCLocalProt: "local protection error", WCFlushed: "flushed", WCBadResponse: "bad response",
+	WCLocalAccess: "local access error", WCRemoteInvalid: "remote invalid request",
+	WCRemoteAccess: "remote access error", WCRemoteOp: "remote operation error",
+	WCRetryExceeded: "transport retries exceeded", WCRNRExceeded: "receiver-not-ready retries exceeded",
+	WCRemoteAborted: "remote aborted", WCFatal: "fatal error", WCResponseTimeout: "response timeout",
+	WCGeneral: "general error",
+}
+
+func (s WCStatus) String() string {
+	if n, ok := wcNames[s]; ok {
+		return n
+	}
+	return fmt.Sprintf("completion status %d", uint32(s))
+}
+
+// WC is one completion. Of one that failed only these fields are defined.
 type WC struct {
 	ID        uint64
 	Status    WCStatus
@@ -169,7 +231,7 @@ type WC struct {
 	QPNum     uint32
 }
 
-// QPOptions are what a reliable-connected queue pair is made with.
+// QPOptions are what a reliable-connected queue pair is made with, or got.
 type QPOptions struct {
 	MaxSend   int // work requests
 	MaxSGE    int
@@ -178,32 +240,30 @@ type QPOptions struct {
 
 // Path is how to reach the other end: what RTR needs beside the number.
 type Path struct {
-	Port      int
-	GIDIndex  int
-	Global    bool // use the GID: always on Ethernet, between subnets on InfiniBand
-	GID       [16]byte
-	LID       uint16
-	HopLimit  uint8
-	TClass    uint8
-	ServiceLV uint8
-	FlowLabel uint32
-	MTU       int // bytes: 256, 512, 1024, 2048, 4096
+	Port         int
+	GIDIndex     int
+	Global       bool // use the GID: always on Ethernet, between subnets on InfiniBand
+	GID          [16]byte
+	LID          uint16
+	HopLimit     uint8
+	TClass       uint8
+	ServiceLevel uint8
+	FlowLabel    uint32
+	MTU          int // bytes: 256, 512, 1024, 2048, 4096
 }
 
 // Connect is what takes a QP from INIT to RTS.
 type Connect struct {
-	Path          Path
-	PeerQP        uint32
-	SendPSN       uint32 // 24 bits
-	ReceivePSN    uint32 // 24 bits: the peer's SendPSN
-	ReadsOut      int    // READs that we have open at a time
-	ReadsIn       int    // READs of the peer that we answer at a time
-	TimeoutLog2   uint8  // 4.096 µs times 2 to this
-	RetryCount    uint8  // 7 is for ever in rxe: use at most 6
-	RNRRetry      uint8
-	MinRNRTimer   uint8
-	PKeyIndex     uint16
-	AccessOfPeers Access
+	Path        Path
+	PeerQP      uint32
+	SendPSN     uint32 // 24 bits
+	ReceivePSN  uint32 // 24 bits: the peer's SendPSN
+	ReadsOut    int    // READs that we have open at a time
+	ReadsIn     int    // READs of the peer that we answer at a time
+	TimeoutLog2 uint8  // 4.096 µs times 2 to this
+	RetryCount  uint8  // 7 is for ever in rxe: use at most 6
+	RNRRetry    uint8
+	MinRNRTimer uint8
 }
 
 // QPState as in the ABI.
@@ -218,31 +278,67 @@ const (
 	QPError QPState = 6
 )
 
+func (s QPState) String() string {
+	switch s {
+	case QPReset:
+		return "RESET"
+	case QPInit:
+		return "INIT"
+	case QPRTR:
+		return "RTR"
+	case QPRTS:
+		return "RTS"
+	case QPError:
+		return "ERR"
+	}
+	return fmt.Sprintf("QP state %d", uint32(s))
+}
+
 // EventType of an asynchronous event, as in the ABI.
 type EventType uint32
 
-// The events that are acted upon.
+// The events.
 const (
 	EventCQErr        EventType = 0
 	EventQPFatal      EventType = 1
-	EventQPAccess     EventType = 3
-	EventPathMig      EventType = 5
+	EventQPRequestErr EventType = 2
+	EventQPAccessErr  EventType = 3
+	EventCommEst      EventType = 4
+	EventSQDrained    EventType = 5
+	EventPathMig      EventType = 6
+	EventPathMigErr   EventType = 7
 	EventDeviceFatal  EventType = 8
 	EventPortActive   EventType = 9
 	EventPortErr      EventType = 10
 	EventLIDChange    EventType = 11
 	EventPKeyChange   EventType = 12
 	EventSMChange     EventType = 13
-	EventGIDChange    EventType = 18
-	EventClientRereg  EventType = 17
 	EventQPLastWQE    EventType = 16
-	EventSQDrained    EventType = 4
-	EventQPRequestErr EventType = 2
+	EventClientRereg  EventType = 17
+	EventGIDChange    EventType = 18
 )
+
+var eventNames = map[EventType]string{
+	EventCQErr: "CQ error", EventQPFatal: "QP fatal", EventQPRequestErr: "QP request error",
+	EventQPAccessErr: "QP access error", EventCommEst: "communication established",
+	EventSQDrained: "send queue drained", EventPathMig: "path migrated",
+	EventPathMigErr: "path migration failed", EventDeviceFatal: "device fatal",
+	EventPortActive: "port active", EventPortErr: "port error", EventLIDChange: "LID changed",
+	EventPKeyChange: "partition keys changed", EventSMChange: "subnet manager changed",
+	EventQPLastWQE: "last WQE reached", EventClientRereg: "client reregistration",
+	EventGIDChange: "GID changed",
+}
+
+func (t EventType) String() string {
+	if n, ok := eventNames[t]; ok {
+		return n
+	}
+	return fmt.Sprintf("event %d", uint32(t))
+}
 
 // Event is an asynchronous event of a device.
 type Event struct {
 	Type  EventType
-	Port  int    // of port events
+	Port  int    // of port events: 1 and up
 	QPNum uint32 // of QP events
 }
