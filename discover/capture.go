@@ -49,7 +49,7 @@ func (p pipeline) capture(ctx context.Context, w io.Writer) error {
 		return r.Text(sysfs.ForCapture(name, data))
 	}, identifies)
 	if err == nil {
-		err = addLimits(tree, recorded)
+		err = addProcess(tree, recorded)
 	}
 	if err == nil {
 		err = said.addTo(tree)
@@ -81,17 +81,24 @@ func identifies(name string) bool {
 	return strings.HasSuffix(base, "_serial") || strings.HasSuffix(base, "_uuid") || strings.HasSuffix(base, "_asset_tag")
 }
 
-// addLimits puts the limits of the process that looked where replay looks for
-// them: of the directories of processes nothing else is kept.
-func addLimits(tree, recorded *hosttree.Mem) error {
-	data, err := recorded.ReadFile(sysfs.LimitsFile)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+// addProcess puts what is kept of the process that looked where replay looks for
+// it: of the directories of processes nothing else is kept.
+func addProcess(tree, recorded *hosttree.Mem) error {
+	for _, name := range sysfs.ProcessFiles() {
+		data, err := recorded.ReadFile(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if cause, ok := errors.AsType[*fs.PathError](err); ok {
+			err = tree.AddUnreadable(name, cause.Err)
+		} else if err == nil {
+			err = tree.AddFile(name, sysfs.ForCapture(name, data))
+		}
+		if err != nil {
+			return err
+		}
 	}
-	if cause, ok := errors.AsType[*fs.PathError](err); ok {
-		return tree.AddUnreadable(sysfs.LimitsFile, cause.Err)
-	}
-	return tree.AddFile(sysfs.LimitsFile, sysfs.ForCapture(sysfs.LimitsFile, data))
+	return nil
 }
 
 // addTo puts the answers where replay looks for them.

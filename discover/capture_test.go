@@ -85,7 +85,10 @@ func TestCaptureGivesNothingAway(t *testing.T) {
 	copy(config[0x14c:], "\x2a\x1a\x29\xff\xff\x9f\x59\xb8")
 	for name, text := range map[string]string{
 		"etc/hostname": "gpu12\n", "etc/machine-id": strings.Repeat("c0ffee00", 4) + "\n",
-		"proc/4712/status":              "Name:\ttopoctl\nGroups:\t4711\nCpus_allowed_list:\t0-1\n",
+		"proc/4712/status":              "Name:\ttopoctl\nGroups:\t4711\nCapEff:\t000001ffffffffff\nCpus_allowed_list:\t0-1\n",
+		"proc/4712/environ":             "AWS_KEY=h1dd3n\x00UCX_IB_GID_INDEX=3\x00HOME=/home/h1dd3n\x00",
+		"proc/4712/uid_map":             "         0          0 4294967295\n",
+		"etc/nccl.conf":                 "NCCL_SOCKET_IFNAME=h1dd3n\nNCCL_IB_GID_INDEX=1\n",
 		"proc/4712/limits":              "Max open files            4711                 4711                 files\nMax locked memory         65536                unlimited            bytes\n",
 		"proc/cmdline":                  "BOOT_IMAGE=/vmlinuz root=/dev/mapper/vault token=s3cr3t iommu=pt ro\n",
 		"proc/driver/nvidia/version":    "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.133.20  Release Build  (root@builder7)  Sat\nGCC version:  builder7\n",
@@ -128,7 +131,7 @@ func TestCaptureGivesNothingAway(t *testing.T) {
 	}
 	text := strings.ToLower(out.String())
 	for _, secret := range []string{
-		"gpu12", "c0ffee", "s3r14l", "333344445555", "b8:59:9f", "10.7.8", "-- etc/hostname", "-- etc/machine-id", "_serial", "2a 1a 29", "4711", "4712", "0badcafe", "vault", "s3cr3t", "builder7", "secret_sensor",
+		"gpu12", "c0ffee", "s3r14l", "333344445555", "b8:59:9f", "10.7.8", "-- etc/hostname", "-- etc/machine-id", "_serial", "2a 1a 29", "4711", "4712", "0badcafe", "vault", "s3cr3t", "builder7", "secret_sensor", "h1dd3n",
 	} {
 		if strings.Contains(text, secret) {
 			t.Errorf("the capture holds %q", secret)
@@ -152,7 +155,10 @@ func TestCaptureGivesNothingAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &topo.Software{Modules: []string{"nvidia"}, GPUModule: "open", KernelOptions: []string{"iommu=pt"},
-		Memlock: &topo.Memlock{SoftBytes: new(int64(65536))}}
+		Memlock: &topo.Memlock{SoftBytes: new(int64(65536)), Exempt: new(true)},
+		Environment: &topo.Environment{Settings: []topo.Setting{
+			{Name: "NCCL_IB_GID_INDEX", Value: "1", Where: "/etc/nccl.conf"}, {Name: "UCX_IB_GID_INDEX", Value: "3", Where: "/proc/self/environ"},
+		}}}
 	if diff := cmp.Diff(want, again.Host.Software); diff != "" {
 		t.Errorf("software (-want +replayed):\n%s", diff)
 	}

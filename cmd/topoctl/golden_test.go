@@ -117,7 +117,7 @@ func view(t *testing.T, args ...string) []byte {
 	t.Helper()
 	var out, errs bytes.Buffer
 	streams := cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs, Getenv: func(string) string { return "" }}
-	if code := cli.Main(context.Background(), args, streams, nil); code != 0 && code != 3 {
+	if code := cli.Main(context.Background(), args, streams, nil, nil); code != 0 && code != 3 {
 		t.Fatalf("topoctl %s: exit code %d: %s", strings.Join(args, " "), code, errs.String())
 	}
 	return out.Bytes()

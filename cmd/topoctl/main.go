@@ -7,8 +7,9 @@ import (
 
 	"github.com/topoctl/topoctl/cmd/topoctl/internal/cli"
 	"github.com/topoctl/topoctl/discover/nvml"
+	"github.com/topoctl/topoctl/discover/verbs"
 )
 
 func main() {
-	os.Exit(cli.Main(context.Background(), os.Args[1:], cli.Stdio(), nvml.New()))
+	os.Exit(cli.Main(context.Background(), os.Args[1:], cli.Stdio(), nvml.New(), verbs.New()))
 }

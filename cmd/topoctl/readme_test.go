@@ -53,7 +53,7 @@ func printed(t *testing.T, args ...string) string {
 	t.Helper()
 	var out, errs bytes.Buffer
 	streams := cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs, Getenv: func(string) string { return "" }}
-	if code := cli.Main(t.Context(), args, streams, nil); code == 2 {
+	if code := cli.Main(t.Context(), args, streams, nil, nil); code == 2 {
 		t.Fatalf("topoctl %s: exit code %d: %s", strings.Join(args, " "), code, errs.String())
 	}
 	return out.String()

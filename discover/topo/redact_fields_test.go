@@ -42,6 +42,7 @@ func TestRedactorKnowsEveryField(t *testing.T) {
 		RDMAAnswer.Firmware RDMAAnswer.Name
 		RDMADevice.Board RDMADevice.CharDevs RDMADevice.Driver RDMADevice.Firmware RDMADevice.HCAType
 		RDMADevice.Name RDMADevice.Netdevs RDMADevice.NodeType RDMADevice.Transport RDMADevice.Uverbs
+		Setting.Name Setting.Value Setting.Where
 		Software.GPUModule Software.KernelOptions Software.Modules
 		Switch.Name
 		Tool.Name Tool.Version

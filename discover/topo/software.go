@@ -16,6 +16,9 @@ type Software struct {
 	KernelOptions []string `json:"kernel_options"`
 	// Memlock is RLIMIT_MEMLOCK of the process that looked (/proc/self/limits).
 	Memlock *Memlock `json:"memlock"`
+	// Environment is what RDMA programs are told by the environment of the
+	// process that looked; nil where that could not be read.
+	Environment *Environment `json:"environment,omitempty"`
 }
 
 // Memlock is a limit on locked memory. Registering memory with an RDMA device
@@ -23,7 +26,31 @@ type Software struct {
 type Memlock struct {
 	SoftBytes *int64 `json:"soft_bytes"` // null: unlimited
 	HardBytes *int64 `json:"hard_bytes"` // null: unlimited
+	// Exempt: the process has CAP_IPC_LOCK in the kernel's first user namespace,
+	// so that the limit does not hold for it. nil: not known.
+	Exempt *bool `json:"exempt,omitempty"`
 }
+
+// Environment are the settings among RelevantSettings.
+type Environment struct {
+	Settings []Setting `json:"settings"` // files first, each in its order
+}
+
+// Setting is a value that an RDMA program is told.
+type Setting struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+	Where string `json:"where"` // "/proc/self/environ" or a file
+}
+
+// relevantSettings choose a port's GID by its index.
+// Source: the documentation of NCCL and NVSHMEM (environment variables), ucx_info -c,
+// Mooncake's transfer engine (environment variables).
+var relevantSettings = []string{"MC_GID_INDEX", "NCCL_IB_GID_INDEX", "NVSHMEM_IB_GID_INDEX", "UCX_IB_GID_INDEX"}
+
+// RelevantSettings are the names that Environment.Settings may have, sorted.
+// Others are nobody's business.
+func RelevantSettings() []string { return slices.Clone(relevantSettings) }
 
 // relevantModules are sorted.
 var relevantModules = []string{

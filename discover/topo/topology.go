@@ -326,6 +326,7 @@ type Netdev struct {
 	MTU         *int     `json:"mtu_bytes"`
 	State       string   `json:"state,omitempty"` // operstate: "up", "down", "unknown", ...
 	Carrier     *bool    `json:"carrier"`
+	AdminUp     *bool    `json:"admin_up,omitempty"` // switched on: IFF_UP; nil unknown
 	Master      string   `json:"master,omitempty"`
 	Lower       []string `json:"lower,omitempty"` // bond legs, a VLAN's parent
 	VLANID      *int     `json:"vlan_id,omitempty"`

@@ -39,6 +39,7 @@ var attributes = []attribute{
 	{"state", "port state", hardware},
 	{"phys_state", "physical state", hardware},
 	{"carrier", "carrier", hardware},
+	{"admin_up", "switched on", settings},
 	{"pcie_width", "pcie width", hardware},
 	{"pcie_speed", "pcie speed", hardware},
 	{"pcie_max_width", "pcie maximum width", hardware},
@@ -75,6 +76,7 @@ var attributes = []attribute{
 	{"gpu_driver_version", "GPU driver version", settings},
 	{"gpu_module", "GPU kernel module", settings},
 	{"memlock", "memlock limit", settings},
+	{"environment", "setting", settings},
 
 	{"model", "model", hardware},
 	{"numa_node", "NUMA node", hardware},

@@ -69,10 +69,27 @@ func (c *comparer) host() {
 		y = &topo.Software{}
 	}
 	c.wordSet(o, n, "modules", x.Modules, y.Modules, func(w string) (key, val string) { return w, "loaded" })
-	c.wordSet(o, n, "kernel_options", x.KernelOptions, y.KernelOptions, func(w string) (key, val string) {
+	named := func(w string) (key, val string) {
 		key, _, _ = strings.Cut(w, "=")
 		return key, w
-	})
+	}
+	c.wordSet(o, n, "kernel_options", x.KernelOptions, y.KernelOptions, named)
+	c.wordSet(o, n, "environment", settingWords(x.Environment), settingWords(y.Environment), named)
+}
+
+// settingWords are the settings that hold, NAME=VALUE: of two of one name the last. nil:
+// not known.
+func settingWords(e *topo.Environment) []string {
+	if e == nil {
+		return nil
+	}
+	out := []string{}
+	for i, s := range e.Settings {
+		if !slices.ContainsFunc(e.Settings[i+1:], func(later topo.Setting) bool { return later.Name == s.Name }) {
+			out = append(out, s.Name+"="+s.Value)
+		}
+	}
+	return out
 }
 
 // wordSet compares lists of which every word is an attribute of its own: modules

@@ -29,6 +29,8 @@ var netdevFields = []field[topo.Netdev]{
 		follows: func(c *comparer, p *pair[topo.Netdev]) bool {
 			return c.tells(p.n.ID, "state") || portTells("state")(c, p) || p.old.Carrier == nil || p.new.Carrier == nil
 		}},
+	{attr: "admin_up", get: func(_ *side, n *topo.Netdev) value { return maybe(n.AdminUp) },
+		follows: func(c *comparer, p *pair[topo.Netdev]) bool { return p.old.AdminUp == nil || p.new.AdminUp == nil }},
 	{attr: "bytes_per_sec", get: func(_ *side, n *topo.Netdev) value { return rateOf(n.BytesPerSec) },
 		follows: func(c *comparer, p *pair[topo.Netdev]) bool {
 			return p.new.Virtual || c.tells(p.n.ID, "state") || portTells("state")(c, p) || portTells("bytes_per_sec")(c, p)

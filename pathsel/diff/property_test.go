@@ -126,6 +126,7 @@ route default dev ens1 via 10.1.0.254 metric 100
 	h := &top.Host
 	h.MachineIDSHA256, h.Container, h.AllowedCPUs = strings.Repeat("ab", 32), &yes, "0-3"
 	h.Software.GPUModule = "open"
+	h.Software.Environment = &topo.Environment{Settings: []topo.Setting{{Name: "NCCL_IB_GID_INDEX", Value: "3", Where: "/proc/self/environ"}}}
 	top.NUMANodes[0].Owner = "gpu:0"
 	for i := range top.GPUs {
 		g := &top.GPUs[i]
@@ -162,6 +163,7 @@ var unseen = map[string]string{
 	"Topology.CapturedAt": "a time", "Topology.Origin": "the way of reading", "Topology.Complete": "the way of reading",
 	"Topology.Switches": "derived", "Topology.NICs": "derived", "Topology.Derived": "derived", "Topology.Asserted": "of imports; see TestImports",
 	"Topology.Sources": "the way of reading", "Topology.Warnings": "the way of reading; reasons of omissions",
+	"Memlock.Exempt": "of the user who looked", "Setting.Where": "where a fact was read",
 	"Host.Fingerprint": "derived; stated apart", "Host.ConfigBytes": "the way of reading", "Host.Lacks": "the way of reading",
 	"HostBridge.Domain": "told by the ID", "HostBridge.Bus": "told by the ID", "HostBridge.Synthetic": "the way of reading",
 	"PCIDevice.Role": "derived, or read as root only", "PCIDevice.Parent": "the place: slot and moved tell", "PCIDevice.IOMMUGroup": "numbers that every start gives anew",

@@ -76,7 +76,7 @@ func (d *Difference) what() string {
 		return "(" + d.Note + ")"
 	case d.Attribute == "modules":
 		return fmt.Sprintf("%s %s: %s -> %s", words, d.Note, d.Old, d.New)
-	case d.Attribute == "kernel_options":
+	case d.Attribute == "kernel_options" || d.Attribute == "environment":
 		return fmt.Sprintf("%s %s -> %s", words, d.Old, d.New)
 	}
 	olds, ok1 := d.OldValue.([]string)

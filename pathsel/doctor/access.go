@@ -69,9 +69,9 @@ func (h *host) unusable(ports []pathsel.Port, severity Severity, intro string) F
 }
 
 func checkUverbs(h *host) outcome {
-	list := h.hardware()
+	list := h.rdmaDevices()
 	if len(list) == 0 {
-		return notApplicable("no RDMA hardware")
+		return notApplicable("no RDMA device")
 	}
 	var o outcome
 	var untold []topo.ID

@@ -130,6 +130,20 @@ func noInterfaces(t *topo.Topology) {
 	}
 }
 
+// withoutAddress is a RoCE host of whose first port the address was taken away:
+// its GIDs went with it.
+func withoutAddress(tb testing.TB) *topo.Topology {
+	tb.Helper()
+	return edited(named(ethernet), func(t *topo.Topology) {
+		t.Ports[0].GIDs = t.Ports[0].GIDs[:2]
+		for i := range t.Netdevs {
+			if n := &t.Netdevs[i]; n.Name == "ens1f0np0" {
+				n.Addresses, n.Routes = slices.DeleteFunc(n.Addresses, func(a string) bool { return strings.HasPrefix(a, "10.") }), nil
+			}
+		}
+	})(tb)
+}
+
 func noGIDTypes(t *topo.Topology) {
 	for i := range t.Ports {
 		for j := range t.Ports[i].GIDs {
@@ -141,15 +155,76 @@ func noGIDTypes(t *topo.Topology) {
 // silentNVML is a patch: no recorded answers.
 const silentNVML = "remove " + topo.NVMLAnswersPath
 
+// tries is what trying the devices of a running host gave: all is well with each,
+// then edit.
+func tries(edit func(*topo.VerbsReport)) func(testing.TB, *topo.Topology) doctor.Options {
+	return func(_ testing.TB, t *topo.Topology) doctor.Options {
+		v := &topo.VerbsReport{}
+		for _, r := range t.RDMADevices {
+			a := topo.VerbsAnswer{Name: r.Name, MaxMRBytes: new(int64(1 << 40)), DMABuf: new(true),
+				Registrations: []topo.VerbsRegistration{{Bytes: 4096}, {Bytes: 16 << 20}}}
+			for _, p := range t.Ports {
+				if p.RDMA == r.ID {
+					a.Ports = append(a.Ports, topo.VerbsPort{Number: p.Number, ActiveMTUBytes: 4096, MaxMTUBytes: 4096, GIDs: len(p.GIDs)})
+				}
+			}
+			v.Devices = append(v.Devices, a)
+		}
+		if edit != nil {
+			edit(v)
+		}
+		return doctor.Options{Verbs: v}
+	}
+}
+
+// refuses is a report in which the first device fails to register some bytes.
+func refuses(bytes int64, errno string) func(*topo.VerbsReport) {
+	return func(v *topo.VerbsReport) {
+		list := &v.Devices[0].Registrations
+		if (*list)[0].Bytes == bytes {
+			*list = (*list)[:1]
+		}
+		(*list)[len(*list)-1].Failed = &topo.VerbsError{Verb: "ibv_reg_mr", Errno: errno}
+	}
+}
+
+// talksTo gives the host a peer.
+func talksTo(m machine) func(testing.TB, *topo.Topology) doctor.Options {
+	return func(tb testing.TB, _ *topo.Topology) doctor.Options { tb.Helper(); return doctor.Options{Peer: m(tb)} }
+}
+
+// told is a fixture whose programs are told something by the environment.
+func told(m machine, nameValue ...string) machine {
+	return edited(m, func(t *topo.Topology) {
+		for i := 0; i < len(nameValue); i += 3 {
+			t.Host.Software.Environment.Settings = append(t.Host.Software.Environment.Settings,
+				topo.Setting{Name: nameValue[i], Value: nameValue[i+1], Where: nameValue[i+2]})
+		}
+	})
+}
+
+// limited is a machine whose process may lock so much and is exempt or not.
+func limited(m machine, soft, hard int64, exempt *bool) machine {
+	return edited(m, func(t *topo.Topology) {
+		t.Host.Software.Memlock = &topo.Memlock{SoftBytes: &soft, HardBytes: &hard, Exempt: exempt}
+		if hard < 0 {
+			t.Host.Software.Memlock.HardBytes = nil
+		}
+	})
+}
+
 // A ruling is how a check must end on three machines.
 type ruling struct {
-	found    machine           // there is something to find
-	severity doctor.Severity   // of the worst finding there
-	text     string            // part of it
-	subjects []topo.ID         // of the worst finding; empty: not looked at
-	fine     machine           // alike, and all is well
-	blind    machine           // a fact is missing
-	more     map[string]ruling // other findings of the same check
+	with      func(testing.TB, *topo.Topology) doctor.Options // beside the topology; nil: nothing
+	found     machine                                         // there is something to find
+	severity  doctor.Severity                                 // of the worst finding there
+	text      string                                          // part of it
+	subjects  []topo.ID                                       // of the worst finding; empty: not looked at
+	fine      machine                                         // alike, and all is well
+	fineWith  func(testing.TB, *topo.Topology) doctor.Options
+	blind     machine // a fact is missing
+	blindWith func(testing.TB, *topo.Topology) doctor.Options
+	more      map[string]ruling // other findings of the same check
 }
 
 const healthy = "hgx-h100-8nic" // InfiniBand, every GPU with its NIC
@@ -223,6 +298,9 @@ var rulings = map[doctor.Code]ruling{
 		found: variant(healthy, "remove sys/module/nvidia_peermem"), severity: doctor.Error, text: "the kernel module is the proprietary one",
 		fine: named(healthy), blind: variant(healthy, "remove sys/module"),
 		more: map[string]ruling{
+			"dma-buf alone, and the NIC cannot": {found: variant(healthy, "remove sys/module/nvidia_peermem",
+				`set proc/driver/nvidia/version "NVIDIA UNIX Open Kernel Module for x86_64  550.54.15"`), with: tries(func(v *topo.VerbsReport) { v.Devices[0].DMABuf = new(false) }),
+				severity: doctor.Error, text: "their driver does not register dma-bufs", subjects: []topo.ID{"rdma:mlx5_0"}},
 			"an old kernel": {found: variant(healthy, "remove sys/module/nvidia_peermem",
 				`set proc/driver/nvidia/version "NVIDIA UNIX Open Kernel Module for x86_64  550.54.15"`, "set proc/sys/kernel/osrelease 5.4.0-200-generic"), severity: doctor.Error, text: "older than 5.12"},
 			"dma-buf alone": {found: variant(healthy, "remove sys/module/nvidia_peermem",
@@ -236,6 +314,39 @@ var rulings = map[doctor.Code]ruling{
 	},
 	"memlock": {
 		found: named("lab-softrdma"), severity: doctor.Warning, text: "8 MiB", fine: named(healthy), blind: variant(healthy, "remove proc/self/limits"),
+		more: map[string]ruling{
+			"too small for anything":   {found: limited(named(ethernet), 64<<10, 64<<10, new(false)), severity: doctor.Error, text: "may lock 64 KiB: registering more than that with an RDMA device fails; less than 16 MiB do not hold"},
+			"small":                    {found: limited(named(ethernet), 1<<30, -1, new(false)), severity: doctor.Warning, text: "may lock 1 GiB"},
+			"a process that is exempt": {found: limited(named(ethernet), 64<<10, 64<<10, new(true)), severity: doctor.Info, text: "does not hold for the process that looked (CAP_IPC_LOCK)"},
+		},
+	},
+	"registration-refused": {
+		found: named(ethernet), with: tries(refuses(16<<20, "ENOMEM")), severity: doctor.Error, subjects: []topo.ID{"rdma:mlx5_0"},
+		text: "refuses to register 16 MiB with ENOMEM: the device or the kernel has no room for it: no free memory regions or pages (it takes 4 KiB)",
+		fine: named(ethernet), fineWith: tries(nil), blind: named(ethernet),
+		more: map[string]ruling{
+			"by the limit": {found: limited(named(ethernet), 8<<20, 8<<20, new(false)), with: tries(refuses(16<<20, "ENOMEM")), severity: doctor.Error,
+				text: "the limit on locked memory, 8 MiB with all that is locked already, does not hold it"},
+			"a limit that is not told": {found: variant(ethernet, "remove proc/self/limits"), with: tries(refuses(16<<20, "ENOMEM")), severity: doctor.Error,
+				text: "the limit on locked memory, which is not told, does not hold it, or the device has no room for it"},
+			"the limit does not hold": {found: limited(named(ethernet), 8<<20, 8<<20, new(true)), with: tries(refuses(16<<20, "ENOMEM")), severity: doctor.Error,
+				text: "the device or the kernel has no room"},
+			"no memory at all": {found: limited(named(ethernet), 0, 0, new(false)), with: tries(refuses(4096, "EPERM")), severity: doctor.Error, text: "register 4 KiB with EPERM: this process may not lock any memory"},
+			"the driver":       {found: named(ethernet), with: tries(refuses(4096, "EOPNOTSUPP")), severity: doctor.Error, text: "the driver cannot do it"},
+			"a small device": {found: named(ethernet), with: tries(func(v *topo.VerbsReport) {
+				refuses(16<<20, "EINVAL")(v)
+				v.Devices[0].MaxMRBytes = new(int64(1 << 20))
+			}), severity: doctor.Error, text: "the largest region that it takes is 1 MiB"},
+			"it hangs": {found: named(ethernet), with: tries(func(v *topo.VerbsReport) {
+				v.Devices[1] = topo.VerbsAnswer{Name: "mlx5_1", Silent: true, Step: "ibv_open_device"}
+			}), severity: doctor.Error, text: "did not answer in time when it was asked for ibv_open_device", subjects: []topo.ID{"rdma:mlx5_1"}},
+			"it is gone": {found: named(ethernet), with: tries(func(v *topo.VerbsReport) {
+				v.Devices[1] = topo.VerbsAnswer{Name: "mlx5_1", Open: &topo.VerbsError{Verb: "ibv_open_device", Errno: "ENODEV"}}
+			}), severity: doctor.Error, text: "opening the device failed with ENODEV: the device is gone", subjects: []topo.ID{"rdma:mlx5_1"}},
+			"no domain": {found: named(ethernet), with: tries(func(v *topo.VerbsReport) {
+				v.Devices[0] = topo.VerbsAnswer{Name: "mlx5_0", Domain: &topo.VerbsError{Verb: "ibv_alloc_pd", Errno: "EAGAIN"}}
+			}), severity: doctor.Error, text: "the rdma cgroup allows no more objects"},
+		},
 	},
 	"acs-redirect": {
 		found: aces("0x1d"), severity: doctor.Error, text: "0000:17:00.0", subjects: []topo.ID{"pci:0000:17:00.0"}, fine: aces("0x01"), blind: named(healthy),
@@ -250,6 +361,19 @@ var rulings = map[doctor.Code]ruling{
 			"of a storage card":           {found: named("gb200-tray"), severity: doctor.Info, text: "its role is storage"},
 			"the second of each card": {found: variant("v100-8gpu", "change 0000:1c:00.1 state down", "change 0000:3f:00.1 state down",
 				"change 0000:8a:00.1 state down", "change 0000:b3:00.1 state down"), severity: doctor.Info, text: "no card here has all of its ports up"},
+			"switched off": {found: variant(ethernet, "change 0000:1a:00.0 state down", "set sys/class/net/ens1f0np0/flags 0x1002"), severity: doctor.Error,
+				text: "port is DOWN (Disabled), its interface is switched off", subjects: []topo.ID{"port:mlx5_0/1"}},
+			"no carrier": {found: variant(ethernet, "change 0000:1a:00.0 state down"), severity: doctor.Error, text: "port is DOWN (Disabled), its interface has no carrier"},
+			"below it": {found: variant(ethernet, "change 0000:1a:00.0 state down", "set sys/class/net/ens1f0np0/operstate lowerlayerdown"), severity: doctor.Error,
+				text: "what is below its interface is down"},
+			"not let in": {found: variant(ethernet, `set sys/class/infiniband/mlx5_0/ports/1/state "1: DOWN"`, "set sys/class/net/ens1f0np0/operstate dormant"), severity: doctor.Error,
+				text: "its interface waits for permission"},
+			"the driver": {found: variant(ethernet, `set sys/class/infiniband/mlx5_0/ports/1/state "1: DOWN"`), severity: doctor.Error, text: "though its interface is up and has carrier"},
+			"half-way":   {found: variant(healthy, `set sys/class/infiniband/mlx5_0/ports/1/state "3: ARMED"`), severity: doctor.Error, text: "has begun and not finished"},
+			"training": {found: variant(healthy, `set sys/class/infiniband/mlx5_0/ports/1/state "1: DOWN"`, `set sys/class/infiniband/mlx5_0/ports/1/phys_state "4: PortConfigurationTraining"`),
+				severity: doctor.Error, text: "cannot agree on speed and width"},
+			"software": {found: variant("lab-softrdma", `set sys/class/infiniband/rxe0/ports/1/state "1: DOWN"`, `set sys/class/infiniband/rxe0/ports/1/phys_state "3: Disabled"`,
+				"set sys/class/net/rail0/flags 0x1002", "set sys/class/net/rail0/operstate down"), severity: doctor.Warning, text: "its interface is switched off", subjects: []topo.ID{"port:rxe0/1"}},
 			"no subnet manager": {found: variant(healthy, `set sys/class/infiniband/mlx5_0/ports/1/state "2: INIT"`), severity: doctor.Error, text: "port is INIT (LinkUp)",
 				subjects: []topo.ID{"port:mlx5_0/1"}},
 			"the last one": {found: variant(ethernet, "change 0000:1a:00.0 state down", "change 0000:9b:00.0 state down"), severity: doctor.Error, text: "falls back to eno1"},
@@ -299,6 +423,30 @@ var rulings = map[doctor.Code]ruling{
 			t.Ports[1].GIDs = []topo.GID{{Index: 0, GID: "fe80:0000:0000:0000:0000:0000:0000:0001", Type: "RoCE v2"}}
 		}), severity: doctor.Warning, text: "all are link-local", subjects: []topo.ID{"port:mlx5_1/1"},
 		fine: named(ethernet), blind: edited(named(ethernet), noGIDTypes),
+		more: map[string]ruling{
+			"the address is gone": {found: withoutAddress, severity: doctor.Warning, text: "(all are link-local); interface ens1f0np0 has no such address: it was taken away, or never given",
+				subjects: []topo.ID{"port:mlx5_0/1"}},
+			"the driver did not look": {found: edited(named(ethernet), func(t *topo.Topology) { t.Ports[0].GIDs = t.Ports[0].GIDs[:2] }), severity: doctor.Warning,
+				text: "interface ens1f0np0 has 10.2.0.5/24, and the driver made no GID of it"},
+		},
+	},
+	"gid-index-wrong": {
+		found: told(named(ethernet), "NCCL_IB_GID_INDEX", "7", "/proc/self/environ"), severity: doctor.Error,
+		text:     "NCCL_IB_GID_INDEX=7: the port has no GID of that index, its address is gone or was never there: connections from here fail",
+		subjects: []topo.ID{"port:mlx5_0/1", "port:mlx5_1/1"},
+		fine:     told(named(ethernet), "UCX_IB_GID_INDEX", "3", "/proc/self/environ", "MC_GID_INDEX", "-1", "/proc/self/environ"),
+		blind:    edited(named(ethernet), func(t *topo.Topology) { t.Host.Software.Environment = nil }),
+		more: map[string]ruling{
+			"in the host's files": {found: told(named(ethernet), "NCCL_IB_GID_INDEX", "400", "/etc/nccl.conf"), severity: doctor.Error, text: "the port's GID table has 256 entries"},
+			"in the environment":  {found: variant(ethernet, `set proc/self/environ "NCCL_IB_GID_INDEX=9"`), severity: doctor.Error, text: "NCCL_IB_GID_INDEX=9: the port has no GID"},
+			"RoCE v1":             {found: told(named(ethernet), "MC_GID_INDEX", "2", "/proc/self/environ"), severity: doctor.Warning, text: "MC_GID_INDEX=2: that GID is of RoCE v1"},
+			"link-local":          {found: told(named(ethernet), "UCX_IB_GID_INDEX", "1", "/proc/self/environ"), severity: doctor.Warning, text: "UCX_IB_GID_INDEX=1: that GID is a link-local address"},
+			"no number":           {found: told(named(ethernet), "UCX_IB_GID_INDEX", "three", "/etc/ucx/ucx.conf"), severity: doctor.Warning, text: "UCX_IB_GID_INDEX=three is no GID index"},
+			"of an engine":        {found: named(ethernet), with: func(testing.TB, *topo.Topology) doctor.Options { return doctor.Options{GIDIndex: new(5)} }, severity: doctor.Error, text: "--gid-index 5: the port has no GID"},
+			"its address is gone": {found: told(withoutAddress, "NCCL_IB_GID_INDEX", "3", "/proc/self/environ"), severity: doctor.Error, text: "NCCL_IB_GID_INDEX=3: the port has no GID", subjects: []topo.ID{"port:mlx5_0/1"}},
+			"of another address": {found: told(variant(ethernet, "set sys/class/infiniband/mlx5_0/ports/1/gids/3 0000:0000:0000:0000:0000:ffff:0a63:6301"), "NCCL_IB_GID_INDEX", "3", "/proc/self/environ"),
+				severity: doctor.Warning, text: "that GID is of 10.99.99.1, which interface ens1f0np0 does not have", subjects: []topo.ID{"port:mlx5_0/1"}},
+		},
 	},
 	"gid-index-differs": {
 		found: edited(named(ethernet), func(t *topo.Topology) {
@@ -321,6 +469,19 @@ var rulings = map[doctor.Code]ruling{
 	"mtu-small": {
 		found: variant(ethernet, "change 0000:1a:00.0 mtu 1500", "change 0000:9b:00.0 mtu 9000"), severity: doctor.Info, text: "carry 1024 bytes", subjects: []topo.ID{"port:mlx5_0/1"},
 		fine: variant(ethernet, "change 0000:1a:00.0 mtu 4200", "change 0000:9b:00.0 mtu 9000"), blind: edited(named(ethernet), noInterfaces),
+	},
+	"mtu-active": {
+		found: named(ethernet), with: tries(func(v *topo.VerbsReport) { v.Devices[0].Ports[0].ActiveMTUBytes = 1024 }), severity: doctor.Warning,
+		text: "RDMA packets carry 1024 bytes, though the MTU of ens1f0np0, 4200, holds 4096", subjects: []topo.ID{"port:mlx5_0/1"},
+		fine: named(ethernet), fineWith: tries(nil), blind: named(ethernet),
+		more: map[string]ruling{"too large": {found: variant(ethernet, "change 0000:1a:00.0 mtu 1500"), with: tries(nil), severity: doctor.Warning, text: "which the MTU of ens1f0np0, 1500, does not hold"}},
+	},
+	"mtu-peer": {
+		found: named(ethernet), with: talksTo(variant(ethernet, "change 0000:1a:00.0 mtu 1500", "change 0000:9b:00.0 mtu 1500")), severity: doctor.Warning,
+		text: "MTU 4200 here (mlx5_0 and mlx5_1) and 1500 at a10-2nic (mlx5_0 and mlx5_1): RDMA must use packets of 1024 bytes",
+		fine: named(ethernet), fineWith: talksTo(named(ethernet)), blind: edited(named(ethernet), noInterfaces), blindWith: talksTo(named(ethernet)),
+		more: map[string]ruling{"without RDMA": {found: written(bonded), with: talksTo(written(strings.ReplaceAll(bonded, "mtu 9000", "mtu 1500"))), severity: doctor.Warning,
+			text: "packets of the larger size are lost"}},
 	},
 	"pkey-mismatch": {
 		found: variant(healthy, `change 0000:19:00.0 pkeys "0xffff,0x8001"`), severity: doctor.Warning, text: "different partitions",
@@ -447,6 +608,14 @@ var elsewhere = []struct {
 	status doctor.Status
 	on     machine
 }{
+	{"a GID index that is read beyond what was looked at", "gid-index-wrong", doctor.CouldNotCheck, edited(told(named(ethernet), "MC_GID_INDEX", "200", "/proc/self/environ"),
+		func(t *topo.Topology) { t.Ports[0].GIDsRead, t.Ports[1].GIDsRead = new(20), new(20) })},
+	{"types of GIDs that are not told", "gid-index-wrong", doctor.CouldNotCheck, told(edited(named(ethernet), noGIDTypes), "MC_GID_INDEX", "3", "/proc/self/environ")},
+	{"the environment wins over files", "gid-index-wrong", doctor.OK, told(named(ethernet), "NCCL_IB_GID_INDEX", "7", "/etc/nccl.conf", "NCCL_IB_GID_INDEX", "3", "/proc/self/environ")},
+	{"no index for InfiniBand", "gid-index-wrong", doctor.NotApplicable, told(named(healthy), "NCCL_IB_GID_INDEX", "7", "/proc/self/environ")},
+	{"nothing is set", "gid-index-wrong", doctor.NotApplicable, named(ethernet)},
+	{"no RDMA", "registration-refused", doctor.NotApplicable, named("cpu-2eth")},
+	{"no peer", "mtu-peer", doctor.NotApplicable, named(ethernet)},
 	{"a narrow link whose upper end is invented", "link-degraded", doctor.CouldNotCheck, variant("vm-flat", "change 0000:06:00.0 at x8")},
 	{"full links below invented ports", "link-degraded", doctor.OK, named("vm-flat")},
 	{"a guest whose switch reads clean", "acs-redirect", doctor.CouldNotCheck, edited(aces("0x01"), func(t *topo.Topology) { t.Host.Virtual = "kvm" })},
@@ -504,6 +673,37 @@ var elsewhere = []struct {
 	{"no RDMA hardware", "port-down", doctor.NotApplicable, named("cpu-2eth")},
 	{"one source", "facts-conflict", doctor.CouldNotCheck, edited(named(healthy), func(t *topo.Topology) { t.Sources = t.Sources[:1] })},
 	{"incomplete and not where", "facts-unread", doctor.CouldNotCheck, edited(named(healthy), func(t *topo.Topology) { t.Complete = false })},
+}
+
+// What was tried and told nothing is never ok.
+func TestTriedInVain(t *testing.T) {
+	for name, edit := range map[string]func(*topo.VerbsReport){
+		"no library":      func(v *topo.VerbsReport) { *v = topo.VerbsReport{Unavailable: "not installed"} },
+		"no device":       func(v *topo.VerbsReport) { v.Devices = nil },
+		"one device less": func(v *topo.VerbsReport) { v.Devices = v.Devices[:1] },
+		"shut out": func(v *topo.VerbsReport) {
+			for i := range v.Devices {
+				v.Devices[i] = topo.VerbsAnswer{Name: v.Devices[i].Name, Open: &topo.VerbsError{Verb: "ibv_open_device", Errno: "EACCES"}}
+			}
+		},
+		"nothing came of it": func(v *topo.VerbsReport) {
+			for i := range v.Devices {
+				v.Devices[i] = topo.VerbsAnswer{Name: v.Devices[i].Name}
+			}
+		},
+	} {
+		for _, code := range []doctor.Code{"registration-refused", "mtu-active"} {
+			if c := oneWith(t, named(ethernet), tries(edit), code); c.Status != doctor.CouldNotCheck {
+				t.Errorf("%s: %s: %s %+v", name, code, c.Status, c.Findings)
+			}
+		}
+	}
+	if c := oneWith(t, named("cpu-2eth"), talksTo(named(ethernet)), "mtu-peer"); c.Status != doctor.CouldNotCheck {
+		t.Errorf("a peer out of reach: %s %+v", c.Status, c.Findings)
+	}
+	if _, err := doctor.Run(named(ethernet)(t), doctor.Options{Peer: &topo.Topology{}}); err == nil {
+		t.Error("a peer that is not derived is taken")
+	}
 }
 
 // What a finding says and where it was seen, on machines that lack something.
@@ -580,10 +780,11 @@ func TestEveryCheck(t *testing.T) {
 			for name, other := range r.more {
 				t.Run(name, func(t *testing.T) { finds(t, c.Code, other) })
 			}
-			for status, m := range map[doctor.Status]machine{doctor.OK: r.fine, doctor.CouldNotCheck: r.blind} {
-				if got := one(t, m, c.Code); got.Status != status {
-					t.Errorf("%s, want %s: %s %+v %+v", got.Status, status, got.Note, got.Findings, got.Missing)
-				}
+			if got := oneWith(t, r.fine, r.fineWith, c.Code); got.Status != doctor.OK {
+				t.Errorf("%s, want ok: %s %+v %+v", got.Status, got.Note, got.Findings, got.Missing)
+			}
+			if got := oneWith(t, r.blind, r.blindWith, c.Code); got.Status != doctor.CouldNotCheck {
+				t.Errorf("%s, want could_not_check: %s %+v %+v", got.Status, got.Note, got.Findings, got.Missing)
 			}
 		})
 	}
@@ -597,7 +798,21 @@ func TestEveryCheck(t *testing.T) {
 // one makes one check on a machine.
 func one(t *testing.T, m machine, code doctor.Code) doctor.CheckResult {
 	t.Helper()
-	r := run(t, m(t), code)
+	return oneWith(t, m, nil, code)
+}
+
+// oneWith makes one check on a machine, with what is known beside it.
+func oneWith(t *testing.T, m machine, with func(testing.TB, *topo.Topology) doctor.Options, code doctor.Code) doctor.CheckResult {
+	t.Helper()
+	host, o := m(t), doctor.Options{}
+	if with != nil {
+		o = with(t, host)
+	}
+	o.Codes = []doctor.Code{code}
+	r, err := doctor.Run(host, o)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if len(r.Checks) != 1 {
 		t.Fatalf("%d results of one check", len(r.Checks))
 	}
@@ -607,7 +822,7 @@ func one(t *testing.T, m machine, code doctor.Code) doctor.CheckResult {
 // finds holds a check to what it must find.
 func finds(t *testing.T, code doctor.Code, want ruling) {
 	t.Helper()
-	c := one(t, want.found, code)
+	c := oneWith(t, want.found, want.with, code)
 	if c.Status != doctor.Found {
 		t.Fatalf("%s, want a finding: %s %+v", c.Status, c.Note, c.Missing)
 	}

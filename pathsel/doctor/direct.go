@@ -7,8 +7,9 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/units"
 )
+
+const gdrCode Code = "no-gdr-path"
 
 var directChecks = []Check{
 	{
@@ -21,12 +22,12 @@ var directChecks = []Check{
 		run:   checkGPUDriver,
 	},
 	{
-		Code: "no-gdr-path", Family: "NICs and GPU memory", Severity: Error,
+		Code: gdrCode, Family: "NICs and GPU memory", Severity: Error,
 		Title: "RDMA devices can reach GPU memory (GPUDirect RDMA)",
 		Judged: "NVIDIA: the module nvidia_peermem (or nv_peer_mem) is loaded, or the kernel module is the open one and the kernel is 5.12 or newer (dma-buf). " +
-			"Neither is an error; EFA has efa_nv_peermem, or none in older drivers, which cannot be told. dma-buf alone is info, because older programs only know peer memory. GeForce GPUs have neither. " +
+			"Neither is an error, and so is dma-buf alone where a device that was tried on the running host does not register them; EFA has efa_nv_peermem, or none in older drivers, which cannot be told. dma-buf alone is info, because older programs only know peer memory. GeForce GPUs have neither. " +
 			"Of AMD and Intel GPUs the kernel's configuration decides, which is not read.",
-		Facts: "/sys/module, /proc/driver/nvidia/version, the kernel's release",
+		Facts: "/sys/module, /proc/driver/nvidia/version, the kernel's release, ibv_reg_dmabuf_mr",
 		Fix:   "modprobe nvidia_peermem (after the RDMA modules), or install the driver's open kernel module.",
 		run:   checkGDR,
 	},
@@ -39,15 +40,8 @@ var directChecks = []Check{
 		Fix:   "Boot with iommu=pt (x86) or iommu.passthrough=1 (Arm).",
 		run:   checkIOMMU,
 	},
-	{
-		Code: "memlock", Family: "NICs and GPU memory", Severity: Warning,
-		Title: "programs may lock as much memory as they register with RDMA devices",
-		Judged: "The soft limit on locked memory of the process that looked, on hosts with RDMA devices: anything but unlimited, or at least " +
-			"the memory of the host, is a warning. Services have limits of their own.",
-		Facts: "Max locked memory in /proc/self/limits",
-		Fix:   "ulimit -l unlimited; for good: memlock in /etc/security/limits.d, LimitMEMLOCK=infinity in the unit, --ulimit memlock=-1 for containers.",
-		run:   checkMemlock,
-	},
+	memlockCheck,
+	registrationCheck,
 	acsCheck,
 }
 
@@ -155,6 +149,10 @@ func (h *host) nvidiaGDR(o *outcome, gpus []topo.ID) {
 	switch {
 	case peer != "":
 		o.note = "by " + peer
+	case open && known && recent && h.noDMABuf() != nil:
+		o.find(Finding{Severity: Error, Subjects: h.noDMABuf(), Evidence: []string{"ibv_reg_dmabuf_mr = EOPNOTSUPP", "/sys/module/nvidia_peermem is not there"},
+			Text: "RDMA devices cannot reach GPU memory: nvidia_peermem is not loaded, and their driver does not register dma-bufs",
+			Fix:  "modprobe nvidia_peermem, or update the driver of the NIC and rdma-core"})
 	case open && known && recent && s.Modules == nil:
 		o.note = "by dma-buf: open kernel module, kernel " + kernel
 	case open && known && recent:
@@ -179,6 +177,17 @@ func (h *host) nvidiaGDR(o *outcome, gpus []topo.ID) {
 				"): registering GPU memory fails with \"Bad address\", or data is copied through host memory",
 			Fix: "modprobe nvidia_peermem, and add it to /etc/modules-load.d; or install the driver's open kernel module on kernel 5.12 or newer"})
 	}
+}
+
+// noDMABuf are the RDMA devices that were tried and do not register dma-bufs.
+func (h *host) noDMABuf() []topo.ID {
+	var out []topo.ID
+	for _, r := range h.hardware() {
+		if a := h.answer(r.Name); a != nil && a.DMABuf != nil && !*a.DMABuf {
+			out = append(out, r.ID)
+		}
+	}
+	return out
 }
 
 func checkIOMMU(h *host) outcome {
@@ -271,32 +280,4 @@ func (h *host) passthrough() (yes, told bool) {
 		}
 	}
 	return yes, true
-}
-
-func checkMemlock(h *host) outcome {
-	if len(h.t.RDMADevices) == 0 {
-		return notApplicable("no RDMA device")
-	}
-	var o outcome
-	s := h.t.Host.Software
-	if s == nil || s.Memlock == nil {
-		o.lack("the limit on locked memory is not told", h.onHost())
-		return o
-	}
-	limit := s.Memlock.SoftBytes
-	switch {
-	case limit == nil:
-		o.note = "unlimited"
-	case h.t.Host.MemoryBytes != nil && *limit >= *h.t.Host.MemoryBytes:
-		o.note = units.Bytes(*limit) + ", no less than the host's memory"
-	default:
-		fix := "raise it for good: memlock in /etc/security/limits.d, LimitMEMLOCK=infinity in the service's unit, --ulimit memlock=-1 for a container"
-		if s.Memlock.HardBytes == nil {
-			fix = "ulimit -l unlimited before the program starts (the hard limit allows it); in a service's unit LimitMEMLOCK=infinity"
-		}
-		o.find(Finding{Severity: Warning, Subjects: nil, Evidence: []string{saying("/proc/self/limits Max locked memory", fmt.Sprint(*limit))},
-			Text: fmt.Sprintf("the process that looked may lock %s: registering more than that with an RDMA device fails, unless the program has CAP_IPC_LOCK", units.Bytes(*limit)),
-			Fix:  fix})
-	}
-	return o
 }

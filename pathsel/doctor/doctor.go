@@ -18,6 +18,13 @@ type Options struct {
 	// Units is the unit of rates in texts. Auto is what is customary: gigabits
 	// for network ports, gigabytes for the rest.
 	Units units.System
+	// Verbs is how trying the RDMA devices of the running host went; nil where
+	// they were not tried.
+	Verbs *topo.VerbsReport
+	// GIDIndex is the index that a program will be told to use; nil none.
+	GIDIndex *int
+	// Peer is another host that this one talks to, derived; nil none.
+	Peer *topo.Topology
 }
 
 // Check describes one check: what is true where it is ok, how it is judged, by
@@ -64,7 +71,10 @@ func Run(t *topo.Topology, o Options) (*Report, error) {
 	if err != nil {
 		return nil, fmt.Errorf("doctor: %w", err)
 	}
-	h := newHost(t, paths, o.Units)
+	if o.Peer != nil && o.Peer.Derived == nil {
+		return nil, errors.New("doctor: the peer's topology is not derived: call Derive first")
+	}
+	h := newHost(t, paths, o)
 	r := &Report{Schema: Schema, Host: t.Host.Name, Origin: t.Origin, Complete: t.Complete, Checks: []CheckResult{}}
 	for i := range checks {
 		c := checks[i].result(checks[i].run(h))

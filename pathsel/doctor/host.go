@@ -24,10 +24,14 @@ type host struct {
 	port   map[topo.ID]*topo.Port
 	netdev map[string]*topo.Netdev
 	axis   map[topo.ID]int
+
+	verbs    *topo.VerbsReport // nil: not tried
+	gidIndex *int
+	peer     *topo.Topology
 }
 
-func newHost(t *topo.Topology, paths *pathsel.Host, u units.System) *host {
-	h := &host{t: t, paths: paths, units: u, ports: paths.Ports(), pci: map[topo.ID]*topo.PCIDevice{}, below: map[topo.ID][]*topo.PCIDevice{},
+func newHost(t *topo.Topology, paths *pathsel.Host, o Options) *host {
+	h := &host{t: t, paths: paths, units: o.Units, verbs: o.Verbs, gidIndex: o.GIDIndex, peer: o.Peer, ports: paths.Ports(), pci: map[topo.ID]*topo.PCIDevice{}, below: map[topo.ID][]*topo.PCIDevice{},
 		links: map[topo.ID][]*topo.Link{}, gpuOf: map[topo.ID]*topo.GPU{}, rdma: map[topo.ID]*topo.RDMADevice{},
 		port: map[topo.ID]*topo.Port{}, netdev: map[string]*topo.Netdev{}, axis: map[topo.ID]int{}}
 	for i := range t.PCIDevices {
@@ -143,6 +147,33 @@ func (h *host) hardwarePorts() []*pathsel.Port {
 	var out []*pathsel.Port
 	for i := range h.ports {
 		if p := &h.ports[i]; p.RDMA() && !p.Software && p.PF == "" {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// rdmaDevices are the devices that RDMA goes by: hardware, on a host without it
+// software.
+func (h *host) rdmaDevices() []*topo.RDMADevice {
+	out := h.hardware()
+	if len(out) == 0 {
+		for i := range h.t.RDMADevices {
+			out = append(out, &h.t.RDMADevices[i])
+		}
+	}
+	return out
+}
+
+// rdmaPorts are the ports that RDMA goes by: those of hardware, on a host without
+// RDMA hardware those of software.
+func (h *host) rdmaPorts() []*pathsel.Port {
+	if len(h.hardware()) > 0 {
+		return h.hardwarePorts()
+	}
+	var out []*pathsel.Port
+	for i := range h.ports {
+		if p := &h.ports[i]; p.RDMA() && p.PF == "" {
 			out = append(out, p)
 		}
 	}

@@ -9,11 +9,10 @@ import (
 	"github.com/topoctl/topoctl/pathsel"
 )
 
-// ethernetData are the data ports on Ethernet that are up: those of RDMA
-// hardware, and on a host without it the interfaces.
+// ethernetData are the data ports on Ethernet that are up: those that RDMA goes
+// by, and on a host without such the interfaces.
 func (h *host) ethernetData() (ports []*pathsel.Port, untold []topo.ID) {
-	if len(h.hardware()) > 0 {
-		all, layers := h.roce()
+	if all, layers := h.roce(); len(h.hardware())+len(all)+len(layers) > 0 {
 		return onlyData(all), layers
 	}
 	for i := range h.ports {
@@ -102,13 +101,6 @@ func (h *host) legMTUs(o *outcome) (looked int) {
 	return looked
 }
 
-// What an interface MTU must hold beside the payload of an RDMA packet.
-// Source: Linux include/rdma/ib_addr.h (iboe_get_mtu).
-const roceHeaders = 96
-
-// fullMTU is the interface MTU from which on RDMA packets carry 4096 bytes.
-const fullMTU = 4096 + roceHeaders
-
 func checkSmallMTU(h *host) outcome {
 	var o outcome
 	ports, layers := h.roce()
@@ -123,12 +115,8 @@ func checkSmallMTU(h *host) outcome {
 		}
 	}
 	by.each(func(m int, small []*pathsel.Port) {
-		payload := 256
-		for payload*2+roceHeaders <= m && payload < 4096 {
-			payload *= 2
-		}
 		o.find(Finding{Severity: Info, Subjects: ids(small), Evidence: []string{netFile(small[0].Netdev, "mtu", fmt.Sprint(m))},
-			Text: fmt.Sprintf("MTU %d: RDMA packets carry %d bytes instead of 4096, which costs throughput and packet rate", m, payload),
+			Text: fmt.Sprintf("MTU %d: RDMA packets carry %d bytes instead of 4096, which costs throughput and packet rate", m, payload(m)),
 			Fix:  "ip link set " + small[0].Netdev + " mtu 9000, and so on, if all switches on the way have it"})
 	})
 	o.lackLayers(h, layers)

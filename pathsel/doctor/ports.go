@@ -12,13 +12,14 @@ import (
 var portChecks = []Check{
 	{
 		Code: "port-down", Family: "RDMA ports", Severity: Error,
-		Title: "every port of RDMA hardware is ACTIVE",
+		Title: "every RDMA port is ACTIVE",
 		Judged: "A port that is not ACTIVE is an error if it is nearer to a GPU than every port that is left: the fallback and its cost are named. " +
 			"It is a warning if an equally near port is left (bandwidth is lost), and info if no GPU prefers it, or if it looks unused on purpose: " +
 			"the card's other port is up, and no card has all of its ports up. " +
-			"Decoys are left out, and virtual functions beside their physical function.",
-		Facts: "state and phys_state in /sys/class/infiniband/DEV/ports/N",
-		Fix:   "Polling: cable, transceiver, switch port. Disabled: ip link set DEV up. INIT: the subnet manager.",
+			"Decoys are left out, and virtual functions beside their physical function. Software devices count on hosts without RDMA hardware: a warning. " +
+			"The cause comes from the port's interface (switched off, no carrier, something below it down), on InfiniBand from the physical state.",
+		Facts: "state and phys_state in /sys/class/infiniband/DEV/ports/N; flags, carrier and operstate in /sys/class/net",
+		Fix:   "Switched off: ip link set DEV up. No carrier, Polling: cable, transceiver, switch port. INIT or ARMED: the subnet manager. Carrier and yet DOWN: the driver, dmesg.",
 		run:   checkPortDown,
 	},
 	{
@@ -68,7 +69,7 @@ func checkPortDown(h *host) outcome {
 	var o outcome
 	var untold []topo.ID
 	looked := 0
-	for _, p := range h.hardwarePorts() {
+	for _, p := range h.rdmaPorts() {
 		if p.Role == pathsel.RoleDecoy {
 			continue
 		}
@@ -86,7 +87,7 @@ func checkPortDown(h *host) outcome {
 		o.lack("the state of the port is not told", h.lookAgain(), untold...)
 	}
 	if looked+len(untold) == 0 {
-		return notApplicable("no port of RDMA hardware")
+		return notApplicable("no RDMA port")
 	}
 	o.note = count(looked, "port")
 	return o
@@ -132,11 +133,20 @@ func (h *host) downPort(p *pathsel.Port, state string) Finding {
 	if x := h.port[p.ID]; x != nil {
 		phys = x.PhysState
 	}
-	f := Finding{Severity: Info, Subjects: []topo.ID{p.ID}, Fix: portFix(state, phys, p),
-		Evidence: places(h.portFile(p, "state", state), h.portFile(p, "phys_state", phys))}
+	cause := h.whyDown(p, state, phys)
+	f := Finding{Severity: Info, Subjects: []topo.ID{p.ID}, Fix: cause.fix,
+		Evidence: places(append([]string{h.portFile(p, "state", state), h.portFile(p, "phys_state", phys)}, cause.evidence...)...)}
 	f.Text = "port is " + state
 	if phys != "" {
 		f.Text += " (" + phys + ")"
+	}
+	if cause.text != "" {
+		f.Text += ", " + cause.text
+	}
+	if p.Software {
+		f.Severity = Warning
+		f.Text += ": RDMA cannot use it"
+		return f
 	}
 	lost, equal := h.losses(p)
 	switch {
@@ -229,24 +239,6 @@ func (h *host) alsoUsing(port topo.ID, but pathsel.Location) []string {
 		}
 	}
 	return out
-}
-
-func portFix(state, phys string, p *pathsel.Port) string {
-	netdev := p.Netdev
-	if netdev == "" {
-		netdev = "its interface"
-	}
-	switch {
-	case phys == "LinkUp" && state != "DOWN":
-		return "the link is up and waits for a subnet manager: look at opensm or UFM of the fabric"
-	case phys == "Disabled" && p.LinkLayer == "Ethernet":
-		return "the port is switched off: ip link set " + netdev + " up; then look at cable and switch port"
-	case phys == "Disabled":
-		return "the port is switched off, on this host or by the switch: mlxlink -d " + p.Device + ", ibportstate"
-	case phys == "LinkErrorRecovery":
-		return "the link is unstable: look at cable and transceiver (mlxlink -d " + p.Device + " -c)"
-	}
-	return "look at cable, transceiver and switch port: mlxlink -d " + p.Device
 }
 
 func checkVFs(h *host) outcome {

@@ -217,6 +217,7 @@ func TestDocumentation(t *testing.T) {
 		"what is missing and how to get it), or does not apply to the host. A finding is an error (it does not work,\n" +
 		"or loses much for certain), a warning (less than the host can do, or it misleads other programs) or info\n" +
 		"(true of the machine, good to know). What rests on a rate that is a constant or assumed is never an error.\n\n" +
+		guide +
 		"This page is written from the code: `go test ./pathsel/doctor -update`.\n")
 	family := ""
 	for _, c := range doctor.Checks() {
@@ -228,6 +229,18 @@ func TestDocumentation(t *testing.T) {
 		fmt.Fprintf(&b, "- **Judged by:** %s\n- **Facts:** %s.\n- **What to do:** %s\n", c.Judged, strings.TrimSuffix(c.Facts, "."), c.Fix)
 	}
 	golden(t, "../../docs/doctor.md", b.String())
+	for row := range strings.Lines(guide) {
+		cells := strings.Split(row, "|")
+		if len(cells) != 4 || strings.Contains(row, "---") || strings.Contains(row, "look at") {
+			continue
+		}
+		for code := range strings.SplitSeq(cells[2], ",") {
+			code, _, _ = strings.Cut(strings.TrimSpace(code), " ")
+			if !slices.Contains(doctor.Codes(), doctor.Code(code)) {
+				t.Errorf("the guide names %q, which is no check", code)
+			}
+		}
+	}
 }
 
 // Every check is described in full, and codes are words with hyphens.
@@ -265,7 +278,7 @@ func FuzzRun(f *testing.F) {
 		if err != nil {
 			return
 		}
-		r, err := doctor.Run(top, doctor.Options{})
+		r, err := doctor.Run(top, doctor.Options{Peer: top, GIDIndex: new(3)})
 		if err != nil {
 			return
 		}

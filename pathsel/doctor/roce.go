@@ -12,6 +12,7 @@ import (
 )
 
 var roceChecks = []Check{
+	gidIndexCheck,
 	{
 		Code: "gid-missing", Family: "RoCE and InfiniBand settings", Severity: Error,
 		Title:  "every RDMA port that is up has GIDs",
@@ -25,7 +26,7 @@ var roceChecks = []Check{
 		Title:  "every RoCE port has a RoCE v2 GID that peers on other networks can reach",
 		Judged: "Ports that have GIDs, of which none is both RoCE v2 and made from a routable address (not fe80::).",
 		Facts:  "gids, gid_attrs/types and gid_attrs/ndevs in /sys/class/infiniband/DEV/ports/N",
-		Fix:    "Give the interface an IP address; in a container, look at the network namespace.",
+		Fix:    "Give the interface an IP address (a GID goes when its address goes); in a container, look at the network namespace.",
 		run:    checkRoutable,
 	},
 	{
@@ -61,6 +62,8 @@ var roceChecks = []Check{
 		Fix:    "ip link set DEV mtu 9000, if all switches on the way have it.",
 		run:    checkSmallMTU,
 	},
+	activeMTUCheck,
+	peerMTUCheck,
 	{
 		Code: "pkey-mismatch", Family: "RoCE and InfiniBand settings", Severity: Warning,
 		Title:  "InfiniBand data ports are full members of the same partitions",
@@ -74,7 +77,7 @@ var roceChecks = []Check{
 // roce lists the RoCE ports that are up, and the ports of which nothing tells
 // whether they are.
 func (h *host) roce() (ports []*pathsel.Port, untold []topo.ID) {
-	for _, p := range h.hardwarePorts() {
+	for _, p := range h.rdmaPorts() {
 		r := h.rdma[p.NIC]
 		switch {
 		case p.Role == pathsel.RoleDecoy || !h.active(p) || r.Transport == "iwarp" || r.Transport == "efa" || p.LinkLayer == "Unspecified":
@@ -103,7 +106,7 @@ func checkGIDs(h *host) outcome {
 	var o outcome
 	var untold []topo.ID
 	looked := 0
-	for _, p := range h.hardwarePorts() {
+	for _, p := range h.rdmaPorts() {
 		x, r := h.port[p.ID], h.rdma[p.NIC]
 		switch {
 		case p.Role == pathsel.RoleDecoy || r.Transport == "efa" || r.Transport == "iwarp" || x != nil && x.State != "" && x.State != "ACTIVE":
@@ -161,9 +164,7 @@ func checkRoutable(h *host) outcome {
 		case len(x.GIDs) == 0: // gid-missing
 		default:
 			looked++
-			o.find(Finding{Severity: Warning, Subjects: []topo.ID{p.ID}, Evidence: places(h.portFile(p, "gids", "")),
-				Text: fmt.Sprintf("%s, none of RoCE v2 with a routable address: peers on other networks cannot be reached (%s)", count(len(x.GIDs), "GID"), gidKinds(x)),
-				Fix:  addressFix(p)})
+			o.find(h.noneRoutable(p, x))
 		}
 	}
 	o.lackLayers(h, layers)
@@ -196,11 +197,39 @@ func gidKinds(p *topo.Port) string {
 	return "no usable address among them"
 }
 
-func addressFix(p *pathsel.Port) string {
-	if p.Netdev == "" {
-		return "its interface is not visible here: give it an IP address, in a container share its network namespace"
+// noneRoutable says that a port has no GID for peers on other networks, and what
+// of its interface explains that.
+func (h *host) noneRoutable(p *pathsel.Port, x *topo.Port) Finding {
+	f := Finding{Severity: Warning, Subjects: []topo.ID{p.ID}, Evidence: places(h.portFile(p, "gids", "")),
+		Text: fmt.Sprintf("%s, none of RoCE v2 with a routable address: peers on other networks cannot be reached (%s)", count(len(x.GIDs), "GID"), gidKinds(x))}
+	n := h.netdev[p.Netdev]
+	switch {
+	case n == nil:
+		f.Fix = "its interface is not visible here: give it an IP address, in a container share its network namespace"
+		return f
+	case !h.addressesTold():
+	case h.routableAddress(n) == "":
+		f.Text += "; interface " + n.Name + " has no such address: it was taken away, or never given"
+		f.Evidence = places(append(f.Evidence, "ip addr show dev "+n.Name)...)
+	default:
+		f.Text += fmt.Sprintf("; interface %s has %s, and the driver made no GID of it", n.Name, h.routableAddress(n))
+		f.Evidence = places(append(f.Evidence, "ip addr show dev "+n.Name+" = "+h.routableAddress(n))...)
+		f.Fix = "let the driver see the address again: ip addr del and add, or ip link set " + n.Name + " down and up; dmesg if the table is full"
+		return f
 	}
-	return "ip addr add ADDRESS/LEN dev " + p.Netdev + ", an address that its peers can reach"
+	f.Fix = "ip addr add ADDRESS/LEN dev " + n.Name + ", an address that its peers can reach; see what should have set it (netplan, NetworkManager, DHCP)"
+	return f
+}
+
+// routableAddress is an address of an interface that peers on other networks can
+// reach, "" if it has none.
+func (h *host) routableAddress(n *topo.Netdev) string {
+	for _, s := range n.Addresses {
+		if a, err := netip.ParsePrefix(s); err == nil && !a.Addr().IsLinkLocalUnicast() && !a.Addr().IsLoopback() {
+			return s
+		}
+	}
+	return ""
 }
 
 func checkGIDIndex(h *host) outcome {
@@ -248,7 +277,7 @@ func checkGIDIndex(h *host) outcome {
 func checkTrafficClass(h *host) outcome {
 	var o outcome
 	ports, layers := h.roce()
-	ports = slices.DeleteFunc(ports, func(p *pathsel.Port) bool { return p.Role == pathsel.RoleManagement })
+	ports = slices.DeleteFunc(ports, func(p *pathsel.Port) bool { return p.Role == pathsel.RoleManagement || p.Software })
 	var unset, nofile []*pathsel.Port
 	var by bins[int, *pathsel.Port]
 	for _, p := range ports {

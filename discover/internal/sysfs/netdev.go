@@ -38,6 +38,7 @@ func (r *reader) readNetdev(e fs.DirEntry) {
 	n.State, _ = value(f, "operstate", optional, parseOperState)
 	n.Type, _ = value(f, "type", optional, parseLinkType)
 	n.Carrier = r.readCarrier(f, n.State)
+	n.AdminUp = pointer(f, "flags", optional, parseAdminUp)
 	n.BytesPerSec = r.readSpeed(f, &n)
 	n.Master = f.link("master")
 	n.Driver = r.netdevDriver(at)
@@ -121,6 +122,16 @@ func parseIndex(s string) (int, error) { return parseCount(s, 1<<31-1) }
 func parseBool(s string) (bool, error) {
 	n, err := parseCount(s, 1)
 	return n == 1, err
+}
+
+// parseAdminUp reads an interface's flags, "0x1003", of which bit 0 is IFF_UP.
+// Source: include/uapi/linux/if.h.
+func parseAdminUp(s string) (bool, error) {
+	n, err := strconv.ParseUint(strings.TrimPrefix(s, "0x"), 16, 32)
+	if err != nil || !strings.HasPrefix(s, "0x") {
+		return false, fmt.Errorf("%q: want a hexadecimal number like 0x1003", clip(s))
+	}
+	return n&1 != 0, nil
 }
 
 // parseMAC wants pairs of hexadecimal digits: 6 on Ethernet, 20 on InfiniBand.
@@ -241,12 +252,13 @@ func (r *reader) readVLAN(n *topo.Netdev) {
 
 // netdevFacts names the file of each attribute that was read, ordered by name.
 func netdevFacts(n *topo.Netdev) topo.Facts {
-	facts := make(topo.Facts, 0, 16)
+	facts := make(topo.Facts, 0, 17)
 	add := func(set bool, name, where string) {
 		if set {
 			facts = append(facts, fact(name, where))
 		}
 	}
+	add(n.AdminUp != nil, "admin_up", "flags")
 	add(n.Bond != nil, "bond", "bonding")
 	add(n.BytesPerSec != nil, "bytes_per_sec", "speed")
 	add(n.Carrier != nil, "carrier", "carrier")

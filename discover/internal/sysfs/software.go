@@ -41,9 +41,11 @@ func (r *reader) readSoftware() {
 	}
 	if limit, ok := whole(r, LimitsFile, parseMemlock); ok {
 		s.Memlock = limit
+		limit.Exempt = r.lockExempt()
 		facts.Set("memlock", topo.SourceProc, "/"+LimitsFile)
 	}
-	if s.Modules != nil || s.KernelOptions != nil || s.GPUModule != "" || s.Memlock != nil {
+	s.Environment = r.readEnvironment()
+	if s.Modules != nil || s.KernelOptions != nil || s.GPUModule != "" || s.Memlock != nil || s.Environment != nil {
 		r.t.Host.Software = &s
 	}
 }
@@ -205,6 +207,12 @@ func ForCapture(name string, data []byte) []byte {
 		return append(bytes.TrimSpace(bytes.Clone(line)), '\n')
 	case name == LimitsFile:
 		return keepLine(data, memlockName)
+	case name == environFile:
+		return keepSettings(data, 0)
+	case slices.Contains(settingFiles, name):
+		return keepSettings(data, '\n')
+	case name == statusFile:
+		return keepLine(data, capEffective)
 	case path.Base(name) == "traffic_class":
 		return keepLine(data, globalClass)
 	}

@@ -2,6 +2,7 @@ package sysfs
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"strings"
 	"syscall"
@@ -194,6 +195,10 @@ func TestForCapture(t *testing.T) {
 		{"proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.133.20  Release Build  (root@gpu12)  Sat\nGCC version: x\n",
 			"NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.133.20  Release Build\n"},
 		{"sys/devices/a/infiniband/mlx5_0/tc/1/traffic_class", "src_ip=10.1.2.3,tclass=96\nGlobal tclass=106\n", "Global tclass=106\n"},
+		{"proc/self/environ", "AWS_SECRET=x\x00NCCL_IB_GID_INDEX=3\x00HOME=/root\x00", "NCCL_IB_GID_INDEX=3\x00"},
+		{"proc/self/environ", "MC_GID_INDEX=a secret that is too long or has blanks", "MC_GID_INDEX=?\x00"},
+		{"etc/nccl.conf", "# ours\nNCCL_DEBUG=INFO\n NCCL_IB_GID_INDEX = 3 \n", "NCCL_IB_GID_INDEX=3\n"},
+		{"proc/self/status", "Name:\ttopoctl\nUid:\t1000\nCapEff:\t0000000000004000\n", "CapEff:\t0000000000004000\n"},
 		{"sys/class/net/eth0/mtu", "1500\n", "1500\n"},
 	} {
 		got := ForCapture(tt.name, []byte(tt.text))
@@ -202,6 +207,81 @@ func TestForCapture(t *testing.T) {
 		}
 		if again := ForCapture(tt.name, got); string(again) != tt.want && tt.want != "" {
 			t.Errorf("%s again: %q", tt.name, again)
+		}
+	}
+}
+
+// TestEnvironment: of the environment and the host's files only the settings that
+// count are kept, files first; an environment that cannot be read is not an empty
+// one.
+func TestEnvironment(t *testing.T) {
+	m := newMachine()
+	if got := m.read(t).Host.Software.Environment; got != nil {
+		t.Errorf("no environment: %+v", got)
+	}
+	m.file("proc/self/environ", "")
+	if got := m.read(t).Host.Software.Environment; got == nil || got.Settings == nil || len(got.Settings) > 0 {
+		t.Errorf("an empty environment: %+v", got)
+	}
+	m.file("proc/self/environ", "PASSWORD=x\x00UCX_IB_GID_INDEX=auto\x00XNCCL_IB_GID_INDEX=9\x00NCCL_IB_GID_INDEX=3\x00")
+	m.file("etc/nccl.conf", "NCCL_IB_GID_INDEX=1\n#NCCL_IB_GID_INDEX=5\nNCCL_SOCKET_IFNAME=eth0\n")
+	m.file("etc/ucx/ucx.conf", "UCX_IB_GID_INDEX=\"2\"\n")
+	top := m.read(t)
+	want := []topo.Setting{
+		{Name: "NCCL_IB_GID_INDEX", Value: "1", Where: "/etc/nccl.conf"}, {Name: "UCX_IB_GID_INDEX", Value: "2", Where: "/etc/ucx/ucx.conf"},
+		{Name: "UCX_IB_GID_INDEX", Value: "auto", Where: "/proc/self/environ"}, {Name: "NCCL_IB_GID_INDEX", Value: "3", Where: "/proc/self/environ"},
+	}
+	if diff := cmp.Diff(want, top.Host.Software.Environment.Settings); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if f, ok := top.Host.Facts.Get("environment"); !ok || f.Where != "/proc/self/environ" {
+		t.Errorf("fact %+v", f)
+	}
+	m.errors["proc/self/environ"] = syscall.EACCES
+	if top := m.read(t); top.Host.Software.Environment != nil || len(top.Warnings) > 0 {
+		t.Errorf("denied: %+v, %q", top.Host.Software.Environment, texts(top.Warnings))
+	}
+}
+
+// TestLockExempt: CAP_IPC_LOCK counts in the first user namespace only.
+func TestLockExempt(t *testing.T) {
+	first, other := "         0          0 4294967295\n", "         0     100000      65536\n"
+	for _, tt := range []struct {
+		status, uidMap string
+		want           *bool
+	}{
+		{"", "", nil},
+		{"CapEff:\t000001ffffffffff\n", "", nil},
+		{"CapEff:\t000001ffffffffff\n", first, new(true)},
+		{"CapEff:\t0000000000004000\n", first, new(true)},
+		{"CapEff:\t000001ffffffffff\n", other, new(false)},
+		{"CapEff:\t0000000000000000\n", first, new(false)},
+		{"CapInh:\t0000000000004000\nCapEff:\t0000000000000001\n", first, new(false)},
+		{"Name:\tx\n", first, nil},
+	} {
+		m := newMachine()
+		if tt.status != "" {
+			m.file("proc/self/status", tt.status)
+		}
+		if tt.uidMap != "" {
+			m.file("proc/self/uid_map", tt.uidMap)
+		}
+		if diff := cmp.Diff(tt.want, m.read(t).Host.Software.Memlock.Exempt); diff != "" {
+			t.Errorf("%q %q: -want +got:\n%s", tt.status, tt.uidMap, diff)
+		}
+	}
+	m := newMachine()
+	m.file("proc/self/status", "CapEff:\tall\n")
+	if top := m.read(t); !warned(top, topo.CodeMalformed, `"all": want a hexadecimal number (/proc/self/status)`) {
+		t.Errorf("%q", texts(top.Warnings))
+	}
+}
+
+func TestParseAdminUp(t *testing.T) {
+	for text, want := range map[string]string{"0x1003": "true", "0x1002": "false", "0x0": "false", "1003": "", "": "", "0xup": "", "0x100000000": ""} {
+		got, err := parseAdminUp(text)
+		if (err == nil) != (want != "") || err == nil && fmt.Sprint(got) != want {
+			t.Errorf("%q: %v, %v", text, got, err)
 		}
 	}
 }
@@ -233,6 +313,10 @@ func FuzzSoftware(f *testing.F) {
 			}
 			return kernelOptions(s), err
 		})
+		for name, sep := range map[string]byte{environFile: 0, "etc/nccl.conf": '\n'} {
+			same(name, func(b []byte) (any, error) { return settings(b, sep, ""), nil })
+		}
+		same(statusFile, func(b []byte) (any, error) { return parseCapability(b) })
 		same(LimitsFile, func(b []byte) (any, error) { return parseMemlock(b) })
 		same(nvidiaVersion, func(b []byte) (any, error) { return parseGPUModule(b) })
 		same("tc/1/traffic_class", func(b []byte) (any, error) { return parseTrafficClass(b) })

@@ -74,7 +74,8 @@ func (s *Spec) nvidiaModule() string {
 	return fmt.Sprintf("NVIDIA UNIX %s Kernel Module  %s", s.host.arch, s.nvidia.driver)
 }
 
-// limits adds the limits of the process that looks, which /proc/self leads to.
+// limits adds the limits of the process that looks, which /proc/self leads to, and
+// its environment, which is empty.
 func (e *expansion) limits() {
 	memlock := e.s.host.memlock
 	if memlock == "" {
@@ -95,4 +96,5 @@ func (e *expansion) limits() {
 	const process = "proc/4242"
 	e.link("proc/self", process)
 	e.raw(process+"/limits", []byte(b.String()))
+	e.raw(process+"/environ", nil)
 }

@@ -204,7 +204,7 @@ func TestInterrupt(t *testing.T) {
 	in := blocked{make(chan struct{})}
 	f.In = in
 	code := make(chan int)
-	go func() { code <- Main(context.Background(), []string{"topo", "--from", "-"}, f.Streams, nil) }()
+	go func() { code <- Main(context.Background(), []string{"topo", "--from", "-"}, f.Streams, nil, nil) }()
 	<-in.reading
 	if err := syscall.Kill(os.Getpid(), syscall.SIGINT); err != nil {
 		t.Fatal(err)
@@ -218,7 +218,7 @@ func TestInterrupt(t *testing.T) {
 func TestReadErrors(t *testing.T) {
 	f := newFake()
 	f.In = io.MultiReader(strings.NewReader(`{"schema":`), errReader{})
-	if code := Main(context.Background(), []string{"topo", "--from", "-"}, f.Streams, nil); code != 2 ||
+	if code := Main(context.Background(), []string{"topo", "--from", "-"}, f.Streams, nil, nil); code != 2 ||
 		f.err.String() != "topoctl: topo: standard input: the cable is cut\n" {
 		t.Errorf("code %d, %q", code, f.err.String())
 	}

@@ -10,20 +10,27 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/units"
 	"github.com/topoctl/topoctl/pathsel/doctor"
 )
 
 type doctorOptions struct {
 	*input
-	format string
-	codes  []doctor.Code
-	failOn string
-	all    bool
-	color  bool
+	format   string
+	codes    []doctor.Code
+	failOn   string
+	all      bool
+	color    bool
+	peer     string
+	gidIndex *int // nil: not given
+	rdma     RDMASource
 }
 
 const formatNagios = "nagios"
+
+// maxGIDIndex is the largest index that a GID table can have.
+const maxGIDIndex = 1<<16 - 1
 
 // failNever is the value of --fail-on that lets every host pass.
 const failNever = "never"
@@ -31,7 +38,8 @@ const failNever = "never"
 var failLevels = []string{string(doctor.Info), string(doctor.Warning), string(doctor.Error), failNever}
 
 func newDoctorCmd(f *factory, runF func(context.Context, *doctorOptions) error) *cobra.Command {
-	opts := &doctorOptions{input: f.input()}
+	opts := &doctorOptions{input: f.input(), rdma: f.rdma}
+	var gidIndex int
 	cmd := &cobra.Command{
 		Use:   "doctor [CODE...]",
 		Short: "Check a host for what slows down or breaks its data paths",
@@ -39,13 +47,22 @@ func newDoctorCmd(f *factory, runF func(context.Context, *doctorOptions) error) 
 			"GPU memory, ports that are down and what the fallback costs, GIDs, MTUs, NUMA nodes,\n" +
 			"what a virtual machine or a container hides. Each check is ok, has findings with\n" +
 			"evidence and a fix, could not be made (with what is missing), or does not apply.\n" +
-			"Without codes all checks are made. Root sees more: ACS is readable by root only.\n\n" +
+			"Without codes all checks are made; --all lists them, docs/doctor.md describes them.\n\n" +
+			"Run it as the programs run: in their container, as their user, with their environment.\n" +
+			"Limits and settings are those of this process. Root sees more: ACS is readable by root\n" +
+			"only; but the limit on locked memory does not hold for root, and sudo takes settings\n" +
+			"like NCCL_IB_GID_INDEX away. On the running host each RDMA device is opened and given\n" +
+			"16 MiB to register for a moment, which says why it refuses, if it does.\n\n" +
 			"The exit code is 1 if there is a finding that is as bad as --fail-on or worse. A\n" +
 			"check that could not be made is never ok, and does not change the exit code; with\n" +
 			"-o nagios it is UNKNOWN (3), unless something is worse.",
 		Example: "  topoctl doctor\n  sudo topoctl doctor acs-redirect link-degraded\n  topoctl doctor --fail-on error -o json\n" +
+			"  topoctl doctor memlock registration-refused\n  topoctl doctor --peer node2.json mtu-peer\n" +
 			"  topoctl doctor --fixture dgx-h100-port-down",
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flag("gid-index").Changed {
+				opts.gidIndex = &gidIndex
+			}
 			err := opts.parse(f, cmd, args)
 			if err == nil {
 				err = runF(cmd.Context(), opts)
@@ -65,6 +82,8 @@ func newDoctorCmd(f *factory, runF func(context.Context, *doctorOptions) error) 
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&opts.failOn, "fail-on", string(doctor.Warning), "exit with 1 from this `SEVERITY` on: info, warning, error, or never")
+	fl.StringVar(&opts.peer, "peer", "", "the other host is in `FILE` (as --from reads them): also compare the ends of the lanes between both")
+	fl.IntVar(&gidIndex, "gid-index", 0, "also judge GID index `N`, which a program will be told to use")
 	fl.BoolVar(&opts.all, "all", false, "also list the checks that are ok and those that do not apply")
 	offer(cmd, map[string]completer{"fail-on": words(failLevels...)})
 	flags := slices.DeleteFunc(slices.Clone(inputFlags), func(name string) bool { return name == "quiet" })
@@ -87,6 +106,12 @@ func (o *doctorOptions) parse(f *factory, cmd *cobra.Command, args []string) err
 		return fmt.Errorf("--fail-on %q: want %s", o.failOn, either(failLevels))
 	case o.format == formatNagios && cmd.Flag("fail-on").Changed:
 		return withHint(errors.New("--fail-on has no effect on -o nagios"), "its exit codes are 0 OK, 1 WARNING, 2 CRITICAL and 3 UNKNOWN")
+	case o.gidIndex != nil && (*o.gidIndex < 0 || *o.gidIndex > maxGIDIndex):
+		return fmt.Errorf("--gid-index %d: want 0 to %d", *o.gidIndex, maxGIDIndex)
+	case cmd.Flag("peer").Changed && o.peer == "":
+		return errors.New("--peer is empty")
+	case o.peer == "-" && o.globals.from == "-":
+		return errors.New("--from - and --peer - exclude each other: there is one standard input")
 	case o.format != formatTable && o.all:
 		return fmt.Errorf("--all has no effect on -o %s", o.format)
 	}
@@ -130,9 +155,14 @@ func runDoctor(ctx context.Context, o *doctorOptions) error {
 	if o.globals.debug { // the warnings of discovery are findings here
 		o.say(t)
 	}
-	run := doctor.Options{Codes: o.codes}
+	run := doctor.Options{Codes: o.codes, Verbs: o.try(ctx, t), GIDIndex: o.gidIndex}
 	if o.format == formatTable {
 		run.Units = units.System(o.globals.units)
+	}
+	if o.peer != "" {
+		if run.Peer, err = o.named(ctx, o.peer); err != nil {
+			return fmt.Errorf("--peer %w", err)
+		}
 	}
 	r, err := doctor.Run(t, run)
 	if err != nil {
@@ -148,6 +178,21 @@ func runDoctor(ctx context.Context, o *doctorOptions) error {
 		return errBad
 	}
 	return complete(t, false)
+}
+
+// try asks the RDMA devices, if the host is this machine and a check wants to know.
+func (o *doctorOptions) try(ctx context.Context, t *topo.Topology) *topo.VerbsReport {
+	g := &o.globals
+	wanted := len(o.codes) == 0 || slices.ContainsFunc(doctor.Tried(), func(c doctor.Code) bool { return slices.Contains(o.codes, c) })
+	if g.root != "" || g.from != "" || g.fixture != "" || len(t.RDMADevices) == 0 || !wanted {
+		return nil
+	}
+	if o.rdma == nil {
+		return &topo.VerbsReport{Unavailable: "this program was built without libibverbs"}
+	}
+	limited, stop := context.WithTimeout(ctx, g.timeout)
+	defer stop()
+	return o.rdma.Try(limited)
 }
 
 func (o *doctorOptions) print(r *doctor.Report) error {

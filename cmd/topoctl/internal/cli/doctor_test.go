@@ -88,6 +88,48 @@ func TestDoctorAdvisesCommandsThatExist(t *testing.T) {
 	}
 }
 
+// triedTimes counts how often devices are tried.
+type triedTimes int
+
+func (n *triedTimes) Try(ctx context.Context) *topo.VerbsReport {
+	if _, limited := ctx.Deadline(); limited {
+		*n++
+	}
+	return &topo.VerbsReport{}
+}
+
+// Devices are tried where the host is this machine, has any, and a check wants to
+// know: never on account of a file.
+func TestDoctorTries(t *testing.T) {
+	host := &topo.Topology{RDMADevices: []topo.RDMADevice{{Name: "rxe0"}}}
+	for name, c := range map[string]struct {
+		globals globals
+		codes   []doctor.Code
+		host    *topo.Topology
+		want    int
+	}{
+		"this host":          {globals{}, nil, host, 1},
+		"a wish":             {globals{}, []doctor.Code{"port-down", "registration-refused"}, host, 1},
+		"in a container":     {globals{hostRoot: "/host"}, nil, host, 1},
+		"other checks":       {globals{}, []doctor.Code{"port-down"}, host, 0},
+		"no device":          {globals{}, nil, &topo.Topology{}, 0},
+		"a file":             {globals{from: "host.json"}, nil, host, 0},
+		"a fixture":          {globals{fixture: "lab-softrdma"}, nil, host, 0},
+		"a captured machine": {globals{root: "/tmp"}, nil, host, 0},
+	} {
+		var n triedTimes
+		c.globals.timeout = time.Minute
+		o := &doctorOptions{input: &input{globals: c.globals}, codes: c.codes, rdma: &n}
+		if r := o.try(t.Context(), c.host); int(n) != c.want || (r != nil) != (c.want > 0) {
+			t.Errorf("%s: tried %d times, %+v", name, n, r)
+		}
+	}
+	o := &doctorOptions{input: &input{globals: globals{timeout: time.Minute}}}
+	if r := o.try(t.Context(), host); r == nil || r.Unavailable == "" {
+		t.Errorf("without the library: %+v", r)
+	}
+}
+
 // A monitoring system reads one line, then details, and bars only before the
 // counts.
 func TestNagios(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 // binary, which would run the tests, and so itself, again and again.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-test.") {
-		os.Exit(Main(context.Background(), os.Args[1:], Stdio(), nvml.New()))
+		os.Exit(Main(context.Background(), os.Args[1:], Stdio(), nvml.New(), nil))
 	}
 	os.Exit(m.Run())
 }

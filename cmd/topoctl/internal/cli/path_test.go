@@ -24,7 +24,7 @@ func run(t *testing.T, f *fake, args ...string) int {
 	t.Helper()
 	f.out.Reset()
 	f.err.Reset()
-	return Main(context.Background(), args, f.Streams, nil)
+	return Main(context.Background(), args, f.Streams, nil, nil)
 }
 
 func TestParsePath(t *testing.T) {

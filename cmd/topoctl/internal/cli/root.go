@@ -19,18 +19,24 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/topoctl/topoctl/discover"
+	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/units"
 )
 
+// RDMASource tries the RDMA devices of this machine.
+type RDMASource interface {
+	Try(ctx context.Context) *topo.VerbsReport
+}
+
 // Main runs the command that args name (without the program's name) and gives
-// the exit code. gpus is the GPU library to ask on this machine; nil means that
-// the program was built without one.
-func Main(ctx context.Context, args []string, s Streams, gpus discover.GPUSource) int {
+// the exit code. gpus and rdma are the libraries to ask on this machine; nil means
+// that the program was built without one.
+func Main(ctx context.Context, args []string, s Streams, gpus discover.GPUSource, rdma RDMASource) int {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 
-	root := newRootCmd(&factory{streams: s, gpus: gpus, now: time.Now})
+	root := newRootCmd(&factory{streams: s, gpus: gpus, rdma: rdma, now: time.Now})
 	root.SetArgs(append([]string{}, args...)) // nil would mean os.Args
 	cmd, err := root.ExecuteContextC(ctx)
 	return report(s.Err, strings.TrimPrefix(strings.TrimPrefix(cmd.CommandPath(), "topoctl"), " "), err)
@@ -40,6 +46,7 @@ func Main(ctx context.Context, args []string, s Streams, gpus discover.GPUSource
 type factory struct {
 	streams Streams
 	gpus    discover.GPUSource
+	rdma    RDMASource
 	now     func() time.Time
 	globals globals
 }

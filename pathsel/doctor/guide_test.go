@@ -1,0 +1,40 @@
+package doctor_test
+
+// guide is what a reader needs before the list of checks.
+const guide = `## Running it
+
+Run it where and as the programs run: in their container, as their user, with their environment. Limits and
+settings are those of the process that looks, and root is the wrong one to ask: the limit on locked memory does
+not hold for root, and sudo drops variables like NCCL_IB_GID_INDEX. Root is needed for one thing, ACS.
+
+    topoctl doctor                                       # this host, all checks
+    topoctl doctor memlock registration-refused          # some checks: those that are ok are listed too
+    topoctl doctor --all                                 # also what is ok and what does not apply
+    topoctl doctor --from host.json                      # a host that was saved with topoctl discover
+    topoctl doctor --peer node2.json mtu-peer            # the two ends of the lanes between two hosts
+    topoctl doctor --gid-index 3 gid-index-wrong         # an index that a program will be told to use
+    topoctl doctor -o nagios                             # for a monitoring system
+
+The exit code is 0 if nothing is as bad as --fail-on (warning, if it is left out), 1 if something is, 2 if
+doctor could not run, 3 if nothing is and facts could not be read. A check that could not be made is never ok;
+it changes the exit code of -o nagios only, to 3 (UNKNOWN), where nothing is worse.
+
+A saved host tells what files tell. What only the running host can tell is said so there: access to device
+files, whether a device takes memory to register, the packet size in use. For that, doctor opens each RDMA device,
+registers 16 MiB with it and lets go again; a device that does not answer within 5 seconds is given up and named.
+
+## From an error to a check
+
+| RDMA programs say | look at |
+|---|---|
+| no device, or none that can be used | uverbs-inaccessible, no-usable-port, port-down |
+| opening a device fails: Permission denied | uverbs-inaccessible |
+| ibv_reg_mr fails: Cannot allocate memory, Operation not permitted | memlock, registration-refused |
+| ibv_reg_mr fails: Resource temporarily unavailable | registration-refused (the rdma cgroup) |
+| registering GPU memory fails: Bad address | no-gdr-path |
+| a queue pair does not go to RTR, a connection is never made | gid-index-wrong, gid-missing, gid-none-routable, pkey-mismatch |
+| transport retry counter exceeded | port-down, gid-index-wrong, mtu-peer, mtu-active, mtu-mismatch |
+| small transfers work, large ones hang or fail | mtu-peer, mtu-active, mtu-mismatch |
+| it is slow | link-degraded, nic-slot-limited, acs-redirect, iommu-translate, gpu-without-near-nic, mtu-small |
+
+`
