@@ -8,10 +8,12 @@ import (
 	"sync"
 )
 
-// Block is a range of mapped memory outside Go's heap. Its methods may be used by
+// Block is a range of mapped memory outside Go's heap, or of a device's memory. Its methods may be used by
 // many goroutines; Free must come after everything else.
 type Block struct {
-	bytes    []byte
+	bytes    []byte // nil for device memory
+	size     int64
+	device   DeviceMemory
 	borrowed bool
 	info     Info
 
@@ -74,6 +76,7 @@ func Foreign(address uintptr, size int64) (*Block, error) {
 	}
 	return &Block{
 		bytes:    bytesAt(address, size),
+		size:     size,
 		fd:       -1,
 		borrowed: true,
 		info:     Info{Backing: Private, PageBytes: basePage()},
@@ -100,9 +103,9 @@ func Map(fd int, size int64, write bool) (*Block, error) {
 }
 
 // Size is the block's length in bytes.
-func (b *Block) Size() int64 { return int64(len(b.bytes)) }
+func (b *Block) Size() int64 { return b.size }
 
-// Bytes are the block's bytes.
+// Bytes are the block's bytes; nil for device memory, which ReadAt and WriteAt reach.
 func (b *Block) Bytes() []byte { return b.bytes }
 
 // Info says what the block is made of.
@@ -127,13 +130,17 @@ func (b *Block) File(write bool) (fd int, ok bool, err error) {
 }
 
 // Hide makes the range inaccessible (PROT_NONE) and gives its pages back; the
-// addresses stay taken until Free. Borrowed memory is left alone.
+// addresses stay taken until Free. Borrowed memory is left alone, device memory is
+// freed.
 //
 // Processes that have mapped the block's memfd keep its pages until they unmap
 // it. What they write there is seen by nobody: the pages are not used again.
 func (b *Block) Hide() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.device != nil {
+		return b.freeDevice()
+	}
 	if b.hidden || b.area.size == 0 {
 		return nil
 	}
@@ -148,6 +155,9 @@ func (b *Block) Hide() error {
 func (b *Block) Free() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.device != nil {
+		return b.freeDevice()
+	}
 	if b.area.size == 0 {
 		return nil
 	}
@@ -155,7 +165,7 @@ func (b *Block) Free() error {
 		return fmt.Errorf("memory: free %d bytes: %w", b.Size(), err)
 	}
 	b.area = area{}
-	b.bytes = nil
+	b.bytes, b.size = nil, 0
 	return b.closeFile()
 }
 
@@ -166,12 +176,24 @@ func (b *Block) own(grant Grant) error {
 	switch {
 	case b.owned:
 		return errors.New("the block is a region already")
-	case b.hidden || len(b.bytes) == 0:
+	case b.hidden || b.size == 0:
 		return errors.New("the block is hidden or freed")
 	}
 	if err := b.seal(grant); err != nil {
 		return err
 	}
 	b.owned = true
+	return nil
+}
+
+// freeDevice gives device memory back, once. mu is held.
+func (b *Block) freeDevice() error {
+	if b.hidden {
+		return nil
+	}
+	if err := b.device.Free(); err != nil {
+		return fmt.Errorf("memory: free %d bytes of %s: %w", b.size, b.device.Device(), err)
+	}
+	b.hidden = true
 	return nil
 }

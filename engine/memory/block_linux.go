@@ -21,7 +21,7 @@ func basePage() int64 { return int64(os.Getpagesize()) }
 func allocate(size int64, o Options) (*Block, error) {
 	page, hugeFlags := pageSize(o.Pages)
 	length := roundUp(size, page)
-	b := &Block{fd: -1, info: Info{Backing: o.Backing, PageBytes: page}}
+	b := &Block{size: size, fd: -1, info: Info{Backing: o.Backing, PageBytes: page}}
 	flags := unix.MAP_PRIVATE | unix.MAP_ANONYMOUS
 	if o.Backing == Shared {
 		fd, err := newFile(size, length, hugeFlags)
@@ -231,6 +231,7 @@ func mapFile(fd int, size int64, write bool) (*Block, error) {
 	}
 	return &Block{
 		bytes: bytesAt(a.start, size),
+		size:  size,
 		area:  a,
 		fd:    -1,
 		info:  Info{Backing: Shared, PageBytes: page},

@@ -30,6 +30,7 @@ func allocate(size int64, o Options) (*Block, error) {
 	}
 	b := &Block{
 		bytes: bytesAt(uintptr(p), size),
+		size:  size,
 		area:  area{start: uintptr(p), size: uintptr(length)},
 		fd:    -1,
 		info:  Info{Backing: Private, PageBytes: basePage()},

@@ -16,7 +16,9 @@ type Region struct {
 	grant    Grant
 	table    *Table
 	block    *Block
-	bytes    []byte // the block's
+	bytes    []byte // the block's, nil for device memory
+	size     int64
+	device   DeviceMemory
 	name     string
 	location string
 
@@ -47,7 +49,10 @@ func (r *Region) Grant() Grant { return r.grant }
 func (r *Region) Block() *Block { return r.block }
 
 // Size is the region's length in bytes.
-func (r *Region) Size() int64 { return int64(len(r.bytes)) }
+func (r *Region) Size() int64 { return r.size }
+
+// Device is the memory of a region that is on a device, nil for the host's.
+func (r *Region) Device() DeviceMemory { return r.device }
 
 // Pin keeps the region open until Unpin; false when it is closed.
 func (r *Region) Pin() bool {
@@ -85,8 +90,11 @@ func (r *Region) Pins() int64 { return r.state.Load() / onePin }
 func (r *Region) Closed() bool { return r.state.Load()&closedBit != 0 }
 
 // Bytes are length bytes at offset; the caller has checked the range and holds a
-// pin.
+// pin. Device memory has none: nil.
 func (r *Region) Bytes(offset, length int64) []byte {
+	if r.bytes == nil {
+		return nil
+	}
 	return r.bytes[offset : offset+length : offset+length]
 }
 

@@ -28,6 +28,8 @@ type Table struct {
 	free   []uint32 // places that can be taken again
 	names  map[string]*Region
 	closed bool
+	// devices says that a region of device memory was ever added.
+	devices atomic.Bool
 	// gone are closed regions: their addresses stay taken.
 	gone   []*Region
 	number int // of the last name that was given
@@ -76,9 +78,12 @@ func (t *Table) Add(b *Block, name, location string, grant Grant) (*Region, erro
 			name = ""
 		}
 	}
-	r := &Region{table: t, block: b, bytes: b.bytes, name: name, location: location, grant: grant}
+	r := &Region{table: t, block: b, bytes: b.bytes, size: b.size, device: b.device, name: name, location: location, grant: grant}
 	r.idle = make(chan struct{}, 1)
 	r.closing = make(chan struct{}, 1)
+	if r.device != nil {
+		t.devices.Store(true)
+	}
 	t.names[name] = r
 	place := t.takePlace()
 	r.id = makeID(place, t.used[place])
@@ -128,9 +133,23 @@ func (t *Table) Regions() []*Region {
 	return list
 }
 
+// HasDevices says whether a region of device memory was ever added.
+func (t *Table) HasDevices() bool { return t.devices.Load() }
+
 // Pin finds the region that a peer names, checks range and grant, and keeps it
-// open until Unpin. All of its arguments may be hostile.
+// open until Unpin. All of its arguments may be hostile. It refuses device memory,
+// whose bytes the caller could not touch: that is for PinAny.
 func (t *Table) Pin(id ID, offset, length uint64, want Grant) (*Region, error) {
+	r, err := t.PinAny(id, offset, length, want)
+	if err == nil && r.device != nil {
+		r.Unpin()
+		return nil, fmt.Errorf("memory: region %q: %w", r.name, ErrNotHost)
+	}
+	return r, err
+}
+
+// PinAny is Pin for those who know what to do with device memory.
+func (t *Table) PinAny(id ID, offset, length uint64, want Grant) (*Region, error) {
 	r := t.find(id)
 	if r == nil {
 		return nil, fmt.Errorf("memory: region %#x: %w", uint64(id), ErrNoRegion)

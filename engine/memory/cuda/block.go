@@ -1,0 +1,171 @@
+package cuda
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+
+	"github.com/topoctl/topoctl/engine/memory"
+	driver "github.com/topoctl/topoctl/internal/cuda"
+)
+
+// Alloc allocates memory of the GPU. Its content is whatever was there before.
+func (g *GPU) Alloc(size int64) (*memory.Block, error) {
+	if size <= 0 {
+		return nil, fmt.Errorf("cuda: %s: allocation of %d bytes: the size must be above 0", g, size)
+	}
+	u, err := g.use()
+	if err != nil {
+		return nil, err
+	}
+	address, err := u.ctx.Alloc(size)
+	if err != nil {
+		return nil, err
+	}
+	return g.block(u, address, size, true)
+}
+
+// Foreign wraps GPU memory that somebody else allocated and keeps: a tensor. The
+// address is one that CUDA knows as memory of this GPU (not managed memory), and the
+// range lies inside its allocation. The block does not free it.
+//
+// Kernels and copies that write the memory must be over before a transfer reads it,
+// and the other way round: the engine waits for no stream but its own.
+func (g *GPU) Foreign(address uintptr, size int64) (*memory.Block, error) {
+	u, err := g.use()
+	if err != nil {
+		return nil, err
+	}
+	if err := g.check(uint64(address), size); err != nil {
+		return nil, fmt.Errorf("cuda: %s: foreign range of %d bytes at %#x: %w", g, size, address, err)
+	}
+	return g.block(u, uint64(address), size, false)
+}
+
+// check asks the driver what a range is.
+func (g *GPU) check(address uint64, size int64) error {
+	if address == 0 || size <= 0 {
+		return errors.New("not a range of memory")
+	}
+	p, err := g.lib.Pointer(address)
+	if err != nil {
+		return fmt.Errorf("CUDA does not know it: %w", err)
+	}
+	switch {
+	case p.Managed:
+		return errors.New("it is managed memory, which moves between GPU and host: use cuMemAlloc (cudaMalloc)")
+	case p.Type != driver.MemoryDevice:
+		return errors.New("it is memory of the host: use memory.Foreign")
+	case p.Ordinal != g.info.Ordinal:
+		return fmt.Errorf("it belongs to CUDA device %d, this is %d", p.Ordinal, g.info.Ordinal)
+	case address < p.Start || uint64(size) > uint64(p.Bytes)-min(address-p.Start, uint64(p.Bytes)):
+		return fmt.Errorf("its allocation has %d bytes at %#x: %w", p.Bytes, p.Start, memory.ErrRange)
+	}
+	return nil
+}
+
+func (g *GPU) block(u *used, address uint64, size int64, ours bool) (*memory.Block, error) {
+	b, err := memory.OnDevice(&allocation{gpu: g, used: u, address: address, size: size, ours: ours}, size)
+	if err != nil {
+		return nil, err
+	}
+	g.mu.Lock()
+	g.blocks++
+	g.mu.Unlock()
+	return b, nil
+}
+
+// allocation is memory.DeviceMemory.
+type allocation struct {
+	gpu     *GPU
+	used    *used
+	address uint64
+	size    int64
+	ours    bool
+	freed   atomic.Bool
+}
+
+var _ memory.DeviceMemory = (*allocation)(nil)
+
+// Device names the GPU.
+func (a *allocation) Device() string { return a.gpu.String() }
+
+// Location is the GPU's.
+func (a *allocation) Location() string { return a.gpu.info.Location }
+
+// Staging are the GPU's buffers.
+func (a *allocation) Staging(use memory.Use) (*memory.Staging, error) { return a.gpu.pool(use) }
+
+// Copy queues copies on the stream of their direction.
+func (a *allocation) Copy(pieces []memory.DevicePiece, toHost bool, done func(error)) {
+	l := a.used.toDevice
+	if toHost {
+		l = a.used.toHost
+	}
+	for i := range pieces {
+		p := &pieces[i]
+		if p.Offset < 0 || p.Offset > a.size || int64(len(p.Host)) > a.size-p.Offset || a.freed.Load() {
+			l.fail(fmt.Errorf("cuda: %s: copy of %d bytes at %d of %d: %w", a.gpu, len(p.Host), p.Offset, a.size, memory.ErrRange), done)
+			return
+		}
+	}
+	l.copy(a.address, pieces, done)
+}
+
+// fail reports a copy that is none, in its turn.
+func (l *lane) fail(err error, done func(error)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.queue = append(l.queue, copying{err: err, done: done})
+	l.wake.Signal()
+}
+
+// DMABuf exports the pages that the memory is in.
+func (a *allocation) DMABuf() (fd int, offset int64, err error) {
+	fail := func(err error) (int, int64, error) {
+		return -1, 0, fmt.Errorf("cuda: %s: %w as dma-buf: %w", a.gpu, memory.ErrNoExport, err)
+	}
+	if !a.gpu.info.DMABuf {
+		return fail(errors.New("the driver offers none for it (a data-centre GPU, the open kernel modules and CUDA 11.7 have it)"))
+	}
+	if a.freed.Load() {
+		return fail(errors.New("it was freed"))
+	}
+	page := uint64(os.Getpagesize())
+	start := a.address &^ (page - 1)
+	end := (a.address + uint64(a.size) + page - 1) &^ (page - 1)
+	// Hardware reads it beside CUDA: synchronous copies must be over when they return.
+	if err := a.used.ctx.SyncMemops(a.address); err != nil {
+		return fail(err)
+	}
+	if fd, err = a.used.ctx.Export(start, int64(end-start)); err != nil {
+		return fail(err)
+	}
+	return fd, int64(a.address - start), nil
+}
+
+// Free frees what Alloc gave.
+func (a *allocation) Free() error {
+	if a.freed.Swap(true) {
+		return nil
+	}
+	a.gpu.mu.Lock()
+	a.gpu.blocks--
+	a.gpu.mu.Unlock()
+	if !a.ours {
+		return nil
+	}
+	// What a broken GPU does not free is not asked for again.
+	return a.used.ctx.Free(a.address)
+}
+
+// Pointer is where the memory of a block is, for kernels and other users of CUDA;
+// false where it is not GPU memory of this package.
+func Pointer(b *memory.Block) (address uintptr, ok bool) {
+	a, ok := b.Device().(*allocation)
+	if !ok {
+		return 0, false
+	}
+	return uintptr(a.address), true
+}

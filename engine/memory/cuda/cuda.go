@@ -1,0 +1,189 @@
+// Package cuda gives blocks of GPU memory to the engine: allocated here, or somebody
+// else's. It uses the CUDA driver's libcuda.so.1, which is loaded at run time, and
+// nothing else of CUDA; it needs Linux and cgo, and says so where it is without.
+//
+//	driver, err := cuda.Open(cuda.Options{Topology: t})
+//	gpu, err := driver.GPU("gpu:0")
+//	block, err := gpu.Alloc(1 << 30)
+//	region, err := e.Register(block, engine.RegionOptions{Name: "kv", Grant: memory.PeerWrite})
+//
+// RDMA hardware reaches such memory by itself where the GPU exports it as dma-buf.
+// All else goes through staging buffers: pinned host memory on the GPU's NUMA node,
+// as much as Options.StagingBytes for each GPU that is used.
+//
+// docs/gpu.md tells what was tried on what.
+package cuda
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/engine/memory"
+	driver "github.com/topoctl/topoctl/internal/cuda"
+)
+
+// ErrUnavailable says that there is no libcuda, no driver or no GPU, or this program was
+// built without cgo.
+var ErrUnavailable = driver.ErrUnavailable
+
+// Options configure the driver. The zero value is fine.
+type Options struct {
+	// Topology says which GPU is "gpu:N" and on which NUMA node it is. Without, GPUs
+	// have no location, and sysfs tells the node.
+	Topology *topo.Topology
+	// StagingBytes is the pinned host memory of each GPU that is used, half of it for
+	// our own requests and half for those of peers; default 64 MiB, at least 4 buffers
+	// of 512 KiB.
+	StagingBytes int64
+	// Library is loaded in place of libcuda.so.1.
+	Library string
+}
+
+const defaultStagingBytes = 64 << 20
+
+// Driver is the CUDA driver of this process.
+type Driver struct {
+	lib  *driver.Lib
+	gpus []*GPU
+}
+
+// Info is what is known of a GPU.
+type Info struct {
+	Location  string // "gpu:0", "" where Options.Topology does not have it
+	BDF       topo.BDF
+	Ordinal   int // as CUDA counts
+	Name      string
+	UUID      string
+	Node      int // NUMA node, -1 not known
+	Bytes     int64
+	DMABuf    bool // memory can be exported for RDMA hardware
+	GPUDirect bool // RDMA hardware can reach it
+}
+
+// Open loads the driver. It does nothing on the GPUs yet.
+func Open(o Options) (*Driver, error) {
+	lib, err := driver.Load(o.Library)
+	if err != nil {
+		return nil, err
+	}
+	return FromLib(lib, o)
+}
+
+// FromLib is Open with a driver that is loaded already.
+func FromLib(lib *driver.Lib, o Options) (*Driver, error) {
+	o.StagingBytes = cmp.Or(o.StagingBytes, defaultStagingBytes)
+	if o.StagingBytes < 4*memory.PieceBytes {
+		return nil, fmt.Errorf("cuda: staging of %d bytes: want at least %d, four buffers", o.StagingBytes, 4*memory.PieceBytes)
+	}
+	d := &Driver{lib: lib}
+	for _, info := range lib.Devices() {
+		bdf, err := topo.ParseBDF(info.PCIBusID)
+		if err != nil {
+			return nil, fmt.Errorf("cuda: CUDA device %d: %w", info.Ordinal, err)
+		}
+		g := &GPU{lib: lib, stagingBytes: o.StagingBytes, info: Info{
+			BDF: bdf, Ordinal: info.Ordinal, Name: info.Name, UUID: info.UUID, Node: -1,
+			Bytes: info.TotalBytes, DMABuf: info.DMABuf, GPUDirect: info.GPUDirect,
+		}}
+		g.locate(o.Topology)
+		d.gpus = append(d.gpus, g)
+	}
+	slices.SortStableFunc(d.gpus, func(a, b *GPU) int { return a.info.BDF.Compare(b.info.BDF) })
+	return d, nil
+}
+
+// locate finds the GPU in the topology by its PCI address, which is the one name
+// that CUDA, NVML and the kernel agree on.
+func (g *GPU) locate(t *topo.Topology) {
+	if t != nil {
+		for i := range t.GPUs {
+			x := &t.GPUs[i]
+			if x.BDF == nil || *x.BDF != g.info.BDF {
+				continue
+			}
+			g.info.Location = fmt.Sprintf("gpu:%d", x.Index)
+			if x.NUMA != nil {
+				g.info.Node = *x.NUMA
+			}
+			return
+		}
+	}
+	text, err := os.ReadFile("/sys/bus/pci/devices/" + g.info.BDF.String() + "/numa_node")
+	if err != nil {
+		return
+	}
+	if n, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil {
+		g.info.Node = n
+	}
+}
+
+// GPUs are those that the driver shows to this process (CUDA_VISIBLE_DEVICES), in PCI
+// order.
+func (d *Driver) GPUs() []*GPU { return slices.Clone(d.gpus) }
+
+// GPU finds one by its location ("gpu:0"), PCI address ("0000:1b:00.0"), UUID
+// ("GPU-…") or CUDA's number ("cuda:0").
+func (d *Driver) GPU(name string) (*GPU, error) {
+	var have []string
+	for _, g := range d.gpus {
+		i := &g.info
+		number := fmt.Sprintf("cuda:%d", i.Ordinal)
+		if name != "" && slices.Contains([]string{i.Location, i.BDF.String(), i.UUID, number}, name) {
+			return g, nil
+		}
+		have = append(have, strings.TrimSpace(fmt.Sprintf("%s (%s %s)", number, i.BDF, i.Location)))
+	}
+	return nil, fmt.Errorf("cuda: no GPU %q is visible to CUDA; there are %s", name, strings.Join(have, ", "))
+}
+
+// Close ends what was used of the GPUs. All blocks must have been freed, which
+// closing the engines does.
+func (d *Driver) Close() error {
+	var errs []error
+	for _, g := range d.gpus {
+		errs = append(errs, g.close())
+	}
+	return errors.Join(errs...)
+}
+
+// GPU is a graphics processor whose memory blocks are made of. Its methods may be
+// used by many goroutines. The first use of its memory takes hold of its primary
+// context.
+type GPU struct {
+	lib          *driver.Lib
+	info         Info
+	stagingBytes int64
+
+	mu     sync.Mutex
+	used   *used // nil: not yet, or closed
+	blocks int
+}
+
+// Info says which GPU it is.
+func (g *GPU) Info() Info { return g.info }
+
+// String names it for messages.
+func (g *GPU) String() string {
+	if g.info.Location != "" {
+		return fmt.Sprintf("%s (%s)", g.info.Location, g.info.BDF)
+	}
+	return fmt.Sprintf("GPU %s", g.info.BDF)
+}
+
+// FlushRDMAWrites makes what RDMA hardware has written to the GPU's memory visible to
+// kernels that are started from now on. It does nothing where the driver says that
+// they see it anyway, or cannot be asked.
+func (g *GPU) FlushRDMAWrites() error {
+	u, err := g.use()
+	if err != nil || !u.ctx.CanFlush() {
+		return err
+	}
+	return u.ctx.FlushWrites()
+}

@@ -1,0 +1,241 @@
+package cuda
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"unsafe"
+
+	"github.com/topoctl/topoctl/engine/memory"
+	driver "github.com/topoctl/topoctl/internal/cuda"
+)
+
+// used is what is held of a GPU from its first use on.
+type used struct {
+	ctx      *driver.Context
+	toHost   *lane
+	toDevice *lane
+
+	mu      sync.Mutex
+	staging [2]*memory.Staging // by use
+}
+
+// use takes hold of the GPU.
+func (g *GPU) use() (*used, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.used != nil {
+		return g.used, nil
+	}
+	ctx, err := g.lib.Retain(g.info.Ordinal)
+	if err != nil {
+		return nil, err
+	}
+	u := &used{ctx: ctx}
+	if u.toHost, err = newLane(g, ctx, true); err != nil {
+		return nil, errors.Join(err, ctx.Release())
+	}
+	if u.toDevice, err = newLane(g, ctx, false); err != nil {
+		return nil, errors.Join(err, u.toHost.close(), ctx.Release())
+	}
+	g.used = u
+	return u, nil
+}
+
+// close gives the GPU back.
+func (g *GPU) close() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	u := g.used
+	if u == nil {
+		return nil
+	}
+	if g.blocks > 0 {
+		return fmt.Errorf("cuda: %s: %d blocks are not freed: close the engines first", g, g.blocks)
+	}
+	for i, s := range u.staging {
+		if s == nil {
+			continue
+		}
+		if err := s.Close(); err != nil {
+			return fmt.Errorf("cuda: %s: %w", g, err)
+		}
+		u.staging[i] = nil
+	}
+	g.used = nil
+	return errors.Join(u.toHost.close(), u.toDevice.close(), u.ctx.Release())
+}
+
+// pool gives the staging buffers for a use, which are made when they are first
+// wanted.
+func (g *GPU) pool(use memory.Use) (*memory.Staging, error) {
+	u, err := g.use()
+	if err != nil {
+		return nil, err
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if s := u.staging[use]; s != nil {
+		return s, nil
+	}
+	s, err := g.newPool(u.ctx)
+	if err != nil {
+		return nil, fmt.Errorf("cuda: %s: staging of %d bytes: %w", g, g.stagingBytes/2, err)
+	}
+	u.staging[use] = s
+	return s, nil
+}
+
+func (g *GPU) newPool(ctx *driver.Context) (*memory.Staging, error) {
+	size := g.stagingBytes / 2 / memory.PieceBytes * memory.PieceBytes
+	o := memory.Options{Backing: memory.Private}
+	if g.info.Node >= 0 {
+		o.Nodes = []int{g.info.Node}
+	}
+	b, err := memory.Alloc(size, o)
+	if err != nil && o.Nodes != nil {
+		// A container may not bind. The kernel's choice is slower, not wrong.
+		b, err = memory.Alloc(size, memory.Options{Backing: memory.Private})
+	}
+	if err != nil {
+		return nil, err
+	}
+	address := uintptr(unsafe.Pointer(unsafe.SliceData(b.Bytes())))
+	if err := ctx.Pin(address, size); err != nil {
+		return nil, errors.Join(err, b.Free())
+	}
+	s, err := memory.NewStaging(b, func() error { return ctx.Unpin(address) })
+	if err != nil {
+		return nil, errors.Join(err, ctx.Unpin(address), b.Free())
+	}
+	return s, nil
+}
+
+// lane copies one way: those who copy queue it on a stream, and a goroutine waits
+// for the events behind the copies, in order.
+type lane struct {
+	gpu    *GPU
+	ctx    *driver.Context
+	stream *driver.Stream
+	toHost bool
+	over   chan struct{}
+
+	mu     sync.Mutex
+	wake   *sync.Cond
+	queue  []copying
+	events []*driver.Event // that are free
+	pieces []driver.Piece
+	closed bool
+}
+
+// copying is a copy that was queued.
+type copying struct {
+	event *driver.Event // nil: it never began
+	err   error
+	done  func(error)
+}
+
+func newLane(g *GPU, ctx *driver.Context, toHost bool) (*lane, error) {
+	s, err := ctx.NewStream()
+	if err != nil {
+		return nil, err
+	}
+	l := &lane{gpu: g, ctx: ctx, stream: s, toHost: toHost, over: make(chan struct{})}
+	l.wake = sync.NewCond(&l.mu)
+	go l.wait()
+	return l, nil
+}
+
+// copy queues the pieces of one allocation.
+func (l *lane) copy(base uint64, pieces []memory.DevicePiece, done func(error)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := copying{done: done}
+	if c.event, c.err = l.begin(base, pieces); c.err != nil {
+		c.err = fmt.Errorf("%w: %s: %w", memory.ErrDevice, l.gpu, c.err)
+	}
+	l.queue = append(l.queue, c)
+	l.wake.Signal()
+}
+
+// begin gives the event to wait for, although the copy failed: pieces of it may be
+// on their way. mu is held.
+func (l *lane) begin(base uint64, pieces []memory.DevicePiece) (*driver.Event, error) {
+	if l.closed {
+		return nil, errors.New("it was closed")
+	}
+	l.pieces = l.pieces[:0]
+	for i := range pieces {
+		p := &pieces[i]
+		if len(p.Host) == 0 {
+			continue
+		}
+		l.pieces = append(l.pieces, driver.Piece{
+			Device: base + uint64(p.Offset),
+			Host:   uint64(uintptr(unsafe.Pointer(unsafe.SliceData(p.Host)))),
+			Bytes:  uint64(len(p.Host)),
+		})
+	}
+	if len(l.pieces) == 0 {
+		return nil, nil
+	}
+	var e *driver.Event
+	if n := len(l.events); n > 0 {
+		e, l.events = l.events[n-1], l.events[:n-1]
+	} else {
+		var err error
+		if e, err = l.ctx.NewEvent(); err != nil {
+			return nil, err
+		}
+	}
+	recorded, err := l.stream.Copy(l.toHost, l.pieces, e)
+	if !recorded {
+		// Where not even that works, the context is broken and nothing runs in it.
+		l.events = append(l.events, e)
+		e = nil
+	}
+	return e, err
+}
+
+// wait reports copies when they are over.
+func (l *lane) wait() {
+	defer close(l.over)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for {
+		for len(l.queue) == 0 && !l.closed {
+			l.wake.Wait()
+		}
+		if len(l.queue) == 0 {
+			return
+		}
+		c := l.queue[0]
+		l.queue[0] = copying{}
+		l.queue = l.queue[1:]
+		l.mu.Unlock()
+		if c.event != nil {
+			if err := c.event.Wait(); err != nil && c.err == nil {
+				c.err = fmt.Errorf("%w: %s: %w", memory.ErrDevice, l.gpu, err)
+			}
+		}
+		c.done(c.err)
+		l.mu.Lock()
+		if c.event != nil {
+			l.events = append(l.events, c.event)
+		}
+	}
+}
+
+// close ends the lane after what is queued.
+func (l *lane) close() error {
+	l.mu.Lock()
+	l.closed = true
+	l.wake.Signal()
+	l.mu.Unlock()
+	<-l.over
+	var errs []error
+	for _, e := range l.events {
+		errs = append(errs, e.Close())
+	}
+	return errors.Join(append(errs, l.stream.Close())...)
+}
