@@ -36,7 +36,8 @@ type Options struct {
 	// for all of them, and the other ports only when its own fail. 0 of 0: alone.
 	LocalRank, LocalSize int
 	Policy               pathsel.Policy
-	// Transports, in the order of preference; nil: SHM, then TCP.
+	// Transports, in the order of preference; nil: SHM, then TCP. RDMA is passed in:
+	// the import of engine/transport/rdma decides whether it is in a program.
 	Transports []Transport
 	// ConnsPerLane is how many connections each pair of ports has; default 1.
 	ConnsPerLane int
@@ -52,8 +53,9 @@ type Options struct {
 }
 
 // Transport makes a transport for an engine: see TCP and SHM, and the packages of
-// others. What it makes may also be a transport.DataServer and a
-// transport.Offerer.
+// others. What it makes may also be a transport.DataServer, a transport.Offerer, a
+// transport.Ported and a transport.Selective. An error that wraps ErrUnavailable
+// says that this host cannot have it: the engine goes on without (Unavailable).
 type Transport func(TransportEnv) (transport.Transport, error)
 
 // TransportEnv is what an engine gives to its transports.
@@ -65,6 +67,10 @@ type TransportEnv struct {
 	Topology *topo.Topology
 	Addrs    []netip.AddrPort // that the engine listens at
 	Logger   *slog.Logger     // never nil
+	// Changed is for a transport.Ported to call when its ports, or what it offers,
+	// are not what they were: the engine asks for them again, tells its peers and
+	// makes its routes anew. It returns at once, and may be called at any time.
+	Changed func()
 }
 
 // Check says whether slices carry checksums.

@@ -36,6 +36,10 @@ type Batch struct {
 	errs []error
 	end  int64
 	over bool
+	// canceled is why the batch was cancelled; canceling ends a notification that is
+	// under way.
+	canceled  error
+	canceling context.CancelCauseFunc
 
 	// Under the engine's mutex: the list of running batches.
 	prev, next *Batch
@@ -140,11 +144,22 @@ func (b *Batch) ended(ctx context.Context) {
 }
 
 // Cancel gives up what was not sent. The batch is done when what was is out of
-// the way; its error then wraps ErrCanceled, unless all bytes were in place.
+// the way; its error then wraps ErrCanceled, unless all bytes were in place and the
+// peer has the notification, if there is one. A notification that is under way may
+// or may not arrive then.
 func (b *Batch) Cancel() { b.cancel(ErrCanceled) }
 
 func (b *Batch) cancel(cause error) {
 	e := b.engine
+	b.mu.Lock()
+	if b.canceled == nil {
+		b.canceled = cause
+	}
+	stop := b.canceling
+	b.mu.Unlock()
+	if stop != nil {
+		stop(cause)
+	}
 	w := e.getWork()
 	for _, p := range b.parts {
 		w.events = append(w.events, sched.Event{Kind: sched.Cancel, Job: &p.job, Err: cause})
@@ -186,8 +201,20 @@ func (b *Batch) conclude() {
 
 // notify tells the peer's application, when everything is in place.
 func (b *Batch) notify() {
-	if err := b.peer.notify(b.deadline, b.o.Notify); err != nil {
-		b.fail(fmt.Errorf("the data is in place, but the notification failed: %w", err))
+	ctx, cancel := context.WithCancelCause(b.engine.ctx)
+	defer cancel(nil)
+	b.mu.Lock()
+	canceled := b.canceled
+	b.canceling = cancel
+	b.mu.Unlock()
+	if canceled != nil {
+		b.fail(fmt.Errorf("the data is in place, but the notification was not sent: %w", canceled))
+	} else if err := b.peer.notify(ctx, b.deadline, b.o.Notify); err != nil {
+		what := "the notification failed"
+		if cause := context.Cause(ctx); cause != nil && b.engine.ctx.Err() == nil {
+			what, err = "the notification was given up while the peer had not answered, and may or may not arrive", cause
+		}
+		b.fail(fmt.Errorf("the data is in place, but %s: %w", what, err))
 	}
 	b.close()
 }

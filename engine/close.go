@@ -46,8 +46,9 @@ func (e *Engine) removePeer(p *Peer) {
 		}
 	}
 	clear(p.lanes)
+	p.removed = true
 	// With those that an earlier change of routes has taken out.
-	maps.DeleteFunc(e.lanes, func(_ sched.LaneID, l *lane) bool { return l.peer == p })
+	maps.DeleteFunc(e.lanes, func(_ sched.LaneID, l *lane) bool { return l.peer == p && !e.connected(l) })
 	for what, side := range p.sides {
 		delete(p.sides, what)
 		e.core.RemoveSide(side)

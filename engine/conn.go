@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"sync/atomic"
 	"time"
 
+	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine/sched"
 	"github.com/topoctl/topoctl/engine/transport"
 )
@@ -22,6 +24,9 @@ type carrier struct {
 	caps transport.Caps
 	data transport.DataServer // nil: it has its own way to get connections
 	some transport.Selective  // nil: it reaches every region
+	// ports is not nil where it has ports of its own.
+	ports transport.Ported
+	keys  transport.Rekeyed // nil: keys of regions stay as they are
 }
 
 // reach says which carriers reach a peer's region, by bit.
@@ -103,12 +108,16 @@ func (e *Engine) dial(c *conn) {
 	l := c.lane
 	ctx, cancel := context.WithTimeoutCause(c.ctx, dialTimeout, fmt.Errorf("no connection within %v", dialTimeout))
 	defer cancel()
-	asked := false
+	var asked atomic.Bool // transports ask after Dial, too
+	var localPort topo.ID
+	if l.carrier.ports != nil {
+		localPort = topo.ID(l.key.localPort)
+	}
 	t, err := l.carrier.t.Dial(ctx, transport.Dial{
 		Session: l.peer.session.ID(), Conn: transport.ConnID(c.id),
-		Local: l.key.local, Interface: l.key.iface, Remote: l.remote,
+		Local: l.key.local, Interface: l.key.iface, LocalPort: localPort, Remote: l.remote,
 		Exchange: func(ctx context.Context, request []byte) ([]byte, error) {
-			asked = true
+			asked.Store(true)
 			return l.peer.session.Call(ctx, methodAccept, acceptBody(l.carrier.name, transport.ConnID(c.id), request))
 		},
 		Events: transport.Events{Done: c.completed, Lost: c.wasLost},
@@ -117,8 +126,8 @@ func (e *Engine) dial(c *conn) {
 		if cause := context.Cause(ctx); cause != nil {
 			err = fmt.Errorf("%w: %w", err, cause)
 		}
-		e.tell(sched.Event{Kind: sched.ConnectFailed, Lane: l.id, Conn: c.id, Err: l.errorOf(err)})
-		if asked {
+		e.tell(sched.Event{Kind: sched.ConnectFailed, Lane: l.id, Conn: c.id, Err: err})
+		if asked.Load() {
 			e.forget(c)
 		}
 		return
@@ -135,7 +144,7 @@ func (e *Engine) dial(c *conn) {
 	e.mu.Unlock()
 	if killed != nil { // while it was dialled
 		t.Close(killed)
-		e.tell(sched.Event{Kind: sched.ConnectFailed, Lane: l.id, Conn: c.id, Err: l.errorOf(killed)})
+		e.tell(sched.Event{Kind: sched.ConnectFailed, Lane: l.id, Conn: c.id, Err: killed})
 		e.forget(c)
 		return
 	}
@@ -169,9 +178,6 @@ func (c *conn) completed(_ transport.Conn, done []transport.Completion) {
 // wasLost is the transport's Events.Lost.
 func (c *conn) wasLost(_ transport.Conn, err error) {
 	e := c.lane.peer.engine
-	if err != nil {
-		err = c.lane.errorOf(err)
-	}
 	w := e.getWork()
 	defer e.putWork(w)
 	e.mu.Lock()
@@ -179,7 +185,7 @@ func (c *conn) wasLost(_ transport.Conn, err error) {
 	over := c.connected && c.outstanding == 0
 	if over { // else the last slice that comes back, or Connected, tells the core
 		// In one go: the core posts on every connection of which it knows no loss.
-		delete(e.conns, c.id)
+		e.drop(c)
 		w.events = append(w.events, sched.Event{Kind: sched.Lost, Lane: c.lane.id, Conn: c.id, Err: err})
 		e.step(w)
 	}
@@ -208,8 +214,4 @@ func (e *Engine) kill(a *sched.Action) {
 	if t != nil {
 		t.Close(a.Err)
 	}
-}
-
-func (l *lane) errorOf(err error) error {
-	return &LaneError{Lane: l.name, Peer: l.peer.name, Err: err}
 }

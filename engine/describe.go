@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -28,6 +29,7 @@ type offering struct {
 	// somebody wants it.
 	sequence    uint64
 	now         *registry.Descriptor
+	encoded     []byte // of now, nil until a peer asks: one for all of them
 	subscribers map[*session.Session]*subscriber
 }
 
@@ -44,6 +46,7 @@ func (e *Engine) offer(r *Region) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.regions[r.ID()] = r
+	r.rekey() // it may have missed a change
 	if r.Grant() != memory.None {
 		e.changed()
 	}
@@ -81,15 +84,18 @@ func (e *Engine) reoffer(topology json.RawMessage, endpoints []transport.Endpoin
 	o := &e.offering
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	same := bytes.Equal(o.topology, topology) && slices.Equal(o.endpoints, endpoints)
 	o.topology, o.endpoints, o.advertised = topology, endpoints, why
-	e.changed()
+	if !same {
+		e.changed()
+	}
 }
 
 // changed counts a change and has everybody told; the lock is held.
 func (e *Engine) changed() {
 	o := &e.offering
 	o.sequence++
-	o.now = nil
+	o.now, o.encoded = nil, nil
 	for _, s := range o.subscribers {
 		if !s.pushing {
 			s.pushing = e.start(func() { e.push(s) })
@@ -132,8 +138,21 @@ func (e *Engine) describe(s *session.Session) ([]byte, error) {
 	} else {
 		o.subscribers[s] = &subscriber{session: s, told: d}
 	}
+	encoded := o.encoded
 	o.mu.Unlock()
-	return d.Encode()
+	if encoded != nil {
+		return encoded, nil
+	}
+	encoded, err := d.Encode()
+	if err != nil {
+		return nil, err
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.now == d {
+		o.encoded = encoded
+	}
+	return encoded, nil
 }
 
 func (e *Engine) unsubscribe(s *session.Session) {

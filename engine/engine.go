@@ -41,7 +41,9 @@ type Engine struct {
 	notifications chan Notification
 	offering      offering
 	ports         atomic.Pointer[ports]
-	retopology    sync.Mutex // of SetTopology
+	retopology    sync.Mutex    // of SetTopology, and of followPorts
+	own           []Advertised  // that are no transport's offers; retopology guards it
+	portsMoved    chan struct{} // has a token: a transport's ports are not what they were
 	bounce        bounce
 
 	// ctx ends with the engine, stop when the scheduler is not needed any more.
@@ -61,6 +63,7 @@ type Engine struct {
 	sidesPool sync.Pool // *[]side
 
 	anyQuarantine atomic.Bool
+	closeTime     time.Duration // that Peer.Close waits for batches
 
 	// mu is the scheduler's: whoever holds it steps the core, and carries out what
 	// it says afterwards.
@@ -70,6 +73,7 @@ type Engine struct {
 	wakeAt      int64 // when the time keeper steps the core
 	peers       map[*Peer]bool
 	lanes       map[sched.LaneID]*lane
+	retired     []*lane // of closed peers, whose connections are over
 	conns       map[sched.ConnID]*conn
 	sides       map[*pathsel.Host]sched.SideID
 	unfenced    map[sched.ConnID]fenceKey
@@ -92,8 +96,9 @@ func New(ctx context.Context, o Options) (*Engine, error) {
 		o: o, name: o.Name, log: o.Logger, began: time.Now(),
 		table: memory.NewTable(o.Limits.Regions), registry: o.Registry,
 		notifications: make(chan Notification, o.Limits.Notifications),
-		stop:          make(chan struct{}), wake: make(chan struct{}, 1),
-		core: sched.New(sched.DefaultConfig()), wakeAt: sched.Never,
+		stop:          make(chan struct{}), wake: make(chan struct{}, 1), portsMoved: make(chan struct{}, 1),
+		closeTime: closeTimeout,
+		core:      sched.New(sched.DefaultConfig()), wakeAt: sched.Never,
 		peers: map[*Peer]bool{}, lanes: map[sched.LaneID]*lane{}, conns: map[sched.ConnID]*conn{},
 		sides: map[*pathsel.Host]sched.SideID{}, unfenced: map[sched.ConnID]fenceKey{}, quarantines: map[uint64][]quarantined{},
 	}
@@ -136,7 +141,11 @@ func (e *Engine) bringUp(ctx context.Context) error {
 	e.server = session.Serve(listeners, session.ServerOptions{
 		Identity: e.identity, Limits: e.sessionLimits(), Handle: e.handle, Data: e.data, Ended: e.sessionEnded,
 	})
-	return e.publish(ctx)
+	if err := e.publish(ctx); err != nil {
+		return err
+	}
+	e.start(e.followPorts)
+	return nil
 }
 
 func (e *Engine) sessionLimits() session.Limits {
@@ -170,6 +179,12 @@ func (e *Engine) makeCarriers() error {
 	}
 	env := TransportEnv{
 		Name: e.name, Epoch: e.epoch, Token: e.o.Token, Regions: e.table, Topology: topology, Addrs: e.listen, Logger: e.log,
+		Changed: func() {
+			select {
+			case e.portsMoved <- struct{}{}:
+			default: // somebody has said so already
+			}
+		},
 	}
 	for _, build := range e.o.Transports {
 		t, err := build(env)
@@ -184,6 +199,8 @@ func (e *Engine) makeCarriers() error {
 		c := &carrier{t: t, name: t.Name(), caps: t.Caps()}
 		c.data, _ = transport.As[transport.DataServer](t)
 		c.some, _ = transport.As[transport.Selective](t)
+		c.ports, _ = transport.As[transport.Ported](t)
+		c.keys, _ = transport.As[transport.Rekeyed](t)
 		e.carriers = append(e.carriers, c)
 		if e.carrierOf(c.name) != c {
 			return fmt.Errorf("two transports are called %q", c.name)
@@ -272,6 +289,9 @@ func (e *Engine) start(f func()) bool {
 	}()
 	return true
 }
+
+// Unavailable says which of Options.Transports this host cannot have, and why.
+func (e *Engine) Unavailable() []string { return append([]string(nil), e.missing...) }
 
 // Name is how the engine presents itself.
 func (e *Engine) Name() string { return e.name }

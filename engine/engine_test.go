@@ -62,27 +62,46 @@ func (f *faked) Offers() []transport.Endpoint {
 }
 
 func (f *faked) Leave(ctx context.Context, from transport.Origin, conn transport.ConnID) error {
+	if err := f.held(ctx); err != nil {
+		return err
+	}
+	return f.Transport.Leave(ctx, from, conn)
+}
+
+func (f *faked) LeaveAll(ctx context.Context, session transport.SessionID) error {
+	if err := f.held(ctx); err != nil {
+		return err
+	}
+	return f.Transport.LeaveAll(ctx, session)
+}
+
+func (f *faked) held(ctx context.Context) error {
 	f.mu.Lock()
 	wait := f.leave
 	f.left++
 	f.mu.Unlock()
-	if wait != nil {
-		select {
-		case <-wait:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+	if wait == nil {
+		return nil
 	}
-	return f.Transport.Leave(ctx, from, conn)
+	select {
+	case <-wait:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // transport is for Options.Transports.
 func (n *network) transport(o fake.Options) Transport {
 	return func(env TransportEnv) (transport.Transport, error) {
+		o.Changed = env.Changed
 		f := &faked{Transport: n.Network.Transport(fmt.Sprintf("%s/%s/%d", env.Name, o.Name, env.Epoch), env.Regions, o)}
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		n.by[env.Name+"/"+f.Name()] = f
+		if o.Ports != nil {
+			return fake.Ported{Transport: f.Transport}, nil
+		}
 		return f, nil
 	}
 }

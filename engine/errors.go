@@ -61,7 +61,8 @@ func (e *OpError) Error() string { return fmt.Sprintf("op %d: %v", e.Op, e.Err) 
 
 func (e *OpError) Unwrap() error { return e.Err }
 
-// LaneError says on which lane an error came up.
+// LaneError says on which lane to which peer an error came up. Its text leaves the
+// peer to whoever wraps it.
 type LaneError struct {
 	Lane string
 	Peer string
@@ -69,7 +70,7 @@ type LaneError struct {
 }
 
 func (e *LaneError) Error() string {
-	return fmt.Sprintf("lane %s to peer %q: %v", e.Lane, e.Peer, e.Err)
+	return fmt.Sprintf("lane %s: %v", e.Lane, e.Err)
 }
 
 func (e *LaneError) Unwrap() error { return e.Err }
@@ -86,10 +87,18 @@ func (e *Engine) errorOf(p *part, err error) error {
 	if errors.Is(err, sched.ErrNoLane) {
 		also = append(also, ErrNoLane)
 	}
+	peer := p.batch.peer.name
 	var op *sched.OpError
 	if errors.As(err, &op) {
-		lane := &LaneError{Lane: op.Lane, Peer: op.Peer, Err: op.Err}
-		also = append(also, &OpError{Op: p.userOp(op.First), Err: lane})
+		mine := &OpError{Op: p.userOp(op.First), Err: &LaneError{Lane: op.Lane, Peer: peer, Err: op.Err}}
+		if len(also) == 0 {
+			return mine
+		}
+		also = append(also, mine)
+	}
+	var lane *sched.LaneError
+	if errors.As(err, &lane) {
+		also = append(also, &LaneError{Lane: lane.Lane, Peer: peer, Err: lane.Err})
 	}
 	if len(also) == 0 {
 		return err

@@ -82,7 +82,11 @@ func (b *Batch) Explain() *Explanation {
 	if err := b.Err(); err != nil {
 		x.Error = err.Error()
 	}
-	x.Check = e.checkReason(b.o.Check, leaves)
+	var unchecked []string
+	for _, p := range b.parts {
+		unchecked = append(unchecked, b.peer.uncheckedOver(p.route)...)
+	}
+	x.Check = notOver(e.checkReason(b.o.Check, leaves), unchecked)
 	e.mu.Lock()
 	for i := range x.Fences {
 		key, waits := e.unfenced[sched.ConnID(x.Fences[i].Conn)]
@@ -134,7 +138,7 @@ func (p *Peer) Explain(src, dst pathsel.Location) (*Explanation, error) {
 	const example = 64 << 20
 	x := &Explanation{
 		Schema: SchemaExplain, Peer: p.name, State: "planned", Total: example, Unavailable: e.missing,
-		Check:  e.checkReason(nil, r.leaves.Load()),
+		Check:  notOver(e.checkReason(nil, r.leaves.Load()), p.uncheckedOver(r)),
 		Routes: []RouteRecord{p.routeRecord(r, example, e.laneStates(p))},
 	}
 	return x, nil
@@ -163,6 +167,9 @@ func (g *group) record(bytes int64, health map[*lane]LaneStats) GroupRecord {
 		record := LaneRecord{
 			Lane: l.name, Verdict: "chosen", ExpectedBytesPerSec: from.BytesPerSec,
 			Reason: from.Reason.Text, Health: health[l].Health,
+		}
+		if record.Health == "" { // the scheduler has forgotten it
+			record.Health = "gone"
 		}
 		if i >= g.set.Chosen {
 			record.Verdict = "failover"

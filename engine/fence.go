@@ -28,17 +28,10 @@ type quarantined struct {
 const fenceRetry = 250 * time.Millisecond
 
 // fence has the peer leave a connection, in a goroutine of its own.
-func (e *Engine) fence(a *sched.Action) {
-	e.mu.Lock()
-	l := e.lanes[a.Lane]
-	key, conn := e.unfenced[a.Conn], a.Conn
-	e.mu.Unlock()
-	if l == nil {
-		return // the peer was closed
-	}
+func (e *Engine) fence(f fencing) {
 	e.start(func() {
-		if e.leave(l.peer, key) {
-			e.tell(sched.Event{Kind: sched.Fenced, Peer: l.peer.id, Conn: conn})
+		if e.leave(f.peer, f.key) {
+			e.tell(sched.Event{Kind: sched.Fenced, Peer: f.peer.id, Conn: sched.ConnID(f.key.conn)})
 		}
 	})
 }

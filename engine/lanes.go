@@ -2,6 +2,8 @@ package engine
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
@@ -24,18 +26,18 @@ func (p *Peer) know(g *group, ends []laneEnd, what string) {
 func (p *Peer) knowPorts(g *group, ends []laneEnd, local, remote *pathsel.Host) {
 	e := p.engine
 	here := e.localSide(local, g.set.PortRates(pathsel.SideLocal))
-	there := p.side(fmt.Sprintf("host %p", remote), g.set.PortRates(pathsel.SideRemote))
+	// By name: a port of the peer that goes down or comes up leaves the others as they are.
+	there := p.side("host"+portNames(remote), g.set.PortRates(pathsel.SideRemote))
 	for i := range ends {
 		l := e.knowLane(p, g, i, ends[i].key(g.carrier, here, there), &ends[i])
 		g.lanes = append(g.lanes, l)
-		if ends[i].remote.Address == "" {
+		if l.remote.Address == "" {
 			e.takeOut(l)
 		}
 	}
 }
 
-// repeat lists pathsel's lanes, each several times; what is for failover comes in
-// later tiers.
+// repeat lists pathsel's lanes, each several times.
 func (p *Peer) repeat(g *group, key routeKey, ends []laneEnd) {
 	var out []laneEnd
 	here, there := g.set.PortRates(pathsel.SideLocal), g.set.PortRates(pathsel.SideRemote)
@@ -45,12 +47,19 @@ func (p *Peer) repeat(g *group, key routeKey, ends []laneEnd) {
 			continue
 		}
 		ends[i].localRate, ends[i].remoteRate = here[l.LocalIndex], there[l.RemoteIndex]
-		if i >= g.set.Chosen {
-			ends[i].tier += len(ends)
-		}
+		ends[i].failover = i >= g.set.Chosen
 		out = append(out, ends[i])
 	}
 	p.list(g, key, out)
+}
+
+func portNames(h *pathsel.Host) string {
+	var b strings.Builder
+	b.WriteString(" over " + string(h.Transport()))
+	for _, port := range h.Ports() {
+		b.WriteString(" " + string(port.ID))
+	}
+	return b.String()
 }
 
 func (x *laneEnd) key(c *carrier, local, remote sched.SideID) laneKey {
@@ -82,7 +91,7 @@ func (e *Engine) knowLane(p *Peer, g *group, place int, key laneKey, end *laneEn
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if l := p.lanes[key]; l != nil && !l.gone {
+	if l := p.lanes[key]; l != nil && (!l.gone || end.remote.Address == "") {
 		return l
 	}
 	l := &lane{key: key, peer: p, carrier: g.carrier, name: end.name, remote: end.remote, rtt: p.session.RoundTrip()}
@@ -124,7 +133,8 @@ func (e *Engine) localSide(h *pathsel.Host, rates []topo.Rate) sched.SideID {
 		return id
 	}
 	id := e.core.AddSide(sched.Side{Rates: rates})
-	clear(e.sides)
+	known := append(e.ports.Load().hosts(), h)
+	maps.DeleteFunc(e.sides, func(h *pathsel.Host, _ sched.SideID) bool { return !slices.Contains(known, h) })
 	e.sides[h] = id
 	return id
 }
@@ -144,6 +154,7 @@ func (p *Peer) reroute() {
 	w := e.getWork()
 	for _, r := range routes {
 		groups := p.groups(r.key)
+		p.keepLost(r.groups, groups)
 		p.mu.Lock()
 		r.groups = groups
 		r.leaves.Store(leaves(groups))
@@ -177,6 +188,20 @@ func (p *Peer) reroute() {
 	e.mu.Unlock()
 	e.run(w)
 	e.putWork(w)
+}
+
+// keepLost lets a transport that has no lane any more keep those that it had, out of
+// use: that another is used in its place, and when that is over, is told then.
+func (p *Peer) keepLost(before, after []group) {
+	for i := range after {
+		if len(after[i].lanes) > 0 || i >= len(before) {
+			continue
+		}
+		after[i].set, after[i].lanes = before[i].set, before[i].lanes
+		for _, l := range before[i].lanes {
+			p.engine.takeOut(l)
+		}
+	}
 }
 
 // Suspend takes every lane of that name, to whatever peer, out of use until

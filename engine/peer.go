@@ -10,12 +10,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine/internal/session"
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/engine/registry"
 	"github.com/topoctl/topoctl/engine/sched"
-	"github.com/topoctl/topoctl/pathsel"
 )
 
 // Peer is another engine that was opened. Its methods may be used by many
@@ -34,23 +32,23 @@ type Peer struct {
 	// telling has a token while the descriptor is fetched, so that deltas wait for it.
 	telling chan struct{}
 
-	mu       sync.RWMutex
-	record   registry.Record
-	desc     *registry.Descriptor
-	topology *topo.Topology
-	host     *pathsel.Host // of its topology, for TCP
-	hostNote string        // why there is none
-	regions  map[string]*RemoteRegion
-	byID     map[memory.ID]*RemoteRegion
-	routes   map[routeKey]*route
+	mu     sync.RWMutex
+	record registry.Record
+	desc   *registry.Descriptor
+	described
+	regions map[string]*RemoteRegion
+	byID    map[memory.ID]*RemoteRegion
+	routes  map[routeKey]*route
 
 	// routing is held while routes are made.
 	routing sync.Mutex
 
 	// Under the engine's mutex:
 	known bool // to the scheduler, by id
-	lanes map[laneKey]*lane
-	sides map[string]sched.SideID // of its ports
+	// removed: what is left are lanes with connections that are not over.
+	removed bool
+	lanes   map[laneKey]*lane
+	sides   map[string]sched.SideID // of its ports
 }
 
 // Open finds an engine by name, connects to it and fetches what it offers; ctx
@@ -241,13 +239,13 @@ func (p *Peer) take(d *registry.Descriptor) error {
 	have := p.desc
 	topologyChanged := have == nil || string(have.Topology) != string(d.Topology)
 	lanesChanged := have != nil && (topologyChanged || !slices.Equal(have.Endpoints, d.Endpoints))
-	topology, host, note := p.topology, p.host, p.hostNote
+	as := p.described
 	p.mu.RUnlock()
 	if topologyChanged {
-		topology, host, note = p.engine.readTopology(d.Topology)
+		as = readTopology(d.Topology)
 	}
 	p.mu.Lock()
-	p.desc, p.topology, p.host, p.hostNote = d, topology, host, note
+	p.desc, p.described = d, as
 	p.takeRegions(d)
 	p.mu.Unlock()
 	if lanesChanged {
@@ -321,9 +319,9 @@ func (p *Peer) Self() string { return p.self }
 func (p *Peer) Epoch() uint64 { return p.epoch }
 
 // notify asks the peer to hand a payload to its application.
-func (p *Peer) notify(deadline int64, payload []byte) error {
+func (p *Peer) notify(ctx context.Context, deadline int64, payload []byte) error {
 	left := time.Duration(deadline - p.engine.now())
-	ctx, cancel := context.WithTimeout(p.engine.ctx, left)
+	ctx, cancel := context.WithTimeout(ctx, left)
 	defer cancel()
 	// The peer gives up first, so that there is an answer.
 	_, err := p.session.Call(ctx, methodNotify, notifyBody(left-left/10, payload))
@@ -347,7 +345,7 @@ func (p *Peer) Close() error {
 			b.cancel(cause)
 		}
 	}
-	timer := time.NewTimer(closeTimeout)
+	timer := time.NewTimer(e.closeTime)
 	defer timer.Stop()
 wait:
 	for _, b := range mine {

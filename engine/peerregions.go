@@ -82,15 +82,15 @@ func (p *Peer) takeRegions(d *registry.Descriptor) {
 		r := old[x.ID]
 		if r == nil {
 			r = &RemoteRegion{peer: p, name: x.Name, location: pathsel.Location(x.Location)}
-			r.t = transport.RemoteRegion{ID: x.ID, Bytes: x.Bytes, Key: x.Keys}
+			r.t = transport.RemoteRegion{ID: x.ID, Bytes: x.Bytes}
 			if x.Read {
 				r.t.Grant |= memory.PeerRead
 			}
 			if x.Write {
 				r.t.Grant |= memory.PeerWrite
 			}
-			r.reach = p.engine.reach(&r.t)
 		}
+		r.take(x.Keys)
 		delete(old, x.ID)
 		p.byID[x.ID], p.regions[x.Name] = r, r
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"sync/atomic"
 
 	"github.com/topoctl/topoctl/engine/memory"
@@ -17,7 +18,9 @@ type Region struct {
 	engine   *Engine
 	r        *memory.Region
 	location pathsel.Location
-	keys     map[string]string // by transport
+	keys     map[string]string // by transport; replaced, under the lock of the offering
+	missing  uint32            // carriers that could not register it, by bit
+	notes    []string          // why
 	closed   atomic.Bool
 }
 
@@ -37,8 +40,12 @@ func (e *Engine) Alloc(size int64, o RegionOptions) (*Region, error) {
 // Register makes a block a region. The block belongs to the engine from then on,
 // unless Register fails; borrowed memory (memory.Foreign) stays its owner's and
 // must stay mapped until Close of the region has returned nil, or until that of
-// the engine. Options.Memory says nothing here.
+// the engine. Options.Memory says nothing here. Memory of a GPU (engine/memory/cuda)
+// is taken as well, with the location that it knows where o has none.
 func (e *Engine) Register(b *memory.Block, o RegionOptions) (*Region, error) {
+	if o.Location == "" {
+		o.Location = pathsel.Location(b.Location())
+	}
 	e.mu.Lock()
 	closing := e.closing
 	e.mu.Unlock()
@@ -50,11 +57,24 @@ func (e *Engine) Register(b *memory.Block, o RegionOptions) (*Region, error) {
 		return nil, fmt.Errorf("engine: %w", err)
 	}
 	r := &Region{engine: e, r: m, location: o.Location}
-	for i, c := range e.carriers {
-		key, err := c.t.Register(m)
+	if err := r.register(); err != nil {
+		return nil, errors.Join(err, m.Close(context.Background()))
+	}
+	e.offer(r)
+	return r, nil
+}
+
+// register gives the region to all transports. One that cannot take it (locked memory
+// may be short, a device full) is not used for it as long as another can.
+func (r *Region) register() error {
+	var errs []error
+	for i, c := range r.engine.carriers {
+		key, err := c.t.Register(r.r)
 		if err != nil {
-			err = fmt.Errorf("engine: region %q: %s: %w", m.Name(), c.name, err)
-			return nil, errors.Join(err, r.withdraw(i), m.Close(context.Background()))
+			r.missing |= 1 << i
+			r.notes = append(r.notes, fmt.Sprintf("not over %s: %v", c.name, err))
+			errs = append(errs, fmt.Errorf("engine: region %q: %s: %w", r.r.Name(), c.name, err))
+			continue
 		}
 		if key != "" {
 			if r.keys == nil {
@@ -63,14 +83,60 @@ func (e *Engine) Register(b *memory.Block, o RegionOptions) (*Region, error) {
 			r.keys[c.name] = key
 		}
 	}
-	e.offer(r)
-	return r, nil
+	if len(errs) == len(r.engine.carriers) {
+		return errors.Join(errs...)
+	}
+	for _, err := range errs {
+		r.engine.log.Warn("a transport is not used for a region", "error", err)
+	}
+	return nil
 }
 
-// withdraw takes the region from the first n transports.
-func (r *Region) withdraw(n int) error {
+// rekey asks the transports for the keys of all regions as they are now.
+func (e *Engine) rekey() {
+	o := &e.offering
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	told := false
+	for _, r := range o.regions {
+		told = r.rekey() || told
+	}
+	if told {
+		e.changed()
+	}
+}
+
+// rekey says whether a key changed; the lock of the offering is held.
+func (r *Region) rekey() bool {
+	keys := maps.Clone(r.keys)
+	for i, c := range r.engine.carriers {
+		if c.keys == nil || r.missing&(1<<i) != 0 {
+			continue
+		}
+		key := c.keys.Key(r.r)
+		switch {
+		case key == "":
+			delete(keys, c.name)
+		case keys == nil:
+			keys = map[string]string{c.name: key}
+		default:
+			keys[c.name] = key
+		}
+	}
+	if maps.Equal(keys, r.keys) {
+		return false
+	}
+	r.keys = keys
+	return true
+}
+
+// withdraw takes the region from all transports that have it.
+func (r *Region) withdraw() error {
 	var errs []error
-	for _, c := range r.engine.carriers[:n] {
+	for i, c := range r.engine.carriers {
+		if r.missing&(1<<i) != 0 {
+			continue
+		}
 		if err := c.t.Deregister(r.r); err != nil {
 			errs = append(errs, fmt.Errorf("engine: region %q: %s: %w", r.r.Name(), c.name, err))
 		}
@@ -108,7 +174,8 @@ func (r *Region) Grant() memory.Grant { return r.r.Grant() }
 // Info says what the memory is made of.
 func (r *Region) Info() memory.Info { return r.r.Block().Info() }
 
-// Bytes are the region's bytes. They fault after Close.
+// Bytes are the region's bytes. They fault after Close. Device memory has none (nil):
+// ReadAt and WriteAt reach it, and whatever else uses the device.
 func (r *Region) Bytes() []byte { return r.r.Block().Bytes() }
 
 // Span is a range of the region; Submit checks it.
@@ -129,6 +196,9 @@ func (r *Region) ReadAt(p []byte, off int64) (int, error) {
 	if off >= r.Size() {
 		return 0, io.EOF
 	}
+	if r.r.Device() != nil {
+		return r.onDevice(r.r.Block().ReadAt(p, off))
+	}
 	n := copy(p, r.Bytes()[off:])
 	if n < len(p) {
 		return n, io.EOF
@@ -145,11 +215,22 @@ func (r *Region) WriteAt(p []byte, off int64) (int, error) {
 	if off < 0 || off > r.Size() {
 		return 0, fmt.Errorf("engine: region %q: write at %d: %w (%d bytes)", r.Name(), off, ErrRange, r.Size())
 	}
+	if r.r.Device() != nil {
+		return r.onDevice(r.r.Block().WriteAt(p, off))
+	}
 	n := copy(r.Bytes()[off:], p)
 	if n < len(p) {
 		return n, fmt.Errorf("engine: region %q: write of %d bytes at %d: %w (%d bytes)", r.Name(), len(p), off, ErrRange, r.Size())
 	}
 	return n, nil
+}
+
+// onDevice names the region in an error of its device memory.
+func (r *Region) onDevice(n int, err error) (int, error) {
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = fmt.Errorf("engine: region %q: %w", r.Name(), err)
+	}
+	return n, err
 }
 
 func (r *Region) pin() bool { return !r.closed.Load() && r.r.Pin() }
@@ -187,7 +268,7 @@ func (r *Region) cutOff() error {
 	over, cancel := context.WithCancel(context.Background())
 	cancel()
 	_ = r.r.Close(over) // it fails, because of our pin, and refuses others from now on
-	return r.withdraw(len(r.engine.carriers))
+	return r.withdraw()
 }
 
 // cancelUsers cancels the batches that touch the region.

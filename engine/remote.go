@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"sync"
 	"sync/atomic"
 
@@ -16,11 +17,25 @@ import (
 // RemoteRegion is a region of a peer.
 type RemoteRegion struct {
 	peer     *Peer
-	t        transport.RemoteRegion
+	t        transport.RemoteRegion // without the keys
 	name     string
 	location pathsel.Location
-	reach    uint32      // the carriers that can be used for it, by bit
-	closed   atomic.Bool // by the peer
+	// keyed is t with the keys as they are now; reach are the carriers that can be
+	// used with those, by bit.
+	keyed  atomic.Pointer[transport.RemoteRegion]
+	reach  atomic.Uint32
+	closed atomic.Bool // by the peer
+}
+
+// take takes the peer's keys; requests that are under way have those of before.
+func (r *RemoteRegion) take(keys map[string]string) {
+	if now := r.keyed.Load(); now != nil && maps.Equal(now.Key, keys) {
+		return
+	}
+	x := r.t
+	x.Key = keys
+	r.keyed.Store(&x)
+	r.reach.Store(r.peer.engine.reach(&x))
 }
 
 // Name is the region's name at the peer.

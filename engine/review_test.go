@@ -270,7 +270,8 @@ func TestCloseWithPeerThatDoesNotStop(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	offers := server.carriers[0].t.(transport.Offerer).Offers()
+	offerer, _ := transport.As[transport.Offerer](server.carriers[0].t)
+	offers := offerer.Offers()
 	c, err := net.Dial("unixpacket", offers[0].Address)
 	if err != nil {
 		t.Fatal(err)
@@ -325,11 +326,11 @@ func TestManyChangesOfAPeer(t *testing.T) {
 	if err := p.peer.Close(); err != nil {
 		t.Error(err)
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if len(e.lanes) != 0 || len(p.peer.sides) != 0 {
-		t.Errorf("%d lanes and %d sides are left", len(e.lanes), len(p.peer.sides))
-	}
+	eventually(t, "its lanes and ports are forgotten", func() bool {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		return len(e.lanes) == 0 && len(p.peer.sides) == 0
+	})
 }
 
 // A peer with which nothing is going on is not lost, however soon one gives up.

@@ -58,7 +58,7 @@ func (p *Peer) route(key routeKey) (*route, error) {
 		return r, nil
 	}
 	r = &route{key: key, groups: p.groups(key)}
-	r.r = &sched.Route{Peer: p.id, Name: routeName(p, key), Policy: p.engine.o.Policy, Groups: schedGroups(r.groups)}
+	r.r = &sched.Route{Peer: p.id, Name: routeName(key), Policy: p.engine.o.Policy, Groups: schedGroups(r.groups)}
 	r.leaves.Store(leaves(r.groups))
 	if len(r.r.Groups) == 0 {
 		return nil, fmt.Errorf("from %s to its %s: %w: %s", locationName(key.local), locationName(key.remote), ErrNoLane, reasons(r.groups))
@@ -74,8 +74,8 @@ func leaves(groups []group) bool {
 	return slices.ContainsFunc(groups, func(g group) bool { return g.leaves && len(g.lanes) > 0 })
 }
 
-func routeName(p *Peer, key routeKey) string {
-	return fmt.Sprintf("%s > %s %s", locationName(key.local), p.name, locationName(key.remote))
+func routeName(key routeKey) string {
+	return fmt.Sprintf("%s > %s", locationName(key.local), locationName(key.remote))
 }
 
 func locationName(l pathsel.Location) string {
@@ -120,7 +120,7 @@ func (p *Peer) groups(key routeKey) []group {
 		case key.only != "" && key.only != c.name:
 			out = append(out, group{carrier: c, reason: "the batch is for " + key.only + " only"})
 		case key.reach&(1<<i) == 0:
-			out = append(out, group{carrier: c, reason: "it does not reach this region of the peer"})
+			out = append(out, group{carrier: c, reason: "it does not reach this region of the peer, or does not have ours"})
 		default:
 			out = append(out, p.group(c, key))
 		}
@@ -149,6 +149,8 @@ func (p *Peer) group(c *carrier, key routeKey) group {
 		if d.Machine == "" || e.machine == "" {
 			g.reason = "it is not known whether the peer is on this machine"
 		}
+	case c.ports != nil:
+		p.ported(&g, key, offers, sameMachine)
 	case c.data == nil:
 		p.fixed(&g, key, offers)
 	default:
@@ -220,6 +222,7 @@ type laneEnd struct {
 	remote     transport.Endpoint
 	rate       topo.Rate
 	tier       int
+	failover   bool
 	localRate  topo.Rate
 	remoteRate topo.Rate
 }
@@ -229,7 +232,7 @@ type laneEnd struct {
 func (p *Peer) list(g *group, key routeKey, ends []laneEnd) {
 	o := pathsel.FixedOptions{
 		LocalHost: p.engine.name, RemoteHost: p.name, Source: key.local, Destination: key.remote,
-		Transport: pathsel.TCP, LocalRates: map[string]topo.Rate{}, RemoteRates: map[string]topo.Rate{},
+		Transport: pathselTransport(g.carrier), LocalRates: map[string]topo.Rate{}, RemoteRates: map[string]topo.Rate{},
 	}
 	copies := 1
 	if g.carrier.data != nil {
@@ -248,15 +251,31 @@ func (p *Peer) list(g *group, key routeKey, ends []laneEnd) {
 				remoteName = one.remote.Address
 			}
 			o.Lanes = append(o.Lanes, pathsel.FixedLane{
-				LocalName: one.localName, RemoteName: remoteName, BytesPerSec: one.rate, Tier: one.tier,
+				LocalName: one.localName, RemoteName: remoteName, BytesPerSec: one.rate, Tier: one.tier, Failover: one.failover,
 			})
 			o.LocalRates[one.localName], o.RemoteRates[remoteName] = one.localRate, one.remoteRate
 		}
 	}
 	g.set = pathsel.FixedLanes(o)
-	// The set is in the order of tiers, as stable as this.
-	slices.SortStableFunc(all, func(a, b laneEnd) int { return a.tier - b.tier })
+	// The set is in this order, as stable as this.
+	slices.SortStableFunc(all, func(a, b laneEnd) int {
+		if a.failover == b.failover {
+			return a.tier - b.tier
+		}
+		if a.failover {
+			return 1
+		}
+		return -1
+	})
 	p.know(g, all, fmt.Sprintf("%s to %s", g.carrier.name, p.name))
+}
+
+// pathselTransport is what pathsel assumes of round trips.
+func pathselTransport(c *carrier) pathsel.Transport {
+	if c.ports != nil {
+		return pathsel.RDMA
+	}
+	return pathsel.TCP
 }
 
 // planned asks pathsel.

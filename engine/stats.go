@@ -21,10 +21,13 @@ type Stats struct {
 	// Served is what peers moved to and from our regions.
 	ServedReadBytes    int64 `json:"served_read_bytes"`
 	ServedWrittenBytes int64 `json:"served_written_bytes"`
-	Refused            int64 `json:"refused_requests"` // of peers, by our checks
-	ServedConns        int   `json:"served_conns"`     // open now
-	Sessions           int   `json:"served_sessions"`  // peers that have us open now
-	Notifications      int64 `json:"notifications"`    // received
+	// ServedUncounted are the transports over which peers move bytes by themselves: those
+	// are not in the figures above.
+	ServedUncounted []string `json:"served_uncounted_transports"`
+	Refused         int64    `json:"refused_requests"` // of peers, by our checks
+	ServedConns     int      `json:"served_conns"`     // open now
+	Sessions        int      `json:"served_sessions"`  // peers that have us open now
+	Notifications   int64    `json:"notifications"`    // received
 }
 
 // PeerStats is what is known of a peer that this engine has opened.
@@ -76,5 +79,5 @@ type RegionStats struct {
 	Location string    `json:"location,omitempty"`
 	Read     bool      `json:"peer_read"`
 	Write    bool      `json:"peer_write"`
-	Notes    []string  `json:"notes,omitempty"` // what its memory did not get
+	Notes    []string  `json:"notes,omitempty"` // what its memory did not get, and transports that do not have it
 }

@@ -13,13 +13,16 @@ import (
 // Stats are the engine's counters at this moment.
 func (e *Engine) Stats() Stats {
 	s := Stats{
-		Name: e.name, Epoch: e.epoch, Peers: []PeerStats{}, Regions: []RegionStats{},
+		Name: e.name, Epoch: e.epoch, Peers: []PeerStats{}, Regions: []RegionStats{}, ServedUncounted: []string{},
 		Batches: e.count.batches.Load(), Failed: e.count.failed.Load(), Unsafe: e.count.unsafe.Load(),
 		Slices: e.count.slices.Load(), Retries: e.count.retries.Load(), Fallback: e.count.fallbacks.Load(),
 		Notifications: e.count.notifications.Load(),
 	}
 	for _, c := range e.carriers {
 		served := c.t.Served()
+		if served.Uncounted {
+			s.ServedUncounted = append(s.ServedUncounted, c.name)
+		}
 		s.ServedReadBytes += served.ReadBytes
 		s.ServedWrittenBytes += served.WrittenBytes
 		s.Refused += served.Refused
@@ -30,7 +33,7 @@ func (e *Engine) Stats() Stats {
 		grant := r.Grant()
 		s.Regions = append(s.Regions, RegionStats{
 			ID: r.ID(), Name: r.Name(), Bytes: r.Size(), Location: string(r.location),
-			Read: grant&memory.PeerRead != 0, Write: grant&memory.PeerWrite != 0, Notes: r.Info().Notes,
+			Read: grant&memory.PeerRead != 0, Write: grant&memory.PeerWrite != 0, Notes: slices.Concat(r.Info().Notes, r.notes),
 		})
 	}
 	e.mu.Lock()

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/engine/sched"
 	"github.com/topoctl/topoctl/engine/transport"
 )
@@ -14,7 +15,14 @@ type work struct {
 	events  []sched.Event
 	actions []sched.Action
 	posts   []postGroup
+	fences  []fencing
 	done    []transport.Completion
+}
+
+// fencing is a connection that a peer is to be asked to leave.
+type fencing struct {
+	peer *Peer
+	key  fenceKey
 }
 
 // postGroup are the slices that one connection is given at once.
@@ -77,11 +85,14 @@ func (e *Engine) step(w *work) {
 		case sched.Connect:
 			e.conns[a.Conn] = e.newConn(a.Conn, e.lanes[a.Lane])
 		case sched.Fence:
-			if l := e.lanes[a.Lane]; l != nil {
-				e.unfenced[a.Conn] = fenceKey{l.peer.session.ID(), transport.ConnID(a.Conn), l.carrier.name}
+			if l := e.lanes[a.Lane]; l != nil { // it is there as long as it has connections
+				key := fenceKey{l.peer.session.ID(), transport.ConnID(a.Conn), l.carrier.name}
+				e.unfenced[a.Conn] = key
+				w.fences = append(w.fences, fencing{l.peer, key})
 			}
 		}
 	}
+	e.retire()
 	if next := e.core.Next(); next < e.wakeAt {
 		e.wakeAt = next
 		select {
@@ -103,15 +114,47 @@ func (e *Engine) account(w *work, event *sched.Event) {
 		c = e.conns[event.Conn]
 		c.connected = true
 	case sched.ConnectFailed:
-		delete(e.conns, event.Conn)
+		if c = e.conns[event.Conn]; c != nil {
+			e.drop(c)
+		}
 		return
 	default:
 		return
 	}
 	if c.lost && c.connected && c.outstanding == 0 {
-		delete(e.conns, c.id)
+		e.drop(c)
 		w.events = append(w.events, sched.Event{Kind: sched.Lost, Lane: c.lane.id, Conn: c.id, Err: c.lostErr})
 	}
+}
+
+// drop forgets a connection that is over.
+func (e *Engine) drop(c *conn) {
+	delete(e.conns, c.id)
+	if c.lane.peer.removed {
+		e.retired = append(e.retired, c.lane)
+	}
+}
+
+// retire forgets lanes of closed peers after their last connection: until then the
+// scheduler may want that fenced.
+func (e *Engine) retire() {
+	for _, l := range e.retired {
+		if !e.connected(l) {
+			delete(e.lanes, l.id)
+		}
+	}
+	clear(e.retired)
+	e.retired = e.retired[:0]
+}
+
+// connected says whether a lane has a connection, or is dialled.
+func (e *Engine) connected(l *lane) bool {
+	for _, c := range e.conns {
+		if c.lane == l {
+			return true
+		}
+	}
+	return false
 }
 
 // group finds the connection's place among the posts.
@@ -146,8 +189,6 @@ func (e *Engine) perform(w *work) {
 			e.connect(a)
 		case sched.Kill:
 			e.kill(a)
-		case sched.Fence:
-			e.fence(a)
 		case sched.Finish:
 			part := a.Job.User.(*part)
 			part.batch.finish(part)
@@ -156,6 +197,11 @@ func (e *Engine) perform(w *work) {
 		}
 	}
 	clear(w.actions)
+	for _, f := range w.fences {
+		e.fence(f)
+	}
+	clear(w.fences)
+	w.fences = w.fences[:0]
 }
 
 // errNotTaken is for slices that a connection had no room for although the core
@@ -205,7 +251,7 @@ func (e *Engine) request(s *sched.Slice) *transport.Request {
 		from := &s.Spans[i]
 		spans = append(spans, transport.Span{
 			Local: b.locals[from.Local].r, LocalOffset: from.LocalOffset,
-			Remote: &b.remotes[from.Remote].t, RemoteOffset: from.RemoteOffset, Bytes: from.Bytes,
+			Remote: b.remotes[from.Remote].keyed.Load(), RemoteOffset: from.RemoteOffset, Bytes: from.Bytes,
 		})
 	}
 	p.request.Spans = spans
@@ -228,13 +274,23 @@ func (w *work) completed(c transport.Completion) {
 			b.moved.Add(p.slice.Bytes)
 		}
 	} else {
-		event.Retry = !errors.Is(c.Err, transport.ErrRefused)
+		event.Retry = !errors.Is(c.Err, transport.ErrRefused) && !errors.Is(c.Err, memory.ErrDevice)
 	}
 	w.events = append(w.events, event)
+	b.engine.keepPosting(p)
+}
+
+// mostSpans is how many spans a posting has room for that is used again.
+const mostSpans = 1024
+
+func (e *Engine) keepPosting(p *posting) {
+	if cap(p.request.Spans) > mostSpans {
+		return
+	}
 	p.slice, p.part = nil, nil
 	clear(p.request.Spans)
 	p.request = transport.Request{Spans: p.request.Spans[:0]}
-	b.engine.postings.Put(p)
+	e.postings.Put(p)
 }
 
 // keepTime steps the core when it wants to be although nothing happened.

@@ -307,7 +307,7 @@ func (t *taker) part(l *Region, r *RemoteRegion) (*part, error) {
 		return t.lastPart, nil
 	}
 	b := t.b
-	route, err := b.peer.route(routeKey{l.location, r.location, b.o.Transport, r.reach})
+	route, err := b.peer.route(routeKey{l.location, r.location, b.o.Transport, r.reach.Load() &^ l.missing})
 	if err != nil {
 		return nil, err
 	}

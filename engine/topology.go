@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/topoctl/topoctl/discover/topo"
 	hostroute "github.com/topoctl/topoctl/engine/internal/route"
@@ -13,12 +14,29 @@ import (
 	"github.com/topoctl/topoctl/pathsel"
 )
 
+// described is a host as its topology has it.
+type described struct {
+	topology *topo.Topology
+	host     *pathsel.Host // for TCP
+	hostNote string        // why there is none
+	rdma     *pathsel.Host // the same for RDMA
+	rdmaNote string
+}
+
 // ports are what the engine knows of its host. They are replaced, never changed.
 type ports struct {
-	topology *topo.Topology
-	host     *pathsel.Host
-	assigned []topo.ID // of this engine, where it shares the host with others
-	document json.RawMessage
+	described
+	// Of this engine, where it shares the host with others.
+	assigned, rdmaAssigned []topo.ID
+	document               json.RawMessage
+}
+
+// hosts are what the scheduler may have sides of.
+func (p *ports) hosts() []*pathsel.Host {
+	if p == nil {
+		return nil
+	}
+	return []*pathsel.Host{p.host, p.rdma}
 }
 
 // newPorts prepares a topology; nil is none.
@@ -30,7 +48,8 @@ func (e *Engine) newPorts(t *topo.Topology) (*ports, error) {
 	if err != nil {
 		return nil, fmt.Errorf("topology: %w", err)
 	}
-	p := &ports{topology: t, host: host}
+	p := &ports{described: described{topology: t, host: host}}
+	p.forRDMA(pathsel.Options{Roles: e.o.Roles, Overlay: e.o.Overlay})
 	if p.document, err = t.Encode(); err != nil {
 		return nil, fmt.Errorf("topology: %w", err)
 	}
@@ -42,8 +61,28 @@ func (e *Engine) newPorts(t *topo.Topology) (*ports, error) {
 		if p.assigned, err = assigned(host, e.o.LocalRank, e.o.LocalSize); err != nil {
 			return nil, fmt.Errorf("topology: %w", err)
 		}
+		if p.rdma != nil {
+			if p.rdmaAssigned, err = assigned(p.rdma, e.o.LocalRank, e.o.LocalSize); err != nil {
+				// A host whose RDMA ports cannot be used now still has others.
+				p.rdma, p.rdmaNote = nil, "this host's RDMA ports cannot be shared out: "+err.Error()
+			}
+		}
 	}
 	return p, nil
+}
+
+// forRDMA prepares the topology for a transport with ports of its own, where it has
+// any RDMA device.
+func (d *described) forRDMA(o pathsel.Options) {
+	if len(d.topology.RDMADevices) == 0 {
+		d.rdmaNote = "it has no RDMA device"
+		return
+	}
+	o.Transport = pathsel.RDMA
+	var err error
+	if d.rdma, err = pathsel.New(d.topology, o); err != nil {
+		d.rdma, d.rdmaNote = nil, err.Error()
+	}
 }
 
 // assigned are the ports of one of several engines of a host.
@@ -80,19 +119,21 @@ func (e *Engine) Topology() *topo.Topology {
 
 // readTopology prepares what a peer says of its host. What cannot be used costs
 // the lanes, not the peer.
-func (e *Engine) readTopology(document json.RawMessage) (*topo.Topology, *pathsel.Host, string) {
+func readTopology(document json.RawMessage) described {
 	if len(document) == 0 {
-		return nil, nil, ""
+		return described{}
 	}
 	t, err := topo.Decode(document)
 	if err != nil {
-		return nil, nil, "the peer's topology cannot be read: " + err.Error()
+		note := "the peer's topology cannot be read: " + err.Error()
+		return described{hostNote: note, rdmaNote: note}
 	}
-	h, err := pathsel.New(t, pathsel.Options{Transport: pathsel.TCP})
-	if err != nil {
-		return t, nil, "the peer's topology cannot be used: " + err.Error()
+	d := described{topology: t}
+	if d.host, err = pathsel.New(t, pathsel.Options{Transport: pathsel.TCP}); err != nil {
+		d.host, d.hostNote = nil, "the peer's topology cannot be used: "+err.Error()
 	}
-	return t, h, ""
+	d.forRDMA(pathsel.Options{})
+	return d
 }
 
 // Advertised lists what peers are told about where this engine is, the first one
@@ -144,10 +185,21 @@ func (e *Engine) advertise(ctx context.Context) error {
 	for _, t := range tells {
 		add(Advertised{Endpoint: t})
 	}
+	e.own = out
+	e.offerAll(document)
+	return nil
+}
+
+// offerAll tells peers the engine's own addresses and what transports offer;
+// retopology is held.
+func (e *Engine) offerAll(document json.RawMessage) {
+	out := slices.Clone(e.own)
 	for _, c := range e.carriers {
 		if offerer, ok := transport.As[transport.Offerer](c.t); ok {
 			for _, t := range offerer.Offers() {
-				add(Advertised{Endpoint: t})
+				if !slices.ContainsFunc(out, func(a Advertised) bool { return a.Endpoint == t }) {
+					out = append(out, Advertised{Endpoint: t})
+				}
 			}
 		}
 	}
@@ -156,7 +208,39 @@ func (e *Engine) advertise(ctx context.Context) error {
 		endpoints[i] = out[i].Endpoint
 	}
 	e.reoffer(document, endpoints, out)
-	return nil
+}
+
+// followPorts does what comes of it that a transport's ports have changed.
+func (e *Engine) followPorts() {
+	for {
+		select {
+		case <-e.portsMoved:
+		case <-e.ctx.Done():
+			return
+		}
+		e.retopology.Lock()
+		var document json.RawMessage
+		if now := e.ports.Load(); now != nil {
+			document = now.document
+		}
+		e.rekey()
+		e.offerAll(document)
+		e.rerouteAll()
+		e.retopology.Unlock()
+	}
+}
+
+// rerouteAll makes the routes of all peers anew.
+func (e *Engine) rerouteAll() {
+	e.mu.Lock()
+	peers := make([]*Peer, 0, len(e.peers))
+	for p := range e.peers {
+		peers = append(peers, p)
+	}
+	e.mu.Unlock()
+	for _, p := range peers {
+		p.reroute()
+	}
 }
 
 // SetTopology replaces what the engine knows of its host: ports that are down or
@@ -170,31 +254,26 @@ func (e *Engine) SetTopology(ctx context.Context, t *topo.Topology) error {
 	if err != nil {
 		return fmt.Errorf("engine: %w", err)
 	}
-	e.keepSide(before, after)
+	if before != nil && after != nil {
+		e.keepSide(before.host, after.host)
+		e.keepSide(before.rdma, after.rdma)
+	}
 	e.ports.Store(after)
 	if err := e.advertise(ctx); err != nil {
 		e.ports.Store(before)
 		return fmt.Errorf("engine: %w", err)
 	}
-	e.mu.Lock()
-	peers := make([]*Peer, 0, len(e.peers))
-	for p := range e.peers {
-		peers = append(peers, p)
-	}
-	e.mu.Unlock()
-	for _, p := range peers {
-		p.reroute()
-	}
+	e.rerouteAll()
 	return nil
 }
 
 // keepSide lets the scheduler know ports that stay by the number they had, and
 // which of them went down or came up: that counts at once, before any stall.
-func (e *Engine) keepSide(before, after *ports) {
+func (e *Engine) keepSide(before, after *pathsel.Host) {
 	if before == nil || after == nil {
 		return
 	}
-	was, is := before.host.Ports(), after.host.Ports()
+	was, is := before.Ports(), after.Ports()
 	same := len(was) == len(is)
 	for i := 0; same && i < len(was); i++ {
 		same = was[i].ID == is[i].ID
@@ -202,10 +281,10 @@ func (e *Engine) keepSide(before, after *ports) {
 	w := e.getWork()
 	defer e.putWork(w)
 	e.mu.Lock()
-	side, ok := e.sides[before.host]
+	side, ok := e.sides[before]
 	if ok && same {
-		e.sides[after.host] = side
-		delete(e.sides, before.host)
+		e.sides[after] = side
+		delete(e.sides, before)
 	}
 	if ok {
 		now := map[topo.ID]bool{}

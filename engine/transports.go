@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/engine/internal/session"
+	"github.com/topoctl/topoctl/engine/internal/stage"
 	"github.com/topoctl/topoctl/engine/transport"
 	"github.com/topoctl/topoctl/engine/transport/shm"
 	"github.com/topoctl/topoctl/engine/transport/tcp"
@@ -15,9 +16,13 @@ import (
 // listens.
 func TCP() Transport {
 	return func(env TransportEnv) (transport.Transport, error) {
-		return tcp.New(tcp.Options{
+		t, err := tcp.New(tcp.Options{
 			Regions: env.Regions, Identity: session.Identity{Name: env.Name, Epoch: env.Epoch, Token: env.Token},
 		})
+		if err != nil {
+			return nil, err
+		}
+		return stage.Wrap(t, env.Regions), nil
 	}
 }
 
@@ -29,7 +34,7 @@ func SHM() Transport {
 		if err != nil {
 			return nil, fmt.Errorf("shared memory is %w: %w", ErrUnavailable, err)
 		}
-		return t, nil
+		return stage.Wrap(t, env.Regions), nil
 	}
 }
 
@@ -60,6 +65,27 @@ func (e *Engine) checks(want *bool, r *route) bool {
 		return false
 	}
 	return r.leaves.Load()
+}
+
+// uncheckedOver are the transports that carry bytes away and make no checksums.
+func (p *Peer) uncheckedOver(r *route) []string {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	var out []string
+	for i := range r.groups {
+		if g := &r.groups[i]; g.leaves && len(g.lanes) > 0 && !g.carrier.caps.Checks {
+			out = append(out, g.carrier.name)
+		}
+	}
+	return out
+}
+
+// notOver adds to the reason of checks what they do not cover.
+func notOver(reason string, unchecked []string) string {
+	if len(unchecked) == 0 || strings.HasPrefix(reason, "no checksums") {
+		return reason
+	}
+	return fmt.Sprintf("%s; over %s there is none but what the network itself checks", reason, strings.Join(dedupe(unchecked), " and "))
 }
 
 // checkReason puts that in words.

@@ -29,23 +29,29 @@ type FixedLane struct {
 	LocalName, RemoteName string
 	BytesPerSec           topo.Rate // of the lane alone; 0 not known
 	Tier                  int       // 0 is the nearest, see Lane.Tier
+	Failover              bool      // for when others fail
 	Contact               Contact
 }
 
-// FixedLanes is a set of exactly the given lanes, all of them chosen, in the
-// order of their tiers and within one as given. Ports have the Port.Index in
-// which they are first named, and their name as ID. Several lanes may join the
-// same two ports; Mooncake's policy knows the first of them only.
+// FixedLanes is a set of exactly the given lanes: the chosen ones, then those for
+// failover, each in the order of their tiers and within one as given. Ports have
+// the Port.Index in which they are first named, and their name as ID. Several
+// lanes may join the same two ports; Mooncake's policy knows the first of them only.
 func FixedLanes(o FixedOptions) *LaneSet {
 	s := &LaneSet{LocalHost: o.LocalHost, RemoteHost: o.RemoteHost, Source: o.Source, Destination: o.Destination,
-		Transport: o.Transport, Basis: topo.BasisUnknown, Lanes: make([]Lane, len(o.Lanes)), Chosen: len(o.Lanes), Rejected: []Rejection{}}
+		Transport: o.Transport, Basis: topo.BasisUnknown, Lanes: make([]Lane, len(o.Lanes)), Rejected: []Rejection{}}
 	f := fixedBuilder{host: &Host{}, indexHere: map[string]int{}, indexThere: map[string]int{}}
 	for i := range o.Lanes {
 		s.Lanes[i] = f.lane(&o.Lanes[i], &o)
+		if s.Lanes[i].Verdict == Chosen {
+			s.Chosen++
+		}
 	}
-	slices.SortStableFunc(s.Lanes, func(x, y Lane) int { return cmp.Compare(x.Tier, y.Tier) })
+	slices.SortStableFunc(s.Lanes, func(x, y Lane) int {
+		return cmp.Or(compareBools(x.Verdict == Failover, y.Verdict == Failover), cmp.Compare(x.Tier, y.Tier))
+	})
 	for i, given := 0, 0; i < len(s.Lanes); i++ {
-		if tier := s.Lanes[i].Tier; i == 0 || tier != given {
+		if tier := s.Lanes[i].Tier; i == 0 || i == s.Chosen || tier != given {
 			given = tier
 			s.tiers++
 		}
@@ -71,6 +77,9 @@ func (f *fixedBuilder) lane(given *FixedLane, o *FixedOptions) Lane {
 	l := Lane{Local: topo.ID(given.LocalName), Remote: topo.ID(given.RemoteName), LocalName: given.LocalName, RemoteName: given.RemoteName,
 		Verdict: Chosen, Tier: given.Tier, Reach: ReachYes, ReachReason: Reason{CodeListed, "as the list has it", ""}, Contact: given.Contact,
 		Reason: Reason{CodeListed, "the caller's choice", ""}, Basis: topo.BasisUnknown}
+	if given.Failover {
+		l.Verdict, l.Reason = Failover, Reason{CodeListed, "the caller's choice for when others fail", ""}
+	}
 	here, ok := f.indexHere[given.LocalName]
 	if !ok {
 		here = len(f.wireHere)
@@ -114,7 +123,9 @@ func (f *fixedBuilder) share(s *LaneSet) {
 		b.fill.run(alone[:])
 		l.rate = alone[0].rate
 		if alone[0].unlimited() {
-			l.Reason = Reason{CodeRateGap, "the list has no rate: measure it", ""}
+			if l.Verdict == Chosen {
+				l.Reason = Reason{CodeRateGap, "the list has no rate: measure it", ""}
+			}
 			continue
 		}
 		rate, link := roundRate(l.rate), s.pair.linkOf(alone[0].limit)
@@ -126,10 +137,15 @@ func (f *fixedBuilder) share(s *LaneSet) {
 			l.LimitHost = SideRemote
 		}
 	}
-	for i := range s.Lanes {
+	for i := range s.Chosen {
 		b.flows = append(b.flows, flow{segments: s.Lanes[i].segments, weight: 1})
 	}
 	b.fill.run(b.flows)
+	users := b.users()
+	for i := s.Chosen; i < len(s.Lanes); i++ {
+		l := &s.Lanes[i]
+		l.bounds = b.bounds(&edge{segments: l.segments, rate: l.rate}, users)
+	}
 	for i := range b.flows {
 		l := &s.Lanes[i]
 		l.share = b.flows[i].rate

@@ -218,3 +218,40 @@ func BenchmarkPickOneLane(b *testing.B) {
 		}
 	}
 }
+
+// Lanes for failover come last, take nothing while a chosen one is well, and step
+// in for it.
+func TestFixedFailover(t *testing.T) {
+	o := shaped()
+	o.Lanes = []pathsel.FixedLane{
+		{LocalName: "r1", RemoteName: "q1", BytesPerSec: topo.GBPerSec, Failover: true},
+		{LocalName: "r0", RemoteName: "q0", BytesPerSec: topo.GBPerSec},
+		{LocalName: "r0", RemoteName: "q1", BytesPerSec: topo.GBPerSec, Failover: true, Tier: 1},
+		{LocalName: "r2", RemoteName: "q2", BytesPerSec: topo.GBPerSec},
+	}
+	set := pathsel.FixedLanes(o)
+	const want = `a cpu:0 -> b cpu:1 over tcp: 2.0 GB/s together on 2 lanes
+  rank  local  remote  tier  class  reach  alone     share     verdict   why
+  1     r0     q0      0     ?/?    yes    1.0 GB/s  1.0 GB/s  chosen    listed: the caller's choice; listed: as the list has it
+  2     r2     q2      0     ?/?    yes    1.0 GB/s  1.0 GB/s  chosen    listed: the caller's choice; listed: as the list has it
+  3     r1     q1      1     ?/?    yes    1.0 GB/s            failover  listed: the caller's choice for when others fail; listed
+  4     r0     q1      2     ?/?    yes    1.0 GB/s            failover  listed: the caller's choice for when others fail; listed
+`
+	if got := set.Text(); got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+	picker, st := set.Picker(pathsel.Adaptive, 1), states(set)
+	for range 50 { // however much there is to do
+		at := picker.Pick(pathsel.Slice{Bytes: 1 << 20, Remaining: 1 << 40}, st)
+		if at > 1 {
+			t.Fatalf("lane %d takes a slice while both chosen ones are well", at)
+		}
+		st.Lanes[at].Inflight += 1 << 20
+	}
+	st = states(set)
+	st.Lanes[0].Health = pathsel.Sick
+	st.Lanes[1].Inflight, st.Lanes[1].Window = 1<<20, 1<<20
+	if at := picker.Pick(pathsel.Slice{Bytes: 1 << 20, Remaining: 1 << 40}, st); at != 2 {
+		t.Errorf("a chosen lane is sick: lane %d takes its part", at)
+	}
+}

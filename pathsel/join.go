@@ -38,12 +38,7 @@ func (b *laneBuilder) choose(order []edge) {
 	}
 	b.s.Chosen = len(chosen)
 	b.sumUp()
-	users := map[segment][]int32{}
-	for n := range b.flows {
-		for _, s := range b.flows[n].segments {
-			users[s] = append(users[s], int32(n))
-		}
-	}
+	users := b.users()
 	for k := range order {
 		if !isChosen[k] {
 			l := b.lane(&order[k], Failover)
@@ -51,6 +46,17 @@ func (b *laneBuilder) choose(order []edge) {
 			b.s.Lanes = append(b.s.Lanes, l)
 		}
 	}
+}
+
+// users are the chosen lanes that cross each segment.
+func (b *laneBuilder) users() map[segment][]int32 {
+	users := map[segment][]int32{}
+	for n := range b.flows {
+		for _, s := range b.flows[n].segments {
+			users[s] = append(users[s], int32(n))
+		}
+	}
+	return users
 }
 
 // bounds are the links that an edge shares with chosen lanes and that they do
@@ -177,7 +183,7 @@ func (b *laneBuilder) sumUp() {
 	s := b.s
 	total, bases := topo.Rate(0), make([]topo.Basis, 0, s.Chosen)
 	known := s.Chosen > 0
-	for i := range s.Lanes {
+	for i := range s.Chosen {
 		l := &s.Lanes[i]
 		known = known && l.Share != nil
 		if l.Share == nil {

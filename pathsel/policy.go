@@ -240,14 +240,14 @@ func (s *LaneSet) adaptive(slice Slice, st *LaneStates) int {
 // everything, as end would find, but for one nanosecond of rounding.
 func (v *view) soonest(tier int, slice Slice) (best int, plain bool) {
 	best = NoLane
-	finish := int64(math.MaxInt64)
+	finish, end := int64(math.MaxInt64), math.Inf(1)
 	var own, ownWork, work, rates, latest float64
 	for k := range v.n {
 		i := v.at(k)
 		if v.s.Lanes[i].Tier > tier {
 			continue
 		}
-		l := v.st.lane(i)
+		l := v.lane(i)
 		rate := v.rate(i)
 		if rate <= 0 || l.Health != Healthy && !l.open() {
 			continue
@@ -259,8 +259,12 @@ func (v *view) soonest(tier int, slice Slice) (best int, plain bool) {
 		if v.s.Lanes[i].Tier != tier || !l.open() || !l.room(slice.Bytes) {
 			continue
 		}
-		if f := nanoseconds(start + float64(slice.Bytes)/rate); f < finish {
-			best, finish, own, ownWork = i, f, 0, 0
+		done := start + float64(slice.Bytes)/rate
+		if done >= end && best != NoLane {
+			continue // not before it in whole nanoseconds either, which cost more
+		}
+		if f := nanoseconds(done); f < finish {
+			best, finish, end, own, ownWork = i, f, done, 0, 0
 			if l.Health == Healthy {
 				own, ownWork = rate, start*rate
 			}
@@ -269,8 +273,8 @@ func (v *view) soonest(tier int, slice Slice) (best int, plain bool) {
 	if best == NoLane || rates <= own {
 		return best, false
 	}
-	end := (float64(max(slice.Bytes, slice.Remaining)) + work - ownWork) / (rates - own)
-	return best, latest < end && float64(finish+1) < end*1e9
+	all := (float64(max(slice.Bytes, slice.Remaining)) + work - ownWork) / (rates - own)
+	return best, latest < all && float64(finish+1) < all*1e9
 }
 
 // WouldHelp is Adaptive's rule for engines in which lanes pull: it says whether a

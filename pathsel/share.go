@@ -90,6 +90,16 @@ type view struct {
 	standIns [maxStandIns]int32
 	few      int
 	all      bool // nothing else is left: every lane counts
+	idle     LaneState
+}
+
+// lane is a lane's state in its place: copying it for every lane of every
+// decision costs.
+func (v *view) lane(i int) *LaneState {
+	if i < len(v.st.Lanes) {
+		return &v.st.Lanes[i]
+	}
+	return &v.idle
 }
 
 // maxStandIns bounds the lanes that stand in at one time: so many lanes are
@@ -103,7 +113,7 @@ func (s *LaneSet) look(st *LaneStates) view {
 	v := view{s: s, st: st, n: s.Chosen}
 	healthy := false
 	for j := range s.Chosen {
-		l := st.lane(j)
+		l := v.lane(j)
 		healthy = healthy || l.Health == Healthy
 		if l.Health != Healthy || l.Rate > 0 && float64(l.Rate) < s.Lanes[j].share/2 {
 			v.standIn(s.standIns[j])
@@ -168,7 +178,7 @@ func (v *view) lost(j int) float64 {
 // the links that it shares with them, what they have lost there included.
 func (v *view) rate(i int) float64 {
 	l := &v.s.Lanes[i]
-	measured := float64(v.st.lane(i).Rate)
+	measured := float64(v.lane(i).Rate)
 	if i < v.s.Chosen {
 		if measured > 0 {
 			return measured
@@ -196,7 +206,7 @@ func (v *view) start(i int) float64 { return v.startAt(i, v.rate(i)) }
 // startAt is start for a lane whose rate is known.
 func (v *view) startAt(i int, rate float64) float64 {
 	l := &v.s.Lanes[i]
-	start := float64(v.st.lane(i).Inflight) / rate
+	start := float64(v.lane(i).Inflight) / rate
 	start = max(start, portStart(v.st.Local.of(l.LocalIndex), v.s.wireHere[l.LocalIndex], rate))
 	return max(start, portStart(v.st.Remote.of(l.RemoteIndex), v.s.wireThere[l.RemoteIndex], rate))
 }

@@ -101,6 +101,9 @@ func checkEndpoints(list []transport.Endpoint) error {
 				return fmt.Errorf("endpoint %d: %w", i, err)
 			}
 		}
+		if e.BytesPerSec < 0 {
+			return fmt.Errorf("endpoint %d: bytes_per_sec %d: want 0 or more", i, e.BytesPerSec)
+		}
 		if seen[e] {
 			return fmt.Errorf("endpoint %d: %s %s is given twice", i, e.Transport, e.Address)
 		}

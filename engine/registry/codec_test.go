@@ -105,6 +105,7 @@ func TestDescriptorIsChecked(t *testing.T) {
 		{"address", func(d *registry.Descriptor) { d.Endpoints[1].Address = "" }, "endpoint 1: address"},
 		{"port", func(d *registry.Descriptor) { d.Endpoints[1].Port = topo.ID(long) }, "endpoint 1: port"},
 		{"an endpoint twice", func(d *registry.Descriptor) { d.Endpoints[1] = d.Endpoints[0] }, "twice"},
+		{"a negative rate", func(d *registry.Descriptor) { d.Endpoints[0].BytesPerSec = -1 }, "endpoint 0: bytes_per_sec -1"},
 		{"endpoints", func(d *registry.Descriptor) { d.Endpoints = make([]transport.Endpoint, registry.MaxEndpoints+1) }, "4097 endpoints"},
 		{"region 0", func(d *registry.Descriptor) { d.Regions[0].ID = 0 }, "ID 0"},
 		{"a region twice", func(d *registry.Descriptor) { d.Regions[0].ID = d.Regions[1].ID }, "in order"},

@@ -49,7 +49,7 @@ func (c *Core) cancel(j *Job, err error) {
 	if err == nil {
 		err = errors.New("cancelled")
 	}
-	c.stop(j, fmt.Errorf("route %q: %w", j.Route.Name, err))
+	c.stop(j, err)
 }
 
 // stop ends a job now: slices on lanes that move get a moment to end, those on
@@ -106,15 +106,14 @@ func (c *Core) checkJob(j *Job) {
 // missed is the error of a deadline: how far the job came and what was wrong
 // with the lanes.
 func (c *Core) missed(j *Job) error {
-	err := fmt.Errorf("route %q to peer %q: %w with %d of %d bytes in place", j.Route.Name, j.Route.peer.name, ErrDeadline, j.Result.Bytes, j.total)
+	err := fmt.Errorf("%w with %d of %d bytes in place", ErrDeadline, j.Result.Bytes, j.total)
 	if len(j.fences) > 0 && j.Result.Bytes == j.total {
 		return err
 	}
 	for i := range j.Route.groups {
 		for _, l := range j.Route.groups[i].lanes {
 			if l != nil && l.lastErr != nil && (l.sick || l.testing || l.phase != up) {
-				err = fmt.Errorf("%w; lane %s: %w", err, l.spec.Name, l.lastErr)
-				return err
+				return fmt.Errorf("%w; %w", err, &LaneError{l.spec.Name, l.lastErr})
 			}
 		}
 	}
@@ -126,13 +125,9 @@ func (c *Core) missed(j *Job) error {
 
 // unsafeErr adds to a job's error that its bytes may still land.
 func unsafeErr(j *Job) error {
-	err := fmt.Errorf("%w: %d connections to peer %q were not confirmed to be left", ErrUnsafe, len(j.fences), j.Route.peer.name)
+	err := fmt.Errorf("%w: it was not confirmed that the peer has left %d connections", ErrUnsafe, len(j.fences))
 	if j.err != nil {
 		return fmt.Errorf("%w; %w", j.err, err)
 	}
 	return err
-}
-
-func peerErr(j *Job, err error) error {
-	return fmt.Errorf("route %q to peer %q: %w", j.Route.Name, j.Route.peer.name, err)
 }

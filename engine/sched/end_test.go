@@ -59,8 +59,12 @@ func TestAllLanesDead(t *testing.T) {
 				if !errors.Is(x.Result.Err, ErrDeadline) {
 					t.Errorf("error %v", x.Result.Err)
 				}
-				if text := x.Result.Err.Error(); !strings.Contains(text, "lane tcp") || !strings.Contains(text, `"n2"`) {
-					t.Errorf("error %q names no lane or no peer", text)
+				if text := x.Result.Err.Error(); strings.Count(text, "lane tcp") != 1 || strings.Contains(text, "n2") {
+					t.Errorf("error %q: want the lane in it, once, and no peer", text)
+				}
+				var lane *LaneError
+				if !errors.As(x.Result.Err, &lane) || !strings.HasPrefix(lane.Lane, "tcp") {
+					t.Errorf("error %q is of no lane", x.Result.Err)
 				}
 				s.by(x, 999, 1010)
 			}

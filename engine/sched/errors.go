@@ -5,7 +5,8 @@ import (
 	"fmt"
 )
 
-// Why jobs end without all bytes in place, and why lanes are killed.
+// Why jobs end without all bytes in place, and why lanes are killed. Errors of jobs
+// name lanes and ops, but neither route nor peer: who submitted the job knows those.
 var (
 	// ErrDeadline: the job's deadline passed.
 	ErrDeadline = errors.New("deadline exceeded")
@@ -33,7 +34,7 @@ var (
 // which ops of the job were in it: First to Last, places in Job.Ops.
 type OpError struct {
 	First, Last int
-	Peer, Lane  string
+	Lane        string
 	Err         error
 }
 
@@ -42,7 +43,17 @@ func (e *OpError) Error() string {
 	if e.Last != e.First {
 		ops = fmt.Sprintf("ops %d to %d", e.First, e.Last)
 	}
-	return fmt.Sprintf("%s: lane %s to peer %q: %v", ops, e.Lane, e.Peer, e.Err)
+	return fmt.Sprintf("%s: lane %s: %v", ops, e.Lane, e.Err)
 }
 
 func (e *OpError) Unwrap() error { return e.Err }
+
+// LaneError says what was last wrong with a lane that a job needed.
+type LaneError struct {
+	Lane string
+	Err  error
+}
+
+func (e *LaneError) Error() string { return fmt.Sprintf("lane %s: %v", e.Lane, e.Err) }
+
+func (e *LaneError) Unwrap() error { return e.Err }

@@ -1,7 +1,6 @@
 package sched
 
 import (
-	"errors"
 	"fmt"
 )
 
@@ -48,11 +47,11 @@ func (c *Core) submit(j *Job) {
 	c.freshen(r)
 	switch {
 	case r.peer == nil:
-		c.reject(j, fmt.Errorf("route %q: %w: peer %d is not known", r.Name, ErrNoLane, r.Peer))
+		c.reject(j, fmt.Errorf("%w: peer %d is not known", ErrNoLane, r.Peer))
 	case j.unsent == 0:
 		c.settle(j)
 	case !r.hasLanes():
-		c.reject(j, peerErr(j, ErrNoLane))
+		c.reject(j, ErrNoLane)
 	default:
 		if j.DeadlineNS != 0 {
 			c.checkBy(min(j.DeadlineNS, max(j.DeadlineNS-c.cfg.FenceNS, c.now+c.cfg.StallFloorNS)))
@@ -162,13 +161,13 @@ func (c *Core) notDelivered(l *lane, j *Job, s *Slice, e *Event) {
 		return
 	}
 	opErr := func(err error) error {
-		return &OpError{First: s.firstOp, Last: s.lastOp, Peer: l.peer.name, Lane: l.spec.Name, Err: err}
+		return &OpError{First: s.firstOp, Last: s.lastOp, Lane: l.spec.Name, Err: err}
 	}
 	switch {
 	case !e.Retry:
-		c.end(j, fmt.Errorf("route %q: %w", j.Route.Name, opErr(e.Err)))
+		c.end(j, opErr(e.Err))
 	case s.Attempt+1 >= c.cfg.MaxAttempts && !j.ending:
-		c.end(j, fmt.Errorf("route %q: %w", j.Route.Name, opErr(errors.Join(ErrAttempts, e.Err))))
+		c.end(j, opErr(fmt.Errorf("%w: %w", ErrAttempts, e.Err)))
 	}
 	j.Result.Lanes[s.use].Retries++
 	l.retries++
@@ -237,7 +236,14 @@ func (c *Core) slice() *Slice {
 	return &Slice{}
 }
 
+// mostSpans is how many spans a slice has room for that is used again.
+const mostSpans = 1024
+
 func (c *Core) recycle(s *Slice) {
+	if cap(s.Spans) > mostSpans {
+		*s = Slice{}
+		return
+	}
 	*s = Slice{Spans: s.Spans[:0]}
 	c.free = append(c.free, s)
 }

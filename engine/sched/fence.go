@@ -102,7 +102,7 @@ func (c *Core) peerGone(e *Event) {
 		next := j.liveNext
 		if j.Route.peer == p {
 			j.noFence = true
-			c.endAt(j, peerErr(j, err), c.now)
+			c.endAt(j, err, c.now)
 		}
 		j = next
 	}

@@ -19,8 +19,9 @@ type Job struct {
 
 // Result is how a job ended and what it took.
 type Result struct {
-	// Err is nil where every byte is in place. It wraps the cause and names lane
-	// and peer; an *OpError says which op was refused.
+	// Err is nil where every byte is in place. It wraps the cause; an *OpError says
+	// which op was refused or failed too often, a *LaneError what was wrong with a
+	// lane. It names neither route nor peer.
 	Err error
 	// Unsafe are the connections over which bytes may still land in the peer's
 	// memory: the job's remote ranges must not be used until they are fenced.

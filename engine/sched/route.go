@@ -105,6 +105,7 @@ func (c *Core) routeChanged(r *Route, groups []Group) {
 		return
 	}
 	c.regroup(r)
+	r.fresh = true
 	c.changed(r.peer)
 	if r.jobs > 0 {
 		c.want(r)
@@ -140,14 +141,26 @@ func (r *Route) backlog(class Priority) int64 {
 	return r.queued[High]
 }
 
-// deserves is how many lanes so many bytes are worth on a route's best group.
+// deserves is how many lanes so many bytes are worth on a route's best group: at the
+// rates that they promise, or at those that were measured where these are lower.
 func (c *Core) deserves(r *Route, bytes int64) int {
 	g := &r.groups[r.cur]
 	rtt := int64(0)
 	if l := g.lanes[0]; l != nil {
 		rtt = l.spec.RoundTripNS
 	}
-	return max(1, g.set.Deserves(bytes, as(pathsel.DefaultRTT, rtt)))
+	k := max(1, g.set.Deserves(bytes, as(pathsel.DefaultRTT, rtt)))
+	best := 0.0
+	for _, l := range g.lanes {
+		if l != nil && l.phase == up && l.est.trusted() {
+			best = max(best, l.est.measured())
+		}
+	}
+	if best > 0 && rtt > 0 {
+		busy := float64(bytes) / best * 1e9 // on one lane, in nanoseconds
+		k = max(k, int(min(busy/float64(2*rtt), float64(g.set.Chosen))))
+	}
+	return k
 }
 
 // as converts to the type of a sample: the core imports no clock, and a
@@ -234,16 +247,27 @@ func (c *Core) selectGroup(r *Route) {
 	if best < 0 {
 		best = half
 	}
-	if best < 0 || best == r.cur {
+	// New groups begin with the first: what was used before them is the peer's to know.
+	if best < 0 || best == r.cur && !(r.fresh && best == 0 && r.peer.insteadOf(r.groups[0].transport) != "") {
 		return
 	}
-	r.cur = best
+	r.cur, r.fresh = best, false
 	c.switched(r)
 }
 
 // fallback is what is used in place of a transport that a peer's routes prefer.
 type fallback struct {
 	from, to string // to is "" when all is well
+}
+
+// insteadOf is the transport that is used in place of another, "" where that is well.
+func (p *peer) insteadOf(transport string) string {
+	for i := range p.fallbacks {
+		if p.fallbacks[i].from == transport {
+			return p.fallbacks[i].to
+		}
+	}
+	return ""
 }
 
 // switched tells of a change of transport, once for all routes of a peer.

@@ -127,6 +127,7 @@ type routeState struct {
 	peer    *peer
 	groups  []group
 	cur     int    // the group that is used
+	fresh   bool   // the groups were replaced since that was decided
 	seen    uint64 // peer.seq for which that was decided
 	lastJob int64  // in the time of Step, of the last one that began or ended
 	jobs    int    // not finished

@@ -48,6 +48,7 @@ type SessionID [16]byte
 // Caps are what a transport can do and the limits of its requests.
 type Caps struct {
 	SameHost  bool  // it reaches engines of the same host only
+	Checks    bool  // it makes a checksum of a request's bytes where that is asked for
 	MaxSpans  int   // spans of one request
 	MaxBytes  int64 // bytes of one request
 	MaxPosted int   // requests of one connection that are posted and not completed
@@ -63,6 +64,9 @@ type Endpoint struct {
 	// Address is what Dial of the peer's transport understands: "10.0.0.1:7411",
 	// the name of a socket.
 	Address string `json:"address"`
+	// BytesPerSec is what the port carries in each direction, 0 not known. TCP's
+	// endpoints have none: the topology tells.
+	BytesPerSec topo.Rate `json:"bytes_per_sec,omitempty"`
 }
 
 // Transport is one way of moving memory.
@@ -108,20 +112,33 @@ type Offerer interface {
 
 // Ported is what a transport is that has ports of its own, RDMA devices: its lanes are
 // pairs of them and the peer's, which the engine takes from pathsel where both hosts are
-// described, and from LocalPorts and the offers where not.
+// described, and from LocalPorts and the offers where not. Its endpoints name their port.
+//
+// Where ports come, go or change, the transport tells the engine that made it (Changed
+// of engine.TransportEnv), and is then asked for all of this again. All three are quick.
 type Ported interface {
 	Offerer
 	// LocalPorts are those that can be dialled from now, in a stable order.
 	LocalPorts() []LocalPort
 	// PortReaches says why a local port cannot reach a peer's endpoint; nil: it may.
+	// The endpoint is what the peer says: it is hostile.
 	PortReaches(local topo.ID, remote Endpoint) error
+}
+
+// Rekeyed is what a transport is whose keys of regions change: a device came back, and
+// its registrations are new ones. It tells so like a change of ports; the engine then
+// asks for the keys of all regions, and tells its peers.
+type Rekeyed interface {
+	// Key is what Register gave, as it is now; "" where peers cannot use the region. It
+	// is quick, and calls nothing of the engine.
+	Key(r *memory.Region) string
 }
 
 // LocalPort is a port of a Ported transport.
 type LocalPort struct {
-	ID          topo.ID // topo.PortID: what the topology calls it, where there is one
-	Name        string  // for people: "mlx5_0"
-	BytesPerSec topo.Rate
+	ID          topo.ID   // topo.PortID: what the topology calls it, where there is one
+	Name        string    // for people: "mlx5_0"
+	BytesPerSec topo.Rate // in each direction, 0 not known
 }
 
 // Selective is what a transport is that cannot reach every region of a peer: the
@@ -144,7 +161,7 @@ type Waiter interface {
 	Over() bool // there is nothing to wait for any more
 }
 
-// As finds a DataServer, an Offerer or a Selective in a transport, or in those that it wraps
+// As finds a DataServer, an Offerer, a Ported or a Selective in a transport, or in those that it wraps
 // and gives with Unwrap() Transport.
 func As[T any](t Transport) (T, bool) {
 	for t != nil {
@@ -163,6 +180,9 @@ func As[T any](t Transport) (T, bool) {
 
 // Served counts what peers did through the passive side.
 type Served struct {
+	// Uncounted says that peers move bytes by themselves, without this side's help: then
+	// ReadBytes and WrittenBytes know nothing of those.
+	Uncounted               bool
 	ReadBytes, WrittenBytes int64
 	Requests                int64
 	Refused                 int64 // requests that were against the rules
@@ -188,7 +208,8 @@ type Dial struct {
 	LocalPort topo.ID
 	// Remote is the peer's end.
 	Remote Endpoint
-	// Exchange asks the peer's Accept.
+	// Exchange asks the peer's Accept. It may be called until shortly after Lost, by
+	// several goroutines: to change the connection, and to say that it is over.
 	Exchange func(ctx context.Context, request []byte) (answer []byte, err error)
 	Events   Events
 }
@@ -250,7 +271,8 @@ type Span struct {
 	Bytes        int64
 }
 
-// RemoteRegion is a peer's region as its descriptor gives it.
+// RemoteRegion is a peer's region as its descriptor gives it. It does not change: where
+// a key does, later requests have another one.
 type RemoteRegion struct {
 	ID    memory.ID
 	Bytes int64

@@ -3,8 +3,8 @@
 // both sides say, and a notification that it is complete, so that decoding begins
 // while later layers are on their way. Without flags both run in one process:
 //
-//	kvpush -decode 10.0.0.2:7411 -token SECRET
-//	kvpush -prefill 10.0.0.2:7411 -token SECRET
+//	kvpush -decode 10.0.0.2:7411 -token-file token
+//	kvpush -prefill 10.0.0.2:7411 -token-file token
 package main
 
 import (
@@ -17,6 +17,8 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/signal"
+
+	"github.com/topoctl/topoctl/examples/internal/secret"
 )
 
 const (
@@ -25,8 +27,9 @@ const (
 )
 
 type options struct {
-	decode, prefill, token string
-	layers, pages          int
+	decode, prefill string
+	token           []byte
+	layers, pages   int
 }
 
 func main() {
@@ -44,7 +47,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	f := flag.NewFlagSet("kvpush", flag.ContinueOnError)
 	f.StringVar(&o.decode, "decode", "", "be the decode process, at this address")
 	f.StringVar(&o.prefill, "prefill", "", "be the prefill process, for the decode process at this address")
-	f.StringVar(&o.token, "token", "", "secret of both, 16 bytes or more")
+	token := f.String("token-file", "", "the file with the secret of both, 16 bytes or more; without it "+secret.Variable+" of the environment")
 	f.IntVar(&o.layers, "layers", 32, "layers of the model")
 	f.IntVar(&o.pages, "pages", 256, "pages that the request has in each layer")
 	if err := f.Parse(args); err != nil {
@@ -52,6 +55,10 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	if o.layers < 1 || o.pages < 1 || o.pages > pool {
 		return fmt.Errorf("want at least a layer, and 1 to %d pages", pool)
+	}
+	var err error
+	if o.token, err = secret.Read(*token); err != nil {
+		return err
 	}
 	if o.prefill != "" {
 		return prefill(ctx, o, out)

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/topoctl/topoctl/examples/internal/secret"
 )
 
 // output can be written to by both roles.
@@ -29,9 +31,13 @@ func TestRun(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, out.b.String())
 		}
 	}
-	for _, args := range [][]string{{"-layers", "0"}, {"-pages", "513"}, {"-token", "short"}} {
+	for _, args := range [][]string{{"-layers", "0"}, {"-pages", "513"}, {"-token-file", "nowhere"}} {
 		if err := run(t.Context(), args, &out); err == nil {
 			t.Errorf("%v is accepted", args)
 		}
+	}
+	t.Setenv(secret.Variable, "short")
+	if err := run(t.Context(), nil, &out); err == nil || !strings.Contains(err.Error(), "token of 5 bytes") {
+		t.Errorf("a short token: %v", err)
 	}
 }

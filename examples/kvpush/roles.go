@@ -15,7 +15,7 @@ import (
 
 // prefill computes the cache and pushes it.
 func prefill(ctx context.Context, o options, out io.Writer) (err error) {
-	e, err := engine.New(ctx, engine.Options{Name: "prefill", Token: []byte(o.token)})
+	e, err := engine.New(ctx, engine.Options{Name: "prefill", Token: o.token})
 	if err != nil {
 		return err
 	}
@@ -63,7 +63,7 @@ func decode(ctx context.Context, o options, out io.Writer) (err error) {
 	if both {
 		o.decode = "127.0.0.1:0"
 	}
-	e, err := engine.New(ctx, engine.Options{Name: "decode", Listen: []string{o.decode}, Token: []byte(o.token)})
+	e, err := engine.New(ctx, engine.Options{Name: "decode", Listen: []string{o.decode}, Token: o.token})
 	if err != nil {
 		return err
 	}

@@ -1,8 +1,8 @@
 // Memserver is a file server of memory: it loads files into regions, and clients
 // read them by name, without any work of the server.
 //
-//	memserver -listen 10.0.0.2:7411 -token SECRET model.safetensors tokenizer.json
-//	memserver -peer 10.0.0.2:7411 -token SECRET -get tokenizer.json > tokenizer.json
+//	memserver -listen 10.0.0.2:7411 -token-file token model.safetensors tokenizer.json
+//	memserver -peer 10.0.0.2:7411 -token-file token -get tokenizer.json > tokenizer.json
 package main
 
 import (
@@ -17,6 +17,7 @@ import (
 
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/examples/internal/secret"
 )
 
 func main() {
@@ -32,21 +33,29 @@ func main() {
 func run(ctx context.Context, args []string, out, notes io.Writer) error {
 	f := flag.NewFlagSet("memserver", flag.ContinueOnError)
 	listen := f.String("listen", "127.0.0.1:7411", "where to serve the files that are given")
-	token := f.String("token", "", "secret of both sides, 16 bytes or more")
+	file := f.String("token-file", "", "the file with the secret of both sides, 16 bytes or more; without it "+secret.Variable+" of the environment")
 	peer := f.String("peer", "", "the server's address: be a client")
 	get := f.String("get", "", "the file that the client writes to its output; none: list them")
+	f.SetOutput(notes)
 	if err := f.Parse(args); err != nil {
 		return err
 	}
-	if *peer != "" {
-		return client(ctx, *peer, *token, *get, out)
+	token, err := secret.Read(*file)
+	switch {
+	case err != nil:
+		return err
+	case *peer != "":
+		return client(ctx, *peer, token, *get, out)
+	case f.NArg() == 0:
+		f.Usage()
+		return errors.New("want the files to serve, or -peer")
 	}
-	return serve(ctx, *listen, *token, f.Args(), notes)
+	return serve(ctx, *listen, token, f.Args(), notes)
 }
 
 // serve keeps the files in memory until ctx ends.
-func serve(ctx context.Context, listen, token string, files []string, notes io.Writer) (err error) {
-	e, err := engine.New(ctx, engine.Options{Name: "memserver", Listen: []string{listen}, Token: []byte(token)})
+func serve(ctx context.Context, listen string, token []byte, files []string, notes io.Writer) (err error) {
+	e, err := engine.New(ctx, engine.Options{Name: "memserver", Listen: []string{listen}, Token: token})
 	if err != nil {
 		return err
 	}
@@ -89,8 +98,8 @@ func load(e *engine.Engine, file string, notes io.Writer) error {
 }
 
 // client writes one of the server's files to out, or lists them.
-func client(ctx context.Context, address, token, name string, out io.Writer) (err error) {
-	e, err := engine.New(ctx, engine.Options{Name: "memserver client", Token: []byte(token)})
+func client(ctx context.Context, address string, token []byte, name string, out io.Writer) (err error) {
+	e, err := engine.New(ctx, engine.Options{Name: "memserver client", Token: token})
 	if err != nil {
 		return err
 	}

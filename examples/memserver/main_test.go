@@ -61,3 +61,13 @@ func TestServeAndGet(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestRefuses(t *testing.T) {
+	var notes bytes.Buffer
+	if err := run(t.Context(), nil, io.Discard, &notes); err == nil || !strings.Contains(err.Error(), "want the files to serve") || !strings.Contains(notes.String(), "-token-file") {
+		t.Errorf("without files: %v\n%s", err, notes.String())
+	}
+	if err := run(t.Context(), []string{"-token-file", "nowhere", "main.go"}, io.Discard, &notes); err == nil || !strings.Contains(err.Error(), "token: ") {
+		t.Errorf("without the token's file: %v", err)
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
 )
 
@@ -23,6 +24,14 @@ type Options struct {
 	HTTP []string
 	// Ready is told once, when everything can be reached.
 	Ready func(Info)
+	// Rediscover gives the host's topology anew; it is called when Look, which is asked
+	// every so often, gives another text than Seen, which it gave before the topology
+	// was discovered, and a little later the same again. Without it, or with Every 0,
+	// the topology stays as it is.
+	Rediscover func(context.Context) (*topo.Topology, error)
+	Look       func() string
+	Seen       string
+	Every      time.Duration
 }
 
 // Region is memory that peers may use.
@@ -39,6 +48,8 @@ type Info struct {
 	Advertised []engine.Advertised
 	HTTP       []string
 	Regions    []engine.RegionStats
+	// Unavailable are the transports that this host cannot have, and why.
+	Unavailable []string
 }
 
 // stopTime is how long requests that are being answered may take at the end.
@@ -52,6 +63,8 @@ func Run(ctx context.Context, o Options) (err error) {
 		return unlessStopped(ctx, err)
 	}
 	defer func() { err = errors.Join(err, e.Close()) }()
+	stopFollowing := follow(ctx, &o, e)
+	defer stopFollowing()
 	for _, r := range o.Regions {
 		if _, err := e.Alloc(r.Bytes, r.RegionOptions); err != nil {
 			return err
@@ -98,7 +111,7 @@ func unlessStopped(ctx context.Context, err error) error {
 }
 
 func info(e *engine.Engine, listeners []net.Listener) Info {
-	i := Info{Name: e.Name(), Epoch: e.Epoch(), Addresses: []string{}, Advertised: e.Advertised(), HTTP: []string{}, Regions: e.Stats().Regions}
+	i := Info{Name: e.Name(), Epoch: e.Epoch(), Addresses: []string{}, Advertised: e.Advertised(), HTTP: []string{}, Regions: e.Stats().Regions, Unavailable: append([]string{}, e.Unavailable()...)}
 	for _, a := range e.Addrs() {
 		i.Addresses = append(i.Addresses, a.String())
 	}

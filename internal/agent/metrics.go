@@ -87,12 +87,15 @@ func metricsText(s engine.Stats, started time.Time) []byte {
 		{"slices_total", "Slices that were carried.", s.Slices},
 		{"retried_slices_total", "Slices that were sent again.", s.Retries},
 		{"transport_fallbacks_total", "Changes to a worse transport, because every lane of the better one was sick.", s.Fallback},
-		{"served_read_bytes_total", "Bytes that peers read from the regions.", s.ServedReadBytes},
-		{"served_written_bytes_total", "Bytes that peers wrote into the regions.", s.ServedWrittenBytes},
+		{"served_read_bytes_total", "Bytes that peers read from the regions, as far as they are counted.", s.ServedReadBytes},
+		{"served_written_bytes_total", "Bytes that peers wrote into the regions, as far as they are counted.", s.ServedWrittenBytes},
 		{"refused_requests_total", "Requests of peers that were against the rules.", s.Refused},
 		{"notifications_total", "Notifications of peers that arrived.", s.Notifications},
 	} {
 		x.add("topoctl_engine_"+c.name, counter, c.help, float64(c.value))
+	}
+	for _, t := range s.ServedUncounted {
+		x.add("topoctl_engine_served_uncounted", gauge, "1 for each transport over which peers move bytes that the counters of served bytes do not see.", 1, "transport", t)
 	}
 	x.add("topoctl_engine_served_connections", gauge, "Data connections of peers that are open.", float64(s.ServedConns))
 	x.add("topoctl_engine_served_sessions", gauge, "Peers that have this engine open.", float64(s.Sessions))

@@ -174,6 +174,11 @@ func (c *cell) countLanes(before, after []engine.LaneStats) {
 	})
 }
 
+// over says whether a transport carried any of the ops, or was to.
+func (c *cell) over(transport string) bool {
+	return c.transport == transport || slices.ContainsFunc(c.lanes, func(l LaneResult) bool { return l.Transport == transport })
+}
+
 // streams is how many sockets carried the ops.
 func (c *cell) streams() int {
 	n := 0

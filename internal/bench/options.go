@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
@@ -30,8 +31,10 @@ type Options struct {
 	Batch      int     // ops; 0: as many as make 16 MiB, at most 128
 	Threads    int
 	InFlight   int      // batches of each thread
-	Transports []string // "auto", "tcp", "shm"
-	Policies   []pathsel.Policy
+	Transports []string // "auto", "rdma", "tcp", "shm"
+	// Engine are the transports of the engines that measure; nil: the engine's default.
+	Engine   []engine.Transport
+	Policies []pathsel.Policy
 	// Lanes are the names (or local ports) of the only lanes to use, LaneCount how
 	// many of the best of each transport; neither: all.
 	Lanes     []string

@@ -22,6 +22,8 @@ type Report struct {
 	Peer     Peer   `json:"peer"`
 	Memory   Memory `json:"memory"`
 	CPUs     int    `json:"cpus"` // that this process may use
+	// Unavailable are the transports that this host cannot have, and why.
+	Unavailable []string `json:"unavailable"`
 	// Results and Ceilings are in the order of the request.
 	Results  []Result  `json:"results"`
 	Ceilings []Ceiling `json:"ceilings"`
@@ -147,6 +149,7 @@ type Fault struct {
 // The kinds of ceilings.
 const (
 	RawSocket     = "raw-socket"
+	RawVerbs      = "raw-verbs"
 	Memcpy        = "memcpy"
 	StreamingCopy = "streaming-copy"
 )

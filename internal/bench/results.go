@@ -12,12 +12,17 @@ func (r *run) addResults(g *group) {
 		q := round(float64(v) / float64(most))
 		return &q
 	}
+	rdma := false
 	for _, c := range g.cells {
 		if len(c.samples) == 0 && c.err == nil {
 			continue
 		}
 		res := c.result()
-		res.OfRawSocket = ratio(res.BytesPerSec, g.raw)
+		if c.over("rdma") {
+			rdma = true
+		} else {
+			res.OfRawSocket = ratio(res.BytesPerSec, g.raw)
+		}
 		for _, way := range g.copies {
 			switch {
 			case way.threads != r.copyThreads():
@@ -37,10 +42,19 @@ func (r *run) addResults(g *group) {
 		raw.CongestionControl = &r.raw.CongestionControl
 	}
 	r.report.Ceilings = append(r.report.Ceilings, raw)
+	if rdma {
+		verbs := r.ceiling(RawVerbs, g, nil, g.streams)
+		why := noRawVerbs
+		verbs.Reason = &why
+		r.report.Ceilings = append(r.report.Ceilings, verbs)
+	}
 	for _, way := range g.copies {
 		r.report.Ceilings = append(r.report.Ceilings, r.ceiling(way.kind, g, way.samples, way.threads))
 	}
 }
+
+// noRawVerbs is why there is no ceiling for RDMA.
+const noRawVerbs = "could not be measured: bench has no program of its own for verbs; ib_write_bw and ib_read_bw of perftest have"
 
 func (r *run) ceiling(kind string, g *group, s samples, streams int) Ceiling {
 	c := Ceiling{Kind: kind, Op: g.op, SizeBytes: g.size, Streams: streams, RoundsBytesPerSec: s.rates(), WorkingSetBytes: 2 * r.memory}

@@ -63,7 +63,7 @@ func (r *run) open(ctx context.Context) error {
 		Peer: Peer{Name: first.peer.Name(), Address: o.Peer, Region: first.remote.Name(), OwnChild: o.ChildPID != 0},
 		Memory: Memory{LocalBytes: r.memory, RemoteBytes: r.memory, WorkingSetBytes: 2 * r.memory, Layout: "scattered",
 			PageBytes: first.local.Info().PageBytes, Notes: append([]string{}, first.local.Info().Notes...)},
-		Results: []Result{}, Ceilings: []Ceiling{},
+		Unavailable: append([]string{}, first.engine.Unavailable()...), Results: []Result{}, Ceilings: []Ceiling{},
 	}
 	var err error
 	if r.report.Host, err = os.Hostname(); err != nil {
@@ -102,7 +102,7 @@ func (r *run) openEnd(ctx context.Context, p pathsel.Policy) error {
 // dial makes an engine, opens the peer and finds the region.
 func (r *run) dial(ctx context.Context, p pathsel.Policy) (*end, error) {
 	o := &r.o
-	e, err := engine.New(ctx, engine.Options{Name: fmt.Sprintf("bench-%d", os.Getpid()), Token: o.Token, Topology: o.Topology, Policy: p})
+	e, err := engine.New(ctx, engine.Options{Name: fmt.Sprintf("bench-%d", os.Getpid()), Token: o.Token, Topology: o.Topology, Policy: p, Transports: o.Engine})
 	if err != nil {
 		return nil, err
 	}
@@ -281,7 +281,9 @@ func findLane(lanes []string, name string) (string, error) {
 	}
 	var found []string
 	for _, l := range lanes {
-		if local, _, ok := strings.Cut(l, " > "); ok && local == name && !slices.Contains(found, l) {
+		local, _, ok := strings.Cut(l, " > ")
+		_, port, _ := strings.Cut(local, " ") // "rdma mlx5_0": of a transport with ports of its own
+		if ok && (local == name || port == name) && !slices.Contains(found, l) {
 			found = append(found, l)
 		}
 	}

@@ -96,6 +96,9 @@ func (g *Generator) fields(properties Object, required []string, t reflect.Type)
 		if slices.Contains(g.Nullable, t.Name()+"."+f.Name) {
 			s = orNull(s)
 		}
+		if options == "string" { // a number that readers in other languages would round
+			s, options = Object{"type": "string", "pattern": "^-?[0-9]+$"}, ""
+		}
 		properties[name] = s
 		if options == "" {
 			required = append(required, name)

@@ -30,6 +30,7 @@ type document struct {
 	Class topo.Class        `json:"class,omitempty"`
 	At    netip.Addr        `json:"at,omitzero"`
 	Names map[string]string `json:"names"`
+	Large uint64            `json:"large,string"`
 	Left  chan int          `json:"-"`
 }
 
@@ -43,6 +44,7 @@ const want = `{
   "class": {"pattern": "^(X|NV[0-9]+|XGMI|C2C|PIX|PXB|PHB|NODE|SYS)$", "type": ["string", "null"]},
   "count": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
   "known": {"anyOf": [{"items": {"type": "string"}, "type": "array"}, {"type": "null"}]},
+  "large": {"pattern": "^-?[0-9]+$", "type": "string"},
   "mode": {"enum": ["on", "off"]},
   "names": {"additionalProperties": {"type": "string"}, "type": "object"},
   "place": {
@@ -55,7 +57,7 @@ const want = `{
   "schema": {"const": "topoctl.test/v1"},
   "share": {"type": "number"}
  },
- "required": ["schema", "share", "known", "place", "count", "mode", "names"],
+ "required": ["schema", "share", "known", "place", "count", "mode", "names", "large"],
  "title": "topoctl.test/v1", "type": "object"
 }`
 

@@ -74,7 +74,7 @@ func (s *Session) run(t *taken, method uint16, body []byte) {
 	defer s.wg.Done()
 	s.mu.Lock()
 	// A peer that does not take its answers gets no new ones.
-	for s.kept > bodiesInFlight*s.peer.body && !s.isOver {
+	for s.kept > bodiesInFlight*s.largest() && !s.isOver {
 		s.drained.Wait()
 	}
 	over := s.isOver
@@ -85,6 +85,10 @@ func (s *Session) run(t *taken, method uint16, body []byte) {
 	answer, err := s.answer(method, body)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// Others that ran at the same time may have filled the room.
+	for s.kept > 0 && s.kept+len(answer) > (bodiesInFlight+1)*s.largest() && !s.isOver {
+		s.drained.Wait()
+	}
 	s.running--
 	s.bodies -= len(body)
 	if s.isOver || s.taken[t.number] != t {
@@ -100,6 +104,10 @@ func (s *Session) run(t *taken, method uint16, body []byte) {
 		s.link.send(t.message())
 	}
 }
+
+// largest is the body that answers are counted in: what the peer takes may be more
+// than what we would keep for anybody.
+func (s *Session) largest() int { return min(s.peer.body, s.limits.MessageBytes) }
 
 func (s *Session) answer(method uint16, body []byte) ([]byte, error) {
 	if s.handle == nil {

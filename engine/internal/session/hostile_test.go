@@ -400,38 +400,78 @@ func TestBytesInFlight(t *testing.T) {
 	}
 }
 
-// TestKeptAnswers: who does not acknowledge answers gets no more of them.
+// TestKeptAnswers: who does not acknowledge answers gets no more of them, however much
+// it says that it takes.
 func TestKeptAnswers(t *testing.T) {
+	for name, o := range map[string]struct{ ours, theirs Limits }{
+		"by the peer's limit": {Limits{CallsInFlight: 16}, Limits{MessageBytes: 100}},
+		"by our own":          {Limits{CallsInFlight: 16, MessageBytes: 100}, Limits{MessageBytes: 1 << 30}},
+	} {
+		t.Run(name, func(t *testing.T) { testKeptAnswers(t, o.ours, o.theirs) })
+	}
+}
+
+func testKeptAnswers(t *testing.T, ours, theirs Limits) {
 	ln := newPipes()
 	var ran atomic.Int32
+	together := make(chan struct{}, 16)
 	s := Serve([]net.Listener{ln}, ServerOptions{
-		Limits: Limits{CallsInFlight: 16},
-		Handle: func(context.Context, *Session, uint16, []byte) ([]byte, error) {
+		Limits: ours,
+		Handle: func(_ context.Context, _ *Session, method uint16, _ []byte) ([]byte, error) {
 			ran.Add(1)
+			if method == 1 {
+				<-together
+			}
 			return make([]byte, 100), nil
 		},
 	})
 	defer s.Close()
-	c := enter(t, ln, Limits{MessageBytes: 100})
-	// One after the other, so that no two look at what is kept at the same time.
-	for n := range uint64(5) {
-		_, _ = c.Write(encode(message{kind: msgCall, number: n + 1}))
-		if m, err := readMessage(c, someBounds); err != nil || m.kind != msgAnswer || m.number != n+1 {
+	c := enter(t, ln, theirs)
+	answered := func(n uint64) {
+		t.Helper()
+		if m, err := readMessage(c, someBounds); err != nil || m.kind != msgAnswer || n > 0 && m.number != n {
 			t.Fatal(m, err)
 		}
 	}
-	_, _ = c.Write(encode(message{kind: msgCall, number: 6}))
-	_, _ = c.Write(encode(message{kind: msgPing, number: 1}))
-	if m, err := readMessage(c, someBounds); err != nil || m.kind != msgPong {
-		t.Fatal(m, err)
+	// ponged says that nothing was sent before the answer to a ping.
+	ponged := func() {
+		t.Helper()
+		_, _ = c.Write(encode(message{kind: msgPing, number: 1}))
+		if m, err := readMessage(c, someBounds); err != nil || m.kind != msgPong {
+			t.Fatal(m, err)
+		}
 	}
+	for n := range uint64(5) { // one after the other
+		_, _ = c.Write(encode(message{kind: msgCall, number: n + 1}))
+		answered(n + 1)
+	}
+	_, _ = c.Write(encode(message{kind: msgCall, number: 6}))
+	ponged()
 	time.Sleep(10 * time.Millisecond)
 	if n := ran.Load(); n != 5 {
 		t.Errorf("%d calls ran", n)
 	}
 	_, _ = c.Write(encode(message{kind: msgAck, numbers: []uint64{1, 2}}))
-	if m, err := readMessage(c, someBounds); err != nil || m.kind != msgAnswer || m.number != 6 {
-		t.Fatal(m, err)
+	answered(6)
+	// Four are kept. Of those that run at the same time no more than one is added.
+	for n := range uint64(4) {
+		_, _ = c.Write(encode(message{kind: msgCall, number: n + 7, method: 1}))
+	}
+	for until := time.Now().Add(10 * time.Second); ran.Load() < 10 && time.Now().Before(until); {
+		time.Sleep(time.Millisecond)
+	}
+	if n := ran.Load(); n != 10 {
+		t.Fatalf("%d calls ran", n)
+	}
+	for range 4 {
+		together <- struct{}{}
+	}
+	answered(0)
+	time.Sleep(10 * time.Millisecond)
+	ponged()
+	_, _ = c.Write(encode(message{kind: msgAck, numbers: []uint64{3, 4, 5}}))
+	for range 3 {
+		answered(0)
 	}
 }
 

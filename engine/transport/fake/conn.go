@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine/transport"
 )
 
@@ -13,6 +14,7 @@ type Conn struct {
 	transport *Transport
 	id        transport.ConnID
 	local     string
+	port      topo.ID // of a transport that has ports
 	remote    string
 	events    transport.Events
 	peer      *passive
@@ -51,7 +53,7 @@ var _ transport.Conn = (*Conn)(nil)
 
 func newConn(t *Transport, d transport.Dial) *Conn {
 	return &Conn{
-		transport: t, id: d.Conn, local: t.address, remote: d.Remote.Address, events: d.Events,
+		transport: t, id: d.Conn, local: t.address, port: d.LocalPort, remote: d.Remote.Address, events: d.Events,
 		wake: make(chan struct{}, 1),
 	}
 }
@@ -70,7 +72,11 @@ func (c *Conn) Limits() transport.Caps {
 
 // Describe says that it is no wire.
 func (c *Conn) Describe() string {
-	return fmt.Sprintf("%s: %s to %s in one process", c.transport.options.Name, c.local, c.remote)
+	local := c.local
+	if c.port != "" {
+		local += "#" + string(c.port)
+	}
+	return fmt.Sprintf("%s: %s to %s in one process", c.transport.options.Name, local, c.remote)
 }
 
 // Post queues what fits.

@@ -5,14 +5,29 @@ import (
 	"sync"
 	"time"
 
+	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/engine/transport"
 )
 
 // Network is what transports reach each other over.
 type Network struct {
-	mu   sync.Mutex
-	ends map[string]*Transport
+	mu     sync.Mutex
+	ends   map[string]*Transport
+	refuse error
+}
+
+// Refuse has every Dial fail with an error from now on, nil lets them through again.
+func (n *Network) Refuse(err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.refuse = err
+}
+
+func (n *Network) refusing() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.refuse
 }
 
 // NewNetwork makes a network without transports.
@@ -32,10 +47,16 @@ type Options struct {
 	Latency     time.Duration
 	// Lanes is how many endpoints it offers, all of them the same to it; default 1.
 	Lanes int
+	// Ports make it a transport with ports of its own (see Ported), each of which it
+	// offers. Reach says why one does not reach another engine's, by their IDs; nil:
+	// all do. Changed is called when SetPorts has changed them.
+	Ports   []transport.LocalPort
+	Reach   func(local, remote topo.ID) error
+	Changed func()
 }
 
 // Transport makes the transport of one engine, known to the others by address
-// (without #). It // takes the place of an earlier one of that address, which should be closed.
+// (without #). It takes the place of an earlier one of that address, which should be closed.
 func (n *Network) Transport(address string, regions *memory.Table, o Options) *Transport {
 	if o.Name == "" {
 		o.Name = "fake"
@@ -50,7 +71,7 @@ func (n *Network) Transport(address string, regions *memory.Table, o Options) *T
 		o.MaxPosted = 128
 	}
 	t := &Transport{
-		network: n, address: address, regions: regions, options: o,
+		network: n, address: address, regions: regions, options: o, ports: o.Ports,
 		expected: map[key]bool{}, passive: map[key]*passive{}, active: map[*Conn]bool{},
 		registered: map[*memory.Region]bool{},
 	}

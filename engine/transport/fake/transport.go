@@ -24,6 +24,7 @@ type Transport struct {
 
 	mu         sync.Mutex
 	closed     bool
+	ports      []transport.LocalPort
 	expected   map[key]bool // accepted, not arrived yet
 	passive    map[key]*passive
 	active     map[*Conn]bool
@@ -44,7 +45,7 @@ func (t *Transport) Name() string { return t.options.Name }
 // Caps are those of the options.
 func (t *Transport) Caps() transport.Caps {
 	o := t.options
-	return transport.Caps{SameHost: true, MaxSpans: o.MaxSpans, MaxBytes: o.MaxBytes, MaxPosted: o.MaxPosted}
+	return transport.Caps{SameHost: o.Ports == nil, MaxSpans: o.MaxSpans, MaxBytes: o.MaxBytes, MaxPosted: o.MaxPosted}
 }
 
 // Endpoint is where peers dial it; port is their word for the lane's far end.
@@ -111,7 +112,7 @@ func (t *Transport) Dial(ctx context.Context, d transport.Dial) (transport.Conn,
 	fail := func(err error) (transport.Conn, error) {
 		return nil, t.errorf("dial %q, connection %d: %w", d.Remote.Address, d.Conn, err)
 	}
-	if err := ctx.Err(); err != nil {
+	if err := errors.Join(ctx.Err(), t.network.refusing()); err != nil {
 		return fail(err)
 	}
 	answer, err := d.Exchange(ctx, []byte(hello))
@@ -134,6 +135,10 @@ func (t *Transport) Dial(ctx context.Context, d transport.Dial) (transport.Conn,
 		t.mu.Unlock()
 		return fail(errors.New("transport is closed"))
 	}
+	if err := t.checkPort(d.LocalPort); err != nil {
+		t.mu.Unlock()
+		return fail(err)
+	}
 	t.active[c] = true
 	t.running.Add(1)
 	t.mu.Unlock()
@@ -151,6 +156,9 @@ func (t *Transport) arrive(k key, c *Conn) error {
 	defer t.mu.Unlock()
 	if t.closed || !t.expected[k] {
 		return errors.New("the peer does not expect this connection")
+	}
+	if err := t.checkPort(portIn(c.remote)); err != nil {
+		return err
 	}
 	delete(t.expected, k)
 	c.peer = &passive{transport: t, key: k, conn: c}

@@ -5,8 +5,10 @@ package shm
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -594,17 +596,39 @@ func TestStaleSockets(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	// Names with the number of a process that has ended.
+	ended := exec.Command("true")
+	if err := ended.Run(); err != nil {
+		t.Fatal(err)
+	}
+	of := func(name string, listening bool) string {
+		return socket(fmt.Sprintf("%d-%s.shm", ended.Process.Pid, name), listening)
+	}
+	killed, elsewhere := of("a", false), of("b", true)
+	link := filepath.Join(dir, fmt.Sprintf("%d-c.shm", ended.Process.Pid))
+	if err := os.Symlink(dead, link); err != nil {
+		t.Fatal(err)
+	}
 	removeStale(dir, time.Now()) // too young
-	for _, path := range []string{dead, live, other, file} {
+	for _, path := range []string{dead, live, other, file, killed, elsewhere, link} {
 		if _, err := os.Lstat(path); err != nil {
 			t.Errorf("young: %v", err)
+		}
+	}
+	removeStale(dir, time.Now().Add(2*deadAfter))
+	if _, err := os.Lstat(killed); err == nil {
+		t.Error("the socket of a process that is gone is left")
+	}
+	for _, path := range []string{dead, live, other, file, elsewhere, link} {
+		if _, err := os.Lstat(path); err != nil {
+			t.Errorf("removed, though its process may be there: %v", err)
 		}
 	}
 	removeStale(dir, time.Now().Add(2*staleAfter))
 	if _, err := os.Lstat(dead); err == nil {
 		t.Error("a dead process's socket is left")
 	}
-	for _, path := range []string{live, other, file} {
+	for _, path := range []string{live, other, file, elsewhere, link} {
 		if _, err := os.Lstat(path); err != nil {
 			t.Errorf("removed: %v", err)
 		}

@@ -266,7 +266,7 @@ func (t *Transport) Served() transport.Served {
 	t.mu.Lock()
 	conns := len(t.passive)
 	t.mu.Unlock()
-	return transport.Served{Requests: t.requests.Load(), Refused: t.refused.Load(), Conns: conns}
+	return transport.Served{Uncounted: true, Requests: t.requests.Load(), Refused: t.refused.Load(), Conns: conns}
 }
 
 // Close ends all connections of both sides and waits for its goroutines. Peers

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -18,8 +19,11 @@ const (
 	// maxPath is what fits into a socket's address.
 	maxPath = 107
 	// staleAfter is how old a socket must be to be taken for a dead process's: a
-	// younger one may be bound and not yet listening.
+	// younger one may be bound and not yet listening. Where no process has the number
+	// in its name, deadAfter will do: with another namespace of processes, of a
+	// container that shares the directory, that is no proof.
 	staleAfter = time.Minute
+	deadAfter  = time.Second
 )
 
 // listener is the transport's socket.
@@ -100,8 +104,14 @@ func removeStale(dir string, now time.Time) {
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name())
 		info, err := e.Info()
-		if err != nil || info.Mode().Type() != os.ModeSocket || !strings.HasSuffix(path, suffix) ||
-			now.Sub(info.ModTime()) < staleAfter {
+		if err != nil || info.Mode().Type() != os.ModeSocket || !strings.HasSuffix(path, suffix) {
+			continue
+		}
+		old := staleAfter
+		if ownerIsDead(e.Name()) {
+			old = deadAfter
+		}
+		if now.Sub(info.ModTime()) < old {
 			continue
 		}
 		c, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: path, Net: "unixpacket"})
@@ -111,6 +121,14 @@ func removeStale(dir string, now time.Time) {
 			_ = os.Remove(path)
 		}
 	}
+}
+
+// ownerIsDead says whether no process has the number that a socket's name begins
+// with. Numbers are used again: the reverse says nothing.
+func ownerIsDead(name string) bool {
+	number, _, ok := strings.Cut(name, "-")
+	pid, err := strconv.ParseInt(number, 10, 32)
+	return ok && err == nil && pid > 0 && errors.Is(unix.Kill(int(pid), 0), unix.ESRCH)
 }
 
 // dial connects to a peer's socket. The path is what a peer says.

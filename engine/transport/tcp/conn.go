@@ -282,6 +282,7 @@ func (c *conn) settle() {
 	if len(c.done) == 0 {
 		return
 	}
+	c.poller.gaveUp()
 	c.events.Done(c, c.done)
 	clear(c.done)
 	c.done = c.done[:0]

@@ -64,6 +64,7 @@ type link struct {
 	io      sync.Mutex
 	handed  atomic.Uint64 // counts calls that sent something
 	dead    atomic.Bool   // closed, for those who receive
+	gone    chan struct{} // closed, for those who wait
 	wake    chan struct{} // makes the sender goroutine the one who is sending
 	sender  chan struct{} // closed when that has ended
 	senders sync.Cond     // sending became false after closed
@@ -91,7 +92,7 @@ func (l *link) init(e end, c net.Conn, polls int) error {
 	l.in.spin = spin{polls: polls, score: spinBest / 2}
 	l.out.init()
 	l.readCall, l.writeCall = l.tryRead, l.tryWrite
-	l.wake, l.sender = make(chan struct{}, 1), make(chan struct{})
+	l.wake, l.sender, l.gone = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
 	l.senders.L = &l.mu
 	return nil
 }
@@ -125,6 +126,7 @@ func (l *link) fail(cause error) {
 	l.mu.Unlock()
 	if first {
 		l.dead.Store(true)
+		close(l.gone)
 		// The deadline wakes those who are parked, and those who park later.
 		_ = l.conn.SetDeadline(time.Unix(1, 0))
 		_ = l.raw.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_RDWR) })
@@ -188,6 +190,9 @@ func (l *link) tryRead(fd uintptr) bool {
 		if in.polls == 0 {
 			in.parked = true
 			return false
+		}
+		if in.polls%yieldPolls == 0 {
+			yield()
 		}
 		in.polls--
 	}

@@ -13,7 +13,7 @@ const (
 	chunkBytes = 2 << 20
 	// sumBytesAtOnce is over how many bytes a checksum runs before they are sent, or
 	// after they came: they are in the processor's cache then.
-	sumBytesAtOnce = 512 << 10
+	sumBytesAtOnce = 128 << 10
 	// chunkPieces are the pieces of a chunk, and its frames at most.
 	chunkPieces = spansLimit + 256
 	// arenaBytes hold the headers of one chunk.

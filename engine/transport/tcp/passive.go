@@ -2,7 +2,10 @@ package tcp
 
 import (
 	"slices"
+	"sync"
+	"sync/atomic"
 
+	"github.com/topoctl/topoctl/engine/internal/stage"
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/engine/transport"
 )
@@ -16,6 +19,14 @@ type answer struct {
 	spans []transport.Span
 	pins  []*memory.Region
 	bytes int64
+
+	// Of device memory.
+	window stage.Window
+	want   memory.Want
+	pool   *memory.Staging // whose buffer is waited for
+	place  int32
+	reply  reply
+	copied func(error) // passive.fetched, bound once
 }
 
 // reply is what is to be sent for a request.
@@ -47,17 +58,27 @@ type passive struct {
 	answers []*answer
 	idle    []int32 // answers that are free
 
+	// Of device memory, guarded by mu but for landing and starved.
+	landing    *landing // whose payload is coming
+	landings   map[*landing]bool
+	fetching   int // answers that wait for a buffer or are being copied to it
+	idleDevice sync.Cond
+	starved    atomic.Bool // the reader waits for a buffer
+
 	// Of the watchdog.
 	received, handed uint64
 	still            int // rounds without progress
 }
 
 func newPassive(t *Transport, key connKey, o offer) *passive {
-	return &passive{
+	p := &passive{
 		t: t, key: key, limits: o,
 		finished: make(chan struct{}),
 		replies:  makeRing[reply](int(o.posted)),
+		landings: map[*landing]bool{},
 	}
+	p.idleDevice.L = &p.mu
+	return p
 }
 
 // live is the connection's life, in a goroutine of its own.
@@ -68,6 +89,7 @@ func (p *passive) live() {
 	}
 	p.run()
 	p.mu.Lock()
+	p.awaitDevice()
 	p.unpin(&p.pins)
 	for _, a := range p.answers {
 		p.unpin(&a.pins)
@@ -119,13 +141,15 @@ func (p *passive) begin(h *header, descs []byte) error {
 	p.t.requests.Add(1)
 	rep := reply{id: h.id, sum: h.flags&flagSum != 0, answer: -1}
 	if h.kind == frameRead {
-		p.beginRead(rep, descs, int64(h.bytes))
-		return nil
+		return p.beginRead(rep, descs, int64(h.bytes))
 	}
 	p.mu.Lock()
 	spans, status, detail := p.pin(descs, memory.PeerWrite, p.spans[:0], &p.pins)
 	p.mu.Unlock()
 	p.spans, rep.status, rep.detail = spans, status, detail
+	if status == statusOK && p.t.isStaged(spans) {
+		return p.land(rep, int64(h.bytes))
+	}
 	p.reply = rep
 	p.in.expect(int64(h.bytes), spans, status != statusOK, rep.sum)
 	return nil
@@ -160,7 +184,7 @@ func (p *passive) pin(descs []byte, want memory.Grant, spans []transport.Span, p
 		r := last
 		if r == nil || r.ID() != d.region || !inside(r, d) {
 			var err error
-			if r, err = p.t.regions.Pin(d.region, d.offset, uint64(d.length), want); err != nil {
+			if r, err = p.t.regions.PinAny(d.region, d.offset, uint64(d.length), want); err != nil {
 				p.unpin(pins)
 				p.t.refused.Add(1)
 				return spans[:0], statusOf(err), i
@@ -180,7 +204,7 @@ func inside(r *memory.Region, d desc) bool {
 	return d.offset <= size && uint64(d.length) <= size-d.offset
 }
 
-func (p *passive) beginRead(rep reply, descs []byte, bytes int64) {
+func (p *passive) beginRead(rep reply, descs []byte, bytes int64) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	k := p.takeAnswer()
@@ -190,10 +214,18 @@ func (p *passive) beginRead(rep reply, descs []byte, bytes int64) {
 	if rep.status != statusOK {
 		p.idle = append(p.idle, k)
 		p.push(rep, 0)
-		return
+		return nil
+	}
+	if p.t.isStaged(a.spans) {
+		if err := checkPiece(bytes); err != nil {
+			return err
+		}
+		p.fetch(k, rep)
+		return nil
 	}
 	rep.answer = k
 	p.push(rep, bytes)
+	return nil
 }
 
 // takeAnswer finds an answer that is free. There are as many as requests may be
@@ -215,6 +247,10 @@ func (p *passive) push(rep reply, bytes int64) {
 }
 
 func (p *passive) complete(sumOK bool) {
+	if p.landing != nil {
+		p.landed(sumOK)
+		return
+	}
 	rep := p.reply
 	if !sumOK {
 		rep.status = statusSum
@@ -300,6 +336,9 @@ func (p *passive) sent(token uint32) {
 	}
 	a := p.answers[token]
 	p.unpin(&a.pins)
+	if a.window.Staged() {
+		a.window.Release()
+	}
 	p.idle = append(p.idle, int32(token))
 	p.t.read.Add(a.bytes)
 }
@@ -308,16 +347,17 @@ func (p *passive) sent(token uint32) {
 func (p *passive) touches(r *memory.Region) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, pin := range p.pins {
-		if pin == r {
+	if slices.Contains(p.pins, r) {
+		return true
+	}
+	for _, a := range p.answers {
+		if slices.Contains(a.pins, r) {
 			return true
 		}
 	}
-	for _, a := range p.answers {
-		for _, pin := range a.pins {
-			if pin == r {
-				return true
-			}
+	for l := range p.landings {
+		if slices.Contains(l.pins, r) {
+			return true
 		}
 	}
 	return false
@@ -330,7 +370,7 @@ func (p *passive) stuck(rounds int) bool {
 	p.mu.Lock()
 	sending := p.sending
 	p.mu.Unlock()
-	if p.in.amid.Load() && received == p.received || sending && handed == p.handed {
+	if p.in.amid.Load() && received == p.received && !p.starved.Load() || sending && handed == p.handed {
 		p.still++
 	} else {
 		p.still = 0

@@ -6,6 +6,12 @@ import (
 	"github.com/topoctl/topoctl/engine/transport"
 )
 
+// pollFactor is how much longer than a reader somebody polls who waits for an
+// answer: the peer's reader may have parked, and wakes up in less time than that.
+// Were both ends as patient, they could go on parking just before each other's
+// bytes come.
+const pollFactor = 2
+
 // poller is for somebody who waits for a request: waking the reader and then the
 // one who waits takes several times as long as the answer of a peer that is awake.
 // It is used with the link's turn.
@@ -14,6 +20,9 @@ type poller struct {
 	spin   spin
 	polls  int  // that are left
 	got    bool // the last ones brought something
+	// since is when polling began that was given up; what ends then shows whether
+	// more of it would have paid.
+	since time.Time
 	// call is the callback of RawConn, made once.
 	call func(fd uintptr)
 }
@@ -23,21 +32,21 @@ func (c *conn) initPoll(polls int) {
 	c.poller.call = c.pollSome
 }
 
-// Poll takes in what comes, for some 25 µs at most, and only looks once where more
+// Poll takes in what comes, for some 100 µs at most, and only looks once where more
 // did not pay of late.
 func (c *conn) Poll(w transport.Waiter) {
 	if !c.turn.TryLock() {
 		return // the reader is awake
 	}
 	p := &c.poller
-	p.waiter, p.polls = w, max(p.spin.now(), 1)
+	p.waiter, p.polls, p.since = w, max(pollFactor*p.spin.now(), 1), time.Time{}
 	start := time.Now()
 	err := c.pollAll()
-	wait := shortWait // too long
 	if err == nil && w.Over() {
-		wait = time.Since(start)
+		p.spin.waited(0, false)
+	} else {
+		p.since = start
 	}
-	p.spin.waited(wait, false)
 	p.waiter = nil
 	c.turn.Unlock()
 	for err == nil && c.missed.Swap(false) && c.turn.TryLock() {
@@ -67,6 +76,14 @@ func (c *conn) pollAll() error {
 	}
 }
 
+// gaveUp learns from what ended after polling for it was given up.
+func (p *poller) gaveUp() {
+	if !p.since.IsZero() {
+		p.spin.waited(time.Since(p.since), true)
+		p.since = time.Time{}
+	}
+}
+
 func (c *conn) pollSome(fd uintptr) {
 	p := &c.poller
 	for ; p.polls > 0 && !p.got; p.polls-- {
@@ -74,6 +91,9 @@ func (c *conn) pollSome(fd uintptr) {
 			return
 		}
 		p.got = c.receive(fd)
+		if !p.got && p.polls%yieldPolls == 0 {
+			yield()
+		}
 	}
 	if p.got {
 		p.polls = max(p.polls, 1)

@@ -118,6 +118,9 @@ func newPonger(c net.Conn, spin bool) *ponger {
 			if p.polls == 0 {
 				return false
 			}
+			if p.polls%yieldPolls == 0 {
+				yield()
+			}
 			p.polls--
 		}
 	}

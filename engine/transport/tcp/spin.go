@@ -4,8 +4,11 @@ import "time"
 
 const (
 	// spinPolls is how often an empty socket is read again before the reader parks:
-	// some 25 µs, less than waking up costs.
-	spinPolls = 100
+	// some 50 µs, about what waking up costs.
+	spinPolls = 200
+	// yieldPolls is how often between letting others have the processor: a peer on
+	// this host may wait for just this one, and then never answers in time.
+	yieldPolls = 12
 	// A wait that was shorter than this is worth spinning through. Waking up makes
 	// the waits of a reader that parks longer.
 	shortWait       = 50 * time.Microsecond

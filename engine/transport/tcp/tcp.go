@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/engine/internal/session"
+	"github.com/topoctl/topoctl/engine/internal/stage"
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/engine/transport"
 )
@@ -39,7 +40,7 @@ type Options struct {
 	// NoChecksum refuses to check payloads.
 	NoChecksum bool
 	// SpinPolls is how often a reader looks at an empty socket before it parks,
-	// where that pays; default 100, some 25 µs; negative: never.
+	// where that pays; default 200, some 50 µs; negative: never.
 	SpinPolls int
 
 	// Of the passive side.
@@ -127,8 +128,18 @@ func (t *Transport) Caps() transport.Caps {
 	return transport.Caps{MaxSpans: t.o.MaxSpans, MaxBytes: t.o.MaxBytes, MaxPosted: t.o.MaxPosted}
 }
 
-// Register has nothing to do: a region's ID is enough.
-func (t *Transport) Register(*memory.Region) (string, error) { return "", nil }
+// Register has nothing to do: a region's ID is enough. Only device memory that peers
+// may touch needs its staging buffers, and its key has peers ask for it in pieces.
+func (t *Transport) Register(r *memory.Region) (string, error) {
+	d := r.Device()
+	if d == nil || r.Grant() == memory.None {
+		return "", nil
+	}
+	if _, err := d.Staging(memory.ForAnswers); err != nil {
+		return "", fmt.Errorf("tcp: region %q: %w", r.Name(), err)
+	}
+	return stage.Key, nil
+}
 
 // Dial makes the active end of a connection.
 func (t *Transport) Dial(ctx context.Context, d transport.Dial) (transport.Conn, error) {

@@ -40,6 +40,7 @@ const (
 	statusRange    = 2
 	statusDenied   = 3
 	statusSum      = 4
+	statusDevice   = 5
 )
 
 // header is the beginning of each frame.
@@ -142,6 +143,8 @@ func statusError(status uint16, span uint32) (err error, known bool) {
 		err = memory.ErrRange
 	case statusDenied:
 		err = memory.ErrDenied
+	case statusDevice:
+		err = memory.ErrDevice
 	default:
 		return nil, false
 	}

@@ -12,7 +12,10 @@ import (
 
 // area is a region with its shadow: what its bytes must be.
 type area struct {
-	region *memory.Region
+	p      *pair
+	name   string
+	region *memory.Region // nil: it is on another machine
+	far    FarRegion
 	remote *transport.RemoteRegion // as a peer knows it
 	shadow []byte
 	seed   uint64 // of the last fill
@@ -22,12 +25,31 @@ type area struct {
 func (a *area) fill(seed uint64) {
 	a.seed = seed
 	fill(a.shadow, seed*0xd1342543de82ef95)
-	copy(a.bytes(), a.shadow)
+	if a.far == nil {
+		a.p.h.Write(a.region.Block(), a.shadow, 0)
+	} else if _, err := a.far.WriteAt(a.shadow, 0); err != nil {
+		a.p.Fatalf("filling region %q: %v", a.name, err)
+	}
 }
 
 func (a *area) size() int64 { return int64(len(a.shadow)) }
 
-func (a *area) bytes() []byte { return a.region.Bytes(0, a.size()) }
+func (a *area) bytes() []byte { return a.read(0, a.size()) }
+
+// read gives bytes as they are now: themselves, or a copy where they are on a device or
+// on another machine.
+func (a *area) read(offset, length int64) []byte {
+	if a.far == nil && a.region.Device() == nil {
+		return a.region.Bytes(offset, length)
+	}
+	out := make([]byte, length)
+	if a.far == nil {
+		a.p.h.Read(a.region.Block(), out, offset)
+	} else if _, err := a.far.ReadAt(out, offset); err != nil {
+		a.p.Fatalf("reading region %q: %v", a.name, err)
+	}
+	return out
+}
 
 // verify compares every byte.
 func (a *area) verify(t testing.TB, what string) {
@@ -46,7 +68,7 @@ func (a *area) verify(t testing.TB, what string) {
 		}
 	}
 	t.Errorf("%s: region %q: %d bytes are wrong, the first at %d: %#02x, want %#02x",
-		what, a.region.Name(), count, first, got[first], a.shadow[first])
+		what, a.name, count, first, got[first], a.shadow[first])
 }
 
 // noise is what fill copies from: SplitMix64, once.

@@ -39,9 +39,7 @@ func checkRestart(p *pair) {
 		p.Log("the harness cannot restart the passive end")
 		return
 	}
-	if err := p.ends.Passive.Regions.Close(); err != nil {
-		p.Errorf("closing a table: %v", err)
-	}
+	p.closeTable(p.ends.Passive)
 	p.ends.Passive = p.ends.Restart(p)
 	if p.session = p.ends.Session; p.session == (transport.SessionID{}) {
 		if _, err := rand.Read(p.session[:]); err != nil {
@@ -123,6 +121,9 @@ func checkServed(p *pair) {
 	a.do(p.move(transport.Write, piece{0, 0, 1000}), p.move(transport.Write, piece{1000, 1000, 3000}))
 	b.do(p.move(transport.Read, piece{5000, 5000, 700}))
 	p.refused(b, requestOn(transport.Read, p.local, lie(0), piece{0, 0, 50}), memory.ErrNoRegion)
+	if said := passive.Served().Uncounted; said != p.h.Uncounted {
+		p.Errorf("served: uncounted is %v, want %v", said, p.h.Uncounted)
+	}
 	if !p.h.Uncounted {
 		want := transport.Served{ReadBytes: 700, WrittenBytes: 4000, Requests: 4, Refused: 1, Conns: 2}
 		// A read may be counted after its bytes have arrived here.

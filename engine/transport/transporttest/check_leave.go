@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/topoctl/topoctl/engine/transport"
@@ -16,8 +17,12 @@ func checkLeaveBeforeArrival(p *pair) {
 	for _, all := range []bool{false, true} {
 		d := p.request(newLink(p))
 		accept := d.Exchange
+		var asked atomic.Bool
 		d.Exchange = func(ctx context.Context, request []byte) ([]byte, error) {
 			answer, err := accept(ctx, request)
+			if asked.Swap(true) {
+				return answer, err // a goodbye, which may come late
+			}
 			if all {
 				err = joined(err, p.ends.Passive.Transport.LeaveAll(ctx, p.session))
 			} else {
@@ -48,11 +53,14 @@ func joined(a, b error) error {
 func checkNotExpected(p *pair) {
 	d := p.request(newLink(p))
 	var answer []byte
+	var asked atomic.Bool
 	accept := d.Exchange
 	d.Exchange = func(ctx context.Context, request []byte) ([]byte, error) {
-		var err error
-		answer, err = accept(ctx, request)
-		return answer, err
+		got, err := accept(ctx, request)
+		if !asked.Swap(true) {
+			answer = got // that to a goodbye comes later
+		}
+		return got, err
 	}
 	ctx, cancel := p.context()
 	defer cancel()
@@ -206,9 +214,10 @@ func checkMayLand(p *pair) {
 		before := bytes.Clone(p.remote.bytes())
 		release()
 		time.Sleep(quiet / 4)
+		after := p.remote.bytes()
 		for i, r := range requests {
 			s, c := pieces[i], l.end(r)
-			if bytes.Equal(before[s.remote:s.remote+s.bytes], p.there(s)) {
+			if bytes.Equal(before[s.remote:s.remote+s.bytes], after[s.remote:s.remote+s.bytes]) {
 				continue
 			}
 			landed++

@@ -34,7 +34,7 @@ func lie(id memory.ID) *area {
 
 func checkNoRegion(p *pair) {
 	l := p.dial()
-	for _, id := range []memory.ID{0, 1 << 20, p.remote.region.ID() + 1, p.remote.region.ID() | 1<<63, math.MaxUint64} {
+	for _, id := range []memory.ID{0, 1 << 20, p.remote.remote.ID + 1, p.remote.remote.ID | 1<<63, math.MaxUint64} {
 		for _, op := range bothOps {
 			p.refused(l, requestOn(op, p.local, lie(id), piece{0, 0, 100}), memory.ErrNoRegion)
 		}
@@ -58,7 +58,7 @@ func checkStaleRegion(p *pair) {
 func checkRange(p *pair) {
 	l := p.dial()
 	size := p.h.RegionBytes
-	liar := lie(p.remote.region.ID())
+	liar := lie(p.remote.remote.ID)
 	liar.remote.Key = p.remote.remote.Key
 	for _, s := range []piece{
 		{0, size, 1}, {0, size - 1, 2}, {0, size - 99, 100}, {0, size + 1, 0}, {0, size + 4096, 96},

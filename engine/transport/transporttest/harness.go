@@ -29,6 +29,11 @@ type Harness struct {
 	Requests, Cycles int
 	// Memory is how regions are allocated.
 	Memory memory.Options
+	// Alloc allocates the regions of one side in place of that: memory that processors
+	// may not be able to touch, which Read and Write then reach.
+	Alloc func(t testing.TB, side Side, size int64) *memory.Block
+	Read  func(b *memory.Block, p []byte, off int64)
+	Write func(b *memory.Block, p []byte, off int64)
 	// Patience is how long anything may take that must happen, default 30 s.
 	Patience time.Duration
 	// Uncounted is for transports whose passive side does not see the requests
@@ -36,11 +41,22 @@ type Harness struct {
 	Uncounted bool
 }
 
+// Side is one of the ends.
+type Side bool
+
+// The sides.
+const (
+	ActiveSide  Side = false
+	PassiveSide Side = true
+)
+
 // End is one engine's part.
 type End struct {
 	Transport transport.Transport
 	Regions   *memory.Table
 	Endpoint  transport.Endpoint // that the other end dials
+	// Far is in place of Regions for a passive end on another machine; nil: it is here.
+	Far Far
 }
 
 // Ends are what a test runs with. The hooks may be nil: what needs them is skipped
@@ -143,6 +159,19 @@ func (h Harness) withDefaults() Harness {
 	}
 	if h.Patience == 0 {
 		h.Patience = 30 * time.Second
+	}
+	if h.Alloc == nil {
+		h.Alloc = func(t testing.TB, _ Side, size int64) *memory.Block {
+			b, err := memory.Alloc(size, h.Memory)
+			if err != nil {
+				t.Fatalf("allocating %d bytes: %v", size, err)
+			}
+			return b
+		}
+	}
+	if h.Read == nil {
+		h.Read = func(b *memory.Block, p []byte, off int64) { copy(p, b.Bytes()[off:]) }
+		h.Write = func(b *memory.Block, p []byte, off int64) { copy(b.Bytes()[off:], p) }
 	}
 	if testing.Short() {
 		h.Requests, h.Cycles = max(h.Requests/10, 1), max(h.Cycles/10, 1)

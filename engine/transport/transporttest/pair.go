@@ -39,10 +39,10 @@ func newPair(t testing.TB, h Harness) *pair {
 // area allocates and registers a region.
 func (p *pair) area(e End, name string, size int64, grant memory.Grant) *area {
 	p.Helper()
-	b, err := memory.Alloc(size, p.h.Memory)
-	if err != nil {
-		p.Fatalf("allocating region %q: %v", name, err)
+	if e.Far != nil {
+		return p.farArea(e, name, size, grant)
 	}
+	b := p.h.Alloc(p, e.Transport == p.ends.Passive.Transport, size)
 	r, err := e.Regions.Add(b, name, "", grant)
 	if err != nil {
 		p.Fatalf("adding region %q: %v", name, err)
@@ -51,7 +51,7 @@ func (p *pair) area(e End, name string, size int64, grant memory.Grant) *area {
 	if err != nil {
 		p.Fatalf("registering region %q: %v", name, err)
 	}
-	a := &area{region: r, shadow: make([]byte, size)}
+	a := &area{p: p, name: name, region: r, shadow: make([]byte, size)}
 	a.remote = &transport.RemoteRegion{ID: r.ID(), Bytes: size, Grant: grant, Key: map[string]string{}}
 	if key != "" {
 		a.remote.Key[e.Transport.Name()] = key
@@ -60,16 +60,42 @@ func (p *pair) area(e End, name string, size int64, grant memory.Grant) *area {
 	return a
 }
 
-// drop closes a region as an engine does.
+// farArea has another machine make one.
+func (p *pair) farArea(e End, name string, size int64, grant memory.Grant) *area {
+	p.Helper()
+	r, err := e.Far.Add(name, size, grant)
+	if err != nil {
+		p.Fatalf("adding region %q: %v", name, err)
+	}
+	a := &area{p: p, name: name, far: r, remote: r.Remote(), shadow: make([]byte, size)}
+	a.fill(uint64(a.remote.ID) + uint64(len(name)))
+	return a
+}
+
+// drop closes a region as an engine does: nobody pins it any more, transports give it
+// up, and only then its bytes are hidden.
 func (p *pair) drop(e End, a *area) {
 	p.Helper()
 	ctx, cancel := p.context()
 	defer cancel()
-	if err := a.region.Close(ctx); err != nil {
-		p.Fatalf("closing region %q: %v", a.region.Name(), err)
+	if a.far != nil {
+		if err := a.far.Close(ctx); err != nil {
+			p.Fatalf("closing region %q: %v", a.name, err)
+		}
+		return
 	}
+	pinned := a.region.Pin()
+	over, cancelled := context.WithCancel(ctx)
+	cancelled()
+	_ = a.region.Close(over) // fails for our pin
 	if err := e.Transport.Deregister(a.region); err != nil {
-		p.Fatalf("deregistering region %q: %v", a.region.Name(), err)
+		p.Fatalf("deregistering region %q: %v", a.name, err)
+	}
+	if pinned {
+		a.region.Unpin()
+	}
+	if err := a.region.Close(ctx); err != nil {
+		p.Fatalf("closing region %q: %v", a.name, err)
 	}
 }
 
@@ -92,10 +118,18 @@ func (p *pair) close() {
 	for _, l := range p.links {
 		l.finish()
 	}
-	for _, e := range []End{p.ends.Active, p.ends.Passive} {
-		if err := e.Regions.Close(); err != nil {
-			p.Errorf("closing a table: %v", err)
-		}
+	p.closeTable(p.ends.Active)
+	p.closeTable(p.ends.Passive)
+}
+
+// closeTable closes the table of an end that is here.
+func (p *pair) closeTable(e End) {
+	p.Helper()
+	if e.Far != nil {
+		return
+	}
+	if err := e.Regions.Close(); err != nil {
+		p.Errorf("closing a table: %v", err)
 	}
 }
 

@@ -83,19 +83,19 @@ func (p *pair) cells(n int, maxBytes int64, rng *rand.Rand) []piece {
 	return out
 }
 
-// here and there are a piece's bytes as they are now.
-func (p *pair) here(s piece) []byte  { return p.local.region.Bytes(s.local, s.bytes) }
-func (p *pair) there(s piece) []byte { return p.remote.region.Bytes(s.remote, s.bytes) }
+// here are a piece's bytes as they are now.
+func (p *pair) here(s piece) []byte { return p.local.read(s.local, s.bytes) }
 
 // verifyEnds looks at requests of one piece each that may have failed: those that
 // ended well are in place.
 func (p *pair) verifyEnds(l *link, requests []*transport.Request, pieces []piece) {
 	p.Helper()
+	there := p.remote.bytes()
 	for i, r := range requests {
 		if l.end(r).Request == nil || l.end(r).Err != nil {
 			continue
 		}
-		if s := pieces[i]; !bytes.Equal(p.here(s), p.there(s)) {
+		if s := pieces[i]; !bytes.Equal(p.here(s), there[s.remote:s.remote+s.bytes]) {
 			p.Errorf("the %s of %d bytes at %d ended well and is not in place", opName(r.Op), s.bytes, s.remote)
 			return
 		}

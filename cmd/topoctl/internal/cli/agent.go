@@ -8,17 +8,20 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/netip"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/internal/agent"
+	"github.com/topoctl/topoctl/internal/bench"
 	"github.com/topoctl/topoctl/internal/units"
 )
 
@@ -46,6 +49,10 @@ type agentOptions struct {
 	rank      int
 	ranks     int
 	untilEOF  bool
+	// transports are names, "auto" is all that this host can have.
+	transports []string
+	rdma       rdmaFlags
+	refresh    time.Duration
 }
 
 // agentFlags are the flags as they are typed.
@@ -91,7 +98,14 @@ func newAgentCmd(f *factory, runF func(context.Context, *agentOptions) error) *c
 	fl.StringVar(&opts.name, "name", "", "call this engine `NAME` (default: the host's name)")
 	fl.IntVar(&opts.rank, "rank", 0, "this is engine `N` of --ranks, from 0: it uses its part of the NICs, others if those fail")
 	fl.IntVar(&opts.ranks, "ranks", 0, "`N` engines of this host share its NICs")
+	fl.StringSliceVar(&opts.transports, "transport", []string{bench.Auto}, "offer `TRANSPORT`: rdma, tcp, shm, or auto, which is all that this host has; repeatable")
+	opts.rdma.add(cmd)
+	fl.DurationVar(&opts.refresh, "refresh", time.Second, "look every `TIME` whether the network ports have changed, 0 never")
 	fl.BoolVar(&opts.untilEOF, "until-eof", false, "also stop when standard input ends (as a child process, or over ssh)")
+	offer(cmd, map[string]completer{
+		"transport": wordList(benchTransports...), "listen": words(), "advertise": words(), "http": words(), "size": words("256MiB", "1GiB"),
+		"region": words(), "name": words(), "rank": words(), "ranks": words(), "refresh": words(),
+	})
 	uses(cmd, "host-root", "timeout", "quiet", "verbose", "output", "json")
 	formats(cmd, formatText, formatJSON)
 	return cmd
@@ -109,7 +123,12 @@ func (o *agentOptions) parse(f *factory, cmd *cobra.Command, typed agentFlags) e
 	if err := o.parseAddresses(cmd); err != nil {
 		return err
 	}
+	if err := errors.Join(checkWords("transport", o.transports, benchTransports), o.rdma.check(cmd, usesRDMA(o.transports))); err != nil {
+		return err
+	}
 	switch changed := cmd.Flags().Changed; {
+	case o.refresh < 0:
+		return fmt.Errorf("--refresh %s: want 0 or more", o.refresh)
 	case changed("token-file") && o.tokenFile == "":
 		return errors.New("--token-file is empty")
 	case changed("name") && strings.TrimSpace(o.name) == "":
@@ -206,6 +225,8 @@ func runAgent(ctx context.Context, o *agentOptions) error {
 	if err != nil {
 		return err
 	}
+	look := agent.LookAtPorts(o.globals.hostRoot)
+	seen := look()
 	t, err := o.find(ctx)
 	if err != nil {
 		return err
@@ -230,8 +251,9 @@ func runAgent(ctx context.Context, o *agentOptions) error {
 	var printed error
 	err = agent.Run(ctx, agent.Options{
 		Engine: engine.Options{Name: o.name, Listen: o.listen, Advertise: o.advertise, Token: token, Topology: t,
-			LocalRank: o.rank, LocalSize: o.ranks, Logger: o.logger()},
+			LocalRank: o.rank, LocalSize: o.ranks, Logger: o.logger(), Transports: o.rdma.transports(o.transports)},
 		Regions: o.regions, HTTP: o.http,
+		Rediscover: o.find, Look: look, Seen: seen, Every: o.refresh,
 		Ready: func(i agent.Info) { printed = o.print(i) },
 	})
 	return errors.Join(o.listenHint(err), printed)
@@ -270,13 +292,15 @@ type agentReady struct {
 	Advertised []engine.Advertised  `json:"advertised"`
 	HTTP       []string             `json:"http"`
 	Regions    []engine.RegionStats `json:"regions"`
+	// Unavailable are the transports that this host cannot have, and why.
+	Unavailable []string `json:"unavailable"`
 	// Client is the command to run at the other end, null without the region for it.
 	Client *string `json:"client"`
 }
 
 func (o *agentOptions) print(i agent.Info) error {
 	r := agentReady{Schema: schemaAgent, Name: i.Name, Epoch: i.Epoch, PID: os.Getpid(), Addresses: i.Addresses,
-		Advertised: i.Advertised, HTTP: i.HTTP, Regions: i.Regions, Client: o.client(i)}
+		Advertised: i.Advertised, HTTP: usable(i), Regions: i.Regions, Unavailable: i.Unavailable, Client: o.client(i)}
 	if o.format == formatJSON {
 		data, err := json.Marshal(r)
 		if err != nil {
@@ -285,6 +309,30 @@ func (o *agentOptions) print(i agent.Info) error {
 		return write(o.streams.Out, append(data, '\n'))
 	}
 	return write(o.streams.Out, []byte(finish(r.text())))
+}
+
+// usable are addresses to ask HTTP at: one that stands for all addresses of the host
+// is none.
+func usable(i agent.Info) []string {
+	out := []string{}
+	for _, h := range i.HTTP {
+		at, err := netip.ParseAddrPort(h)
+		if err == nil && at.Addr().IsUnspecified() {
+			h = net.JoinHostPort(hostOf(i.Advertised), strconv.Itoa(int(at.Port())))
+		}
+		out = append(out, h)
+	}
+	return out
+}
+
+// hostOf is the host that peers are told first.
+func hostOf(list []engine.Advertised) string {
+	for _, a := range list {
+		if host, _, err := net.SplitHostPort(a.Address); err == nil && a.Transport == "tcp" {
+			return host
+		}
+	}
+	return "localhost"
 }
 
 // client is the command that uses the agent from where it is advertised.
@@ -325,7 +373,13 @@ func (r *agentReady) text() string {
 	}
 	for _, a := range r.Advertised {
 		line := "  " + a.Transport + " at " + a.Address
-		if a.Port != "" {
+		switch {
+		case a.Transport == "rdma": // its address is for machines
+			line = "  rdma at " + a.Port.Name()
+			if a.BytesPerSec > 0 {
+				line += ", " + units.Rate(int64(a.BytesPerSec), units.Auto)
+			}
+		case a.Port != "":
 			line += " (" + a.Port.Name() + ")"
 		}
 		if a.Reason != "" {

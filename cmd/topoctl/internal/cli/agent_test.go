@@ -10,9 +10,12 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/transport"
+	"github.com/topoctl/topoctl/engine/transport/rdma"
 	"github.com/topoctl/topoctl/internal/agent"
 )
 
@@ -56,6 +59,15 @@ func TestParseAgentRefuses(t *testing.T) {
 		{"--ranks 0", "--ranks 0: want 1 or more"},
 		{"--token-file=", "--token-file is empty"},
 		{"--fixture dgx-h100", "--fixture has no effect on this command"},
+		{"--transport verbs", `--transport "verbs": want auto, rdma, tcp or shm`},
+		{"--transport tcp,tcp", "--transport tcp is given twice"},
+		{"--transport tcp --rdma-timeout 14", "--rdma-timeout has no effect without RDMA"},
+		{"--rdma-gid-index 65536", "--rdma-gid-index 65536: want 0 to 65535"},
+		{"--rdma-gid-index=-1", "--rdma-gid-index -1: want 0 to 65535"},
+		{"--rdma-retries 7", "--rdma-retries 7: want 1 to 6"},
+		{"--rdma-traffic-class 256", "--rdma-traffic-class 256: want 0 to 255"},
+		{"--rdma-service-level 16", "--rdma-service-level 16: want 0 to 15"},
+		{"--refresh=-1s", "--refresh -1s: want 0 or more"},
 	} {
 		if _, err := parse(t, newFake().Streams, newAgentCmd, strings.Fields(tt.args)...); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want %q", tt.args, err, tt.want)
@@ -152,5 +164,68 @@ Run at the other end:
 	}
 	if err := o.listenHint(errors.New("listen: address already in use")); exitCode(err) != 2 {
 		t.Error(err)
+	}
+}
+
+// What the flags say reaches RDMA, and a child of bench.
+func TestRDMAFlags(t *testing.T) {
+	got, err := parse(t, newFake().Streams, newAgentCmd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o := got.rdma.options(engine.TransportEnv{}); len(o.Devices) > 0 || o.GIDIndex != rdma.Auto || o.Timeout != 0 || o.RetryCount != 0 || len(got.rdma.args()) > 0 {
+		t.Errorf("defaults: %+v", o)
+	}
+	args := []string{"--rdma-device", "mlx5_0", "--rdma-device", "mlx5_2", "--rdma-gid-index=0", "--rdma-traffic-class=106",
+		"--rdma-service-level=3", "--rdma-timeout=14", "--rdma-retries=5"}
+	if got, err = parse(t, newFake().Streams, newAgentCmd, args...); err != nil {
+		t.Fatal(err)
+	}
+	o := got.rdma.options(engine.TransportEnv{})
+	if o.GIDIndex != rdma.At(0) || o.TrafficClass != 106 || o.ServiceLevel != 3 || o.Timeout != 14 || o.RetryCount != 5 || len(o.Devices) != 2 {
+		t.Errorf("%+v", o)
+	}
+	if diff := cmp.Diff(args, got.rdma.args()); diff != "" {
+		t.Errorf("for a child (-want +got):\n%s", diff)
+	}
+	for names, want := range map[string]int{"auto": 3, "tcp": 1, "rdma,tcp": 2, "auto,rdma": 3} {
+		if n := len(got.rdma.transports(strings.Split(names, ","))); n != want {
+			t.Errorf("%s: %d transports, want %d", names, n, want)
+		}
+	}
+}
+
+// Addresses that stand for all of the host are none to ask at.
+func TestUsable(t *testing.T) {
+	i := agent.Info{HTTP: []string{"[::]:9411", "127.0.0.1:9412", "0.0.0.0:9413"}}
+	if diff := cmp.Diff([]string{"localhost:9411", "127.0.0.1:9412", "localhost:9413"}, usable(i)); diff != "" {
+		t.Error(diff)
+	}
+	i.Advertised = []engine.Advertised{{Endpoint: transport.Endpoint{Transport: "rdma", Address: "rdma1 x"}}, {Endpoint: transport.Endpoint{Transport: "tcp", Address: "[2001:db8::1]:7411"}}}
+	if diff := cmp.Diff([]string{"[2001:db8::1]:9411", "127.0.0.1:9412", "[2001:db8::1]:9413"}, usable(i)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// Values that are no files are not completed as files.
+func TestNoFilesAsValues(t *testing.T) {
+	f := newFake()
+	for _, newCmd := range []func(*factory) *cobra.Command{
+		func(f *factory) *cobra.Command { return newAgentCmd(f, nil) }, func(f *factory) *cobra.Command { return newBenchCmd(f, nil) },
+	} {
+		cmd := newCmd(&factory{streams: f.Streams})
+		cmd.LocalFlags().VisitAll(func(fl *pflag.Flag) {
+			if fl.Value.Type() == "bool" || fl.Name == "token-file" || fl.Name == "help" {
+				return
+			}
+			complete, ok := cmd.GetFlagCompletionFunc(fl.Name)
+			if !ok {
+				t.Errorf("%s --%s completes file names", cmd.Name(), fl.Name)
+				return
+			}
+			if _, directive := complete(cmd, nil, ""); directive&cobra.ShellCompDirectiveNoFileComp == 0 {
+				t.Errorf("%s --%s completes file names", cmd.Name(), fl.Name)
+			}
+		})
 	}
 }

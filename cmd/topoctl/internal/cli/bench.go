@@ -23,6 +23,7 @@ type benchOptions struct {
 	format    string
 	tokenFile string
 	run       bench.Options
+	rdma      rdmaFlags
 	look      look
 }
 
@@ -34,7 +35,7 @@ type benchFlags struct {
 }
 
 // benchTransports are what --transport takes.
-var benchTransports = []string{bench.Auto, "tcp", "shm"}
+var benchTransports = []string{bench.Auto, "rdma", "tcp", "shm"}
 
 func newBenchCmd(f *factory, runF func(context.Context, *benchOptions) error) *cobra.Command {
 	opts := &benchOptions{input: f.input()}
@@ -72,6 +73,8 @@ func newBenchCmd(f *factory, runF func(context.Context, *benchOptions) error) *c
 	offer(cmd, map[string]completer{
 		"op": wordList(bench.Read, bench.Write), "transport": wordList(benchTransports...),
 		"policy": wordList(pathsel.Policies()...), "size": wordList("4KiB", "64KiB", "1MiB", "16MiB"),
+		"peer": words(), "region": words(), "batch": words(), "threads": words(), "in-flight": words(), "duration": words("1s", "5s", "10s"),
+		"warmup": words(), "lanes": words(), "memory": words("256MiB", "1GiB"), "fail-lane": words(), "seed": words(),
 	})
 	uses(cmd, "host-root", "timeout", "quiet", "verbose", "output", "json", "color", "no-color", "units")
 	formats(cmd, formatTable, formatJSON)
@@ -90,13 +93,14 @@ func (o *benchOptions) addFlags(cmd *cobra.Command, typed *benchFlags) {
 	fl.IntVar(&r.InFlight, "in-flight", 2, "`N` batches of each thread at a time")
 	fl.DurationVar(&r.Duration, "duration", time.Second, "`TIME` of each measurement")
 	fl.DurationVar(&r.Warmup, "warmup", 200*time.Millisecond, "`TIME` before each measurement that does not count")
-	fl.StringSliceVar(&r.Transports, "transport", []string{bench.Auto}, "over `TRANSPORT`: tcp, shm, or auto, which is the engine's choice; repeatable")
+	fl.StringSliceVar(&r.Transports, "transport", []string{bench.Auto}, "over `TRANSPORT`: rdma, tcp, shm, or auto, which is the engine's choice; repeatable")
 	fl.StringSliceVar(&typed.policies, "policy", []string{string(pathsel.Adaptive)}, "share by `POLICY`: "+either(pathsel.Policies())+"; repeatable")
 	fl.StringArrayVar(&typed.lanes, "lanes", nil, "use only lane `NAME` (repeatable), or the best N lanes")
 	fl.StringVar(&typed.memory, "memory", units.Bytes(benchDefault), "walk through `SIZE` of memory on each side")
 	fl.BoolVar(&r.Check, "check", false, "verify every byte, reading back what is written; rates are then those of verifying")
 	fl.StringVar(&typed.failLane, "fail-lane", "", "take a lane out, `NAME@TIME` into each measurement; NAME@TIME+TIME: for so long")
 	fl.Uint64Var(&typed.seed, "seed", 0, "the pattern of --check, 0 draws one")
+	o.rdma.add(cmd)
 }
 
 // parse takes over the flags and refuses what makes no sense.
@@ -115,6 +119,9 @@ func (o *benchOptions) parse(f *factory, cmd *cobra.Command, typed benchFlags) e
 		return err
 	}
 	r := &o.run
+	if err := o.rdma.check(cmd, usesRDMA(r.Transports)); err != nil {
+		return err
+	}
 	for _, n := range []struct {
 		flag        string
 		value, from int
@@ -177,22 +184,8 @@ func (o *benchOptions) parsePeer(cmd *cobra.Command) error {
 // parseLists reads the flags that take several values.
 func (o *benchOptions) parseLists(typed benchFlags) error {
 	r := &o.run
-	oneOf := func(flag string, given, known []string) error {
-		for i, v := range given {
-			switch {
-			case !slices.Contains(known, v):
-				return fmt.Errorf("--%s %q: want %s", flag, v, either(known))
-			case slices.Contains(given[:i], v):
-				return fmt.Errorf("--%s %s is given twice", flag, v)
-			}
-		}
-		if len(given) == 0 {
-			return fmt.Errorf("--%s is empty", flag)
-		}
-		return nil
-	}
-	if err := errors.Join(oneOf("op", r.Ops, []string{bench.Read, bench.Write}), oneOf("transport", r.Transports, benchTransports),
-		oneOf("policy", typed.policies, pathsel.Policies())); err != nil {
+	if err := errors.Join(checkWords("op", r.Ops, []string{bench.Read, bench.Write}), checkWords("transport", r.Transports, benchTransports),
+		checkWords("policy", typed.policies, pathsel.Policies())); err != nil {
 		return err
 	}
 	for _, p := range typed.policies {

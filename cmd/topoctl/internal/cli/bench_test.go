@@ -13,6 +13,7 @@ import (
 
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/internal/bench"
+	"github.com/topoctl/topoctl/internal/units"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
@@ -45,7 +46,8 @@ func TestParseBenchRefuses(t *testing.T) {
 		{"--op push", `--op "push": want read or write`},
 		{"--op read,read", "--op read is given twice"},
 		{"--op=", "--op"},
-		{"--transport rdma", `--transport "rdma": want auto, tcp or shm`},
+		{"--transport verbs", `--transport "verbs": want auto, rdma, tcp or shm`},
+		{"--transport tcp --rdma-retries 5", "--rdma-retries has no effect without RDMA"},
 		{"--policy best", `--policy "best": want adaptive, `},
 		{"--size 0", "--size"},
 		{"--size 4KiB,4096", "--size 4096 is given twice"},
@@ -184,5 +186,15 @@ func TestBenchProgress(t *testing.T) {
 	}
 	if kept.String() != "abcab" {
 		t.Errorf("kept %q", kept.String())
+	}
+}
+
+// What failed before anything was moved has no rate, rather than one of nothing.
+func TestBenchTextOfNothing(t *testing.T) {
+	why, zero := "peer is lost", 0.0
+	x := bench.Result{Op: "read", Transport: "tcp", Policy: "adaptive", Error: &why, OfRawSocket: &zero, OfMemcpy: &zero}
+	text := (&look{units: units.Gbyte}).listing([]row{resultRow(&x, &look{units: units.Gbyte})})
+	if strings.Contains(text, "0 GB/s") || strings.Contains(text, "0.00") || !strings.Contains(text, "FAILED: peer is lost") {
+		t.Errorf("%s", text)
 	}
 }

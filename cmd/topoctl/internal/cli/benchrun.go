@@ -50,6 +50,7 @@ func runBench(ctx context.Context, o *benchOptions) error {
 	}
 	o.run.Topology, o.run.Tool = t, topo.Tool{Name: "topoctl", Version: buildInfo().Version}
 	o.run.RawEnd = o.rawEnd
+	o.run.Engine = o.rdma.transports(withFallbacks(o.run.Transports))
 	if !o.globals.quiet && o.streams.ErrTTY {
 		o.run.Progress = o.progress
 	}
@@ -82,6 +83,18 @@ func runBench(ctx context.Context, o *benchOptions) error {
 	return nil
 }
 
+// withFallbacks adds what every engine has: what a peer is asked beside the
+// measurements goes over it where RDMA is not for that.
+func withFallbacks(names []string) []string {
+	out := slices.Clone(names)
+	for _, name := range []string{"shm", "tcp"} {
+		if !slices.Contains(out, name) {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
 // announce says what is going to happen.
 func (o *benchOptions) announce() string {
 	r := &o.run
@@ -110,6 +123,8 @@ func (o *benchOptions) hint(err error) error {
 		return withHint(err, "both ends need the same --token-file")
 	case strings.Contains(text, "not a topoctl engine"):
 		return withHint(err, "--peer is the --listen address of \"topoctl agent\", not that of its --http")
+	case strings.Contains(text, "rdma: the peer does not offer it"):
+		return withHint(err, "the agent at the other end says when it starts why it has no RDMA")
 	case strings.Contains(text, "connection refused"):
 		return withHint(err, "run \"topoctl agent\" at the other end: it prints the line to run here")
 	}
@@ -145,6 +160,7 @@ func (o *benchOptions) startAgent(ctx context.Context) (stop func() error, err e
 			args = append(args, g.flag, g.value)
 		}
 	}
+	args = append(args, o.rdma.args()...)
 	var ready agentReady
 	pid, stop, err := o.child(ctx, args, append(slices.Clone(o.run.Token), '\n'), &ready)
 	if err != nil {

@@ -40,7 +40,7 @@ func benchText(r *bench.Report, l *look) string {
 	fmt.Fprintf(&b, "%s with peer %s, region %s\n", r.Host, peer, r.Peer.Region)
 	fmt.Fprintf(&b, "working set %s: %s on each side, %s; %s; %s\n", units.Bytes(r.Memory.WorkingSetBytes), units.Bytes(r.Memory.LocalBytes),
 		r.Memory.Layout, plural(r.CPUs, "CPU"), congestionText(r))
-	for _, n := range r.Memory.Notes {
+	for _, n := range append(slices.Clone(r.Memory.Notes), r.Unavailable...) {
 		b.WriteString("note: " + n + "\n")
 	}
 	for i := 0; i < len(r.Results); {
@@ -105,8 +105,12 @@ func resultRow(x *bench.Result, l *look) row {
 		cpu = fmt.Sprintf("%.2f here", *x.LocalCPUSecondsPerGB)
 	}
 	name := fmt.Sprintf("%s, %s", x.Transport, x.Policy)
-	r := row{cells: []string{name, units.Rate(x.BytesPerSec, l.units), thousands(x.OpsPerSec), duration(x.Latency.P50), duration(x.Latency.P99),
-		duration(x.Latency.P999), duration(x.Latency.Max), cpu, part(x.OfRawSocket), part(x.OfMemcpy), lanesText(x)}}
+	rate, ops, raw, memcpy := units.Rate(x.BytesPerSec, l.units), thousands(x.OpsPerSec), part(x.OfRawSocket), part(x.OfMemcpy)
+	if x.Error != nil && x.BytesPerSec == 0 { // nothing was measured
+		rate, ops, raw, memcpy = "-", "-", "-", "-"
+	}
+	r := row{cells: []string{name, rate, ops, duration(x.Latency.P50), duration(x.Latency.P99),
+		duration(x.Latency.P999), duration(x.Latency.Max), cpu, raw, memcpy, lanesText(x)}}
 	add := func(format string, args ...any) { r.below = append(r.below, fmt.Sprintf(format, args...)) }
 	if x.Retries > 0 || x.Fallbacks > 0 {
 		add("%s sent again, %s to a worse transport", plural(int(x.Retries), "slice"), plural(int(x.Fallbacks), "change"))
@@ -157,7 +161,7 @@ func faultText(x *bench.Result, l *look) string {
 }
 
 func ceilingRow(c *bench.Ceiling, l *look) row {
-	name := map[string]string{bench.RawSocket: "raw socket", bench.Memcpy: "memcpy", bench.StreamingCopy: "streaming copy"}[c.Kind]
+	name := map[string]string{bench.RawSocket: "raw socket", bench.RawVerbs: "raw verbs", bench.Memcpy: "memcpy", bench.StreamingCopy: "streaming copy"}[c.Kind]
 	if c.Streams > 1 {
 		name += " x " + itoa(c.Streams)
 	}

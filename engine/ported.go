@@ -1,0 +1,259 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/engine/transport"
+	"github.com/topoctl/topoctl/pathsel"
+)
+
+// maxPortNotes bounds what is said about pairs of ports that are no lanes.
+const maxPortNotes = 16
+
+// ported makes the lanes of a transport with ports of its own: pathsel's where both
+// hosts are described, else pairs of ports that reach each other.
+func (p *Peer) ported(g *group, key routeKey, offers []transport.Endpoint, sameMachine bool) {
+	g.leaves = !sameMachine
+	local := g.carrier.ports.LocalPorts()
+	if len(local) == 0 {
+		g.reason = "this host has no port that it can use now"
+		return
+	}
+	p.mu.RLock()
+	remote, note := p.rdma, p.rdmaNote
+	p.mu.RUnlock()
+	now := p.engine.ports.Load()
+	switch {
+	case now == nil:
+		g.reason = "this host's topology is not known"
+	case now.rdma == nil:
+		g.reason = "this host's topology: " + now.rdmaNote
+	case remote == nil && note == "":
+		g.reason = "the peer's topology is not known"
+	case remote == nil:
+		g.reason = "the peer's topology: " + note
+	default:
+		err := p.plannedPorts(g, key, local, offers, now, remote)
+		if err == nil {
+			return
+		}
+		g.reason = err.Error()
+	}
+	p.pairs(g, key, local, offers)
+}
+
+// plannedPorts asks pathsel, of the ports that both transports have now.
+func (p *Peer) plannedPorts(g *group, key routeKey, ports []transport.LocalPort, offers []transport.Endpoint, now *ports, remote *pathsel.Host) error {
+	local := now.rdma
+	pair, err := pathsel.Connect(local, remote, pathsel.PairOptions{Fabric: p.engine.o.Fabric})
+	if err != nil {
+		return err
+	}
+	x := portPlan{peer: p, group: g, here: map[topo.ID]bool{}, there: map[topo.ID][]transport.Endpoint{}}
+	for i := range ports {
+		x.here[ports[i].ID] = true
+	}
+	for _, o := range offers {
+		x.there[o.Port] = append(x.there[o.Port], o)
+	}
+	var o pathsel.LaneOptions
+	for _, port := range local.Ports() {
+		if x.here[port.ID] {
+			o.Local = append(o.Local, port.ID)
+		}
+	}
+	for _, port := range remote.Ports() {
+		if len(x.there[port.ID]) > 0 {
+			o.Remote = append(o.Remote, port.ID)
+		}
+	}
+	switch {
+	case len(o.Local) == 0:
+		return errors.New("this host's topology has none of its ports")
+	case len(o.Remote) == 0:
+		return errors.New("the peer's topology has none of the ports that it offers")
+	}
+	ours := slices.DeleteFunc(slices.Clone(now.rdmaAssigned), func(id topo.ID) bool { return !x.here[id] })
+	if len(ours) > 0 {
+		o.Local = ours
+	}
+	src, noteHere := known(local, key.local, "this host")
+	dst, noteThere := known(remote, key.remote, "the peer")
+	set, err := pair.LanesOf(src, dst, o)
+	if err != nil {
+		return err
+	}
+	ends, usable := x.ends(set)
+	if !usable {
+		return fmt.Errorf("no lane that its topologies have can be used: %s", x.notes.first())
+	}
+	g.set, g.notes = set, slices.Concat(noteHere, noteThere, x.notes.list())
+	p.knowPorts(g, ends, local, remote)
+	return nil
+}
+
+// portPlan turns pathsel's lanes into those of the transport.
+type portPlan struct {
+	peer  *Peer
+	group *group
+	here  map[topo.ID]bool
+	there map[topo.ID][]transport.Endpoint
+	notes portNotes
+}
+
+// ends are the lanes of a set as they are dialled; those that cannot be used now
+// have no address.
+func (x *portPlan) ends(set *pathsel.LaneSet) (ends []laneEnd, usable bool) {
+	ends = make([]laneEnd, len(set.Lanes))
+	for i := range set.Lanes {
+		l := &set.Lanes[i]
+		ends[i] = laneEnd{
+			name:      laneName(x.group.carrier.name, l.LocalName, set.RemoteHost, l.RemoteName),
+			localName: l.LocalName, localPort: l.Local, tier: l.Tier,
+		}
+		if l.BytesPerSec != nil {
+			ends[i].rate = *l.BytesPerSec
+		}
+		var err error
+		if ends[i].remote, err = x.remote(l); err != nil {
+			x.notes.add(fmt.Sprintf("lane %s: %v", ends[i].name, err))
+			continue
+		}
+		usable = true
+	}
+	return ends, usable
+}
+
+// remote is the endpoint of the peer that a lane is dialled at.
+func (x *portPlan) remote(l *pathsel.Lane) (transport.Endpoint, error) {
+	if !x.here[l.Local] {
+		return transport.Endpoint{}, fmt.Errorf("%s cannot be used now", l.LocalName)
+	}
+	err := fmt.Errorf("the peer does not offer %s now", l.RemoteName)
+	for _, o := range x.there[l.Remote] {
+		if err = x.group.carrier.ports.PortReaches(l.Local, o); err == nil {
+			return o, nil
+		}
+	}
+	return transport.Endpoint{}, err
+}
+
+// laneName tells lanes of ports from those that other transports have over them.
+func laneName(transport, local, host, remote string) string {
+	return fmt.Sprintf("%s %s > %s:%s", transport, local, host, remote)
+}
+
+// pairs makes lanes without pathsel: pairs of ports that reach each other, so that
+// each is used, and others for when those fail.
+func (p *Peer) pairs(g *group, key routeKey, local []transport.LocalPort, offers []transport.Endpoint) {
+	var notes portNotes
+	m := newPairing(len(local), len(offers))
+	names := make([]string, len(local))
+	for i := range local {
+		names[i] = local[i].Name
+	}
+	for i := range local {
+		m.here[i] = portLoad{rate: local[i].BytesPerSec, foreign: !mine(i, len(local), p.engine.o.LocalRank, p.engine.o.LocalSize)}
+		for k := range offers {
+			m.there[k].rate = offers[k].BytesPerSec
+			if err := g.carrier.ports.PortReaches(local[i].ID, offers[k]); err != nil {
+				notes.add(fmt.Sprintf("%s to the peer's %s: %v", shortName(names[i], names), endpointName(offers[k], offers), err))
+				continue
+			}
+			m.reaches[i][k] = true
+		}
+	}
+	chosen, spare := m.pair()
+	if len(chosen) == 0 {
+		g.reason += "; no port reaches one of the peer's: " + notes.first()
+		g.notes = notes.list()
+		return
+	}
+	g.reason += ": its lanes are pairs of ports that reach each other"
+	ends := make([]laneEnd, 0, len(chosen)+len(spare))
+	for n, x := range slices.Concat(chosen, spare) {
+		here, there := &local[x.here], offers[x.there]
+		name := shortName(here.Name, names)
+		ends = append(ends, laneEnd{
+			name:      laneName(g.carrier.name, name, p.name, endpointName(there, offers)),
+			localName: name, localPort: here.ID, remote: there, failover: n >= len(chosen),
+			rate: slower(here.BytesPerSec, there.BytesPerSec), localRate: here.BytesPerSec, remoteRate: there.BytesPerSec,
+		})
+	}
+	p.list(g, key, ends)
+	g.notes = append(g.notes, notes.list()...)
+}
+
+// endpointName is what people call a peer's endpoint.
+func endpointName(e transport.Endpoint, all []transport.Endpoint) string {
+	if e.Port == "" {
+		return e.Address
+	}
+	names := make([]string, len(all))
+	for i := range all {
+		names[i] = all[i].Port.Name()
+	}
+	return shortName(e.Port.Name(), names)
+}
+
+// shortName is the device where it has one port of those, as pathsel calls it:
+// "mlx5_0" of "mlx5_0/1".
+func shortName(port string, all []string) string {
+	device, _, ok := strings.Cut(port, "/")
+	if !ok || slices.ContainsFunc(all, func(o string) bool { return o != port && strings.HasPrefix(o, device+"/") }) {
+		return port
+	}
+	return device
+}
+
+// slower is the lower of two rates, of which 0 is not known.
+func slower(a, b topo.Rate) topo.Rate {
+	if a == 0 || b == 0 {
+		return max(a, b)
+	}
+	return min(a, b)
+}
+
+// mine says whether a port is of this engine's part, where several engines of a
+// host share its ports and no topology tells which is nearer to whom.
+func mine(port, ports, rank, size int) bool {
+	if size <= 1 {
+		return true
+	}
+	if ports < size {
+		return port == rank%ports
+	}
+	return port%size == rank
+}
+
+// portNotes are what is said about pairs that are no lanes.
+type portNotes struct {
+	texts []string
+	more  int
+}
+
+func (n *portNotes) add(text string) {
+	if len(n.texts) < maxPortNotes {
+		n.texts = append(n.texts, text)
+		return
+	}
+	n.more++
+}
+
+func (n *portNotes) first() string {
+	if len(n.texts) == 0 {
+		return "there is none"
+	}
+	return n.texts[0]
+}
+
+func (n *portNotes) list() []string {
+	if n.more == 0 {
+		return n.texts
+	}
+	return append(slices.Clone(n.texts), fmt.Sprintf("and %d other pairs of ports", n.more))
+}

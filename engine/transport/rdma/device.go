@@ -1,0 +1,348 @@
+package rdma
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/internal/verbs"
+)
+
+// device is an RDMA device that is open.
+type device struct {
+	t          *Transport
+	name       string
+	generation uint32
+	guid       uint64
+	v          *verbs.Device
+	pd         *verbs.PD
+	cq         *verbs.CQ
+	limits     verbs.DeviceLimits
+	ports      atomic.Pointer[[]*port]
+
+	ready bool  // under the transport's mutex: every region is registered
+	gone  error // under the transport's mutex: why it is being closed
+
+	entries sync.Mutex
+	known   map[*memory.Region]*entry
+	mrs     sync.Map // of *memory.Region to *mr: what is registered
+
+	turn    sync.Mutex // of whoever takes completions
+	wcs     [verbs.MaxBatch]verbs.WC
+	touched []*conn
+	stop    atomic.Bool
+
+	qmu    sync.RWMutex
+	slots  map[uint32]*slot // by serial
+	serial uint32
+	used   int // entries of the completion queue
+	room   int
+
+	qps sync.WaitGroup // queue pairs that are not destroyed
+}
+
+// attempt is how opening a device went.
+type attempt struct {
+	err      error
+	closeErr error
+	next     time.Time
+	pause    time.Duration
+}
+
+const maxPause = 30 * time.Second
+
+// scan opens devices that are new and gives up those that are gone.
+func (t *Transport) scan(now time.Time) error {
+	t.scanning.Lock()
+	defer t.scanning.Unlock()
+	infos, err := t.list()
+	if err != nil {
+		return err
+	}
+	there := map[string]uint64{}
+	for _, i := range infos {
+		if t.o.wants(i.Name) && validDevice(i.Name) {
+			there[i.Name] = i.GUID
+		}
+	}
+	t.mu.Lock()
+	for name, d := range t.devices {
+		if guid, ok := there[name]; !ok || guid != d.guid {
+			t.retire(d, &PortError{Local: name, What: "the device was removed", Advice: "it is opened again when it comes back"})
+		}
+	}
+	for name := range t.attempts {
+		if _, ok := there[name]; !ok {
+			delete(t.attempts, name)
+		}
+	}
+	var open []string
+	for _, name := range sortedKeys(there) {
+		if t.closed || t.devices[name] != nil || t.closing[name] > 0 {
+			continue
+		}
+		if a := t.attempts[name]; a == nil || !now.Before(a.next) {
+			open = append(open, name)
+		}
+	}
+	t.mu.Unlock()
+	var wg sync.WaitGroup
+	for _, name := range open {
+		wg.Go(func() { t.try(name, there[name], now) })
+	}
+	wg.Wait()
+	return nil
+}
+
+// try opens a device and notes how that went.
+func (t *Transport) try(name string, guid uint64, now time.Time) {
+	d, err := t.open(name, guid)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	a := t.attempts[name]
+	if a == nil {
+		a = &attempt{}
+		t.attempts[name] = a
+	}
+	a.err = err
+	if err != nil {
+		a.pause = min(max(2*a.pause, t.o.Watch), maxPause)
+		a.next = now.Add(a.pause)
+		return
+	}
+	a.pause, a.next = 0, time.Time{}
+	if d.gone == nil {
+		d.ready = true
+	}
+}
+
+// open opens a device and registers every region with it.
+func (t *Transport) open(name string, guid uint64) (*device, error) {
+	var g [4]byte
+	if _, err := rand.Read(g[:]); err != nil {
+		return nil, err
+	}
+	v, err := t.lib.Open(name)
+	if err != nil {
+		return nil, resourceError(err, name, "the device cannot be opened")
+	}
+	d := &device{
+		t: t, name: name, guid: guid, v: v, limits: v.Limits(), generation: binary.BigEndian.Uint32(g[:]),
+		known: map[*memory.Region]*entry{}, slots: map[uint32]*slot{},
+	}
+	if err := d.setUp(); err != nil {
+		return nil, errors.Join(err, d.tearDown())
+	}
+	t.mu.Lock()
+	t.devices[name] = d
+	regions := make([]*memory.Region, 0, len(t.regions))
+	for r := range t.regions {
+		regions = append(regions, r)
+	}
+	t.mu.Unlock()
+	d.t.wg.Go(d.poll)
+	d.t.wg.Go(d.listen)
+	for _, r := range regions {
+		if err := d.register(r); err != nil {
+			t.mu.Lock()
+			t.retire(d, err)
+			t.mu.Unlock()
+			return nil, err
+		}
+		t.dropIfClosed(d, r)
+	}
+	return d, nil
+}
+
+func (d *device) setUp() error {
+	d.room = min(d.limits.MaxCQE, maxEntries, d.t.o.MaxQueuePairs*(d.t.o.Depth+1))
+	if d.limits.MaxQPWR < 3 || d.limits.MaxSGE < 1 || d.room < 8 || d.limits.MaxQPReadAtomic < 1 || d.limits.MaxInitReadDepth < 1 {
+		return &PortError{Local: d.name, What: fmt.Sprintf("the device is too small: %+v", d.limits), Advice: "reliable connections with RDMA READ are needed"}
+	}
+	var err error
+	if d.pd, err = d.v.AllocPD(); err != nil {
+		return resourceError(err, d.name, "no protection domain")
+	}
+	if d.cq, err = d.v.NewCQ(d.room); err != nil {
+		return resourceError(err, d.name, "no completion queue")
+	}
+	if err = d.readPorts(); err != nil {
+		return resourceError(err, d.name, "its ports cannot be read")
+	}
+	return nil
+}
+
+// retire gives a device up: its connections end now, and it is closed in the
+// background, which can take long. The transport's mutex is held.
+func (t *Transport) retire(d *device, why error) {
+	if t.devices[d.name] != d {
+		return
+	}
+	delete(t.devices, d.name)
+	t.closing[d.name]++
+	d.ready = false
+	if why == nil {
+		why = &PortError{Local: d.name, What: "the transport is closed"}
+	}
+	d.gone = why
+	t.wg.Go(func() {
+		d.close(why)
+		t.mu.Lock()
+		t.closing[d.name]--
+		t.mu.Unlock()
+	})
+}
+
+// lose gives the device up.
+func (d *device) lose(why error) {
+	d.t.mu.Lock()
+	d.t.retire(d, why)
+	d.t.mu.Unlock()
+	d.t.changed()
+}
+
+// close ends everything that is on the device.
+func (d *device) close(why error) {
+	for _, c := range d.t.conns(d) {
+		c.lose(why)
+	}
+	for _, p := range d.t.passives(func(p *passive) bool { return p.dev == d }) {
+		p.end()
+	}
+	d.qps.Wait()
+	d.stop.Store(true)
+	d.cq.Wake()
+	err := d.tearDown()
+	if err == nil {
+		return
+	}
+	d.t.mu.Lock()
+	defer d.t.mu.Unlock()
+	if a := d.t.attempts[d.name]; a != nil {
+		a.closeErr = fmt.Errorf("rdma: %s: closing the device: %w", d.name, err)
+	}
+}
+
+// tearDown closes what there is.
+func (d *device) tearDown() error {
+	err := d.deregisterAll()
+	if d.cq != nil {
+		d.turn.Lock() // nobody polls
+		err = errors.Join(err, d.cq.Close())
+		d.turn.Unlock()
+	}
+	if d.pd != nil {
+		err = errors.Join(err, d.pd.Close())
+	}
+	return errors.Join(err, d.v.Close())
+}
+
+// newQP makes a queue pair within all budgets. Its depth is counted until freeQP.
+func (d *device) newQP(depth, sge, inline int) (*verbs.QP, error) {
+	t := d.t
+	t.mu.Lock()
+	switch {
+	case d.gone != nil:
+		t.mu.Unlock()
+		return nil, d.gone
+	case t.qps >= t.o.MaxQueuePairs:
+		t.mu.Unlock()
+		return nil, &PortError{Local: d.name, What: fmt.Sprintf("all %d queue pairs are in use", t.o.MaxQueuePairs), Err: ErrBudget,
+			Advice: "raise the limit, or use fewer lanes or peers"}
+	case d.used+depth > d.room:
+		t.mu.Unlock()
+		return nil, &PortError{Local: d.name, What: fmt.Sprintf("the completion queue of %d entries has no room for a queue pair of %d", d.room, depth),
+			Err: ErrBudget, Advice: "use a smaller depth, or fewer lanes or peers"}
+	}
+	t.qps++
+	d.used += depth
+	d.qps.Add(1)
+	t.mu.Unlock()
+	qp, err := d.pd.NewQP(d.cq, verbs.QPOptions{MaxSend: depth, MaxSGE: sge, MaxInline: inline})
+	if err != nil {
+		d.uncount(depth)
+		return nil, resourceError(err, d.name, "no queue pair")
+	}
+	return qp, nil
+}
+
+func (d *device) uncount(depth int) {
+	d.t.mu.Lock()
+	d.t.qps--
+	d.used -= depth
+	d.t.mu.Unlock()
+	d.qps.Done()
+}
+
+// freeQP destroys a queue pair, which may take long. With an error it is still there.
+func (d *device) freeQP(qp *verbs.QP, depth int) error {
+	if err := qp.Destroy(); err != nil {
+		return resourceError(err, d.name, "a queue pair cannot be destroyed")
+	}
+	d.uncount(depth)
+	return nil
+}
+
+// abandonQP gives up a queue pair that cannot be destroyed: closing the device says so.
+func (d *device) abandonQP(depth int, err error) {
+	d.uncount(depth)
+	d.t.mu.Lock()
+	defer d.t.mu.Unlock()
+	if a := d.t.attempts[d.name]; a != nil {
+		a.closeErr = err
+	}
+}
+
+// listen takes asynchronous events.
+func (d *device) listen() {
+	for {
+		e, err := d.v.NextEvent()
+		if err != nil {
+			if !errors.Is(err, verbs.ErrClosed) {
+				d.lose(&PortError{Local: d.name, What: "its events cannot be read", Advice: "see the kernel log", Err: err})
+			}
+			return
+		}
+		d.event(e)
+	}
+}
+
+func (d *device) event(e verbs.Event) {
+	switch e.Type {
+	case verbs.EventDeviceFatal, verbs.EventCQErr:
+		d.lose(eventError(e.Type, d.name, ""))
+	case verbs.EventPortErr, verbs.EventPortActive, verbs.EventLIDChange, verbs.EventPKeyChange,
+		verbs.EventGIDChange, verbs.EventSMChange, verbs.EventClientRereg:
+		if e.Type == verbs.EventPortErr {
+			for _, c := range d.t.conns(d) {
+				if c.local.number == e.Port {
+					c.lose(eventError(e.Type, c.local.String(), c.remote.String()))
+				}
+			}
+		}
+		d.reread()
+	case verbs.EventQPFatal, verbs.EventQPAccessErr, verbs.EventQPRequestErr:
+		if c := d.connOf(e.QPNum); c != nil {
+			c.lose(eventError(e.Type, c.local.String(), c.remote.String()))
+		} else if e.Type != verbs.EventQPFatal {
+			d.t.refused.Add(1)
+		}
+	}
+}
+
+// connOf finds the active end that has a queue pair.
+func (d *device) connOf(number uint32) *conn {
+	d.qmu.RLock()
+	defer d.qmu.RUnlock()
+	for _, s := range d.slots {
+		if s.number == number {
+			return s.c
+		}
+	}
+	return nil
+}

@@ -1,0 +1,390 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+package rdma
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/engine/transport"
+	"github.com/topoctl/topoctl/internal/verbs"
+	"github.com/topoctl/topoctl/internal/verbs/verbsfake"
+)
+
+// says is what an error must tell.
+func says(t *testing.T, err error, words ...string) {
+	t.Helper()
+	if err == nil {
+		t.Errorf("no error, want one with %q", words)
+		return
+	}
+	for _, w := range words {
+		if !strings.Contains(err.Error(), w) {
+			t.Errorf("the error %q does not say %q", err, w)
+		}
+	}
+}
+
+func TestEveryStatusHasCauseAndAdvice(t *testing.T) {
+	for status, s := range statusSayings {
+		if status == verbs.WCFlushed || s.what == "" || s.advice == "" {
+			continue
+		}
+		t.Run(status.String(), func(t *testing.T) {
+			w := newWorld(t, verbsfake.Options{}, Options{QueuePairs: 1, KeepAlive: time.Hour})
+			here, there := w.a.region(1<<16, memory.None), w.b.region(1<<16, both)
+			remote := w.b.remote(there)
+			e := w.dial()
+			w.f.Stall("a0", true)
+			bad, behind := requestOf(transport.Write, span(here, 0, remote, 0, 100)), requestOf(transport.Write, span(here, 200, remote, 200, 100))
+			w.f.Inject("a0", 1, status, 0x77)
+			e.post(bad, behind)
+			w.f.Stall("a0", false)
+			c := e.ended(bad)
+			if status == verbs.WCRemoteAccess {
+				if !errors.Is(c.Err, transport.ErrRefused) || !errors.Is(c.Err, memory.ErrNoRegion) || c.MayLand {
+					t.Errorf("access that was refused ended with %+v", c)
+				}
+				says(t, c.Err, "a0/1", "peer's b0/1", s.what, s.advice)
+				// The region counts as gone, so the one behind is refused too.
+				if err := e.ended(behind).Err; !errors.Is(err, memory.ErrNoRegion) {
+					t.Errorf("the request behind it: %v", err)
+				}
+				w.works(e)
+				e.conn.Close(nil)
+				if err := e.waitLost(); err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			if !errors.Is(c.Err, transport.ErrClosed) || errors.Is(c.Err, transport.ErrRefused) || !c.MayLand {
+				t.Errorf("it ended with %+v", c)
+			}
+			says(t, c.Err, "a0/1", "peer's b0/1", s.what, s.advice, "vendor error 0x77")
+			says(t, e.ended(behind).Err, s.what)
+			says(t, e.waitLost(), "a0/1", "peer's b0/1", s.what, s.advice)
+		})
+	}
+}
+
+func TestVerbErrorsSayWhatToDo(t *testing.T) {
+	for _, c := range []struct {
+		dev, verb string
+		nth       int
+		errno     syscall.Errno
+		says      []string
+	}{
+		{"a0", "ibv_create_qp", 1, syscall.ENOMEM, []string{"a0", "no queue pair", "ibv_create_qp"}},
+		{"a0", "ibv_create_qp", 2, syscall.EINVAL, []string{"a0", "no queue pair"}},
+		{"b0", "ibv_create_qp", 1, syscall.ENOMEM, []string{"b0", "no queue pair", "accept from"}},
+		{"a0", "ibv_modify_qp", 1, syscall.EINVAL, []string{"a0/1 to the peer's b0/1", "GID index 3"}},
+		{"b0", "ibv_modify_qp", 2, syscall.ENETUNREACH, []string{"b0/1", "no route from GID 10.0.0.2 to 10.0.0.1"}},
+		{"a0", "ibv_modify_qp", 3, syscall.ETIMEDOUT, []string{"a0/1 to the peer's b0/1", "nobody answered for the address 10.0.0.2"}},
+		{"a0", "ibv_modify_qp", 4, syscall.EHOSTUNREACH, []string{"no route"}},
+		{"a0", "ibv_modify_qp", 5, syscall.ENODEV, []string{"the device is gone"}},
+		{"a0", "ibv_modify_qp", 3, syscall.ENOMEM, []string{"no room"}},
+		{"a0", "ibv_post_send", 1, syscall.EINVAL, []string{"a0/1 to the peer's b0/1", "the device takes no requests"}},
+	} {
+		t.Run(c.dev+" "+c.verb+" "+c.errno.Error(), func(t *testing.T) {
+			w := newWorld(t, verbsfake.Options{}, Options{KeepAlive: time.Hour})
+			w.f.Fail(c.dev, c.verb, c.nth, c.errno)
+			_, err := w.try()
+			says(t, err, c.says...)
+			if !errors.Is(err, c.errno) {
+				t.Errorf("%v: want it to be %v", err, c.errno)
+			}
+			w.works(w.dial()) // and nothing is left behind, which the fabric checks
+		})
+	}
+}
+
+func TestRegistrationErrorsSayWhatToDo(t *testing.T) {
+	for _, errno := range []syscall.Errno{syscall.ENOMEM, syscall.EFAULT, syscall.EINVAL} {
+		w := newWorld(t, verbsfake.Options{Devices: []verbsfake.Device{
+			verbsfake.RoCE("a0", 1, "10.0.0.1"), verbsfake.RoCE("a1", 2, "10.0.1.1"), verbsfake.RoCE("b0", 3, "10.0.0.2")}}, Options{})
+		b, err := memory.Alloc(1<<16, memory.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := w.a.regions.Add(b, "weights", "", both)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.f.Fail("a1", "ibv_reg_mr", 1, errno)
+		_, err = w.a.Register(r)
+		says(t, err, "a1", `region "weights" of 65536 bytes cannot be registered`, "ibv_reg_mr")
+		if !errors.Is(err, errno) {
+			t.Errorf("%v: want %v", err, errno)
+		}
+		if n := w.f.Objects("a0").MRs; n != 0 || w.a.Key(r) != "" {
+			t.Errorf("%d registrations are left on the other device, the key is %q", n, w.a.Key(r))
+		}
+	}
+}
+
+func TestOpeningErrors(t *testing.T) {
+	if _, err := New(Options{Lib: verbsfake.New(verbsfake.Options{}).Lib()}); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("no device: %v", err)
+	} else {
+		says(t, err, "no RDMA device on this host")
+	}
+	f := newFabric(t, verbsfake.Options{Devices: ethernetDevices()})
+	_, err := New(Options{Lib: f.Lib(), Devices: []string{"mlx5_9"}})
+	says(t, err, "no RDMA device of the name mlx5_9")
+	for _, verb := range []string{"ibv_open_device", "ibv_alloc_pd", "ibv_create_cq", "ibv_query_port"} {
+		f.Fail("a0", verb, 1, syscall.EACCES)
+		_, err := New(Options{Lib: f.Lib("a0")})
+		if !errors.Is(err, ErrUnavailable) || !errors.Is(err, syscall.EACCES) {
+			t.Errorf("%s: %v", verb, err)
+		}
+		says(t, err, "a0", verb)
+	}
+	// One that cannot be opened costs the others nothing, and is tried again.
+	f.Fail("a0", "ibv_open_device", 1, syscall.EACCES)
+	h := newHost(t, f, Options{})
+	says(t, h.Problems()["a0"], "ibv_open_device")
+	eventually(t, "the device is not used", func() bool { return len(h.Offers()) == 2 })
+	if len(h.Problems()) != 0 || h.changed.Load() == 0 {
+		t.Errorf("problems %v, %d changes", h.Problems(), h.changed.Load())
+	}
+}
+
+// lossOf has something happen to a connection with requests on it that do not move.
+func lossOf(t *testing.T, w *world, e *end, happen func(), words ...string) {
+	t.Helper()
+	here, there := w.a.region(1<<16, memory.None), w.b.region(1<<16, both)
+	remote := w.b.remote(there)
+	w.f.Stall("a0", true)
+	r := requestOf(transport.Read, span(here, 0, remote, 0, 4096))
+	e.post(r)
+	happen()
+	c := e.ended(r)
+	if !errors.Is(c.Err, transport.ErrClosed) || c.MayLand {
+		t.Errorf("the READ ended with %+v", c)
+	}
+	says(t, e.waitLost(), words...)
+	w.f.Stall("a0", false)
+}
+
+func TestEventsEndConnections(t *testing.T) {
+	gids := []verbs.GID{{Index: 3, Raw: g(0, 0, "10.0.0.9", 0).raw(), Type: verbs.GIDRoCEv2}}
+	for _, c := range []struct {
+		name   string
+		happen func(w *world)
+		back   func(w *world) // nil: it is still there
+		says   []string
+	}{
+		{"port down", func(w *world) { w.f.SetPort("a0", 1, verbs.PortDown) }, func(w *world) { w.f.SetPort("a0", 1, verbs.PortActive) }, []string{"a0/1 to the peer's b0/1", "our port went down"}},
+		{"GID gone", func(w *world) { w.f.SetGIDs("a0", 1, gids) }, nil, []string{"a0/1 to the peer's b0/1", "our GID is gone"}},
+		{"queue pair fatal", func(w *world) {
+			for _, c := range w.a.conns(nil) {
+				w.f.QPEvent("a0", c.slots[0].number, verbs.EventQPFatal)
+			}
+		}, nil, []string{"a0/1 to the peer's b0/1", "fatal error of a queue pair"}},
+		{"completion queue", func(w *world) { w.a.openDevices()[0].event(verbs.Event{Type: verbs.EventCQErr}) }, nil, []string{"a0", "completion queue error"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t, verbsfake.Options{}, Options{KeepAlive: time.Hour, Watch: 10 * time.Millisecond})
+			e := w.dial()
+			lossOf(t, w, e, func() { c.happen(w) }, c.says...)
+			if c.back != nil {
+				if n := len(w.a.LocalPorts()); n != 0 {
+					t.Errorf("%d local ports are offered", n)
+				}
+				_, err := w.try()
+				says(t, err, "no port is active here")
+				c.back(w)
+			}
+			eventually(t, "the port is not offered again", func() bool { return len(w.a.Offers()) == 1 })
+			eventually(t, "the port does not work again", func() bool {
+				e, err := w.try()
+				if err == nil {
+					w.works(e)
+				}
+				return err == nil
+			})
+		})
+	}
+}
+
+func TestEventsOfInfiniBandPorts(t *testing.T) {
+	devices := []verbsfake.Device{verbsfake.InfiniBand("a0", 1, 7), verbsfake.InfiniBand("b0", 2, 9)}
+	w := newWorld(t, verbsfake.Options{Devices: devices}, Options{KeepAlive: time.Hour})
+	e := w.dial()
+	w.works(e)
+	lossOf(t, w, e, func() { w.f.SetLID("a0", 1, 8, 1) }, "a0/1 to the peer's b0/1", "our LID changed")
+	w.works(w.dial())
+	// An event that changes nothing for a connection leaves it alone.
+	e = w.dial()
+	w.f.Event("a0", verbs.EventSMChange, 1)
+	w.f.Event("a0", verbs.EventPKeyChange, 1)
+	w.works(e)
+}
+
+func TestDeviceThatFailsTakesItsConnectionsAlong(t *testing.T) {
+	w := newWorld(t, verbsfake.Options{Devices: []verbsfake.Device{
+		verbsfake.RoCE("a0", 1, "10.0.0.1"), verbsfake.RoCE("a1", 2, "10.0.0.3"), verbsfake.RoCE("b0", 3, "10.0.0.2")}}, Options{Watch: time.Hour})
+	e := w.dial()
+	lossOf(t, w, e, func() { w.f.Fatal("a0") }, "a0", "the device", "failed", "see the kernel log")
+	if n := len(w.a.LocalPorts()); n != 1 {
+		t.Errorf("%d local ports are left", n)
+	}
+	w.works(w.dial()) // over the other one
+}
+
+func TestDeviceThatComesBack(t *testing.T) {
+	w := newWorld(t, verbsfake.Options{}, Options{Watch: 5 * time.Millisecond})
+	here, there := w.a.region(1<<16, memory.None), w.b.region(1<<16, both)
+	old, oldPort := w.b.remote(there), w.b.Offers()[0]
+	e := w.dial()
+	w.b.hide("b0")
+	if err := e.waitLost(); err == nil {
+		t.Error("the peer's device was removed, and Lost has no error")
+	}
+	eventually(t, "the device is still held", func() bool { return w.f.Objects("b0") == verbsfake.Objects{} })
+	if len(w.b.Offers()) != 0 || w.b.changed.Load() == 0 {
+		t.Errorf("b offers %v after %d changes", w.b.Offers(), w.b.changed.Load())
+	}
+	w.b.hide()
+	eventually(t, "the device is not used again", func() bool { return len(w.b.Offers()) == 1 })
+	_, d := w.request()
+	d.Remote = oldPort
+	if _, err := w.a.Dial(t.Context(), d); err == nil {
+		t.Error("the endpoint of an earlier life was dialled")
+	} else {
+		says(t, err, "device b0 was opened again")
+	}
+	e = w.dial()
+	// The old key is of another life of the device: not refused for ever, but not now.
+	err := e.do(requestOf(transport.Write, span(here, 0, old, 0, 10)))
+	if !errors.Is(err, transport.ErrClosed) || errors.Is(err, transport.ErrRefused) {
+		t.Errorf("with the old key: %v", err)
+	}
+	says(t, err, "no key for the peer's device")
+	if err := e.do(requestOf(transport.Write, span(here, 0, w.b.remote(there), 0, 10))); err != nil {
+		t.Errorf("with the new key: %v", err)
+	}
+	if !bytes.Equal(here.Bytes(0, 10), there.Bytes(0, 10)) {
+		t.Error("what was written is not there")
+	}
+}
+
+// A device of which nothing comes any more: only Close ends the connection, and does.
+func TestSilentDevice(t *testing.T) {
+	w := newWorld(t, verbsfake.Options{}, Options{KeepAlive: time.Hour})
+	here, there := w.a.region(1<<16, memory.None), w.b.region(1<<16, both)
+	remote := w.b.remote(there)
+	e := w.dial()
+	w.f.Silence("a0", true)
+	write, read := requestOf(transport.Write, span(here, 0, remote, 0, 4096)), requestOf(transport.Read, span(here, 8192, remote, 8192, 4096))
+	e.post(write, read)
+	select {
+	case err := <-e.lost:
+		t.Fatalf("lost by itself: %v", err)
+	case <-time.After(20 * time.Millisecond):
+	}
+	stalled := errors.New("nothing moves")
+	e.conn.Close(stalled)
+	if err := e.waitLost(); err != nil {
+		t.Errorf("after Close, Lost says %v", err)
+	}
+	if c := e.ended(write); !errors.Is(c.Err, stalled) || !errors.Is(c.Err, transport.ErrClosed) || !c.MayLand {
+		t.Errorf("the WRITE ended with %+v", c)
+	}
+	if c := e.ended(read); !errors.Is(c.Err, stalled) || c.MayLand {
+		t.Errorf("the READ ended with %+v", c)
+	}
+	before := bytes.Clone(here.Bytes(0, 1<<16))
+	w.leave(e)
+	w.f.Silence("a0", false)
+	time.Sleep(5 * time.Millisecond)
+	if !bytes.Equal(before, here.Bytes(0, 1<<16)) {
+		t.Error("our memory changed after Lost")
+	}
+	w.works(w.dial())
+}
+
+// A WRITE that is in the network when its connection ends lands later, unless the peer
+// has left: the peer is not told here that the connection is over.
+func TestLateWriteIsFenced(t *testing.T) {
+	for _, leave := range []bool{false, true} {
+		w := newWorld(t, verbsfake.Options{}, Options{KeepAlive: time.Hour})
+		here, there := w.a.region(4096, memory.None), w.b.region(4096, both)
+		e := w.dial()
+		w.lossy.Store(true)
+		w.f.Hold("a0", true)
+		r := requestOf(transport.Write, span(here, 0, w.b.remote(there), 0, 4096))
+		e.post(r)
+		eventually(t, "the WRITE has not left", func() bool { return w.f.Held("a0") == 1 })
+		before := bytes.Clone(there.Bytes(0, 4096))
+		e.conn.Close(nil)
+		_ = e.waitLost()
+		if c := e.ended(r); c.Err == nil || !c.MayLand {
+			t.Errorf("the WRITE ended with %+v", c)
+		}
+		if leave {
+			w.leave(e)
+		}
+		w.f.Hold("a0", false)
+		w.f.Release("a0")
+		if !leave {
+			eventually(t, "the late WRITE did not land: the test shows nothing", func() bool {
+				return bytes.Equal(here.Bytes(0, 4096), there.Bytes(0, 4096))
+			})
+			continue
+		}
+		time.Sleep(5 * time.Millisecond)
+		if !bytes.Equal(before, there.Bytes(0, 4096)) {
+			t.Error("a WRITE landed after the peer had left")
+		}
+	}
+}
+
+func TestLeaveIsHonestWhereDestroyingTakesLong(t *testing.T) {
+	w := newWorld(t, verbsfake.Options{}, Options{KeepAlive: time.Hour})
+	e := w.dial()
+	w.f.DestroyDelay("b0", 200*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	err := w.b.Leave(ctx, w.origin(e.conn.ID()), e.conn.ID())
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("leave: %v", err)
+	}
+	says(t, err, `peer "a"`, "b0 has not confirmed")
+	w.leave(e)
+	w.f.DestroyDelay("b0", 0)
+}
+
+func TestLeaveIsTriedAgain(t *testing.T) {
+	w := newWorld(t, verbsfake.Options{}, Options{KeepAlive: time.Hour, QueuePairs: 1})
+	e := w.dial()
+	w.f.Fail("b0", "ibv_destroy_qp", 1, syscall.EBUSY)
+	err := w.b.Leave(t.Context(), w.origin(e.conn.ID()), e.conn.ID())
+	if !errors.Is(err, syscall.EBUSY) {
+		t.Errorf("leave: %v", err)
+	}
+	says(t, err, "its queue pairs are not gone", "ibv_destroy_qp")
+	if n := w.b.Served().Conns; n != 1 {
+		t.Errorf("%d connections are counted", n)
+	}
+	w.leave(e)
+	if n := w.b.Served().Conns; n != 0 {
+		t.Errorf("%d connections are counted after leave", n)
+	}
+}
+
+func TestOwnQueuePairThatIsNotDestroyedAtOnce(t *testing.T) {
+	w := newWorld(t, verbsfake.Options{}, Options{KeepAlive: time.Hour, QueuePairs: 1})
+	e := w.dial()
+	w.f.Fail("a0", "ibv_destroy_qp", 1, syscall.EBUSY)
+	e.conn.Close(nil)
+	if err := e.waitLost(); err != nil {
+		t.Error(err)
+	}
+}

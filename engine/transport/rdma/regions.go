@@ -1,0 +1,271 @@
+package rdma
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"reflect"
+	"slices"
+	"sync"
+
+	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/engine/transport"
+	"github.com/topoctl/topoctl/internal/verbs"
+)
+
+// iovaMask keeps what of an address must stay the same in the address space of a
+// device: the place within a page, the largest being 2 MiB. The rest of the address
+// is nobody's business.
+const iovaMask = 2<<20 - 1
+
+// mr is a region as a device knows it. It does not change.
+type mr struct {
+	mr   *verbs.MR
+	lkey uint32
+	iova uint64
+	// shift leads from the device's addresses to those of this process, 0 where it has
+	// none.
+	shift uint64
+}
+
+// entry is a region of a device, registered or on the way there or back.
+type entry struct {
+	mu   sync.Mutex
+	mr   *mr
+	over bool
+}
+
+// Register registers the region with every device that is open, all at once. One
+// that refuses is an error: whoever asked for RDMA does not get less in silence.
+func (t *Transport) Register(r *memory.Region) (string, error) {
+	t.mu.Lock()
+	if t.closed {
+		t.mu.Unlock()
+		return "", fmt.Errorf("rdma: register region %q: %w", r.Name(), net.ErrClosed)
+	}
+	t.regions[r] = true
+	devices := make([]*device, 0, len(t.devices))
+	for _, d := range t.devices {
+		devices = append(devices, d)
+	}
+	t.mu.Unlock()
+	errs := make([]error, len(devices))
+	var wg sync.WaitGroup
+	for i, d := range devices {
+		wg.Go(func() { errs[i] = d.register(r) })
+	}
+	wg.Wait()
+	t.mu.Lock()
+	for i, d := range devices {
+		if d.gone != nil {
+			errs[i] = nil // it went away meanwhile, which costs the others nothing
+		}
+	}
+	t.mu.Unlock()
+	if err := errors.Join(errs...); err != nil {
+		return "", errors.Join(err, t.Deregister(r))
+	}
+	return t.Key(r), nil
+}
+
+// Deregister takes the region from all devices: when it returns, none of them touches
+// it any more. Requests that still use it fail.
+func (t *Transport) Deregister(r *memory.Region) error {
+	t.mu.Lock()
+	delete(t.regions, r)
+	devices := make([]*device, 0, len(t.devices))
+	for _, d := range t.devices {
+		devices = append(devices, d)
+	}
+	t.mu.Unlock()
+	errs := make([]error, len(devices))
+	var wg sync.WaitGroup
+	for i, d := range devices {
+		wg.Go(func() { errs[i] = d.deregister(r) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// Key is what peers need to name the region now: other devices mean another key, see
+// Options.Changed. It is "" for a region that is not registered, and for memory of
+// another device that no RDMA device can reach.
+func (t *Transport) Key(r *memory.Region) string {
+	t.mu.Lock()
+	known := t.regions[r]
+	t.mu.Unlock()
+	if !known {
+		return ""
+	}
+	k := regionKey{bytes: r.Size(), grant: r.Grant()}
+	if k.grant != memory.None {
+		for _, d := range t.openDevices() {
+			if m := d.mrOf(r); m != nil && len(k.devices) < maxDevices {
+				k.devices = append(k.devices, deviceKey{d.generation, m.mr.RKey(), m.iova})
+			}
+		}
+	}
+	if r.Device() != nil && len(k.devices) == 0 {
+		return ""
+	}
+	return k.text()
+}
+
+// Reaches says whether the region's key names a device at all.
+func (t *Transport) Reaches(r *transport.RemoteRegion) bool {
+	k, err := parseKey(r.Key[t.Name()])
+	return err == nil && len(k.devices) > 0
+}
+
+// dropIfClosed undoes the registration of a region that was closed meanwhile.
+func (t *Transport) dropIfClosed(d *device, r *memory.Region) {
+	t.mu.Lock()
+	known := t.regions[r]
+	t.mu.Unlock()
+	if !known {
+		_ = d.deregister(r)
+	}
+}
+
+// mrOf is a region that is registered, nil if it is not.
+func (d *device) mrOf(r *memory.Region) *mr {
+	v, ok := d.mrs.Load(r)
+	if !ok {
+		return nil
+	}
+	return v.(*mr)
+}
+
+// rights are those that the grant gives; we ourselves always read and write.
+func rights(g memory.Grant) verbs.Access {
+	a := verbs.LocalWrite
+	if g&memory.PeerRead != 0 {
+		a |= verbs.RemoteRead
+	}
+	if g&memory.PeerWrite != 0 {
+		a |= verbs.RemoteWrite
+	}
+	return a
+}
+
+// register makes the region known to the device, once.
+func (d *device) register(r *memory.Region) error {
+	d.entries.Lock()
+	e := d.known[r]
+	if e == nil {
+		e = &entry{}
+		d.known[r] = e
+	}
+	d.entries.Unlock()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.mr != nil || e.over {
+		return nil
+	}
+	m, err := d.registerBlock(r)
+	if r.Device() != nil && (errors.Is(err, memory.ErrNoExport) || errors.Is(err, errors.ErrUnsupported)) {
+		return nil // nothing is wrong: others carry it, through memory of the host
+	}
+	if err != nil {
+		return &PortError{Local: d.name, What: fmt.Sprintf("region %q of %d bytes cannot be registered", r.Name(), r.Size()),
+			Advice: resourceAdvice(err), Err: err}
+	}
+	e.mr = m
+	d.mrs.Store(r, m)
+	return nil
+}
+
+func (d *device) registerBlock(r *memory.Region) (*mr, error) {
+	size := uint64(r.Size())
+	if limit := d.limits.MaxMRBytes; size > limit && limit > 0 {
+		return nil, fmt.Errorf("the device registers at most %d bytes at once: make several regions of it", limit)
+	}
+	if r.Device() != nil {
+		return d.registerExported(r)
+	}
+	address := addressOf(r)
+	iova := uint64(address) & iovaMask
+	m, err := d.pd.Register(address, size, iova, rights(r.Grant()))
+	if err != nil {
+		return nil, err
+	}
+	return &mr{m, m.LKey(), iova, uint64(address) - iova}, nil
+}
+
+// registerExported registers memory of another device by what its driver exports.
+func (d *device) registerExported(r *memory.Region) (*mr, error) {
+	fd, offset, err := r.Device().DMABuf()
+	if err != nil {
+		return nil, err
+	}
+	iova := uint64(offset) & iovaMask
+	m, err := d.pd.RegisterDMABuf(fd, uint64(offset), uint64(r.Size()), iova, rights(r.Grant()))
+	closeErr := closeFD(fd)
+	if err != nil {
+		return nil, err
+	}
+	if closeErr != nil {
+		return nil, errors.Join(fmt.Errorf("closing the exported descriptor: %w", closeErr), m.Close())
+	}
+	return &mr{m, m.LKey(), iova, 0}, nil
+}
+
+// Direct says whether the devices touch the region by themselves: all that are open
+// now. Host memory they always do.
+func (t *Transport) Direct(r *memory.Region) bool {
+	for _, d := range t.openDevices() {
+		if d.mrOf(r) == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// closeFD closes a descriptor that is ours.
+func closeFD(fd int) error { return os.NewFile(uintptr(fd), "dma-buf").Close() }
+
+// addressOf is where the region's bytes are in this process.
+func addressOf(r *memory.Region) uintptr {
+	return reflect.ValueOf(r.Block().Bytes()).Pointer()
+}
+
+// deregister undoes register.
+func (d *device) deregister(r *memory.Region) error {
+	d.entries.Lock()
+	e := d.known[r]
+	delete(d.known, r)
+	d.entries.Unlock()
+	d.mrs.Delete(r)
+	if e == nil {
+		return nil
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.over = true
+	if e.mr == nil {
+		return nil
+	}
+	d.mrs.Delete(r) // it may have been stored in between
+	if err := e.mr.mr.Close(); err != nil {
+		return resourceError(err, d.name, fmt.Sprintf("region %q cannot be deregistered", r.Name()))
+	}
+	e.mr = nil
+	return nil
+}
+
+// deregisterAll is for a device that is being closed.
+func (d *device) deregisterAll() error {
+	d.entries.Lock()
+	list := make([]*memory.Region, 0, len(d.known))
+	for r := range d.known {
+		list = append(list, r)
+	}
+	d.entries.Unlock()
+	slices.SortFunc(list, func(a, b *memory.Region) int { return int(int64(a.ID()) - int64(b.ID())) })
+	var errs []error
+	for _, r := range list {
+		errs = append(errs, d.deregister(r))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,143 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/topoctl/topoctl/discover/topo"
+)
+
+// settable is what follows the topology; an engine.
+type settable interface {
+	SetTopology(ctx context.Context, t *topo.Topology) error
+}
+
+// follow looks at the host's ports until ctx ends or it is stopped, and has the engine
+// know what has become of them.
+func follow(ctx context.Context, o *Options, e settable) (stop func()) {
+	if o.Rediscover == nil || o.Look == nil || o.Every <= 0 {
+		return func() {}
+	}
+	log := o.Engine.Logger
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() {
+		f := follower{known: o.Seen, seen: o.Seen}
+		tick := time.NewTicker(o.Every)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			if !f.changed(o.Look()) {
+				continue
+			}
+			t, err := o.Rediscover(ctx)
+			if err == nil {
+				err = e.SetTopology(ctx, t)
+			}
+			switch {
+			case ctx.Err() != nil:
+			case err != nil:
+				f.known = "" // once more, when it has been looked at again
+				log.Warn("network ports have changed, and the host cannot be discovered anew", "error", err)
+			default:
+				log.Info("network ports have changed: the topology was discovered anew")
+			}
+		}
+	})
+	return func() {
+		cancel()
+		running.Wait()
+	}
+}
+
+// follower knows what was last acted upon, and what was last seen.
+type follower struct{ known, seen string }
+
+// changed says whether something is as it was the last time it was looked at, and not
+// as it was before: ports that come up do so step by step.
+func (f *follower) changed(now string) bool {
+	settled := now == f.seen
+	f.seen = now
+	if !settled || now == f.known {
+		return false
+	}
+	f.known = now
+	return true
+}
+
+// LookAtPorts gives a text of the network interfaces with their addresses and of the
+// RDMA ports with their states and GIDs, which costs little. root is where the host's
+// /sys is, "" for /.
+func LookAtPorts(root string) func() string {
+	sys := filepath.Join("/", root, "sys/class/infiniband")
+	return func() string {
+		var b strings.Builder
+		list, err := net.Interfaces()
+		if err != nil {
+			fmt.Fprintln(&b, err)
+		}
+		for _, i := range list {
+			fmt.Fprintln(&b, i.Name, i.HardwareAddr, i.MTU, i.Flags)
+			addrs, err := i.Addrs()
+			if err != nil {
+				continue // it went away meanwhile
+			}
+			for _, a := range addrs {
+				fmt.Fprintln(&b, " ", a)
+			}
+		}
+		lookAtRDMA(&b, sys)
+		return b.String()
+	}
+}
+
+// What is read of RDMA ports, and how many GIDs of each: tables are long and nearly
+// empty, so the first run of empty entries ends one.
+const (
+	gidsMost  = 64
+	emptyMost = 8
+)
+
+// Files: Documentation/ABI/stable/sysfs-class-infiniband.
+func lookAtRDMA(b *strings.Builder, sys string) {
+	ports, err := filepath.Glob(filepath.Join(sys, "*", "ports", "*"))
+	if err != nil {
+		return
+	}
+	slices.Sort(ports)
+	read := func(path string) string {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return ""
+		}
+		return strings.TrimSpace(string(data))
+	}
+	for _, port := range ports {
+		fmt.Fprintln(b, port, read(port+"/state"), read(port+"/rate"), read(port+"/lid"))
+		empty := 0
+		for n := 0; n < gidsMost && empty < emptyMost; n++ {
+			gid := read(fmt.Sprint(port, "/gids/", n))
+			if strings.Trim(gid, "0:") == "" {
+				empty++
+				continue
+			}
+			empty = 0
+			fmt.Fprintln(b, " ", n, gid)
+		}
+	}
+}
