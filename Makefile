@@ -1,5 +1,5 @@
 # Everything here is one command of the README or of .ci/run with a short name.
-.PHONY: build test bench ci lint fuzz golden
+.PHONY: build test bench ci lint fuzz golden lab
 
 # -z lazy: go-nvml's calls are looked up when they are made, so that a machine
 # without the driver can start the program.
@@ -17,6 +17,10 @@ fuzz:
 
 lint:
 	./.ci/lint
+
+# Suites in virtual machines with RDMA devices: docs/lab.md.
+lab:
+	./.ci/lab
 
 golden:
 	go test ./discover/topo ./discover/topo/draw ./discover/topo/diagram ./internal/hosttree/machine ./pathsel/... ./cmd/topoctl/... -update

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/topoctl/topoctl/test/vmlab/internal/control"
+	"github.com/topoctl/topoctl/test/vmlab/internal/job"
+	"github.com/topoctl/topoctl/test/vmlab/internal/port"
+)
+
+// suites runs them one after the other, each at the same time in all machines.
+func suites(ctx context.Context, host int, j *job.Job) error {
+	line, err := port.Open(ctx, "init")
+	if err != nil {
+		return err
+	}
+	lab := control.NewClient(line)
+	defer func() { _ = lab.Close() }() // the machine is turned off
+	output, err := port.Open(ctx, "output")
+	if err != nil {
+		return err
+	}
+	defer output.Close()
+	release, err := os.ReadFile("/proc/sys/kernel/osrelease")
+	if err != nil {
+		return err
+	}
+	up, err := uptime()
+	if err != nil {
+		return err
+	}
+	if _, err := lab.Call(ctx, control.Request{Op: control.OpReady, Name: strings.TrimSpace(string(release)), Uptime: up}); err != nil {
+		return err
+	}
+	for i := range j.Suites {
+		s := &j.Suites[i]
+		// The suite's own limits and the lab's hold from here on, not that of the boot.
+		ctx := context.Background()
+		if _, err := lab.Call(ctx, control.Request{Op: control.OpBegin, Suite: s.Name}); err != nil {
+			return err
+		}
+		code := run(host, s, output)
+		if err := send(ctx, lab, s); err != nil {
+			return err
+		}
+		if up, err = uptime(); err != nil {
+			return err
+		}
+		if _, err := lab.Call(ctx, control.Request{Op: control.OpEnd, Suite: s.Name, Code: code, Uptime: up}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// uptime is the machine's clock in seconds since it was started.
+func uptime() (float64, error) {
+	text, err := os.ReadFile("/proc/uptime")
+	if err != nil {
+		return 0, err
+	}
+	first, _, _ := strings.Cut(string(text), " ")
+	return strconv.ParseFloat(first, 64)
+}
+
+// run gives the exit code of a test program; 127 if it could not be started.
+func run(host int, s *job.Suite, output *os.File) int {
+	cmd := exec.Command(filepath.Join(s.Dir(), job.Test), s.Args...)
+	cmd.Dir = s.Dir()
+	cmd.Env = append(os.Environ(), job.EnvHost+"="+strconv.Itoa(host), job.EnvSuite+"="+s.Name, job.EnvOut+"="+job.Out)
+	cmd.Stdout, cmd.Stderr = output, output
+	err := cmd.Run()
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &exit) && exit.ExitCode() >= 0:
+		return exit.ExitCode()
+	}
+	fmt.Fprintf(output, "vmlab: suite %s: %v\n", s.Name, err)
+	return 127
+}
+
+// send hands over what the suite left, and removes it.
+func send(ctx context.Context, lab *control.Client, s *job.Suite) error {
+	root := os.DirFS(job.Out)
+	err := fs.WalkDir(root, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		data, err := fs.ReadFile(root, name)
+		if err != nil {
+			return err
+		}
+		_, err = lab.Call(ctx, control.Request{Op: control.OpFile, Suite: s.Name, Name: name, Data: data})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	left, err := os.ReadDir(job.Out)
+	if err != nil {
+		return err
+	}
+	for _, e := range left {
+		if err := os.RemoveAll(filepath.Join(job.Out, e.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
+}

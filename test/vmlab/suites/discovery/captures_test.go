@@ -1,0 +1,71 @@
+//go:build !vmlab
+
+package discovery
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/topoctl/topoctl/discover"
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/fixtures"
+	"github.com/topoctl/topoctl/test/vmlab/hardware"
+)
+
+// What the lab's machines said when they were captured is still read as what was stated.
+// Addresses and GUIDs in a capture are stand-ins: they are compared inside the lab only.
+func TestCaptures(t *testing.T) {
+	for _, name := range fixtures.Captures() {
+		t.Run(name, func(t *testing.T) {
+			m, err := hardware.Layout(strings.TrimPrefix(name, "lab-"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			tree, err := fixtures.Open(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			host, err := discover.Discover(t.Context(), discover.Options{FS: tree})
+			if err != nil {
+				t.Fatal(err)
+			}
+			diff(t, "NUMA nodes", numaNodes(host), statedNodes(m))
+			diff(t, "host bridges", hostBridges(host), statedBridges(m))
+			diff(t, "PCI functions", functions(host), statedFunctions(m))
+			diff(t, "switches", switches(host), statedSwitches(m))
+			diff(t, "GPUs", gpus(host), statedGPUs(m))
+			diff(t, "matrix", matrix(host), statedClasses(m))
+		})
+	}
+}
+
+// matrix has the classes of all GPUs and NICs by the addresses of their functions.
+func matrix(host *topo.Topology) []string {
+	at := map[topo.ID]string{}
+	for i := range host.GPUs {
+		at[host.GPUs[i].ID] = host.GPUs[i].BDF.String()
+	}
+	for i := range host.RDMADevices {
+		at[host.RDMADevices[i].ID] = host.RDMADevices[i].BDF.String()
+	}
+	for i := range host.Netdevs {
+		if n := &host.Netdevs[i]; n.BDF != nil {
+			at[n.ID] = n.BDF.String()
+		}
+	}
+	var out []string
+	axis := append(host.MatrixAxis(topo.KindGPU), host.MatrixAxis(topo.KindNIC)...)
+	for _, a := range axis {
+		for _, b := range axis {
+			class := host.Relate(a, b).Class.String()
+			if class == "" {
+				class = "?"
+			}
+			out = append(out, fmt.Sprintf("%s %s: %s", at[a], at[b], class))
+		}
+	}
+	slices.Sort(out)
+	return out
+}
