@@ -150,7 +150,7 @@ func (e *Engine) dial(c *conn) {
 	}
 	e.tell(sched.Event{
 		Kind: sched.Connected, Lane: l.id, Conn: c.id,
-		Limits: sched.Limits{MaxSpans: limits.MaxSpans, MaxBytes: limits.MaxBytes, MaxPosted: limits.MaxPosted},
+		Limits: sched.Limits{MaxSpans: limits.MaxSpans, MaxBytes: limits.MaxBytes, MaxPosted: limits.MaxPosted, Parallel: limits.Parallel},
 	})
 }
 

@@ -52,6 +52,9 @@ type Caps struct {
 	MaxSpans  int   // spans of one request
 	MaxBytes  int64 // bytes of one request
 	MaxPosted int   // requests of one connection that are posted and not completed
+	// Parallel is how many requests a connection moves at the same time, sharing what it
+	// carries (queue pairs); 0 and 1: one after the other.
+	Parallel int
 }
 
 // Endpoint is where a transport can be reached: a port of this host and the

@@ -33,6 +33,7 @@ int tv_dereg_mr(struct tv_lib *l, struct tv_mr *mr);
 
 int tv_create_channel(struct tv_lib *l, struct tv_context *ctx, struct tv_channel **out);
 int tv_destroy_channel(struct tv_lib *l, struct tv_channel *ch);
+void tv_drop_channel(struct tv_channel *ch); /* that the library does not let go */
 int tv_create_cq(struct tv_lib *l, struct tv_context *ctx, int cqe, struct tv_channel *ch,
 		 int vector, struct tv_cq **out);
 int tv_destroy_cq(struct tv_lib *l, struct tv_cq *cq);

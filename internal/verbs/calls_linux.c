@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "calls.h"
 
@@ -176,6 +177,8 @@ int tv_destroy_channel(struct tv_lib *l, struct tv_channel *ch)
 	errno = 0;
 	return code(l->destroy_channel(ch));
 }
+
+void tv_drop_channel(struct tv_channel *ch) { close(ch->fd); }
 
 int tv_create_cq(struct tv_lib *l, struct tv_context *ctx, int cqe, struct tv_channel *ch,
 		 int vector, struct tv_cq **out)

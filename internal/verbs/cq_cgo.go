@@ -139,7 +139,11 @@ func (q *CQ) Close() error {
 	if err := q.destroy(); err != nil {
 		return err
 	}
-	if rc := C.tv_destroy_channel(q.dev.lib.c, q.ch); rc != 0 {
+	rc := C.tv_destroy_channel(q.dev.lib.c, q.ch)
+	switch {
+	case rc == C.int(syscall.EBUSY) && q.dev.fatal.Load():
+		C.tv_drop_channel(q.ch) // the library does not know that the queue is gone
+	case rc != 0:
 		return q.dev.failed(rc, "ibv_destroy_comp_channel", "")
 	}
 	q.ch = nil
@@ -154,7 +158,7 @@ func (q *CQ) destroy() error {
 	if q.cq == nil {
 		return nil // the channel alone is left
 	}
-	if rc := C.tv_destroy_cq(q.dev.lib.c, q.cq); rc != 0 {
+	if rc := C.tv_destroy_cq(q.dev.lib.c, q.cq); !q.dev.ended(rc) {
 		return q.dev.failed(rc, "ibv_destroy_cq", "")
 	}
 	q.cq = nil

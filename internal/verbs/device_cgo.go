@@ -25,6 +25,7 @@ type Device struct {
 	ports  int
 	vector atomic.Uint32 // where the next completion channel's interrupt goes
 	events *waiter
+	fatal  atomic.Bool // it has said that it is over
 
 	mu   sync.RWMutex // held for writing to end ctx
 	ctx  *C.struct_tv_context
@@ -34,6 +35,20 @@ type Device struct {
 // failed is the error of a verb.
 func (d *Device) failed(rc C.int, verb, what string) error {
 	return &Error{Verb: verb, Device: d.name, What: what, Errno: syscall.Errno(rc)}
+}
+
+// ended says whether a verb that ends something has: rc is 0, or the device was removed.
+// Then the kernel has ended everything, and verbs give EIO from just before it does so until
+// the device is closed (ibv_open_device(3), RDMAV_ALLOW_DISASSOC_DESTROY). DEVICE_FATAL comes
+// when all is done since Linux 5.7 (ib_uverbs: uverbs_async_event_destroy_uobj), shortly
+// before in older kernels. The library keeps what it has allocated.
+func (d *Device) ended(rc C.int) bool {
+	if rc != C.int(syscall.EIO) || !d.fatal.Load() {
+		return rc == 0
+	}
+	// A device that has failed and is still there gives EIO as well, but not for this.
+	var a C.struct_tv_port_attr
+	return C.tv_query_port(d.lib.c, d.ctx, 1, &a) == C.int(syscall.EIO)
 }
 
 // wrong is the error of an object that is not laid out as expected.
@@ -232,6 +247,9 @@ func (d *Device) NextEvent() (Event, error) {
 	}
 	if rc != 0 {
 		return Event{}, d.failed(rc, "ibv_get_async_event", "")
+	}
+	if e._type == C.int(EventDeviceFatal) {
+		d.fatal.Store(true)
 	}
 	return Event{Type: EventType(e._type), Port: int(e.port), QPNum: uint32(e.qp_num)}, nil
 }

@@ -110,7 +110,7 @@ func (m *MR) Close() error {
 	if m.mr == nil {
 		return nil
 	}
-	if rc := C.tv_dereg_mr(m.pd.dev.lib.c, m.mr); rc != 0 {
+	if rc := C.tv_dereg_mr(m.pd.dev.lib.c, m.mr); !m.pd.dev.ended(rc) {
 		return m.pd.dev.failed(rc, "ibv_dereg_mr", "")
 	}
 	m.mr = nil
@@ -128,7 +128,7 @@ func (p *PD) Close() error {
 	if n := p.uses.Load(); n != 0 {
 		return p.dev.busy("ibv_dealloc_pd", fmt.Sprintf("%d memory regions or queue pairs are open", n))
 	}
-	if rc := C.tv_dealloc_pd(p.dev.lib.c, p.pd); rc != 0 {
+	if rc := C.tv_dealloc_pd(p.dev.lib.c, p.pd); !p.dev.ended(rc) {
 		return p.dev.failed(rc, "ibv_dealloc_pd", "")
 	}
 	p.pd = nil

@@ -223,7 +223,7 @@ func (q *QP) Destroy() error {
 	if qp == nil {
 		return nil
 	}
-	if rc := C.tv_destroy_qp(q.pd.dev.lib.c, qp); rc != 0 {
+	if rc := C.tv_destroy_qp(q.pd.dev.lib.c, qp); !q.pd.dev.ended(rc) {
 		q.mu.Lock()
 		q.qp = qp
 		q.mu.Unlock()

@@ -102,6 +102,7 @@ func newConn(t *Transport, d transport.Dial, dev *device, local, remote *port, w
 	depth := c.depth()
 	c.limits = transport.Caps{
 		MaxSpans: min(maxSpans, depth/2), MaxBytes: min(maxBytes, int64(depth/2)*c.maxMsg), MaxPosted: depth * t.o.QueuePairs,
+		Parallel: t.o.QueuePairs,
 	}
 	return c
 }
@@ -320,7 +321,7 @@ func (s *slot) replace() {
 		}
 		*f = flight{}
 	}
-	s.head = s.tail
+	s.head, s.probing = s.tail, false
 	s.c.repairs.Go(func() {
 		if err := s.renew(); err != nil {
 			s.c.lose(err)

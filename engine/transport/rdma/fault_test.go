@@ -149,9 +149,9 @@ func TestOpeningErrors(t *testing.T) {
 	f.Fail("a0", "ibv_open_device", 1, syscall.EACCES)
 	h := newHost(t, f, Options{})
 	says(t, h.Problems()["a0"], "ibv_open_device")
-	eventually(t, "the device is not used", func() bool { return len(h.Offers()) == 2 })
-	if len(h.Problems()) != 0 || h.changed.Load() == 0 {
-		t.Errorf("problems %v, %d changes", h.Problems(), h.changed.Load())
+	eventually(t, "the device is not used", func() bool { return len(h.Offers()) == 2 && h.changed.Load() > 0 })
+	if len(h.Problems()) != 0 {
+		t.Errorf("problems %v", h.Problems())
 	}
 }
 
@@ -248,8 +248,9 @@ func TestDeviceThatComesBack(t *testing.T) {
 		t.Error("the peer's device was removed, and Lost has no error")
 	}
 	eventually(t, "the device is still held", func() bool { return w.f.Objects("b0") == verbsfake.Objects{} })
-	if len(w.b.Offers()) != 0 || w.b.changed.Load() == 0 {
-		t.Errorf("b offers %v after %d changes", w.b.Offers(), w.b.changed.Load())
+	eventually(t, "nobody was told", func() bool { return w.b.changed.Load() > 0 })
+	if len(w.b.Offers()) != 0 {
+		t.Errorf("b offers %v", w.b.Offers())
 	}
 	w.b.hide()
 	eventually(t, "the device is not used again", func() bool { return len(w.b.Offers()) == 1 })

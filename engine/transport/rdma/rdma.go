@@ -118,7 +118,7 @@ func (t *Transport) Name() string { return "rdma" }
 
 // Caps are the limits of requests, at most.
 func (t *Transport) Caps() transport.Caps {
-	return transport.Caps{MaxSpans: maxSpans, MaxBytes: maxBytes, MaxPosted: t.o.QueuePairs * t.o.Depth}
+	return transport.Caps{MaxSpans: maxSpans, MaxBytes: maxBytes, MaxPosted: t.o.QueuePairs * t.o.Depth, Parallel: t.o.QueuePairs}
 }
 
 // Served counts the passive ends. Bytes and requests are not seen here: devices move

@@ -38,6 +38,8 @@ type slot struct {
 	state  slotState
 	heard  bool // something has come since the last keepAlive
 
+	probing bool // a probe is on the ring, one at most
+
 	// A ring of work requests, as they were built: head is the oldest that has not ended,
 	// posted the first that the device has not got, tail the next that is built.
 	head, posted, tail uint32
@@ -61,9 +63,14 @@ func (s *slot) makeRing(depth, sge int) {
 
 func (s *slot) place(seq uint32) int { return int(seq % uint32(len(s.wrs))) }
 
-// fits says whether there is room for that many work requests; the probe's place is
-// left out.
-func (s *slot) fits(need int) bool { return int(s.tail-s.head)+need < len(s.wrs) }
+// fits says whether there is room for that many work requests, beside the probe's place.
+func (s *slot) fits(need int) bool {
+	used := int(s.tail - s.head)
+	if s.probing {
+		used--
+	}
+	return used+need < len(s.wrs)
+}
 
 // add puts a request on the ring, or behind those that wait for the replacement. With
 // an error nothing was.
@@ -193,6 +200,7 @@ func (s *slot) probe() {
 	s.wrs[at] = verbs.SendWR{ID: uint64(s.serial)<<32 | uint64(s.tail), Opcode: verbs.OpRDMAWrite}
 	s.flights[at] = flight{}
 	s.tail++
+	s.probing = true
 	s.flush()
 }
 
@@ -239,6 +247,7 @@ func (s *slot) ended(wc *verbs.WC) {
 	s.flights[s.place(s.head)] = flight{}
 	s.head++
 	s.bytes -= f.bytes
+	s.probing = s.probing && f.op != nil
 	if wc.Status != verbs.WCSuccess {
 		s.failed(&f, wc)
 	} else if f.op == nil {

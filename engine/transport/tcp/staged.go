@@ -34,11 +34,10 @@ func (t *Transport) isStaged(spans []transport.Span) bool {
 // more: Register has asked for it.
 func pool(spans []transport.Span) *memory.Staging {
 	_, device := stage.Needs(spans)
-	s, err := device.Staging(memory.ForAnswers)
-	if err != nil {
-		return nil
+	if s, err := device.Staging(memory.ForAnswers); err == nil {
+		return s
 	}
-	return s
+	return nil
 }
 
 // checkPiece refuses what no buffer holds.

@@ -30,7 +30,7 @@ enum lie {
 };
 
 struct failing {
-	int nth, err; /* the nth call from now gives err; 0: none */
+	int nth, err; /* the nth call from now gives err; 0: none; below 0: all */
 };
 
 struct port {
@@ -62,6 +62,7 @@ struct tv_device {
 	struct counts live;
 
 	int hold, stall, silent, fatal, lie;
+	int removed; /* 1: verbs say so, 2: and the kernel has ended all objects */
 	int drop; /* so many work requests from now are lost */
 	int inject_nth, inject_status, inject_vendor;
 	int64_t destroy_ns;
@@ -225,7 +226,7 @@ void fake_clear_gids(struct fabric *f, int dev, int port);
 void fake_set_pkey(struct fabric *f, int dev, int port, int index, uint16_t key);
 struct view *fake_view(struct fabric *f, uint64_t devices, int old);
 int fake_fail(struct fabric *f, int dev, const char *verb, int nth, int err);
-enum knob { K_HOLD, K_STALL, K_SILENT, K_FATAL, K_LIE, K_DROP };
+enum knob { K_HOLD, K_STALL, K_SILENT, K_FATAL, K_LIE, K_DROP, K_REMOVED };
 void fake_knob(struct fabric *f, int dev, int knob, int value);
 void fake_inject(struct fabric *f, int dev, int nth, int status, int vendor);
 void fake_destroy_delay(struct fabric *f, int dev, int64_t ns);

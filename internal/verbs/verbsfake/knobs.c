@@ -18,8 +18,12 @@ static const char *const names[V_COUNT] = {
 
 int fails(struct tv_device *d, enum verb v)
 {
-	if (d->fails[v].nth > 0 && --d->fails[v].nth == 0)
+	if (d->fails[v].nth < 0 || (d->fails[v].nth > 0 && --d->fails[v].nth == 0))
 		return d->fails[v].err;
+	/* of a removed device works what needs no kernel; ending things does need it */
+	if (d->removed && v != V_CLOSE && v != V_DESTROY_CHANNEL && v != V_POLL_CQ && v != V_NOTIFY_CQ &&
+	    v != V_GET_CQ_EVENT && v != V_POST_SEND && v != V_POST_SEND_UNNAMED && v != V_GET_ASYNC_EVENT)
+		return EIO;
 	/* of a dead device what was made can be ended, and what completed be seen */
 	if (d->fatal && v != V_CLOSE && v != V_DEALLOC_PD && v != V_DEREG_MR && v != V_DESTROY_CHANNEL &&
 	    v != V_DESTROY_CQ && v != V_POLL_CQ && v != V_NOTIFY_CQ && v != V_GET_CQ_EVENT &&
@@ -177,6 +181,24 @@ int fake_fail(struct fabric *f, int dev, const char *verb, int nth, int err)
 	return 0;
 }
 
+/* As ib_uverbs does it: all objects end, and DEVICE_FATAL is the last event. */
+static void remove_objects(struct tv_device *d)
+{
+	struct fabric *f = d->f;
+	d->fatal = 1;
+	for (struct qp **at = &f->qps; *at;) {
+		if ((*at)->dev == d)
+			*at = (*at)->next; /* the library's memory of it is never freed */
+		else
+			at = &(*at)->next;
+	}
+	for (int i = 0; i < f->nmrs; i++)
+		if (f->mrs[i] && f->mrs[i]->dev == d)
+			f->mrs[i] = NULL;
+	d->live = (struct counts){.contexts = d->live.contexts};
+	push_event(d, 8, NULL);
+}
+
 void fake_knob(struct fabric *f, int dev, int knob, int value)
 {
 	pthread_mutex_lock(&f->mu);
@@ -187,6 +209,11 @@ void fake_knob(struct fabric *f, int dev, int knob, int value)
 	case K_SILENT: d->silent = value; break;
 	case K_LIE: d->lie = value; break;
 	case K_DROP: d->drop = value; break;
+	case K_REMOVED:
+		d->removed = value;
+		if (value == 2)
+			remove_objects(d);
+		break;
 	case K_FATAL:
 		d->fatal = 1;
 		push_event(d, 8, NULL);

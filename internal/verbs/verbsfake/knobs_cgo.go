@@ -57,7 +57,7 @@ func (f *Fabric) Objects(dev string) Objects {
 	return o
 }
 
-// Fail makes the nth call of a verb from now (1: the next) fail. The verb is named as in
+// Fail makes the nth call of a verb from now (1: the next; below 0: all; 0: none) fail. The verb is named as in
 // libibverbs: "ibv_reg_mr" (in all its forms), "ibv_post_send". An errno below zero is
 // given back as it is, which some providers do. "ibv_get_device_list" is of all devices.
 func (f *Fabric) Fail(dev, verb string, nth int, errno syscall.Errno) {
@@ -104,6 +104,18 @@ func (f *Fabric) Silence(dev string, on bool) { f.knob(dev, C.K_SILENT, on) }
 
 // Fatal kills a device: DEVICE_FATAL, flushes, and EIO for ever.
 func (f *Fabric) Fatal(dev string) { f.knob(dev, C.K_FATAL, true) }
+
+// Remove takes a device away as ib_uverbs does where the driver lets it: first every verb
+// that needs the kernel fails with EIO, those that end something too, while its queue pairs
+// still work; then, done, these have all ended and DEVICE_FATAL says so. Nothing brings it
+// back.
+func (f *Fabric) Remove(dev string, done bool) {
+	v := C.int(1)
+	if done {
+		v = 2
+	}
+	C.fake_knob(f.c, f.dev(dev), C.K_REMOVED, v)
+}
 
 // Lie makes what a device gives from now be laid out wrong.
 func (f *Fabric) Lie(dev string, l Lie) { C.fake_knob(f.c, f.dev(dev), C.K_LIE, C.int(l)) }
@@ -156,7 +168,11 @@ func (f *Fabric) SetLID(dev string, port int, lid, smLID uint16) {
 }
 
 // Event sends an asynchronous event of a port or of the device; it changes nothing else.
+// The error of a completion queue comes when one overflows.
 func (f *Fabric) Event(dev string, t verbs.EventType, port int) {
+	if t == verbs.EventCQErr {
+		panic("verbsfake: the error of a completion queue names the queue")
+	}
 	C.fake_event(f.c, f.dev(dev), C.int(t), C.int(port))
 }
 

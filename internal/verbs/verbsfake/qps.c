@@ -160,7 +160,7 @@ static int destroy_qp(struct tv_qp *tq)
 		pthread_mutex_lock(&f->mu);
 	}
 	int err = fails(d, V_DESTROY_QP);
-	if (err == EIO && d->fatal)
+	if (err == EIO && d->fatal && !d->removed)
 		err = 0; /* objects of a dead device end all the same */
 	if (!err) {
 		for (struct qp **at = &f->qps; *at; at = &(*at)->next)
