@@ -95,10 +95,10 @@ func TestCommands(t *testing.T) {
 		all("no RoCE")
 		defer all("RoCE")
 		checkBench(t, bench(t, "auto", "--check", "--json"), "auto", "tcp")
-		ended := bench(t, "auto")
+		ended := bench(t, "auto", "--verbose")
 		t.Logf("bench --transport auto while RDMA's packets are dropped:\n%s%s", ended.Out, ended.Errors)
-		if !strings.Contains(ended.Out, "tcp") {
-			t.Error("the table does not name TCP")
+		if !strings.Contains(ended.Out, ": tcp, ") {
+			t.Error("the table does not say that the lanes are TCP's")
 		}
 	})
 }

@@ -102,3 +102,40 @@ func frames(t *testing.T, host int) int64 {
 	}
 	return n.Bytes
 }
+
+// What the cable holds does land while its connection lives: else the test above would
+// see nothing of a fence that is missing.
+func TestHeldBytesLand(t *testing.T) {
+	mended(t)
+	d := newDuo(t, Spec{Transports: []string{*over}, Rails: []int{0}, Bytes: 256 << 10})
+	ctx := bounded(t)
+	if err := d.peer.Write(ctx, d.mine.Span(0, 1), d.theirs.At(0)); err != nil { // there is a connection
+		t.Fatal(err)
+	}
+	d.refill(dice(t))
+	for rail := range 4 { // TCP has them all
+		if err := (Action{Do: "hold", Rail: rail, Host: 1}).on(ctx, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b, err := d.peer.Submit(ctx, []engine.Op{engine.WriteOp(d.mine.All(), d.theirs.At(0))}, engine.SubmitOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pause(300 * time.Millisecond)
+	d.verify("while the cable holds a WRITE")
+	for rail := range 4 {
+		if err := (Action{Do: "splice", Rail: rail}).on(ctx, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-b.Done()
+	if err := b.Err(); err != nil {
+		t.Fatal(err)
+	}
+	copy(d.there, d.here)
+	d.verify("after the cable let go of a WRITE")
+	if n := d.engine.Stats().Retries; n > 0 {
+		t.Logf("%d slices were sent again", n)
+	}
+}
