@@ -70,6 +70,11 @@ type Picker struct {
 	random rand.PCG
 	turn   int
 	misses int64
+
+	// What Prepare found: see there.
+	counting counting
+	takers   []taker
+	nearest  int // tier of the nearest healthy lane, the number of tiers without any
 }
 
 // Picker starts a policy. Equal seeds and equal questions get equal answers; a
@@ -104,7 +109,8 @@ func (p *Picker) Pick(slice Slice, states LaneStates) int {
 	case Mooncake:
 		return p.mooncake(slice, &states)
 	}
-	return p.set.adaptive(slice, &states)
+	p.prepare(&states)
+	return p.adaptive(slice, &states)
 }
 
 // room says whether a lane's window has room for a slice.
@@ -215,68 +221,6 @@ func (p *Picker) mooncake(slice Slice, st *LaneStates) int {
 	return NoLane
 }
 
-// adaptive takes, tier by tier, the lane with room that is done first, if it
-// helps at all.
-func (s *LaneSet) adaptive(slice Slice, st *LaneStates) int {
-	v := s.look(st)
-	if v.n == 1 { // no other to be better: the rule below says the same, later
-		if l := st.lane(0); l.open() && l.room(slice.Bytes) && v.rate(0) > 0 {
-			return 0
-		}
-		return NoLane
-	}
-	nearest := v.nearest()
-	for tier := nearest; tier < s.tiers; tier++ {
-		best, plain := v.soonest(tier, slice)
-		if best != NoLane && (plain && tier == nearest || v.helps(best, slice)) {
-			return best
-		}
-	}
-	return NoLane
-}
-
-// soonest is the lane of a tier with room that is done with a slice first. plain
-// says that it is before the other lanes up to that tier are done with
-// everything, as end would find, but for one nanosecond of rounding.
-func (v *view) soonest(tier int, slice Slice) (best int, plain bool) {
-	best = NoLane
-	finish, end := int64(math.MaxInt64), math.Inf(1)
-	var own, ownWork, work, rates, latest float64
-	for k := range v.n {
-		i := v.at(k)
-		if v.s.Lanes[i].Tier > tier {
-			continue
-		}
-		l := v.lane(i)
-		rate := v.rate(i)
-		if rate <= 0 || l.Health != Healthy && !l.open() {
-			continue
-		}
-		start := v.startAt(i, rate)
-		if l.Health == Healthy {
-			work, rates, latest = work+start*rate, rates+rate, max(latest, start)
-		}
-		if v.s.Lanes[i].Tier != tier || !l.open() || !l.room(slice.Bytes) {
-			continue
-		}
-		done := start + float64(slice.Bytes)/rate
-		if done >= end && best != NoLane {
-			continue // not before it in whole nanoseconds either, which cost more
-		}
-		if f := nanoseconds(done); f < finish {
-			best, finish, end, own, ownWork = i, f, done, 0, 0
-			if l.Health == Healthy {
-				own, ownWork = rate, start*rate
-			}
-		}
-	}
-	if best == NoLane || rates <= own {
-		return best, false
-	}
-	all := (float64(max(slice.Bytes, slice.Remaining)) + work - ownWork) / (rates - own)
-	return best, latest < all && float64(finish+1) < all*1e9
-}
-
 // WouldHelp is Adaptive's rule for engines in which lanes pull: it says whether a
 // lane that asks for work should get this slice, or leave it to lanes that are
 // nearer or done earlier. With much remaining every near lane helps; towards the
@@ -370,7 +314,7 @@ func (v *view) end(remaining, slice int64, tier, without int) (all, one int64) {
 				work, rates, n = work+start*rate, rates+rate, n+1
 			}
 		}
-		if n == before || n == 0 {
+		if n == 0 || before > 0 && n >= before { // more: by rounding, and so for ever
 			break
 		}
 		before, end = n, work/rates

@@ -83,14 +83,19 @@ func (s *LaneSet) Predict(bytes int64, states LaneStates, buf []LaneShare) []Lan
 // view is a set of lanes in some states: the lanes that count now, and what each
 // can do.
 type view struct {
-	s  *LaneSet
-	st *LaneStates
-	n  int // how many lanes count: see at
+	s    *LaneSet
+	st   *LaneStates
+	idle LaneState
+	counting
+}
+
+// counting is which lanes count.
+type counting struct {
+	n int // how many: see at
 	// standIns are lanes for failover that stand in for weak ones, in order.
 	standIns [maxStandIns]int32
 	few      int
 	all      bool // nothing else is left: every lane counts
-	idle     LaneState
 }
 
 // lane is a lane's state in its place: copying it for every lane of every
@@ -110,7 +115,7 @@ const maxStandIns = 8
 // is not healthy or has lost half of its rate the first healthy lane that would
 // make up for it. Without any healthy lane among them every lane counts.
 func (s *LaneSet) look(st *LaneStates) view {
-	v := view{s: s, st: st, n: s.Chosen}
+	v := view{s: s, st: st, counting: counting{n: s.Chosen}}
 	healthy := false
 	for j := range s.Chosen {
 		l := v.lane(j)
@@ -251,7 +256,7 @@ func (v *view) fill(bytes int64, buf []LaneShare) {
 				work, rates, n = work+start*rate, rates+rate, n+1
 			}
 		}
-		if n == before || n == 0 {
+		if n == 0 || before > 0 && n >= before { // more: by rounding, and so for ever
 			break
 		}
 		before, end = n, work/rates

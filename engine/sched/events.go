@@ -124,7 +124,11 @@ func (c *Core) done(e *Event) {
 
 // delivered books a slice that is in place.
 func (c *Core) delivered(l *lane, j *Job, s *Slice) {
+	guessed := !l.est.sampled()
 	l.est.done(c.clock, s.postedAt, s.Bytes, l.rtt, float64(c.cfg.HalfLifeNS))
+	if guessed && l.est.sampled() && !l.est.known {
+		l.peer.version++ // what was shared out by the guess is shared out anew
+	}
 	if l.testing {
 		if l.good++; l.good >= goodSlices {
 			c.well(l)

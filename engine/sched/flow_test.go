@@ -77,7 +77,7 @@ func TestAggregation(t *testing.T) {
 						}
 						if lanes[0].rate > 10*gbit { // latencies and the last slices count for more
 							least = 0
-							if bytes >= 256*mib || known && bytes >= 64*mib {
+							if bytes >= 64*mib {
 								least = 0.95
 							}
 						}
@@ -88,6 +88,31 @@ func TestAggregation(t *testing.T) {
 					t.Log(line)
 				}
 			})
+		}
+	}
+}
+
+// Nothing is connected and nothing is known: what lanes show while they start is
+// believed soon, and by each for itself.
+func TestUnknownFromTheStart(t *testing.T) {
+	for _, tt := range []struct {
+		lanes []laneOf
+		bytes int64
+		least float64
+	}{
+		{same(100*gbit, 100*gbit, 50*gbit), 64 * mib, 0.93},
+		{same(100*gbit, 100*gbit, 50*gbit), 256 * mib, 0.98},
+		{same(100*gbit, 10*gbit), 64 * mib, 0.95},
+		{same(400*gbit, 400*gbit), 256 * mib, 0.97},
+		{same(25*gbit, 25*gbit, 25*gbit, 25*gbit), 64 * mib, 0.98},
+		// Far away: windows must grow with what was seen, or each waits for its answers.
+		{[]laneOf{{rate: 400 * gbit, latency: 200 * microsecond}, {rate: 400 * gbit, latency: 200 * microsecond}}, 256 * mib, 0.69},
+	} {
+		seconds, _ := transfer(t, pathsel.Adaptive, tt.bytes, 0, unknown(tt.lanes))
+		share := float64(tt.bytes) / seconds / sum(tt.lanes)
+		t.Logf("%d lanes, %d MiB: %.3f of their sum", len(tt.lanes), tt.bytes/mib, share)
+		if share < tt.least {
+			t.Errorf("%d lanes, %d MiB: %.3f of their sum, want %.2f", len(tt.lanes), tt.bytes/mib, share, tt.least)
 		}
 	}
 }

@@ -141,7 +141,7 @@ func (c *Core) size(l *lane) {
 	if l.limits.MaxBytes > 0 {
 		l.target = min(l.target, max(l.limits.MaxBytes&^(sliceUnit-1), 1))
 	}
-	l.window = bytesIn(rate, c.cfg.WindowNS)
+	l.window = bytesIn(l.est.soFar(), c.cfg.WindowNS)
 	if !l.est.trusted() && !l.est.believed {
 		few := int64(8)
 		if !l.est.known {
@@ -149,7 +149,8 @@ func (c *Core) size(l *lane) {
 		}
 		l.window = min(l.window, few*l.target+2*l.doneBytes)
 	}
-	l.window = max(l.window, 2*l.target)
+	// Those that end together must not leave it with nothing to do.
+	l.window = max(l.window, 2*l.target*int64(max(l.limits.Parallel, 1)))
 }
 
 // barred says whether the lane may not be used whatever its connection is like.

@@ -92,11 +92,7 @@ func (c *Core) choose(r *Route, j *Job, bytes int64) *lane {
 
 // pick asks the policy.
 func (g *group) pick(r *Route, slice *pathsel.Slice) *lane {
-	states := pathsel.LaneStates{Lanes: g.states}
-	if l := g.first; l != nil {
-		states.Local, states.Remote = l.local.side.load, l.remote.side.load
-	}
-	at := g.picker.Pick(*slice, states)
+	at := g.picker.Prepared(*slice, g.seenBy())
 	if at < 0 || at >= len(g.lanes) {
 		return nil
 	}
@@ -106,6 +102,15 @@ func (g *group) pick(r *Route, slice *pathsel.Slice) *lane {
 		return nil
 	}
 	return l
+}
+
+// seenBy is what the policy sees.
+func (g *group) seenBy() pathsel.LaneStates {
+	states := pathsel.LaneStates{Lanes: g.states}
+	if l := g.first; l != nil {
+		states.Local, states.Remote = l.local.side.load, l.remote.side.load
+	}
+	return states
 }
 
 // current says whether what the policy sees is up to date but for what lanes
@@ -181,34 +186,46 @@ func (c *Core) refresh(r *Route, g *group, bytes int64) {
 	g.version, g.freshAt, g.portBound = p.version, c.clock, false
 	clear(g.best)
 	for i, l := range g.lanes {
-		if l != nil && l.phase == up && l.est.trusted() {
+		if l != nil && l.phase == up && l.est.sampled() {
 			g.best[g.class[i]] = max(g.best[g.class[i]], topo.Rate(l.est.measured()))
 		}
 	}
 	g.sum, g.tier, g.least = 0, math.MaxInt, 0
-	for i, l := range g.lanes {
+	changed := false
+	for i := range g.lanes {
 		st := &g.states[i]
-		*st = pathsel.LaneState{Health: pathsel.Sick}
-		if l == nil {
-			continue
-		}
-		l.mirror, l.mirrorAt = st, i
-		if st.Health = l.health(); st.Health == pathsel.Sick {
-			continue
-		}
-		l.reflect()
-		if min(l.local.room(), l.remote.room()) < bytes {
-			st.Window, g.portBound = -1, true
-			l.holdBack(bytes)
-		}
-		st.Rate = g.seen(i, l)
-		if st.Health == pathsel.Healthy {
-			g.tier = min(g.tier, g.set.Lanes[i].Tier)
-			g.sum += max(float64(st.Rate), l.est.rate())
-		}
-		if g.least == 0 || l.target < g.least {
-			g.least = l.target
-		}
+		was := *st
+		g.show(i, bytes)
+		changed = changed || st.Health != was.Health || st.Rate != was.Rate
+	}
+	if changed { // at first every lane is sick, and nothing is prepared for that
+		g.picker.Prepare(g.seenBy())
+	}
+}
+
+// show brings what the policy sees of a lane up to date.
+func (g *group) show(i int, bytes int64) {
+	l, st := g.lanes[i], &g.states[i]
+	*st = pathsel.LaneState{Health: pathsel.Sick}
+	if l == nil {
+		return
+	}
+	l.mirror, l.mirrorAt = st, i
+	if st.Health = l.health(); st.Health == pathsel.Sick {
+		return
+	}
+	l.reflect()
+	if min(l.local.room(), l.remote.room()) < bytes {
+		st.Window, g.portBound = -1, true
+		l.holdBack(bytes)
+	}
+	st.Rate = g.seen(i, l)
+	if st.Health == pathsel.Healthy {
+		g.tier = min(g.tier, g.set.Lanes[i].Tier)
+		g.sum += max(float64(st.Rate), l.est.rate())
+	}
+	if g.least == 0 || l.target < g.least {
+		g.least = l.target
 	}
 }
 
@@ -226,7 +243,7 @@ func (l *lane) reflect() {
 // give all of a small transfer to one lane.
 func (g *group) seen(i int, l *lane) topo.Rate {
 	best := g.best[g.class[i]]
-	if !l.est.trusted() {
+	if !l.est.sampled() {
 		return best // 0: what the topology promises
 	}
 	rate := topo.Rate(l.est.measured())

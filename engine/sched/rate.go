@@ -37,6 +37,20 @@ func (e *estimate) rate() float64 {
 	return e.prior
 }
 
+// soFar is the rate, but that a lane of which nothing is known has shown more before
+// that is trusted: the prior is nobody's promise then, and bounds nothing.
+func (e *estimate) soFar() float64 {
+	if e.known || e.ns == 0 || e.trusted() {
+		return e.rate()
+	}
+	return max(e.prior, e.measured())
+}
+
+// sampled says whether the estimate is better than a prior that nobody promised.
+func (e *estimate) sampled() bool {
+	return !e.known && e.slices >= trustSlices || e.trusted()
+}
+
 func (e *estimate) trusted() bool {
 	return e.slices >= trustSlices && e.total >= trustNS || e.slices >= trustManySlices && e.total >= trustManyNS
 }
@@ -74,7 +88,7 @@ func (e *estimate) fold(halfLife float64) {
 		return
 	}
 	bytes, ns := float64(e.last.bytes), float64(e.last.ns)
-	ns = max(ns, bytes*1e9/(4*e.rate()))
+	ns = max(ns, bytes*1e9/(4*e.soFar()))
 	keep := halfLife / (halfLife + 0.693*ns)
 	e.bytes, e.ns = e.bytes*keep+bytes, e.ns*keep+ns
 	e.slices += e.last.slices

@@ -144,6 +144,42 @@ func TestLanesAreOpenedAsDeserved(t *testing.T) {
 	}
 }
 
+// Lanes that turned out slower than they promise are worth less each: a job that one
+// would have served gets all of them, one that is over in a moment still gets one.
+func TestSlowLanesAreDeserved(t *testing.T) {
+	s := newSim(t, Config{})
+	lanes := same(gbit, gbit, gbit, gbit)
+	for i := range lanes {
+		lanes[i].promised = 100 * gbit
+	}
+	r := s.route(s.group("tcp", lanes))
+	for _, l := range s.core.lanes {
+		l.spec.RoundTripNS = 100 * microsecond // 2.5 MB is what one is worth by its promise, 25 kB by what it does
+	}
+	for _, step := range []struct {
+		bytes int64
+		jobs  int
+		conns int
+	}{
+		{mib, 1, 1},
+		{16 << 10, 200, 1},
+		{mib, 1, 4},
+	} {
+		for range step.jobs {
+			s.submit(writeOf(r, step.bytes))
+			s.all()
+		}
+		if n := len(s.conns); n != step.conns {
+			t.Errorf("%d connections after %d jobs of %d KiB, want %d", n, step.jobs, step.bytes>>10, step.conns)
+		}
+		// Enough to believe what it does, on the lane that there is.
+		for !s.core.lanes[0].est.trusted() {
+			s.submit(writeOf(r, mib))
+			s.all()
+		}
+	}
+}
+
 // Sizes of slices: several for a job that is worth it, none too small.
 func TestSliceSizes(t *testing.T) {
 	for _, tt := range []struct {

@@ -80,6 +80,7 @@ type Limits struct {
 	MaxSpans  int   // of one slice
 	MaxBytes  int64 // of one slice
 	MaxPosted int   // slices at a time
+	Parallel  int   // slices that share what it carries, and so end together; 0 is 1
 }
 
 // Side describes the ports of one host for one transport, by pathsel's

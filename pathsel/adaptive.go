@@ -1,0 +1,149 @@
+package pathsel
+
+import "math"
+
+// taker is a lane that may get slices, as long as no lane's health or rate changes.
+type taker struct {
+	lane, tier    int
+	local, remote int     // its ports, by Port.Index
+	healthy       bool    // else it is to be tested
+	narrow        bool    // one of its ports is slower than it
+	rate          float64 // bytes per second, above 0
+	here, there   float64 // what its ports carry; as fast as the lane where that is not known
+
+	// What the last question found, because dividing costs: most lanes hold then what
+	// they held before, and most slices are of one size.
+	held, asked int64   // bytes
+	busy, takes float64 // seconds that they take the lane
+}
+
+// Prepare works out what hangs on the lanes' health and rates alone, for Prepared.
+// Without it each Pick does.
+func (p *Picker) Prepare(states LaneStates) {
+	if p.policy.adapts() {
+		p.prepare(&states)
+	}
+}
+
+// Prepared gives what Pick gives, sooner: since Prepare nothing may have changed
+// but what is in flight, on lanes and ports, and windows. Before any Prepare every
+// lane counts as sick.
+func (p *Picker) Prepared(slice Slice, states LaneStates) int {
+	if p.policy.adapts() {
+		return p.adaptive(slice, &states)
+	}
+	return p.Pick(slice, states)
+}
+
+// adapts says whether a policy is Adaptive, as every one is that is unknown.
+func (p Policy) adapts() bool {
+	switch p {
+	case RoundRobin, Random, First, Mooncake:
+		return false
+	}
+	return true
+}
+
+func (p *Picker) prepare(st *LaneStates) {
+	v := p.set.look(st)
+	p.takers, p.nearest = p.takers[:0], p.set.tiers
+	for k := range v.n {
+		i := v.at(k)
+		l, health, rate := &p.set.Lanes[i], v.lane(i).Health, v.rate(i)
+		if rate <= 0 || health == Sick {
+			continue
+		}
+		t := taker{lane: i, tier: l.Tier, local: l.LocalIndex, remote: l.RemoteIndex, healthy: health == Healthy,
+			rate: rate, here: p.set.wireHere[l.LocalIndex], there: p.set.wireThere[l.RemoteIndex]}
+		if t.here == 0 {
+			t.here = rate
+		}
+		if t.there == 0 {
+			t.there = rate
+		}
+		t.narrow = t.here < rate || t.there < rate
+		if t.healthy {
+			p.nearest = min(p.nearest, t.tier)
+		}
+		p.takers = append(p.takers, t)
+	}
+	p.counting = v.counting
+}
+
+// adaptive takes, tier by tier, the lane with room that is done first, if it
+// helps at all.
+func (p *Picker) adaptive(slice Slice, st *LaneStates) int {
+	v := view{s: p.set, st: st, counting: p.counting}
+	if v.n == 1 { // no other to be better: the rule below says the same, later
+		if l := v.lane(0); len(p.takers) == 1 && l.open() && l.room(slice.Bytes) {
+			return 0
+		}
+		return NoLane
+	}
+	nearest := p.nearest
+	if nearest == p.set.tiers {
+		nearest = v.nearest()
+	}
+	for tier := nearest; tier < p.set.tiers; tier++ {
+		best, plain := p.soonest(&v, tier, slice)
+		if best != NoLane && (plain && tier == nearest || v.helps(best, slice)) {
+			return best
+		}
+	}
+	return NoLane
+}
+
+// soonest is the lane of a tier with room that is done with a slice first. plain
+// says that it is before the other lanes up to that tier are done with
+// everything, as end would find, but for one nanosecond of rounding.
+func (p *Picker) soonest(v *view, tier int, slice Slice) (best int, plain bool) {
+	best = NoLane
+	finish, end := int64(math.MaxInt64), math.Inf(1)
+	var own, ownWork, work, rates, latest float64
+	for k := range p.takers {
+		t := &p.takers[k]
+		if t.tier > tier {
+			continue
+		}
+		l := v.lane(t.lane)
+		if !t.healthy && l.Inflight != 0 {
+			continue
+		}
+		if l.Inflight != t.held {
+			t.held, t.busy = l.Inflight, float64(l.Inflight)/t.rate
+		}
+		start := t.busy
+		// A port that holds no more than the lane and carries no less is free no later.
+		here, there := v.st.Local.of(t.local), v.st.Remote.of(t.remote)
+		if here > t.held || there > t.held || t.narrow {
+			start = max(start, float64(here)/t.here, float64(there)/t.there)
+		}
+		if t.healthy {
+			work, rates = work+start*t.rate, rates+t.rate
+			if start > latest {
+				latest = start
+			}
+		}
+		if t.tier != tier || start >= end && best != NoLane || !l.room(slice.Bytes) {
+			continue
+		}
+		if slice.Bytes != t.asked {
+			t.asked, t.takes = slice.Bytes, float64(slice.Bytes)/t.rate
+		}
+		done := start + t.takes
+		if done >= end && best != NoLane {
+			continue // not before it in whole nanoseconds either, which cost more
+		}
+		if f := nanoseconds(done); f < finish {
+			best, finish, end, own, ownWork = t.lane, f, done, 0, 0
+			if t.healthy {
+				own, ownWork = t.rate, start*t.rate
+			}
+		}
+	}
+	if best == NoLane || rates <= own {
+		return best, false
+	}
+	all := (float64(max(slice.Bytes, slice.Remaining)) + work - ownWork) / (rates - own)
+	return best, latest < all && float64(finish+1) < all*1e9
+}

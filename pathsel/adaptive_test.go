@@ -1,0 +1,141 @@
+package pathsel
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/topoctl/topoctl/discover/topo"
+)
+
+// plainPick is Adaptive's rule without anything that was prepared: every lane that
+// counts is asked anew.
+func plainPick(s *LaneSet, slice Slice, st *LaneStates) int {
+	v := s.look(st)
+	for tier := v.nearest(); tier < s.tiers; tier++ {
+		best, finish := NoLane, int64(math.MaxInt64)
+		for k := range v.n {
+			i := v.at(k)
+			l := v.lane(i)
+			if s.Lanes[i].Tier != tier || v.rate(i) <= 0 || !l.open() || !l.room(slice.Bytes) {
+				continue
+			}
+			if f := v.finish(i, slice.Bytes); f < finish {
+				best, finish = i, f
+			}
+		}
+		if best != NoLane && (v.n == 1 || v.helps(best, slice)) {
+			return best
+		}
+	}
+	return NoLane
+}
+
+// drawFixed is a set of some lanes that share ports, have tiers and stand in for
+// each other.
+func drawFixed(r *rand.Rand) *LaneSet {
+	o := FixedOptions{Transport: TCP, LocalRates: map[string]topo.Rate{}, RemoteRates: map[string]topo.Rate{}}
+	ports, rates := 1+r.IntN(8), []topo.Rate{0, topo.GBPerSec, 5 * topo.GBPerSec, 5 * topo.GBPerSec}
+	for range 1 + r.IntN(12) {
+		l := FixedLane{LocalName: fmt.Sprint("l", r.IntN(ports)), RemoteName: fmt.Sprint("r", r.IntN(ports)),
+			BytesPerSec: rates[r.IntN(4)], Tier: max(0, r.IntN(5)-2), Failover: r.IntN(4) == 0}
+		o.LocalRates[l.LocalName], o.RemoteRates[l.RemoteName] = rates[r.IntN(4)], rates[r.IntN(4)]
+		o.Lanes = append(o.Lanes, l)
+	}
+	return FixedLanes(o)
+}
+
+// move changes what may change between Prepare and Prepared.
+func move(r *rand.Rand, st *LaneStates) {
+	for i := range st.Lanes {
+		l := &st.Lanes[i]
+		if r.IntN(3) == 0 {
+			l.Inflight = r.Int64N(4) * r.Int64N(8<<20)
+		}
+		if r.IntN(4) == 0 {
+			l.Inflight = r.Int64N(4) << 20 // several hold as much
+		}
+		l.Window = []int64{-1, 0, 4 << 20, 8 << 20, 64 << 20}[r.IntN(5)]
+	}
+	for _, load := range []Load{st.Local, st.Remote} {
+		for i := range load {
+			load[i] = r.Int64N(3) * r.Int64N(32<<20)
+		}
+	}
+}
+
+// What is prepared once and asked often answers as the plain rule does, whatever is
+// in flight meanwhile.
+func TestPreparedIsPlain(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	picked, none, far := 0, 0, 0
+	for range 3000 {
+		s := drawFixed(r)
+		p := s.Picker(Adaptive, 1)
+		st := LaneStates{Lanes: make([]LaneState, r.IntN(len(s.Lanes)+1))}
+		if r.IntN(2) == 0 {
+			st.Local, st.Remote = make(Load, r.IntN(len(s.wireHere)+1)), make(Load, r.IntN(len(s.wireThere)+1))
+		}
+		for range 3 {
+			kinds := r.IntN(3) // all are healthy, most, or any
+			for i := range st.Lanes {
+				l := &st.Lanes[i]
+				l.Health, l.Rate = Health(max(0, r.IntN(8)-7+kinds*2))%3, 0
+				if r.IntN(2) == 0 {
+					l.Rate = topo.Rate(1+r.Int64N(5000)) * topo.MBPerSec
+				}
+			}
+			p.Prepare(st)
+			for range 10 {
+				move(r, &st)
+				slice := Slice{Bytes: 1 + r.Int64N(2)<<20, Remaining: r.Int64N(1 << (10 + r.IntN(25)))}
+				want := plainPick(s, slice, &st)
+				if got := p.Prepared(slice, st); got != want {
+					t.Fatalf("lane %d, want %d: %+v, %+v\n%s", got, want, slice, st, s.Text())
+				}
+				if got := s.Picker(Adaptive, 1).Pick(slice, st); got != want {
+					t.Fatalf("unprepared: lane %d, want %d: %+v, %+v\n%s", got, want, slice, st, s.Text())
+				}
+				switch {
+				case want == NoLane:
+					none++
+				case s.Lanes[want].Tier > 0:
+					far++
+				default:
+					picked++
+				}
+			}
+		}
+	}
+	t.Logf("%d near lanes, %d farther ones, %d times none", picked, far, none)
+	if picked < 5000 || far < 500 || none < 500 {
+		t.Errorf("%d near lanes, %d farther ones, %d times none", picked, far, none)
+	}
+}
+
+// Where a lane is free at the very moment at which all are done, rounding decides
+// whether it gets a part: that is decided once.
+func TestRoundingEnds(t *testing.T) {
+	lane := func(name string) FixedLane {
+		return FixedLane{LocalName: name, RemoteName: name, BytesPerSec: 4 * topo.GBPerSec}
+	}
+	s := FixedLanes(FixedOptions{Transport: TCP, Lanes: []FixedLane{lane("a"), lane("b"), lane("c")}})
+	for _, x := range []struct{ rate, held, left int64 }{
+		{1842601235, 57671680, 7340032}, {2421081133, 11534336, 4194304}, {1202243010, 38797312, 1048576},
+	} {
+		rate := topo.Rate(x.rate)
+		st := LaneStates{Lanes: []LaneState{{Inflight: x.held, Rate: rate}, {Inflight: x.held + x.left, Rate: rate}, {Inflight: x.held, Rate: rate}}}
+		if !s.WouldHelp(2, Slice{Bytes: 1 << 20, Remaining: x.left}, st) {
+			t.Errorf("%+v: an equal lane would not help", x)
+		}
+		st.Lanes[2].Health = Sick
+		sum := int64(0)
+		for _, share := range s.Predict(x.left, st, nil) {
+			sum += share.Bytes
+		}
+		if sum != x.left {
+			t.Errorf("%+v: shares of %d bytes", x, sum)
+		}
+	}
+}
