@@ -22,7 +22,8 @@ import (
 // text archive (see hosttree.ArchiveFormat): the files, with the answers of
 // netlink and NVML beside them. Options.FS takes the archive's tree again, and
 // Discover then finds the same host with placeholders for what topo.Redactor
-// replaces. Files that only identify the machine are left out.
+// replaces. Files that only identify the machine are left out, and the names of
+// GID table entries that nobody read.
 func Capture(ctx context.Context, opts Options, w io.Writer) error {
 	p, closeTree, err := open(opts)
 	if err != nil {
@@ -42,12 +43,13 @@ func (p pipeline) capture(ctx context.Context, w io.Writer) error {
 	r := topo.NewRedactor(t)
 	said = answers{gpus: r.GPUReport(said.gpus), netlink: r.NetlinkReport(said.netlink)}
 	recorded := recorder.Recorded()
+	spare := sysfs.SpareGIDs(recorded, t.Ports)
 	tree, err := recorded.Rewrite(func(name string, data []byte) []byte {
 		if path.Base(name) == "config" {
 			data = withoutSerial(data)
 		}
 		return r.Text(sysfs.ForCapture(name, data))
-	}, identifies)
+	}, func(name string) bool { return spare[name] || identifies(name) })
 	if err == nil {
 		err = addProcess(tree, recorded)
 	}

@@ -168,6 +168,48 @@ func TestCaptureGivesNothingAway(t *testing.T) {
 	}
 }
 
+// TestCaptureSpareGIDs: of a GID table a capture holds what was read and the last
+// entry, and the table is as large as before when it is read again.
+func TestCaptureSpareGIDs(t *testing.T) {
+	tree, err := fixtures.Open("lab-softrdma")
+	if err != nil {
+		t.Fatal(err)
+	}
+	direct, err := Discover(t.Context(), Options{FS: tree})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var archive bytes.Buffer
+	if err := Capture(t.Context(), Options{FS: tree}, &archive); err != nil {
+		t.Fatal(err)
+	}
+	m, err := hosttree.ParseArchive(archive.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	replayed, err := Discover(t.Context(), Options{FS: m})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range direct.Ports {
+		was, is := &direct.Ports[i], &replayed.Ports[i]
+		if diff := cmp.Diff([]*int{was.GIDTable, was.GIDsRead}, []*int{is.GIDTable, is.GIDsRead}); diff != "" {
+			t.Errorf("%s: direct (-), replayed (+):\n%s", was.ID, diff)
+		}
+		held, err := m.ReadDir(strings.TrimPrefix(is.Evidence, "/") + "/gids")
+		want := *was.GIDTable
+		if was.GIDsRead != nil {
+			want = *was.GIDsRead + 1
+		}
+		if err != nil || len(held) != want {
+			t.Errorf("%s: the capture holds %d entries of %d, want %d: %v", was.ID, len(held), *was.GIDTable, want, err)
+		}
+	}
+	if *direct.Ports[0].GIDTable != 1024 {
+		t.Errorf("a table of %d", *direct.Ports[0].GIDTable)
+	}
+}
+
 // TestCaptureKeepsRefusal: limits that could not be read cannot be read in the
 // capture either, and none are made up.
 func TestCaptureKeepsRefusal(t *testing.T) {

@@ -295,6 +295,10 @@ func TestCheckRule(t *testing.T) {
 			t.Errorf("%+v: %q", test, got)
 		}
 	}
+	p := newPair(t, 1<<16, Options{Transports: []Transport{TCP()}}, Options{})
+	if !p.client.carriers[0].caps.Checks {
+		t.Error("TCP's checksums are denied")
+	}
 	if got := notOver("a checksum for each slice", []string{"rdma", "rdma"}); got != "a checksum for each slice; over rdma there is none but what the network itself checks" {
 		t.Errorf("%q", got)
 	}

@@ -327,7 +327,11 @@ func (t *Topology) cpuNodes() []*NUMANode {
 func (b *linkBuilder) ports() {
 	for i := range b.t.Ports {
 		p := &b.t.Ports[i]
-		b.add(wire(LinkID(p.ID), p.RDMA, p.ID, p.BytesPerSec, p.State == "" || p.State == "ACTIVE", p.State))
+		l := wire(LinkID(p.ID), p.RDMA, p.ID, p.BytesPerSec, p.State == "" || p.State == "ACTIVE", p.State)
+		if from, _ := p.Facts.Get("bytes_per_sec"); from.Source == SourceDerived && l.Note == "" {
+			l.Note = "no more than " + from.Where + "; the port says " + p.RateRaw
+		}
+		b.add(l)
 	}
 	for i := range b.t.Netdevs {
 		n := &b.t.Netdevs[i]

@@ -70,7 +70,7 @@ type Host struct {
 	CPUs            string `json:"cpus,omitempty"`         // online CPUs, list form "0-47"
 	AllowedCPUs     string `json:"allowed_cpus,omitempty"` // what this process may use, where it is less than CPUs
 	MemoryBytes     *int64 `json:"memory_bytes"`
-	Virtual         string `json:"virtual,omitempty"` // "none", "kvm", "hyperv", "nitro", "vmware", "xen", "unknown"
+	Virtual         string `json:"virtual,omitempty"` // "none", "kvm", "qemu" (no sign of KVM), "hyperv", "nitro", "vmware", "xen", "unknown"
 	Container       *bool  `json:"container"`
 	GPUDriver       string `json:"gpu_driver_version,omitempty"` // as NVML says
 	Fingerprint     string `json:"fingerprint,omitempty"`        // see Fingerprint
@@ -283,7 +283,7 @@ type Port struct {
 	State       string   `json:"state,omitempty"`      // "ACTIVE", "DOWN", "INIT", "ARMED"
 	PhysState   string   `json:"phys_state,omitempty"` // "LinkUp", "Disabled", "Polling"
 	LinkLayer   string   `json:"link_layer,omitempty"` // "InfiniBand", "Ethernet"
-	BytesPerSec *Rate    `json:"bytes_per_sec"`        // from RateRaw
+	BytesPerSec *Rate    `json:"bytes_per_sec"`        // from RateRaw; of a software device at most its interface's
 	RateRaw     string   `json:"rate,omitempty"`       // "400 Gb/sec (4X NDR)"
 	LID         *int     `json:"lid"`
 	SMLID       *int     `json:"sm_lid"`

@@ -3,6 +3,7 @@ package rival
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
@@ -76,10 +77,15 @@ func (v *view) active(p *pathsel.Port) bool {
 }
 
 // claimed is the rate that a port's driver reports, which is what engines see:
-// pathsel does not believe that of software devices. 0 is unknown.
+// topoctl does not believe that of software devices. 0 is unknown.
 func (v *view) claimed(p *pathsel.Port) float64 {
 	rate := p.BytesPerSec
 	if port := v.port[p.ID]; port != nil && port.BytesPerSec != nil {
+		if f, ok := port.Facts.Get("bytes_per_sec"); ok && f.Source == topo.SourceDerived { // its interface's
+			number, _, _ := strings.Cut(port.RateRaw, " ")
+			gbps, _ := strconv.ParseFloat(number, 64)
+			return gbps * 1e9 / 8
+		}
 		rate = port.BytesPerSec
 	}
 	if rate == nil || *rate <= 0 {

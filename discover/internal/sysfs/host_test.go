@@ -23,18 +23,18 @@ func TestCPUInfoIsCut(t *testing.T) {
 		m := newMachine()
 		m.file("proc/cpuinfo", cpuinfo(200, strings.Repeat("x", pad+1)+" fpu tsc lm nx hypervisor"))
 		m.dir("sys/class/dmi/id", "sys_vendor", "QEMU", "product_name", "Standard PC")
-		if h := m.read(t).Host; h.Virtual != "kvm" || h.Arch != "x86_64" || *h.CPUModelID != 143 || h.CPUModel != "Intel(R) Xeon(R)" {
+		if h := m.read(t).Host; h.Virtual != "qemu" || h.Arch != "x86_64" || *h.CPUModelID != 143 || h.CPUModel != "Intel(R) Xeon(R)" {
 			t.Fatalf("%d bytes more: %+v", pad, h)
 		}
 	}
 	m := newMachine()
 	m.dir("sys/class/dmi/id", "sys_vendor", "QEMU", "product_name", "Standard PC")
 	m.file("proc/cpuinfo", cpuinfo(1, strings.Repeat("x", 9000)+" lm hypervisor")) // the first CPU's flags themselves
-	if h := m.read(t).Host; h.Virtual != "kvm" || h.Arch != "" || h.CPUVendor != "GenuineIntel" {
+	if h := m.read(t).Host; h.Virtual != "qemu" || h.Arch != "" || h.CPUVendor != "GenuineIntel" {
 		t.Errorf("%+v", h)
 	}
 	m.file("proc/cpuinfo", "flags\t\t: "+strings.Repeat("f", 10000)) // no line ends in what is read
-	if h := m.read(t).Host; h.Virtual != "kvm" || h.CPUVendor != "" {
+	if h := m.read(t).Host; h.Virtual != "qemu" || h.CPUVendor != "" {
 		t.Errorf("%+v", h)
 	}
 	if c := parseCPUInfo([]byte(cpuinfo(1, "fpu lm hypervisor") + cpuinfo(1, "fpu"))); !c.hypervisor || c.arch != "x86_64" {
@@ -82,7 +82,7 @@ func TestVirtual(t *testing.T) {
 	tests := []struct{ cpuinfo, vendor, product, hypervisor, want string }{
 		{metal, "Supermicro", "SYS-821GE-TNHR", "", "none"},
 		{metal, "QEMU", "Standard PC", "", "none"}, // tables are text, the flag is the processor's
-		{guest, "QEMU", "Standard PC (Q35 + ICH9, 2009)", "", "kvm"},
+		{guest, "QEMU", "Standard PC (Q35 + ICH9, 2009)", "", "qemu"},
 		{guest, "Amazon EC2", "p5.48xlarge", "", "nitro"},
 		{guest, "Microsoft Corporation", "Virtual Machine", "", "hyperv"},
 		{guest, "Supermicro", "SYS-821GE-TNHR", "", "unknown"},
@@ -90,6 +90,7 @@ func TestVirtual(t *testing.T) {
 		{armInfo, "NVIDIA", "GB200 NVL", "", "none"},
 		{armInfo, "NVIDIA", "", "", ""}, // half of the tables
 		{armInfo, "QEMU", "KVM Virtual Machine", "", "kvm"},
+		{armInfo, "QEMU", "QEMU Virtual Machine", "", "qemu"},
 		{armInfo, "Amazon EC2", "c7g.16xlarge", "", "nitro"},
 		{armInfo, "Amazon EC2", "c7g.metal", "", "none"},
 		{armInfo, "Google", "Google Compute Engine", "", "kvm"},
@@ -114,6 +115,29 @@ func TestVirtual(t *testing.T) {
 		h := m.read(t).Host
 		if _, told := h.Facts.Get("virtual"); h.Virtual != tt.want || told != (tt.want != "") {
 			t.Errorf("%q %q on %.20q: %q, want %q", tt.vendor, tt.product, tt.cpuinfo, h.Virtual, tt.want)
+		}
+	}
+}
+
+// QEMU also emulates processors: KVM is told where its clock is, and the table
+// that says QEMU is the source of no more than that.
+func TestVirtualQEMU(t *testing.T) {
+	const tables, clocks = "/sys/class/dmi/id", "/sys/devices/system/clocksource/clocksource0/available_clocksource"
+	for _, tt := range []struct{ clocks, want, where string }{
+		{"kvm-clock tsc hpet acpi_pm ", "kvm", clocks},
+		{"tsc hpet acpi_pm ", "qemu", tables},
+		{"hyperv_clocksource_tsc_page tsc ", "qemu", tables}, // what QEMU offers to Windows
+		{"", "qemu", tables},
+	} {
+		m := newMachine()
+		m.file("proc/cpuinfo", cpuinfo(2, "fpu lm hypervisor"))
+		m.dir("sys/class/dmi/id", "sys_vendor", "QEMU", "product_name", "Standard PC (Q35 + ICH9, 2009)")
+		if tt.clocks != "" {
+			m.file(clocks[1:], tt.clocks+"\n")
+		}
+		h := m.read(t).Host
+		if from, _ := h.Facts.Get("virtual"); h.Virtual != tt.want || from.Source != topo.SourceSysfs || from.Where != tt.where {
+			t.Errorf("clocks %q: %q from %v, want %q from %s", tt.clocks, h.Virtual, from, tt.want, tt.where)
 		}
 	}
 }

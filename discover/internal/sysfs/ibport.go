@@ -2,12 +2,14 @@ package sysfs
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/hosttree"
 )
 
 // readPorts reads the ports of an RDMA device.
@@ -104,7 +106,8 @@ func (r *reader) readGIDs(f files, p *topo.Port) {
 		return
 	}
 	slices.Sort(indices)
-	p.GIDTable = new(len(indices))
+	// The kernel leaves no index out, and a capture keeps the last one.
+	p.GIDTable = new(indices[len(indices)-1] + 1)
 	prefix := f.dir + "/gids/"
 	gap := 0
 	for i, n := range indices {
@@ -136,6 +139,26 @@ func (r *reader) readGIDs(f files, p *topo.Port) {
 		}
 		p.GIDs = append(p.GIDs, g)
 	}
+}
+
+// SpareGIDs are the files of GID table entries that a capture can do without:
+// nobody read them, and they are not the last of their table, which tells its
+// size. ports were read from recorded.
+func SpareGIDs(recorded hosttree.Tree, ports []topo.Port) map[string]bool {
+	spare := map[string]bool{}
+	for i := range ports {
+		p := &ports[i]
+		if p.GIDsRead == nil {
+			continue
+		}
+		for n := range *p.GIDTable - 1 {
+			name := strings.TrimPrefix(p.Evidence, "/") + "/gids/" + strconv.Itoa(n)
+			if _, err := recorded.ReadFile(name); errors.Is(err, hosttree.ErrNotCaptured) {
+				spare[name] = true
+			}
+		}
+	}
+	return spare
 }
 
 var (

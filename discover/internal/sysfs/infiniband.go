@@ -56,6 +56,9 @@ func (r *reader) readRDMA(e fs.DirEntry, chars []string) {
 	if d.BDF == nil {
 		r.rdmaByNetdev(f, &d)
 	}
+	if d.Software {
+		r.capRate(&d, ports)
+	}
 	if d.Transport = transport(&d, ports); d.Transport != "" {
 		d.Facts.Set("transport", topo.SourceDerived, "driver node_type link_layer")
 	}
@@ -153,6 +156,25 @@ func (r *reader) rdmaByNetdev(f files, d *topo.RDMADevice) {
 		kind = "a software device"
 	}
 	f.warn(topo.CodeNoPCIParent, "", kind+", and no interface of it has a PCI function")
+}
+
+// capRate lowers the rate of a software device's port to that of its interface.
+// The kernel makes the port's rate from the interface's speed and rounds it up
+// to one that InfiniBand has, of which the lowest is 2.5 Gb/s.
+// Source: drivers/infiniband/core/verbs.c (ib_get_eth_speed).
+func (r *reader) capRate(d *topo.RDMADevice, ports []topo.Port) {
+	for i := range r.t.Netdevs {
+		n := &r.t.Netdevs[i]
+		if n.BytesPerSec == nil || !slices.Contains(d.Netdevs, n.Name) {
+			continue
+		}
+		for j := range ports {
+			if p := &ports[j]; p.BytesPerSec != nil && *n.BytesPerSec < *p.BytesPerSec {
+				p.BytesPerSec = new(*n.BytesPerSec)
+				p.Facts.Set("bytes_per_sec", topo.SourceDerived, "/sys/class/net/"+n.Name+"/speed")
+			}
+		}
+	}
 }
 
 // transport is the protocol that a device speaks.

@@ -126,8 +126,8 @@ func TestParseOthers(t *testing.T) {
 func TestHypervisors(t *testing.T) {
 	for _, tt := range []struct{ vendor, product, want string }{
 		{"Amazon EC2", "p5.48xlarge", "nitro"}, {"Amazon EC2", "c7g.metal", "none"}, {"Microsoft Corporation", "Virtual Machine", "hyperv"},
-		{"Microsoft Corporation", "Surface", ""}, {"VMware, Inc.", "VMware7,1", "vmware"}, {"QEMU", "Standard PC (Q35 + ICH9, 2009)", "kvm"},
-		{"Google", "Google Compute Engine", "kvm"}, {"Xen", "HVM domU", "xen"}, {"NVIDIA", "DGXH100", ""}, {"", "", ""},
+		{"Microsoft Corporation", "Surface", ""}, {"VMware, Inc.", "VMware7,1", "vmware"}, {"QEMU", "Standard PC (Q35 + ICH9, 2009)", "qemu"},
+		{"QEMU", "KVM Virtual Machine", "kvm"}, {"RDO", "OpenStack Compute", "kvm"}, {"Google", "Google Compute Engine", "kvm"}, {"Xen", "HVM domU", "xen"}, {"NVIDIA", "DGXH100", ""}, {"", "", ""},
 	} {
 		if got := hypervisorByDMI(tt.vendor, tt.product); got != tt.want {
 			t.Errorf("%s %s: %q", tt.vendor, tt.product, got)

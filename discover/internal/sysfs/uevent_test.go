@@ -1,12 +1,14 @@
 package sysfs
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/hosttree"
 )
 
 // A function that topologies are not about is known from its uevent file; where
@@ -108,5 +110,26 @@ func TestGIDsRead(t *testing.T) {
 	}
 	if p := portOf(t, top, "mlx5_9", 1); len(p.GIDs) != 1 || p.GIDsRead != nil {
 		t.Errorf("%+v", p)
+	}
+}
+
+// A table's size is where its last entry stands: a capture keeps that one, and
+// of the unread ones before it none.
+func TestGIDTableWithoutSpares(t *testing.T) {
+	m := newMachine()
+	device := "sys/devices/pci0000:17/0000:17:01.0/0000:18:00.0/0000:19:01.0/0000:1b:00.0"
+	m.rdma(device, "mlx5_0", "Ethernet", 1024, "fe80:0000:0000:0000:a088:c203:0012:3456")
+	whole := m.read(t)
+	gids := device + "/infiniband/mlx5_0/ports/1/gids/"
+	for i := 1 + gidGap; i < 1023; i++ {
+		m.remove(gids + strconv.Itoa(i))
+	}
+	m.errors[gids+"1023"] = hosttree.ErrNotCaptured
+	got := m.read(t)
+	if diff := cmp.Diff(portOf(t, whole, "mlx5_0", 1), portOf(t, got, "mlx5_0", 1)); diff != "" || len(got.Warnings) > len(whole.Warnings) {
+		t.Errorf("whole (-), without the spare ones (+):\n%s%q", diff, texts(got.Warnings))
+	}
+	if p := portOf(t, got, "mlx5_0", 1); *p.GIDTable != 1024 || *p.GIDsRead != 1+gidGap {
+		t.Errorf("%d of %d", *p.GIDsRead, *p.GIDTable)
 	}
 }

@@ -10,6 +10,9 @@ import (
 // readVirtual tells whether the machine is virtual and by which hypervisor:
 // "none" on x86 without the CPU's hypervisor flag, and on ARM with DMI tables
 // that name no hypervisor, as those of guests do; "" where nothing tells.
+// DMI tables that say QEMU do not tell KVM from an emulated processor: "kvm"
+// is told where KVM's clock is, which guests on x86 have unless it is hidden
+// from them, else "qemu".
 func (r *reader) readVirtual(info cpuInfo) {
 	h := &r.t.Host
 	set := func(kind string, source topo.Source, where string) {
@@ -20,8 +23,9 @@ func (r *reader) readVirtual(info cpuInfo) {
 		set("none", topo.SourceProc, "/proc/cpuinfo")
 		return
 	}
-	if kind := hypervisorByDMI(h.Vendor, h.Product); kind != "" {
-		set(kind, topo.SourceSysfs, "/sys/class/dmi/id")
+	byDMI := hypervisorByDMI(h.Vendor, h.Product)
+	if byDMI != "" && byDMI != "qemu" {
+		set(byDMI, topo.SourceSysfs, "/sys/class/dmi/id")
 		return
 	}
 	hints := []struct{ dir, file string }{
@@ -31,12 +35,15 @@ func (r *reader) readVirtual(info cpuInfo) {
 	for _, hint := range hints {
 		f := files{r: r, dir: hint.dir, show: hint.dir}
 		s, _ := f.text(hint.file, quiet)
-		if kind := hypervisorByWord(s); kind != "" {
+		// QEMU can offer Hyper-V's clock too, to guests that want that one.
+		if kind := hypervisorByWord(s); kind != "" && (byDMI == "" || kind == "kvm") {
 			set(kind, topo.SourceSysfs, "/"+hint.dir+"/"+hint.file)
 			return
 		}
 	}
 	switch {
+	case byDMI != "":
+		set(byDMI, topo.SourceSysfs, "/sys/class/dmi/id")
 	case info.hypervisor:
 		set("unknown", topo.SourceProc, "/proc/cpuinfo")
 	case strings.Contains(strings.ToLower(h.Product), "virtual"):
@@ -61,9 +68,11 @@ func hypervisorByDMI(vendor, product string) string {
 		return "vmware"
 	case vendor == "Xen", strings.Contains(product, "HVM domU"):
 		return "xen"
-	case strings.Contains(both, "KVM"), strings.Contains(both, "QEMU"), strings.Contains(both, "OpenStack"),
+	case strings.Contains(both, "KVM"), strings.Contains(both, "OpenStack"),
 		vendor == "Google", vendor == "Alibaba Cloud", vendor == "DigitalOcean":
 		return "kvm"
+	case strings.Contains(both, "QEMU"):
+		return "qemu"
 	}
 	return ""
 }

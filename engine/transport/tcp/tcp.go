@@ -125,7 +125,7 @@ func (t *Transport) Name() string { return "tcp" }
 
 // Caps are the transport's limits.
 func (t *Transport) Caps() transport.Caps {
-	return transport.Caps{MaxSpans: t.o.MaxSpans, MaxBytes: t.o.MaxBytes, MaxPosted: t.o.MaxPosted}
+	return transport.Caps{Checks: !t.o.NoChecksum, MaxSpans: t.o.MaxSpans, MaxBytes: t.o.MaxBytes, MaxPosted: t.o.MaxPosted}
 }
 
 // Register has nothing to do: a region's ID is enough. Only device memory that peers

@@ -29,6 +29,9 @@ func (e *expansion) host() {
 	if h.virtual == "xen" {
 		e.file("sys/hypervisor/type", "xen")
 	}
+	if h.virtual == "kvm" && h.arch == "x86_64" {
+		e.file("sys/devices/system/clocksource/clocksource0/available_clocksource", "kvm-clock tsc acpi_pm ")
+	}
 	seen := map[string]bool{}
 	for _, name := range e.s.moduleNames() {
 		if !seen[name] {

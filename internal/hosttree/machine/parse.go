@@ -182,7 +182,7 @@ func (p *parser) host(a *args) {
 	h.kernel = a.text("kernel", h.kernel)
 	h.vendor = a.text("vendor", "")
 	h.product = a.text("product", "")
-	h.virtual = a.oneOf("virtual", h.virtual, "none", "kvm", "hyperv", "nitro", "vmware", "xen")
+	h.virtual = a.oneOf("virtual", h.virtual, "none", "kvm", "qemu", "hyperv", "nitro", "vmware", "xen")
 	if a.has("name") {
 		h.name = a.name("name")
 	}

@@ -104,7 +104,7 @@ func resultRow(x *bench.Result, l *look) row {
 	case x.LocalCPUSecondsPerGB != nil:
 		cpu = fmt.Sprintf("%.2f here", *x.LocalCPUSecondsPerGB)
 	}
-	name := fmt.Sprintf("%s, %s", x.Transport, x.Policy)
+	name := fmt.Sprintf("%s, %s", carriedBy(x), x.Policy)
 	rate, ops, raw, memcpy := units.Rate(x.BytesPerSec, l.units), thousands(x.OpsPerSec), part(x.OfRawSocket), part(x.OfMemcpy)
 	if x.Error != nil && x.BytesPerSec == 0 { // nothing was measured
 		rate, ops, raw, memcpy = "-", "-", "-", "-"
@@ -135,6 +135,21 @@ func resultRow(x *bench.Result, l *look) row {
 		}
 	}
 	return r
+}
+
+// carriedBy is the transport that was asked for, and what it came to.
+func carriedBy(x *bench.Result) string {
+	var names []string
+	for _, l := range x.Lanes {
+		if l.Transport != x.Transport && !slices.Contains(names, l.Transport) {
+			names = append(names, l.Transport)
+		}
+	}
+	if len(names) == 0 {
+		return x.Transport
+	}
+	slices.Sort(names)
+	return x.Transport + ": " + strings.Join(names, ", ")
 }
 
 func faultText(x *bench.Result, l *look) string {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -36,10 +37,11 @@ func dirs(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective)
 	return nil, cobra.ShellCompDirectiveFilterDirs
 }
 
-// fixtureNames offers the machines with what they are; files are possible too.
+// fixtureNames offers the described machines and the captured hosts with what
+// they are; files are possible too.
 func fixtureNames(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	var out []string
-	for _, name := range fixtures.Names() {
+	for _, name := range slices.Concat(fixtures.Names(), fixtures.Captures()) {
 		out = append(out, cobra.CompletionWithDesc(name, fixtures.Describe(name)))
 	}
 	return out, cobra.ShellCompDirectiveDefault

@@ -123,7 +123,7 @@ func (f *factory) addGlobals(root *cobra.Command) {
 	fl.StringVar(&g.root, "root", "", "read another host's captured files under `DIR`")
 	fl.StringVar(&g.hostRoot, "host-root", "", "this host's files are under `DIR` (in a container)")
 	fl.StringVar(&g.from, "from", "", "read a saved host from `FILE`, or from - (our JSON, NCCL XML, hwloc XML, nvidia-smi topo -m, a capture)")
-	fl.StringVar(&g.fixture, "fixture", "", "look at a described machine: `NAME` or file")
+	fl.StringVar(&g.fixture, "fixture", "", "look at a described or captured machine: `NAME` or file")
 	fl.StringVarP(&g.output, "output", "o", "", "output `FORMAT`")
 	fl.BoolVar(&g.json, "json", false, "same as -o json")
 	fl.BoolVarP(&g.quiet, "quiet", "q", false, "no warnings on stderr")

@@ -37,7 +37,32 @@ func TestCaptures(t *testing.T) {
 			diff(t, "switches", switches(host), statedSwitches(m))
 			diff(t, "GPUs", gpus(host), statedGPUs(m))
 			diff(t, "matrix", matrix(host), statedClasses(m))
+			if host.Host.Virtual != "qemu" {
+				t.Errorf("an emulated processor is %q", host.Host.Virtual)
+			}
+			checkRates(t, host)
 		})
+	}
+}
+
+// checkRates: Soft-RoCE carries no more than the interface below it.
+func checkRates(t *testing.T, host *topo.Topology) {
+	speeds := map[string]topo.Rate{}
+	for i := range host.Netdevs {
+		if n := &host.Netdevs[i]; n.BytesPerSec != nil {
+			speeds[n.Name] = *n.BytesPerSec
+		}
+	}
+	for i := range host.Ports {
+		p := &host.Ports[i]
+		for _, name := range p.Netdevs {
+			if speed, ok := speeds[name]; !ok || p.BytesPerSec == nil || *p.BytesPerSec > speed {
+				t.Errorf("%s carries %v bytes per second, %s %d", p.ID, p.BytesPerSec, name, speed)
+			}
+		}
+		if len(p.Netdevs) == 0 {
+			t.Errorf("%s has no interface", p.ID)
+		}
 	}
 }
 
