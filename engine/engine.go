@@ -14,6 +14,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine/internal/session"
+	"github.com/topoctl/topoctl/engine/internal/stage"
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/engine/registry"
 	"github.com/topoctl/topoctl/engine/sched"
@@ -196,6 +197,8 @@ func (e *Engine) makeCarriers() error {
 		if err != nil {
 			return err
 		}
+		// Device memory that the transport cannot touch goes through staging buffers.
+		t = stage.Wrap(t, e.table)
 		c := &carrier{t: t, name: t.Name(), caps: t.Caps()}
 		c.data, _ = transport.As[transport.DataServer](t)
 		c.some, _ = transport.As[transport.Selective](t)

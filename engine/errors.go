@@ -9,6 +9,7 @@ import (
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/engine/registry"
 	"github.com/topoctl/topoctl/engine/sched"
+	"github.com/topoctl/topoctl/engine/transport"
 )
 
 // Why engines refuse and transfers fail. Errors that wrap them say what, where,
@@ -44,7 +45,7 @@ var (
 	// ErrNoLane: nothing reaches the peer, or no lane has that name.
 	ErrNoLane = errors.New("no lane")
 	// ErrUnavailable: this host cannot have the transport. Engines go on without it.
-	ErrUnavailable = errors.New("not available")
+	ErrUnavailable = transport.ErrUnavailable
 	// ErrLimit: more than the engine's limits allow.
 	ErrLimit = errors.New("limit")
 	// ErrCanceled: the batch was cancelled by Cancel.

@@ -43,8 +43,8 @@ func TestRealGPU(t *testing.T) {
 	}
 }
 
-// realTransfer moves between a GPU and memory of the host or another GPU of another
-// engine, and compares every byte.
+// realTransfer moves between a GPU and that, or another, of another engine, and compares
+// every byte.
 func realTransfer(t *testing.T, here, there *cuda.GPU, over string) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -52,13 +52,6 @@ func realTransfer(t *testing.T, here, there *cuda.GPU, over string) {
 	server, client := newEngine(t, "server"), newEngine(t, "client")
 	alloc := func(e *engine.Engine, g *cuda.GPU, name string, grant memory.Grant) *engine.Region {
 		o := engine.RegionOptions{Name: name, Grant: grant}
-		if g == nil {
-			r, err := e.Alloc(size, o)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return r
-		}
 		b, err := g.Alloc(size)
 		if err != nil {
 			t.Fatal(err)
@@ -68,9 +61,6 @@ func realTransfer(t *testing.T, here, there *cuda.GPU, over string) {
 			t.Fatal(err)
 		}
 		return r
-	}
-	if over == "shm" {
-		there = nil // memory of a GPU cannot be mapped
 	}
 	theirs := alloc(server, there, "kv", memory.PeerRead|memory.PeerWrite)
 	mine := alloc(client, here, "", memory.None)

@@ -14,10 +14,15 @@ import (
 // maxPortNotes bounds what is said about pairs of ports that are no lanes.
 const maxPortNotes = 16
 
+// maxOffers bounds the ports of a peer that are looked at: each is tried with each of ours,
+// which asks the kernel for routes.
+const maxOffers = 128
+
 // ported makes the lanes of a transport with ports of its own: pathsel's where both
 // hosts are described, else pairs of ports that reach each other.
 func (p *Peer) ported(g *group, key routeKey, offers []transport.Endpoint, sameMachine bool) {
 	g.leaves = !sameMachine
+	offers = offers[:min(len(offers), maxOffers)]
 	local := g.carrier.ports.LocalPorts()
 	if len(local) == 0 {
 		g.reason = "this host has no port that it can use now"

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"sync"
 	"sync/atomic"
 
 	"github.com/topoctl/topoctl/engine/memory"
@@ -22,6 +23,10 @@ type Region struct {
 	missing  uint32            // carriers that could not register it, by bit
 	notes    []string          // why
 	closed   atomic.Bool
+
+	cutting sync.Mutex
+	cut     uint32      // carriers that have given it up, by bit
+	stuck   atomic.Bool // one could not: Close has left its pin, and asks again
 }
 
 // Alloc allocates memory outside Go's heap and registers it.
@@ -132,14 +137,18 @@ func (r *Region) rekey() bool {
 
 // withdraw takes the region from all transports that have it.
 func (r *Region) withdraw() error {
+	r.cutting.Lock()
+	defer r.cutting.Unlock()
 	var errs []error
 	for i, c := range r.engine.carriers {
-		if r.missing&(1<<i) != 0 {
+		if (r.missing|r.cut)&(1<<i) != 0 {
 			continue
 		}
 		if err := c.t.Deregister(r.r); err != nil {
 			errs = append(errs, fmt.Errorf("engine: region %q: %s: %w", r.r.Name(), c.name, err))
+			continue
 		}
+		r.cut |= 1 << i
 	}
 	return errors.Join(errs...)
 }
@@ -239,25 +248,36 @@ func (r *Region) pin() bool { return !r.closed.Load() && r.r.Pin() }
 // and hides the memory as soon as nobody can touch it any more: peers that are
 // writing to it are cut off. Where that takes longer than ctx, the region is
 // closed all the same, the error wraps that of ctx, and Close can be called again.
+// The same where a transport cannot give it up: peers may write to it until it can.
 func (r *Region) Close(ctx context.Context) error {
 	e := r.engine
-	var withdrawn error
 	// The pin is there before anybody else sees that the region is being closed.
 	pinned := r.r.Pin()
 	if !r.closed.Swap(true) {
 		e.withhold(r)
 		e.cancelUsers(r)
 		if pinned {
-			withdrawn = r.cutOff()
+			if err := r.cutOff(); err != nil {
+				r.stuck.Store(true)
+				return err // with the pin: the memory is not free
+			}
 		}
 	}
 	if pinned {
 		r.r.Unpin()
 	}
-	if err := r.r.Close(ctx); err != nil {
-		return errors.Join(withdrawn, fmt.Errorf("engine: %w", err))
+	if r.stuck.Load() {
+		if err := r.withdraw(); err != nil {
+			return err
+		}
+		if r.stuck.Swap(false) {
+			r.r.Unpin()
+		}
 	}
-	return withdrawn
+	if err := r.r.Close(ctx); err != nil {
+		return fmt.Errorf("engine: %w", err)
+	}
+	return nil
 }
 
 // cutOff ends what peers do with the region. It takes no new pins meanwhile, and

@@ -7,6 +7,7 @@ import (
 	"net"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -184,6 +185,52 @@ func (c *counted) Deregister(r *memory.Region) error {
 	c.gone++
 	c.mu.Unlock()
 	return c.Transport.Deregister(r)
+}
+
+// clinging is a transport that cannot give regions up for a while.
+type clinging struct {
+	transport.Transport
+	clings atomic.Bool
+}
+
+func (c *clinging) Unwrap() transport.Transport { return c.Transport }
+
+func (c *clinging) Deregister(r *memory.Region) error {
+	if c.clings.Load() {
+		return errors.New("it clings to it")
+	}
+	return c.Transport.Deregister(r)
+}
+
+// A region that a transport cannot give up is not closed: its memory is not taken away, and
+// Close says so each time until it is true.
+func TestRegionThatATransportKeeps(t *testing.T) {
+	checkLeaks(t)
+	n := newNetwork()
+	var c *clinging
+	build := n.transport(fake.Options{Name: "fake"})
+	e := newEngine(t, Options{Transports: []Transport{func(env TransportEnv) (transport.Transport, error) {
+		x, err := build(env)
+		c = &clinging{Transport: x}
+		return c, err
+	}}})
+	r, err := e.Alloc(4096, RegionOptions{Grant: memory.PeerWrite})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.clings.Store(true)
+	for range 2 {
+		if err := r.Close(testContext(t)); err == nil || !strings.Contains(err.Error(), "it clings to it") {
+			t.Errorf("the transport still has it, and Close says %v", err)
+		}
+	}
+	r.Bytes()[0]++ // it is still there
+	c.clings.Store(false)
+	for range 2 {
+		if err := r.Close(testContext(t)); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // Two close a region at once: it is taken from the transports all the same.

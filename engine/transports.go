@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/engine/internal/session"
-	"github.com/topoctl/topoctl/engine/internal/stage"
 	"github.com/topoctl/topoctl/engine/transport"
 	"github.com/topoctl/topoctl/engine/transport/shm"
 	"github.com/topoctl/topoctl/engine/transport/tcp"
@@ -22,7 +21,7 @@ func TCP() Transport {
 		if err != nil {
 			return nil, err
 		}
-		return stage.Wrap(t, env.Regions), nil
+		return t, nil
 	}
 }
 
@@ -34,7 +33,7 @@ func SHM() Transport {
 		if err != nil {
 			return nil, fmt.Errorf("shared memory is %w: %w", ErrUnavailable, err)
 		}
-		return stage.Wrap(t, env.Regions), nil
+		return t, nil
 	}
 }
 

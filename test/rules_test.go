@@ -107,6 +107,7 @@ var onlyIn = []struct {
 	{modulePath + "/internal/schematest", []string{"internal/schematest"}, "tests only"},
 	{modulePath + "/internal/cuda/cudafake", []string{"internal/cuda/cudafake"}, "tests only"},
 	{modulePath + "/engine/memory/cuda", []string{"cmd/topoctl"}, "a leaf that users pass in: an import decides whether CUDA is in the binary"},
+	{modulePath + "/engine/transport/rdma", []string{"cmd/topoctl", "engine/transport/rdma"}, "a leaf that users pass in: an import decides whether RDMA is in the binary"},
 	{modulePath + "/internal/verbs/verbsfake", []string{"internal/verbs/verbsfake"}, "tests only"},
 	{"unsafe", []string{"discover/nvml", "internal/dl", "internal/verbs", "internal/cuda", "engine/memory", "engine/transport/shm"}, "memory is handled in few rooms"},
 }

@@ -17,11 +17,15 @@ type DeviceMemory interface {
 	// Copy copies pieces to the host's memory or from it, and calls done once, from
 	// a goroutine of the device's, when all bytes are in place or nothing of the copy
 	// can touch host memory any more. done must be quick, and Copy is too. The pieces
-	// are the caller's again when Copy returns. Host memory is that of Staging.
+	// are the caller's again when Copy returns. Host memory is that of Staging or Pinned.
 	Copy(pieces []DevicePiece, toHost bool, done func(error))
 	// Staging are buffers of host memory near the device. All memory of a device has
 	// the same.
 	Staging(Use) (*Staging, error)
+	// Pinned makes host memory near the device that another process of this host can
+	// map (Shared). release lets the device forget it, after the last copy and before
+	// the block is freed.
+	Pinned(size int64) (b *Block, release func() error, err error)
 	// DMABuf exports the memory: its first byte is at offset in the buffer. The caller
 	// closes the descriptor. What cannot be exported is an error that wraps
 	// ErrNoExport.

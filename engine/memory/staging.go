@@ -27,7 +27,8 @@ type Staging struct {
 	over        chan struct{}
 }
 
-// Buffer is a piece of staging memory: PieceBytes of the region from Offset on.
+// Buffer is a piece of staging memory: PieceBytes of the region from Offset on. One
+// that is made without a pool is its maker's to use again.
 type Buffer struct {
 	s      *Staging
 	Region *Region
@@ -72,8 +73,12 @@ func (s *Staging) Region() *Region { return s.region }
 // Bytes are the first n bytes of the buffer.
 func (b *Buffer) Bytes(n int64) []byte { return b.Region.Bytes(b.Offset, n) }
 
-// Give returns the buffer to its pool.
-func (b *Buffer) Give() { b.s.Give(b) }
+// Give returns the buffer to its pool, if it is of one.
+func (b *Buffer) Give() {
+	if b.s != nil {
+		b.s.Give(b)
+	}
+}
 
 // Take gives a buffer, or nil; then w.Ready is called when there is one.
 func (s *Staging) Take(w *Want) *Buffer {

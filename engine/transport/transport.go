@@ -292,6 +292,10 @@ type Completion struct {
 	MayLand bool
 }
 
+// ErrUnavailable is what the making of a transport fails with where this host cannot have
+// it: an engine goes on without.
+var ErrUnavailable = errors.New("not available")
+
 // Why requests fail.
 var (
 	// ErrClosed: the connection was closed, or died, with the request on it.

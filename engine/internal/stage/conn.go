@@ -116,7 +116,18 @@ func (c *Conn) Post(requests []*transport.Request, done []transport.Completion) 
 		clear(c.done)
 		c.done = c.done[:0]
 	}
+	if c.dead && !c.told && !c.delivering {
+		go c.bury() // the connection was lost while we posted; Lost is not for Post to call
+	}
 	return taken, done
+}
+
+// bury tells the owner of the end, unless somebody else does or will. The transport's
+// Close waits for that.
+func (c *Conn) bury() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.deliver()
 }
 
 // concerned says whether any request must be cut.

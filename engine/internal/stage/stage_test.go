@@ -2,7 +2,9 @@ package stage
 
 import (
 	"context"
+	"errors"
 	"testing"
+	"time"
 
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/engine/transport"
@@ -13,13 +15,18 @@ type instant struct {
 	transport.Conn
 	events transport.Events
 	list   []transport.Completion
+	onPost func() // in place of taking requests
 }
 
 func (c *instant) Limits() transport.Caps {
-	return transport.Caps{MaxSpans: 4, MaxBytes: 1 << 30, MaxPosted: 8}
+	return transport.Caps{MaxSpans: 256, MaxBytes: 1 << 30, MaxPosted: 8}
 }
 
 func (c *instant) Post(requests []*transport.Request, done []transport.Completion) (int, []transport.Completion) {
+	if c.onPost != nil {
+		c.onPost()
+		return 0, done
+	}
 	for _, r := range requests {
 		c.list = append(c.list, transport.Completion{Request: r})
 	}
@@ -89,6 +96,44 @@ func TestPassThrough(t *testing.T) {
 	}
 	if got != 101 || from != c {
 		t.Errorf("%d completions, of %v", got, from)
+	}
+}
+
+// A connection that is lost while somebody posts what is cut up: the parts end, and Lost
+// comes.
+func TestLostWhilePosting(t *testing.T) {
+	inner := &instant{}
+	w := Wrap(&instantTransport{c: inner}, memory.NewTable(1))
+	lost := make(chan error, 1)
+	c, err := w.Dial(context.Background(), transport.Dial{Events: transport.Events{
+		Done: func(transport.Conn, []transport.Completion) {}, Lost: func(_ transport.Conn, err error) { lost <- err },
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	inner.onPost = func() {
+		over := make(chan bool)
+		go func() {
+			inner.events.Lost(inner, errors.New("gone"))
+			close(over)
+		}()
+		<-over
+	}
+	r := hostRequest(t)
+	r.Bytes = 0
+	for range 1 + memory.PieceBytes/4096 {
+		s := r.Spans[0]
+		s.Remote = &transport.RemoteRegion{Key: map[string]string{"instant": Key}}
+		r.Spans, r.Bytes = append(r.Spans, s), r.Bytes+s.Bytes
+	}
+	r.Spans = r.Spans[1:]
+	if n, done := c.Post([]*transport.Request{r}, nil); n != 1 || len(done) != 1 || !errors.Is(done[0].Err, transport.ErrClosed) {
+		t.Errorf("%d taken, %+v", n, done)
+	}
+	select {
+	case <-lost:
+	case <-time.After(30 * time.Second):
+		t.Error("Lost was not called")
 	}
 }
 

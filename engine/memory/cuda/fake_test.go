@@ -163,6 +163,38 @@ func TestRegion(t *testing.T) {
 	}
 }
 
+// Pinned memory can be mapped by another process, and keeps the GPU in use.
+func TestPinned(t *testing.T) {
+	d := open(t, cudafake.Options{PinnableBytes: 1 << 20}, Options{})
+	b, err := gpu(t, d, "cuda:0").Alloc(4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	device := b.Device()
+	if _, _, err := device.Pinned(2 << 20); err == nil || !strings.Contains(err.Error(), "pinned memory of 2097152 bytes") {
+		t.Errorf("more than can be pinned: %v", err)
+	}
+	pinned, release, err := device.Pinned(1 << 20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pinned.Info().Backing != memory.Shared || cudafake.Count().PinnedBytes != 1<<20 {
+		t.Errorf("%+v, %d bytes are pinned", pinned.Info(), cudafake.Count().PinnedBytes)
+	}
+	if err := b.Free(); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Close(); err == nil {
+		t.Error("closed while memory is pinned")
+	}
+	if err := errors.Join(release(), pinned.Free(), d.Close()); err != nil {
+		t.Error(err)
+	}
+	if _, _, err := device.Pinned(4096); err == nil {
+		t.Error("pinned for a GPU that is closed")
+	}
+}
+
 func TestForeign(t *testing.T) {
 	d := open(t, cudafake.Options{}, Options{})
 	g := gpu(t, d, "cuda:0")

@@ -87,28 +87,36 @@ func (g *GPU) pool(use memory.Use) (*memory.Staging, error) {
 }
 
 func (g *GPU) newPool(ctx *driver.Context) (*memory.Staging, error) {
-	size := g.stagingBytes / 2 / memory.PieceBytes * memory.PieceBytes
-	o := memory.Options{Backing: memory.Private}
-	if g.info.Node >= 0 {
-		o.Nodes = []int{g.info.Node}
-	}
-	b, err := memory.Alloc(size, o)
-	if err != nil && o.Nodes != nil {
-		// A container may not bind. The kernel's choice is slower, not wrong.
-		b, err = memory.Alloc(size, memory.Options{Backing: memory.Private})
-	}
+	b, release, err := g.pin(ctx, memory.Private, g.stagingBytes/2/memory.PieceBytes*memory.PieceBytes)
 	if err != nil {
 		return nil, err
 	}
-	address := uintptr(unsafe.Pointer(unsafe.SliceData(b.Bytes())))
-	if err := ctx.Pin(address, size); err != nil {
-		return nil, errors.Join(err, b.Free())
-	}
-	s, err := memory.NewStaging(b, func() error { return ctx.Unpin(address) })
+	s, err := memory.NewStaging(b, release)
 	if err != nil {
-		return nil, errors.Join(err, ctx.Unpin(address), b.Free())
+		return nil, errors.Join(err, release(), b.Free())
 	}
 	return s, nil
+}
+
+// pin allocates memory of the host on the GPU's NUMA node, and pins it.
+func (g *GPU) pin(ctx *driver.Context, backing memory.Backing, size int64) (b *memory.Block, release func() error, err error) {
+	o := memory.Options{Backing: backing}
+	if g.info.Node >= 0 {
+		o.Nodes = []int{g.info.Node}
+	}
+	b, err = memory.Alloc(size, o)
+	if err != nil && o.Nodes != nil {
+		// A container may not bind. The kernel's choice is slower, not wrong.
+		b, err = memory.Alloc(size, memory.Options{Backing: backing})
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	address := uintptr(unsafe.Pointer(unsafe.SliceData(b.Bytes())))
+	if err := ctx.Pin(address, size); err != nil {
+		return nil, nil, errors.Join(err, b.Free())
+	}
+	return b, func() error { return ctx.Unpin(address) }, nil
 }
 
 // lane copies one way: those who copy queue it on a stream, and a goroutine waits

@@ -30,6 +30,7 @@ type device struct {
 
 	entries sync.Mutex
 	known   map[*memory.Region]*entry
+	over    bool     // nothing is registered any more
 	mrs     sync.Map // of *memory.Region to *mr: what is registered
 
 	turn    sync.Mutex // of whoever takes completions
@@ -83,7 +84,7 @@ func (t *Transport) scan(now time.Time) error {
 	}
 	var open []string
 	for _, name := range sortedKeys(there) {
-		if t.closed || t.devices[name] != nil || t.closing[name] > 0 {
+		if t.closed || t.devices[name] != nil || t.isClosing(name) {
 			continue
 		}
 		if a := t.attempts[name]; a == nil || !now.Before(a.next) {
@@ -184,18 +185,48 @@ func (t *Transport) retire(d *device, why error) {
 		return
 	}
 	delete(t.devices, d.name)
-	t.closing[d.name]++
+	t.closing[d] = true
 	d.ready = false
 	if why == nil {
 		why = &PortError{Local: d.name, What: "the transport is closed"}
 	}
 	d.gone = why
 	t.wg.Go(func() {
-		d.close(why)
+		err := d.close(why)
 		t.mu.Lock()
-		t.closing[d.name]--
-		t.mu.Unlock()
+		defer t.mu.Unlock()
+		if err == nil {
+			delete(t.closing, d)
+			return
+		}
+		t.closing[d] = false
+		if a := t.attempts[d.name]; a != nil {
+			a.closeErr = fmt.Errorf("rdma: %s: closing the device: %w", d.name, err)
+		}
 	})
+}
+
+// isClosing says whether a device of that name is on its way out. The mutex is held.
+func (t *Transport) isClosing(name string) bool {
+	for d, busy := range t.closing {
+		if busy && d.name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// allDevices are those that may know a region, those that are being closed as well.
+// The mutex is held.
+func (t *Transport) allDevices() []*device {
+	list := make([]*device, 0, len(t.devices)+len(t.closing))
+	for _, d := range t.devices {
+		list = append(list, d)
+	}
+	for d := range t.closing {
+		list = append(list, d)
+	}
+	return list
 }
 
 // lose gives the device up.
@@ -207,25 +238,19 @@ func (d *device) lose(why error) {
 }
 
 // close ends everything that is on the device.
-func (d *device) close(why error) {
+func (d *device) close(why error) error {
 	for _, c := range d.t.conns(d) {
 		c.lose(why)
 	}
+	var wg sync.WaitGroup
 	for _, p := range d.t.passives(func(p *passive) bool { return p.dev == d }) {
-		p.end()
+		wg.Go(p.endForGood)
 	}
+	wg.Wait()
 	d.qps.Wait()
 	d.stop.Store(true)
 	d.cq.Wake()
-	err := d.tearDown()
-	if err == nil {
-		return
-	}
-	d.t.mu.Lock()
-	defer d.t.mu.Unlock()
-	if a := d.t.attempts[d.name]; a != nil {
-		a.closeErr = fmt.Errorf("rdma: %s: closing the device: %w", d.name, err)
-	}
+	return d.tearDown()
 }
 
 // tearDown closes what there is.
@@ -288,14 +313,18 @@ func (d *device) freeQP(qp *verbs.QP, depth int) error {
 	return nil
 }
 
-// abandonQP gives up a queue pair that cannot be destroyed: closing the device says so.
-func (d *device) abandonQP(depth int, err error) {
-	d.uncount(depth)
-	d.t.mu.Lock()
-	defer d.t.mu.Unlock()
-	if a := d.t.attempts[d.name]; a != nil {
-		a.closeErr = err
+// destroyTries is how often a transport that is being closed tries to destroy a queue pair.
+const destroyTries = 10
+
+// retry pauses after the nth try (0: the first) to destroy a queue pair, and says whether
+// there is another. There is always one while the transport is open: what the queue pair
+// may touch is not free before.
+func (t *Transport) retry(n int) bool {
+	if n >= destroyTries && t.ctx.Err() != nil {
+		return false
 	}
+	time.Sleep(time.Duration(min(n+1, destroyTries)) * 10 * time.Millisecond)
+	return true
 }
 
 // listen takes asynchronous events.

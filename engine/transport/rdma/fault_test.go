@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"syscall"
 	"testing"
@@ -129,10 +130,18 @@ func TestRegistrationErrorsSayWhatToDo(t *testing.T) {
 }
 
 func TestOpeningErrors(t *testing.T) {
-	if _, err := New(Options{Lib: verbsfake.New(verbsfake.Options{}).Lib()}); !errors.Is(err, ErrUnavailable) {
+	if _, err := New(Options{Lib: verbsfake.New(verbsfake.Options{}).Lib()}); !errors.Is(err, ErrUnavailable) || !errors.Is(err, transport.ErrUnavailable) {
 		t.Errorf("no device: %v", err)
-	} else {
-		says(t, err, "no RDMA device on this host")
+	} else if want := "rdma: RDMA verbs are not available: no RDMA device on this host"; err.Error() != want {
+		t.Errorf("no device: %q, want %q", err, want)
+	}
+	// verbs' own words come once.
+	for _, err := range []error{
+		unavailable{fmt.Errorf("%w: load the module", verbs.ErrUnavailable)}, unavailable{errors.New("load the module")},
+	} {
+		if err.Error() != "rdma: RDMA verbs are not available: load the module" {
+			t.Errorf("%q", err)
+		}
 	}
 	f := newFabric(t, verbsfake.Options{Devices: ethernetDevices()})
 	_, err := New(Options{Lib: f.Lib(), Devices: []string{"mlx5_9"}})
@@ -194,9 +203,7 @@ func TestEventsEndConnections(t *testing.T) {
 			e := w.dial()
 			lossOf(t, w, e, func() { c.happen(w) }, c.says...)
 			if c.back != nil {
-				if n := len(w.a.LocalPorts()); n != 0 {
-					t.Errorf("%d local ports are offered", n)
-				}
+				eventually(t, "the port is still offered", func() bool { return len(w.a.LocalPorts()) == 0 })
 				_, err := w.try()
 				says(t, err, "no port is active here")
 				c.back(w)

@@ -33,7 +33,8 @@ type Options struct {
 	// One-sided requests never meet one.
 	RNRRetry uint8
 	// QueuePairs are those of one lane; default 2, at most 16. MaxQueuePairs are those of all
-	// lanes, of peers' too; default 1,024.
+	// lanes, of peers' too; default 1,024. One peer's session gets a quarter of them, at
+	// least 16.
 	QueuePairs, MaxQueuePairs int
 	// Depth is how many work requests one queue pair holds, 2 to 1,024; default 128.
 	// Less where the device has less.

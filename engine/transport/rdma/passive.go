@@ -17,12 +17,17 @@ import (
 // passiveDepth is that of queue pairs which post nothing.
 const passiveDepth = 1
 
+// sessionShare is which part of the queue pairs one session may have at most, but always
+// those of one lane: the others are for other peers, and for our own lanes.
+const sessionShare = 4
+
 // passive is the passive end of a connection: queue pairs that a peer's requests come
 // to. The device moves the bytes.
 type passive struct {
 	t     *Transport
 	key   connKey
 	name  string // of the peer's engine
+	pairs int    // queue pairs that it asked for
 	until time.Time
 
 	mu     sync.Mutex // held while queue pairs are made or destroyed
@@ -33,6 +38,7 @@ type passive struct {
 	reads  int
 	qps    []*verbs.QP
 	ending bool
+	stuck  error // why queue pairs were left behind
 
 	state   sync.Mutex
 	arrived bool
@@ -85,7 +91,7 @@ func (t *Transport) accept(from transport.Origin, ask []byte) (*answer, error) {
 
 // acceptNew makes a passive end.
 func (t *Transport) acceptNew(k connKey, name string, q *request) (*answer, error) {
-	p := &passive{t: t, key: k, name: name, until: time.Now().Add(t.o.ArriveTime)}
+	p := &passive{t: t, key: k, name: name, pairs: len(q.qps), until: time.Now().Add(t.o.ArriveTime)}
 	if err := p.address(q); err != nil {
 		return nil, err
 	}
@@ -100,6 +106,9 @@ func (t *Transport) acceptNew(k connKey, name string, q *request) (*answer, erro
 		err = fmt.Errorf("connection %d was there before", k.conn)
 	case p.dev.gone != nil:
 		err = p.dev.gone
+	case t.pairsOf(k.session)+p.pairs > max(maxLanePairs, t.o.MaxQueuePairs/sessionShare):
+		err = &PortError{Local: p.local.String(), What: fmt.Sprintf("the peer has %d queue pairs here and wants %d more, of %d for all peers and our own lanes",
+			t.pairsOf(k.session), p.pairs, t.o.MaxQueuePairs), Err: ErrBudget, Advice: "raise the limit here, or use fewer lanes there"}
 	default:
 		t.passive[k] = p
 	}
@@ -118,6 +127,17 @@ func (t *Transport) acceptNew(k connKey, name string, q *request) (*answer, erro
 		a.qps = append(a.qps, ours)
 	}
 	return a, nil
+}
+
+// pairsOf counts the queue pairs of a session. The mutex is held.
+func (t *Transport) pairsOf(session transport.SessionID) int {
+	n := 0
+	for k, p := range t.passive {
+		if k.session == session {
+			n += p.pairs
+		}
+	}
+	return n
 }
 
 // address finds out which port of ours is asked for, and how it reaches the peer's.
@@ -240,10 +260,40 @@ func (p *passive) end() *ending {
 	return e
 }
 
+// endForGood ends it for a device that is being closed, and waits.
+func (p *passive) endForGood() {
+	for i := 0; ; i++ {
+		e := p.end()
+		<-e.done
+		if e.err == nil {
+			return
+		}
+		if !p.t.retry(i) {
+			p.giveUp(e.err)
+			return
+		}
+	}
+}
+
+// giveUp leaves queue pairs that cannot be destroyed behind. They still count as there.
+func (p *passive) giveUp(why error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stuck == nil {
+		p.stuck = why
+		for range p.qps {
+			p.dev.uncount(passiveDepth)
+		}
+	}
+}
+
 // destroy ends all queue pairs: nothing that was posted to them lands afterwards.
 func (p *passive) destroy() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.stuck != nil {
+		return p.stuck
+	}
 	p.ending = true
 	errs := make([]error, len(p.qps))
 	var wg sync.WaitGroup

@@ -51,7 +51,7 @@ type Transport struct {
 	mu       sync.Mutex
 	closed   bool
 	devices  map[string]*device // those that are open, by name
-	closing  map[string]int     // those of that name that are being closed
+	closing  map[*device]bool   // those that are being closed; false: that has failed
 	attempts map[string]*attempt
 	regions  map[*memory.Region]bool
 	active   map[*conn]bool
@@ -74,8 +74,23 @@ type connKey struct {
 	conn    transport.ConnID
 }
 
-// New opens the RDMA devices. It fails with ErrUnavailable where there is none that
-// can be opened; what was against each of them is in the error. Devices that come
+// unavailable is why there is no RDMA here. It is transport.ErrUnavailable and
+// ErrUnavailable, whose words come once.
+type unavailable struct{ why error }
+
+func (u unavailable) Error() string {
+	if errors.Is(u.why, ErrUnavailable) {
+		return "rdma: " + u.why.Error()
+	}
+	return fmt.Sprintf("rdma: %v: %v", ErrUnavailable, u.why)
+}
+
+func (u unavailable) Unwrap() []error {
+	return []error{transport.ErrUnavailable, ErrUnavailable, u.why}
+}
+
+// New opens the RDMA devices. It fails with ErrUnavailable, which is also
+// transport.ErrUnavailable, where there is none that can be opened; what was against each of them is in the error. Devices that come
 // later, or come back, are opened then.
 func New(o Options) (*Transport, error) {
 	o, err := o.withDefaults()
@@ -85,12 +100,12 @@ func New(o Options) (*Transport, error) {
 	lib := o.Lib
 	if lib == nil {
 		if lib, err = verbs.Load(); err != nil {
-			return nil, fmt.Errorf("rdma: %w", err)
+			return nil, unavailable{err}
 		}
 	}
 	t := &Transport{
 		o: o, lib: lib, list: lib.Devices,
-		devices: map[string]*device{}, closing: map[string]int{}, attempts: map[string]*attempt{},
+		devices: map[string]*device{}, closing: map[*device]bool{}, attempts: map[string]*attempt{},
 		regions: map[*memory.Region]bool{}, active: map[*conn]bool{},
 		passive: map[connKey]*passive{}, left: map[connKey]bool{},
 	}
@@ -105,7 +120,7 @@ func New(o Options) (*Transport, error) {
 			}
 		}
 		_ = t.Close()
-		return nil, fmt.Errorf("rdma: %w: %w", ErrUnavailable, why)
+		return nil, unavailable{why}
 	}
 	t.said = t.offerText()
 	t.wg.Go(t.watch)

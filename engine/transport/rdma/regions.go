@@ -1,6 +1,8 @@
 package rdma
 
 import (
+	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -18,6 +20,23 @@ import (
 // device: the place within a page, the largest being 2 MiB. The rest of the address
 // is nobody's business.
 const iovaMask = 2<<20 - 1
+
+// Where a region begins to a device is drawn among these places, 1 GiB apart: devices use
+// keys of registrations again, and a request that is late, or made up, must not find another
+// region at the address that it has.
+const (
+	iovaPlaces = 1 << 24
+	iovaApart  = 1 << 30
+)
+
+// newIOVA is the address of a region's first byte to a device; at is where the bytes are.
+func newIOVA(at uint64) (uint64, error) {
+	var b [4]byte
+	if _, err := rand.Read(b[:]); err != nil {
+		return 0, err
+	}
+	return uint64(binary.BigEndian.Uint32(b[:])%iovaPlaces)*iovaApart | at&iovaMask, nil
+}
 
 // mr is a region as a device knows it. It does not change.
 type mr struct {
@@ -74,10 +93,7 @@ func (t *Transport) Register(r *memory.Region) (string, error) {
 func (t *Transport) Deregister(r *memory.Region) error {
 	t.mu.Lock()
 	delete(t.regions, r)
-	devices := make([]*device, 0, len(t.devices))
-	for _, d := range t.devices {
-		devices = append(devices, d)
-	}
+	devices := t.allDevices()
 	t.mu.Unlock()
 	errs := make([]error, len(devices))
 	var wg sync.WaitGroup
@@ -154,6 +170,10 @@ func (d *device) register(r *memory.Region) error {
 	d.entries.Lock()
 	e := d.known[r]
 	if e == nil {
+		if d.over {
+			d.entries.Unlock()
+			return fmt.Errorf("rdma: %s: the device is %w", d.name, net.ErrClosed)
+		}
 		e = &entry{}
 		d.known[r] = e
 	}
@@ -185,7 +205,10 @@ func (d *device) registerBlock(r *memory.Region) (*mr, error) {
 		return d.registerExported(r)
 	}
 	address := addressOf(r)
-	iova := uint64(address) & iovaMask
+	iova, err := newIOVA(uint64(address))
+	if err != nil {
+		return nil, err
+	}
 	m, err := d.pd.Register(address, size, iova, rights(r.Grant()))
 	if err != nil {
 		return nil, err
@@ -199,7 +222,10 @@ func (d *device) registerExported(r *memory.Region) (*mr, error) {
 	if err != nil {
 		return nil, err
 	}
-	iova := uint64(offset) & iovaMask
+	iova, err := newIOVA(uint64(offset))
+	if err != nil {
+		return nil, errors.Join(err, closeFD(fd))
+	}
 	m, err := d.pd.RegisterDMABuf(fd, uint64(offset), uint64(r.Size()), iova, rights(r.Grant()))
 	closeErr := closeFD(fd)
 	if err != nil {
@@ -234,29 +260,33 @@ func addressOf(r *memory.Region) uintptr {
 func (d *device) deregister(r *memory.Region) error {
 	d.entries.Lock()
 	e := d.known[r]
-	delete(d.known, r)
 	d.entries.Unlock()
 	d.mrs.Delete(r)
 	if e == nil {
 		return nil
 	}
-	e.mu.Lock()
+	e.mu.Lock() // it waits for whoever else does this
 	defer e.mu.Unlock()
 	e.over = true
-	if e.mr == nil {
-		return nil
+	if e.mr != nil {
+		d.mrs.Delete(r)                         // it may have been stored in between
+		if err := e.mr.mr.Close(); err != nil { // it stays known, and can be tried again
+			return resourceError(err, d.name, fmt.Sprintf("region %q cannot be deregistered", r.Name()))
+		}
+		e.mr = nil
 	}
-	d.mrs.Delete(r) // it may have been stored in between
-	if err := e.mr.mr.Close(); err != nil {
-		return resourceError(err, d.name, fmt.Sprintf("region %q cannot be deregistered", r.Name()))
+	d.entries.Lock()
+	defer d.entries.Unlock()
+	if d.known[r] == e {
+		delete(d.known, r)
 	}
-	e.mr = nil
 	return nil
 }
 
 // deregisterAll is for a device that is being closed.
 func (d *device) deregisterAll() error {
 	d.entries.Lock()
+	d.over = true
 	list := make([]*memory.Region, 0, len(d.known))
 	for r := range d.known {
 		list = append(list, r)

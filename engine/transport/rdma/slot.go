@@ -369,9 +369,6 @@ func (s *slot) setError() {
 	}
 }
 
-// destroyTries is how often a queue pair that cannot be destroyed is tried again.
-const destroyTries = 10
-
 // destroy ends the queue pair, and waits for that.
 func (s *slot) destroy() {
 	if s.qp == nil {
@@ -379,12 +376,11 @@ func (s *slot) destroy() {
 	}
 	depth := len(s.wrs)
 	err := s.c.dev.freeQP(s.qp, depth)
-	for i := 0; err != nil && i < destroyTries; i++ {
-		time.Sleep(time.Duration(i+1) * 10 * time.Millisecond)
+	for i := 0; err != nil && s.c.t.retry(i); i++ {
 		err = s.c.dev.freeQP(s.qp, depth)
 	}
-	if err != nil {
-		s.c.dev.abandonQP(depth, err)
+	if err != nil { // closing the device says so
+		s.c.dev.uncount(depth)
 	}
 	s.c.dev.qmu.Lock()
 	delete(s.c.dev.slots, s.serial)

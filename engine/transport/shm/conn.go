@@ -39,12 +39,15 @@ type conn struct {
 	regions map[memory.ID]*mapping
 	wanted  []*mapping // to be asked for
 	asking  int        // and asked for
-	ask     *sync.Cond // wanted, asking or dead changed
+	ask     *sync.Cond // wanted, asking, outgoing or dead changed
 	waiting []*job     // for mappings
-	free    []*job
-	posted  int   // requests that are not completed
-	flying  int64 // and their bytes
-	inside  int   // calls of Post that copy
+	gates   map[uint8]*gate
+	// outgoing is what asker tells the peer besides.
+	outgoing []toSend
+	free     []*job
+	posted   int   // requests that are not completed
+	flying   int64 // and their bytes
+	inside   int   // calls of Post that copy
 
 	done, spare []transport.Completion
 	delivering  bool
@@ -82,7 +85,7 @@ func (t *Transport) dial(ctx context.Context, d transport.Dial) (*conn, error) {
 		_ = u.Close()
 		return nil, err
 	}
-	c := &conn{t: t, id: d.Conn, events: d.Events, c: u, path: d.Remote.Address, board: board, regions: map[memory.ID]*mapping{}}
+	c := &conn{t: t, id: d.Conn, events: d.Events, c: u, path: d.Remote.Address, board: board, regions: map[memory.ID]*mapping{}, gates: map[uint8]*gate{}}
 	c.ask, c.quiet = sync.NewCond(&c.mu), sync.NewCond(&c.mu)
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -129,13 +132,17 @@ func (c *conn) Limits() transport.Caps { return c.t.Caps() }
 func (c *conn) Describe() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	n := 0
+	n, windows := 0, ""
 	for _, m := range c.regions {
-		if m.state == ready {
+		switch {
+		case m.state != ready:
+		case m.gate != nil:
+			windows = ", the peer's device memory through pinned windows"
+		default:
 			n++
 		}
 	}
-	return fmt.Sprintf("shared memory over %s, %d regions mapped, %d workers", c.path, n, c.t.copier.workers)
+	return fmt.Sprintf("shared memory over %s, %d regions mapped, %d workers%s", c.path, n, c.t.copier.workers, windows)
 }
 
 // Post copies small requests, or a part of the first large one, and queues the
@@ -152,21 +159,24 @@ func (c *conn) Post(requests []*transport.Request, done []transport.Completion) 
 		}
 		taken++
 		j, wait, err := c.prepare(r)
-		switch {
-		case err != nil:
+		if err != nil {
 			done = append(done, transport.Completion{Request: r, Err: err})
 			continue
+		}
+		c.posted++
+		c.flying += r.Bytes
+		j.stream = c.flying >= streamFrom
+		switch {
 		case wait:
 			c.waiting = append(c.waiting, j)
+		case r.Bytes > 0 && j.isStaged():
+			c.advance(j)
 		case r.Bytes <= inlineBytes && r.Bytes <= budget:
 			budget -= r.Bytes
 			*lastInline, lastInline = j, &j.next
 		default:
 			*lastQueued, lastQueued = j, &j.next
 		}
-		c.posted++
-		c.flying += r.Bytes
-		j.stream = c.flying >= streamFrom
 	}
 	if inline != nil || queued != nil {
 		c.inside++
@@ -304,7 +314,11 @@ func (c *conn) complete(j *job, err error) {
 }
 
 func (c *conn) completeLocked(j *job, err error) {
-	c.done = append(c.done, transport.Completion{Request: j.request, Err: err})
+	if j.move != nil {
+		c.copied(j.move, err)
+		return
+	}
+	c.done = append(c.done, transport.Completion{Request: j.request, Err: err, MayLand: err != nil && j.mayLand})
 	c.recycle(j)
 }
 

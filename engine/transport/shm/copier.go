@@ -33,6 +33,12 @@ type job struct {
 	drained bool  // no piece is left to be taken
 	err     error
 
+	// Where the peer's device memory is among the spans the job is cut into moves instead,
+	// and the five above are under the connection's mutex. mayLand: a move may.
+	// The workers' part of a move is a job, too.
+	mayLand bool
+	move    *move
+
 	stream bool // the bytes are some of many: past the cache
 	node   int  // of the host's nodes, anyNode where it is not known
 	next   *job

@@ -10,6 +10,10 @@
 // ones by the transport's workers, in pieces and past the cache
 // (memory.Copy). The passive side takes no part and counts nothing.
 //
+// Memory of a GPU cannot be mapped. The requester maps a window in its place, slots of
+// pinned memory that the passive side copies to the GPU and from it when it is asked to:
+// see room, and gate for the requester's side.
+//
 // # What a peer gets
 //
 // The socket lets in processes of the same user and of root. Whoever holds a
@@ -18,7 +22,8 @@
 // reading: a region that grants PeerWrite can be read by the same user's
 // processes that were given it. Regions that grant nothing, and memory without a
 // memfd (private, foreign), are refused: Register gives an empty key for those,
-// and Mapped for the others.
+// Windowed for a GPU's, and Mapped for the others. A window holds what its connection moves and
+// nothing else: no peer ever gets one that another has had.
 //
 // # The end of things
 //
@@ -32,5 +37,6 @@
 // kernel, when its process dies) brings about only after the last copy too. A
 // requester that does neither can still touch what it has mapped: Leave fails.
 //
-// A requester's copies never land late: completions come after the copy.
+// A requester's copies never land late: completions come after the copy. Those of a device
+// can, where the connection ends meanwhile; completions say so, and Leave waits for them.
 package shm

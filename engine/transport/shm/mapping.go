@@ -26,7 +26,8 @@ type mapping struct {
 	grant memory.Grant
 	bytes int64
 	block *memory.Block
-	refs  int // spans of requests that use it
+	refs  int   // spans of requests that use it
+	gate  *gate // of device memory: block is nil
 
 	touched []atomic.Uint64 // a bit for each prefaultStep
 }
@@ -39,14 +40,18 @@ const (
 	refused // or revoked
 )
 
-// answer fills in what the peer answered. fd is -1 without a descriptor.
-func (m *mapping) answer(f frame, fd int) {
+// answer fills in what the peer answered. fd is -1 without a descriptor, at finds the gate to a
+// device.
+func (m *mapping) answer(f frame, fd int, at func(place uint8) *gate) {
 	m.state = refused
+	reached := f.status == windowed
 	switch {
-	case f.status != ok:
+	case f.status != ok && !reached:
 		m.err = f.status.err()
-	case fd < 0 || f.bytes == 0 || f.bytes > maxRegion || f.grant == 0 || f.grant&^(memory.PeerRead|memory.PeerWrite) != 0:
+	case (fd < 0) != reached || reached && f.place >= maxPlaces || f.bytes == 0 || f.bytes > maxRegion || f.grant == 0 || f.grant&^(memory.PeerRead|memory.PeerWrite) != 0:
 		m.err = fmt.Errorf("a wrong answer (%d bytes, grant %#x, descriptor %t)", f.bytes, uint8(f.grant), fd >= 0)
+	case reached:
+		m.state, m.gate, m.grant, m.bytes = ready, at(f.place), f.grant, int64(f.bytes)
 	default:
 		block, err := memory.Map(fd, int64(f.bytes), f.grant&memory.PeerWrite != 0)
 		if err != nil {
@@ -76,10 +81,10 @@ func (m *mapping) unmapUnused() {
 // check says why a span cannot be moved.
 func (m *mapping) check(op transport.Op, s *transport.Span) error {
 	if m.state == refused {
-		return m.refusal(s, m.err)
+		return refusal(s, m.err)
 	}
 	if s.RemoteOffset < 0 || s.Bytes < 0 {
-		return m.refusal(s, memory.ErrRange)
+		return refusal(s, memory.ErrRange)
 	}
 	if m.state == asking {
 		return nil
@@ -89,16 +94,16 @@ func (m *mapping) check(op transport.Op, s *transport.Span) error {
 		want = memory.PeerWrite
 	}
 	if m.grant&want == 0 {
-		return m.refusal(s, memory.ErrDenied)
+		return refusal(s, memory.ErrDenied)
 	}
 	if s.RemoteOffset > m.bytes || s.Bytes > m.bytes-s.RemoteOffset {
-		return m.refusal(s, memory.ErrRange)
+		return refusal(s, memory.ErrRange)
 	}
 	return nil
 }
 
-func (m *mapping) refusal(s *transport.Span, err error) error {
-	return fmt.Errorf("shm: %w: region %#x: %d bytes at %d: %w", transport.ErrRefused, uint64(m.id), s.Bytes, s.RemoteOffset, err)
+func refusal(s *transport.Span, err error) error {
+	return fmt.Errorf("shm: %w: region %#x: %d bytes at %d: %w", transport.ErrRefused, uint64(s.Remote.ID), s.Bytes, s.RemoteOffset, err)
 }
 
 // at are the bytes of a span's part, with their pages made known.

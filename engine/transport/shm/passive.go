@@ -111,6 +111,11 @@ type passive struct {
 	asked  bool               // to stop
 	ended  bool               // nothing is sent any more
 
+	// Of device memory.
+	leases  []*lease // by place
+	copying int      // moves
+	over    bool     // none begins any more
+
 	// done is closed when the peer has stopped or is gone: it touches nothing of
 	// ours any more.
 	done chan struct{}
@@ -126,25 +131,25 @@ type outgoing struct {
 // the connection, because the peer broke the rules or does not read, our half is
 // shut and reading goes on: only the peer's end says that it has stopped.
 func (p *passive) serve() {
-	var buf [frameSize + 1]byte
+	var buf [maxPacket + 1]byte
+	var spots []spot
 	for {
 		n, _, err := receive(p.c, buf[:], nil)
 		if err != nil {
 			break
 		}
-		f, err := parseFrame(buf[:n])
+		var f frame
+		f, spots, err = parsePacket(buf[:n], spots)
 		if err == nil && f.kind == stopped {
 			break
 		}
-		if err != nil || f.kind != mapIt {
+		if err != nil || !p.handle(f, spots) {
 			p.t.refused.Add(1)
 			p.shut()
-			continue
 		}
-		p.t.requests.Add(1)
-		p.answer(f)
 	}
 	p.shut()
+	p.endMoves()
 	_ = p.c.Close()
 	p.t.mu.Lock()
 	delete(p.t.passive, p.key)
@@ -152,26 +157,48 @@ func (p *passive) serve() {
 	close(p.done)
 }
 
-// answer hands out a region's descriptor, or says why not.
-func (p *passive) answer(f frame) {
+// handle does what the peer asks for; false: it broke the rules. It waits while too many
+// answers do.
+func (p *passive) handle(f frame, spots []spot) bool {
 	p.mu.Lock()
 	for len(p.outbox) >= maxOutbox && !p.ended {
 		p.wake.Wait()
 	}
 	p.mu.Unlock()
+	switch f.kind {
+	case mapIt:
+		p.t.requests.Add(1)
+		p.answer(f)
+		return true
+	case wantWindow:
+		return p.wants(f)
+	case moveIt:
+		p.t.requests.Add(1)
+		return p.move(f, spots)
+	}
+	return false
+}
+
+// answer hands out a region's descriptor, says that it is reached through windows, or
+// why not.
+func (p *passive) answer(f frame) {
 	out := outgoing{frame{kind: mapped, region: f.region, status: noRegion}, -1}
 	// The pin keeps Close, and with it Deregister, behind the note that the peer
 	// has it.
-	r, err := p.t.regions.Pin(f.region, 0, 0, memory.None)
+	r, err := p.t.regions.PinAny(f.region, 0, 0, memory.None)
 	if err == nil {
-		out.frame.status, out.fd = p.t.handOut(r)
+		if r.Device() != nil {
+			out.frame.status, out.frame.place = p.reach(r)
+		} else {
+			out.frame.status, out.fd = p.t.handOut(r)
+		}
 		out.frame.grant, out.frame.bytes = r.Grant(), uint64(r.Size())
 	}
-	if out.frame.status != ok {
+	if out.frame.status != ok && out.frame.status != windowed {
 		p.t.refused.Add(1)
 	}
 	p.mu.Lock()
-	if out.fd >= 0 {
+	if out.frame.status == ok || out.frame.status == windowed {
 		p.mapped[f.region] = true
 	}
 	p.pushLocked(out)

@@ -83,6 +83,17 @@ func (c *conn) handle(f frame, fd int) error {
 		return errLeft
 	case mapped:
 		return c.mapped(f, fd)
+	case giveWindow, takeBack, moved:
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		defer c.deliver()
+		switch f.kind {
+		case giveWindow:
+			return c.takeWindow(f, fd)
+		case takeBack:
+			return c.loseWindow(f)
+		}
+		return c.moved(f)
 	case revoke:
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -108,11 +119,12 @@ func (c *conn) mapped(f frame, fd int) error {
 	}
 	c.asking--
 	c.ask.Signal()
-	m.answer(f, fd)
+	m.answer(f, fd, c.gateAt)
 	if c.dead {
 		return nil
 	}
 	var queued *job
+	var staged []*job
 	last := &queued
 	still := c.waiting[:0]
 	for _, j := range c.waiting {
@@ -122,12 +134,17 @@ func (c *conn) mapped(f frame, fd int) error {
 			c.completeLocked(j, err)
 		case wait:
 			still = append(still, j)
+		case j.request.Bytes > 0 && j.isStaged():
+			staged = append(staged, j)
 		default:
 			*last, last = j, &j.next
 		}
 	}
 	clear(c.waiting[len(still):])
 	c.waiting = still
+	for _, j := range staged {
+		c.advance(j)
+	}
 	if queued != nil {
 		c.t.copier.add(queued)
 	}
@@ -146,27 +163,51 @@ func (j *job) resolve() (wait bool, err error) {
 	return wait, nil
 }
 
-// asker asks the peer for regions, a few at a time.
+// toSend is a move that the peer is told of, or a gate that needs a window.
+type toSend struct {
+	move *move
+	gate *gate
+}
+
+// asker asks the peer for regions, a few at a time, and for windows and moves, of which
+// there are never many.
 func (c *conn) asker() {
-	var buf [frameSize]byte
+	var buf [maxPacket]byte
 	for {
-		c.mu.Lock()
-		for !c.dead && (len(c.wanted) == 0 || c.asking >= maxAsking) {
-			c.ask.Wait()
-		}
-		if c.dead {
-			c.mu.Unlock()
+		packet := c.nextPacket(buf[:0])
+		if packet == nil {
 			return
 		}
-		m := c.wanted[0]
-		c.wanted = c.wanted[1:]
-		c.asking++
-		c.mu.Unlock()
-		f := frame{kind: mapIt, region: m.id}
-		if err := send(c.c, f.append(buf[:0]), -1); err != nil {
+		if err := send(c.c, packet, -1); err != nil {
 			return // the reader sees it too
 		}
 	}
+}
+
+// nextPacket waits for what is to be sent; nil is the end.
+func (c *conn) nextPacket(b []byte) []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for !c.dead && len(c.outgoing) == 0 && (len(c.wanted) == 0 || c.asking >= maxAsking) {
+		c.ask.Wait()
+	}
+	switch {
+	case c.dead:
+		return nil
+	case len(c.outgoing) == 0:
+		m := c.wanted[0]
+		c.wanted = c.wanted[1:]
+		c.asking++
+		return frame{kind: mapIt, region: m.id}.append(b)
+	}
+	next := c.outgoing[0]
+	c.outgoing[0] = toSend{}
+	c.outgoing = c.outgoing[1:]
+	if next.gate != nil {
+		return frame{kind: wantWindow, place: next.gate.place}.append(b)
+	}
+	next.move.state = told
+	return next.move.encode(b)
 }
 
 // settle ends what is posted, waits for what is being copied, and unmaps.
@@ -178,6 +219,7 @@ func (c *conn) settle() {
 	}
 	clear(c.waiting)
 	c.waiting = nil
+	c.endGates()
 	c.mu.Unlock()
 	dropped := c.t.copier.drop(c, c.cause)
 	c.mu.Lock()
@@ -192,6 +234,11 @@ func (c *conn) settle() {
 	}
 	for _, m := range c.regions {
 		m.revoke(net.ErrClosed)
+	}
+	for _, g := range c.gates {
+		if g.now != nil {
+			g.now.m.revoke(net.ErrClosed)
+		}
 	}
 	_ = c.board.block.Free() // it is mapped, so it can be unmapped
 }

@@ -15,8 +15,12 @@ import (
 	"github.com/topoctl/topoctl/engine/transport"
 )
 
-// Mapped is the key that Register gives for a region that peers can map.
-const Mapped = "memfd"
+// The keys that Register gives: for a region that peers can map, and for one of device
+// memory, which they reach through windows (see room).
+const (
+	Mapped   = "memfd"
+	Windowed = "window"
+)
 
 // Limits of requests and of what peers can make us hold.
 const (
@@ -64,7 +68,8 @@ type Transport struct {
 	leftList []key // the keys of left in the order of their arrival
 	passive  map[key]*passive
 	active   map[*conn]bool
-	wg       sync.WaitGroup // readers, writers, the listener
+	rooms    map[*memory.Staging]*room // by a device's pool for peers
+	wg       sync.WaitGroup            // readers, writers, the listener
 }
 
 var _ transport.Transport = (*Transport)(nil)
@@ -107,6 +112,7 @@ func New(o Options) (*Transport, error) {
 		left:     map[key]bool{},
 		passive:  map[key]*passive{},
 		active:   map[*conn]bool{},
+		rooms:    map[*memory.Staging]*room{},
 	}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	t.wg.Go(t.accept)
@@ -126,25 +132,37 @@ func (t *Transport) Endpoint() transport.Endpoint {
 	return transport.Endpoint{Transport: "shm", Address: t.socket.path}
 }
 
-// Register tells whether peers can map the region: the key is Mapped, or "".
+// Register tells how peers can reach the region: the key is Mapped or Windowed; or "".
 func (t *Transport) Register(r *memory.Region) (string, error) {
 	if r.Grant() == memory.None {
 		return "", nil
 	}
-	fd, has, err := r.Block().File(false)
-	if err != nil {
+	key, err := keyOf(r)
+	if key == "" || err != nil {
 		return "", err
 	}
-	if !has {
-		return "", nil
-	}
-	closeFD(fd)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
 		return "", fmt.Errorf("shm: register region %q: %w", r.Name(), net.ErrClosed)
 	}
-	return Mapped, t.board.set(r.ID(), true)
+	return key, t.board.set(r.ID(), true)
+}
+
+func keyOf(r *memory.Region) (string, error) {
+	if d := r.Device(); d != nil {
+		// Its pool says how much memory may be pinned for peers, and that it can be.
+		if _, err := d.Staging(memory.ForAnswers); err != nil {
+			return "", fmt.Errorf("shm: region %q: %w", r.Name(), err)
+		}
+		return Windowed, nil
+	}
+	fd, has, err := r.Block().File(false)
+	if err != nil || !has {
+		return "", err
+	}
+	closeFD(fd)
+	return Mapped, nil
 }
 
 // Deregister has peers refuse the region from now on, and unmap it soon. It does
@@ -297,8 +315,16 @@ func (t *Transport) Close() error {
 	for _, p := range passives {
 		p.cut()
 	}
+	t.mu.Lock()
+	for _, r := range t.rooms {
+		r.close()
+	}
+	t.mu.Unlock()
 	t.wg.Wait()
 	t.copier.close()
+	for _, r := range t.rooms {
+		err = errors.Join(err, errors.Join(r.errs...))
+	}
 	return errors.Join(err, t.boards.Close())
 }
 

@@ -4,24 +4,30 @@ package shm
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/topoctl/topoctl/engine/internal/stage"
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/engine/memory/cuda"
-	"github.com/topoctl/topoctl/engine/transport"
 	"github.com/topoctl/topoctl/engine/transport/transporttest"
 	"github.com/topoctl/topoctl/internal/cuda/cudafake"
 )
 
-// gpu is one of the fake libcuda, whose memory no processor can touch.
-func gpu(t testing.TB, o cudafake.Options) *cuda.GPU {
+// device is a GPU of the fake libcuda, whose memory no processor can touch.
+type device struct {
+	*cuda.GPU
+	driver *cuda.Driver
+}
+
+// gpu gives one with so many staging buffers.
+func gpu(t testing.TB, o cudafake.Options, buffers int64) *device {
 	t.Helper()
 	lib, err := cudafake.Load(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := cuda.FromLib(lib, cuda.Options{StagingBytes: 8 * memory.PieceBytes})
+	d, err := cuda.FromLib(lib, cuda.Options{StagingBytes: buffers * memory.PieceBytes})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,12 +47,13 @@ func gpu(t testing.TB, o cudafake.Options) *cuda.GPU {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The pool is there before the suite counts goroutines.
+	// The pools are there before the suite counts goroutines.
 	_, err = b.Device().Staging(memory.ForRequests)
-	if err := errors.Join(err, b.Free()); err != nil {
+	_, err2 := b.Device().Staging(memory.ForAnswers)
+	if err := errors.Join(err, err2, b.Free()); err != nil {
 		t.Fatal(err)
 	}
-	return g
+	return &device{g, d}
 }
 
 func peek(b *memory.Block, p []byte, off int64) {
@@ -72,58 +79,48 @@ func stagedEnd(t testing.TB, dir string) transporttest.End {
 	return e
 }
 
-// All rules hold for memory of a GPU on the requester's side.
+// All rules hold for memory of a GPU on either side and on both. The pools are small.
 func TestTransportOfDeviceMemory(t *testing.T) {
 	first := suiteEnd(t, shortDir(t)) // see TestTransport
 	if err := errors.Join(first.Transport.Close(), first.Regions.Close()); err != nil {
 		t.Fatal(err)
 	}
-	g := gpu(t, cudafake.Options{})
-	transporttest.Run(t, transporttest.Harness{
-		Uncounted: true, Read: peek, Write: poke,
-		RegionBytes: 2 << 20, Requests: 2000, Cycles: 100,
-		Alloc: func(t testing.TB, s transporttest.Side, size int64) *memory.Block {
-			alloc := g.Alloc
-			if s == transporttest.PassiveSide {
-				alloc = func(size int64) (*memory.Block, error) { return memory.Alloc(size, memory.Options{}) }
+	for name, on := range map[string][]transporttest.Side{
+		"active": {transporttest.ActiveSide}, "passive": {transporttest.PassiveSide}, "both": {transporttest.ActiveSide, transporttest.PassiveSide},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if testing.Short() && name != "both" {
+				t.Skip("one of three with -short")
 			}
-			b, err := alloc(size)
-			if err != nil {
-				t.Fatal(err)
+			g := gpu(t, cudafake.Options{}, 8)
+			h := transporttest.Harness{
+				Uncounted: true, Read: peek, Write: poke,
+				RegionBytes: 2 << 20, Requests: 500, Cycles: 50,
+				Alloc: func(t testing.TB, s transporttest.Side, size int64) *memory.Block {
+					alloc := func(size int64) (*memory.Block, error) { return memory.Alloc(size, memory.Options{}) }
+					if slices.Contains(on, s) {
+						alloc = g.Alloc
+					}
+					b, err := alloc(size)
+					if err != nil {
+						t.Fatal(err)
+					}
+					return b
+				},
 			}
-			return b
-		},
-		New: func(t testing.TB) *transporttest.Ends {
-			dir := shortDir(t)
-			return &transporttest.Ends{
-				Active:  stagedEnd(t, dir),
-				Passive: suiteEnd(t, dir),
-				Restart: func(t testing.TB) transporttest.End { return suiteEnd(t, dir) },
+			h.New = func(t testing.TB) *transporttest.Ends {
+				dir := shortDir(t)
+				e := &transporttest.Ends{
+					Active:  stagedEnd(t, dir),
+					Passive: suiteEnd(t, dir),
+					Restart: func(t testing.TB) transporttest.End { return suiteEnd(t, dir) },
+				}
+				if name == "passive" {
+					e.Stall = cudafake.Hold
+				}
+				return e
 			}
-		},
-	})
-}
-
-// A region of a GPU cannot be mapped: peers are told, and use another transport.
-func TestDeviceMemoryIsNotOffered(t *testing.T) {
-	g := gpu(t, cudafake.Options{})
-	e := suiteEnd(t, shortDir(t))
-	b, err := g.Alloc(4096)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := e.Regions.Add(b, "", "", memory.PeerRead)
-	if err != nil {
-		t.Fatal(err)
-	}
-	key, err := e.Transport.Register(r)
-	if err != nil || key != "" {
-		t.Errorf("key %q, %v", key, err)
-	}
-	if e.Transport.(*Transport).Reaches(&transport.RemoteRegion{Key: map[string]string{"shm": key}}) {
-		t.Error("it can be reached")
-	}
-	if err := errors.Join(e.Transport.Close(), e.Regions.Close()); err != nil {
-		t.Error(err)
+			transporttest.Run(t, h)
+		})
 	}
 }

@@ -37,7 +37,7 @@ func (r *rdmaFlags) add(cmd *cobra.Command) {
 	fl.IntVar(&r.timeout, "rdma-timeout", unset, "send again after 4.096 µs * 2^`N` without an answer, 1 to 31 (default 17: half a second)")
 	fl.IntVar(&r.attempts, "rdma-retries", unset, "give a connection up after it has sent `N` times again, 1 to 6 (default 6)")
 	for _, name := range []string{"rdma-gid-index", "rdma-traffic-class", "rdma-service-level", "rdma-timeout", "rdma-retries"} {
-		fl.Lookup(name).DefValue = "" // the text says it
+		fl.Lookup(name).DefValue = "0" // which is not printed: the text says it
 	}
 	offer(cmd, map[string]completer{"rdma-device": words(), "rdma-gid-index": words(), "rdma-traffic-class": words(),
 		"rdma-service-level": words(), "rdma-timeout": words(), "rdma-retries": words()})
@@ -109,22 +109,13 @@ func (r *rdmaFlags) options(env engine.TransportEnv) rdma.Options {
 func (r *rdmaFlags) transport(must bool) engine.Transport {
 	return func(env engine.TransportEnv) (transport.Transport, error) {
 		t, err := rdma.New(r.options(env))
-		switch {
-		case err == nil:
-			return t, nil
-		case must:
-			return nil, withHint(fmt.Errorf("--transport rdma: %w", err), "\"topoctl doctor\" says what is missing; --transport auto goes on without RDMA")
-		case errors.Is(err, rdma.ErrUnavailable):
-			return nil, unavailable{err}
+		if err != nil && must {
+			// Not wrapped: an engine goes on without what is unavailable.
+			return nil, withHint(errors.New("--transport rdma: "+err.Error()), "\"topoctl doctor\" says what is missing; --transport auto goes on without RDMA")
 		}
-		return nil, err
+		return t, err
 	}
 }
-
-// unavailable is an error that says in its own words that a transport is not available.
-type unavailable struct{ error }
-
-func (u unavailable) Unwrap() []error { return []error{engine.ErrUnavailable, u.error} }
 
 // transports are those that the names stand for, in the order of preference.
 func (r *rdmaFlags) transports(names []string) []engine.Transport {

@@ -1,0 +1,126 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+package engine
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/engine/memory/cuda"
+	"github.com/topoctl/topoctl/engine/transport"
+	"github.com/topoctl/topoctl/engine/transport/rdma"
+	"github.com/topoctl/topoctl/internal/cuda/cudafake"
+	"github.com/topoctl/topoctl/internal/verbs/verbsfake"
+)
+
+// Memory of a GPU whose driver exports none goes over RDMA through staging buffers where
+// it is ours; a peer's goes over another transport, and the explanation says so.
+func TestRDMAWithoutExport(t *testing.T) {
+	lib, err := cudafake.Load(cudafake.Options{NoDMABuf: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	driver, err := cuda.FromLib(lib, cuda.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := driver.Close(); err != nil {
+			t.Error(err)
+		}
+		if s := cudafake.Count(); s.Allocations+s.Pinned != 0 || s.UnpinnedCopies != 0 {
+			t.Errorf("left behind: %+v", s)
+		}
+	})
+	f := verbsfake.New(verbsfake.Options{Devices: []verbsfake.Device{verbsfake.RoCE("a0", 1, "10.0.0.1"), verbsfake.RoCE("b0", 2, "10.0.0.2")}})
+	t.Cleanup(f.Close)
+	const size = 5<<20 + 17
+	p := newPair(t, size, Options{Transports: []Transport{overRDMA(f.Lib("a0")), TCP()}},
+		Options{Transports: []Transport{overRDMA(f.Lib("b0")), TCP()}})
+	ctx := testContext(t)
+	onGPU := func(e *Engine, name string) *Region {
+		g, err := driver.GPU("cuda:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := g.Alloc(size)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := e.Register(b, RegionOptions{Name: name, Grant: memory.PeerRead | memory.PeerWrite})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	mine, theirs := onGPU(p.client, ""), onGPU(p.server, "gpu")
+	want := make([]byte, size)
+	for i := range want {
+		want[i] = byte(i ^ i>>11)
+	}
+	if _, err := mine.WriteAt(want, 0); err != nil {
+		t.Fatal(err)
+	}
+	move := func(over string, op Op) string {
+		t.Helper()
+		b, err := p.peer.Submit(ctx, []Op{op}, SubmitOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Wait(ctx); err != nil {
+			t.Fatalf("%v\n%s", err, b.Explain().Text())
+		}
+		for _, u := range b.Explain().Routes[0].Used {
+			if u.Bytes > 0 && u.Transport != over {
+				t.Errorf("%d bytes went over %s, want %s\n%s", u.Bytes, u.Transport, over, b.Explain().Text())
+			}
+		}
+		return b.Explain().Text()
+	}
+	move("rdma", WriteOp(mine.All(), p.to.At(0)))
+	equal(t, "what was written from the GPU", p.theirs.Bytes(), want)
+	if _, err := mine.WriteAt(make([]byte, size), 0); err != nil {
+		t.Fatal(err)
+	}
+	move("rdma", ReadOp(mine.All(), p.to.At(0)))
+	got := make([]byte, size)
+	if _, err := mine.ReadAt(got, 0); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("what was read to the GPU is something else (%v)", err)
+	}
+
+	gpu, err := p.peer.Region(ctx, "gpu")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := move("tcp", WriteOp(mine.All(), gpu.At(0))); !strings.Contains(text, "rdma: it does not reach this region of the peer") {
+		t.Errorf("it is not explained:\n%s", text)
+	}
+	if _, err := theirs.ReadAt(got, 0); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("what was written to the peer's GPU is something else (%v)", err)
+	}
+}
+
+// What a user passes in is staged, once, and found through that.
+func TestCarriersAreStaged(t *testing.T) {
+	f := verbsfake.New(verbsfake.Options{Devices: []verbsfake.Device{verbsfake.RoCE("a0", 1, "10.0.0.1")}})
+	t.Cleanup(f.Close)
+	e := newEngine(t, Options{Transports: []Transport{SHM(), overRDMA(f.Lib("a0")), TCP()}})
+	for _, c := range e.carriers {
+		u, ok := c.t.(interface{ Unwrap() transport.Transport })
+		if !ok {
+			t.Fatalf("%s is not wrapped", c.name)
+		}
+		inner := u.Unwrap()
+		if _, twice := inner.(interface{ Unwrap() transport.Transport }); twice {
+			t.Errorf("%s is wrapped twice", c.name)
+		}
+		if r, ok := inner.(*rdma.Transport); ok && (c.ports != transport.Ported(r) || c.some != transport.Selective(r) || c.keys != transport.Rekeyed(r)) {
+			t.Error("RDMA's ports, keys or choice of regions are not found")
+		}
+		if (c.data != nil) != (c.name == "tcp") || (c.some != nil) != (c.name != "tcp") {
+			t.Errorf("%s: data %t, selective %t", c.name, c.data != nil, c.some != nil)
+		}
+	}
+}
