@@ -24,8 +24,8 @@ func (p *peer) at(c *Core) int64 {
 func (c *Core) limit(l *lane) int64 {
 	expected := int64(float64(l.inflight)/l.est.rate()*1e9) + l.rtt
 	floor := c.cfg.StallFloorNS
-	if !l.est.trusted() && !l.est.known {
-		floor *= 4 // it may be much slower than was thought
+	if !l.est.trusted() && !l.est.believed {
+		floor *= 4 // it may be much slower than the topology promises
 	}
 	return max(floor, c.cfg.StallFactor*expected)
 }
