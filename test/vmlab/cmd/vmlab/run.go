@@ -1,6 +1,7 @@
 // Command vmlab runs tests in the VM lab.
 //
 //	vmlab                                   all suites of the lab
+//	vmlab -short                            without what needs an idle host or minutes
 //	vmlab [flags] PACKAGE... [-- test flags]
 //
 // The packages' tests are built with the tag vmlab. The exit code is that of the first
@@ -25,6 +26,7 @@ import (
 type flags struct {
 	layout   string
 	race     bool
+	short    bool
 	limit    time.Duration
 	kernel   string
 	out      string
@@ -48,6 +50,7 @@ func parse(args []string, errs io.Writer) (*flags, error) {
 	set.SetOutput(errs)
 	set.StringVar(&f.layout, "machines", "rails,rails", "hardware of each machine, one or two of "+strings.Join(hardware.LayoutNames(), ", "))
 	set.BoolVar(&f.race, "race", false, "build the tests with the race detector")
+	set.BoolVar(&f.short, "short", false, "leave out of all suites what needs an idle host or minutes")
 	set.DurationVar(&f.limit, "limit", 0, "how long the machines may run (default 4m, or what their suites need)")
 	set.StringVar(&f.kernel, "kernel", "", "Debian `package` of another kernel, or release/package: bookworm-backports/linux-image-amd64")
 	set.StringVar(&f.out, "out", "", "`folder` for what tests leave in $VMLAB_OUT")
@@ -66,7 +69,7 @@ func (f *flags) boots() ([]vmlab.Options, error) {
 		if len(f.args) > 0 {
 			return nil, errors.New("test flags are for packages: name one")
 		}
-		return all(), nil
+		return all(f.short), nil
 	}
 	o := vmlab.Options{}
 	for name := range strings.SplitSeq(f.layout, ",") {

@@ -66,7 +66,7 @@ func TestCommands(t *testing.T) {
 	bench := func(t *testing.T, transport string, args ...string) Ended {
 		t.Helper()
 		args = append([]string{"topoctl", "bench", "--peer", address, "--token-file", "-", "--transport", transport,
-			"--size", "64KiB", "--memory", "4MiB", "--duration", "1s", "--in-flight", "1", "--batch", "4"}, args...)
+			"--size", "64KiB", "--memory", "4MiB", "--duration", "300ms", "--in-flight", "1", "--batch", "4"}, args...)
 		c, err := Run{Args: args, In: secret}.start()
 		if err != nil {
 			t.Fatal(err)

@@ -30,6 +30,11 @@ func (d *duo) stream(read bool, inFlight int, opBytes int64, settle, steady time
 	workers.Wait()
 	if n := d.engine.Stats().Retries; n > 0 {
 		d.Logf("%d slices were sent again: the host is noisy, or something is wrong", n)
+		for _, l := range d.peer.Lanes() {
+			if l.Failures > 0 {
+				d.Logf("lane %s: %d failures, the last: %s", l.Lane, l.Failures, l.LastError)
+			}
+		}
 	}
 	if read {
 		copy(d.here, d.there[:len(d.here)])

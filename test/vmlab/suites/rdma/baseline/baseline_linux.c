@@ -3,6 +3,7 @@
 #include "baseline.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -233,7 +234,9 @@ static int take(struct tv_wc *wc)
 		if ((n = b.ctx->ops.poll_cq(b.cq, 1, wc)))
 			return n;
 		p.fd = b.channel->fd;
-		if (poll(&p, 1, 10000) != 1 || v.get_cq_event(b.channel, &cq, &context))
+		while ((n = poll(&p, 1, 10000)) < 0 && errno == EINTR)
+			; /* a signal of Go's */
+		if (n != 1 || v.get_cq_event(b.channel, &cq, &context))
 			return -1;
 		v.ack_cq_events(cq, 1);
 	}
