@@ -191,7 +191,7 @@ func (l *link) tryRead(fd uintptr) bool {
 			in.parked = true
 			return false
 		}
-		if in.polls%yieldPolls == 0 {
+		if crowded(in.polls) {
 			yield()
 		}
 		in.polls--

@@ -91,7 +91,7 @@ func (c *conn) pollSome(fd uintptr) {
 			return
 		}
 		p.got = c.receive(fd)
-		if !p.got && p.polls%yieldPolls == 0 {
+		if !p.got && crowded(p.polls) {
 			yield()
 		}
 	}

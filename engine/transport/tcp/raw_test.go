@@ -118,7 +118,7 @@ func newPonger(c net.Conn, spin bool) *ponger {
 			if p.polls == 0 {
 				return false
 			}
-			if p.polls%yieldPolls == 0 {
+			if crowded(p.polls) {
 				yield()
 			}
 			p.polls--

@@ -6,9 +6,12 @@ const (
 	// spinPolls is how often an empty socket is read again before the reader parks:
 	// some 50 µs, about what waking up costs.
 	spinPolls = 200
-	// yieldPolls is how often between letting others have the processor: a peer on
-	// this host may wait for just this one, and then never answers in time.
+	// yieldPolls is how often between letting others have the processor, in the last
+	// polls: a peer on this host may wait for just this one, and then never answers in
+	// time. Where both have one of their own the answer is there before that, and
+	// yielding from the start kept them together on one.
 	yieldPolls = 12
+	lastPolls  = 120
 	// A wait that was shorter than this is worth spinning through. Waking up makes
 	// the waits of a reader that parks longer.
 	shortWait       = 50 * time.Microsecond
@@ -22,6 +25,9 @@ type spin struct {
 	polls int // when it pays; 0 never
 	score int
 }
+
+// crowded says whether to yield with so many polls left.
+func crowded(polls int) bool { return polls < lastPolls && polls%yieldPolls == 0 }
 
 func (s *spin) now() int {
 	if s.score == 0 {
