@@ -1,0 +1,125 @@
+package probe
+
+import (
+	"context"
+	"time"
+)
+
+// Prober measures pairs. Implementations: probe/local, probe/fabric, and in tests the
+// simulator.
+type Prober interface {
+	// Round measures pairs at the same time: all of them begin together, when all
+	// are ready, and each ends when its own samples suffice. The answer has one
+	// measurement for each pair, in their order, also when ctx ends: then with what was
+	// measured and an error. tell may be nil; it is called by one goroutine at a time,
+	// and not any more after Round has returned.
+	Round(ctx context.Context, pairs []Pair, spec Spec, tell func(pair int, s Sample)) []Measurement
+}
+
+// Spec says how pairs are measured.
+type Spec struct {
+	Warmup     time.Duration `json:"warmup_ns"`
+	SampleTime time.Duration `json:"sample_ns"` // of one sample of bandwidth
+	MinSamples int           `json:"min_samples"`
+	MaxSamples int           `json:"max_samples"`
+	// CI is the half width of the 95 % confidence interval of the mean, as a part of
+	// the mean, at which a measurement has enough samples.
+	CI float64 `json:"ci"`
+	// SizesBytes are the sizes of one op, ascending; the last one is judged.
+	// None: no bandwidth.
+	SizesBytes []int64 `json:"sizes_bytes"`
+	// LatencySamples is how many round trips (or loads, or copies) are timed; 0 none.
+	LatencySamples int `json:"latency_samples"`
+	// RateLimit bounds what one pair moves; 0 no bound.
+	RateLimit int64 `json:"rate_limit_bytes_per_sec"`
+	// PairTime bounds the time for one pair, all sizes together; 0 no bound.
+	PairTime time.Duration `json:"pair_time_ns"`
+}
+
+// Sample is one sample as it comes in.
+type Sample struct {
+	SizeBytes   int64 `json:"size_bytes"`
+	BytesPerSec int64 `json:"bytes_per_sec"`
+}
+
+// Measurement is what was measured of one pair.
+type Measurement struct {
+	Bandwidth []Bandwidth `json:"bandwidth"` // by size, ascending
+	Latency   *Latency    `json:"latency"`   // nil: not measured
+	// CPUSecondsPerGB is the processor time of both ends' processes for 10^9 bytes;
+	// nil where an end's is not known, or where other pairs of the round share its process.
+	CPUSecondsPerGB *float64 `json:"cpu_seconds_per_gb"`
+	Binding         Binding  `json:"binding"`
+	// Links are the states of ports and PCIe links on the way at that time, and what
+	// their counters counted meanwhile.
+	Links []LinkState `json:"link_states"`
+	Notes []string    `json:"notes,omitempty"`
+	// Waived says why it could not be measured here: hardware, driver, permission. An
+	// error is another matter.
+	Waived string `json:"-"`
+	Err    error  `json:"-"`
+}
+
+// Bandwidth is what a pair carried with ops of one size.
+type Bandwidth struct {
+	SizeBytes int64 `json:"size_bytes"`
+	// SamplesBytesPerSec are the samples in the order in which they were taken.
+	SamplesBytesPerSec []int64 `json:"samples_bytes_per_sec"`
+	MeanBytesPerSec    int64   `json:"mean_bytes_per_sec"`
+	MedianBytesPerSec  int64   `json:"median_bytes_per_sec"`
+	// CI95BytesPerSec is the half width of the confidence interval of the mean
+	// (Student's t); nil with fewer than two samples.
+	CI95BytesPerSec *int64 `json:"ci95_bytes_per_sec"`
+	Bytes           int64  `json:"bytes"`
+	DurationNS      int64  `json:"duration_ns"`
+	// Stopped says why there are no more samples.
+	Stopped string `json:"stopped"`
+}
+
+// Why sampling stopped.
+const (
+	StoppedCI          = "ci"          // the interval is narrow enough
+	StoppedMaxSamples  = "max-samples" // it is not, and these were the most
+	StoppedTime        = "time"        // Spec.PairTime or the run's end
+	StoppedInterrupted = "interrupted"
+	StoppedError       = "error"
+)
+
+// Latency holds times of single small ops, each named for what it is.
+type Latency struct {
+	SizeBytes int64 `json:"size_bytes"`
+	// RTT is from posting an op to its completion here: there and back.
+	RTT *Percentiles `json:"rtt_ns,omitempty"`
+	// OneWay is half of it, which holds where both ways are equally long.
+	OneWay *Percentiles `json:"oneway_ns_assumed_half,omitempty"`
+	Load   *Percentiles `json:"load_ns,omitempty"` // one dependent load of memory
+	Copy   *Percentiles `json:"copy_ns,omitempty"` // one copy, from its start to its event
+}
+
+// Percentiles are by nearest rank.
+type Percentiles struct {
+	N    int    `json:"n"`
+	Min  int64  `json:"min"`
+	P50  int64  `json:"p50"`
+	P90  int64  `json:"p90"`
+	P99  int64  `json:"p99"`
+	P999 *int64 `json:"p99_9"` // nil below 1,000 samples
+	Max  int64  `json:"max"`
+}
+
+// Binding is where the work was done.
+type Binding struct {
+	CPUs    string `json:"cpus,omitempty"` // "0-15": of the end that posts
+	Threads int    `json:"threads"`
+	// FromMemory and ToMemory are the NUMA nodes that memory was taken from, nil where it was not bound.
+	FromMemory *int `json:"from_numa_node"`
+	ToMemory   *int `json:"to_numa_node"`
+}
+
+// LinkState is what a link was like while it was measured.
+type LinkState struct {
+	Link  LinkKey `json:"link"`
+	State string  `json:"state,omitempty"` // "ACTIVE", "up", "gen5 x16"
+	// Counters are the differences of the error counters that moved, by their kernel names.
+	Counters map[string]int64 `json:"counters,omitempty"`
+}

@@ -1,0 +1,152 @@
+package probe
+
+import (
+	"time"
+
+	"github.com/topoctl/topoctl/discover/topo"
+)
+
+// Schema is the name and major version of a report.
+const Schema = "topoctl.probe/v1"
+
+// Report is what a run measured.
+type Report struct {
+	Schema    string    `json:"schema"`
+	Tool      topo.Tool `json:"tool"`
+	Mode      string    `json:"mode"` // "local" or "fabric"
+	StartedAt time.Time `json:"started_at"`
+	// DurationNS is by a clock that nobody steps.
+	DurationNS int64 `json:"duration_ns"`
+	// Complete is false where the run was interrupted or ran out of time: what is
+	// there was measured.
+	Complete bool   `json:"complete"`
+	Hosts    []Host `json:"hosts"`
+	Spec     Spec   `json:"spec"`
+	Rules    Rules  `json:"rules"`
+	Plan     Plan   `json:"plan"`
+	// Devices and Links are those that pairs cross, by key.
+	Devices []Device `json:"devices"`
+	Links   []Link   `json:"links"`
+	Results []Result `json:"results"` // by ID
+	Blame   []Blame  `json:"blame"`
+	Summary Summary  `json:"summary"`
+	Notes   []string `json:"notes,omitempty"`
+}
+
+// Host is a host that took part.
+type Host struct {
+	Name    string `json:"name"`
+	Address string `json:"address,omitempty"` // of its agent
+	// Fingerprint is that of its topology (topo.Topology.Fingerprint).
+	Fingerprint string `json:"topology_fingerprint,omitempty"`
+	Error       string `json:"error,omitempty"` // why it took no part, or stopped to
+}
+
+// Rules are what verdicts go by.
+type Rules struct {
+	// FailUnder and WarnUnder are parts of the expected rate.
+	FailUnder float64 `json:"fail_under"`
+	WarnUnder float64 `json:"warn_under"`
+	// OutlierUnder is a part of the best rate of the pair's group, OutlierOver a multiple of
+	// its smallest latency.
+	OutlierUnder float64 `json:"outlier_under"`
+	OutlierOver  float64 `json:"outlier_over"`
+	Retests      int     `json:"retests"` // of an outlier, alone; 0 none
+}
+
+// DefaultRules are those of the command.
+func DefaultRules() Rules {
+	return Rules{FailUnder: 0.80, WarnUnder: 0.90, OutlierUnder: 0.93, OutlierOver: 2.1, Retests: 1}
+}
+
+// Plan is how a run was laid out.
+type Plan struct {
+	Schedule string `json:"schedule"` // "link", "endpoint", "serial"
+	Contend  string `json:"contend,omitempty"`
+	Rounds   int    `json:"rounds"`
+	// LowerBound is the number of rounds that the links allow at best, for "link".
+	LowerBound int   `json:"lower_bound"`
+	Pairs      int   `json:"pairs"`
+	TimeNS     int64 `json:"estimated_time_ns"`
+	Bytes      int64 `json:"estimated_bytes"`
+}
+
+// Verdict is the judgement of a pair.
+type Verdict string
+
+// The verdicts. A pair of which nothing is expected and that has no peers is
+// INCONCLUSIVE: it was measured, and nobody can say whether that is good.
+const (
+	Pass         Verdict = "PASS"
+	Warn         Verdict = "WARN"
+	Fail         Verdict = "FAIL"
+	Inconclusive Verdict = "INCONCLUSIVE"
+	Waived       Verdict = "WAIVED"
+	Error        Verdict = "ERROR"
+)
+
+// Result is a pair, what was measured of it last, and the verdict.
+type Result struct {
+	Pair
+	Measurement
+	Round int `json:"round"` // counts from 1; retests go on counting; 0 was not measured
+	// With are the IDs of the pairs that were measured at the same time.
+	With []string `json:"with"`
+	// Efficiency is the measured part of the expected rate, OfBest that of the best rate of
+	// the group; nil where there is none.
+	Efficiency *float64 `json:"efficiency"`
+	OfBest     *float64 `json:"of_best"`
+	Verdict    Verdict  `json:"verdict"`
+	Reasons    []Reason `json:"reasons"`
+	Retests    []Retest `json:"retests,omitempty"`
+	Error      string   `json:"error,omitempty"`
+}
+
+// Reason is one reason for a verdict.
+type Reason struct {
+	Code string `json:"code"`
+	Text string `json:"text"`
+}
+
+// Retest is another measurement of a pair, or of one of its ends with another partner.
+type Retest struct {
+	How  string `json:"how"`  // "alone", "other-partner"
+	Pair string `json:"pair"` // what was measured: the ID of this pair or of another
+	// BytesPerSec is the mean, nil where it could not be measured.
+	BytesPerSec *int64 `json:"bytes_per_sec"`
+	LatencyNS   *int64 `json:"latency_ns"` // the median
+	Error       string `json:"error,omitempty"`
+	// Confirms says whether it is as bad as before.
+	Confirms bool `json:"confirms"`
+}
+
+// Blame is one fault that explains bad pairs.
+type Blame struct {
+	// Suspects are the parts that the evidence cannot tell apart: one of them is it. One
+	// entry is a culprit.
+	Suspects []Suspect `json:"suspects"`
+	Pairs    []string  `json:"pairs"` // the bad pairs that it explains, by ID
+	Evidence []string  `json:"evidence"`
+	// Next says what would tell the suspects apart, "" nothing is left to tell.
+	Next string `json:"next,omitempty"`
+}
+
+// Suspect is a part that may be at fault.
+type Suspect struct {
+	Kind  string    `json:"kind"` // a Device's kind, "link" (both directions) or "direction"
+	Key   string    `json:"key"`  // a Device's key or a LinkKey; for "link" that of one direction
+	Name  string    `json:"name"`
+	Links []LinkKey `json:"links"`
+	// BytesPerSec is what it was seen to carry at most.
+	BytesPerSec *topo.Rate `json:"bytes_per_sec"`
+}
+
+// Summary counts results by verdict.
+type Summary struct {
+	Pass         int `json:"pass"`
+	Warn         int `json:"warn"`
+	Fail         int `json:"fail"`
+	Inconclusive int `json:"inconclusive"`
+	Waived       int `json:"waived"`
+	Error        int `json:"error"`
+}
