@@ -105,17 +105,18 @@ func checkWrongIndex(h *host) outcome {
 		}
 		return o
 	}
-	var untold []topo.ID
+	var untold, unread []topo.ID
 	for i := range chosen {
 		for _, p := range ports {
 			f, known := h.wrongIndex(&chosen[i], p)
 			switch {
-			case !known:
-				if !slices.Contains(untold, p.ID) {
-					untold = append(untold, p.ID)
-				}
-			case f != nil:
+			case known && f != nil:
 				o.find(*f)
+			case known || slices.Contains(untold, p.ID) || slices.Contains(unread, p.ID):
+			case h.unreadEntry(p, chosen[i].index):
+				unread = append(unread, p.ID)
+			default:
+				untold = append(untold, p.ID)
 			}
 		}
 	}
@@ -123,12 +124,21 @@ func checkWrongIndex(h *host) outcome {
 	if len(untold) > 0 {
 		o.lack("the GIDs or their types are not told", h.lookAgain(), untold...)
 	}
+	if len(unread) > 0 {
+		o.lack("the GID table was not read that far: discovery stops after 16 unused entries", "read the entry below /sys/class/infiniband/DEVICE/ports/N/gids on the host", unread...)
+	}
 	var names []string
 	for i := range chosen {
 		names = append(names, chosen[i].says())
 	}
 	o.note = some(names) + " on " + count(len(ports), "port")
 	return o
+}
+
+// unreadEntry says whether a port's table was read, and not up to this entry.
+func (h *host) unreadEntry(p *pathsel.Port, index int) bool {
+	x := h.port[p.ID]
+	return x != nil && x.GIDTable != nil && x.GIDsRead != nil && index >= *x.GIDsRead
 }
 
 // wrongIndex judges a GID index on one port; known is false where its table is
