@@ -1,6 +1,7 @@
 package pathsel
 
 import (
+	"fmt"
 	"math"
 	"strings"
 
@@ -101,6 +102,32 @@ func (h *Host) walk(r *route, loc topo.ID, p *Port, links map[topo.LinkID]int) {
 		}
 	}
 	h.bound(r, loc)
+}
+
+// Route lists the links that data crosses from a memory location to a port and out
+// by its wire, in the direction of travel, with the rates that the host was prepared
+// with; what comes in crosses them the other way. A link that is crossed both ways,
+// as a root complex may be, is there twice, and ways of which a part is not known
+// lack that part.
+func (h *Host) Route(location Location, port topo.ID) ([]topo.Step, error) {
+	loc, err := h.location(location)
+	if err != nil {
+		return nil, err
+	}
+	i, ok := h.portIndex[port]
+	if !ok {
+		return nil, fmt.Errorf("pathsel: %q is no port of this host", port)
+	}
+	var steps []topo.Step
+	for _, s := range h.routes[loc][i].segments {
+		l := &h.segLinks[s/2]
+		dir := topo.Down
+		if s%2 == 1 {
+			dir = topo.Up
+		}
+		steps = append(steps, topo.Step{Link: l.ID, Kind: l.Kind, Dir: dir, BytesPerSec: l.BytesPerSec, Basis: l.Basis})
+	}
+	return steps, nil
 }
 
 // anchor is the node where a port's traffic leaves the PCI tree.

@@ -1,0 +1,164 @@
+package sim
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/pathsel"
+)
+
+// Fabric describes what is between the hosts: leaf switches that ports are cabled
+// to, and spines that join the leaves. Every leaf has the same links to every
+// spine.
+type Fabric struct {
+	Leaves int
+	Spines int // 0: leaves are not joined; 1 may be a core switch
+	// Uplinks is how many links each leaf has to each spine; 0 is 1.
+	Uplinks int
+	// UplinkBytesPerSec is what each of them carries in each direction; 0 unknown:
+	// it limits nothing.
+	UplinkBytesPerSec topo.Rate
+	Cables            []Cable
+	// CableNS and UplinkNS are the one-way latencies of a cable with its port and of
+	// an uplink, SwitchNS of a switch.
+	CableNS, UplinkNS, SwitchNS int64
+	// RailOnly says that rails are separate: pathsel is told that ports of
+	// different rails do not reach each other.
+	RailOnly bool
+}
+
+// Cable joins a port of a host to a leaf.
+type Cable struct {
+	Host int
+	Port topo.ID
+	Leaf int
+	Rail int // -1: not known
+	// BytesPerSec is the most that it carries, 0: what the port does.
+	BytesPerSec topo.Rate
+}
+
+// Latencies of a fabric that says nothing: assumed, so that a write over one switch
+// takes about 1 us and its round trip 2.
+const (
+	defaultCableNS  = 400
+	defaultUplinkNS = 100
+	defaultSwitchNS = 250
+)
+
+// Shape describes a fabric of equal hosts.
+type Shape struct {
+	Hosts int
+	Ports []topo.ID // of each host, in the order of rails
+	// PortBytesPerSec is what a port carries; uplinks are made of links of this rate.
+	PortBytesPerSec topo.Rate
+	// HostsPerGroup share leaves: with rails a group has one leaf for each port, by
+	// host it has one leaf. 0: with rails all hosts, by host 4.
+	HostsPerGroup int
+	Spines        int // 0: none, leaves are not joined
+	// Oversubscription is what the ports of a leaf carry, divided by what its
+	// uplinks do: 1 (also 0) is non-blocking, 2 is half of that.
+	Oversubscription float64
+}
+
+// RailOptimized cables port i of every host of a group to leaf i of the group.
+// Without spines it is rail-only.
+func (s Shape) RailOptimized() (*Fabric, error) {
+	per := cmp.Or(s.HostsPerGroup, s.Hosts)
+	return s.build(per, per, func(host, port int) int { return host/max(per, 1)*len(s.Ports) + port })
+}
+
+// ByHost cables all ports of a host to one leaf.
+func (s Shape) ByHost() (*Fabric, error) {
+	per := cmp.Or(s.HostsPerGroup, 4)
+	return s.build(per, per*len(s.Ports), func(host, _ int) int { return host / max(per, 1) })
+}
+
+// build makes a fabric of leaves with so many ports.
+func (s Shape) build(group, ports int, leaf func(host, port int) int) (*Fabric, error) {
+	switch {
+	case s.Hosts < 1 || len(s.Ports) == 0:
+		return nil, fmt.Errorf("sim: fabric of %d hosts with %d ports: want one of each at least", s.Hosts, len(s.Ports))
+	case group < 1 || s.Spines < 0 || s.Oversubscription < 0 || s.PortBytesPerSec < 0:
+		return nil, errors.New("sim: fabric: a number below 0")
+	}
+	f := &Fabric{Spines: s.Spines, RailOnly: s.Spines == 0 && leaf(0, len(s.Ports)-1) != leaf(0, 0)}
+	for h := range s.Hosts {
+		for p, id := range s.Ports {
+			l := leaf(h, p)
+			f.Leaves = max(f.Leaves, l+1)
+			f.Cables = append(f.Cables, Cable{Host: h, Port: id, Leaf: l, Rail: p, BytesPerSec: s.PortBytesPerSec})
+		}
+	}
+	if s.Spines > 0 {
+		want := float64(ports) / max(cmp.Or(s.Oversubscription, 1), 1e-6) // uplinks of the rate of a port
+		f.Uplinks = max(1, int(want/float64(s.Spines)+0.5))
+		f.UplinkBytesPerSec = topo.Rate(want * float64(s.PortBytesPerSec) / float64(s.Spines*f.Uplinks))
+	}
+	return f, nil
+}
+
+// File is the fabric as a fabric file would describe it, for pathsel. Names are
+// the hosts' names by number; rails that are not known are left out.
+func (f *Fabric) File(names []string) *pathsel.Fabric {
+	out := &pathsel.Fabric{Schema: pathsel.SchemaFabric, RailOnly: f.RailOnly}
+	at := map[int]int{}
+	for _, c := range f.Cables {
+		if c.Host < 0 || c.Host >= len(names) {
+			continue
+		}
+		i, ok := at[c.Host]
+		if !ok {
+			i = len(out.Hosts)
+			at[c.Host] = i
+			out.Hosts = append(out.Hosts, pathsel.FabricHost{Host: names[c.Host]})
+		}
+		p := pathsel.FabricPort{Port: c.Port.Name(), Leaf: leafName(c.Leaf)}
+		if c.Rail >= 0 {
+			rail := c.Rail
+			p.Rail = &rail
+		}
+		out.Hosts[i].Ports = append(out.Hosts[i].Ports, p)
+	}
+	return out
+}
+
+func leafName(i int) string { return fmt.Sprintf("leaf%d", i) }
+
+// check says what is wrong with a fabric for so many hosts.
+func (f *Fabric) check(hosts int) error {
+	const most = 1 << 20
+	if f.Leaves < 0 || f.Spines < 0 || f.Uplinks < 0 || f.UplinkBytesPerSec < 0 || f.CableNS < 0 || f.UplinkNS < 0 || f.SwitchNS < 0 {
+		return errors.New("sim: fabric: a number below 0")
+	}
+	if f.Leaves > most || f.Spines > most || f.Uplinks > most || f.Leaves*f.Spines > most || f.Leaves*f.Spines*max(f.Uplinks, 1) > most {
+		return fmt.Errorf("sim: fabric of %d leaves and %d spines with %d links each: more than %d uplinks", f.Leaves, f.Spines, f.Uplinks, most)
+	}
+	for _, c := range f.Cables {
+		switch {
+		case c.Host < 0 || c.Host >= hosts:
+			return fmt.Errorf("sim: fabric: cable of host %d: there are %d", c.Host, hosts)
+		case c.Leaf < 0 || c.Leaf >= f.Leaves:
+			return fmt.Errorf("sim: fabric: port %q of host %d is on leaf %d: there are %d", c.Port, c.Host, c.Leaf, f.Leaves)
+		case c.BytesPerSec < 0:
+			return fmt.Errorf("sim: fabric: port %q of host %d: a rate below 0", c.Port, c.Host)
+		}
+	}
+	return nil
+}
+
+// hash mixes numbers into one that looks random and is always the same: it
+// stands for what a switch does with addresses and ports.
+func hash(seed uint64, values ...uint64) uint64 {
+	h := seed ^ 0x9e3779b97f4a7c15
+	for _, v := range values {
+		h ^= v
+		h ^= h >> 30
+		h *= 0xbf58476d1ce4e5b9
+		h ^= h >> 27
+		h *= 0x94d049bb133111eb
+		h ^= h >> 31
+	}
+	return h
+}
