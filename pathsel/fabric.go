@@ -255,6 +255,26 @@ func (f *Fabric) cable(name string, h *Host) ([]cabling, []Reason, error) {
 	return out, problems, nil
 }
 
+// Cabling gives what the file says of each port of a host, by Port.Index: nil and ""
+// are unknown, which all is where f is nil. name is what the file calls the host.
+func (f *Fabric) Cabling(name string, h *Host) ([]FabricPort, error) {
+	cabled, _, err := f.cable(name, h)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]FabricPort, len(cabled))
+	for i, c := range cabled {
+		out[i] = FabricPort{Port: h.ports[i].ID.Name(), Leaf: c.leaf}
+		if c.rail >= 0 {
+			out[i].Rail = &c.rail
+		}
+		if c.plane >= 0 {
+			out[i].Plane = &c.plane
+		}
+	}
+	return out, nil
+}
+
 // entry is what the file has for a host: its own, else that for every host.
 func (f *Fabric) entry(name string) *FabricHost {
 	var any *FabricHost

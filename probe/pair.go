@@ -59,7 +59,7 @@ type Link struct {
 	Key       LinkKey       `json:"key"`
 	Host      string        `json:"host,omitempty"`
 	Link      topo.LinkID   `json:"link"`
-	Kind      topo.LinkKind `json:"kind"` // topo's kinds, and LinkUplink
+	Kind      topo.LinkKind `json:"kind"` // topo's kinds, LinkUplink, LinkMemory
 	Direction string        `json:"direction"`
 	Name      string        `json:"name"` // for people: "wire of mlx5_0", "PCIe link of gpu:2"
 	// On are the devices that the link is part of, the nearest first: they are
@@ -70,8 +70,26 @@ type Link struct {
 	Basis       topo.Basis `json:"basis"`
 }
 
-// LinkUplink is the kind of links between switches of the fabric.
-const LinkUplink topo.LinkKind = "uplink"
+// A PCIe packet of pciePayload bytes, the most that common root ports are set to, has
+// some pcieBeside bytes beside them: framing 4, header 16 and CRC 4 (PCI Express Base Specification 5.0,
+// 2.2 and 4.2), and a part of the acknowledgements and credits that go the same way.
+const pciePayload, pcieBeside = 256, 28
+
+// Payload is what a link's rate leaves for data: of a PCIe rate, which is that of the link
+// after line coding, nine tenths. Measured rates are of data already. nil is not known.
+func (l *Link) Payload() *topo.Rate {
+	if l.BytesPerSec == nil || *l.BytesPerSec <= 0 || l.Kind != topo.LinkPCIe || l.Basis == topo.BasisMeasured {
+		return l.BytesPerSec
+	}
+	rate := max(1, *l.BytesPerSec/(pciePayload+pcieBeside)*pciePayload)
+	return &rate
+}
+
+// The kinds of links that no host's topology has.
+const (
+	LinkUplink topo.LinkKind = "uplink" // between switches of the fabric
+	LinkMemory topo.LinkKind = "memory" // stands for the memory of a NUMA node, which can be slow too
+)
 
 // Device is a part that several links belong to: a NIC, a GPU, a PCIe switch, a host,
 // a leaf switch.

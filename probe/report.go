@@ -108,9 +108,15 @@ type Reason struct {
 	Text string `json:"text"`
 }
 
+// How a pair is retested.
+const (
+	RetestAlone        = "alone"         // the same pair, nothing else meanwhile
+	RetestOtherPartner = "other-partner" // one of its ends with a good one
+)
+
 // Retest is another measurement of a pair, or of one of its ends with another partner.
 type Retest struct {
-	How  string `json:"how"`  // "alone", "other-partner"
+	How  string `json:"how"`  // RetestAlone or RetestOtherPartner
 	Pair string `json:"pair"` // what was measured: the ID of this pair or of another
 	// BytesPerSec is the mean, nil where it could not be measured.
 	BytesPerSec *int64 `json:"bytes_per_sec"`

@@ -1,0 +1,180 @@
+package probe
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/topoctl/topoctl/discover/topo"
+)
+
+// ChangeKind says what differs between two reports.
+type ChangeKind string
+
+// The changes, in the order in which they are told.
+const (
+	ChangeTopology    ChangeKind = "topology"     // a host is built otherwise: its fingerprint differs
+	ChangeGone        ChangeKind = "gone"         // a host or pair that only the first report has
+	ChangeNew         ChangeKind = "new"          // one that only the second has
+	ChangeVerdict     ChangeKind = "verdict"      // a pair's verdict
+	ChangeSlower      ChangeKind = "slower"       // the intervals do not overlap, and it is more than LeastChange
+	ChangeFaster      ChangeKind = "faster"       // the same
+	ChangeNotCompared ChangeKind = "not-compared" // rates that cannot be held against each other
+)
+
+// LeastChange is the part of the old rate below which a difference of rates is none.
+const LeastChange = 0.02
+
+// Change is one difference between two reports, A and B.
+type Change struct {
+	Kind ChangeKind `json:"kind"`
+	Host string     `json:"host,omitempty"` // of a host
+	Pair string     `json:"pair,omitempty"` // its ID
+	Of   Kind       `json:"pair_kind,omitempty"`
+	// SizeBytes is the size of the ops whose rates were compared; nil none were.
+	SizeBytes *int64 `json:"size_bytes"`
+	// The means, and the half widths of their 95 % intervals; nil not measured.
+	A     *int64 `json:"a_bytes_per_sec"`
+	ACI95 *int64 `json:"a_ci95_bytes_per_sec"`
+	B     *int64 `json:"b_bytes_per_sec"`
+	BCI95 *int64 `json:"b_ci95_bytes_per_sec"`
+	// The verdicts of a pair, "" where a report does not have it.
+	AVerdict Verdict `json:"a_verdict,omitempty"`
+	BVerdict Verdict `json:"b_verdict,omitempty"`
+	// Reason is B's reason for its verdict, or why rates were not compared.
+	Reason string `json:"reason,omitempty"`
+}
+
+// Compare says what differs from report a to report b: by kind, then by name. Rates are
+// compared at the largest size that both measured, and only where both have an interval.
+func Compare(a, b *Report) []Change {
+	out := compareHosts(a, b)
+	was := map[string]*Result{}
+	for i := range a.Results {
+		was[a.Results[i].ID] = &a.Results[i]
+	}
+	for i := range b.Results {
+		now := &b.Results[i]
+		old := was[now.ID]
+		delete(was, now.ID)
+		if old == nil {
+			out = append(out, Change{Kind: ChangeNew, Pair: now.ID, Of: now.Pair.Kind, BVerdict: now.Verdict, Reason: now.reason()})
+			continue
+		}
+		if old.Verdict != now.Verdict {
+			out = append(out, Change{Kind: ChangeVerdict, Pair: now.ID, Of: now.Pair.Kind, AVerdict: old.Verdict, BVerdict: now.Verdict, Reason: now.reason()})
+		}
+		if c, ok := compareRates(old, now); ok {
+			out = append(out, c)
+		}
+	}
+	for id, old := range was {
+		out = append(out, Change{Kind: ChangeGone, Pair: id, Of: old.Pair.Kind, AVerdict: old.Verdict})
+	}
+	order := []ChangeKind{ChangeTopology, ChangeGone, ChangeNew, ChangeVerdict, ChangeSlower, ChangeFaster, ChangeNotCompared}
+	slices.SortFunc(out, func(x, y Change) int {
+		// A host has no pair, so hosts come first.
+		return cmp.Or(slices.Index(order, x.Kind)-slices.Index(order, y.Kind), topo.NaturalCompare(x.Pair, y.Pair), topo.NaturalCompare(x.Host, y.Host))
+	})
+	return out
+}
+
+func compareHosts(a, b *Report) []Change {
+	var out []Change
+	was := map[string]*Host{}
+	for i := range a.Hosts {
+		was[a.Hosts[i].Name] = &a.Hosts[i]
+	}
+	for i := range b.Hosts {
+		now := &b.Hosts[i]
+		old := was[now.Name]
+		delete(was, now.Name)
+		switch {
+		case old == nil:
+			out = append(out, Change{Kind: ChangeNew, Host: now.Name})
+		case old.Fingerprint != now.Fingerprint && old.Fingerprint != "" && now.Fingerprint != "":
+			out = append(out, Change{Kind: ChangeTopology, Host: now.Name})
+		}
+	}
+	for name := range was {
+		out = append(out, Change{Kind: ChangeGone, Host: name})
+	}
+	return out
+}
+
+// compareRates holds the rates of one pair against each other; ok is false where there
+// is nothing to tell.
+func compareRates(old, now *Result) (c Change, ok bool) {
+	if old.Judged() == nil || now.Judged() == nil {
+		return c, false // the verdicts tell
+	}
+	c = Change{Kind: ChangeNotCompared, Pair: now.ID, Of: now.Pair.Kind, AVerdict: old.Verdict, BVerdict: now.Verdict}
+	x, y := common(old, now)
+	if x == nil {
+		c.Reason = "no size was measured in both"
+		return c, true
+	}
+	size, from, to := x.SizeBytes, x.MeanBytesPerSec, y.MeanBytesPerSec
+	c.SizeBytes, c.A, c.ACI95, c.B, c.BCI95 = &size, &from, x.CI95BytesPerSec, &to, y.CI95BytesPerSec
+	if c.ACI95 == nil || c.BCI95 == nil {
+		c.Reason = "fewer than two samples: no interval"
+		return c, true
+	}
+	apart := max(from-to, to-from)
+	if apart <= *c.ACI95+*c.BCI95 || float64(apart) <= LeastChange*float64(from) {
+		return c, false
+	}
+	c.Kind = ChangeFaster
+	if to < from {
+		c.Kind = ChangeSlower
+		c.Reason = now.reason()
+	}
+	return c, true
+}
+
+// common is the bandwidth of the largest size that both have samples of.
+func common(a, b *Result) (x, y *Bandwidth) {
+	for i := len(a.Bandwidth) - 1; i >= 0; i-- {
+		for k := range b.Bandwidth {
+			x, y := &a.Bandwidth[i], &b.Bandwidth[k]
+			if x.SizeBytes == y.SizeBytes && len(x.SamplesBytesPerSec) > 0 && len(y.SamplesBytesPerSec) > 0 {
+				return x, y
+			}
+		}
+	}
+	return nil, nil
+}
+
+// reason is the first reason of a verdict, "" none.
+func (x *Result) reason() string {
+	if why := x.Why(); why != "" || len(x.Reasons) == 0 {
+		return why
+	}
+	return x.Reasons[0].Text
+}
+
+// Differs says whether one of the changes is a difference: what was not compared is none.
+func Differs(changes []Change) bool {
+	return slices.ContainsFunc(changes, func(c Change) bool { return c.Kind != ChangeNotCompared })
+}
+
+// DiffSchema is the name and major version of a comparison.
+const DiffSchema = "topoctl.probe-diff/v1"
+
+// Difference is a comparison of two reports as a document.
+type Difference struct {
+	Schema string `json:"schema"`
+	// A and B say where the reports came from.
+	A     string `json:"a"`
+	B     string `json:"b"`
+	Equal bool   `json:"equal"` // what was not compared is no difference
+	// Complete says whether both runs were.
+	Complete bool     `json:"complete"`
+	Changes  []Change `json:"changes"`
+}
+
+// Diff compares two reports and names them.
+func Diff(a, b *Report, nameA, nameB string) *Difference {
+	d := &Difference{Schema: DiffSchema, A: nameA, B: nameB, Complete: a.Complete && b.Complete, Changes: cloned(Compare(a, b))}
+	d.Equal = !Differs(d.Changes)
+	return d
+}

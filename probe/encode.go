@@ -1,0 +1,213 @@
+package probe
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/topoctl/topoctl/discover/topo"
+)
+
+// Encode writes the report as a topoctl.probe/v1 document: valid JSON with one host,
+// device, link or result on a line, so that two reports diff well. Lists are sorted by
+// their stable IDs and never null; a ratio that is no number is null. The report itself
+// is left as it is.
+func (r *Report) Encode() ([]byte, error) {
+	n := r.normal()
+	e := encoder{}
+	e.enc = json.NewEncoder(&e.buf)
+	e.enc.SetEscapeHTML(false)
+	e.buf.WriteString(`{"schema":`)
+	e.value(Schema)
+	e.field("tool", n.Tool)
+	e.field("mode", n.Mode)
+	e.field("started_at", n.StartedAt)
+	e.field("duration_ns", n.DurationNS)
+	e.field("complete", n.Complete)
+	list(&e, "hosts", n.Hosts)
+	e.field("spec", n.Spec)
+	e.field("rules", n.Rules)
+	e.field("plan", n.Plan)
+	list(&e, "devices", n.Devices)
+	list(&e, "links", n.Links)
+	list(&e, "results", n.Results)
+	list(&e, "blame", n.Blame)
+	e.field("summary", n.Summary)
+	if len(n.Notes) > 0 {
+		list(&e, "notes", n.Notes)
+	}
+	e.buf.WriteString("\n}\n")
+	return e.buf.Bytes(), e.err
+}
+
+// encoder lays values out on lines. The first error sticks.
+type encoder struct {
+	buf bytes.Buffer
+	enc *json.Encoder
+	err error
+}
+
+// value appends v as one line without the encoder's line end.
+func (e *encoder) value(v any) {
+	if err := e.enc.Encode(v); err != nil {
+		if e.err == nil {
+			e.err = fmt.Errorf("probe: encode the report: %w", err)
+		}
+		return
+	}
+	e.buf.Truncate(e.buf.Len() - 1)
+}
+
+func (e *encoder) field(name string, v any) {
+	fmt.Fprintf(&e.buf, ",\n%q:", name)
+	e.value(v)
+}
+
+func list[T any](e *encoder, name string, items []T) {
+	fmt.Fprintf(&e.buf, ",\n%q:[", name)
+	for i := range items {
+		if i > 0 {
+			e.buf.WriteByte(',')
+		}
+		e.buf.WriteByte('\n')
+		e.value(&items[i])
+	}
+	if len(items) > 0 {
+		e.buf.WriteByte('\n')
+	}
+	e.buf.WriteByte(']')
+}
+
+// normal is the report as it is written: sorted, without null lists and without
+// figures that JSON has no words for.
+func (r *Report) normal() *Report {
+	n := *r
+	n.Schema, n.StartedAt = Schema, r.StartedAt.UTC()
+	n.Hosts = sorted(r.Hosts, func(h *Host) string { return h.Name })
+	n.Devices = sorted(r.Devices, func(d *Device) string { return d.Key })
+	n.Links = sorted(r.Links, func(l *Link) string { return string(l.Key) })
+	n.Results = sorted(r.Results, func(x *Result) string { return x.ID })
+	n.Blame = cloned(r.Blame)
+	n.Spec.SizesBytes = cloned(r.Spec.SizesBytes)
+	for i := range n.Links {
+		n.Links[i].On = cloned(n.Links[i].On)
+		n.Links[i].Basis = basisOf(n.Links[i].Basis)
+	}
+	for i := range n.Results {
+		n.Results[i].normal()
+	}
+	for i := range n.Blame {
+		b := &n.Blame[i]
+		b.Suspects, b.Pairs, b.Evidence = cloned(b.Suspects), names(b.Pairs), cloned(b.Evidence)
+		for k := range b.Suspects {
+			b.Suspects[k].Links = cloned(b.Suspects[k].Links)
+		}
+	}
+	return &n
+}
+
+// normal does the same for a result, which is a copy already.
+func (x *Result) normal() {
+	x.Path, x.With, x.Reasons, x.Links = cloned(x.Path), names(x.With), cloned(x.Reasons), cloned(x.Links)
+	x.Expected.Basis = basisOf(x.Expected.Basis)
+	x.Bandwidth = cloned(x.Bandwidth)
+	for i := range x.Bandwidth {
+		x.Bandwidth[i].SamplesBytesPerSec = cloned(x.Bandwidth[i].SamplesBytesPerSec)
+	}
+	x.Efficiency, x.OfBest, x.CPUSecondsPerGB = number(x.Efficiency), number(x.OfBest), number(x.CPUSecondsPerGB)
+	if x.Verdict == "" { // nobody has judged it
+		x.Verdict = Inconclusive
+	}
+}
+
+func basisOf(b topo.Basis) topo.Basis {
+	if b == "" {
+		return topo.BasisUnknown
+	}
+	return b
+}
+
+// number is v, nil where it is none.
+func number(v *float64) *float64 {
+	if v != nil && (math.IsNaN(*v) || math.IsInf(*v, 0)) {
+		return nil
+	}
+	return v
+}
+
+// cloned is a copy that is never nil.
+func cloned[T any](s []T) []T { return append(make([]T, 0, len(s)), s...) }
+
+func sorted[T any](s []T, key func(*T) string) []T {
+	s = cloned(s)
+	slices.SortStableFunc(s, func(a, b T) int { return topo.NaturalCompare(key(&a), key(&b)) })
+	return s
+}
+
+func names(s []string) []string {
+	s = cloned(s)
+	slices.SortFunc(s, topo.NaturalCompare)
+	return s
+}
+
+// Judged is what verdicts go by: the bandwidth with the largest ops that has samples;
+// nil where there is none.
+func (m *Measurement) Judged() *Bandwidth {
+	for i := len(m.Bandwidth) - 1; i >= 0; i-- {
+		if len(m.Bandwidth[i].SamplesBytesPerSec) > 0 {
+			return &m.Bandwidth[i]
+		}
+	}
+	return nil
+}
+
+// Typical is the latency that people are shown, and what it is of: "rtt", "load" or
+// "copy"; nil where none was measured.
+func (m *Measurement) Typical() (of string, p *Percentiles) {
+	switch l := m.Latency; {
+	case l == nil:
+	case l.RTT != nil:
+		return "rtt", l.RTT
+	case l.Load != nil:
+		return "load", l.Load
+	case l.Copy != nil:
+		return "copy", l.Copy
+	}
+	return "", nil
+}
+
+// Why is why the pair was not measured, or not to the end; "" it was.
+func (x *Result) Why() string {
+	switch {
+	case x.Error != "":
+		return x.Error
+	case x.Pair.Waived != "":
+		return x.Pair.Waived
+	}
+	return x.Measurement.Waived
+}
+
+// Count counts results by verdict.
+func Count(results []Result) Summary {
+	n := map[Verdict]int{}
+	for i := range results {
+		n[results[i].Verdict]++
+	}
+	return Summary{Pass: n[Pass], Warn: n[Warn], Fail: n[Fail], Inconclusive: n[Inconclusive], Waived: n[Waived], Error: n[Error]}
+}
+
+// verdicts are all there are.
+func verdicts() []Verdict { return []Verdict{Pass, Warn, Fail, Inconclusive, Waived, Error} }
+
+// keysOf lists a set's members for an error, the first few.
+func keysOf[V any](m map[string]V) string {
+	all := slices.Sorted(maps.Keys(m))
+	if len(all) > 8 {
+		all = append(all[:8], "...")
+	}
+	return strings.Join(all, ", ")
+}

@@ -1,0 +1,150 @@
+package probe_test
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/topoctl/topoctl/internal/schematest"
+	"github.com/topoctl/topoctl/probe"
+)
+
+// events are those that a run of the report writes.
+func events(t testing.TB, r *probe.Report) []*probe.Event {
+	t.Helper()
+	out := []*probe.Event{probe.StartEvent(r), {Type: probe.EventRound, AtNS: 5, Round: &probe.RoundEvent{Round: 1, Rounds: 7, Pairs: []string{r.Results[0].ID}}}}
+	for i := range r.Results {
+		x := &r.Results[i]
+		at := int64(i+1) * 1000
+		out = append(out, &probe.Event{Type: probe.EventSample, AtNS: at, Sample: &probe.SampleEvent{Pair: x.ID, Sample: probe.Sample{SizeBytes: 4096, BytesPerSec: 1e9}}})
+		first := *x
+		first.Verdict = probe.Inconclusive
+		out = append(out, &probe.Event{Type: probe.EventResult, AtNS: at, Result: &first}, &probe.Event{Type: probe.EventResult, AtNS: at + 1, Result: x})
+		for k := range x.Retests {
+			out = append(out, &probe.Event{Type: probe.EventRetest, AtNS: at, Retest: &probe.RetestEvent{Of: x.ID, Retest: x.Retests[k]}})
+		}
+	}
+	return append(out, &probe.Event{Type: probe.EventError, AtNS: 9, Error: "n4: connection reset"}, probe.EndEvent(r))
+}
+
+func lines(t testing.TB, list []*probe.Event) []byte {
+	t.Helper()
+	var out []byte
+	for _, e := range list {
+		line, err := e.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Count(line, []byte{'\n'}) != 1 {
+			t.Fatalf("%s: more than a line", e.Type)
+		}
+		out = append(out, line...)
+	}
+	return out
+}
+
+// The events of a whole run give its report; each is valid by the published schema.
+func TestEvents(t *testing.T) {
+	schema := schematest.Open(t, eventFile)
+	for _, name := range reportNames() {
+		r := reports[name](t)
+		log := lines(t, events(t, r))
+		for line := range bytes.Lines(log) {
+			if err := schema.Validate(line); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+		}
+		back, err := probe.ReadEvents(bytes.NewReader(log))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if got, want := encode(t, back), encode(t, r); !bytes.Equal(got, want) {
+			t.Errorf("%s: the events give another report", name)
+		}
+		whole, err := probe.ReadEvents(bytes.NewReader(encode(t, r)))
+		if err != nil || !bytes.Equal(encode(t, whole), encode(t, r)) {
+			t.Errorf("%s: from the report itself: %v", name, err)
+		}
+	}
+}
+
+// A run that was cut off loses the line in which it was, and no other.
+func TestEventsCutOff(t *testing.T) {
+	r := reports["local-cpu"](t)
+	list := events(t, r)
+	log := lines(t, list)
+	first, _ := list[0].Encode()
+	for n := range log {
+		if n%211 != 0 && log[n] != '\n' { // the ends of lines, and some places between
+			continue
+		}
+		back, err := probe.ReadEvents(bytes.NewReader(log[:n]))
+		if n < len(first)-1 {
+			if err == nil {
+				t.Fatalf("%d bytes: a report without its start", n)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatalf("%d bytes: %v", n, err)
+		}
+		want := map[string]bool{}
+		for line := range strings.Lines(string(log[:n])) {
+			whole := strings.HasSuffix(strings.TrimSpace(line), "}") && strings.Count(line, "{") == strings.Count(line, "}")
+			if strings.Contains(line, `"event":"result"`) && whole {
+				_, id, _ := strings.Cut(line, `"id":"`)
+				id, _, _ = strings.Cut(id, `"`)
+				want[id] = true
+			}
+		}
+		if len(back.Results) != len(want) {
+			t.Fatalf("%d bytes: %d results, want %d", n, len(back.Results), len(want))
+		}
+		if back.Complete && n < len(log)-1 || len(back.Notes) == 0 {
+			t.Fatalf("%d bytes: complete %v, notes %q", n, back.Complete, back.Notes)
+		}
+	}
+}
+
+func TestEventsRefused(t *testing.T) {
+	r := reports["local-cpu"](t)
+	log := string(lines(t, events(t, r)))
+	start, rest, _ := strings.Cut(log, "\n")
+	for name, tt := range map[string]struct{ data, want string }{
+		"empty":            {"", `no "schema" key`},
+		"no start":         {rest, "line 1: event \"round\" before the start"},
+		"two runs":         {log + log, "a second start event"},
+		"broken inside":    {start + "\n{\"schema\":\n" + rest, "line 2: no event"},
+		"not UTF-8":        {start + "\n\xff\n" + rest, "line 2: byte 0"},
+		"newer":            {strings.ReplaceAll(log, "probe-event/v1", "probe-event/v2"), `want "topoctl.probe/v1" or "topoctl.probe-event/v1"`},
+		"newer inside":     {start + "\n" + strings.ReplaceAll(rest, "probe-event/v1", "probe-event/v2"), "is newer than this program reads"},
+		"another document": {`{"schema":"topoctl.bench/v1"}` + "\n", `"topoctl.bench/v1": want`},
+		"of no host":       {start + "\n" + strings.ReplaceAll(rest, `"host":"node17"`, `"host":"x"`), `host "x" is not among the hosts`},
+		"a time before":    {start + "\n" + strings.Replace(rest, `"at_ns":5`, `"at_ns":-5`, 1), "at_ns -5"},
+	} {
+		if _, err := probe.ReadEvents(strings.NewReader(tt.data)); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v, want %q", name, err, tt.want)
+		}
+	}
+	later := start + "\n" + `{"schema":"topoctl.probe-event/v1","event":"later","at_ns":1,"later":{}}` + "\n" + rest
+	if _, err := probe.ReadEvents(strings.NewReader(later)); err != nil {
+		t.Errorf("an event that is not known: %v", err)
+	}
+}
+
+func FuzzReadEvents(f *testing.F) {
+	log := lines(f, events(f, reports["local-cpu"](f)))
+	f.Add(log)
+	f.Add(log[:len(log)/2])
+	f.Add([]byte(fmt.Sprintf("{%q:%q}\n", "schema", probe.EventSchema)))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r, err := probe.ReadEvents(bytes.NewReader(data))
+		if err != nil {
+			return
+		}
+		if _, err := probe.Decode(encode(t, r)); err != nil {
+			t.Fatalf("what events gave cannot be read: %v", err)
+		}
+	})
+}

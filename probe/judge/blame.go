@@ -1,0 +1,200 @@
+package judge
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/topoctl/topoctl/probe"
+)
+
+// Blame finds the smallest set of faults that explains the bad pairs of a judged report:
+// those that failed, those that are slow by a rate that is known, and outliers that a
+// retest confirmed. With none there is no blame. An entry without suspects says
+// that a bad pair, or all pairs of a kind, cannot be laid to any part.
+func Blame(r *probe.Report) []probe.Blame {
+	c := newTrial(r)
+	out := []probe.Blame{}
+	for _, q := range []*question{c.askRates(c.isBad), c.askCongestion(), c.askLatency(c.isBad)} {
+		if q != nil {
+			out = append(out, q.answer()...)
+		}
+	}
+	return out
+}
+
+// question is one search for faults.
+type question struct {
+	*trial
+	*evidence
+	about about
+	may   [][]int32 // by bad pair: the parts that may be it
+}
+
+// about is what is wrong with the bad pairs of a question.
+type about int
+
+const (
+	aboutRate about = iota
+	aboutLatency
+	aboutCongestion
+)
+
+// fault is one member of a smallest set, and what may stand in its place.
+type fault struct {
+	base     int32   // the part that the set holds
+	parts    []int32 // ascending
+	covering *covering
+	faults   int  // of the set
+	alike    bool // no pair of its pairs' kind is well, and all are equally slow
+}
+
+// answer finds the faults and words them, those with the most pairs first.
+func (q *question) answer() []probe.Blame {
+	q.may = make([][]int32, len(q.bad))
+	var rows [][]int32
+	var blames []probe.Blame
+	scratch, crossed := make(map[int]float64), q.crossed()
+	for i := range q.bad {
+		q.may[i] = q.keep(q.explanations(&q.bad[i], scratch), crossed)
+		if len(q.may[i]) > 0 {
+			rows = append(rows, q.may[i])
+		}
+	}
+	if q.about != aboutCongestion {
+		blames = q.unexplained()
+	}
+	for _, p := range reduce(rows, len(q.parts)).apart() {
+		s := p.search()
+		pairs, alike := q.common(p)
+		if alike && s.bound() >= commonLeast {
+			blames = append(blames, q.blameNobody(pairs))
+			continue
+		}
+		covering := s.cover()
+		for _, f := range faults(p, s, &covering) {
+			f.alike = alike && len(pairs) > 1
+			blames = append(blames, q.blame(&f))
+		}
+	}
+	slices.SortStableFunc(blames, func(a, b probe.Blame) int {
+		return cmp.Or(cmp.Compare(min(1, len(b.Suspects)), min(1, len(a.Suspects))), cmp.Compare(len(b.Pairs), len(a.Pairs)), slices.Compare(a.Pairs, b.Pairs))
+	})
+	return blames
+}
+
+// faults makes one fault of each member of the first smallest set, and sorts the members
+// of the other sets under the one with which they share most rows.
+func faults(p *problem, s *search, c *covering) []fault {
+	base := c.sets[0]
+	out := make([]fault, len(base))
+	slot := make(map[int32]int)
+	for i, b := range base {
+		out[i] = fault{base: b, parts: slices.Clone(p.members[b]), covering: c, faults: len(base)}
+		slot[b] = i
+	}
+	for _, set := range c.sets[1:] {
+		for _, col := range set {
+			if _, ok := slot[col]; ok {
+				continue
+			}
+			best, most := 0, -1
+			for i, b := range base {
+				if n := common(s.rowsOf[col], s.rowsOf[b]); n > most {
+					best, most = i, n
+				}
+			}
+			slot[col] = best
+			out[best].parts = append(out[best].parts, p.members[col]...)
+		}
+	}
+	for i := range out {
+		slices.Sort(out[i].parts)
+	}
+	return out
+}
+
+// common counts what two ascending lists share.
+func common(a, b []int32) int {
+	n := 0
+	for len(a) > 0 && len(b) > 0 {
+		switch {
+		case a[0] < b[0]:
+			a = a[1:]
+		case a[0] > b[0]:
+			b = b[1:]
+		default:
+			n++
+			a, b = a[1:], b[1:]
+		}
+	}
+	return n
+}
+
+// keep leaves those parts that the question is about: congestion is of a link that at least
+// two of the pairs cross, at the same time if there is such a link.
+func (q *question) keep(parts []int32, crossed []int) []int32 {
+	if q.about != aboutCongestion {
+		return parts
+	}
+	parts = slices.DeleteFunc(parts, func(p int32) bool { return !isLink(&q.parts[p]) || crossed[p] < 2 })
+	shared := func(p int32) bool {
+		return slices.ContainsFunc(q.parts[p].atoms, func(a int) bool { return q.shared[a] })
+	}
+	if slices.ContainsFunc(parts, shared) {
+		parts = slices.DeleteFunc(parts, func(p int32) bool { return !shared(p) })
+	}
+	return parts
+}
+
+// crossed counts the bad pairs over each part.
+func (q *question) crossed() []int {
+	n, last := make([]int, len(q.parts)), make([]int, len(q.parts))
+	for i := range q.bad {
+		for _, a := range q.paths[q.bad[i].result] {
+			for _, p := range q.partsOf[a] {
+				if last[p] != i+1 {
+					n[p]++
+					last[p] = i + 1
+				}
+			}
+		}
+	}
+	return n
+}
+
+// A shortfall that would need so many faults, and that all of a group have alike, has a
+// common cause: the expectation, or something that all ends share.
+const commonLeast = 3
+
+// common says whether the bad pairs of a problem are all alike, and none of their
+// groups has a pair that is well. pairs are the results.
+func (q *question) common(p *problem) (pairs []int, alike bool) {
+	columns := make(map[int32]bool)
+	for _, row := range p.rows {
+		for _, c := range row {
+			for _, m := range p.members[c] {
+				columns[m] = true
+			}
+		}
+	}
+	best, groups := make(map[string]float64), make(map[string]bool)
+	for i := range q.bad {
+		if slices.ContainsFunc(q.may[i], func(c int32) bool { return columns[c] }) {
+			pairs = append(pairs, q.bad[i].result)
+			name := q.r.Results[q.bad[i].result].Group
+			groups[name] = true
+			best[name] = max(best[name], q.figures[q.bad[i].result].mean)
+		}
+	}
+	for i := range q.r.Results {
+		if groups[q.r.Results[i].Group] && q.isWell(i) {
+			return pairs, false
+		}
+	}
+	for _, i := range pairs {
+		if q.about == aboutRate && q.figures[i].mean < q.r.Rules.OutlierUnder*best[q.r.Results[i].Group] {
+			return pairs, false
+		}
+	}
+	return pairs, q.about != aboutLatency
+}

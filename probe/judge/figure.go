@@ -1,0 +1,102 @@
+package judge
+
+import (
+	"math"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/probe"
+)
+
+// figure is what was measured of a pair, with the interval that holds the truth.
+type figure struct {
+	measured bool
+	mean     float64 // bytes per second
+	lo, hi   float64 // hi is infinite with a single sample, lo 0
+	wide     bool    // the interval that was asked for was not reached
+	latency  float64 // median in ns, 0 not measured
+}
+
+// figureOf reads the judged size, the largest.
+func figureOf(m *probe.Measurement, spec *probe.Spec) figure {
+	f := figure{latency: medianLatency(m.Latency)}
+	if len(m.Bandwidth) == 0 {
+		return f
+	}
+	b := &m.Bandwidth[len(m.Bandwidth)-1]
+	f.measured, f.mean, f.wide = true, float64(b.MeanBytesPerSec), b.Stopped != probe.StoppedCI
+	if b.CI95BytesPerSec == nil {
+		f.hi, f.wide = math.Inf(1), true
+		return f
+	}
+	half := float64(*b.CI95BytesPerSec)
+	f.lo, f.hi = max(0, f.mean-half), f.mean+half
+	if f.wide && spec.CI > 0 && half <= spec.CI*f.mean {
+		f.wide = false // time ended it, but it had what it needed
+	}
+	return f
+}
+
+// figureAgain is that of a retest, of which the mean alone is kept: as wide as
+// a measurement may be.
+func figureAgain(t *probe.Retest, spec *probe.Spec) figure {
+	var f figure
+	if t.BytesPerSec != nil {
+		f.measured, f.mean = true, float64(*t.BytesPerSec)
+		f.lo, f.hi = f.mean*(1-spec.CI), f.mean*(1+spec.CI)
+	}
+	if t.LatencyNS != nil {
+		f.latency = float64(*t.LatencyNS)
+	}
+	return f
+}
+
+// medianLatency is the median of the one kind of latency that was measured.
+func medianLatency(l *probe.Latency) float64 {
+	if l == nil {
+		return 0
+	}
+	for _, p := range []*probe.Percentiles{l.RTT, l.Load, l.Copy, l.OneWay} {
+		if p != nil && p.N > 0 {
+			return float64(p.P50)
+		}
+	}
+	return 0
+}
+
+// slowness is by how much a pair misses what is expected of it.
+type slowness int
+
+const (
+	wellEnough slowness = iota
+	belowWarn
+	belowFail
+)
+
+// slow compares a figure with the expectation: the whole interval must be below.
+func slow(f *figure, expected float64, rules *probe.Rules) slowness {
+	switch {
+	case !f.measured || expected <= 0:
+		return wellEnough
+	case f.hi < rules.FailUnder*expected:
+		return belowFail
+	case f.hi < rules.WarnUnder*expected:
+		return belowWarn
+	}
+	return wellEnough
+}
+
+// known says whether a limit is known well enough to fail a pair.
+func known(b topo.Basis) bool { return b == topo.BasisRead || b == topo.BasisMeasured }
+
+// rank orders verdicts: the worst reason decides.
+func rank(v probe.Verdict) int {
+	switch v {
+	case probe.Fail:
+		return 3
+	case probe.Warn:
+		return 2
+	case probe.Inconclusive:
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,159 @@
+package judge
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/probe"
+)
+
+// atom is the smallest thing that can be at fault: a directed link, or for latency, which
+// is of both directions, a link.
+type atom struct {
+	link *probe.Link // for latency that of the direction that was seen first
+	keys []probe.LinkKey
+	phys int // equal for both directions of a link
+}
+
+// part is a suspect before it is one: a direction, a link, a device or one direction
+// of a device.
+type part struct {
+	kind      string
+	key       string
+	direction string // of a device: "" both
+	atoms     []int  // ascending; those that measured pairs cross
+	thing     string // equal for all parts of one link and for all of one device
+}
+
+// ground is what faults are sought on: the links that measured pairs cross, and what
+// they are part of. Directions and links are told by Link's fields, never by their keys.
+type ground struct {
+	atoms   []atom
+	parts   []part
+	partsOf [][]int // by atom
+	paths   [][]int // atoms by result, none twice
+}
+
+type physKey struct {
+	host string
+	link topo.LinkID
+}
+
+// kindDirection and kindLink are the kinds of suspects that are no device.
+const (
+	kindDirection = "direction"
+	kindLink      = "link"
+)
+
+// newGround lays out the links of the results in use. both makes one atom of both
+// directions of a link.
+func newGround(c *trial, use func(i int) bool, both bool) *ground {
+	g := &ground{paths: make([][]int, len(c.r.Results))}
+	atomOf, physOf := make(map[probe.LinkKey]int), make(map[physKey]int)
+	firstOf := make(map[int]int) // the atom of a physical link, where both are one
+	for i := range c.r.Results {
+		if !use(i) {
+			continue
+		}
+		for _, key := range c.r.Results[i].Path {
+			a, ok := atomOf[key]
+			if !ok {
+				a = g.add(c, key, physOf, firstOf, both)
+				atomOf[key] = a
+			}
+			if !slices.Contains(g.paths[i], a) {
+				g.paths[i] = append(g.paths[i], a)
+			}
+		}
+	}
+	g.addParts(c, both)
+	return g
+}
+
+func (g *ground) add(c *trial, key probe.LinkKey, physOf map[physKey]int, firstOf map[int]int, both bool) int {
+	l := c.links[key]
+	if l == nil { // the report does not describe it
+		l = &probe.Link{Key: key, Link: topo.LinkID(key), Name: string(key)}
+	}
+	pk := physKey{l.Host, l.Link}
+	phys, ok := physOf[pk]
+	if !ok {
+		phys = len(physOf)
+		physOf[pk] = phys
+	}
+	if a, ok := firstOf[phys]; ok && both {
+		g.atoms[a].keys = append(g.atoms[a].keys, key)
+		return a
+	}
+	g.atoms = append(g.atoms, atom{link: l, keys: []probe.LinkKey{key}, phys: phys})
+	firstOf[phys] = len(g.atoms) - 1
+	return len(g.atoms) - 1
+}
+
+// addParts lists what may be at fault, the most specific first.
+func (g *ground) addParts(c *trial, both bool) {
+	ofPhys := make(map[int][]int)
+	ofDevice := make(map[string][]int)
+	for a := range g.atoms {
+		at := &g.atoms[a]
+		ofPhys[at.phys] = append(ofPhys[at.phys], a)
+		for _, key := range at.link.On {
+			if have := ofDevice[key]; len(have) == 0 || have[len(have)-1] != a {
+				ofDevice[key] = append(have, a)
+			}
+		}
+		kind := kindDirection
+		if both || at.link.Direction == "both" {
+			kind = kindLink
+		}
+		g.parts = append(g.parts, part{kind: kind, key: string(at.link.Key), atoms: []int{a}, thing: thing(g.atoms[a].link)})
+	}
+	for a := range g.atoms {
+		if dirs := ofPhys[g.atoms[a].phys]; len(dirs) > 1 && dirs[0] == a {
+			g.parts = append(g.parts, part{kind: kindLink, key: string(g.atoms[a].link.Key), atoms: dirs, thing: thing(g.atoms[a].link)})
+		}
+	}
+	for _, d := range c.r.Devices {
+		g.addDevice(d, ofDevice[d.Key])
+	}
+	slices.SortStableFunc(g.parts, func(p, q part) int { return cmp.Compare(kindRank(p.kind), kindRank(q.kind)) })
+	g.partsOf = make([][]int, len(g.atoms))
+	for p := range g.parts {
+		for _, a := range g.parts[p].atoms {
+			g.partsOf[a] = append(g.partsOf[a], p)
+		}
+	}
+}
+
+// thing is equal for both directions of a link.
+func thing(l *probe.Link) string { return "link\x00" + l.Host + "\x00" + string(l.Link) }
+
+// addDevice adds a device, and its directions where pairs cross it in more than one.
+func (g *ground) addDevice(d probe.Device, atoms []int) {
+	if len(atoms) == 0 {
+		return
+	}
+	thing := "device\x00" + d.Key
+	for _, direction := range []string{"down", "up"} {
+		var some []int
+		for _, a := range atoms {
+			if dir := g.atoms[a].link.Direction; dir == direction || dir == "both" {
+				some = append(some, a)
+			}
+		}
+		if len(some) > 0 && len(some) < len(atoms) {
+			g.parts = append(g.parts, part{kind: d.Kind, key: d.Key, direction: direction, atoms: some, thing: thing})
+		}
+	}
+	g.parts = append(g.parts, part{kind: d.Kind, key: d.Key, atoms: atoms, thing: thing})
+}
+
+// kindRank orders suspects: what is smaller comes first.
+func kindRank(kind string) int {
+	order := []string{kindDirection, kindLink, "nic", "gpu", "numa", "switch", "host", "leaf", "spine"}
+	if i := slices.Index(order, kind); i >= 0 {
+		return i
+	}
+	return len(order)
+}

@@ -1,0 +1,295 @@
+package judge
+
+import (
+	"math"
+	"slices"
+
+	"github.com/topoctl/topoctl/probe"
+)
+
+// Ways of measuring again, as Retest.How.
+const (
+	HowAlone = probe.RetestAlone        // the pair, with no other at the same time
+	HowOther = probe.RetestOtherPartner // one of its ends, with a partner whose pairs are well
+)
+
+// Request asks for a measurement: of Pair, with no other pair at the same time, because of
+// the result For.
+type Request struct {
+	For  string // the ID of a result
+	How  string
+	Pair probe.Pair
+}
+
+const (
+	// retestAll is how many suspicious pairs are all measured again. Where there are more, a fault
+	// has made many pairs slow, and perFault of each fault's speak for the rest.
+	retestAll = 64
+	perFault  = 4
+	// mostRetests bounds what is measured alone in all: where hundreds turn out to be well
+	// alone, the rounds were too much, and that is known by then.
+	mostRetests = 256
+)
+
+// Retests says what to measure again, at most a few dozen pairs at once; none: nothing is
+// left that would change a verdict or tell suspects apart. Verdicts must have been called.
+// Ask again after Digest, until there is none or no time is left.
+func Retests(r *probe.Report) []Request {
+	if r.Rules.Retests <= 0 {
+		return nil
+	}
+	c := newTrial(r)
+	suspicious := c.suspicious()
+	if len(suspicious) == 0 {
+		return nil
+	}
+	pick := suspicious
+	if len(suspicious) > retestAll {
+		pick = c.sample(suspicious)
+	}
+	var out []Request
+	left := mostRetests - c.retested()
+	for _, i := range pick {
+		if c.wantsAlone(i) && len(out) < min(retestAll, left) {
+			out = append(out, Request{For: r.Results[i].ID, How: HowAlone, Pair: r.Results[i].Pair})
+		}
+	}
+	if len(out) > 0 {
+		return out
+	}
+	return c.partners(pick)
+}
+
+// suspicious are the results that are slow and might be so by chance: outliers, and those
+// that miss a rate that is known.
+func (c *trial) suspicious() []int {
+	var out []int
+	for i := range c.r.Results {
+		below := c.reason(i, CodeBelowFail) || c.reason(i, CodeBelowWarn)
+		if below && known(c.r.Results[i].Expected.Basis) || c.reason(i, CodeOutlier) || c.reason(i, CodeSlowAnswer) {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// retested counts what was measured alone.
+func (c *trial) retested() int {
+	n := 0
+	for i := range c.r.Results {
+		for _, t := range c.r.Results[i].Retests {
+			if t.How == HowAlone {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// wantsAlone says whether a result is to be measured alone once more.
+func (c *trial) wantsAlone(i int) bool {
+	n := 0
+	for _, t := range c.r.Results[i].Retests {
+		if t.How == HowAlone {
+			n++
+		}
+	}
+	return n < c.r.Rules.Retests
+}
+
+// sample picks some pairs of each fault that would explain them all. Where one of them turned
+// out to be well alone, each of the fault's pairs has to speak for itself.
+func (c *trial) sample(suspicious []int) []int {
+	in := make([]bool, len(c.r.Results))
+	for _, i := range suspicious {
+		in[i] = true
+	}
+	isBad := func(i int) bool { return in[i] }
+	picked := make(map[int]bool)
+	for _, q := range []*question{c.askRates(isBad), c.askLatency(isBad)} {
+		if q == nil {
+			continue
+		}
+		for _, b := range q.answer() {
+			c.pick(b, in, picked)
+		}
+	}
+	var out []int
+	for _, i := range suspicious {
+		if picked[i] || c.besideWell(i) {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// pick takes some pairs of a fault, spread over all of them, those first that were
+// measured again already.
+func (c *trial) pick(b probe.Blame, in []bool, picked map[int]bool) {
+	left := perFault
+	for _, id := range b.Pairs {
+		if i := c.index[id]; in[i] && left > 0 && !c.wantsAlone(i) {
+			picked[i] = true
+			left--
+		}
+	}
+	if left == 0 {
+		return
+	}
+	step := max(1, len(b.Pairs)/left)
+	for n := 0; n < len(b.Pairs) && left > 0; n += step {
+		if i := c.index[b.Pairs[n]]; in[i] && !picked[i] {
+			picked[i] = true
+			left--
+		}
+	}
+}
+
+// besideWell says whether a pair of the same round that was slow as well turned out to be
+// well alone, and the two may have had a link in common.
+func (c *trial) besideWell(i int) bool {
+	if c.wellAlone == nil {
+		c.wellAlone = make(map[int][]int)
+		for j := range c.r.Results {
+			if c.reason(j, CodeContended) && c.again(j) != nil {
+				c.wellAlone[c.rounds[j]] = append(c.wellAlone[c.rounds[j]], j)
+			}
+		}
+	}
+	res := &c.r.Results[i]
+	return slices.ContainsFunc(c.wellAlone[c.rounds[i]], func(j int) bool {
+		other := &c.r.Results[j]
+		return !res.PathKnown && !other.PathKnown || slices.ContainsFunc(res.Path, func(k probe.LinkKey) bool { return slices.Contains(other.Path, k) })
+	})
+}
+
+// partners asks for each end of the picked pairs with a partner whose pairs are well, where the
+// blame so far names more than one suspect and no good pair of that end has spoken for it.
+func (c *trial) partners(pick []int) []Request {
+	open := make(map[string]bool)
+	for _, b := range Blame(c.r) {
+		if len(b.Suspects) != 1 {
+			for _, id := range b.Pairs {
+				open[id] = true
+			}
+		}
+	}
+	ends, tried := c.ends()
+	var out []Request
+	for _, i := range pick {
+		res := &c.r.Results[i]
+		if !open[res.ID] || len(out) >= retestAll {
+			continue
+		}
+		from, to := endOf(&res.From), endOf(&res.To)
+		if !ends[from].wellFrom && !tried[[2]endKey{from}] {
+			tried[[2]endKey{from}] = true
+			out = c.partner(out, i, func(o *probe.Pair) bool { return endOf(&o.From) == from && ends[endOf(&o.To)].wellTo })
+		}
+		if !ends[to].wellTo && !tried[[2]endKey{{}, to}] {
+			tried[[2]endKey{{}, to}] = true
+			out = c.partner(out, i, func(o *probe.Pair) bool { return endOf(&o.To) == to && ends[endOf(&o.From)].wellFrom })
+		}
+	}
+	return out
+}
+
+// partner appends the first pair of the report that fits, of the same kind.
+func (c *trial) partner(out []Request, i int, fits func(o *probe.Pair) bool) []Request {
+	res := &c.r.Results[i]
+	for j := range c.r.Results {
+		o := &c.r.Results[j]
+		if j != i && o.Pair.Waived == "" && o.Kind == res.Kind && o.Transport == res.Transport && o.Variant == res.Variant && fits(&o.Pair) {
+			return append(out, Request{For: res.ID, How: HowOther, Pair: o.Pair})
+		}
+	}
+	return out
+}
+
+type endKey struct {
+	host string
+	name string
+}
+
+func endOf(e *probe.End) endKey { return endKey{e.Host, e.Name} }
+
+// endState is what is known of an end: pairs from it, and to it, that are well.
+type endState struct{ wellFrom, wellTo bool }
+
+// ends says what is known of each end, and which were tried with another partner: as the first
+// of two a sending end, as the second a receiving one.
+func (c *trial) ends() (ends map[endKey]endState, tried map[[2]endKey]bool) {
+	ends, tried = make(map[endKey]endState), make(map[[2]endKey]bool)
+	for i := range c.r.Results {
+		res := &c.r.Results[i]
+		from, to := endOf(&res.From), endOf(&res.To)
+		for _, t := range res.Retests {
+			if j, ok := c.index[t.Pair]; ok && t.How == HowOther {
+				other := &c.r.Results[j]
+				if endOf(&other.From) == from {
+					tried[[2]endKey{from}] = true
+				}
+				if endOf(&other.To) == to {
+					tried[[2]endKey{{}, to}] = true
+				}
+			}
+		}
+		if !c.isWell(i) {
+			continue
+		}
+		f, t := ends[from], ends[to]
+		f.wellFrom, t.wellTo = true, true
+		ends[from] = f
+		if from == to {
+			t.wellFrom = true
+		}
+		ends[to] = t
+	}
+	return ends, tried
+}
+
+// Digest notes in the result that asked for it what a retest measured, and whether that
+// confirms it: whether the pair that was measured is slow by its own expectation or
+// group. The result's own measurement, taken beside others, stays as it is.
+func Digest(r *probe.Report, q Request, m probe.Measurement) {
+	c := newTrial(r)
+	i, ok := c.index[q.For]
+	if !ok {
+		return
+	}
+	t := probe.Retest{How: q.How, Pair: q.Pair.ID}
+	switch {
+	case m.Err != nil:
+		t.Error = m.Err.Error()
+	case m.Waived != "":
+		t.Error = m.Waived
+	}
+	f := figureOf(&m, &r.Spec)
+	if f.measured && t.Error == "" {
+		v := int64(math.Round(f.mean))
+		t.BytesPerSec = &v
+	}
+	if f.latency > 0 && t.Error == "" {
+		v := int64(f.latency)
+		t.LatencyNS = &v
+	}
+	if j, ok := c.index[q.Pair.ID]; ok {
+		t.Confirms = t.Error == "" && c.asBad(i, j, &f, q.How)
+	}
+	r.Results[i].Retests = append(r.Results[i].Retests, t)
+}
+
+// asBad says whether a figure of result j, measured because of result i, is slow in the
+// way in which i is.
+func (c *trial) asBad(i, j int, f *figure, how string) bool {
+	if f.wide { // it has to be said all the same
+		f.hi = f.mean
+	}
+	expected, _ := c.expected(j)
+	rate := slow(f, expected, &c.r.Rules) > wellEnough || c.outlier(j, f)
+	late := c.slowAnswer(j, f)
+	if how == HowOther {
+		return rate || late
+	}
+	return rate && c.bandwidthSlow(i) || late && c.reason(i, CodeSlowAnswer)
+}

@@ -1,0 +1,378 @@
+package judge
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/probe"
+)
+
+// blame words one fault.
+func (q *question) blame(f *fault) probe.Blame {
+	var pairs []int
+	for i := range q.bad {
+		if slices.Contains(q.may[i], f.base) {
+			pairs = append(pairs, i)
+		}
+	}
+	parts := q.distinct(f.parts)
+	parts, sign := q.signed(parts, pairs)
+	b := probe.Blame{Suspects: make([]probe.Suspect, 0, len(parts)), Pairs: q.names(pairs)}
+	for _, p := range parts {
+		b.Suspects = append(b.Suspects, q.suspect(p))
+	}
+	b.Evidence = q.evidenceOf(f, pairs, sign)
+	if len(parts) > 1 {
+		b.Next = q.next(parts)
+	}
+	return b
+}
+
+// names are the IDs of bad pairs, sorted.
+func (q *question) names(pairs []int) []string {
+	ids := make([]string, 0, len(pairs))
+	for _, i := range pairs {
+		ids = append(ids, q.r.Results[q.bad[i].result].ID)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// distinct keeps one part of each thing: the only direction that explains the pairs, or, where
+// each of both would, the whole of it.
+func (q *question) distinct(parts []int32) []int32 {
+	of := make(map[string][]int32)
+	for _, p := range parts {
+		of[q.parts[p].thing] = append(of[q.parts[p].thing], p)
+	}
+	var out []int32
+	for _, same := range of {
+		slices.SortFunc(same, func(a, b int32) int {
+			return cmp.Or(cmp.Compare(len(q.parts[a].atoms), len(q.parts[b].atoms)), cmp.Compare(a, b))
+		})
+		if len(same) == 3 {
+			same = same[2:]
+		}
+		out = append(out, same[0])
+	}
+	slices.SortFunc(out, func(a, b int32) int {
+		x, y := &q.parts[a], &q.parts[b]
+		return cmp.Or(cmp.Compare(kindRank(x.kind), kindRank(y.kind)), cmp.Compare(x.key, y.key))
+	})
+	return out
+}
+
+// signed narrows suspects to links that were seen to be ill themselves, by counters of
+// errors or by a state below the topology's. Where every link among them was, or
+// none, it tells nothing apart.
+func (q *question) signed(parts []int32, pairs []int) ([]int32, []string) {
+	signs, losses := make(map[string]string), make(map[string]string) // by thing
+	for _, i := range pairs {
+		links := q.r.Results[q.bad[i].result].Links
+		for j := range links {
+			if text := q.sign(&links[j]); text != "" {
+				signs[q.thingOf(links[j].Link)] = text
+			} else if _, soft := moved(links[j].Counters); len(soft) > 0 {
+				losses[q.thingOf(links[j].Link)] = fmt.Sprintf("%s counted, which tells none apart: %s", q.linkName(links[j].Link), listed(soft, mostCounters))
+			}
+		}
+	}
+	var some []int32
+	var texts []string
+	links := 0
+	for _, p := range parts {
+		if kind := q.parts[p].kind; kind != kindDirection && kind != kindLink {
+			continue
+		}
+		links++
+		if text := signs[q.parts[p].thing]; text != "" {
+			some = append(some, p)
+			texts = append(texts, text)
+		} else if text := losses[q.parts[p].thing]; text != "" {
+			texts = append(texts, text)
+		}
+	}
+	slices.Sort(texts)
+	if len(some) == 0 || len(some) == links && links > 1 {
+		return parts, slices.Compact(texts)
+	}
+	return some, slices.Compact(texts)
+}
+
+// sign says what a link's own state or counters say against it, "" nothing.
+func (q *question) sign(st *probe.LinkState) string {
+	if text, _ := q.worse(st); text != "" {
+		return text
+	}
+	if hard, _ := moved(st.Counters); len(hard) > 0 {
+		return fmt.Sprintf("%s counted errors: %s", q.linkName(st.Link), listed(hard, mostCounters))
+	}
+	return ""
+}
+
+func (q *question) thingOf(key probe.LinkKey) string {
+	if l := q.links[key]; l != nil {
+		return thing(l)
+	}
+	return ""
+}
+
+// suspect is a part as the report names it.
+func (q *question) suspect(p int32) probe.Suspect {
+	part := &q.parts[p]
+	s := probe.Suspect{Kind: part.kind, Key: part.key, Name: q.partName(part), Links: make([]probe.LinkKey, 0, len(part.atoms))}
+	for _, a := range part.atoms {
+		s.Links = append(s.Links, q.atoms[a].keys...)
+	}
+	slices.Sort(s.Links)
+	if most := q.mostOf(part); most > 0 && q.about != aboutLatency {
+		rate := topo.Rate(math.Round(most))
+		s.BytesPerSec = &rate
+	}
+	return s
+}
+
+// partName names a part for people.
+func (q *question) partName(p *part) string {
+	l := q.atoms[p.atoms[0]].link
+	switch p.kind {
+	case kindLink:
+		return q.linkName(l.Key)
+	case kindDirection:
+		return q.linkName(l.Key) + ", " + way(l.Kind, l.Direction)
+	}
+	name := clean(p.key)
+	for i := range q.r.Devices {
+		if q.r.Devices[i].Key == p.key {
+			name = clean(q.r.Devices[i].Name)
+		}
+	}
+	if p.direction == "" {
+		return name
+	}
+	kind := topo.LinkKind("")
+	if p.kind == "nic" || p.kind == "host" {
+		kind = topo.LinkPort
+	}
+	return name + ", " + way(kind, p.direction)
+}
+
+// evidenceOf says in figures what speaks against a fault, and what for the others.
+func (q *question) evidenceOf(f *fault, pairs []int, sign []string) []string {
+	out := []string{q.summary(pairs)}
+	if cleared := q.cleared(f, pairs); cleared != "" {
+		out = append(out, cleared)
+	}
+	if q.about == aboutCongestion {
+		out = append(out, q.together(&q.parts[f.base])...)
+	}
+	out = append(out, sign...)
+	if n := q.unknownWays(pairs); n > 0 {
+		out = append(out, fmt.Sprintf("%s of them cross links that the topology does not know: one of those may be it as well", plural(n, "pair")))
+	}
+	if f.alike {
+		out = append(out, "no pair of their kind is well, and all are equally slow: it may be something that all share")
+	}
+	switch {
+	case !f.covering.exact:
+		out = append(out, fmt.Sprintf("found by greedy search: %s here, at least %d needed", plural(f.faults, "fault"), f.covering.least))
+	case !f.covering.all:
+		out = append(out, "there are more sets of faults as small as this than were looked at")
+	}
+	return out
+}
+
+// summary is what is wrong with the pairs.
+func (q *question) summary(pairs []int) string {
+	lo, hi := math.Inf(1), 0.0
+	broken := 0
+	for _, i := range pairs {
+		result := q.bad[i].result
+		f := &q.figures[result]
+		v := f.mean
+		switch {
+		case q.about == aboutLatency:
+			v = f.latency
+		case q.r.Results[result].Verdict == probe.Error:
+			broken++
+			continue
+		}
+		lo, hi = min(lo, v), max(hi, v)
+	}
+	n := len(pairs) - broken
+	switch {
+	case q.about == aboutLatency:
+		return fmt.Sprintf("late: %s, median %s; rates are well", plural(n, "pair"), between(ns(lo), ns(hi)))
+	case q.about == aboutCongestion:
+		return fmt.Sprintf("congested, not broken: %s slow beside others, %s, and well alone", plural(n, "pair"), between(gb(lo), gb(hi)))
+	case n == 0:
+		return "failed with an error: " + plural(broken, "pair")
+	}
+	text := fmt.Sprintf("slow: %s, %s", plural(n, "pair"), between(gb(lo), gb(hi)))
+	if w, ok := q.wanted(pairs); ok {
+		text += " of " + w + " expected"
+	}
+	if broken > 0 {
+		text += fmt.Sprintf("; %d more failed with an error", broken)
+	}
+	return text
+}
+
+// wanted is what is expected of the pairs, where it is one figure.
+func (q *question) wanted(pairs []int) (string, bool) {
+	first, _ := q.expected(q.bad[pairs[0]].result)
+	for _, i := range pairs[1:] {
+		if e, _ := q.expected(q.bad[i].result); e != first {
+			return "", false
+		}
+	}
+	return gb(first), first > 0
+}
+
+// cleared names links on the way of the pairs that others have shown to carry more.
+func (q *question) cleared(f *fault, pairs []int) string {
+	suspect := make(map[int]bool)
+	for _, p := range f.parts {
+		for _, a := range q.parts[p].atoms {
+			suspect[a] = true
+		}
+	}
+	seen := make(map[int]bool)
+	var clear []int
+	for _, i := range pairs {
+		for j, a := range q.paths[q.bad[i].result] {
+			if !suspect[a] && !seen[a] && q.clears(a, q.bad[i].hi[j]) {
+				seen[a] = true
+				clear = append(clear, a)
+			}
+		}
+	}
+	if len(clear) == 0 {
+		return ""
+	}
+	slices.SortFunc(clear, func(a, b int) int { return cmp.Compare(q.atoms[a].link.Key, q.atoms[b].link.Key) })
+	if q.about == aboutLatency {
+		return fmt.Sprintf("%s on the way answered in time for other pairs, %s among them", plural(len(clear), "link"), q.linkName(q.atoms[clear[0]].link.Key))
+	}
+	l := q.atoms[clear[0]].link
+	return fmt.Sprintf("%s on the way carried more for other pairs, among them %s (%s): %s", plural(len(clear), "link"),
+		q.linkName(l.Key), way(l.Kind, l.Direction), gb(q.most[clear[0]]))
+}
+
+// together says that a link which pairs shared never carried all that it should: then it
+// may be slower than the topology says, and not only busy.
+func (q *question) together(p *part) []string {
+	l, most := q.atoms[p.atoms[0]].link, q.mostOf(p)
+	if l.BytesPerSec == nil || most >= q.r.Rules.WarnUnder*float64(*l.BytesPerSec) {
+		return nil
+	}
+	return []string{fmt.Sprintf("together they had at most %s of the %s of %s: other traffic is on it, or it is slower than that", gb(most), gb(float64(*l.BytesPerSec)), q.linkName(l.Key))}
+}
+
+func (q *question) unknownWays(pairs []int) int {
+	n := 0
+	for _, i := range pairs {
+		if !q.r.Results[q.bad[i].result].PathKnown {
+			n++
+		}
+	}
+	return n
+}
+
+// next says what would tell suspects apart.
+func (q *question) next(parts []int32) string {
+	wire, inside := -1, false
+	for _, p := range parts {
+		switch l := q.atoms[q.parts[p].atoms[0]].link; {
+		case !isLink(&q.parts[p]):
+		case l.Kind == topo.LinkPort && wire < 0:
+			wire = q.parts[p].atoms[0]
+		case l.Kind == topo.LinkPCIe:
+			inside = true
+		}
+	}
+	a, b := &q.parts[parts[0]], &q.parts[parts[1]]
+	switch id := q.waiting(a, b); {
+	case id != "":
+		return "measure " + id + ": it crosses only one of them"
+	case wire >= 0 && inside && q.about != aboutCongestion:
+		return "measure a loopback of the NIC: it crosses PCIe and not " + q.linkName(q.atoms[wire].link.Key) + "; if it is well, try another cable"
+	case wire >= 0 && q.about != aboutCongestion:
+		return "try another cable at " + q.linkName(q.atoms[wire].link.Key)
+	}
+	return fmt.Sprintf("measure a pair that crosses %s and not %s, or the other way round", q.partName(a), q.partName(b))
+}
+
+func isLink(p *part) bool { return p.kind == kindDirection || p.kind == kindLink }
+
+// waiting is a pair of the report that was not measured and that crosses one of two parts only.
+func (q *question) waiting(a, b *part) string {
+	crosses := func(p *part, path []probe.LinkKey) bool {
+		return slices.ContainsFunc(p.atoms, func(at int) bool {
+			return slices.ContainsFunc(q.atoms[at].keys, func(k probe.LinkKey) bool { return slices.Contains(path, k) })
+		})
+	}
+	for i := range q.r.Results {
+		res := &q.r.Results[i]
+		if f := &q.figures[i]; f.measured || f.latency > 0 || res.Pair.Waived != "" || res.Error != "" {
+			continue
+		}
+		if crosses(a, res.Path) != crosses(b, res.Path) {
+			return clean(res.ID)
+		}
+	}
+	return ""
+}
+
+// unexplained are entries for bad pairs all of whose links carried more for others: one for those
+// whose way is known, and one for the others.
+func (q *question) unexplained() []probe.Blame {
+	var pairs [2][]int
+	for i := range q.bad {
+		if len(q.may[i]) == 0 {
+			known := 0
+			if !q.r.Results[q.bad[i].result].PathKnown {
+				known = 1
+			}
+			pairs[known] = append(pairs[known], i)
+		}
+	}
+	verb := "carried clearly more"
+	if q.about == aboutLatency {
+		verb = "answered in time"
+	}
+	var out []probe.Blame
+	for i, text := range []struct{ evidence, next string }{
+		{"every link on the way " + verb + " for other pairs: no part of the topology explains it",
+			"measure alone again, and look at the processors of both ends and at how their traffic is routed"},
+		{"every link of the way that is known " + verb + " for other pairs: it is in what lies between, which is not in the topology",
+			"describe the fabric between the ends"},
+	} {
+		if len(pairs[i]) > 0 {
+			out = append(out, probe.Blame{Suspects: []probe.Suspect{}, Pairs: q.names(pairs[i]),
+				Evidence: []string{q.summary(pairs[i]), text.evidence}, Next: text.next})
+		}
+	}
+	return out
+}
+
+// blameNobody is the entry for pairs that are all alike.
+func (q *question) blameNobody(results []int) probe.Blame {
+	b := probe.Blame{Suspects: []probe.Suspect{}, Pairs: make([]string, 0, len(results))}
+	lo, hi := math.Inf(1), 0.0
+	for _, i := range results {
+		b.Pairs = append(b.Pairs, q.r.Results[i].ID)
+		lo, hi = min(lo, q.figures[i].mean), max(hi, q.figures[i].mean)
+	}
+	slices.Sort(b.Pairs)
+	b.Evidence = []string{fmt.Sprintf("all %d pairs of their kind are equally slow, %s: a common cause, no single part", len(results), between(gb(lo), gb(hi)))}
+	b.Next = "look at what all ends share: processors, settings (MTU, queues), the version of what moves the bytes, and whether as much may be expected"
+	if q.about == aboutCongestion {
+		b.Evidence = []string{fmt.Sprintf("congested, not broken: all %d pairs of their kind are slow beside others, %s, and well alone: no single link", len(results), between(gb(lo), gb(hi)))}
+		b.Next = "measure one pair at a time, and look at what the pairs of a round share: processors, memory, links that the topology does not know"
+	}
+	return b
+}

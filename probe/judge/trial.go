@@ -1,0 +1,223 @@
+package judge
+
+import (
+	"math"
+	"slices"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/probe"
+)
+
+// tooFast is the part of a rate that was read above which a measurement is wrong.
+const tooFast = 1.05
+
+// trial is a report with what judging it needs to look up.
+type trial struct {
+	r       *probe.Report
+	index   map[string]int // of results by ID
+	links   map[probe.LinkKey]*probe.Link
+	figures []figure
+	fast    []float64 // the limit that a result is faster than, 0 none
+	groups  map[string]*group
+	rounds  []int // by result: equal for those that were measured together; 0 not measured
+	// wellAlone are the results that a retest found well, by round; nil before besideWell.
+	wellAlone map[int][]int
+	full      []probe.LinkKey // after fillLinks: the link that the pairs of the round filled, by result; "" none
+}
+
+// group are the pairs that should do equally well.
+type group struct {
+	rates, latencies int     // how many were measured
+	best             float64 // the best mean, and the lower end of its interval
+	bestLo           float64
+	fastest          float64 // the smallest latency, ns
+}
+
+func newTrial(r *probe.Report) *trial {
+	c := &trial{r: r, index: make(map[string]int, len(r.Results)), links: make(map[probe.LinkKey]*probe.Link, len(r.Links)),
+		figures: make([]figure, len(r.Results)), fast: make([]float64, len(r.Results)), groups: make(map[string]*group)}
+	for i := range r.Links {
+		c.links[r.Links[i].Key] = &r.Links[i]
+	}
+	for i := range r.Results {
+		res := &r.Results[i]
+		c.index[res.ID] = i
+		if res.Measurement.Waived != "" && res.Pair.Waived == "" {
+			res.Pair.Waived = res.Measurement.Waived
+		}
+		if res.Err != nil && res.Error == "" {
+			res.Error = res.Err.Error()
+		}
+		c.figures[i] = figureOf(&res.Measurement, &r.Spec)
+		c.fast[i] = c.fasterThan(i)
+		c.enlist(i)
+	}
+	c.findRounds()
+	return c
+}
+
+// usable says whether a result's figures are worth anything.
+func (c *trial) usable(i int) bool {
+	res := &c.r.Results[i]
+	return res.Pair.Waived == "" && res.Error == "" && c.fast[i] == 0 && (c.figures[i].measured || c.figures[i].latency > 0)
+}
+
+// enlist lets a result set the best of its group.
+func (c *trial) enlist(i int) {
+	name := c.r.Results[i].Group
+	if name == "" || !c.usable(i) {
+		return
+	}
+	g := c.groups[name]
+	if g == nil {
+		g = &group{}
+		c.groups[name] = g
+	}
+	f := &c.figures[i]
+	if f.measured {
+		g.rates++
+		// A few wild samples are no best that others have to reach.
+		if !f.wide && f.mean > g.best {
+			g.best, g.bestLo = f.mean, f.lo
+		}
+	}
+	if f.latency > 0 {
+		if g.latencies++; g.latencies == 1 || f.latency < g.fastest {
+			g.fastest = f.latency
+		}
+	}
+}
+
+// fasterThan is the limit on the way that was read and that the figure breaks, 0 none.
+func (c *trial) fasterThan(i int) float64 {
+	f := &c.figures[i]
+	if limit := c.limit(i); f.measured && f.lo > tooFast*limit {
+		return max(limit, 1)
+	}
+	return 0
+}
+
+// limit is the smallest rate on the way that was read.
+func (c *trial) limit(i int) float64 {
+	res, limit := &c.r.Results[i], math.Inf(1)
+	// The rate of a link that the report lists counts itself: of it, a pair that shares it
+	// is promised a part only.
+	if e := res.Expected; e.Basis == topo.BasisRead && e.BytesPerSec != nil && c.links[e.Limit] == nil {
+		limit = float64(*e.BytesPerSec)
+	}
+	for _, key := range res.Path {
+		if l := c.links[key]; l != nil && l.Basis == topo.BasisRead && l.BytesPerSec != nil {
+			limit = min(limit, float64(*l.BytesPerSec)/c.part(i))
+		}
+	}
+	return limit
+}
+
+// part is how much of a result's rate crosses each of its links: a copy of memory counts what
+// it loads and what it stores, and each goes one way.
+func (c *trial) part(i int) float64 {
+	if res := &c.r.Results[i]; res.Kind == probe.Memory && res.Variant == probe.VariantCopy {
+		return 0.5
+	}
+	return 1
+}
+
+// expected is what a result is held to: the topology's promise, or less where the run was
+// held back. limited says that it was.
+func (c *trial) expected(i int) (rate float64, limited bool) {
+	e := c.r.Results[i].Expected.BytesPerSec
+	if e == nil || *e <= 0 {
+		return 0, false
+	}
+	if limit := c.r.Spec.RateLimit; limit > 0 && limit < int64(*e) {
+		return float64(limit), true
+	}
+	return float64(*e), false
+}
+
+// outlier compares with the best of the group: the whole interval must be below.
+func (c *trial) outlier(i int, f *figure) bool {
+	g := c.groups[c.r.Results[i].Group]
+	return g != nil && f.measured && g.rates > 1 && f.hi < c.r.Rules.OutlierUnder*g.bestLo
+}
+
+// slowAnswer says whether a latency is an outlier of the group.
+func (c *trial) slowAnswer(i int, f *figure) bool {
+	g := c.groups[c.r.Results[i].Group]
+	return g != nil && f.latency > 0 && g.latencies > 1 && f.latency > c.r.Rules.OutlierOver*g.fastest
+}
+
+// findRounds numbers the sets of results that were measured together, from 1. In a run
+// that was resumed, pairs of one round were measured at different times: With tells.
+func (c *trial) findRounds() {
+	type key struct {
+		round int
+		first string // the smallest ID of the set, where not all of the round is one
+	}
+	members := make(map[int][]int)
+	for i := range c.r.Results {
+		if n := c.r.Results[i].Round; n > 0 {
+			members[n] = append(members[n], i)
+		}
+	}
+	c.rounds = make([]int, len(c.r.Results))
+	number := make(map[key]int)
+	for n, set := range members {
+		whole := !slices.ContainsFunc(set, func(i int) bool { return len(c.r.Results[i].With) != len(set)-1 })
+		for _, i := range set {
+			k := key{round: n}
+			if res := &c.r.Results[i]; !whole {
+				k.first = slices.Min(append([]string{res.ID}, res.With...))
+			}
+			if number[k] == 0 {
+				number[k] = len(number) + 1
+			}
+			c.rounds[i] = number[k]
+		}
+	}
+}
+
+// fillLinks finds the links that the pairs of a round filled together: who
+// crosses one and got a fair share got less than alone, and nothing is wrong.
+func (c *trial) fillLinks() {
+	c.full = make([]probe.LinkKey, len(c.r.Results))
+	together := make(map[int][]int)
+	for i, n := range c.rounds {
+		if n > 0 && c.figures[i].measured && c.fast[i] == 0 {
+			together[n] = append(together[n], i)
+		}
+	}
+	for _, round := range together {
+		if len(round) < 2 {
+			continue
+		}
+		sum, users := make(map[probe.LinkKey]float64), make(map[probe.LinkKey]int)
+		for _, i := range round {
+			path := c.r.Results[i].Path
+			for j, key := range path {
+				if !slices.Contains(path[:j], key) {
+					sum[key] += c.figures[i].mean * c.part(i)
+					users[key]++
+				}
+			}
+		}
+		for _, i := range round {
+			for _, key := range c.r.Results[i].Path {
+				if c.filledBy(key, sum[key], users[key], c.figures[i].mean*c.part(i)) {
+					c.full[i] = key
+					break
+				}
+			}
+		}
+	}
+}
+
+// filledBy says whether a link was full, and one of its users had its share of it.
+func (c *trial) filledBy(key probe.LinkKey, sum float64, users int, mine float64) bool {
+	l := c.links[key]
+	if users < 2 || l == nil || l.BytesPerSec == nil {
+		return false
+	}
+	full := c.r.Rules.WarnUnder * float64(*l.Payload())
+	return sum >= full && mine >= full/float64(users)
+}

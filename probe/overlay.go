@@ -1,0 +1,172 @@
+package probe
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/topoctl/topoctl/discover/topo"
+)
+
+// Overlay gives the measured rates of a host's links, for path choice to start from.
+//
+// A link has one where the evidence is about the link itself:
+//
+//   - It was the expected limit of a pair, and either was seen to carry as much as was
+//     expected of it, or the pair passed, or what was expected was a constant or an
+//     assumption and no fault elsewhere explains the pair.
+//   - Or it was blamed alone: as a link or a direction, or as part of the only suspect
+//     while it was the limit of a pair.
+//
+// The figure is the largest mean that was seen to cross the link, and of its two
+// directions the smaller one, because an overlay has one figure for both. A link that
+// merely lies on the way of fast pairs has none, and neither has the limit of a slow
+// pair for which something else, or nothing, was blamed: a bad remote end says nothing
+// of the link here. Only pairs that were measured without contention count: alone, or
+// with none that shares a link with them; of pairs whose way is not wholly known, only
+// those that passed or met no other such pair. The variants that move bytes both ways
+// at once, or count them twice, do not count.
+func (r *Report) Overlay(host string) topo.Overlay {
+	e := newEvidence(r)
+	rates := topo.Overlay{}
+	for i := range r.Links {
+		l := &r.Links[i]
+		if l.Host != host || host == "" {
+			continue
+		}
+		rate, ok := e.rate(l)
+		if !ok {
+			continue
+		}
+		if was, found := rates[l.Link]; !found || rate < was {
+			rates[l.Link] = rate
+		}
+	}
+	return rates
+}
+
+// evidence is what a report says of directed links.
+type evidence struct {
+	seen    map[LinkKey]topo.Rate // the largest mean that crossed it
+	limits  map[LinkKey][]*Result // pairs without contention whose expected limit it is
+	culprit map[LinkKey]string    // kind of the only suspect that it belongs to
+	blamed  map[string]bool       // pairs that a fault explains
+}
+
+func newEvidence(r *Report) *evidence {
+	e := &evidence{seen: map[LinkKey]topo.Rate{}, limits: map[LinkKey][]*Result{}, culprit: map[LinkKey]string{}, blamed: map[string]bool{}}
+	for i := range r.Blame {
+		b := &r.Blame[i]
+		for _, id := range b.Pairs {
+			e.blamed[id] = true
+		}
+		if len(b.Suspects) != 1 {
+			continue
+		}
+		for _, k := range b.Suspects[0].Links {
+			e.culprit[k] = b.Suspects[0].Kind
+		}
+	}
+	byID := make(map[string]*Result, len(r.Results))
+	for i := range r.Results {
+		byID[r.Results[i].ID] = &r.Results[i]
+	}
+	for i := range r.Results {
+		x := &r.Results[i]
+		mean, ok := x.uncontended(r, byID)
+		if !ok {
+			continue
+		}
+		for _, k := range x.Path {
+			e.seen[k] = max(e.seen[k], mean)
+		}
+		if k := x.Expected.Limit; k != "" && slices.Contains(x.Path, k) {
+			e.limits[k] = append(e.limits[k], x)
+		}
+	}
+	return e
+}
+
+// rate is what a directed link was seen to carry, where that says something of it.
+func (e *evidence) rate(l *Link) (topo.Rate, bool) {
+	seen := e.seen[l.Key]
+	if seen <= 0 {
+		return 0, false
+	}
+	limits := e.limits[l.Key]
+	switch kind := e.culprit[l.Key]; {
+	case kind == "link" || kind == "direction":
+		return seen, true
+	case len(limits) == 0:
+		return 0, false
+	case kind != "", l.BytesPerSec == nil, seen >= *l.BytesPerSec:
+		return seen, true
+	}
+	guess := l.Basis == topo.BasisConstant || l.Basis == topo.BasisAssumed || l.Basis == topo.BasisUnknown
+	for _, x := range limits {
+		if x.Verdict == Pass || guess && x.Verdict != Fail && !e.blamed[x.ID] {
+			return seen, true
+		}
+	}
+	return 0, false
+}
+
+// uncontended is the mean of a pair that had its way for itself; ok is false where it
+// had not, or where nothing was measured to the end.
+func (x *Result) uncontended(r *Report, byID map[string]*Result) (mean topo.Rate, ok bool) {
+	if x.Variant == VariantBothWays || x.Variant == VariantCopy || x.Verdict == Error || x.Verdict == Waived || x.Error != "" {
+		return 0, false
+	}
+	for i := range x.Retests {
+		if t := &x.Retests[i]; t.How == RetestAlone && t.Pair == x.ID && t.BytesPerSec != nil {
+			mean, ok = max(mean, topo.Rate(*t.BytesPerSec)), true
+		}
+	}
+	b := x.Judged()
+	if b == nil || b.Stopped == StoppedInterrupted || b.Stopped == StoppedError || r.Plan.Contend != "" && len(x.With) > 0 {
+		return mean, ok
+	}
+	for _, id := range x.With {
+		if o := byID[id]; o == nil || x.disturbs(o) {
+			return mean, ok
+		}
+	}
+	return max(mean, topo.Rate(b.MeanBytesPerSec)), true
+}
+
+// disturbs says whether two pairs may have slowed each other.
+func (x *Result) disturbs(o *Result) bool {
+	if !x.PathKnown && !o.PathKnown && x.Verdict != Pass {
+		return true
+	}
+	return slices.ContainsFunc(x.Path, func(k LinkKey) bool { return slices.Contains(o.Path, k) })
+}
+
+// Between gives the largest mean that was measured from one node of a host to another.
+// The variants that move bytes both ways at once, or count them twice, do not count.
+func (r *Report) Between(host string) map[[2]topo.ID]topo.Rate {
+	out := map[[2]topo.ID]topo.Rate{}
+	for i := range r.Results {
+		x := &r.Results[i]
+		b := x.Judged()
+		if x.From.Host != host || x.To.Host != host || b == nil || x.Variant == VariantBothWays || x.Variant == VariantCopy || x.Verdict == Error || b.Stopped == StoppedInterrupted {
+			continue
+		}
+		k := [2]topo.ID{x.From.Node, x.To.Node}
+		out[k] = max(out[k], topo.Rate(b.MeanBytesPerSec))
+	}
+	return out
+}
+
+// Measured lists the hosts of a report that Overlay has rates for, sorted.
+func (r *Report) Measured() []string {
+	hosts := map[string]bool{}
+	e := newEvidence(r)
+	for i := range r.Links {
+		if l := &r.Links[i]; l.Host != "" && !hosts[l.Host] {
+			if _, ok := e.rate(l); ok {
+				hosts[l.Host] = true
+			}
+		}
+	}
+	return slices.SortedFunc(maps.Keys(hosts), topo.NaturalCompare)
+}

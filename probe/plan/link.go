@@ -1,0 +1,210 @@
+package plan
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/pathsel"
+	"github.com/topoctl/topoctl/probe"
+)
+
+// mostRate bounds rates, so that reports take them and sums of them fit.
+const mostRate topo.Rate = 400_000_000_000_000 // bytes/s
+
+// link is a directed link of the host, the same each time.
+func (h *host) link(id topo.LinkID, dir topo.Direction) *probe.Link {
+	direction := "down"
+	if dir == topo.Up {
+		direction = "up"
+	}
+	key := probe.Key(h.name, id, direction)
+	if l, ok := h.b.links[key]; ok {
+		return l
+	}
+	l, ok := h.g.Link(id)
+	if !ok { // a wire that the topology does not list, or memory
+		l = topo.Link{ID: id, Kind: topo.LinkPort, Basis: topo.BasisUnknown}
+		if node, ok := strings.CutPrefix(string(id), "memory:"); ok {
+			l.Kind, l.A = probe.LinkMemory, pathsel.Location(node).Node()
+		}
+		if r, ok := h.overlay[id]; ok {
+			l.BytesPerSec, l.Basis = &r, topo.BasisMeasured
+		}
+	}
+	if l.BytesPerSec != nil {
+		rate := min(max(*l.BytesPerSec, 0), mostRate)
+		l.BytesPerSec = &rate
+	}
+	out := &probe.Link{Key: key, Host: h.name, Link: id, Kind: l.Kind, Direction: direction, BytesPerSec: l.BytesPerSec, Basis: l.Basis}
+	out.Name, out.On = h.describe(&l)
+	h.b.links[key] = out
+	return out
+}
+
+// describe names a link and the devices that it is part of, the nearest first.
+func (h *host) describe(l *topo.Link) (name string, on []string) {
+	end := h.prefix // before the name of an end
+	switch l.Kind {
+	case topo.LinkPort:
+		return h.describeWire(l)
+	case topo.LinkPCIe:
+		return h.describePCIe(l)
+	case topo.LinkRootComplex:
+		if numa := string(pathsel.LocationOf(l.A)); strings.HasPrefix(numa, "cpu:") {
+			on = append(on, h.device("numa", l.A, numa))
+		}
+		name = "root complex " + end + strings.TrimPrefix(string(l.ID), "rc:")
+	case topo.LinkSocket:
+		a, b := string(pathsel.LocationOf(l.A)), string(pathsel.LocationOf(l.B))
+		on = append(on, h.device("numa", l.A, a), h.device("numa", l.B, b))
+		name = "socket link " + end + a + " - " + b
+	case probe.LinkMemory:
+		numa := string(pathsel.LocationOf(l.A))
+		on = append(on, h.device("numa", l.A, numa))
+		name = "memory of " + end + numa
+	case topo.LinkC2C:
+		on = append(on, h.device("gpu", l.A, string(l.A)), h.device("numa", l.B, string(pathsel.LocationOf(l.B))))
+		name = "C2C link of " + end + string(l.A)
+	default:
+		kind := "NVLink"
+		if l.Kind == topo.LinkXGMI {
+			kind = "xGMI link"
+		}
+		a, b := l.A, l.B
+		if a == topo.FabricID {
+			a, b = b, a
+		}
+		on = append(on, h.device("gpu", a, string(a)))
+		name = kind + " " + end + string(a) + " - " + string(b)
+		if b == topo.FabricID {
+			on = append(on, h.device("switch", b, "NVSwitches"))
+			name = kind + " of " + end + string(a)
+		} else {
+			on = append(on, h.device("gpu", b, string(b)))
+		}
+	}
+	return name, append(on, h.self())
+}
+
+func (h *host) describeWire(l *topo.Link) (name string, on []string) {
+	nic, shown := l.A, strings.TrimPrefix(string(l.ID), "port:")
+	if strings.HasPrefix(string(nic), "rdma:") && h.portsOf(nic) == 1 {
+		shown = nic.Name()
+	}
+	if nic == "" {
+		nic = topo.NetdevID(shown)
+	}
+	on = append(on, h.device("nic", nic, nic.Name()))
+	on = append(on, h.card(nic)...)
+	on = append(on, h.self())
+	if leaf := h.leaves[l.ID]; leaf != "" {
+		on = append(on, h.b.device("leaf:"+leaf, "leaf", leaf))
+	}
+	return "wire of " + h.prefix + shown, on
+}
+
+func (h *host) portsOf(rdma topo.ID) int {
+	n := 0
+	for i := range h.t.Ports {
+		if h.t.Ports[i].RDMA == rdma {
+			n++
+		}
+	}
+	return n
+}
+
+// card is the card of a NIC that is not alone on it.
+func (h *host) card(nic topo.ID) []string {
+	var at topo.ID
+	for pci, list := range h.devices {
+		if slices.Contains(list, nic) {
+			at = pci
+		}
+	}
+	for i := range h.t.NICs {
+		c := &h.t.NICs[i]
+		if !slices.Contains(c.Functions, at) {
+			continue
+		}
+		n := 0
+		for _, f := range c.Functions {
+			n += len(h.devices[f])
+		}
+		if n > 1 {
+			return []string{h.device("nic", c.ID, "card "+c.ID.Name())}
+		}
+	}
+	return nil
+}
+
+// describePCIe names a PCIe link after what is below it.
+func (h *host) describePCIe(l *topo.Link) (name string, on []string) {
+	var names, cards []string
+	for _, id := range h.below(l) {
+		kind := "nic"
+		if strings.HasPrefix(string(id), "gpu:") {
+			kind = "gpu"
+		}
+		short := id.Name()
+		if kind == "gpu" {
+			short = string(id)
+		}
+		names = append(names, h.prefix+short)
+		on = append(on, h.device(kind, id, short))
+		cards = append(cards, h.card(id)...)
+	}
+	slices.Sort(cards)
+	on = append(on, slices.Compact(cards)...)
+	for _, port := range []topo.ID{l.B, l.A} {
+		if s, ok := h.switches[port]; ok {
+			on = append(on, h.device("switch", s, "PCIe switch "+s.Name()))
+			if port == l.B {
+				names = append(names, "switch "+h.prefix+s.Name())
+			}
+		}
+	}
+	switch n := len(names); {
+	case n == 0:
+		name = h.prefix + l.B.Name()
+	case n <= 2:
+		name = strings.Join(names, " and ")
+	default:
+		name = names[0] + " and others"
+	}
+	return "PCIe link of " + name, append(on, h.self())
+}
+
+// below are the GPUs and NICs that hang from a PCIe link: those of all functions that
+// share it, virtual ones only where their physical function is not visible.
+func (h *host) below(l *topo.Link) []topo.ID {
+	head := h.pci[l.B]
+	if head == nil {
+		return nil
+	}
+	whole := h.role[head.Parent] == topo.RoleRootPort || h.role[head.Parent] == topo.RoleDownstream
+	var out []topo.ID
+	for _, d := range h.children[head.Parent] {
+		if h.pci[d.PF] == nil && (whole || d.BDF.Slot() == head.BDF.Slot()) {
+			out = append(out, h.devices[d.ID]...)
+		}
+	}
+	return out
+}
+
+// device registers a device of the host.
+func (h *host) device(kind string, id topo.ID, name string) string {
+	if h.prefix != "" {
+		name += " of " + h.name
+	}
+	return h.b.device(h.name+" "+string(id), kind, name)
+}
+
+func (h *host) self() string { return h.b.device(h.name, "host", h.name) }
+
+func (b *builder) device(key, kind, name string) string {
+	if _, ok := b.devices[key]; !ok {
+		b.devices[key] = probe.Device{Key: key, Kind: kind, Name: name}
+	}
+	return key
+}

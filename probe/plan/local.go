@@ -1,0 +1,195 @@
+package plan
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/pathsel"
+	"github.com/topoctl/topoctl/probe"
+)
+
+// LocalOptions say which pairs of one host are wanted.
+type LocalOptions struct {
+	Name  string       // of the host; "": what its topology says
+	Kinds []probe.Kind // none: all
+	// Select picks pairs by patterns of their ends' names: "gpu:0>*", "*>mlx5_?"; a name
+	// alone means either end. None: all.
+	Select []string
+	// Transport of port pairs; Auto is RDMA where the host has it.
+	Transport pathsel.Transport
+	Memory    Where // of port pairs; "": OnCPU
+	BothWays  bool  // port pairs keep the other direction as busy meanwhile
+	Roles     map[topo.ID]pathsel.Role
+	Overlay   topo.Overlay // measured rates of links
+}
+
+// Local lists the pairs of one host: memory, GPUs and ports. What the host lacks is in
+// Rejected, what it has and cannot be measured is there and waived.
+func Local(t *topo.Topology, o LocalOptions) (*Pairs, error) {
+	if t == nil {
+		return nil, errors.New("plan: no topology")
+	}
+	for _, k := range o.Kinds {
+		if k != probe.Memory && k != probe.GPU && k != probe.Port {
+			return nil, fmt.Errorf("plan: kind %q of pairs: want memory, gpu or port", k)
+		}
+	}
+	b, err := newBuilder("local", o.Select)
+	if err != nil {
+		return nil, err
+	}
+	b.bothWays(o.BothWays)
+	h, err := newHost(b, cmp.Or(o.Name, t.Host.Name, "localhost"), "", t, o.Overlay)
+	if err != nil {
+		return nil, err
+	}
+	wanted := func(k probe.Kind) bool { return len(o.Kinds) == 0 || slices.Contains(o.Kinds, k) }
+	nodes, gpus := len(t.NUMANodes), len(t.GPUs)
+	if err := errors.Join(few(h.name, probe.Memory, 2*nodes*nodes), few(h.name, probe.GPU, 2*gpus*(nodes+gpus))); err != nil {
+		return nil, err
+	}
+	if wanted(probe.Memory) {
+		h.memoryPairs()
+	}
+	if wanted(probe.GPU) {
+		h.gpuPairs()
+	}
+	if wanted(probe.Port) {
+		if err := h.portPairs(&o); err != nil {
+			return nil, err
+		}
+	}
+	return b.finish()
+}
+
+// memoryPairs are the CPUs of every NUMA node with the memory of every one.
+func (h *host) memoryPairs() {
+	nodes := h.memoryNodes()
+	for i := range h.t.NUMANodes {
+		if n := &h.t.NUMANodes[i]; n.Owner != "" {
+			h.b.reject(Rejection{Kind: probe.Memory, From: h.name + "/" + string(pathsel.LocationOf(n.ID)),
+				Reason: pathsel.Reason{Code: CodeOwnMemory, Text: fmt.Sprintf("it is the memory of %s, which is measured with the GPUs", n.Owner)}})
+		}
+	}
+	for _, m := range nodes {
+		for i := range h.t.NUMANodes {
+			c := &h.t.NUMANodes[i]
+			if c.MemoryOnly || c.CPUs == "" {
+				continue
+			}
+			waived := h.noMemory(m)
+			if waived == "" && !overlap(c.CPUs, h.t.Host.AllowedCPUs) {
+				waived = fmt.Sprintf("this process may not run on the CPUs of cpu:%d", c.Index)
+			}
+			for _, variant := range []string{probe.VariantRead, probe.VariantCopy} {
+				h.memoryPair(m, c, variant, waived)
+			}
+		}
+	}
+	if len(nodes) == 0 {
+		h.b.reject(Rejection{Kind: probe.Memory, From: h.name, Reason: pathsel.Reason{Code: CodeNone, Text: "no NUMA node with memory is known"}})
+	}
+}
+
+// memoryNodes are the NUMA nodes of the host's own memory.
+func (h *host) memoryNodes() []*topo.NUMANode {
+	var out []*topo.NUMANode
+	for i := range h.t.NUMANodes {
+		if n := &h.t.NUMANodes[i]; n.Owner == "" {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+func (h *host) noMemory(n *topo.NUMANode) string {
+	if n.MemoryBytes != nil && *n.MemoryBytes == 0 {
+		return fmt.Sprintf("no memory in cpu:%d", n.Index)
+	}
+	return ""
+}
+
+// memoryPair is one of CPUs and memory. Copying loads and stores: each crosses the
+// links once, in opposite directions, and both count.
+func (h *host) memoryPair(m, c *topo.NUMANode, variant, waived string) {
+	own := topo.LinkID("memory:" + string(pathsel.LocationOf(m.ID)))
+	steps, ok := h.g.Path(m.ID, c.ID)
+	between := h.way(steps, ok && (m == c || len(steps) > 0), true)
+	w := way{links: []*probe.Link{h.link(own, topo.Up)}, known: true}.then(between)
+	p := probe.Pair{Kind: probe.Memory, Transport: probe.CPU, Variant: variant, Waived: waived}
+	class := topo.Class{Kind: topo.ClassSelf}
+	if m != c {
+		class = h.g.Relate(m.ID, c.ID).Class
+	}
+	p.From, p.To = h.memoryEnd(m, class), h.memoryEnd(c, class)
+	if variant == probe.VariantCopy {
+		w = w.then(h.way(reversed(steps), true, true)).then(way{links: []*probe.Link{h.link(own, topo.Down)}, known: true})
+		p.Expected = both(h.b.expect(&w))
+	}
+	h.b.add(p, w, slit(h.t, m, c))
+}
+
+// both is what the two directions of a link carry together.
+func both(e probe.Expected) probe.Expected {
+	if e.BytesPerSec == nil {
+		return e
+	}
+	twice := 2 * *e.BytesPerSec
+	e.BytesPerSec = &twice
+	e.Why += "; both directions together"
+	return e
+}
+
+// slit is how far two NUMA nodes are by their own account, "" not known.
+func slit(t *topo.Topology, m, c *topo.NUMANode) string {
+	for i := range t.NUMANodes {
+		if t.NUMANodes[i].Index == m.Index && i < len(c.Distances) {
+			return fmt.Sprintf("distance %d", c.Distances[i])
+		}
+	}
+	return ""
+}
+
+// memoryEnd is a NUMA node as an end. Such ends and GPUs are memory themselves, so
+// their class is that of the pair.
+func (h *host) memoryEnd(n *topo.NUMANode, class topo.Class) probe.End {
+	l := pathsel.LocationOf(n.ID)
+	return probe.End{Host: h.name, Node: n.ID, Name: string(l), Location: l, Class: class}
+}
+
+// overlap says whether two lists of CPUs have one in common; "" and what cannot be read
+// are all CPUs.
+func overlap(a, b string) bool {
+	x, okX := cpuRanges(a)
+	y, okY := cpuRanges(b)
+	if !okX || !okY {
+		return true
+	}
+	for _, r := range x {
+		for _, s := range y {
+			if r[0] <= s[1] && s[0] <= r[1] {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// cpuRanges reads "0-47,96": first and last of each range.
+func cpuRanges(list string) (out [][2]int, ok bool) {
+	if _, ok := topo.CPUCount(list); !ok || strings.TrimSpace(list) == "" {
+		return nil, false
+	}
+	for part := range strings.SplitSeq(list, ",") {
+		var r [2]int
+		if n, _ := fmt.Sscanf(strings.TrimSpace(part), "%d-%d", &r[0], &r[1]); n == 1 {
+			r[1] = r[0]
+		}
+		out = append(out, r)
+	}
+	return out, true
+}

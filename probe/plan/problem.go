@@ -1,0 +1,215 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/topoctl/topoctl/probe"
+)
+
+// need is what a pair takes of a resource: a directed link, an end, the memory or the
+// processors of a NUMA node.
+type need struct {
+	at     int32
+	amount int64
+}
+
+// problem is one phase: pairs (items) that need resources of which each round has so
+// much.
+type problem struct {
+	plan  *Plan
+	items []int // places of the pairs, in the order of IDs
+	needs [][]need
+	caps  []int64
+	least []int64 // the smallest need of each resource
+	names []string
+	ends  []bool // resources that are ends of port and GPU pairs
+	index map[string]int32
+	// serial: nothing goes beside anything.
+	serial bool
+}
+
+// newProblem lists what the pairs of a phase need.
+func newProblem(p *Plan, links map[probe.LinkKey]*probe.Link, ph phase) *problem {
+	pr := &problem{plan: p, items: ph.pairs, index: map[string]int32{}, serial: p.Schedule == Serial}
+	pr.needs = make([][]need, len(ph.pairs))
+	for k, i := range ph.pairs {
+		pair := &p.Pairs.Pairs[i]
+		var list []need
+		if pair.Kind == probe.Memory {
+			list = append(list, pr.end("cpus ", "processors of ", &pair.To, false), pr.end("memory ", "memory of ", &pair.From, false))
+		} else {
+			list = pr.twoEnds(pair)
+		}
+		if p.Schedule == ByLink {
+			for _, c := range crossings(pair, links) {
+				if c.key != p.Contend {
+					list = pr.crossing(list, pair, c)
+				}
+			}
+		}
+		pr.needs[k] = list
+	}
+	pr.least = make([]int64, len(pr.caps))
+	for _, list := range pr.needs {
+		for _, n := range list {
+			if pr.least[n.at] == 0 || n.amount < pr.least[n.at] {
+				pr.least[n.at] = n.amount
+			}
+		}
+	}
+	return pr
+}
+
+// crossing is a directed link that a pair loads.
+type crossing struct {
+	key  probe.LinkKey
+	link *probe.Link // of the same link, maybe of the other direction
+}
+
+// crossings are the links of a pair's path, each once, and where it goes both ways those
+// of the way back, which is the same. Memory is not among them: it is no link that
+// others cross.
+func crossings(pair *probe.Pair, links map[probe.LinkKey]*probe.Link) []crossing {
+	out := make([]crossing, 0, 2*len(pair.Path))
+	add := func(key probe.LinkKey, l *probe.Link) {
+		if !slices.ContainsFunc(out, func(c crossing) bool { return c.key == key }) {
+			out = append(out, crossing{key, l})
+		}
+	}
+	for _, key := range pair.Path {
+		l := links[key]
+		if l == nil || l.Kind == probe.LinkMemory {
+			continue
+		}
+		add(key, l)
+		if pair.Variant == probe.VariantBothWays {
+			add(probe.Key(l.Host, l.Link, opposite(l.Direction)), l)
+		}
+	}
+	return out
+}
+
+func opposite(direction string) string {
+	if direction == "up" {
+		return "down"
+	}
+	return "up"
+}
+
+// twoEnds are the ends of a pair of ports or GPUs, each busy with it alone. Memory of a
+// NUMA node is not: several copies may use it.
+func (pr *problem) twoEnds(pair *probe.Pair) []need {
+	var list []need
+	for _, e := range []*probe.End{&pair.From, &pair.To} {
+		if string(e.Node) == string(e.Location) || pair.Kind == probe.Port {
+			n := pr.end("end ", "", e, true)
+			if len(list) == 0 || list[0] != n {
+				list = append(list, n)
+			}
+		}
+	}
+	return list
+}
+
+// end is an end that takes part in one pair at a time.
+func (pr *problem) end(key, text string, e *probe.End, isEnd bool) need {
+	shown := e.Name
+	if pr.plan.Pairs.Mode == "fabric" {
+		shown = e.Host + "/" + e.Name
+	}
+	return need{pr.resource(key+e.Host+" "+string(e.Node), text+shown, 1, isEnd), 1}
+}
+
+// maxAmount bounds amounts, so that those of all pairs together fit: what is more is
+// counted in twos, fours and so on.
+const maxAmount = 1 << 42
+
+// crossing adds what a pair takes of a link. Where what it can have or what there is
+// is not known, links of a host carry one pair at a time.
+func (pr *problem) crossing(list []need, pair *probe.Pair, c crossing) []need {
+	rate, l := pair.Expected.BytesPerSec, c.link
+	key, name := "link "+string(c.key), l.Name+" "+l.Direction
+	if c.key != l.Key {
+		name = l.Name + " " + opposite(l.Direction)
+	}
+	switch {
+	case l.BytesPerSec != nil && *l.BytesPerSec > 0:
+		capacity := int64(*l.Payload())
+		demand := capacity
+		if rate != nil && *rate > 0 {
+			demand = min(demand, int64(*rate))
+		}
+		if rate != nil && pair.Kind == probe.Memory && pair.Variant == probe.VariantCopy {
+			demand = min(demand, int64(*rate)/2)
+		}
+		for ; capacity >= maxAmount; capacity, demand = capacity/2, max(demand/2, 1) {
+		}
+		return append(list, need{pr.resource(key, name, capacity, false), demand})
+	case l.Host != "":
+		return append(list, need{pr.resource(key, name, 1, false), 1})
+	}
+	return list
+}
+
+func (pr *problem) resource(key, name string, capacity int64, isEnd bool) int32 {
+	at, ok := pr.index[key]
+	if !ok {
+		at = int32(len(pr.caps))
+		pr.index[key] = at
+		pr.caps, pr.names, pr.ends = append(pr.caps, capacity), append(pr.names, name), append(pr.ends, isEnd)
+	}
+	return at
+}
+
+// lowerBound is the number of rounds that no plan can do without, and what sets it:
+// the largest over all resources of what is needed of it divided by what there is, and
+// of the pairs that need more than half of it. Where ends take part in one pair at a
+// time, a round has no more pairs than half the ends. Pairs of which no two go together
+// need a round each.
+func (pr *problem) lowerBound() (int, string) {
+	if pr.serial {
+		return len(pr.items), "one pair at a time"
+	}
+	sums, large := make([]int64, len(pr.caps)), make([]int64, len(pr.caps))
+	for _, list := range pr.needs {
+		for _, n := range list {
+			sums[n.at] += n.amount
+			if 2*n.amount > pr.caps[n.at] {
+				large[n.at]++
+			}
+		}
+	}
+	best, why := int64(1), ""
+	for r := range pr.caps {
+		rounds := max((sums[r]+pr.caps[r]-1)/pr.caps[r], large[r])
+		if rounds > best || why == "" {
+			best, why = rounds, pr.names[r]
+		}
+	}
+	if n, ends := pr.density(); n > best {
+		best, why = n, fmt.Sprintf("%d ends, each in one pair at a time", ends)
+	}
+	if n := int64(pr.clique()); n > best {
+		best, why = n, fmt.Sprintf("%d pairs of which no two go together", n)
+	}
+	return int(best), why
+}
+
+// density is the bound that an odd number of ends sets: half of them, rounded down, is
+// the most pairs of a round.
+func (pr *problem) density() (rounds int64, ends int) {
+	pairs := int64(0)
+	used := map[int32]bool{}
+	for _, list := range pr.needs {
+		if len(list) > 1 && pr.ends[list[0].at] && pr.ends[list[1].at] {
+			pairs++
+			used[list[0].at], used[list[1].at] = true, true
+		}
+	}
+	if len(used) < 2 {
+		return 0, 0
+	}
+	most := int64(len(used) / 2)
+	return (pairs + most - 1) / most, len(used)
+}

@@ -1,0 +1,156 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/probe"
+)
+
+// FabricLinks are the links between the switches of a fabric.
+type FabricLinks struct {
+	Uplinks []Uplink
+}
+
+// Uplink joins a leaf and a spine. Where a pair of leaves has several spines in common,
+// switches choose one for each flow, so all uplinks of a leaf count as one link.
+type Uplink struct {
+	Leaf, Spine string
+	Count       int        // of parallel links; 0 is 1
+	BytesPerSec *topo.Rate // of each in one direction; nil not known
+}
+
+// Bounds of a description, so that sums of rates fit.
+const (
+	maxUplinks              = 1 << 16
+	maxUplinkRate topo.Rate = 1_000_000_000_000 // bytes/s, of one link
+)
+
+// uplinks are the ways between leaves.
+type uplinks struct {
+	spines map[string][]string          // of each leaf, sorted
+	up     map[[2]string][2]*probe.Link // leaf and spine: up and down
+	all    map[string][2]*probe.Link    // of a leaf together
+	each   map[[2]string]*topo.Rate     // what a single link of a leaf and spine carries
+	ways   map[[2]string]way            // between leaves
+}
+
+// uplinks registers the links between leaves.
+func (b *builder) uplinks(f *FabricLinks, overlay topo.Overlay) (uplinks, error) {
+	u := uplinks{spines: map[string][]string{}, up: map[[2]string][2]*probe.Link{}, all: map[string][2]*probe.Link{}, each: map[[2]string]*topo.Rate{}, ways: map[[2]string]way{}}
+	if f == nil {
+		return u, nil
+	}
+	if len(f.Uplinks) > maxUplinks {
+		return u, fmt.Errorf("plan: %d uplinks: want at most %d", len(f.Uplinks), maxUplinks)
+	}
+	list := slices.Clone(f.Uplinks)
+	sums := map[string]*topo.Rate{}
+	for _, l := range list {
+		at := [2]string{l.Leaf, l.Spine}
+		switch {
+		case l.Leaf == "" || l.Spine == "":
+			return u, fmt.Errorf("plan: uplink of leaf %q and spine %q: want both names", l.Leaf, l.Spine)
+		case l.Count < 0 || l.Count > maxUplinks || l.BytesPerSec != nil && (*l.BytesPerSec < 0 || *l.BytesPerSec > maxUplinkRate):
+			return u, fmt.Errorf("plan: uplink of %s and %s: want a count from 0 to %d and a rate from 0 to %d bytes/s", l.Leaf, l.Spine, maxUplinks, maxUplinkRate)
+		case u.up[at][0] != nil:
+			return u, fmt.Errorf("plan: uplink of %s and %s is listed twice: say how many there are", l.Leaf, l.Spine)
+		}
+		u.spines[l.Leaf] = append(u.spines[l.Leaf], l.Spine)
+		u.each[at] = l.BytesPerSec
+		var rate *topo.Rate
+		if l.BytesPerSec != nil {
+			sum := *l.BytesPerSec * topo.Rate(max(l.Count, 1))
+			rate = &sum
+		}
+		id := topo.LinkID("leaf:" + l.Leaf + "/spine:" + l.Spine)
+		on := []string{b.device("leaf:"+l.Leaf, "leaf", l.Leaf), b.device("spine:"+l.Spine, "spine", l.Spine)}
+		u.up[at] = b.fabricLink(id, "uplink "+l.Leaf+" - "+l.Spine, on, rate, overlay)
+		sums[l.Leaf] = addRates(sums[l.Leaf], rate, len(u.spines[l.Leaf]) == 1)
+	}
+	for leaf, spines := range u.spines {
+		slices.SortFunc(spines, topo.NaturalCompare)
+		on := []string{b.device("leaf:"+leaf, "leaf", leaf)}
+		u.all[leaf] = b.fabricLink(topo.LinkID("leaf:"+leaf+"/spines"), "uplinks of "+leaf, on, sums[leaf], overlay)
+	}
+	return u, nil
+}
+
+// addRates is a sum with one more rate: not known where one is not.
+func addRates(sum, rate *topo.Rate, first bool) *topo.Rate {
+	switch {
+	case first:
+		return rate
+	case sum == nil || rate == nil:
+		return nil
+	}
+	both := *sum + *rate
+	return &both
+}
+
+// fabricLink registers both directions of a link between switches.
+func (b *builder) fabricLink(id topo.LinkID, name string, on []string, rate *topo.Rate, overlay topo.Overlay) [2]*probe.Link {
+	var out [2]*probe.Link
+	basis := topo.BasisRead
+	if measured, ok := overlay[id]; ok {
+		rate, basis = &measured, topo.BasisMeasured
+	} else if rate == nil {
+		basis = topo.BasisUnknown
+	}
+	for i, direction := range []string{"up", "down"} {
+		l := &probe.Link{Key: probe.Key("", id, direction), Link: id, Kind: probe.LinkUplink, Direction: direction, Name: name, On: on, BytesPerSec: rate, Basis: basis}
+		b.links[l.Key], out[i] = l, l
+	}
+	return out
+}
+
+// between is the way from one leaf to another, and what sets it apart from others.
+// What nobody describes is left out.
+func (u *uplinks) between(from, to string) (way, string) {
+	switch {
+	case from == "" || to == "":
+		return way{known: true, gap: true}, ""
+	case from == to:
+		return way{known: true}, "same leaf"
+	case len(u.spines[from]) == 0 || len(u.spines[to]) == 0:
+		return way{known: true, gap: true}, "other leaf"
+	}
+	at := [2]string{from, to}
+	w, ok := u.ways[at]
+	if !ok {
+		w = u.find(from, to)
+		u.ways[at] = w
+	}
+	return w, "other leaf"
+}
+
+func (u *uplinks) find(from, to string) way {
+	var common []string
+	for _, s := range u.spines[from] {
+		if slices.Contains(u.spines[to], s) {
+			common = append(common, s)
+		}
+	}
+	w := way{known: true, gap: len(common) == 0}
+	for _, s := range common {
+		for _, leaf := range []string{from, to} {
+			if r := u.each[[2]string{leaf, s}]; r != nil && (w.flow == 0 || *r < w.flow) {
+				w.flow = *r
+			}
+		}
+	}
+	switch len(common) {
+	case 0:
+	case 1:
+		w.links = []*probe.Link{u.up[[2]string{from, common[0]}][0], u.up[[2]string{to, common[0]}][1]}
+	default:
+		w.links = []*probe.Link{u.all[from][0], u.all[to][1]}
+	}
+	for _, l := range w.links {
+		if l.BytesPerSec == nil {
+			w.open = l
+		}
+	}
+	return w
+}

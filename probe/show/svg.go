@@ -1,0 +1,294 @@
+package show
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/topoctl/topoctl/probe"
+)
+
+// fonts are the usual sans serif fonts; nothing is loaded.
+const fonts = "system-ui,-apple-system,'Segoe UI',Helvetica,Arial,'DejaVu Sans',sans-serif"
+
+const (
+	margin     = 20
+	lineHeight = 18
+	leastWidth = 820
+	fullWidth  = 1500 // of panels side by side
+	mostText   = 1100 // of the lines above them
+	mostTips   = 4096 // cells with a text of their own that large heat maps have
+	mostBlame  = 6    // faults that are told above the heat maps
+)
+
+// SVG draws heat maps of a report, one for each kind, transport and variant, without
+// outside parts: rows are where bytes come from, columns where they go. The same report
+// gives the same bytes.
+func SVG(r *probe.Report, o Options) []byte { return draw(r, o, true) }
+
+// draw makes the image; head: with the title and what is above the heat maps.
+func draw(r *probe.Report, o Options, head bool) []byte {
+	d := &drawing{r: r, o: o, withHead: head}
+	for _, s := range sections(r, o.Units) {
+		d.grids = append(d.grids, newGrid(s))
+	}
+	d.head()
+	d.arrange()
+	return d.print()
+}
+
+// drawing is an image that is being made.
+type drawing struct {
+	r     *probe.Report
+	o     Options
+	grids []*grid
+	at    [][2]int // of the grids
+	lines []headLine
+	// withHead says whether the title and lines are drawn.
+	withHead bool
+	// width and height are those of the image; legend is where that begins.
+	width, height, legend int
+	top                   int // of the first heat map
+	tips                  int
+	out                   bytes.Buffer
+}
+
+// headLine is a line above the heat maps.
+type headLine struct {
+	text  string
+	alert bool
+}
+
+func (d *drawing) printf(format string, args ...any) { fmt.Fprintf(&d.out, format, args...) }
+
+var escaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;", "'", "&#39;")
+
+// escape makes a text fit for XML. Control characters were taken out by clean.
+func escape(s string) string { return escaper.Replace(s) }
+
+// reportTitle is the image's and the page's.
+func reportTitle(r *probe.Report) string {
+	text := "probe"
+	switch {
+	case r.Mode == "local" && len(r.Hosts) == 1:
+		text = "probe of " + clean(r.Hosts[0].Name)
+	case len(r.Hosts) > 0:
+		text = "probe of " + plural(len(r.Hosts), "host")
+	}
+	return text + ", " + r.StartedAt.UTC().Format("2006-01-02 15:04 UTC")
+}
+
+// head are the lines above the heat maps.
+func (d *drawing) head() {
+	d.lines = append(d.lines, headLine{text: countsText(d.r)})
+	for _, l := range incomplete(d.r) {
+		d.lines = append(d.lines, headLine{l, true})
+	}
+	for i := range d.r.Blame {
+		b := &d.r.Blame[i]
+		if i == mostBlame {
+			d.lines = append(d.lines, headLine{fmt.Sprintf("and %d suspects more", len(d.r.Blame)-i), true})
+			break
+		}
+		text := blameTitle(b, d.r)
+		if len(b.Suspects) == 1 {
+			if seen := seenText(&b.Suspects[0], d.r, d.o.Units); seen != "" {
+				text += ", " + seen
+			}
+		}
+		d.lines = append(d.lines, headLine{text, true})
+	}
+	for _, l := range waived(d.r) {
+		d.lines = append(d.lines, headLine{text: l})
+	}
+}
+
+// arrange puts the heat maps side by side where there is room, and the legend below.
+func (d *drawing) arrange() {
+	d.width, d.top = leastWidth, margin
+	if d.withHead {
+		d.top += 26 + len(d.lines)*lineHeight + 10
+		for _, l := range d.lines {
+			d.width = max(d.width, min(mostText, textWidth(l.text, 13)+2*margin+30))
+		}
+	}
+	y := d.top
+	x, row := margin, 0
+	for _, g := range d.grids {
+		w, h := g.width(), g.height()
+		if g.tooLarge() {
+			w, h = 400, gridHead+lineHeight
+		}
+		w = max(w, textWidth(g.head(), 13)+12)
+		if x > margin && x+w > fullWidth {
+			x, y, row = margin, y+row+16, 0
+		}
+		d.at = append(d.at, [2]int{x, y})
+		x += w + 24
+		row = max(row, h)
+		d.width = max(d.width, x-24+margin)
+	}
+	d.legend = y + row + 20
+	d.height = d.legend + 3*lineHeight + 10 + margin
+}
+
+func (g *grid) head() string {
+	text := g.title + ", " + g.unit.Suffix()
+	if g.letter || g.font == 0 {
+		text = g.title
+	}
+	return fmt.Sprintf("%s (%d to %d)", text, len(g.from), len(g.to))
+}
+
+func (d *drawing) print() []byte {
+	title := reportTitle(d.r)
+	d.printf(`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img" aria-labelledby="tp-title tp-desc" font-family="%s">`+"\n",
+		d.width, d.height, d.width, d.height, escape(fonts))
+	d.printf("<title id=\"tp-title\">%s</title>\n<desc id=\"tp-desc\">%s</desc>\n", escape(title), escape(d.describe()))
+	d.printf("<style>%s</style>\n", svgSheet())
+	d.printf(`<defs><pattern id="tp-hatch" width="6" height="6" patternUnits="userSpaceOnUse"><path class="tp-line" stroke="%s" stroke-width="0.8" opacity="0.6" d="M0 6L6 0"/></pattern>`, light.line)
+	d.printf(`<pattern id="tp-cross" width="6" height="6" patternUnits="userSpaceOnUse"><path class="tp-edge" stroke="%s" stroke-width="0.8" opacity="0.6" d="M0 6L6 0M0 0L6 6"/></pattern></defs>`+"\n", light.alert)
+	d.printf(`<rect class="tp-page" fill="%s" width="%d" height="%d"/>`+"\n", light.background, d.width, d.height)
+	if d.withHead {
+		d.drawHead(title)
+	}
+	for i, g := range d.grids {
+		d.grid(g, d.at[i][0], d.at[i][1])
+	}
+	d.drawLegend()
+	d.printf("</svg>\n")
+	return d.out.Bytes()
+}
+
+// drawHead writes the title and the lines below it.
+func (d *drawing) drawHead(title string) {
+	d.text(title, margin, margin+14, 16, "tp-text", light.text, ` font-weight="bold"`)
+	y := margin + 26 + 13
+	for _, l := range d.lines {
+		class, fill, x := "tp-text", light.text, margin
+		if l.alert {
+			class, fill = "tp-alert", light.alert
+			d.printf(`<path class="tp-alert" fill="%s" d="M%d %dl5 10h-10z"/>`, light.alert, x+5, y-10)
+			x += 16
+		}
+		d.text(cut(l.text, (d.width-margin-x)*100/(13*62)), x, y, 13, class, fill, "")
+		y += lineHeight
+	}
+}
+
+// describe says in words what the image shows, for readers that do not see it.
+func (d *drawing) describe() string {
+	var b strings.Builder
+	b.WriteString("Rates between pairs of ends: a row for each source, a column for each destination. ")
+	for _, l := range d.lines {
+		b.WriteString(l.text + ". ")
+	}
+	return strings.TrimSpace(b.String())
+}
+
+func (d *drawing) text(s string, x, y, size int, class, fill, more string) {
+	d.printf(`<text class="%s" fill="%s" x="%d" y="%d" font-size="%d"%s>%s</text>`+"\n", class, fill, x, y, size, more, escape(s))
+}
+
+// grid draws one heat map.
+func (d *drawing) grid(g *grid, x, y int) {
+	d.text(g.head(), x, y+14, 13, "tp-text", light.text, ` font-weight="bold"`)
+	y += gridHead
+	if g.tooLarge() {
+		d.text(fmt.Sprintf("more than %d ends are not drawn", mostEnds), x, y+13, 12, "tp-faint", light.faint, "")
+		return
+	}
+	d.labels(g, x, y)
+	x, y = x+g.left, y+g.top
+	if g.font > 0 {
+		for i := range g.from {
+			for k := range g.to {
+				if c := g.cells[[2]int{i, k}]; c != nil {
+					d.cell(g, c, x+k*g.w, y+i*g.h)
+				}
+			}
+		}
+	} else {
+		d.small(g, x, y)
+	}
+	d.hosts(g, x, y)
+}
+
+// labels writes the names beside the axes.
+func (d *drawing) labels(g *grid, x, y int) {
+	for _, l := range g.labels(g.from, g.h) {
+		d.text(l.text, x+g.left-g.gap(), y+g.top+(l.first+l.last+1)*g.h/2+4, labelFont, "tp-faint", light.faint, ` text-anchor="end"`)
+	}
+	for _, l := range g.labels(g.to, g.w) {
+		at := x + g.left + (l.first+l.last+1)*g.w/2
+		if g.flat() {
+			d.text(l.text, at, y+g.top-6, labelFont, "tp-faint", light.faint, ` text-anchor="middle"`)
+			continue
+		}
+		d.text(l.text, 0, 0, labelFont, "tp-faint", light.faint, fmt.Sprintf(` transform="translate(%d %d) rotate(-90)"`, at+4, y+g.top-g.gap()))
+	}
+}
+
+// hosts draws lines between hosts with several ends.
+func (d *drawing) hosts(g *grid, x, y int) {
+	if g.local || len(g.from) < 4 || g.h*len(g.from) > 0 && hostsOf(g.from) == len(g.from) && hostsOf(g.to) == len(g.to) || hostsOf(g.from) > 64 {
+		return
+	}
+	var path strings.Builder
+	for i := 1; i < len(g.from); i++ {
+		if g.from[i].host != g.from[i-1].host {
+			fmt.Fprintf(&path, "M%d %dh%d", x, y+i*g.h, len(g.to)*g.w)
+		}
+	}
+	for i := 1; i < len(g.to); i++ {
+		if g.to[i].host != g.to[i-1].host {
+			fmt.Fprintf(&path, "M%d %dv%d", x+i*g.w, y, len(g.from)*g.h)
+		}
+	}
+	if path.Len() > 0 {
+		d.printf(`<path class="tp-line" fill="none" stroke="%s" stroke-width="0.7" d="%s"/>`+"\n", light.line, path.String())
+	}
+}
+
+func hostsOf(ends []end) int {
+	n := 0
+	for i := range ends {
+		if i == 0 || ends[i].host != ends[i-1].host {
+			n++
+		}
+	}
+	return n
+}
+
+// drawLegend says what colours, letters and marks mean.
+func (d *drawing) drawLegend() {
+	x, y := margin, d.legend
+	d.text("Colour: the measured part of the expected rate; where none is known, of the best rate of the pair's group.", x, y+12, 12, "tp-faint", light.faint, "")
+	y += lineHeight + 4
+	for i := range stepCount {
+		name := "< 20 %"
+		switch {
+		case i < len(steps):
+			name = fmt.Sprintf("≥ %.0f %%", steps[i]*100)
+		case i == noStep:
+			name = "not known"
+		}
+		w := textWidth(name, 11) + 18
+		d.printf(`<rect class="tp-s%d" fill="%s" x="%d" y="%d" width="%d" height="18" rx="2"/>`, i, light.steps[i], x, y, w)
+		d.text(name, x+w/2, y+13, 11, fmt.Sprintf("tp-i%d", i), light.ink[i], ` text-anchor="middle"`)
+		x += w + 4
+	}
+	x += 12
+	for _, k := range []struct{ fill, name string }{{"url(#tp-hatch)", "not measured"}, {"url(#tp-cross)", "error"}} {
+		d.printf(`<rect class="tp-line" fill="%s" stroke="%s" stroke-width="0.7" x="%d" y="%d" width="22" height="18" rx="2"/>`, k.fill, light.line, x, y)
+		d.text(k.name, x+28, y+13, 11, "tp-faint", light.faint, "")
+		x += 28 + textWidth(k.name, 11) + 14
+	}
+	y += 18 + lineHeight
+	text := "P pass, W warn, F fail (framed), I inconclusive (dashed), E error; n/a or x waived; – not measured"
+	if slices.ContainsFunc(d.grids, func(g *grid) bool { return g.font == 0 }) {
+		text += "; triangles point at rows and columns of which half or more failed"
+	}
+	d.text(text, margin, y, 12, "tp-faint", light.faint, "")
+}
