@@ -52,6 +52,11 @@ struct tc_lib {
 	int (*EventQuery)(void *);
 	int (*MemcpyHtoDAsync)(uint64_t, const void *, size_t, void *);
 	int (*MemcpyDtoHAsync)(void *, uint64_t, size_t, void *);
+	int (*MemcpyPeerAsync)(uint64_t, void *, uint64_t, void *, size_t, void *);
+	int (*EventElapsedTime)(float *, void *, void *);
+	int (*DeviceCanAccessPeer)(int *, int, int);
+	int (*CtxEnablePeerAccess)(void *, unsigned);
+	int (*CtxDisablePeerAccess)(void *);
 	int (*PointerGetAttribute)(void *, int, uint64_t);
 	int (*PointerSetAttribute)(const void *, int, uint64_t);
 	int (*GetErrorName)(int, const char **);
@@ -98,6 +103,11 @@ static const struct {
 	NEED(EventQuery, "cuEventQuery"),
 	NEED(MemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2"),
 	NEED(MemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2"),
+	NEED(MemcpyPeerAsync, "cuMemcpyPeerAsync"),
+	NEED(EventElapsedTime, "cuEventElapsedTime"),
+	NEED(DeviceCanAccessPeer, "cuDeviceCanAccessPeer"),
+	NEED(CtxEnablePeerAccess, "cuCtxEnablePeerAccess"),
+	NEED(CtxDisablePeerAccess, "cuCtxDisablePeerAccess"),
 	NEED(PointerGetAttribute, "cuPointerGetAttribute"),
 	NEED(PointerSetAttribute, "cuPointerSetAttribute"),
 	NEED(GetErrorName, "cuGetErrorName"),
@@ -208,6 +218,34 @@ int tc_copy(tc_lib *l, uintptr_t ctx, uintptr_t stream, uintptr_t event, int to_
 	*recorded = 0;
 	IN(l, ctx, copy_all(l, (void *)stream, (void *)event, to_host, pieces, count, recorded));
 }
+
+static int copy_peer(tc_lib *l, void *stream, void *event, uint64_t to, void *to_ctx, uint64_t from, void *from_ctx, size_t bytes,
+	int times, int *recorded) {
+	int r = 0;
+	for (int i = 0; i < times && !r; i++) r = l->MemcpyPeerAsync(to, to_ctx, from, from_ctx, bytes, stream);
+	int e = l->EventRecord(event, stream);
+	*recorded = e == 0;
+	return r ? r : e;
+}
+
+int tc_copy_peer(tc_lib *l, uintptr_t ctx, uintptr_t stream, uintptr_t event, uint64_t to, uintptr_t to_ctx, uint64_t from,
+	uintptr_t from_ctx, size_t bytes, int times, int *recorded) {
+	*recorded = 0;
+	IN(l, ctx, copy_peer(l, (void *)stream, (void *)event, to, (void *)to_ctx, from, (void *)from_ctx, bytes, times, recorded));
+}
+
+int tc_timer(tc_lib *l, uintptr_t ctx, uintptr_t *event) {
+	IN(l, ctx, l->EventCreate((void **)event, EVENT_BLOCKING_SYNC));
+}
+int tc_record(tc_lib *l, uintptr_t ctx, uintptr_t stream, uintptr_t event) {
+	IN(l, ctx, l->EventRecord((void *)event, (void *)stream));
+}
+int tc_elapsed(tc_lib *l, uintptr_t ctx, uintptr_t from, uintptr_t to, float *ms) {
+	IN(l, ctx, l->EventElapsedTime(ms, (void *)from, (void *)to));
+}
+int tc_can_access_peer(tc_lib *l, int device, int peer, int *can) { return l->DeviceCanAccessPeer(can, device, peer); }
+int tc_enable_peer(tc_lib *l, uintptr_t ctx, uintptr_t peer) { IN(l, ctx, l->CtxEnablePeerAccess((void *)peer, 0)); }
+int tc_disable_peer(tc_lib *l, uintptr_t ctx, uintptr_t peer) { IN(l, ctx, l->CtxDisablePeerAccess((void *)peer)); }
 
 int tc_pointer_of(tc_lib *l, uint64_t address, tc_pointer *p) {
 	size_t bytes = 0;

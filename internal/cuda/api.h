@@ -71,6 +71,18 @@ int tc_event_query(tc_lib *l, uintptr_t ctx, uintptr_t event);
 // says whether it was.
 int tc_copy(tc_lib *l, uintptr_t ctx, uintptr_t stream, uintptr_t event, int to_host,
 	const tc_piece *pieces, int count, int *recorded);
+// tc_copy_peer queues the same copy between the memory of two GPUs so many times, and the
+// event behind them.
+int tc_copy_peer(tc_lib *l, uintptr_t ctx, uintptr_t stream, uintptr_t event, uint64_t to, uintptr_t to_ctx, uint64_t from,
+	uintptr_t from_ctx, size_t bytes, int times, int *recorded);
+// tc_timer makes an event that takes the time, tc_record records one, tc_elapsed gives
+// the milliseconds between two that are over.
+int tc_timer(tc_lib *l, uintptr_t ctx, uintptr_t *event);
+int tc_record(tc_lib *l, uintptr_t ctx, uintptr_t stream, uintptr_t event);
+int tc_elapsed(tc_lib *l, uintptr_t ctx, uintptr_t from, uintptr_t to, float *ms);
+int tc_can_access_peer(tc_lib *l, int device, int peer, int *can);
+int tc_enable_peer(tc_lib *l, uintptr_t ctx, uintptr_t peer);
+int tc_disable_peer(tc_lib *l, uintptr_t ctx, uintptr_t peer);
 int tc_pointer_of(tc_lib *l, uint64_t address, tc_pointer *p);
 int tc_sync_memops(tc_lib *l, uintptr_t ctx, uint64_t address);
 int tc_export(tc_lib *l, uintptr_t ctx, uint64_t address, size_t bytes, int *fd);

@@ -28,6 +28,8 @@ const (
 	SystemNotReady Result = 802
 	NotReady       Result = 600
 	NotSupported   Result = 801
+	// PeerAlreadyEnabled: another user of CUDA in this process has enabled it.
+	PeerAlreadyEnabled Result = 704
 )
 
 // Error is a call of the driver API that failed.

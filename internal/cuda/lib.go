@@ -32,6 +32,13 @@ type driver interface {
 	eventWait(ctx, event uintptr) Result
 	eventQuery(ctx, event uintptr) Result
 	copy(ctx, stream, event uintptr, toHost bool, pieces []Piece) (recorded bool, _ Result)
+	copyPeer(ctx, stream, event uintptr, p peerCopy) (recorded bool, _ Result)
+	timer(ctx uintptr) (uintptr, Result)
+	record(ctx, stream, event uintptr) Result
+	elapsed(ctx, from, to uintptr) (ms float32, _ Result)
+	canAccessPeer(device, peer int) (bool, Result)
+	enablePeer(ctx, peer uintptr) Result
+	disablePeer(ctx, peer uintptr) Result
 	pointer(address uint64) (Pointer, Result)
 	syncMemops(ctx uintptr, address uint64) Result
 	export(ctx uintptr, address uint64, bytes int64) (int, Result)

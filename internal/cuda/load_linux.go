@@ -171,6 +171,43 @@ func (c calls) copy(ctx, stream, event uintptr, toHost bool, pieces []Piece) (bo
 	return recorded != 0, Result(r)
 }
 
+func (c calls) copyPeer(ctx, stream, event uintptr, p peerCopy) (bool, Result) {
+	var recorded C.int
+	r := C.tc_copy_peer(c.l, C.uintptr_t(ctx), C.uintptr_t(stream), C.uintptr_t(event), C.uint64_t(p.to), C.uintptr_t(p.toCtx),
+		C.uint64_t(p.from), C.uintptr_t(p.fromCtx), C.size_t(p.bytes), C.int(p.times), &recorded)
+	return recorded != 0, Result(r)
+}
+
+func (c calls) timer(ctx uintptr) (uintptr, Result) {
+	var e C.uintptr_t
+	r := C.tc_timer(c.l, C.uintptr_t(ctx), &e)
+	return uintptr(e), Result(r)
+}
+
+func (c calls) record(ctx, stream, event uintptr) Result {
+	return Result(C.tc_record(c.l, C.uintptr_t(ctx), C.uintptr_t(stream), C.uintptr_t(event)))
+}
+
+func (c calls) elapsed(ctx, from, to uintptr) (float32, Result) {
+	var ms C.float
+	r := C.tc_elapsed(c.l, C.uintptr_t(ctx), C.uintptr_t(from), C.uintptr_t(to), &ms)
+	return float32(ms), Result(r)
+}
+
+func (c calls) canAccessPeer(device, peer int) (bool, Result) {
+	var can C.int
+	r := C.tc_can_access_peer(c.l, C.int(device), C.int(peer), &can)
+	return can != 0, Result(r)
+}
+
+func (c calls) enablePeer(ctx, peer uintptr) Result {
+	return Result(C.tc_enable_peer(c.l, C.uintptr_t(ctx), C.uintptr_t(peer)))
+}
+
+func (c calls) disablePeer(ctx, peer uintptr) Result {
+	return Result(C.tc_disable_peer(c.l, C.uintptr_t(ctx), C.uintptr_t(peer)))
+}
+
 func (c calls) pointer(address uint64) (Pointer, Result) {
 	var p C.tc_pointer
 	r := C.tc_pointer_of(c.l, C.uint64_t(address), &p)

@@ -13,7 +13,7 @@
 
 enum {
 	OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, NO_DEVICE = 100, INVALID_DEVICE = 101,
-	INVALID_CONTEXT = 201, NOT_FOUND = 500, NOT_READY = 600, NOT_SUPPORTED = 801,
+	INVALID_CONTEXT = 201, PEER_UNSUPPORTED = 217, INVALID_HANDLE = 400, PEER_ENABLED = 704, PEER_NOT_ENABLED = 705, NOT_FOUND = 500, NOT_READY = 600, NOT_SUPPORTED = 801,
 	MAX_DEVICES = 8, MAX_ALLOCS = 4096, MAX_PINS = 1024, MAX_FAILS = 16, MAX_DEPTH = 8,
 };
 #define SPACE (64ull << 30)
@@ -27,11 +27,14 @@ typedef struct {
 
 typedef struct {
 	int device, refs, error;
+	unsigned peers; // whose memory it may reach, by bit
 } context;
 
 typedef struct event {
 	context *ctx;
 	uint64_t recorded, over; // numbers of records
+	int timing;
+	double at; // when it was reached last, on its stream's clock
 } event;
 
 typedef struct op {
@@ -39,18 +42,21 @@ typedef struct op {
 	event *e; // a record, else a copy
 	uint64_t number, device, host, bytes;
 	int to_host;
+	uint64_t from;    // of a copy between GPUs: device memory, 0 it is none
+	double takes;     // on the stream's clock
 } op;
 
 typedef struct {
 	context *ctx;
 	op *first, **last;
 	int queued, closing;
+	double clock; // seconds that copies took
 	pthread_t thread;
 } stream;
 
 static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-static fake_options opts = {2, 1, 1, 1, 0, 0, 1ll << 33, 1ll << 33};
+static fake_options opts = {.devices = 2, .dmabuf = 1, .gpudirect = 1, .flush = 1, .memory = 1ll << 33, .pinnable = 1ll << 33};
 static fake_stats stats;
 static char *space;
 static uint64_t next_address;
@@ -66,7 +72,7 @@ void fake_reset(fake_options o) {
 	pthread_mutex_lock(&mu);
 	opts = o;
 	memset(&fails, 0, sizeof fails);
-	for (int i = 0; i < MAX_DEVICES; i++) contexts[i].error = 0;
+	for (int i = 0; i < MAX_DEVICES; i++) contexts[i].error = contexts[i].peers = 0;
 	stats.copies = stats.copied_bytes = stats.unpinned_copies = stats.flushes = stats.most_queued = 0;
 	held = 0;
 	started = 0;
@@ -353,10 +359,22 @@ static void run_copy(stream *s, op *o) {
 	if (r) s->ctx->error = r; // as on a GPU: the context is broken for good
 	char *p = behind(o->device, o->bytes);
 	if (s->ctx->error || !p) return;
+	s->clock += o->takes;
+	if (o->from) {
+		char *q = behind(o->from, o->bytes);
+		if (!q) return;
+		memmove(p, q, o->bytes);
+		p[o->bytes / 2] += opts.spoil;
+		stats.copies++;
+		stats.copied_bytes += o->bytes;
+		return;
+	}
+	char *host = (void *)(uintptr_t)o->host;
 	if (o->to_host)
-		memcpy((void *)(uintptr_t)o->host, p, o->bytes);
+		memcpy(host, p, o->bytes);
 	else
-		memcpy(p, (void *)(uintptr_t)o->host, o->bytes);
+		memcpy(p, host, o->bytes);
+	(o->to_host ? host : p)[o->bytes / 2] += opts.spoil;
 	stats.copies++;
 	stats.copied_bytes += o->bytes;
 	if (!pinned(o->host, o->bytes)) stats.unpinned_copies++;
@@ -370,7 +388,10 @@ static void *run_stream(void *arg) {
 		op *o = s->first;
 		if (!o) break;
 		if (!o->e) run_copy(s, o);
-		else o->e->over = o->number;
+		else {
+			o->e->over = o->number;
+			o->e->at = s->clock;
+		}
 		s->first = o->next;
 		if (!s->first) s->last = &s->first;
 		if (!o->e) s->queued--;
@@ -407,9 +428,10 @@ static int f_StreamDestroy(void *p) {
 static int f_EventCreate(void **p, unsigned flags) {
 	ENTER("cuEventCreate");
 	CURRENT();
-	if (flags != 3) LEAVE(INVALID_VALUE);
+	if (flags != 3 && flags != 1) LEAVE(INVALID_VALUE);
 	event *e = calloc(1, sizeof *e);
 	e->ctx = cur;
+	e->timing = flags == 1;
 	stats.events++;
 	*p = e;
 	LEAVE(OK);
@@ -447,6 +469,19 @@ static int f_EventQuery(void *p) {
 	LEAVE(e->ctx->error ? e->ctx->error : e->over == e->recorded ? OK : NOT_READY);
 }
 
+static int f_EventElapsedTime(float *ms, void *a, void *b) {
+	ENTER("cuEventElapsedTime");
+	CURRENT();
+	event *from = a, *to = b;
+	if (!from->timing || !to->timing || !from->recorded || !to->recorded) LEAVE(INVALID_HANDLE);
+	if (from->over != from->recorded || to->over != to->recorded) LEAVE(NOT_READY);
+	*ms = (to->at - from->at) * 1e3;
+	LEAVE(OK);
+}
+
+// takes is how long a copy is under way on its stream's clock.
+static double takes(size_t n, double rate) { return opts.copy_seconds + (rate > 0 ? n / rate : 0); }
+
 static int copy(const char *name, void *to, uint64_t device, uint64_t host, size_t n, int to_host) {
 	ENTER(name);
 	CURRENT();
@@ -458,6 +493,7 @@ static int copy(const char *name, void *to, uint64_t device, uint64_t host, size
 	o->host = host;
 	o->bytes = n;
 	o->to_host = to_host;
+	o->takes = takes(n, to_host ? opts.to_host : opts.from_host);
 	if (++s->queued > stats.most_queued) stats.most_queued = s->queued;
 	push(s, o);
 	LEAVE(OK);
@@ -467,6 +503,50 @@ static int f_MemcpyHtoDAsync(uint64_t d, const void *h, size_t n, void *s) {
 }
 static int f_MemcpyDtoHAsync(void *h, uint64_t d, size_t n, void *s) {
 	return copy("cuMemcpyDtoHAsync_v2", s, d, (uint64_t)(uintptr_t)h, n, 1);
+}
+
+static int f_MemcpyPeerAsync(uint64_t d, void *to, uint64_t f, void *from, size_t n, void *on) {
+	ENTER("cuMemcpyPeerAsync");
+	CURRENT();
+	context *a = to, *b = from;
+	stream *s = on;
+	allocation *x = find(d), *y = find(f);
+	if (!behind(d, n) || !behind(f, n) || x->device != a->device || y->device != b->device || s->ctx != cur) LEAVE(INVALID_VALUE);
+	if (b->error || a->error) LEAVE(b->error ? b->error : a->error);
+	op *o = calloc(1, sizeof *o);
+	o->device = d;
+	o->from = f;
+	o->bytes = n;
+	int direct = (a->peers >> b->device | b->peers >> a->device) & 1;
+	o->takes = takes(n, direct ? opts.peer : opts.staged);
+	if (++s->queued > stats.most_queued) stats.most_queued = s->queued;
+	push(s, o);
+	LEAVE(OK);
+}
+static int f_DeviceCanAccessPeer(int *can, int d, int peer) {
+	ENTER("cuDeviceCanAccessPeer");
+	DEVICE(d);
+	if (peer - 100 < 0 || peer - 100 >= opts.devices) LEAVE(INVALID_DEVICE);
+	*can = !opts.no_peer && peer != d;
+	LEAVE(OK);
+}
+static int f_CtxEnablePeerAccess(void *p, unsigned flags) {
+	ENTER("cuCtxEnablePeerAccess");
+	CURRENT();
+	context *peer = p;
+	if (flags || peer == cur) LEAVE(INVALID_VALUE);
+	if (opts.no_peer) LEAVE(PEER_UNSUPPORTED);
+	if (cur->peers >> peer->device & 1) LEAVE(PEER_ENABLED);
+	cur->peers |= 1u << peer->device;
+	LEAVE(OK);
+}
+static int f_CtxDisablePeerAccess(void *p) {
+	ENTER("cuCtxDisablePeerAccess");
+	CURRENT();
+	context *peer = p;
+	if (!(cur->peers >> peer->device & 1)) LEAVE(PEER_NOT_ENABLED);
+	cur->peers &= ~(1u << peer->device);
+	LEAVE(OK);
 }
 
 static int f_PointerGetAttribute(void *out, int attribute, uint64_t p) {
@@ -519,6 +599,8 @@ static const struct { int code; const char *name, *text; } words[] = {
 	{101, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
 	{201, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
 	{214, "CUDA_ERROR_ECC_UNCORRECTABLE", "uncorrectable ECC error encountered"},
+	{217, "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED", "peer access is not supported between these two devices"},
+	{704, "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED", "peer access is already enabled"},
 	{700, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
 	{801, "CUDA_ERROR_NOT_SUPPORTED", "operation not supported"},
 	{803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "system has unsupported display driver / cuda driver combination"},
@@ -561,6 +643,11 @@ static int f_GetErrorString(int code, const char **s) {
 	X(cuEventQuery, f_EventQuery, 0)                                        \
 	X(cuMemcpyHtoDAsync_v2, f_MemcpyHtoDAsync, 0)                           \
 	X(cuMemcpyDtoHAsync_v2, f_MemcpyDtoHAsync, 0)                           \
+	X(cuMemcpyPeerAsync, f_MemcpyPeerAsync, 0)                              \
+	X(cuEventElapsedTime, f_EventElapsedTime, 0)                            \
+	X(cuDeviceCanAccessPeer, f_DeviceCanAccessPeer, 0)                      \
+	X(cuCtxEnablePeerAccess, f_CtxEnablePeerAccess, 0)                      \
+	X(cuCtxDisablePeerAccess, f_CtxDisablePeerAccess, 0)                    \
 	X(cuPointerGetAttribute, f_PointerGetAttribute, 0)                      \
 	X(cuPointerSetAttribute, f_PointerSetAttribute, 0)                      \
 	X(cuGetErrorName, f_GetErrorName, 0)                                    \

@@ -43,6 +43,14 @@ type Options struct {
 	Delay         time.Duration
 	MemoryBytes   int64
 	PinnableBytes int64
+	NoPeer        bool // GPUs cannot reach each other
+	Spoil         bool // copies change a byte of what they copy
+	// FromHost to Staged are rates of copies in bytes per second, for what timers tell, on
+	// a clock of each stream that nothing else moves; 0: those copies take no time. Peer is
+	// between GPUs directly, Staged through memory of the host. Each copy takes CopyTime
+	// beside.
+	FromHost, ToHost, Peer, Staged float64
+	CopyTime                       time.Duration
 }
 
 // Stats are what is there now, and what was copied since Reset.
@@ -69,6 +77,15 @@ func Reset(o Options) {
 	if o.Old {
 		c.old = 1
 	}
+	if o.Spoil {
+		c.spoil = 1
+	}
+	if o.NoPeer {
+		c.no_peer = 1
+	}
+	c.from_host, c.to_host = C.double(o.FromHost), C.double(o.ToHost)
+	c.peer, c.staged = C.double(o.Peer), C.double(o.Staged)
+	c.copy_seconds = C.double(o.CopyTime.Seconds())
 	if o.MemoryBytes > 0 {
 		c.memory = C.int64_t(o.MemoryBytes)
 	}

@@ -13,6 +13,12 @@ typedef struct {
 	int64_t delay_ns; // of each copy on a stream
 	int64_t memory;   // bytes of each GPU
 	int64_t pinnable; // bytes that may be registered
+	int no_peer;      // GPUs cannot reach each other
+	int spoil;        // copies change a byte
+	// Bytes per second of copies, for what timers tell; 0: they take no time. from_host,
+	// to_host, between GPUs directly, and through memory of the host.
+	double from_host, to_host, peer, staged;
+	double copy_seconds; // that each copy takes beside
 } fake_options;
 
 typedef struct {

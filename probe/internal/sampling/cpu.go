@@ -1,0 +1,57 @@
+package sampling
+
+import (
+	"context"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// CPU is processor time for the bytes of a while.
+type CPU struct {
+	// Ask gives the processor time so far; it may ask another host, so that it is not
+	// waited for before PerGB.
+	Ask func(ctx context.Context) (cpu time.Duration, ok bool)
+
+	other         atomic.Int64
+	from, to      look
+	begun, asking sync.WaitGroup
+}
+
+// look is one look at it.
+type look struct {
+	cpu   time.Duration
+	other int64
+	known bool
+}
+
+// Add counts bytes that cost time and are not among those that PerGB is told.
+func (c *CPU) Add(bytes int64) { c.other.Add(bytes) }
+
+// Begin and End mark the while.
+func (c *CPU) Begin(ctx context.Context) {
+	c.from.other = c.other.Load()
+	c.begun.Go(func() { c.from.cpu, c.from.known = c.Ask(ctx) })
+}
+
+// End ends it.
+func (c *CPU) End(ctx context.Context) {
+	c.to.other = c.other.Load()
+	c.asking.Go(func() {
+		c.begun.Wait() // the first answer is the earlier one, however short the while
+		c.to.cpu, c.to.known = c.Ask(ctx)
+	})
+}
+
+// PerGB is in seconds for 10^9 bytes, with four decimals; nil not known.
+func (c *CPU) PerGB(bytes int64) *float64 {
+	c.begun.Wait()
+	c.asking.Wait()
+	bytes += c.to.other - c.from.other
+	if !c.from.known || !c.to.known || bytes <= 0 || c.to.cpu < c.from.cpu {
+		return nil
+	}
+	v := math.Round((c.to.cpu-c.from.cpu).Seconds()/(float64(bytes)/1e9)*1e4) / 1e4
+	return &v
+}

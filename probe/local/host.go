@@ -1,0 +1,263 @@
+package local
+
+import (
+	"io"
+	"math"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/topoctl/topoctl/engine/memory"
+)
+
+// host is what memory pairs need of the operating system. Tests have their own.
+type host struct {
+	allowed   func() ([]int, error)                  // CPUs that this process may use, ascending
+	pin       func(cpu int) (undo func(), err error) // ties the calling goroutine
+	quota     func() (cpus float64, ok bool)         // CPU time that the cgroup gives
+	available func() (bytes int64, ok bool)          // memory
+	alloc     func(int64, memory.Options) (*memory.Block, error)
+	busy      func() (cpu time.Duration, ok bool) // time of all CPUs that was not idle
+	numaMaps  func() string                       // /proc/self/numa_maps
+}
+
+// parseBusy is the time that all CPUs together have not been idle, in ticks, from
+// /proc/stat. Source: proc(5): user, nice, system, idle, iowait, irq, softirq, steal, of
+// which guests' time is a part.
+func parseBusy(stat string) (ticks int64, ok bool) {
+	line, _, _ := strings.Cut(stat, "\n")
+	f := strings.Fields(line)
+	if len(f) < 9 || f[0] != "cpu" {
+		return 0, false
+	}
+	for i, word := range f[1:9] {
+		n, err := strconv.ParseInt(word, 10, 60)
+		if err != nil || n < 0 || n > math.MaxInt64/16 {
+			return 0, false
+		}
+		if i != 3 && i != 4 { // idle, iowait
+			ticks += n
+		}
+	}
+	return ticks, true
+}
+
+// parseQuota reads cgroup v2's cpu.max ("200000 100000", "max 100000"), or v1's two files.
+func parseQuota(v2, quota, period string) (cpus float64, ok bool) {
+	if f := strings.Fields(v2); len(f) == 2 {
+		quota, period = f[0], f[1]
+	}
+	q, errQ := strconv.ParseInt(quota, 10, 53)
+	p, errP := strconv.ParseInt(period, 10, 53)
+	if errQ != nil || errP != nil || q <= 0 || p <= 0 {
+		return 0, false
+	}
+	return float64(q) / float64(p), true
+}
+
+// noLimit is from where on v1's memory limit is none: it is the largest multiple of a page.
+const noLimit = math.MaxInt64 &^ (1<<20 - 1)
+
+// parseLeft is what a memory limit leaves.
+func parseLeft(limit, used string) (bytes int64, ok bool) {
+	l, errL := strconv.ParseInt(limit, 10, 64)
+	u, errU := strconv.ParseInt(used, 10, 64)
+	if errL != nil || errU != nil || l < 0 || u < 0 || l >= noLimit {
+		return 0, false
+	}
+	return max(0, l-u), true
+}
+
+// parseAvailable finds MemAvailable in /proc/meminfo.
+func parseAvailable(meminfo string) (bytes int64, ok bool) {
+	for line := range strings.Lines(meminfo) {
+		f := strings.Fields(line)
+		if len(f) == 3 && f[0] == "MemAvailable:" && f[2] == "kB" {
+			kib, err := strconv.ParseInt(f[1], 10, 53)
+			return kib << 10, err == nil
+		}
+	}
+	return 0, false
+}
+
+// parseNodeFree is what can be had of a NUMA node, from its meminfo: what is free, and
+// pages of files that are not in use.
+func parseNodeFree(meminfo string) (bytes int64, ok bool) {
+	for line := range strings.Lines(meminfo) {
+		f := strings.Fields(line) // "Node 0 MemFree: 123 kB"
+		if len(f) != 5 || f[2] != "MemFree:" && f[2] != "Inactive(file):" {
+			continue
+		}
+		kib, err := strconv.ParseInt(f[3], 10, 52)
+		if err != nil || kib < 0 {
+			return 0, false
+		}
+		bytes += kib << 10
+		ok = ok || f[2] == "MemFree:"
+	}
+	return bytes, ok
+}
+
+// formatList writes a list of CPUs, ascending, as parseList reads it.
+func formatList(cpus []int) string {
+	var b strings.Builder
+	for i := 0; i < len(cpus); {
+		k := i
+		for k+1 < len(cpus) && cpus[k+1] == cpus[k]+1 {
+			k++
+		}
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(strconv.Itoa(cpus[i]))
+		if k > i {
+			b.WriteString("-" + strconv.Itoa(cpus[k]))
+		}
+		i = k + 1
+	}
+	return b.String()
+}
+
+// parseCgroups finds the folders of a process's cgroup and of those above it, where they
+// are there. Source: cgroups(7), /proc/[pid]/cgroup: "0::/a/b", "4:cpu,cpuacct:/a".
+func parseCgroups(file, controller string, there func(string) bool) []string {
+	const root = "/sys/fs/cgroup"
+	var out []string
+	for line := range strings.Lines(file) {
+		f := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(f) != 3 || !path.IsAbs(f[2]) {
+			continue
+		}
+		base := root
+		if f[1] != "" {
+			if !slices.Contains(strings.Split(f[1], ","), controller) {
+				continue
+			}
+			base = root + "/" + controller
+		}
+		for at := path.Clean(f[2]); ; at = path.Dir(at) {
+			if dir := path.Join(base, at); there(dir) {
+				out = append(out, dir)
+			}
+			if at == "/" {
+				break
+			}
+		}
+	}
+	return out
+}
+
+// parseList reads a list of CPUs, "0-3,8"; those above most are left out. false: it is none.
+func parseList(list string, most int) (cpus []int, ok bool) {
+	for part := range strings.SplitSeq(strings.TrimSpace(list), ",") {
+		if part == "" {
+			continue
+		}
+		from, to, isRange := strings.Cut(part, "-")
+		if !isRange {
+			to = from
+		}
+		a, errA := strconv.Atoi(from)
+		b, errB := strconv.Atoi(to)
+		if errA != nil || errB != nil || a < 0 || b < a {
+			return nil, false
+		}
+		for cpu := a; cpu <= min(b, most); cpu++ {
+			if cpus = append(cpus, cpu); len(cpus) > most+1 {
+				return nil, false // some come again
+			}
+		}
+	}
+	return cpus, true
+}
+
+// parseSize reads a size of sysfs, "266240K".
+func parseSize(s string) (bytes int64, ok bool) {
+	shift := 0
+	for suffix, n := range map[string]int{"K": 10, "M": 20, "G": 30} {
+		if number, found := strings.CutSuffix(s, suffix); found {
+			s, shift = number, n
+		}
+	}
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || n < 0 || n > math.MaxInt64>>shift {
+		return 0, false
+	}
+	return n << shift, true
+}
+
+// placed reads in numa_maps where the pages of the mapping at an address are: on a node,
+// and elsewhere. ok is false where the mapping is not listed.
+// Source: numa(7), /proc/[pid]/numa_maps.
+func placed(numaMaps, address string, node int) (there, elsewhere int64, ok bool) {
+	for line := range strings.Lines(numaMaps) {
+		f := strings.Fields(line)
+		if len(f) == 0 || f[0] != address {
+			continue
+		}
+		for _, word := range f[1:] {
+			name, value, _ := strings.Cut(word, "=")
+			n, isNode := strings.CutPrefix(name, "N")
+			at, errAt := strconv.Atoi(n)
+			pages, err := strconv.ParseInt(value, 10, 64)
+			switch {
+			case !isNode || errAt != nil || err != nil || pages < 0:
+			case at == node:
+				there += pages
+			default:
+				elsewhere += pages
+			}
+		}
+		return there, elsewhere, true
+	}
+	return 0, 0, false
+}
+
+// lastLevel is how much of the last level of caches a list of CPUs has, of which each is
+// counted once; 0 not known. Source: Documentation/ABI/testing/sysfs-devices-system-cpu.
+func lastLevel(sysfs string, cpus []int) (bytes int64) {
+	type cache struct {
+		level  int
+		shared string
+	}
+	found := map[cache]int64{}
+	deepest := 0
+	for _, cpu := range cpus {
+		for index := range 8 {
+			dir := sysfs + "/devices/system/cpu/cpu" + strconv.Itoa(cpu) + "/cache/index" + strconv.Itoa(index)
+			level, err := strconv.Atoi(text(dir + "/level"))
+			size, ok := parseSize(text(dir + "/size"))
+			if err != nil || !ok || text(dir+"/type") == "Instruction" {
+				continue
+			}
+			found[cache{level, text(dir + "/shared_cpu_list")}] = size
+			deepest = max(deepest, level)
+		}
+	}
+	for c, size := range found {
+		if c.level == deepest {
+			bytes += size
+		}
+	}
+	return bytes
+}
+
+// maxText bounds what is read of a file of the system.
+const maxText = 4 << 20
+
+// text is what a file holds, without white space around; "" where it cannot be read.
+func text(path string) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxText))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(data))
+}

@@ -1,0 +1,95 @@
+package local
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/topoctl/topoctl/engine/memory"
+)
+
+// system is the host that this process runs on.
+func system() host {
+	return host{allowed: allowedCPUs, pin: pinThread, quota: cgroupQuota, available: availableMemory, alloc: memory.Alloc, busy: busyTime, numaMaps: func() string { return text("/proc/self/numa_maps") }}
+}
+
+// maxCPU bounds the numbers of CPUs: those that an affinity mask of x/sys/unix has.
+const maxCPU = 1024
+
+func allowedCPUs() ([]int, error) {
+	var set unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &set); err != nil {
+		return nil, fmt.Errorf("sched_getaffinity: %w", err)
+	}
+	var out []int
+	for cpu := range maxCPU {
+		if set.IsSet(cpu) {
+			out = append(out, cpu)
+		}
+	}
+	return out, nil
+}
+
+// pinThread ties the calling goroutine to a CPU until undo. Where that fails the thread
+// ends with the goroutine, so that no other goroutine inherits its CPU.
+func pinThread(cpu int) (undo func(), err error) {
+	runtime.LockOSThread()
+	var before, only unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &before); err != nil {
+		runtime.UnlockOSThread()
+		return nil, fmt.Errorf("sched_getaffinity: %w", err)
+	}
+	only.Set(cpu)
+	if err := unix.SchedSetaffinity(0, &only); err != nil {
+		runtime.UnlockOSThread()
+		return nil, fmt.Errorf("sched_setaffinity to CPU %d: %w", cpu, err)
+	}
+	return func() {
+		if unix.SchedSetaffinity(0, &before) == nil {
+			runtime.UnlockOSThread()
+		}
+	}, nil
+}
+
+// cgroupQuota is how many CPUs' time the cgroup gives, false where it does not limit.
+func cgroupQuota() (cpus float64, ok bool) {
+	for _, dir := range cgroupDirs("cpu") {
+		if n, limited := parseQuota(text(dir+"/cpu.max"), text(dir+"/cpu.cfs_quota_us"), text(dir+"/cpu.cfs_period_us")); limited && (!ok || n < cpus) {
+			cpus, ok = n, true
+		}
+	}
+	return cpus, ok
+}
+
+// availableMemory is what can be allocated without pushing others out: what the system
+// has, or the cgroup leaves.
+func availableMemory() (bytes int64, ok bool) {
+	bytes, ok = parseAvailable(text("/proc/meminfo"))
+	for _, dir := range cgroupDirs("memory") {
+		left, limited := parseLeft(text(dir+"/memory.max")+text(dir+"/memory.limit_in_bytes"), text(dir+"/memory.current")+text(dir+"/memory.usage_in_bytes"))
+		if limited && (!ok || left < bytes) {
+			bytes, ok = left, true
+		}
+	}
+	return bytes, ok
+}
+
+// tick is that of /proc/stat: USER_HZ, which is 100 on all architectures of Go.
+const tick = 10 * time.Millisecond
+
+func busyTime() (time.Duration, bool) {
+	ticks, ok := parseBusy(text("/proc/stat"))
+	return time.Duration(ticks) * tick, ok
+}
+
+// cgroupDirs are the folders of this process's cgroup of a controller, and of those above.
+func cgroupDirs(controller string) []string {
+	return parseCgroups(text("/proc/self/cgroup"), controller, func(path string) bool {
+		_, err := os.Stat(path)
+		return !errors.Is(err, os.ErrNotExist)
+	})
+}

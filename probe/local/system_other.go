@@ -1,0 +1,24 @@
+//go:build !linux
+
+package local
+
+import (
+	"errors"
+	"time"
+
+	"github.com/topoctl/topoctl/engine/memory"
+)
+
+// system is the host that this process runs on, of which only Linux tells enough.
+func system() host {
+	no := errors.New("only Linux ties threads to CPUs")
+	return host{
+		allowed:   func() ([]int, error) { return nil, no },
+		pin:       func(int) (func(), error) { return nil, no },
+		quota:     func() (float64, bool) { return 0, false },
+		available: func() (int64, bool) { return 0, false },
+		alloc:     memory.Alloc,
+		busy:      func() (time.Duration, bool) { return 0, false },
+		numaMaps:  func() string { return "" },
+	}
+}
