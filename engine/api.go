@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"log/slog"
 	"net/netip"
 	"time"
@@ -48,6 +49,12 @@ type Options struct {
 	DefaultTimeout time.Duration
 	// GiveUp is how long a peer may be unreachable before it is lost; default 10 s.
 	GiveUp time.Duration
+	// Answer answers the calls of peers (Peer.Call); nil: this engine answers none. from
+	// is what the peer calls itself: who has the token may say any name. It is called by
+	// many goroutines, at most Limits.Calls at a time and 32 for one peer; requests have
+	// up to MaxCallBytes, answers may have up to MaxAnswerBytes. ctx ends with the peer
+	// and with the engine, whose Close waits for it. Of an error the peer gets the text.
+	Answer func(ctx context.Context, from string, request []byte) ([]byte, error)
 	Logger *slog.Logger // nil: silent
 	Limits Limits
 }
@@ -86,10 +93,11 @@ const (
 // Limits bound what peers can make an engine hold, and what one call may ask
 // for. Zero fields take defaults.
 type Limits struct {
-	Regions       int // open at a time; default 65,536
+	Regions       int // open at a time; default 32,768
 	Peers         int // that have opened this engine; default 16,384
 	Notifications int // received and not yet taken; default 1,024
 	BatchOps      int // ops of one batch; default 1,048,576
+	Calls         int // of peers that Options.Answer answers at a time; default 256
 }
 
 // RegionOptions say what a region is.

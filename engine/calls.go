@@ -16,6 +16,7 @@ const (
 	methodAccept   uint16 = 3
 	methodLeave    uint16 = 4
 	methodNotify   uint16 = 5
+	methodAsk      uint16 = 6 // of the application; the body is its own
 )
 
 var errMalformed = errors.New("malformed call")

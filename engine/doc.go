@@ -20,7 +20,7 @@
 // more, and nothing can land at the peer, or else the error is ErrUnsafeBuffer.
 //
 // A peer is opened by whoever wants to move memory; the other side only offers
-// regions and takes notifications. A peer that was lost or restarted stays so:
+// regions, takes notifications and answers calls. A peer that was lost or restarted stays so:
 // open it again. No fallback is silent: it is counted in Stats, logged once and
 // told by Explain.
 package engine

@@ -46,6 +46,7 @@ type Engine struct {
 	own           []Advertised  // that are no transport's offers; retopology guards it
 	portsMoved    chan struct{} // has a token: a transport's ports are not what they were
 	bounce        bounce
+	answering     answering
 
 	// ctx ends with the engine, stop when the scheduler is not needed any more.
 	ctx    context.Context

@@ -77,6 +77,7 @@ func (o *Options) defaults() {
 		def   int
 	}{
 		{&o.Limits.Regions, 1 << 15}, {&o.Limits.Peers, 1 << 14}, {&o.Limits.Notifications, 1 << 10}, {&o.Limits.BatchOps, 1 << 20},
+		{&o.Limits.Calls, 1 << 8},
 	} {
 		if *l.limit <= 0 {
 			*l.limit = l.def

@@ -31,6 +31,8 @@ type Peer struct {
 
 	// telling has a token while the descriptor is fetched, so that deltas wait for it.
 	telling chan struct{}
+	// asking has a token for each call of the application.
+	asking chan struct{}
 
 	mu     sync.RWMutex
 	record registry.Record
@@ -81,7 +83,7 @@ func (e *Engine) open(ctx context.Context, name string) (*Peer, error) {
 	}
 	p := &Peer{
 		engine: e, name: name, record: record, gone: make(chan struct{}),
-		telling: make(chan struct{}, 1), regions: map[string]*RemoteRegion{}, byID: map[memory.ID]*RemoteRegion{}, routes: map[routeKey]*route{}, lanes: map[laneKey]*lane{}, sides: map[string]sched.SideID{},
+		telling: make(chan struct{}, 1), asking: make(chan struct{}, maxPeerCalls), regions: map[string]*RemoteRegion{}, byID: map[memory.ID]*RemoteRegion{}, routes: map[routeKey]*route{}, lanes: map[laneKey]*lane{}, sides: map[string]sched.SideID{},
 	}
 	e.mu.Lock()
 	closing := e.closing

@@ -46,6 +46,8 @@ func (e *Engine) handle(ctx context.Context, s *session.Session, method uint16, 
 		}
 		who, _ := s.Peer()
 		return nil, e.notified(ctx, Notification{Peer: who, Payload: payload}, wait)
+	case methodAsk:
+		return e.answer(ctx, s, body)
 	}
 	return nil, fmt.Errorf("unknown call %d", method)
 }
