@@ -28,6 +28,9 @@ type Matrix struct {
 	Hops  [][]*int
 	Limit [][]LinkID
 	Basis [][]Basis
+	// Measured are rates that were measured, nil where none was looked for: a cell is
+	// nil where none was measured.
+	Measured [][]*Rate
 }
 
 // Matrix selects the relations of the given kinds of node (KindGPU, KindNIC,
@@ -119,5 +122,7 @@ func (m *Matrix) MarshalJSON() ([]byte, error) {
 		Hops   [][]*int      `json:"hops"`
 		Limit  [][]*LinkID   `json:"limit_link"`
 		Basis  [][]Basis     `json:"basis"`
-	}{SchemaMatrix, Rules, m.Rows, m.Cols, m.Class, m.NCCL, m.Rate, m.Hops, limit, m.Basis})
+		// Only where a probe's report was given.
+		Measured [][]*Rate `json:"measured_bytes_per_sec,omitempty"`
+	}{SchemaMatrix, Rules, m.Rows, m.Cols, m.Class, m.NCCL, m.Rate, m.Hops, limit, m.Basis, m.Measured})
 }

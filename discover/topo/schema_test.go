@@ -63,6 +63,7 @@ func matrixSchema() object {
 			"rules": object{"type": "string"}, "rows": schemaOf[[]topo.MatrixEntry](), "cols": schemaOf[[]topo.MatrixEntry](),
 			"class": schemaOf[[][]topo.Class](), "nccl": schemaOf[[][]topo.NCCLClass](), "hops": schemaOf[[][]*int](),
 			"expected_bytes_per_sec": schemaOf[[][]*topo.Rate](), "limit_link": schemaOf[[][]*topo.LinkID](), "basis": schemaOf[[][]topo.Basis](),
+			"measured_bytes_per_sec": schemaOf[[][]*topo.Rate](),
 		},
 	})
 }

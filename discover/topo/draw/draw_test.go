@@ -109,6 +109,20 @@ func TestColorCarriesNoMeaning(t *testing.T) {
 	}
 }
 
+// measure makes up measurements: a little less than expected, a little more, none.
+func measure(m *topo.Matrix) {
+	m.Measured = make([][]*topo.Rate, len(m.Rows))
+	for i := range m.Rows {
+		for j, rate := range m.Rate[i] {
+			m.Measured[i] = append(m.Measured[i], nil)
+			if rate != nil && (i+j)%3 != 0 {
+				v := *rate * topo.Rate(90+10*(i+j)%25) / 100
+				m.Measured[i][j] = &v
+			}
+		}
+	}
+}
+
 // Documents come from anywhere: a cycle of parents, a function that is its own
 // parent, devices whose function is missing.
 func TestTreeHostile(t *testing.T) {
@@ -138,14 +152,15 @@ func TestTreeHostile(t *testing.T) {
 
 func TestMatrix(t *testing.T) {
 	gpuNIC := []topo.Kind{topo.KindGPU, topo.KindNIC}
-	tests := []struct {
+	type test struct {
 		golden string
 		host   machine
 		rows   []topo.Kind
 		cols   []topo.Kind
 		opts   MatrixOptions
 		noHost bool
-	}{
+	}
+	tests := []test{
 		{golden: "two-sockets.matrix.txt", host: twoSockets(), rows: gpuNIC, cols: gpuNIC},
 		{golden: "two-sockets-nccl.matrix.txt", host: twoSockets(), rows: gpuNIC, cols: gpuNIC, opts: MatrixOptions{View: ViewNCCL}, noHost: true},
 		{golden: "two-sockets-expected.matrix.txt", host: twoSockets(), rows: gpuNIC, cols: []topo.Kind{topo.KindNIC, topo.KindNUMA},
@@ -160,14 +175,22 @@ func TestMatrix(t *testing.T) {
 		{golden: "asserted.matrix.txt", host: asserted(), rows: gpuNIC, cols: gpuNIC},
 		{golden: "empty.matrix.txt", host: newMachine("", 0), rows: gpuNIC, cols: gpuNIC},
 	}
+	for _, view := range []View{ViewMeasured, ViewDelta} {
+		tests = append(tests, test{golden: "two-sockets-" + string(view) + ".matrix.txt", host: twoSockets(), rows: gpuNIC, cols: gpuNIC, opts: MatrixOptions{View: view}, noHost: true},
+			test{golden: "two-sockets-" + string(view) + ".matrix.csv", host: twoSockets(), rows: gpuNIC, cols: gpuNIC, opts: MatrixOptions{View: view, Format: FormatCSV}, noHost: true})
+	}
 	for _, tt := range tests {
 		t.Run(tt.golden, func(t *testing.T) {
 			tt.host.Derive()
 			if !tt.noHost {
 				tt.opts.Host = tt.host.Topology
 			}
+			m := tt.host.Matrix(tt.rows, tt.cols)
+			if tt.opts.View == ViewMeasured || tt.opts.View == ViewDelta {
+				measure(m)
+			}
 			var b bytes.Buffer
-			if err := Matrix(&b, tt.host.Matrix(tt.rows, tt.cols), tt.opts); err != nil {
+			if err := Matrix(&b, m, tt.opts); err != nil {
 				t.Fatal(err)
 			}
 			golden(t, tt.golden, b.Bytes())

@@ -32,7 +32,7 @@ func FuzzDraw(f *testing.F) {
 			}
 		}
 		axis := []topo.Kind{topo.KindGPU, topo.KindNIC, topo.KindNUMA}
-		for _, view := range []View{ViewClass, ViewNCCL, ViewExpected} {
+		for _, view := range []View{ViewClass, ViewNCCL, ViewExpected, ViewMeasured, ViewDelta} {
 			for _, format := range []Format{FormatText, FormatCSV, FormatMarkdown} {
 				if err := Matrix(&b, host.Matrix(axis, axis), MatrixOptions{View: view, Format: format, Host: host}); err != nil {
 					t.Fatal(err)

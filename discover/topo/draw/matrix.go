@@ -5,6 +5,7 @@ import (
 	"encoding/csv"
 	"fmt"
 	"io"
+	"math"
 	"strconv"
 	"strings"
 
@@ -20,6 +21,8 @@ const (
 	ViewClass    View = "class"    // nvidia-smi's classes
 	ViewNCCL     View = "nccl"     // NCCL's path types
 	ViewExpected View = "expected" // expected rate in one direction
+	ViewMeasured View = "measured" // what a probe measured
+	ViewDelta    View = "delta"    // by how much that differs from what is expected
 )
 
 // Format is how a matrix is laid out.
@@ -86,8 +89,13 @@ type grid struct {
 
 func newGrid(m *topo.Matrix, opts MatrixOptions) *grid {
 	g := &grid{m: m, opts: opts, used: map[string]bool{}, head: []string{""}}
-	if opts.View == ViewExpected && opts.Format != FormatText && opts.Format != "" {
-		g.head[0] = opts.Units.Suffix() // text says it in the legend
+	if opts.Format != FormatText && opts.Format != "" { // text says it in the legend
+		switch opts.View {
+		case ViewExpected, ViewMeasured:
+			g.head[0] = opts.Units.Suffix()
+		case ViewDelta:
+			g.head[0] = "%"
+		}
 	}
 	label := g.labels()
 	for _, c := range m.Cols {
@@ -141,6 +149,8 @@ func (g *grid) cell(i, j int) string {
 		}
 	case ViewExpected:
 		return g.expected(i, j)
+	case ViewMeasured, ViewDelta:
+		return g.measured(i, j)
 	default:
 		if c := g.m.Class[i][j]; c.Known() {
 			s = c.String()
@@ -168,6 +178,24 @@ func (g *grid) expected(i, j int) string {
 	default:
 		return units.RateNumber(int64(*rate), g.opts.Units)
 	}
+}
+
+// measured is a measured rate, or by how many percent it differs from the expected one.
+func (g *grid) measured(i, j int) string {
+	if g.m.Rows[i].ID == g.m.Cols[j].ID {
+		return "X"
+	}
+	if g.m.Measured != nil && g.m.Measured[i][j] != nil {
+		rate, want := *g.m.Measured[i][j], g.m.Rate[i][j]
+		switch {
+		case g.opts.View == ViewMeasured:
+			return units.RateNumber(int64(rate), g.opts.Units)
+		case want != nil && *want > 0:
+			return strconv.FormatInt(int64(math.Round(100*(float64(rate)/float64(*want)-1))), 10)
+		}
+	}
+	g.used[unknown] = true
+	return unknown
 }
 
 // affinity gives an entry's CPUs, NUMA node and NUMA node of its own memory as
@@ -215,7 +243,11 @@ func (g *grid) csv(w io.Writer) error {
 	for _, row := range append([][]string{g.head}, g.rows...) {
 		record := make([]string, len(row))
 		for i, c := range row {
-			if c != unknown {
+			switch {
+			case c == unknown:
+			case i > 0 && i <= len(g.m.Cols) && g.opts.View == ViewDelta:
+				record[i] = c // a number that may be below zero
+			default:
 				record[i] = formulaSafe(c)
 			}
 		}

@@ -64,7 +64,8 @@ func (g *grid) textRow(w *bytes.Buffer, row []string, widths []int, styleOf func
 
 // style colours a class from near to far.
 func (g *grid) style(i, j int) style {
-	if g.opts.View == ViewExpected {
+	switch g.opts.View {
+	case ViewExpected, ViewMeasured, ViewDelta:
 		return plain
 	}
 	switch c := g.m.Class[i][j]; c.Kind {
@@ -129,12 +130,28 @@ func (g *grid) legend(w *bytes.Buffer) {
 			w.WriteString("  ?    = not known\n")
 		}
 		return
+	case ViewMeasured, ViewDelta:
+		g.measuredLegend(w)
+		return
 	case ViewNCCL:
 		g.entries(w, ncclLegend)
 		w.WriteString("\n  These are NCCL's path types. NCCL has no NODE: its PHB covers PHB and NODE.\n")
 		return
 	}
 	g.entries(w, classLegend)
+}
+
+// measuredLegend says what measured rates are.
+func (g *grid) measuredLegend(w *bytes.Buffer) {
+	if g.opts.View == ViewDelta {
+		w.WriteString("  By how many percent the measured rate differs from the expected one.\n")
+	} else {
+		fmt.Fprintf(w, "  Measured %s in one direction.\n", g.opts.Units.Suffix())
+	}
+	w.WriteString("  Where the two were measured, that is it; else what the slowest link of the path\n  was seen to carry.\n")
+	if g.used[unknown] {
+		w.WriteString("  ?    = not measured, or nothing is expected\n")
+	}
 }
 
 func (g *grid) entries(w *bytes.Buffer, list []entry) {
