@@ -112,7 +112,7 @@ func (r *Report) normal() *Report {
 
 // normal does the same for a result, which is a copy already.
 func (x *Result) normal() {
-	x.Path, x.With, x.Reasons, x.Links = cloned(x.Path), names(x.With), cloned(x.Reasons), cloned(x.Links)
+	x.Path, x.Reasons, x.Links = cloned(x.Path), cloned(x.Reasons), cloned(x.Links)
 	x.Expected.Basis = basisOf(x.Expected.Basis)
 	x.Bandwidth = cloned(x.Bandwidth)
 	for i := range x.Bandwidth {

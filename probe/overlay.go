@@ -66,13 +66,10 @@ func newEvidence(r *Report) *evidence {
 			e.culprit[k] = b.Suspects[0].Kind
 		}
 	}
-	byID := make(map[string]*Result, len(r.Results))
-	for i := range r.Results {
-		byID[r.Results[i].ID] = &r.Results[i]
-	}
+	users := crowd(r)
 	for i := range r.Results {
 		x := &r.Results[i]
-		mean, ok := x.uncontended(r, byID)
+		mean, ok := x.uncontended(r, users[x.Round])
 		if !ok {
 			continue
 		}
@@ -112,7 +109,7 @@ func (e *evidence) rate(l *Link) (topo.Rate, bool) {
 
 // uncontended is the mean of a pair that had its way for itself; ok is false where it
 // had not, or where nothing was measured to the end.
-func (x *Result) uncontended(r *Report, byID map[string]*Result) (mean topo.Rate, ok bool) {
+func (x *Result) uncontended(r *Report, round *usage) (mean topo.Rate, ok bool) {
 	if x.Variant == VariantBothWays || x.Variant == VariantCopy || x.Verdict == Error || x.Verdict == Waived || x.Error != "" {
 		return 0, false
 	}
@@ -122,23 +119,45 @@ func (x *Result) uncontended(r *Report, byID map[string]*Result) (mean topo.Rate
 		}
 	}
 	b := x.Judged()
-	if b == nil || b.Stopped == StoppedInterrupted || b.Stopped == StoppedError || r.Plan.Contend != "" && len(x.With) > 0 {
+	if b == nil || round == nil || b.Stopped == StoppedInterrupted || b.Stopped == StoppedError || r.Plan.Contend != "" && round.pairs > 1 {
 		return mean, ok
 	}
-	for _, id := range x.With {
-		if o := byID[id]; o == nil || x.disturbs(o) {
-			return mean, ok
-		}
+	if !x.PathKnown && round.unknown > 1 && x.Verdict != Pass || slices.ContainsFunc(x.Path, func(k LinkKey) bool { return round.links[k] > 1 }) {
+		return mean, ok // others may have slowed it
 	}
 	return max(mean, topo.Rate(b.MeanBytesPerSec)), true
 }
 
-// disturbs says whether two pairs may have slowed each other.
-func (x *Result) disturbs(o *Result) bool {
-	if !x.PathKnown && !o.PathKnown && x.Verdict != Pass {
-		return true
+// usage is what the pairs of a round have in common.
+type usage struct {
+	pairs, unknown int             // all, and those of which a part of the way is not known
+	links          map[LinkKey]int // how many pairs cross each
+}
+
+// crowd counts who was measured together, by round.
+func crowd(r *Report) map[int]*usage {
+	out := map[int]*usage{}
+	for i := range r.Results {
+		x := &r.Results[i]
+		if x.Round < 1 {
+			continue
+		}
+		u := out[x.Round]
+		if u == nil {
+			u = &usage{links: map[LinkKey]int{}}
+			out[x.Round] = u
+		}
+		u.pairs++
+		if !x.PathKnown {
+			u.unknown++
+		}
+		for j, k := range x.Path {
+			if !slices.Contains(x.Path[:j], k) {
+				u.links[k]++
+			}
+		}
 	}
-	return slices.ContainsFunc(x.Path, func(k LinkKey) bool { return slices.Contains(o.Path, k) })
+	return out
 }
 
 // Between gives the largest mean that was measured from one node of a host to another.

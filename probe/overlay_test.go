@@ -61,6 +61,13 @@ func wire(host string) probe.Suspect {
 	return probe.Suspect{Kind: "link", Name: "w of " + host, Key: string(probe.Key(host, "w", "down")), Links: []probe.LinkKey{probe.Key(host, "w", "down"), probe.Key(host, "w", "up")}}
 }
 
+// together puts all results in one round.
+func together(r *probe.Report) {
+	for i := range r.Results {
+		r.Results[i].Round = 1
+	}
+}
+
 func TestOverlay(t *testing.T) {
 	type rates = map[string]topo.Overlay
 	slowB := func(r *probe.Report) { // what b sends and receives is slow, a and c are well
@@ -104,18 +111,21 @@ func TestOverlay(t *testing.T) {
 			accuse(r, probe.Suspect{Kind: "direction", Name: "p", Links: []probe.LinkKey{probe.Key("a", "p", "down")}})
 		}, rates{"a": {"p": 10 * gb}}},
 		"with contention": {func(r *probe.Report) {
-			measure(r, "a", "b", 46, probe.Pass).With = []string{"a>c"}
-			measure(r, "a", "c", 46, probe.Pass).With = []string{"a>b"}
+			measure(r, "a", "b", 46, probe.Pass)
+			measure(r, "a", "c", 46, probe.Pass)
+			together(r)
 		}, rates{}},
 		"with others elsewhere": {func(r *probe.Report) {
-			measure(r, "a", "b", 48, probe.Pass).With = []string{"b>a"}
-			measure(r, "b", "a", 48, probe.Pass).With = []string{"a>b"}
+			measure(r, "a", "b", 48, probe.Pass)
+			measure(r, "b", "a", 48, probe.Pass)
+			together(r)
 		}, rates{"a": {"w": 48 * gb}, "b": {"w": 48 * gb}}},
 		"with contention, and again alone": {func(r *probe.Report) {
 			x := measure(r, "a", "b", 20, probe.Pass)
 			alone := int64(48 * gb)
-			x.With, x.Retests = []string{"a>c"}, []probe.Retest{{How: probe.RetestAlone, Pair: x.ID, BytesPerSec: &alone}}
-			measure(r, "a", "c", 20, probe.Fail).With = []string{"a>b"}
+			x.Retests = []probe.Retest{{How: probe.RetestAlone, Pair: x.ID, BytesPerSec: &alone}}
+			measure(r, "a", "c", 20, probe.Fail)
+			together(r)
 		}, rates{"a": {"w": 48 * gb}}},
 		"again with another partner": {func(r *probe.Report) {
 			x := measure(r, "a", "b", 20, probe.Fail)
@@ -124,15 +134,17 @@ func TestOverlay(t *testing.T) {
 		}, rates{}},
 		"contention on purpose": {func(r *probe.Report) {
 			r.Plan.Contend = "w"
-			measure(r, "a", "b", 48, probe.Pass).With = []string{"b>c"}
-			measure(r, "b", "c", 48, probe.Pass).With = []string{"a>b"}
+			measure(r, "a", "b", 48, probe.Pass)
+			measure(r, "b", "c", 48, probe.Pass)
+			together(r)
 		}, rates{}},
 		"ways that are not known": {func(r *probe.Report) {
-			for _, x := range []*probe.Result{measure(r, "a", "b", 60, probe.Warn), measure(r, "c", "a", 48, probe.Pass)} {
-				x.PathKnown, x.With = false, []string{"a>b"}
+			measure(r, "a", "b", 60, probe.Warn)
+			measure(r, "c", "a", 48, probe.Pass)
+			for i := range r.Results {
+				r.Results[i].PathKnown = false
 			}
-			r.Results[0].With = []string{"c>a"}
-			r.Results[0].PathKnown = false
+			together(r)
 		}, rates{"c": {"w": 48 * gb}}},
 		"both ways at once, errors, interrupted": {func(r *probe.Report) {
 			measure(r, "a", "b", 48, probe.Pass).Variant = probe.VariantBothWays

@@ -85,13 +85,14 @@ const (
 	Error        Verdict = "ERROR"
 )
 
-// Result is a pair, what was measured of it last, and the verdict.
+// Result is a pair, what was measured of it in its round, and the verdict. What was
+// measured of it again is in Retests.
 type Result struct {
 	Pair
 	Measurement
-	Round int `json:"round"` // counts from 1; retests go on counting; 0 was not measured
-	// With are the IDs of the pairs that were measured at the same time.
-	With []string `json:"with"`
+	// Round counts from 1, 0 was not measured. Pairs with the same number were measured
+	// at the same time.
+	Round int `json:"round"`
 	// Efficiency is the measured part of the expected rate, OfBest that of the best rate of
 	// the group; nil where there is none.
 	Efficiency *float64 `json:"efficiency"`

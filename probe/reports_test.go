@@ -174,7 +174,7 @@ func (m *maker) memory(t *topo.Topology, host string, a, b int, variant string) 
 
 // add measures a pair: n samples about mean, and latencies from half, if not 0.
 func (m *maker) add(p probe.Pair, round int, mean float64, n int, half int64) *probe.Result {
-	x := probe.Result{Pair: p, Round: round, Verdict: probe.Pass, With: []string{}, Reasons: []probe.Reason{}}
+	x := probe.Result{Pair: p, Round: round, Verdict: probe.Pass, Reasons: []probe.Reason{}}
 	x.Binding = probe.Binding{CPUs: "0-7", Threads: 1}
 	sample := func(mean float64) int64 { return int64(mean * (1 + m.rnd.NormFloat64()*0.004)) }
 	for _, size := range m.r.Spec.SizesBytes {
@@ -209,24 +209,15 @@ func (m *maker) add(p probe.Pair, round int, mean float64, n int, half int64) *p
 
 // done fills in what follows from the results.
 func (m *maker) done() *probe.Report {
-	byRound := map[int][]string{}
 	best := map[string]int64{}
 	for i := range m.r.Results {
 		x := &m.r.Results[i]
-		if x.Round > 0 {
-			byRound[x.Round] = append(byRound[x.Round], x.ID)
-		}
 		if b := x.Judged(); b != nil {
 			best[x.Group] = max(best[x.Group], b.MeanBytesPerSec)
 		}
 	}
 	for i := range m.r.Results {
 		x := &m.r.Results[i]
-		for _, id := range byRound[x.Round] {
-			if id != x.ID && x.Round > 0 {
-				x.With = append(x.With, id)
-			}
-		}
 		if b := x.Judged(); b != nil {
 			v := float64(b.MeanBytesPerSec) / float64(best[x.Group])
 			x.OfBest = &v

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"testing"
 
@@ -32,6 +33,12 @@ func TestScripts(t *testing.T) {
 			"exits": exits, "json": validJSON, "lines": lines, "sparse": sparse, "gz": gz,
 		},
 		RequireExplicitExec: true,
+		// $REPORTS has reports of measurements.
+		Setup: func(e *testscript.Env) error {
+			dir, err := filepath.Abs("../../probe/testdata")
+			e.Setenv("REPORTS", dir)
+			return err
+		},
 	})
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
+	"github.com/topoctl/topoctl/probe/fabric"
 )
 
 // Options say what an agent serves.
@@ -20,6 +21,9 @@ type Options struct {
 	// Engine is the engine's; its Topology is also what HTTP gives out.
 	Engine  engine.Options
 	Regions []Region
+	// Probe lets controllers measure between this host and others, within these limits;
+	// nil: it does not. Token and Logger are the engine's. Engine.Answer is the agent's then.
+	Probe *fabric.ServerOptions
 	// HTTP are the addresses to answer HTTP at; none: no HTTP.
 	HTTP []string
 	// Ready is told once, when everything can be reached.
@@ -58,11 +62,21 @@ const stopTime = 2 * time.Second
 // Run serves until ctx ends, then stops everything and waits for it. Being
 // stopped is no error.
 func Run(ctx context.Context, o Options) (err error) {
+	var prober *fabric.Server
+	if o.Probe != nil {
+		p := *o.Probe
+		p.Token, p.Logger = o.Engine.Token, o.Engine.Logger
+		prober = fabric.NewServer(p)
+		o.Engine.Answer = prober.Answer
+	}
 	e, err := engine.New(ctx, o.Engine)
 	if err != nil {
 		return unlessStopped(ctx, err)
 	}
 	defer func() { err = errors.Join(err, e.Close()) }()
+	if prober != nil {
+		defer prober.Close()
+	}
 	stopFollowing := follow(ctx, &o, e)
 	defer stopFollowing()
 	for _, r := range o.Regions {
@@ -84,6 +98,9 @@ func Run(ctx context.Context, o Options) (err error) {
 				failed <- fmt.Errorf("agent: HTTP at %s: %w", ln.Addr(), err)
 			}
 		})
+	}
+	if prober != nil {
+		prober.Serve(e)
 	}
 	if o.Ready != nil {
 		o.Ready(info(e, listeners))

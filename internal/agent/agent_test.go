@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -13,6 +14,8 @@ import (
 
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/probe"
+	"github.com/topoctl/topoctl/probe/fabric"
 )
 
 // An agent serves what it was told to, counts it, and leaves nothing behind.
@@ -106,4 +109,59 @@ func TestRunFails(t *testing.T) {
 	if err := Run(ctx, Options{}); err != nil && !errors.Is(err, context.Canceled) {
 		t.Errorf("stopped before it began: %v", err)
 	}
+}
+
+// An agent lets a controller measure where it was told to, and does not where it was not.
+func TestProbe(t *testing.T) {
+	before := runtime.NumGoroutine()
+	token := []byte("0123456789abcdef")
+	ctx, stop := context.WithCancel(t.Context())
+	var hosts []fabric.HostAddr
+	ended := make(chan error, 3)
+	for _, o := range []*fabric.ServerOptions{{Limits: fabric.Limits{MemoryBytes: 1 << 20}}, {}, nil} {
+		ready := make(chan Info, 1)
+		name := fmt.Sprintf("n%d", len(hosts))
+		go func() {
+			ended <- Run(ctx, Options{Engine: engine.Options{Name: name, Token: token}, Probe: o, Ready: func(i Info) { ready <- i }})
+		}()
+		select {
+		case i := <-ready:
+			hosts = append(hosts, fabric.HostAddr{Name: name, Address: i.Addresses[0]})
+		case err := <-ended:
+			t.Fatal(err)
+		}
+	}
+	f, err := fabric.Open(t.Context(), fabric.Options{Hosts: hosts, Token: token})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h := f.Hosts()[2]; !strings.Contains(h.Error, "answers no calls") {
+		t.Errorf("an agent that does not probe: %q", h.Error)
+	}
+	pair := probe.Pair{ID: "p", Kind: probe.Port, Transport: probe.TCP, From: probe.End{Host: "n0"}, To: probe.End{Host: "n1"}}
+	out := f.Prober().Round(t.Context(), []probe.Pair{pair}, probe.Spec{LatencySamples: 10, PairTime: 10 * time.Second}, nil)
+	if out[0].Err != nil || out[0].Latency == nil {
+		t.Errorf("%+v", out[0])
+	}
+	stop() // while the controller holds it
+	for range hosts {
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(30 * time.Second):
+			t.Fatal("it does not stop")
+		}
+	}
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+	for range 500 {
+		if runtime.NumGoroutine() <= before {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Errorf("%d goroutines, before %d", runtime.NumGoroutine(), before)
 }

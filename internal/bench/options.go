@@ -46,6 +46,7 @@ type Options struct {
 	Seed      uint64
 	Fault     *FaultPlan
 	Topology  *topo.Topology // of this host, nil not known
+	Overlay   topo.Overlay   // measured rates of its links
 	// ChildPID is the process ID of the agent where the caller started it: its
 	// processor time is counted. 0: somebody else's.
 	ChildPID int

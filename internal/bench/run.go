@@ -102,7 +102,7 @@ func (r *run) openEnd(ctx context.Context, p pathsel.Policy) error {
 // dial makes an engine, opens the peer and finds the region.
 func (r *run) dial(ctx context.Context, p pathsel.Policy) (*end, error) {
 	o := &r.o
-	e, err := engine.New(ctx, engine.Options{Name: fmt.Sprintf("bench-%d", os.Getpid()), Token: o.Token, Topology: o.Topology, Policy: p, Transports: o.Engine})
+	e, err := engine.New(ctx, engine.Options{Name: fmt.Sprintf("bench-%d", os.Getpid()), Token: o.Token, Topology: o.Topology, Overlay: o.Overlay, Policy: p, Transports: o.Engine})
 	if err != nil {
 		return nil, err
 	}

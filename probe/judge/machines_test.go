@@ -67,13 +67,7 @@ func planned(p *plan.Plan) *model {
 	for n := range p.Rounds {
 		round := p.Round(n)
 		for _, a := range round {
-			res := &m.r.Results[at[a.ID]]
-			res.Round = n + 1
-			for _, b := range round {
-				if a.ID != b.ID {
-					res.With = append(res.With, b.ID)
-				}
-			}
+			m.r.Results[at[a.ID]].Round = n + 1
 		}
 	}
 	return m

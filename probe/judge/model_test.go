@@ -136,7 +136,6 @@ func (m *model) add(p probe.Pair) {
 func (m *model) schedule() {
 	slices.SortFunc(m.r.Results, func(a, b probe.Result) int { return cmp.Compare(a.ID, b.ID) })
 	var left []map[probe.LinkKey]float64
-	members := map[int][]int{}
 	for i := range m.r.Results {
 		res := &m.r.Results[i]
 		for n := 0; ; n++ {
@@ -154,17 +153,7 @@ func (m *model) schedule() {
 				left[n][k] += float64(*res.Expected.BytesPerSec)
 			}
 			res.Round = n + 1
-			members[n+1] = append(members[n+1], i)
 			break
-		}
-	}
-	for _, round := range members {
-		for _, i := range round {
-			for _, j := range round {
-				if i != j {
-					m.r.Results[i].With = append(m.r.Results[i].With, m.r.Results[j].ID)
-				}
-			}
 		}
 	}
 	m.r.Plan.Rounds = len(left)

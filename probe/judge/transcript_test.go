@@ -253,7 +253,7 @@ func (m *model) loopbacks() {
 			From: e, To: e, Path: path, PathKnown: true, Group: "loopback", Expected: probe.Expected{BytesPerSec: &rate, Basis: topo.BasisRead, Limit: path[0]}})
 	}
 	for i := range m.r.Results {
-		m.r.Results[i].Round, m.r.Results[i].With = 0, nil
+		m.r.Results[i].Round = 0
 	}
 	m.schedule()
 }

@@ -147,33 +147,19 @@ func (c *trial) slowAnswer(i int, f *figure) bool {
 	return g != nil && f.latency > 0 && g.latencies > 1 && f.latency > c.r.Rules.OutlierOver*g.fastest
 }
 
-// findRounds numbers the sets of results that were measured together, from 1. In a run
-// that was resumed, pairs of one round were measured at different times: With tells.
+// findRounds numbers the sets of results that were measured together, from 1.
 func (c *trial) findRounds() {
-	type key struct {
-		round int
-		first string // the smallest ID of the set, where not all of the round is one
-	}
-	members := make(map[int][]int)
-	for i := range c.r.Results {
-		if n := c.r.Results[i].Round; n > 0 {
-			members[n] = append(members[n], i)
-		}
-	}
 	c.rounds = make([]int, len(c.r.Results))
-	number := make(map[key]int)
-	for n, set := range members {
-		whole := !slices.ContainsFunc(set, func(i int) bool { return len(c.r.Results[i].With) != len(set)-1 })
-		for _, i := range set {
-			k := key{round: n}
-			if res := &c.r.Results[i]; !whole {
-				k.first = slices.Min(append([]string{res.ID}, res.With...))
-			}
-			if number[k] == 0 {
-				number[k] = len(number) + 1
-			}
-			c.rounds[i] = number[k]
+	number := make(map[int]int)
+	for i := range c.r.Results {
+		n := c.r.Results[i].Round
+		if n <= 0 {
+			continue
 		}
+		if number[n] == 0 {
+			number[n] = len(number) + 1
+		}
+		c.rounds[i] = number[n]
 	}
 }
 

@@ -178,7 +178,6 @@ func counted(name string) func(r *probe.Report) {
 
 func together(r *probe.Report) {
 	r.Results[0].Round, r.Results[1].Round = 1, 1
-	r.Results[0].With, r.Results[1].With = []string{"p1"}, []string{"p0"}
 }
 
 // What a pair is measured against: parts of the expectation and of the best of its group.
@@ -233,12 +232,10 @@ func TestJudgedAgain(t *testing.T) {
 	})
 }
 
-// Pairs of one round that a resumed run measured later were not there at the same time:
-// their rates are not added up.
-func TestResumedRound(t *testing.T) {
+// Pairs of different rounds were not there at the same time: their rates are not added up.
+func TestOtherRound(t *testing.T) {
 	r := oneOf(49, 0.5, topo.BasisRead, 1, 49)
-	r.Results[0].Round, r.Results[1].Round = 1, 1
-	r.Results[0].With, r.Results[1].With = []string{}, []string{}
+	r.Results[0].Round, r.Results[1].Round = 1, 2
 	judge.Verdicts(r)
 	if res := &r.Results[0]; res.Verdict != probe.Fail {
 		t.Errorf("%s %s, want FAIL: nothing filled the link", res.Verdict, codes(res))
@@ -296,7 +293,7 @@ func TestContradictions(t *testing.T) {
 			case 4:
 				res.Path = append(append([]probe.LinkKey{"?"}, res.Path...), other.Path...)
 			case 5:
-				res.Group, res.With = "", []string{"?", other.ID, res.ID}
+				res.Group, res.Round = "", other.Round
 			case 6:
 				res.ID = other.ID
 			case 7:

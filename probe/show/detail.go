@@ -128,11 +128,7 @@ func (s *section) facts(x *probe.Result) []fact {
 		add(e.name, text)
 	}
 	if x.Round > 0 {
-		text := fmt.Sprintf("%d", x.Round)
-		if len(x.With) > 0 {
-			text += ", with " + plural(len(x.With), "other pair")
-		}
-		add("round", text)
+		add("round", fmt.Sprint(x.Round))
 	}
 	b := &x.Binding
 	var where []string

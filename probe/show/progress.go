@@ -18,6 +18,14 @@ type Progress struct {
 	Left time.Duration
 }
 
+// left is a time in whole seconds: more would flicker.
+func left(d time.Duration) string {
+	if d = d.Round(time.Second); d < 10*time.Second {
+		return fmt.Sprintf("%d s", d/time.Second)
+	}
+	return duration(d)
+}
+
 // Line is the state in one line of at most width runes, 0 no limit: "round 9/16, 36 of 64
 // pairs, 12 GiB moved, 19 s left: gpu:0 > mlx5_0 and 3 more".
 func (p *Progress) Line(width int, o Options) string {
@@ -26,7 +34,7 @@ func (p *Progress) Line(width int, o Options) string {
 		text += ", " + units.Bytes(p.Bytes) + " moved"
 	}
 	if p.Left > 0 {
-		text += ", " + duration(p.Left.Round(time.Second)) + " left"
+		text += ", " + left(p.Left) + " left"
 	}
 	if n := len(p.Pairs); n > 0 {
 		text += ": " + clean(p.Pairs[0])

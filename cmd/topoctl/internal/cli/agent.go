@@ -20,6 +20,7 @@ import (
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/internal/agent"
 	"github.com/topoctl/topoctl/internal/bench"
+	"github.com/topoctl/topoctl/probe/fabric"
 )
 
 // schemaAgent is the name and major version of the line that agent -o json prints
@@ -50,12 +51,16 @@ type agentOptions struct {
 	transports []string
 	rdma       rdmaFlags
 	refresh    time.Duration
+	measured   measured
+	probes     bool // controllers may measure
+	limits     fabric.Limits
 }
 
 // agentFlags are the flags as they are typed.
 type agentFlags struct {
-	size    string
-	regions []string
+	size                   string
+	regions                []string
+	probeMemory, probeRate string
 }
 
 func newAgentCmd(f *factory, runF func(context.Context, *agentOptions) error) *cobra.Command {
@@ -97,6 +102,8 @@ func newAgentCmd(f *factory, runF func(context.Context, *agentOptions) error) *c
 	fl.IntVar(&opts.ranks, "ranks", 0, "`N` engines of this host share its NICs")
 	fl.StringSliceVar(&opts.transports, "transport", []string{bench.Auto}, "offer `TRANSPORT`: rdma, tcp, shm, or auto, which is all that this host has; repeatable")
 	opts.rdma.add(cmd)
+	opts.measured.add(cmd)
+	opts.addProbes(cmd, &typed)
 	fl.DurationVar(&opts.refresh, "refresh", time.Second, "look every `TIME` whether the network ports have changed, 0 never")
 	fl.BoolVar(&opts.untilEOF, "until-eof", false, "also stop when standard input ends (as a child process, or over ssh)")
 	offer(cmd, map[string]completer{
@@ -114,7 +121,7 @@ func (o *agentOptions) parse(f *factory, cmd *cobra.Command, typed agentFlags) e
 	if o.format, err = f.format(cmd); err != nil {
 		return err
 	}
-	if err := errors.Join(checkInput(cmd), o.choose(f)); err != nil {
+	if err := errors.Join(checkInput(cmd), o.choose(f), o.measured.check(cmd), o.parseProbes(cmd, typed)); err != nil {
 		return err
 	}
 	if err := o.parseAddresses(cmd); err != nil {
@@ -245,11 +252,15 @@ func runAgent(ctx context.Context, o *agentOptions) error {
 			stop()
 		}()
 	}
+	rates, err := o.measured.start(o.input, t)
+	if err != nil {
+		return err
+	}
 	var printed error
 	err = agent.Run(ctx, agent.Options{
-		Engine: engine.Options{Name: o.name, Listen: o.listen, Advertise: o.advertise, Token: token, Topology: t,
+		Engine: engine.Options{Name: o.name, Listen: o.listen, Advertise: o.advertise, Token: token, Topology: t, Overlay: rates,
 			LocalRank: o.rank, LocalSize: o.ranks, Logger: o.logger(), Transports: o.rdma.transports(o.transports)},
-		Regions: o.regions, HTTP: o.http,
+		Regions: o.regions, HTTP: o.http, Probe: o.prober(),
 		Rediscover: o.find, Look: look, Seen: seen, Every: o.refresh,
 		Ready: func(i agent.Info) { printed = o.print(i) },
 	})
@@ -291,6 +302,8 @@ type agentReady struct {
 	Regions    []engine.RegionStats `json:"regions"`
 	// Unavailable are the transports that this host cannot have, and why.
 	Unavailable []string `json:"unavailable"`
+	// Probes are what "topoctl probe fabric" may do here, null nothing.
+	Probes *fabric.Limits `json:"probe_limits"`
 	// Client is the command to run at the other end, null without the region for it.
 	Client *string `json:"client"`
 }

@@ -6,8 +6,10 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
@@ -17,6 +19,7 @@ import (
 	"github.com/topoctl/topoctl/engine/transport"
 	"github.com/topoctl/topoctl/engine/transport/rdma"
 	"github.com/topoctl/topoctl/internal/agent"
+	"github.com/topoctl/topoctl/probe/fabric"
 )
 
 func TestParseAgent(t *testing.T) {
@@ -136,7 +139,8 @@ func TestReadToken(t *testing.T) {
 // The start tells how the agent is reached and what to run.
 func TestAgentText(t *testing.T) {
 	f := newFake()
-	o := &agentOptions{input: &input{streams: f.Streams}, tokenFile: "secret/token", format: formatText}
+	o := &agentOptions{input: &input{streams: f.Streams}, tokenFile: "secret/token", format: formatText, probes: true,
+		limits: fabric.Limits{MemoryBytes: 1 << 30, Duration: 10 * time.Minute, BytesPerSec: 1.25e9}}
 	i := agent.Info{Name: "n1", Addresses: []string{"0.0.0.0:7411"}, HTTP: []string{"127.0.0.1:9411"},
 		Advertised: []engine.Advertised{
 			{Endpoint: transport.Endpoint{Transport: "shm", Address: "@x"}},
@@ -152,6 +156,7 @@ func TestAgentText(t *testing.T) {
   shm at @x
   tcp at 10.0.0.1:7411 (eth0): the default route leaves here
   http://127.0.0.1:9411/metrics, /v1/topology, /v1/engine, /healthz
+  probes with 1 GiB of memory, 10m0s for a pair at most, 1.2 GB/s
 Run at the other end:
   topoctl bench --peer 10.0.0.1:7411 --token-file secret/token
 `
@@ -212,10 +217,11 @@ func TestNoFilesAsValues(t *testing.T) {
 	f := newFake()
 	for _, newCmd := range []func(*factory) *cobra.Command{
 		func(f *factory) *cobra.Command { return newAgentCmd(f, nil) }, func(f *factory) *cobra.Command { return newBenchCmd(f, nil) },
+		func(f *factory) *cobra.Command { return newProbeLocalCmd(f, nil) }, func(f *factory) *cobra.Command { return newProbeFabricCmd(f, nil) },
 	} {
 		cmd := newCmd(&factory{streams: f.Streams})
 		cmd.LocalFlags().VisitAll(func(fl *pflag.Flag) {
-			if fl.Value.Type() == "bool" || fl.Name == "token-file" || fl.Name == "help" {
+			if fl.Value.Type() == "bool" || slices.Contains([]string{"token-file", "probe", "hosts", "fabric", "resume", "out-file", "report", "events", "help"}, fl.Name) {
 				return
 			}
 			complete, ok := cmd.GetFlagCompletionFunc(fl.Name)

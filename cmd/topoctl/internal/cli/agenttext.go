@@ -18,6 +18,9 @@ import (
 func (o *agentOptions) print(i agent.Info) error {
 	r := agentReady{Schema: schemaAgent, Name: i.Name, Epoch: i.Epoch, PID: os.Getpid(), Addresses: i.Addresses,
 		Advertised: i.Advertised, HTTP: usable(i), Regions: i.Regions, Unavailable: i.Unavailable, Client: o.client(i)}
+	if o.probes {
+		r.Probes = &o.limits
+	}
 	if o.format == formatJSON {
 		data, err := json.Marshal(r)
 		if err != nil {
@@ -107,6 +110,7 @@ func (r *agentReady) text() string {
 	for _, h := range r.HTTP {
 		fmt.Fprintf(&b, "  http://%s/metrics, /v1/topology, /v1/engine, /healthz\n", h)
 	}
+	b.WriteString(probesText(r.Probes))
 	if r.Client != nil {
 		where := "at the other end"
 		if !slices.ContainsFunc(r.Addresses, func(a string) bool { return !loopbackOnly(a) }) {

@@ -25,6 +25,7 @@ type benchOptions struct {
 	run       bench.Options
 	rdma      rdmaFlags
 	look      look
+	measured  measured
 }
 
 // benchFlags are the flags as they are typed.
@@ -101,6 +102,7 @@ func (o *benchOptions) addFlags(cmd *cobra.Command, typed *benchFlags) {
 	fl.StringVar(&typed.failLane, "fail-lane", "", "take a lane out, `NAME@TIME` into each measurement; NAME@TIME+TIME: for so long")
 	fl.Uint64Var(&typed.seed, "seed", 0, "the pattern of --check, 0 draws one")
 	o.rdma.add(cmd)
+	o.measured.add(cmd)
 }
 
 // parse takes over the flags and refuses what makes no sense.
@@ -109,7 +111,7 @@ func (o *benchOptions) parse(f *factory, cmd *cobra.Command, typed benchFlags) e
 	if o.format, err = f.format(cmd); err != nil {
 		return err
 	}
-	if err := errors.Join(checkInput(cmd), o.choose(f)); err != nil {
+	if err := errors.Join(checkInput(cmd), o.choose(f), o.measured.check(cmd)); err != nil {
 		return err
 	}
 	if err := o.parsePeer(cmd); err != nil {

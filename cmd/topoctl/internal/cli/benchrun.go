@@ -48,6 +48,9 @@ func runBench(ctx context.Context, o *benchOptions) error {
 	if o.globals.debug {
 		o.say(t)
 	}
+	if o.run.Overlay, err = o.measured.start(o.input, t); err != nil {
+		return err
+	}
 	o.run.Topology, o.run.Tool = t, topo.Tool{Name: "topoctl", Version: buildInfo().Version}
 	o.run.RawEnd = o.rawEnd
 	o.run.Engine = o.rdma.transports(withFallbacks(o.run.Transports))

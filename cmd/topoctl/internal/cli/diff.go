@@ -15,6 +15,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/pathsel/diff"
+	"github.com/topoctl/topoctl/probe/show"
 )
 
 type diffOptions struct {
@@ -23,6 +24,8 @@ type diffOptions struct {
 	old, new  string // new is "" for the host that the flags name
 	ignore    []string
 	structure bool
+	probe     bool // OLD and NEW are reports of measurements
+	show      show.Options
 }
 
 // fixturePrefix names a described machine where a file is expected.
@@ -41,9 +44,12 @@ func newDiffCmd(f *factory, runF func(context.Context, *diffOptions) error) *cob
 			"standard input, or " + fixturePrefix + "NAME. Without NEW it is this host, or the one that the\n" +
 			"flags name. Two hosts without a common device are compared by slot and position,\n" +
 			"and what identifies them is no difference.\n\n" +
+			"With --probe, OLD and NEW are reports of \"topoctl probe\": it says which pairs got slower\n" +
+			"or faster (where the 95 % intervals do not overlap, and by more than 2 %), whose verdict\n" +
+			"changed, which came and went, and which hosts are built otherwise.\n\n" +
 			"The exit code is 0 if nothing differs, 1 if something does.",
 		Example: "  topoctl discover > host.json; topoctl diff host.json\n  topoctl diff node1.json node2.json --structure\n" +
-			"  topoctl diff old.json new.json --ignore renumbered,kernel -o json",
+			"  topoctl diff old.json new.json --ignore renumbered,kernel -o json\n  topoctl diff --probe monday.json tuesday.json",
 		Args: diffArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := opts.parse(f, cmd, args); err != nil {
@@ -65,8 +71,9 @@ func newDiffCmd(f *factory, runF func(context.Context, *diffOptions) error) *cob
 	fl := cmd.Flags()
 	fl.StringSliceVar(&opts.ignore, "ignore", nil, "leave out `KINDS` of difference (removed, added, moved, renumbered, degraded, improved, changed, policy) and attributes (as the JSON names them)")
 	fl.BoolVar(&opts.structure, "structure", false, "compare what there is and how it is joined only: no names, identities, addresses, software or settings")
+	fl.BoolVar(&opts.probe, "probe", false, "OLD and NEW are reports of measurements (\"topoctl probe\")")
 	offer(cmd, map[string]completer{"ignore": wordList(diff.Ignorable()...)})
-	uses(cmd, append(slices.Clone(inputFlags), "output", "json")...)
+	uses(cmd, append(slices.Clone(inputFlags), "output", "json", "ascii", "units")...)
 	formats(cmd, formatTable, formatJSON)
 	return cmd
 }
@@ -95,6 +102,14 @@ func (o *diffOptions) parse(f *factory, cmd *cobra.Command, args []string) error
 		return err
 	}
 	o.old = args[0]
+	if o.probe {
+		return o.parseProbe(f, cmd, args)
+	}
+	for _, name := range []string{"ascii", "units"} {
+		if cmd.Flags().Changed(name) {
+			return fmt.Errorf("--%s has no effect without --probe", name)
+		}
+	}
 	if len(args) > 1 {
 		o.new = args[1]
 		if g := &o.globals; g.root+g.hostRoot+g.from+g.fixture != "" {
@@ -118,6 +133,9 @@ func (o *diffOptions) parse(f *factory, cmd *cobra.Command, args []string) error
 }
 
 func runDiff(ctx context.Context, o *diffOptions) error {
+	if o.probe {
+		return runDiffProbe(o)
+	}
 	older, err := o.named(ctx, o.old)
 	if err != nil {
 		return err

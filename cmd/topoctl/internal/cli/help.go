@@ -14,6 +14,7 @@ import (
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/pathsel/diff"
 	"github.com/topoctl/topoctl/pathsel/doctor"
+	"github.com/topoctl/topoctl/probe"
 )
 
 // usage prints how a command is called, with those flags only that do something.
@@ -94,10 +95,13 @@ func helpTopics() []*cobra.Command {
 
   %-3d  it ran, and the answer is good
   %-3d  it ran, and the answer is bad: doctor has a finding, diff a difference,
-       path no port that can be used, bench a failed transfer or a wrong byte
+       path no port that can be used, bench a failed transfer or a wrong byte,
+       probe a pair that fails or a part to blame
   %-3d  it could not run: wrong usage, no permission, bad input
   %-3d  it ran and printed, but something that is there could not be read; the
-       warnings on stderr and in the JSON say what ("discover --strict" makes it %d)
+       warnings on stderr and in the JSON say what ("discover --strict" makes it %d);
+       of probe: a pair in error or without enough samples, a host that took no
+       part, or no time left (--max-duration)
   %-3d  it was interrupted
 
 "doctor -o nagios" ends as monitoring systems want it: 0 OK, 1 WARNING, 2 CRITICAL,
@@ -116,21 +120,24 @@ CUDA_VISIBLE_DEVICES
 major version keys are only added; readers ignore keys that they do not know.
 Another major version is refused.
 
-  %s   topoctl discover
-  %s     topoctl matrix -o json
-  %s       topoctl path -o json
-  %s       topoctl path --plan -o json
-  %s     topoctl doctor -o json
-  %s       topoctl diff -o json
-  %s      topoctl bench -o json
-  %s      topoctl agent -o json, one line
-  %s     GET /v1/engine of topoctl agent --http
-  %s    topoctl version -o json
+  %-23s  topoctl discover
+  %-23s  topoctl matrix -o json
+  %-23s  topoctl path -o json
+  %-23s  topoctl path --plan -o json
+  %-23s  topoctl doctor -o json
+  %-23s  topoctl diff -o json
+  %-23s  topoctl bench -o json
+  %-23s  topoctl probe -o json
+  %-23s  topoctl probe -o jsonl, a line each
+  %-23s  topoctl probe --dry-run -o json
+  %-23s  topoctl agent -o json, one line
+  %-23s  GET /v1/engine of topoctl agent --http
+  %-23s  topoctl version -o json
 
 Lists are sorted by stable identifiers. Rates are integers in bytes per second,
 in one direction. null means unknown; it never stands for zero. "complete" is
 false if something that is there could not be read; "warnings" say what.`,
-			topo.SchemaTopology, topo.SchemaMatrix, schemaPath, pathsel.SchemaPlan, doctor.Schema, diff.Schema, bench.Schema, schemaAgent, agent.SchemaEngine, schemaVersion)},
+			topo.SchemaTopology, topo.SchemaMatrix, schemaPath, pathsel.SchemaPlan, doctor.Schema, diff.Schema, bench.Schema, probe.Schema, probe.EventSchema, schemaProbePlan, schemaAgent, agent.SchemaEngine, schemaVersion)},
 	}
 	var out []*cobra.Command
 	for _, t := range topics {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,6 +22,7 @@ type matrixOptions struct {
 	rows   []topo.Kind
 	cols   []topo.Kind
 	color  bool
+	measured
 }
 
 // matrixKinds are what the rows and columns of a matrix can be.
@@ -28,7 +30,7 @@ var matrixKinds = map[string]topo.Kind{"gpu": topo.KindGPU, "nic": topo.KindNIC,
 
 var matrixKindNames = []string{"gpu", "nic", "numa"}
 
-var matrixViews = []string{string(draw.ViewClass), string(draw.ViewNCCL), string(draw.ViewExpected)}
+var matrixViews = []string{string(draw.ViewClass), string(draw.ViewNCCL), string(draw.ViewExpected), string(draw.ViewMeasured), string(draw.ViewDelta)}
 
 func newMatrixCmd(f *factory, runF func(context.Context, *matrixOptions) error) *cobra.Command {
 	opts := &matrixOptions{input: f.input()}
@@ -38,9 +40,12 @@ func newMatrixCmd(f *factory, runF func(context.Context, *matrixOptions) error) 
 		Short: "Print how each GPU, NIC and NUMA node relates to each other",
 		Long: "matrix prints the relations in the look of nvidia-smi topo -m: its classes, NCCL's\n" +
 			"path types, or the rate that each path should carry. A NIC is an RDMA device, or\n" +
-			"an interface where there is none. What is not known is a question mark.",
+			"an interface where there is none. What is not known is a question mark.\n\n" +
+			"With --probe it shows what \"topoctl probe\" measured, or by how many percent that differs\n" +
+			"from what is expected: of the two themselves where they were a pair of the probe, else\n" +
+			"of the slowest link of the path.",
 		Example: "  topoctl matrix\n  topoctl matrix --show expected --rows gpu --cols nic\n" +
-			"  topoctl matrix -o json | jq .class",
+			"  topoctl matrix --show delta --probe report.json\n  topoctl matrix -o json | jq .class",
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := opts.parse(f, cmd, rows, cols); err != nil {
@@ -50,9 +55,10 @@ func newMatrixCmd(f *factory, runF func(context.Context, *matrixOptions) error) 
 		},
 	}
 	fl := cmd.Flags()
-	fl.StringVar(&opts.show, "show", string(draw.ViewClass), "show the `VIEW`: class, nccl or expected")
+	fl.StringVar(&opts.show, "show", string(draw.ViewClass), "show the `VIEW`: class, nccl, expected, measured or delta")
 	fl.StringSliceVar(&rows, "rows", []string{"gpu", "nic"}, "`KINDS` of the rows: gpu, nic, numa")
 	fl.StringSliceVar(&cols, "cols", []string{"gpu", "nic"}, "`KINDS` of the columns: gpu, nic, numa")
+	opts.measured.add(cmd)
 	offer(cmd, map[string]completer{
 		"show": words(matrixViews...), "rows": wordList(matrixKindNames...), "cols": wordList(matrixKindNames...),
 	})
@@ -67,11 +73,17 @@ func (o *matrixOptions) parse(f *factory, cmd *cobra.Command, rows, cols []strin
 	if o.format, err = f.format(cmd); err != nil {
 		return err
 	}
-	if err := errors.Join(checkInput(cmd), o.choose(f)); err != nil {
+	if err := errors.Join(checkInput(cmd), o.choose(f), o.measured.check(cmd)); err != nil {
 		return err
 	}
-	if !slices.Contains(matrixViews, o.show) {
+	measures := o.show == string(draw.ViewMeasured) || o.show == string(draw.ViewDelta)
+	switch {
+	case !slices.Contains(matrixViews, o.show):
 		return fmt.Errorf("--show %q: want %s", o.show, either(matrixViews))
+	case measures && o.measured.file == "":
+		return withHint(fmt.Errorf("--show %s wants --probe FILE", o.show), "%q writes one", "topoctl probe local --report FILE")
+	case !measures && o.measured.file != "" && o.format != formatJSON:
+		return fmt.Errorf("--probe has no effect with --show %s: want --show measured or delta", o.show)
 	}
 	var errRows, errCols error
 	o.rows, errRows = kindsOf("--rows", rows, matrixKinds, matrixKindNames)
@@ -86,6 +98,9 @@ func runMatrix(ctx context.Context, opts *matrixOptions) error {
 		return err
 	}
 	m := t.Matrix(opts.rows, opts.cols)
+	if err := opts.measure(m, t); err != nil {
+		return err
+	}
 	if opts.format == formatJSON {
 		err = opts.json(m)
 	} else {
@@ -95,6 +110,39 @@ func runMatrix(ctx context.Context, opts *matrixOptions) error {
 		return err
 	}
 	return complete(t, false)
+}
+
+// measure fills in the measured rates: of a pair of the probe, else of the slowest link
+// of the path, if that was measured.
+func (o *matrixOptions) measure(m *topo.Matrix, t *topo.Topology) error {
+	rates, err := o.measured.overlay(o.input, t)
+	if err != nil || o.measured.report == nil {
+		return err
+	}
+	device := map[topo.ID]topo.ID{} // of a port
+	for i := range t.Ports {
+		device[t.Ports[i].ID] = t.Ports[i].RDMA
+	}
+	pairs := map[[2]topo.ID]topo.Rate{}
+	for k, rate := range o.measured.report.Between(o.measured.found) {
+		k = [2]topo.ID{cmp.Or(device[k[0]], k[0]), cmp.Or(device[k[1]], k[1])}
+		pairs[k] = max(pairs[k], rate)
+	}
+	g := topo.NewGraph(t, rates)
+	m.Measured = make([][]*topo.Rate, len(m.Rows))
+	for i, a := range m.Rows {
+		m.Measured[i] = make([]*topo.Rate, len(m.Cols))
+		for j, b := range m.Cols {
+			rate, ok := pairs[[2]topo.ID{a.ID, b.ID}]
+			if r := g.Relate(a.ID, b.ID); !ok && r.Basis == topo.BasisMeasured && r.BytesPerSec != nil {
+				rate, ok = *r.BytesPerSec, true
+			}
+			if ok {
+				m.Measured[i][j] = &rate
+			}
+		}
+	}
+	return nil
 }
 
 func (o *matrixOptions) json(m *topo.Matrix) error {

@@ -32,6 +32,7 @@ type pathOptions struct {
 	ranks     int
 	visible   string // the list that cuda:N counts in
 	look      look
+	measured  measured
 }
 
 // pathFlags are the flags as they are typed.
@@ -86,6 +87,7 @@ func newPathCmd(f *factory, runF func(context.Context, *pathOptions) error) *cob
 	fl.BoolVar(&opts.plan, "plan", false, "share all ports among all GPUs at once")
 	fl.IntVar(&opts.ranks, "ranks", 0, "with --plan: share them among `N` local ranks instead")
 	fl.StringVar(&opts.visible, "visible", "", "cuda:N is entry N of `LIST`, as in CUDA_VISIBLE_DEVICES")
+	opts.measured.add(cmd)
 	offer(cmd, map[string]completer{
 		"policy": words(pathsel.Policies()...), "transport": words("rdma", "tcp"), "engine": wordList(engineNames()...),
 	})
@@ -108,7 +110,7 @@ func (o *pathOptions) parse(f *factory, cmd *cobra.Command, args []string, typed
 	if o.format, err = f.format(cmd); err != nil {
 		return err
 	}
-	if err := errors.Join(checkInput(cmd), o.choose(f), o.parseArgs(cmd, args)); err != nil {
+	if err := errors.Join(checkInput(cmd), o.choose(f), o.parseArgs(cmd, args), o.measured.check(cmd)); err != nil {
 		return err
 	}
 	if err := o.parseTransfer(cmd, typed); err != nil {
@@ -204,14 +206,18 @@ func runPath(ctx context.Context, o *pathOptions) error {
 	if err != nil {
 		return err
 	}
-	h, err := pathsel.New(t, pathsel.Options{Transport: o.transport, Roles: roles})
+	rates, err := o.measured.start(o.input, t)
+	if err != nil {
+		return err
+	}
+	h, err := pathsel.New(t, pathsel.Options{Transport: o.transport, Roles: roles, Overlay: rates})
 	if err != nil {
 		return err
 	}
 	if o.plan {
 		return o.runPlan(h)
 	}
-	doc, err := o.answer(ctx, h)
+	doc, err := o.answer(ctx, h, rates)
 	if err != nil {
 		return err
 	}

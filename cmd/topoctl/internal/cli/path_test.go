@@ -2,12 +2,14 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/discover/topo"
@@ -66,6 +68,15 @@ func TestParsePath(t *testing.T) {
 		if _, err := parse(t, newFake().Streams, newPathCmd, strings.Fields(args)...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", args, err, want)
 		}
+	}
+}
+
+// An address is no file: bench takes one for --peer, path does not.
+func TestPathPeerIsAFile(t *testing.T) {
+	o := &pathOptions{input: &input{streams: newFake().Streams, now: time.Now}, peer: "10.0.0.2:7411"}
+	var f *failure
+	if _, err := o.loadPeer(t.Context()); !errors.As(err, &f) || !strings.Contains(f.hint, "topoctl discover -o json") {
+		t.Errorf("%v: want a hint", err)
 	}
 }
 

@@ -28,11 +28,11 @@ const (
 )
 
 // answer finds what was asked for.
-func (o *pathOptions) answer(ctx context.Context, h *pathsel.Host) (*pathDoc, error) {
+func (o *pathOptions) answer(ctx context.Context, h *pathsel.Host, rates topo.Overlay) (*pathDoc, error) {
 	t := h.Topology()
 	d := &pathDoc{Schema: schemaPath, Tool: topo.Tool{Name: "topoctl", Version: buildInfo().Version}, Host: t.Host.Name,
 		Request: pathRequest{Transport: h.Transport()}, Ranked: []pathsel.Candidate{}, Rejected: []pathsel.Candidate{},
-		Capacity: []pathCapacity{}, Engines: []*rival.Choice{}, Hints: []pathsel.Reason{}, h: h}
+		Capacity: []pathCapacity{}, Engines: []*rival.Choice{}, Hints: []pathsel.Reason{}, h: h, rates: rates}
 	src, err := o.resolve(d, o.src)
 	if err != nil {
 		return nil, err
@@ -127,7 +127,7 @@ func (d *pathDoc) memory(h *pathsel.Host, location pathsel.Location, most int) e
 		return nil
 	}
 	d.Chosen = &a.Ranked[0]
-	d.Route = routeToPort(h, location, d.Chosen)
+	d.Route = routeToPort(h, d.rates, location, d.Chosen)
 	usable := append(a.Preferred(), a.Available()...)
 	for _, set := range []struct {
 		name  string
@@ -242,7 +242,7 @@ func (d *pathDoc) degraded() {
 // between explains the way between two nodes of one host.
 func (d *pathDoc) between(h *pathsel.Host, src, dst topo.ID) error {
 	d.Request.Destination = dst
-	d.Route = routeBetween(h, src, dst)
+	d.Route = routeBetween(h, d.rates, src, dst)
 	if !d.Route.known {
 		d.bad = true
 		d.why = fmt.Sprintf("no way between %s and %s is known", shortName(src), shortName(dst))

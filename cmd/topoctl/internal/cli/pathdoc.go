@@ -32,10 +32,11 @@ type pathDoc struct {
 	Engines  []*rival.Choice  `json:"engines"`
 	Hints    []pathsel.Reason `json:"hints"`
 
-	bad  bool
-	more int // ranked ports that --k leaves out
-	h    *pathsel.Host
-	why  string // why there is no answer
+	bad   bool
+	more  int // ranked ports that --k leaves out
+	h     *pathsel.Host
+	rates topo.Overlay // measured, of links
+	why   string       // why there is no answer
 }
 
 // pathRequest is the question, devices as their IDs.

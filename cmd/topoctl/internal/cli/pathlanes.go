@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"net"
 	"slices"
 	"strings"
 	"time"
@@ -21,7 +23,7 @@ func (o *pathOptions) lanes(ctx context.Context, d *pathDoc, src pathsel.Locatio
 	if err != nil {
 		return err
 	}
-	there, err := pathsel.New(remote, pathsel.Options{Transport: d.h.Transport()})
+	there, err := pathsel.New(remote, pathsel.Options{Transport: d.h.Transport(), Overlay: o.measured.ofPeer(remote)})
 	if err != nil {
 		return fmt.Errorf("--peer: %w", trimmedError{err})
 	}
@@ -61,6 +63,9 @@ func (o *pathOptions) lanes(ctx context.Context, d *pathDoc, src pathsel.Locatio
 // loadPeer reads the other host. Its warnings are marked as the peer's.
 func (o *pathOptions) loadPeer(ctx context.Context) (*topo.Topology, error) {
 	t, err := o.named(ctx, o.peer)
+	if _, _, bad := net.SplitHostPort(o.peer); bad == nil && errors.Is(err, fs.ErrNotExist) {
+		return nil, withHint(fmt.Errorf("--peer %w", err), `it wants a file, not an address: "topoctl discover -o json" at the other end writes it`)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("--peer %w", err)
 	}

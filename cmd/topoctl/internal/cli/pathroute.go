@@ -12,17 +12,17 @@ import (
 
 // routeToPort is the way from memory to a port, the wire included. Its rate is
 // the candidate's, so that both say the same.
-func routeToPort(h *pathsel.Host, location pathsel.Location, c *pathsel.Candidate) *pathRoute {
-	r := routeBetween(h, location.Node(), c.Port)
+func routeToPort(h *pathsel.Host, rates topo.Overlay, location pathsel.Location, c *pathsel.Candidate) *pathRoute {
+	r := routeBetween(h, rates, location.Node(), c.Port)
 	r.Class, r.NCCL, r.Hops = c.Class, c.NCCL, c.Hops
 	r.BytesPerSec, r.Limit, r.Basis = c.BytesPerSec, c.Limit, c.Basis
 	return r
 }
 
-// routeBetween is the way between two nodes.
-func routeBetween(h *pathsel.Host, from, to topo.ID) *pathRoute {
+// routeBetween is the way between two nodes, with measured rates of links.
+func routeBetween(h *pathsel.Host, rates topo.Overlay, from, to topo.ID) *pathRoute {
 	t := h.Topology()
-	g := topo.NewGraph(t, nil)
+	g := topo.NewGraph(t, rates)
 	a, wireA := anchor(h, from)
 	b, wireB := anchor(h, to)
 	rel := g.Relate(a, b)

@@ -104,7 +104,8 @@ func newRootCmd(f *factory) *cobra.Command {
 	root.SetUsageFunc(usage)
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(newDiscoverCmd(f, runDiscover), newTopoCmd(f, runTopo), newMatrixCmd(f, runMatrix), newDiffCmd(f, runDiff), newPathCmd(f, runPath),
-		newExportCmd(f, runExport), newDoctorCmd(f, runDoctor), newAgentCmd(f, runAgent), newBenchCmd(f, runBench), newBenchEndCmd(f), newVersionCmd(f, runVersion))
+		newExportCmd(f, runExport), newDoctorCmd(f, runDoctor), newAgentCmd(f, runAgent), newBenchCmd(f, runBench), newBenchEndCmd(f),
+		newProbeCmd(f, probeRuns{runProbeLocal, runProbeFabric, runProbeShow}), newVersionCmd(f, runVersion))
 	root.AddCommand(helpTopics()...)
 	root.SetHelpCommand(newHelpCmd())
 	root.InitDefaultCompletionCmd()
@@ -216,9 +217,9 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 	}
 	err := fmt.Errorf("unknown command %q", args[0])
 	if near := closest(args[0], names); near != "" {
-		return withHint(err, "did you mean %q?", "topoctl "+near)
+		return withHint(err, "did you mean %q?", cmd.CommandPath()+" "+near)
 	}
-	return withHint(err, "%q lists the commands", "topoctl --help")
+	return withHint(err, "%q lists the commands", cmd.CommandPath()+" --help")
 }
 
 var unknownFlag = regexp.MustCompile(`^unknown flag: --(.*)$`)

@@ -134,6 +134,11 @@ func (r *rdmaFlags) transports(names []string) []engine.Transport {
 	return out
 }
 
+// offers says whether an agent has a transport among those that it offers.
+func (o *agentOptions) offers(name string) bool {
+	return slices.Contains(o.transports, name) || slices.Contains(o.transports, bench.Auto)
+}
+
 // usesRDMA says whether one of the names may be RDMA.
 func usesRDMA(names []string) bool {
 	return slices.Contains(names, bench.Auto) || slices.Contains(names, "rdma")

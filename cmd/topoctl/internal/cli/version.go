@@ -17,6 +17,7 @@ import (
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/pathsel/diff"
 	"github.com/topoctl/topoctl/pathsel/doctor"
+	"github.com/topoctl/topoctl/probe"
 )
 
 // schemaVersion is the name and major version of what version -o json prints.
@@ -64,7 +65,7 @@ func buildInfo() build {
 	b := build{Schema: schemaVersion, Version: "devel", Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH,
 		Schemas: []string{topo.SchemaTopology, topo.SchemaMatrix, topo.SchemaNVML, topo.SchemaNetlink,
 			schemaPath, pathsel.SchemaPlan, pathsel.SchemaFabric, doctor.Schema, diff.Schema,
-			bench.Schema, schemaAgent, agent.SchemaEngine}}
+			bench.Schema, schemaAgent, agent.SchemaEngine, probe.Schema, probe.EventSchema, probe.DiffSchema}}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return b

@@ -1,0 +1,63 @@
+package cli
+
+import (
+	"slices"
+	"testing"
+)
+
+func TestParsePart(t *testing.T) {
+	for text, want := range map[string]float64{"85%": 0.85, "0.5": 0.5, "100%": 1, "2.5 %": 0.025, "1": 1} {
+		if got, err := parsePart(text); err != nil || got != want {
+			t.Errorf("%q: %v, %v; want %v", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "%", "0", "0%", "101%", "1.5", "-5%", "NaN", "85", "x%", "Inf%"} {
+		if got, err := parsePart(text); err == nil {
+			t.Errorf("%q: took it as %v", text, got)
+		}
+	}
+}
+
+func TestParseOutlier(t *testing.T) {
+	if under, over, err := parseOutlier("93%/2.1x"); err != nil || under != 0.93 || over != 2.1 {
+		t.Errorf("%v, %v, %v", under, over, err)
+	}
+	for _, text := range []string{"", "93%", "93%/", "93%/2.1", "93%/1x", "93%/NaNx", "0%/2x", "93%/x", "/2x", "93%/2x/3x"} {
+		if under, over, err := parseOutlier(text); err == nil {
+			t.Errorf("%q: took it as %v, %v", text, under, over)
+		}
+	}
+}
+
+func TestParseSweep(t *testing.T) {
+	for text, want := range map[string][]int64{
+		"4KiB:64KiB:x4":    {4096, 16384, 65536},
+		"4KiB:100KiB:x4":   {4096, 16384, 65536, 102400},
+		"1MiB:1MiB:x2":     {1 << 20},
+		"1:4:x1.0001":      {1, 2, 3, 4},
+		"1000B:3000B:x1.5": {1000, 1500, 2250, 3000},
+	} {
+		if got, err := parseSweep(text); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%q: %v, %v; want %v", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "4KiB", "4KiB:64KiB", "4KiB:64KiB:4", "4KiB:64KiB:x1", "64KiB:4KiB:x2", "4KiB:64KiB:xNaN", "0:4:x2",
+		"1:1GiB:x1.001", "4KiB:64KiB:x4:x4", "4KiB:64KiB:xInf"} {
+		if got, err := parseSweep(text); err == nil {
+			t.Errorf("%q: took it as %v", text, got)
+		}
+	}
+}
+
+func TestParseRate(t *testing.T) {
+	for text, want := range map[string]int64{"8Gb/s": 1e9, "1.25GB/s": 1.25e9, "1 MiB/s": 1 << 20, "80B/s": 80, "400 Gb/s": 50e9} {
+		if got, err := parseRate(text); err != nil || got != want {
+			t.Errorf("%q: %v, %v; want %v", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "8", "8GB", "GB/s", "-8Gb/s", "0B/s", "NaNGB/s", "1e99GB/s"} {
+		if got, err := parseRate(text); err == nil {
+			t.Errorf("%q: took it as %v", text, got)
+		}
+	}
+}

@@ -1,0 +1,352 @@
+package fabric
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/engine"
+	"github.com/topoctl/topoctl/probe"
+)
+
+// Options say which hosts a fleet has, and how they are reached.
+type Options struct {
+	Hosts []HostAddr
+	Token []byte // that the agents have; none: without
+	// DialTime is how long one agent may take to answer; default 10 s, 30 s where it is
+	// started first.
+	DialTime time.Duration
+	// GiveUp is how long an agent may be unreachable before it is lost; default 5 s.
+	GiveUp time.Duration
+	// Launch starts the agents, nil: they run.
+	Launch *Launch
+}
+
+// Host is one host of a fleet. Topology is nil where Error is not "".
+type Host struct {
+	probe.Host
+	Topology *topo.Topology
+	// Transports are those that its agent can measure, Unavailable says why others are missing.
+	Transports  []string
+	Unavailable []string
+	Limits      Limits
+}
+
+// Fleet is agents that one controller holds. Its methods may be used by many goroutines.
+type Fleet struct {
+	engine *engine.Engine
+	lease  string
+	giveUp time.Duration
+	agents []*agent
+	by     map[string]*agent
+
+	rounds  sync.Mutex // one at a time
+	last    int64      // the number of the last one
+	cancel  context.CancelFunc
+	keeping sync.WaitGroup
+	once    sync.Once
+	closed  error
+}
+
+// agent is one host's agent as the controller sees it.
+type agent struct {
+	name    string
+	address string
+	lease   string
+	peer    *engine.Peer // nil: never reached
+	started *launched    // nil: it was running
+
+	endpoints []endpoint
+	every     time.Duration // that its lease is kept
+
+	mu   sync.Mutex
+	host Host
+	err  error // why it takes no part (any more)
+}
+
+const (
+	defaultDial   = 10 * time.Second
+	defaultLaunch = 30 * time.Second
+	defaultGiveUp = 5 * time.Second
+	minLease      = 100 * time.Millisecond
+	maxLease      = time.Hour
+)
+
+// Open opens all agents at once. One that cannot be reached costs only its own pairs
+// (Host.Error); it is an error if none can, or if two of them are one.
+func Open(ctx context.Context, o Options) (*Fleet, error) {
+	if err := checkHosts(o.Hosts); err != nil {
+		return nil, err
+	}
+	if o.Launch != nil {
+		o.DialTime = cmp.Or(o.DialTime, defaultLaunch)
+	}
+	o.DialTime, o.GiveUp = cmp.Or(o.DialTime, defaultDial), cmp.Or(o.GiveUp, defaultGiveUp)
+	if o.GiveUp < minGiveUp || o.GiveUp > maxGiveUp {
+		return nil, fmt.Errorf("fabric: agents unreachable for %v: want %v to %v", o.GiveUp, minGiveUp, maxGiveUp)
+	}
+	raw := make([]byte, 16)
+	if _, err := rand.Read(raw); err != nil {
+		return nil, fmt.Errorf("fabric: %w", err)
+	}
+	e, err := engine.New(ctx, engine.Options{Token: o.Token, Transports: []engine.Transport{engine.TCP()}, GiveUp: o.GiveUp})
+	if err != nil {
+		return nil, fmt.Errorf("fabric: %w", err)
+	}
+	f := &Fleet{engine: e, lease: hex.EncodeToString(raw), giveUp: o.GiveUp, by: map[string]*agent{}}
+	for _, h := range o.Hosts {
+		a := &agent{name: h.Name, address: h.Address, lease: f.lease, host: Host{Host: probe.Host{Name: h.Name, Address: h.Address}}}
+		f.agents = append(f.agents, a)
+		f.by[h.Name] = a
+	}
+	keep, cancel := context.WithCancel(context.Background())
+	f.cancel = cancel
+	each(f.agents, func(a *agent) { a.open(ctx, f, &o) })
+	if err := f.check(ctx); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	for _, a := range f.agents {
+		if a.alive() == nil {
+			f.keeping.Go(func() { a.keep(keep) })
+		}
+	}
+	return f, nil
+}
+
+func checkHosts(hosts []HostAddr) error {
+	if len(hosts) == 0 || len(hosts) > MaxHosts {
+		return fmt.Errorf("fabric: %d hosts: want 1 to %d", len(hosts), MaxHosts)
+	}
+	names, addresses := map[string]bool{}, map[string]string{}
+	for _, h := range hosts {
+		if err := checkName(h.Name); err != nil {
+			return fmt.Errorf("fabric: host: %w", err)
+		}
+		if names[h.Name] {
+			return fmt.Errorf("fabric: two hosts are called %q", h.Name)
+		}
+		if other, ok := addresses[h.Address]; ok {
+			return fmt.Errorf("fabric: hosts %q and %q are both at %s", other, h.Name, h.Address)
+		}
+		names[h.Name], addresses[h.Address] = true, h.Name
+	}
+	return nil
+}
+
+// each runs f for all at once, and waits.
+func each[T any](list []T, f func(T)) {
+	var running sync.WaitGroup
+	for _, x := range list {
+		running.Go(func() { f(x) })
+	}
+	running.Wait()
+}
+
+// check says whether there is anything to work with.
+func (f *Fleet) check(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("fabric: opening the agents: %w", context.Cause(ctx))
+	}
+	epochs := map[uint64]*agent{}
+	var errs []error
+	for _, a := range f.agents {
+		if a.peer != nil {
+			if other := epochs[a.peer.Epoch()]; other != nil {
+				return fmt.Errorf("fabric: %s (%s) and %s (%s) are one agent: each host has an agent of its own", other.name, other.address, a.name, a.address)
+			}
+			epochs[a.peer.Epoch()] = a
+		}
+		if err := a.alive(); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if len(errs) == len(f.agents) {
+		return fmt.Errorf("fabric: no agent can be used: %w", errors.Join(errs...))
+	}
+	return nil
+}
+
+// open reaches an agent, asks what it is, and takes its lease.
+func (a *agent) open(ctx context.Context, f *Fleet, o *Options) {
+	ctx, cancel := context.WithTimeoutCause(ctx, o.DialTime, fmt.Errorf("no answer within %v", o.DialTime))
+	defer cancel()
+	if err := a.reach(ctx, f, o); err != nil {
+		if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
+			err = fmt.Errorf("%w (%w)", cause, err)
+		}
+		a.fail(err)
+	}
+}
+
+func (a *agent) reach(ctx context.Context, f *Fleet, o *Options) error {
+	if o.Launch != nil {
+		var err error
+		if a.started, err = o.Launch.start(ctx, a.address, o.Token); err != nil {
+			return err
+		}
+		a.address = a.started.address
+	}
+	var err error
+	if a.peer, err = f.engine.Open(ctx, a.address); err != nil {
+		return err
+	}
+	if a.started != nil && a.peer.Epoch() != a.started.epoch {
+		return fmt.Errorf("at %s is another agent than the one that was started", a.address)
+	}
+	said, err := a.call(ctx, &request{Do: doDescribe})
+	if err != nil {
+		return err
+	}
+	if err := a.take(said.Agent); err != nil {
+		return fmt.Errorf("what it says of itself: %w", err)
+	}
+	said, err = a.call(ctx, &request{Do: doLease, Controller: f.engine.Name()})
+	if err != nil {
+		return err
+	}
+	lease := time.Duration(said.LeaseNS)
+	if lease < minLease || lease > maxLease {
+		return fmt.Errorf("a lease of %v: want %v to %v", lease, minLease, maxLease)
+	}
+	a.every = min(keepTime, lease/4)
+	return nil
+}
+
+// take takes over what an agent says of itself.
+func (a *agent) take(d *description) error {
+	switch {
+	case d == nil:
+		return errors.New("nothing")
+	case len(d.Transports) > 16 || len(d.Unavailable) > 16 || len(d.Endpoints) > 4096:
+		return fmt.Errorf("%d transports, %d missing ones, %d endpoints", len(d.Transports), len(d.Unavailable), len(d.Endpoints))
+	case d.Limits.BytesPerSec < 0 || d.Limits.Duration <= 0 || d.Limits.MemoryBytes < 0:
+		return fmt.Errorf("limits %+v", d.Limits)
+	}
+	h := Host{Host: probe.Host{Name: a.name, Address: a.address}, Limits: d.Limits, Topology: &topo.Topology{}}
+	for _, t := range d.Transports {
+		if err := checkText("transport", t); err != nil {
+			return err
+		}
+		h.Transports = append(h.Transports, t)
+	}
+	for _, u := range d.Unavailable {
+		h.Unavailable = append(h.Unavailable, clip(u, maxText))
+	}
+	for _, e := range d.Endpoints {
+		if _, err := fullAddress(e.Address); err != nil {
+			return err
+		}
+		a.endpoints = append(a.endpoints, e)
+	}
+	if len(d.Topology) > 0 {
+		t, err := topo.Decode(d.Topology)
+		if err != nil {
+			return err
+		}
+		h.Topology = t
+		h.Fingerprint = t.Fingerprint()
+	}
+	if h.Topology.Derived == nil {
+		h.Topology.Derive()
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.host = h
+	return nil
+}
+
+// fail takes a host out for good; the first reason stays.
+func (a *agent) fail(err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.err == nil {
+		a.err = fmt.Errorf("%s: %w", a.name, err)
+		a.host.Error = clip(err.Error(), maxErrorText)
+	}
+}
+
+// alive is why a host takes no part, nil where it does.
+func (a *agent) alive() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.err
+}
+
+// keep tells the agent now and then that the controller is there, and notices its end.
+func (a *agent) keep(ctx context.Context) {
+	tick := time.NewTicker(a.every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-a.peer.Done():
+			a.fail(a.peer.Err())
+			return
+		case <-tick.C:
+		}
+		limited, cancel := context.WithTimeout(ctx, callTime)
+		_, err := a.call(limited, &request{Do: doLease})
+		cancel()
+		var refused *engine.RemoteError
+		if errors.As(err, &refused) && ctx.Err() == nil {
+			a.fail(err)
+			return
+		}
+	}
+}
+
+const (
+	keepTime = 2 * time.Second
+	// callTime bounds a call that an agent answers at once.
+	callTime = 10 * time.Second
+)
+
+// Hosts lists the hosts in the order of Options.Hosts, as they are now.
+func (f *Fleet) Hosts() []Host {
+	out := make([]Host, len(f.agents))
+	for i, a := range f.agents {
+		a.mu.Lock()
+		out[i] = a.host
+		a.mu.Unlock()
+	}
+	return out
+}
+
+// releaseTime bounds how long an agent may take to give everything back.
+const releaseTime = 15 * time.Second
+
+// Close gives the leases back and ends the agents that were started. No Round may run.
+func (f *Fleet) Close() error {
+	f.once.Do(func() {
+		f.cancel()
+		f.keeping.Wait()
+		var mu sync.Mutex
+		var errs []error
+		each(f.agents, func(a *agent) {
+			var err error
+			if a.peer != nil && a.peer.Err() == nil {
+				ctx, cancel := context.WithTimeout(context.Background(), releaseTime)
+				_, _ = a.call(ctx, &request{Do: doRelease}) // its lease ends by itself, too
+				cancel()
+				_ = a.peer.Close()
+			}
+			if a.started != nil {
+				err = a.started.stop()
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				errs = append(errs, fmt.Errorf("fabric: %s: %w", a.name, err))
+			}
+		})
+		f.closed = errors.Join(append(errs, f.engine.Close())...)
+	})
+	return f.closed
+}

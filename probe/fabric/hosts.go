@@ -1,0 +1,124 @@
+package fabric
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// What a list of hosts may have.
+const (
+	MaxHosts     = 256
+	maxHostsFile = 1 << 20 // bytes
+	maxHostName  = 255     // bytes of a name, and of a DNS name
+)
+
+// DefaultPort is where agents listen unless somebody says otherwise.
+const DefaultPort = "7411"
+
+// HostAddr is a host and where its agent is.
+type HostAddr struct {
+	Name    string // in reports; unique
+	Address string // host:port
+}
+
+// ParseHosts reads a list of hosts: a line for each, `name address[:port]` or just
+// `address[:port]`, which is its name then. What follows a # is a comment. IPv6 addresses
+// that have a port stand in brackets. Errors tell the line.
+func ParseHosts(data []byte) ([]HostAddr, error) {
+	if len(data) > maxHostsFile {
+		return nil, fmt.Errorf("hosts: %d bytes: want at most %d", len(data), maxHostsFile)
+	}
+	var out []HostAddr
+	names, addresses := map[string]int{}, map[string]int{} // the lines that they are in
+	number := 0
+	for line := range bytes.Lines(data) {
+		number++
+		text, _, _ := strings.Cut(string(line), "#")
+		fields := strings.Fields(text)
+		if len(fields) == 0 {
+			continue
+		}
+		h, err := parseHost(fields)
+		switch {
+		case err != nil:
+		case len(out) == MaxHosts:
+			err = fmt.Errorf("more than %d hosts", MaxHosts)
+		case names[h.Name] > 0:
+			err = fmt.Errorf("host %q is in line %d already", h.Name, names[h.Name])
+		case addresses[h.Address] > 0:
+			err = fmt.Errorf("address %s is in line %d already", h.Address, addresses[h.Address])
+		}
+		if err != nil {
+			return nil, fmt.Errorf("hosts: line %d: %w", number, err)
+		}
+		names[h.Name], addresses[h.Address] = number, number
+		out = append(out, h)
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("hosts: no host in %d lines", number)
+	}
+	return out, nil
+}
+
+func parseHost(fields []string) (HostAddr, error) {
+	if len(fields) > 2 {
+		return HostAddr{}, fmt.Errorf("%d words: want a name and an address, or an address", len(fields))
+	}
+	h := HostAddr{Name: fields[0]}
+	if err := checkName(h.Name); err != nil {
+		return HostAddr{}, err
+	}
+	var err error
+	h.Address, err = fullAddress(fields[len(fields)-1])
+	return h, err
+}
+
+// checkName refuses what cannot be printed as one word.
+func checkName(name string) error {
+	switch {
+	case name == "" || len(name) > maxHostName:
+		return fmt.Errorf("a name of %d bytes: want 1 to %d", len(name), maxHostName)
+	case !utf8.ValidString(name) || strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) || r == ' ' }):
+		return fmt.Errorf("name %.40q: want a printable word", name)
+	}
+	return nil
+}
+
+// fullAddress checks an address and adds the port that it lacks.
+func fullAddress(text string) (string, error) {
+	host, port, err := net.SplitHostPort(text)
+	if err != nil {
+		host, port = text, DefaultPort
+		if inner, ok := strings.CutPrefix(text, "["); ok {
+			host = strings.TrimSuffix(inner, "]")
+		}
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 || port[0] == '+' {
+		return "", fmt.Errorf("address %.80q: port %.20q: want 1 to 65535", text, port)
+	}
+	if a, err := netip.ParseAddr(host); err == nil && !strings.ContainsFunc(a.Zone(), unprintable) {
+		return net.JoinHostPort(a.String(), port), nil
+	}
+	if !dnsName(host) {
+		return "", fmt.Errorf("address %.80q: want an IP address or a host name, with or without :port", text)
+	}
+	return net.JoinHostPort(host, port), nil
+}
+
+func unprintable(r rune) bool { return !dnsRune(r) }
+
+// dnsName says whether a text can be looked up: letters, digits, '-', '_' and '.', and no
+// '-' in front, which programs would take for an option.
+func dnsName(s string) bool {
+	return s != "" && len(s) <= maxHostName && s[0] != '-' && s[0] != '.' && !strings.ContainsFunc(s, func(r rune) bool { return !dnsRune(r) })
+}
+
+func dnsRune(r rune) bool {
+	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' || r == '.'
+}

@@ -1,0 +1,72 @@
+package fabric
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestParseHosts(t *testing.T) {
+	text := "# the rack\n\nn1 10.0.0.1\n  n2\t10.0.0.2:7000  # the new one\nnode3.example.org\nn4 fe80::1%eth0\r\n[::1]:9\nn6 ::2\nn7 [::3]\nlast localhost:1"
+	got, err := ParseHosts([]byte(text))
+	want := []HostAddr{{"n1", "10.0.0.1:7411"}, {"n2", "10.0.0.2:7000"}, {"node3.example.org", "node3.example.org:7411"}, {"n4", "[fe80::1%eth0]:7411"},
+		{"[::1]:9", "[::1]:9"}, {"n6", "[::2]:7411"}, {"n7", "[::3]:7411"}, {"last", "localhost:1"}}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("%v\n%q\nwant\n%q", err, got, want)
+	}
+	var many strings.Builder
+	for i := range MaxHosts + 1 {
+		fmt.Fprintf(&many, "h%d\n", i)
+	}
+	if got, err := ParseHosts([]byte(many.String()[:strings.LastIndex(strings.TrimSpace(many.String()), "\n")])); err != nil || len(got) != MaxHosts {
+		t.Errorf("%d hosts, %v", len(got), err)
+	}
+	for text, want := range map[string]string{
+		"":                         "hosts: no host in 0 lines",
+		"# nothing\n":              "hosts: no host in 1 lines",
+		"a 1.2.3.4\n\na 1.2.3.5":   `hosts: line 3: host "a" is in line 1 already`,
+		"a 1.2.3.4\nb 1.2.3.4":     "hosts: line 2: address 1.2.3.4:7411 is in line 1 already",
+		"a b c":                    "hosts: line 1: 3 words",
+		"a 1.2.3.4:0":              `hosts: line 1: address "1.2.3.4:0": port "0": want 1 to 65535`,
+		"a 1.2.3.4:65536":          `port "65536"`,
+		"a host:":                  `port ""`,
+		"a -oProxyCommand=x":       `line 1: address "-oProxyCommand=x"`,
+		"-oProxyCommand":           `line 1: address "-oProxyCommand"`,
+		"a x;reboot":               `line 1: address "x;reboot"`,
+		"a fe80::1%$(x)":           `line 1: address`,
+		"\x1b[2Jx 1.2.3.4":         `line 1: name "\x1b[2Jx": want a printable word`,
+		"\xff 1.2.3.4":             "line 1: name",
+		strings.Repeat("x", 256):   "a name of 256 bytes",
+		many.String():              "line 257: more than 256 hosts",
+		strings.Repeat("#", 2<<20): "2097152 bytes",
+	} {
+		if _, err := ParseHosts([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.40q: %v, want %q", text, err, want)
+		}
+	}
+}
+
+// Whatever is taken can be written and read again, and is safe to print and to pass on.
+func FuzzHosts(f *testing.F) {
+	for _, s := range []string{"n1 10.0.0.1\nn2 host:1 # x\n", "[::1]:9", "a fe80::1%eth0", "- -", "\xff"} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		hosts, err := ParseHosts(data)
+		if err != nil {
+			return
+		}
+		var b strings.Builder
+		for _, h := range hosts {
+			if strings.HasPrefix(h.Address, "-") || strings.ContainsAny(h.Address, " \t\n'\"\\$`;&|<>()") || len(h.Name) > maxHostName {
+				t.Errorf("%q", h)
+			}
+			fmt.Fprintf(&b, "%s %s\n", h.Name, h.Address)
+		}
+		again, err := ParseHosts([]byte(b.String()))
+		if err != nil || !slices.Equal(again, hosts) {
+			t.Errorf("%q becomes %q, %v", hosts, again, err)
+		}
+	})
+}

@@ -1,0 +1,216 @@
+package fabric
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Launch starts an agent on each host by the system's ssh, and stops it again. The token
+// goes over its standard input, which stays open: an agent ends when that does, so also
+// when this process dies.
+type Launch struct {
+	// Command starts the agent on the hosts: a program, and what comes before the arguments
+	// that Launch adds; default topoctl. It is quoted for the shell there.
+	Command []string
+	// Args are further arguments of the agent.
+	Args []string
+	// SSH is the program, and options of it; default ssh.
+	SSH []string
+	// ConnectTime is how long ssh may take to connect; default 10 s.
+	ConnectTime time.Duration
+}
+
+// schemaAgent is the name and major version of an agent's ready line.
+const schemaAgent = "topoctl.agent/v1"
+
+const (
+	readyMost  = 4 << 20 // bytes of the ready line
+	stderrKept = 2 << 10 // bytes of what ssh and the agent said last
+	stopTime   = 5 * time.Second
+)
+
+// launched is an agent that was started.
+type launched struct {
+	address string // where it is
+	epoch   uint64
+
+	cmd    *exec.Cmd
+	stdin  io.WriteCloser
+	stdout io.ReadCloser
+	errors *tail
+	ended  chan struct{} // closed when ssh has ended and all that it wrote was read
+	once   sync.Once
+	failed error
+}
+
+// arguments are those of ssh for one host.
+func (l *Launch) arguments(host, port string) []string {
+	remote := slices.Clone(l.Command)
+	if len(remote) == 0 {
+		remote = []string{"topoctl"}
+	}
+	remote = append(remote, "agent", "--listen", net.JoinHostPort("", port), "--until-eof", "--size", "0", "-o", "json", "--token-file", "-")
+	remote = append(remote, l.Args...)
+	for i := range remote {
+		remote[i] = quote(remote[i])
+	}
+	seconds := max(1, int(cmp.Or(l.ConnectTime, 10*time.Second)/time.Second))
+	args := []string{"-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=" + strconv.Itoa(seconds), "--", host}
+	return append(args, strings.Join(remote, " "))
+}
+
+// quote makes one word of a POSIX shell.
+func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+
+// start starts the agent of a host and waits until it can be reached. ctx bounds that.
+func (l *Launch) start(ctx context.Context, address string, token []byte) (*launched, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, fmt.Errorf("launch: %w", err)
+	}
+	if _, err := netip.ParseAddr(host); err != nil && !dnsName(host) {
+		return nil, fmt.Errorf("launch: host %.80q: want an IP address or a host name", host)
+	}
+	if len(token) == 0 || bytes.ContainsAny(token, "\r\n") {
+		return nil, errors.New("launch: the agents listen for other hosts: they need a token of one line")
+	}
+	ssh := l.SSH
+	if len(ssh) == 0 {
+		ssh = []string{"ssh"}
+	}
+	x := &launched{errors: &tail{}, ended: make(chan struct{})}
+	x.cmd = exec.Command(ssh[0], append(slices.Clone(ssh[1:]), l.arguments(host, port)...)...)
+	x.cmd.Stderr = x.errors
+	x.cmd.WaitDelay = stopTime
+	ofItsOwn(x.cmd)
+	x.stdout, err = x.cmd.StdoutPipe()
+	if err == nil {
+		x.stdin, err = x.cmd.StdinPipe()
+	}
+	if err == nil {
+		err = x.cmd.Start()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("launch: %w", err)
+	}
+	ready := make(chan []byte, 1)
+	go x.read(ready)
+	if _, err = x.stdin.Write(append(slices.Clone(token), '\n')); err == nil {
+		err = x.wait(ctx, host, ready)
+	} else if waited := x.wait(ctx, host, ready); waited != nil {
+		err = waited // it says more than a broken pipe
+	}
+	if err != nil {
+		_ = x.stop() // the reason is err
+		return nil, fmt.Errorf("launch: %w", err)
+	}
+	return x, nil
+}
+
+// read takes the first line, drops what follows, and waits for the end of ssh.
+func (x *launched) read(ready chan<- []byte) {
+	defer close(x.ended)
+	r := bufio.NewReader(io.LimitReader(x.stdout, readyMost))
+	line, err := r.ReadBytes('\n')
+	if err != nil {
+		line = nil
+	}
+	ready <- line
+	_, _ = io.Copy(io.Discard, x.stdout)
+	x.failed = x.cmd.Wait()
+}
+
+// wait waits for the ready line.
+func (x *launched) wait(ctx context.Context, host string, ready <-chan []byte) error {
+	var line []byte
+	select {
+	case line = <-ready:
+	case <-ctx.Done():
+		return fmt.Errorf("%w%s", context.Cause(ctx), x.errors.said())
+	}
+	if line == nil {
+		_ = x.stdin.Close()
+		timer := time.NewTimer(stopTime)
+		defer timer.Stop()
+		select {
+		case <-x.ended:
+			return fmt.Errorf("the agent did not start: %w%s", cmp.Or(x.failed, io.ErrUnexpectedEOF), x.errors.said())
+		case <-timer.C:
+			return fmt.Errorf("the agent did not say that it is ready%s", x.errors.said())
+		}
+	}
+	var said struct {
+		Schema    string   `json:"schema"`
+		Epoch     uint64   `json:"epoch,string"`
+		Addresses []string `json:"addresses"`
+	}
+	if err := json.Unmarshal(line, &said); err != nil || said.Schema != schemaAgent || len(said.Addresses) == 0 {
+		return fmt.Errorf("what it says when it is ready is not %s: %s%s", schemaAgent, clip(string(line), 200), x.errors.said())
+	}
+	at, err := netip.ParseAddrPort(said.Addresses[0])
+	if err != nil {
+		return fmt.Errorf("it listens at %q, which is no address", printableWord(said.Addresses[0]))
+	}
+	x.address, x.epoch = net.JoinHostPort(host, strconv.Itoa(int(at.Port()))), said.Epoch
+	return nil
+}
+
+// stop ends the agent by the end of its standard input, and ssh by force if that does not
+// help.
+func (x *launched) stop() error {
+	var err error
+	x.once.Do(func() {
+		_ = x.stdin.Close()
+		timer := time.NewTimer(stopTime)
+		defer timer.Stop()
+		select {
+		case <-x.ended:
+		case <-timer.C:
+			_ = x.cmd.Process.Kill()
+			_ = x.stdout.Close() // children of ssh may still have the other end
+			<-x.ended
+			err = fmt.Errorf("launch: the agent did not end within %v: ssh was killed, look for it on the host%s", stopTime, x.errors.said())
+		}
+	})
+	return err
+}
+
+// tail keeps the end of what is written to it.
+type tail struct {
+	mu   sync.Mutex
+	data []byte
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.data = append(t.data, p...)
+	if n := len(t.data) - stderrKept; n > 0 {
+		t.data = append(t.data[:0], t.data[n:]...)
+	}
+	return len(p), nil
+}
+
+// said is the text for the end of an error.
+func (t *tail) said() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if text := strings.TrimSpace(string(t.data)); text != "" {
+		return ": " + clip(text, stderrKept)
+	}
+	return ""
+}

@@ -1,0 +1,7 @@
+//go:build !unix
+
+package fabric
+
+import "os/exec"
+
+func ofItsOwn(*exec.Cmd) {}

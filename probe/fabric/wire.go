@@ -1,0 +1,321 @@
+package fabric
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/engine"
+	"github.com/topoctl/topoctl/pathsel"
+	"github.com/topoctl/topoctl/probe"
+)
+
+// Schema is the name and major version of what controllers and agents say to each other,
+// as calls of engines (engine.Peer.Call).
+const Schema = "topoctl.probe-agent/v1"
+
+// What a controller may ask for.
+const (
+	doDescribe = "describe" // what the agent is, and its topology
+	doCPU      = "cpu"      // its processor time; initiators ask their targets
+	// The others are for the controller that has the lease.
+	doLease   = "lease"   // take it, or keep it
+	doPrepare = "prepare" // a round begins: memory for others to write to
+	doConnect = "connect" // to where this agent writes
+	doPoll    = "poll"    // how it goes
+	doStart   = "start"   // all that are connected begin
+	doStop    = "stop"
+	doEnd     = "end"     // the round is over: memory is given back
+	doRelease = "release" // the lease, too
+)
+
+// Limits of a request; an agent's own (ServerOptions) come on top.
+const (
+	maxJobs      = 256  // of one agent in a round; also regions and looks
+	maxPath      = 128  // links of a pair
+	maxLinks     = 8192 // of all pairs of a host
+	maxAddresses = 16
+	maxText      = 512       // bytes of a name, an ID, a link key
+	maxOp        = 1 << 30   // bytes of one op
+	maxSizes     = 32        // of ops
+	maxSamples   = 1 << 16   // of all sizes of a pair
+	maxRTTs      = 1 << 16   // round trips of a pair
+	maxRate      = 1e15      // bytes/s that anybody may ask for, or claim
+	maxPollBytes = 1 << 20   // of results in the answer to one poll, about
+	maxPause     = time.Hour // of warm-up, and of one sample
+	minGiveUp    = 100 * time.Millisecond
+	maxGiveUp    = 10 * time.Minute
+)
+
+// request is what a controller says.
+type request struct {
+	Schema     string    `json:"schema"`
+	Do         string    `json:"do"`
+	Lease      string    `json:"lease,omitempty"`
+	Controller string    `json:"controller,omitempty"` // lease: who that is, for people
+	Round      int64     `json:"round,omitempty"`      // prepare to end: it grows
+	Regions    []region  `json:"regions,omitempty"`    // prepare
+	Looks      []look    `json:"looks,omitempty"`      // prepare: what end tells of
+	Jobs       []jobWant `json:"jobs,omitempty"`       // connect
+	Seen       []seen    `json:"seen,omitempty"`       // poll
+}
+
+// region is memory of the target of a pair; ID is the pair's place in the round. Asked
+// for without a name, answered with one.
+type region struct {
+	ID       int              `json:"id"`
+	Bytes    int64            `json:"bytes"`
+	Location pathsel.Location `json:"location,omitempty"`
+	Name     string           `json:"name,omitempty"`
+	Node     *int             `json:"numa_node,omitempty"` // that it is bound to
+	Note     string           `json:"note,omitempty"`
+	Error    string           `json:"error,omitempty"` // why there is no memory
+}
+
+// look asks what the links of a pair are like that are this host's.
+type look struct {
+	ID   int             `json:"id"`
+	Host string          `json:"host"` // as the controller calls this agent's
+	Path []probe.LinkKey `json:"path"`
+}
+
+// jobWant is a pair of which this agent is the initiator.
+type jobWant struct {
+	ID         int              `json:"id"`
+	Transport  string           `json:"transport"`
+	BothWays   bool             `json:"both_ways,omitempty"`
+	LocalPort  topo.ID          `json:"local_port,omitempty"`  // "" any
+	RemotePort topo.ID          `json:"remote_port,omitempty"` // of the target's topology
+	Location   pathsel.Location `json:"location,omitempty"`
+	Bytes      int64            `json:"bytes"` // of memory here
+	Host       string           `json:"host"`  // the target, for people
+	Addresses  []string         `json:"addresses"`
+	Epoch      uint64           `json:"epoch,string"` // of the target
+	Region     string           `json:"region"`       // of the target
+	// GiveUp is how long the target may be unreachable before the pair is over.
+	GiveUp time.Duration `json:"give_up_ns"`
+	// Alone: no other pair of the round has its processor time in these two processes.
+	Alone bool       `json:"alone,omitempty"`
+	Spec  probe.Spec `json:"spec"`
+}
+
+// seen says what the controller has of a job.
+type seen struct {
+	ID      int  `json:"id"`
+	Samples int  `json:"samples"`
+	Result  bool `json:"result,omitempty"`
+}
+
+// answer is what an agent says; which fields there are depends on what was asked.
+type answer struct {
+	Schema  string       `json:"schema"`
+	Epoch   uint64       `json:"epoch,string"`
+	LeaseNS int64        `json:"lease_ns,omitempty"` // lease: how long the controller may be silent
+	Agent   *description `json:"agent,omitempty"`
+	CPUNS   *int64       `json:"cpu_ns,omitempty"`
+	Regions []region     `json:"regions,omitempty"`
+	Served  *served      `json:"served,omitempty"` // prepare and end
+	Jobs    []jobState   `json:"jobs,omitempty"`
+	Links   []linkStates `json:"links,omitempty"` // end
+}
+
+// description is what an agent is, and may do.
+type description struct {
+	Name     string          `json:"name"`
+	Topology json.RawMessage `json:"topology,omitempty"` // topoctl.topology/v1
+	// Transports are those that it can measure, and Unavailable says why others are missing.
+	Transports  []string   `json:"transports"`
+	Unavailable []string   `json:"unavailable,omitempty"`
+	Endpoints   []endpoint `json:"endpoints"` // that peers can open it at
+	Limits      Limits     `json:"limits"`
+}
+
+// endpoint is an address of an agent's engine.
+type endpoint struct {
+	Port    topo.ID `json:"port,omitempty"` // "" none, or not known
+	Address string  `json:"address"`
+}
+
+// Limits are what an agent lets controllers do.
+type Limits struct {
+	// BytesPerSec is what all pairs together may move that it initiates; 0 no limit.
+	BytesPerSec int64 `json:"max_bytes_per_sec"`
+	// Duration is how long one pair may take.
+	Duration time.Duration `json:"max_duration_ns"`
+	// MemoryBytes is for a round: targets and initiators together.
+	MemoryBytes int64 `json:"max_memory_bytes"`
+}
+
+// served is what an agent's engine has moved for peers, ever.
+type served struct {
+	ReadBytes    int64    `json:"read_bytes"`
+	WrittenBytes int64    `json:"written_bytes"`
+	Uncounted    []string `json:"uncounted_transports"`
+}
+
+// The states of a job.
+const (
+	stateConnecting = "connecting"
+	stateReady      = "ready"
+	stateRunning    = "running"
+	stateDone       = "done" // the result says how
+)
+
+type jobState struct {
+	ID    int    `json:"id"`
+	State string `json:"state"`
+	// Samples are those after the ones that the controller has seen.
+	Samples []probe.Sample `json:"samples,omitempty"`
+	Result  *result        `json:"result,omitempty"` // of a job that is done, until it was seen
+}
+
+// result is a Measurement with what its JSON leaves out.
+type result struct {
+	probe.Measurement
+	Waived string `json:"waived,omitempty"`
+	Error  string `json:"error,omitempty"`
+}
+
+type linkStates struct {
+	ID    int               `json:"id"`
+	Links []probe.LinkState `json:"link_states"`
+}
+
+// parseRequest reads what a controller says; all that a server takes is checked here but
+// for the server's own limits.
+func parseRequest(data []byte) (*request, error) {
+	var r request
+	if err := json.Unmarshal(data, &r); err != nil {
+		return nil, fmt.Errorf("request: %w", err)
+	}
+	if r.Schema != Schema {
+		return nil, fmt.Errorf("request of schema %.40q: this agent speaks %s", r.Schema, Schema)
+	}
+	if n := max(len(r.Regions), len(r.Looks), len(r.Jobs), len(r.Seen)); n > maxJobs {
+		return nil, fmt.Errorf("%s: %d entries: want at most %d", printableWord(r.Do), n, maxJobs)
+	}
+	err := errors.Join(checkText("lease", r.Lease), checkText("controller", r.Controller))
+	ids := map[int]bool{}
+	for i := range r.Regions {
+		err = errors.Join(err, checkID(ids, r.Regions[i].ID), checkLocation(r.Regions[i].Location))
+		if r.Regions[i].Bytes < 1 {
+			err = errors.Join(err, fmt.Errorf("region of %d bytes: want 1 or more", r.Regions[i].Bytes))
+		}
+	}
+	clear(ids)
+	links := 0
+	for i := range r.Looks {
+		links += len(r.Looks[i].Path)
+		err = errors.Join(err, checkID(ids, r.Looks[i].ID), checkText("host", r.Looks[i].Host))
+		if len(r.Looks[i].Path) > maxPath || links > maxLinks {
+			err = errors.Join(err, fmt.Errorf("%d links on a way, %d up to there: want at most %d and %d", len(r.Looks[i].Path), links, maxPath, maxLinks))
+		}
+	}
+	clear(ids)
+	for i := range r.Jobs {
+		err = errors.Join(err, checkID(ids, r.Jobs[i].ID), r.Jobs[i].check())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", printableWord(r.Do), firstError(err))
+	}
+	return &r, nil
+}
+
+// firstError is the first of joined ones: a peer needs no more.
+func firstError(err error) error {
+	if list, ok := err.(interface{ Unwrap() []error }); ok && len(list.Unwrap()) > 0 {
+		return firstError(list.Unwrap()[0])
+	}
+	return err
+}
+
+func (j *jobWant) check() error {
+	err := errors.Join(checkText("transport", j.Transport), checkText("local port", string(j.LocalPort)), checkText("remote port", string(j.RemotePort)),
+		checkText("host", j.Host), checkText("region", j.Region), checkLocation(j.Location), CheckSpec(&j.Spec))
+	if j.GiveUp < minGiveUp || j.GiveUp > maxGiveUp {
+		err = errors.Join(err, fmt.Errorf("unreachable for %v: want %v to %v", j.GiveUp, minGiveUp, maxGiveUp))
+	}
+	if j.Bytes < 1 {
+		err = errors.Join(err, fmt.Errorf("memory of %d bytes: want 1 or more", j.Bytes))
+	}
+	if len(j.Addresses) < 1 || len(j.Addresses) > maxAddresses {
+		err = errors.Join(err, fmt.Errorf("%d addresses: want 1 to %d", len(j.Addresses), maxAddresses))
+	}
+	for _, a := range j.Addresses {
+		if _, bad := fullAddress(a); bad != nil {
+			err = errors.Join(err, bad)
+		}
+	}
+	return err
+}
+
+// CheckSpec refuses what agents do not measure by: it says what is wrong.
+func CheckSpec(s *probe.Spec) error {
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+		most  time.Duration
+	}{{"warm-up", s.Warmup, maxPause}, {"sample", s.SampleTime, maxPause}, {"time for a pair", s.PairTime, 24 * time.Hour}} {
+		if d.value < 0 || d.value > d.most {
+			return fmt.Errorf("%s of %v: want 0 to %v", d.name, d.value, d.most)
+		}
+	}
+	switch n := len(s.SizesBytes); {
+	case n == 0 && s.LatencySamples == 0:
+		return errors.New("neither sizes nor round trips to measure")
+	case n > maxSizes:
+		return fmt.Errorf("%d sizes: want at most %d", n, maxSizes)
+	case n > 0 && (s.SizesBytes[0] < 1 || s.SizesBytes[n-1] > maxOp || !slices.IsSorted(s.SizesBytes) || len(slices.Compact(slices.Clone(s.SizesBytes))) < n):
+		return fmt.Errorf("sizes of 1 to %d bytes are wanted, ascending", maxOp)
+	case n > 0 && s.SampleTime < time.Millisecond:
+		return fmt.Errorf("samples of %v: want 1ms or more", s.SampleTime)
+	case n > 0 && (s.MaxSamples < 1 || s.MinSamples < 0 || s.MinSamples > s.MaxSamples || s.MaxSamples > maxSamples/n):
+		return fmt.Errorf("%d to %d samples of %d sizes: want 1 to %d of all together", s.MinSamples, s.MaxSamples, n, maxSamples)
+	case s.LatencySamples < 0 || s.LatencySamples > maxRTTs:
+		return fmt.Errorf("%d round trips: want 0 to %d", s.LatencySamples, maxRTTs)
+	case !(s.CI >= 0 && s.CI <= 1): // also NaN
+		return fmt.Errorf("confidence interval of %v: want 0 to 1, a part of the mean", s.CI)
+	case s.RateLimit < 0 || s.RateLimit > maxRate:
+		return fmt.Errorf("rate limit of %d bytes/s: want 0 or more", s.RateLimit)
+	}
+	return nil
+}
+
+func checkID(have map[int]bool, id int) error {
+	if id < 0 || id >= 1<<20 || have[id] {
+		return fmt.Errorf("pair %d: want a number from 0, each once", id)
+	}
+	have[id] = true
+	return nil
+}
+
+func checkText(what, s string) error {
+	if len(s) > maxText || printable(s) != s {
+		return fmt.Errorf("%s %.40q: want at most %d printable bytes", what, s, maxText)
+	}
+	return nil
+}
+
+// checkLocation refuses what is no memory location: "", "cpu:N" or "gpu:N".
+func checkLocation(l pathsel.Location) error {
+	kind, number, ok := strings.Cut(string(l), ":")
+	if n, err := strconv.ParseUint(number, 10, 16); l != "" && (!ok || kind != "cpu" && kind != "gpu" || err != nil || strconv.FormatUint(n, 10) != number) {
+		return fmt.Errorf("memory location %.40q: want cpu:N or gpu:N", l)
+	}
+	return nil
+}
+
+// encodeRequest makes the bytes of a call.
+func encodeRequest(r *request) ([]byte, error) {
+	r.Schema = Schema
+	data, err := json.Marshal(r)
+	if err == nil && len(data) > engine.MaxCallBytes {
+		err = fmt.Errorf("%s: a request of %d bytes: want at most %d: measure fewer pairs at a time", r.Do, len(data), engine.MaxCallBytes)
+	}
+	return data, err
+}
