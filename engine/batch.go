@@ -26,7 +26,7 @@ type Batch struct {
 	left            atomic.Int32 // parts that are not finished
 	stopCancel      func() bool  // nil: ctx cannot end
 	done            chan struct{}
-	polled          atomic.Pointer[conn] // has a part of it, and can be polled
+	polled          atomic.Pointer[conn] // the first that has a part of it and can be polled
 
 	// first and its neighbours hold what one part needs, which is the usual number.
 	first     part
@@ -40,6 +40,7 @@ type Batch struct {
 	// under way.
 	canceled  error
 	canceling context.CancelCauseFunc
+	wake      func() // of who sleeps in a transport for it
 
 	// Under the engine's mutex: the list of running batches.
 	prev, next *Batch
@@ -93,8 +94,8 @@ func (e *Engine) keepBuffers(p *part) {
 	p.opBuffers, p.job.Ops = nil, nil
 }
 
-// start hands the batch to the scheduler.
-func (b *Batch) start(ctx context.Context) error {
+// start hands the batch to the scheduler. Awaited says that the caller calls Wait next.
+func (b *Batch) start(ctx context.Context, awaited bool) error {
 	e, p := b.engine, b.peer
 	b.left.Store(int32(len(b.parts)))
 	w := e.getWork()
@@ -130,7 +131,11 @@ func (b *Batch) start(ctx context.Context) error {
 		b.conclude()
 		return nil
 	}
+	if awaited {
+		w.awaited = b
+	}
 	e.perform(w)
+	w.awaited = nil
 	e.run(w)
 	return nil
 }
@@ -242,6 +247,7 @@ func (b *Batch) close() {
 	e.mu.Unlock()
 	b.mu.Lock()
 	b.end, b.over = e.now(), true
+	wake := b.wake
 	failed, unsafe := len(b.errs) > 0, false
 	for _, p := range b.parts {
 		unsafe = unsafe || len(p.result.Unsafe) > 0
@@ -260,6 +266,9 @@ func (b *Batch) close() {
 		e.keepBuffers(p)
 	}
 	close(b.done)
+	if wake != nil {
+		wake()
+	}
 }
 
 func (b *Batch) unpin() {
@@ -275,7 +284,7 @@ func (b *Batch) Done() <-chan struct{} { return b.done }
 // Wait waits for the end of the batch, or for ctx: then the batch goes on, and its
 // buffers are not free.
 func (b *Batch) Wait(ctx context.Context) error {
-	if b.poll() {
+	if b.poll(ctx) {
 		return b.Err()
 	}
 	select {
@@ -286,15 +295,17 @@ func (b *Batch) Wait(ctx context.Context) error {
 	}
 }
 
-// pollBytes is up to which size a batch may be over before its connection's
-// goroutine would have been woken.
-const pollBytes = 64 << 10
-
-// poll tries for a moment to end the wait for a small batch itself.
-func (b *Batch) poll() (over bool) {
+// poll tries to end the wait itself, where the batch's connection lets it. ctx ends the
+// wait, not the batch.
+func (b *Batch) poll(ctx context.Context) (over bool) {
 	w := (*waiter)(b)
-	if c := b.polled.Load(); c != nil && b.total <= pollBytes && !w.Over() {
+	c := b.polled.Load()
+	switch {
+	case c == nil:
+	case ctx.Done() == nil:
 		c.poller.Poll(w)
+	default:
+		c.poller.Poll(&boundWaiter{waiter: w, ctx: ctx})
 	}
 	return w.Over()
 }
@@ -310,6 +321,44 @@ func (w *waiter) Over() bool {
 	default:
 		return false
 	}
+}
+
+// Brief says whether the batch is so small that it may be over before a goroutine is
+// woken.
+func (w *waiter) Brief() bool { return w.total <= 64<<10 }
+
+// Asleep notes what wakes who sleeps for the batch.
+func (w *waiter) Asleep(wake func()) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if wake != nil && (w.over || w.wake != nil) {
+		return false
+	}
+	w.wake = wake
+	return true
+}
+
+// boundWaiter is one whose wait a context ends.
+type boundWaiter struct {
+	*waiter
+	ctx  context.Context
+	stop func() bool
+}
+
+// Over says whether the batch is done, or the context.
+func (w *boundWaiter) Over() bool { return w.ctx.Err() != nil || w.waiter.Over() }
+
+// Asleep notes what wakes who sleeps for the batch, and has the context do so.
+func (w *boundWaiter) Asleep(wake func()) bool {
+	if wake == nil {
+		w.stop()
+		return w.waiter.Asleep(nil)
+	}
+	if w.ctx.Err() != nil || !w.waiter.Asleep(wake) {
+		return false
+	}
+	w.stop = context.AfterFunc(w.ctx, wake)
+	return true
 }
 
 // Err is why the batch failed: nil while it runs, and where all bytes are in

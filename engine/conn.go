@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"sync/atomic"
@@ -123,7 +124,7 @@ func (e *Engine) dial(c *conn) {
 		Events: transport.Events{Done: c.completed, Lost: c.wasLost},
 	})
 	if err != nil {
-		if cause := context.Cause(ctx); cause != nil {
+		if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
 			err = fmt.Errorf("%w: %w", err, cause)
 		}
 		e.tell(sched.Event{Kind: sched.ConnectFailed, Lane: l.id, Conn: c.id, Err: err})

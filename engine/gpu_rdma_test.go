@@ -79,7 +79,11 @@ func TestRDMAWithoutExport(t *testing.T) {
 		}
 		return b.Explain().Text()
 	}
+	before := f.Objects("a0").MRs
 	move("rdma", WriteOp(mine.All(), p.to.At(0)))
+	if n := f.Objects("a0").MRs; n != before {
+		t.Errorf("%d registrations when the region was, and %d after its first request: that has waited for them", before, n)
+	}
 	equal(t, "what was written from the GPU", p.theirs.Bytes(), want)
 	if _, err := mine.WriteAt(make([]byte, size), 0); err != nil {
 		t.Fatal(err)

@@ -94,7 +94,7 @@ func (p *Peer) plannedPorts(g *group, key routeKey, ports []transport.LocalPort,
 	}
 	ends, usable := x.ends(set)
 	if !usable {
-		return fmt.Errorf("no lane that its topologies have can be used: %s", x.notes.first())
+		return fmt.Errorf("no lane of both topologies can be used: %s", x.notes.first())
 	}
 	g.set, g.notes = set, slices.Concat(noteHere, noteThere, x.notes.list())
 	p.knowPorts(g, ends, local, remote)
@@ -174,7 +174,10 @@ func (p *Peer) pairs(g *group, key routeKey, local []transport.LocalPort, offers
 	}
 	chosen, spare := m.pair()
 	if len(chosen) == 0 {
-		g.reason += "; no port reaches one of the peer's: " + notes.first()
+		// The ports say why, and mostly for the second time.
+		if _, why, _ := strings.Cut(notes.first(), ": "); !strings.HasSuffix(g.reason, why) {
+			g.reason += "; no port reaches one of the peer's: " + notes.first()
+		}
 		g.notes = notes.list()
 		return
 	}

@@ -3,8 +3,11 @@
 package engine
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/topoctl/topoctl/engine/transport"
 	"github.com/topoctl/topoctl/engine/transport/rdma"
@@ -68,5 +71,81 @@ func TestRDMA(t *testing.T) {
 	eventually(t, "RDMA is used again", func() bool { return over()["tcp"] == 0 })
 	if s := p.client.Stats(); s.Fallback == 0 {
 		t.Error("the fallback was not counted")
+	}
+}
+
+// Who waits for a batch sleeps in the transport: it is woken by what completes, by its
+// context, and by what ends the batch elsewhere.
+func TestWaitingOverRDMA(t *testing.T) {
+	checkLeaks(t)
+	f := verbsfake.New(verbsfake.Options{Devices: []verbsfake.Device{verbsfake.RoCE("a0", 1, "10.0.0.1"), verbsfake.RoCE("b0", 2, "10.0.0.2")}})
+	t.Cleanup(f.Close)
+	p := newPair(t, 1<<20, Options{Transports: []Transport{overRDMA(f.Lib("a0"))}}, Options{Transports: []Transport{overRDMA(f.Lib("b0"))}})
+	ctx := testContext(t)
+	submit := func(ctx context.Context) *Batch {
+		t.Helper()
+		b, err := p.peer.Submit(ctx, []Op{WriteOp(p.mine.Span(0, 8), p.to.At(0))}, SubmitOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	if err := submit(ctx).Wait(ctx); err != nil { // the lane is up
+		t.Fatal(err)
+	}
+	for range 20 {
+		f.Stall("a0", true)
+		b := submit(ctx)
+		short, cancel := context.WithTimeout(ctx, 2*time.Millisecond)
+		if err := b.Wait(short); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("waiting for a device that stands still: %v", err)
+		}
+		cancel()
+		both := make(chan error, 2)
+		for range 2 {
+			go func() { both <- b.Wait(context.Background()) }()
+		}
+		time.Sleep(time.Millisecond)
+		f.Stall("a0", false)
+		for range 2 {
+			if err := <-both; err != nil {
+				t.Error(err)
+			}
+		}
+		if err := p.peer.Write(ctx, p.mine.Span(8, 8), p.to.At(8)); err != nil {
+			t.Error(err)
+		}
+	}
+	// The peer is gone, and nothing completes: the batch ends at its deadline.
+	f.Silence("a0", true)
+	short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+	defer cancel()
+	if err := p.peer.Write(short, p.mine.Span(0, 8), p.to.At(0)); err == nil {
+		t.Error("a WRITE over a silent device has succeeded")
+	}
+	f.Silence("a0", false)
+}
+
+// What stands in the way of a batch that is for RDMA alone is said once, and nothing else.
+func TestWhyThereIsNoRDMA(t *testing.T) {
+	f := verbsfake.New(verbsfake.Options{Devices: []verbsfake.Device{verbsfake.RoCE("a0", 1, "10.0.0.1"), verbsfake.RoCE("b0", 2, "10.0.0.2")}})
+	t.Cleanup(f.Close)
+	wrong := func(env TransportEnv) (transport.Transport, error) {
+		return rdma.New(rdma.Options{Lib: f.Lib("a0"), GIDIndex: rdma.At(77), Changed: env.Changed})
+	}
+	for name, c := range map[string]struct {
+		here, there []Transport
+		want        string
+	}{
+		"a wrong GID index":       {[]Transport{wrong, TCP()}, []Transport{overRDMA(f.Lib("b0")), TCP()}, "GID index 77, which the options want, is not in use"},
+		"a peer that has no RDMA": {[]Transport{overRDMA(f.Lib("a0")), TCP()}, []Transport{TCP()}, "rdma: the peer does not offer it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPair(t, 4096, Options{Transports: c.here}, Options{Transports: c.there})
+			_, err := p.peer.Submit(testContext(t), []Op{WriteOp(p.mine.All(), p.to.At(0))}, SubmitOptions{Transport: "rdma"})
+			if !errors.Is(err, ErrNoLane) || strings.Count(err.Error(), c.want) != 1 || strings.Contains(err.Error(), "tcp") {
+				t.Errorf("%v: want %q, once, and nothing of TCP", err, c.want)
+			}
+		})
 	}
 }

@@ -61,7 +61,7 @@ func (p *Peer) route(key routeKey) (*route, error) {
 	r.r = &sched.Route{Peer: p.id, Name: routeName(key), Policy: p.engine.o.Policy, Groups: schedGroups(r.groups)}
 	r.leaves.Store(leaves(r.groups))
 	if len(r.r.Groups) == 0 {
-		return nil, fmt.Errorf("from %s to its %s: %w: %s", locationName(key.local), locationName(key.remote), ErrNoLane, reasons(r.groups))
+		return nil, fmt.Errorf("from %s to its %s: %w: %s", locationName(key.local), locationName(key.remote), ErrNoLane, reasons(r.groups, key.only))
 	}
 	p.mu.Lock()
 	p.routes[key] = r
@@ -85,11 +85,11 @@ func locationName(l pathsel.Location) string {
 	return string(l)
 }
 
-// reasons says for each transport why it has no lane.
-func reasons(groups []group) string {
+// reasons says for each transport why it has no lane, or for the only one that may have.
+func reasons(groups []group, only string) string {
 	var out []string
 	for i := range groups {
-		if len(groups[i].lanes) == 0 {
+		if len(groups[i].lanes) == 0 && (only == "" || only == groups[i].carrier.name) {
 			out = append(out, groups[i].carrier.name+": "+groups[i].reason)
 		}
 	}
@@ -119,13 +119,20 @@ func (p *Peer) groups(key routeKey) []group {
 		switch {
 		case key.only != "" && key.only != c.name:
 			out = append(out, group{carrier: c, reason: "the batch is for " + key.only + " only"})
-		case key.reach&(1<<i) == 0:
+		case key.reach&(1<<i) == 0 && p.hasOffers(c):
 			out = append(out, group{carrier: c, reason: "it does not reach this region of the peer, or does not have ours"})
 		default:
 			out = append(out, p.group(c, key))
 		}
 	}
 	return out
+}
+
+// hasOffers says whether the peer has a transport at all.
+func (p *Peer) hasOffers(c *carrier) bool {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	return slices.ContainsFunc(p.desc.Endpoints, func(e transport.Endpoint) bool { return e.Transport == c.name })
 }
 
 func (p *Peer) group(c *carrier, key routeKey) group {

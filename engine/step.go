@@ -17,6 +17,7 @@ type work struct {
 	posts   []postGroup
 	fences  []fencing
 	done    []transport.Completion
+	awaited *Batch // whoever carries this out waits for it then
 }
 
 // fencing is a connection that a peer is to be asked to leave.
@@ -211,9 +212,11 @@ var errNotTaken = errors.New("the connection did not take the request")
 // post translates slices to requests and hands them to their connection.
 func (e *Engine) post(w *work, g *postGroup) {
 	for _, s := range g.slices {
-		g.requests = append(g.requests, e.request(s))
+		r, b := e.request(s), s.Job.User.(*part).batch
+		g.requests = append(g.requests, r)
 		if g.conn.poller != nil {
-			s.Job.User.(*part).batch.polled.Store(g.conn)
+			b.polled.CompareAndSwap(nil, g.conn)
+			r.Awaited = w.awaited == b && b.polled.Load() == g.conn
 		}
 	}
 	taken, done := g.conn.t.Post(g.requests, w.done[:0])

@@ -15,11 +15,15 @@ const maxNotify = 64 << 10
 // op has been checked before. The memory of the ops is the engine's until the
 // batch is done, the slice of ops is not.
 func (p *Peer) Submit(ctx context.Context, ops []Op, o SubmitOptions) (*Batch, error) {
+	return p.submit(ctx, ops, o, false)
+}
+
+func (p *Peer) submit(ctx context.Context, ops []Op, o SubmitOptions, awaited bool) (*Batch, error) {
 	b, err := p.prepare(ctx, ops, o)
 	if err != nil {
 		return nil, fmt.Errorf("engine: peer %q: %w", p.name, err)
 	}
-	if err := b.start(ctx); err != nil {
+	if err := b.start(ctx, awaited); err != nil {
 		return nil, fmt.Errorf("engine: peer %q: %w", p.name, err)
 	}
 	return b, nil
@@ -37,14 +41,12 @@ func (p *Peer) Read(ctx context.Context, into Span, from RemoteSpan) error {
 
 func (p *Peer) one(ctx context.Context, op Op) error {
 	ops := [1]Op{op}
-	b, err := p.Submit(ctx, ops[:], SubmitOptions{})
+	b, err := p.submit(ctx, ops[:], SubmitOptions{}, true)
 	if err != nil {
 		return err
 	}
-	if !b.poll() {
-		<-b.Done() // ctx ends it, and the buffers are not free before
-	}
-	return b.Err()
+	// ctx ends the batch, and the buffers are not free before.
+	return b.Wait(context.Background())
 }
 
 // Notify gives a payload to the peer's application, exactly once.

@@ -150,18 +150,25 @@ type Selective interface {
 	Reaches(r *RemoteRegion) bool
 }
 
-// Poller is what a Conn is that lets somebody who waits for a request take in what
-// has come, instead of being woken by the connection's own goroutine. Done is then
-// called from Poll.
+// Poller is what a Conn is that lets somebody who waits for a request take in what has
+// come, instead of being woken by the connection's own goroutine. Done is then called
+// from Poll.
 type Poller interface {
-	// Poll returns when the waiter's wait is over, or has become longer than what
-	// polling is good for: some 10 µs.
+	// Poll returns when the waiter's wait is over, or when it can do no more for it than
+	// the connection's own goroutine does.
 	Poll(w Waiter)
 }
 
 // Waiter is somebody who polls.
 type Waiter interface {
 	Over() bool // there is nothing to wait for any more
+	// Brief says that the wait may be over before the connection's own goroutine would
+	// have been woken.
+	Brief() bool
+	// Asleep says what wakes who sleeps in Poll where the wait ends otherwise than by what
+	// it takes in; nil: it is awake again. It must not sleep where that is false: the wait
+	// is over, or somebody else sleeps for it.
+	Asleep(wake func()) bool
 }
 
 // As finds a DataServer, an Offerer, a Ported or a Selective in a transport, or in those that it wraps
@@ -260,6 +267,9 @@ type Request struct {
 	Bytes int64 // of all spans
 	// Check asks for a checksum over the bytes, where the transport has any.
 	Check bool
+	// Awaited says that the poster calls the connection's Poll next, and waits there. It
+	// is for a Poller alone, which need not wake its own goroutine then.
+	Awaited bool
 	// Tag is the poster's own and comes back with the completion.
 	Tag any
 }

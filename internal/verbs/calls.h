@@ -38,6 +38,7 @@ int tv_create_cq(struct tv_lib *l, struct tv_context *ctx, int cqe, struct tv_ch
 		 int vector, struct tv_cq **out);
 int tv_destroy_cq(struct tv_lib *l, struct tv_cq *cq);
 int tv_take_cq_event(struct tv_lib *l, struct tv_channel *ch); /* and acknowledges it */
+int tv_wait_cq_event(struct tv_lib *l, struct tv_channel *ch, int wake);
 
 int tv_create_qp(struct tv_lib *l, struct tv_pd *pd, struct tv_qp_init_attr *attr,
 		 struct tv_qp **out);

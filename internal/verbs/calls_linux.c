@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -204,6 +205,21 @@ int tv_take_cq_event(struct tv_lib *l, struct tv_channel *ch)
 		return code(-1);
 	l->ack_cq_events(cq, 1);
 	return 0;
+}
+
+/*
+ * Sleeps until the channel or wake, an eventfd, can be read, and takes the channel's event.
+ * EAGAIN: it was wake, or a signal.
+ */
+int tv_wait_cq_event(struct tv_lib *l, struct tv_channel *ch, int wake)
+{
+	struct pollfd p[2] = {{.fd = ch->fd, .events = POLLIN}, {.fd = wake, .events = POLLIN}};
+	uint64_t count;
+	if (poll(p, 2, -1) < 0)
+		return errno == EINTR ? EAGAIN : errno;
+	if (p[1].revents && read(wake, &count, sizeof count) < 0 && !p[0].revents)
+		return errno;
+	return p[0].revents ? tv_take_cq_event(l, ch) : EAGAIN;
 }
 
 int tv_create_qp(struct tv_lib *l, struct tv_pd *pd, struct tv_qp_init_attr *attr,

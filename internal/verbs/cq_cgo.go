@@ -18,8 +18,9 @@ import (
 // CQ is a completion queue with a completion channel of its own.
 type CQ struct {
 	dev    *Device
-	events *waiter
-	take   func() C.int // an event of ch, for events
+	events *channel
+	// take and sleep give an event of ch, sleep waits for one in the kernel.
+	take, sleep func() C.int
 
 	end  sync.RWMutex // held for writing to end cq and channel, for reading by slow users
 	ch   *C.struct_tv_channel
@@ -50,7 +51,7 @@ func (d *Device) NewCQ(entries int) (*CQ, error) {
 	if ch.context != d.ctx {
 		return nil, d.wrong("ibv_comp_channel.context is another one")
 	}
-	events, err := newWaiter(int(ch.fd), d.name+" completions")
+	events, err := newChannel(int(ch.fd), d.name+" completions")
 	if err != nil {
 		C.tv_destroy_channel(d.lib.c, ch)
 		return nil, err
@@ -67,9 +68,11 @@ func (d *Device) NewCQ(entries int) (*CQ, error) {
 		return nil, d.wrong("ibv_cq.context, .channel or .cqe is not what was asked for")
 	}
 	d.uses.Add(1)
-	return &CQ{dev: d, events: events, ch: ch, cq: cq,
-		take: func() C.int { return C.tv_take_cq_event(d.lib.c, ch) },
-		wc:   (*[MaxBatch]C.struct_tv_wc)(C.calloc(MaxBatch, C.sizeof_struct_tv_wc))}, nil
+	q := &CQ{dev: d, events: events, ch: ch, cq: cq,
+		wc: (*[MaxBatch]C.struct_tv_wc)(C.calloc(MaxBatch, C.sizeof_struct_tv_wc))}
+	q.take = func() C.int { return C.tv_take_cq_event(d.lib.c, ch) }
+	q.sleep = func() C.int { return C.tv_wait_cq_event(d.lib.c, ch, C.int(events.wake)) }
+	return q, nil
 }
 
 // Poll takes up to MaxBatch completions, with one call into C, and says how many.
@@ -108,13 +111,18 @@ func (q *CQ) Arm() error {
 }
 
 // Wait sleeps in Go's net poller until an event has come or Wake was called; the event is
-// acknowledged. ErrClosed after Close. Several
-// that wait take turns.
+// acknowledged. ErrClosed after Close. Several that wait take turns. It is for the queue's
+// owner, who is told of no event while somebody leads.
 func (q *CQ) Wait() error {
-	rc, err := q.events.wait(q.take)
+	rc, err := q.events.owner.wait(q.take)
 	if errors.Is(err, errWoken) {
 		return nil
 	}
+	return q.event(rc, err)
+}
+
+// event is how waiting for an event ended.
+func (q *CQ) event(rc C.int, err error) error {
 	if err == nil && rc != 0 {
 		return q.dev.failed(rc, "ibv_get_cq_event", "")
 	}
@@ -122,10 +130,29 @@ func (q *CQ) Wait() error {
 }
 
 // Wake ends a Wait, the one in progress or the next.
-func (q *CQ) Wake() { q.events.wake() }
+func (q *CQ) Wake() { q.events.owner.wake() }
 
-// Close wakes Wait for good and ends the queue. EBUSY: its queue pairs must be destroyed
-// before; then all but Wait still works.
+// Lead has events wake LeaderWait, and not Wait, until Unlead. One leads at a time.
+func (q *CQ) Lead() error { return q.events.change(q.events.out) }
+
+// Unlead ends Lead. An event that nobody has taken wakes Wait then.
+func (q *CQ) Unlead() error { return q.events.change(q.events.in) }
+
+// LeaderWait is Wait for who leads. It sleeps in the kernel, with its thread: that wakes
+// sooner, and is for one at a time. It may come back without an event.
+func (q *CQ) LeaderWait() error {
+	rc, err := q.events.lead(q.sleep)
+	if err == nil && again(rc) {
+		return nil
+	}
+	return q.event(rc, err)
+}
+
+// LeaderWake ends a LeaderWait, the one in progress or the next.
+func (q *CQ) LeaderWake() { q.events.wakeLeader() }
+
+// Close wakes Wait and LeaderWait for good and ends the queue. EBUSY: its queue pairs must be destroyed
+// before; then all but these still works.
 func (q *CQ) Close() error {
 	q.events.close()
 	q.end.Lock()
@@ -141,7 +168,7 @@ func (q *CQ) Close() error {
 	}
 	rc := C.tv_destroy_channel(q.dev.lib.c, q.ch)
 	switch {
-	case rc == C.int(syscall.EBUSY) && q.dev.fatal.Load():
+	case rc == C.int(syscall.EBUSY) && q.dev.gone.Load():
 		C.tv_drop_channel(q.ch) // the library does not know that the queue is gone
 	case rc != 0:
 		return q.dev.failed(rc, "ibv_destroy_comp_channel", "")

@@ -25,11 +25,14 @@ type Device struct {
 	ports  int
 	vector atomic.Uint32 // where the next completion channel's interrupt goes
 	events *waiter
-	fatal  atomic.Bool // it has said that it is over
+	gone   atomic.Bool // it was removed, and the kernel has ended all that was made with it
 
-	mu   sync.RWMutex // held for writing to end ctx
-	ctx  *C.struct_tv_context
-	uses atomic.Int32 // domains and queues that are open
+	mu  sync.RWMutex // held for writing to end ctx and spare
+	ctx *C.struct_tv_context
+	// spare is a protection domain that nothing uses, nil without: a device that has failed
+	// gives it back, and one that was removed does not.
+	spare *C.struct_tv_pd
+	uses  atomic.Int32 // domains and queues that are open
 }
 
 // failed is the error of a verb.
@@ -43,12 +46,29 @@ func (d *Device) failed(rc C.int, verb, what string) error {
 // when all is done since Linux 5.7 (ib_uverbs: uverbs_async_event_destroy_uobj), shortly
 // before in older kernels. The library keeps what it has allocated.
 func (d *Device) ended(rc C.int) bool {
-	if rc != C.int(syscall.EIO) || !d.fatal.Load() {
-		return rc == 0
+	return rc == 0 || rc == C.int(syscall.EIO) && d.gone.Load()
+}
+
+// saidFatal finds out what DEVICE_FATAL means: the device has failed, and may be removed
+// later, or it was removed.
+func (d *Device) saidFatal() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.ctx == nil {
+		return
 	}
-	// A device that has failed and is still there gives EIO as well, but not for this.
-	var a C.struct_tv_port_attr
-	return C.tv_query_port(d.lib.c, d.ctx, 1, &a) == C.int(syscall.EIO)
+	rc := C.int(0)
+	if d.spare != nil {
+		if rc = C.tv_dealloc_pd(d.lib.c, d.spare); rc == 0 {
+			d.spare = nil
+		}
+	} else {
+		var a C.struct_tv_port_attr
+		rc = C.tv_query_port(d.lib.c, d.ctx, 1, &a)
+	}
+	if rc == C.int(syscall.EIO) {
+		d.gone.Store(true)
+	}
 }
 
 // wrong is the error of an object that is not laid out as expected.
@@ -214,8 +234,8 @@ func (d *Device) gidsOneByOne(port int, p PortAttr) ([]GID, error) {
 // AllocPD makes a protection domain: what is registered in it can be named by its own
 // queue pairs only.
 func (d *Device) AllocPD() (*PD, error) {
-	d.mu.RLock()
-	defer d.mu.RUnlock()
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if d.ctx == nil {
 		return nil, ErrClosed
 	}
@@ -225,6 +245,9 @@ func (d *Device) AllocPD() (*PD, error) {
 	}
 	if pd.context != d.ctx {
 		return nil, d.wrong("ibv_pd.context is another one")
+	}
+	if d.spare == nil && C.tv_alloc_pd(d.lib.c, d.ctx, &d.spare) != 0 {
+		d.spare = nil // a device with few domains can do without
 	}
 	d.uses.Add(1)
 	return &PD{dev: d, pd: pd}, nil
@@ -249,7 +272,7 @@ func (d *Device) NextEvent() (Event, error) {
 		return Event{}, d.failed(rc, "ibv_get_async_event", "")
 	}
 	if e._type == C.int(EventDeviceFatal) {
-		d.fatal.Store(true)
+		d.saidFatal()
 	}
 	return Event{Type: EventType(e._type), Port: int(e.port), QPNum: uint32(e.qp_num)}, nil
 }
@@ -271,6 +294,9 @@ func (d *Device) Close() error {
 	}
 	if n := d.uses.Load(); n != 0 {
 		return d.busy("ibv_close_device", fmt.Sprintf("%d protection domains or completion queues are open", n))
+	}
+	if d.spare != nil && d.ended(C.tv_dealloc_pd(d.lib.c, d.spare)) {
+		d.spare = nil
 	}
 	if rc := C.tv_close(d.lib.c, d.ctx); rc != 0 {
 		return d.failed(rc, "ibv_close_device", "")

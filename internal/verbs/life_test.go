@@ -249,7 +249,7 @@ func TestThousandQueuePairs(t *testing.T) {
 		a.post(t, a.wr(verbs.OpRDMAWrite, b, 1, 0, 64))
 		a.expect(t, verbs.WCSuccess)
 	}
-	if o := f.Objects("a"); o != (verbsfake.Objects{Contexts: 1, PDs: 1, MRs: 1, Channels: 1, CQs: 1, QueuePairs: 1}) {
+	if o := f.Objects("a"); o != (verbsfake.Objects{Contexts: 1, PDs: 2, MRs: 1, Channels: 1, CQs: 1, QueuePairs: 1}) {
 		t.Errorf("%+v", o)
 	}
 }

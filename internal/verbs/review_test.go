@@ -47,6 +47,40 @@ func TestReviewRemovedDevice(t *testing.T) {
 	}
 }
 
+// A device that fails and is removed later has not ended anything when it failed, nor when
+// it begins to be removed.
+func TestReviewRemovedAfterFailure(t *testing.T) {
+	f, a, b := pair(t, verbsfake.Options{})
+	fatal := func() {
+		t.Helper()
+		for {
+			e, err := b.dev.NextEvent()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if e.Type == verbs.EventDeviceFatal {
+				return
+			}
+		}
+	}
+	f.Fatal("b")
+	fatal()
+	f.Remove("b", false)
+	for what, err := range map[string]error{"qp": b.qp.Destroy(), "mr": b.mr.Close(), "cq": b.cq.Close()} {
+		if err == nil {
+			t.Errorf("%s: ended while its device is being removed", what)
+		}
+	}
+	f.Remove("b", true)
+	fatal()
+	ok(t, b.qp.Destroy())
+	ok(t, b.mr.Close())
+	ok(t, b.cq.Close())
+	ok(t, b.pd.Close())
+	ok(t, b.dev.Close())
+	ok(t, a.qp.Destroy())
+}
+
 // EIO of a device that has not said anything is an error.
 func TestReviewIOErrorIsNoEnd(t *testing.T) {
 	f, a, _ := pair(t, verbsfake.Options{})

@@ -94,6 +94,18 @@ func (*CQ) Wait() error { return errBuilt }
 // Wake ends a Wait.
 func (*CQ) Wake() {}
 
+// Lead has events wake LeaderWait.
+func (*CQ) Lead() error { return errBuilt }
+
+// Unlead ends Lead.
+func (*CQ) Unlead() error { return errBuilt }
+
+// LeaderWait sleeps until an event has come.
+func (*CQ) LeaderWait() error { return errBuilt }
+
+// LeaderWake ends a LeaderWait.
+func (*CQ) LeaderWake() {}
+
 // Close ends the queue.
 func (*CQ) Close() error { return errBuilt }
 

@@ -26,21 +26,45 @@ type waiter struct {
 	mu    sync.Mutex // one sleeper at a time; close waits for it
 	ended atomic.Bool
 	woken atomic.Bool
+
+	// take is the sleeper's, and rc is what it gave: with mu.
+	take func() C.int
+	rc   C.int
+	read func(uintptr) bool // made once
 }
 
 func newWaiter(fd int, name string) (*waiter, error) {
+	dup, err := duplicate(fd, name)
+	if err != nil {
+		return nil, err
+	}
+	return waiterOn(dup, name)
+}
+
+// duplicate gives a descriptor of the same open file, which does not block from now on.
+func duplicate(fd int, name string) (int, error) {
 	// The flag belongs to the open file, so the library's own reads do not block either.
 	dup, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
-		return nil, fmt.Errorf("verbs: %s: duplicating the descriptor: %w", name, err)
+		return -1, fmt.Errorf("verbs: %s: duplicating the descriptor: %w", name, err)
 	}
 	if err := unix.SetNonblock(dup, true); err != nil {
 		_ = unix.Close(dup)
-		return nil, fmt.Errorf("verbs: %s: %w", name, err)
+		return -1, fmt.Errorf("verbs: %s: %w", name, err)
 	}
-	w := &waiter{name: name, file: os.NewFile(uintptr(dup), name)}
+	return dup, nil
+}
+
+// waiterOn sleeps on a descriptor that does not block, and is the waiter's from now on.
+func waiterOn(fd int, name string) (*waiter, error) {
+	w := &waiter{name: name, file: os.NewFile(uintptr(fd), name)}
+	w.read = func(uintptr) bool {
+		w.rc = w.take()
+		return !again(w.rc)
+	}
 	// This fails where the net poller has refused the descriptor.
-	if err := w.file.SetReadDeadline(time.Time{}); err != nil {
+	err := w.file.SetReadDeadline(time.Time{})
+	if err != nil {
 		_ = w.file.Close()
 		return nil, fmt.Errorf("verbs: %s: its descriptor cannot be polled: %w", name, err)
 	}
@@ -63,16 +87,14 @@ var errWoken = errors.New("woken")
 func (w *waiter) wait(take func() C.int) (rc C.int, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.take = take
 	for {
 		if w.ended.Load() {
 			return 0, ErrClosed
 		}
-		err := w.raw.Read(func(uintptr) bool {
-			rc = take()
-			return !again(rc)
-		})
+		err := w.raw.Read(w.read)
 		if err == nil {
-			return rc, nil
+			return w.rc, nil
 		}
 		if w.ended.Load() || errors.Is(err, os.ErrClosed) {
 			return 0, ErrClosed

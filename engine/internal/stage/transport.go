@@ -35,6 +35,16 @@ func Wrap(t transport.Transport, regions *memory.Table) *Transport {
 // Unwrap gives the transport.
 func (t *Transport) Unwrap() transport.Transport { return t.Transport }
 
+// Register registers a region, and with it the buffers that requests of it go through,
+// where it needs any: hardware takes long for that, and the first request would wait.
+func (t *Transport) Register(r *memory.Region) (string, error) {
+	key, err := t.Transport.Register(r)
+	if err == nil && t.staged(r) {
+		_, _ = t.pool(r.Device()) // where it fails, requests do, and say why
+	}
+	return key, err
+}
+
 // Dial makes a connection that stages.
 func (t *Transport) Dial(ctx context.Context, d transport.Dial) (transport.Conn, error) {
 	c := &Conn{t: t, events: d.Events, name: t.Name()}
@@ -96,9 +106,14 @@ func (t *Transport) pool(d memory.DeviceMemory) (*memory.Staging, error) {
 	return s, err
 }
 
+// staged says whether the transport cannot touch a region's memory by itself.
+func (t *Transport) staged(r *memory.Region) bool {
+	return r.Device() != nil && (t.direct == nil || !t.direct.Direct(r))
+}
+
 // here says whether a span's memory on our side must be staged.
 func (t *Transport) here(s *transport.Span) bool {
-	return s.Local.Device() != nil && (t.direct == nil || !t.direct.Direct(s.Local))
+	return t.staged(s.Local)
 }
 
 // concerns says whether a request must be cut: because device memory of ours is in

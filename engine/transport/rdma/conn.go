@@ -66,9 +66,10 @@ type conn struct {
 
 	mu          sync.Mutex
 	slots       []*slot
-	turn        int // slot that is looked at first
-	waking      int // slots that have not answered yet
-	posted      int // requests that are not completed
+	turn        int  // slot that is looked at first
+	waking      int  // slots that have not answered yet
+	posted      int  // requests that are not completed
+	awaited     bool // who posts reads the completions
 	free        *op
 	remotes     map[*transport.RemoteRegion]*remoteRegion
 	gone        map[memory.ID]string // keys of regions that the peer's device refused
@@ -103,7 +104,7 @@ func (c *conn) Describe() string {
 func (c *conn) Post(requests []*transport.Request, done []transport.Completion) (int, []transport.Completion) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	taken := 0
+	taken, awaited := 0, true
 	for _, r := range requests {
 		if c.closed || c.posted >= c.limits.MaxPosted {
 			break
@@ -128,10 +129,13 @@ func (c *conn) Post(requests []*transport.Request, done []transport.Completion) 
 			done = append(done, transport.Completion{Request: r})
 		}
 		taken++
+		awaited = awaited && r.Awaited
 	}
+	c.awaited = awaited
 	for _, s := range c.slots {
 		s.flush()
 	}
+	c.awaited = false
 	return taken, done
 }
 
@@ -343,5 +347,5 @@ func (c *conn) keepAlive() {
 
 var _ transport.Poller = (*conn)(nil)
 
-// Poll takes completions for somebody who waits for one.
-func (c *conn) Poll(w transport.Waiter) { c.dev.pollFor(w) }
+// Poll has somebody who waits for a completion take them.
+func (c *conn) Poll(w transport.Waiter) { c.dev.leadFor(w) }

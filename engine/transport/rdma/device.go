@@ -1,6 +1,7 @@
 package rdma
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
@@ -27,6 +28,9 @@ type device struct {
 
 	ready bool  // under the transport's mutex: every region is registered
 	gone  error // under the transport's mutex: why it is being closed
+	// ctx ends when it is being closed.
+	ctx    context.Context
+	cancel context.CancelCauseFunc
 
 	entries sync.Mutex
 	known   map[*memory.Region]*entry
@@ -37,12 +41,16 @@ type device struct {
 	wcs     [verbs.MaxBatch]verbs.WC
 	touched []*conn
 	stop    atomic.Bool
+	reading
 
 	qmu    sync.RWMutex
 	slots  map[uint32]*slot // by serial
 	serial uint32
-	used   int // entries of the completion queue
+	used   int // entries of the completion queue, under the transport's mutex
 	room   int
+	// stale are those of used whose queue pairs are gone: some devices keep what these
+	// have completed until it is taken.
+	stale atomic.Int64
 
 	qps sync.WaitGroup // queue pairs that are not destroyed
 }
@@ -136,6 +144,7 @@ func (t *Transport) open(name string, guid uint64) (*device, error) {
 		t: t, name: name, guid: guid, v: v, limits: v.Limits(), generation: binary.BigEndian.Uint32(g[:]),
 		known: map[*memory.Region]*entry{}, slots: map[uint32]*slot{},
 	}
+	d.ctx, d.cancel = context.WithCancelCause(t.ctx)
 	if err := d.setUp(); err != nil {
 		return nil, errors.Join(err, d.tearDown())
 	}
@@ -172,6 +181,7 @@ func (d *device) setUp() error {
 	if d.cq, err = d.v.NewCQ(d.room); err != nil {
 		return resourceError(err, d.name, "no completion queue")
 	}
+	d.wake = d.cq.LeaderWake
 	if err = d.readPorts(); err != nil {
 		return resourceError(err, d.name, "its ports cannot be read")
 	}
@@ -191,6 +201,7 @@ func (t *Transport) retire(d *device, why error) {
 		why = &PortError{Local: d.name, What: "the transport is closed"}
 	}
 	d.gone = why
+	d.cancel(why)
 	t.wg.Go(func() {
 		err := d.close(why)
 		t.mu.Lock()
@@ -250,11 +261,13 @@ func (d *device) close(why error) error {
 	d.qps.Wait()
 	d.stop.Store(true)
 	d.cq.Wake()
+	d.cq.LeaderWake()
 	return d.tearDown()
 }
 
 // tearDown closes what there is.
 func (d *device) tearDown() error {
+	d.cancel(nil)
 	err := d.deregisterAll()
 	if d.cq != nil {
 		d.turn.Lock() // nobody polls
@@ -265,66 +278,6 @@ func (d *device) tearDown() error {
 		err = errors.Join(err, d.pd.Close())
 	}
 	return errors.Join(err, d.v.Close())
-}
-
-// newQP makes a queue pair within all budgets. Its depth is counted until freeQP.
-func (d *device) newQP(depth, sge, inline int) (*verbs.QP, error) {
-	t := d.t
-	t.mu.Lock()
-	switch {
-	case d.gone != nil:
-		t.mu.Unlock()
-		return nil, d.gone
-	case t.qps >= t.o.MaxQueuePairs:
-		t.mu.Unlock()
-		return nil, &PortError{Local: d.name, What: fmt.Sprintf("all %d queue pairs are in use", t.o.MaxQueuePairs), Err: ErrBudget,
-			Advice: "raise the limit, or use fewer lanes or peers"}
-	case d.used+depth > d.room:
-		t.mu.Unlock()
-		return nil, &PortError{Local: d.name, What: fmt.Sprintf("the completion queue of %d entries has no room for a queue pair of %d", d.room, depth),
-			Err: ErrBudget, Advice: "use a smaller depth, or fewer lanes or peers"}
-	}
-	t.qps++
-	d.used += depth
-	d.qps.Add(1)
-	t.mu.Unlock()
-	qp, err := d.pd.NewQP(d.cq, verbs.QPOptions{MaxSend: depth, MaxSGE: sge, MaxInline: inline})
-	if err != nil {
-		d.uncount(depth)
-		return nil, resourceError(err, d.name, "no queue pair")
-	}
-	return qp, nil
-}
-
-func (d *device) uncount(depth int) {
-	d.t.mu.Lock()
-	d.t.qps--
-	d.used -= depth
-	d.t.mu.Unlock()
-	d.qps.Done()
-}
-
-// freeQP destroys a queue pair, which may take long. With an error it is still there.
-func (d *device) freeQP(qp *verbs.QP, depth int) error {
-	if err := qp.Destroy(); err != nil {
-		return resourceError(err, d.name, "a queue pair cannot be destroyed")
-	}
-	d.uncount(depth)
-	return nil
-}
-
-// destroyTries is how often a transport that is being closed tries to destroy a queue pair.
-const destroyTries = 10
-
-// retry pauses after the nth try (0: the first) to destroy a queue pair, and says whether
-// there is another. There is always one while the transport is open: what the queue pair
-// may touch is not free before.
-func (t *Transport) retry(n int) bool {
-	if n >= destroyTries && t.ctx.Err() != nil {
-		return false
-	}
-	time.Sleep(time.Duration(min(n+1, destroyTries)) * 10 * time.Millisecond)
-	return true
 }
 
 // listen takes asynchronous events.

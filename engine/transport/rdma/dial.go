@@ -31,9 +31,15 @@ func (t *Transport) Dial(ctx context.Context, d transport.Dial) (transport.Conn,
 		return nil, err
 	}
 	c := newConn(t, d, dev, local, remote, w)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(dev.ctx, func() { cancel(context.Cause(dev.ctx)) })()
 	if err := c.join(ctx, d.Remote.Port); err != nil {
 		c.giveUp()
-		return nil, fmt.Errorf("rdma: dial %s from %s: %w", remote, local, err)
+		if dev.ctx.Err() != nil {
+			err = context.Cause(dev.ctx)
+		}
+		return nil, fmt.Errorf("rdma: dial the peer's %s from %s: %w", remote, local, err)
 	}
 	if err := c.start(); err != nil {
 		c.giveUp()
@@ -41,7 +47,7 @@ func (t *Transport) Dial(ctx context.Context, d transport.Dial) (transport.Conn,
 	}
 	if err := c.awaitAnswer(ctx); err != nil {
 		c.lose(err)
-		return nil, fmt.Errorf("rdma: dial %s from %s: %w", remote, local, err)
+		return nil, fmt.Errorf("rdma: dial the peer's %s from %s: %w", remote, local, err)
 	}
 	t.mu.Lock()
 	if !t.closed {
@@ -96,8 +102,10 @@ func newConn(t *Transport, d transport.Dial, dev *device, local, remote *port, w
 	c.idle = sync.NewCond(&c.mu)
 	c.ctx, c.cancel = context.WithCancel(t.ctx)
 	c.maxMsg = maxWork
-	if local.maxMsg > 0 {
-		c.maxMsg = min(c.maxMsg, local.maxMsg)
+	for _, p := range []*port{local, remote} {
+		if p.maxMsg > 0 {
+			c.maxMsg = min(c.maxMsg, p.maxMsg)
+		}
 	}
 	depth := c.depth()
 	c.limits = transport.Caps{
@@ -269,7 +277,11 @@ func (c *conn) awaitAnswer(ctx context.Context) error {
 	case <-c.alive:
 	case <-c.closing:
 	case <-ctx.Done():
-		return fmt.Errorf("the peer's queue pairs do not answer: %w", context.Cause(ctx))
+		advice := ""
+		if c.local.link == verbs.LinkEthernet && c.way.local.kind == verbs.GIDRoCEv2 {
+			advice = ": does UDP port 4791 get through?"
+		}
+		return fmt.Errorf("the peer's queue pairs do not answer: %w%s", context.Cause(ctx), advice)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -21,6 +21,12 @@
 // closed, which the kernel may be waiting for, and opened again when it is back; its
 // registrations and its name for peers (the generation) are new then.
 //
+// # Who takes completions
+//
+// Each device has a poller, which sleeps on its completion channel. Somebody who waits for
+// a request (Poll) takes its place: there is one thread to wake, and it goes on with what
+// it waited for. See reading.
+//
 // # What a peer can do
 //
 // An engine is one trust domain: one protection domain for each device. A region is

@@ -44,7 +44,7 @@ type port struct {
 	rate       int64
 	pkeys      []uint16 // in the order of the table, which gives the index here
 	gids       []gid
-	maxMsg     int64 // bytes; does not travel
+	maxMsg     int64 // bytes of the largest message, 0 not known
 }
 
 func (p *port) String() string { return p.device + "/" + strconv.Itoa(p.number) }
@@ -75,6 +75,9 @@ func (p *port) text() string {
 	fmt.Fprintf(&b, "rdma1 %s gen=%x link=%s state=%s mtu=%d", p, p.generation, linkNames[p.link], stateNames[p.state], p.mtu)
 	if p.rate > 0 {
 		fmt.Fprintf(&b, " rate=%d", p.rate)
+	}
+	if p.maxMsg > 0 {
+		fmt.Fprintf(&b, " msg=%d", p.maxMsg)
 	}
 	if p.lid != 0 {
 		fmt.Fprintf(&b, " lid=%d sm=%d", p.lid, p.smLID)
@@ -191,6 +194,9 @@ func (p *port) set(key, value string) error {
 		ok = validMTU(p.mtu)
 	case "rate":
 		p.rate = int64(number(10, 63))
+	case "msg":
+		p.maxMsg = int64(number(10, 63))
+		ok = p.maxMsg >= minMsg
 	case "lid":
 		p.lid = uint16(number(10, 16))
 	case "sm":
@@ -205,6 +211,10 @@ func (p *port) set(key, value string) error {
 	}
 	return err
 }
+
+// minMsg is below what any port takes: a peer that says less would have us cut requests to
+// nothing.
+const minMsg = 4096
 
 // validMTU says whether the ABI has a code for it.
 func validMTU(bytes int) bool {

@@ -145,7 +145,10 @@ func TestOpeningErrors(t *testing.T) {
 	}
 	f := newFabric(t, verbsfake.Options{Devices: ethernetDevices()})
 	_, err := New(Options{Lib: f.Lib(), Devices: []string{"mlx5_9"}})
-	says(t, err, "no RDMA device of the name mlx5_9")
+	says(t, err, "no RDMA device of the name mlx5_9: this host has a0, b0")
+	if strings.Contains(err.Error(), "not available") {
+		t.Errorf("RDMA is available, and it says %q", err)
+	}
 	for _, verb := range []string{"ibv_open_device", "ibv_alloc_pd", "ibv_create_cq", "ibv_query_port"} {
 		f.Fail("a0", verb, 1, syscall.EACCES)
 		_, err := New(Options{Lib: f.Lib("a0")})

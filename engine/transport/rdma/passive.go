@@ -17,8 +17,9 @@ import (
 // passiveDepth is that of queue pairs which post nothing.
 const passiveDepth = 1
 
-// sessionShare is which part of the queue pairs one session may have at most, but always
-// those of one lane: the others are for other peers, and for our own lanes.
+// sessionShare is which part of the queue pairs that other peers leave one session may have
+// at most, but always those of one lane. It is also the part that all peers together leave
+// for our own lanes, however many sessions somebody opens.
 const sessionShare = 4
 
 // passive is the passive end of a connection: queue pairs that a peer's requests come
@@ -102,14 +103,14 @@ func (t *Transport) acceptNew(k connKey, name string, q *request) (*answer, erro
 	switch {
 	case t.closed:
 		err = net.ErrClosed
-	case t.passive[k] != nil || t.left[k]:
+	case t.passive[k] != nil || t.left[k.session].has(k.conn):
 		err = fmt.Errorf("connection %d was there before", k.conn)
 	case p.dev.gone != nil:
 		err = p.dev.gone
-	case t.pairsOf(k.session)+p.pairs > max(maxLanePairs, t.o.MaxQueuePairs/sessionShare):
-		err = &PortError{Local: p.local.String(), What: fmt.Sprintf("the peer has %d queue pairs here and wants %d more, of %d for all peers and our own lanes",
-			t.pairsOf(k.session), p.pairs, t.o.MaxQueuePairs), Err: ErrBudget, Advice: "raise the limit here, or use fewer lanes there"}
 	default:
+		err = t.mayHave(p)
+	}
+	if err == nil {
 		t.passive[k] = p
 	}
 	t.mu.Unlock()
@@ -129,15 +130,22 @@ func (t *Transport) acceptNew(k connKey, name string, q *request) (*answer, erro
 	return a, nil
 }
 
-// pairsOf counts the queue pairs of a session. The mutex is held.
-func (t *Transport) pairsOf(session transport.SessionID) int {
-	n := 0
-	for k, p := range t.passive {
-		if k.session == session {
-			n += p.pairs
+// mayHave says why a passive end cannot have its queue pairs. The mutex is held.
+func (t *Transport) mayHave(p *passive) error {
+	own, others := 0, 0
+	for k, q := range t.passive {
+		if k.session == p.key.session {
+			own += q.pairs
+		} else {
+			others += q.pairs
 		}
 	}
-	return n
+	all := t.o.MaxQueuePairs
+	if own+p.pairs <= max(maxLanePairs, (all-others)/sessionShare) && own+others+p.pairs <= max(maxLanePairs, all-all/sessionShare) {
+		return nil
+	}
+	return &PortError{Local: p.local.String(), What: fmt.Sprintf("the peer has %d queue pairs here and wants %d more, other peers have %d, of %d for all peers and our own lanes",
+		own, p.pairs, others, all), Err: ErrBudget, Advice: "raise the limit here, or use fewer lanes there"}
 }
 
 // address finds out which port of ours is asked for, and how it reaches the peer's.
@@ -324,7 +332,10 @@ func (p *passive) destroy() error {
 func (t *Transport) Leave(ctx context.Context, from transport.Origin, conn transport.ConnID) error {
 	k := connKey{from.Session, conn}
 	t.mu.Lock()
-	t.remember(k)
+	if t.left[k.session] == nil {
+		t.left[k.session] = &leftConns{}
+	}
+	t.left[k.session].add(k.conn)
 	p := t.passive[k]
 	t.mu.Unlock()
 	if p == nil {
@@ -347,21 +358,35 @@ func (p *passive) leave(ctx context.Context) error {
 	}
 }
 
-// remember keeps a connection from being let in later.
-func (t *Transport) remember(k connKey) {
-	if t.left[k] {
-		return
-	}
-	if len(t.leftList) == maxLeft {
-		delete(t.left, t.leftList[0])
-		t.leftList = t.leftList[1:]
-	}
-	t.left[k] = true
-	t.leftList = append(t.leftList, k)
+// leftConns are connections of a session that must not be let in any more, those that
+// were left last.
+type leftConns struct {
+	known map[transport.ConnID]bool
+	list  []transport.ConnID // in the order of their arrival
 }
 
-// LeaveAll leaves all connections of a session.
+func (l *leftConns) has(c transport.ConnID) bool { return l != nil && l.known[c] }
+
+func (l *leftConns) add(c transport.ConnID) {
+	if l.known[c] {
+		return
+	}
+	if l.known == nil {
+		l.known = map[transport.ConnID]bool{}
+	}
+	if len(l.list) == maxLeft {
+		delete(l.known, l.list[0])
+		l.list = l.list[1:]
+	}
+	l.known[c] = true
+	l.list = append(l.list, c)
+}
+
+// LeaveAll leaves all connections of a session, which is over: it asks for nothing more.
 func (t *Transport) LeaveAll(ctx context.Context, session transport.SessionID) error {
+	t.mu.Lock()
+	delete(t.left, session)
+	t.mu.Unlock()
 	list := t.passives(func(p *passive) bool { return p.key.session == session })
 	errs := make([]error, len(list))
 	var wg sync.WaitGroup

@@ -1,19 +1,10 @@
 package rdma
 
-import (
-	"runtime"
-	"time"
+import "runtime"
 
-	"github.com/topoctl/topoctl/engine/transport"
-)
-
-const (
-	// idlePolls is how often the poller looks at an empty queue before it sleeps: some
-	// 10 µs, less than waking up costs.
-	idlePolls = 20
-	// waiterTime is how long a waiter polls.
-	waiterTime = 20 * time.Microsecond
-)
+// idlePolls is how often the poller looks at an empty queue before it sleeps: some
+// 10 µs, less than waking up costs.
+const idlePolls = 20
 
 // poll takes the device's completions and sleeps on the completion channel while there
 // are none.
@@ -69,7 +60,13 @@ func (d *device) take(arm bool) (int, error) {
 
 // takeLocked is for who has the turn.
 func (d *device) takeLocked() (int, error) {
+	stale := d.stale.Swap(0)
 	n, err := d.cq.Poll(d.wcs[:])
+	if n == len(d.wcs) || err != nil {
+		d.stale.Add(stale) // there may be more
+	} else if stale > 0 {
+		d.emptied(stale)
+	}
 	if n == 0 || err != nil {
 		return 0, err
 	}
@@ -102,21 +99,4 @@ func (d *device) takeLocked() (int, error) {
 	}
 	d.touched = d.touched[:0]
 	return n, nil
-}
-
-// pollFor takes completions for somebody who waits, unless others do.
-func (d *device) pollFor(w transport.Waiter) {
-	if !d.turn.TryLock() {
-		return
-	}
-	defer d.turn.Unlock()
-	for start := time.Now(); !d.stop.Load() && !w.Over(); {
-		n, err := d.takeLocked()
-		if err != nil {
-			return // the poller sees it too
-		}
-		if n == 0 && time.Since(start) > waiterTime {
-			return
-		}
-	}
 }

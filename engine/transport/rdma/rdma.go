@@ -31,7 +31,7 @@ const (
 	maxBytes   = 64 << 20 // of one request
 	maxSGE     = 8        // local pieces of one work request
 	maxWork    = 1 << 30  // bytes of one work request
-	maxLeft    = 1024     // connections that are remembered as left
+	maxLeft    = 1024     // connections of a session that are remembered as left
 	maxEntries = 1 << 15  // of a device's completion queue
 )
 
@@ -56,10 +56,9 @@ type Transport struct {
 	regions  map[*memory.Region]bool
 	active   map[*conn]bool
 	passive  map[connKey]*passive
-	left     map[connKey]bool
-	leftList []connKey // the keys of left in the order of their arrival
-	qps      int       // of all devices
-	said     string    // what Changed last told of
+	left     map[transport.SessionID]*leftConns
+	qps      int    // of all devices
+	said     string // what Changed last told of
 }
 
 var (
@@ -79,7 +78,7 @@ type connKey struct {
 type unavailable struct{ why error }
 
 func (u unavailable) Error() string {
-	if errors.Is(u.why, ErrUnavailable) {
+	if errors.Is(u.why, ErrUnavailable) || errors.As(u.why, &unknownDevice{}) {
 		return "rdma: " + u.why.Error()
 	}
 	return fmt.Sprintf("rdma: %v: %v", ErrUnavailable, u.why)
@@ -87,6 +86,13 @@ func (u unavailable) Error() string {
 
 func (u unavailable) Unwrap() []error {
 	return []error{transport.ErrUnavailable, ErrUnavailable, u.why}
+}
+
+// unknownDevice is that none of the wanted devices is there, and others are.
+type unknownDevice struct{ wanted, known []string }
+
+func (u unknownDevice) Error() string {
+	return fmt.Sprintf("no RDMA device of the name %s: this host has %s", strings.Join(u.wanted, ", "), strings.Join(u.known, ", "))
 }
 
 // New opens the RDMA devices. It fails with ErrUnavailable, which is also
@@ -107,7 +113,7 @@ func New(o Options) (*Transport, error) {
 		o: o, lib: lib, list: lib.Devices,
 		devices: map[string]*device{}, closing: map[*device]bool{}, attempts: map[string]*attempt{},
 		regions: map[*memory.Region]bool{}, active: map[*conn]bool{},
-		passive: map[connKey]*passive{}, left: map[connKey]bool{},
+		passive: map[connKey]*passive{}, left: map[transport.SessionID]*leftConns{},
 	}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	err = t.scan(time.Now())
@@ -115,8 +121,8 @@ func New(o Options) (*Transport, error) {
 		why := errors.Join(append([]error{err}, t.problems()...)...)
 		if why == nil {
 			why = errors.New("no RDMA device on this host")
-			if len(o.Devices) > 0 {
-				why = fmt.Errorf("no RDMA device of the name %s", strings.Join(o.Devices, ", "))
+			if known := t.names(); len(o.Devices) > 0 && len(known) > 0 {
+				why = unknownDevice{o.Devices, known}
 			}
 		}
 		_ = t.Close()
@@ -126,6 +132,20 @@ func New(o Options) (*Transport, error) {
 	t.wg.Go(t.watch)
 	t.wg.Go(t.tick)
 	return t, nil
+}
+
+// names are those of all devices of the host.
+func (t *Transport) names() []string {
+	t.scanning.Lock()
+	defer t.scanning.Unlock()
+	list, err := t.list()
+	var names []string
+	for _, d := range list {
+		if err == nil && validDevice(d.Name) {
+			names = append(names, d.Name)
+		}
+	}
+	return names
 }
 
 // Name is "rdma".

@@ -200,7 +200,7 @@ func TestReadWithoutAnswer(t *testing.T) {
 }
 
 func TestForgottenDial(t *testing.T) {
-	w := newWorld(t, verbsfake.Options{}, Options{ArriveTime: 30 * time.Millisecond})
+	w := newWorld(t, verbsfake.Options{}, Options{ArriveTime: 150 * time.Millisecond})
 	_, d := w.request()
 	q := connectRequest()
 	q.target, q.generation = w.b.Offers()[0].Port, w.b.openDevices()[0].generation
@@ -217,7 +217,7 @@ func TestForgottenDial(t *testing.T) {
 	eventually(t, "a connection that did not arrive is still there", func() bool { return w.b.Served().Conns == 0 })
 	// One that works stays.
 	e := w.dial()
-	time.Sleep(60 * time.Millisecond)
+	time.Sleep(200 * time.Millisecond)
 	w.works(e)
 }
 
@@ -475,9 +475,33 @@ func TestDescribeAndPorts(t *testing.T) {
 }
 
 // waiter is over when a request is.
-type waiter struct{ over atomic.Bool }
+type waiter struct {
+	over  atomic.Bool
+	brief bool
+	mu    sync.Mutex
+	wake  func()
+}
 
 func (w *waiter) Over() bool { return w.over.Load() }
+
+func (w *waiter) Brief() bool { return w.brief }
+
+func (w *waiter) Asleep(wake func()) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.wake = wake
+	return wake == nil || !w.over.Load()
+}
+
+// end ends the wait as somebody else does.
+func (w *waiter) end() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.over.Store(true)
+	if w.wake != nil {
+		w.wake()
+	}
+}
 
 func TestPoll(t *testing.T) {
 	w := newWorld(t, verbsfake.Options{}, Options{KeepAlive: time.Hour})
@@ -486,7 +510,7 @@ func TestPoll(t *testing.T) {
 	e, d := w.request()
 	d.Remote = w.b.Offers()[0]
 	var wait waiter
-	d.Events.Done = func(_ transport.Conn, list []transport.Completion) { wait.over.Store(true) }
+	d.Events.Done = func(_ transport.Conn, list []transport.Completion) { wait.end() }
 	c, err := w.a.Dial(t.Context(), d)
 	if err != nil {
 		t.Fatal(err)

@@ -207,7 +207,9 @@ func (s *slot) flush() {
 	for s.posted != s.tail && s.state == slotReady && !s.c.closed {
 		from := s.place(s.posted)
 		n := min(int(s.tail-s.posted), len(s.wrs)-from, verbs.MaxBatch)
+		s.c.dev.sent(n, s.c.awaited)
 		taken, err := s.qp.Post(s.wrs[from : from+n])
+		s.c.dev.flying.Add(int64(taken - n))
 		for i := range taken {
 			if o := s.flights[from+i].op; o != nil {
 				o.tried = true
@@ -244,6 +246,7 @@ func (s *slot) ended(wc *verbs.WC) {
 	f := s.flights[s.place(s.head)]
 	s.flights[s.place(s.head)] = flight{}
 	s.head++
+	c.dev.flying.Add(-1)
 	s.bytes -= f.bytes
 	s.probing = s.probing && f.op != nil
 	if wc.Status != verbs.WCSuccess {

@@ -113,6 +113,7 @@ func (s *slot) destroy() {
 
 // abandon completes all that is left; the queue pair is gone.
 func (s *slot) abandon() {
+	s.c.dev.flying.Add(-int64(s.posted - s.head))
 	for ; s.head != s.tail; s.head++ {
 		f := &s.flights[s.place(s.head)]
 		if f.op != nil {

@@ -207,6 +207,10 @@ type signalled chan struct{}
 
 func (s signalled) Over() bool { return len(s) > 0 }
 
+func (signalled) Brief() bool { return true }
+
+func (signalled) Asleep(func()) bool { return false }
+
 func BenchmarkLatency(b *testing.B) {
 	for _, mode := range []string{"spin", "park"} {
 		b.Run(mode, func(b *testing.B) {

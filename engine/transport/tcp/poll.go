@@ -35,8 +35,8 @@ func (c *conn) initPoll(polls int) {
 // Poll takes in what comes, for some 100 µs at most, and only looks once where more
 // did not pay of late.
 func (c *conn) Poll(w transport.Waiter) {
-	if !c.turn.TryLock() {
-		return // the reader is awake
+	if w.Over() || !w.Brief() || !c.turn.TryLock() {
+		return // there is nothing to wait for, or the reader is awake, or will be in time
 	}
 	p := &c.poller
 	p.waiter, p.polls, p.since = w, max(pollFactor*p.spin.now(), 1), time.Time{}

@@ -118,9 +118,6 @@ func TestUnshapedSpeed(t *testing.T) {
 			t.Run("engine", func(t *testing.T) {
 				d := newDuo(t, Spec{Transports: []string{"rdma"}, Rails: []int{0}, Bytes: 2 * messageBytes * messageDepth})
 				d.compareBandwidth(t, read)
-				for _, bytes := range []int{8, 4096} {
-					d.compareLatency(t, read, bytes)
-				}
 			})
 		})
 	}
@@ -167,65 +164,6 @@ func enough(t *testing.T, try int, text string, ok bool) bool {
 		t.Logf("fell short, try %d: %s", try, text)
 	}
 	return ok
-}
-
-const (
-	latencyGoal = 1.3
-	// latencyLimit is what emulated processors let the engine reach: waking a thread takes
-	// them some 0.4 ms, and there is one more between a completion and who waits for it.
-	latencyLimit = 3
-)
-
-// compareLatency compares the medians of transfers one at a time.
-func (d *duo) compareLatency(t *testing.T, read bool, bytes int) {
-	const count = 150 // of a turn
-	for try := 1; ; try++ {
-		var theirs, ours []time.Duration
-		for range turns {
-			inC, err := baseline.Times(read, bytes, count)
-			if err != nil {
-				t.Fatal(err)
-			}
-			theirs, ours = append(theirs, inC...), append(ours, d.times(t, read, int64(bytes), count)...)
-		}
-		a, b := median(theirs), median(ours)
-		ratio := float64(b) / float64(a)
-		text := fmt.Sprintf("%d bytes, one at a time: median in C %v, engine %v: %.2f times (the goal is %.1f)", bytes, a, b, ratio, latencyGoal)
-		if enough(t, try, text, ratio <= latencyLimit) {
-			return
-		}
-	}
-}
-
-// times are how long single transfers take.
-func (d *duo) times(t *testing.T, read bool, bytes int64, count int) []time.Duration {
-	t.Helper()
-	ctx := bounded(t)
-	var list []time.Duration
-	for i := range count {
-		at := int64(i) * bytes % (messageBytes - bytes)
-		mine, theirs := d.mine.Span(at, bytes), d.theirs.At(at)
-		to, from := d.there[at:at+bytes], d.here[at:at+bytes]
-		if read {
-			to, from = from, to
-		}
-		began := time.Now()
-		if read {
-			if err := d.peer.Read(ctx, mine, theirs); err != nil {
-				t.Fatal(err)
-			}
-		} else if err := d.peer.Write(ctx, mine, theirs); err != nil {
-			t.Fatal(err)
-		}
-		list = append(list, time.Since(began))
-		copy(to, from)
-	}
-	return list
-}
-
-func median(list []time.Duration) time.Duration {
-	slices.Sort(list)
-	return list[len(list)/2].Round(time.Microsecond)
 }
 
 func openBaseline(t *testing.T) {

@@ -58,8 +58,7 @@ func (d *duo) streamStripe(ctx context.Context, read bool, at, size, opBytes int
 		limit, cancel := context.WithTimeout(context.Background(), within)
 		b, err := d.peer.Submit(limit, ops, engine.SubmitOptions{})
 		if err == nil {
-			<-b.Done()
-			err = b.Err()
+			err = b.Wait(context.Background()) // which limit ends, too
 		}
 		cancel()
 		if err != nil {
