@@ -13,7 +13,7 @@ import (
 const SchemaFabric = "topoctl.fabric/v1"
 
 // Fabric holds what no host can see of the network: which rail, leaf switch and
-// plane each port is cabled to. Ports are named within their host; nothing is
+// plane each port is cabled to, and the links between the switches. Ports are named within their host; nothing is
 // ever concluded from equal names on two hosts.
 type Fabric struct {
 	Schema string `json:"schema"`
@@ -21,6 +21,8 @@ type Fabric struct {
 	// is no spine between the rails.
 	RailOnly bool         `json:"rail_only,omitempty"`
 	Hosts    []FabricHost `json:"hosts"`
+	// Uplinks join the leaves; none: not known.
+	Uplinks []FabricUplink `json:"uplinks,omitempty"`
 }
 
 // AnyHost stands for every host without an entry of its own.
@@ -62,6 +64,7 @@ func ParseFabric(data []byte) (*Fabric, error) {
 			Host  string            `json:"host"`
 			Ports []json.RawMessage `json:"ports"`
 		} `json:"hosts"`
+		Uplinks []json.RawMessage `json:"uplinks"`
 	}
 	if err := json.Unmarshal(data, &doc); err != nil {
 		return nil, fabricSyntax(data, err)
@@ -91,6 +94,11 @@ func ParseFabric(data []byte) (*Fabric, error) {
 		}
 		f.Hosts = append(f.Hosts, FabricHost{Host: h.Host, Ports: ports})
 	}
+	uplinks, err := parseUplinks(doc.Uplinks)
+	if err != nil {
+		return nil, err
+	}
+	f.Uplinks = uplinks
 	return f, nil
 }
 
@@ -116,6 +124,7 @@ func wrongType(err error) error {
 		return err
 	}
 	want := map[reflect.Kind]string{reflect.Bool: "true or false", reflect.Int: "a whole number without quotes, or null for unknown",
+		reflect.Int64: "a whole number without quotes, or null for unknown",
 		reflect.Slice: "an array", reflect.Struct: "an object", reflect.String: "text in quotes"}[odd.Type.Kind()]
 	at := ""
 	if odd.Field != "" {

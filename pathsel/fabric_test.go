@@ -7,9 +7,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/schematest"
 	"github.com/topoctl/topoctl/pathsel"
 )
+
+// spines are leaves under two spines, one by four links and one by an unknown number.
+const spines = `{"schema": "topoctl.fabric/v1", "hosts": [{"host": "*", "ports": [{"port": "mlx5_0", "leaf": "leaf-0"}]}],
+ "uplinks": [{"leaf": "leaf-0", "spine": "spine-0", "count": 4, "bytes_per_sec": 50000000000, "cable": "red"},
+  {"leaf": "leaf-0", "spine": "spine-1", "bytes_per_sec": null}, {"leaf": "leaf-1", "spine": "spine-0", "count": null}]}`
 
 // railOnly is a fabric file that cables mlx5_0 to mlx5_7 of every host to rails
 // of their own.
@@ -43,6 +49,16 @@ func TestParseFabric(t *testing.T) {
 	if diff := cmp.Diff(want, f); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
+	rate := 50 * topo.GBPerSec
+	uplinks := []pathsel.FabricUplink{{Leaf: "leaf-0", Spine: "spine-0", Count: 4, BytesPerSec: &rate}, {Leaf: "leaf-0", Spine: "spine-1"}, {Leaf: "leaf-1", Spine: "spine-0"}}
+	if diff := cmp.Diff(uplinks, parseFabric(t, spines).Uplinks); diff != "" {
+		t.Errorf("uplinks (-want +got)\n%s", diff)
+	}
+}
+
+// uplink is a file with one uplink, or what stands for it.
+func uplink(text string) string {
+	return `{"schema":"topoctl.fabric/v1","hosts":[{"host":"*","ports":[]}],"uplinks":[` + text + `]}`
 }
 
 // badFabrics are files that are refused, and what the refusal says.
@@ -73,6 +89,24 @@ var badFabrics = []struct{ name, text, want string }{
 	{"long leaf", `{"schema":"topoctl.fabric/v1","hosts":[{"host":"n1","ports":[{"port":"x","leaf":"` + strings.Repeat("x", 300) + `"}]}]}`, `port "x": leaf: 300 bytes long`},
 	{"many ports", `{"schema":"topoctl.fabric/v1","hosts":[{"host":"n1","ports":[` + strings.Repeat(`{},`, 600) + `{}]}]}`, `host "n1": 601 ports: at most 512`},
 	{"many hosts", `{"schema":"topoctl.fabric/v1","hosts":[` + strings.Repeat(`{},`, 1<<16) + `{}]}`, "65537 hosts: at most 65536"},
+	{"uplinks as an object", `{"schema":"topoctl.fabric/v1","hosts":[{"host":"*"}],"uplinks":{}}`, `fabric: uplinks: found an object: want an array`},
+	{"an uplink as text", uplink(`"leaf-0"`), `fabric: uplinks[0]: found text: want an object`},
+	{"no leaf", uplink(`{"spine":"s"}`), `uplinks[0]: leaf "": want a name`},
+	{"no spine", uplink(`{"leaf":"l"}`), `uplinks[0]: spine "": want a name`},
+	{"a long spine", uplink(`{"leaf":"l","spine":"` + strings.Repeat("x", 300) + `"}`), "300 bytes long"},
+	{"a leaf that cannot be shown", uplink(`{"leaf":"l\u001b[2J","spine":"s"}`), `leaf "l\x1b[2J": want printable characters without space and >`},
+	{"a spine with a space", uplink(`{"leaf":"l","spine":"s 1"}`), `spine "s 1": want printable characters`},
+	{"one switch", uplink(`{"leaf":"l","spine":"l"}`), `leaf and spine are both "l"`},
+	{"count 0", uplink(`{"leaf":"l","spine":"s","count":0}`), "count 0: want 1 to 65536"},
+	{"count below 0", uplink(`{"leaf":"l","spine":"s","count":-1}`), "count -1: want 1 to 65536"},
+	{"a large count", uplink(`{"leaf":"l","spine":"s","count":65537}`), "count 65537: want 1 to 65536"},
+	{"many links of a leaf", uplink(`{"leaf":"l","spine":"s","count":65536},{"leaf":"l","spine":"t"}`), `uplinks[1]: leaf "l" has more than 65536 uplinks`},
+	{"count as text", uplink(`{"leaf":"l","spine":"s","count":"4"}`), "uplinks[0]: count: found text: want a whole number"},
+	{"no rate", uplink(`{"leaf":"l","spine":"s","bytes_per_sec":0}`), "bytes_per_sec 0: want 1 to 1000000000000, or null for unknown"},
+	{"a large rate", uplink(`{"leaf":"l","spine":"s","bytes_per_sec":1000000000001}`), "bytes_per_sec 1000000000001: want 1 to"},
+	{"a rate as text", uplink(`{"leaf":"l","spine":"s","bytes_per_sec":"400Gb/s"}`), "uplinks[0]: bytes_per_sec: found text: want a whole number without quotes, or null"},
+	{"uplink twice", uplink(`{"leaf":"l","spine":"s"},{"leaf":"l","spine":"s"}`), `uplinks[1]: leaf "l" and spine "s" are listed twice: say with "count"`},
+	{"many uplinks", uplink(strings.Repeat(`0,`, 1<<16) + `0`), "65537 uplinks: at most 65536"},
 	{"too long", strings.Repeat(" ", 64<<20+1), "at most 67108864 are read"},
 }
 
@@ -135,12 +169,13 @@ func TestFabricSchema(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, good := range [][]byte{[]byte(railOnly), written} {
+	for _, good := range [][]byte{[]byte(railOnly), []byte(spines), written} {
 		if err := schema.Validate(good); err != nil {
 			t.Errorf("%s: %v", good, err)
 		}
 	}
-	elsewhere := map[string]bool{"host twice": true, "port twice": true, "many hosts": true, "too long": true} // no schema can say that, or it takes long
+	elsewhere := map[string]bool{"host twice": true, "port twice": true, "many hosts": true, "too long": true,
+		"many links of a leaf": true, "one switch": true, "uplink twice": true, "many uplinks": true} // no schema can say that, or it takes long
 	for _, tt := range badFabrics {
 		if !elsewhere[tt.name] && schema.Validate([]byte(tt.text)) == nil {
 			t.Errorf("%s: the schema takes it", tt.name)
@@ -150,6 +185,7 @@ func TestFabricSchema(t *testing.T) {
 
 func FuzzParseFabric(f *testing.F) {
 	f.Add([]byte(railOnly))
+	f.Add([]byte(spines))
 	for _, tt := range badFabrics {
 		if len(tt.text) < 1<<12 {
 			f.Add([]byte(tt.text))

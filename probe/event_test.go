@@ -3,6 +3,7 @@ package probe_test
 import (
 	"bytes"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -130,6 +131,40 @@ func TestEventsRefused(t *testing.T) {
 	later := start + "\n" + `{"schema":"topoctl.probe-event/v1","event":"later","at_ns":1,"later":{}}` + "\n" + rest
 	if _, err := probe.ReadEvents(strings.NewReader(later)); err != nil {
 		t.Errorf("an event that is not known: %v", err)
+	}
+}
+
+// A hostile line of events costs no more memory than some times its length.
+func TestEventsThatUnfold(t *testing.T) {
+	r := reports["local-cpu"](t)
+	start, _, _ := strings.Cut(string(lines(t, events(t, r))), "\n")
+	event := func(kind, body string) string {
+		return fmt.Sprintf("{%q:%q,%q:%q,%q:1,%q:%s}\n", "schema", probe.EventSchema, "event", kind, "at_ns", kind, body)
+	}
+	report := `{"schema":"` + probe.Schema + `",`
+	empty := strings.Repeat("{},", 1<<20) + "{}"
+	for name, tt := range map[string]struct{ data, want string }{
+		"results of a start":     {event("start", report+`"results":[`+empty+`]}`), "line 1: start: results[0]: "},
+		"hosts of a start":       {event("start", report+`"hosts":[`+empty+`]}`), "line 1: start: hosts[16384]: too many"},
+		"spec of a start":        {event("start", report+`"spec":{"sizes_bytes":[0`+strings.Repeat(",1", 4<<20)+`]}}`), "line 1: start: spec: 8388627 bytes: at most"},
+		"a newer start":          {event("start", `{"schema":"topoctl.probe/v2","hosts":[`+empty+`]}`), "is newer than this program reads"},
+		"hosts of an end":        {start + "\n" + event("end", `{"hosts":[`+empty+`]}`), "line 2: end: hosts[16384]: too many"},
+		"blame of an end":        {start + "\n" + event("end", `{"blame":[`+empty+`]}`), "line 2: end: blame[16384]: too many"},
+		"retests of a result":    {start + "\n" + event("result", `{"retests":[`+empty+`,`+empty+`]}`), "line 2: result: 6291475 bytes: at most"},
+		"what an event has more": {start + "\n" + event("round", `{"pairs":[""`+strings.Repeat(`,""`, 1<<20)+`]}`), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			_, err := probe.ReadEvents(strings.NewReader(tt.data))
+			runtime.ReadMemStats(&after)
+			if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+				t.Errorf("%v, want %q", err, tt.want)
+			}
+			if took, most := after.TotalAlloc-before.TotalAlloc, uint64(20*len(tt.data)+64<<20); took > most {
+				t.Errorf("%d MB for a line of %d MB", took>>20, len(tt.data)>>20)
+			}
+		})
 	}
 }
 

@@ -2,18 +2,24 @@ package probe
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"github.com/topoctl/topoctl/discover/topo"
 )
 
-// levelWithin is the part of a rate within which links count as equally fast.
-const levelWithin = 0.05
+// levelWithin is the part of a rate within which rates count as equal: that by which a
+// pair may be behind its equals and is no outlier (DefaultRules).
+const levelWithin = 0.07
 
-// Level makes measured rates equal that differ by chance only: links of a host that
-// are of one kind, should carry the same, and were measured within 5 % of the fastest of
-// them, all have their mean. Choices rest on which ports equal each other: without this
-// the noise of measurements would take equal ports apart, and their rails with them.
+// Level takes from measured rates what is noise, for path choice to start from. Choices
+// rest on which ports equal each other, and small differences would take equal ports apart,
+// and their rails with them.
+//
+//   - A link that was seen to carry what was read of it, within 7 %, is left out: it is as
+//     good as its equals that were not measured, which have the rate that was read.
+//   - Links of a host that are of one kind, should carry the same, and were measured within
+//     7 % of the fastest of them, all have their mean.
 func Level(rates topo.Overlay, t *topo.Topology) topo.Overlay {
 	type alike struct {
 		kind  topo.LinkKind
@@ -23,7 +29,7 @@ func Level(rates topo.Overlay, t *topo.Topology) topo.Overlay {
 	groups := map[alike][]topo.LinkID{}
 	for i := range t.Links {
 		l := &t.Links[i]
-		if _, ok := rates[l.ID]; !ok {
+		if rate, ok := rates[l.ID]; !ok || carries(l, rate) {
 			continue
 		}
 		k := alike{kind: l.Kind, known: l.BytesPerSec != nil}
@@ -48,4 +54,14 @@ func Level(rates topo.Overlay, t *topo.Topology) topo.Overlay {
 		}
 	}
 	return out
+}
+
+// carries says whether a measured rate is the one that was read of a link.
+func carries(l *topo.Link, measured topo.Rate) bool {
+	if l.BytesPerSec == nil || l.Basis != topo.BasisRead {
+		return false
+	}
+	of := Link{Kind: l.Kind, BytesPerSec: l.BytesPerSec, Basis: l.Basis}
+	read := float64(*of.Payload())
+	return math.Abs(float64(measured)-read) <= levelWithin*read
 }

@@ -49,7 +49,10 @@ type Measurement struct {
 	// CPUSecondsPerGB is the processor time of both ends' processes for 10^9 bytes;
 	// nil where an end's is not known, or where other pairs of the round share its process.
 	CPUSecondsPerGB *float64 `json:"cpu_seconds_per_gb"`
-	Binding         Binding  `json:"binding"`
+	// RateLimit is what the pair was held to in each direction where that is less than
+	// Spec.RateLimit: an agent allows no more. 0: as the Spec says.
+	RateLimit int64   `json:"rate_limit_bytes_per_sec,omitempty"`
+	Binding   Binding `json:"binding"`
 	// Links are the states of ports and PCIe links on the way at that time, and what
 	// their counters counted meanwhile.
 	Links []LinkState `json:"link_states"`

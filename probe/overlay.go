@@ -24,7 +24,8 @@ import (
 // of the link here. Only pairs that were measured without contention count: alone, or
 // with none that shares a link with them; of pairs whose way is not wholly known, only
 // those that passed or met no other such pair. The variants that move bytes both ways
-// at once, or count them twice, do not count.
+// at once, or count them twice, do not count, and neither do sizes of ops below the
+// largest that was asked for, all that a pair has that was interrupted.
 func (r *Report) Overlay(host string) topo.Overlay {
 	e := newEvidence(r)
 	rates := topo.Overlay{}
@@ -118,14 +119,24 @@ func (x *Result) uncontended(r *Report, round *usage) (mean topo.Rate, ok bool) 
 			mean, ok = max(mean, topo.Rate(*t.BytesPerSec)), true
 		}
 	}
-	b := x.Judged()
-	if b == nil || round == nil || b.Stopped == StoppedInterrupted || b.Stopped == StoppedError || r.Plan.Contend != "" && round.pairs > 1 {
+	b := x.largest(&r.Spec)
+	if b == nil || round == nil || b.Stopped == StoppedError || r.Plan.Contend != "" && round.pairs > 1 {
 		return mean, ok
 	}
 	if !x.PathKnown && round.unknown > 1 && x.Verdict != Pass || slices.ContainsFunc(x.Path, func(k LinkKey) bool { return round.links[k] > 1 }) {
 		return mean, ok // others may have slowed it
 	}
 	return max(mean, topo.Rate(b.MeanBytesPerSec)), true
+}
+
+// largest is what was measured to the end with the largest ops that were asked for; nil
+// where a run was stopped before. Smaller ones say little of what a link carries.
+func (m *Measurement) largest(spec *Spec) *Bandwidth {
+	b, asked := m.Judged(), spec.SizesBytes
+	if b == nil || b.Stopped == StoppedInterrupted || len(asked) > 0 && b.SizeBytes < asked[len(asked)-1] {
+		return nil
+	}
+	return b
 }
 
 // usage is what the pairs of a round have in common.
@@ -160,14 +171,15 @@ func crowd(r *Report) map[int]*usage {
 	return out
 }
 
-// Between gives the largest mean that was measured from one node of a host to another.
+// Between gives the largest mean that was measured from one node of a host to another,
+// with the largest ops that were asked for.
 // The variants that move bytes both ways at once, or count them twice, do not count.
 func (r *Report) Between(host string) map[[2]topo.ID]topo.Rate {
 	out := map[[2]topo.ID]topo.Rate{}
 	for i := range r.Results {
 		x := &r.Results[i]
-		b := x.Judged()
-		if x.From.Host != host || x.To.Host != host || b == nil || x.Variant == VariantBothWays || x.Variant == VariantCopy || x.Verdict == Error || b.Stopped == StoppedInterrupted {
+		b := x.largest(&r.Spec)
+		if x.From.Host != host || x.To.Host != host || b == nil || x.Variant == VariantBothWays || x.Variant == VariantCopy || x.Verdict == Error {
 			continue
 		}
 		k := [2]topo.ID{x.From.Node, x.To.Node}

@@ -132,6 +132,14 @@ func TestOverlay(t *testing.T) {
 			other := int64(48 * gb)
 			x.Retests = []probe.Retest{{How: probe.RetestOtherPartner, Pair: "a>c", BytesPerSec: &other}}
 		}, rates{}},
+		"a sweep that was interrupted before the largest ops": {func(r *probe.Report) {
+			r.Spec.SizesBytes = []int64{4096, 1 << 20}
+			measure(r, "a", "b", 10, probe.Pass).Bandwidth[0].SizeBytes = 4096
+			x := measure(r, "b", "a", 9, probe.Pass)
+			x.Bandwidth[0].SizeBytes = 4096
+			x.Bandwidth = append(x.Bandwidth, probe.Bandwidth{SizeBytes: 1 << 20, Stopped: probe.StoppedInterrupted})
+			measure(r, "c", "a", 48, probe.Pass)
+		}, rates{"c": {"w": 48 * gb}}},
 		"contention on purpose": {func(r *probe.Report) {
 			r.Plan.Contend = "w"
 			measure(r, "a", "b", 48, probe.Pass)
@@ -201,6 +209,10 @@ func TestBetween(t *testing.T) {
 	got := r.Between("node17")
 	if len(got) != 4 || got[[2]topo.ID{"numa:0", "numa:1"}] < 9*gb || got[[2]topo.ID{"numa:0", "numa:1"}] > 10*gb || got[[2]topo.ID{"numa:1", "numa:1"}] < 90*gb {
 		t.Errorf("%v", got)
+	}
+	r.Spec.SizesBytes = append(r.Spec.SizesBytes, 1<<40)
+	if got := r.Between("node17"); len(got) != 0 {
+		t.Errorf("%v of smaller ops than were asked for", got)
 	}
 	if n := len(reports["bad-cable"](t).Between("n1")); n != 0 {
 		t.Errorf("%d pairs within a host that has none", n)

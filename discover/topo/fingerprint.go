@@ -9,11 +9,20 @@ import (
 )
 
 // Fingerprint is a digest of the host's structure: "sha256:" and 64 hex digits.
-// Two hosts built alike have the same one. It covers processors, NUMA nodes,
-// the shape of the PCI trees with the functions' vendor, device, class and
-// maximum link, GPU models and direct GPU links. It leaves out names, serial
-// numbers, addresses and bus numbers, current speeds, port states, virtual
-// functions and everything that software sets up.
+// Two hosts built alike have the same one, and a host keeps it while nobody rebuilds
+// it. It covers the processors' make and number, NUMA nodes with their distances and
+// whether they have memory, the shape of the PCI trees with the functions' vendor,
+// device, class and maximum link, and direct GPU links. It leaves out
+//
+//   - names, serial numbers, addresses and bus numbers;
+//   - amounts of memory, which a hypervisor changes under a running guest, and the
+//     memory of GPUs, which is a NUMA node's once their driver has come;
+//   - current speeds, port states, virtual functions and all that software sets up;
+//   - what only a driver or only root can read and the PCI tree tells as well: models
+//     and NUMA nodes of GPUs that have a PCI function, roles of bridges.
+//
+// NVLinks are known from NVML alone: without it, and with one of them down, a host has
+// another fingerprint.
 func (t *Topology) Fingerprint() string {
 	children := map[ID][]*PCIDevice{}
 	for i := range t.PCIDevices {
@@ -25,8 +34,8 @@ func (t *Topology) Fingerprint() string {
 	for i := range t.NUMANodes {
 		n := &t.NUMANodes[i]
 		cpus, _ := CPUCount(n.CPUs)
-		lines = append(lines, fmt.Sprintf("numa %d package %s cpus %d memory_gib %s distances %v", n.Index,
-			optional(n.Package), cpus, gibibytes(n.MemoryBytes), n.Distances))
+		lines = append(lines, fmt.Sprintf("numa %d package %s cpus %d memory %s distances %v", n.Index,
+			optional(n.Package), cpus, n.hasMemory(), n.Distances))
 	}
 	for i := range t.HostBridges {
 		hb := &t.HostBridges[i]
@@ -52,7 +61,7 @@ func shapes(children map[ID][]*PCIDevice, id ID, depth int) string {
 		if d.Link != nil {
 			speed, width = optional(d.Link.MaxSpeedMTs), optional(d.Link.MaxWidth)
 		}
-		out = append(out, fmt.Sprintf("%s %s:%s %s:%s %s %sx%s%s", d.Role, d.Vendor, d.Device,
+		out = append(out, fmt.Sprintf("%s:%s %s:%s %s %sx%s%s", d.Vendor, d.Device,
 			d.SubVendor, d.SubDevice, d.Class, speed, width, shapes(children, d.ID, depth+1)))
 	}
 	slices.Sort(out)
@@ -75,7 +84,11 @@ func (t *Topology) gpuLines() []string {
 	for i := range t.GPUs {
 		g := &t.GPUs[i]
 		slices.Sort(direct[g.ID])
-		lines = append(lines, fmt.Sprintf("gpu %s %s numa %s %v", g.Vendor, g.Model, optional(g.NUMA), direct[g.ID]))
+		line := fmt.Sprintf("gpu %s %v", g.Vendor, direct[g.ID])
+		if g.PCI == "" {
+			line += fmt.Sprintf(" %s numa %s", g.Model, optional(g.NUMA))
+		}
+		lines = append(lines, line)
 	}
 	return lines
 }
@@ -87,10 +100,13 @@ func optional(v *int) string {
 	return fmt.Sprint(*v)
 }
 
-// gibibytes rounds, because firmware keeps a little differently on each host.
-func gibibytes(v *int64) string {
-	if v == nil {
+// hasMemory says whether a node has memory of the host's own.
+func (n *NUMANode) hasMemory() string {
+	switch {
+	case n.Owner == "" && n.MemoryBytes == nil:
 		return "?"
+	case n.Owner == "" && *n.MemoryBytes > 0:
+		return "yes"
 	}
-	return fmt.Sprint((*v + 1<<29) >> 30)
+	return "no"
 }

@@ -1,9 +1,12 @@
 package sim
 
 import (
+	"encoding/json"
 	"math"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/fixtures"
@@ -325,5 +328,41 @@ func TestClusterRefuses(t *testing.T) {
 		if _, err := c.Move(tt.t); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%v, want %q", err, tt.want)
 		}
+	}
+}
+
+// What File says is a fabric file, with the uplinks that links are named by.
+func TestFileIsAFabricFile(t *testing.T) {
+	k := kind(t, "dgx-h100", KindOptions{})
+	f, err := Shape{Hosts: 8, Ports: k.DataPorts(), PortBytesPerSec: 50 * gb, HostsPerGroup: 4, Spines: 2, Oversubscription: 2}.RailOptimized()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := build(t, Spec{Hosts: named(8, k), Fabric: f})
+	data, err := json.Marshal(c.File())
+	if err != nil {
+		t.Fatal(err)
+	}
+	back, err := pathsel.ParseFabric(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(c.File(), back); diff != "" {
+		t.Errorf("(-written +read)\n%s", diff)
+	}
+	if n := len(back.Uplinks); n != 16*2 {
+		t.Fatalf("%d uplinks, want one for each of 16 leaves and 2 spines", n)
+	}
+	last := back.Uplinks[len(back.Uplinks)-1]
+	links, err := c.Uplinks(15, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rate, ok := c.Rate(links[0]); !ok || last.Leaf != "leaf15" || last.Spine != "spine1" || last.BytesPerSec == nil || *last.BytesPerSec != rate || 2*last.Count != len(links) {
+		t.Errorf("%+v, want what %d links of %d bytes/s are", last, len(links), rate)
+	}
+	f.UplinkBytesPerSec = 0
+	if u := f.File(c.Names()).Uplinks; u[0].BytesPerSec != nil {
+		t.Errorf("a rate that is not known became %d", *u[0].BytesPerSec)
 	}
 }

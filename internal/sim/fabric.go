@@ -121,6 +121,23 @@ func (f *Fabric) File(names []string) *pathsel.Fabric {
 		}
 		out.Hosts[i].Ports = append(out.Hosts[i].Ports, p)
 	}
+	out.Uplinks = f.uplinks()
+	return out
+}
+
+// uplinks are the links between leaves and spines as a fabric file lists them.
+func (f *Fabric) uplinks() []pathsel.FabricUplink {
+	var rate *topo.Rate
+	if f.UplinkBytesPerSec > 0 {
+		each := f.UplinkBytesPerSec
+		rate = &each
+	}
+	var out []pathsel.FabricUplink
+	for leaf := range f.Leaves {
+		for spine := range f.Spines {
+			out = append(out, pathsel.FabricUplink{Leaf: leafName(leaf), Spine: fmt.Sprintf("spine%d", spine), Count: max(f.Uplinks, 1), BytesPerSec: rate})
+		}
+	}
 	return out
 }
 

@@ -2,7 +2,6 @@ package fabric
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -29,7 +28,7 @@ func (a *agent) call(ctx context.Context, r *request) (*answer, error) {
 		return nil, err
 	}
 	var out answer
-	err = json.Unmarshal(got, &out)
+	err = decode(got, maxAnswerEntries, &out)
 	switch {
 	case err != nil:
 		err = fmt.Errorf("%s: an answer that is none: %s", r.Do, clip(err.Error(), maxErrorText))

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/topoctl/topoctl/probe"
@@ -30,6 +31,9 @@ func (t *turn) measurement(ctx context.Context, x *trial) probe.Measurement {
 		m.Err = x.broken(ctx)
 	}
 	m.Notes = append(slices.Clone(x.notes), m.Notes...)
+	if x.spec.RateLimit != t.spec.RateLimit {
+		m.RateLimit = x.spec.RateLimit
+	}
 	if m.Err != nil {
 		if cause := context.Cause(ctx); cause != nil && !errors.Is(m.Err, cause) {
 			m.Err = fmt.Errorf("%w: %w", cause, m.Err)
@@ -86,7 +90,11 @@ func (t *turn) believed(x *trial) probe.Measurement {
 		m.Waived = fmt.Sprintf("%s: %s", x.from.a.name, clip(r.Waived, maxErrorText))
 		return m
 	}
-	if err := x.checkClaims(); err != nil {
+	err, note := x.checkClaims(), ""
+	if err == nil {
+		note, err = t.compare(x)
+	}
+	if err != nil {
 		m = x.partial()
 		m.Err = fmt.Errorf("%s: its result is refused: %w", x.from.a.name, err)
 		return m
@@ -106,7 +114,7 @@ func (t *turn) believed(x *trial) probe.Measurement {
 	if x.region.Note != "" {
 		m.Notes = append(m.Notes, clip(x.region.Note, maxText))
 	}
-	if note := t.compare(x); note != "" {
+	if note != "" {
 		m.Notes = append(m.Notes, note)
 	}
 	switch {
@@ -224,34 +232,42 @@ func (x *trial) checkLatency(l *probe.Latency, most int64) error {
 
 // compare compares what the initiators of a target claim with what it served. Warm-up and
 // round trips are served, too, so it is never less.
-func (t *turn) compare(x *trial) string {
+func (t *turn) compare(x *trial) (note string, err error) {
 	to := x.to
-	if to.began == nil || to.end == nil {
-		return "" // the target is lost: an error says so, or will
+	switch {
+	case to.began == nil || to.end == nil:
+		return "", nil // the target is lost: an error says so, or will
+	case slices.Contains(to.end.Uncounted, x.pair.Transport):
+		return fmt.Sprintf("the bytes are what %s says: %s does not count those that come over %s", x.from.a.name, to.a.name, x.pair.Transport), nil
+	case x.claimed() == 0:
+		return "", nil
 	}
 	var by []string
-	claimed := int64(0)
+	claimed, served := int64(0), to.end.WrittenBytes-to.began.WrittenBytes
 	for _, other := range to.to {
-		if other.result == nil || slices.Contains(to.end.Uncounted, other.pair.Transport) {
+		// What is refused for another reason says nothing of the others.
+		if other.result == nil || slices.Contains(to.end.Uncounted, other.pair.Transport) || other.checkClaims() != nil {
 			continue
 		}
-		sum := int64(0)
-		for i := range other.result.Bandwidth {
-			sum += max(0, other.result.Bandwidth[i].Bytes)
-		}
-		if sum > 0 {
-			claimed += sum
+		if n := other.claimed(); n > 0 {
+			claimed += min(n, math.MaxInt64-claimed)
 			by = append(by, other.from.a.name)
 		}
 	}
-	delta := to.end.WrittenBytes - to.began.WrittenBytes
-	switch {
-	case slices.Contains(to.end.Uncounted, x.pair.Transport):
-		return fmt.Sprintf("the bytes are what %s says: %s does not count those that come over %s", x.from.a.name, to.a.name, x.pair.Transport)
-	case claimed > delta:
-		return fmt.Sprintf("%s says that it took %d bytes, %v claim %d: one of them is wrong", to.a.name, delta, slices.Compact(slices.Sorted(slices.Values(by))), claimed)
+	if claimed <= served {
+		return "", nil
 	}
-	return ""
+	slices.Sort(by)
+	return "", fmt.Errorf("%s says that it took %d bytes, %s: %d are claimed: %w", to.a.name, served, strings.Join(slices.Compact(by), ", "), claimed, errClaim)
+}
+
+// claimed are the bytes that a result says were moved.
+func (x *trial) claimed() int64 {
+	sum := int64(0)
+	for i := range x.result.Bandwidth {
+		sum += min(max(0, x.result.Bandwidth[i].Bytes), math.MaxInt64-sum)
+	}
+	return sum
 }
 
 // links are what both ends say of the links between them.

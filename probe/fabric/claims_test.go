@@ -3,6 +3,7 @@ package fabric
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"math"
 	"strings"
 	"testing"
@@ -50,6 +51,43 @@ func TestClaimsOfAnHonestAgent(t *testing.T) {
 	b.Bytes, b.SamplesBytesPerSec = 300e6, []int64{20e9, 20e9, 20e9}
 	if m := turn.measurement(t.Context(), x); m.Err == nil || !strings.Contains(m.Err.Error(), "at most 1048576 bytes/s were allowed") {
 		t.Error(m.Err)
+	}
+}
+
+// A claim is held against what the target served, with the claims of the others there.
+func TestClaimsAndServed(t *testing.T) {
+	for name, c := range map[string]struct {
+		served    int64
+		other     int64 // bytes of another pair to the same target; 0 none
+		uncounted []string
+		want      string // of the error
+		note      string
+	}{
+		"as much":            {served: 30e6},
+		"more is served":     {served: 31e6},
+		"less":               {served: 30e6 - 1, want: "n0: its result is refused: n1 says that it took 29999999 bytes, n0: 30000000 are claimed: that cannot be"},
+		"together":           {served: 60e6, other: 30e6},
+		"together less":      {served: 59e6, other: 30e6, want: "n1 says that it took 59000000 bytes, n0, n2: 60000000 are claimed"},
+		"another impossible": {served: 30e6, other: math.MaxInt64},
+		"not counted":        {uncounted: []string{probe.TCP}, note: "the bytes are what n0 says"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			turn, x := claimed()
+			x.to.began, x.to.end = &served{WrittenBytes: 7}, &served{WrittenBytes: 7 + c.served, Uncounted: c.uncounted}
+			if c.other > 0 {
+				_, y := claimed()
+				y.from.a.name, y.to = "n2", x.to
+				y.result.Bandwidth[0].Bytes = c.other
+				x.to.to = append(x.to.to, y)
+			}
+			m := turn.measurement(t.Context(), x)
+			if (m.Err == nil) != (c.want == "") || m.Err != nil && (!errors.Is(m.Err, errClaim) || !strings.Contains(m.Err.Error(), c.want)) {
+				t.Errorf("%v, want %q", m.Err, c.want)
+			}
+			if !strings.Contains(strings.Join(m.Notes, ""), c.note) || c.note == "" && len(m.Notes) > 0 && m.Err == nil {
+				t.Errorf("notes %q", m.Notes)
+			}
+		})
 	}
 }
 

@@ -2,7 +2,6 @@ package fabric
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -33,6 +32,9 @@ const (
 	connectTime = 15 * time.Second
 )
 
+// maxConnecting bounds how many jobs connect at a time: hundreds would be in each other's way.
+const maxConnecting = 16
+
 // waived says why a pair cannot be measured on this host.
 type waived struct{ error }
 
@@ -41,12 +43,19 @@ func (w waived) Unwrap() error { return w.error }
 // run connects, waits for the others, and measures.
 func (s *Server) run(now *round, e *engine.Engine, j *job) {
 	w := worker{s: s, e: e, want: &j.want}
+	select {
+	case s.connecting <- struct{}{}:
+	case <-now.ctx.Done():
+		j.done(outcome(probe.Measurement{}, errors.New("stopped before it connected")))
+		return
+	}
 	limited, cancel := context.WithTimeoutCause(now.ctx, connectTime, fmt.Errorf("not connected within %v", connectTime))
 	err := w.connect(limited)
 	if cause := context.Cause(limited); err != nil && cause != nil {
 		err = fmt.Errorf("%w (%w)", cause, err)
 	}
 	cancel()
+	<-s.connecting
 	defer w.close()
 	if err != nil {
 		j.done(outcome(probe.Measurement{}, err))
@@ -158,7 +167,7 @@ func (w *worker) connect(ctx context.Context) error {
 	w.note = note
 	l := lane.Lane{Peer: p, Transport: want.Transport, BothWays: want.BothWays}
 	if l.Local, err = w.engine.Alloc(want.Bytes, o); err != nil {
-		return err
+		return waived{err}
 	}
 	if l.Remote, err = p.Region(ctx, want.Region); err != nil {
 		return err
@@ -235,7 +244,7 @@ func (w *worker) cpu(p *engine.Peer) func(context.Context) (time.Duration, bool)
 		}
 		data, err := p.Call(ctx, ask)
 		var a answer
-		if err != nil || json.Unmarshal(data, &a) != nil || a.Schema != Schema || a.CPUNS == nil || *a.CPUNS < 0 || *a.CPUNS > int64(maxCPU) {
+		if err != nil || decode(data, maxAnswerEntries, &a) != nil || a.Schema != Schema || a.CPUNS == nil || *a.CPUNS < 0 || *a.CPUNS > int64(maxCPU) {
 			return 0, false
 		}
 		return own + time.Duration(*a.CPUNS), true

@@ -103,7 +103,7 @@ func TestKilledInMidRound(t *testing.T) {
 			if out[1].Err != nil || len(out[1].Bandwidth) != 1 || len(out[1].Bandwidth[0].SamplesBytesPerSec) != 60 {
 				t.Errorf("a pair of the others: %v", out[1].Err)
 			}
-			if out[2].Err == nil || !strings.Contains(out[2].Err.Error(), "n2: ") {
+			if out[2].Err == nil || !strings.Contains(out[2].Err.Error(), "n0: ") { // n2 is well
 				t.Errorf("a pair that writes to it: %v", out[2].Err)
 			}
 			if h := f.Hosts()[0]; h.Error == "" {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"reflect"
 	"strings"
 	"sync/atomic"
@@ -128,7 +129,27 @@ func TestLiesOfTargets(t *testing.T) {
 	}
 }
 
-// More than the target has served is noted.
+// A target that has no memory for a pair says nothing of what is between: the pair is waived,
+// the others are measured.
+func TestTargetWithoutMemory(t *testing.T) {
+	checkLeaks(t)
+	none := func(a answer) answer {
+		for i := range a.Regions {
+			a.Regions[i] = region{ID: a.Regions[i].ID, Error: "node 1 has no memory"}
+		}
+		return a
+	}
+	f := fleetOf(t, agentOf(t, "a", ServerOptions{}, nil, nil), agentOf(t, "b", ServerOptions{}, nil, none))
+	out := f.Prober().Round(limited(t), []probe.Pair{pair("n0", "n1"), pair("n1", "n0")}, quick(), nil)
+	if out[0].Err != nil || out[0].Waived != "n1: node 1 has no memory" {
+		t.Errorf("%v, %q", out[0].Err, out[0].Waived)
+	}
+	if out[1].Err != nil || len(out[1].Bandwidth) != 2 {
+		t.Errorf("the other pair: %v", out[1].Err)
+	}
+}
+
+// More than the target has served is refused; the error names both, and their figures.
 func TestServedLess(t *testing.T) {
 	checkLeaks(t)
 	f := fleetOf(t, agentOf(t, "a", ServerOptions{}, nil, nil), agentOf(t, "b", ServerOptions{}, nil, results(func(r *result) {
@@ -141,8 +162,8 @@ func TestServedLess(t *testing.T) {
 		}
 	})))
 	out := f.Prober().Round(limited(t), []probe.Pair{pair("n1", "n0"), pair("n0", "n1")}, quick(), nil)
-	if out[0].Err != nil || len(out[0].Notes) != 1 || !strings.Contains(out[0].Notes[0], "n0 says that it took") || !strings.Contains(out[0].Notes[0], "[n1] claim") {
-		t.Errorf("%v, %q", out[0].Err, out[0].Notes)
+	if err := out[0].Err; !errors.Is(err, errClaim) || !strings.Contains(err.Error(), "n1: its result is refused: n0 says that it took ") || !strings.Contains(err.Error(), " bytes, n1: ") {
+		t.Errorf("%v", err)
 	}
 	if out[1].Err != nil || len(out[1].Notes) != 0 {
 		t.Errorf("the honest one: %v, %q", out[1].Err, out[1].Notes)

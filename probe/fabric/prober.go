@@ -131,9 +131,10 @@ func (t *turn) lay(pairs []probe.Pair) {
 	}
 	for _, x := range t.pairs {
 		if x.err == nil && x.waived == "" {
-			x.err = x.fit()
+			x.waived = x.fit()
 		}
 	}
+	t.dropWaived()
 }
 
 // lacks says why a host cannot measure over a transport, "" where it can.
@@ -149,8 +150,9 @@ func (a *agent) lacks(transport string) string {
 // What a pair has of memory, where the agents have so much: no cache holds it.
 const memoryBytes = 128 << 20
 
-// fit makes a pair keep to what both agents allow.
-func (x *trial) fit() error {
+// fit makes a pair keep to what both agents allow. Where that is too little for it, it says
+// why: nothing is wrong with what is between them.
+func (x *trial) fit() (waived string) {
 	ways, largest := int64(1), int64(8)
 	if x.pair.Variant == probe.VariantBothWays {
 		ways = 2
@@ -163,7 +165,7 @@ func (x *trial) fit() error {
 		l := s.a.limits()
 		x.bytes = min(x.bytes, l.MemoryBytes/int64(s.uses))
 		if x.bytes < ways*largest {
-			return fmt.Errorf("%s: it gives %d bytes of memory to each of %d ends of pairs, ops of %d bytes need %d", s.a.name, x.bytes, s.uses, largest, ways*largest)
+			return fmt.Sprintf("%s: it gives %d bytes of memory to each of %d ends of pairs, ops of %d bytes need %d", s.a.name, x.bytes, s.uses, largest, ways*largest)
 		}
 		if x.spec.PairTime == 0 || x.spec.PairTime > l.Duration {
 			if x.spec.PairTime > 0 {
@@ -181,7 +183,7 @@ func (x *trial) fit() error {
 	}
 	x.bytes -= x.bytes % 4096
 	x.bytes = max(x.bytes, ways*largest)
-	return nil
+	return ""
 }
 
 func (a *agent) limits() Limits {

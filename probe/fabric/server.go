@@ -46,6 +46,8 @@ type Server struct {
 	o     ServerOptions
 	began time.Time // its monotonic clock is the server's
 
+	connecting chan struct{} // has a place for each job that connects
+
 	// op is held while a round is made or ended, which may take a while.
 	op sync.Mutex
 
@@ -79,7 +81,7 @@ func NewServer(o ServerOptions) *Server {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Server{o: o, began: time.Now()}
+	return &Server{o: o, began: time.Now(), connecting: make(chan struct{}, maxConnecting)}
 }
 
 // Serve says which engine serves memory to initiators; it has Answer.

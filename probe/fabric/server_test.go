@@ -196,12 +196,18 @@ func TestControllerKeepsToLimits(t *testing.T) {
 			t.Errorf("%d: %d bytes/s", i, b.MeanBytesPerSec)
 		}
 	}
+	if out[0].RateLimit != 4<<20 || out[2].RateLimit != 0 {
+		t.Errorf("held to %d and %d bytes/s", out[0].RateLimit, out[2].RateLimit)
+	}
 	if err := out[2].Err; err != nil {
 		t.Errorf("ops that fit: %v", err)
 	}
-	out = f.Prober().Round(limited(t), []probe.Pair{pair("n1", "n2")}, quick(), nil)
-	if err := out[0].Err; err == nil || !strings.Contains(err.Error(), "n2: it gives 4096 bytes of memory to each of 1 ends") {
-		t.Errorf("ops that do not fit: %v", err)
+	out = f.Prober().Round(limited(t), []probe.Pair{pair("n1", "n2"), pair("n0", "n1")}, quick(), nil)
+	if out[0].Err != nil || !strings.Contains(out[0].Waived, "n2: it gives 4096 bytes of memory to each of 1 ends") {
+		t.Errorf("ops that do not fit: %v, %q", out[0].Err, out[0].Waived)
+	}
+	if out[1].Err != nil || len(out[1].Bandwidth) != 2 {
+		t.Errorf("the other pair: %v", out[1].Err)
 	}
 }
 
@@ -218,7 +224,8 @@ func TestParseRequestRefuses(t *testing.T) {
 		t.Error(err)
 	}
 	for want, r := range map[string]request{
-		"257 entries":              {Regions: make([]region, 257)},
+		"4097 entries":             {Regions: make([]region, 4097)},
+		"16384 entries in lists":   {Regions: make([]region, 4*maxJobs+1)},
 		"lease":                    {Lease: strings.Repeat("x", 513)},
 		"controller":               {Controller: "a\x1bb"},
 		"region of 0 bytes":        {Regions: []region{{}}},
@@ -240,7 +247,7 @@ func TestParseRequestRefuses(t *testing.T) {
 		"0 to 0 samples":           spec(func(s *probe.Spec) { s.MinSamples, s.MaxSamples = 0, 0 }),
 		"6 to 5 samples":           spec(func(s *probe.Spec) { s.MinSamples = 6 }),
 		"65536 of all together":    spec(func(s *probe.Spec) { s.MaxSamples = 40000 }),
-		"33 sizes":                 spec(func(s *probe.Spec) { s.SizesBytes = make([]int64, 33) }),
+		"65 sizes":                 spec(func(s *probe.Spec) { s.SizesBytes = make([]int64, 65) }),
 		"sizes of 1":               spec(func(s *probe.Spec) { s.SizesBytes = []int64{4, 4} }),
 		"1073741824 bytes":         spec(func(s *probe.Spec) { s.SizesBytes = []int64{1<<30 + 1} }),
 		"neither sizes nor":        spec(func(s *probe.Spec) { s.SizesBytes, s.LatencySamples = nil, 0 }),

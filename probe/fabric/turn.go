@@ -3,6 +3,7 @@ package fabric
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -65,7 +66,7 @@ func (t *turn) prepare(ctx context.Context, s *side) {
 		g := given[x.place]
 		switch err := checkText("region", g.Name); {
 		case g.Error != "":
-			x.denied = fmt.Errorf("%s: %s", s.a.name, clip(g.Error, maxErrorText))
+			x.denied = waived{fmt.Errorf("%s: %s", s.a.name, clip(g.Error, maxErrorText))}
 		case err != nil || g.Name == "" || g.Bytes != x.bytes:
 			x.denied = fmt.Errorf("%s: memory %q of %d bytes, %d were asked for", s.a.name, clip(g.Name, maxText), g.Bytes, x.bytes)
 		default:
@@ -77,9 +78,24 @@ func (t *turn) prepare(ctx context.Context, s *side) {
 // settle lets a pair know whether its target has memory for it.
 func (t *turn) settle() {
 	for _, x := range t.pairs {
-		if x.err == nil && x.to != nil {
-			x.err = cmp.Or(x.denied, x.to.err)
+		if x.err != nil || x.waived != "" || x.to == nil {
+			continue
 		}
+		var w waived
+		if errors.As(x.denied, &w) {
+			x.waived = w.Error()
+			continue
+		}
+		x.err = cmp.Or(x.denied, x.to.err)
+	}
+	t.dropWaived()
+}
+
+// dropWaived takes the pairs out that are not measured.
+func (t *turn) dropWaived() {
+	gone := func(x *trial) bool { return x.waived != "" }
+	for _, s := range t.sides {
+		s.from, s.to = slices.DeleteFunc(s.from, gone), slices.DeleteFunc(s.to, gone)
 	}
 }
 
@@ -165,7 +181,7 @@ func (t *turn) follow(ctx context.Context, s *side, state string) {
 	if len(s.from) == 0 {
 		return
 	}
-	until := time.Now().Add(connectTime + graceTime)
+	until := time.Now().Add(time.Duration(1+len(s.from)/maxConnecting)*connectTime + graceTime)
 	if state == stateDone {
 		for _, x := range s.from {
 			until = later(until, time.Now().Add(x.spec.PairTime+connectTime+graceTime))

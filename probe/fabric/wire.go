@@ -36,13 +36,13 @@ const (
 
 // Limits of a request; an agent's own (ServerOptions) come on top.
 const (
-	maxJobs      = 256  // of one agent in a round; also regions and looks
-	maxPath      = 128  // links of a pair
-	maxLinks     = 8192 // of all pairs of a host
+	maxJobs      = 4096    // of one agent in a round; also regions and looks
+	maxPath      = 128     // links of a pair
+	maxLinks     = 1 << 16 // of all pairs of a host
 	maxAddresses = 16
 	maxText      = 512       // bytes of a name, an ID, a link key
 	maxOp        = 1 << 30   // bytes of one op
-	maxSizes     = 32        // of ops
+	maxSizes     = 64        // of ops
 	maxSamples   = 1 << 16   // of all sizes of a pair
 	maxRTTs      = 1 << 16   // round trips of a pair
 	maxRate      = 1e15      // bytes/s that anybody may ask for, or claim
@@ -190,7 +190,7 @@ type linkStates struct {
 // for the server's own limits.
 func parseRequest(data []byte) (*request, error) {
 	var r request
-	if err := json.Unmarshal(data, &r); err != nil {
+	if err := decode(data, maxEntries, &r); err != nil {
 		return nil, fmt.Errorf("request: %w", err)
 	}
 	if r.Schema != Schema {

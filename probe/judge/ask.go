@@ -58,7 +58,7 @@ func (c *trial) tookPart(i int) bool {
 // something on its way may be dead. In a run that was broken off errors say nothing.
 func (c *trial) broken(i int) bool {
 	res := &c.r.Results[i]
-	return c.r.Complete && res.Kind == probe.Port && res.Verdict == probe.Error && !c.figures[i].measured &&
+	return c.r.Complete && res.Kind == probe.Port && res.Verdict == probe.Error && len(res.Bandwidth) == 0 &&
 		!slices.ContainsFunc(c.r.Hosts, func(h probe.Host) bool {
 			return h.Error != "" && (h.Name == res.From.Host || h.Name == res.To.Host)
 		})

@@ -16,13 +16,17 @@ type figure struct {
 	latency  float64 // median in ns, 0 not measured
 }
 
-// figureOf reads the judged size, the largest.
+// figureOf reads the judged size, the largest that was asked for. Smaller ones, all that a
+// measurement has that was stopped, say nothing of it.
 func figureOf(m *probe.Measurement, spec *probe.Spec) figure {
 	f := figure{latency: medianLatency(m.Latency)}
 	if len(m.Bandwidth) == 0 {
 		return f
 	}
-	b := &m.Bandwidth[len(m.Bandwidth)-1]
+	b, asked := &m.Bandwidth[len(m.Bandwidth)-1], spec.SizesBytes
+	if len(b.SamplesBytesPerSec) == 0 || len(asked) > 0 && b.SizeBytes < asked[len(asked)-1] {
+		return f
+	}
 	f.measured, f.mean, f.wide = true, float64(b.MeanBytesPerSec), b.Stopped != probe.StoppedCI
 	if b.CI95BytesPerSec == nil {
 		f.hi, f.wide = math.Inf(1), true

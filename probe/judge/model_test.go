@@ -187,9 +187,11 @@ func (m *model) sample(p *probe.Pair, rate float64) probe.Measurement {
 	for i := range samples {
 		samples[i] = int64(rate * (1 + m.noise*m.rng.NormFloat64()))
 	}
-	stopped := probe.StoppedMaxSamples
-	if _, half, _ := stats.Mean(samples); half <= m.r.Spec.CI*rate {
-		stopped = probe.StoppedCI
+	more := rand.New(rand.NewPCG(uint64(samples[0]), 8)) // of its own: the other pairs stay as they are
+	stopped, enough := stats.Enough(samples, m.r.Spec)
+	for !enough {
+		samples = append(samples, int64(rate*(1+m.noise*more.NormFloat64())))
+		stopped, enough = stats.Enough(samples, m.r.Spec)
 	}
 	latency := 2000.0
 	for _, k := range m.ways[p.ID] {
@@ -246,7 +248,7 @@ func (m *model) retest(t interface{ Fatal(...any) }) (alone, other int) {
 			return alone, other
 		}
 		for _, q := range again {
-			if q.How == judge.HowAlone {
+			if q.How == probe.RetestAlone {
 				alone++
 			} else {
 				other++

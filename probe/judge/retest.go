@@ -7,17 +7,11 @@ import (
 	"github.com/topoctl/topoctl/probe"
 )
 
-// Ways of measuring again, as Retest.How.
-const (
-	HowAlone = probe.RetestAlone        // the pair, with no other at the same time
-	HowOther = probe.RetestOtherPartner // one of its ends, with a partner whose pairs are well
-)
-
 // Request asks for a measurement: of Pair, with no other pair at the same time, because of
 // the result For.
 type Request struct {
 	For  string // the ID of a result
-	How  string
+	How  string // probe.RetestAlone or probe.RetestOtherPartner
 	Pair probe.Pair
 }
 
@@ -51,7 +45,7 @@ func Retests(r *probe.Report) []Request {
 	left := mostRetests - c.retested()
 	for _, i := range pick {
 		if c.wantsAlone(i) && len(out) < min(retestAll, left) {
-			out = append(out, Request{For: r.Results[i].ID, How: HowAlone, Pair: r.Results[i].Pair})
+			out = append(out, Request{For: r.Results[i].ID, How: probe.RetestAlone, Pair: r.Results[i].Pair})
 		}
 	}
 	if len(out) > 0 {
@@ -78,7 +72,7 @@ func (c *trial) retested() int {
 	n := 0
 	for i := range c.r.Results {
 		for _, t := range c.r.Results[i].Retests {
-			if t.How == HowAlone {
+			if t.How == probe.RetestAlone {
 				n++
 			}
 		}
@@ -90,7 +84,7 @@ func (c *trial) retested() int {
 func (c *trial) wantsAlone(i int) bool {
 	n := 0
 	for _, t := range c.r.Results[i].Retests {
-		if t.How == HowAlone {
+		if t.How == probe.RetestAlone {
 			n++
 		}
 	}
@@ -200,7 +194,7 @@ func (c *trial) partner(out []Request, i int, fits func(o *probe.Pair) bool) []R
 	for j := range c.r.Results {
 		o := &c.r.Results[j]
 		if j != i && o.Pair.Waived == "" && o.Kind == res.Kind && o.Transport == res.Transport && o.Variant == res.Variant && fits(&o.Pair) {
-			return append(out, Request{For: res.ID, How: HowOther, Pair: o.Pair})
+			return append(out, Request{For: res.ID, How: probe.RetestOtherPartner, Pair: o.Pair})
 		}
 	}
 	return out
@@ -224,7 +218,7 @@ func (c *trial) ends() (ends map[endKey]endState, tried map[[2]endKey]bool) {
 		res := &c.r.Results[i]
 		from, to := endOf(&res.From), endOf(&res.To)
 		for _, t := range res.Retests {
-			if j, ok := c.index[t.Pair]; ok && t.How == HowOther {
+			if j, ok := c.index[t.Pair]; ok && t.How == probe.RetestOtherPartner {
 				other := &c.r.Results[j]
 				if endOf(&other.From) == from {
 					tried[[2]endKey{from}] = true
@@ -265,6 +259,9 @@ func Digest(r *probe.Report, q Request, m probe.Measurement) {
 		t.Error = m.Waived
 	}
 	f := figureOf(&m, &r.Spec)
+	if !f.measured && t.Error == "" && c.bandwidthSlow(i) {
+		t.Error = "no rate was measured"
+	}
 	if f.measured && t.Error == "" {
 		v := int64(math.Round(f.mean))
 		t.BytesPerSec = &v
@@ -288,7 +285,7 @@ func (c *trial) asBad(i, j int, f *figure, how string) bool {
 	expected, _ := c.expected(j)
 	rate := slow(f, expected, &c.r.Rules) > wellEnough || c.outlier(j, f)
 	late := c.slowAnswer(j, f)
-	if how == HowOther {
+	if how == probe.RetestOtherPartner {
 		return rate || late
 	}
 	return rate && c.bandwidthSlow(i) || late && c.reason(i, CodeSlowAnswer)

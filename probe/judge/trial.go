@@ -129,16 +129,28 @@ func (c *trial) expected(i int) (rate float64, limited bool) {
 	if e == nil || *e <= 0 {
 		return 0, false
 	}
-	if limit := c.r.Spec.RateLimit; limit > 0 && limit < int64(*e) {
-		return float64(limit), true
+	if limit := c.held(i); limit < float64(*e) {
+		return limit, true
 	}
 	return float64(*e), false
 }
 
-// outlier compares with the best of the group: the whole interval must be below.
+// held is the rate that a result was held to on purpose, by the run or by an agent.
+func (c *trial) held(i int) float64 {
+	held := math.Inf(1)
+	for _, limit := range []int64{c.r.Spec.RateLimit, c.r.Results[i].RateLimit} {
+		if limit > 0 {
+			held = min(held, float64(limit))
+		}
+	}
+	return held
+}
+
+// outlier compares with the best of the group, or with what the pair was held to: the whole
+// interval must be below.
 func (c *trial) outlier(i int, f *figure) bool {
 	g := c.groups[c.r.Results[i].Group]
-	return g != nil && f.measured && g.rates > 1 && f.hi < c.r.Rules.OutlierUnder*g.bestLo
+	return g != nil && f.measured && g.rates > 1 && f.hi < c.r.Rules.OutlierUnder*min(g.bestLo, c.held(i))
 }
 
 // slowAnswer says whether a latency is an outlier of the group.

@@ -98,6 +98,8 @@ func (c *trial) below(i int, f *figure, class slowness) finding {
 	expected, _ := c.expected(i)
 	text := fmt.Sprintf("%s is %s of %s, the rate of %s (%s)", c.measured(f), percent(f.mean, expected), gb(expected), c.limitName(i), res.Expected.Basis)
 	switch {
+	case class == belowFail && known(res.Expected.Basis) && f.wide:
+		return found(probe.Warn, CodeBelowFail, "%s: so few samples fail nothing unless they are confirmed", text)
 	case class == belowFail && known(res.Expected.Basis):
 		return found(probe.Fail, CodeBelowFail, "%s", text)
 	case class == belowFail:
@@ -177,7 +179,7 @@ func (c *trial) missing(i int) []finding {
 func (c *trial) again(i int) *probe.Retest {
 	retests := c.r.Results[i].Retests
 	for j := len(retests) - 1; j >= 0; j-- {
-		if t := &retests[j]; t.How == HowAlone && (t.BytesPerSec != nil || t.LatencyNS != nil) {
+		if t := &retests[j]; t.How == probe.RetestAlone && (t.BytesPerSec != nil || t.LatencyNS != nil) {
 			return t
 		}
 	}
@@ -200,8 +202,11 @@ func (c *trial) retried(i int, first []finding, again *probe.Retest) []finding {
 	out := make([]finding, 0, len(first)+1)
 	expected, _ := c.expected(i)
 	for _, x := range first {
-		if x.Code == CodeBelowFail && slow(&f, expected, &c.r.Rules) < belowFail {
+		if x.Code == CodeBelowFail {
 			x.verdict = probe.Warn // the milder of both
+			if known(res.Expected.Basis) && slow(&f, expected, &c.r.Rules) == belowFail {
+				x.verdict = probe.Fail
+			}
 		}
 		out = append(out, x)
 	}

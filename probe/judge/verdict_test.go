@@ -72,7 +72,9 @@ func TestVerdicts(t *testing.T) {
 		{"the interval reaches the line of failing", 79.5, 1, read, 0, 0, nil, probe.Warn, "below-warn"},
 		{"the interval reaches the line of warning", 89.5, 1, read, 0, 0, nil, probe.Pass, ""},
 		{"wide and above", 97, 5, read, 0, 0, nil, probe.Pass, "wide-interval"},
-		{"wide and below", 60, 10, read, 0, 0, nil, probe.Fail, "below-fail wide-interval"},
+		{"wide and below", 60, 10, read, 0, 0, nil, probe.Warn, "below-fail wide-interval"},
+		{"wide and below, confirmed", 60, 10, read, 0, 0, retested(60, true), probe.Fail, "below-fail wide-interval confirmed"},
+		{"wide and below, milder alone", 60, 10, read, 0, 0, retested(85, true), probe.Warn, "below-fail wide-interval confirmed"},
 		{"wide, and below a constant", 60, 10, constant, 0, 0, nil, probe.Warn, "below-fail wide-interval"},
 		{"wide, between the lines", 85, 3, read, 0, 0, nil, probe.Warn, "below-warn wide-interval"},
 		{"wide, failing or not", 80, 8, read, 0, 0, nil, probe.Warn, "below-warn wide-interval"},
@@ -89,7 +91,7 @@ func TestVerdicts(t *testing.T) {
 		{"well alone", 60, 0.5, read, 2, 100, retested(99, false), probe.Warn, "contended"},
 		{"milder alone", 60, 0.5, read, 0, 0, retested(85, true), probe.Warn, "below-fail confirmed"},
 		{"a retest without an answer", 60, 0.5, read, 0, 0, func(r *probe.Report) {
-			r.Results[0].Retests = []probe.Retest{{How: judge.HowAlone, Pair: "p0", Error: "timeout"}}
+			r.Results[0].Retests = []probe.Retest{{How: probe.RetestAlone, Pair: "p0", Error: "timeout"}}
 		}, probe.Fail, "below-fail"},
 		{"faster than the wire", 110, 1, read, 2, 97, nil, probe.Warn, "faster-than-possible"},
 		{"faster than a constant", 110, 1, constant, 0, 0, nil, probe.Pass, ""},
@@ -108,6 +110,12 @@ func TestVerdicts(t *testing.T) {
 		{"latency alone, of two", 0, 0, read, 1, 0, late(5000, 1000), probe.Warn, "latency-outlier"},
 		{"latency alone, none like it", 0, 0, read, 0, 0, late(5000), probe.Inconclusive, "no-expectation"},
 		{"rate limited", 79, 0.5, read, 0, 0, func(r *probe.Report) { r.Spec.RateLimit = one }, probe.Pass, "rate-limited"},
+		{"rate limited by an agent", 79, 0.5, read, 0, 0, func(r *probe.Report) { r.Results[0].RateLimit = one }, probe.Pass, "rate-limited"},
+		{"rate limited by both", 79, 0.5, read, 0, 0, func(r *probe.Report) {
+			r.Results[0].RateLimit, r.Spec.RateLimit = one, 2*one
+		}, probe.Pass, "rate-limited"},
+		{"rate limited by an agent, best of others", 40, 0.5, read, 1, 97, func(r *probe.Report) { r.Results[0].RateLimit = one / 2 }, probe.Pass, "rate-limited"},
+		{"less than the agent's limit", 20, 0.5, read, 1, 97, func(r *probe.Report) { r.Results[0].RateLimit = one / 2 }, probe.Fail, "rate-limited below-fail outlier"},
 		{"errors of the link", 97, 1, read, 0, 0, counted("symbol_error"), probe.Warn, "errors-counted"},
 		{"errors of PCIe", 97, 1, read, 0, 0, counted("aer_dev_correctable/BadTLP"), probe.Warn, "errors-counted"},
 		{"signs of load", 97, 1, read, 0, 0, counted("port_xmit_wait"), probe.Pass, "errors-counted"},
@@ -150,7 +158,7 @@ func TestVerdicts(t *testing.T) {
 func retested(mean int64, confirms bool) func(r *probe.Report) {
 	return func(r *probe.Report) {
 		v := mean * 1e9
-		r.Results[0].Retests = []probe.Retest{{How: judge.HowAlone, Pair: "p0", BytesPerSec: &v, Confirms: confirms}}
+		r.Results[0].Retests = []probe.Retest{{How: probe.RetestAlone, Pair: "p0", BytesPerSec: &v, Confirms: confirms}}
 	}
 }
 
@@ -287,7 +295,7 @@ func TestContradictions(t *testing.T) {
 			case 1:
 				res.Reasons = append(res.Reasons, probe.Reason{Code: rapid.SampledFrom(all).Draw(t, "code")})
 			case 2:
-				res.Retests = append(res.Retests, probe.Retest{How: judge.HowAlone, Pair: other.ID, BytesPerSec: &rate, LatencyNS: &rate, Confirms: rate%2 == 0})
+				res.Retests = append(res.Retests, probe.Retest{How: probe.RetestAlone, Pair: other.ID, BytesPerSec: &rate, LatencyNS: &rate, Confirms: rate%2 == 0})
 			case 3:
 				res.Measurement = probe.Measurement{}
 			case 4:
@@ -329,7 +337,7 @@ func TestDigest(t *testing.T) {
 		r := oneOf(60, 1, topo.BasisRead, 0, 0)
 		judge.Verdicts(r)
 		again := judge.Retests(r)
-		if len(again) != 1 || again[0].How != judge.HowAlone {
+		if len(again) != 1 || again[0].How != probe.RetestAlone {
 			t.Fatalf("%+v", again)
 		}
 		m := oneOf(tt.mean, tt.half, topo.BasisRead, 0, 0).Results[0].Measurement
@@ -340,7 +348,7 @@ func TestDigest(t *testing.T) {
 		if got := res.Retests[0]; got.Confirms != (tt.mean == 60 && tt.err == nil) || (got.BytesPerSec == nil) != (tt.err != nil) || res.Verdict != tt.want {
 			t.Errorf("%+v: %+v, %s", tt, got, res.Verdict)
 		}
-		if slices.ContainsFunc(judge.Retests(r), func(q judge.Request) bool { return q.How == judge.HowAlone }) {
+		if slices.ContainsFunc(judge.Retests(r), func(q judge.Request) bool { return q.How == probe.RetestAlone }) {
 			t.Errorf("%+v: measured again twice", tt)
 		}
 	}

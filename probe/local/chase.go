@@ -1,14 +1,18 @@
 package local
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"fmt"
 	"math/bits"
 	"math/rand/v2"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/topoctl/topoctl/probe"
+	"github.com/topoctl/topoctl/probe/internal/sampling"
 	"github.com/topoctl/topoctl/probe/stats"
 )
 
@@ -17,94 +21,110 @@ const (
 	// fewer the clock would be in the figure.
 	ChaseLoads = 256
 	lineBytes  = 64
-	// chasePart is which part of the time of a pair is kept for latency, as 1/chasePart.
-	chasePart = 4
-	// chaseTurns is how many loads there are between two looks at ctx while the cycle is
-	// built.
-	chaseTurns = 1 << 20
+	// chaseWarm is how many samples are not taken, at first.
+	chaseWarm = 16
+	// chasePart is which part of the time of a pair latency may take, as 1/chasePart. It
+	// comes first, so that bandwidth has what is left, and mostly needs little of it.
+	chasePart = 2
 )
 
-// cycle is a permutation of 2^width places that is one cycle and looks random: position k
-// of the cycle is mix(k), whose inverse is known, so that the place after any other can be
-// computed, and the cycle is written in the order of places.
+// cycle is a permutation of 2^width places that looks random. What comes after place k of
+// the order is computed, so that only the places that are visited are written.
 type cycle struct {
-	width     int
 	mask      uint64
 	a, b      uint64 // odd
-	undoA     uint64 // inverses modulo 2^width
-	undoB     uint64
 	halfWidth int
 }
 
 func newCycle(width int, r *rand.Rand) cycle {
-	c := cycle{width: width, mask: 1<<width - 1, a: r.Uint64() | 1, b: r.Uint64() | 1, halfWidth: (width + 1) / 2}
-	c.undoA, c.undoB = inverse(c.a), inverse(c.b)
-	return c
+	return cycle{mask: 1<<width - 1, a: r.Uint64() | 1, b: r.Uint64() | 1, halfWidth: (width + 1) / 2}
 }
 
-// inverse is that of an odd number modulo 2^64 (Newton: each step doubles the bits that
-// are right, from three on).
-func inverse(x uint64) uint64 {
-	y := x
-	for range 5 {
-		y *= 2 - x*y
-	}
-	return y
-}
-
-func (c *cycle) mix(k uint64) uint64 {
+// place is the one that comes k-th: each step can be undone, so that no two are the same.
+func (c *cycle) place(k uint64) uint64 {
 	k = k * c.a & c.mask
-	k ^= k >> c.halfWidth // is its own inverse: twice the shift leaves nothing
+	k ^= k >> c.halfWidth
 	return k * c.b & c.mask
 }
 
-// next is the place after place i.
-func (c *cycle) next(i uint64) uint64 {
-	k := i * c.undoB & c.mask
-	k ^= k >> c.halfWidth
-	k = k * c.undoA & c.mask
-	return c.mix((k + 1) & c.mask)
+// link has the first n places, of a line each, point to the next of them, the last to
+// the first, and gives where that is. Only what no cache holds should be loaded: n places
+// of many are few lines, and none is loaded twice before all were.
+func (c *cycle) link(mem []byte, n uint64) (first uint64) {
+	first = c.place(0) * lineBytes
+	at := first
+	for k := uint64(1); k < n; k++ {
+		next := c.place(k) * lineBytes
+		binary.LittleEndian.PutUint64(mem[at:], next)
+		at = next
+	}
+	binary.LittleEndian.PutUint64(mem[at:], first)
+	return first
 }
 
-// latency chases pointers over the whole buffer.
+// unlink makes memory what it was.
+func (c *cycle) unlink(mem []byte, n uint64) {
+	for k := range n {
+		binary.LittleEndian.PutUint64(mem[c.place(k)*lineBytes:], 0)
+	}
+}
+
+// latency chases pointers over the whole working set.
 func (m *memoryJob) latency(ctx context.Context, until time.Duration, out *probe.Measurement) error {
 	undo, err := m.pin(0)
 	if err != nil {
 		return err
 	}
 	defer undo()
-	mem := m.block.Bytes()
-	c := newCycle(bits.Len64(uint64(len(mem)/lineBytes))-1, rand.New(rand.NewPCG(uint64(m.p.o.Now()), 0)))
-	for i := uint64(0); i <= c.mask; i++ {
-		binary.LittleEndian.PutUint64(mem[i*lineBytes:], c.next(i)*lineBytes)
-		if i%chaseTurns == 0 && ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
+	mem, now := m.set, m.p.o.Now
+	c := newCycle(bits.Len64(uint64(len(mem)/lineBytes))-1, rand.New(rand.NewPCG(uint64(now()), 0)))
+	n := min(c.mask+1, uint64(m.spec.LatencySamples+chaseWarm)*ChaseLoads)
+	at := c.link(mem, n)
+	defer c.unlink(mem, n)
+	if !m.sweep(ctx, sampling.Share(now(), until, 2)) {
+		out.Notes = append(out.Notes, "load_ns: there was no time to empty the caches before: some loads may be theirs")
 	}
 	var samples []int64
-	at, now := uint64(0), m.p.o.Now
-	for warm := now() + m.spec.Warmup/chasePart; len(samples) < m.spec.LatencySamples; {
+	for k := 0; len(samples) < m.spec.LatencySamples; k++ {
 		began := now()
 		at = chase(mem, at)
 		took := now() - began
-		switch {
-		case ctx.Err() != nil:
-			err = context.Cause(ctx)
-		case began < warm:
-			continue
-		default:
+		if err = context.Cause(ctx); err != nil {
+			break
+		}
+		if k >= chaseWarm {
 			samples = append(samples, (int64(took)+ChaseLoads/2)/ChaseLoads)
 		}
-		if err != nil || until > 0 && began >= until {
+		if until > 0 && began >= until && len(samples) > 0 {
 			break
 		}
 	}
 	if p := stats.Percentiles(samples); p != nil {
 		out.Latency = &probe.Latency{SizeBytes: lineBytes, Load: p}
-		out.Notes = append(out.Notes, fmt.Sprintf("load_ns: each sample is the mean of %d dependent loads, over %d bytes in pages of %d",
-			ChaseLoads, (c.mask+1)*lineBytes, m.block.Info().PageBytes))
+		out.Notes = append(out.Notes, fmt.Sprintf("load_ns: each sample is the mean of %d dependent loads, over %d bytes%s",
+			ChaseLoads, (c.mask+1)*lineBytes, m.pages()))
 	}
 	return err
+}
+
+// sweep loads the working set, so that what was written to it is in no cache any more.
+// false: it was over before.
+func (m *memoryJob) sweep(ctx context.Context, until time.Duration) (whole bool) {
+	var running sync.WaitGroup
+	var short atomic.Bool
+	for _, part := range m.parts() {
+		running.Go(func() {
+			for ; len(part) > 0; part = part[min(len(part), pieceBytes):] {
+				if ctx.Err() != nil || until > 0 && m.p.o.Now() >= until {
+					short.Store(true)
+					return
+				}
+				m.swept.Add(int64(bytes.Count(part[:min(len(part), pieceBytes)], []byte{0xff})))
+			}
+		})
+	}
+	running.Wait()
+	return !short.Load()
 }
 
 // chase follows the cycle for ChaseLoads loads. Where it ends depends on all of them, so

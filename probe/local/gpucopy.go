@@ -150,7 +150,8 @@ func (j *gpuJob) close() error {
 	return errors.Join(errs...)
 }
 
-func (j *gpuJob) measure(ctx context.Context, tell func(probe.Sample)) probe.Measurement {
+func (j *gpuJob) measure(ctx context.Context, spec probe.Spec, tell func(probe.Sample)) probe.Measurement {
+	j.spec = spec
 	out := probe.Measurement{Bandwidth: []probe.Bandwidth{}, Notes: j.notes,
 		Binding: probe.Binding{Threads: 1, FromMemory: j.from.node, ToMemory: j.to.node}}
 	now := j.p.o.Now

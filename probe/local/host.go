@@ -22,6 +22,7 @@ type host struct {
 	alloc     func(int64, memory.Options) (*memory.Block, error)
 	busy      func() (cpu time.Duration, ok bool) // time of all CPUs that was not idle
 	numaMaps  func() string                       // /proc/self/numa_maps
+	smaps     func() string                       // /proc/self/smaps
 }
 
 // parseBusy is the time that all CPUs together have not been idle, in ticks, from

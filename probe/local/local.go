@@ -7,8 +7,9 @@
 //     cache holds; "copy" copies one half of it to the other with streaming stores, and
 //     counts each byte twice, once loaded and once stored, as STREAM's copy does.
 //   - Memory latency: each load's address is what the load before gave (pointer chase),
-//     over a random cycle of cache lines: load_ns are means of ChaseLoads loads each, so
-//     that percentiles are those of means.
+//     from one random cache line to the next, after the caches were emptied of them by
+//     loading all else: load_ns are means of ChaseLoads loads each, so that percentiles are
+//     those of means.
 //   - GPUs: copies by the driver between pinned memory and GPUs, or two GPUs, timed by
 //     events on the GPU.
 //   - Ports: two engines in this process, one at each port (see probe/lane).
@@ -19,6 +20,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -57,6 +59,8 @@ type Prober struct {
 	gpus     *gpus
 	cudaErr  error
 
+	arenas arenas
+
 	mu      sync.Mutex
 	engines map[engineKey]*portEngine
 	closed  bool
@@ -90,7 +94,7 @@ func newProber(o Options, h host) *Prober {
 }
 
 // DefaultSpec is how pairs of one host are measured where nobody says otherwise: a pair
-// takes at most 4 s.
+// takes at most 4 s, and up to 2 s more where it takes long to get its memory.
 func DefaultSpec() probe.Spec {
 	return probe.Spec{
 		Warmup: 200 * time.Millisecond, SampleTime: 100 * time.Millisecond, MinSamples: 5, MaxSamples: 30, CI: 0.025,
@@ -105,12 +109,15 @@ func (w waived) Error() string { return string(w) }
 
 // job is a pair that is ready to be measured.
 type job struct {
-	measure func(ctx context.Context, tell func(probe.Sample)) probe.Measurement
+	measure func(ctx context.Context, spec probe.Spec, tell func(probe.Sample)) probe.Measurement
 	close   func() error
 }
 
-// Round measures pairs at the same time; see probe.Prober.
+// Round measures pairs at the same time; see probe.Prober. What it takes to make them ready
+// is a part of their time, of which measuring has a half at least.
 func (p *Prober) Round(ctx context.Context, pairs []probe.Pair, spec probe.Spec, tell func(pair int, s probe.Sample)) []probe.Measurement {
+	began := p.o.Now()
+	freed := p.dropArenas(pairs)
 	out := make([]probe.Measurement, len(pairs))
 	var telling sync.Mutex
 	var ready, running sync.WaitGroup
@@ -125,16 +132,27 @@ func (p *Prober) Round(ctx context.Context, pairs []probe.Pair, spec probe.Spec,
 					tell(i, s)
 				}
 			}
-			out[i] = p.one(ctx, &pairs[i], spec, alone, toll, &ready)
+			out[i] = p.one(ctx, &pairs[i], spec, began, alone, toll, &ready)
 		})
 	}
 	running.Wait()
+	if len(out) > 0 {
+		out[0].Err = errors.Join(out[0].Err, freed)
+	}
 	return out
 }
 
+// dropArenas gives memory back where no pair of a round wants it.
+func (p *Prober) dropArenas(pairs []probe.Pair) error {
+	if slices.ContainsFunc(pairs, func(x probe.Pair) bool { return x.Kind == probe.Memory }) {
+		return nil
+	}
+	return p.arenas.drop()
+}
+
 // one measures one pair, together with the others: it begins when all are ready.
-func (p *Prober) one(ctx context.Context, pair *probe.Pair, spec probe.Spec, alone bool, tell func(probe.Sample), ready *sync.WaitGroup) probe.Measurement {
-	j, err := p.prepare(ctx, pair, spec, alone)
+func (p *Prober) one(ctx context.Context, pair *probe.Pair, spec probe.Spec, began time.Duration, alone bool, tell func(probe.Sample), ready *sync.WaitGroup) probe.Measurement {
+	j, err := p.prepare(ctx, pair, spec, began, alone)
 	ready.Done()
 	m := probe.Measurement{Bandwidth: []probe.Bandwidth{}, Links: []probe.LinkState{}}
 	if err != nil {
@@ -147,9 +165,10 @@ func (p *Prober) one(ctx context.Context, pair *probe.Pair, spec probe.Spec, alo
 		return m
 	}
 	ready.Wait()
+	spec.PairTime = max(spec.PairTime-(p.o.Now()-began), (spec.PairTime+1)/2) // 0, no limit, stays 0
 	links := lane.NewLinks(p.o.Topology, pair.From.Host, p.o.Sysfs).Look(pair.Path)
 	others := p.watchOthers(alone)
-	m = j.measure(ctx, tell)
+	m = j.measure(ctx, spec, tell)
 	m.Notes = append(m.Notes, others()...)
 	m.Links = links.Since()
 	m.Err = errors.Join(m.Err, j.close())
@@ -180,7 +199,7 @@ func (p *Prober) watchOthers(alone bool) (notes func() []string) {
 }
 
 // prepare takes hold of all that a pair needs.
-func (p *Prober) prepare(ctx context.Context, pair *probe.Pair, spec probe.Spec, alone bool) (*job, error) {
+func (p *Prober) prepare(ctx context.Context, pair *probe.Pair, spec probe.Spec, began time.Duration, alone bool) (*job, error) {
 	if err := sampling.Check(&spec); err != nil {
 		return nil, err
 	}
@@ -191,7 +210,7 @@ func (p *Prober) prepare(ctx context.Context, pair *probe.Pair, spec probe.Spec,
 	case pair.Waived != "":
 		return nil, waived(pair.Waived)
 	case pair.Kind == probe.Memory:
-		return p.memory(pair, spec, alone)
+		return p.memory(pair, spec, began, alone)
 	case pair.Kind == probe.GPU:
 		return p.gpu(pair, spec, alone)
 	case pair.Kind == probe.Port:
@@ -210,6 +229,7 @@ func (p *Prober) Close() error {
 		errs = append(errs, e.engine.Close())
 	}
 	clear(p.engines)
+	errs = append(errs, p.arenas.drop())
 	if p.gpus != nil {
 		errs = append(errs, p.gpus.close())
 		p.gpus = nil

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -20,11 +21,14 @@ import (
 )
 
 const (
-	// setsPerCache is how many times the last level of caches a buffer is: with four
-	// (STREAM's rule) at most a quarter of it is left there when it is used again.
+	// setsPerCache is how many times the last level of caches the working set is: with
+	// four (STREAM's rule) at most a quarter of it is left there when it is used again. A
+	// copy goes from one half to the other past the caches (streaming stores).
 	setsPerCache = 4
-	bufferLeast  = 256 << 20
-	bufferMost   = 8 << 30
+	// leastPerCache is what it has at least where it takes long to get memory.
+	leastPerCache = 2
+	bufferLeast   = 256 << 20
+	bufferMost    = 8 << 30
 	// memoryPart is which part of the memory that is available a pair takes, as
 	// 1/memoryPart: others are there too.
 	memoryPart = 4
@@ -40,15 +44,18 @@ type memoryJob struct {
 	pair    *probe.Pair
 	spec    probe.Spec
 	alone   bool
-	block   *memory.Block
-	cpus    []int // one for each thread
+	arena   *arena
+	set     []byte // the working set
+	cpus    []int  // one for each thread
 	pinned  bool
 	binding probe.Binding
 	notes   []string
+	swept   atomic.Int64 // what sweep counted, so that it has to load
 }
 
 // memory makes a pair of memory and CPUs ready: From is where the memory is.
-func (p *Prober) memory(pair *probe.Pair, spec probe.Spec, alone bool) (*job, error) {
+// began is when the round began, from which on time counts.
+func (p *Prober) memory(pair *probe.Pair, spec probe.Spec, began time.Duration, alone bool) (*job, error) {
 	if pair.Variant != probe.VariantRead && pair.Variant != probe.VariantCopy {
 		return nil, fmt.Errorf("variant %q of memory: there are %q and %q", pair.Variant, probe.VariantRead, probe.VariantCopy)
 	}
@@ -60,10 +67,10 @@ func (p *Prober) memory(pair *probe.Pair, spec probe.Spec, alone bool) (*job, er
 	if err := m.takeCPUs(to); err != nil {
 		return nil, err
 	}
-	if err := m.takeMemory(from, to); err != nil {
+	if err := m.takeMemory(from, to, began); err != nil {
 		return nil, err
 	}
-	return &job{measure: m.measure, close: m.block.Free}, nil
+	return &job{measure: m.measure, close: func() error { p.arenas.give(from.Index, m.arena); return nil }}, nil
 }
 
 func (p *Prober) numa(id topo.ID) *topo.NUMANode {
@@ -121,35 +128,60 @@ func (m *memoryJob) unpinned(err error) {
 	m.notes = append(m.notes, fmt.Sprintf("threads are not tied to CPUs: %v", err))
 }
 
-// takeMemory allocates the buffer on a node.
-func (m *memoryJob) takeMemory(node, cpus *topo.NUMANode) error {
-	size, err := m.bufferSize(node, cpus)
-	if err != nil {
-		return err
-	}
-	o := memory.Options{Backing: memory.Private, Pages: memory.Huge}
+// takeMemory takes hold of the working set: memory of node, that the caches of cpus do not
+// hold.
+func (m *memoryJob) takeMemory(node, cpus *topo.NUMANode, began time.Duration) error {
 	several := m.p.nodes() > 1
-	if several {
-		o.Nodes = []int{node.Index}
+	m.arena = m.p.arenas.take(node.Index)
+	least, size, err := m.bufferSize(node, cpus)
+	if err == nil && m.arena == nil {
+		o := memory.Options{Backing: memory.Private, Pages: memory.Huge, Lazy: true}
+		if several {
+			o.Nodes = []int{node.Index}
+		}
+		var block *memory.Block
+		if block, err = m.p.host.alloc(size, o); err == nil {
+			m.arena = &arena{block: block}
+		} else if several && refusesBinding(err) {
+			err = waived(err.Error())
+		}
 	}
-	m.block, err = m.p.host.alloc(size, o)
-	switch {
-	case err == nil:
-	case several && refusesBinding(err):
-		return waived(err.Error())
-	default:
+	if err == nil {
+		var soft, hard time.Duration
+		if t := m.spec.PairTime; t > 0 {
+			soft, hard = began+t/fillPart, began+t
+		}
+		size = min(size, m.arena.block.Size())
+		m.arena.fill(len(m.cpus), least, size, m.p.o.Now, soft, hard)
+		if m.set = m.arena.block.Bytes()[:min(size, m.arena.ready)]; len(m.set) < tooLittle {
+			err = fmt.Errorf("memory of NUMA node %d: %d bytes could be faulted in within %v: too little to measure, give the pair more time", node.Index, len(m.set), m.spec.PairTime)
+		}
+	}
+	if err == nil && several {
+		err = m.verify(node.Index, m.arena.block.Info())
+	}
+	if err != nil {
+		if m.arena != nil {
+			m.p.arenas.give(node.Index, m.arena)
+		}
 		return err
 	}
-	info := m.block.Info()
-	m.notes = append(m.notes, info.Notes...)
+	m.describe(several, cpus)
+	return nil
+}
+
+// describe notes what the working set is.
+func (m *memoryJob) describe(several bool, cpus *topo.NUMANode) {
+	m.notes = append(m.notes, m.arena.block.Info().Notes...)
 	if !several {
 		m.notes = append(m.notes, "memory is not bound: the host has one NUMA node")
-		return nil
 	}
-	if err := m.verify(node.Index, info); err != nil {
-		return errors.Join(err, m.block.Free())
+	switch cache := m.cache(cpus); {
+	case cache == 0:
+		m.notes = append(m.notes, fmt.Sprintf("the working set is %d bytes; how large the caches are is not known", len(m.set)))
+	case int64(len(m.set)) < setsPerCache*cache:
+		m.notes = append(m.notes, fmt.Sprintf("the working set is %d bytes, the last level of caches %d: a part of the figure may be the cache's", len(m.set), cache))
 	}
-	return nil
 }
 
 // refusesBinding says whether the system does not let this process place memory.
@@ -163,8 +195,7 @@ func (m *memoryJob) verify(node int, info memory.Info) error {
 		return waived(fmt.Sprintf("memory was not bound to NUMA node %d: %s", node, strings.Join(info.Notes, "; ")))
 	}
 	m.binding.FromMemory, m.binding.ToMemory = &node, &node
-	address := fmt.Sprintf("%p", m.block.Bytes())[len("0x"):]
-	there, elsewhere, ok := placed(m.p.host.numaMaps(), address, node)
+	there, elsewhere, ok := placed(m.p.host.numaMaps(), address(m.arena.block), node)
 	switch {
 	case !ok || there+elsewhere == 0:
 		m.notes = append(m.notes, "memory is bound; /proc/self/numa_maps does not tell where its pages are")
@@ -174,55 +205,50 @@ func (m *memoryJob) verify(node int, info memory.Info) error {
 	return nil
 }
 
-// bufferSize is several times what the caches hold, and a part of what is free.
-func (m *memoryJob) bufferSize(node, cpus *topo.NUMANode) (int64, error) {
+// cache is how much the last level of caches of a node's CPUs holds, 0 not known.
+func (m *memoryJob) cache(cpus *topo.NUMANode) int64 {
 	list, _ := parseList(cpus.CPUs, maxCPUs)
-	cache := lastLevel(m.p.o.Sysfs, list)
-	buffers := int64(1)
-	if m.pair.Variant == probe.VariantCopy {
-		buffers = 2
-	}
-	size := min(bufferMost, buffers*max(bufferLeast, setsPerCache*cache))
+	return lastLevel(m.p.o.Sysfs, list)
+}
+
+// bufferSize is several times what the caches hold, and a part of what is free; and the
+// least that is worth measuring.
+func (m *memoryJob) bufferSize(node, cpus *topo.NUMANode) (least, size int64, err error) {
+	cache := m.cache(cpus)
+	size = min(bufferMost, max(bufferLeast, setsPerCache*cache))
 	available, known := m.p.host.available()
 	if free, ok := parseNodeFree(text(m.p.o.Sysfs + "/devices/system/node/node" + strconv.Itoa(node.Index) + "/meminfo")); ok && (!known || free < available) {
 		available, known = free, true
+	}
+	if m.arena != nil { // is ours already
+		available += m.arena.ready
 	}
 	if known {
 		size = min(size, available/memoryPart)
 	}
 	size = size / (2 * hugePage) * 2 * hugePage
-	switch {
-	case size < tooLittle:
-		return 0, fmt.Errorf("memory of NUMA node %d: %d bytes are free, of which a pair takes a quarter: too little to measure, free some", node.Index, available)
-	case cache == 0:
-		m.notes = append(m.notes, fmt.Sprintf("the working set is %d bytes; how large the caches are is not known", size))
-	case size/buffers < setsPerCache*cache:
-		m.notes = append(m.notes, fmt.Sprintf("the working set is %d bytes, the last level of caches %d: a part of the figure may be the cache's", size, cache))
+	if size < tooLittle {
+		return 0, 0, fmt.Errorf("memory of NUMA node %d: %d bytes are free, of which a pair takes a quarter: too little to measure, free some", node.Index, available)
 	}
-	return size, nil
+	return min(size, max(tooLittle, leastPerCache*cache)), size, nil
 }
 
 const hugePage = 2 << 20
 
-// measure measures bandwidth, and of "read" latency after it.
-func (m *memoryJob) measure(ctx context.Context, tell func(probe.Sample)) probe.Measurement {
+// measure measures latency, of "read", and bandwidth after it.
+func (m *memoryJob) measure(ctx context.Context, spec probe.Spec, tell func(probe.Sample)) probe.Measurement {
+	m.spec = spec
 	out := probe.Measurement{Bandwidth: []probe.Bandwidth{}, Binding: m.binding, Notes: m.notes}
 	now := m.p.o.Now
 	until := time.Duration(0)
 	if m.spec.PairTime > 0 {
 		until = now() + m.spec.PairTime
 	}
-	if len(m.spec.SizesBytes) > 0 {
-		end := until
-		if until > 0 && m.chases() {
-			end -= m.spec.PairTime / chasePart
-		}
-		if out.Err = m.bandwidth(ctx, tell, end, &out); out.Err != nil {
-			return out
-		}
-	}
 	if m.chases() {
-		out.Err = m.latency(ctx, until, &out)
+		out.Err = m.latency(ctx, sampling.Share(now(), until, chasePart), &out)
+	}
+	if len(m.spec.SizesBytes) > 0 && out.Err == nil {
+		out.Err = m.bandwidth(ctx, tell, until, &out)
 	}
 	return out
 }
@@ -231,17 +257,25 @@ func (m *memoryJob) chases() bool {
 	return m.spec.LatencySamples > 0 && m.pair.Variant == probe.VariantRead
 }
 
+// parts are those of the working set, one for each thread.
+func (m *memoryJob) parts() [][]byte {
+	part := len(m.set) / len(m.cpus) &^ 4095
+	out := make([][]byte, len(m.cpus))
+	for i := range out {
+		out[i] = m.set[i*part:][:part]
+	}
+	return out
+}
+
 // bandwidth takes samples of the last size: how much a thread moves at once makes no
 // difference where the working set is the same.
 func (m *memoryJob) bandwidth(ctx context.Context, tell func(probe.Sample), until time.Duration, out *probe.Measurement) error {
 	size := m.spec.SizesBytes[len(m.spec.SizesBytes)-1]
 	threads := make([]thread, len(m.cpus))
-	part := m.block.Size() / int64(len(threads)) &^ 4095
-	for i := range threads {
-		mem := m.block.Bytes()[int64(i)*part:][:part]
+	for i, mem := range m.parts() {
 		threads[i] = thread{src: mem}
-		if m.pair.Variant == probe.VariantCopy {
-			threads[i] = thread{src: mem[:part/2], dst: mem[part/2:]}
+		if half := len(mem) / 2; m.pair.Variant == probe.VariantCopy {
+			threads[i] = thread{src: mem[:half], dst: mem[half:]}
 		}
 	}
 	pace := sampling.Pacer{Now: m.p.o.Now, BytesPerSec: m.spec.RateLimit}

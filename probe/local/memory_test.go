@@ -1,6 +1,7 @@
 package local
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -67,6 +68,7 @@ func (f *fakeHost) host() host {
 			f.looks++
 			return time.Duration(f.looks) * f.others, true
 		},
+		smaps: func() string { return "" },
 		numaMaps: func() string {
 			return strings.TrimPrefix(fmt.Sprintf("%p", f.block.Bytes()), "0x") + " bind:0 anon=5" + f.numa + "\n"
 		},
@@ -253,24 +255,25 @@ func TestMemoryStopped(t *testing.T) {
 		p := memoryProber(t, 1, f.host())
 		spec := memorySpec()
 		spec.MinSamples, spec.MaxSamples, spec.CI = 60000, 60000, 0
-		if load {
-			spec.MinSamples, spec.MaxSamples, spec.LatencySamples = 2, 2, 1<<20
-		}
 		ctx, cancel := context.WithCancel(t.Context())
+		if load {
+			spec.LatencySamples = 1 << 20
+			time.AfterFunc(300*time.Millisecond, cancel)
+		}
 		samples := 0
 		m := p.Round(ctx, []probe.Pair{memoryPair(0, 0, probe.VariantRead)}, spec, func(int, probe.Sample) {
-			if samples++; samples == 2 && load {
-				time.AfterFunc(300*time.Millisecond, cancel)
-			} else if samples == 2 {
+			if samples++; samples == 2 {
 				cancel()
 			}
 		})[0]
 		cancel()
-		if !errors.Is(m.Err, context.Canceled) || len(m.Bandwidth) != 1 || len(m.Bandwidth[0].SamplesBytesPerSec) < 2 || f.pinned != 0 {
+		if !errors.Is(m.Err, context.Canceled) || f.pinned != 0 || m.Latency == nil {
 			t.Errorf("chasing %v: %+v", load, m)
+		} else if n := m.Latency.Load.N; load && (n == 0 || n >= spec.LatencySamples || len(m.Bandwidth) != 0) || !load && n != spec.LatencySamples {
+			t.Errorf("chasing %v: %d samples, %+v", load, n, m)
 		}
-		if want := map[bool]string{false: probe.StoppedInterrupted, true: probe.StoppedMaxSamples}[load]; m.Bandwidth[0].Stopped != want || load != (m.Latency != nil) {
-			t.Errorf("chasing %v: %s, %+v", load, m.Bandwidth[0].Stopped, m.Latency)
+		if !load && (len(m.Bandwidth) != 1 || len(m.Bandwidth[0].SamplesBytesPerSec) < 2 || m.Bandwidth[0].Stopped != probe.StoppedInterrupted) {
+			t.Errorf("%+v", m)
 		}
 	}
 }
@@ -312,39 +315,55 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// The cycle visits every line once, and lines that follow each other are far apart.
+// The order visits every line once, and lines that follow each other are far apart.
 func TestCycle(t *testing.T) {
 	for width := 1; width <= 16; width++ {
 		for seed := range uint64(4) {
 			c := newCycle(width, rand.New(rand.NewPCG(seed, 1)))
 			seen := make([]bool, 1<<width)
-			at, near := uint64(0), 0
-			for range 1 << width {
-				if seen[at] {
-					t.Fatalf("width %d: place %d comes again", width, at)
+			at, near := c.place(1<<width-1), 0
+			for k := range uint64(1) << width {
+				next := c.place(k)
+				if seen[next] {
+					t.Fatalf("width %d: place %d comes again", width, next)
 				}
-				seen[at] = true
-				next := c.next(at)
+				seen[next] = true
 				if d := int64(next) - int64(at); d >= -2 && d <= 2 {
 					near++
 				}
 				at = next
-			}
-			if at != 0 {
-				t.Errorf("width %d: the cycle ends at %d", width, at)
 			}
 			if width >= 12 && near > 1<<width/100 {
 				t.Errorf("width %d: %d of %d steps are to a neighbour", width, near, 1<<width)
 			}
 		}
 	}
-	mem := make([]byte, 64*lineBytes)
-	c := newCycle(6, rand.New(rand.NewPCG(1, 2)))
-	for i := range uint64(64) {
-		binary.LittleEndian.PutUint64(mem[i*lineBytes:], c.next(i)*lineBytes)
-	}
-	if at := chase(mem, 0); at != 0 { // 256 loads are four turns
-		t.Errorf("four turns end at %d", at)
+}
+
+// A chase goes through all places that are linked and begins again; nothing is left behind.
+func TestLink(t *testing.T) {
+	mem := make([]byte, 4096*lineBytes)
+	c := newCycle(12, rand.New(rand.NewPCG(1, 2)))
+	for _, n := range []uint64{1, ChaseLoads / 4, ChaseLoads, 4 * ChaseLoads, 4096} {
+		first := c.link(mem, n)
+		linked, at := 0, first
+		for line := range slices.Chunk(mem, lineBytes) {
+			if !bytes.Equal(line, make([]byte, lineBytes)) {
+				linked++
+			}
+		}
+		if most := int(n); linked < most-1 || linked > most { // one may point to line 0
+			t.Errorf("%d of %d lines are linked", linked, n)
+		}
+		for range max(1, n/ChaseLoads) {
+			at = chase(mem, at)
+		}
+		if at != first {
+			t.Errorf("%d lines: the chase ends at %d, and began at %d", n, at, first)
+		}
+		if c.unlink(mem, n); !bytes.Equal(mem, make([]byte, len(mem))) {
+			t.Errorf("%d lines: something is left", n)
+		}
 	}
 }
 

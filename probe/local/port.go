@@ -19,7 +19,7 @@ import (
 )
 
 // regionBytes is the memory at each end of a pair of ports: no private cache holds it.
-const regionBytes = 128 << 20
+const regionBytes = 64 << 20
 
 // regionName is what the far end calls its memory.
 const regionName = "probe"
@@ -72,7 +72,7 @@ func (p *Prober) port(ctx context.Context, pair *probe.Pair, spec probe.Spec, al
 		l.CPU = lane.OwnCPU
 	}
 	return &job{
-		measure: func(ctx context.Context, tell func(probe.Sample)) probe.Measurement {
+		measure: func(ctx context.Context, spec probe.Spec, tell func(probe.Sample)) probe.Measurement {
 			m := lane.Measure(ctx, l, spec, tell)
 			m.Binding = probe.Binding{Threads: 1, FromMemory: boundTo(from.region), ToMemory: boundTo(to.region)}
 			m.Notes = append(m.Notes, append(from.notes, to.notes...)...)
@@ -140,6 +140,9 @@ func (p *Prober) newEngine(ctx context.Context, key engineKey) (*portEngine, err
 		return nil, err
 	}
 	o := memory.Options{Pages: memory.Huge}
+	if key.transport != probe.SHM { // no other process maps it, and huge pages are rarely given for files
+		o.Backing = memory.Private
+	}
 	node, known := numaOf(key.location)
 	if known && p.nodes() > 1 {
 		o.Nodes = []int{node}

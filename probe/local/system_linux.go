@@ -14,7 +14,10 @@ import (
 
 // system is the host that this process runs on.
 func system() host {
-	return host{allowed: allowedCPUs, pin: pinThread, quota: cgroupQuota, available: availableMemory, alloc: memory.Alloc, busy: busyTime, numaMaps: func() string { return text("/proc/self/numa_maps") }}
+	return host{
+		allowed: allowedCPUs, pin: pinThread, quota: cgroupQuota, available: availableMemory, alloc: memory.Alloc, busy: busyTime,
+		numaMaps: func() string { return text("/proc/self/numa_maps") }, smaps: func() string { return text("/proc/self/smaps") },
+	}
 }
 
 // maxCPU bounds the numbers of CPUs: those that an affinity mask of x/sys/unix has.

@@ -20,5 +20,6 @@ func system() host {
 		alloc:     memory.Alloc,
 		busy:      func() (time.Duration, bool) { return 0, false },
 		numaMaps:  func() string { return "" },
+		smaps:     func() string { return "" },
 	}
 }

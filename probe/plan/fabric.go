@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -13,6 +14,8 @@ import (
 type Host struct {
 	Name     string // as the fabric file and the report call it
 	Topology *topo.Topology
+	// Transport is all that its pairs can use; Auto: what FabricOptions say.
+	Transport pathsel.Transport
 }
 
 // Rails says which ports of two hosts make a pair.
@@ -35,10 +38,9 @@ type FabricOptions struct {
 	// Select picks pairs by patterns: "n1>n2", "n1/mlx5_0>*", "mlx5_0>mlx5_0"; a name
 	// alone means either end. None: all.
 	Select []string
-	// Fabric is what the file says of rails and leaves; nil: nothing is known.
+	// Fabric is what the file says of rails, leaves and uplinks; nil: nothing is known.
+	// Between leaves without uplinks a part of the way is not known.
 	Fabric *pathsel.Fabric
-	// Links are the links between leaves; nil: not known, and not in any path.
-	Links *FabricLinks
 	// Overlays hold measured rates of links, by host; "" those of the fabric.
 	Overlays map[string]topo.Overlay
 }
@@ -93,6 +95,7 @@ func Fabric(hosts []Host, o FabricOptions) (*Pairs, error) {
 	if err := f.connect(); err != nil {
 		return nil, err
 	}
+	f.missing()
 	f.list()
 	return b.finish()
 }
@@ -114,7 +117,7 @@ func (f *fabric) prepare(hosts []Host) error {
 	hosts = slices.Clone(hosts)
 	slices.SortStableFunc(hosts, func(x, y Host) int { return topo.NaturalCompare(x.Name, y.Name) })
 	var err error
-	if f.links, err = f.b.uplinks(f.o.Links, f.o.Overlays[""]); err != nil {
+	if f.links, err = f.b.uplinks(f.o.Fabric, f.o.Overlays[""]); err != nil {
 		return err
 	}
 	for i := range hosts {
@@ -125,7 +128,7 @@ func (f *fabric) prepare(hosts []Host) error {
 		if err != nil {
 			return err
 		}
-		fh, err := f.prepareHost(h, f.o.Transport)
+		fh, err := f.prepareHost(h, cmp.Or(hosts[i].Transport, f.o.Transport))
 		if err != nil {
 			return err
 		}
@@ -205,7 +208,7 @@ func (f *fabric) checkRails() error {
 		}
 	}
 	if !known && example != "" {
-		return fmt.Errorf("plan: rails %s: no rail is known, not of %s either: give a fabric file that names rails, or take all", f.o.Rails, example)
+		return fmt.Errorf("plan: rails %s: no rail is known of any port, such as %s: give a fabric file that names rails, or take all", f.o.Rails, example)
 	}
 	return nil
 }

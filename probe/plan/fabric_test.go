@@ -32,12 +32,11 @@ func leaves(t testing.TB, top *topo.Topology, hosts int, byHost bool) *pathsel.F
 	return f
 }
 
-// spines joins leaves l0 to n to spines.
-func spines(leaves, spines int, each topo.Rate) *plan.FabricLinks {
-	f := &plan.FabricLinks{}
+// spined joins the leaves l0 to n of a fabric file to spines, by so many links each.
+func spined(f *pathsel.Fabric, leaves, spines, count int, each topo.Rate) *pathsel.Fabric {
 	for l := range leaves {
 		for s := range spines {
-			f.Uplinks = append(f.Uplinks, plan.Uplink{Leaf: fmt.Sprintf("l%d", l), Spine: fmt.Sprintf("s%d", s), BytesPerSec: &each})
+			f.Uplinks = append(f.Uplinks, pathsel.FabricUplink{Leaf: fmt.Sprintf("l%d", l), Spine: fmt.Sprintf("s%d", s), Count: count, BytesPerSec: &each})
 		}
 	}
 	return f
@@ -55,8 +54,10 @@ func TestFabricGoldens(t *testing.T) {
 	}{
 		"rails-same":  {many(down, 4), plan.FabricOptions{Rails: plan.RailsSame, Fabric: railed(t, down)}},
 		"rail-only":   {many(down, 2), plan.FabricOptions{Fabric: railOnly}},
-		"leaves":      {many(eth, 4), plan.FabricOptions{Fabric: leaves(t, eth, 4, true), Links: spines(2, 1, topo.GBPerSec)}},
-		"spines":      {many(eth, 4), plan.FabricOptions{Fabric: leaves(t, eth, 4, true), Links: spines(2, 2, topo.GBPerSec)}},
+		"leaves":      {many(eth, 4), plan.FabricOptions{Fabric: spined(leaves(t, eth, 4, true), 2, 1, 0, topo.GBPerSec)}},
+		"spines":      {many(eth, 4), plan.FabricOptions{Fabric: spined(leaves(t, eth, 4, true), 2, 2, 0, topo.GBPerSec)}},
+		"uplinks":     {many(eth, 4), plan.FabricOptions{Fabric: spined(leaves(t, eth, 4, true), 2, 1, 4, 2*topo.GBPerSec)}},
+		"no-uplinks":  {many(eth, 4), plan.FabricOptions{Fabric: spined(leaves(t, eth, 4, true), 1, 1, 0, topo.GBPerSec)}},
 		"mixed":       {mixed, plan.FabricOptions{}},
 		"gpu-memory":  {many(fixture(t, "l40-4gpu-2nic"), 2), plan.FabricOptions{Memory: plan.OnGPU}},
 		"softrdma":    {many(fixture(t, "lab-softrdma"), 2), plan.FabricOptions{}},
@@ -143,9 +144,8 @@ func TestFabricErrors(t *testing.T) {
 		"not derived":               {[]plan.Host{two[0], {Name: "x"}}, plan.FabricOptions{}},
 		"want rdma, tcp":            {two, plan.FabricOptions{Transport: "udp"}},
 		`memory "disk"`:             {two, plan.FabricOptions{Memory: "disk"}},
-		"want both names":           {two, plan.FabricOptions{Links: &plan.FabricLinks{Uplinks: []plan.Uplink{{Leaf: "a"}}}}},
-		"want a count from 0":       {two, plan.FabricOptions{Links: &plan.FabricLinks{Uplinks: []plan.Uplink{{Leaf: "a", Spine: "b", BytesPerSec: &bad}}}}},
-		"is listed twice":           {two, plan.FabricOptions{Links: &plan.FabricLinks{Uplinks: []plan.Uplink{{Leaf: "a", Spine: "b"}, {Leaf: "a", Spine: "b"}}}}},
+		"bytes_per_sec -1: want 1":  {two, plan.FabricOptions{Fabric: &pathsel.Fabric{Uplinks: []pathsel.FabricUplink{{Leaf: "a", Spine: "b", BytesPerSec: &bad}}}}},
+		"other switches give":       {two, plan.FabricOptions{Fabric: &pathsel.Fabric{Uplinks: []pathsel.FabricUplink{{Leaf: "a", Spine: "b/spine:c"}, {Leaf: "a/spine:b", Spine: "c"}}}}},
 		"the host has no such port": {two, plan.FabricOptions{Fabric: &pathsel.Fabric{Hosts: []pathsel.FabricHost{{Host: "n1", Ports: []pathsel.FabricPort{{Port: "x"}}}}}}},
 	} {
 		if _, err := plan.Fabric(c.hosts, c.o); err == nil || !strings.Contains(err.Error(), want) {
@@ -233,4 +233,49 @@ func TestWireThatNobodyLists(t *testing.T) {
 		t.Errorf("one wire measured: %s, %s", got, p.Expected.Why)
 	}
 	checkPairs(t, pairs)
+}
+
+// A host that can use TCP alone takes the others to TCP for its own pairs only.
+func TestFabricHostOverTCP(t *testing.T) {
+	hosts := many(fixture(t, "l40-4gpu-2nic"), 3)
+	hosts[2].Transport = pathsel.TCP
+	pairs := fabric(t, hosts, plan.FabricOptions{})
+	count := map[string]int{}
+	for i := range pairs.Pairs {
+		p := &pairs.Pairs[i]
+		want := probe.RDMA
+		if p.From.Host == "n3" || p.To.Host == "n3" {
+			want = probe.TCP
+			if e := &p.Expected; e.Basis != topo.BasisAssumed || !strings.Contains(e.Why, "one stream of TCP surely carries 10 Gb/s") {
+				t.Errorf("%s: %s, %s", p.ID, e.Basis, e.Why)
+			}
+		}
+		if p.Transport != want {
+			t.Errorf("%s: %s, want %s", p.ID, p.Transport, want)
+		}
+		count[p.Transport]++
+	}
+	if count[probe.RDMA] == 0 || count[probe.TCP] == 0 {
+		t.Errorf("%v: want pairs of both", count)
+	}
+}
+
+// Ports for data that are down make a run partial where they were asked for.
+func TestPortsDownArePartial(t *testing.T) {
+	down := many(fixture(t, "dgx-h100-port-down"), 2)
+	for selected, want := range map[string]int{"": 2, "n1>n2": 2, "mlx5_0>mlx5_0": 0} {
+		var o plan.FabricOptions
+		if selected != "" {
+			o.Select = []string{selected}
+		}
+		got := 0
+		for _, n := range fabric(t, down, o).Notes {
+			if strings.HasPrefix(n, probe.PartialNote) {
+				got++
+			}
+		}
+		if got != want {
+			t.Errorf("%q: %d partial notes, want %d", selected, got, want)
+		}
+	}
 }

@@ -44,11 +44,17 @@ func orCPU(w Where) Where {
 	return w
 }
 
-// rejectPorts lists the ports that take no part.
+// rejectPorts lists the ports that take no part. A port that is there for data and is down
+// makes the run partial; one that is virtual may be down because nobody uses it.
 func (h *host) rejectPorts(ph *pathsel.Host) {
 	for _, p := range ph.Ports() {
-		if !p.Usable && len(p.Reasons) > 0 {
-			h.b.reject(Rejection{Kind: probe.Port, From: h.name + "/" + p.Name, Reason: p.Reasons[0]})
+		if p.Usable || len(p.Reasons) == 0 {
+			continue
+		}
+		h.b.reject(Rejection{Kind: probe.Port, From: h.name + "/" + p.Name, Reason: p.Reasons[0]})
+		broken := p.Reasons[0].Code == pathsel.CodePortDown && p.Role == pathsel.RoleData && !p.Software && !p.Virtual && !p.VF
+		if broken && h.b.sel.names(&probe.End{Host: h.name, Name: p.Name}) {
+			h.b.out.Notes = append(h.b.out.Notes, fmt.Sprintf("%s%s/%s is down and was not measured", probe.PartialNote, h.name, p.Name))
 		}
 	}
 }

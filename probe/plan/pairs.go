@@ -97,6 +97,9 @@ func (b *builder) add(p probe.Pair, w way, distance string) {
 	if p.Expected.Basis == "" {
 		p.Expected = b.expect(&w)
 	}
+	if p.Transport == probe.TCP {
+		p.Expected = overTCP(p.Expected)
+	}
 	if r := p.Expected.BytesPerSec; r != nil && *r == 0 && p.Waived == "" {
 		p.Waived = b.links[p.Expected.Limit].Name + " carries nothing"
 	}

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/topoctl/topoctl/probe"
@@ -84,6 +85,11 @@ func (s selection) between(here, there []portEnd) bool {
 		}
 	}
 	return false
+}
+
+// names says whether any pattern means an end.
+func (s selection) names(e *probe.End) bool {
+	return len(s.patterns) == 0 || slices.ContainsFunc(s.patterns, func(p pattern) bool { return meets(p.from, e) || p.to != "" && meets(p.to, e) })
 }
 
 // check refuses patterns that picked nothing.

@@ -5,29 +5,12 @@ import (
 	"slices"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/probe"
 )
 
-// FabricLinks are the links between the switches of a fabric.
-type FabricLinks struct {
-	Uplinks []Uplink
-}
-
-// Uplink joins a leaf and a spine. Where a pair of leaves has several spines in common,
-// switches choose one for each flow, so all uplinks of a leaf count as one link.
-type Uplink struct {
-	Leaf, Spine string
-	Count       int        // of parallel links; 0 is 1
-	BytesPerSec *topo.Rate // of each in one direction; nil not known
-}
-
-// Bounds of a description, so that sums of rates fit.
-const (
-	maxUplinks              = 1 << 16
-	maxUplinkRate topo.Rate = 1_000_000_000_000 // bytes/s, of one link
-)
-
-// uplinks are the ways between leaves.
+// uplinks are the ways between leaves. Where a pair of leaves has several spines in
+// common, switches choose one for each flow, so all uplinks of a leaf count as one link.
 type uplinks struct {
 	spines map[string][]string          // of each leaf, sorted
 	up     map[[2]string][2]*probe.Link // leaf and spine: up and down
@@ -37,42 +20,41 @@ type uplinks struct {
 }
 
 // uplinks registers the links between leaves.
-func (b *builder) uplinks(f *FabricLinks, overlay topo.Overlay) (uplinks, error) {
+func (b *builder) uplinks(f *pathsel.Fabric, overlay topo.Overlay) (uplinks, error) {
 	u := uplinks{spines: map[string][]string{}, up: map[[2]string][2]*probe.Link{}, all: map[string][2]*probe.Link{}, each: map[[2]string]*topo.Rate{}, ways: map[[2]string]way{}}
 	if f == nil {
 		return u, nil
 	}
-	if len(f.Uplinks) > maxUplinks {
-		return u, fmt.Errorf("plan: %d uplinks: want at most %d", len(f.Uplinks), maxUplinks)
+	if err := pathsel.CheckUplinks(f.Uplinks); err != nil {
+		return u, err
 	}
-	list := slices.Clone(f.Uplinks)
 	sums := map[string]*topo.Rate{}
-	for _, l := range list {
+	for i := range f.Uplinks {
+		l := &f.Uplinks[i]
 		at := [2]string{l.Leaf, l.Spine}
-		switch {
-		case l.Leaf == "" || l.Spine == "":
-			return u, fmt.Errorf("plan: uplink of leaf %q and spine %q: want both names", l.Leaf, l.Spine)
-		case l.Count < 0 || l.Count > maxUplinks || l.BytesPerSec != nil && (*l.BytesPerSec < 0 || *l.BytesPerSec > maxUplinkRate):
-			return u, fmt.Errorf("plan: uplink of %s and %s: want a count from 0 to %d and a rate from 0 to %d bytes/s", l.Leaf, l.Spine, maxUplinks, maxUplinkRate)
-		case u.up[at][0] != nil:
-			return u, fmt.Errorf("plan: uplink of %s and %s is listed twice: say how many there are", l.Leaf, l.Spine)
-		}
+		id := topo.LinkID("leaf:" + l.Leaf + "/spine:" + l.Spine)
 		u.spines[l.Leaf] = append(u.spines[l.Leaf], l.Spine)
 		u.each[at] = l.BytesPerSec
 		var rate *topo.Rate
 		if l.BytesPerSec != nil {
-			sum := *l.BytesPerSec * topo.Rate(max(l.Count, 1))
+			sum := *l.BytesPerSec * topo.Rate(l.Links())
 			rate = &sum
 		}
-		id := topo.LinkID("leaf:" + l.Leaf + "/spine:" + l.Spine)
 		on := []string{b.device("leaf:"+l.Leaf, "leaf", l.Leaf), b.device("spine:"+l.Spine, "spine", l.Spine)}
-		u.up[at] = b.fabricLink(id, "uplink "+l.Leaf+" - "+l.Spine, on, rate, overlay)
+		var err error
+		if u.up[at], err = b.fabricLink(id, "uplink "+l.Leaf+" - "+l.Spine, on, rate, overlay); err != nil {
+			return u, err
+		}
 		sums[l.Leaf] = addRates(sums[l.Leaf], rate, len(u.spines[l.Leaf]) == 1)
 	}
 	for leaf, spines := range u.spines {
+		id := topo.LinkID("leaf:" + leaf + "/spines")
 		slices.SortFunc(spines, topo.NaturalCompare)
 		on := []string{b.device("leaf:"+leaf, "leaf", leaf)}
-		u.all[leaf] = b.fabricLink(topo.LinkID("leaf:"+leaf+"/spines"), "uplinks of "+leaf, on, sums[leaf], overlay)
+		var err error
+		if u.all[leaf], err = b.fabricLink(id, "uplinks of "+leaf, on, sums[leaf], overlay); err != nil {
+			return u, err
+		}
 	}
 	return u, nil
 }
@@ -90,8 +72,7 @@ func addRates(sum, rate *topo.Rate, first bool) *topo.Rate {
 }
 
 // fabricLink registers both directions of a link between switches.
-func (b *builder) fabricLink(id topo.LinkID, name string, on []string, rate *topo.Rate, overlay topo.Overlay) [2]*probe.Link {
-	var out [2]*probe.Link
+func (b *builder) fabricLink(id topo.LinkID, name string, on []string, rate *topo.Rate, overlay topo.Overlay) (out [2]*probe.Link, err error) {
 	basis := topo.BasisRead
 	if measured, ok := overlay[id]; ok {
 		rate, basis = &measured, topo.BasisMeasured
@@ -100,9 +81,30 @@ func (b *builder) fabricLink(id topo.LinkID, name string, on []string, rate *top
 	}
 	for i, direction := range []string{"up", "down"} {
 		l := &probe.Link{Key: probe.Key("", id, direction), Link: id, Kind: probe.LinkUplink, Direction: direction, Name: name, On: on, BytesPerSec: rate, Basis: basis}
+		if b.links[l.Key] != nil { // "a", "b/spine:c" and "a/spine:b", "c"
+			return out, fmt.Errorf("plan: %s: other switches give %q too: call them otherwise", name, id)
+		}
 		b.links[l.Key], out[i] = l, l
 	}
-	return out
+	return out, nil
+}
+
+// missing notes the leaves of measured ports that a description of uplinks leaves out.
+func (f *fabric) missing() {
+	if len(f.links.spines) == 0 {
+		return
+	}
+	noted := map[string]bool{}
+	for _, h := range f.hosts {
+		for i := range h.ends {
+			leaf := h.ends[i].leaf
+			if leaf == "" || noted[leaf] || len(f.links.spines[leaf]) > 0 {
+				continue
+			}
+			noted[leaf] = true
+			f.b.out.Notes = append(f.b.out.Notes, fmt.Sprintf("the fabric file has no uplinks of leaf %s: its way to other leaves is not known", leaf))
+		}
+	}
 }
 
 // between is the way from one leaf to another, and what sets it apart from others.

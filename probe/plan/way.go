@@ -83,6 +83,21 @@ func (n bottleneck) expected() probe.Expected {
 	return e
 }
 
+// oneStream is what one stream of TCP surely carries, in bytes/s. The kernel's TCP on one
+// core carries some 10 to 40 Gb/s, whatever the wire could.
+const oneStream topo.Rate = 1_250_000_000
+
+// overTCP doubts a rate that the processors at both ends may not reach: a healthy host
+// must not fail for it.
+func overTCP(e probe.Expected) probe.Expected {
+	if e.BytesPerSec == nil || *e.BytesPerSec <= oneStream {
+		return e
+	}
+	e.Basis = topo.BasisAssumed
+	e.Why += fmt.Sprintf("; at most: one stream of TCP surely carries %s, more hangs on the processors", units.Rate(int64(oneStream), units.Gbit))
+	return e
+}
+
 // group names the pairs that should do alike.
 func group(p *probe.Pair, distance string) string {
 	out := string(p.Kind) + " " + p.Transport

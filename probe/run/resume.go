@@ -28,7 +28,7 @@ func adopt(old, now *probe.Report, pairs []probe.Pair) (kept map[string]probe.Re
 	for i := range pairs {
 		p := &pairs[i]
 		r := was[p.ID]
-		if r == nil || p.Waived != "" || !whole(r) {
+		if r == nil || p.Waived != "" || !whole(r, &now.Spec) {
 			continue
 		}
 		host := changedHost(old, now, p)
@@ -40,6 +40,9 @@ func adopt(old, now *probe.Report, pairs []probe.Pair) (kept map[string]probe.Re
 		default:
 			result := *r
 			result.Pair = *p // what is expected may have changed; what was measured has not
+			if old.Rules != now.Rules {
+				result.Retests = nil // what they confirm is by the old rules
+			}
 			kept[p.ID] = result
 		}
 	}
@@ -54,9 +57,14 @@ func adopt(old, now *probe.Report, pairs []probe.Pair) (kept map[string]probe.Re
 	return kept, notes
 }
 
-// whole says whether a result was measured to its end.
-func whole(r *probe.Result) bool {
-	if r.Round < 1 || r.Error != "" || len(r.Bandwidth) == 0 && r.Latency == nil {
+// whole says whether a result was measured to its end: to the largest size, which all
+// kinds of pairs have.
+func whole(r *probe.Result, spec *probe.Spec) bool {
+	n, sizes := len(r.Bandwidth), spec.SizesBytes
+	if r.Round < 1 || r.Error != "" || n == 0 && (r.Latency == nil || len(sizes) > 0) {
+		return false
+	}
+	if n > 0 && len(sizes) > 0 && r.Bandwidth[n-1].SizeBytes < sizes[len(sizes)-1] {
 		return false
 	}
 	for i := range r.Bandwidth {

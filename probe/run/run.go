@@ -41,7 +41,7 @@ type Options struct {
 // Progress is where a run is.
 type Progress struct {
 	// Retest says what Round counts: rounds of the plan ("") or measurements that are
-	// made again, judge.HowAlone and judge.HowOther.
+	// made again, probe.RetestAlone or probe.RetestOtherPartner.
 	Retest        string
 	Round, Rounds int // Round counts from 1
 	Done, Total   int // pairs measured, and to be measured; without retests

@@ -123,12 +123,7 @@ func fabricOf(t *testing.T, fixture string, hosts int, rails plan.Rails, seed ui
 	if s.c, err = sim.New(spec); err != nil {
 		t.Fatal(err)
 	}
-	rate := f.UplinkBytesPerSec
-	links := &plan.FabricLinks{}
-	for l := range f.Leaves {
-		links.Uplinks = append(links.Uplinks, plan.Uplink{Leaf: fmt.Sprintf("leaf%d", l), Spine: "spine0", BytesPerSec: &rate})
-	}
-	pairs, err := plan.Fabric(planned, plan.FabricOptions{Rails: rails, Memory: plan.OnGPU, Fabric: s.c.File(), Links: links})
+	pairs, err := plan.Fabric(planned, plan.FabricOptions{Rails: rails, Memory: plan.OnGPU, Fabric: s.c.File()})
 	if err != nil {
 		t.Fatal(err)
 	}

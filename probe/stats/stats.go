@@ -9,8 +9,18 @@ import (
 	"github.com/topoctl/topoctl/probe"
 )
 
-// Mean is the mean of samples, and the half width of its 95 % confidence interval by
-// Student's t; ok is false, and the half width 0, with fewer than two.
+// maxCorrelation bounds what is made of the correlation of neighbours: a few samples
+// cannot tell more.
+const maxCorrelation = 0.9
+
+// leastFreedom bounds how few samples many count as: one degree of freedom fewer would
+// treble an interval, and a few samples correlate by chance.
+const leastFreedom = 2
+
+// Mean is the mean of samples in the order in which they were taken, and the half width
+// of its 95 % confidence interval by Student's t; ok is false, and the half width 0, with
+// fewer than two. Where neighbours are alike the samples count as fewer:
+// n(1-r)/(1+r), at least three, with the correlation r of neighbours.
 func Mean(samples []int64) (mean, half float64, ok bool) {
 	n := float64(len(samples))
 	if n == 0 {
@@ -22,12 +32,27 @@ func Mean(samples []int64) (mean, half float64, ok bool) {
 	if n < 2 {
 		return mean, 0, false
 	}
-	var squares float64
-	for _, s := range samples {
+	var squares, products, last float64
+	for i, s := range samples {
 		d := float64(s) - mean
 		squares += d * d
+		if i > 0 {
+			products += d * last
+		}
+		last = d
 	}
-	return mean, quantile(len(samples)-1) * math.Sqrt(squares/(n-1)/n), true
+	if squares == 0 {
+		return mean, 0, true
+	}
+	r := correlation(products/squares, n)
+	freedom := min(n-1, max(leastFreedom, n*(1-r)/(1+r)-1))
+	return mean, quantile(freedom) * math.Sqrt(squares/n/freedom), true
+}
+
+// correlation is that of neighbours among n samples, from its usual estimate, which is
+// too low by about (1+4r)/n (Marriott and Pope 1954). It only widens an interval.
+func correlation(estimate, n float64) float64 {
+	return min(max(0, estimate+(1+4*estimate)/n), maxCorrelation)
 }
 
 // Enough says whether a measurement may end with these samples, and why.
@@ -95,13 +120,17 @@ func Half(p *probe.Percentiles) *probe.Percentiles {
 var tTable = [...]float64{12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
 	2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042}
 
-// quantile is the 97.5 % quantile of Student's t. Above the table it is the normal one's
-// with the first two terms of its expansion (Abramowitz and Stegun 26.7.5), off by less than 0.001.
-func quantile(freedom int) float64 {
-	if freedom <= len(tTable) {
-		return tTable[freedom-1]
+// quantile is the 97.5 % quantile of Student's t for 1 or more degrees of freedom. Between
+// those of the table it is linear in their inverse, which is never too low. Above the table
+// it is the normal one's with the first two terms of its expansion (Abramowitz and Stegun
+// 26.7.5), off by less than 0.001.
+func quantile(freedom float64) float64 {
+	if below := int(freedom); below < len(tTable) {
+		lo, hi := tTable[below-1], tTable[below]
+		v := float64(below)
+		return lo + (hi-lo)*(1/v-1/freedom)*v*(v+1)
 	}
 	const z = 1.959964
-	v := float64(freedom)
+	v := freedom
 	return z + (z*z*z+z)/(4*v) + (5*math.Pow(z, 5)+16*z*z*z+3*z)/(96*v*v)
 }

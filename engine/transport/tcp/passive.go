@@ -255,13 +255,13 @@ func (p *passive) complete(sumOK bool) {
 	if !sumOK {
 		rep.status = statusSum
 	}
+	if rep.status == statusOK {
+		p.t.written.Add(int64(p.in.h.bytes)) // before the peer knows
+	}
 	p.mu.Lock()
 	p.unpin(&p.pins)
 	p.push(rep, 0)
 	p.mu.Unlock()
-	if rep.status == statusOK {
-		p.t.written.Add(int64(p.in.h.bytes))
-	}
 }
 
 // settle sends the replies, by itself where nobody else is sending and they are

@@ -13,7 +13,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 #ifdef __AVX2__
@@ -37,13 +36,13 @@ static char *map(size_t n) {
 	return p;
 }
 
-// Memory. Each thread has a part of its own and goes over it with all others at once.
+// Memory. Each thread goes over a part of its own, piece by piece, until the time is over.
+#define PIECE (4u << 20)
 static int threads;
 static size_t bytes;
 static char *memory;
 static const char *what;
-static int over;
-static pthread_barrier_t barrier;
+static double until;
 static volatile int64_t sink;
 
 static int64_t sum(const int64_t *restrict p, size_t n) {
@@ -72,43 +71,41 @@ static void stream(char *restrict to, const char *restrict from, size_t n) {
 #endif
 }
 
+// work gives the bytes that it has loaded and stored.
 static void *work(void *arg) {
-	size_t t = (size_t)arg, part = bytes / threads / 4096 * 4096;
-	char *mine = memory + t * part;
+	size_t t = (size_t)arg, part = bytes / threads / 2 / PIECE * PIECE, moved = 0;
+	char *low = memory + 2 * t * part, *high = low + part;
 	cpu_set_t set;
 	CPU_ZERO(&set);
 	CPU_SET(t, &set);
 	pthread_setaffinity_np(pthread_self(), sizeof set, &set);
-	for (;;) {
-		pthread_barrier_wait(&barrier);
-		if (over) return NULL;
-		if (!strcmp(what, "read")) sink += sum((void *)mine, part / 8);
-		else if (!strcmp(what, "copy")) copy((void *)mine, (void *)(mine + part / 2), part / 16);
-		else stream(mine, mine + part / 2, part / 2);
-		pthread_barrier_wait(&barrier);
+	static __thread int64_t found;
+	static size_t at[CPU_SETSIZE]; // goes on where it was
+	for (; now() < until; at[t] = (at[t] + PIECE) % part, moved += 2 * PIECE) {
+		char *to = low + at[t], *from = high + at[t];
+		if (!strcmp(what, "read")) found += sum((void *)to, PIECE / 8) + sum((void *)from, PIECE / 8);
+		else if (!strcmp(what, "copy")) copy((void *)to, (void *)from, PIECE / 8);
+		else stream(to, from, PIECE);
 	}
+	sink += found;
+	return (void *)moved;
 }
 
 static double measure_memory(double seconds) {
 	pthread_t ids[threads];
-	size_t moved = bytes / threads / 4096 * 4096 * threads; // a copy of a half: loaded once and stored once
-	double start, passes = 0;
-	over = 0;
-	pthread_barrier_init(&barrier, NULL, threads + 1);
+	double start = now(), moved = 0;
+	until = start + seconds;
 	for (size_t t = 0; t < (size_t)threads; t++) pthread_create(&ids[t], NULL, work, (void *)t);
-	for (start = now();; passes++) {
-		if (now() - start >= seconds) over = 1;
-		pthread_barrier_wait(&barrier);
-		if (over) break;
-		pthread_barrier_wait(&barrier);
+	for (int t = 0; t < threads; t++) {
+		void *part;
+		pthread_join(ids[t], &part);
+		moved += (size_t)part;
 	}
-	double rate = moved * passes / (now() - start);
-	for (int t = 0; t < threads; t++) pthread_join(ids[t], NULL);
-	return rate;
+	return moved / (now() - start);
 }
 
 // TCP: a process that sends from its memory, and one that receives into its own.
-#define REGION (128u << 20)
+#define REGION (64u << 20)
 static size_t op;
 
 static void congestion(int fd) {
@@ -117,54 +114,66 @@ static void congestion(int fd) {
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
-static void send_ops(struct sockaddr_in at, double seconds) {
+// send_ops sends ops for as long as it is told. The first byte of an op says whether there
+// are more.
+static void send_ops(struct sockaddr_in at) {
+	char *region = map(REGION);
 	int fd = socket(AF_INET, SOCK_STREAM, 0);
 	congestion(fd);
 	if (connect(fd, (void *)&at, sizeof at)) exit(1);
-	char *p = map(REGION);
-	char ready;
-	if (read(fd, &ready, 1) != 1) exit(1);
-	size_t k = 0;
-	for (double start = now(); now() - start < seconds; k++) {
-		char *from = p + k % (REGION / op) * op;
-		for (size_t left = op; left;) {
-			ssize_t n = write(fd, from + op - left, left);
-			if (n <= 0) exit(1);
-			left -= n;
+	double seconds;
+	for (size_t k = 0; read(fd, &seconds, sizeof seconds) == sizeof seconds;) {
+		double start = now();
+		for (int more = 1; more; k++) {
+			char *from = region + k % (REGION / op) * op;
+			from[0] = more = now() - start < seconds;
+			for (size_t left = op; left;) {
+				ssize_t n = write(fd, from + op - left, left);
+				if (n <= 0) exit(1);
+				left -= n;
+			}
 		}
 	}
 	exit(0);
 }
 
-static double measure_tcp(double seconds) {
+static int connect_sender(void) {
 	int on = socket(AF_INET, SOCK_STREAM, 0);
 	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	socklen_t len = sizeof at;
 	congestion(on);
-	if (bind(on, (void *)&at, sizeof at) || listen(on, 1) || getsockname(on, (void *)&at, &len)) return 0;
-	pid_t child = fork();
-	if (child == 0) send_ops(at, seconds);
+	if (bind(on, (void *)&at, sizeof at) || listen(on, 1) || getsockname(on, (void *)&at, &len)) return -1;
+	if (fork() == 0) {
+		close(on);
+		send_ops(at);
+	}
 	int fd = accept(on, NULL, NULL);
 	close(on);
-	static char *p;
-	if (!p) p = map(REGION);
-	if (write(fd, "", 1) != 1) return 0;
-	double start = now(), total = 0;
-	for (size_t k = 0;; k++) {
-		char *to = p + (REGION / op - 1 - k % (REGION / op)) * op;
-		size_t left = op;
-		while (left) {
+	return fd;
+}
+
+// The first sixth of the time warms up.
+static double measure_tcp(double seconds) {
+	static char *region;
+	static int fd;
+	static size_t k;
+	if (!region) region = map(REGION), fd = connect_sender();
+	double whole = seconds * 7 / 6, first = 0, start = 0, end = 0, total = 0;
+	if (write(fd, &whole, sizeof whole) != sizeof whole) return 0;
+	for (int more = 1; more; k++) {
+		char *to = region + (REGION / op - 1 - k % (REGION / op)) * op;
+		for (size_t left = op; left;) {
 			ssize_t n = read(fd, to + op - left, left);
-			if (n <= 0) break;
+			if (n <= 0) return 0;
 			left -= n;
-			total += n;
+			end = now();
+			if (!first) first = end;
+			if (start) total += n;
+			else if (end - first >= seconds / 6) start = end;
 		}
-		if (left) break;
+		more = to[0];
 	}
-	double rate = total / (now() - start);
-	close(fd);
-	waitpid(child, NULL, 0);
-	return rate;
+	return start && end > start ? total / (end - start) : 0;
 }
 
 int main(int argc, char **argv) {

@@ -101,7 +101,8 @@ func helpTopics() []*cobra.Command {
   %-3d  it ran and printed, but something that is there could not be read; the
        warnings on stderr and in the JSON say what ("discover --strict" makes it %d);
        of probe: a pair in error or without enough samples, a host that took no
-       part, or no time left (--max-duration)
+       part, a port for data that is down, RDMA that an agent cannot use, no pair
+       that was measured, or no time left (--max-duration)
   %-3d  it was interrupted
 
 "doctor -o nagios" ends as monitoring systems want it: 0 OK, 1 WARNING, 2 CRITICAL,

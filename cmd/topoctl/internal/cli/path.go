@@ -60,6 +60,7 @@ func newPathCmd(f *factory, runF func(context.Context, *pathOptions) error) *cob
 			"Of a port all but its name may be left out; host \"*\" is every host not listed:\n" +
 			"  {\"schema\": \"topoctl.fabric/v1\", \"rail_only\": false, \"hosts\": [{\"host\": \"node1\", \"ports\": [\n" +
 			"    {\"port\": \"mlx5_0/1\", \"rail\": 0, \"leaf\": \"leaf-0\", \"plane\": 0}, {\"port\": \"mlx5_1\", \"rail\": 1}]}]}\n\n" +
+			"It may list \"uplinks\" as well, which \"topoctl probe fabric\" uses (its help shows them).\n\n" +
 			"--verbose adds each link, and the codes, notes and evidence of each decision.\n\n" +
 			"The exit code is 1 if no port or lane can be used.",
 		Example: "  topoctl path gpu:0\n  topoctl path gpu:0 mlx5_3\n  topoctl path gpu:0 gpu:1\n" +

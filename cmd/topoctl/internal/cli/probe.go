@@ -46,4 +46,5 @@ const verdictsText = "Verdicts: PASS; WARN below --warn-under of what is expecte
 	"the samples do not suffice, or nothing is known to compare with; WAIVED where it cannot\n" +
 	"be measured here; ERROR.\n\n" +
 	"The exit code is 1 if a pair FAILs or a part is blamed, 3 if a pair is in ERROR, had not\n" +
-	"enough samples or was not reached in --max-duration, 0 otherwise."
+	"enough samples or was not reached in --max-duration, if a port for data is down, or if no\n" +
+	"pair was measured, 0 otherwise."

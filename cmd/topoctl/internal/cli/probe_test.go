@@ -24,6 +24,7 @@ func TestProbeOutcome(t *testing.T) {
 				x.Reasons = append(x.Reasons, probe.Reason{Code: c})
 			}
 			r.Results = append(r.Results, x)
+			r.Summary.Inconclusive++
 		}
 	}
 	for name, tt := range map[string]struct {
@@ -32,7 +33,12 @@ func TestProbeOutcome(t *testing.T) {
 	}{
 		"all pass":               {func(r *probe.Report) { r.Summary.Pass = 3 }, 0},
 		"warnings":               {func(r *probe.Report) { r.Summary.Warn = 3 }, 0},
-		"waived":                 {func(r *probe.Report) { r.Summary.Waived = 3 }, 0},
+		"waived beside one":      {func(r *probe.Report) { r.Summary.Pass, r.Summary.Waived = 1, 3 }, 0},
+		"all waived":             {func(r *probe.Report) { r.Summary.Waived = 3 }, 3},
+		"no pair":                {func(*probe.Report) {}, 3},
+		"a port is down":         {func(r *probe.Report) { r.Summary.Pass, r.Notes = 3, []string{probe.PartialNote + "n1/x is down"} }, 3},
+		"a note":                 {func(r *probe.Report) { r.Summary.Pass, r.Notes = 3, []string{"n1/x is odd"} }, 0},
+		"a failure, a port down": {func(r *probe.Report) { r.Summary.Fail, r.Notes = 3, []string{probe.PartialNote + "n1/x is down"} }, 1},
 		"nothing is expected":    {inconclusive(judge.CodeNoExpectation), 0},
 		"too few samples":        {inconclusive(judge.CodeNoExpectation, judge.CodeWideInterval), 3},
 		"not measured":           {inconclusive(judge.CodeNotMeasured), 3},
@@ -79,7 +85,7 @@ func TestProbeProgress(t *testing.T) {
 			b.show(p)
 			now += 100 * time.Millisecond
 		}
-		p.Retest = judge.HowAlone
+		p.Retest = probe.RetestAlone
 		b.show(p)
 		b.end()
 		text := f.err.String()

@@ -42,14 +42,19 @@ func newProbeFabricCmd(f *factory, runF func(context.Context, *probeFabricOption
 		Use:   "fabric",
 		Short: "Measure the ports of many hosts, every one with every other",
 		Long: "fabric measures pairs of ports of different hosts, from each to each, through agents\n" +
-			"that run there (\"topoctl agent\"), or that --launch ssh starts and stops again. This host\n" +
-			"only says when; it takes part if it is one of --host or --hosts.\n\n" +
-			"--hosts is a file with a line for each host: a name and its agent's HOST[:PORT], or the\n" +
-			"address alone; # begins a comment. --fabric is the file that \"topoctl path\" reads: which\n" +
-			"rail and which leaf switch each port is on. With leaves a switch can be blamed.\n\n" +
+			"that run there (\"topoctl agent --listen :" + agentPort + " --token-file token\"), or that --launch ssh\n" +
+			"starts and stops again. This host only says when; it takes part if it is one of --host\n" +
+			"or --hosts.\n\n" +
+			"--hosts is a file with a line for each host: a name and its agent's HOST[:PORT] (the port\n" +
+			"is " + agentPort + " unless given), or the address alone; # begins a comment.\n\n" +
+			"--fabric is the file that \"topoctl path\" reads: which rail and which leaf switch each port\n" +
+			"is on. With leaves a switch can be blamed. Where it also lists the links between leaves\n" +
+			"and spines (rates of one link in one direction), pairs of different leaves count them,\n" +
+			"and they can be blamed too:\n" +
+			"  \"uplinks\": [{\"leaf\": \"leaf-0\", \"spine\": \"spine-0\", \"count\": 4, \"bytes_per_sec\": 50000000000}]\n\n" +
 			"With --dry-run it prints the rounds; hosts may then be files that --from reads, or\n" +
-			fixturePrefix + "NAME, in place of addresses.\n\n" + verdictsText + " It is 3 also where a host\n" +
-			"took no part.",
+			fixturePrefix + "NAME, in place of addresses.\n\n" + verdictsText + " It is 3 also where a\n" +
+			"host took no part, or has RDMA that its agent cannot use.",
 		Example: "  topoctl probe fabric --host n1=10.0.0.1 --host n2=10.0.0.2 --token-file token\n" +
 			"  topoctl probe fabric --hosts hosts --fabric fabric.json --rails same --report today.json\n" +
 			"  topoctl probe fabric --hosts hosts --launch ssh --max-duration 10m --events run.jsonl\n" +
@@ -64,11 +69,11 @@ func newProbeFabricCmd(f *factory, runF func(context.Context, *probeFabricOption
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&opts.hostsFile, "hosts", "", "measure between the hosts in `FILE`, - is standard input")
-	fl.StringArrayVar(&opts.hostFlags, "host", nil, "measure this host too, `[NAME=]HOST[:PORT]` of its agent; repeatable")
+	fl.StringArrayVar(&opts.hostFlags, "host", nil, "measure the host of the agent at `[NAME=]HOST[:PORT]`, beside those of --hosts; repeatable")
 	fl.StringVar(&opts.rails, "rails", railChoices[0], "pair ports of `RAILS`: all, same or cross; the last two need --fabric")
-	fl.StringVar(&opts.fabricFile, "fabric", "", "`FILE` with rail, leaf and plane of each port (topoctl.fabric/v1)")
+	fl.StringVar(&opts.fabricFile, "fabric", "", "`FILE` with rail and leaf of each port, and the uplinks of leaves (topoctl.fabric/v1)")
 	fl.StringVar(&opts.tokenFile, "token-file", "", "the secret that the agents want is in `FILE` (its first line), - is standard input")
-	fl.StringVar(&opts.launch, "launch", "", "start the agents by `HOW`, and stop them at the end: ssh")
+	fl.StringVar(&opts.launch, "launch", "", "start the agents by `HOW` (ssh), and stop them at the end")
 	fl.StringVar(&opts.command, "launch-command", "topoctl", "with --launch: `COMMAND` is topoctl there")
 	opts.flags.add(cmd, local.DefaultSpec())
 	opts.ports.add(cmd)
@@ -86,6 +91,9 @@ func (o *probeFabricOptions) parse(f *factory, cmd *cobra.Command) error {
 	}
 	if err := o.parseMeasuring(f, cmd, local.DefaultSpec()); err != nil {
 		return err
+	}
+	if err := fabric.CheckSpec(&o.spec); err != nil {
+		return fmt.Errorf("agents do not measure that: %w", err)
 	}
 	if err := errors.Join(o.ports.check(), checkWords("rails", []string{o.rails}, railChoices)); err != nil {
 		return err
@@ -110,8 +118,11 @@ func runProbeFabric(ctx context.Context, o *probeFabricOptions) error {
 	if err != nil {
 		return err
 	}
+	if n := len(hosts) + len(described); n < 2 {
+		return withHint(fmt.Errorf("%s: want two or more", plural(n, "host")), "this host takes part as one of them; \"topoctl probe local\" measures it alone")
+	}
 	if len(described) > 0 {
-		return o.dryDescribed(ctx, described, len(hosts))
+		return o.dryDescribed(ctx, described, hosts)
 	}
 	fleet, err := o.openFleet(ctx, hosts)
 	if err != nil {
@@ -185,9 +196,9 @@ func isDescription(source string) bool {
 }
 
 // dryDescribed plans for hosts that need not be there.
-func (o *probeFabricOptions) dryDescribed(ctx context.Context, described []describedHost, others int) error {
-	if others > 0 {
-		return errors.New("--host: files and addresses of agents do not go together")
+func (o *probeFabricOptions) dryDescribed(ctx context.Context, described []describedHost, others []fabric.HostAddr) error {
+	if len(others) > 0 {
+		return withHint(fmt.Errorf("--host %s: files and addresses of agents do not go together", described[0].name), "%s was taken for an agent at %s: there is no such file", others[0].Name, others[0].Address)
 	}
 	var hosts []plan.Host
 	for _, d := range described {
@@ -217,6 +228,9 @@ func (o *probeFabricOptions) plan(ctx context.Context, hosts []plan.Host) (*plan
 		}
 	}
 	pairs, err := plan.Fabric(hosts, fo)
+	if err != nil && o.fabricFile != "" && strings.HasPrefix(err.Error(), "fabric: ") {
+		return nil, fmt.Errorf("--fabric %s: %w", o.fabricFile, trimmedError{err})
+	}
 	if err != nil {
 		return nil, planHint(err)
 	}
@@ -257,6 +271,8 @@ func (e ofFabric) Unwrap() error { return e.error }
 func (o *probeFabricOptions) openHint(err error) error {
 	text := err.Error()
 	switch {
+	case strings.Contains(text, "bind: cannot assign requested address"):
+		return withHint(err, "is the interface of that address up? Loopback needs \"ip link set lo up\"")
 	case strings.Contains(text, "token"):
 		return withHint(err, "all of them and this command need the same --token-file")
 	case o.launch != "":
@@ -283,11 +299,12 @@ func (o *probeFabricOptions) run(ctx context.Context, fleet *fabric.Fleet) error
 	if len(hosts) < 2 {
 		return withHint(fmt.Errorf("%s of %d can be used: want two or more", plural(len(hosts), "agent"), len(fleet.Hosts())), "the warnings say what is wrong with the others")
 	}
-	o.withoutRDMA(fleet.Hosts())
+	notes := o.withoutRDMA(hosts, fleet.Hosts())
 	p, err := o.plan(ctx, hosts)
 	if err != nil {
 		return err
 	}
+	p.Pairs.Notes = append(p.Pairs.Notes, notes...)
 	if o.flags.dryRun {
 		return o.dry(p)
 	}
@@ -300,27 +317,32 @@ func (o *probeFabricOptions) run(ctx context.Context, fleet *fabric.Fleet) error
 	})
 }
 
-// withoutRDMA takes TCP for all where a host has RDMA devices that its agent cannot use.
-func (o *probeFabricOptions) withoutRDMA(hosts []fabric.Host) {
+// withoutRDMA takes TCP for the pairs of hosts with RDMA that their agents cannot use, and
+// gives the notes that say so.
+func (o *probeFabricOptions) withoutRDMA(hosts []plan.Host, agents []fabric.Host) []string {
 	if o.ports.wanted() != pathsel.Auto {
-		return
+		return nil
 	}
+	var notes []string
 	for i := range hosts {
 		h := &hosts[i]
-		if h.Error != "" || slices.Contains(h.Transports, probe.RDMA) {
+		a := &agents[slices.IndexFunc(agents, func(a fabric.Host) bool { return a.Name == h.Name })]
+		if slices.Contains(a.Transports, probe.RDMA) {
 			continue
 		}
 		if ph, err := pathsel.New(h.Topology, pathsel.Options{}); err != nil || ph.Transport() != pathsel.RDMA {
 			continue
 		}
-		o.ports.transport = probe.TCP
+		h.Transport = pathsel.TCP
 		why := "its agent does not offer it"
-		if len(h.Unavailable) > 0 {
-			why = strings.Join(h.Unavailable, "; ")
+		if len(a.Unavailable) > 0 {
+			why = strings.Join(a.Unavailable, "; ")
 		}
-		o.warn("%s has RDMA that cannot be used (%s): TCP is measured instead", h.Name, why)
-		return
+		text := fmt.Sprintf("%s has RDMA that cannot be used (%s): its pairs are measured over TCP", h.Name, why)
+		notes = append(notes, probe.PartialNote+text)
+		o.warn("%s", text)
 	}
+	return notes
 }
 
 // planHint says what to do about a plan that cannot be made.
@@ -329,6 +351,8 @@ func planHint(err error) error {
 	switch {
 	case strings.Contains(text, "plan: selection"):
 		return withHint(err, "--dry-run lists the pairs")
+	case strings.Contains(text, "two hosts are called"):
+		return withHint(err, "--host NAME=HOST gives it one")
 	case strings.Contains(text, "no rail is known"):
 		return withHint(err, "--fabric FILE names the rail of each port: \"topoctl help path\" shows such a file")
 	}

@@ -36,7 +36,7 @@ var (
 )
 
 func (p *portFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&p.transport, "transport", bench.Auto, "between ports, use `TRANSPORT`: "+either(probeTransports)+", which is RDMA where both ends have it")
+	cmd.Flags().StringVar(&p.transport, "transport", bench.Auto, "between ports, use `TRANSPORT`: "+either(probeTransports)+"; auto is RDMA where both ends have it")
 	cmd.Flags().StringVar(&p.memory, "memory", memoryKinds[0], "between ports, move memory of `KIND` nearest to the port: cpu or gpu")
 	offer(cmd, map[string]completer{"transport": words(probeTransports...), "memory": words(memoryKinds...)})
 }

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/topoctl/topoctl/probe/judge"
+	"github.com/topoctl/topoctl/probe"
 	proberun "github.com/topoctl/topoctl/probe/run"
 	"github.com/topoctl/topoctl/probe/show"
 )
@@ -47,7 +47,7 @@ func (b *progressBar) line(p *proberun.Progress) string {
 	for i := range p.Pairs {
 		s.Pairs = append(s.Pairs, show.PairName(&p.Pairs[i], p.Pairs[i].From.Host == p.Pairs[i].To.Host))
 	}
-	before := map[string]string{judge.HowAlone: "again, alone: ", judge.HowOther: "again, with another partner: "}[p.Retest]
+	before := map[string]string{probe.RetestAlone: "again, alone: ", probe.RetestOtherPartner: "again, with another partner: "}[p.Retest]
 	width := 0
 	if b.o.streams.ErrTTY {
 		if width = b.o.streams.Width; width == 0 {

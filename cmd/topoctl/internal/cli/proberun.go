@@ -111,7 +111,7 @@ func (o *measuring) answer(ctx context.Context, r *probe.Report, failed error) e
 	case failed != nil:
 		return failed
 	}
-	return outcome(r)
+	return o.outcome(r)
 }
 
 // unlessCanceled is an error without the one that says that the user stopped the run.
@@ -129,12 +129,60 @@ func unlessCanceled(err error) error {
 	return err
 }
 
+// outcome gives the exit code as an error, and says on stderr what a report lacks where
+// nothing else has said so: tables have the notes.
+func (o *measuring) outcome(r *probe.Report) error {
+	var missing []string
+	if o.format != formatTable && o.format != formatWide {
+		missing = partialNotes(r)
+	}
+	if r.Complete && tried(r) == 0 {
+		missing = append(missing, "no pair was measured: "+nothingWhy(r))
+	}
+	if !o.globals.quiet {
+		for _, text := range missing {
+			fmt.Fprintln(o.streams.Err, "topoctl: partial: "+printable(text))
+		}
+	}
+	return outcome(r)
+}
+
+// partialNotes are the notes on what is there and was not measured.
+func partialNotes(r *probe.Report) []string {
+	var out []string
+	for _, n := range r.Notes {
+		if text, ok := strings.CutPrefix(n, probe.PartialNote); ok {
+			out = append(out, text)
+		}
+	}
+	return out
+}
+
+// tried counts the pairs that were not waived.
+func tried(r *probe.Report) int {
+	s := &r.Summary
+	return s.Pass + s.Warn + s.Fail + s.Inconclusive + s.Error
+}
+
+// nothingWhy says why no pair was measured.
+func nothingWhy(r *probe.Report) string {
+	for i := range r.Results {
+		if x := &r.Results[i]; x.Pair.Waived != "" {
+			return fmt.Sprintf("%s waived, the first because %s", plural(r.Summary.Waived, "pair"), x.Pair.Waived)
+		}
+	}
+	return "there is none, the notes of the report say why"
+}
+
 // outcome is what a report's verdicts come to, as the error that gives the exit code.
 func outcome(r *probe.Report) error {
 	if r.Summary.Fail > 0 || len(r.Blame) > 0 {
 		return errBad
 	}
 	if r.Summary.Error > 0 || !r.Complete || slices.ContainsFunc(r.Hosts, func(h probe.Host) bool { return h.Error != "" }) {
+		return errPartial
+	}
+	if tried(r) == 0 || len(partialNotes(r)) > 0 {
 		return errPartial
 	}
 	for i := range r.Results {

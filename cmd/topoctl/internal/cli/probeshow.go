@@ -60,5 +60,5 @@ func runProbeShow(_ context.Context, o *probeShowOptions) error {
 	if err := o.print(r); err != nil {
 		return err
 	}
-	return outcome(r)
+	return o.outcome(r)
 }

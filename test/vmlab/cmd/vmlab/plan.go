@@ -10,7 +10,7 @@ import (
 const suites = "github.com/topoctl/topoctl/test/vmlab/suites/"
 
 // busy are the tests that need an idle host or minutes: the short lab leaves them out.
-const busy = "^(TestUnshapedSpeed|TestCommands|TestReconnect)$"
+const busy = "^(TestUnshapedSpeed|TestLatency|TestCommands|TestReconnect|TestSlowRail)$"
 
 // all is what the lab runs without packages. Booting costs more than most suites: what
 // can share machines does.
@@ -31,6 +31,7 @@ func all(short bool) []vmlab.Options {
 				{Package: suites + "lab"},
 				{Package: suites + "doctor", Programs: program},
 				{Package: suites + "rdma", Programs: program, Args: left},
+				{Package: suites + "probe", Programs: program, Args: left},
 			},
 			Limit: 10 * time.Minute,
 		},

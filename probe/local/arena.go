@@ -1,0 +1,126 @@
+package local
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/topoctl/topoctl/engine/memory"
+)
+
+const (
+	// fillBytes is what is faulted in between two looks at the clock: a huge page.
+	fillBytes = 2 << 20
+	// fillPart is which part of the time of a pair its memory may take, as 1/fillPart.
+	fillPart = 2
+)
+
+// arena is memory of one node. A virtual machine may wait for its host for each page that
+// it has not used lately (4 s for 1 GiB were seen), so that pages are faulted in while
+// there is time for it, and kept for the next pair.
+type arena struct {
+	block *memory.Block
+	ready int64 // bytes from the beginning that are there
+}
+
+// arenas are those that no pair uses now, by NUMA node.
+type arenas struct {
+	mu   sync.Mutex
+	free map[int][]*arena
+}
+
+// take gives an arena of a node that has been used before; nil: there is none.
+func (a *arenas) take(node int) *arena {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	all := a.free[node]
+	if len(all) == 0 {
+		return nil
+	}
+	a.free[node] = all[:len(all)-1]
+	return all[len(all)-1]
+}
+
+func (a *arenas) give(node int, x *arena) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.free == nil {
+		a.free = map[int][]*arena{}
+	}
+	a.free[node] = append(a.free[node], x)
+}
+
+// drop frees all that is not in use.
+func (a *arenas) drop() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var errs []error
+	for _, all := range a.free {
+		for _, x := range all {
+			errs = append(errs, x.block.Free())
+		}
+	}
+	clear(a.free)
+	return errors.Join(errs...)
+}
+
+// fill faults in memory up to so many bytes, by as many goroutines as there are threads.
+// Before it has the least of them it goes on until hard, then until soft (on now, 0 never).
+func (x *arena) fill(threads int, least, want int64, now func() time.Duration, soft, hard time.Duration) {
+	mem, page := x.block.Bytes(), os.Getpagesize()
+	var next atomic.Int64
+	next.Store(x.ready)
+	var running sync.WaitGroup
+	for range threads {
+		running.Go(func() {
+			for {
+				until := soft
+				if next.Load() < least {
+					until = hard
+				}
+				if until > 0 && now() >= until {
+					return
+				}
+				end := next.Add(fillBytes)
+				if end > want {
+					return
+				}
+				for at := end - fillBytes; at < end; at += int64(page) {
+					mem[at] = 0
+				}
+			}
+		})
+	}
+	running.Wait()
+	x.ready = max(x.ready, min(next.Load(), want)/fillBytes*fillBytes)
+}
+
+// parseHuge finds in smaps how much of the mapping at an address is in transparent huge
+// pages. Source: proc_pid_smaps(5).
+func parseHuge(smaps, address string) (bytes int64, ok bool) {
+	_, after, found := strings.Cut("\n"+smaps, "\n"+address+"-")
+	if !found {
+		return 0, false
+	}
+	_, after, _ = strings.Cut(after, "\nAnonHugePages:")
+	line, _, _ := strings.Cut(after, "\n")
+	kib, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(line, "kB")), 10, 50)
+	return kib << 10, err == nil
+}
+
+// pages says in which pages the working set is, as far as that is known.
+func (m *memoryJob) pages() string {
+	huge, ok := parseHuge(m.p.host.smaps(), address(m.arena.block))
+	if !ok {
+		return ""
+	}
+	return fmt.Sprintf(", %d of them in huge pages", min(huge, int64(len(m.set))))
+}
+
+// address is where a block begins, as the kernel writes it.
+func address(b *memory.Block) string { return fmt.Sprintf("%p", b.Bytes())[len("0x"):] }
