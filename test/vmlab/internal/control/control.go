@@ -135,7 +135,7 @@ func (c *Client) Call(ctx context.Context, r Request) (Reply, error) {
 	c.waiting[r.ID] = ch
 	c.mu.Unlock()
 	if err := c.write(r); err != nil {
-		return Reply{}, err
+		return Reply{}, c.drop(r.ID, err)
 	}
 	select {
 	case reply, ok := <-ch:
@@ -147,11 +147,20 @@ func (c *Client) Call(ctx context.Context, r Request) (Reply, error) {
 		}
 		return reply, nil
 	case <-ctx.Done():
-		c.mu.Lock()
-		delete(c.waiting, r.ID)
-		c.mu.Unlock()
-		return Reply{}, fmt.Errorf("vmlab: %s %s: %w", r.Op, r.Name+r.Command, context.Cause(ctx))
+		return Reply{}, c.drop(r.ID, fmt.Errorf("vmlab: %s %s: %w", r.Op, r.Name+r.Command, context.Cause(ctx)))
 	}
+}
+
+// drop forgets a call that ended with err. One that was still being written when the
+// client was closed ended because of that.
+func (c *Client) drop(id uint64, err error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.waiting, id)
+	if c.closed {
+		return ErrClosed
+	}
+	return err
 }
 
 func (c *Client) write(r Request) error {

@@ -150,3 +150,19 @@ func FuzzServe(f *testing.F) {
 		}
 	})
 }
+
+// A call whose request is still being written when the client closes ends as closed.
+func TestCloseWhileWriting(t *testing.T) {
+	here, there := net.Pipe() // nobody reads: a write waits for ever
+	defer there.Close()
+	c := NewClient(here)
+	writing := make(chan error, 1)
+	go func() { _, err := c.Call(t.Context(), Request{Op: OpMeet}); writing <- err }()
+	if _, err := there.Read(make([]byte, 1)); err != nil { // the first byte: it is writing
+		t.Fatal(err)
+	}
+	c.Close()
+	if err := <-writing; !errors.Is(err, ErrClosed) {
+		t.Errorf("got %v, want %v", err, ErrClosed)
+	}
+}

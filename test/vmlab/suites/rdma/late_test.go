@@ -28,14 +28,21 @@ func TestLateBytes(t *testing.T) {
 			if err := shape(bounded(t), map[int]int64{0: 40_000_000, 1: 40_000_000}); err != nil {
 				t.Fatal(err)
 			}
-			for range rounds {
-				d.late(t, x.host, x.read)
+			for shown, tries := 0, 0; shown < rounds; tries++ {
+				if tries == rounds+4 {
+					t.Fatalf("of %d transfers only %d had bytes that came late", tries, shown)
+				}
+				if d.late(t, x.host, x.read) {
+					shown++
+				}
 			}
 		})
 	}
 }
 
-func (d *duo) late(t *testing.T, host int, read bool) {
+// late is one such transfer. It shows nothing, and says false, where the cable held no
+// data: machines that stand still may send none before their lane is given up.
+func (d *duo) late(t *testing.T, host int, read bool) bool {
 	ctx, rng := bounded(t), dice(t)
 	d.refill(rng)
 	op := engine.WriteOp(d.mine.All(), d.theirs.At(0))
@@ -78,14 +85,16 @@ func (d *duo) late(t *testing.T, host int, read bool) {
 	if err := (Action{Do: "splice", Rail: 0}).on(ctx, 1); err != nil {
 		t.Fatal(err)
 	}
-	const datum = 100 << 10 // less is no data
-	landed := eventually(t, "what the cable held arrives", func() bool { return frames(t, 3-host) > held+datum })
+	// What is not data, such as acknowledgements and neighbour discovery, is far less.
+	const datum = 32 << 10
+	arrived := func() int64 { return frames(t, 3-host) - held }
+	for began := time.Now(); arrived() <= datum && time.Since(began) < 5*time.Second; {
+		pause(5 * time.Millisecond)
+	}
 	pause(300 * time.Millisecond)
 	d.verify("after late bytes were let go")
-	t.Logf("moved in %v, %d slices sent again; %d late bytes arrived in %v", took.Round(time.Millisecond), again, frames(t, 3-host)-held, landed.Round(time.Millisecond))
-	if again == 0 {
-		t.Error("no slice was sent again: nothing was late")
-	}
+	t.Logf("moved in %v, %d slices sent again; %d late bytes arrived", took.Round(time.Millisecond), again, arrived())
+	return again > 0 && arrived() > datum
 }
 
 // frames are the bytes that the cable of rail 0 has handed to a machine.
