@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
@@ -27,10 +28,12 @@ type lab struct {
 // mtu is large, so that headers are half a percent of what a cable carries.
 const mtu = 9000
 
-// burstBytes and queueBytes are of a shaper: packets are not lost by the first, and do not
+// burst and queueBytes are of a shaper. A machine whose processors are taken away for a
+// moment (steal, in /proc/stat) shapes nothing meanwhile: a wire of that long catches up, as
+// hardware would have gone on. Packets do not
 // wait long in the second.
 const (
-	burstBytes = 32 << 10
+	burst      = 50 * time.Millisecond
 	queueBytes = 96 << 10
 )
 
@@ -172,7 +175,7 @@ func (l *lab) limit(h *netlink.Handle, name string, mbit int) {
 	rate := uint64(mbit) * 1e6 / 8
 	err = h.QdiscReplace(&netlink.Tbf{
 		QdiscAttrs: netlink.QdiscAttrs{LinkIndex: link.Attrs().Index, Handle: netlink.MakeHandle(1, 0), Parent: netlink.HANDLE_ROOT},
-		Rate:       rate, Limit: queueBytes, Buffer: netlink.Xmittime(rate, burstBytes),
+		Rate:       rate, Limit: queueBytes, Buffer: netlink.Xmittime(rate, uint32(max(32<<10, float64(rate)*burst.Seconds()))),
 	})
 	if err != nil {
 		l.t.Skipf("the kernel cannot shape a link (tc tbf): %v", err)

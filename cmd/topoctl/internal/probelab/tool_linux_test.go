@@ -58,7 +58,7 @@ func (l *lab) probing(more ...string) []string {
 
 // short are the arguments of a measurement that takes little time.
 func short(more ...string) []string {
-	return append([]string{"--bw", "--size", "16KiB", "--warmup", "60ms", "--duration", "280ms", "--min-samples", "4", "--max-samples", "8", "--ci", "10%"}, more...)
+	return append([]string{"--bw", "--size", "16KiB", "--warmup", "100ms", "--duration", "280ms", "--min-samples", "4", "--max-samples", "8", "--ci", "10%"}, more...)
 }
 
 // readReport reads a report, or the events of a run.
