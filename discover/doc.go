@@ -41,4 +41,16 @@
 // A disagreement of two sources becomes a topo.CodeConflict warning that has
 // both values and says which was kept. The PCIe speed of NVML and of sysfs is
 // no such case: an idle GPU changes it between two looks.
+//
+// # Again and again
+//
+// Discover says what a host is. A Sampler reads what it does: counters, rates
+// and states of a topology's ports and interfaces, the PCIe links of its GPUs
+// and NICs, the load of its GPUs (a GPULoadSource). Bytes are bytes in each
+// direction, whatever unit the kernel's file has; counters.Between makes rates
+// of two samples. Reading costs about two microseconds of processor time for a
+// value, and what the driver takes: 1.7 ms a sample on a host with 44 NICs.
+//
+// Watch says when it is time for a new topology: netlink messages about links,
+// addresses and routes, uevents of devices, and files where those are refused.
 package discover

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
 
 	"github.com/NVIDIA/go-nvml/pkg/dl"
 	gonvml "github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -15,36 +14,63 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 )
 
+// Source asks NVML. It is safe for concurrent use. The zero value is the system's NVML.
+type Source struct {
+	path string
+	kept kept // what Load keeps until Close
+}
+
 // soname is the library that comes with the driver.
 const soname = "libnvidia-ml.so.1"
 
 // one guards go-nvml, which keeps the versions of functions that it found in
-// package variables.
-var one sync.Mutex
+// package variables. Who waits for a driver that hangs can stop waiting.
+var one = make(chan struct{}, 1)
+
+// lock takes go-nvml, or gives up when ctx ends.
+func lock(ctx context.Context) error {
+	select {
+	case one <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("nvml: another call does not return: %w", ctx.Err())
+	}
+}
+
+func unlock() { <-one }
 
 // GPUs loads NVML, asks it for every GPU and lets it go. A GPU or a call that
 // fails becomes a warning of the report; ctx is looked at between GPUs, for a
 // call in the driver cannot be interrupted.
 func (s *Source) GPUs(ctx context.Context) (*topo.GPUReport, error) {
-	one.Lock()
-	defer one.Unlock()
-	path := cmp.Or(s.path, soname)
+	if err := lock(ctx); err != nil {
+		return nil, err
+	}
+	defer unlock()
+	lib, err := start(cmp.Or(s.path, soname))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = lib.Shutdown() }()
+	return (&asker{lib: lib, has: map[string]bool{}}).report(ctx)
+}
+
+// start loads a library and starts it.
+func start(path string) (gonvml.Interface, error) {
 	if err := usable(path); err != nil {
 		return nil, err
 	}
 	lib := gonvml.New(gonvml.WithLibraryPath(path))
-	a := &asker{lib: lib, has: map[string]bool{}}
 	switch ret := lib.Init(); ret {
 	case gonvml.SUCCESS:
+		return lib, nil
 	case gonvml.ERROR_DRIVER_NOT_LOADED:
 		return nil, absentError("the kernel driver is not loaded")
 	case gonvml.ERROR_LIBRARY_NOT_FOUND:
 		return nil, absentError(path + " is not installed")
 	default:
-		return nil, fmt.Errorf("nvml: starting %s: %s", path, a.text(ret))
+		return nil, fmt.Errorf("nvml: starting %s: %s", path, (&asker{lib: lib}).text(ret))
 	}
-	defer func() { _ = lib.Shutdown() }()
-	return a.report(ctx)
 }
 
 // usable says whether the library is there and has the functions that go-nvml

@@ -1,7 +1,7 @@
 // Package nvml asks the NVIDIA Management Library for what only it knows: GPU
-// names and UUIDs, NVLink, C2C, MIG and peer access. It is a source of package
-// discover that the program hands over, so that importing it decides whether
-// NVML is in the program.
+// names and UUIDs, NVLink, C2C, MIG and peer access, and how busy the GPUs are.
+// It is a source of package discover that the program hands over, so that
+// importing it decides whether NVML is in the program.
 //
 // The library itself is loaded when it is asked, so the program runs where
 // there is none. It needs cgo; without cgo, off Linux, or with the build tag
@@ -12,11 +12,6 @@
 // hardened distributions do) cannot start: link with
 // -ldflags '-extldflags=-Wl,-z,lazy', or build with -tags nonvml.
 package nvml
-
-// Source asks NVML. It is safe for concurrent use.
-type Source struct {
-	path string
-}
 
 // New is the system's NVML, as the dynamic linker finds it.
 func New() *Source { return &Source{} }

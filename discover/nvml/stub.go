@@ -5,10 +5,26 @@ package nvml
 import (
 	"context"
 
+	"github.com/topoctl/topoctl/discover/counters"
 	"github.com/topoctl/topoctl/discover/topo"
 )
 
+// Source asks no NVML.
+type Source struct {
+	path string
+}
+
 // GPUs says that this program cannot ask NVML.
 func (s *Source) GPUs(context.Context) (*topo.GPUReport, error) {
-	return nil, absentError("this program was built without it (needs Linux and cgo, and no build tag nonvml)")
+	return nil, errNotBuilt
 }
+
+// Load says that this program cannot ask NVML.
+func (s *Source) Load(context.Context) ([]counters.GPULoad, []string, error) {
+	return nil, nil, errNotBuilt
+}
+
+// Close has nothing to let go of.
+func (s *Source) Close() error { return nil }
+
+const errNotBuilt = absentError("this program was built without it (needs Linux and cgo, and no build tag nonvml)")

@@ -1,12 +1,13 @@
 // A stand-in for libnvidia-ml.so.1. It answers from the text file that the
 // environment variable FAKE_NVML names, lines of "KEY VALUE": a key such as
 // "count" or "gpu0.uuid". A key that is not there is "not supported", and a
-// value "!N" is the return code N. With -DOLD it lacks the functions that
-// drivers before R450 lack.
+// value "!N" is the return code N; "hang" never returns. With -DOLD it lacks the
+// functions that drivers before R450 lack.
 #define NVML_NO_UNVERSIONED_FUNC_DEFS 1
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include "nvml.h"
 
 static char value[512];
@@ -26,6 +27,7 @@ static nvmlReturn_t find(const char *key) {
 		}
 	}
 	fclose(f);
+	if (ret == NVML_SUCCESS && strcmp(value, "hang") == 0) for (;;) pause();
 	return ret;
 }
 
@@ -77,8 +79,17 @@ nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t d, char *s, unsigned int n) { return
 nvmlReturn_t nvmlDeviceGetMinorNumber(nvmlDevice_t d, unsigned int *n) { return num(get(d, "minor", -1), n); }
 nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t d, nvmlMemory_t *m) {
 	nvmlReturn_t r = get(d, "memory", -1);
-	if (r == NVML_SUCCESS) m->total = strtoull(value, NULL, 0);
+	if (r != NVML_SUCCESS) return r;
+	m->total = strtoull(value, NULL, 0);
+	m->used = get(d, "used", -1) == NVML_SUCCESS ? strtoull(value, NULL, 0) + 1000 : 0; // what the driver keeps
 	return r;
+}
+nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t d, nvmlUtilization_t *u) {
+	u->memory = 0;
+	return num(get(d, "utilization", -1), &u->gpu);
+}
+nvmlReturn_t nvmlDeviceGetPcieThroughput(nvmlDevice_t d, nvmlPcieUtilCounter_t c, unsigned int *v) {
+	return num(get(d, c == NVML_PCIE_UTIL_TX_BYTES ? "pcietx" : "pcierx", -1), v);
 }
 nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t d, int *major, int *minor) {
 	nvmlReturn_t r = get(d, "capability", -1);
@@ -104,6 +115,14 @@ nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t d, nvmlDevice_t e, nvmlGpuP2PCa
 }
 
 #ifndef OLD
+nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t d, nvmlMemory_v2_t *m) {
+	if (m->version != nvmlMemory_v2) return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+	nvmlReturn_t r = get(d, "memory", -1);
+	if (r != NVML_SUCCESS) return r;
+	m->total = strtoull(value, NULL, 0);
+	m->used = get(d, "used", -1) == NVML_SUCCESS ? strtoull(value, NULL, 0) : 0;
+	return r;
+}
 nvmlReturn_t nvmlDeviceGetMemoryAffinity(nvmlDevice_t d, unsigned int n, unsigned long *set, nvmlAffinityScope_t s) {
 	unsigned int node;
 	nvmlReturn_t r = num(get(d, "cpunuma", -1), &node);
@@ -125,6 +144,13 @@ nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t d, unsigned int i,
 nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t d, int n, nvmlFieldValue_t *v) {
 	for (int i = 0; i < n; i++) {
 		char what[32];
+		if (v[i].scopeId == ~0u) { // all links
+			snprintf(what, sizeof what, "field%u.all", v[i].fieldId);
+			v[i].valueType = NVML_VALUE_TYPE_UNSIGNED_LONG_LONG;
+			v[i].nvmlReturn = get(d, what, -1);
+			if (v[i].nvmlReturn == NVML_SUCCESS) v[i].value.ullVal = strtoull(value, NULL, 0);
+			continue;
+		}
 		snprintf(what, sizeof what, "field%u.", v[i].fieldId);
 		v[i].valueType = NVML_VALUE_TYPE_UNSIGNED_INT;
 		v[i].nvmlReturn = num(get(d, what, (int)v[i].scopeId), &v[i].value.uiVal);

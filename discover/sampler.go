@@ -1,0 +1,216 @@
+package discover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/topoctl/topoctl/discover/counters"
+	"github.com/topoctl/topoctl/discover/internal/sysfs"
+	"github.com/topoctl/topoctl/discover/topo"
+)
+
+// Bounds of one sample: on a host that answers, it takes some milliseconds, or a few hundred
+// where GPUs are asked.
+const (
+	devicePatience = 500 * time.Millisecond // how long one device may take
+	sampleLimit    = 2 * time.Second        // and all of them
+)
+
+// maxNotes bounds the notes of a sample.
+const maxNotes = 32
+
+// Sampler looks at a host again and again: what its ports count, how its links are, what its
+// GPUs do. It reads files that were there when it first saw the topology and nothing else, so
+// that a sample costs little. It is safe for concurrent use: calls wait for each other.
+//
+// A device whose driver hangs is given up after half a second and costs only itself: it is
+// in the notes and not read again while it still hangs.
+type Sampler struct {
+	place
+	closeTree       func()
+	patience, limit time.Duration
+
+	mu     sync.Mutex // guards what is below
+	closed bool
+	of     *topo.Topology
+	meters []*sysfs.Meter
+	hand   *hand
+	late   map[topo.ID]late
+	gpus   loads
+}
+
+// NewSampler opens the host that the options name, as Discover does. GPUs are asked where
+// they are this machine's and Options.GPUs is a GPULoadSource.
+func NewSampler(opts Options) (*Sampler, error) {
+	p, closeTree, err := open(opts)
+	if err != nil {
+		return nil, err
+	}
+	s := &Sampler{place: p, closeTree: closeTree, patience: devicePatience, limit: sampleLimit, late: map[topo.ID]late{}}
+	if source, ok := opts.GPUs.(GPULoadSource); ok && p.live && newPipeline(p, opts).wanted(topo.SourceNVML) {
+		s.gpus.source = source
+	}
+	return s, nil
+}
+
+// Sample reads every port, interface, PCIe link and GPU of a topology of this host once; at
+// is the time of the sample, since some moment. What could not be read is missing or nil, with
+// a note. Where ctx ends by its deadline the rest is missing; where it is cancelled, Sample
+// gives its error and nothing else.
+func (s *Sampler) Sample(ctx context.Context, t *topo.Topology, at time.Duration) (*counters.Sample, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, errors.New("discover: the sampler is closed")
+	}
+	limited, stop := context.WithTimeout(ctx, s.limit)
+	defer stop()
+	if t != s.of {
+		s.take(t)
+	}
+	out := &counters.Sample{AtNS: at.Nanoseconds(), Ports: []counters.Port{}, Links: []counters.Link{}, GPUs: []counters.GPU{}}
+	if note := s.gpus.ask(limited, t); note != "" {
+		out.Notes = append(out.Notes, note)
+	}
+	s.readMeters(limited, out)
+	if note := s.gpus.wait(limited, t, out); note != "" {
+		out.Notes = append(out.Notes, note)
+	}
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return nil, fmt.Errorf("discover: sample: %w", ctx.Err())
+	}
+	if more := len(out.Notes) - maxNotes; more > 0 {
+		out.Notes = append(out.Notes[:maxNotes], fmt.Sprintf("and %d more", more))
+	}
+	return out, nil
+}
+
+// take makes the meters of a topology.
+func (s *Sampler) take(t *topo.Topology) {
+	s.of = t
+	s.closeMeters()
+	s.meters = sysfs.Meters(s.tree, s.live, t)
+	slices.SortStableFunc(s.meters, func(a, b *sysfs.Meter) int { return topo.NaturalCompare(string(a.ID), string(b.ID)) })
+	s.gpus.absent = false
+}
+
+// readMeters reads all devices but the late ones.
+func (s *Sampler) readMeters(ctx context.Context, out *counters.Sample) {
+	timer := time.NewTimer(s.patience)
+	defer timer.Stop()
+	for i, m := range s.meters {
+		if ctx.Err() != nil {
+			out.Notes = append(out.Notes, fmt.Sprintf("%d devices were not read: the others took too long", len(s.meters)-i))
+			return
+		}
+		if s.isLate(m.ID) {
+			out.Notes = append(out.Notes, fmt.Sprintf("%s: still no answer from its driver", m.ID))
+			continue
+		}
+		timer.Reset(s.patience)
+		r := s.readMeter(ctx, m, timer.C)
+		if r.Port != nil {
+			out.Ports = append(out.Ports, *r.Port)
+		}
+		if r.Link != nil {
+			out.Links = append(out.Links, *r.Link)
+		}
+		if r.Note != "" {
+			out.Notes = append(out.Notes, r.Note)
+		}
+	}
+}
+
+// isLate says whether a device that was given up still hangs.
+func (s *Sampler) isLate(id topo.ID) bool {
+	l, late := s.late[id]
+	if !late {
+		return false
+	}
+	select {
+	case <-l.back:
+		delete(s.late, id)
+		return false
+	default:
+		return true
+	}
+}
+
+// readMeter lets the hand read one device, or gives the hand up.
+func (s *Sampler) readMeter(ctx context.Context, m *sysfs.Meter, patience <-chan time.Time) sysfs.Reading {
+	if s.hand == nil {
+		s.hand = newHand()
+	}
+	s.hand.ask <- m
+	why := "its driver does not answer"
+	select {
+	case r := <-s.hand.answer:
+		return r
+	case <-patience:
+	case <-ctx.Done():
+		why = "no answer before the time was up"
+	}
+	s.late[m.ID] = late{meter: m, back: s.hand.answer}
+	close(s.hand.ask)
+	s.hand = nil
+	return sysfs.Reading{Note: fmt.Sprintf("%s: %s", m.ID, why)}
+}
+
+// Close lets go of the files and of what the GPU library keeps, once. A reading that hangs is
+// not waited for: it ends with the driver's call.
+func (s *Sampler) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil
+	}
+	s.closed = true
+	if s.hand != nil {
+		close(s.hand.ask)
+		<-s.hand.done
+		s.hand = nil
+	}
+	err := s.gpus.close(s.patience)
+	s.closeMeters()
+	s.closeTree()
+	return err
+}
+
+// closeMeters closes the files of all meters but those that still read.
+func (s *Sampler) closeMeters() {
+	for _, m := range s.meters {
+		if !s.isLate(m.ID) || s.late[m.ID].meter != m {
+			m.Close()
+		}
+	}
+	s.meters = nil
+}
+
+// late is a device that a hand was given up over, and the sign that it is back.
+type late struct {
+	meter *sysfs.Meter
+	back  <-chan sysfs.Reading
+}
+
+// hand is a goroutine that reads devices, one after the other. It shares nothing with its
+// owner while it reads, so that its owner can leave it where it hangs.
+type hand struct {
+	ask    chan *sysfs.Meter
+	answer chan sysfs.Reading // holds one, so that a hand that was given up can end
+	done   chan struct{}
+}
+
+func newHand() *hand {
+	h := &hand{ask: make(chan *sysfs.Meter), answer: make(chan sysfs.Reading, 1), done: make(chan struct{})}
+	go func() {
+		defer close(h.done)
+		for m := range h.ask {
+			h.answer <- m.Read()
+		}
+	}()
+	return h
+}

@@ -1,0 +1,121 @@
+package discover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/topoctl/topoctl/discover/counters"
+	"github.com/topoctl/topoctl/discover/topo"
+)
+
+// GPULoadSource is a GPUSource that also says what the GPUs do. Load may keep the library
+// loaded until Close; after that it may be called again. Notes are about single GPUs. An
+// error like that of GPUSource says that there is no library here.
+type GPULoadSource interface {
+	Load(ctx context.Context) (loads []counters.GPULoad, notes []string, err error)
+	Close() error
+}
+
+// loads asks a GPU library again and again, in a goroutine of its own: a call takes tens of
+// milliseconds for each GPU, and one that hangs must not hang the sampler. There is one such
+// goroutine at most.
+type loads struct {
+	source GPULoadSource // nil: none
+	absent bool          // there is no library; nobody is asked until the host has changed
+	flying chan loaded   // holds one; nil: no answer is out
+	asked  bool          // for this sample
+}
+
+// loaded is an answer.
+type loaded struct {
+	gpus  []counters.GPULoad
+	notes []string
+	err   error
+}
+
+// ask starts to ask for the load of a topology's GPUs, unless the last answer is still out.
+func (l *loads) ask(ctx context.Context, t *topo.Topology) (note string) {
+	l.asked = false
+	if l.source == nil || l.absent || len(t.GPUs) == 0 {
+		return ""
+	}
+	if l.flying != nil {
+		select {
+		case <-l.flying: // it came after its sample
+		default:
+			return "the GPU library still does not answer"
+		}
+	}
+	l.asked, l.flying = true, make(chan loaded, 1)
+	go func(source GPULoadSource, into chan<- loaded) {
+		defer func() {
+			if r := recover(); r != nil {
+				into <- loaded{err: fmt.Errorf("the library panicked: %v", r)}
+			}
+		}()
+		var a loaded
+		a.gpus, a.notes, a.err = source.Load(ctx)
+		into <- a
+	}(l.source, l.flying)
+	return ""
+}
+
+// wait puts the answer into a sample. Without one in time, ask will find it later.
+func (l *loads) wait(ctx context.Context, t *topo.Topology, out *counters.Sample) (note string) {
+	if !l.asked {
+		return ""
+	}
+	var a loaded
+	select {
+	case a = <-l.flying:
+		l.flying = nil
+	case <-ctx.Done():
+		return "the GPU library does not answer"
+	}
+	var absent interface{ Absent() bool }
+	if errors.As(a.err, &absent) && absent.Absent() {
+		l.absent = true
+		return ""
+	}
+	if a.err != nil {
+		return fmt.Sprintf("GPU load: %v", a.err)
+	}
+	out.Notes = append(out.Notes, a.notes...)
+	out.GPUs = identify(t, a.gpus)
+	return ""
+}
+
+// identify gives the answers the IDs of a topology's GPUs, in its order. Answers about
+// GPUs that it does not have are left out.
+func identify(t *topo.Topology, answers []counters.GPULoad) []counters.GPU {
+	gpus := []counters.GPU{}
+	for i := range t.GPUs {
+		g := &t.GPUs[i]
+		for _, a := range answers {
+			if a.BDF != nil && g.BDF != nil && *a.BDF == *g.BDF || (a.BDF == nil || g.BDF == nil) && a.UUID != "" && a.UUID == g.UUID {
+				a.GPU.ID = g.ID
+				gpus = append(gpus, a.GPU)
+				break
+			}
+		}
+	}
+	return gpus
+}
+
+// close lets go of the library, unless it hangs.
+func (l *loads) close(patience time.Duration) error {
+	if l.source == nil {
+		return nil
+	}
+	if l.flying != nil {
+		select {
+		case <-l.flying:
+			l.flying = nil
+		case <-time.After(patience):
+			return errors.New("discover: the GPU library does not answer; it stays loaded")
+		}
+	}
+	return l.source.Close()
+}
