@@ -1,7 +1,6 @@
 package draw
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,6 +24,7 @@ type builder struct {
 	below    map[topo.ID][]*topo.Link // PCIe links by the port above
 	seen     map[topo.ID]bool         // PCI functions that were reached
 	hidden   int                      // PCI functions that were left out
+	advice   string                   // how to see them
 }
 
 // load is what a PCI function carries.
@@ -108,7 +108,7 @@ func (b *builder) host() *line {
 		}
 	}
 	if rest := places.rest(); len(rest) > 0 {
-		unknown := text(cell{"NUMA unknown", middling})
+		unknown := text(Cell{"NUMA unknown", Middling})
 		unknown.add(rest...)
 		root.add(unknown)
 	}
@@ -116,10 +116,10 @@ func (b *builder) host() *line {
 		root.add(virtual)
 	}
 	if b.hidden > 0 && len(b.opts.Only) == 0 {
-		root.add(text(cell{fmt.Sprintf("%s not shown (--all shows them)", plural(b.hidden, "other PCI function")), faint}))
+		root.add(text(Cell{plural(b.hidden, "other PCI function") + " not shown" + b.advice, Faint}))
 	}
 	for _, l := range b.t.Host.Lacks {
-		root.add(text(cell{"not told: " + b.clean(l), faint}))
+		root.add(text(Cell{"not told: " + b.clean(l), Faint}))
 	}
 	return root
 }
@@ -142,15 +142,15 @@ func (b *builder) headline() *line {
 	count(len(b.t.GPUs), "GPU")
 	count(len(b.t.MatrixAxis(topo.KindNIC)), "NIC")
 	count(len(b.t.NVMes), "NVMe drive")
-	l := text(cell{b.clean(name), strong}, cell{b.clean(h.Product), plain}, cell{strings.Join(counts, ", "), plain})
+	l := text(Cell{b.clean(name), Strong}, Cell{b.clean(h.Product), Plain}, Cell{strings.Join(counts, ", "), Plain})
 	if b.t.Origin != "" && b.t.Origin != "live" {
-		l.cells = append(l.cells, cell{"[" + b.clean(b.t.Origin) + "]", faint})
+		l.cells = append(l.cells, Cell{"[" + b.clean(b.t.Origin) + "]", Faint})
 	}
 	if n := len(b.t.Warnings); n > 0 {
-		l.cells = append(l.cells, cell{"(" + plural(n, "warning") + ")", middling})
+		l.cells = append(l.cells, Cell{"(" + plural(n, "warning") + ")", Middling})
 	}
 	if !b.t.Complete {
-		l.cells = append(l.cells, cell{"incomplete", bad})
+		l.cells = append(l.cells, Cell{"incomplete", Bad})
 	}
 	return l
 }
@@ -251,15 +251,15 @@ func (b *builder) socket(p *topo.Package, at places) *line {
 			nodes = append(nodes, n)
 		}
 	}
-	name := cell{"socket " + strconv.Itoa(p.Index), strong}
+	name := Cell{"socket " + strconv.Itoa(p.Index), Strong}
 	if len(nodes) == 1 {
 		l := b.numa(nodes[0], at)
-		l.cells = append([]cell{name}, l.cells...)
-		l.cells[1].style = plain
-		l.cells = append(l.cells, cell{b.clean(p.Model), faint})
+		l.cells = append([]Cell{name}, l.cells...)
+		l.cells[1].Style = Plain
+		l.cells = append(l.cells, Cell{b.clean(p.Model), Faint})
 		return l
 	}
-	l := text(name, cell{cpus(b.clean(p.CPUs)), plain}, cell{b.clean(p.Model), faint})
+	l := text(name, Cell{cpus(b.clean(p.CPUs)), Plain}, Cell{b.clean(p.Model), Faint}).of(p.ID, nil)
 	for _, n := range nodes {
 		l.add(b.numa(n, at))
 	}
@@ -279,9 +279,9 @@ func (b *builder) numa(n *topo.NUMANode, at places) *line {
 	if n.MemoryBytes != nil {
 		memory = units.Bytes(*n.MemoryBytes)
 	}
-	l := text(cell{"NUMA " + strconv.Itoa(n.Index), strong}, cell{cpus(b.clean(n.CPUs)), plain}, cell{memory, plain})
+	l := text(Cell{"NUMA " + strconv.Itoa(n.Index), Strong}, Cell{cpus(b.clean(n.CPUs)), Plain}, Cell{memory, Plain}).of(n.ID, nil)
 	if n.MemoryOnly {
-		l.cells = append(l.cells, cell{"memory only", faint})
+		l.cells = append(l.cells, Cell{"memory only", Faint})
 	}
 	l.add(at.take(n.Index)...)
 	return l

@@ -12,20 +12,22 @@ import (
 
 // device is a line in columns: name, address, link and rate of the PCIe link,
 // then the details; an exclamation mark where the link is below its ability.
-func (b *builder) device(name string, d *topo.PCIDevice, gpu bool, details ...cell) *line {
-	l := &line{columns: true, cells: []cell{{b.clean(name), strong}, {}, {}, {}}}
+func (b *builder) device(name string, d *topo.PCIDevice, gpu bool, details ...Cell) *line {
+	l := &line{columns: true, cells: []Cell{{b.clean(name), Strong}, {}, {}, {}}, head: columnCount}
 	if d == nil {
 		l.cells = append(l.cells, details...)
 		return l
 	}
-	s := b.link(d, gpu)
-	l.cells[colBDF].text = d.BDF.String()
-	l.cells[colLink].text = s.text
-	l.cells[colRate].text = b.rate(s.rate, units.Gbyte)
-	l.cells = append(l.cells, cell{s.note, faint})
-	if s.degraded {
-		l.cells = append(l.cells, cell{"!", bad})
+	s := b.link(d, gpu, nil)
+	l.of(d.ID, d)
+	l.cells[colBDF].Text = d.BDF.String()
+	l.cells[colLink].Text = s.Text
+	l.cells[colRate].Text = b.rate(s.Rate, units.Gbyte)
+	l.cells = append(l.cells, Cell{s.Note, Faint})
+	if s.Degraded {
+		l.cells = append(l.cells, Cell{"!", Bad})
 	}
+	l.head = len(l.cells)
 	l.cells = append(l.cells, details...)
 	return l
 }
@@ -46,28 +48,28 @@ func (b *builder) gpu(g *topo.GPU, d *topo.PCIDevice) *line {
 	if model == "" {
 		model = g.Vendor
 	}
-	details := []cell{{b.clean(model), plain}}
+	details := []Cell{{b.clean(model), Plain}}
 	for _, link := range b.peers(g.ID) {
-		details = append(details, cell{link, good})
+		details = append(details, Cell{link, Good})
 	}
 	if g.MIG != nil && g.MIG.Enabled {
-		details = append(details, cell{"MIG " + plural(len(g.MIG.Instances), "instance"), plain})
+		details = append(details, Cell{"MIG " + plural(len(g.MIG.Instances), "instance"), Plain})
 	}
 	if g.MemoryNUMA != nil {
-		details = append(details, cell{"memory NUMA " + strconv.Itoa(*g.MemoryNUMA), plain})
+		details = append(details, Cell{"memory NUMA " + strconv.Itoa(*g.MemoryNUMA), Plain})
 	}
 	switch {
 	case g.KnownFrom == "pci" && g.Driver == "":
-		details = append(details, cell{"no driver", middling})
+		details = append(details, Cell{"no driver", Middling})
 	case g.KnownFrom == "pci":
-		details = append(details, cell{"known from PCI alone", faint})
+		details = append(details, Cell{"known from PCI alone", Faint})
 	}
 	if g.Visible != nil && !*g.Visible {
-		details = append(details, cell{"not visible to this process", middling})
+		details = append(details, Cell{"not visible to this process", Middling})
 	}
-	l := b.device("GPU"+strconv.Itoa(g.Index), d, true, details...)
+	l := b.device("GPU"+strconv.Itoa(g.Index), d, true, details...).of(g.ID, d)
 	if d == nil && g.BDF != nil {
-		l.cells[colBDF].text = g.BDF.String()
+		l.cells[colBDF].Text = g.BDF.String()
 	}
 	return l
 }
@@ -95,38 +97,40 @@ func (b *builder) peers(gpu topo.ID) []string {
 
 // rdma is an RDMA device: one port stands on its line, several below it.
 func (b *builder) rdma(r *topo.RDMADevice, d *topo.PCIDevice) []*line {
-	l := b.device(r.Name, d, false)
+	l := b.device(r.Name, d, false).of(r.ID, d)
 	if d == nil && r.BDF != nil {
-		l.cells[colBDF].text = r.BDF.String()
+		l.cells[colBDF].Text = r.BDF.String()
 	}
 	ports := b.ports[r.ID]
 	switch len(ports) {
 	case 0:
-		l.cells = append(l.cells, cell{b.clean(r.Transport), plain}, cell{b.names(r.Netdevs), plain})
+		l.cells = append(l.cells, Cell{b.clean(r.Transport), Plain}, Cell{b.names(r.Netdevs), Plain})
 	case 1:
-		l.cells[colRate].text = b.rate(ports[0].BytesPerSec, units.Gbit)
+		l.cells[colRate].Text = b.rate(ports[0].BytesPerSec, units.Gbit)
 		l.cells = append(l.cells, b.port(ports[0], r)...)
 	default:
-		l.cells[colRate].text = ""
+		l.cells[colRate].Text = ""
 		for _, p := range ports {
-			cells := append([]cell{{"port " + strconv.Itoa(p.Number), plain},
-				{b.rate(p.BytesPerSec, units.Gbit), plain}}, b.port(p, r)...)
-			l.add(text(cells...))
+			cells := append([]Cell{{"port " + strconv.Itoa(p.Number), Plain},
+				{b.rate(p.BytesPerSec, units.Gbit), Plain}}, b.port(p, r)...)
+			one := text(cells...).of(p.ID, nil)
+			one.head = portHead
+			l.add(one)
 		}
 	}
 	if r.Uverbs == "denied" || r.Uverbs == "none" {
-		l.cells = append(l.cells, cell{"no access to verbs", middling})
+		l.cells = append(l.cells, Cell{"no access to verbs", Middling})
 	}
 	return []*line{l}
 }
 
 // port says how a port of an RDMA device is: state, link layer, interfaces.
-func (b *builder) port(p *topo.Port, r *topo.RDMADevice) []cell {
-	state := cell{b.clean(p.State), good}
+func (b *builder) port(p *topo.Port, r *topo.RDMADevice) []Cell {
+	state := Cell{b.clean(p.State), Good}
 	if p.State != "" && p.State != "ACTIVE" {
-		state.style = bad
+		state.Style = Bad
 		if p.PhysState != "" && p.PhysState != "LinkUp" {
-			state.text += " (" + b.clean(p.PhysState) + ")"
+			state.Text += " (" + b.clean(p.PhysState) + ")"
 		}
 	}
 	netdevs := p.Netdevs
@@ -137,7 +141,7 @@ func (b *builder) port(p *topo.Port, r *topo.RDMADevice) []cell {
 	if r.Transport == "efa" {
 		layer = "EFA"
 	}
-	return []cell{state, {b.clean(layer), plain}, {b.names(netdevs), plain}}
+	return []Cell{state, {b.clean(layer), Plain}, {b.names(netdevs), Plain}}
 }
 
 // names joins interface names; many are cut short.
@@ -165,41 +169,41 @@ func (b *builder) netdevs(list []*topo.Netdev, d *topo.PCIDevice) []*line {
 			representors++
 			continue
 		}
-		l := b.device(n.Name, d, false, b.netdevCells(n)...)
-		l.cells[colRate].text = b.rate(n.BytesPerSec, units.Gbit)
+		l := b.device(n.Name, d, false, b.netdevCells(n)...).of(n.ID, d)
+		l.cells[colRate].Text = b.rate(n.BytesPerSec, units.Gbit)
 		out = append(out, l)
 	}
 	if representors > 0 {
-		out = append(out, text(cell{plural(representors, "representor"), faint}))
+		out = append(out, text(Cell{plural(representors, "representor"), Faint}))
 	}
 	return out
 }
 
-func (b *builder) netdevCells(n *topo.Netdev) []cell {
-	state := cell{b.clean(n.State), plain}
+func (b *builder) netdevCells(n *topo.Netdev) []Cell {
+	state := Cell{b.clean(n.State), Plain}
 	switch n.State {
 	case "up":
-		state.style = good
+		state.Style = Good
 	case "down", "lowerlayerdown":
-		state.style = bad
+		state.Style = Bad
 	}
-	cells := []cell{state}
+	cells := []Cell{state}
 	if n.Master != "" {
-		cells = append(cells, cell{"in " + b.clean(n.Master), plain})
+		cells = append(cells, Cell{"in " + b.clean(n.Master), Plain})
 	}
-	return append(cells, cell{b.clean(n.Driver), faint})
+	return append(cells, Cell{b.clean(n.Driver), Faint})
 }
 
 func (b *builder) nvme(n *topo.NVMe, d *topo.PCIDevice) *line {
-	return b.device(n.Name, d, false, cell{b.clean(n.Model), plain})
+	return b.device(n.Name, d, false, Cell{b.clean(n.Model), Plain}).of(n.ID, d)
 }
 
 // idleNIC is a network function without interface and RDMA device.
 func (b *builder) idleNIC(d *topo.PCIDevice) *line {
 	l := b.other(d)
-	l.cells[colName].text = "NIC"
+	l.cells[colName].Text = "NIC"
 	if d.Driver == "" {
-		l.cells = append(l.cells, cell{"no driver", middling})
+		l.cells = append(l.cells, Cell{"no driver", Middling})
 	}
 	return l
 }
@@ -211,13 +215,13 @@ func (b *builder) other(d *topo.PCIDevice) *line {
 		name = strings.TrimPrefix(string(d.Vendor), "0x") + ":" + strings.TrimPrefix(string(d.Device), "0x")
 	}
 	return b.device("class "+strings.TrimPrefix(string(d.Class), "0x"), d, false,
-		cell{b.clean(name), plain}, cell{b.clean(d.Driver), faint})
+		Cell{b.clean(name), Plain}, Cell{b.clean(d.Driver), Faint})
 }
 
 // virtual is the branch of what stands on no PCI function: software RDMA
 // devices, bonds and VLANs; the rest is counted by kind.
 func (b *builder) virtual() *line {
-	branch := text(cell{"virtual", strong}, cell{"no PCI function", faint})
+	branch := text(Cell{"virtual", Strong}, Cell{"no PCI function", Faint})
 	loose := b.carried[""]
 	if loose == nil || !b.wants(topo.KindNIC) {
 		return branch
@@ -233,8 +237,8 @@ func (b *builder) virtual() *line {
 			others[otherKind(n)]++
 			continue
 		}
-		l := b.device(n.Name, nil, false, append([]cell{{b.netdevKind(n), plain}}, b.netdevCells(n)...)...)
-		l.cells[colRate].text = b.rate(n.BytesPerSec, units.Gbit)
+		l := b.device(n.Name, nil, false, append([]Cell{{b.netdevKind(n), Plain}}, b.netdevCells(n)...)...).of(n.ID, nil)
+		l.cells[colRate].Text = b.rate(n.BytesPerSec, units.Gbit)
 		branch.add(l)
 	}
 	if len(others) > 0 {
@@ -246,7 +250,7 @@ func (b *builder) virtual() *line {
 		for i, k := range kinds {
 			kinds[i] = strconv.Itoa(others[k]) + " " + b.clean(k)
 		}
-		branch.add(text(cell{"not shown: " + strings.Join(kinds, ", "), faint}))
+		branch.add(text(Cell{"not shown: " + strings.Join(kinds, ", "), Faint}))
 	}
 	return branch
 }

@@ -3,6 +3,7 @@ package draw
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
@@ -23,16 +24,16 @@ func (g *grid) text(w *bytes.Buffer) {
 			widths[i] = max(widths[i], (width(c)/tabStop+1)*tabStop)
 		}
 	}
-	g.textRow(w, g.head, widths, func(int) style { return strong })
+	g.textRow(w, g.head, widths, func(int) Style { return Strong })
 	for i, row := range g.rows {
-		g.textRow(w, row, widths, func(col int) style {
+		g.textRow(w, row, widths, func(col int) Style {
 			switch {
 			case col == 0:
-				return strong
+				return Strong
 			case col <= len(g.m.Cols):
 				return g.style(i, col-1)
 			}
-			return plain
+			return Plain
 		})
 	}
 	g.legend(w)
@@ -45,7 +46,7 @@ func (g *grid) text(w *bytes.Buffer) {
 }
 
 // textRow writes one row without blanks at its end.
-func (g *grid) textRow(w *bytes.Buffer, row []string, widths []int, styleOf func(col int) style) {
+func (g *grid) textRow(w *bytes.Buffer, row []string, widths []int, styleOf func(col int) Style) {
 	last := len(row) - 1
 	for last > 0 && row[last] == "" {
 		last--
@@ -63,31 +64,42 @@ func (g *grid) textRow(w *bytes.Buffer, row []string, widths []int, styleOf func
 }
 
 // style colours a class from near to far.
-func (g *grid) style(i, j int) style {
+func (g *grid) style(i, j int) Style {
 	switch g.opts.View {
 	case ViewExpected, ViewMeasured, ViewDelta:
-		return plain
+		return Plain
 	}
 	switch c := g.m.Class[i][j]; c.Kind {
 	case topo.ClassUnknown:
-		return bad
+		return Bad
 	case topo.ClassSelf:
-		return faint
+		return Faint
 	case topo.ClassPHB, topo.ClassNODE:
-		return middling
+		return Middling
 	case topo.ClassSYS:
-		return bad
+		return Bad
 	}
-	return good
+	return Good
 }
 
-// entry is one line of a legend; a rare one is only printed where it occurs.
-type entry struct {
-	name, meaning string
-	rare          bool
+// LegendEntry is one line of a legend; a rare one is only printed where it occurs.
+type LegendEntry struct {
+	Name, Meaning string
+	Rare          bool
 }
 
-var classLegend = []entry{
+// Legend says what the cells of a view of classes mean; other views have none.
+func Legend(v View) []LegendEntry {
+	switch v {
+	case ViewClass:
+		return slices.Clone(classLegend)
+	case ViewNCCL:
+		return slices.Clone(ncclLegend)
+	}
+	return nil
+}
+
+var classLegend = []LegendEntry{
 	{"X", "Self", false},
 	{"SYS", "PCIe and the link between NUMA nodes (UPI, QPI, xGMI)", false},
 	{"NODE", "PCIe and the link between host bridges of one NUMA node", false},
@@ -100,7 +112,7 @@ var classLegend = []entry{
 	{unknown, "not known", true},
 }
 
-var ncclLegend = []entry{
+var ncclLegend = []LegendEntry{
 	{"LOC", "Self", false},
 	{"NVL", "NVLink, direct or through NVSwitches", false},
 	{"NVB", "NVLink through another GPU", true},
@@ -154,10 +166,10 @@ func (g *grid) measuredLegend(w *bytes.Buffer) {
 	}
 }
 
-func (g *grid) entries(w *bytes.Buffer, list []entry) {
+func (g *grid) entries(w *bytes.Buffer, list []LegendEntry) {
 	for _, e := range list {
-		if !e.rare || g.used[e.name] {
-			fmt.Fprintf(w, "  %-4s = %s\n", e.name, e.meaning)
+		if !e.Rare || g.used[e.Name] {
+			fmt.Fprintf(w, "  %-4s = %s\n", e.Name, e.Meaning)
 		}
 	}
 }

@@ -17,9 +17,9 @@ func (b *builder) hostBridge(hb *topo.HostBridge) *line {
 	if len(below) == 0 {
 		return nil
 	}
-	l := text(cell{"host bridge " + b.clean(hb.ID.Name()), plain})
+	l := text(Cell{"host bridge " + b.clean(hb.ID.Name()), Plain}).of(hb.ID, nil)
 	if hb.Synthetic {
-		l.cells = append(l.cells, cell{"(not in the file)", faint})
+		l.cells = append(l.cells, Cell{"(not in the file)", Faint})
 	}
 	l.add(below...)
 	return l
@@ -92,11 +92,12 @@ func (b *builder) bridge(d *topo.PCIDevice) *line {
 	if !ok {
 		name = "bridge"
 	}
-	l := text(cell{name + " " + d.BDF.String(), plain})
-	if s := b.link(d, false); s.degraded {
-		l.cells = append(l.cells, cell{s.text, plain}, cell{s.note, plain}, cell{"!", bad})
+	l := text(Cell{name + " " + d.BDF.String(), Plain}).of(d.ID, d)
+	if s := b.link(d, false, nil); s.Degraded {
+		l.cells = append(l.cells, Cell{s.Text, Plain}, Cell{s.Note, Plain}, Cell{"!", Bad})
 	}
-	l.cells = append(l.cells, cell{b.clean(d.DeviceName), faint})
+	l.head = len(l.cells)
+	l.cells = append(l.cells, Cell{b.clean(d.DeviceName), Faint})
 	return l
 }
 
@@ -142,8 +143,8 @@ func (b *builder) endpoint(d *topo.PCIDevice) []*line {
 		}
 	}
 	if b.wants(topo.KindNVSwitch) {
-		for range on.switches {
-			out = append(out, b.device("NVSwitch", d, false, cell{b.clean(d.DeviceName), plain}))
+		for _, s := range on.switches {
+			out = append(out, b.device("NVSwitch", d, false, Cell{b.clean(d.DeviceName), Plain}).of(s.ID, d))
 		}
 	}
 	return out
@@ -165,31 +166,35 @@ func (b *builder) folded(group []*topo.PCIDevice) *line {
 			}
 		}
 	}
-	l := text(cell{fmt.Sprintf("%s of %s", plural(len(group), "virtual function"), b.clean(group[0].PF.Name())), plain})
+	l := text(Cell{fmt.Sprintf("%s of %s", plural(len(group), "virtual function"), b.clean(group[0].PF.Name())), Plain})
 	if len(names) > 0 {
 		slices.SortFunc(names, topo.NaturalCompare)
-		l.cells = append(l.cells, cell{b.clean(names[0]) + " to " + b.clean(names[len(names)-1]), plain})
+		l.cells = append(l.cells, Cell{b.clean(names[0]) + " to " + b.clean(names[len(names)-1]), Plain})
 	}
 	return l
 }
 
-// linkState is a function's PCIe link in words.
-type linkState struct {
-	text     string // "gen5 x16"
-	rate     *topo.Rate
-	note     string // "(max gen5 x16)", "(now gen1 x16)"
-	degraded bool   // less than both ends can do
+// LinkState is a function's PCIe link in words.
+type LinkState struct {
+	Text     string     // "gen5 x16", "" nothing is known
+	Rate     *topo.Rate // expected, nil not known
+	Note     string     // "(max gen5 x16)", "(now gen1 x16)"
+	Degraded bool       // less than both ends can do
 }
 
 // link describes the link above a function. A GPU that idles lowers its speed,
-// so its maximum counts and the present one is only mentioned.
-func (b *builder) link(d *topo.PCIDevice, gpu bool) linkState {
+// so its maximum counts and the present one is only mentioned. now is what the link
+// runs at where that was looked at since; nil: as the topology has it.
+func (b *builder) link(d *topo.PCIDevice, gpu bool, now *topo.LaneRate) LinkState {
 	l := b.linkOf(d)
 	if l == nil {
-		return linkState{}
+		return LinkState{}
 	}
-	s := linkState{rate: l.BytesPerSec}
+	s := LinkState{Rate: l.BytesPerSec}
 	state := l.Cur
+	if now != nil {
+		state = now
+	}
 	if state == nil {
 		state = l.Max
 	}
@@ -203,14 +208,22 @@ func (b *builder) link(d *topo.PCIDevice, gpu bool) linkState {
 	}
 	fastest, widest := value(able.MaxSpeedMTs), value(able.MaxWidth)
 	ends := topo.EndsOf(b.devices[l.A], b.devices[l.B])
-	s.degraded = l.Cur != nil && d.PF == "" && ends.Degraded(gpu)
+	if now != nil {
+		ends.Above.SpeedMTs, ends.Above.Width = &now.SpeedMTs, &now.Width
+		ends.Below.SpeedMTs, ends.Below.Width = &now.SpeedMTs, &now.Width
+	}
+	s.Degraded = (l.Cur != nil || now != nil) && d.PF == "" && ends.Degraded(gpu)
 	if m := l.Max; m != nil && gpu && m.SpeedMTs > speed {
-		s.note = "(now " + pcie(speed, lanes) + ")"
+		s.Note = "(now " + pcie(speed, lanes) + ")"
 		speed = m.SpeedMTs
 	}
-	s.text = pcie(speed, lanes)
+	if now != nil {
+		rate := topo.PCIeRate(speed, lanes)
+		s.Rate = &rate
+	}
+	s.Text = pcie(speed, lanes)
 	if fastest > speed || widest > lanes {
-		s.note = "(max " + pcie(max(fastest, speed), max(widest, lanes)) + ")"
+		s.Note = "(max " + pcie(max(fastest, speed), max(widest, lanes)) + ")"
 	}
 	return s
 }

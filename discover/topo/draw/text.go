@@ -46,25 +46,26 @@ func Printable(s string, ascii bool) string {
 	return b.String()
 }
 
-// style is how a piece of text stands out. Colour never carries a meaning that
+// Style is how a piece of text stands out. Colour never carries a meaning that
 // the text itself lacks.
-type style uint8
+type Style uint8
 
+// The styles.
 const (
-	plain style = iota
-	strong
-	faint
-	good
-	middling
-	bad
+	Plain Style = iota
+	Strong
+	Faint
+	Good
+	Middling
+	Bad
 )
 
 // codes are the terminal's own 16 colours, so that they suit its background.
-var codes = [...]string{plain: "", strong: "1", faint: "2", good: "32", middling: "33", bad: "31"}
+var codes = [...]string{Plain: "", Strong: "1", Faint: "2", Good: "32", Middling: "33", Bad: "31"}
 
 // paint wraps text in the escape codes of a style.
-func paint(text string, s style, color bool) string {
-	if !color || s == plain || text == "" {
+func paint(text string, s Style, color bool) string {
+	if !color || s == Plain || text == "" {
 		return text
 	}
 	return "\x1b[" + codes[s] + "m" + text + "\x1b[0m"

@@ -30,7 +30,9 @@ type TreeOptions struct {
 // bridges and PCIe switches below them, and the devices with their links.
 func Tree(w io.Writer, t *topo.Topology, opts TreeOptions) error {
 	p := &printer{opts: opts}
-	root := newBuilder(t, opts).host()
+	b := newBuilder(t, opts)
+	b.advice = " (--all shows them)"
+	root := b.host()
 	p.measure(root)
 	p.print(root)
 	if _, err := p.out.WriteTo(w); err != nil {
@@ -41,15 +43,18 @@ func Tree(w io.Writer, t *topo.Topology, opts TreeOptions) error {
 
 // line is one line of the tree and what hangs below it.
 type line struct {
-	cells    []cell
+	id       topo.ID // of the node, "" it is none
+	pci      topo.ID // of the PCI function that the node is or stands on, "" none
+	cells    []Cell
+	head     int  // how many cells say name, address and link; 0 is the name alone
 	columns  bool // the first cells stand in columns, as those of all such lines
 	children []*line
 }
 
-// cell is one piece of a line.
-type cell struct {
-	text  string
-	style style
+// Cell is one piece of a line.
+type Cell struct {
+	Text  string
+	Style Style
 }
 
 // The columns of a device line; further cells follow without alignment.
@@ -61,8 +66,20 @@ const (
 	columnCount
 )
 
+// portHead is how many cells a port's own line begins with: name and rate.
+const portHead = 2
+
 // text is a line of free pieces.
-func text(cells ...cell) *line { return &line{cells: cells} }
+func text(cells ...Cell) *line { return &line{cells: cells} }
+
+// of says which node a line is, and on which PCI function.
+func (l *line) of(id topo.ID, d *topo.PCIDevice) *line {
+	l.id = id
+	if d != nil {
+		l.pci = d.ID
+	}
+	return l
+}
 
 func (l *line) add(children ...*line) { l.children = append(l.children, children...) }
 
@@ -77,7 +94,7 @@ type printer struct {
 func (p *printer) measure(l *line) {
 	if l.columns {
 		for i := range min(columnCount, len(l.cells)) {
-			p.widths[i] = max(p.widths[i], width(l.cells[i].text))
+			p.widths[i] = max(p.widths[i], width(l.cells[i].Text))
 		}
 	}
 	for _, c := range l.children {
@@ -107,20 +124,20 @@ func (p *printer) children(l *line, indent string) {
 
 // write prints one line: the branch, the cells, two blanks between them.
 func (p *printer) write(branch string, l *line) {
-	cells := make([]cell, 0, len(l.cells))
+	cells := make([]Cell, 0, len(l.cells))
 	for i, c := range l.cells {
 		if l.columns && i < columnCount {
-			c.text = pad(c.text, p.widths[i])
+			c.Text = pad(c.Text, p.widths[i])
 		}
-		if c.text != "" {
+		if c.Text != "" {
 			cells = append(cells, c)
 		}
 	}
-	for len(cells) > 0 && strings.TrimSpace(cells[len(cells)-1].text) == "" {
+	for len(cells) > 0 && strings.TrimSpace(cells[len(cells)-1].Text) == "" {
 		cells = cells[:len(cells)-1]
 	}
 	if n := len(cells); n > 0 {
-		cells[n-1].text = strings.TrimRight(cells[n-1].text, " ")
+		cells[n-1].Text = strings.TrimRight(cells[n-1].Text, " ")
 	}
 	p.out.WriteString(branch)
 	p.cut(cells, width(branch))
@@ -128,14 +145,14 @@ func (p *printer) write(branch string, l *line) {
 }
 
 // cut prints cells up to the line width; what is cut ends in an ellipsis.
-func (p *printer) cut(cells []cell, used int) {
+func (p *printer) cut(cells []Cell, used int) {
 	dots := "…"
 	if p.opts.ASCII {
 		dots = "..."
 	}
 	total := used + 2*max(0, len(cells)-1)
 	for _, c := range cells {
-		total += width(c.text)
+		total += width(c.Text)
 	}
 	room := total
 	if p.opts.Width > 0 && total > p.opts.Width {
@@ -146,11 +163,11 @@ func (p *printer) cut(cells []cell, used int) {
 			p.out.WriteString("  ")
 			used += 2
 		}
-		if w := width(c.text); used+w > room {
-			p.out.WriteString(paint(string([]rune(c.text)[:max(0, room-used)]), c.style, p.opts.Color) + dots)
+		if w := width(c.Text); used+w > room {
+			p.out.WriteString(paint(string([]rune(c.Text)[:max(0, room-used)]), c.Style, p.opts.Color) + dots)
 			return
 		}
-		p.out.WriteString(paint(c.text, c.style, p.opts.Color))
-		used += width(c.text)
+		p.out.WriteString(paint(c.Text, c.Style, p.opts.Color))
+		used += width(c.Text)
 	}
 }

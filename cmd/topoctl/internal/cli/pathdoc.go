@@ -5,6 +5,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/pathsel"
+	"github.com/topoctl/topoctl/pathsel/explain"
 	"github.com/topoctl/topoctl/pathsel/rival"
 )
 
@@ -24,19 +25,19 @@ type pathDoc struct {
 	Ranked   []pathsel.Candidate `json:"ranked"`
 	Rejected []pathsel.Candidate `json:"rejected"`
 	// Route is the way to the chosen port, or to the destination.
-	Route    *pathRoute     `json:"route"`
-	Capacity []pathCapacity `json:"capacity"`
+	Route    *explain.Route     `json:"route"`
+	Capacity []explain.Capacity `json:"capacity"`
 	// Lanes are the pairs of ports of two hosts, null without a peer.
 	Lanes    *pathsel.LaneSet `json:"lanes"`
 	Transfer *pathTransfer    `json:"transfer"`
 	Engines  []*rival.Choice  `json:"engines"`
 	Hints    []pathsel.Reason `json:"hints"`
 
-	bad   bool
-	more  int // ranked ports that --k leaves out
-	h     *pathsel.Host
-	rates topo.Overlay // measured, of links
-	why   string       // why there is no answer
+	bad  bool
+	more int // ranked ports that --k leaves out
+	h    *pathsel.Host
+	g    *topo.Graph // with the measured rates of links
+	why  string      // why there is no answer
 }
 
 // pathRequest is the question, devices as their IDs.
@@ -47,45 +48,6 @@ type pathRequest struct {
 	Transport   pathsel.Transport `json:"transport"`
 	Bytes       *int64            `json:"bytes,omitempty"`
 	Policy      pathsel.Policy    `json:"policy,omitempty"`
-}
-
-// pathRoute is the way between two nodes of one host.
-type pathRoute struct {
-	From        topo.ID        `json:"from"`
-	To          topo.ID        `json:"to"`
-	Class       topo.Class     `json:"class"`
-	NCCL        topo.NCCLClass `json:"nccl"`
-	Hops        *int           `json:"hops"` // links within the host
-	BytesPerSec *topo.Rate     `json:"expected_bytes_per_sec"`
-	Limit       topo.LinkID    `json:"limit_link,omitempty"`
-	Basis       topo.Basis     `json:"basis"`
-	SamePackage bool           `json:"same_package,omitempty"`
-	Steps       []pathStep     `json:"steps"`
-	// PeerAccess is NVML's answer on peer access between two GPUs: "ok" or the
-	// driver's reason; "" where NVML was not asked.
-	PeerAccess string `json:"peer_access,omitempty"`
-	known      bool
-}
-
-// pathStep is one link of a route, in the direction of travel.
-type pathStep struct {
-	Link        topo.LinkID    `json:"link"`
-	Kind        topo.LinkKind  `json:"kind"`
-	From        topo.ID        `json:"from"`
-	To          topo.ID        `json:"to"` // the same as From for peers below one root complex
-	BytesPerSec *topo.Rate     `json:"bytes_per_sec"`
-	Basis       topo.Basis     `json:"basis"`
-	Current     *topo.LaneRate `json:"current,omitempty"`
-	Max         *topo.LaneRate `json:"max,omitempty"`
-	Degraded    bool           `json:"degraded"` // runs below what both ends can do
-	Note        string         `json:"note,omitempty"`
-	Evidence    string         `json:"evidence,omitempty"`
-}
-
-// pathCapacity is what several ports carry together for the source.
-type pathCapacity struct {
-	Of string `json:"of"` // "preferred" or "usable"
-	*pathsel.Capacity
 }
 
 // pathTransfer is one transfer over the lanes.

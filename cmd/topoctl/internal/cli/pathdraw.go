@@ -5,6 +5,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/units"
+	"github.com/topoctl/topoctl/pathsel/explain"
 )
 
 // drawing is a route on one line, or on several where it is too long: nodes with
@@ -47,13 +48,13 @@ func (d *pathDoc) routeText(l *look) string {
 			at = d.endText(d.Route.From)
 		case i > last:
 			at = "wire"
-		case i == last && d.Route.known:
+		case i == last && d.Route.Known:
 			at = d.endText(d.Route.To)
 		default:
-			at = nodeText(d.h.Topology(), steps[i].To)
+			at = explain.NodeText(d.h.Topology(), steps[i].To)
 		}
 		w.link(&steps[i], at)
-		if i == last && !d.Route.known {
+		if i == last && !d.Route.Known {
 			to := d.endText(d.Route.To)
 			w.put(" ... "+to, len(" ... ")+utf8.RuneCountInString(to))
 		}
@@ -70,7 +71,7 @@ func (d *pathDoc) routeText(l *look) string {
 }
 
 // link draws one link and the node that it leads to.
-func (w *drawing) link(s *pathStep, to string) {
+func (w *drawing) link(s *explain.Step, to string) {
 	rate, code := "?", ""
 	if s.BytesPerSec != nil {
 		rate = units.RateNumber(int64(*s.BytesPerSec), w.l.units)

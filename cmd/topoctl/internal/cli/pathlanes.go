@@ -15,6 +15,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/units"
 	"github.com/topoctl/topoctl/pathsel"
+	"github.com/topoctl/topoctl/pathsel/explain"
 )
 
 // lanes pairs the ports of this host and the peer.
@@ -87,7 +88,7 @@ func peerLocation(h *pathsel.Host, src pathsel.Location, dst string) (pathsel.Lo
 		if err != nil {
 			return "", err
 		}
-		return locationOf(h, id)
+		return explain.LocationOf(h, id)
 	}
 	all := h.Locations()
 	if len(all) == 0 {

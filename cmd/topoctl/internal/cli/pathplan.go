@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/pathsel"
+	"github.com/topoctl/topoctl/pathsel/explain"
 )
 
 // runPlan shares all ports among all GPUs, or among local ranks.
@@ -85,9 +86,9 @@ func bottleneckText(h *pathsel.Host, p *pathsel.Plan, l *look) string {
 	}
 	slowest := l.rate(&n.SlowestBytesPerSec, n.Basis)
 	if len(n.Consumers)+len(n.AsSlow) == len(p.Assignments) && len(p.Assignments) > 1 {
-		return ", " + slowest + " each   limit: such as " + linkText(h, n.Link)
+		return ", " + slowest + " each   limit: such as " + explain.LinkText(h, n.Link)
 	}
-	return fmt.Sprintf("   slowest: %s with %s, limit: %s", several(append(n.Consumers, n.AsSlow...), 3), slowest, linkText(h, n.Link))
+	return fmt.Sprintf("   slowest: %s with %s, limit: %s", several(append(n.Consumers, n.AsSlow...), 3), slowest, explain.LinkText(h, n.Link))
 }
 
 func assignmentRows(h *pathsel.Host, p *pathsel.Plan, l *look) []row {
@@ -109,13 +110,13 @@ func assignmentRows(h *pathsel.Host, p *pathsel.Plan, l *look) []row {
 			if s := classOr(c.Class); !slices.Contains(classes, s) {
 				classes = append(classes, s)
 			}
-			if s := reasonText(c); !slices.Contains(reasons, s) {
+			if s := explain.ReasonText(c); !slices.Contains(reasons, s) {
 				reasons = append(reasons, s)
 			}
 		}
 		r := row{cells: []string{name, several(names, 4), strings.Join(classes, " "), l.rate(a.BytesPerSec, a.Basis), strings.Join(reasons, "; ")}}
 		if l.verbose && a.Limit != "" {
-			r.below = []string{"limit: " + linkText(h, a.Limit)}
+			r.below = []string{"limit: " + explain.LinkText(h, a.Limit)}
 		}
 		rows = append(rows, r)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/pathsel"
+	"github.com/topoctl/topoctl/pathsel/explain"
 )
 
 func itoa(n int) string { return strconv.Itoa(n) }
@@ -49,7 +50,7 @@ func (d *pathDoc) headline(l *look) string {
 	if d.Lanes != nil {
 		return d.lanesHeadline(l)
 	}
-	from, to := shortName(d.Request.Source), shortName(d.Request.Destination)
+	from, to := explain.ShortName(d.Request.Source), explain.ShortName(d.Request.Destination)
 	if d.Request.Destination == "" {
 		to = d.Chosen.Name
 	}
@@ -77,23 +78,15 @@ func (d *pathDoc) headline(l *look) string {
 		line += ", over TCP"
 	}
 	if r.Limit != "" {
-		line += "   limit: " + linkText(d.h, r.Limit)
+		line += "   limit: " + explain.LinkText(d.h, r.Limit)
 	}
 	return line + "\n"
 }
 
-// shortName is a node as people call it: memory locations with their kind.
-func shortName(id topo.ID) string {
-	if s := string(id); strings.HasPrefix(s, "gpu:") || strings.HasPrefix(s, "numa:") {
-		return string(pathsel.LocationOf(id))
-	}
-	return id.Name()
-}
-
 // endText names an end of the route: of a port the device that it is on.
 func (d *pathDoc) endText(id topo.ID) string {
-	node, _ := anchor(d.h, id)
-	return nodeText(d.h.Topology(), node)
+	node, _ := explain.Anchor(d.h, id)
+	return explain.NodeText(d.h.Topology(), node)
 }
 
 // stepsText lists the links of the route.
@@ -101,7 +94,7 @@ func (d *pathDoc) stepsText(l *look) string {
 	rows := []row{{cells: []string{"link", "rate", "basis", "what"}}}
 	for i := range d.Route.Steps {
 		s := &d.Route.Steps[i]
-		r := row{cells: []string{string(s.Link), l.rate(s.BytesPerSec, s.Basis), string(s.Basis), linkText(d.h, s.Link)}}
+		r := row{cells: []string{string(s.Link), l.rate(s.BytesPerSec, s.Basis), string(s.Basis), explain.LinkText(d.h, s.Link)}}
 		if s.Note != "" {
 			r.below = append(r.below, s.Note)
 		}
@@ -118,7 +111,7 @@ func (d *pathDoc) portsText(l *look) string {
 	rows := []row{{cells: []string{"rank", "port", "class", "links", "expected", "verdict", "why"}, code: inFaint}}
 	for i := range d.Ranked {
 		c := &d.Ranked[i]
-		r := row{cells: []string{itoa(i + 1), c.Name, classOr(c.Class), hopsOr(c.Hops), l.rate(c.BytesPerSec, c.Basis), string(c.Verdict), reasonText(c)}}
+		r := row{cells: []string{itoa(i + 1), c.Name, classOr(c.Class), hopsOr(c.Hops), l.rate(c.BytesPerSec, c.Basis), string(c.Verdict), explain.ReasonText(c)}}
 		if c.Verdict == pathsel.Preferred {
 			r.code = inGood
 		}
@@ -143,19 +136,10 @@ func (d *pathDoc) portsText(l *look) string {
 	return "\n" + out
 }
 
-// reasonText is why a port ranks where it does; its class and rate stand beside.
-func reasonText(c *pathsel.Candidate) string {
-	if c.Reason.Code == pathsel.CodeBest {
-		text, _, _ := strings.Cut(c.Reason.Text, " (")
-		return text
-	}
-	return c.Reason.Text
-}
-
 // rejectedText lists ports that take no part, those with one reason together.
 func (d *pathDoc) rejectedText(l *look, list []pathsel.Candidate, word string) string {
 	var rows []row
-	for _, group := range groups(list) {
+	for _, group := range explain.Groups(list) {
 		names := make([]string, len(group))
 		r := row{}
 		for i, c := range group {
@@ -164,41 +148,10 @@ func (d *pathDoc) rejectedText(l *look, list []pathsel.Candidate, word string) s
 				r.below = append(r.below, c.Name+": "+text)
 			}
 		}
-		r.cells = []string{word, several(names, 4), groupReason(group)}
+		r.cells = []string{word, several(names, 4), explain.GroupReason(group)}
 		rows = append(rows, r)
 	}
 	return l.listing(rows)
-}
-
-// groups puts rejected ports together that have one reason.
-func groups(list []pathsel.Candidate) [][]*pathsel.Candidate {
-	var out [][]*pathsel.Candidate
-	at := map[string]int{}
-	for i := range list {
-		c := &list[i]
-		key := string(c.Reason.Code)
-		if c.Reason.Code == pathsel.CodeNotForData { // the role and its reason differ
-			key += c.Reason.Text
-		}
-		k, ok := at[key]
-		if !ok {
-			k = len(out)
-			at[key], out = k, append(out, nil)
-		}
-		out[k] = append(out[k], c)
-	}
-	return out
-}
-
-// groupReason is the reason of a group; where the texts differ, it is that of
-// the first.
-func groupReason(group []*pathsel.Candidate) string {
-	for _, c := range group[1:] {
-		if c.Reason.Text != group[0].Reason.Text {
-			return group[0].Reason.Text + " (" + group[0].Name + ", and the like)"
-		}
-	}
-	return group[0].Reason.Text
 }
 
 // details are the codes, notes and evidence of a port, with --verbose.
@@ -208,7 +161,7 @@ func (d *pathDoc) details(l *look, c *pathsel.Candidate) []string {
 	}
 	out := []string{fmt.Sprintf("%s, role %s, NCCL %s, basis %s", c.Reason.Code, c.Role, orUnknown(string(c.NCCL)), c.Basis)}
 	if c.Limit != "" {
-		out[0] += ", limit " + linkText(d.h, c.Limit)
+		out[0] += ", limit " + explain.LinkText(d.h, c.Limit)
 	}
 	if c.Reason.Evidence != "" {
 		out = append(out, c.Reason.Evidence)
@@ -262,7 +215,7 @@ func (d *pathDoc) capacityText(l *look) string {
 // betweenText says what else there is to know of a pair of devices.
 func (d *pathDoc) betweenText(l *look) string {
 	r := d.Route
-	if !r.known {
+	if !r.Known {
 		return ""
 	}
 	out := ""

@@ -1,0 +1,66 @@
+package explain
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/topoctl/topoctl/pathsel"
+)
+
+// ReasonText is why a port ranks where it does, for a table in which its class and rate
+// stand beside.
+func ReasonText(c *pathsel.Candidate) string {
+	if c.Reason.Code == pathsel.CodeBest {
+		text, _, _ := strings.Cut(c.Reason.Text, " (")
+		return text
+	}
+	return c.Reason.Text
+}
+
+// Groups puts rejected ports together that have one reason.
+func Groups(list []pathsel.Candidate) [][]*pathsel.Candidate {
+	var out [][]*pathsel.Candidate
+	at := map[string]int{}
+	for i := range list {
+		c := &list[i]
+		key := string(c.Reason.Code)
+		if c.Reason.Code == pathsel.CodeNotForData { // the role and its reason differ
+			key += c.Reason.Text
+		}
+		k, ok := at[key]
+		if !ok {
+			k = len(out)
+			at[key], out = k, append(out, nil)
+		}
+		out[k] = append(out[k], c)
+	}
+	return out
+}
+
+// GroupReason is the reason of a group; where the texts differ, it is that of
+// the first.
+func GroupReason(group []*pathsel.Candidate) string {
+	for _, c := range group[1:] {
+		if c.Reason.Text != group[0].Reason.Text {
+			return group[0].Reason.Text + " (" + group[0].Name + ", and the like)"
+		}
+	}
+	return group[0].Reason.Text
+}
+
+// several names the first of many, and how many more there are.
+func several(names []string, most int) string {
+	if len(names) <= most+1 {
+		return strings.Join(names, ", ")
+	}
+	return strings.Join(names[:most], ", ") + " and " + plural(len(names)-most, "more")
+}
+
+// plural is "1 lane", "2 lanes"; "more" stays as it is.
+func plural(n int, noun string) string {
+	text := strconv.Itoa(n) + " " + noun
+	if n != 1 && noun != "more" {
+		text += "s"
+	}
+	return text
+}
