@@ -93,7 +93,7 @@ func (x *Result) check() error {
 	if len(x.Bandwidth) > maxSizes || len(x.Reasons) > maxReasons || len(x.Retests) > maxReasons {
 		return fmt.Errorf("%d sizes, %d reasons, %d retests: at most %d are read", len(x.Bandwidth), len(x.Reasons), len(x.Retests), maxSizes)
 	}
-	err := first(checkNames("name", x.ID, string(x.Kind), x.Transport, x.Variant, x.Group),
+	err := first(checkNames("name", x.ID, string(x.Kind), x.Transport, x.Variant, x.Group, string(x.ErrorCause)),
 		x.From.check(), x.To.check(), checkRate("expected", x.Expected.BytesPerSec), checkBasis(x.Expected.Basis),
 		within("round", 1<<31, int64(x.Round)), x.checkLatency(), x.checkRatios())
 	for i := range x.Bandwidth {

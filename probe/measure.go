@@ -2,6 +2,7 @@ package probe
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -58,9 +59,47 @@ type Measurement struct {
 	Links []LinkState `json:"link_states"`
 	Notes []string    `json:"notes,omitempty"`
 	// Waived says why it could not be measured here: hardware, driver, permission. An
-	// error is another matter.
+	// error is another matter; CauseOf says what it is about.
 	Waived string `json:"-"`
 	Err    error  `json:"-"`
+}
+
+// Cause is what an error of a measurement is about; "" is none of these: an agent that
+// refuses, memory that is not there, an answer that makes no sense.
+type Cause string
+
+// The causes.
+const (
+	CauseConnect Cause = "connect" // the ends did not connect
+	CauseMove    Cause = "move"    // bytes did not come over
+)
+
+// OnTheWay says whether a cause may lie on the way between the ends, and not in one of them.
+func (c Cause) OnTheWay() bool { return c == CauseConnect || c == CauseMove }
+
+// causedError is an error with its cause.
+type causedError struct {
+	error
+	cause Cause
+}
+
+func (e *causedError) Unwrap() error { return e.error }
+
+// Because says what an error is about; nil stays nil.
+func Because(c Cause, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &causedError{err, c}
+}
+
+// CauseOf is what an error is about.
+func CauseOf(err error) Cause {
+	var e *causedError
+	if errors.As(err, &e) {
+		return e.cause
+	}
+	return ""
 }
 
 // Bandwidth is what a pair carried with ops of one size.

@@ -104,6 +104,9 @@ type Result struct {
 	Reasons    []Reason `json:"reasons"`
 	Retests    []Retest `json:"retests,omitempty"`
 	Error      string   `json:"error,omitempty"`
+	// ErrorCause is what Error is about. Only those that may lie on the way are held
+	// against its links.
+	ErrorCause Cause `json:"error_cause,omitempty"`
 }
 
 // Reason is one reason for a verdict.

@@ -42,35 +42,48 @@ func (s System) Or(customary System) System {
 	return s
 }
 
-// Suffix is the unit after a number: "Gb/s", "GB/s" or "GiB/s".
-func (s System) Suffix() string {
-	switch s.Or(Gbyte) {
-	case Gbit:
-		return "Gb/s"
-	case Gibyte:
-		return "GiB/s"
-	}
-	return "GB/s"
+// suffixes are a system's units, each a step smaller than the one before.
+var suffixes = map[System][]string{
+	Gbit:   {"Gb/s", "Mb/s", "kb/s", "b/s"},
+	Gbyte:  {"GB/s", "MB/s", "kB/s", "B/s"},
+	Gibyte: {"GiB/s", "MiB/s", "KiB/s", "B/s"},
 }
 
-// Rate prints bytes per second with its unit: "400 Gb/s", "63.0 GB/s".
+// Suffix is the unit after a number: "Gb/s", "GB/s" or "GiB/s".
+func (s System) Suffix() string { return suffixes[s.Or(Gbyte)][0] }
+
+// Rate prints bytes per second with its unit: "400 Gb/s", "63.0 GB/s". Below a tenth of the
+// system's unit it takes a smaller one: "9.9 Mb/s".
 func Rate(bytesPerSec int64, s System) string {
-	return RateNumber(bytesPerSec, s) + " " + s.Suffix()
+	names, step, i := suffixes[s.Or(Gbyte)], 1000.0, 0
+	if s == Gibyte {
+		step = 1024
+	}
+	v := s.value(bytesPerSec)
+	for ; i < len(names)-1 && v != 0 && v > -0.1 && v < 0.1; i++ {
+		v *= step
+	}
+	return s.number(v) + " " + names[i]
 }
 
 // RateNumber prints bytes per second as a number of the system's unit: bits
 // without a fraction that says nothing ("400", "2.5"), bytes with one decimal
 // ("63.0"), and two significant digits below one ("0.25").
-func RateNumber(bytesPerSec int64, s System) string {
+func RateNumber(bytesPerSec int64, s System) string { return s.number(s.value(bytesPerSec)) }
+
+// value is bytes per second in the system's unit.
+func (s System) value(bytesPerSec int64) float64 {
 	v := float64(bytesPerSec)
 	switch s.Or(Gbyte) {
 	case Gbit:
-		v = v * 8 / 1e9
+		return v * 8 / 1e9
 	case Gibyte:
-		v /= 1 << 30
-	default:
-		v /= 1e9
+		return v / (1 << 30)
 	}
+	return v / 1e9
+}
+
+func (s System) number(v float64) string {
 	switch {
 	case v == 0:
 		return "0"

@@ -122,6 +122,9 @@ func (t *turn) believed(x *trial) probe.Measurement {
 		m.Err = x.to.err
 	case r.Error != "":
 		m.Err = fmt.Errorf("%s: %s", x.from.a.name, clip(r.Error, maxErrorText))
+		if r.Cause.OnTheWay() {
+			m.Err = probe.Because(r.Cause, m.Err)
+		}
 	}
 	return m
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -88,6 +89,25 @@ func TestClaimsAndServed(t *testing.T) {
 				t.Errorf("notes %q", m.Notes)
 			}
 		})
+	}
+}
+
+// What an error is about travels with it; a word that nobody knows is none.
+func TestCauseOfAnError(t *testing.T) {
+	for said, want := range map[string]probe.Cause{`"connect"`: probe.CauseConnect, `"move"`: probe.CauseMove, `"\u001b[2J"`: "", `""`: ""} {
+		turn, x := claimed()
+		if err := json.Unmarshal([]byte(`{"error": "it broke", "error_cause": `+said+`}`), x.result); err != nil {
+			t.Fatal(err)
+		}
+		x.result.Bandwidth, x.result.Latency = nil, nil
+		if m := turn.measurement(t.Context(), x); m.Err == nil || probe.CauseOf(m.Err) != want {
+			t.Errorf("%s: %v, about %q", said, m.Err, probe.CauseOf(m.Err))
+		}
+	}
+	for _, cause := range []probe.Cause{"", probe.CauseConnect, probe.CauseMove} {
+		if r := outcome(probe.Measurement{}, fmt.Errorf("later: %w (%w)", errors.New("time"), probe.Because(cause, errors.New("first")))); r.Cause != cause || r.Error == "" {
+			t.Errorf("%q: %+v", cause, r)
+		}
 	}
 }
 

@@ -91,7 +91,7 @@ func outcome(m probe.Measurement, err error) *result {
 	case errors.As(err, &w):
 		r.Waived = clip(err.Error(), maxErrorText)
 	case err != nil:
-		r.Error = clip(err.Error(), maxErrorText)
+		r.Error, r.Cause = clip(err.Error(), maxErrorText), probe.CauseOf(err)
 	}
 	return r
 }
@@ -161,7 +161,7 @@ func (w *worker) connect(ctx context.Context) error {
 	}
 	p, address, err := w.open(ctx)
 	if err != nil {
-		return err
+		return probe.Because(probe.CauseConnect, err)
 	}
 	o, note := memoryAt(topologyOf(w.e), want.Location)
 	w.note = note
@@ -188,7 +188,7 @@ func (w *worker) connect(ctx context.Context) error {
 		<-b.Done()
 		err = b.Err()
 	}
-	return err
+	return probe.Because(probe.CauseConnect, err)
 }
 
 // waive marks the errors of a host that does not have what a pair needs.

@@ -179,6 +179,8 @@ type result struct {
 	probe.Measurement
 	Waived string `json:"waived,omitempty"`
 	Error  string `json:"error,omitempty"`
+	// Cause is what Error is about.
+	Cause probe.Cause `json:"error_cause,omitempty"`
 }
 
 type linkStates struct {

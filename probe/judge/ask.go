@@ -54,11 +54,12 @@ func (c *trial) tookPart(i int) bool {
 	return c.usable(i) || c.r.Results[i].Round > 0 && c.r.Results[i].Pair.Waived == ""
 }
 
-// broken says whether nothing came over a pair of ports, for a reason that no host gave: then
-// something on its way may be dead. In a run that was broken off errors say nothing.
+// broken says whether nothing came over a pair of ports, for a reason that may lie on its way
+// and that no host gave: then something there may be dead. In a run that was broken off
+// errors say nothing.
 func (c *trial) broken(i int) bool {
 	res := &c.r.Results[i]
-	return c.r.Complete && res.Kind == probe.Port && res.Verdict == probe.Error && len(res.Bandwidth) == 0 &&
+	return c.r.Complete && res.Kind == probe.Port && res.Verdict == probe.Error && res.ErrorCause.OnTheWay() && len(res.Bandwidth) == 0 &&
 		!slices.ContainsFunc(c.r.Hosts, func(h probe.Host) bool {
 			return h.Error != "" && (h.Name == res.From.Host || h.Name == res.To.Host)
 		})

@@ -199,7 +199,7 @@ func TestBlameIsSmallest(t *testing.T) {
 		m.measure()
 		for i := range m.r.Results {
 			if res := &m.r.Results[i]; res.Bandwidth != nil && rateOf(res) == 0 {
-				res.Measurement = probe.Measurement{Err: errors.New("timeout")}
+				res.Measurement = probe.Measurement{Err: probe.Because(probe.CauseMove, errors.New("timeout"))}
 			}
 		}
 		judge.Judge(m.r)

@@ -125,7 +125,7 @@ func TestUnknownNeighbour(t *testing.T) {
 	m.r.Hosts[1].Error = "gone"
 	for i := range m.r.Results {
 		if res := &m.r.Results[i]; res.From.Host == "n2" && res.To.Host == "n4" {
-			res.Measurement = probe.Measurement{Err: errors.New("gone")}
+			res.Measurement = probe.Measurement{Err: probe.Because(probe.CauseConnect, errors.New("gone"))}
 		}
 	}
 	judge.Judge(m.r)
@@ -175,5 +175,22 @@ func BenchmarkBlame(b *testing.B) {
 			b.ReportMetric(float64(len(m.r.Results)), "pairs")
 			b.ReportMetric(float64(len(m.r.Blame)), "blames")
 		})
+	}
+}
+
+// Errors that are not of the way accuse nobody: an agent refused, or had no memory.
+func TestRefusedIsNoBlame(t *testing.T) {
+	for cause, want := range map[probe.Cause]bool{"": false, "of a newer writer": false, probe.CauseConnect: true, probe.CauseMove: true} {
+		m := newModel(shape{hosts: 4, nics: 1, spines: 1, uplink: 2}, 1)
+		m.measure()
+		for i := range m.r.Results {
+			if res := &m.r.Results[i]; res.From.Host == "n2" {
+				res.Measurement = probe.Measurement{Err: probe.Because(cause, errors.New("refused"))}
+			}
+		}
+		judge.Judge(m.r)
+		if blamed := len(m.r.Blame) > 0; blamed != want || m.r.Summary.Error != 3 {
+			t.Errorf("%q: blame %+v, %+v", cause, m.r.Blame, m.r.Summary)
+		}
 	}
 }

@@ -72,7 +72,7 @@ func (c *trial) worse(st *probe.LinkState) (text, code string) {
 		rate := topo.PCIeRate(genMTs[gen], width)
 		if float64(rate) < 0.99*float64(*l.BytesPerSec) {
 			return fmt.Sprintf("%s ran at %s, %s, while it was measured: the topology says %s", c.linkName(st.Link),
-				units.PCIe(gen, 0, width), gb(float64(rate)), gb(float64(*l.BytesPerSec))), CodeLinkDegraded
+				units.PCIe(gen, 0, width), units.Rate(int64(rate), units.Gbyte), units.Rate(int64(*l.BytesPerSec), units.Gbyte)), CodeLinkDegraded
 		}
 		return "", ""
 	}

@@ -207,11 +207,11 @@ func (q *question) summary(pairs []int) string {
 	case q.about == aboutLatency:
 		return fmt.Sprintf("late: %s, median %s; rates are well", plural(n, "pair"), between(ns(lo), ns(hi)))
 	case q.about == aboutCongestion:
-		return fmt.Sprintf("congested, not broken: %s slow beside others, %s, and well alone", plural(n, "pair"), between(gb(lo), gb(hi)))
+		return fmt.Sprintf("congested, not broken: %s slow beside others, %s, and well alone", plural(n, "pair"), between(q.print(lo), q.print(hi)))
 	case n == 0:
 		return "failed with an error: " + plural(broken, "pair")
 	}
-	text := fmt.Sprintf("slow: %s, %s", plural(n, "pair"), between(gb(lo), gb(hi)))
+	text := fmt.Sprintf("slow: %s, %s", plural(n, "pair"), between(q.print(lo), q.print(hi)))
 	if w, ok := q.wanted(pairs); ok {
 		text += " of " + w + " expected"
 	}
@@ -229,7 +229,7 @@ func (q *question) wanted(pairs []int) (string, bool) {
 			return "", false
 		}
 	}
-	return gb(first), first > 0
+	return q.print(first), first > 0
 }
 
 // cleared names links on the way of the pairs that others have shown to carry more.
@@ -259,7 +259,7 @@ func (q *question) cleared(f *fault, pairs []int) string {
 	}
 	l := q.atoms[clear[0]].link
 	return fmt.Sprintf("%s on the way carried more for other pairs, among them %s (%s): %s", plural(len(clear), "link"),
-		q.linkName(l.Key), way(l.Kind, l.Direction), gb(q.most[clear[0]]))
+		q.linkName(l.Key), way(l.Kind, l.Direction), q.print(q.most[clear[0]]))
 }
 
 // together says that a link which pairs shared never carried all that it should: then it
@@ -269,7 +269,7 @@ func (q *question) together(p *part) []string {
 	if l.BytesPerSec == nil || most >= q.r.Rules.WarnUnder*float64(*l.BytesPerSec) {
 		return nil
 	}
-	return []string{fmt.Sprintf("together they had at most %s of the %s of %s: other traffic is on it, or it is slower than that", gb(most), gb(float64(*l.BytesPerSec)), q.linkName(l.Key))}
+	return []string{fmt.Sprintf("together they had at most %s of the %s of %s: other traffic is on it, or it is slower than that", q.print(most), q.print(float64(*l.BytesPerSec)), q.linkName(l.Key))}
 }
 
 func (q *question) unknownWays(pairs []int) int {
@@ -368,10 +368,10 @@ func (q *question) blameNobody(results []int) probe.Blame {
 		lo, hi = min(lo, q.figures[i].mean), max(hi, q.figures[i].mean)
 	}
 	slices.Sort(b.Pairs)
-	b.Evidence = []string{fmt.Sprintf("all %d pairs of their kind are equally slow, %s: a common cause, no single part", len(results), between(gb(lo), gb(hi)))}
+	b.Evidence = []string{fmt.Sprintf("all %d pairs of their kind are equally slow, %s: a common cause, no single part", len(results), between(q.printed(results[0], lo), q.printed(results[0], hi)))}
 	b.Next = "look at what all ends share: processors, settings (MTU, queues), the version of what moves the bytes, and whether as much may be expected"
 	if q.about == aboutCongestion {
-		b.Evidence = []string{fmt.Sprintf("congested, not broken: all %d pairs of their kind are slow beside others, %s, and well alone: no single link", len(results), between(gb(lo), gb(hi)))}
+		b.Evidence = []string{fmt.Sprintf("congested, not broken: all %d pairs of their kind are slow beside others, %s, and well alone: no single link", len(results), between(q.printed(results[0], lo), q.printed(results[0], hi)))}
 		b.Next = "measure one pair at a time, and look at what the pairs of a round share: processors, memory, links that the topology does not know"
 	}
 	return b

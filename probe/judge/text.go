@@ -12,7 +12,17 @@ import (
 	"github.com/topoctl/topoctl/probe"
 )
 
-func gb(rate float64) string { return units.Rate(int64(math.Round(rate)), units.Gbyte) }
+// printed is a rate of a result in the unit that reports have for its kind: bits for ports.
+func (c *trial) printed(i int, rate float64) string {
+	unit := units.Gbyte
+	if c.r.Results[i].Kind == probe.Port {
+		unit = units.Gbit
+	}
+	return units.Rate(int64(math.Round(rate)), unit)
+}
+
+// print prints a rate in the unit of the pairs that a question is about.
+func (q *question) print(rate float64) string { return q.printed(q.bad[0].result, rate) }
 
 // percent is a part, rounded down: 79.9 % of a limit of 80 is not 80.
 func percent(part, whole float64) string {
@@ -31,12 +41,12 @@ func ns(v float64) string {
 	return strconv.FormatFloat(v, 'g', 3, 64) + " " + unit
 }
 
-// measured prints a figure with its interval.
-func (c *trial) measured(f *figure) string {
+// measured prints a result's figure with its interval.
+func (c *trial) measured(i int, f *figure) string {
 	if math.IsInf(f.hi, 1) {
-		return gb(f.mean) + " (one sample)"
+		return c.printed(i, f.mean) + " (one sample)"
 	}
-	return fmt.Sprintf("%s ±%s", gb(f.mean), percentUp(f.hi-f.mean, f.mean))
+	return fmt.Sprintf("%s ±%s", c.printed(i, f.mean), percentUp(f.hi-f.mean, f.mean))
 }
 
 func percentUp(part, whole float64) string {
@@ -47,12 +57,12 @@ func percentUp(part, whole float64) string {
 }
 
 // said prints what findings are about: a latency where nothing else was slow.
-func (c *trial) said(f *figure, first []finding) string {
+func (c *trial) said(i int, f *figure, first []finding) string {
 	codes := slowCodes(first)
 	if len(codes) == 1 && codes[0] == CodeSlowAnswer || !f.measured {
 		return ns(f.latency)
 	}
-	return gb(f.mean)
+	return c.printed(i, f.mean)
 }
 
 // linkName names a link with its host.

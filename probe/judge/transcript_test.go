@@ -144,7 +144,9 @@ func (s *script) line(f []string) error {
 			}
 		})
 	case "error":
-		each(func(r *probe.Result) { r.Measurement = probe.Measurement{Err: errors.New(rest)} })
+		each(func(r *probe.Result) {
+			r.Measurement = probe.Measurement{Err: probe.Because(probe.CauseMove, errors.New(rest))}
+		})
 	case "waive":
 		each(func(r *probe.Result) { r.Measurement = probe.Measurement{Waived: rest} })
 	case "nothing":

@@ -46,7 +46,7 @@ func newTrial(r *probe.Report) *trial {
 			res.Pair.Waived = res.Measurement.Waived
 		}
 		if res.Err != nil && res.Error == "" {
-			res.Error = res.Err.Error()
+			res.Error, res.ErrorCause = res.Err.Error(), probe.CauseOf(res.Err)
 		}
 		c.figures[i] = figureOf(&res.Measurement, &r.Spec)
 		c.fast[i] = c.fasterThan(i)

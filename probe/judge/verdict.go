@@ -75,7 +75,7 @@ func (c *trial) rate(i int, f *figure) []finding {
 	expected, limited := c.expected(i)
 	class, outlier := slow(f, expected, rules), c.outlier(i, f)
 	if limited {
-		out = append(out, found(probe.Pass, CodeRateLimited, "held to %s on purpose: whether it carries %s is not known", gb(expected), gb(float64(*res.Expected.BytesPerSec))))
+		out = append(out, found(probe.Pass, CodeRateLimited, "held to %s on purpose: whether it carries %s is not known", c.printed(i, expected), c.printed(i, float64(*res.Expected.BytesPerSec))))
 	}
 	if (class > wellEnough || outlier) && c.full[i] != "" {
 		return append(out, c.filled(i))
@@ -84,7 +84,7 @@ func (c *trial) rate(i int, f *figure) []finding {
 		out = append(out, c.below(i, f, class))
 	}
 	if outlier {
-		out = append(out, found(probe.Warn, CodeOutlier, "%s is %s of the best of %d alike, %s", c.measured(f), percent(f.mean, c.groups[res.Group].best), c.groups[res.Group].rates, gb(c.groups[res.Group].best)))
+		out = append(out, found(probe.Warn, CodeOutlier, "%s is %s of the best of %d alike, %s", c.measured(i, f), percent(f.mean, c.groups[res.Group].best), c.groups[res.Group].rates, c.printed(i, c.groups[res.Group].best)))
 	}
 	if f.wide {
 		out = append(out, c.wide(i, f, class, outlier))
@@ -96,7 +96,7 @@ func (c *trial) rate(i int, f *figure) []finding {
 func (c *trial) below(i int, f *figure, class slowness) finding {
 	res := &c.r.Results[i]
 	expected, _ := c.expected(i)
-	text := fmt.Sprintf("%s is %s of %s, the rate of %s (%s)", c.measured(f), percent(f.mean, expected), gb(expected), c.limitName(i), res.Expected.Basis)
+	text := fmt.Sprintf("%s is %s of %s, the rate of %s (%s)", c.measured(i, f), percent(f.mean, expected), c.printed(i, expected), c.limitName(i), res.Expected.Basis)
 	switch {
 	case class == belowFail && known(res.Expected.Basis) && f.wide:
 		return found(probe.Warn, CodeBelowFail, "%s: so few samples fail nothing unless they are confirmed", text)
@@ -112,7 +112,7 @@ func (c *trial) below(i int, f *figure, class slowness) finding {
 func (c *trial) wide(i int, f *figure, class slowness, outlier bool) finding {
 	res, rules := &c.r.Results[i], &c.r.Rules
 	b := &res.Bandwidth[len(res.Bandwidth)-1]
-	text := fmt.Sprintf("%s after %s (%s): the interval is wide", c.measured(f), plural(len(b.SamplesBytesPerSec), "sample"), clean(b.Stopped))
+	text := fmt.Sprintf("%s after %s (%s): the interval is wide", c.measured(i, f), plural(len(b.SamplesBytesPerSec), "sample"), clean(b.Stopped))
 	expected, _ := c.expected(i)
 	g := c.groups[res.Group]
 	switch {
@@ -135,7 +135,7 @@ func (c *trial) filled(i int) finding {
 		verdict = probe.Warn
 	}
 	key := c.full[i]
-	return found(verdict, CodeContended, "%s beside other pairs of its round, which filled %s together", c.measured(&c.figures[i]), c.linkName(key))
+	return found(verdict, CodeContended, "%s beside other pairs of its round, which filled %s together", c.measured(i, &c.figures[i]), c.linkName(key))
 }
 
 // disjoint says whether rounds were laid out so that no link has more than it carries.
@@ -152,7 +152,7 @@ func (c *trial) latency(i int, f *figure) []finding {
 }
 
 func (c *trial) tooFast(i int) finding {
-	return found(probe.Warn, CodeTooFast, "%s is more than the %s that a link on its way carries: an end counts wrongly, or the topology is not this one", c.measured(&c.figures[i]), gb(c.fast[i]))
+	return found(probe.Warn, CodeTooFast, "%s is more than the %s that a link on its way carries: an end counts wrongly, or the topology is not this one", c.measured(i, &c.figures[i]), c.printed(i, c.fast[i]))
 }
 
 // missing finds what could not be judged for want of a measurement or of an expectation.
@@ -197,7 +197,7 @@ func (c *trial) retried(i int, first []finding, again *probe.Retest) []finding {
 				out = append(out, x)
 			}
 		}
-		return append(out, found(probe.Warn, CodeContended, "%s at first and %s when measured again alone: other traffic, or chance", c.said(&c.figures[i], first), c.said(&f, first)))
+		return append(out, found(probe.Warn, CodeContended, "%s at first and %s when measured again alone: other traffic, or chance", c.said(i, &c.figures[i], first), c.said(i, &f, first)))
 	}
 	out := make([]finding, 0, len(first)+1)
 	expected, _ := c.expected(i)
@@ -214,7 +214,7 @@ func (c *trial) retried(i int, first []finding, again *probe.Retest) []finding {
 	if known(res.Expected.Basis) && c.outlier(i, &c.figures[i]) && c.outlier(i, &f) {
 		verdict = probe.Fail
 	}
-	return append(out, found(verdict, CodeConfirmed, "%s when measured again alone", c.said(&f, first)))
+	return append(out, found(verdict, CodeConfirmed, "%s when measured again alone", c.said(i, &f, first)))
 }
 
 // isSlow says whether a code is about a pair being slow.

@@ -54,7 +54,7 @@ func (r *run) bandwidth(ctx context.Context, size int64, until time.Duration, ju
 	if judged {
 		r.m.CPUSecondsPerGB = cpu.PerGB(series.Moved())
 	}
-	return err
+	return stalled(err)
 }
 
 // batch is how many ops of a size go into a batch at most: as fit, and as the rate limit

@@ -225,7 +225,15 @@ func (r *run) submit(ctx context.Context, ops []engine.Op) error {
 		err = b.Err()
 	}
 	if err != nil && ctx.Err() != nil {
-		return context.Cause(ctx)
+		return stalled(context.Cause(ctx))
+	}
+	return probe.Because(probe.CauseMove, err)
+}
+
+// stalled says what it is about that nothing came in time.
+func stalled(err error) error {
+	if errors.Is(err, sampling.ErrStalled) {
+		return probe.Because(probe.CauseMove, err)
 	}
 	return err
 }

@@ -250,30 +250,44 @@ func TestMemoryNodes(t *testing.T) {
 
 // Stopped in the middle of a sample or of a chase, what was measured is kept.
 func TestMemoryStopped(t *testing.T) {
-	for _, load := range []bool{false, true} {
-		f := &fakeHost{}
-		p := memoryProber(t, 1, f.host())
-		spec := memorySpec()
-		spec.MinSamples, spec.MaxSamples, spec.CI = 60000, 60000, 0
-		ctx, cancel := context.WithCancel(t.Context())
-		if load {
-			spec.LatencySamples = 1 << 20
-			time.AfterFunc(300*time.Millisecond, cancel)
-		}
-		samples := 0
-		m := p.Round(ctx, []probe.Pair{memoryPair(0, 0, probe.VariantRead)}, spec, func(int, probe.Sample) {
-			if samples++; samples == 2 {
-				cancel()
-			}
-		})[0]
+	f := &fakeHost{}
+	p := memoryProber(t, 1, f.host())
+	spec := memorySpec()
+	spec.MinSamples, spec.MaxSamples, spec.CI = 60000, 60000, 0
+	stopped := func(ctx context.Context, cancel func(), spec probe.Spec, tell func(int, probe.Sample)) probe.Measurement {
+		t.Helper()
+		m := p.Round(ctx, []probe.Pair{memoryPair(0, 0, probe.VariantRead)}, spec, tell)[0]
 		cancel()
 		if !errors.Is(m.Err, context.Canceled) || f.pinned != 0 || m.Latency == nil {
-			t.Errorf("chasing %v: %+v", load, m)
-		} else if n := m.Latency.Load.N; load && (n == 0 || n >= spec.LatencySamples || len(m.Bandwidth) != 0) || !load && n != spec.LatencySamples {
-			t.Errorf("chasing %v: %d samples, %+v", load, n, m)
+			t.Fatalf("%+v", m)
 		}
-		if !load && (len(m.Bandwidth) != 1 || len(m.Bandwidth[0].SamplesBytesPerSec) < 2 || m.Bandwidth[0].Stopped != probe.StoppedInterrupted) {
-			t.Errorf("%+v", m)
+		return m
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	samples := 0
+	m := stopped(ctx, cancel, spec, func(int, probe.Sample) {
+		if samples++; samples == 2 {
+			cancel()
+		}
+	})
+	if n := m.Latency.Load.N; n != spec.LatencySamples {
+		t.Errorf("%d loads", n)
+	}
+	if len(m.Bandwidth) != 1 || len(m.Bandwidth[0].SamplesBytesPerSec) < 2 || m.Bandwidth[0].Stopped != probe.StoppedInterrupted {
+		t.Errorf("%+v", m)
+	}
+	// Amid the loads: nobody is told of them, so the time for some is found.
+	spec.LatencySamples = 1 << 20
+	for wait := 100 * time.Millisecond; ; wait *= 3 {
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(wait, cancel)
+		m := stopped(ctx, cancel, spec, nil)
+		n := m.Latency.Load.N
+		if n > 0 && n < spec.LatencySamples && len(m.Bandwidth) == 0 {
+			return
+		}
+		if n >= spec.LatencySamples || len(m.Bandwidth) > 0 || wait > 10*time.Second {
+			t.Fatalf("stopped after %v: %d loads, %+v", wait, n, m)
 		}
 	}
 }

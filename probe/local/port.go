@@ -58,7 +58,7 @@ func (p *Prober) port(ctx context.Context, pair *probe.Pair, spec probe.Spec, al
 	}
 	peer, err := from.engine.Open(ctx, to.engine.Addrs()[0].String())
 	if err != nil {
-		return nil, err
+		return nil, err // over loopback, whatever ports are measured
 	}
 	l, err := p.lane(ctx, pair, from, peer)
 	if err != nil {

@@ -251,6 +251,37 @@ func TestLocalWithoutHardware(t *testing.T) {
 }
 
 // A link of a rate that no machine has does no harm.
+// Loopback that is switched off is no finding: it was so before anybody measured.
+func TestLoopbackDown(t *testing.T) {
+	for name, change := range map[string]func(*topo.Netdev){
+		"down":         func(n *topo.Netdev) { n.State, n.AdminUp = "down", nil },
+		"switched off": func(n *topo.Netdev) { n.State, n.AdminUp = "unknown", new(false) },
+	} {
+		top := fresh(t, "cpu-2eth")
+		i := slices.IndexFunc(top.Netdevs, func(n topo.Netdev) bool { return n.Name == "lo" })
+		if i < 0 {
+			top.Netdevs = append(top.Netdevs, topo.Netdev{Node: topo.Node{ID: topo.NetdevID("lo")}, Name: "lo"})
+			i = len(top.Netdevs) - 1
+		}
+		change(&top.Netdevs[i])
+		for _, selected := range []string{"lo", "cpu:0"} {
+			pairs, err := plan.Local(top, plan.LocalOptions{Select: []string{selected}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			noted := slices.Contains(pairs.Notes, "partial: cpu-2eth/lo is down and was not measured")
+			if noted != (selected == "lo") {
+				t.Errorf("%s, --select %s: notes %q", name, selected, pairs.Notes)
+			}
+			if selected == "lo" {
+				if p := find(t, pairs, "port cpu-2eth/lo>cpu-2eth/lo tcp"); p.Waived != "lo is down" {
+					t.Errorf("%s: %+v", name, p)
+				}
+			}
+		}
+	}
+}
+
 func TestAbsurdRates(t *testing.T) {
 	top := fixture(t, "dgx-h100")
 	overlay := topo.Overlay{}

@@ -106,8 +106,25 @@ func (h *host) stackPair() {
 			break
 		}
 	}
-	h.b.add(probe.Pair{Kind: probe.Port, Transport: probe.TCP, Variant: h.b.ports, From: end, To: end,
-		Expected: probe.Expected{Basis: topo.BasisUnknown, Why: "loopback: the processors copy, no link is crossed"}}, way{}, "")
+	p := probe.Pair{Kind: probe.Port, Transport: probe.TCP, Variant: h.b.ports, From: end, To: end,
+		Expected: probe.Expected{Basis: topo.BasisUnknown, Why: "loopback: the processors copy, no link is crossed"}}
+	if h.loopbackDown() {
+		p.Waived = "lo is down"
+		if h.b.sel.pair(&end, &end) {
+			h.b.out.Notes = append(h.b.out.Notes, fmt.Sprintf("%s%s/lo is down and was not measured", probe.PartialNote, h.name))
+		}
+	}
+	h.b.add(p, way{}, "")
+}
+
+// loopbackDown says whether the host has said that lo is switched off.
+func (h *host) loopbackDown() bool {
+	for i := range h.t.Netdevs {
+		if n := &h.t.Netdevs[i]; n.Name == "lo" {
+			return n.State == "down" || n.AdminUp != nil && !*n.AdminUp
+		}
+	}
+	return false
 }
 
 // addPorts takes a pair of ports; between is the way through the fabric.

@@ -196,7 +196,7 @@ func (r *runner) record(ctx context.Context, x *probe.Result, m probe.Measuremen
 	}
 	x.Measurement, x.Round = m, round
 	if m.Err != nil {
-		x.Error = why(m.Err, x.ID)
+		x.Error, x.ErrorCause = why(m.Err, x.ID), probe.CauseOf(m.Err)
 		r.emit(&probe.Event{Type: probe.EventError, Error: x.ID + ": " + x.Error})
 	}
 }

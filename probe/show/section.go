@@ -53,22 +53,13 @@ func sections(r *probe.Report, u units.System) []*section {
 		k := key{string(x.Kind), x.Transport, x.Variant}
 		s := byKey[k]
 		if s == nil {
-			s = &section{kind: k.kind, transport: k.transport, variant: k.variant, local: here, nsUnit: "µs", unit: u.Or(units.Gbyte)}
-			s.title = title(clean(k.kind), clean(k.transport), clean(k.variant))
-			if x.Kind == probe.Port {
-				s.unit = u.Or(units.Gbit)
-			}
+			s = sectionOf(x, here, u)
 			byKey[k], out = s, append(out, s)
 		}
-		if of, _ := x.Typical(); of != "" {
-			s.latency = of
-		}
+		s.times(x)
 		s.results = append(s.results, x)
 	}
 	for _, s := range out {
-		if s.latency == "load" {
-			s.nsUnit = "ns"
-		}
 		slices.SortStableFunc(s.results, func(a, b *probe.Result) int { return topo.NaturalCompare(a.ID, b.ID) })
 	}
 	slices.SortStableFunc(out, func(a, b *section) int {
@@ -76,6 +67,32 @@ func sections(r *probe.Report, u units.System) []*section {
 			topo.NaturalCompare(a.transport, b.transport), topo.NaturalCompare(a.variant, b.variant))
 	})
 	return out
+}
+
+// sectionOf is the section of a result, without results.
+func sectionOf(x *probe.Result, local bool, u units.System) *section {
+	s := &section{kind: string(x.Kind), transport: x.Transport, variant: x.Variant, local: local, nsUnit: "µs", unit: unitOf(x.Kind, u)}
+	s.title = title(clean(s.kind), clean(s.transport), clean(s.variant))
+	s.times(x)
+	return s
+}
+
+// unitOf is the unit of a pair's rates.
+func unitOf(kind probe.Kind, u units.System) units.System {
+	if kind == probe.Port {
+		return u.Or(units.Gbit)
+	}
+	return u.Or(units.Gbyte)
+}
+
+// times takes over what a result's latency is of.
+func (s *section) times(x *probe.Result) {
+	if of, _ := x.Typical(); of != "" {
+		s.latency, s.nsUnit = of, "µs"
+	}
+	if s.latency == "load" {
+		s.nsUnit = "ns"
+	}
 }
 
 // title joins what is not empty and no repetition: "memory by cpu, read".

@@ -39,7 +39,10 @@ func countsText(r *probe.Report) string {
 }
 
 // incomplete says what is missing, nothing where all is there.
-func incomplete(r *probe.Report) []string {
+func incomplete(r *probe.Report) []string { return append(early(r), lost(r)...) }
+
+// early says how much a run that ended early lacks.
+func early(r *probe.Report) []string {
 	var out []string
 	if !r.Complete {
 		missing := 0
@@ -55,6 +58,12 @@ func incomplete(r *probe.Report) []string {
 		}
 		out = append(out, text)
 	}
+	return out
+}
+
+// lost are the hosts that took no part, or stopped to.
+func lost(r *probe.Report) []string {
+	var out []string
 	for i := range r.Hosts {
 		if h := &r.Hosts[i]; h.Error != "" {
 			out = append(out, "host "+clean(h.Name)+": "+clean(h.Error))

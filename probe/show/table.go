@@ -83,19 +83,20 @@ func (p *printer) paint(text, code string) string {
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }
 
-// fields writes a section for programs.
+// fields writes a section for programs: rates are all in the section's unit.
 func (p *printer) fields(s *section) {
+	rate := func(bytesPerSec int64) string { return units.RateNumber(bytesPerSec, s.unit) + " " + s.unit.Suffix() }
 	for _, x := range s.results {
 		mean, ci, p50, p99 := "-", "-", "-", "-"
 		if b := x.Judged(); b != nil {
-			mean = units.Rate(b.MeanBytesPerSec, s.unit)
+			mean = rate(b.MeanBytesPerSec)
 			if b.CI95BytesPerSec != nil {
-				ci = units.Rate(*b.CI95BytesPerSec, s.unit)
+				ci = rate(*b.CI95BytesPerSec)
 			}
 		}
 		want := "-"
 		if x.Expected.BytesPerSec != nil {
-			want = units.Rate(int64(*x.Expected.BytesPerSec), s.unit)
+			want = rate(int64(*x.Expected.BytesPerSec))
 		}
 		if _, l := x.Typical(); l != nil {
 			p50, p99 = s.ns(l.P50)+" "+s.nsUnit, s.ns(l.P99)+" "+s.nsUnit

@@ -217,6 +217,15 @@ func (o *probeFabricOptions) dryDescribed(ctx context.Context, described []descr
 
 // plan lists the pairs between hosts and lays them out.
 func (o *probeFabricOptions) plan(ctx context.Context, hosts []plan.Host) (*plan.Plan, error) {
+	pairs, err := o.pairs(ctx, hosts)
+	if err != nil {
+		return nil, err
+	}
+	return o.layout(pairs)
+}
+
+// pairs lists the pairs between hosts.
+func (o *probeFabricOptions) pairs(ctx context.Context, hosts []plan.Host) (*plan.Pairs, error) {
 	fo := plan.FabricOptions{Rails: plan.Rails(o.rails), BothWays: o.flags.bidir, Transport: o.ports.wanted(), Memory: plan.Where(o.ports.memory), Select: o.flags.selected}
 	if o.fabricFile != "" {
 		data, err := o.readInput(ctx, o.fabricFile)
@@ -234,7 +243,7 @@ func (o *probeFabricOptions) plan(ctx context.Context, hosts []plan.Host) (*plan
 	if err != nil {
 		return nil, planHint(err)
 	}
-	return o.layout(pairs)
+	return pairs, nil
 }
 
 func (o *probeFabricOptions) openFleet(ctx context.Context, hosts []fabric.HostAddr) (*fabric.Fleet, error) {
@@ -273,6 +282,8 @@ func (o *probeFabricOptions) openHint(err error) error {
 	switch {
 	case strings.Contains(text, "bind: cannot assign requested address"):
 		return withHint(err, "is the interface of that address up? Loopback needs \"ip link set lo up\"")
+	case strings.Contains(text, "network is unreachable"), strings.Contains(text, "no route to host"):
+		return withHint(err, "this host has no way there: \"ip route get ADDRESS\" says which, and \"ip addr\" which interfaces are up")
 	case strings.Contains(text, "token"):
 		return withHint(err, "all of them and this command need the same --token-file")
 	case o.launch != "":
@@ -283,8 +294,8 @@ func (o *probeFabricOptions) openHint(err error) error {
 	return err
 }
 
-// run measures with the agents that can be used.
-func (o *probeFabricOptions) run(ctx context.Context, fleet *fabric.Fleet) error {
+// usable are the hosts whose agents can be used. Warnings say what is wrong with the others.
+func (o *probeFabricOptions) usable(fleet *fabric.Fleet) ([]plan.Host, error) {
 	var hosts []plan.Host
 	for _, h := range fleet.Hosts() {
 		if h.Error != "" {
@@ -297,7 +308,27 @@ func (o *probeFabricOptions) run(ctx context.Context, fleet *fabric.Fleet) error
 		hosts = append(hosts, plan.Host{Name: h.Name, Topology: h.Topology})
 	}
 	if len(hosts) < 2 {
-		return withHint(fmt.Errorf("%s of %d can be used: want two or more", plural(len(hosts), "agent"), len(fleet.Hosts())), "the warnings say what is wrong with the others")
+		return nil, fmt.Errorf("%s of %d can be used: want two or more", plural(len(hosts), "agent"), len(fleet.Hosts()))
+	}
+	return hosts, nil
+}
+
+// hostsOf gives the hosts of a fleet as they are when it is called.
+func hostsOf(fleet *fabric.Fleet) func() []probe.Host {
+	return func() []probe.Host {
+		var out []probe.Host
+		for _, h := range fleet.Hosts() {
+			out = append(out, h.Host)
+		}
+		return out
+	}
+}
+
+// run measures with the agents that can be used.
+func (o *probeFabricOptions) run(ctx context.Context, fleet *fabric.Fleet) error {
+	hosts, err := o.usable(fleet)
+	if err != nil {
+		return withHint(err, "the warnings say what is wrong with the others")
 	}
 	notes := o.withoutRDMA(hosts, fleet.Hosts())
 	p, err := o.plan(ctx, hosts)
@@ -308,13 +339,7 @@ func (o *probeFabricOptions) run(ctx context.Context, fleet *fabric.Fleet) error
 	if o.flags.dryRun {
 		return o.dry(p)
 	}
-	return o.measure(ctx, p, fleet.Prober(), func() []probe.Host {
-		var out []probe.Host
-		for _, h := range fleet.Hosts() {
-			out = append(out, h.Host)
-		}
-		return out
-	})
+	return o.measure(ctx, p, fleet.Prober(), hostsOf(fleet))
 }
 
 // withoutRDMA takes TCP for the pairs of hosts with RDMA that their agents cannot use, and
@@ -347,6 +372,9 @@ func (o *probeFabricOptions) withoutRDMA(hosts []plan.Host, agents []fabric.Host
 
 // planHint says what to do about a plan that cannot be made.
 func planHint(err error) error {
+	if err == nil {
+		return nil
+	}
 	text := err.Error()
 	switch {
 	case strings.Contains(text, "plan: selection"):

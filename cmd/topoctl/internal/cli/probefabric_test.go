@@ -49,6 +49,7 @@ func TestProbeOpenHint(t *testing.T) {
 	for text, want := range map[string]string{
 		"engine: listen tcp 127.0.0.1:0: bind: cannot assign requested address": "ip link set lo up",
 		"n1: dial tcp 10.0.0.1:7411: connect: connection refused":               "topoctl agent --listen",
+		"n1: dial tcp 10.9.0.1:7411: connect: network is unreachable":           "ip route get",
 		"n1: wrong token": "--token-file",
 	} {
 		var f *failure

@@ -125,13 +125,9 @@ func runProbeLocal(ctx context.Context, o *probeLocalOptions) error {
 	if err != nil {
 		return err
 	}
-	var kinds []probe.Kind
-	for _, k := range o.kinds {
-		kinds = append(kinds, probe.Kind(k))
-	}
-	pairs, err := plan.Local(t, plan.LocalOptions{Kinds: kinds, Select: o.flags.selected, BothWays: o.flags.bidir, Transport: o.ports.wanted(), Memory: plan.Where(o.ports.memory)})
+	pairs, err := o.pairs(t)
 	if err != nil {
-		return planHint(err)
+		return err
 	}
 	p, err := o.layout(pairs)
 	if err != nil {
@@ -145,6 +141,16 @@ func runProbeLocal(ctx context.Context, o *probeLocalOptions) error {
 		return err
 	}
 	return errors.Join(o.measure(ctx, p, prober, nil), prober.Close())
+}
+
+// pairs lists what can be measured of a host.
+func (o *probeLocalOptions) pairs(t *topo.Topology) (*plan.Pairs, error) {
+	var kinds []probe.Kind
+	for _, k := range o.kinds {
+		kinds = append(kinds, probe.Kind(k))
+	}
+	pairs, err := plan.Local(t, plan.LocalOptions{Kinds: kinds, Select: o.flags.selected, BothWays: o.flags.bidir, Transport: o.ports.wanted(), Memory: plan.Where(o.ports.memory)})
+	return pairs, planHint(err)
 }
 
 func (o *probeLocalOptions) prober(t *topo.Topology) (*local.Prober, error) {

@@ -72,9 +72,8 @@ func (o *measuring) measure(ctx context.Context, p *plan.Plan, prober probe.Prob
 		fmt.Fprintf(o.streams.Err, "topoctl: %s in %s, about %s to %s\n", plural(p.Summary().Pairs, "pair"), plural(len(p.Rounds), "round"),
 			e.Time.Round(time.Second), e.MostTime.Round(time.Second))
 	}
-	began := time.Now()
-	ro := proberun.Options{Tool: topo.Tool{Name: "topoctl", Version: buildInfo().Version}, Plan: p, Prober: prober, Spec: o.spec, Rules: o.rules, Now: o.now,
-		Elapsed: func() time.Duration { return time.Since(began) }, MaxDuration: o.flags.maxDuration, Resume: out.resume, Hosts: hosts, Event: out.event}
+	ro := o.options(p, prober, hosts)
+	ro.Resume, ro.Event = out.resume, out.event
 	bar := progressBar{o: o, elapsed: ro.Elapsed, last: -drawEvery}
 	if !o.globals.quiet {
 		ro.Progress = bar.show
@@ -83,6 +82,13 @@ func (o *measuring) measure(ctx context.Context, p *plan.Plan, prober probe.Prob
 	bar.end()
 	err = errors.Join(err, out.close())
 	return o.answer(ctx, report, err)
+}
+
+// options say how a plan is carried out.
+func (o *measuring) options(p *plan.Plan, prober probe.Prober, hosts func() []probe.Host) proberun.Options {
+	began := time.Now()
+	return proberun.Options{Tool: topo.Tool{Name: "topoctl", Version: buildInfo().Version}, Plan: p, Prober: prober, Spec: o.spec, Rules: o.rules, Now: o.now,
+		Elapsed: func() time.Duration { return time.Since(began) }, MaxDuration: o.flags.maxDuration, Hosts: hosts}
 }
 
 // answer prints a report and says by an error what it comes to. What could not be
