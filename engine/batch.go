@@ -236,6 +236,7 @@ func (b *Batch) close() {
 	if b.stopCancel != nil {
 		b.stopCancel()
 	}
+	b.stopCancel, b.o.Notify = nil, nil // they are the user's
 	e.mu.Lock()
 	e.unlink(b)
 	for _, p := range b.parts {
@@ -248,11 +249,13 @@ func (b *Batch) close() {
 	b.mu.Lock()
 	b.end, b.over = e.now(), true
 	wake := b.wake
-	failed, unsafe := len(b.errs) > 0, false
+	failed, unsafe, retried := len(b.errs) > 0, false, false
 	for _, p := range b.parts {
 		unsafe = unsafe || len(p.result.Unsafe) > 0
+		retried = retried || p.result.Retries > 0
 	}
 	b.mu.Unlock()
+	e.recent.add(b, failed || retried)
 	e.count.batches.Add(1)
 	if failed {
 		e.count.failed.Add(1)

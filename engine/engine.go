@@ -61,6 +61,7 @@ type Engine struct {
 	postings sync.Pool // *posting
 	buffers  sync.Pool // *opBuffers
 	count    counters
+	recent   recent // batches
 
 	sidesPool sync.Pool // *[]side
 

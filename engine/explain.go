@@ -26,6 +26,8 @@ type Explanation struct {
 	Ops    int    `json:"ops"`
 	// DurationNS is from Submit to the end, or to now.
 	DurationNS int64 `json:"duration_ns"`
+	// EndedAgoNS is from the end to now, 0 while it runs.
+	EndedAgoNS int64 `json:"ended_ago_ns"`
 	// Check says whether slices carry a checksum, and why or why not.
 	Check   string `json:"check"`
 	Retries int64  `json:"retries"` // slices that were sent again

@@ -43,23 +43,25 @@ func (e *Engine) note(n *sched.Note) {
 }
 
 // Explain says how the batch was carried, or is so far.
-func (b *Batch) Explain() *Explanation {
+func (b *Batch) Explain() *Explanation { return b.explain(b.engine.laneStates(b.peer)) }
+
+func (b *Batch) explain(health map[*lane]LaneStats) *Explanation {
 	e := b.engine
 	x := &Explanation{
 		Schema: SchemaExplain, Peer: b.peer.name, Label: b.o.Label, State: "running",
-		Bytes: min(b.moved.Load(), b.total), Total: b.total, Ops: b.ops, Routes: []RouteRecord{}, Unavailable: e.missing,
+		Total: b.total, Ops: b.ops, Routes: []RouteRecord{}, Unavailable: e.missing,
 	}
-	health := e.laneStates(b.peer)
 	b.mu.Lock()
 	end := e.now()
 	if b.over {
+		x.EndedAgoNS = end - b.end
 		end = b.end
 		x.State = "done"
 		if len(b.errs) > 0 {
 			x.State = "failed"
 		}
 	}
-	x.DurationNS = end - b.begin
+	x.DurationNS, x.Bytes = end-b.begin, min(b.moved.Load(), b.total)
 	leaves := false
 	for _, p := range b.parts {
 		leaves = leaves || p.route.leaves.Load()
@@ -79,7 +81,7 @@ func (b *Batch) Explain() *Explanation {
 		x.State = "unsafe"
 	}
 	b.mu.Unlock()
-	if err := b.Err(); err != nil {
+	if err := b.Err(); err != nil && x.State != "running" {
 		x.Error = err.Error()
 	}
 	var unchecked []string
@@ -103,8 +105,11 @@ func (b *Batch) Explain() *Explanation {
 func (p *part) record(health map[*lane]LaneStats) RouteRecord {
 	b := p.batch
 	b.mu.Lock()
-	result, total, lanes := p.result, p.bytes, p.used
-	if !b.over {
+	result, total := p.result, p.bytes
+	var lanes []*lane
+	if b.over {
+		lanes = p.used
+	} else {
 		result.Lanes = nil // whose they are is looked up at the end
 	}
 	b.mu.Unlock()

@@ -24,10 +24,14 @@ type Stats struct {
 	// ServedUncounted are the transports over which peers move bytes by themselves: those
 	// are not in the figures above.
 	ServedUncounted []string `json:"served_uncounted_transports"`
-	Refused         int64    `json:"refused_requests"` // of peers, by our checks
-	ServedConns     int      `json:"served_conns"`     // open now
-	Sessions        int      `json:"served_sessions"`  // peers that have us open now
-	Notifications   int64    `json:"notifications"`    // received
+	// Served are the connections by which peers move those bytes, by peer and transport: at
+	// most 256. ServedUnlisted is how many more there are.
+	Served         []ServedStats `json:"served"`
+	ServedUnlisted int           `json:"served_unlisted"`
+	Refused        int64         `json:"refused_requests"` // of peers, by our checks
+	ServedConns    int           `json:"served_conns"`     // open now
+	Sessions       int           `json:"served_sessions"`  // peers that have us open now
+	Notifications  int64         `json:"notifications"`    // received
 }
 
 // PeerStats is what is known of a peer that this engine has opened.
@@ -69,6 +73,22 @@ type LaneStats struct {
 	LocalAddress        string    `json:"local_address,omitempty"`
 	RemoteAddress       string    `json:"remote_address,omitempty"`
 	ExpectedRoundTripNS int64     `json:"expected_round_trip_ns"`
+}
+
+// ServedStats is a connection by which a peer moves bytes to and from our regions.
+type ServedStats struct {
+	// Conn is the peer's number of it, which logs and fences name. Two peers may have the
+	// same.
+	Conn          uint64  `json:"conn,string"`
+	Peer          string  `json:"peer"` // what it calls itself
+	Transport     string  `json:"transport"`
+	LocalAddress  string  `json:"local_address,omitempty"`
+	RemoteAddress string  `json:"remote_address,omitempty"`
+	LocalPort     topo.ID `json:"local_port,omitempty"`
+	// ReadBytes and WrittenBytes are what the peer took from here and put here; nil where
+	// it moves bytes by itself.
+	ReadBytes    *int64 `json:"read_bytes"`
+	WrittenBytes *int64 `json:"written_bytes"`
 }
 
 // RegionStats describes a region of this engine.

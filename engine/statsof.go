@@ -28,6 +28,7 @@ func (e *Engine) Stats() Stats {
 		s.Refused += served.Refused
 		s.ServedConns += served.Conns
 	}
+	s.Served, s.ServedUnlisted = e.servedStats()
 	s.Sessions = e.server.Counts().Sessions
 	for _, r := range e.Regions() {
 		grant := r.Grant()

@@ -171,8 +171,8 @@ type Waiter interface {
 	Asleep(wake func()) bool
 }
 
-// As finds a DataServer, an Offerer, a Ported or a Selective in a transport, or in those that it wraps
-// and gives with Unwrap() Transport.
+// As finds a DataServer, an Offerer, a Ported, a Selective or a Serving in a transport, or in
+// those that it wraps and gives with Unwrap() Transport.
 func As[T any](t Transport) (T, bool) {
 	for t != nil {
 		if x, ok := t.(T); ok {
@@ -197,6 +197,25 @@ type Served struct {
 	Requests                int64
 	Refused                 int64 // requests that were against the rules
 	Conns                   int   // open now
+}
+
+// Serving is what a transport is that lists its passive ends. It is quick, and costs what
+// moves nothing.
+type Serving interface {
+	// Serves lists the passive ends that are open now, in any order.
+	Serves() []Passive
+}
+
+// Passive is the passive end of a connection that a peer has dialled.
+type Passive struct {
+	Origin
+	// LocalAddress and RemoteAddress are what the bytes go between, "" where there is no
+	// such thing. LocalPort is that of a Ported transport, "" for others.
+	LocalAddress, RemoteAddress string
+	LocalPort                   topo.ID
+	// ReadBytes and WrittenBytes are what the peer moved by it; nil where it does so without
+	// this side's help.
+	ReadBytes, WrittenBytes *int64
 }
 
 // Origin is the peer that a passive side deals with.

@@ -5,10 +5,6 @@ package agent
 import (
 	"context"
 	"errors"
-	"fmt"
-	"net"
-	"net/http"
-	"sync"
 	"time"
 
 	"github.com/topoctl/topoctl/discover/topo"
@@ -84,39 +80,21 @@ func Run(ctx context.Context, o Options) (err error) {
 			return err
 		}
 	}
-	listeners, err := listenHTTP(ctx, o.HTTP)
+	pages, err := ServePages(ctx, o.HTTP, e)
 	if err != nil {
 		return unlessStopped(ctx, err)
-	}
-	h := &handler{source: e, started: time.Now()}
-	server := newServer(h)
-	failed := make(chan error, max(1, len(listeners)))
-	var running sync.WaitGroup
-	for _, ln := range listeners {
-		running.Go(func() {
-			if err := server.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
-				failed <- fmt.Errorf("agent: HTTP at %s: %w", ln.Addr(), err)
-			}
-		})
 	}
 	if prober != nil {
 		prober.Serve(e)
 	}
 	if o.Ready != nil {
-		o.Ready(info(e, listeners))
+		o.Ready(info(e, pages))
 	}
 	select {
 	case <-ctx.Done():
-	case err = <-failed:
+	case err = <-pages.Failed():
 	}
-	h.stopping.Store(true)
-	limited, stop := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
-	defer stop()
-	if server.Shutdown(limited) != nil {
-		err = errors.Join(err, server.Close())
-	}
-	running.Wait()
-	return err
+	return errors.Join(err, pages.Stop(ctx))
 }
 
 // unlessStopped is an error that a user who stopped the agent need not see.
@@ -127,13 +105,10 @@ func unlessStopped(ctx context.Context, err error) error {
 	return err
 }
 
-func info(e *engine.Engine, listeners []net.Listener) Info {
-	i := Info{Name: e.Name(), Epoch: e.Epoch(), Addresses: []string{}, Advertised: e.Advertised(), HTTP: []string{}, Regions: e.Stats().Regions, Unavailable: append([]string{}, e.Unavailable()...)}
+func info(e *engine.Engine, pages *Pages) Info {
+	i := Info{Name: e.Name(), Epoch: e.Epoch(), Addresses: []string{}, Advertised: e.Advertised(), HTTP: pages.Addresses(), Regions: e.Stats().Regions, Unavailable: append([]string{}, e.Unavailable()...)}
 	for _, a := range e.Addrs() {
 		i.Addresses = append(i.Addresses, a.String())
-	}
-	for _, ln := range listeners {
-		i.HTTP = append(i.HTTP, ln.Addr().String())
 	}
 	return i
 }

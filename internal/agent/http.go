@@ -22,19 +22,75 @@ const SchemaEngine = "topoctl.engine/v1"
 type EngineDocument struct {
 	Schema string `json:"schema"`
 	engine.Stats
+	// Recent are those that run, then those that are over, the latest first; see
+	// Engine.Recent.
+	Recent []*engine.Explanation `json:"recent_batches"`
 }
 
-// source is what HTTP tells about; an engine.
-type source interface {
+// Source is what HTTP tells about; an engine.
+type Source interface {
 	Stats() engine.Stats
+	Recent() []*engine.Explanation
 	Topology() *topo.Topology
 }
 
 // handler answers HTTP requests. It only reads.
 type handler struct {
-	source   source
+	source   Source
 	started  time.Time
 	stopping atomic.Bool
+}
+
+// Pages answers HTTP requests about an engine until it is stopped.
+type Pages struct {
+	handler   *handler
+	server    *http.Server
+	listeners []net.Listener
+	failed    chan error
+	running   sync.WaitGroup
+}
+
+// ServePages answers at all addresses (host:port), or fails.
+func ServePages(ctx context.Context, addresses []string, s Source) (*Pages, error) {
+	p := &Pages{handler: &handler{source: s, started: time.Now()}, failed: make(chan error, len(addresses))}
+	var err error
+	if p.listeners, err = listenHTTP(ctx, addresses); err != nil {
+		return nil, err
+	}
+	p.server = newServer(p.handler)
+	for _, ln := range p.listeners {
+		p.running.Go(func() {
+			if err := p.server.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+				p.failed <- fmt.Errorf("agent: HTTP at %s: %w", ln.Addr(), err)
+			}
+		})
+	}
+	return p, nil
+}
+
+// Addresses are those that it answers at, with their real ports.
+func (p *Pages) Addresses() []string {
+	out := []string{}
+	for _, ln := range p.listeners {
+		out = append(out, ln.Addr().String())
+	}
+	return out
+}
+
+// Failed says when an address is answered at no more, and why.
+func (p *Pages) Failed() <-chan error { return p.failed }
+
+// Stop lets requests that are being answered end, for a short time, and waits.
+func (p *Pages) Stop(ctx context.Context) error {
+	p.handler.stopping.Store(true)
+	limited, stop := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
+	defer stop()
+	var err error
+	if p.server.Shutdown(limited) != nil {
+		err = p.server.Close()
+	}
+	p.running.Wait()
+	return err
 }
 
 // What clients may take: they are few and on this host, unless the user said
@@ -81,7 +137,7 @@ func (h *handler) topology(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (h *handler) engine(w http.ResponseWriter, _ *http.Request) {
-	data, err := json.Marshal(EngineDocument{SchemaEngine, h.source.Stats()})
+	data, err := json.Marshal(EngineDocument{SchemaEngine, h.source.Stats(), h.source.Recent()})
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return

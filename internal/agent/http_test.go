@@ -15,16 +15,19 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/fixtures"
+	"github.com/topoctl/topoctl/internal/record"
 )
 
 // still is an engine that stands still.
 type still struct {
-	stats engine.Stats
-	topo  *topo.Topology
+	stats  engine.Stats
+	recent []*engine.Explanation
+	topo   *topo.Topology
 }
 
-func (s *still) Stats() engine.Stats      { return s.stats }
-func (s *still) Topology() *topo.Topology { return s.topo }
+func (s *still) Stats() engine.Stats           { return s.stats }
+func (s *still) Recent() []*engine.Explanation { return s.recent }
+func (s *still) Topology() *topo.Topology      { return s.topo }
 
 func sample(t *testing.T) *still {
 	t.Helper()
@@ -36,7 +39,19 @@ func sample(t *testing.T) *still {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &still{topo: host, stats: engine.Stats{
+	read, written, rate := int64(7), int64(1)<<40, topo.Rate(1e9)
+	return &still{topo: host, recent: []*engine.Explanation{{
+		Schema: engine.SchemaExplain, Peer: "n2", Label: "kv", State: "failed", Error: "evil\x1b[2J", Bytes: 5, Total: 6, Ops: 1, DurationNS: 1e6,
+		EndedAgoNS: 1e9, Check: "no checksums", Retries: 1, Notes: []string{"note"}, Fences: []engine.Fence{{Conn: 3}},
+		Routes: []engine.RouteRecord{{Local: "cpu:0", Remote: "gpu:1", Bytes: 5,
+			Groups: []engine.GroupRecord{{Transport: "tcp", Rejected: []string{"eth1: down"}, Lanes: []engine.LaneRecord{
+				{Lane: "eth0 > n2:eth1", Verdict: "chosen", ExpectedBytesPerSec: &rate, Reason: "near", Health: "sick"}}}},
+			Used: []engine.LaneUse{{Lane: "eth0 > n2:eth1", Transport: "tcp", Bytes: 5, Slices: 1, Retries: 1, LastNS: 9e5, Error: "reset"}}}},
+	}}, stats: engine.Stats{
+		Served: []engine.ServedStats{
+			{Conn: 1 << 63, Peer: "n3", Transport: "tcp", LocalAddress: "10.0.0.1:7411", RemoteAddress: "10.0.0.3:9", LocalPort: "net:eth0", ReadBytes: &read, WrittenBytes: &written},
+			{Conn: 1, Peer: "n3", Transport: "shm"},
+		}, ServedUnlisted: 2,
 		Name: "n1", Epoch: 1 << 63, Batches: 7, Retries: 2, ServedWrittenBytes: 1 << 40, ServedUncounted: []string{"shm"},
 		Peers: []engine.PeerStats{{Name: "evil\"\n\\\xff", State: "open", RoundTripNS: 1500}, {Name: "n3", State: "lost"}},
 		Lanes: []engine.LaneStats{
@@ -75,6 +90,18 @@ func TestHTTP(t *testing.T) {
 	text := get("/v1/engine", 200, "application/json")
 	if err := json.Unmarshal([]byte(text), &doc); err != nil || doc["schema"] != SchemaEngine || doc["epoch"] != "9223372036854775808" || len(doc["lanes"].([]any)) != 3 {
 		t.Errorf("engine: %v: %s", err, text)
+	}
+	if r, ok := doc["recent_batches"].([]any); !ok || len(r) != 1 || r[0].(map[string]any)["label"] != "kv" {
+		t.Errorf("recent batches: %v", doc["recent_batches"])
+	}
+	served := doc["served"].([]any)
+	if a, b := served[0].(map[string]any), served[1].(map[string]any); a["conn"] != "9223372036854775808" || a["read_bytes"] != 7.0 || b["read_bytes"] != nil {
+		t.Errorf("served: %v", served)
+	}
+	var seen record.Engine // what the dashboard reads of it
+	if err := json.Unmarshal([]byte(text), &seen); err != nil || seen.Recent[0].Routes[0].Used[0].Error != "reset" ||
+		*seen.Recent[0].Routes[0].Groups[0].Lanes[0].ExpectedBytesPerSec != 1e9 || *seen.Served[0].WrittenBytes != 1<<40 || seen.Served[1].WrittenBytes != nil {
+		t.Errorf("for the dashboard: %v: %+v", err, seen)
 	}
 	if !strings.HasPrefix(text, `{"schema":`) {
 		t.Errorf("schema is not first: %.40s", text)

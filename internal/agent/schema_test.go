@@ -28,8 +28,8 @@ func TestSchema(t *testing.T) {
 	if _, err := e.Alloc(4096, engine.RegionOptions{Name: "kv"}); err != nil {
 		t.Fatal(err)
 	}
-	for name, s := range map[string]engine.Stats{"full": sample(t).stats, "of an engine": e.Stats()} {
-		data, err := json.Marshal(EngineDocument{SchemaEngine, s})
+	for name, s := range map[string]Source{"full": sample(t), "of an engine": e} {
+		data, err := json.Marshal(EngineDocument{SchemaEngine, s.Stats(), s.Recent()})
 		if err != nil {
 			t.Fatal(err)
 		}

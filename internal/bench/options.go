@@ -54,8 +54,11 @@ type Options struct {
 	RawEnd func(ctx context.Context, c RawConfig) (*RawEnd, error)
 	// Progress is told now and then what is going on, nil: nobody is.
 	Progress func(Progress)
-	Tool     topo.Tool
-	Now      func() time.Time
+	// Show is given the engines that measure before anything is measured, nil: nobody is.
+	// What it returns is called when they are about to be closed.
+	Show func(*Engines) (stop func(), err error)
+	Tool topo.Tool
+	Now  func() time.Time
 }
 
 // FaultPlan takes a lane out of use at a time of each measurement, and back in

@@ -34,12 +34,17 @@ type run struct {
 // was measured: the context's where the user stopped it.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	r := &run{o: o, ends: map[pathsel.Policy]*end{}}
+	hide := func() {}
 	err := r.open(ctx)
+	if err == nil && o.Show != nil {
+		hide, err = r.show()
+	}
 	if err == nil {
 		stop := r.watch.start(o.Progress)
 		err = r.measure(ctx)
 		stop()
 	}
+	hide()
 	if r.report != nil {
 		r.report.Complete = err == nil
 		if len(r.report.Results) == 0 && err != nil {

@@ -164,6 +164,24 @@ func (t *Transport) Served() transport.Served {
 	return transport.Served{Uncounted: true, Refused: t.refused.Load(), Conns: len(t.passive)}
 }
 
+// Serves lists the passive ends, each with the GIDs that it goes between, as addresses.
+func (t *Transport) Serves() []transport.Passive {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	list := make([]transport.Passive, 0, len(t.passive))
+	for key, p := range t.passive {
+		x := transport.Passive{
+			Origin:    transport.Origin{Session: key.session, Conn: key.conn, Name: p.name},
+			LocalPort: topo.PortID(p.local.device, p.local.number),
+		}
+		if p.way.global { // else ports know each other by LID
+			x.LocalAddress, x.RemoteAddress = p.way.local.addr.Unmap().String(), p.way.remote.addr.Unmap().String()
+		}
+		list = append(list, x)
+	}
+	return list
+}
+
 // Problems says what is wrong with devices that are not used, by name.
 func (t *Transport) Problems() map[string]error {
 	t.mu.Lock()

@@ -287,6 +287,15 @@ func (t *Transport) Served() transport.Served {
 	return transport.Served{Uncounted: true, Requests: t.requests.Load(), Refused: t.refused.Load(), Conns: conns}
 }
 
+// Serves lists the connections that peers have here.
+func (t *Transport) Serves() []transport.Passive {
+	var list []transport.Passive
+	for _, p := range t.passives() {
+		list = append(list, transport.Passive{Origin: transport.Origin{Session: p.key.session, Conn: p.key.conn, Name: p.name}})
+	}
+	return list
+}
+
 // Close ends all connections of both sides and waits for its goroutines. Peers
 // are asked to stop as Leave does, for a short time: an error says that one did
 // not confirm. What it copies then still lands in pages that only our regions and

@@ -85,7 +85,7 @@ func (t *Transport) Serve(session transport.SessionID, id transport.ConnID, name
 		_ = nc.Close()
 		return fmt.Errorf("tcp: peer %q: connection %d was not agreed on, or was left", name, id)
 	}
-	p := newPassive(t, key, e.agreed)
+	p := newPassive(t, key, name, e.agreed)
 	if err := p.init(p, nc, t.polls()); err != nil {
 		_ = nc.Close()
 		return fmt.Errorf("tcp: peer %q: connection %d: %w", name, id, err)
@@ -101,6 +101,8 @@ func (t *Transport) gone(p *passive, cause error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.passive, p.key)
+	t.bytesRead += p.bytesRead.Load()
+	t.bytesWritten += p.bytesWritten.Load()
 	t.countOff(p.key)
 	var v *violated
 	if errors.As(cause, &v) {

@@ -43,8 +43,11 @@ type passive struct {
 	link
 	t        *Transport
 	key      connKey
+	name     string // of the peer's engine
 	limits   offer
 	finished chan struct{}
+
+	bytesRead, bytesWritten atomic.Int64
 
 	// The WRITE whose payload is coming. pins is guarded by mu.
 	spans []transport.Span
@@ -70,9 +73,9 @@ type passive struct {
 	still            int // rounds without progress
 }
 
-func newPassive(t *Transport, key connKey, o offer) *passive {
+func newPassive(t *Transport, key connKey, name string, o offer) *passive {
 	p := &passive{
-		t: t, key: key, limits: o,
+		t: t, key: key, name: name, limits: o,
 		finished: make(chan struct{}),
 		replies:  makeRing[reply](int(o.posted)),
 		landings: map[*landing]bool{},
@@ -256,7 +259,7 @@ func (p *passive) complete(sumOK bool) {
 		rep.status = statusSum
 	}
 	if rep.status == statusOK {
-		p.t.written.Add(int64(p.in.h.bytes)) // before the peer knows
+		p.bytesWritten.Add(int64(p.in.h.bytes)) // before the peer knows
 	}
 	p.mu.Lock()
 	p.unpin(&p.pins)
@@ -340,7 +343,7 @@ func (p *passive) sent(token uint32) {
 		a.window.Release()
 	}
 	p.idle = append(p.idle, int32(token))
-	p.t.read.Add(a.bytes)
+	p.bytesRead.Add(a.bytes)
 }
 
 // touches says whether a frame holds the region now.

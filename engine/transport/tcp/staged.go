@@ -126,7 +126,7 @@ func (l *landing) over(err error) {
 		p.t.refused.Add(1)
 	}
 	if l.reply.status == statusOK {
-		p.t.written.Add(l.bytes)
+		p.bytesWritten.Add(l.bytes)
 	}
 	p.mu.Lock()
 	p.unpin(&l.pins)

@@ -61,7 +61,7 @@ type Transport struct {
 	// dial is session.DialData but in tests.
 	dial func(context.Context, session.DataDial) (net.Conn, error)
 
-	read, written, requests, refused atomic.Int64
+	requests, refused atomic.Int64
 
 	wg   sync.WaitGroup
 	quit chan struct{}
@@ -73,6 +73,8 @@ type Transport struct {
 	passive    map[connKey]*passive
 	perSession map[transport.SessionID]int // passive and expected
 	dropped    map[string]int64
+	// Bytes of passive ends that are gone.
+	bytesRead, bytesWritten int64
 }
 
 // New makes a transport.
@@ -238,13 +240,33 @@ func (t *Transport) forget(c *conn) {
 // Served counts what peers did.
 func (t *Transport) Served() transport.Served {
 	t.mu.Lock()
-	conns := len(t.passive)
-	t.mu.Unlock()
-	return transport.Served{
-		ReadBytes: t.read.Load(), WrittenBytes: t.written.Load(),
+	defer t.mu.Unlock()
+	s := transport.Served{
+		ReadBytes: t.bytesRead, WrittenBytes: t.bytesWritten,
 		Requests: t.requests.Load(), Refused: t.refused.Load(),
-		Conns: conns,
+		Conns: len(t.passive),
 	}
+	for _, p := range t.passive {
+		s.ReadBytes += p.bytesRead.Load()
+		s.WrittenBytes += p.bytesWritten.Load()
+	}
+	return s
+}
+
+// Serves lists the passive ends.
+func (t *Transport) Serves() []transport.Passive {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	list := make([]transport.Passive, 0, len(t.passive))
+	for key, p := range t.passive {
+		read, written := p.bytesRead.Load(), p.bytesWritten.Load()
+		list = append(list, transport.Passive{
+			Origin:       transport.Origin{Session: key.session, Conn: key.conn, Name: p.name},
+			LocalAddress: p.conn.LocalAddr().String(), RemoteAddress: p.conn.RemoteAddr().String(),
+			ReadBytes: &read, WrittenBytes: &written,
+		})
+	}
+	return list
 }
 
 // Dropped counts the passive ends that were ended for a breach of the protocol,

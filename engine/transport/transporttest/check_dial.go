@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -135,10 +136,38 @@ func checkServed(p *pair) {
 			p.Errorf("served %+v, want %+v", got, want)
 		}
 	}
+	if serving, ok := transport.As[transport.Serving](passive); ok {
+		p.checkServes(serving, passive.Served(), a, b)
+	}
 	a.conn.Close(nil)
 	b.conn.Close(nil)
 	p.eventually("closed connections are still counted", func() bool { return passive.Served().Conns == 0 })
 	p.verify("after a few requests")
+}
+
+// checkServes holds the list of passive ends to what is counted of all of them.
+func (p *pair) checkServes(serving transport.Serving, all transport.Served, links ...*link) {
+	list := serving.Serves()
+	if len(list) != len(links) {
+		p.Errorf("served: %d connections are listed, want %d", len(list), len(links))
+	}
+	var read, written int64
+	for i := range list {
+		x := &list[i]
+		if !slices.ContainsFunc(links, func(l *link) bool { return l.conn.ID() == x.Conn }) {
+			p.Errorf("served: connection %d is listed, which is none", x.Conn)
+		}
+		if (x.ReadBytes == nil || x.WrittenBytes == nil) != p.h.Uncounted {
+			p.Errorf("served: connection %d counts bytes: %v and %v, want that to be %v", x.Conn, x.ReadBytes != nil, x.WrittenBytes != nil, !p.h.Uncounted)
+			continue
+		}
+		if !p.h.Uncounted {
+			read, written = read+*x.ReadBytes, written+*x.WrittenBytes
+		}
+	}
+	if read != all.ReadBytes || written != all.WrittenBytes {
+		p.Errorf("served: connections have %d bytes read and %d written, all together %d and %d", read, written, all.ReadBytes, all.WrittenBytes)
+	}
 }
 
 // Connections that come and go leave nothing behind.

@@ -75,9 +75,11 @@ func newAgentCmd(f *factory, runF func(context.Context, *agentOptions) error) *c
 			"have the token. Interrupt it to stop it.\n\n" +
 			"With --http it also answers, to whoever reaches that address, without a token:\n" +
 			"  /v1/topology  this host's topology (" + "topoctl.topology/v1)\n" +
-			"  /v1/engine    the engine's counters, lane by lane (" + agent.SchemaEngine + ")\n" +
+			"  /v1/engine    the engine's counters, lane by lane, its peers' connections and what\n" +
+			"                became of the latest batches (" + agent.SchemaEngine + ")\n" +
 			"  /metrics      the same for Prometheus\n" +
-			"  /healthz      200 while it serves",
+			"  /healthz      200 while it serves\n" +
+			"\"topoctl tui --agent http://ADDRESS\" shows it.",
 		Example: "  topoctl agent\n" +
 			"  (umask 077; head -c 32 /dev/urandom | base64 > token)\n" +
 			"  topoctl agent --listen :7411 --token-file token\n" +
@@ -165,12 +167,17 @@ func (o *agentOptions) parseAddresses(cmd *cobra.Command) error {
 				"(umask 077; head -c 32 /dev/urandom | base64 > token), then add --token-file token here and at the other end")
 		}
 	}
-	for i, a := range o.http {
+	return parseHTTP(o.http)
+}
+
+// parseHTTP completes what --http was given.
+func parseHTTP(list []string) error {
+	for i, a := range list {
 		full, err := fullAddress(a, "127.0.0.1", "")
 		if err != nil {
 			return fmt.Errorf("--http %w", err)
 		}
-		o.http[i] = full
+		list[i] = full
 	}
 	return nil
 }

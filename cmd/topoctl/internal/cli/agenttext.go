@@ -33,12 +33,15 @@ func (o *agentOptions) print(i agent.Info) error {
 
 // usable are addresses to ask HTTP at: one that stands for all addresses of the host
 // is none.
-func usable(i agent.Info) []string {
+func usable(i agent.Info) []string { return reachable(i.HTTP, hostOf(i.Advertised)) }
+
+// reachable puts a host in the place of addresses that stand for all of them.
+func reachable(list []string, host string) []string {
 	out := []string{}
-	for _, h := range i.HTTP {
+	for _, h := range list {
 		at, err := netip.ParseAddrPort(h)
 		if err == nil && at.Addr().IsUnspecified() {
-			h = net.JoinHostPort(hostOf(i.Advertised), strconv.Itoa(int(at.Port())))
+			h = net.JoinHostPort(host, strconv.Itoa(int(at.Port())))
 		}
 		out = append(out, h)
 	}

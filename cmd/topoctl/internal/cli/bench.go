@@ -22,6 +22,7 @@ type benchOptions struct {
 	*input
 	format    string
 	tokenFile string
+	http      []string
 	run       bench.Options
 	rdma      rdmaFlags
 	look      look
@@ -55,6 +56,10 @@ func newBenchCmd(f *factory, runF func(context.Context, *benchOptions) error) *c
 			"Latency is that of a batch, from its submission to its end; percentiles are by nearest\n" +
 			"rank and at most 0.8 % too high. Processor time is user and system, of both ends where\n" +
 			"the other is a child of this process.\n\n" +
+			"With --http it answers what \"topoctl agent --http\" does, for its own engine while it runs:\n" +
+			"\"topoctl tui --agent http://ADDRESS\" shows the lanes. Several policies are several engines,\n" +
+			"shown together. Who asks once a second costs under a thousandth of a processor, which is\n" +
+			"in the figures.\n\n" +
 			"The exit code is 1 if a transfer failed or --check found a wrong byte. Interrupted, it\n" +
 			"prints what it has measured.",
 		Example: "  topoctl bench\n" +
@@ -75,7 +80,7 @@ func newBenchCmd(f *factory, runF func(context.Context, *benchOptions) error) *c
 		"op": wordList(bench.Read, bench.Write), "transport": wordList(benchTransports...),
 		"policy": wordList(pathsel.Policies()...), "size": wordList("4KiB", "64KiB", "1MiB", "16MiB"),
 		"peer": words(), "region": words(), "batch": words(), "threads": words(), "in-flight": words(), "duration": words("1s", "5s", "10s"),
-		"warmup": words(), "lanes": words(), "memory": words("256MiB", "1GiB"), "fail-lane": words(), "seed": words(),
+		"http": words(), "warmup": words(), "lanes": words(), "memory": words("256MiB", "1GiB"), "fail-lane": words(), "seed": words(),
 	})
 	uses(cmd, "host-root", "timeout", "quiet", "verbose", "output", "json", "color", "no-color", "units")
 	formats(cmd, formatTable, formatJSON)
@@ -100,6 +105,7 @@ func (o *benchOptions) addFlags(cmd *cobra.Command, typed *benchFlags) {
 	fl.StringVar(&typed.memory, "memory", units.Bytes(benchDefault), "walk through `SIZE` of memory on each side")
 	fl.BoolVar(&r.Check, "check", false, "verify every byte, reading back what is written; rates are then those of verifying")
 	fl.StringVar(&typed.failLane, "fail-lane", "", "take a lane out, `NAME@TIME` into each measurement; NAME@TIME+TIME: for so long")
+	fl.StringSliceVar(&o.http, "http", nil, "answer HTTP at `ADDRESS` while it runs (host:port; without a host, this host only); repeatable")
 	fl.Uint64Var(&typed.seed, "seed", 0, "the pattern of --check, 0 draws one")
 	o.rdma.add(cmd)
 	o.measured.add(cmd)
@@ -115,6 +121,9 @@ func (o *benchOptions) parse(f *factory, cmd *cobra.Command, typed benchFlags) e
 		return err
 	}
 	if err := o.parsePeer(cmd); err != nil {
+		return err
+	}
+	if err := parseHTTP(o.http); err != nil {
 		return err
 	}
 	if err := o.parseLists(typed); err != nil {

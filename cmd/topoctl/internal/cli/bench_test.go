@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -34,6 +35,9 @@ func TestParseBench(t *testing.T) {
 	}
 	got, err = parse(t, newFake().Streams, newBenchCmd, "--lanes", "2")
 	if err != nil || got.run.LaneCount != 2 || got.run.Lanes != nil || got.run.Seed == 0 || got.run.Memory != 256<<20 || len(got.run.Sizes) != 3 || got.run.InFlight != 2 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if got, err := parse(t, newFake().Streams, newBenchCmd, "--http", ":9411"); err != nil || len(got.http) != 1 || got.http[0] != "127.0.0.1:9411" {
 		t.Errorf("%+v, %v", got, err)
 	}
 	if got, err := parse(t, newFake().Streams, newBenchCmd, "--peer", "[::1]:80"); err != nil || got.run.Peer != "[::1]:80" {
@@ -70,6 +74,7 @@ func TestParseBenchRefuses(t *testing.T) {
 		{"--peer :7411", `--peer ":7411": want HOST:PORT`},
 		{"--peer n2:http", "want HOST:PORT"},
 		{"--peer n2:0", "want HOST:PORT"},
+		{"--http 9411", `--http "9411": want host:port`},
 		{"--token-file x", "--token-file has no effect without --peer"},
 		{"--region x", "--region has no effect without --peer"},
 		{"--root /x", "--root has no effect on this command"},
@@ -92,6 +97,7 @@ func TestBenchHints(t *testing.T) {
 		{errors.New("dial tcp 10.0.0.1:7411: connect: connection refused"), `run "topoctl agent" at the other end: it prints the line to run here`},
 		{errors.New("malformed packet: not a topoctl engine"), `--peer is the --listen address of "topoctl agent", not that of its --http`},
 		{fmt.Errorf("has not answered: %w", context.DeadlineExceeded), `is it the address of "topoctl agent"? --timeout DURATION gives it more time`},
+		{fmt.Errorf("agent: HTTP at 127.0.0.1:1: %w", syscall.EADDRINUSE), "another program has that port; --http with port 0 takes any that is free"},
 		{errors.New("tokens differ"), "both ends need the same --token-file"},
 	} {
 		var f *failure

@@ -14,12 +14,14 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
+	"github.com/topoctl/topoctl/internal/agent"
 	"github.com/topoctl/topoctl/internal/bench"
 	"github.com/topoctl/topoctl/internal/units"
 )
@@ -66,6 +68,9 @@ func runBench(ctx context.Context, o *benchOptions) error {
 	} else if o.run.Token, err = readToken(o.tokenFile, o.streams.In, o.streams.Err); err != nil {
 		return err
 	}
+	if len(o.http) > 0 {
+		o.run.Show = func(e *bench.Engines) (func(), error) { return o.show(ctx, e) }
+	}
 	report, err := bench.Run(ctx, o.run)
 	if o.run.Progress != nil {
 		fmt.Fprint(o.streams.Err, clearLine)
@@ -84,6 +89,24 @@ func runBench(ctx context.Context, o *benchOptions) error {
 		return errBad
 	}
 	return nil
+}
+
+// show answers HTTP for the engines that measure.
+func (o *benchOptions) show(ctx context.Context, e *bench.Engines) (stop func(), err error) {
+	pages, err := agent.ServePages(ctx, o.http, e)
+	if err != nil {
+		return nil, err
+	}
+	if !o.globals.quiet {
+		for _, at := range reachable(pages.Addresses(), "localhost") {
+			fmt.Fprintf(o.streams.Err, "topoctl: http://%s/v1/engine, for \"topoctl tui --agent http://%[1]s\"\n", at)
+		}
+	}
+	return func() {
+		if err := pages.Stop(ctx); err != nil {
+			fmt.Fprintln(o.streams.Err, "topoctl: "+printable(err.Error()))
+		}
+	}, nil
 }
 
 // withFallbacks adds what every engine has: what a peer is asked beside the
@@ -120,6 +143,8 @@ func (o *benchOptions) hint(err error) error {
 		if near := closest(lane.Name, lane.Lanes); near != "" {
 			return withHint(err, "did you mean %q?", near)
 		}
+	case errors.Is(err, syscall.EADDRINUSE):
+		return withHint(err, "another program has that port; --http with port 0 takes any that is free")
 	case errors.Is(err, engine.ErrNoRegion):
 		return withHint(err, "--region NAME names another; \"topoctl agent\" serves %q", benchRegion)
 	case strings.Contains(text, "token"):
