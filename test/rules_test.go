@@ -109,6 +109,8 @@ var rules = []rule{
 	{room: "internal/kv/layout", ours: []string{"internal/edit"}, ban: noOS},
 	{room: "internal/kv/metrics", ours: []string{"internal/kv"}, ban: noOS},
 	{room: "internal/kv/compute", ours: []string{"internal/kv/layout"}, ban: noOS},
+	{room: "internal/kv/serve", ours: []string{"internal/kv", "internal/kv/layout", "internal/kv/compute"}, ban: noOS},
+	{room: "internal/kv/predict", ours: []string{"internal/kv", "internal/kv/...", "internal/sim", "discover/topo", "pathsel", "engine/sched"}, ban: noOS},
 	{room: "cmd/topoctl", ours: []string{"..."}},
 	{room: "test", ours: []string{"..."}},
 }

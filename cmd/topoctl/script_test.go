@@ -5,13 +5,16 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
 func TestMain(m *testing.M) {
@@ -23,14 +26,25 @@ func TestMain(m *testing.M) {
 //
 //	exits CODE PROGRAM ARG...   run a program that must end with CODE
 //	json FILE [SCHEMA]          FILE (or stdout) must be JSON, of that schema
+//	jsonl FILE SCHEMA           each line of FILE (or stdout) must be valid by a published
+//	                            schema, a path from the module's root
 //	lines N FILE                FILE (or stderr) must have N lines
 //	sparse FILE SIZE            make a file of SIZE bytes that takes no space
 //	gz FILE TARGET [SIZE]       compress FILE, and keep SIZE bytes only
+//
+// and the condition [netns]: there can be a network namespace with veths and a /sys of its
+// own.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "json": validJSON, "lines": lines, "sparse": sparse, "gz": gz,
+			"exits": exits, "json": validJSON, "jsonl": validLines, "lines": lines, "sparse": sparse, "gz": gz,
+		},
+		Condition: func(name string) (bool, error) {
+			if name != "netns" {
+				return false, fmt.Errorf("no condition is called %q", name)
+			}
+			return exec.Command("unshare", "-rnm", "sh", "-ec", "mount -t sysfs none /sys; ip link add name va type veth peer name vb").Run() == nil, nil
 		},
 		RequireExplicitExec: true,
 		// $REPORTS has reports of measurements.
@@ -75,6 +89,32 @@ func validJSON(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[0])), &doc))
 	if len(args) == 2 && doc.Schema != args[1] {
 		ts.Fatalf("schema %q, want %q", doc.Schema, args[1])
+	}
+}
+
+func validLines(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: jsonl FILE SCHEMA")
+	}
+	doc, err := os.Open(filepath.Join("../..", args[1]))
+	ts.Check(err)
+	defer doc.Close()
+	parsed, err := jsonschema.UnmarshalJSON(doc)
+	ts.Check(err)
+	c := jsonschema.NewCompiler()
+	ts.Check(c.AddResource(args[1], parsed))
+	schema, err := c.Compile(args[1])
+	ts.Check(err)
+	text := ts.ReadFile(args[0])
+	if text == "" {
+		ts.Fatalf("%s has no line", args[0])
+	}
+	for line := range strings.Lines(text) {
+		value, err := jsonschema.UnmarshalJSON(strings.NewReader(line))
+		ts.Check(err)
+		if err := schema.Validate(value); err != nil {
+			ts.Fatalf("%v\n%s", err, line)
+		}
 	}
 }
 

@@ -64,6 +64,12 @@ func (d *Difference) subject() string {
 	return nodeNames(d.Nodes)
 }
 
+// Text says in words what differs, without naming the nodes: "pcie width x16 -> x8".
+func (d *Difference) Text() string { return d.what() }
+
+// Text says in words what is chosen now: "preferred mlx5_6 -> mlx5_7".
+func (p *Choice) Text() string { return p.what() }
+
 // what says in words what differs.
 func (d *Difference) what() string {
 	words := wordsOf(d.Attribute)

@@ -11,9 +11,11 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/agent"
 	"github.com/topoctl/topoctl/internal/bench"
+	"github.com/topoctl/topoctl/internal/record"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/pathsel/diff"
 	"github.com/topoctl/topoctl/pathsel/doctor"
+	"github.com/topoctl/topoctl/pathsel/watch"
 	"github.com/topoctl/topoctl/probe"
 )
 
@@ -96,14 +98,15 @@ func helpTopics() []*cobra.Command {
   %-3d  it ran, and the answer is good
   %-3d  it ran, and the answer is bad: doctor has a finding, diff a difference,
        path no port that can be used, bench a failed transfer or a wrong byte,
-       probe a pair that fails or a part to blame
+       probe a pair that fails or a part to blame, watch --exit-on-change a change
   %-3d  it could not run: wrong usage, no permission, bad input
   %-3d  it ran and printed, but something that is there could not be read; the
        warnings on stderr and in the JSON say what ("discover --strict" makes it %d);
        of probe: a pair in error or without enough samples, a host that took no
        part, a port for data that is down, RDMA that an agent cannot use, no pair
        that was measured, or no time left (--max-duration)
-  %-3d  it was interrupted
+  %-3d  it was interrupted; of agent, and of watch where nothing else ends it, that is
+       the end that it should have, and the code is 0
 
 "doctor -o nagios" ends as monitoring systems want it: 0 OK, 1 WARNING, 2 CRITICAL,
 3 UNKNOWN.`, exitOK, exitBad, exitFailed, exitPartial, exitFailed, exitInterrupted)},
@@ -131,6 +134,8 @@ Another major version is refused.
   %-23s  topoctl probe -o json
   %-23s  topoctl probe -o jsonl, a line each
   %-23s  topoctl probe --dry-run -o json
+  %-23s  topoctl watch -o jsonl, a line each
+  %-23s  topoctl tui --record, a line each
   %-23s  topoctl agent -o json, one line
   %-23s  GET /v1/engine of topoctl agent --http
   %-23s  topoctl version -o json
@@ -138,7 +143,7 @@ Another major version is refused.
 Lists are sorted by stable identifiers. Rates are integers in bytes per second,
 in one direction. null means unknown; it never stands for zero. "complete" is
 false if something that is there could not be read; "warnings" say what.`,
-			topo.SchemaTopology, topo.SchemaMatrix, schemaPath, pathsel.SchemaPlan, doctor.Schema, diff.Schema, bench.Schema, probe.Schema, probe.EventSchema, schemaProbePlan, schemaAgent, agent.SchemaEngine, schemaVersion)},
+			topo.SchemaTopology, topo.SchemaMatrix, schemaPath, pathsel.SchemaPlan, doctor.Schema, diff.Schema, bench.Schema, probe.Schema, probe.EventSchema, schemaProbePlan, watch.Schema, record.Schema, schemaAgent, agent.SchemaEngine, schemaVersion)},
 	}
 	var out []*cobra.Command
 	for _, t := range topics {

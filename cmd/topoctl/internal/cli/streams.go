@@ -13,16 +13,18 @@ type Streams struct {
 	// InTTY and OutTTY say whether a person sits at the other end.
 	InTTY, OutTTY, ErrTTY bool
 	// Width is the number of columns of the terminal at Out; 0: no limit.
-	Width  int
+	Width int
+	// Height is its number of lines; 0: not known.
+	Height int
 	Getenv func(string) string
 }
 
 // Stdio are the streams of this process.
 func Stdio() Streams {
 	s := Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv}
-	_, s.InTTY = terminal(os.Stdin)
-	s.Width, s.OutTTY = terminal(os.Stdout)
-	_, s.ErrTTY = terminal(os.Stderr)
+	_, _, s.InTTY = terminal(os.Stdin)
+	s.Width, s.Height, s.OutTTY = terminal(os.Stdout)
+	_, _, s.ErrTTY = terminal(os.Stderr)
 	return s
 }
 

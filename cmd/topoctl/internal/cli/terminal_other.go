@@ -5,4 +5,7 @@ package cli
 import "os"
 
 // terminal knows no terminals on this system: output is plain everywhere.
-func terminal(*os.File) (columns int, ok bool) { return 0, false }
+func terminal(*os.File) (columns, lines int, ok bool) { return 0, 0, false }
+
+// hasShell knows no job control on this system.
+func hasShell() bool { return false }

@@ -14,9 +14,11 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/agent"
 	"github.com/topoctl/topoctl/internal/bench"
+	"github.com/topoctl/topoctl/internal/record"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/pathsel/diff"
 	"github.com/topoctl/topoctl/pathsel/doctor"
+	"github.com/topoctl/topoctl/pathsel/watch"
 	"github.com/topoctl/topoctl/probe"
 )
 
@@ -65,7 +67,8 @@ func buildInfo() build {
 	b := build{Schema: schemaVersion, Version: "devel", Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH,
 		Schemas: []string{topo.SchemaTopology, topo.SchemaMatrix, topo.SchemaNVML, topo.SchemaNetlink,
 			schemaPath, pathsel.SchemaPlan, pathsel.SchemaFabric, doctor.Schema, diff.Schema,
-			bench.Schema, schemaAgent, agent.SchemaEngine, probe.Schema, probe.EventSchema, probe.DiffSchema}}
+			bench.Schema, schemaAgent, agent.SchemaEngine, probe.Schema, probe.EventSchema, probe.DiffSchema,
+			watch.Schema, record.Schema}}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return b

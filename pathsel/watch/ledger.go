@@ -1,0 +1,178 @@
+package watch
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/topoctl/topoctl/discover/topo"
+)
+
+// What a ledger does at most.
+const (
+	mostFacts = 4096 // that it knows at a time
+	mostNews  = 64   // events of one step
+	// mostTurns is how often one fact is told, to be so or not, within calm: what comes and
+	// goes all the time is told again when calm is over.
+	mostTurns = 6
+	calm      = 600 * second
+)
+
+// item is a fact that is so now: of one device, so that facts of several devices come and
+// go one by one, and are told together where they do so together.
+type item struct {
+	key     string
+	subject topo.ID
+	group   string // facts of one group are told by one event
+	event   Event  // without time and subjects
+	gone    string // the text of the event that takes it back
+	lacking string // why it can no longer be told whether it is so, "" it can
+}
+
+// ledger knows what is so and what of it was told, and tells each change once.
+type ledger struct {
+	appears, goes Kind
+	facts         map[string]*fact
+}
+
+type fact struct {
+	item
+	present, told bool
+	muted         bool   // never told, and so never taken back
+	severity      string // that was told
+	since         int64  // when turns began to count
+	turns         int
+}
+
+func newLedger(appears, goes Kind) ledger {
+	return ledger{appears: appears, goes: goes, facts: map[string]*fact{}}
+}
+
+// update takes in all that is so now. What is not among it is so no more, and lacking says
+// of which of that it cannot be told.
+func (l *ledger) update(at int64, now []item, lacking func(*item) string) []Event {
+	for _, f := range l.facts {
+		f.present = false
+	}
+	for _, x := range now {
+		f := l.facts[x.key]
+		if f == nil {
+			if len(l.facts) == mostFacts {
+				continue
+			}
+			f = &fact{since: at}
+			l.facts[x.key] = f
+		}
+		f.item, f.present = x, true
+	}
+	for _, f := range l.facts {
+		if !f.present && lacking != nil {
+			f.lacking = lacking(&f.item)
+		}
+	}
+	return l.due(at)
+}
+
+// worse says whether a severity is worse than another.
+func worse(a, b string) bool {
+	order := []string{severe, warning, info, ""}
+	return slices.Index(order, a) < slices.Index(order, b)
+}
+
+// due tells what is so and was not told, and takes back what is so no more.
+func (l *ledger) due(at int64) []Event {
+	var came, gone news
+	for _, key := range slices.Sorted(maps.Keys(l.facts)) {
+		f := l.facts[key]
+		if at-f.since >= calm {
+			f.since, f.turns = at, 0
+		}
+		switch {
+		case !f.present && f.muted, !f.present && !f.told && f.turns == 0:
+			delete(l.facts, key)
+		case f.muted || f.turns >= mostTurns:
+		case f.present && (!f.told || worse(f.event.Severity, f.severity)):
+			came.add(f)
+		case !f.present && f.told:
+			gone.add(f)
+		}
+	}
+	return append(gone.events(at, l.goes), came.events(at, l.appears)...)
+}
+
+// news are facts to tell, by group.
+type news struct {
+	groups []string
+	facts  map[string][]*fact
+}
+
+func (n *news) add(f *fact) {
+	group := f.group + "\x00" + f.lacking + "\x00" + f.event.Severity
+	if n.facts == nil {
+		n.facts = map[string][]*fact{}
+	}
+	if n.facts[group] == nil {
+		n.groups = append(n.groups, group)
+	}
+	n.facts[group] = append(n.facts[group], f)
+}
+
+// events makes an event of each group, and one for all that are too many.
+func (n *news) events(at int64, kind Kind) []Event {
+	var out []Event
+	appears := kind == Finding || kind == Drift
+	slices.SortStableFunc(n.groups, func(a, b string) int { return order(n.facts[a][0], n.facts[b][0]) })
+	for i, group := range n.groups {
+		list := n.facts[group]
+		if i >= mostNews {
+			for _, f := range list {
+				f.told, f.muted = false, true
+			}
+			continue
+		}
+		out = append(out, tell(at, kind, appears, list))
+	}
+	if more := len(n.groups) - mostNews; more > 0 {
+		out = append(out, stamp(Event{AtNS: at, Kind: kind, Severity: info, Text: fmt.Sprintf("and %d more, which are told no further", more)}))
+	}
+	return out
+}
+
+// order has the worst first, then as codes and devices are named.
+func order(a, b *fact) int {
+	switch {
+	case worse(a.event.Severity, b.event.Severity):
+		return -1
+	case worse(b.event.Severity, a.event.Severity):
+		return 1
+	}
+	return cmp.Or(cmp.Compare(a.event.Code, b.event.Code), topo.NaturalCompare(string(a.subject), string(b.subject)), cmp.Compare(a.key, b.key))
+}
+
+// tell makes one event of facts that came or went together.
+func tell(at int64, kind Kind, appears bool, list []*fact) Event {
+	slices.SortStableFunc(list, order)
+	e := list[0].event
+	e.AtNS, e.Kind, e.Subject = at, kind, list[0].subject
+	e.Detail = slices.Clone(e.Detail)
+	restless := false
+	for _, f := range list {
+		f.told, f.severity = appears, f.event.Severity
+		f.turns++
+		restless = restless || f.turns == mostTurns
+		if len(list) > 1 {
+			e.Subjects = append(e.Subjects, f.subject)
+		}
+	}
+	if !appears {
+		e.Severity, e.Text, e.Detail = info, list[0].gone, nil
+		if lacking := list[0].lacking; lacking != "" {
+			e.Severity, e.Detail = warning, []string{"it can no longer be told: " + lacking}
+		}
+	}
+	if restless {
+		e.Detail = append(e.Detail, fmt.Sprintf("it comes and goes: told %d times, and not again for a while", mostTurns))
+	}
+	return stamp(e)
+}

@@ -1,0 +1,245 @@
+package tui
+
+import (
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/topoctl/topoctl/tui/internal/keys"
+	"github.com/topoctl/topoctl/tui/internal/look"
+	"github.com/topoctl/topoctl/tui/internal/ui"
+)
+
+// key takes a key, by the name that bubbletea gives it, and the text that it types.
+func (m *model) key(name, text string) tea.Cmd {
+	m.shared.Message = ""
+	a := keys.Of(name)
+	switch {
+	case name == "ctrl+c", a == keys.Quit && !m.editing && m.dialog == nil:
+		return tea.Quit
+	case a == keys.Suspend && m.o.Suspend:
+		return tea.Suspend
+	case a == keys.Suspend: // bubbletea would wait for ever for somebody to wake it
+		m.say("no shell to go back to")
+		return nil
+	case m.screen().TooSmall:
+		return nil
+	case m.editing:
+		m.edit(name, text)
+		return nil
+	case m.dialog != nil:
+		return m.answer(name)
+	case m.help:
+		return m.helpKey(a)
+	}
+	return m.act(a)
+}
+
+// act carries an action out.
+func (m *model) act(a keys.Action) tea.Cmd {
+	if i := slices.Index(keys.ViewActions(), a); i >= 0 {
+		m.show(i)
+		return nil
+	}
+	if keys.ForView(a) {
+		return m.toView(m.at, a)
+	}
+	n := len(m.views)
+	switch a {
+	case keys.Next:
+		m.show((m.at + 1) % n)
+	case keys.Prev:
+		m.show((m.at + n - 1) % n)
+	case keys.Help:
+		m.help, m.helpTop = true, 0
+	case keys.Back:
+		m.back()
+	case keys.Filter:
+		m.editing, m.before = true, m.filter
+	case keys.Freeze:
+		m.freeze()
+	case keys.Units:
+		m.look.Units = look.Next(m.look.Units)
+		m.say("rates in " + unitsName(m.look.Units))
+	case keys.Detail:
+		if m.screen().DetailHasItsOwnPlace {
+			m.say("the detail is there already")
+			break
+		}
+		m.detail = !m.detail
+	case keys.DetailUp:
+		m.detailTop--
+	case keys.DetailDown:
+		m.detailTop++
+	case keys.Record:
+		m.toggleRecord()
+	case keys.Rescan:
+		m.o.Feed.Rescan()
+		m.say("looking at the host again")
+	case keys.Copy:
+		return m.copySelection()
+	case keys.Snapshot:
+		m.snapshot()
+	}
+	return nil
+}
+
+func (m *model) show(view int) { m.at, m.detailTop = view, 0 }
+
+// toView has a view carry an action out, and does what it asks for.
+func (m *model) toView(view int, a keys.Action) tea.Cmd {
+	m.detailTop = 0
+	var r ui.Request
+	failed := guarded(func() { r = m.views[view].Key(a, m.env(&m.look)) })
+	if failed != "" {
+		m.say("this view failed: " + failed)
+		return nil
+	}
+	if r == (ui.Request{}) {
+		switch {
+		case a == keys.Explain:
+			r.Show = keys.Path
+		case a == keys.Measure && m.o.noProber() != "":
+			m.say("nothing can be measured: " + m.look.Safe(m.o.noProber()))
+		case a == keys.Measure && m.shared.Message == "":
+			r.Show = keys.Probe
+			m.say("choose pairs with " + keys.Get(keys.Mark).Short(true) + ", then " + keys.Get(keys.Measure).Short(true) + " measures them")
+		}
+	}
+	return m.request(r)
+}
+
+// request does what a view asks for.
+func (m *model) request(r ui.Request) tea.Cmd {
+	if i := slices.Index(keys.ViewActions(), r.Show); i >= 0 && i != m.at {
+		m.show(i)
+	}
+	switch {
+	case r.List:
+		m.list()
+	case r.Measure != nil:
+		m.measure(r.Measure.Pairs)
+	case r.Stop:
+		m.askToStop()
+	}
+	return nil
+}
+
+// back closes one thing: what was opened last.
+func (m *model) back() {
+	switch {
+	case m.detail && !m.screen().DetailHasItsOwnPlace:
+		m.detail = false
+	case m.filter != "":
+		m.filter = ""
+	case m.probe != nil:
+		m.askToStop()
+	}
+}
+
+func (m *model) freeze() {
+	if m.frozenNS >= 0 {
+		m.shown, m.frozenNS = m.live, -1
+		return
+	}
+	m.shown, m.frozenNS = m.live.Clone(), m.now()
+}
+
+// maxFilter is how long a filter can be, in characters.
+const maxFilter = 80
+
+// edit changes the filter's line.
+func (m *model) edit(name, text string) {
+	switch name {
+	case "enter":
+		m.editing = false
+	case "esc":
+		m.editing, m.filter = false, m.before
+	case "backspace":
+		_, n := utf8.DecodeLastRuneInString(m.filter)
+		m.filter = m.filter[:len(m.filter)-n]
+	case "ctrl+u":
+		m.filter = ""
+	default:
+		for _, c := range text {
+			if unicode.IsPrint(c) && utf8.RuneCountInString(m.filter) < maxFilter {
+				m.filter += string(c)
+			}
+		}
+	}
+	m.filter = strings.TrimLeft(m.filter, " ")
+}
+
+// click takes a click on a place of the screen.
+func (m *model) click(x, y int) tea.Cmd {
+	s := m.screen()
+	m.shared.Message = ""
+	switch {
+	case s.TooSmall, m.editing, m.dialog != nil:
+		return nil
+	case s.Footer.Holds(x, y):
+		for _, t := range m.tabs {
+			if x >= t.from && x < t.to {
+				m.help = false
+				return m.act(t.action)
+			}
+		}
+		return nil
+	case m.help:
+		return nil
+	case s.Main.Holds(x, y) && y > s.Main.Y:
+		return m.clickView(m.at, x-s.Main.X, y-s.Main.Y-1)
+	case s.Side.Holds(x, y) && y > s.Side.Y:
+		return m.clickView(0, x-s.Side.X, y-s.Side.Y-1)
+	}
+	return nil
+}
+
+func (m *model) clickView(view, x, y int) tea.Cmd {
+	m.detailTop = 0
+	var r ui.Request
+	if failed := guarded(func() { r = m.views[view].Click(x, y, m.env(&m.look)) }); failed != "" {
+		m.say("this view failed: " + failed)
+		return nil
+	}
+	return m.request(r)
+}
+
+// wheelLines is how far a notch of the wheel goes.
+const wheelLines = 3
+
+// wheel scrolls the pane under the pointer.
+func (m *model) wheel(msg tea.MouseWheelMsg) tea.Cmd {
+	s := m.screen()
+	step, a := 1, keys.Down
+	switch msg.Button {
+	case tea.MouseWheelUp:
+		step, a = -1, keys.Up
+	case tea.MouseWheelDown:
+	default:
+		return nil
+	}
+	view := m.at
+	switch {
+	case s.TooSmall, m.editing, m.dialog != nil:
+		return nil
+	case m.help:
+		m.helpTop += step * wheelLines
+		return nil
+	case s.Detail.Holds(msg.X, msg.Y):
+		m.detailTop += step * wheelLines
+		return nil
+	case s.Side.Holds(msg.X, msg.Y):
+		view = 0
+	case !s.Main.Holds(msg.X, msg.Y):
+		return nil
+	}
+	var cmd tea.Cmd
+	for range wheelLines {
+		cmd = m.toView(view, a)
+	}
+	return cmd
+}

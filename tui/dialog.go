@@ -1,0 +1,104 @@
+package tui
+
+import (
+	"fmt"
+	"strings"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/topoctl/topoctl/tui/internal/keys"
+	"github.com/topoctl/topoctl/tui/internal/look"
+)
+
+// dialog asks whether to do something.
+type dialog struct {
+	title string
+	lines []string
+	yes   string // what the yes does, in a word or two
+	act   func(m *model)
+}
+
+// answer takes a key while a dialog is open; others than yes and no do nothing.
+func (m *model) answer(key string) tea.Cmd {
+	d := m.dialog
+	switch key {
+	case "y", "enter":
+		m.dialog = nil
+		d.act(m)
+	case "n", "esc", "q":
+		m.dialog = nil
+	}
+	return nil
+}
+
+// draw gives the dialog's lines, each w columns wide and with a frame around them.
+func (d *dialog) draw(l *look.Look, w int) []string {
+	inner := min(w-4, 76)
+	lines := append([]string{l.Paint(d.title, look.Strong), ""}, d.lines...)
+	lines = append(lines, "", l.Paint("y", look.Accent)+" "+d.yes+"   "+l.Paint("n", look.Accent)+" leave it")
+	bar := strings.Repeat(l.HLine(), inner+2)
+	corner := func(box string) string {
+		if l.ASCII {
+			return "+"
+		}
+		return box
+	}
+	out := []string{corner("┌") + bar + corner("┐")}
+	for _, line := range lines {
+		out = append(out, l.VLine()+" "+l.Fit(look.Clean(line), inner)+" "+l.VLine())
+	}
+	return append(out, corner("└")+bar+corner("┘"))
+}
+
+// helpKey takes an action while the help is open.
+func (m *model) helpKey(a keys.Action) tea.Cmd {
+	page := max(1, m.h-4)
+	switch a {
+	case keys.Help, keys.Back, keys.Enter:
+		m.help = false
+	case keys.Up:
+		m.helpTop--
+	case keys.Down:
+		m.helpTop++
+	case keys.PageUp:
+		m.helpTop -= page
+	case keys.PageDown:
+		m.helpTop += page
+	case keys.Home:
+		m.helpTop = 0
+	case keys.End:
+		m.helpTop = len(keys.Map()) * 2 // drawing stops at the end
+	default:
+		if keys.Get(a).Group == keys.Views {
+			m.help = false
+			return m.act(a)
+		}
+	}
+	return nil
+}
+
+// helpLines is what the help says: the bindings, and what the marks mean.
+func helpLines(l *look.Look) []string {
+	label := 0
+	for _, b := range keys.Map() {
+		label = max(label, look.Width(b.Label(l.ASCII)))
+	}
+	var out []string
+	for _, g := range keys.Groups() {
+		if out != nil {
+			out = append(out, "")
+		}
+		out = append(out, l.Paint(string(g), look.Head))
+		for _, b := range keys.Map() {
+			if b.Group == g {
+				out = append(out, "  "+l.Paint(l.Fit(b.Label(l.ASCII), label), look.Accent)+"  "+b.Help)
+			}
+		}
+	}
+	spark := l.Spark([]float64{0, 1, 2, 3, 4, 5, 6, 7}, 7, 8)
+	return append(out, "", l.Paint("Signs", look.Head),
+		fmt.Sprintf("  %s  wrong     %s  worth a look     ?  not known     -  does not apply",
+			l.Paint("x", look.Bad), l.Paint("!", look.Middle)),
+		"  "+spark+"  history, the newest at the right; a gap: not known",
+		"  The mouse selects, opens and scrolls; shift with it selects text in most terminals.")
+}

@@ -1,0 +1,216 @@
+package tui
+
+import (
+	"fmt"
+	"runtime/debug"
+	"strings"
+
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/topoctl/topoctl/tui/internal/keys"
+	"github.com/topoctl/topoctl/tui/internal/layout"
+	"github.com/topoctl/topoctl/tui/internal/look"
+	"github.com/topoctl/topoctl/tui/internal/ui"
+)
+
+// draw gives the whole screen: a line for each of the terminal's, of at most its width.
+func (m *model) draw(l *look.Look) string {
+	s := m.screen()
+	if s.TooSmall {
+		return tooSmall(m.w, m.h)
+	}
+	lines := make([]string, 0, m.h)
+	lines = append(lines, l.Fit(m.header(l, m.w), m.w))
+	lines = append(lines, m.body(l, &s)...)
+	lines = append(lines, m.footer(l, m.w))
+	if m.dialog != nil {
+		overlay(lines, m.dialog.draw(l, m.w), m.w, l)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// tooSmall is what a screen shows that is too small for anything else.
+func tooSmall(w, h int) string {
+	need := fmt.Sprintf("needs %dx%d", layout.MinW, layout.MinH)
+	have := fmt.Sprintf("have %dx%d", w, h)
+	lines := []string{need + ",", have}
+	if one := need + ", " + have; len(one) <= w {
+		lines = []string{one}
+	}
+	if quit := "q quits"; h > len(lines) && len(quit) <= w {
+		lines = append(lines, quit)
+	}
+	var out []string
+	for range max(0, (h-len(lines))/2) {
+		out = append(out, "")
+	}
+	for _, line := range lines[:min(len(lines), max(0, h))] {
+		line = line[:min(len(line), max(0, w))]
+		out = append(out, strings.Repeat(" ", (w-len(line))/2)+line)
+	}
+	return strings.Join(out, "\n")
+}
+
+// body draws the panes beside and above each other.
+func (m *model) body(l *look.Look, s *layout.Screen) []string {
+	h := s.Footer.Y - 1
+	if m.help {
+		m.helpTop = clampTop(m.helpTop, len(helpLines(l)), h-1)
+		return pane(l, "Help", "", layout.Rect{W: m.w, H: h}, helpLines(l)[m.helpTop:])
+	}
+	var panes []drawnPane
+	add := func(r layout.Rect, draw func(r layout.Rect) []string) {
+		if r.Shown() {
+			panes = append(panes, drawnPane{r, draw(r)})
+		}
+	}
+	// The tree first: it says to the others what is under its cursor.
+	add(s.Side, func(r layout.Rect) []string { return m.mainPane(l, 0, r) })
+	main := func(r layout.Rect) []string { return m.mainPane(l, m.at, r) }
+	add(s.Main, main)
+	add(s.Detail, func(r layout.Rect) []string { return m.detailPane(l, r) })
+	for _, r := range s.Separators {
+		bar := make([]string, r.H)
+		for i := range bar {
+			bar[i] = l.Paint(l.VLine(), look.Faint)
+		}
+		panes = append(panes, drawnPane{r, bar})
+	}
+	return join(panes, h)
+}
+
+// drawnPane is a pane with its lines, each as wide as it.
+type drawnPane struct {
+	layout.Rect
+	lines []string
+}
+
+// join puts panes together that cover the body without gaps.
+func join(panes []drawnPane, h int) []string {
+	out := make([]string, h)
+	for y := range out {
+		var b strings.Builder
+		for x := 0; ; {
+			p := paneAt(panes, x, y+1)
+			if p == nil {
+				break
+			}
+			b.WriteString(p.lines[y+1-p.Y])
+			x += p.W
+		}
+		out[y] = b.String()
+	}
+	return out
+}
+
+func paneAt(panes []drawnPane, x, y int) *drawnPane {
+	for i := range panes {
+		if panes[i].Holds(x, y) {
+			return &panes[i]
+		}
+	}
+	return nil
+}
+
+// mainPane draws what a view shows.
+func (m *model) mainPane(l *look.Look, view int, r layout.Rect) []string {
+	v := m.views[view]
+	var lines []string
+	failed := guarded(func() { lines = v.Main(m.env(l), ui.Size{W: r.W, H: r.H - 1}) })
+	if failed != "" {
+		lines = failure(l, failed, r.W)
+	}
+	note := ""
+	if m.filter != "" {
+		note = keys.Get(keys.Filter).Short(l.ASCII) + l.Safe(m.filter)
+	}
+	return pane(l, v.Name(), note, r, lines)
+}
+
+// detailPane draws the part of the detail that the user scrolled to.
+func (m *model) detailPane(l *look.Look, r layout.Rect) []string {
+	v := m.view()
+	var lines []string
+	if failed := guarded(func() { lines = v.Detail(m.env(l), r.W) }); failed != "" {
+		lines = failure(l, failed, r.W)
+	}
+	room := r.H - 1
+	m.detailTop = clampTop(m.detailTop, len(lines), room)
+	note := ""
+	if len(lines) > room {
+		note = fmt.Sprintf("%d-%d of %d, %s %s", m.detailTop+1, m.detailTop+room, len(lines),
+			keys.Get(keys.DetailUp).Short(l.ASCII), keys.Get(keys.DetailDown).Short(l.ASCII))
+	}
+	title := "Detail"
+	if !m.screen().DetailHasItsOwnPlace {
+		title = v.Name() + ": detail"
+	}
+	return pane(l, title, note, r, lines[m.detailTop:])
+}
+
+// failure is what stands where a view failed.
+func failure(l *look.Look, failed string, w int) []string {
+	lines := []string{l.Paint(l.Mark(look.Bad)+" this view failed:", look.Bad)}
+	for line := range strings.SplitSeq(ansi.Wrap(l.Safe(failed), max(1, w-2), "/"), "\n") {
+		lines = append(lines, "  "+line)
+	}
+	return append(lines, "", "  The others go on. Please report it.")
+}
+
+// clampTop keeps the first line that is shown between the beginning and where the end is
+// at the end.
+func clampTop(top, lines, room int) int { return max(0, min(top, lines-room)) }
+
+// pane gives the lines of a pane: its title with a note, and as much of its content as
+// there is room for.
+func pane(l *look.Look, title, note string, r layout.Rect, lines []string) []string {
+	out := make([]string, r.H)
+	head := l.HLine() + " " + title + " "
+	if note != "" {
+		head += l.HLine() + " " + note + " "
+	}
+	head = l.Cut(head, r.W)
+	out[0] = l.Paint(head, look.Head) + l.Paint(strings.Repeat(l.HLine(), max(0, r.W-look.Width(head))), look.Faint)
+	for i := 1; i < r.H; i++ {
+		line := ""
+		if i <= len(lines) {
+			line = look.Clean(lines[i-1])
+		}
+		out[i] = l.Fit(line, r.W)
+	}
+	return out
+}
+
+// overlay lays lines over the middle of others.
+func overlay(under, over []string, w int, l *look.Look) {
+	top := max(1, (len(under)-len(over))/2)
+	for i, line := range over {
+		if y := top + i; y < len(under)-1 {
+			under[y] = l.Fit(strings.Repeat(" ", max(0, (w-look.Width(line))/2))+line, w)
+		}
+	}
+}
+
+// guarded runs a part of a view and says how it failed: one view that is broken costs
+// the others nothing.
+func guarded(f func()) (failed string) {
+	defer func() {
+		if v := recover(); v != nil {
+			failed = fmt.Sprint(v) + " " + place(debug.Stack())
+		}
+	}()
+	f()
+	return ""
+}
+
+// place is where a panic came from: the first line of ours below it.
+func place(stack []byte) string {
+	_, below, _ := strings.Cut(string(stack), "panic(")
+	for line := range strings.Lines(below) {
+		if _, file, ok := strings.Cut(line, "/tui/"); ok && strings.HasPrefix(line, "\t") {
+			file, _, _ = strings.Cut(strings.TrimSpace(file), " ")
+			return "(tui/" + file + ")"
+		}
+	}
+	return ""
+}

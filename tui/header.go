@@ -1,0 +1,228 @@
+package tui
+
+import (
+	"strings"
+	"time"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/record"
+	"github.com/topoctl/topoctl/internal/units"
+	"github.com/topoctl/topoctl/tui/internal/keys"
+	"github.com/topoctl/topoctl/tui/internal/look"
+)
+
+// part is a piece of the header. Where there is no room for all, those of the smallest
+// weight go first.
+type part struct {
+	text   string
+	style  look.Style
+	weight int
+}
+
+// The weights: what would mislead if it were missing goes last.
+const (
+	ornament = iota
+	about
+	counts
+	trouble
+	running
+	needed
+)
+
+// header is the first line: what is looked at, what is wrong, how this picture came about.
+func (m *model) header(l *look.Look, w int) string {
+	parts := append(m.subject(l), m.troubles(l)...)
+	parts = append(parts, m.mode(l)...)
+	right := m.feedTime() + " "
+	const gap = 2
+	used := func() int {
+		n := 1 + len(right)
+		for _, p := range parts {
+			n += look.Width(p.text) + gap
+		}
+		return n
+	}
+	for least := ornament; least < needed && used() > w; least++ {
+		for i := len(parts) - 1; i >= 0 && used() > w; i-- {
+			if parts[i].weight == least {
+				parts = append(parts[:i], parts[i+1:]...)
+			}
+		}
+	}
+	var b strings.Builder
+	b.WriteByte(' ')
+	for _, p := range parts {
+		b.WriteString(l.Paint(p.text, p.style) + strings.Repeat(" ", gap))
+	}
+	left := l.Cut(b.String(), w-len(right))
+	return left + strings.Repeat(" ", max(0, w-len(right)-look.Width(left))) + right
+}
+
+// subject says what is looked at.
+func (m *model) subject(l *look.Look) []part {
+	s := m.shown
+	out := []part{{"topoctl", look.Strong, ornament}}
+	t := s.Topology
+	name := ""
+	if t != nil {
+		name = t.Host.Name
+	}
+	if from := s.Start.Host; from != "" && from != "live" {
+		if strings.HasSuffix(from, ":"+name) {
+			name = ""
+		}
+		name = strings.TrimSpace(name + " " + from)
+	}
+	if name == "" {
+		name = "this host"
+	}
+	out = append(out, part{l.Cut(l.Safe(name), max(12, m.w/4)), look.Strong, needed})
+	if t == nil {
+		return append(out, part{"no topology yet", look.Middle, counts})
+	}
+	text := count(len(t.Packages), "socket") + " " + count(len(t.GPUs), "GPU") + " " + count(len(t.MatrixAxis(topo.KindNIC)), "NIC")
+	return append(out, part{text, look.Plain, about})
+}
+
+// troubles counts what is wrong.
+func (m *model) troubles(l *look.Look) []part {
+	s := m.shown
+	var out []part
+	add := func(n int, noun string, style look.Style) {
+		if n > 0 {
+			out = append(out, part{l.Mark(style) + " " + count(n, noun), style, trouble})
+		}
+	}
+	if s.Doctor != nil {
+		add(s.Doctor.Summary.Errors, "error", look.Bad)
+		add(s.Doctor.Summary.Warnings, "warning", look.Middle)
+	}
+	if s.Drift != nil {
+		add(len(s.Drift.Differences), "drift", look.Middle)
+	}
+	failed, late := 0, 0
+	for i := range s.Sources {
+		switch s.Sources[i].Status {
+		case record.StatusFailed:
+			failed++
+		case record.StatusWaiting:
+			late++
+		}
+	}
+	add(failed, "source failed", look.Bad)
+	add(late, "source late", look.Middle)
+	return out
+}
+
+// mode says how the picture came about, and what the dashboard does beside drawing.
+func (m *model) mode(l *look.Look) []part {
+	var out []part
+	if what := m.shown.Start.Synthetic; what != "" {
+		out = append(out, part{"SYNTHETIC", look.Middle, needed}, part{l.Cut(l.Safe(what), 30), look.Plain, ornament})
+	}
+	if m.o.Replay != "" {
+		text := "REPLAY"
+		if m.over() {
+			text = "REPLAY ended"
+		}
+		out = append(out, part{text, look.Middle, needed}, part{l.Cut(l.Safe(m.o.Replay), 30), look.Plain, about})
+	}
+	if m.frozenNS >= 0 {
+		out = append(out, part{"FROZEN " + roughly(max(0, m.now()-m.frozenNS)/second*second), look.Middle, needed})
+	}
+	if m.rec != nil {
+		out = append(out, part{"REC", look.Bad, needed}, part{l.Cut(l.Safe(m.rec.to.Name()), 30), look.Plain, about})
+	}
+	if p := m.shown.Probe; p != nil && p.Running {
+		out = append(out, part{"PROBING", look.Middle, running})
+	}
+	return out
+}
+
+// feedTime is the time of the feed: UTC where it is known when that began, else since then.
+func (m *model) feedTime() string {
+	since := time.Duration(m.shown.Now).Truncate(time.Second)
+	if began, err := time.Parse(time.RFC3339, m.shown.Start.At); err == nil {
+		return began.Add(since).UTC().Format("15:04:05Z")
+	}
+	return "+" + since.String()
+}
+
+// tab is where the footer has an action that can be clicked.
+type tab struct {
+	from, to int
+	action   keys.Action
+}
+
+// footer is the last line: the filter while it is typed, a message, or the keys.
+func (m *model) footer(l *look.Look, w int) string {
+	m.tabs = nil
+	switch {
+	case m.editing:
+		return l.Fit(" "+l.Paint("/", look.Accent)+l.Safe(m.filter)+l.Paint(" ", look.Selected)+"  enter keeps it, esc does not", w)
+	case m.shared.Message != "":
+		return l.Fit(" "+l.Paint(look.Clean(m.shared.Message), look.Strong), w)
+	}
+	var b strings.Builder
+	x := 0
+	put := func(text string, style look.Style) {
+		b.WriteString(l.Paint(text, style))
+		x += look.Width(text)
+	}
+	action := func(a keys.Action, text string, style look.Style) {
+		m.tabs = append(m.tabs, tab{x, x + look.Width(text), a})
+		put(text, style)
+	}
+	// The brackets stand where the blanks are: nothing moves.
+	for i, a := range keys.ViewActions() {
+		style := look.Plain
+		switch i {
+		case m.at:
+			put("[", look.Strong)
+			style = look.Selected
+		case m.at + 1:
+			put("]", look.Strong)
+		default:
+			put(" ", look.Plain)
+		}
+		action(a, keys.Get(a).Short(l.ASCII)+" "+keys.Get(a).Hint, style)
+	}
+	put(map[bool]string{true: "]", false: " "}[m.at == len(m.views)-1], look.Strong)
+	for _, a := range append([]keys.Action{keys.Help}, m.hints()...) {
+		text := keys.Get(a).Short(l.ASCII) + " " + keys.Get(a).Hint
+		if x+1+look.Width(text) > w {
+			break
+		}
+		put(" ", look.Plain)
+		action(a, text, look.Faint)
+		if x < w {
+			put(" ", look.Plain)
+		}
+	}
+	return l.Fit(b.String(), w)
+}
+
+// hints are the actions that the footer names where there is room: the view's, then those
+// that help everywhere.
+func (m *model) hints() []keys.Action {
+	var of []keys.Action
+	guarded(func() { of = m.view().Hints() })
+	seen := map[keys.Action]bool{keys.Help: true}
+	var out []keys.Action
+	for _, a := range append(of[:len(of):len(of)], keys.Filter, keys.Freeze, keys.Units, keys.Record, keys.Snapshot, keys.Quit) {
+		if seen[a] || a == keys.Measure && m.o.noProber() != "" || a == keys.Detail && m.screen().DetailHasItsOwnPlace {
+			continue
+		}
+		seen[a] = true
+		out = append(out, a)
+	}
+	return out
+}
+
+// unitsName is what a system of units is called.
+func unitsName(s units.System) string {
+	if s == units.Auto || s == "" {
+		return "what is customary: Gb/s of ports, GB/s of the rest"
+	}
+	return s.Suffix()
+}

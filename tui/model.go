@@ -1,0 +1,216 @@
+package tui
+
+import (
+	"slices"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/topoctl/topoctl/internal/record"
+	"github.com/topoctl/topoctl/tui/internal/keys"
+	"github.com/topoctl/topoctl/tui/internal/layout"
+	"github.com/topoctl/topoctl/tui/internal/look"
+	"github.com/topoctl/topoctl/tui/internal/state"
+	"github.com/topoctl/topoctl/tui/internal/ui"
+)
+
+// model is the dashboard between two messages. One goroutine owns it: that of the event
+// loop.
+type model struct {
+	o    Options
+	work *work // nil: nothing may be started
+
+	live  *state.State // what is known
+	shown *state.State // what is drawn: live, or as it was when the picture was frozen
+	known known        // what a recording begins with
+	clock clock
+
+	look   look.Look
+	shared ui.Shared
+	views  []ui.View // in the order of keys.ViewActions
+	at     int       // the view that is shown
+
+	w, h      int
+	detail    bool // where there is room for one pane: the detail
+	detailTop int
+	filter    string
+	editing   bool   // the filter's line takes the keys
+	before    string // the filter before that
+	help      bool
+	helpTop   int
+	dialog    *dialog
+	tabs      []tab // of the footer that was drawn last
+
+	frozenNS int64 // when the picture was frozen, on the feed's clock; -1 it is not
+	probe    *probing
+	rec      *recorder
+	recErr   error // what a recording ended with
+
+	frame string
+	dirty bool
+	drawn int64 // the time of the feed that the frame shows
+}
+
+func newModel(o Options) *model {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	live := newState(o)
+	m := &model{o: o, live: live, shown: live, look: look.Look{ASCII: o.ASCII, Color: o.Color, Units: o.Units},
+		views: newViews(o), frozenNS: -1, dirty: true, clock: clock{now: o.Now}}
+	for i, a := range keys.ViewActions() {
+		if string(a) == o.View {
+			m.at = i
+		}
+	}
+	return m
+}
+
+// The messages beside bubbletea's.
+type (
+	// news is what came in since the last one, in order.
+	news []item
+	// tick comes once a second.
+	tick struct{}
+	// answered is carried out by the event loop: how what was asked in the background
+	// ended.
+	answered func(m *model) tea.Cmd
+	// crashed is the panic of another goroutine. It goes on in the event loop, where
+	// bubbletea gives the terminal back.
+	crashed string
+)
+
+// item is a record, or what follows after all those before it.
+type item struct {
+	record *record.Record
+	then   func(m *model)
+}
+
+// Init asks for nothing: work has begun already.
+func (m *model) Init() tea.Cmd { return nil }
+
+// Update takes in a message.
+func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+	var cmd tea.Cmd
+	m.dirty = true
+	switch msg := msg.(type) {
+	case tea.WindowSizeMsg:
+		m.w, m.h = msg.Width, msg.Height
+	case tea.KeyPressMsg:
+		cmd = m.key(msg.String(), msg.Key().Text)
+	case tea.PasteMsg:
+		if m.editing {
+			m.edit("", msg.Content)
+		}
+	case tea.MouseClickMsg:
+		if msg.Button == tea.MouseLeft {
+			cmd = m.click(msg.X, msg.Y)
+		}
+	case tea.MouseWheelMsg:
+		cmd = m.wheel(msg)
+	case tea.ResumeMsg:
+	case news:
+		m.dirty = m.takeIn(msg)
+	case tick:
+		m.live.Tick(m.now())
+		m.dirty = m.stale()
+	case answered:
+		cmd = msg(m)
+	case crashed:
+		panic(string(msg))
+	default:
+		m.dirty = false
+	}
+	return m, cmd
+}
+
+const second = int64(time.Second)
+
+// stale says whether the frame is of another second. News comes once a second, too, and
+// is drawn: a tick shortly after it shows nothing new.
+func (m *model) stale() bool { return m.live.Now-m.drawn >= second*9/10 }
+
+// View is the whole screen. It is drawn where something has changed.
+func (m *model) View() tea.View {
+	if m.dirty {
+		m.frame = m.draw(&m.look)
+		m.dirty, m.drawn = false, m.live.Now
+	}
+	v := tea.NewView(m.frame)
+	v.AltScreen = true
+	if m.o.Mouse {
+		v.MouseMode = tea.MouseModeCellMotion
+	}
+	return v
+}
+
+// takeIn applies news and says whether the picture may have changed.
+func (m *model) takeIn(items news) bool {
+	for _, it := range items {
+		if it.record != nil {
+			m.apply(it.record)
+		}
+		if it.then != nil {
+			it.then(m)
+		}
+	}
+	return m.frozenNS < 0 || m.stale()
+}
+
+func (m *model) apply(r *record.Record) {
+	if r.Source == record.SourceProbe && r.AtNS == 0 { // of this dashboard's own probe
+		r.AtNS = m.now()
+	}
+	m.clock.heard(r.AtNS)
+	m.live.Apply(r)
+	m.known.note(r)
+	m.record(r)
+}
+
+func (m *model) now() int64 {
+	if m.over() {
+		return m.live.Now // nothing happens after the end of a recording
+	}
+	return max(m.clock.at(), m.live.Now)
+}
+
+// over says whether a recording is at its end: every source of it has ended.
+func (m *model) over() bool {
+	return m.o.Replay != "" && len(m.live.Sources) > 0 && !slices.ContainsFunc(m.live.Sources, func(x state.Source) bool {
+		return x.Status != record.StatusEnded
+	})
+}
+
+func (m *model) view() ui.View { return m.views[m.at] }
+
+// tree is whether the tree is the main pane.
+func (m *model) tree() bool { return m.at == 0 }
+
+func (m *model) screen() layout.Screen { return layout.Of(m.w, m.h, m.tree(), m.detail) }
+
+func (m *model) env(l *look.Look) *ui.Env {
+	return &ui.Env{State: m.shown, Look: l, Shared: &m.shared, Filter: ui.Filter(m.filter)}
+}
+
+// say puts a message into the footer.
+func (m *model) say(text string) { m.shared.Message = text }
+
+// clock goes on between the records of a feed.
+type clock struct {
+	now    func() time.Time
+	lastNS int64     // the latest time that the feed told,
+	heardT time.Time // and when
+}
+
+func (c *clock) heard(atNS int64) {
+	if atNS >= c.at() || c.heardT.IsZero() {
+		c.lastNS, c.heardT = atNS, c.now()
+	}
+}
+
+func (c *clock) at() int64 {
+	if c.heardT.IsZero() {
+		return 0
+	}
+	return c.lastNS + int64(max(0, c.now().Sub(c.heardT)))
+}

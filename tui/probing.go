@@ -1,0 +1,181 @@
+package tui
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/topoctl/topoctl/internal/record"
+	"github.com/topoctl/topoctl/internal/units"
+	"github.com/topoctl/topoctl/probe"
+)
+
+// probing is a probe that this dashboard runs.
+type probing struct {
+	stop  context.CancelFunc
+	asked bool // to stop
+}
+
+// prober is what the probe view is told.
+type prober interface {
+	SetPairs(pairs []probe.Pair, err error)
+	SetUnable(why string)
+	SetReport(r *probe.Report, source string)
+}
+
+// tellProber calls f with the view that shows probes.
+func (m *model) tellProber(f func(prober)) {
+	for _, v := range m.views {
+		if p, ok := v.(prober); ok {
+			f(p)
+		}
+	}
+}
+
+// noProber is why nothing can be measured, "" it can.
+func (o *Options) noProber() string {
+	switch {
+	case o.Prober != nil:
+		return ""
+	case o.NoProber != "":
+		return o.NoProber
+	}
+	return "nothing here can measure"
+}
+
+// list asks the prober which pairs there are.
+func (m *model) list() {
+	if why := m.o.noProber(); why != "" || m.work == nil {
+		m.say("nothing can be measured: " + m.look.Safe(why))
+		return
+	}
+	m.work.do(func(ctx context.Context) tea.Msg {
+		pairs, err := m.o.Prober.Pairs(ctx)
+		return answered(func(m *model) tea.Cmd {
+			m.tellProber(func(p prober) { p.SetPairs(pairs, err) })
+			return nil
+		})
+	})
+}
+
+// measure asks the user whether to measure, with what it takes.
+func (m *model) measure(pairs []string) {
+	why := m.o.noProber()
+	switch {
+	case why != "" || m.work == nil:
+		m.say("nothing can be measured: " + m.look.Safe(why))
+		return
+	case m.probe != nil:
+		m.say("a probe runs already")
+		return
+	case len(pairs) == 0:
+		m.say("no pair is chosen")
+		return
+	}
+	m.work.do(func(context.Context) tea.Msg {
+		plan, err := m.o.Prober.Plan(pairs)
+		return answered(func(m *model) tea.Cmd {
+			switch {
+			case err != nil:
+				m.say("cannot measure that: " + m.look.Safe(err.Error()))
+			case m.dialog == nil && m.probe == nil:
+				m.dialog = m.askToMeasure(plan, pairs)
+			}
+			return nil
+		})
+	})
+}
+
+// namedPairs is how many pairs the question names.
+const namedPairs = 5
+
+func (m *model) askToMeasure(plan probe.Plan, pairs []string) *dialog {
+	d := &dialog{title: "Measure " + count(plan.Pairs, "pair") + "? This sends traffic.", yes: "start",
+		act: func(m *model) { m.start(pairs) }}
+	for i, id := range pairs {
+		if i == namedPairs && len(pairs) > namedPairs+1 {
+			d.lines = append(d.lines, fmt.Sprintf("  and %d more", len(pairs)-i))
+			break
+		}
+		d.lines = append(d.lines, "  "+m.look.Safe(id))
+	}
+	bytes := "nobody knows how many bytes" // no rate is expected of these pairs
+	if plan.Bytes > 0 {
+		bytes = "about " + units.Bytes(plan.Bytes) + " in all"
+	}
+	d.lines = append(d.lines, "", count(plan.Rounds, "round")+", about "+roughly(plan.TimeNS)+", "+bytes)
+	return d
+}
+
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprint(n) + " " + noun + "s"
+}
+
+func roughly(ns int64) string {
+	d := time.Duration(ns)
+	if d < time.Second {
+		return d.Round(time.Millisecond).String()
+	}
+	return d.Round(time.Second).String()
+}
+
+// start measures. What the prober tells is news like any other.
+func (m *model) start(pairs []string) {
+	if m.probe != nil {
+		return
+	}
+	ctx, stop := context.WithCancel(m.work.ctx)
+	p := &probing{stop: stop}
+	m.probe = p
+	m.apply(probeState(record.StatusOK, ""))
+	m.say("measuring")
+	m.work.do(func(context.Context) tea.Msg {
+		err := m.o.Prober.Run(ctx, pairs, func(e *probe.Event) {
+			m.work.put(item{record: &record.Record{Schema: record.Schema, Source: record.SourceProbe, Probe: e}})
+		})
+		stop()
+		m.work.put(item{then: func(m *model) { m.probed(p, err) }})
+		return nil
+	})
+}
+
+// probed notes how a probe ended.
+func (m *model) probed(p *probing, err error) {
+	m.probe = nil
+	switch {
+	case p.asked && (err == nil || errors.Is(err, context.Canceled)):
+		m.say("the probe was stopped")
+		m.apply(probeState(record.StatusEnded, "stopped"))
+	case err != nil:
+		m.say("the probe failed: " + m.look.Safe(err.Error()))
+		m.apply(probeState(record.StatusFailed, err.Error()))
+	default:
+		m.say("measured")
+		m.apply(probeState(record.StatusEnded, ""))
+	}
+}
+
+func probeState(status, detail string) *record.Record {
+	return &record.Record{Schema: record.Schema, Source: record.SourceProbe, State: &record.SourceState{Status: status, Detail: detail}}
+}
+
+// askToStop asks whether to stop the probe that runs.
+func (m *model) askToStop() {
+	p := m.probe
+	if p == nil {
+		m.say("no probe of this dashboard runs")
+		return
+	}
+	m.dialog = &dialog{title: "Stop the probe?", lines: []string{"What was measured so far stays."}, yes: "stop it",
+		act: func(m *model) {
+			p.asked = true
+			p.stop()
+			m.say("stopping the probe")
+		}}
+}

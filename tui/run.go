@@ -1,0 +1,170 @@
+package tui
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/colorprofile"
+
+	"github.com/topoctl/topoctl/internal/record"
+)
+
+// How often the screen may change, and how far apart bunches of news are.
+const (
+	framesPerSecond = 10
+	newsPause       = 100 * time.Millisecond
+)
+
+// Run shows the dashboard on a terminal until the user quits or ctx ends; what it started
+// has ended when it returns. The terminal is as before then, also after a panic. The
+// error is that of ctx where that ended it.
+func Run(ctx context.Context, o Options, in io.Reader, out io.Writer) error {
+	return run(ctx, o, tea.WithInput(in), tea.WithOutput(out))
+}
+
+func run(ctx context.Context, o Options, more ...tea.ProgramOption) error {
+	m := newModel(o)
+	inner, stop := context.WithCancel(ctx)
+	defer stop()
+	profile := colorprofile.ASCII
+	if o.Color {
+		profile = colorprofile.ANSI
+	}
+	p := tea.NewProgram(m, append([]tea.ProgramOption{tea.WithColorProfile(profile), tea.WithFPS(framesPerSecond), tea.WithoutSignalHandler()}, more...)...)
+	m.work = newWork(inner, p.Send)
+	if o.RecordAtOnce {
+		to, err := o.Record()
+		if err != nil {
+			return err
+		}
+		m.beginRecord(to, nil)
+	}
+	m.work.begin(o.Feed)
+	release := context.AfterFunc(inner, p.Quit)
+	_, err := p.Run()
+	release()
+	stop()
+	if m.rec != nil {
+		close(m.rec.queue)
+	}
+	m.work.wait()
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.Is(err, tea.ErrProgramPanic):
+		return errors.New("tui: the dashboard failed; what is printed above says where: please report it")
+	case err != nil:
+		return fmt.Errorf("tui: the terminal: %w", err)
+	case m.rec != nil && m.rec.failure() != nil:
+		return m.rec.failure()
+	}
+	return m.recErr
+}
+
+// work is what goes on beside the event loop: the feed, a probe, files. Whoever runs the
+// loop ends it and waits for it.
+type work struct {
+	ctx  context.Context
+	send func(tea.Msg) // to the event loop; after that has ended it does nothing
+	in   chan item
+	wg   sync.WaitGroup
+}
+
+// queued is how many items may wait; then who brings them waits.
+const queued = 512
+
+func newWork(ctx context.Context, send func(tea.Msg)) *work {
+	return &work{ctx: ctx, send: send, in: make(chan item, queued)}
+}
+
+func (w *work) wait() { w.wg.Wait() }
+
+// do runs f in the background; its message goes to the event loop, and so does a panic.
+func (w *work) do(f func(ctx context.Context) tea.Msg) {
+	w.wg.Go(func() {
+		defer func() {
+			if v := recover(); v != nil {
+				w.send(crashed(fmt.Sprintf("%v\n%s", v, debug.Stack())))
+			}
+		}()
+		if msg := f(w.ctx); msg != nil {
+			w.send(msg)
+		}
+	})
+}
+
+// put brings an item to the event loop, after all that were put before it.
+func (w *work) put(it item) {
+	select {
+	case w.in <- it:
+	case <-w.ctx.Done():
+	}
+}
+
+// begin runs the feed, and the clock.
+func (w *work) begin(f Feed) {
+	w.do(func(ctx context.Context) tea.Msg {
+		err := f.Run(ctx, func(r *record.Record) { w.put(item{record: r}) })
+		w.put(item{then: func(m *model) { m.feedEnded(err) }})
+		return nil
+	})
+	w.do(func(ctx context.Context) tea.Msg {
+		w.pass(ctx)
+		return nil
+	})
+	w.do(func(ctx context.Context) tea.Msg {
+		t := time.NewTicker(time.Second)
+		defer t.Stop()
+		for {
+			select {
+			case <-t.C:
+				w.send(tick{})
+			case <-ctx.Done():
+				return nil
+			}
+		}
+	})
+}
+
+// pass hands items over in bunches, some time apart: however many there are, keys get
+// their turn.
+func (w *work) pass(ctx context.Context) {
+	for {
+		var bunch news
+		select {
+		case it := <-w.in:
+			bunch = append(bunch, it)
+		case <-ctx.Done():
+			return
+		}
+		for more := true; more && len(bunch) < queued; {
+			select {
+			case it := <-w.in:
+				bunch = append(bunch, it)
+			default:
+				more = false
+			}
+		}
+		w.send(bunch)
+		select {
+		case <-time.After(newsPause):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// feedEnded notes that no more will come.
+func (m *model) feedEnded(err error) {
+	if err != nil {
+		m.say("the feed failed: " + m.look.Safe(err.Error()))
+		m.apply(&record.Record{Schema: record.Schema, AtNS: m.now(), Source: record.SourceHost,
+			State: &record.SourceState{Status: record.StatusFailed, Detail: err.Error()}})
+	}
+}
