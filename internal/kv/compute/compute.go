@@ -1,0 +1,90 @@
+// Package compute says how long prefill and decode take on GPUs that are not there: by
+// formula, with parameters that were fitted to published tables or are assumed. What comes
+// of it is modelled and has to be shown as such.
+package compute
+
+import "math"
+
+// Basis says how a parameter is known.
+type Basis string
+
+// Bases of parameters.
+const (
+	Published Basis = "published" // fitted to rows of a published table
+	Assumed   Basis = "assumed"   // from data sheets, or scaled from a setting next to it
+)
+
+// Prefill is the time of a step that works n new tokens of one prompt off: A + B*n + C*n*n.
+type Prefill struct {
+	ANS           float64 // ns: fixed for each step
+	BNSPerToken   float64
+	CNSPerSquare  float64 // ns for each token squared: attention
+	Basis         Basis
+	Source        string
+	Rows          []Row   // that were fitted; nil where assumed
+	WorstResidual float64 // of the rows, in parts of their time
+}
+
+// Decode is the time of a step that gives each of a batch one token more:
+// D + E*batch + F*tokens, where tokens are those of all contexts together.
+type Decode struct {
+	DNS                float64 // ns: fixed for each step
+	ENSPerRequest      float64
+	FNSPerContextToken float64 // ns for each token of a context
+	Basis              Basis
+	Source             string
+	Rows               []Row
+	WorstResidual      float64
+}
+
+// Params are those of a model on GPUs of a kind.
+type Params struct {
+	Model, GPU string
+	TP, PP     int // ranks of an instance: TP*PP
+	Prefill    Prefill
+	Decode     Decode
+}
+
+// Chunk is the part of a prompt that a step works off.
+type Chunk struct {
+	Done   int // tokens of the prompt that are in the cache already
+	Tokens int // that are computed in this step
+}
+
+// Step is what an instance does at once: parts of prompts, and a token for each request of
+// a batch. Both at once is what chunked prefill makes of it.
+type Step struct {
+	Chunks        []Chunk
+	Decode        int   // requests that get a token
+	ContextTokens int64 // of those, all together
+}
+
+// StepNS is how long a step takes. The fixed part is there once, the larger of both: it
+// stands for launching the step and reading the weights. A token attends to all before it, so
+// that the chunks of a prompt cost together what the prompt costs at once, but for A.
+func (p *Params) StepNS(s Step) int64 {
+	var fixed, ns float64
+	for _, c := range s.Chunks {
+		if c.Tokens <= 0 {
+			continue
+		}
+		fixed = max(fixed, p.Prefill.ANS)
+		done, tokens := float64(c.Done), float64(c.Tokens)
+		ns += p.Prefill.BNSPerToken*tokens + p.Prefill.CNSPerSquare*tokens*(tokens+2*done)
+	}
+	if s.Decode > 0 {
+		fixed = max(fixed, p.Decode.DNS)
+		ns += p.Decode.ENSPerRequest*float64(s.Decode) + p.Decode.FNSPerContextToken*float64(s.ContextTokens)
+	}
+	return int64(math.Round(fixed + ns))
+}
+
+// PrefillNS is how long a prompt takes alone, of which so many tokens are in the cache.
+func (p *Params) PrefillNS(cached, tokens int) int64 {
+	return p.StepNS(Step{Chunks: []Chunk{{cached, tokens - cached}}})
+}
+
+// DecodeNS is how long a step for a batch takes.
+func (p *Params) DecodeNS(batch int, contextTokens int64) int64 {
+	return p.StepNS(Step{Decode: batch, ContextTokens: contextTokens})
+}

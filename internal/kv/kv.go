@@ -1,0 +1,52 @@
+// Package kv is the model of serving with a KV cache that moves: requests, what became of
+// each, and how long each part of it took. Workloads make requests (kv/workload), a serving
+// system works them off (kv/serve) in virtual time over the simulator (kv/predict) or in real
+// time over the engine (kv/replay), and kv/metrics says what came of it, by the definitions
+// of vLLM's serving benchmark.
+package kv
+
+// Request is one prompt and the answer that is asked for.
+type Request struct {
+	ID int // in the order of the workload, from 0
+	// ArriveNS is when the client sends it, since the run began. With a fixed
+	// concurrency clients send when an answer ends; it is 0 there.
+	ArriveNS int64
+	Input    int // tokens of the prompt, at least 1
+	Output   int // tokens of the answer, at least 1
+	// Blocks name the prompt's blocks of BlockTokens tokens, equal for equal prefixes;
+	// nil where nothing is shared.
+	Blocks []int64
+	Line   int // of the trace it is from; 0 none
+}
+
+// BlockTokens is how many tokens a block of Request.Blocks has (Mooncake's traces).
+const BlockTokens = 512
+
+// Workload is what clients ask for.
+type Workload struct {
+	Requests []Request // by arrival
+	// Concurrency is how many requests are under way at most; 0: they come when they come.
+	Concurrency int
+	Name        string // for people: "gamma, 4 requests/s, burstiness 1, 1024 tokens in, 6 out"
+	Seed        uint64
+}
+
+// Times are what became of a request. All are since the run began; the first token of an
+// answer comes from prefill or from decode, as the serving system has it.
+type Times struct {
+	Request int
+	// SentNS is when the client sent it: TTFT counts from there.
+	SentNS int64
+	// PrefillNS is when its prefill began, PrefilledNS when it ended.
+	PrefillNS, PrefilledNS int64
+	// AdmittedNS is when the decode side had memory for it.
+	AdmittedNS int64
+	// WireNS is when the first byte of its KV cache began to move, ArrivedNS when the last
+	// one was there. Equal where nothing moves.
+	WireNS, ArrivedNS int64
+	// TokensNS is when each token of the answer came to the client.
+	TokensNS []int64
+	KVBytes  int64
+	// Failed says why there is no answer; "" there is one.
+	Failed string
+}

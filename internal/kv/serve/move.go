@@ -1,0 +1,166 @@
+package serve
+
+// part is tokens and layers of a prompt that are computed.
+type part struct{ fromToken, toToken, fromLayer, toLayer int }
+
+// pushLayers offers groups of layers while a step computes them. The last one is offered
+// when it ends.
+func (x *instance) pushLayers(stepNS int64) {
+	layers, group := x.s.c.Cache.Model.Layers, x.s.c.LayersPerMove
+	for from := 0; from < layers; from += group {
+		to := min(from+group, layers)
+		x.s.after(stepNS*int64(to)/int64(layers), func() {
+			for _, q := range x.running {
+				if q.now > 0 && q.j.decode != nil {
+					x.s.offerLayers(q, from, to)
+				}
+			}
+		})
+	}
+}
+
+// offerLayers offers what a step has computed of some layers: whole pages, but for the end
+// of the prompt.
+func (s *System) offerLayers(q *seq, from, to int) {
+	j := q.j
+	end := q.computed + q.now
+	if end < j.r.Input {
+		end -= end % s.pageSpan
+	}
+	last := to == s.c.Cache.Model.Layers
+	j.complete = last && end == j.r.Input
+	if end > j.offered {
+		s.offer(j, part{j.offered, end, from, to})
+	}
+	if last {
+		j.offered = end
+	}
+}
+
+// prefilled is when a prompt is computed on a prefill instance.
+func (s *System) prefilled(j *job) {
+	if s.c.FirstToken == FromPrefill {
+		s.give(j)
+	}
+	switch {
+	case j.decode == nil:
+		j.prefill.release(&j.at[0])
+		s.end(j, "")
+	case s.c.Move == PushLayers:
+		s.settle(j)
+	case s.c.HandoffNS > 0:
+		s.after(s.c.HandoffNS, func() { s.handOver(j) })
+	default:
+		s.handOver(j)
+	}
+}
+
+// handOver has the whole cache moved, once there is memory for it.
+func (s *System) handOver(j *job) {
+	j.complete = true
+	s.offer(j, part{0, j.r.Input, 0, s.c.Cache.Model.Layers})
+	if s.c.Admit == After {
+		j.decode.ask(&j.at[1])
+	}
+}
+
+// offer moves a part now, or when there is memory.
+func (s *System) offer(j *job, p part) {
+	if j.failed != nil {
+		return
+	}
+	if !j.admitted {
+		j.parts = append(j.parts, p)
+		return
+	}
+	s.move(j, p)
+}
+
+// admitted is when the decode side has memory for a job.
+func (s *System) admitted(j *job) {
+	j.admitted = true
+	j.t.AdmittedNS = s.now()
+	if s.c.Admit == Before {
+		j.prefill.queue(&j.at[0])
+	}
+	for len(j.parts) > 0 && j.failed == nil {
+		p := j.parts[0]
+		j.parts = j.parts[1:]
+		s.move(j, p)
+	}
+}
+
+func (s *System) move(j *job, p part) {
+	t := Transfer{Request: j.place, Prefill: j.prefill.number, Decode: j.decode.number, FromToken: p.fromToken, ToToken: p.toToken,
+		FromLayer: p.fromLayer, ToLayer: p.toLayer, Pull: s.c.Move == Pull, Pairs: s.pairs(p)}
+	j.t.KVBytes += t.Bytes()
+	s.moving(j, 1)
+	s.mover.Move(t, func(beganNS int64, err error) {
+		s.moving(j, -1)
+		if err != nil && j.failed == nil {
+			j.failed = err
+		}
+		if at := beganNS - s.startNS; err == nil && (!j.wired || at < j.t.WireNS) {
+			j.wired, j.t.WireNS = true, at
+		}
+		s.settle(j)
+	})
+}
+
+// moving counts transfers that are under way.
+func (s *System) moving(j *job, by int) {
+	j.moving += by
+	if s.c.SendBlocks {
+		j.prefill.block(by)
+	}
+	if s.c.ReceiveBlocks {
+		j.decode.block(by)
+	}
+}
+
+// pairs is what goes from rank to rank for a part.
+func (s *System) pairs(p part) []Pair {
+	end := s.c.Cache.Plan(p.toToken)
+	out := make([]Pair, len(end.Pairs))
+	layers := int64(p.toLayer - p.fromLayer)
+	for i, x := range end.Pairs {
+		out[i] = Pair{x.Prefill, x.Decode, x.LayerBytes * layers, x.LayerDescriptors * layers, x.LayerPieces * layers}
+	}
+	if p.fromToken > 0 {
+		for i, x := range s.c.Cache.Plan(p.fromToken).Pairs {
+			out[i].Bytes -= x.LayerBytes * layers
+			out[i].Descriptors -= x.LayerDescriptors * layers
+			out[i].Pieces -= x.LayerPieces * layers
+		}
+	}
+	return out
+}
+
+// settle finds out whether the whole cache has come.
+func (s *System) settle(j *job) {
+	if j.moving > 0 || !j.complete || !j.prefilled || len(j.parts) > 0 && j.failed == nil {
+		return
+	}
+	j.prefill.release(&j.at[0])
+	q := &j.at[1]
+	if j.failed != nil {
+		j.decode.release(q)
+		s.end(j, j.failed.Error())
+		return
+	}
+	j.t.ArrivedNS = s.now()
+	switch s.c.FirstToken {
+	case WithCache:
+		s.give(j)
+	case FromDecode:
+		q.computed = j.r.Input - 1
+		q.target = q.computed
+	}
+	if j.given == j.r.Output {
+		j.decode.release(q)
+		s.end(j, "")
+		return
+	}
+	j.decode.ready = append(j.decode.ready, q)
+	j.decode.wake()
+}
