@@ -18,7 +18,7 @@ func (m *model) key(name, text string) tea.Cmd {
 	m.shared.Message = ""
 	a := keys.Of(name)
 	switch {
-	case name == "ctrl+c", a == keys.Quit && !m.editing && m.dialog == nil:
+	case name == "ctrl+c", a == keys.Quit && (m.screen().TooSmall || !m.editing && m.dialog == nil):
 		return tea.Quit
 	case a == keys.Suspend && m.o.Suspend:
 		return tea.Suspend

@@ -8,6 +8,7 @@ import (
 
 	"github.com/topoctl/topoctl/tui/internal/keys"
 	"github.com/topoctl/topoctl/tui/internal/look"
+	"github.com/topoctl/topoctl/tui/internal/pane"
 )
 
 // dialog asks whether to do something.
@@ -67,7 +68,7 @@ func (m *model) helpKey(a keys.Action) tea.Cmd {
 	case keys.Home:
 		m.helpTop = 0
 	case keys.End:
-		m.helpTop = len(keys.Map()) * 2 // drawing stops at the end
+		m.helpTop = 1 << 16 // drawing stops at the end
 	default:
 		if keys.Get(a).Group == keys.Views {
 			m.help = false
@@ -77,8 +78,17 @@ func (m *model) helpKey(a keys.Action) tea.Cmd {
 	return nil
 }
 
-// helpLines is what the help says: the bindings, and what the marks mean.
-func helpLines(l *look.Look) []string {
+// helpNote says how the help is closed, and how much of it there is.
+func (m *model) helpNote(l *look.Look, lines, room int) string {
+	note := keys.Get(keys.Help).Short(l.ASCII) + " closes it"
+	if lines > room {
+		note += fmt.Sprintf(", %d-%d of %d, %s %s", m.helpTop+1, m.helpTop+room, lines, keys.Get(keys.Up).Short(l.ASCII), keys.Get(keys.Down).Short(l.ASCII))
+	}
+	return note
+}
+
+// helpLines is what the help says in w columns: the bindings, and what the marks mean.
+func helpLines(l *look.Look, w int) []string {
 	label := 0
 	for _, b := range keys.Map() {
 		label = max(label, look.Width(b.Label(l.ASCII)))
@@ -91,14 +101,22 @@ func helpLines(l *look.Look) []string {
 		out = append(out, l.Paint(string(g), look.Head))
 		for _, b := range keys.Map() {
 			if b.Group == g {
-				out = append(out, "  "+l.Paint(l.Fit(b.Label(l.ASCII), label), look.Accent)+"  "+b.Help)
+				first, rest := "  "+l.Paint(l.Fit(b.Label(l.ASCII), label), look.Accent)+"  ", strings.Repeat(" ", label+4)
+				for _, line := range pane.Wrap(b.Help, w-len(rest), 0) {
+					out = append(out, first+line)
+					first = rest
+				}
 			}
 		}
 	}
+	out = append(out, "", l.Paint("Signs", look.Head))
 	spark := l.Spark([]float64{0, 1, 2, 3, 4, 5, 6, 7}, 7, 8)
-	return append(out, "", l.Paint("Signs", look.Head),
-		fmt.Sprintf("  %s  wrong     %s  worth a look     ?  not known     -  does not apply",
-			l.Paint("x", look.Bad), l.Paint("!", look.Middle)),
-		"  "+spark+"  history, the newest at the right; a gap: not known",
-		"  The mouse selects, opens and scrolls; shift with it selects text in most terminals.")
+	for _, text := range []string{
+		fmt.Sprintf("  %s  wrong   %s  worth a look   ?  not known   -  does not apply", l.Paint("x", look.Bad), l.Paint("!", look.Middle)),
+		"  " + spark + "  history, the newest at the right; a gap: not known",
+		"  The mouse selects, opens and scrolls; shift with it selects text in most terminals.",
+	} {
+		out = append(out, pane.Wrap(text, w, 2)...)
+	}
+	return out
 }

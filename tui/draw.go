@@ -55,8 +55,9 @@ func tooSmall(w, h int) string {
 func (m *model) body(l *look.Look, s *layout.Screen) []string {
 	h := s.Footer.Y - 1
 	if m.help {
-		m.helpTop = clampTop(m.helpTop, len(helpLines(l)), h-1)
-		return pane(l, "Help", "", layout.Rect{W: m.w, H: h}, helpLines(l)[m.helpTop:])
+		lines := helpLines(l, m.w)
+		m.helpTop = clampTop(m.helpTop, len(lines), h-1)
+		return titled(l, "Help", m.helpNote(l, len(lines), h-1), layout.Rect{W: m.w, H: h}, lines[m.helpTop:])
 	}
 	var panes []drawnPane
 	add := func(r layout.Rect, draw func(r layout.Rect) []string) {
@@ -124,7 +125,7 @@ func (m *model) mainPane(l *look.Look, view int, r layout.Rect) []string {
 	if m.filter != "" {
 		note = keys.Get(keys.Filter).Short(l.ASCII) + l.Safe(m.filter)
 	}
-	return pane(l, v.Name(), note, r, lines)
+	return titled(l, v.Name(), note, r, lines)
 }
 
 // detailPane draws the part of the detail that the user scrolled to.
@@ -145,7 +146,7 @@ func (m *model) detailPane(l *look.Look, r layout.Rect) []string {
 	if !m.screen().DetailHasItsOwnPlace {
 		title = v.Name() + ": detail"
 	}
-	return pane(l, title, note, r, lines[m.detailTop:])
+	return titled(l, title, note, r, lines[m.detailTop:])
 }
 
 // failure is what stands where a view failed.
@@ -161,9 +162,9 @@ func failure(l *look.Look, failed string, w int) []string {
 // at the end.
 func clampTop(top, lines, room int) int { return max(0, min(top, lines-room)) }
 
-// pane gives the lines of a pane: its title with a note, and as much of its content as
+// titled gives the lines of a pane: its title with a note, and as much of its content as
 // there is room for.
-func pane(l *look.Look, title, note string, r layout.Rect, lines []string) []string {
+func titled(l *look.Look, title, note string, r layout.Rect, lines []string) []string {
 	out := make([]string, r.H)
 	head := l.HLine() + " " + title + " "
 	if note != "" {

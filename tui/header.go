@@ -4,6 +4,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/charmbracelet/x/ansi"
+
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/record"
 	"github.com/topoctl/topoctl/internal/units"
@@ -98,7 +100,7 @@ func (m *model) troubles(l *look.Look) []part {
 		add(s.Doctor.Summary.Warnings, "warning", look.Middle)
 	}
 	if s.Drift != nil {
-		add(len(s.Drift.Differences), "drift", look.Middle)
+		add(len(s.Drift.Differences)+len(s.Drift.Policy), "drift", look.Middle)
 	}
 	failed, late := 0, 0
 	for i := range s.Sources {
@@ -109,8 +111,8 @@ func (m *model) troubles(l *look.Look) []part {
 			late++
 		}
 	}
-	add(failed, "source failed", look.Bad)
-	add(late, "source late", look.Middle)
+	add(failed, "failed source", look.Bad)
+	add(late, "late source", look.Middle)
 	return out
 }
 
@@ -159,7 +161,7 @@ func (m *model) footer(l *look.Look, w int) string {
 	m.tabs = nil
 	switch {
 	case m.editing:
-		return l.Fit(" "+l.Paint("/", look.Accent)+l.Safe(m.filter)+l.Paint(" ", look.Selected)+"  enter keeps it, esc does not", w)
+		return m.filterLine(l, w)
 	case m.shared.Message != "":
 		return l.Fit(" "+l.Paint(look.Clean(m.shared.Message), look.Strong), w)
 	}
@@ -200,6 +202,20 @@ func (m *model) footer(l *look.Look, w int) string {
 		}
 	}
 	return l.Fit(b.String(), w)
+}
+
+// filterLine is the filter while it is typed. Where there is no room for all of it, its end
+// is shown.
+func (m *model) filterLine(l *look.Look, w int) string {
+	text, hint := l.Safe(m.filter), "  enter keeps it, esc does not"
+	const around = 3 // a blank, the slash, the cursor
+	if look.Width(text)+len(hint) > w-around {
+		hint = ""
+	}
+	if more := look.Width(text) - (w - around); more > 0 {
+		text = ansi.TruncateLeft(text, more+len([]rune(l.Dots())), l.Dots())
+	}
+	return l.Fit(" "+l.Paint("/", look.Accent)+text+l.Paint(" ", look.Selected)+hint, w)
 }
 
 // hints are the actions that the footer names where there is room: the view's, then those

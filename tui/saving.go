@@ -7,6 +7,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
+	"github.com/topoctl/topoctl/discover/topo/draw"
 	"github.com/topoctl/topoctl/internal/units"
 	"github.com/topoctl/topoctl/tui/internal/keys"
 )
@@ -34,12 +35,13 @@ func (m *model) copySelection() tea.Cmd {
 		m.say("cannot copy: " + m.look.Safe(err.Error()))
 		return nil
 	}
-	if out.Len() > maxClipboard {
-		m.save("json", out.Bytes(), "too large for a clipboard ("+units.Bytes(int64(out.Len()))+"); in")
+	data := draw.JSON(out.Bytes())
+	if len(data) > maxClipboard {
+		m.save("json", data, "too large for a clipboard ("+units.Bytes(int64(len(data)))+"); in")
 		return nil
 	}
-	m.save("json", out.Bytes(), "sent to the terminal's clipboard, and saved as")
-	return tea.SetClipboard(out.String())
+	m.save("json", data, "sent to the terminal's clipboard, and saved as")
+	return tea.SetClipboard(string(data))
 }
 
 // snapshot saves the picture as text.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/topoctl/topoctl/internal/record"
 	"github.com/topoctl/topoctl/internal/units"
+	"github.com/topoctl/topoctl/pathsel/watch"
 	"github.com/topoctl/topoctl/tui/internal/keys"
 	"github.com/topoctl/topoctl/tui/internal/ui"
 )
@@ -58,11 +59,18 @@ func TestQuit(t *testing.T) {
 		{"in the filter q is a letter", []string{"/", "q"}, [2]int{80, 24}, false},
 		{"in the filter", []string{"/", "ctrl+c"}, [2]int{80, 24}, true},
 		{"on a screen that is too small", []string{"q"}, [2]int{20, 5}, true},
+		{"in the filter on such a screen", []string{"/", "a", "small", "q"}, [2]int{80, 24}, true},
 		{"another key", []string{"z"}, [2]int{80, 24}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := open(t, Options{}, "cpu-2eth", 0, tt.size[0], tt.size[1])
-			cmd := b.press(tt.keys...)
+			keys := tt.keys
+			if i := slices.Index(keys, "small"); i >= 0 {
+				b.press(keys[:i]...)
+				b.send(tea.WindowSizeMsg{Width: 20, Height: 5})
+				keys = keys[i+1:]
+			}
+			cmd := b.press(keys...)
 			quits := false
 			if cmd != nil {
 				_, quits = cmd().(tea.QuitMsg)
@@ -150,8 +158,11 @@ func TestHelp(t *testing.T) {
 	b.lacks("record all that comes in")
 
 	b.send(tea.WindowSizeMsg{Width: 60, Height: 16})
-	b.press("?", "end")
+	b.press("?")
+	b.has("? closes it, 1-13 of ")
+	b.press("end")
 	b.has("The mouse selects")
+	b.has("text in most terminals") // what is too long goes on in the next line
 	b.press("down", "pgdown")
 	b.has("The mouse selects") // no further
 	b.press("home")
@@ -191,6 +202,11 @@ func TestFilter(t *testing.T) {
 		t.Errorf("pasted: %q", b.filter)
 	}
 	checkFrame(t, "filter", b.View().Content, 120, 30, false)
+	b.send(tea.WindowSizeMsg{Width: 60, Height: 16})
+	b.press("backspace", "Z") // what is typed is seen
+	if last := strings.TrimRight(b.line(15), " "); !strings.HasPrefix(last, " /…xxx") || !strings.HasSuffix(last, "xZ") {
+		t.Errorf("a long filter on a small screen: %q", last)
+	}
 }
 
 // The frozen picture stays, the watching goes on.
@@ -257,7 +273,9 @@ func TestHeader(t *testing.T) {
 		t.Errorf("the header lacks the %d warnings: %q", n, b.line(0))
 	}
 	b.take(&record.Record{AtNS: 3 * second, Source: "agent http://x", State: &record.SourceState{Status: record.StatusFailed, Detail: "refused"}})
-	b.has("x 1 source failed")
+	b.has("x 1 failed source")
+	b.take(&record.Record{AtNS: 3 * second, Source: "agent http://y", State: &record.SourceState{Status: record.StatusFailed, Detail: "refused"}})
+	b.has("x 2 failed sources")
 	// What would mislead if it were missing is there on the smallest screen too.
 	b.press("space")
 	b.send(tea.WindowSizeMsg{Width: 60, Height: 16})
@@ -268,7 +286,7 @@ func TestHeader(t *testing.T) {
 	}
 	checkFrame(t, "header", b.View().Content, 60, 16, false)
 	b.press("space")
-	for _, s := range []string{record.SourceHost, record.SourceCounters, "agent http://x"} {
+	for _, s := range []string{record.SourceHost, record.SourceCounters, "agent http://x", "agent http://y"} {
 		b.take(&record.Record{AtNS: 4 * second, Source: s, State: &record.SourceState{Status: record.StatusEnded, Detail: "the recording has ended"}})
 	}
 	b.has("REPLAY ended")
@@ -351,7 +369,13 @@ func TestCopyAndSnapshot(t *testing.T) {
 	if data := saved["topoctl-tree-20260110-120002.json"]; !json.Valid([]byte(data)) {
 		t.Errorf("no JSON: %q", data)
 	}
-	b.press("z") // takes the message away
+	b.live.Events = append(b.live.Events, watch.Event{Text: "e\u009b31m\x7f"})
+	b.press("6", "y")
+	b.wait(func() bool { return strings.Contains(b.shared.Message, "/tmp/topoctl-events-20260110-120002.json") })
+	if data := saved["topoctl-events-20260110-120002.json"]; !strings.Contains(data, `"e\u009b31m\u007f"`) {
+		t.Errorf("no terminal may obey %q", data)
+	}
+	b.press("1") // takes the message away
 	want := plain(b.text())
 	b.press("s")
 	b.wait(func() bool {

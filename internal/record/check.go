@@ -51,7 +51,7 @@ func (s *Start) check() error {
 	if s == nil {
 		return nil
 	}
-	for _, text := range []string{s.Tool.Name, s.Tool.Version, s.At, s.Host} {
+	for _, text := range []string{s.Tool.Name, s.Tool.Version, s.At, s.Host, s.Synthetic} {
 		if len(text) > maxName {
 			return fmt.Errorf("start: a text of %d bytes: at most %d are read", len(text), maxName)
 		}

@@ -90,3 +90,26 @@ func TestWhyOneFunction(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// No port is said to be farther than itself, and none that carries nothing to be faster.
+func TestNothingIsNotFaster(t *testing.T) {
+	h, _ := prepare(t, "dgx-h100")
+	x := h.Topology()
+	overlay := topo.Overlay{topo.PCIeLinkID(*x.GPUs[0].BDF): 0}
+	h, err := pathsel.New(x, pathsel.Options{Overlay: overlay})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := explain.Memory(h, topo.NewGraph(x, overlay), "gpu:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.Chosen == nil || a.Chosen.BytesPerSec == nil || *a.Chosen.BytesPerSec != 0 {
+		t.Fatalf("chosen %+v: want a port to which nothing goes", a.Chosen)
+	}
+	for _, r := range a.Hints {
+		if r.Code == explain.HintFaster {
+			t.Errorf("hint %q", r.Text)
+		}
+	}
+}

@@ -75,9 +75,10 @@ func (a *Answer) faster() {
 	if a.Chosen.BytesPerSec == nil {
 		return
 	}
+	least := max(muchFaster**a.Chosen.BytesPerSec, 1) // where the chosen one carries nothing, something
 	for i := range a.Ranked {
 		c := &a.Ranked[i]
-		if c.BytesPerSec == nil || *c.BytesPerSec < muchFaster**a.Chosen.BytesPerSec {
+		if c.BytesPerSec == nil || *c.BytesPerSec < least {
 			continue
 		}
 		rate := units.Rate(int64(*c.BytesPerSec), units.Gbyte)

@@ -245,6 +245,21 @@ func TestPrintable(t *testing.T) {
 	}
 }
 
+// What a document says is the same afterwards, and no terminal obeys it.
+func TestJSON(t *testing.T) {
+	for _, tt := range []struct{ in, want string }{
+		{`{"a":"Gerät €"}`, `{"a":"Gerät €"}`},
+		{"\"\u009b31m\x7f\u0085x\"", `"\u009b31m\u007f\u0085x"`},
+		{"\"\u00a0\u0080\"", "\"\u00a0\\u0080\""},
+		{"\xc2", "\xc2"},
+		{"", ""},
+	} {
+		if got := string(JSON([]byte(tt.in))); got != tt.want {
+			t.Errorf("JSON(%q) = %q, want %q", tt.in, got, tt.want)
+		}
+	}
+}
+
 type brokenWriter struct{}
 
 func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("disk full") }

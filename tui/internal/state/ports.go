@@ -71,7 +71,7 @@ func (s *State) port(now *counters.Port, rates counters.Rates) {
 		s.Ports[now.ID] = p
 	}
 	r := rates.Ports[now.ID] // of one that was not there before, nothing is known
-	p.Port, p.LastNS = *now, s.Now
+	p.Port, p.LastNS, p.Seen = *now, s.Now, true
 	p.SentBytesPerSec, p.ReceivedBytesPerSec = r.SentBytesPerSec, r.ReceivedBytesPerSec
 	p.Sent.Push(value(r.SentBytesPerSec))
 	p.Received.Push(value(r.ReceivedBytesPerSec))
@@ -133,7 +133,7 @@ func (s *State) expire() {
 
 // gap says that n looks did not tell of the port: nothing is known of its rates.
 func (p *Port) gap(n int) {
-	p.SentBytesPerSec, p.ReceivedBytesPerSec = nil, nil
+	p.Seen, p.SentBytesPerSec, p.ReceivedBytesPerSec = false, nil, nil
 	p.Sent.gap(n)
 	p.Received.gap(n)
 }

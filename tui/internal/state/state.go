@@ -64,6 +64,7 @@ const (
 type Port struct {
 	counters.Port
 	LastNS                               int64 // when it was seen last, on State.Now
+	Seen                                 bool  // by the last look: State and BytesPerSec are of now
 	SentBytesPerSec, ReceivedBytesPerSec *topo.Rate
 	Sent, Received                       Series // bytes per second
 	// Moving are the error counters that moved within the last minute, and by how much

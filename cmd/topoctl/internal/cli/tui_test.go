@@ -12,6 +12,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/record"
+	"github.com/topoctl/topoctl/tui"
 )
 
 func TestParseTUI(t *testing.T) {
@@ -103,6 +104,29 @@ func TestRecordFileFull(t *testing.T) {
 	}
 	if err := r.Close(); err != nil {
 		t.Errorf("closed with %v", err)
+	}
+}
+
+// What is read is not overwritten, whatever it is called.
+func TestRecordOverwrites(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if err := errors.Join(os.WriteFile("run.jsonl", []byte("text"), 0o600), os.Symlink("run.jsonl", "link.jsonl")); err != nil {
+		t.Fatal(err)
+	}
+	in := func() *input { return &input{streams: newFake().Streams} }
+	for name, o := range map[string]*tuiOptions{
+		"replay":   {input: in(), replay: "run.jsonl", record: "link.jsonl"},
+		"baseline": {input: in(), baseline: "link.jsonl", record: "./run.jsonl"},
+	} {
+		err := o.recorder(&tui.Options{}, &cleanup{})
+		if data, _ := os.ReadFile("run.jsonl"); err == nil || !strings.Contains(err.Error(), "--"+name+" reads that file") || string(data) != "text" {
+			t.Errorf("%s: %v, and then %q", name, err, data)
+		}
+	}
+	var files cleanup
+	o := &tuiOptions{input: in(), replay: "run.jsonl", record: "other.jsonl"}
+	if err := errors.Join(o.recorder(&tui.Options{}, &files), files.close()); err != nil {
+		t.Error(err)
 	}
 }
 

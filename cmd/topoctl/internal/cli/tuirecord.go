@@ -15,6 +15,9 @@ import (
 func (o *tuiOptions) recorder(show *tui.Options, files *cleanup) error {
 	var first *recordFile
 	if o.record != "" {
+		if err := o.overwrites(); err != nil {
+			return err
+		}
 		file, err := os.OpenFile(o.record, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, ownerOnly)
 		if err != nil {
 			return fmt.Errorf("--record %s: %w", o.record, bare(err))
@@ -34,6 +37,20 @@ func (o *tuiOptions) recorder(show *tui.Options, files *cleanup) error {
 			return nil, fmt.Errorf("%s: %w", name, bare(err))
 		}
 		return newRecordFile(file), nil
+	}
+	return nil
+}
+
+// overwrites refuses to record into a file that is read: it would be empty.
+func (o *tuiOptions) overwrites() error {
+	to, err := os.Stat(o.record)
+	if err != nil || !to.Mode().IsRegular() {
+		return nil //nolint:nilerr // opening it says what is wrong
+	}
+	for _, read := range [][2]string{{"replay", o.replay}, {"from", o.globals.from}, {"baseline", o.baseline}, {"probe", o.measured.file}, {"hosts", o.hosts.hostsFile}} {
+		if from, err := os.Stat(read[1]); err == nil && os.SameFile(from, to) {
+			return fmt.Errorf("--record %s: --%s reads that file, and recording would overwrite it", o.record, read[0])
+		}
 	}
 	return nil
 }

@@ -92,6 +92,8 @@ func (o *watchOptions) parse(f *factory, cmd *cobra.Command) error {
 		return fmt.Errorf("--for %s: want more than 0", o.limit)
 	case changed("baseline") && o.baseline == "":
 		return errors.New("--baseline is empty")
+	case changed("agent") && len(o.agents) == 0:
+		return errors.New("--agent is empty")
 	case o.baseline == "-" && o.globals.from == "-":
 		return errors.New("--from - and --baseline - exclude each other: there is one standard input")
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/discover/counters"
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/discover/topo/draw"
 	"github.com/topoctl/topoctl/internal/observe"
 	"github.com/topoctl/topoctl/internal/record"
 	"github.com/topoctl/topoctl/pathsel/doctor"
@@ -169,6 +170,9 @@ func (p *watchPrinter) print(events []watch.Event) error {
 		if err := enc.Encode(e); err != nil {
 			return fmt.Errorf("watch: %w", err)
 		}
+	}
+	if p.o.format != formatText {
+		return write(p.o.streams.Out, draw.JSON(b.Bytes()))
 	}
 	return write(p.o.streams.Out, b.Bytes())
 }

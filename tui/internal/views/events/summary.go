@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/topoctl/topoctl/pathsel/doctor"
+	"github.com/topoctl/topoctl/pathsel/watch"
 	"github.com/topoctl/topoctl/tui/internal/look"
 	"github.com/topoctl/topoctl/tui/internal/pane"
 	"github.com/topoctl/topoctl/tui/internal/ui"
@@ -25,7 +26,9 @@ func (v *View) summary(env *ui.Env, w int) []string {
 	l, s := env.Look, env.State
 	by := map[string]int{}
 	for i := range s.Events {
-		by[s.Events[i].Severity]++
+		if s.Events[i].Kind != watch.Started { // it has the severity of the findings, which have events of their own
+			by[s.Events[i].Severity]++
+		}
 	}
 	changed := fmt.Sprintf("%s: %s", pane.Plural(int64(len(s.Events)), "event", "events"),
 		severities(l, by[string(doctor.Error)], by[string(doctor.Warning)], len(s.Events)-by[string(doctor.Error)]-by[string(doctor.Warning)]))

@@ -48,8 +48,9 @@ func (h *Host) Line(s *state.State, id topo.ID) (l Line, ok bool) {
 	default:
 		return Line{}, false
 	}
-	if p := s.Ports[id]; p != nil {
-		l.Traffic, l.State = p, p.State
+	l.Traffic = s.Ports[id]
+	if p := l.Traffic; p != nil && p.Seen {
+		l.State = p.State
 		if p.BytesPerSec != nil {
 			l.BytesPerSec = p.BytesPerSec
 		}

@@ -14,11 +14,11 @@ import (
 	"github.com/topoctl/topoctl/tui/internal/ui"
 )
 
-// Figures of a recording that no host can have never become others that look right: nothing
-// that is not negative is shown as such.
+// Figures of a recording that no host can have are not drawn as others: nothing becomes
+// negative.
 func TestFiguresThatCannotBe(t *testing.T) {
 	x := machine(t, "dgx-h100")
-	for _, huge := range []int64{math.MaxInt64, math.MaxInt64 / 3, 1 << 40, 1} {
+	for _, huge := range []int64{math.MaxInt64, math.MaxInt64 / 3, 1 << 40} {
 		s := after(x, 2)
 		c := sample(x, 3*second, 2)
 		for i := range x.PCIDevices {
@@ -35,7 +35,7 @@ func TestFiguresThatCannotBe(t *testing.T) {
 		e := env(s, look.Look{ASCII: true, Bare: true})
 		for _, v := range views {
 			view := v.make()
-			for range 30 {
+			for range 12 {
 				view.Key(keys.Down, e)
 				lines := slices.Concat(view.Main(e, ui.Size{W: 250, H: 100}), view.Detail(e, 200))
 				for _, line := range lines {
@@ -109,6 +109,25 @@ func TestStateThatIsNotKnown(t *testing.T) {
 	}
 }
 
+// Of a port that the counters no longer tell of, the topology knows more than they did.
+func TestStateThatIsOld(t *testing.T) {
+	x := *machine(t, "dgx-h100")
+	s := after(&x, 4)
+	e := env(s, look.Look{ASCII: true, Bare: true})
+	x.Ports = slices.Clone(x.Ports)
+	for i := range x.Ports {
+		if x.Ports[i].ID == "port:mlx5_3/1" {
+			x.Ports[i].State = "DOWN"
+		}
+	}
+	y := x // a new look at the host, with nothing from the counters for a while
+	s.Apply(&record.Record{AtNS: 60 * second, Source: record.SourceHost, Topology: &y})
+	view := views[0].make()
+	if line := lineOf(frame(view.Main(e, ui.Size{W: 160, H: 90})), "mlx5_3 "); !strings.Contains(line, "DOWN") {
+		t.Error(line)
+	}
+}
+
 // A host that cannot be is drawn: parents in a ring, parts of devices that are not there.
 func TestHostThatCannotBe(t *testing.T) {
 	for name, spoil := range map[string]func(x *topo.Topology){
@@ -133,6 +152,10 @@ func TestHostThatCannotBe(t *testing.T) {
 				x.GPUs[i].NUMA, x.GPUs[i].Index = new(-5), math.MinInt
 			}
 		},
+		"named like the host's line": func(x *topo.Topology) {
+			x.NVMes = slices.Clone(x.NVMes)
+			x.NVMes[0].ID = topo.ID("/" + x.Host.Name)
+		},
 		"links without ends": func(x *topo.Topology) {
 			for i := range x.Links {
 				x.Links[i].A, x.Links[i].B, x.Links[i].Count = "gpu:99", "", math.MinInt
@@ -152,6 +175,19 @@ func TestHostThatCannotBe(t *testing.T) {
 				t.Skip(err) // refused where it is read
 			}
 			e := env(after(read, 3), look.Look{})
+			whole := views[0].make()
+			rows := 0
+			for _, line := range whole.Main(e, ui.Size{W: 100, H: 1000}) {
+				if strings.TrimSpace(line) != "" {
+					rows++
+				}
+			}
+			for range rows - 2 { // those below the first, but for the heads
+				whole.Key(keys.Down, e)
+			}
+			if lines := whole.Main(e, ui.Size{W: 100, H: 1000}); !strings.HasPrefix(look.Clean(lines[rows-1]), "\x1b[7m") {
+				t.Errorf("the last of %d rows is out of reach", rows)
+			}
 			for _, v := range views {
 				view := v.make()
 				for _, size := range []ui.Size{{W: 1, H: 1}, {W: 80, H: 24}, {W: 500, H: 200}} {

@@ -89,8 +89,9 @@ func (v *View) choosingHead(env *ui.Env, width int) []string {
 		return v.said(text, look.Plain, env, width)
 	case v.failed != nil:
 		out = v.said("x "+l.Safe(strings.ReplaceAll(v.failed.Error(), "\n", "; ")), look.Bad, env, width)
+		out = append(out, v.said(keyOf(keys.Enter, env)+" tries again", look.Plain, env, width)...)
 		if !v.listed {
-			return append(out, v.said(keyOf(keys.Enter, env)+" tries again", look.Plain, env, width)...)
+			return out
 		}
 	case !v.listed:
 		text := fmt.Sprintf("%s lists what can be measured here; %s measures the marked pairs; nothing is sent before you say so", keyOf(keys.Enter, env), keyOf(keys.Measure, env))

@@ -6,9 +6,11 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/topoctl/topoctl/internal/record"
 	"github.com/topoctl/topoctl/probe"
 	"github.com/topoctl/topoctl/tui/internal/keys"
 	"github.com/topoctl/topoctl/tui/internal/look"
+	"github.com/topoctl/topoctl/tui/internal/state"
 	"github.com/topoctl/topoctl/tui/internal/ui"
 )
 
@@ -106,4 +108,21 @@ func TestAnySize(t *testing.T) {
 			v.Key(rapid.SampledFrom(actions).Draw(t, "key"), env)
 		}
 	})
+}
+
+// A pair that a recording names twice stands there once: the cursor could not pass it.
+func TestActiveTwice(t *testing.T) {
+	s := state.New(state.Options{})
+	for _, e := range []*probe.Event{
+		{Type: probe.EventStart, Start: load(t, "local-cpu")},
+		{Type: probe.EventRound, Round: &probe.RoundEvent{Round: 1, Rounds: 1, Pairs: []string{"a", "a", "b"}}},
+	} {
+		s.Apply(&record.Record{Source: record.SourceProbe, Probe: e})
+	}
+	v, env := New(), &ui.Env{State: s, Look: &look.Look{Bare: true}, Shared: &ui.Shared{}}
+	v.Main(env, ui.Size{W: 80, H: 20})
+	v.Key(keys.Down, env)
+	if x, ok := v.Selection(env).(*probe.Result); !ok || x.ID != "b" {
+		t.Errorf("the second line is %+v", v.Selection(env))
+	}
 }

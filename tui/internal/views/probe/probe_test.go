@@ -207,6 +207,7 @@ func TestKeys(t *testing.T) {
 	}
 	v.SetPairs(pairsOf(r), errors.New("n3 takes no part"))
 	says("n3 takes no part")
+	says("tries again")
 	says("[ ]")
 	if press(keys.Measure); !strings.Contains(env.Shared.Message, "no pair is marked") {
 		t.Errorf("nothing is marked: %q", env.Shared.Message)

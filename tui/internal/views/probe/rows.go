@@ -154,8 +154,12 @@ func activeRows(env *ui.Env, r *probe.Report) []row {
 	for i := range r.Results {
 		known[r.Results[i].ID] = &r.Results[i]
 	}
-	out := []row{{text: title, style: look.Head}}
+	out, there := []row{{text: title, style: look.Head}}, map[string]bool{}
 	for _, id := range p.Active {
+		if there[id] { // a recording may say anything
+			continue
+		}
+		there[id] = true
 		x := known[id]
 		if x == nil {
 			x = &probe.Result{Pair: probe.Pair{ID: id}}

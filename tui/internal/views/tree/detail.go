@@ -76,6 +76,9 @@ func (d *detail) sources() {
 	for _, line := range lines[:min(most, len(lines))] {
 		d.wrapped(line, 2)
 	}
+	if more := len(lines) - most; more > 0 {
+		d.add(fmt.Sprintf("  and %d more", more))
+	}
 }
 
 // legend says what stands before the names.
@@ -358,8 +361,11 @@ func (d *detail) attributes() {
 		return
 	}
 	d.section("attributes")
+	if d.v.decoded != n { // nodes do not change: each look at the host brings new ones
+		d.v.decoded, d.v.attributes = n, attributesOf(n)
+	}
 	facts := factsOf(n)
-	for _, a := range attributesOf(n) {
+	for _, a := range d.v.attributes {
 		source := ""
 		if f, ok := facts.Get(a.name); ok {
 			source = strings.TrimSpace("  " + string(f.Source) + " " + f.Where)

@@ -88,7 +88,10 @@ func (t *tree) fill(i int) {
 		}
 		n.key += "/" + n.line.Name
 	}
-	for k, key := 2, n.key; t.byKey[n.key] != 0; k++ {
+	for k, key := 2, n.key; ; k++ {
+		if _, taken := t.byKey[n.key]; !taken {
+			break
+		}
 		n.key = key + "#" + strconv.Itoa(k)
 	}
 	t.byKey[n.key] = i

@@ -22,6 +22,9 @@ type View struct {
 	list   pane.List
 	shared topo.ID // Shared.Node as it was seen last
 	first  int     // the line of Main on which the list began
+
+	decoded    any // the node that the detail was of last,
+	attributes []attribute
 }
 
 // New is the view before anything is known.
