@@ -74,6 +74,7 @@ var rules = []rule{
 	{room: "pathsel/watch", ours: []string{"discover/topo", "discover/counters", "pathsel", "pathsel/doctor", "pathsel/diff", "internal/units"}, ban: noOS},
 	{room: "tui", ours: []string{"discover/topo", "discover/counters", "discover/topo/draw", "pathsel", "pathsel/...", "probe", "probe/show", "internal/record", "internal/units"},
 		ban: map[string]string{"os": "the dashboard draws: its feed touches the host", "net": "the feed does", "net/http": "the feed does", "os/exec": "it runs nothing"}},
+	{room: "tui/internal", ours: []string{"discover/topo", "discover/counters", "discover/topo/draw", "pathsel", "pathsel/...", "probe", "probe/show", "internal/record", "internal/units"}, ban: noOS},
 	{room: "fixtures", ours: []string{"discover/topo", "internal/edit", "internal/hosttree", "internal/hosttree/machine"}},
 	{room: "engine/memory", ours: []string{"discover/topo"}},
 	{room: "engine/memory/cuda", ours: []string{"discover/topo", "engine/memory", "internal/cuda"}},
@@ -110,7 +111,10 @@ var rules = []rule{
 	{room: "internal/kv/metrics", ours: []string{"internal/kv"}, ban: noOS},
 	{room: "internal/kv/compute", ours: []string{"internal/kv/layout"}, ban: noOS},
 	{room: "internal/kv/serve", ours: []string{"internal/kv", "internal/kv/layout", "internal/kv/compute"}, ban: noOS},
+	{room: "internal/kv/report", ours: []string{"internal/kv/compute", "internal/kv/metrics", "discover/topo", "discover/topo/draw", "internal/units"}, ban: noOS},
 	{room: "internal/kv/predict", ours: []string{"internal/kv", "internal/kv/...", "internal/sim", "discover/topo", "pathsel", "engine/sched"}, ban: noOS},
+	{room: "internal/kv/preset", ours: []string{"internal/kv", "internal/kv/...", "internal/sim", "discover/topo", "pathsel"}, ban: noOS},
+	{room: "internal/kv/replay", ours: []string{"internal/kv", "internal/kv/...", "engine", "engine/memory"}},
 	{room: "cmd/topoctl", ours: []string{"..."}},
 	{room: "test", ours: []string{"..."}},
 }

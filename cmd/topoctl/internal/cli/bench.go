@@ -178,18 +178,24 @@ func (o *benchOptions) parsePeer(cmd *cobra.Command) error {
 		}
 		return nil
 	}
-	host, port, err := net.SplitHostPort(o.run.Peer)
+	var err error
+	o.run.Peer, err = peerAddress(o.run.Peer)
+	return err
+}
+
+// peerAddress reads the value of --peer: without a port, that of an agent is meant.
+func peerAddress(text string) (string, error) {
+	host, port, err := net.SplitHostPort(text)
 	if err != nil {
-		if host = strings.Trim(o.run.Peer, "[]"); strings.ContainsAny(host, " /") {
-			return fmt.Errorf("--peer %q: want HOST:PORT", o.run.Peer)
+		if host = strings.Trim(text, "[]"); strings.ContainsAny(host, " /") {
+			return "", fmt.Errorf("--peer %q: want HOST:PORT", text)
 		}
 		port = agentPort
 	}
 	if n, err := strconv.ParseUint(port, 10, 16); host == "" || err != nil || n == 0 {
-		return fmt.Errorf("--peer %q: want HOST:PORT", o.run.Peer)
+		return "", fmt.Errorf("--peer %q: want HOST:PORT", text)
 	}
-	o.run.Peer = net.JoinHostPort(host, port)
-	return nil
+	return net.JoinHostPort(host, port), nil
 }
 
 // parseLists reads the flags that take several values.

@@ -190,7 +190,7 @@ func (o *benchOptions) startAgent(ctx context.Context) (stop func() error, err e
 	}
 	args = append(args, o.rdma.args()...)
 	var ready agentReady
-	pid, stop, err := o.child(ctx, args, append(slices.Clone(o.run.Token), '\n'), &ready)
+	pid, stop, err := child(ctx, args, append(slices.Clone(o.run.Token), '\n'), &ready)
 	if err != nil {
 		return nil, fmt.Errorf("start an agent: %w", err)
 	}
@@ -212,7 +212,7 @@ func (o *benchOptions) rawEnd(ctx context.Context, c bench.RawConfig) (*bench.Ra
 		return nil, err
 	}
 	var ready bench.RawReady
-	pid, stop, err := o.child(ctx, []string{benchEnd}, append(config, '\n'), &ready)
+	pid, stop, err := child(ctx, []string{benchEnd}, append(config, '\n'), &ready)
 	if err != nil {
 		return nil, fmt.Errorf("start the other end of raw sockets: %w", err)
 	}
@@ -229,7 +229,7 @@ const childTime = 20 * time.Second
 // child runs this program again: it gets a line, answers with a line of JSON, and
 // ends when its standard input does, which is when this process is gone at the
 // latest.
-func (o *benchOptions) child(ctx context.Context, args []string, line []byte, answer any) (pid int, stop func() error, err error) {
+func child(ctx context.Context, args []string, line []byte, answer any) (pid int, stop func() error, err error) {
 	self, err := os.Executable()
 	if err = errors.Join(err, ctx.Err()); err != nil {
 		return 0, nil, err

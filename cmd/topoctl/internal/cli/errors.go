@@ -103,7 +103,7 @@ func oneLine(command string, err error) string {
 }
 
 func withoutPackage(text string) string {
-	for _, p := range []string{"discover: ", "topo: ", "draw: ", "units: ", "fixtures: ", "hosttree: ", "pathsel: ", "rival: ", "export: ", "ncclxml: ", "diagram: ", "doctor: ", "diff: ", "bench: ", "agent: ", "engine: ", "registry: ", "route: ", "memory: ", "probe: ", "plan: ", "local: ", "observe: ", "record: ", "watch: ", "tui: "} {
+	for _, p := range []string{"discover: ", "topo: ", "draw: ", "units: ", "fixtures: ", "hosttree: ", "pathsel: ", "rival: ", "export: ", "ncclxml: ", "diagram: ", "doctor: ", "diff: ", "bench: ", "agent: ", "engine: ", "registry: ", "route: ", "memory: ", "probe: ", "plan: ", "local: ", "observe: ", "record: ", "watch: ", "tui: ", "predict: ", "serve: ", "sim: ", "workload: "} {
 		text = strings.TrimPrefix(text, p)
 	}
 	return text

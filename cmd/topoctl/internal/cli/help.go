@@ -11,6 +11,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/agent"
 	"github.com/topoctl/topoctl/internal/bench"
+	kvreport "github.com/topoctl/topoctl/internal/kv/report"
 	"github.com/topoctl/topoctl/internal/record"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/pathsel/diff"
@@ -98,7 +99,8 @@ func helpTopics() []*cobra.Command {
   %-3d  it ran, and the answer is good
   %-3d  it ran, and the answer is bad: doctor has a finding, diff a difference,
        path no port that can be used, bench a failed transfer or a wrong byte,
-       probe a pair that fails or a part to blame, watch --exit-on-change a change
+       probe a pair that fails or a part to blame, watch --exit-on-change a change,
+       kv a request without an answer
   %-3d  it could not run: wrong usage, no permission, bad input
   %-3d  it ran and printed, but something that is there could not be read; the
        warnings on stderr and in the JSON say what ("discover --strict" makes it %d);
@@ -120,7 +122,20 @@ CUDA_VISIBLE_DEVICES
   How "topoctl export mooncake" and "topoctl export env" number this machine's
   GPUs; on AMD's GPUs ROCR_VISIBLE_DEVICES, then HIP_VISIBLE_DEVICES. --visible
   wins over all.`},
-		{"json", "What programs can rely on in the JSON", fmt.Sprintf(`The first key of a document is "schema": a name and a major version. Within a
+		{"json", "What programs can rely on in the JSON", jsonText()},
+	}
+	var out []*cobra.Command
+	for _, t := range topics {
+		c := &cobra.Command{Use: t.name, Short: t.short, Long: t.long}
+		c.SetUsageFunc(func(*cobra.Command) error { return nil }) // the text is all there is
+		out = append(out, c)
+	}
+	return out
+}
+
+// jsonText is the help on documents.
+func jsonText() string {
+	return fmt.Sprintf(`The first key of a document is "schema": a name and a major version. Within a
 major version keys are only added; readers ignore keys that they do not know.
 Another major version is refused.
 
@@ -134,6 +149,7 @@ Another major version is refused.
   %-23s  topoctl probe -o json
   %-23s  topoctl probe -o jsonl, a line each
   %-23s  topoctl probe --dry-run -o json
+  %-23s  topoctl kv -o json
   %-23s  topoctl watch -o jsonl, a line each
   %-23s  topoctl tui --record, a line each
   %-23s  topoctl agent -o json, one line
@@ -143,13 +159,5 @@ Another major version is refused.
 Lists are sorted by stable identifiers. Rates are integers in bytes per second,
 in one direction. null means unknown; it never stands for zero. "complete" is
 false if something that is there could not be read; "warnings" say what.`,
-			topo.SchemaTopology, topo.SchemaMatrix, schemaPath, pathsel.SchemaPlan, doctor.Schema, diff.Schema, bench.Schema, probe.Schema, probe.EventSchema, schemaProbePlan, watch.Schema, record.Schema, schemaAgent, agent.SchemaEngine, schemaVersion)},
-	}
-	var out []*cobra.Command
-	for _, t := range topics {
-		c := &cobra.Command{Use: t.name, Short: t.short, Long: t.long}
-		c.SetUsageFunc(func(*cobra.Command) error { return nil }) // the text is all there is
-		out = append(out, c)
-	}
-	return out
+		topo.SchemaTopology, topo.SchemaMatrix, schemaPath, pathsel.SchemaPlan, doctor.Schema, diff.Schema, bench.Schema, probe.Schema, probe.EventSchema, schemaProbePlan, kvreport.Schema, watch.Schema, record.Schema, schemaAgent, agent.SchemaEngine, schemaVersion)
 }

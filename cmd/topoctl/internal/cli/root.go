@@ -105,7 +105,7 @@ func newRootCmd(f *factory) *cobra.Command {
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(newDiscoverCmd(f, runDiscover), newTopoCmd(f, runTopo), newMatrixCmd(f, runMatrix), newDiffCmd(f, runDiff), newPathCmd(f, runPath),
 		newExportCmd(f, runExport), newDoctorCmd(f, runDoctor), newAgentCmd(f, runAgent), newBenchCmd(f, runBench), newBenchEndCmd(f),
-		newProbeCmd(f, probeRuns{runProbeLocal, runProbeFabric, runProbeShow}), newWatchCmd(f, runWatch), newTUICmd(f, runTUI), newVersionCmd(f, runVersion))
+		newProbeCmd(f, probeRuns{runProbeLocal, runProbeFabric, runProbeShow}), newWatchCmd(f, runWatch), newTUICmd(f, runTUI), newKVCmd(f, kvRuns{runKVPredict}), newVersionCmd(f, runVersion))
 	root.AddCommand(helpTopics()...)
 	root.SetHelpCommand(newHelpCmd())
 	root.InitDefaultCompletionCmd()

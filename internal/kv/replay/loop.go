@@ -1,0 +1,144 @@
+package replay
+
+import (
+	"container/heap"
+	"context"
+	"slices"
+	"sync"
+	"time"
+)
+
+// loop is the serving system's clock, and the one goroutine that its state is for: what is
+// due and what is new is run one after the other. For all that one of them does it is the
+// same time.
+type loop struct {
+	began  time.Time
+	nowNS  int64
+	alarms alarms
+	count  int64
+
+	mu    sync.Mutex
+	news  []item
+	woken chan struct{}
+
+	timersLate, newsLate []int64
+}
+
+// item is something to run.
+type item struct {
+	atNS  int64
+	order int64 // of asking
+	ahead bool  // asked for a time that had not come
+	run   func()
+}
+
+func newLoop() *loop { return &loop{woken: make(chan struct{}, 1)} }
+
+// begin sets the clock to 0.
+func (l *loop) begin() { l.began, l.nowNS = time.Now(), 0 }
+
+// sinceNS is the time at this moment. Any goroutine may ask.
+func (l *loop) sinceNS() int64 { return int64(time.Since(l.began)) }
+
+// NowNS implements serve.Clock.
+func (l *loop) NowNS() int64 { return l.nowNS }
+
+// At implements serve.Clock.
+func (l *loop) At(atNS int64, run func()) {
+	l.count++
+	heap.Push(&l.alarms, item{atNS: max(atNS, l.nowNS), order: l.count, ahead: atNS > l.nowNS, run: run})
+}
+
+// post has the loop run something. Any goroutine may do it; it does not wait.
+func (l *loop) post(run func()) {
+	l.mu.Lock()
+	l.news = append(l.news, item{atNS: l.sinceNS(), run: run})
+	l.mu.Unlock()
+	select {
+	case l.woken <- struct{}{}:
+	default:
+	}
+}
+
+// run runs what is due and what is new until over is true or ctx ends.
+func (l *loop) run(ctx context.Context, over *bool) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		l.hear()
+		for !*over && ctx.Err() == nil && l.due() {
+			x := heap.Pop(&l.alarms).(item)
+			if x.ahead {
+				l.timersLate = append(l.timersLate, l.nowNS-x.atNS)
+			}
+			x.run()
+		}
+		if *over || ctx.Err() != nil {
+			return
+		}
+		wait := time.Hour
+		if len(l.alarms) > 0 {
+			wait = time.Duration(l.alarms[0].atNS - l.sinceNS())
+		}
+		timer.Reset(wait)
+		select {
+		case <-timer.C:
+		case <-l.woken:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// due says whether something is due, and sets the time if so.
+func (l *loop) due() bool {
+	now := l.sinceNS()
+	if len(l.alarms) == 0 || l.alarms[0].atNS > now {
+		return false
+	}
+	l.nowNS = now
+	return true
+}
+
+// hear runs what is new.
+func (l *loop) hear() {
+	l.mu.Lock()
+	news := l.news
+	l.news = nil
+	l.mu.Unlock()
+	for _, x := range news {
+		l.nowNS = l.sinceNS()
+		l.newsLate = append(l.newsLate, l.nowNS-x.atNS)
+		x.run()
+	}
+}
+
+// alarms are what is to be run, the next one first.
+type alarms []item
+
+func (a alarms) Len() int { return len(a) }
+func (a alarms) Less(i, j int) bool {
+	return a[i].atNS < a[j].atNS || a[i].atNS == a[j].atNS && a[i].order < a[j].order
+}
+func (a alarms) Swap(i, j int) { a[i], a[j] = a[j], a[i] }
+func (a *alarms) Push(x any)   { *a = append(*a, x.(item)) }
+func (a *alarms) Pop() any {
+	last := (*a)[len(*a)-1]
+	(*a)[len(*a)-1] = item{}
+	*a = (*a)[:len(*a)-1]
+	return last
+}
+
+// Late is by how much things were late that were to run at some time.
+type Late struct {
+	Count               int
+	P50NS, P99NS, MaxNS int64
+}
+
+func lateness(ns []int64) Late {
+	n := len(ns)
+	if n == 0 {
+		return Late{}
+	}
+	slices.Sort(ns)
+	return Late{Count: n, P50NS: ns[(n-1)/2], P99NS: ns[(n-1)*99/100], MaxNS: ns[n-1]}
+}

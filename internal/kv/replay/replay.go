@@ -1,0 +1,192 @@
+// Package replay works a workload off in real time, with real bytes: the serving system of
+// kv/serve on the system's clock, whose caches the engine moves. Computing is waited for,
+// moving takes what it takes. kv/predict gives the same answer without doing any of it.
+//
+// This process drives one side and has its memory: that of prefill where caches are pushed,
+// that of decode where they are pulled. The other side is regions of other engines, in other
+// processes or on other hosts: those of "topoctl agent --region" will do. Who drives knows that
+// a cache is there when its batches are done; the other side is not told.
+package replay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/topoctl/topoctl/engine"
+	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/internal/kv"
+	"github.com/topoctl/topoctl/internal/kv/layout"
+	"github.com/topoctl/topoctl/internal/kv/serve"
+)
+
+// Options say what is replayed.
+type Options struct {
+	// Serve is the serving system. Its instances are counted by the regions; its pools need
+	// a bound.
+	Serve    serve.Config
+	Workload *kv.Workload
+	// Local are the pools of the instances that this process drives, Remote those of the
+	// others: a region for each instance, of RegionBytes at least. With serve.Pull those of
+	// decode are local, else those of prefill.
+	Local  []*engine.Region
+	Remote []*engine.RemoteRegion
+	Seed   uint64 // of the order in which pages are given out
+	// Transfer is when a transfer between two ranks is given up; 0: after 10 minutes.
+	Transfer time.Duration
+	// Check fills caches with a pattern that says whose they are, and reads them back once
+	// they are there. A cache counts as arrived after that: times are worthless then.
+	Check bool
+}
+
+// Result is what came of it.
+type Result struct {
+	Times                 []kv.Times // in the workload's order
+	EndNS                 int64      // when the last request was over, or the run was stopped
+	PrefillUse, DecodeUse []serve.Use
+	Lanes                 []Lane // that carried something, by peer and name
+	// Transfers between two ranks that ended well, and what is contiguous in them on both
+	// sides.
+	Transfers, Pieces int64
+	// Timers is how late computing ended and requests were sent, News how long word of
+	// caches that had come lay about.
+	Timers, News Late
+	CheckedBytes int64 // that were as they should be, with Options.Check
+}
+
+// Lane is what went over a lane.
+type Lane struct {
+	Peer, Name, Transport  string
+	Bytes, Slices, Retries int64
+}
+
+// RegionBytes is what the pool of an instance takes: all layers of all ranks, each with so
+// many pages.
+func RegionBytes(m layout.Model, s layout.Side, pages int) (int64, error) {
+	p, err := s.Pool(m)
+	if err != nil {
+		return 0, err
+	}
+	if pages < 1 || float64(pages)*float64(p.PageBytes)*float64(s.TP)*float64(m.Layers) > mostBytes {
+		return 0, fmt.Errorf("%d pages of %d bytes on %d ranks in %d layers: give a page at least, and less than 2^50 bytes", pages, p.PageBytes, s.TP, m.Layers)
+	}
+	return int64(s.TP) * int64(m.Layers) * int64(pages) * p.PageBytes, nil
+}
+
+const (
+	mostBytes       = 1 << 50
+	defaultTransfer = 10 * time.Minute
+)
+
+// Run replays a workload. It fails before anything moves where something does not fit
+// together; a request that cannot be answered says so in its times. Where ctx ends it, there
+// is a result beside the error, and requests that were not over say so. A peer that is lost
+// fails the requests whose caches are on their way to it or there.
+func Run(ctx context.Context, o Options) (*Result, error) {
+	m, err := newMover(&o)
+	if err != nil {
+		return nil, fmt.Errorf("replay: %w", err)
+	}
+	system, err := serve.New(o.Serve, o.Workload, m.loop, m)
+	if err != nil {
+		return nil, fmt.Errorf("replay: %w", err)
+	}
+	moving, stop := context.WithCancel(ctx)
+	m.start(moving)
+	over := false
+	m.loop.begin()
+	system.Start(func() { over = true })
+	m.loop.run(ctx, &over)
+	end := m.loop.sinceNS()
+	stop()
+	m.wait()
+	r := &Result{Times: system.Times(), EndNS: end, PrefillUse: system.PrefillUse(), DecodeUse: system.DecodeUse(), Lanes: m.used(),
+		Transfers: m.transfers, Pieces: m.pieces, Timers: lateness(m.loop.timersLate), News: lateness(m.loop.newsLate), CheckedBytes: m.checked.Load()}
+	m.loseAnswers(r.Times)
+	if over {
+		return r, nil
+	}
+	for i := range r.Times {
+		t, asked := &r.Times[i], &o.Workload.Requests[i]
+		if t.Request = asked.ID; t.Failed == "" && len(t.TokensNS) < asked.Output {
+			t.Failed = "not over when the run was stopped"
+		}
+	}
+	return r, fmt.Errorf("replay: stopped: %w", context.Cause(ctx))
+}
+
+// check says what does not fit together.
+func (o *Options) check() error {
+	c := o.Serve.Cache
+	switch {
+	case o.Workload == nil:
+		return errors.New("no workload")
+	case c == nil:
+		return errors.New("no KV layout for the way from prefill to decode")
+	case len(o.Local) == 0 || len(o.Remote) == 0:
+		return errors.New("no instances to move caches between: give a region for each, here and at peers")
+	case o.Transfer < 0:
+		return fmt.Errorf("transfers that are given up after %v", o.Transfer)
+	}
+	o.Serve.Prefill.Instances, o.Serve.Decode.Instances = len(o.Local), len(o.Remote)
+	local, remote := &o.Serve.Prefill, &o.Serve.Decode
+	localSide, remoteSide := c.Prefill, c.Decode
+	want := memory.PeerWrite
+	if o.Serve.Move == serve.Pull {
+		o.Serve.Prefill.Instances, o.Serve.Decode.Instances = len(o.Remote), len(o.Local)
+		local, remote, localSide, remoteSide, want = remote, local, remoteSide, localSide, memory.PeerRead
+	}
+	if o.Check {
+		want = memory.PeerRead | memory.PeerWrite
+	}
+	return errors.Join(checkLocal(o.Local, c.Model, localSide, local.Pages), checkRemote(o.Remote, c.Model, remoteSide, remote.Pages, want))
+}
+
+func checkLocal(regions []*engine.Region, m layout.Model, s layout.Side, pages int) error {
+	need, err := RegionBytes(m, s, pages)
+	if err != nil {
+		return fmt.Errorf("memory here: %w", err)
+	}
+	seen := map[*engine.Region]bool{}
+	for i, r := range regions {
+		switch {
+		case r == nil:
+			return fmt.Errorf("instance %d has no region here", i)
+		case seen[r]:
+			return fmt.Errorf("region %q is of two instances: each needs its own", r.Name())
+		case r.Size() < need:
+			return fmt.Errorf("region %q has %d bytes: %d pages take %d", r.Name(), r.Size(), pages, need)
+		}
+		seen[r] = true
+	}
+	return nil
+}
+
+func checkRemote(regions []*engine.RemoteRegion, m layout.Model, s layout.Side, pages int, want memory.Grant) error {
+	need, err := RegionBytes(m, s, pages)
+	if err != nil {
+		return fmt.Errorf("memory of peers: %w", err)
+	}
+	type place struct {
+		peer   uint64
+		region memory.ID
+	}
+	seen := map[place]bool{}
+	for i, r := range regions {
+		if r == nil {
+			return fmt.Errorf("instance %d has no region of a peer", i)
+		}
+		at, name := place{r.Peer().Epoch(), r.ID()}, fmt.Sprintf("region %q of peer %q", r.Name(), r.Peer().Name())
+		switch {
+		case seen[at]:
+			return fmt.Errorf("%s is of two instances: each needs its own", name)
+		case r.Size() < need:
+			return fmt.Errorf("%s has %d bytes: %d pages take %d", name, r.Size(), pages, need)
+		case r.Grant()&want != want:
+			return fmt.Errorf("%s may be used for %q: the run needs %q", name, r.Grant(), want)
+		}
+		seen[at] = true
+	}
+	return nil
+}
