@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"io"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -26,4 +27,15 @@ func hasShell() bool {
 	parents, parentErr := unix.Getsid(parent)
 	group, groupErr := unix.Getpgid(parent)
 	return err == nil && parentErr == nil && groupErr == nil && parents == session && group != unix.Getpgrp()
+}
+
+// readerGone says whether what is written to a pipe has no reader any more.
+func readerGone(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	fds := []unix.PollFd{{Fd: int32(f.Fd())}} // POLLERR is told without being asked for
+	n, err := unix.Poll(fds, 0)
+	return err == nil && n > 0 && fds[0].Revents&unix.POLLERR != 0
 }

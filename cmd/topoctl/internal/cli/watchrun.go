@@ -62,7 +62,8 @@ func runWatch(ctx context.Context, o *watchOptions) error {
 	return nil
 }
 
-// follow prints events until ctx ends, which is no error, or something goes wrong.
+// follow prints events until ctx ends or nobody reads them, which is no error, or something
+// goes wrong.
 func (o *watchOptions) follow(ctx context.Context, feed *observe.Feed, w *watch.Watch, p *watchPrinter) error {
 	ctx, cancel := context.WithCancel(ctx)
 	news, ended := make(chan *record.Record), make(chan error, 1)
@@ -87,6 +88,9 @@ func (o *watchOptions) follow(ctx context.Context, feed *observe.Feed, w *watch.
 			last = max(last, r.AtNS)
 			events = step(w, last, r)
 		case <-tick.C:
+			if readerGone(o.streams.Out) { // else nobody would notice before the next event
+				return nil
+			}
 			last = max(last, int64(time.Since(began)))
 			events = w.Tick(last)
 		case err := <-ended:
