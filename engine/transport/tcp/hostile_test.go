@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -307,6 +308,11 @@ func TestLeaveWaits(t *testing.T) {
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			return p.sending && p.replies.len() == 0
+		})
+		// Before the write itself the connection may still end without it.
+		eventually(t, "the goroutine is in its write", func() bool {
+			stacks := make([]byte, 1<<20)
+			return strings.Contains(string(stacks[:runtime.Stack(stacks, true)]), "(*link).tryWrite")
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		if err := b.Leave(ctx, transport.Origin{Session: mySession}, id); !errors.Is(err, context.DeadlineExceeded) {
