@@ -87,7 +87,7 @@ func (d *Device) queryLimits() error {
 		return d.failed(rc, "ibv_query_device", "")
 	}
 	d.limits = DeviceLimits{
-		Firmware: C.GoString(&a.fw_ver[0]), Ports: int(a.phys_port_cnt),
+		Firmware: C.GoString(&a.fw_ver[0]), VendorID: uint32(a.vendor_id), Ports: int(a.phys_port_cnt),
 		MaxQP: int(a.max_qp), MaxQPWR: int(a.max_qp_wr), MaxSGE: int(a.max_sge),
 		MaxCQ: int(a.max_cq), MaxCQE: int(a.max_cqe), MaxMR: int(a.max_mr),
 		MaxMRBytes: uint64(a.max_mr_size), MaxPD: int(a.max_pd),

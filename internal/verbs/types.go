@@ -55,6 +55,7 @@ type DeviceInfo struct {
 // DeviceLimits are what ibv_query_device says, as far as it is used.
 type DeviceLimits struct {
 	Firmware         string
+	VendorID         uint32 // IEEE OUI of the maker; SoftRoCE for Linux's rxe
 	Ports            int
 	MaxQP            int
 	MaxQPWR          int
@@ -70,6 +71,9 @@ type DeviceLimits struct {
 	CompVectors      int // interrupts that completion channels are spread over
 	AckDelayLog2     int // the device's own delay of ACKs: 4.096 µs times 2 to this
 }
+
+// SoftRoCE is the VendorID of Linux's rxe (drivers/infiniband/sw/rxe/rxe_param.h).
+const SoftRoCE = 0xffffff
 
 // LinkLayer of a port.
 type LinkLayer uint8

@@ -102,6 +102,7 @@ func TestTransportOnOtherDevices(t *testing.T) {
 	for name, devices := range map[string][]verbsfake.Device{
 		"InfiniBand": {verbsfake.InfiniBand("a0", 1, 7), verbsfake.InfiniBand("b0", 2, 9)},
 		"small":      small,
+		"Soft-RoCE":  softDevices(),
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := harness(verbsfake.Options{Devices: devices, RetryAfter: 2 * time.Millisecond}, Options{KeepAlive: 2 * time.Millisecond})

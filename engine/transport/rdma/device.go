@@ -24,7 +24,9 @@ type device struct {
 	pd         *verbs.PD
 	cq         *verbs.CQ
 	limits     verbs.DeviceLimits
-	ports      atomic.Pointer[[]*port]
+	// doubtsReads: a READ that the device calls done may not be, see followRead.
+	doubtsReads bool
+	ports       atomic.Pointer[[]*port]
 
 	ready bool  // under the transport's mutex: every region is registered
 	gone  error // under the transport's mutex: why it is being closed
@@ -142,7 +144,8 @@ func (t *Transport) open(name string, guid uint64) (*device, error) {
 	}
 	d := &device{
 		t: t, name: name, guid: guid, v: v, limits: v.Limits(), generation: binary.BigEndian.Uint32(g[:]),
-		known: map[*memory.Region]*entry{}, slots: map[uint32]*slot{},
+		doubtsReads: v.Limits().VendorID == verbs.SoftRoCE,
+		known:       map[*memory.Region]*entry{}, slots: map[uint32]*slot{},
 	}
 	d.ctx, d.cancel = context.WithCancelCause(t.ctx)
 	if err := d.setUp(); err != nil {

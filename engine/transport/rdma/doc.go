@@ -45,6 +45,9 @@
 // the engine's scheduler, which closes what stands still. There is no checksum but those
 // of the wire.
 //
+// A READ counts as done when its device says so, but for Soft-RoCE, which says so of some that
+// have brought nothing: see followRead.
+//
 // # What was tried on what
 //
 // The conformance suite and faults of every kind on internal/verbs/verbsfake; the suite,

@@ -49,6 +49,8 @@ type slot struct {
 
 	doubt error // why it is replaced, if that is not sure
 	held  ops   // to be posted when the queue pair has been replaced
+
+	unsure ops // READs that the device calls done: see followRead
 }
 
 // makeRing has room for the depth, and for a probe.
@@ -194,16 +196,24 @@ func (s *slot) begin(o *op, local, remote uint64, n int64, rmt *remoteRegion, m 
 // probe posts a WRITE of no bytes, which needs no memory and tells whether the peer's
 // end answers (InfiniBand Architecture Specification C9-88).
 func (s *slot) probe() {
+	s.addProbe()
+	s.flush()
+}
+
+// addProbe puts it on the ring.
+func (s *slot) addProbe() {
 	at := s.place(s.tail)
 	s.wrs[at] = verbs.SendWR{ID: uint64(s.serial)<<32 | uint64(s.tail), Opcode: verbs.OpRDMAWrite}
 	s.flights[at] = flight{}
 	s.tail++
 	s.probing = true
-	s.flush()
 }
 
 // flush gives the device what was built.
 func (s *slot) flush() {
+	if s.state == slotReady && !s.c.closed {
+		s.followRead()
+	}
 	for s.posted != s.tail && s.state == slotReady && !s.c.closed {
 		from := s.place(s.posted)
 		n := min(int(s.tail-s.posted), len(s.wrs)-from, verbs.MaxBatch)
@@ -249,6 +259,7 @@ func (s *slot) ended(wc *verbs.WC) {
 	c.dev.flying.Add(-1)
 	s.bytes -= f.bytes
 	s.probing = s.probing && f.op != nil
+	s.believe(wc.Status != verbs.WCFlushed)
 	if wc.Status != verbs.WCSuccess {
 		s.failed(&f, wc)
 	} else if f.op == nil {

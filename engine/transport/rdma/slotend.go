@@ -64,14 +64,20 @@ func (s *slot) findReason(otherwise error) {
 
 // endWork counts one work request of a request off.
 func (s *slot) endWork(o *op) {
-	if o.left--; o.left > 0 {
-		return
+	if o.left--; o.left == 0 {
+		s.settle(o)
 	}
+}
+
+// settle ends a request that nothing is left of on the ring, or has it wait.
+func (s *slot) settle(o *op) {
 	switch {
 	case o.err != nil:
 		// What the peer's device refused has not landed and will not. Of a request whose own
 		// memory was taken away some packets may be on their way.
 		s.c.finish(o, o.err, isLocal(o.err))
+	case !o.again && s.c.dev.doubtsReads && o.req.Op == transport.Read:
+		s.unsure.push(o)
 	case !o.again:
 		s.c.finish(o, nil, false)
 	case s.c.closed:
@@ -123,6 +129,7 @@ func (s *slot) abandon() {
 		*f = flight{}
 	}
 	s.posted, s.bytes = s.tail, 0
+	s.believe(false)
 	for o := s.held.pop(); o != nil; o = s.held.pop() {
 		s.c.finish(o, s.c.closedError(), o.tried)
 	}

@@ -29,6 +29,7 @@ static void contexts(void)
 	FIELD(ibv_device_attr, tv_device_attr, fw_ver);
 	FIELD(ibv_device_attr, tv_device_attr, node_guid);
 	FIELD(ibv_device_attr, tv_device_attr, max_mr_size);
+	FIELD(ibv_device_attr, tv_device_attr, vendor_id);
 	FIELD(ibv_device_attr, tv_device_attr, max_qp);
 	FIELD(ibv_device_attr, tv_device_attr, max_qp_wr);
 	FIELD(ibv_device_attr, tv_device_attr, max_sge);

@@ -161,6 +161,7 @@ func (f *Fabric) add(d Device) {
 	for i, b := range []byte(or(l.Firmware, "1.2.3")) {
 		a.fw_ver[i] = C.char(b)
 	}
+	a.vendor_id = C.uint32_t(l.VendorID)
 	a.max_mr_size = C.uint64_t(or(l.MaxMRBytes, 1<<40))
 	a.page_size_cap = 0xfffff000
 	a.max_qp, a.max_qp_wr = C.int(or(l.MaxQP, 4096)), C.int(or(l.MaxQPWR, 8192))

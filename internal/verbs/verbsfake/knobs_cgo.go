@@ -121,7 +121,8 @@ func (f *Fabric) Remove(dev string, done bool) {
 func (f *Fabric) Lie(dev string, l Lie) { C.fake_knob(f.c, f.dev(dev), C.K_LIE, C.int(l)) }
 
 // Inject ends the nth work request that a device sends from now with a status. Nothing of
-// it lands, whatever the status.
+// it lands, whatever the status. After a good one the queue pair goes to ERR, as rxe's does
+// when the answer to a READ makes no sense.
 func (f *Fabric) Inject(dev string, nth int, s verbs.WCStatus, vendor uint32) {
 	C.fake_inject(f.c, f.dev(dev), C.int(nth), C.int(s), C.int(vendor))
 }

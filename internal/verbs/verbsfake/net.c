@@ -180,6 +180,8 @@ static void start(struct qp *q, struct wqe *w, uint64_t index)
 	}
 	if (d->inject_nth > 0 && --d->inject_nth == 0) {
 		complete(q, w, d->inject_status, d->inject_vendor);
+		if (!d->inject_status)
+			to_error(q); /* rxe completes a READ as good when its answer makes no sense */
 		return;
 	}
 	int status = w->len > from->max_msg ? LOC_LEN : check_local(q, w);

@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -48,6 +49,7 @@ type Netem struct {
 	RateBitsPerSec int64 // 0 is unlimited
 	Delay, Jitter  time.Duration
 	LossPercent    float64
+	Packets        int // that its queue holds, what comes then is refused; 0: more than any window
 }
 
 // Shape limits the rate of what this machine sends on a rail. Together the guests carry
@@ -75,8 +77,7 @@ func (l *Lab) Netem(ctx context.Context, rail int, n Netem) error {
 	if n == (Netem{}) {
 		return nil
 	}
-	// The queue holds what a window of several megabytes sends at once.
-	args := []string{"qdisc", "add", "dev", dev, "root", "netem", "limit", "20000"}
+	args := []string{"qdisc", "add", "dev", dev, "root", "netem", "limit", strconv.Itoa(cmp.Or(n.Packets, 20000))}
 	if n.Delay > 0 {
 		args = append(args, "delay", fmt.Sprintf("%dus", n.Delay.Microseconds()))
 		if n.Jitter > 0 {

@@ -53,6 +53,9 @@ func troubles() []trouble {
 				d := time.Duration(1+rng.IntN(40)) * time.Millisecond
 				return guest.Netem{RateBitsPerSec: soakRate, Delay: d, Jitter: d / 4}
 			}),
+			netem("short queue", host, func(rng *rand.Rand) guest.Netem {
+				return guest.Netem{RateBitsPerSec: soakRate, Packets: 2 + rng.IntN(60)}
+			}),
 			netem("rate", host, func(rng *rand.Rand) guest.Netem {
 				return guest.Netem{RateBitsPerSec: 1_000_000 + rng.Int64N(30_000_000)}
 			}),

@@ -103,7 +103,10 @@ func (t *traffic) batch(at, size int64, rng *rand.Rand) error {
 	}
 	for old := t.slowest.Load(); int64(took) > old && !t.slowest.CompareAndSwap(old, int64(took)); old = t.slowest.Load() {
 	}
-	return t.settle(moves)
+	if err := t.settle(moves); err != nil {
+		return fmt.Errorf("%w\n%s", err, b.Explain().Text())
+	}
+	return nil
 }
 
 // settle brings the shadows to what must be true now, and compares what was read.
@@ -118,13 +121,41 @@ func (t *traffic) settle(moves []move) error {
 			t.writtenBytes.Add(m.len)
 			continue
 		}
-		copy(here, there)
-		if !bytes.Equal(d.mine.Bytes()[m.local:m.local+m.len], here) {
-			errs = append(errs, fmt.Errorf("a READ of %d bytes at %d brought wrong bytes", m.len, m.remote))
+		if got := d.mine.Bytes()[m.local : m.local+m.len]; !bytes.Equal(got, there) {
+			errs = append(errs, fmt.Errorf("a READ of %d bytes at %d to %d brought wrong bytes: %s", m.len, m.remote, m.local, t.wrong(got, here, there)))
 		}
+		copy(here, there)
 		t.reads.Add(1)
 		t.readBytes.Add(m.len)
 	}
 	t.batches.Add(1)
 	return errors.Join(errs...)
+}
+
+// wrong says what a READ brought that should have brought want, to where before was: what
+// did not land, what came from another place, and what is there some time later.
+func (t *traffic) wrong(got, before, want []byte) string {
+	first, last, stale := -1, 0, 0
+	for i := range got {
+		if got[i] == want[i] {
+			continue
+		}
+		if first < 0 {
+			first = i
+		}
+		last = i
+		if got[i] == before[i] {
+			stale++
+		}
+	}
+	text := fmt.Sprintf("from %d to %d, of which %d bytes are as they were before", first, last, stale)
+	const some = 16
+	if part := got[first:min(first+some, len(got))]; len(part) == some {
+		text += fmt.Sprintf("; the first of them are at %d of the peer's region, as it should be, and at %d of this one", bytes.Index(t.d.there, part), bytes.Index(t.d.here, part))
+	}
+	time.Sleep(time.Second)
+	if bytes.Equal(got, want) {
+		return text + "; a second later all is right"
+	}
+	return text + "; a second later it is still wrong"
 }

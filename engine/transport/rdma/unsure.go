@@ -1,0 +1,40 @@
+package rdma
+
+import "github.com/topoctl/topoctl/engine/transport"
+
+// Soft-RoCE may complete a READ as good of which nothing has landed. Where a queue or a link
+// that is down refuses the first packet of an answer, the answering end goes on with the
+// second one when it is asked again (read_reply in rxe_resp.c: the state is already the next).
+// The asking end cannot make sense of that, ends the READ with a status that nobody has set,
+// which is "success", and only then takes the queue pair to ERR (check_ack and COMPST_ERROR in
+// rxe_comp.c, of Linux 6.1 and later). So what such a device says of a READ is believed when
+// something behind it on the same queue pair ended in another way than flushed.
+
+// followRead puts a probe behind a READ that has nothing behind it.
+func (s *slot) followRead() {
+	if !s.c.dev.doubtsReads || s.probing {
+		return
+	}
+	if s.head == s.tail && s.unsure.first == nil {
+		return
+	}
+	if s.head != s.tail {
+		last := &s.flights[s.place(s.tail-1)]
+		if last.op == nil || last.op.req.Op != transport.Read {
+			return
+		}
+	}
+	s.addProbe()
+}
+
+// believe ends the READs that wait for what is behind them, or has them sent again.
+func (s *slot) believe(good bool) {
+	for o := s.unsure.pop(); o != nil; o = s.unsure.pop() {
+		if good {
+			s.c.finish(o, nil, false)
+			continue
+		}
+		o.again = true
+		s.settle(o)
+	}
+}
