@@ -10,19 +10,23 @@ import "github.com/topoctl/topoctl/engine/transport"
 // rxe_comp.c, of Linux 6.1 and later). So what such a device says of a READ is believed when
 // something behind it on the same queue pair ended in another way than flushed.
 
-// followRead puts a probe behind a READ that has nothing behind it.
+// followRead puts a probe behind a READ that has nothing behind it: at once where it is
+// alone, so that both are one round trip, else when the last of several is done.
 func (s *slot) followRead() {
 	if !s.c.dev.doubtsReads || s.probing {
 		return
 	}
-	if s.head == s.tail && s.unsure.first == nil {
-		return
-	}
-	if s.head != s.tail {
-		last := &s.flights[s.place(s.tail-1)]
-		if last.op == nil || last.op.req.Op != transport.Read {
+	switch s.tail - s.head {
+	case 0:
+		if s.unsure.first == nil {
 			return
 		}
+	case 1:
+		if o := s.flights[s.place(s.head)].op; o == nil || o.req.Op != transport.Read {
+			return
+		}
+	default:
+		return
 	}
 	s.addProbe()
 }
