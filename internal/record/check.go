@@ -19,6 +19,8 @@ const (
 	maxPorts    = 1 << 14
 	maxCounters = 1 << 10         // of errors, of one port
 	maxRate     = topo.Rate(1e15) // bytes/s
+	maxSpeedMTs = 1_000_000       // of a PCIe lane; the same as is read from a host
+	maxWidth    = 32              // lanes of a PCIe link
 )
 
 // check says what is wrong with a record. Topology, probe and engine are checked where they
@@ -85,7 +87,7 @@ func checkSample(s *counters.Sample) error {
 	seen = map[topo.ID]bool{}
 	for i := range s.Links {
 		l := &s.Links[i]
-		if err := errors.Join(checkID(l.ID, seen), within("speed_mts", l.SpeedMTs), within("width", l.Width)); err != nil {
+		if err := errors.Join(checkID(l.ID, seen), upTo("speed_mts", l.SpeedMTs, maxSpeedMTs), upTo("width", l.Width, maxWidth)); err != nil {
 			return fmt.Errorf("counters: pcie_links[%d]: %w", i, err)
 		}
 	}
@@ -130,6 +132,13 @@ func checkID(id topo.ID, seen map[topo.ID]bool) error {
 func within[T ~int | ~int64](what string, v *T) error {
 	if v != nil && *v < 0 {
 		return fmt.Errorf("%s %d: want 0 or more, or null", what, *v)
+	}
+	return nil
+}
+
+func upTo(what string, v *int, most int) error {
+	if v != nil && (*v < 0 || *v > most) {
+		return fmt.Errorf("%s %d: want 0 to %d, or null", what, *v, most)
 	}
 	return nil
 }

@@ -197,6 +197,9 @@ func TestReaderRefuses(t *testing.T) {
 		"counter":        {with(`{"schema":"topoctl.record/v1","at_ns":7,"source":"x","counters":{"ports":[{"id":"a","sent_bytes":-1}]}}`), "record: line 3: no record: json: cannot unmarshal number -1"},
 		"same port":      {with(`{"schema":"topoctl.record/v1","at_ns":7,"source":"x","counters":{"ports":[{"id":"a"},{"id":"a"}]}}`), `record: line 3: counters: ports[1]: id "a": there is one of that name already`},
 		"rate":           {with(`{"schema":"topoctl.record/v1","at_ns":7,"source":"x","counters":{"ports":[{"id":"a","bytes_per_sec":-1}]}}`), "record: line 3: counters: ports[0]: a rate of -1 bytes/s"},
+		"speed":          {with(`{"schema":"topoctl.record/v1","at_ns":7,"source":"x","counters":{"pcie_links":[{"id":"a","speed_mts":1000001,"width":16}]}}`), "record: line 3: counters: pcie_links[0]: speed_mts 1000001: want 0 to 1000000, or null"},
+		"negative speed": {with(`{"schema":"topoctl.record/v1","at_ns":7,"source":"x","counters":{"pcie_links":[{"id":"a","speed_mts":-1}]}}`), "record: line 3: counters: pcie_links[0]: speed_mts -1: want 0 to 1000000, or null"},
+		"width":          {with(`{"schema":"topoctl.record/v1","at_ns":7,"source":"x","counters":{"pcie_links":[{"id":"a","speed_mts":32000,"width":9223372036854775807}]}}`), "record: line 3: counters: pcie_links[0]: width 9223372036854775807: want 0 to 32, or null"},
 		"topology":       {with(`{"schema":"topoctl.record/v1","at_ns":7,"source":"x","topology":{"schema":"topoctl.topology/v2"}}`), "record: line 3: topology: topo: schema \"topoctl.topology/v2\" is newer"},
 		"probe":          {with(`{"schema":"topoctl.record/v1","at_ns":7,"source":"x","probe":{"schema":"topoctl.probe-event/v1","event":"result","result":{"id":"a","verdict":"odd"}}}`), `record: line 3: probe: event: result "a": verdict "odd"`},
 		"engine":         {with(`{"schema":"topoctl.record/v1","at_ns":7,"source":"x","engine":{"lanes":[{"bytes":-5}]}}`), "record: line 3: engine: lanes[0]: -5: want 0 or more"},
@@ -304,6 +307,7 @@ func FuzzRecord(f *testing.F) {
 	for line := range bytes.Lines(written(f, recording(f))) {
 		f.Add(line)
 	}
+	f.Add([]byte(`{"schema":"topoctl.record/v1","source":"x","counters":{"pcie_links":[{"id":"a","speed_mts":9223372036854775807,"width":33}]}}`))
 	f.Add([]byte(`{"schema":"topoctl.record/v1","source":"x","probe":{"schema":"topoctl.probe-event/v1","event":"end","end":{"hosts":[]}}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		r, err := record.Decode(data)
@@ -317,6 +321,13 @@ func FuzzRecord(f *testing.F) {
 		if bytes.Count(line, []byte{'\n'}) != 1 {
 			t.Fatalf("more than a line: %q", line)
 		}
+		if s := r.Counters; s != nil {
+			for _, l := range s.Links {
+				if rate := topo.PCIeRate(known(l.SpeedMTs), known(l.Width)); rate < 0 || rate > 1e13 {
+					t.Fatalf("a PCIe link of %d bytes/s: %q", rate, line)
+				}
+			}
+		}
 		again, err := record.Decode(line)
 		if err != nil {
 			t.Fatalf("cannot be read back: %v\n%s", err, line)
@@ -325,6 +336,14 @@ func FuzzRecord(f *testing.F) {
 			t.Fatalf("otherwise when written again (%v):\n%s\n%s", err, line, second)
 		}
 	})
+}
+
+// known is a figure, 0 where there is none.
+func known(n *int) int {
+	if n == nil {
+		return 0
+	}
+	return *n
 }
 
 // valid says whether JSON of a record is valid.
