@@ -39,6 +39,22 @@ func (t troubles) keep(x *index) {
 	}
 }
 
+// forget gives up what was counted of devices whose names others have now, and tells first
+// what was held back.
+func (t troubles) forget(at int64, gone map[topo.ID]bool) []Event {
+	var out []Event
+	for _, id := range slices.SortedFunc(maps.Keys(gone), byName) {
+		if x := t[id]; x != nil {
+			x.toldAt = at - again
+			out = append(out, x.tell(at, id)...)
+			delete(t, id)
+		}
+	}
+	return out
+}
+
+func byName(a, b topo.ID) int { return topo.NaturalCompare(string(a), string(b)) }
+
 // Counters takes in a look at the counters and says what has changed. Before the first
 // topology nothing is known of what they are about.
 func (w *Watch) Counters(at int64, s *counters.Sample) []Event {
@@ -142,7 +158,7 @@ func (t *trouble) tell(at int64, id topo.ID) []Event {
 // due tells of what was held back.
 func (t troubles) due(at int64) []Event {
 	var out []Event
-	for _, id := range slices.SortedFunc(maps.Keys(t), func(a, b topo.ID) int { return topo.NaturalCompare(string(a), string(b)) }) {
+	for _, id := range slices.SortedFunc(maps.Keys(t), byName) {
 		out = append(out, t[id].tell(at, id)...)
 	}
 	return out

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/topoctl/topoctl/discover/counters"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/pathsel/diff"
@@ -78,6 +79,7 @@ func (w *Watch) Topology(at int64, t *topo.Topology) []Event {
 	seen := newIndex(t)
 	out = append(out, w.lookAtLinks(at, seen)...)
 	out = append(out, w.lookAtSpeeds(at, seen)...)
+	out = append(out, w.troubles.forget(at, counters.Replaced(w.last, t))...)
 	w.last, w.index, w.paths = t, seen, nil
 	w.troubles.keep(seen)
 	out = append(out, w.findings.update(at, w.found(report), unchecked(report))...)

@@ -247,6 +247,26 @@ func TestTranscript(t *testing.T) {
 		}
 		s.golden(t)
 	})
+	t.Run("renamed", func(t *testing.T) {
+		// The name of an interface goes to another one, which has counted for long.
+		machines := []*topo.Topology{machine(t, "cpu-2eth"), changed(t, "cpu-2eth", func(t *topo.Topology) { t.Netdevs[netdev(t, "ens5f0")].Index = new(99) })}
+		s := script{w: New(Options{})}
+		s.topology(0, "cpu-2eth", machines[0])
+		look := func(at int64, what string, n uint64) {
+			now := sample(machines[0])
+			of(now, "net:ens5f0").Errors["rx_crc_errors"] = n
+			of(now, "net:eno1").Errors["rx_crc_errors"] = n
+			s.did(what, s.w.Counters(at*second, now))
+		}
+		look(1, "", 0)
+		look(2, "errors of both", 3)
+		look(3, "more, held back", 5)
+		s.topology(4, "another interface is ens5f0 now", machines[1])
+		look(5, "its own errors are no news of the old one", 1000)
+		look(15, "then they move", 1002)
+		look(80, "and stand still", 1002)
+		s.golden(t)
+	})
 	t.Run("sources", func(t *testing.T) {
 		s := script{w: New(Options{})}
 		s.did("agent fails", s.w.Source(1*second, "agent http://n1:9411", "failed", "connection refused"))

@@ -51,6 +51,16 @@ func (s *State) heard(x *Source) {
 
 // setStatus notes how a source does, and has the watcher tell of it.
 func (s *State) setStatus(x *Source, status, detail string) {
+	switch status {
+	case record.StatusFailed:
+		x.Failed = true
+	case record.StatusEnded: // a recording's end cures nobody
+		if x.Failed {
+			detail = x.Detail
+		}
+	default:
+		x.Failed = false
+	}
 	x.Status, x.Detail = status, detail
 	if s.watch != nil {
 		s.tell(s.watch.Source(s.Now, x.Name, status, detail))

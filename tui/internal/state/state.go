@@ -138,6 +138,7 @@ type Source struct {
 	Name   string
 	Status string // record.StatusOK, ...
 	Detail string
+	Failed bool  // Status is failed, or was when the source ended; Detail says why
 	LastNS int64 // of its last news, on State.Now
 
 	heard    bool  // it has brought news
