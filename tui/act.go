@@ -98,16 +98,16 @@ func (m *model) toView(view int, a keys.Action) tea.Cmd {
 		m.say("this view failed: " + failed)
 		return nil
 	}
-	if r == (ui.Request{}) {
-		switch {
-		case a == keys.Explain:
-			r.Show = keys.Path
-		case a == keys.Measure && m.o.noProber() != "":
-			m.say("nothing can be measured: " + m.look.Safe(m.o.noProber()))
-		case a == keys.Measure && m.shared.Message == "":
-			r.Show = keys.Probe
-			m.say("choose pairs with " + keys.Get(keys.Mark).Short(true) + ", then " + keys.Get(keys.Measure).Short(true) + " measures them")
-		}
+	switch said := m.shared.Message; {
+	case r == (ui.Request{}) && a == keys.Explain:
+		r.Show = keys.Path
+	case a != keys.Measure || r.Measure != nil || r.Stop:
+	case m.o.noProber() != "":
+		r = ui.Request{}
+		m.say("nothing can be measured: " + m.look.Safe(m.o.noProber()))
+	case said == "" || r.Show == keys.Probe:
+		r.Show = keys.Probe
+		m.say(strings.TrimPrefix(said+": ", ": ") + "choose pairs with " + keys.Get(keys.Mark).Short(true) + ", then " + keys.Get(keys.Measure).Short(true) + " measures them")
 	}
 	return m.request(r)
 }

@@ -19,14 +19,16 @@ type dialog struct {
 	act   func(m *model)
 }
 
-// answer takes a key while a dialog is open; others than yes and no do nothing.
+// answer takes a key while a dialog is open; others than yes and no do nothing. A question
+// comes when its answer is ready, so that enter may have been meant for what was there
+// before: it is a no.
 func (m *model) answer(key string) tea.Cmd {
 	d := m.dialog
 	switch key {
-	case "y", "enter":
+	case "y":
 		m.dialog = nil
 		d.act(m)
-	case "n", "esc", "q":
+	case "n", "esc", "q", "enter":
 		m.dialog = nil
 	}
 	return nil
@@ -36,7 +38,7 @@ func (m *model) answer(key string) tea.Cmd {
 func (d *dialog) draw(l *look.Look, w int) []string {
 	inner := min(w-4, 76)
 	lines := append([]string{l.Paint(d.title, look.Strong), ""}, d.lines...)
-	lines = append(lines, "", l.Paint("y", look.Accent)+" "+d.yes+"   "+l.Paint("n", look.Accent)+" leave it")
+	lines = append(lines, "", l.Paint("y", look.Accent)+" "+d.yes+"   "+l.Paint("n, enter", look.Accent)+" leave it")
 	bar := strings.Repeat(l.HLine(), inner+2)
 	corner := func(box string) string {
 		if l.ASCII {

@@ -104,14 +104,17 @@ func (m *model) troubles(l *look.Look) []part {
 	}
 	failed, late := 0, 0
 	for i := range s.Sources {
-		switch s.Sources[i].Status {
-		case record.StatusFailed:
+		switch x := &s.Sources[i]; {
+		case x.Failed:
 			failed++
-		case record.StatusWaiting:
+		case x.Status == record.StatusWaiting:
 			late++
 		}
 	}
 	add(failed, "failed source", look.Bad)
+	if failed > 0 { // why is among the events
+		out = append(out, part{"see " + keys.Get(keys.Events).Short(l.ASCII), look.Bad, counts})
+	}
 	add(late, "late source", look.Middle)
 	return out
 }

@@ -1,11 +1,14 @@
 package tui
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
 
+	"github.com/topoctl/topoctl/discover/counters"
+	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/record"
 	"github.com/topoctl/topoctl/tui/internal/keys"
 	"github.com/topoctl/topoctl/tui/internal/layout"
@@ -20,10 +23,11 @@ type model struct {
 	o    Options
 	work *work // nil: nothing may be started
 
-	live  *state.State // what is known
-	shown *state.State // what is drawn: live, or as it was when the picture was frozen
-	known known        // what a recording begins with
-	clock clock
+	live     *state.State   // what is known
+	shown    *state.State   // what is drawn: live, or as it was when the picture was frozen
+	followed *topo.Topology // whose names cursors have
+	known    known          // what a recording begins with
+	clock    clock
 
 	look   look.Look
 	shared ui.Shared
@@ -188,7 +192,31 @@ func (m *model) tree() bool { return m.at == 0 }
 
 func (m *model) screen() layout.Screen { return layout.Of(m.w, m.h, m.tree(), m.detail) }
 
+// follower is a view with cursors of its own on devices.
+type follower interface {
+	Follow(now func(topo.ID) topo.ID)
+}
+
+// follow keeps cursors on the devices that they are on: where a GPU is gone the next ones take
+// its number.
+func (m *model) follow() {
+	renamed := counters.Renamed(m.followed, m.shown.Topology)
+	m.followed = m.shown.Topology
+	if len(renamed) == 0 {
+		return
+	}
+	now := func(id topo.ID) topo.ID { return cmp.Or(renamed[id], id) }
+	x := &m.shared
+	x.Node, x.From, x.To = now(x.Node), now(x.From), now(x.To)
+	for _, v := range m.views {
+		if f, ok := v.(follower); ok {
+			f.Follow(now)
+		}
+	}
+}
+
 func (m *model) env(l *look.Look) *ui.Env {
+	m.follow()
 	return &ui.Env{State: m.shown, Look: l, Shared: &m.shared, Filter: ui.Filter(m.filter)}
 }
 

@@ -273,9 +273,9 @@ func TestHeader(t *testing.T) {
 		t.Errorf("the header lacks the %d warnings: %q", n, b.line(0))
 	}
 	b.take(&record.Record{AtNS: 3 * second, Source: "agent http://x", State: &record.SourceState{Status: record.StatusFailed, Detail: "refused"}})
-	b.has("x 1 failed source")
+	b.has("x 1 failed source  see 6")
 	b.take(&record.Record{AtNS: 3 * second, Source: "agent http://y", State: &record.SourceState{Status: record.StatusFailed, Detail: "refused"}})
-	b.has("x 2 failed sources")
+	b.has("x 2 failed sources  see 6")
 	// What would mislead if it were missing is there on the smallest screen too.
 	b.press("space")
 	b.send(tea.WindowSizeMsg{Width: 60, Height: 16})
@@ -290,6 +290,10 @@ func TestHeader(t *testing.T) {
 		b.take(&record.Record{AtNS: 4 * second, Source: s, State: &record.SourceState{Status: record.StatusEnded, Detail: "the recording has ended"}})
 	}
 	b.has("REPLAY ended")
+	b.send(tea.WindowSizeMsg{Width: 130, Height: 30})
+	b.has("x 2 failed sources  see 6")
+	b.press("5")
+	b.has("ended: refused")
 	b.clock.pass(time.Minute)
 	b.send(tick{})
 	b.has("12:00:04Z")

@@ -48,7 +48,8 @@ type View interface {
 	// Key carries out an action for which keys.ForView says yes. Explain and Measure come
 	// too: Explain sets Shared.From and To to what is under the cursor, and the program
 	// shows the path view; Measure says what to measure (Request.Measure), and where it
-	// says nothing the program tells the user so.
+	// says nothing, or the probe view and in Shared.Message why, the program tells the user
+	// how to choose.
 	Key(a keys.Action, env *Env) Request
 	// Main gives exactly size.H lines of at most size.W columns. It keeps the cursor
 	// visible: where it scrolls to is the view's own.

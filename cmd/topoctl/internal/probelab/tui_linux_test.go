@@ -25,6 +25,18 @@ func (l *lab) dashboard(more ...string) *screen {
 	return openScreen(l.t, 160, 44, append(args, more...)...)
 }
 
+// measuring is a dashboard that measures all pairs of a lab with n1 and n3.
+func (l *lab) measuring() *screen {
+	s := l.dashboard()
+	s.until("nothing is sent before you")
+	s.press("\r")
+	s.until("n1/eth0 > n3/eth0")
+	s.press("ap")
+	s.until("This sends traffic")
+	s.press("y")
+	return s
+}
+
 // recorded is the report of the probe in a recording.
 func recorded(t *testing.T, name string) *probe.Report {
 	t.Helper()
@@ -108,13 +120,7 @@ func TestDashboardAgentKilled(t *testing.T) {
 		t.Skip("an agent is given up after seconds")
 	}
 	l := newLab(t, 3, 1, tuiMbit)
-	s := l.dashboard()
-	s.until("nothing is sent before you")
-	s.press("\r")
-	s.until("n1/eth0 > n3/eth0")
-	s.press("ap")
-	s.until("This sends traffic")
-	s.press("y")
+	s := l.measuring()
 	s.until("being measured")
 	l.hosts[2].kill()
 	s.until("x ERROR", "errors")
@@ -136,13 +142,7 @@ func TestDashboardStop(t *testing.T) {
 		t.Skip("rates need seconds")
 	}
 	l := newLab(t, 3, 1, tuiMbit)
-	s := l.dashboard()
-	s.until("nothing is sent before you")
-	s.press("\r")
-	s.until("n1/eth0 > n3/eth0")
-	s.press("ap")
-	s.until("This sends traffic")
-	s.press("y")
+	s := l.measuring()
 	s.until("round 2 of")
 	s.press("p")
 	s.until("Stop the probe?")

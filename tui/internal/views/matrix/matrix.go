@@ -129,6 +129,9 @@ func (v *View) move(rows, cols []int, r, c int, env *ui.Env) {
 	env.Shared.From, env.Shared.To = v.row, v.col
 }
 
+// Follow keeps the cursor on its devices, which may have other names now.
+func (v *View) Follow(now func(topo.ID) topo.ID) { v.row, v.col = now(v.row), now(v.col) }
+
 // Key carries out an action.
 func (v *View) Key(a keys.Action, env *ui.Env) ui.Request {
 	if !v.sync(env) {
@@ -177,6 +180,9 @@ func (v *View) Key(a keys.Action, env *ui.Env) ui.Request {
 		if pairs := v.pairs(env); len(pairs) > 0 {
 			return ui.Request{Measure: &ui.MeasureRequest{Pairs: pairs}}
 		}
+		from, to := &v.grid.m.Rows[rows[v.rowAt]], &v.grid.m.Cols[cols[v.colAt]]
+		env.Shared.Message = "no report names " + env.Look.Safe(label(from)+" > "+label(to))
+		return ui.Request{Show: keys.Probe}
 	}
 	return ui.Request{}
 }
