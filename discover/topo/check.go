@@ -20,6 +20,11 @@ func (t *Topology) check() error {
 		}
 		seen[n.node.ID] = true
 	}
+	for i := range t.PCIDevices {
+		if err := t.PCIDevices[i].Link.check(); err != nil {
+			return fmt.Errorf("topo: %s: %w", t.PCIDevices[i].ID, err)
+		}
+	}
 	for i := range t.Links {
 		if l := &t.Links[i]; l.BytesPerSec != nil && *l.BytesPerSec < 0 {
 			return fmt.Errorf("topo: link %q: bytes_per_sec %d: want 0 or more, or null", l.ID, *l.BytesPerSec)
@@ -33,6 +38,26 @@ func (t *Topology) check() error {
 			if len(row) != len(a.Axis) {
 				return fmt.Errorf("topo: asserted: row %d has %d cells for an axis of %d", i, len(row), len(a.Axis))
 			}
+		}
+	}
+	return nil
+}
+
+// check refuses what no link has.
+func (l *PCILink) check() error {
+	if l == nil {
+		return nil
+	}
+	for _, x := range []struct {
+		name string
+		v    *int
+		most int
+	}{
+		{"speed_mts", l.SpeedMTs, MaxPCIeSpeedMTs}, {"max_speed_mts", l.MaxSpeedMTs, MaxPCIeSpeedMTs},
+		{"width", l.Width, MaxPCIeWidth}, {"max_width", l.MaxWidth, MaxPCIeWidth},
+	} {
+		if x.v != nil && (*x.v < 0 || *x.v > x.most) {
+			return fmt.Errorf("%s %d: want 0 to %d, or null", x.name, *x.v, x.most)
 		}
 	}
 	return nil

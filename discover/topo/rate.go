@@ -12,13 +12,20 @@ const (
 // FromMbps converts megabits per second (the unit of /sys/class/net/*/speed).
 func FromMbps(mbps int64) Rate { return Rate(mbps * 125_000) }
 
+// What a PCIe link says beyond these is no link's: 128 GT/s and 32 lanes are the most that any
+// specification has.
+const (
+	MaxPCIeSpeedMTs = 1_000_000
+	MaxPCIeWidth    = 32
+)
+
 // PCIeRate is what a PCIe link carries in one direction after line coding, in
 // bytes per second: 8b/10b below 8 GT/s, 128b/130b up to 32 GT/s, and for
 // 64 GT/s and above (PAM4, FLIT mode) 242 of 256 bytes of a flit. Packet
-// headers are not taken off. It is 0 for a speed or width that is not positive.
+// headers are not taken off. It is 0 for a speed or width that is not positive, or that no link has.
 // Source: PCI Express Base Specification 6.0, chapters 4.2 and 2.
 func PCIeRate(speedMTs, width int) Rate {
-	if speedMTs <= 0 || width <= 0 {
+	if speedMTs <= 0 || width <= 0 || speedMTs > MaxPCIeSpeedMTs || width > MaxPCIeWidth {
 		return 0
 	}
 	bits := int64(speedMTs) * 1_000_000 * int64(width)

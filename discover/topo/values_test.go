@@ -2,6 +2,7 @@ package topo_test
 
 import (
 	"encoding/json"
+	"math"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -54,7 +55,7 @@ func TestPCIeRate(t *testing.T) {
 		{16000, 16, 31_507_692_307},
 		{32000, 16, 63_015_384_615},
 		{64000, 16, 121_000_000_000},
-		{0, 16, 0}, {32000, 0, 0}, {-1, 16, 0},
+		{0, 16, 0}, {32000, 0, 0}, {-1, 16, 0}, {1_000_001, 16, 0}, {32000, 33, 0}, {math.MaxInt, math.MaxInt, 0},
 	}
 	for _, tt := range tests {
 		if got := topo.PCIeRate(tt.speed, tt.width); got != tt.want {

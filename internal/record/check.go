@@ -19,8 +19,6 @@ const (
 	maxPorts    = 1 << 14
 	maxCounters = 1 << 10         // of errors, of one port
 	maxRate     = topo.Rate(1e15) // bytes/s
-	maxSpeedMTs = 1_000_000       // of a PCIe lane; the same as is read from a host
-	maxWidth    = 32              // lanes of a PCIe link
 )
 
 // check says what is wrong with a record. Topology, probe and engine are checked where they
@@ -87,7 +85,7 @@ func checkSample(s *counters.Sample) error {
 	seen = map[topo.ID]bool{}
 	for i := range s.Links {
 		l := &s.Links[i]
-		if err := errors.Join(checkID(l.ID, seen), upTo("speed_mts", l.SpeedMTs, maxSpeedMTs), upTo("width", l.Width, maxWidth)); err != nil {
+		if err := errors.Join(checkID(l.ID, seen), upTo("speed_mts", l.SpeedMTs, topo.MaxPCIeSpeedMTs), upTo("width", l.Width, topo.MaxPCIeWidth)); err != nil {
 			return fmt.Errorf("counters: pcie_links[%d]: %w", i, err)
 		}
 	}
