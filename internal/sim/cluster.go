@@ -35,6 +35,8 @@ type Cluster struct {
 	// up and down are the first of the links from each leaf to each spine and back:
 	// [leaf*Spines+spine], with one after the other for parallel ones.
 	up, down Link
+	stride   int               // links from one leaf and spine to the next
+	unequal  map[[2]int]Uplink // by leaf and spine
 	leafOf   []map[topo.ID]int // the cable of each port, by host
 
 	faults map[Link]*linkFaults
@@ -63,7 +65,7 @@ func New(s Spec) (*Cluster, error) {
 	if err := f.check(len(s.Hosts)); err != nil {
 		return nil, err
 	}
-	c := &Cluster{Net: NewNet(s.Options), fabric: f, seed: s.Seed, up: NoLink, down: NoLink, leafOf: make([]map[topo.ID]int, len(s.Hosts)),
+	c := &Cluster{Net: NewNet(s.Options), fabric: f, seed: s.Seed, up: NoLink, down: NoLink, stride: f.mostLinks(), unequal: f.unequal(), leafOf: make([]map[topo.ID]int, len(s.Hosts)),
 		faults: map[Link]*linkFaults{}, ports: map[portKey]*portState{}, pairs: map[[2]int]*pathsel.Pair{}}
 	seen := map[string]bool{}
 	for i, h := range s.Hosts {
@@ -96,19 +98,17 @@ func New(s Spec) (*Cluster, error) {
 
 func (c *Cluster) addUplinks() {
 	f := c.fabric
-	n := f.Leaves * f.Spines * max(f.Uplinks, 1)
-	rate := topo.Rate(-1)
-	if f.UplinkBytesPerSec > 0 {
-		rate = f.UplinkBytesPerSec
-	}
 	latency := cmp.Or(f.UplinkNS, defaultUplinkNS) + cmp.Or(f.SwitchNS, defaultSwitchNS)
-	c.up = Link(c.Links())
-	for range n {
-		c.AddLink(rate, latency, true)
-	}
-	c.down = Link(c.Links())
-	for range n {
-		c.AddLink(rate, latency, true)
+	for _, first := range []*Link{&c.up, &c.down} {
+		*first = Link(c.Links())
+		for leaf := range f.Leaves {
+			for spine := range f.Spines {
+				rate := cmp.Or(f.uplink(c.unequal, leaf, spine).BytesPerSec, -1)
+				for range c.stride { // those that are not there are never asked for
+					c.AddLink(rate, latency, true)
+				}
+			}
+		}
 	}
 }
 
@@ -298,8 +298,35 @@ func (c *Cluster) across(path []Link, from, to End, entropy uint64) ([]Link, err
 		return nil, fmt.Errorf("sim: %s to %s: %s and %s are not joined", c.endName(from), c.endName(to), leafName(src), leafName(dst))
 	}
 	key := []uint64{uint64(a), uint64(b), entropy}
-	spine := pick(f.Spines, hash(c.seed, append(key, 1)...), func(s int) bool { return c.anyUp(c.up, src, s) && c.anyUp(c.down, dst, s) })
+	spine, joined := c.spine(src, dst, hash(c.seed, append(key, 1)...))
+	if !joined {
+		return nil, fmt.Errorf("sim: %s to %s: no spine joins %s and %s", c.endName(from), c.endName(to), leafName(src), leafName(dst))
+	}
 	return append(path, c.parallel(c.up, src, spine, hash(c.seed, append(key, 2)...)), c.parallel(c.down, dst, spine, hash(c.seed, append(key, 3)...))), nil
+}
+
+// spine draws one that joins two leaves, if there is any. Where their links are unequal, a spine stands for
+// as many draws as the first leaf has links to it, as with ECMP.
+func (c *Cluster) spine(src, dst int, h uint64) (int, bool) {
+	ok := func(s int) bool { return c.anyUp(c.up, src, s) && c.anyUp(c.down, dst, s) }
+	if len(c.unequal) == 0 {
+		return pick(c.fabric.Spines, h, ok), true
+	}
+	var joining []int
+	for s := range c.fabric.Spines {
+		for range c.parallels(src, s) * min(c.parallels(dst, s), 1) {
+			joining = append(joining, s)
+		}
+	}
+	if joining == nil {
+		return 0, false
+	}
+	return joining[pick(len(joining), h, func(i int) bool { return ok(joining[i]) })], true
+}
+
+// parallels is how many links a leaf and a spine have.
+func (c *Cluster) parallels(leaf, spine int) int {
+	return c.fabric.uplink(c.unequal, leaf, spine).Links
 }
 
 // pick draws one of n for which ok holds, or any where it holds for none.
@@ -318,12 +345,12 @@ func pick(n int, h uint64, ok func(int) bool) int {
 
 // between is the first of the parallel links of a leaf and a spine.
 func (c *Cluster) between(first Link, leaf, spine int) Link {
-	return first + Link((leaf*c.fabric.Spines+spine)*max(c.fabric.Uplinks, 1))
+	return first + Link((leaf*c.fabric.Spines+spine)*c.stride)
 }
 
 func (c *Cluster) anyUp(first Link, leaf, spine int) bool {
 	l := c.between(first, leaf, spine)
-	for i := range max(c.fabric.Uplinks, 1) {
+	for i := range c.parallels(leaf, spine) {
 		if !c.links[l+Link(i)].down {
 			return true
 		}
@@ -333,7 +360,7 @@ func (c *Cluster) anyUp(first Link, leaf, spine int) bool {
 
 func (c *Cluster) parallel(first Link, leaf, spine int, h uint64) Link {
 	l := c.between(first, leaf, spine)
-	return l + Link(pick(max(c.fabric.Uplinks, 1), h, func(i int) bool { return !c.links[l+Link(i)].down }))
+	return l + Link(pick(c.parallels(leaf, spine), h, func(i int) bool { return !c.links[l+Link(i)].down }))
 }
 
 func (c *Cluster) endName(e End) string {

@@ -229,5 +229,11 @@ func (e *Engine) Notes() []sched.Note { return e.notes }
 // LaneName names a lane as "mlx5_0 > n2:mlx5_0", for a job's LaneUse.
 func (e *Engine) LaneName(id sched.LaneID) string { return e.lanes[id].name }
 
+// LaneEnds are the ports of a lane, the engine's own first.
+func (e *Engine) LaneEnds(id sched.LaneID) (local, remote End) {
+	l := e.lanes[id]
+	return End{Host: e.host, Port: l.local}, End{Host: l.peer.host, Port: l.remote}
+}
+
 // LaneSet is what pathsel decided for a job's route.
 func (e *Engine) LaneSet(j *sched.Job) *pathsel.LaneSet { return e.routes[j.Route].set }

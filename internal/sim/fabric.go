@@ -11,7 +11,7 @@ import (
 
 // Fabric describes what is between the hosts: leaf switches that ports are cabled
 // to, and spines that join the leaves. Every leaf has the same links to every
-// spine.
+// spine, but for those in Unequal.
 type Fabric struct {
 	Leaves int
 	Spines int // 0: leaves are not joined; 1 may be a core switch
@@ -20,13 +20,22 @@ type Fabric struct {
 	// UplinkBytesPerSec is what each of them carries in each direction; 0 unknown:
 	// it limits nothing.
 	UplinkBytesPerSec topo.Rate
-	Cables            []Cable
+	// Unequal are leaves and spines that have other links between them, each two once.
+	Unequal []Uplink
+	Cables  []Cable
 	// CableNS and UplinkNS are the one-way latencies of a cable with its port and of
 	// an uplink, SwitchNS of a switch.
 	CableNS, UplinkNS, SwitchNS int64
 	// RailOnly says that rails are separate: pathsel is told that ports of
 	// different rails do not reach each other.
 	RailOnly bool
+}
+
+// Uplink is what joins a leaf and a spine.
+type Uplink struct {
+	Leaf, Spine int
+	Links       int       // parallel ones; 0: none
+	BytesPerSec topo.Rate // of each, in each direction; 0 unknown: it limits nothing
 }
 
 // Cable joins a port of a host to a leaf.
@@ -127,18 +136,48 @@ func (f *Fabric) File(names []string) *pathsel.Fabric {
 
 // uplinks are the links between leaves and spines as a fabric file lists them.
 func (f *Fabric) uplinks() []pathsel.FabricUplink {
-	var rate *topo.Rate
-	if f.UplinkBytesPerSec > 0 {
-		each := f.UplinkBytesPerSec
-		rate = &each
-	}
+	other := f.unequal()
 	var out []pathsel.FabricUplink
 	for leaf := range f.Leaves {
 		for spine := range f.Spines {
-			out = append(out, pathsel.FabricUplink{Leaf: leafName(leaf), Spine: fmt.Sprintf("spine%d", spine), Count: max(f.Uplinks, 1), BytesPerSec: rate})
+			u := f.uplink(other, leaf, spine)
+			if u.Links == 0 {
+				continue
+			}
+			var rate *topo.Rate
+			if u.BytesPerSec > 0 {
+				rate = &u.BytesPerSec
+			}
+			out = append(out, pathsel.FabricUplink{Leaf: leafName(leaf), Spine: fmt.Sprintf("spine%d", spine), Count: u.Links, BytesPerSec: rate})
 		}
 	}
 	return out
+}
+
+// unequal are those of Unequal by leaf and spine.
+func (f *Fabric) unequal() map[[2]int]Uplink {
+	out := make(map[[2]int]Uplink, len(f.Unequal))
+	for _, u := range f.Unequal {
+		out[[2]int{u.Leaf, u.Spine}] = u
+	}
+	return out
+}
+
+// uplink is what joins a leaf and a spine, other being unequal's.
+func (f *Fabric) uplink(other map[[2]int]Uplink, leaf, spine int) Uplink {
+	if u, ok := other[[2]int{leaf, spine}]; ok {
+		return u
+	}
+	return Uplink{leaf, spine, max(f.Uplinks, 1), f.UplinkBytesPerSec}
+}
+
+// mostLinks is how many parallel links a leaf and a spine have at most.
+func (f *Fabric) mostLinks() int {
+	most := max(f.Uplinks, 1)
+	for _, u := range f.Unequal {
+		most = max(most, u.Links)
+	}
+	return most
 }
 
 func leafName(i int) string { return fmt.Sprintf("leaf%d", i) }
@@ -149,8 +188,17 @@ func (f *Fabric) check(hosts int) error {
 	if f.Leaves < 0 || f.Spines < 0 || f.Uplinks < 0 || f.UplinkBytesPerSec < 0 || f.CableNS < 0 || f.UplinkNS < 0 || f.SwitchNS < 0 {
 		return errors.New("sim: fabric: a number below 0")
 	}
-	if f.Leaves > most || f.Spines > most || f.Uplinks > most || f.Leaves*f.Spines > most || f.Leaves*f.Spines*max(f.Uplinks, 1) > most {
-		return fmt.Errorf("sim: fabric of %d leaves and %d spines with %d links each: more than %d uplinks", f.Leaves, f.Spines, f.Uplinks, most)
+	if links := f.mostLinks(); f.Leaves > most || f.Spines > most || links > most || f.Leaves*f.Spines > most || f.Leaves*f.Spines*links > most {
+		return fmt.Errorf("sim: fabric of %d leaves and %d spines with %d links each: more than %d uplinks", f.Leaves, f.Spines, links, most)
+	}
+	seen := map[[2]int]bool{}
+	for _, u := range f.Unequal {
+		at := [2]int{u.Leaf, u.Spine}
+		if u.Leaf < 0 || u.Leaf >= f.Leaves || u.Spine < 0 || u.Spine >= f.Spines || u.Links < 0 || u.BytesPerSec < 0 || seen[at] {
+			return fmt.Errorf("sim: fabric: %d links of %d bytes/s from leaf %d to spine %d: want each of %d leaves and %d spines once, and nothing below 0",
+				u.Links, u.BytesPerSec, u.Leaf, u.Spine, f.Leaves, f.Spines)
+		}
+		seen[at] = true
 	}
 	for _, c := range f.Cables {
 		switch {

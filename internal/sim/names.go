@@ -21,14 +21,14 @@ type Where struct {
 
 // Where says what a link is.
 func (c *Cluster) Where(l Link) Where {
-	if n := c.fabric.Leaves * c.fabric.Spines * max(c.fabric.Uplinks, 1); int(l) < 2*n {
+	if n := c.fabric.Leaves * c.fabric.Spines * c.stride; int(l) < 2*n {
 		w := Where{Host: -1, Up: l < c.down}
 		at := int(l)
 		if !w.Up {
 			at -= n
 		}
-		w.Number = at % max(c.fabric.Uplinks, 1)
-		at /= max(c.fabric.Uplinks, 1)
+		w.Number = at % c.stride
+		at /= c.stride
 		w.Leaf, w.Spine = at/c.fabric.Spines, at%c.fabric.Spines
 		return w
 	}
@@ -62,7 +62,7 @@ func (c *Cluster) Name(l Link) string {
 		if !w.Up {
 			a, b = b, a
 		}
-		if c.fabric.Uplinks > 1 {
+		if c.stride > 1 {
 			return fmt.Sprintf("%s > %s #%d", a, b, w.Number)
 		}
 		return a + " > " + b
@@ -144,7 +144,7 @@ func (c *Cluster) Uplinks(leaf, spine int) ([]Link, error) {
 	}
 	var out []Link
 	for _, first := range []Link{c.up, c.down} {
-		for i := range max(f.Uplinks, 1) {
+		for i := range c.parallels(leaf, spine) {
 			out = append(out, c.between(first, leaf, spine)+Link(i))
 		}
 	}

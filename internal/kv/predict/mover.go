@@ -23,7 +23,7 @@ type mover struct {
 	// one of them is drawn for each transfer.
 	ways   map[[2]Rank][]pathsel.LaneOptions
 	posted map[Rank]int64 // until when a rank starts transfers
-	lanes  map[string]*Lane
+	lanes  map[[2]sim.End]*Lane
 	rng    *rand.Rand
 
 	transfers, pieces int64
@@ -97,11 +97,11 @@ func (m *mover) send(local, remote Rank, read bool, bytes int64, x *move) {
 func (m *mover) finished(e *sim.Engine, host int, j *sched.Job, x *move) {
 	began := j.Result.EndNS
 	for _, u := range j.Result.Lanes {
-		name := m.c.Names()[host] + ":" + e.LaneName(u.Lane)
-		l := m.lanes[name]
+		from, to := e.LaneEnds(u.Lane)
+		l := m.lanes[[2]sim.End{from, to}]
 		if l == nil {
-			l = &Lane{Name: name}
-			m.lanes[name] = l
+			l = &Lane{Name: m.c.Names()[host] + ":" + e.LaneName(u.Lane), From: from, To: to}
+			m.lanes[[2]sim.End{from, to}] = l
 		}
 		l.Bytes += u.Bytes
 		l.Slices += u.Slices

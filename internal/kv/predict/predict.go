@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"slices"
 
@@ -91,7 +90,8 @@ type Result struct {
 
 // Lane is what went over a lane.
 type Lane struct {
-	Name            string // "n0:mlx5_0 > n1:mlx5_0"
+	Name            string  // for people: "n0:mlx5_0 > n1:mlx5_0"
+	From, To        sim.End // host and port; From is the one that starts transfers
 	Bytes           int64
 	Slices, Retries int64
 }
@@ -120,7 +120,7 @@ func Run(s Spec) (*Result, error) {
 		}
 	}
 	s.Serve.Prefill.Instances, s.Serve.Decode.Instances = len(s.Prefill), len(s.Decode)
-	m := &mover{c: c, s: &s, engines: map[int]*sim.Engine{}, ways: map[[2]Rank][]pathsel.LaneOptions{}, posted: map[Rank]int64{}, lanes: map[string]*Lane{},
+	m := &mover{c: c, s: &s, engines: map[int]*sim.Engine{}, ways: map[[2]Rank][]pathsel.LaneOptions{}, posted: map[Rank]int64{}, lanes: map[[2]sim.End]*Lane{},
 		rng: rand.New(rand.NewPCG(s.Seed, 0x6b76))}
 	if err := m.prepare(); err != nil {
 		return nil, err
@@ -135,9 +135,12 @@ func Run(s Spec) (*Result, error) {
 	}
 	r := &Result{Network: s.Network.Name, Times: system.Times(), EndNS: c.Now(), PrefillUse: system.PrefillUse(), DecodeUse: system.DecodeUse(),
 		SliceBytes: s.Engine.Sched.SliceMaxBytes, Transfers: m.transfers, Pieces: m.pieces}
-	for _, name := range slices.Sorted(maps.Keys(m.lanes)) {
-		r.Lanes = append(r.Lanes, *m.lanes[name])
+	for _, l := range m.lanes {
+		r.Lanes = append(r.Lanes, *l)
 	}
+	slices.SortFunc(r.Lanes, func(a, b Lane) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.From.Port, b.From.Port), cmp.Compare(a.To.Port, b.To.Port))
+	})
 	return r, nil
 }
 

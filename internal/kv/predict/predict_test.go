@@ -81,7 +81,8 @@ func TestExposedIsWhatTheWireTakes(t *testing.T) {
 		one := run(t, s)
 		near(t, "one NIC", meanExposed(one), finish(t, s, bytes, ports[i]), 0.04)
 		near(t, "one NIC against its limit", meanExposed(one), float64(bytes)/float64(limit)*1e9, 0.04)
-		if want := fmt.Sprintf("n0:mlx5_%d > n1:mlx5_%d", i, i); len(one.Lanes) != 1 || one.Lanes[0].Name != want || one.Lanes[0].Bytes != 5*bytes {
+		from, to := sim.End{Host: 0, Port: ports[i]}, sim.End{Host: 1, Port: ports[i]}
+		if want := fmt.Sprintf("n0:mlx5_%d > n1:mlx5_%d", i, i); len(one.Lanes) != 1 || one.Lanes[0].Name != want || one.Lanes[0].From != from || one.Lanes[0].To != to || one.Lanes[0].Bytes != 5*bytes {
 			t.Errorf("with port %s alone: %+v", ports[i], one.Lanes)
 		}
 	}
@@ -162,7 +163,7 @@ func TestPull(t *testing.T) {
 	pull := run(t, s)
 	near(t, "pull", meanExposed(pull), meanExposed(push)+1e6, 0.01)
 	for _, l := range pull.Lanes {
-		if !strings.HasPrefix(l.Name, "n1:") {
+		if !strings.HasPrefix(l.Name, "n1:") || l.From.Host != 1 || l.To.Host != 0 {
 			t.Errorf("%s: want the decode host to start it", l.Name)
 		}
 	}

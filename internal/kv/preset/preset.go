@@ -158,9 +158,26 @@ func (p *Preset) requests(r Row, most int) (*kv.Workload, error) {
 		return nil, err
 	}
 	w.Name = r.Workload
+	if r.Spread {
+		scale(w.Requests, r.Input, r.Output)
+	}
 	if r.RatePerSec > 0 {
 		arrive(w.Requests, r.RatePerSec)
 		w.Name += ", arrivals of NumPy's seed 0"
 	}
 	return w, nil
+}
+
+// scale has requests of drawn lengths have these tokens on average, as the table says: with a tail as long
+// as theirs, the mean of 200 is anything within a quarter.
+func scale(requests []kv.Request, input, output int) {
+	var in, out float64
+	for _, r := range requests {
+		in, out = in+float64(r.Input), out+float64(r.Output)
+	}
+	n := float64(len(requests))
+	for i := range requests {
+		r := &requests[i]
+		r.Input, r.Output = round(float64(r.Input)*float64(input)*n/in), round(float64(r.Output)*float64(output)*n/out)
+	}
 }

@@ -264,3 +264,24 @@ func readTable(t *testing.T, file string) []fileRow {
 	}
 	return out
 }
+
+// Requests whose lengths are drawn have the table's tokens on average.
+func TestSpreadHasTheTablesMeans(t *testing.T) {
+	p, err := Find("nd96asr-llama3-70b-tp4pp2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range p.Rows {
+		w, err := p.requests(r, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var in, out, longest int
+		for _, x := range w.Requests {
+			in, out, longest = in+x.Input, out+x.Output, max(longest, x.Input)
+		}
+		if n := len(w.Requests); math.Abs(float64(in)/float64(n)-213) > 0.5 || math.Abs(float64(out)/float64(n)-214) > 0.5 || longest < 2*213 {
+			t.Errorf("%s: %d requests of %d and %d tokens, the longest prompt has %d", r.Key, n, in, out, longest)
+		}
+	}
+}

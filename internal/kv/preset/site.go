@@ -1,6 +1,7 @@
 package preset
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/topoctl/topoctl/discover/topo"
@@ -30,7 +31,7 @@ func (p *Preset) site(t *topo.Topology) (*site, error) {
 	if s.prefill, err = p.pool(&s.spec.Serve.Prefill, p.Prefill); err != nil {
 		return nil, err
 	}
-	if s.spec.Prefill, s.spec.Decode, err = p.place(kind); err != nil || !p.Split() {
+	if s.spec.Prefill, s.spec.Decode, err = p.place(s.spec.Hosts); err != nil || !p.Split() {
 		return s, err
 	}
 	if s.decode, err = p.pool(&s.spec.Serve.Decode, p.Decode); err != nil {
@@ -98,10 +99,10 @@ func (p *Preset) pool(to *serve.Pool, of Instances) (compute.Params, error) {
 
 // place gives the ranks of all instances their memory: GPUs in the order of hosts, each pipeline
 // stage on a host of its own; staged caches lie in the NUMA nodes of a host for each side.
-func (p *Preset) place(kind *sim.Kind) (prefill, decode []predict.Instance, err error) {
-	gpus := kind.Host().GPUs()
+func (p *Preset) place(hosts []sim.HostSpec) (prefill, decode []predict.Instance, err error) {
+	kind := hosts[0].Kind
 	if p.Staged {
-		nodes := kind.Host().Locations()[len(gpus):]
+		nodes := kind.Host().Locations()[len(kind.Host().GPUs()):]
 		if len(nodes) == 0 {
 			return nil, nil, fmt.Errorf("hosts of %s have no memory beside that of GPUs", p.Fixture)
 		}
@@ -114,30 +115,17 @@ func (p *Preset) place(kind *sim.Kind) (prefill, decode []predict.Instance, err 
 		}
 		return side(0, p.Prefill.TP), side(1, p.Decode.TP), nil
 	}
-	next := 0
-	side := func(of Instances) ([]predict.Instance, error) {
-		var out []predict.Instance
+	places, on := predict.NewPlaces(hosts), make([]int, len(hosts))
+	for i := range on {
+		on[i] = i
+	}
+	side := func(of Instances) (out []predict.Instance) {
 		for range of.Count {
-			var ranks predict.Instance
-			for stage := range max(1, of.PP) {
-				if stage > 0 {
-					next += (len(gpus) - next%len(gpus)) % len(gpus)
-				}
-				for range of.TP {
-					if next >= p.Hosts*len(gpus) {
-						return nil, fmt.Errorf("%d hosts of %s have too few GPUs: %d each", p.Hosts, p.Fixture, len(gpus))
-					}
-					ranks = append(ranks, predict.Rank{Host: next / len(gpus), Location: gpus[next%len(gpus)]})
-					next++
-				}
-			}
+			ranks, failed := places.Place(on, of.TP, of.PP)
+			err = cmp.Or(err, failed)
 			out = append(out, ranks)
 		}
-		return out, nil
+		return out
 	}
-	if prefill, err = side(p.Prefill); err != nil {
-		return nil, nil, err
-	}
-	decode, err = side(p.Decode)
-	return prefill, decode, err
+	return side(p.Prefill), side(p.Decode), err
 }

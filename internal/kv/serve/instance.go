@@ -1,6 +1,10 @@
 package serve
 
-import "github.com/topoctl/topoctl/internal/kv/compute"
+import (
+	"slices"
+
+	"github.com/topoctl/topoctl/internal/kv/compute"
+)
 
 // instance computes: prompts, answers or both.
 type instance struct {
@@ -13,8 +17,10 @@ type instance struct {
 	waiting, incoming queue
 	ready             []*seq // their cache has come: they run from the next step on
 	running           []*seq // oldest first
-	stepping, woken   bool
-	blocked           int // transfers that let no step begin
+	woken             bool
+	stages            []int64 // when each stage of the pipeline is done with all steps that have begun
+	steps, begun      int     // under way; all that have begun
+	blocked           int     // transfers that let no step begin
 	chunks            []compute.Chunk
 	prefixes          *prefixes
 	use               Use
@@ -27,13 +33,14 @@ type seq struct {
 	// one by one.
 	computed, target int
 	pages            int
-	now              int // tokens that the step at hand computes
+	now              int // tokens that a step under way computes; 0: none does
+	step             int // the number of that step
 }
 
 func (q *seq) prompt() bool { return q.computed < q.target }
 
 func newInstance(s *System, p *Pool, number int) *instance {
-	return &instance{s: s, p: p, number: number, prefixes: newPrefixes(p)}
+	return &instance{s: s, p: p, number: number, prefixes: newPrefixes(p), stages: make([]int64, max(p.Stages, 1))}
 }
 
 // answers says whether the instance decodes.
@@ -53,16 +60,21 @@ func (x *instance) ask(q *seq) {
 
 // wake begins a step, after all that happens now.
 func (x *instance) wake() {
-	if x.stepping || x.woken || x.blocked > 0 {
+	if x.woken || !x.idle() {
 		return
 	}
 	x.woken = true
 	x.s.after(0, func() {
 		x.woken = false
-		if !x.stepping && x.blocked == 0 {
+		if x.idle() {
 			x.step()
 		}
 	})
+}
+
+// idle says whether a step may begin: the first stage has none.
+func (x *instance) idle() bool {
+	return x.blocked == 0 && x.steps < len(x.stages) && (x.steps == 0 || x.stages[0] <= x.s.now())
 }
 
 // block lets no step begin until the same with -1.
@@ -148,7 +160,7 @@ func (x *instance) plan() {
 	preempted := x.use.Preempted
 	budget := x.p.MaxBatchedTokens - x.decodes()
 	for _, q := range x.running {
-		if q.prompt() && budget > 0 {
+		if q.prompt() && q.now == 0 && budget > 0 {
 			q.now = min(budget, q.target-q.computed)
 			budget -= q.now
 		}
@@ -164,14 +176,15 @@ func (x *instance) decodes() int {
 	n := 0
 	for i := 0; i < len(x.running); i++ {
 		q := x.running[i]
-		if q.prompt() {
+		if q.prompt() || q.now > 0 {
 			continue
 		}
 		more := max(x.p.pages(q.computed+1)-q.pages, 0)
-		for !x.has(more) && len(x.running) > i {
-			x.preempt()
+		stays := true
+		for stays && !x.has(more) {
+			stays = x.preempt() != q
 		}
-		if len(x.running) > i {
+		if stays {
 			x.reserve(q, more)
 			q.now = 1
 			n++
@@ -180,13 +193,15 @@ func (x *instance) decodes() int {
 	return n
 }
 
-// preempt takes the memory of the youngest sequence. All of it has to be computed again, and
-// that gives its next token.
-func (x *instance) preempt() {
+// preempt takes the memory of the youngest sequence that no step computes, and gives it. All of it has
+// to be computed again, and that gives its next token.
+func (x *instance) preempt() *seq {
 	last := len(x.running) - 1
+	for x.running[last].now > 0 {
+		last--
+	}
 	q := x.running[last]
-	x.running[last] = nil
-	x.running = x.running[:last]
+	x.running = slices.Delete(x.running, last, last+1)
 	if !q.prompt() {
 		q.target = q.computed + 1
 	}
@@ -194,6 +209,7 @@ func (x *instance) preempt() {
 	x.hold(q, 0)
 	x.waiting.pushFirst(q)
 	x.use.Preempted++
+	return q
 }
 
 // enter lets prompts that wait into the step, as many as there are tokens, memory and places
@@ -232,24 +248,45 @@ func (x *instance) step() {
 		}
 		step = x.batch() // all that ran had to yield to those that are ready
 	}
-	ns := max(x.p.Compute.StepNS(step), 0)
-	x.stepping = true
 	x.use.Steps++
-	x.use.BusyNS += ns
+	ns := x.pipe(max(x.p.Compute.StepNS(step), 0))
+	number := x.begun
 	if x.s.c.Move == PushLayers && !x.answers() {
-		x.pushLayers(ns)
+		x.pushLayers(ns, number)
 	}
-	x.s.after(ns, x.stepped)
+	x.s.after(ns, func() { x.stepped(number) })
+}
+
+// pipe sends a step of so many nanoseconds through the stages, of which each takes its part of it
+// and one step at a time, and gives the time until it is done.
+func (x *instance) pipe(ns int64) int64 {
+	x.steps++
+	x.use.BusyNS += ns / int64(len(x.stages))
+	now := x.s.now()
+	at := now
+	for i := range x.stages {
+		part := ns*int64(i+1)/int64(len(x.stages)) - ns*int64(i)/int64(len(x.stages))
+		at = max(at, x.stages[i]) + part
+		x.stages[i] = at
+	}
+	if len(x.stages) > 1 {
+		x.s.after(x.stages[0]-now, x.wake)
+	}
+	return at - now
 }
 
 // batch is what the next step computes.
 func (x *instance) batch() compute.Step {
+	x.begun++
 	x.plan()
 	x.admit()
 	step := compute.Step{Chunks: x.chunks[:0]}
 	for _, q := range x.running {
+		if q.now > 0 && q.step == 0 {
+			q.step = x.begun
+		}
 		switch {
-		case q.now == 0:
+		case q.now == 0 || q.step != x.begun:
 		case q.prompt():
 			step.Chunks = append(step.Chunks, compute.Chunk{Done: q.computed, Tokens: q.now})
 			x.use.Computed += int64(q.now)
@@ -271,12 +308,12 @@ func (x *instance) begin(q *seq) {
 }
 
 // stepped is the end of a step.
-func (x *instance) stepped() {
-	x.stepping = false
+func (x *instance) stepped(step int) {
+	x.steps--
 	kept := x.running[:0]
 	for _, q := range x.running {
-		if n := q.now; n > 0 {
-			q.now = 0
+		if n := q.now; q.step == step {
+			q.now, q.step = 0, 0
 			q.computed += n
 			q.target = max(q.target, q.computed)
 			if !q.prompt() && !x.through(q) {

@@ -5,13 +5,13 @@ type part struct{ fromToken, toToken, fromLayer, toLayer int }
 
 // pushLayers offers groups of layers while a step computes them. The last one is offered
 // when it ends.
-func (x *instance) pushLayers(stepNS int64) {
+func (x *instance) pushLayers(stepNS int64, step int) {
 	layers, group := x.s.c.Cache.Model.Layers, x.s.c.LayersPerMove
 	for from := 0; from < layers; from += group {
 		to := min(from+group, layers)
 		x.s.after(stepNS*int64(to)/int64(layers), func() {
 			for _, q := range x.running {
-				if q.now > 0 && q.j.decode != nil {
+				if q.step == step && q.j.decode != nil {
 					x.s.offerLayers(q, from, to)
 				}
 			}

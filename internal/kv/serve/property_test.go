@@ -42,7 +42,8 @@ func drawConfig(t *rapid.T) (Config, int) {
 	pool := func(name string) Pool {
 		p := Pool{Instances: rapid.IntRange(1, 3).Draw(t, name+" instances"), Compute: linear{rapid.Int64Range(0, 20).Draw(t, "token"), rapid.Int64Range(0, 90).Draw(t, "decode")},
 			PageTokens: pages.Draw(t, "page"), MaxBatchedTokens: scale * rapid.IntRange(20, 90).Draw(t, "batch"), MaxSequences: rapid.IntRange(0, 4).Draw(t, "sequences"),
-			Chunked: rapid.Bool().Draw(t, "chunked"), PrefixPages: scale * rapid.IntRange(0, 200).Draw(t, "prefixes")}
+			Chunked: rapid.Bool().Draw(t, "chunked"), PrefixPages: scale * rapid.IntRange(0, 200).Draw(t, "prefixes"),
+			Stages: rapid.IntRange(0, 3).Draw(t, "stages")}
 		if rapid.Bool().Draw(t, "bounded") {
 			p.Pages = scale*rapid.IntRange(100, 200).Draw(t, "tokens")/p.PageTokens + 1
 		}
@@ -108,6 +109,9 @@ func TestEverythingIsKept(t *testing.T) {
 					if x.p.MaxSequences > 0 && len(x.running) > x.p.MaxSequences {
 						t.Fatalf("%d of %d sequences run", len(x.running), x.p.MaxSequences)
 					}
+					if x.steps < 0 || x.steps > max(x.p.Stages, 1) {
+						t.Fatalf("%d steps are in %d stages", x.steps, x.p.Stages)
+					}
 				}
 				if w.Concurrency > 0 && s.underWay > w.Concurrency || s.underWay < 0 {
 					t.Fatalf("%d of %d requests are under way", s.underWay, w.Concurrency)
@@ -121,7 +125,7 @@ func TestEverythingIsKept(t *testing.T) {
 		}
 		s := run()
 		for _, x := range slices.Concat(s.prefill, s.decode) {
-			if x.held != 0 || x.owed != 0 || x.blocked+len(x.running)+len(x.ready)+x.waiting.len()+x.incoming.len() != 0 {
+			if x.held != 0 || x.owed != 0 || x.blocked+x.steps+len(x.running)+len(x.ready)+x.waiting.len()+x.incoming.len() != 0 {
 				t.Fatalf("left over: %d pages, %d tokens owed, %d sequences", x.held, x.owed, len(x.running))
 			}
 		}

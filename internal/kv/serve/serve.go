@@ -87,6 +87,10 @@ type Pool struct {
 	// Chunked prompts are computed in parts, in the same steps as decodes. Otherwise a
 	// prompt is computed in one step, and prompts go before decodes.
 	Chunked bool
+	// Stages are those of a pipeline; 0 is 1. A step passes through all and takes each its part of the step's
+	// time. A stage has one step at a time, so that there are as many steps under way as stages, each with
+	// sequences of its own.
+	Stages int
 	// PrefixPages is how much an instance keeps of prompts that are over, for prompts that
 	// begin alike; beside Pages. 0: nothing.
 	PrefixPages int
@@ -209,6 +213,8 @@ func (p *Pool) check(name string) error {
 	case p.PageTokens < 1 || p.Pages < 0 || p.PrefixPages < 0 || p.MaxSequences < 0:
 		return fmt.Errorf("serve: %s: %d pages of %d tokens, %d for prefixes, %d sequences: want pages of a token at least, and nothing below 0",
 			name, p.Pages, p.PageTokens, p.PrefixPages, p.MaxSequences)
+	case p.Stages < 0 || p.Stages > 1<<10:
+		return fmt.Errorf("serve: %s: %d pipeline stages: want up to %d", name, p.Stages, 1<<10)
 	case p.MaxBatchedTokens < 1:
 		return fmt.Errorf("serve: %s: batches of %d tokens: want 1 at least", name, p.MaxBatchedTokens)
 	}

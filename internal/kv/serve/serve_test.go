@@ -3,6 +3,7 @@ package serve
 import (
 	"errors"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -153,6 +154,47 @@ func TestRouters(t *testing.T) {
 		if got := playWire(t, c, w).Times()[2].PrefillNS; got != want {
 			t.Errorf("%s: the third prompt begins at %d, want %d", router, got, want)
 		}
+	}
+}
+
+// Two stages work at the same time, each on sequences of its own; a step takes what it takes in one. By
+// hand, stage by stage: the prompt of request 0 is computed from 0 to 50 and 50 to 100, that of 1 from 50 to 100
+// and 100 to 150; then steps of 25 and 25 that wait for the stage before them.
+func TestStages(t *testing.T) {
+	c := split(t)
+	c.Decode.Instances, c.Prefill.Stages = 0, 2
+	s := playWire(t, c, &kv.Workload{Requests: []kv.Request{{Input: 10, Output: 3}, {ID: 1, ArriveNS: 20, Input: 10, Output: 2}}})
+	for i, want := range []kv.Times{
+		{PrefillNS: 0, PrefilledNS: 100, TokensNS: []int64{100, 175, 225}},
+		{PrefillNS: 50, PrefilledNS: 150, TokensNS: []int64{150, 200}},
+	} {
+		x := s.Times()[i]
+		if x.PrefillNS != want.PrefillNS || x.PrefilledNS != want.PrefilledNS || !slices.Equal(x.TokensNS, want.TokensNS) {
+			t.Errorf("request %d: %+v, want %+v", i, x, want)
+		}
+	}
+	if u := s.PrefillUse()[0]; u.BusyNS != (100+100+50+50+50)/2 || u.Steps != 5 {
+		t.Errorf("%+v", u)
+	}
+}
+
+// Alone a request takes as long as on one stage; many get through twice as fast.
+func TestStagesInTime(t *testing.T) {
+	var ends [2][2]int64
+	for i, n := range []int{1, 64} {
+		w := &kv.Workload{}
+		for k := range n {
+			w.Requests = append(w.Requests, kv.Request{ID: k, Input: 100, Output: 1})
+		}
+		for stages := range 2 {
+			c := split(t)
+			c.Decode.Instances, c.Prefill.Stages = 0, stages+1
+			times := playWire(t, c, w).Times()
+			ends[i][stages] = times[n-1].TokensNS[0]
+		}
+	}
+	if want := [2][2]int64{{1000, 1000}, {64_000, 32_500}}; ends != want {
+		t.Errorf("last tokens at %v, want %v", ends, want)
 	}
 }
 

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/topoctl/topoctl/internal/kv"
 )
@@ -15,7 +16,8 @@ type System struct {
 	pager Pager // the mover, where it is one; nil
 
 	prefill, decode []*instance
-	pageSpan        int // tokens after which pages of both sides end together
+	routed          [2][]*instance // of either side, those that are given requests
+	pageSpan        int            // tokens after which pages of both sides end together
 	turns           [2]int
 	times           []kv.Times
 
@@ -67,6 +69,7 @@ func New(c Config, w *kv.Workload, clock Clock, mover Mover) (*System, error) {
 	for i := range c.Decode.Instances {
 		s.decode = append(s.decode, newInstance(s, &s.c.Decode, i))
 	}
+	s.routed = [2][]*instance{slices.Clone(s.prefill), slices.Clone(s.decode)}
 	if c.Split() {
 		a, b := c.Prefill.PageTokens, c.Decode.PageTokens
 		for b != 0 {
@@ -131,11 +134,11 @@ func (s *System) take(place int) {
 		s.end(j, why)
 		return
 	}
-	j.prefill = s.pick(s.prefill, 0)
+	j.prefill = s.pick(0)
 	j.at[0] = seq{j: j, target: r.Input}
 	// An answer of one token that prefill gives needs no cache.
 	if s.c.Split() && (r.Output > 1 || s.c.FirstToken != FromPrefill) {
-		j.decode = s.pick(s.decode, 1)
+		j.decode = s.pick(1)
 		j.decode.owed += int64(r.Input + r.Output)
 		j.at[1] = seq{j: j, computed: r.Input, target: r.Input}
 	}
@@ -156,8 +159,21 @@ func (s *System) owedToPrefill(j *job) int64 {
 	return int64(j.r.Input + j.r.Output)
 }
 
+// Lose keeps requests that come from now on from an instance, unless it is the last of its side.
+// What it has is not touched.
+func (s *System) Lose(decode bool, number int) {
+	side := 0
+	if decode {
+		side = 1
+	}
+	if len(s.routed[side]) > 1 {
+		s.routed[side] = slices.DeleteFunc(s.routed[side], func(x *instance) bool { return x.number == number })
+	}
+}
+
 // pick chooses an instance of a side.
-func (s *System) pick(of []*instance, side int) *instance {
+func (s *System) pick(side int) *instance {
+	of := s.routed[side]
 	if s.c.Router == RoundRobin {
 		s.turns[side]++
 		return of[(s.turns[side]-1)%len(of)]

@@ -1,0 +1,110 @@
+package sim
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/pathsel"
+)
+
+// unequalPair is two hosts on leaves of their own, a port each, and three spines: 20 GB/s links, one each,
+// but for what is unequal.
+func unequalPair(t *testing.T, unequal ...Uplink) (*Cluster, End, End) {
+	t.Helper()
+	k := kind(t, "dgx-h100", KindOptions{})
+	port := k.DataPorts()[0]
+	f := &Fabric{Leaves: 2, Spines: 3, UplinkBytesPerSec: 20 * gb, Unequal: unequal, Cables: []Cable{{Host: 0, Port: port, Leaf: 0, Rail: -1}, {Host: 1, Port: port, Leaf: 1, Rail: -1}}}
+	return build(t, Spec{Hosts: named(2, k), Fabric: f}), End{Host: 0, Port: port}, End{Host: 1, Port: port}
+}
+
+// spines counts the spines that connections of 600 entropies cross.
+func spines(t *testing.T, c *Cluster, a, b End) [3]int {
+	t.Helper()
+	var out [3]int
+	for e := range uint64(600) {
+		path, err := c.Path(a, b, e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen := 0
+		for _, l := range path {
+			if w := c.Where(l); w.Host < 0 {
+				out[w.Spine]++
+				seen++
+				if links := c.parallels(w.Leaf, w.Spine); w.Number >= links {
+					t.Fatalf("link %d of %d, %s", w.Number, links, c.Name(l))
+				}
+			}
+		}
+		if seen != 2 {
+			t.Fatalf("%d links of the fabric: %v", seen, path)
+		}
+	}
+	return out
+}
+
+func TestUnequalUplinks(t *testing.T) {
+	// The first leaf has three links to spine 1 and none to spine 2: one draw in four takes spine 0.
+	c, a, b := unequalPair(t, Uplink{0, 1, 3, 10 * gb}, Uplink{0, 2, 0, 0})
+	got := spines(t, c, a, b)
+	if got[2] != 0 || got[0] < 2*600/4*8/10 || got[0] > 2*600/4*12/10 {
+		t.Errorf("up and down links by spine: %v, want 300, 900 and none", got)
+	}
+	// The other way each spine that is left is as good as the other: the second leaf has one link to each.
+	if got := spines(t, c, b, a); got[2] != 0 || got[0] < 600*9/10 || got[0] > 600*11/10 {
+		t.Errorf("back, by spine: %v, want 600 and 600", got)
+	}
+	ten, twenty := 10*gb, 20*gb
+	want := []pathsel.FabricUplink{{Leaf: "leaf0", Spine: "spine0", Count: 1, BytesPerSec: &twenty}, {Leaf: "leaf0", Spine: "spine1", Count: 3, BytesPerSec: &ten},
+		{Leaf: "leaf1", Spine: "spine0", Count: 1, BytesPerSec: &twenty}, {Leaf: "leaf1", Spine: "spine1", Count: 1, BytesPerSec: &twenty}, {Leaf: "leaf1", Spine: "spine2", Count: 1, BytesPerSec: &twenty}}
+	if diff := cmp.Diff(want, c.File().Uplinks); diff != "" {
+		t.Errorf("fabric file (-want +got)\n%s", diff)
+	}
+	for _, tt := range []struct {
+		spine, links int
+		rate         topo.Rate
+	}{{0, 2, 20 * gb}, {1, 6, 10 * gb}, {2, 0, 0}} {
+		links, err := c.Uplinks(0, tt.spine)
+		if err != nil || len(links) != tt.links {
+			t.Fatalf("spine %d: %d links, want %d (%v)", tt.spine, len(links), tt.links, err)
+		}
+		for _, l := range links {
+			if rate, ok := c.Rate(l); !ok || rate != tt.rate {
+				t.Errorf("%s carries %d, want %d", c.Name(l), rate, tt.rate)
+			}
+		}
+	}
+	// A flow is bounded by the link that it crosses; with spine 1 down all cross spine 0.
+	inject(t, c, Fault{Name: "spine 1", Links: links(t)(c.Uplinks(0, 1)), Effect: Effect{Down: true}})
+	if got := spines(t, c, a, b); got != [3]int{1200, 0, 0} {
+		t.Errorf("with spine 1 down, by spine: %v", got)
+	}
+	f, err := c.Move(Transfer{From: a, To: b, Bytes: Endless})
+	if err != nil || f.BytesPerSec() != 20*gb {
+		t.Errorf("%d bytes/s over a link of 20 GB/s (%v)", f.BytesPerSec(), err)
+	}
+}
+
+// Fabrics whose list of unequal links says what all have are the same as those without.
+func TestUnequalThatIsEqual(t *testing.T) {
+	c, a, b := unequalPair(t)
+	d, _, _ := unequalPair(t, Uplink{0, 1, 1, 20 * gb})
+	if one, two := spines(t, c, a, b), spines(t, d, a, b); one != two {
+		t.Errorf("by spine: %v and %v", one, two)
+	}
+}
+
+func TestUnequalRefuses(t *testing.T) {
+	c, a, b := unequalPair(t, Uplink{0, 0, 0, 0}, Uplink{0, 1, 0, 0}, Uplink{1, 2, 0, 0})
+	if _, err := c.Path(a, b, 0); err == nil || !strings.Contains(err.Error(), "no spine joins leaf0 and leaf1") {
+		t.Errorf("leaves without a common spine: %v", err)
+	}
+	for _, bad := range [][]Uplink{{{2, 0, 1, 1}}, {{0, 3, 1, 1}}, {{-1, 0, 1, 1}}, {{0, 0, -1, 1}}, {{0, 0, 1, -1}}, {{0, 0, 1, 1}, {0, 0, 2, 1}}, {{0, 0, 1 << 21, 1}}} {
+		if _, err := New(Spec{Hosts: named(1, kind(t, "dgx-h100", KindOptions{})), Fabric: &Fabric{Leaves: 2, Spines: 3, Unequal: bad}}); err == nil {
+			t.Errorf("%+v was taken", bad)
+		}
+	}
+}
