@@ -16,10 +16,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/internal/agent"
 	"github.com/topoctl/topoctl/internal/bench"
+	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/probe/fabric"
 )
 
@@ -98,7 +100,7 @@ func newAgentCmd(f *factory, runF func(context.Context, *agentOptions) error) *c
 	fl.StringVar(&opts.tokenFile, "token-file", "", "peers must have the secret in `FILE` (its first line), - is standard input")
 	fl.StringSliceVar(&opts.http, "http", nil, "answer HTTP at `ADDRESS` (host:port; without a host, this host only); repeatable")
 	fl.StringVar(&typed.size, "size", "256MiB", "`SIZE` of the region \"bench\", 0 for none")
-	fl.StringArrayVar(&typed.regions, "region", nil, "also serve `NAME=SIZE`, which peers may read and write; repeatable")
+	fl.StringArrayVar(&typed.regions, "region", nil, "also serve `NAME=SIZE[@LOCATION]`, which peers may read and write; at cpu:1 it is that NUMA node's, at gpu:0 it has that GPU's lanes; repeatable")
 	fl.StringVar(&opts.name, "name", "", "call this engine `NAME` (default: the host's name)")
 	fl.IntVar(&opts.rank, "rank", 0, "this is engine `N` of --ranks, from 0: it uses its part of the NICs, others if those fail")
 	fl.IntVar(&opts.ranks, "ranks", 0, "`N` engines of this host share its NICs")
@@ -204,20 +206,21 @@ func fullAddress(a, host, port string) (string, error) {
 }
 
 func (o *agentOptions) parseRegions(typed agentFlags) error {
-	add := func(name string, size int64) {
-		o.regions = append(o.regions, agent.Region{Bytes: size, RegionOptions: engine.RegionOptions{Name: name, Grant: memory.PeerRead | memory.PeerWrite}})
+	add := func(name string, size int64, at string) {
+		o.regions = append(o.regions, agent.Region{Bytes: size, RegionOptions: engine.RegionOptions{Name: name, Grant: memory.PeerRead | memory.PeerWrite, Location: pathsel.Location(at)}})
 	}
 	if typed.size != "0" {
 		size, err := parseBytes(typed.size)
 		if err != nil {
 			return fmt.Errorf("--size %w", err)
 		}
-		add(benchRegion, size)
+		add(benchRegion, size, "")
 	}
 	for _, r := range typed.regions {
 		name, text, ok := strings.Cut(r, "=")
-		if !ok || name == "" {
-			return fmt.Errorf("--region %q: want NAME=SIZE", r)
+		text, at, located := strings.Cut(text, "@")
+		if !ok || name == "" || located && at == "" {
+			return fmt.Errorf("--region %q: want NAME=SIZE or NAME=SIZE@LOCATION", r)
 		}
 		size, err := parseBytes(text)
 		if err != nil {
@@ -226,7 +229,7 @@ func (o *agentOptions) parseRegions(typed agentFlags) error {
 		if slices.ContainsFunc(o.regions, func(have agent.Region) bool { return have.Name == name }) {
 			return fmt.Errorf("--region %q: there is a region %s already", r, name)
 		}
-		add(name, size)
+		add(name, size, at)
 	}
 	return nil
 }
@@ -244,6 +247,9 @@ func runAgent(ctx context.Context, o *agentOptions) error {
 	}
 	if o.globals.debug {
 		o.say(t)
+	}
+	if err := o.locate(t); err != nil {
+		return err
 	}
 	if o.name == "" {
 		if o.name, err = os.Hostname(); err != nil {
@@ -272,6 +278,25 @@ func runAgent(ctx context.Context, o *agentOptions) error {
 		Ready: func(i agent.Info) { printed = o.print(i) },
 	})
 	return errors.Join(o.listenHint(err), printed)
+}
+
+// locate puts regions that say where they are there.
+func (o *agentOptions) locate(t *topo.Topology) error {
+	h, err := pathsel.New(t, pathsel.Options{})
+	if err != nil {
+		return err
+	}
+	for i := range o.regions {
+		r := &o.regions[i]
+		if r.Location == "" {
+			continue
+		}
+		if !slices.Contains(h.Locations(), r.Location) {
+			return unknownLocation(fmt.Errorf("--region %s: this host has no place %q for memory", r.Name, r.Location), h.Locations())
+		}
+		r.Memory.Nodes = nodesAt(t, r.Location)
+	}
+	return nil
 }
 
 // listenHint says what to do where an address is taken, or is not this host's.

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"net"
 	"net/netip"
@@ -22,11 +21,11 @@ func (o *agentOptions) print(i agent.Info) error {
 		r.Probes = &o.limits
 	}
 	if o.format == formatJSON {
-		data, err := json.Marshal(r)
+		line, err := jsonLine(r)
 		if err != nil {
 			return err
 		}
-		return write(o.streams.Out, append(data, '\n'))
+		return write(o.streams.Out, line)
 	}
 	return write(o.streams.Out, []byte(finish(r.text())))
 }
@@ -89,7 +88,11 @@ func (r *agentReady) text() string {
 	fmt.Fprintf(&b, "agent %s serves at %s\n", r.Name, strings.Join(r.Addresses, ", "))
 	for _, g := range r.Regions {
 		may := map[[2]bool]string{{true, true}: "peers read and write", {true, false}: "peers read", {false, true}: "peers write"}[[2]bool{g.Read, g.Write}]
-		fmt.Fprintf(&b, "  region %-10s %s, %s\n", g.Name, units.Bytes(g.Bytes), may)
+		at := ""
+		if g.Location != "" {
+			at = " at " + g.Location
+		}
+		fmt.Fprintf(&b, "  region %-10s %s%s, %s\n", g.Name, units.Bytes(g.Bytes), at, may)
 		for _, n := range g.Notes {
 			fmt.Fprintf(&b, "    %s\n", n)
 		}

@@ -165,10 +165,8 @@ func (o *benchOptions) parse(f *factory, cmd *cobra.Command, typed benchFlags) e
 
 func (o *benchOptions) parsePeer(cmd *cobra.Command) error {
 	changed := cmd.Flags().Changed
-	for _, name := range []string{"peer", "token-file", "region"} {
-		if changed(name) && cmd.Flag(name).Value.String() == "" {
-			return fmt.Errorf("--%s is empty", name)
-		}
+	if err := notEmpty(cmd, "peer", "token-file", "region"); err != nil {
+		return err
 	}
 	if o.run.Peer == "" {
 		for _, name := range []string{"token-file", "region"} {

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -14,14 +13,7 @@ import (
 
 func (o *benchOptions) print(r *bench.Report) error {
 	if o.format == formatJSON {
-		data, err := json.Marshal(r)
-		if err == nil {
-			data, err = layout(data)
-		}
-		if err != nil {
-			return err
-		}
-		return write(o.streams.Out, data)
+		return printJSON(o.streams.Out, r)
 	}
 	return write(o.streams.Out, []byte(finish(benchText(r, &o.look))))
 }

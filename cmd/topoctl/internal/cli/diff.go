@@ -1,10 +1,8 @@
 package cli
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -163,17 +161,7 @@ func runDiff(ctx context.Context, o *diffOptions) error {
 
 func (o *diffOptions) print(r *diff.Report) error {
 	if o.format == formatJSON {
-		var buf bytes.Buffer
-		enc := json.NewEncoder(&buf)
-		enc.SetEscapeHTML(false) // "x16 -> x8" stays legible
-		if err := enc.Encode(r); err != nil {
-			return fmt.Errorf("diff: %w", err)
-		}
-		data, err := layout(buf.Bytes())
-		if err != nil {
-			return err
-		}
-		return write(o.streams.Out, data)
+		return printJSON(o.streams.Out, r)
 	}
 	lines := strings.Split(r.Text(), "\n")
 	for i := range lines {

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -59,14 +58,5 @@ func (o *diffOptions) printProbe(d *probe.Difference) error {
 		}
 		return write(o.streams.Out, out.Bytes())
 	}
-	enc := json.NewEncoder(&out)
-	enc.SetEscapeHTML(false) // the IDs of pairs stay legible
-	if err := enc.Encode(d); err != nil {
-		return fmt.Errorf("diff: %w", err)
-	}
-	data, err := layout(out.Bytes())
-	if err != nil {
-		return err
-	}
-	return write(o.streams.Out, data)
+	return printJSON(o.streams.Out, d)
 }

@@ -40,11 +40,8 @@ func newDiscoverCmd(f *factory, runF func(context.Context, *discoverOptions) err
 			if opts.format, err = f.format(cmd); err != nil {
 				return err
 			}
-			if err := errors.Join(checkInput(cmd), opts.choose(f)); err != nil {
+			if err := errors.Join(checkInput(cmd), opts.choose(f), notEmpty(cmd, "capture")); err != nil {
 				return err
-			}
-			if cmd.Flags().Changed("capture") && opts.capture == "" {
-				return errors.New("--capture is empty")
 			}
 			opts.input.sources = opts.sources
 			return runF(cmd.Context(), opts)
@@ -96,7 +93,7 @@ func (o *discoverOptions) print(t *topo.Topology) error {
 	if o.format == formatTable {
 		return o.table(t).print(o.streams)
 	}
-	data, err := t.Encode()
+	data, err := document(t.Encode())
 	if err == nil && o.format == formatYAML {
 		data, err = toYAML(data)
 	}

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -198,14 +197,7 @@ func (o *doctorOptions) try(ctx context.Context, t *topo.Topology) *topo.VerbsRe
 func (o *doctorOptions) print(r *doctor.Report) error {
 	switch o.format {
 	case formatJSON:
-		data, err := json.Marshal(r)
-		if err == nil {
-			data, err = layout(data)
-		}
-		if err != nil {
-			return err
-		}
-		return write(o.streams.Out, data)
+		return printJSON(o.streams.Out, r)
 	case formatNagios:
 		return write(o.streams.Out, []byte(nagiosText(r)))
 	}

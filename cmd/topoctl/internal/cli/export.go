@@ -223,9 +223,14 @@ func (o *exportOptions) mooncake(w io.Writer, t *topo.Topology) error {
 	if err != nil {
 		return err
 	}
-	notes, err := export.Mooncake(w, h, v)
+	var buf bytes.Buffer
+	notes, err := export.Mooncake(&buf, h, v)
 	o.notes(notes...)
-	return err
+	data, err := document(buf.Bytes(), err)
+	if err != nil {
+		return err
+	}
+	return write(w, data)
 }
 
 func (o *exportOptions) env(w io.Writer, t *topo.Topology) error {

@@ -50,7 +50,12 @@ func (in *input) choose(f *factory) error {
 
 // checkInput refuses an empty value: "--root $UNSET" must not look at this host.
 func checkInput(cmd *cobra.Command) error {
-	for _, name := range []string{"root", "host-root", "from", "fixture"} {
+	return notEmpty(cmd, "root", "host-root", "from", "fixture")
+}
+
+// notEmpty refuses flags that are given without a value.
+func notEmpty(cmd *cobra.Command, flags ...string) error {
+	for _, name := range flags {
 		if fl := cmd.Flag(name); fl != nil && fl.Changed && fl.Value.String() == "" {
 			return fmt.Errorf("--%s is empty", name)
 		}

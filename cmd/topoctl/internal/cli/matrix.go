@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -102,7 +101,7 @@ func runMatrix(ctx context.Context, opts *matrixOptions) error {
 		return err
 	}
 	if opts.format == formatJSON {
-		err = opts.json(m)
+		err = printJSON(opts.streams.Out, m)
 	} else {
 		err = opts.draw(m, t)
 	}
@@ -143,17 +142,6 @@ func (o *matrixOptions) measure(m *topo.Matrix, t *topo.Topology) error {
 		}
 	}
 	return nil
-}
-
-func (o *matrixOptions) json(m *topo.Matrix) error {
-	data, err := json.Marshal(m)
-	if err == nil {
-		data, err = layout(data)
-	}
-	if err != nil {
-		return err
-	}
-	return write(o.streams.Out, data)
 }
 
 func (o *matrixOptions) draw(m *topo.Matrix, t *topo.Topology) error {

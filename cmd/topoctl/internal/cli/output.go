@@ -9,6 +9,8 @@ import (
 	"unicode/utf8"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/topoctl/topoctl/discover/topo/draw"
 )
 
 // The output formats; each command takes some of them.
@@ -27,6 +29,37 @@ func write(w io.Writer, data []byte) error {
 		return fmt.Errorf("write the output: %w", err)
 	}
 	return nil
+}
+
+// document is JSON as every command gives it, a document or lines: nothing in it is obeyed
+// by a terminal, whatever a host or a peer is called.
+func document(data []byte, err error) ([]byte, error) { return draw.JSON(data), err }
+
+// jsonLine is a value as a line of JSON with its end.
+func jsonLine(v any) ([]byte, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false) // "x16 -> x8" stays legible
+	err := enc.Encode(v)
+	return document(buf.Bytes(), err)
+}
+
+// laidOut is a value as a document that layout has broken into lines.
+func laidOut(v any) ([]byte, error) {
+	data, err := jsonLine(v)
+	if err != nil {
+		return nil, err
+	}
+	return layout(data)
+}
+
+// printJSON prints a value as a document.
+func printJSON(w io.Writer, v any) error {
+	data, err := laidOut(v)
+	if err != nil {
+		return err
+	}
+	return write(w, data)
 }
 
 // layout breaks a JSON object into lines: a key a line, and for lists an

@@ -223,7 +223,7 @@ func runPath(ctx context.Context, o *pathOptions) error {
 		return err
 	}
 	if o.format == formatJSON {
-		err = doc.json(o.streams)
+		err = printJSON(o.streams.Out, doc)
 	} else {
 		err = write(o.streams.Out, []byte(doc.text(o.look)))
 	}

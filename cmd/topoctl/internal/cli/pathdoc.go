@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
-
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/pathsel/explain"
@@ -77,15 +75,4 @@ type pathShare struct {
 	Local  string `json:"local"`
 	Remote string `json:"remote"`
 	Bytes  int64  `json:"bytes"`
-}
-
-func (d *pathDoc) json(s Streams) error {
-	data, err := json.Marshal(d)
-	if err == nil {
-		data, err = layout(data)
-	}
-	if err != nil {
-		return err
-	}
-	return write(s.Out, data)
 }

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -32,9 +31,7 @@ func (o *pathOptions) runPlan(h *pathsel.Host) error {
 		if note != "" && !o.globals.quiet {
 			fmt.Fprintln(o.streams.Err, "topoctl: note: "+note)
 		}
-		if data, err = json.Marshal(p); err == nil {
-			data, err = layout(data)
-		}
+		data, err = laidOut(p)
 	} else {
 		text := planText(h, p, &o.look)
 		if note != "" {

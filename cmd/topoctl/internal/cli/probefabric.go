@@ -84,10 +84,8 @@ func newProbeFabricCmd(f *factory, runF func(context.Context, *probeFabricOption
 }
 
 func (o *probeFabricOptions) parse(f *factory, cmd *cobra.Command) error {
-	for _, name := range []string{"hosts", "fabric", "token-file", "launch", "launch-command"} {
-		if fl := cmd.Flag(name); fl.Changed && fl.Value.String() == "" {
-			return fmt.Errorf("--%s is empty", name)
-		}
+	if err := notEmpty(cmd, "hosts", "fabric", "token-file", "launch", "launch-command"); err != nil {
+		return err
 	}
 	if err := o.parseMeasuring(f, cmd, local.DefaultSpec()); err != nil {
 		return err

@@ -81,10 +81,8 @@ func (m *measureFlags) add(cmd *cobra.Command, defaults probe.Spec) {
 
 // parse checks the flags and gives what measurements and verdicts go by.
 func (m *measureFlags) parse(cmd *cobra.Command, defaults probe.Spec) (spec probe.Spec, rules probe.Rules, err error) {
-	for _, name := range []string{"size", "sweep", "ci", "contend", "fail-under", "warn-under", "outlier", "rate-limit", "resume", "out-file", "report", "events"} {
-		if fl := cmd.Flag(name); fl.Changed && fl.Value.String() == "" {
-			return spec, rules, fmt.Errorf("--%s is empty", name)
-		}
+	if err := notEmpty(cmd, "size", "sweep", "ci", "contend", "fail-under", "warn-under", "outlier", "rate-limit", "resume", "out-file", "report", "events"); err != nil {
+		return spec, rules, err
 	}
 	if slices.Contains(m.selected, "") {
 		return spec, rules, errors.New("--select is empty")

@@ -25,12 +25,10 @@ func (m *measured) add(cmd *cobra.Command) {
 }
 
 func (m *measured) check(cmd *cobra.Command) error {
-	switch changed := cmd.Flags().Changed; {
-	case changed("probe") && m.file == "":
-		return errors.New("--probe is empty")
-	case changed("probe-host") && m.host == "":
-		return errors.New("--probe-host is empty")
-	case changed("probe-host") && m.file == "":
+	if err := notEmpty(cmd, "probe", "probe-host"); err != nil {
+		return err
+	}
+	if cmd.Flags().Changed("probe-host") && m.file == "" {
 		return errors.New("--probe-host has no effect without --probe")
 	}
 	return nil

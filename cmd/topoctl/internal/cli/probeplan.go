@@ -1,9 +1,6 @@
 package cli
 
 import (
-	"bytes"
-	"encoding/json"
-
 	"github.com/topoctl/topoctl/probe"
 	"github.com/topoctl/topoctl/probe/plan"
 )
@@ -47,14 +44,8 @@ type planWaived struct {
 func (o *measuring) dry(p *plan.Plan) error {
 	data := []byte(finish(p.Text()))
 	if o.format == formatJSON {
-		var buf bytes.Buffer
-		enc := json.NewEncoder(&buf)
-		enc.SetEscapeHTML(false) // IDs have a >
-		err := enc.Encode(documentOf(p, o.spec))
-		if err == nil {
-			data, err = layout(buf.Bytes())
-		}
-		if err != nil {
+		var err error
+		if data, err = laidOut(documentOf(p, o.spec)); err != nil {
 			return err
 		}
 	}

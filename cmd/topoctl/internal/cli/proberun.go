@@ -100,7 +100,7 @@ func (o *measuring) answer(ctx context.Context, r *probe.Report, failed error) e
 		}
 	}
 	if o.flags.report != "" {
-		data, err := r.Encode()
+		data, err := document(r.Encode())
 		if err == nil {
 			err = writeFile(o.flags.report, data, everyone)
 		}
@@ -232,7 +232,7 @@ func (o *measuring) put(data []byte) error {
 func rendered(r *probe.Report, format string, o show.Options) ([]byte, error) {
 	switch format {
 	case formatJSON:
-		return r.Encode()
+		return document(r.Encode())
 	case formatSVG:
 		return show.SVG(r, o), nil
 	case formatHTML:
@@ -290,7 +290,7 @@ func (x *outputs) event(e *probe.Event) {
 	if len(x.sinks) == 0 {
 		return
 	}
-	line, err := e.Encode()
+	line, err := document(e.Encode())
 	for _, s := range x.sinks {
 		if s.err == nil && err == nil {
 			_, s.err = s.w.Write(line)

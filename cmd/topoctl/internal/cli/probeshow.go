@@ -38,8 +38,8 @@ func newProbeShowCmd(f *factory, runF func(context.Context, *probeShowOptions) e
 			if opts.format, err = f.format(cmd); err != nil {
 				return err
 			}
-			if fl := cmd.Flag("out-file"); fl.Changed && opts.flags.outFile == "" {
-				return errors.New("--out-file is empty")
+			if err := notEmpty(cmd, "out-file"); err != nil {
+				return err
 			}
 			opts.globals, opts.file, opts.show = f.globals, args[0], f.showOptions(opts.format)
 			opts.toFile()

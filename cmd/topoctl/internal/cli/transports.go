@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/transport"
 	"github.com/topoctl/topoctl/engine/transport/rdma"
@@ -111,10 +112,19 @@ func (r *rdmaFlags) transport(must bool) engine.Transport {
 		t, err := rdma.New(r.options(env))
 		if err != nil && must {
 			// Not wrapped: an engine goes on without what is unavailable.
-			return nil, withHint(errors.New("--transport rdma: "+err.Error()), "\"topoctl doctor\" says what is missing; --transport auto goes on without RDMA")
+			return nil, withHint(errors.New("--transport rdma on this host: "+strings.TrimPrefix(err.Error(), "rdma: ")), "%s", withoutRDMA(env.Topology))
 		}
 		return t, err
 	}
+}
+
+// withoutRDMA is the next step where RDMA cannot be had. The doctor has nothing to say of
+// devices that are not there.
+func withoutRDMA(t *topo.Topology) string {
+	if t != nil && len(t.RDMADevices) == 0 {
+		return "it has no RDMA device; --transport tcp or auto goes on without, and \"rdma link add rxe0 type rxe netdev NAME\" makes one in software of interface NAME"
+	}
+	return "\"topoctl doctor\" says what is missing; --transport auto goes on without RDMA"
 }
 
 // transports are those that the names stand for, in the order of preference.

@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"bytes"
 	"errors"
 	"strings"
 	"testing"
 
+	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
 )
 
@@ -17,7 +19,15 @@ func TestRDMAByName(t *testing.T) {
 		t.Errorf("not asked for by name: %v", err)
 	}
 	_, err = r.transport(true)(engine.TransportEnv{})
-	if err == nil || errors.Is(err, engine.ErrUnavailable) || !strings.Contains(err.Error(), "--transport rdma: rdma: RDMA verbs are not available") {
+	if err == nil || errors.Is(err, engine.ErrUnavailable) || !strings.Contains(err.Error(), "--transport rdma on this host: RDMA verbs are not available") {
 		t.Errorf("asked for by name: %v", err)
+	}
+	const doctor, none = `"topoctl doctor" says what is missing`, "it has no RDMA device"
+	for x, want := range map[*topo.Topology]string{nil: doctor, {RDMADevices: make([]topo.RDMADevice, 1)}: doctor, {}: none} {
+		_, err := r.transport(true)(engine.TransportEnv{Topology: x})
+		var b bytes.Buffer
+		if report(&b, "bench", err); !strings.Contains(b.String(), want) {
+			t.Errorf("want %q in:\n%s", want, b.String())
+		}
 	}
 }

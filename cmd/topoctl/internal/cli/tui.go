@@ -98,10 +98,8 @@ func (o *tuiOptions) parse(f *factory, cmd *cobra.Command) error {
 	if err := errors.Join(checkInput(cmd), o.choose(f), o.measured.check(cmd), checkWords("view", []string{o.view}, tuiViews)); err != nil {
 		return err
 	}
-	for _, name := range []string{"baseline", "replay", "record", "size", "hosts", "token-file"} {
-		if fl := cmd.Flag(name); fl.Changed && fl.Value.String() == "" {
-			return fmt.Errorf("--%s is empty", name)
-		}
+	if err := notEmpty(cmd, "baseline", "replay", "record", "size", "hosts", "token-file"); err != nil {
+		return err
 	}
 	changed := cmd.Flags().Changed
 	g := &o.globals

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -96,14 +95,7 @@ func buildInfo() build {
 func runVersion(_ context.Context, opts *versionOptions) error {
 	b := buildInfo()
 	if opts.format == formatJSON {
-		data, err := json.Marshal(b)
-		if err != nil {
-			return err
-		}
-		if data, err = layout(data); err != nil {
-			return err
-		}
-		return write(opts.streams.Out, data)
+		return printJSON(opts.streams.Out, b)
 	}
 	commit, nvml := b.Commit, "not built in"
 	if commit == "" {

@@ -3,7 +3,6 @@ package cli
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,7 +13,6 @@ import (
 	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/discover/counters"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/discover/topo/draw"
 	"github.com/topoctl/topoctl/internal/observe"
 	"github.com/topoctl/topoctl/internal/record"
 	"github.com/topoctl/topoctl/pathsel/doctor"
@@ -169,14 +167,11 @@ func (p *watchPrinter) print(events []watch.Event) error {
 			continue
 		}
 		e.Time = now.UTC().Format(time.RFC3339Nano)
-		enc := json.NewEncoder(&b)
-		enc.SetEscapeHTML(false)
-		if err := enc.Encode(e); err != nil {
+		line, err := jsonLine(e)
+		if err != nil {
 			return fmt.Errorf("watch: %w", err)
 		}
-	}
-	if p.o.format != formatText {
-		return write(p.o.streams.Out, draw.JSON(b.Bytes()))
+		b.Write(line)
 	}
 	return write(p.o.streams.Out, b.Bytes())
 }
