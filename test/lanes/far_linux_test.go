@@ -127,6 +127,8 @@ func (f *farSide) do(a ask) (answer, error) {
 		return f.sink()
 	case "engine":
 		return f.startEngine(a)
+	case "located":
+		return f.startLocated()
 	case "fill", "verify":
 		if f.engine == nil {
 			return answer{}, errors.New("there is no engine")

@@ -29,20 +29,20 @@ func pattern(out []byte, request, layer, part, token, head int) {
 
 // fill makes the cache of a transfer on the prefill side.
 func (m *mover) fill(j *job) error {
-	source, _ := m.memory(&j.t)
 	return m.each(j, m.prefill, func(p place, page []byte) error {
 		clear(page)
 		m.cells(j, m.prefill, p, page, func(cell, want []byte) { copy(cell, want) })
-		_, err := source.WriteAt(page, m.prefill.at(p.rank, p.layer, j.source[p.number]))
+		region, offset := m.prefill.at(p.rank, p.layer, j.source[p.number])
+		_, err := m.memory(&j.t, !m.pull(), region).WriteAt(page, offset)
 		return err
 	})
 }
 
 // verify reads the cache of a transfer back from the decode side.
 func (m *mover) verify(j *job) error {
-	_, dest := m.memory(&j.t)
 	return m.each(j, m.decode, func(p place, page []byte) error {
-		if _, err := dest.ReadAt(page, m.decode.at(p.rank, p.layer, j.dest[p.number])); err != nil {
+		region, offset := m.decode.at(p.rank, p.layer, j.dest[p.number])
+		if _, err := m.memory(&j.t, m.pull(), region).ReadAt(page, offset); err != nil {
 			return fmt.Errorf("reading it back: %w", err)
 		}
 		right, wrong := int64(0), 0

@@ -36,7 +36,7 @@ func (l linear) StepNS(s compute.Step) int64 {
 // lab is two engines of this process, with TCP between them.
 type lab struct {
 	near, far *engine.Engine
-	theirs    []*engine.Region // memory of the far engine
+	theirs    [][]*engine.Region // memory of the far engine
 	Options
 }
 
@@ -53,6 +53,12 @@ func newEngine(t testing.TB, name string) *engine.Engine {
 // newLab makes so many instances on either side, with so many pages each.
 func newLab(t testing.TB, m layout.Model, prefill, decode layout.Side, move serve.Move, instances [2]int, pages [2]int) *lab {
 	t.Helper()
+	return newLabOf(t, m, prefill, decode, move, instances, pages, [2]int{1, 1})
+}
+
+// newLabOf makes instances that have so many regions each.
+func newLabOf(t testing.TB, m layout.Model, prefill, decode layout.Side, move serve.Move, instances, pages, regions [2]int) *lab {
+	t.Helper()
 	cache, err := layout.New(m, prefill, decode)
 	if err != nil {
 		t.Fatal(err)
@@ -63,27 +69,42 @@ func newLab(t testing.TB, m layout.Model, prefill, decode layout.Side, move serv
 		Decode:  serve.Pool{Compute: linear{2_000, 500_000}, PageTokens: decode.PageTokens, Pages: pages[1], MaxBatchedTokens: 1 << 20},
 		Cache:   cache, Move: move, Admit: serve.Beside, FirstToken: serve.FromDecode, Router: serve.LeastTokens, LayersPerMove: 1,
 	}
-	sizes := [2]int64{regionBytes(t, m, prefill, pages[0]), regionBytes(t, m, decode, pages[1])}
+	sizes := [2]int64{regionBytes(t, m, prefill, pages[0]) / int64(regions[0]), regionBytes(t, m, decode, pages[1]) / int64(regions[1])}
 	if move == serve.Pull {
-		instances[0], instances[1], sizes[0], sizes[1] = instances[1], instances[0], sizes[1], sizes[0]
+		instances[0], instances[1], sizes[0], sizes[1], regions[0], regions[1] = instances[1], instances[0], sizes[1], sizes[0], regions[1], regions[0]
 	}
 	peer, err := l.near.Open(t.Context(), l.far.Addrs()[0].String())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range instances[0] {
-		l.Local = append(l.Local, alloc(t, l.near, sizes[0]))
+		var here []*engine.Region
+		for range regions[0] {
+			here = append(here, alloc(t, l.near, sizes[0]))
+		}
+		l.Local = append(l.Local, here)
 	}
 	for range instances[1] {
-		r := alloc(t, l.far, sizes[1])
-		l.theirs = append(l.theirs, r)
+		var theirs []*engine.Region
+		for range regions[1] {
+			theirs = append(theirs, alloc(t, l.far, sizes[1]))
+		}
+		l.theirs, l.Remote = append(l.theirs, theirs), append(l.Remote, remotes(t, peer, theirs))
+	}
+	return l
+}
+
+// remotes are regions as a peer sees them.
+func remotes(t testing.TB, peer *engine.Peer, theirs []*engine.Region) (out []*engine.RemoteRegion) {
+	t.Helper()
+	for _, r := range theirs {
 		remote, err := peer.Region(t.Context(), r.Name())
 		if err != nil {
 			t.Fatal(err)
 		}
-		l.Remote = append(l.Remote, remote)
+		out = append(out, remote)
 	}
-	return l
+	return out
 }
 
 func regionBytes(t testing.TB, m layout.Model, s layout.Side, pages int) int64 {

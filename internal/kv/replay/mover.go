@@ -12,6 +12,7 @@ import (
 
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/internal/kv"
+	"github.com/topoctl/topoctl/internal/kv/layout"
 	"github.com/topoctl/topoctl/internal/kv/serve"
 )
 
@@ -20,10 +21,11 @@ type mover struct {
 	o               *Options
 	loop            *loop
 	prefill, decode *side
-	senders         []*sender     // by local instance
-	lost            map[int]loss  // remote instances
-	decodes         []int         // the decode instance that a request was at last; -1 none
-	lanes           map[Lane]Lane // by peer, name and transport
+	senders         []*sender          // by local instance
+	lose            func(instance int) // tells the serving system of a remote one
+	lost            map[int]Lost       // remote instances
+	decodes         []int              // the decode instance that a request was at last; -1 none
+	lanes           map[laneKey]*Lane
 	transfers       int64
 	pieces          int64
 
@@ -31,11 +33,8 @@ type mover struct {
 	running sync.WaitGroup
 }
 
-// loss is when and why a peer was lost.
-type loss struct {
-	atNS int64
-	err  error
-}
+// laneKey tells lanes apart.
+type laneKey struct{ peer, name, transport string }
 
 // job is a transfer of all ranks.
 type job struct {
@@ -49,6 +48,7 @@ type job struct {
 // batch is what of it goes between two ranks.
 type batch struct {
 	*engine.Batch
+	there   *engine.RemoteRegion
 	beganNS int64 // of Submit
 	cancel  context.CancelFunc
 }
@@ -58,16 +58,20 @@ func newMover(o *Options) (*mover, error) {
 		return nil, err
 	}
 	o.Transfer = cmp.Or(o.Transfer, defaultTransfer)
-	m := &mover{o: o, loop: newLoop(), lost: map[int]loss{}, lanes: map[Lane]Lane{}, decodes: make([]int, len(o.Workload.Requests))}
+	m := &mover{o: o, loop: newLoop(), lose: func(int) {}, lost: map[int]Lost{}, lanes: map[laneKey]*Lane{}, decodes: make([]int, len(o.Workload.Requests))}
 	for i := range m.decodes {
 		m.decodes[i] = -1
 	}
 	rng := rand.New(rand.NewPCG(o.Seed, 0x7061676573))
+	prefillRegions, decodeRegions := len(o.Local[0]), len(o.Remote[0])
+	if m.pull() {
+		prefillRegions, decodeRegions = decodeRegions, prefillRegions
+	}
 	var err error
-	if m.prefill, err = newSide(o.Serve.Cache.Model, o.Serve.Cache.Prefill, o.Serve.Prefill.Pages, o.Serve.Prefill.Instances, rng); err != nil {
+	if m.prefill, err = newSide(o.Serve.Cache.Model, o.Serve.Cache.Prefill, o.Serve.Prefill.Pages, o.Serve.Prefill.Instances, prefillRegions, rng); err != nil {
 		return nil, err
 	}
-	if m.decode, err = newSide(o.Serve.Cache.Model, o.Serve.Cache.Decode, o.Serve.Decode.Pages, o.Serve.Decode.Instances, rng); err != nil {
+	if m.decode, err = newSide(o.Serve.Cache.Model, o.Serve.Cache.Decode, o.Serve.Decode.Pages, o.Serve.Decode.Instances, decodeRegions, rng); err != nil {
 		return nil, err
 	}
 	return m, nil
@@ -80,14 +84,28 @@ func (m *mover) start(ctx context.Context) {
 		m.senders = append(m.senders, s)
 		m.running.Go(func() { s.run(ctx) })
 	}
-	for i, r := range m.o.Remote {
-		m.running.Go(func() {
-			select {
-			case <-r.Peer().Done():
-				m.loop.post(func() { m.lost[i] = loss{m.loop.nowNS, r.Peer().Err()} })
-			case <-ctx.Done():
+	for i, regions := range m.o.Remote {
+		peers := map[*engine.Peer]bool{}
+		for _, r := range regions {
+			if p := r.Peer(); !peers[p] {
+				peers[p] = true
+				m.running.Go(func() { m.watch(ctx, i, p) })
+			}
+		}
+	}
+}
+
+// watch tells when a peer of an instance is gone.
+func (m *mover) watch(ctx context.Context, instance int, p *engine.Peer) {
+	select {
+	case <-p.Done():
+		m.loop.post(func() {
+			if _, known := m.lost[instance]; !known {
+				m.lost[instance] = Lost{p.Name(), m.loop.nowNS, p.Err()}
+				m.lose(instance)
 			}
 		})
+	case <-ctx.Done():
 	}
 }
 
@@ -121,16 +139,26 @@ func (m *mover) ends(t *serve.Transfer) (local, remote int) {
 	return t.Prefill, t.Decode
 }
 
-// memory is where a transfer comes from and where it goes.
-func (m *mover) memory(t *serve.Transfer) (source, dest interface {
+// regions are those of two ranks.
+func (m *mover) regions(t *serve.Transfer, p layout.Pair) (*engine.Region, *engine.RemoteRegion) {
+	local, remote := m.ends(t)
+	from, to := p.Prefill/m.prefill.together, p.Decode/m.decode.together
+	if m.pull() {
+		from, to = to, from
+	}
+	return m.o.Local[local][from], m.o.Remote[remote][to]
+}
+
+// memory is a region of one end of a transfer.
+func (m *mover) memory(t *serve.Transfer, here bool, region int) interface {
 	io.ReaderAt
 	io.WriterAt
-}) {
+} {
 	local, remote := m.ends(t)
-	if m.pull() {
-		return m.o.Remote[remote], m.o.Local[local]
+	if here {
+		return m.o.Local[local][region]
 	}
-	return m.o.Local[local], m.o.Remote[remote]
+	return m.o.Remote[remote][region]
 }
 
 // finish waits for the batches of a job and says what came of it.
@@ -142,9 +170,9 @@ func (m *mover) finish(j *job, nowNS int64) {
 		<-b.Done()
 		b.cancel()
 		if err := b.Err(); err != nil && j.err == nil {
-			j.err = err
+			j.err = failedAt(b.there, err)
 		}
-		first, lanes := m.useOf(j, b)
+		first, lanes := b.used()
 		began = min(began, first)
 		used = append(used, lanes...)
 	}
@@ -152,14 +180,11 @@ func (m *mover) finish(j *job, nowNS int64) {
 		j.err = m.verify(j)
 	}
 	if j.err != nil {
-		j.err = m.explain(j)
+		j.err = fmt.Errorf("cache from prefill instance %d to decode instance %d: %w", j.t.Prefill, j.t.Decode, j.err)
 	}
 	m.loop.post(func() {
-		for _, u := range used {
-			key := Lane{Peer: u.Peer, Name: u.Name, Transport: u.Transport}
-			sum := cmp.Or(m.lanes[key], key)
-			sum.Bytes, sum.Slices, sum.Retries = sum.Bytes+u.Bytes, sum.Slices+u.Slices, sum.Retries+u.Retries
-			m.lanes[key] = sum
+		for i := range used {
+			m.sum(&used[i])
 		}
 		if j.err == nil {
 			m.transfers += int64(len(j.t.Pairs))
@@ -171,37 +196,77 @@ func (m *mover) finish(j *job, nowNS int64) {
 	})
 }
 
-// useOf is when the first byte of a batch began to move, and the lanes that it used.
-func (m *mover) useOf(j *job, b *batch) (firstNS int64, lanes []Lane) {
-	_, remote := m.ends(&j.t)
-	first := int64(-1)
+// used is when the first byte of a batch began to move, and what its lanes did.
+func (b *batch) used() (firstNS int64, lanes []Lane) {
+	first, peer := int64(-1), b.there.Peer().Name()
 	for _, r := range b.Explain().Routes {
 		for _, u := range r.Used {
 			if u.Slices > 0 && (first < 0 || u.FirstNS < first) {
 				first = u.FirstNS
 			}
-			lanes = append(lanes, Lane{m.o.Remote[remote].Peer().Name(), u.Lane, u.Transport, u.Bytes, u.Slices, u.Retries})
+			lanes = append(lanes, Lane{Peer: peer, Name: u.Lane, Transport: u.Transport, Bytes: u.Bytes, Slices: u.Slices, Retries: u.Retries,
+				BytesPerSec: expected(&r, &u), Error: u.Error})
 		}
 	}
 	return b.beganNS + max(first, 0), lanes
 }
 
-// explain says where a transfer failed.
-func (m *mover) explain(j *job) error {
-	_, remote := m.ends(&j.t)
-	r := m.o.Remote[remote]
-	return fmt.Errorf("cache from prefill instance %d to decode instance %d (region %q of peer %q): %w", j.t.Prefill, j.t.Decode, r.Name(), r.Peer().Name(), j.err)
+// expected is what a lane should carry alone for a route, nil not known.
+func expected(r *engine.RouteRecord, u *engine.LaneUse) *int64 {
+	for _, g := range r.Groups {
+		for _, l := range g.Lanes {
+			if g.Transport == u.Transport && l.Lane == u.Lane && l.ExpectedBytesPerSec != nil {
+				rate := int64(*l.ExpectedBytesPerSec)
+				return &rate
+			}
+		}
+	}
+	return nil
+}
+
+// failedAt says at which memory something failed.
+func failedAt(r *engine.RemoteRegion, err error) error {
+	return fmt.Errorf("region %q of peer %q: %w", r.Name(), r.Peer().Name(), err)
+}
+
+// sum adds what a lane did for a batch.
+func (m *mover) sum(u *Lane) {
+	if u.Slices == 0 && u.Retries == 0 && u.Error == "" {
+		return
+	}
+	key := laneKey{u.Peer, u.Name, u.Transport}
+	l := m.lanes[key]
+	if l == nil {
+		l = &Lane{Peer: u.Peer, Name: u.Name, Transport: u.Transport}
+		m.lanes[key] = l
+	}
+	l.Bytes, l.Slices, l.Retries, l.Error = l.Bytes+u.Bytes, l.Slices+u.Slices, l.Retries+u.Retries, cmp.Or(u.Error, l.Error)
+	if u.BytesPerSec != nil && (l.BytesPerSec == nil || *u.BytesPerSec > *l.BytesPerSec) {
+		l.BytesPerSec = u.BytesPerSec
+	}
 }
 
 // used lists the lanes.
 func (m *mover) used() []Lane {
 	out := make([]Lane, 0, len(m.lanes))
 	for _, l := range m.lanes {
-		out = append(out, l)
+		out = append(out, *l)
 	}
 	slices.SortFunc(out, func(a, b Lane) int {
 		return cmp.Or(cmp.Compare(a.Peer, b.Peer), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Transport, b.Transport))
 	})
+	return out
+}
+
+// lostPeers lists each peer that was lost once.
+func (m *mover) lostPeers() []Lost {
+	var out []Lost
+	for _, l := range m.lost {
+		if !slices.ContainsFunc(out, func(x Lost) bool { return x.Peer == l.Peer }) {
+			out = append(out, l)
+		}
+	}
+	slices.SortFunc(out, func(a, b Lost) int { return cmp.Or(cmp.Compare(a.AtNS, b.AtNS), cmp.Compare(a.Peer, b.Peer)) })
 	return out
 }
 
@@ -218,12 +283,12 @@ func (m *mover) loseAnswers(times []kv.Times) {
 			continue
 		}
 		n := len(t.TokensNS)
-		for n > 0 && t.TokensNS[n-1] > gone.atNS {
+		for n > 0 && t.TokensNS[n-1] > gone.AtNS {
 			n--
 		}
 		if n < m.o.Workload.Requests[i].Output {
 			t.TokensNS = t.TokensNS[:n]
-			t.Failed = fmt.Sprintf("decode instance %d was lost: %v", m.decodes[i], gone.err)
+			t.Failed = fmt.Sprintf("decode instance %d was lost: peer %q: %v", m.decodes[i], gone.Peer, gone.Err)
 		}
 	}
 }

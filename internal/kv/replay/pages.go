@@ -12,15 +12,17 @@ type side struct {
 	pool   layout.Pool
 	layers int
 	pages  int
-	tables []*tables // by instance
+	// together is how many ranks share a region.
+	together int
+	tables   []*tables // by instance
 }
 
-func newSide(m layout.Model, s layout.Side, pages, instances int, rng *rand.Rand) (*side, error) {
+func newSide(m layout.Model, s layout.Side, pages, instances, regions int, rng *rand.Rand) (*side, error) {
 	pool, err := s.Pool(m)
 	if err != nil {
 		return nil, err
 	}
-	out := &side{layout: s, pool: pool, layers: m.Layers, pages: pages}
+	out := &side{layout: s, pool: pool, layers: m.Layers, pages: pages, together: s.TP / regions}
 	for range instances {
 		t := &tables{of: map[int][]uint32{}, free: make([]uint32, pages)}
 		for i, p := range rng.Perm(pages) {
@@ -31,9 +33,9 @@ func newSide(m layout.Model, s layout.Side, pages, instances int, rng *rand.Rand
 	return out, nil
 }
 
-// at is where a page of a rank and a layer begins in the region of an instance.
-func (s *side) at(rank, layer int, page uint32) int64 {
-	return (int64(rank*s.layers+layer)*int64(s.pages) + int64(page)) * s.pool.PageBytes
+// at is in which region of an instance a page of a rank and a layer is, and where it begins.
+func (s *side) at(rank, layer int, page uint32) (region int, offset int64) {
+	return rank / s.together, (int64(rank%s.together*s.layers+layer)*int64(s.pages) + int64(page)) * s.pool.PageBytes
 }
 
 // vector is where what a page keeps of one head and token begins in it, keys (part 0) or

@@ -6,16 +6,17 @@
 // that of decode where they are pulled. The other side is regions of other engines, in other
 // processes or on other hosts: those of "topoctl agent --region" will do. Who drives knows that
 // a cache is there when its batches are done; the other side is not told.
+//
+// Where a region says that it is, the engine takes the lanes that are near: a region for each rank
+// has each rank's bytes go its own way.
 package replay
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/topoctl/topoctl/engine"
-	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/internal/kv"
 	"github.com/topoctl/topoctl/internal/kv/layout"
 	"github.com/topoctl/topoctl/internal/kv/serve"
@@ -28,10 +29,11 @@ type Options struct {
 	Serve    serve.Config
 	Workload *kv.Workload
 	// Local are the pools of the instances that this process drives, Remote those of the
-	// others: a region for each instance, of RegionBytes at least. With serve.Pull those of
-	// decode are local, else those of prefill.
-	Local  []*engine.Region
-	Remote []*engine.RemoteRegion
+	// others. With serve.Pull those of decode are local, else those of prefill. An instance has
+	// one region or several, on one side all as many: each is for as many of its ranks, in
+	// their order, and has its part of RegionBytes at least.
+	Local  [][]*engine.Region
+	Remote [][]*engine.RemoteRegion
 	Seed   uint64 // of the order in which pages are given out
 	// Transfer is when a transfer between two ranks is given up; 0: after 10 minutes.
 	Transfer time.Duration
@@ -45,7 +47,8 @@ type Result struct {
 	Times                 []kv.Times // in the workload's order
 	EndNS                 int64      // when the last request was over, or the run was stopped
 	PrefillUse, DecodeUse []serve.Use
-	Lanes                 []Lane // that carried something, by peer and name
+	Lanes                 []Lane // that carried something, or failed, by peer and name
+	Lost                  []Lost // peers that went away, the first one first
 	// Transfers between two ranks that ended well, and what is contiguous in them on both
 	// sides.
 	Transfers, Pieces int64
@@ -59,10 +62,21 @@ type Result struct {
 type Lane struct {
 	Peer, Name, Transport  string
 	Bytes, Slices, Retries int64
+	// BytesPerSec is what it should carry alone by what is known of both hosts, nil not known.
+	// Where that is not the same for all memory, it is the most.
+	BytesPerSec *int64
+	Error       string // its last one; "": none
 }
 
-// RegionBytes is what the pool of an instance takes: all layers of all ranks, each with so
-// many pages.
+// Lost is a peer that went away.
+type Lost struct {
+	Peer string // what it was opened by
+	AtNS int64
+	Err  error
+}
+
+// RegionBytes is what the pool of an instance takes, in all of its regions: all layers of all
+// ranks, each with so many pages.
 func RegionBytes(m layout.Model, s layout.Side, pages int) (int64, error) {
 	p, err := s.Pool(m)
 	if err != nil {
@@ -82,7 +96,8 @@ const (
 // Run replays a workload. It fails before anything moves where something does not fit
 // together; a request that cannot be answered says so in its times. Where ctx ends it, there
 // is a result beside the error, and requests that were not over say so. A peer that is lost
-// fails the requests whose caches are on their way to it or there.
+// fails the requests whose caches are on their way to it or there; those that come later go to
+// the instances that are left.
 func Run(ctx context.Context, o Options) (*Result, error) {
 	m, err := newMover(&o)
 	if err != nil {
@@ -92,6 +107,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	if err != nil {
 		return nil, fmt.Errorf("replay: %w", err)
 	}
+	m.lose = func(instance int) { system.Lose(!m.pull(), instance) }
 	moving, stop := context.WithCancel(ctx)
 	m.start(moving)
 	over := false
@@ -101,7 +117,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	end := m.loop.sinceNS()
 	stop()
 	m.wait()
-	r := &Result{Times: system.Times(), EndNS: end, PrefillUse: system.PrefillUse(), DecodeUse: system.DecodeUse(), Lanes: m.used(),
+	r := &Result{Times: system.Times(), EndNS: end, PrefillUse: system.PrefillUse(), DecodeUse: system.DecodeUse(), Lanes: m.used(), Lost: m.lostPeers(),
 		Transfers: m.transfers, Pieces: m.pieces, Timers: lateness(m.loop.timersLate), News: lateness(m.loop.newsLate), CheckedBytes: m.checked.Load()}
 	m.loseAnswers(r.Times)
 	if over {
@@ -114,79 +130,4 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 		}
 	}
 	return r, fmt.Errorf("replay: stopped: %w", context.Cause(ctx))
-}
-
-// check says what does not fit together.
-func (o *Options) check() error {
-	c := o.Serve.Cache
-	switch {
-	case o.Workload == nil:
-		return errors.New("no workload")
-	case c == nil:
-		return errors.New("no KV layout for the way from prefill to decode")
-	case len(o.Local) == 0 || len(o.Remote) == 0:
-		return errors.New("no instances to move caches between: give a region for each, here and at peers")
-	case o.Transfer < 0:
-		return fmt.Errorf("transfers that are given up after %v", o.Transfer)
-	}
-	o.Serve.Prefill.Instances, o.Serve.Decode.Instances = len(o.Local), len(o.Remote)
-	local, remote := &o.Serve.Prefill, &o.Serve.Decode
-	localSide, remoteSide := c.Prefill, c.Decode
-	want := memory.PeerWrite
-	if o.Serve.Move == serve.Pull {
-		o.Serve.Prefill.Instances, o.Serve.Decode.Instances = len(o.Remote), len(o.Local)
-		local, remote, localSide, remoteSide, want = remote, local, remoteSide, localSide, memory.PeerRead
-	}
-	if o.Check {
-		want = memory.PeerRead | memory.PeerWrite
-	}
-	return errors.Join(checkLocal(o.Local, c.Model, localSide, local.Pages), checkRemote(o.Remote, c.Model, remoteSide, remote.Pages, want))
-}
-
-func checkLocal(regions []*engine.Region, m layout.Model, s layout.Side, pages int) error {
-	need, err := RegionBytes(m, s, pages)
-	if err != nil {
-		return fmt.Errorf("memory here: %w", err)
-	}
-	seen := map[*engine.Region]bool{}
-	for i, r := range regions {
-		switch {
-		case r == nil:
-			return fmt.Errorf("instance %d has no region here", i)
-		case seen[r]:
-			return fmt.Errorf("region %q is of two instances: each needs its own", r.Name())
-		case r.Size() < need:
-			return fmt.Errorf("region %q has %d bytes: %d pages take %d", r.Name(), r.Size(), pages, need)
-		}
-		seen[r] = true
-	}
-	return nil
-}
-
-func checkRemote(regions []*engine.RemoteRegion, m layout.Model, s layout.Side, pages int, want memory.Grant) error {
-	need, err := RegionBytes(m, s, pages)
-	if err != nil {
-		return fmt.Errorf("memory of peers: %w", err)
-	}
-	type place struct {
-		peer   uint64
-		region memory.ID
-	}
-	seen := map[place]bool{}
-	for i, r := range regions {
-		if r == nil {
-			return fmt.Errorf("instance %d has no region of a peer", i)
-		}
-		at, name := place{r.Peer().Epoch(), r.ID()}, fmt.Sprintf("region %q of peer %q", r.Name(), r.Peer().Name())
-		switch {
-		case seen[at]:
-			return fmt.Errorf("%s is of two instances: each needs its own", name)
-		case r.Size() < need:
-			return fmt.Errorf("%s has %d bytes: %d pages take %d", name, r.Size(), pages, need)
-		case r.Grant()&want != want:
-			return fmt.Errorf("%s may be used for %q: the run needs %q", name, r.Grant(), want)
-		}
-		seen[at] = true
-	}
-	return nil
 }

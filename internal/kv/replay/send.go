@@ -54,23 +54,22 @@ func (m *mover) submit(ctx context.Context, j *job) {
 			return
 		}
 	}
-	_, remote := m.ends(&j.t)
-	peer := m.o.Remote[remote].Peer()
 	for i, pair := range m.o.Serve.Cache.Pairs() {
+		here, there := m.regions(&j.t, pair)
 		bounded, cancel := context.WithTimeout(ctx, m.o.Transfer)
 		began := m.loop.sinceNS()
-		b, err := peer.Submit(bounded, m.ops(j, pair, &j.t.Pairs[i]), engine.SubmitOptions{})
+		b, err := there.Peer().Submit(bounded, m.ops(j, pair, &j.t.Pairs[i], here, there), engine.SubmitOptions{})
 		if err != nil {
 			cancel()
-			j.err = err
+			j.err = failedAt(there, err)
 			return
 		}
-		j.batches = append(j.batches, &batch{b, began, cancel})
+		j.batches = append(j.batches, &batch{b, there, began, cancel})
 	}
 }
 
 // ops are the copies between two ranks.
-func (m *mover) ops(j *job, pair layout.Pair, much *serve.Pair) []engine.Op {
+func (m *mover) ops(j *job, pair layout.Pair, much *serve.Pair, here *engine.Region, there *engine.RemoteRegion) []engine.Op {
 	var copies []layout.Descriptor
 	for d := range m.o.Serve.Cache.Descriptors(pair, j.t.ToToken) {
 		// Parts begin where pages of both sides do.
@@ -78,14 +77,13 @@ func (m *mover) ops(j *job, pair layout.Pair, much *serve.Pair) []engine.Op {
 			copies = append(copies, d)
 		}
 	}
-	local, remote := m.ends(&j.t)
-	here, there := m.o.Local[local], m.o.Remote[remote]
 	out := make([]engine.Op, 0, much.Descriptors)
 	layouts := make([]engine.Layout, much.Descriptors)
 	for layer := j.t.FromLayer; layer < j.t.ToLayer; layer++ {
 		for _, d := range copies {
-			source := m.prefill.at(pair.Prefill, layer, j.source[d.SourcePage]) + d.Source
-			dest := m.decode.at(pair.Decode, layer, j.dest[d.DestPage]) + d.Dest
+			_, source := m.prefill.at(pair.Prefill, layer, j.source[d.SourcePage])
+			_, dest := m.decode.at(pair.Decode, layer, j.dest[d.DestPage])
+			source, dest = source+d.Source, dest+d.Dest
 			at := &layouts[len(out)]
 			*at = engine.Layout{Bytes: d.Length, Count: int(d.Count), LocalStride: d.SourceStride, RemoteStride: d.DestStride}
 			if m.pull() {

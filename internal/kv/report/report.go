@@ -85,6 +85,12 @@ type Pool struct {
 	// that had to yield their memory and were computed again. null: not known.
 	Busy      *float64 `json:"busy"`
 	Preempted *int64   `json:"preempted"`
+	// PrefixBytes is what each instance keeps of prompts that are over, all ranks together; null: nothing is
+	// kept. PrefixTokens of later prompts were found there and not computed, PrefixHitRatio is that in parts of
+	// all tokens of prompts, 0 to 1; null: nothing is kept, or not known.
+	PrefixBytes    *int64   `json:"prefix_bytes"`
+	PrefixTokens   *int64   `json:"prefix_tokens"`
+	PrefixHitRatio *float64 `json:"prefix_hit_ratio"`
 }
 
 // Instance is where the ranks of an instance are, in their order: "node1:gpu:0".

@@ -6,6 +6,7 @@ import (
 	"encoding/xml"
 	"errors"
 	"flag"
+	"fmt"
 	"io"
 	"math"
 	"os"
@@ -78,11 +79,13 @@ func small(t testing.TB) *report.Report {
 	decode := pool
 	decode.Instances = []report.Instance{{Ranks: []string{"d:gpu:0", "d:gpu:1"}}, {Ranks: []string{"d:gpu:2", "d:gpu:3"}}}
 	decode.Busy, decode.Preempted = ptr(0.5), ptr[int64](1)
+	pool.PrefixBytes, pool.PrefixTokens, pool.PrefixHitRatio = ptr[int64](8<<30), ptr[int64](512), ptr(0.1693)
+	pool.Busy, pool.Preempted = ptr(0.25), ptr[int64](0)
 	own := sum(t, w, times, metrics.SLO{TTFTNS: ptr[int64](200 * ms)})
 	return &report.Report{Tool: topo.Tool{Name: "topoctl", Version: "test"}, ComputeBasis: report.Modelled, NetworkBasis: report.Simulated,
 		Workload: report.Workload{Name: w.Name, Trace: ptr("small.jsonl"), Requests: 4, Seed: 1 << 60},
 		Model:    report.Model{Name: "Qwen3-32B", Layers: 64, KVBytesPerToken: 262144, Source: "config.json"}, Prefill: pool, Decode: &decode,
-		Serving: report.Serving{Move: "push-layers", LayersPerMove: ptr(4), Admit: "beside", FirstToken: "decode", Router: "least-tokens"},
+		Serving: report.Serving{Move: "push-layers", LayersPerMove: ptr(4), Admit: "beside", FirstToken: "decode", Router: "least-tokens", SetupNS: 50_000, PieceNS: 300},
 		Hosts:   []report.Host{{Name: "p", Source: "p.json", Prefill: true}, {Name: "d", Source: "fixture:hgx-h20-8nic", Decode: true}},
 		Network: report.Network{FabricFile: ptr("fabric.json"), Leaves: ptr(2), Spines: ptr(1), Choice: "pathsel", Policy: "adaptive", WhatIf: []string{"p/mlx5_1 is down"}, SliceBytes: ptr[int64](1 << 20)},
 		Metrics: own,
@@ -145,6 +148,25 @@ func TestReports(t *testing.T) {
 	}
 }
 
+// An instance is named by the first and last rank on each of its hosts, of many hosts by three.
+func TestInstancesOnSeveralHosts(t *testing.T) {
+	r := small(t)
+	ranks := func(hosts, each int) report.Instance {
+		var x report.Instance
+		for h := range hosts {
+			for g := range each {
+				x.Ranks = append(x.Ranks, fmt.Sprintf("n%d:gpu:%d", h, g))
+			}
+		}
+		return x
+	}
+	r.Prefill.Instances = []report.Instance{ranks(2, 8), ranks(1, 1), ranks(6, 2), {}}
+	want := "4 x TP2 of H20 (n0:gpu:0 to n0:gpu:7, n1:gpu:0 to n1:gpu:7; n0:gpu:0; n0:gpu:0 to n0:gpu:1, n1:gpu:0 to n1:gpu:1, n2:gpu:0 to n2:gpu:1, and 3 hosts more; -), "
+	if text := r.Text(report.Options{}); !strings.Contains(text, want) {
+		t.Errorf("no %q in\n%s", want, text)
+	}
+}
+
 // A reader gets the figures by the names that the documentation promises.
 func TestKeys(t *testing.T) {
 	data, err := small(t).Encode()
@@ -189,7 +211,7 @@ func TestUnknown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, key := range []string{"ttft_ms", "tpot_ms", "queue_ms", "duration_ns", "requests_per_s", "goodput_requests_per_s", "use", "share", "ttft_mean_ratio", "max_sequences", "trace", "fabric_file"} {
+	for _, key := range []string{"ttft_ms", "tpot_ms", "queue_ms", "duration_ns", "requests_per_s", "goodput_requests_per_s", "use", "share", "ttft_mean_ratio", "max_sequences", "trace", "fabric_file", "prefix_bytes", "prefix_tokens", "prefix_hit_ratio"} {
 		if !bytes.Contains(data, []byte(`"`+key+`":null`)) {
 			t.Errorf("%s is not null:\n%s", key, data)
 		}

@@ -3,8 +3,10 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/topoctl/topoctl/internal/kv/metrics"
@@ -96,19 +98,37 @@ func (p *Pool) text() string {
 	if p.PP > 1 {
 		ranks += fmt.Sprintf(" PP%d", p.PP)
 	}
-	return fmt.Sprintf("%d x %s of %s (%s), %s of cache on each rank, pages of %d tokens", len(p.Instances), ranks, p.GPU, where,
-		units.Bytes(p.CacheBytes), p.PageTokens)
+	prefixes := ""
+	if p.PrefixBytes != nil {
+		prefixes = fmt.Sprintf(", %s for prefixes", units.Bytes(*p.PrefixBytes))
+	}
+	return fmt.Sprintf("%d x %s of %s (%s), %s of cache on each rank, pages of %d tokens%s", len(p.Instances), ranks, p.GPU, where,
+		units.Bytes(p.CacheBytes), p.PageTokens, prefixes)
 }
 
-// span names the ranks of an instance by the first and the last one.
+// span names the ranks of an instance by the first and the last one on each of its hosts.
 func span(ranks []string) string {
-	switch len(ranks) {
-	case 0:
+	if len(ranks) == 0 {
 		return "-"
-	case 1:
-		return ranks[0]
 	}
-	return ranks[0] + " to " + ranks[len(ranks)-1]
+	var spans []string
+	host := func(rank string) string { h, _, _ := strings.Cut(rank, ":"); return h }
+	for first := 0; first < len(ranks); {
+		last := first
+		for last+1 < len(ranks) && host(ranks[last+1]) == host(ranks[first]) {
+			last++
+		}
+		text := ranks[first]
+		if slices.ContainsFunc(ranks[first:last+1], func(r string) bool { return r != ranks[first] }) {
+			text += " to " + ranks[last]
+		}
+		spans = append(spans, text)
+		first = last + 1
+	}
+	if len(spans) > 4 {
+		spans = append(spans[:3], fmt.Sprintf("and %d hosts more", len(spans)-3))
+	}
+	return strings.Join(spans, ", ")
 }
 
 func (s *Serving) text() string {
@@ -116,9 +136,16 @@ func (s *Serving) text() string {
 	if s.LayersPerMove != nil {
 		what += fmt.Sprintf(" (%s together)", counted(*s.LayersPerMove, "layer"))
 	}
-	return fmt.Sprintf("%s; memory is asked for %s; the first token is from %s; router %s", what, map[string]string{
+	text := fmt.Sprintf("%s; memory is asked for %s; the first token is from %s; router %s", what, map[string]string{
 		"before": "before the prefill", "beside": "beside the prefill", "after": "after the prefill"}[s.Admit],
 		map[string]string{"prefill": "prefill", "cache": "prefill, and given when the cache is there", "decode": "decode"}[s.FirstToken], s.Router)
+	if s.SetupNS > 0 {
+		text += fmt.Sprintf("; starting a transfer takes %v", time.Duration(s.SetupNS))
+	}
+	if s.PieceNS > 0 {
+		text += fmt.Sprintf("; each piece %v", time.Duration(s.PieceNS))
+	}
+	return text
 }
 
 func (n *Network) text(basis Basis) string {
@@ -188,6 +215,9 @@ func (p *Pool) busy(b *strings.Builder, name string) {
 	fmt.Fprintf(b, "%s instances compute %s of the time.", name, percent(*p.Busy))
 	if p.Preempted != nil && *p.Preempted > 0 {
 		fmt.Fprintf(b, " For want of memory %s had to be computed again.", counted(int(*p.Preempted), "sequence"))
+	}
+	if p.PrefixTokens != nil && p.PrefixHitRatio != nil {
+		fmt.Fprintf(b, " Of their prompts %d tokens (%s) were found, not computed.", *p.PrefixTokens, percent(*p.PrefixHitRatio))
 	}
 	b.WriteByte('\n')
 }

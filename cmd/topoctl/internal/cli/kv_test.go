@@ -3,6 +3,9 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -117,6 +120,39 @@ func TestKVPredictNetworks(t *testing.T) {
 	}
 }
 
+// A block that an earlier prompt has is not computed again: by hand, from the document's own parameters.
+func TestKVPredictPrefixes(t *testing.T) {
+	trace := filepath.Join(t.TempDir(), "t.jsonl")
+	lines := `{"timestamp": 0, "input_length": 1000, "output_length": 2, "hash_ids": [1, 2]}
+{"timestamp": 5000, "input_length": 600, "output_length": 2, "hash_ids": [1, 3]}`
+	if err := os.WriteFile(trace, []byte(lines), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"--host", "p=fixture:a10-2nic", "--host", "d=fixture:a10-2nic", "--trace", trace}
+	for _, kept := range []bool{false, true} {
+		with := args
+		found, left := 0.0, 600.0
+		if kept {
+			with, found, left = append(args, "--prefix-memory", "64MiB"), 512, 88 // one block
+		}
+		r, data := predicted(t, with...)
+		if err := schematest.Open(t, "../../../../internal/kv/report/schema/kv.v1.schema.json").Validate(data); err != nil {
+			t.Error(err)
+		}
+		p := r.Prefill.Compute.Prefill
+		want := (2*p.FixedNS + p.PerTokenNS*(1000+left) + p.PerTokenSquaredNS*(1000*1000+left*(left+2*found))) / 2e6
+		if got := r.Metrics.Compute.Mean; math.Abs(got/want-1) > 1e-6 {
+			t.Errorf("prefix memory %v: prompts are computed in %v ms, want %v", kept, got, want)
+		}
+		if want := 1600 * r.Model.KVBytesPerToken; r.Metrics.KVBytes != want {
+			t.Errorf("prefix memory %v: %d bytes moved, want %d: all of each prompt", kept, r.Metrics.KVBytes, want)
+		}
+		if x := r.Prefill; kept != (x.PrefixTokens != nil) || kept && (*x.PrefixTokens != 512 || *x.PrefixHitRatio != 0.32 || *x.PrefixBytes != 64<<20) {
+			t.Errorf("prefix memory %v: %v of %v tokens, ratio %v", kept, x.PrefixTokens, x.PrefixBytes, x.PrefixHitRatio)
+		}
+	}
+}
+
 // A fabric file becomes the simulator's fabric.
 func TestFabricOf(t *testing.T) {
 	tree, err := fixtures.Open("a10-2nic")
@@ -142,6 +178,7 @@ func TestFabricOf(t *testing.T) {
 		cables         int
 		uplink         topo.Rate
 		note, err      string
+		unequal        []sim.Uplink
 	}{
 		{name: "one leaf", file: head + both(`"leaf": "x"`, `"leaf": "x"`) + `}`, leaves: 1, cables: 4},
 		{name: "rails on one switch", file: head + `"hosts": [{"host": "*", "ports": [{"port": "mlx5_0", "rail": 0}, {"port": "mlx5_1", "rail": 1}]}]}`, leaves: 1, cables: 4},
@@ -150,8 +187,12 @@ func TestFabricOf(t *testing.T) {
 		{name: "uplinks", file: head + both(`"leaf": "x"`, `"leaf": "y"`) + `, "uplinks": [{"leaf": "x", "spine": "s", "count": 2, "bytes_per_sec": 7}, {"leaf": "y", "spine": "s", "count": 2, "bytes_per_sec": 7}]}`,
 			leaves: 2, spines: 1, cables: 4, uplink: 7},
 		{name: "uplinks of nobody", file: head + both(`"leaf": "x"`, `"leaf": "y"`) + `, "uplinks": [{"leaf": "x", "spine": "s"}, {"leaf": "y", "spine": "s"}]}`, leaves: 2, spines: 1, cables: 4, note: "no rates"},
-		{name: "a missing uplink", file: head + both(`"leaf": "x"`, `"leaf": "y"`) + `, "uplinks": [{"leaf": "x", "spine": "s"}]}`, err: "no uplink from y to s"},
-		{name: "uneven uplinks", file: head + both(`"leaf": "x"`, `"leaf": "y"`) + `, "uplinks": [{"leaf": "x", "spine": "s"}, {"leaf": "y", "spine": "s", "count": 2}]}`, err: "differ"},
+		{name: "a missing uplink", file: head + both(`"leaf": "x"`, `"leaf": "y"`) + `, "uplinks": [{"leaf": "x", "spine": "s"}, {"leaf": "x", "spine": "r"}, {"leaf": "y", "spine": "s"}]}`,
+			leaves: 2, spines: 2, cables: 4, note: "no rates", unequal: []sim.Uplink{{Leaf: 1, Spine: 0}}},
+		{name: "uneven uplinks", file: head + both(`"leaf": "x"`, `"leaf": "y"`) + `, "uplinks": [{"leaf": "x", "spine": "s", "bytes_per_sec": 9}, {"leaf": "y", "spine": "s", "count": 2, "bytes_per_sec": 7}]}`,
+			leaves: 2, spines: 1, cables: 4, uplink: 9, unequal: []sim.Uplink{{Leaf: 1, Spine: 0, Links: 2, BytesPerSec: 7}}},
+		{name: "a rate that is not known", file: head + both(`"leaf": "x"`, `"leaf": "y"`) + `, "uplinks": [{"leaf": "x", "spine": "s", "bytes_per_sec": 9}, {"leaf": "y", "spine": "s"}]}`,
+			leaves: 2, spines: 1, cables: 4, uplink: 9, note: "without a rate in the fabric file (1)", unequal: []sim.Uplink{{Leaf: 1, Spine: 0, Links: 1}}},
 		{name: "a port without leaf", file: head + `"hosts": [{"host": "*", "ports": [{"port": "mlx5_0", "leaf": "x"}, {"port": "mlx5_1", "rail": 1}]}]}`, leaves: 1, cables: 2, note: "a/mlx5_1,"},
 		{name: "nothing known", file: head + `"hosts": [{"host": "*", "ports": [{"port": "mlx5_0"}]}]}`, err: "no usable port"},
 		{name: "another host's", file: head + `"hosts": [{"host": "a", "ports": [{"port": "mlx5_9", "leaf": "x"}]}]}`, err: "no such port"},
@@ -174,6 +215,9 @@ func TestFabricOf(t *testing.T) {
 		}
 		if f.Leaves != tt.leaves || f.Spines != tt.spines || len(f.Cables) != tt.cables || f.UplinkBytesPerSec != tt.uplink || f.RailOnly != file.RailOnly {
 			t.Errorf("%s: %+v", tt.name, f)
+		}
+		if diff := cmp.Diff(tt.unequal, f.Unequal); diff != "" {
+			t.Errorf("%s: unequal links (-want +got)\n%s", tt.name, diff)
 		}
 		if text := strings.Join(notes, "\n"); (tt.note == "") != (text == "") || !strings.Contains(text, tt.note) {
 			t.Errorf("%s: notes %q, want %q", tt.name, text, tt.note)

@@ -61,46 +61,54 @@ func fabricOf(file *pathsel.Fabric, hosts []sim.HostSpec) (*sim.Fabric, []string
 		f.Cables = append(f.Cables, c)
 	}
 	f.Leaves = len(number)
-	more, err := joinLeaves(f, file, number)
-	return f, append(notes, more...), err
+	return f, append(notes, joinLeaves(f, file, number)...), nil
 }
 
-// joinLeaves takes the uplinks over. The simulator knows fabrics whose leaves all have the same.
-func joinLeaves(f *sim.Fabric, file *pathsel.Fabric, number map[string]int) (notes []string, err error) {
+// joinLeaves takes the uplinks of leaves that have ports over. A leaf and a spine that the file does not
+// join are not joined, unless it joins none at all.
+func joinLeaves(f *sim.Fabric, file *pathsel.Fabric, number map[string]int) (notes []string) {
 	if f.Leaves < 2 || f.RailOnly {
-		return nil, nil
+		return nil
 	}
 	type pair struct{ leaf, spine string }
-	seen := map[pair]bool{}
+	joined := map[pair]*pathsel.FabricUplink{}
 	spines := map[string]bool{}
 	var first *pathsel.FabricUplink
+	unknown := 0
 	for i := range file.Uplinks {
 		u := &file.Uplinks[i]
 		if _, here := number[u.Leaf]; !here {
 			continue
 		}
 		first = cmp.Or(first, u)
-		if u.Links() != first.Links() || rateOr(u.BytesPerSec) != rateOr(first.BytesPerSec) {
-			return nil, fmt.Errorf("fabric: uplinks of %s and of %s differ: only equal ones are simulated", first.Leaf, u.Leaf)
+		joined[pair{u.Leaf, u.Spine}], spines[u.Spine] = u, true
+		if u.BytesPerSec == nil {
+			unknown++
 		}
-		seen[pair{u.Leaf, u.Spine}], spines[u.Spine] = true, true
 	}
 	if first == nil {
 		f.Spines = 1
-		return []string{"the fabric file has no uplinks of these leaves: nothing limits what goes between leaves here"}, nil
+		return []string{"the fabric file has no uplinks of these leaves: nothing limits what goes between leaves here"}
 	}
-	for _, leaf := range slices.Sorted(maps.Keys(number)) {
-		for _, spine := range slices.Sorted(maps.Keys(spines)) {
-			if !seen[pair{leaf, spine}] {
-				return nil, fmt.Errorf("fabric: no uplink from %s to %s: only fabrics are simulated in which every leaf has the same uplinks", leaf, spine)
+	f.Spines, f.Uplinks, f.UplinkBytesPerSec = len(spines), first.Links(), rateOr(first.BytesPerSec)
+	for _, name := range slices.Sorted(maps.Keys(number)) {
+		for spine, other := range slices.Sorted(maps.Keys(spines)) {
+			x := sim.Uplink{Leaf: number[name], Spine: spine}
+			if u := joined[pair{name, other}]; u != nil {
+				x.Links, x.BytesPerSec = u.Links(), rateOr(u.BytesPerSec)
+			}
+			if x.Links != f.Uplinks || x.BytesPerSec != f.UplinkBytesPerSec {
+				f.Unequal = append(f.Unequal, x)
 			}
 		}
 	}
-	f.Spines, f.Uplinks, f.UplinkBytesPerSec = len(spines), first.Links(), rateOr(first.BytesPerSec)
-	if first.BytesPerSec == nil {
+	switch {
+	case unknown == len(joined):
 		notes = append(notes, "the fabric file has no rates of uplinks: nothing limits what goes between leaves here")
+	case unknown > 0:
+		notes = append(notes, fmt.Sprintf("uplinks of these leaves without a rate in the fabric file (%d): they limit nothing here", unknown))
 	}
-	return notes, nil
+	return notes
 }
 
 // rateOr is a rate, 0 where it is not known, as the simulator takes it.

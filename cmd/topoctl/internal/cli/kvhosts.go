@@ -53,9 +53,9 @@ func (o *kvPredictOptions) site(ctx context.Context) (*kvSite, error) {
 			return nil, withHint(fmt.Errorf("--host %s: it neither prefills nor decodes", s.hosts[i].Name), "name it in --prefill-hosts or --decode-hosts")
 		}
 	}
-	taken := make([]int, len(s.hosts))
+	places := predict.NewPlaces(s.hosts)
 	for _, p := range []*kvPool{&s.prefill, &s.decode} {
-		if err := errors.Join(s.place(p, taken), s.findGPU(p, o.gpu)); err != nil {
+		if err := errors.Join(s.place(p, places), s.findGPU(p, o.gpu)); err != nil {
 			return nil, err
 		}
 	}
@@ -125,25 +125,13 @@ func (s *kvSite) pool(side string, given []string, otherwise int) ([]int, error)
 	return out, nil
 }
 
-// place gives each instance GPUs of one host that nobody has yet.
-func (s *kvSite) place(p *kvPool, taken []int) error {
+// place gives each instance GPUs that nobody has yet.
+func (s *kvSite) place(p *kvPool, places *predict.Places) error {
 	for n := range p.shape.instances {
-		i := slices.IndexFunc(p.hosts, func(h int) bool { return len(s.hosts[h].Kind.Host().GPUs())-taken[h] >= p.shape.tp })
-		if i < 0 {
-			var free []string
-			for _, h := range p.hosts {
-				gpus := len(s.hosts[h].Kind.Host().GPUs())
-				free = append(free, fmt.Sprintf("%s has %s, %d of them free", s.hosts[h].Name, plural(gpus, "GPU"), gpus-taken[h]))
-			}
-			return withHint(fmt.Errorf("--%s %s: instance %d does not fit on the GPUs of a host: %s", p.side, p.shape, n+1, several(free, 4)),
-				"give fewer instances or ranks, or more hosts in --%s-hosts", p.side)
+		ranks, err := places.Place(p.hosts, p.shape.tp, 1)
+		if err != nil {
+			return withHint(fmt.Errorf("--%s %s: instance %d: %w", p.side, p.shape, n+1, err), "give fewer instances or ranks, or more hosts in --%s-hosts", p.side)
 		}
-		h := p.hosts[i]
-		var ranks predict.Instance
-		for _, at := range s.hosts[h].Kind.Host().GPUs()[taken[h] : taken[h]+p.shape.tp] {
-			ranks = append(ranks, predict.Rank{Host: h, Location: at})
-		}
-		taken[h] += p.shape.tp
 		p.instances = append(p.instances, ranks)
 	}
 	return nil

@@ -14,37 +14,22 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/topoctl/topoctl/internal/kv/compute"
 	kvlayout "github.com/topoctl/topoctl/internal/kv/layout"
 	"github.com/topoctl/topoctl/internal/kv/metrics"
 	"github.com/topoctl/topoctl/internal/kv/serve"
-	"github.com/topoctl/topoctl/internal/kv/workload"
 	"github.com/topoctl/topoctl/internal/units"
-	"github.com/topoctl/topoctl/pathsel"
 )
 
 type kvPredictOptions struct {
-	*input
-	format string
-	load   kvLoad
-	units  units.System
-
-	modelName, gpu            string
-	prefillText, decodeText   string
+	kvServing
 	hostFlags                 []string
 	prefillHosts, decodeHosts []string
 	fabricFile                string
-	mode, policyName          string
-	chunk                     int
-	pageTokens                int
-	nics, downs, sloText      []string
+	nics, downs               []string
 	compare                   bool
-	outFile                   string
-	model                     kvlayout.Model
-	move                      serve.Move
-	policy                    pathsel.Policy
-	slo                       metrics.SLO
-	prefillShape, decodeShape shape
+	prefixText                string
+	prefixBytes               int64 // of each prefill instance, all ranks together; 0: nothing is kept
+	setup, piece              time.Duration
 }
 
 // shape is how many instances of how many tensor ranks there are.
@@ -56,7 +41,7 @@ var kvModes = map[string]serve.Move{"push": serve.Push, "layers": serve.PushLaye
 var kvModeNames = []string{"push", "layers", "pull"}
 
 func newKVPredictCmd(f *factory, runF func(context.Context, *kvPredictOptions) error) *cobra.Command {
-	opts := &kvPredictOptions{input: f.input()}
+	opts := &kvPredictOptions{kvServing: kvServing{input: f.input()}}
 	cmd := &cobra.Command{
 		Use:   "predict",
 		Short: "Predict times to first token on described hosts and networks",
@@ -64,8 +49,10 @@ func newKVPredictCmd(f *factory, runF func(context.Context, *kvPredictOptions) e
 			"modelled by formula; the network is simulated with the lanes and policies that real\n" +
 			"transfers use. Nothing is measured, and the output says so.\n\n" +
 			"Hosts are files that --from reads, or " + fixturePrefix + "NAME. The first one prefills and the second\n" +
-			"one decodes, unless --prefill-hosts and --decode-hosts say otherwise; instances take the\n" +
-			"GPUs of their hosts in order. Without --fabric one switch joins all ports for data.\n\n" +
+			"one decodes, unless --prefill-hosts and --decode-hosts say otherwise. Instances take the\n" +
+			"GPUs of their hosts in order, each those of one host. Only one that is larger than every host\n" +
+			"of its side goes over several: all GPUs of one, then of the next. Without --fabric one switch\n" +
+			"joins all ports for data.\n\n" +
 			"Requests are generated (--requests, --rate or --concurrency, --input-len, --output-len), read\n" +
 			"from Mooncake's trace format (--trace), or drawn with the statistics of Mooncake's\n" +
 			"conversation trace (--conversation).\n\n" +
@@ -77,7 +64,10 @@ func newKVPredictCmd(f *factory, runF func(context.Context, *kvPredictOptions) e
 			"  topoctl kv predict --model qwen3-32b --prefill 2xtp4 --decode 1xtp4 --host p=fixture:hgx-h20-8nic \\\n" +
 			"      --host d=fixture:hgx-h20-8nic --concurrency 16 --mode layers --compare\n" +
 			"  topoctl kv predict --model llama-3.1-8b --host p=fixture:a10-2nic --host d=fixture:a10-2nic --rate 2 --down p/mlx5_1\n" +
-			"  topoctl kv predict --model llama-3.1-70b --prefill 1xtp8 --decode 1xtp8 --host p=p.json --host d=d.json --trace trace.jsonl -o json",
+			"  topoctl kv predict --model llama-3.1-70b --prefill 1xtp8 --decode 1xtp8 --host p=p.json --host d=d.json --trace trace.jsonl -o json\n" +
+			"  topoctl kv predict --model deepseek-r1 --prefill 1xtp16 --decode 1xtp16 --page-tokens 128 --rate 2 \\\n" +
+			"      --host p0=fixture:hgx-h20-8nic --host p1=fixture:hgx-h20-8nic --host d0=fixture:hgx-h20-8nic --host d1=fixture:hgx-h20-8nic \\\n" +
+			"      --prefill-hosts p0,p1 --decode-hosts d0,d1",
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := opts.parse(f, cmd); err != nil {
@@ -86,38 +76,25 @@ func newKVPredictCmd(f *factory, runF func(context.Context, *kvPredictOptions) e
 			return runF(cmd.Context(), opts)
 		},
 	}
-	opts.load.add(cmd)
 	opts.add(cmd)
 	return cmd
 }
 
 func (o *kvPredictOptions) add(cmd *cobra.Command) {
+	o.kvServing.add(cmd, "compute as `GPU` does, whatever the hosts have", "decode on `INSTANCES`xtpRANKS, or none: the instances of --prefill do both", noDecode)
 	fl := cmd.Flags()
-	fl.StringVar(&o.modelName, "model", "", "whose KV cache moves: `MODEL`, such as llama-3.1-8b")
-	fl.StringVar(&o.gpu, "gpu", "", "compute as `GPU` does, whatever the hosts have")
 	fl.StringArrayVar(&o.hostFlags, "host", nil, "`NAME=FILE` is a host, also NAME="+fixturePrefix+"NAME; repeatable")
 	fl.StringVar(&o.fabricFile, "fabric", "", "`FILE` with leaf and rail of each port, and the uplinks of leaves (topoctl.fabric/v1)")
-	fl.StringVar(&o.prefillText, "prefill", "1xtp1", "prefill on `INSTANCES`xtpRANKS, such as 2xtp4")
-	fl.StringVar(&o.decodeText, "decode", "1xtp1", "decode on `INSTANCES`xtpRANKS, or none: the instances of --prefill do both")
 	fl.StringSliceVar(&o.prefillHosts, "prefill-hosts", nil, "prefill on the hosts of `NAMES` (without it on the first)")
 	fl.StringSliceVar(&o.decodeHosts, "decode-hosts", nil, "decode on the hosts of `NAMES` (without it on the second; on the first where it is the only one)")
-	fl.StringVar(&o.mode, "mode", kvModeNames[0], "move a cache by `MODE`: push or pull once a prompt is computed, or layers while it is")
-	fl.IntVar(&o.pageTokens, "page-tokens", 16, "keep the cache in pages of `N` tokens")
-	fl.IntVar(&o.chunk, "chunk", 0, "compute prompts in parts, `N` tokens in a step at most (without it at once)")
 	fl.StringSliceVar(&o.nics, "nics", nil, "what if only the ports of `NAMES` are used: on each host that has them, or HOST/PORT")
 	fl.StringArrayVar(&o.downs, "down", nil, "what if the port at `HOST/PORT` is down; repeatable")
-	fl.StringVar(&o.policyName, "policy", string(pathsel.Adaptive), "share a transfer among lanes by `POLICY`: "+either(pathsel.Policies()))
 	fl.BoolVar(&o.compare, "compare", false, "run it over an infinite network, the best NIC alone and a random NIC as well")
-	fl.StringSliceVar(&o.sloText, "slo", nil, "count requests that meet `LIMITS`, such as ttft=500ms,tpot=50ms; also e2e")
-	fl.StringVar(&o.outFile, "out-file", "", "write the output to `FILE`, in one step")
-	var names []string
-	for _, m := range kvlayout.Models() {
-		names = append(names, strings.ToLower(m.Name))
-	}
-	offer(cmd, map[string]completer{
-		"model": words(names...), "gpu": words(gpuNames()...), "mode": words(kvModeNames...), "policy": words(pathsel.Policies()...), "host": words(),
-		"prefill": words(), "decode": words(noDecode), "prefill-hosts": words(), "decode-hosts": words(), "nics": words(), "down": words(), "slo": wordList("ttft=", "tpot=", "e2e="),
-	})
+	fl.StringVar(&o.prefixText, "prefix-memory", "0", "each prefill instance keeps `SIZE` of prompts that are over, for those of a --trace that begin alike (hash_ids)")
+	fl.DurationVar(&o.setup, "setup-time", 0, "starting a transfer between two ranks takes `TIME`, such as 50us")
+	fl.DurationVar(&o.piece, "piece-time", 0, "posting each contiguous piece of a transfer takes `TIME`, such as 200ns")
+	offer(cmd, map[string]completer{"host": words(), "prefill-hosts": words(), "decode-hosts": words(), "nics": words(), "down": words(),
+		"prefix-memory": words("0", "16GiB", "1TiB"), "setup-time": words(), "piece-time": words()})
 	uses(cmd, "timeout", "output", "json", "units")
 	formats(cmd, formatTable, formatJSON, formatSVG, formatHTML)
 }
@@ -131,47 +108,38 @@ func (o *kvPredictOptions) parse(f *factory, cmd *cobra.Command) error {
 		return err
 	}
 	o.globals, o.units = f.globals, units.System(f.globals.units).Or(units.Gbyte)
-	for _, name := range []string{"gpu", "fabric", "trace", "out-file"} {
-		if fl := cmd.Flag(name); fl.Changed && fl.Value.String() == "" {
-			return fmt.Errorf("--%s is empty", name)
-		}
+	if cmd.Flags().Changed("fabric") && o.fabricFile == "" {
+		return errors.New("--fabric is empty")
 	}
-	if o.modelName == "" {
-		return withHint(errors.New("no model: want --model NAME"), "known are %s", strings.ToLower(strings.Join(modelNames(), ", ")))
-	}
-	if o.model, err = kvlayout.Find(o.modelName); err != nil {
-		return fmt.Errorf("--model: %w", err)
-	}
-	if o.gpu != "" {
-		g, err := compute.FindGPU(o.gpu)
-		if err != nil {
-			return fmt.Errorf("--gpu: %w", err)
-		}
-		o.gpu = g.Name
-	}
-	if o.prefillShape, err = parseShape(o.prefillText); err != nil {
-		return fmt.Errorf("--prefill %w", err)
+	if err := o.check(cmd); err != nil {
+		return err
 	}
 	if err := o.parseDecode(cmd); err != nil {
 		return err
 	}
-	if o.policy, err = pathsel.ParsePolicy(o.policyName); err != nil {
-		return fmt.Errorf("--policy %q: want %s", o.policyName, either(pathsel.Policies()))
+	return o.parseCosts(cmd)
+}
+
+// longest is the longest time that starting a transfer, or a piece of it, may take.
+const longest = time.Second
+
+func (o *kvPredictOptions) parseCosts(cmd *cobra.Command) (err error) {
+	if o.setup < 0 || o.setup > longest {
+		return fmt.Errorf("--setup-time %v: want 0 to %v", o.setup, longest)
 	}
-	if err := checkWords("mode", []string{o.mode}, kvModeNames); err != nil {
-		return err
+	if o.piece < 0 || o.piece > longest {
+		return fmt.Errorf("--piece-time %v: want 0 to %v", o.piece, longest)
 	}
-	o.move = kvModes[o.mode]
-	if o.slo, err = parseSLO(o.sloText); err != nil {
-		return fmt.Errorf("--slo %w", err)
+	if o.prefixText == "0" {
+		return nil
 	}
-	if o.pageTokens < 1 || o.pageTokens > 1<<16 {
-		return fmt.Errorf("--page-tokens %d: want 1 to %d", o.pageTokens, 1<<16)
+	if o.prefixBytes, err = parseBytes(o.prefixText); err != nil {
+		return fmt.Errorf("--prefix-memory %w, or 0 for none", err)
 	}
-	if cmd.Flags().Changed("chunk") && (o.chunk < 1 || o.chunk > workload.MaxTokens) {
-		return fmt.Errorf("--chunk %d: want 1 to %d tokens", o.chunk, workload.MaxTokens)
+	if !cmd.Flags().Changed("trace") {
+		return withHint(errors.New("--prefix-memory has no effect without --trace: generated prompts do not begin alike"), "Mooncake's traces say by hash_ids which do")
 	}
-	return o.load.check(cmd)
+	return nil
 }
 
 // noDecode is the value of --decode that has the instances of --prefill do both.
@@ -184,7 +152,7 @@ func (o *kvPredictOptions) parseDecode(cmd *cobra.Command) (err error) {
 		}
 		return nil
 	}
-	for _, name := range []string{"decode-hosts", "fabric", "mode", "nics", "down", "policy", "compare"} {
+	for _, name := range []string{"decode-hosts", "fabric", "mode", "nics", "down", "policy", "compare", "setup-time", "piece-time"} {
 		if cmd.Flags().Changed(name) {
 			return fmt.Errorf("--%s has no effect with --decode %s: nothing moves", name, noDecode)
 		}

@@ -1,9 +1,7 @@
 package cli
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -85,7 +83,7 @@ func runKVPreset(ctx context.Context, o *kvPresetOptions) error {
 	}
 	r := preset.NewReport(cs)
 	if o.format == formatJSON {
-		return o.json(r)
+		return printJSON(o.streams.Out, r)
 	}
 	return o.text(r)
 }
@@ -102,20 +100,9 @@ func (o *kvPresetOptions) list() error {
 		t.add(p.Name, fmt.Sprint(len(p.Rows)), p.About)
 	}
 	if o.format == formatJSON {
-		return o.json(l)
+		return printJSON(o.streams.Out, l)
 	}
 	return t.print(o.streams)
-}
-
-func (o *kvPresetOptions) json(v any) error {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	if err := enc.Encode(v); err != nil {
-		return err
-	}
-	return write(o.streams.Out, b.Bytes())
 }
 
 // text prints each comparison: where it is from, a line for each row and column, what is assumed.

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/topoctl/topoctl/internal/kv/preset"
+	"github.com/topoctl/topoctl/internal/schematest"
 )
 
 func TestKVPreset(t *testing.T) {
@@ -20,6 +21,9 @@ func TestKVPreset(t *testing.T) {
 	}
 	if code := run(t, f, "kv", "preset", "a10-qwen2.5-7b-base", "a10-qwen2.5-7b-1nic", "-o", "json"); code != 0 {
 		t.Fatal(f.err.String())
+	}
+	if err := schematest.Open(t, "../../../../internal/kv/preset/schema/kv-preset.v1.schema.json").Validate(f.out.Bytes()); err != nil {
+		t.Error(err)
 	}
 	var r preset.Report
 	if err := json.Unmarshal(f.out.Bytes(), &r); err != nil {

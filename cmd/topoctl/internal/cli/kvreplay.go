@@ -10,55 +10,49 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/topoctl/topoctl/internal/bench"
-	"github.com/topoctl/topoctl/internal/kv/compute"
-	kvlayout "github.com/topoctl/topoctl/internal/kv/layout"
-	"github.com/topoctl/topoctl/internal/kv/metrics"
 	"github.com/topoctl/topoctl/internal/kv/serve"
 	"github.com/topoctl/topoctl/internal/units"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
 type kvReplayOptions struct {
-	*input
-	format string
-	load   kvLoad
-	units  units.System
-
-	modelName, gpu            string
-	prefillText, decodeText   string
-	mode, policyName          string
-	memoryText                string
-	pageTokens                int
-	sloText                   []string
-	outFile                   string
-	peer, tokenFile           string
-	regions                   []string // of the peer, one for each instance there
-	transports                []string
-	rdma                      rdmaFlags
-	verify                    bool
-	model                     kvlayout.Model
-	move                      serve.Move
-	policy                    pathsel.Policy
-	slo                       metrics.SLO
-	memory                    int64 // of an instance
-	prefillShape, decodeShape shape
+	kvServing
+	memoryText string
+	peers      []string
+	own        bool // the peer is an agent that is started here
+	tokenFile  string
+	regions    []string // that each peer has
+	placeTexts []string
+	locations  []pathsel.Location
+	transports []string
+	rdma       rdmaFlags
+	verify     bool
+	memory     int64 // of an instance
 }
 
 func newKVReplayCmd(f *factory, runF func(context.Context, *kvReplayOptions) error) *cobra.Command {
-	opts := &kvReplayOptions{input: f.input()}
+	opts := &kvReplayOptions{kvServing: kvServing{input: f.input()}}
 	cmd := &cobra.Command{
 		Use:   "replay",
 		Short: "Work a workload off in real time, with real bytes through the engine",
 		Long: "replay is predict without a simulated network: requests come when they come, computing is\n" +
-			"waited for by the same formulas, and each KV cache moves from this process to a peer by the\n" +
-			"engine, page by page and rank by rank. A run takes as long as it says.\n\n" +
-			"Prefill is here and decode at the peer; with --mode pull it is the other way round. The peer\n" +
-			"is \"topoctl agent\" with a region for each instance, named by --region. Without --peer an agent\n" +
-			"is started on this host. How much memory there is for caches, --memory says; there, the regions do.\n\n" +
-			"The exit code is 1 if a request has no answer. Interrupted, it prints what was measured.",
+			"waited for by the same formulas, and each KV cache moves between this process and peers by\n" +
+			"the engine, page by page and rank by rank. A run takes as long as it says.\n\n" +
+			"Prefill is here and decode at the peers; with --mode pull it is the other way round. A peer\n" +
+			"is \"topoctl agent\", and each one has all regions that --region names. In order, peer by\n" +
+			"peer, they are shared out among the instances there: one for each, or several, each for as\n" +
+			"many of its ranks. Without --peer an agent is started on this host. How much memory there\n" +
+			"is for caches, --memory says; at peers, the regions do.\n\n" +
+			"Caches are in host memory, but lanes are those of the place that memory says it has. Ranks\n" +
+			"here are at the GPUs in order, or go round the NUMA nodes where there are fewer GPUs;\n" +
+			"--location says otherwise. At a peer \"topoctl agent --region NAME=SIZE@LOCATION\" says it.\n\n" +
+			"A peer that dies costs the requests that it has; those that come later go to the others. The\n" +
+			"exit code is 1 if a request has no answer. Interrupted, it prints what was measured.",
 		Example: "  topoctl kv replay --model llama-3.1-8b --gpu a10 --requests 20 --rate 2 --output-len 6\n" +
 			"  topoctl agent --listen 10.0.0.2:7411 --token-file token --region kv=4GiB\n" +
-			"  topoctl kv replay --peer 10.0.0.2:7411 --token-file token --region kv --model qwen3-32b --gpu h20 --prefill tp4 --decode tp4 --rate 1",
+			"  topoctl kv replay --peer 10.0.0.2:7411 --token-file token --region kv --model qwen3-32b --gpu h20 --prefill tp4 --decode tp4 --rate 1\n" +
+			"  topoctl kv replay --peer 10.0.0.2 --peer 10.0.0.3 --token-file token --region kv0,kv1 --model qwen3-32b --gpu h20 \\\n" +
+			"      --prefill 2xtp4 --decode 4xtp4 --rate 1",
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := opts.parse(f, cmd); err != nil {
@@ -67,40 +61,25 @@ func newKVReplayCmd(f *factory, runF func(context.Context, *kvReplayOptions) err
 			return runF(cmd.Context(), opts)
 		},
 	}
-	opts.load.add(cmd)
 	opts.add(cmd)
 	return cmd
 }
 
 func (o *kvReplayOptions) add(cmd *cobra.Command) {
+	o.kvServing.add(cmd, "compute as `GPU` does", "decode on `INSTANCES`xtpRANKS")
 	fl := cmd.Flags()
-	fl.StringVar(&o.modelName, "model", "", "whose KV cache moves: `MODEL`, such as llama-3.1-8b")
-	fl.StringVar(&o.gpu, "gpu", "", "compute as `GPU` does")
-	fl.StringVar(&o.prefillText, "prefill", "1xtp1", "prefill on `INSTANCES`xtpRANKS, such as 2xtp4")
-	fl.StringVar(&o.decodeText, "decode", "1xtp1", "decode on `INSTANCES`xtpRANKS")
-	fl.StringVar(&o.mode, "mode", kvModeNames[0], "move a cache by `MODE`: push or pull once a prompt is computed, or layers while it is")
-	fl.IntVar(&o.pageTokens, "page-tokens", 16, "keep the cache in pages of `N` tokens")
-	fl.StringVar(&o.policyName, "policy", string(pathsel.Adaptive), "share a transfer among lanes by `POLICY`: "+either(pathsel.Policies()))
-	fl.StringSliceVar(&o.sloText, "slo", nil, "count requests that meet `LIMITS`, such as ttft=500ms,tpot=50ms; also e2e")
-	fl.StringVar(&o.outFile, "out-file", "", "write the output to `FILE`, in one step")
 	fl.StringVar(&o.memoryText, "memory", "1GiB", "`SIZE` of the caches of each instance here, all ranks together; without --peer also there")
-	fl.StringVar(&o.peer, "peer", "", "the other side is the agent at `HOST:PORT` (without it one is started on this host)")
-	fl.StringVar(&o.tokenFile, "token-file", "", "the secret that the peer wants is in `FILE` (its first line), - is standard input")
-	fl.StringSliceVar(&o.regions, "region", nil, "the peer keeps the caches of an instance in its region `NAME`; one for each instance there")
+	fl.StringSliceVar(&o.peers, "peer", nil, "the other side is the agent at `HOST:PORT`; repeatable (without it one is started on this host)")
+	fl.StringVar(&o.tokenFile, "token-file", "", "the secret that peers want is in `FILE` (its first line), - is standard input")
+	fl.StringSliceVar(&o.regions, "region", nil, "each peer keeps caches in its region `NAME`; repeatable: one for each instance there, or for each rank")
+	fl.StringSliceVar(&o.placeTexts, "location", nil, "ranks on this host keep their caches at `LOCATIONS`, such as cpu:0,cpu:1, in order and round again")
 	fl.StringSliceVar(&o.transports, "transport", []string{bench.Auto}, "over `TRANSPORT`: rdma, tcp, shm, or auto, which is the engine's choice; repeatable")
 	fl.BoolVar(&o.verify, "check", false, "read every cache back and verify it; times are then those of verifying")
 	o.rdma.add(cmd)
-	var names []string
-	for _, m := range kvlayout.Models() {
-		names = append(names, strings.ToLower(m.Name))
-	}
-	offer(cmd, map[string]completer{
-		"model": words(names...), "gpu": words(gpuNames()...), "mode": words(kvModeNames...), "policy": words(pathsel.Policies()...),
-		"prefill": words(), "decode": words(), "slo": wordList("ttft=", "tpot=", "e2e="), "memory": words("1GiB", "4GiB"),
-		"peer": words(), "region": words(), "transport": wordList(benchTransports...),
-	})
+	offer(cmd, map[string]completer{"memory": words("1GiB", "4GiB"), "peer": words(), "region": words(), "location": wordList("cpu:0", "cpu:1", "gpu:0", "gpu:1"),
+		"transport": wordList(benchTransports...)})
 	uses(cmd, "host-root", "timeout", "quiet", "verbose", "output", "json", "units")
-	formats(cmd, formatTable, formatJSON)
+	formats(cmd, formatTable, formatJSON, formatSVG, formatHTML)
 }
 
 func (o *kvReplayOptions) parse(f *factory, cmd *cobra.Command) error {
@@ -112,65 +91,40 @@ func (o *kvReplayOptions) parse(f *factory, cmd *cobra.Command) error {
 		return err
 	}
 	o.units = units.System(f.globals.units).Or(units.Gbyte)
-	for _, name := range []string{"gpu", "trace", "out-file", "peer", "token-file"} {
-		if fl := cmd.Flag(name); fl.Changed && fl.Value.String() == "" {
-			return fmt.Errorf("--%s is empty", name)
+	if cmd.Flags().Changed("token-file") && o.tokenFile == "" {
+		return errors.New("--token-file is empty")
+	}
+	for _, list := range []struct {
+		flag  string
+		given []string
+	}{{"peer", o.peers}, {"region", o.regions}, {"location", o.placeTexts}} {
+		if cmd.Flags().Changed(list.flag) && (len(list.given) == 0 || slices.Contains(list.given, "")) {
+			return fmt.Errorf("--%s is empty", list.flag)
 		}
 	}
-	if err := errors.Join(checkWords("mode", []string{o.mode}, kvModeNames), checkWords("transport", o.transports, benchTransports)); err != nil {
+	for _, text := range o.placeTexts {
+		o.locations = append(o.locations, pathsel.Location(text))
+	}
+	if err := o.check(cmd); err != nil {
 		return err
-	}
-	o.move = kvModes[o.mode]
-	if err := errors.Join(o.parseModel(), o.rdma.check(cmd, usesRDMA(o.transports))); err != nil {
-		return err
-	}
-	if err := o.parsePeer(); err != nil {
-		return err
-	}
-	if o.slo, err = parseSLO(o.sloText); err != nil {
-		return fmt.Errorf("--slo %w", err)
-	}
-	if o.memory, err = parseBytes(strings.ReplaceAll(o.memoryText, " ", "")); err != nil {
-		return fmt.Errorf("--memory %w", err)
-	}
-	if o.pageTokens < 1 || o.pageTokens > 1<<16 {
-		return fmt.Errorf("--page-tokens %d: want 1 to %d", o.pageTokens, 1<<16)
-	}
-	return o.load.check(cmd)
-}
-
-// parseModel finds out what computes.
-func (o *kvReplayOptions) parseModel() error {
-	if o.modelName == "" {
-		return withHint(errors.New("no model: want --model NAME"), "known are %s", strings.ToLower(strings.Join(modelNames(), ", ")))
-	}
-	var err error
-	if o.model, err = kvlayout.Find(o.modelName); err != nil {
-		return fmt.Errorf("--model: %w", err)
 	}
 	if o.gpu == "" {
 		return withHint(errors.New("no GPU: want --gpu NAME"), "what it computes is modelled; this host needs none")
 	}
-	g, err := compute.FindGPU(o.gpu)
-	if err != nil {
-		return fmt.Errorf("--gpu: %w", err)
-	}
-	o.gpu = g.Name
-	if o.prefillShape, err = parseShape(o.prefillText); err != nil {
-		return fmt.Errorf("--prefill %w", err)
-	}
 	if o.decodeShape, err = parseShape(o.decodeText); err != nil {
 		return fmt.Errorf("--decode %w", err)
 	}
-	if o.policy, err = pathsel.ParsePolicy(o.policyName); err != nil {
-		return fmt.Errorf("--policy %q: want %s", o.policyName, either(pathsel.Policies()))
+	if o.memory, err = parseBytes(strings.ReplaceAll(o.memoryText, " ", "")); err != nil {
+		return fmt.Errorf("--memory %w", err)
 	}
-	return nil
+	if err := errors.Join(checkWords("transport", o.transports, benchTransports), o.rdma.check(cmd, usesRDMA(o.transports))); err != nil {
+		return err
+	}
+	return o.parsePeers()
 }
 
-func (o *kvReplayOptions) parsePeer() error {
-	_, there := o.sides()
-	if o.peer == "" {
+func (o *kvReplayOptions) parsePeers() error {
+	if o.own = len(o.peers) == 0; o.own {
 		for _, name := range []struct {
 			flag  string
 			given bool
@@ -179,21 +133,47 @@ func (o *kvReplayOptions) parsePeer() error {
 				return fmt.Errorf("--%s has no effect without --peer: the agent is then started here", name.flag)
 			}
 		}
-		for i := range there.instances {
-			o.regions = append(o.regions, fmt.Sprintf("kv%d", i))
-		}
 		return nil
 	}
-	if len(o.regions) != there.instances || slices.Contains(o.regions, "") {
-		return withHint(fmt.Errorf("--region: %d names for %s at the peer", len(o.regions), plural(there.instances, "instance")),
-			"\"topoctl agent --region NAME=SIZE\" there, and --region NAME here for each of them")
+	for i, text := range o.peers {
+		at, err := peerAddress(text)
+		if err != nil {
+			return err
+		}
+		if slices.Contains(o.peers[:i], at) {
+			return fmt.Errorf("--peer %s is given twice", at)
+		}
+		o.peers[i] = at
 	}
-	var err error
-	o.peer, err = peerAddress(o.peer)
-	return err
+	for i, name := range o.regions {
+		if slices.Contains(o.regions[:i], name) {
+			return withHint(fmt.Errorf("--region %s is given twice", name), "each peer has its own of that name; give it once")
+		}
+	}
+	_, there := o.sides()
+	if o.regionsEach() == 0 {
+		want := plural(there.instances, "instance")
+		if there.tp > 1 {
+			want += fmt.Sprintf(" of %d ranks", there.tp)
+		}
+		return withHint(fmt.Errorf("--region: %s at %s cannot be shared out among %s", plural(len(o.regions), "name"), plural(len(o.peers), "peer"), want),
+			"every peer has each of them; together there must be one for each instance there, or one for each rank: \"topoctl agent --region NAME=SIZE\" serves one")
+	}
+	return nil
 }
 
-// sides are the shapes here and at the peer.
+// regionsEach is how many regions of the peers an instance there has; 0: they cannot be shared out.
+func (o *kvReplayOptions) regionsEach() int {
+	_, there := o.sides()
+	all := len(o.peers) * len(o.regions)
+	each := all / there.instances
+	if each == 0 || all%there.instances != 0 || there.tp%each != 0 {
+		return 0
+	}
+	return each
+}
+
+// sides are the shapes here and at the peers.
 func (o *kvReplayOptions) sides() (here, there shape) {
 	if o.move == serve.Pull {
 		return o.decodeShape, o.prefillShape

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
@@ -26,11 +27,12 @@ func (r *kvRun) report(results []*predict.Result) (*kvreport.Report, error) {
 	if out.Decode != nil {
 		out.Decode.Busy, out.Decode.Preempted = busy(results[0].DecodeUse, own.DurationNS)
 	}
-	rates, err := r.rates()
+	out.Prefill.PrefixTokens, out.Prefill.PrefixHitRatio = r.prefixes(results[0].PrefillUse)
+	c, err := sim.New(sim.Spec{Hosts: r.site.hosts, Fabric: r.site.fabric})
 	if err != nil {
 		return nil, err
 	}
-	out.Lanes = lanesOf(results[0].Lanes, own.DurationNS, rates)
+	out.Lanes = lanesOf(results[0].Lanes, own.DurationNS, c)
 	for i, x := range results[1:] {
 		m, err := r.metricsOf(x)
 		if err != nil {
@@ -84,16 +86,49 @@ func (r *kvRun) described() *kvreport.Report {
 	for i, h := range r.site.hosts {
 		out.Hosts = append(out.Hosts, kvreport.Host{Name: h.Name, Source: r.site.sources[i], Prefill: runsOn(r.spec.Prefill, i), Decode: runsOn(r.spec.Decode, i)})
 	}
-	for i := range r.w.Requests {
-		if r.w.Requests[i].Blocks != nil {
-			out.Notes = append(out.Notes, "prefixes that prompts of the trace share are not kept: each prompt is computed in full")
-			break
-		}
-	}
+	out.Notes = append(out.Notes, r.caveats()...)
 	if r.w.Concurrency > 0 && o.load.inputRange == 0 && len(r.networks) > 1 {
 		out.Notes = append(out.Notes, "with a fixed concurrency and equal lengths requests fall into step, and any difference of the network moves it: compare at a --rate, or with --input-range")
 	}
 	return out
+}
+
+// caveats are what a reader of the figures should know of this run.
+func (r *kvRun) caveats() []string {
+	var out []string
+	keeps := r.spec.Serve.Prefill.PrefixPages > 0
+	switch shared := slices.ContainsFunc(r.w.Requests, func(x kv.Request) bool { return x.Blocks != nil }); {
+	case shared && !keeps:
+		out = append(out, "prefixes that prompts of the trace share are not kept: each prompt is computed in full (--prefix-memory keeps them)")
+	case !shared && keeps:
+		out = append(out, "the trace has no hash_ids: no prompt begins like another, and --prefix-memory changes nothing")
+	case keeps && r.spec.Serve.Split():
+		out = append(out, "what is found of a prompt moves like the rest of it: decode keeps nothing of earlier prompts here")
+	}
+	split := func(x predict.Instance) bool {
+		return slices.ContainsFunc(x, func(at predict.Rank) bool { return at.Host != x[0].Host })
+	}
+	if slices.ContainsFunc(r.spec.Prefill, split) || slices.ContainsFunc(r.spec.Decode, split) {
+		out = append(out, "what the ranks of an instance on several hosts tell each other does not cross the network here: it is in the times of compute, or nowhere")
+	}
+	return out
+}
+
+// prefixes sums up what prefill found of earlier prompts.
+func (r *kvRun) prefixes(uses []serve.Use) (found *int64, ratio *float64) {
+	if r.spec.Serve.Prefill.PrefixPages == 0 {
+		return nil, nil
+	}
+	var n, all int64
+	for i := range uses {
+		n += uses[i].CachedTokens
+		all += uses[i].CachedTokens + uses[i].Computed
+	}
+	if all == 0 {
+		return &n, nil
+	}
+	part := float64(n) / float64(all)
+	return &n, &part
 }
 
 // busy sums up what instances did.
@@ -153,7 +188,7 @@ func failuresOf(w *kv.Workload, times []kv.Times) []kvreport.Failure {
 }
 
 // lanesOf says what part of all bytes, and of its rate, each lane carried.
-func lanesOf(lanes []predict.Lane, durationNS *int64, rate func(string) *int64) []kvreport.Lane {
+func lanesOf(lanes []predict.Lane, durationNS *int64, c *sim.Cluster) []kvreport.Lane {
 	var out []kvreport.Lane
 	total := int64(0)
 	for i := range lanes {
@@ -161,7 +196,7 @@ func lanesOf(lanes []predict.Lane, durationNS *int64, rate func(string) *int64) 
 	}
 	for i := range lanes {
 		l := &lanes[i]
-		x := kvreport.Lane{Lane: l.Name, Bytes: l.Bytes, Slices: l.Slices, Retries: l.Retries, BytesPerSec: rate(l.Name)}
+		x := kvreport.Lane{Lane: l.Name, Bytes: l.Bytes, Slices: l.Slices, Retries: l.Retries, BytesPerSec: laneRate(c, l)}
 		if total > 0 {
 			part := float64(l.Bytes) / float64(total)
 			x.Share = &part
@@ -175,21 +210,15 @@ func lanesOf(lanes []predict.Lane, durationNS *int64, rate func(string) *int64) 
 	return out
 }
 
-// laneRate is the lowest rate between the ports of a lane ("n0:mlx5_0 > n1:mlx5_0").
-func laneRate(c *sim.Cluster, ends map[string]sim.End, lane string) *int64 {
-	from, to, ok := strings.Cut(lane, " > ")
-	a, known := ends[from]
-	b, knownToo := ends[to]
-	if !ok || !known || !knownToo {
-		return nil
-	}
-	path, err := c.Path(a, b, 0)
+// laneRate is the lowest rate between the ports of a lane, nil where none is known.
+func laneRate(c *sim.Cluster, l *predict.Lane) *int64 {
+	path, err := c.Path(l.From, l.To, 0)
 	if err != nil {
 		return nil
 	}
 	var least *int64
-	for _, l := range path {
-		if rate, ok := c.Rate(l); ok && (least == nil || int64(rate) < *least) {
+	for _, link := range path {
+		if rate, ok := c.Rate(link); ok && (least == nil || int64(rate) < *least) {
 			v := int64(rate)
 			least = &v
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/topoctl/topoctl/internal/kv/predict"
 	kvreport "github.com/topoctl/topoctl/internal/kv/report"
 	"github.com/topoctl/topoctl/internal/kv/serve"
-	"github.com/topoctl/topoctl/internal/sim"
+	"github.com/topoctl/topoctl/internal/units"
 )
 
 // What the modelled serving system has, as vLLM has it by default: sequences that run at once,
@@ -50,7 +50,7 @@ func runKVPredict(ctx context.Context, o *kvPredictOptions) error {
 	if err != nil {
 		return err
 	}
-	return o.answer(r)
+	return o.answer(r, predictAdvice)
 }
 
 // interruptible gives up waiting when ctx ends: what runs has no other end, and the program
@@ -94,7 +94,10 @@ func (o *kvPredictOptions) prepare(w *kv.Workload, site *kvSite) (*kvRun, error)
 		c.Admit, c.LayersPerMove = serve.Beside, min(kvLayersTogether, o.model.Layers)
 	}
 	var err error
-	if c.Prefill, err = r.pool(0, &site.prefill, sides[0]); err != nil {
+	if c.Prefill, err = r.pool(0, &site.prefill, sides[0]); err == nil {
+		err = r.keepPrefixes(&c.Prefill, sides[0])
+	}
+	if err != nil {
 		return nil, err
 	}
 	if o.decodeShape.instances > 0 {
@@ -105,7 +108,8 @@ func (o *kvPredictOptions) prepare(w *kv.Workload, site *kvSite) (*kvRun, error)
 			return nil, withHint(err, "--prefill and --decode say how many tensor ranks an instance has")
 		}
 	}
-	r.spec = predict.Spec{Hosts: site.hosts, Fabric: site.fabric, Prefill: site.prefill.instances, Decode: site.decode.instances, Serve: c, Workload: w, Seed: o.load.seed}
+	r.spec = predict.Spec{Hosts: site.hosts, Fabric: site.fabric, Prefill: site.prefill.instances, Decode: site.decode.instances, Serve: c, Workload: w, Seed: o.load.seed,
+		SetupNS: o.setup.Nanoseconds(), PieceNS: o.piece.Nanoseconds()}
 	return r, r.addNetworks()
 }
 
@@ -121,7 +125,7 @@ func (r *kvRun) pool(which int, p *kvPool, side kvlayout.Side) (serve.Pool, erro
 	}
 	page, err := side.RankBytes(r.o.model, side.PageTokens)
 	if err != nil {
-		return serve.Pool{}, err
+		return serve.Pool{}, withHint(fmt.Errorf("--%s %s: %w", p.side, p.shape, err), "--prefill and --decode say how many tensor ranks an instance has")
 	}
 	pages := int(memory / page)
 	if pages < 1 {
@@ -144,6 +148,24 @@ func (r *kvRun) pool(which int, p *kvPool, side kvlayout.Side) (serve.Pool, erro
 	}
 	r.pools[which] = x
 	return pool, nil
+}
+
+// keepPrefixes gives prefill instances memory for prompts that are over.
+func (r *kvRun) keepPrefixes(pool *serve.Pool, side kvlayout.Side) error {
+	if r.o.prefixBytes == 0 {
+		return nil
+	}
+	page, err := side.RankBytes(r.o.model, side.PageTokens)
+	if err != nil {
+		return err
+	}
+	page *= int64(side.TP)
+	pool.PrefixPages = int(r.o.prefixBytes / page)
+	if block := (page*kv.BlockTokens + int64(side.PageTokens) - 1) / int64(side.PageTokens); pool.PrefixPages*side.PageTokens < kv.BlockTokens {
+		return fmt.Errorf("--prefix-memory %s: a block of %d tokens takes %s on %s: want as much at least", r.o.prefixText, kv.BlockTokens, units.Bytes(block), plural(side.TP, "rank"))
+	}
+	r.pools[0].PrefixBytes = &r.o.prefixBytes
+	return nil
 }
 
 // addNetworks lists this run's network and those that it is compared with.
@@ -210,8 +232,17 @@ func predictHint(err error) error {
 	return withHint(err, "\"topoctl path gpu:0 --peer FILE\" says which ports of two hosts reach each other; --fabric and --nics decide too")
 }
 
-// answer prints a report, and says by an error what it comes to.
-func (o *kvPredictOptions) answer(r *kvreport.Report) error {
+// predictAdvice is the next step where no request can be answered.
+func predictAdvice(why string) string {
+	if strings.Contains(why, "deadline exceeded") {
+		return "no lane carried anything: --down and --nics leave too little, or the fabric does"
+	}
+	return "shorter requests, or instances of more ranks (--prefill, --decode), need less memory on each"
+}
+
+// answer prints a report, and says by an error what it comes to. advice is the next step where no
+// request has an answer.
+func (o *kvServing) answer(r *kvreport.Report, advice func(why string) string) error {
 	if r.Metrics.Completed == 0 {
 		why := "none was over"
 		if len(r.Failures) > 0 {
@@ -220,21 +251,9 @@ func (o *kvPredictOptions) answer(r *kvreport.Report) error {
 				why = fmt.Sprintf("line %d: %s", *r.Failures[0].Line, why)
 			}
 		}
-		err := fmt.Errorf("no request can be answered: %s", why)
-		if strings.Contains(why, "deadline exceeded") {
-			return withHint(err, "no lane carried anything: --down and --nics leave too little, or the fabric does")
-		}
-		return withHint(err, "shorter requests, or instances of more ranks (--prefill, --decode), need less memory on each")
+		return withHint(fmt.Errorf("no request can be answered: %s", why), "%s", advice(why))
 	}
-	data, err := o.rendered(r)
-	if err != nil {
-		return err
-	}
-	if o.outFile != "" && o.outFile != "-" {
-		if err := writeFile(o.outFile, data, everyone); err != nil {
-			return fmt.Errorf("--out-file: %w", err)
-		}
-	} else if err := write(o.streams.Out, data); err != nil {
+	if err := o.put(r); err != nil {
 		return err
 	}
 	if r.Metrics.Failed+r.Metrics.Unfinished > 0 {
@@ -243,12 +262,27 @@ func (o *kvPredictOptions) answer(r *kvreport.Report) error {
 	return nil
 }
 
+// put prints a report.
+func (o *kvServing) put(r *kvreport.Report) error {
+	data, err := o.rendered(r)
+	if err != nil {
+		return err
+	}
+	if o.outFile != "" && o.outFile != "-" {
+		if err := writeFile(o.outFile, data, everyone); err != nil {
+			return fmt.Errorf("--out-file: %w", err)
+		}
+		return nil
+	}
+	return write(o.streams.Out, data)
+}
+
 // rendered is a report in the format that was asked for.
-func (o *kvPredictOptions) rendered(r *kvreport.Report) ([]byte, error) {
+func (o *kvServing) rendered(r *kvreport.Report) ([]byte, error) {
 	look := kvreport.Options{Units: o.units}
 	switch o.format {
 	case formatJSON:
-		return r.Encode()
+		return document(r.Encode())
 	case formatSVG:
 		return r.SVG(), nil
 	case formatHTML:
@@ -260,19 +294,4 @@ func (o *kvPredictOptions) rendered(r *kvreport.Report) ([]byte, error) {
 // metricsOf sums a result up.
 func (r *kvRun) metricsOf(x *predict.Result) (*metrics.Metrics, error) {
 	return metrics.Compute(r.w, x.Times, metrics.Options{SLO: r.o.slo, MemoryFirst: r.spec.Serve.Admit == serve.Before})
-}
-
-// rates are those of lanes by their names, nil where one is not known.
-func (r *kvRun) rates() (func(lane string) *int64, error) {
-	c, err := sim.New(sim.Spec{Hosts: r.site.hosts, Fabric: r.site.fabric})
-	if err != nil {
-		return nil, err
-	}
-	ends := map[string]sim.End{}
-	for i, h := range r.site.hosts {
-		for _, p := range h.Kind.Host().Ports() {
-			ends[h.Name+":"+p.Name] = sim.End{Host: i, Port: p.ID}
-		}
-	}
-	return func(lane string) *int64 { return laneRate(c, ends, lane) }, nil
 }
