@@ -81,8 +81,8 @@ func TestKVPlaces(t *testing.T) {
 	l.must("topology", err)
 	far := l.far.ask(ask{Do: "located"})
 	for _, tt := range []struct {
-		ranks []int // the GPU of each
-		bytes [2]int64
+		ranks  []int    // the GPU of each
+		halves [2]int64 // of all bytes, by lane
 	}{
 		{[]int{0, 1}, [2]int64{1, 1}}, {[]int{1}, [2]int64{0, 2}}, {[]int{0}, [2]int64{2, 0}},
 	} {
@@ -119,9 +119,10 @@ func TestKVPlaces(t *testing.T) {
 				}
 			}
 		}
+		// A lane that stood still for a moment gives what it had to the other one.
 		half := 4 * 256 * kvModel.BytesPerToken() / 2
-		if want := [2]int64{tt.bytes[0] * half, tt.bytes[1] * half}; got != want || r.CheckedBytes != 2*half {
-			t.Errorf("ranks at GPUs %v: lanes carried %v bytes, want %v; %d bytes were right", tt.ranks, got, want, r.CheckedBytes)
+		if off := got[0] - tt.halves[0]*half; off < -half/4 || off > half/4 || got[0]+got[1] != 2*half || r.CheckedBytes != 2*half {
+			t.Errorf("ranks at GPUs %v: lanes carried %v bytes, want about %v halves of %d; %d bytes were right", tt.ranks, got, tt.halves, half, r.CheckedBytes)
 		}
 	}
 }

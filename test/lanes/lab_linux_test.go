@@ -23,13 +23,34 @@ type lab struct {
 
 const burstBytes = 256 << 10
 
-// newLab builds lanes of these rates, in Mbit/s.
+// newLab builds lanes of these rates, in Mbit/s, that the kernel shapes.
 func newLab(t *testing.T, mbits ...int) *lab {
+	t.Helper()
+	l := newNamespaces(t, len(mbits))
+	for i, mbit := range mbits {
+		l.addLane(i)
+		l.setRate(i, mbit)
+	}
+	return l
+}
+
+// newWires builds lanes of these rates, in Mbit/s, that this process carries.
+func newWires(t *testing.T, mbits ...int) *lab {
+	t.Helper()
+	l := newNamespaces(t, len(mbits))
+	for i, mbit := range mbits {
+		l.addWire(i, mbit)
+	}
+	return l
+}
+
+// newNamespaces is a lab without lanes.
+func newNamespaces(t *testing.T, lanes int) *lab {
 	t.Helper()
 	if notPermitted != "" {
 		t.Skip(notPermitted)
 	}
-	l := &lab{t: t, lanes: len(mbits), far: startFar(t)}
+	l := &lab{t: t, lanes: lanes, far: startFar(t)}
 	var err error
 	if l.near, err = netlink.NewHandle(); err != nil {
 		t.Skipf("no netlink: %v", err)
@@ -49,10 +70,6 @@ func newLab(t *testing.T, mbits ...int) *lab {
 		lo, err := h.LinkByName("lo")
 		l.must("lo", err)
 		l.must("lo up", h.LinkSetUp(lo))
-	}
-	for i := range l.lanes {
-		l.addLane(i)
-		l.setRate(i, mbits[i])
 	}
 	return l
 }
@@ -81,6 +98,12 @@ func (l *lab) addLane(i int) {
 		l.t.Skipf("no veth pair can be made here: %v", err)
 	}
 	l.t.Cleanup(func() { _ = l.near.LinkDel(veth) }) // with its other end
+	l.address(i)
+}
+
+// address gives both ends of a lane their addresses, and takes them up.
+func (l *lab) address(i int) {
+	l.t.Helper()
 	for _, end := range []struct {
 		h    *netlink.Handle
 		name string

@@ -63,10 +63,8 @@ func (o *kvServing) add(cmd *cobra.Command, gpuHelp, decodeHelp string, decodeWo
 
 // check reads the flags, but for the shape of --decode.
 func (o *kvServing) check(cmd *cobra.Command) error {
-	for _, name := range []string{"gpu", "trace", "out-file"} {
-		if fl := cmd.Flag(name); fl.Changed && fl.Value.String() == "" {
-			return fmt.Errorf("--%s is empty", name)
-		}
+	if err := notEmpty(cmd, "gpu", "trace", "out-file"); err != nil {
+		return err
 	}
 	if o.modelName == "" {
 		return withHint(errors.New("no model: want --model NAME"), "known are %s", strings.ToLower(strings.Join(modelNames(), ", ")))
