@@ -127,5 +127,6 @@ func (p *Preset) place(hosts []sim.HostSpec) (prefill, decode []predict.Instance
 		}
 		return out
 	}
-	return side(p.Prefill), side(p.Decode), err
+	prefill, decode = side(p.Prefill), side(p.Decode)
+	return prefill, decode, err
 }

@@ -2,6 +2,7 @@ package replay
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"fmt"
 )
@@ -28,8 +29,8 @@ func pattern(out []byte, request, layer, part, token, head int) {
 }
 
 // fill makes the cache of a transfer on the prefill side.
-func (m *mover) fill(j *job) error {
-	return m.each(j, m.prefill, func(p place, page []byte) error {
+func (m *mover) fill(ctx context.Context, j *job) error {
+	return m.each(ctx, j, m.prefill, func(p place, page []byte) error {
 		clear(page)
 		m.cells(j, m.prefill, p, page, func(cell, want []byte) { copy(cell, want) })
 		region, offset := m.prefill.at(p.rank, p.layer, j.source[p.number])
@@ -39,8 +40,8 @@ func (m *mover) fill(j *job) error {
 }
 
 // verify reads the cache of a transfer back from the decode side.
-func (m *mover) verify(j *job) error {
-	return m.each(j, m.decode, func(p place, page []byte) error {
+func (m *mover) verify(ctx context.Context, j *job) error {
+	return m.each(ctx, j, m.decode, func(p place, page []byte) error {
 		region, offset := m.decode.at(p.rank, p.layer, j.dest[p.number])
 		if _, err := m.memory(&j.t, m.pull(), region).ReadAt(page, offset); err != nil {
 			return fmt.Errorf("reading it back: %w", err)
@@ -64,12 +65,15 @@ func (m *mover) verify(j *job) error {
 // place is a page of a prompt, on a rank and in a layer.
 type place struct{ rank, layer, number int }
 
-// each visits the pages of a transfer on one side.
-func (m *mover) each(j *job, s *side, visit func(place, []byte) error) error {
+// each visits the pages of a transfer on one side, until ctx ends.
+func (m *mover) each(ctx context.Context, j *job, s *side, visit func(place, []byte) error) error {
 	page := make([]byte, s.pool.PageBytes)
 	for rank := range s.layout.TP {
 		for layer := j.t.FromLayer; layer < j.t.ToLayer; layer++ {
 			for number := j.t.FromToken / s.layout.PageTokens; number*s.layout.PageTokens < j.t.ToToken; number++ {
+				if ctx.Err() != nil {
+					return context.Cause(ctx)
+				}
 				if err := visit(place{rank, layer, number}, page); err != nil {
 					return err
 				}

@@ -23,7 +23,8 @@ type mover struct {
 	prefill, decode *side
 	senders         []*sender          // by local instance
 	lose            func(instance int) // tells the serving system of a remote one
-	lost            map[int]Lost       // remote instances
+	lost            map[int]Lost       // remote instances, and the first loss of each
+	gone            []Lost             // peers, the first one first
 	decodes         []int              // the decode instance that a request was at last; -1 none
 	lanes           map[laneKey]*Lane
 	transfers       int64
@@ -100,8 +101,12 @@ func (m *mover) watch(ctx context.Context, instance int, p *engine.Peer) {
 	select {
 	case <-p.Done():
 		m.loop.post(func() {
+			loss := Lost{p.Name(), m.loop.nowNS, p.Err()}
+			if !slices.ContainsFunc(m.gone, func(x Lost) bool { return x.Peer == loss.Peer }) {
+				m.gone = append(m.gone, loss)
+			}
 			if _, known := m.lost[instance]; !known {
-				m.lost[instance] = Lost{p.Name(), m.loop.nowNS, p.Err()}
+				m.lost[instance] = loss
 				m.lose(instance)
 			}
 		})
@@ -162,7 +167,7 @@ func (m *mover) memory(t *serve.Transfer, here bool, region int) interface {
 }
 
 // finish waits for the batches of a job and says what came of it.
-func (m *mover) finish(j *job, nowNS int64) {
+func (m *mover) finish(ctx context.Context, j *job, nowNS int64) {
 	defer m.running.Done()
 	var used []Lane
 	began := nowNS
@@ -177,7 +182,7 @@ func (m *mover) finish(j *job, nowNS int64) {
 		used = append(used, lanes...)
 	}
 	if j.err == nil && m.o.Check {
-		j.err = m.verify(j)
+		j.err = m.verify(ctx, j)
 	}
 	if j.err != nil {
 		j.err = fmt.Errorf("cache from prefill instance %d to decode instance %d: %w", j.t.Prefill, j.t.Decode, j.err)
@@ -255,18 +260,6 @@ func (m *mover) used() []Lane {
 	slices.SortFunc(out, func(a, b Lane) int {
 		return cmp.Or(cmp.Compare(a.Peer, b.Peer), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Transport, b.Transport))
 	})
-	return out
-}
-
-// lostPeers lists each peer that was lost once.
-func (m *mover) lostPeers() []Lost {
-	var out []Lost
-	for _, l := range m.lost {
-		if !slices.ContainsFunc(out, func(x Lost) bool { return x.Peer == l.Peer }) {
-			out = append(out, l)
-		}
-	}
-	slices.SortFunc(out, func(a, b Lost) int { return cmp.Or(cmp.Compare(a.AtNS, b.AtNS), cmp.Compare(a.Peer, b.Peer)) })
 	return out
 }
 

@@ -89,7 +89,10 @@ func RegionBytes(m layout.Model, s layout.Side, pages int) (int64, error) {
 }
 
 const (
-	mostBytes       = 1 << 50
+	mostBytes = 1 << 50
+	// MostPages bounds the pages of an instance: there is an entry for each here, and how many
+	// there are peers say.
+	MostPages       = 1 << 24
 	defaultTransfer = 10 * time.Minute
 )
 
@@ -109,15 +112,15 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	}
 	m.lose = func(instance int) { system.Lose(!m.pull(), instance) }
 	moving, stop := context.WithCancel(ctx)
+	m.loop.begin() // those that start ask it for the time
 	m.start(moving)
 	over := false
-	m.loop.begin()
 	system.Start(func() { over = true })
 	m.loop.run(ctx, &over)
 	end := m.loop.sinceNS()
 	stop()
 	m.wait()
-	r := &Result{Times: system.Times(), EndNS: end, PrefillUse: system.PrefillUse(), DecodeUse: system.DecodeUse(), Lanes: m.used(), Lost: m.lostPeers(),
+	r := &Result{Times: system.Times(), EndNS: end, PrefillUse: system.PrefillUse(), DecodeUse: system.DecodeUse(), Lanes: m.used(), Lost: m.gone,
 		Transfers: m.transfers, Pieces: m.pieces, Timers: lateness(m.loop.timersLate), News: lateness(m.loop.newsLate), CheckedBytes: m.checked.Load()}
 	m.loseAnswers(r.Times)
 	if over {

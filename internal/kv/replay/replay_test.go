@@ -87,14 +87,14 @@ func TestCheckSees(t *testing.T) {
 	if err := j.batches[0].Wait(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := m.verify(j); err != nil {
+	if err := m.verify(t.Context(), j); err != nil {
 		t.Fatal(err)
 	}
 	seen, memory := 0, l.theirs[0][0].Bytes()
 	const step = 1151 // one byte of each token, elsewhere in each
 	for at := 0; at < len(memory); at += step {
 		memory[at] ^= 1
-		if m.verify(j) != nil {
+		if m.verify(t.Context(), j) != nil {
 			seen++
 		}
 		memory[at] ^= 1

@@ -42,7 +42,7 @@ func (s *sender) run(ctx context.Context) {
 		for _, j := range jobs {
 			s.m.submit(ctx, j)
 			s.m.running.Add(1)
-			go s.m.finish(j, s.m.loop.sinceNS())
+			go s.m.finish(ctx, j, s.m.loop.sinceNS())
 		}
 	}
 }
@@ -50,7 +50,7 @@ func (s *sender) run(ctx context.Context) {
 // submit starts a batch for each pair of ranks.
 func (m *mover) submit(ctx context.Context, j *job) {
 	if m.o.Check {
-		if j.err = m.fill(j); j.err != nil {
+		if j.err = m.fill(ctx, j); j.err != nil {
 			return
 		}
 	}

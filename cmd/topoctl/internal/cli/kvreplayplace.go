@@ -58,7 +58,7 @@ func rankPlaces(t *topo.Topology, given []pathsel.Location, ranks int) ([]pathse
 		}
 		consumers, err := h.Ranks(ranks)
 		if err != nil {
-			return nil, err
+			return nil, withHint(err, "--location says where ranks of this host have their memory, and goes round")
 		}
 		for i := range consumers {
 			given = append(given, consumers[i].Location)

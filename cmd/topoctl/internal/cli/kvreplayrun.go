@@ -217,19 +217,13 @@ func (r *kvReplayRun) memories(ctx context.Context, e *engine.Engine, places *kv
 	if here.Pages, err = o.pagesIn(hereSide, hereSide.TP, o.memory/int64(hereSide.TP), "--memory"); err != nil {
 		return err
 	}
-	limited, stop := context.WithTimeout(ctx, o.globals.timeout)
-	defer stop()
 	least := int64(-1)
 	for _, address := range o.peers {
-		p, err := e.Open(limited, address)
+		found, err := o.regionsAt(ctx, e, address)
 		if err != nil {
-			return o.peerHint(ctx, err, address)
+			return err
 		}
-		for _, name := range o.regions {
-			x, err := p.Region(limited, name)
-			if err != nil {
-				return o.regionHint(limited, err, p, name)
-			}
+		for _, x := range found {
 			if last := len(r.Remote) - 1; last < 0 || len(r.Remote[last]) == o.regionsEach() {
 				r.Remote = append(r.Remote, nil)
 			}
@@ -253,7 +247,27 @@ func (r *kvReplayRun) memories(ctx context.Context, e *engine.Engine, places *kv
 	return err
 }
 
-// pagesIn is how many pages an instance has whose regions have at least so many bytes.
+// regionsAt opens a peer and finds its regions, in the time that --timeout gives each peer.
+func (o *kvReplayOptions) regionsAt(ctx context.Context, e *engine.Engine, address string) ([]*engine.RemoteRegion, error) {
+	limited, stop := context.WithTimeout(ctx, o.globals.timeout)
+	defer stop()
+	p, err := e.Open(limited, address)
+	if err != nil {
+		return nil, o.peerHint(ctx, err, address)
+	}
+	var out []*engine.RemoteRegion
+	for _, name := range o.regions {
+		x, err := p.Region(limited, name)
+		if err != nil {
+			return nil, o.regionHint(ctx, err, p, name)
+		}
+		out = append(out, x)
+	}
+	return out, nil
+}
+
+// pagesIn is how many pages an instance has whose regions have at least so many bytes; of regions
+// that are larger than any run can use, a part is used.
 func (o *kvReplayOptions) pagesIn(s kvlayout.Side, regions int, size int64, flag string) (int, error) {
 	page, err := replay.RegionBytes(o.model, s, 1)
 	page /= int64(regions)
@@ -263,7 +277,7 @@ func (o *kvReplayOptions) pagesIn(s kvlayout.Side, regions int, size int64, flag
 	if err != nil {
 		return 0, err
 	}
-	return int(size / page), nil
+	return int(min(size/page, replay.MostPages)), nil
 }
 
 // peerHint says what to do where a peer cannot be opened.
@@ -287,11 +301,13 @@ func (o *kvReplayOptions) peerHint(ctx context.Context, err error, address strin
 // regionHint says what to do where a peer has no such region.
 func (o *kvReplayOptions) regionHint(ctx context.Context, err error, p *engine.Peer, name string) error {
 	if !errors.Is(err, engine.ErrNoRegion) {
-		return o.peerHint(ctx, err, p.Name())
+		return o.peerHint(ctx, fmt.Errorf("--region %s: %w", name, err), p.Name())
 	}
 	err = fmt.Errorf("--region %s: the peer at %s has no such region", name, p.Name())
 	var known []string
-	if list, asked := p.Regions(ctx); asked == nil {
+	limited, stop := context.WithTimeout(ctx, o.globals.timeout)
+	defer stop()
+	if list, asked := p.Regions(limited); asked == nil {
 		for _, r := range list {
 			known = append(known, r.Name())
 		}

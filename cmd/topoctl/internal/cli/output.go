@@ -84,7 +84,11 @@ func layout(data []byte) ([]byte, error) {
 		if !first {
 			out.WriteByte(',')
 		}
-		fmt.Fprintf(&out, "\n%q:", key)
+		name, err := jsonLine(key)
+		if err != nil {
+			return nil, fmt.Errorf("lay out JSON: %w", err)
+		}
+		fmt.Fprintf(&out, "\n%s:", bytes.TrimSpace(name))
 		if err := layoutList(&out, value); err != nil {
 			return nil, err
 		}
