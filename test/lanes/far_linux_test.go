@@ -15,7 +15,7 @@ import (
 
 // ask is a line to the far process, answer a line from it.
 type ask struct {
-	Do     string `json:"do"` // sink, engine, verify
+	Do     string `json:"do"` // sink, engine, verify, watch
 	Seed   uint64 `json:"seed,omitempty"`
 	Offset int64  `json:"offset,omitempty"`
 	Bytes  int64  `json:"bytes,omitempty"`
@@ -26,6 +26,7 @@ type answer struct {
 	Error   string `json:"error,omitempty"`
 	Address string `json:"address,omitempty"`
 	Wrong   int64  `json:"wrong,omitempty"` // bytes that are not what they should be
+	Stops   stops  `json:"stops,omitempty"`
 }
 
 // farProcess is this program in the far namespace.
@@ -117,6 +118,7 @@ func far() int {
 type farSide struct {
 	listener net.Listener
 	engine   *farEngine
+	watch    *watch
 }
 
 func (f *farSide) do(a ask) (answer, error) {
@@ -129,6 +131,11 @@ func (f *farSide) do(a ask) (answer, error) {
 		return f.startEngine(a)
 	case "located":
 		return f.startLocated()
+	case "watch":
+		f.watch = watchStops()
+		return answer{}, nil
+	case "stops":
+		return answer{Stops: f.watch.end()}, nil
 	case "fill", "verify":
 		if f.engine == nil {
 			return answer{}, errors.New("there is no engine")

@@ -43,13 +43,16 @@ func (l *lab) tap(name string) *os.File {
 	}
 	link := l.link(l.near, name)
 	l.must("queue", l.near.LinkSetTxQLen(link, 4096))
-	return os.NewFile(uintptr(fd), name)
+	f := os.NewFile(uintptr(fd), name)
+	l.t.Cleanup(func() { f.Close() })
+	return f
 }
 
 // slack is what a wire may be ahead of its time: sleeping for less takes longer.
 const slack = 200 * time.Microsecond
 
-// pump carries frames from one interface to another until either is closed.
+// pump carries frames from one interface to another until either is closed. What came while it
+// slept for too long counts as waiting since before: that is less than watchStops sees.
 func pump(to, from *os.File, mbit int) {
 	frame := make([]byte, 64<<10)
 	sent := time.Now() // when the last bit of all frames so far is on the wire
