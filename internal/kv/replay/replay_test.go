@@ -290,6 +290,7 @@ func TestBadOptions(t *testing.T) {
 		"no KV layout for the way":           func(_ *testing.T, l *lab) { l.Serve.Cache = nil },
 		"no instances to move caches":        func(_ *testing.T, l *lab) { l.Remote = nil },
 		"0 pages of 32768 bytes on 1 ranks":  func(_ *testing.T, l *lab) { l.Serve.Decode.Pages = 0 },
+		"an instance has at most 16777216":   func(_ *testing.T, l *lab) { l.Serve.Decode.Pages = MostPages + 1 },
 		"9 pages take ":                      func(_ *testing.T, l *lab) { l.Serve.Prefill.Pages = 9 },
 		"has 786432 bytes: 10 pages take ":   func(_ *testing.T, l *lab) { l.Serve.Decode.Pages = 10 },
 		"is given twice: instances and":      func(_ *testing.T, l *lab) { l.Local = append(l.Local, l.Local[0]) },
