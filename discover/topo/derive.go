@@ -14,13 +14,14 @@ import (
 func (t *Topology) Derive() {
 	t.stampKinds()
 	t.sortNodes()
-	t.assignRoles()
-	t.deriveSwitches()
-	t.deriveNICs()
-	t.markImplausible()
-	t.deriveLinks()
+	observed := NewIndex(t) // without what the next steps derive
+	t.assignRoles(observed)
+	t.deriveSwitches(observed)
+	t.deriveNICs(observed)
+	t.markImplausible(observed)
+	t.deriveLinks(observed)
 	t.sortWarnings()
-	t.Host.Fingerprint = t.Fingerprint()
+	t.Host.Fingerprint = t.fingerprint(observed)
 	t.deriveRelations()
 }
 
@@ -79,16 +80,7 @@ func (d *PCIDevice) IsBridge() bool { return d.Class.Uint()>>8 == 0x0604 }
 // role that their place implies: on a root bus a root port, and below it upstream
 // and downstream ports in turn. A bridge with several slots on its bus that
 // itself hangs from a downstream port is a conventional bridge.
-func (t *Topology) assignRoles() {
-	byID := make(map[ID]*PCIDevice, len(t.PCIDevices))
-	children := make(map[ID]int, len(t.PCIDevices))
-	for i := range t.PCIDevices {
-		d := &t.PCIDevices[i]
-		byID[d.ID] = d
-		if d.IsBridge() {
-			children[d.Parent]++
-		}
-	}
+func (t *Topology) assignRoles(x *Index) {
 	var role func(d *PCIDevice, depth int) PCIRole
 	role = func(d *PCIDevice, depth int) PCIRole {
 		if d.Role != "" || depth > maxDepth {
@@ -98,8 +90,8 @@ func (t *Topology) assignRoles() {
 			d.Role = RoleEndpoint
 			return d.Role
 		}
-		parent, ok := byID[d.Parent]
-		if !ok {
+		parent := x.PCIDevice(d.Parent)
+		if parent == nil {
 			d.Role = RoleRootPort
 			return d.Role
 		}
@@ -108,7 +100,7 @@ func (t *Topology) assignRoles() {
 			d.Role = RoleUpstream
 			// A bridge whose bus holds endpoints only is no switch: a switch
 			// has ports below its upstream port.
-			if children[d.ID] == 0 {
+			if !slices.ContainsFunc(x.Children(d.ID), (*PCIDevice).IsBridge) {
 				d.Role = RoleBridge
 			}
 		case RoleUpstream:
@@ -127,55 +119,41 @@ func (t *Topology) assignRoles() {
 // hostile document could hold a cycle.
 const maxDepth = 64
 
-func (t *Topology) deriveSwitches() {
+func (t *Topology) deriveSwitches(x *Index) {
 	t.Switches = nil
-	index := map[ID]int{}
 	for i := range t.PCIDevices {
 		d := &t.PCIDevices[i]
 		if d.Role != RoleUpstream {
 			continue
 		}
-		index[d.ID] = len(t.Switches)
-		t.Switches = append(t.Switches, Switch{
+		s := Switch{
 			Node:     Node{ID: SwitchID(d.BDF), Kind: KindSwitch, Evidence: d.Evidence, Facts: Facts{{"upstream", SourceDerived, "role of PCI functions"}}},
 			Upstream: d.ID, Downstream: []ID{}, Name: d.DeviceName, NUMA: d.NUMA,
-		})
-	}
-	for i := range t.PCIDevices {
-		d := &t.PCIDevices[i]
-		if s, ok := index[d.Parent]; ok && d.Role == RoleDownstream {
-			t.Switches[s].Downstream = append(t.Switches[s].Downstream, d.ID)
 		}
+		for _, port := range x.Children(d.ID) {
+			if port.Role == RoleDownstream {
+				s.Downstream = append(s.Downstream, port.ID)
+			}
+		}
+		t.Switches = append(t.Switches, s)
 	}
 }
 
 // isNetworkFunction says whether a PCI function is a NIC's: class 0x02, or the
 // parent of an RDMA device (BlueField and data-direct functions have others).
-func (t *Topology) networkFunctions() map[ID]bool {
-	out := map[ID]bool{}
-	for i := range t.PCIDevices {
-		if t.PCIDevices[i].Class.Uint()>>16 == 0x02 {
-			out[t.PCIDevices[i].ID] = true
-		}
-	}
-	for i := range t.RDMADevices {
-		if t.RDMADevices[i].PCI != "" {
-			out[t.RDMADevices[i].PCI] = true
-		}
-	}
-	return out
+func (x *Index) isNetworkFunction(d *PCIDevice) bool {
+	return d.Class.Uint()>>16 == 0x02 || len(x.On(d.ID).RDMADevices) > 0
 }
 
 // deriveNICs groups network functions into cards by slot. A virtual function
 // is a card of its own, because it shares its physical function's port.
-func (t *Topology) deriveNICs() {
+func (t *Topology) deriveNICs(x *Index) {
 	t.NICs = nil
-	network := t.networkFunctions()
 	bySlot := map[string]int{}
 	slotOf := map[ID]string{}
 	for i := range t.PCIDevices {
 		d := &t.PCIDevices[i]
-		if !network[d.ID] {
+		if !x.isNetworkFunction(d) {
 			continue
 		}
 		slot := d.BDF.Slot()

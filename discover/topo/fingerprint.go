@@ -23,13 +23,9 @@ import (
 //
 // NVLinks are known from NVML alone: without it, and with one of them down, a host has
 // another fingerprint.
-func (t *Topology) Fingerprint() string {
-	children := map[ID][]*PCIDevice{}
-	for i := range t.PCIDevices {
-		if d := &t.PCIDevices[i]; d.PF == "" {
-			children[d.Parent] = append(children[d.Parent], d)
-		}
-	}
+func (t *Topology) Fingerprint() string { return t.fingerprint(NewIndex(t)) }
+
+func (t *Topology) fingerprint(x *Index) string {
 	lines := []string{fmt.Sprintf("host %s %s %s", t.Host.Arch, t.Host.CPUVendor, t.Host.CPUModel)}
 	for i := range t.NUMANodes {
 		n := &t.NUMANodes[i]
@@ -39,8 +35,8 @@ func (t *Topology) Fingerprint() string {
 	}
 	for i := range t.HostBridges {
 		hb := &t.HostBridges[i]
-		if len(children[hb.ID]) > 0 {
-			lines = append(lines, fmt.Sprintf("root numa %s %s", optional(hb.NUMA), shapes(children, hb.ID, 0)))
+		if below := x.shapes(hb.ID, 0); below != "()" {
+			lines = append(lines, fmt.Sprintf("root numa %s %s", optional(hb.NUMA), below))
 		}
 	}
 	lines = append(lines, t.gpuLines()...)
@@ -49,20 +45,23 @@ func (t *Topology) Fingerprint() string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// shapes describes the functions below a node, in an order that does not
-// depend on their addresses.
-func shapes(children map[ID][]*PCIDevice, id ID, depth int) string {
+// shapes describes the functions below a node but virtual ones, in an order that
+// does not depend on their addresses.
+func (x *Index) shapes(id ID, depth int) string {
 	if depth > maxDepth {
 		return "..."
 	}
 	var out []string
-	for _, d := range children[id] {
+	for _, d := range x.Children(id) {
+		if d.PF != "" {
+			continue
+		}
 		speed, width := "?", "?"
 		if d.Link != nil {
 			speed, width = optional(d.Link.MaxSpeedMTs), optional(d.Link.MaxWidth)
 		}
 		out = append(out, fmt.Sprintf("%s:%s %s:%s %s %sx%s%s", d.Vendor, d.Device,
-			d.SubVendor, d.SubDevice, d.Class, speed, width, shapes(children, d.ID, depth+1)))
+			d.SubVendor, d.SubDevice, d.Class, speed, width, x.shapes(d.ID, depth+1)))
 	}
 	slices.Sort(out)
 	return "(" + strings.Join(out, ",") + ")"

@@ -10,6 +10,7 @@ type Overlay map[LinkID]Rate
 // separately. A Graph does not change and may be used by many goroutines.
 type Graph struct {
 	t     *Topology
+	index *Index
 	links []Link
 	byID  map[LinkID]int
 
@@ -20,7 +21,6 @@ type Graph struct {
 	peers    peerSets
 	fabric   map[ID]int // a GPU's NVLinks to the switches
 	c2c      map[ID]int // a GPU's C2C link
-	numa     map[int]*NUMANode
 	cpuNodes int
 	asserted map[ID]int // places on the axis of what the origin states
 }
@@ -37,16 +37,11 @@ type vertex struct {
 // NewGraph builds the graph of a derived topology, with measured rates laid
 // over it. The overlay may be nil.
 func NewGraph(t *Topology, overlay Overlay) *Graph {
-	g := &Graph{t: t, links: t.Links, byID: make(map[LinkID]int, len(t.Links)), vertex: map[ID]int{},
-		direct: map[[2]ID]int{}, peers: peerSets{index: map[ID]int{}}, fabric: map[ID]int{}, c2c: map[ID]int{}, numa: map[int]*NUMANode{}}
+	g := &Graph{t: t, index: NewIndex(t), links: t.Links, byID: make(map[LinkID]int, len(t.Links)), vertex: map[ID]int{},
+		direct: map[[2]ID]int{}, peers: peerSets{index: map[ID]int{}}, fabric: map[ID]int{}, c2c: map[ID]int{}}
 	if len(overlay) > 0 {
 		g.links = append([]Link(nil), t.Links...)
 	}
-	gpus := make(map[ID]bool, len(t.GPUs))
-	for i := range t.GPUs {
-		gpus[t.GPUs[i].ID] = true
-	}
-	above := map[ID]int{}
 	for i := range g.links {
 		l := &g.links[i]
 		g.byID[l.ID] = i
@@ -54,19 +49,14 @@ func NewGraph(t *Topology, overlay Overlay) *Graph {
 			l.BytesPerSec, l.Basis = &r, BasisMeasured
 		}
 		switch l.Kind {
-		case LinkPCIe:
-			above[l.B] = i
 		case LinkNVLink, LinkXGMI:
 			g.addDirect(l, i)
-			if gpus[l.A] && gpus[l.B] {
+			if g.index.GPU(l.A) != nil && g.index.GPU(l.B) != nil {
 				g.peers.join(l.A, l.B)
 			}
 		case LinkC2C:
 			g.c2c[l.A] = i
 		}
-	}
-	for i := range t.NUMANodes {
-		g.numa[t.NUMANodes[i].Index] = &t.NUMANodes[i]
 	}
 	g.cpuNodes = len(t.cpuNodes())
 	if t.Asserted != nil {
@@ -75,7 +65,7 @@ func NewGraph(t *Topology, overlay Overlay) *Graph {
 			g.asserted[id] = i
 		}
 	}
-	g.buildTrees(above)
+	g.buildTrees()
 	return g
 }
 
@@ -92,8 +82,8 @@ func (g *Graph) addDirect(l *Link, i int) {
 }
 
 // buildTrees makes a vertex for each host bridge and PCI function and finds
-// the link above it: that of the first function on the same link.
-func (g *Graph) buildTrees(above map[ID]int) {
+// the link above it.
+func (g *Graph) buildTrees() {
 	t := g.t
 	for i := range t.HostBridges {
 		g.vertex[t.HostBridges[i].ID] = len(g.nodes)
@@ -103,7 +93,6 @@ func (g *Graph) buildTrees(above map[ID]int) {
 		g.vertex[t.PCIDevices[i].ID] = len(g.nodes)
 		g.nodes = append(g.nodes, vertex{id: t.PCIDevices[i].ID, dev: &t.PCIDevices[i], parent: -1, up: -1})
 	}
-	heads := linkHeads(t.PCIDevices)
 	for i := range g.nodes {
 		v := &g.nodes[i]
 		if v.dev == nil {
@@ -112,8 +101,8 @@ func (g *Graph) buildTrees(above map[ID]int) {
 		if p, ok := g.vertex[v.dev.Parent]; ok {
 			v.parent = p
 		}
-		if l, ok := above[heads[v.id]]; ok {
-			v.up = l
+		if l := g.index.LinkAbove(v.id); l != nil {
+			v.up = g.byID[l.ID]
 		}
 	}
 }
@@ -147,45 +136,29 @@ func (g *Graph) endpoint(id ID) (endpoint, bool) {
 		}
 		e.numa = numa
 	}
-	t := g.t
-	for i := range t.NUMANodes {
-		if t.NUMANodes[i].ID == id {
-			e.kind, e.cpu, e.numa = KindNUMA, true, &t.NUMANodes[i].Index
-			return e, true
+	switch n := g.index.Node(id).(type) {
+	case *NUMANode:
+		e.kind, e.cpu, e.numa = KindNUMA, true, &n.Index
+	case *GPU:
+		e.kind, e.gpu = KindGPU, true
+		onPCI(n.PCI, n.NUMA)
+	case *RDMADevice:
+		e.kind = KindRDMA
+		onPCI(n.PCI, n.NUMA)
+		for _, p := range g.index.Ports(id) {
+			e.ports = g.appendLink(e.ports, LinkID(p.ID))
 		}
+	case *Netdev:
+		e.kind = KindNetdev
+		onPCI(n.PCI, n.NUMA)
+		e.ports = g.appendLink(e.ports, LinkID("port:"+n.Name))
+	case *PCIDevice:
+		e.kind = KindPCI
+		onPCI(id, n.NUMA)
+	default:
+		return e, false
 	}
-	for i := range t.GPUs {
-		if t.GPUs[i].ID == id {
-			e.kind, e.gpu = KindGPU, true
-			onPCI(t.GPUs[i].PCI, t.GPUs[i].NUMA)
-			return e, true
-		}
-	}
-	for i := range t.RDMADevices {
-		if r := &t.RDMADevices[i]; r.ID == id {
-			e.kind = KindRDMA
-			onPCI(r.PCI, r.NUMA)
-			for j := range t.Ports {
-				if t.Ports[j].RDMA == id {
-					e.ports = g.appendLink(e.ports, LinkID(t.Ports[j].ID))
-				}
-			}
-			return e, true
-		}
-	}
-	for i := range t.Netdevs {
-		if n := &t.Netdevs[i]; n.ID == id {
-			e.kind = KindNetdev
-			onPCI(n.PCI, n.NUMA)
-			e.ports = g.appendLink(e.ports, LinkID("port:"+n.Name))
-			return e, true
-		}
-	}
-	if v, ok := g.vertex[id]; ok && g.nodes[v].dev != nil {
-		e.kind, e.v, e.numa = KindPCI, v, g.nodes[v].dev.NUMA
-		return e, true
-	}
-	return e, false
+	return e, true
 }
 
 func (g *Graph) appendLink(list []int, id LinkID) []int {

@@ -12,16 +12,10 @@ const FabricID ID = "nvfabric"
 
 // deriveLinks adds the links that follow from the nodes and sorts all of them.
 // A link that a source gave under the same ID is kept as it is.
-func (t *Topology) deriveLinks() {
-	b := linkBuilder{t: t, given: map[LinkID]bool{}, byID: map[ID]*PCIDevice{}, gpus: map[ID]bool{}}
+func (t *Topology) deriveLinks(x *Index) {
+	b := linkBuilder{t: t, index: x, given: map[LinkID]bool{}}
 	for _, l := range t.Links {
 		b.given[l.ID] = true
-	}
-	for i := range t.PCIDevices {
-		b.byID[t.PCIDevices[i].ID] = &t.PCIDevices[i]
-	}
-	for i := range t.GPUs {
-		b.gpus[t.GPUs[i].PCI] = true
 	}
 	b.pcie()
 	b.rootComplexes()
@@ -47,9 +41,8 @@ func compareLinkIDs(a, b LinkID) int {
 
 type linkBuilder struct {
 	t     *Topology
+	index *Index
 	given map[LinkID]bool
-	byID  map[ID]*PCIDevice
-	gpus  map[ID]bool
 }
 
 func (b *linkBuilder) add(l Link) {
@@ -59,55 +52,28 @@ func (b *linkBuilder) add(l Link) {
 	}
 }
 
-// linkHead says which function's link a function shares: functions that hang
-// from one port share one link. On a bus without a port above (root bus,
-// conventional bridge) each slot has its own.
-func linkHeads(devices []PCIDevice) map[ID]ID {
-	type bus struct {
-		parent ID
-		slot   string
-	}
-	role := make(map[ID]PCIRole, len(devices))
-	for i := range devices {
-		role[devices[i].ID] = devices[i].Role
-	}
-	first := map[bus]ID{}
-	heads := make(map[ID]ID, len(devices))
-	for i := range devices {
-		d := &devices[i]
-		key := bus{d.Parent, d.BDF.Slot()}
-		if r := role[d.Parent]; r == RoleRootPort || r == RoleDownstream {
-			key.slot = ""
-		}
-		if _, ok := first[key]; !ok {
-			first[key] = d.ID
-		}
-		heads[d.ID] = first[key]
-	}
-	return heads
-}
-
 // pcie adds one link for each slot that has one: below root ports, downstream
 // ports and bridges, and above endpoints on a root bus that report a link.
 func (b *linkBuilder) pcie() {
-	heads := linkHeads(b.t.PCIDevices)
-	gpuBelow := map[ID]bool{}
-	for id := range b.gpus {
-		gpuBelow[heads[id]] = true
+	gpuBelow := map[*PCIDevice]bool{}
+	for i := range b.t.GPUs {
+		if d := b.index.PCIDevice(b.t.GPUs[i].PCI); d != nil {
+			gpuBelow[b.index.linkHead(d)] = true
+		}
 	}
 	for i := range b.t.PCIDevices {
 		d := &b.t.PCIDevices[i]
-		if heads[d.ID] != d.ID {
+		if b.index.linkHead(d) != d {
 			continue
 		}
-		parent := b.byID[d.Parent]
+		parent := b.index.PCIDevice(d.Parent)
 		switch {
 		case parent == nil && (d.Role == RoleRootPort || d.Link == nil):
 			continue // inside the root complex
 		case parent != nil && parent.Role == RoleUpstream && d.Role == RoleDownstream:
 			continue // inside a switch
 		}
-		b.add(b.pcieLink(parent, d, gpuBelow[d.ID]))
+		b.add(b.pcieLink(parent, d, gpuBelow[d]))
 	}
 }
 
@@ -182,19 +148,15 @@ func laneRate(speed, width *int) *LaneRate {
 // markImplausible finds functions whose link state a hypervisor invented:
 // those of its own making, and in a virtual machine bridges that claim to be
 // much slower than what is below them. Their links are no bottleneck.
-func (t *Topology) markImplausible() {
+func (t *Topology) markImplausible(x *Index) {
 	guest := t.Host.Virtual != "" && t.Host.Virtual != "none"
-	byID := map[ID]*PCIDevice{}
-	for i := range t.PCIDevices {
-		byID[t.PCIDevices[i].ID] = &t.PCIDevices[i]
-	}
 	for i := range t.PCIDevices {
 		d := &t.PCIDevices[i]
 		d.Implausible = d.Link != nil && (d.Implausible || emulated(d))
 	}
 	for i := range t.PCIDevices {
 		d := &t.PCIDevices[i]
-		port := byID[d.Parent]
+		port := x.PCIDevice(d.Parent)
 		if !guest || port == nil || port.Link == nil || d.Link == nil || d.Implausible {
 			continue
 		}

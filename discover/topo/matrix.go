@@ -36,17 +36,14 @@ type Matrix struct {
 // Matrix selects the relations of the given kinds of node (KindGPU, KindNIC,
 // KindNUMA) of a derived topology, in the order given.
 func (t *Topology) Matrix(rows, cols []Kind) *Matrix {
-	m := &Matrix{Rows: t.entries(rows), Cols: t.entries(cols)}
-	at := map[ID]int{}
-	for i, id := range t.Derived.Axis {
-		at[id] = i
-	}
+	x := NewIndex(t)
+	m := &Matrix{Rows: t.entries(x, rows), Cols: t.entries(x, cols)}
 	nr, nc := len(m.Rows), len(m.Cols)
 	m.Class, m.NCCL, m.Rate = grid[Class](nr, nc), grid[NCCLClass](nr, nc), grid[*Rate](nr, nc)
 	m.Hops, m.Limit, m.Basis = grid[*int](nr, nc), grid[LinkID](nr, nc), grid[Basis](nr, nc)
 	for i := range m.Rows {
 		for j := range m.Cols {
-			a, b := at[m.Rows[i].ID], at[m.Cols[j].ID]
+			a, b := x.axis[m.Rows[i].ID], x.axis[m.Cols[j].ID]
 			r := t.Derived.At(a, b)
 			m.Class[i][j], m.NCCL[i][j], m.Rate[i][j] = r.Class, r.NCCL, r.BytesPerSec
 			m.Hops[i][j], m.Basis[i][j] = r.Hops, r.Basis
@@ -67,36 +64,26 @@ func grid[T any](rows, cols int) [][]T {
 }
 
 // entries describes the nodes of the given kinds, in order.
-func (t *Topology) entries(kinds []Kind) []MatrixEntry {
+func (t *Topology) entries(x *Index, kinds []Kind) []MatrixEntry {
 	out := []MatrixEntry{}
 	for _, kind := range kinds {
 		for _, id := range t.MatrixAxis(kind) {
-			out = append(out, t.entry(id))
+			out = append(out, x.entry(id))
 		}
 	}
 	return out
 }
 
-func (t *Topology) entry(id ID) MatrixEntry {
-	for i := range t.GPUs {
-		if g := &t.GPUs[i]; g.ID == id {
-			return MatrixEntry{id, KindGPU, "GPU" + strconv.Itoa(g.Index), g.BDF, g.NUMA}
-		}
-	}
-	for i := range t.RDMADevices {
-		if r := &t.RDMADevices[i]; r.ID == id {
-			return MatrixEntry{id, KindRDMA, r.Name, r.BDF, r.NUMA}
-		}
-	}
-	for i := range t.Netdevs {
-		if n := &t.Netdevs[i]; n.ID == id {
-			return MatrixEntry{id, KindNetdev, n.Name, n.BDF, n.NUMA}
-		}
-	}
-	for i := range t.NUMANodes {
-		if n := &t.NUMANodes[i]; n.ID == id {
-			return MatrixEntry{id, KindNUMA, "NUMA" + strconv.Itoa(n.Index), nil, &n.Index}
-		}
+func (x *Index) entry(id ID) MatrixEntry {
+	switch n := x.Node(id).(type) {
+	case *GPU:
+		return MatrixEntry{id, KindGPU, "GPU" + strconv.Itoa(n.Index), n.BDF, n.NUMA}
+	case *RDMADevice:
+		return MatrixEntry{id, KindRDMA, n.Name, n.BDF, n.NUMA}
+	case *Netdev:
+		return MatrixEntry{id, KindNetdev, n.Name, n.BDF, n.NUMA}
+	case *NUMANode:
+		return MatrixEntry{id, KindNUMA, "NUMA" + strconv.Itoa(n.Index), nil, &n.Index}
 	}
 	return MatrixEntry{ID: id, Name: id.Name()}
 }

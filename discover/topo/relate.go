@@ -94,7 +94,7 @@ func (g *Graph) samePackage(a, b *int) bool {
 	if a == nil || b == nil {
 		return false
 	}
-	x, y := g.numa[*a], g.numa[*b]
+	x, y := g.index.NUMANodeAt(*a), g.index.NUMANodeAt(*b)
 	return x != nil && y != nil && x.Package != nil && y.Package != nil && *x.Package == *y.Package
 }
 
