@@ -40,6 +40,7 @@ var pureCore = map[string]string{
 }
 
 var rules = []rule{
+	{room: "internal/base/cpuset", ban: noOS},
 	{room: "internal/base/jsontext", ban: noOS},
 	{room: "internal/base/promtext", ban: noOS},
 	{room: "discover/topo", ours: nil, ban: noOS},
