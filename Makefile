@@ -23,7 +23,7 @@ lab:
 	./.ci/lab
 
 golden:
-	go test ./discover/topo ./discover/topo/draw ./discover/topo/diagram ./internal/hosttree/machine ./pathsel/... ./cmd/topoctl/... -update
+	go test ./discover/topo ./internal/app/draw ./internal/app/diagram ./internal/base/hosttree/machine ./pathsel/... ./cmd/topoctl/... -update
 
 ci:
 	./.ci/run

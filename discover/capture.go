@@ -13,9 +13,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/topoctl/topoctl/discover/internal/sysfs"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/hosttree"
+	"github.com/topoctl/topoctl/internal/base/hosttree"
+	"github.com/topoctl/topoctl/internal/base/sysfs"
 )
 
 // Capture discovers a host and writes what was read on the way, redacted, as a

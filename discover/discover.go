@@ -12,9 +12,9 @@ import (
 
 	"github.com/jaypipes/ghw"
 
-	"github.com/topoctl/topoctl/discover/internal/sysfs"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/hosttree"
+	"github.com/topoctl/topoctl/internal/base/hosttree"
+	"github.com/topoctl/topoctl/internal/base/sysfs"
 )
 
 // Options say which host to look at and how. The zero value is this machine

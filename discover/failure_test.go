@@ -14,7 +14,7 @@ import (
 	"github.com/jaypipes/ghw"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/hosttree"
+	"github.com/topoctl/topoctl/internal/base/hosttree"
 )
 
 // absentGPUs is what a GPUSource says that has no library.

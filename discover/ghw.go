@@ -9,8 +9,8 @@ import (
 
 	"github.com/jaypipes/ghw"
 
-	"github.com/topoctl/topoctl/discover/internal/pciids"
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/pciids"
 )
 
 // envPCIDB is the environment variable by which ghw finds its database, and by

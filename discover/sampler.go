@@ -8,9 +8,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/topoctl/topoctl/discover/counters"
-	"github.com/topoctl/topoctl/discover/internal/sysfs"
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/counters"
+	"github.com/topoctl/topoctl/internal/base/sysfs"
 )
 
 // Bounds of one sample: on a host that answers, it takes some milliseconds, or a few hundred

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/topoctl/topoctl/discover/counters"
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/counters"
 )
 
 // GPULoadSource is a GPUSource that also says what the GPUs do. Load may keep the library

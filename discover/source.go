@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/hosttree"
+	"github.com/topoctl/topoctl/internal/base/hosttree"
 )
 
 // outcome is what one source came back with.

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/topoctl/topoctl/internal/hosttree"
+	"github.com/topoctl/topoctl/internal/base/hosttree"
 )
 
 // poller compares files of this machine with what they were. It reads none that asks a

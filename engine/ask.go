@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/topoctl/topoctl/engine/internal/session"
+	"github.com/topoctl/topoctl/internal/base/engine/session"
 )
 
 // What calls between applications may take. All of it is well below what sessions

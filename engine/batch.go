@@ -7,7 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/topoctl/topoctl/engine/sched"
+	"github.com/topoctl/topoctl/internal/base/engine/sched"
 )
 
 // Batch is a set of ops on their way. Its methods may be used by many goroutines.

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/topoctl/topoctl/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/engine/transport"
 )
 
 // The calls between engines, over a session. docs/wire.md specifies them.

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/topoctl/topoctl/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/engine/transport"
 )
 
 func TestCallBodies(t *testing.T) {

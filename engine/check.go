@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/topoctl/topoctl/engine/memory"
-	"github.com/topoctl/topoctl/engine/sched"
+	"github.com/topoctl/topoctl/internal/base/engine/sched"
 )
 
 // reach is a range of bytes [lo, hi).

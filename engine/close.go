@@ -6,7 +6,7 @@ import (
 	"maps"
 	"sync"
 
-	"github.com/topoctl/topoctl/engine/sched"
+	"github.com/topoctl/topoctl/internal/base/engine/sched"
 )
 
 // addPeer counts a peer in.

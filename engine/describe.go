@@ -9,10 +9,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/topoctl/topoctl/engine/internal/session"
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/engine/registry"
-	"github.com/topoctl/topoctl/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/engine/session"
+	"github.com/topoctl/topoctl/internal/base/engine/transport"
 )
 
 const deltaTimeout = 30 * time.Second

@@ -13,12 +13,12 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/engine/internal/session"
-	"github.com/topoctl/topoctl/engine/internal/stage"
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/engine/registry"
-	"github.com/topoctl/topoctl/engine/sched"
-	"github.com/topoctl/topoctl/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/engine/sched"
+	"github.com/topoctl/topoctl/internal/base/engine/session"
+	"github.com/topoctl/topoctl/internal/base/engine/stage"
+	"github.com/topoctl/topoctl/internal/base/engine/transport"
 	"github.com/topoctl/topoctl/pathsel"
 )
 

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/topoctl/topoctl/engine/sched"
+	"github.com/topoctl/topoctl/internal/base/engine/sched"
 	"github.com/topoctl/topoctl/pathsel"
 )
 

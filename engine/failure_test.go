@@ -12,7 +12,7 @@ import (
 
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/engine/registry"
-	"github.com/topoctl/topoctl/engine/transport/fake"
+	"github.com/topoctl/topoctl/internal/base/engine/transport/fake"
 )
 
 // stallAll has every connection that the client dialled stand still, or go on.

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/engine/memory"
-	"github.com/topoctl/topoctl/engine/sched"
-	"github.com/topoctl/topoctl/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/engine/sched"
+	"github.com/topoctl/topoctl/internal/base/engine/transport"
 )
 
 // fenceKey names a connection that a peer has to leave.

@@ -9,10 +9,10 @@ import (
 
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/engine/memory/cuda"
-	"github.com/topoctl/topoctl/engine/transport"
 	"github.com/topoctl/topoctl/engine/transport/rdma"
-	"github.com/topoctl/topoctl/internal/cuda/cudafake"
-	"github.com/topoctl/topoctl/internal/verbs/verbsfake"
+	"github.com/topoctl/topoctl/internal/base/cuda/cudafake"
+	"github.com/topoctl/topoctl/internal/base/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/verbs/verbsfake"
 )
 
 // Memory of a GPU whose driver exports none goes over RDMA through staging buffers where

@@ -16,7 +16,7 @@ import (
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/engine/memory/cuda"
-	"github.com/topoctl/topoctl/internal/cuda/cudafake"
+	"github.com/topoctl/topoctl/internal/base/cuda/cudafake"
 )
 
 // fakeGPUs are gpu:0 and gpu:1 of a fake libcuda.

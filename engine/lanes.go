@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/engine/sched"
+	"github.com/topoctl/topoctl/internal/base/engine/sched"
 	"github.com/topoctl/topoctl/pathsel"
 )
 

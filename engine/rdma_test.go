@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/topoctl/topoctl/engine/transport"
 	"github.com/topoctl/topoctl/engine/transport/rdma"
-	"github.com/topoctl/topoctl/internal/verbs"
-	"github.com/topoctl/topoctl/internal/verbs/verbsfake"
+	"github.com/topoctl/topoctl/internal/base/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/verbs"
+	"github.com/topoctl/topoctl/internal/base/verbs/verbsfake"
 )
 
 // overRDMA is the real transport on a fake provider of verbs.

@@ -8,8 +8,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/topoctl/topoctl/engine/transport"
-	"github.com/topoctl/topoctl/engine/transport/fake"
+	"github.com/topoctl/topoctl/internal/base/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/engine/transport/fake"
 )
 
 // The latest batches are told of: those that run first, and failures are not pushed out by

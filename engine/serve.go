@@ -7,8 +7,8 @@ import (
 	"net"
 	"time"
 
-	"github.com/topoctl/topoctl/engine/internal/session"
-	"github.com/topoctl/topoctl/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/engine/session"
+	"github.com/topoctl/topoctl/internal/base/engine/transport"
 )
 
 // handle answers the calls of engines that have opened this one. All of it may be

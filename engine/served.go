@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/engine/transport"
 )
 
 // servedMost bounds the connections that are listed.

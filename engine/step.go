@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/engine/memory"
-	"github.com/topoctl/topoctl/engine/sched"
-	"github.com/topoctl/topoctl/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/engine/sched"
+	"github.com/topoctl/topoctl/internal/base/engine/transport"
 )
 
 // work is what one goroutine needs to bring news to the core and to carry out

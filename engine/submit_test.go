@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/topoctl/topoctl/engine/memory"
-	"github.com/topoctl/topoctl/engine/transport/fake"
+	"github.com/topoctl/topoctl/internal/base/engine/transport/fake"
 )
 
 // Nothing of these moves, and each message says what, where and why.

@@ -7,10 +7,10 @@ import (
 	"slices"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	hostroute "github.com/topoctl/topoctl/engine/internal/route"
 	"github.com/topoctl/topoctl/engine/registry"
-	"github.com/topoctl/topoctl/engine/sched"
-	"github.com/topoctl/topoctl/engine/transport"
+	hostroute "github.com/topoctl/topoctl/internal/base/engine/route"
+	"github.com/topoctl/topoctl/internal/base/engine/sched"
+	"github.com/topoctl/topoctl/internal/base/engine/transport"
 	"github.com/topoctl/topoctl/pathsel"
 )
 

@@ -5,10 +5,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/topoctl/topoctl/engine/internal/session"
-	"github.com/topoctl/topoctl/engine/transport"
-	"github.com/topoctl/topoctl/engine/transport/shm"
-	"github.com/topoctl/topoctl/engine/transport/tcp"
+	"github.com/topoctl/topoctl/internal/base/engine/session"
+	"github.com/topoctl/topoctl/internal/base/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/engine/transport/shm"
+	"github.com/topoctl/topoctl/internal/base/engine/transport/tcp"
 )
 
 // TCP moves memory over TCP connections, which peers let in where the engine

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/units"
+	"github.com/topoctl/topoctl/internal/base/units"
 )
 
 // preference are the ports of one side as a policy that knows no lanes sees

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/units"
+	"github.com/topoctl/topoctl/internal/base/units"
 )
 
 // Text is the plan for people: a line for each consumer, one for each port,

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/edit"
+	"github.com/topoctl/topoctl/internal/base/edit"
 )
 
 // maxRef bounds the length of a name: a UUID of a MIG device has 45 characters.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/topoctl/topoctl/internal/schematest"
+	"github.com/topoctl/topoctl/internal/base/schematest"
 	"github.com/topoctl/topoctl/probe"
 )
 

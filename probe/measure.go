@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Prober measures pairs. Implementations: probe/local, probe/fabric, and in tests the
+// Prober measures pairs. Implementations: internal/app/probe/local, internal/app/probe/fabric, and in tests the
 // simulator.
 type Prober interface {
 	// Round measures pairs at the same time: all of them begin together, when all

@@ -12,9 +12,9 @@ import (
 	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/fixtures"
+	"github.com/topoctl/topoctl/internal/app/probe/stats"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/probe"
-	"github.com/topoctl/topoctl/probe/stats"
 )
 
 // The reports of this file are made up, of fixture machines and with figures as they

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/record"
+	"github.com/topoctl/topoctl/internal/app/record"
 )
 
 // withoutGPU is a fixture's host after a GPU has fallen off the bus: the next ones take its

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/topoctl/topoctl/internal/record"
-	"github.com/topoctl/topoctl/tui/internal/state"
+	"github.com/topoctl/topoctl/internal/app/record"
+	"github.com/topoctl/topoctl/internal/app/tui/state"
 )
 
 // Frame gives the dashboard's first whole picture as text of h lines of at most w columns,

@@ -14,10 +14,10 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/topoctl/topoctl/discover"
-	"github.com/topoctl/topoctl/discover/counters"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/fixtures"
-	"github.com/topoctl/topoctl/internal/record"
+	"github.com/topoctl/topoctl/internal/app/record"
+	"github.com/topoctl/topoctl/internal/base/counters"
 	"github.com/topoctl/topoctl/probe"
 )
 

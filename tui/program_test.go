@@ -14,8 +14,8 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/vt"
 
-	"github.com/topoctl/topoctl/internal/record"
-	"github.com/topoctl/topoctl/tui/internal/ui"
+	"github.com/topoctl/topoctl/internal/app/record"
+	"github.com/topoctl/topoctl/internal/app/tui/ui"
 )
 
 // terminal is a virtual one: what the program writes is a screen, what tests type is its

@@ -9,7 +9,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
-	"github.com/topoctl/topoctl/internal/record"
+	"github.com/topoctl/topoctl/internal/app/record"
 	"github.com/topoctl/topoctl/probe"
 )
 

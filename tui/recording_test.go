@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/topoctl/topoctl/internal/record"
+	"github.com/topoctl/topoctl/internal/app/record"
 	"github.com/topoctl/topoctl/probe"
 )
 

@@ -12,7 +12,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/colorprofile"
 
-	"github.com/topoctl/topoctl/internal/record"
+	"github.com/topoctl/topoctl/internal/app/record"
 )
 
 // How often the screen may change, and how far apart bunches of news are.

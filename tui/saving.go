@@ -7,9 +7,9 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
-	"github.com/topoctl/topoctl/discover/topo/draw"
-	"github.com/topoctl/topoctl/internal/units"
-	"github.com/topoctl/topoctl/tui/internal/keys"
+	"github.com/topoctl/topoctl/internal/app/draw"
+	"github.com/topoctl/topoctl/internal/app/tui/keys"
+	"github.com/topoctl/topoctl/internal/base/units"
 )
 
 // maxClipboard is the most that is sent to a clipboard: terminals take little more.

@@ -13,11 +13,11 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
-	"github.com/topoctl/topoctl/internal/record"
-	"github.com/topoctl/topoctl/internal/units"
-	"github.com/topoctl/topoctl/pathsel/watch"
-	"github.com/topoctl/topoctl/tui/internal/keys"
-	"github.com/topoctl/topoctl/tui/internal/ui"
+	"github.com/topoctl/topoctl/internal/app/record"
+	"github.com/topoctl/topoctl/internal/app/tui/keys"
+	"github.com/topoctl/topoctl/internal/app/tui/ui"
+	"github.com/topoctl/topoctl/internal/app/watch"
+	"github.com/topoctl/topoctl/internal/base/units"
 )
 
 func TestKeysSwitchViews(t *testing.T) {

@@ -13,8 +13,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/topoctl/topoctl/cmd/topoctl/internal/cli"
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/app/cli"
 )
 
 const sharedCaptures = "../../../shared/data/captures/sysfs"

@@ -14,7 +14,7 @@ import (
 	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/fixtures"
-	"github.com/topoctl/topoctl/internal/schematest"
+	"github.com/topoctl/topoctl/internal/base/schematest"
 )
 
 func discoverFixture(tb testing.TB, name string) *topo.Topology {

@@ -18,7 +18,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo/hwlocxml"
 	"github.com/topoctl/topoctl/discover/topo/ncclxml"
 	"github.com/topoctl/topoctl/fixtures"
-	"github.com/topoctl/topoctl/internal/hosttree"
+	"github.com/topoctl/topoctl/internal/base/hosttree"
 )
 
 // Writing a machine in another tool's format and reading it back keeps what

@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/topoctl/topoctl/cmd/topoctl/internal/cli"
+	"github.com/topoctl/topoctl/internal/app/cli"
 )
 
 // What README shows is what the program prints. "..." at the end of a

@@ -5,8 +5,8 @@ package nvml
 import (
 	"context"
 
-	"github.com/topoctl/topoctl/discover/counters"
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/counters"
 )
 
 // Source asks no NVML.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/schematest"
+	"github.com/topoctl/topoctl/internal/base/schematest"
 )
 
 var update = flag.Bool("update", false, "rewrite the schemas from the types")

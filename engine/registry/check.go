@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/topoctl/topoctl/engine/memory"
-	"github.com/topoctl/topoctl/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/engine/transport"
 )
 
 // What a peer may make us hold.

@@ -7,7 +7,7 @@ import (
 	"strconv"
 
 	"github.com/topoctl/topoctl/engine/memory"
-	"github.com/topoctl/topoctl/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/engine/transport"
 )
 
 // MarshalJSON writes the IDs as strings: readers in other languages lose digits

@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"github.com/topoctl/topoctl/engine/memory"
-	"github.com/topoctl/topoctl/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/engine/transport"
 )
 
 // endpoints is a list of endpoints that is not nil.

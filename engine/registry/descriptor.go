@@ -5,7 +5,7 @@ import (
 	"errors"
 
 	"github.com/topoctl/topoctl/engine/memory"
-	"github.com/topoctl/topoctl/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/engine/transport"
 )
 
 // SchemaPeer is the name and major version of a descriptor.

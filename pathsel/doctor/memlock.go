@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/units"
+	"github.com/topoctl/topoctl/internal/base/units"
 )
 
 var memlockCheck = Check{

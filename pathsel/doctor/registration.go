@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/units"
+	"github.com/topoctl/topoctl/internal/base/units"
 )
 
 var registrationCheck = Check{

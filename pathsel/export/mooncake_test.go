@@ -10,9 +10,9 @@ import (
 	"testing"
 
 	"github.com/topoctl/topoctl/fixtures"
+	"github.com/topoctl/topoctl/internal/app/rival"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/pathsel/export"
-	"github.com/topoctl/topoctl/pathsel/rival"
 )
 
 // matrixEntry is one key of a priority matrix and its lists, as they stand in

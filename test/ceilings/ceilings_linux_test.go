@@ -18,8 +18,8 @@ import (
 
 	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/app/probe/local"
 	"github.com/topoctl/topoctl/probe"
-	"github.com/topoctl/topoctl/probe/local"
 )
 
 const (

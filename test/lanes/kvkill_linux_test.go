@@ -8,8 +8,8 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
-	"github.com/topoctl/topoctl/internal/kv/replay"
-	"github.com/topoctl/topoctl/internal/kv/workload"
+	"github.com/topoctl/topoctl/internal/app/kv/replay"
+	"github.com/topoctl/topoctl/internal/app/kv/workload"
 	"github.com/topoctl/topoctl/pathsel"
 )
 

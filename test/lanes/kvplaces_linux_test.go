@@ -13,9 +13,9 @@ import (
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/fixtures"
-	"github.com/topoctl/topoctl/internal/kv/layout"
-	"github.com/topoctl/topoctl/internal/kv/replay"
-	"github.com/topoctl/topoctl/internal/kv/workload"
+	"github.com/topoctl/topoctl/internal/app/kv/layout"
+	"github.com/topoctl/topoctl/internal/app/kv/replay"
+	"github.com/topoctl/topoctl/internal/app/kv/workload"
 	"github.com/topoctl/topoctl/pathsel"
 )
 

@@ -10,8 +10,8 @@ import (
 
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/memory"
-	"github.com/topoctl/topoctl/engine/transport"
-	"github.com/topoctl/topoctl/engine/transport/fake"
+	"github.com/topoctl/topoctl/internal/base/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/engine/transport/fake"
 )
 
 // length chooses how much a test does.

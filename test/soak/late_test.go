@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/engine"
-	"github.com/topoctl/topoctl/engine/transport"
-	"github.com/topoctl/topoctl/engine/transport/fake"
-	"github.com/topoctl/topoctl/engine/transport/faulty"
+	"github.com/topoctl/topoctl/internal/base/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/engine/transport/fake"
+	"github.com/topoctl/topoctl/internal/base/engine/transport/faulty"
 )
 
 // deaf says that it has left connections, and has not.

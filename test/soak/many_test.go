@@ -13,9 +13,9 @@ import (
 
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/memory"
-	"github.com/topoctl/topoctl/engine/transport"
-	"github.com/topoctl/topoctl/engine/transport/fake"
-	"github.com/topoctl/topoctl/engine/transport/faulty"
+	"github.com/topoctl/topoctl/internal/base/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/engine/transport/fake"
+	"github.com/topoctl/topoctl/internal/base/engine/transport/faulty"
 )
 
 func plainTCP() (a, b over) { return over(engine.TCP()), over(engine.TCP()) }

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/engine"
-	"github.com/topoctl/topoctl/engine/transport"
-	"github.com/topoctl/topoctl/engine/transport/faulty"
+	"github.com/topoctl/topoctl/internal/base/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/engine/transport/faulty"
 )
 
 // detour is TCP whose data connections go through proxies, in turn. Passive sides

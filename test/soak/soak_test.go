@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/engine"
-	"github.com/topoctl/topoctl/engine/transport"
-	"github.com/topoctl/topoctl/engine/transport/fake"
-	"github.com/topoctl/topoctl/engine/transport/faulty"
+	"github.com/topoctl/topoctl/internal/base/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/engine/transport/fake"
+	"github.com/topoctl/topoctl/internal/base/engine/transport/faulty"
 )
 
 // run lets workers go round until so many slices were done.

@@ -4,7 +4,7 @@ import (
 	"strconv"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/discover/topo/internal/bitmap"
+	"github.com/topoctl/topoctl/internal/base/bitmap"
 )
 
 // container is an object with CPUs that others are put into.

@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/discover/topo/internal/bitmap"
-	"github.com/topoctl/topoctl/discover/topo/internal/xmltree"
+	"github.com/topoctl/topoctl/internal/base/bitmap"
+	"github.com/topoctl/topoctl/internal/base/xmltree"
 )
 
 // machine collects packages, cores, NUMA nodes and host facts from an object

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/discover/topo/internal/xmltree"
+	"github.com/topoctl/topoctl/internal/base/xmltree"
 )
 
 // osKind is what an OS device is, in the bits of version 3.

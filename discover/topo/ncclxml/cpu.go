@@ -5,8 +5,8 @@ import (
 	"strconv"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/discover/topo/internal/bitmap"
-	"github.com/topoctl/topoctl/discover/topo/internal/xmltree"
+	"github.com/topoctl/topoctl/internal/base/bitmap"
+	"github.com/topoctl/topoctl/internal/base/xmltree"
 )
 
 // maxNUMA bounds NUMA node numbers: Linux has at most 1024 (CONFIG_NODES_SHIFT 10).

@@ -11,7 +11,7 @@ import (
 	"strconv"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/discover/topo/internal/bitmap"
+	"github.com/topoctl/topoctl/internal/base/bitmap"
 )
 
 // Encode writes a derived topology as a NCCL topology file of version 1: a cpu

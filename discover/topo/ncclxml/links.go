@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/discover/topo/internal/xmltree"
+	"github.com/topoctl/topoctl/internal/base/xmltree"
 )
 
 // gpuLinks adds the NVLink, XGMI and C2C links. A pair's link stands at both

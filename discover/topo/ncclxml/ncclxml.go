@@ -12,7 +12,7 @@ import (
 	"slices"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/discover/topo/internal/xmltree"
+	"github.com/topoctl/topoctl/internal/base/xmltree"
 )
 
 // Detect says whether head, the first bytes of a text, is a file of NCCL's: a

@@ -6,7 +6,7 @@ import (
 	"strconv"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/discover/topo/internal/xmltree"
+	"github.com/topoctl/topoctl/internal/base/xmltree"
 )
 
 // maxMbps bounds port rates: the fastest port in 2026 carries 1.6 Tb/s. RCCL

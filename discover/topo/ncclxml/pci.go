@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/discover/topo/internal/xmltree"
+	"github.com/topoctl/topoctl/internal/base/xmltree"
 )
 
 // pci adds a pci element and all below it. parent is "" directly below the CPU.

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/topoctl/topoctl/engine/memory"
-	driver "github.com/topoctl/topoctl/internal/cuda"
+	driver "github.com/topoctl/topoctl/internal/base/cuda"
 )
 
 // Alloc allocates memory of the GPU. Its content is whatever was there before.

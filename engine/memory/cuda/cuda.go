@@ -26,7 +26,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine/memory"
-	driver "github.com/topoctl/topoctl/internal/cuda"
+	driver "github.com/topoctl/topoctl/internal/base/cuda"
 )
 
 // ErrUnavailable says that there is no libcuda, no driver or no GPU, or this program was

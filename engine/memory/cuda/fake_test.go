@@ -16,8 +16,8 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine/memory"
-	driver "github.com/topoctl/topoctl/internal/cuda"
-	"github.com/topoctl/topoctl/internal/cuda/cudafake"
+	driver "github.com/topoctl/topoctl/internal/base/cuda"
+	"github.com/topoctl/topoctl/internal/base/cuda/cudafake"
 )
 
 // open gives a driver on the fake, and sees at the end that nothing is left.

@@ -7,7 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/topoctl/topoctl/engine/memory"
-	driver "github.com/topoctl/topoctl/internal/cuda"
+	driver "github.com/topoctl/topoctl/internal/base/cuda"
 )
 
 // used is what is held of a GPU from its first use on.

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/engine/memory"
-	"github.com/topoctl/topoctl/engine/transport"
-	"github.com/topoctl/topoctl/internal/verbs/verbsfake"
+	"github.com/topoctl/topoctl/internal/base/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/verbs/verbsfake"
 )
 
 // pump keeps a connection full of small requests.

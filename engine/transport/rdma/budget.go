@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/topoctl/topoctl/internal/verbs"
+	"github.com/topoctl/topoctl/internal/base/verbs"
 )
 
 // newQP makes a queue pair within all budgets. Its depth is counted until freeQP.

@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/engine/memory"
-	"github.com/topoctl/topoctl/engine/transport"
-	"github.com/topoctl/topoctl/engine/transport/transporttest"
-	"github.com/topoctl/topoctl/internal/verbs"
-	"github.com/topoctl/topoctl/internal/verbs/verbsfake"
+	"github.com/topoctl/topoctl/internal/base/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/engine/transport/transporttest"
+	"github.com/topoctl/topoctl/internal/base/verbs"
+	"github.com/topoctl/topoctl/internal/base/verbs/verbsfake"
 )
 
 // quick are options for tests: nothing that has to be noticed takes long.

@@ -12,8 +12,8 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine/memory"
-	"github.com/topoctl/topoctl/engine/transport"
-	"github.com/topoctl/topoctl/internal/verbs"
+	"github.com/topoctl/topoctl/internal/base/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/verbs"
 )
 
 // Dial makes the active end of a connection: queue pairs of the lane's local port,

@@ -50,7 +50,7 @@
 //
 // # What was tried on what
 //
-// The conformance suite and faults of every kind on internal/verbs/verbsfake; the suite,
+// The conformance suite and faults of every kind on internal/base/verbs/verbsfake; the suite,
 // links, addresses and devices that come and go on Soft-RoCE of Linux 6.1 in the VM lab. No
 // hardware was at hand: InfiniBand, dma-buf and small limits were seen on the fake alone.
 package rdma

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/topoctl/topoctl/internal/verbs"
+	"github.com/topoctl/topoctl/internal/base/verbs"
 )
 
 // Bounds of the text that stands for a port. Peers send it, and registries hold

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/topoctl/topoctl/internal/verbs"
+	"github.com/topoctl/topoctl/internal/base/verbs"
 )
 
 func g(index int, kind verbs.GIDType, addr string, bits int) gid {

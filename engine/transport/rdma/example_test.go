@@ -7,8 +7,8 @@ import (
 	"log"
 
 	"github.com/topoctl/topoctl/engine"
-	"github.com/topoctl/topoctl/engine/transport"
 	"github.com/topoctl/topoctl/engine/transport/rdma"
+	"github.com/topoctl/topoctl/internal/base/engine/transport"
 )
 
 // RDMA is passed to an engine, in front of what it falls back to. Where the host has

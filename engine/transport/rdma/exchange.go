@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/verbs"
+	"github.com/topoctl/topoctl/internal/base/verbs"
 )
 
 // Messages between Dial and Accept, see docs/wire.md.

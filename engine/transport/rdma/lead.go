@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/topoctl/topoctl/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/engine/transport"
 )
 
 const (

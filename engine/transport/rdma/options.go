@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/topoctl/topoctl/internal/verbs"
+	"github.com/topoctl/topoctl/internal/base/verbs"
 )
 
 // Options configure the transport. Zero fields take the defaults, which suit RoCE v2

@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/topoctl/topoctl/engine/transport"
-	"github.com/topoctl/topoctl/internal/verbs"
+	"github.com/topoctl/topoctl/internal/base/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/verbs"
 )
 
 // passiveDepth is that of queue pairs which post nothing.

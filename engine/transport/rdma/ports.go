@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/topoctl/topoctl/internal/verbs"
+	"github.com/topoctl/topoctl/internal/base/verbs"
 )
 
 func (d *device) portList() []*port {

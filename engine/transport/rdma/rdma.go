@@ -13,8 +13,8 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine/memory"
-	"github.com/topoctl/topoctl/engine/transport"
-	"github.com/topoctl/topoctl/internal/verbs"
+	"github.com/topoctl/topoctl/internal/base/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/verbs"
 )
 
 // ErrUnavailable is that there is no libibverbs, no RDMA device that can be opened, or this

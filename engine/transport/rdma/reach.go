@@ -6,7 +6,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/topoctl/topoctl/internal/verbs"
+	"github.com/topoctl/topoctl/internal/base/verbs"
 )
 
 // way is how a local port reaches a peer's: what a queue pair is connected with.

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/topoctl/topoctl/internal/verbs"
+	"github.com/topoctl/topoctl/internal/base/verbs"
 )
 
 const (

@@ -12,8 +12,8 @@ import (
 	"sync"
 
 	"github.com/topoctl/topoctl/engine/memory"
-	"github.com/topoctl/topoctl/engine/transport"
-	"github.com/topoctl/topoctl/internal/verbs"
+	"github.com/topoctl/topoctl/internal/base/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/verbs"
 )
 
 // iovaMask keeps what of an address must stay the same in the address space of a

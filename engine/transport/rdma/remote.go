@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/topoctl/topoctl/engine/memory"
-	"github.com/topoctl/topoctl/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/engine/transport"
 )
 
 // remoteRegion is what a key says for this connection.

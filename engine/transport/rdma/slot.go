@@ -4,8 +4,8 @@ import (
 	"fmt"
 
 	"github.com/topoctl/topoctl/engine/memory"
-	"github.com/topoctl/topoctl/engine/transport"
-	"github.com/topoctl/topoctl/internal/verbs"
+	"github.com/topoctl/topoctl/internal/base/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/verbs"
 )
 
 type slotState uint8

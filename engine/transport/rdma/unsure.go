@@ -1,6 +1,6 @@
 package rdma
 
-import "github.com/topoctl/topoctl/engine/transport"
+import "github.com/topoctl/topoctl/internal/base/engine/transport"
 
 // Soft-RoCE may complete a READ as good of which nothing has landed. Where a queue or a link
 // that is down refuses the first packet of an answer, the answering end goes on with the

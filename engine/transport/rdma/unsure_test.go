@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/engine/memory"
-	"github.com/topoctl/topoctl/engine/transport"
-	"github.com/topoctl/topoctl/internal/verbs"
-	"github.com/topoctl/topoctl/internal/verbs/verbsfake"
+	"github.com/topoctl/topoctl/internal/base/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/verbs"
+	"github.com/topoctl/topoctl/internal/base/verbs/verbsfake"
 )
 
 // softDevices are like Soft-RoCE's.

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/topoctl/topoctl/engine/memory"
-	"github.com/topoctl/topoctl/internal/verbs"
+	"github.com/topoctl/topoctl/internal/base/verbs"
 )
 
 func connectRequest() *request {

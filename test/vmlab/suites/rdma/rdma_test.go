@@ -7,8 +7,8 @@ import (
 	"fmt"
 
 	"github.com/topoctl/topoctl/engine"
-	"github.com/topoctl/topoctl/engine/transport"
 	"github.com/topoctl/topoctl/engine/transport/rdma"
+	"github.com/topoctl/topoctl/internal/base/engine/transport"
 	"github.com/topoctl/topoctl/test/vmlab/hardware"
 )
 

@@ -3,7 +3,7 @@
 package baseline
 
 /*
-#cgo CFLAGS: -O2 -Wall -I${SRCDIR}/../../../../../internal/verbs
+#cgo CFLAGS: -O2 -Wall -I${SRCDIR}/../../../../../internal/base/verbs
 #cgo LDFLAGS: -ldl
 #include "baseline.h"
 

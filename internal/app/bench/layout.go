@@ -1,0 +1,76 @@
+package bench
+
+import (
+	"fmt"
+
+	"github.com/topoctl/topoctl/internal/base/units"
+)
+
+// layout says where the ops of one size lie in the memory of both ends: each
+// worker walks through a part of its own, in order here and in large steps there.
+type layout struct {
+	size, part, slots, step int64
+	parts                   int
+}
+
+// partAlign keeps the parts of workers on pages of their own.
+const partAlign = 4096
+
+// newLayout divides memory bytes on each side among parts workers that have batch
+// ops of size bytes in flight each.
+func newLayout(memory, size int64, parts, batch int) (layout, error) {
+	l := layout{size: size, parts: parts, part: memory / int64(parts)}
+	if l.part > partAlign {
+		l.part -= l.part % partAlign
+	}
+	if l.slots = l.part / size; l.slots < int64(batch) || batch < 1 {
+		return layout{}, fmt.Errorf("bench: ops of %s, %d in a batch and %d batches at a time need %s on each side, there are %s",
+			units.Bytes(size), batch, parts, units.Bytes(roundUp(size*int64(batch))*int64(parts)), units.Bytes(memory))
+	}
+	l.step = coprime(l.slots)
+	return l, nil
+}
+
+func roundUp(n int64) int64 { return (n + partAlign - 1) / partAlign * partAlign }
+
+// coprime gives a step near the golden section of n that visits all of n places,
+// so that consecutive places lie far apart.
+func coprime(n int64) int64 {
+	for step := max(1, n*382/1000); ; step++ {
+		if gcd(step, n) == 1 {
+			return step
+		}
+	}
+}
+
+func gcd(a, b int64) int64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+// near is where op k of a part lies on this side, far on the other.
+func (l *layout) near(part int, k int64) int64 { return int64(part)*l.part + k%l.slots*l.size }
+
+func (l *layout) far(part int, k int64) int64 {
+	return int64(part)*l.part + k%l.slots*l.step%l.slots*l.size
+}
+
+// walk gives the ops of one part as pieces of memory, one after the other.
+type walk struct {
+	layout
+	mem   []byte
+	place int // which part
+	far   bool
+	k     int64
+}
+
+func (w *walk) next() []byte {
+	at := w.layout.near(w.place, w.k)
+	if w.far {
+		at = w.layout.far(w.place, w.k)
+	}
+	w.k++
+	return w.mem[at : at+w.size : at+w.size]
+}

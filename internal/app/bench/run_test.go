@@ -1,0 +1,253 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"net/netip"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/engine"
+	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/internal/base/schematest"
+	"github.com/topoctl/topoctl/pathsel"
+)
+
+const testMemory = 4 << 20
+
+// serve is the other end, in this process.
+func serve(t *testing.T, grant memory.Grant) (address string, r *engine.Region) {
+	t.Helper()
+	e, err := engine.New(t.Context(), engine.Options{Name: "served"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { e.Close() })
+	if r, err = e.Alloc(testMemory, engine.RegionOptions{Name: "bench", Grant: grant}); err != nil {
+		t.Fatal(err)
+	}
+	return e.Addrs()[0].String(), r
+}
+
+func quick(address string) Options {
+	return Options{Peer: address, Region: "bench", Ops: []string{Write, Read}, Sizes: []int64{4096}, Batch: 16, Threads: 1, InFlight: 2,
+		Transports: []string{"tcp"}, Policies: []pathsel.Policy{pathsel.Adaptive}, Duration: 60 * time.Millisecond, Warmup: 10 * time.Millisecond,
+		Memory: testMemory, Seed: 5, Tool: topo.Tool{Name: "topoctl", Version: "test"}, Now: func() time.Time { return time.Unix(0, 0) }}
+}
+
+func settled(t *testing.T, before int) {
+	t.Helper()
+	for range 500 {
+		if runtime.NumGoroutine() <= before {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	stacks := make([]byte, 64<<10)
+	t.Errorf("%d goroutines, before %d:\n%s", runtime.NumGoroutine(), before, stacks[:runtime.Stack(stacks, true)])
+}
+
+// A run measures what it was asked for, with ceilings, and leaves nothing behind.
+func TestRun(t *testing.T) {
+	address, _ := serve(t, memory.PeerRead|memory.PeerWrite)
+	before := runtime.NumGoroutine()
+	o := quick(address)
+	o.Sizes, o.Transports, o.Policies = []int64{1000, 64 << 10}, []string{"tcp", Auto}, []pathsel.Policy{pathsel.Adaptive, pathsel.Random}
+	o.Batch, o.Duration = 0, 30*time.Millisecond
+	end := startRawEnd(t, testMemory)
+	o.RawEnd = func(_ context.Context, c RawConfig) (*RawEnd, error) {
+		if at, err := netip.ParseAddrPort(c.Listen); err != nil || !at.Addr().IsLoopback() || at.Port() != 0 || c.Memory != testMemory {
+			t.Errorf("the other end of raw sockets: %+v", c)
+		}
+		return end, nil
+	}
+	told := 0
+	o.Progress = func(Progress) { told++ }
+	if o.batchFor(64<<10) != 128 {
+		t.Errorf("batch of 64 KiB: %d", o.batchFor(64<<10))
+	}
+	o.Batch = 8
+	r, err := Run(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := schematest.Open(t, schemaFile).Validate(data); err != nil {
+		t.Error(err)
+	}
+	copies := 2
+	if runtime.GOMAXPROCS(0) > 1 {
+		copies = 4
+	}
+	if len(r.Results) != 16 || len(r.Ceilings) != 4*(1+copies) || !r.Complete || r.Bad() || !r.Peer.SameHost || r.Memory.WorkingSetBytes != 2*testMemory {
+		t.Errorf("%d results, %d ceilings: %s", len(r.Results), len(r.Ceilings), data)
+	}
+	for _, x := range r.Results {
+		if x.BytesPerSec <= 0 || x.OpsPerSec <= 0 || x.Latency.N < 1 || x.Bytes != x.Ops*x.SizeBytes || len(x.Lanes) == 0 || x.OfRawSocket == nil || x.OfMemcpy == nil ||
+			x.LocalCPUSecondsPerGB == nil || x.CPUSecondsPerGB != nil || x.Verified != nil || x.Checksum == "" || len(x.RoundsBytesPerSec) != 1 {
+			t.Errorf("%+v", x)
+		}
+		carried := int64(0)
+		for _, l := range x.Lanes {
+			carried += l.Bytes
+			if x.Transport == "tcp" && l.Transport != "tcp" {
+				t.Errorf("tcp was asked for, %s carried %d bytes", l.Transport, l.Bytes)
+			}
+		}
+		if carried != x.Bytes {
+			t.Errorf("%s %d %s: %d bytes, the lanes carried %d", x.Op, x.SizeBytes, x.Transport, x.Bytes, carried)
+		}
+	}
+	settled(t, before)
+}
+
+// Every byte is verified; a byte that somebody else writes is found.
+func TestCheck(t *testing.T) {
+	for _, broken := range []bool{false, true} {
+		address, region := serve(t, memory.PeerRead|memory.PeerWrite)
+		o := quick(address)
+		o.Check, o.Threads, o.Sizes = true, 2, []int64{4096, 1000}
+		over := make(chan struct{})
+		spoiled := make(chan struct{})
+		go func() {
+			defer close(spoiled)
+			for b := region.Bytes(); broken; time.Sleep(time.Millisecond) {
+				select {
+				case <-over:
+					return
+				default:
+				}
+				for i := 0; i < len(b); i += 512 {
+					b[i]++
+				}
+			}
+		}()
+		r, err := Run(t.Context(), o)
+		close(over)
+		<-spoiled
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, x := range r.Results {
+			v := x.Verified
+			if v == nil || v.Bytes != x.Bytes || (v.MismatchedBytes > 0) != broken || (v.First != nil) != broken || x.Error != nil {
+				t.Errorf("spoiled %v: %s of %d bytes: %+v of %d, %v", broken, x.Op, x.SizeBytes, v, x.Bytes, x.Error)
+			}
+		}
+		if r.Bad() != broken {
+			t.Errorf("spoiled %v: bad %v", broken, r.Bad())
+		}
+	}
+}
+
+// A lane that is taken out of use costs no op where there is another, and is
+// used again.
+func TestFault(t *testing.T) {
+	address, _ := serve(t, memory.PeerRead|memory.PeerWrite)
+	o := quick(address)
+	o.Ops, o.Transports, o.Duration = []string{Write}, []string{Auto}, 400*time.Millisecond
+	o.Fault = &FaultPlan{Lane: "nowhere"}
+	_, err := Run(t.Context(), o)
+	var unknown *UnknownLaneError
+	if !errors.As(err, &unknown) || len(unknown.Lanes) == 0 {
+		t.Fatalf("a lane that is none: %v", err)
+	}
+	if !slices.Contains(unknown.Lanes, "shm") {
+		t.Skip("no shared memory here")
+	}
+	o.Fault = &FaultPlan{Lane: "shm", At: 100 * time.Millisecond, For: 100 * time.Millisecond}
+	r, err := Run(t.Context(), o)
+	if err != nil || r.Bad() || len(r.Results) != 1 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	x := r.Results[0]
+	if f := x.Fault; f == nil || f.Lane != "shm" || f.AtNS < 100e6 || f.ResumedAtNS == nil || f.LongestGapNS == nil || f.AfterBytesPerSec == nil || len(x.Lanes) != 2 || x.Fallbacks < 1 {
+		t.Errorf("%+v", x)
+	}
+}
+
+func TestLanes(t *testing.T) {
+	address, _ := serve(t, memory.PeerRead|memory.PeerWrite)
+	o := quick(address)
+	o.Ops, o.Transports, o.Lanes = []string{Write}, []string{Auto}, []string{"shm"}
+	r, err := Run(t.Context(), o)
+	var unknown *UnknownLaneError
+	if errors.As(err, &unknown) {
+		t.Skip("no shared memory here")
+	}
+	if err != nil || len(r.Results[0].Lanes) != 1 || r.Results[0].Lanes[0].Lane != "shm" {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if x := r.Results[0]; x.CongestionControl != nil || x.OfRawSocket != nil {
+		t.Errorf("%+v", x)
+	}
+	if c := r.Ceilings[0]; c.Kind != RawSocket || c.Reason == nil {
+		t.Errorf("%+v", c)
+	}
+}
+
+// What is measured when the user stops it is kept.
+func TestInterrupted(t *testing.T) {
+	address, _ := serve(t, memory.PeerRead|memory.PeerWrite)
+	before := runtime.NumGoroutine()
+	o := quick(address)
+	o.Duration, o.Warmup = time.Minute, 0
+	ctx, stop := context.WithCancel(t.Context())
+	time.AfterFunc(300*time.Millisecond, stop)
+	r, err := Run(ctx, o)
+	if !errors.Is(err, context.Canceled) || r == nil || r.Complete || len(r.Results) != 1 || r.Results[0].Bytes == 0 || r.Results[0].Error != nil {
+		t.Errorf("%+v, %v", r, err)
+	}
+	settled(t, before)
+}
+
+func TestRunRefuses(t *testing.T) {
+	address, _ := serve(t, memory.PeerRead)
+	before := runtime.NumGoroutine()
+	for want, change := range map[string]func(*Options){
+		`may not be written`:   func(*Options) {},
+		`verifying reads and`:  func(o *Options) { o.Ops, o.Check = []string{Read}, true },
+		`region "kv": no such`: func(o *Options) { o.Region = "kv" },
+		`need 8 MiB`:           func(o *Options) { o.Ops, o.Sizes = []string{Read}, []int64{256 << 10} },
+		`connection refused`:   func(o *Options) { o.Peer = "127.0.0.1:1" },
+	} {
+		o := quick(address)
+		change(&o)
+		ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+		r, err := Run(ctx, o)
+		stop()
+		if r != nil || err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %+v, %v", want, r, err)
+		}
+	}
+	settled(t, before)
+}
+
+// A peer that accepts and says nothing is not waited for longer than the user
+// wants.
+func TestRunMutePeer(t *testing.T) {
+	before := runtime.NumGoroutine()
+	ln, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := quick(ln.Addr().String())
+	o.OpenTime = 100 * time.Millisecond
+	report, err := Run(t.Context(), o)
+	if report != nil || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "has not answered in 100ms") {
+		t.Errorf("%v, %v", report, err)
+	}
+	if err := ln.Close(); err != nil {
+		t.Error(err)
+	}
+	settled(t, before)
+}

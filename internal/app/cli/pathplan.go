@@ -1,0 +1,133 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/topoctl/topoctl/internal/app/explain"
+	"github.com/topoctl/topoctl/pathsel"
+)
+
+// runPlan shares all ports among all GPUs, or among local ranks.
+func (o *pathOptions) runPlan(h *pathsel.Host) error {
+	var consumers []pathsel.Consumer
+	if o.ranks > 0 {
+		var err error
+		if consumers, err = h.Ranks(o.ranks); err != nil {
+			return err
+		}
+	}
+	note := ""
+	if n := len(h.Topology().GPUs); o.ranks > n && n > 0 {
+		note = fmt.Sprintf("%s and %s: the ranks are processes without GPU, on NUMA nodes", plural(o.ranks, "rank"), plural(n, "GPU"))
+	}
+	p, err := h.Plan(consumers)
+	if err != nil {
+		return err
+	}
+	var data []byte
+	if o.format == formatJSON {
+		if note != "" && !o.globals.quiet {
+			fmt.Fprintln(o.streams.Err, "topoctl: note: "+note)
+		}
+		data, err = laidOut(p)
+	} else {
+		text := planText(h, p, &o.look)
+		if note != "" {
+			text += "\nnote: " + note + "\n"
+		}
+		data = []byte(finish(text))
+	}
+	if err == nil {
+		err = write(o.streams.Out, data)
+	}
+	switch {
+	case err != nil:
+		return err
+	case len(p.Ports) == 0:
+		return errBad
+	}
+	return complete(h.Topology(), false)
+}
+
+// planText is a plan for people.
+func planText(h *pathsel.Host, p *pathsel.Plan, l *look) string {
+	var b strings.Builder
+	if len(p.Ports) == 0 {
+		b.WriteString(l.paint("no usable port: no data can leave", inBad) + "\n\n")
+	} else {
+		rate := "rate unknown"
+		if p.BytesPerSec != nil {
+			rate = l.rate(p.BytesPerSec, p.Basis)
+		}
+		fmt.Fprintf(&b, "%s   %s together", l.paint(plural(len(p.Assignments), "consumer")+", "+plural(len(p.Ports), "port"), inStrong), rate)
+		b.WriteString(bottleneckText(h, p, l))
+		b.WriteString("\n\n" + l.listing(assignmentRows(h, p, l)))
+		if shared := sharedText(p); shared != "" {
+			b.WriteString("\n" + shared)
+		}
+		b.WriteString("\n")
+	}
+	d := &pathDoc{h: h}
+	b.WriteString(d.rejectedText(l, p.Rejected, "no part"))
+	return strings.TrimRight(b.String(), "\n") + "\n"
+}
+
+// bottleneckText says what the slowest consumer gets, or each where all get
+// the same.
+func bottleneckText(h *pathsel.Host, p *pathsel.Plan, l *look) string {
+	n := p.Bottleneck
+	if n == nil {
+		return ""
+	}
+	slowest := l.rate(&n.SlowestBytesPerSec, n.Basis)
+	if len(n.Consumers)+len(n.AsSlow) == len(p.Assignments) && len(p.Assignments) > 1 {
+		return ", " + slowest + " each   limit: such as " + explain.LinkText(h, n.Link)
+	}
+	return fmt.Sprintf("   slowest: %s with %s, limit: %s", several(append(n.Consumers, n.AsSlow...), 3), slowest, explain.LinkText(h, n.Link))
+}
+
+func assignmentRows(h *pathsel.Host, p *pathsel.Plan, l *look) []row {
+	rows := []row{{cells: []string{"consumer", "ports", "class", "expected", "why"}, code: inFaint}}
+	for i := range p.Assignments {
+		a := &p.Assignments[i]
+		name := a.Consumer
+		if name != string(a.Location) {
+			name += " (" + string(a.Location) + ")"
+		}
+		if len(a.Ports) == 0 {
+			rows = append(rows, row{cells: []string{name, "-", "-", "0", "no usable port"}, code: inBad})
+			continue
+		}
+		var names, classes, reasons []string
+		for j := range a.Ports {
+			c := &a.Ports[j]
+			names = append(names, c.Name)
+			if s := classOr(c.Class); !slices.Contains(classes, s) {
+				classes = append(classes, s)
+			}
+			if s := explain.ReasonText(c); !slices.Contains(reasons, s) {
+				reasons = append(reasons, s)
+			}
+		}
+		r := row{cells: []string{name, several(names, 4), strings.Join(classes, " "), l.rate(a.BytesPerSec, a.Basis), strings.Join(reasons, "; ")}}
+		if l.verbose && a.Limit != "" {
+			r.below = []string{"limit: " + explain.LinkText(h, a.Limit)}
+		}
+		rows = append(rows, r)
+	}
+	return rows
+}
+
+// sharedText lists the ports that several consumers share.
+func sharedText(p *pathsel.Plan) string {
+	var b strings.Builder
+	for i := range p.Ports {
+		l := &p.Ports[i]
+		if len(l.Consumers) > 1 {
+			fmt.Fprintf(&b, "  %s is shared by %s\n", l.Name, several(l.Consumers, 8))
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,210 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"github.com/topoctl/topoctl/internal/app/bench"
+	"github.com/topoctl/topoctl/internal/app/probe/local"
+	"github.com/topoctl/topoctl/internal/app/probe/plan"
+	proberun "github.com/topoctl/topoctl/internal/app/probe/run"
+	"github.com/topoctl/topoctl/probe"
+	"github.com/topoctl/topoctl/tui"
+)
+
+// tuiProberOptions say what the dashboard can measure: between the hosts that flags name,
+// else what this host has.
+type tuiProberOptions struct {
+	*input
+	// notLive says why the host cannot be measured, "" it can: it is a recording, say.
+	notLive   string
+	hostsFile string
+	hostFlags []string
+	tokenFile string
+}
+
+// add adds the flags that name hosts.
+func (o *tuiProberOptions) add(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	fl.StringVar(&o.hostsFile, "hosts", "", "the probe view measures between the hosts in `FILE`: lines of a name and its agent's HOST[:PORT]")
+	fl.StringArrayVar(&o.hostFlags, "host", nil, "the probe view measures the host of the agent at `[NAME=]HOST[:PORT]`, beside those of --hosts; repeatable")
+	fl.StringVar(&o.tokenFile, "token-file", "", "the secret that these agents want is in `FILE` (its first line)")
+	offer(cmd, map[string]completer{"host": words()})
+}
+
+// ground is where pairs are. Its calls come one at a time.
+type ground interface {
+	// pairs lists them. An error beside them says what is missing.
+	pairs(ctx context.Context) (*plan.Pairs, error)
+	// prober gives who measures them, and what to do when that is over.
+	prober(ctx context.Context) (probe.Prober, func() error, error)
+	// hosts are as they are now, until that is over; nil: those of the plan.
+	hosts() func() []probe.Host
+}
+
+// newTUIProber gives the prober of the dashboard, and what to close after it. Where
+// nothing can be measured there is none, and why says so. An error is one of the flags.
+// Nobody is connected to, and nothing is opened, before the prober is asked for pairs.
+func newTUIProber(ctx context.Context, o tuiProberOptions) (p tui.Prober, closer io.Closer, why string, err error) {
+	warn := o.streams.Err // which is ours until the dashboard begins
+	o.input = quietInput(o.input)
+	m := measuring{input: o.input, spec: local.DefaultSpec(), rules: probe.DefaultRules(), flags: measureFlags{schedule: schedules[0]}}
+	ports := portFlags{transport: bench.Auto, memory: memoryKinds[0]}
+	g := &o.globals
+	switch {
+	case o.hostsFile == "" && len(o.hostFlags) == 0 && o.tokenFile != "":
+		return nil, nil, "", errors.New("--token-file has no effect without --hosts or --host")
+	case o.hostsFile == "-" || o.tokenFile == "-":
+		return nil, nil, "", errors.New("the dashboard reads keys from standard input: want files for --hosts and --token-file")
+	case o.notLive != "":
+		return nil, nil, o.notLive, nil
+	case g.root+g.from+g.fixture != "":
+		return nil, nil, "it is not this host as it runs that is looked at", nil
+	}
+	var where ground = &localGround{o: probeLocalOptions{measuring: m, kinds: pairKinds, ports: ports,
+		rdma: rdmaFlags{gid: unset, class: unset, level: unset, timeout: unset, attempts: unset}}}
+	if o.hostsFile != "" || len(o.hostFlags) > 0 {
+		if where, err = newFabricGround(ctx, &o, probeFabricOptions{measuring: m, ports: ports, rails: railChoices[0]}, warn); err != nil {
+			return nil, nil, "", err
+		}
+	}
+	x := &tuiProber{m: m, ground: where}
+	x.closing, x.stop = context.WithCancel(context.Background())
+	return x, x, "", nil
+}
+
+// quietInput is an input that writes nothing to the terminal, which is the dashboard's.
+func quietInput(in *input) *input {
+	own := *in
+	own.streams.Err, own.globals.quiet, own.globals.debug = io.Discard, true, false
+	return &own
+}
+
+// tuiProber measures for the dashboard. Its methods may be called by many goroutines.
+type tuiProber struct {
+	m       measuring
+	closing context.Context
+	stop    context.CancelFunc
+
+	busy   sync.Mutex // the ground
+	ground ground
+	closed bool
+
+	mu  sync.Mutex
+	all *plan.Pairs // nil: not asked yet
+}
+
+var errBusy = errors.New("another probe runs, or is being planned: wait for it, or stop it")
+
+// hold takes hold of the ground until release is called. ctx ends with the prober.
+func (x *tuiProber) hold(ctx context.Context) (held context.Context, release func(), err error) {
+	if !x.busy.TryLock() {
+		return nil, nil, errBusy
+	}
+	if x.closed {
+		x.busy.Unlock()
+		return nil, nil, errors.New("the prober is closed")
+	}
+	held, cancel := context.WithCancel(ctx)
+	after := context.AfterFunc(x.closing, cancel)
+	return held, func() {
+		after()
+		cancel()
+		x.busy.Unlock()
+	}, nil
+}
+
+// Pairs says what can be measured, those that are waived included. An error beside them
+// says what is missing.
+func (x *tuiProber) Pairs(ctx context.Context) ([]probe.Pair, error) {
+	ctx, release, err := x.hold(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	all, err := x.ground.pairs(ctx)
+	if all == nil {
+		return nil, advised(err)
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.all = all
+	return slices.Clone(all.Pairs), advised(err)
+}
+
+// advised is an error with its advice in the same line.
+func advised(err error) error {
+	var f *failure
+	if errors.As(err, &f) && f.hint != "" {
+		return fmt.Errorf("%w: %s", err, f.hint)
+	}
+	return err
+}
+
+// Plan says what measuring these pairs takes.
+func (x *tuiProber) Plan(pairs []string) (probe.Plan, error) {
+	p, err := x.plan(pairs)
+	if err != nil {
+		return probe.Plan{}, err
+	}
+	return p.Summary(), nil
+}
+
+// plan lays out the pairs of some IDs.
+func (x *tuiProber) plan(ids []string) (*plan.Plan, error) {
+	x.mu.Lock()
+	all := x.all
+	x.mu.Unlock()
+	if all == nil {
+		return nil, errors.New("which pairs there are is not known: ask for them first")
+	}
+	wanted := map[string]bool{}
+	for _, id := range ids {
+		wanted[id] = true
+	}
+	own := *all
+	own.Pairs = slices.DeleteFunc(slices.Clone(all.Pairs), func(p probe.Pair) bool { return !wanted[p.ID] })
+	if len(own.Pairs) < len(wanted) || len(own.Pairs) == 0 {
+		return nil, fmt.Errorf("%d of %s are there: list them again", len(own.Pairs), plural(len(wanted), "pair"))
+	}
+	if len(own.Pairs) < len(all.Pairs) { // what there are no pairs of is no news of these
+		own.Rejected = nil
+	}
+	return x.m.layout(&own)
+}
+
+// Run measures pairs. It returns soon after ctx ended, with nil: what was measured is told.
+func (x *tuiProber) Run(ctx context.Context, pairs []string, tell func(*probe.Event)) error {
+	held, release, err := x.hold(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	p, err := x.plan(pairs)
+	if err != nil {
+		return err
+	}
+	prober, done, err := x.ground.prober(held)
+	if err != nil {
+		return advised(err)
+	}
+	o := x.m.options(p, prober, x.ground.hosts())
+	o.Event = tell
+	_, err = proberun.Run(held, o)
+	return errors.Join(unlessCanceled(err), done())
+}
+
+// Close stops what runs, and waits until it has given all back.
+func (x *tuiProber) Close() error {
+	x.stop()
+	x.busy.Lock()
+	defer x.busy.Unlock()
+	x.closed = true
+	return nil
+}

@@ -1,0 +1,284 @@
+package draw
+
+import (
+	"bytes"
+	"encoding/csv"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/units"
+)
+
+// View is what the cells of a matrix show.
+type View string
+
+// The views of a matrix.
+const (
+	ViewClass    View = "class"    // nvidia-smi's classes
+	ViewNCCL     View = "nccl"     // NCCL's path types
+	ViewExpected View = "expected" // expected rate in one direction
+	ViewMeasured View = "measured" // what a probe measured
+	ViewDelta    View = "delta"    // by how much that differs from what is expected
+)
+
+// Format is how a matrix is laid out.
+type Format string
+
+// The formats of a matrix.
+const (
+	FormatText     Format = "table" // the look of nvidia-smi topo -m
+	FormatMarkdown Format = "md"
+	FormatCSV      Format = "csv"
+)
+
+// MatrixOptions say how a matrix is printed. The zero value prints the classes
+// as text, without colour and affinity.
+type MatrixOptions struct {
+	View   View
+	Format Format
+	Color  bool
+	// Host adds the columns CPU Affinity, NUMA Affinity and GPU NUMA ID, which
+	// a matrix alone does not have; nil leaves them out.
+	Host *topo.Topology
+	// Units are the units of expected rates; Auto is GB/s.
+	Units units.System
+}
+
+// unknown is what a cell shows where nothing is known.
+const unknown = "?"
+
+// Matrix prints a matrix. The text has the look of nvidia-smi topo -m: NICs are
+// numbered, and a legend says their names; the other formats name them.
+func Matrix(w io.Writer, m *topo.Matrix, opts MatrixOptions) error {
+	g := newGrid(m, opts)
+	var out bytes.Buffer
+	var err error
+	switch opts.Format {
+	case FormatCSV:
+		err = g.csv(&out)
+	case FormatMarkdown:
+		g.markdown(&out)
+	default:
+		g.text(&out)
+	}
+	if err == nil {
+		_, err = out.WriteTo(w)
+	}
+	if err != nil {
+		return fmt.Errorf("draw: write the matrix: %w", err)
+	}
+	return nil
+}
+
+// grid is a matrix as text: head and rows have the same cells, the first of
+// which names the row.
+type grid struct {
+	m    *topo.Matrix
+	opts MatrixOptions
+	head []string
+	rows [][]string
+	nics []topo.MatrixEntry // in the order of their numbers, for the legend
+	used map[string]bool    // the cells that occur, NV4 and NV12 as "NV"
+	most bool               // a rate is an upper bound
+	none bool               // a rate is zero
+}
+
+func newGrid(m *topo.Matrix, opts MatrixOptions) *grid {
+	g := &grid{m: m, opts: opts, used: map[string]bool{}, head: []string{""}}
+	if opts.Format != FormatText && opts.Format != "" { // text says it in the legend
+		switch opts.View {
+		case ViewExpected, ViewMeasured:
+			g.head[0] = opts.Units.Suffix()
+		case ViewDelta:
+			g.head[0] = "%"
+		}
+	}
+	label := g.labels()
+	for _, c := range m.Cols {
+		g.head = append(g.head, label(c))
+	}
+	affinity := g.affinity()
+	if affinity != nil {
+		g.head = append(g.head, "CPU Affinity", "NUMA Affinity", "GPU NUMA ID")
+	}
+	for i, r := range m.Rows {
+		row := []string{label(r)}
+		for j := range m.Cols {
+			row = append(row, g.cell(i, j))
+		}
+		if affinity != nil {
+			row = append(row, affinity(r)...)
+		}
+		g.rows = append(g.rows, row)
+	}
+	return g
+}
+
+// labels gives the name of an entry: in text, NICs are numbered.
+func (g *grid) labels() func(topo.MatrixEntry) string {
+	number := map[topo.ID]string{}
+	if g.opts.Format == "" || g.opts.Format == FormatText {
+		for _, axis := range [][]topo.MatrixEntry{g.m.Rows, g.m.Cols} {
+			for _, e := range axis {
+				if _, ok := number[e.ID]; !ok && (e.Kind == topo.KindRDMA || e.Kind == topo.KindNetdev) {
+					number[e.ID] = "NIC" + strconv.Itoa(len(g.nics))
+					g.nics = append(g.nics, e)
+				}
+			}
+		}
+	}
+	return func(e topo.MatrixEntry) string {
+		if n, ok := number[e.ID]; ok {
+			return n
+		}
+		return Printable(e.Name, false)
+	}
+}
+
+// cell is the text of one relation.
+func (g *grid) cell(i, j int) string {
+	s := unknown
+	switch g.opts.View {
+	case ViewNCCL:
+		if c := g.m.NCCL[i][j]; c != "" {
+			s = Printable(string(c), true)
+		}
+	case ViewExpected:
+		return g.expected(i, j)
+	case ViewMeasured, ViewDelta:
+		return g.measured(i, j)
+	default:
+		if c := g.m.Class[i][j]; c.Known() {
+			s = c.String()
+		}
+	}
+	g.used[strings.TrimRight(s, "0123456789")] = true
+	return s
+}
+
+// expected is a rate. One that is only an upper bound has a "<" before it where
+// people read it; CSV has plain numbers.
+func (g *grid) expected(i, j int) string {
+	switch rate := g.m.Rate[i][j]; {
+	case g.m.Rows[i].ID == g.m.Cols[j].ID:
+		return "X"
+	case rate == nil:
+		g.used[unknown] = true
+		return unknown
+	case *rate == 0:
+		g.none = true
+		return "0"
+	case g.m.Basis[i][j] == topo.BasisAssumed && g.opts.Format != FormatCSV:
+		g.most = true
+		return "<" + units.RateNumber(int64(*rate), g.opts.Units)
+	default:
+		return units.RateNumber(int64(*rate), g.opts.Units)
+	}
+}
+
+// measured is a measured rate, or by how many percent it differs from the expected one.
+func (g *grid) measured(i, j int) string {
+	if g.m.Rows[i].ID == g.m.Cols[j].ID {
+		return "X"
+	}
+	if g.m.Measured != nil && g.m.Measured[i][j] != nil {
+		rate, want := *g.m.Measured[i][j], g.m.Rate[i][j]
+		switch {
+		case g.opts.View == ViewMeasured:
+			return units.RateNumber(int64(rate), g.opts.Units)
+		case want != nil && *want > 0:
+			return strconv.FormatInt(int64(math.Round(100*(float64(rate)/float64(*want)-1))), 10)
+		}
+	}
+	g.used[unknown] = true
+	return unknown
+}
+
+// affinity gives an entry's CPUs, NUMA node and NUMA node of its own memory as
+// nvidia-smi has them: for GPUs (and NUMA nodes), blank for NICs.
+func (g *grid) affinity() func(topo.MatrixEntry) []string {
+	t := g.opts.Host
+	if t == nil {
+		return nil
+	}
+	cpus, gpus := map[int]string{}, map[topo.ID]*topo.GPU{}
+	for i := range t.NUMANodes {
+		cpus[t.NUMANodes[i].Index] = t.NUMANodes[i].CPUs
+	}
+	for i := range t.GPUs {
+		gpus[t.GPUs[i].ID] = &t.GPUs[i]
+	}
+	return func(e topo.MatrixEntry) []string {
+		if e.Kind != topo.KindGPU && e.Kind != topo.KindNUMA {
+			return []string{"", "", ""}
+		}
+		list, own := "", (*int)(nil)
+		if gpu := gpus[e.ID]; gpu != nil {
+			list, own = gpu.CPUAffinity, gpu.MemoryNUMA
+		}
+		if list == "" && e.NUMA != nil {
+			list = cpus[*e.NUMA]
+		}
+		if list == "" {
+			list = "N/A"
+		}
+		return []string{Printable(list, false), orNA(e.NUMA), orNA(own)}
+	}
+}
+
+func orNA(v *int) string {
+	if v == nil {
+		return "N/A"
+	}
+	return strconv.Itoa(*v)
+}
+
+// csv writes the names and the cells; an unknown cell is empty.
+func (g *grid) csv(w io.Writer) error {
+	out := csv.NewWriter(w)
+	for _, row := range append([][]string{g.head}, g.rows...) {
+		record := make([]string, len(row))
+		for i, c := range row {
+			switch {
+			case c == unknown:
+			case i > 0 && i <= len(g.m.Cols) && g.opts.View == ViewDelta:
+				record[i] = c // a number that may be below zero
+			default:
+				record[i] = formulaSafe(c)
+			}
+		}
+		if err := out.Write(record); err != nil {
+			return err
+		}
+	}
+	out.Flush()
+	return out.Error()
+}
+
+// formulaSafe keeps a spreadsheet from running a foreign name as a formula.
+func formulaSafe(s string) string {
+	if s != "" && strings.ContainsRune("=+-@", rune(s[0])) {
+		return "'" + s
+	}
+	return s
+}
+
+// markdown writes a pipe table.
+func (g *grid) markdown(w *bytes.Buffer) {
+	writeRow := func(row []string) {
+		w.WriteByte('|')
+		for _, c := range row {
+			w.WriteString(" " + strings.ReplaceAll(c, "|", `\|`) + " |")
+		}
+		w.WriteByte('\n')
+	}
+	writeRow(g.head)
+	w.WriteString("|" + strings.Repeat(" --- |", len(g.head)) + "\n")
+	for _, row := range g.rows {
+		writeRow(row)
+	}
+}

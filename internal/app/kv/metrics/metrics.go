@@ -1,0 +1,199 @@
+// Package metrics says what came of a workload, by the definitions of vLLM's serving
+// benchmark (benchmarks/serve.py: calculate_metrics), so that figures can be laid beside
+// published ones, and where the time to the first token went.
+package metrics
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/topoctl/topoctl/internal/app/kv"
+)
+
+// Options say what is asked for beside the usual.
+type Options struct {
+	SLO SLO
+	// Buckets are the longest prompts of each bucket, in tokens, ascending; what is longer
+	// is one more. nil: DefaultBuckets.
+	Buckets []int
+	// MemoryFirst says that the system begins no prefill before the decode side has memory:
+	// until then a request waits for memory, not in the queue.
+	MemoryFirst bool
+}
+
+// DefaultBuckets are prompts of up to so many tokens.
+var DefaultBuckets = []int{1 << 10, 1 << 12, 1 << 14, 1 << 16}
+
+// SLO is what a good request meets, in nanoseconds; nil asks for nothing. Equal is met.
+type SLO struct{ TTFTNS, TPOTNS, E2ENS *int64 }
+
+func (s SLO) none() bool { return s.TTFTNS == nil && s.TPOTNS == nil && s.E2ENS == nil }
+
+// Metrics is what came of a run. What is not known is nil: times when no request was
+// answered, rates when no time went by, goodput when no SLO was given.
+type Metrics struct {
+	Requests  int `json:"requests"`
+	Completed int `json:"completed"`
+	Failed    int `json:"failed"`
+	// Unfinished have neither an answer nor a failure: the run ended before.
+	Unfinished int `json:"unfinished"`
+	// DurationNS is from the begin of the run to the last token of the last answer.
+	DurationNS *int64 `json:"duration_ns"`
+	// InputTokens and OutputTokens are of completed requests; output is what came.
+	InputTokens  int64 `json:"input_tokens"`
+	OutputTokens int64 `json:"output_tokens"`
+	KVBytes      int64 `json:"kv_bytes"`
+
+	RequestsPerSec     *float64 `json:"requests_per_s"`
+	OutputTokensPerSec *float64 `json:"output_tokens_per_s"`
+	TotalTokensPerSec  *float64 `json:"total_tokens_per_s"` // input and output
+	// GoodputPerSec are completed requests that meet every SLO, each second.
+	GoodputPerSec *float64 `json:"goodput_requests_per_s"`
+
+	Latencies
+	Split
+	Buckets []Bucket `json:"buckets"` // without empty ones
+}
+
+// Latencies are by vLLM's definitions.
+type Latencies struct {
+	// TTFT is from sending to the first token. What a client holds back for its own
+	// concurrency is not in it.
+	TTFT *Summary `json:"ttft_ms"`
+	// TPOT is (latency - TTFT) / (output - 1), of requests with more than one token.
+	TPOT *Summary `json:"tpot_ms"`
+	// ITL are the gaps between tokens of all requests, pooled.
+	ITL *Summary `json:"itl_ms"`
+	// E2E is from sending to the last token.
+	E2E *Summary `json:"e2e_ms"`
+}
+
+// Split is where the time to the first token went; see Parts.
+type Split struct {
+	Queue       *Summary `json:"queue_ms"`
+	Compute     *Summary `json:"compute_ms"`
+	MemoryWait  *Summary `json:"kv_memory_wait_ms"`
+	LinkWait    *Summary `json:"kv_link_wait_ms"`
+	Wire        *Summary `json:"kv_wire_ms"`
+	WireExposed *Summary `json:"kv_wire_exposed_ms"`
+	Exposed     *Summary `json:"kv_exposed_ms"`
+	Rest        *Summary `json:"first_step_ms"`
+	// KVShareOfTTFT is the exposed time before the first token in parts of all TTFT.
+	KVShareOfTTFT *float64 `json:"kv_share_of_ttft"`
+}
+
+// Bucket is the part of a run with prompts of From to To tokens.
+type Bucket struct {
+	From      int  `json:"from_tokens"`
+	To        *int `json:"to_tokens"` // nil: no bound
+	Completed int  `json:"completed"`
+	Latencies
+	Split
+}
+
+// Compute sums a run up. times are in any order, at most one of each request; those of
+// failed requests count as failed and otherwise for nothing, as in vLLM. The error names a
+// request whose times are impossible.
+func Compute(w *kv.Workload, times []kv.Times, o Options) (*Metrics, error) {
+	bounds := o.Buckets
+	if bounds == nil {
+		bounds = DefaultBuckets
+	}
+	if !slices.IsSorted(bounds) || len(slices.Compact(slices.Clone(bounds))) != len(bounds) || len(bounds) > 0 && bounds[0] < 1 {
+		return nil, errors.New("metrics: buckets of prompts: give ascending numbers of tokens")
+	}
+	byID := make(map[int]*kv.Request, len(w.Requests))
+	for i := range w.Requests {
+		byID[w.Requests[i].ID] = &w.Requests[i]
+	}
+	m := &Metrics{Requests: len(w.Requests)}
+	all, buckets, good := newSamples(times), make([]samples, len(bounds)+1), 0
+	end := int64(0)
+	for i := range times {
+		t := &times[i]
+		request := byID[t.Request]
+		if request == nil {
+			return nil, fmt.Errorf("metrics: request %d is none of the workload, or has come twice", t.Request)
+		}
+		delete(byID, t.Request)
+		if t.Failed != "" {
+			m.Failed++
+			continue
+		}
+		parts, err := PartsOf(t, o.MemoryFirst)
+		if err != nil {
+			return nil, fmt.Errorf("metrics: %w", err)
+		}
+		m.Completed++
+		m.InputTokens += int64(request.Input)
+		m.OutputTokens += int64(len(t.TokensNS))
+		m.KVBytes += t.KVBytes
+		end = max(end, t.TokensNS[len(t.TokensNS)-1])
+		all.add(t, &parts)
+		which, _ := slices.BinarySearch(bounds, request.Input)
+		buckets[which].add(t, &parts)
+		if o.SLO.met(t) {
+			good++
+		}
+	}
+	m.Unfinished = len(byID)
+	m.rates(end, good, o.SLO)
+	m.Latencies, m.Split = all.latencies(), all.split()
+	m.Buckets = collect(bounds, buckets)
+	return m, nil
+}
+
+func (m *Metrics) rates(end int64, good int, slo SLO) {
+	if m.Completed == 0 {
+		return
+	}
+	m.DurationNS = &end
+	if end == 0 {
+		return
+	}
+	perSec := func(n int64) *float64 {
+		v := float64(n) / (float64(end) / 1e9)
+		return &v
+	}
+	m.RequestsPerSec = perSec(int64(m.Completed))
+	m.OutputTokensPerSec = perSec(m.OutputTokens)
+	m.TotalTokensPerSec = perSec(m.InputTokens + m.OutputTokens)
+	if !slo.none() {
+		m.GoodputPerSec = perSec(int64(good))
+	}
+}
+
+func collect(bounds []int, buckets []samples) []Bucket {
+	list, from := []Bucket{}, 1
+	for i := range buckets {
+		b := Bucket{From: from, Completed: len(buckets[i].ttft)}
+		if i < len(bounds) {
+			to := bounds[i]
+			b.To = &to
+			from = bounds[i] + 1
+		}
+		if b.Completed > 0 {
+			b.Latencies, b.Split = buckets[i].latencies(), buckets[i].split()
+			list = append(list, b)
+		}
+	}
+	return list
+}
+
+// tpot is a request's time for each token after the first; ok is false with one token.
+func tpot(t *kv.Times) (ns float64, ok bool) {
+	n := len(t.TokensNS)
+	if n < 2 {
+		return 0, false
+	}
+	return float64(t.TokensNS[n-1]-t.TokensNS[0]) / float64(n-1), true
+}
+
+// met says whether a request is good. With one token TPOT counts as 0, as in vLLM.
+func (s SLO) met(t *kv.Times) bool {
+	perToken, _ := tpot(t)
+	return (s.TTFTNS == nil || t.TokensNS[0]-t.SentNS <= *s.TTFTNS) &&
+		(s.TPOTNS == nil || perToken <= float64(*s.TPOTNS)) &&
+		(s.E2ENS == nil || t.TokensNS[len(t.TokensNS)-1]-t.SentNS <= *s.E2ENS)
+}

@@ -1,0 +1,287 @@
+package replay
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/topoctl/topoctl/engine"
+	"github.com/topoctl/topoctl/internal/app/kv"
+	"github.com/topoctl/topoctl/internal/app/kv/layout"
+	"github.com/topoctl/topoctl/internal/app/kv/serve"
+)
+
+// mover carries transfers out. What is not said to be otherwise is the loop's.
+type mover struct {
+	o               *Options
+	loop            *loop
+	prefill, decode *side
+	senders         []*sender          // by local instance
+	lose            func(instance int) // tells the serving system of a remote one
+	lost            map[int]Lost       // remote instances, and the first loss of each
+	gone            []Lost             // peers, the first one first
+	decodes         []int              // the decode instance that a request was at last; -1 none
+	lanes           map[laneKey]*Lane
+	transfers       int64
+	pieces          int64
+
+	checked atomic.Int64
+	running sync.WaitGroup
+}
+
+// laneKey tells lanes apart.
+type laneKey struct{ peer, name, transport string }
+
+// job is a transfer of all ranks.
+type job struct {
+	t            serve.Transfer
+	source, dest []uint32 // page tables
+	done         func(int64, error)
+	batches      []*batch
+	err          error
+}
+
+// batch is what of it goes between two ranks.
+type batch struct {
+	*engine.Batch
+	there   *engine.RemoteRegion
+	beganNS int64 // of Submit
+	cancel  context.CancelFunc
+}
+
+func newMover(o *Options) (*mover, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	o.Transfer = cmp.Or(o.Transfer, defaultTransfer)
+	m := &mover{o: o, loop: newLoop(), lose: func(int) {}, lost: map[int]Lost{}, lanes: map[laneKey]*Lane{}, decodes: make([]int, len(o.Workload.Requests))}
+	for i := range m.decodes {
+		m.decodes[i] = -1
+	}
+	rng := rand.New(rand.NewPCG(o.Seed, 0x7061676573))
+	prefillRegions, decodeRegions := len(o.Local[0]), len(o.Remote[0])
+	if m.pull() {
+		prefillRegions, decodeRegions = decodeRegions, prefillRegions
+	}
+	var err error
+	if m.prefill, err = newSide(o.Serve.Cache.Model, o.Serve.Cache.Prefill, o.Serve.Prefill.Pages, o.Serve.Prefill.Instances, prefillRegions, rng); err != nil {
+		return nil, err
+	}
+	if m.decode, err = newSide(o.Serve.Cache.Model, o.Serve.Cache.Decode, o.Serve.Decode.Pages, o.Serve.Decode.Instances, decodeRegions, rng); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// start begins to take transfers. wait ends that, once ctx has ended.
+func (m *mover) start(ctx context.Context) {
+	for range m.o.Local {
+		s := &sender{m: m, woken: make(chan struct{}, 1)}
+		m.senders = append(m.senders, s)
+		m.running.Go(func() { s.run(ctx) })
+	}
+	for i, regions := range m.o.Remote {
+		peers := map[*engine.Peer]bool{}
+		for _, r := range regions {
+			if p := r.Peer(); !peers[p] {
+				peers[p] = true
+				m.running.Go(func() { m.watch(ctx, i, p) })
+			}
+		}
+	}
+}
+
+// watch tells when a peer of an instance is gone.
+func (m *mover) watch(ctx context.Context, instance int, p *engine.Peer) {
+	select {
+	case <-p.Done():
+		m.loop.post(func() {
+			loss := Lost{p.Name(), m.loop.nowNS, p.Err()}
+			if !slices.ContainsFunc(m.gone, func(x Lost) bool { return x.Peer == loss.Peer }) {
+				m.gone = append(m.gone, loss)
+			}
+			if _, known := m.lost[instance]; !known {
+				m.lost[instance] = loss
+				m.lose(instance)
+			}
+		})
+	case <-ctx.Done():
+	}
+}
+
+func (m *mover) wait() { m.running.Wait() }
+
+// pull says whether the decode side drives.
+func (m *mover) pull() bool { return m.o.Serve.Move == serve.Pull }
+
+// Pages implements serve.Pager.
+func (m *mover) Pages(h serve.Held) {
+	if !h.Decode {
+		m.prefill.tables[h.Instance].hold(h.Request, h.Pages)
+		return
+	}
+	m.decode.tables[h.Instance].hold(h.Request, h.Pages)
+	m.decodes[h.Request] = h.Instance
+}
+
+// Move implements serve.Mover.
+func (m *mover) Move(t serve.Transfer, done func(int64, error)) {
+	j := &job{t: t, done: done, source: slices.Clone(m.prefill.tables[t.Prefill].of[t.Request]), dest: slices.Clone(m.decode.tables[t.Decode].of[t.Request])}
+	local, _ := m.ends(&t)
+	m.senders[local].take(j)
+}
+
+// ends are the instances of a transfer, ours and the peer's.
+func (m *mover) ends(t *serve.Transfer) (local, remote int) {
+	if m.pull() {
+		return t.Decode, t.Prefill
+	}
+	return t.Prefill, t.Decode
+}
+
+// regions are those of two ranks.
+func (m *mover) regions(t *serve.Transfer, p layout.Pair) (*engine.Region, *engine.RemoteRegion) {
+	local, remote := m.ends(t)
+	from, to := p.Prefill/m.prefill.together, p.Decode/m.decode.together
+	if m.pull() {
+		from, to = to, from
+	}
+	return m.o.Local[local][from], m.o.Remote[remote][to]
+}
+
+// memory is a region of one end of a transfer.
+func (m *mover) memory(t *serve.Transfer, here bool, region int) interface {
+	io.ReaderAt
+	io.WriterAt
+} {
+	local, remote := m.ends(t)
+	if here {
+		return m.o.Local[local][region]
+	}
+	return m.o.Remote[remote][region]
+}
+
+// finish waits for the batches of a job and says what came of it.
+func (m *mover) finish(ctx context.Context, j *job, nowNS int64) {
+	defer m.running.Done()
+	var used []Lane
+	began := nowNS
+	for _, b := range j.batches {
+		<-b.Done()
+		b.cancel()
+		if err := b.Err(); err != nil && j.err == nil {
+			j.err = failedAt(b.there, err)
+		}
+		first, lanes := b.used()
+		began = min(began, first)
+		used = append(used, lanes...)
+	}
+	if j.err == nil && m.o.Check {
+		j.err = m.verify(ctx, j)
+	}
+	if j.err != nil {
+		j.err = fmt.Errorf("cache from prefill instance %d to decode instance %d: %w", j.t.Prefill, j.t.Decode, j.err)
+	}
+	m.loop.post(func() {
+		for i := range used {
+			m.sum(&used[i])
+		}
+		if j.err == nil {
+			m.transfers += int64(len(j.t.Pairs))
+			for i := range j.t.Pairs {
+				m.pieces += j.t.Pairs[i].Pieces
+			}
+		}
+		j.done(began, j.err)
+	})
+}
+
+// used is when the first byte of a batch began to move, and what its lanes did.
+func (b *batch) used() (firstNS int64, lanes []Lane) {
+	first, peer := int64(-1), b.there.Peer().Name()
+	for _, r := range b.Explain().Routes {
+		for _, u := range r.Used {
+			if u.Slices > 0 && (first < 0 || u.FirstNS < first) {
+				first = u.FirstNS
+			}
+			lanes = append(lanes, Lane{Peer: peer, Name: u.Lane, Transport: u.Transport, Bytes: u.Bytes, Slices: u.Slices, Retries: u.Retries,
+				BytesPerSec: expected(&r, &u), Error: u.Error})
+		}
+	}
+	return b.beganNS + max(first, 0), lanes
+}
+
+// expected is what a lane should carry alone for a route, nil not known.
+func expected(r *engine.RouteRecord, u *engine.LaneUse) *int64 {
+	for _, g := range r.Groups {
+		for _, l := range g.Lanes {
+			if g.Transport == u.Transport && l.Lane == u.Lane && l.ExpectedBytesPerSec != nil {
+				rate := int64(*l.ExpectedBytesPerSec)
+				return &rate
+			}
+		}
+	}
+	return nil
+}
+
+// failedAt says at which memory something failed.
+func failedAt(r *engine.RemoteRegion, err error) error {
+	return fmt.Errorf("region %q of peer %q: %w", r.Name(), r.Peer().Name(), err)
+}
+
+// sum adds what a lane did for a batch.
+func (m *mover) sum(u *Lane) {
+	if u.Slices == 0 && u.Retries == 0 && u.Error == "" {
+		return
+	}
+	key := laneKey{u.Peer, u.Name, u.Transport}
+	l := m.lanes[key]
+	if l == nil {
+		l = &Lane{Peer: u.Peer, Name: u.Name, Transport: u.Transport}
+		m.lanes[key] = l
+	}
+	l.Bytes, l.Slices, l.Retries, l.Error = l.Bytes+u.Bytes, l.Slices+u.Slices, l.Retries+u.Retries, cmp.Or(u.Error, l.Error)
+	if u.BytesPerSec != nil && (l.BytesPerSec == nil || *u.BytesPerSec > *l.BytesPerSec) {
+		l.BytesPerSec = u.BytesPerSec
+	}
+}
+
+// used lists the lanes.
+func (m *mover) used() []Lane {
+	out := make([]Lane, 0, len(m.lanes))
+	for _, l := range m.lanes {
+		out = append(out, *l)
+	}
+	slices.SortFunc(out, func(a, b Lane) int {
+		return cmp.Or(cmp.Compare(a.Peer, b.Peer), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Transport, b.Transport))
+	})
+	return out
+}
+
+// loseAnswers fails the requests that were at a decode instance when it was lost: what
+// the model gave them since is not true.
+func (m *mover) loseAnswers(times []kv.Times) {
+	if m.pull() {
+		return
+	}
+	for i := range times {
+		t := &times[i]
+		gone, ok := m.lost[m.decodes[i]]
+		if !ok || t.Failed != "" {
+			continue
+		}
+		n := len(t.TokensNS)
+		for n > 0 && t.TokensNS[n-1] > gone.AtNS {
+			n--
+		}
+		if n < m.o.Workload.Requests[i].Output {
+			t.TokensNS = t.TokensNS[:n]
+			t.Failed = fmt.Sprintf("decode instance %d was lost: peer %q: %v", m.decodes[i], gone.Peer, gone.Err)
+		}
+	}
+}

@@ -1,0 +1,87 @@
+package replay
+
+import (
+	"math/rand/v2"
+
+	"github.com/topoctl/topoctl/internal/app/kv/layout"
+)
+
+// side is where the memory of the instances that prefill, or that decode, has what.
+type side struct {
+	layout layout.Side
+	pool   layout.Pool
+	layers int
+	pages  int
+	// together is how many ranks share a region.
+	together int
+	tables   []*tables // by instance
+}
+
+func newSide(m layout.Model, s layout.Side, pages, instances, regions int, rng *rand.Rand) (*side, error) {
+	pool, err := s.Pool(m)
+	if err != nil {
+		return nil, err
+	}
+	out := &side{layout: s, pool: pool, layers: m.Layers, pages: pages, together: s.TP / regions}
+	for range instances {
+		t := &tables{of: map[int][]uint32{}, free: make([]uint32, pages)}
+		for i, p := range rng.Perm(pages) {
+			t.free[i] = uint32(p)
+		}
+		out.tables = append(out.tables, t)
+	}
+	return out, nil
+}
+
+// at is in which region of an instance a page of a rank and a layer is, and where it begins.
+func (s *side) at(rank, layer int, page uint32) (region int, offset int64) {
+	return rank / s.together, (int64(rank%s.together*s.layers+layer)*int64(s.pages) + int64(page)) * s.pool.PageBytes
+}
+
+// vector is where what a page keeps of one head and token begins in it, keys (part 0) or
+// values.
+func (s *side) vector(part, token, head int) int64 {
+	row := token*s.pool.Heads + head
+	if s.layout.Order == layout.HND {
+		row = head*s.layout.PageTokens + token
+	}
+	return int64(part*s.layout.PageTokens*s.pool.Heads+row) * s.pool.HeadBytes
+}
+
+// head is the model's number of a head of a rank.
+func (s *side) head(m layout.Model, rank, head int) int {
+	switch {
+	case m.MLA():
+		return 0
+	case s.layout.TP > m.KVHeads:
+		return rank / (s.layout.TP / m.KVHeads)
+	}
+	return rank*s.pool.Heads + head
+}
+
+// tables say which pages of an instance are whose, in the order of their tokens. All ranks
+// and layers use the same numbers.
+type tables struct {
+	free []uint32
+	of   map[int][]uint32 // by request
+}
+
+// hold gives a request pages or takes its last ones, so that it has so many. The serving
+// system never asks for more than there are.
+func (t *tables) hold(request, pages int) {
+	has := t.of[request]
+	for len(has) > pages {
+		t.free = append(t.free, has[len(has)-1])
+		has = has[:len(has)-1]
+	}
+	if more := pages - len(has); more > 0 {
+		left := len(t.free) - more
+		has = append(has, t.free[left:]...)
+		t.free = t.free[:left]
+	}
+	if pages == 0 {
+		delete(t.of, request)
+		return
+	}
+	t.of[request] = has
+}

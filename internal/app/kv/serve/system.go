@@ -1,0 +1,238 @@
+package serve
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/topoctl/topoctl/internal/app/kv"
+)
+
+// System is a serving system at work.
+type System struct {
+	c     Config
+	w     *kv.Workload
+	clock Clock
+	mover Mover
+	pager Pager // the mover, where it is one; nil
+
+	prefill, decode []*instance
+	routed          [2][]*instance // of either side, those that are given requests
+	pageSpan        int            // tokens after which pages of both sides end together
+	turns           [2]int
+	times           []kv.Times
+
+	startNS   int64
+	next      int   // request to be sent
+	alarmNS   int64 // when sending goes on; -1: nothing is set
+	underWay  int
+	over      int
+	whenEnded func()
+}
+
+// job is a request that was sent.
+type job struct {
+	r       *kv.Request
+	t       *kv.Times
+	place   int // in Workload.Requests
+	prefill *instance
+	decode  *instance // nil: nothing moves
+	// at are its sequences on either side; without a decode instance the first does both.
+	at                                [2]seq
+	given                             int    // tokens of the answer
+	begun, prefilled, admitted, wired bool   // whether those times stand
+	parts                             []part // that wait for memory
+	offered                           int    // tokens of the prompt that were handed to moves
+	moving                            int
+	complete                          bool // all of its parts were offered
+	failed                            error
+}
+
+// New prepares a system for a workload. The clock is read at Start.
+func New(c Config, w *kv.Workload, clock Clock, mover Mover) (*System, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	before := int64(0)
+	for i := range w.Requests {
+		r := &w.Requests[i]
+		if r.Input < 1 || r.Output < 1 || r.ArriveNS < before {
+			return nil, fmt.Errorf("serve: request %d: %d tokens in, %d out, %d ns after the start: want 1 token at least, and requests in the order of arrival",
+				i, r.Input, r.Output, r.ArriveNS)
+		}
+		before = r.ArriveNS
+	}
+	s := &System{c: c, w: w, clock: clock, mover: mover, times: make([]kv.Times, len(w.Requests)), alarmNS: -1, whenEnded: func() {}}
+	s.pager, _ = mover.(Pager)
+	for i := range c.Prefill.Instances {
+		s.prefill = append(s.prefill, newInstance(s, &s.c.Prefill, i))
+	}
+	for i := range c.Decode.Instances {
+		s.decode = append(s.decode, newInstance(s, &s.c.Decode, i))
+	}
+	s.routed = [2][]*instance{slices.Clone(s.prefill), slices.Clone(s.decode)}
+	if c.Split() {
+		a, b := c.Prefill.PageTokens, c.Decode.PageTokens
+		for b != 0 {
+			a, b = b, a%b
+		}
+		s.pageSpan = c.Prefill.PageTokens / a * c.Decode.PageTokens
+	}
+	return s, nil
+}
+
+// Start begins the run; ended is called when the last request is over.
+func (s *System) Start(ended func()) {
+	s.startNS = s.clock.NowNS()
+	if ended != nil {
+		s.whenEnded = ended
+	}
+	if len(s.w.Requests) == 0 {
+		s.clock.At(s.startNS, s.whenEnded)
+		return
+	}
+	s.clock.At(s.startNS, s.send)
+}
+
+// Ended says whether every request is over.
+func (s *System) Ended() bool { return s.over == len(s.w.Requests) }
+
+// Times are what became of the requests, in the workload's order. They are whole when the run
+// has ended.
+func (s *System) Times() []kv.Times { return s.times }
+
+// now is the time since the run began.
+func (s *System) now() int64 { return s.clock.NowNS() - s.startNS }
+
+func (s *System) after(ns int64, run func()) { s.clock.At(s.clock.NowNS()+ns, run) }
+
+// send sends what has come and may be under way.
+func (s *System) send() {
+	now := s.now()
+	for s.next < len(s.w.Requests) {
+		if s.w.Concurrency > 0 && s.underWay >= s.w.Concurrency {
+			return
+		}
+		if at := s.w.Requests[s.next].ArriveNS; at > now {
+			if s.alarmNS != at {
+				s.alarmNS = at
+				s.clock.At(s.startNS+at, s.send)
+			}
+			return
+		}
+		s.next++
+		s.underWay++
+		s.take(s.next - 1)
+	}
+}
+
+// take is a request that comes in.
+func (s *System) take(place int) {
+	r := &s.w.Requests[place]
+	j := &job{r: r, t: &s.times[place], place: place}
+	*j.t = kv.Times{Request: r.ID, SentNS: s.now()}
+	if why := s.c.impossible(r); why != "" {
+		s.end(j, why)
+		return
+	}
+	j.prefill = s.pick(0)
+	j.at[0] = seq{j: j, target: r.Input}
+	// An answer of one token that prefill gives needs no cache.
+	if s.c.Split() && (r.Output > 1 || s.c.FirstToken != FromPrefill) {
+		j.decode = s.pick(1)
+		j.decode.owed += int64(r.Input + r.Output)
+		j.at[1] = seq{j: j, computed: r.Input, target: r.Input}
+	}
+	j.prefill.owed += s.owedToPrefill(j)
+	if j.decode != nil && s.c.Admit != After {
+		j.decode.ask(&j.at[1])
+	}
+	if j.decode == nil || s.c.Admit != Before {
+		j.prefill.queue(&j.at[0])
+	}
+}
+
+// owedToPrefill are the tokens that the first instance of a job has to compute.
+func (s *System) owedToPrefill(j *job) int64 {
+	if s.c.Split() {
+		return int64(j.r.Input)
+	}
+	return int64(j.r.Input + j.r.Output)
+}
+
+// Lose keeps requests that come from now on from an instance, unless it is the last of its side.
+// What it has is not touched.
+func (s *System) Lose(decode bool, number int) {
+	side := 0
+	if decode {
+		side = 1
+	}
+	if len(s.routed[side]) > 1 {
+		s.routed[side] = slices.DeleteFunc(s.routed[side], func(x *instance) bool { return x.number == number })
+	}
+}
+
+// pick chooses an instance of a side.
+func (s *System) pick(side int) *instance {
+	of := s.routed[side]
+	if s.c.Router == RoundRobin {
+		s.turns[side]++
+		return of[(s.turns[side]-1)%len(of)]
+	}
+	best := of[0]
+	for _, x := range of[1:] {
+		if x.owed < best.owed {
+			best = x
+		}
+	}
+	return best
+}
+
+// give gives the client a token.
+func (s *System) give(j *job) {
+	if j.given == 0 {
+		j.t.TokensNS = make([]int64, 0, j.r.Output)
+	}
+	j.given++
+	j.t.TokensNS = append(j.t.TokensNS, s.now())
+}
+
+// end is when a request is over.
+func (s *System) end(j *job, failed string) {
+	j.t.Failed = failed
+	if j.decode != nil {
+		j.decode.owed -= int64(j.r.Input + j.r.Output)
+	} else if !s.c.Split() && j.prefill != nil {
+		j.prefill.owed -= s.owedToPrefill(j)
+	}
+	s.over++
+	s.underWay--
+	if s.Ended() {
+		s.after(0, s.whenEnded)
+	} else if s.w.Concurrency > 0 {
+		s.after(0, s.send)
+	}
+}
+
+// Use is what an instance did.
+type Use struct {
+	BusyNS       int64
+	Steps        int64
+	Computed     int64 // tokens of prompts, again where they had to be
+	CachedTokens int64 // of prompts, found in the prefix cache
+	Preempted    int64 // sequences that had to yield their memory
+	PeakPages    int
+}
+
+// PrefillUse is what the prefill instances did, or those that do both.
+func (s *System) PrefillUse() []Use { return uses(s.prefill) }
+
+// DecodeUse is what the decode instances did.
+func (s *System) DecodeUse() []Use { return uses(s.decode) }
+
+func uses(of []*instance) []Use {
+	var out []Use
+	for _, x := range of {
+		out = append(out, x.use)
+	}
+	return out
+}

@@ -1,0 +1,131 @@
+package observe
+
+import (
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/topoctl/topoctl/internal/app/record"
+)
+
+// maxSources bounds the names in a recording that are told to have ended.
+const maxSources = 1024
+
+// ReplayFeed plays a recording.
+type ReplayFeed struct {
+	from  *record.Reader
+	speed float64
+}
+
+// Replay plays a recording so many times as fast as it was made; 0: without waiting. It
+// can be run once.
+func Replay(from io.Reader, speed float64) *ReplayFeed {
+	return &ReplayFeed{from: record.NewReader(from), speed: max(speed, 0)}
+}
+
+// Rescan does nothing: what is replayed has been looked at.
+func (f *ReplayFeed) Rescan() {}
+
+// read is what came of reading on.
+type read struct {
+	r   *record.Record
+	err error
+}
+
+// Run tells the records at their times, counted from the first one, then that every
+// source has ended, and waits for the end of ctx: what was seen last is still worth looking
+// at. A recording that cannot be read any further ends there, and the sources say why; one
+// of which nothing can be read is an error.
+func (f *ReplayFeed) Run(ctx context.Context, tell func(*record.Record)) error {
+	began := time.Now()
+	var first, last int64
+	sources := map[string]bool{}
+	reading := f.read(ctx)
+	for n := 0; ; n++ {
+		var next read
+		select {
+		case next = <-reading:
+		case <-ctx.Done():
+			return nil
+		}
+		r, err := next.r, next.err
+		if err != nil {
+			if n == 0 && !errors.Is(err, io.EOF) {
+				return err
+			}
+			end(tell, sources, last, f.why(err))
+			<-ctx.Done()
+			return nil
+		}
+		if n == 0 {
+			first = r.AtNS
+		}
+		if !f.wait(ctx, began, r.AtNS-first) {
+			return nil
+		}
+		if last = r.AtNS; len(sources) < maxSources {
+			sources[r.Source] = true
+		}
+		tell(r)
+	}
+}
+
+// read reads until ctx ends, or an error. It has a goroutine of its own, which is left where
+// it is while a pipe brings nothing: nobody can call it off.
+func (f *ReplayFeed) read(ctx context.Context) <-chan read {
+	out := make(chan read)
+	go func() {
+		for {
+			r, err := f.from.Read()
+			select {
+			case out <- read{r, err}:
+			case <-ctx.Done():
+				return
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	return out
+}
+
+// why is why a recording goes no further.
+func (f *ReplayFeed) why(err error) string {
+	switch {
+	case !errors.Is(err, io.EOF):
+		return oneLine(err.Error())
+	case f.from.Note() != "":
+		return oneLine(f.from.Note())
+	}
+	return "the recording has ended"
+}
+
+// end tells that every source has ended.
+func end(tell func(*record.Record), sources map[string]bool, at int64, why string) {
+	for _, name := range slices.Sorted(maps.Keys(sources)) {
+		tell(&record.Record{Schema: record.Schema, AtNS: at, Source: name, State: &record.SourceState{Status: record.StatusEnded, Detail: why}})
+	}
+}
+
+// wait waits for the time of a record; false: ctx has ended.
+func (f *ReplayFeed) wait(ctx context.Context, began time.Time, ns int64) bool {
+	left := time.Duration(0)
+	if f.speed > 0 {
+		left = time.Duration(min(float64(ns)/f.speed, 1e18)) - time.Since(began)
+	}
+	if left <= 0 {
+		return ctx.Err() == nil
+	}
+	timer := time.NewTimer(left)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}

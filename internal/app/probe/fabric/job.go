@@ -1,0 +1,264 @@
+package fabric
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/topoctl/topoctl/engine"
+	"github.com/topoctl/topoctl/internal/app/probe/lane"
+	"github.com/topoctl/topoctl/probe"
+)
+
+// job is a pair that this agent initiates.
+type job struct {
+	want jobWant
+
+	mu      sync.Mutex
+	state   string
+	samples []probe.Sample
+	result  *result
+}
+
+// How long a job may take to find its target, by one address and by all.
+const (
+	addressTime = 3 * time.Second
+	connectTime = 15 * time.Second
+)
+
+// maxConnecting bounds how many jobs connect at a time: hundreds would be in each other's way.
+const maxConnecting = 16
+
+// waived says why a pair cannot be measured on this host.
+type waived struct{ error }
+
+func (w waived) Unwrap() error { return w.error }
+
+// run connects, waits for the others, and measures.
+func (s *Server) run(now *round, e *engine.Engine, j *job) {
+	w := worker{s: s, e: e, want: &j.want}
+	select {
+	case s.connecting <- struct{}{}:
+	case <-now.ctx.Done():
+		j.done(outcome(probe.Measurement{}, errors.New("stopped before it connected")))
+		return
+	}
+	limited, cancel := context.WithTimeoutCause(now.ctx, connectTime, fmt.Errorf("not connected within %v", connectTime))
+	err := w.connect(limited)
+	if cause := context.Cause(limited); err != nil && cause != nil {
+		err = fmt.Errorf("%w (%w)", cause, err)
+	}
+	cancel()
+	<-s.connecting
+	defer w.close()
+	if err != nil {
+		j.done(outcome(probe.Measurement{}, err))
+		return
+	}
+	j.set(stateReady)
+	select {
+	case <-now.begin:
+	case <-now.ctx.Done():
+		j.done(outcome(probe.Measurement{}, errors.New("stopped before it began")))
+		return
+	}
+	j.set(stateRunning)
+	// Later than the time for the pair, by which the lane ends by itself.
+	ctx, end := context.WithTimeout(now.ctx, j.want.Spec.PairTime+connectTime)
+	defer end()
+	m := lane.Measure(ctx, w.lane, j.want.Spec, j.tell)
+	m.Binding = probe.Binding{Threads: 1, FromMemory: boundTo(w.lane.Local)}
+	if w.note != "" {
+		m.Notes = append(m.Notes, w.note)
+	}
+	j.done(outcome(m, m.Err))
+}
+
+// outcome is a measurement as it travels.
+func outcome(m probe.Measurement, err error) *result {
+	r := &result{Measurement: m}
+	if m.Bandwidth == nil {
+		r.Bandwidth = []probe.Bandwidth{}
+	}
+	var w waived
+	switch {
+	case errors.As(err, &w):
+		r.Waived = clip(err.Error(), maxErrorText)
+	case err != nil:
+		r.Error, r.Cause = clip(err.Error(), maxErrorText), probe.CauseOf(err)
+	}
+	return r
+}
+
+// maxErrorText bounds the texts of errors that travel.
+const maxErrorText = 2 << 10
+
+func (j *job) set(state string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.state = state
+}
+
+func (j *job) done(r *result) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.state, j.result = stateDone, r
+}
+
+func (j *job) tell(s probe.Sample) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.samples = append(j.samples, s)
+}
+
+// poll tells what the controller has not seen, as far as there is room for it.
+func (j *job) poll(has seen, room *int) jobState {
+	const sampleBytes, measurementBytes = 64, 4 << 10 // about, as JSON
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	out := jobState{ID: j.want.ID, State: j.state}
+	from := min(max(has.Samples, 0), len(j.samples))
+	to := min(len(j.samples), from+max(0, *room/sampleBytes))
+	out.Samples = j.samples[from:to:to]
+	*room -= len(out.Samples) * sampleBytes
+	if j.result != nil && !has.Result && to == len(j.samples) && *room > 0 {
+		out.Result = j.result
+		*room -= measurementBytes + len(j.samples)*20
+	}
+	return out
+}
+
+// worker is what a job holds while it runs.
+type worker struct {
+	s      *Server
+	e      *engine.Engine // the agent's
+	want   *jobWant
+	engine *engine.Engine // the job's own
+	lane   lane.Lane
+	note   string
+}
+
+// connect makes the engine of a job, with memory, and finds the lane.
+func (w *worker) connect(ctx context.Context) error {
+	want := w.want
+	transports := []engine.Transport{w.s.o.Transports[want.Transport]}
+	if want.LocalPort != "" {
+		transports = lane.OnPort(transports, want.LocalPort)
+	}
+	var err error
+	w.engine, err = engine.New(ctx, engine.Options{
+		Name: fmt.Sprintf("%s-probe-%d-%d", w.e.Name(), os.Getpid(), want.ID), Token: w.s.o.Token, Topology: w.e.Topology(),
+		Logger: w.s.o.Logger, Transports: transports, GiveUp: want.GiveUp,
+	})
+	if err != nil {
+		return waive(err)
+	}
+	p, address, err := w.open(ctx)
+	if err != nil {
+		return probe.Because(probe.CauseConnect, err)
+	}
+	o, note := memoryAt(topologyOf(w.e), want.Location)
+	w.note = note
+	l := lane.Lane{Peer: p, Transport: want.Transport, BothWays: want.BothWays}
+	if l.Local, err = w.engine.Alloc(want.Bytes, o); err != nil {
+		return waived{err}
+	}
+	if l.Remote, err = p.Region(ctx, want.Region); err != nil {
+		return err
+	}
+	if l.Name, err = lane.Only(w.engine, p, l.Local, l.Remote, want.Transport, want.LocalPort, want.RemotePort); err != nil {
+		if errors.Is(err, engine.ErrNoLane) && ownAddress(address) {
+			err = waived{fmt.Errorf("both agents are on one machine, where no port is between them: %w", err)}
+		}
+		return waive(err)
+	}
+	if want.Alone {
+		l.CPU = w.cpu(p)
+	}
+	w.lane = l
+	// The connection is made before the round begins.
+	b, err := p.Submit(ctx, []engine.Op{engine.WriteOp(l.Local.Span(0, 1), l.Remote.At(0))}, engine.SubmitOptions{Transport: want.Transport})
+	if err == nil {
+		<-b.Done()
+		err = b.Err()
+	}
+	return probe.Because(probe.CauseConnect, err)
+}
+
+// waive marks the errors of a host that does not have what a pair needs.
+func waive(err error) error {
+	if errors.Is(err, engine.ErrUnavailable) {
+		return waived{err}
+	}
+	return err
+}
+
+// open finds the target at one of its addresses: at some of them there may be another
+// agent, of another network.
+func (w *worker) open(ctx context.Context) (p *engine.Peer, at string, err error) {
+	var errs []error
+	for _, address := range w.want.Addresses {
+		if ctx.Err() != nil {
+			break
+		}
+		limited, cancel := context.WithTimeout(ctx, addressTime)
+		p, err := w.engine.Open(limited, address)
+		cancel()
+		if err == nil && p.Epoch() == w.want.Epoch {
+			return p, address, nil
+		}
+		if err == nil {
+			err = errors.Join(fmt.Errorf("at %s is another agent, %q", address, printableWord(p.Self())), p.Close())
+		}
+		errs = append(errs, err)
+	}
+	return nil, "", fmt.Errorf("%s is not reached: %w", w.want.Host, errors.Join(errs...))
+}
+
+// ownAddress says whether an address is of this machine.
+func ownAddress(address string) bool {
+	if isLoopback(address) {
+		return true
+	}
+	at, err := netip.ParseAddrPort(address)
+	own, noOwn := net.InterfaceAddrs()
+	return err == nil && noOwn == nil && slices.ContainsFunc(own, func(a net.Addr) bool {
+		p, err := netip.ParsePrefix(a.String())
+		return err == nil && p.Addr().Unmap() == at.Addr().Unmap().WithZone("")
+	})
+}
+
+// cpu asks for the processor time of both ends.
+func (w *worker) cpu(p *engine.Peer) func(context.Context) (time.Duration, bool) {
+	ask, err := encodeRequest(&request{Do: doCPU})
+	return func(ctx context.Context) (time.Duration, bool) {
+		own, ok := lane.OwnCPU(ctx)
+		if !ok || err != nil || w.want.Epoch == w.e.Epoch() {
+			return own, ok && err == nil // both ends are this process
+		}
+		data, err := p.Call(ctx, ask)
+		var a answer
+		if err != nil || decode(data, maxAnswerEntries, &a) != nil || a.Schema != Schema || a.CPUNS == nil || *a.CPUNS < 0 || *a.CPUNS > int64(maxCPU) {
+			return 0, false
+		}
+		return own + time.Duration(*a.CPUNS), true
+	}
+}
+
+// maxCPU is more processor time than a process takes.
+const maxCPU = 1 << 61
+
+func (w *worker) close() {
+	if w.engine == nil {
+		return
+	}
+	if err := w.engine.Close(); err != nil {
+		w.s.o.Logger.Warn("probe: the engine of a pair does not close", "error", err)
+	}
+}

@@ -1,0 +1,252 @@
+package fabric
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/engine"
+	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/internal/app/probe/lane"
+	"github.com/topoctl/topoctl/pathsel"
+)
+
+// round is what a controller has begun on this agent.
+type round struct {
+	number int64
+	ctx    context.Context // of its jobs
+	cancel context.CancelFunc
+	begin  chan struct{} // closed by start
+
+	regions []*engine.Region
+	looks   []lookAt
+	once    sync.Once // of end
+
+	mu      sync.Mutex
+	started bool
+	memory  int64 // bytes of regions and of jobs
+	jobs    []*job
+	running sync.WaitGroup
+}
+
+type lookAt struct {
+	id int
+	at *lane.Look
+}
+
+// prepare begins a round: memory for others to write to, and a look at the links.
+func (s *Server) prepare(ctx context.Context, e *engine.Engine, l *lease, r *request, a *answer) error {
+	s.op.Lock()
+	defer s.op.Unlock()
+	s.mu.Lock()
+	before, last, over := l.round, l.last, l.over
+	s.mu.Unlock()
+	switch {
+	case over:
+		return errors.New("the lease is over")
+	case r.Round <= last:
+		return fmt.Errorf("round %d after %d: want a higher number", r.Round, last)
+	}
+	if before != nil { // its controller has forgotten it
+		before.end(s.o.Logger)
+	}
+	now := &round{number: r.Round, begin: make(chan struct{})}
+	now.ctx, now.cancel = context.WithCancel(context.Background())
+	for i := range r.Regions {
+		got, err := s.alloc(ctx, e, l, now, &r.Regions[i])
+		if err != nil {
+			now.end(s.o.Logger)
+			return err
+		}
+		a.Regions = append(a.Regions, got)
+	}
+	t := topologyOf(e)
+	readers := map[string]*lane.Links{} // the names that a controller calls this host: one
+	for i := range r.Looks {
+		k := &r.Looks[i]
+		if readers[k.Host] == nil {
+			if len(readers) > 0 {
+				now.end(s.o.Logger)
+				return fmt.Errorf("this host is %q and %q", r.Looks[0].Host, k.Host)
+			}
+			readers[k.Host] = lane.NewLinks(t, k.Host, s.o.Sysfs)
+		}
+		now.looks = append(now.looks, lookAt{k.ID, readers[k.Host].Look(k.Path)})
+	}
+	s.mu.Lock()
+	l.round, l.last = now, r.Round
+	s.mu.Unlock()
+	a.Served = servedBy(e)
+	return nil
+}
+
+// take counts memory of a round.
+func (r *round) take(bytes, most int64) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if bytes > most-r.memory {
+		return fmt.Errorf("memory: %d bytes more, %d are in use: this agent gives %d to probes", bytes, r.memory, most)
+	}
+	r.memory += bytes
+	return nil
+}
+
+// alloc makes memory that initiators write to.
+func (s *Server) alloc(ctx context.Context, e *engine.Engine, l *lease, now *round, want *region) (region, error) {
+	if ctx.Err() != nil {
+		return region{}, context.Cause(ctx)
+	}
+	if err := now.take(want.Bytes, s.o.Limits.MemoryBytes); err != nil {
+		return region{}, err
+	}
+	o, note := memoryAt(topologyOf(e), want.Location)
+	o.Name, o.Grant = fmt.Sprintf("probe-%.8s-%d-%d", l.id, now.number, want.ID), memory.PeerRead|memory.PeerWrite
+	m, err := e.Alloc(want.Bytes, o)
+	if err != nil { // a node without memory, say: that is for the pairs of this one
+		return region{ID: want.ID, Error: clip(err.Error(), maxErrorText)}, now.take(-want.Bytes, s.o.Limits.MemoryBytes)
+	}
+	now.regions = append(now.regions, m)
+	return region{ID: want.ID, Bytes: m.Size(), Location: want.Location, Name: m.Name(), Node: boundTo(m), Note: note}, nil
+}
+
+// memoryAt says how memory at a location is allocated. Where the host has one NUMA node
+// there is nothing to bind to.
+func memoryAt(t *topo.Topology, at pathsel.Location) (o engine.RegionOptions, note string) {
+	o = engine.RegionOptions{Location: at, Memory: memory.Options{Pages: memory.Huge}}
+	kind, number, _ := strings.Cut(string(at), ":")
+	switch node, err := strconv.Atoi(number); {
+	case kind == "gpu":
+		note = fmt.Sprintf("memory of the host stood for that of %s", at)
+	case err == nil && len(t.NUMANodes) > 1:
+		o.Memory.Nodes = []int{node}
+	}
+	return o, note
+}
+
+// boundTo is the NUMA node that a region is bound to, nil none or several.
+func boundTo(r *engine.Region) *int {
+	if nodes := r.Info().Nodes; len(nodes) == 1 {
+		return &nodes[0]
+	}
+	return nil
+}
+
+// connect begins the jobs of a round: they connect, and wait for start.
+func (s *Server) connect(e *engine.Engine, now *round, jobs []jobWant) error {
+	for i := range jobs {
+		j := &jobs[i]
+		if s.o.Transports[j.Transport] == nil {
+			return fmt.Errorf("transport %q: this agent does not measure it", j.Transport)
+		}
+		if j.Spec.PairTime == 0 || j.Spec.PairTime > s.o.Limits.Duration {
+			return fmt.Errorf("time for a pair: %v, 0 is no bound: this agent gives at most %v", j.Spec.PairTime, s.o.Limits.Duration)
+		}
+	}
+	now.mu.Lock()
+	defer now.mu.Unlock()
+	if now.started || len(now.jobs) > 0 || now.ctx.Err() != nil {
+		return errors.New("connect: the round has begun")
+	}
+	if err := s.allow(now, jobs); err != nil {
+		return err
+	}
+	for i := range jobs {
+		j := &job{want: jobs[i], state: stateConnecting}
+		now.jobs = append(now.jobs, j)
+		now.running.Go(func() { s.run(now, e, j) })
+	}
+	return nil
+}
+
+// allow checks jobs against the agent's limits and counts them; the round is locked.
+func (s *Server) allow(now *round, jobs []jobWant) error {
+	bytes, rate := now.memory, int64(0)
+	for i := range jobs {
+		if jobs[i].Bytes > s.o.Limits.MemoryBytes-bytes {
+			return fmt.Errorf("memory: %d bytes more, %d are in use: this agent gives %d to probes", jobs[i].Bytes, bytes, s.o.Limits.MemoryBytes)
+		}
+		bytes += jobs[i].Bytes
+		limit := jobs[i].Spec.RateLimit
+		if jobs[i].BothWays {
+			limit *= 2
+		}
+		if most := s.o.Limits.BytesPerSec; most > 0 && (limit == 0 || limit > most-rate) {
+			return fmt.Errorf("rate: this agent moves at most %d bytes/s, all its pairs together", most)
+		}
+		rate += limit
+	}
+	now.memory = bytes
+	return nil
+}
+
+func (r *round) start() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.started {
+		r.started = true
+		close(r.begin)
+	}
+}
+
+// poll says how jobs are, and what the controller has not seen of them yet.
+func (r *round) poll(has []seen) []jobState {
+	r.mu.Lock()
+	jobs := r.jobs
+	r.mu.Unlock()
+	by := map[int]seen{}
+	for _, s := range has {
+		by[s.ID] = s
+	}
+	out := make([]jobState, len(jobs))
+	room := maxPollBytes
+	for i, j := range jobs {
+		out[i] = j.poll(by[j.want.ID], &room)
+	}
+	return out
+}
+
+// endRound ends a round of a lease.
+func (s *Server) endRound(l *lease, now *round) {
+	s.op.Lock()
+	defer s.op.Unlock()
+	now.end(s.o.Logger)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l.round == now {
+		l.round = nil
+	}
+}
+
+// closeTime bounds how long the memory of a round is waited for: peers that write to it
+// are cut off.
+const closeTime = 10 * time.Second
+
+// end stops the jobs, waits for them, and gives the memory back.
+func (r *round) end(log *slog.Logger) {
+	r.once.Do(func() {
+		r.cancel()
+		r.running.Wait()
+		ctx, cancel := context.WithTimeout(context.Background(), closeTime)
+		defer cancel()
+		for _, m := range r.regions {
+			if err := m.Close(ctx); err != nil {
+				log.Warn("probe: memory of a round is not free", "region", m.Name(), "error", err)
+			}
+		}
+	})
+}
+
+// linkStates tell what became of the links since prepare.
+func (r *round) linkStates() []linkStates {
+	out := []linkStates{}
+	for _, k := range r.looks {
+		out = append(out, linkStates{k.id, k.at.Since()})
+	}
+	return out
+}

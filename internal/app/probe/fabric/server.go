@@ -1,0 +1,301 @@
+package fabric
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/engine"
+	"github.com/topoctl/topoctl/internal/app/probe/lane"
+)
+
+// ServerOptions say what an agent lets controllers do. Zero fields take defaults.
+type ServerOptions struct {
+	// Token is that of the agent's engine: initiators prove themselves to targets with it.
+	Token []byte
+	// Transports are those that pairs can be measured over, by their names ("tcp", "rdma",
+	// "shm"); each pair has an engine of its own with one of them. nil: tcp and shm.
+	Transports map[string]engine.Transport
+	Limits     Limits // default 1 GiB of memory, 10 min for a pair, no limit of the rate
+	// Lease is how long a controller may be silent before all that it began is ended and
+	// its memory is free; default 10 s.
+	Lease time.Duration
+	// Sysfs is where /sys is, for link states; default /sys.
+	Sysfs  string
+	Logger *slog.Logger // nil: silent
+}
+
+// What an agent does unless it was told otherwise.
+const (
+	defaultMemory   = 1 << 30
+	defaultDuration = 10 * time.Minute
+	defaultLease    = 10 * time.Second
+)
+
+// Server is the agent's part: it answers controllers' calls. One controller at a time has
+// the lease, and one round. Its methods may be used by many goroutines.
+type Server struct {
+	o     ServerOptions
+	began time.Time // its monotonic clock is the server's
+
+	connecting chan struct{} // has a place for each job that connects
+
+	// op is held while a round is made or ended, which may take a while.
+	op sync.Mutex
+
+	mu     sync.Mutex
+	engine *engine.Engine // nil until Serve
+	lease  *lease
+	closed bool
+	ending sync.WaitGroup // leases that ran out
+}
+
+// lease is a controller's hold on the agent.
+type lease struct {
+	id, controller string
+	heard          time.Duration
+	timer          *time.Timer
+	last           int64 // the number of the last round
+	round          *round
+	over           bool // it is being ended
+}
+
+// NewServer makes a server that answers nothing until Serve. Its Answer is for
+// engine.Options.
+func NewServer(o ServerOptions) *Server {
+	if o.Transports == nil {
+		o.Transports = map[string]engine.Transport{"tcp": engine.TCP(), "shm": engine.SHM()}
+	}
+	o.Limits.MemoryBytes = cmp.Or(o.Limits.MemoryBytes, defaultMemory)
+	o.Limits.Duration = cmp.Or(o.Limits.Duration, defaultDuration)
+	o.Lease = cmp.Or(o.Lease, defaultLease)
+	o.Sysfs = cmp.Or(o.Sysfs, "/sys")
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Server{o: o, began: time.Now(), connecting: make(chan struct{}, maxConnecting)}
+}
+
+// Serve says which engine serves memory to initiators; it has Answer.
+func (s *Server) Serve(e *engine.Engine) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.engine = e
+}
+
+// Close ends what a controller began and waits for it. It comes before the engine's Close.
+func (s *Server) Close() {
+	s.mu.Lock()
+	s.closed = true
+	l := s.lease
+	s.mu.Unlock()
+	if l != nil {
+		s.end(l)
+	}
+	s.ending.Wait()
+}
+
+func (s *Server) now() time.Duration { return time.Since(s.began) }
+
+// Answer answers a controller's call; see engine.Options.Answer. All of it may be hostile.
+func (s *Server) Answer(ctx context.Context, from string, data []byte) ([]byte, error) {
+	r, err := parseRequest(data)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	e, closed := s.engine, s.closed
+	s.mu.Unlock()
+	if e == nil || closed {
+		return nil, errors.New("the agent is starting or stopping: try again")
+	}
+	a := &answer{}
+	switch r.Do {
+	case doDescribe:
+		a.Agent, err = s.describe(e)
+	case doCPU:
+		if cpu, ok := lane.OwnCPU(ctx); ok {
+			a.CPUNS = new(int64(cpu))
+		}
+	case doLease:
+		err = s.take(r, from)
+		a.LeaseNS = int64(s.o.Lease)
+	default:
+		err = s.leased(ctx, e, r, a)
+	}
+	if err != nil {
+		return nil, err
+	}
+	a.Schema, a.Epoch = Schema, e.Epoch()
+	return json.Marshal(a)
+}
+
+// leased does what only the holder of the lease may ask for.
+func (s *Server) leased(ctx context.Context, e *engine.Engine, r *request, a *answer) error {
+	l, err := s.touch(r.Lease)
+	if err != nil {
+		return err
+	}
+	switch r.Do {
+	case doRelease:
+		s.end(l)
+		return nil
+	case doPrepare:
+		return s.prepare(ctx, e, l, r, a)
+	}
+	s.mu.Lock()
+	now := l.round
+	s.mu.Unlock()
+	if now == nil || now.number != r.Round {
+		return fmt.Errorf("%s: round %d is not prepared here", printableWord(r.Do), r.Round)
+	}
+	switch r.Do {
+	case doConnect:
+		return s.connect(e, now, r.Jobs)
+	case doPoll:
+		a.Jobs = now.poll(r.Seen)
+	case doStart:
+		now.start()
+	case doStop:
+		now.cancel()
+	case doEnd:
+		s.endRound(l, now)
+		a.Served, a.Links = servedBy(e), now.linkStates()
+	default:
+		return fmt.Errorf("unknown request %q", printableWord(r.Do))
+	}
+	return nil
+}
+
+// describe says what this agent is.
+func (s *Server) describe(e *engine.Engine) (*description, error) {
+	d := &description{Name: e.Name(), Transports: []string{}, Unavailable: e.Unavailable(), Endpoints: []endpoint{}, Limits: s.o.Limits}
+	offered := map[string]bool{}
+	for _, a := range e.Advertised() {
+		offered[a.Transport] = true
+		if a.Transport == "tcp" {
+			d.Endpoints = append(d.Endpoints, endpoint{Port: a.Port, Address: a.Address})
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.o.Transports)) {
+		if offered[name] {
+			d.Transports = append(d.Transports, name)
+		}
+	}
+	if t := e.Topology(); t != nil {
+		var err error
+		if d.Topology, err = t.Encode(); err != nil {
+			return nil, err
+		}
+		if most := engine.MaxAnswerBytes * 3 / 4; len(d.Topology) > most {
+			return nil, fmt.Errorf("the topology has %d bytes: want at most %d", len(d.Topology), most)
+		}
+	}
+	return d, nil
+}
+
+// servedBy is what the engine has moved for peers.
+func servedBy(e *engine.Engine) *served {
+	x := e.Stats()
+	return &served{ReadBytes: x.ServedReadBytes, WrittenBytes: x.ServedWrittenBytes, Uncounted: x.ServedUncounted}
+}
+
+// take gives the lease to a controller, or keeps it.
+func (s *Server) take(r *request, from string) error {
+	if len(r.Lease) < 16 {
+		return fmt.Errorf("lease of %d bytes: want 16 or more", len(r.Lease))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.lease
+	switch {
+	case s.closed:
+		return errors.New("the agent is stopping")
+	case l != nil && l.over:
+		return errors.New("what the last controller began is being ended: try again")
+	case l != nil && l.id != r.Lease:
+		silent := s.now() - l.heard
+		return fmt.Errorf("%q is measuring (heard %v ago; it counts as gone after %v)", l.controller, silent.Round(time.Second), s.o.Lease)
+	case l != nil:
+		s.hear(l)
+		return nil
+	}
+	l = &lease{id: r.Lease, controller: cmp.Or(r.Controller, printableWord(from)), heard: s.now()}
+	l.timer = time.AfterFunc(s.o.Lease, func() { s.expire(l) })
+	s.lease = l
+	s.o.Logger.Info("probe: a controller begins", "controller", l.controller)
+	return nil
+}
+
+// touch is the lease with that ID, which was heard of now.
+func (s *Server) touch(id string) (*lease, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l := s.lease; l != nil && l.id == id && !l.over && !s.closed {
+		s.hear(l)
+		return l, nil
+	}
+	return nil, errors.New("the lease is not this controller's (any more): it was silent for too long, or the agent was restarted")
+}
+
+// hear notes a sign of life; the mutex is held.
+func (s *Server) hear(l *lease) {
+	l.heard = s.now()
+	l.timer.Reset(s.o.Lease)
+}
+
+// expire ends a lease whose controller was silent.
+func (s *Server) expire(l *lease) {
+	s.mu.Lock()
+	if l.over || s.closed || s.now()-l.heard < s.o.Lease {
+		s.mu.Unlock()
+		return // it was heard of, or somebody else ends it
+	}
+	s.ending.Add(1)
+	s.mu.Unlock()
+	defer s.ending.Done()
+	s.o.Logger.Warn("probe: the controller is silent: what it began is ended", "controller", l.controller)
+	s.end(l)
+}
+
+// end ends a lease and all that came of it, and waits.
+func (s *Server) end(l *lease) {
+	s.mu.Lock()
+	l.over = true
+	l.timer.Stop()
+	if l.round != nil {
+		l.round.cancel()
+	}
+	s.mu.Unlock()
+	s.op.Lock() // a round may just be made
+	s.mu.Lock()
+	now := l.round
+	s.mu.Unlock()
+	if now != nil {
+		now.end(s.o.Logger)
+	}
+	s.op.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l.round = nil
+	if s.lease == l {
+		s.lease = nil
+		s.o.Logger.Info("probe: the controller has ended", "controller", l.controller)
+	}
+}
+
+// topologyOf is what the engine knows of its host; never nil.
+func topologyOf(e *engine.Engine) *topo.Topology {
+	if t := e.Topology(); t != nil {
+		return t
+	}
+	return &topo.Topology{}
+}

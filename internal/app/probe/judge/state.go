@@ -1,0 +1,102 @@
+package judge
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/units"
+	"github.com/topoctl/topoctl/probe"
+)
+
+// linkErrors are counters that only a link that is ill moves. All others may move where there
+// is much to do, or where a loss was elsewhere: a retransmission is counted at the
+// ends, whichever link of the way lost the packet, and whether for want of room.
+var linkErrors = map[string]bool{
+	"symbol_error": true, "symbol_errors": true, "link_downed": true, "link_error_recovery": true, "port_rcv_errors": true,
+	"port_rcv_remote_physical_errors": true, "local_link_integrity_errors": true, "excessive_buffer_overrun_errors": true,
+	"rx_crc_errors": true, "rx_frame_errors": true, "tx_carrier_errors": true,
+	"rx_crc_errors_phy": true, "rx_symbol_err_phy": true, "rx_pcs_symbol_err_phy": true, "link_down_events_phy": true,
+}
+
+// ofLink says whether a counter counts errors of the link itself; PCIe's are all of that kind.
+func ofLink(counter string) bool { return linkErrors[counter] || strings.HasPrefix(counter, "aer_") }
+
+// mostCounters are named in one reason.
+const mostCounters = 4
+
+// states finds what the links' own states and counters say.
+func (c *trial) states(res *probe.Result) []finding {
+	var out []finding
+	for i := range res.Links {
+		st := &res.Links[i]
+		if text, code := c.worse(st); code != "" {
+			out = append(out, found(probe.Warn, code, "%s", text))
+		}
+		hard, soft := moved(st.Counters)
+		if names := append(slices.Clone(hard), soft...); len(names) > 0 {
+			verdict := probe.Pass
+			if len(hard) > 0 {
+				verdict = probe.Warn
+			}
+			out = append(out, found(verdict, CodeErrorsCounted, "%s counted meanwhile: %s", c.linkName(st.Link), listed(names, mostCounters)))
+		}
+	}
+	return out
+}
+
+// moved sorts counters that moved into errors of a link and signs of load or loss.
+func moved(counters map[string]int64) (hard, soft []string) {
+	for name, n := range counters {
+		switch text := fmt.Sprintf("%s +%d", clean(name), n); {
+		case n <= 0:
+		case ofLink(name):
+			hard = append(hard, text)
+		default:
+			soft = append(soft, text)
+		}
+	}
+	slices.Sort(hard)
+	slices.Sort(soft)
+	return hard, soft
+}
+
+// worse says whether a link was slower than the topology says, or down.
+func (c *trial) worse(st *probe.LinkState) (text, code string) {
+	l := c.links[st.Link]
+	if l == nil || l.BytesPerSec == nil || *l.BytesPerSec <= 0 {
+		return "", ""
+	}
+	if gen, width, ok := pcieState(st.State); ok && l.Kind == topo.LinkPCIe {
+		rate := topo.PCIeRate(genMTs[gen], width)
+		if float64(rate) < 0.99*float64(*l.BytesPerSec) {
+			return fmt.Sprintf("%s ran at %s, %s, while it was measured: the topology says %s", c.linkName(st.Link),
+				units.PCIe(gen, 0, width), units.Rate(int64(rate), units.Gbyte), units.Rate(int64(*l.BytesPerSec), units.Gbyte)), CodeLinkDegraded
+		}
+		return "", ""
+	}
+	switch strings.ToLower(st.State) {
+	case "down", "init", "armed", "initialize", "lowerlayerdown", "dormant":
+		return fmt.Sprintf("%s was %s while it was measured", c.linkName(st.Link), st.State), CodeLinkDown
+	}
+	return "", ""
+}
+
+// genMTs is the lane speed of PCIe generations.
+var genMTs = [...]int{1: 2500, 2: 5000, 3: 8000, 4: 16000, 5: 32000, 6: 64000}
+
+// pcieState reads "gen5 x16".
+func pcieState(s string) (gen, width int, ok bool) {
+	var rest string
+	n, _ := fmt.Sscanf(s, "gen%d x%d%s", &gen, &width, &rest)
+	return gen, width, n == 2 && gen >= 1 && gen < len(genMTs) && width >= 1 && width <= 32
+}
+
+// listed joins some of many, and says how many are left out.
+func listed(all []string, most int) string {
+	if len(all) <= most {
+		return strings.Join(all, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(all[:most], ", "), len(all)-most)
+}

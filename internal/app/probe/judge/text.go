@@ -1,0 +1,128 @@
+package judge
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/units"
+	"github.com/topoctl/topoctl/probe"
+)
+
+// printed is a rate of a result in the unit that reports have for its kind: bits for ports.
+func (c *trial) printed(i int, rate float64) string {
+	unit := units.Gbyte
+	if c.r.Results[i].Kind == probe.Port {
+		unit = units.Gbit
+	}
+	return units.Rate(int64(math.Round(rate)), unit)
+}
+
+// print prints a rate in the unit of the pairs that a question is about.
+func (q *question) print(rate float64) string { return q.printed(q.bad[0].result, rate) }
+
+// percent is a part, rounded down: 79.9 % of a limit of 80 is not 80.
+func percent(part, whole float64) string {
+	return strconv.Itoa(int(math.Floor(100*part/whole))) + " %"
+}
+
+// ns prints a time with three digits.
+func ns(v float64) string {
+	unit := "ns"
+	for _, u := range []string{"µs", "ms", "s"} {
+		if v < 1000 {
+			break
+		}
+		v, unit = v/1000, u
+	}
+	return strconv.FormatFloat(v, 'g', 3, 64) + " " + unit
+}
+
+// measured prints a result's figure with its interval.
+func (c *trial) measured(i int, f *figure) string {
+	if math.IsInf(f.hi, 1) {
+		return c.printed(i, f.mean) + " (one sample)"
+	}
+	return fmt.Sprintf("%s ±%s", c.printed(i, f.mean), percentUp(f.hi-f.mean, f.mean))
+}
+
+func percentUp(part, whole float64) string {
+	if whole <= 0 {
+		return "0 %"
+	}
+	return strconv.FormatFloat(math.Ceil(1000*part/whole)/10, 'f', 1, 64) + " %"
+}
+
+// said prints what findings are about: a latency where nothing else was slow.
+func (c *trial) said(i int, f *figure, first []finding) string {
+	codes := slowCodes(first)
+	if len(codes) == 1 && codes[0] == CodeSlowAnswer || !f.measured {
+		return ns(f.latency)
+	}
+	return c.printed(i, f.mean)
+}
+
+// linkName names a link with its host.
+func (c *trial) linkName(key probe.LinkKey) string {
+	l := c.links[key]
+	if l == nil {
+		return clean(string(key))
+	}
+	name := clean(l.Name)
+	if l.Host != "" && !strings.Contains(name, l.Host) {
+		name += " on " + clean(l.Host)
+	}
+	return name
+}
+
+// way is a direction in words.
+func way(kind topo.LinkKind, direction string) string {
+	switch {
+	case kind == topo.LinkPort && direction == "down":
+		return "sending"
+	case kind == topo.LinkPort && direction == "up":
+		return "receiving"
+	}
+	return direction
+}
+
+// How much of a name and of a sentence from elsewhere is printed.
+const (
+	longestName = 96
+	longestText = 400
+)
+
+// clean makes a name from a peer fit to print.
+func clean(s string) string { return printable(s, longestName) }
+
+func printable(s string, longest int) string {
+	s = strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return '?'
+	}, s)
+	if r := []rune(s); len(r) > longest {
+		return string(r[:longest]) + "…"
+	}
+	return s
+}
+
+// plural is "1 pair", "3 pairs".
+func plural(n int, one string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return strconv.Itoa(n) + " " + one + "s"
+}
+
+// between is a range of figures, or the one where both ends print alike.
+func between(lo, hi string) string {
+	if lo == hi {
+		return lo
+	}
+	return lo + " to " + hi
+}

@@ -1,0 +1,238 @@
+// Package local measures the paths of this host: memory from each NUMA node, GPUs, and
+// between its ports.
+//
+// What is measured how:
+//
+//   - Memory: threads on the CPUs of To, memory of From. "read" loads a working set that no
+//     cache holds; "copy" copies one half of it to the other with streaming stores, and
+//     counts each byte twice, once loaded and once stored, as STREAM's copy does.
+//   - Memory latency: each load's address is what the load before gave (pointer chase),
+//     from one random cache line to the next, after the caches were emptied of them by
+//     loading all else: load_ns are means of ChaseLoads loads each, so that percentiles are
+//     those of means.
+//   - GPUs: copies by the driver between pinned memory and GPUs, or two GPUs, timed by
+//     events on the GPU.
+//   - Ports: two engines in this process, one at each port (see internal/app/probe/lane).
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/engine"
+	"github.com/topoctl/topoctl/internal/app/probe/lane"
+	"github.com/topoctl/topoctl/internal/app/probe/sampling"
+	"github.com/topoctl/topoctl/internal/base/cuda"
+	"github.com/topoctl/topoctl/probe"
+)
+
+// Options are what a Prober works with.
+type Options struct {
+	// Topology is this host's, derived.
+	Topology *topo.Topology
+	// CUDA gives the driver, or says why there is none; it is asked at most once, when
+	// the first pair of a GPU is measured. nil: cuda.Load of the system's library.
+	CUDA func() (*cuda.Lib, error)
+	// Engine are the transports for pairs of ports; nil: those of an engine by default.
+	Engine []engine.Transport
+	// Sysfs is where /sys is, for link states; "" is /sys.
+	Sysfs string
+	// Now is time since some moment, by a clock that nobody steps; nil: the system's.
+	Now func() time.Duration
+}
+
+// Prober measures pairs of this host.
+type Prober struct {
+	o    Options
+	host host
+	// regionBytes is the memory at each end of a pair of ports, copyBytes that of copies
+	// of GPUs.
+	regionBytes, copyBytes int64
+
+	cudaOnce sync.Once
+	gpus     *gpus
+	cudaErr  error
+
+	arenas arenas
+
+	mu      sync.Mutex
+	engines map[engineKey]*portEngine
+	closed  bool
+	token   []byte
+}
+
+var _ probe.Prober = (*Prober)(nil)
+
+// New makes a Prober of this host. Close gives back what it holds.
+func New(o Options) (*Prober, error) {
+	if o.Topology == nil {
+		return nil, errors.New("probe: local: no topology: discover the host first")
+	}
+	if o.Topology.Origin != "live" {
+		return nil, fmt.Errorf("probe: local: the topology is of %q, not of this host as it is", o.Topology.Origin)
+	}
+	return newProber(o, system()), nil
+}
+
+func newProber(o Options, h host) *Prober {
+	if o.CUDA == nil {
+		o.CUDA = func() (*cuda.Lib, error) { return cuda.Load("") }
+	}
+	if o.Sysfs == "" {
+		o.Sysfs = "/sys"
+	}
+	if o.Now == nil {
+		o.Now = sampling.Monotonic()
+	}
+	return &Prober{o: o, host: h, regionBytes: regionBytes, copyBytes: copyBytes, engines: map[engineKey]*portEngine{}}
+}
+
+// DefaultSpec is how pairs of one host are measured where nobody says otherwise: a pair
+// takes at most 4 s, and up to 2 s more where it takes long to get its memory.
+func DefaultSpec() probe.Spec {
+	return probe.Spec{
+		Warmup: 200 * time.Millisecond, SampleTime: 100 * time.Millisecond, MinSamples: 5, MaxSamples: 30, CI: 0.025,
+		SizesBytes: []int64{1 << 20}, LatencySamples: 1000, PairTime: 4 * time.Second,
+	}
+}
+
+// waived says why a pair cannot be measured on this host.
+type waived string
+
+func (w waived) Error() string { return string(w) }
+
+// job is a pair that is ready to be measured.
+type job struct {
+	measure func(ctx context.Context, spec probe.Spec, tell func(probe.Sample)) probe.Measurement
+	close   func() error
+}
+
+// Round measures pairs at the same time; see probe.Prober. What it takes to make them ready
+// is a part of their time, of which measuring has a half at least.
+func (p *Prober) Round(ctx context.Context, pairs []probe.Pair, spec probe.Spec, tell func(pair int, s probe.Sample)) []probe.Measurement {
+	began := p.o.Now()
+	freed := p.dropArenas(pairs)
+	out := make([]probe.Measurement, len(pairs))
+	var telling sync.Mutex
+	var ready, running sync.WaitGroup
+	ready.Add(len(pairs))
+	alone := len(pairs) == 1
+	for i := range pairs {
+		running.Go(func() {
+			toll := func(s probe.Sample) {
+				if tell != nil {
+					telling.Lock()
+					defer telling.Unlock()
+					tell(i, s)
+				}
+			}
+			out[i] = p.one(ctx, &pairs[i], spec, began, alone, toll, &ready)
+		})
+	}
+	running.Wait()
+	if len(out) > 0 {
+		out[0].Err = errors.Join(out[0].Err, freed)
+	}
+	return out
+}
+
+// dropArenas gives memory back where no pair of a round wants it.
+func (p *Prober) dropArenas(pairs []probe.Pair) error {
+	if slices.ContainsFunc(pairs, func(x probe.Pair) bool { return x.Kind == probe.Memory }) {
+		return nil
+	}
+	return p.arenas.drop()
+}
+
+// one measures one pair, together with the others: it begins when all are ready.
+func (p *Prober) one(ctx context.Context, pair *probe.Pair, spec probe.Spec, began time.Duration, alone bool, tell func(probe.Sample), ready *sync.WaitGroup) probe.Measurement {
+	j, err := p.prepare(ctx, pair, spec, began, alone)
+	ready.Done()
+	m := probe.Measurement{Bandwidth: []probe.Bandwidth{}, Links: []probe.LinkState{}}
+	if err != nil {
+		var w waived
+		if errors.As(err, &w) {
+			m.Waived = string(w)
+		} else {
+			m.Err = fmt.Errorf("probe: %s: %w", pair.ID, err)
+		}
+		return m
+	}
+	ready.Wait()
+	spec.PairTime = max(spec.PairTime-(p.o.Now()-began), (spec.PairTime+1)/2) // 0, no limit, stays 0
+	links := lane.NewLinks(p.o.Topology, pair.From.Host, p.o.Sysfs).Look(pair.Path)
+	others := p.watchOthers(alone)
+	m = j.measure(ctx, spec, tell)
+	m.Notes = append(m.Notes, others()...)
+	m.Links = links.Since()
+	m.Err = errors.Join(m.Err, j.close())
+	if m.Err != nil {
+		m.Err = fmt.Errorf("probe: %s: %w", pair.ID, m.Err)
+	}
+	return m
+}
+
+// othersMost is the part of all processors' time that others may take before it is told.
+const othersMost = 0.1
+
+// watchOthers says, when it is called again, whether other processes were busy meanwhile.
+func (p *Prober) watchOthers(alone bool) (notes func() []string) {
+	busy, known := p.host.busy()
+	own, knownOwn := lane.OwnCPU(context.Background())
+	began := p.o.Now()
+	return func() []string {
+		after, stillKnown := p.host.busy()
+		mine, _ := lane.OwnCPU(context.Background())
+		all := (p.o.Now() - began) * time.Duration(runtime.NumCPU())
+		part := float64(after-busy-(mine-own)) / float64(max(all, 1))
+		if !alone || !known || !knownOwn || !stillKnown || part <= othersMost {
+			return nil
+		}
+		return []string{fmt.Sprintf("others took %.0f %% of the processors' time meanwhile", 100*min(part, 1))}
+	}
+}
+
+// prepare takes hold of all that a pair needs.
+func (p *Prober) prepare(ctx context.Context, pair *probe.Pair, spec probe.Spec, began time.Duration, alone bool) (*job, error) {
+	if err := sampling.Check(&spec); err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, context.Cause(ctx)
+	}
+	switch {
+	case pair.Waived != "":
+		return nil, waived(pair.Waived)
+	case pair.Kind == probe.Memory:
+		return p.memory(pair, spec, began, alone)
+	case pair.Kind == probe.GPU:
+		return p.gpu(pair, spec, alone)
+	case pair.Kind == probe.Port:
+		return p.port(ctx, pair, spec, alone)
+	}
+	return nil, fmt.Errorf("kind %q: there is none of that name", pair.Kind)
+}
+
+// Close gives back what the Prober holds. No Round may run.
+func (p *Prober) Close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	var errs []error
+	for _, e := range p.engines {
+		errs = append(errs, e.engine.Close())
+	}
+	clear(p.engines)
+	errs = append(errs, p.arenas.drop())
+	if p.gpus != nil {
+		errs = append(errs, p.gpus.close())
+		p.gpus = nil
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,349 @@
+package local
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/internal/app/probe/lane"
+	"github.com/topoctl/topoctl/internal/app/probe/sampling"
+	"github.com/topoctl/topoctl/probe"
+)
+
+const (
+	// setsPerCache is how many times the last level of caches the working set is: with
+	// four (STREAM's rule) at most a quarter of it is left there when it is used again. A
+	// copy goes from one half to the other past the caches (streaming stores).
+	setsPerCache = 4
+	// leastPerCache is what it has at least where it takes long to get memory.
+	leastPerCache = 2
+	bufferLeast   = 256 << 20
+	bufferMost    = 8 << 30
+	// memoryPart is which part of the memory that is available a pair takes, as
+	// 1/memoryPart: others are there too.
+	memoryPart = 4
+	// tooLittle is below which memory is not worth measuring.
+	tooLittle = 16 << 20
+	// pieceBytes is what a thread moves before it looks whether it is over.
+	pieceBytes = 4 << 20
+)
+
+// memoryJob measures memory of one node from CPUs of one.
+type memoryJob struct {
+	p       *Prober
+	pair    *probe.Pair
+	spec    probe.Spec
+	alone   bool
+	arena   *arena
+	set     []byte // the working set
+	cpus    []int  // one for each thread
+	pinned  bool
+	binding probe.Binding
+	notes   []string
+	swept   atomic.Int64 // what sweep counted, so that it has to load
+}
+
+// memory makes a pair of memory and CPUs ready: From is where the memory is.
+// began is when the round began, from which on time counts.
+func (p *Prober) memory(pair *probe.Pair, spec probe.Spec, began time.Duration, alone bool) (*job, error) {
+	if pair.Variant != probe.VariantRead && pair.Variant != probe.VariantCopy {
+		return nil, fmt.Errorf("variant %q of memory: there are %q and %q", pair.Variant, probe.VariantRead, probe.VariantCopy)
+	}
+	from, to := p.numa(pair.From.Node), p.numa(pair.To.Node)
+	if from == nil || to == nil {
+		return nil, fmt.Errorf("NUMA nodes %s and %s: the topology has not both", pair.From.Node, pair.To.Node)
+	}
+	m := &memoryJob{p: p, pair: pair, spec: spec, alone: alone}
+	if err := m.takeCPUs(to); err != nil {
+		return nil, err
+	}
+	if err := m.takeMemory(from, to, began); err != nil {
+		return nil, err
+	}
+	return &job{measure: m.measure, close: func() error { p.arenas.give(from.Index, m.arena); return nil }}, nil
+}
+
+func (p *Prober) numa(id topo.ID) *topo.NUMANode {
+	all := p.o.Topology.NUMANodes
+	if k := slices.IndexFunc(all, func(n topo.NUMANode) bool { return n.ID == id }); k >= 0 {
+		return &all[k]
+	}
+	return nil
+}
+
+// takeCPUs chooses the CPUs of the threads: those of the node that this process may use,
+// as many as the cgroup gives time for.
+func (m *memoryJob) takeCPUs(node *topo.NUMANode) error {
+	h := &m.p.host
+	all, ok := parseList(node.CPUs, maxCPUs)
+	allowed, err := h.allowed()
+	if err != nil || !ok {
+		if m.p.nodes() > 1 {
+			return waived(fmt.Sprintf("the CPUs of NUMA node %d that this process may use are not known: %v", node.Index, err))
+		}
+		m.unpinned(err)
+		return nil
+	}
+	all = slices.DeleteFunc(all, func(cpu int) bool { return !slices.Contains(allowed, cpu) })
+	if len(all) == 0 {
+		return waived(fmt.Sprintf("NUMA node %d has CPUs %q, and this process may use none of them (taskset -p, or the cpuset of its cgroup)", node.Index, node.CPUs))
+	}
+	threads := min(len(all), runtime.GOMAXPROCS(0))
+	if quota, limited := h.quota(); limited && int(quota) < threads {
+		threads = max(1, int(quota))
+		m.notes = append(m.notes, fmt.Sprintf("%d threads for %d CPUs: the cgroup gives no more time", threads, len(all)))
+	}
+	undo, err := h.pin(all[0]) // on this goroutine, to see whether it may be
+	if err != nil {
+		if m.p.nodes() > 1 {
+			return waived(fmt.Sprintf("threads cannot be tied to the CPUs of NUMA node %d: %v", node.Index, err))
+		}
+		m.unpinned(err)
+		m.cpus = m.cpus[:min(threads, len(m.cpus))]
+		return nil
+	}
+	undo()
+	m.pinned, m.cpus = true, all[:threads]
+	m.binding.CPUs, m.binding.Threads = formatList(m.cpus), threads
+	return nil
+}
+
+// maxCPUs bounds the numbers of CPUs.
+const maxCPUs = 8191
+
+// unpinned goes on with threads that run anywhere, which on a host of one node is right.
+func (m *memoryJob) unpinned(err error) {
+	m.cpus = make([]int, runtime.GOMAXPROCS(0))
+	m.binding.Threads = len(m.cpus)
+	m.notes = append(m.notes, fmt.Sprintf("threads are not tied to CPUs: %v", err))
+}
+
+// takeMemory takes hold of the working set: memory of node, that the caches of cpus do not
+// hold.
+func (m *memoryJob) takeMemory(node, cpus *topo.NUMANode, began time.Duration) error {
+	several := m.p.nodes() > 1
+	m.arena = m.p.arenas.take(node.Index)
+	least, size, err := m.bufferSize(node, cpus)
+	if err == nil && m.arena == nil {
+		o := memory.Options{Backing: memory.Private, Pages: memory.Huge, Lazy: true}
+		if several {
+			o.Nodes = []int{node.Index}
+		}
+		var block *memory.Block
+		if block, err = m.p.host.alloc(size, o); err == nil {
+			m.arena = &arena{block: block}
+		} else if several && refusesBinding(err) {
+			err = waived(err.Error())
+		}
+	}
+	if err == nil {
+		var soft, hard time.Duration
+		if t := m.spec.PairTime; t > 0 {
+			soft, hard = began+t/fillPart, began+t
+		}
+		size = min(size, m.arena.block.Size())
+		m.arena.fill(len(m.cpus), least, size, m.p.o.Now, soft, hard)
+		if m.set = m.arena.block.Bytes()[:min(size, m.arena.ready)]; len(m.set) < tooLittle {
+			err = fmt.Errorf("memory of NUMA node %d: %d bytes could be faulted in within %v: too little to measure, give the pair more time", node.Index, len(m.set), m.spec.PairTime)
+		}
+	}
+	if err == nil && several {
+		err = m.verify(node.Index, m.arena.block.Info())
+	}
+	if err != nil {
+		if m.arena != nil {
+			m.p.arenas.give(node.Index, m.arena)
+		}
+		return err
+	}
+	m.describe(several, cpus)
+	return nil
+}
+
+// describe notes what the working set is.
+func (m *memoryJob) describe(several bool, cpus *topo.NUMANode) {
+	m.notes = append(m.notes, m.arena.block.Info().Notes...)
+	if !several {
+		m.notes = append(m.notes, "memory is not bound: the host has one NUMA node")
+	}
+	switch cache := m.cache(cpus); {
+	case cache == 0:
+		m.notes = append(m.notes, fmt.Sprintf("the working set is %d bytes; how large the caches are is not known", len(m.set)))
+	case int64(len(m.set)) < setsPerCache*cache:
+		m.notes = append(m.notes, fmt.Sprintf("the working set is %d bytes, the last level of caches %d: a part of the figure may be the cache's", len(m.set), cache))
+	}
+}
+
+// refusesBinding says whether the system does not let this process place memory.
+func refusesBinding(err error) bool {
+	return errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOSYS)
+}
+
+// verify asks the kernel whether the pages are where they should be.
+func (m *memoryJob) verify(node int, info memory.Info) error {
+	if !slices.Equal(info.Nodes, []int{node}) {
+		return waived(fmt.Sprintf("memory was not bound to NUMA node %d: %s", node, strings.Join(info.Notes, "; ")))
+	}
+	m.binding.FromMemory, m.binding.ToMemory = &node, &node
+	there, elsewhere, ok := placed(m.p.host.numaMaps(), address(m.arena.block), node)
+	switch {
+	case !ok || there+elsewhere == 0:
+		m.notes = append(m.notes, "memory is bound; /proc/self/numa_maps does not tell where its pages are")
+	case elsewhere > 0:
+		return fmt.Errorf("%d of %d pages are not on NUMA node %d, to which they are bound", elsewhere, there+elsewhere, node)
+	}
+	return nil
+}
+
+// cache is how much the last level of caches of a node's CPUs holds, 0 not known.
+func (m *memoryJob) cache(cpus *topo.NUMANode) int64 {
+	list, _ := parseList(cpus.CPUs, maxCPUs)
+	return lastLevel(m.p.o.Sysfs, list)
+}
+
+// bufferSize is several times what the caches hold, and a part of what is free; and the
+// least that is worth measuring.
+func (m *memoryJob) bufferSize(node, cpus *topo.NUMANode) (least, size int64, err error) {
+	cache := m.cache(cpus)
+	size = min(bufferMost, max(bufferLeast, setsPerCache*cache))
+	available, known := m.p.host.available()
+	if free, ok := parseNodeFree(text(m.p.o.Sysfs + "/devices/system/node/node" + strconv.Itoa(node.Index) + "/meminfo")); ok && (!known || free < available) {
+		available, known = free, true
+	}
+	if m.arena != nil { // is ours already
+		available += m.arena.ready
+	}
+	if known {
+		size = min(size, available/memoryPart)
+	}
+	size = size / (2 * hugePage) * 2 * hugePage
+	if size < tooLittle {
+		return 0, 0, fmt.Errorf("memory of NUMA node %d: %d bytes are free, of which a pair takes a quarter: too little to measure, free some", node.Index, available)
+	}
+	return min(size, max(tooLittle, leastPerCache*cache)), size, nil
+}
+
+const hugePage = 2 << 20
+
+// measure measures latency, of "read", and bandwidth after it.
+func (m *memoryJob) measure(ctx context.Context, spec probe.Spec, tell func(probe.Sample)) probe.Measurement {
+	m.spec = spec
+	out := probe.Measurement{Bandwidth: []probe.Bandwidth{}, Binding: m.binding, Notes: m.notes}
+	now := m.p.o.Now
+	until := time.Duration(0)
+	if m.spec.PairTime > 0 {
+		until = now() + m.spec.PairTime
+	}
+	if m.chases() {
+		out.Err = m.latency(ctx, sampling.Share(now(), until, chasePart), &out)
+	}
+	if len(m.spec.SizesBytes) > 0 && out.Err == nil {
+		out.Err = m.bandwidth(ctx, tell, until, &out)
+	}
+	return out
+}
+
+func (m *memoryJob) chases() bool {
+	return m.spec.LatencySamples > 0 && m.pair.Variant == probe.VariantRead
+}
+
+// parts are those of the working set, one for each thread.
+func (m *memoryJob) parts() [][]byte {
+	part := len(m.set) / len(m.cpus) &^ 4095
+	out := make([][]byte, len(m.cpus))
+	for i := range out {
+		out[i] = m.set[i*part:][:part]
+	}
+	return out
+}
+
+// bandwidth takes samples of the last size: how much a thread moves at once makes no
+// difference where the working set is the same.
+func (m *memoryJob) bandwidth(ctx context.Context, tell func(probe.Sample), until time.Duration, out *probe.Measurement) error {
+	size := m.spec.SizesBytes[len(m.spec.SizesBytes)-1]
+	threads := make([]thread, len(m.cpus))
+	for i, mem := range m.parts() {
+		threads[i] = thread{src: mem}
+		if half := len(mem) / 2; m.pair.Variant == probe.VariantCopy {
+			threads[i] = thread{src: mem[:half], dst: mem[half:]}
+		}
+	}
+	pace := sampling.Pacer{Now: m.p.o.Now, BytesPerSec: m.spec.RateLimit}
+	cpu := sampling.CPU{Ask: lane.OwnCPU}
+	s := sampling.Run{
+		Workers: len(threads), Now: m.p.o.Now, Spec: &m.spec, Tell: tell, Until: until,
+		Start: func(w int) (func(), error) { return m.pin(w) },
+		Move: func(ctx context.Context, w int) (int64, error) {
+			if err := pace.Wait(ctx, size); err != nil {
+				return 0, err
+			}
+			return threads[w].move(ctx, size)
+		},
+	}
+	if m.alone {
+		s.Began, s.Ended = func() { cpu.Begin(ctx) }, func() { cpu.End(ctx) }
+	}
+	series, err := s.Size(ctx, size)
+	if b, ok := series.Bandwidth(); ok || err == nil {
+		out.Bandwidth = append(out.Bandwidth, b)
+	}
+	out.CPUSecondsPerGB = cpu.PerGB(series.Moved())
+	return err
+}
+
+func (m *memoryJob) pin(w int) (undo func(), err error) {
+	if !m.pinned {
+		return func() {}, nil
+	}
+	return m.p.host.pin(m.cpus[w])
+}
+
+// loads reads all bytes, of fresh memory, and says whether its halves are alike, as they
+// are. bytes.Equal loads whole vectors from two places at a time, which keeps more loads
+// under way than one place does: 1.4 times what bytes.IndexByte reads, 1.6 times a loop of
+// Go's (BenchmarkLoads), and as much as a vectorised loop of C.
+func loads(b []byte) (alike bool) {
+	half := len(b) / 2
+	return bytes.Equal(b[:half], b[half:2*half])
+}
+
+// thread walks through its part of the buffer over and over.
+type thread struct {
+	src, dst []byte // dst nil: loads only
+	at       int
+}
+
+// move loads so many bytes, or loads and stores half as many.
+func (t *thread) move(ctx context.Context, size int64) (int64, error) {
+	left := size
+	for left > 0 && ctx.Err() == nil {
+		want := left
+		if t.dst != nil {
+			want = (left + 1) / 2
+		}
+		n := int(min(want, pieceBytes, int64(len(t.src)-t.at)))
+		if t.dst != nil {
+			memory.Stream(t.dst[t.at:t.at+n], t.src[t.at:t.at+n])
+			left -= 2 * int64(n)
+		} else {
+			if !loads(t.src[t.at : t.at+n]) {
+				return size - left, errors.New("memory that was not written has changed")
+			}
+			left -= int64(n)
+		}
+		if t.at += n; t.at == len(t.src) {
+			t.at = 0
+		}
+	}
+	return size - left, nil
+}

@@ -1,0 +1,196 @@
+package local
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/engine"
+	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/internal/app/probe/lane"
+	"github.com/topoctl/topoctl/pathsel"
+	"github.com/topoctl/topoctl/probe"
+)
+
+// regionBytes is the memory at each end of a pair of ports: no private cache holds it.
+const regionBytes = 64 << 20
+
+// regionName is what the far end calls its memory.
+const regionName = "probe"
+
+// engineKey names an engine: at a port, with memory at a location, to post (or to be
+// posted to) over one transport. Lanes are taken out of use by their names, whatever peer
+// they are to, so that two transports need two engines.
+type engineKey struct {
+	transport string
+	port      topo.ID
+	location  pathsel.Location
+	bytes     int64
+	posts     bool
+}
+
+// portEngine is an engine at one port.
+type portEngine struct {
+	engine *engine.Engine
+	region *engine.Region
+	notes  []string
+}
+
+// port makes a pair of ports ready: two engines, the one at From posts WRITEs.
+func (p *Prober) port(ctx context.Context, pair *probe.Pair, spec probe.Spec, alone bool) (*job, error) {
+	bytes := p.regionBytes
+	if n := len(spec.SizesBytes); n > 0 {
+		bytes = max(bytes, 4*spec.SizesBytes[n-1]) // two batches in each direction
+	}
+	from, err := p.engineAt(ctx, engineKey{pair.Transport, pair.From.Node, pair.From.Location, bytes, true})
+	if err != nil {
+		return nil, err
+	}
+	to, err := p.engineAt(ctx, engineKey{pair.Transport, pair.To.Node, pair.To.Location, bytes, false})
+	if err != nil {
+		return nil, err
+	}
+	peer, err := from.engine.Open(ctx, to.engine.Addrs()[0].String())
+	if err != nil {
+		return nil, err // over loopback, whatever ports are measured
+	}
+	l, err := p.lane(ctx, pair, from, peer)
+	if err != nil {
+		err = errors.Join(err, peer.Close())
+		if errors.Is(err, engine.ErrUnavailable) || errors.Is(err, engine.ErrNoLane) {
+			return nil, waived(err.Error())
+		}
+		return nil, err
+	}
+	if alone { // else other pairs are in the same figure
+		l.CPU = lane.OwnCPU
+	}
+	return &job{
+		measure: func(ctx context.Context, spec probe.Spec, tell func(probe.Sample)) probe.Measurement {
+			m := lane.Measure(ctx, l, spec, tell)
+			m.Binding = probe.Binding{Threads: 1, FromMemory: boundTo(from.region), ToMemory: boundTo(to.region)}
+			m.Notes = append(m.Notes, append(from.notes, to.notes...)...)
+			return m
+		},
+		close: peer.Close,
+	}, nil
+}
+
+// lane finds the lane between the ports.
+func (p *Prober) lane(ctx context.Context, pair *probe.Pair, from *portEngine, peer *engine.Peer) (lane.Lane, error) {
+	l := lane.Lane{Peer: peer, Local: from.region, Transport: pair.Transport, BothWays: pair.Variant == probe.VariantBothWays, Now: p.o.Now}
+	var err error
+	if l.Remote, err = peer.Region(ctx, regionName); err != nil {
+		return l, err
+	}
+	var here, there topo.ID
+	if pair.Transport == probe.RDMA {
+		here, there = pair.From.Node, pair.To.Node
+	}
+	l.Name, err = lane.Only(from.engine, peer, l.Local, l.Remote, pair.Transport, here, there)
+	return l, err
+}
+
+// engineAt finds or makes an engine at a port.
+func (p *Prober) engineAt(ctx context.Context, key engineKey) (*portEngine, error) {
+	if key.transport != probe.RDMA {
+		key.port = "" // TCP and shared memory of one host go by no port
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, engine.ErrClosed
+	}
+	if e := p.engines[key]; e != nil {
+		return e, nil
+	}
+	e, err := p.newEngine(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	p.engines[key] = e
+	return e, nil
+}
+
+func (p *Prober) newEngine(ctx context.Context, key engineKey) (*portEngine, error) {
+	token, err := p.secret()
+	if err != nil {
+		return nil, err
+	}
+	transports := p.o.Engine
+	if transports == nil {
+		transports = []engine.Transport{engine.SHM(), engine.TCP()}
+	}
+	if key.port != "" {
+		transports = lane.OnPort(transports, key.port)
+	}
+	role := "to"
+	if key.posts {
+		role = "from"
+	}
+	e := &portEngine{}
+	e.engine, err = engine.New(ctx, engine.Options{Name: fmt.Sprintf("probe-%s-%d", role, os.Getpid()), Token: token, Transports: transports})
+	if err != nil {
+		return nil, err
+	}
+	o := memory.Options{Pages: memory.Huge}
+	if key.transport != probe.SHM { // no other process maps it, and huge pages are rarely given for files
+		o.Backing = memory.Private
+	}
+	node, known := numaOf(key.location)
+	if known && p.nodes() > 1 {
+		o.Nodes = []int{node}
+	} else if key.location != "" && !known {
+		e.notes = append(e.notes, fmt.Sprintf("memory of the host stood for that of %s", key.location))
+	}
+	e.region, err = e.engine.Alloc(key.bytes, engine.RegionOptions{Name: regionName, Grant: memory.PeerRead | memory.PeerWrite, Memory: o})
+	if err != nil {
+		return nil, errors.Join(err, e.engine.Close())
+	}
+	return e, nil
+}
+
+// secret is what the engines of this Prober share: they listen on loopback, where other
+// users of this host could reach them.
+func (p *Prober) secret() ([]byte, error) {
+	if p.token == nil {
+		raw := make([]byte, 32)
+		if _, err := rand.Read(raw); err != nil {
+			return nil, err
+		}
+		p.token = []byte(hex.EncodeToString(raw))
+	}
+	return p.token, nil
+}
+
+// boundTo is the NUMA node that a region is bound to, nil none or several.
+func boundTo(r *engine.Region) *int {
+	if nodes := r.Info().Nodes; len(nodes) == 1 {
+		return &nodes[0]
+	}
+	return nil
+}
+
+// numaOf is the NUMA node of "cpu:N".
+func numaOf(l pathsel.Location) (int, bool) {
+	text, ok := strings.CutPrefix(string(l), "cpu:")
+	n, err := strconv.Atoi(text)
+	return n, ok && err == nil && n >= 0
+}
+
+// nodes is how many NUMA nodes with memory the host has.
+func (p *Prober) nodes() int {
+	n := 0
+	for i := range p.o.Topology.NUMANodes {
+		if x := &p.o.Topology.NUMANodes[i]; x.MemoryBytes == nil || *x.MemoryBytes > 0 {
+			n++
+		}
+	}
+	return n
+}

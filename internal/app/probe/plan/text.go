@@ -1,0 +1,199 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/topoctl/topoctl/internal/base/units"
+	"github.com/topoctl/topoctl/probe"
+)
+
+// What Text shows of long lists.
+const (
+	shownRounds = 48
+	shownPairs  = 4
+	shownShared = 8
+	shownNotes  = 8
+)
+
+// Text is the plan for people: rounds with their pairs, what they take, what is not
+// measured and why. Long lists are cut short.
+func (p *Plan) Text() string {
+	var b strings.Builder
+	b.WriteString(p.headline())
+	for i, round := range p.Rounds {
+		if i == shownRounds && len(p.Rounds) > shownRounds+1 {
+			fmt.Fprintf(&b, "  ... %d more rounds\n", len(p.Rounds)-i)
+			break
+		}
+		e := p.estimateRound(round)
+		fmt.Fprintf(&b, "  round %d, %s, %s: %s\n", i+1, plural(len(round), "pair"), span(e.Time, e.MostTime), p.several(round))
+	}
+	p.sharedText(&b)
+	p.leftOut(&b)
+	for i, n := range p.Pairs.Notes {
+		if i == shownNotes && len(p.Pairs.Notes) > shownNotes+1 {
+			fmt.Fprintf(&b, "note: ... %d more\n", len(p.Pairs.Notes)-i)
+			break
+		}
+		fmt.Fprintf(&b, "note: %s\n", n)
+	}
+	return b.String()
+}
+
+// headline sums the plan up.
+func (p *Plan) headline() string {
+	n, waived := 0, 0
+	for _, r := range p.Rounds {
+		n += len(r)
+	}
+	for i := range p.Pairs.Pairs {
+		if p.Pairs.Pairs[i].Waived != "" {
+			waived++
+		}
+	}
+	out := fmt.Sprintf("%s of %s in %s, schedule %s", plural(n, "pair"), plural(len(p.Pairs.Hosts), "host"), plural(len(p.Rounds), "round"), p.Schedule)
+	if p.Contend != "" {
+		out += fmt.Sprintf(", contending on %s", p.Contend)
+	}
+	if n == 0 {
+		return out + "\n"
+	}
+	out += fmt.Sprintf(" (at best %d: %s)\n", p.LowerBound, p.Bound)
+	e := &p.Estimate
+	out += fmt.Sprintf("time %s, data %s", span(e.Time, e.MostTime), amount(e.Bytes, e.MostBytes))
+	if e.UnknownRates > 0 {
+		out += fmt.Sprintf(" and that of %s of unknown rate", plural(e.UnknownRates, "pair"))
+	}
+	return out + "\n"
+}
+
+// span is a time, or from the least to the most.
+func span(least, most time.Duration) string {
+	if a, b := short(least), short(most); a != b {
+		return a + " to " + b
+	}
+	return short(least)
+}
+
+func short(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	case d < time.Minute:
+		return d.Round(100 * time.Millisecond).String()
+	}
+	return d.Round(time.Second).String()
+}
+
+func amount(least, most int64) string {
+	if a, b := units.Bytes(least), units.Bytes(most); a != b {
+		return a + " to " + b
+	}
+	return units.Bytes(least)
+}
+
+// several names the first pairs of a list.
+func (p *Plan) several(pairs []int) string {
+	var names []string
+	for n, i := range pairs {
+		if n == shownPairs && len(pairs) > shownPairs+1 {
+			return strings.Join(names, ", ") + fmt.Sprintf(" and %d more", len(pairs)-n)
+		}
+		names = append(names, p.name(&p.Pairs.Pairs[i]))
+	}
+	return strings.Join(names, ", ")
+}
+
+// name is a pair in few words: its kind is plain from its ends.
+func (p *Plan) name(pair *probe.Pair) string {
+	from, to := pair.From.Name, pair.To.Name
+	if p.Pairs.Mode == "fabric" {
+		from, to = pair.From.Host+"/"+from, pair.To.Host+"/"+to
+	}
+	out := from + ">" + to
+	if pair.Variant != "" {
+		out += " " + pair.Variant
+	}
+	return out
+}
+
+func (p *Plan) sharedText(b *strings.Builder) {
+	if len(p.Shared) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "%s of a lower rate than alone:\n", plural(len(p.Shared), "pair"))
+	for n, i := range p.Shared {
+		if n == shownShared && len(p.Shared) > shownShared+1 {
+			fmt.Fprintf(b, "  ... %d more\n", len(p.Shared)-n)
+			return
+		}
+		fmt.Fprintf(b, "  %s: %s\n", p.name(&p.Pairs.Pairs[i]), p.Pairs.Pairs[i].Expected.Why)
+	}
+}
+
+// reason is one reason and how many pairs, or parts of hosts, it is of.
+type reason struct {
+	verdict, text, example string
+	pairs, parts           int
+}
+
+// withoutNumbers is what reasons have in common that differ in the names of GPUs.
+func withoutNumbers(s string) string {
+	return strings.Map(func(c rune) rune {
+		if c >= '0' && c <= '9' {
+			return -1
+		}
+		return c
+	}, s)
+}
+
+// leftOut lists what is waived and rejected, by reason.
+func (p *Plan) leftOut(b *strings.Builder) {
+	var list []*reason
+	at := map[string]*reason{}
+	note := func(verdict, key, text, example string, pairs int) {
+		r := at[verdict+key]
+		if r == nil {
+			r = &reason{verdict: verdict, text: text, example: example}
+			at[verdict+key] = r
+			list = append(list, r)
+		}
+		r.pairs += pairs
+		if pairs == 0 {
+			r.parts++
+		}
+	}
+	for i := range p.Pairs.Pairs {
+		if pair := &p.Pairs.Pairs[i]; pair.Waived != "" {
+			note("waived", string(pair.Kind)+withoutNumbers(pair.Waived), pair.Waived, p.name(pair), 1)
+		}
+	}
+	for _, r := range p.Pairs.Rejected {
+		example := r.From
+		if r.To != "" {
+			example += ">" + r.To
+		}
+		if r.Example != "" {
+			example += " " + r.Example
+		}
+		note("rejected", string(r.Kind)+string(r.Reason.Code), r.Reason.Text, example, r.Pairs)
+	}
+	slices.SortStableFunc(list, func(x, y *reason) int { return cmp.Compare(y.verdict, x.verdict) })
+	for _, r := range list {
+		fmt.Fprintf(b, "%s\n", r.line())
+	}
+}
+
+func (r *reason) line() string {
+	switch {
+	case r.pairs == 1 || r.pairs == 0 && r.parts == 1:
+		return fmt.Sprintf("%s: %s: %s", r.verdict, r.example, r.text)
+	case r.pairs == 0:
+		return fmt.Sprintf("%s: %s and %d more: %s", r.verdict, r.example, r.parts-1, r.text)
+	}
+	return fmt.Sprintf("%s: %s, as %s: %s", r.verdict, plural(r.pairs, "pair"), r.example, r.text)
+}

@@ -1,0 +1,119 @@
+package plan
+
+import (
+	"fmt"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/units"
+	"github.com/topoctl/topoctl/probe"
+)
+
+// way is a part of a pair's path.
+type way struct {
+	links []*probe.Link
+	known bool
+	gap   bool // something between the wires is not known; what hosts promise holds all the same
+	// open is a link whose rate is not known and may be the lowest, nil none.
+	open *probe.Link
+	// flow is what one flow has of links that count as one, where that is less than all of
+	// them; 0 no such link.
+	flow topo.Rate
+}
+
+// then is one way after the other.
+func (w way) then(o way) way {
+	out := way{links: make([]*probe.Link, 0, len(w.links)+len(o.links)), known: w.known && o.known, gap: w.gap || o.gap, open: w.open, flow: w.flow}
+	out.links = append(append(out.links, w.links...), o.links...)
+	if out.open == nil {
+		out.open = o.open
+	}
+	if w.flow == 0 || o.flow > 0 && o.flow < w.flow {
+		out.flow = o.flow
+	}
+	return out
+}
+
+// bottleneck is what an expected rate hangs on.
+type bottleneck struct {
+	limit, open *probe.Link
+	known       bool
+	flow        topo.Rate
+}
+
+// expect is what a way promises: its smallest known rate for data, which is no more than an
+// upper bound where another link has none or a part of the way is not known.
+func (b *builder) expect(w *way) probe.Expected {
+	n := bottleneck{open: w.open, known: w.known, flow: w.flow}
+	for _, l := range w.links {
+		if r := l.Payload(); r != nil && (n.limit == nil || *r < *n.limit.Payload()) {
+			n.limit = l
+		}
+	}
+	e, ok := b.expected[n]
+	if !ok {
+		e = n.expected()
+		b.expected[n] = e
+	}
+	return e
+}
+
+func (n bottleneck) expected() probe.Expected {
+	if n.limit == nil {
+		return probe.Expected{Basis: topo.BasisUnknown, Why: "nothing on the way has a known rate"}
+	}
+	rate := *n.limit.Payload()
+	e := probe.Expected{BytesPerSec: &rate, Basis: n.limit.Basis, Limit: n.limit.Key}
+	text := units.Rate(int64(rate), units.Gbyte)
+	if raw := *n.limit.BytesPerSec; raw != rate {
+		text = fmt.Sprintf("%s of data (%s with headers)", text, units.Rate(int64(raw), units.Gbyte))
+	}
+	switch {
+	case n.flow > 0 && n.flow < rate && n.open == nil && n.known:
+		e.Basis = topo.BasisAssumed
+		e.Why = fmt.Sprintf("%s: at most %s, and of uplinks that share flows a single one may have %s", n.limit.Name, text, units.Rate(int64(n.flow), units.Gbyte))
+	case rate == 0 || n.open == nil && n.known:
+		e.Why = fmt.Sprintf("%s: %s, %s", n.limit.Name, text, n.limit.Basis)
+	case n.open != nil:
+		e.Basis = topo.BasisAssumed
+		e.Why = fmt.Sprintf("%s: at most %s, and the rate of %s is not known", n.limit.Name, text, n.open.Name)
+	default:
+		e.Basis = topo.BasisAssumed
+		e.Why = fmt.Sprintf("%s: at most %s, and a part of the way is not known", n.limit.Name, text)
+	}
+	return e
+}
+
+// oneStream is what one stream of TCP surely carries, in bytes/s. The kernel's TCP on one
+// core carries some 10 to 40 Gb/s, whatever the wire could.
+const oneStream topo.Rate = 1_250_000_000
+
+// overTCP doubts a rate that the processors at both ends may not reach: a healthy host
+// must not fail for it.
+func overTCP(e probe.Expected) probe.Expected {
+	if e.BytesPerSec == nil || *e.BytesPerSec <= oneStream {
+		return e
+	}
+	e.Basis = topo.BasisAssumed
+	e.Why += fmt.Sprintf("; at most: one stream of TCP surely carries %s, more hangs on the processors", units.Rate(int64(oneStream), units.Gbit))
+	return e
+}
+
+// group names the pairs that should do alike.
+func group(p *probe.Pair, distance string) string {
+	out := string(p.Kind) + " " + p.Transport
+	if p.Variant != "" {
+		out += " " + p.Variant
+	}
+	if p.Kind == probe.Port {
+		out += " " + class(p.From.Class) + "/" + class(p.To.Class)
+	} else {
+		out += " " + class(p.From.Class)
+	}
+	if distance != "" {
+		out += " " + distance
+	}
+	if p.Expected.BytesPerSec == nil {
+		return out + " rate unknown"
+	}
+	return out + " " + units.Rate(int64(*p.Expected.BytesPerSec), units.Gbyte)
+}

@@ -1,0 +1,282 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/app/probe/judge"
+	"github.com/topoctl/topoctl/internal/app/probe/plan"
+	"github.com/topoctl/topoctl/pathsel"
+	"github.com/topoctl/topoctl/probe"
+)
+
+func newRunner(o Options) *runner {
+	p := o.Plan.Pairs
+	r := &runner{o: o, began: o.Elapsed(), used: map[int]bool{}, place: make([]int, len(p.Pairs))}
+	r.report = &probe.Report{Schema: probe.Schema, Tool: o.Tool, Mode: p.Mode, StartedAt: o.Now().UTC(), Hosts: slices.Clone(p.Hosts),
+		Spec: o.Spec, Rules: o.Rules, Plan: o.Plan.Summary(), Devices: p.Devices, Links: p.Links, Notes: append(slices.Clone(p.Notes), left(p.Rejected)...),
+		Results: make([]probe.Result, len(p.Pairs)), Blame: []probe.Blame{}}
+	if o.Hosts != nil {
+		r.report.Hosts = o.Hosts()
+	}
+	order := make([]int, len(p.Pairs))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return topo.NaturalCompare(p.Pairs[a].ID, p.Pairs[b].ID) })
+	for at, i := range order {
+		r.place[i] = at
+		r.report.Results[at] = probe.Result{Pair: p.Pairs[i]}
+	}
+	r.told = make([]probe.Result, len(order))
+	return r
+}
+
+// left says what there are no pairs of, by reason.
+func left(rejected []plan.Rejection) []string {
+	type reason struct {
+		kind probe.Kind
+		code pathsel.Code
+	}
+	var order []reason
+	by := map[reason][]plan.Rejection{}
+	for _, x := range rejected {
+		k := reason{x.Kind, x.Reason.Code}
+		if by[k] == nil {
+			order = append(order, k)
+		}
+		by[k] = append(by[k], x)
+	}
+	var out []string
+	for _, k := range order {
+		first := by[k][0]
+		name := first.From
+		if first.To != "" {
+			name += ">" + first.To
+		}
+		if n := len(by[k]) - 1; n > 0 {
+			name += fmt.Sprintf(" and %d more", n)
+		}
+		out = append(out, fmt.Sprintf("not measured: %s: %s", name, first.Reason.Text))
+	}
+	return out
+}
+
+// resume takes over what an earlier report has of the plan.
+func (r *runner) resume() {
+	old := r.o.Resume
+	if old == nil {
+		return
+	}
+	kept, notes := adopt(old, r.report, r.o.Plan.Pairs.Pairs)
+	for i := range r.report.Results {
+		if x, ok := kept[r.report.Results[i].ID]; ok {
+			r.report.Results[i] = x
+			r.round = max(r.round, x.Round)
+			r.used[x.Round] = true
+		}
+	}
+	r.report.Notes = append(r.report.Notes, fmt.Sprintf("resume: %d of %d pairs are from the report that began at %s",
+		len(kept), len(r.report.Results), old.StartedAt.UTC().Format(time.RFC3339)))
+	r.report.Notes = append(r.report.Notes, notes...)
+	r.judged()
+}
+
+// open are the pairs of a round that have no measurement yet.
+func (r *runner) open(round []int) []int {
+	var out []int
+	for _, i := range round {
+		if x := &r.report.Results[r.place[i]]; x.Round == 0 && x.Pair.Waived == "" {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// rounds runs the rounds of the plan, in their order.
+func (r *runner) rounds(ctx context.Context) {
+	var todo [][]int
+	p := Progress{Total: r.report.Plan.Pairs}
+	for n, round := range r.o.Plan.Rounds {
+		open := r.open(round)
+		if len(open) > 0 {
+			p.Rounds++
+		}
+		todo = append(todo, open)
+		p.Done += len(round) - len(open)
+		r.round = max(r.round, n+1)
+	}
+	for n, open := range todo {
+		if len(open) == 0 {
+			continue
+		}
+		if !r.fits(ctx) {
+			return
+		}
+		p.Round++
+		pairs := make([]probe.Pair, len(open))
+		for k, i := range open {
+			pairs[k] = r.o.Plan.Pairs.Pairs[i]
+		}
+		number := n + 1
+		if r.used[number] { // pairs of an earlier report were measured by that number
+			r.round++
+			number = r.round
+		}
+		got := r.measure(ctx, number, pairs, p)
+		for k, i := range open {
+			r.record(ctx, &r.report.Results[r.place[i]], got[k], number)
+		}
+		p.Done += len(open)
+		if r.o.Event != nil { // else nobody wants a verdict before the end
+			r.judged()
+		}
+	}
+}
+
+// measure runs one round and gives one measurement for each pair, whatever the prober
+// answers.
+func (r *runner) measure(ctx context.Context, round int, pairs []probe.Pair, p Progress) []probe.Measurement {
+	ids := make([]string, len(pairs))
+	for i := range pairs {
+		ids[i] = pairs[i].ID
+	}
+	r.emit(&probe.Event{Type: probe.EventRound, Round: &probe.RoundEvent{Round: round, Rounds: len(r.o.Plan.Rounds), Pairs: ids}})
+	began := r.o.Elapsed()
+	p.Bytes, p.Pairs = r.bytes, pairs
+	say := func() {
+		if r.o.Progress != nil {
+			spent := r.o.Elapsed() - began
+			p.Left = max(0, r.typical()*time.Duration(p.Rounds-p.Round+1)-spent)
+			r.o.Progress(p)
+		}
+	}
+	say()
+	got := r.o.Prober.Round(ctx, slices.Clone(pairs), r.o.Spec, func(pair int, s probe.Sample) {
+		if pair < 0 || pair >= len(pairs) {
+			return
+		}
+		r.emit(&probe.Event{Type: probe.EventSample, Sample: &probe.SampleEvent{Pair: ids[pair], Sample: s}})
+		say()
+	})
+	r.took, r.ran = r.took+r.o.Elapsed()-began, r.ran+1
+	out := make([]probe.Measurement, len(pairs))
+	for i := range pairs {
+		switch {
+		case len(got) != len(pairs):
+			out[i].Err = fmt.Errorf("%w: %d measurements of %d pairs", errAnswer, len(got), len(pairs))
+		default:
+			out[i] = got[i]
+			if err := sound(&got[i], &r.o.Spec); err != nil {
+				out[i] = probe.Measurement{Err: err}
+			}
+		}
+		for k := range out[i].Bandwidth {
+			r.bytes += out[i].Bandwidth[k].Bytes
+		}
+	}
+	return out
+}
+
+// record notes what was measured of a pair. What was stopped before anything came in
+// stays as not measured.
+func (r *runner) record(ctx context.Context, x *probe.Result, m probe.Measurement, round int) {
+	if cut := ctx.Err() != nil && m.Err != nil && (errors.Is(m.Err, ctx.Err()) || errors.Is(m.Err, context.Cause(ctx))); cut {
+		r.interrupted = true
+		if m.Err = nil; m.Judged() == nil && m.Latency == nil {
+			return
+		}
+		m.Notes = append(slices.Clone(m.Notes), "the run was interrupted while it was measured")
+	}
+	x.Measurement, x.Round = m, round
+	if m.Err != nil {
+		x.Error, x.ErrorCause = why(m.Err, x.ID), probe.CauseOf(m.Err)
+		r.emit(&probe.Event{Type: probe.EventError, Error: x.ID + ": " + x.Error})
+	}
+}
+
+// why is an error without what its place in the report says: the pair.
+func why(err error, id string) string {
+	text := err.Error()
+	for _, before := range []string{"probe: ", "fabric: ", id + ": "} {
+		text = strings.TrimPrefix(text, before)
+	}
+	return text
+}
+
+// retests measures doubtful pairs again, until nothing is left to find out.
+func (r *runner) retests(ctx context.Context) {
+	r.report.Complete = !r.interrupted && !r.late
+	r.judged()
+	for {
+		again := judge.Retests(r.report)
+		if len(again) == 0 {
+			return
+		}
+		for n, q := range again {
+			if !r.fits(ctx) {
+				return
+			}
+			r.round++
+			p := Progress{Retest: q.How, Round: n + 1, Rounds: len(again), Done: r.report.Plan.Pairs, Total: r.report.Plan.Pairs}
+			m := r.measure(ctx, r.round, []probe.Pair{q.Pair}, p)[0]
+			if m.Err != nil && ctx.Err() != nil {
+				r.interrupted = true
+				return
+			}
+			judge.Digest(r.report, q, m)
+			r.tellRetest(q)
+		}
+		r.judged()
+	}
+}
+
+// tellRetest tells of the last retest of a result.
+func (r *runner) tellRetest(q judge.Request) {
+	for i := range r.report.Results {
+		x := &r.report.Results[i]
+		if n := len(x.Retests); x.ID == q.For && n > 0 {
+			r.emit(&probe.Event{Type: probe.EventRetest, Retest: &probe.RetestEvent{Of: x.ID, Retest: x.Retests[n-1]}})
+		}
+	}
+}
+
+// finish judges and says what is missing.
+func (r *runner) finish(ctx context.Context) {
+	x := r.report
+	r.interrupted = r.interrupted || ctx.Err() != nil
+	x.Complete = !r.interrupted && !r.late
+	r.judged()
+	x.Blame = judge.Blame(x)
+	for i := range x.Results {
+		if changed(&r.told[i], &x.Results[i]) {
+			r.tell(i)
+		}
+	}
+	left := 0
+	for _, round := range r.o.Plan.Rounds {
+		left += len(r.open(round))
+	}
+	switch {
+	case r.interrupted:
+		x.Notes = append(x.Notes, fmt.Sprintf("interrupted: %d of %d pairs are not measured", left, x.Plan.Pairs))
+	case r.late && left > 0:
+		x.Notes = append(x.Notes, fmt.Sprintf("no time is left of %s: %d of %d pairs are not measured", r.o.MaxDuration, left, x.Plan.Pairs))
+	case r.late:
+		x.Notes = append(x.Notes, fmt.Sprintf("no time is left of %s: not all doubtful pairs are measured again", r.o.MaxDuration))
+	}
+	x.DurationNS = int64(r.elapsed())
+	r.emit(probe.EndEvent(x))
+}
+
+// changed says whether a result is another than was told.
+func changed(was, now *probe.Result) bool {
+	return was.ID == "" || was.Verdict != now.Verdict || was.Round != now.Round || len(was.Retests) != len(now.Retests) ||
+		!reflect.DeepEqual(was.Efficiency, now.Efficiency) || !reflect.DeepEqual(was.OfBest, now.OfBest) || !slices.Equal(was.Reasons, now.Reasons)
+}

@@ -1,0 +1,147 @@
+// Package run carries a plan out: round by round through a Prober, then doubtful pairs
+// again, and the verdicts. It keeps what was measured whatever happens: a pair that
+// fails, an answer that makes no sense, a run that is interrupted, a listener that has
+// no room left.
+package run
+
+import (
+	"context"
+	"time"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/app/probe/judge"
+	"github.com/topoctl/topoctl/internal/app/probe/plan"
+	"github.com/topoctl/topoctl/probe"
+)
+
+// Options say what to run.
+type Options struct {
+	Tool   topo.Tool
+	Plan   *plan.Plan
+	Prober probe.Prober
+	Spec   probe.Spec
+	Rules  probe.Rules
+	// Now is the wall clock, for Report.StartedAt only. Elapsed is time since some
+	// moment, by a clock that nobody steps.
+	Now     func() time.Time
+	Elapsed func() time.Duration
+	// MaxDuration bounds the run: a round that would end later does not begin. 0 no bound.
+	MaxDuration time.Duration
+	// Resume is an earlier report: what it has of this plan is not measured again.
+	Resume *probe.Report
+	// Hosts gives the hosts as they are now, with the errors that they met; nil: those of
+	// the plan.
+	Hosts func() []probe.Host
+	// Event hears of everything as it happens, one at a time; nil nobody does.
+	Event func(*probe.Event)
+	// Progress hears where the run is, often; nil nobody does.
+	Progress func(Progress)
+}
+
+// Progress is where a run is.
+type Progress struct {
+	// Retest says what Round counts: rounds of the plan ("") or measurements that are
+	// made again, probe.RetestAlone or probe.RetestOtherPartner.
+	Retest        string
+	Round, Rounds int // Round counts from 1
+	Done, Total   int // pairs measured, and to be measured; without retests
+	Bytes         int64
+	Pairs         []probe.Pair // that are being measured
+	// Left is until the end of the rounds that are known, by what rounds took so far.
+	Left time.Duration
+}
+
+// Run measures what the plan says, judges it and says who is to blame. The report is
+// of all that was measured, also beside an error, which is that of ctx: the run was
+// stopped.
+func Run(ctx context.Context, o Options) (*probe.Report, error) {
+	r := newRunner(o)
+	r.emit(probe.StartEvent(r.report))
+	r.resume()
+	r.rounds(ctx)
+	r.retests(ctx)
+	r.finish(ctx)
+	if r.interrupted {
+		return r.report, ctx.Err()
+	}
+	return r.report, nil
+}
+
+// runner is a run in progress.
+type runner struct {
+	o      Options
+	report *probe.Report
+	used   map[int]bool  // rounds whose results are from an earlier report
+	place  []int         // of each pair of the plan in Report.Results
+	began  time.Duration // on Elapsed
+	round  int           // the last one that ran; retests go on counting
+	took   time.Duration // all rounds that ran so far, and
+	ran    int           // how many
+	bytes  int64
+	told   []probe.Result // what was told of each result last
+	// interrupted: ctx ended before the run did; late: there was no time for more.
+	interrupted, late bool
+}
+
+// elapsed is the time since the run began.
+func (r *runner) elapsed() time.Duration { return r.o.Elapsed() - r.began }
+
+// fits says whether another round may begin.
+func (r *runner) fits(ctx context.Context) bool {
+	switch {
+	case r.late || r.interrupted:
+		return false
+	case ctx.Err() != nil:
+		r.interrupted = true
+		return false
+	case r.o.MaxDuration > 0 && r.elapsed()+r.typical() > r.o.MaxDuration:
+		r.late = true
+		return false
+	}
+	return true
+}
+
+// typical is how long a round takes: as long as those so far, else as planned.
+func (r *runner) typical() time.Duration {
+	switch p := &r.report.Plan; {
+	case r.ran > 0:
+		return r.took / time.Duration(r.ran)
+	case p.Rounds > 0:
+		return time.Duration(p.TimeNS / int64(p.Rounds))
+	}
+	return 0
+}
+
+// emit tells the listener.
+func (r *runner) emit(e *probe.Event) {
+	if r.o.Event == nil {
+		return
+	}
+	if e.AtNS == 0 {
+		e.AtNS = int64(r.elapsed())
+	}
+	r.o.Event(e)
+}
+
+// judged tells of the results whose verdict or measurement is not what was told last.
+func (r *runner) judged() {
+	if r.o.Hosts != nil {
+		r.report.Hosts = r.o.Hosts()
+	}
+	judge.Verdicts(r.report)
+	if r.o.Event == nil {
+		return
+	}
+	for i := range r.report.Results {
+		x := &r.report.Results[i]
+		if (x.Round > 0 || x.Error != "" || x.Why() != "") && changed(&r.told[i], x) {
+			r.tell(i)
+		}
+	}
+}
+
+func (r *runner) tell(i int) {
+	x := r.report.Results[i]
+	r.told[i] = x
+	r.emit(&probe.Event{Type: probe.EventResult, Result: &x})
+}

@@ -1,0 +1,86 @@
+package show
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/topoctl/topoctl/internal/base/units"
+	"github.com/topoctl/topoctl/probe"
+)
+
+// Changes writes what differs between two reports, a line each, and their number. For
+// programs (no Options.Columns) the fields are separated by tabs, and the number is left
+// out.
+func Changes(w io.Writer, changes []probe.Change, o Options) error {
+	p := &printer{o: o}
+	for i := range changes {
+		c := &changes[i]
+		name := c.Pair
+		if c.Host != "" {
+			name = "host " + c.Host
+		}
+		if o.Columns {
+			p.linef("%-12s  %s  %s", c.Kind, clean(name), changeText(c, o.Units))
+		} else {
+			p.linef("%s\t%s\t%s", c.Kind, clean(name), changeText(c, o.Units))
+		}
+	}
+	if o.Columns {
+		p.linef("%s", changesText(changes))
+	}
+	return p.flush(w)
+}
+
+func changesText(changes []probe.Change) string {
+	n := 0
+	for i := range changes {
+		if changes[i].Kind != probe.ChangeNotCompared {
+			n++
+		}
+	}
+	if n == 0 {
+		return "no differences"
+	}
+	return plural(n, "difference")
+}
+
+func changeText(c *probe.Change, u units.System) string {
+	text := ""
+	switch c.Kind {
+	case probe.ChangeTopology:
+		text = "its topology is another one"
+	case probe.ChangeGone:
+		text = "not in the second report"
+		if c.AVerdict != "" {
+			text += ", was " + string(c.AVerdict)
+		}
+	case probe.ChangeNew:
+		text = "not in the first report"
+		if c.BVerdict != "" {
+			text += ", is " + string(c.BVerdict)
+		}
+	case probe.ChangeVerdict:
+		text = string(c.AVerdict) + " -> " + string(c.BVerdict)
+	case probe.ChangeSlower, probe.ChangeFaster:
+		if c.Of == probe.Port {
+			u = u.Or(units.Gbit)
+		}
+		text = interval(c.A, c.ACI95, u) + " -> " + interval(c.B, c.BCI95, u) + fmt.Sprintf(" (%+.1f %%)", 100*(float64(*c.B)/float64(max(1, *c.A))-1))
+	}
+	if c.Reason != "" {
+		if text != "" {
+			text += ": "
+		}
+		text += clean(c.Reason)
+	}
+	return text
+}
+
+// interval is a mean with its interval and unit.
+func interval(mean, ci *int64, u units.System) string {
+	text := rate(mean, u)
+	if ci != nil {
+		text += " ±" + rate(ci, u)
+	}
+	return text + " " + u.Or(units.Gbyte).Suffix()
+}

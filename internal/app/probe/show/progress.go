@@ -1,0 +1,55 @@
+package show
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/topoctl/topoctl/internal/base/units"
+)
+
+// Progress is how far a run is.
+type Progress struct {
+	Round, Rounds int
+	Done, Total   int      // pairs
+	Pairs         []string // that are being measured, by PairName
+	Bytes         int64    // moved so far
+	// Left is the time that remains, 0 not known.
+	Left time.Duration
+}
+
+// left is a time in whole seconds: more would flicker.
+func left(d time.Duration) string {
+	if d = d.Round(time.Second); d < 10*time.Second {
+		return fmt.Sprintf("%d s", d/time.Second)
+	}
+	return duration(d)
+}
+
+// Line is the state in one line of at most width runes, 0 no limit: "round 9/16, 36 of 64
+// pairs, 12 GiB moved, 19 s left: gpu:0 > mlx5_0 and 3 more".
+func (p *Progress) Line(width int, o Options) string {
+	text := fmt.Sprintf("round %d/%d, %d of %s", p.Round, max(p.Round, p.Rounds), p.Done, plural(p.Total, "pair"))
+	if p.Bytes > 0 {
+		text += ", " + units.Bytes(p.Bytes) + " moved"
+	}
+	if p.Left > 0 {
+		text += ", " + left(p.Left) + " left"
+	}
+	if n := len(p.Pairs); n > 0 {
+		text += ": " + clean(p.Pairs[0])
+		if n > 1 {
+			text += fmt.Sprintf(" and %d more", n-1)
+		}
+	}
+	if o.ASCII {
+		text = ascii(text)
+	}
+	if width > 0 {
+		text = cut(text, width)
+	}
+	if o.ASCII {
+		text = strings.ReplaceAll(text, "…", "~")
+	}
+	return text
+}

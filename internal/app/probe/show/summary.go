@@ -1,0 +1,155 @@
+package show
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/topoctl/topoctl/internal/base/units"
+	"github.com/topoctl/topoctl/probe"
+)
+
+// mostWaived is how many reasons for waived pairs are told.
+const mostWaived = 12
+
+// countsText is "58 pass, 5 fail, 1 waived: 64 pairs in 16 rounds, 45 s".
+func countsText(r *probe.Report) string {
+	s := probe.Count(r.Results)
+	var parts []string
+	for _, c := range []struct {
+		n    int
+		name string
+	}{{s.Pass, "pass"}, {s.Warn, "warn"}, {s.Fail, "fail"}, {s.Inconclusive, "inconclusive"}, {s.Error, "error"}, {s.Waived, "waived"}} {
+		if c.n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", c.n, c.name))
+		}
+	}
+	if len(parts) == 0 {
+		return "no pairs"
+	}
+	rounds := 0
+	for i := range r.Results {
+		rounds = max(rounds, r.Results[i].Round)
+	}
+	text := strings.Join(parts, ", ") + ": " + plural(len(r.Results), "pair")
+	if rounds > 0 {
+		text += " in " + plural(rounds, "round")
+	}
+	return text + ", " + duration(time.Duration(r.DurationNS))
+}
+
+// incomplete says what is missing, nothing where all is there.
+func incomplete(r *probe.Report) []string { return append(early(r), lost(r)...) }
+
+// early says how much a run that ended early lacks.
+func early(r *probe.Report) []string {
+	var out []string
+	if !r.Complete {
+		missing := 0
+		for i := range r.Results {
+			if x := &r.Results[i]; x.Round == 0 && x.Verdict != probe.Waived {
+				missing++
+			}
+		}
+		missing += max(0, r.Plan.Pairs-len(r.Results))
+		text := "incomplete: the run ended early"
+		if missing > 0 {
+			text += fmt.Sprintf(", %d of %s were not measured", missing, plural(max(r.Plan.Pairs, len(r.Results)), "pair"))
+		}
+		out = append(out, text)
+	}
+	return out
+}
+
+// lost are the hosts that took no part, or stopped to.
+func lost(r *probe.Report) []string {
+	var out []string
+	for i := range r.Hosts {
+		if h := &r.Hosts[i]; h.Error != "" {
+			out = append(out, "host "+clean(h.Name)+": "+clean(h.Error))
+		}
+	}
+	return out
+}
+
+// waived sums up why pairs were not measured.
+func waived(r *probe.Report) []string {
+	var reasons []string
+	for i := range r.Results {
+		if x := &r.Results[i]; x.Verdict == probe.Waived {
+			why := reason(x, false)
+			if why == "" {
+				why = "no reason is given"
+			}
+			reasons = append(reasons, why)
+		}
+	}
+	var out []string
+	list := tallied(reasons)
+	for i, t := range list {
+		if i == mostWaived {
+			return append(out, fmt.Sprintf("waived for %d other reasons", len(list)-i))
+		}
+		out = append(out, fmt.Sprintf("%d waived: %s", t.n, t.text))
+	}
+	return out
+}
+
+// suspectText names a part and what it is.
+func suspectText(s *probe.Suspect) string {
+	text := clean(s.Name)
+	switch s.Kind {
+	case "link", "direction":
+		text += " (" + s.Kind + ")"
+	}
+	return text
+}
+
+// seenText is what a suspect was seen to carry, "" not known. Wires are in gigabits.
+func seenText(s *probe.Suspect, r *probe.Report, u units.System) string {
+	if s.BytesPerSec == nil {
+		return ""
+	}
+	return "seen to carry at most " + units.Rate(int64(*s.BytesPerSec), suspectUnit(s, r, u))
+}
+
+func suspectUnit(s *probe.Suspect, r *probe.Report, u units.System) units.System {
+	for i := range r.Links {
+		if l := &r.Links[i]; l.Kind == "port" || l.Kind == probe.LinkUplink {
+			for _, k := range s.Links {
+				if k == l.Key {
+					return u.Or(units.Gbit)
+				}
+			}
+		}
+	}
+	return u.Or(units.Gbyte)
+}
+
+// blameTitle is "suspect wire of mlx5_3 of n3 (link): explains 14 of 15 bad pairs".
+func blameTitle(b *probe.Blame, r *probe.Report) string {
+	var names []string
+	for i := range b.Suspects {
+		names = append(names, suspectText(&b.Suspects[i]))
+	}
+	text := "suspect "
+	if len(names) > 1 {
+		text = "suspects, one of "
+	}
+	if len(names) > 6 {
+		names = append(names[:5], fmt.Sprintf("%d more", len(names)-5))
+	}
+	text += strings.Join(names, " or ")
+	bad := 0
+	for i := range r.Results {
+		switch r.Results[i].Verdict {
+		case probe.Fail, probe.Warn, probe.Error:
+			bad++
+		}
+	}
+	of := fmt.Sprintf("%d of %s", len(b.Pairs), plural(max(bad, len(b.Pairs)), "bad pair"))
+	if len(b.Suspects) == 0 { // the evidence says why
+		return "no part is to blame for " + of
+	}
+	return text + ": explains " + of
+}

@@ -1,0 +1,329 @@
+package show
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/topoctl/topoctl/internal/base/units"
+	"github.com/topoctl/topoctl/probe"
+)
+
+const (
+	shortSection = 40 // results up to which all are listed
+	mostRows     = 60 // rows of a long section
+)
+
+// Table writes a report's pairs. For people (Options.Columns) there is a table for each
+// kind, transport and variant, and the summary follows; of long ones only the pairs
+// that did not pass are listed, and those that did are summed up by group. For programs there
+// is a line for each pair: ID, class, samples, rate, interval, expected, efficiency, p50, p99,
+// verdict, reason, separated by tabs; Summary has the rest.
+func Table(w io.Writer, r *probe.Report, o Options) error {
+	p := &printer{o: o}
+	all := sections(r, o.Units)
+	if !o.Columns {
+		for _, s := range all {
+			p.fields(s)
+		}
+		return p.flush(w)
+	}
+	for _, s := range all {
+		p.section(s)
+	}
+	p.summary(r)
+	return p.flush(w)
+}
+
+// Summary writes what a table is followed by: counts by verdict, who is to blame, why
+// pairs were waived, and notes.
+func Summary(w io.Writer, r *probe.Report, o Options) error {
+	p := &printer{o: o}
+	p.summary(r)
+	return p.flush(w)
+}
+
+type printer struct {
+	o   Options
+	out bytes.Buffer
+}
+
+func (p *printer) flush(w io.Writer) error {
+	if _, err := p.out.WriteTo(w); err != nil {
+		return fmt.Errorf("probe: write the table: %w", err)
+	}
+	return nil
+}
+
+// linef writes a line. What is foreign in it was cleaned.
+func (p *printer) linef(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	if p.o.ASCII {
+		text = ascii(text)
+	}
+	p.out.WriteString(strings.TrimRight(text, " ") + "\n")
+}
+
+// The terminal's own colours.
+const (
+	inStrong = "1"
+	inFaint  = "2"
+)
+
+var verdictCodes = map[probe.Verdict]string{probe.Pass: "32", probe.Warn: "33", probe.Inconclusive: "33", probe.Fail: "31", probe.Error: "31", probe.Waived: inFaint}
+
+func (p *printer) paint(text, code string) string {
+	if !p.o.Color || code == "" || text == "" {
+		return text
+	}
+	return "\x1b[" + code + "m" + text + "\x1b[0m"
+}
+
+// fields writes a section for programs: rates are all in the section's unit.
+func (p *printer) fields(s *section) {
+	rate := func(bytesPerSec int64) string { return units.RateNumber(bytesPerSec, s.unit) + " " + s.unit.Suffix() }
+	for _, x := range s.results {
+		mean, ci, p50, p99 := "-", "-", "-", "-"
+		if b := x.Judged(); b != nil {
+			mean = rate(b.MeanBytesPerSec)
+			if b.CI95BytesPerSec != nil {
+				ci = rate(*b.CI95BytesPerSec)
+			}
+		}
+		want := "-"
+		if x.Expected.BytesPerSec != nil {
+			want = rate(int64(*x.Expected.BytesPerSec))
+		}
+		if _, l := x.Typical(); l != nil {
+			p50, p99 = s.ns(l.P50)+" "+s.nsUnit, s.ns(l.P99)+" "+s.nsUnit
+		}
+		row := []string{clean(x.ID), classText(&x.Pair), samples(x), mean, ci, want, percent(x.Efficiency), p50, p99, string(x.Verdict), reason(x, true)}
+		p.linef("%s", strings.Join(row, "\t"))
+	}
+}
+
+// section writes the table of a section.
+func (p *printer) section(s *section) {
+	rows, rest := s.results, []*probe.Result(nil)
+	if !p.o.Wide {
+		long := len(s.results) > shortSection
+		rows, rest = nil, nil
+		for _, x := range s.results {
+			switch {
+			case x.Verdict == probe.Waived, x.Round == 0 && x.Error == "" && !measured(x): // the summary tells
+			case long && x.Verdict == probe.Pass:
+				rest = append(rest, x)
+			default:
+				rows = append(rows, x)
+			}
+		}
+	}
+	if len(rows)+len(rest) == 0 {
+		return
+	}
+	more := 0
+	if !p.o.Wide && len(rows) > mostRows && len(s.results) > shortSection {
+		rows, more = rows[:mostRows], len(rows)-mostRows
+	}
+	p.linef("%s", p.paint(s.title, inStrong))
+	p.rows(s, rows)
+	if more > 0 {
+		p.linef("  and %s more that did not pass", plural(more, "pair"))
+	}
+	p.groups(s, rest)
+	p.linef("")
+}
+
+// rows sets results in columns: figures to the right, the last column as long as it is.
+func (p *printer) rows(s *section, results []*probe.Result) {
+	if len(results) == 0 {
+		return
+	}
+	suffix := s.unit.Suffix()
+	head := []string{"pair", "class", "n bw/lat", suffix + " ±95 %", "expected", "eff", "latency", "verdict"}
+	if s.latency != "" {
+		head[6] = s.latency + " p50 / p99 " + s.nsUnit
+	}
+	if p.o.Wide {
+		head = slices.Insert(head, 6, "of best", "CPU s/GB", "round")
+	}
+	all := [][]string{head}
+	for _, x := range results {
+		row := []string{PairName(&x.Pair, s.local), classText(&x.Pair), samples(x), s.rate(x), expected(&x.Expected, s.unit), percent(x.Efficiency), s.latencies(x), ""}
+		if p.o.Wide {
+			cpu := "-"
+			if x.CPUSecondsPerGB != nil {
+				cpu = number(*x.CPUSecondsPerGB)
+			}
+			row = slices.Insert(row, 6, percent(x.OfBest), cpu, count(x.Round))
+		}
+		all = append(all, row)
+	}
+	alignIntervals(all[1:], 3)
+	widths := make([]int, len(head))
+	for _, row := range all {
+		for i := range row {
+			if p.o.ASCII {
+				row[i] = ascii(row[i])
+			}
+			widths[i] = max(widths[i], utf8.RuneCountInString(row[i]))
+		}
+	}
+	for k, row := range all {
+		var b strings.Builder
+		for i, cell := range row[:len(row)-1] {
+			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
+			if i > 2 {
+				cell, pad = pad+cell, ""
+			}
+			b.WriteString("  " + cell + pad)
+		}
+		if k == 0 {
+			p.linef("%s", p.paint(b.String()+"  "+row[len(row)-1], inFaint))
+			continue
+		}
+		p.linef("%s  %s", b.String(), p.verdict(results[k-1]))
+	}
+}
+
+// alignIntervals sets the intervals of a column below each other.
+func alignIntervals(rows [][]string, column int) {
+	most := 0
+	width := func(cell string) int {
+		if i := strings.Index(cell, " ±"); i >= 0 {
+			return utf8.RuneCountInString(cell[i:])
+		}
+		return 0
+	}
+	for _, row := range rows {
+		most = max(most, width(row[column]))
+	}
+	for _, row := range rows {
+		row[column] += strings.Repeat(" ", most-width(row[column]))
+	}
+}
+
+// verdict is the verdict with its reason.
+func (p *printer) verdict(x *probe.Result) string {
+	text := p.paint(string(x.Verdict), verdictCodes[x.Verdict])
+	if why := reason(x, p.o.Wide); why != "" {
+		text += " (" + why + ")"
+	}
+	return text
+}
+
+// groups sums up the pairs that passed.
+func (p *printer) groups(s *section, passed []*probe.Result) {
+	var order []string
+	byGroup := map[string][]*probe.Result{}
+	for _, x := range passed {
+		if byGroup[x.Group] == nil {
+			order = append(order, x.Group)
+		}
+		byGroup[x.Group] = append(byGroup[x.Group], x)
+	}
+	for _, g := range order {
+		list := byGroup[g]
+		text := plural(len(list), "pair") + " " + p.paint(string(probe.Pass), verdictCodes[probe.Pass])
+		if low, high, ok := span(list, func(x *probe.Result) (float64, bool) {
+			b := x.Judged()
+			if b == nil {
+				return 0, false
+			}
+			return float64(b.MeanBytesPerSec), true
+		}); ok {
+			text += ", " + fromTo(units.RateNumber(int64(low), s.unit), units.RateNumber(int64(high), s.unit), s.unit.Suffix())
+		}
+		if low, high, ok := span(list, func(x *probe.Result) (float64, bool) {
+			if x.Efficiency == nil {
+				return 0, false
+			}
+			return *x.Efficiency, true
+		}); ok {
+			text += ", " + fromTo(number(low*100), number(high*100), "% of what was expected")
+		}
+		p.linef("  %s", text)
+	}
+}
+
+// span is the smallest and largest of the values that there are.
+func span(list []*probe.Result, value func(*probe.Result) (float64, bool)) (low, high float64, ok bool) {
+	for _, x := range list {
+		v, has := value(x)
+		if !has {
+			continue
+		}
+		if !ok {
+			low, high, ok = v, v, true
+		}
+		low, high = min(low, v), max(high, v)
+	}
+	return low, high, ok
+}
+
+// fromTo is "97 to 98 %", "98 %".
+func fromTo(a, b, unit string) string {
+	if a == b {
+		return a + " " + unit
+	}
+	return a + " to " + b + " " + unit
+}
+
+// summary writes what follows the tables.
+func (p *printer) summary(r *probe.Report) {
+	p.linef("%s", countsText(r))
+	for _, line := range incomplete(r) {
+		p.linef("%s", line)
+	}
+	for i := range r.Blame {
+		p.blame(&r.Blame[i], r)
+	}
+	for _, line := range waived(r) {
+		p.linef("%s", line)
+	}
+	for _, n := range r.Notes {
+		p.linef("note: %s", clean(n))
+	}
+}
+
+// blame writes one fault with its evidence.
+func (p *printer) blame(b *probe.Blame, r *probe.Report) {
+	title := blameTitle(b, r)
+	if len(b.Suspects) == 1 {
+		if seen := seenText(&b.Suspects[0], r, p.o.Units); seen != "" {
+			title += ", " + seen
+		}
+	}
+	p.linef("%s", p.paint(title, inStrong))
+	for _, e := range b.Evidence {
+		p.linef("  %s", clean(e))
+	}
+	if b.Next != "" {
+		p.linef("  next: %s", clean(b.Next))
+	}
+}
+
+// tally sums up equal texts, the most frequent first.
+type tally struct {
+	text string
+	n    int
+}
+
+func tallied(texts []string) []tally {
+	at := map[string]int{}
+	var out []tally
+	for _, t := range texts {
+		i, ok := at[t]
+		if !ok {
+			i = len(out)
+			at[t], out = i, append(out, tally{text: t})
+		}
+		out[i].n++
+	}
+	slices.SortStableFunc(out, func(a, b tally) int { return cmp.Or(b.n-a.n, strings.Compare(a.text, b.text)) })
+	return out
+}

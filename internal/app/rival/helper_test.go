@@ -1,0 +1,126 @@
+package rival_test
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/topoctl/topoctl/discover"
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/fixtures"
+	"github.com/topoctl/topoctl/internal/app/rival"
+	"github.com/topoctl/topoctl/internal/base/hosttree"
+	"github.com/topoctl/topoctl/pathsel"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+func golden(t *testing.T, file, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", file)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil || !bytes.Equal(want, []byte(got)) {
+		t.Errorf("%s differs (%v): run go test ./internal/app/rival -update and read the change; got\n%s", path, err, got)
+	}
+}
+
+func found(t testing.TB, tree hosttree.Tree, err error) *topo.Topology {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	top, err := discover.Discover(t.Context(), discover.Options{FS: tree, Origin: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return top
+}
+
+func fixture(t testing.TB, name string) *topo.Topology {
+	tree, err := fixtures.Open(name)
+	return found(t, tree, err)
+}
+
+func spec(t testing.TB, text string) *topo.Topology {
+	tree, err := fixtures.OpenFile([]byte(text))
+	return found(t, tree, err)
+}
+
+func prepare(t testing.TB, top *topo.Topology) *pathsel.Host {
+	t.Helper()
+	h, err := pathsel.New(top, pathsel.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func choose(t testing.TB, h *pathsel.Host, e rival.Engine, l pathsel.Location) *rival.Choice {
+	t.Helper()
+	c, err := rival.Choose(h, e, l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// names are the chosen ports' names.
+func names(c *rival.Choice) string {
+	var out []string
+	for i := range c.Chosen {
+		out = append(out, c.Chosen[i].Name)
+	}
+	return strings.Join(out, " ")
+}
+
+// gpuHost is a host of n GPUs on two sockets, each GPU and a NIC of 400 Gb/s
+// below a switch of their own.
+func gpuHost(n int) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "machine m \"%d GPUs and NICs\"\nhost arch x86_64 name m\ncpu vendor GenuineIntel family 6 model 143 threads 1\n", n)
+	b.WriteString("numa 0 package 0 cpus 0-7 mem 64GiB\nnuma 1 package 1 cpus 8-15 mem 64GiB\nnvidia driver 550.54.15 cuda 12.4\n")
+	for i := range n {
+		bus := 0x10 + 8*i
+		fmt.Fprintf(&b, "root 0000:%02x numa %d\n  port %02x:01.0\n    switch %02x:00.0 broadcom-c030\n", bus, 2*i/n, bus, bus+1)
+		fmt.Fprintf(&b, "      down %02x:00.0\n        gpu %02x:00.0 h100-sxm\n", bus+2, bus+3)
+		fmt.Fprintf(&b, "      down %02x:01.0\n        nic %02x:00.0 connectx7 ib rdma mlx5_%d lid %d\n", bus+2, bus+4, i, i+1)
+	}
+	return b.String()
+}
+
+// pairHost is a host of 8 GPUs and 8 NICs, two of each below one switch.
+func pairHost() string {
+	var b strings.Builder
+	b.WriteString("machine m \"two GPUs and two NICs below each switch\"\nhost arch x86_64 name m\ncpu vendor GenuineIntel family 6 model 143 threads 1\n")
+	b.WriteString("numa 0 package 0 cpus 0-7 mem 64GiB\nnuma 1 package 1 cpus 8-15 mem 64GiB\nnvidia driver 550.54.15 cuda 12.4\n")
+	for i := range 4 {
+		bus := 0x10 + 16*i
+		fmt.Fprintf(&b, "root 0000:%02x numa %d\n  port %02x:01.0\n    switch %02x:00.0 broadcom-c030\n", bus, i/2, bus, bus+1)
+		for j, part := range []string{"gpu %02x:00.0 h100-sxm", "gpu %02x:00.0 h100-sxm", "nic %02x:00.0 connectx7 ib rdma mlx5_%d lid %d", "nic %02x:00.0 connectx7 ib rdma mlx5_%d lid %d"} {
+			args := []any{bus + 3 + j}
+			if j > 1 {
+				args = append(args, 2*i+j-2, 2*i+j-1)
+			}
+			fmt.Fprintf(&b, "      down %02x:%02x.0\n        "+part+"\n", append([]any{bus + 2, j}, args...)...)
+		}
+	}
+	return b.String()
+}
+
+func TestHostsOfTheTests(t *testing.T) {
+	for n, text := range map[int]string{8: pairHost(), 12: gpuHost(12), 16: gpuHost(16)} {
+		if top := spec(t, text); len(top.GPUs) != n || len(top.RDMADevices) != n || len(top.Warnings) > 0 {
+			t.Errorf("%d: %d GPUs, %d NICs, %v", n, len(top.GPUs), len(top.RDMADevices), slices.Clone(top.Warnings))
+		}
+	}
+}

@@ -1,0 +1,240 @@
+package sim
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/engine/sched"
+)
+
+// conn is a connection of a lane: slices cross it one after the other, those
+// that are read beside those that are written.
+type conn struct {
+	e       *Engine
+	id      sched.ConnID
+	laneID  sched.LaneID
+	lane    *lane
+	up      bool
+	dead    bool // lost, or to be lost in a moment
+	entropy uint64
+	posted  []*sched.Slice // in order
+	queues  [2]queue       // written, read
+	flows   []*laneFlow
+	ways    []Link // between the ports, there and back
+	rtt     int64
+	// unanswered slices have left, and their answers do not get through.
+	unanswered int
+	giveUp     Timer
+}
+
+// queue is slices on their way in one direction; the first is on the wire.
+type queue struct {
+	waiting []*sched.Slice
+	on      *laneFlow
+}
+
+// laneFlow is a connection's flow for one route and direction: its path ends at the
+// route's memory.
+type laneFlow struct {
+	route *route
+	read  bool
+	flow  *Flow
+}
+
+// Errors of connections and peers.
+var (
+	errPeerGone = errors.New("peer is gone")
+	errNoAnswer = errors.New("dial: no answer")
+	errRetries  = errors.New("transport retries exceeded")
+)
+
+// dial connects a lane: it takes a round trip, or fails after a while where
+// nothing gets through.
+func (e *Engine) dial(id sched.LaneID, connID sched.ConnID) {
+	l := e.lanes[id]
+	x := &conn{e: e, id: connID, laneID: id, lane: l, entropy: hash(e.c.seed, uint64(e.host), uint64(connID))}
+	x.giveUp.run = func() { x.lose(errRetries) }
+	e.conns[connID] = x
+	a, b := End{Host: e.host, Port: l.local}, End{Host: l.peer.host, Port: l.remote}
+	there, err := e.c.Path(a, b, x.entropy)
+	back, err2 := e.c.Path(b, a, x.entropy)
+	if err := errors.Join(err, err2); err != nil || !e.c.open(there) || !e.c.open(back) {
+		e.c.At(e.c.now+e.o.DialNS, func() {
+			if !x.dead {
+				x.end(sched.ConnectFailed, cmp.Or(err, errNoAnswer))
+			}
+		})
+		return
+	}
+	x.ways = slices.Concat(there, back)
+	x.rtt = e.c.latency(x.ways)
+	e.c.At(e.c.now+x.rtt, func() {
+		if !x.dead {
+			x.up = true
+			e.tell(sched.Event{Kind: sched.Connected, Lane: id, Conn: connID, Limits: e.o.Limits})
+		}
+	})
+}
+
+// post takes a slice. On a connection that is being lost it comes back with the
+// others.
+func (x *conn) post(s *sched.Slice) {
+	x.posted = append(x.posted, s)
+	if x.dead {
+		return
+	}
+	q := x.queue(s)
+	q.waiting = append(q.waiting, s)
+	if len(q.waiting) == 1 {
+		x.begin(q)
+	}
+}
+
+func (x *conn) queue(s *sched.Slice) *queue {
+	if s.Read {
+		return &x.queues[1]
+	}
+	return &x.queues[0]
+}
+
+// begin puts the first slice of a queue on the wire.
+func (x *conn) begin(q *queue) {
+	s := q.waiting[0]
+	f, err := x.flowOf(s)
+	if err != nil {
+		x.lose(err)
+		return
+	}
+	q.on = f
+	f.flow.SetLimit(x.limit(s))
+	f.flow.Extend(s.Bytes)
+}
+
+// limit is what the connection's processor lets it move now.
+func (x *conn) limit(s *sched.Slice) topo.Rate {
+	limit := x.e.o.ConnBytesPerSec
+	if ns := x.e.o.SliceNS + int64(len(s.Spans))*x.e.o.SpanNS; ns > 0 {
+		rate := max(1, topo.Rate(float64(s.Bytes)/float64(ns)*1e9))
+		if limit == 0 || rate < limit {
+			limit = rate
+		}
+	}
+	return limit
+}
+
+// flowOf finds or makes the flow of a slice.
+func (x *conn) flowOf(s *sched.Slice) (*laneFlow, error) {
+	r := x.e.routes[s.Job.Route]
+	for _, f := range x.flows {
+		if f.route == r && f.read == s.Read {
+			return f, nil
+		}
+	}
+	from, to := End{x.e.host, r.src, x.lane.local}, End{x.lane.peer.host, r.dst, x.lane.remote}
+	if s.Read {
+		from, to = to, from
+	}
+	path, err := x.e.c.Path(from, to, x.entropy)
+	if err != nil {
+		return nil, err
+	}
+	read := s.Read // the slice is the core's again when it is done
+	f := &laneFlow{route: r, read: read}
+	f.flow = x.e.c.Start(FlowSpec{Path: path, End: func(*Flow) { x.through(read) }, Rate: func(*Flow) { x.patience() }})
+	x.flows = append(x.flows, f)
+	return f, nil
+}
+
+// through is when the first slice of a queue has left: the next one begins, and
+// a round trip later it is done.
+func (x *conn) through(read bool) {
+	q := &x.queues[0]
+	if read {
+		q = &x.queues[1]
+	}
+	s := q.waiting[0]
+	q.waiting[0] = nil
+	q.waiting = q.waiting[1:]
+	if len(q.waiting) > 0 {
+		x.begin(q)
+	} else {
+		q.waiting = nil
+	}
+	x.e.c.At(x.e.c.now+x.rtt, func() { x.answer(s, false) })
+}
+
+// answerAgain is how often an answer that gets lost is tried again.
+const answerAgain = 1_000_000
+
+// answer says that a slice is done, as soon as the way there and back is open.
+func (x *conn) answer(s *sched.Slice, late bool) {
+	at := slices.Index(x.posted, s)
+	if at < 0 || x.dead {
+		return
+	}
+	if !x.e.c.open(x.ways) {
+		if !late {
+			x.unanswered++
+			x.patience()
+		}
+		x.e.c.At(x.e.c.now+answerAgain, func() { x.answer(s, true) })
+		return
+	}
+	if late {
+		x.unanswered--
+		x.patience()
+	}
+	x.posted = slices.Delete(x.posted, at, at+1)
+	x.e.tell(sched.Event{Kind: sched.Done, Slice: s})
+}
+
+// patience gives a connection up that stands still for too long, in either
+// direction.
+func (x *conn) patience() {
+	stuck := x.unanswered > 0
+	for _, f := range x.flows {
+		stuck = stuck || f.flow.active && f.flow.rate == 0
+	}
+	switch {
+	case !stuck:
+		x.e.c.Set(&x.giveUp, Never)
+	case x.giveUp.pos == 0:
+		x.e.c.Set(&x.giveUp, x.e.c.now+x.e.o.RetryNS)
+	}
+}
+
+// loseNS is how long it takes to close a connection.
+const loseNS = 10_000
+
+// lose ends a connection: its slices come back, then it is told lost.
+func (x *conn) lose(err error) {
+	if x.dead {
+		return
+	}
+	x.dead = true
+	x.e.c.Set(&x.giveUp, Never)
+	for _, f := range x.flows {
+		f.flow.Stop()
+	}
+	kind := sched.Lost
+	if !x.up {
+		kind = sched.ConnectFailed
+	}
+	x.e.c.At(x.e.c.now+loseNS, func() { x.end(kind, err) })
+}
+
+func (x *conn) end(kind sched.Kind, err error) {
+	x.dead = true
+	if x.e.c.o.Trace != nil {
+		x.e.trace(fmt.Sprintf("lost conn %d of %s with %d slices: %v", x.id, x.lane.name, len(x.posted), err))
+	}
+	for _, s := range x.posted {
+		x.e.tell(sched.Event{Kind: sched.Done, Slice: s, Err: err, MayLand: !s.Read, Retry: true})
+	}
+	x.posted = nil
+	delete(x.e.conns, x.id)
+	x.e.tell(sched.Event{Kind: kind, Lane: x.laneID, Conn: x.id, Err: err})
+}

@@ -1,0 +1,192 @@
+package engine
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/topoctl/topoctl/internal/app/record"
+	"github.com/topoctl/topoctl/internal/app/tui/look"
+	"github.com/topoctl/topoctl/internal/app/tui/pane"
+	"github.com/topoctl/topoctl/internal/app/tui/state"
+	"github.com/topoctl/topoctl/internal/app/tui/ui"
+	"github.com/topoctl/topoctl/internal/base/units"
+)
+
+func itoa(n int64) string { return strconv.FormatInt(n, 10) }
+
+// Detail tells all of what is under the cursor.
+func (v *View) Detail(env *ui.Env, width int) []string {
+	r := v.under(env)
+	if r == nil {
+		return nil
+	}
+	d := &detail{env: env, l: env.Look, w: width, b: r.block}
+	switch {
+	case r.lane != nil:
+		d.lane(r.lane)
+	case r.served != nil:
+		d.served(r.served)
+	case r.batch != nil:
+		d.batch(r.batch)
+	default:
+		d.block()
+	}
+	return d.lines
+}
+
+// detail is a pane that is being written.
+type detail struct {
+	env   *ui.Env
+	l     *look.Look
+	w     int
+	b     *block
+	lines []string
+}
+
+func (d *detail) title(text string) {
+	for _, line := range pane.Wrap(d.l.Safe(text), d.w, 2) {
+		d.lines = append(d.lines, d.l.Paint(line, look.Strong))
+	}
+	if text, style := trouble(d.env, d.b); text != "" {
+		d.styled(d.l.Mark(style)+" "+text, 2, style)
+	}
+}
+
+func (d *detail) field(name, value string) {
+	d.lines = append(d.lines, pane.Field(d.l, name, value, d.w)...)
+}
+
+func (d *detail) styled(text string, indent int, style look.Style) {
+	for _, line := range pane.Wrap(text, d.w, indent) {
+		d.lines = append(d.lines, d.l.Paint(line, style))
+	}
+}
+
+// What the states of a lane mean.
+var healths = map[string]string{
+	"idle":      "nothing has used it yet",
+	"dialling":  "it is being connected",
+	"healthy":   "",
+	"half-open": "it was sick, and carries one slice at a time until it is well",
+	"sick":      "it failed or stood still: others carry its slices, and it is dialled again after a while",
+	"suspended": "it was taken out of use",
+	"gone":      "there is no such lane any more",
+}
+
+func (d *detail) lane(x *state.Lane) {
+	l := d.l
+	d.title("lane " + x.Lane)
+	text := marked(l, l.Safe(x.Health), healthStyle(x.Health))
+	if why := healths[x.Health]; why != "" {
+		text += ": " + why
+	}
+	d.field("health", text)
+	d.field("last error", l.Safe(x.LastError))
+	d.moves(&x.Throughput)
+	if x.BytesPerSec > 0 {
+		d.field("estimate", l.RateOf(float64(x.BytesPerSec))+" while it is busy, "+basis(&x.EngineLane))
+	} else {
+		d.field("estimate", look.Unknown+": nothing was measured, and the topology promises nothing")
+	}
+	flight := units.Bytes(x.InflightBytes) + " in " + pane.Plural(int64(x.InflightSlices), "slice", "slices")
+	if x.WindowBytes > 0 {
+		flight += ", of a window of " + units.Bytes(x.WindowBytes)
+	}
+	d.field("in flight", flight)
+	d.field("carried", units.Bytes(x.Bytes)+" in "+pane.Plural(x.Slices, "slice", "slices"))
+	again := itoa(x.Retries) + " slices were sent again over another lane"
+	if x.Retried > 0 {
+		again += ", " + itoa(x.Retried) + " of them while this was watched"
+	}
+	d.field("retries", again)
+	d.field("sick", pane.Plural(x.Failures, "time", "times"))
+	d.field("peer", l.Safe(x.Peer))
+	d.field("transport", l.Safe(x.Transport))
+	d.ends(string(x.LocalPort), x.LocalAddress, string(x.RemotePort), x.RemoteAddress)
+}
+
+// ends are the ports and addresses that bytes go between, as far as they are known.
+func (d *detail) ends(localPort, localAddress, remotePort, remoteAddress string) {
+	d.field("local", d.l.Safe(strings.TrimSpace(localPort+" "+localAddress)))
+	d.field("remote", d.l.Safe(strings.TrimSpace(remotePort+" "+remoteAddress)))
+}
+
+// moves is the rate now, and of late.
+func (d *detail) moves(s *state.Series) {
+	text := nowRate(d.l, d.b, s)
+	if s.Max() > 0 {
+		text += ", at most " + d.l.RateOf(s.Max()) + " of late"
+	}
+	d.field("moves", text)
+	if w := min(d.w, state.HistoryLen); s.Max() > 0 {
+		d.lines = append(d.lines, d.l.Spark(s.Values(), 0, w))
+	}
+}
+
+func (d *detail) served(x *state.Served) {
+	l := d.l
+	d.title("connection " + strconv.FormatUint(x.Conn, 10) + " of peer " + x.Peer)
+	d.field("transport", l.Safe(x.Transport))
+	if x.WrittenBytes == nil && x.ReadBytes == nil {
+		d.field("bytes", look.Unknown+": by "+l.Safe(x.Transport)+" peers move them by themselves, and nobody counts them here")
+	} else {
+		d.field("written", bytesOf(x.WrittenBytes)+" by the peer, into this engine's memory")
+		d.field("read", bytesOf(x.ReadBytes)+" by the peer, from this engine's memory")
+		d.moves(&x.Throughput)
+	}
+	d.ends(string(x.LocalPort), x.LocalAddress, "", x.RemoteAddress)
+}
+
+// block is the engine itself, with the peers that it has opened.
+func (d *detail) block() {
+	b, l := d.b, d.l
+	if b.engine == nil {
+		d.title(b.source)
+		return
+	}
+	x := b.engine.Last
+	d.title("engine " + x.Name)
+	d.field("source", l.Safe(b.source))
+	d.field("batches", fmt.Sprintf("%s, %d failed, %d unsafe", pane.Plural(x.Batches, "batch", "batches"), x.Failed, x.Unsafe))
+	d.field("slices", fmt.Sprintf("%d, %d of them sent again", x.Slices, x.Retries))
+	if x.Fallback > 0 {
+		d.field("fallen back", pane.Plural(x.Fallback, "time", "times")+" to a worse transport, because every lane of the better one was sick")
+	}
+	d.field("peers wrote", units.Bytes(x.ServedWrittenBytes)+d.uncounted())
+	d.field("peers read", units.Bytes(x.ServedReadBytes)+d.uncounted())
+	d.field("refused", pane.Plural(x.Refused, "request", "requests")+" of peers that were against the rules")
+	d.field("open by", pane.Plural(int64(x.Sessions), "peer", "peers"))
+	if more := x.ServedUnlisted + len(x.Served) - len(b.engine.Served); more > 0 {
+		d.field("not listed", pane.Plural(int64(more), "connection", "connections")+" of peers")
+	}
+	for i := range x.Peers {
+		d.peer(&x.Peers[i])
+	}
+}
+
+func (d *detail) uncounted() string {
+	if len(d.b.engine.Last.ServedUncounted) == 0 {
+		return ""
+	}
+	return " without " + d.l.Safe(strings.Join(d.b.engine.Last.ServedUncounted, ", ")) + ", where nobody counts"
+}
+
+func (d *detail) peer(p *record.EnginePeer) {
+	style := look.Plain
+	if p.State != "open" {
+		style = look.Bad
+	}
+	text := "peer " + d.l.Safe(p.Name) + ": " + d.l.Safe(p.State)
+	if p.RoundTripNS > 0 {
+		text += ", round trip " + pane.Duration(d.l, p.RoundTripNS)
+	}
+	text += ", " + pane.Plural(p.Batches, "batch runs", "batches run")
+	if p.Error != "" {
+		text += ": " + d.l.Safe(p.Error)
+	}
+	if mark := d.l.Mark(style); mark != " " {
+		text = mark + " " + text
+	}
+	d.styled(text, 4, style)
+}

@@ -1,0 +1,87 @@
+package host_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/app/tui/keys"
+	"github.com/topoctl/topoctl/internal/app/tui/look"
+	"github.com/topoctl/topoctl/internal/app/tui/ui"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// golden compares text with a file, or writes it.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	file := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got, "\n")); d != "" {
+		t.Errorf("%s differs (-update rewrites it):\n%s", file, d)
+	}
+}
+
+var goldenSizes = []ui.Size{{W: 60, H: 14}, {W: 80, H: 22}, {W: 120, H: 28}, {W: 200, H: 48}}
+
+// frame is lines as a golden file has them: styles readable, nothing that is blank at the ends.
+func frame(lines []string) string {
+	var b strings.Builder
+	for _, line := range lines {
+		b.WriteString(strings.TrimRight(strings.ReplaceAll(line, "\x1b[", "␛"), " ") + "\n")
+	}
+	return strings.TrimRight(b.String(), "\n") + "\n"
+}
+
+// The panes of the three views on hosts of all kinds, four seconds after the start.
+func TestGoldenPanes(t *testing.T) {
+	for _, name := range []string{"dgx-h100", "gb200-tray", "cpu-2eth", "dgx-h100-missing-files", "nvl72-synthetic", "empty"} {
+		t.Run(name, func(t *testing.T) {
+			var b strings.Builder
+			s := watched(t, name, 5)
+			for _, v := range views {
+				for _, size := range goldenSizes {
+					for mode, l := range []look.Look{{Color: true}, {ASCII: true, Bare: true}} {
+						e := env(s, l)
+						x := v.make()
+						fmt.Fprintf(&b, "== %s %dx%d %s\n", v.name, size.W, size.H, []string{"colour", "ascii"}[mode])
+						b.WriteString(frame(x.Main(e, size)))
+					}
+				}
+				e := env(s, look.Look{ASCII: true, Bare: true})
+				x := v.make()
+				fmt.Fprintf(&b, "== %s detail\n%s", v.name, frame(x.Detail(e, 48)))
+			}
+			golden(t, name+".txt", b.String())
+		})
+	}
+}
+
+// What the detail says of each kind of node of a host with a fault.
+func TestGoldenTreeDetails(t *testing.T) {
+	var b strings.Builder
+	e := env(watched(t, "dgx-h100-gpu2-x8", 5), look.Look{Bare: true})
+	x := views[0].make()
+	for _, id := range []string{"", "numa:0", "gpu:2", "rdma:mlx5_0", "net:eno2", "nvme:nvme0", "hb:0000:15", "pci:0000:16:00.0"} {
+		if id == "" {
+			x.Key(keys.Home, e)
+		}
+		e.Shared.Node = topo.ID(id)
+		fmt.Fprintf(&b, "== %s\n%s", id, frame(x.Detail(e, 90)))
+	}
+	golden(t, "details.txt", b.String())
+}

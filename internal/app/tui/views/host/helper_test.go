@@ -1,0 +1,106 @@
+package host_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/topoctl/topoctl/discover"
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/fixtures"
+	"github.com/topoctl/topoctl/internal/app/record"
+	"github.com/topoctl/topoctl/internal/app/tui/look"
+	"github.com/topoctl/topoctl/internal/app/tui/state"
+	"github.com/topoctl/topoctl/internal/app/tui/ui"
+	"github.com/topoctl/topoctl/internal/app/tui/views/matrix"
+	"github.com/topoctl/topoctl/internal/app/tui/views/path"
+	"github.com/topoctl/topoctl/internal/app/tui/views/tree"
+	"github.com/topoctl/topoctl/internal/base/counters"
+)
+
+const second = int64(1e9)
+
+// machines are the topologies of fixtures, read once; they do not change.
+var machines = map[string]*topo.Topology{}
+
+// machine is a fixture's topology; "empty" is a host of which nothing is known.
+func machine(t testing.TB, name string) *topo.Topology {
+	t.Helper()
+	if machines[name] != nil {
+		return machines[name]
+	}
+	x := &topo.Topology{Origin: "capture"}
+	if name == "empty" {
+		x.Derive()
+	} else {
+		files, err := fixtures.Open(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if x, err = discover.Discover(context.Background(), discover.Options{FS: files, Origin: "fixture:" + name}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	machines[name] = x
+	return x
+}
+
+// watched is what is known of a host after some seconds: port i sends at (i+1) tenths of its
+// rate and receives half of that; the first one has errors that count up.
+func watched(t testing.TB, name string, seconds int) *state.State {
+	t.Helper()
+	return after(machine(t, name), seconds)
+}
+
+func after(x *topo.Topology, seconds int) *state.State {
+	s := state.New(state.Options{})
+	s.Apply(&record.Record{Source: record.SourceHost, Topology: x})
+	for k := range seconds {
+		at := int64(k+1) * second
+		s.Apply(&record.Record{AtNS: at, Source: record.SourceCounters, Counters: sample(x, at, k)})
+	}
+	return s
+}
+
+func sample(x *topo.Topology, at int64, k int) *counters.Sample {
+	s := &counters.Sample{AtNS: at}
+	for i := range x.Ports {
+		p := &x.Ports[i]
+		c := counters.Port{ID: p.ID, State: p.State, BytesPerSec: p.BytesPerSec}
+		if p.BytesPerSec != nil {
+			sent := uint64(k) * uint64(*p.BytesPerSec) / 10 * uint64(i%10+1)
+			c.SentBytes, c.ReceivedBytes = new(sent), new(sent/2)
+		}
+		if i == 0 {
+			c.Errors = map[string]uint64{"symbol_error": uint64(7 * k), "link_downed": 0}
+		}
+		s.Ports = append(s.Ports, c)
+	}
+	for i := range x.Netdevs {
+		n := &x.Netdevs[i]
+		c := counters.Port{ID: n.ID, State: n.State, BytesPerSec: n.BytesPerSec, Errors: map[string]uint64{"rx_crc_errors": 3}}
+		if n.BytesPerSec != nil {
+			sent := uint64(k) * uint64(*n.BytesPerSec) / 100
+			c.SentBytes, c.ReceivedBytes = new(sent), new(sent*3)
+		}
+		s.Ports = append(s.Ports, c)
+	}
+	for i := range x.GPUs {
+		g := counters.GPU{ID: x.GPUs[i].ID, UtilizationPercent: new(7 * i % 101)}
+		if i > 0 { // of the first one the library says no more
+			g.MemoryUsedBytes = new(int64(i) << 30)
+			g.PCIeSentBytesPerSec, g.PCIeReceivedBytesPerSec = new(topo.Rate(i*1e9)), new(topo.Rate(i*1e8))
+		}
+		s.GPUs = append(s.GPUs, g)
+	}
+	return s
+}
+
+// env is what views draw from, with a screen of one kind.
+func env(s *state.State, l look.Look) *ui.Env {
+	return &ui.Env{State: s, Look: &l, Shared: &ui.Shared{}}
+}
+
+var views = []struct {
+	name string
+	make func() ui.View
+}{{"tree", tree.New}, {"matrix", matrix.New}, {"path", path.New}}

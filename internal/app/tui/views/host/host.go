@@ -1,0 +1,193 @@
+// Package host is what the views of the host have in common: its nodes by ID, what stands
+// on what, what the doctor says of each, and the decisions of pathsel. It is computed once
+// for a topology.
+package host
+
+import (
+	"slices"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/app/tui/state"
+	"github.com/topoctl/topoctl/pathsel"
+	"github.com/topoctl/topoctl/pathsel/doctor"
+)
+
+// Host is a topology prepared for drawing.
+type Host struct {
+	Topology *topo.Topology
+	Graph    *topo.Graph
+
+	overlay  topo.Overlay
+	nodes    map[topo.ID]any
+	ports    map[topo.ID][]topo.ID // of an RDMA device
+	paths    *pathsel.Host
+	pathsErr error
+	ranks    map[pathsel.Location]*pathsel.Affinity
+	doctor   *doctor.Report
+	findings map[topo.ID][]*doctor.Finding
+}
+
+// Cache keeps the host of one view. The zero value is empty.
+type Cache struct {
+	graph *topo.Graph // of the state that h was made from, nil where it had none
+	h     *Host
+}
+
+// Of is the host of a state, nil where no topology is known. It is the same one until the
+// topology or the measured rates change.
+func (c *Cache) Of(s *state.State) *Host {
+	if s == nil || s.Topology == nil || s.Topology.Derived == nil {
+		c.h = nil
+		return nil
+	}
+	if c.h == nil || c.h.Topology != s.Topology || c.graph != s.Graph {
+		c.graph, c.h = s.Graph, newHost(s)
+	}
+	if c.h.doctor != s.Doctor || c.h.findings == nil {
+		c.h.diagnose(s.Doctor)
+	}
+	return c.h
+}
+
+func newHost(s *state.State) *Host {
+	t := s.Topology
+	h := &Host{Topology: t, Graph: s.Graph, overlay: s.Overlay, nodes: map[topo.ID]any{},
+		ports: map[topo.ID][]topo.ID{}, ranks: map[pathsel.Location]*pathsel.Affinity{}}
+	if h.Graph == nil {
+		h.Graph = topo.NewGraph(t, s.Overlay)
+	}
+	index(h, t.Packages, func(n *topo.Package) topo.ID { return n.ID })
+	index(h, t.NUMANodes, func(n *topo.NUMANode) topo.ID { return n.ID })
+	index(h, t.HostBridges, func(n *topo.HostBridge) topo.ID { return n.ID })
+	index(h, t.PCIDevices, func(n *topo.PCIDevice) topo.ID { return n.ID })
+	index(h, t.Switches, func(n *topo.Switch) topo.ID { return n.ID })
+	index(h, t.GPUs, func(n *topo.GPU) topo.ID { return n.ID })
+	index(h, t.NICs, func(n *topo.NIC) topo.ID { return n.ID })
+	index(h, t.RDMADevices, func(n *topo.RDMADevice) topo.ID { return n.ID })
+	index(h, t.Ports, func(n *topo.Port) topo.ID { return n.ID })
+	index(h, t.Netdevs, func(n *topo.Netdev) topo.ID { return n.ID })
+	index(h, t.NVMes, func(n *topo.NVMe) topo.ID { return n.ID })
+	index(h, t.NVSwitches, func(n *topo.NVSwitch) topo.ID { return n.ID })
+	for i := range t.Ports {
+		p := &t.Ports[i]
+		h.ports[p.RDMA] = append(h.ports[p.RDMA], p.ID)
+	}
+	return h
+}
+
+func index[T any](h *Host, list []T, id func(*T) topo.ID) {
+	for i := range list {
+		h.nodes[id(&list[i])] = &list[i]
+	}
+}
+
+// Node is a node of the topology as a pointer to its type (*topo.GPU), nil where there is
+// none.
+func (h *Host) Node(id topo.ID) any { return h.nodes[id] }
+
+// Ports are the ports of an RDMA device.
+func (h *Host) Ports(rdma topo.ID) []topo.ID { return h.ports[rdma] }
+
+// Device is the device that a port belongs to, other nodes are it themselves.
+func (h *Host) Device(id topo.ID) topo.ID {
+	if p, ok := h.nodes[id].(*topo.Port); ok {
+		return p.RDMA
+	}
+	return id
+}
+
+// Paths is the host prepared for choices.
+func (h *Host) Paths() (*pathsel.Host, error) {
+	if h.paths == nil && h.pathsErr == nil {
+		h.paths, h.pathsErr = pathsel.New(h.Topology, pathsel.Options{Overlay: h.overlay})
+	}
+	return h.paths, h.pathsErr
+}
+
+// Rank is the order of the ports for a memory location, nil where there is none.
+func (h *Host) Rank(l pathsel.Location) *pathsel.Affinity {
+	if a, ok := h.ranks[l]; ok {
+		return a
+	}
+	paths, err := h.Paths()
+	if err != nil {
+		return nil
+	}
+	a, err := paths.Affinity(l, nil)
+	if err != nil {
+		a = nil
+	}
+	h.ranks[l] = a
+	return a
+}
+
+// Preferring are the memory locations that prefer one of the given ports, or a port of the
+// given devices.
+func (h *Host) Preferring(ids ...topo.ID) []pathsel.Location {
+	paths, err := h.Paths()
+	if err != nil {
+		return nil
+	}
+	var out []pathsel.Location
+	for _, l := range paths.Locations() {
+		a := h.Rank(l)
+		if a == nil {
+			continue
+		}
+		for i := range a.Ranked {
+			c := &a.Ranked[i]
+			if c.Verdict == pathsel.Preferred && (slices.Contains(ids, c.Port) || slices.Contains(ids, c.NIC)) {
+				out = append(out, l)
+				break
+			}
+		}
+	}
+	return out
+}
+
+// diagnose notes which findings are about which node.
+func (h *Host) diagnose(r *doctor.Report) {
+	h.doctor, h.findings = r, map[topo.ID][]*doctor.Finding{}
+	if r == nil {
+		return
+	}
+	list := r.Findings()
+	for i := range list {
+		f := &list[i]
+		for _, id := range f.Subjects {
+			h.findings[id] = append(h.findings[id], f)
+		}
+		if len(f.Subjects) == 0 {
+			h.findings[""] = append(h.findings[""], f)
+		}
+	}
+}
+
+// Findings are those about one of the nodes, the worst first and each once; those about ""
+// are about the host as a whole.
+func (h *Host) Findings(ids ...topo.ID) []*doctor.Finding {
+	var out []*doctor.Finding
+	for _, id := range ids {
+		for _, f := range h.findings[id] {
+			if !slices.Contains(out, f) {
+				out = append(out, f)
+			}
+		}
+	}
+	slices.SortStableFunc(out, func(a, b *doctor.Finding) int { return rank(a.Severity) - rank(b.Severity) })
+	return out
+}
+
+// Subjects are the nodes that findings are about.
+func (h *Host) Subjects() []topo.ID {
+	out := make([]topo.ID, 0, len(h.findings))
+	for id := range h.findings {
+		out = append(out, id)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func rank(s doctor.Severity) int {
+	return slices.Index([]doctor.Severity{doctor.Error, doctor.Warning, doctor.Info}, s)
+}

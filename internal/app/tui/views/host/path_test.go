@@ -1,0 +1,161 @@
+package host_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/app/tui/keys"
+	"github.com/topoctl/topoctl/internal/app/tui/ui"
+	"github.com/topoctl/topoctl/internal/app/tui/views/path"
+	"github.com/topoctl/topoctl/pathsel"
+)
+
+// What is explained: what was asked for, or the nearest that can be.
+func TestPathQuestions(t *testing.T) {
+	for _, c := range []struct {
+		machine        string
+		node, from, to topo.ID
+		want           string // in the first lines
+	}{
+		{"dgx-h100", "", "", "", "gpu:0 -> mlx5_0  PXB, 3 links, 50.0 GB/s"},
+		{"dgx-h100", "gpu:3", "", "", "gpu:3 -> mlx5_5"},
+		{"dgx-h100", "gpu:3", "gpu:4", "", "gpu:4 -> mlx5_6"},
+		{"dgx-h100", "gpu:3", "gpu:4", "rdma:mlx5_0", "gpu:4 -> mlx5_0  SYS"},
+		{"dgx-h100", "", "gpu:0", "gpu:1", "gpu:0 -> gpu:1  NV18 (NCCL NVL)"},
+		{"dgx-h100", "", "numa:1", "", "cpu:1 -> mlx5_6  PHB"},
+		{"dgx-h100", "pkg:1", "", "", "cpu:1 -> mlx5_6"},
+		{"dgx-h100", "rdma:mlx5_3", "", "", "mlx5_3 is no memory: this is the way from gpu:1, which prefers it"},
+		{"dgx-h100", "port:mlx5_3/1", "", "", "from gpu:1, which prefers it"},
+		{"dgx-h100", "nvme:nvme0", "", "", "nvme0 is no memory, and none prefers it: this is the way from gpu:0"},
+		{"dgx-h100", "gpu:77", "", "", "gpu:0 -> mlx5_0"},
+		{"dgx-h100", "gpu:77", "", "", "gpu:77 is not on this host: this is the way from gpu:0"},
+		{"dgx-h100", "", "gpu:77", "rdma:mlx5_0", "gpu:77 is not on this host: this is the way from gpu:0"},
+		{"dgx-h100", "", "gpu:0", "rdma:gone", "gpu:0 -> mlx5_0"},
+		{"dgx-h100", "", "gpu:0", "rdma:gone", "gone is not on this host: these are the ports for gpu:0"},
+		{"cpu-2eth", "", "", "", "cpu:0 -> ens5f0  SYS"},
+		{"empty", "", "", "", "the host has no GPU and no NUMA node with CPUs"},
+		{"dgx-h100-rdma-no-pci", "", "gpu:0", "rdma:mlx5_9", "no way between gpu:0 and mlx5_9 is known: mlx5_9 has no PCI device"},
+	} {
+		e := env(watched(t, c.machine, 1), mono)
+		*e.Shared = ui.Shared{Node: c.node, From: c.from, To: c.to}
+		got := text(path.New(), e, 120, 30)
+		if !strings.Contains(got, c.want) {
+			t.Errorf("%s, node %q, %q to %q: want %q:\n%s", c.machine, c.node, c.from, c.to, c.want, got)
+		}
+	}
+}
+
+// The candidates are pathsel's, in its order, each with its reason and what its port carries.
+func TestPathCandidates(t *testing.T) {
+	e := env(watched(t, "dgx-h100-port-down", 3), mono)
+	h, err := pathsel.New(e.State.Topology, pathsel.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, location := range h.Locations() {
+		want, err := h.Affinity(location, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.Shared.From = location.Node()
+		lines := strings.Split(text(path.New(), e, 200, 60), "\n")
+		i := 0
+		for ; i < len(lines) && !strings.Contains(lines[i], "# port"); i++ {
+		}
+		for k, c := range append(want.Ranked, want.Rejected...) {
+			i++
+			if i >= len(lines) {
+				t.Fatalf("%s: %s has no line", location, c.Name)
+			}
+			fields := strings.Fields(strings.TrimPrefix(lines[i], ">"))
+			reason, _, _ := strings.Cut(c.Reason.Text, " (")
+			if fields[1] != c.Name || !strings.Contains(lines[i], string(c.Verdict)) || !strings.Contains(lines[i], reason) || (fields[0] == "x") != (k >= len(want.Ranked)) {
+				t.Errorf("%s: %q is not %s, %s: %s", location, lines[i], c.Name, c.Verdict, c.Reason.Text)
+			}
+		}
+	}
+	e.Shared.From = "gpu:1"
+	if line := lineOf(text(path.New(), e, 200, 60), " mlx5_4 "); !strings.Contains(line, "200 Gb/s   100 Gb/s") {
+		t.Errorf("what mlx5_4 carries is not in %q", line)
+	}
+}
+
+// The cursor begins at the port of the pair; enter goes to it in the tree. Another question
+// begins anew, the same one does not.
+func TestPathKeys(t *testing.T) {
+	v, e := path.New(), env(watched(t, "dgx-h100", 2), mono)
+	e.Shared.From, e.Shared.To = "gpu:0", "rdma:mlx5_4"
+	at := func() string {
+		return firstWith(text(v, e, 100, 20), ">")
+	}
+	for i, s := range []struct {
+		key  keys.Action
+		want string
+	}{{"", "mlx5_4"}, {keys.Down, "mlx5_5"}, {keys.Up, "mlx5_4"}, {keys.Home, "mlx5_0"}, {keys.End, "mlx5_8"}, {keys.Wide, "mlx5_8"}} {
+		if s.key != "" {
+			v.Key(s.key, e)
+		}
+		if got := at(); !strings.Contains(got, " "+s.want+" ") {
+			t.Errorf("step %d, %s: at %q, want %s", i, s.key, got, s.want)
+		}
+	}
+	e.State = after(machine(t, "dgx-h100-gpu2-x8"), 2)
+	if got := at(); !strings.Contains(got, " mlx5_8 ") {
+		t.Errorf("the host was read again, and the cursor is at %q", got)
+	}
+	if r := v.Key(keys.Enter, e); r.Show != keys.Tree || e.Shared.Node != "port:mlx5_8/1" {
+		t.Errorf("enter asks for %+v at %s", r, e.Shared.Node)
+	}
+	e.Shared.From, e.Shared.To = "gpu:3", ""
+	if got := at(); !strings.Contains(got, " mlx5_5 ") {
+		t.Errorf("another question begins at %q", got)
+	}
+	e.Shared.To = "gpu:4" // no port among them
+	if r := v.Key(keys.Enter, e); r.Show != keys.Tree || e.Shared.Node != "gpu:3" {
+		t.Errorf("enter asks for %+v at %s", r, e.Shared.Node)
+	}
+}
+
+func firstWith(pane, prefix string) string {
+	for _, line := range strings.Split(pane, "\n") {
+		if strings.HasPrefix(line, prefix) {
+			return line
+		}
+	}
+	return ""
+}
+
+// The filter keeps candidates by name, verdict and reason.
+func TestPathFilter(t *testing.T) {
+	v, e := path.New(), env(watched(t, "dgx-h100", 2), mono)
+	e.Filter = "storage"
+	if got := text(v, e, 120, 30); !strings.Contains(got, "x mlx5_1") || strings.Contains(got, "1 mlx5_0") {
+		t.Error(got)
+	}
+	e.Filter = "nothing"
+	if got := text(v, e, 120, 30); !strings.Contains(got, "nothing matches") {
+		t.Error(got)
+	}
+}
+
+// The detail is of the candidate under the cursor; hints are those of topoctl path.
+func TestPathDetail(t *testing.T) {
+	v, e := path.New(), env(watched(t, "dgx-h100-gpu2-x8", 3), mono)
+	e.Shared.From = "gpu:2"
+	got := frame(v.Detail(e, 100))
+	for _, want := range []string{"mlx5_4  preferred", "route from gpu:2", "31.5 GB/s!", "class: they meet at switch 4d:00.0", "on 1 preferred port", "carries 31.5 GB/s of 63.0 GB/s"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("lacks %q:\n%s", want, got)
+		}
+	}
+	v.Key(keys.Down, e)
+	if got := frame(v.Detail(e, 100)); !strings.HasPrefix(got, "mlx5_0  available") {
+		t.Errorf("the next candidate:\n%s", got)
+	}
+	data, err := json.Marshal(v.Selection(e))
+	if err != nil || !strings.Contains(string(data), `"chosen":{"port":"port:mlx5_4/1"`) {
+		t.Errorf("selection %.200s, %v", data, err)
+	}
+}

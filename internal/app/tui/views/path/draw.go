@@ -1,0 +1,272 @@
+package path
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/app/explain"
+	"github.com/topoctl/topoctl/internal/app/tui/look"
+	"github.com/topoctl/topoctl/internal/app/tui/pane"
+	"github.com/topoctl/topoctl/internal/app/tui/ui"
+	"github.com/topoctl/topoctl/internal/app/tui/views/host"
+	"github.com/topoctl/topoctl/pathsel"
+)
+
+// Main draws the answer: what it is about, the route, the candidates.
+func (v *View) Main(env *ui.Env, size ui.Size) []string {
+	l := env.Look
+	v.first = size.H
+	if !v.sync(env) {
+		text := "no topology yet"
+		if v.h != nil {
+			text = v.failed
+		}
+		return host.Exact(l, pane.Wrap(" "+l.Safe(text), size.W, 1), size.W, size.H)
+	}
+	p := &drawing{v: v, l: l, env: env, width: size.W}
+	out := p.headline()
+	if size.H < fewLines {
+		out = out[:1]
+	}
+	list := v.candidates(env)
+	least := min(len(list), max(3, size.H/3)) // lines that the candidates need
+	if least > 0 {
+		least++
+	}
+	out = append(out, p.route(max(0, size.H-len(out)-least))...)
+	all := len(v.answer.Ranked) + len(v.answer.Rejected)
+	switch {
+	case len(list) > 0:
+		out = append(out, p.table(list, len(out), size.H)...)
+	case all > 0:
+		out = append(out, " nothing matches "+l.Safe(string(env.Filter)))
+	}
+	for _, r := range v.answer.Hints {
+		for _, line := range pane.Wrap(l.Mark(look.Middle)+" "+l.Safe(r.Text), size.W-1, 2) {
+			out = append(out, " "+l.Paint(line, look.Middle))
+		}
+	}
+	return host.Exact(l, out, size.W, size.H)
+}
+
+// fewLines is how many a pane has that needs them for the candidates.
+const fewLines = 8
+
+// drawing is one drawing of an answer.
+type drawing struct {
+	v       *View
+	l       *look.Look
+	env     *ui.Env
+	width   int
+	columns []pane.Column
+}
+
+// headline says from where to where, and what the way carries.
+func (p *drawing) headline() []string {
+	a, l := p.v.answer, p.l
+	var out []string
+	if p.v.note != "" {
+		out = append(out, " "+l.Paint(l.Safe(p.v.note), look.Middle))
+	}
+	to := explain.ShortName(a.To)
+	if a.To == "" && a.Chosen != nil {
+		to = a.Chosen.Name
+	}
+	if a.To == "" && a.Chosen == nil {
+		to = look.Unknown
+	}
+	line := " " + l.Paint(l.Safe(explain.ShortName(a.From)+" ")+l.Arrow()+" "+l.Safe(to), look.Strong)
+	if a.Why != "" {
+		out = append(out, line)
+		return append(out, pane.Wrap(" "+l.Mark(look.Bad)+" "+l.Safe(a.Why), p.width, 3)...)
+	}
+	r := a.Route
+	facts := []string{"class " + look.Unknown}
+	if r.Class.Known() {
+		facts[0] = r.Class.String()
+	}
+	if r.NCCL != "" && string(r.NCCL) != facts[0] {
+		facts[0] += " (NCCL " + string(r.NCCL) + ")"
+	}
+	if r.SamePackage {
+		facts = append(facts, "one socket")
+	}
+	if r.Hops != nil {
+		facts = append(facts, plural(*r.Hops, "link"))
+	}
+	out = append(out, line+"  "+strings.Join(append(facts, rate(l, r.BytesPerSec, r.Basis)), ", "))
+	if paths, err := p.v.h.Paths(); err == nil && r.Limit != "" {
+		out = append(out, " limit: "+l.Safe(explain.LinkText(paths, r.Limit)))
+	}
+	return out
+}
+
+// rate is a rate for people; "<" is an upper bound.
+func rate(l *look.Look, r *topo.Rate, basis topo.Basis) string {
+	text := l.Rate(r)
+	if r != nil && *r > 0 && basis == topo.BasisAssumed {
+		return "<" + text
+	}
+	return text
+}
+
+func plural(n int, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return strconv.Itoa(n) + " " + noun
+}
+
+// route lists the links of the way in at most h lines.
+func (p *drawing) route(h int) []string {
+	r := p.v.answer.Route
+	if r == nil || h <= 0 {
+		return nil
+	}
+	lines := links(p.l, p.v.h, r)
+	if len(lines) > h {
+		more := plural(len(lines)-h+1, "more link")
+		lines = append(lines[:h-1], p.l.Paint("   "+p.l.Dots()+" "+more+" in the detail", look.Faint))
+	}
+	return lines
+}
+
+// links draws a route link by link, the limiting one marked.
+func links(l *look.Look, h *host.Host, r *explain.Route) []string {
+	paths, err := h.Paths()
+	if err != nil {
+		return nil
+	}
+	var out []string
+	for i := range r.Steps {
+		s := &r.Steps[i]
+		mark, style := "  ", look.Plain
+		if s.Link == r.Limit {
+			mark, style = l.Fit(l.Arrow(), 2), look.Strong
+		}
+		text := l.Rate(s.BytesPerSec)
+		if s.Degraded {
+			text, style = text+"!", look.Bad
+		}
+		out = append(out, " "+mark+l.Paint(l.Fit(text, 12), style)+" "+l.Paint(l.Fit(string(s.Basis), 9), look.Faint)+
+			l.Safe(explain.LinkText(paths, s.Link)))
+	}
+	return out
+}
+
+// The columns of candidates.
+const (
+	colRank = iota
+	colName
+	colClass
+	colHops
+	colExpected
+	colSent
+	colReceived
+	colVerdict
+	colWhy
+	columnCount
+)
+
+// Reasons take what the other columns leave, which is at least leastReason.
+const leastReason, mostReason = 20, 400
+
+// table lists the candidates in what is left of h lines.
+func (p *drawing) table(list []*pathsel.Candidate, used, h int) []string {
+	v, l := p.v, p.l
+	name := 4
+	for _, c := range list {
+		name = max(name, look.Width(l.Safe(c.Name)))
+	}
+	columns := make([]pane.Column, columnCount)
+	columns[colRank] = pane.Column{Title: "#", Width: 3, Right: true, Rank: 0}
+	columns[colName] = pane.Column{Title: "port", Width: min(name, max(8, p.width/4)), Rank: 0}
+	columns[colWhy] = pane.Column{Title: "why", Width: leastReason, Most: mostReason, Rank: 1}
+	columns[colClass] = pane.Column{Title: "class", Width: 5, Rank: 2}
+	columns[colExpected] = pane.Column{Title: "expected", Width: 11, Right: true, Rank: 3}
+	columns[colVerdict] = pane.Column{Title: "verdict", Width: 9, Rank: 5}
+	if len(p.env.State.Ports) > 0 {
+		columns[colSent] = pane.Column{Title: "sent", Width: 10, Right: true, Rank: 4}
+		columns[colReceived] = pane.Column{Title: "received", Width: 10, Right: true, Rank: 6}
+	}
+	columns[colHops] = pane.Column{Title: "links", Width: 5, Right: true, Rank: 7}
+	p.columns = pane.Fit(columns, p.width-2)
+	var out []string
+	if h-used > 1 {
+		out = append(out, "  "+l.Paint(pane.Heads(l, p.columns), look.Head))
+	}
+	v.first = used + len(out)
+	room := min(len(list), max(0, h-v.first))
+	return append(out, v.list.Draw(l, lines(list, p.line), ui.Size{W: p.width, H: room})...)
+}
+
+// line is a candidate in its columns.
+func (p *drawing) line(c *pathsel.Candidate, _ int) string {
+	return pane.Cells(p.l, p.columns, func(i, w int) string {
+		text, style := p.cell(c, i)
+		return p.l.Paint(p.l.Cut(p.l.Safe(text), w), style)
+	})
+}
+
+// rank is a candidate's place among the usable ports, "x" for a rejected one.
+func (p *drawing) rank(c *pathsel.Candidate) string {
+	for i := range p.v.answer.Ranked {
+		if &p.v.answer.Ranked[i] == c {
+			return strconv.Itoa(i + 1)
+		}
+	}
+	return p.l.Mark(look.Bad)
+}
+
+// reason is why a candidate stands where it does.
+func reason(c *pathsel.Candidate) string {
+	if c.Verdict == pathsel.Rejected {
+		return c.Reason.Text
+	}
+	return explain.ReasonText(c)
+}
+
+// cell is a candidate's text in a column.
+func (p *drawing) cell(c *pathsel.Candidate, column int) (string, look.Style) {
+	switch column {
+	case colRank:
+		return p.rank(c), look.Plain
+	case colName:
+		return c.Name, look.Plain
+	case colWhy:
+		return reason(c), look.Plain
+	case colClass:
+		if !c.Class.Known() {
+			return look.Unknown, look.Plain
+		}
+		return c.Class.String(), look.Plain
+	case colHops:
+		if c.Hops == nil {
+			return look.Unknown, look.Plain
+		}
+		return strconv.Itoa(*c.Hops), look.Plain
+	case colExpected:
+		return rate(p.l, c.BytesPerSec, c.Basis), look.Plain
+	case colVerdict:
+		return string(c.Verdict), styleOf(c.Verdict)
+	}
+	line, _ := p.v.h.Line(p.env.State, c.Port)
+	switch {
+	case line.Traffic == nil:
+		return "-", look.Faint
+	case column == colSent:
+		return p.l.PortRate(line.Sent()), look.Plain
+	}
+	return p.l.PortRate(line.Received()), look.Plain
+}
+
+func styleOf(v pathsel.Verdict) look.Style {
+	switch v {
+	case pathsel.Preferred:
+		return look.Good
+	case pathsel.Rejected:
+		return look.Faint
+	}
+	return look.Plain
+}

@@ -1,0 +1,179 @@
+package watch
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/counters"
+)
+
+// When error counters are told: when they begin to move, then at most every again while they
+// go on, and when they have stood still for still.
+const (
+	again = 10 * second
+	still = 60 * second
+)
+
+// troubles are the error counters of ports.
+type troubles map[topo.ID]*trouble
+
+type trouble struct {
+	last                 map[string]uint64
+	going                bool
+	began, moved, toldAt int64
+	untold, total        map[string]uint64
+}
+
+// keep forgets ports that are no more, where they are many.
+func (t troubles) keep(x *index) {
+	if len(t) <= len(x.ports)+mostGone {
+		return
+	}
+	for id := range t {
+		if x.byID[id] == nil {
+			delete(t, id)
+		}
+	}
+}
+
+// forget gives up what was counted of devices whose names others have now, and tells first
+// what was held back.
+func (t troubles) forget(at int64, gone map[topo.ID]bool) []Event {
+	var out []Event
+	for _, id := range slices.SortedFunc(maps.Keys(gone), byName) {
+		if x := t[id]; x != nil {
+			x.toldAt = at - again
+			out = append(out, x.tell(at, id)...)
+			delete(t, id)
+		}
+	}
+	return out
+}
+
+func byName(a, b topo.ID) int { return topo.NaturalCompare(string(a), string(b)) }
+
+// Counters takes in a look at the counters and says what has changed. Before the first
+// topology nothing is known of what they are about.
+func (w *Watch) Counters(at int64, s *counters.Sample) []Event {
+	if s == nil || w.index == nil {
+		return nil
+	}
+	ports := make(map[topo.ID]*counters.Port, len(s.Ports))
+	for i := range s.Ports {
+		ports[s.Ports[i].ID] = &s.Ports[i]
+	}
+	var out []Event
+	for _, p := range w.index.ports {
+		if now := ports[p.id]; now != nil {
+			out = append(out, w.turn(at, w.index, p, now.State)...)
+		}
+	}
+	out = w.priced(out)
+	for _, p := range w.index.ports {
+		if now := ports[p.id]; now != nil {
+			out = append(out, w.rate(at, p, now.BytesPerSec)...)
+		}
+	}
+	out = append(out, w.speedsOf(at, s)...)
+	for _, p := range w.index.ports {
+		if now := ports[p.id]; now != nil {
+			out = append(out, w.errors(at, p.id, now.Errors)...)
+		}
+	}
+	w.live.take(at, s)
+	return out
+}
+
+// downCounters count what a link event tells; alone they tell of one that was too short to
+// be seen.
+var downCounters = []string{"link_downed", "carrier_down_count"}
+
+// settled is how long after a link event these counters may follow it.
+const settled = 5 * second
+
+// errors takes in the error counters of a port. A counter that went back began anew.
+func (w *Watch) errors(at int64, id topo.ID, now map[string]uint64) []Event {
+	if now == nil {
+		return nil
+	}
+	t := w.troubles[id]
+	if t == nil {
+		t = &trouble{}
+		w.troubles[id] = t
+	}
+	link := w.links[id]
+	for name, n := range now {
+		was, known := t.last[name]
+		if !known || n <= was {
+			continue
+		}
+		if link != nil && slices.Contains(downCounters, name) && (!link.up || link.flaps > 0 && at-link.changed <= settled) {
+			continue
+		}
+		t.add(at, name, n-was)
+	}
+	t.last = maps.Clone(now)
+	if out := t.tell(at, id); out != nil {
+		return out
+	}
+	if !t.going || len(t.untold) > 0 || at-t.moved < still {
+		return nil
+	}
+	e := Event{AtNS: at, Kind: ErrorsStop, Severity: info, Subject: id, Counters: t.total,
+		Text: fmt.Sprintf("no more for %s; in all %s in %s", duration(at-t.moved), sums(t.total), duration(t.moved-t.began))}
+	*t = trouble{last: t.last}
+	return []Event{stamp(e)}
+}
+
+func (t *trouble) add(at int64, name string, n uint64) {
+	if !t.going && len(t.total) == 0 {
+		t.began, t.untold, t.total = at, map[string]uint64{}, map[string]uint64{}
+	}
+	t.moved = at
+	t.untold[name] += n
+	t.total[name] += n
+}
+
+// tell tells of what has moved, unless it was told a moment ago.
+func (t *trouble) tell(at int64, id topo.ID) []Event {
+	if len(t.untold) == 0 || t.going && at-t.toldAt < again {
+		return nil
+	}
+	e := Event{AtNS: at, Kind: Errors, Severity: info, Subject: id, Counters: t.untold, Text: sums(t.untold)}
+	for name := range t.untold {
+		if counters.Serious(name) {
+			e.Severity = warning
+		}
+	}
+	if t.going {
+		e.Text += fmt.Sprintf(" (%s since %s ago)", sums(t.total), duration(at-t.began))
+	}
+	t.going, t.toldAt, t.untold = true, at, map[string]uint64{}
+	return []Event{stamp(e)}
+}
+
+// due tells of what was held back.
+func (t troubles) due(at int64) []Event {
+	var out []Event
+	for _, id := range slices.SortedFunc(maps.Keys(t), byName) {
+		out = append(out, t[id].tell(at, id)...)
+	}
+	return out
+}
+
+// sums is "rx_crc_errors +3, symbol_error +12".
+func sums(moved map[string]uint64) string {
+	const most = 6
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(moved)) {
+		if len(parts) == most {
+			parts = append(parts, fmt.Sprintf("and %d more", len(moved)-most))
+			break
+		}
+		parts = append(parts, fmt.Sprintf("%s +%d", name, moved[name]))
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,168 @@
+package watch
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/app/diff"
+	"github.com/topoctl/topoctl/internal/base/counters"
+	"github.com/topoctl/topoctl/pathsel"
+	"github.com/topoctl/topoctl/pathsel/doctor"
+)
+
+const second = int64(1_000_000_000)
+
+// Options say what a watch holds a host against.
+type Options struct {
+	// Baseline is what drift is against, derived; nil: the first topology.
+	Baseline     *topo.Topology
+	BaselineName string       // what people call it
+	Overlay      topo.Overlay // measured rates of links
+	Doctor       doctor.Options
+	// Infos: findings that are only good to know are told as well.
+	Infos bool
+}
+
+// Watch knows what a host was like when it was last looked at. It is stepped from one
+// goroutine; time is in nanoseconds since the watch began and does not go back. What it
+// remembers is bounded by the host's size.
+type Watch struct {
+	o        Options
+	first    *topo.Topology // nil until there is one
+	last     *topo.Topology
+	index    *index
+	paths    *pathsel.Host // of last, nil until it is needed
+	doctor   *doctor.Report
+	drift    *diff.Report
+	findings ledger
+	drifts   ledger
+	initial  map[string]bool // differences of links that were there at the first look
+	sources  map[string]source
+	links    links
+	rates    map[topo.ID]topo.Rate // of ports that are up
+	lanes    map[topo.ID]lanes     // of PCIe links, by function
+	troubles troubles
+	live     looks
+}
+
+// New begins a watch.
+func New(o Options) *Watch {
+	return &Watch{o: o, findings: newLedger(Finding, Cleared), drifts: newLedger(Drift, DriftGone), initial: map[string]bool{},
+		sources: map[string]source{}, links: links{}, rates: map[topo.ID]topo.Rate{}, lanes: map[topo.ID]lanes{}, troubles: troubles{}}
+}
+
+// Doctor is what the doctor says of the last topology, nil without one.
+func (w *Watch) Doctor() *doctor.Report { return w.doctor }
+
+// Drift is how the last topology differs from the baseline or from the first one, nil
+// without a topology.
+func (w *Watch) Drift() *diff.Report { return w.drift }
+
+// Topology takes in a look at the whole host, which must be derived and not change
+// afterwards, and says what has changed.
+func (w *Watch) Topology(at int64, t *topo.Topology) []Event {
+	if t == nil {
+		return nil
+	}
+	report, err := doctor.Run(t, w.o.Doctor)
+	out := w.own(at, "doctor", err)
+	if err != nil {
+		return out
+	}
+	beginning := w.first == nil
+	if beginning {
+		w.first = t
+	}
+	w.doctor = report
+	seen := newIndex(t)
+	out = append(out, w.lookAtLinks(at, seen)...)
+	out = append(out, w.lookAtSpeeds(at, seen)...)
+	out = append(out, w.troubles.forget(at, counters.Replaced(w.last, t))...)
+	w.last, w.index, w.paths = t, seen, nil
+	w.troubles.keep(seen)
+	out = append(out, w.findings.update(at, w.found(report), unchecked(report))...)
+	out = append(out, w.compare(at, t, beginning)...)
+	if beginning {
+		for i := range out {
+			out[i].Initial = true
+		}
+		out = slices.Insert(out, 0, w.started(at, t))
+	}
+	return out
+}
+
+// compare looks for drift.
+func (w *Watch) compare(at int64, t *topo.Topology, beginning bool) []Event {
+	older, name := w.o.Baseline, w.o.BaselineName
+	if older == nil {
+		older, name = w.first, "the start"
+	}
+	report, err := diff.Compare(older, t, diff.Options{OldLabel: name, NewLabel: "now"})
+	out := w.own(at, "drift", err)
+	if err != nil {
+		return out
+	}
+	w.drift = report
+	return append(out, w.drifts.update(at, w.differences(report, beginning), untold(report))...)
+}
+
+// own tells of this watch's own parts as of sources.
+func (w *Watch) own(at int64, name string, err error) []Event {
+	if err != nil {
+		text := strings.TrimPrefix(strings.TrimPrefix(err.Error(), "doctor: "), "diff: ")
+		return w.Source(at, name, "failed", text)
+	}
+	return w.Source(at, name, "ok", "")
+}
+
+// Tick lets time pass: what was held back may be due.
+func (w *Watch) Tick(at int64) []Event {
+	out := append(w.overdue(at), w.troubles.due(at)...)
+	out = append(out, w.findings.due(at)...)
+	return append(out, w.drifts.due(at)...)
+}
+
+// started says what there is.
+func (w *Watch) started(at int64, t *topo.Topology) Event {
+	s := w.doctor.Summary
+	var parts []string
+	for _, p := range []struct {
+		n    int
+		what string
+	}{{len(t.GPUs), "GPU"}, {len(t.Ports), "RDMA port"}, {len(t.Netdevs), "interface"}} {
+		parts = append(parts, count(p.n, p.what))
+	}
+	e := Event{AtNS: at, Kind: Started, Severity: info,
+		Text: fmt.Sprintf("%s; %s, %s", strings.Join(parts, ", "), count(s.Errors, "error"), count(s.Warnings, "warning"))}
+	switch {
+	case s.Errors > 0:
+		e.Severity = severe
+	case s.Warnings > 0:
+		e.Severity = warning
+	}
+	if t.Host.Name != "" {
+		e.Detail = append(e.Detail, "host "+t.Host.Name)
+	}
+	if w.o.Baseline != nil {
+		e.Detail = append(e.Detail, "drift is told against "+w.o.BaselineName)
+	}
+	if !t.Complete {
+		e.Detail = append(e.Detail, "something that is there could not be read")
+	}
+	return stamp(e)
+}
+
+// stamp gives an event what all have.
+func stamp(e Event) Event {
+	e.Schema = Schema
+	return e
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

@@ -1,0 +1,254 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"time"
+
+	"github.com/topoctl/topoctl/internal/base/engine/transport"
+)
+
+const (
+	mostRoutes = 64
+	// stagger is the head start that a route has over the next one.
+	stagger = 10 * time.Millisecond
+	// handshakes that pass (busy, cut) are tried again so often.
+	passing = 6
+)
+
+// Dial connects and authenticates; ctx bounds that.
+func Dial(ctx context.Context, o DialOptions) (*Session, error) {
+	o = o.withDefaults()
+	for pause, try := 10*time.Millisecond, 0; ; pause, try = pause*2, try+1 {
+		s, err := dialOnce(ctx, o)
+		if err == nil {
+			return s, nil
+		}
+		if passes := errors.Is(err, errBusy) || errors.Is(err, errCut); !passes || try == passing {
+			return nil, fmt.Errorf("session: %w", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("session: %w (%w)", err, ctx.Err())
+		case <-time.After(pause):
+		}
+	}
+}
+
+func (o DialOptions) withDefaults() DialOptions {
+	o.Identity = o.Identity.cleaned()
+	o.Limits = o.Limits.withDefaults()
+	if o.Silence <= 0 {
+		o.Silence = 50 * time.Millisecond
+	}
+	if o.GiveUp <= 0 {
+		o.GiveUp = 10 * time.Second
+	}
+	return o
+}
+
+func dialOnce(ctx context.Context, o DialOptions) (*Session, error) {
+	var id transport.SessionID
+	random(id[:])
+	h := controlHello(o.Identity, o.Limits, id)
+	won, err := search(ctx, o.Routes(), func(ctx context.Context, r Route) (established, error) {
+		return dialGreet(ctx, r, h, o.Identity.Token, sessionKey{}, nil)
+	})
+	if err != nil {
+		return nil, err
+	}
+	s := newSession(id, won.welcome, o.Limits, o.Handle, won.key)
+	s.poke = make(chan struct{}, 1)
+	s.trips.add(won.trip)
+	k := &keeper{s: s, o: o, route: won.route}
+	// The session exists when the server's first message has come: from then on it
+	// can be resumed.
+	if err := begin(ctx, s, won.conn); err != nil {
+		s.end(err)
+		<-s.gone
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.isOver {
+		return nil, cmp.Or(s.err, ErrEnded)
+	}
+	s.ended = o.Ended
+	s.wg.Add(1)
+	go k.run()
+	return s, nil
+}
+
+// begin gives a new session its connection and waits for the peer's first word.
+func begin(ctx context.Context, s *Session, c net.Conn) error {
+	if !s.attach(c, 1, nil) {
+		_ = c.Close()
+		return ErrEnded
+	}
+	s.mu.Lock()
+	l := s.link
+	s.mu.Unlock()
+	if l == nil {
+		return errCut
+	}
+	select {
+	case <-l.ready:
+		return nil
+	case <-l.readDone:
+		return errCut
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// dialGreet connects over one route and does the handshake.
+func dialGreet(ctx context.Context, r Route, h hello, token []byte, key sessionKey, control func(uintptr) error) (established, error) {
+	c, err := dialRoute(ctx, r, control)
+	if err != nil {
+		if ctx.Err() != nil {
+			err = ctx.Err()
+		}
+		return established{}, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
+	out, err := greet(c, h, token, key)
+	out.route = r
+	if !stop() && err == nil {
+		err = ctx.Err()
+	}
+	if err == nil {
+		err = c.SetDeadline(time.Time{})
+	}
+	if err != nil {
+		_ = c.Close()
+		if ctx.Err() != nil {
+			err = ctx.Err()
+		}
+		return established{}, err
+	}
+	return out, nil
+}
+
+// search tries routes, each a little later than the one before it, until one
+// works; the others are ended then.
+func search(ctx context.Context, routes []Route, try func(context.Context, Route) (established, error)) (established, error) {
+	routes = distinct(routes)
+	if len(routes) == 0 {
+		return established{}, fmt.Errorf("%w: no address is known", ErrUnreachable)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	type result struct {
+		established
+		err error
+	}
+	results := make(chan result)
+	begin := func(r Route) {
+		e, err := try(ctx, r)
+		if err != nil {
+			err = fmt.Errorf("%s: %w", r, err)
+		}
+		results <- result{e, err}
+	}
+	t := time.NewTimer(0)
+	defer t.Stop()
+	var won established
+	var failed []error
+	next, running := 0, 0
+	for next < len(routes) || running > 0 {
+		var later <-chan time.Time
+		if next < len(routes) {
+			later = t.C
+		}
+		select {
+		case <-later:
+			running++
+			go begin(routes[next])
+			next++
+			t.Reset(stagger)
+		case r := <-results:
+			running--
+			switch {
+			case r.err != nil:
+				failed = append(failed, r.err)
+				t.Reset(0)
+			case won.conn != nil:
+				_ = r.conn.Close()
+			default:
+				won = r.established
+				cancel()
+				next = len(routes)
+			}
+		}
+	}
+	if won.conn != nil {
+		return won, nil
+	}
+	return established{}, worst(failed)
+}
+
+// worst is the error that says most: the peer's own word before the network's.
+func worst(errs []error) error {
+	rank := func(err error) int {
+		for i, e := range []error{ErrRestarted, ErrEnded, ErrLimit, ErrToken, ErrVersion, errBusy, errCut} {
+			if errors.Is(err, e) {
+				return i
+			}
+		}
+		return 100
+	}
+	best := slices.MinFunc(errs, func(a, b error) int { return rank(a) - rank(b) })
+	if rank(best) == 100 {
+		best = fmt.Errorf("%w: %w", ErrUnreachable, best)
+	}
+	if len(errs) > 1 {
+		best = fmt.Errorf("%w (of %d routes that were tried)", best, len(errs))
+	}
+	return best
+}
+
+func distinct(routes []Route) []Route {
+	var out []Route
+	for _, r := range routes {
+		if r.Remote.IsValid() && !slices.Contains(out, r) && len(out) < mostRoutes {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// String names the route for messages.
+func (r Route) String() string {
+	s := r.Remote.String()
+	if r.Local.IsValid() {
+		s += " from " + r.Local.String()
+	}
+	if r.Interface != "" {
+		s += " (" + r.Interface + ")"
+	}
+	return s
+}
+
+// DialData connects and authenticates a data connection. ctx bounds that.
+func DialData(ctx context.Context, d DataDial) (*net.TCPConn, error) {
+	id := d.Identity.cleaned()
+	h := hello{kind: kindData, epoch: id.Epoch, session: d.Session, conn: d.Conn, name: id.Name}
+	for pause, try := 10*time.Millisecond, 0; ; pause, try = pause*2, try+1 {
+		e, err := dialGreet(ctx, d.Route, h, id.Token, sessionKey{}, d.Control)
+		if err == nil {
+			return e.conn.(*net.TCPConn), nil
+		}
+		if passes := errors.Is(err, errBusy) || errors.Is(err, errCut); !passes || try == passing {
+			return nil, fmt.Errorf("session: data connection to %s: %w", d.Route, err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("session: data connection to %s: %w (%w)", d.Route, err, ctx.Err())
+		case <-time.After(pause):
+		}
+	}
+}

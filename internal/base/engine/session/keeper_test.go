@@ -1,0 +1,134 @@
+package session
+
+import (
+	"errors"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/topoctl/topoctl/internal/base/engine/transport"
+)
+
+// kept is a keeper whose clock is the test's, over a connection that nobody
+// answers on.
+func kept(t *testing.T, waiting bool) *keeper {
+	t.Helper()
+	s := newSession(transport.SessionID{1}, welcome{messageBytes: 100, calls: 4}, Limits{}.withDefaults(), nil, sessionKey{})
+	s.poke = make(chan struct{}, 1)
+	a, b := net.Pipe()
+	go func() { _, _ = io.Copy(io.Discard, b) }()
+	s.attach(a, 1, nil)
+	if waiting {
+		s.mu.Lock()
+		s.calls[1] = &call{done: make(chan struct{})}
+		s.mu.Unlock()
+	}
+	s.heard.Store(int64(base))
+	k := &keeper{s: s, o: DialOptions{Routes: func() []Route { return nil }}.withDefaults(), patience: 1, round: firstRound}
+	k.found = make(chan outcome, 1)
+	t.Cleanup(func() {
+		k.endSearch()
+		s.end(nil)
+		<-s.gone
+		_ = b.Close()
+	})
+	// What is written now is written.
+	time.Sleep(20 * time.Millisecond)
+	s.link.moved.Store(int64(base))
+	return k
+}
+
+// run steps to a time, always when the keeper asks for it, and says whether it
+// searches then.
+func (k *keeper) runTo(t *testing.T, from, to time.Duration) bool {
+	t.Helper()
+	for now := from; now <= to; {
+		wait, err := k.step(int64(now))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if k.stop != nil {
+			return true
+		}
+		now += wait
+	}
+	return false
+}
+
+const base = time.Hour // the test's clock: far from the real one
+
+func TestSilenceIsFound(t *testing.T) {
+	for _, c := range []struct {
+		waiting bool
+		until   time.Duration
+		want    bool
+	}{
+		{true, 40 * time.Millisecond, false},
+		{true, 120 * time.Millisecond, true},
+		{false, 1400 * time.Millisecond, false},
+		{false, 1800 * time.Millisecond, true},
+	} {
+		k := kept(t, c.waiting)
+		if got := k.runTo(t, base, base+c.until); got != c.want {
+			t.Errorf("waiting %v, %v: searches: %v", c.waiting, c.until, got)
+		}
+	}
+}
+
+// TestLateKeeperBlamesNobody: time in which our own process did not run is no
+// silence of the peer's.
+func TestLateKeeperBlamesNobody(t *testing.T) {
+	for _, pause := range []time.Duration{200 * time.Millisecond, time.Minute} {
+		k := kept(t, true)
+		now := base + 45*time.Millisecond
+		if k.runTo(t, base, now) {
+			t.Fatal("searches")
+		}
+		now += pause
+		wait, err := k.step(int64(now))
+		if err != nil || k.stop != nil {
+			t.Fatal(err, "searches at once")
+		}
+		k.s.link.moved.Store(int64(now)) // what had come is read
+		k.s.heard.Store(int64(now))
+		if k.runTo(t, now+wait, now+40*time.Millisecond) {
+			t.Error("searches")
+		}
+	}
+}
+
+// TestAlwaysLate: a machine that is always busy finds silence too.
+func TestAlwaysLate(t *testing.T) {
+	k := kept(t, true)
+	now := base
+	for range 100 {
+		wait, err := k.step(int64(now))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if k.stop != nil {
+			return
+		}
+		now += wait + 100*time.Millisecond
+	}
+	t.Fatal("does not search")
+}
+
+func TestGiveUp(t *testing.T) {
+	k := kept(t, true)
+	now := base
+	for {
+		wait, err := k.step(int64(now))
+		if err != nil {
+			if !errors.Is(err, ErrUnreachable) || now < base+10*time.Second || now > base+11*time.Second {
+				t.Fatal(now-base, err)
+			}
+			return
+		}
+		if now > base+time.Minute {
+			t.Fatal("does not give up")
+		}
+		now += wait
+	}
+}

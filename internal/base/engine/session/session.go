@@ -1,0 +1,151 @@
+// Package session is what two engines have with each other beside the data: one
+// authenticated channel for calls in both directions, which outlives the
+// connection that carries it. It also lets data connections in, which prove with
+// the same handshake that they belong to a session. docs/wire.md specifies both.
+//
+// A session is dialled by the engine that wants to move memory. When its
+// connection dies or falls silent, the dialling side connects again over any pair
+// of addresses that it knows, and calls that have no answer yet are sent again;
+// the answering side runs each call once. A peer that was restarted has another
+// epoch: the session is over then.
+package session
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/topoctl/topoctl/internal/base/engine/transport"
+)
+
+// Identity is how an engine presents itself.
+type Identity struct {
+	Name  string // printable, at most 255 bytes: what is not is left out
+	Epoch uint64 // drawn at random when the process starts its engine
+	Token []byte // shared secret; empty: peers are let in without one
+}
+
+// Limits bound what peers can make us hold. Zero fields take defaults.
+type Limits struct {
+	UnauthenticatedConns int           // at a time; default 128
+	AuthTime             time.Duration // from accept to the end of the handshake; default 5 s
+	Sessions             int           // default 16,384
+	DataConnsPerSession  int           // open at a time; default 1,024
+	MessageBytes         int           // of one call or answer; default 8 MiB
+	CallsInFlight        int           // of one peer; default 256
+	Orphaned             time.Duration // a session that nothing comes from is kept so long; default 30 s
+}
+
+func (l Limits) withDefaults() Limits {
+	set := func(v *int, to int) {
+		if *v <= 0 {
+			*v = to
+		}
+	}
+	set(&l.UnauthenticatedConns, 128)
+	set(&l.Sessions, 16384)
+	set(&l.DataConnsPerSession, 1024)
+	set(&l.MessageBytes, 8<<20)
+	set(&l.CallsInFlight, 256)
+	if l.AuthTime <= 0 {
+		l.AuthTime = 5 * time.Second
+	}
+	if l.Orphaned <= 0 {
+		l.Orphaned = 30 * time.Second
+	}
+	// Lengths on the wire have 32 bits, and the head needs some.
+	l.MessageBytes = min(l.MessageBytes, 1<<30)
+	l.CallsInFlight = min(l.CallsInFlight, 1<<16)
+	return l
+}
+
+// Handler answers a peer's calls. It runs in a goroutine of the session's; an
+// error is sent to the caller as text. ctx ends with the session. It must not
+// wait for Close of its session.
+type Handler func(ctx context.Context, s *Session, method uint16, body []byte) ([]byte, error)
+
+// ServerOptions say how peers are let in.
+type ServerOptions struct {
+	Identity Identity
+	Limits   Limits
+	Handle   Handler
+	// Data takes over a data connection that has proven to belong to a session. It
+	// owns the connection from then on and must return soon. With an error the
+	// connection is closed.
+	Data func(session transport.SessionID, conn transport.ConnID, name string, c net.Conn) error
+	// Ended says, once, that a session is over: nothing comes over it any more, and
+	// none of its calls is still running. err is nil after our Close, ErrEnded after
+	// the peer's, ErrUnreachable where it was not heard of for too long. Ended must
+	// not wait for Close.
+	Ended func(s *Session, err error)
+}
+
+// Route is a way to dial: our address (invalid: any) and the peer's.
+type Route struct {
+	Local     netip.Addr
+	Interface string
+	Remote    netip.AddrPort
+}
+
+// DialOptions say whom to dial.
+type DialOptions struct {
+	Identity Identity
+	Limits   Limits
+	Handle   Handler
+	// Routes are the ways that are known now, best first; 64 at most are tried. It
+	// is asked again whenever the session connects.
+	Routes func() []Route
+	// Silence (default 50 ms) is how long an unanswered call or ping may take before
+	// another way is tried beside the present one; GiveUp (default 10 s) is how long
+	// the peer may be unreachable before the session is over.
+	Silence, GiveUp time.Duration
+	// Ended says, once, that the session is over: ErrRestarted, ErrUnreachable,
+	// ErrEnded after the peer's Close, or nil after ours. None of its calls is still
+	// running. Ended must not wait for Close.
+	Ended func(s *Session, err error)
+}
+
+// DataDial says where a data connection goes.
+type DataDial struct {
+	Identity Identity
+	Session  transport.SessionID
+	Conn     transport.ConnID
+	Route    Route
+	// Control is called for the socket before it connects (congestion control,
+	// binding to an interface is done here already).
+	Control func(fd uintptr) error
+}
+
+// Why sessions end and are refused.
+var (
+	ErrRestarted   = errors.New("peer was restarted")
+	ErrUnreachable = errors.New("peer is unreachable")
+	ErrToken       = errors.New("tokens differ")
+	ErrVersion     = errors.New("no common protocol version")
+	ErrEnded       = errors.New("session is over")
+	ErrLimit       = errors.New("peer takes no more")
+	ErrTooLarge    = errors.New("message is larger than the peer takes")
+)
+
+// RemoteError is an error that the peer's handler gave.
+type RemoteError struct{ Text string }
+
+func (e *RemoteError) Error() string { return "peer: " + e.Text }
+
+// cleaned leaves what may stand in a packet.
+func (id Identity) cleaned() Identity {
+	if validName(id.Name) {
+		return id
+	}
+	var b strings.Builder
+	for _, r := range id.Name {
+		if s := string(r); validName(s) && b.Len()+len(s) <= maxName {
+			b.WriteString(s)
+		}
+	}
+	id.Name = b.String()
+	return id
+}

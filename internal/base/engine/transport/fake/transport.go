@@ -1,0 +1,248 @@
+package fake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/internal/base/engine/transport"
+)
+
+// hello is what Dial sends through Exchange.
+const hello = "fake 1"
+
+// Transport is one engine's place in a Network.
+type Transport struct {
+	network *Network
+	address string
+	regions *memory.Table
+	options Options
+
+	mu         sync.Mutex
+	closed     bool
+	ports      []transport.LocalPort
+	expected   map[key]bool // accepted, not arrived yet
+	passive    map[key]*passive
+	active     map[*Conn]bool
+	registered map[*memory.Region]bool
+	running    sync.WaitGroup
+
+	readBytes, writtenBytes, requests, refused atomic.Int64
+}
+
+var (
+	_ transport.Transport = (*Transport)(nil)
+	_ transport.Offerer   = (*Transport)(nil)
+)
+
+// Name is the name of the options.
+func (t *Transport) Name() string { return t.options.Name }
+
+// Caps are those of the options.
+func (t *Transport) Caps() transport.Caps {
+	o := t.options
+	return transport.Caps{SameHost: o.Ports == nil, MaxSpans: o.MaxSpans, MaxBytes: o.MaxBytes, MaxPosted: o.MaxPosted}
+}
+
+// Endpoint is where peers dial it; port is their word for the lane's far end.
+func (t *Transport) Endpoint(port topo.ID) transport.Endpoint {
+	return transport.Endpoint{Transport: t.options.Name, Port: port, Address: t.address}
+}
+
+// Offers are the endpoints that the options ask for: an engine makes a lane of
+// each.
+func (t *Transport) Offers() []transport.Endpoint {
+	out := make([]transport.Endpoint, max(t.options.Lanes, 1))
+	for i := range out {
+		out[i] = transport.Endpoint{Transport: t.options.Name, Address: fmt.Sprintf("%s#%d", t.address, i)}
+	}
+	return out
+}
+
+// Register needs nothing: the region's ID is enough.
+func (t *Transport) Register(r *memory.Region) (string, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return "", t.errorf("register %q: transport is closed", r.Name())
+	}
+	t.registered[r] = true
+	return "", nil
+}
+
+// Deregister forgets the region. Regions that were not registered are an error, so
+// that engines that lose count are found.
+func (t *Transport) Deregister(r *memory.Region) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.registered[r] {
+		return t.errorf("deregister %q: it is not registered", r.Name())
+	}
+	delete(t.registered, r)
+	return nil
+}
+
+// Accept expects the connection.
+func (t *Transport) Accept(ctx context.Context, from transport.Origin, request []byte) ([]byte, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, t.errorf("accept of connection %d: %w", from.Conn, err)
+	}
+	if string(request) != hello {
+		return nil, t.errorf("accept of connection %d: unknown request %.32q", from.Conn, request)
+	}
+	k := key{from.Session, from.Conn}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return nil, t.errorf("accept of connection %d: transport is closed", from.Conn)
+	}
+	if t.expected[k] || t.passive[k] != nil {
+		return nil, t.errorf("accept of connection %d: the ID is in use", from.Conn)
+	}
+	t.expected[k] = true
+	return []byte(hello), nil
+}
+
+// Dial connects to the transport at the remote's address.
+func (t *Transport) Dial(ctx context.Context, d transport.Dial) (transport.Conn, error) {
+	fail := func(err error) (transport.Conn, error) {
+		return nil, t.errorf("dial %q, connection %d: %w", d.Remote.Address, d.Conn, err)
+	}
+	if err := errors.Join(ctx.Err(), t.network.refusing()); err != nil {
+		return fail(err)
+	}
+	answer, err := d.Exchange(ctx, []byte(hello))
+	if err != nil {
+		return fail(err)
+	}
+	if string(answer) != hello {
+		return fail(fmt.Errorf("unknown answer %.32q", answer))
+	}
+	if err := ctx.Err(); err != nil {
+		return fail(err)
+	}
+	peer := t.network.find(d.Remote.Address)
+	if peer == nil {
+		return fail(errors.New("nobody is there"))
+	}
+	c := newConn(t, d)
+	t.mu.Lock()
+	if t.closed {
+		t.mu.Unlock()
+		return fail(errors.New("transport is closed"))
+	}
+	if err := t.checkPort(d.LocalPort); err != nil {
+		t.mu.Unlock()
+		return fail(err)
+	}
+	t.active[c] = true
+	t.running.Add(1)
+	t.mu.Unlock()
+	if err := peer.arrive(key{d.Session, d.Conn}, c); err != nil {
+		t.forget(c)
+		return fail(err)
+	}
+	go c.run()
+	return c, nil
+}
+
+// arrive lets an expected connection in.
+func (t *Transport) arrive(k key, c *Conn) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed || !t.expected[k] {
+		return errors.New("the peer does not expect this connection")
+	}
+	if err := t.checkPort(portIn(c.remote)); err != nil {
+		return err
+	}
+	delete(t.expected, k)
+	c.peer = &passive{transport: t, key: k, conn: c}
+	t.passive[k] = c.peer
+	return nil
+}
+
+// forget ends an active connection's place here.
+func (t *Transport) forget(c *Conn) {
+	t.mu.Lock()
+	delete(t.active, c)
+	t.mu.Unlock()
+	t.running.Done()
+}
+
+// Leave ends the passive end of a connection.
+func (t *Transport) Leave(_ context.Context, from transport.Origin, conn transport.ConnID) error {
+	t.leave(func(k key) bool { return k == key{from.Session, conn} })
+	return nil
+}
+
+// LeaveAll ends what the session has here.
+func (t *Transport) LeaveAll(_ context.Context, session transport.SessionID) error {
+	t.leave(func(k key) bool { return k.session == session })
+	return nil
+}
+
+// leave ends what is expected, and each passive end before it takes it from the
+// books: somebody else who leaves it at the same time waits, too.
+func (t *Transport) leave(which func(key) bool) {
+	t.mu.Lock()
+	var ends []*passive
+	for k := range t.expected {
+		if which(k) {
+			delete(t.expected, k)
+		}
+	}
+	for k, p := range t.passive {
+		if which(k) {
+			ends = append(ends, p)
+		}
+	}
+	t.mu.Unlock()
+	for _, p := range ends {
+		p.leave()
+	}
+}
+
+// Served counts the passive side.
+func (t *Transport) Served() transport.Served {
+	t.mu.Lock()
+	conns := len(t.passive)
+	t.mu.Unlock()
+	return transport.Served{
+		ReadBytes: t.readBytes.Load(), WrittenBytes: t.writtenBytes.Load(),
+		Requests: t.requests.Load(), Refused: t.refused.Load(), Conns: conns,
+	}
+}
+
+// Conns are the connections that were dialled here and are not over.
+func (t *Transport) Conns() []*Conn {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	out := make([]*Conn, 0, len(t.active))
+	for c := range t.active {
+		out = append(out, c)
+	}
+	return out
+}
+
+// Close ends both sides of this transport and waits for its connections.
+func (t *Transport) Close() error {
+	t.network.remove(t)
+	t.mu.Lock()
+	t.closed = true
+	t.mu.Unlock()
+	t.leave(func(key) bool { return true })
+	for _, c := range t.Conns() {
+		c.Close(errors.New("transport is closed"))
+	}
+	t.running.Wait()
+	return nil
+}
+
+func (t *Transport) errorf(format string, args ...any) error {
+	return fmt.Errorf("%s: %q: %w", t.options.Name, t.address, fmt.Errorf(format, args...))
+}

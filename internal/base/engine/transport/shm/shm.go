@@ -1,0 +1,349 @@
+package shm
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/internal/base/engine/transport"
+)
+
+// The keys that Register gives: for a region that peers can map, and for one of device
+// memory, which they reach through windows (see room).
+const (
+	Mapped   = "memfd"
+	Windowed = "window"
+)
+
+// Limits of requests and of what peers can make us hold.
+const (
+	maxSpans    = 4096
+	maxBytes    = 256 << 20
+	maxPosted   = 1024
+	maxWorkers  = 64
+	maxExpected = 1024             // connections that Accept prepared
+	expectFor   = 30 * time.Second // and how long they may take to arrive
+	maxPassive  = 4096             // connections that arrived
+	maxUnknown  = 32               // that have not said hello
+	helloTime   = 5 * time.Second
+	maxLeft     = 1024            // connections that are remembered as left
+	closeTime   = 2 * time.Second // that peers have to stop in Close
+)
+
+// Options configure the transport.
+type Options struct {
+	// Dir is where the socket is made; it must belong to this user and let nobody
+	// else in. "" makes a directory of the user's under XDG_RUNTIME_DIR or the
+	// system's place for temporary files.
+	Dir     string
+	Regions *memory.Table
+	// Workers copy what is too large for Post; 0 is one per processor, at most 8.
+	Workers int
+}
+
+// Transport is shared memory. It implements transport.Transport.
+type Transport struct {
+	regions *memory.Table
+	socket  *listener
+	board   *board
+	boards  *memory.Table // of the board alone
+	copier  *copier
+	ctx     context.Context // ends with Close
+	cancel  context.CancelFunc
+
+	requests atomic.Int64
+	refused  atomic.Int64
+
+	mu       sync.Mutex
+	closed   bool
+	expected map[key]expectation
+	left     map[key]bool
+	leftList []key // the keys of left in the order of their arrival
+	passive  map[key]*passive
+	active   map[*conn]bool
+	rooms    map[*memory.Staging]*room // by a device's pool for peers
+	wg       sync.WaitGroup            // readers, writers, the listener
+}
+
+var _ transport.Transport = (*Transport)(nil)
+
+// expectation is a connection that Accept prepared.
+type expectation struct {
+	ticket ticket
+	name   string
+	until  time.Time
+}
+
+// New makes the transport and listens. It fails where there is no memfd (not
+// Linux).
+func New(o Options) (*Transport, error) {
+	if err := supported(); err != nil {
+		return nil, err
+	}
+	if o.Regions == nil {
+		return nil, errors.New("shm: Options.Regions is missing")
+	}
+	socket, err := listen(o.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("shm: %w", err)
+	}
+	workers := o.Workers
+	if workers <= 0 {
+		workers = min(runtime.GOMAXPROCS(0), 8)
+	}
+	board, boards, err := newBoard()
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("shm: %w", err), socket.close())
+	}
+	t := &Transport{
+		regions:  o.Regions,
+		socket:   socket,
+		board:    board,
+		boards:   boards,
+		copier:   newCopier(min(workers, maxWorkers), hostNodes()),
+		expected: map[key]expectation{},
+		left:     map[key]bool{},
+		passive:  map[key]*passive{},
+		active:   map[*conn]bool{},
+		rooms:    map[*memory.Staging]*room{},
+	}
+	t.ctx, t.cancel = context.WithCancel(context.Background())
+	t.wg.Go(t.accept)
+	return t, nil
+}
+
+// Name is "shm".
+func (t *Transport) Name() string { return "shm" }
+
+// Caps are the limits of requests.
+func (t *Transport) Caps() transport.Caps {
+	return transport.Caps{SameHost: true, MaxSpans: maxSpans, MaxBytes: maxBytes, MaxPosted: maxPosted}
+}
+
+// Endpoint is where peers of this host reach the transport.
+func (t *Transport) Endpoint() transport.Endpoint {
+	return transport.Endpoint{Transport: "shm", Address: t.socket.path}
+}
+
+// Register tells how peers can reach the region: the key is Mapped or Windowed; or "".
+func (t *Transport) Register(r *memory.Region) (string, error) {
+	if r.Grant() == memory.None {
+		return "", nil
+	}
+	key, err := keyOf(r)
+	if key == "" || err != nil {
+		return "", err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return "", fmt.Errorf("shm: register region %q: %w", r.Name(), net.ErrClosed)
+	}
+	return key, t.board.set(r.ID(), true)
+}
+
+func keyOf(r *memory.Region) (string, error) {
+	if d := r.Device(); d != nil {
+		// Its pool says how much memory may be pinned for peers, and that it can be.
+		if _, err := d.Staging(memory.ForAnswers); err != nil {
+			return "", fmt.Errorf("shm: region %q: %w", r.Name(), err)
+		}
+		return Windowed, nil
+	}
+	fd, has, err := r.Block().File(false)
+	if err != nil || !has {
+		return "", err
+	}
+	closeFD(fd)
+	return Mapped, nil
+}
+
+// Deregister has peers refuse the region from now on, and unmap it soon. It does
+// not wait for them.
+func (t *Transport) Deregister(r *memory.Region) error {
+	t.mu.Lock()
+	var err error
+	if !t.closed { // else there may be no board any more
+		err = t.board.set(r.ID(), false)
+	}
+	t.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	for _, p := range t.passives() {
+		p.revoke(r.ID())
+	}
+	return nil
+}
+
+// passives are the connections that peers have here now.
+func (t *Transport) passives() []*passive {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	list := make([]*passive, 0, len(t.passive))
+	for _, p := range t.passive {
+		list = append(list, p)
+	}
+	return list
+}
+
+// Accept draws the ticket that the peer's connection presents.
+func (t *Transport) Accept(_ context.Context, from transport.Origin, request []byte) ([]byte, error) {
+	if len(request) != 1 || request[0] < version {
+		return nil, fmt.Errorf("shm: accept from %q: a request of %d bytes that is not version %d's or later", from.Name, len(request), version)
+	}
+	e := expectation{name: from.Name, until: time.Now().Add(expectFor)}
+	if _, err := rand.Read(e.ticket[:]); err != nil {
+		return nil, fmt.Errorf("shm: accept from %q: %w", from.Name, err)
+	}
+	k := key{from.Session, from.Conn}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return nil, fmt.Errorf("shm: accept from %q: %w", from.Name, net.ErrClosed)
+	}
+	if len(t.expected) >= maxExpected {
+		t.forgetLate(time.Now())
+	}
+	_, twice := t.expected[k]
+	switch {
+	case twice || t.passive[k] != nil || t.left[k]:
+		return nil, fmt.Errorf("shm: accept from %q: connection %d was there before", from.Name, from.Conn)
+	case len(t.expected) >= maxExpected || len(t.passive) >= maxPassive:
+		return nil, fmt.Errorf("shm: accept from %q: %d connections are expected and %d open, the limit", from.Name, len(t.expected), len(t.passive))
+	}
+	t.expected[k] = e
+	return append([]byte{version}, e.ticket[:]...), nil
+}
+
+// forgetLate drops expectations whose time is over.
+func (t *Transport) forgetLate(now time.Time) {
+	for k, e := range t.expected {
+		if now.After(e.until) {
+			delete(t.expected, k)
+		}
+	}
+}
+
+// Leave has the peer stop and confirm. See the package's words on the end of
+// things.
+func (t *Transport) Leave(ctx context.Context, from transport.Origin, conn transport.ConnID) error {
+	k := key{from.Session, conn}
+	t.mu.Lock()
+	delete(t.expected, k)
+	p := t.passive[k]
+	t.remember(k)
+	t.mu.Unlock()
+	if p == nil {
+		return nil
+	}
+	return p.leave(ctx)
+}
+
+// remember keeps a connection from being let in later.
+func (t *Transport) remember(k key) {
+	if t.left[k] {
+		return
+	}
+	if len(t.leftList) == maxLeft {
+		delete(t.left, t.leftList[0])
+		t.leftList = t.leftList[1:]
+	}
+	t.left[k] = true
+	t.leftList = append(t.leftList, k)
+}
+
+// LeaveAll leaves all connections of a session.
+func (t *Transport) LeaveAll(ctx context.Context, session transport.SessionID) error {
+	t.mu.Lock()
+	for k := range t.expected {
+		if k.session == session {
+			delete(t.expected, k)
+		}
+	}
+	var list []*passive
+	for k, p := range t.passive {
+		if k.session == session {
+			list = append(list, p)
+		}
+	}
+	t.mu.Unlock()
+	return leaveEach(ctx, list)
+}
+
+// Served counts requests for regions. The bytes are copied by the requester, and
+// not counted here.
+func (t *Transport) Served() transport.Served {
+	t.mu.Lock()
+	conns := len(t.passive)
+	t.mu.Unlock()
+	return transport.Served{Uncounted: true, Requests: t.requests.Load(), Refused: t.refused.Load(), Conns: conns}
+}
+
+// Serves lists the connections that peers have here.
+func (t *Transport) Serves() []transport.Passive {
+	var list []transport.Passive
+	for _, p := range t.passives() {
+		list = append(list, transport.Passive{Origin: transport.Origin{Session: p.key.session, Conn: p.key.conn, Name: p.name}})
+	}
+	return list
+}
+
+// Close ends all connections of both sides and waits for its goroutines. Peers
+// are asked to stop as Leave does, for a short time: an error says that one did
+// not confirm. What it copies then still lands in pages that only our regions and
+// its own mappings have.
+func (t *Transport) Close() error {
+	t.mu.Lock()
+	if t.closed {
+		t.mu.Unlock()
+		return nil
+	}
+	t.closed = true
+	actives := make([]*conn, 0, len(t.active))
+	for c := range t.active {
+		actives = append(actives, c)
+	}
+	t.mu.Unlock()
+	err := t.socket.close()
+	t.cancel()
+	for _, c := range actives {
+		c.Close(errors.New("the transport was closed"))
+	}
+	passives := t.passives()
+	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
+	defer cancel()
+	err = errors.Join(err, leaveEach(ctx, passives))
+	for _, p := range passives {
+		p.cut()
+	}
+	t.mu.Lock()
+	for _, r := range t.rooms {
+		r.close()
+	}
+	t.mu.Unlock()
+	t.wg.Wait()
+	t.copier.close()
+	for _, r := range t.rooms {
+		err = errors.Join(err, errors.Join(r.errs...))
+	}
+	return errors.Join(err, t.boards.Close())
+}
+
+// leaveEach leaves connections at once.
+func leaveEach(ctx context.Context, list []*passive) error {
+	errs := make([]error, len(list))
+	var wg sync.WaitGroup
+	for i, p := range list {
+		wg.Go(func() { errs[i] = p.leave(ctx) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}

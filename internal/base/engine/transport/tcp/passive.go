@@ -1,0 +1,383 @@
+package tcp
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/internal/base/engine/stage"
+	"github.com/topoctl/topoctl/internal/base/engine/transport"
+)
+
+// ackToken marks acks in the outbox; answers to READs have their number.
+const ackToken = 1 << 31
+
+// answer is the answer to a READ, from the check of its descriptors until the
+// kernel has its last byte.
+type answer struct {
+	spans []transport.Span
+	pins  []*memory.Region
+	bytes int64
+
+	// Of device memory.
+	window stage.Window
+	want   memory.Want
+	pool   *memory.Staging // whose buffer is waited for
+	place  int32
+	reply  reply
+	copied func(error) // passive.fetched, bound once
+}
+
+// reply is what is to be sent for a request.
+type reply struct {
+	id     uint32
+	status uint16
+	sum    bool
+	detail uint32
+	answer int32 // -1: an ack
+}
+
+// passive is the end of a connection that a peer dialled.
+type passive struct {
+	link
+	t        *Transport
+	key      connKey
+	name     string // of the peer's engine
+	limits   offer
+	finished chan struct{}
+
+	bytesRead, bytesWritten atomic.Int64
+
+	// The WRITE whose payload is coming. pins is guarded by mu.
+	spans []transport.Span
+	pins  []*memory.Region
+	reply reply
+
+	// Guarded by mu.
+	replies ring[reply]
+	waiting int64 // bytes of replies that are queued
+	open    int   // requests whose reply is not with the kernel
+	answers []*answer
+	idle    []int32 // answers that are free
+
+	// Of device memory, guarded by mu but for landing and starved.
+	landing    *landing // whose payload is coming
+	landings   map[*landing]bool
+	fetching   int // answers that wait for a buffer or are being copied to it
+	idleDevice sync.Cond
+	starved    atomic.Bool // the reader waits for a buffer
+
+	// Of the watchdog.
+	received, handed uint64
+	still            int // rounds without progress
+}
+
+func newPassive(t *Transport, key connKey, name string, o offer) *passive {
+	p := &passive{
+		t: t, key: key, name: name, limits: o,
+		finished: make(chan struct{}),
+		replies:  makeRing[reply](int(o.posted)),
+		landings: map[*landing]bool{},
+	}
+	p.idleDevice.L = &p.mu
+	return p
+}
+
+// live is the connection's life, in a goroutine of its own.
+func (p *passive) live() {
+	defer close(p.finished)
+	if _, err := p.conn.Write(readyFrame()); err != nil {
+		p.fail(err)
+	}
+	p.run()
+	p.mu.Lock()
+	p.awaitDevice()
+	p.unpin(&p.pins)
+	for _, a := range p.answers {
+		p.unpin(&a.pins)
+	}
+	cause := p.cause
+	p.mu.Unlock()
+	p.t.gone(p, cause)
+}
+
+func (p *passive) unpin(pins *[]*memory.Region) {
+	for i, r := range *pins {
+		r.Unpin()
+		(*pins)[i] = nil
+	}
+	*pins = (*pins)[:0]
+}
+
+// busy is true because a reader that waits has just handled something: the next
+// request is often near.
+func (p *passive) busy() bool { return true }
+
+func (p *passive) headerSize(h *header) (int, error) {
+	if h.kind != frameWrite && h.kind != frameRead {
+		return 0, violation("frame", "frame of type %d in a request", h.kind)
+	}
+	if uint32(h.count) > p.limits.spans {
+		return 0, violation("spans", "request of %d spans, agreed on %d", h.count, p.limits.spans)
+	}
+	return headBytes + descBytes*int(h.count), nil
+}
+
+func (p *passive) begin(h *header, descs []byte) error {
+	if h.bytes > p.limits.bytes {
+		return violation("bytes", "request of %d bytes, agreed on %d", h.bytes, p.limits.bytes)
+	}
+	if h.detail != 0 || h.flags&^flagSum != 0 || h.flags != 0 && (p.limits.features&featureSum == 0 || h.bytes == 0) {
+		return violation("flags", "request with flags %#x, detail %d", h.flags, h.detail)
+	}
+	sum := uint64(0)
+	for b := descs; len(b) > 0; b = b[descBytes:] {
+		sum += uint64(getDesc(b).length)
+	}
+	if sum != h.bytes {
+		return violation("sum", "request of %d bytes with spans of %d", h.bytes, sum)
+	}
+	if err := p.admit(); err != nil {
+		return err
+	}
+	p.t.requests.Add(1)
+	rep := reply{id: h.id, sum: h.flags&flagSum != 0, answer: -1}
+	if h.kind == frameRead {
+		return p.beginRead(rep, descs, int64(h.bytes))
+	}
+	p.mu.Lock()
+	spans, status, detail := p.pin(descs, memory.PeerWrite, p.spans[:0], &p.pins)
+	p.mu.Unlock()
+	p.spans, rep.status, rep.detail = spans, status, detail
+	if status == statusOK && p.t.isStaged(spans) {
+		return p.land(rep, int64(h.bytes))
+	}
+	p.reply = rep
+	p.in.expect(int64(h.bytes), spans, status != statusOK, rep.sum)
+	return nil
+}
+
+// admit counts a request, of which the peer may have so many open as was agreed.
+func (p *passive) admit() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.open == int(p.limits.posted) {
+		// The peer can be faster than the return of the system call.
+		p.mu.Unlock()
+		p.io.Lock()
+		p.mu.Lock()
+		p.io.Unlock()
+	}
+	if p.open == int(p.limits.posted) {
+		return violation("posted", "more than %d requests without their answers taken", p.limits.posted)
+	}
+	p.open++
+	return nil
+}
+
+// pin checks all descriptors, and pins their regions or none. mu is held, so that
+// Deregister sees every pin.
+func (p *passive) pin(descs []byte, want memory.Grant, spans []transport.Span, pins *[]*memory.Region) (_ []transport.Span, status uint16, detail uint32) {
+	spans = slices.Grow(spans, len(descs)/descBytes)
+	var last *memory.Region
+	for i := uint32(0); len(descs) > 0; i++ {
+		d := getDesc(descs)
+		descs = descs[descBytes:]
+		r := last
+		if r == nil || r.ID() != d.region || !inside(r, d) {
+			var err error
+			if r, err = p.t.regions.PinAny(d.region, d.offset, uint64(d.length), want); err != nil {
+				p.unpin(pins)
+				p.t.refused.Add(1)
+				return spans[:0], statusOf(err), i
+			}
+			*pins = append(*pins, r)
+			last = r
+		}
+		spans = append(spans, transport.Span{Local: r, LocalOffset: int64(d.offset), Bytes: int64(d.length)})
+	}
+	return spans, statusOK, 0
+}
+
+// inside says whether a piece is inside a region that is pinned already with the
+// right that is wanted.
+func inside(r *memory.Region, d desc) bool {
+	size := uint64(r.Block().Size())
+	return d.offset <= size && uint64(d.length) <= size-d.offset
+}
+
+func (p *passive) beginRead(rep reply, descs []byte, bytes int64) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	k := p.takeAnswer()
+	a := p.answers[k]
+	a.spans, rep.status, rep.detail = p.pin(descs, memory.PeerRead, a.spans[:0], &a.pins)
+	a.bytes = bytes
+	if rep.status != statusOK {
+		p.idle = append(p.idle, k)
+		p.push(rep, 0)
+		return nil
+	}
+	if p.t.isStaged(a.spans) {
+		if err := checkPiece(bytes); err != nil {
+			return err
+		}
+		p.fetch(k, rep)
+		return nil
+	}
+	rep.answer = k
+	p.push(rep, bytes)
+	return nil
+}
+
+// takeAnswer finds an answer that is free. There are as many as requests may be
+// open. mu is held.
+func (p *passive) takeAnswer() int32 {
+	if n := len(p.idle); n > 0 {
+		k := p.idle[n-1]
+		p.idle = p.idle[:n-1]
+		return k
+	}
+	p.answers = append(p.answers, &answer{})
+	return int32(len(p.answers) - 1)
+}
+
+// push queues a reply; admit has made sure that there is room. mu is held.
+func (p *passive) push(rep reply, bytes int64) {
+	p.replies.push(rep)
+	p.waiting += headBytes + bytes
+}
+
+func (p *passive) complete(sumOK bool) {
+	if p.landing != nil {
+		p.landed(sumOK)
+		return
+	}
+	rep := p.reply
+	if !sumOK {
+		rep.status = statusSum
+	}
+	if rep.status == statusOK {
+		p.bytesWritten.Add(int64(p.in.h.bytes)) // before the peer knows
+	}
+	p.mu.Lock()
+	p.unpin(&p.pins)
+	p.push(rep, 0)
+	p.mu.Unlock()
+}
+
+// settle sends the replies, by itself where nobody else is sending and they are
+// small.
+func (p *passive) settle() {
+	p.mu.Lock()
+	ours := p.replies.len() > 0 && !p.sending && !p.closed
+	large := p.waiting > inlineBytes
+	if ours {
+		p.sending = true
+	}
+	p.mu.Unlock()
+	switch {
+	case ours && large:
+		p.handOver()
+	case ours:
+		p.pump(false)
+	}
+}
+
+func (p *passive) queued() bool { return p.replies.len() > 0 }
+
+// next is the next reply to be sent.
+func (p *passive) next() (rep reply, a *answer, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.replies.len() == 0 || p.closed {
+		return reply{}, nil, false
+	}
+	rep = p.replies.pop()
+	p.waiting -= headBytes
+	if rep.answer >= 0 {
+		a = p.answers[rep.answer]
+		p.waiting -= a.bytes
+	}
+	return rep, a, true
+}
+
+func (p *passive) fill(o *outbox) {
+	if o.open {
+		o.more()
+	}
+	for o.fits(headBytes) {
+		rep, a, ok := p.next()
+		if !ok {
+			return
+		}
+		h := header{kind: frameAck, id: rep.id, count: rep.status, detail: rep.detail}
+		token := uint32(ackToken)
+		if a != nil {
+			h.kind, h.bytes = frameData, uint64(a.bytes)
+			if rep.sum {
+				h.flags = flagSum
+			}
+			token = uint32(rep.answer)
+		}
+		b := o.header(headBytes)
+		h.put(b)
+		seal(b)
+		if a == nil || a.bytes == 0 {
+			o.end(token)
+			continue
+		}
+		o.payload(a.spans, rep.sum, token)
+	}
+}
+
+func (p *passive) sent(token uint32) {
+	p.open--
+	if token == ackToken {
+		return
+	}
+	a := p.answers[token]
+	p.unpin(&a.pins)
+	if a.window.Staged() {
+		a.window.Release()
+	}
+	p.idle = append(p.idle, int32(token))
+	p.bytesRead.Add(a.bytes)
+}
+
+// touches says whether a frame holds the region now.
+func (p *passive) touches(r *memory.Region) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if slices.Contains(p.pins, r) {
+		return true
+	}
+	for _, a := range p.answers {
+		if slices.Contains(a.pins, r) {
+			return true
+		}
+	}
+	for l := range p.landings {
+		if slices.Contains(l.pins, r) {
+			return true
+		}
+	}
+	return false
+}
+
+// stuck says whether the connection has made no progress in rounds calls, though
+// a frame is under way.
+func (p *passive) stuck(rounds int) bool {
+	received, handed := p.in.received.Load(), p.link.handed.Load()
+	p.mu.Lock()
+	sending := p.sending
+	p.mu.Unlock()
+	if p.in.amid.Load() && received == p.received && !p.starved.Load() || sending && handed == p.handed {
+		p.still++
+	} else {
+		p.still = 0
+	}
+	p.received, p.handed = received, handed
+	return p.still >= rounds
+}

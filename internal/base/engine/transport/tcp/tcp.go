@@ -1,0 +1,298 @@
+// Package tcp moves memory over TCP: one-sided reads and writes, which the other
+// engine answers without its application. docs/wire.md specifies what goes over
+// the wire under "Data connections over TCP".
+//
+// The active end of a connection sends requests, each a header, descriptors of
+// the peer's memory and, for a WRITE, the bytes; the passive end checks, moves and
+// answers. Each end has a goroutine that reads and one that sends what is not sent
+// at once by whoever posts; they never wait for each other, so that two ends whose
+// buffers are full cannot hold each other up. Large payloads are received straight
+// into the regions, small ones come through a staging buffer with many others.
+package tcp
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/internal/base/engine/session"
+	"github.com/topoctl/topoctl/internal/base/engine/stage"
+	"github.com/topoctl/topoctl/internal/base/engine/transport"
+)
+
+// Options configure the transport. Zero fields take the defaults.
+type Options struct {
+	Regions  *memory.Table // that peers may touch as far as they are granted
+	Identity session.Identity
+
+	MaxSpans  int   // of one request; default and limit 512
+	MaxBytes  int64 // of one request; default 64 MiB, limit 1 GiB
+	MaxPosted int   // requests of one connection; default 128, limit 1024
+	// NoChecksum refuses to check payloads.
+	NoChecksum bool
+	// SpinPolls is how often a reader looks at an empty socket before it parks,
+	// where that pays; default 200, some 50 µs; negative: never.
+	SpinPolls int
+
+	// Of the passive side.
+	Conns           int           // of all peers; default 4,096
+	ConnsPerSession int           // default 64
+	ArriveTime      time.Duration // how long a connection is expected; default 30 s
+	FrameTime       time.Duration // how long a frame may make no progress; default 30 s
+	// CloseTime is how long a peer's frame may hold a region that is being closed;
+	// default 250 ms.
+	CloseTime time.Duration
+}
+
+// Transport is a transport.Transport and a transport.DataServer.
+type Transport struct {
+	o       Options
+	regions *memory.Table
+	offer   offer
+	// dial is session.DialData but in tests.
+	dial func(context.Context, session.DataDial) (net.Conn, error)
+
+	requests, refused atomic.Int64
+
+	wg   sync.WaitGroup
+	quit chan struct{}
+
+	mu         sync.Mutex
+	closed     bool
+	active     map[*conn]struct{}
+	expected   map[connKey]expectation
+	passive    map[connKey]*passive
+	perSession map[transport.SessionID]int // passive and expected
+	dropped    map[string]int64
+	// Bytes of passive ends that are gone.
+	bytesRead, bytesWritten int64
+}
+
+// New makes a transport.
+func New(o Options) (*Transport, error) {
+	if o.Regions == nil {
+		return nil, errors.New("tcp: no table of regions")
+	}
+	setDefault(&o.MaxSpans, spansLimit)
+	setDefault(&o.MaxBytes, 64<<20)
+	setDefault(&o.MaxPosted, 128)
+	setDefault(&o.SpinPolls, spinPolls)
+	setDefault(&o.Conns, 4096)
+	setDefault(&o.ConnsPerSession, 64)
+	setDefault(&o.ArriveTime, 30*time.Second)
+	setDefault(&o.FrameTime, 30*time.Second)
+	setDefault(&o.CloseTime, 250*time.Millisecond)
+	if o.MaxSpans < 1 || o.MaxSpans > spansLimit || o.MaxBytes < 1 || o.MaxBytes > bytesLimit ||
+		o.MaxPosted < 1 || o.MaxPosted > postedLimit {
+		return nil, fmt.Errorf("tcp: limits of %d spans, %d bytes, %d requests: each must be from 1 to %d, %d, %d",
+			o.MaxSpans, o.MaxBytes, o.MaxPosted, spansLimit, bytesLimit, postedLimit)
+	}
+	t := &Transport{
+		o: o, regions: o.Regions,
+		offer:      offer{features: featureSum, spans: uint32(o.MaxSpans), posted: uint32(o.MaxPosted), bytes: uint64(o.MaxBytes)},
+		quit:       make(chan struct{}),
+		active:     map[*conn]struct{}{},
+		expected:   map[connKey]expectation{},
+		passive:    map[connKey]*passive{},
+		perSession: map[transport.SessionID]int{},
+		dropped:    map[string]int64{},
+		dial: func(ctx context.Context, d session.DataDial) (net.Conn, error) {
+			return session.DialData(ctx, d)
+		},
+	}
+	if o.NoChecksum {
+		t.offer.features = 0
+	}
+	t.wg.Go(t.watch)
+	return t, nil
+}
+
+func setDefault[T int | int64 | time.Duration](field *T, value T) {
+	if *field == 0 {
+		*field = value
+	}
+}
+
+// Name is "tcp".
+func (t *Transport) Name() string { return "tcp" }
+
+// Caps are the transport's limits.
+func (t *Transport) Caps() transport.Caps {
+	return transport.Caps{Checks: !t.o.NoChecksum, MaxSpans: t.o.MaxSpans, MaxBytes: t.o.MaxBytes, MaxPosted: t.o.MaxPosted}
+}
+
+// Register has nothing to do: a region's ID is enough. Only device memory that peers
+// may touch needs its staging buffers, and its key has peers ask for it in pieces.
+func (t *Transport) Register(r *memory.Region) (string, error) {
+	d := r.Device()
+	if d == nil || r.Grant() == memory.None {
+		return "", nil
+	}
+	if _, err := d.Staging(memory.ForAnswers); err != nil {
+		return "", fmt.Errorf("tcp: region %q: %w", r.Name(), err)
+	}
+	return stage.Key, nil
+}
+
+// Dial makes the active end of a connection.
+func (t *Transport) Dial(ctx context.Context, d transport.Dial) (transport.Conn, error) {
+	remote, err := netip.ParseAddrPort(d.Remote.Address)
+	if err != nil {
+		return nil, fmt.Errorf("tcp: dial %q: %w", d.Remote.Address, err)
+	}
+	agreed, err := t.negotiate(ctx, d)
+	if err != nil {
+		return nil, fmt.Errorf("tcp: dial %s: %w", remote, err)
+	}
+	nc, err := t.dial(ctx, session.DataDial{
+		Identity: t.o.Identity, Session: d.Session, Conn: d.Conn,
+		Route: session.Route{Local: d.Local, Interface: d.Interface, Remote: remote},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("tcp: dial %s: %w", remote, err)
+	}
+	if err := awaitReady(ctx, nc); err != nil {
+		_ = nc.Close()
+		return nil, fmt.Errorf("tcp: dial %s: the peer did not let the connection in: %w", remote, err)
+	}
+	c := newConn(t, d, agreed)
+	c.initPoll(t.polls())
+	if err := c.init(c, nc, t.polls()); err != nil {
+		_ = nc.Close()
+		return nil, err
+	}
+	c.describe = describe(nc, c.raw, c.sums)
+	t.mu.Lock()
+	if t.closed {
+		t.mu.Unlock()
+		_ = nc.Close()
+		return nil, fmt.Errorf("tcp: dial %s: the transport is %w", remote, net.ErrClosed)
+	}
+	t.active[c] = struct{}{}
+	t.wg.Go(c.live)
+	t.mu.Unlock()
+	return c, nil
+}
+
+// awaitReady waits until the peer's transport has taken the connection over.
+func awaitReady(ctx context.Context, c net.Conn) error {
+	stop := context.AfterFunc(ctx, func() { _ = c.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	got := make([]byte, headBytes)
+	if _, err := io.ReadFull(c, got); err != nil {
+		return errors.Join(err, ctx.Err())
+	}
+	if !stop() {
+		return ctx.Err()
+	}
+	if !bytes.Equal(got, readyFrame()) {
+		return violation("ready", "the answer %x is not what it should be", got)
+	}
+	return nil
+}
+
+func (t *Transport) polls() int { return max(t.o.SpinPolls, 0) }
+
+// negotiate agrees on limits and features with the peer.
+func (t *Transport) negotiate(ctx context.Context, d transport.Dial) (offer, error) {
+	reply, err := d.Exchange(ctx, t.offer.put())
+	if err != nil {
+		return offer{}, err
+	}
+	theirs, err := getOffer(reply)
+	if err != nil {
+		return offer{}, err
+	}
+	return t.offer.common(theirs), nil
+}
+
+// describe says what a connection is made of.
+func describe(c net.Conn, raw interface{ Control(func(uintptr)) error }, sums bool) string {
+	congestion := "unknown congestion control"
+	_ = raw.Control(func(fd uintptr) {
+		if name := congestionControl(fd); name != "" {
+			congestion = name
+		}
+	})
+	sum := "no checksum"
+	if sums {
+		sum = "crc32 if asked for"
+	}
+	return fmt.Sprintf("tcp %s > %s, %s, %s", c.LocalAddr(), c.RemoteAddr(), congestion, sum)
+}
+
+// forget takes an active end out; it is over but for Lost.
+func (t *Transport) forget(c *conn) {
+	t.mu.Lock()
+	delete(t.active, c)
+	t.mu.Unlock()
+}
+
+// Served counts what peers did.
+func (t *Transport) Served() transport.Served {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := transport.Served{
+		ReadBytes: t.bytesRead, WrittenBytes: t.bytesWritten,
+		Requests: t.requests.Load(), Refused: t.refused.Load(),
+		Conns: len(t.passive),
+	}
+	for _, p := range t.passive {
+		s.ReadBytes += p.bytesRead.Load()
+		s.WrittenBytes += p.bytesWritten.Load()
+	}
+	return s
+}
+
+// Serves lists the passive ends.
+func (t *Transport) Serves() []transport.Passive {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	list := make([]transport.Passive, 0, len(t.passive))
+	for key, p := range t.passive {
+		read, written := p.bytesRead.Load(), p.bytesWritten.Load()
+		list = append(list, transport.Passive{
+			Origin:       transport.Origin{Session: key.session, Conn: key.conn, Name: p.name},
+			LocalAddress: p.conn.LocalAddr().String(), RemoteAddress: p.conn.RemoteAddr().String(),
+			ReadBytes: &read, WrittenBytes: &written,
+		})
+	}
+	return list
+}
+
+// Dropped counts the passive ends that were ended for a breach of the protocol,
+// for want of progress ("stuck") or for a region that was closed ("region"), by
+// the reason.
+func (t *Transport) Dropped() map[string]int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return maps.Clone(t.dropped)
+}
+
+// Close ends all connections and waits for its goroutines.
+func (t *Transport) Close() error {
+	t.mu.Lock()
+	if !t.closed {
+		t.closed = true
+		close(t.quit)
+	}
+	for c := range t.active {
+		c.Close(errors.New("tcp: the transport is closed"))
+	}
+	for _, p := range t.passive {
+		p.fail(net.ErrClosed)
+	}
+	clear(t.expected)
+	t.mu.Unlock()
+	t.wg.Wait()
+	return nil
+}
