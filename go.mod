@@ -4,7 +4,7 @@ go 1.26.0
 
 require (
 	github.com/Mellanox/rdmamap v1.2.0
-	github.com/NVIDIA/go-nvml v0.13.4-0
+	github.com/NVIDIA/go-nvml v0.13.0-1
 	github.com/google/go-cmp v0.7.0 // tests
 	github.com/jaypipes/ghw v0.26.0
 	github.com/rogpeppe/go-internal v1.16.0 // tests
