@@ -31,12 +31,15 @@ func (t *Topology) Encode() ([]byte, error) {
 	e.object(header{SchemaTopology, t.Tool, t.CapturedAt, t.Origin, t.Complete, t.Host})
 	e.list("nodes")
 	for _, n := range t.nodes() {
-		e.node(n.value, n.facts)
+		e.item(n.value(e.reference(n.node.Facts)))
 	}
 	e.endList()
 	e.list("links")
 	for i := range t.Links {
-		e.node(&t.Links[i], t.Links[i].Facts)
+		e.item(struct {
+			*Link
+			factsReference
+		}{&t.Links[i], e.reference(t.Links[i].Facts)})
 	}
 	e.endList()
 	if t.Asserted != nil {
@@ -120,11 +123,16 @@ func (e *encoder) endList() {
 	e.buf.WriteByte(']')
 }
 
-// node appends an item with the index of its facts in the table.
-func (e *encoder) node(v any, facts Facts) {
-	e.item(v)
-	if len(facts) == 0 || e.err != nil {
-		return
+// factsReference is the last key of a node or link: where its facts are in the
+// document's table.
+type factsReference struct {
+	Index *int `json:"facts,omitempty"`
+}
+
+// reference is that of facts that are in the table already or are added to it.
+func (e *encoder) reference(facts Facts) factsReference {
+	if len(facts) == 0 {
+		return factsReference{}
 	}
 	key := facts.key()
 	i, ok := e.facts[key]
@@ -133,8 +141,7 @@ func (e *encoder) node(v any, facts Facts) {
 		e.facts[key] = i
 		e.table = append(e.table, facts)
 	}
-	e.buf.Truncate(e.buf.Len() - 1)
-	fmt.Fprintf(&e.buf, `,"facts":%d}`, i)
+	return factsReference{&i}
 }
 
 func (e *encoder) derived(d *Derived) {
@@ -157,50 +164,92 @@ func rows[T any](e *encoder, name string, list []T) {
 
 // nodeRef is one node of any kind, for encoding and checking.
 type nodeRef struct {
-	value any
-	facts Facts
 	node  *Node
+	value func(factsReference) any // what stands for it in a document
 }
 
 // nodes lists every node in document order: by kind, then by the kind's order.
 func (t *Topology) nodes() []nodeRef {
 	var out []nodeRef
-	add := func(v any, n *Node) { out = append(out, nodeRef{v, n.Facts, n}) }
-	for i := range t.Packages {
-		add(&t.Packages[i], &t.Packages[i].Node)
-	}
-	for i := range t.NUMANodes {
-		add(&t.NUMANodes[i], &t.NUMANodes[i].Node)
-	}
-	for i := range t.HostBridges {
-		add(&t.HostBridges[i], &t.HostBridges[i].Node)
-	}
-	for i := range t.PCIDevices {
-		add(&t.PCIDevices[i], &t.PCIDevices[i].Node)
-	}
-	for i := range t.Switches {
-		add(&t.Switches[i], &t.Switches[i].Node)
-	}
-	for i := range t.GPUs {
-		add(&t.GPUs[i], &t.GPUs[i].Node)
-	}
-	for i := range t.NICs {
-		add(&t.NICs[i], &t.NICs[i].Node)
-	}
-	for i := range t.RDMADevices {
-		add(&t.RDMADevices[i], &t.RDMADevices[i].Node)
-	}
-	for i := range t.Ports {
-		add(&t.Ports[i], &t.Ports[i].Node)
-	}
-	for i := range t.Netdevs {
-		add(&t.Netdevs[i], &t.Netdevs[i].Node)
-	}
-	for i := range t.NVMes {
-		add(&t.NVMes[i], &t.NVMes[i].Node)
-	}
-	for i := range t.NVSwitches {
-		add(&t.NVSwitches[i], &t.NVSwitches[i].Node)
+	out = appendNodes(out, t.Packages, func(n *Package, f factsReference) any {
+		return struct {
+			*Package
+			factsReference
+		}{n, f}
+	})
+	out = appendNodes(out, t.NUMANodes, func(n *NUMANode, f factsReference) any {
+		return struct {
+			*NUMANode
+			factsReference
+		}{n, f}
+	})
+	out = appendNodes(out, t.HostBridges, func(n *HostBridge, f factsReference) any {
+		return struct {
+			*HostBridge
+			factsReference
+		}{n, f}
+	})
+	out = appendNodes(out, t.PCIDevices, func(n *PCIDevice, f factsReference) any {
+		return struct {
+			*PCIDevice
+			factsReference
+		}{n, f}
+	})
+	out = appendNodes(out, t.Switches, func(n *Switch, f factsReference) any {
+		return struct {
+			*Switch
+			factsReference
+		}{n, f}
+	})
+	out = appendNodes(out, t.GPUs, func(n *GPU, f factsReference) any {
+		return struct {
+			*GPU
+			factsReference
+		}{n, f}
+	})
+	out = appendNodes(out, t.NICs, func(n *NIC, f factsReference) any {
+		return struct {
+			*NIC
+			factsReference
+		}{n, f}
+	})
+	out = appendNodes(out, t.RDMADevices, func(n *RDMADevice, f factsReference) any {
+		return struct {
+			*RDMADevice
+			factsReference
+		}{n, f}
+	})
+	out = appendNodes(out, t.Ports, func(n *Port, f factsReference) any {
+		return struct {
+			*Port
+			factsReference
+		}{n, f}
+	})
+	out = appendNodes(out, t.Netdevs, func(n *Netdev, f factsReference) any {
+		return struct {
+			*Netdev
+			factsReference
+		}{n, f}
+	})
+	out = appendNodes(out, t.NVMes, func(n *NVMe, f factsReference) any {
+		return struct {
+			*NVMe
+			factsReference
+		}{n, f}
+	})
+	out = appendNodes(out, t.NVSwitches, func(n *NVSwitch, f factsReference) any {
+		return struct {
+			*NVSwitch
+			factsReference
+		}{n, f}
+	})
+	return out
+}
+
+func appendNodes[T any](out []nodeRef, list []T, value func(*T, factsReference) any) []nodeRef {
+	for i := range list {
+		n := &list[i]
+		out = append(out, nodeRef{any(n).(noder).common(), func(f factsReference) any { return value(n, f) }})
 	}
 	return out
 }
@@ -241,13 +290,18 @@ func Decode(data []byte) (*Topology, error) {
 		}
 	}
 	for i, raw := range doc.Links {
-		var l Link
-		facts, err := decodeWithFacts(raw, &l, doc.Facts)
+		var l struct {
+			Link
+			factsReference
+		}
+		err := json.Unmarshal(raw, &l)
+		if err == nil {
+			l.Facts, err = l.in(doc.Facts)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("topo: links[%d]: %w", i, err)
 		}
-		l.Facts = facts
-		t.Links = append(t.Links, l)
+		t.Links = append(t.Links, l.Link)
 	}
 	if err := t.check(); err != nil {
 		return nil, err
@@ -295,55 +349,56 @@ func documentError(data []byte, err error) error {
 	return fmt.Errorf("topo: %w", err)
 }
 
-// decodeWithFacts reads one object and looks its facts up in the table.
-func decodeWithFacts(raw []byte, v any, table []Facts) (Facts, error) {
-	var ref struct {
-		Facts *int `json:"facts"`
-	}
-	if err := json.Unmarshal(raw, v); err != nil {
-		return nil, err
-	}
-	if err := json.Unmarshal(raw, &ref); err != nil {
-		return nil, err
-	}
-	if ref.Facts == nil {
+// in finds the facts in the document's table.
+func (f factsReference) in(table []Facts) (Facts, error) {
+	switch {
+	case f.Index == nil:
 		return nil, nil
+	case *f.Index < 0 || *f.Index >= len(table):
+		return nil, fmt.Errorf("facts %d: the table has %d entries", *f.Index, len(table))
 	}
-	if *ref.Facts < 0 || *ref.Facts >= len(table) {
-		return nil, fmt.Errorf("facts %d: the table has %d entries", *ref.Facts, len(table))
-	}
-	return table[*ref.Facts], nil
+	return table[*f.Index], nil
 }
 
 // decodeNode reads a node into the list of its kind.
 func (t *Topology) decodeNode(raw []byte, table []Facts) error {
 	var head struct {
-		Kind Kind `json:"kind"`
+		Kind  Kind            `json:"kind"`
+		Facts json.RawMessage `json:"facts"` // of a kind that a newer writer has, it may be anything
 	}
 	if err := json.Unmarshal(raw, &head); err != nil {
 		return err
 	}
+	facts := func() (Facts, error) {
+		var f factsReference
+		if len(head.Facts) > 0 {
+			if err := json.Unmarshal(head.Facts, &f.Index); err != nil {
+				return nil, fmt.Errorf("facts: %w", err)
+			}
+		}
+		return f.in(table)
+	}
 	switch head.Kind {
 	case KindPackage:
-		return appendNode(&t.Packages, raw, table)
+		return appendNode(&t.Packages, raw, facts)
 	case KindNUMA:
-		return appendNode(&t.NUMANodes, raw, table)
+		return appendNode(&t.NUMANodes, raw, facts)
 	case KindHostBridge:
-		return appendNode(&t.HostBridges, raw, table)
+		return appendNode(&t.HostBridges, raw, facts)
 	case KindPCI:
-		return appendNode(&t.PCIDevices, raw, table)
+		return appendNode(&t.PCIDevices, raw, facts)
 	case KindGPU:
-		return appendNode(&t.GPUs, raw, table)
+		return appendNode(&t.GPUs, raw, facts)
 	case KindRDMA:
-		return appendNode(&t.RDMADevices, raw, table)
+		return appendNode(&t.RDMADevices, raw, facts)
 	case KindPort:
-		return appendNode(&t.Ports, raw, table)
+		return appendNode(&t.Ports, raw, facts)
 	case KindNetdev:
-		return appendNode(&t.Netdevs, raw, table)
+		return appendNode(&t.Netdevs, raw, facts)
 	case KindNVMe:
-		return appendNode(&t.NVMes, raw, table)
+		return appendNode(&t.NVMes, raw, facts)
 	case KindNVSwitch:
-		return appendNode(&t.NVSwitches, raw, table)
+		return appendNode(&t.NVSwitches, raw, facts)
 	}
 	return nil // switches and cards are derived; other kinds are a newer writer's
 }
@@ -353,13 +408,15 @@ type noder interface{ common() *Node }
 
 func (n *Node) common() *Node { return n }
 
-func appendNode[T any](list *[]T, raw []byte, table []Facts) error {
+func appendNode[T any](list *[]T, raw []byte, facts func() (Facts, error)) error {
 	var v T
-	facts, err := decodeWithFacts(raw, &v, table)
+	err := json.Unmarshal(raw, &v)
 	if err != nil {
 		return err
 	}
-	any(&v).(noder).common().Facts = facts
+	if any(&v).(noder).common().Facts, err = facts(); err != nil {
+		return err
+	}
 	*list = append(*list, v)
 	return nil
 }
