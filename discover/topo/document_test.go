@@ -45,6 +45,7 @@ func TestDecodeIgnoresWhatItDoesNotKnow(t *testing.T) {
 	want := encode(t, build(t, twoSockets))
 	doc := bytes.Replace(want, []byte(`"nodes":[`), []byte(`"news":{"a":[1]},"nodes":[{"id":"cxl:0","kind":"cxl","x":1},`), 1)
 	doc = bytes.Replace(doc, []byte(`"role":"endpoint"`), []byte(`"role":"endpoint","colour":"red"`), 1)
+	doc = bytes.Replace(doc, []byte(`"kind":"rdma"`), []byte(`"kind":"rdma","data_direct":"pci:0000:01:00.2"`), 1) // of an older v1
 	got, err := topo.Decode(doc)
 	if err != nil {
 		t.Fatal(err)

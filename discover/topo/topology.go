@@ -272,7 +272,6 @@ type RDMADevice struct {
 	Netdevs      []string `json:"netdevs,omitempty"`
 	CharDevs     []string `json:"char_devs,omitempty"`
 	Uverbs       string   `json:"uverbs"` // "rw", "ro", "denied", "none", or "unknown" on a foreign tree
-	DataDirect   ID       `json:"data_direct,omitempty"`
 }
 
 // Port is a port of an RDMA device: what data leaves by.

@@ -112,7 +112,6 @@ var attributes = []attribute{
 	{"board", "board", hardware},
 	{"hca_type", "HCA type", hardware},
 	{"uverbs", "access to uverbs", settings},
-	{"data_direct", "data-direct function", hardware},
 	{"netdevs", "interfaces", settings},
 
 	{"mtu_bytes", "MTU", settings},

@@ -36,11 +36,6 @@ var rdmaFields = []field[topo.RDMADevice]{
 	{attr: "board", get: func(_ *side, r *topo.RDMADevice) value { return word(r.Board) }},
 	{attr: "hca_type", get: func(_ *side, r *topo.RDMADevice) value { return word(r.HCAType) }},
 	{attr: "uverbs", get: func(_ *side, r *topo.RDMADevice) value { return word(strings.TrimPrefix(r.Uverbs, "unknown")) }},
-	{attr: "data_direct", get: func(s *side, r *topo.RDMADevice) value {
-		v := wordOrNone(r.DataDirect.Name(), !s.imported)
-		v.key = string(s.rename(r.DataDirect))
-		return v
-	}},
 	{attr: "netdevs", get: func(s *side, r *topo.RDMADevice) value {
 		if len(r.Netdevs) == 0 && !r.Software && r.PCI == "" {
 			return value{} // they are found by the function
