@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/maxmin"
 )
 
 // Capacity is what several ports carry together for one memory location, in one
@@ -35,7 +36,7 @@ func (h *Host) Capacity(location Location, ports []topo.ID) (*Capacity, error) {
 	if err != nil {
 		return nil, err
 	}
-	flows := make([]flow, 0, len(ports))
+	flows := make([]maxmin.Flow, 0, len(ports))
 	seen := make(map[topo.ID]bool, len(ports))
 	for _, id := range ports {
 		i, ok := h.portIndex[id]
@@ -46,24 +47,24 @@ func (h *Host) Capacity(location Location, ports []topo.ID) (*Capacity, error) {
 			return nil, fmt.Errorf("pathsel: port %q is given twice", id)
 		}
 		seen[id] = true
-		flows = append(flows, flow{segments: h.routes[loc][i].segments, weight: 1})
+		flows = append(flows, maxmin.Flow{Segments: h.routes[loc][i].segments, Weight: 1})
 	}
-	newWaterFill(h.caps).run(flows)
+	maxmin.New(h.caps).Share(flows)
 	c := &Capacity{Shares: make([]Share, 0, len(ports))}
 	bases := make([]topo.Basis, 0, len(ports))
 	for i, id := range ports {
 		s := Share{Port: id}
 		f := &flows[i]
 		basis := topo.BasisUnknown
-		if !f.unlimited() {
-			rate := roundRate(f.rate)
-			link := &h.segLinks[f.limit/2]
+		if !f.Unlimited() {
+			rate := roundRate(f.Rate)
+			link := &h.segLinks[f.Limit/2]
 			s.BytesPerSec, s.Limit, basis = &rate, link.ID, link.Basis
 			if h.routes[loc][h.portIndex[id]].uncertain && rate > 0 {
 				basis = topo.BasisAssumed
 			}
 			for j := range flows {
-				if j != i && flows[j].limit == f.limit {
+				if j != i && flows[j].Limit == f.Limit {
 					s.SharedWith = append(s.SharedWith, ports[j])
 				}
 			}

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"math"
 	"slices"
+
+	"github.com/topoctl/topoctl/internal/base/maxmin"
 )
 
 // What a lane must add to be chosen; the figures are ours. One that brings less
@@ -86,17 +88,17 @@ type laneBuilder struct {
 	src, dst    int // places of the locations
 	tierHere    []int
 	tierThere   []int
-	fill        *waterFill
-	flows       []flow  // of the chosen edges
-	total       float64 // of the chosen lanes of known rate, bytes per second
-	doubtful    bool    // even the first lane may not reach the other port
-	usedHere    []int   // lanes on each place of the affinities
+	allocator   *maxmin.Allocator
+	flows       []maxmin.Flow // of the chosen edges
+	total       float64       // of the chosen lanes of known rate, bytes per second
+	doubtful    bool          // even the first lane may not reach the other port
+	usedHere    []int         // lanes on each place of the affinities
 	usedThere   []int
 }
 
 func newLaneBuilder(p *Pair, s *LaneSet, here, there *Affinity) *laneBuilder {
 	return &laneBuilder{p: p, s: s, here: here, there: there, src: p.local.locIndex[s.Source], dst: p.remote.locIndex[s.Destination],
-		tierHere: tiersOf(here), tierThere: tiersOf(there), fill: newWaterFill(p.caps),
+		tierHere: tiersOf(here), tierThere: tiersOf(there), allocator: maxmin.New(p.caps),
 		usedHere: make([]int, len(here.Ranked)), usedThere: make([]int, len(there.Ranked))}
 }
 
@@ -147,9 +149,9 @@ func (b *laneBuilder) edge(i, j int) edge {
 	for _, s := range in.segments {
 		e.segments = append(e.segments, p.offset+s^1)
 	}
-	alone := [1]flow{{segments: e.segments, weight: 1}}
-	b.fill.run(alone[:])
-	e.rate, e.limit = alone[0].rate, alone[0].limit
+	alone := [1]maxmin.Flow{{Segments: e.segments, Weight: 1}}
+	b.allocator.Share(alone[:])
+	e.rate, e.limit = alone[0].Rate, alone[0].Limit
 	e.upperBound = out.uncertain || in.uncertain
 	e.loop, e.doubtful = e.cell.code == CodeLoopback, e.cell.doubtful()
 	e.far, e.sum = max(b.tierHere[i], b.tierThere[j]), b.tierHere[i]+b.tierThere[j]

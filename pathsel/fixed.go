@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/maxmin"
 )
 
 // CodeListed is the reason of lanes that nobody chose: the caller lists them.
@@ -116,21 +117,21 @@ func knownRate(r topo.Rate) topo.Rate { return min(max(r, 0), mostRate) }
 func (f *fixedBuilder) share(s *LaneSet) {
 	f.host.findCaps()
 	s.pair = &Pair{local: f.host, remote: f.host, caps: f.host.caps}
-	b := &laneBuilder{p: s.pair, s: s, fill: newWaterFill(f.host.caps)}
+	b := &laneBuilder{p: s.pair, s: s, allocator: maxmin.New(f.host.caps)}
 	for i := range s.Lanes {
 		l := &s.Lanes[i]
-		alone := [1]flow{{segments: l.segments, weight: 1}}
-		b.fill.run(alone[:])
-		l.rate = alone[0].rate
-		if alone[0].unlimited() {
+		alone := [1]maxmin.Flow{{Segments: l.segments, Weight: 1}}
+		b.allocator.Share(alone[:])
+		l.rate = alone[0].Rate
+		if alone[0].Unlimited() {
 			if l.Verdict == Chosen {
 				l.Reason = Reason{CodeRateGap, "the list has no rate: measure it", ""}
 			}
 			continue
 		}
-		rate, link := roundRate(l.rate), s.pair.linkOf(alone[0].limit)
+		rate, link := roundRate(l.rate), s.pair.linkOf(alone[0].Limit)
 		l.BytesPerSec, l.Basis, l.Limit = &rate, link.Basis, link.ID
-		switch alone[0].limit {
+		switch alone[0].Limit {
 		case l.segments[0]:
 			l.LimitHost = SideLocal
 		case l.segments[2]:
@@ -138,9 +139,9 @@ func (f *fixedBuilder) share(s *LaneSet) {
 		}
 	}
 	for i := range s.Chosen {
-		b.flows = append(b.flows, flow{segments: s.Lanes[i].segments, weight: 1})
+		b.flows = append(b.flows, maxmin.Flow{Segments: s.Lanes[i].segments, Weight: 1})
 	}
-	b.fill.run(b.flows)
+	b.allocator.Share(b.flows)
 	users := b.users()
 	for i := s.Chosen; i < len(s.Lanes); i++ {
 		l := &s.Lanes[i]
@@ -148,8 +149,8 @@ func (f *fixedBuilder) share(s *LaneSet) {
 	}
 	for i := range b.flows {
 		l := &s.Lanes[i]
-		l.share = b.flows[i].rate
-		if !b.flows[i].unlimited() {
+		l.share = b.flows[i].Rate
+		if !b.flows[i].Unlimited() {
 			share := roundRate(l.share)
 			l.Share = &share
 		}

@@ -6,8 +6,12 @@ import (
 	"slices"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/maxmin"
 	"github.com/topoctl/topoctl/internal/base/units"
 )
+
+// roundingError is what sums of rates may differ by, as a share.
+const roundingError = 1e-9
 
 // Why a lane is chosen or not.
 const (
@@ -52,7 +56,7 @@ func (b *laneBuilder) choose(order []edge) {
 func (b *laneBuilder) users() map[segment][]int32 {
 	users := map[segment][]int32{}
 	for n := range b.flows {
-		for _, s := range b.flows[n].segments {
+		for _, s := range b.flows[n].Segments {
 			users[s] = append(users[s], int32(n))
 		}
 	}
@@ -83,13 +87,13 @@ func (b *laneBuilder) bounds(e *edge, users map[segment][]int32) []bound {
 func (b *laneBuilder) load(order []edge, chosen []int) float64 {
 	b.flows = b.flows[:0]
 	for _, k := range chosen {
-		b.flows = append(b.flows, flow{segments: order[k].segments, weight: 1})
+		b.flows = append(b.flows, maxmin.Flow{Segments: order[k].segments, Weight: 1})
 	}
-	b.fill.run(b.flows)
+	b.allocator.Share(b.flows)
 	total := 0.0
 	for i := range b.flows {
-		if !b.flows[i].unlimited() {
-			total += b.flows[i].rate
+		if !b.flows[i].Unlimited() {
+			total += b.flows[i].Rate
 		}
 	}
 	return total
@@ -146,10 +150,7 @@ func (b *laneBuilder) spare(e *edge) float64 {
 
 // residual is what the loaded flows leave of a segment.
 func (b *laneBuilder) residual(s segment) float64 {
-	if b.fill.used[s] {
-		return b.fill.left[s]
-	}
-	return b.p.caps[s]
+	return b.allocator.Left(s)
 }
 
 // prune drops lanes, the last ones first, without which the others carry more:
@@ -158,7 +159,7 @@ func (b *laneBuilder) prune(order []edge, chosen []int) []int {
 	total := b.load(order, chosen)
 	for i := len(chosen) - 1; i >= 0; i-- {
 		rest := slices.Delete(slices.Clone(chosen), i, i+1)
-		if sum := b.load(order, rest); sum > total*(1+tiny) {
+		if sum := b.load(order, rest); sum > total*(1+roundingError) {
 			chosen, total = rest, sum
 			i = len(chosen) // what was good may be in the way now
 		}
@@ -191,7 +192,7 @@ func (b *laneBuilder) sumUp() {
 		}
 		total += *l.Share
 		b.total += l.share
-		basis := b.p.linkOf(b.flows[i].limit).Basis
+		basis := b.p.linkOf(b.flows[i].Limit).Basis
 		if l.upperBound && *l.Share > 0 {
 			basis = topo.BasisAssumed
 		}
@@ -278,15 +279,15 @@ func cabled(e *edge, x, y *end) (Reason, bool) {
 }
 
 // setShare notes what a chosen lane has of the joint capacity.
-func (l *Lane) setShare(b *laneBuilder, f *flow, gain float64) {
+func (l *Lane) setShare(b *laneBuilder, f *maxmin.Flow, gain float64) {
 	first := len(b.s.Lanes) == 0
-	if f.unlimited() {
-		l.share = f.rate
+	if f.Unlimited() {
+		l.share = f.Rate
 		l.Reason = Reason{CodeRateGap, "nothing on its way has a known rate: measure it", ""}
 		return
 	}
-	share := roundRate(f.rate)
-	l.Share, l.share = &share, f.rate
+	share := roundRate(f.Rate)
+	l.Share, l.share = &share, f.Rate
 	atMost := ""
 	if l.upperBound {
 		atMost = "at most "

@@ -10,6 +10,7 @@ import (
 	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/fixtures"
+	"github.com/topoctl/topoctl/internal/base/maxmin"
 )
 
 // machinesForLanes are the fixtures that properties are tried on.
@@ -158,14 +159,14 @@ func without(ways [][]segment, i int) [][]segment {
 }
 
 func fairly(p *Pair, ways [][]segment) float64 {
-	flows := make([]flow, 0, len(ways))
+	flows := make([]maxmin.Flow, 0, len(ways))
 	for _, w := range ways {
-		flows = append(flows, flow{segments: w, weight: 1})
+		flows = append(flows, maxmin.Flow{Segments: w, Weight: 1})
 	}
-	newWaterFill(p.caps).run(flows)
+	maxmin.New(p.caps).Share(flows)
 	sum := 0.0
 	for i := range flows {
-		sum += flows[i].rate
+		sum += flows[i].Rate
 	}
 	return sum
 }

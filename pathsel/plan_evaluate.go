@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/maxmin"
 )
 
 // planFlow is the data of one consumer through one port.
@@ -48,21 +49,21 @@ func (pl *planner) evaluate() *Plan {
 // the same: so do connections that compete for a link.
 func (pl *planner) flow() []planFlow {
 	var pairs []planFlow
-	var flows []flow
+	var flows []maxmin.Flow
 	for c, ports := range pl.given {
 		for _, p := range ports {
 			segments := pl.route(c, p).segments
 			pairs = append(pairs, planFlow{consumer: c, port: p, segments: segments, limit: -1, basis: topo.BasisUnknown})
-			flows = append(flows, flow{segments: segments, weight: 1})
+			flows = append(flows, maxmin.Flow{Segments: segments, Weight: 1})
 		}
 	}
-	newWaterFill(pl.h.caps).run(flows)
+	maxmin.New(pl.h.caps).Share(flows)
 	for i := range flows {
-		if flows[i].unlimited() {
+		if flows[i].Unlimited() {
 			continue
 		}
-		f, rate := &pairs[i], roundRate(flows[i].rate)
-		f.rate, f.limit, f.basis = &rate, flows[i].limit, pl.h.segLinks[flows[i].limit/2].Basis
+		f, rate := &pairs[i], roundRate(flows[i].Rate)
+		f.rate, f.limit, f.basis = &rate, flows[i].Limit, pl.h.segLinks[flows[i].Limit/2].Basis
 		if pl.route(f.consumer, f.port).uncertain && rate > 0 {
 			f.basis = topo.BasisAssumed
 		}

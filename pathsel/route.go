@@ -6,12 +6,13 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/maxmin"
 )
 
 // A segment is one direction of a link: 2*link for Down, 2*link+1 for Up.
 // Segments of unknown capacity are infinite: they limit nothing and make what
 // is computed over them an upper bound.
-type segment int32
+type segment = maxmin.Segment
 
 // route is the way from a memory location to a port, in that direction: the
 // segments it takes and what they allow one transfer alone.

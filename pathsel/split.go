@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/maxmin"
 )
 
 // Split says how fast one transfer moves whose bytes are divided among ports in
@@ -19,7 +20,7 @@ func (h *Host) Split(location Location, ports []topo.ID, weights []float64) (*to
 	if len(ports) != len(weights) {
 		return nil, "", fmt.Errorf("pathsel: %d ports and %d weights", len(ports), len(weights))
 	}
-	flows := make([]flow, 0, len(ports))
+	flows := make([]maxmin.Flow, 0, len(ports))
 	sum, uncertain := 0.0, false
 	for i, id := range ports {
 		p, ok := h.portIndex[id]
@@ -32,23 +33,23 @@ func (h *Host) Split(location Location, ports []topo.ID, weights []float64) (*to
 		r := &h.routes[loc][p]
 		uncertain = uncertain || r.uncertain
 		sum += weights[i]
-		flows = append(flows, flow{segments: r.segments, weight: weights[i]})
+		flows = append(flows, maxmin.Flow{Segments: r.segments, Weight: weights[i]})
 	}
-	newWaterFill(h.caps).run(flows)
+	maxmin.New(h.caps).Share(flows)
 	// All flows grow in proportion until the first link is full: that is the
 	// level at which a division into fixed parts stops as a whole.
-	var slowest *flow
+	var slowest *maxmin.Flow
 	for i := range flows {
 		f := &flows[i]
-		if !f.unlimited() && (slowest == nil || f.rate/f.weight < slowest.rate/slowest.weight) {
+		if !f.Unlimited() && (slowest == nil || f.Rate/f.Weight < slowest.Rate/slowest.Weight) {
 			slowest = f
 		}
 	}
 	if slowest == nil {
 		return nil, topo.BasisUnknown, nil
 	}
-	rate := roundRate(slowest.rate / slowest.weight * sum)
-	basis := h.segLinks[slowest.limit/2].Basis
+	rate := roundRate(slowest.Rate / slowest.Weight * sum)
+	basis := h.segLinks[slowest.Limit/2].Basis
 	if uncertain && rate > 0 {
 		basis = topo.BasisAssumed
 	}

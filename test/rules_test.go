@@ -40,10 +40,10 @@ var pureCore = map[string]string{
 	"time": "time is a number that comes in", "context": "nothing in the core waits",
 }
 
-// everywhere are the small rooms that all others may use: text, numbers and units.
+// everywhere are the small rooms that all others may use: text, numbers, units and shares.
 var everywhere = []string{
 	"internal/base/text", "internal/base/units", "internal/base/edit",
-	"internal/base/cpuset", "internal/base/jsontext", "internal/base/promtext",
+	"internal/base/cpuset", "internal/base/jsontext", "internal/base/promtext", "internal/base/maxmin",
 }
 
 var rules = []rule{
@@ -51,6 +51,7 @@ var rules = []rule{
 	{room: "internal/base/cpuset", ban: noOS},
 	{room: "internal/base/jsontext", ban: noOS},
 	{room: "internal/base/promtext", ban: noOS},
+	{room: "internal/base/maxmin", ban: noOS},
 	{room: "internal/base/golden"},
 	{room: "discover/topo", ours: nil, ban: noOS},
 	{room: "internal/base/bitmap", ban: noOS},
