@@ -1,15 +1,14 @@
 package preset
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-)
 
-var update = flag.Bool("update", false, "write testdata")
+	"github.com/topoctl/topoctl/internal/base/golden"
+)
 
 // full is an environment variable: all presets take half a minute to two minutes on two cores.
 const full = "TOPOCTL_PRESETS"
@@ -29,19 +28,19 @@ func TestPublished(t *testing.T) {
 	if os.Getenv(full) != "" {
 		families = append(families, "h20-qwen3-", "h20-r1-", "nd96asr-")
 	}
-	golden, err := os.ReadFile(goldenFile)
-	if err != nil && !*update {
+	published, err := os.ReadFile(goldenFile)
+	if err != nil && !golden.Updating() {
 		t.Fatal(err)
 	}
 	var all strings.Builder
 	for _, family := range families {
 		text := familyText(t, family)
 		all.WriteString(text)
-		if !*update && !strings.Contains(string(golden), text) {
+		if !golden.Updating() && !strings.Contains(string(published), text) {
 			t.Errorf("%s: not what %s has:\n%s", family, goldenFile, text)
 		}
 	}
-	if !*update {
+	if !golden.Updating() {
 		return
 	}
 	if os.Getenv(full) == "" {
@@ -57,7 +56,7 @@ func TestPublished(t *testing.T) {
 
 // The document has the golden file's tables, unchanged.
 func TestDocument(t *testing.T) {
-	golden, err := os.ReadFile(goldenFile)
+	tables, err := os.ReadFile(goldenFile)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +64,7 @@ func TestDocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(string(doc), string(golden)) {
+	if !strings.Contains(string(doc), string(tables)) {
 		t.Errorf("%s does not have the tables of %s: paste them", docFile, goldenFile)
 	}
 }

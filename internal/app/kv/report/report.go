@@ -4,13 +4,13 @@
 package report
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/app/kv/compute"
 	"github.com/topoctl/topoctl/internal/app/kv/metrics"
+	"github.com/topoctl/topoctl/internal/base/jsontext"
 )
 
 // Schema is the name and major version of the document.
@@ -197,71 +197,44 @@ type Failure struct {
 	Reason   string `json:"reason"`        // of the first one
 }
 
-// Encode writes the document: schema first, a key or an element of a list a line. The report
+// Encode writes the document: schema first, a field or an element of a list a line. The report
 // itself is left as it is.
 func (r *Report) Encode() ([]byte, error) {
-	n := *r
-	n.Schema = Schema
-	n.Prefill.Instances = listed(n.Prefill.Instances)
-	if r.Decode != nil {
-		decode := *r.Decode
-		decode.Instances = listed(decode.Instances)
-		n.Decode = &decode
+	prefill, decode, network := r.Prefill, r.Decode, r.Network
+	prefill.Instances = listed(prefill.Instances)
+	if decode != nil {
+		d := *decode
+		d.Instances = listed(d.Instances)
+		decode = &d
 	}
-	n.Hosts, n.Network.WhatIf, n.Lanes = listed(n.Hosts), listed(n.Network.WhatIf), listed(n.Lanes)
-	n.Compared, n.Failures, n.Notes = listed(n.Compared), listed(n.Failures), listed(n.Notes)
-	for i := range n.Compared {
-		n.Compared[i].WhatIf = listed(n.Compared[i].WhatIf)
+	network.WhatIf = listed(network.WhatIf)
+	compared := slices.Clone(r.Compared)
+	for i := range compared {
+		compared[i].WhatIf = listed(compared[i].WhatIf)
 	}
-	var plain bytes.Buffer
-	enc := json.NewEncoder(&plain)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(&n); err != nil {
+	w := jsontext.NewWriter()
+	w.Field("schema", Schema)
+	w.Field("tool", r.Tool)
+	w.Field("compute_basis", r.ComputeBasis)
+	w.Field("network_basis", r.NetworkBasis)
+	w.Field("workload", r.Workload)
+	w.Field("model", r.Model)
+	w.Field("prefill", prefill)
+	w.Field("decode", decode)
+	w.Field("serving", r.Serving)
+	jsontext.WriteList(w, "hosts", r.Hosts)
+	w.Field("network", network)
+	w.Field("metrics", r.Metrics)
+	jsontext.WriteList(w, "lanes", r.Lanes)
+	jsontext.WriteList(w, "compared", compared)
+	jsontext.WriteList(w, "failures", r.Failures)
+	jsontext.WriteList(w, "notes", r.Notes)
+	out, err := w.Bytes()
+	if err != nil {
 		return nil, fmt.Errorf("kv report: %w", err)
 	}
-	return lines(plain.Bytes())
+	return out, nil
 }
 
-// listed is a copy that is not nil.
+// listed is a list that is never null.
 func listed[T any](list []T) []T { return append([]T{}, list...) }
-
-// lines breaks an object after each key and each element of its lists.
-func lines(data []byte) ([]byte, error) {
-	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.UseNumber()
-	if _, err := dec.Token(); err != nil {
-		return nil, fmt.Errorf("kv report: %w", err)
-	}
-	var out bytes.Buffer
-	out.WriteByte('{')
-	for i := 0; dec.More(); i++ {
-		key, err := dec.Token()
-		if err != nil {
-			return nil, fmt.Errorf("kv report: %w", err)
-		}
-		var value json.RawMessage
-		if err := dec.Decode(&value); err != nil {
-			return nil, fmt.Errorf("kv report: %w", err)
-		}
-		if i > 0 {
-			out.WriteString(",\n")
-		}
-		fmt.Fprintf(&out, "%q:", key)
-		var elements []json.RawMessage
-		if value[0] != '[' || json.Unmarshal(value, &elements) != nil || len(elements) == 0 {
-			out.Write(value)
-			continue
-		}
-		out.WriteByte('[')
-		for k, e := range elements {
-			if k > 0 {
-				out.WriteByte(',')
-			}
-			out.WriteByte('\n')
-			out.Write(e)
-		}
-		out.WriteString("\n]")
-	}
-	out.WriteString("\n}\n")
-	return out.Bytes(), nil
-}

@@ -5,12 +5,9 @@ import (
 	"encoding/json"
 	"encoding/xml"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"math"
-	"os"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -20,11 +17,10 @@ import (
 	"github.com/topoctl/topoctl/internal/app/kv/compute"
 	"github.com/topoctl/topoctl/internal/app/kv/metrics"
 	"github.com/topoctl/topoctl/internal/app/kv/report"
+	"github.com/topoctl/topoctl/internal/base/golden"
 	"github.com/topoctl/topoctl/internal/base/schematest"
 	"github.com/topoctl/topoctl/internal/base/units"
 )
-
-var update = flag.Bool("update", false, "rewrite the schema and golden files")
 
 const schemaFile = "schema/kv.v1.schema.json"
 
@@ -35,7 +31,7 @@ var generator = schematest.Generator{Types: map[reflect.Type]schematest.Object{
 
 // The published schema says what the types say.
 func TestSchemaMatchesTheTypes(t *testing.T) {
-	schematest.Compare(t, schemaFile, generator.Document(report.Schema, reflect.TypeFor[report.Report]()), *update)
+	schematest.Compare(t, schemaFile, generator.Document(report.Schema, reflect.TypeFor[report.Report]()), golden.Updating())
 }
 
 func ptr[T any](v T) *T { return &v }
@@ -110,24 +106,6 @@ func nothing(t testing.TB) *report.Report {
 	return r
 }
 
-// golden compares with a file of testdata.
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("%s differs (go test with -update rewrites it):\n%s", path, got)
-	}
-}
-
 // The document and the table are as they were, and the document is valid by its schema.
 func TestReports(t *testing.T) {
 	schema := schematest.Open(t, schemaFile)
@@ -142,9 +120,9 @@ func TestReports(t *testing.T) {
 		if err := schema.Validate(data); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		golden(t, name+".json", data)
-		golden(t, name+".txt", []byte(r.Text(report.Options{})))
-		golden(t, name+".svg", r.SVG())
+		golden.Check(t, "testdata/"+name+".json", data)
+		golden.Check(t, "testdata/"+name+".txt", r.Text(report.Options{}))
+		golden.Check(t, "testdata/"+name+".svg", r.SVG())
 	}
 }
 

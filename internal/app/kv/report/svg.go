@@ -7,8 +7,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/topoctl/topoctl/internal/app/draw"
 	"github.com/topoctl/topoctl/internal/app/kv/metrics"
+	"github.com/topoctl/topoctl/internal/base/text"
 )
 
 // Sizes of the drawing, in pixels.
@@ -117,20 +117,14 @@ type drawing struct {
 	y, names int
 }
 
-// safe makes a text fit for XML.
-func safe(s string) string {
-	words := strings.Split(s, " ")
-	for i, w := range words {
-		words[i] = draw.Printable(w, false)
-	}
-	return html.EscapeString(strings.Join(words, " "))
-}
+// safe makes foreign text fit for XML.
+func safe(s string) string { return html.EscapeString(text.Printable(s)) }
 
-func (d *drawing) text(weight, text string) {
+func (d *drawing) text(weight, line string) {
 	if weight != "" {
 		weight = ` font-weight="` + weight + `"`
 	}
-	fmt.Fprintf(&d.out, "<text x=\"%d\" y=\"%d\"%s>%s</text>\n", svgMargin, d.y+svgBar-3, weight, safe(text))
+	fmt.Fprintf(&d.out, "<text x=\"%d\" y=\"%d\"%s>%s</text>\n", svgMargin, d.y+svgBar-3, weight, safe(line))
 	d.y += svgLine
 }
 
@@ -225,10 +219,10 @@ h1 { font-size: 1.45rem; } h2 { font-size: 1.1rem; }
 // HTML is a page with the drawing and the table that needs no network and no scripts.
 func (r *Report) HTML(o Options) []byte {
 	title := safe("kv: " + r.Model.Name + ", " + r.Workload.Name)
-	var text strings.Builder
+	var table strings.Builder
 	for line := range strings.Lines(r.Text(o)) {
 		body, _ := strings.CutSuffix(line, "\n")
-		text.WriteString(safe(body) + "\n")
+		table.WriteString(safe(body) + "\n")
 	}
-	return fmt.Appendf(nil, page, title, title, r.SVG(), text.String())
+	return fmt.Appendf(nil, page, title, title, r.SVG(), table.String())
 }

@@ -7,9 +7,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/topoctl/topoctl/internal/app/kv/metrics"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/internal/base/units"
 )
 
@@ -50,9 +50,9 @@ func (r *Report) Text(o Options) string {
 // head says what was run, and what of it is real.
 func (r *Report) head(b *strings.Builder) {
 	fmt.Fprintf(b, "Compute is %s, the network is %s.\n", r.ComputeBasis, r.NetworkBasis)
-	w := fmt.Sprintf("%s; %s, seed %d", r.Workload.Name, counted(r.Workload.Requests, "request"), r.Workload.Seed)
+	w := fmt.Sprintf("%s; %s, seed %d", r.Workload.Name, text.Plural(r.Workload.Requests, "request"), r.Workload.Seed)
 	if r.Workload.Trace != nil {
-		w = fmt.Sprintf("%s; %s", r.Workload.Name, counted(r.Workload.Requests, "request"))
+		w = fmt.Sprintf("%s; %s", r.Workload.Name, text.Plural(r.Workload.Requests, "request"))
 	}
 	x := [][]string{
 		{"workload", w}, {"model", fmt.Sprintf("%s, %s of KV cache for a token", r.Model.Name, units.Bytes(r.Model.KVBytesPerToken))},
@@ -134,7 +134,7 @@ func span(ranks []string) string {
 func (s *Serving) text() string {
 	what := s.Move
 	if s.LayersPerMove != nil {
-		what += fmt.Sprintf(" (%s together)", counted(*s.LayersPerMove, "layer"))
+		what += fmt.Sprintf(" (%s together)", text.Plural(*s.LayersPerMove, "layer"))
 	}
 	text := fmt.Sprintf("%s; memory is asked for %s; the first token is from %s; router %s", what, map[string]string{
 		"before": "before the prefill", "beside": "beside the prefill", "after": "after the prefill"}[s.Admit],
@@ -152,7 +152,7 @@ func (n *Network) text(basis Basis) string {
 	lanes := fmt.Sprintf("lanes by %s, policy %s", n.Choice, n.Policy)
 	switch {
 	case n.FabricFile != nil && n.Leaves != nil && n.Spines != nil:
-		return *n.FabricFile + ": " + counted(*n.Leaves, "leaf switch") + ", " + counted(*n.Spines, "spine") + "; " + lanes
+		return *n.FabricFile + ": " + text.Plural(*n.Leaves, "leaf switch") + ", " + text.Plural(*n.Spines, "spine") + "; " + lanes
 	case basis == Simulated:
 		return "one switch that joins all ports (assumed); " + lanes
 	}
@@ -214,7 +214,7 @@ func (p *Pool) busy(b *strings.Builder, name string) {
 	}
 	fmt.Fprintf(b, "%s instances compute %s of the time.", name, percent(*p.Busy))
 	if p.Preempted != nil && *p.Preempted > 0 {
-		fmt.Fprintf(b, " For want of memory %s had to be computed again.", counted(int(*p.Preempted), "sequence"))
+		fmt.Fprintf(b, " For want of memory %s had to be computed again.", text.Plural(int(*p.Preempted), "sequence"))
 	}
 	if p.PrefixTokens != nil && p.PrefixHitRatio != nil {
 		fmt.Fprintf(b, " Of their prompts %d tokens (%s) were found, not computed.", *p.PrefixTokens, percent(*p.PrefixHitRatio))
@@ -343,37 +343,7 @@ func fixed(v float64) string { return strconv.FormatFloat(v, 'f', 2, 64) }
 
 func percent(part float64) string { return strconv.FormatFloat(100*part, 'f', 1, 64) + " %" }
 
-// counted is "1 request", "2 requests", "2 leaf switches".
-func counted(n int, noun string) string {
-	switch {
-	case n == 1:
-	case strings.HasSuffix(noun, "ch"):
-		noun += "es"
-	default:
-		noun += "s"
-	}
-	return strconv.Itoa(n) + " " + noun
-}
-
-// columns sets rows in columns, the first one to the left and the others to the right.
+// columns sets names at the left and figures at the right, a row a line.
 func columns(rows [][]string) string {
-	widths := make([]int, len(rows[0]))
-	for _, r := range rows {
-		for i, c := range r {
-			widths[i] = max(widths[i], utf8.RuneCountInString(c))
-		}
-	}
-	var b strings.Builder
-	for _, r := range rows {
-		for i, c := range r {
-			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(c))
-			if i == 0 {
-				b.WriteString(c + pad)
-			} else {
-				b.WriteString("  " + pad + c)
-			}
-		}
-		b.WriteByte('\n')
-	}
-	return b.String()
+	return strings.Join(text.Columns(rows, text.Column{}, text.Column{Right: true}), "\n") + "\n"
 }
