@@ -2,23 +2,21 @@ package agent
 
 import (
 	"encoding/json"
-	"flag"
 	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/topoctl/topoctl/engine"
+	"github.com/topoctl/topoctl/internal/base/golden"
 	"github.com/topoctl/topoctl/internal/base/schematest"
 )
-
-var update = flag.Bool("update", false, "rewrite the schema")
 
 const schemaFile = "schema/engine.v1.schema.json"
 
 // The published schema says what the types say, and documents keep to it.
 func TestSchema(t *testing.T) {
 	generator := schematest.Generator{}
-	schematest.Compare(t, schemaFile, generator.Document(SchemaEngine, reflect.TypeFor[EngineDocument]()), *update)
+	schematest.Compare(t, schemaFile, generator.Document(SchemaEngine, reflect.TypeFor[EngineDocument]()), golden.Updating())
 	schema := schematest.Open(t, schemaFile)
 	e, err := engine.New(t.Context(), engine.Options{})
 	if err != nil {
