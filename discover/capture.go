@@ -15,13 +15,15 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/hosttree"
+	"github.com/topoctl/topoctl/internal/base/redact"
+	"github.com/topoctl/topoctl/internal/base/replies"
 	"github.com/topoctl/topoctl/internal/base/sysfs"
 )
 
 // Capture discovers a host and writes what was read on the way, redacted, as a
 // text archive (see hosttree.ArchiveFormat): the files, with the answers of
 // netlink and NVML beside them. Options.FS takes the archive's tree again, and
-// Discover then finds the same host with placeholders for what topo.Redactor
+// Discover then finds the same host with placeholders for what redact.Redactor
 // replaces. Files that only identify the machine are left out, and the names of
 // GID table entries that nobody read.
 func Capture(ctx context.Context, opts Options, w io.Writer) error {
@@ -40,7 +42,7 @@ func (p pipeline) capture(ctx context.Context, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	r := topo.NewRedactor(t)
+	r := redact.New(t)
 	said = answers{gpus: r.GPUReport(said.gpus), netlink: r.NetlinkReport(said.netlink)}
 	recorded := recorder.Recorded()
 	spare := sysfs.SpareGIDs(recorded, t.Ports)
@@ -70,7 +72,7 @@ func (p pipeline) capture(ctx context.Context, w io.Writer) error {
 // containers), and recorded answers (they are written anew).
 func identifies(name string) bool {
 	switch name {
-	case "etc/hostname", "etc/machine-id", "proc/sys/kernel/hostname", topo.NVMLAnswersPath, topo.NetlinkAnswersPath:
+	case "etc/hostname", "etc/machine-id", "proc/sys/kernel/hostname", replies.NVMLPath, replies.NetlinkPath:
 		return true
 	}
 	if process, ok := strings.CutPrefix(name, "proc/"); ok && (process == "self" || process[0] >= '0' && process[0] <= '9') {
@@ -113,12 +115,12 @@ func (a answers) addTo(tree *hosttree.Mem) error {
 		return tree.AddFile(name, append(data, '\n'))
 	}
 	if a.gpus != nil {
-		if err := add(topo.NVMLAnswersPath, a.gpus); err != nil {
+		if err := add(replies.NVMLPath, a.gpus); err != nil {
 			return err
 		}
 	}
 	if a.netlink != nil {
-		return add(topo.NetlinkAnswersPath, a.netlink)
+		return add(replies.NetlinkPath, a.netlink)
 	}
 	return nil
 }

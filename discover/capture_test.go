@@ -14,6 +14,8 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/base/hosttree"
+	"github.com/topoctl/topoctl/internal/base/redact"
+	"github.com/topoctl/topoctl/internal/base/replies"
 	"github.com/topoctl/topoctl/internal/base/sysfs"
 )
 
@@ -59,7 +61,7 @@ func TestCaptureReplays(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := anonymous(topo.NewRedactor(direct).Topology(direct))
+			want := anonymous(redact.New(direct).Topology(direct))
 			if diff := cmp.Diff(want, anonymous(replayed)); diff != "" {
 				t.Errorf("direct and redacted (-), replayed (+):\n%s", diff)
 			}
@@ -116,10 +118,10 @@ func TestCaptureGivesNothingAway(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	rtnl := func(context.Context) (*topo.NetlinkReport, error) {
-		return &topo.NetlinkReport{
-			Schema: topo.SchemaNetlink, Links: []topo.LinkAnswer{{Index: 2, Name: "eth0", MAC: "b8:59:9f:29:1a:2a", PermMAC: "b8:59:9f:29:1a:2b"}},
-			Addresses: []topo.AddressAnswer{{Link: 2, CIDR: "10.7.8.9/24"}}, Routes: []topo.RouteAnswer{{Link: 2, Dst: "default", Gateway: "10.7.8.1"}},
+	rtnl := func(context.Context) (*replies.NetlinkReport, error) {
+		return &replies.NetlinkReport{
+			Schema: replies.SchemaNetlink, Links: []replies.Link{{Index: 2, Name: "eth0", MAC: "b8:59:9f:29:1a:2a", PermMAC: "b8:59:9f:29:1a:2b"}},
+			Addresses: []replies.Address{{Link: 2, CIDR: "10.7.8.9/24"}}, Routes: []replies.Route{{Link: 2, Dst: "default", Gateway: "10.7.8.1"}},
 		}, nil
 	}
 	p := live(t, nil, rtnl)
@@ -146,7 +148,7 @@ func TestCaptureGivesNothingAway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	data, err := m.ReadFile(topo.NetlinkAnswersPath)
+	data, err := m.ReadFile(replies.NetlinkPath)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,8 +164,8 @@ func TestCaptureGivesNothingAway(t *testing.T) {
 	if diff := cmp.Diff(want, again.Host.Software); diff != "" {
 		t.Errorf("software (-want +replayed):\n%s", diff)
 	}
-	var report topo.NetlinkReport
-	if err := json.Unmarshal(data, &report); err != nil || report.Schema != topo.SchemaNetlink {
+	var report replies.NetlinkReport
+	if err := json.Unmarshal(data, &report); err != nil || report.Schema != replies.SchemaNetlink {
 		t.Errorf("recorded answers: %+v, %v", report, err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/hosttree"
+	"github.com/topoctl/topoctl/internal/base/replies"
 	"github.com/topoctl/topoctl/internal/base/sysfs"
 )
 
@@ -47,7 +48,7 @@ type Options struct {
 // Absent() bool which says true means that there is no such library here:
 // that is no failure.
 type GPUSource interface {
-	GPUs(ctx context.Context) (*topo.GPUReport, error)
+	GPUs(ctx context.Context) (*replies.GPUReport, error)
 }
 
 // sourceLimit is how long one source may take before it is given up: a driver
@@ -139,8 +140,8 @@ func open(opts Options) (place, func(), error) {
 // answers are what the sources that are not files said, for a capture to keep.
 // nil: not asked, or no answer.
 type answers struct {
-	gpus    *topo.GPUReport
-	netlink *topo.NetlinkReport
+	gpus    *replies.GPUReport
+	netlink *replies.NetlinkReport
 }
 
 // pipeline is one run. Its functions are fields so that tests can break them.
@@ -150,7 +151,7 @@ type pipeline struct {
 	limit       time.Duration
 	read        func(hosttree.Tree, bool) *topo.Topology
 	listPCI     func(dir string) (*ghw.PCIInfo, error)
-	dumpNetlink func(context.Context) (*topo.NetlinkReport, error)
+	dumpNetlink func(context.Context) (*replies.NetlinkReport, error)
 }
 
 // newPipeline is what Discover and Capture run.

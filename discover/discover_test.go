@@ -17,11 +17,12 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/base/hosttree"
+	"github.com/topoctl/topoctl/internal/base/replies"
 )
 
 func TestForeignTree(t *testing.T) {
 	noLeaks(t)
-	asked := gpuFunc(func(context.Context) (*topo.GPUReport, error) {
+	asked := gpuFunc(func(context.Context) (*replies.GPUReport, error) {
 		t.Error("another machine's files were looked at, and this machine's GPU library was asked")
 		return nil, errors.New("no")
 	})

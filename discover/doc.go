@@ -19,7 +19,7 @@
 // Live (the default) and Options.HostRoot read this machine; netlink and NVML
 // are asked. Options.Root and Options.FS are another machine's files: no live
 // source is opened, and the answers that a capture recorded are replayed from
-// topo.NVMLAnswersPath and topo.NetlinkAnswersPath. ghw and rdmamap read files
+// topoctl/nvml.json and topoctl/netlink.json. ghw and rdmamap read files
 // by themselves and follow any link, so their own look at the devices is for
 // this machine only; the names of pci.ids are for every tree.
 //

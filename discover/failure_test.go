@@ -15,6 +15,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/hosttree"
+	"github.com/topoctl/topoctl/internal/base/replies"
 )
 
 // absentGPUs is what a GPUSource says that has no library.
@@ -45,9 +46,9 @@ func TestSourceFailsAlone(t *testing.T) {
 				defer cancel()
 				p := live(t, okGPUs(t), okNetlink(t))
 				if source == topo.SourceNVML {
-					p.opts.GPUs = gpuFunc(func(ctx context.Context) (*topo.GPUReport, error) { return nil, how.fail(ctx, release) })
+					p.opts.GPUs = gpuFunc(func(ctx context.Context) (*replies.GPUReport, error) { return nil, how.fail(ctx, release) })
 				} else {
-					p.dumpNetlink = func(ctx context.Context) (*topo.NetlinkReport, error) { return nil, how.fail(ctx, release) }
+					p.dumpNetlink = func(ctx context.Context) (*replies.NetlinkReport, error) { return nil, how.fail(ctx, release) }
 				}
 				tp, said, err := p.run(ctx)
 				if err != nil {
@@ -79,7 +80,7 @@ func TestSourceLimit(t *testing.T) {
 	noLeaks(t)
 	release := make(chan struct{})
 	defer close(release)
-	p := live(t, gpuFunc(func(context.Context) (*topo.GPUReport, error) { <-release; return nil, nil }), okNetlink(t))
+	p := live(t, gpuFunc(func(context.Context) (*replies.GPUReport, error) { <-release; return nil, nil }), okNetlink(t))
 	p.limit = 200 * time.Millisecond
 	tp, _, err := p.run(context.Background())
 	if err != nil {
@@ -96,7 +97,7 @@ func TestCancelled(t *testing.T) {
 	release := make(chan struct{})
 	defer close(release)
 	ctx, cancel := context.WithCancel(context.Background())
-	p := live(t, gpuFunc(func(context.Context) (*topo.GPUReport, error) { cancel(); <-release; return nil, nil }), okNetlink(t))
+	p := live(t, gpuFunc(func(context.Context) (*replies.GPUReport, error) { cancel(); <-release; return nil, nil }), okNetlink(t))
 	tp, said, err := p.run(ctx)
 	if !errors.Is(err, context.Canceled) || tp != nil || said != (answers{}) {
 		t.Errorf("topology %v, answers %v, error %v", tp, said, err)
@@ -139,7 +140,7 @@ func TestGlobalsBusy(t *testing.T) {
 // NVML that is not there is no failure, and worth a word only where the
 // driver lists GPUs.
 func TestNVMLAbsent(t *testing.T) {
-	absent := gpuFunc(func(context.Context) (*topo.GPUReport, error) { return nil, absentGPUs{} })
+	absent := gpuFunc(func(context.Context) (*replies.GPUReport, error) { return nil, absentGPUs{} })
 	p := live(t, absent, okNetlink(t))
 	tp, _, err := p.run(context.Background())
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/hosttree"
 	"github.com/topoctl/topoctl/internal/base/hosttree/machine"
+	"github.com/topoctl/topoctl/internal/base/replies"
 	"github.com/topoctl/topoctl/internal/base/sysfs"
 )
 
@@ -76,7 +77,7 @@ func recorded[T any](t testing.TB, tree hosttree.Tree, name string) *T {
 
 // live is a pipeline that takes the small machine for this one: it asks the
 // given sources.
-func live(t testing.TB, gpus GPUSource, rtnl func(context.Context) (*topo.NetlinkReport, error)) pipeline {
+func live(t testing.TB, gpus GPUSource, rtnl func(context.Context) (*replies.NetlinkReport, error)) pipeline {
 	return pipeline{
 		place: place{tree: smallTree(t), live: true}, opts: Options{GPUs: gpus}, limit: time.Minute,
 		read: sysfsForeign, listPCI: listPCI, dumpNetlink: rtnl,
@@ -88,18 +89,18 @@ func live(t testing.TB, gpus GPUSource, rtnl func(context.Context) (*topo.Netlin
 func sysfsForeign(tree hosttree.Tree, _ bool) *topo.Topology { return sysfs.Read(tree, false) }
 
 // gpuFunc is a GPUSource.
-type gpuFunc func(context.Context) (*topo.GPUReport, error)
+type gpuFunc func(context.Context) (*replies.GPUReport, error)
 
-func (f gpuFunc) GPUs(ctx context.Context) (*topo.GPUReport, error) { return f(ctx) }
+func (f gpuFunc) GPUs(ctx context.Context) (*replies.GPUReport, error) { return f(ctx) }
 
 func okGPUs(t testing.TB) gpuFunc {
-	r := recorded[topo.GPUReport](t, smallTree(t), topo.NVMLAnswersPath)
-	return func(context.Context) (*topo.GPUReport, error) { return r, nil }
+	r := recorded[replies.GPUReport](t, smallTree(t), replies.NVMLPath)
+	return func(context.Context) (*replies.GPUReport, error) { return r, nil }
 }
 
-func okNetlink(t testing.TB) func(context.Context) (*topo.NetlinkReport, error) {
-	r := recorded[topo.NetlinkReport](t, smallTree(t), topo.NetlinkAnswersPath)
-	return func(context.Context) (*topo.NetlinkReport, error) { return r, nil }
+func okNetlink(t testing.TB) func(context.Context) (*replies.NetlinkReport, error) {
+	r := recorded[replies.NetlinkReport](t, smallTree(t), replies.NetlinkPath)
+	return func(context.Context) (*replies.NetlinkReport, error) { return r, nil }
 }
 
 func reportOf(t testing.TB, tp *topo.Topology, s topo.Source) topo.SourceReport {

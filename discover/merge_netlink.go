@@ -6,12 +6,13 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/replies"
 )
 
 // applyNetlink adds what the kernel says of interfaces and RDMA devices. An
 // interface that sysfs does not show is not added: netlink then speaks of
 // another network namespace than the files do.
-func applyNetlink(t *topo.Topology, r *topo.NetlinkReport) {
+func applyNetlink(t *topo.Topology, r *replies.NetlinkReport) {
 	names := make(map[int]string, len(r.Links))
 	for i := range r.Links {
 		names[r.Links[i].Index] = r.Links[i].Name
@@ -66,7 +67,7 @@ func firstOf(list []string, n int) []string {
 }
 
 // mergeLink adds what one interface's message says.
-func mergeLink(t *topo.Topology, n *topo.Netdev, l *topo.LinkAnswer, names map[int]string) {
+func mergeLink(t *topo.Topology, n *topo.Netdev, l *replies.Link, names map[int]string) {
 	const where = "RTM_GETLINK"
 	m := merger{t, n.ID, &n.Facts, topo.SourceNetlink}
 	index := l.Index
@@ -99,7 +100,7 @@ func mergeLink(t *topo.Topology, n *topo.Netdev, l *topo.LinkAnswer, names map[i
 
 // mergeParent joins an interface to its PCI function by the parent device that
 // the kernel names, where sysfs did not.
-func mergeParent(functions map[topo.BDF]*topo.PCIDevice, n *topo.Netdev, l *topo.LinkAnswer) {
+func mergeParent(functions map[topo.BDF]*topo.PCIDevice, n *topo.Netdev, l *replies.Link) {
 	if l.ParentBus != "pci" || n.PCI != "" {
 		return
 	}
@@ -123,7 +124,7 @@ func mergeParent(functions map[topo.BDF]*topo.PCIDevice, n *topo.Netdev, l *topo
 
 // mergeLegs gives bonds and bridges their legs and VLANs their parent, where
 // sysfs gave none.
-func mergeLegs(r *topo.NetlinkReport, by map[int]*topo.Netdev, names map[int]string) {
+func mergeLegs(r *replies.NetlinkReport, by map[int]*topo.Netdev, names map[int]string) {
 	legs := map[int][]string{}
 	for i := range r.Links {
 		l := &r.Links[i]
@@ -144,9 +145,9 @@ func mergeLegs(r *topo.NetlinkReport, by map[int]*topo.Netdev, names map[int]str
 }
 
 // mergeRDMALinks adds what RDMA netlink says of RDMA devices.
-func mergeRDMALinks(t *topo.Topology, r *topo.NetlinkReport) {
+func mergeRDMALinks(t *topo.Topology, r *replies.NetlinkReport) {
 	const where = "RDMA_NLDEV_CMD_GET"
-	by := make(map[string]*topo.RDMAAnswer, len(r.RDMA))
+	by := make(map[string]*replies.RDMA, len(r.RDMA))
 	for i := range r.RDMA {
 		by[r.RDMA[i].Name] = &r.RDMA[i]
 	}

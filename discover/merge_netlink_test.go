@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/replies"
 )
 
 func itoa(n int64) string { return strconv.FormatInt(n, 10) }
@@ -25,17 +26,17 @@ func netHost(t testing.TB, names ...string) *topo.Topology {
 func TestNetlinkFills(t *testing.T) {
 	tp := netHost(t, "eth0", "eth10", "eth9", "bond0", "bond0.7")
 	tp.Netdevs[0].MTU, tp.Netdevs[0].State = new(9000), "up"
-	applyNetlink(tp, &topo.NetlinkReport{
-		Links: []topo.LinkAnswer{
+	applyNetlink(tp, &replies.NetlinkReport{
+		Links: []replies.Link{
 			{Index: 1, Name: "eth0", Kind: "device", Encap: "ether", MTU: 1500, MAC: "02:00:00:00:00:0A", OperState: "down",
-				ParentBus: "pci", ParentDev: "0000:03:00.0", VFs: []topo.VFAnswer{{ID: 0}, {ID: 1}}},
+				ParentBus: "pci", ParentDev: "0000:03:00.0", VFs: []replies.VF{{ID: 0}, {ID: 1}}},
 			{Index: 2, Name: "eth10", Kind: "device", Master: 4, ParentBus: "virtio", ParentDev: "virtio2"},
 			{Index: 3, Name: "eth9", Kind: "device", Master: 4, ParentBus: "pci", ParentDev: "../../x"},
 			{Index: 4, Name: "bond0", Kind: "bond", Bond: &topo.Bond{Mode: "802.3ad", HashPolicy: "layer3+4"}},
 			{Index: 5, Name: "bond0.7", Kind: "vlan", Parent: 4, VLANID: new(7)},
 		},
-		Addresses: []topo.AddressAnswer{{Link: 1, CIDR: "10.0.0.1/24"}, {Link: 99, CIDR: "10.9.9.9/24"}},
-		Routes:    []topo.RouteAnswer{{Link: 1, Dst: "default", Gateway: "10.0.0.254", Metric: 100}},
+		Addresses: []replies.Address{{Link: 1, CIDR: "10.0.0.1/24"}, {Link: 99, CIDR: "10.9.9.9/24"}},
+		Routes:    []replies.Route{{Link: 1, Dst: "default", Gateway: "10.0.0.254", Metric: 100}},
 	})
 	eth0, bond, vlan := tp.Netdevs[0], tp.Netdevs[3], tp.Netdevs[4]
 	if *eth0.MTU != 9000 || eth0.State != "up" || eth0.MAC != "02:00:00:00:00:0a" || eth0.Type != "ether" || eth0.LinkKind != "" {
@@ -72,11 +73,11 @@ func TestNetlinkFills(t *testing.T) {
 // interfaces: even one with a name of the host's is another.
 func TestNetlinkOfOtherNamespace(t *testing.T) {
 	tp := netHost(t, "lo", "eth0")
-	applyNetlink(tp, &topo.NetlinkReport{
-		Links: []topo.LinkAnswer{
+	applyNetlink(tp, &replies.NetlinkReport{
+		Links: []replies.Link{
 			{Index: 1, Name: "lo", MTU: 65536}, {Index: 40, Name: "eth0", MTU: 1450}, {Index: 41, Name: "net1\n", MTU: 1450},
 		},
-		Addresses: []topo.AddressAnswer{{Link: 40, CIDR: "10.244.0.7/24"}},
+		Addresses: []replies.Address{{Link: 40, CIDR: "10.244.0.7/24"}},
 	})
 	if n := tp.Netdevs[1]; n.MTU != nil || n.Addresses != nil || len(tp.Netdevs) != 2 {
 		t.Errorf("the host's eth0 got the container's facts: %+v", n)
@@ -92,7 +93,7 @@ func TestNetlinkRDMA(t *testing.T) {
 		{Node: topo.Node{ID: "rdma:mlx5_0"}, Name: "mlx5_0", Firmware: "28.39", NodeGUID: "a:b"},
 		{Node: topo.Node{ID: "rdma:mlx5_1"}, Name: "mlx5_1"},
 	}}
-	applyNetlink(tp, &topo.NetlinkReport{RDMA: []topo.RDMAAnswer{
+	applyNetlink(tp, &replies.NetlinkReport{RDMA: []replies.RDMA{
 		{Name: "mlx5_0", Firmware: "28.40", NodeGUID: "c:d"}, {Name: "mlx5_1", Firmware: "28.40", NodeGUID: "c:d"}, {Name: "gone"},
 	}})
 	if a, b := tp.RDMADevices[0], tp.RDMADevices[1]; a.Firmware != "28.39" || a.NodeGUID != "a:b" || b.Firmware != "28.40" || b.NodeGUID != "c:d" {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/replies"
 )
 
 // nvFabric is the far end of NVLinks that lead to NVSwitches: all GPUs with
@@ -48,7 +49,7 @@ func nvlinkRate(computeCap string) *topo.Rate {
 // peers turns what a report says between GPUs into links and relations.
 type peers struct {
 	t      *topo.Topology
-	report *topo.GPUReport
+	report *replies.GPUReport
 	node   map[int]int // the node of each answer, by their places
 
 	byBDF   map[topo.BDF]int // nodes by PCI address

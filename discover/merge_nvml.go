@@ -7,12 +7,13 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/replies"
 )
 
 // applyNVML adds what NVML says of the GPUs. A GPU that it has and PCI does not
 // show becomes a node without a PCI function; an NVIDIA GPU on PCI that it does
 // not list is not visible to this process.
-func applyNVML(t *topo.Topology, r *topo.GPUReport) {
+func applyNVML(t *topo.Topology, r *replies.GPUReport) {
 	if r.DriverVersion != "" {
 		t.Host.GPUDriver = r.DriverVersion
 		t.Host.Facts.Set("gpu_driver_version", topo.SourceNVML, "nvmlSystemGetDriverVersion")
@@ -34,7 +35,7 @@ func applyNVML(t *topo.Topology, r *topo.GPUReport) {
 
 // matchGPUs finds the node of each answer, by its place in the report; answers
 // without one get a new node, behind the others and in PCI order.
-func matchGPUs(t *topo.Topology, r *topo.GPUReport) map[int]int {
+func matchGPUs(t *topo.Topology, r *replies.GPUReport) map[int]int {
 	nodes := map[topo.BDF]int{}
 	for i := range t.GPUs {
 		if t.GPUs[i].BDF != nil {
@@ -66,7 +67,7 @@ func matchGPUs(t *topo.Topology, r *topo.GPUReport) map[int]int {
 }
 
 // addGPU makes a node for a GPU that sysfs had none for, and gives its place.
-func addGPU(t *topo.Topology, a *topo.GPUAnswer) int {
+func addGPU(t *topo.Topology, a *replies.GPU) int {
 	index := 0
 	for i := range t.GPUs {
 		index = max(index, t.GPUs[i].Index+1)
@@ -93,7 +94,7 @@ func addGPU(t *topo.Topology, a *topo.GPUAnswer) int {
 }
 
 // mergeGPU adds one answer to its node.
-func mergeGPU(t *topo.Topology, g *topo.GPU, a *topo.GPUAnswer, functions map[topo.BDF]*topo.PCIDevice) {
+func mergeGPU(t *topo.Topology, g *topo.GPU, a *replies.GPU, functions map[topo.BDF]*topo.PCIDevice) {
 	m := merger{t, g.ID, &g.Facts, topo.SourceNVML}
 	g.KnownFrom = "driver"
 	index := a.Index
@@ -132,7 +133,7 @@ func mergeGPU(t *topo.Topology, g *topo.GPU, a *topo.GPUAnswer, functions map[to
 
 // mergeGPUNUMA fills in the NUMA nodes of a GPU and of its PCI function, where
 // sysfs said -1.
-func mergeGPUNUMA(m merger, g *topo.GPU, d *topo.PCIDevice, a *topo.GPUAnswer) {
+func mergeGPUNUMA(m merger, g *topo.GPU, d *topo.PCIDevice, a *replies.GPU) {
 	const where = "nvmlDeviceGetMemoryAffinity"
 	if a.CPUNUMA != nil && hasNUMA(m.t, *a.CPUNUMA) {
 		learned := g.NUMA == nil
@@ -163,7 +164,7 @@ func hasNUMA(t *topo.Topology, index int) bool {
 
 // mergeGPULink fills in the PCIe link of a GPU where sysfs had none. Widths that
 // differ are reported; speeds are not, for an idle GPU changes its own.
-func mergeGPULink(t *topo.Topology, d *topo.PCIDevice, a *topo.GPUAnswer) {
+func mergeGPULink(t *topo.Topology, d *topo.PCIDevice, a *replies.GPU) {
 	link := topo.PCILink{}
 	if d.Link != nil {
 		link = *d.Link
@@ -207,7 +208,7 @@ func positive(n *int) *int {
 // hideUnlisted marks the NVIDIA GPUs on PCI that NVML does not list, and warns
 // of those that sysfs did not already find hidden. What sysfs had to say about
 // a driver that lists no GPUs is settled by NVML's answer.
-func hideUnlisted(t *topo.Topology, r *topo.GPUReport, listed map[int]int) {
+func hideUnlisted(t *topo.Topology, r *replies.GPUReport, listed map[int]int) {
 	t.Warnings = slices.DeleteFunc(t.Warnings, func(w topo.Warning) bool {
 		return w.Code == topo.CodeDriverOnly && strings.Contains(w.Evidence, "proc/driver/nvidia")
 	})

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/replies"
 )
 
 func bdf(t testing.TB, s string) topo.BDF {
@@ -40,10 +41,10 @@ func gpuHost(t testing.TB, addresses ...string) *topo.Topology {
 }
 
 // nvlink is count active links that lead to a place: an address, or a type.
-func nvlink(t testing.TB, count int, kind, address string) []topo.NVLinkAnswer {
-	var links []topo.NVLinkAnswer
+func nvlink(t testing.TB, count int, kind, address string) []replies.NVLink {
+	var links []replies.NVLink
 	for i := range count {
-		l := topo.NVLinkAnswer{Link: i, Active: true, RemoteType: kind}
+		l := replies.NVLink{Link: i, Active: true, RemoteType: kind}
 		if address != "" {
 			b := bdf(t, address)
 			l.RemoteBDF = &b
@@ -55,33 +56,33 @@ func nvlink(t testing.TB, count int, kind, address string) []topo.NVLinkAnswer {
 
 func TestNVLinks(t *testing.T) {
 	const a, b, c = "0000:1b:00.0", "0000:1c:00.0", "0000:1d:00.0"
-	down := topo.NVLinkAnswer{Link: 17}
+	down := replies.NVLink{Link: 17}
 	for _, tt := range []struct {
 		name     string
 		cap      string
-		links    [][]topo.NVLinkAnswer // by GPU
-		want     []string              // "id count bytes basis"
+		links    [][]replies.NVLink // by GPU
+		want     []string           // "id count bytes basis"
 		warnings []string
 	}{
 		{
 			"pair, asked at both ends", "8.0",
-			[][]topo.NVLinkAnswer{append(nvlink(t, 4, "gpu", b), down), nvlink(t, 4, "gpu", a), nil},
+			[][]replies.NVLink{append(nvlink(t, 4, "gpu", b), down), nvlink(t, 4, "gpu", a), nil},
 			[]string{"nvlink:gpu:0/gpu:1 4 80000000000 constant"}, nil,
 		},
 		{
 			"one end silent, driver without types", "7.0",
-			[][]topo.NVLinkAnswer{nil, nvlink(t, 2, "", c), nil},
+			[][]replies.NVLink{nil, nvlink(t, 2, "", c), nil},
 			[]string{"nvlink:gpu:1/gpu:2 2 40000000000 constant"}, nil,
 		},
 		{
 			"ends disagree", "6.0",
-			[][]topo.NVLinkAnswer{nvlink(t, 4, "gpu", b), nvlink(t, 3, "gpu", a), nil},
+			[][]replies.NVLink{nvlink(t, 4, "gpu", b), nvlink(t, 3, "gpu", a), nil},
 			[]string{"nvlink:gpu:0/gpu:1 3 54000000000 constant"},
 			[]string{"conflict: gpu:0: NVLinks to gpu:1: nvml says 3, nvml says 4; kept nvml's"},
 		},
 		{
 			"NVSwitches: hidden in a guest, or by address", "9.0",
-			[][]topo.NVLinkAnswer{nvlink(t, 18, "switch", ""), nvlink(t, 18, "", "0000:05:00.0"), nvlink(t, 16, "switch", "0000:06:00.0")},
+			[][]replies.NVLink{nvlink(t, 18, "switch", ""), nvlink(t, 18, "", "0000:05:00.0"), nvlink(t, 16, "switch", "0000:06:00.0")},
 			[]string{
 				"nvlink:gpu:0/nvfabric 18 370800000000 constant",
 				"nvlink:gpu:1/nvfabric 18 370800000000 constant",
@@ -90,26 +91,26 @@ func TestNVLinks(t *testing.T) {
 		},
 		{
 			"capability not known", "",
-			[][]topo.NVLinkAnswer{nvlink(t, 4, "gpu", b), nil, nil},
+			[][]replies.NVLink{nvlink(t, 4, "gpu", b), nil, nil},
 			[]string{"nvlink:gpu:0/gpu:1 4 nil unknown"}, nil,
 		},
 		{
 			"a CPU of POWER9", "7.0",
-			[][]topo.NVLinkAnswer{nvlink(t, 3, "cpu", "0004:00:01.0"), nil, nil},
+			[][]replies.NVLink{nvlink(t, 3, "cpu", "0004:00:01.0"), nil, nil},
 			[]string{"nvlink:gpu:0/numa:1 3 60000000000 constant"}, nil,
 		},
 		{
 			"to GPUs that are not here, to itself, to nowhere", "9.0",
-			[][]topo.NVLinkAnswer{append(append(nvlink(t, 2, "gpu", "0000:99:00.0"), nvlink(t, 1, "gpu", a)...), nvlink(t, 1, "", "")...), nil, nil},
+			[][]replies.NVLink{append(append(nvlink(t, 2, "gpu", "0000:99:00.0"), nvlink(t, 1, "gpu", a)...), nvlink(t, 1, "", "")...), nil, nil},
 			nil,
 			[]string{"partial-view: gpu:0: 4 of its active NVLinks lead to devices that are not visible here (nvmlDeviceGetNvLinkRemotePciInfo)"},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tp := gpuHost(t, a, b, c)
-			r := &topo.GPUReport{}
+			r := &replies.GPUReport{}
 			for i, links := range tt.links {
-				r.GPUs = append(r.GPUs, topo.GPUAnswer{Index: i, BDF: *tp.GPUs[i].BDF, ComputeCap: tt.cap, NVLinks: links, CPUNUMA: new(1)})
+				r.GPUs = append(r.GPUs, replies.GPU{Index: i, BDF: *tp.GPUs[i].BDF, ComputeCap: tt.cap, NVLinks: links, CPUNUMA: new(1)})
 			}
 			applyNVML(tp, r)
 			if diff := cmp.Diff(tt.want, linkLines(tp)); diff != "" {
@@ -160,7 +161,7 @@ func TestGPUsMatched(t *testing.T) {
 	tp.GPUs[2].Driver = "vfio-pci"
 	tp.Warnings = []topo.Warning{{Code: topo.CodeDriverOnly, Detail: "not in /proc", Evidence: "proc/driver/nvidia/gpus"}}
 	tp.PCIDevices = append(tp.PCIDevices, topo.PCIDevice{Node: topo.Node{ID: "pci:0000:40:00.0"}, BDF: bdf(t, "0000:40:00.0")})
-	applyNVML(tp, &topo.GPUReport{GPUs: []topo.GPUAnswer{
+	applyNVML(tp, &replies.GPUReport{GPUs: []replies.GPU{
 		{Index: 0, BDF: bdf(t, "0000:1c:00.0"), UUID: "GPU-a", P2P: map[int]string{1: "ok", 2: "disabled", 0: "self", 77: "nobody"}},
 		{Index: 1, BDF: bdf(t, "0000:1b:00.0"), UUID: "GPU-b"},
 		{Index: 2, BDF: bdf(t, "0000:90:00.0"), UUID: "GPU-c"},
@@ -208,7 +209,7 @@ func TestGPUPrecedence(t *testing.T) {
 	g.Facts.Set("minor", topo.SourceProc, "")
 	d.NUMA = new(0)
 	d.Link = &topo.PCILink{SpeedMTs: new(2500), Width: new(8), MaxWidth: new(16)}
-	applyNVML(tp, &topo.GPUReport{GPUs: []topo.GPUAnswer{{
+	applyNVML(tp, &replies.GPUReport{GPUs: []replies.GPU{{
 		BDF: d.BDF, UUID: "GPU-nvml", Name: "NVIDIA H100", Minor: new(4), MemoryBytes: new(int64(6)), ComputeCap: "9.0",
 		CPUNUMA: new(1), CPUAffinity: "0-3", PCIeGen: new(5), PCIeWidth: new(16), PCIeMaxGen: new(5), PCIeMaxWidth: new(16),
 	}}})
@@ -240,9 +241,9 @@ func TestGPUNUMAFromNVML(t *testing.T) {
 	tp.Warnings = []topo.Warning{
 		{Code: topo.CodeNUMAUnknown, Subject: "pci:0000:1b:00.0"}, {Code: topo.CodeNUMAUnknown, Subject: "pci:0000:1c:00.0"},
 	}
-	applyNVML(tp, &topo.GPUReport{GPUs: []topo.GPUAnswer{
-		{Index: 0, BDF: tp.PCIDevices[0].BDF, CPUNUMA: new(1), MemoryNUMA: new(9), C2C: &topo.C2CAnswer{Links: 10, BytesPerSec: new(topo.Rate(447e9))}},
-		{Index: 1, BDF: tp.PCIDevices[1].BDF, CPUNUMA: new(7), C2C: &topo.C2CAnswer{Links: 10}}, // no such node here
+	applyNVML(tp, &replies.GPUReport{GPUs: []replies.GPU{
+		{Index: 0, BDF: tp.PCIDevices[0].BDF, CPUNUMA: new(1), MemoryNUMA: new(9), C2C: &replies.C2C{Links: 10, BytesPerSec: new(topo.Rate(447e9))}},
+		{Index: 1, BDF: tp.PCIDevices[1].BDF, CPUNUMA: new(7), C2C: &replies.C2C{Links: 10}}, // no such node here
 	}})
 	if g := tp.GPUs[0]; g.NUMA == nil || *g.NUMA != 1 || *tp.PCIDevices[0].NUMA != 1 || g.MemoryNUMA == nil || *g.MemoryNUMA != 9 {
 		t.Errorf("GPU 0: %+v", g)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/replies"
 )
 
 // errNoNetlink says that this system has no netlink to ask.
@@ -14,7 +15,7 @@ var errNoNetlink = errors.New("netlink exists on linux only")
 // netlink asks the kernel, or replays what a capture recorded.
 func (p pipeline) netlink(ctx context.Context) outcome {
 	const s = topo.SourceNetlink
-	report := &topo.NetlinkReport{}
+	report := &replies.NetlinkReport{}
 	recorded := false
 	switch {
 	case p.live:
@@ -25,12 +26,12 @@ func (p pipeline) netlink(ctx context.Context) outcome {
 			return failed(s, "netlink", err)
 		}
 	default:
-		found, err := replay(p.tree, topo.NetlinkAnswersPath, topo.SchemaNetlink, report)
+		found, err := replay(p.tree, replies.NetlinkPath, replies.SchemaNetlink, report)
 		if err == nil && found {
 			err = checkNetlink(report)
 		}
 		if err != nil {
-			return failed(s, topo.NetlinkAnswersPath, err)
+			return failed(s, replies.NetlinkPath, err)
 		}
 		if !found {
 			return withStatus(s, topo.StatusAbsent, "the tree has no recorded netlink answers")
@@ -59,7 +60,7 @@ const (
 )
 
 // checkNetlink refuses a recorded report whose size makes no sense.
-func checkNetlink(r *topo.NetlinkReport) error {
+func checkNetlink(r *replies.NetlinkReport) error {
 	for _, x := range []struct {
 		what   string
 		n, max int

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/replies"
 )
 
 // dumpTries is how often a dump is repeated that changed while it was read.
@@ -25,7 +26,7 @@ const netlinkTimeout = 10 * time.Second
 // dumpNetlink asks the kernel for interfaces, addresses, routes and RDMA
 // devices of the process's network namespace. None of it needs privileges.
 // Interfaces are what the rest hangs on: without them there is no report.
-func dumpNetlink(ctx context.Context) (*topo.NetlinkReport, error) {
+func dumpNetlink(ctx context.Context) (*replies.NetlinkReport, error) {
 	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
 		return nil, err
@@ -34,7 +35,7 @@ func dumpNetlink(ctx context.Context) (*topo.NetlinkReport, error) {
 	if err := h.SetSocketTimeout(netlinkTimeout); err != nil {
 		return nil, err
 	}
-	r := &topo.NetlinkReport{Schema: topo.SchemaNetlink}
+	r := &replies.NetlinkReport{Schema: replies.SchemaNetlink}
 	links, err := dump(ctx, h.LinkList)
 	if links == nil && err != nil {
 		return nil, fmt.Errorf("interfaces: %w", err)
@@ -87,7 +88,7 @@ func dump[T any](ctx context.Context, list func() ([]T, error)) (out []T, err er
 }
 
 // note adds a warning for a dump that failed or never stood still.
-func note(r *topo.NetlinkReport, what string, err error) {
+func note(r *replies.NetlinkReport, what string, err error) {
 	if err == nil {
 		return
 	}
@@ -101,9 +102,9 @@ func note(r *topo.NetlinkReport, what string, err error) {
 }
 
 // linkAnswer is one interface. names are the names by index.
-func linkAnswer(l netlink.Link, names map[int]string) topo.LinkAnswer {
+func linkAnswer(l netlink.Link, names map[int]string) replies.Link {
 	at := l.Attrs()
-	a := topo.LinkAnswer{
+	a := replies.Link{
 		Index: at.Index, Name: at.Name, Kind: l.Type(), Encap: at.EncapType, MTU: at.MTU,
 		MAC: at.HardwareAddr.String(), PermMAC: at.PermHWAddr.String(), Master: at.MasterIndex,
 		ParentDev: at.ParentDev, ParentBus: at.ParentDevBus,
@@ -125,7 +126,7 @@ func linkAnswer(l netlink.Link, names map[int]string) topo.LinkAnswer {
 		}
 	}
 	for _, vf := range at.Vfs {
-		a.VFs = append(a.VFs, topo.VFAnswer{ID: vf.ID, MAC: vf.Mac.String()})
+		a.VFs = append(a.VFs, replies.VF{ID: vf.ID, MAC: vf.Mac.String()})
 	}
 	return a
 }
@@ -139,16 +140,16 @@ func known(s string) string {
 }
 
 // addressAnswer is one address, or none for one without a network.
-func addressAnswer(a netlink.Addr) []topo.AddressAnswer {
+func addressAnswer(a netlink.Addr) []replies.Address {
 	if a.IPNet == nil {
 		return nil
 	}
-	return []topo.AddressAnswer{{Link: a.LinkIndex, CIDR: a.IPNet.String(), Scope: netlink.Scope(a.Scope).String()}}
+	return []replies.Address{{Link: a.LinkIndex, CIDR: a.IPNet.String(), Scope: netlink.Scope(a.Scope).String()}}
 }
 
 // routeAnswers are a route's legs: one, or one for each next hop.
-func routeAnswers(rt netlink.Route) []topo.RouteAnswer {
-	base := topo.RouteAnswer{Link: rt.LinkIndex, Dst: "default", Metric: rt.Priority}
+func routeAnswers(rt netlink.Route) []replies.Route {
+	base := replies.Route{Link: rt.LinkIndex, Dst: "default", Metric: rt.Priority}
 	if rt.Dst != nil {
 		if ones, _ := rt.Dst.Mask.Size(); ones > 0 || !rt.Dst.IP.IsUnspecified() {
 			base.Dst = rt.Dst.String()
@@ -158,9 +159,9 @@ func routeAnswers(rt netlink.Route) []topo.RouteAnswer {
 		base.Gateway = rt.Gw.String()
 	}
 	if len(rt.MultiPath) == 0 {
-		return []topo.RouteAnswer{base}
+		return []replies.Route{base}
 	}
-	var legs []topo.RouteAnswer
+	var legs []replies.Route
 	for _, hop := range rt.MultiPath {
 		leg := base
 		leg.Link, leg.Gateway = hop.LinkIndex, ""
@@ -173,8 +174,8 @@ func routeAnswers(rt netlink.Route) []topo.RouteAnswer {
 }
 
 // rdmaAnswerOf is one RDMA device, its GUIDs in the spelling of sysfs.
-func rdmaAnswerOf(d netlink.RdmaLinkAttrs) topo.RDMAAnswer {
-	return topo.RDMAAnswer{
+func rdmaAnswerOf(d netlink.RdmaLinkAttrs) replies.RDMA {
+	return replies.RDMA{
 		Index: int(d.Index), Name: d.Name, Firmware: d.FirmwareVersion, Ports: int(d.NumPorts),
 		NodeGUID: sysfsGUID(d.NodeGuid), SysImageGUID: sysfsGUID(d.SysImageGuid),
 	}
@@ -192,14 +193,14 @@ func sysfsGUID(s string) string {
 }
 
 // sortReport puts every list in an order that does not change between runs.
-func sortReport(r *topo.NetlinkReport) {
-	slices.SortFunc(r.Links, func(a, b topo.LinkAnswer) int { return cmp.Compare(a.Index, b.Index) })
-	slices.SortFunc(r.Addresses, func(a, b topo.AddressAnswer) int {
+func sortReport(r *replies.NetlinkReport) {
+	slices.SortFunc(r.Links, func(a, b replies.Link) int { return cmp.Compare(a.Index, b.Index) })
+	slices.SortFunc(r.Addresses, func(a, b replies.Address) int {
 		return cmp.Or(cmp.Compare(a.Link, b.Link), strings.Compare(a.CIDR, b.CIDR))
 	})
-	slices.SortFunc(r.Routes, func(a, b topo.RouteAnswer) int {
+	slices.SortFunc(r.Routes, func(a, b replies.Route) int {
 		return cmp.Or(cmp.Compare(a.Link, b.Link), strings.Compare(a.Dst, b.Dst),
 			cmp.Compare(a.Metric, b.Metric), strings.Compare(a.Gateway, b.Gateway))
 	})
-	slices.SortFunc(r.RDMA, func(a, b topo.RDMAAnswer) int { return cmp.Compare(a.Index, b.Index) })
+	slices.SortFunc(r.RDMA, func(a, b replies.RDMA) int { return cmp.Compare(a.Index, b.Index) })
 }

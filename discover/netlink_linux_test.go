@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/replies"
 )
 
 // The running kernel answers an unprivileged process, in an order that stays.
@@ -24,7 +25,7 @@ func TestDumpNetlink(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(r.Warnings) > 0 || r.Schema != topo.SchemaNetlink {
+	if len(r.Warnings) > 0 || r.Schema != replies.SchemaNetlink {
 		t.Errorf("schema %q, warnings %v", r.Schema, r.Warnings)
 	}
 	interfaces, err := net.Interfaces()
@@ -32,12 +33,12 @@ func TestDumpNetlink(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, i := range interfaces {
-		at := slices.IndexFunc(r.Links, func(l topo.LinkAnswer) bool { return l.Index == i.Index })
+		at := slices.IndexFunc(r.Links, func(l replies.Link) bool { return l.Index == i.Index })
 		if at < 0 || r.Links[at].Name != i.Name || r.Links[at].MTU != i.MTU || r.Links[at].MAC != i.HardwareAddr.String() && i.Flags&net.FlagLoopback == 0 {
 			t.Errorf("%+v is not among the links as such", i)
 		}
 	}
-	if !slices.IsSortedFunc(r.Links, func(a, b topo.LinkAnswer) int { return a.Index - b.Index }) {
+	if !slices.IsSortedFunc(r.Links, func(a, b replies.Link) int { return a.Index - b.Index }) {
 		t.Error("links are not in order")
 	}
 	if err := checkNetlink(r); err != nil {
@@ -61,7 +62,7 @@ func TestDumpRetries(t *testing.T) {
 	if !errors.Is(err, netlink.ErrDumpInterrupted) || len(got) != 1 {
 		t.Errorf("%v, %v; want what there is and the reason", got, err)
 	}
-	r := &topo.NetlinkReport{}
+	r := &replies.NetlinkReport{}
 	note(r, "routes", err)
 	note(r, "addresses", unix.EPERM)
 	note(r, "nothing", nil)
@@ -96,20 +97,20 @@ func TestLinkAnswer(t *testing.T) {
 	elsewhere.NetNsID = 2
 	for _, tt := range []struct {
 		link netlink.Link
-		want topo.LinkAnswer
+		want replies.Link
 	}{
-		{bond, topo.LinkAnswer{Index: 4, Name: "bond0", Kind: "bond", OperState: "lowerlayerdown",
+		{bond, replies.Link{Index: 4, Name: "bond0", Kind: "bond", OperState: "lowerlayerdown",
 			Bond: &topo.Bond{Mode: "802.3ad", HashPolicy: "layer3+4", ActiveLeg: "eth0"}}},
-		{bare, topo.LinkAnswer{Index: 5, Kind: "bond", OperState: "unknown", Bond: &topo.Bond{}}},
+		{bare, replies.Link{Index: 5, Kind: "bond", OperState: "unknown", Bond: &topo.Bond{}}},
 		{&netlink.Vlan{LinkAttrs: attrs(netlink.LinkAttrs{Index: 6, ParentIndex: 4}), VlanId: 100},
-			topo.LinkAnswer{Index: 6, Kind: "vlan", Parent: 4, VLANID: new(100), OperState: "unknown"}},
+			replies.Link{Index: 6, Kind: "vlan", Parent: 4, VLANID: new(100), OperState: "unknown"}},
 		{&netlink.Veth{LinkAttrs: attrs(netlink.LinkAttrs{Index: 7, ParentIndex: 4, HardwareAddr: mac, OperState: netlink.OperUp})},
-			topo.LinkAnswer{Index: 7, Kind: "veth", MAC: mac.String(), OperState: "up"}},
-		{&netlink.Macvlan{LinkAttrs: elsewhere}, topo.LinkAnswer{Index: 8, Kind: "macvlan", OperState: "unknown"}},
+			replies.Link{Index: 7, Kind: "veth", MAC: mac.String(), OperState: "up"}},
+		{&netlink.Macvlan{LinkAttrs: elsewhere}, replies.Link{Index: 8, Kind: "macvlan", OperState: "unknown"}},
 		{&netlink.Device{LinkAttrs: attrs(netlink.LinkAttrs{Index: 3, EncapType: "ether", MTU: 9000, MasterIndex: 4,
 			ParentDev: "0000:03:00.0", ParentDevBus: "pci", Vfs: []netlink.VfInfo{{ID: 1, Mac: mac}}})},
-			topo.LinkAnswer{Index: 3, Kind: "device", Encap: "ether", MTU: 9000, Master: 4, OperState: "unknown",
-				ParentDev: "0000:03:00.0", ParentBus: "pci", VFs: []topo.VFAnswer{{ID: 1, MAC: mac.String()}}}},
+			replies.Link{Index: 3, Kind: "device", Encap: "ether", MTU: 9000, Master: 4, OperState: "unknown",
+				ParentDev: "0000:03:00.0", ParentBus: "pci", VFs: []replies.VF{{ID: 1, MAC: mac.String()}}}},
 	} {
 		if diff := cmp.Diff(tt.want, linkAnswer(tt.link, names)); diff != "" {
 			t.Errorf("%s (-want +got)\n%s", tt.link.Type(), diff)
@@ -127,15 +128,15 @@ func TestRouteAnswers(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		route netlink.Route
-		want  []topo.RouteAnswer
+		want  []replies.Route
 	}{
-		{netlink.Route{LinkIndex: 2, Gw: net.IPv4(10, 0, 0, 1), Priority: 100}, []topo.RouteAnswer{{Link: 2, Dst: "default", Gateway: "10.0.0.1", Metric: 100}}},
-		{netlink.Route{LinkIndex: 2, Dst: network("0.0.0.0/0")}, []topo.RouteAnswer{{Link: 2, Dst: "default"}}},
-		{netlink.Route{LinkIndex: 2, Dst: network("::/0")}, []topo.RouteAnswer{{Link: 2, Dst: "default"}}},
-		{netlink.Route{LinkIndex: 2, Dst: network("0.0.0.0/1")}, []topo.RouteAnswer{{Link: 2, Dst: "0.0.0.0/1"}}},
+		{netlink.Route{LinkIndex: 2, Gw: net.IPv4(10, 0, 0, 1), Priority: 100}, []replies.Route{{Link: 2, Dst: "default", Gateway: "10.0.0.1", Metric: 100}}},
+		{netlink.Route{LinkIndex: 2, Dst: network("0.0.0.0/0")}, []replies.Route{{Link: 2, Dst: "default"}}},
+		{netlink.Route{LinkIndex: 2, Dst: network("::/0")}, []replies.Route{{Link: 2, Dst: "default"}}},
+		{netlink.Route{LinkIndex: 2, Dst: network("0.0.0.0/1")}, []replies.Route{{Link: 2, Dst: "0.0.0.0/1"}}},
 		{
 			netlink.Route{Dst: network("10.1.0.0/16"), MultiPath: []*netlink.NexthopInfo{{LinkIndex: 3, Gw: net.IPv4(10, 0, 0, 3)}, {LinkIndex: 4}}},
-			[]topo.RouteAnswer{{Link: 3, Dst: "10.1.0.0/16", Gateway: "10.0.0.3"}, {Link: 4, Dst: "10.1.0.0/16"}},
+			[]replies.Route{{Link: 3, Dst: "10.1.0.0/16", Gateway: "10.0.0.3"}, {Link: 4, Dst: "10.1.0.0/16"}},
 		},
 	} {
 		if diff := cmp.Diff(tt.want, routeAnswers(tt.route)); diff != "" {

@@ -5,8 +5,8 @@ package discover
 import (
 	"context"
 
-	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/replies"
 )
 
 // dumpNetlink asks the kernel, which here knows no netlink.
-func dumpNetlink(context.Context) (*topo.NetlinkReport, error) { return nil, errNoNetlink }
+func dumpNetlink(context.Context) (*replies.NetlinkReport, error) { return nil, errNoNetlink }

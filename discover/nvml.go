@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/replies"
 )
 
 // nvml asks the GPU vendor's library, or replays what a capture recorded.
@@ -28,14 +29,14 @@ func (p pipeline) nvml(ctx context.Context) outcome {
 		}
 		return gpusAnswered(report, false)
 	}
-	report := &topo.GPUReport{}
-	found, err := replay(p.tree, topo.NVMLAnswersPath, topo.SchemaNVML, report)
+	report := &replies.GPUReport{}
+	found, err := replay(p.tree, replies.NVMLPath, replies.SchemaNVML, report)
 	if err == nil && found {
 		err = checkGPUs(report)
 	}
 	switch {
 	case err != nil:
-		return failed(s, topo.NVMLAnswersPath, err)
+		return failed(s, replies.NVMLPath, err)
 	case !found:
 		return gpusUnasked(withStatus(s, topo.StatusAbsent, "the tree has no recorded NVML answers"), false)
 	}
@@ -43,7 +44,7 @@ func (p pipeline) nvml(ctx context.Context) outcome {
 }
 
 // gpusAnswered is the outcome of a report.
-func gpusAnswered(report *topo.GPUReport, recorded bool) outcome {
+func gpusAnswered(report *replies.GPUReport, recorded bool) outcome {
 	detail := []string{fmt.Sprintf("%d GPUs", len(report.GPUs))}
 	for _, v := range []struct{ name, value string }{
 		{"driver", report.DriverVersion}, {"NVML", report.NVMLVersion}, {"CUDA", report.CUDAVersion},
@@ -89,7 +90,7 @@ func gpusUnasked(o outcome, live bool) outcome {
 }
 
 // checkGPUs refuses a recorded report whose size makes no sense.
-func checkGPUs(r *topo.GPUReport) error {
+func checkGPUs(r *replies.GPUReport) error {
 	if len(r.GPUs) > maxGPUs {
 		return fmt.Errorf("%d GPUs, more than %d", len(r.GPUs), maxGPUs)
 	}

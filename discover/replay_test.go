@@ -8,6 +8,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/hosttree"
+	"github.com/topoctl/topoctl/internal/base/replies"
 )
 
 // withAnswers is the small machine with other recorded answers.
@@ -28,16 +29,16 @@ func withAnswers(t testing.TB, name, text string) *hosttree.Mem {
 func TestReplayRefuses(t *testing.T) {
 	many := func(n int, item string) string { return strings.Repeat(item+",", n-1) + item }
 	for _, tt := range []struct{ name, path, text, want string }{
-		{"newer major", topo.NVMLAnswersPath, `{"schema":"topoctl.nvml/v2","gpus":[]}`, `schema "topoctl.nvml/v2" is of another version; this program reads topoctl.nvml/v1`},
-		{"another file", topo.NVMLAnswersPath, `{"schema":"topoctl.netlink/v1"}`, `want topoctl.nvml/v1`},
-		{"no schema", topo.NetlinkAnswersPath, `{"links":[]}`, `schema "": want topoctl.netlink/v1`},
-		{"cut off", topo.NetlinkAnswersPath, `{"schema":"topoctl.netlink/v1","links":[{`, "unexpected end"},
-		{"empty", topo.NetlinkAnswersPath, ``, "unexpected end"},
-		{"wrong type", topo.NVMLAnswersPath, `{"schema":"topoctl.nvml/v1","gpus":[{"index":"zero"}]}`, "gpus.index"},
-		{"wrong address", topo.NVMLAnswersPath, `{"schema":"topoctl.nvml/v1","gpus":[{"bdf":"nowhere"}]}`, `pci address "nowhere"`},
-		{"too many GPUs", topo.NVMLAnswersPath, `{"schema":"topoctl.nvml/v1","gpus":[` + many(1025, "{}") + `]}`, "1025 GPUs, more than 1024"},
-		{"too many NVLinks", topo.NVMLAnswersPath, `{"schema":"topoctl.nvml/v1","gpus":[{"nvlinks":[` + many(257, "{}") + `]}]}`, "more NVLinks"},
-		{"too many links", topo.NetlinkAnswersPath, `{"schema":"topoctl.netlink/v1","links":[` + many(65537, "{}") + `]}`, "65537 links, more than 65536"},
+		{"newer major", replies.NVMLPath, `{"schema":"topoctl.nvml/v2","gpus":[]}`, `schema "topoctl.nvml/v2" is of another version; this program reads topoctl.nvml/v1`},
+		{"another file", replies.NVMLPath, `{"schema":"topoctl.netlink/v1"}`, `want topoctl.nvml/v1`},
+		{"no schema", replies.NetlinkPath, `{"links":[]}`, `schema "": want topoctl.netlink/v1`},
+		{"cut off", replies.NetlinkPath, `{"schema":"topoctl.netlink/v1","links":[{`, "unexpected end"},
+		{"empty", replies.NetlinkPath, ``, "unexpected end"},
+		{"wrong type", replies.NVMLPath, `{"schema":"topoctl.nvml/v1","gpus":[{"index":"zero"}]}`, "gpus.index"},
+		{"wrong address", replies.NVMLPath, `{"schema":"topoctl.nvml/v1","gpus":[{"bdf":"nowhere"}]}`, `pci address "nowhere"`},
+		{"too many GPUs", replies.NVMLPath, `{"schema":"topoctl.nvml/v1","gpus":[` + many(1025, "{}") + `]}`, "1025 GPUs, more than 1024"},
+		{"too many NVLinks", replies.NVMLPath, `{"schema":"topoctl.nvml/v1","gpus":[{"nvlinks":[` + many(257, "{}") + `]}]}`, "more NVLinks"},
+		{"too many links", replies.NetlinkPath, `{"schema":"topoctl.netlink/v1","links":[` + many(65537, "{}") + `]}`, "65537 links, more than 65536"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tp, err := Discover(context.Background(), Options{FS: withAnswers(t, tt.path, tt.text)})
@@ -53,7 +54,7 @@ func TestReplayRefuses(t *testing.T) {
 
 func TestReplayTooLarge(t *testing.T) {
 	text := `{"schema":"topoctl.nvml/v1","gpus":[]}` + strings.Repeat(" ", maxAnswers)
-	err := decodeAnswers([]byte(text), "x", topo.SchemaNVML, &topo.GPUReport{})
+	err := decodeAnswers([]byte(text), "x", replies.SchemaNVML, &replies.GPUReport{})
 	if err == nil || !strings.Contains(err.Error(), "more than 16777216 bytes") {
 		t.Errorf("error %v", err)
 	}
@@ -64,7 +65,7 @@ func TestReplayTooLarge(t *testing.T) {
 func TestReplayNewerMinor(t *testing.T) {
 	text := `{"schema":"topoctl.netlink/v1","colour":"red","links":[{"index":2,"name":"ens1","shape":1}],
 		"warnings":[{"code":"source-failed","detail":"netlink: routes: no","source":"nvml"}]}`
-	tp, err := Discover(context.Background(), Options{FS: withAnswers(t, topo.NetlinkAnswersPath, text)})
+	tp, err := Discover(context.Background(), Options{FS: withAnswers(t, replies.NetlinkPath, text)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,16 +120,16 @@ func fuzzAnswers[T any](f *testing.F, schema string, seeds []string, recordedAt 
 }
 
 func FuzzNVMLAnswers(f *testing.F) {
-	fuzzAnswers(f, topo.SchemaNVML, []string{
+	fuzzAnswers(f, replies.SchemaNVML, []string{
 		`{"schema":"topoctl.nvml/v1","gpus":[{"index":-1,"bdf":"0000:19:00.0","nvlinks":[{"active":true,"remote_bdf":"0000:1a:00.0"}],"p2p":{"0":"ok","-5":"x"}}]}`,
 		`{"schema":"topoctl.nvml/v1","gpus":[{"bdf":"0000:19:00.0","index":1},{"bdf":"0000:19:00.0"},{"bdf":"0000:1a:00.0","pcie_gen":-3,"pcie_width":0}]}`,
 		`{"schema":"topoctl.nvml/v1","gpus":[{},{},{"bdf":"ffffffff:ff:1f.7","mig":{"enabled":true},"c2c":{"links":1,"bytes_per_sec":-1},"cpu_numa_node":0}]}`,
-	}, topo.NVMLAnswersPath, checkGPUs, applyNVML)
+	}, replies.NVMLPath, checkGPUs, applyNVML)
 }
 
 func FuzzNetlinkAnswers(f *testing.F) {
-	fuzzAnswers(f, topo.SchemaNetlink, []string{
+	fuzzAnswers(f, replies.SchemaNetlink, []string{
 		`{"schema":"topoctl.netlink/v1","links":[{"index":0,"name":""},{"index":2,"name":"ens1","master":2,"parent":2},{"index":2,"name":"ens1"}]}`,
 		`{"schema":"topoctl.netlink/v1","links":[{"index":2,"name":"ens1","parent_bus":"pci","parent_dev":":::"}],"routes":[{"link":2}],"rdma":[{"name":"mlx5_0"}]}`,
-	}, topo.NetlinkAnswersPath, checkNetlink, applyNetlink)
+	}, replies.NetlinkPath, checkNetlink, applyNetlink)
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo/ncclxml"
 	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/base/hosttree"
+	"github.com/topoctl/topoctl/internal/base/replies"
 )
 
 // Writing a machine in another tool's format and reading it back keeps what
@@ -178,7 +179,7 @@ func belongs(id topo.ID, file string) bool {
 	case "pkg":
 		return strings.HasSuffix(file, "/physical_package_id") || file == "proc/cpuinfo"
 	case "gpu", "nic", "sw": // recognised by the function's class and vendor, which NVML can stand in for
-		return strings.Contains(file, strings.TrimSuffix(name, ".0")) || strings.HasSuffix(file, "/class") || strings.HasSuffix(file, "/vendor") || file == topo.NVMLAnswersPath
+		return strings.Contains(file, strings.TrimSuffix(name, ".0")) || strings.HasSuffix(file, "/class") || strings.HasSuffix(file, "/vendor") || file == replies.NVMLPath
 	}
 	return false
 }

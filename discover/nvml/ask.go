@@ -11,6 +11,7 @@ import (
 	gonvml "github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/replies"
 )
 
 // asker asks one loaded NVML and keeps account of what failed.
@@ -90,8 +91,8 @@ func number(g *gpu, symbol string, call func() (int, gonvml.Return)) *int {
 }
 
 // report asks for everything.
-func (a *asker) report(ctx context.Context) (*topo.GPUReport, error) {
-	r := &topo.GPUReport{Schema: topo.SchemaNVML, GPUs: []topo.GPUAnswer{}}
+func (a *asker) report(ctx context.Context) (*replies.GPUReport, error) {
+	r := &replies.GPUReport{Schema: replies.SchemaNVML, GPUs: []replies.GPU{}}
 	system := &gpu{asker: a, warned: map[string]bool{}}
 	r.DriverVersion = text1(system, "nvmlSystemGetDriverVersion", a.lib.SystemGetDriverVersion)
 	r.NVMLVersion = text1(system, "nvmlSystemGetNVMLVersion", a.lib.SystemGetNVMLVersion)
@@ -124,9 +125,9 @@ func (a *asker) report(ctx context.Context) (*topo.GPUReport, error) {
 }
 
 // answer asks for one GPU.
-func (g *gpu) answer() topo.GPUAnswer {
+func (g *gpu) answer() replies.GPU {
 	d := g.dev
-	a := topo.GPUAnswer{
+	a := replies.GPU{
 		Index:        g.index,
 		UUID:         text1(g, "nvmlDeviceGetUUID", d.GetUUID),
 		Serial:       text1(g, "nvmlDeviceGetSerial", d.GetSerial),

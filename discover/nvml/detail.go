@@ -11,6 +11,7 @@ import (
 	gonvml "github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/replies"
 )
 
 // maxCPUs and maxNodes size the sets that NVML fills; go-nvml makes them eight
@@ -104,14 +105,14 @@ func (g *gpu) mig() *topo.MIG {
 }
 
 // nvlinks asks for every NVLink that the driver knows of.
-func (g *gpu) nvlinks() []topo.NVLinkAnswer {
-	var links []topo.NVLinkAnswer
+func (g *gpu) nvlinks() []replies.NVLink {
+	var links []replies.NVLink
 	for i := range gonvml.NVLINK_MAX_LINKS {
 		state, ok := ask(g, "nvmlDeviceGetNvLinkState", func() (gonvml.EnableState, gonvml.Return) { return g.dev.GetNvLinkState(i) })
 		if !ok {
 			continue
 		}
-		l := topo.NVLinkAnswer{Link: i, Active: state == gonvml.FEATURE_ENABLED}
+		l := replies.NVLink{Link: i, Active: state == gonvml.FEATURE_ENABLED}
 		if l.Active {
 			g.farEnd(&l)
 		}
@@ -121,7 +122,7 @@ func (g *gpu) nvlinks() []topo.NVLinkAnswer {
 }
 
 // farEnd asks where an active link leads.
-func (g *gpu) farEnd(l *topo.NVLinkAnswer) {
+func (g *gpu) farEnd(l *replies.NVLink) {
 	kind, ok := ask(g, "nvmlDeviceGetNvLinkRemoteDeviceType", func() (gonvml.IntNvLinkDeviceType, gonvml.Return) {
 		return g.dev.GetNvLinkRemoteDeviceType(l.Link)
 	})
@@ -152,12 +153,12 @@ const maxC2C = 64
 // c2c asks for the GPU's NVLink-C2C: the links that are active, and what they
 // carry together.
 // Source: nvml.h, NVML_FI_DEV_C2C_LINK_*; the speed is in MB/s for each link.
-func (g *gpu) c2c() *topo.C2CAnswer {
+func (g *gpu) c2c() *replies.C2C {
 	count, ok := g.field(gonvml.FI_DEV_C2C_LINK_COUNT, 0)
 	if !ok || count == 0 || count > maxC2C {
 		return nil
 	}
-	c := &topo.C2CAnswer{}
+	c := &replies.C2C{}
 	var sum topo.Rate
 	for i := range uint32(count) {
 		if up, ok := g.field(gonvml.FI_DEV_C2C_LINK_GET_STATUS, i); !ok || up != 1 {

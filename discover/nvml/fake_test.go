@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/replies"
 )
 
 // envLibrary makes the test binary a child that asks the named library and
@@ -72,7 +73,7 @@ func buildFake(t *testing.T, flags ...string) string {
 
 // askFake asks a library in a child process with the given machine. The exit
 // status is 0, 3 for a failure and 4 for an absent library.
-func askFake(t *testing.T, so string, machine string) (report *topo.GPUReport, status int, stderr string) {
+func askFake(t *testing.T, so string, machine string) (report *replies.GPUReport, status int, stderr string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "machine")
 	if err := os.WriteFile(file, []byte(machine), 0o600); err != nil {
@@ -90,7 +91,7 @@ func askFake(t *testing.T, so string, machine string) (report *topo.GPUReport, s
 	if err != nil {
 		t.Fatal(err)
 	}
-	report = &topo.GPUReport{}
+	report = &replies.GPUReport{}
 	if err := json.Unmarshal(out.Bytes(), report); err != nil {
 		t.Fatalf("%v\n%s", err, out.String())
 	}
@@ -155,20 +156,20 @@ func TestFakeLibrary(t *testing.T) {
 		t.Fatalf("exit status %d\n%s", status, stderr)
 	}
 	remote := topo.BDF{Domain: 0x10000, Bus: 0x9b}
-	want := &topo.GPUReport{
-		Schema: topo.SchemaNVML, DriverVersion: "580.95.05", NVMLVersion: "13.580.95.05", CUDAVersion: "13.1",
-		GPUs: []topo.GPUAnswer{{
+	want := &replies.GPUReport{
+		Schema: replies.SchemaNVML, DriverVersion: "580.95.05", NVMLVersion: "13.580.95.05", CUDAVersion: "13.1",
+		GPUs: []replies.GPU{{
 			Index: 0, BDF: topo.BDF{Bus: 0x1b}, UUID: "GPU-0", Serial: "1650", Name: "NVIDIA GH200",
 			Minor: ptr(3), MemoryBytes: ptr(int64(0x17f0000000)), ComputeCap: "9.0",
 			PCIeGen: ptr(1), PCIeWidth: ptr(8), PCIeMaxGen: ptr(5), PCIeMaxWidth: ptr(16),
 			CPUAffinity: "0-7,16,64", CPUNUMA: ptr(1), MemoryNUMA: ptr(9),
-			NVLinks: []topo.NVLinkAnswer{
+			NVLinks: []replies.NVLink{
 				{Link: 0, Active: true, RemoteType: "gpu", RemoteBDF: &remote, Version: ptr(4)},
 				{Link: 1, Active: true, RemoteType: "gpu", RemoteBDF: &remote},
 				{Link: 2},
 				{Link: 4, Active: true, RemoteType: "switch"},
 			},
-			C2C: &topo.C2CAnswer{Links: 2, BytesPerSec: ptr(topo.Rate(89_424_000_000))},
+			C2C: &replies.C2C{Links: 2, BytesPerSec: ptr(topo.Rate(89_424_000_000))},
 			MIG: &topo.MIG{Enabled: true, Instances: []topo.MIGInstance{
 				{UUID: "MIG-a", Profile: "1g.12gb", MemoryBytes: ptr(int64(12884901888))}, {UUID: "MIG-c"},
 			}},

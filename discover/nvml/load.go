@@ -11,7 +11,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/dl"
 	gonvml "github.com/NVIDIA/go-nvml/pkg/nvml"
 
-	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/replies"
 )
 
 // Source asks NVML. It is safe for concurrent use. The zero value is the system's NVML.
@@ -42,7 +42,7 @@ func unlock() { <-one }
 // GPUs loads NVML, asks it for every GPU and lets it go. A GPU or a call that
 // fails becomes a warning of the report; ctx is looked at between GPUs, for a
 // call in the driver cannot be interrupted.
-func (s *Source) GPUs(ctx context.Context) (*topo.GPUReport, error) {
+func (s *Source) GPUs(ctx context.Context) (*replies.GPUReport, error) {
 	if err := lock(ctx); err != nil {
 		return nil, err
 	}

@@ -5,8 +5,8 @@ package nvml
 import (
 	"context"
 
-	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/counters"
+	"github.com/topoctl/topoctl/internal/base/replies"
 )
 
 // Source asks no NVML.
@@ -15,7 +15,7 @@ type Source struct {
 }
 
 // GPUs says that this program cannot ask NVML.
-func (s *Source) GPUs(context.Context) (*topo.GPUReport, error) {
+func (s *Source) GPUs(context.Context) (*replies.GPUReport, error) {
 	return nil, errNotBuilt
 }
 

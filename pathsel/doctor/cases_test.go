@@ -9,6 +9,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/discover/topo/ncclxml"
 	"github.com/topoctl/topoctl/discover/topo/nvsmi"
+	"github.com/topoctl/topoctl/internal/base/replies"
 	"github.com/topoctl/topoctl/pathsel/doctor"
 )
 
@@ -153,19 +154,19 @@ func noGIDTypes(t *topo.Topology) {
 }
 
 // silentNVML is a patch: no recorded answers.
-const silentNVML = "remove " + topo.NVMLAnswersPath
+const silentNVML = "remove " + replies.NVMLPath
 
 // tries is what trying the devices of a running host gave: all is well with each,
 // then edit.
-func tries(edit func(*topo.VerbsReport)) func(testing.TB, *topo.Topology) doctor.Options {
+func tries(edit func(*replies.VerbsReport)) func(testing.TB, *topo.Topology) doctor.Options {
 	return func(_ testing.TB, t *topo.Topology) doctor.Options {
-		v := &topo.VerbsReport{}
+		v := &replies.VerbsReport{}
 		for _, r := range t.RDMADevices {
-			a := topo.VerbsAnswer{Name: r.Name, MaxMRBytes: new(int64(1 << 40)), DMABuf: new(true),
-				Registrations: []topo.VerbsRegistration{{Bytes: 4096}, {Bytes: 16 << 20}}}
+			a := replies.VerbsDevice{Name: r.Name, MaxMRBytes: new(int64(1 << 40)), DMABuf: new(true),
+				Registrations: []replies.VerbsRegistration{{Bytes: 4096}, {Bytes: 16 << 20}}}
 			for _, p := range t.Ports {
 				if p.RDMA == r.ID {
-					a.Ports = append(a.Ports, topo.VerbsPort{Number: p.Number, ActiveMTUBytes: 4096, MaxMTUBytes: 4096, GIDs: len(p.GIDs)})
+					a.Ports = append(a.Ports, replies.VerbsPort{Number: p.Number, ActiveMTUBytes: 4096, MaxMTUBytes: 4096, GIDs: len(p.GIDs)})
 				}
 			}
 			v.Devices = append(v.Devices, a)
@@ -178,13 +179,13 @@ func tries(edit func(*topo.VerbsReport)) func(testing.TB, *topo.Topology) doctor
 }
 
 // refuses is a report in which the first device fails to register some bytes.
-func refuses(bytes int64, errno string) func(*topo.VerbsReport) {
-	return func(v *topo.VerbsReport) {
+func refuses(bytes int64, errno string) func(*replies.VerbsReport) {
+	return func(v *replies.VerbsReport) {
 		list := &v.Devices[0].Registrations
 		if (*list)[0].Bytes == bytes {
 			*list = (*list)[:1]
 		}
-		(*list)[len(*list)-1].Failed = &topo.VerbsError{Verb: "ibv_reg_mr", Errno: errno}
+		(*list)[len(*list)-1].Failed = &replies.VerbsError{Verb: "ibv_reg_mr", Errno: errno}
 	}
 }
 
@@ -299,7 +300,7 @@ var rulings = map[doctor.Code]ruling{
 		fine: named(healthy), blind: variant(healthy, "remove sys/module"),
 		more: map[string]ruling{
 			"dma-buf alone, and the NIC cannot": {found: variant(healthy, "remove sys/module/nvidia_peermem",
-				`set proc/driver/nvidia/version "NVIDIA UNIX Open Kernel Module for x86_64  550.54.15"`), with: tries(func(v *topo.VerbsReport) { v.Devices[0].DMABuf = new(false) }),
+				`set proc/driver/nvidia/version "NVIDIA UNIX Open Kernel Module for x86_64  550.54.15"`), with: tries(func(v *replies.VerbsReport) { v.Devices[0].DMABuf = new(false) }),
 				severity: doctor.Error, text: "their driver does not register dma-bufs", subjects: []topo.ID{"rdma:mlx5_0"}},
 			"an old kernel": {found: variant(healthy, "remove sys/module/nvidia_peermem",
 				`set proc/driver/nvidia/version "NVIDIA UNIX Open Kernel Module for x86_64  550.54.15"`, "set proc/sys/kernel/osrelease 5.4.0-200-generic"), severity: doctor.Error, text: "older than 5.12"},
@@ -333,18 +334,18 @@ var rulings = map[doctor.Code]ruling{
 				text: "the device or the kernel has no room"},
 			"no memory at all": {found: limited(named(ethernet), 0, 0, new(false)), with: tries(refuses(4096, "EPERM")), severity: doctor.Error, text: "register 4 KiB with EPERM: this process may not lock any memory"},
 			"the driver":       {found: named(ethernet), with: tries(refuses(4096, "EOPNOTSUPP")), severity: doctor.Error, text: "the driver cannot do it"},
-			"a small device": {found: named(ethernet), with: tries(func(v *topo.VerbsReport) {
+			"a small device": {found: named(ethernet), with: tries(func(v *replies.VerbsReport) {
 				refuses(16<<20, "EINVAL")(v)
 				v.Devices[0].MaxMRBytes = new(int64(1 << 20))
 			}), severity: doctor.Error, text: "the largest region that it takes is 1 MiB"},
-			"it hangs": {found: named(ethernet), with: tries(func(v *topo.VerbsReport) {
-				v.Devices[1] = topo.VerbsAnswer{Name: "mlx5_1", Silent: true, Step: "ibv_open_device"}
+			"it hangs": {found: named(ethernet), with: tries(func(v *replies.VerbsReport) {
+				v.Devices[1] = replies.VerbsDevice{Name: "mlx5_1", Silent: true, Step: "ibv_open_device"}
 			}), severity: doctor.Error, text: "did not answer in time when it was asked for ibv_open_device", subjects: []topo.ID{"rdma:mlx5_1"}},
-			"it is gone": {found: named(ethernet), with: tries(func(v *topo.VerbsReport) {
-				v.Devices[1] = topo.VerbsAnswer{Name: "mlx5_1", Open: &topo.VerbsError{Verb: "ibv_open_device", Errno: "ENODEV"}}
+			"it is gone": {found: named(ethernet), with: tries(func(v *replies.VerbsReport) {
+				v.Devices[1] = replies.VerbsDevice{Name: "mlx5_1", Open: &replies.VerbsError{Verb: "ibv_open_device", Errno: "ENODEV"}}
 			}), severity: doctor.Error, text: "opening the device failed with ENODEV: the device is gone", subjects: []topo.ID{"rdma:mlx5_1"}},
-			"no domain": {found: named(ethernet), with: tries(func(v *topo.VerbsReport) {
-				v.Devices[0] = topo.VerbsAnswer{Name: "mlx5_0", Domain: &topo.VerbsError{Verb: "ibv_alloc_pd", Errno: "EAGAIN"}}
+			"no domain": {found: named(ethernet), with: tries(func(v *replies.VerbsReport) {
+				v.Devices[0] = replies.VerbsDevice{Name: "mlx5_0", Domain: &replies.VerbsError{Verb: "ibv_alloc_pd", Errno: "EAGAIN"}}
 			}), severity: doctor.Error, text: "the rdma cgroup allows no more objects"},
 		},
 	},
@@ -471,7 +472,7 @@ var rulings = map[doctor.Code]ruling{
 		fine: variant(ethernet, "change 0000:1a:00.0 mtu 4200", "change 0000:9b:00.0 mtu 9000"), blind: edited(named(ethernet), noInterfaces),
 	},
 	"mtu-active": {
-		found: named(ethernet), with: tries(func(v *topo.VerbsReport) { v.Devices[0].Ports[0].ActiveMTUBytes = 1024 }), severity: doctor.Warning,
+		found: named(ethernet), with: tries(func(v *replies.VerbsReport) { v.Devices[0].Ports[0].ActiveMTUBytes = 1024 }), severity: doctor.Warning,
 		text: "RDMA packets carry 1024 bytes, though the MTU of ens1f0np0, 4200, holds 4096", subjects: []topo.ID{"port:mlx5_0/1"},
 		fine: named(ethernet), fineWith: tries(nil), blind: named(ethernet),
 		more: map[string]ruling{"too large": {found: variant(ethernet, "change 0000:1a:00.0 mtu 1500"), with: tries(nil), severity: doctor.Warning, text: "which the MTU of ens1f0np0, 1500, does not hold"}},
@@ -503,7 +504,7 @@ var rulings = map[doctor.Code]ruling{
 		fine: named(healthy), blind: edited(named(healthy), func(t *topo.Topology) { t.RDMADevices[2].Board, t.RDMADevices[3].Board = "", "" }),
 	},
 	"rails-share-subnet": {
-		found: named("gh200-4gpu"), severity: doctor.Info, text: "10.38.0.0/16", fine: named(ethernet), blind: variant(ethernet, "remove "+topo.NetlinkAnswersPath),
+		found: named("gh200-4gpu"), severity: doctor.Info, text: "10.38.0.0/16", fine: named(ethernet), blind: variant(ethernet, "remove "+replies.NetlinkPath),
 	},
 	"gpu-without-near-nic": {
 		found: named("h20-4ib-1roce"), severity: doctor.Warning, text: "the nearest are NODE, at most 50.0 GB/s", subjects: []topo.ID{"gpu:1", "gpu:3", "gpu:5", "gpu:7"},
@@ -677,18 +678,18 @@ var elsewhere = []struct {
 
 // What was tried and told nothing is never ok.
 func TestTriedInVain(t *testing.T) {
-	for name, edit := range map[string]func(*topo.VerbsReport){
-		"no library":      func(v *topo.VerbsReport) { *v = topo.VerbsReport{Unavailable: "not installed"} },
-		"no device":       func(v *topo.VerbsReport) { v.Devices = nil },
-		"one device less": func(v *topo.VerbsReport) { v.Devices = v.Devices[:1] },
-		"shut out": func(v *topo.VerbsReport) {
+	for name, edit := range map[string]func(*replies.VerbsReport){
+		"no library":      func(v *replies.VerbsReport) { *v = replies.VerbsReport{Unavailable: "not installed"} },
+		"no device":       func(v *replies.VerbsReport) { v.Devices = nil },
+		"one device less": func(v *replies.VerbsReport) { v.Devices = v.Devices[:1] },
+		"shut out": func(v *replies.VerbsReport) {
 			for i := range v.Devices {
-				v.Devices[i] = topo.VerbsAnswer{Name: v.Devices[i].Name, Open: &topo.VerbsError{Verb: "ibv_open_device", Errno: "EACCES"}}
+				v.Devices[i] = replies.VerbsDevice{Name: v.Devices[i].Name, Open: &replies.VerbsError{Verb: "ibv_open_device", Errno: "EACCES"}}
 			}
 		},
-		"nothing came of it": func(v *topo.VerbsReport) {
+		"nothing came of it": func(v *replies.VerbsReport) {
 			for i := range v.Devices {
-				v.Devices[i] = topo.VerbsAnswer{Name: v.Devices[i].Name}
+				v.Devices[i] = replies.VerbsDevice{Name: v.Devices[i].Name}
 			}
 		},
 	} {

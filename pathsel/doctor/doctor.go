@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/replies"
 	"github.com/topoctl/topoctl/internal/base/units"
 	"github.com/topoctl/topoctl/pathsel"
 )
@@ -20,7 +21,7 @@ type Options struct {
 	Units units.System
 	// Verbs is how trying the RDMA devices of the running host went; nil where
 	// they were not tried.
-	Verbs *topo.VerbsReport
+	Verbs *replies.VerbsReport
 	// GIDIndex is the index that a program will be told to use; nil none.
 	GIDIndex *int
 	// Peer is another host that this one talks to, derived; nil none.

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/replies"
 	"github.com/topoctl/topoctl/pathsel/doctor"
 )
 
@@ -26,9 +27,9 @@ var faults = map[string]fault{
 	"port-switched-off":      {on: variant(ethernet, "change 0000:1a:00.0 state down", "set sys/class/net/ens1f0np0/flags 0x1002"), with: tries(nil), want: []doctor.Code{"port-down"}},
 	"port-no-carrier":        {on: variant(ethernet, "change 0000:1a:00.0 state down"), with: tries(nil), want: []doctor.Code{"port-down"}},
 	"port-no-subnet-manager": {on: variant(healthy, `set sys/class/infiniband/mlx5_0/ports/1/state "2: INIT"`), with: tries(nil), want: []doctor.Code{"port-down"}},
-	"mtu-one-port": {on: variant(ethernet, "change 0000:1a:00.0 mtu 1500"), with: tries(func(v *topo.VerbsReport) { v.Devices[0].Ports[0].ActiveMTUBytes = 1024 }),
+	"mtu-one-port": {on: variant(ethernet, "change 0000:1a:00.0 mtu 1500"), with: tries(func(v *replies.VerbsReport) { v.Devices[0].Ports[0].ActiveMTUBytes = 1024 }),
 		want: []doctor.Code{"mtu-mismatch"}},
-	"mtu-not-followed": {on: named(ethernet), with: tries(func(v *topo.VerbsReport) { v.Devices[0].Ports[0].ActiveMTUBytes = 1024 }), want: []doctor.Code{"mtu-active"}},
+	"mtu-not-followed": {on: named(ethernet), with: tries(func(v *replies.VerbsReport) { v.Devices[0].Ports[0].ActiveMTUBytes = 1024 }), want: []doctor.Code{"mtu-active"}},
 	"mtu-peer": {on: named(ethernet), with: func(tb testing.TB, t *topo.Topology) doctor.Options {
 		o := tries(nil)(tb, t)
 		o.Peer = variant(ethernet, "change 0000:1a:00.0 mtu 1500", "change 0000:9b:00.0 mtu 1500")(tb)
@@ -38,8 +39,8 @@ var faults = map[string]fault{
 	"memlock-small":  {on: limited(named(ethernet), 8<<30, -1, new(false)), with: tries(nil), want: []doctor.Code{"memlock"}},
 	"refused":        {on: named(ethernet), with: tries(refuses(16<<20, "ENOMEM")), want: []doctor.Code{"registration-refused"}},
 	"refused-cgroup": {on: named(ethernet), with: tries(refuses(4096, "EAGAIN")), want: []doctor.Code{"registration-refused"}},
-	"silent": {on: named(ethernet), with: tries(func(v *topo.VerbsReport) {
-		v.Devices[0] = topo.VerbsAnswer{Name: "mlx5_0", Silent: true, Step: "ibv_reg_mr of 4096 bytes", Ports: v.Devices[0].Ports}
+	"silent": {on: named(ethernet), with: tries(func(v *replies.VerbsReport) {
+		v.Devices[0] = replies.VerbsDevice{Name: "mlx5_0", Silent: true, Step: "ibv_reg_mr of 4096 bytes", Ports: v.Devices[0].Ports}
 	}), want: []doctor.Code{"registration-refused"}},
 }
 

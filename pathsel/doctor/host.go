@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/replies"
 	"github.com/topoctl/topoctl/internal/base/units"
 	"github.com/topoctl/topoctl/pathsel"
 )
@@ -25,7 +26,7 @@ type host struct {
 	netdev map[string]*topo.Netdev
 	axis   map[topo.ID]int
 
-	verbs    *topo.VerbsReport // nil: not tried
+	verbs    *replies.VerbsReport // nil: not tried
 	gidIndex *int
 	peer     *topo.Topology
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/replies"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
@@ -55,12 +56,12 @@ func payload(mtu int) int {
 }
 
 // verbsPort is what the library said of a port, nil if it was not asked.
-func (h *host) verbsPort(p *pathsel.Port) *topo.VerbsPort {
+func (h *host) verbsPort(p *pathsel.Port) *replies.VerbsPort {
 	a := h.answer(p.Device)
 	if a == nil {
 		return nil
 	}
-	i := slices.IndexFunc(a.Ports, func(x topo.VerbsPort) bool { return x.Number == p.Number && x.Failed == nil })
+	i := slices.IndexFunc(a.Ports, func(x replies.VerbsPort) bool { return x.Number == p.Number && x.Failed == nil })
 	if i < 0 {
 		return nil
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/replies"
 	"github.com/topoctl/topoctl/internal/base/units"
 )
 
@@ -69,11 +70,11 @@ func (h *host) withVerbs() string {
 }
 
 // answer is how the trial of a device went, nil if it was not tried.
-func (h *host) answer(name string) *topo.VerbsAnswer {
+func (h *host) answer(name string) *replies.VerbsDevice {
 	if h.verbs == nil {
 		return nil
 	}
-	i := slices.IndexFunc(h.verbs.Devices, func(a topo.VerbsAnswer) bool { return a.Name == name })
+	i := slices.IndexFunc(h.verbs.Devices, func(a replies.VerbsDevice) bool { return a.Name == name })
 	if i < 0 {
 		return nil
 	}
@@ -84,9 +85,9 @@ func (h *host) answer(name string) *topo.VerbsAnswer {
 func shutOut(errno string) bool { return errno == "EACCES" || errno == "EPERM" || errno == "ENOENT" }
 
 // refused is the finding about a device that fails, nil if it does not.
-func (h *host) refused(r *topo.RDMADevice, a *topo.VerbsAnswer) *Finding {
+func (h *host) refused(r *topo.RDMADevice, a *replies.VerbsDevice) *Finding {
 	f := &Finding{Severity: Error, Subjects: []topo.ID{r.ID}}
-	step := func(e *topo.VerbsError, what string) {
+	step := func(e *replies.VerbsError, what string) {
 		f.Evidence = []string{saying(e.Verb, word(e))}
 		cause, fix := h.meaning(e.Errno, 0)
 		f.Text, f.Fix = what+" failed with "+word(e)+": "+cause, fix
@@ -104,7 +105,7 @@ func (h *host) refused(r *topo.RDMADevice, a *topo.VerbsAnswer) *Finding {
 		step(a.Domain, "making a protection domain")
 		return f
 	}
-	i := slices.IndexFunc(a.Registrations, func(x topo.VerbsRegistration) bool { return x.Failed != nil })
+	i := slices.IndexFunc(a.Registrations, func(x replies.VerbsRegistration) bool { return x.Failed != nil })
 	if i < 0 {
 		return nil
 	}
@@ -171,7 +172,7 @@ func (h *host) lockLimitUnknown() bool {
 }
 
 // word is an error number's name, with what the system says where it has none.
-func word(e *topo.VerbsError) string {
+func word(e *replies.VerbsError) string {
 	if e.Errno == "" {
 		return e.Text
 	}

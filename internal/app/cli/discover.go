@@ -12,6 +12,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/redact"
 	"github.com/topoctl/topoctl/internal/base/units"
 )
 
@@ -69,7 +70,7 @@ func runDiscover(ctx context.Context, opts *discoverOptions) error {
 		return err
 	}
 	if opts.redact {
-		t = topo.NewRedactor(t).Topology(t)
+		t = redact.New(t).Topology(t)
 	}
 	opts.say(t)
 	if err := opts.print(t); err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/replies"
 	"github.com/topoctl/topoctl/internal/base/units"
 	"github.com/topoctl/topoctl/pathsel/doctor"
 )
@@ -180,14 +181,14 @@ func runDoctor(ctx context.Context, o *doctorOptions) error {
 }
 
 // try asks the RDMA devices, if the host is this machine and a check wants to know.
-func (o *doctorOptions) try(ctx context.Context, t *topo.Topology) *topo.VerbsReport {
+func (o *doctorOptions) try(ctx context.Context, t *topo.Topology) *replies.VerbsReport {
 	g := &o.globals
 	wanted := len(o.codes) == 0 || slices.ContainsFunc(doctor.Tried(), func(c doctor.Code) bool { return slices.Contains(o.codes, c) })
 	if g.root != "" || g.from != "" || g.fixture != "" || len(t.RDMADevices) == 0 || !wanted {
 		return nil
 	}
 	if o.rdma == nil {
-		return &topo.VerbsReport{Unavailable: "this program was built without libibverbs"}
+		return &replies.VerbsReport{Unavailable: "this program was built without libibverbs"}
 	}
 	limited, stop := context.WithTimeout(ctx, g.timeout)
 	defer stop()

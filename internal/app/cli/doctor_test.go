@@ -10,6 +10,7 @@ import (
 	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/fixtures"
+	"github.com/topoctl/topoctl/internal/base/replies"
 	"github.com/topoctl/topoctl/pathsel/doctor"
 )
 
@@ -91,11 +92,11 @@ func TestDoctorAdvisesCommandsThatExist(t *testing.T) {
 // triedTimes counts how often devices are tried.
 type triedTimes int
 
-func (n *triedTimes) Try(ctx context.Context) *topo.VerbsReport {
+func (n *triedTimes) Try(ctx context.Context) *replies.VerbsReport {
 	if _, limited := ctx.Deadline(); limited {
 		*n++
 	}
-	return &topo.VerbsReport{}
+	return &replies.VerbsReport{}
 }
 
 // Devices are tried where the host is this machine, has any, and a check wants to

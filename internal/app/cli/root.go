@@ -19,13 +19,13 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/topoctl/topoctl/discover"
-	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/replies"
 	"github.com/topoctl/topoctl/internal/base/units"
 )
 
 // RDMASource tries the RDMA devices of this machine.
 type RDMASource interface {
-	Try(ctx context.Context) *topo.VerbsReport
+	Try(ctx context.Context) *replies.VerbsReport
 }
 
 // Main runs the command that args name (without the program's name) and gives

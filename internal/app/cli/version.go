@@ -16,6 +16,7 @@ import (
 	"github.com/topoctl/topoctl/internal/app/diff"
 	"github.com/topoctl/topoctl/internal/app/record"
 	"github.com/topoctl/topoctl/internal/app/watch"
+	"github.com/topoctl/topoctl/internal/base/replies"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/pathsel/doctor"
 	"github.com/topoctl/topoctl/probe"
@@ -64,7 +65,7 @@ type build struct {
 // buildInfo reads what the Go linker noted.
 func buildInfo() build {
 	b := build{Schema: schemaVersion, Version: "devel", Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH,
-		Schemas: []string{topo.SchemaTopology, topo.SchemaMatrix, topo.SchemaNVML, topo.SchemaNetlink,
+		Schemas: []string{topo.SchemaTopology, topo.SchemaMatrix, replies.SchemaNVML, replies.SchemaNetlink,
 			schemaPath, pathsel.SchemaPlan, pathsel.SchemaFabric, doctor.Schema, diff.Schema,
 			bench.Schema, schemaAgent, agent.SchemaEngine, probe.Schema, probe.EventSchema, probe.DiffSchema,
 			watch.Schema, record.Schema}}

@@ -19,6 +19,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo/nvsmi"
 	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/app/diff"
+	"github.com/topoctl/topoctl/internal/base/redact"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -249,7 +250,7 @@ func TestOtherTranscripts(t *testing.T) {
 		}
 		return out
 	}
-	redacted := func(top *topo.Topology) *topo.Topology { return topo.NewRedactor(top).Topology(top) }
+	redacted := func(top *topo.Topology) *topo.Topology { return redact.New(top).Topology(top) }
 	renumbered := machine(t, swap(t, box, "mlx5_1 ", "mlx5_x ", "mlx5_0", "mlx5_1", "mlx5_x ", "mlx5_0 "))
 	replaced := machine(t, swap(t, box, "000000000001", "000000000009", "1650000000001", "1650000000009"))
 	const smi = "\tGPU0\tGPU1\tNIC0\tNIC1\tCPU Affinity\tNUMA Affinity\nGPU0\t X \tNV18\tPIX\tSYS\t0-7\t0\n" +

@@ -16,6 +16,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/app/diff"
+	"github.com/topoctl/topoctl/internal/base/redact"
 )
 
 // A host differs from itself in nothing, read back from its document or not.
@@ -30,7 +31,7 @@ func TestSameIsEqual(t *testing.T) {
 					t.Errorf("structure only %v:\n%s", o.Structure, r.Text())
 				}
 			}
-			r := compare(t, top, topo.NewRedactor(top).Topology(top), diff.Options{})
+			r := compare(t, top, redact.New(top).Topology(top), diff.Options{})
 			if !r.Equal || !r.FingerprintsEqual {
 				t.Errorf("redacted:\n%s", r.Text())
 			}

@@ -5,11 +5,11 @@ package verbs
 import (
 	"context"
 
-	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/replies"
 )
 
 // Try says that this program cannot ask the library.
-func (s *Source) Try(context.Context) *topo.VerbsReport {
+func (s *Source) Try(context.Context) *replies.VerbsReport {
 	_, err := s.load()
-	return &topo.VerbsReport{Unavailable: reason(err)}
+	return &replies.VerbsReport{Unavailable: reason(err)}
 }

@@ -14,22 +14,23 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/replies"
 	"github.com/topoctl/topoctl/internal/base/verbs"
 )
 
 // Try asks every device, one after the other: memory that several had registered at
 // a time would count together against the limit of this process.
-func (s *Source) Try(ctx context.Context) *topo.VerbsReport {
+func (s *Source) Try(ctx context.Context) *replies.VerbsReport {
 	lib, err := s.load()
 	if err != nil {
-		return &topo.VerbsReport{Unavailable: reason(err)}
+		return &replies.VerbsReport{Unavailable: reason(err)}
 	}
 	list, err := lib.Devices()
 	if err != nil {
-		return &topo.VerbsReport{Unavailable: reason(err)}
+		return &replies.VerbsReport{Unavailable: reason(err)}
 	}
 	slices.SortFunc(list, func(a, b verbs.DeviceInfo) int { return topo.NaturalCompare(a.Name, b.Name) })
-	r := &topo.VerbsReport{}
+	r := &replies.VerbsReport{}
 	for _, d := range list {
 		if ctx.Err() != nil {
 			break
@@ -40,10 +41,10 @@ func (s *Source) Try(ctx context.Context) *topo.VerbsReport {
 }
 
 // one tries one device and gives it up when it does not answer.
-func (s *Source) one(ctx context.Context, lib *verbs.Lib, name string) topo.VerbsAnswer {
+func (s *Source) one(ctx context.Context, lib *verbs.Lib, name string) replies.VerbsDevice {
 	ctx, stop := context.WithTimeout(ctx, s.limit)
 	defer stop()
-	t := &trial{answer: topo.VerbsAnswer{Name: name}}
+	t := &trial{answer: replies.VerbsDevice{Name: name}}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -60,7 +61,7 @@ func (s *Source) one(ctx context.Context, lib *verbs.Lib, name string) topo.Verb
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return topo.VerbsAnswer{Name: name, Silent: true, Step: t.step}
+	return replies.VerbsDevice{Name: name, Silent: true, Step: t.step}
 }
 
 func (t *trial) at(step string) {
@@ -100,7 +101,7 @@ func (t *trial) run(lib *verbs.Lib) {
 	}()
 	for _, size := range []int{onePage, region} {
 		err := t.register(pd, size)
-		t.answer.Registrations = append(t.answer.Registrations, topo.VerbsRegistration{Bytes: int64(size), Failed: err})
+		t.answer.Registrations = append(t.answer.Registrations, replies.VerbsRegistration{Bytes: int64(size), Failed: err})
 		if err != nil {
 			return
 		}
@@ -108,8 +109,8 @@ func (t *trial) run(lib *verbs.Lib) {
 	t.answer.DMABuf = t.dmabuf(pd)
 }
 
-func (t *trial) port(d *verbs.Device, n int) topo.VerbsPort {
-	p := topo.VerbsPort{Number: n, GIDs: -1}
+func (t *trial) port(d *verbs.Device, n int) replies.VerbsPort {
+	p := replies.VerbsPort{Number: n, GIDs: -1}
 	t.at(fmt.Sprintf("ibv_query_port of port %d", n))
 	a, err := d.QueryPort(n)
 	if err != nil {
@@ -126,7 +127,7 @@ func (t *trial) port(d *verbs.Device, n int) topo.VerbsPort {
 
 // register has the device take memory as an engine would give it, for a moment. The
 // memory is no part of Go's heap, and is kept where the device does not let go of it.
-func (t *trial) register(pd *verbs.PD, size int) *topo.VerbsError {
+func (t *trial) register(pd *verbs.PD, size int) *replies.VerbsError {
 	memory, err := unix.MmapPtr(-1, 0, nil, uintptr(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {
 		return failed("mmap", err)
@@ -169,8 +170,8 @@ func (t *trial) dmabuf(pd *verbs.PD) *bool {
 
 // failed is an error as a report has it. verb is the one that was called, if the
 // error does not say which one failed.
-func failed(verb string, err error) *topo.VerbsError {
-	out := &topo.VerbsError{Verb: verb, Text: err.Error()}
+func failed(verb string, err error) *replies.VerbsError {
+	out := &replies.VerbsError{Verb: verb, Text: err.Error()}
 	if e, ok := errors.AsType[*verbs.Error](err); ok {
 		out.Verb = cmp.Or(e.Verb, verb)
 	}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/replies"
 	"github.com/topoctl/topoctl/internal/base/verbs"
 	"github.com/topoctl/topoctl/internal/base/verbs/verbsfake"
 )
@@ -32,52 +32,54 @@ func fabric(t *testing.T) (*verbsfake.Fabric, *Source) {
 }
 
 // well is what both devices say where nothing is wrong.
-func well() []topo.VerbsAnswer {
-	took := []topo.VerbsRegistration{{Bytes: 4096}, {Bytes: 16 << 20}}
-	return []topo.VerbsAnswer{
-		{Name: "mlx5_2", MaxMRBytes: new(int64(1 << 40)), Ports: []topo.VerbsPort{{Number: 1, ActiveMTUBytes: 4096, MaxMTUBytes: 4096, GIDs: 1}}, Registrations: took, DMABuf: new(false)},
-		{Name: "mlx5_10", MaxMRBytes: new(int64(1 << 30)), Ports: []topo.VerbsPort{{Number: 1, ActiveMTUBytes: 1024, MaxMTUBytes: 4096, GIDs: 6}}, Registrations: took, DMABuf: new(true)},
+func well() []replies.VerbsDevice {
+	took := []replies.VerbsRegistration{{Bytes: 4096}, {Bytes: 16 << 20}}
+	return []replies.VerbsDevice{
+		{Name: "mlx5_2", MaxMRBytes: new(int64(1 << 40)), Ports: []replies.VerbsPort{{Number: 1, ActiveMTUBytes: 4096, MaxMTUBytes: 4096, GIDs: 1}}, Registrations: took, DMABuf: new(false)},
+		{Name: "mlx5_10", MaxMRBytes: new(int64(1 << 30)), Ports: []replies.VerbsPort{{Number: 1, ActiveMTUBytes: 1024, MaxMTUBytes: 4096, GIDs: 6}}, Registrations: took, DMABuf: new(true)},
 	}
 }
 
 func TestTry(t *testing.T) {
-	failed := func(verb, errno string) *topo.VerbsError { return &topo.VerbsError{Verb: verb, Errno: errno} }
+	failed := func(verb, errno string) *replies.VerbsError { return &replies.VerbsError{Verb: verb, Errno: errno} }
 	for name, c := range map[string]struct {
 		breaks func(*verbsfake.Fabric)
-		edit   func(*topo.VerbsAnswer) // of mlx5_10
+		edit   func(*replies.VerbsDevice) // of mlx5_10
 	}{
-		"well": {func(*verbsfake.Fabric) {}, func(*topo.VerbsAnswer) {}},
+		"well": {func(*verbsfake.Fabric) {}, func(*replies.VerbsDevice) {}},
 		"not allowed": {func(f *verbsfake.Fabric) { f.Fail("mlx5_10", "ibv_open_device", 1, syscall.EACCES) },
-			func(a *topo.VerbsAnswer) {
-				*a = topo.VerbsAnswer{Name: "mlx5_10", Open: failed("ibv_open_device", "EACCES")}
+			func(a *replies.VerbsDevice) {
+				*a = replies.VerbsDevice{Name: "mlx5_10", Open: failed("ibv_open_device", "EACCES")}
 			}},
 		"no limits": {func(f *verbsfake.Fabric) { f.Fail("mlx5_10", "ibv_query_device", 1, syscall.EIO) },
-			func(a *topo.VerbsAnswer) {
-				*a = topo.VerbsAnswer{Name: "mlx5_10", Open: failed("ibv_query_device", "EIO")}
+			func(a *replies.VerbsDevice) {
+				*a = replies.VerbsDevice{Name: "mlx5_10", Open: failed("ibv_query_device", "EIO")}
 			}},
 		"another layout": {func(f *verbsfake.Fabric) { f.Lie("mlx5_10", verbsfake.LieOps) },
-			func(a *topo.VerbsAnswer) { *a = topo.VerbsAnswer{Name: "mlx5_10", Open: failed("ibv_open_device", "")} }},
+			func(a *replies.VerbsDevice) {
+				*a = replies.VerbsDevice{Name: "mlx5_10", Open: failed("ibv_open_device", "")}
+			}},
 		"no port": {func(f *verbsfake.Fabric) { f.Fail("mlx5_10", "ibv_query_port", 1, syscall.ENODEV) },
-			func(a *topo.VerbsAnswer) {
-				a.Ports = []topo.VerbsPort{{Number: 1, GIDs: -1, Failed: failed("ibv_query_port", "ENODEV")}}
+			func(a *replies.VerbsDevice) {
+				a.Ports = []replies.VerbsPort{{Number: 1, GIDs: -1, Failed: failed("ibv_query_port", "ENODEV")}}
 			}},
 		"no domain": {func(f *verbsfake.Fabric) { f.Fail("mlx5_10", "ibv_alloc_pd", 1, syscall.EAGAIN) },
-			func(a *topo.VerbsAnswer) {
+			func(a *replies.VerbsDevice) {
 				a.Domain, a.Registrations, a.DMABuf = failed("ibv_alloc_pd", "EAGAIN"), nil, nil
 			}},
 		"no memory at all": {func(f *verbsfake.Fabric) { f.Fail("mlx5_10", "ibv_reg_mr", 1, syscall.EPERM) },
-			func(a *topo.VerbsAnswer) {
-				a.Registrations, a.DMABuf = []topo.VerbsRegistration{{Bytes: 4096, Failed: failed("ibv_reg_mr", "EPERM")}}, nil
+			func(a *replies.VerbsDevice) {
+				a.Registrations, a.DMABuf = []replies.VerbsRegistration{{Bytes: 4096, Failed: failed("ibv_reg_mr", "EPERM")}}, nil
 			}},
 		"little memory": {func(f *verbsfake.Fabric) { f.Memlock("mlx5_10", 64<<10) },
-			func(a *topo.VerbsAnswer) {
-				a.Registrations, a.DMABuf = []topo.VerbsRegistration{{Bytes: 4096}, {Bytes: 16 << 20, Failed: failed("ibv_reg_mr", "ENOMEM")}}, nil
+			func(a *replies.VerbsDevice) {
+				a.Registrations, a.DMABuf = []replies.VerbsRegistration{{Bytes: 4096}, {Bytes: 16 << 20, Failed: failed("ibv_reg_mr", "ENOMEM")}}, nil
 			}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f, s := fabric(t)
 			c.breaks(f)
-			want := &topo.VerbsReport{Devices: well()}
+			want := &replies.VerbsReport{Devices: well()}
 			c.edit(&want.Devices[1])
 			got := s.Try(t.Context())
 			for i := range got.Devices {
@@ -97,9 +99,9 @@ func TestTry(t *testing.T) {
 }
 
 // forgetText drops the words of errors, which there must be.
-func forgetText(t *testing.T, a *topo.VerbsAnswer) {
+func forgetText(t *testing.T, a *replies.VerbsDevice) {
 	t.Helper()
-	list := []*topo.VerbsError{a.Open, a.Domain}
+	list := []*replies.VerbsError{a.Open, a.Domain}
 	for i := range a.Ports {
 		list = append(list, a.Ports[i].Failed)
 	}
@@ -135,10 +137,10 @@ func TestHangs(t *testing.T) {
 		<-asked
 		giveUp()
 	}()
-	if diff := cmp.Diff(topo.VerbsAnswer{Name: "mlx5_2", Silent: true, Step: "ibv_open_device"}, s.one(ctx, f.Lib(), "mlx5_2")); diff != "" {
+	if diff := cmp.Diff(replies.VerbsDevice{Name: "mlx5_2", Silent: true, Step: "ibv_open_device"}, s.one(ctx, f.Lib(), "mlx5_2")); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if diff := cmp.Diff(topo.VerbsAnswer{Name: "mlx5_10", DMABuf: new(true)}, s.one(t.Context(), f.Lib(), "mlx5_10")); diff != "" {
+	if diff := cmp.Diff(replies.VerbsDevice{Name: "mlx5_10", DMABuf: new(true)}, s.one(t.Context(), f.Lib(), "mlx5_10")); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	s.limit = time.Millisecond // the device's own, while the caller has time

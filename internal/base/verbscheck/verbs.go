@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/replies"
 	"github.com/topoctl/topoctl/internal/base/verbs"
 )
 
@@ -26,7 +26,7 @@ type Source struct {
 
 // trial is one device at work.
 type trial struct {
-	answer topo.VerbsAnswer // of the goroutine that runs
+	answer replies.VerbsDevice // of the goroutine that runs
 
 	mu   sync.Mutex
 	step string // what the device is being asked

@@ -6,15 +6,16 @@ import (
 	"strconv"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/replies"
 )
 
 // answers adds what a capture of the machine would have recorded of NVML and
 // netlink.
 func (e *expansion) answers() {
 	if r := e.s.gpuReport(); r != nil {
-		e.record(topo.NVMLAnswersPath, r)
+		e.record(replies.NVMLPath, r)
 	}
-	e.record(topo.NetlinkAnswersPath, e.s.netlinkReport())
+	e.record(replies.NetlinkPath, e.s.netlinkReport())
 }
 
 func (e *expansion) record(name string, v any) {
@@ -26,10 +27,10 @@ func (e *expansion) record(name string, v any) {
 }
 
 // gpuReport is NVML's side of the machine, nil where there is no NVIDIA driver.
-func (s *Spec) gpuReport() *topo.GPUReport {
-	r := &topo.GPUReport{Schema: topo.SchemaNVML, DriverVersion: s.nvidia.driver, CUDAVersion: s.nvidia.cuda, GPUs: []topo.GPUAnswer{}}
+func (s *Spec) gpuReport() *replies.GPUReport {
+	r := &replies.GPUReport{Schema: replies.SchemaNVML, DriverVersion: s.nvidia.driver, CUDAVersion: s.nvidia.cuda, GPUs: []replies.GPU{}}
 	gpus := s.gpus()
-	byIndex := make(map[int]topo.GPUAnswer)
+	byIndex := make(map[int]replies.GPU)
 	for i, f := range gpus {
 		if f.driver == "nvidia" {
 			byIndex[f.gpu.index] = s.gpuAnswer(gpus, i)
@@ -49,9 +50,9 @@ func (s *Spec) gpuReport() *topo.GPUReport {
 	return r
 }
 
-func (s *Spec) gpuAnswer(gpus []*function, i int) topo.GPUAnswer {
+func (s *Spec) gpuAnswer(gpus []*function, i int) replies.GPU {
 	f := gpus[i]
-	a := topo.GPUAnswer{
+	a := replies.GPU{
 		Index: f.gpu.index, BDF: f.bdf, UUID: f.gpu.uuid, Serial: f.gpu.serial, Name: f.title,
 		Minor: &f.gpu.minor, ComputeCap: f.part.cc, MemoryNUMA: f.gpu.memoryNUMA,
 	}
@@ -69,7 +70,7 @@ func (s *Spec) gpuAnswer(gpus []*function, i int) topo.GPUAnswer {
 	}
 	a.NVLinks = s.nvlinks(gpus, i)
 	if f.gpu.c2c > 0 {
-		a.C2C = &topo.C2CAnswer{Links: f.gpu.c2c}
+		a.C2C = &replies.C2C{Links: f.gpu.c2c}
 		if f.gpu.c2cRate != nil {
 			rate := topo.Rate(*f.gpu.c2cRate)
 			a.C2C.BytesPerSec = &rate
@@ -83,7 +84,7 @@ func (s *Spec) gpuAnswer(gpus []*function, i int) topo.GPUAnswer {
 }
 
 // nvlinks lists a GPU's NVLinks: those to the switches, then those to GPUs.
-func (s *Spec) nvlinks(gpus []*function, i int) []topo.NVLinkAnswer {
+func (s *Spec) nvlinks(gpus []*function, i int) []replies.NVLink {
 	var switches []topo.BDF
 	for _, f := range s.pci {
 		if f.kind == "nvswitch" {
@@ -91,9 +92,9 @@ func (s *Spec) nvlinks(gpus []*function, i int) []topo.NVLinkAnswer {
 		}
 	}
 	version := nvlinkVersion(gpus[i].part.cc)
-	var out []topo.NVLinkAnswer
+	var out []replies.NVLink
 	add := func(kind string, remote *topo.BDF) {
-		out = append(out, topo.NVLinkAnswer{Link: len(out), Active: true, RemoteType: kind, RemoteBDF: remote, Version: version})
+		out = append(out, replies.NVLink{Link: len(out), Active: true, RemoteType: kind, RemoteBDF: remote, Version: version})
 	}
 	for k := range gpus[i].gpu.nvlink {
 		var remote *topo.BDF
@@ -161,10 +162,10 @@ func (s *Spec) peers(gpus []*function, i int) map[int]string {
 	return out
 }
 
-func (s *Spec) netlinkReport() *topo.NetlinkReport {
-	r := &topo.NetlinkReport{Schema: topo.SchemaNetlink}
-	r.Links = append(r.Links, topo.LinkAnswer{Index: 1, Name: "lo", Kind: "device", Encap: "loopback", MTU: 65536, OperState: "unknown"})
-	r.Addresses = append(r.Addresses, topo.AddressAnswer{Link: 1, CIDR: "127.0.0.1/8", Scope: "host"}, topo.AddressAnswer{Link: 1, CIDR: "::1/128", Scope: "host"})
+func (s *Spec) netlinkReport() *replies.NetlinkReport {
+	r := &replies.NetlinkReport{Schema: replies.SchemaNetlink}
+	r.Links = append(r.Links, replies.Link{Index: 1, Name: "lo", Kind: "device", Encap: "loopback", MTU: 65536, OperState: "unknown"})
+	r.Addresses = append(r.Addresses, replies.Address{Link: 1, CIDR: "127.0.0.1/8", Scope: "host"}, replies.Address{Link: 1, CIDR: "::1/128", Scope: "host"})
 	virtio := 0
 	rdma := 0
 	for _, f := range s.pci {
@@ -181,7 +182,7 @@ func (s *Spec) netlinkReport() *topo.NetlinkReport {
 			s.addressed(r, f.nic.net)
 		}
 		if f.nic.rdma != "" {
-			r.RDMA = append(r.RDMA, topo.RDMAAnswer{Index: rdma, Name: f.nic.rdma, Firmware: f.nic.fw,
+			r.RDMA = append(r.RDMA, replies.RDMA{Index: rdma, Name: f.nic.rdma, Firmware: f.nic.fw,
 				NodeGUID: f.nic.guid, SysImageGUID: f.nic.imageGUID, Ports: 1})
 			rdma++
 		}
@@ -192,20 +193,20 @@ func (s *Spec) netlinkReport() *topo.NetlinkReport {
 	}
 	for _, x := range s.software {
 		d := s.softwareRDMA(x, rdma)
-		r.RDMA = append(r.RDMA, topo.RDMAAnswer{Index: rdma, Name: d.name, NodeGUID: d.guid, SysImageGUID: d.imageGUID, Ports: 1})
+		r.RDMA = append(r.RDMA, replies.RDMA{Index: rdma, Name: d.name, NodeGUID: d.guid, SysImageGUID: d.imageGUID, Ports: 1})
 		rdma++
 	}
 	for _, x := range s.routes {
-		r.Routes = append(r.Routes, topo.RouteAnswer{Link: s.ifindex(x.dev), Dst: x.dst, Gateway: x.via, Metric: x.metric})
+		r.Routes = append(r.Routes, replies.Route{Link: s.ifindex(x.dev), Dst: x.dst, Gateway: x.via, Metric: x.metric})
 	}
 	return r
 }
 
 func operState(up bool) string { return map[bool]string{true: "up", false: "down"}[up] }
 
-func (s *Spec) linkAnswer(f *function, dev, bus string) topo.LinkAnswer {
+func (s *Spec) linkAnswer(f *function, dev, bus string) replies.Link {
 	n := f.nic
-	a := topo.LinkAnswer{Index: n.ifindex, Name: n.net, Kind: "device", Encap: "ether", MTU: n.mtu, MAC: n.mac, PermMAC: n.mac,
+	a := replies.Link{Index: n.ifindex, Name: n.net, Kind: "device", Encap: "ether", MTU: n.mtu, MAC: n.mac, PermMAC: n.mac,
 		OperState: operState(n.state == "active"), ParentDev: dev, ParentBus: bus}
 	if n.layer == "ib" {
 		a.Encap, a.MAC, a.PermMAC, a.Kind = "infiniband", ipoibAddress(n.guid), "", "ipoib"
@@ -214,7 +215,7 @@ func (s *Spec) linkAnswer(f *function, dev, bus string) topo.LinkAnswer {
 		a.Master, a.MAC = b.ifindex, b.mac
 	}
 	for i, vf := range f.vfs {
-		x := topo.VFAnswer{ID: i}
+		x := replies.VF{ID: i}
 		if vf.nic.layer != "ib" {
 			x.MAC = vf.nic.mac
 		}
@@ -223,8 +224,8 @@ func (s *Spec) linkAnswer(f *function, dev, bus string) topo.LinkAnswer {
 	return a
 }
 
-func (s *Spec) virtualAnswer(d *netdev) topo.LinkAnswer {
-	a := topo.LinkAnswer{Index: d.ifindex, Name: d.name, Kind: d.kind, Encap: "ether", MTU: d.mtu, MAC: d.mac, OperState: operState(d.up)}
+func (s *Spec) virtualAnswer(d *netdev) replies.Link {
+	a := replies.Link{Index: d.ifindex, Name: d.name, Kind: d.kind, Encap: "ether", MTU: d.mtu, MAC: d.mac, OperState: operState(d.up)}
 	switch d.kind {
 	case "bond":
 		a.Bond = &topo.Bond{Mode: d.mode, HashPolicy: d.hash}
@@ -241,16 +242,16 @@ func (s *Spec) virtualAnswer(d *netdev) topo.LinkAnswer {
 }
 
 // addressed adds an interface's addresses and the routes that they bring.
-func (s *Spec) addressed(r *topo.NetlinkReport, name string) {
+func (s *Spec) addressed(r *replies.NetlinkReport, name string) {
 	link := s.ifindex(name)
 	for _, p := range s.addresses(name) {
 		scope := "universe"
 		if p.Addr().IsLinkLocalUnicast() {
 			scope = "link"
 		}
-		r.Addresses = append(r.Addresses, topo.AddressAnswer{Link: link, CIDR: p.String(), Scope: scope})
+		r.Addresses = append(r.Addresses, replies.Address{Link: link, CIDR: p.String(), Scope: scope})
 		if p.Addr().Is4() && p.Bits() < 32 {
-			r.Routes = append(r.Routes, topo.RouteAnswer{Link: link, Dst: netip.PrefixFrom(p.Masked().Addr(), p.Bits()).String()})
+			r.Routes = append(r.Routes, replies.Route{Link: link, Dst: netip.PrefixFrom(p.Masked().Addr(), p.Bits()).String()})
 		}
 	}
 }

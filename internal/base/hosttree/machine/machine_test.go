@@ -13,9 +13,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/hosttree"
 	"github.com/topoctl/topoctl/internal/base/hosttree/machine"
+	"github.com/topoctl/topoctl/internal/base/replies"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -252,9 +252,9 @@ root 0000:10 numa 0
 	}
 }
 
-func answers(t testing.TB, m *hosttree.Mem) (gpus topo.GPUReport, net topo.NetlinkReport) {
+func answers(t testing.TB, m *hosttree.Mem) (gpus replies.GPUReport, net replies.NetlinkReport) {
 	t.Helper()
-	for name, v := range map[string]any{topo.NVMLAnswersPath: &gpus, topo.NetlinkAnswersPath: &net} {
+	for name, v := range map[string]any{replies.NVMLPath: &gpus, replies.NetlinkPath: &net} {
 		data, err := m.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
@@ -293,14 +293,14 @@ route 0.0.0.0/0 dev eth0 via 10.0.0.254 metric 3
 	if first.MIG == nil || len(first.MIG.Instances) != 2 || *first.MIG.Instances[1].MemoryBytes != 10<<30 {
 		t.Errorf("MIG: %+v", first.MIG)
 	}
-	byName := map[string]topo.LinkAnswer{}
+	byName := map[string]replies.Link{}
 	for _, l := range net.Links {
 		byName[l.Name] = l
 	}
 	if len(byName["eth0"].VFs) != 1 || byName["eth0.5"].Parent != byName["eth0"].Index || *byName["eth0.5"].VLANID != 5 {
 		t.Errorf("links: %+v", net.Links)
 	}
-	want := []topo.RouteAnswer{{Link: byName["eth0"].Index, Dst: "10.0.0.0/24"}, {Link: byName["eth0"].Index, Dst: "0.0.0.0/0", Gateway: "10.0.0.254", Metric: 3}}
+	want := []replies.Route{{Link: byName["eth0"].Index, Dst: "10.0.0.0/24"}, {Link: byName["eth0"].Index, Dst: "0.0.0.0/0", Gateway: "10.0.0.254", Metric: 3}}
 	if diff := cmp.Diff(want, net.Routes); diff != "" {
 		t.Errorf("routes (-want +got): %s", diff)
 	}
@@ -308,7 +308,7 @@ route 0.0.0.0/0 dev eth0 via 10.0.0.254 metric 3
 
 func TestNoNVIDIADriverMeansNoAnswers(t *testing.T) {
 	m := tree(t, parse(t, head+"root 0000:10 numa 0\n  gpu 10:00.0 h100-sxm driver none\n"))
-	if _, err := m.Lstat(topo.NVMLAnswersPath); err == nil {
+	if _, err := m.Lstat(replies.NVMLPath); err == nil {
 		t.Error("a machine whose GPU has no driver has NVML answers")
 	}
 	if _, err := m.Lstat("proc/driver/nvidia"); err == nil {

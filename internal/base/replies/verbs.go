@@ -1,4 +1,4 @@
-package topo
+package replies
 
 // VerbsReport is what libibverbs said when each RDMA device of the running
 // host was tried: opened, asked for its limits and ports, and given memory to
@@ -6,12 +6,12 @@ package topo
 type VerbsReport struct {
 	// Unavailable says why no device could be tried; empty where they were.
 	Unavailable string
-	Devices     []VerbsAnswer // by name
+	Devices     []VerbsDevice // by name
 }
 
-// VerbsAnswer is how the trial of one device went. Where a step fails, those
+// VerbsDevice is how the trial of one device went. Where a step fails, those
 // that need it are left out.
-type VerbsAnswer struct {
+type VerbsDevice struct {
 	Name string
 	// Silent: the device did not answer in time, Step says what it was asked.
 	Silent bool

@@ -1,4 +1,4 @@
-package topo
+package redact
 
 import (
 	"encoding/binary"

@@ -1,4 +1,4 @@
-package topo
+package redact
 
 import (
 	"maps"
@@ -8,6 +8,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/replies"
 )
 
 // TestRedactorKnowsEveryField: each string of the model is either a secret, or
@@ -15,40 +18,37 @@ import (
 // must be put into one of the two.
 func TestRedactorKnowsEveryField(t *testing.T) {
 	const harmless = `
-		AddressAnswer.Scope
+		Address.Scope
 		Bond.ActiveLeg Bond.HashPolicy Bond.Mode
 		Derived.Rules
 		Fact.Name
 		GID.Netdev GID.Type
-		GPU.CPUAffinity GPU.ComputeCap GPU.Driver GPU.KnownFrom GPU.Model GPU.P2P GPU.Vendor
-		GPUAnswer.CPUAffinity GPUAnswer.ComputeCap GPUAnswer.Name GPUAnswer.P2P
+		GPU.CPUAffinity GPU.ComputeCap GPU.Driver GPU.KnownFrom GPU.Model GPU.Name GPU.P2P GPU.Vendor
 		GPUReport.CUDAVersion GPUReport.DriverVersion GPUReport.NVMLVersion GPUReport.Schema
 		Host.AllowedCPUs Host.Arch Host.CPUModel Host.CPUVendor Host.CPUs Host.Fingerprint Host.GPUDriver Host.Kernel
 		Host.Product Host.Vendor Host.Virtual
-		LinkAnswer.Encap LinkAnswer.Kind LinkAnswer.Name LinkAnswer.OperState LinkAnswer.ParentBus
-		LinkAnswer.ParentDev
+		Link.Encap Link.Kind Link.Name Link.OperState Link.ParentBus Link.ParentDev
 		MIGInstance.Profile
 		NIC.Model
 		NUMANode.CPUs
-		NVLinkAnswer.RemoteType
+		NVLink.RemoteType
 		NVMe.Model NVMe.Name NVMe.Namespaces
-		Netdev.Driver Netdev.LinkKind Netdev.Lower Netdev.Master Netdev.Name Netdev.PhysPort Netdev.State
-		Netdev.Type
+		Netdev.Driver Netdev.LinkKind Netdev.Lower Netdev.Master Netdev.Name Netdev.PhysPort Netdev.State Netdev.Type
 		NetlinkReport.Schema
 		PCIDevice.DeviceName PCIDevice.Driver PCIDevice.IOMMUType PCIDevice.LocalCPUs PCIDevice.VendorName
 		PCILink.RawMaxSpeed PCILink.RawSpeed
 		Package.CPUs Package.Model
 		Port.LinkLayer Port.Netdevs Port.PhysState Port.RateRaw Port.State
-		RDMAAnswer.Firmware RDMAAnswer.Name
-		RDMADevice.Board RDMADevice.CharDevs RDMADevice.Driver RDMADevice.Firmware RDMADevice.HCAType
-		RDMADevice.Name RDMADevice.Netdevs RDMADevice.NodeType RDMADevice.Transport RDMADevice.Uverbs
+		RDMA.Firmware RDMA.Name
+		RDMADevice.Board RDMADevice.CharDevs RDMADevice.Driver RDMADevice.Firmware RDMADevice.HCAType RDMADevice.Name
+		RDMADevice.Netdevs RDMADevice.NodeType RDMADevice.Transport RDMADevice.Uverbs
 		Setting.Name Setting.Value Setting.Where
 		Software.GPUModule Software.KernelOptions Software.Modules
 		Switch.Name
 		Tool.Name Tool.Version
 		Topology.Origin`
 	fields := make(map[string]bool)
-	for _, v := range []any{Topology{}, GPUReport{}, NetlinkReport{}} {
+	for _, v := range []any{topo.Topology{}, replies.GPUReport{}, replies.NetlinkReport{}} {
 		stringFields(reflect.TypeOf(v), fields)
 	}
 	for name := range secrets {

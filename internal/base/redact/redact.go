@@ -1,10 +1,15 @@
-package topo
+// Package redact replaces what identifies a machine, its owner or its network in a
+// topology, in what its libraries said and in the text of its files.
+package redact
 
 import (
 	"fmt"
 	"net/netip"
 	"reflect"
 	"strings"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/replies"
 )
 
 // Redactor replaces what identifies a machine, its owner or its network by
@@ -48,8 +53,8 @@ type Redactor struct {
 	literals []literal       // replaced in text wherever they stand alone
 }
 
-// NewRedactor learns the values of a topology.
-func NewRedactor(t *Topology) *Redactor {
+// New learns the values of a topology.
+func New(t *topo.Topology) *Redactor {
 	r := &Redactor{
 		octets: make(map[netip.Prefix]map[byte]netip.Addr),
 		known4: make(map[netip.Addr]netip.Addr),
@@ -66,7 +71,7 @@ func NewRedactor(t *Topology) *Redactor {
 }
 
 // Topology gives a redacted copy.
-func (r *Redactor) Topology(t *Topology) *Topology {
+func (r *Redactor) Topology(t *topo.Topology) *topo.Topology {
 	c := redacted(r, t)
 	for i := range c.Netdevs {
 		if c.Netdevs[i].Name != t.Netdevs[i].Name && c.Derived != nil {
@@ -78,10 +83,10 @@ func (r *Redactor) Topology(t *Topology) *Topology {
 }
 
 // GPUReport gives a redacted copy.
-func (r *Redactor) GPUReport(rep *GPUReport) *GPUReport { return redacted(r, rep) }
+func (r *Redactor) GPUReport(rep *replies.GPUReport) *replies.GPUReport { return redacted(r, rep) }
 
 // NetlinkReport gives a redacted copy.
-func (r *Redactor) NetlinkReport(rep *NetlinkReport) *NetlinkReport {
+func (r *Redactor) NetlinkReport(rep *replies.NetlinkReport) *replies.NetlinkReport {
 	for _, a := range rep.Addresses {
 		r.learnSubnet(a.CIDR)
 	}
@@ -104,7 +109,8 @@ const (
 	switchID
 )
 
-// secrets are the fields that are more than plain, by type and name.
+// secrets are the fields that are more than plain, by type and name. Of types of one
+// name in topo and replies, fields of one name hold the same.
 var secrets = map[string]secret{
 	"Host.Name": hostName, "Host.MachineIDSHA256": digest, "Host.Lacks": freeText,
 	"Node.Evidence": freeText, "Fact.Where": freeText, "Link.Note": freeText,
@@ -113,10 +119,8 @@ var secrets = map[string]secret{
 	"RDMADevice.NodeGUID": guid, "RDMADevice.SysImageGUID": guid, "GID.GID": address,
 	"Netdev.MAC": mac, "Netdev.PhysSwitch": switchID, "Netdev.Addresses": address,
 	"Route.Dst": address, "Route.Gateway": address,
-	"GPUAnswer.UUID": uuid, "GPUAnswer.Serial": serial,
-	"LinkAnswer.MAC": mac, "LinkAnswer.PermMAC": mac, "VFAnswer.MAC": mac,
-	"AddressAnswer.CIDR": address, "RouteAnswer.Dst": address, "RouteAnswer.Gateway": address,
-	"RDMAAnswer.NodeGUID": guid, "RDMAAnswer.SysImageGUID": guid,
+	"Link.MAC": mac, "Link.PermMAC": mac, "VF.MAC": mac, "Address.CIDR": address,
+	"RDMA.NodeGUID": guid, "RDMA.SysImageGUID": guid,
 }
 
 func redacted[T any](r *Redactor, v *T) *T {
@@ -126,8 +130,8 @@ func redacted[T any](r *Redactor, v *T) *T {
 	return r.copyOf(reflect.ValueOf(v), plain).Interface().(*T)
 }
 
-// copyOf is a deep copy with every string redacted. It knows the types of this
-// package: no cycles, no interfaces.
+// copyOf is a deep copy with every string redacted. It knows the types of topo
+// and replies: no cycles, no interfaces.
 func (r *Redactor) copyOf(v reflect.Value, kind secret) reflect.Value {
 	c := reflect.New(v.Type()).Elem()
 	switch v.Kind() {

@@ -1,4 +1,4 @@
-package topo_test
+package redact_test
 
 import (
 	"fmt"
@@ -11,12 +11,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/redact"
+	"github.com/topoctl/topoctl/internal/base/replies"
 )
 
 // identified is a host with a value in every place that can identify it.
 func identified() *topo.Topology {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	b := bdf("0000:18:00.0")
+	b := topo.BDF{Bus: 0x18}
 	return &topo.Topology{
 		Tool:       topo.Tool{Name: "topoctl", Version: "1.2.3"},
 		CapturedAt: &now,
@@ -59,7 +61,7 @@ func identified() *topo.Topology {
 
 func TestRedactTopology(t *testing.T) {
 	in := identified()
-	r := topo.NewRedactor(in)
+	r := redact.New(in)
 	got := r.Topology(in)
 	want := identified()
 	want.Host.Name, want.Host.MachineIDSHA256 = "host-1", strings.Repeat("0", 63)+"1"
@@ -88,14 +90,14 @@ func TestRedactTopology(t *testing.T) {
 	if diff := cmp.Diff(identified(), in); diff != "" {
 		t.Errorf("the original is changed:\n%s", diff)
 	}
-	again := topo.NewRedactor(got).Topology(got)
+	again := redact.New(got).Topology(got)
 	if diff := cmp.Diff(got, again); diff != "" {
 		t.Errorf("redacted twice:\n%s", diff)
 	}
 }
 
 func TestRedactText(t *testing.T) {
-	r := topo.NewRedactor(identified())
+	r := redact.New(identified())
 	for in, want := range map[string]string{
 		// What is known, in every spelling.
 		"b8:59:9f:29:1a:2a\n":                                         "02:00:00:00:00:01\n",
@@ -147,7 +149,7 @@ func TestRedactHostWords(t *testing.T) {
 	} {
 		in := identified()
 		in.Host.Name = name
-		r := topo.NewRedactor(in)
+		r := redact.New(in)
 		if got := string(r.Text([]byte(text))); got != text {
 			t.Errorf("host %s: %q became %q", name, text, got)
 		}
@@ -158,23 +160,23 @@ func TestRedactHostWords(t *testing.T) {
 }
 
 func TestRedactReports(t *testing.T) {
-	r := topo.NewRedactor(identified())
-	rep := &topo.NetlinkReport{
-		Links:     []topo.LinkAnswer{{Name: "eth0", MAC: "b8:59:9f:29:1a:2a", PermMAC: "b8:59:9f:29:1a:2a", ParentDev: "0000:18:00.0", VFs: []topo.VFAnswer{{MAC: "b8:59:9f:29:1a:77"}}}},
-		Addresses: []topo.AddressAnswer{{CIDR: "10.1.2.3/24"}, {CIDR: "172.16.5.6/12"}, {CIDR: "172.17.5.6/12"}},
-		Routes:    []topo.RouteAnswer{{Dst: "172.16.0.0/12"}, {Dst: "default", Gateway: "172.31.0.1"}},
-		RDMA:      []topo.RDMAAnswer{{Name: "mlx5_0", NodeGUID: "b859:9f03:0029:1a2a"}},
+	r := redact.New(identified())
+	rep := &replies.NetlinkReport{
+		Links:     []replies.Link{{Name: "eth0", MAC: "b8:59:9f:29:1a:2a", PermMAC: "b8:59:9f:29:1a:2a", ParentDev: "0000:18:00.0", VFs: []replies.VF{{MAC: "b8:59:9f:29:1a:77"}}}},
+		Addresses: []replies.Address{{CIDR: "10.1.2.3/24"}, {CIDR: "172.16.5.6/12"}, {CIDR: "172.17.5.6/12"}},
+		Routes:    []replies.Route{{Dst: "172.16.0.0/12"}, {Dst: "default", Gateway: "172.31.0.1"}},
+		RDMA:      []replies.RDMA{{Name: "mlx5_0", NodeGUID: "b859:9f03:0029:1a2a"}},
 	}
-	want := &topo.NetlinkReport{
-		Links:     []topo.LinkAnswer{{Name: "eth0", MAC: "02:00:00:00:00:01", PermMAC: "02:00:00:00:00:01", ParentDev: "0000:18:00.0", VFs: []topo.VFAnswer{{MAC: "02:00:00:00:00:03"}}}},
-		Addresses: []topo.AddressAnswer{{CIDR: "192.0.2.3/24"}, {CIDR: "198.18.0.6/24"}, {CIDR: "198.18.0.7/24"}},
-		Routes:    []topo.RouteAnswer{{Dst: "198.18.0.0/24"}, {Dst: "default", Gateway: "198.18.0.1"}},
-		RDMA:      []topo.RDMAAnswer{{Name: "mlx5_0", NodeGUID: "0200:0000:0000:0001"}},
+	want := &replies.NetlinkReport{
+		Links:     []replies.Link{{Name: "eth0", MAC: "02:00:00:00:00:01", PermMAC: "02:00:00:00:00:01", ParentDev: "0000:18:00.0", VFs: []replies.VF{{MAC: "02:00:00:00:00:03"}}}},
+		Addresses: []replies.Address{{CIDR: "192.0.2.3/24"}, {CIDR: "198.18.0.6/24"}, {CIDR: "198.18.0.7/24"}},
+		Routes:    []replies.Route{{Dst: "198.18.0.0/24"}, {Dst: "default", Gateway: "198.18.0.1"}},
+		RDMA:      []replies.RDMA{{Name: "mlx5_0", NodeGUID: "0200:0000:0000:0001"}},
 	}
 	if diff := cmp.Diff(want, r.NetlinkReport(rep)); diff != "" {
 		t.Error(diff)
 	}
-	gpus := r.GPUReport(&topo.GPUReport{DriverVersion: "570.124.06", GPUs: []topo.GPUAnswer{{UUID: "GPU-3c2b1a09-1111-2222-3333-444455556666", Serial: "1320922012345", P2P: map[int]string{1: "ok"}}}})
+	gpus := r.GPUReport(&replies.GPUReport{DriverVersion: "570.124.06", GPUs: []replies.GPU{{UUID: "GPU-3c2b1a09-1111-2222-3333-444455556666", Serial: "1320922012345", P2P: map[int]string{1: "ok"}}}})
 	if g := gpus.GPUs[0]; g.UUID != "GPU-00000000-0000-0000-0000-000000000001" || g.Serial != "SN00000001" || g.P2P[1] != "ok" || gpus.DriverVersion != "570.124.06" {
 		t.Errorf("%+v", gpus)
 	}
@@ -194,7 +196,7 @@ func TestRedactManyAddresses(t *testing.T) {
 	for i := range 600 {
 		n.Addresses = append(n.Addresses, fmt.Sprintf("172.20.%d.%d/16", i/256, i%256))
 	}
-	got := topo.NewRedactor(in).Topology(in).Netdevs[0].Addresses
+	got := redact.New(in).Topology(in).Netdevs[0].Addresses
 	for i, cidr := range got {
 		p, err := netip.ParsePrefix(cidr)
 		if err != nil {
@@ -220,10 +222,31 @@ func FuzzRedactText(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		r := topo.NewRedactor(identified())
+		r := redact.New(identified())
 		once := r.Text([]byte(s))
 		if twice := r.Text(once); string(twice) != string(once) {
 			t.Errorf("%q\nonce  %q\ntwice %q", s, once, twice)
 		}
 	})
+}
+
+// TestRedactUniqueID: an AMD GPU's UUID and the number that its driver's files
+// hold get the same placeholder, in hexadecimal and decimal.
+func TestRedactUniqueID(t *testing.T) {
+	host := &topo.Topology{GPUs: []topo.GPU{{UUID: "GPU-5b1b2c3d4e5f60c2"}, {UUID: "GPU-48aa000000000001"}, {UUID: "GPU-0000000000000007"}}}
+	r := redact.New(host)
+	if c := r.Topology(host); c.GPUs[0].UUID != "GPU-0000000000000001" || c.GPUs[1].UUID != "GPU-0000000000000002" || c.GPUs[2].UUID != host.GPUs[2].UUID {
+		t.Errorf("UUIDs %s, %s, %s", c.GPUs[0].UUID, c.GPUs[1].UUID, c.GPUs[2].UUID)
+	}
+	text := "vendor_id 4098\nunique_id 6564889523642130626\nhive_id 11400714819323198485\nlocation_id 3072\n"
+	want := "vendor_id 4098\nunique_id 1\nhive_id 3\nlocation_id 3072\n"
+	if got := string(r.Text([]byte(text))); got != want {
+		t.Errorf("properties:\n%swant\n%s", got, want)
+	}
+	if got := string(r.Text([]byte("5b1b2c3d4e5f60c2\n"))); got != "0000000000000001\n" {
+		t.Errorf("the PCI function's unique_id: %s", got)
+	}
+	if again := string(r.Text([]byte(want))); !strings.Contains(again, "unique_id 1\n") {
+		t.Errorf("redacted again: %s", again)
+	}
 }
