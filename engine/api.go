@@ -9,6 +9,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/engine/registry"
+	mem "github.com/topoctl/topoctl/internal/base/engine/memory"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
 	"github.com/topoctl/topoctl/pathsel"
 )
@@ -70,7 +71,7 @@ type TransportEnv struct {
 	Name     string
 	Epoch    uint64
 	Token    []byte
-	Regions  *memory.Table
+	Regions  *mem.Table
 	Topology *topo.Topology
 	Addrs    []netip.AddrPort // that the engine listens at
 	Logger   *slog.Logger     // never nil

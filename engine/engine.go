@@ -15,6 +15,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/engine/registry"
+	mem "github.com/topoctl/topoctl/internal/base/engine/memory"
 	"github.com/topoctl/topoctl/internal/base/engine/sched"
 	"github.com/topoctl/topoctl/internal/base/engine/session"
 	"github.com/topoctl/topoctl/internal/base/engine/stage"
@@ -33,7 +34,7 @@ type Engine struct {
 	log           *slog.Logger
 	began         time.Time
 
-	table         *memory.Table
+	table         *mem.Table
 	carriers      []*carrier // in the order of preference
 	missing       []string   // why others are not there
 	registry      registry.Registry
@@ -97,7 +98,7 @@ func New(ctx context.Context, o Options) (*Engine, error) {
 	}
 	e := &Engine{
 		o: o, name: o.Name, log: o.Logger, began: time.Now(),
-		table: memory.NewTable(o.Limits.Regions), registry: o.Registry,
+		table: mem.NewTable(o.Limits.Regions), registry: o.Registry,
 		notifications: make(chan Notification, o.Limits.Notifications),
 		stop:          make(chan struct{}), wake: make(chan struct{}, 1), portsMoved: make(chan struct{}, 1),
 		closeTime: closeTimeout,

@@ -16,6 +16,7 @@ import (
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/engine/memory/cuda"
+	mem "github.com/topoctl/topoctl/internal/base/engine/memory"
 )
 
 // On a machine with a GPU and NVIDIA's driver the real thing is tried: allocation,
@@ -129,8 +130,8 @@ func realExport(t *testing.T, g *cuda.GPU) {
 		t.Error("a range beyond its allocation was taken")
 	}
 	for want, x := range map[int64]*memory.Block{0: b, 512: part} {
-		fd, offset, err := x.Device().DMABuf()
-		if errors.Is(err, memory.ErrNoExport) && !g.Info().DMABuf {
+		fd, offset, err := (*mem.Block)(x).Device().DMABuf()
+		if errors.Is(err, mem.ErrNoExport) && !g.Info().DMABuf {
 			t.Skip(err)
 		}
 		if err != nil {

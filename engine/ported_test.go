@@ -11,8 +11,8 @@ import (
 
 	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/fixtures"
+	"github.com/topoctl/topoctl/internal/base/engine/memory"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
 	"github.com/topoctl/topoctl/internal/base/engine/transport/fake"
 	"github.com/topoctl/topoctl/pathsel"

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/topoctl/topoctl/engine/memory"
+	mem "github.com/topoctl/topoctl/internal/base/engine/memory"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
@@ -17,7 +18,7 @@ import (
 // used by many goroutines.
 type Region struct {
 	engine   *Engine
-	r        *memory.Region
+	r        *mem.Region
 	location pathsel.Location
 	keys     map[string]string // by transport; replaced, under the lock of the offering
 	missing  uint32            // carriers that could not register it, by bit
@@ -57,7 +58,7 @@ func (e *Engine) Register(b *memory.Block, o RegionOptions) (*Region, error) {
 	if closing {
 		return nil, fmt.Errorf("engine: region %q: engine is %w", o.Name, ErrClosed)
 	}
-	m, err := e.table.Add(b, o.Name, string(o.Location), o.Grant)
+	m, err := e.table.Add((*mem.Block)(b), o.Name, string(o.Location), o.Grant)
 	if err != nil {
 		return nil, fmt.Errorf("engine: %w", err)
 	}
@@ -181,7 +182,7 @@ func (r *Region) Location() pathsel.Location { return r.location }
 func (r *Region) Grant() memory.Grant { return r.r.Grant() }
 
 // Info says what the memory is made of.
-func (r *Region) Info() memory.Info { return r.r.Block().Info() }
+func (r *Region) Info() memory.Info { return memory.Info(r.r.Block().Info()) }
 
 // Bytes are the region's bytes. They fault after Close. Device memory has none (nil):
 // ReadAt and WriteAt reach it, and whatever else uses the device.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/engine/memory"
+	mem "github.com/topoctl/topoctl/internal/base/engine/memory"
 	"github.com/topoctl/topoctl/internal/base/engine/session"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
 	"github.com/topoctl/topoctl/internal/base/engine/transport/fake"
@@ -180,7 +181,7 @@ type counted struct {
 
 func (c *counted) Unwrap() transport.Transport { return c.Transport }
 
-func (c *counted) Deregister(r *memory.Region) error {
+func (c *counted) Deregister(r *mem.Region) error {
 	c.mu.Lock()
 	c.gone++
 	c.mu.Unlock()
@@ -195,7 +196,7 @@ type clinging struct {
 
 func (c *clinging) Unwrap() transport.Transport { return c.Transport }
 
-func (c *clinging) Deregister(r *memory.Region) error {
+func (c *clinging) Deregister(r *mem.Region) error {
 	if c.clings.Load() {
 		return errors.New("it clings to it")
 	}

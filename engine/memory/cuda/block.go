@@ -6,42 +6,9 @@ import (
 	"os"
 	"sync/atomic"
 
-	"github.com/topoctl/topoctl/engine/memory"
 	driver "github.com/topoctl/topoctl/internal/base/cuda"
+	"github.com/topoctl/topoctl/internal/base/engine/memory"
 )
-
-// Alloc allocates memory of the GPU. Its content is whatever was there before.
-func (g *GPU) Alloc(size int64) (*memory.Block, error) {
-	if size <= 0 {
-		return nil, fmt.Errorf("cuda: %s: allocation of %d bytes: the size must be above 0", g, size)
-	}
-	u, err := g.use()
-	if err != nil {
-		return nil, err
-	}
-	address, err := u.ctx.Alloc(size)
-	if err != nil {
-		return nil, err
-	}
-	return g.block(u, address, size, true)
-}
-
-// Foreign wraps GPU memory that somebody else allocated and keeps: a tensor. The
-// address is one that CUDA knows as memory of this GPU (not managed memory), and the
-// range lies inside its allocation. The block does not free it.
-//
-// Kernels and copies that write the memory must be over before a transfer reads it,
-// and the other way round: the engine waits for no stream but its own.
-func (g *GPU) Foreign(address uintptr, size int64) (*memory.Block, error) {
-	u, err := g.use()
-	if err != nil {
-		return nil, err
-	}
-	if err := g.check(uint64(address), size); err != nil {
-		return nil, fmt.Errorf("cuda: %s: foreign range of %d bytes at %#x: %w", g, size, address, err)
-	}
-	return g.block(u, uint64(address), size, false)
-}
 
 // check asks the driver what a range is.
 func (g *GPU) check(address uint64, size int64) error {
@@ -190,14 +157,4 @@ func (a *allocation) Free() error {
 	}
 	// What a broken GPU does not free is not asked for again.
 	return a.used.ctx.Free(a.address)
-}
-
-// Pointer is where the memory of a block is, for kernels and other users of CUDA;
-// false where it is not GPU memory of this package.
-func Pointer(b *memory.Block) (address uintptr, ok bool) {
-	a, ok := b.Device().(*allocation)
-	if !ok {
-		return 0, false
-	}
-	return uintptr(a.address), true
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine/memory"
 	driver "github.com/topoctl/topoctl/internal/base/cuda"
+	mem "github.com/topoctl/topoctl/internal/base/engine/memory"
 )
 
 // ErrUnavailable says that there is no libcuda, no driver or no GPU, or this program was
@@ -79,8 +80,8 @@ func Open(o Options) (*Driver, error) {
 // FromLib is Open with a driver that is loaded already.
 func FromLib(lib *driver.Lib, o Options) (*Driver, error) {
 	o.StagingBytes = cmp.Or(o.StagingBytes, defaultStagingBytes)
-	if o.StagingBytes < 4*memory.PieceBytes {
-		return nil, fmt.Errorf("cuda: staging of %d bytes: want at least %d, four buffers", o.StagingBytes, 4*memory.PieceBytes)
+	if o.StagingBytes < 4*mem.PieceBytes {
+		return nil, fmt.Errorf("cuda: staging of %d bytes: want at least %d, four buffers", o.StagingBytes, 4*mem.PieceBytes)
 	}
 	d := &Driver{lib: lib}
 	for _, info := range lib.Devices() {
@@ -175,6 +176,51 @@ func (g *GPU) String() string {
 		return fmt.Sprintf("%s (%s)", g.info.Location, g.info.BDF)
 	}
 	return fmt.Sprintf("GPU %s", g.info.BDF)
+}
+
+// Alloc allocates memory of the GPU. Its content is whatever was there before.
+func (g *GPU) Alloc(size int64) (*memory.Block, error) {
+	if size <= 0 {
+		return nil, fmt.Errorf("cuda: %s: allocation of %d bytes: the size must be above 0", g, size)
+	}
+	u, err := g.use()
+	if err != nil {
+		return nil, err
+	}
+	address, err := u.ctx.Alloc(size)
+	if err != nil {
+		return nil, err
+	}
+	b, err := g.block(u, address, size, true)
+	return (*memory.Block)(b), err
+}
+
+// Foreign wraps GPU memory that somebody else allocated and keeps: a tensor. The
+// address is one that CUDA knows as memory of this GPU (not managed memory), and the
+// range lies inside its allocation. The block does not free it.
+//
+// Kernels and copies that write the memory must be over before a transfer reads it,
+// and the other way round: the engine waits for no stream but its own.
+func (g *GPU) Foreign(address uintptr, size int64) (*memory.Block, error) {
+	u, err := g.use()
+	if err != nil {
+		return nil, err
+	}
+	if err := g.check(uint64(address), size); err != nil {
+		return nil, fmt.Errorf("cuda: %s: foreign range of %d bytes at %#x: %w", g, size, address, err)
+	}
+	b, err := g.block(u, uint64(address), size, false)
+	return (*memory.Block)(b), err
+}
+
+// Pointer is where the memory of a block is, for kernels and other users of CUDA;
+// false where it is not GPU memory of this package.
+func Pointer(b *memory.Block) (address uintptr, ok bool) {
+	a, ok := (*mem.Block)(b).Device().(*allocation)
+	if !ok {
+		return 0, false
+	}
+	return uintptr(a.address), true
 }
 
 // FlushRDMAWrites makes what RDMA hardware has written to the GPU's memory visible to

@@ -15,9 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/engine/memory"
+	blocks "github.com/topoctl/topoctl/engine/memory"
 	driver "github.com/topoctl/topoctl/internal/base/cuda"
 	"github.com/topoctl/topoctl/internal/base/cuda/cudafake"
+	"github.com/topoctl/topoctl/internal/base/engine/memory"
 )
 
 // open gives a driver on the fake, and sees at the end that nothing is left.
@@ -135,7 +136,7 @@ func TestRegion(t *testing.T) {
 		t.Fatal(err)
 	}
 	table := memory.NewTable(4)
-	r, err := table.Add(b, "kv", b.Location(), memory.PeerRead)
+	r, err := table.Add((*memory.Block)(b), "kv", b.Location(), memory.PeerRead)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +171,7 @@ func TestPinned(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	device := b.Device()
+	device := (*memory.Block)(b).Device()
 	if _, _, err := device.Pinned(2 << 20); err == nil || !strings.Contains(err.Error(), "pinned memory of 2097152 bytes") {
 		t.Errorf("more than can be pinned: %v", err)
 	}
@@ -251,7 +252,7 @@ func TestDMABuf(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer part.Free()
-	fd, offset, err := part.Device().DMABuf()
+	fd, offset, err := (*memory.Block)(part).Device().DMABuf()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -276,7 +277,7 @@ func TestNoDMABuf(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if fd, _, err := b.Device().DMABuf(); !errors.Is(err, memory.ErrNoExport) || fd != -1 {
+		if fd, _, err := (*memory.Block)(b).Device().DMABuf(); !errors.Is(err, memory.ErrNoExport) || fd != -1 {
 			t.Errorf("exported: %d, %v", fd, err)
 		}
 		if err := gpu(t, d, "cuda:0").FlushRDMAWrites(); err != nil || o.Old && cudafake.Count().Flushes != 0 {
@@ -328,28 +329,28 @@ func TestFailures(t *testing.T) {
 // A GPU that is lost fails its copies with ErrDevice; the other goes on.
 func TestLost(t *testing.T) {
 	d := open(t, cudafake.Options{}, Options{})
-	var blocks [2]*memory.Block
+	var both [2]*blocks.Block
 	for i, name := range []string{"cuda:0", "cuda:1"} {
 		var err error
-		if blocks[i], err = gpu(t, d, name).Alloc(1 << 20); err != nil {
+		if both[i], err = gpu(t, d, name).Alloc(1 << 20); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := blocks[i].WriteAt([]byte("x"), 0); err != nil {
+		if _, err := both[i].WriteAt([]byte("x"), 0); err != nil {
 			t.Fatal(err)
 		}
 	}
 	cudafake.Fail("copy", 700, 0, 1)
-	if _, err := blocks[0].WriteAt([]byte("x"), 0); !errors.Is(err, memory.ErrDevice) || !strings.Contains(err.Error(), "until the process is started again") {
+	if _, err := both[0].WriteAt([]byte("x"), 0); !errors.Is(err, memory.ErrDevice) || !strings.Contains(err.Error(), "until the process is started again") {
 		t.Errorf("the copy that broke the GPU: %v", err)
 	}
-	if _, err := blocks[0].ReadAt(make([]byte, 1), 0); !errors.Is(err, memory.ErrDevice) {
+	if _, err := both[0].ReadAt(make([]byte, 1), 0); !errors.Is(err, memory.ErrDevice) {
 		t.Errorf("a copy on a broken GPU: %v", err)
 	}
-	if _, err := blocks[1].WriteAt([]byte("x"), 0); err != nil {
+	if _, err := both[1].WriteAt([]byte("x"), 0); err != nil {
 		t.Errorf("the other GPU: %v", err)
 	}
 	cudafake.Lose(0, 0) // so that the fake can be tidied up
-	for _, b := range blocks {
+	for _, b := range both {
 		if err := b.Free(); err != nil {
 			t.Error(err)
 		}
@@ -364,11 +365,11 @@ func TestStaging(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Free()
-	pool, err := b.Device().Staging(memory.ForAnswers)
+	pool, err := (*memory.Block)(b).Device().Staging(memory.ForAnswers)
 	if err != nil || pool.Buffers() != 3 {
 		t.Fatal(pool, err)
 	}
-	other, _ := b.Device().Staging(memory.ForRequests)
+	other, _ := (*memory.Block)(b).Device().Staging(memory.ForRequests)
 	if other == pool {
 		t.Error("both uses have one pool")
 	}

@@ -6,8 +6,8 @@ import (
 	"sync"
 	"unsafe"
 
-	"github.com/topoctl/topoctl/engine/memory"
 	driver "github.com/topoctl/topoctl/internal/base/cuda"
+	"github.com/topoctl/topoctl/internal/base/engine/memory"
 )
 
 // used is what is held of a GPU from its first use on.

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/internal/base/engine/memory"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
 	"github.com/topoctl/topoctl/internal/base/verbs"
 	"github.com/topoctl/topoctl/internal/base/verbs/verbsfake"

@@ -3,7 +3,7 @@ package rdma
 import (
 	"fmt"
 
-	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/internal/base/engine/memory"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
 	"github.com/topoctl/topoctl/internal/base/verbs"
 )

@@ -17,6 +17,7 @@ import (
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/internal/app/probe/lane"
 	"github.com/topoctl/topoctl/internal/app/probe/sampling"
+	mem "github.com/topoctl/topoctl/internal/base/engine/memory"
 	"github.com/topoctl/topoctl/probe"
 )
 
@@ -333,7 +334,7 @@ func (t *thread) move(ctx context.Context, size int64) (int64, error) {
 		}
 		n := int(min(want, pieceBytes, int64(len(t.src)-t.at)))
 		if t.dst != nil {
-			memory.Stream(t.dst[t.at:t.at+n], t.src[t.at:t.at+n])
+			mem.Stream(t.dst[t.at:t.at+n], t.src[t.at:t.at+n])
 			left -= 2 * int64(n)
 		} else {
 			if !loads(t.src[t.at : t.at+n]) {

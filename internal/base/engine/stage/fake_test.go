@@ -7,9 +7,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/engine/memory/cuda"
 	"github.com/topoctl/topoctl/internal/base/cuda/cudafake"
+	"github.com/topoctl/topoctl/internal/base/engine/memory"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
 )
 
@@ -33,7 +33,7 @@ func TestWindow(t *testing.T) {
 		}
 		at, _ := cuda.Pointer(b)
 		cudafake.Poke(uint64(at), []byte("0123456789abcdefghijklmnopqrstuvwxyz"))
-		r, err := table.Add(b, "", "", memory.None)
+		r, err := table.Add((*memory.Block)(b), "", "", memory.None)
 		if err != nil {
 			t.Fatal(err)
 		}

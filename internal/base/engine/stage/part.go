@@ -1,7 +1,7 @@
 package stage
 
 import (
-	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/internal/base/engine/memory"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
 )
 

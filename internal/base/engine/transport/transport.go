@@ -34,7 +34,7 @@ import (
 	"net/netip"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/internal/base/engine/memory"
 )
 
 // ConnID names a connection that an engine dialled. An engine never uses one

@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/engine/transport/rdma"
+	"github.com/topoctl/topoctl/internal/base/engine/memory"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
 	"github.com/topoctl/topoctl/test/vmlab/hardware"
 )

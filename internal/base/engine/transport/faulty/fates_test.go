@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/internal/base/engine/memory"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
 	"github.com/topoctl/topoctl/internal/base/engine/transport/fake"
 	"github.com/topoctl/topoctl/internal/base/engine/transport/faulty"

@@ -5,7 +5,7 @@ package shm
 import (
 	"testing"
 
-	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/internal/base/engine/memory"
 )
 
 // A region that is closed after another one has taken its place in the table

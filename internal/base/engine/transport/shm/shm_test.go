@@ -7,7 +7,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/internal/base/engine/memory"
 	"github.com/topoctl/topoctl/internal/base/engine/transport/transporttest"
 )
 

@@ -7,9 +7,10 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/topoctl/topoctl/engine/memory"
+	blocks "github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/engine/memory/cuda"
 	"github.com/topoctl/topoctl/internal/base/cuda/cudafake"
+	"github.com/topoctl/topoctl/internal/base/engine/memory"
 	"github.com/topoctl/topoctl/internal/base/engine/stage"
 	"github.com/topoctl/topoctl/internal/base/engine/transport/transporttest"
 )
@@ -48,16 +49,25 @@ func gpu(t testing.TB, o cudafake.Options, buffers int64) *device {
 		t.Fatal(err)
 	}
 	// The pools are there before the suite counts goroutines.
-	_, err = b.Device().Staging(memory.ForRequests)
-	_, err2 := b.Device().Staging(memory.ForAnswers)
+	_, err = (*memory.Block)(b).Device().Staging(memory.ForRequests)
+	_, err2 := (*memory.Block)(b).Device().Staging(memory.ForAnswers)
 	if err := errors.Join(err, err2, b.Free()); err != nil {
 		t.Fatal(err)
 	}
 	return &device{g, d}
 }
 
+// alloc allocates memory of a GPU.
+func (d *device) alloc(size int64) (*memory.Block, error) {
+	b, err := d.GPU.Alloc(size)
+	return (*memory.Block)(b), err
+}
+
+// pointer is where a block is on its GPU.
+func pointer(b *memory.Block) (uintptr, bool) { return cuda.Pointer((*blocks.Block)(b)) }
+
 func peek(b *memory.Block, p []byte, off int64) {
-	if at, ok := cuda.Pointer(b); ok {
+	if at, ok := pointer(b); ok {
 		cudafake.Peek(uint64(at)+uint64(off), p)
 		return
 	}
@@ -65,7 +75,7 @@ func peek(b *memory.Block, p []byte, off int64) {
 }
 
 func poke(b *memory.Block, p []byte, off int64) {
-	if at, ok := cuda.Pointer(b); ok {
+	if at, ok := pointer(b); ok {
 		cudafake.Poke(uint64(at)+uint64(off), p)
 		return
 	}
@@ -99,7 +109,7 @@ func TestTransportOfDeviceMemory(t *testing.T) {
 				Alloc: func(t testing.TB, s transporttest.Side, size int64) *memory.Block {
 					alloc := func(size int64) (*memory.Block, error) { return memory.Alloc(size, memory.Options{}) }
 					if slices.Contains(on, s) {
-						alloc = g.Alloc
+						alloc = g.alloc
 					}
 					b, err := alloc(size)
 					if err != nil {

@@ -15,9 +15,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/engine/memory/cuda"
 	"github.com/topoctl/topoctl/internal/base/cuda/cudafake"
+	"github.com/topoctl/topoctl/internal/base/engine/memory"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
 )
 
@@ -30,8 +30,8 @@ func (h *host) onGPU(g *cuda.GPU, size int64, grant memory.Grant) *memory.Region
 	}
 	p := make([]byte, size)
 	fill(p, 77)
-	poke(b, p, 0)
-	r, err := h.regions.Add(b, "", "", grant)
+	poke((*memory.Block)(b), p, 0)
+	r, err := h.regions.Add((*memory.Block)(b), "", "", grant)
 	if err != nil {
 		h.t.Fatal(err)
 	}

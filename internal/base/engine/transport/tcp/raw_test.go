@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/internal/base/engine/memory"
 )
 
 // Raw sockets, which the benchmarks compare with. A connection begins with a mode,

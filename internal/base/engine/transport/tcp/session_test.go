@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/internal/base/engine/memory"
 	"github.com/topoctl/topoctl/internal/base/engine/session"
 	"github.com/topoctl/topoctl/internal/base/engine/session/sessiontest"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"

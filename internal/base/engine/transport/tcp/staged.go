@@ -1,7 +1,7 @@
 package tcp
 
 import (
-	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/internal/base/engine/memory"
 	"github.com/topoctl/topoctl/internal/base/engine/stage"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
 )

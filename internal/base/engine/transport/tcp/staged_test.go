@@ -10,9 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/topoctl/topoctl/engine/memory"
+	blocks "github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/engine/memory/cuda"
 	"github.com/topoctl/topoctl/internal/base/cuda/cudafake"
+	"github.com/topoctl/topoctl/internal/base/engine/memory"
 	"github.com/topoctl/topoctl/internal/base/engine/stage"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
 	"github.com/topoctl/topoctl/internal/base/engine/transport/transporttest"
@@ -50,11 +51,14 @@ func onGPU(t testing.TB, d *cuda.Driver, name string, size int64) *memory.Block 
 	if err != nil {
 		t.Fatal(err)
 	}
-	return b
+	return (*memory.Block)(b)
 }
 
+// pointer is where a block is on its GPU.
+func pointer(b *memory.Block) (uintptr, bool) { return cuda.Pointer((*blocks.Block)(b)) }
+
 func peek(b *memory.Block, p []byte, off int64) {
-	if at, ok := cuda.Pointer(b); ok {
+	if at, ok := pointer(b); ok {
 		cudafake.Peek(uint64(at)+uint64(off), p)
 		return
 	}
@@ -62,7 +66,7 @@ func peek(b *memory.Block, p []byte, off int64) {
 }
 
 func poke(b *memory.Block, p []byte, off int64) {
-	if at, ok := cuda.Pointer(b); ok {
+	if at, ok := pointer(b); ok {
 		cudafake.Poke(uint64(at)+uint64(off), p)
 		return
 	}

@@ -23,7 +23,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/internal/base/engine/memory"
 	"github.com/topoctl/topoctl/internal/base/engine/session"
 	"github.com/topoctl/topoctl/internal/base/engine/stage"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
