@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/topoctl/topoctl/probe"
@@ -160,56 +159,4 @@ func (pr *problem) resource(key, name string, capacity int64, isEnd bool) int32 
 		pr.caps, pr.names, pr.ends = append(pr.caps, capacity), append(pr.names, name), append(pr.ends, isEnd)
 	}
 	return at
-}
-
-// lowerBound is the number of rounds that no plan can do without, and what sets it:
-// the largest over all resources of what is needed of it divided by what there is, and
-// of the pairs that need more than half of it. Where ends take part in one pair at a
-// time, a round has no more pairs than half the ends. Pairs of which no two go together
-// need a round each.
-func (pr *problem) lowerBound() (int, string) {
-	if pr.serial {
-		return len(pr.items), "one pair at a time"
-	}
-	sums, large := make([]int64, len(pr.caps)), make([]int64, len(pr.caps))
-	for _, list := range pr.needs {
-		for _, n := range list {
-			sums[n.at] += n.amount
-			if 2*n.amount > pr.caps[n.at] {
-				large[n.at]++
-			}
-		}
-	}
-	best, why := int64(1), ""
-	for r := range pr.caps {
-		rounds := max((sums[r]+pr.caps[r]-1)/pr.caps[r], large[r])
-		if rounds > best || why == "" {
-			best, why = rounds, pr.names[r]
-		}
-	}
-	if n, ends := pr.density(); n > best {
-		best, why = n, fmt.Sprintf("%d ends, each in one pair at a time", ends)
-	}
-	if n := int64(pr.clique()); n > best {
-		best, why = n, fmt.Sprintf("%d pairs of which no two go together", n)
-	}
-	return int(best), why
-}
-
-// density is the bound that an odd number of ends sets: half of them, rounded down, is
-// the most pairs of a round.
-func (pr *problem) density() (rounds int64, ends int) {
-	pairs := int64(0)
-	used := map[int32]bool{}
-	for _, list := range pr.needs {
-		if len(list) > 1 && pr.ends[list[0].at] && pr.ends[list[1].at] {
-			pairs++
-			used[list[0].at], used[list[1].at] = true, true
-		}
-	}
-	if len(used) < 2 {
-		return 0, 0
-	}
-	most := int64(len(used) / 2)
-	return (pairs + most - 1) / most, len(used)
 }
