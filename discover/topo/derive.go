@@ -3,7 +3,6 @@ package topo
 import (
 	"cmp"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -187,25 +186,4 @@ func (t *Topology) deriveNICs(x *Index) {
 			r.NIC = NICID(slot)
 		}
 	}
-}
-
-// CPUCount is the number of CPUs in a list such as "0-47,96-143"; ok is false
-// for anything else.
-func CPUCount(list string) (n int, ok bool) {
-	if strings.TrimSpace(list) == "" {
-		return 0, true
-	}
-	for part := range strings.SplitSeq(list, ",") {
-		lo, hi, ranged := strings.Cut(strings.TrimSpace(part), "-")
-		if !ranged {
-			hi = lo
-		}
-		first, err1 := strconv.ParseUint(lo, 10, 20)
-		last, err2 := strconv.ParseUint(hi, 10, 20)
-		if err1 != nil || err2 != nil || last < first {
-			return 0, false
-		}
-		n += int(last-first) + 1
-	}
-	return n, true
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/topoctl/topoctl/internal/base/cpuset"
 )
 
 // Fingerprint is a digest of the host's structure: "sha256:" and 64 hex digits.
@@ -29,9 +31,9 @@ func (t *Topology) fingerprint(x *Index) string {
 	lines := []string{fmt.Sprintf("host %s %s %s", t.Host.Arch, t.Host.CPUVendor, t.Host.CPUModel)}
 	for i := range t.NUMANodes {
 		n := &t.NUMANodes[i]
-		cpus, _ := CPUCount(n.CPUs)
+		cpus, _ := cpuset.Parse(n.CPUs) // an unreadable list counts as none
 		lines = append(lines, fmt.Sprintf("numa %d package %s cpus %d memory %s distances %v", n.Index,
-			optional(n.Package), cpus, n.hasMemory(), n.Distances))
+			optional(n.Package), cpus.Len(), n.hasMemory(), n.Distances))
 	}
 	for i := range t.HostBridges {
 		hb := &t.HostBridges[i]

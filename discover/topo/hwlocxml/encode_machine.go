@@ -4,14 +4,14 @@ import (
 	"strconv"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/base/bitmap"
+	"github.com/topoctl/topoctl/internal/base/cpuset"
 )
 
 // container is an object with CPUs that others are put into.
 type container struct {
 	*object
-	cpus  bitmap.Set
-	nodes bitmap.Set // NUMA nodes attached to it or below
+	cpus  cpuset.Set
+	nodes cpuset.Set // NUMA nodes attached to it or below
 }
 
 // layout is the tree of packages, NUMA nodes and CPUs. hwloc wants the sets of
@@ -22,21 +22,21 @@ type layout struct {
 	below   []*container         // packages and groups below the machine
 	ofNode  map[int]*container   // where the devices of a NUMA node go
 	inside  map[*container][]int // NUMA nodes within one package
-	near    bitmap.Set           // NUMA nodes of the machine itself: near to all that is in it
-	used    bitmap.Set
+	near    cpuset.Set           // NUMA nodes of the machine itself: near to all that is in it
+	used    cpuset.Set
 }
 
 // layOut makes the machine's object with all below.
 func layOut(t *topo.Topology) *object {
 	l := &layout{t: t, machine: &container{object: &object{}}, ofNode: map[int]*container{}, inside: map[*container][]int{}}
-	cpus := make([]bitmap.Set, len(t.NUMANodes))
+	cpus := make([]cpuset.Set, len(t.NUMANodes))
 	for i := range t.NUMANodes {
 		if n := &t.NUMANodes[i]; !n.MemoryOnly {
 			cpus[i] = l.claim(n.CPUs)
 		}
 	}
 	for i := range t.NUMANodes {
-		if !t.NUMANodes[i].MemoryOnly && cpus[i].Len() == 0 {
+		if !t.NUMANodes[i].MemoryOnly && cpus[i].IsEmpty() {
 			cpus[i] = l.invent()
 		}
 	}
@@ -44,13 +44,13 @@ func layOut(t *topo.Topology) *object {
 	for i := range t.NUMANodes {
 		if n := &t.NUMANodes[i]; l.spans(n, cpus[i]) {
 			l.ofNode[n.Index] = l.machine
-			l.near.Add(n.Index)
+			l.near = l.near.Union(cpuset.Of(n.Index))
 		}
 	}
 	for i := range t.NUMANodes {
 		l.numaNode(&t.NUMANodes[i], cpus[i])
 	}
-	if l.used.Len() == 0 {
+	if l.used.IsEmpty() {
 		l.invent()
 	}
 	if len(t.NUMANodes) == 0 {
@@ -63,10 +63,10 @@ func layOut(t *topo.Topology) *object {
 }
 
 // claim takes the CPUs of a list that nobody has yet.
-func (l *layout) claim(list string) bitmap.Set {
-	s, err := bitmap.ParseList(list)
+func (l *layout) claim(list string) cpuset.Set {
+	s, err := cpuset.Parse(list)
 	if err != nil {
-		return nil
+		return cpuset.Set{}
 	}
 	s = s.Minus(l.used)
 	l.used = l.used.Union(s)
@@ -75,20 +75,19 @@ func (l *layout) claim(list string) bitmap.Set {
 
 // invent takes a CPU that nobody has, for an object that hwloc cannot have
 // without one.
-func (l *layout) invent() bitmap.Set {
+func (l *layout) invent() cpuset.Set {
 	n := 0
-	for l.used.Has(n) {
+	for l.used.Contains(n) {
 		n++
 	}
-	var s bitmap.Set
-	s.Add(n)
-	l.used.Add(n)
+	s := cpuset.Of(n)
+	l.used = l.used.Union(s)
 	return s
 }
 
 // packages adds an object for each package: the CPUs of its NUMA nodes, or
 // those of its own that no node has claimed.
-func (l *layout) packages(cpus []bitmap.Set) {
+func (l *layout) packages(cpus []cpuset.Set) {
 	for i := range l.t.Packages {
 		p := &l.t.Packages[i]
 		c := &container{object: &object{}}
@@ -99,7 +98,7 @@ func (l *layout) packages(cpus []bitmap.Set) {
 				l.ofNode[n.Index] = c
 			}
 		}
-		if all, err := bitmap.ParseList(p.CPUs); err == nil && c.cpus.Len() == 0 {
+		if all, err := cpuset.Parse(p.CPUs); err == nil && c.cpus.IsEmpty() {
 			for _, b := range l.below {
 				all = all.Minus(b.cpus)
 			}
@@ -110,7 +109,7 @@ func (l *layout) packages(cpus []bitmap.Set) {
 			}
 			c.cpus = all
 		}
-		if c.cpus.Len() == 0 {
+		if c.cpus.IsEmpty() {
 			c.cpus = l.invent()
 		}
 		l.used = l.used.Union(c.cpus)
@@ -125,7 +124,7 @@ func (l *layout) packages(cpus []bitmap.Set) {
 // numaNode attaches a NUMA node: to its package where it is the only one there,
 // to a group of its own otherwise, to the machine where it has no CPUs or
 // spans packages.
-func (l *layout) numaNode(n *topo.NUMANode, cpus bitmap.Set) {
+func (l *layout) numaNode(n *topo.NUMANode, cpus cpuset.Set) {
 	o := &object{attrs: []attr{{"type", "NUMANode"}, {"os_index", strconv.Itoa(n.Index)}}}
 	if n.MemoryBytes != nil {
 		o.attrs = append(o.attrs, attr{"local_memory", strconv.FormatInt(*n.MemoryBytes, 10)})
@@ -138,67 +137,61 @@ func (l *layout) numaNode(n *topo.NUMANode, cpus bitmap.Set) {
 			l.below = append(l.below, group)
 		} else {
 			home.children = append(home.children, group.object)
-			home.nodes.Add(n.Index)
+			home.nodes = home.nodes.Union(cpuset.Of(n.Index))
 		}
 		l.setsOf(group, n.Index)
 		home = group
 	}
 	l.ofNode[n.Index] = home
-	home.nodes.Add(n.Index)
+	home.nodes = home.nodes.Union(cpuset.Of(n.Index))
 	set := home.cpus
 	if home == l.machine {
 		set = cpus
 	}
-	o.attrs = append(o.attrs, sets(set, single(n.Index))...)
+	o.attrs = append(o.attrs, sets(set, cpuset.Of(n.Index))...)
 	home.children = append([]*object{o}, home.children...)
 }
 
 // spans says whether a NUMA node belongs to the machine: it has no CPUs, or
 // those of packages that it is not in.
-func (l *layout) spans(n *topo.NUMANode, cpus bitmap.Set) bool {
+func (l *layout) spans(n *topo.NUMANode, cpus cpuset.Set) bool {
 	if n.MemoryOnly {
 		return true
 	}
 	for _, b := range l.below {
-		if l.ofNode[n.Index] == nil && b.cpus.Minus(cpus).Len() < b.cpus.Len() {
+		if l.ofNode[n.Index] == nil && b.cpus.Overlaps(cpus) {
 			return true
 		}
 	}
 	return false
 }
 
-func single(n int) bitmap.Set {
-	var s bitmap.Set
-	s.Add(n)
-	return s
-}
-
 // setsOf finishes a group inside a package: its sets and its CPUs.
 func (l *layout) setsOf(group *container, index int) {
-	nodes := single(index).Union(l.near)
+	nodes := cpuset.Of(index).Union(l.near)
 	group.attrs = append(group.attrs, sets(group.cpus, nodes)...)
 	group.children = append(group.children, units(group.cpus, nodes)...)
 }
 
 // inventNode gives a machine without NUMA nodes the one that hwloc wants.
 func (l *layout) inventNode() {
-	l.near = single(0)
+	l.near = cpuset.Of(0)
 	o := &object{attrs: append([]attr{{"type", "NUMANode"}, {"os_index", "0"}}, sets(l.used, l.near)...)}
 	o.say(infoInvented, "1")
 	l.machine.children = append(l.machine.children, o)
 }
 
 // sets are the four attributes that say which CPUs and NUMA nodes are near.
-func sets(cpus, nodes bitmap.Set) []attr {
-	c, n := cpus.Hex("0x"), nodes.Hex("0x")
+func sets(cpus, nodes cpuset.Set) []attr {
+	c, n := cpus.HwlocMask(), nodes.HwlocMask()
 	return []attr{{"cpuset", c}, {"complete_cpuset", c}, {"nodeset", n}, {"complete_nodeset", n}}
 }
 
 // units are the CPUs' own objects.
-func units(cpus, nodes bitmap.Set) []*object {
+func units(cpus, nodes cpuset.Set) []*object {
 	var out []*object
-	for _, n := range cpus.Members() {
-		out = append(out, &object{attrs: append([]attr{{"type", "PU"}, {"os_index", strconv.Itoa(n)}}, sets(single(n), nodes)...)})
+	for n := range cpus.All() {
+		out = append(out, &object{attrs: append([]attr{{"type", "PU"}, {"os_index", strconv.Itoa(n)}}, sets(cpuset.Of(n), nodes)...)})
 	}
 	return out
 }
@@ -206,7 +199,7 @@ func units(cpus, nodes bitmap.Set) []*object {
 // finish gives machine and packages their sets, their CPUs and their order.
 func (l *layout) finish() {
 	m := l.machine
-	var placed bitmap.Set
+	var placed cpuset.Set
 	m.nodes = l.near
 	for _, b := range l.below {
 		placed = placed.Union(b.cpus)
@@ -224,7 +217,7 @@ func (l *layout) finish() {
 	m.cpus = l.used
 	m.children = append(m.children, units(m.cpus.Minus(placed), l.near)...)
 	m.attrs = append([]attr{{"type", "Machine"}, {"os_index", "0"}}, sets(m.cpus, m.nodes)...)
-	m.attrs = append(m.attrs, attr{"allowed_cpuset", m.cpus.Hex("0x")}, attr{"allowed_nodeset", m.nodes.Hex("0x")})
+	m.attrs = append(m.attrs, attr{"allowed_cpuset", m.cpus.HwlocMask()}, attr{"allowed_nodeset", m.nodes.HwlocMask()})
 }
 
 // keepMachine writes what is known of the host and has no object.

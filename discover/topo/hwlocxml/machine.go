@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/base/bitmap"
+	"github.com/topoctl/topoctl/internal/base/cpuset"
 	"github.com/topoctl/topoctl/internal/base/xmltree"
 )
 
@@ -36,16 +36,15 @@ func (d *decoder) machine(e *xmltree.Element, pkg *int) {
 	}
 }
 
-// set reads an attribute that is a set; nil where it is missing or malformed.
-func (d *decoder) set(e *xmltree.Element, attr string) bitmap.Set {
+// set reads an attribute that is a set; empty where it is missing or malformed.
+func (d *decoder) set(e *xmltree.Element, attr string) cpuset.Set {
 	text, ok := e.Attr(attr)
 	if !ok {
-		return nil
+		return cpuset.Set{}
 	}
-	s, err := bitmap.Parse(text)
+	s, err := cpuset.ParseHwlocMask(text)
 	if err != nil {
 		d.warn(topo.CodeMalformed, "", attr+" "+err.Error(), e.Path())
-		return nil
 	}
 	return s
 }
@@ -53,14 +52,14 @@ func (d *decoder) set(e *xmltree.Element, attr string) bitmap.Set {
 // osIndex is an object's number in the operating system, -1 where there is none.
 func osIndex(e *xmltree.Element) int {
 	n, err := strconv.Atoi(e.Get("os_index"))
-	if err != nil || n < 0 || n > bitmap.MaxMember {
+	if err != nil || n < 0 || n > cpuset.Max {
 		return -1
 	}
 	return n
 }
 
 func (d *decoder) pkg(e *xmltree.Element) {
-	p := topo.Package{Index: osIndex(e), CPUs: d.set(e, "cpuset").List(), Model: info(e, "CPUModel")}
+	p := topo.Package{Index: osIndex(e), CPUs: d.set(e, "cpuset").String(), Model: info(e, "CPUModel")}
 	taken := func(n int) bool {
 		return slices.ContainsFunc(d.t.Packages, func(o topo.Package) bool { return o.Index == n })
 	}
@@ -100,7 +99,7 @@ func (d *decoder) numaNode(e *xmltree.Element) {
 		d.warn(topo.CodeMalformed, "", fmt.Sprintf("NUMA node with os_index %.20q, which is no number or a second one: left out", e.Get("os_index")), e.Path())
 		return
 	}
-	n := topo.NUMANode{Index: index, CPUs: d.set(e, "cpuset").List()}
+	n := topo.NUMANode{Index: index, CPUs: d.set(e, "cpuset").String()}
 	n.Facts.Set("index", topo.SourceHwloc, "os_index")
 	n.Facts.Set("cpus", topo.SourceHwloc, "cpuset")
 	if bytes, err := strconv.ParseInt(e.Get("local_memory"), 10, 64); err == nil && bytes >= 0 {
@@ -150,13 +149,13 @@ func (d *decoder) finishMachine(machine *xmltree.Element) {
 
 // packageOf finds the package that holds all of a node's CPUs.
 func (d *decoder) packageOf(n *topo.NUMANode) {
-	cpus, err := bitmap.ParseList(n.CPUs)
-	if err != nil || cpus.Len() == 0 || d.ours {
+	cpus, err := cpuset.Parse(n.CPUs)
+	if err != nil || cpus.IsEmpty() || d.ours {
 		return
 	}
 	for i := range d.t.Packages {
 		p := &d.t.Packages[i]
-		if all, err := bitmap.ParseList(p.CPUs); err == nil && all.Contains(cpus) {
+		if all, err := cpuset.Parse(p.CPUs); err == nil && cpus.SubsetOf(all) {
 			index := p.Index
 			n.Package = &index
 			n.Facts.Set("package", topo.SourceHwloc, "cpuset")
@@ -192,11 +191,11 @@ func (d *decoder) hostFacts(e *xmltree.Element) {
 		}
 	}
 	cpus := d.set(e, "cpuset")
-	if h.CPUs = cpus.List(); h.CPUs != "" {
+	if h.CPUs = cpus.String(); h.CPUs != "" {
 		h.Facts.Set("cpus", topo.SourceHwloc, e.Path()+" cpuset")
 	}
-	if allowed := d.set(e, "allowed_cpuset"); allowed.Len() > 0 && !allowed.Contains(cpus) {
-		h.AllowedCPUs = allowed.List()
+	if allowed := d.set(e, "allowed_cpuset"); !allowed.IsEmpty() && !cpus.SubsetOf(allowed) {
+		h.AllowedCPUs = allowed.String()
 		h.Facts.Set("allowed_cpus", topo.SourceHwloc, e.Path()+" allowed_cpuset")
 	}
 	d.cpuFacts(e)

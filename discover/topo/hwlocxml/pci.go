@@ -52,7 +52,7 @@ func (d *decoder) locality(e *xmltree.Element, parent *int) *int {
 		return parent
 	}
 	var one *int
-	for _, n := range d.set(e, "nodeset").Members() {
+	for n := range d.set(e, "nodeset").All() {
 		if !d.cpuNodes[n] {
 			continue
 		}

@@ -5,7 +5,7 @@ import (
 	"strconv"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/base/bitmap"
+	"github.com/topoctl/topoctl/internal/base/cpuset"
 	"github.com/topoctl/topoctl/internal/base/xmltree"
 )
 
@@ -62,11 +62,11 @@ func (d *decoder) numaNode(e *xmltree.Element, index int) string {
 	n := topo.NUMANode{Node: topo.Node{ID: topo.NUMAID(index), Evidence: e.Path()}, Index: index}
 	n.Facts.Set("index", topo.SourceNCCL, "numaid")
 	if mask, ok := e.Attr("affinity"); ok {
-		cpus, err := bitmap.Parse(mask)
+		cpus, err := cpuset.ParseHwlocMask(mask)
 		if err != nil {
 			d.warn(topo.CodeMalformed, n.ID, "affinity "+err.Error(), e.Path())
 		} else {
-			n.CPUs = cpus.List()
+			n.CPUs = cpus.String()
 			n.Facts.Set("cpus", topo.SourceNCCL, "affinity")
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"strconv"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/base/bitmap"
+	"github.com/topoctl/topoctl/internal/base/cpuset"
 )
 
 // Encode writes a derived topology as a NCCL topology file of version 1: a cpu
@@ -247,8 +247,8 @@ func sortedKeys(m map[int][]*node) []int {
 func (e *encoder) cpu(numa int, cpus string, nodes []*node) {
 	h := &e.t.Host
 	attrs := []attr{{"numaid", strconv.Itoa(numa)}}
-	if set, err := bitmap.ParseList(cpus); err == nil && set.Len() > 0 {
-		attrs = append(attrs, attr{"affinity", set.Hex("")})
+	if set, err := cpuset.Parse(cpus); err == nil && !set.IsEmpty() {
+		attrs = append(attrs, attr{"affinity", set.Mask()})
 	}
 	if h.Arch != "" {
 		attrs = append(attrs, attr{"arch", archName(h.Arch)})

@@ -5,9 +5,9 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/cpuset"
 )
 
 // lacks is what no matrix tells.
@@ -140,7 +140,7 @@ func (b *builder) gpu(n int, label string) {
 // says that the GPU's node is not known.
 func (b *builder) affinity(g *topo.GPU, row *Row) {
 	cpus := row.CPUAffinity
-	if _, ok := topo.CPUCount(cpus); !ok {
+	if _, err := cpuset.Parse(cpus); err != nil {
 		if cpus != "N/A" {
 			b.warn(topo.CodeMalformed, g.ID, fmt.Sprintf("CPU affinity %q is no list of CPUs", clip(cpus)), g.Evidence)
 		}
@@ -206,25 +206,11 @@ func parseList(s string) ([]int, bool) {
 	if s == "" || s == "N/A" {
 		return nil, true
 	}
-	if n, ok := topo.CPUCount(s); !ok || n > 64 {
+	set, err := cpuset.Parse(s)
+	if err != nil || set.Len() > 64 {
 		return nil, false
 	}
-	var out []int
-	for part := range strings.SplitSeq(s, ",") {
-		lo, hi, ranged := strings.Cut(part, "-")
-		if !ranged {
-			hi = lo
-		}
-		first, err1 := strconv.Atoi(lo)
-		last, err2 := strconv.Atoi(hi)
-		if err1 != nil || err2 != nil {
-			return nil, false
-		}
-		for n := first; n <= last; n++ {
-			out = append(out, n)
-		}
-	}
-	return out, true
+	return slices.Collect(set.All()), true
 }
 
 // asserted takes the cells as classes. A missing row is filled from the

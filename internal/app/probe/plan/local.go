@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/cpuset"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/probe"
 )
@@ -181,7 +182,7 @@ func overlap(a, b string) bool {
 
 // cpuRanges reads "0-47,96": first and last of each range.
 func cpuRanges(list string) (out [][2]int, ok bool) {
-	if _, ok := topo.CPUCount(list); !ok || strings.TrimSpace(list) == "" {
+	if set, err := cpuset.Parse(list); err != nil || set.IsEmpty() {
 		return nil, false
 	}
 	for part := range strings.SplitSeq(list, ",") {
