@@ -3,124 +3,65 @@ package topo
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"time"
-)
 
-// header is the part of a document before its nodes.
-type header struct {
-	Schema     string     `json:"schema"`
-	Tool       Tool       `json:"tool"`
-	CapturedAt *time.Time `json:"captured_at"`
-	Origin     string     `json:"origin"`
-	Complete   bool       `json:"complete"`
-	Host       Host       `json:"host"`
-}
+	"github.com/topoctl/topoctl/internal/base/jsontext"
+)
 
 // Encode writes the topology as a topoctl.topology/v1 document: valid JSON with
 // one node, link or matrix row on a line, so that two documents diff well. The
 // provenance of nodes is kept in one table, "facts", that nodes refer to by
 // index, because most nodes of a kind share theirs.
 func (t *Topology) Encode() ([]byte, error) {
-	e := encoder{facts: map[string]int{}}
-	e.enc = json.NewEncoder(&e.buf)
-	e.enc.SetEscapeHTML(false)
-	e.object(header{SchemaTopology, t.Tool, t.CapturedAt, t.Origin, t.Complete, t.Host})
-	e.list("nodes")
+	w, facts := jsontext.NewWriter(), factsTable{places: map[string]int{}}
+	w.Field("schema", SchemaTopology)
+	w.Field("tool", t.Tool)
+	w.Field("rules", Rules)
+	w.Field("captured_at", t.CapturedAt)
+	w.Field("origin", t.Origin)
+	w.Field("complete", t.Complete)
+	w.Field("host", t.Host)
+	w.List("nodes")
 	for _, n := range t.nodes() {
-		e.item(n.value(e.reference(n.node.Facts)))
+		w.Item(n.value(facts.reference(n.node.Facts)))
 	}
-	e.endList()
-	e.list("links")
+	w.End()
+	w.List("links")
 	for i := range t.Links {
-		e.item(struct {
+		w.Item(struct {
 			*Link
 			factsReference
-		}{&t.Links[i], e.reference(t.Links[i].Facts)})
+		}{&t.Links[i], facts.reference(t.Links[i].Facts)})
 	}
-	e.endList()
+	w.End()
 	if t.Asserted != nil {
-		e.field("asserted", t.Asserted)
+		w.Field("asserted", t.Asserted)
 	}
-	if t.Derived != nil {
-		e.derived(t.Derived)
+	if d := t.Derived; d != nil {
+		w.Object("derived")
+		w.Field("rules", d.Rules)
+		w.Field("axis", d.Axis)
+		jsontext.WriteList(w, "relations", d.Relations)
+		jsontext.WriteList(w, "cells", d.Cells)
+		jsontext.WriteList(w, "limit_link", d.Limit)
+		w.End()
 	}
-	e.field("facts", e.table)
-	e.field("sources", emptyIfNil(t.Sources))
-	e.list("warnings")
-	for _, w := range t.Warnings {
-		e.item(w)
+	w.Field("facts", facts.table)
+	w.Field("sources", append([]SourceReport{}, t.Sources...)) // never null
+	jsontext.WriteList(w, "warnings", t.Warnings)
+	data, err := w.Bytes()
+	if err != nil {
+		return nil, fmt.Errorf("topo: encode: %w", err)
 	}
-	e.endList()
-	e.buf.WriteString("\n}\n")
-	return e.buf.Bytes(), e.err
+	return data, nil
 }
 
-func emptyIfNil[T any](s []T) []T {
-	if s == nil {
-		return []T{}
-	}
-	return s
-}
-
-// encoder lays values out on lines. The first error sticks.
-type encoder struct {
-	buf   bytes.Buffer
-	enc   *json.Encoder
-	facts map[string]int
-	table []Facts
-	inRow bool
-	err   error
-}
-
-// value appends v as one line without the encoder's line end.
-func (e *encoder) value(v any) {
-	if err := e.enc.Encode(v); err != nil {
-		e.err = errors.Join(e.err, fmt.Errorf("topo: encode: %w", err))
-		return
-	}
-	e.buf.Truncate(e.buf.Len() - 1)
-}
-
-// object opens the document with v's fields, one a line, and leaves it open.
-func (e *encoder) object(v header) {
-	e.buf.WriteString(`{"schema":`)
-	e.value(v.Schema)
-	e.field("tool", v.Tool)
-	e.field("rules", Rules)
-	e.field("captured_at", v.CapturedAt)
-	e.field("origin", v.Origin)
-	e.field("complete", v.Complete)
-	e.field("host", v.Host)
-}
-
-func (e *encoder) field(name string, v any) {
-	fmt.Fprintf(&e.buf, ",\n%q:", name)
-	e.value(v)
-}
-
-func (e *encoder) list(name string) {
-	fmt.Fprintf(&e.buf, ",\n%q:[", name)
-	e.inRow = false
-}
-
-func (e *encoder) item(v any) {
-	if e.inRow {
-		e.buf.WriteByte(',')
-	}
-	e.inRow = true
-	e.buf.WriteByte('\n')
-	e.value(v)
-}
-
-func (e *encoder) endList() {
-	if e.inRow {
-		e.buf.WriteByte('\n')
-	}
-	e.buf.WriteByte(']')
+// factsTable is the document's "facts": each set of facts once.
+type factsTable struct {
+	places map[string]int // by Facts.key
+	table  []Facts
 }
 
 // factsReference is the last key of a node or link: where its facts are in the
@@ -130,36 +71,18 @@ type factsReference struct {
 }
 
 // reference is that of facts that are in the table already or are added to it.
-func (e *encoder) reference(facts Facts) factsReference {
+func (f *factsTable) reference(facts Facts) factsReference {
 	if len(facts) == 0 {
 		return factsReference{}
 	}
 	key := facts.key()
-	i, ok := e.facts[key]
+	i, ok := f.places[key]
 	if !ok {
-		i = len(e.table)
-		e.facts[key] = i
-		e.table = append(e.table, facts)
+		i = len(f.table)
+		f.places[key] = i
+		f.table = append(f.table, facts)
 	}
 	return factsReference{&i}
-}
-
-func (e *encoder) derived(d *Derived) {
-	e.buf.WriteString(",\n\"derived\":{\"rules\":")
-	e.value(d.Rules)
-	e.field("axis", d.Axis)
-	rows(e, "relations", d.Relations)
-	rows(e, "cells", d.Cells)
-	rows(e, "limit_link", d.Limit)
-	e.buf.WriteByte('}')
-}
-
-func rows[T any](e *encoder, name string, list []T) {
-	e.list(name)
-	for _, row := range list {
-		e.item(row)
-	}
-	e.endList()
 }
 
 // nodeRef is one node of any kind, for encoding and checking.
@@ -265,19 +188,24 @@ func Detect(head []byte) bool {
 // the nodes is computed again, so an edited document is consistent.
 func Decode(data []byte) (*Topology, error) {
 	var doc struct {
-		header
-		Nodes    []json.RawMessage `json:"nodes"`
-		Links    []json.RawMessage `json:"links"`
-		Asserted *Asserted         `json:"asserted"`
-		Facts    []Facts           `json:"facts"`
-		Sources  []SourceReport    `json:"sources"`
-		Warnings []Warning         `json:"warnings"`
+		Schema     string            `json:"schema"`
+		Tool       Tool              `json:"tool"`
+		CapturedAt *time.Time        `json:"captured_at"`
+		Origin     string            `json:"origin"`
+		Complete   bool              `json:"complete"`
+		Host       Host              `json:"host"`
+		Nodes      []json.RawMessage `json:"nodes"`
+		Links      []json.RawMessage `json:"links"`
+		Asserted   *Asserted         `json:"asserted"`
+		Facts      []Facts           `json:"facts"`
+		Sources    []SourceReport    `json:"sources"`
+		Warnings   []Warning         `json:"warnings"`
 	}
 	if err := json.Unmarshal(data, &doc); err != nil {
 		if name := schemaName(data); name != "" && checkSchema(name) != nil {
 			return nil, checkSchema(name)
 		}
-		return nil, documentError(data, err)
+		return nil, fmt.Errorf("topo: %w", jsontext.Locate(data, err))
 	}
 	if err := checkSchema(doc.Schema); err != nil {
 		return nil, err
@@ -333,20 +261,6 @@ func checkSchema(name string) error {
 	default:
 		return fmt.Errorf("topo: schema %q is not a topology (want %q)", name, SchemaTopology)
 	}
-}
-
-// documentError turns encoding/json's errors into one line with a position.
-func documentError(data []byte, err error) error {
-	var syntax *json.SyntaxError
-	switch {
-	case errors.As(err, &syntax) && int(syntax.Offset) >= len(bytes.TrimRight(data, " \t\r\n")),
-		errors.Is(err, io.ErrUnexpectedEOF):
-		return fmt.Errorf("topo: the document ends in the middle (%d bytes): truncated?", len(data))
-	case errors.As(err, &syntax):
-		line := 1 + bytes.Count(data[:min(int(syntax.Offset), len(data))], []byte{'\n'})
-		return fmt.Errorf("topo: line %d: %w", line, err)
-	}
-	return fmt.Errorf("topo: %w", err)
 }
 
 // in finds the facts in the document's table.
