@@ -4,13 +4,12 @@ package nvml
 
 import (
 	"encoding/binary"
-	"fmt"
-	"math/bits"
 	"strings"
 
 	gonvml "github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/cpuset"
 	"github.com/topoctl/topoctl/internal/base/replies"
 )
 
@@ -26,7 +25,7 @@ const maxMIG = 64
 
 func (g *gpu) cpuAffinity() string {
 	set, _ := ask(g, "nvmlDeviceGetCpuAffinity", func() ([]uint, gonvml.Return) { return g.dev.GetCpuAffinity(maxCPUs) })
-	return listOf(members(set))
+	return cpuset.FromWords(set).String()
 }
 
 // cpuNUMA is the NUMA node whose memory is near, nil where it is not one.
@@ -34,39 +33,10 @@ func (g *gpu) cpuNUMA() *int {
 	set, _ := ask(g, "nvmlDeviceGetMemoryAffinity", func() ([]uint, gonvml.Return) {
 		return g.dev.GetMemoryAffinity(maxNodes, gonvml.AFFINITY_SCOPE_NODE)
 	})
-	if nodes := members(set); len(nodes) == 1 {
-		return &nodes[0]
+	if nodes := cpuset.FromWords(set); nodes.Len() == 1 {
+		return new(nodes.First())
 	}
 	return nil
-}
-
-// members are the numbers of the bits that are set.
-func members(set []uint) []int {
-	var out []int
-	for i, word := range set {
-		for ; word != 0; word &= word - 1 {
-			out = append(out, i*bits.UintSize+bits.TrailingZeros(word))
-		}
-	}
-	return out
-}
-
-// listOf writes rising numbers in the kernel's list form, "0-3,8".
-func listOf(numbers []int) string {
-	var parts []string
-	for i := 0; i < len(numbers); {
-		j := i
-		for j+1 < len(numbers) && numbers[j+1] == numbers[j]+1 {
-			j++
-		}
-		if i == j {
-			parts = append(parts, fmt.Sprint(numbers[i]))
-		} else {
-			parts = append(parts, fmt.Sprintf("%d-%d", numbers[i], numbers[j]))
-		}
-		i = j + 1
-	}
-	return strings.Join(parts, ",")
 }
 
 // mig asks for the GPU's partitions, nil for a GPU that cannot have any.

@@ -112,21 +112,3 @@ func TestMockCancelled(t *testing.T) {
 		t.Errorf("error %v, want cancelled after 2 of 8 GPUs", err)
 	}
 }
-
-func TestListOf(t *testing.T) {
-	for want, set := range map[string][]uint{
-		"":              nil,
-		"0":             {1},
-		"0-3,8":         {0x10f},
-		"63-64":         {1 << 63, 1},
-		"1,3,5":         {0x2a},
-		"0-63":          {^uint(0)},
-		"127":           {0, 1 << 63},
-		"0-47,96-127":   {0xffffffffffff, 0xffffffff00000000},
-		"2-3,64-65,128": {0xc, 3, 1},
-	} {
-		if got := listOf(members(set)); got != want {
-			t.Errorf("%x: %q, want %q", set, got, want)
-		}
-	}
-}

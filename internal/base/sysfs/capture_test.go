@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/cpuset"
 	"github.com/topoctl/topoctl/internal/base/hosttree"
 )
 
@@ -127,11 +128,11 @@ func TestCaptures(t *testing.T) {
 		t.Run(c.file, func(t *testing.T) {
 			tree := openCapture(t, c.file)
 			top := Read(tree, false)
-			cpus, err := parseCPUList(top.Host.CPUs)
+			cpus, err := cpuset.Parse(top.Host.CPUs)
 			if err != nil {
 				t.Error(err)
 			}
-			got := [5]int{len(top.NUMANodes), cpus.count(), len(top.PCIDevices), len(top.GPUs), len(top.Netdevs)}
+			got := [5]int{len(top.NUMANodes), cpus.Len(), len(top.PCIDevices), len(top.GPUs), len(top.Netdevs)}
 			if want := [5]int{c.nodes, c.cpus, c.pci, c.gpus, c.netdevs}; got != want {
 				t.Errorf("nodes, CPUs, functions, GPUs, interfaces: %v, want %v", got, want)
 			}

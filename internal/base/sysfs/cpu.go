@@ -6,14 +6,15 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/cpuset"
 )
 
 const cpuDir = "sys/devices/system/cpu"
 
 // cpuState is what reading the CPUs leaves for later steps.
 type cpuState struct {
-	online   cpuSet
-	packages []cpuSet // beside Topology.Packages
+	online   cpuset.Set
+	packages []cpuset.Set // beside Topology.Packages
 
 	siblings, cores *int // of the first CPU's package, as /proc/cpuinfo says
 }
@@ -40,8 +41,8 @@ func (r *reader) readCPUs() {
 // readOnline takes the CPUs from cpu/online, else from /proc, else from the
 // cpuN directories.
 func (r *reader) readOnline() {
-	set := func(cpus cpuSet, source topo.Source, where string) bool {
-		if cpus.empty() {
+	set := func(cpus cpuset.Set, source topo.Source, where string) bool {
+		if cpus.IsEmpty() {
 			return false
 		}
 		r.cpus.online = cpus
@@ -49,7 +50,7 @@ func (r *reader) readOnline() {
 		return true
 	}
 	f := files{r: r, dir: cpuDir, show: cpuDir}
-	if cpus, ok := value(f, "online", optional, parseCPUList); ok && set(cpus, topo.SourceSysfs, "/"+cpuDir+"/online") {
+	if cpus, ok := value(f, "online", optional, cpuset.Parse); ok && set(cpus, topo.SourceSysfs, "/"+cpuDir+"/online") {
 		return
 	}
 	if data, err := r.tree.ReadFile("proc/cpuinfo"); err == nil && set(listedCPUs(data, "processor"), topo.SourceProc, "/proc/cpuinfo") {
@@ -58,38 +59,38 @@ func (r *reader) readOnline() {
 	if data, err := r.tree.ReadFile("proc/stat"); err == nil && set(statCPUs(data), topo.SourceProc, "/proc/stat") {
 		return
 	}
-	var dirs cpuSet
+	var dirs []int
 	for _, e := range r.list(cpuDir) {
-		if n, err := parseUint(strings.TrimPrefix(e.Name(), "cpu"), maxCPU); err == nil && strings.HasPrefix(e.Name(), "cpu") {
-			dirs.add(n)
+		if n, err := parseUint(strings.TrimPrefix(e.Name(), "cpu"), cpuset.Max); err == nil && strings.HasPrefix(e.Name(), "cpu") {
+			dirs = append(dirs, n)
 		}
 	}
-	set(dirs, topo.SourceSysfs, "/"+cpuDir)
+	set(cpuset.Of(dirs...), topo.SourceSysfs, "/"+cpuDir)
 }
 
 // listedCPUs collects the numbers of the "processor : N" lines of cpuinfo.
-func listedCPUs(cpuinfo []byte, key string) cpuSet {
-	var set cpuSet
+func listedCPUs(cpuinfo []byte, key string) cpuset.Set {
+	var cpus []int
 	for line := range bytes.Lines(cpuinfo) {
 		k, v, ok := cpuinfoLine(line)
-		if n, err := parseUint(v, maxCPU); ok && k == key && err == nil {
-			set.add(n)
+		if n, err := parseUint(v, cpuset.Max); ok && k == key && err == nil {
+			cpus = append(cpus, n)
 		}
 	}
-	return set
+	return cpuset.Of(cpus...)
 }
 
 // statCPUs collects the numbers of the "cpuN ..." lines of /proc/stat.
-func statCPUs(stat []byte) cpuSet {
-	var set cpuSet
+func statCPUs(stat []byte) cpuset.Set {
+	var cpus []int
 	for line := range bytes.Lines(stat) {
 		word, _, _ := bytes.Cut(line, []byte{' '})
 		digits, ok := bytes.CutPrefix(word, []byte("cpu"))
-		if n, err := parseUint(string(digits), maxCPU); ok && err == nil {
-			set.add(n)
+		if n, err := parseUint(string(digits), cpuset.Max); ok && err == nil {
+			cpus = append(cpus, n)
 		}
 	}
-	return set
+	return cpuset.Of(cpus...)
 }
 
 // cpuinfoLine splits "model name\t: X" into its key and value.
@@ -104,27 +105,27 @@ func cpuinfoLine(line []byte) (key, value string, ok bool) {
 // its size has; elsewhere they are counted.
 // Source: Documentation/ABI/stable/sysfs-devices-system-cpu.
 func (r *reader) readPackages() bool {
-	rest := r.online()
+	rest := r.cpus.online
 	names := [2]string{"package_cpus_list", "core_siblings_list"}
-	for cpu := rest.first(); cpu >= 0; cpu = rest.first() {
+	for cpu := rest.First(); cpu >= 0; cpu = rest.First() {
 		f := r.topology(cpu)
 		index, ok := value(f, "physical_package_id", optional, parsePackage)
 		if !ok {
-			rest.remove(single(cpu))
+			rest = rest.Minus(cpuset.Of(cpu))
 			continue
 		}
 		members, where := f.either(&names, rest)
 		if where == "" {
-			members, where = single(cpu), "physical_package_id"
+			members, where = cpuset.Of(cpu), "physical_package_id"
 		}
-		rest.remove(members)
+		rest = rest.Minus(members)
 		r.addPackage(index, members, "/"+f.dir, where)
 	}
 	cores := [2]string{"core_cpus_list", "thread_siblings_list"}
 	for i := range r.t.Packages {
 		p := &r.t.Packages[i]
 		cpus := r.cpus.packages[i]
-		if n := r.cpus.siblings; n != nil && *n == cpus.count() && r.cpus.cores != nil {
+		if n := r.cpus.siblings; n != nil && *n == cpus.Len() && r.cpus.cores != nil {
 			p.Cores = new(*r.cpus.cores)
 			p.Facts.Set("cores", topo.SourceProc, "/proc/cpuinfo")
 		} else if n := r.countCores(cpus, &cores); n > 0 {
@@ -135,14 +136,6 @@ func (r *reader) readPackages() bool {
 	return len(r.t.Packages) > 0
 }
 
-func (r *reader) online() cpuSet { return append(cpuSet{}, r.cpus.online...) }
-
-func single(cpu int) cpuSet {
-	var s cpuSet
-	s.add(cpu)
-	return s
-}
-
 func (r *reader) topology(cpu int) files {
 	dir := cpuDir + "/cpu" + strconv.Itoa(cpu) + "/topology"
 	return files{r: r, dir: dir, show: dir}
@@ -151,16 +144,16 @@ func (r *reader) topology(cpu int) files {
 // either reads the first of two names for one thing (new kernels, old ones)
 // and keeps the one that is there in front for the next CPU. Only CPUs of
 // among count.
-func (f files) either(names *[2]string, among cpuSet) (cpuSet, string) {
+func (f files) either(names *[2]string, among cpuset.Set) (cpuset.Set, string) {
 	for i, name := range names {
-		if set, ok := value(f, name, optional, parseCPUList); ok {
-			if set = set.and(among); !set.empty() {
+		if set, ok := value(f, name, optional, cpuset.Parse); ok {
+			if set = set.Intersect(among); !set.IsEmpty() {
 				names[0], names[1] = name, names[1-i]
 				return set, name
 			}
 		}
 	}
-	return nil, ""
+	return cpuset.Set{}, ""
 }
 
 // parsePackage reads a package number; a kernel that has none says -1.
@@ -172,10 +165,10 @@ func parsePackage(s string) (int, error) {
 }
 
 // addPackage adds CPUs to a package, making it where it is new.
-func (r *reader) addPackage(index int, members cpuSet, evidence, where string) {
+func (r *reader) addPackage(index int, members cpuset.Set, evidence, where string) {
 	for i := range r.t.Packages {
 		if r.t.Packages[i].Index == index {
-			r.cpus.packages[i].union(members)
+			r.cpus.packages[i] = r.cpus.packages[i].Union(members)
 			return
 		}
 	}
@@ -187,15 +180,14 @@ func (r *reader) addPackage(index int, members cpuSet, evidence, where string) {
 
 // countCores counts a package's cores by their threads, one file for each
 // core; 0 is unknown.
-func (r *reader) countCores(cpus cpuSet, names *[2]string) int {
-	rest := append(cpuSet{}, cpus...)
+func (r *reader) countCores(rest cpuset.Set, names *[2]string) int {
 	n := 0
-	for cpu := rest.first(); cpu >= 0; cpu = rest.first() {
+	for cpu := rest.First(); cpu >= 0; cpu = rest.First() {
 		threads, where := r.topology(cpu).either(names, rest)
-		if where == "" || !threads.has(cpu) {
+		if where == "" || !threads.Contains(cpu) {
 			return 0
 		}
-		rest.remove(threads)
+		rest = rest.Minus(threads)
 		n++
 	}
 	return n
@@ -215,14 +207,14 @@ func (r *reader) packagesFromProc() {
 		switch {
 		case key == "processor":
 			cpu = n
-		case key == "physical id" && r.cpus.online.has(cpu):
-			r.addPackage(n, single(cpu), "/proc/cpuinfo", "physical id")
+		case key == "physical id" && r.cpus.online.Contains(cpu):
+			r.addPackage(n, cpuset.Of(cpu), "/proc/cpuinfo", "physical id")
 		case key == "cpu cores" && len(r.t.Packages) > 0:
 			cores[r.packageOf(cpu)] = n
 		}
 	}
-	if len(r.t.Packages) == 0 && !r.cpus.online.empty() {
-		r.addPackage(0, r.online(), "/"+cpuDir, "")
+	if len(r.t.Packages) == 0 && !r.cpus.online.IsEmpty() {
+		r.addPackage(0, r.cpus.online, "/"+cpuDir, "")
 		r.t.Packages[0].Facts.Set("cpus", topo.SourceDerived, "/"+cpuDir+"/online")
 	}
 	for i := range r.t.Packages {
@@ -237,7 +229,7 @@ func (r *reader) packagesFromProc() {
 // packageOf is the package that holds a CPU, -1 if none does.
 func (r *reader) packageOf(cpu int) int {
 	for i, cpus := range r.cpus.packages {
-		if cpus.has(cpu) {
+		if cpus.Contains(cpu) {
 			return r.t.Packages[i].Index
 		}
 	}
@@ -251,22 +243,22 @@ func (r *reader) readAllowed() {
 		return
 	}
 	allowed, ok := allowedCPUs(data)
-	if allowed = allowed.and(r.cpus.online); !ok || allowed.empty() || allowed.count() == r.cpus.online.count() {
+	if allowed = allowed.Intersect(r.cpus.online); !ok || allowed.IsEmpty() || allowed.Equal(r.cpus.online) {
 		return
 	}
 	r.t.Host.AllowedCPUs = allowed.String()
 	r.t.Host.Facts.Set("allowed_cpus", topo.SourceProc, "/proc/self/status")
-	r.warn(topo.CodePartialView, "", "proc/self/status", "this process may use "+strconv.Itoa(allowed.count())+
-		" of "+strconv.Itoa(r.cpus.online.count())+" CPUs ("+allowed.String()+")")
+	r.warn(topo.CodePartialView, "", "proc/self/status", "this process may use "+strconv.Itoa(allowed.Len())+
+		" of "+strconv.Itoa(r.cpus.online.Len())+" CPUs ("+allowed.String()+")")
 }
 
 // allowedCPUs is Cpus_allowed_list of /proc/PID/status.
-func allowedCPUs(status []byte) (cpuSet, bool) {
+func allowedCPUs(status []byte) (cpuset.Set, bool) {
 	for line := range bytes.Lines(status) {
 		if key, v, _ := cpuinfoLine(line); key == "Cpus_allowed_list" {
-			set, err := parseCPUList(v)
+			set, err := cpuset.Parse(v)
 			return set, err == nil
 		}
 	}
-	return nil, false
+	return cpuset.Set{}, false
 }

@@ -297,6 +297,26 @@ func oneLine(data []byte) (string, error) {
 	return string(data), nil
 }
 
+var errNumber = errors.New("not a number in range")
+
+// parseUint reads a decimal number without sign, from 0 to limit.
+func parseUint(s string, limit int) (int, error) {
+	if s == "" || len(s) > 18 {
+		return 0, errNumber
+	}
+	n := 0
+	for i := 0; i < len(s); i++ {
+		if s[i] < '0' || s[i] > '9' {
+			return 0, errNumber
+		}
+		n = n*10 + int(s[i]-'0')
+	}
+	if n > limit {
+		return 0, errNumber
+	}
+	return n, nil
+}
+
 // validName says whether s can be the name of a device, driver or interface.
 func validName(s string) bool {
 	if s == "" || s == "." || s == ".." || len(s) > 255 || !utf8.ValidString(s) {

@@ -9,15 +9,16 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/cpuset"
 )
 
 const nodeDir = "sys/devices/system/node"
 
 // numaState is what reading the NUMA nodes leaves for later steps.
 type numaState struct {
-	cpus      []cpuSet // beside Topology.NUMANodes
-	synthetic bool     // the kernel lists no nodes
-	only      *int     // the one node that devices can be near to, nil if there are several
+	cpus      []cpuset.Set // beside Topology.NUMANodes
+	synthetic bool         // the kernel lists no nodes
+	only      *int         // the one node that devices can be near to, nil if there are several
 	local     map[localKey]localCPUs
 	unlisted  map[int]bool // node numbers that were warned about
 }
@@ -41,7 +42,7 @@ func (r *reader) readNUMA() {
 	var numbers []int
 	for _, e := range r.list(nodeDir) {
 		if digits, ok := strings.CutPrefix(e.Name(), "node"); ok {
-			if n, err := parseUint(digits, maxCPU); err == nil {
+			if n, err := parseUint(digits, cpuset.Max); err == nil {
 				numbers = append(numbers, n)
 			}
 		}
@@ -69,10 +70,10 @@ func (r *reader) readNode(n int) {
 	dir := nodeDir + "/node" + strconv.Itoa(n)
 	node := topo.NUMANode{Node: topo.Node{ID: topo.NUMAID(n), Kind: topo.KindNUMA, Evidence: "/" + dir}, Index: n}
 	f := files{r: r, dir: dir, show: dir, subject: node.ID}
-	cpus, where := f.cpuSet("cpulist", "cpumap", required)
+	cpus, where := f.cpus("cpulist", "cpumap", required)
 	if where != "" {
 		node.CPUs = cpus.String()
-		node.MemoryOnly = cpus.empty()
+		node.MemoryOnly = cpus.IsEmpty()
 		node.Facts = append(node.Facts, fact("cpus", where))
 		r.setNodePackage(&node, cpus)
 	}
@@ -114,15 +115,15 @@ func (r *reader) syntheticNode() {
 
 // setNodePackage names the package that holds all of a node's CPUs, and adds
 // the node to each package that holds some.
-func (r *reader) setNodePackage(node *topo.NUMANode, cpus cpuSet) {
+func (r *reader) setNodePackage(node *topo.NUMANode, cpus cpuset.Set) {
 	for i := range r.t.Packages {
 		p := &r.t.Packages[i]
-		if cpus.and(r.cpus.packages[i]).empty() {
+		if !cpus.Overlaps(r.cpus.packages[i]) {
 			continue
 		}
 		p.NUMA = append(p.NUMA, node.Index)
 		p.Facts.Set("numa_nodes", topo.SourceDerived, "cpus")
-		if cpus.within(r.cpus.packages[i]) {
+		if cpus.SubsetOf(r.cpus.packages[i]) {
 			node.Package = new(p.Index)
 		}
 	}
@@ -192,18 +193,18 @@ func parseMemTotal(data []byte) (int64, error) {
 	return 0, errors.New("no MemTotal")
 }
 
-// cpuSet reads a set of CPUs from the file in list form, else from the one in
+// cpus reads a set of CPUs from the file in list form, else from the one in
 // mask form, and says which gave it; "" is neither.
-func (f files) cpuSet(list, mask string, h how) (cpuSet, string) {
+func (f files) cpus(list, mask string, h how) (cpuset.Set, string) {
 	s, there, ok := f.lookup(list, optional)
 	if ok {
-		set, err := parseCPUList(s)
+		set, err := cpuset.Parse(s)
 		if err == nil {
 			return set, list
 		}
 		f.warn(topo.CodeMalformed, list, err.Error())
 	}
-	if set, ok := value(f, mask, optional, parseCPUMask); ok {
+	if set, ok := value(f, mask, optional, cpuset.ParseMask); ok {
 		if !there && h == required {
 			f.warn(topo.CodeMissing, list, "no such file; taken from "+mask)
 		}
@@ -212,7 +213,7 @@ func (f files) cpuSet(list, mask string, h how) (cpuSet, string) {
 	if !there && h == required {
 		f.warn(topo.CodeMissing, list, "no such file")
 	}
-	return nil, ""
+	return cpuset.Set{}, ""
 }
 
 // numaNode reads a device's numa_node; -1 is nil.
@@ -232,7 +233,7 @@ func parseNUMANode(s string) (int, error) {
 	if s == "-1" {
 		return -1, nil
 	}
-	n, err := parseUint(s, maxCPU)
+	n, err := parseUint(s, cpuset.Max)
 	if err != nil {
 		return 0, fmt.Errorf("%q: want a node number or -1", clip(s))
 	}
@@ -266,12 +267,12 @@ func (r *reader) localCPUs(f files, node *int) string {
 		return *cpus
 	}
 	s, ok := f.text("local_cpulist", optional)
-	name, parse := "local_cpulist", parseCPUList
+	name, parse := "local_cpulist", cpuset.Parse
 	if !ok || s == "" {
 		if s, ok = f.text("local_cpus", optional); !ok {
 			return ""
 		}
-		name, parse = "local_cpus", parseCPUMask
+		name, parse = "local_cpus", cpuset.ParseMask
 	}
 	key := localKey{name, s}
 	local, seen := r.nodes.local[key]
@@ -290,12 +291,12 @@ func (r *reader) localCPUs(f files, node *int) string {
 
 // nodeHolding is the one node that holds all of the CPUs, -1 if there is none
 // or the set says nothing because it is the whole machine.
-func (r *reader) nodeHolding(set cpuSet) int {
-	if set.empty() || r.cpus.online.within(set) {
+func (r *reader) nodeHolding(set cpuset.Set) int {
+	if set.IsEmpty() || r.cpus.online.SubsetOf(set) {
 		return -1
 	}
 	for i, cpus := range r.nodes.cpus {
-		if set.within(cpus) {
+		if set.SubsetOf(cpus) {
 			return r.t.NUMANodes[i].Index
 		}
 	}

@@ -100,7 +100,7 @@ func (r *reader) bridgeNUMA(hb *topo.HostBridge, dir string) {
 		}
 		bus.dir, where = dir+"/pci_bus/"+name, "pci_bus/{bus}/"
 	}
-	cpus, file := bus.cpuSet("cpulistaffinity", "cpuaffinity", optional)
+	cpus, file := bus.cpus("cpulistaffinity", "cpuaffinity", optional)
 	if n := r.nodeHolding(cpus); n >= 0 {
 		hb.NUMA = &n
 		hb.Facts.Set("numa_node", topo.SourceDerived, where+file)

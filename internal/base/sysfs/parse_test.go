@@ -2,7 +2,6 @@ package sysfs
 
 import (
 	"bytes"
-	"fmt"
 	"strings"
 	"testing"
 
@@ -38,35 +37,6 @@ func TestParseRate(t *testing.T) {
 		if (err != nil) != (want < 0) || err == nil && got != want {
 			t.Errorf("%q: %d, %v", s, got, err)
 		}
-	}
-}
-
-func TestCPUSets(t *testing.T) {
-	for list, mask := range map[string]string{
-		"": "00000000", "0": "00000001", "0-3,8": "0000010f", "0-31": "ffffffff", "32": "00000001,00000000",
-		"0-7,16-23": "00ff00ff", "64-127": "ffffffff,ffffffff,00000000,00000000", "0,2,4": "00000015",
-	} {
-		set, err := parseCPUList(list)
-		if err != nil || set.String() != list || set.mask() != mask {
-			t.Errorf("%q: list %q, mask %q, %v", list, set.String(), set.mask(), err)
-		}
-		back, err := parseCPUMask(mask)
-		if err != nil || back.String() != list {
-			t.Errorf("%q: %q, %v", mask, back.String(), err)
-		}
-	}
-	for _, bad := range []string{"a", "3-1", "0-4294967295", "1,,2", "-1", "0-", ",", "1 2"} {
-		if set, err := parseCPUList(bad); err == nil {
-			t.Errorf("list %q: %v", bad, set)
-		}
-	}
-	for _, bad := range []string{"", "x", "123456789", "1,", strings.Repeat("1,", 3000) + "1"} {
-		if set, err := parseCPUMask(bad); err == nil {
-			t.Errorf("mask %.20q: %d CPUs", bad, set.count())
-		}
-	}
-	if s, err := parseCPUMask("0000,00000022,22222222"); err != nil || s.String() != "1,5,9,13,17,21,25,29,33,37" {
-		t.Errorf("%v %v", s, err)
 	}
 }
 
@@ -143,22 +113,6 @@ func TestHypervisors(t *testing.T) {
 	}
 }
 
-// mask gives the mask form, at least one group, no leading groups of zeros.
-func (s cpuSet) mask() string {
-	groups := []string{}
-	for i := len(s) - 1; i >= 0; i-- {
-		for _, g := range []uint32{uint32(s[i] >> 32), uint32(s[i])} {
-			if g != 0 || len(groups) > 0 {
-				groups = append(groups, fmt.Sprintf("%08x", g))
-			}
-		}
-	}
-	if len(groups) == 0 {
-		return "00000000"
-	}
-	return strings.Join(groups, ",")
-}
-
 // FuzzParsers feeds one text to every parser of a line: none may panic, and
 // what is accepted must be accepted again in its own spelling.
 func FuzzParsers(f *testing.F) {
@@ -167,16 +121,6 @@ func FuzzParsers(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		if set, err := parseCPUList(s); err == nil {
-			if again, err := parseCPUList(set.String()); err != nil || !again.within(set) || !set.within(again) {
-				t.Errorf("list %q became %q", s, set.String())
-			}
-		}
-		if set, err := parseCPUMask(s); err == nil {
-			if again, err := parseCPUMask(set.mask()); err != nil || !again.within(set) || !set.within(again) {
-				t.Errorf("mask %q became %q", s, set.mask())
-			}
-		}
 		if n, err := parseLinkSpeed(s); err == nil && (n < 0 || n > 1_000_000) {
 			t.Errorf("speed %q is %d", s, n)
 		}
