@@ -3,7 +3,6 @@ package machine_test
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"io/fs"
 	"os"
 	"path"
@@ -13,12 +12,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/topoctl/topoctl/internal/base/golden"
 	"github.com/topoctl/topoctl/internal/base/hosttree"
 	"github.com/topoctl/topoctl/internal/base/hosttree/machine"
 	"github.com/topoctl/topoctl/internal/base/replies"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
 
 func parse(t testing.TB, text string) *machine.Spec {
 	t.Helper()
@@ -60,19 +58,7 @@ func TestGolden(t *testing.T) {
 	if err := hosttree.WriteArchive(&got, tree(t, parse(t, string(text))), "small.machine, expanded"); err != nil {
 		t.Fatal(err)
 	}
-	const golden = "testdata/small.tree"
-	if *update {
-		if err := os.WriteFile(golden, got.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got.String()); diff != "" {
-		t.Errorf("expansion differs from %s (-want +got, write it with -update):\n%s", golden, diff)
-	}
+	golden.Check(t, "testdata/small.tree", got.Bytes())
 }
 
 func TestExpansionIsStable(t *testing.T) {
