@@ -87,12 +87,3 @@ func takeNumber[T int | int64](m merger, attribute string, field **T, value *T, 
 	*field = &v
 	m.facts.Set(attribute, m.from, where)
 }
-
-// pciByBDF indexes the PCI functions.
-func pciByBDF(t *topo.Topology) map[topo.BDF]*topo.PCIDevice {
-	by := make(map[topo.BDF]*topo.PCIDevice, len(t.PCIDevices))
-	for i := range t.PCIDevices {
-		by[t.PCIDevices[i].BDF] = &t.PCIDevices[i]
-	}
-	return by
-}

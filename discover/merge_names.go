@@ -33,13 +33,13 @@ func applyGHW(t *topo.Topology, devices map[topo.BDF]ghwDevice) {
 // nameGPUs gives GPUs that neither NVML nor the driver named the name of their
 // PCI function.
 func nameGPUs(t *topo.Topology) {
-	by := pciByBDF(t)
+	index := topo.NewIndex(t)
 	for i := range t.GPUs {
 		g := &t.GPUs[i]
 		if g.Model != "" || g.BDF == nil {
 			continue
 		}
-		if d := by[*g.BDF]; d != nil && d.DeviceName != "" {
+		if d := index.PCIDevice(topo.PCIID(*g.BDF)); d != nil && d.DeviceName != "" {
 			g.Model = d.DeviceName
 			g.Facts.Set("model", topo.SourceGHW, "pci.ids")
 		}

@@ -17,23 +17,19 @@ func applyNetlink(t *topo.Topology, r *replies.NetlinkReport) {
 	for i := range r.Links {
 		names[r.Links[i].Index] = r.Links[i].Name
 	}
-	netdevs := make(map[string]*topo.Netdev, len(t.Netdevs))
-	for i := range t.Netdevs {
-		netdevs[t.Netdevs[i].Name] = &t.Netdevs[i]
-	}
+	index := topo.NewIndex(t)
 	by := make(map[int]*topo.Netdev, len(r.Links)) // those that both know, by index
-	functions := pciByBDF(t)
 	var strangers []string
 	for i := range r.Links {
 		l := &r.Links[i]
-		n := netdevs[l.Name]
+		n := index.NetdevNamed(l.Name)
 		if n == nil || n.Index != nil && *n.Index != l.Index {
 			strangers = append(strangers, fmt.Sprintf("%q", l.Name))
 			continue
 		}
 		by[l.Index] = n
 		mergeLink(t, n, l, names)
-		mergeParent(functions, n, l)
+		mergeParent(index, n, l)
 	}
 	if len(strangers) > 0 {
 		t.Warnings = append(t.Warnings, topo.Warning{
@@ -100,7 +96,7 @@ func mergeLink(t *topo.Topology, n *topo.Netdev, l *replies.Link, names map[int]
 
 // mergeParent joins an interface to its PCI function by the parent device that
 // the kernel names, where sysfs did not.
-func mergeParent(functions map[topo.BDF]*topo.PCIDevice, n *topo.Netdev, l *replies.Link) {
+func mergeParent(index *topo.Index, n *topo.Netdev, l *replies.Link) {
 	if l.ParentBus != "pci" || n.PCI != "" {
 		return
 	}
@@ -108,7 +104,7 @@ func mergeParent(functions map[topo.BDF]*topo.PCIDevice, n *topo.Netdev, l *repl
 	if err != nil {
 		return
 	}
-	d := functions[bdf]
+	d := index.PCIDevice(topo.PCIID(bdf))
 	if d == nil {
 		return
 	}

@@ -3,12 +3,10 @@ package discover
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/base/replies"
 )
 
 // nvFabric is the far end of NVLinks that lead to NVSwitches: all GPUs with
@@ -46,114 +44,90 @@ func nvlinkRate(computeCap string) *topo.Rate {
 	return nil
 }
 
-// peers turns what a report says between GPUs into links and relations.
+// peers turns what NVML says between GPUs into links and relations.
 type peers struct {
 	t      *topo.Topology
-	report *replies.GPUReport
-	node   map[int]int // the node of each answer, by their places
-
-	byBDF   map[topo.BDF]int // nodes by PCI address
-	byIndex map[int]int      // nodes by NVML index
-	order   []int            // the answers that have a node, in the nodes' order
+	index  *topo.Index
+	listed []listedGPU // in the topology's order
+	byNVML map[int]*topo.GPU
+	known  map[*topo.GPU]bool // those that NVML lists
 }
 
-func (p *peers) index() {
-	p.byBDF, p.byIndex = map[topo.BDF]int{}, map[int]int{}
-	for i, at := range p.node {
-		p.order = append(p.order, i)
-		p.byIndex[p.report.GPUs[i].Index] = at
-		if bdf := p.t.GPUs[at].BDF; bdf != nil {
-			p.byBDF[*bdf] = at
-		}
-	}
-	slices.SortFunc(p.order, func(a, b int) int { return cmp.Compare(p.node[a], p.node[b]) })
-}
-
-// ends counts one GPU's active NVLinks by where they lead.
-type ends struct {
-	gpu     map[int]int // by the other GPU's place in the topology
+// nvlinkEnds counts one GPU's active NVLinks by where they lead.
+type nvlinkEnds struct {
+	gpu     map[*topo.GPU]int
 	fabric  int
 	cpu     int
 	strange int // to a GPU or a device that is not visible here
 }
 
-func (p *peers) endsOf(i int) ends {
-	e := ends{gpu: map[int]int{}}
-	switches := map[topo.BDF]bool{}
-	for _, s := range p.t.NVSwitches {
-		if s.BDF != nil {
-			switches[*s.BDF] = true
-		}
-	}
-	for _, l := range p.report.GPUs[i].NVLinks {
-		if !l.Active {
+func (p *peers) nvlinkEnds(l listedGPU) nvlinkEnds {
+	ends := nvlinkEnds{gpu: map[*topo.GPU]int{}}
+	for _, link := range l.answer.NVLinks {
+		if !link.Active {
 			continue
 		}
-		peer, isGPU := 0, false
-		if l.RemoteBDF != nil {
-			peer, isGPU = p.byBDF[*l.RemoteBDF]
-			isGPU = isGPU && peer != p.node[i]
+		var peer *topo.GPU
+		isSwitch := link.RemoteType == "switch"
+		if link.RemoteBDF != nil {
+			isSwitch = isSwitch || p.index.NVSwitch(topo.NVSwitchID(*link.RemoteBDF)) != nil
+			peer = p.index.GPUAt(*link.RemoteBDF)
 		}
 		switch {
-		case l.RemoteType == "switch" || l.RemoteBDF != nil && switches[*l.RemoteBDF]:
-			e.fabric++
-		case isGPU:
-			e.gpu[peer]++
-		case l.RemoteType == "cpu":
-			e.cpu++
+		case isSwitch:
+			ends.fabric++
+		case p.known[peer] && peer != l.gpu:
+			ends.gpu[peer]++
+		case link.RemoteType == "cpu":
+			ends.cpu++
 		default:
-			e.strange++
+			ends.strange++
 		}
 	}
-	return e
+	return ends
 }
 
 // nvlinks adds the NVLinks. Both ends of a link count it; where they differ the
 // smaller count is taken.
 func (p *peers) nvlinks() {
-	counts := map[[2]int][]int{} // by pair of nodes: what each end counts
-	for _, i := range p.order {
-		at := p.node[i]
-		g := &p.t.GPUs[at]
-		e := p.endsOf(i)
-		for peer, n := range e.gpu {
-			pair := [2]int{min(at, peer), max(at, peer)}
-			counts[pair] = append(counts[pair], n)
+	all := map[*topo.GPU]nvlinkEnds{}
+	for _, l := range p.listed {
+		g, ends := l.gpu, p.nvlinkEnds(l)
+		all[g] = ends
+		if ends.fabric > 0 {
+			p.link(g, nvFabric, ends.fabric, nvlinkRate(g.ComputeCap), "to NVSwitches")
 		}
-		if e.fabric > 0 {
-			p.link(g, nvFabric, e.fabric, nvlinkRate(g.ComputeCap), "to NVSwitches")
+		if ends.cpu > 0 && g.NUMA != nil {
+			p.link(g, topo.NUMAID(*g.NUMA), ends.cpu, nvlinkRate(g.ComputeCap), "to the CPU")
 		}
-		if e.cpu > 0 && g.NUMA != nil {
-			p.link(g, topo.NUMAID(*g.NUMA), e.cpu, nvlinkRate(g.ComputeCap), "to the CPU")
-		}
-		if e.strange > 0 {
+		if ends.strange > 0 {
 			p.t.Warnings = append(p.t.Warnings, topo.Warning{
 				Code: topo.CodePartialView, Subject: g.ID, Source: topo.SourceNVML, Evidence: "nvmlDeviceGetNvLinkRemotePciInfo",
-				Detail: fmt.Sprintf("%d of its active NVLinks lead to devices that are not visible here", e.strange),
+				Detail: fmt.Sprintf("%d of its active NVLinks lead to devices that are not visible here", ends.strange),
 			})
 		}
 	}
-	for _, pair := range sortedPairs(counts) {
-		a, b := &p.t.GPUs[pair[0]], &p.t.GPUs[pair[1]]
-		seen := counts[pair]
-		if len(seen) == 2 && seen[0] != seen[1] {
-			conflict(p.t, a.ID, "NVLinks to "+string(b.ID), topo.SourceNVML, slices.Min(seen), topo.SourceNVML, slices.Max(seen))
+	for i, l := range p.listed {
+		for _, other := range p.listed[i+1:] {
+			if a, b := l.gpu, other.gpu; all[a].gpu[b]+all[b].gpu[a] > 0 {
+				p.pairLink(a, b, all[a].gpu[b], all[b].gpu[a])
+			}
 		}
-		rate := nvlinkRate(a.ComputeCap)
-		if other := nvlinkRate(b.ComputeCap); rate != nil && other != nil && *other < *rate {
-			rate = other
-		}
-		p.link(a, b.ID, slices.Min(seen), rate, "")
 	}
 }
 
-func sortedPairs(counts map[[2]int][]int) [][2]int {
-	pairs := make([][2]int, 0, len(counts))
-	for pair := range counts {
-		pairs = append(pairs, pair)
+// pairLink adds the NVLinks of two GPUs. there and back are what each counts, 0 where it says
+// nothing of the other.
+func (p *peers) pairLink(a, b *topo.GPU, there, back int) {
+	count := min(cmp.Or(there, back), cmp.Or(back, there))
+	if there > 0 && back > 0 && there != back {
+		conflict(p.t, a.ID, "NVLinks to "+string(b.ID), topo.SourceNVML, count, topo.SourceNVML, max(there, back))
 	}
-	slices.SortFunc(pairs, func(a, b [2]int) int { return cmp.Or(cmp.Compare(a[0], b[0]), cmp.Compare(a[1], b[1])) })
-	return pairs
+	rate := nvlinkRate(a.ComputeCap)
+	if other := nvlinkRate(b.ComputeCap); rate != nil && other != nil && *other < *rate {
+		rate = other
+	}
+	p.link(a, b.ID, count, rate, "")
 }
 
 // link adds NVLinks between a GPU and what is at their other end.
@@ -171,8 +145,8 @@ func (p *peers) link(g *topo.GPU, b topo.ID, count int, perLink *topo.Rate, note
 
 // c2c adds the links of GPUs to their CPUs.
 func (p *peers) c2c() {
-	for _, i := range p.order {
-		a, g := p.report.GPUs[i].C2C, &p.t.GPUs[p.node[i]]
+	for _, l := range p.listed {
+		a, g := l.answer.C2C, l.gpu
 		if a == nil || a.Links <= 0 {
 			continue
 		}
@@ -183,33 +157,33 @@ func (p *peers) c2c() {
 			})
 			continue
 		}
-		l := topo.Link{
+		link := topo.Link{
 			ID: topo.C2CLinkID(g.ID), Kind: topo.LinkC2C, A: g.ID, B: topo.NUMAID(*g.NUMA),
 			Count: a.Links, Basis: topo.BasisUnknown,
 		}
 		if a.BytesPerSec != nil && *a.BytesPerSec > 0 {
 			rate := *a.BytesPerSec
-			l.BytesPerSec, l.Basis = &rate, topo.BasisRead
+			link.BytesPerSec, link.Basis = &rate, topo.BasisRead
 		}
-		l.Facts.Set("count", topo.SourceNVML, "nvmlDeviceGetFieldValues")
-		p.t.Links = append(p.t.Links, l)
+		link.Facts.Set("count", topo.SourceNVML, "nvmlDeviceGetFieldValues")
+		p.t.Links = append(p.t.Links, link)
 	}
 }
 
 // p2p gives each GPU NVML's word on peer access, by the peers' IDs.
 func (p *peers) p2p() {
-	for _, i := range p.order {
-		g := &p.t.GPUs[p.node[i]]
-		for index, status := range p.report.GPUs[i].P2P {
-			peer, ok := p.byIndex[index]
-			if !ok || peer == p.node[i] {
+	for _, l := range p.listed {
+		g := l.gpu
+		for index, status := range l.answer.P2P {
+			peer := p.byNVML[index]
+			if peer == nil || peer == g {
 				continue
 			}
 			if g.P2P == nil {
 				g.P2P = map[topo.ID]string{}
 				g.Facts.Set("p2p", topo.SourceNVML, "nvmlDeviceGetP2PStatus")
 			}
-			g.P2P[p.t.GPUs[peer].ID] = status
+			g.P2P[peer.ID] = status
 		}
 	}
 }

@@ -18,56 +18,64 @@ func applyNVML(t *topo.Topology, r *replies.GPUReport) {
 		t.Host.GPUDriver = r.DriverVersion
 		t.Host.Facts.Set("gpu_driver_version", topo.SourceNVML, "nvmlSystemGetDriverVersion")
 	}
-	gpus := matchGPUs(t, r)
-	functions := pciByBDF(t)
-	for i := range r.GPUs {
-		if at, ok := gpus[i]; ok {
-			mergeGPU(t, &t.GPUs[at], &r.GPUs[i], functions)
-		}
+	listed := matchGPUs(t, r)
+	index := topo.NewIndex(t)
+	for _, l := range listed {
+		mergeGPU(t, index, l.gpu, l.answer)
 	}
-	hideUnlisted(t, r, gpus)
-	p := peers{t: t, report: r, node: gpus}
-	p.index()
+	hideUnlisted(t, r, listed)
+	p := peers{t: t, index: index, listed: listed, byNVML: map[int]*topo.GPU{}, known: map[*topo.GPU]bool{}}
+	for _, l := range listed {
+		p.byNVML[l.answer.Index], p.known[l.gpu] = l.gpu, true
+	}
 	p.nvlinks()
 	p.c2c()
 	p.p2p()
 }
 
-// matchGPUs finds the node of each answer, by its place in the report; answers
-// without one get a new node, behind the others and in PCI order.
-func matchGPUs(t *topo.Topology, r *replies.GPUReport) map[int]int {
-	nodes := map[topo.BDF]int{}
-	for i := range t.GPUs {
-		if t.GPUs[i].BDF != nil {
-			nodes[*t.GPUs[i].BDF] = i
-		}
-	}
-	gpus := map[int]int{}
-	taken := map[int]bool{}
-	var fresh []int
-	for i := range r.GPUs {
-		at, ok := nodes[r.GPUs[i].BDF]
-		switch {
-		case ok && taken[at]:
-			t.Warnings = append(t.Warnings, topo.Warning{
-				Code: topo.CodeMalformed, Subject: t.GPUs[at].ID, Source: topo.SourceNVML,
-				Detail: fmt.Sprintf("NVML GPU %d has the PCI address of another one, %s: ignored", r.GPUs[i].Index, r.GPUs[i].BDF),
-			})
-		case ok:
-			gpus[i], taken[at] = at, true
-		default:
-			fresh = append(fresh, i)
-		}
-	}
-	slices.SortStableFunc(fresh, func(a, b int) int { return r.GPUs[a].BDF.Compare(r.GPUs[b].BDF) })
-	for _, i := range fresh {
-		gpus[i] = addGPU(t, &r.GPUs[i])
-	}
-	return gpus
+// listedGPU is a GPU and NVML's answer about it.
+type listedGPU struct {
+	gpu    *topo.GPU
+	answer *replies.GPU
 }
 
-// addGPU makes a node for a GPU that sysfs had none for, and gives its place.
-func addGPU(t *topo.Topology, a *replies.GPU) int {
+// matchGPUs finds the GPU of each answer, in the topology's order; answers without one get
+// a new GPU, behind the others and in PCI order.
+func matchGPUs(t *topo.Topology, r *replies.GPUReport) []listedGPU {
+	index := topo.NewIndex(t)
+	answers := map[topo.ID]*replies.GPU{}
+	var fresh []*replies.GPU
+	for i := range r.GPUs {
+		a := &r.GPUs[i]
+		g := index.GPUAt(a.BDF)
+		switch {
+		case g == nil:
+			fresh = append(fresh, a)
+		case answers[g.ID] != nil:
+			t.Warnings = append(t.Warnings, topo.Warning{
+				Code: topo.CodeMalformed, Subject: g.ID, Source: topo.SourceNVML,
+				Detail: fmt.Sprintf("NVML GPU %d has the PCI address of another one, %s: ignored", a.Index, a.BDF),
+			})
+		default:
+			answers[g.ID] = a
+		}
+	}
+	slices.SortStableFunc(fresh, func(a, b *replies.GPU) int { return a.BDF.Compare(b.BDF) })
+	for _, a := range fresh {
+		answers[addGPU(t, index.PCIDevice(topo.PCIID(a.BDF)), a)] = a
+	}
+	var listed []listedGPU
+	for i := range t.GPUs {
+		if a := answers[t.GPUs[i].ID]; a != nil {
+			listed = append(listed, listedGPU{&t.GPUs[i], a})
+		}
+	}
+	return listed
+}
+
+// addGPU makes a node for a GPU that sysfs had none for. d is the function at its address, nil
+// where there is none.
+func addGPU(t *topo.Topology, d *topo.PCIDevice, a *replies.GPU) topo.ID {
 	index := 0
 	for i := range t.GPUs {
 		index = max(index, t.GPUs[i].Index+1)
@@ -81,7 +89,7 @@ func addGPU(t *topo.Topology, a *replies.GPU) int {
 		g.BDF = &bdf
 		g.Facts.Set("bdf", topo.SourceNVML, "nvmlDeviceGetPciInfo")
 	}
-	if d := pciByBDF(t)[a.BDF]; d != nil && g.BDF != nil {
+	if d != nil && g.BDF != nil {
 		g.PCI = d.ID
 	} else {
 		t.Warnings = append(t.Warnings, topo.Warning{
@@ -90,15 +98,14 @@ func addGPU(t *topo.Topology, a *replies.GPU) int {
 		})
 	}
 	t.GPUs = append(t.GPUs, g)
-	return len(t.GPUs) - 1
+	return g.ID
 }
 
 // mergeGPU adds one answer to its node.
-func mergeGPU(t *topo.Topology, g *topo.GPU, a *replies.GPU, functions map[topo.BDF]*topo.PCIDevice) {
+func mergeGPU(t *topo.Topology, index *topo.Index, g *topo.GPU, a *replies.GPU) {
 	m := merger{t, g.ID, &g.Facts, topo.SourceNVML}
 	g.KnownFrom = "driver"
-	index := a.Index
-	takeNumber(m, "nvml_index", &g.NVMLIndex, &index, "nvmlDeviceGetHandleByIndex")
+	takeNumber(m, "nvml_index", &g.NVMLIndex, &a.Index, "nvmlDeviceGetHandleByIndex")
 	if a.Name != "" {
 		g.Model = a.Name // the driver's name over pci.ids and /proc
 		g.Facts.Set("model", topo.SourceNVML, "nvmlDeviceGetName")
@@ -123,9 +130,9 @@ func mergeGPU(t *topo.Topology, g *topo.GPU, a *replies.GPU, functions map[topo.
 	}
 	var d *topo.PCIDevice
 	if g.BDF != nil {
-		d = functions[*g.BDF]
+		d = index.PCIDevice(topo.PCIID(*g.BDF))
 	}
-	mergeGPUNUMA(m, g, d, a)
+	mergeGPUNUMA(m, index, g, d, a)
 	if d != nil {
 		mergeGPULink(t, d, a)
 	}
@@ -133,9 +140,9 @@ func mergeGPU(t *topo.Topology, g *topo.GPU, a *replies.GPU, functions map[topo.
 
 // mergeGPUNUMA fills in the NUMA nodes of a GPU and of its PCI function, where
 // sysfs said -1.
-func mergeGPUNUMA(m merger, g *topo.GPU, d *topo.PCIDevice, a *replies.GPU) {
+func mergeGPUNUMA(m merger, index *topo.Index, g *topo.GPU, d *topo.PCIDevice, a *replies.GPU) {
 	const where = "nvmlDeviceGetMemoryAffinity"
-	if a.CPUNUMA != nil && hasNUMA(m.t, *a.CPUNUMA) {
+	if a.CPUNUMA != nil && index.NUMANodeAt(*a.CPUNUMA) != nil {
 		learned := g.NUMA == nil
 		fillNumber(m, "numa_node", &g.NUMA, a.CPUNUMA, where)
 		if d != nil && d.NUMA == nil && learned {
@@ -149,17 +156,10 @@ func mergeGPUNUMA(m merger, g *topo.GPU, d *topo.PCIDevice, a *replies.GPU) {
 		return
 	}
 	fillNumber(m, "memory_numa_node", &g.MemoryNUMA, a.MemoryNUMA, "nvmlDeviceGetNumaNodeId")
-	for i := range m.t.NUMANodes {
-		if n := &m.t.NUMANodes[i]; n.Index == *a.MemoryNUMA && n.Owner == "" && n.CPUs == "" {
-			n.Owner = g.ID
-			n.Facts.Set("owner", topo.SourceNVML, "nvmlDeviceGetNumaNodeId")
-		}
+	if n := index.NUMANodeAt(*a.MemoryNUMA); n != nil && n.Owner == "" && n.CPUs == "" {
+		n.Owner = g.ID
+		n.Facts.Set("owner", topo.SourceNVML, "nvmlDeviceGetNumaNodeId")
 	}
-}
-
-// hasNUMA says whether the host has a NUMA node.
-func hasNUMA(t *topo.Topology, index int) bool {
-	return slices.ContainsFunc(t.NUMANodes, func(n topo.NUMANode) bool { return n.Index == index })
 }
 
 // mergeGPULink fills in the PCIe link of a GPU where sysfs had none. Widths that
@@ -208,18 +208,18 @@ func positive(n *int) *int {
 // hideUnlisted marks the NVIDIA GPUs on PCI that NVML does not list, and warns
 // of those that sysfs did not already find hidden. What sysfs had to say about
 // a driver that lists no GPUs is settled by NVML's answer.
-func hideUnlisted(t *topo.Topology, r *replies.GPUReport, listed map[int]int) {
+func hideUnlisted(t *topo.Topology, r *replies.GPUReport, listed []listedGPU) {
 	t.Warnings = slices.DeleteFunc(t.Warnings, func(w topo.Warning) bool {
 		return w.Code == topo.CodeDriverOnly && strings.Contains(w.Evidence, "proc/driver/nvidia")
 	})
-	seen := map[int]bool{}
-	for _, at := range listed {
-		seen[at] = true
+	seen := map[*topo.GPU]bool{}
+	for _, l := range listed {
+		seen[l.gpu] = true
 	}
 	var hidden []string
 	for i := range t.GPUs {
 		g := &t.GPUs[i]
-		if seen[i] || g.Vendor != vendorNVIDIA {
+		if seen[g] || g.Vendor != vendorNVIDIA {
 			continue
 		}
 		if g.Visible == nil || *g.Visible {

@@ -11,7 +11,7 @@ import (
 // applyRDMAMap adds what rdmamap says of the RDMA devices where sysfs had
 // nothing, and reports where the two disagree.
 func applyRDMAMap(t *topo.Topology, answers map[string]rdmaAnswer) {
-	by := pciByBDF(t)
+	index := topo.NewIndex(t)
 	seen := map[string]bool{}
 	for i := range t.RDMADevices {
 		r := &t.RDMADevices[i]
@@ -23,7 +23,7 @@ func applyRDMAMap(t *topo.Topology, answers map[string]rdmaAnswer) {
 		seen[r.Name] = true
 		m := merger{t, r.ID, &r.Facts, topo.SourceRDMAMap}
 		if a.bdf != nil {
-			mergeRDMAPCI(m, r, by[*a.bdf], *a.bdf)
+			mergeRDMAPCI(m, r, index.PCIDevice(topo.PCIID(*a.bdf)), *a.bdf)
 		}
 		m.fillList("netdevs", &r.Netdevs, a.netdevs)
 		if a.asked {
