@@ -54,19 +54,13 @@ func (r *reader) readGPUs() {
 func (r *reader) addGPU(d *topo.PCIDevice, name string, known, driverLists bool) {
 	g := topo.GPU{Index: len(r.t.GPUs), PCI: d.ID, BDF: new(d.BDF), Vendor: vendorName(d.Vendor), Driver: d.Driver, KnownFrom: "pci"}
 	g.Node = topo.Node{ID: topo.GPUID(g.Index), Kind: topo.KindGPU, Evidence: d.Evidence}
-	g.Facts = append(g.Facts, fact("bdf", ""))
-	if d.Driver != "" {
-		g.Facts = append(g.Facts, fact("driver", "driver"))
-	}
-	from := fact("known_from", "class")
-	if d.PF != "" {
-		from.Where = "class physfn" // a virtual function
-	}
-	g.Facts = append(g.Facts, from)
-	g.Facts = append(g.Facts, fact("pci", ""))
-	if g.Vendor != "" {
-		g.Facts = append(g.Facts, fact("vendor", "vendor"))
-	}
+	f := files{facts: &g.Facts}
+	f.fact(true, "bdf", "")
+	f.fact(d.Driver != "", "driver", "driver")
+	f.fact(true, "known_from", "class")
+	f.fact(d.PF != "", "known_from", "class physfn") // a virtual function
+	f.fact(true, "pci", "")
+	f.fact(g.Vendor != "", "vendor", "vendor")
 	if known {
 		r.readNVIDIA(&g, nvidiaProc+"/"+name)
 	}
@@ -231,12 +225,12 @@ func (r *reader) readNVSwitches() {
 		if d.Vendor != vendorNVIDIA || !strings.HasPrefix(string(d.Class), "0x0680") {
 			continue
 		}
-		r.t.NVSwitches = append(r.t.NVSwitches, topo.NVSwitch{
-			Node: topo.Node{
-				ID: topo.NVSwitchID(d.BDF), Kind: topo.KindNVSwitch, Evidence: d.Evidence,
-				Facts: topo.Facts{fact("bdf", ""), fact("pci", "")},
-			},
-			PCI: d.ID, BDF: new(d.BDF),
-		})
+		s := topo.NVSwitch{
+			Node: topo.Node{ID: topo.NVSwitchID(d.BDF), Kind: topo.KindNVSwitch, Evidence: d.Evidence},
+			PCI:  d.ID, BDF: new(d.BDF),
+		}
+		s.Facts.Set("bdf", topo.SourceSysfs, "")
+		s.Facts.Set("pci", topo.SourceSysfs, "")
+		r.t.NVSwitches = append(r.t.NVSwitches, s)
 	}
 }

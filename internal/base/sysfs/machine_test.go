@@ -260,3 +260,8 @@ func rdmaOf(t testing.TB, top *topo.Topology, name string) *topo.RDMADevice {
 func portOf(t testing.TB, top *topo.Topology, name string, n int) *topo.Port {
 	return find(t, top.Ports, topo.PortID(name, n), func(d *topo.Port) topo.ID { return d.ID })
 }
+
+// fact is the provenance of an attribute that was read from a file of /sys.
+func fact(name, file string) topo.Fact {
+	return topo.Fact{Name: name, Source: topo.SourceSysfs, Where: file}
+}

@@ -23,7 +23,7 @@ type Meter struct {
 	read  func(*Meter, *Reading)
 	soft  *topo.Port // the port, of a device without hardware
 
-	held   *held // nil where no file stays open
+	open   *openFiles // nil where no file stays open
 	ready  bool
 	f      files
 	there  map[string]bool // the files in its directory
@@ -44,12 +44,12 @@ type Reading struct {
 func Meters(tree hosttree.Tree, live bool, t *topo.Topology) []*Meter {
 	var all []*Meter
 	var left atomic.Int64
-	left.Store(mayHold())
+	left.Store(openFilesLimit())
 	add := func(id topo.ID, class string, read func(*Meter, *Reading)) {
 		m := &Meter{ID: id, r: &reader{tree: tree, t: &topo.Topology{}}, class: class, read: read}
 		if live {
-			m.held = newHeld(tree, &left)
-			m.r.tree = m.held
+			m.open = newOpenFiles(tree, &left)
+			m.r.tree = m.open
 		}
 		all = append(all, m)
 	}
@@ -115,8 +115,8 @@ func (m *Meter) Read() Reading {
 
 // Close closes the device's files; the next reading opens them again.
 func (m *Meter) Close() {
-	if m.held != nil {
-		m.held.close()
+	if m.open != nil {
+		m.open.close()
 	}
 }
 

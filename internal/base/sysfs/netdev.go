@@ -24,31 +24,32 @@ func (r *reader) readNetdevs() {
 func (r *reader) readNetdev(e fs.DirEntry) {
 	at := r.attach("net", e)
 	n := topo.Netdev{Name: e.Name(), Virtual: at.virtual}
+	n.Facts = make(topo.Facts, 0, 17)
 	n.Node = topo.Node{ID: topo.NetdevID(n.Name), Kind: topo.KindNetdev, Evidence: "/" + at.dir}
-	f := files{r: r, dir: at.dir, show: "sys/class/net/" + n.Name, subject: n.ID}
+	f := files{r: r, dir: at.dir, show: "sys/class/net/" + n.Name, subject: n.ID, facts: &n.Facts}
 	n.BDF, n.PCI = at.bdf, r.listed(f, at.bdf)
 	if at.broken {
 		f.warn(topo.CodeMissing, "", "the class link leads nowhere")
 		r.t.Netdevs = append(r.t.Netdevs, n)
 		return
 	}
-	n.MAC, _ = value(f, "address", required, parseMAC)
-	n.Index = pointer(f, "ifindex", optional, parseIndex)
-	n.MTU = pointer(f, "mtu", optional, parseIndex)
-	n.State, _ = value(f, "operstate", optional, parseOperState)
-	n.Type, _ = value(f, "type", optional, parseLinkType)
-	n.Carrier = r.readCarrier(f, n.State)
-	n.AdminUp = pointer(f, "flags", optional, parseAdminUp)
-	n.BytesPerSec = r.readSpeed(f, &n)
-	n.Master = f.link("master")
-	n.Driver = r.netdevDriver(at)
+	f.fact(n.PCI != "", "pci", "device")
+	n.MAC = attribute(f, "mac", "address", required, parseMAC)
+	n.Index = optionalAttribute(f, "ifindex", "ifindex", optional, parseIndex)
+	n.MTU = optionalAttribute(f, "mtu_bytes", "mtu", optional, parseIndex)
+	n.State = attribute(f, "state", "operstate", optional, parseOperState)
+	n.Type = attribute(f, "type", "type", optional, parseLinkType)
+	n.Carrier = optionalAttribute(f, "carrier", "carrier", carrierNeed(&n), parseBool)
+	n.AdminUp = optionalAttribute(f, "admin_up", "flags", optional, parseAdminUp)
+	n.BytesPerSec = f.readSpeed(&n)
+	n.Master = f.linkAttribute("master", "master")
+	n.Driver = r.deviceDriver(f, at)
 	if at.virtual {
 		r.readVirtualNetdev(f, &n)
 	} else {
-		n.PhysPort, _ = f.text("phys_port_name", quiet)
-		n.PhysSwitch, _ = f.text("phys_switch_id", quiet)
+		n.PhysPort = attribute(f, "phys_port_name", "phys_port_name", quiet, asIs)
+		n.PhysSwitch = attribute(f, "phys_switch_id", "phys_switch_id", quiet, asIs)
 	}
-	n.Facts = netdevFacts(&n)
 	r.t.Netdevs = append(r.t.Netdevs, n)
 }
 
@@ -57,52 +58,46 @@ func (r *reader) listed(f files, bdf *topo.BDF) topo.ID {
 	if bdf == nil {
 		return ""
 	}
-	if _, ok := r.pci.index[*bdf]; !ok {
+	if r.functionAt(bdf) == nil {
 		f.warn(topo.CodePartialView, "", fmt.Sprintf("its PCI function %s is not in /%s", bdf, pciDevices))
 		return ""
 	}
 	return topo.PCIID(*bdf)
 }
 
-// netdevDriver is the driver of the device that an interface belongs to.
-func (r *reader) netdevDriver(at attached) string {
+// deviceDriver is the driver of the device that an interface or RDMA device belongs to.
+func (r *reader) deviceDriver(f files, at attached) string {
 	if at.device == "" {
 		return ""
 	}
-	if i, ok := r.pci.index[bdfOr(at.bdf)]; ok && r.pci.dirs[i] == at.device {
-		return r.t.PCIDevices[i].Driver
+	driver := ""
+	if d := r.functionAt(at.bdf); d != nil && d.Evidence == "/"+at.device {
+		driver = d.Driver
+	} else {
+		driver = files{r: r, dir: at.device, show: at.device}.link("driver")
 	}
-	f := files{r: r, dir: at.device, show: at.device}
-	return f.link("driver")
+	f.fact(driver != "", "driver", "device/driver")
+	return driver
 }
 
-// bdfOr gives an address that no function has for nil.
-func bdfOr(b *topo.BDF) topo.BDF {
-	if b == nil {
-		return topo.BDF{Device: 0xff}
+// carrierNeed is quiet for an interface that is not up: the kernel refuses to read the
+// carrier of one that is administratively down, and a capture keeps an empty file.
+func carrierNeed(n *topo.Netdev) how {
+	if n.State == "up" {
+		return optional
 	}
-	return *b
-}
-
-// readCarrier is nil for an interface that is administratively down: the
-// kernel refuses the read then, and a capture keeps an empty file.
-func (r *reader) readCarrier(f files, state string) *bool {
-	h := quiet
-	if state == "up" {
-		h = optional
-	}
-	return pointer(f, "carrier", h, parseBool)
+	return quiet
 }
 
 // readSpeed is nil where the kernel does not know: -1, a refused read, an
 // empty file in a capture of an interface that has no fixed speed.
-func (r *reader) readSpeed(f files, n *topo.Netdev) *topo.Rate {
+func (f files) readSpeed(n *topo.Netdev) *topo.Rate {
 	h := quiet
 	if n.State == "up" && n.Type == "ether" {
 		h = optional
 	}
-	mbps, ok := value(f, "speed", h, parseSpeed)
-	if !ok || mbps == 0 {
+	mbps := attribute(f, "bytes_per_sec", "speed", h, parseSpeed)
+	if mbps == 0 {
 		return nil
 	}
 	return new(topo.FromMbps(int64(mbps)))
@@ -195,6 +190,8 @@ func (r *reader) readVirtualNetdev(f files, n *topo.Netdev) {
 	}
 	slices.SortFunc(n.Lower, topo.NaturalCompare)
 	n.Lower = slices.Compact(n.Lower)
+	f.fact(n.LinkKind != "", "link_kind", "uevent")
+	f.fact(len(n.Lower) > 0, "lower", "lower_*")
 }
 
 // readBond reads a bond's settings and legs.
@@ -202,6 +199,7 @@ func (r *reader) readVirtualNetdev(f files, n *topo.Netdev) {
 func (r *reader) readBond(f files, n *topo.Netdev) {
 	b := files{r: r, dir: f.dir + "/bonding", show: f.show + "/bonding", subject: f.subject}
 	n.Bond = &topo.Bond{}
+	f.fact(true, "bond", "bonding")
 	n.Bond.Mode, _ = value(b, "mode", optional, parseSetting)
 	n.Bond.HashPolicy, _ = value(b, "xmit_hash_policy", optional, parseSetting)
 	n.Bond.ActiveLeg, _ = value(b, "active_slave", optional, parseOptionalName)
@@ -241,6 +239,7 @@ func (r *reader) readVLAN(n *topo.Netdev) {
 		case "VID:":
 			if id, err := parseUint(words[i+1], 4094); err == nil {
 				n.VLANID = &id
+				n.Facts.Set("vlan_id", topo.SourceProc, "/proc/net/vlan/{name}")
 			}
 		case "Device:":
 			if validName(words[i+1]) {
@@ -248,34 +247,4 @@ func (r *reader) readVLAN(n *topo.Netdev) {
 			}
 		}
 	}
-}
-
-// netdevFacts names the file of each attribute that was read, ordered by name.
-func netdevFacts(n *topo.Netdev) topo.Facts {
-	facts := make(topo.Facts, 0, 17)
-	add := func(set bool, name, where string) {
-		if set {
-			facts = append(facts, fact(name, where))
-		}
-	}
-	add(n.AdminUp != nil, "admin_up", "flags")
-	add(n.Bond != nil, "bond", "bonding")
-	add(n.BytesPerSec != nil, "bytes_per_sec", "speed")
-	add(n.Carrier != nil, "carrier", "carrier")
-	add(n.Driver != "", "driver", "device/driver")
-	add(n.Index != nil, "ifindex", "ifindex")
-	add(n.LinkKind != "", "link_kind", "uevent")
-	add(len(n.Lower) > 0, "lower", "lower_*")
-	add(n.MAC != "", "mac", "address")
-	add(n.Master != "", "master", "master")
-	add(n.MTU != nil, "mtu_bytes", "mtu")
-	add(n.PCI != "", "pci", "device")
-	add(n.PhysPort != "", "phys_port_name", "phys_port_name")
-	add(n.PhysSwitch != "", "phys_switch_id", "phys_switch_id")
-	add(n.State != "", "state", "operstate")
-	add(n.Type != "", "type", "type")
-	if n.VLANID != nil {
-		facts = append(facts, topo.Fact{Name: "vlan_id", Source: topo.SourceProc, Where: "/proc/net/vlan/{name}"})
-	}
-	return facts
 }

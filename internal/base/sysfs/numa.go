@@ -69,27 +69,24 @@ func (r *reader) readNUMA() {
 func (r *reader) readNode(n int) {
 	dir := nodeDir + "/node" + strconv.Itoa(n)
 	node := topo.NUMANode{Node: topo.Node{ID: topo.NUMAID(n), Kind: topo.KindNUMA, Evidence: "/" + dir}, Index: n}
-	f := files{r: r, dir: dir, show: dir, subject: node.ID}
+	f := files{r: r, dir: dir, show: dir, subject: node.ID, facts: &node.Facts}
 	cpus, where := f.cpus("cpulist", "cpumap", required)
 	if where != "" {
 		node.CPUs = cpus.String()
 		node.MemoryOnly = cpus.IsEmpty()
-		node.Facts = append(node.Facts, fact("cpus", where))
+		f.fact(true, "cpus", where)
+		f.fact(true, "memory_only", where)
 		r.setNodePackage(&node, cpus)
 	}
-	if d, ok := value(f, "distance", required, parseDistances); ok {
-		node.Distances = d
-		node.Facts = append(node.Facts, fact("distances", "distance"))
+	if d := optionalAttribute(f, "distances", "distance", required, parseDistances); d != nil {
+		node.Distances = *d
 	}
-	if kb, ok := f.memTotal("meminfo", required); ok {
-		node.MemoryBytes = &kb
-		node.Facts = append(node.Facts, fact("memory_bytes", "meminfo"))
-	}
-	if where != "" {
-		node.Facts = append(node.Facts, fact("memory_only", where))
+	if bytes, ok := f.memTotal("meminfo", required); ok {
+		node.MemoryBytes = &bytes
+		f.fact(true, "memory_bytes", "meminfo")
 	}
 	if node.Package != nil {
-		node.Facts = append(node.Facts, topo.Fact{Name: "package", Source: topo.SourceDerived, Where: "cpus"})
+		node.Facts.Set("package", topo.SourceDerived, "cpus")
 	}
 	r.t.NUMANodes = append(r.t.NUMANodes, node)
 	r.nodes.cpus = append(r.nodes.cpus, cpus)
@@ -216,7 +213,7 @@ func (f files) cpus(list, mask string, h how) (cpuset.Set, string) {
 	return cpuset.Set{}, ""
 }
 
-// numaNode reads a device's numa_node; -1 is nil.
+// numaNode reads the attribute numa_node; -1 is nil.
 func (r *reader) numaNode(f files) *int {
 	n, ok := value(f, "numa_node", optional, parseNUMANode)
 	if !ok || n < 0 {
@@ -226,6 +223,7 @@ func (r *reader) numaNode(f files) *int {
 		r.nodes.unlisted[n] = true
 		f.warn(topo.CodeMalformed, "numa_node", fmt.Sprintf("%d: no such node in /%s", n, nodeDir))
 	}
+	f.fact(true, "numa_node", "numa_node")
 	return &n
 }
 
@@ -264,6 +262,9 @@ func (r *reader) nodeCPUs(node *int) *string {
 // (pci_dev_show_local_cpu in drivers/pci/pci-sysfs.c); else they are read.
 func (r *reader) localCPUs(f files, node *int) string {
 	if cpus := r.nodeCPUs(node); cpus != nil {
+		if *cpus != "" {
+			f.facts.Set("local_cpus", topo.SourceDerived, "numa_node")
+		}
 		return *cpus
 	}
 	s, ok := f.text("local_cpulist", optional)
@@ -286,6 +287,7 @@ func (r *reader) localCPUs(f files, node *int) string {
 		f.warn(topo.CodeMalformed, name, local.err.Error())
 		return ""
 	}
+	f.fact(local.list != "", "local_cpus", "local_cpulist")
 	return local.list
 }
 

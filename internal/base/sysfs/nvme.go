@@ -13,27 +13,17 @@ func (r *reader) readNVMes() {
 		at := r.attach("nvme", e)
 		n := topo.NVMe{Name: e.Name(), BDF: at.bdf}
 		n.Node = topo.Node{ID: topo.NVMeID(n.Name), Kind: topo.KindNVMe, Evidence: "/" + at.dir}
-		f := files{r: r, dir: at.dir, show: "sys/class/nvme/" + n.Name, subject: n.ID}
+		f := files{r: r, dir: at.dir, show: "sys/class/nvme/" + n.Name, subject: n.ID, facts: &n.Facts}
 		n.PCI = r.listed(f, at.bdf)
 		if at.broken {
 			f.warn(topo.CodeMissing, "", "the class link leads nowhere")
 		} else {
-			n.Model, _ = f.text("model", optional)
-			n.Serial, _ = f.text("serial", optional)
+			n.Model = attribute(f, "model", "model", optional, asIs)
+			n.Serial = attribute(f, "serial", "serial", optional, asIs)
 			n.Namespaces = r.namespaces(at.dir, n.Name)
 		}
-		if n.Model != "" {
-			n.Facts = append(n.Facts, fact("model", "model"))
-		}
-		if len(n.Namespaces) > 0 {
-			n.Facts = append(n.Facts, fact("namespaces", ""))
-		}
-		if n.PCI != "" {
-			n.Facts = append(n.Facts, fact("pci", "device"))
-		}
-		if n.Serial != "" {
-			n.Facts = append(n.Facts, fact("serial", "serial"))
-		}
+		f.fact(len(n.Namespaces) > 0, "namespaces", "")
+		f.fact(n.PCI != "", "pci", "device")
 		r.t.NVMes = append(r.t.NVMes, n)
 	}
 }

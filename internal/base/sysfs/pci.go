@@ -1,6 +1,7 @@
 package sysfs
 
 import (
+	"bytes"
 	"fmt"
 	"io/fs"
 	"path"
@@ -13,23 +14,29 @@ import (
 
 const pciDevices = "sys/bus/pci/devices"
 
-// pciState is what reading the PCI tree leaves for later steps. Its slices run
-// beside Topology.PCIDevices.
+// pciState is what reading the PCI tree leaves for later steps.
 type pciState struct {
-	index   map[topo.BDF]int
-	dirs    []string // each function's directory in the tree
-	links   []linkState
-	known   []bool               // numa_node was read and is not -1
-	uevents []bool               // numbers and driver are from uevent
-	bridges map[topo.BDF]int     // host bridges by domain and root bus
-	roots   []string             // each host bridge's directory, "" where invented
-	below   map[topo.BDF]topo.ID // the bridge that leads to a bus; made when first needed
-	iommu   map[int]string       // group types
+	index     map[topo.BDF]int     // places in Topology.PCIDevices
+	linkFiles []linkState          // beside Topology.PCIDevices: the link files that are there
+	bridges   map[topo.BDF]int     // places in Topology.HostBridges, by domain and root bus
+	below     map[topo.BDF]topo.ID // the bridge that leads to a bus; made when first needed
+	iommu     map[int]string       // group types
 }
 
-// files are the attributes of a function that has been read already.
-func (p *pciState) files(d *topo.PCIDevice, r *reader) files {
-	return files{r: r, dir: p.dirs[p.index[d.BDF]], show: pciDevices + "/" + d.BDF.String(), subject: d.ID}
+// functionAt is the function of an address, nil where there is none.
+func (r *reader) functionAt(bdf *topo.BDF) *topo.PCIDevice {
+	if bdf == nil {
+		return nil
+	}
+	if i, ok := r.pci.index[*bdf]; ok {
+		return &r.t.PCIDevices[i]
+	}
+	return nil
+}
+
+// functionFiles are the attributes of a function that has been read already.
+func (r *reader) functionFiles(d *topo.PCIDevice) files {
+	return files{r: r, dir: strings.TrimPrefix(d.Evidence, "/"), show: pciDevices + "/" + d.BDF.String(), subject: d.ID, facts: &d.Facts}
 }
 
 // readPCI reads every function of /sys/bus/pci/devices, and the host bridges.
@@ -60,15 +67,12 @@ func (r *reader) readPCI() {
 	slices.SortFunc(all, func(a, b found) int { return a.bdf.Compare(b.bdf) })
 	all = slices.CompactFunc(all, func(a, b found) bool { return a.bdf == b.bdf })
 	r.t.PCIDevices = make([]topo.PCIDevice, len(all))
+	r.pci.linkFiles = make([]linkState, len(all))
 	for i, f := range all {
 		r.pci.index[f.bdf] = i
-		r.readFunction(&r.t.PCIDevices[i], f.bdf, f.files)
+		r.pci.linkFiles[i] = r.readFunction(&r.t.PCIDevices[i], f.bdf, f.files)
 	}
 	r.readVirtualFunctions()
-	for i := range r.t.PCIDevices {
-		d := &r.t.PCIDevices[i]
-		d.Facts = r.pciFacts(d, i)
-	}
 	for i := range r.t.PCIDevices {
 		r.findParent(&r.t.PCIDevices[i])
 	}
@@ -84,39 +88,40 @@ func (r *reader) readPCI() {
 	}
 }
 
-// readFunction reads one PCI function; the parent is found when all are known.
-func (r *reader) readFunction(d *topo.PCIDevice, bdf topo.BDF, f files) {
+// readFunction reads one PCI function, and says which link files it has; the parent is
+// found when all are known.
+func (r *reader) readFunction(d *topo.PCIDevice, bdf topo.BDF, f files) (link linkState) {
 	d.ID, d.Kind, d.BDF, d.Evidence = f.subject, topo.KindPCI, bdf, "/"+f.dir
-	r.pci.dirs = append(r.pci.dirs, f.dir)
-
+	d.Facts = make(topo.Facts, 0, 17)
+	f.facts = &d.Facts
+	f.fact(true, "parent", "")
 	before := len(r.t.Warnings)
-	d.Class = f.hex("class", 6, required)
-	uevent := f.ids(d)
-	gone := d.Vendor == "" && d.Class == "" && !r.exists(f.dir)
-	if gone { // one warning says more than one for each file
+	d.Class = f.hex("class", "class", 6, required)
+	f.readIDs(d)
+	if d.Vendor == "" && d.Class == "" && !r.exists(f.dir) { // one warning says more than one for each file
 		r.t.Warnings = r.t.Warnings[:before]
 		f.warn(topo.CodeVanished, "", "the device's directory is not there")
-		r.pci.links = append(r.pci.links, 0)
-		r.pci.known = append(r.pci.known, false)
-		r.pci.uevents = append(r.pci.uevents, false)
-		return
+		return 0
 	}
-	d.Revision = f.hex("revision", 2, optional)
+	d.Revision = f.hex("revision", "revision", 2, optional)
 	d.NUMA = r.numaNode(f)
 	d.LocalCPUs = r.localCPUs(f, d.NUMA)
 	d.IOMMUGroup, d.IOMMUType = r.iommu(f)
-	var state linkState
 	if !plain(d.Class) || !onRootBus(f.dir) {
-		d.Link, state = r.readLink(f)
+		d.Link, link = r.readLink(f)
 	}
 	if isBridge(d) {
 		if info := r.readConfig(f, d); info != nil {
 			d.Role, d.ACS = info.role, info.acs
+			if d.Role != "" {
+				d.Facts.Set("role", topo.SourceConfig, "config")
+			}
+			if d.ACS != nil {
+				d.Facts.Set("acs", topo.SourceConfig, "config")
+			}
 		}
 	}
-	r.pci.links = append(r.pci.links, state)
-	r.pci.known = append(r.pci.known, d.NUMA != nil)
-	r.pci.uevents = append(r.pci.uevents, uevent)
+	return link
 }
 
 // functionDir is where a function's files are: where the entry's link leads,
@@ -140,10 +145,112 @@ func (r *reader) functionDir(f files, e fs.DirEntry) string {
 
 func isBridge(d *topo.PCIDevice) bool { return strings.HasPrefix(string(d.Class), "0x0604") }
 
-// hex reads an ID attribute of the given number of hexadecimal digits.
-func (f files) hex(name string, digits int, h how) topo.HexID {
-	v, _ := value(f, name, h, func(s string) (topo.HexID, error) { return parseHex(s, digits) })
-	return v
+// plain says whether a function's class is none of those that topologies are
+// about: half of a server's functions are memory controllers, performance
+// counters and the like. Of them the numbers and the driver are read from one
+// file, uevent. The others (bridges, storage, network, InfiniBand, displays, accelerators,
+// NVSwitches, and what has no class) are read file by file, so that a warning
+// can name the file that is wrong.
+// Source: PCI Code and ID Assignment Specification.
+func plain(class topo.HexID) bool {
+	if len(class) != len("0x060400") {
+		return false
+	}
+	switch class[2:4] {
+	case "00", "01", "02", "03", "12", "ff":
+		return false
+	}
+	switch class[2:6] {
+	case "0604", "0680", "0b40", "0c06":
+		return false
+	}
+	return true
+}
+
+// onRootBus says whether a function's directory is below a root bus and no
+// port. A link always has a port above it, so a part of the root complex that
+// is none itself has no link.
+func onRootBus(dir string) bool {
+	_, ok := rootBus(path.Base(path.Dir(dir)))
+	return ok
+}
+
+// readIDs reads the numbers and the driver of a function whose class is known: of
+// a plain one from its uevent file, of others, and where uevent makes no sense
+// or is another device's, from a file each.
+// Source: pci_uevent in drivers/pci/pci-driver.c.
+func (f files) readIDs(d *topo.PCIDevice) {
+	if plain(d.Class) {
+		data, err := f.r.tree.ReadFile(f.dir + "/uevent")
+		if err == nil && len(data) <= maxAttr && parseUevent(data, d) {
+			for _, name := range []string{"vendor", "device", "subsystem_vendor", "subsystem_device"} {
+				f.fact(true, name, "uevent")
+			}
+			f.fact(d.Driver != "", "driver", "uevent")
+			return
+		}
+	}
+	d.Vendor = f.hex("vendor", "vendor", 4, required)
+	d.Device = f.hex("device", "device", 4, required)
+	d.SubVendor = f.hex("subsystem_vendor", "subsystem_vendor", 4, optional)
+	d.SubDevice = f.hex("subsystem_device", "subsystem_device", 4, optional)
+	d.Driver = f.linkAttribute("driver", "driver")
+}
+
+// parseUevent takes a function's numbers and driver from the lines
+//
+//	DRIVER=skx_uncore
+//	PCI_CLASS=88000
+//	PCI_ID=8086:09A2
+//	PCI_SUBSYS_ID=8086:0000
+//	PCI_SLOT_NAME=0000:00:00.1
+//
+// It is false, and d as it was, where a line but DRIVER is missing, or class or
+// address are not the function's.
+func parseUevent(data []byte, d *topo.PCIDevice) bool {
+	var id, sub [2]topo.HexID
+	var driver string
+	var class, slot bool
+	for line := range bytes.Lines(data) {
+		key, v, _ := strings.Cut(string(bytes.TrimSpace(line)), "=")
+		switch key {
+		case "DRIVER":
+			driver = v
+		case "PCI_CLASS":
+			c, err := topo.ParseHexID(v, 6)
+			class = err == nil && c == d.Class
+		case "PCI_ID":
+			id = idPair(v)
+		case "PCI_SUBSYS_ID":
+			sub = idPair(v)
+		case "PCI_SLOT_NAME":
+			slot = v == d.BDF.String()
+		}
+	}
+	if !class || !slot || id[1] == "" || sub[1] == "" || driver != "" && !validName(driver) {
+		return false
+	}
+	d.Vendor, d.Device, d.SubVendor, d.SubDevice, d.Driver = id[0], id[1], sub[0], sub[1], driver
+	return true
+}
+
+// idPair reads "8086:09A2"; what is none gives two empty texts.
+func idPair(s string) [2]topo.HexID {
+	a, b, ok := strings.Cut(s, ":")
+	if !ok || len(a) != 4 || len(b) != 4 {
+		return [2]topo.HexID{}
+	}
+	first, err1 := parseHex("0x"+strings.ToLower(a), 4)
+	second, err2 := parseHex("0x"+strings.ToLower(b), 4)
+	if err1 != nil || err2 != nil {
+		return [2]topo.HexID{}
+	}
+	return [2]topo.HexID{first, second}
+}
+
+// hex is attribute for an ID of the given number of hexadecimal digits.
+func (f files) hex(name, file string, digits int, h how) topo.HexID {
+	return attribute(f, name, file, h, func(s string) (topo.HexID, error) { return parseHex(s, digits) })
 }
 
 // parseHex reads "0x15b3" as it is, other spellings by way of topo.ParseHexID.
@@ -175,6 +282,8 @@ func (r *reader) iommu(f files) (*int, string) {
 		kind, _ = files{r: r, dir: dir, show: dir, subject: f.subject}.text("type", optional)
 		r.pci.iommu[group] = kind
 	}
+	f.fact(true, "iommu_group", "iommu_group")
+	f.fact(kind != "", "iommu_type", "iommu_group/type")
 	return &group, kind
 }
 
@@ -182,10 +291,10 @@ func (r *reader) iommu(f files) (*int, string) {
 // PCI Express functions have the capability; all of them on kernels that show
 // no links.
 func (r *reader) readVirtualFunctions() {
-	linked := slices.ContainsFunc(r.pci.links, func(s linkState) bool { return s != 0 })
+	linked := slices.ContainsFunc(r.pci.linkFiles, func(s linkState) bool { return s != 0 })
 	for i := range r.t.PCIDevices {
-		if d := &r.t.PCIDevices[i]; !isBridge(d) && (r.pci.links[i] != 0 || !linked) {
-			r.readSRIOV(r.pci.files(d, r), d)
+		if d := &r.t.PCIDevices[i]; !isBridge(d) && (r.pci.linkFiles[i] != 0 || !linked) {
+			r.readSRIOV(r.functionFiles(d), d)
 		}
 	}
 }
@@ -194,17 +303,21 @@ func (r *reader) readVirtualFunctions() {
 func (r *reader) readSRIOV(f files, d *topo.PCIDevice) {
 	if b, ok := elementBDF(f.link("physfn")); ok {
 		d.PF = topo.PCIID(b)
+		f.fact(true, "pf", "physfn")
 		return
 	}
-	total := pointer(f, "sriov_totalvfs", optional, parseVFs)
-	if total == nil {
+	total, ok := value(f, "sriov_totalvfs", optional, parseVFs)
+	if !ok {
 		return
 	}
-	d.SRIOV = &topo.SRIOV{TotalVFs: total, NumVFs: pointer(f, "sriov_numvfs", required, parseVFs)}
-	if d.SRIOV.NumVFs == nil {
+	d.SRIOV = &topo.SRIOV{TotalVFs: &total}
+	f.fact(true, "sriov", "sriov_totalvfs sriov_numvfs")
+	active, ok := value(f, "sriov_numvfs", required, parseVFs)
+	if !ok {
 		return
 	}
-	for n := range *d.SRIOV.NumVFs {
+	d.SRIOV.NumVFs = &active
+	for n := range active {
 		b, ok := elementBDF(f.link("virtfn" + strconv.Itoa(n)))
 		if !ok {
 			f.warn(topo.CodeMissing, "virtfn"+strconv.Itoa(n), "no link to this virtual function")
@@ -223,40 +336,4 @@ func parseCount(s string, limit int) (int, error) {
 		return 0, fmt.Errorf("%q: want a number from 0 to %d", clip(s), limit)
 	}
 	return n, nil
-}
-
-// pciFacts names the file of each attribute that was read, ordered by name.
-func (r *reader) pciFacts(d *topo.PCIDevice, i int) topo.Facts {
-	from := [...]string{"vendor", "device", "subsystem_vendor", "subsystem_device", "driver"}
-	if r.pci.uevents[i] {
-		from = [...]string{"uevent", "uevent", "uevent", "uevent", "uevent"}
-	}
-	cpus := fact("local_cpus", "local_cpulist")
-	if r.nodeCPUs(d.NUMA) != nil {
-		cpus.Source, cpus.Where = topo.SourceDerived, "numa_node"
-	}
-	facts := make(topo.Facts, 0, 17)
-	add := func(set bool, name string, source topo.Source, where string) {
-		if set {
-			facts = append(facts, topo.Fact{Name: name, Source: source, Where: where})
-		}
-	}
-	add(d.ACS != nil, "acs", topo.SourceConfig, "config")
-	add(d.Class != "", "class", topo.SourceSysfs, "class")
-	add(d.Device != "", "device", topo.SourceSysfs, from[1])
-	add(d.Driver != "", "driver", topo.SourceSysfs, from[4])
-	add(d.IOMMUGroup != nil, "iommu_group", topo.SourceSysfs, "iommu_group")
-	add(d.IOMMUType != "", "iommu_type", topo.SourceSysfs, "iommu_group/type")
-	add(r.pci.links[i] != 0, "link", topo.SourceSysfs, linkWhere)
-	add(d.LocalCPUs != "", cpus.Name, cpus.Source, cpus.Where)
-	add(d.NUMA != nil, "numa_node", topo.SourceSysfs, "numa_node")
-	add(true, "parent", topo.SourceSysfs, "")
-	add(d.PF != "", "pf", topo.SourceSysfs, "physfn")
-	add(d.Revision != "", "revision", topo.SourceSysfs, "revision")
-	add(d.Role != "", "role", topo.SourceConfig, "config")
-	add(d.SRIOV != nil, "sriov", topo.SourceSysfs, "sriov_totalvfs sriov_numvfs")
-	add(d.SubDevice != "", "subsystem_device", topo.SourceSysfs, from[3])
-	add(d.SubVendor != "", "subsystem_vendor", topo.SourceSysfs, from[2])
-	add(d.Vendor != "", "vendor", topo.SourceSysfs, from[0])
-	return facts
 }

@@ -82,6 +82,7 @@ func (r *reader) readLink(f files) (*topo.PCILink, linkState) {
 			lf.set(f, &link, s)
 		}
 	}
+	f.fact(true, "link", linkWhere)
 	return &link, state
 }
 
@@ -107,11 +108,11 @@ func (lf linkFile) set(f files, link *topo.PCILink, s string) {
 // space tells instead, and a warning where a link has some files but not all.
 func (r *reader) completeLinks() {
 	var have linkState
-	for _, s := range r.pci.links {
+	for _, s := range r.pci.linkFiles {
 		have |= s
 	}
 	absent := [len(linkFiles)][]int{}
-	for i, s := range r.pci.links {
+	for i, s := range r.pci.linkFiles {
 		if s == 0 && have != 0 {
 			s = r.otherLinkFiles(i)
 		}
@@ -127,13 +128,13 @@ func (r *reader) completeLinks() {
 	}
 	for bit, devices := range absent {
 		if len(devices) > 1 && have&(1<<bit) == 0 { // an old kernel, or a frugal capture
-			f := r.pci.files(&r.t.PCIDevices[devices[0]], r)
+			f := r.functionFiles(&r.t.PCIDevices[devices[0]])
 			f.subject = ""
 			f.warn(topo.CodeMissing, linkFiles[bit].name, fmt.Sprintf("no such file, nor for any other of %d functions with a link", len(devices)))
 			continue
 		}
 		for _, i := range devices {
-			r.pci.files(&r.t.PCIDevices[i], r).warn(topo.CodeMissing, linkFiles[bit].name, "no such file")
+			r.functionFiles(&r.t.PCIDevices[i]).warn(topo.CodeMissing, linkFiles[bit].name, "no such file")
 		}
 	}
 }
@@ -146,7 +147,7 @@ func (r *reader) otherLinkFiles(i int) (state linkState) {
 	if len(d.Class) < 4 || !slices.Contains([]topo.HexID{"0x01", "0x02", "0x03", "0x0b", "0x12"}, d.Class[:4]) {
 		return 0
 	}
-	f := r.pci.files(d, r)
+	f := r.functionFiles(d)
 	var link topo.PCILink
 	for bit := 2; bit < len(linkFiles); bit++ {
 		s, there, ok := f.lookup(linkFiles[bit].name, optional)
@@ -171,7 +172,7 @@ func (r *reader) linkFromConfig(i int, state linkState) {
 	if d.PF != "" {
 		return // a virtual function's registers read as zero
 	}
-	f := r.pci.files(d, r)
+	f := r.functionFiles(d)
 	info := r.readConfig(f, d)
 	if info == nil || info.link == nil {
 		return

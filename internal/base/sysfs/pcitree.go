@@ -41,7 +41,6 @@ func (r *reader) hostBridge(root topo.BDF, dir string) topo.ID {
 		evidence = "/" + dir
 	}
 	r.pci.bridges[root] = len(r.t.HostBridges)
-	r.pci.roots = append(r.pci.roots, dir)
 	r.t.HostBridges = append(r.t.HostBridges, topo.HostBridge{
 		Node:   topo.Node{ID: topo.HostBridgeID(name), Kind: topo.KindHostBridge, Evidence: evidence},
 		Domain: root.Domain, Bus: root.Bus, Synthetic: dir == "",
@@ -51,7 +50,7 @@ func (r *reader) hostBridge(root topo.BDF, dir string) topo.ID {
 
 // findParent puts a function below the bridge that its path names.
 func (r *reader) findParent(d *topo.PCIDevice) {
-	f := r.pci.files(d, r)
+	f := r.functionFiles(d)
 	dir := path.Dir(f.dir)
 	if dir == pciDevices {
 		r.findParentElsewhere(f, d)
@@ -106,7 +105,7 @@ func (r *reader) secondaryBuses() map[topo.BDF]topo.ID {
 		if !isBridge(d) {
 			continue
 		}
-		f := r.pci.files(d, r)
+		f := r.functionFiles(d)
 		bus, ok := value(f, "secondary_bus_number", optional, parseBus)
 		if !ok {
 			if info := r.readConfig(f, d); info != nil {
@@ -136,7 +135,7 @@ func (r *reader) breakCycles() {
 		up, ok := r.functionIndex(d.Parent)
 		for steps := 0; ok; steps++ {
 			if steps > len(r.t.PCIDevices) {
-				r.pci.files(d, r).warn(topo.CodeMalformed, "", "below itself; put below a root bus of its own")
+				r.functionFiles(d).warn(topo.CodeMalformed, "", "below itself; put below a root bus of its own")
 				d.Parent = r.hostBridge(d.BDF, "")
 				break
 			}

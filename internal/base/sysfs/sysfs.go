@@ -54,11 +54,6 @@ func Read(tree hosttree.Tree, live bool) *topo.Topology {
 	return r.t
 }
 
-// fact is the provenance of an attribute read from a sysfs file.
-func fact(name, where string) topo.Fact {
-	return topo.Fact{Name: name, Source: topo.SourceSysfs, Where: where}
-}
-
 // lack notes what this tree cannot tell, once.
 func (r *reader) lack(sentence string) {
 	if !slices.Contains(r.t.Host.Lacks, sentence) {

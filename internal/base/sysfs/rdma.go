@@ -32,24 +32,27 @@ func (r *reader) readRDMA(e fs.DirEntry, chars []string) {
 	at := r.attach("infiniband", e)
 	d := topo.RDMADevice{Name: e.Name(), CharDevs: chars, BDF: at.bdf}
 	d.Node = topo.Node{ID: topo.RDMAID(d.Name), Kind: topo.KindRDMA, Evidence: "/" + at.dir}
-	f := files{r: r, dir: at.dir, show: "sys/class/infiniband/" + d.Name, subject: d.ID}
+	f := files{r: r, dir: at.dir, show: "sys/class/infiniband/" + d.Name, subject: d.ID, facts: &d.Facts}
 	d.PCI = r.listed(f, at.bdf)
-	d.Uverbs = r.uverbsAccess(chars)
+	f.fact(d.PCI != "", "pci", "device")
+	f.fact(len(chars) > 0, "char_devs", "/sys/class/infiniband_*/*/ibdev")
+	if d.Uverbs = r.uverbsAccess(chars); d.Uverbs != "unknown" {
+		d.Facts.Set("uverbs", topo.SourceDev, "/dev/infiniband")
+	}
 	first := len(r.t.Ports)
 	if at.broken {
 		f.warn(topo.CodeMissing, "", "the class link leads nowhere")
 	} else {
-		d.NodeType, _ = value(f, "node_type", optional, parseNumbered)
-		d.NodeGUID, _ = value(f, "node_guid", optional, parseGUID)
-		d.SysImageGUID, _ = value(f, "sys_image_guid", optional, parseGUID)
-		d.Firmware, _ = f.text("fw_ver", optional)
-		d.Board, _ = f.text("board_id", optional)
-		d.HCAType, _ = f.text("hca_type", optional)
-		d.Driver = r.netdevDriver(at)
+		d.NodeType = attribute(f, "node_type", "node_type", optional, parseNumbered)
+		d.NodeGUID = attribute(f, "node_guid", "node_guid", optional, parseGUID)
+		d.SysImageGUID = attribute(f, "sys_image_guid", "sys_image_guid", optional, parseGUID)
+		d.Firmware = attribute(f, "firmware", "fw_ver", optional, asIs)
+		d.Board = attribute(f, "board", "board_id", optional, asIs)
+		d.HCAType = attribute(f, "hca_type", "hca_type", optional, asIs)
+		d.Driver = r.deviceDriver(f, at)
 		r.readPorts(f, &d)
 	}
 	ports := r.t.Ports[first:]
-	d.Facts = rdmaFacts(&d)
 	r.rdmaNetdevs(&d, at, ports)
 	// Only drivers of hardware tell the type of card (hca_type).
 	d.Software = d.BDF == nil && d.HCAType == "" && (at.virtual || at.broken || softwareDriver(d.Driver))
@@ -272,25 +275,4 @@ func (r *reader) warnUverbs() {
 			r.warn(topo.CodePartialView, "", "dev/infiniband", fmt.Sprintf("%s %s", access.text, strings.Join(names, ", ")))
 		}
 	}
-}
-
-// rdmaFacts names the file of each attribute that was read, ordered by name.
-func rdmaFacts(d *topo.RDMADevice) topo.Facts {
-	facts := make(topo.Facts, 0, 16)
-	add := func(set bool, name string, source topo.Source, where string) {
-		if set {
-			facts = append(facts, topo.Fact{Name: name, Source: source, Where: where})
-		}
-	}
-	add(d.Board != "", "board", topo.SourceSysfs, "board_id")
-	add(len(d.CharDevs) > 0, "char_devs", topo.SourceSysfs, "/sys/class/infiniband_*/*/ibdev")
-	add(d.Driver != "", "driver", topo.SourceSysfs, "device/driver")
-	add(d.Firmware != "", "firmware", topo.SourceSysfs, "fw_ver")
-	add(d.HCAType != "", "hca_type", topo.SourceSysfs, "hca_type")
-	add(d.NodeGUID != "", "node_guid", topo.SourceSysfs, "node_guid")
-	add(d.NodeType != "", "node_type", topo.SourceSysfs, "node_type")
-	add(d.PCI != "", "pci", topo.SourceSysfs, "device")
-	add(d.SysImageGUID != "", "sys_image_guid", topo.SourceSysfs, "sys_image_guid")
-	add(d.Uverbs != "unknown", "uverbs", topo.SourceDev, "/dev/infiniband")
-	return facts
 }

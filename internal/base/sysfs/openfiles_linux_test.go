@@ -14,7 +14,7 @@ import (
 
 // Files that stay open say what they say now, as many as may stay open; all else is as the
 // tree has it.
-func TestHeld(t *testing.T) {
+func TestOpenFiles(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, text string) {
 		t.Helper()
@@ -39,7 +39,7 @@ func TestHeld(t *testing.T) {
 	defer func() { _ = tree.Close() }()
 	var left atomic.Int64
 	left.Store(2)
-	h := newHeld(tree, &left)
+	h := newOpenFiles(tree, &left)
 	check := func(name, want string) {
 		t.Helper()
 		if got, err := h.ReadFile("sys/" + name); err != nil || string(got) != want {
@@ -70,7 +70,7 @@ func TestHeld(t *testing.T) {
 	if len(h.open) != 0 || left.Load() != 2 {
 		t.Errorf("what is unusual stays open: %d files, %d more may be", len(h.open), left.Load())
 	}
-	if n := mayHold(); n < 1 || n > maxHeld {
+	if n := openFilesLimit(); n < 1 || n > maxOpenFiles {
 		t.Errorf("may hold %d", n)
 	}
 }

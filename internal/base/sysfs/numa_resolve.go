@@ -11,7 +11,7 @@ import (
 // numa_node is -1.
 func (r *reader) resolveNUMA() {
 	for i := range r.t.HostBridges {
-		r.bridgeNUMA(&r.t.HostBridges[i], r.pci.roots[i])
+		r.bridgeNUMA(&r.t.HostBridges[i])
 	}
 	rdma := map[topo.ID]bool{}
 	for _, d := range r.t.RDMADevices {
@@ -23,7 +23,7 @@ func (r *reader) resolveNUMA() {
 			continue
 		}
 		node, where := r.guessNUMA(d)
-		f := r.pci.files(d, r)
+		f := r.functionFiles(d)
 		matters := d.PF == "" && (rdma[d.ID] || isNear(d))
 		if node == nil {
 			if matters {
@@ -46,6 +46,12 @@ func isNear(d *topo.PCIDevice) bool {
 	class := string(d.Class)
 	return strings.HasPrefix(class, "0x02") || strings.HasPrefix(class, "0x0c06") ||
 		strings.HasPrefix(class, "0x0108") || d.Accelerator()
+}
+
+// readsNUMA says whether a function's node is the one that its numa_node gives.
+func readsNUMA(d *topo.PCIDevice) bool {
+	f, _ := d.Facts.Get("numa_node")
+	return f.Source == topo.SourceSysfs
 }
 
 // guessNUMA is a function's node by what stands around it, and which file
@@ -74,8 +80,8 @@ func (r *reader) guessNUMA(d *topo.PCIDevice) (*int, string) {
 		if !ok {
 			return nil, ""
 		}
-		if r.pci.known[i] {
-			return new(*r.t.PCIDevices[i].NUMA), r.t.PCIDevices[i].Evidence + "/numa_node"
+		if d := &r.t.PCIDevices[i]; readsNUMA(d) {
+			return new(*d.NUMA), d.Evidence + "/numa_node"
 		}
 		up = r.t.PCIDevices[i].Parent
 	}
@@ -83,7 +89,7 @@ func (r *reader) guessNUMA(d *topo.PCIDevice) (*int, string) {
 
 // bridgeNUMA is a host bridge's own node: from its numa_node, which few have,
 // or from the CPUs of its bus.
-func (r *reader) bridgeNUMA(hb *topo.HostBridge, dir string) {
+func (r *reader) bridgeNUMA(hb *topo.HostBridge) {
 	if r.nodes.only != nil {
 		hb.NUMA = new(*r.nodes.only)
 		hb.Facts.Set("numa_node", topo.SourceDerived, "/"+nodeDir)
@@ -92,10 +98,9 @@ func (r *reader) bridgeNUMA(hb *topo.HostBridge, dir string) {
 	name := hb.ID.Name()
 	bus := files{r: r, dir: "sys/class/pci_bus/" + name, show: "sys/class/pci_bus/" + name, subject: hb.ID}
 	where := "/sys/class/pci_bus/{bus}/"
-	if dir != "" {
-		f := files{r: r, dir: dir, show: dir, subject: hb.ID}
+	if dir := strings.TrimPrefix(hb.Evidence, "/"); dir != "" {
+		f := files{r: r, dir: dir, show: dir, subject: hb.ID, facts: &hb.Facts}
 		if hb.NUMA = r.numaNode(f); hb.NUMA != nil {
-			hb.Facts.Set("numa_node", topo.SourceSysfs, "numa_node")
 			return
 		}
 		bus.dir, where = dir+"/pci_bus/"+name, "pci_bus/{bus}/"
@@ -112,10 +117,10 @@ func (r *reader) bridgeNUMA(hb *topo.HostBridge, dir string) {
 func (r *reader) childrenNUMA() {
 	said := map[topo.ID]*int{}
 	for i := range r.t.PCIDevices {
-		if !r.pci.known[i] {
+		d := &r.t.PCIDevices[i]
+		if !readsNUMA(d) {
 			continue
 		}
-		d := &r.t.PCIDevices[i]
 		root := r.rootOf(d)
 		n, seen := said[root]
 		switch {

@@ -23,12 +23,14 @@ const (
 )
 
 // files are the attribute files of one device: dir is its directory in the
-// tree, show the name that warnings use, subject the node they are about.
+// tree, show the name that warnings use, subject the node they are about, facts
+// where the provenance of the node's attributes goes.
 type files struct {
 	r       *reader
 	dir     string
 	show    string
 	subject topo.ID
+	facts   *topo.Facts
 }
 
 // how says what a missing or unreadable attribute means.
@@ -99,13 +101,40 @@ func value[T any](f files, name string, h how, parse func(string) (T, error)) (v
 	return v, true
 }
 
-// pointer is value for attributes whose absence is nil.
-func pointer[T any](f files, name string, h how, parse func(string) (T, error)) *T {
-	v, ok := value(f, name, h, parse)
+// attribute reads an attribute of the node from a file, and notes in its facts
+// that it came from there. It is zero where the file does not tell it.
+func attribute[T comparable](f files, name, file string, h how, parse func(string) (T, error)) T {
+	v, _ := value(f, file, h, parse)
+	var zero T
+	f.fact(v != zero, name, file)
+	return v
+}
+
+// optionalAttribute is attribute for one that is nil where the file does not tell it.
+func optionalAttribute[T any](f files, name, file string, h how, parse func(string) (T, error)) *T {
+	v, ok := value(f, file, h, parse)
 	if !ok {
 		return nil
 	}
+	f.fact(true, name, file)
 	return &v
+}
+
+// asIs is the parser of an attribute that may be any text.
+func asIs(s string) (string, error) { return s, nil }
+
+// linkAttribute is attribute for one that is the name of a link's target.
+func (f files) linkAttribute(name, file string) string {
+	target := f.link(file)
+	f.fact(target != "", name, file)
+	return target
+}
+
+// fact notes, where the attribute is known, that it came from a file.
+func (f files) fact(known bool, name, file string) {
+	if known {
+		f.facts.Set(name, topo.SourceSysfs, file)
+	}
 }
 
 // link is the last element of a symbolic link's target, "" where there is none.

@@ -35,54 +35,33 @@ func (r *reader) readPorts(f files, d *topo.RDMADevice) {
 func (r *reader) readPort(dev files, d *topo.RDMADevice, n int) {
 	sub := "/ports/" + strconv.Itoa(n)
 	p := topo.Port{RDMA: d.ID, Number: n}
+	p.Facts = make(topo.Facts, 0, 13)
 	p.Node = topo.Node{ID: topo.PortID(d.Name, n), Kind: topo.KindPort, Evidence: "/" + dev.dir + sub}
-	f := files{r: r, dir: dev.dir + sub, show: dev.show + sub, subject: p.ID}
-	p.State, _ = value(f, "state", required, parseNumbered)
-	p.PhysState, _ = value(f, "phys_state", required, parseNumbered)
-	p.LinkLayer, _ = value(f, "link_layer", required, parseLinkLayer)
+	f := files{r: r, dir: dev.dir + sub, show: dev.show + sub, subject: p.ID, facts: &p.Facts}
+	p.State = attribute(f, "state", "state", required, parseNumbered)
+	p.PhysState = attribute(f, "phys_state", "phys_state", required, parseNumbered)
+	p.LinkLayer = attribute(f, "link_layer", "link_layer", required, parseLinkLayer)
 	rate := required
 	if d.Driver == "efa" || p.LinkLayer == "Unspecified" {
 		rate = quiet // EFA has no rate file
 	}
 	if s, ok := f.text("rate", rate); ok {
-		v, err := parseRate(s)
+		p.RateRaw = clip(s)
+		f.fact(s != "", "rate", "rate")
+		bytesPerSec, err := parseRate(s)
 		if err != nil {
 			f.warn(topo.CodeMalformed, "rate", err.Error())
-		} else if v > 0 {
-			p.BytesPerSec = &v
+		} else if bytesPerSec > 0 {
+			p.BytesPerSec = &bytesPerSec
+			f.fact(true, "bytes_per_sec", "rate")
 		}
-		p.RateRaw = clip(s)
 	}
-	p.LID = pointer(f, "lid", optional, parseLID)
-	p.SMLID = pointer(f, "sm_lid", optional, parseLID)
+	p.LID = optionalAttribute(f, "lid", "lid", optional, parseLID)
+	p.SMLID = optionalAttribute(f, "sm_lid", "sm_lid", optional, parseLID)
 	r.readGIDs(f, &p)
 	f.readPKeys(&p)
-	p.Facts = portFacts(&p)
 	dev.readTrafficClass(&p)
 	r.t.Ports = append(r.t.Ports, p)
-}
-
-// portFacts names the file of each attribute that was read, ordered by name.
-func portFacts(p *topo.Port) topo.Facts {
-	facts := make(topo.Facts, 0, 13)
-	add := func(set bool, name, where string) {
-		if set {
-			facts = append(facts, fact(name, where))
-		}
-	}
-	add(p.BytesPerSec != nil, "bytes_per_sec", "rate")
-	add(p.GIDTable != nil, "gid_table_size", "gids")
-	add(len(p.GIDs) > 0, "gids", "gids gid_attrs")
-	add(p.GIDsRead != nil, "gids_read", "gids")
-	add(p.LID != nil, "lid", "lid")
-	add(p.LinkLayer != "", "link_layer", "link_layer")
-	add(len(p.Netdevs) > 0, "netdevs", "gid_attrs/ndevs")
-	add(p.PhysState != "", "phys_state", "phys_state")
-	add(len(p.PKeys) > 0, "pkeys", "pkeys")
-	add(p.RateRaw != "", "rate", "rate")
-	add(p.SMLID != nil, "sm_lid", "sm_lid")
-	add(p.State != "", "state", "state")
-	return facts
 }
 
 // gidGap is how many unused entries in a row end the reading of a GID table.
@@ -108,11 +87,13 @@ func (r *reader) readGIDs(f files, p *topo.Port) {
 	slices.Sort(indices)
 	// The kernel leaves no index out, and a capture keeps the last one.
 	p.GIDTable = new(indices[len(indices)-1] + 1)
+	f.fact(true, "gid_table_size", "gids")
 	prefix := f.dir + "/gids/"
 	gap := 0
 	for i, n := range indices {
 		if gap == gidGap {
 			p.GIDsRead = &i
+			f.fact(true, "gids_read", "gids")
 			break
 		}
 		name := strconv.Itoa(n)
@@ -139,6 +120,8 @@ func (r *reader) readGIDs(f files, p *topo.Port) {
 		}
 		p.GIDs = append(p.GIDs, g)
 	}
+	f.fact(len(p.GIDs) > 0, "gids", "gids gid_attrs")
+	f.fact(len(p.Netdevs) > 0, "netdevs", "gid_attrs/ndevs")
 }
 
 // SpareGIDs are the files of GID table entries that a capture can do without:
@@ -247,4 +230,84 @@ func parseRate(s string) (topo.Rate, error) {
 		return 0, fmt.Errorf("%q: want a rate like 400 Gb/sec (4X NDR)", clip(s))
 	}
 	return topo.Rate(gbps*1e9/8 + 0.5), nil
+}
+
+// A port's partition keys are read up to the end of the table or so many
+// unused entries in a row. A subnet manager fills the lowest free entry; on
+// InfiniBand a table has 128 entries, on Ethernet one.
+// Source: opensm/osm_pkey_mgr.c.
+const (
+	pkeyMost = 128
+	pkeyGap  = 8
+)
+
+// readPKeys reads the used entries of a port's partition key table. It asks
+// for each by its number: listing the table would cost more.
+// Source: Documentation/ABI/stable/sysfs-class-infiniband.
+func (f files) readPKeys(p *topo.Port) {
+	gap := 0
+	for i := 0; i < pkeyMost && gap < pkeyGap; i++ {
+		name := "pkeys/" + strconv.Itoa(i)
+		s, there, ok := f.lookup(name, optional)
+		if !there {
+			return
+		}
+		gap++
+		if !ok {
+			continue
+		}
+		key, err := parseHex(s, 4)
+		if err != nil {
+			f.warn(topo.CodeMalformed, name, err.Error())
+			continue
+		}
+		if key.Uint() != 0 {
+			p.PKeys = append(p.PKeys, key)
+			f.fact(true, "pkeys", "pkeys")
+			gap = 0
+		}
+	}
+}
+
+// readTrafficClass reads what NVIDIA's driver package (MLNX_OFED, DOCA) puts
+// into the packets of a port's connections. f are the files of the device. A
+// file that sets nothing is empty, and the fact says that it was read.
+func (f files) readTrafficClass(p *topo.Port) {
+	f.subject = p.ID
+	name := "tc/" + strconv.Itoa(p.Number) + "/traffic_class"
+	data, err := f.r.tree.ReadFile(f.dir + "/" + name)
+	if err != nil {
+		f.readError(name, optional, err)
+		return
+	}
+	if p.TrafficClass, err = parseTrafficClass(data); err != nil {
+		f.warn(topo.CodeMalformed, name, err.Error())
+		return
+	}
+	p.Facts.Set("traffic_class", topo.SourceSysfs, "../../tc/{number}/traffic_class")
+}
+
+const globalClass = "Global tclass="
+
+// parseTrafficClass reads "Global tclass=106". Other lines with a tclass are
+// rules for single addresses.
+func parseTrafficClass(data []byte) (*int, error) {
+	if len(data) > maxAttr {
+		return nil, errors.New("too long for an attribute")
+	}
+	for line := range bytes.Lines(data) {
+		text := strings.TrimSpace(string(line))
+		number, global := strings.CutPrefix(text, globalClass)
+		switch {
+		case global:
+			n, err := parseCount(number, 255)
+			if err != nil {
+				return nil, err
+			}
+			return &n, nil
+		case text != "" && !strings.Contains(text, "tclass="):
+			return nil, fmt.Errorf("%q: want Global tclass=N", clip(text))
+		}
+	}
+	return nil, nil
 }
