@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/internal/base/units"
 )
 
@@ -112,7 +113,7 @@ func (h *Host) candidate(loc int, p *Port) Candidate {
 		c.Hops = &hops
 	}
 	if len(p.Legs) > 0 {
-		c.Notes = append(c.Notes, Reason{"bond", fmt.Sprintf("a bond of %s: one connection uses one leg", list(p.Legs)), p.evidence})
+		c.Notes = append(c.Notes, Reason{"bond", fmt.Sprintf("a bond of %s: one connection uses one leg", text.Join(p.Legs, len(p.Legs))), p.evidence})
 	}
 	if p.VF {
 		c.Notes = append(c.Notes, Reason{"vf", "a virtual function: it shares its physical function's wire and slot", p.evidence})
@@ -242,20 +243,4 @@ func hopsText(n *int) string {
 		return "an unknown number of"
 	}
 	return fmt.Sprint(*n)
-}
-
-// list joins names: "a, b and c".
-func list(names []string) string {
-	out := ""
-	for i, n := range names {
-		switch {
-		case i == 0:
-		case i == len(names)-1:
-			out += " and "
-		default:
-			out += ", "
-		}
-		out += n
-	}
-	return out
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo/ncclxml"
 	"github.com/topoctl/topoctl/discover/topo/nvsmi"
 	"github.com/topoctl/topoctl/fixtures"
+	"github.com/topoctl/topoctl/internal/base/golden"
 	"github.com/topoctl/topoctl/internal/base/units"
 	"github.com/topoctl/topoctl/pathsel"
 )
@@ -86,31 +87,10 @@ func capacityText(c *pathsel.Capacity) string {
 	return fmt.Sprintf("%s %s", units.Rate(int64(*c.BytesPerSec), units.Gbyte), c.Basis)
 }
 
-func golden(t *testing.T, file, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", file)
-	if *update {
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got)\n%s", path, diff)
-	}
-}
-
 func TestAffinityOfFixtures(t *testing.T) {
 	for _, name := range fixtures.Names() {
 		t.Run(name, func(t *testing.T) {
-			golden(t, "affinity/"+name+".txt", digest(t, prepare(t, fixture(t, name), pathsel.Options{})))
+			golden.Check(t, "testdata/affinity/"+name+".txt", digest(t, prepare(t, fixture(t, name), pathsel.Options{})))
 		})
 	}
 }
@@ -182,7 +162,7 @@ func importFile(t *testing.T, file string) *topo.Topology {
 func TestAffinityOfImports(t *testing.T) {
 	for name, top := range imports(t) {
 		t.Run(name, func(t *testing.T) {
-			golden(t, "affinity/import-"+name+".txt", digest(t, prepare(t, top, pathsel.Options{})))
+			golden.Check(t, "testdata/affinity/import-"+name+".txt", digest(t, prepare(t, top, pathsel.Options{})))
 		})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/text"
 )
 
 // CodeNotAssigned is the reason of lanes that end at a port of somebody else.
@@ -63,7 +64,7 @@ func (h *Host) namesOf(ports []topo.ID) string {
 	for _, id := range ports {
 		out = append(out, h.ports[h.portIndex[id]].Name)
 	}
-	return list(out)
+	return text.Join(out, len(out))
 }
 
 // assign puts the candidates of the assigned ports first, each part in the order

@@ -3,6 +3,7 @@ package pathsel
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/maxmin"
@@ -91,19 +92,10 @@ func sum(shares []Share) *topo.Rate {
 // roundRate gives whole bytes per second, never more than there are.
 func roundRate(v float64) topo.Rate { return topo.Rate(math.Floor(v + 1e-3)) }
 
-// basisOrder ranks how rates are known, best first.
-var basisOrder = map[topo.Basis]int{topo.BasisMeasured: 0, topo.BasisRead: 1, topo.BasisConstant: 2, topo.BasisAssumed: 3, topo.BasisUnknown: 4}
-
 // weakest is the basis of a figure that rests on several.
 func weakest(bases []topo.Basis) topo.Basis {
 	if len(bases) == 0 {
 		return topo.BasisUnknown
 	}
-	worst := bases[0]
-	for _, b := range bases[1:] {
-		if basisOrder[b] > basisOrder[worst] {
-			worst = b
-		}
-	}
-	return worst
+	return slices.MaxFunc(bases, topo.Basis.Compare)
 }

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+
+	"github.com/topoctl/topoctl/internal/base/text"
 )
 
 // SchemaFabric is the name and major version of a fabric file.
@@ -250,7 +252,7 @@ func (f *Fabric) cable(name string, h *Host) ([]cabling, []Reason, error) {
 		evidence := fmt.Sprintf("fabric file, host %q, port %q", entry.Host, p.Port)
 		if len(found) == 0 {
 			if entry.Host != AnyHost {
-				return nil, nil, fmt.Errorf("fabric: host %q, port %q: the host has no such port: want one of %s", entry.Host, p.Port, list(h.portNames()))
+				return nil, nil, fmt.Errorf("fabric: host %q, port %q: the host has no such port: want one of %s", entry.Host, p.Port, text.Join(h.portNames(), len(h.ports)))
 			}
 			problems = append(problems, Reason{CodeFabricGap, fmt.Sprintf("host %q has no port %q, which the fabric file gives to every host", name, p.Port), evidence})
 		}

@@ -34,6 +34,7 @@ func (l Location) Node() topo.ID {
 // not change and may be used by many goroutines.
 type Host struct {
 	t         *topo.Topology
+	index     *topo.Index
 	g         *topo.Graph
 	transport Transport
 	ports     []Port
@@ -59,7 +60,7 @@ func New(t *topo.Topology, o Options) (*Host, error) {
 	default:
 		return nil, fmt.Errorf("pathsel: transport %q: want rdma, tcp or nothing for the better of both", o.Transport)
 	}
-	h := &Host{t: t, g: topo.NewGraph(t, o.Overlay), transport: o.Transport, portIndex: map[topo.ID]int{}, locIndex: map[Location]int{}}
+	h := &Host{t: t, index: topo.NewIndex(t), g: topo.NewGraph(t, o.Overlay), transport: o.Transport, portIndex: map[topo.ID]int{}, locIndex: map[Location]int{}}
 	h.nodes = append(t.MatrixAxis(topo.KindGPU), t.MatrixAxis(topo.KindNUMA)...)
 	for i, id := range h.nodes {
 		h.locations = append(h.locations, LocationOf(id))
@@ -76,6 +77,9 @@ func New(t *topo.Topology, o Options) (*Host, error) {
 
 // Topology is what the host was prepared from.
 func (h *Host) Topology() *topo.Topology { return h.t }
+
+// Index finds nodes of the host's topology.
+func (h *Host) Index() *topo.Index { return h.index }
 
 // Transport is what the ports are chosen for: RDMA or TCP, never Auto.
 func (h *Host) Transport() Transport { return h.transport }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/golden"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
@@ -249,7 +250,7 @@ func TestLaneTranscripts(t *testing.T) {
 				}
 				text += "\n" + strings.ReplaceAll(err.Error(), "; ", ";\n  ") + "\n"
 			}
-			golden(t, "lanes/"+tt.file+".txt", text)
+			golden.Check(t, "testdata/lanes/"+tt.file+".txt", text)
 		})
 	}
 }

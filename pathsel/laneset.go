@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/internal/base/units"
 )
 
@@ -229,7 +230,7 @@ const shownFailover = 8
 func (s *LaneSet) Text() string {
 	together := "no lane"
 	if s.Chosen > 0 {
-		together = fmt.Sprintf("%s together on %s", rateOr(s.BytesPerSec, s.Basis, "rate unknown"), plural(s.Chosen, "lane"))
+		together = fmt.Sprintf("%s together on %s", rateOr(s.BytesPerSec, s.Basis, "rate unknown"), text.Plural(s.Chosen, "lane"))
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s -> %s over %s: %s\n", place(s.LocalHost, s.Source), place(s.RemoteHost, s.Destination), s.Transport, together)
@@ -239,12 +240,12 @@ func (s *LaneSet) Text() string {
 		rows = append(rows, s.Lanes[i].row(i+1))
 	}
 	if shown < len(s.Lanes) {
-		rows = append(rows, []string{"...", fmt.Sprintf("%d more for failover", len(s.Lanes)-shown)})
+		rows = append(rows, []string{"...", fmt.Sprintf("%d more for failover", len(s.Lanes)-shown), ""})
 	}
 	for i := range s.Rejected {
 		rows = append(rows, s.Rejected[i].row())
 	}
-	b.WriteString(columns(rows))
+	b.WriteString(table(rows))
 	for _, n := range s.Notes {
 		fmt.Fprintf(&b, "  note: %s: %s\n", n.Code, n.Text)
 	}
@@ -254,13 +255,6 @@ func (s *LaneSet) Text() string {
 // place is a location with its host.
 func place(host string, l Location) string {
 	return strings.TrimSpace(host + " " + string(l))
-}
-
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // rateOr is a rate, "at most" where it is an upper bound.
@@ -307,7 +301,7 @@ func (r *Rejection) row() []string {
 		why += " (" + r.Reason.Evidence + ")"
 	}
 	if r.Pairs > 1 {
-		why = plural(r.Pairs, "pair") + ", " + why
+		why = text.Plural(r.Pairs, "pair") + ", " + why
 	}
 	return []string{"-", several(r.localNames), several(r.remoteNames), "", "", "", "", "", string(Rejected), why}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/golden"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
@@ -177,7 +178,7 @@ func TestPoliciesCompared(t *testing.T) {
 			best = took
 		}
 	}
-	golden(t, "lanes/policies.txt", b.String())
+	golden.Check(t, "testdata/lanes/policies.txt", b.String())
 	if adaptive > best*1.001 {
 		t.Errorf("adaptive took %.2f ms, the best %.2f ms", adaptive*1e3, best*1e3)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/maxmin"
+	"github.com/topoctl/topoctl/internal/base/text"
 )
 
 // planFlow is the data of one consumer through one port.
@@ -204,7 +205,7 @@ func planNames(names []string) string {
 	if len(names) > most {
 		names = append(slices.Clone(names[:most-1]), fmt.Sprintf("%d others", len(names)-most+1))
 	}
-	return list(names)
+	return text.Join(names, len(names))
 }
 
 // loads is what each port has to do.

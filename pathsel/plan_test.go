@@ -15,6 +15,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/fixtures"
+	"github.com/topoctl/topoctl/internal/base/golden"
 	"github.com/topoctl/topoctl/internal/base/schematest"
 	"github.com/topoctl/topoctl/pathsel"
 )
@@ -34,7 +35,7 @@ func TestPlanOfFixtures(t *testing.T) {
 			h := prepare(t, fixture(t, name), pathsel.Options{})
 			p := planOf(t, h, nil)
 			checkPlan(t, h, p)
-			golden(t, "plan/"+name+".txt", p.Text())
+			golden.Check(t, "testdata/plan/"+name+".txt", p.Text())
 		})
 	}
 }
@@ -45,11 +46,11 @@ func TestPlanOfImports(t *testing.T) {
 			h := prepare(t, top, pathsel.Options{})
 			p, err := h.Plan(nil)
 			if err != nil { // a file of GPUs' links only
-				golden(t, "plan/import-"+name+".txt", err.Error()+"\n")
+				golden.Check(t, "testdata/plan/import-"+name+".txt", err.Error()+"\n")
 				return
 			}
 			checkPlan(t, h, p)
-			golden(t, "plan/import-"+name+".txt", p.Text())
+			golden.Check(t, "testdata/plan/import-"+name+".txt", p.Text())
 		})
 	}
 }

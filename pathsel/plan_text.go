@@ -45,7 +45,7 @@ func (p *Plan) consumersText() string {
 		rows = append(rows, []string{name, strings.Join(names, " "), strings.Join(classes, " "), strings.Join(shares, " "),
 			planRate(a.BytesPerSec, a.Basis), limit, a.why()})
 	}
-	return columns(rows)
+	return table(rows)
 }
 
 // why gives the reasons for a consumer's ports, those that are alike once.
@@ -83,7 +83,7 @@ func (p *Plan) portsText() string {
 		}
 		rows = append(rows, []string{l.Name, load, planRate(l.BytesPerSec, l.Basis), strings.Join(l.Consumers, " ")})
 	}
-	return "\n" + columns(rows)
+	return "\n" + table(rows)
 }
 
 // boundText says what all move together and what keeps them from more.
@@ -116,7 +116,7 @@ func (p *Plan) rejectedText() string {
 		row := p.Rejected[i].row("")
 		rows = append(rows, []string{p.Rejected[i].Name, row[len(row)-1]})
 	}
-	return "\n" + columns(rows)
+	return "\n" + table(rows)
 }
 
 // planAppend adds a word that is not there yet.

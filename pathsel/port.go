@@ -50,22 +50,14 @@ func (p *Port) RDMA() bool { return p.rdma != nil }
 
 // finder collects the ports of a topology.
 type finder struct {
-	t       *topo.Topology
-	netdevs map[string]*topo.Netdev
-	pci     map[topo.ID]*topo.PCIDevice
-	out     []Port
+	index *topo.Index
+	out   []Port
 }
 
 // findPorts lists the ports: of every RDMA device, of every physical interface
 // that no RDMA device stands for, and of containers' interfaces.
 func (h *Host) findPorts() {
-	f := finder{t: h.t, netdevs: map[string]*topo.Netdev{}, pci: map[topo.ID]*topo.PCIDevice{}}
-	for i := range h.t.Netdevs {
-		f.netdevs[h.t.Netdevs[i].Name] = &h.t.Netdevs[i]
-	}
-	for i := range h.t.PCIDevices {
-		f.pci[h.t.PCIDevices[i].ID] = &h.t.PCIDevices[i]
-	}
+	f := finder{index: h.index}
 	matrix := map[topo.ID]bool{}
 	for _, id := range h.t.MatrixAxis(topo.KindNIC) {
 		matrix[id] = true
@@ -81,8 +73,8 @@ func (h *Host) findPorts() {
 	}
 	slices.SortStableFunc(f.out, func(a, b Port) int { return topo.NaturalCompare(string(a.ID), string(b.ID)) })
 	h.ports = f.out
-	f.linkVFs(h.ports)
-	h.shareWires(&f)
+	h.linkVFs()
+	h.shareWires()
 	for i := range h.ports {
 		h.ports[i].Index = i
 		h.portIndex[h.ports[i].ID] = i
@@ -100,12 +92,7 @@ func containerInterface(n *topo.Netdev) bool {
 }
 
 func (f *finder) addRDMA(r *topo.RDMADevice) {
-	var ports []*topo.Port
-	for i := range f.t.Ports {
-		if f.t.Ports[i].RDMA == r.ID {
-			ports = append(ports, &f.t.Ports[i])
-		}
-	}
+	ports := f.index.Ports(r.ID)
 	if len(ports) == 0 { // an importer that knows devices only
 		f.out = append(f.out, Port{ID: r.ID, NIC: r.ID, Name: r.Name, Device: r.Name, Card: r.NIC, Software: r.Software,
 			LinkLayer: namedLinkLayer(r.Name), VF: f.isVF(r.PCI), rdma: r, evidence: r.Evidence})
@@ -159,7 +146,7 @@ func (f *finder) addNetdev(n *topo.Netdev, physical bool) {
 	if n.Type == "ether" {
 		p.LinkLayer = "Ethernet"
 	}
-	if d := f.pci[n.PCI]; d != nil {
+	if d := f.index.PCIDevice(n.PCI); d != nil {
 		p.Card = topo.NICID(d.BDF.Slot())
 		if p.VF {
 			p.Card = topo.NICID(d.BDF.String())
@@ -187,7 +174,7 @@ func (f *finder) addInterface(p *Port, names []string) {
 		}
 	}
 	for _, name := range names {
-		n := f.netdevs[name]
+		n := f.index.NetdevNamed(name)
 		if n == nil {
 			continue
 		}
@@ -195,7 +182,7 @@ func (f *finder) addInterface(p *Port, names []string) {
 			p.Legs = slices.Clone(n.Lower)
 		}
 		consider(n)
-		if m := f.netdevs[n.Master]; m != nil && (m.Bond != nil || m.LinkKind == "bond") {
+		if m := f.index.NetdevNamed(n.Master); m != nil && (m.Bond != nil || m.LinkKind == "bond") {
 			p.Legs = slices.Clone(m.Lower)
 			if len(m.Addresses) > 0 { // what a leg has beside it is link-local at most
 				best = m
@@ -215,22 +202,22 @@ func (f *finder) addInterface(p *Port, names []string) {
 }
 
 func (f *finder) isVF(pci topo.ID) bool {
-	d := f.pci[pci]
+	d := f.index.PCIDevice(pci)
 	return d != nil && d.PF != ""
 }
 
 // linkVFs finds for each virtual function's port the port of its physical
 // function.
-func (f *finder) linkVFs(ports []Port) {
+func (h *Host) linkVFs() {
 	byPCI := map[topo.ID]topo.ID{}
-	for i := range ports {
-		if pci := ports[i].pci(); pci != "" && byPCI[pci] == "" {
-			byPCI[pci] = ports[i].ID
+	for i := range h.ports {
+		if pci := h.ports[i].pci(); pci != "" && byPCI[pci] == "" {
+			byPCI[pci] = h.ports[i].ID
 		}
 	}
-	for i := range ports {
-		if d := f.pci[ports[i].pci()]; d != nil && d.PF != "" {
-			ports[i].PF = byPCI[d.PF]
+	for i := range h.ports {
+		if d := h.index.PCIDevice(h.ports[i].pci()); d != nil && d.PF != "" {
+			h.ports[i].PF = byPCI[d.PF]
 		}
 	}
 }
@@ -238,12 +225,12 @@ func (f *finder) linkVFs(ports []Port) {
 // shareWires finds the virtual functions that leave by one wire though the port
 // of their physical function is not visible, as in a container: the wire of the
 // fastest of them stands for it.
-func (h *Host) shareWires(f *finder) {
+func (h *Host) shareWires() {
 	h.wireOf = map[topo.ID]topo.LinkID{}
 	best, all := map[string]*Port{}, map[string][]topo.ID{}
 	for i := range h.ports {
 		p := &h.ports[i]
-		d := f.pci[p.pci()]
+		d := h.index.PCIDevice(p.pci())
 		if d == nil || d.PF == "" || p.Software || !p.RDMA() || p.PF != "" {
 			continue
 		}

@@ -3,6 +3,7 @@ package pathsel
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 
 	"github.com/topoctl/topoctl/discover/topo"
@@ -92,10 +93,6 @@ type ipEnd struct {
 // ends prepares the usable ports of a host, and gives each port's place among
 // them by Port.Index, -1 for a port that is not usable.
 func (h *Host) ends(cabled []cabling) ([]*end, []int) {
-	netdevs := make(map[string]*topo.Netdev, len(h.t.Netdevs))
-	for i := range h.t.Netdevs {
-		netdevs[h.t.Netdevs[i].Name] = &h.t.Netdevs[i]
-	}
 	var out []*end
 	at := make([]int, len(h.ports))
 	for i := range h.ports {
@@ -116,7 +113,7 @@ func (h *Host) ends(cabled []cabling) ([]*end, []int) {
 				}
 			}
 		case protoRoCE:
-			e.addGIDs(netdevs)
+			e.addGIDs(h.index)
 		case protoIB, protoOPA:
 			e.addSubnet()
 		}
@@ -174,7 +171,7 @@ func newIPEnd(addr netip.Addr, n *topo.Netdev, gid *topo.GID) ipEnd {
 
 // addGIDs sorts the GIDs of a RoCE port into routable ones and those that reach
 // the same link only, RoCE v2 first.
-func (e *end) addGIDs(netdevs map[string]*topo.Netdev) {
+func (e *end) addGIDs(index *topo.Index) {
 	if e.p.port == nil {
 		return
 	}
@@ -183,7 +180,7 @@ func (e *end) addGIDs(netdevs map[string]*topo.Netdev) {
 		if err != nil {
 			return list
 		}
-		n := netdevs[g.Netdev]
+		n := index.NetdevNamed(g.Netdev)
 		if n == nil || len(n.Addresses) == 0 {
 			n = e.p.netdev
 		}
@@ -195,7 +192,7 @@ func (e *end) addGIDs(netdevs map[string]*topo.Netdev) {
 	}
 	for _, v2 := range []bool{true, false} {
 		for _, g := range e.p.port.GIDs {
-			if isV2 := g.Type == gidRoCEv2; isV2 != v2 || isV2 && hasGID(best, g.Index) {
+			if isV2 := g.Type == gidRoCEv2; isV2 != v2 || isV2 && slices.ContainsFunc(best, func(b topo.GID) bool { return b.Index == g.Index }) {
 				continue
 			}
 			e.near = add(e.near, g)
@@ -206,15 +203,6 @@ func (e *end) addGIDs(netdevs map[string]*topo.Netdev) {
 // gidRoCEv2 is the kernel's name of the GID type (gid_attrs/types of
 // Documentation/ABI/stable/sysfs-class-infiniband).
 const gidRoCEv2 = "RoCE v2"
-
-func hasGID(list []topo.GID, index int) bool {
-	for _, g := range list {
-		if g.Index == index {
-			return true
-		}
-	}
-	return false
-}
 
 // addSubnet reads the subnet prefix and the partitions of an InfiniBand port.
 func (e *end) addSubnet() {

@@ -3,6 +3,7 @@ package pathsel
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/topoctl/topoctl/discover/topo"
 )
@@ -24,7 +25,7 @@ func (e *ipEnd) to(other netip.Addr) way {
 	switch {
 	case e.subnet.IsValid() && e.subnet.Contains(other):
 		return wayOnLink
-	case coveredBy(e.routes, other):
+	case slices.ContainsFunc(e.routes, func(r netip.Prefix) bool { return r.Contains(other) }):
 		return wayRoute
 	case e.byGW:
 		return wayDefault
@@ -32,15 +33,6 @@ func (e *ipEnd) to(other netip.Addr) way {
 		return wayUnknown
 	}
 	return wayNone
-}
-
-func coveredBy(routes []netip.Prefix, a netip.Addr) bool {
-	for _, r := range routes {
-		if r.Contains(a) {
-			return true
-		}
-	}
-	return false
 }
 
 // judgeIPs finds the addresses of two ports that reach each other most

@@ -9,6 +9,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/edit"
+	"github.com/topoctl/topoctl/internal/base/text"
 )
 
 // maxRef bounds the length of a name: a UUID of a MIG device has 45 characters.
@@ -107,7 +108,7 @@ func (h *Host) ofKind(kind, name string) (id topo.ID, known bool, err error) {
 
 // existing gives an ID back if the host has it.
 func (h *Host) existing(id topo.ID) (topo.ID, error) {
-	if slices.Contains(h.names(), id) {
+	if h.index.Node(id) != nil {
 		return id, nil
 	}
 	return "", h.unknown(string(id))
@@ -218,7 +219,7 @@ func ambiguous(ref string, found []topo.ID) error {
 	for i, id := range found {
 		names[i] = string(id)
 	}
-	return noNode("%s can mean %s: say which", ref, list(names))
+	return noNode("%s can mean %s: say which", ref, text.Join(names, len(names)))
 }
 
 // nic finds an RDMA device, an interface without one, or the one that a card has.
@@ -244,7 +245,7 @@ func (h *Host) nic(name string) (topo.ID, error) {
 // domain that has such a function.
 func (h *Host) atAddress(ref string, bdf topo.BDF) (topo.ID, error) {
 	pci := topo.PCIID(bdf)
-	if h.function(pci) == nil && strings.Count(ref, ":") == 1 {
+	if h.index.PCIDevice(pci) == nil && strings.Count(ref, ":") == 1 {
 		var others []topo.ID
 		for i := range h.t.PCIDevices {
 			if d := &h.t.PCIDevices[i]; d.BDF.Bus == bdf.Bus && d.BDF.Device == bdf.Device && d.BDF.Func == bdf.Func {
@@ -265,7 +266,7 @@ func (h *Host) atAddress(ref string, bdf topo.BDF) (topo.ID, error) {
 	case len(found) > 1:
 		return "", ambiguous(ref, found)
 	}
-	d := h.function(pci)
+	d := h.index.PCIDevice(pci)
 	if d == nil {
 		return "", noNode("%s: nothing is at this PCI address", ref)
 	}
@@ -280,27 +281,20 @@ func (h *Host) atAddress(ref string, bdf topo.BDF) (topo.ID, error) {
 // interfaces beside it.
 func (h *Host) devicesAt(pci topo.ID) []topo.ID {
 	var found []topo.ID
-	for i := range h.t.GPUs {
-		if h.t.GPUs[i].PCI == pci {
-			found = append(found, h.t.GPUs[i].ID)
-		}
+	at := h.index.On(pci)
+	for _, g := range at.GPUs {
+		found = append(found, g.ID)
 	}
-	for i := range h.t.RDMADevices {
-		if h.t.RDMADevices[i].PCI == pci {
-			found = append(found, h.t.RDMADevices[i].ID)
-		}
+	for _, r := range at.RDMADevices {
+		found = append(found, r.ID)
 	}
 	if len(found) == 0 {
-		for i := range h.t.Netdevs {
-			if h.t.Netdevs[i].PCI == pci {
-				found = append(found, h.t.Netdevs[i].ID)
-			}
+		for _, n := range at.Netdevs {
+			found = append(found, n.ID)
 		}
 	}
-	for i := range h.t.NVMes {
-		if h.t.NVMes[i].PCI == pci {
-			found = append(found, h.t.NVMes[i].ID)
-		}
+	for _, n := range at.NVMes {
+		found = append(found, n.ID)
 	}
 	return found
 }
@@ -353,7 +347,7 @@ func (h *Host) unknown(ref string) error {
 	if len(near) == 0 {
 		return noNode("%s: nothing on this host has that name: %s", ref, h.there())
 	}
-	return noNode("%s: nothing on this host has that name: near it is %s", ref, list(near))
+	return noNode("%s: nothing on this host has that name: near it is %s", ref, text.Join(near, len(near)))
 }
 
 // there says which memory locations the host has.
@@ -372,5 +366,5 @@ func (h *Host) there() string {
 	if len(parts) == 0 {
 		return "this host has no GPU and no NUMA node"
 	}
-	return "there is " + list(parts)
+	return "there is " + text.Join(parts, len(parts))
 }

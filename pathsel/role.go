@@ -2,7 +2,9 @@ package pathsel
 
 import (
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/units"
@@ -96,10 +98,6 @@ func (h *Host) followPF() {
 // look gathers rates, link layers and which ports stand beside a GPU.
 func (r *roles) look() {
 	t := r.h.t
-	at := map[topo.ID]int{}
-	for i, id := range t.Derived.Axis {
-		at[id] = i
-	}
 	near, rdma := map[topo.ID]bool{}, r.hasRDMA()
 	unplaced := 0 // ports that may be beside a GPU for all we know
 	for i := range r.h.ports {
@@ -111,18 +109,17 @@ func (r *roles) look() {
 		if p.BytesPerSec != nil && !isDecoy {
 			r.fastest = max(r.fastest, *p.BytesPerSec)
 		}
-		nic, ok := at[p.NIC]
-		if !ok || isDecoy || rdma && !p.RDMA() {
+		if _, onAxis := r.h.index.Place(p.NIC); !onAxis || isDecoy || rdma && !p.RDMA() {
 			continue
 		}
 		if p.RDMA() && p.BytesPerSec != nil {
 			r.fabrics[p.LinkLayer] += *p.BytesPerSec
 		}
-		r.placed[i] = r.h.function(p.pci()) != nil
+		r.placed[i] = r.h.index.PCIDevice(p.pci()) != nil
 		for g := range t.GPUs {
-			c := t.Derived.At(at[t.GPUs[g].ID], nic).Class
-			r.placed[i] = r.placed[i] || c.Known()
-			if c.Kind == topo.ClassPIX || c.Kind == topo.ClassPXB {
+			way, _ := r.h.index.Relation(t.GPUs[g].ID, p.NIC)
+			r.placed[i] = r.placed[i] || way.Class.Known()
+			if way.Class.Kind == topo.ClassPIX || way.Class.Kind == topo.ClassPXB {
 				near[t.GPUs[g].ID] = true
 				if r.beside[i] == "" {
 					r.beside[i] = t.GPUs[g].ID
@@ -165,7 +162,7 @@ func (r *roles) judge(i int) (Role, Reason) {
 // manage NVLink on B200 and later boards (Mellanox 1021 with subsystem 0087),
 // and ports whose slot has two lanes at most for 100 Gb/s or more.
 func (r *roles) decoy(p *Port) (Reason, bool) {
-	d := r.h.function(p.pci())
+	d := r.h.index.PCIDevice(p.pci())
 	if d == nil || p.Software {
 		return Reason{}, false
 	}
@@ -208,7 +205,7 @@ func (r *roles) hasRDMA() bool {
 }
 
 func hasDefaultRoute(n *topo.Netdev) bool {
-	return slices.ContainsFunc(n.Routes, func(r topo.Route) bool { return r.Dst == "default" || r.Dst == "0.0.0.0/0" || r.Dst == "::/0" })
+	return slices.ContainsFunc(n.Routes, topo.Route.IsDefault)
 }
 
 // storage knows ports away from the GPUs on hosts where GPUs have ports of
@@ -223,7 +220,7 @@ func (r *roles) storage(i int) (Reason, bool) {
 	case r.covered && r.placed[i]:
 		return Reason{CodeNoGPUBeside, "no GPU below its PCIe switch, and every GPU has a port below its own", p.evidence}, true
 	case p.LinkLayer != "" && r.layers[p.LinkLayer] == 0 && r.layers[""] == 0:
-		return Reason{CodeOtherFabric, fmt.Sprintf("%s, and the ports beside GPUs are %s", p.LinkLayer, others(r.layers)), p.at("link_layer")}, true
+		return Reason{CodeOtherFabric, fmt.Sprintf("%s, and the ports beside GPUs are %s", p.LinkLayer, strings.Join(slices.Sorted(maps.Keys(r.layers)), " and ")), p.at("link_layer")}, true
 	case p.BytesPerSec != nil && *p.BytesPerSec > 0 && len(r.rates) == 1 && r.rates[*p.BytesPerSec] == 0:
 		for rate := range r.rates { // the only one
 			return Reason{CodeOtherFabric, fmt.Sprintf("%s, and the ports beside GPUs have %s",
@@ -250,28 +247,4 @@ func (r *roles) lesserFabric(p *Port) (Reason, bool) {
 	}
 	return Reason{CodeOtherFabric, fmt.Sprintf("%s (%s in all) beside %s (%s in all)", p.LinkLayer,
 		units.Rate(int64(less), units.Gbit), other, units.Rate(int64(more), units.Gbit)), p.at("link_layer")}, true
-}
-
-// others lists link layers.
-func others(layers map[string]int) string {
-	names := make([]string, 0, len(layers))
-	for l := range layers {
-		names = append(names, l)
-	}
-	slices.Sort(names)
-	out := names[0]
-	for _, n := range names[1:] {
-		out += " and " + n
-	}
-	return out
-}
-
-// function gives a PCI function by ID, nil if there is none.
-func (h *Host) function(id topo.ID) *topo.PCIDevice {
-	for i := range h.t.PCIDevices {
-		if h.t.PCIDevices[i].ID == id {
-			return &h.t.PCIDevices[i]
-		}
-	}
-	return nil
 }

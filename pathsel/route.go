@@ -45,18 +45,13 @@ func (h *Host) findRoutes(overlay topo.Overlay) {
 		links[l.ID], h.segLinks[i] = i, l
 	}
 	h.findCaps()
-	axis := make(map[topo.ID]int, len(h.t.Derived.Axis))
-	for i, id := range h.t.Derived.Axis {
-		axis[id] = i
-	}
 	h.routes = make([][]route, len(h.locations))
 	for l, loc := range h.nodes {
 		h.routes[l] = make([]route, len(h.ports))
 		for p := range h.ports {
 			r := &h.routes[l][p]
 			r.hops, r.rate, r.basis = -1, -1, topo.BasisUnknown
-			if j, ok := axis[h.ports[p].NIC]; ok {
-				kind := h.t.Derived.At(axis[loc], j)
+			if kind, ok := h.index.Relation(loc, h.ports[p].NIC); ok {
 				r.class, r.nccl = kind.Class, kind.NCCL
 				if kind.Hops != nil {
 					r.hops = *kind.Hops

@@ -3,7 +3,8 @@ package pathsel
 import (
 	"fmt"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/topoctl/topoctl/internal/base/text"
 )
 
 // Text is the decision for people, a line for each port.
@@ -16,7 +17,7 @@ func (a *Affinity) Text() string {
 	for i := range a.Rejected {
 		rows = append(rows, a.Rejected[i].row("-"))
 	}
-	return string(a.Location) + "\n" + columns(rows)
+	return string(a.Location) + "\n" + table(rows)
 }
 
 func (c *Candidate) row(rank string) []string {
@@ -41,24 +42,7 @@ func (c *Candidate) row(rank string) []string {
 	return []string{rank, c.Name, class, hops, rate, string(c.Verdict), why}
 }
 
-// columns sets rows in columns, the last one as long as it is.
-func columns(rows [][]string) string {
-	var widths []int
-	for _, r := range rows {
-		for i, cell := range r {
-			if i == len(widths) {
-				widths = append(widths, 0)
-			}
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
-		}
-	}
-	var b strings.Builder
-	for _, r := range rows {
-		line := ""
-		for i, cell := range r {
-			line += "  " + cell + strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
-		}
-		b.WriteString(strings.TrimRight(line, " ") + "\n")
-	}
-	return b.String()
+// table aligns rows in columns below a heading.
+func table(rows [][]string) string {
+	return "  " + strings.Join(text.Columns(rows), "\n  ") + "\n"
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/golden"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
@@ -50,7 +51,7 @@ func TestTranscripts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			golden(t, "transcripts/"+tt.file+".txt", fmt.Sprintf("# %s\n# machine %s, memory in %s\n\n%s", tt.why, tt.machine, tt.location, a.Text()))
+			golden.Check(t, "testdata/transcripts/"+tt.file+".txt", fmt.Sprintf("# %s\n# machine %s, memory in %s\n\n%s", tt.why, tt.machine, tt.location, a.Text()))
 		})
 	}
 }

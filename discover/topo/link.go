@@ -1,6 +1,10 @@
 package topo
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
 
 // LinkKind says what a link is.
 type LinkKind string
@@ -28,6 +32,14 @@ const (
 	BasisAssumed  Basis = "assumed"  // an upper bound: something on the way has no known rate
 	BasisUnknown  Basis = "unknown"  // no rate at all
 )
+
+var basisOrder = []Basis{BasisMeasured, BasisRead, BasisConstant, BasisAssumed, BasisUnknown}
+
+// Compare orders bases from the surest to none; what rests on several rates is known
+// as well as the weakest of them.
+func (b Basis) Compare(other Basis) int {
+	return cmp.Compare(slices.Index(basisOrder, b), slices.Index(basisOrder, other))
+}
 
 // LinkID names a link within one host: "pcie:0000:18:00.0" (the link above
 // that function), "rc:0000:17", "smp:0/1", "nvlink:gpu:0/gpu:1",

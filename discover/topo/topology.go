@@ -344,6 +344,11 @@ type Route struct {
 	Metric  int    `json:"metric,omitempty"`
 }
 
+// IsDefault says whether the route covers every address of an IP version.
+func (r Route) IsDefault() bool {
+	return r.Dst == "default" || r.Dst == "0.0.0.0/0" || r.Dst == "::/0"
+}
+
 // Bond is a bonding device's settings.
 type Bond struct {
 	Mode       string `json:"mode,omitempty"` // "802.3ad"

@@ -12,6 +12,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/app/rival"
+	"github.com/topoctl/topoctl/internal/base/golden"
 	"github.com/topoctl/topoctl/internal/base/units"
 	"github.com/topoctl/topoctl/pathsel"
 )
@@ -60,7 +61,7 @@ func TestFixtures(t *testing.T) {
 					b.WriteString(line(choose(t, h, e, l)))
 				}
 			}
-			golden(t, name+".txt", b.String())
+			golden.Check(t, "testdata/"+name+".txt", b.String())
 		})
 	}
 }

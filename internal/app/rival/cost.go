@@ -109,16 +109,13 @@ func mean(picks []Pick) (*topo.Rate, topo.Basis) {
 			return nil, topo.BasisUnknown
 		}
 		sum += p.Share * float64(*p.BytesPerSec)
-		if basisOrder[p.Basis] > basisOrder[basis] {
+		if p.Basis.Compare(basis) > 0 {
 			basis = p.Basis
 		}
 	}
 	rate := topo.Rate(math.Round(sum))
 	return &rate, basis
 }
-
-// basisOrder ranks how rates are known, best first.
-var basisOrder = map[topo.Basis]int{topo.BasisMeasured: 0, topo.BasisRead: 1, topo.BasisConstant: 2, topo.BasisAssumed: 3, topo.BasisUnknown: 4}
 
 // compare says what the engine's choice costs.
 func (c *Choice) compare() {

@@ -1,11 +1,7 @@
 package rival_test
 
 import (
-	"bytes"
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -17,22 +13,6 @@ import (
 	"github.com/topoctl/topoctl/internal/base/hosttree"
 	"github.com/topoctl/topoctl/pathsel"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
-
-func golden(t *testing.T, file, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", file)
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil || !bytes.Equal(want, []byte(got)) {
-		t.Errorf("%s differs (%v): run go test ./internal/app/rival -update and read the change; got\n%s", path, err, got)
-	}
-}
 
 func found(t testing.TB, tree hosttree.Tree, err error) *topo.Topology {
 	t.Helper()
