@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
@@ -22,8 +23,32 @@ const (
 	MooncakeTool Engine = "mooncake"
 )
 
+// writers are the engines in the order of Engines. What an engine reads is in a file of
+// its own, env_NAME.go: a new one is such a file and a line here.
+var writers = []writer{
+	{engine: NCCL, title: "NCCL", fill: (*env).nccl, takesTopology: true},
+	{engine: UCX, title: "UCX", fill: (*env).ucx},
+	{engine: NVSHMEM, title: "NVSHMEM", fill: (*env).nvshmem},
+	{engine: VLLM, title: "vLLM", fill: (*env).vllm},
+	{engine: SGLang, title: "SGLang", fill: (*env).sglang},
+	{engine: MooncakeTool, title: "Mooncake", fill: (*env).mooncake, takesTopology: true},
+}
+
+type writer struct {
+	engine        Engine
+	title         string // in a sentence
+	fill          func(*env)
+	takesTopology bool // from a file
+}
+
 // Engines lists the engines, for flags and completion.
-func Engines() []Engine { return []Engine{NCCL, UCX, NVSHMEM, VLLM, SGLang, MooncakeTool} }
+func Engines() []Engine {
+	var out []Engine
+	for _, w := range writers {
+		out = append(out, w.engine)
+	}
+	return out
+}
 
 // EnvOptions say what Env writes.
 type EnvOptions struct {
@@ -39,27 +64,14 @@ type EnvOptions struct {
 }
 
 // TakesTopology says whether an engine reads a topology file.
-func (e Engine) TakesTopology() bool { return e == NCCL || e == MooncakeTool }
-
-// writer is what knows an engine: its name in a sentence, and what it sets.
-type writer struct {
-	title string
-	fill  func(*env)
-}
-
-var writers = map[Engine]writer{
-	NCCL:         {"NCCL", (*env).nccl},
-	UCX:          {"UCX", (*env).ucx},
-	NVSHMEM:      {"NVSHMEM", (*env).nvshmem},
-	VLLM:         {"vLLM", (*env).vllm},
-	SGLang:       {"SGLang", (*env).sglang},
-	MooncakeTool: {"Mooncake", (*env).mooncake},
+func (e Engine) TakesTopology() bool {
+	return slices.ContainsFunc(writers, func(w writer) bool { return w.engine == e && w.takesTopology })
 }
 
 // env collects the settings of one engine on one host.
 type env struct {
 	h      *pathsel.Host
-	facts  *facts
+	index  *topo.Index
 	o      EnvOptions
 	ranks  []rank
 	ports  []pathsel.Port // of all ranks
@@ -72,8 +84,8 @@ type env struct {
 // not known is left out with a comment. The ports are those of the balanced
 // plan of the whole host.
 func Env(w io.Writer, h *pathsel.Host, o EnvOptions) error {
-	engine, ok := writers[o.For]
-	if !ok {
+	i := slices.IndexFunc(writers, func(w writer) bool { return w.engine == o.For })
+	if i < 0 {
 		return fmt.Errorf("export: environment for %q: want one of %s", o.For, engineNames())
 	}
 	ranks, err := makeRanks(h, o.Visible, o.Ranks)
@@ -83,9 +95,9 @@ func Env(w io.Writer, h *pathsel.Host, o EnvOptions) error {
 	if o.Rank >= len(ranks) {
 		return fmt.Errorf("export: rank %d: there are %d local ranks, counted from 0", o.Rank, len(ranks))
 	}
-	e := &env{h: h, facts: newFacts(h.Topology()), o: o, ranks: ranks, ports: allPorts(ranks)}
-	engine.fill(e)
-	if _, err := w.Write(e.script(engine.title)); err != nil {
+	e := &env{h: h, index: h.Index(), o: o, ranks: ranks, ports: allPorts(ranks)}
+	writers[i].fill(e)
+	if _, err := w.Write(e.script(writers[i].title)); err != nil {
 		return fmt.Errorf("export: write: %w", err)
 	}
 	return nil
@@ -164,21 +176,21 @@ func (r *rank) leaveOut(name, why string) {
 // number adds a variable whose value follows from the ports: one for all ranks
 // if there is one, else one for each rank. perRank is false where the engine
 // wants the same everywhere. find gives "" as reason where ports need none.
-func (e *env) number(name string, perRank bool, find func([]pathsel.Port) (int, string, bool)) {
-	value, why, ok := find(e.ports)
+func (e *env) number(name string, perRank bool, find func(*topo.Index, []pathsel.Port) (int, string, bool)) {
+	value, why, ok := find(e.index, e.ports)
 	switch {
 	case ok:
 		e.set(name, fmt.Sprint(value), why)
 		return
 	case why == "":
 		return
-	case !perRank || !slices.ContainsFunc(e.ranks, func(r rank) bool { _, _, ok := find(r.ports); return ok }):
+	case !perRank || !slices.ContainsFunc(e.ranks, func(r rank) bool { _, _, ok := find(e.index, r.ports); return ok }):
 		e.leaveOut(name, why)
 		return
 	}
 	for i := range e.ranks {
 		r := &e.ranks[i]
-		if value, why, ok := find(r.ports); ok {
+		if value, why, ok := find(e.index, r.ports); ok {
 			r.set(name, fmt.Sprint(value), why)
 		} else if why != "" {
 			r.leaveOut(name, why)
@@ -188,3 +200,32 @@ func (e *env) number(name string, perRank bool, find func([]pathsel.Port) (int, 
 
 // rdma says whether ports are RDMA's.
 func (e *env) rdma() bool { return e.h.Transport() == pathsel.RDMA }
+
+// devices are ports as "mlx5_0:1" and why some are not among them. refuse says
+// why a port cannot be used at all, "" if it can.
+func (e *env) devices(ports []pathsel.Port, refuse func(*pathsel.Port) string) (list, why []string) {
+	left := map[string][]string{}
+	var order []string
+	for i := range ports {
+		p := &ports[i]
+		reason := refuse(p)
+		switch {
+		case reason != "":
+		case rdmaTransport(e.index, p) == "iwarp":
+			reason = "iWARP connects through rdma_cm only"
+		case !listable(p.Device):
+			reason = "the name cannot be written in a list"
+		default:
+			list = append(list, devicePort(p))
+			continue
+		}
+		if left[reason] == nil {
+			order = append(order, reason)
+		}
+		left[reason] = append(left[reason], p.Name)
+	}
+	for _, reason := range order {
+		why = append(why, fmt.Sprintf("%s cannot be listed: %s", few(left[reason]), reason))
+	}
+	return list, why
+}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/fixtures"
+	"github.com/topoctl/topoctl/internal/base/golden"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/pathsel/export"
 )
@@ -86,7 +87,7 @@ func TestEnvGolden(t *testing.T) {
 		top := fixture(t, c.fixture)
 		for _, engine := range c.engines {
 			text := environment(t, prepare(t, top), export.EnvOptions{For: engine, Visible: export.AllGPUs(top), Rank: -1})
-			golden(t, fmt.Sprintf("env/%s.%s.sh", c.fixture, engine), []byte(text))
+			golden.Check(t, fmt.Sprintf("testdata/env/%s.%s.sh", c.fixture, engine), []byte(text))
 		}
 	}
 }

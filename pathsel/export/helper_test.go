@@ -2,14 +2,9 @@ package export_test
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/discover/topo"
@@ -17,8 +12,6 @@ import (
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/pathsel/export"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 // fixture discovers a machine that ships with topoctl.
 func fixture(t testing.TB, name string) *topo.Topology {
@@ -78,27 +71,6 @@ func wide(gpus int) string {
 		fmt.Fprintf(&b, "      down %02x:01.0\n        nic %02x:00.0 connectx7 ib rdma mlx5_%d net ib%d lid %d\n", bus+2, bus+4, gpus-1-g, g, g+1)
 	}
 	return b.String()
-}
-
-func golden(t *testing.T, file string, got []byte) {
-	t.Helper()
-	path := filepath.Join("testdata", file)
-	if *update {
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("%s (-want +got; go test ./pathsel/export -update rewrites it):\n%s", path, diff)
-	}
 }
 
 // mooncake gives the priority matrix of a host and the notes.

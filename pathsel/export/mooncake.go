@@ -32,7 +32,7 @@ var gpuPrefixes = map[string]string{"nvidia": "cuda", "amd": "hip", "0x1ed5": "m
 // Mooncake reads any such file, so both sides count alike.
 // Source: Mooncake 3b5a594 mooncake-transfer-engine/src/topology.cpp.
 func Mooncake(w io.Writer, h *pathsel.Host, v Visible) (notes []string, err error) {
-	m := matrix{facts: newFacts(h.Topology()), port: enginePort(h), left: map[string]bool{}}
+	m := matrix{index: h.Index(), port: enginePort(h), left: map[string]bool{}}
 	if h.Transport() != pathsel.RDMA {
 		return nil, fmt.Errorf("export: no usable RDMA device: Mooncake's matrix holds nothing else")
 	}
@@ -64,7 +64,7 @@ func Mooncake(w io.Writer, h *pathsel.Host, v Visible) (notes []string, err erro
 			return nil, err
 		}
 	}
-	if why := m.facts.unnamed(eachOnce(m.ports)); why != "" {
+	if why := unnamed(h.Topology(), eachOnce(m.ports)); why != "" {
 		return nil, fmt.Errorf("export: %s, which Mooncake's matrix is made of: give a capture of the host, or what topoctl discover writes on it", why)
 	}
 	if !m.some {
@@ -82,7 +82,7 @@ func Mooncake(w io.Writer, h *pathsel.Host, v Visible) (notes []string, err erro
 
 // matrix collects the document.
 type matrix struct {
-	facts *facts
+	index *topo.Index
 	port  int
 	lines [][]byte
 	ports []pathsel.Port  // of all locations, each as often as it has them
@@ -131,7 +131,7 @@ func (m *matrix) add(h *pathsel.Host, name string, l pathsel.Location) error {
 // the same port, and connects without rdma_cm, which iWARP needs.
 func (m *matrix) takes(p *pathsel.Port) bool {
 	why := ""
-	switch d := m.facts.rdma[p.NIC]; {
+	switch d := m.index.RDMADevice(p.NIC); {
 	case d == nil:
 		why = "it is no RDMA device"
 	case d.Transport == "iwarp":

@@ -11,6 +11,7 @@ import (
 
 	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/app/rival"
+	"github.com/topoctl/topoctl/internal/base/golden"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/pathsel/export"
 )
@@ -68,7 +69,7 @@ func TestMooncakeOfFixtures(t *testing.T) {
 			}
 			data, _ := mooncake(t, h, export.AllGPUs(top))
 			if !strings.Contains(name, "synthetic") {
-				golden(t, "mooncake/"+name+".json", data)
+				golden.Check(t, "testdata/mooncake/"+name+".json", data)
 			}
 			checkMatrix(t, h, readMatrix(t, data))
 		})

@@ -14,6 +14,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/fixtures"
+	"github.com/topoctl/topoctl/internal/base/golden"
 	"github.com/topoctl/topoctl/pathsel/export"
 )
 
@@ -199,7 +200,7 @@ func TestPrometheusOfFixtures(t *testing.T) {
 		})
 	}
 	for _, name := range []string{"dgx-h100-gpu2-x8", "sriov-pf-vf", "lab-softrdma", "vm-flat"} {
-		golden(t, "prometheus/"+name+".prom", metrics(t, prepare(t, fixture(t, name)), export.PrometheusOptions{}))
+		golden.Check(t, "testdata/prometheus/"+name+".prom", metrics(t, prepare(t, fixture(t, name)), export.PrometheusOptions{}))
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
@@ -102,28 +103,12 @@ func reasons(ranks []rank, r *rank) []string {
 			}
 		}
 		if len(with) > 0 {
-			s += "; shared with rank " + join(with)
+			s += "; shared with rank " + text.Join(with, len(with))
 		}
 		for _, note := range c.Notes {
 			s += "; " + note.Text
 		}
 		out = append(out, s)
-	}
-	return out
-}
-
-// join is "1, 2 and 3".
-func join(words []string) string {
-	out := ""
-	for i, w := range words {
-		switch {
-		case i == 0:
-		case i == len(words)-1:
-			out += " and "
-		default:
-			out += ", "
-		}
-		out += w
 	}
 	return out
 }

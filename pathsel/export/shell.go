@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"unicode"
+
+	"github.com/topoctl/topoctl/internal/base/text"
 )
 
 // setting is one variable and why it has its value; without a value it is left
@@ -26,8 +27,8 @@ var rankVariables = []string{"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_
 // written here is ever run: values are quoted, comments are one line.
 type script struct{ out bytes.Buffer }
 
-func (s *script) comment(indent, text string) {
-	s.out.WriteString(indent + "# " + oneLine(text) + "\n")
+func (s *script) comment(indent, line string) {
+	s.out.WriteString(indent + "# " + text.Printable(line) + "\n")
 }
 
 // settings writes variables with their reasons.
@@ -73,19 +74,4 @@ func (s *script) ranks(ranks []rank) {
 func quote(s string) string {
 	s = strings.ReplaceAll(s, "\x00", "")
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
-}
-
-// oneLine makes a text safe for a comment and a terminal: what cannot be
-// printed is written as in Go.
-func oneLine(s string) string {
-	var b strings.Builder
-	for _, r := range s {
-		if unicode.IsPrint(r) {
-			b.WriteRune(r)
-		} else {
-			q := strconv.QuoteRuneToASCII(r)
-			b.WriteString(q[1 : len(q)-1])
-		}
-	}
-	return b.String()
 }

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/topoctl/topoctl/internal/base/text"
+
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/pathsel"
 )
@@ -25,8 +27,8 @@ func listable(name string) bool {
 // the PCI address of an XML without net elements, or nothing. "" if none is so.
 // One is enough: a list of the others would keep an engine off a NIC that may
 // be the nearest.
-func (f *facts) unnamed(ports []pathsel.Port) string {
-	if !strings.HasPrefix(f.t.Origin, "import:") {
+func unnamed(t *topo.Topology, ports []pathsel.Port) string {
+	if !strings.HasPrefix(t.Origin, "import:") {
 		return ""
 	}
 	var left []string
@@ -77,45 +79,23 @@ func enginePort(h *pathsel.Host) int {
 	return max(lowest, 1)
 }
 
-// facts finds nodes of a topology by name.
-type facts struct {
-	t     *topo.Topology
-	ports map[topo.ID]*topo.Port
-	rdma  map[topo.ID]*topo.RDMADevice
-	pci   map[topo.ID]*topo.PCIDevice
-}
-
-func newFacts(t *topo.Topology) *facts {
-	f := &facts{t: t, ports: map[topo.ID]*topo.Port{}, rdma: map[topo.ID]*topo.RDMADevice{}, pci: map[topo.ID]*topo.PCIDevice{}}
-	for i := range t.Ports {
-		f.ports[t.Ports[i].ID] = &t.Ports[i]
-	}
-	for i := range t.RDMADevices {
-		f.rdma[t.RDMADevices[i].ID] = &t.RDMADevices[i]
-	}
-	for i := range t.PCIDevices {
-		f.pci[t.PCIDevices[i].ID] = &t.PCIDevices[i]
-	}
-	return f
-}
-
 // roce says whether a port's connections are RoCE's, with GIDs and traffic
 // classes that matter.
-func (f *facts) roce(p *pathsel.Port) bool {
-	d := f.rdma[p.NIC]
+func roce(index *topo.Index, p *pathsel.Port) bool {
+	d := index.RDMADevice(p.NIC)
 	return p.LinkLayer == "Ethernet" && d != nil && d.Transport != "iwarp" && d.Transport != "efa"
 }
 
 // gidIndex is the GID index that reaches routed peers from all the given ports.
 // ok is false where there is none; why says what it rests on, or why not. All
 // of them on InfiniBand need none, and why is "".
-func (f *facts) gidIndex(ports []pathsel.Port) (index int, why string, ok bool) {
+func gidIndex(index *topo.Index, ports []pathsel.Port) (gid int, why string, ok bool) {
 	var common []topo.GID
 	first := true
 	var each []string
 	for i := range ports {
-		p := f.ports[ports[i].ID]
-		if p == nil || !f.roce(&ports[i]) {
+		p := index.Port(ports[i].ID)
+		if p == nil || !roce(index, &ports[i]) {
 			continue
 		}
 		if p.GIDTable == nil && len(p.GIDs) == 0 {
@@ -156,12 +136,12 @@ func address(gid string) string {
 // trafficClass is the one that the host's set-up forces on all the given RoCE
 // ports. ok is false where it is not known or differs; why is "" where there is
 // no RoCE port.
-func (f *facts) trafficClass(ports []pathsel.Port) (tc int, why string, ok bool) {
+func trafficClass(index *topo.Index, ports []pathsel.Port) (tc int, why string, ok bool) {
 	var found *int
 	var where string
 	for i := range ports {
-		p := f.ports[ports[i].ID]
-		if p == nil || !f.roce(&ports[i]) {
+		p := index.Port(ports[i].ID)
+		if p == nil || !roce(index, &ports[i]) {
 			continue
 		}
 		if p.TrafficClass == nil {
@@ -183,26 +163,32 @@ func (f *facts) trafficClass(ports []pathsel.Port) (tc int, why string, ok bool)
 	return *found, "what the host forces on these ports", true
 }
 
-// socketInterface is the interface for the traffic that sets connections up:
-// the one with the default route.
-func socketInterface(t *topo.Topology) (name, why string) {
-	best := -1
-	for i := range t.Netdevs {
-		n := &t.Netdevs[i]
-		if n.State == "down" || !listable(n.Name) {
-			continue
-		}
-		for _, r := range n.Routes {
-			if !defaultRoute(r.Dst) || best >= 0 && r.Metric > best || r.Metric == best && topo.NaturalCompare(n.Name, name) > 0 {
-				continue
-			}
-			best, name = r.Metric, n.Name
+// engineDevices are the RDMA devices of ports that Mooncake can use, in their order,
+// each once. number is the port that it uses of each device.
+func engineDevices(index *topo.Index, ports []pathsel.Port, number int) []string {
+	var out []string
+	for i := range ports {
+		p := &ports[i]
+		usable := (p.Number == 0 || p.Number == number) && rdmaTransport(index, p) != "iwarp"
+		if usable && listable(p.Device) && !slices.Contains(out, p.Device) {
+			out = append(out, p.Device)
 		}
 	}
-	if name == "" {
-		return "", "no interface with a default route is known"
-	}
-	return name, "has the default route"
+	return out
 }
 
-func defaultRoute(dst string) bool { return dst == "default" || dst == "0.0.0.0/0" || dst == "::/0" }
+// rdmaTransport is the RDMA transport of a port's device, "" unknown.
+func rdmaTransport(index *topo.Index, p *pathsel.Port) string {
+	if d := index.RDMADevice(p.NIC); d != nil {
+		return d.Transport
+	}
+	return ""
+}
+
+// few lists names, the first of many only.
+func few(names []string) string {
+	if len(names) > 4 {
+		return fmt.Sprintf("%s and %d more", names[0], len(names)-1)
+	}
+	return text.Join(names, len(names))
+}
