@@ -2,15 +2,15 @@ package tui
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	tea "charm.land/bubbletea/v2"
-	"github.com/google/go-cmp/cmp"
 
+	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/internal/app/record"
+	"github.com/topoctl/topoctl/internal/base/golden"
 	"github.com/topoctl/topoctl/probe"
 )
 
@@ -25,17 +25,18 @@ var (
 func agentSays(seconds int) *record.Record {
 	bytes := int64(seconds) * 6_000_000_000
 	half := bytes / 2
-	return &record.Record{Schema: record.Schema, AtNS: int64(seconds) * second, Source: record.AgentPrefix + "http://n1:9411", Engine: &record.Engine{
+	return &record.Record{Schema: record.Schema, AtNS: int64(seconds) * second, Source: record.AgentPrefix + "http://n1:9411", Engine: &record.Engine{Stats: engine.Stats{
 		Name: "n1", Batches: int64(seconds), Slices: 2 * int64(seconds), Retries: 1, ServedReadBytes: half,
-		Peers: []record.EnginePeer{{Name: "n2", State: "open", RoundTripNS: 12_000, Batches: int64(seconds)}},
-		Lanes: []record.EngineLane{
+		Peers: []engine.PeerStats{{Name: "n2", State: "open", RoundTripNS: 12_000, Batches: int64(seconds)}},
+		Lanes: []engine.LaneStats{
 			{Peer: "n2", Lane: "mlx5_0>mlx5_0", ID: 1, Transport: "rdma", Health: "healthy", BytesPerSec: 48_000_000_000, Measured: true,
 				Bytes: bytes, Slices: int64(seconds), InflightBytes: 4 << 20, InflightSlices: 4, WindowBytes: 16 << 20},
 			{Peer: "n2", Lane: "mlx5_3>mlx5_3", ID: 2, Transport: "rdma", Health: "sick", BytesPerSec: 12_000_000_000, Measured: true,
 				Bytes: bytes / 4, Slices: int64(seconds), Retries: 1, Failures: 1, LastError: "transport retry counter exceeded"},
 		},
-		Served: []record.EngineServed{{Conn: 7, Peer: "n3", Transport: "tcp", LocalAddress: "10.0.0.1:7411", RemoteAddress: "10.0.0.3:41234", ReadBytes: &half}},
-		Recent: []record.EngineBatch{{Peer: "n2", State: "done", Bytes: 1 << 30, Total: 1 << 30, Ops: 16, DurationNS: 22_000_000}},
+		Served: []engine.ServedStats{{Conn: 7, Peer: "n3", Transport: "tcp", LocalAddress: "10.0.0.1:7411", RemoteAddress: "10.0.0.3:41234", ReadBytes: &half}},
+	},
+		Recent: []engine.Explanation{{Peer: "n2", State: "done", Bytes: 1 << 30, Total: 1 << 30, Ops: 16, DurationNS: 22_000_000}},
 	}}
 }
 
@@ -78,7 +79,7 @@ func TestFrames(t *testing.T) {
 			}
 			name := view + "-" + fixture + ".txt"
 			known[name] = true
-			golden(t, name, out.String())
+			golden.Check(t, "testdata/frames/"+name, out.String())
 		}
 	}
 	files, err := filepath.Glob("testdata/frames/*")
@@ -114,25 +115,4 @@ func legible(frame string) string {
 		out.WriteString(part)
 	}
 	return out.String()
-}
-
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", "frames", name)
-	if *update {
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got, "\n")); diff != "" {
-		t.Errorf("%s (go test -update writes it): -want +got\n%.3000s", path, diff)
-	}
 }

@@ -3,7 +3,6 @@ package tui
 import (
 	"context"
 	"errors"
-	"flag"
 	"slices"
 	"strings"
 	"sync"
@@ -20,8 +19,6 @@ import (
 	"github.com/topoctl/topoctl/internal/base/counters"
 	"github.com/topoctl/topoctl/probe"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 // hosts are the topologies of fixtures, each read once.
 var hosts struct {

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/internal/app/record"
 )
 
@@ -26,7 +27,7 @@ func recording(t *testing.T) []byte {
 	}
 	write(&record.Record{AtNS: 3e9, Source: record.SourceHost, Start: &record.Start{Host: "live"}})
 	for sec := int64(4); sec < 8; sec++ {
-		write(&record.Record{AtNS: sec * 1e9, Source: "agent http://n1", Engine: &record.Engine{Name: "n1"}})
+		write(&record.Record{AtNS: sec * 1e9, Source: "agent http://n1", Engine: &record.Engine{Stats: engine.Stats{Name: "n1"}}})
 	}
 	return b.Bytes()
 }

@@ -1,18 +1,18 @@
 package record
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/counters"
+	"github.com/topoctl/topoctl/internal/base/jsontext"
 	"github.com/topoctl/topoctl/probe"
 )
 
-// lineBounds are what one line may be. The longest have a topology: 0.6 MB for 72 GPUs.
-var lineBounds = bounds{bytes: 32 << 20, text: maxDetail, elements: 1 << 18, depth: 64}
+// lineLimits are what one line may be. The longest have a topology: 0.6 MB for 72 GPUs.
+var lineLimits = jsontext.Limits{Bytes: 32 << 20, Text: maxDetail, Elements: 1 << 18, Depth: 64}
 
 // line is a record as it is written: a topology and a probe's event are documents of their
 // own.
@@ -46,21 +46,19 @@ func (r *Record) Encode() ([]byte, error) {
 		l.Probe, err = r.Probe.Encode()
 	}
 	if err == nil && r.Engine != nil {
-		l.Engine, err = json.Marshal(r.Engine.normal())
+		l.Engine, err = r.Engine.encode()
 	}
-	var buf bytes.Buffer
+	var out []byte
 	if err == nil {
-		enc := json.NewEncoder(&buf)
-		enc.SetEscapeHTML(false)
-		err = enc.Encode(&l)
+		out, err = jsontext.Line(&l)
 	}
 	if err == nil {
-		err = lineBounds.check(buf.Bytes())
+		err = lineLimits.Check(out)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("record: %w", err)
 	}
-	return buf.Bytes(), nil
+	return out, nil
 }
 
 // Decode reads what Encode writes and takes nothing in it on trust: sizes and counts are
@@ -76,7 +74,7 @@ func Decode(data []byte) (*Record, error) {
 }
 
 func decode(data []byte) (*Record, error) {
-	if err := lineBounds.check(data); err != nil {
+	if err := lineLimits.Check(data); err != nil {
 		return nil, err
 	}
 	var l line

@@ -1,130 +1,297 @@
 package record
 
-import "github.com/topoctl/topoctl/discover/topo"
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
 
-// Engine is what an agent (or a bench) says of its engine over HTTP: the fields of
-// topoctl.engine/v1 that the dashboard shows. See engine.Stats for what they mean.
+	"github.com/topoctl/topoctl/engine"
+	"github.com/topoctl/topoctl/internal/base/jsontext"
+)
+
+// Engine is what an agent (or a bench) says of its engine over HTTP: topoctl.engine/v1.
+// A record keeps of it what the dashboard shows.
 type Engine struct {
-	Name               string         `json:"name"`
-	Peers              []EnginePeer   `json:"peers"`
-	Lanes              []EngineLane   `json:"lanes"`
-	Served             []EngineServed `json:"served"`
-	ServedUnlisted     int            `json:"served_unlisted"` // connections that are not in Served
-	Batches            int64          `json:"batches"`
-	Failed             int64          `json:"failed_batches"`
-	Unsafe             int64          `json:"unsafe_batches"`
-	Slices             int64          `json:"slices"`
-	Retries            int64          `json:"retried_slices"`
-	Fallback           int64          `json:"transport_fallbacks"`
-	ServedReadBytes    int64          `json:"served_read_bytes"`
-	ServedWrittenBytes int64          `json:"served_written_bytes"`
-	ServedUncounted    []string       `json:"served_uncounted_transports"`
-	Refused            int64          `json:"refused_requests"`
-	Sessions           int            `json:"served_sessions"`
+	engine.Stats
 	// Recent are the latest batches, the newest first.
-	Recent []EngineBatch `json:"recent_batches"`
+	Recent []engine.Explanation `json:"recent_batches"`
 	// Notes say what of an answer was left out.
 	Notes []string `json:"notes,omitempty"`
 }
 
-// EnginePeer is a peer that the engine has opened.
-type EnginePeer struct {
-	Name        string `json:"name"`
-	State       string `json:"state"`
-	RoundTripNS int64  `json:"round_trip_ns"`
-	Batches     int64  `json:"batches"`
-	Error       string `json:"error,omitempty"`
+// field is a key of an object, and those that are kept of the object or list of objects
+// that it has as a value; none keeps all.
+type field struct {
+	name string
+	of   []field
 }
 
-// EngineLane is a lane to a peer.
-type EngineLane struct {
-	Peer           string    `json:"peer"`
-	Lane           string    `json:"lane"`
-	ID             uint32    `json:"id"`
-	Transport      string    `json:"transport"`
-	Health         string    `json:"health"`
-	BytesPerSec    topo.Rate `json:"service_bytes_per_sec"` // 0 not known
-	Measured       bool      `json:"measured"`
-	Bytes          int64     `json:"bytes"`
-	Slices         int64     `json:"slices"`
-	InflightBytes  int64     `json:"inflight_bytes"`
-	InflightSlices int       `json:"inflight_slices"`
-	WindowBytes    int64     `json:"window_bytes"`
-	Retries        int64     `json:"retries"`
-	Failures       int64     `json:"failures"`
-	LastError      string    `json:"last_error,omitempty"`
-	LocalPort      topo.ID   `json:"local_port,omitempty"`
-	RemotePort     topo.ID   `json:"remote_port,omitempty"`
-	LocalAddress   string    `json:"local_address,omitempty"`
-	RemoteAddress  string    `json:"remote_address,omitempty"`
+func fields(names string, more ...field) []field {
+	var out []field
+	for name := range strings.FieldsSeq(names) {
+		f := field{name: name}
+		for _, m := range more {
+			if m.name == name {
+				f = m
+			}
+		}
+		out = append(out, f)
+	}
+	return out
 }
 
-// EngineServed is a connection by which a peer moves bytes to and from this engine's
-// memory. Two peers may give theirs the same number: Conn, Peer, Transport and RemoteAddress
-// together tell connections apart.
-type EngineServed struct {
-	Conn          uint64  `json:"conn,string"`
-	Peer          string  `json:"peer"` // what it calls itself
-	Transport     string  `json:"transport"`
-	LocalAddress  string  `json:"local_address,omitempty"`
-	RemoteAddress string  `json:"remote_address,omitempty"`
-	LocalPort     topo.ID `json:"local_port,omitempty"`
-	// Bytes are nil where the peer moves them by itself (shared memory, RDMA).
-	ReadBytes    *int64 `json:"read_bytes"`
-	WrittenBytes *int64 `json:"written_bytes"`
+// engineFields are the fields of topoctl.engine/v1 that a topoctl.record/v1 has, in their
+// order.
+var engineFields = fields(`name peers lanes served served_unlisted batches failed_batches unsafe_batches slices retried_slices
+	transport_fallbacks served_read_bytes served_written_bytes served_uncounted_transports refused_requests served_sessions
+	recent_batches notes`,
+	field{"peers", fields("name state round_trip_ns batches error")},
+	field{"lanes", fields(`peer lane id transport health service_bytes_per_sec measured bytes slices inflight_bytes inflight_slices
+		window_bytes retries failures last_error local_port remote_port local_address remote_address`)},
+	field{"recent_batches", fields("peer label state error bytes of_bytes ops duration_ns ended_ago_ns retries routes notes",
+		field{"routes", fields("local remote bytes groups used",
+			field{"groups", fields("transport reason lanes rejected",
+				field{"lanes", fields("lane verdict reason health expected_bytes_per_sec")})},
+			field{"used", fields("lane transport bytes slices retries first_ns last_ns error")})})})
+
+// keep is a JSON value with those fields only.
+func keep(value json.RawMessage, of []field) (json.RawMessage, error) {
+	switch {
+	case len(of) == 0 || len(value) == 0:
+		return value, nil
+	case value[0] == '[':
+		var list []json.RawMessage
+		if err := json.Unmarshal(value, &list); err != nil {
+			return nil, err
+		}
+		for i := range list {
+			var err error
+			if list[i], err = keep(list[i], of); err != nil {
+				return nil, err
+			}
+		}
+		return json.Marshal(list)
+	}
+	var object map[string]json.RawMessage
+	if err := json.Unmarshal(value, &object); err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	for _, f := range of {
+		v, ok := object[f.name]
+		if !ok {
+			continue
+		}
+		v, err := keep(v, f.of)
+		if err != nil {
+			return nil, err
+		}
+		if out.Len() > 0 {
+			out.WriteByte(',')
+		}
+		out.WriteString(`"` + f.name + `":`)
+		out.Write(v)
+	}
+	return json.RawMessage("{" + out.String() + "}"), nil
 }
 
-// EngineBatch is the explanation of a batch, shortened.
-type EngineBatch struct {
-	Peer       string        `json:"peer"`
-	Label      string        `json:"label,omitempty"`
-	State      string        `json:"state"`
-	Error      string        `json:"error,omitempty"`
-	Bytes      int64         `json:"bytes"`
-	Total      int64         `json:"of_bytes"`
-	Ops        int           `json:"ops"`
-	DurationNS int64         `json:"duration_ns"`
-	EndedAgoNS int64         `json:"ended_ago_ns"` // 0 while it runs
-	Retries    int64         `json:"retries"`
-	Routes     []EngineRoute `json:"routes"`
-	Notes      []string      `json:"notes,omitempty"`
+// encode is the engine as a record has it.
+func (e *Engine) encode() (json.RawMessage, error) {
+	all, err := json.Marshal(e.normal())
+	if err != nil {
+		return nil, err
+	}
+	return keep(all, engineFields)
 }
 
-// EngineRoute is what was decided for one pair of memory locations of a batch.
-type EngineRoute struct {
-	Local  string          `json:"local"`
-	Remote string          `json:"remote"`
-	Bytes  int64           `json:"bytes"`
-	Groups []EngineGroup   `json:"groups"`
-	Used   []EngineLaneUse `json:"used"`
+// SchemaEngine is the name and major version of what an agent answers.
+const SchemaEngine = "topoctl.engine/v1"
+
+// answerLimits are what an answer may be; an engine with 4096 lanes says 2 MB.
+var answerLimits = jsontext.Limits{Bytes: 8 << 20, Text: 1 << 14, Elements: 1 << 17, Depth: 32}
+
+// How much of an answer is shown.
+const (
+	mostPeers   = 1024
+	mostLanes   = 4096
+	mostServed  = 1024
+	mostBatches = 64
+	mostRoutes  = 16 // of a batch
+	mostGroups  = 16 // of a route
+	mostUses    = 256
+	mostNotes   = 64
+)
+
+// DecodeEngine reads the topoctl.engine/v1 document that an agent answers and takes nothing
+// in it on trust: it is bounded, lists that are too long are cut and Notes say so, and no
+// figure is negative. Texts are bounded by their length only: who draws them must make them
+// printable.
+func DecodeEngine(data []byte) (*Engine, error) {
+	e, err := decodeEngine(data, false)
+	if err != nil {
+		return nil, fmt.Errorf("record: engine: %w", err)
+	}
+	return e, nil
 }
 
-// EngineGroup is what one transport offered.
-type EngineGroup struct {
-	Transport string            `json:"transport"`
-	Reason    string            `json:"reason,omitempty"`
-	Lanes     []EngineCandidate `json:"lanes"`
-	Rejected  []string          `json:"rejected,omitempty"`
+// decodeEngine reads an answer, or the engine of a record, which has notes of its own and
+// no schema.
+func decodeEngine(data []byte, recorded bool) (*Engine, error) {
+	if err := answerLimits.Check(data); err != nil {
+		return nil, err
+	}
+	var doc struct {
+		Schema string `json:"schema"`
+		Engine
+	}
+	err := json.Unmarshal(data, &doc)
+	if !recorded {
+		if wrong := checkSchema(doc.Schema, SchemaEngine); wrong != nil && (err == nil || doc.Schema != "") {
+			return nil, wrong
+		}
+		doc.Notes = nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("no %s: %w", SchemaEngine, err)
+	}
+	e := &doc.Engine
+	e.cut()
+	if err := e.check(); err != nil {
+		return nil, err
+	}
+	return e.normal(), nil
 }
 
-// EngineCandidate is a lane that was considered.
-type EngineCandidate struct {
-	Lane    string `json:"lane"`
-	Verdict string `json:"verdict"` // "chosen" or "failover"
-	Reason  string `json:"reason"`
-	Health  string `json:"health"`
-	// ExpectedBytesPerSec is what it carries alone, nil not known.
-	ExpectedBytesPerSec *topo.Rate `json:"expected_bytes_per_sec"`
+// cut shortens what is too long, and notes it.
+func (e *Engine) cut() {
+	note := func(what string, n, most int) {
+		if n > most {
+			e.Notes = append(e.Notes, fmt.Sprintf("%d of %d %s are shown", most, n, what))
+		}
+	}
+	note("peers", shorten(&e.Peers, mostPeers), mostPeers)
+	note("lanes", shorten(&e.Lanes, mostLanes), mostLanes)
+	note("served connections", shorten(&e.Served, mostServed), mostServed)
+	note("batches", shorten(&e.Recent, mostBatches), mostBatches)
+	shorten(&e.ServedUncounted, mostNotes)
+	for i := range e.Recent {
+		b := &e.Recent[i]
+		note("notes of a batch", shorten(&b.Notes, mostNotes), mostNotes)
+		note("routes of a batch", shorten(&b.Routes, mostRoutes), mostRoutes)
+		for k := range b.Routes {
+			r := &b.Routes[k]
+			note("transports of a route", shorten(&r.Groups, mostGroups), mostGroups)
+			note("used lanes of a route", shorten(&r.Used, mostUses), mostUses)
+			for g := range r.Groups {
+				note("lanes of a transport", shorten(&r.Groups[g].Lanes, mostUses), mostUses)
+				note("rejected ports of a transport", shorten(&r.Groups[g].Rejected, mostNotes), mostNotes)
+			}
+		}
+	}
+	shorten(&e.Notes, mostNotes)
 }
 
-// EngineLaneUse is what one lane did for a batch.
-type EngineLaneUse struct {
-	Lane      string `json:"lane"`
-	Transport string `json:"transport"`
-	Bytes     int64  `json:"bytes"`
-	Slices    int64  `json:"slices"`
-	Retries   int64  `json:"retries"`
-	FirstNS   int64  `json:"first_ns"`
-	LastNS    int64  `json:"last_ns"`
-	Error     string `json:"error,omitempty"`
+// shorten cuts a list and says how long it was.
+func shorten[T any](list *[]T, most int) int {
+	n := len(*list)
+	if n > most {
+		*list = (*list)[:most:most]
+	}
+	return n
+}
+
+var errNegative = errors.New("want 0 or more")
+
+// counted refuses figures below zero, and those that sums would not hold.
+func counted(values ...int64) error {
+	for _, v := range values {
+		if v < 0 || v > math.MaxInt64/4 {
+			return fmt.Errorf("%d: %w", v, errNegative)
+		}
+	}
+	return nil
+}
+
+// check refuses figures that count nothing.
+func (e *Engine) check() error {
+	err := counted(e.Batches, e.Failed, e.Unsafe, e.Slices, e.Retries, e.Fallback, e.ServedReadBytes, e.ServedWrittenBytes, e.Refused,
+		int64(e.Sessions), int64(e.ServedUnlisted))
+	if err != nil {
+		return err
+	}
+	for i := range e.Peers {
+		if err := counted(e.Peers[i].RoundTripNS, e.Peers[i].Batches); err != nil {
+			return fmt.Errorf("peers[%d]: %w", i, err)
+		}
+	}
+	for i := range e.Lanes {
+		l := &e.Lanes[i]
+		if err := counted(int64(l.BytesPerSec), l.Bytes, l.Slices, l.InflightBytes, int64(l.InflightSlices), l.WindowBytes, l.Retries, l.Failures); err != nil {
+			return fmt.Errorf("lanes[%d]: %w", i, err)
+		}
+	}
+	for i := range e.Served {
+		for _, n := range []*int64{e.Served[i].ReadBytes, e.Served[i].WrittenBytes} {
+			if n != nil && counted(*n) != nil {
+				return fmt.Errorf("served[%d]: %w", i, counted(*n))
+			}
+		}
+	}
+	for i := range e.Recent {
+		if err := checkBatch(&e.Recent[i]); err != nil {
+			return fmt.Errorf("recent_batches[%d]: %w", i, err)
+		}
+	}
+	return nil
+}
+
+func checkBatch(b *engine.Explanation) error {
+	if err := counted(b.Bytes, b.Total, int64(b.Ops), b.DurationNS, b.EndedAgoNS, b.Retries); err != nil {
+		return err
+	}
+	for i := range b.Routes {
+		r := &b.Routes[i]
+		if err := counted(r.Bytes); err != nil {
+			return err
+		}
+		for g := range r.Groups {
+			for k := range r.Groups[g].Lanes {
+				if err := rate(r.Groups[g].Lanes[k].ExpectedBytesPerSec); err != nil {
+					return err
+				}
+			}
+		}
+		for k := range r.Used {
+			u := &r.Used[k]
+			if err := counted(u.Bytes, u.Slices, u.Retries, u.FirstNS, u.LastNS); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// normal has no list that is nil. The engine is left as it is.
+func (e *Engine) normal() *Engine {
+	n := *e
+	n.Peers, n.Lanes, n.Served, n.ServedUncounted = notNil(n.Peers), notNil(n.Lanes), notNil(n.Served), notNil(n.ServedUncounted)
+	n.Recent = each(n.Recent, func(b *engine.Explanation) {
+		b.Routes = each(b.Routes, func(r *engine.RouteRecord) {
+			r.Used = notNil(r.Used)
+			r.Groups = each(r.Groups, func(g *engine.GroupRecord) { g.Lanes = notNil(g.Lanes) })
+		})
+	})
+	return &n
+}
+
+// each is a copy of a list whose elements were changed.
+func each[T any](list []T, change func(*T)) []T {
+	out := append([]T{}, list...)
+	for i := range out {
+		change(&out[i])
+	}
+	return out
 }

@@ -46,11 +46,13 @@ func TestDecodeEngine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	data, err := json.Marshal(e)
+	data, err := (&record.Record{Source: "agent x", Engine: e}).Encode()
 	if err != nil {
 		t.Fatal(err)
 	}
-	var doc any
+	var doc struct {
+		Engine any `json:"engine"`
+	}
 	if err := json.Unmarshal(data, &doc); err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +87,7 @@ func TestDecodeEngine(t *testing.T) {
 			}
 		}
 	}
-	walk("engine", doc)
+	walk("engine", doc.Engine)
 	if e.Served[0].WrittenBytes != nil || e.Served[0].Conn != 1<<63 {
 		t.Errorf("served: %+v", e.Served[0])
 	}

@@ -4,11 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
+	"maps"
 	"reflect"
 	"strings"
 	"sync"
@@ -18,14 +16,14 @@ import (
 
 	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/app/record"
 	"github.com/topoctl/topoctl/internal/base/counters"
+	"github.com/topoctl/topoctl/internal/base/golden"
 	"github.com/topoctl/topoctl/internal/base/schematest"
 	"github.com/topoctl/topoctl/probe"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden file and the schema")
 
 const (
 	schemaFile = "schema/record.v1.schema.json"
@@ -44,8 +42,11 @@ var generator = schematest.Generator{Types: map[reflect.Type]schematest.Object{
 
 // The published schema says what the types say.
 func TestSchemaMatchesTheTypes(t *testing.T) {
+	engines := schematest.Generator{}
+	generator := schematest.Generator{Types: maps.Clone(generator.Types)}
+	generator.Types[reflect.TypeFor[record.Engine]()] = record.EngineSchema(engines.Of(reflect.TypeFor[record.Engine]()))
 	s := generator.Document(record.Schema, reflect.TypeFor[record.Record]())
-	schematest.Compare(t, schemaFile, s, *update)
+	schematest.Compare(t, schemaFile, s, golden.Updating())
 }
 
 var machine = sync.OnceValues(func() (*topo.Topology, error) {
@@ -72,10 +73,11 @@ func recording(tb testing.TB) []*record.Record {
 			{ID: "net:eno1", State: "up", BytesPerSec: p(topo.Rate(125e6)), SentBytes: p(uint64(1 << 63)), Errors: map[string]uint64{"rx_crc_errors": 3}},
 			{ID: "net:ens5f0"}},
 			Links: []counters.Link{{ID: "pci:0000:01:00.0", SpeedMTs: p(5000), Width: p(4)}}, Notes: []string{"<a> & \x1b[2J"}}},
-		{AtNS: 3, Source: record.AgentPrefix + "http://127.0.0.1:9411", Engine: &record.Engine{Name: "n1",
-			Lanes:  []record.EngineLane{{Peer: "n2", Lane: "eth0 > n2:eth0", Transport: "tcp", Health: "healthy", BytesPerSec: 1e9, Bytes: 5}},
-			Served: []record.EngineServed{{Conn: 1 << 63, Peer: "n2", Transport: "tcp", ReadBytes: p(int64(9))}},
-			Recent: []record.EngineBatch{{Peer: "n2", State: "done", Routes: []record.EngineRoute{{Local: "cpu:0", Groups: []record.EngineGroup{{Transport: "tcp"}}}}}}}},
+		{AtNS: 3, Source: record.AgentPrefix + "http://127.0.0.1:9411", Engine: &record.Engine{Stats: engine.Stats{Name: "n1",
+			Lanes:  []engine.LaneStats{{Peer: "n2", Lane: "eth0 > n2:eth0", Transport: "tcp", Health: "healthy", BytesPerSec: 1e9, Bytes: 5}},
+			Served: []engine.ServedStats{{Conn: 1 << 63, Peer: "n2", Transport: "tcp", ReadBytes: p(int64(9))}},
+		},
+			Recent: []engine.Explanation{{Peer: "n2", State: "done", Routes: []engine.RouteRecord{{Local: "cpu:0", Groups: []engine.GroupRecord{{Transport: "tcp"}}}}}}}},
 		{AtNS: 4, Source: record.SourceProbe, Probe: &probe.Event{Type: probe.EventRound, AtNS: 1, Round: &probe.RoundEvent{Round: 1, Rounds: 2, Pairs: []string{"a>b"}}}},
 		{AtNS: 5, Source: record.SourceProbe, Probe: &probe.Event{Type: probe.EventSample, AtNS: 2, Sample: &probe.SampleEvent{Pair: "a>b", Sample: probe.Sample{SizeBytes: 4096, BytesPerSec: 7}}}},
 		{AtNS: 6, Source: record.SourceHost, State: &record.SourceState{Status: record.StatusFailed, Detail: "no /sys"}},
@@ -112,21 +114,7 @@ func read(data []byte) (list []*record.Record, note string, err error) {
 // read back and written again.
 func TestRoundTrip(t *testing.T) {
 	data := written(t, recording(t))
-	if *update {
-		if err := os.MkdirAll(filepath.Dir(goldenFile), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(goldenFile, data, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(goldenFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(want, data) {
-		t.Errorf("%s is otherwise (go test with -update rewrites it):\n%s", goldenFile, cmp.Diff(strings.Split(string(want), "\n"), strings.Split(string(data), "\n")))
-	}
+	golden.Check(t, goldenFile, data)
 	schema := schematest.Open(t, schemaFile)
 	for line := range bytes.Lines(data) {
 		if err := schema.Validate(line); err != nil {

@@ -118,8 +118,8 @@ func (r *Reader) line() ([]byte, error) {
 	var text []byte
 	for {
 		part, err := r.in.ReadSlice('\n')
-		if len(text)+len(part) > lineBounds.bytes {
-			return nil, fmt.Errorf("longer than %d bytes", lineBounds.bytes)
+		if len(text)+len(part) > lineLimits.Bytes {
+			return nil, fmt.Errorf("longer than %d bytes", lineLimits.Bytes)
 		}
 		text = append(text, part...)
 		if !errors.Is(err, bufio.ErrBufferFull) {

@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/internal/app/record"
 	"github.com/topoctl/topoctl/internal/app/tui/state"
 	"github.com/topoctl/topoctl/internal/base/counters"
@@ -36,10 +37,10 @@ func news(hosts []*topo.Topology) *rapid.Generator[*record.Record] {
 				r.Counters.Links = append(r.Counters.Links, counters.Link{ID: p.ID})
 			}
 		case 4:
-			r.Engine = &record.Engine{Name: of("n1", "n2"), Batches: rapid.Int64().Draw(t, "batches"), ServedReadBytes: rapid.Int64().Draw(t, "read")}
+			r.Engine = &record.Engine{Stats: engine.Stats{Name: of("n1", "n2"), Batches: rapid.Int64().Draw(t, "batches"), ServedReadBytes: rapid.Int64().Draw(t, "read")}}
 			for range few(4) {
 				r.Engine.Lanes = append(r.Engine.Lanes, lane(of("a", "b"), of("x", "y"), rapid.Int64().Draw(t, "bytes"), rapid.Int64().Draw(t, "retries")))
-				r.Engine.Served = append(r.Engine.Served, record.EngineServed{Conn: uint64(few(2)), ReadBytes: ptr(int64(few(9))), WrittenBytes: ptr(rapid.Int64().Draw(t, "written"))})
+				r.Engine.Served = append(r.Engine.Served, engine.ServedStats{Conn: uint64(few(2)), ReadBytes: ptr(int64(few(9))), WrittenBytes: ptr(rapid.Int64().Draw(t, "written"))})
 			}
 		case 5, 6:
 			r.Probe = probeNews(t, of, few)
@@ -141,7 +142,7 @@ func TestHostileAgent(t *testing.T) {
 	e := record.Engine{}
 	for i := range 1500 {
 		e.Lanes = append(e.Lanes, lane("a", fmt.Sprint(i), 0, 0))
-		e.Served = append(e.Served, record.EngineServed{Conn: uint64(i)})
+		e.Served = append(e.Served, engine.ServedStats{Conn: uint64(i)})
 	}
 	for i := range 150 {
 		r := answer(int64(i)*second, e)
@@ -195,10 +196,10 @@ func (b *busy) counters(sec int64) *record.Record {
 }
 
 func (b *busy) engine(sec int64) *record.Record {
-	e := record.Engine{Batches: sec}
+	e := record.Engine{Stats: engine.Stats{Batches: sec}}
 	for i := range 40 {
 		e.Lanes = append(e.Lanes, lane("peer", fmt.Sprint("lane", i), sec*1e6, sec))
-		e.Served = append(e.Served, record.EngineServed{Conn: uint64(sec/5)*100 + uint64(i), ReadBytes: ptr(sec)})
+		e.Served = append(e.Served, engine.ServedStats{Conn: uint64(sec/5)*100 + uint64(i), ReadBytes: ptr(sec)})
 	}
 	return answer(sec*second, e)
 }

@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/internal/app/record"
 )
 
@@ -19,7 +20,7 @@ type connKey struct {
 	peer, transport, remote string
 }
 
-func connOf(c *record.EngineServed) connKey {
+func connOf(c *engine.ServedStats) connKey {
 	return connKey{c.Conn, c.Peer, c.Transport, c.RemoteAddress}
 }
 
@@ -109,7 +110,7 @@ func (e *Engine) lanes(now *record.Engine, ns int64) {
 				l.Retried += x.Retries - l.Retries
 			}
 		}
-		l.EngineLane = *x
+		l.LaneStats = *x
 		list[i] = l
 	}
 	e.Lanes = list
@@ -119,7 +120,7 @@ func (e *Engine) lanes(now *record.Engine, ns int64) {
 func (e *Engine) served(now *record.Engine, ns int64) {
 	was := map[connKey]*Served{}
 	for _, c := range slices.Backward(e.Served) {
-		was[connOf(&c.EngineServed)] = c
+		was[connOf(&c.ServedStats)] = c
 	}
 	list := make([]*Served, min(len(now.Served), MaxLanes))
 	for i := range list {
@@ -134,7 +135,7 @@ func (e *Engine) served(now *record.Engine, ns int64) {
 		default:
 			c.Throughput.Push(perSecKnown(c.ReadBytes, x.ReadBytes, ns) + perSecKnown(c.WrittenBytes, x.WrittenBytes, ns))
 		}
-		c.EngineServed = *x
+		c.ServedStats = *x
 		list[i] = c
 	}
 	e.Served = list

@@ -4,12 +4,13 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/internal/app/record"
 	"github.com/topoctl/topoctl/internal/app/tui/state"
 )
 
-func lane(peer, name string, bytes, retries int64) record.EngineLane {
-	return record.EngineLane{Peer: peer, Lane: name, Bytes: bytes, Retries: retries}
+func lane(peer, name string, bytes, retries int64) engine.LaneStats {
+	return engine.LaneStats{Peer: peer, Lane: name, Bytes: bytes, Retries: retries}
 }
 
 func answer(at int64, e record.Engine) *record.Record {
@@ -18,10 +19,10 @@ func answer(at int64, e record.Engine) *record.Record {
 
 func TestLanesFollowTheirNames(t *testing.T) {
 	s := state.New(state.Options{})
-	s.Apply(answer(0, record.Engine{Lanes: []record.EngineLane{lane("a", "x", 100, 7), lane("b", "x", 0, 0)}}))
+	s.Apply(answer(0, record.Engine{Stats: engine.Stats{Lanes: []engine.LaneStats{lane("a", "x", 100, 7), lane("b", "x", 0, 0)}}}))
 	// Another order, one lane more, the same name twice.
-	s.Apply(answer(second, record.Engine{Lanes: []record.EngineLane{lane("b", "x", 50, 1), lane("a", "x", 300, 9), lane("a", "x", 1e6, 0), lane("c", "x", 5, 5)}}))
-	s.Apply(answer(3*second, record.Engine{Lanes: []record.EngineLane{lane("b", "x", 40, 3), lane("a", "x", 300, 9)}})) // b has begun anew
+	s.Apply(answer(second, record.Engine{Stats: engine.Stats{Lanes: []engine.LaneStats{lane("b", "x", 50, 1), lane("a", "x", 300, 9), lane("a", "x", 1e6, 0), lane("c", "x", 5, 5)}}}))
+	s.Apply(answer(3*second, record.Engine{Stats: engine.Stats{Lanes: []engine.LaneStats{lane("b", "x", 40, 3), lane("a", "x", 300, 9)}}})) // b has begun anew
 	e := s.Engine(agent)
 	var got []string
 	for _, l := range e.Lanes {
@@ -39,14 +40,15 @@ func TestLanesFollowTheirNames(t *testing.T) {
 }
 
 func TestServedConnections(t *testing.T) {
-	conn := func(id uint64, peer string, read, written *int64) record.EngineServed {
-		return record.EngineServed{Conn: id, Peer: peer, ReadBytes: read, WrittenBytes: written}
+	conn := func(id uint64, peer string, read, written *int64) engine.ServedStats {
+		return engine.ServedStats{Conn: id, Peer: peer, ReadBytes: read, WrittenBytes: written}
 	}
 	n := func(v int64) *int64 { return &v }
 	s := state.New(state.Options{})
-	s.Apply(answer(0, record.Engine{Served: []record.EngineServed{conn(1, "a", n(0), n(0)), conn(1, "b", n(5), n(5)), conn(2, "c", nil, nil)}}))
-	s.Apply(answer(second, record.Engine{ServedReadBytes: 15, ServedWrittenBytes: 7,
-		Served: []record.EngineServed{conn(1, "b", n(10), n(7)), conn(1, "a", n(10), n(0)), conn(2, "c", nil, nil)}}))
+	s.Apply(answer(0, record.Engine{Stats: engine.Stats{Served: []engine.ServedStats{conn(1, "a", n(0), n(0)), conn(1, "b", n(5), n(5)), conn(2, "c", nil, nil)}}}))
+	s.Apply(answer(second, record.Engine{Stats: engine.Stats{ServedReadBytes: 15, ServedWrittenBytes: 7,
+		Served: []engine.ServedStats{conn(1, "b", n(10), n(7)), conn(1, "a", n(10), n(0)), conn(2, "c", nil, nil)},
+	}}))
 	e := s.Engine(agent)
 	var got []string
 	for _, c := range e.Served {
@@ -65,7 +67,7 @@ func TestServedConnections(t *testing.T) {
 func TestAgentStartedAgain(t *testing.T) {
 	s := state.New(state.Options{})
 	at := func(sec, batches, bytes int64, name string) *state.Engine {
-		s.Apply(answer(sec*second, record.Engine{Name: name, Batches: batches, ServedReadBytes: bytes, Lanes: []record.EngineLane{lane("a", "x", bytes, bytes)}}))
+		s.Apply(answer(sec*second, record.Engine{Stats: engine.Stats{Name: name, Batches: batches, ServedReadBytes: bytes, Lanes: []engine.LaneStats{lane("a", "x", bytes, bytes)}}}))
 		return s.Engine(agent)
 	}
 	at(0, 10, 0, "n1")
@@ -90,7 +92,7 @@ func TestAgentStartedAgain(t *testing.T) {
 func TestSilentAgent(t *testing.T) {
 	s := state.New(state.Options{})
 	for at := range int64(4) {
-		s.Apply(answer(at*second, record.Engine{Lanes: []record.EngineLane{lane("a", "x", at, 0)}}))
+		s.Apply(answer(at*second, record.Engine{Stats: engine.Stats{Lanes: []engine.LaneStats{lane("a", "x", at, 0)}}}))
 	}
 	s.Apply(&record.Record{AtNS: 5 * second, Source: agent, State: &record.SourceState{Status: record.StatusFailed, Detail: "connection refused"}})
 	s.Tick(9 * second)

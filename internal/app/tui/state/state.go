@@ -5,6 +5,7 @@ package state
 
 import (
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/internal/app/diff"
 	"github.com/topoctl/topoctl/internal/app/record"
 	"github.com/topoctl/topoctl/internal/app/watch"
@@ -96,14 +97,14 @@ type Engine struct {
 
 // Lane is a lane with its history.
 type Lane struct {
-	record.EngineLane
+	engine.LaneStats
 	Throughput Series // bytes per second
 	Retried    int64  // slices sent again since this dashboard first saw the lane
 }
 
 // Served is a connection of a peer with its history.
 type Served struct {
-	record.EngineServed
+	engine.ServedStats
 	Throughput Series // bytes per second, both directions together; NaN where nobody counts them
 }
 

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/topoctl/topoctl/internal/app/record"
+	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/internal/app/tui/look"
 	"github.com/topoctl/topoctl/internal/app/tui/pane"
 	"github.com/topoctl/topoctl/internal/app/tui/state"
@@ -85,7 +85,7 @@ func (d *detail) lane(x *state.Lane) {
 	d.field("last error", l.Safe(x.LastError))
 	d.moves(&x.Throughput)
 	if x.BytesPerSec > 0 {
-		d.field("estimate", l.RateOf(float64(x.BytesPerSec))+" while it is busy, "+basis(&x.EngineLane))
+		d.field("estimate", l.RateOf(float64(x.BytesPerSec))+" while it is busy, "+basis(&x.LaneStats))
 	} else {
 		d.field("estimate", look.Unknown+": nothing was measured, and the topology promises nothing")
 	}
@@ -172,7 +172,7 @@ func (d *detail) uncounted() string {
 	return " without " + d.l.Safe(strings.Join(d.b.engine.Last.ServedUncounted, ", ")) + ", where nobody counts"
 }
 
-func (d *detail) peer(p *record.EnginePeer) {
+func (d *detail) peer(p *engine.PeerStats) {
 	style := look.Plain
 	if p.State != "open" {
 		style = look.Bad

@@ -1,15 +1,12 @@
 package engine_test
 
 import (
-	"flag"
 	"fmt"
 	"math"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/topoctl/topoctl/engine"
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/app/record"
@@ -17,11 +14,10 @@ import (
 	"github.com/topoctl/topoctl/internal/app/tui/look"
 	"github.com/topoctl/topoctl/internal/app/tui/state"
 	"github.com/topoctl/topoctl/internal/app/tui/ui"
-	"github.com/topoctl/topoctl/internal/app/tui/views/engine"
+	view "github.com/topoctl/topoctl/internal/app/tui/views/engine"
+	"github.com/topoctl/topoctl/internal/base/golden"
 	"github.com/topoctl/topoctl/internal/base/units"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 const (
 	second = int64(1e9)
@@ -46,7 +42,7 @@ func wave(top float64, n int) state.Series {
 }
 
 func lane(name, transport, health string, rate topo.Rate, moves float64) *state.Lane {
-	return &state.Lane{EngineLane: record.EngineLane{
+	return &state.Lane{LaneStats: engine.LaneStats{
 		Peer: "n2", Lane: name, Transport: transport, Health: health, BytesPerSec: rate, Measured: moves > 0,
 		Bytes: 3 << 33, Slices: 81234, InflightBytes: 12 << 20, InflightSlices: 3, WindowBytes: 64 << 20,
 		LocalPort: "net:eth0", RemotePort: "net:eth0", LocalAddress: "10.0.0.1", RemoteAddress: "10.0.0.2:7411",
@@ -54,24 +50,24 @@ func lane(name, transport, health string, rate topo.Rate, moves float64) *state.
 }
 
 // batches are one that runs, one that is done and one that failed.
-func batches() []record.EngineBatch {
-	route := record.EngineRoute{Local: "gpu:0", Remote: "", Bytes: 64 << 20,
-		Groups: []record.EngineGroup{
+func batches() []engine.Explanation {
+	route := engine.RouteRecord{Local: "gpu:0", Remote: "", Bytes: 64 << 20,
+		Groups: []engine.GroupRecord{
 			{Transport: "shm", Reason: "the peer is on another host"},
-			{Transport: "tcp", Lanes: []record.EngineCandidate{
+			{Transport: "tcp", Lanes: []engine.LaneRecord{
 				{Lane: "eth0 > n2:eth0", Verdict: "chosen", Reason: "same subnet, nearest to gpu:0", Health: "healthy", ExpectedBytesPerSec: ptr(topo.Rate(3125e6))},
 				{Lane: "eth1 > n2:eth1", Verdict: "failover", Reason: "crosses the socket", Health: "sick"},
 			}, Rejected: []string{"[eth2] to the peer's [eth2]: the port is down"}},
 		},
-		Used: []record.EngineLaneUse{
+		Used: []engine.LaneUse{
 			{Lane: "eth0 > n2:eth0", Transport: "tcp", Bytes: 60 << 20, Slices: 15, FirstNS: 81_000, LastNS: 20_100_000},
 			{Lane: "eth1 > n2:eth1", Transport: "tcp", Bytes: 4 << 20, Slices: 1, Retries: 2, FirstNS: 90_000, LastNS: 21_000_000, Error: "connection reset by peer"},
 		}}
-	return []record.EngineBatch{
-		{Peer: "n2", Label: "kv layer 7", State: "running", Bytes: 8 << 20, Total: 64 << 20, Ops: 128, DurationNS: 2_500_000, Routes: []record.EngineRoute{{Local: "gpu:0", Groups: route.Groups}}},
+	return []engine.Explanation{
+		{Peer: "n2", Label: "kv layer 7", State: "running", Bytes: 8 << 20, Total: 64 << 20, Ops: 128, DurationNS: 2_500_000, Routes: []engine.RouteRecord{{Local: "gpu:0", Groups: route.Groups}}},
 		{Peer: "n2", Label: "kv layer 6", State: "done", Bytes: 64 << 20, Total: 64 << 20, Ops: 128, DurationNS: 21_300_000, EndedAgoNS: 400_000_000, Retries: 2,
-			Routes: []record.EngineRoute{route}, Notes: []string{"lane eth1 > n2:eth1 is sick: connection reset by peer"}},
-		{Peer: "n3", State: "failed", Error: "engine: peer \"n3\": peer was lost", Total: 4096, Ops: 1, DurationNS: 10 * second, EndedAgoNS: 95 * second, Routes: []record.EngineRoute{{}}},
+			Routes: []engine.RouteRecord{route}, Notes: []string{"lane eth1 > n2:eth1 is sick: connection reset by peer"}},
+		{Peer: "n3", State: "failed", Error: "engine: peer \"n3\": peer was lost", Total: 4096, Ops: 1, DurationNS: 10 * second, EndedAgoNS: 95 * second, Routes: []engine.RouteRecord{{}}},
 	}
 }
 
@@ -86,21 +82,22 @@ func busy() *state.State {
 	local.LocalPort, local.RemotePort, local.LocalAddress, local.RemoteAddress, local.InflightSlices = "", "", "", "/run/user/0/topoctl/1", 0
 	a := &state.Engine{Source: agentA, LastNS: 99_600_000_000, Lanes: []*state.Lane{lane("eth0 > n2:eth0", "tcp", "healthy", 2900e6, 2850e6), sick, promised, local},
 		Served: []*state.Served{
-			{EngineServed: record.EngineServed{Conn: 3, Peer: "n2", Transport: "tcp", LocalAddress: "10.0.0.1:7411", RemoteAddress: "10.0.0.2:41212", LocalPort: "net:eth0", ReadBytes: ptr[int64](1 << 30), WrittenBytes: ptr[int64](7)}, Throughput: wave(1e9, 60)},
-			{EngineServed: record.EngineServed{Conn: 9, Peer: "bench-4711", Transport: "shm"}},
+			{ServedStats: engine.ServedStats{Conn: 3, Peer: "n2", Transport: "tcp", LocalAddress: "10.0.0.1:7411", RemoteAddress: "10.0.0.2:41212", LocalPort: "net:eth0", ReadBytes: ptr[int64](1 << 30), WrittenBytes: ptr[int64](7)}, Throughput: wave(1e9, 60)},
+			{ServedStats: engine.ServedStats{Conn: 9, Peer: "bench-4711", Transport: "shm"}},
 		}, ReadBytesPerSec: wave(1e9, 60), WrittenBytesPerSec: wave(0, 60)}
-	a.Last = &record.Engine{Name: "n1", Batches: 4212, Failed: 1, Retries: 17, Fallback: 1, Slices: 9000, ServedReadBytes: 1 << 30, ServedWrittenBytes: 7,
-		ServedUncounted: []string{"shm"}, Sessions: 2, ServedUnlisted: 1, Refused: 3, Recent: batches(),
-		Peers: []record.EnginePeer{{Name: "n2", State: "open", RoundTripNS: 41_000, Batches: 1}, {Name: "n3", State: "lost", Error: "no answer for 10s"}}}
+	a.Last = &record.Engine{Stats: engine.Stats{Name: "n1", Batches: 4212, Failed: 1, Retries: 17, Fallback: 1, Slices: 9000, ServedReadBytes: 1 << 30, ServedWrittenBytes: 7,
+		ServedUncounted: []string{"shm"}, Sessions: 2, ServedUnlisted: 1, Refused: 3,
+		Peers: []engine.PeerStats{{Name: "n2", State: "open", RoundTripNS: 41_000, Batches: 1}, {Name: "n3", State: "lost", Error: "no answer for 10s"}},
+	}, Recent: batches()}
 	b := &state.Engine{Source: benchB, LastNS: 99_900_000_000, Lanes: []*state.Lane{lane("lo > lo", "tcp", "half-open", 1e9, 9e8)}}
-	b.Last = &record.Engine{Name: "bench-4711", Batches: 1}
+	b.Last = &record.Engine{Stats: engine.Stats{Name: "bench-4711", Batches: 1}}
 	for _, e := range []*state.Engine{a, b} {
 		for i, l := range e.Lanes {
 			l.ID = uint32(i + 1)
-			e.Last.Lanes = append(e.Last.Lanes, l.EngineLane)
+			e.Last.Lanes = append(e.Last.Lanes, l.LaneStats)
 		}
 		for _, c := range e.Served {
-			e.Last.Served = append(e.Last.Served, c.EngineServed)
+			e.Last.Served = append(e.Last.Served, c.ServedStats)
 		}
 	}
 	return &state.State{Now: 100 * second, Engines: []*state.Engine{a, b}, Sources: []state.Source{
@@ -119,7 +116,7 @@ func gone() *state.State {
 
 // idle is an engine that nobody uses, whose feed ended.
 func idle() *state.State {
-	return &state.State{Now: second, Engines: []*state.Engine{{Source: agentA, LastNS: second, Last: &record.Engine{Name: "n1"}}},
+	return &state.State{Now: second, Engines: []*state.Engine{{Source: agentA, LastNS: second, Last: &record.Engine{Stats: engine.Stats{Name: "n1"}}}},
 		Sources: []state.Source{{Name: agentA, Status: record.StatusEnded}}}
 }
 
@@ -150,31 +147,14 @@ func frame(t *testing.T, v ui.View, e *ui.Env, size ui.Size) string {
 	return strings.TrimRight(strings.Join(lines, "\n"), "\n") + "\n"
 }
 
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	file := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got, "\n")); d != "" {
-		t.Errorf("%s differs (-update rewrites it):\n%s", file, d)
-	}
-}
-
 func TestGolden(t *testing.T) {
 	for _, s := range states {
 		for mode, l := range map[string]look.Look{"color": {Color: true}, "ascii": {ASCII: true, Bare: true, Units: units.Gbit}} {
 			var b strings.Builder
 			for _, size := range sizes {
-				fmt.Fprintf(&b, "== %dx%d\n%s", size.W, size.H, frame(t, engine.New(), env(s.make(), l), size))
+				fmt.Fprintf(&b, "== %dx%d\n%s", size.W, size.H, frame(t, view.New(), env(s.make(), l), size))
 			}
-			golden(t, s.name+"."+mode+".txt", b.String())
+			golden.Check(t, "testdata/"+s.name+"."+mode+".txt", b.String())
 		}
 	}
 }
@@ -184,7 +164,7 @@ func TestGoldenDetails(t *testing.T) {
 	for _, s := range states {
 		var b strings.Builder
 		for _, w := range []int{30, 72} {
-			v, e := engine.New(), env(s.make(), look.Look{Bare: true})
+			v, e := view.New(), env(s.make(), look.Look{Bare: true})
 			for i, last := 0, any(nil); ; i++ {
 				frame(t, v, e, ui.Size{W: 80, H: 22})
 				lines := v.Detail(e, w)
@@ -202,18 +182,18 @@ func TestGoldenDetails(t *testing.T) {
 				last = now
 			}
 		}
-		golden(t, s.name+".details.txt", b.String())
+		golden.Check(t, "testdata/"+s.name+".details.txt", b.String())
 	}
 }
 
 // selected is what the cursor is on, by its name.
 func selected(v ui.View, e *ui.Env) string {
 	switch x := v.Selection(e).(type) {
-	case *record.EngineLane:
+	case *engine.LaneStats:
 		return "lane " + x.Lane
-	case *record.EngineServed:
+	case *engine.ServedStats:
 		return "peer " + x.Peer
-	case *record.EngineBatch:
+	case *engine.Explanation:
 		return "batch " + x.State
 	case *record.Engine:
 		return "engine " + x.Name
@@ -252,7 +232,7 @@ func TestKeys(t *testing.T) {
 		{"filter batches", "kv layer 6", []keys.Action{down, down, down, down}, "batch done"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			v, e := engine.New(), env(busy(), look.Look{Bare: true})
+			v, e := view.New(), env(busy(), look.Look{Bare: true})
 			e.Filter = tt.filter
 			frame(t, v, e, sizes[0])
 			for _, k := range tt.keys {
@@ -270,7 +250,7 @@ func TestKeys(t *testing.T) {
 
 // Where a lane goes the cursor stays where it was; a click chooses, another one folds.
 func TestCursorAndClick(t *testing.T) {
-	v, e := engine.New(), env(busy(), look.Look{Bare: true})
+	v, e := view.New(), env(busy(), look.Look{Bare: true})
 	size := sizes[2]
 	find := func(text string) int {
 		t.Helper()
@@ -315,7 +295,7 @@ func TestCursorAndClick(t *testing.T) {
 
 // Every row can be reached in the smallest pane, and is seen there.
 func TestScroll(t *testing.T) {
-	v, e := engine.New(), env(busy(), look.Look{Bare: true, ASCII: true})
+	v, e := view.New(), env(busy(), look.Look{Bare: true, ASCII: true})
 	seen := map[string]bool{}
 	for range 30 {
 		for _, line := range strings.Split(frame(t, v, e, sizes[0]), "\n") {

@@ -3,14 +3,14 @@ package engine
 import (
 	"fmt"
 
-	"github.com/topoctl/topoctl/internal/app/record"
+	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/internal/app/tui/look"
 	"github.com/topoctl/topoctl/internal/app/tui/pane"
 	"github.com/topoctl/topoctl/internal/base/units"
 )
 
 // batch is the explanation: what there was to choose from, and what each lane did.
-func (d *detail) batch(x *record.EngineBatch) {
+func (d *detail) batch(x *engine.Explanation) {
 	l := d.l
 	name := "batch with peer " + x.Peer
 	if x.Label != "" {
@@ -34,7 +34,7 @@ func (d *detail) batch(x *record.EngineBatch) {
 	}
 }
 
-func (d *detail) route(r *record.EngineRoute, running bool) {
+func (d *detail) route(r *engine.RouteRecord, running bool) {
 	l := d.l
 	place := func(s string) string {
 		if s == "" {
@@ -43,7 +43,7 @@ func (d *detail) route(r *record.EngineRoute, running bool) {
 		return l.Safe(s)
 	}
 	d.lines = append(d.lines, "")
-	d.styled(fmt.Sprintf("%s to the peer's %s: %s", place(r.Local), place(r.Remote), units.Bytes(r.Bytes)), 2, look.Head)
+	d.styled(fmt.Sprintf("%s to the peer's %s: %s", place(string(r.Local)), place(string(r.Remote)), units.Bytes(r.Bytes)), 2, look.Head)
 	for i := range r.Groups {
 		d.group(&r.Groups[i])
 	}
@@ -60,7 +60,7 @@ func (d *detail) route(r *record.EngineRoute, running bool) {
 }
 
 // group is what one transport offered.
-func (d *detail) group(g *record.EngineGroup) {
+func (d *detail) group(g *engine.GroupRecord) {
 	l := d.l
 	text := l.Safe(g.Transport)
 	if g.Reason != "" {
@@ -85,7 +85,7 @@ func (d *detail) group(g *record.EngineGroup) {
 }
 
 // used is what one lane did.
-func (d *detail) used(u *record.EngineLaneUse) {
+func (d *detail) used(u *engine.LaneUse) {
 	l := d.l
 	style := look.Plain
 	text := fmt.Sprintf("%s carried %s in %s, %s to %s", l.Safe(u.Lane), units.Bytes(u.Bytes), pane.Plural(u.Slices, "slice", "slices"),

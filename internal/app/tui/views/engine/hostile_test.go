@@ -4,6 +4,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/topoctl/topoctl/engine"
+	"github.com/topoctl/topoctl/pathsel"
+
 	"pgregory.net/rapid"
 
 	"github.com/topoctl/topoctl/discover/topo"
@@ -12,7 +15,7 @@ import (
 	"github.com/topoctl/topoctl/internal/app/tui/look"
 	"github.com/topoctl/topoctl/internal/app/tui/state"
 	"github.com/topoctl/topoctl/internal/app/tui/ui"
-	"github.com/topoctl/topoctl/internal/app/tui/views/engine"
+	view "github.com/topoctl/topoctl/internal/app/tui/views/engine"
 )
 
 const nasty = "\x1b]0;owned\a\x1b[2J\u202e\u009b31m\x00\r\n\t世界\u0301 \xff end"
@@ -41,29 +44,30 @@ func hostile(t *rapid.T) *state.State {
 		return rapid.SampledFrom([]int64{0, 1, -1, 4096, 1 << 40, 1<<63 - 1, -1 << 63}).Draw(t, "number")
 	}
 	few := func() int { return rapid.IntRange(0, 3).Draw(t, "few") }
-	e := &state.Engine{Source: record.AgentPrefix + text(), LastNS: number(), Last: &record.Engine{
+	e := &state.Engine{Source: record.AgentPrefix + text(), LastNS: number(), Last: &record.Engine{Stats: engine.Stats{
 		Name: text(), Batches: number(), Failed: number(), Unsafe: number(), Retries: number(), Fallback: number(), ServedReadBytes: number(),
-		ServedUncounted: []string{text()}, Refused: number(), Sessions: int(number()), ServedUnlisted: int(number())}}
+		ServedUncounted: []string{text()}, Refused: number(), Sessions: int(number()), ServedUnlisted: int(number()),
+	}}}
 	for range few() {
-		e.Last.Peers = append(e.Last.Peers, record.EnginePeer{Name: text(), State: text(), RoundTripNS: number(), Batches: number(), Error: text()})
-		l := record.EngineLane{Peer: text(), Lane: text(), Transport: text(), Health: text(), BytesPerSec: topo.Rate(number()), Bytes: number(), Slices: number(),
+		e.Last.Peers = append(e.Last.Peers, engine.PeerStats{Name: text(), State: text(), RoundTripNS: number(), Batches: number(), Error: text()})
+		l := engine.LaneStats{Peer: text(), Lane: text(), Transport: text(), Health: text(), BytesPerSec: topo.Rate(number()), Bytes: number(), Slices: number(),
 			InflightBytes: number(), InflightSlices: int(number()), WindowBytes: number(), Retries: number(), Failures: number(), LastError: text(),
 			LocalPort: topo.ID(text()), RemotePort: topo.ID(text()), LocalAddress: text(), RemoteAddress: text()}
-		x := &state.Lane{EngineLane: l, Retried: number()}
+		x := &state.Lane{LaneStats: l, Retried: number()}
 		x.Throughput.Push(float64(number()))
 		e.Lanes, e.Last.Lanes = append(e.Lanes, x), append(e.Last.Lanes, l)
 	}
 	for range few() {
-		c := record.EngineServed{Conn: uint64(number()), Peer: text(), Transport: text(), LocalAddress: text(), RemoteAddress: text(), LocalPort: topo.ID(text()), ReadBytes: ptr(number())}
-		e.Served, e.Last.Served = append(e.Served, &state.Served{EngineServed: c}), append(e.Last.Served, c)
+		c := engine.ServedStats{Conn: uint64(number()), Peer: text(), Transport: text(), LocalAddress: text(), RemoteAddress: text(), LocalPort: topo.ID(text()), ReadBytes: ptr(number())}
+		e.Served, e.Last.Served = append(e.Served, &state.Served{ServedStats: c}), append(e.Last.Served, c)
 	}
 	for range few() {
-		b := record.EngineBatch{Peer: text(), Label: text(), State: text(), Error: text(), Bytes: number(), Total: number(), Ops: int(number()), DurationNS: number(),
+		b := engine.Explanation{Peer: text(), Label: text(), State: text(), Error: text(), Bytes: number(), Total: number(), Ops: int(number()), DurationNS: number(),
 			EndedAgoNS: number(), Retries: number(), Notes: []string{text()}}
 		for range few() {
-			b.Routes = append(b.Routes, record.EngineRoute{Local: text(), Remote: text(), Bytes: number(),
-				Groups: []record.EngineGroup{{Transport: text(), Reason: text(), Rejected: []string{text()}, Lanes: []record.EngineCandidate{{Lane: text(), Verdict: text(), Reason: text(), Health: text()}}}},
-				Used:   []record.EngineLaneUse{{Lane: text(), Transport: text(), Bytes: number(), FirstNS: number(), LastNS: number(), Retries: number(), Error: text()}}})
+			b.Routes = append(b.Routes, engine.RouteRecord{Local: pathsel.Location(text()), Remote: pathsel.Location(text()), Bytes: number(),
+				Groups: []engine.GroupRecord{{Transport: text(), Reason: text(), Rejected: []string{text()}, Lanes: []engine.LaneRecord{{Lane: text(), Verdict: text(), Reason: text(), Health: text()}}}},
+				Used:   []engine.LaneUse{{Lane: text(), Transport: text(), Bytes: number(), FirstNS: number(), LastNS: number(), Retries: number(), Error: text()}}})
 		}
 		e.Last.Recent = append(e.Last.Recent, b)
 	}
@@ -74,7 +78,7 @@ func hostile(t *rapid.T) *state.State {
 // Whatever an agent says, panes are whole and obey nobody.
 func TestHostile(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		v, l := engine.New(), &look.Look{ASCII: rapid.Bool().Draw(t, "ascii"), Bare: true}
+		v, l := view.New(), &look.Look{ASCII: rapid.Bool().Draw(t, "ascii"), Bare: true}
 		e := &ui.Env{State: hostile(t), Look: l, Shared: &ui.Shared{}}
 		for range 12 {
 			size := ui.Size{W: rapid.IntRange(1, 220).Draw(t, "w"), H: rapid.IntRange(0, 50).Draw(t, "h")}

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/internal/app/record"
 	"github.com/topoctl/topoctl/internal/app/tui/look"
 	"github.com/topoctl/topoctl/internal/app/tui/pane"
@@ -22,7 +23,7 @@ type block struct {
 	engine *state.Engine // nil: it has not answered yet
 	lanes  []*state.Lane // that the filter lets through, sorted
 	served []*state.Served
-	recent []*record.EngineBatch
+	recent []*engine.Explanation
 }
 
 // old says whether the figures are not those of now.
@@ -36,7 +37,7 @@ type row struct {
 	block  *block
 	lane   *state.Lane
 	served *state.Served
-	batch  *record.EngineBatch
+	batch  *engine.Explanation
 	text   func(w int) string
 }
 

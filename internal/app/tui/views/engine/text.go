@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/topoctl/topoctl/internal/app/record"
+	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/internal/app/tui/look"
 	"github.com/topoctl/topoctl/internal/app/tui/pane"
 	"github.com/topoctl/topoctl/internal/app/tui/state"
@@ -58,8 +58,8 @@ func laneText(env *ui.Env, b *block, x *state.Lane, top float64, w int) string {
 		func(int) string { return health(l, x.Health) },
 		func(int) string { return nowRate(l, b, &x.Throughput) },
 		func(w int) string { return l.Spark(x.Throughput.Values(), top, w) },
-		func(int) string { return estimate(l, &x.EngineLane) },
-		func(int) string { return basis(&x.EngineLane) },
+		func(int) string { return estimate(l, &x.LaneStats) },
+		func(int) string { return basis(&x.LaneStats) },
 		func(int) string {
 			return l.Bar(part(x.InflightBytes, x.WindowBytes), 6) + " " + units.Bytes(x.InflightBytes)
 		},
@@ -107,7 +107,7 @@ func healthStyle(text string) look.Style {
 }
 
 // estimate is what the engine thinks that the lane carries; "~" where nothing was measured.
-func estimate(l *look.Look, x *record.EngineLane) string {
+func estimate(l *look.Look, x *engine.LaneStats) string {
 	if x.BytesPerSec <= 0 {
 		return look.Unknown
 	}
@@ -118,7 +118,7 @@ func estimate(l *look.Look, x *record.EngineLane) string {
 	return text
 }
 
-func basis(x *record.EngineLane) string {
+func basis(x *engine.LaneStats) string {
 	switch {
 	case x.BytesPerSec <= 0:
 		return "-"
@@ -206,7 +206,7 @@ var columnsOfBatches = []pane.Column{
 	{Title: "label or error", Width: 16, Most: 80, Rank: 8},
 }
 
-func batchText(env *ui.Env, b *block, x *record.EngineBatch, w int) string {
+func batchText(env *ui.Env, b *block, x *engine.Explanation, w int) string {
 	l := env.Look
 	cells := []func(w int) string{
 		func(int) string { return batchState(l, x) },
@@ -228,12 +228,12 @@ func batchText(env *ui.Env, b *block, x *record.EngineBatch, w int) string {
 }
 
 // batchState marks batches that failed, and those that needed a second try.
-func batchState(l *look.Look, x *record.EngineBatch) string {
+func batchState(l *look.Look, x *engine.Explanation) string {
 	style := batchStyle(x)
 	return l.Paint(l.Mark(style)+" "+l.Safe(x.State), style)
 }
 
-func batchStyle(x *record.EngineBatch) look.Style {
+func batchStyle(x *engine.Explanation) look.Style {
 	switch {
 	case x.State == "failed" || x.State == "unsafe":
 		return look.Bad
@@ -244,7 +244,7 @@ func batchStyle(x *record.EngineBatch) look.Style {
 }
 
 // batchRate is NaN where nothing can be said.
-func batchRate(x *record.EngineBatch) float64 {
+func batchRate(x *engine.Explanation) float64 {
 	if x.DurationNS <= 0 || x.Bytes < 0 {
 		return math.NaN()
 	}
@@ -252,7 +252,7 @@ func batchRate(x *record.EngineBatch) float64 {
 }
 
 // lanesUsed is how many lanes carried something; while a batch runs that is not known.
-func lanesUsed(x *record.EngineBatch) string {
+func lanesUsed(x *engine.Explanation) string {
 	if x.State == "running" {
 		return look.Unknown
 	}
@@ -264,7 +264,7 @@ func lanesUsed(x *record.EngineBatch) string {
 }
 
 // ended is how long ago, by now and not by when the agent said so.
-func ended(env *ui.Env, b *block, x *record.EngineBatch) string {
+func ended(env *ui.Env, b *block, x *engine.Explanation) string {
 	if x.State == "running" {
 		return "-"
 	}

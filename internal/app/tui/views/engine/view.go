@@ -86,9 +86,9 @@ func (v *View) Selection(env *ui.Env) any {
 	case r == nil:
 		return nil
 	case r.lane != nil:
-		return &r.lane.EngineLane
+		return &r.lane.LaneStats
 	case r.served != nil:
-		return &r.served.EngineServed
+		return &r.served.ServedStats
 	case r.batch != nil:
 		return r.batch
 	case r.block.engine != nil:

@@ -1,14 +1,9 @@
 package events_test
 
 import (
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/app/diff"
@@ -19,10 +14,9 @@ import (
 	"github.com/topoctl/topoctl/internal/app/tui/ui"
 	"github.com/topoctl/topoctl/internal/app/tui/views/events"
 	"github.com/topoctl/topoctl/internal/app/watch"
+	"github.com/topoctl/topoctl/internal/base/golden"
 	"github.com/topoctl/topoctl/pathsel/doctor"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 const second = int64(1e9)
 
@@ -91,23 +85,6 @@ func frame(t *testing.T, v ui.View, e *ui.Env, size ui.Size) string {
 	return strings.TrimRight(strings.Join(lines, "\n"), "\n") + "\n"
 }
 
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	file := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got, "\n")); d != "" {
-		t.Errorf("%s differs (-update rewrites it):\n%s", file, d)
-	}
-}
-
 func TestGolden(t *testing.T) {
 	for _, s := range states {
 		for mode, l := range map[string]look.Look{"color": {Color: true}, "ascii": {ASCII: true, Bare: true}} {
@@ -119,7 +96,7 @@ func TestGolden(t *testing.T) {
 					v.Key(keys.Wide, e)
 				}
 			}
-			golden(t, s.name+"."+mode+".txt", b.String())
+			golden.Check(t, "testdata/"+s.name+"."+mode+".txt", b.String())
 		}
 	}
 }
@@ -143,7 +120,7 @@ func TestGoldenDetails(t *testing.T) {
 			v.Key(keys.Wide, e)
 		}
 	}
-	golden(t, "details.txt", b.String())
+	golden.Check(t, "testdata/details.txt", b.String())
 }
 
 // selected is what the cursor is on.

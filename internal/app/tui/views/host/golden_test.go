@@ -1,40 +1,16 @@
 package host_test
 
 import (
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/app/tui/keys"
 	"github.com/topoctl/topoctl/internal/app/tui/look"
 	"github.com/topoctl/topoctl/internal/app/tui/ui"
+	"github.com/topoctl/topoctl/internal/base/golden"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
-
-// golden compares text with a file, or writes it.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	file := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got, "\n")); d != "" {
-		t.Errorf("%s differs (-update rewrites it):\n%s", file, d)
-	}
-}
 
 var goldenSizes = []ui.Size{{W: 60, H: 14}, {W: 80, H: 22}, {W: 120, H: 28}, {W: 200, H: 48}}
 
@@ -66,7 +42,7 @@ func TestGoldenPanes(t *testing.T) {
 				x := v.make()
 				fmt.Fprintf(&b, "== %s detail\n%s", v.name, frame(x.Detail(e, 48)))
 			}
-			golden(t, name+".txt", b.String())
+			golden.Check(t, "testdata/"+name+".txt", b.String())
 		})
 	}
 }
@@ -83,5 +59,5 @@ func TestGoldenTreeDetails(t *testing.T) {
 		e.Shared.Node = topo.ID(id)
 		fmt.Fprintf(&b, "== %s\n%s", id, frame(x.Detail(e, 90)))
 	}
-	golden(t, "details.txt", b.String())
+	golden.Check(t, "testdata/details.txt", b.String())
 }

@@ -2,7 +2,6 @@ package probe
 
 import (
 	"errors"
-	"flag"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,36 +15,9 @@ import (
 	"github.com/topoctl/topoctl/internal/app/tui/look"
 	"github.com/topoctl/topoctl/internal/app/tui/state"
 	"github.com/topoctl/topoctl/internal/app/tui/ui"
+	"github.com/topoctl/topoctl/internal/base/golden"
 	"github.com/topoctl/topoctl/probe"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
-
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(want) == got {
-		return
-	}
-	a, b := strings.Split(string(want), "\n"), strings.Split(got, "\n")
-	i := 0
-	for i < len(a)-1 && i < len(b)-1 && a[i] == b[i] {
-		i++
-	}
-	t.Errorf("%s differs from line %d on (go test -update rewrites it):\nwant %q\ngot  %q", path, i+1, a[i], b[i])
-}
 
 // reports are those in the testdata of package probe.
 var reports = []string{"bad-cable", "dgx-pair", "local-cpu", "interrupted", "all-waived"}
@@ -145,7 +117,7 @@ func TestGolden(t *testing.T) {
 		check := func(what string, v *View, env *ui.Env) {
 			own := l
 			env.Look = &own
-			golden(t, what+"."+name+".txt", frames(v, env))
+			golden.Check(t, "testdata/"+what+"."+name+".txt", frames(v, env))
 		}
 		check("before", New(), newEnv(told()))
 		for _, report := range reports {
