@@ -3,13 +3,11 @@ package engine
 import (
 	"context"
 	"log/slog"
-	"net/netip"
 	"time"
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/engine/registry"
-	mem "github.com/topoctl/topoctl/internal/base/engine/memory"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
 	"github.com/topoctl/topoctl/pathsel"
 )
@@ -28,19 +26,15 @@ type Options struct {
 	Advertise string
 	// Token is the secret that peers share, at least 16 bytes.
 	Token []byte
-	// Topology is this host's, derived; nil: no ports are known, and the address of
-	// the peer is the only lane.
-	Topology *topo.Topology
-	Overlay  topo.Overlay
-	Fabric   *pathsel.Fabric
-	Roles    map[topo.ID]pathsel.Role
-	// LocalRank of LocalSize engines of this host: each uses its part of the plan
-	// for all of them, and the other ports only when its own fail. 0 of 0: alone.
-	LocalRank, LocalSize int
-	Policy               pathsel.Policy
-	// Transports, in the order of preference; nil: SHM, then TCP. RDMA is passed in:
-	// the import of engine/transport/rdma decides whether it is in a program.
-	Transports []Transport
+	// Ports are the NICs that the engine may use. Without a Topology none is known, and
+	// the address of the peer is the only lane.
+	Ports Ports
+	// Policy is how slices are given to lanes: "" is "adaptive". The others are there to
+	// compare with: "round-robin", "random", "first" and "mooncake".
+	Policy string
+	// Transports, in the order of preference; nil: SHM, then TCP. RDMA is passed in
+	// (rdma.Factory): the import of engine/transport/rdma decides whether it is in a program.
+	Transports []TransportFactory
 	// ConnsPerLane is how many connections each pair of ports has; default 1.
 	ConnsPerLane int
 	Registry     registry.Registry // nil: P2P
@@ -60,31 +54,28 @@ type Options struct {
 	Limits Limits
 }
 
-// Transport makes a transport for an engine: see TCP and SHM, and the packages of
-// others. What it makes may also be a transport.DataServer, a transport.Offerer, a
-// transport.Ported and a transport.Selective. An error that wraps ErrUnavailable
-// says that this host cannot have it: the engine goes on without (Unavailable).
-type Transport func(TransportEnv) (transport.Transport, error)
-
-// TransportEnv is what an engine gives to its transports.
-type TransportEnv struct {
-	Name     string
-	Epoch    uint64
-	Token    []byte
-	Regions  *mem.Table
+// Ports are what an engine knows of its host's NICs, and which of them are its own.
+type Ports struct {
+	// Topology is this host's, as discover.Discover gives it.
 	Topology *topo.Topology
-	Addrs    []netip.AddrPort // that the engine listens at
-	Logger   *slog.Logger     // never nil
-	// Changed is for a transport.Ported to call when its ports, or what it offers,
-	// are not what they were: the engine asks for them again, tells its peers and
-	// makes its routes anew. It returns at once, and may be called at any time.
-	Changed func()
+	Overlay  topo.Overlay             // rates that were measured
+	Fabric   *pathsel.Fabric          // which switches the ports are on; nil: not known
+	Roles    map[topo.ID]pathsel.Role // ports that are not to be used for this, or only
+	// LocalRank of LocalSize engines of this host: each uses its part of the plan
+	// for all of them, and the other ports only when its own fail. 0 of 0: alone.
+	LocalRank, LocalSize int
 }
+
+// TransportFactory makes a transport for an engine: TCP and SHM give one, and rdma.Factory.
+// What is in it is internal: other transports cannot be plugged in. Where a host cannot
+// have a transport the engine goes on without, and Unavailable says why.
+type TransportFactory = transport.Factory
 
 // Check says whether slices carry checksums.
 type Check uint8
 
-// The ways to check. CheckAuto does it where bytes leave the host.
+// The ways to check. CheckAuto of a batch is as Options.Check says, and CheckAuto there
+// is CheckAlways where bytes leave the host.
 const (
 	CheckAuto Check = iota
 	CheckAlways
@@ -121,10 +112,27 @@ type RemoteSpan struct {
 	Offset int64
 }
 
+// OpKind says in which direction an op moves bytes.
+type OpKind uint8
+
+// The kinds of ops, as seen from the engine that submits them.
+const (
+	Write OpKind = iota // from the local region to the peer's
+	Read                // from the peer's region to the local one
+)
+
+// String is "write" or "read".
+func (k OpKind) String() string {
+	if k == Read {
+		return "read"
+	}
+	return "write"
+}
+
 // Op is one piece of a batch: see WriteOp and ReadOp. Layout says how the bytes
 // lie; nil is contiguous.
 type Op struct {
-	Read   bool
+	Kind   OpKind
 	Local  Span
 	Remote RemoteSpan
 	Layout *Layout
@@ -132,8 +140,8 @@ type Op struct {
 
 // Layout describes pieces of equal size. Piece k begins, on each side, at the
 // span's offset plus k strides, or plus as many strides as the entry k of the
-// pages says. Span.Length is ignored: Bytes*Count is moved. The pages are the
-// engine's until the batch is done.
+// pages says. The length of the local span is Bytes*Count then, or 0. The pages are
+// the engine's until the batch is done.
 type Layout struct {
 	Bytes                     int64
 	Count                     int
@@ -145,12 +153,12 @@ type Layout struct {
 func WriteOp(from Span, to RemoteSpan) Op { return Op{Local: from, Remote: to} }
 
 // ReadOp copies a place of a peer into a local span.
-func ReadOp(into Span, from RemoteSpan) Op { return Op{Read: true, Local: into, Remote: from} }
+func ReadOp(into Span, from RemoteSpan) Op { return Op{Kind: Read, Local: into, Remote: from} }
 
 // SubmitOptions are a batch's own.
 type SubmitOptions struct {
 	HighPriority bool
-	Check        *bool  // nil: the engine's rule
+	Check        Check
 	Transport    string // only this one, "" any
 	Label        string // for explanations
 	// Notify is given to the peer's application after the last byte of the batch is
@@ -167,8 +175,11 @@ type Notification struct {
 
 // Advertised is an address that peers are told, and why.
 type Advertised struct {
-	transport.Endpoint
-	Reason string `json:"reason,omitempty"`
+	Transport   string    `json:"transport"`
+	Port        topo.ID   `json:"port,omitempty"` // "" where it stands for no port (loopback, shared memory)
+	Address     string    `json:"address"`
+	BytesPerSec topo.Rate `json:"bytes_per_sec,omitempty"` // in each direction, 0 not known
+	Reason      string    `json:"reason,omitempty"`
 }
 
 // Progress is how far a batch is.

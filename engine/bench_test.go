@@ -34,7 +34,6 @@ func benchPair(b *testing.B, transport string, size int64, o Options) (*Peer, *R
 }
 
 func BenchmarkEngine(b *testing.B) {
-	off := false
 	for _, transport := range []string{"tcp", "shm"} {
 		for _, c := range []struct {
 			size  int64
@@ -42,7 +41,7 @@ func BenchmarkEngine(b *testing.B) {
 			depth int
 		}{{4 << 10, 1, 1}, {4 << 10, 128, 2}, {64 << 10, 128, 2}, {1 << 20, 16, 2}} {
 			for _, read := range []bool{false, true} {
-				b.Run(fmt.Sprintf("%s/%s/%dKiBx%d", transport, verb(read), c.size>>10, c.ops), func(b *testing.B) {
+				b.Run(fmt.Sprintf("%s/%s/%dKiBx%d", transport, kindOf(read), c.size>>10, c.ops), func(b *testing.B) {
 					const total = 256 << 20
 					p, mine, to := benchPair(b, transport, total, Options{})
 					ctx := context.Background()
@@ -58,9 +57,9 @@ func BenchmarkEngine(b *testing.B) {
 						for k := range ops {
 							here := at + int64(k)*c.size
 							there := at + int64(c.ops-1-k)*c.size
-							ops[k] = Op{Read: read, Local: mine.Span(here, c.size), Remote: to.At(there)}
+							ops[k] = Op{Kind: kindOf(read), Local: mine.Span(here, c.size), Remote: to.At(there)}
 						}
-						x, err := p.Submit(ctx, ops, SubmitOptions{Transport: transport, Check: &off})
+						x, err := p.Submit(ctx, ops, SubmitOptions{Transport: transport, Check: CheckNever})
 						if err != nil {
 							b.Fatal(err)
 						}

@@ -20,13 +20,16 @@ type form struct {
 
 // shape checks that an op makes sense by itself.
 func shape(o *Op, f *form) error {
-	f.op = sched.Op{Read: o.Read, LocalOffset: o.Local.Offset, RemoteOffset: o.Remote.Offset, Bytes: o.Local.Length, Count: 1}
+	f.op = sched.Op{Read: o.Kind == Read, LocalOffset: o.Local.Offset, RemoteOffset: o.Remote.Offset, Bytes: o.Local.Length, Count: 1}
+	if o.Kind > Read {
+		return fmt.Errorf("op of kind %d: want Write or Read", uint8(o.Kind))
+	}
 	l := o.Layout
 	if l != nil {
 		f.op.Bytes, f.op.Count = l.Bytes, l.Count
 		f.op.LocalStride, f.op.RemoteStride = l.LocalStride, l.RemoteStride
 		f.op.LocalPages, f.op.RemotePages = l.LocalPages, l.RemotePages
-		if err := checkLayout(l); err != nil {
+		if err := checkLayout(l, o.Local.Length); err != nil {
 			return err
 		}
 		if f.op.LocalStride == 0 {
@@ -37,7 +40,7 @@ func shape(o *Op, f *form) error {
 		}
 	}
 	if f.op.Bytes < 0 {
-		return fmt.Errorf("%s of %d bytes", verb(o.Read), f.op.Bytes)
+		return fmt.Errorf("%s of %d bytes", o.Kind, f.op.Bytes)
 	}
 	if f.op.Count > 1 && f.op.Bytes > math.MaxInt64/int64(f.op.Count) {
 		return fmt.Errorf("%d pieces of %d bytes: %w", f.op.Count, f.op.Bytes, ErrRange)
@@ -54,7 +57,7 @@ func shape(o *Op, f *form) error {
 	return nil
 }
 
-func checkLayout(l *Layout) error {
+func checkLayout(l *Layout, length int64) error {
 	switch {
 	case l.Count < 0:
 		return fmt.Errorf("layout of %d pieces", l.Count)
@@ -64,6 +67,8 @@ func checkLayout(l *Layout) error {
 		return fmt.Errorf("layout of %d pieces with %d local pages", l.Count, len(l.LocalPages))
 	case l.RemotePages != nil && len(l.RemotePages) != l.Count:
 		return fmt.Errorf("layout of %d pieces with %d remote pages", l.Count, len(l.RemotePages))
+	case length != 0 && (l.Bytes <= 0 || length/l.Bytes != int64(l.Count) || length%l.Bytes != 0):
+		return fmt.Errorf("layout of %d pieces of %d bytes with a span of %d bytes: want that many, or 0", l.Count, l.Bytes, length)
 	}
 	return nil
 }
@@ -101,27 +106,20 @@ func checkPlaces(o *Op, f *form) error {
 		return placeError(o, f, r.name, o.Remote.Offset, r.t.Bytes, " of the peer")
 	}
 	want := memory.PeerWrite
-	if o.Read {
+	if o.Kind == Read {
 		want = memory.PeerRead
 	}
 	if r.t.Grant&want == 0 {
-		return fmt.Errorf("region %q of the peer: %s: %w", r.name, verb(o.Read), ErrDenied)
+		return fmt.Errorf("region %q of the peer: %s: %w", r.name, o.Kind, ErrDenied)
 	}
 	return nil
-}
-
-func verb(read bool) string {
-	if read {
-		return "read"
-	}
-	return "write"
 }
 
 func placeError(o *Op, f *form, region string, offset, size int64, whose string) error {
 	if o.Layout != nil {
 		return fmt.Errorf("region %q%s: %s of %d pieces of %d bytes from %d: %w (%d bytes)",
-			region, whose, verb(o.Read), f.op.Count, f.op.Bytes, offset, ErrRange, size)
+			region, whose, o.Kind, f.op.Count, f.op.Bytes, offset, ErrRange, size)
 	}
 	return fmt.Errorf("region %q%s: %s of %d bytes at %d: %w (%d bytes)",
-		region, whose, verb(o.Read), f.op.Bytes, offset, ErrRange, size)
+		region, whose, o.Kind, f.op.Bytes, offset, ErrRange, size)
 }

@@ -23,8 +23,7 @@ type offering struct {
 	regions   map[memory.ID]*Region
 	topology  json.RawMessage
 	endpoints []transport.Endpoint
-	// advertised are the endpoints with reasons.
-	advertised []Advertised
+	reason    string // for the first endpoint, "" where there is none
 	// sequence counts changes; now is the descriptor of that sequence, nil until
 	// somebody wants it.
 	sequence    uint64
@@ -80,12 +79,12 @@ func (o *offering) list() []*Region {
 }
 
 // reoffer changes topology and endpoints.
-func (e *Engine) reoffer(topology json.RawMessage, endpoints []transport.Endpoint, why []Advertised) {
+func (e *Engine) reoffer(topology json.RawMessage, endpoints []transport.Endpoint, reason string) {
 	o := &e.offering
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	same := bytes.Equal(o.topology, topology) && slices.Equal(o.endpoints, endpoints)
-	o.topology, o.endpoints, o.advertised = topology, endpoints, why
+	o.topology, o.endpoints, o.reason = topology, endpoints, reason
 	if !same {
 		e.changed()
 	}

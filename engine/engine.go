@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -36,16 +37,17 @@ type Engine struct {
 
 	table         *mem.Table
 	carriers      []*carrier // in the order of preference
-	missing       []string   // why others are not there
+	unavailable   []error    // why others are not there
 	registry      registry.Registry
 	listen        []netip.AddrPort
 	server        *session.Server
 	notifications chan Notification
 	offering      offering
 	ports         atomic.Pointer[ports]
-	retopology    sync.Mutex    // of SetTopology, and of followPorts
-	own           []Advertised  // that are no transport's offers; retopology guards it
-	portsMoved    chan struct{} // has a token: a transport's ports are not what they were
+	retopology    sync.Mutex           // of SetTopology, and of followPorts
+	own           []transport.Endpoint // that are no transport's offers; retopology guards it
+	ownReason     string               // for the first of them
+	portsMoved    chan struct{}        // has a token: a transport's ports are not what they were
 	bounce        bounce
 	answering     answering
 
@@ -123,7 +125,7 @@ func New(ctx context.Context, o Options) (*Engine, error) {
 
 // bringUp brings everything up, from the inside to the outside.
 func (e *Engine) bringUp(ctx context.Context) error {
-	now, err := e.newPorts(e.o.Topology)
+	now, err := e.newPorts(e.o.Ports.Topology)
 	if err != nil {
 		return err
 	}
@@ -181,7 +183,7 @@ func (e *Engine) makeCarriers() error {
 	if now := e.ports.Load(); now != nil {
 		topology = now.topology
 	}
-	env := TransportEnv{
+	env := transport.Env{
 		Name: e.name, Epoch: e.epoch, Token: e.o.Token, Regions: e.table, Topology: topology, Addrs: e.listen, Logger: e.log,
 		Changed: func() {
 			select {
@@ -194,7 +196,7 @@ func (e *Engine) makeCarriers() error {
 		t, err := build(env)
 		if errors.Is(err, ErrUnavailable) {
 			e.log.Info("a transport is not available", "error", err)
-			e.missing = append(e.missing, err.Error())
+			e.unavailable = append(e.unavailable, err)
 			continue
 		}
 		if err != nil {
@@ -213,7 +215,7 @@ func (e *Engine) makeCarriers() error {
 		}
 	}
 	if len(e.carriers) == 0 {
-		return fmt.Errorf("no transport: %s", strings.Join(e.missing, "; "))
+		return fmt.Errorf("no transport: %s", strings.Join(texts(e.unavailable), "; "))
 	}
 	return nil
 }
@@ -296,8 +298,17 @@ func (e *Engine) start(f func()) bool {
 	return true
 }
 
-// Unavailable says which of Options.Transports this host cannot have, and why.
-func (e *Engine) Unavailable() []string { return append([]string(nil), e.missing...) }
+// Unavailable says which of Options.Transports this host cannot have, and why: each
+// error wraps ErrUnavailable.
+func (e *Engine) Unavailable() []error { return slices.Clone(e.unavailable) }
+
+func texts(list []error) []string {
+	var out []string
+	for _, err := range list {
+		out = append(out, err.Error())
+	}
+	return out
+}
 
 // Name is how the engine presents itself.
 func (e *Engine) Name() string { return e.name }

@@ -92,8 +92,8 @@ func (f *faked) held(ctx context.Context) error {
 }
 
 // transport is for Options.Transports.
-func (n *network) transport(o fake.Options) Transport {
-	return func(env TransportEnv) (transport.Transport, error) {
+func (n *network) transport(o fake.Options) TransportFactory {
+	return func(env transport.Env) (transport.Transport, error) {
 		o.Changed = env.Changed
 		f := &faked{Transport: n.Network.Transport(fmt.Sprintf("%s/%s/%d", env.Name, o.Name, env.Epoch), env.Regions, o)}
 		n.mu.Lock()
@@ -161,7 +161,7 @@ func fakePair(t testing.TB, size int64, o fake.Options) (*pair, *network) {
 		o.Name = "fake"
 	}
 	n := newNetwork()
-	list := []Transport{n.transport(o)}
+	list := []TransportFactory{n.transport(o)}
 	return newPair(t, size, Options{Transports: list}, Options{Transports: list}), n
 }
 
@@ -220,7 +220,7 @@ func model(ops []Op, local, remote []byte) {
 			}
 			here := local[o.Local.Offset+at(l.LocalStride, l.LocalPages):][:l.Bytes]
 			there := remote[o.Remote.Offset+at(l.RemoteStride, l.RemotePages):][:l.Bytes]
-			if o.Read {
+			if o.Kind == Read {
 				copy(here, there)
 			} else {
 				copy(there, here)
@@ -254,17 +254,19 @@ func TestBatches(t *testing.T) {
 	const size = 1 << 20
 	layout := func(read bool, l Layout, here, there int64) func(*pair) []Op {
 		return func(p *pair) []Op {
-			return []Op{{Read: read, Local: p.mine.Span(here, 0), Remote: p.to.At(there), Layout: &l}}
+			return []Op{{Kind: kindOf(read), Local: p.mine.Span(here, 0), Remote: p.to.At(there), Layout: &l}}
 		}
 	}
 	one := func(read bool, n, here, there int64) func(*pair) []Op {
-		return func(p *pair) []Op { return []Op{{Read: read, Local: p.mine.Span(here, n), Remote: p.to.At(there)}} }
+		return func(p *pair) []Op {
+			return []Op{{Kind: kindOf(read), Local: p.mine.Span(here, n), Remote: p.to.At(there)}}
+		}
 	}
 	scatter := func(read bool, n int, bytes int64) func(*pair) []Op {
 		return func(p *pair) []Op {
 			ops := make([]Op, n)
 			for i, page := range shuffled(n, 7) {
-				ops[i] = Op{Read: read, Local: p.mine.Span(int64(i)*bytes, bytes), Remote: p.to.At(int64(page) * bytes)}
+				ops[i] = Op{Kind: kindOf(read), Local: p.mine.Span(int64(i)*bytes, bytes), Remote: p.to.At(int64(page) * bytes)}
 			}
 			return ops
 		}
@@ -276,21 +278,21 @@ func TestBatches(t *testing.T) {
 	var tests []test
 	for _, read := range []bool{false, true} {
 		for _, n := range []int64{0, 1, 4095, 4096, 100_001, size} {
-			tests = append(tests, test{fmt.Sprintf("%s %d", verb(read), n), one(read, n, (size-n)/2, (size-n)/3)})
+			tests = append(tests, test{fmt.Sprintf("%s %d", kindOf(read).String(), n), one(read, n, (size-n)/2, (size-n)/3)})
 		}
 		tests = append(tests,
-			test{verb(read) + " nothing", layout(read, Layout{Bytes: 100, Count: 0}, 0, 0)},
-			test{verb(read) + " strides", layout(read, Layout{Bytes: 1000, Count: 200, LocalStride: 3001, RemoteStride: 1000}, 17, 5)},
-			test{verb(read) + " many strides", layout(read, Layout{Bytes: 7, Count: 20_000, LocalStride: 9, RemoteStride: 50}, 1, 2)},
-			test{verb(read) + " pages", layout(read, Layout{Bytes: 4096, Count: 200, LocalPages: shuffled(200, 1), RemotePages: shuffled(200, 2)}, 0, 0)},
-			test{verb(read) + " pages and strides", layout(read, Layout{Bytes: 100, Count: 2000, LocalStride: 200, RemoteStride: 500, RemotePages: shuffled(2000, 3)}, 3, 4)},
-			test{verb(read) + " 10,000 ops", scatter(read, 10_000, 104)},
+			test{kindOf(read).String() + " nothing", layout(read, Layout{Bytes: 100, Count: 0}, 0, 0)},
+			test{kindOf(read).String() + " strides", layout(read, Layout{Bytes: 1000, Count: 200, LocalStride: 3001, RemoteStride: 1000}, 17, 5)},
+			test{kindOf(read).String() + " many strides", layout(read, Layout{Bytes: 7, Count: 20_000, LocalStride: 9, RemoteStride: 50}, 1, 2)},
+			test{kindOf(read).String() + " pages", layout(read, Layout{Bytes: 4096, Count: 200, LocalPages: shuffled(200, 1), RemotePages: shuffled(200, 2)}, 0, 0)},
+			test{kindOf(read).String() + " pages and strides", layout(read, Layout{Bytes: 100, Count: 2000, LocalStride: 200, RemoteStride: 500, RemotePages: shuffled(2000, 3)}, 3, 4)},
+			test{kindOf(read).String() + " 10,000 ops", scatter(read, 10_000, 104)},
 		)
 	}
 	tests = append(tests, test{"reads and writes", func(p *pair) []Op {
 		var ops []Op
 		for i := range int64(100) {
-			ops = append(ops, Op{Read: i%2 == 0, Local: p.mine.Span(i*5000, 5000), Remote: p.to.At((99 - i) * 5000)})
+			ops = append(ops, Op{Kind: kindOf(i%2 == 0), Local: p.mine.Span(i*5000, 5000), Remote: p.to.At((99 - i) * 5000)})
 		}
 		return ops
 	}})
@@ -304,8 +306,7 @@ func TestBatches(t *testing.T) {
 				ops := test.ops(p)
 				local, remote := bytes.Clone(p.mine.Bytes()), bytes.Clone(p.theirs.Bytes())
 				model(ops, local, remote)
-				always := true
-				b, err := p.peer.Submit(ctx, ops, SubmitOptions{Transport: name, Check: &always, HighPriority: i%2 == 0})
+				b, err := p.peer.Submit(ctx, ops, SubmitOptions{Transport: name, Check: CheckAlways, HighPriority: i%2 == 0})
 				if err != nil {
 					t.Fatalf("%s: %v", test.name, err)
 				}
@@ -329,12 +330,12 @@ func transportPair(t testing.TB, name string, size int64) *pair {
 		p, _ := fakePair(t, size, fake.Options{MaxSpans: 5, MaxBytes: 10_000})
 		return p
 	}
-	list := []Transport{TCP()}
+	list := []TransportFactory{TCP()}
 	if name == "shm" {
 		if runtime.GOOS != "linux" {
 			t.Skip("shared memory is for Linux")
 		}
-		list = []Transport{SHM()}
+		list = []TransportFactory{SHM()}
 	}
 	return newPair(t, size, Options{Transports: list}, Options{Transports: list})
 }

@@ -49,7 +49,7 @@ func (b *Batch) explain(health map[*lane]LaneStats) *Explanation {
 	e := b.engine
 	x := &Explanation{
 		Schema: SchemaExplain, Peer: b.peer.name, Label: b.o.Label, State: "running",
-		Total: b.total, Ops: b.ops, Routes: []RouteRecord{}, Unavailable: e.missing,
+		Total: b.total, Ops: b.ops, Routes: []RouteRecord{}, Unavailable: texts(e.unavailable),
 	}
 	b.mu.Lock()
 	end := e.now()
@@ -142,8 +142,8 @@ func (p *Peer) Explain(src, dst pathsel.Location) (*Explanation, error) {
 	}
 	const example = 64 << 20
 	x := &Explanation{
-		Schema: SchemaExplain, Peer: p.name, State: "planned", Total: example, Unavailable: e.missing,
-		Check:  notOver(e.checkReason(nil, r.leaves.Load()), p.uncheckedOver(r)),
+		Schema: SchemaExplain, Peer: p.name, State: "planned", Total: example, Unavailable: texts(e.unavailable),
+		Check:  notOver(e.checkReason(CheckAuto, r.leaves.Load()), p.uncheckedOver(r)),
 		Routes: []RouteRecord{p.routeRecord(r, example, e.laneStates(p))},
 	}
 	return x, nil

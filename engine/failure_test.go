@@ -431,7 +431,7 @@ func TestCloseInTheMiddle(t *testing.T) {
 func TestNotifications(t *testing.T) {
 	checkLeaks(t)
 	n := newNetwork()
-	list := []Transport{n.transport(fake.Options{Name: "fake"})}
+	list := []TransportFactory{n.transport(fake.Options{Name: "fake"})}
 	p := newPair(t, 1<<20, Options{Transports: list}, Options{Transports: list, Limits: Limits{Notifications: 2}})
 	ctx := testContext(t)
 	p.randomize(9)
@@ -503,7 +503,7 @@ func TestNotifications(t *testing.T) {
 func TestFallbackAndSuspend(t *testing.T) {
 	checkLeaks(t)
 	n := newNetwork()
-	list := []Transport{n.transport(fake.Options{Name: "best"}), n.transport(fake.Options{Name: "other"})}
+	list := []TransportFactory{n.transport(fake.Options{Name: "best"}), n.transport(fake.Options{Name: "other"})}
 	var log bytes.Buffer
 	p := newPair(t, 1<<20, Options{Transports: list, Logger: textLogger(&log)}, Options{Transports: list})
 	ctx := testContext(t)
@@ -551,7 +551,7 @@ func TestFallbackAndSuspend(t *testing.T) {
 func TestNoLane(t *testing.T) {
 	checkLeaks(t)
 	n := newNetwork()
-	a, b := []Transport{n.transport(fake.Options{Name: "a"})}, []Transport{n.transport(fake.Options{Name: "b"})}
+	a, b := []TransportFactory{n.transport(fake.Options{Name: "a"})}, []TransportFactory{n.transport(fake.Options{Name: "b"})}
 	p := newPair(t, 4096, Options{Transports: a}, Options{Transports: b})
 	_, err := p.peer.Submit(testContext(t), []Op{WriteOp(p.mine.All(), p.to.At(0))}, SubmitOptions{})
 	if !errors.Is(err, ErrNoLane) || !strings.Contains(err.Error(), "a: the peer does not offer it") {
@@ -567,7 +567,7 @@ func TestNoLane(t *testing.T) {
 func TestCloseWhileNotificationsWait(t *testing.T) {
 	checkLeaks(t)
 	n := newNetwork()
-	list := []Transport{n.transport(fake.Options{Name: "fake"})}
+	list := []TransportFactory{n.transport(fake.Options{Name: "fake"})}
 	p := newPair(t, 4096, Options{Transports: list}, Options{Transports: list, Limits: Limits{Notifications: 1}})
 	ctx := testContext(t)
 	if err := p.peer.Notify(ctx, []byte("1")); err != nil {
@@ -626,8 +626,8 @@ func TestRegistry(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p.Self() != "node2" || p.Name() != "node2" {
-		t.Errorf("opened %q, which is %q", p.Name(), p.Self())
+	if p.EngineName() != "node2" || p.Name() != "node2" {
+		t.Errorf("opened %q, which is %q", p.Name(), p.EngineName())
 	}
 	if _, err := client.Open(ctx, "node3"); !errors.Is(err, registry.ErrNotFound) || !strings.Contains(err.Error(), `engine: peer "node3"`) {
 		t.Errorf("an unknown name: %v", err)

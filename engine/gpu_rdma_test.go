@@ -37,8 +37,8 @@ func TestRDMAWithoutExport(t *testing.T) {
 	f := verbsfake.New(verbsfake.Options{Devices: []verbsfake.Device{verbsfake.RoCE("a0", 1, "10.0.0.1"), verbsfake.RoCE("b0", 2, "10.0.0.2")}})
 	t.Cleanup(f.Close)
 	const size = 5<<20 + 17
-	p := newPair(t, size, Options{Transports: []Transport{overRDMA(f.Lib("a0")), TCP()}},
-		Options{Transports: []Transport{overRDMA(f.Lib("b0")), TCP()}})
+	p := newPair(t, size, Options{Transports: []TransportFactory{overRDMA(f.Lib("a0")), TCP()}},
+		Options{Transports: []TransportFactory{overRDMA(f.Lib("b0")), TCP()}})
 	ctx := testContext(t)
 	onGPU := func(e *Engine, name string) *Region {
 		g, err := driver.GPU("cuda:0")
@@ -110,7 +110,7 @@ func TestRDMAWithoutExport(t *testing.T) {
 func TestCarriersAreStaged(t *testing.T) {
 	f := verbsfake.New(verbsfake.Options{Devices: []verbsfake.Device{verbsfake.RoCE("a0", 1, "10.0.0.1")}})
 	t.Cleanup(f.Close)
-	e := newEngine(t, Options{Transports: []Transport{SHM(), overRDMA(f.Lib("a0")), TCP()}})
+	e := newEngine(t, Options{Transports: []TransportFactory{SHM(), overRDMA(f.Lib("a0")), TCP()}})
 	for _, c := range e.carriers {
 		u, ok := c.t.(interface{ Unwrap() transport.Transport })
 		if !ok {

@@ -91,7 +91,7 @@ func realTransfer(t *testing.T, here, there *cuda.GPU, over string) {
 			t.Fatal(err)
 		}
 		begin = time.Now()
-		move(ctx, t, peer, engine.Op{Read: true, Local: mine.All(), Remote: kv.At(0)}, over)
+		move(ctx, t, peer, engine.ReadOp(mine.All(), kv.At(0)), over)
 		t.Logf("%s: write %.2f GB/s, read %.2f GB/s", over, size/wrote.Seconds()/1e9, size/time.Since(begin).Seconds()/1e9)
 		if _, err := mine.ReadAt(got, 0); err != nil || !bytes.Equal(got, want) {
 			t.Fatalf("round %d: what was read is something else (%v)", round, err)

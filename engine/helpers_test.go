@@ -40,3 +40,10 @@ func (l *logged) String() string {
 	defer l.mu.Unlock()
 	return l.b.String()
 }
+
+func kindOf(read bool) OpKind {
+	if read {
+		return Read
+	}
+	return Write
+}

@@ -42,7 +42,7 @@ numa 0 package 0 cpus 0-3 mem 8GiB
 // planned asks for the TCP lanes between two hosts, over a session that is on one.
 func planned(t *testing.T, client, server Options, offers ...string) (*pair, *group, error) {
 	t.Helper()
-	client.Transports, server.Transports = []Transport{TCP()}, []Transport{TCP()}
+	client.Transports, server.Transports = []TransportFactory{TCP()}, []TransportFactory{TCP()}
 	p := newPair(t, 4096, client, server)
 	var list []transport.Endpoint
 	for _, address := range offers {
@@ -79,19 +79,19 @@ func TestPlannedLanes(t *testing.T) {
 		offers []string
 		want   string
 	}{
-		{"both", Options{Topology: a}, []string{"10.0.0.2:7411", "10.0.1.2:7412"},
+		{"both", Options{Ports: Ports{Topology: a}}, []string{"10.0.0.2:7411", "10.0.1.2:7412"},
 			"eth0 > b:left at 10.0.0.2:7411 from 10.0.0.1\neth1 > b:right at 10.0.1.2:7412 from 10.0.1.1"},
-		{"one that the peer does not listen at", Options{Topology: a}, []string{"10.0.1.2:7412"},
+		{"one that the peer does not listen at", Options{Ports: Ports{Topology: a}}, []string{"10.0.1.2:7412"},
 			"eth1 > b:right at 10.0.1.2:7412 from 10.0.1.1\neth0 > b:left at  from 10.0.0.1 gone failover"},
-		{"the second of two ranks", Options{Topology: a, LocalRank: 1, LocalSize: 2}, []string{"10.0.0.2:7411", "10.0.1.2:7412"},
+		{"the second of two ranks", Options{Ports: Ports{Topology: a, LocalRank: 1, LocalSize: 2}}, []string{"10.0.0.2:7411", "10.0.1.2:7412"},
 			"eth1 > b:right at 10.0.1.2:7412 from 10.0.1.1\neth0 > b:left at 10.0.0.2:7411 from 10.0.0.1 failover"},
-		{"two connections each", Options{Topology: a, ConnsPerLane: 2}, []string{"10.0.0.2:7411", "10.0.1.2:7412"},
+		{"two connections each", Options{Ports: Ports{Topology: a}, ConnsPerLane: 2}, []string{"10.0.0.2:7411", "10.0.1.2:7412"},
 			"eth0 > b:left at 10.0.0.2:7411 from 10.0.0.1\neth0 > b:left #2 at 10.0.0.2:7411 from 10.0.0.1\n" +
 				"eth1 > b:right at 10.0.1.2:7412 from 10.0.1.1\neth1 > b:right #2 at 10.0.1.2:7412 from 10.0.1.1"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			_, g, err := planned(t, test.client, Options{Topology: b}, test.offers...)
+			_, g, err := planned(t, test.client, Options{Ports: Ports{Topology: b}}, test.offers...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -105,7 +105,7 @@ func TestPlannedLanes(t *testing.T) {
 			}
 		})
 	}
-	_, _, err := planned(t, Options{Topology: a}, Options{Topology: b}, "10.9.9.9:1")
+	_, _, err := planned(t, Options{Ports: Ports{Topology: a}}, Options{Ports: Ports{Topology: b}}, "10.9.9.9:1")
 	if err == nil || !strings.Contains(err.Error(), "listens at no address") {
 		t.Errorf("a peer that listens elsewhere: %v", err)
 	}
@@ -115,8 +115,8 @@ func TestPlannedLanes(t *testing.T) {
 // of a peer there are lanes.
 func TestLoopbackLanes(t *testing.T) {
 	checkLeaks(t)
-	tcp := []Transport{TCP()}
-	p := newPair(t, 16<<20, Options{Transports: tcp, ConnsPerLane: 2, Topology: twoPorts(t, "a", 1, "eth0")},
+	tcp := []TransportFactory{TCP()}
+	p := newPair(t, 16<<20, Options{Transports: tcp, ConnsPerLane: 2, Ports: Ports{Topology: twoPorts(t, "a", 1, "eth0")}},
 		Options{Transports: tcp, Listen: []string{"127.0.0.1:0", "127.0.0.2:0"}})
 	ctx := testContext(t)
 	p.randomize(1)
@@ -159,7 +159,7 @@ func TestLoopbackLanes(t *testing.T) {
 // Peers are told of new ports and regions, and take the lanes that follow from it.
 func TestDeltas(t *testing.T) {
 	checkLeaks(t)
-	p := newPair(t, 4096, Options{}, Options{Topology: twoPorts(t, "b", 2, "left")})
+	p := newPair(t, 4096, Options{}, Options{Ports: Ports{Topology: twoPorts(t, "b", 2, "left")}})
 	ctx := testContext(t)
 	if got := p.peer.Topology(); got == nil || got.Host.Name != "b" {
 		t.Fatalf("topology of the peer: %v", got)
@@ -194,7 +194,7 @@ func TestDeltas(t *testing.T) {
 // Ports that go down are told to the scheduler at once, by the number they had.
 func TestSetTopologyPorts(t *testing.T) {
 	checkLeaks(t)
-	p, g, err := planned(t, Options{Topology: twoPorts(t, "a", 1, "eth0", "eth1")}, Options{Topology: twoPorts(t, "b", 2, "left", "right")},
+	p, g, err := planned(t, Options{Ports: Ports{Topology: twoPorts(t, "a", 1, "eth0", "eth1")}}, Options{Ports: Ports{Topology: twoPorts(t, "b", 2, "left", "right")}},
 		"10.0.0.2:7411", "10.0.1.2:7412")
 	if err != nil {
 		t.Fatal(err)
@@ -241,11 +241,11 @@ func TestListenRule(t *testing.T) {
 		{Options{Listen: []string{"node1.example:0"}}, "could read and write without a token"},
 		{Options{Listen: []string{"127.0.0.1"}}, "want host:port"},
 		{Options{Token: token[:15]}, "token of 15 bytes: want at least 16"},
-		{Options{LocalRank: 2, LocalSize: 2}, "local rank 2 of 2"},
+		{Options{Ports: Ports{LocalRank: 2, LocalSize: 2}}, "local rank 2 of 2"},
 		{Options{ConnsPerLane: 17}, "17 connections per lane"},
 		{Options{Policy: "fastest"}, "fastest"},
-		{Options{Transports: []Transport{TCP(), TCP()}}, `two transports are called "tcp"`},
-		{Options{Transports: []Transport{}}, "no transport"},
+		{Options{Transports: []TransportFactory{TCP(), TCP()}}, `two transports are called "tcp"`},
+		{Options{Transports: []TransportFactory{}}, "no transport"},
 		{Options{Advertise: "nowhere:port"}, "advertise"},
 		{Options{Check: 9}, "check 9"},
 	} {
@@ -270,20 +270,19 @@ func TestListenRule(t *testing.T) {
 }
 
 func TestCheckRule(t *testing.T) {
-	yes, no := true, false
 	for _, test := range []struct {
 		check  Check
-		want   *bool
+		want   Check
 		leaves bool
 		is     bool
 		text   string
 	}{
-		{CheckAuto, nil, true, true, "bytes leave this host"},
-		{CheckAuto, nil, false, false, "bytes stay on this host"},
-		{CheckAlways, nil, false, true, "the engine always wants it"},
-		{CheckNever, nil, true, false, "the engine wants none"},
-		{CheckNever, &yes, false, true, "the batch wants it"},
-		{CheckAlways, &no, true, false, "the batch wants none"},
+		{CheckAuto, CheckAuto, true, true, "bytes leave this host"},
+		{CheckAuto, CheckAuto, false, false, "bytes stay on this host"},
+		{CheckAlways, CheckAuto, false, true, "the engine always wants it"},
+		{CheckNever, CheckAuto, true, false, "the engine wants none"},
+		{CheckNever, CheckAlways, false, true, "the batch wants it"},
+		{CheckAlways, CheckNever, true, false, "the batch wants none"},
 	} {
 		e := &Engine{o: Options{Check: test.check}}
 		r := &route{}
@@ -295,7 +294,7 @@ func TestCheckRule(t *testing.T) {
 			t.Errorf("%+v: %q", test, got)
 		}
 	}
-	p := newPair(t, 1<<16, Options{Transports: []Transport{TCP()}}, Options{})
+	p := newPair(t, 1<<16, Options{Transports: []TransportFactory{TCP()}}, Options{})
 	if !p.client.carriers[0].caps.Checks {
 		t.Error("TCP's checksums are denied")
 	}
@@ -311,7 +310,7 @@ func TestCheckRule(t *testing.T) {
 func TestManyPeers(t *testing.T) {
 	checkLeaks(t)
 	n := newNetwork()
-	list := []Transport{n.transport(fake.Options{Name: "fake"})}
+	list := []TransportFactory{n.transport(fake.Options{Name: "fake"})}
 	p := newPair(t, 4096, Options{Transports: list}, Options{Transports: list})
 	ctx := testContext(t)
 	count := 300

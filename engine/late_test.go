@@ -43,12 +43,12 @@ func TestFenceAfterClose(t *testing.T) {
 	checkLeaks(t)
 	n := newNetwork()
 	slow := &slowEnd{release: make(chan struct{})}
-	build := func(env TransportEnv) (transport.Transport, error) {
+	build := func(env transport.Env) (transport.Transport, error) {
 		x, err := n.transport(fake.Options{Name: "fake"})(env)
 		slow.faked = x.(*faked)
 		return slow, err
 	}
-	p := newPair(t, 1<<20, Options{Transports: []Transport{build}}, Options{Transports: []Transport{n.transport(fake.Options{Name: "fake"})}})
+	p := newPair(t, 1<<20, Options{Transports: []TransportFactory{build}}, Options{Transports: []TransportFactory{n.transport(fake.Options{Name: "fake"})}})
 	p.client.closeTime = 50 * time.Millisecond
 	p.warm(t)
 	leave := make(chan struct{})

@@ -36,16 +36,16 @@ func (o *Options) complete() error {
 			return err
 		}
 	}
-	policy, err := pathsel.ParsePolicy(string(o.Policy))
+	policy, err := pathsel.ParsePolicy(o.Policy)
 	if err != nil {
 		return err
 	}
-	o.Policy = policy
+	o.Policy = string(policy)
 	switch {
 	case len(o.Token) > 0 && len(o.Token) < minToken:
 		return fmt.Errorf("token of %d bytes: want at least %d", len(o.Token), minToken)
-	case o.LocalSize < 0 || o.LocalRank < 0 || o.LocalRank >= max(o.LocalSize, 1):
-		return fmt.Errorf("local rank %d of %d: want a rank below the size, or 0 of 0", o.LocalRank, o.LocalSize)
+	case o.Ports.LocalSize < 0 || o.Ports.LocalRank < 0 || o.Ports.LocalRank >= max(o.Ports.LocalSize, 1):
+		return fmt.Errorf("local rank %d of %d: want a rank below the size, or 0 of 0", o.Ports.LocalRank, o.Ports.LocalSize)
 	case o.ConnsPerLane < 0 || o.ConnsPerLane > maxConns:
 		return fmt.Errorf("%d connections per lane: want 1 to %d", o.ConnsPerLane, maxConns)
 	case o.Check > CheckNever:
@@ -57,7 +57,7 @@ func (o *Options) complete() error {
 
 func (o *Options) defaults() {
 	if o.Transports == nil {
-		o.Transports = []Transport{SHM(), TCP()}
+		o.Transports = []TransportFactory{SHM(), TCP()}
 	}
 	if o.Registry == nil {
 		o.Registry = registry.P2P()

@@ -314,8 +314,8 @@ func (p *Peer) Err() error {
 // Name is what the peer was opened by.
 func (p *Peer) Name() string { return p.name }
 
-// Self is what the peer calls itself.
-func (p *Peer) Self() string { return p.self }
+// EngineName is what the peer's engine calls itself: its Options.Name.
+func (p *Peer) EngineName() string { return p.self }
 
 // Epoch tells the peer's lives apart.
 func (p *Peer) Epoch() uint64 { return p.epoch }

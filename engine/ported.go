@@ -54,7 +54,7 @@ func (p *Peer) ported(g *group, key routeKey, offers []transport.Endpoint, sameM
 // plannedPorts asks pathsel, of the ports that both transports have now.
 func (p *Peer) plannedPorts(g *group, key routeKey, ports []transport.LocalPort, offers []transport.Endpoint, now *ports, remote *pathsel.Host) error {
 	local := now.rdma
-	pair, err := pathsel.Connect(local, remote, pathsel.PairOptions{Fabric: p.engine.o.Fabric})
+	pair, err := pathsel.Connect(local, remote, pathsel.PairOptions{Fabric: p.engine.o.Ports.Fabric})
 	if err != nil {
 		return err
 	}
@@ -162,7 +162,7 @@ func (p *Peer) pairs(g *group, key routeKey, local []transport.LocalPort, offers
 		names[i] = local[i].Name
 	}
 	for i := range local {
-		m.here[i] = portLoad{rate: local[i].BytesPerSec, foreign: !mine(i, len(local), p.engine.o.LocalRank, p.engine.o.LocalSize)}
+		m.here[i] = portLoad{rate: local[i].BytesPerSec, foreign: !mine(i, len(local), p.engine.o.Ports.LocalRank, p.engine.o.Ports.LocalSize)}
 		for k := range offers {
 			m.there[k].rate = offers[k].BytesPerSec
 			if err := g.carrier.ports.PortReaches(local[i].ID, offers[k]); err != nil {

@@ -55,12 +55,12 @@ func rdmaHost(t testing.TB, name string, number int, devices ...string) *topo.To
 
 // portedPair is a client with a server, over a fake transport with ports and,
 // where asked for, TCP.
-func portedPair(t *testing.T, client, server Options, here, there fake.Options, more ...Transport) (*pair, *network) {
+func portedPair(t *testing.T, client, server Options, here, there fake.Options, more ...TransportFactory) (*pair, *network) {
 	t.Helper()
 	n := newNetwork()
 	here.Name, there.Name = "rdma", "rdma"
-	client.Transports = append([]Transport{n.transport(here)}, more...)
-	server.Transports = append([]Transport{n.transport(there)}, more...)
+	client.Transports = append([]TransportFactory{n.transport(here)}, more...)
+	server.Transports = append([]TransportFactory{n.transport(there)}, more...)
 	return newPair(t, 4<<20, client, server), n
 }
 
@@ -102,7 +102,7 @@ func TestPortedLanesOfPathsel(t *testing.T) {
 		}
 		return nil
 	}
-	p, n := portedPair(t, Options{Topology: a}, Options{Topology: b},
+	p, n := portedPair(t, Options{Ports: Ports{Topology: a}}, Options{Ports: Ports{Topology: b}},
 		fake.Options{Ports: hcas("mlx5_0", "mlx5_1"), Reach: rails}, fake.Options{Ports: hcas("roce0", "roce1")})
 	const rejected = "not [port:mlx5_0/1] to the peer's [port:roce1/1]: the local 10.2.0.1/24 has no route to 10.2.1.2/24 over mlx5_0\n" +
 		"not [port:mlx5_1/1] to the peer's [port:roce0/1]: the local 10.2.1.1/24 has no route to 10.2.0.2/24 over mlx5_1\n"
@@ -167,7 +167,7 @@ func TestPortedLanesWithoutTopologies(t *testing.T) {
 		{"the first choice would leave one out", Options{}, fake.Options{Ports: hcas("a0", "a1"), Reach: no("a1>b1")}, fake.Options{Ports: hcas("b0", "b1")},
 			"rdma a0 > HOST:b1 chosen 100 idle\nrdma a1 > HOST:b0 chosen 100 idle\nrdma a0 > HOST:b0 failover 100 idle\n" + because +
 				"not a1 to the peer's b1: no common partition\n"},
-		{"the second of two ranks", Options{LocalRank: 1, LocalSize: 2}, fake.Options{Ports: hcas("a0", "a1")}, fake.Options{Ports: hcas("b0")},
+		{"the second of two ranks", Options{Ports: Ports{LocalRank: 1, LocalSize: 2}}, fake.Options{Ports: hcas("a0", "a1")}, fake.Options{Ports: hcas("b0")},
 			"rdma a1 > HOST:b0 chosen 100 idle\nrdma a0 > HOST:b0 failover 100 idle\n" + because},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -189,7 +189,7 @@ func TestPortedLanesWithoutTopologies(t *testing.T) {
 func TestPortedRanks(t *testing.T) {
 	a, b := rdmaHost(t, "a", 1, "mlx5_0", "mlx5_1"), rdmaHost(t, "b", 2, "roce0", "roce1")
 	for rank := range 2 {
-		p, _ := portedPair(t, Options{Topology: a, LocalRank: rank, LocalSize: 2}, Options{Topology: b},
+		p, _ := portedPair(t, Options{Ports: Ports{Topology: a, LocalRank: rank, LocalSize: 2}}, Options{Ports: Ports{Topology: b}},
 			fake.Options{Ports: hcas("mlx5_0", "mlx5_1")}, fake.Options{Ports: hcas("roce0", "roce1")})
 		got := groupText(t, p, "cpu:0", "cpu:0")
 		want := fmt.Sprintf("rdma mlx5_%d > b:roce%d chosen", rank, rank)
@@ -255,7 +255,7 @@ func TestPortedFailover(t *testing.T) {
 	checkLeaks(t)
 	var log logged
 	a, b := rdmaHost(t, "a", 1, "mlx5_0", "mlx5_1"), rdmaHost(t, "b", 2, "roce0", "roce1")
-	p, n := portedPair(t, Options{Topology: a, Logger: textLogger(&log)}, Options{Topology: b},
+	p, n := portedPair(t, Options{Ports: Ports{Topology: a}, Logger: textLogger(&log)}, Options{Ports: Ports{Topology: b}},
 		fake.Options{Ports: hcas("mlx5_0", "mlx5_1"), BytesPerSec: 64 << 20}, fake.Options{Ports: hcas("roce0", "roce1")}, TCP())
 	ctx := testContext(t)
 	move := func(seed uint64) *Explanation {
@@ -366,8 +366,8 @@ func TestRekeyed(t *testing.T) {
 	checkLeaks(t)
 	n := newNetwork()
 	made := map[string]*rekeyed{}
-	build := func(refuses string) Transport {
-		return func(env TransportEnv) (transport.Transport, error) {
+	build := func(refuses string) TransportFactory {
+		return func(env transport.Env) (transport.Transport, error) {
 			f, err := n.transport(fake.Options{Name: "rdma", Ports: hcas("p0")})(env)
 			if err != nil {
 				return nil, err
@@ -376,7 +376,7 @@ func TestRekeyed(t *testing.T) {
 			return made[env.Name], nil
 		}
 	}
-	p := newPair(t, 4096, Options{Transports: []Transport{build("small"), TCP()}}, Options{Transports: []Transport{build("kv2"), TCP()}})
+	p := newPair(t, 4096, Options{Transports: []TransportFactory{build("small"), TCP()}}, Options{Transports: []TransportFactory{build("kv2"), TCP()}})
 	ctx := testContext(t)
 	held := p.to
 	key := func() string { return held.keyed.Load().Key["rdma"] }
@@ -419,14 +419,14 @@ func TestRekeyed(t *testing.T) {
 func TestRegisterRefused(t *testing.T) {
 	checkLeaks(t)
 	n := newNetwork()
-	build := func(refuses string) Transport {
-		return func(env TransportEnv) (transport.Transport, error) {
+	build := func(refuses string) TransportFactory {
+		return func(env transport.Env) (transport.Transport, error) {
 			f, err := n.transport(fake.Options{Name: "rdma", Ports: hcas("p0")})(env)
 			return &rekeyed{Ported: f.(fake.Ported), key: "one", refuses: refuses, changed: env.Changed}, err
 		}
 	}
 	var log logged
-	p := newPair(t, 4096, Options{Transports: []Transport{build("mine"), TCP()}, Logger: textLogger(&log)}, Options{Transports: []Transport{build(""), TCP()}})
+	p := newPair(t, 4096, Options{Transports: []TransportFactory{build("mine"), TCP()}, Logger: textLogger(&log)}, Options{Transports: []TransportFactory{build(""), TCP()}})
 	ctx := testContext(t)
 	b, err := p.peer.Submit(ctx, []Op{WriteOp(p.mine.All(), p.to.At(0))}, SubmitOptions{})
 	if err != nil {
@@ -446,7 +446,7 @@ func TestRegisterRefused(t *testing.T) {
 	if err := p.mine.Close(ctx); err != nil {
 		t.Errorf("close: %v", err)
 	}
-	alone := newEngine(t, Options{Transports: []Transport{build("mine")}})
+	alone := newEngine(t, Options{Transports: []TransportFactory{build("mine")}})
 	if _, err := alone.Alloc(4096, RegionOptions{Name: "mine"}); err == nil || !strings.Contains(err.Error(), `region "mine": rdma: locked memory`) {
 		t.Errorf("no transport takes it: %v", err)
 	}

@@ -87,7 +87,7 @@ func (p *proxy) cut() {
 func TestConnectionsAreCut(t *testing.T) {
 	checkLeaks(t)
 	const size = 8 << 20
-	tcp := []Transport{TCP()}
+	tcp := []TransportFactory{TCP()}
 	server := newEngine(t, Options{Name: "server", Transports: tcp})
 	way := newProxy(t, server.Addrs()[0].String())
 	p := throughProxy(t, way, server, size)
@@ -125,7 +125,7 @@ func TestConnectionsAreCut(t *testing.T) {
 
 func throughProxy(t testing.TB, way *proxy, server *Engine, size int64) *pair {
 	t.Helper()
-	p := &pair{server: server, client: newEngine(t, Options{Name: "client", Transports: []Transport{TCP()}, GiveUp: 20 * time.Second})}
+	p := &pair{server: server, client: newEngine(t, Options{Name: "client", Transports: []TransportFactory{TCP()}, GiveUp: 20 * time.Second})}
 	var err error
 	if p.theirs, err = server.Alloc(size, RegionOptions{Name: "kv", Grant: memory.PeerRead | memory.PeerWrite}); err != nil {
 		t.Fatal(err)
@@ -147,7 +147,7 @@ func throughProxy(t testing.TB, way *proxy, server *Engine, size int64) *pair {
 // so does what follows, until it is opened again.
 func TestRestartDuringTransfer(t *testing.T) {
 	checkLeaks(t)
-	tcp := []Transport{TCP()}
+	tcp := []TransportFactory{TCP()}
 	first := newEngine(t, Options{Name: "server", Transports: tcp})
 	second := newEngine(t, Options{Name: "server", Transports: tcp})
 	way := newProxy(t, first.Addrs()[0].String())

@@ -16,8 +16,8 @@ import (
 )
 
 // overRDMA is the real transport on a fake provider of verbs.
-func overRDMA(lib *verbs.Lib) Transport {
-	return func(env TransportEnv) (transport.Transport, error) {
+func overRDMA(lib *verbs.Lib) TransportFactory {
+	return func(env transport.Env) (transport.Transport, error) {
 		return rdma.New(rdma.Options{Lib: lib, Changed: env.Changed})
 	}
 }
@@ -31,8 +31,8 @@ func TestRDMA(t *testing.T) {
 		verbsfake.RoCE("b0", 3, "10.0.0.2"), verbsfake.RoCE("b1", 4, "10.0.1.2"),
 	}})
 	t.Cleanup(f.Close)
-	p := newPair(t, 8<<20, Options{Transports: []Transport{overRDMA(f.Lib("a0", "a1")), TCP()}},
-		Options{Transports: []Transport{overRDMA(f.Lib("b0", "b1")), TCP()}})
+	p := newPair(t, 8<<20, Options{Transports: []TransportFactory{overRDMA(f.Lib("a0", "a1")), TCP()}},
+		Options{Transports: []TransportFactory{overRDMA(f.Lib("b0", "b1")), TCP()}})
 	ctx := testContext(t)
 	seed := uint64(0)
 	over := func() map[string]int64 {
@@ -80,7 +80,7 @@ func TestWaitingOverRDMA(t *testing.T) {
 	checkLeaks(t)
 	f := verbsfake.New(verbsfake.Options{Devices: []verbsfake.Device{verbsfake.RoCE("a0", 1, "10.0.0.1"), verbsfake.RoCE("b0", 2, "10.0.0.2")}})
 	t.Cleanup(f.Close)
-	p := newPair(t, 1<<20, Options{Transports: []Transport{overRDMA(f.Lib("a0"))}}, Options{Transports: []Transport{overRDMA(f.Lib("b0"))}})
+	p := newPair(t, 1<<20, Options{Transports: []TransportFactory{overRDMA(f.Lib("a0"))}}, Options{Transports: []TransportFactory{overRDMA(f.Lib("b0"))}})
 	ctx := testContext(t)
 	submit := func(ctx context.Context) *Batch {
 		t.Helper()
@@ -130,15 +130,15 @@ func TestWaitingOverRDMA(t *testing.T) {
 func TestWhyThereIsNoRDMA(t *testing.T) {
 	f := verbsfake.New(verbsfake.Options{Devices: []verbsfake.Device{verbsfake.RoCE("a0", 1, "10.0.0.1"), verbsfake.RoCE("b0", 2, "10.0.0.2")}})
 	t.Cleanup(f.Close)
-	wrong := func(env TransportEnv) (transport.Transport, error) {
+	wrong := func(env transport.Env) (transport.Transport, error) {
 		return rdma.New(rdma.Options{Lib: f.Lib("a0"), GIDIndex: rdma.At(77), Changed: env.Changed})
 	}
 	for name, c := range map[string]struct {
-		here, there []Transport
+		here, there []TransportFactory
 		want        string
 	}{
-		"a wrong GID index":       {[]Transport{wrong, TCP()}, []Transport{overRDMA(f.Lib("b0")), TCP()}, "GID index 77, which the options want, is not in use"},
-		"a peer that has no RDMA": {[]Transport{overRDMA(f.Lib("a0")), TCP()}, []Transport{TCP()}, "rdma: the peer does not offer it"},
+		"a wrong GID index":       {[]TransportFactory{wrong, TCP()}, []TransportFactory{overRDMA(f.Lib("b0")), TCP()}, "GID index 77, which the options want, is not in use"},
+		"a peer that has no RDMA": {[]TransportFactory{overRDMA(f.Lib("a0")), TCP()}, []TransportFactory{TCP()}, "rdma: the peer does not offer it"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPair(t, 4096, Options{Transports: c.here}, Options{Transports: c.there})

@@ -217,7 +217,7 @@ func (c *crowd) Serves() []transport.Passive { return c.list }
 // The list is bounded, and names the port that an address is of.
 func TestServedIsBounded(t *testing.T) {
 	c := &crowd{}
-	e := newEngine(t, Options{Topology: twoPorts(t, "n1", 1, "eth0", "eth1"), Transports: []Transport{func(env TransportEnv) (_ transport.Transport, err error) {
+	e := newEngine(t, Options{Ports: Ports{Topology: twoPorts(t, "n1", 1, "eth0", "eth1")}, Transports: []TransportFactory{func(env transport.Env) (_ transport.Transport, err error) {
 		c.Transport, err = TCP()(env)
 		return c, err
 	}}})

@@ -24,7 +24,7 @@ import (
 func TestLostWhileSubmitting(t *testing.T) {
 	checkLeaks(t)
 	n := newNetwork()
-	list := []Transport{n.transport(fake.Options{Name: "fake"})}
+	list := []TransportFactory{n.transport(fake.Options{Name: "fake"})}
 	p := &pair{server: newEngine(t, Options{Name: "server", Transports: list}), client: newEngine(t, Options{Name: "client", Transports: list})}
 	// Who needs a new work stands still for a while.
 	var slow atomic.Int32
@@ -64,7 +64,7 @@ func TestQuarantineAfterLostPeer(t *testing.T) {
 func quarantineAfterLostPeer(t *testing.T, twice bool) {
 	checkLeaks(t)
 	n := newNetwork()
-	list := []Transport{n.transport(fake.Options{Name: "fake"})}
+	list := []TransportFactory{n.transport(fake.Options{Name: "fake"})}
 	server := newEngine(t, Options{Name: "server", Transports: list})
 	way := newProxy(t, server.Addrs()[0].String())
 	p := &pair{server: server, client: newEngine(t, Options{Name: "client", Transports: list, GiveUp: 500 * time.Millisecond})}
@@ -210,7 +210,7 @@ func TestRegionThatATransportKeeps(t *testing.T) {
 	n := newNetwork()
 	var c *clinging
 	build := n.transport(fake.Options{Name: "fake"})
-	e := newEngine(t, Options{Transports: []Transport{func(env TransportEnv) (transport.Transport, error) {
+	e := newEngine(t, Options{Transports: []TransportFactory{func(env transport.Env) (transport.Transport, error) {
 		x, err := build(env)
 		c = &clinging{Transport: x}
 		return c, err
@@ -240,7 +240,7 @@ func TestRegionClosedTwice(t *testing.T) {
 	n := newNetwork()
 	var c *counted
 	build := n.transport(fake.Options{Name: "fake"})
-	e := newEngine(t, Options{Transports: []Transport{func(env TransportEnv) (transport.Transport, error) {
+	e := newEngine(t, Options{Transports: []TransportFactory{func(env transport.Env) (transport.Transport, error) {
 		x, err := build(env)
 		c = &counted{Transport: x}
 		return c, err
@@ -304,7 +304,7 @@ func TestCloseWithPeerThatDoesNotStop(t *testing.T) {
 		t.Skip("takes seconds")
 	}
 	checkLeaks(t)
-	server := newEngine(t, Options{Name: "server", Transports: []Transport{SHM()}})
+	server := newEngine(t, Options{Name: "server", Transports: []TransportFactory{SHM()}})
 	ctx := testContext(t)
 	s, err := session.Dial(ctx, session.DialOptions{
 		Identity: session.Identity{Name: "hostile", Epoch: 7},
@@ -361,7 +361,7 @@ func TestManyChangesOfAPeer(t *testing.T) {
 		if i%2 == 0 {
 			list = append(list, transport.Endpoint{Transport: "fake", Address: fmt.Sprint("nowhere ", i)})
 		}
-		p.server.reoffer(nil, list, nil)
+		p.server.reoffer(nil, list, "")
 		eventually(t, "the change is known", func() bool { return slices.Equal(told(), list) })
 	}
 	p.warm(t)

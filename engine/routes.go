@@ -58,7 +58,7 @@ func (p *Peer) route(key routeKey) (*route, error) {
 		return r, nil
 	}
 	r = &route{key: key, groups: p.groups(key)}
-	r.r = &sched.Route{Peer: p.id, Name: routeName(key), Policy: p.engine.o.Policy, Groups: schedGroups(r.groups)}
+	r.r = &sched.Route{Peer: p.id, Name: routeName(key), Policy: pathsel.Policy(p.engine.o.Policy), Groups: schedGroups(r.groups)}
 	r.leaves.Store(leaves(r.groups))
 	if len(r.r.Groups) == 0 {
 		return nil, fmt.Errorf("from %s to its %s: %w: %s", locationName(key.local), locationName(key.remote), ErrNoLane, reasons(r.groups, key.only))
@@ -288,7 +288,7 @@ func pathselTransport(c *carrier) pathsel.Transport {
 // planned asks pathsel.
 func (p *Peer) planned(g *group, key routeKey, offers []transport.Endpoint, local, remote *pathsel.Host) error {
 	e := p.engine
-	pair, err := pathsel.Connect(local, remote, pathsel.PairOptions{Fabric: e.o.Fabric})
+	pair, err := pathsel.Connect(local, remote, pathsel.PairOptions{Fabric: e.o.Ports.Fabric})
 	if err != nil {
 		return err
 	}

@@ -36,7 +36,7 @@ func (p *Peer) Write(ctx context.Context, from Span, to RemoteSpan) error {
 
 // Read copies a place of the peer into a local span and waits for it.
 func (p *Peer) Read(ctx context.Context, into Span, from RemoteSpan) error {
-	return p.one(ctx, Op{Read: true, Local: into, Remote: from})
+	return p.one(ctx, Op{Kind: Read, Local: into, Remote: from})
 }
 
 func (p *Peer) one(ctx context.Context, op Op) error {

@@ -16,7 +16,7 @@ import (
 func TestSubmitRefuses(t *testing.T) {
 	checkLeaks(t)
 	n := newNetwork()
-	list := []Transport{n.transport(fake.Options{Name: "fake"})}
+	list := []TransportFactory{n.transport(fake.Options{Name: "fake"})}
 	p := newPair(t, 8192, Options{Transports: list, Limits: Limits{BatchOps: 10}}, Options{Transports: list})
 	ctx := testContext(t)
 	if _, err := p.server.Alloc(4096, RegionOptions{Name: "read only", Grant: memory.PeerRead}); err != nil {

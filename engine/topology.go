@@ -44,12 +44,12 @@ func (e *Engine) newPorts(t *topo.Topology) (*ports, error) {
 	if t == nil {
 		return nil, nil
 	}
-	host, err := pathsel.New(t, pathsel.Options{Transport: pathsel.TCP, Roles: e.o.Roles, Overlay: e.o.Overlay})
+	host, err := pathsel.New(t, pathsel.Options{Transport: pathsel.TCP, Roles: e.o.Ports.Roles, Overlay: e.o.Ports.Overlay})
 	if err != nil {
 		return nil, fmt.Errorf("topology: %w", err)
 	}
 	p := &ports{described: described{topology: t, host: host}}
-	p.forRDMA(pathsel.Options{Roles: e.o.Roles, Overlay: e.o.Overlay})
+	p.forRDMA(pathsel.Options{Roles: e.o.Ports.Roles, Overlay: e.o.Ports.Overlay})
 	if p.document, err = t.Encode(); err != nil {
 		return nil, fmt.Errorf("topology: %w", err)
 	}
@@ -57,12 +57,12 @@ func (e *Engine) newPorts(t *topo.Topology) (*ports, error) {
 		e.log.Warn("the topology is too large for peers: they use this engine's address only", "bytes", len(p.document))
 		p.document = nil
 	}
-	if e.o.LocalSize > 1 {
-		if p.assigned, err = assigned(host, e.o.LocalRank, e.o.LocalSize); err != nil {
+	if e.o.Ports.LocalSize > 1 {
+		if p.assigned, err = assigned(host, e.o.Ports.LocalRank, e.o.Ports.LocalSize); err != nil {
 			return nil, fmt.Errorf("topology: %w", err)
 		}
 		if p.rdma != nil {
-			if p.rdmaAssigned, err = assigned(p.rdma, e.o.LocalRank, e.o.LocalSize); err != nil {
+			if p.rdmaAssigned, err = assigned(p.rdma, e.o.Ports.LocalRank, e.o.Ports.LocalSize); err != nil {
 				// A host whose RDMA ports cannot be used now still has others.
 				p.rdma, p.rdmaNote = nil, "this host's RDMA ports cannot be shared out: "+err.Error()
 			}
@@ -141,7 +141,14 @@ func readTopology(document json.RawMessage) described {
 func (e *Engine) Advertised() []Advertised {
 	e.offering.mu.Lock()
 	defer e.offering.mu.Unlock()
-	return append([]Advertised(nil), e.offering.advertised...)
+	var out []Advertised
+	for i, x := range e.offering.endpoints {
+		out = append(out, Advertised{Transport: x.Transport, Port: x.Port, Address: x.Address, BytesPerSec: x.BytesPerSec})
+		if i == 0 {
+			out[0].Reason = e.offering.reason
+		}
+	}
+	return out
 }
 
 // advertise finds the addresses that peers are told.
@@ -155,12 +162,11 @@ func (e *Engine) advertise(ctx context.Context) error {
 	if p := e.ports.Load(); p != nil {
 		known, document = p.host.Ports(), p.document
 	}
-	var out []Advertised
-	seen := map[transport.Endpoint]bool{}
-	add := func(a Advertised) {
-		if !seen[a.Endpoint] {
-			seen[a.Endpoint] = true
-			out = append(out, a)
+	var out []transport.Endpoint
+	reason := ""
+	add := func(x transport.Endpoint) {
+		if !slices.Contains(out, x) {
+			out = append(out, x)
 		}
 	}
 	tells := hostroute.Endpoints(e.listen, known)
@@ -177,15 +183,16 @@ func (e *Engine) advertise(ctx context.Context) error {
 				at.Port = t.Port
 			}
 		}
-		add(Advertised{at, choice.Reasons[0].Text})
+		add(at)
+		reason = choice.Reasons[0].Text
 		for _, w := range choice.Warnings {
 			e.log.Warn("the address that peers are told", "address", choice.String(), "warning", w.Text)
 		}
 	}
 	for _, t := range tells {
-		add(Advertised{Endpoint: t})
+		add(t)
 	}
-	e.own = out
+	e.own, e.ownReason = out, reason
 	e.offerAll(document)
 	return nil
 }
@@ -197,17 +204,13 @@ func (e *Engine) offerAll(document json.RawMessage) {
 	for _, c := range e.carriers {
 		if offerer, ok := transport.As[transport.Offerer](c.t); ok {
 			for _, t := range offerer.Offers() {
-				if !slices.ContainsFunc(out, func(a Advertised) bool { return a.Endpoint == t }) {
-					out = append(out, Advertised{Endpoint: t})
+				if !slices.Contains(out, t) {
+					out = append(out, t)
 				}
 			}
 		}
 	}
-	endpoints := make([]transport.Endpoint, len(out))
-	for i := range out {
-		endpoints[i] = out[i].Endpoint
-	}
-	e.reoffer(document, endpoints, out)
+	e.reoffer(document, out, e.ownReason)
 }
 
 // followPorts does what comes of it that a transport's ports have changed.

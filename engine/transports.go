@@ -13,8 +13,8 @@ import (
 
 // TCP moves memory over TCP connections, which peers let in where the engine
 // listens.
-func TCP() Transport {
-	return func(env TransportEnv) (transport.Transport, error) {
+func TCP() TransportFactory {
+	return func(env transport.Env) (transport.Transport, error) {
 		t, err := tcp.New(tcp.Options{
 			Regions: env.Regions, Identity: session.Identity{Name: env.Name, Epoch: env.Epoch, Token: env.Token},
 		})
@@ -27,8 +27,8 @@ func TCP() Transport {
 
 // SHM copies between engines of one host and user through memory that both have
 // mapped. Where the host has none of that, engines go on without it, and say so.
-func SHM() Transport {
-	return func(env TransportEnv) (transport.Transport, error) {
+func SHM() TransportFactory {
+	return func(env transport.Env) (transport.Transport, error) {
 		t, err := shm.New(shm.Options{Regions: env.Regions})
 		if err != nil {
 			return nil, fmt.Errorf("shared memory is %w: %w", ErrUnavailable, err)
@@ -53,11 +53,11 @@ func dedupe(list []string) []string {
 
 // checks says whether the slices of a job carry checksums: the batch decides, else
 // the engine; by default where bytes leave this host.
-func (e *Engine) checks(want *bool, r *route) bool {
-	if want != nil {
-		return *want
+func (e *Engine) checks(want Check, r *route) bool {
+	if want == CheckAuto {
+		want = e.o.Check
 	}
-	switch e.o.Check {
+	switch want {
 	case CheckAlways:
 		return true
 	case CheckNever:
@@ -88,11 +88,11 @@ func notOver(reason string, unchecked []string) string {
 }
 
 // checkReason puts that in words.
-func (e *Engine) checkReason(want *bool, leaves bool) string {
+func (e *Engine) checkReason(want Check, leaves bool) string {
 	switch {
-	case want != nil && *want:
+	case want == CheckAlways:
 		return "a checksum for each slice: the batch wants it"
-	case want != nil:
+	case want == CheckNever:
 		return "no checksums: the batch wants none"
 	case e.o.Check == CheckAlways:
 		return "a checksum for each slice: the engine always wants it"

@@ -53,7 +53,7 @@ func (f *farSide) startEngine(a ask) (answer, error) {
 		return answer{}, err
 	}
 	e, err := engine.New(context.Background(), engine.Options{
-		Name: "far", Listen: []string{":0"}, Token: token, Topology: t, Transports: []engine.Transport{engine.TCP()},
+		Name: "far", Listen: []string{":0"}, Token: token, Ports: engine.Ports{Topology: t}, Transports: []engine.TransportFactory{engine.TCP()},
 	})
 	if err != nil {
 		return answer{}, err

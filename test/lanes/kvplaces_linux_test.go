@@ -58,7 +58,7 @@ func (f *farSide) startLocated() (answer, error) {
 		return answer{}, err
 	}
 	e, err := engine.New(context.Background(), engine.Options{
-		Name: "far", Listen: []string{":0"}, Token: token, Topology: t, Transports: []engine.Transport{engine.TCP()},
+		Name: "far", Listen: []string{":0"}, Token: token, Ports: engine.Ports{Topology: t}, Transports: []engine.TransportFactory{engine.TCP()},
 	})
 	if err != nil {
 		return answer{}, err
@@ -86,7 +86,7 @@ func TestKVPlaces(t *testing.T) {
 	}{
 		{[]int{0, 1}, [2]int64{1, 1}}, {[]int{1}, [2]int64{0, 2}}, {[]int{0}, [2]int64{2, 0}},
 	} {
-		e, err := engine.New(t.Context(), engine.Options{Name: "near", Token: token, Topology: top, Policy: pathsel.First, Transports: []engine.Transport{engine.TCP()}})
+		e, err := engine.New(t.Context(), engine.Options{Name: "near", Token: token, Ports: engine.Ports{Topology: top}, Policy: string(pathsel.First), Transports: []engine.TransportFactory{engine.TCP()}})
 		l.must("engine", err)
 		t.Cleanup(func() { e.Close() })
 		peer, err := e.Open(t.Context(), far.Address)

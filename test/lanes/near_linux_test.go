@@ -26,7 +26,7 @@ func (l *lab) open(lanes int, far answer, policy pathsel.Policy) *nearEngine {
 	t, err := topology("near", lanes, nearAddr)
 	l.must("topology", err)
 	e, err := engine.New(context.Background(), engine.Options{
-		Name: "near", Token: token, Topology: t, Policy: policy, Transports: []engine.Transport{engine.TCP()},
+		Name: "near", Token: token, Ports: engine.Ports{Topology: t}, Policy: string(policy), Transports: []engine.TransportFactory{engine.TCP()},
 	})
 	l.must("engine", err)
 	l.t.Cleanup(func() { e.Close() })

@@ -35,7 +35,7 @@ type world struct {
 }
 
 // over makes the transport of one engine.
-type over func(engine.TransportEnv) (transport.Transport, error)
+type over func(transport.Env) (transport.Transport, error)
 
 // newWorld starts two engines, and looks for what they leave behind when the test
 // ends.
@@ -45,7 +45,7 @@ func newWorld(t *testing.T, a, b over, check engine.Check) *world {
 	w := &world{t: t}
 	start := func(name string, o over) *engine.Engine {
 		e, err := engine.New(context.Background(), engine.Options{
-			Name: name, Token: token, Transports: []engine.Transport{engine.Transport(o)}, Check: check, ConnsPerLane: 16,
+			Name: name, Token: token, Transports: []engine.TransportFactory{engine.TransportFactory(o)}, Check: check, ConnsPerLane: 16,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -129,7 +129,7 @@ func held() (goroutines, descriptors int, heap uint64) {
 // onFake are both ends of a network without wires; around goes around each.
 func onFake(o fake.Options, around func(name string, t transport.Transport) transport.Transport) (a, b over) {
 	n := fake.NewNetwork()
-	end := func(env engine.TransportEnv) (transport.Transport, error) {
+	end := func(env transport.Env) (transport.Transport, error) {
 		return around(env.Name, n.Transport(env.Name, env.Regions, o)), nil
 	}
 	return end, end

@@ -92,7 +92,7 @@ func lateOnFake(t *testing.T, rounds int, b func(transport.Transport) transport.
 func lateOnTCP(t *testing.T, rounds int, b func(transport.Transport) transport.Transport) (lost int) {
 	d := &detour{}
 	from, to := onTCP(d, func(t transport.Transport) transport.Transport { return t })
-	w := newWorld(t, from, func(env engine.TransportEnv) (transport.Transport, error) {
+	w := newWorld(t, from, func(env transport.Env) (transport.Transport, error) {
 		inner, err := to(env)
 		if err != nil {
 			return nil, err

@@ -34,7 +34,7 @@ func (d *detour) Dial(ctx context.Context, to transport.Dial) (transport.Conn, e
 
 // onTCP are both ends of TCP; the first one's data takes the detour.
 func onTCP(d *detour, around func(transport.Transport) transport.Transport) (a, b over) {
-	a = func(env engine.TransportEnv) (transport.Transport, error) {
+	a = func(env transport.Env) (transport.Transport, error) {
 		t, err := engine.TCP()(env)
 		if err != nil {
 			return nil, err

@@ -59,7 +59,10 @@ func (s *stripe) ops(read bool) []engine.Op {
 	var out []engine.Op
 	for zone, to := range s.rng.Perm(zones) {
 		local, remote := int64(zone)*zoneBytes, int64(to)*zoneBytes
-		op := engine.Op{Read: read}
+		op := engine.Op{}
+		if read {
+			op.Kind = engine.Read
+		}
 		switch s.rng.IntN(4) {
 		case 0: // contiguous
 			size := 1 + s.rng.Int64N(zoneBytes)
@@ -104,7 +107,7 @@ func (s *stripe) apply(op *engine.Op, local, remote int64) {
 		}
 		h := s.wantH[local+i*l.LocalStride:][:l.Bytes]
 		f := s.wantF[remote+j*l.RemoteStride:][:l.Bytes]
-		if op.Read {
+		if op.Kind == engine.Read {
 			copy(h, f)
 		} else {
 			copy(f, h)

@@ -106,7 +106,10 @@ func unlessStopped(ctx context.Context, err error) error {
 }
 
 func info(e *engine.Engine, pages *Pages) Info {
-	i := Info{Name: e.Name(), Epoch: e.Epoch(), Addresses: []string{}, Advertised: e.Advertised(), HTTP: pages.Addresses(), Regions: e.Stats().Regions, Unavailable: append([]string{}, e.Unavailable()...)}
+	i := Info{Name: e.Name(), Epoch: e.Epoch(), Addresses: []string{}, Advertised: e.Advertised(), HTTP: pages.Addresses(), Regions: e.Stats().Regions, Unavailable: []string{}}
+	for _, err := range e.Unavailable() {
+		i.Unavailable = append(i.Unavailable, err.Error())
+	}
 	for _, a := range e.Addrs() {
 		i.Addresses = append(i.Addresses, a.String())
 	}

@@ -33,7 +33,7 @@ type Options struct {
 	InFlight   int      // batches of each thread
 	Transports []string // "auto", "rdma", "tcp", "shm"
 	// Engine are the transports of the engines that measure; nil: the engine's default.
-	Engine   []engine.Transport
+	Engine   []engine.TransportFactory
 	Policies []pathsel.Policy
 	// Lanes are the names (or local ports) of the only lanes to use, LaneCount how
 	// many of the best of each transport; neither: all.

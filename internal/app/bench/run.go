@@ -68,7 +68,10 @@ func (r *run) open(ctx context.Context) error {
 		Peer: Peer{Name: first.peer.Name(), Address: o.Peer, Region: first.remote.Name(), OwnChild: o.ChildPID != 0},
 		Memory: Memory{LocalBytes: r.memory, RemoteBytes: r.memory, WorkingSetBytes: 2 * r.memory, Layout: "scattered",
 			PageBytes: first.local.Info().PageBytes, Notes: append([]string{}, first.local.Info().Notes...)},
-		Unavailable: append([]string{}, first.engine.Unavailable()...), Results: []Result{}, Ceilings: []Ceiling{},
+		Unavailable: []string{}, Results: []Result{}, Ceilings: []Ceiling{},
+	}
+	for _, err := range first.engine.Unavailable() {
+		r.report.Unavailable = append(r.report.Unavailable, err.Error())
 	}
 	var err error
 	if r.report.Host, err = os.Hostname(); err != nil {
@@ -107,7 +110,7 @@ func (r *run) openEnd(ctx context.Context, p pathsel.Policy) error {
 // dial makes an engine, opens the peer and finds the region.
 func (r *run) dial(ctx context.Context, p pathsel.Policy) (*end, error) {
 	o := &r.o
-	e, err := engine.New(ctx, engine.Options{Name: fmt.Sprintf("bench-%d", os.Getpid()), Token: o.Token, Topology: o.Topology, Overlay: o.Overlay, Policy: p, Transports: o.Engine})
+	e, err := engine.New(ctx, engine.Options{Name: fmt.Sprintf("bench-%d", os.Getpid()), Token: o.Token, Ports: engine.Ports{Topology: o.Topology, Overlay: o.Overlay}, Policy: string(p), Transports: o.Engine})
 	if err != nil {
 		return nil, err
 	}

@@ -88,10 +88,13 @@ func (w *worker) pattern() pattern {
 
 // prepare sets the next ops up, and for verification what they must not find.
 func (w *worker) prepare() {
-	c := w.c
+	c, kind := w.c, engine.Write
+	if c.op == Read {
+		kind = engine.Read
+	}
 	for i := range w.ops {
 		near, far := c.layout.near(w.part, w.k+int64(i)), c.layout.far(w.part, w.k+int64(i))
-		w.ops[i] = engine.Op{Read: c.op == Read, Local: c.local.Span(near, c.size), Remote: c.remote.At(far)}
+		w.ops[i] = engine.Op{Kind: kind, Local: c.local.Span(near, c.size), Remote: c.remote.At(far)}
 		if c.verified == nil {
 			continue
 		}

@@ -271,8 +271,8 @@ func runAgent(ctx context.Context, o *agentOptions) error {
 	}
 	var printed error
 	err = agent.Run(ctx, agent.Options{
-		Engine: engine.Options{Name: o.name, Listen: o.listen, Advertise: o.advertise, Token: token, Topology: t, Overlay: rates,
-			LocalRank: o.rank, LocalSize: o.ranks, Logger: o.logger(), Transports: o.rdma.transports(o.transports)},
+		Engine: engine.Options{Name: o.name, Listen: o.listen, Advertise: o.advertise, Token: token,
+			Ports: engine.Ports{Topology: t, Overlay: rates, LocalRank: o.rank, LocalSize: o.ranks}, Logger: o.logger(), Transports: o.rdma.transports(o.transports)},
 		Regions: o.regions, HTTP: o.http, Probe: o.prober(),
 		Rediscover: o.find, Look: look, Seen: seen, Every: o.refresh,
 		Ready: func(i agent.Info) { printed = o.print(i) },

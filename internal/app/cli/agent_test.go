@@ -19,7 +19,6 @@ import (
 	"github.com/topoctl/topoctl/engine/transport/rdma"
 	"github.com/topoctl/topoctl/internal/app/agent"
 	"github.com/topoctl/topoctl/internal/app/probe/fabric"
-	"github.com/topoctl/topoctl/internal/base/engine/transport"
 )
 
 func TestParseAgent(t *testing.T) {
@@ -143,8 +142,8 @@ func TestAgentText(t *testing.T) {
 		limits: fabric.Limits{MemoryBytes: 1 << 30, Duration: 10 * time.Minute, BytesPerSec: 1.25e9}}
 	i := agent.Info{Name: "n1", Addresses: []string{"0.0.0.0:7411"}, HTTP: []string{"127.0.0.1:9411"},
 		Advertised: []engine.Advertised{
-			{Endpoint: transport.Endpoint{Transport: "shm", Address: "@x"}},
-			{Endpoint: transport.Endpoint{Transport: "tcp", Address: "10.0.0.1:7411", Port: "net:eth0"}, Reason: "the default route leaves here"},
+			{Transport: "shm", Address: "@x"},
+			{Transport: "tcp", Address: "10.0.0.1:7411", Port: "net:eth0", Reason: "the default route leaves here"},
 		},
 		Regions: []engine.RegionStats{{Name: "bench", Bytes: 256 << 20, Read: true, Write: true, Notes: []string{"no huge pages"}}}}
 	if err := o.print(i); err != nil {
@@ -178,7 +177,7 @@ func TestRDMAFlags(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o := got.rdma.options(engine.TransportEnv{}); len(o.Devices) > 0 || o.GIDIndex != rdma.Auto || o.Timeout != 0 || o.RetryCount != 0 || len(got.rdma.args()) > 0 {
+	if o := got.rdma.options(); len(o.Devices) > 0 || o.GIDIndex != rdma.Auto || o.Timeout != 0 || o.RetryCount != 0 || len(got.rdma.args()) > 0 {
 		t.Errorf("defaults: %+v", o)
 	}
 	args := []string{"--rdma-device", "mlx5_0", "--rdma-device", "mlx5_2", "--rdma-gid-index=0", "--rdma-traffic-class=106",
@@ -186,7 +185,7 @@ func TestRDMAFlags(t *testing.T) {
 	if got, err = parse(t, newFake().Streams, newAgentCmd, args...); err != nil {
 		t.Fatal(err)
 	}
-	o := got.rdma.options(engine.TransportEnv{})
+	o := got.rdma.options()
 	if o.GIDIndex != rdma.At(0) || o.TrafficClass != 106 || o.ServiceLevel != 3 || o.Timeout != 14 || o.RetryCount != 5 || len(o.Devices) != 2 {
 		t.Errorf("%+v", o)
 	}
@@ -206,7 +205,7 @@ func TestUsable(t *testing.T) {
 	if diff := cmp.Diff([]string{"localhost:9411", "127.0.0.1:9412", "localhost:9413"}, usable(i)); diff != "" {
 		t.Error(diff)
 	}
-	i.Advertised = []engine.Advertised{{Endpoint: transport.Endpoint{Transport: "rdma", Address: "rdma1 x"}}, {Endpoint: transport.Endpoint{Transport: "tcp", Address: "[2001:db8::1]:7411"}}}
+	i.Advertised = []engine.Advertised{{Transport: "rdma", Address: "rdma1 x"}, {Transport: "tcp", Address: "[2001:db8::1]:7411"}}
 	if diff := cmp.Diff([]string{"[2001:db8::1]:9411", "127.0.0.1:9412", "[2001:db8::1]:9413"}, usable(i)); diff != "" {
 		t.Error(diff)
 	}

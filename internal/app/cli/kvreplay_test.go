@@ -26,7 +26,7 @@ import (
 // server is an engine as an agent has it, with regions for caches.
 func server(t *testing.T, regions ...engine.RegionOptions) *engine.Engine {
 	t.Helper()
-	e, err := engine.New(t.Context(), engine.Options{Transports: []engine.Transport{engine.TCP()}})
+	e, err := engine.New(t.Context(), engine.Options{Transports: []engine.TransportFactory{engine.TCP()}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,7 +50,7 @@ func runKVReplay(ctx context.Context, o *kvReplayOptions) error {
 		}
 		defer stop() //nolint:errcheck // the run is over; the child ends with this process at the latest
 	}
-	e, err := engine.New(ctx, engine.Options{Name: fmt.Sprintf("kv-replay-%d", os.Getpid()), Token: token, Topology: t, Policy: o.policy,
+	e, err := engine.New(ctx, engine.Options{Name: fmt.Sprintf("kv-replay-%d", os.Getpid()), Token: token, Ports: engine.Ports{Topology: t}, Policy: string(o.policy),
 		Transports: o.rdma.transports(withTCP(o.transports))})
 	if err != nil {
 		return err

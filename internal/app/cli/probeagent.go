@@ -58,7 +58,7 @@ func (o *agentOptions) prober() *fabric.ServerOptions {
 	if !o.probes {
 		return nil
 	}
-	s := &fabric.ServerOptions{Limits: o.limits, Transports: map[string]engine.Transport{}}
+	s := &fabric.ServerOptions{Limits: o.limits, Transports: map[string]engine.TransportFactory{}}
 	for _, name := range transportNames {
 		if list := o.rdma.transports([]string{name}); len(list) == 1 && o.offers(name) {
 			s.Transports[name] = list[0]

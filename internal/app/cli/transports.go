@@ -89,8 +89,8 @@ func (r *rdmaFlags) args() []string {
 	return out
 }
 
-func (r *rdmaFlags) options(env engine.TransportEnv) rdma.Options {
-	o := rdma.Options{Devices: r.devices, Changed: env.Changed}
+func (r *rdmaFlags) options() rdma.Options {
+	o := rdma.Options{Devices: r.devices}
 	if r.gid != unset {
 		o.GIDIndex = rdma.At(r.gid)
 	}
@@ -107,9 +107,9 @@ func (r *rdmaFlags) options(env engine.TransportEnv) rdma.Options {
 
 // transport makes RDMA for an engine. Where the host has none the engine goes on
 // without, unless RDMA was asked for by name.
-func (r *rdmaFlags) transport(must bool) engine.Transport {
-	return func(env engine.TransportEnv) (transport.Transport, error) {
-		t, err := rdma.New(r.options(env))
+func (r *rdmaFlags) transport(must bool) engine.TransportFactory {
+	return func(env transport.Env) (transport.Transport, error) {
+		t, err := rdma.Factory(r.options())(env)
 		if err != nil && must {
 			// Not wrapped: an engine goes on without what is unavailable.
 			return nil, withHint(errors.New("--transport rdma on this host: "+strings.TrimPrefix(err.Error(), "rdma: ")), "%s", withoutRDMA(env.Topology))
@@ -128,8 +128,8 @@ func withoutRDMA(t *topo.Topology) string {
 }
 
 // transports are those that the names stand for, in the order of preference.
-func (r *rdmaFlags) transports(names []string) []engine.Transport {
-	var out []engine.Transport
+func (r *rdmaFlags) transports(names []string) []engine.TransportFactory {
+	var out []engine.TransportFactory
 	for _, name := range transportNames {
 		switch auto := slices.Contains(names, bench.Auto); {
 		case !auto && !slices.Contains(names, name):

@@ -42,7 +42,7 @@ type lab struct {
 
 func newEngine(t testing.TB, name string) *engine.Engine {
 	t.Helper()
-	e, err := engine.New(t.Context(), engine.Options{Name: name, Transports: []engine.Transport{engine.TCP()}})
+	e, err := engine.New(t.Context(), engine.Options{Name: name, Transports: []engine.TransportFactory{engine.TCP()}})
 	if err != nil {
 		t.Fatal(err)
 	}

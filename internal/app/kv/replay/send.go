@@ -77,6 +77,10 @@ func (m *mover) ops(j *job, pair layout.Pair, much *serve.Pair, here *engine.Reg
 			copies = append(copies, d)
 		}
 	}
+	kind := engine.Write
+	if m.pull() {
+		kind = engine.Read
+	}
 	out := make([]engine.Op, 0, much.Descriptors)
 	layouts := make([]engine.Layout, much.Descriptors)
 	for layer := j.t.FromLayer; layer < j.t.ToLayer; layer++ {
@@ -90,7 +94,7 @@ func (m *mover) ops(j *job, pair layout.Pair, much *serve.Pair, here *engine.Reg
 				source, dest = dest, source
 				at.LocalStride, at.RemoteStride = d.DestStride, d.SourceStride
 			}
-			out = append(out, engine.Op{Read: m.pull(), Local: here.Span(source, 0), Remote: there.At(dest), Layout: at})
+			out = append(out, engine.Op{Kind: kind, Local: here.Span(source, 0), Remote: there.At(dest), Layout: at})
 		}
 	}
 	return out

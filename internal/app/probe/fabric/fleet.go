@@ -95,7 +95,7 @@ func Open(ctx context.Context, o Options) (*Fleet, error) {
 	if _, err := rand.Read(raw); err != nil {
 		return nil, fmt.Errorf("fabric: %w", err)
 	}
-	e, err := engine.New(ctx, engine.Options{Token: o.Token, Transports: []engine.Transport{engine.TCP()}, GiveUp: o.GiveUp})
+	e, err := engine.New(ctx, engine.Options{Token: o.Token, Transports: []engine.TransportFactory{engine.TCP()}, GiveUp: o.GiveUp})
 	if err != nil {
 		return nil, fmt.Errorf("fabric: %w", err)
 	}

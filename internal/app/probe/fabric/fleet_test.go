@@ -61,7 +61,7 @@ func agentOf(t *testing.T, name string, o ServerOptions, topology *topo.Topology
 		o.Limits.MemoryBytes = 4 << 20 // to be quick
 	}
 	s := NewServer(o)
-	e, err := engine.New(t.Context(), engine.Options{Name: name, Token: token, Topology: topology, Answer: lying(s, wrap)})
+	e, err := engine.New(t.Context(), engine.Options{Name: name, Token: token, Ports: engine.Ports{Topology: topology}, Answer: lying(s, wrap)})
 	if err != nil {
 		t.Fatal(err)
 	}

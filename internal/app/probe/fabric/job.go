@@ -147,13 +147,13 @@ type worker struct {
 // connect makes the engine of a job, with memory, and finds the lane.
 func (w *worker) connect(ctx context.Context) error {
 	want := w.want
-	transports := []engine.Transport{w.s.o.Transports[want.Transport]}
+	transports := []engine.TransportFactory{w.s.o.Transports[want.Transport]}
 	if want.LocalPort != "" {
 		transports = lane.OnPort(transports, want.LocalPort)
 	}
 	var err error
 	w.engine, err = engine.New(ctx, engine.Options{
-		Name: fmt.Sprintf("%s-probe-%d-%d", w.e.Name(), os.Getpid(), want.ID), Token: w.s.o.Token, Topology: w.e.Topology(),
+		Name: fmt.Sprintf("%s-probe-%d-%d", w.e.Name(), os.Getpid(), want.ID), Token: w.s.o.Token, Ports: engine.Ports{Topology: w.e.Topology()},
 		Logger: w.s.o.Logger, Transports: transports, GiveUp: want.GiveUp,
 	})
 	if err != nil {
@@ -214,7 +214,7 @@ func (w *worker) open(ctx context.Context) (p *engine.Peer, at string, err error
 			return p, address, nil
 		}
 		if err == nil {
-			err = errors.Join(fmt.Errorf("at %s is another agent, %q", address, printableWord(p.Self())), p.Close())
+			err = errors.Join(fmt.Errorf("at %s is another agent, %q", address, printableWord(p.EngineName())), p.Close())
 		}
 		errs = append(errs, err)
 	}

@@ -23,7 +23,7 @@ type ServerOptions struct {
 	Token []byte
 	// Transports are those that pairs can be measured over, by their names ("tcp", "rdma",
 	// "shm"); each pair has an engine of its own with one of them. nil: tcp and shm.
-	Transports map[string]engine.Transport
+	Transports map[string]engine.TransportFactory
 	Limits     Limits // default 1 GiB of memory, 10 min for a pair, no limit of the rate
 	// Lease is how long a controller may be silent before all that it began is ended and
 	// its memory is free; default 10 s.
@@ -72,7 +72,7 @@ type lease struct {
 // engine.Options.
 func NewServer(o ServerOptions) *Server {
 	if o.Transports == nil {
-		o.Transports = map[string]engine.Transport{"tcp": engine.TCP(), "shm": engine.SHM()}
+		o.Transports = map[string]engine.TransportFactory{"tcp": engine.TCP(), "shm": engine.SHM()}
 	}
 	o.Limits.MemoryBytes = cmp.Or(o.Limits.MemoryBytes, defaultMemory)
 	o.Limits.Duration = cmp.Or(o.Limits.Duration, defaultDuration)
@@ -177,7 +177,10 @@ func (s *Server) leased(ctx context.Context, e *engine.Engine, r *request, a *an
 
 // describe says what this agent is.
 func (s *Server) describe(e *engine.Engine) (*description, error) {
-	d := &description{Name: e.Name(), Transports: []string{}, Unavailable: e.Unavailable(), Endpoints: []endpoint{}, Limits: s.o.Limits}
+	d := &description{Name: e.Name(), Transports: []string{}, Endpoints: []endpoint{}, Limits: s.o.Limits}
+	for _, err := range e.Unavailable() {
+		d.Unavailable = append(d.Unavailable, err.Error())
+	}
 	offered := map[string]bool{}
 	for _, a := range e.Advertised() {
 		offered[a.Transport] = true

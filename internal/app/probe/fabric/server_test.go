@@ -283,7 +283,7 @@ func FuzzRequests(f *testing.F) {
 		f.Add(data)
 	}
 	const most = 1 << 20
-	s := NewServer(ServerOptions{Limits: Limits{MemoryBytes: most}, Transports: map[string]engine.Transport{}})
+	s := NewServer(ServerOptions{Limits: Limits{MemoryBytes: most}, Transports: map[string]engine.TransportFactory{}})
 	e, err := engine.New(context.Background(), engine.Options{Answer: s.Answer})
 	if err != nil {
 		f.Fatal(err)

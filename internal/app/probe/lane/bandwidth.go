@@ -113,11 +113,15 @@ func (x *worker) move(ctx context.Context, pace *sampling.Pacer) (bytes int64, e
 // next are the ops of the next batch. They walk forwards here and backwards there, so
 // that neighbours are not merged into larger ops.
 func (x *worker) next() []engine.Op {
+	kind := engine.Write
+	if x.read {
+		kind = engine.Read
+	}
 	for i := range x.ops {
 		k := x.k % x.slots
 		local := x.run.Local.Span(x.from+k*x.size, x.size)
 		remote := x.run.Remote.At(x.from + (x.slots-1-k)*x.size)
-		x.ops[i] = engine.Op{Read: x.read, Local: local, Remote: remote}
+		x.ops[i] = engine.Op{Kind: kind, Local: local, Remote: remote}
 		x.k++
 	}
 	return x.ops

@@ -33,7 +33,7 @@ func (x *two) must(err error) {
 	}
 }
 
-func open(t *testing.T, bytes int64, server, client []engine.Transport) *two {
+func open(t *testing.T, bytes int64, server, client []engine.TransportFactory) *two {
 	t.Helper()
 	x := &two{t: t}
 	var err error
@@ -64,12 +64,12 @@ func (x *two) only(transport string, from, to topo.ID) {
 }
 
 // ported is a transport with ports of its own, called "rdma".
-func ported(n *fake.Network, o fake.Options, ports ...string) engine.Transport {
+func ported(n *fake.Network, o fake.Options, ports ...string) engine.TransportFactory {
 	for _, p := range ports {
 		o.Ports = append(o.Ports, transport.LocalPort{ID: topo.PortID(p, 1), Name: p, BytesPerSec: 1e9})
 	}
 	o.Name = "rdma"
-	return func(env engine.TransportEnv) (transport.Transport, error) {
+	return func(env transport.Env) (transport.Transport, error) {
 		o := o
 		o.Changed = env.Changed
 		return fake.Ported{Transport: n.Transport(env.Name, env.Regions, o)}, nil
@@ -81,7 +81,7 @@ func quick() probe.Spec {
 		SizesBytes: []int64{4096, 64 << 10}, LatencySamples: 50, PairTime: 20 * time.Second}
 }
 
-func both() []engine.Transport { return []engine.Transport{engine.SHM(), engine.TCP()} }
+func both() []engine.TransportFactory { return []engine.TransportFactory{engine.SHM(), engine.TCP()} }
 
 // Every size is measured over the lane that was asked for, in both directions, and told.
 func TestMeasure(t *testing.T) {
@@ -131,8 +131,8 @@ func TestOnly(t *testing.T) {
 		for _, from := range []string{"a0", "a1"} {
 			for _, to := range []string{"b0", "b1"} {
 				n := fake.NewNetwork()
-				server := []engine.Transport{ported(n, fake.Options{}, "b0", "b1"), engine.TCP()}
-				client := []engine.Transport{ported(n, fake.Options{}, "a0", "a1"), engine.TCP()}
+				server := []engine.TransportFactory{ported(n, fake.Options{}, "b0", "b1"), engine.TCP()}
+				client := []engine.TransportFactory{ported(n, fake.Options{}, "a0", "a1"), engine.TCP()}
 				here, there := topo.PortID(from, 1), topo.PortID(to, 1)
 				if restricted {
 					server, client = OnPort(server, there), OnPort(client, here)
@@ -166,7 +166,7 @@ func TestOnly(t *testing.T) {
 func TestNoLane(t *testing.T) {
 	n := fake.NewNetwork()
 	apart := func(topo.ID, topo.ID) error { return errors.New("another subnet") }
-	x := open(t, 1<<20, []engine.Transport{ported(n, fake.Options{}, "b0"), engine.TCP()}, []engine.Transport{ported(n, fake.Options{Reach: apart}, "a0"), engine.TCP()})
+	x := open(t, 1<<20, []engine.TransportFactory{ported(n, fake.Options{}, "b0"), engine.TCP()}, []engine.TransportFactory{ported(n, fake.Options{Reach: apart}, "a0"), engine.TCP()})
 	for _, c := range []struct {
 		transport string
 		from      topo.ID
@@ -203,7 +203,7 @@ func TestEnded(t *testing.T) {
 	} {
 		n := fake.NewNetwork()
 		slow := fake.Options{BytesPerSec: 50e6}
-		x := open(t, 4<<20, []engine.Transport{ported(n, slow, "b0"), engine.TCP()}, []engine.Transport{ported(n, slow, "a0"), engine.TCP()})
+		x := open(t, 4<<20, []engine.TransportFactory{ported(n, slow, "b0"), engine.TCP()}, []engine.TransportFactory{ported(n, slow, "a0"), engine.TCP()})
 		x.only("rdma", "", "")
 		spec := quick()
 		spec.MinSamples, spec.MaxSamples, spec.LatencySamples, spec.CI = 10000, 10000, 0, 0
@@ -232,7 +232,7 @@ func TestEnded(t *testing.T) {
 func TestPairTime(t *testing.T) {
 	n := fake.NewNetwork()
 	slow := fake.Options{BytesPerSec: 20e6, Latency: time.Millisecond}
-	x := open(t, 4<<20, []engine.Transport{ported(n, slow, "b0")}, []engine.Transport{ported(n, slow, "a0")})
+	x := open(t, 4<<20, []engine.TransportFactory{ported(n, slow, "b0")}, []engine.TransportFactory{ported(n, slow, "a0")})
 	x.only("rdma", "", "")
 	spec := quick()
 	spec.MinSamples, spec.MaxSamples, spec.LatencySamples, spec.PairTime = 10000, 10000, 10000, 600*time.Millisecond
@@ -330,7 +330,7 @@ func TestPlaces(t *testing.T) {
 func TestStalled(t *testing.T) {
 	n := fake.NewNetwork()
 	still := fake.Options{Latency: time.Minute}
-	x := open(t, 1<<20, []engine.Transport{ported(n, still, "b0")}, []engine.Transport{ported(n, still, "a0")})
+	x := open(t, 1<<20, []engine.TransportFactory{ported(n, still, "b0")}, []engine.TransportFactory{ported(n, still, "a0")})
 	x.only("rdma", "", "")
 	for _, latency := range []int{0, 1} {
 		spec := quick()

@@ -11,10 +11,10 @@ import (
 // OnPort makes transports that have one port only, that of the topology, so that an engine
 // of many ports makes no lanes that are not wanted. Those without ports of their own (TCP,
 // shared memory) stay as they are.
-func OnPort(all []engine.Transport, port topo.ID) []engine.Transport {
-	out := make([]engine.Transport, len(all))
+func OnPort(all []engine.TransportFactory, port topo.ID) []engine.TransportFactory {
+	out := make([]engine.TransportFactory, len(all))
 	for i, make := range all {
-		out[i] = func(env engine.TransportEnv) (transport.Transport, error) {
+		out[i] = func(env transport.Env) (transport.Transport, error) {
 			t, err := make(env)
 			if err != nil {
 				return nil, err

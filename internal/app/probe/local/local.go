@@ -40,7 +40,7 @@ type Options struct {
 	// the first pair of a GPU is measured. nil: cuda.Load of the system's library.
 	CUDA func() (*cuda.Lib, error)
 	// Engine are the transports for pairs of ports; nil: those of an engine by default.
-	Engine []engine.Transport
+	Engine []engine.TransportFactory
 	// Sysfs is where /sys is, for link states; "" is /sys.
 	Sysfs string
 	// Now is time since some moment, by a clock that nobody steps; nil: the system's.

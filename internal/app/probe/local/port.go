@@ -125,7 +125,7 @@ func (p *Prober) newEngine(ctx context.Context, key engineKey) (*portEngine, err
 	}
 	transports := p.o.Engine
 	if transports == nil {
-		transports = []engine.Transport{engine.SHM(), engine.TCP()}
+		transports = []engine.TransportFactory{engine.SHM(), engine.TCP()}
 	}
 	if key.port != "" {
 		transports = lane.OnPort(transports, key.port)

@@ -13,7 +13,7 @@ import (
 	"github.com/topoctl/topoctl/probe"
 )
 
-func portProber(t *testing.T, transports ...engine.Transport) *Prober {
+func portProber(t *testing.T, transports ...engine.TransportFactory) *Prober {
 	t.Helper()
 	top, dir := numaHost(t, 1)
 	p := newProber(Options{Topology: top, Sysfs: dir, Engine: transports}, (&fakeHost{}).host())
@@ -82,14 +82,14 @@ func TestPorts(t *testing.T) {
 
 // What an engine cannot have, it says why; what fails is an error, and Close ends it all.
 func TestPortsFail(t *testing.T) {
-	none := func(engine.TransportEnv) (transport.Transport, error) {
+	none := func(transport.Env) (transport.Transport, error) {
 		return nil, errors.Join(errors.New("rdma: no device here"), engine.ErrUnavailable)
 	}
-	p := portProber(t, engine.Transport(none), engine.TCP())
+	p := portProber(t, engine.TransportFactory(none), engine.TCP())
 	if m := one(t, p, portPair("port:a/1", "port:b/1", probe.RDMA, ""), portSpec()); m.Err != nil || !strings.Contains(m.Waived, "rdma: no device here") {
 		t.Errorf("%+v", m)
 	}
-	broken := portProber(t, func(engine.TransportEnv) (transport.Transport, error) { return nil, errors.New("broken") })
+	broken := portProber(t, func(transport.Env) (transport.Transport, error) { return nil, errors.New("broken") })
 	if m := one(t, broken, portPair("net:lo", "net:lo", probe.TCP, ""), portSpec()); m.Err == nil || !strings.Contains(m.Err.Error(), "broken") {
 		t.Errorf("%+v", m)
 	}

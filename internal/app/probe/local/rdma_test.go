@@ -22,7 +22,7 @@ func TestRDMAPorts(t *testing.T) {
 		verbsfake.RoCE("a0", 1, "10.0.0.1"), verbsfake.RoCE("a1", 2, "10.0.0.2"), verbsfake.RoCE("a2", 3, "10.0.0.3"),
 	}})
 	defer f.Close()
-	p := portProber(t, func(env engine.TransportEnv) (transport.Transport, error) {
+	p := portProber(t, func(env transport.Env) (transport.Transport, error) {
 		return rdma.New(rdma.Options{Lib: f.Lib("a0", "a1", "a2"), Changed: env.Changed})
 	}, engine.TCP())
 	f.SetPort("a2", 1, verbs.PortDown)

@@ -118,7 +118,7 @@ type Offerer interface {
 // described, and from LocalPorts and the offers where not. Its endpoints name their port.
 //
 // Where ports come, go or change, the transport tells the engine that made it (Changed
-// of engine.TransportEnv), and is then asked for all of this again. All three are quick.
+// of Env), and is then asked for all of this again. All three are quick.
 type Ported interface {
 	Offerer
 	// LocalPorts are those that can be dialled from now, in a stable order.

@@ -58,7 +58,7 @@ func (s Spec) engine(ctx context.Context, l *guest.Lab, host int) (*engine.Engin
 		if err != nil {
 			return nil, nil, err
 		}
-		o.Topology = t
+		o.Ports.Topology = t
 	}
 	e, err := engine.New(ctx, o)
 	if err != nil {
