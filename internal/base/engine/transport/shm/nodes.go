@@ -3,59 +3,42 @@ package shm
 import (
 	"fmt"
 	"io/fs"
-	"strconv"
-	"strings"
+
+	"github.com/topoctl/topoctl/internal/base/cpuset"
 )
 
 // node is a NUMA node with processors that we may run on.
 type node struct {
 	location string // "cpu:0"
-	cpus     []int
+	cpus     cpuset.Set
 }
 
-// parseCPUs reads a list of numbers as sysfs writes them: "0-3,8". What is none
-// is left out.
-func parseCPUs(text string) []int {
-	const limit = 1 << 16
-	var list []int
-	for part := range strings.SplitSeq(strings.TrimSpace(text), ",") {
-		from, to, isRange := strings.Cut(part, "-")
-		if !isRange {
-			to = from
+// readNodes reads which nodes are there, and which of their processors are allowed.
+func readNodes(sys fs.FS, allowed func(int) bool) []node {
+	var list []node
+	for number := range readList(sys, "online").All() {
+		var cpus []int
+		for cpu := range readList(sys, fmt.Sprintf("node%d/cpulist", number)).All() {
+			if allowed(cpu) {
+				cpus = append(cpus, cpu)
+			}
 		}
-		first, err1 := strconv.Atoi(from)
-		last, err2 := strconv.Atoi(to)
-		if err1 != nil || err2 != nil || first < 0 || last >= limit || len(list) > limit {
-			continue
-		}
-		for n := first; n <= last; n++ {
-			list = append(list, n)
+		if len(cpus) > 0 {
+			list = append(list, node{location: fmt.Sprintf("cpu:%d", number), cpus: cpuset.Of(cpus...)})
 		}
 	}
 	return list
 }
 
-// readNodes reads which nodes are there, and which of their processors are allowed.
-func readNodes(sys fs.FS, allowed func(int) bool) []node {
-	online, err := fs.ReadFile(sys, "online")
+// readList reads a list of numbers as sysfs writes them, empty where there is none.
+func readList(sys fs.FS, name string) cpuset.Set {
+	text, err := fs.ReadFile(sys, name)
 	if err != nil {
-		return nil
+		return cpuset.Set{}
 	}
-	var list []node
-	for _, number := range parseCPUs(string(online)) {
-		text, err := fs.ReadFile(sys, fmt.Sprintf("node%d/cpulist", number))
-		if err != nil {
-			continue
-		}
-		n := node{location: fmt.Sprintf("cpu:%d", number)}
-		for _, cpu := range parseCPUs(string(text)) {
-			if allowed(cpu) {
-				n.cpus = append(n.cpus, cpu)
-			}
-		}
-		if len(n.cpus) > 0 {
-			list = append(list, n)
-		}
+	list, err := cpuset.Parse(string(text))
+	if err != nil {
+		return cpuset.Set{}
 	}
 	return list
 }

@@ -50,3 +50,22 @@ func prefault(b []byte, write bool) {
 	// Kernels before 5.14 do not know it; then every page faults when it is touched.
 	_ = unix.Madvise(b, advice)
 }
+
+// hostNodes are the NUMA nodes that this process may run on.
+func hostNodes() []node {
+	var allowed unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
+		return nil
+	}
+	return readNodes(os.DirFS("/sys/devices/system/node"), allowed.IsSet)
+}
+
+// enter keeps the calling thread on the node. Where that is refused, it runs
+// anywhere.
+func (n node) enter() {
+	var set unix.CPUSet
+	for cpu := range n.cpus.All() {
+		set.Set(cpu)
+	}
+	_ = unix.SchedSetaffinity(0, &set)
+}
