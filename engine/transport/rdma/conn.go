@@ -50,7 +50,6 @@ type conn struct {
 	t             *Transport
 	dev           *device
 	id            transport.ConnID
-	events        transport.Events
 	exchange      func(context.Context, []byte) ([]byte, error)
 	local, remote *port // as they were when it was dialled
 	way           way
@@ -64,19 +63,18 @@ type conn struct {
 	alive         chan struct{} // closed when the peer's end has answered
 	over          chan struct{} // closed when the queue pairs are gone
 
-	mu          sync.Mutex
-	slots       []*slot
-	turn        int  // slot that is looked at first
-	waking      int  // slots that have not answered yet
-	posted      int  // requests that are not completed
-	awaited     bool // who posts reads the completions
-	free        *op
-	remotes     map[*transport.RemoteRegion]*remoteRegion
-	gone        map[memory.ID]string // keys of regions that the peer's device refused
-	done, spare []transport.Completion
-	delivering  bool
-	idle        *sync.Cond     // delivering has ended
-	repairs     sync.WaitGroup // of queue pairs
+	mu      sync.Mutex
+	slots   []*slot
+	turn    int  // slot that is looked at first
+	waking  int  // slots that have not answered yet
+	posted  int  // requests that are not completed
+	awaited bool // who posts reads the completions
+	free    *op
+	remotes map[*transport.RemoteRegion]*remoteRegion
+	gone    map[memory.ID]string // keys of regions that the peer's device refused
+	reports transport.Reports
+	idle    *sync.Cond     // delivering has ended
+	repairs sync.WaitGroup // of queue pairs
 
 	closed      bool
 	byUs        bool // by Close
@@ -196,28 +194,15 @@ func (c *conn) recycle(o *op) {
 
 // finish ends a request; deliver reports it.
 func (c *conn) finish(o *op, err error, mayLand bool) {
-	c.done = append(c.done, transport.Completion{Request: o.req, Err: err, MayLand: mayLand && o.req.Op == transport.Write})
+	c.reports.Add(transport.Completion{Request: o.req, Err: err, MayLand: mayLand && o.req.Op == transport.Write})
 	c.recycle(o)
 }
 
-// deliver reports what is done. One goroutine at a time does it, and takes with it
-// what others bring meanwhile. mu is held, and given up in between.
+// deliver reports what is done. mu is held, and given up meanwhile.
 func (c *conn) deliver() {
-	if c.delivering {
-		return
+	if c.reports.Deliver() {
+		c.idle.Broadcast()
 	}
-	c.delivering = true
-	for len(c.done) > 0 {
-		batch := c.done
-		c.done = c.spare[:0]
-		c.mu.Unlock()
-		c.events.Done(c, batch)
-		clear(batch)
-		c.mu.Lock()
-		c.spare = batch
-	}
-	c.delivering = false
-	c.idle.Broadcast()
 }
 
 // Close ends the connection.
@@ -267,7 +252,7 @@ func (c *conn) live() {
 	c.t.mu.Unlock()
 	close(c.over)
 	if established {
-		c.events.Lost(c, lost)
+		c.reports.Events.Lost(c, lost)
 	}
 	c.sayGoodbye()
 }
@@ -302,7 +287,7 @@ func (c *conn) end() {
 		s.abandon()
 	}
 	c.deliver()
-	for c.delivering { // by somebody else
+	for c.reports.Delivering() { // by somebody else
 		c.idle.Wait()
 	}
 }

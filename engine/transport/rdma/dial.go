@@ -94,12 +94,13 @@ func (t *Transport) choose(id topo.ID, remote *port) (*device, *port, way, error
 
 func newConn(t *Transport, d transport.Dial, dev *device, local, remote *port, w way) *conn {
 	c := &conn{
-		t: t, dev: dev, id: d.Conn, events: d.Events, exchange: d.Exchange,
+		t: t, dev: dev, id: d.Conn, exchange: d.Exchange,
 		local: local, remote: remote, way: w,
 		closing: make(chan struct{}), alive: make(chan struct{}), over: make(chan struct{}),
 		remotes: map[*transport.RemoteRegion]*remoteRegion{}, gone: map[memory.ID]string{},
 	}
 	c.idle = sync.NewCond(&c.mu)
+	c.reports = transport.Reports{Mu: &c.mu, Conn: c, Events: d.Events}
 	c.ctx, c.cancel = context.WithCancel(t.ctx)
 	c.maxMsg = maxWork
 	for _, p := range []*port{local, remote} {

@@ -26,7 +26,7 @@ const sessionShare = 4
 // to. The device moves the bytes.
 type passive struct {
 	t     *Transport
-	key   connKey
+	key   transport.ConnKey
 	name  string // of the peer's engine
 	pairs int    // queue pairs that it asked for
 	until time.Time
@@ -67,12 +67,12 @@ func (t *Transport) accept(from transport.Origin, ask []byte) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := connKey{from.Session, from.Conn}
+	k := transport.ConnKey{Session: from.Session, Conn: from.Conn}
 	if q.kind == askConnect {
 		return t.acceptNew(k, from.Name, q)
 	}
 	t.mu.Lock()
-	p := t.passive[k]
+	p, _ := t.ends.Find(k)
 	t.mu.Unlock()
 	switch {
 	case p == nil && q.kind == askEnd:
@@ -91,7 +91,7 @@ func (t *Transport) accept(from transport.Origin, ask []byte) (*answer, error) {
 }
 
 // acceptNew makes a passive end.
-func (t *Transport) acceptNew(k connKey, name string, q *request) (*answer, error) {
+func (t *Transport) acceptNew(k transport.ConnKey, name string, q *request) (*answer, error) {
 	p := &passive{t: t, key: k, name: name, pairs: len(q.qps), until: time.Now().Add(t.o.ArriveTime)}
 	if err := p.address(q); err != nil {
 		return nil, err
@@ -99,19 +99,18 @@ func (t *Transport) acceptNew(k connKey, name string, q *request) (*answer, erro
 	p.mu.Lock() // whoever ends it from here on waits
 	defer p.mu.Unlock()
 	t.mu.Lock()
-	var err error
+	err := t.ends.CheckNew(k)
 	switch {
 	case t.closed:
 		err = net.ErrClosed
-	case t.passive[k] != nil || t.left[k.session].has(k.conn):
-		err = fmt.Errorf("connection %d was there before", k.conn)
+	case err != nil:
 	case p.dev.gone != nil:
 		err = p.dev.gone
 	default:
 		err = t.mayHave(p)
 	}
 	if err == nil {
-		t.passive[k] = p
+		t.ends.Open(k, p)
 	}
 	t.mu.Unlock()
 	if err != nil {
@@ -133,8 +132,8 @@ func (t *Transport) acceptNew(k connKey, name string, q *request) (*answer, erro
 // mayHave says why a passive end cannot have its queue pairs. The mutex is held.
 func (t *Transport) mayHave(p *passive) error {
 	own, others := 0, 0
-	for k, q := range t.passive {
-		if k.session == p.key.session {
+	for k, q := range t.ends.All() {
+		if k.Session == p.key.Session {
 			own += q.pairs
 		} else {
 			others += q.pairs
@@ -216,12 +215,12 @@ func (p *passive) replace(q *request) (*answer, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.ending || int(q.slot) >= len(p.qps) {
-		return nil, fmt.Errorf("connection %d has no queue pair %d, or is being ended", p.key.conn, q.slot)
+		return nil, fmt.Errorf("connection %d has no queue pair %d, or is being ended", p.key.Conn, q.slot)
 	}
 	old := p.qps[q.slot]
 	if q.kind == askRenew {
 		if state, err := old.State(); err != nil || state != verbs.QPError {
-			return nil, errors.Join(fmt.Errorf("queue pair %d of connection %d is %v here", q.slot, p.key.conn, state), err)
+			return nil, errors.Join(fmt.Errorf("queue pair %d of connection %d is %v here", q.slot, p.key.Conn, state), err)
 		}
 	}
 	if err := p.dev.freeQP(old, passiveDepth); err != nil {
@@ -322,7 +321,7 @@ func (p *passive) destroy() error {
 		return errors.Join(errs...)
 	}
 	p.t.mu.Lock()
-	delete(p.t.passive, p.key)
+	p.t.ends.Close(p.key)
 	p.t.mu.Unlock()
 	return nil
 }
@@ -330,15 +329,10 @@ func (p *passive) destroy() error {
 // Leave destroys the queue pairs that the peer's requests come to. It fails where the
 // device does not confirm that in time.
 func (t *Transport) Leave(ctx context.Context, from transport.Origin, conn transport.ConnID) error {
-	k := connKey{from.Session, conn}
 	t.mu.Lock()
-	if t.left[k.session] == nil {
-		t.left[k.session] = &leftConns{}
-	}
-	t.left[k.session].add(k.conn)
-	p := t.passive[k]
+	p, open := t.ends.Leave(transport.ConnKey{Session: from.Session, Conn: conn})
 	t.mu.Unlock()
-	if p == nil {
+	if !open {
 		return nil
 	}
 	return p.leave(ctx)
@@ -349,50 +343,19 @@ func (p *passive) leave(ctx context.Context) error {
 	select {
 	case <-e.done:
 		if e.err != nil {
-			return fmt.Errorf("rdma: peer %q: connection %d: its queue pairs are not gone: %w", p.name, p.key.conn, e.err)
+			return fmt.Errorf("rdma: peer %q: connection %d: its queue pairs are not gone: %w", p.name, p.key.Conn, e.err)
 		}
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("rdma: peer %q: connection %d: the device %s has not confirmed that its queue pairs are gone: %w",
-			p.name, p.key.conn, p.dev.name, context.Cause(ctx))
+			p.name, p.key.Conn, p.dev.name, context.Cause(ctx))
 	}
-}
-
-// leftConns are connections of a session that must not be let in any more, those that
-// were left last.
-type leftConns struct {
-	known map[transport.ConnID]bool
-	list  []transport.ConnID // in the order of their arrival
-}
-
-func (l *leftConns) has(c transport.ConnID) bool { return l != nil && l.known[c] }
-
-func (l *leftConns) add(c transport.ConnID) {
-	if l.known[c] {
-		return
-	}
-	if l.known == nil {
-		l.known = map[transport.ConnID]bool{}
-	}
-	if len(l.list) == maxLeft {
-		delete(l.known, l.list[0])
-		l.list = l.list[1:]
-	}
-	l.known[c] = true
-	l.list = append(l.list, c)
 }
 
 // LeaveAll leaves all connections of a session, which is over: it asks for nothing more.
 func (t *Transport) LeaveAll(ctx context.Context, session transport.SessionID) error {
 	t.mu.Lock()
-	delete(t.left, session)
+	open := t.ends.LeaveAll(session)
 	t.mu.Unlock()
-	list := t.passives(func(p *passive) bool { return p.key.session == session })
-	errs := make([]error, len(list))
-	var wg sync.WaitGroup
-	for i, p := range list {
-		wg.Go(func() { errs[i] = p.leave(ctx) })
-	}
-	wg.Wait()
-	return errors.Join(errs...)
+	return transport.Each(open, func(p *passive) error { return p.leave(ctx) })
 }

@@ -31,7 +31,6 @@ const (
 	maxBytes   = 64 << 20 // of one request
 	maxSGE     = 8        // local pieces of one work request
 	maxWork    = 1 << 30  // bytes of one work request
-	maxLeft    = 1024     // connections of a session that are remembered as left
 	maxEntries = 1 << 15  // of a device's completion queue
 )
 
@@ -55,8 +54,7 @@ type Transport struct {
 	attempts map[string]*attempt
 	regions  map[*memory.Region]bool
 	active   map[*conn]bool
-	passive  map[connKey]*passive
-	left     map[transport.SessionID]*leftConns
+	ends     transport.Ends[struct{}, *passive]
 	qps      int    // of all devices
 	said     string // what Changed last told of
 }
@@ -66,12 +64,6 @@ var (
 	_ transport.Ported    = (*Transport)(nil)
 	_ transport.Selective = (*Transport)(nil)
 )
-
-// connKey names a connection of a peer.
-type connKey struct {
-	session transport.SessionID
-	conn    transport.ConnID
-}
 
 // unavailable is why there is no RDMA here. It is transport.ErrUnavailable and
 // ErrUnavailable, whose words come once.
@@ -113,7 +105,7 @@ func New(o Options) (*Transport, error) {
 		o: o, lib: lib, list: lib.Devices,
 		devices: map[string]*device{}, closing: map[*device]bool{}, attempts: map[string]*attempt{},
 		regions: map[*memory.Region]bool{}, active: map[*conn]bool{},
-		passive: map[connKey]*passive{}, left: map[transport.SessionID]*leftConns{},
+		ends: transport.MakeEnds[struct{}, *passive](),
 	}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	err = t.scan(time.Now())
@@ -161,17 +153,18 @@ func (t *Transport) Caps() transport.Caps {
 func (t *Transport) Served() transport.Served {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return transport.Served{Uncounted: true, Refused: t.refused.Load(), Conns: len(t.passive)}
+	_, conns := t.ends.Len()
+	return transport.Served{Uncounted: true, Refused: t.refused.Load(), Conns: conns}
 }
 
 // Serves lists the passive ends, each with the GIDs that it goes between, as addresses.
 func (t *Transport) Serves() []transport.Passive {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	list := make([]transport.Passive, 0, len(t.passive))
-	for key, p := range t.passive {
+	var list []transport.Passive
+	for key, p := range t.ends.All() {
 		x := transport.Passive{
-			Origin:    transport.Origin{Session: key.session, Conn: key.conn, Name: p.name},
+			Origin:    transport.Origin{Session: key.Session, Conn: key.Conn, Name: p.name},
 			LocalPort: topo.PortID(p.local.device, p.local.number),
 		}
 		if p.way.global { // else ports know each other by LID
@@ -334,7 +327,7 @@ func (t *Transport) passives(which func(*passive) bool) []*passive {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var list []*passive
-	for _, p := range t.passive {
+	for _, p := range t.ends.All() {
 		if which(p) {
 			list = append(list, p)
 		}

@@ -62,7 +62,7 @@ func (w *world) dial2Last(t *testing.T) *end {
 	for _, c := range w.a.conns(nil) {
 		e := &end{t: t, conn: c, done: map[*transport.Request]transport.Completion{}, lost: make(chan error, 1)}
 		c.mu.Lock()
-		c.events = e.events()
+		c.reports.Events = e.events()
 		c.mu.Unlock()
 		return e
 	}

@@ -14,9 +14,6 @@ import (
 // on it, requests and completions pass through.
 type Conn struct {
 	t      *Transport
-	name   string
-	events transport.Events
-	self   transport.Conn // what the owner has
 	inner  transport.Conn
 	limits transport.Caps
 
@@ -34,8 +31,7 @@ type Conn struct {
 	copying int   // parts that are being copied
 	free    []*part
 
-	done, spare []transport.Completion
-	delivering  bool
+	reports transport.Reports
 
 	dead    bool // the inner connection is lost
 	lostErr error
@@ -102,7 +98,7 @@ func (c *Conn) Post(requests []*transport.Request, done []transport.Completion) 
 			c.pending = append(c.pending, r)
 		default:
 			if err := check(r, &c.limits); err != nil {
-				c.done = append(c.done, transport.Completion{Request: r, Err: err})
+				c.reports.Add(transport.Completion{Request: r, Err: err})
 				continue
 			}
 			c.open++
@@ -111,12 +107,10 @@ func (c *Conn) Post(requests []*transport.Request, done []transport.Completion) 
 	}
 	c.cutUp()
 	c.flush()
-	if !c.delivering && !c.direct.Load() {
-		done = append(done, c.done...)
-		clear(c.done)
-		c.done = c.done[:0]
+	if !c.direct.Load() {
+		done = c.reports.MoveTo(done)
 	}
-	if c.dead && !c.told && !c.delivering {
+	if c.dead && !c.told && !c.reports.Delivering() {
 		go c.bury() // the connection was lost while we posted; Lost is not for Post to call
 	}
 	return taken, done
@@ -181,7 +175,7 @@ func (c *Conn) ended(_ transport.Conn, list []transport.Completion) {
 		// staging.
 		c.direct.Store(true)
 		if !c.staged.Load() {
-			c.events.Done(c.self, list)
+			c.reports.Events.Done(c.reports.Conn, list)
 			list = nil
 		}
 		c.direct.Store(false)
@@ -202,7 +196,7 @@ func (c *Conn) take(list []transport.Completion) {
 		x := &list[i]
 		p, ok := x.Request.Tag.(*part)
 		if !ok {
-			c.done = append(c.done, *x)
+			c.reports.Add(*x)
 			continue
 		}
 		if x.Err == nil && x.Request.Op == transport.Read && p.window.Staged() {
@@ -251,33 +245,16 @@ func (c *Conn) closedError() error {
 	return fmt.Errorf("stage: %w: %w", transport.ErrClosed, cause)
 }
 
-// deliver reports what is done, and at last that the connection is lost. One
-// goroutine at a time does it, and takes with it what others bring meanwhile. mu is
-// held, but not while the owner is told.
+// deliver reports what is done, and at last that the connection is lost. mu is held,
+// but not while the owner is told.
 func (c *Conn) deliver() {
-	if c.delivering || c.direct.Load() {
+	if c.direct.Load() || !c.reports.Deliver() ||
+		!c.dead || c.told || c.posting || c.copying > 0 || c.held != nil || len(c.queue) > 0 || len(c.pending) > 0 {
 		return
 	}
-	c.delivering = true
-	for {
-		if len(c.done) > 0 {
-			batch := c.done
-			c.done = c.spare[:0]
-			c.mu.Unlock()
-			c.events.Done(c.self, batch)
-			clear(batch)
-			c.mu.Lock()
-			c.spare = batch
-			continue
-		}
-		if !c.dead || c.told || c.posting || c.copying > 0 || c.held != nil || len(c.queue) > 0 || len(c.pending) > 0 {
-			break
-		}
-		c.told = true
-		c.mu.Unlock()
-		c.events.Lost(c.self, c.lostErr)
-		c.t.conns.Done()
-		c.mu.Lock()
-	}
-	c.delivering = false
+	c.told = true
+	c.mu.Unlock()
+	c.reports.Events.Lost(c.reports.Conn, c.lostErr)
+	c.t.conns.Done()
+	c.mu.Lock()
 }

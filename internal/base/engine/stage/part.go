@@ -151,7 +151,7 @@ func (c *Conn) end(x *part, err error, mayLand bool) {
 // finish is the end of a parent. mu is held.
 func (c *Conn) finish(p *parent) {
 	c.open--
-	c.done = append(c.done, transport.Completion{
+	c.reports.Add(transport.Completion{
 		Request: p.req, Err: p.err,
 		MayLand: p.err != nil && p.mayLand && p.req.Op == transport.Write,
 	})
@@ -192,7 +192,7 @@ func (c *Conn) refuse(list []*transport.Request) {
 		if x, ok := r.Tag.(*part); ok {
 			c.end(x, c.closedError(), false)
 		} else {
-			c.done = append(c.done, transport.Completion{Request: r, Err: c.closedError()})
+			c.reports.Add(transport.Completion{Request: r, Err: c.closedError()})
 		}
 	}
 }

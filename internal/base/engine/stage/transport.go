@@ -47,8 +47,8 @@ func (t *Transport) Register(r *memory.Region) (string, error) {
 
 // Dial makes a connection that stages.
 func (t *Transport) Dial(ctx context.Context, d transport.Dial) (transport.Conn, error) {
-	c := &Conn{t: t, events: d.Events, name: t.Name()}
-	c.self = c
+	c := &Conn{t: t}
+	c.reports = transport.Reports{Mu: &c.mu, Conn: c, Events: d.Events}
 	c.want.Ready = c.ready
 	d.Events = transport.Events{Done: c.ended, Lost: c.lost}
 	t.conns.Add(1)
@@ -61,9 +61,9 @@ func (t *Transport) Dial(ctx context.Context, d transport.Dial) (transport.Conn,
 	defer c.mu.Unlock()
 	c.inner, c.limits = inner, inner.Limits()
 	if p, ok := inner.(transport.Poller); ok {
-		c.self = &polled{c, p}
+		c.reports.Conn = &polled{c, p}
 	}
-	return c.self, nil
+	return c.reports.Conn, nil
 }
 
 // polled is a connection that can be polled.

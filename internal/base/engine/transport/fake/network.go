@@ -72,7 +72,7 @@ func (n *Network) Transport(address string, regions *memory.Table, o Options) *T
 	}
 	t := &Transport{
 		network: n, address: address, regions: regions, options: o, ports: o.Ports,
-		expected: map[key]bool{}, passive: map[key]*passive{}, active: map[*Conn]bool{},
+		ends: transport.MakeEnds[struct{}, *passive](), active: map[*Conn]bool{},
 		registered: map[*memory.Region]bool{},
 	}
 	n.mu.Lock()
@@ -94,10 +94,4 @@ func (n *Network) remove(t *Transport) {
 	if n.ends[t.address] == t {
 		delete(n.ends, t.address)
 	}
-}
-
-// key names a connection at its passive side: IDs are the dialling engine's.
-type key struct {
-	session transport.SessionID
-	conn    transport.ConnID
 }

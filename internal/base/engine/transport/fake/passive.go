@@ -15,7 +15,7 @@ var errLeft = errors.New("the peer has left the connection")
 // move, so that leave returns only when none do.
 type passive struct {
 	transport *Transport
-	key       key
+	key       transport.ConnKey
 	conn      *Conn
 
 	mu   sync.Mutex
@@ -35,7 +35,7 @@ func (p *passive) leave() {
 func (p *passive) unbook() {
 	p.transport.mu.Lock()
 	defer p.transport.mu.Unlock()
-	delete(p.transport.passive, p.key)
+	p.transport.ends.Close(p.key)
 }
 
 // serve checks spans against the table of regions and moves their bytes. sent, if

@@ -64,7 +64,7 @@ func (p Ported) SetPorts(ports []transport.LocalPort) {
 			lost = append(lost, c)
 		}
 	}
-	for _, end := range p.passive {
+	for _, end := range p.ends.All() {
 		if p.port(portIn(end.conn.remote)) == nil {
 			lost = append(lost, end.conn)
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/engine/memory"
@@ -14,6 +15,9 @@ import (
 
 // hello is what Dial sends through Exchange.
 const hello = "fake 1"
+
+// arriveTime is how long a connection may take to arrive that a peer has asked for.
+const arriveTime = time.Minute
 
 // Transport is one engine's place in a Network.
 type Transport struct {
@@ -25,8 +29,7 @@ type Transport struct {
 	mu         sync.Mutex
 	closed     bool
 	ports      []transport.LocalPort
-	expected   map[key]bool // accepted, not arrived yet
-	passive    map[key]*passive
+	ends       transport.Ends[struct{}, *passive]
 	active     map[*Conn]bool
 	registered map[*memory.Region]bool
 	running    sync.WaitGroup
@@ -94,16 +97,16 @@ func (t *Transport) Accept(ctx context.Context, from transport.Origin, request [
 	if string(request) != hello {
 		return nil, t.errorf("accept of connection %d: unknown request %.32q", from.Conn, request)
 	}
-	k := key{from.Session, from.Conn}
+	k := transport.ConnKey{Session: from.Session, Conn: from.Conn}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
 		return nil, t.errorf("accept of connection %d: transport is closed", from.Conn)
 	}
-	if t.expected[k] || t.passive[k] != nil {
-		return nil, t.errorf("accept of connection %d: the ID is in use", from.Conn)
+	if err := t.ends.CheckNew(k); err != nil {
+		return nil, t.errorf("accept: %w", err)
 	}
-	t.expected[k] = true
+	t.ends.Expect(k, struct{}{}, time.Now().Add(arriveTime))
 	return []byte(hello), nil
 }
 
@@ -142,7 +145,7 @@ func (t *Transport) Dial(ctx context.Context, d transport.Dial) (transport.Conn,
 	t.active[c] = true
 	t.running.Add(1)
 	t.mu.Unlock()
-	if err := peer.arrive(key{d.Session, d.Conn}, c); err != nil {
+	if err := peer.arrive(transport.ConnKey{Session: d.Session, Conn: d.Conn}, c); err != nil {
 		t.forget(c)
 		return fail(err)
 	}
@@ -151,18 +154,17 @@ func (t *Transport) Dial(ctx context.Context, d transport.Dial) (transport.Conn,
 }
 
 // arrive lets an expected connection in.
-func (t *Transport) arrive(k key, c *Conn) error {
+func (t *Transport) arrive(k transport.ConnKey, c *Conn) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.closed || !t.expected[k] {
+	if _, ok := t.ends.Expected(k, time.Now()); !ok || t.closed {
 		return errors.New("the peer does not expect this connection")
 	}
 	if err := t.checkPort(portIn(c.remote)); err != nil {
 		return err
 	}
-	delete(t.expected, k)
 	c.peer = &passive{transport: t, key: k, conn: c}
-	t.passive[k] = c.peer
+	t.ends.Open(k, c.peer)
 	return nil
 }
 
@@ -174,43 +176,44 @@ func (t *Transport) forget(c *Conn) {
 	t.running.Done()
 }
 
-// Leave ends the passive end of a connection.
+// Leave ends the passive end of a connection. Whoever leaves it at the same time waits,
+// too: it is open until it has ended.
 func (t *Transport) Leave(_ context.Context, from transport.Origin, conn transport.ConnID) error {
-	t.leave(func(k key) bool { return k == key{from.Session, conn} })
+	t.mu.Lock()
+	p, open := t.ends.Leave(transport.ConnKey{Session: from.Session, Conn: conn})
+	t.mu.Unlock()
+	if open {
+		p.leave()
+	}
 	return nil
 }
 
 // LeaveAll ends what the session has here.
 func (t *Transport) LeaveAll(_ context.Context, session transport.SessionID) error {
-	t.leave(func(k key) bool { return k.session == session })
+	t.mu.Lock()
+	open := t.ends.LeaveAll(session)
+	t.mu.Unlock()
+	for _, p := range open {
+		p.leave()
+	}
 	return nil
 }
 
-// leave ends what is expected, and each passive end before it takes it from the
-// books: somebody else who leaves it at the same time waits, too.
-func (t *Transport) leave(which func(key) bool) {
+// open are the passive ends.
+func (t *Transport) open() []*passive {
 	t.mu.Lock()
-	var ends []*passive
-	for k := range t.expected {
-		if which(k) {
-			delete(t.expected, k)
-		}
+	defer t.mu.Unlock()
+	var list []*passive
+	for _, p := range t.ends.All() {
+		list = append(list, p)
 	}
-	for k, p := range t.passive {
-		if which(k) {
-			ends = append(ends, p)
-		}
-	}
-	t.mu.Unlock()
-	for _, p := range ends {
-		p.leave()
-	}
+	return list
 }
 
 // Served counts the passive side.
 func (t *Transport) Served() transport.Served {
 	t.mu.Lock()
-	conns := len(t.passive)
+	_, conns := t.ends.Len()
 	t.mu.Unlock()
 	return transport.Served{
 		ReadBytes: t.readBytes.Load(), WrittenBytes: t.writtenBytes.Load(),
@@ -235,7 +238,9 @@ func (t *Transport) Close() error {
 	t.mu.Lock()
 	t.closed = true
 	t.mu.Unlock()
-	t.leave(func(key) bool { return true })
+	for _, p := range t.open() {
+		p.leave()
+	}
 	for _, c := range t.Conns() {
 		c.Close(errors.New("transport is closed"))
 	}

@@ -28,12 +28,11 @@ const (
 
 // conn is the active end of a connection.
 type conn struct {
-	t      *Transport
-	id     transport.ConnID
-	events transport.Events
-	c      *net.UnixConn
-	path   string
-	board  *board // the peer's
+	t     *Transport
+	id    transport.ConnID
+	c     *net.UnixConn
+	path  string
+	board *board // the peer's
 
 	mu      sync.Mutex
 	regions map[memory.ID]*mapping
@@ -49,8 +48,7 @@ type conn struct {
 	flying   int64 // and their bytes
 	inside   int   // calls of Post that copy
 
-	done, spare []transport.Completion
-	delivering  bool
+	reports transport.Reports
 
 	dead  bool
 	cause error // of completions
@@ -72,7 +70,7 @@ func (t *Transport) dial(ctx context.Context, d transport.Dial) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := hello{key: key{d.Session, d.Conn}}
+	h := hello{key: transport.ConnKey{Session: d.Session, Conn: d.Conn}}
 	if h.ticket, err = parseAnswer(answer); err != nil {
 		return nil, err
 	}
@@ -85,8 +83,9 @@ func (t *Transport) dial(ctx context.Context, d transport.Dial) (*conn, error) {
 		_ = u.Close()
 		return nil, err
 	}
-	c := &conn{t: t, id: d.Conn, events: d.Events, c: u, path: d.Remote.Address, board: board, regions: map[memory.ID]*mapping{}, gates: map[uint8]*gate{}}
+	c := &conn{t: t, id: d.Conn, c: u, path: d.Remote.Address, board: board, regions: map[memory.ID]*mapping{}, gates: map[uint8]*gate{}}
 	c.ask, c.quiet = sync.NewCond(&c.mu), sync.NewCond(&c.mu)
+	c.reports = transport.Reports{Mu: &c.mu, Conn: c, Events: d.Events}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
@@ -318,28 +317,13 @@ func (c *conn) completeLocked(j *job, err error) {
 		c.copied(j.move, err)
 		return
 	}
-	c.done = append(c.done, transport.Completion{Request: j.request, Err: err, MayLand: err != nil && j.mayLand})
+	c.reports.Add(transport.Completion{Request: j.request, Err: err, MayLand: err != nil && j.mayLand})
 	c.recycle(j)
 }
 
-// deliver reports what is done. One goroutine at a time does it, and takes with
-// it what others bring meanwhile.
+// deliver reports what is done. mu is held, and given up meanwhile.
 func (c *conn) deliver() {
-	if c.delivering {
-		return
-	}
-	c.delivering = true
-	for len(c.done) > 0 {
-		batch := c.done
-		c.done = c.spare[:0]
-		c.mu.Unlock()
-		c.events.Done(c, batch)
-		clear(batch)
-		c.mu.Lock()
-		c.spare = batch
-	}
-	c.delivering = false
-	if c.dead {
+	if c.reports.Deliver() && c.dead {
 		c.quiet.Broadcast()
 	}
 }

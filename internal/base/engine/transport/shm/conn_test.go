@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/topoctl/topoctl/internal/base/cpuset"
 	"github.com/topoctl/topoctl/internal/base/engine/memory"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
 )
@@ -222,7 +223,7 @@ func TestDoneOneAtATime(t *testing.T) {
 func TestWorkersOfNodes(t *testing.T) {
 	a, p := newHost(t, 1), newHost(t, 1)
 	a.copier.close()
-	a.copier = newCopier(3, []node{{"cpu:0", []int{0}}, {"cpu:1", []int{1, 99}}})
+	a.copier = newCopier(3, []node{{"cpu:0", cpuset.Of(0)}, {"cpu:1", cpuset.Of(1, 99)}})
 	far := p.region(8<<20, both, memory.Options{})
 	e := dialTo(t, a, p, 1)
 	for i, location := range []string{"cpu:0", "cpu:1", "", "gpu:3"} {

@@ -67,7 +67,7 @@ func accept(t *testing.T, h *host, id transport.ConnID) hello {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return hello{key{session, id}, tk}
+	return hello{connKey(id), tk}
 }
 
 // enter is a raw client that was let in.
@@ -94,8 +94,8 @@ func TestHostileHello(t *testing.T) {
 	for name, b := range map[string][]byte{
 		"ticket":    wrong(func(x *hello) { x.ticket[31] ^= 1 }),
 		"no ticket": wrong(func(x *hello) { x.ticket = ticket{} }),
-		"session":   wrong(func(x *hello) { x.session[0]++ }),
-		"conn":      wrong(func(x *hello) { x.conn++ }),
+		"session":   wrong(func(x *hello) { x.key.Session[0]++ }),
+		"conn":      wrong(func(x *hello) { x.key.Conn++ }),
 		"short":     good.encode()[:60],
 		"long":      append(good.encode(), 0),
 		"huge":      make([]byte, 50000),
@@ -164,6 +164,11 @@ func TestSilent(t *testing.T) {
 	}
 }
 
+// keyOf names a connection of the session of these tests.
+func connKey(id transport.ConnID) transport.ConnKey {
+	return transport.ConnKey{Session: session, Conn: id}
+}
+
 func TestExpectationsAreBounded(t *testing.T) {
 	h := newHost(t, 1)
 	o := origin
@@ -178,26 +183,24 @@ func TestExpectationsAreBounded(t *testing.T) {
 		t.Error("no limit")
 	}
 	h.mu.Lock()
-	e := h.expected[key{session, 5}]
-	e.until = time.Now().Add(-time.Second)
-	h.expected[key{session, 5}] = e
+	e, _ := h.ends.Expected(connKey(5), time.Now())
+	h.ends.Expect(connKey(5), e, time.Now().Add(-time.Second))
 	h.mu.Unlock()
 	if _, err := h.Accept(t.Context(), o, []byte{version}); err != nil {
 		t.Errorf("one is late, and there is no room: %v", err)
 	}
 	// Late ones are not let in.
 	h.mu.Lock()
-	late := h.expected[key{session, 6}]
-	late.until = time.Now().Add(-time.Second)
-	h.expected[key{session, 6}] = late
+	late, _ := h.ends.Expected(connKey(6), time.Now())
+	h.ends.Expect(connKey(6), late, time.Now().Add(-time.Second))
 	h.mu.Unlock()
 	r := connect(t, h)
-	r.send(hello{key{session, 6}, late.ticket}.encode())
+	r.send(hello{connKey(6), late.ticket}.encode())
 	if _, _, err := r.receive(); err == nil {
 		t.Error("a late connection was let in")
 	}
-	// Left ones neither, before and after they were accepted; and they are forgotten.
-	for i := range maxLeft + 10 {
+	// Left ones neither, before and after they were accepted.
+	for i := range transport.MaxLeft + 10 {
 		o.Conn = transport.ConnID(10_000 + i)
 		if err := h.Leave(t.Context(), o, o.Conn); err != nil {
 			t.Fatal(err)
@@ -205,9 +208,6 @@ func TestExpectationsAreBounded(t *testing.T) {
 	}
 	if _, err := h.Accept(t.Context(), o, []byte{version}); err == nil {
 		t.Error("a connection that was left is accepted")
-	}
-	if len(h.left) != maxLeft || len(h.leftList) != maxLeft {
-		t.Errorf("%d and %d are remembered", len(h.left), len(h.leftList))
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/internal/base/engine/memory"
+	"github.com/topoctl/topoctl/internal/base/engine/transport"
 )
 
 const (
@@ -82,17 +83,16 @@ func (t *Transport) match(c *net.UnixConn) (*passive, error) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	e, expected := t.expected[h.key]
-	if t.closed || !expected || !e.ticket.equal(&h.ticket) || time.Now().After(e.until) {
+	e, expected := t.ends.Expected(h.key, time.Now())
+	if t.closed || !expected || !e.ticket.equal(&h.ticket) {
 		closeFD(fd)
 		return nil, errors.New("no such connection is expected")
 	}
-	delete(t.expected, h.key)
 	_ = c.SetReadDeadline(time.Time{})
 	p := &passive{t: t, key: h.key, name: e.name, c: c, mapped: map[memory.ID]bool{}, done: make(chan struct{})}
 	p.wake = sync.NewCond(&p.mu)
 	p.outbox = append(p.outbox, outgoing{frame{kind: welcome}, fd})
-	t.passive[p.key] = p
+	t.ends.Open(p.key, p)
 	t.wg.Go(p.write)
 	return p, nil
 }
@@ -100,7 +100,7 @@ func (t *Transport) match(c *net.UnixConn) (*passive, error) {
 // passive is the passive end of a connection: it hands out descriptors.
 type passive struct {
 	t    *Transport
-	key  key
+	key  transport.ConnKey
 	name string // of the peer's engine
 	c    *net.UnixConn
 
@@ -152,7 +152,7 @@ func (p *passive) serve() {
 	p.endMoves()
 	_ = p.c.Close()
 	p.t.mu.Lock()
-	delete(p.t.passive, p.key)
+	p.t.ends.Close(p.key)
 	p.t.mu.Unlock()
 	close(p.done)
 }
@@ -258,7 +258,7 @@ func (p *passive) leave(ctx context.Context) error {
 	case <-p.done:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("shm: peer %q: connection %d: the peer does not confirm that it has stopped copying: %w", p.name, p.key.conn, context.Cause(ctx))
+		return fmt.Errorf("shm: peer %q: connection %d: the peer does not confirm that it has stopped copying: %w", p.name, p.key.Conn, context.Cause(ctx))
 	}
 }
 

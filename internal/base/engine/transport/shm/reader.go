@@ -54,7 +54,7 @@ func (c *conn) run() {
 	c.t.mu.Lock()
 	delete(c.t.active, c)
 	c.t.mu.Unlock()
-	c.events.Lost(c, c.lost)
+	c.reports.Events.Lost(c, c.lost)
 }
 
 // read handles the peer's frames until one is wrong, or it says stop.
@@ -229,7 +229,7 @@ func (c *conn) settle() {
 		j = next
 	}
 	c.deliver()
-	for c.posted > 0 || c.inside > 0 || c.delivering {
+	for c.posted > 0 || c.inside > 0 || c.reports.Delivering() {
 		c.quiet.Wait()
 	}
 	for _, m := range c.regions {

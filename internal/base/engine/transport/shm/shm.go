@@ -33,7 +33,6 @@ const (
 	maxPassive  = 4096             // connections that arrived
 	maxUnknown  = 32               // that have not said hello
 	helloTime   = 5 * time.Second
-	maxLeft     = 1024            // connections that are remembered as left
 	closeTime   = 2 * time.Second // that peers have to stop in Close
 )
 
@@ -61,15 +60,12 @@ type Transport struct {
 	requests atomic.Int64
 	refused  atomic.Int64
 
-	mu       sync.Mutex
-	closed   bool
-	expected map[key]expectation
-	left     map[key]bool
-	leftList []key // the keys of left in the order of their arrival
-	passive  map[key]*passive
-	active   map[*conn]bool
-	rooms    map[*memory.Staging]*room // by a device's pool for peers
-	wg       sync.WaitGroup            // readers, writers, the listener
+	mu     sync.Mutex
+	closed bool
+	ends   transport.Ends[expectation, *passive]
+	active map[*conn]bool
+	rooms  map[*memory.Staging]*room // by a device's pool for peers
+	wg     sync.WaitGroup            // readers, writers, the listener
 }
 
 var _ transport.Transport = (*Transport)(nil)
@@ -78,7 +74,6 @@ var _ transport.Transport = (*Transport)(nil)
 type expectation struct {
 	ticket ticket
 	name   string
-	until  time.Time
 }
 
 // New makes the transport and listens. It fails where there is no memfd (not
@@ -103,16 +98,14 @@ func New(o Options) (*Transport, error) {
 		return nil, errors.Join(fmt.Errorf("shm: %w", err), socket.close())
 	}
 	t := &Transport{
-		regions:  o.Regions,
-		socket:   socket,
-		board:    board,
-		boards:   boards,
-		copier:   newCopier(min(workers, maxWorkers), hostNodes()),
-		expected: map[key]expectation{},
-		left:     map[key]bool{},
-		passive:  map[key]*passive{},
-		active:   map[*conn]bool{},
-		rooms:    map[*memory.Staging]*room{},
+		regions: o.Regions,
+		socket:  socket,
+		board:   board,
+		boards:  boards,
+		copier:  newCopier(min(workers, maxWorkers), hostNodes()),
+		ends:    transport.MakeEnds[expectation, *passive](),
+		active:  map[*conn]bool{},
+		rooms:   map[*memory.Staging]*room{},
 	}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	t.wg.Go(t.accept)
@@ -187,8 +180,8 @@ func (t *Transport) Deregister(r *memory.Region) error {
 func (t *Transport) passives() []*passive {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	list := make([]*passive, 0, len(t.passive))
-	for _, p := range t.passive {
+	var list []*passive
+	for _, p := range t.ends.All() {
 		list = append(list, p)
 	}
 	return list
@@ -199,90 +192,52 @@ func (t *Transport) Accept(_ context.Context, from transport.Origin, request []b
 	if len(request) != 1 || request[0] < version {
 		return nil, fmt.Errorf("shm: accept from %q: a request of %d bytes that is not version %d's or later", from.Name, len(request), version)
 	}
-	e := expectation{name: from.Name, until: time.Now().Add(expectFor)}
+	e, now := expectation{name: from.Name}, time.Now()
 	if _, err := rand.Read(e.ticket[:]); err != nil {
 		return nil, fmt.Errorf("shm: accept from %q: %w", from.Name, err)
 	}
-	k := key{from.Session, from.Conn}
+	k := transport.ConnKey{Session: from.Session, Conn: from.Conn}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
 		return nil, fmt.Errorf("shm: accept from %q: %w", from.Name, net.ErrClosed)
 	}
-	if len(t.expected) >= maxExpected {
-		t.forgetLate(time.Now())
+	t.ends.Expire(now)
+	if err := t.ends.CheckNew(k); err != nil {
+		return nil, fmt.Errorf("shm: accept from %q: %w", from.Name, err)
 	}
-	_, twice := t.expected[k]
-	switch {
-	case twice || t.passive[k] != nil || t.left[k]:
-		return nil, fmt.Errorf("shm: accept from %q: connection %d was there before", from.Name, from.Conn)
-	case len(t.expected) >= maxExpected || len(t.passive) >= maxPassive:
-		return nil, fmt.Errorf("shm: accept from %q: %d connections are expected and %d open, the limit", from.Name, len(t.expected), len(t.passive))
+	if expected, open := t.ends.Len(); expected >= maxExpected || open >= maxPassive {
+		return nil, fmt.Errorf("shm: accept from %q: %d connections are expected and %d open, the limit", from.Name, expected, open)
 	}
-	t.expected[k] = e
+	t.ends.Expect(k, e, now.Add(expectFor))
 	return append([]byte{version}, e.ticket[:]...), nil
-}
-
-// forgetLate drops expectations whose time is over.
-func (t *Transport) forgetLate(now time.Time) {
-	for k, e := range t.expected {
-		if now.After(e.until) {
-			delete(t.expected, k)
-		}
-	}
 }
 
 // Leave has the peer stop and confirm. See the package's words on the end of
 // things.
 func (t *Transport) Leave(ctx context.Context, from transport.Origin, conn transport.ConnID) error {
-	k := key{from.Session, conn}
 	t.mu.Lock()
-	delete(t.expected, k)
-	p := t.passive[k]
-	t.remember(k)
+	p, open := t.ends.Leave(transport.ConnKey{Session: from.Session, Conn: conn})
 	t.mu.Unlock()
-	if p == nil {
+	if !open {
 		return nil
 	}
 	return p.leave(ctx)
 }
 
-// remember keeps a connection from being let in later.
-func (t *Transport) remember(k key) {
-	if t.left[k] {
-		return
-	}
-	if len(t.leftList) == maxLeft {
-		delete(t.left, t.leftList[0])
-		t.leftList = t.leftList[1:]
-	}
-	t.left[k] = true
-	t.leftList = append(t.leftList, k)
-}
-
 // LeaveAll leaves all connections of a session.
 func (t *Transport) LeaveAll(ctx context.Context, session transport.SessionID) error {
 	t.mu.Lock()
-	for k := range t.expected {
-		if k.session == session {
-			delete(t.expected, k)
-		}
-	}
-	var list []*passive
-	for k, p := range t.passive {
-		if k.session == session {
-			list = append(list, p)
-		}
-	}
+	open := t.ends.LeaveAll(session)
 	t.mu.Unlock()
-	return leaveEach(ctx, list)
+	return leaveEach(ctx, open)
 }
 
 // Served counts requests for regions. The bytes are copied by the requester, and
 // not counted here.
 func (t *Transport) Served() transport.Served {
 	t.mu.Lock()
-	conns := len(t.passive)
+	_, conns := t.ends.Len()
 	t.mu.Unlock()
 	return transport.Served{Uncounted: true, Requests: t.requests.Load(), Refused: t.refused.Load(), Conns: conns}
 }
@@ -291,7 +246,7 @@ func (t *Transport) Served() transport.Served {
 func (t *Transport) Serves() []transport.Passive {
 	var list []transport.Passive
 	for _, p := range t.passives() {
-		list = append(list, transport.Passive{Origin: transport.Origin{Session: p.key.session, Conn: p.key.conn, Name: p.name}})
+		list = append(list, transport.Passive{Origin: transport.Origin{Session: p.key.Session, Conn: p.key.Conn, Name: p.name}})
 	}
 	return list
 }
@@ -339,11 +294,5 @@ func (t *Transport) Close() error {
 
 // leaveEach leaves connections at once.
 func leaveEach(ctx context.Context, list []*passive) error {
-	errs := make([]error, len(list))
-	var wg sync.WaitGroup
-	for i, p := range list {
-		wg.Go(func() { errs[i] = p.leave(ctx) })
-	}
-	wg.Wait()
-	return errors.Join(errs...)
+	return transport.Each(list, func(p *passive) error { return p.leave(ctx) })
 }

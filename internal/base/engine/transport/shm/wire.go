@@ -164,22 +164,16 @@ func parsePacket(b []byte, spots []spot) (frame, []spot, error) {
 	return f, spots, nil
 }
 
-// key names a connection on the passive side.
-type key struct {
-	session transport.SessionID
-	conn    transport.ConnID
-}
-
 // hello is the active side's first packet.
 type hello struct {
-	key
+	key    transport.ConnKey
 	ticket ticket
 }
 
 func (h hello) encode() []byte {
 	b := append(make([]byte, 0, helloSize), magic...)
-	b = append(b, h.session[:]...)
-	b = binary.BigEndian.AppendUint64(b, uint64(h.conn))
+	b = append(b, h.key.Session[:]...)
+	b = binary.BigEndian.AppendUint64(b, uint64(h.key.Conn))
 	return append(b, h.ticket[:]...)
 }
 
@@ -187,8 +181,8 @@ func parseHello(b []byte) (h hello, err error) {
 	if len(b) != helloSize || string(b[:8]) != magic {
 		return hello{}, errors.New("not a hello of this protocol")
 	}
-	copy(h.session[:], b[8:24])
-	h.conn = transport.ConnID(binary.BigEndian.Uint64(b[24:32]))
+	copy(h.key.Session[:], b[8:24])
+	h.key.Conn = transport.ConnID(binary.BigEndian.Uint64(b[24:32]))
 	copy(h.ticket[:], b[32:])
 	return h, nil
 }

@@ -15,7 +15,7 @@ func TestWire(t *testing.T) {
 	if got, err := parseFrame(b); err != nil || got != f || len(b) != frameSize {
 		t.Errorf("%+v, %v, want %+v", got, err, f)
 	}
-	h := hello{key: key{transport.SessionID{1, 15: 9}, 1 << 60}, ticket: ticket{3, 31: 4}}
+	h := hello{key: transport.ConnKey{Session: transport.SessionID{1, 15: 9}, Conn: 1 << 60}, ticket: ticket{3, 31: 4}}
 	b = h.encode()
 	if got, err := parseHello(b); err != nil || got != h || len(b) != helloSize {
 		t.Errorf("%+v, %v, want %+v", got, err, h)

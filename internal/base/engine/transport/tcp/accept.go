@@ -11,18 +11,6 @@ import (
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
 )
 
-// connKey names a passive end: peers choose the second part themselves.
-type connKey struct {
-	session transport.SessionID
-	conn    transport.ConnID
-}
-
-// expectation is a connection that was agreed on and has not arrived.
-type expectation struct {
-	agreed offer
-	until  time.Time
-}
-
 var (
 	errStuck  = &violated{reason: "stuck", text: "a frame made no progress"}
 	errRegion = &violated{reason: "region", text: "a frame held a region that was closed"}
@@ -36,62 +24,43 @@ func (t *Transport) Accept(_ context.Context, from transport.Origin, request []b
 		return nil, err
 	}
 	agreed := t.offer.common(theirs)
-	key := connKey{from.Session, from.Conn}
+	key := transport.ConnKey{Session: from.Session, Conn: from.Conn}
 	now := time.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
 		return nil, fmt.Errorf("tcp: the transport is %w", net.ErrClosed)
 	}
-	t.expire(now)
-	_, twice := t.expected[key]
-	if t.passive[key] != nil || twice {
-		return nil, fmt.Errorf("tcp: peer %q: connection %d exists already", from.Name, from.Conn)
+	t.ends.Expire(now)
+	if err := t.ends.CheckNew(key); err != nil {
+		return nil, fmt.Errorf("tcp: peer %q: %w", from.Name, err)
 	}
-	if t.perSession[from.Session] >= t.o.ConnsPerSession || len(t.passive)+len(t.expected) >= t.o.Conns {
+	expected, open := t.ends.Len()
+	if theirs := t.ends.OfSession(from.Session); theirs >= t.o.ConnsPerSession || expected+open >= t.o.Conns {
 		return nil, fmt.Errorf("tcp: peer %q: too many connections (%d of %d, all peers %d of %d)", from.Name,
-			t.perSession[from.Session], t.o.ConnsPerSession, len(t.passive)+len(t.expected), t.o.Conns)
+			theirs, t.o.ConnsPerSession, expected+open, t.o.Conns)
 	}
-	t.expected[key] = expectation{agreed: agreed, until: now.Add(t.o.ArriveTime)}
-	t.perSession[from.Session]++
+	t.ends.Expect(key, agreed, now.Add(t.o.ArriveTime))
 	return agreed.put(), nil
-}
-
-// expire drops what has not arrived in time. mu is held.
-func (t *Transport) expire(now time.Time) {
-	for key, e := range t.expected {
-		if now.After(e.until) {
-			delete(t.expected, key)
-			t.countOff(key)
-		}
-	}
-}
-
-// countOff counts one connection of a session less. mu is held.
-func (t *Transport) countOff(key connKey) {
-	if t.perSession[key.session]--; t.perSession[key.session] == 0 {
-		delete(t.perSession, key.session)
-	}
 }
 
 // Serve takes over a data connection that belongs to a session, if it was agreed
 // on.
 func (t *Transport) Serve(session transport.SessionID, id transport.ConnID, name string, nc net.Conn) error {
-	key := connKey{session, id}
+	key := transport.ConnKey{Session: session, Conn: id}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	e, ok := t.expected[key]
-	if !ok || t.closed || time.Now().After(e.until) {
+	agreed, ok := t.ends.Expected(key, time.Now())
+	if !ok || t.closed {
 		_ = nc.Close()
 		return fmt.Errorf("tcp: peer %q: connection %d was not agreed on, or was left", name, id)
 	}
-	p := newPassive(t, key, name, e.agreed)
+	p := newPassive(t, key, name, agreed)
 	if err := p.init(p, nc, t.polls()); err != nil {
 		_ = nc.Close()
 		return fmt.Errorf("tcp: peer %q: connection %d: %w", name, id, err)
 	}
-	delete(t.expected, key)
-	t.passive[key] = p
+	t.ends.Open(key, p)
 	t.wg.Go(p.live)
 	return nil
 }
@@ -100,10 +69,9 @@ func (t *Transport) Serve(session transport.SessionID, id transport.ConnID, name
 func (t *Transport) gone(p *passive, cause error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.passive, p.key)
+	t.ends.Close(p.key)
 	t.bytesRead += p.bytesRead.Load()
 	t.bytesWritten += p.bytesWritten.Load()
-	t.countOff(p.key)
 	var v *violated
 	if errors.As(cause, &v) {
 		t.dropped[v.reason]++
@@ -112,59 +80,31 @@ func (t *Transport) gone(p *passive, cause error) {
 
 // Leave ends a passive end.
 func (t *Transport) Leave(ctx context.Context, from transport.Origin, id transport.ConnID) error {
-	key := connKey{from.Session, id}
 	t.mu.Lock()
-	t.disown(key)
-	p := t.passive[key]
+	p, open := t.ends.Leave(transport.ConnKey{Session: from.Session, Conn: id})
 	t.mu.Unlock()
-	if p == nil {
+	if !open {
 		return nil
 	}
-	p.fail(errLeft)
-	return p.await(ctx)
-}
-
-// disown expects a connection no more. mu is held.
-func (t *Transport) disown(key connKey) {
-	if _, ok := t.expected[key]; ok {
-		delete(t.expected, key)
-		t.countOff(key)
-	}
+	return p.leave(ctx)
 }
 
 // LeaveAll ends all passive ends of a session.
 func (t *Transport) LeaveAll(ctx context.Context, session transport.SessionID) error {
-	var left []*passive
 	t.mu.Lock()
-	for key := range t.expected {
-		if key.session == session {
-			t.disown(key)
-		}
-	}
-	for key, p := range t.passive {
-		if key.session == session {
-			left = append(left, p)
-		}
-	}
+	open := t.ends.LeaveAll(session)
 	t.mu.Unlock()
-	for _, p := range left {
-		p.fail(errLeft)
-	}
-	for _, p := range left {
-		if err := p.await(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
+	return transport.Each(open, func(p *passive) error { return p.leave(ctx) })
 }
 
-// await waits until the end touches no memory any more.
-func (p *passive) await(ctx context.Context) error {
+// leave ends the connection, and waits until it touches no memory any more.
+func (p *passive) leave(ctx context.Context) error {
+	p.fail(errLeft)
 	select {
 	case <-p.finished:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("tcp: leave connection %d: %w", p.key.conn, ctx.Err())
+		return fmt.Errorf("tcp: leave connection %d: %w", p.key.Conn, ctx.Err())
 	}
 }
 
@@ -200,7 +140,7 @@ func (t *Transport) holders(r *memory.Region) []*passive {
 	var list []*passive
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, p := range t.passive {
+	for _, p := range t.ends.All() {
 		if p.touches(r) {
 			list = append(list, p)
 		}
@@ -222,8 +162,8 @@ func (t *Transport) watch() {
 			return
 		case now := <-tick.C:
 			t.mu.Lock()
-			t.expire(now)
-			for _, p := range t.passive {
+			t.ends.Expire(now)
+			for _, p := range t.ends.All() {
 				if p.stuck(watchRounds) {
 					p.fail(errStuck)
 				}

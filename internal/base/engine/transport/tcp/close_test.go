@@ -67,7 +67,7 @@ func TestNothingIsReceivedAfterTheEnd(t *testing.T) {
 	r := b.region(t, 4096, both, memory.Options{})
 	c, id := intrude(t, b)
 	b.Transport.mu.Lock()
-	p := b.passive[connKey{mySession, id}]
+	p, _ := b.ends.Find(transport.ConnKey{Session: mySession, Conn: id})
 	b.Transport.mu.Unlock()
 	p.turn.Lock()
 	if _, err := c.Write(frame(header{kind: frameWrite, bytes: 8}, []desc{{r.ID(), 0, 8}}, 1, 2, 3, 4, 5, 6, 7, 8)); err != nil {

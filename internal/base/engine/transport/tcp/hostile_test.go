@@ -298,7 +298,7 @@ func TestLeaveWaits(t *testing.T) {
 	for _, n := range []uint32{8, 1 << 20} { // sent by the reader, by the sender
 		c, id := intrude(t, b)
 		b.Transport.mu.Lock()
-		p := b.passive[connKey{mySession, id}]
+		p, _ := b.ends.Find(transport.ConnKey{Session: mySession, Conn: id})
 		b.Transport.mu.Unlock()
 		p.io.Lock()
 		if _, err := c.Write(frame(header{kind: frameRead, bytes: uint64(n)}, []desc{{r.ID(), 0, n}})); err != nil {
@@ -351,7 +351,8 @@ func TestAcceptIsBounded(t *testing.T) {
 	eventually(t, "expectations end", func() bool {
 		b.Transport.mu.Lock()
 		defer b.Transport.mu.Unlock()
-		return len(b.expected) == 0 && len(b.perSession) == 0
+		expected, open := b.ends.Len()
+		return expected+open+b.ends.OfSession(transport.SessionID{1})+b.ends.OfSession(transport.SessionID{2}) == 0
 	})
 	ours, theirs := sockets(t)
 	defer ours.Close()

@@ -42,7 +42,7 @@ type reply struct {
 type passive struct {
 	link
 	t        *Transport
-	key      connKey
+	key      transport.ConnKey
 	name     string // of the peer's engine
 	limits   offer
 	finished chan struct{}
@@ -73,7 +73,7 @@ type passive struct {
 	still            int // rounds without progress
 }
 
-func newPassive(t *Transport, key connKey, name string, o offer) *passive {
+func newPassive(t *Transport, key transport.ConnKey, name string, o offer) *passive {
 	p := &passive{
 		t: t, key: key, name: name, limits: o,
 		finished: make(chan struct{}),

@@ -66,13 +66,11 @@ type Transport struct {
 	wg   sync.WaitGroup
 	quit chan struct{}
 
-	mu         sync.Mutex
-	closed     bool
-	active     map[*conn]struct{}
-	expected   map[connKey]expectation
-	passive    map[connKey]*passive
-	perSession map[transport.SessionID]int // passive and expected
-	dropped    map[string]int64
+	mu      sync.Mutex
+	closed  bool
+	active  map[*conn]struct{}
+	ends    transport.Ends[offer, *passive]
+	dropped map[string]int64
 	// Bytes of passive ends that are gone.
 	bytesRead, bytesWritten int64
 }
@@ -98,13 +96,11 @@ func New(o Options) (*Transport, error) {
 	}
 	t := &Transport{
 		o: o, regions: o.Regions,
-		offer:      offer{features: featureSum, spans: uint32(o.MaxSpans), posted: uint32(o.MaxPosted), bytes: uint64(o.MaxBytes)},
-		quit:       make(chan struct{}),
-		active:     map[*conn]struct{}{},
-		expected:   map[connKey]expectation{},
-		passive:    map[connKey]*passive{},
-		perSession: map[transport.SessionID]int{},
-		dropped:    map[string]int64{},
+		offer:   offer{features: featureSum, spans: uint32(o.MaxSpans), posted: uint32(o.MaxPosted), bytes: uint64(o.MaxBytes)},
+		quit:    make(chan struct{}),
+		active:  map[*conn]struct{}{},
+		ends:    transport.MakeEnds[offer, *passive](),
+		dropped: map[string]int64{},
 		dial: func(ctx context.Context, d session.DataDial) (net.Conn, error) {
 			return session.DialData(ctx, d)
 		},
@@ -244,9 +240,9 @@ func (t *Transport) Served() transport.Served {
 	s := transport.Served{
 		ReadBytes: t.bytesRead, WrittenBytes: t.bytesWritten,
 		Requests: t.requests.Load(), Refused: t.refused.Load(),
-		Conns: len(t.passive),
 	}
-	for _, p := range t.passive {
+	_, s.Conns = t.ends.Len()
+	for _, p := range t.ends.All() {
 		s.ReadBytes += p.bytesRead.Load()
 		s.WrittenBytes += p.bytesWritten.Load()
 	}
@@ -257,11 +253,11 @@ func (t *Transport) Served() transport.Served {
 func (t *Transport) Serves() []transport.Passive {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	list := make([]transport.Passive, 0, len(t.passive))
-	for key, p := range t.passive {
+	var list []transport.Passive
+	for key, p := range t.ends.All() {
 		read, written := p.bytesRead.Load(), p.bytesWritten.Load()
 		list = append(list, transport.Passive{
-			Origin:       transport.Origin{Session: key.session, Conn: key.conn, Name: p.name},
+			Origin:       transport.Origin{Session: key.Session, Conn: key.Conn, Name: p.name},
 			LocalAddress: p.conn.LocalAddr().String(), RemoteAddress: p.conn.RemoteAddr().String(),
 			ReadBytes: &read, WrittenBytes: &written,
 		})
@@ -288,10 +284,9 @@ func (t *Transport) Close() error {
 	for c := range t.active {
 		c.Close(errors.New("tcp: the transport is closed"))
 	}
-	for _, p := range t.passive {
+	for _, p := range t.ends.All() {
 		p.fail(net.ErrClosed)
 	}
-	clear(t.expected)
 	t.mu.Unlock()
 	t.wg.Wait()
 	return nil

@@ -1,0 +1,174 @@
+package transport
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"sync"
+	"time"
+)
+
+// ConnKey names the passive end of a connection. The peer chose the second part.
+type ConnKey struct {
+	Session SessionID
+	Conn    ConnID
+}
+
+// MaxLeft is how many connections of a session are remembered as left.
+const MaxLeft = 1024
+
+// Ends are the passive ends of a transport's connections. A connection is expected from
+// Accept on, with what was agreed on (an A), then open (a P) and closed; and from Leave on
+// it is never let in. The transport guards Ends with its mutex.
+type Ends[A, P any] struct {
+	expected map[ConnKey]expectation[A]
+	open     map[ConnKey]P
+	left     map[SessionID]*leftConns
+	sessions map[SessionID]int // connections that are expected or open
+}
+
+type expectation[A any] struct {
+	agreed A
+	until  time.Time
+}
+
+// MakeEnds makes a table without ends.
+func MakeEnds[A, P any]() Ends[A, P] {
+	return Ends[A, P]{
+		expected: map[ConnKey]expectation[A]{}, open: map[ConnKey]P{},
+		left: map[SessionID]*leftConns{}, sessions: map[SessionID]int{},
+	}
+}
+
+// CheckNew refuses a connection that is expected, open or left.
+func (e *Ends[A, P]) CheckNew(k ConnKey) error {
+	_, expected := e.expected[k]
+	_, open := e.open[k]
+	if expected || open || e.left[k.Session].has(k.Conn) {
+		return fmt.Errorf("connection %d was there before", k.Conn)
+	}
+	return nil
+}
+
+// Expect has a connection let in until some time.
+func (e *Ends[A, P]) Expect(k ConnKey, agreed A, until time.Time) {
+	e.unexpect(k)
+	e.expected[k] = expectation[A]{agreed, until}
+	e.sessions[k.Session]++
+}
+
+// Expected is what was agreed on about a connection that may be let in now.
+func (e *Ends[A, P]) Expected(k ConnKey, now time.Time) (agreed A, ok bool) {
+	x, ok := e.expected[k]
+	return x.agreed, ok && !now.After(x.until)
+}
+
+// Expire ends the expectation of connections that did not arrive in time.
+func (e *Ends[A, P]) Expire(now time.Time) {
+	for k, x := range e.expected {
+		if now.After(x.until) {
+			e.unexpect(k)
+		}
+	}
+}
+
+func (e *Ends[A, P]) unexpect(k ConnKey) {
+	if _, ok := e.expected[k]; ok {
+		delete(e.expected, k)
+		e.countDown(k.Session)
+	}
+}
+
+func (e *Ends[A, P]) countDown(s SessionID) {
+	if e.sessions[s]--; e.sessions[s] == 0 {
+		delete(e.sessions, s)
+	}
+}
+
+// Open notes the end of a connection that has arrived.
+func (e *Ends[A, P]) Open(k ConnKey, p P) {
+	e.unexpect(k)
+	e.open[k] = p
+	e.sessions[k.Session]++
+}
+
+// Find is the open end of a connection.
+func (e *Ends[A, P]) Find(k ConnKey) (p P, ok bool) {
+	p, ok = e.open[k]
+	return p, ok
+}
+
+// All are the ends that are open.
+func (e *Ends[A, P]) All() iter.Seq2[ConnKey, P] { return maps.All(e.open) }
+
+// Len is how many connections are expected and open, and OfSession how many of one
+// session are either.
+func (e *Ends[A, P]) Len() (expected, open int) { return len(e.expected), len(e.open) }
+func (e *Ends[A, P]) OfSession(s SessionID) int { return e.sessions[s] }
+
+// Leave has a connection never let in from now on, and gives its end where it is open:
+// the caller ends it, and then closes it here.
+func (e *Ends[A, P]) Leave(k ConnKey) (p P, open bool) {
+	e.unexpect(k)
+	if e.left[k.Session] == nil {
+		e.left[k.Session] = &leftConns{known: map[ConnID]bool{}}
+	}
+	e.left[k.Session].add(k.Conn)
+	return e.Find(k)
+}
+
+// LeaveAll is Leave of all connections of a session, which is over and asks for no others.
+func (e *Ends[A, P]) LeaveAll(s SessionID) (open []P) {
+	delete(e.left, s)
+	for k := range e.expected {
+		if k.Session == s {
+			e.unexpect(k)
+		}
+	}
+	for k, p := range e.open {
+		if k.Session == s {
+			open = append(open, p)
+		}
+	}
+	return open
+}
+
+// Close forgets an end that touches nothing any more.
+func (e *Ends[A, P]) Close(k ConnKey) {
+	if _, ok := e.open[k]; ok {
+		delete(e.open, k)
+		e.countDown(k.Session)
+	}
+}
+
+// leftConns are the connections of a session that were left last.
+type leftConns struct {
+	known map[ConnID]bool
+	list  []ConnID // in the order in which they were left
+}
+
+func (l *leftConns) has(c ConnID) bool { return l != nil && l.known[c] }
+
+func (l *leftConns) add(c ConnID) {
+	if l.known[c] {
+		return
+	}
+	if len(l.list) == MaxLeft {
+		delete(l.known, l.list[0])
+		l.list = l.list[1:]
+	}
+	l.known[c] = true
+	l.list = append(l.list, c)
+}
+
+// Each does something with several ends at the same time, and waits for all of them.
+func Each[P any](ends []P, do func(P) error) error {
+	errs := make([]error, len(ends))
+	var wg sync.WaitGroup
+	for i, p := range ends {
+		wg.Go(func() { errs[i] = do(p) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
