@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/app/hostview"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/internal/base/units"
 )
 
@@ -24,13 +26,7 @@ const slowest = 25 * topo.GBPerSec / 8
 // d is nil where the document has no PCI function for it.
 func (b *builder) gpu(g *topo.GPU, d *topo.PCIDevice) *node {
 	name := "GPU" + strconv.Itoa(g.Index)
-	model := g.Model
-	if model == "" && d != nil {
-		model = d.DeviceName
-	}
-	if model == "" {
-		model = g.Vendor
-	}
+	model := hostview.GPUModel(g, d)
 	n := &node{look: lookGPU, id: g.ID}
 	b.stand(n, g.ID)
 	n.rows = []row{{left: name, right: b.peers.sum(g.ID), style: rowStrong}}
@@ -41,7 +37,7 @@ func (b *builder) gpu(g *topo.GPU, d *topo.PCIDevice) *node {
 	n.rows = append(n.rows, atMost(b.peers.rows[g.ID], "link")...)
 	n.rows = append(n.rows, b.nearest(g.ID)...)
 	if g.MIG != nil && g.MIG.Enabled {
-		n.rows = append(n.rows, row{left: "MIG: " + plural(len(g.MIG.Instances), "instance"), soft: true})
+		n.rows = append(n.rows, row{left: "MIG: " + text.Plural(len(g.MIG.Instances), "instance"), soft: true})
 	}
 	if g.KnownFrom == "pci" && g.Driver == "" {
 		n.rows = append(n.rows, row{left: "no driver", alert: true})
@@ -72,17 +68,9 @@ func address(b *topo.BDF) []row {
 // nearest is the row that names the nearest NICs of a GPU, where the origin
 // states classes without a tree that would show them.
 func (b *builder) nearest(gpu topo.ID) []row {
-	d := b.t.Derived
-	if b.t.Asserted == nil || d == nil {
-		return nil
-	}
-	at := -1
-	for i, id := range d.Axis {
-		if id == gpu {
-			at = i
-		}
-	}
-	if at < 0 {
+	d := b.T.Derived
+	at, ok := b.Place(gpu)
+	if b.T.Asserted == nil || !ok {
 		return nil
 	}
 	var best topo.Class
@@ -103,11 +91,11 @@ func (b *builder) nearest(gpu topo.ID) []row {
 	if len(names) == 0 {
 		return nil
 	}
-	text := span(names)
+	words := span(names)
 	if len(names) > 2 {
-		text = plural(len(names), "NIC")
+		words = text.Plural(len(names), "NIC")
 	}
-	return []row{{left: best.String() + ": " + text}}
+	return []row{{left: best.String() + ": " + words}}
 }
 
 // rdma is an RDMA device with its ports. d is nil where the document has no
@@ -119,7 +107,7 @@ func (b *builder) rdma(r *topo.RDMADevice, d *topo.PCIDevice) *node {
 	}
 	b.stand(n, r.ID)
 	name, what, rate := clean(r.Name), layer(r, ""), "?"
-	ports := b.ports[r.ID]
+	ports := b.Ports(r.ID)
 	if len(ports) == 1 {
 		what, rate = b.portText(r, ports[0]), b.rateOf(ports[0])
 	} else if len(ports) > 1 {
@@ -127,16 +115,16 @@ func (b *builder) rdma(r *topo.RDMADevice, d *topo.PCIDevice) *node {
 	}
 	n.rows = []row{{left: name, right: rate, style: rowStrong}}
 	if what != "" {
-		n.rows = append(n.rows, row{left: what, alert: len(ports) == 1 && down(ports[0])})
+		n.rows = append(n.rows, row{left: what, alert: len(ports) == 1 && hostview.Down(ports[0])})
 	}
 	var rows []row
 	for _, p := range ports {
 		if len(ports) > 1 {
-			rows = append(rows, row{left: joined("port "+strconv.Itoa(p.Number), b.portText(r, p)), right: b.rateOf(p), alert: down(p)})
+			rows = append(rows, row{left: joined("port "+strconv.Itoa(p.Number), b.portText(r, p)), right: b.rateOf(p), alert: hostview.Down(p)})
 		}
-		if down(p) {
+		if hostview.Down(p) {
 			n.alert = true
-			b.problems = append(b.problems, fmt.Sprintf("%s port %d is %s", name, p.Number, stateText(p)))
+			b.problems = append(b.problems, fmt.Sprintf("%s port %d is %s", name, p.Number, hostview.PortState(p, clean)))
 		}
 	}
 	n.rows = append(n.rows, atMost(rows, "port")...)
@@ -149,7 +137,7 @@ func (b *builder) rdma(r *topo.RDMADevice, d *topo.PCIDevice) *node {
 	}
 	if len(ports) <= 1 && len(legs) == 0 && !n.alert && !closed {
 		n.kin = &kin{key: "nic|" + what + "|" + rate, name: name, most: mostNICs, many: func(n int, names string) []row {
-			return []row{{left: names, right: rate, style: rowStrong}, {left: joined(plural(n, "NIC"), what)}}
+			return []row{{left: names, right: rate, style: rowStrong}, {left: joined(text.Plural(n, "NIC"), what)}}
 		}}
 	}
 	model := ""
@@ -168,11 +156,8 @@ func cleaned(list []string) []string {
 	return out
 }
 
-// down says whether a port is known not to carry data.
-func down(p *topo.Port) bool { return p.State != "" && p.State != "ACTIVE" }
-
 func (b *builder) rateOf(p *topo.Port) string {
-	if down(p) {
+	if hostview.Down(p) {
 		return ""
 	}
 	return b.portRate(p.BytesPerSec)
@@ -180,37 +165,29 @@ func (b *builder) rateOf(p *topo.Port) string {
 
 // portText is a port's link layer and state.
 func (b *builder) portText(r *topo.RDMADevice, p *topo.Port) string {
-	state := stateText(p)
+	state := hostview.PortState(p, clean)
 	if state == "" && b.states {
 		state = "state ?"
 	}
 	return joined(layer(r, p.LinkLayer), state)
 }
 
-func stateText(p *topo.Port) string {
-	text := clean(p.State)
-	if down(p) && p.PhysState != "" && p.PhysState != "LinkUp" {
-		text += " (" + clean(p.PhysState) + ")"
-	}
-	return text
-}
-
 // layer is what a device speaks, as far as it is known.
 func layer(r *topo.RDMADevice, linkLayer string) string {
-	text := clean(linkLayer)
+	words := clean(linkLayer)
 	switch r.Transport {
 	case "efa":
-		text = "EFA"
+		words = "EFA"
 	case "ib", "roce", "iwarp", "opa":
 		names := map[string]string{"ib": "InfiniBand", "roce": "RoCE", "iwarp": "iWARP", "opa": "Omni-Path"}
-		if text == "" || r.Transport == "iwarp" || r.Transport == "opa" {
-			text = names[r.Transport]
+		if words == "" || r.Transport == "iwarp" || r.Transport == "opa" {
+			words = names[r.Transport]
 		}
 	}
 	if r.Software {
-		text = "software"
+		words = "software"
 	}
-	return text
+	return words
 }
 
 // legs is the row of the bond that an RDMA device stands for.
@@ -242,9 +219,8 @@ func (b *builder) legInSlot(n *topo.Netdev, d *topo.PCIDevice) bool {
 	if n.Master == "" || !b.speaks[n.Master] || b.nics[n.ID] {
 		return false
 	}
-	for _, sibling := range b.children[d.Parent] {
-		on := b.carried[sibling.ID]
-		if on != nil && sibling.BDF.Slot() == d.BDF.Slot() && len(on.rdma) > 0 {
+	for _, sibling := range b.Children(d.Parent) {
+		if sibling.BDF.Slot() == d.BDF.Slot() && len(b.On(sibling.ID).RDMADevices) > 0 {
 			return true
 		}
 	}
@@ -285,7 +261,7 @@ func (b *builder) netdev(n *topo.Netdev, d *topo.PCIDevice) *node {
 			most = mostNICs
 		}
 		out.kin = &kin{key: fmt.Sprintf("net|%d|%s|%s", look, rate, second), name: name, most: most, many: func(n int, names string) []row {
-			return []row{{left: names, right: rate, style: rowStrong}, {left: joined(plural(n, "interface"), second)}}
+			return []row{{left: names, right: rate, style: rowStrong}, {left: joined(text.Plural(n, "interface"), second)}}
 		}}
 	}
 	bdf := ""
@@ -336,7 +312,7 @@ func (b *builder) idle(d *topo.PCIDevice) *node {
 	return &node{look: lookSmall, id: d.ID, rows: []row{{left: "NIC", right: bdf}, {left: second, style: rowFaint}},
 		tip: []string{joined("network function "+bdf, clean(d.DeviceName)), second, from(&d.Node)},
 		kin: &kin{key: "idle|" + second, name: bdf, most: mostSmall, many: func(n int, names string) []row {
-			return []row{{left: plural(n, "NIC"), right: second}, {left: names, style: rowFaint, soft: true}}
+			return []row{{left: text.Plural(n, "NIC"), right: second}, {left: names, style: rowFaint, soft: true}}
 		}}}
 }
 
@@ -362,7 +338,7 @@ func (b *builder) nvswitch(s *topo.NVSwitch) *node {
 	}
 	out := &node{look: lookFabric, id: s.ID, rows: []row{{left: "NVSwitch", right: bdf}}, tip: []string{joined("NVSwitch", bdf), from(&s.Node)},
 		kin: &kin{key: "nvswitch", name: bdf, most: mostDrives, many: func(n int, _ string) []row {
-			return []row{{left: plural(n, "NVSwitch")}}
+			return []row{{left: text.Plural(n, "NVSwitch")}}
 		}}}
 	b.stand(out, s.ID)
 	return out

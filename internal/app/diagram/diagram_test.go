@@ -4,46 +4,20 @@ import (
 	"bytes"
 	"encoding/xml"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"maps"
 	"math"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/golden"
 	"github.com/topoctl/topoctl/internal/base/units"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
-
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", name, diff)
-	}
-}
 
 func svg(t testing.TB, host *topo.Topology, o Options) []byte {
 	t.Helper()
@@ -67,8 +41,8 @@ func TestGolden(t *testing.T) {
 	for _, name := range []string{"a10-2nic", "dgx-h100", "b300-16nic"} {
 		t.Run(name, func(t *testing.T) {
 			host := fixture(t, name)
-			golden(t, name+".svg", svg(t, host, Options{}))
-			golden(t, name+".dot", dot(t, host, Options{}))
+			golden.Check(t, "testdata/"+name+".svg", svg(t, host, Options{}))
+			golden.Check(t, "testdata/"+name+".dot", dot(t, host, Options{}))
 		})
 	}
 }

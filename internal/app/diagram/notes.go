@@ -3,12 +3,12 @@ package diagram
 import (
 	"fmt"
 
-	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/text"
 )
 
 // texts adds what stands around the boxes: heading, notes, legend and foot.
 func (b *builder) texts(s *scene) {
-	h := &b.t.Host
+	h := &b.T.Host
 	name := clean(h.Name)
 	if name == "" {
 		name = "host"
@@ -31,18 +31,7 @@ func (b *builder) texts(s *scene) {
 
 // counts says how much of everything the host has.
 func (b *builder) counts() string {
-	var parts []string
-	count := func(n int, noun string) {
-		if n > 0 {
-			parts = append(parts, plural(n, noun))
-		}
-	}
-	t := b.t
-	count(len(t.Packages), "socket")
-	count(len(t.MatrixAxis(topo.KindNUMA)), "NUMA node")
-	count(len(t.GPUs), "GPU")
-	count(len(b.nics), "NIC")
-	count(len(t.NVMes), "NVMe drive")
+	parts := b.Counts()
 	if len(parts) == 0 {
 		return "nothing was found"
 	}
@@ -53,7 +42,7 @@ func (b *builder) counts() string {
 func (b *builder) marked() []row {
 	const most = 4
 	var rows []row
-	if !b.t.Complete {
+	if !b.T.Complete {
 		rows = append(rows, row{left: "incomplete: something that is there could not be read", alert: true})
 	}
 	list := b.problems
@@ -73,27 +62,27 @@ func (b *builder) marked() []row {
 func (b *builder) notes() []row {
 	const most = 6
 	var rows []row
-	if text := b.undrawn(); text != "" {
-		rows = append(rows, row{left: "not drawn: " + text, style: rowFaint})
+	if undrawn := b.undrawn(); undrawn != "" {
+		rows = append(rows, row{left: "not drawn: " + undrawn, style: rowFaint})
 	}
-	for i, l := range b.t.Host.Lacks {
+	for i, l := range b.T.Host.Lacks {
 		if i == most {
-			rows = append(rows, row{left: fmt.Sprintf("not told: %d things more", len(b.t.Host.Lacks)-i), style: rowFaint})
+			rows = append(rows, row{left: fmt.Sprintf("not told: %d things more", len(b.T.Host.Lacks)-i), style: rowFaint})
 			break
 		}
 		rows = append(rows, row{left: "not told: " + clean(l), style: rowFaint})
 	}
-	if n := len(b.t.Warnings); n > 0 {
-		rows = append(rows, row{left: plural(n, "warning") + " in the document", style: rowFaint})
+	if n := len(b.T.Warnings); n > 0 {
+		rows = append(rows, row{left: text.Plural(n, "warning") + " in the document", style: rowFaint})
 	}
 	return rows
 }
 
 // foot says where the host's facts come from, and how rates are meant.
 func (b *builder) foot() string {
-	from, when := clean(b.t.Origin), ""
-	if b.t.CapturedAt != nil {
-		when = b.t.CapturedAt.UTC().Format("2006-01-02 15:04 UTC")
+	from, when := clean(b.T.Origin), ""
+	if b.T.CapturedAt != nil {
+		when = b.T.CapturedAt.UTC().Format("2006-01-02 15:04 UTC")
 	}
 	return joined(from, when, "rates per direction after line coding", "topoctl")
 }
@@ -117,9 +106,9 @@ func legend(s *scene) []*node {
 	}
 	wires(s.joint)
 	var out []*node
-	box := func(l look, text string) {
+	box := func(l look, meaning string) {
 		if looks[l] {
-			out = append(out, &node{look: l, rows: []row{{left: text}}})
+			out = append(out, &node{look: l, rows: []row{{left: meaning}}})
 		}
 	}
 	box(lookSwitch, "PCIe switch or bridge")
@@ -129,9 +118,9 @@ func legend(s *scene) []*node {
 	box(lookCard, "card: one link for all its functions")
 	box(lookSmall, "other interface: slow, down or unknown")
 	box(lookDrive, "NVMe drives")
-	line := func(state wireState, text string) {
+	line := func(state wireState, meaning string) {
 		if states[state] {
-			out = append(out, &node{look: lookLine, rows: []row{{left: text}}, up: &wire{state: state, lanes: 8}})
+			out = append(out, &node{look: lookLine, rows: []row{{left: meaning}}, up: &wire{state: state, lanes: 8}})
 		}
 	}
 	line(wireRead, "link, as the hardware says")

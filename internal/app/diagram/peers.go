@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/text"
 )
 
 // peers are the links between GPUs, and from GPUs to their CPU. Those that
@@ -65,17 +66,17 @@ type edge struct {
 
 func newPeers(b *builder) *peers {
 	p := &peers{rows: map[topo.ID][]row{}, tips: map[topo.ID][]string{}, index: map[topo.ID]int{}, count: map[topo.ID]map[topo.LinkKind]int{}}
-	for i := range b.t.GPUs {
-		p.index[b.t.GPUs[i].ID] = b.t.GPUs[i].Index
+	for i := range b.T.GPUs {
+		p.index[b.T.GPUs[i].ID] = b.T.GPUs[i].Index
 	}
 	fabric := map[bundle][]topo.ID{}
 	var edges []edge
-	for i := range b.t.Links {
-		l := &b.t.Links[i]
+	for i := range b.T.Links {
+		l := &b.T.Links[i]
 		if linkNames[l.Kind] == "" {
 			continue
 		}
-		u := bundle{l.Kind, l.Count, b.linkRate(l), b.stateOf(l)}
+		u := bundle{l.Kind, l.Count, b.linkRate(l), stateOf(l)}
 		_, okA := p.index[l.A]
 		_, okB := p.index[l.B]
 		switch {
@@ -140,8 +141,8 @@ func (p *peers) other(gpu, to topo.ID, u bundle, l *topo.Link) {
 
 // stated are the links that follow from classes which the origin states.
 func (p *peers) stated(b *builder) []edge {
-	d := b.t.Derived
-	if b.t.Asserted == nil || d == nil {
+	d := b.T.Derived
+	if b.T.Asserted == nil || d == nil {
 		return nil
 	}
 	var out []edge
@@ -176,7 +177,7 @@ func (p *peers) fabrics(fabric map[bundle][]topo.ID) {
 		if len(gpus) == 1 {
 			to = "GPU" + strconv.Itoa(gpus[0])
 		} else if len(fabric) > 1 {
-			to = plural(len(gpus), "GPU") + " (" + ranges(gpus) + ")"
+			to = text.Plural(len(gpus), "GPU") + " (" + ranges(gpus) + ")"
 		}
 		n.rows = append(n.rows, row{left: fmt.Sprintf("%s to %s through NVSwitches · %s", u.name(), to, u.each("GPU")), style: rowStrong})
 	}
@@ -261,7 +262,7 @@ func (p *peers) mesh(edges []edge) bool {
 	slices.SortFunc(ids, func(a, z topo.ID) int { return topo.NaturalCompare(string(a), string(z)) })
 	u := edges[0].bundle
 	p.bars = append(p.bars, &node{look: lookBar, id: topo.ID("mesh:" + string(ids[0])), joins: slices.Compact(ids),
-		tip:  []string{fmt.Sprintf("%s of GPUs %s", plural(len(edges), "link"), ranges(gpus))},
+		tip:  []string{fmt.Sprintf("%s of GPUs %s", text.Plural(len(edges), "link"), ranges(gpus))},
 		rows: []row{{left: fmt.Sprintf("%s between every two of GPUs %s · %s", u.name(), ranges(gpus), u.each("pair")), style: rowStrong}}})
 	return true
 }

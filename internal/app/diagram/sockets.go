@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/text"
 )
 
 // socketName is what the links between a host's sockets are called.
@@ -36,14 +37,14 @@ func (b *builder) sockets(places []*node) (*wire, []*node) {
 	}
 	across, within := map[bundle]int{}, map[bundle]int{}
 	var notes []string
-	for i := range b.t.Links {
-		l := &b.t.Links[i]
+	for i := range b.T.Links {
+		l := &b.T.Links[i]
 		x, okX := place[l.A]
 		y, okY := place[l.B]
 		if l.Kind != topo.LinkSocket || !okX || !okY {
 			continue
 		}
-		u := bundle{l.Kind, 0, b.linkRate(l), b.stateOf(l)}
+		u := bundle{l.Kind, 0, b.linkRate(l), stateOf(l)}
 		if x == y {
 			within[u]++
 			continue
@@ -53,7 +54,7 @@ func (b *builder) sockets(places []*node) (*wire, []*node) {
 			notes = append(notes, note)
 		}
 	}
-	name := socketName(&b.t.Host)
+	name := socketName(&b.T.Host)
 	if len(places) == 2 && len(across) > 0 {
 		return joint(name, across, notes), nil
 	}
@@ -62,10 +63,10 @@ func (b *builder) sockets(places []*node) (*wire, []*node) {
 	}
 	n := &node{look: lookBar, id: "sockets", tip: notes}
 	for _, u := range slices.SortedFunc(maps.Keys(across), compareBundles) {
-		n.rows = append(n.rows, row{left: fmt.Sprintf("%s between %s of NUMA nodes · %s", name, plural(across[u], "pair"), u.each("")), style: rowStrong})
+		n.rows = append(n.rows, row{left: fmt.Sprintf("%s between %s of NUMA nodes · %s", name, text.Plural(across[u], "pair"), u.each("")), style: rowStrong})
 	}
 	for _, u := range slices.SortedFunc(maps.Keys(within), compareBundles) {
-		n.rows = append(n.rows, row{left: fmt.Sprintf("within a socket, between %s of NUMA nodes · %s", plural(within[u], "pair"), u.each(""))})
+		n.rows = append(n.rows, row{left: fmt.Sprintf("within a socket, between %s of NUMA nodes · %s", text.Plural(within[u], "pair"), u.each(""))})
 	}
 	n.rows = atMost(n.rows, "kind")
 	return nil, []*node{n}
@@ -88,7 +89,7 @@ func joint(name string, across map[bundle]int, notes []string) *wire {
 		w.labels[1] = "rates differ"
 	}
 	if pairs > 1 {
-		w.tip = append(w.tip, plural(pairs, "pair")+" of NUMA nodes, one on each side")
+		w.tip = append(w.tip, text.Plural(pairs, "pair")+" of NUMA nodes, one on each side")
 	}
 	return w
 }

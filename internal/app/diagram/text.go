@@ -4,39 +4,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/text"
 )
 
-// maxText is how much of one foreign text is taken, in runes.
-const maxText = 160
-
-// clean makes a text from a foreign file fit for an image: what cannot be
-// printed (control characters, marks that turn the writing direction, broken
-// UTF-8) becomes a replacement character, and very long text is cut.
-func clean(s string) string {
-	plain := len(s) <= maxText
-	for i := 0; plain && i < len(s); i++ {
-		plain = s[i] >= ' ' && s[i] < 0x7f
-	}
-	if plain {
-		return s
-	}
-	var b strings.Builder
-	n := 0
-	for _, r := range s {
-		if n++; n > maxText {
-			b.WriteRune('…')
-			break
-		}
-		if r != ' ' && !unicode.IsGraphic(r) {
-			r = unicode.ReplacementChar
-		}
-		b.WriteRune(r)
-	}
-	return b.String()
-}
+// clean makes a text from a foreign file fit for an image.
+func clean(s string) string { return text.Cut(text.Printable(s), 160, text.Ellipsis) }
 
 // span names many things in short: "mlx5_0 .. mlx5_7".
 func span(names []string) string {
@@ -85,23 +59,11 @@ func atMost(rows []row, what string) []row {
 	if len(rows) <= mostRows {
 		return rows
 	}
-	rest := row{left: "and " + plural(len(rows)-mostRows, what) + " more", style: rowFaint}
+	rest := row{left: "and " + text.Plural(len(rows)-mostRows, what) + " more", style: rowFaint}
 	for _, r := range rows[mostRows:] {
 		rest.alert = rest.alert || r.alert
 	}
 	return append(rows[:mostRows:mostRows], rest)
-}
-
-// plural is "1 GPU", "2 GPUs", "2 switches".
-func plural(n int, noun string) string {
-	switch {
-	case n == 1:
-	case strings.HasSuffix(noun, "ch"):
-		noun += "es"
-	default:
-		noun += "s"
-	}
-	return strconv.Itoa(n) + " " + noun
 }
 
 // joined puts a middle dot between the parts that are not empty.

@@ -4,11 +4,13 @@ import (
 	"fmt"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/app/hostview"
+	"github.com/topoctl/topoctl/internal/base/text"
 )
 
-// root is a host bridge with what is below it, nil if nothing is to show.
-func (b *builder) root(hb *topo.HostBridge) *node {
-	below := b.functions(b.children[hb.ID], 0)
+// root is a host bridge with what is below it, nothing if nothing is to show.
+func (b *builder) root(hb *topo.HostBridge) []*node {
+	below := b.functions(b.Children(hb.ID), 0)
 	if len(below) == 0 {
 		return nil
 	}
@@ -24,48 +26,48 @@ func (b *builder) root(hb *topo.HostBridge) *node {
 		}
 		n.tip = append(n.tip, clean(l.Note))
 	}
-	return n
+	return []*node{n}
 }
 
 // functions are the boxes of PCI functions on one bus, in PCI order. Ports are
 // left out and what is below them takes their place, because a switch is drawn
 // as one. Endpoints of one slot share a box and a link.
 func (b *builder) functions(list []*topo.PCIDevice, depth int) []*node {
-	if depth > maxDepth {
+	if depth > hostview.MaxDepth {
 		return nil
 	}
 	slots := map[string][]*topo.PCIDevice{}
 	for _, d := range list {
-		if !b.reached[d.ID] && d.Role != topo.RoleRootPort && d.Role != topo.RoleDownstream && !b.bridge(d) && !b.folds(d) {
+		if !b.Reached(d) && d.Role != topo.RoleRootPort && d.Role != topo.RoleDownstream && !b.bridge(d) && !b.folds(d) {
 			slots[d.BDF.Slot()] = append(slots[d.BDF.Slot()], d)
 		}
 	}
 	var out []*node
 	for _, d := range list {
-		if b.reached[d.ID] {
+		if b.Reached(d) {
 			continue
 		}
 		slot := slots[d.BDF.Slot()]
 		switch {
 		case d.Role == topo.RoleRootPort, d.Role == topo.RoleDownstream:
-			b.reached[d.ID] = true
-			out = append(out, b.functions(b.children[d.ID], depth+1)...)
+			b.Reach(d)
+			out = append(out, b.functions(b.Children(d.ID), depth+1)...)
 		case b.bridge(d):
-			b.reached[d.ID] = true
-			if n := b.pcieSwitch(d, b.functions(b.children[d.ID], depth+1)); n != nil {
+			b.Reach(d)
+			if n := b.pcieSwitch(d, b.functions(b.Children(d.ID), depth+1)); n != nil {
 				out = append(out, n)
 			}
 		case b.folds(d):
-			b.reached[d.ID] = true // drawn with its physical function
+			b.Reach(d) // drawn with its physical function
 		default:
 			for _, f := range slot {
-				b.reached[f.ID] = true
+				b.Reach(f)
 			}
 			if n := b.slot(slot); n != nil {
 				out = append(out, n)
 			}
 			for _, f := range slot { // a document may hang functions from endpoints
-				out = append(out, b.functions(b.children[f.ID], depth+1)...)
+				out = append(out, b.functions(b.Children(f.ID), depth+1)...)
 			}
 		}
 	}
@@ -81,18 +83,16 @@ func (b *builder) bridge(d *topo.PCIDevice) bool {
 // folds says whether a function is a virtual one that its physical function's
 // box counts: it adds nothing to that card's link and port.
 func (b *builder) folds(d *topo.PCIDevice) bool {
-	if len(b.vfs[d.PF]) == 0 || d.PF == "" || d.PF == d.ID || b.devices[d.PF].PF != "" {
+	pf := b.PCIDevice(d.PF)
+	if pf == nil || pf == d || pf.PF != "" {
 		return false
 	}
-	own, pf := b.carried[d.ID], b.devices[d.PF]
-	if own != nil && len(own.gpus)+len(own.drives)+len(own.switches) > 0 {
+	if own := b.On(d.ID); len(own.GPUs)+len(own.NVMes)+len(own.NVSwitches) > 0 {
 		return false
 	}
-	above := b.carried[pf.ID]
-	return b.isNetwork(pf) || above != nil && len(above.rdma)+len(above.netdevs) > 0
+	above := b.On(pf.ID)
+	return hostview.IsNetwork(pf) || len(above.RDMADevices)+len(above.Netdevs) > 0
 }
-
-func (b *builder) isNetwork(d *topo.PCIDevice) bool { return d.Class.Uint()>>16 == 0x02 }
 
 // pcieSwitch is a switch or bridge with what is below it, nil if that is nothing.
 func (b *builder) pcieSwitch(d *topo.PCIDevice, below []*node) *node {
@@ -154,32 +154,29 @@ func (b *builder) slot(functions []*topo.PCIDevice) *node {
 // endpoint are the boxes of the devices that a function carries.
 func (b *builder) endpoint(d *topo.PCIDevice) []*node {
 	var out []*node
-	on := b.carried[d.ID]
-	if on == nil {
-		on = &load{}
-	}
-	for _, g := range on.gpus {
+	on := b.On(d.ID)
+	for _, g := range on.GPUs {
 		out = append(out, b.gpu(g, d))
 	}
 	network := len(out)
-	for _, r := range on.rdma {
+	for _, r := range on.RDMADevices {
 		out = append(out, b.rdma(r, d))
 	}
-	if len(on.rdma) == 0 {
-		out = append(out, b.netdevs(on.netdevs, d)...)
+	if len(on.RDMADevices) == 0 {
+		out = append(out, b.netdevs(on.Netdevs, d)...)
 	}
-	if vfs := b.vfs[d.ID]; len(vfs) > 0 && b.folds(vfs[0]) || b.isNetwork(d) {
-		if len(out) == network && len(on.netdevs) == 0 {
+	if vfs := b.VFs(d.ID); len(vfs) > 0 && b.folds(vfs[0]) || hostview.IsNetwork(d) {
+		if len(out) == network && len(on.Netdevs) == 0 {
 			out = append(out, b.idle(d))
 		}
 		if len(out) > network {
 			b.countVFs(out[network], d)
 		}
 	}
-	for _, n := range on.drives {
+	for _, n := range on.NVMes {
 		out = append(out, b.drive(n))
 	}
-	for _, s := range on.switches {
+	for _, s := range on.NVSwitches {
 		out = append(out, b.nvswitch(s))
 	}
 	return out
@@ -189,23 +186,20 @@ func (b *builder) endpoint(d *topo.PCIDevice) []*node {
 func (b *builder) countVFs(n *node, d *topo.PCIDevice) {
 	var names []string
 	folded := 0
-	for _, vf := range b.vfs[d.ID] {
+	for _, vf := range b.VFs(d.ID) {
 		if !b.folds(vf) {
 			continue
 		}
 		folded++
-		on := b.carried[vf.ID]
-		if on == nil {
-			continue
-		}
-		for _, r := range on.rdma {
+		on := b.On(vf.ID)
+		for _, r := range on.RDMADevices {
 			names = append(names, clean(r.Name))
 			b.stand(n, r.ID)
 		}
-		if len(on.rdma) > 0 {
+		if len(on.RDMADevices) > 0 {
 			continue
 		}
-		for _, x := range on.netdevs {
+		for _, x := range on.Netdevs {
 			names = append(names, clean(x.Name))
 			b.stand(n, x.ID)
 		}
@@ -216,12 +210,12 @@ func (b *builder) countVFs(n *node, d *topo.PCIDevice) {
 	if folded == 0 {
 		return
 	}
-	text := plural(folded, "VF")
+	words := text.Plural(folded, "VF")
 	if len(names) > 0 {
-		text += ": " + span(names)
+		words += ": " + span(names)
 	}
-	n.rows = append(n.rows, row{left: text, style: rowFaint})
-	n.tip = append(n.tip, fmt.Sprintf("%s: they share its link and port", plural(folded, "virtual function")))
+	n.rows = append(n.rows, row{left: words, style: rowFaint})
+	n.tip = append(n.tip, fmt.Sprintf("%s: they share its link and port", text.Plural(folded, "virtual function")))
 	n.tip = append(n.tip, listed(names)...)
 	n.kin = nil
 }
@@ -279,7 +273,7 @@ func folded(group []*node) *node {
 		names = append(names, n.kin.name)
 	}
 	first.rows = first.kin.many(len(group), span(names))
-	first.tip = append([]string{plural(len(group), "device") + ":"}, listed(names)...)
+	first.tip = append([]string{text.Plural(len(group), "device") + ":"}, listed(names)...)
 	first.stands = nil
 	for _, n := range group {
 		first.stands = append(first.stands, n.stands...)

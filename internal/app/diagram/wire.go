@@ -11,50 +11,31 @@ import (
 // the root complex). A GPU that idles lowers its speed, so its maximum counts.
 // main devices say so where they could do more than their slot.
 func (b *builder) wire(d *topo.PCIDevice, gpu, main bool, subject string) *wire {
-	l := b.linkOf(d)
+	l := b.Link(d, gpu, nil)
 	if l == nil {
 		return &wire{state: wireRead}
 	}
-	w := &wire{state: b.stateOf(l), tip: []string{"link " + clean(string(l.ID))}}
-	state := l.Cur
-	if state == nil {
-		state = l.Max
-	}
-	if state == nil || b.invented(d) {
-		w.labels = []string{b.linkRate(l)}
+	w := &wire{state: stateOf(l.Link), tip: []string{"link " + clean(string(l.ID))}, lanes: l.Width}
+	if !l.Known {
+		w.labels = []string{b.linkRate(l.Link)}
 		w.tip = append(w.tip, clean(l.Note))
 		return w
 	}
-	var able topo.PCILink // what the function itself could do
-	if d.Link != nil && d.PF == "" {
-		able = *d.Link
+	if l.IdleSpeed > 0 {
+		w.tip = append(w.tip, "now "+gen(l.IdleSpeed)+", which an idle GPU lowers")
 	}
-	speed, lanes := state.SpeedMTs, state.Width
-	fastest, widest := value(able.MaxSpeedMTs), value(able.MaxWidth)
-	full := topo.LaneRate{SpeedMTs: speed, Width: lanes}
-	if m := l.Max; m != nil && gpu && m.SpeedMTs > speed {
-		w.tip = append(w.tip, "now "+gen(speed)+", which an idle GPU lowers")
-		speed, full.SpeedMTs = m.SpeedMTs, m.SpeedMTs
-	}
-	w.lanes = lanes
-	text := units.PCIe(topo.PCIeGen(speed), speed, lanes)
-	if ends := topo.EndsOf(b.devices[l.A], b.devices[l.B]); l.Cur != nil && d.PF == "" && ends.Degraded(gpu) {
-		if width := ends.Width(); width.Ability == topo.AbilityLess {
-			full.Width = width.Could
-		}
-		if speed := ends.Speed(); speed.Ability == topo.AbilityLess && !gpu {
-			full.SpeedMTs = speed.Could
-		}
+	words := pcie(l.Speed, l.Width)
+	if l.Degraded {
 		w.state = wireDegraded
-		text = ofFull(gen(speed), gen(full.SpeedMTs)) + " " + ofFull("x"+strconv.Itoa(lanes), "x"+strconv.Itoa(full.Width))
-		b.problems = append(b.problems, subject+" runs at "+text)
+		words = ofFull(gen(l.Speed), gen(l.FullSpeed)) + " " + ofFull("x"+strconv.Itoa(l.Width), "x"+strconv.Itoa(l.FullWidth))
+		b.problems = append(b.problems, subject+" runs at "+words)
 	}
 	if l.Cur == nil {
-		text = "at most " + text
+		words = "at most " + words
 	}
-	w.labels = []string{text, b.linkRate(l)}
-	if fastest > full.SpeedMTs || widest > full.Width {
-		able := units.PCIe(topo.PCIeGen(max(fastest, speed)), max(fastest, speed), max(widest, lanes))
+	w.labels = []string{words, b.linkRate(l.Link)}
+	if l.AbleSpeed > l.FullSpeed || l.AbleWidth > l.FullWidth {
+		able := pcie(max(l.AbleSpeed, l.Speed), max(l.AbleWidth, l.Width))
 		w.tip = append(w.tip, "the device could do "+able)
 		if main {
 			w.labels = append(w.labels, "device: "+able)
@@ -62,6 +43,10 @@ func (b *builder) wire(d *topo.PCIDevice, gpu, main bool, subject string) *wire 
 	}
 	w.tip = append(w.tip, clean(l.Note))
 	return w
+}
+
+func pcie(speedMTs, width int) string {
+	return units.PCIe(topo.PCIeGen(speedMTs), speedMTs, width)
 }
 
 // ofFull is "x8 of x16", or "x16" where that is all.
@@ -79,7 +64,7 @@ func gen(speedMTs int) string {
 	return strconv.FormatFloat(float64(speedMTs)/1000, 'g', -1, 64) + "GT/s"
 }
 
-func (b *builder) stateOf(l *topo.Link) wireState {
+func stateOf(l *topo.Link) wireState {
 	switch {
 	case l.BytesPerSec == nil:
 		return wireUnknown
@@ -96,7 +81,7 @@ func (b *builder) linkRate(l *topo.Link) string {
 		return "?"
 	}
 	text := units.Rate(int64(*l.BytesPerSec), b.opts.Units.Or(units.Gbyte))
-	if b.stateOf(l) == wireConstant {
+	if stateOf(l) == wireConstant {
 		text = "~" + text
 	}
 	return text
@@ -108,63 +93,4 @@ func (b *builder) portRate(r *topo.Rate) string {
 		return "?"
 	}
 	return units.Rate(int64(*r), b.opts.Units.Or(units.Gbit))
-}
-
-// invented says whether an end of the link above a function is a virtual
-// machine's invention, which says nothing about a real link.
-func (b *builder) invented(d *topo.PCIDevice) bool {
-	above := b.devices[d.Parent]
-	return d.Implausible || above != nil && above.Implausible
-}
-
-// bus are the PCIe links below one port or bridge.
-type bus struct {
-	only   *topo.Link // where there is a single one
-	bySlot map[string]*topo.Link
-}
-
-// indexLinks notes the PCIe links by both ends.
-func (b *builder) indexLinks() {
-	for i := range b.t.Links {
-		l := &b.t.Links[i]
-		switch l.Kind {
-		case topo.LinkRootComplex:
-			b.roots[l.B] = l
-		case topo.LinkPCIe:
-			b.links[l.B] = l
-			near := b.near[l.A]
-			if near == nil {
-				near = &bus{only: l, bySlot: map[string]*topo.Link{}}
-				b.near[l.A] = near
-			} else {
-				near.only = nil
-			}
-			if head := b.devices[l.B]; head != nil && near.bySlot[head.BDF.Slot()] == nil {
-				near.bySlot[head.BDF.Slot()] = l
-			}
-		}
-	}
-}
-
-// linkOf finds the link above a function: its own, or the one that the
-// functions of its slot share.
-func (b *builder) linkOf(d *topo.PCIDevice) *topo.Link {
-	if l := b.links[d.ID]; l != nil {
-		return l
-	}
-	near := b.near[d.Parent]
-	if near == nil {
-		return nil
-	}
-	if parent := b.devices[d.Parent]; parent != nil && parent.Role != topo.RoleBridge && near.only != nil {
-		return near.only
-	}
-	return near.bySlot[d.BDF.Slot()]
-}
-
-func value(v *int) int {
-	if v == nil {
-		return 0
-	}
-	return *v
 }

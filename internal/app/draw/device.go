@@ -2,11 +2,14 @@ package draw
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/app/hostview"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/internal/base/units"
 )
 
@@ -41,19 +44,12 @@ func (b *builder) rate(r *topo.Rate, customary units.System) string {
 
 // gpu is a GPU with the links to its peers and what is out of the ordinary.
 func (b *builder) gpu(g *topo.GPU, d *topo.PCIDevice) *line {
-	model := g.Model
-	if model == "" && d != nil {
-		model = d.DeviceName
-	}
-	if model == "" {
-		model = g.Vendor
-	}
-	details := []Cell{{b.clean(model), Plain}}
+	details := []Cell{{b.clean(hostview.GPUModel(g, d)), Plain}}
 	for _, link := range b.peers(g.ID) {
 		details = append(details, Cell{link, Good})
 	}
 	if g.MIG != nil && g.MIG.Enabled {
-		details = append(details, Cell{"MIG " + plural(len(g.MIG.Instances), "instance"), Plain})
+		details = append(details, Cell{"MIG " + text.Plural(len(g.MIG.Instances), "instance"), Plain})
 	}
 	if g.MemoryNUMA != nil {
 		details = append(details, Cell{"memory NUMA " + strconv.Itoa(*g.MemoryNUMA), Plain})
@@ -83,8 +79,8 @@ func (b *builder) peers(gpu topo.ID) []string {
 	var out []string
 	for _, n := range names {
 		count := 0
-		for i := range b.t.Links {
-			if l := &b.t.Links[i]; l.Kind == n.kind && (l.A == gpu || l.B == gpu) {
+		for i := range b.T.Links {
+			if l := &b.T.Links[i]; l.Kind == n.kind && (l.A == gpu || l.B == gpu) {
 				count += max(l.Count, 1)
 			}
 		}
@@ -96,12 +92,12 @@ func (b *builder) peers(gpu topo.ID) []string {
 }
 
 // rdma is an RDMA device: one port stands on its line, several below it.
-func (b *builder) rdma(r *topo.RDMADevice, d *topo.PCIDevice) []*line {
+func (b *builder) rdma(r *topo.RDMADevice, d *topo.PCIDevice) *line {
 	l := b.device(r.Name, d, false).of(r.ID, d)
 	if d == nil && r.BDF != nil {
 		l.cells[colBDF].Text = r.BDF.String()
 	}
-	ports := b.ports[r.ID]
+	ports := b.Ports(r.ID)
 	switch len(ports) {
 	case 0:
 		l.cells = append(l.cells, Cell{b.clean(r.Transport), Plain}, Cell{b.names(r.Netdevs), Plain})
@@ -113,7 +109,7 @@ func (b *builder) rdma(r *topo.RDMADevice, d *topo.PCIDevice) []*line {
 		for _, p := range ports {
 			cells := append([]Cell{{"port " + strconv.Itoa(p.Number), Plain},
 				{b.rate(p.BytesPerSec, units.Gbit), Plain}}, b.port(p, r)...)
-			one := text(cells...).of(p.ID, nil)
+			one := words(cells...).of(p.ID, nil)
 			one.head = portHead
 			l.add(one)
 		}
@@ -121,17 +117,14 @@ func (b *builder) rdma(r *topo.RDMADevice, d *topo.PCIDevice) []*line {
 	if r.Uverbs == "denied" || r.Uverbs == "none" {
 		l.cells = append(l.cells, Cell{"no access to verbs", Middling})
 	}
-	return []*line{l}
+	return l
 }
 
 // port says how a port of an RDMA device is: state, link layer, interfaces.
 func (b *builder) port(p *topo.Port, r *topo.RDMADevice) []Cell {
-	state := Cell{b.clean(p.State), Good}
-	if p.State != "" && p.State != "ACTIVE" {
+	state := Cell{hostview.PortState(p, b.clean), Good}
+	if hostview.Down(p) {
 		state.Style = Bad
-		if p.PhysState != "" && p.PhysState != "LinkUp" {
-			state.Text += " (" + b.clean(p.PhysState) + ")"
-		}
 	}
 	netdevs := p.Netdevs
 	if len(netdevs) == 0 {
@@ -174,7 +167,7 @@ func (b *builder) netdevs(list []*topo.Netdev, d *topo.PCIDevice) []*line {
 		out = append(out, l)
 	}
 	if representors > 0 {
-		out = append(out, text(Cell{plural(representors, "representor"), Faint}))
+		out = append(out, words(Cell{text.Plural(representors, "representor"), Faint}))
 	}
 	return out
 }
@@ -221,18 +214,18 @@ func (b *builder) other(d *topo.PCIDevice) *line {
 // virtual is the branch of what stands on no PCI function: software RDMA
 // devices, bonds and VLANs; the rest is counted by kind.
 func (b *builder) virtual() *line {
-	branch := text(Cell{"virtual", Strong}, Cell{"no PCI function", Faint})
-	loose := b.carried[""]
-	if loose == nil || !b.wants(topo.KindNIC) {
+	branch := words(Cell{"virtual", Strong}, Cell{"no PCI function", Faint})
+	if !b.wants(topo.KindNIC) {
 		return branch
 	}
-	for _, r := range loose.rdma {
+	loose := b.On("")
+	for _, r := range loose.RDMADevices {
 		if r.Software {
-			branch.add(b.rdma(r, nil)...)
+			branch.add(b.rdma(r, nil))
 		}
 	}
 	others := map[string]int{}
-	for _, n := range loose.netdevs {
+	for _, n := range loose.Netdevs {
 		if !b.opts.All && n.LinkKind != "bond" && n.LinkKind != "vlan" && (n.Virtual || n.Type == "loopback") {
 			others[otherKind(n)]++
 			continue
@@ -242,15 +235,11 @@ func (b *builder) virtual() *line {
 		branch.add(l)
 	}
 	if len(others) > 0 {
-		var kinds []string
-		for k := range others {
-			kinds = append(kinds, k)
-		}
-		slices.Sort(kinds)
+		kinds := slices.Sorted(maps.Keys(others))
 		for i, k := range kinds {
 			kinds[i] = strconv.Itoa(others[k]) + " " + b.clean(k)
 		}
-		branch.add(text(Cell{"not shown: " + strings.Join(kinds, ", "), Faint}))
+		branch.add(words(Cell{"not shown: " + strings.Join(kinds, ", "), Faint}))
 	}
 	return branch
 }

@@ -3,39 +3,16 @@ package draw
 import (
 	"bytes"
 	"errors"
-	"flag"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/golden"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/internal/base/units"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
-
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", name, diff)
-	}
-}
 
 func TestTree(t *testing.T) {
 	tests := []struct {
@@ -59,7 +36,7 @@ func TestTree(t *testing.T) {
 			if err := Tree(&b, tt.host.Topology, tt.opts); err != nil {
 				t.Fatal(err)
 			}
-			golden(t, tt.golden, b.Bytes())
+			golden.Check(t, "testdata/"+tt.golden, b.Bytes())
 		})
 	}
 }
@@ -74,7 +51,7 @@ func TestTreeWidth(t *testing.T) {
 				t.Fatal(err)
 			}
 			for l := range strings.Lines(b.String()) {
-				if n := width(strings.TrimRight(stripColor(l), "\n")); n > limit && limit >= 40 {
+				if n := text.Width(strings.TrimRight(stripColor(l), "\n")); n > limit && limit >= 40 {
 					t.Errorf("width %d: a line of %d cells: %q", limit, n, l)
 				}
 			}
@@ -193,7 +170,7 @@ func TestMatrix(t *testing.T) {
 			if err := Matrix(&b, m, tt.opts); err != nil {
 				t.Fatal(err)
 			}
-			golden(t, tt.golden, b.Bytes())
+			golden.Check(t, "testdata/"+tt.golden, b.Bytes())
 		})
 	}
 }
@@ -235,7 +212,7 @@ func TestPrintable(t *testing.T) {
 		{"\xff\x00", false, `\xff\x00`},
 		{"Gerät", false, "Gerät"},
 		{"Gerät", true, `Ger\u00e4t`},
-		{strings.Repeat("x", 500), false, strings.Repeat("x", maxText) + "..."},
+		{strings.Repeat("x", 500), false, strings.Repeat("x", maxText-3) + "..."},
 		{strings.Repeat("é", maxText), false, strings.Repeat("é", maxText)},
 	}
 	for _, tt := range tests {

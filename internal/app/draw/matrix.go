@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/internal/base/units"
 )
 
@@ -145,7 +146,7 @@ func (g *grid) cell(i, j int) string {
 	switch g.opts.View {
 	case ViewNCCL:
 		if c := g.m.NCCL[i][j]; c != "" {
-			s = Printable(string(c), true)
+			s = text.ASCII(string(c))
 		}
 	case ViewExpected:
 		return g.expected(i, j)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/text"
 )
 
 // tabStop is the distance of the tab stops that nvidia-smi's columns keep.
@@ -21,7 +22,7 @@ func (g *grid) text(w *bytes.Buffer) {
 	widths := make([]int, len(g.head))
 	for _, row := range append([][]string{g.head}, g.rows...) {
 		for i, c := range row {
-			widths[i] = max(widths[i], (width(c)/tabStop+1)*tabStop)
+			widths[i] = max(widths[i], (text.Width(c)/tabStop+1)*tabStop)
 		}
 	}
 	g.textRow(w, g.head, widths, func(int) Style { return Strong })
@@ -57,7 +58,7 @@ func (g *grid) textRow(w *bytes.Buffer, row []string, widths []int, styleOf func
 		}
 		w.WriteString(paint(c, styleOf(i), g.opts.Color))
 		if i < last {
-			w.WriteString(strings.Repeat(" ", max(0, widths[i]-width(c))))
+			w.WriteString(strings.Repeat(" ", max(0, widths[i]-text.Width(c))))
 		}
 	}
 	w.WriteByte('\n')

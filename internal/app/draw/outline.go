@@ -53,7 +53,7 @@ func (o *Outline) add(l *line, depth int) {
 // Link describes the PCIe link above a function as it runs now; nil is as the topology
 // has it. gpu says that the function is a GPU, which lowers its speed when it idles.
 func (o *Outline) Link(pci topo.ID, gpu bool, now *topo.LaneRate) LinkState {
-	d := o.b.devices[pci]
+	d := o.b.PCIDevice(pci)
 	if d == nil {
 		return LinkState{}
 	}

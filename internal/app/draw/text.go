@@ -4,47 +4,21 @@ package draw
 
 import (
 	"fmt"
-	"strconv"
-	"strings"
-	"unicode"
-	"unicode/utf8"
+
+	"github.com/topoctl/topoctl/internal/base/text"
 )
 
-// maxText is how much of one name from a foreign file is printed, in runes.
+// maxText is how many cells of a terminal one name from a foreign file takes at most.
 const maxText = 120
 
-// Printable makes text from a foreign file safe for a terminal: control
-// characters, invisible and broken ones are written as escapes ("\x1b",
-// "\u202e"), and very long text is cut. With ascii everything beyond ASCII is
-// escaped as well.
+// Printable is a name from a foreign file, safe for a terminal and cut where it is long.
 func Printable(s string, ascii bool) string {
-	clean := len(s) <= maxText
-	for i := 0; clean && i < len(s); i++ {
-		clean = s[i] >= ' ' && s[i] < 0x7f
+	if ascii {
+		s = text.ASCII(s)
+	} else {
+		s = text.Printable(s)
 	}
-	if clean {
-		return s
-	}
-	var b strings.Builder
-	n := 0
-	for i := 0; i < len(s); {
-		if n++; n > maxText {
-			b.WriteString("...")
-			break
-		}
-		r, size := utf8.DecodeRuneInString(s[i:])
-		switch {
-		case r == utf8.RuneError && size == 1:
-			b.WriteString(`\x` + strconv.FormatUint(uint64(s[i]>>4), 16) + strconv.FormatUint(uint64(s[i]&15), 16))
-		case !unicode.IsPrint(r), ascii && r >= utf8.RuneSelf:
-			quoted := strconv.QuoteRuneToASCII(r)
-			b.WriteString(quoted[1 : len(quoted)-1])
-		default:
-			b.WriteRune(r)
-		}
-		i += size
-	}
-	return b.String()
+	return text.Cut(s, maxText, text.Dots)
 }
 
 // JSON is a document without bytes that a terminal would obey: a JSON encoder escapes only
@@ -86,25 +60,9 @@ const (
 var codes = [...]string{Plain: "", Strong: "1", Faint: "2", Good: "32", Middling: "33", Bad: "31"}
 
 // paint wraps text in the escape codes of a style.
-func paint(text string, s Style, color bool) string {
-	if !color || s == Plain || text == "" {
-		return text
+func paint(words string, s Style, color bool) string {
+	if !color || s == Plain || words == "" {
+		return words
 	}
-	return "\x1b[" + codes[s] + "m" + text + "\x1b[0m"
-}
-
-// width is how many cells of a terminal a text takes, counted in runes.
-func width(s string) int { return utf8.RuneCountInString(s) }
-
-// pad fills a text with blanks up to n cells.
-func pad(s string, n int) string {
-	return s + strings.Repeat(" ", max(0, n-width(s)))
-}
-
-// plural is "1 GPU", "2 GPUs".
-func plural(n int, noun string) string {
-	if n != 1 {
-		noun += "s"
-	}
-	return strconv.Itoa(n) + " " + noun
+	return "\x1b[" + codes[s] + "m" + words + "\x1b[0m"
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/internal/base/units"
 )
 
@@ -70,7 +71,7 @@ const (
 const portHead = 2
 
 // text is a line of free pieces.
-func text(cells ...Cell) *line { return &line{cells: cells} }
+func words(cells ...Cell) *line { return &line{cells: cells} }
 
 // of says which node a line is, and on which PCI function.
 func (l *line) of(id topo.ID, d *topo.PCIDevice) *line {
@@ -94,7 +95,7 @@ type printer struct {
 func (p *printer) measure(l *line) {
 	if l.columns {
 		for i := range min(columnCount, len(l.cells)) {
-			p.widths[i] = max(p.widths[i], width(l.cells[i].Text))
+			p.widths[i] = max(p.widths[i], text.Width(l.cells[i].Text))
 		}
 	}
 	for _, c := range l.children {
@@ -127,7 +128,7 @@ func (p *printer) write(branch string, l *line) {
 	cells := make([]Cell, 0, len(l.cells))
 	for i, c := range l.cells {
 		if l.columns && i < columnCount {
-			c.Text = pad(c.Text, p.widths[i])
+			c.Text = text.Pad(c.Text, p.widths[i])
 		}
 		if c.Text != "" {
 			cells = append(cells, c)
@@ -140,7 +141,7 @@ func (p *printer) write(branch string, l *line) {
 		cells[n-1].Text = strings.TrimRight(cells[n-1].Text, " ")
 	}
 	p.out.WriteString(branch)
-	p.cut(cells, width(branch))
+	p.cut(cells, text.Width(branch))
 	p.out.WriteByte('\n')
 }
 
@@ -152,22 +153,22 @@ func (p *printer) cut(cells []Cell, used int) {
 	}
 	total := used + 2*max(0, len(cells)-1)
 	for _, c := range cells {
-		total += width(c.Text)
+		total += text.Width(c.Text)
 	}
 	room := total
 	if p.opts.Width > 0 && total > p.opts.Width {
-		room = max(p.opts.Width-width(dots), used)
+		room = max(p.opts.Width-text.Width(dots), used)
 	}
 	for i, c := range cells {
 		if i > 0 && used+2 <= room {
 			p.out.WriteString("  ")
 			used += 2
 		}
-		if w := width(c.Text); used+w > room {
+		if w := text.Width(c.Text); used+w > room {
 			p.out.WriteString(paint(string([]rune(c.Text)[:max(0, room-used)]), c.Style, p.opts.Color) + dots)
 			return
 		}
 		p.out.WriteString(paint(c.Text, c.Style, p.opts.Color))
-		used += width(c.Text)
+		used += text.Width(c.Text)
 	}
 }
