@@ -2,15 +2,10 @@ package diff_test
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/discover/topo"
@@ -19,10 +14,9 @@ import (
 	"github.com/topoctl/topoctl/discover/topo/nvsmi"
 	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/app/diff"
+	"github.com/topoctl/topoctl/internal/base/golden"
 	"github.com/topoctl/topoctl/internal/base/redact"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 // machine discovers a host that ships with topoctl ("fixture:NAME"), or one that
 // is written down.
@@ -172,7 +166,7 @@ func TestTranscripts(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := compare(t, machine(t, tt.pair[0]), machine(t, tt.pair[1]), tt.o)
-			golden(t, tt.name+".txt", []byte(r.Text()))
+			golden.Check(t, "testdata/"+tt.name+".txt", r.Text())
 		})
 	}
 }
@@ -190,23 +184,6 @@ func shiftBuses(text string) string {
 		out.WriteString(line)
 	}
 	return out.String()
-}
-
-func golden(t *testing.T, file string, got []byte) {
-	t.Helper()
-	path := filepath.Join("testdata", file)
-	if *update {
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(string(got), "\n")); d != "" {
-		t.Errorf("%s (-golden +got; go test ./internal/app/diff -update rewrites it):\n%s", path, d)
-	}
 }
 
 // changed is a copy of a topology with something done to it.
@@ -297,7 +274,7 @@ func TestOtherTranscripts(t *testing.T) {
 		})},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			golden(t, tt.name+".txt", []byte(compare(t, tt.older, tt.newer, diff.Options{}).Text()))
+			golden.Check(t, "testdata/"+tt.name+".txt", compare(t, tt.older, tt.newer, diff.Options{}).Text())
 		})
 	}
 }

@@ -139,7 +139,7 @@ func (s *side) identities() map[string]map[string]bool {
 		}
 		out[sort][id] = true
 	}
-	for _, d := range s.all {
+	for _, d := range s.devices {
 		if d.unique != "" {
 			add(d.why, d.unique)
 		}

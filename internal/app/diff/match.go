@@ -2,125 +2,226 @@ package diff
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
 )
 
-// matching says which node of the old side is which of the new one.
+// matching finds out which node of the old side is which of the new one.
 type matching struct {
-	o, n        *side
+	old, new    *side
 	byStructure bool // identities say nothing
-	to, from    map[topo.ID]*Match
 }
 
-// match pairs the nodes of two sides: devices by what they are, functions by
-// their slot, then by their position, and the rest by what they belong to.
-func match(o, n *side, byStructure bool) *matching {
-	m := &matching{o: o, n: n, byStructure: byStructure, to: map[topo.ID]*Match{}, from: map[topo.ID]*Match{}}
+// match pairs the nodes of two sides: devices and their functions by what they are,
+// functions by their place in the tree, their slot, then their order, devices by their
+// function, then by name, and the rest by what they belong to. What is paired once stays so.
+func match(older, newer *side, byStructure bool) *matching {
+	m := &matching{older, newer, byStructure}
 	if !byStructure {
 		m.identities()
 	}
 	m.hostBridges()
-	m.places()
-	m.slots()
-	m.orders()
-	m.otherModels()
+	m.functions()
 	for _, kind := range deviceKinds {
-		m.onFunctions(kind)
-		m.withoutFunctions(kind)
+		m.devices(kind)
 	}
 	m.rest()
 	return m
 }
 
 // pair notes that two nodes are the same, unless either has a match already.
-func (m *matching) pair(o, n topo.ID, by Method, why string) *Match {
-	if m.to[o] != nil || m.from[n] != nil || o == "" || n == "" {
+func (m *matching) pair(o, n *node, by Method, why string) *Match {
+	if o == nil || n == nil || o.match != nil || n.match != nil {
 		return nil
 	}
-	p := &Match{Old: o, New: n, By: by, Why: why}
-	m.to[o], m.from[n] = p, p
+	p := &Match{Old: o.ID, New: n.ID, By: by, Why: why}
+	o.match, n.match = p, p
+	o.other, n.other = n, o
 	return p
 }
 
-// identities pairs devices that are the same by what they are, and their
-// functions. What two devices of one side share identifies none.
+// inherit pairs two nodes as what they stand on is paired.
+func (m *matching) inherit(o, n *node, from *Match) {
+	if p := m.pair(o, n, from.By, from.Why); p != nil {
+		p.Replaced = from.Replaced
+	}
+}
+
+// byKey hands nodes without a match that have one key to pair, in the order of the old
+// ones. What has the key "" takes no part.
+func byKey(olds, news []*node, key func(*node) string, pair func(olds, news []*node)) {
+	groups := map[string]*[2][]*node{}
+	var order []string
+	for i, list := range [][]*node{olds, news} {
+		for _, n := range list {
+			k := key(n)
+			if k == "" || n.match != nil {
+				continue
+			}
+			if groups[k] == nil {
+				groups[k] = &[2][]*node{}
+				order = append(order, k)
+			}
+			groups[k][i] = append(groups[k][i], n)
+		}
+	}
+	for _, k := range order {
+		if g := groups[k]; len(g[0]) > 0 && len(g[1]) > 0 {
+			pair(g[0], g[1])
+		}
+	}
+}
+
+// firstWithFirst pairs two lists in their order.
+func firstWithFirst(olds, news []*node, pair func(o, n *node)) {
+	for i := range min(len(olds), len(news)) {
+		pair(olds[i], news[i])
+	}
+}
+
+func unmatched(list []*node) []*node {
+	return slices.DeleteFunc(slices.Clone(list), func(n *node) bool { return n.match != nil })
+}
+
+// identities pairs devices that are the same by what they are, and their functions.
+// What two devices of one side share identifies none.
 func (m *matching) identities() {
-	find := func(s *side) (map[string]device, []string) {
-		count, first := map[string]int{}, map[string]device{}
-		var order []string
-		for _, d := range s.all {
-			if d.unique != "" {
-				count[d.unique]++
-				first[d.unique] = d
-				order = append(order, d.unique)
+	byKey(m.old.devices, m.new.devices, func(n *node) string { return n.unique }, func(olds, news []*node) {
+		if len(olds) == 1 && len(news) == 1 {
+			o, n := olds[0], news[0]
+			m.pair(o, n, ByIdentity, "same "+o.why)
+			m.pair(o.function, n.function, ByIdentity, "same "+o.why)
+		}
+	})
+}
+
+// hostBridges pairs root buses: by their number where the same ones are there, else by
+// their order where there are as many.
+func (m *matching) hostBridges() {
+	olds, news := m.old.bridgesInUse(), m.new.bridgesInUse()
+	same := 0
+	for _, o := range olds {
+		if slices.Contains(news, m.new.nodes[o.ID]) {
+			same++
+		}
+	}
+	if same < len(olds) && len(olds) == len(news) {
+		firstWithFirst(olds, news, func(o, n *node) { m.pair(o, n, ByPosition, "same place in the order of root buses") })
+		return
+	}
+	byKey(olds, news, idOf, func(olds, news []*node) { m.pair(olds[0], news[0], BySlot, "same root bus") })
+}
+
+func idOf(n *node) string { return string(n.ID) }
+
+// bridgesInUse lists the host bridges with functions below.
+func (s *side) bridgesInUse() []*node {
+	return slices.DeleteFunc(slices.Clone(s.bridges), func(n *node) bool { return len(s.index.Children(n.ID)) == 0 })
+}
+
+// functions pairs PCI functions.
+func (m *matching) functions() {
+	place := func(n *node) string { // one slot, whatever its bus is numbered
+		bridge, way := n.way()
+		if b := n.side.nodes[bridge]; b != nil && b.match != nil {
+			bridge = b.match.New
+		}
+		return string(bridge) + " " + way
+	}
+	byKey(m.old.functions, m.new.functions, ofOneMake(place), func(olds, news []*node) {
+		firstWithFirst(olds, news, m.pairFunctions("same place in the tree"))
+	})
+	byKey(m.old.functions, m.new.functions, idOf, func(olds, news []*node) {
+		if sameModel(olds[0].pci(), news[0].pci()) {
+			m.pairFunctions("")(olds[0], news[0])
+		}
+	})
+	m.inOrder("same order on its NUMA node", func(n *node) string {
+		return string(n.devices[0].kind) + " " + numberText(n.pci().NUMA)
+	})
+	m.inOrder("same order on the host", func(n *node) string { return string(n.devices[0].kind) })
+	byKey(m.old.functions, m.new.functions, idOf, func(olds, news []*node) {
+		o, n := olds[0], news[0]
+		if len(o.devices) > 0 && len(n.devices) > 0 && o.devices[0].kind == n.devices[0].kind {
+			m.pair(o, n, BySlot, "same slot").Replaced = true // the slot goes on with a device of another make
+		}
+	})
+}
+
+// ofOneMake keeps functions of different makes apart.
+func ofOneMake(key func(*node) string) func(*node) string {
+	return func(n *node) string {
+		d := n.pci()
+		return strings.Join([]string{key(n), string(d.Vendor), string(d.Device), string(d.SubVendor), string(d.SubDevice)}, " ")
+	}
+}
+
+// sameModel says whether two functions are of the same make, as far as known.
+func sameModel(o, n *topo.PCIDevice) bool {
+	same := func(a, b topo.HexID) bool { return a == b || a == "" || b == "" }
+	return same(o.Vendor, n.Vendor) && same(o.Device, n.Device)
+}
+
+// inOrder pairs what is left: functions of one make with devices, first with first.
+// Devices whose identity both sides know are not the same, or they would have a match.
+// A function that stands for no device is only where it was.
+func (m *matching) inOrder(why string, key func(*node) string) {
+	pair := m.pairFunctions(why)
+	withDevices := func(n *node) bool { return len(n.devices) == 0 }
+	olds := slices.DeleteFunc(slices.Clone(m.old.functions), withDevices)
+	news := slices.DeleteFunc(slices.Clone(m.new.functions), withDevices)
+	byKey(olds, news, ofOneMake(key), func(olds, news []*node) {
+		if m.byStructure {
+			if len(olds) == len(news) { // of two hosts, unlike numbers say nothing
+				firstWithFirst(olds, news, pair)
 			}
+			return
 		}
-		for key, k := range count {
-			if k > 1 {
-				delete(first, key)
-			}
-		}
-		return first, order
-	}
-	olds, order := find(m.o)
-	news, _ := find(m.n)
-	for _, key := range order {
-		o, ok1 := olds[key]
-		n, ok2 := news[key]
-		if !ok1 || !ok2 || o.kind != n.kind {
-			continue
-		}
-		m.pair(o.id, n.id, ByIdentity, "same "+o.why)
-		m.pair(o.pci, n.pci, ByIdentity, "same "+o.why)
-	}
+		oldKnown, oldUnknown := splitByIdentity(olds)
+		newKnown, newUnknown := splitByIdentity(news)
+		firstWithFirst(oldUnknown, newUnknown, pair)
+		firstWithFirst(unmatched(oldUnknown), newKnown, pair)
+		firstWithFirst(oldKnown, unmatched(newUnknown), pair)
+	})
 }
 
-// functions lists a side's functions that have no match, in the order of addresses.
-func (m *matching) functions(s *side, matched map[topo.ID]*Match) []*topo.PCIDevice {
-	var out []*topo.PCIDevice
-	for i := range s.t.PCIDevices {
-		if d := &s.t.PCIDevices[i]; matched[d.ID] == nil {
-			out = append(out, d)
+// splitByIdentity parts functions with a device of known identity from the others.
+func splitByIdentity(list []*node) (known, unknown []*node) {
+	for _, n := range list {
+		if slices.ContainsFunc(n.devices, func(d *node) bool { return d.unique != "" }) {
+			known = append(known, n)
+		} else {
+			unknown = append(unknown, n)
 		}
 	}
-	slices.SortFunc(out, byAddress)
-	return out
+	return known, unknown
 }
 
-// slots pairs functions at one address that are of the same make and hang from
-// elsewhere, or of which one side knows less of the tree.
-func (m *matching) slots() {
-	for _, o := range m.functions(m.o, m.to) {
-		if n := m.n.pci[o.ID]; n != nil && sameModel(o, n) {
-			m.pairSlot(o, n, BySlot, "same slot")
+// pairFunctions pairs functions and notes where their devices are known not to be the same.
+func (m *matching) pairFunctions(why string) func(o, n *node) {
+	return func(o, n *node) {
+		by, why := ByPosition, why
+		if *o.address == *n.address {
+			by, why = BySlot, "same slot"
+		}
+		if p := m.pair(o, n, by, why); p != nil && !m.byStructure {
+			p.Replaced = otherDevice(o, n)
 		}
 	}
 }
 
-// pairSlot pairs functions in one place and notes where their devices are known
-// not to be the same.
-func (m *matching) pairSlot(o, n *topo.PCIDevice, by Method, why string) {
-	if o.BDF == n.BDF {
-		by, why = BySlot, "same slot"
-	}
-	if p := m.pair(o.ID, n.ID, by, why); p != nil && !m.byStructure {
-		p.Replaced = m.otherDevice(o, n)
-	}
-}
-
-// otherDevice says whether two functions have devices of one kind that are known
-// to be different ones. A virtual function's addresses are set by software.
-func (m *matching) otherDevice(o, n *topo.PCIDevice) bool {
-	if o.PF != "" || n.PF != "" {
+// otherDevice says whether two functions have devices of one kind that are known to be
+// different ones. A virtual function's addresses are set by software.
+func otherDevice(o, n *node) bool {
+	if o.pci().PF != "" || n.pci().PF != "" {
 		return false
 	}
 	differs := false
 	for _, kind := range deviceKinds {
-		a, ok1 := m.o.deviceOf(o.ID, kind)
-		b, ok2 := m.n.deviceOf(n.ID, kind)
-		if !ok1 || !ok2 || a.unique == "" || b.unique == "" || a.why != b.why {
+		a, b := o.device(kind), n.device(kind)
+		if a == nil || b == nil || a.unique == "" || b.unique == "" || a.why != b.why {
 			continue
 		}
 		if a.unique == b.unique {
@@ -131,163 +232,76 @@ func (m *matching) otherDevice(o, n *topo.PCIDevice) bool {
 	return differs
 }
 
-// sameModel says whether two functions are of the same make, as far as known.
-func sameModel(o, n *topo.PCIDevice) bool {
-	same := func(a, b topo.HexID) bool { return a == b || a == "" || b == "" }
-	return same(o.Vendor, n.Vendor) && same(o.Device, n.Device)
+// devices pairs the devices of one kind that are on matched functions, those of one name
+// first, the rest in their order; then by name those of which a side does not know the
+// function: software devices, virtual interfaces, other tools' files.
+func (m *matching) devices(kind topo.Kind) {
+	ofKind := func(s *side) []*node {
+		return slices.DeleteFunc(slices.Clone(s.devices), func(n *node) bool { return n.kind != kind })
+	}
+	olds, news := ofKind(m.old), ofKind(m.new)
+	onFunction := func(n *node) string {
+		if n.function == nil || n.function.match == nil {
+			return ""
+		}
+		return string(n.function.match.New)
+	}
+	inherit := func(o, n *node) { m.inherit(o, n, o.function.match) }
+	byKey(olds, news, func(n *node) string {
+		if onFunction(n) == "" {
+			return ""
+		}
+		return onFunction(n) + " " + n.name
+	}, func(olds, news []*node) { inherit(olds[0], news[0]) })
+	byKey(olds, news, onFunction, func(olds, news []*node) { firstWithFirst(olds, news, inherit) })
+	byKey(olds, news, func(n *node) string { return n.name }, func(olds, news []*node) {
+		o, n := olds[0], news[len(news)-1]
+		if o.function != nil && n.function != nil && !oneCard(o, n) || !m.byStructure && o.unique != "" && o.why == n.why && o.unique != n.unique {
+			return
+		}
+		m.pair(o, n, ByName, "same name")
+	})
+	m.withoutAddresses(unmatched(olds), unmatched(news))
 }
 
-// hostBridges pairs root buses: by their number where the same ones are there,
-// else by their order where there are as many.
-func (m *matching) hostBridges() {
-	olds, news := bridgesInUse(m.o), bridgesInUse(m.n)
-	there := map[topo.ID]bool{}
-	for _, id := range news {
-		there[id] = true
-	}
-	same := 0
-	for _, id := range olds {
-		if there[id] {
-			same++
-		}
-	}
-	if same < len(olds) && len(olds) == len(news) {
-		for i := range olds {
-			m.pair(olds[i], news[i], ByPosition, "same place in the order of root buses")
-		}
+// oneCard says whether two devices are on one card: another tool's file may take a
+// card's functions for one.
+func oneCard(o, n *node) bool {
+	return o.side.imported != n.side.imported && o.address != nil && n.address != nil && o.address.Slot() == n.address.Slot()
+}
+
+// sameOrder is why devices without addresses match.
+const sameOrder = "same order, and no addresses"
+
+// withoutAddresses pairs devices in their order where one side has no address of any and
+// both have as many: some tools' files number devices and do not name them.
+func (m *matching) withoutAddresses(olds, news []*node) {
+	addressed := func(n *node) bool { return n.function != nil }
+	if len(olds) != len(news) || !m.old.imported && !m.new.imported ||
+		slices.ContainsFunc(olds, addressed) && slices.ContainsFunc(news, addressed) {
 		return
 	}
-	for _, id := range olds {
-		if there[id] {
-			m.pair(id, id, BySlot, "same root bus")
-		}
-	}
+	firstWithFirst(olds, news, func(o, n *node) { m.pair(o, n, ByPosition, sameOrder) })
 }
 
-// bridgesInUse lists the host bridges with functions below, in their order.
-func bridgesInUse(s *side) []topo.ID {
-	used := map[topo.ID]bool{}
-	for i := range s.t.PCIDevices {
-		used[s.t.PCIDevices[i].Parent] = true
+// rest pairs what has no identity of its own by number: ports of matched devices too.
+func (m *matching) rest() {
+	sameID := func(olds, news []*node, by Method, why string) {
+		byKey(olds, news, idOf, func(olds, news []*node) { m.pair(olds[0], news[0], by, why) })
 	}
-	var out []topo.ID
-	for i := range s.t.HostBridges {
-		if hb := &s.t.HostBridges[i]; used[hb.ID] {
-			out = append(out, hb.ID)
-		}
+	sameID(m.old.numa, m.new.numa, ByName, "same number")
+	sameID(m.old.packages, m.new.packages, ByName, "same number")
+	sameID(m.old.bridges, m.new.bridges, BySlot, "same root bus")
+	device := func(n *node) *node {
+		p, _ := n.value.(*topo.Port)
+		return n.side.nodes[p.RDMA]
 	}
-	return out
-}
-
-// places pairs functions of one make at the same place below their host bridge:
-// one slot, whatever its bus is numbered.
-func (m *matching) places() {
-	bridge := func(s *side, id topo.ID) string {
-		if p := m.to[id]; s == m.o && p != nil {
-			id = p.New
-		}
-		return string(id)
-	}
-	m.inOrder("same place in the tree", true, func(s *side, d *topo.PCIDevice) string {
-		hb, way := s.steps(d)
-		return bridge(s, hb) + " " + way
-	})
-}
-
-// orders pairs what is left: devices of one make in the order of their addresses
-// on a NUMA node, then on the host. A function that stands for no device is
-// only where it was.
-func (m *matching) orders() {
-	m.inOrder("same order on its NUMA node", false, func(s *side, d *topo.PCIDevice) string {
-		if len(s.devices[d.ID]) == 0 {
+	byKey(m.old.ports, m.new.ports, func(n *node) string {
+		d := device(n)
+		if d == nil || d.match == nil {
 			return ""
 		}
-		return string(s.devices[d.ID][0].kind) + " " + numberText(d.NUMA)
-	})
-	m.inOrder("same order on the host", false, func(s *side, d *topo.PCIDevice) string {
-		if len(s.devices[d.ID]) == 0 {
-			return ""
-		}
-		return string(s.devices[d.ID][0].kind)
-	})
-}
-
-// inOrder pairs functions of one make and one key, first with first; "" takes
-// no part. In one place another device may stand; elsewhere devices whose
-// identity both sides know are not the same, or they would have a match.
-func (m *matching) inOrder(why string, place bool, key func(*side, *topo.PCIDevice) string) {
-	groups := func(s *side, list []*topo.PCIDevice) (map[string][]*topo.PCIDevice, []string) {
-		out := map[string][]*topo.PCIDevice{}
-		var order []string
-		for _, d := range list {
-			k := key(s, d)
-			if k == "" {
-				continue
-			}
-			k = strings.Join([]string{k, string(d.Vendor), string(d.Device), string(d.SubVendor), string(d.SubDevice)}, " ")
-			if out[k] == nil {
-				order = append(order, k)
-			}
-			out[k] = append(out[k], d)
-		}
-		return out, order
-	}
-	olds, order := groups(m.o, m.functions(m.o, m.to))
-	news, _ := groups(m.n, m.functions(m.n, m.from))
-	for _, k := range order {
-		if place || m.byStructure && len(olds[k]) == len(news[k]) {
-			m.firstWithFirst(olds[k], news[k], why)
-		}
-		if place || m.byStructure { // of two hosts, unlike numbers say nothing
-			continue
-		}
-		oldKnown, oldNot := m.splitKnown(m.o, olds[k])
-		newKnown, newNot := m.splitKnown(m.n, news[k])
-		m.firstWithFirst(oldNot, newNot, why)
-		m.firstWithFirst(unmatched(oldNot, m.to), newKnown, why)
-		m.firstWithFirst(oldKnown, unmatched(newNot, m.from), why)
-	}
-}
-
-func (m *matching) firstWithFirst(olds, news []*topo.PCIDevice, why string) {
-	for i := range min(len(olds), len(news)) {
-		m.pairSlot(olds[i], news[i], ByPosition, why)
-	}
-}
-
-// splitKnown parts functions with a device of known identity from the others.
-func (m *matching) splitKnown(s *side, list []*topo.PCIDevice) (known, not []*topo.PCIDevice) {
-	for _, d := range list {
-		if slices.ContainsFunc(s.devices[d.ID], func(x device) bool { return x.unique != "" }) {
-			known = append(known, d)
-		} else {
-			not = append(not, d)
-		}
-	}
-	return known, not
-}
-
-func unmatched(list []*topo.PCIDevice, matched map[topo.ID]*Match) []*topo.PCIDevice {
-	var out []*topo.PCIDevice
-	for _, d := range list {
-		if matched[d.ID] == nil {
-			out = append(out, d)
-		}
-	}
-	return out
-}
-
-// otherModels pairs devices of one kind and different make in one slot: the
-// slot goes on with another device.
-func (m *matching) otherModels() {
-	for _, o := range m.functions(m.o, m.to) {
-		n := m.n.pci[o.ID]
-		if n == nil || len(m.o.devices[o.ID]) == 0 || len(m.n.devices[n.ID]) == 0 ||
-			m.o.devices[o.ID][0].kind != m.n.devices[n.ID][0].kind {
-			continue
-		}
-		if p := m.pair(o.ID, n.ID, BySlot, "same slot"); p != nil {
-			p.Replaced = true
-		}
-	}
+		p, _ := n.value.(*topo.Port)
+		return string(d.match.New) + "/" + strconv.Itoa(p.Number)
+	}, func(olds, news []*node) { m.inherit(olds[0], news[len(news)-1], device(olds[0]).match) })
 }

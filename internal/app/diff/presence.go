@@ -1,8 +1,8 @@
 package diff
 
 import (
-	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
@@ -11,248 +11,213 @@ import (
 // presence reports what is on one side only, and what is another one in the same
 // place.
 func (c *comparer) presence() {
-	c.only(Removed, c.old, c.new, c.m.to)
-	c.only(Added, c.new, c.old, c.m.from)
+	c.only(Removed, c.old, c.new)
+	c.only(Added, c.new, c.old)
 	c.replaced()
 }
 
 // only reports the nodes of one side that have no match on the other.
-func (c *comparer) only(kind Kind, s, other *side, matched map[topo.ID]*Match) {
-	for _, d := range s.all {
-		if matched[d.id] == nil && !c.foldsInto(s, d, matched) {
-			c.present(kind, s, other, d, matched)
+func (c *comparer) only(kind Kind, s, other *side) {
+	for _, d := range s.devices {
+		if d.match == nil && !d.foldsIntoOther() {
+			c.present(kind, other, d)
 		}
 	}
-	for i := range s.t.PCIDevices {
-		fn := &s.t.PCIDevices[i]
-		if matched[fn.ID] != nil || len(s.devices[fn.ID]) > 0 {
+	for _, fn := range s.functions {
+		if fn.match != nil || len(fn.devices) > 0 {
 			continue // matched, or told by its device
 		}
-		if up := s.pci[fn.Parent]; up != nil && s.switches[up.ID] != nil && fn.Role == topo.RoleDownstream && matched[up.ID] == nil {
+		if up := fn.parent(); up != nil && up.kind == topo.KindPCI && up.upstreamOf() != nil && fn.pci().Role == topo.RoleDownstream && up.match == nil {
 			continue // a port of a switch that is told
 		}
-		c.present(kind, s, other, s.face(fn), matched)
+		c.present(kind, other, fn.face())
 	}
-	for i := range s.t.Ports {
-		p := &s.t.Ports[i]
-		if matched[p.ID] == nil && matched[p.RDMA] != nil {
-			c.present(kind, s, other, device{kind: topo.KindPort, id: p.ID, name: p.ID.Name(), node: &p.Node}, matched)
+	for _, p := range s.ports {
+		if port, _ := p.value.(*topo.Port); p.match == nil && s.nodes[port.RDMA] != nil && s.nodes[port.RDMA].match != nil {
+			c.present(kind, other, p)
 		}
 	}
-	for i := range s.t.NUMANodes {
-		if n := &s.t.NUMANodes[i]; matched[n.ID] == nil {
-			c.present(kind, s, other, device{kind: topo.KindNUMA, id: n.ID, name: string(n.ID), node: &n.Node}, matched)
-		}
-	}
-	for i := range s.t.Packages {
-		if p := &s.t.Packages[i]; matched[p.ID] == nil {
-			c.present(kind, s, other, device{kind: topo.KindPackage, id: p.ID, name: string(p.ID), node: &p.Node}, matched)
-		}
-	}
-	used := map[topo.ID]bool{}
-	for _, id := range bridgesInUse(s) {
-		used[id] = true
-	}
-	for i := range s.t.HostBridges {
-		if h := &s.t.HostBridges[i]; matched[h.ID] == nil && !used[h.ID] {
-			c.present(kind, s, other, device{kind: topo.KindHostBridge, id: h.ID, name: "root bus " + h.ID.Name(), node: &h.Node}, matched)
+	used := s.bridgesInUse()
+	for _, n := range slices.Concat(s.numa, s.packages, s.bridges) {
+		if n.match == nil && !slices.Contains(used, n) {
+			c.present(kind, other, n)
 		}
 	}
 }
 
-// foldsInto says whether a device is told by a more important one of the same
+// foldsIntoOther says whether a device is told by a more important one of the same
 // function that came or went as a whole.
-func (c *comparer) foldsInto(s *side, d device, matched map[topo.ID]*Match) bool {
-	if d.kind == topo.KindNetdev {
-		if n := s.netdevs[d.name]; n != nil && comesAndGoes(n) {
-			return true
-		}
+func (n *node) foldsIntoOther() bool {
+	if comesAndGoes(n) {
+		return true
 	}
-	return d.pci != "" && matched[d.pci] == nil && s.devices[d.pci][0].id != d.id && matched[s.devices[d.pci][0].id] == nil
+	fn := n.function
+	return fn != nil && fn.match == nil && fn.devices[0] != n && fn.devices[0].match == nil
 }
 
 // present reports one node that is on one side only, unless the other side could
 // not tell it.
-func (c *comparer) present(kind Kind, s, other *side, d device, matched map[topo.ID]*Match) {
-	node := Node{Kind: d.kind, Name: d.name}
-	at := ""
-	if d.bdf != nil {
-		at = d.bdf.String()
+func (c *comparer) present(kind Kind, other *side, n *node) {
+	at, fn := "", n.function
+	if n.address != nil {
+		at = n.address.String()
 	}
-	if s == c.old {
-		node.Old, node.OldAddress, node.OldEvidence = string(d.id), at, d.node.Evidence
+	node := Node{Kind: n.kind, Name: n.name}
+	if n.kind == topo.KindPort {
+		node.Name = n.ID.Name()
+	}
+	if kind == Removed {
+		node.Old, node.OldAddress, node.OldEvidence = string(n.ID), at, n.Evidence
 	} else {
-		node.New, node.NewAddress, node.NewEvidence = string(d.id), at, d.node.Evidence
+		node.New, node.NewAddress, node.NewEvidence = string(n.ID), at, n.Evidence
 	}
-	if reason := other.blind(s, d); reason != "" {
+	if reason := other.cannotTell(n); reason != "" {
 		c.omitFor("presence", node, other, reason)
 		return
 	}
-	fn := s.pci[d.pci]
-	what := word(c.modelOfDevice(s, d))
-	note := ""
-	switch {
-	case fn != nil && fn.PF != "" && s.pci[fn.PF] != nil:
-		note = "virtual function of " + s.face(s.pci[fn.PF]).name
-	case fn != nil && matched[fn.ID] != nil && d.kind != topo.KindPCI:
-		note = "its PCI function is there on both sides"
-	}
-	if matched[d.pci] == nil {
-		for _, x := range s.devices[d.pci] {
-			if x.id != d.id {
-				node.With = append(node.With, x.name)
+	f := finding{kind: kind, attr: "presence"}
+	if fn != nil {
+		if pf := n.side.nodes[fn.pci().PF]; pf != nil {
+			f.note = "virtual function of " + pf.face().name
+		} else if fn.match != nil && n.kind != topo.KindPCI {
+			f.note = "its PCI function is there on both sides"
+		}
+		if fn.match == nil {
+			for _, d := range fn.devices {
+				if d != n {
+					node.With = append(node.With, d.name)
+				}
 			}
 		}
 	}
-	f := finding{kind: kind, attr: "presence", node: node, note: note}
+	f.node = node
 	if kind == Removed {
-		f.old = what
+		f.old = word(n.makeOf())
 	} else {
-		f.new = what
+		f.new = word(n.makeOf())
 	}
 	c.add(f)
 }
 
-// modelOfDevice says in words what a device is: of GPUs and drives what they say
-// themselves, of others the name of the PCI function.
-func (c *comparer) modelOfDevice(s *side, d device) string {
-	function := s.modelOf(s.pci[d.pci])
-	if d.kind == topo.KindGPU || d.kind == topo.KindNVMe {
-		return cmp.Or(d.model, function)
+// cannotTell says why a side cannot tell a node that the other has, "" where it could: it
+// would be there if it was there.
+func (s *side) cannotTell(n *node) string {
+	switch inTree := n.kind == topo.KindPCI || n.kind == topo.KindSwitch || n.kind == topo.KindHostBridge; {
+	case s.imported && (inTree || !s.has(n.kind)):
+		return "a file of another tool (" + s.t.Origin + ") does not tell"
+	case n.side.imported && inTree:
+		return "not in what was read, and " + n.side.t.Origin + " has trees of its own"
 	}
-	return cmp.Or(function, d.model)
-}
-
-// blind says why a side cannot tell a node that the other has, "" where it
-// could: it would be there if it was there.
-func (s *side) blind(other *side, d device) string {
-	why := "a file of another tool (" + s.t.Origin + ") does not tell"
-	switch inTree := d.kind == topo.KindPCI || d.kind == topo.KindSwitch || d.kind == topo.KindHostBridge; {
-	case s.imported && (inTree || s.count(d.kind) == 0):
-		return why
-	case other.imported && inTree:
-		return "not in what was read, and " + other.t.Origin + " has trees of its own"
-	}
-	for _, id := range []topo.ID{d.id, d.pci} {
+	about := func(id topo.ID, tells func(*topo.Warning) bool) string {
 		for _, w := range s.warned[id] {
-			if id != "" && w.Partial() {
+			if tells(w) {
 				return fmt.Sprintf("%s: %s: %s (%s)", w.Code, w.Subject, w.Detail, w.Evidence)
 			}
+		}
+		return ""
+	}
+	subjects := []topo.ID{n.ID}
+	if n.function != nil {
+		subjects = append(subjects, n.function.ID)
+	}
+	if port, ok := n.value.(*topo.Port); ok {
+		subjects = append(subjects, port.RDMA)
+	}
+	for _, id := range subjects {
+		if reason := about(id, (*topo.Warning).Partial); reason != "" {
+			return reason
 		}
 	}
-	if rdma, _, ok := strings.Cut(d.id.Name(), "/"); ok && d.kind == topo.KindPort {
-		for _, w := range s.warned[s.sameRDMA(rdma)] {
-			if w.Partial() {
-				return fmt.Sprintf("%s: %s: %s (%s)", w.Code, w.Subject, w.Detail, w.Evidence)
+	if n.function != nil { // what is below a bridge that vanished went with it
+		for d := range n.side.index.Climb(n.function.ID) {
+			if reason := about(d.Parent, func(w *topo.Warning) bool { return w.Code == topo.CodeVanished }); reason != "" {
+				return reason
 			}
 		}
-	}
-	fn := other.pci[d.pci]
-	for range maxDepth { // what is below a bridge that vanished went with it
-		if fn == nil {
-			break
-		}
-		for _, w := range s.warned[fn.Parent] {
-			if w.Code == topo.CodeVanished {
-				return fmt.Sprintf("%s: %s: %s (%s)", w.Code, w.Subject, w.Detail, w.Evidence)
-			}
-		}
-		fn = other.pci[fn.Parent]
 	}
 	return ""
 }
 
-// sameRDMA is the ID of an RDMA device by its name.
-func (s *side) sameRDMA(name string) topo.ID { return topo.RDMAID(name) }
-
-// count is how many nodes of a kind a side has.
-func (s *side) count(kind topo.Kind) int {
-	switch kind {
-	case topo.KindNUMA:
-		return len(s.t.NUMANodes)
-	case topo.KindPackage:
-		return len(s.t.Packages)
-	case topo.KindPort:
-		return len(s.t.Ports)
-	}
-	n := 0
-	for _, d := range s.all {
-		if d.kind == kind {
-			n++
-		}
-	}
-	return n
+// has says whether a side has any node of a kind.
+func (s *side) has(kind topo.Kind) bool {
+	return slices.ContainsFunc(slices.Concat(s.devices, s.ports, s.numa, s.packages), func(n *node) bool { return n.kind == kind })
 }
 
 // replaced reports devices that have another one in their place: the slot is the
 // same, what is in it is not. Both are told by the most important device.
 func (c *comparer) replaced() {
-	for i := range c.old.t.PCIDevices {
-		o := &c.old.t.PCIDevices[i]
-		m := c.m.to[o.ID]
-		if m == nil || !m.Replaced {
+	for _, o := range c.old.functions {
+		if o.match == nil || !o.match.Replaced {
 			continue
 		}
-		n := c.new.pci[m.New]
-		f := c.face(o, n)
-		x, _ := c.old.deviceOf(o.ID, f.kind)
-		y, _ := c.new.deviceOf(n.ID, f.kind)
-		gone := c.node(f.kind, f.o, nil, nil, x.name, "")
-		gone.OldAddress = o.BDF.String()
-		came := c.node(f.kind, nil, f.n, nil, y.name, "")
-		came.NewAddress = n.BDF.String()
-		c.add(finding{kind: Removed, attr: "presence", node: gone, old: word(c.modelOfDevice(c.old, x) + c.identityOf(x)), note: "replaced"})
-		c.add(finding{kind: Added, attr: "presence", node: came, new: word(c.modelOfDevice(c.new, y) + c.identityOf(y)), note: "in its place"})
+		n := o.other
+		p := pairOf(o)
+		x, y := o.device(p.kind), n.device(p.kind)
+		node := c.node(p, "")
+		gone := Node{Kind: p.kind, Old: node.Old, OldAddress: o.address.String(), OldEvidence: node.OldEvidence}
+		came := Node{Kind: p.kind, New: node.New, NewAddress: n.address.String(), NewEvidence: node.NewEvidence}
+		if x != nil {
+			gone.Name = x.name
+		}
+		if y != nil {
+			came.Name = y.name
+		}
+		c.add(finding{kind: Removed, attr: "presence", node: gone, old: word(c.described(x)), note: "replaced"})
+		c.add(finding{kind: Added, attr: "presence", node: came, new: word(c.described(y)), note: "in its place"})
 	}
 }
 
-// identityOf is what a device is, in words.
-func (c *comparer) identityOf(d device) string {
-	if d.unique == "" || c.identities != IdentitiesCompared {
+// described is what a device is, in words.
+func (c *comparer) described(n *node) string {
+	if n == nil {
 		return ""
 	}
-	return ", " + d.why + " " + d.unique[strings.LastIndexByte(d.unique, ' ')+1:]
+	s := n.makeOf()
+	if n.unique != "" && c.identities == IdentitiesCompared {
+		s += ", " + n.why + " " + n.unique[strings.LastIndexByte(n.unique, ' ')+1:]
+	}
+	return s
 }
 
 // places reports devices in another slot, and slots whose bus numbers changed.
 func (c *comparer) places() {
-	for i := range c.old.t.PCIDevices {
-		o := &c.old.t.PCIDevices[i]
-		m := c.m.to[o.ID]
-		if m == nil || c.old.imported || c.new.imported {
+	if c.old.imported || c.new.imported {
+		return
+	}
+	for _, o := range c.old.functions {
+		if o.other == nil {
 			continue
 		}
-		n := c.new.pci[m.New]
-		f := c.face(o, n)
-		node := c.node(f.kind, f.o, f.n, m, f.name, "parent")
-		node.OldAddress, node.NewAddress = o.BDF.String(), n.BDF.String()
+		n, p := o.other, pairOf(o)
+		node := c.node(p, "parent")
+		node.OldAddress, node.NewAddress = o.address.String(), n.address.String()
 		switch {
 		case c.atOtherPlace(o, n):
-			c.told[[2]string{string(f.n.ID), "numa_node"}] = true // the slot tells it
-			c.add(finding{kind: Moved, attr: "slot", node: node, old: word(node.OldAddress + onNUMA(o)), new: word(node.NewAddress + onNUMA(n)), note: m.Why})
-		case o.BDF != n.BDF && c.compares("pci_address") && len(c.old.devices[o.ID]) > 0:
-			c.add(finding{kind: Renumbered, attr: "pci_address", node: node, old: word(node.OldAddress), new: word(node.NewAddress), note: m.Why})
+			c.told[told{node.New, "numa_node"}] = true // the slot tells it
+			c.add(finding{kind: Moved, attr: "slot", node: node, old: word(node.OldAddress + onNUMA(o)), new: word(node.NewAddress + onNUMA(n)), note: p.match.Why})
+		case *o.address != *n.address && c.compares("pci_address") && len(o.devices) > 0:
+			c.add(finding{kind: Renumbered, attr: "pci_address", node: node, old: word(node.OldAddress), new: word(node.NewAddress), note: p.match.Why})
 		}
 	}
 }
 
-func onNUMA(d *topo.PCIDevice) string {
-	if d.NUMA == nil {
-		return ""
+func onNUMA(n *node) string {
+	if d := n.pci(); d.NUMA != nil {
+		return fmt.Sprintf(" (NUMA node %d)", *d.NUMA)
 	}
-	return fmt.Sprintf(" (NUMA node %d)", *d.NUMA)
+	return ""
 }
 
 // atOtherPlace says whether a function hangs from another place: at another
 // address another way down from its host bridge, at the same address another
 // bridge above.
-func (c *comparer) atOtherPlace(o, n *topo.PCIDevice) bool {
-	if o.BDF == n.BDF {
-		up, down := c.m.to[o.Parent], c.m.from[n.Parent]
-		return up != nil && down != nil && up != down
+func (c *comparer) atOtherPlace(o, n *node) bool {
+	if *o.address == *n.address {
+		up, down := o.parent(), n.parent()
+		return up != nil && down != nil && up.match != nil && down.match != nil && up.other != down
 	}
-	x, way := c.old.steps(o)
-	y, other := c.new.steps(n)
-	bridge := c.m.to[x]
-	return bridge == nil || bridge.New != y || way != other
+	x, way := o.way()
+	y, other := n.way()
+	bridge := c.old.nodes[x]
+	return bridge == nil || bridge.match == nil || bridge.match.New != y || way != other
 }

@@ -137,8 +137,6 @@ type Path struct {
 	NewPort        topo.ID    `json:"new_port"`
 	OldBytesPerSec *topo.Rate `json:"old_bytes_per_sec"`
 	NewBytesPerSec *topo.Rate `json:"new_bytes_per_sec"`
-
-	oldName, newName string
 }
 
 // Choice is a choice of ports that changes. Ports are named by their IDs, the

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/text"
 )
 
 // Text is the report for people: a line for each difference, then what changes
@@ -35,8 +36,12 @@ func (r *Report) Text() string {
 		}
 		rows = append(rows, []string{string(Policy), p.subject(), p.what(), p.why()})
 	}
-	out := r.heading() + columns(rows) + r.omitted()
-	return out + r.summary() + "\n"
+	out := r.heading()
+	// A wide cell does not widen its column, the last one is as long as it is.
+	for _, line := range text.Columns(rows, text.Column{Most: 10}, text.Column{Most: 28}, text.Column{Most: 48}, text.Column{}) {
+		out += line + "\n"
+	}
+	return out + r.omitted() + r.summary() + "\n"
 }
 
 // mostMakes is how many sorts of plain PCI functions are told apart.
@@ -230,10 +235,10 @@ func (r *Report) summary() string {
 				each = append(each, fmt.Sprintf("%d %s", count, k))
 			}
 		}
-		parts = append(parts, fmt.Sprintf("%d %s (%s)", n, plural(n, "difference"), strings.Join(each, ", ")))
+		parts = append(parts, fmt.Sprintf("%s (%s)", text.Plural(n, "difference"), strings.Join(each, ", ")))
 	}
 	if n := len(r.Policy); n > 0 {
-		parts = append(parts, fmt.Sprintf("%d %s of ports %s", n, plural(n, "choice"), map[bool]string{true: "changes", false: "change"}[n == 1]))
+		parts = append(parts, text.Plural(n, "choice")+" of ports "+text.Noun(n, "changes", "change"))
 	}
 	s := strings.Join(parts, ", ")
 	if s == "" {
@@ -249,4 +254,74 @@ func (r *Report) summary() string {
 		return s + "; fingerprints equal"
 	}
 	return s + "; fingerprints differ"
+}
+
+// nodeNames names nodes for people, kind by kind; of many it gives the number.
+func nodeNames(nodes []Node) string {
+	byKind := map[topo.Kind][]string{}
+	for _, n := range nodes {
+		byKind[n.Kind] = append(byKind[n.Kind], n.Name)
+	}
+	var out []string
+	for _, kind := range kindOrder {
+		if list := byKind[kind]; len(list) > 0 {
+			parts := drawTogether(list)
+			if len(parts) > 3 {
+				parts = []string{fmt.Sprintf("%d %s", len(list), kindWords[kind])}
+			}
+			out = append(out, parts...)
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+var kindWords = map[topo.Kind]string{
+	topo.KindPackage: "CPU packages", topo.KindNUMA: "NUMA nodes", topo.KindHostBridge: "root buses", topo.KindSwitch: "PCIe switches",
+	topo.KindPCI: "PCI functions", topo.KindGPU: "GPUs", topo.KindNVSwitch: "NVSwitches", topo.KindRDMA: "RDMA devices",
+	topo.KindPort: "ports", topo.KindNetdev: "interfaces", topo.KindNVMe: "NVMe controllers", KindLink: "links", KindHost: "hosts",
+	KindLocation: "memory locations",
+}
+
+// names lists names for people; of many the first are shown.
+func names(list []string) string {
+	const most = 6
+	parts := drawTogether(list)
+	if len(parts) > most {
+		return fmt.Sprintf("%s, ... %d in all", strings.Join(parts[:most], ", "), len(list))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// drawTogether turns runs of names into one: "mlx5_0..11".
+func drawTogether(list []string) []string {
+	var parts []string
+	for run := range runs(list, next) {
+		part := run[0]
+		if len(run) > 1 {
+			part = span("", part, run[len(run)-1], len(run))
+		}
+		parts = append(parts, part)
+	}
+	return parts
+}
+
+// without lists the words of one list that are not in another, after a prefix.
+func without(list, other []string, prefix string) string {
+	var out []string
+	for _, w := range list {
+		if !slices.Contains(other, w) {
+			out = append(out, w)
+		}
+	}
+	if len(out) == 0 {
+		return ""
+	}
+	return prefix + names(out)
+}
+
+func orNone(s string) string {
+	if s == "" {
+		return absent
+	}
+	return s
 }
