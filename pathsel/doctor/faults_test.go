@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/golden"
 	"github.com/topoctl/topoctl/internal/base/replies"
 	"github.com/topoctl/topoctl/pathsel/doctor"
 )
@@ -65,7 +66,7 @@ func TestOneFault(t *testing.T) {
 			if !slices.Equal(got, f.want) {
 				t.Errorf("%v are blamed, want %v", got, f.want)
 			}
-			golden(t, filepath.Join("testdata", "faults", name+".txt"), r.Text(doctor.TextOptions{}))
+			golden.Check(t, filepath.Join("testdata", "faults", name+".txt"), r.Text(doctor.TextOptions{}))
 		})
 	}
 	found, err := filepath.Glob(filepath.Join("testdata", "faults", "*.txt"))

@@ -1,23 +1,17 @@
 package doctor_test
 
 import (
-	"flag"
 	"fmt"
-	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/fixtures"
+	"github.com/topoctl/topoctl/internal/base/golden"
 	"github.com/topoctl/topoctl/pathsel/doctor"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files, the schema and docs/doctor.md")
 
 // fixture discovers a machine that ships with topoctl.
 func fixture(tb testing.TB, name string) *topo.Topology {
@@ -70,23 +64,6 @@ func run(tb testing.TB, t *topo.Topology, codes ...doctor.Code) *doctor.Report {
 	return r
 }
 
-// golden compares with a file, or rewrites it.
-func golden(tb testing.TB, path, got string) {
-	tb.Helper()
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			tb.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got, "\n")); diff != "" {
-		tb.Errorf("%s (-golden +got; go test ./pathsel/doctor -update rewrites it):\n%s", path, diff)
-	}
-}
-
 // readable is a report as people read it, and the checks that need no words.
 func readable(r *doctor.Report) string {
 	text := r.Text(doctor.TextOptions{}) + "\n"
@@ -108,7 +85,7 @@ func TestFixtures(t *testing.T) {
 		files[name+".txt"] = true
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			golden(t, filepath.Join("testdata", name+".txt"), readable(run(t, looked(t, name))))
+			golden.Check(t, filepath.Join("testdata", name+".txt"), readable(run(t, looked(t, name))))
 		})
 	}
 	found, err := filepath.Glob(filepath.Join("testdata", "*.txt"))

@@ -14,6 +14,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/fixtures"
+	"github.com/topoctl/topoctl/internal/base/golden"
 	"github.com/topoctl/topoctl/internal/base/schematest"
 	"github.com/topoctl/topoctl/internal/base/units"
 	"github.com/topoctl/topoctl/pathsel/doctor"
@@ -195,7 +196,7 @@ var generator = schematest.Generator{Types: map[reflect.Type]schematest.Object{
 
 // The published schema says what the types say, and reports keep to it.
 func TestSchema(t *testing.T) {
-	schematest.Compare(t, schemaFile, generator.Document(doctor.Schema, reflect.TypeFor[doctor.Report]()), *update)
+	schematest.Compare(t, schemaFile, generator.Document(doctor.Schema, reflect.TypeFor[doctor.Report]()), golden.Updating())
 	schema := schematest.Open(t, schemaFile)
 	for _, name := range fixtures.Names() {
 		text := encoded(t, run(t, looked(t, name)))
@@ -228,7 +229,7 @@ func TestDocumentation(t *testing.T) {
 		fmt.Fprintf(&b, "\n### %s\n\nOk: %s. At worst: %s.\n\n", c.Code, c.Title, c.Severity)
 		fmt.Fprintf(&b, "- **Judged by:** %s\n- **Facts:** %s.\n- **What to do:** %s\n", c.Judged, strings.TrimSuffix(c.Facts, "."), c.Fix)
 	}
-	golden(t, "../../docs/doctor.md", b.String())
+	golden.Check(t, "../../docs/doctor.md", b.String())
 	for row := range strings.Lines(guide) {
 		cells := strings.Split(row, "|")
 		if len(cells) != 4 || strings.Contains(row, "---") || strings.Contains(row, "look at") {

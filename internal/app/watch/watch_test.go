@@ -1,24 +1,18 @@
 package watch
 
 import (
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/base/counters"
+	"github.com/topoctl/topoctl/internal/base/golden"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files and the schema")
 
 var known sync.Map
 
@@ -86,22 +80,7 @@ func (s *script) topology(at int64, what string, t *topo.Topology) {
 
 func (s *script) golden(t *testing.T) {
 	t.Helper()
-	path := filepath.Join("testdata", strings.TrimPrefix(t.Name(), "TestTranscript/")+".txt")
-	if *update {
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(s.out.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(s.out.String(), "\n")); diff != "" {
-		t.Errorf("%s (-want +got; go test with -update rewrites it):\n%s", path, diff)
-	}
+	golden.Check(t, "testdata/"+strings.TrimPrefix(t.Name(), "TestTranscript/")+".txt", s.out.String())
 }
 
 // sample is what counters would say of a topology.
