@@ -1,9 +1,11 @@
 package machine
 
 import (
+	"cmp"
 	"encoding/json"
-	"net/netip"
+	"path"
 	"strconv"
+	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/replies"
@@ -64,16 +66,15 @@ func (s *Spec) gpuAnswer(gpus []*function, i int) replies.GPU {
 		a.PCIeGen, a.PCIeWidth, a.PCIeMaxGen, a.PCIeMaxWidth = &cur.gen, &cur.width, &most.gen, &most.width
 	}
 	if n := s.node(f.numa); n != nil {
-		a.CPUAffinity, a.CPUNUMA = list(n.cpus), &f.numa
+		a.CPUAffinity, a.CPUNUMA = n.cpus.String(), &f.numa
 	} else {
-		a.CPUAffinity = list(s.allCPUs())
+		a.CPUAffinity = s.cpus().String()
 	}
 	a.NVLinks = s.nvlinks(gpus, i)
 	if f.gpu.c2c > 0 {
 		a.C2C = &replies.C2C{Links: f.gpu.c2c}
-		if f.gpu.c2cRate != nil {
-			rate := topo.Rate(*f.gpu.c2cRate)
-			a.C2C.BytesPerSec = &rate
+		if f.gpu.c2cRate > 0 {
+			a.C2C.BytesPerSec = &f.gpu.c2cRate
 		}
 	}
 	if len(f.gpu.mig) > 0 {
@@ -115,20 +116,12 @@ func (s *Spec) nvlinks(gpus []*function, i int) []replies.NVLink {
 }
 
 func nvlinkVersion(cc string) *int {
-	version, ok := map[string]int{"6": 1, "7": 2, "8": 3, "9": 4, "10": 5}[before(cc, '.')]
+	major, _, _ := strings.Cut(cc, ".")
+	version, ok := map[string]int{"6": 1, "7": 2, "8": 3, "9": 4, "10": 5}[major]
 	if !ok {
 		return nil
 	}
 	return &version
-}
-
-func before(s string, sep byte) string {
-	for i := range len(s) {
-		if s[i] == sep {
-			return s[:i]
-		}
-	}
-	return s
 }
 
 // migOf makes one instance for each profile: "1g.10gb" has 10 GiB.
@@ -136,14 +129,11 @@ func (s *Spec) migOf(f *function) *topo.MIG {
 	m := &topo.MIG{Enabled: true}
 	for i, profile := range f.gpu.mig {
 		x := topo.MIGInstance{UUID: "MIG-" + uuid(s.made("mig "+f.bdf.String()+strconv.Itoa(i), 16)), Profile: profile}
-		for at := range len(profile) {
-			if profile[at] != '.' {
-				continue
-			}
-			if n, err := strconv.ParseInt(before(profile[at+1:], 'g'), 10, 16); err == nil {
-				n <<= 30
-				x.MemoryBytes = &n
-			}
+		_, memory, _ := strings.Cut(profile, ".")
+		digits, _, _ := strings.Cut(memory, "g")
+		if n, err := strconv.ParseInt(digits, 10, 16); err == nil {
+			n <<= 30
+			x.MemoryBytes = &n
 		}
 		m.Instances = append(m.Instances, x)
 	}
@@ -154,7 +144,7 @@ func (s *Spec) peers(gpus []*function, i int) map[int]string {
 	out := map[int]string{}
 	for _, p := range s.p2p {
 		for j, g := range gpus {
-			if j != i && g.driver == "nvidia" && (p.a < 0 || p.a == i && p.b == j || p.b == i && p.a == j) {
+			if j != i && g.driver == "nvidia" && p.holds(i, j) {
 				out[g.gpu.index] = p.answer
 			}
 		}
@@ -166,53 +156,56 @@ func (s *Spec) netlinkReport() *replies.NetlinkReport {
 	r := &replies.NetlinkReport{Schema: replies.SchemaNetlink}
 	r.Links = append(r.Links, replies.Link{Index: 1, Name: "lo", Kind: "device", Encap: "loopback", MTU: 65536, OperState: "unknown"})
 	r.Addresses = append(r.Addresses, replies.Address{Link: 1, CIDR: "127.0.0.1/8", Scope: "host"}, replies.Address{Link: 1, CIDR: "::1/128", Scope: "host"})
-	virtio := 0
-	rdma := 0
-	for _, f := range s.pci {
-		dev, bus := f.bdf.String(), "pci"
-		if f.driver == "virtio-pci" {
-			dev, bus = "virtio"+strconv.Itoa(virtio), "virtio"
-			virtio++
-		}
-		if f.nic == nil || f.driver == "" {
-			continue
-		}
-		if f.nic.net != "" {
-			r.Links = append(r.Links, s.linkAnswer(f, dev, bus))
-			s.addressed(r, f.nic.net)
-		}
-		if f.nic.rdma != "" {
-			r.RDMA = append(r.RDMA, replies.RDMA{Index: rdma, Name: f.nic.rdma, Firmware: f.nic.fw,
-				NodeGUID: f.nic.guid, SysImageGUID: f.nic.imageGUID, Ports: 1})
-			rdma++
+	for _, d := range s.netdevs {
+		r.Links = append(r.Links, s.linkReply(d))
+		for _, p := range s.addresses(d.name) {
+			scope := "universe"
+			if p.Addr().IsLinkLocalUnicast() {
+				scope = "link"
+			}
+			r.Addresses = append(r.Addresses, replies.Address{Link: d.index, CIDR: p.String(), Scope: scope})
+			if p.Addr().Is4() && p.Bits() < 32 { // the route that an address brings
+				r.Routes = append(r.Routes, replies.Route{Link: d.index, Dst: p.Masked().String()})
+			}
 		}
 	}
-	for _, d := range s.virtualNetdevs() {
-		r.Links = append(r.Links, s.virtualAnswer(d))
-		s.addressed(r, d.name)
-	}
-	for _, x := range s.software {
-		d := s.softwareRDMA(x, rdma)
-		r.RDMA = append(r.RDMA, replies.RDMA{Index: rdma, Name: d.name, NodeGUID: d.guid, SysImageGUID: d.imageGUID, Ports: 1})
-		rdma++
+	for i, d := range s.rdmaDevices() {
+		r.RDMA = append(r.RDMA, replies.RDMA{Index: i, Name: d.name, Firmware: d.fw, NodeGUID: d.guid, SysImageGUID: d.imageGUID, Ports: 1})
 	}
 	for _, x := range s.routes {
-		r.Routes = append(r.Routes, replies.Route{Link: s.ifindex(x.dev), Dst: x.dst, Gateway: x.via, Metric: x.metric})
+		r.Routes = append(r.Routes, replies.Route{Link: s.netdev(x.dev).index, Dst: x.dst, Gateway: x.via, Metric: x.metric})
 	}
 	return r
 }
 
-func operState(up bool) string { return map[bool]string{true: "up", false: "down"}[up] }
-
-func (s *Spec) linkAnswer(f *function, dev, bus string) replies.Link {
-	n := f.nic
-	a := replies.Link{Index: n.ifindex, Name: n.net, Kind: "device", Encap: "ether", MTU: n.mtu, MAC: n.mac, PermMAC: n.mac,
-		OperState: operState(n.state == "active"), ParentDev: dev, ParentBus: bus}
-	if n.layer == "ib" {
-		a.Encap, a.MAC, a.PermMAC, a.Kind = "infiniband", ipoibAddress(n.guid), "", "ipoib"
+func (s *Spec) linkReply(d *netdev) replies.Link {
+	a := replies.Link{Index: d.index, Name: d.name, Kind: cmp.Or(d.kind, "device"), Encap: "ether", MTU: d.mtu, MAC: d.mac, OperState: "down"}
+	if d.up {
+		a.OperState = "up"
 	}
-	if b := s.bondOf(n.net); b != nil {
-		a.Master, a.MAC = b.ifindex, b.mac
+	bond := s.bondOf(d.name)
+	if bond != nil {
+		a.Master = bond.index
+	}
+	switch d.kind {
+	case "bond":
+		a.Bond = &topo.Bond{Mode: d.mode, HashPolicy: d.hash, ActiveLeg: d.activeLeg()}
+	case "vlan":
+		a.Parent, a.VLANID = s.netdev(d.on).index, &d.vlan
+	}
+	f := d.function
+	if f == nil {
+		return a
+	}
+	a.PermMAC, a.ParentDev, a.ParentBus = d.mac, path.Base(f.carrier), "pci"
+	if f.carrier != f.path {
+		a.ParentBus = "virtio"
+	}
+	if f.nic.layer == "ib" {
+		a.Encap, a.MAC, a.PermMAC, a.Kind = "infiniband", ipoibAddress(f.nic.guid), "", "ipoib"
+	}
+	if bond != nil {
+		a.MAC = bond.mac
 	}
 	for i, vf := range f.vfs {
 		x := replies.VF{ID: i}
@@ -222,36 +215,4 @@ func (s *Spec) linkAnswer(f *function, dev, bus string) replies.Link {
 		a.VFs = append(a.VFs, x)
 	}
 	return a
-}
-
-func (s *Spec) virtualAnswer(d *netdev) replies.Link {
-	a := replies.Link{Index: d.ifindex, Name: d.name, Kind: d.kind, Encap: "ether", MTU: d.mtu, MAC: d.mac, OperState: operState(d.up)}
-	switch d.kind {
-	case "bond":
-		a.Bond = &topo.Bond{Mode: d.mode, HashPolicy: d.hash}
-		if d.mode == "active-backup" {
-			a.Bond.ActiveLeg = d.legs[0]
-		}
-	case "vlan":
-		a.Parent, a.VLANID = s.ifindex(d.on), &d.vlan
-	}
-	if b := s.bondOf(d.name); b != nil {
-		a.Master = b.ifindex
-	}
-	return a
-}
-
-// addressed adds an interface's addresses and the routes that they bring.
-func (s *Spec) addressed(r *replies.NetlinkReport, name string) {
-	link := s.ifindex(name)
-	for _, p := range s.addresses(name) {
-		scope := "universe"
-		if p.Addr().IsLinkLocalUnicast() {
-			scope = "link"
-		}
-		r.Addresses = append(r.Addresses, replies.Address{Link: link, CIDR: p.String(), Scope: scope})
-		if p.Addr().Is4() && p.Bits() < 32 {
-			r.Routes = append(r.Routes, replies.Route{Link: link, Dst: netip.PrefixFrom(p.Masked().Addr(), p.Bits()).String()})
-		}
-	}
 }

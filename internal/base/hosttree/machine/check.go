@@ -2,9 +2,9 @@ package machine
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/cpuset"
 )
 
 // check looks at a whole machine: what refers to what, and the bus numbers. It
@@ -32,6 +32,11 @@ func (p *parser) check() {
 	}
 	p.checkGPUs()
 	p.checkNames()
+	for bdf, changes := range p.changes {
+		if p.byBDF[bdf] == nil {
+			p.rep.add(changes[0].line, "change: there is no function %s", bdf)
+		}
+	}
 	if len(p.rep.errs) == 0 {
 		s.plan()
 	}
@@ -39,28 +44,35 @@ func (p *parser) check() {
 
 func (p *parser) checkNUMA() {
 	s := p.spec
-	owner := map[int]int{}
 	if len(s.numa) == 0 {
 		p.rep.add(1, "a machine wants at least one numa statement")
 	}
-	for _, n := range s.numa {
-		for _, c := range n.cpus {
-			if other, taken := owner[c]; taken {
-				p.rep.add(n.line, "numa %d: CPU %d belongs to numa %d already", n.index, c, other)
+	for i, n := range s.numa {
+		for _, other := range s.numa[:i] {
+			if twice := n.cpus.Intersect(other.cpus); !twice.IsEmpty() {
+				p.rep.add(n.line, "numa %d: CPU %d belongs to numa %d already", n.index, twice.First(), other.index)
 				break
 			}
-			owner[c] = n.index
 		}
-		if len(n.distance) > 0 && len(n.distance) != len(s.numa) {
-			p.rep.add(n.line, "numa %d: %d distances, but %d nodes", n.index, len(n.distance), len(s.numa))
+		if count := len(n.distance); count > 0 && count != len(s.numa) {
+			p.rep.add(n.line, "numa %d: %d distances, but %d nodes", n.index, count, len(s.numa))
 		}
-		if len(n.cpus)%s.cpu.threads != 0 {
-			p.rep.add(n.line, "numa %d: %d CPUs do not make cores of %d threads", n.index, len(n.cpus), s.cpu.threads)
+		if n.cpus.Len()%s.cpu.threads != 0 {
+			p.rep.add(n.line, "numa %d: %d CPUs do not make cores of %d threads", n.index, n.cpus.Len(), s.cpu.threads)
 		}
 	}
-	if len(s.numa) > 0 && len(owner) == 0 {
+	if len(s.numa) > 0 && s.cpus().IsEmpty() {
 		p.rep.add(s.numa[0].line, "no numa node has CPUs")
 	}
+}
+
+// cpus are all of the machine's CPUs.
+func (s *Spec) cpus() cpuset.Set {
+	var all cpuset.Set
+	for _, n := range s.numa {
+		all = all.Union(n.cpus)
+	}
+	return all
 }
 
 func (p *parser) needNUMA(line, index int) {
@@ -82,20 +94,18 @@ func (p *parser) checkTree(f *function, bus uint8) {
 	if f.bdf.Domain != f.root.domain {
 		p.rep.add(f.line, "%s: its root has domain %04x", f.where(), f.root.domain)
 	}
-	if f.bdf.Bus != bus && (f.nic == nil || f.nic.vfOf == nil) {
+	if f.bdf.Bus != bus && !f.isVF() {
 		p.rep.add(f.line, "%s: the bus here is %02x", f.where(), bus)
 	}
 	f.last = f.bdf.Bus
-	if !f.isBridge() {
+	if len(f.kids) == 0 {
 		return
 	}
-	if len(f.kids) > 0 {
-		f.secondary = f.kids[0].bdf.Bus
-		if f.secondary <= f.bdf.Bus {
-			p.rep.add(f.kids[0].line, "%s: bus %02x below a bridge on bus %02x: it must be higher", f.kids[0].where(), f.secondary, f.bdf.Bus)
-		}
-		p.claimBus(f.line, f.bdf.Domain, f.secondary)
+	f.secondary = f.kids[0].bdf.Bus
+	if f.secondary <= f.bdf.Bus {
+		p.rep.add(f.kids[0].line, "%s: bus %02x below a bridge on bus %02x: it must be higher", f.kids[0].where(), f.secondary, f.bdf.Bus)
 	}
+	p.claimBus(f.line, f.bdf.Domain, f.secondary)
 	for _, kid := range f.kids {
 		p.checkTree(kid, f.secondary)
 		f.last = max(f.last, kid.last)
@@ -113,11 +123,11 @@ func (p *parser) claimBus(line int, domain uint32, bus uint8) {
 }
 
 func (p *parser) checkVF(f *function) {
-	if f.nic == nil || f.nic.vfOf == nil {
+	if !f.isVF() {
 		return
 	}
 	pf := p.byBDF[*f.nic.vfOf]
-	if pf == nil || pf.nic == nil || pf.nic.vfOf != nil {
+	if pf == nil || pf.nic == nil || pf.isVF() {
 		p.rep.add(f.line, "%s: vf-of %s, which is no physical function of a nic", f.where(), f.nic.vfOf)
 		return
 	}
@@ -152,14 +162,14 @@ func (p *parser) checkGPUs() {
 			p.needNUMA(f.line, *f.gpu.memoryNUMA)
 		}
 	}
-	need := func(line, index int) {
-		if index >= len(gpus) {
-			p.rep.add(line, "there is no gpu%d, the machine has %d", index, len(gpus))
+	need := func(pair gpuPair) {
+		if index := max(pair.a, pair.b); index >= len(gpus) {
+			p.rep.add(pair.line, "there is no gpu%d, the machine has %d", index, len(gpus))
 		}
 	}
 	links := make([]int, len(gpus))
-	for _, x := range s.pairs {
-		need(x.line, max(x.a, x.b))
+	for _, x := range s.links {
+		need(x.gpuPair)
 		for i := range links {
 			switch {
 			case x.a < 0:
@@ -174,7 +184,7 @@ func (p *parser) checkGPUs() {
 		}
 	}
 	for _, x := range s.p2p {
-		need(x.line, max(x.a, x.b))
+		need(x.gpuPair)
 	}
 }
 
@@ -213,18 +223,16 @@ func (p *parser) checkNames() {
 			need(f.line, f.where(), f.nic.ndev)
 		}
 	}
-	leg := map[string]string{}
-	for _, b := range s.bonds {
-		for _, l := range b.legs {
-			need(b.line, "bond "+b.name, l)
-			if leg[l] != "" || strings.EqualFold(l, b.name) {
-				p.rep.add(b.line, "bond %s: %s is a leg already", b.name, l)
-			}
-			leg[l] = b.name
-		}
-	}
+	legs := map[string]bool{}
 	for _, d := range s.netdevs {
 		need(d.line, d.kind+" "+d.name, d.on)
+		for _, leg := range d.legs {
+			need(d.line, "bond "+d.name, leg)
+			if legs[leg] || leg == d.name {
+				p.rep.add(d.line, "bond %s: %s is a leg already", d.name, leg)
+			}
+			legs[leg] = true
+		}
 	}
 	for _, r := range s.software {
 		need(r.line, "softrdma "+r.name, r.on)

@@ -2,7 +2,7 @@ package machine
 
 import (
 	"fmt"
-	"math"
+	"maps"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -24,14 +24,40 @@ func Parse(text []byte) (*Spec, error) {
 	return p.spec, nil
 }
 
+// On gives the variant as a whole machine: base with the variant's changes, and
+// with its patches after base's own. Invented identifiers stay those of base.
+func (s *Spec) On(base *Spec) (*Spec, error) {
+	if base.base != "" {
+		return nil, fmt.Errorf("machine: %s: its base %s is itself a variant that is not resolved", s.name, base.name)
+	}
+	changed := slices.Clone(base.top)
+	for _, c := range s.top {
+		if c.word == "change" {
+			changed = append(changed, c)
+		}
+	}
+	p := newParser()
+	p.run(changed)
+	if err := p.rep.err(); err != nil {
+		return nil, fmt.Errorf("%s on %s: %w", s.name, base.name, err)
+	}
+	whole := p.spec
+	whole.seed, whole.host.name = base.seed, base.host.name
+	whole.name, whole.description = s.name, s.description
+	whole.sources = slices.Concat(s.sources, base.sources)
+	whole.patches = slices.Concat(base.patches, s.patches)
+	return whole, nil
+}
+
 type parser struct {
-	rep    report
-	spec   *Spec
-	once   map[string]bool
-	byBDF  map[topo.BDF]*function
-	wide   int              // patches with "*"
-	byName map[string]int   // netdevs, RDMA devices: the line that has the name
-	buses  map[topo.BDF]int // the line of the bridge or root above a bus
+	rep     report
+	spec    *Spec
+	once    map[string]bool
+	changes map[topo.BDF][]*stmt // of functions
+	byBDF   map[topo.BDF]*function
+	wide    int              // patches with "*"
+	byName  map[string]int   // netdevs, RDMA devices: the line that has the name
+	buses   map[topo.BDF]int // the line of the bridge or root above a bus
 }
 
 func newParser() *parser {
@@ -42,7 +68,8 @@ func newParser() *parser {
 			nvidia: nvidia{driver: "570.133.20", cuda: "12.8"},
 			parts:  map[string]*part{},
 		},
-		once: map[string]bool{}, byBDF: map[topo.BDF]*function{}, byName: map[string]int{}, buses: map[topo.BDF]int{},
+		once: map[string]bool{}, changes: map[topo.BDF][]*stmt{}, byBDF: map[topo.BDF]*function{},
+		byName: map[string]int{}, buses: map[topo.BDF]int{},
 	}
 }
 
@@ -56,294 +83,438 @@ func (p *parser) run(top []*stmt) {
 		p.rep.add(line, "a spec begins with: machine NAME \"DESCRIPTION\"")
 		return
 	}
-	variant := slices.ContainsFunc(top, func(s *stmt) bool { return s.word == "base" })
-	var changes []*stmt
-	top = slices.DeleteFunc(slices.Clone(top), func(s *stmt) bool {
-		if s.word == "change" {
-			changes = append(changes, s)
-		}
-		return s.word == "change"
-	})
-	if variant {
-		p.spec.changes = changes
-	} else {
-		top = change(top, changes, &p.rep)
-	}
 	p.spec.top = top
-	// A spec's own parts may stand below what uses them.
+	variant := slices.ContainsFunc(top, func(s *stmt) bool { return s.word == "base" })
+	// What uses a part or is changed may stand above the part or the change.
 	for _, s := range top {
-		if s.word == "part" {
+		switch {
+		case s.word == "part":
 			p.part(s)
+		case s.word == "change" && !variant:
+			p.change(s)
 		}
 	}
 	for _, s := range top {
-		p.statement(s)
+		if s.word != "part" && s.word != "change" || p.spec.base != "" {
+			p.statement(s)
+		}
 	}
-	if len(p.rep.errs) == 0 && p.spec.base == "" {
+	if len(p.rep.errs) == 0 && !variant {
 		p.check()
 	}
 }
 
+// placed are the names of the statements that may stand in some places.
+func placed(places ...place) []string {
+	var out []string
+	for name, form := range statements {
+		if slices.Contains(places, form.place) {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
 func (p *parser) statement(s *stmt) {
-	words := topLevel
+	form := statements[s.word]
+	allowed := []place{anywhere, whole, patching}
 	if p.spec.base != "" {
-		words = variantOnly
+		allowed = []place{anywhere, patching}
 	}
-	if !slices.Contains(words, s.word) {
-		if p.spec.base != "" && slices.Contains(topLevel, s.word) {
-			p.rep.add(s.line, "%s: a variant (base) holds patches only%s", s.word, choices(patchWords))
-			return
-		}
-		p.rep.add(s.line, "unknown statement %q%s", s.word, choices(words))
-		return
-	}
-	if single := []string{"machine", "base", "host", "cpu", "nvidia"}; slices.Contains(single, s.word) {
-		if p.once[s.word] {
-			p.rep.add(s.line, "%s stands twice", s.word)
-			return
-		}
+	switch {
+	case p.spec.base != "" && form.place == whole:
+		p.rep.add(s.line, "%s: a variant (base) holds patches only%s", s.word, choices(placed(patching)))
+	case !slices.Contains(allowed, form.place):
+		p.rep.add(s.line, "unknown statement %q%s", s.word, choices(placed(allowed...)))
+	case form.once && p.once[s.word]:
+		p.rep.add(s.line, "%s stands twice", s.word)
+	default:
 		p.once[s.word] = true
-	}
-	if a := s.read(&p.rep); a != nil {
-		p.apply(a)
+		p.add(s)
 	}
 }
 
-func (p *parser) apply(a *args) {
-	s := p.spec
-	switch a.word {
-	case "machine":
-		s.name, s.description = a.checkName("name", a.pos[0]), a.pos[1]
-		s.seed, s.host.name = s.name, s.name
-	case "base":
-		if len(s.roots)+len(s.numa) > 0 {
-			a.rep.add(a.line, "base stands before everything but machine and source")
-		}
-		s.base = a.checkName("base", a.pos[0])
-	case "source":
-		s.sources = append(s.sources, a.pos[0])
+// add puts what a statement says into the spec.
+func (p *parser) add(s *stmt) {
+	spec := p.spec
+	switch s.word {
 	case "host":
-		p.host(a)
+		s.read(spec.host.options(), &p.rep)
 	case "cpu":
-		s.cpu = cpu{vendor: a.text("vendor", ""), family: a.integer("family", 0, 1<<16), model: a.integer("model", 0, 1<<16),
-			name: a.text("name", ""), threads: a.intOr("threads", 1, 8, 1),
-			adjacent: a.oneOf("siblings", "split", "split", "adjacent") == "adjacent"}
-	case "numa":
-		p.numa(a)
-	case "root":
-		p.root(a)
+		s.read(spec.cpu.options(), &p.rep)
 	case "nvidia":
-		s.nvidia = nvidia{a.text("driver", s.nvidia.driver), a.text("cuda", s.nvidia.cuda), a.oneOf("module", "", "open", "proprietary")}
-	case "nvlink", "xgmi":
-		p.pair(a)
-	case "p2p":
-		p.peer(a)
+		s.read(spec.nvidia.options(), &p.rep)
+	case "numa":
+		p.numa(s)
+	case "root":
+		p.root(s)
 	case "bond", "vlan", "netdev":
-		p.virtual(a)
+		p.virtual(s)
 	case "softrdma":
-		r := softRDMA{a.line, a.checkName("name", a.pos[0]), a.oneOf("driver", "rxe", "rxe", "siw", "scif"), a.name("on")}
-		p.claim(a, "RDMA device", r.name)
-		if (r.on == "") != (r.driver == "scif") {
-			a.rep.add(a.line, "softrdma %s: rxe and siw want on NAME, scif has none", r.name)
-		}
-		s.software = append(s.software, r)
+		p.softRDMA(s)
 	case "route":
-		p.route(a)
-	case "module":
-		s.modules = append(s.modules, a.checkName("module", a.pos[0]))
-	case "set", "remove", "link", "move", "unreadable":
-		p.patch(a)
+		p.route(s)
+	case "change": // of a variant: On reads it
+	default:
+		w := s.read(nil, &p.rep)
+		if w == nil {
+			return
+		}
+		switch s.word {
+		case "machine":
+			w.put("name", w.args[0], name(&spec.name))
+			spec.description, spec.seed, spec.host.name = w.args[1], spec.name, spec.name
+		case "base":
+			if len(spec.roots)+len(spec.numa) > 0 {
+				w.fail("base stands before everything but machine and source")
+			}
+			w.put("base", w.args[0], name(&spec.base))
+		case "source":
+			spec.sources = append(spec.sources, w.args[0])
+		case "nvlink", "xgmi", "p2p":
+			p.between(w)
+		case "module":
+			w.put("module", w.args[0], repeated(&spec.modules, name))
+		default:
+			p.patch(w)
+		}
 	}
 }
 
 // claim reports a name that two things have.
-func (p *parser) claim(a *args, what, name string) {
+func (p *parser) claim(w *words, what, name string) {
 	key := what + " " + name
-	if what == "interface" && name == "lo" {
-		p.rep.add(a.line, "%s: every machine has the interface lo already", a.word)
+	if key == "interface lo" {
+		w.fail("%s: every machine has the interface lo already", w.word)
 	}
 	if line, taken := p.byName[key]; taken {
-		p.rep.add(a.line, "%s: %s %q stands in line %d already", a.word, what, name, line)
+		w.fail("%s: %s %q stands in line %d already", w.word, what, name, line)
 		return
 	}
-	p.byName[key] = a.line
+	p.byName[key] = w.line
 }
 
-func (a *args) tooMany(have, most int) bool {
-	if have >= most {
-		a.rep.add(a.line, "%s: more than %d such statements", a.word, most)
-	}
-	return have >= most
-}
-
-func (p *parser) host(a *args) {
-	h := &p.spec.host
-	h.arch = a.oneOf("arch", h.arch, "x86_64", "aarch64", "ppc64le")
-	h.kernel = a.text("kernel", h.kernel)
-	h.vendor = a.text("vendor", "")
-	h.product = a.text("product", "")
-	h.virtual = a.oneOf("virtual", h.virtual, "none", "kvm", "qemu", "hyperv", "nitro", "vmware", "xen")
-	if a.has("name") {
-		h.name = a.name("name")
-	}
-	h.iommu = a.oneOf("iommu", h.iommu, "off", "identity", "DMA", "DMA-FQ")
-	h.cmdline = a.text("cmdline", "")
-	h.memlock = a.countOr("memlock", "unlimited", math.MaxInt64)
-	h.fullConfig = a.oneOf("config", "header", "header", "full") == "full"
-}
-
-func (p *parser) numa(a *args) {
-	index, ok := a.number("node", a.pos[0], 0, maxNUMA-1)
-	if !ok {
+func (p *parser) numa(s *stmt) {
+	n := &numaNode{line: s.line}
+	w := s.read(n.options(), &p.rep)
+	if w == nil || !w.put("node", w.args[0], number(&n.index, 0, maxNUMA-1)) {
 		return
 	}
-	n := &numaNode{line: a.line, index: int(index), pkg: a.intOr("package", 0, maxNUMA, 0), cpus: a.cpus("cpus")}
-	if mem := a.bytes("mem"); mem != nil {
-		n.mem = *mem
-	}
-	if a.has("distance") {
-		for _, f := range strings.Fields(a.opt["distance"][0]) {
-			d, ok := a.number("distance", f, 1, 255)
-			if !ok {
-				return
-			}
-			n.distance = append(n.distance, int(d))
-		}
-	}
-	for _, other := range p.spec.numa {
-		if other.index == n.index {
-			p.rep.add(a.line, "numa %d stands in line %d already", n.index, other.line)
-		}
+	if other := p.spec.node(n.index); other != nil {
+		w.fail("numa %d stands in line %d already", n.index, other.line)
 	}
 	p.spec.numa = append(p.spec.numa, n)
 }
 
-// gpuIndex is "gpu3", or -1 for "all".
-func gpuIndex(a *args, v string) (int, bool) {
-	if v == "all" {
-		return -1, true
+// between reads "GPU GPU X" or "all X".
+func (p *parser) between(w *words) {
+	pair := gpuPair{line: w.line, a: -1, b: -1}
+	gpu := func(to *int) option {
+		return kind(to, "gpu0, gpu1, ... in PCI order, or all", func(s string) (int, bool) {
+			if s == "all" {
+				return -1, true
+			}
+			n, err := strconv.ParseUint(strings.TrimPrefix(s, "gpu"), 10, 12)
+			return int(n), err == nil && strings.HasPrefix(s, "gpu")
+		})
 	}
-	n, err := strconv.ParseUint(strings.TrimPrefix(v, "gpu"), 10, 12)
-	if !strings.HasPrefix(v, "gpu") || err != nil {
-		a.bad("gpu", v, "gpu0, gpu1, ... in PCI order, or all")
-		return 0, false
-	}
-	return int(n), true
-}
-
-// two reads "GPU GPU X" or "all X".
-func two(a *args) (x, y int, rest string, ok bool) {
-	x, ok = gpuIndex(a, a.pos[0])
-	if !ok {
-		return 0, 0, "", false
-	}
-	if (x < 0) != (len(a.pos) == 2) {
-		a.rep.add(a.line, "%s wants two GPUs, or all, and then one word more", a.word)
-		return 0, 0, "", false
-	}
-	if x < 0 {
-		return x, x, a.pos[1], true
-	}
-	y, ok = gpuIndex(a, a.pos[1])
-	if ok && (y < 0 || x == y) {
-		a.rep.add(a.line, "%s wants two different GPUs", a.word)
-		ok = false
-	}
-	return x, y, a.pos[2], ok
-}
-
-func (p *parser) pair(a *args) {
-	x, y, rest, ok := two(a)
-	if !ok {
+	if !w.put("gpu", w.args[0], gpu(&pair.a)) {
 		return
 	}
-	if n, ok := a.number("count", rest, 1, 64); ok && !a.tooMany(len(p.spec.pairs), maxPairs) {
-		p.spec.pairs = append(p.spec.pairs, pair{a.line, a.word, x, y, int(n)})
-	}
-}
-
-func (p *parser) peer(a *args) {
-	if x, y, answer, ok := two(a); ok && !a.tooMany(len(p.spec.p2p), maxPairs) {
-		p.spec.p2p = append(p.spec.p2p, p2p{a.line, x, y, answer})
-	}
-}
-
-func (p *parser) virtual(a *args) {
-	d := &netdev{line: a.line, name: a.checkName("name", a.pos[0]), kind: a.word, ips: a.prefixes("ip"), mtu: a.intOr("mtu", 68, 65535, 1500), up: true}
-	p.claim(a, "interface", d.name)
-	if a.tooMany(len(p.spec.bonds)+len(p.spec.netdevs), maxVirtual) {
+	if (pair.a < 0) != (len(w.args) == 2) {
+		w.fail("%s wants two GPUs, or all, and then one word more", w.word)
 		return
 	}
-	switch a.word {
-	case "bond":
-		d.mode = a.oneOf("mode", "802.3ad", "balance-rr", "active-backup", "balance-xor", "broadcast", "802.3ad", "balance-tlb", "balance-alb")
-		d.hash = a.oneOf("hash", "layer3+4", "layer2", "layer2+3", "layer3+4", "encap2+3", "encap3+4")
-		if !a.has("legs") {
-			p.rep.add(a.line, "bond %s: wants legs NAME,NAME", d.name)
+	if pair.a >= 0 {
+		if !w.put("gpu", w.args[1], gpu(&pair.b)) {
 			return
 		}
-		for leg := range strings.SplitSeq(a.opt["legs"][0], ",") {
-			d.legs = append(d.legs, a.checkName("legs", leg))
+		if pair.b < 0 || pair.a == pair.b {
+			w.fail("%s wants two different GPUs", w.word)
+			return
 		}
-		p.spec.bonds = append(p.spec.bonds, d)
-		return
-	case "vlan":
-		d.on, d.vlan = a.name("on"), a.intOr("id", 1, 4094, 1)
-		if d.on == "" {
-			p.rep.add(a.line, "vlan %s: wants on NAME", d.name)
-		}
-	case "netdev":
-		d.kind = a.oneOf("kind", "dummy", "dummy", "bridge", "veth", "tun", "vxlan", "wireguard")
 	}
-	p.spec.netdevs = append(p.spec.netdevs, d)
+	last := w.args[len(w.args)-1]
+	if w.word == "p2p" {
+		if !w.full(len(p.spec.p2p), maxPairs) {
+			p.spec.p2p = append(p.spec.p2p, p2p{pair, last})
+		}
+		return
+	}
+	l := gpuLink{gpuPair: pair, kind: w.word}
+	if w.put("count", last, number(&l.count, 1, 64)) && !w.full(len(p.spec.links), maxPairs) {
+		p.spec.links = append(p.spec.links, l)
+	}
 }
 
-func (p *parser) route(a *args) {
-	r := route{line: a.line, dst: a.pos[0], dev: a.name("dev"), via: a.text("via", ""), metric: a.intOr("metric", 0, 1<<30, 0)}
-	if _, err := netip.ParsePrefix(r.dst); err != nil && r.dst != "default" {
-		a.bad("destination", r.dst, "default, or a prefix such as 10.0.0.0/8")
+func (p *parser) virtual(s *stmt) {
+	d := &netdev{line: s.line, kind: s.word, mtu: 1500, mode: "802.3ad", hash: "layer3+4", vlan: 1}
+	if s.word == "netdev" {
+		d.kind = "dummy"
 	}
-	if _, err := netip.ParseAddr(r.via); err != nil && r.via != "" {
-		a.bad("via", r.via, "an address")
+	w := s.read(d.options(), &p.rep)
+	if w == nil {
+		return
 	}
+	w.put("name", w.args[0], name(&d.name))
+	p.claim(w, "interface", d.name)
+	switch {
+	case w.word == "bond" && len(d.legs) == 0:
+		w.fail("bond %s: wants legs NAME,NAME", d.name)
+	case w.word == "vlan" && d.on == "":
+		w.fail("vlan %s: wants on NAME", d.name)
+	}
+	if !w.full(len(p.spec.netdevs), maxVirtual) {
+		p.spec.netdevs = append(p.spec.netdevs, d)
+	}
+}
+
+func (p *parser) softRDMA(s *stmt) {
+	r := softRDMA{line: s.line, driver: "rxe"}
+	w := s.read(r.options(), &p.rep)
+	if w == nil {
+		return
+	}
+	w.put("name", w.args[0], name(&r.name))
+	p.claim(w, "RDMA device", r.name)
+	if (r.on == "") != (r.driver == "scif") {
+		w.fail("softrdma %s: rxe and siw want on NAME, scif has none", r.name)
+	}
+	p.spec.software = append(p.spec.software, r)
+}
+
+func (p *parser) route(s *stmt) {
+	r := route{line: s.line}
+	w := s.read(r.options(), &p.rep)
+	if w == nil {
+		return
+	}
+	w.put("destination", w.args[0], kind(&r.dst, "default, or a prefix such as 10.0.0.0/8", func(s string) (string, bool) {
+		_, err := netip.ParsePrefix(s)
+		return s, err == nil || s == "default"
+	}))
 	if r.dev == "" {
-		p.rep.add(a.line, "route %s: wants dev NAME", r.dst)
+		w.fail("route %s: wants dev NAME", w.args[0])
 	}
-	if a.tooMany(len(p.spec.routes), maxVirtual) {
-		return
+	if !w.full(len(p.spec.routes), maxVirtual) {
+		p.spec.routes = append(p.spec.routes, r)
 	}
-	p.spec.routes = append(p.spec.routes, r)
 }
 
-var errnos = []string{"EACCES", "EINVAL", "EIO", "ENODEV"}
-
-func (p *parser) patch(a *args) {
-	c := patch{line: a.line, word: a.word, path: strings.TrimPrefix(a.pos[0], "/")}
-	switch a.word {
+func (p *parser) patch(w *words) {
+	c := patch{line: w.line, word: w.word, path: strings.TrimPrefix(w.args[0], "/")}
+	switch w.word {
 	case "set":
-		c.operand = a.pos[1]
+		c.operand = w.args[1]
 	case "link", "move":
-		if c.operand = a.pos[2]; a.pos[1] != "->" || c.operand == "" {
-			p.rep.add(a.line, "%s wants PATH -> TARGET", a.word)
+		if c.operand = w.args[2]; w.args[1] != "->" || c.operand == "" {
+			w.fail("%s wants PATH -> TARGET", w.word)
 		}
 	case "unreadable":
-		if c.operand = a.pos[1]; !slices.Contains(errnos, c.operand) {
-			a.bad("error", c.operand, strings.Join(errnos, ", "))
-		}
+		w.put("error", w.args[1], oneOf(&c.operand, slices.Sorted(maps.Keys(errnoByName))...))
 	}
 	if c.path == "" || len(c.path) > 1024 {
-		p.rep.add(a.line, "%s: an empty path, or one of more than 1024 bytes", a.word)
+		w.fail("%s: an empty path, or one of more than 1024 bytes", w.word)
 	}
 	if strings.Contains(c.path, "*") {
 		if p.wide++; p.wide > maxWide {
-			p.rep.add(a.line, "%s: more than %d patches with *", a.word, maxWide)
+			w.fail("%s: more than %d patches with *", w.word, maxWide)
 		}
 	}
-	if a.tooMany(len(p.spec.patches), maxPatches) {
+	if !w.full(len(p.spec.patches), maxPatches) {
+		p.spec.patches = append(p.spec.patches, c)
+	}
+}
+
+func (p *parser) root(s *stmt) {
+	r := &root{line: s.line, numa: -1}
+	w := s.read(r.options(), &p.rep)
+	if w == nil {
 		return
 	}
-	p.spec.patches = append(p.spec.patches, c)
+	m := rootForm.FindStringSubmatch(w.args[0])
+	if m == nil {
+		w.fail("root: address %v", want(w.args[0], "DOMAIN:BUS as 0000:15"))
+		return
+	}
+	domain, _ := strconv.ParseUint(m[1], 16, 32)
+	bus, _ := strconv.ParseUint(m[2], 16, 8)
+	r.domain, r.bus = uint32(domain), uint8(bus)
+	if slices.Contains(strings.Split(r.under, "/"), "..") {
+		w.fail("root: under %v", want(r.under, "a path below /sys/devices"))
+	}
+	for _, other := range p.spec.roots {
+		if other.domain == r.domain && other.bus == r.bus {
+			w.fail("root %s stands in line %d already", w.args[0], other.line)
+		}
+	}
+	p.spec.roots = append(p.spec.roots, r)
+	for _, kid := range w.kids {
+		r.kids = append(r.kids, p.functions(kid, r, nil)...)
+	}
+}
+
+// functions reads a function and what hangs below it. A device statement may
+// list several.
+func (p *parser) functions(s *stmt, r *root, parent *function) []*function {
+	w := s.words(newFunction(s.word).options(), &p.rep)
+	if w == nil {
+		return nil
+	}
+	var out []*function
+	for address := range strings.SplitSeq(w.args[0], ",") {
+		if len(p.spec.pci) >= maxFunctions {
+			w.fail("more than %d PCI functions", maxFunctions)
+			return out
+		}
+		f := p.function(w, address, r, parent)
+		if f == nil {
+			return out
+		}
+		out = append(out, f)
+	}
+	if len(out) > 1 && (s.word != "device" || len(s.kids) > 0) {
+		w.fail("%s: one address, not %d", s.word, len(out))
+		return nil
+	}
+	for _, kid := range s.kids {
+		out[0].kids = append(out[0].kids, p.functions(kid, r, out[0])...)
+	}
+	return out
+}
+
+func (p *parser) function(w *words, at string, r *root, parent *function) *function {
+	f := newFunction(w.word)
+	f.line, f.root, f.parent, f.numa = w.line, r, parent, r.numa
+	const form = "bus:device.function as 1b:00.0"
+	if len(at) < len("1b:00.0") {
+		w.fail("%s: address %v", w.word, want(at, form))
+		return nil
+	}
+	if !w.put("address", at, address(&f.bdf, r.domain, form)) {
+		return nil
+	}
+	if other := p.byBDF[f.bdf]; other != nil {
+		w.fail("%s stands in line %d already", f.where(), other.line)
+		return nil
+	}
+	if f.part = p.choosePart(w, f); f.part == nil {
+		return nil
+	}
+	f.hardware = f.part.hardware
+	if n := f.nic; n != nil {
+		n.layer, n.gbps, n.gids, n.fw, n.board = f.part.layer, f.part.gbps, f.part.gids, f.part.fw, f.part.board
+	}
+	o := f.options()
+	for _, c := range p.changes[f.bdf] {
+		w = w.changed(c, o)
+		f.line = c.line
+	}
+	w.apply(o)
+	switch {
+	case f.nic != nil:
+		p.completeNIC(w, f)
+	case f.nvme != "":
+		p.claim(w, "nvme", f.nvme)
+	}
+	p.byBDF[f.bdf] = f
+	p.spec.pci = append(p.spec.pci, f)
+	return f
 }
 
 // where names a function in an error.
 func (f *function) where() string { return fmt.Sprintf("%s %s", f.kind, f.bdf) }
+
+// choosePart finds the part that a statement names, or the one that a port has
+// where none is named.
+func (p *parser) choosePart(w *words, f *function) *part {
+	kind, name := f.kind, ""
+	if len(w.args) > 1 {
+		name = w.args[1]
+	}
+	switch {
+	case name == "" && kind == "down" && f.parent != nil:
+		return f.parent.part
+	case name == "":
+		name = map[string]string{"AuthenticAMD": "amd-port", "ARM": "grace-port"}[p.spec.cpu.vendor]
+		if name == "" {
+			name = "intel-port"
+		}
+	}
+	if kind == "down" {
+		kind = "switch"
+	}
+	chosen := p.spec.parts[name]
+	if chosen == nil {
+		chosen = builtinParts()[name]
+	}
+	if chosen == nil {
+		w.fail("%s: unknown part %q%s", f.where(), name, choices(p.partNames(kind)))
+		return nil
+	}
+	if chosen.kind != kind {
+		w.fail("%s: part %s is a %s, not a %s", f.where(), name, chosen.kind, kind)
+		return nil
+	}
+	return chosen
+}
+
+// completeNIC looks at what the options of a NIC say together.
+func (p *parser) completeNIC(w *words, f *function) {
+	n := f.nic
+	switch {
+	case n.ib && n.eth:
+		w.fail("%s: ib and eth at once", f.where())
+	case n.ib:
+		n.layer = "ib"
+	case n.eth:
+		n.layer = "eth"
+	}
+	if network := f.class >> 8; network == 0x0207 || network == 0x0200 {
+		f.class = 0x020000
+		if n.layer == "ib" {
+			f.class = 0x020700
+		}
+	}
+	if n.mtu == 0 {
+		n.mtu = map[string]int{"ib": 4092, "eth": 1500, "efa": 1500}[n.layer]
+	}
+	if f.driver == "" && n.net+n.rdma != "" {
+		w.fail("%s: without a driver it has no net and no rdma", f.where())
+	}
+	if n.rdma != "" {
+		p.claim(w, "RDMA device", n.rdma)
+	} else if w.has("pkeys") || w.has("tc") {
+		w.fail("%s: pkeys and tc are of an RDMA device, and it has none", f.where())
+	}
+	if n.net != "" {
+		p.claim(w, "interface", n.net)
+	}
+}
+
+// change reads "change BDF KEY VALUE...": options that a function has instead of those of
+// its own statement, or beside them.
+func (p *parser) change(c *stmt) {
+	if len(c.rest) < 2 || len(c.kids) > 0 {
+		p.rep.add(c.line, "change wants BDF and options, nothing below it")
+		return
+	}
+	bdf, err := topo.ParseBDF(c.rest[0].text)
+	if err != nil {
+		p.rep.add(c.line, "change: %q is no address as 0000:1b:00.0", c.rest[0].text)
+		return
+	}
+	p.changes[bdf] = append(p.changes[bdf], c)
+}
+
+// changed is a function's words with those of a change, and the change's line.
+func (w *words) changed(c *stmt, o options) *words {
+	changed := *w
+	changed.stmt = &stmt{line: c.line, word: w.word}
+	changed.settings = slices.Clone(w.settings)
+	more, _ := o.settings(c.rest[1:], func(format string, args ...any) { changed.fail("change: "+w.word+": "+format, args...) })
+	for _, x := range more {
+		changed.settings = append(slices.DeleteFunc(changed.settings, func(y setting) bool { return y.key == x.key }), x)
+	}
+	return &changed
+}

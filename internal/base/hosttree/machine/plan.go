@@ -1,9 +1,11 @@
 package machine
 
 import (
+	"cmp"
 	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
+	"path"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -15,17 +17,14 @@ func (s *Spec) plan() {
 	for _, f := range s.pci {
 		slots[f.bdf.Slot()]++
 	}
-	groups := map[string]int{}
 	for _, r := range s.roots {
-		dir := "sys/devices/"
-		if r.under != "" {
-			dir += r.under + "/"
-		}
-		r.path = fmt.Sprintf("%spci%04x:%02x", dir, r.domain, r.bus)
+		r.path = path.Join("sys/devices", r.under, fmt.Sprintf("pci%04x:%02x", r.domain, r.bus))
 		for _, f := range r.kids {
 			f.place(r.path)
 		}
 	}
+	groups := map[string]int{}
+	virtio := 0
 	for i, f := range s.pci {
 		f.order = i
 		f.multi = slots[f.bdf.Slot()] > 1
@@ -38,9 +37,15 @@ func (s *Spec) plan() {
 			f.leads = true
 		}
 		f.group = groups[key]
+		f.carrier = f.path
+		if f.driver == "virtio-pci" {
+			f.carrier += "/virtio" + strconv.Itoa(virtio)
+			virtio++
+		}
 	}
 	s.planGPUs()
 	s.planNICs()
+	s.planNetdevs()
 	s.planNVMes()
 }
 
@@ -48,38 +53,29 @@ func (s *Spec) plan() {
 // own link is decided before that of what hangs from it.
 func (f *function) place(dir string) {
 	f.path = dir + "/" + f.bdf.String()
-	above := f.parent
-	switch {
-	case f.link == (lane{}) || f.kind == "port" || f.kind == "down":
-	case above != nil && above.link != (lane{}) && above.kind != "switch" && above.believable():
-		f.cur = lane{min(f.link.gen, above.link.gen), min(f.link.width, above.link.width)}
-		f.cur = fill(above.at, f.cur)
-	default:
+	isPort := f.kind == "port" || f.kind == "down"
+	if f.link != (lane{}) && !isPort {
 		f.cur = f.link
-	}
-	if f.cur != (lane{}) {
-		f.cur = fill(f.at, f.cur)
+		if up := f.parent; up != nil && up.link != (lane{}) && up.kind != "switch" && up.believable() {
+			f.cur = up.at.or(lane{min(f.link.gen, up.link.gen), min(f.link.width, up.link.width)})
+		}
+		f.cur = f.at.or(f.cur)
 	}
 	for _, kid := range f.kids {
 		kid.place(f.path)
 	}
-	if f.kind != "port" && f.kind != "down" {
-		return
-	}
-	// A port shows the link below it; an empty slot trains at nothing.
-	f.cur = lane{1, 0}
-	for _, kid := range f.kids {
-		if kid.cur != (lane{}) {
-			f.cur = kid.cur
-			break
+	if isPort { // it shows the link below it; an empty slot trains at nothing
+		f.cur = lane{1, 0}
+		if i := slices.IndexFunc(f.kids, func(kid *function) bool { return kid.cur != lane{} }); i >= 0 {
+			f.cur = f.kids[i].cur
 		}
+		f.cur = f.at.or(f.cur)
 	}
-	f.cur = fill(f.at, f.cur)
 }
 
 // believable says whether a port's link is the link of what hangs from it. The
 // ports of QEMU show links that are not there.
-func (f *function) believable() bool { return f.vendor != 0x1b36 }
+func (f *function) believable() bool { return f.id.vendor != 0x1b36 }
 
 // made gives n bytes that depend only on the machine and what they are for.
 func (s *Spec) made(what string, n int) []byte {
@@ -90,22 +86,17 @@ func (s *Spec) made(what string, n int) []byte {
 func (s *Spec) planGPUs() {
 	for _, f := range s.gpus() {
 		b := s.made("uuid "+f.bdf.String(), 16)
-		if f.gpu.uuid == "" {
-			f.gpu.uuid = "GPU-" + uuid(b)
-		}
-		if f.gpu.serial == "" {
-			f.gpu.serial = fmt.Sprintf("16%02d%09d", int(b[0])%100, (int(b[1])<<24|int(b[2])<<16|int(b[3])<<8|int(b[4]))%1_000_000_000)
-		}
+		f.gpu.uuid = cmp.Or(f.gpu.uuid, "GPU-"+uuid(b))
+		f.gpu.serial = cmp.Or(f.gpu.serial,
+			fmt.Sprintf("16%02d%09d", int(b[0])%100, (int(b[1])<<24|int(b[2])<<16|int(b[3])<<8|int(b[4]))%1_000_000_000))
 	}
 }
 
 func uuid(b []byte) string {
-	h := hex.EncodeToString(b)
-	return strings.Join([]string{h[:8], h[8:12], h[12:16], h[16:20], h[20:32]}, "-")
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:16])
 }
 
 func (s *Spec) planNICs() {
-	index := 1 // lo
 	first := map[string]*nic{}
 	for _, f := range s.pci {
 		n := f.nic
@@ -113,15 +104,11 @@ func (s *Spec) planNICs() {
 			continue
 		}
 		// The functions of a card have neighbouring addresses.
-		tail := s.made("mac "+f.bdf.Slot(), 3)
-		last := tail[2]&0xf0 | f.bdf.Func
-		if n.mac == "" {
-			n.mac = fmt.Sprintf("%s:%02x:%02x:%02x", f.part.oui, tail[0], tail[1], last)
-		}
-		if n.guid == "" {
-			n.guid = guidOf(n.mac)
-		}
 		slot := f.bdf.Slot()
+		tail := s.made("mac "+slot, 3)
+		n.mac = cmp.Or(n.mac, fmt.Sprintf("%s:%02x:%02x:%02x", f.part.oui, tail[0], tail[1], tail[2]&0xf0|f.bdf.Func))
+		n.guid = cmp.Or(n.guid, guidOf(n.mac))
+		n.rate = cmp.Or(n.rate, rateText(n.gbps))
 		switch {
 		case f.pf != nil:
 			n.imageGUID = f.pf.nic.imageGUID
@@ -130,26 +117,64 @@ func (s *Spec) planNICs() {
 		default:
 			first[slot], n.imageGUID = n, n.guid
 		}
-		if n.rate == "" {
-			n.rate = rateText(n.gbps)
-		}
-		if n.net != "" {
-			index++
-			n.ifindex = index
+	}
+}
+
+// planNetdevs puts the interfaces of functions before the virtual ones, bonds before the
+// others, and numbers them.
+func (s *Spec) planNetdevs() {
+	virtual := s.netdevs
+	slices.SortStableFunc(virtual, func(a, b *netdev) int {
+		rank := func(d *netdev) int { return map[bool]int{true: 0, false: 1}[d.kind == "bond"] }
+		return rank(a) - rank(b)
+	})
+	s.netdevs = nil
+	for _, f := range s.pci {
+		if n := f.nic; n != nil && n.net != "" {
+			s.netdevs = append(s.netdevs, &netdev{function: f, name: n.net, path: f.carrier + "/net/" + n.net,
+				ips: n.ips, mtu: n.mtu, mac: n.mac, mbps: n.gbps * 1000, up: n.state == "active"})
 		}
 	}
-	for _, d := range s.virtualNetdevs() {
-		index++
-		d.ifindex = index
+	for _, d := range virtual {
 		b := s.made("mac "+d.name, 5)
 		d.mac = fmt.Sprintf("02:%02x:%02x:%02x:%02x:%02x", b[0], b[1], b[2], b[3], b[4])
-		d.mbps, d.up = -1, true
+		d.path, d.mbps, d.up = virtualNet+d.name, -1, true
+	}
+	s.netdevs = append(s.netdevs, virtual...)
+	for i, d := range s.netdevs {
+		d.index = i + 2 // lo is 1
 	}
 	for range 2 { // an interface may stand on one that stands on another
-		for _, d := range s.virtualNetdevs() {
+		for _, d := range virtual {
 			s.follow(d)
 		}
 	}
+}
+
+// follow takes a bond's or VLAN's address, speed and state from what it stands on.
+func (s *Spec) follow(d *netdev) {
+	legs := d.legs
+	if d.on != "" {
+		legs = []string{d.on}
+	}
+	for i, name := range legs {
+		leg := s.netdev(name)
+		if i == 0 {
+			d.mac, d.mbps, d.up = leg.mac, 0, false
+		}
+		if leg.up {
+			d.mbps, d.up = d.mbps+max(leg.mbps, 0), true
+		}
+	}
+}
+
+// netdev is the interface of a name, nil where there is none.
+func (s *Spec) netdev(name string) *netdev {
+	i := slices.IndexFunc(s.netdevs, func(d *netdev) bool { return d.name == name })
+	if i < 0 {
+		return nil
+	}
+	return s.netdevs[i]
 }
 
 // planNVMes names the controllers that have no name: nvme0, nvme1, ... in PCI order.
@@ -170,53 +195,6 @@ func (s *Spec) planNVMes() {
 	}
 }
 
-// follow takes a bond's or VLAN's address, speed and state from what it stands on.
-func (s *Spec) follow(d *netdev) {
-	legs := d.legs
-	if d.on != "" {
-		legs = []string{d.on}
-	}
-	for i, leg := range legs {
-		var mac string
-		mbps, up := -1, true
-		if f := s.netFunction(leg); f != nil {
-			mac, mbps, up = f.nic.mac, f.nic.gbps*1000, f.nic.state == "active"
-		} else if v := s.virtualNetdev(leg); v != nil {
-			mac, mbps, up = v.mac, v.mbps, v.up
-		}
-		if i == 0 {
-			d.mac, d.mbps, d.up = mac, 0, false
-		}
-		if up {
-			d.mbps, d.up = d.mbps+max(mbps, 0), true
-		}
-	}
-}
-
-func (s *Spec) virtualNetdevs() []*netdev {
-	out := make([]*netdev, 0, len(s.bonds)+len(s.netdevs))
-	return append(append(out, s.bonds...), s.netdevs...)
-}
-
-func (s *Spec) virtualNetdev(name string) *netdev {
-	for _, d := range s.virtualNetdevs() {
-		if d.name == name {
-			return d
-		}
-	}
-	return nil
-}
-
-// netFunction is the function whose netdev has the name.
-func (s *Spec) netFunction(name string) *function {
-	for _, f := range s.pci {
-		if f.nic != nil && f.nic.net == name && name != "" {
-			return f
-		}
-	}
-	return nil
-}
-
 // guidOf makes a GUID from a MAC as mlx5 devices have it: a088:c203:00dd:eeff.
 func guidOf(mac string) string {
 	h := strings.ReplaceAll(mac, ":", "")
@@ -230,8 +208,5 @@ func rateText(gbps int) string {
 		10: "4X SDR", 20: "4X DDR", 25: "1X EDR", 40: "4X QDR", 50: "1X HDR", 56: "4X FDR",
 		100: "4X EDR", 200: "4X HDR", 400: "4X NDR", 800: "4X XDR",
 	}[gbps]
-	if name == "" {
-		name = "4X"
-	}
-	return fmt.Sprintf("%d Gb/sec (%s)", gbps, name)
+	return fmt.Sprintf("%d Gb/sec (%s)", gbps, cmp.Or(name, "4X"))
 }

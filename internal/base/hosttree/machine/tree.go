@@ -3,8 +3,9 @@ package machine
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"path"
-	"strconv"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -24,19 +25,16 @@ func (s *Spec) Tree() (*hosttree.Mem, error) {
 	if s.base != "" {
 		return nil, fmt.Errorf("machine: %s is a variant of %s, which is not loaded", s.name, s.base)
 	}
-	e := &expansion{s: s}
+	e := &expansion{s: s, entries: map[string]entry{}}
 	e.host()
 	e.cpus()
 	e.nodes()
 	e.pciTree()
-	e.netdevs()
+	e.networks()
 	e.infiniband()
 	e.nvmes()
 	e.gpus()
 	e.answers()
-	if e.err != nil {
-		return nil, e.err
-	}
 	return e.patched()
 }
 
@@ -44,13 +42,12 @@ func (s *Spec) Tree() (*hosttree.Mem, error) {
 // before the tree is made.
 type expansion struct {
 	s       *Spec
-	entries []entry
+	entries map[string]entry
 	bytes   int
 	err     error
 }
 
 type entry struct {
-	name   string
 	data   []byte
 	target string        // a link to this, as it stands
 	to     string        // a relative link to this, from the tree's root
@@ -58,26 +55,47 @@ type entry struct {
 	fail   syscall.Errno // reading gives this
 }
 
-func (e *expansion) put(x entry) {
-	e.bytes += len(x.data) + len(x.name)
+// set adds an entry or replaces one.
+func (e *expansion) set(name string, x entry) {
+	e.bytes += len(x.data) + len(name)
 	if len(e.entries) >= maxEntries || e.bytes > maxBytes {
 		e.err = fmt.Errorf("machine: %s: expands to more than %d files or %d MiB", e.s.name, maxEntries, maxBytes>>20)
 		return
 	}
-	e.entries = append(e.entries, x)
+	e.entries[name] = x
 }
 
-// file adds a file that holds one line, as most of sysfs.
-func (e *expansion) file(name, line string) { e.raw(name, []byte(line+"\n")) }
+// add adds an entry whose name must be free.
+func (e *expansion) add(name string, x entry) {
+	if old, taken := e.entries[name]; taken && !(old.dir && x.dir) && e.err == nil {
+		e.err = fmt.Errorf("machine: %s: %s stands for two things", e.s.name, name)
+	}
+	e.set(name, x)
+}
 
-func (e *expansion) raw(name string, data []byte) { e.put(entry{name: name, data: data}) }
+// file adds a file that holds one line, as most of sysfs: a text or a number.
+func (e *expansion) file(name string, line any) { e.raw(name, fmt.Appendln(nil, line)) }
 
-func (e *expansion) number(name string, n int) { e.file(name, strconv.Itoa(n)) }
+// files adds files of one line below a directory: names, each followed by its line.
+func (e *expansion) files(dir string, namesAndLines ...any) {
+	for i := 0; i < len(namesAndLines); i += 2 {
+		e.file(dir+"/"+namesAndLines[i].(string), namesAndLines[i+1])
+	}
+}
 
-func (e *expansion) dir(name string) { e.put(entry{name: name, dir: true}) }
+func (e *expansion) raw(name string, data []byte) { e.add(name, entry{data: data}) }
 
 // link adds a link at name to target, both from the tree's root.
-func (e *expansion) link(name, target string) { e.put(entry{name: name, to: target}) }
+func (e *expansion) link(name, target string) { e.add(name, entry{to: target}) }
+
+// inClass makes a directory an entry of a class or bus: "sys/class/net".
+func (e *expansion) inClass(class, entry, dir string) {
+	e.link(dir+"/subsystem", class)
+	if class == "sys/bus/pci" || class == "sys/bus/virtio" {
+		class += "/devices"
+	}
+	e.link(class+"/"+entry, dir)
+}
 
 // relative is the target of a link as sysfs has it: from the link's directory.
 func relative(name, target string) string {
@@ -91,25 +109,28 @@ func relative(name, target string) string {
 	return strings.Repeat("../", strings.Count(dir[common:], "/")) + target[common:]
 }
 
-// mem makes the tree of the entries.
-func (e *expansion) mem() (*hosttree.Mem, error) {
+// tree makes the tree of the entries.
+func (e *expansion) tree() (*hosttree.Mem, error) {
+	if e.err != nil {
+		return nil, e.err
+	}
 	m := hosttree.NewMem()
-	for _, x := range e.entries {
+	for _, name := range slices.Sorted(maps.Keys(e.entries)) {
+		x := e.entries[name]
 		var err error
 		switch {
-		case x.name == "": // removed
 		case x.fail != 0 && x.dir:
-			err = m.AddUnreadableDir(x.name, x.fail)
+			err = m.AddUnreadableDir(name, x.fail)
 		case x.fail != 0:
-			err = m.AddUnreadable(x.name, x.fail)
+			err = m.AddUnreadable(name, x.fail)
 		case x.dir:
-			err = m.AddDir(x.name)
+			err = m.AddDir(name)
 		case x.target != "":
-			err = m.AddSymlink(x.name, x.target)
+			err = m.AddSymlink(name, x.target)
 		case x.to != "":
-			err = m.AddSymlink(x.name, relative(x.name, x.to))
+			err = m.AddSymlink(name, relative(name, x.to))
 		default:
-			err = m.AddFile(x.name, x.data)
+			err = m.AddFile(name, x.data)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("machine: %s: %w", e.s.name, err)
@@ -121,121 +142,97 @@ func (e *expansion) mem() (*hosttree.Mem, error) {
 // patched applies the patches. Paths are resolved in the tree as it is before
 // the first of them, and in what earlier patches wrote by its plain name.
 func (e *expansion) patched() (*hosttree.Mem, error) {
-	m, err := e.mem()
+	m, err := e.tree()
 	if err != nil || len(e.s.patches) == 0 {
 		return m, err
 	}
-	at := make(map[string]int, len(e.entries))
-	for i, x := range e.entries {
-		at[x.name] = i
-	}
 	for _, c := range e.s.patches {
-		names, err := expandPath(m, c.path, c.word)
+		names, err := patchedNames(m, c)
 		if err == nil && c.word == "move" && len(names) > 1 {
 			err = errors.New("stands for several directories")
 		}
 		if err != nil {
 			return nil, fmt.Errorf("machine: line %d: %s %s: %w", c.line, c.word, c.path, err)
 		}
-		e.apply(c, names, at)
+		e.patch(c, names)
 	}
-	if e.err != nil {
-		return nil, e.err
-	}
-	return e.mem()
+	return e.tree()
 }
 
 var errnoByName = map[string]syscall.Errno{
 	"EACCES": syscall.EACCES, "EINVAL": syscall.EINVAL, "EIO": syscall.EIO, "ENODEV": syscall.ENODEV,
 }
 
-// apply does one patch to the names that its path stands for.
-func (e *expansion) apply(c patch, names []string, at map[string]int) {
+// patch does one patch to the names that its path stands for.
+func (e *expansion) patch(c patch, names []string) {
 	switch c.word {
+	case "set":
+		var data []byte
+		if c.operand != "" {
+			data = []byte(c.operand + "\n")
+		}
+		for _, name := range names {
+			e.set(name, entry{data: data})
+		}
+	case "link":
+		for _, name := range names {
+			e.set(name, entry{target: c.operand})
+		}
+	case "unreadable":
+		directories := e.directories()
+		for _, name := range names {
+			e.set(name, entry{fail: errnoByName[c.operand], dir: directories[name]})
+		}
 	case "remove":
-		e.remove(names, at)
-		return
-	case "move":
-		e.move(names[0], strings.TrimPrefix(c.operand, "/"), at)
-		return
-	}
-	dirs := map[string]bool{}
-	if c.word == "unreadable" {
-		dirs = e.directories()
-	}
-	for _, name := range names {
-		x := entry{name: name}
-		switch c.word {
-		case "set":
-			if x.data = []byte(c.operand); c.operand != "" {
-				x.data = append(x.data, '\n')
+		gone := map[string]bool{}
+		for _, name := range names {
+			gone[name] = true
+		}
+		for name := range e.entries {
+			for dir := name; dir != "."; dir = path.Dir(dir) {
+				if gone[dir] {
+					delete(e.entries, name)
+					break
+				}
 			}
-		case "link":
-			x.target = c.operand
-		case "unreadable":
-			x.fail, x.dir = errnoByName[c.operand], dirs[name]
 		}
-		if i, there := at[name]; there {
-			e.entries[i] = x
-			continue
-		}
-		if e.put(x); e.err != nil {
-			return
-		}
-		at[name] = len(e.entries) - 1
+	case "move":
+		e.move(names[0], strings.TrimPrefix(c.operand, "/"))
 	}
 }
 
 // directories are the names that have something below them.
 func (e *expansion) directories() map[string]bool {
 	dirs := map[string]bool{}
-	for _, x := range e.entries {
-		for dir := path.Dir(x.name); dir != "." && !dirs[dir]; dir = path.Dir(dir) {
+	for name := range e.entries {
+		for dir := path.Dir(name); dir != "." && !dirs[dir]; dir = path.Dir(dir) {
 			dirs[dir] = true
 		}
 	}
 	return dirs
 }
 
-// remove takes names, and all below them, out of the tree.
-func (e *expansion) remove(names []string, at map[string]int) {
-	gone := make(map[string]bool, len(names))
-	for _, name := range names {
-		gone[name] = true
+// move puts what is at a name, and all below, at another place. Links to it follow.
+func (e *expansion) move(from, to string) {
+	moved := func(name string) string {
+		if rest, ok := strings.CutPrefix(name, from); ok && (rest == "" || rest[0] == '/') {
+			return to + rest
+		}
+		return name
 	}
-	for i, x := range e.entries {
-		for dir := x.name; dir != "." && dir != ""; dir = path.Dir(dir) {
-			if gone[dir] {
-				delete(at, x.name)
-				e.entries[i] = entry{}
-				break
-			}
-		}
-	}
-}
-
-func inside(name, dir string) bool { return name == dir || strings.HasPrefix(name, dir+"/") }
-
-// move puts what is at name, and all below, at another place. Links to it follow.
-func (e *expansion) move(name, to string, at map[string]int) {
-	for i := range e.entries {
-		x := &e.entries[i]
-		if inside(x.to, name) {
-			x.to = to + x.to[len(name):]
-		}
-		if inside(x.name, name) {
-			delete(at, x.name)
-			x.name = to + x.name[len(name):]
-			at[x.name] = i
-		}
+	was := e.entries
+	e.entries, e.bytes = make(map[string]entry, len(was)), 0
+	for name, x := range was {
+		x.to = moved(x.to)
+		e.add(moved(name), x)
 	}
 }
 
-// expandPath gives the real names that a patch's path stands for. A path
+// patchedNames gives the real names that a patch's path stands for. A path
 // without "*" may name a new file in a directory that is there.
-func expandPath(m *hosttree.Mem, pattern, word string) ([]string, error) {
-	dirs, several := []string{"."}, strings.Contains(pattern, "*")
-	elems := strings.Split(pattern, "/")
+func patchedNames(m *hosttree.Mem, c patch) ([]string, error) {
+	dirs, several := []string{"."}, strings.Contains(c.path, "*")
+	elems := strings.Split(c.path, "/")
 	for i, elem := range elems {
 		last := i == len(elems)-1
 		var next []string
@@ -245,8 +242,8 @@ func expandPath(m *hosttree.Mem, pattern, word string) ([]string, error) {
 				names = match(m, dir, elem)
 			}
 			for _, name := range names {
-				real, err := step(m, path.Join(dir, name), last, word)
-				if err != nil && last && word == "set" && !several {
+				real, err := step(m, path.Join(dir, name), last, c.word)
+				if err != nil && last && c.word == "set" && !several {
 					real, err = path.Join(dir, name), nil // a new file
 				}
 				switch {

@@ -9,24 +9,19 @@ import (
 // gpus adds what the drivers of GPUs show beside the PCI function: NVIDIA's
 // /proc/driver/nvidia, AMD's attributes and the KFD topology with xGMI.
 func (e *expansion) gpus() {
-	var amd []*function
-	version := false
+	byDriver := map[string][]*function{}
 	for _, f := range e.s.gpus() {
-		switch f.driver {
-		case "nvidia":
-			e.nvidiaProc(f)
-			version = true
-		case "amdgpu":
-			amd = append(amd, f)
-		}
+		byDriver[f.driver] = append(byDriver[f.driver], f)
 	}
-	if version {
-		v := e.s.nvidia.driver
+	for _, f := range byDriver["nvidia"] {
+		e.nvidiaProc(f)
+	}
+	if len(byDriver["nvidia"]) > 0 {
 		e.file("proc/driver/nvidia/version", "NVRM version: "+e.s.nvidiaModule()+"\nGCC version:  gcc version 12.3.0")
-		e.file("sys/module/nvidia/version", v)
+		e.file("sys/module/nvidia/version", e.s.nvidia.driver)
 	}
-	if len(amd) > 0 {
-		e.kfd(amd)
+	if len(byDriver["amdgpu"]) > 0 {
+		e.kfd(byDriver["amdgpu"])
 	}
 }
 
@@ -51,18 +46,17 @@ const (
 // Source: drivers/gpu/drm/amd/amdkfd/kfd_topology.c.
 func (e *expansion) kfd(gpus []*function) {
 	const dir = "sys/devices/virtual/kfd/kfd"
-	e.link("sys/class/kfd/kfd", dir)
-	e.link(dir+"/subsystem", "sys/class/kfd")
+	e.inClass("sys/class/kfd", "kfd", dir)
 	number := map[int]int{} // KFD node of a NUMA node
 	next := 0
 	for _, n := range e.s.numa {
-		if len(n.cpus) == 0 {
+		if n.cpus.IsEmpty() {
 			continue
 		}
 		number[n.index] = next
 		node := dir + "/topology/nodes/" + strconv.Itoa(next)
-		e.number(node+"/gpu_id", 0)
-		e.file(node+"/properties", fmt.Sprintf("cpu_cores_count %d\nsimd_count 0\nio_links_count 0\ndomain 0\nlocation_id 0\nunique_id 0", len(n.cpus)))
+		e.file(node+"/gpu_id", 0)
+		e.file(node+"/properties", fmt.Sprintf("cpu_cores_count %d\nsimd_count 0\nio_links_count 0\ndomain 0\nlocation_id 0\nunique_id 0", n.cpus.Len()))
 		next++
 	}
 	order := map[*function]int{}
@@ -72,16 +66,14 @@ func (e *expansion) kfd(gpus []*function) {
 	first := next
 	for i, f := range gpus {
 		id := e.s.made("unique "+f.bdf.String(), 8)
-		e.file(f.path+"/unique_id", fmt.Sprintf("%x", id))
-		e.file(f.path+"/mem_info_vram_total", strconv.FormatInt(f.part.memory, 10))
-		e.file(f.path+"/product_name", f.title)
+		e.files(f.path, "unique_id", fmt.Sprintf("%x", id), "mem_info_vram_total", f.part.memory, "product_name", f.title)
 		node := dir + "/topology/nodes/" + strconv.Itoa(first+i)
 		links := e.kfdLinks(node, first, i, number[f.numa], gpus, order)
-		e.number(node+"/gpu_id", 1000+i)
+		e.file(node+"/gpu_id", 1000+i)
 		location := int(f.bdf.Bus)<<8 | int(f.bdf.Device)<<3 | int(f.bdf.Func)
 		e.file(node+"/properties", fmt.Sprintf("cpu_cores_count 0\nsimd_count 1216\nio_links_count %d\ngfx_target_version %s\n"+
 			"vendor_id %d\ndevice_id %d\nlocation_id %d\ndomain %d\nunique_id %d\nhive_id %d", links, kfdVersion(f.part.cc),
-			f.vendor, f.device, location, f.bdf.Domain, uint64(id[0])<<56|uint64(id[7]), uint64(1)))
+			f.id.vendor, f.id.device, location, f.bdf.Domain, uint64(id[0])<<56|uint64(id[7]), uint64(1)))
 	}
 }
 
@@ -120,10 +112,38 @@ func kfdVersion(gfx string) string {
 // linksBetween counts the links of one kind between two GPUs.
 func (s *Spec) linksBetween(kind string, x, y int) int {
 	n := 0
-	for _, p := range s.pairs {
-		if p.kind == kind && (p.a < 0 || p.a == x && p.b == y || p.a == y && p.b == x) {
-			n += p.count
+	for _, l := range s.links {
+		if l.kind == kind && l.holds(x, y) {
+			n += l.count
 		}
 	}
 	return n
+}
+
+// nvidiaModule is how NVIDIA's kernel module names itself. Which one a driver
+// installs where both would do changed with version 560; GPUs before Turing
+// have only the proprietary one, Grace and Blackwell only the open one.
+func (s *Spec) nvidiaModule() string {
+	kind := s.nvidia.module
+	if kind == "" {
+		kind = "proprietary"
+		major, _, _ := strings.Cut(s.nvidia.driver, ".")
+		if n, err := strconv.Atoi(major); err == nil && n >= 560 || s.host.arch == "aarch64" {
+			kind = "open"
+		}
+		for _, f := range s.gpus() {
+			cc, err := strconv.ParseFloat(f.part.cc, 64)
+			switch {
+			case f.driver != "nvidia" || err != nil:
+			case cc < 7.5:
+				kind = "proprietary"
+			case cc >= 10:
+				kind = "open"
+			}
+		}
+	}
+	if kind == "open" {
+		return fmt.Sprintf("NVIDIA UNIX Open Kernel Module for %s  %s  Release Build  (build@example)", s.host.arch, s.nvidia.driver)
+	}
+	return fmt.Sprintf("NVIDIA UNIX %s Kernel Module  %s", s.host.arch, s.nvidia.driver)
 }
