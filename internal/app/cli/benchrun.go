@@ -23,6 +23,7 @@ import (
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/internal/app/agent"
 	"github.com/topoctl/topoctl/internal/app/bench"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/internal/base/units"
 )
 
@@ -41,7 +42,7 @@ func newBenchEndCmd(f *factory) *cobra.Command {
 
 func runBench(ctx context.Context, o *benchOptions) error {
 	if !o.globals.quiet {
-		fmt.Fprintln(o.streams.Err, "topoctl: "+printable(o.announce()))
+		fmt.Fprintln(o.streams.Err, "topoctl: "+text.Printable(o.announce()))
 	}
 	t, err := o.find(ctx)
 	if err != nil {
@@ -104,7 +105,7 @@ func (o *benchOptions) show(ctx context.Context, e *bench.Engines) (stop func(),
 	}
 	return func() {
 		if err := pages.Stop(ctx); err != nil {
-			fmt.Fprintln(o.streams.Err, "topoctl: "+printable(err.Error()))
+			fmt.Fprintln(o.streams.Err, "topoctl: "+text.Printable(err.Error()))
 		}
 	}, nil
 }
@@ -129,7 +130,7 @@ func (o *benchOptions) announce() string {
 	if peer == "" {
 		peer = "an agent started here"
 	}
-	return fmt.Sprintf("%s of %s each with %s, and their ceilings", plural(n, "measurement"), r.Duration, peer)
+	return fmt.Sprintf("%s of %s each with %s, and their ceilings", text.Plural(n, "measurement"), r.Duration, peer)
 }
 
 // hint adds the next step to what commonly goes wrong.
@@ -172,7 +173,7 @@ func (o *benchOptions) progress(p bench.Progress) {
 	if o.look.width == 0 {
 		width = 80
 	}
-	fmt.Fprint(o.streams.Err, clearLine+printable(string([]rune(line)[:min(len([]rune(line)), width-1)])))
+	fmt.Fprint(o.streams.Err, clearLine+text.Printable(string([]rune(line)[:min(len([]rune(line)), width-1)])))
 }
 
 // startAgent runs the other end on this host.

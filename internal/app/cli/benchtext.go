@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/internal/app/bench"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/internal/base/units"
 )
 
@@ -31,7 +32,7 @@ func benchText(r *bench.Report, l *look) string {
 	}
 	fmt.Fprintf(&b, "%s with peer %s, region %s\n", r.Host, peer, r.Peer.Region)
 	fmt.Fprintf(&b, "working set %s: %s on each side, %s; %s; %s\n", units.Bytes(r.Memory.WorkingSetBytes), units.Bytes(r.Memory.LocalBytes),
-		r.Memory.Layout, plural(r.CPUs, "CPU"), congestionText(r))
+		r.Memory.Layout, text.Plural(r.CPUs, "CPU"), congestionText(r))
 	for _, n := range append(slices.Clone(r.Memory.Notes), r.Unavailable...) {
 		b.WriteString("note: " + n + "\n")
 	}
@@ -75,7 +76,7 @@ func congestionText(r *bench.Report) string {
 func benchGroup(b *strings.Builder, r *bench.Report, results []bench.Result, l *look) {
 	first := &results[0]
 	fmt.Fprintf(b, "\n%s\n", l.paint(fmt.Sprintf("%s %s x %d, %s x %d in flight", first.Op, units.Bytes(first.SizeBytes), first.Batch,
-		plural(first.Threads, "thread"), first.InFlight), inStrong))
+		text.Plural(first.Threads, "thread"), first.InFlight), inStrong))
 	rows := []row{{cells: []string{"", "rate", "ops/s", "p50", "p99", "p99.9", "max", "CPU s/GB", "of raw", "of copy", "lanes"}, code: inFaint}}
 	for i := range results {
 		rows = append(rows, resultRow(&results[i], l))
@@ -105,13 +106,13 @@ func resultRow(x *bench.Result, l *look) row {
 		duration(x.Latency.P999), duration(x.Latency.Max), cpu, raw, memcpy, lanesText(x)}}
 	add := func(format string, args ...any) { r.below = append(r.below, fmt.Sprintf(format, args...)) }
 	if x.Retries > 0 || x.Fallbacks > 0 {
-		add("%s sent again, %s to a worse transport", plural(int(x.Retries), "slice"), plural(int(x.Fallbacks), "change"))
+		add("%s sent again, %s to a worse transport", text.Plural(int(x.Retries), "slice"), text.Plural(int(x.Fallbacks), "change"))
 	}
 	if v := x.Verified; v != nil && v.MismatchedBytes == 0 {
 		add("verified %s: every byte is right", units.Bytes(v.Bytes))
 	} else if v != nil {
 		r.code = inBad
-		add("WRONG: %d bytes of %s in %s differ; the first: %s", v.MismatchedBytes, units.Bytes(v.Bytes), plural(int(v.MismatchedOps), "op"), *v.First)
+		add("WRONG: %d bytes of %s in %s differ; the first: %s", v.MismatchedBytes, units.Bytes(v.Bytes), text.Plural(int(v.MismatchedOps), "op"), *v.First)
 	}
 	if x.Fault != nil {
 		r.below = append(r.below, faultText(x, l))
@@ -170,7 +171,7 @@ func faultText(x *bench.Result, l *look) string {
 func ceilingRow(c *bench.Ceiling, l *look) row {
 	name := map[string]string{bench.RawSocket: "raw socket", bench.RawVerbs: "raw verbs", bench.Memcpy: "memcpy", bench.StreamingCopy: "streaming copy"}[c.Kind]
 	if c.Streams > 1 {
-		name += " x " + itoa(c.Streams)
+		name += " x " + strconv.Itoa(c.Streams)
 	}
 	r := row{cells: []string{name, "-"}, code: inFaint}
 	if c.BytesPerSec != nil {
@@ -195,7 +196,7 @@ func lanesText(x *bench.Result) string {
 	for _, l := range x.Lanes {
 		names = append(names, fmt.Sprintf("%s %.0f %%", l.Lane, 100*float64(l.Bytes)/float64(max(1, total))))
 	}
-	return several(names, 4)
+	return text.List(names, 4)
 }
 
 // duration prints nanoseconds with three digits, "-" where there are none.

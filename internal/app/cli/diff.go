@@ -14,6 +14,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/app/diff"
 	"github.com/topoctl/topoctl/internal/app/probe/show"
+	"github.com/topoctl/topoctl/internal/base/text"
 )
 
 type diffOptions struct {
@@ -165,7 +166,7 @@ func (o *diffOptions) print(r *diff.Report) error {
 	}
 	lines := strings.Split(r.Text(), "\n")
 	for i := range lines {
-		lines[i] = printable(lines[i])
+		lines[i] = text.Printable(lines[i])
 	}
 	return write(o.streams.Out, []byte(strings.Join(lines, "\n")))
 }

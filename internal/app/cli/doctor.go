@@ -11,6 +11,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/replies"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/internal/base/units"
 	"github.com/topoctl/topoctl/pathsel/doctor"
 )
@@ -202,10 +203,10 @@ func (o *doctorOptions) print(r *doctor.Report) error {
 	case formatNagios:
 		return write(o.streams.Out, []byte(nagiosText(r)))
 	}
-	text := r.Text(doctor.TextOptions{Width: o.streams.Width, All: o.all || len(o.codes) > 0})
-	lines := strings.Split(text, "\n")
+	whole := r.Text(doctor.TextOptions{Width: o.streams.Width, All: o.all || len(o.codes) > 0})
+	lines := strings.Split(whole, "\n")
 	for i, line := range lines {
-		lines[i] = o.paint(printable(line))
+		lines[i] = o.paint(text.Printable(line))
 	}
 	return write(o.streams.Out, []byte(strings.Join(lines, "\n")))
 }
@@ -258,7 +259,7 @@ func nagiosText(r *doctor.Report) string {
 	s := r.Summary
 	fmt.Fprintf(&b, "TOPOCTL %s - errors: %d, warnings: %d, to know: %d, could not be checked: %d | errors=%d warnings=%d infos=%d could_not_check=%d ok=%d\n",
 		nagiosWords[nagiosCode(r)], s.Errors, s.Warnings, s.Infos, s.CouldNotCheck, s.Errors, s.Warnings, s.Infos, s.CouldNotCheck, s.OK)
-	plain := func(text string) string { return printable(strings.ReplaceAll(text, "|", "/")) }
+	plain := func(line string) string { return text.Printable(strings.ReplaceAll(line, "|", "/")) }
 	for _, f := range r.Findings() {
 		var names []string
 		for _, id := range f.Subjects {

@@ -7,7 +7,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/topoctl/topoctl/internal/app/draw"
+	"github.com/topoctl/topoctl/internal/base/text"
 )
 
 // The exit codes of every command.
@@ -91,13 +91,13 @@ func report(w io.Writer, command string, err error) int {
 // oneLine is an error's text with the command before it. The package that an
 // error of ours begins with says nothing to the user.
 func oneLine(command string, err error) string {
-	text := withoutPackage(err.Error())
+	line := withoutPackage(err.Error())
 	if command != "" {
-		text = command + ": " + text
+		line = command + ": " + line
 	}
-	lines := strings.Split(text, "\n")
+	lines := strings.Split(line, "\n")
 	for i, l := range lines {
-		lines[i] = printable(strings.TrimSpace(l))
+		lines[i] = text.Printable(strings.TrimSpace(l))
 	}
 	return strings.Join(lines, "; ")
 }
@@ -107,13 +107,4 @@ func withoutPackage(text string) string {
 		text = strings.TrimPrefix(text, p)
 	}
 	return text
-}
-
-// printable makes a line safe for a terminal without cutting it.
-func printable(s string) string {
-	words := strings.Split(s, " ")
-	for i, w := range words {
-		words[i] = draw.Printable(w, false)
-	}
-	return strings.Join(words, " ")
 }

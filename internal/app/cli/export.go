@@ -15,6 +15,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/discover/topo/ncclxml"
 	"github.com/topoctl/topoctl/internal/app/diagram"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/internal/base/units"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/pathsel/doctor"
@@ -302,7 +303,7 @@ func checksOf(r *doctor.Report) []export.Check {
 func (o *exportOptions) notes(lines ...string) {
 	for _, l := range lines {
 		if !o.globals.quiet {
-			fmt.Fprintln(o.streams.Err, "topoctl: note: "+printable(l))
+			fmt.Fprintln(o.streams.Err, "topoctl: note: "+text.Printable(l))
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/app/kv/predict"
 	"github.com/topoctl/topoctl/internal/app/sim"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
@@ -68,13 +69,13 @@ func (o *kvPredictOptions) readHosts(ctx context.Context, s *kvSite) error {
 		return withHint(errors.New("no hosts: want --host NAME=FILE"), "--host p=%sa10-2nic --host d=%sa10-2nic are two described hosts", fixturePrefix, fixturePrefix)
 	}
 	kinds := map[string]*sim.Kind{}
-	for _, text := range o.hostFlags {
-		name, source, _ := strings.Cut(text, "=")
-		if source == "" || name == "" || strings.ContainsAny(name, " \t\r\n:/>,") || printable(name) != name {
-			return fmt.Errorf("--host %q: want NAME=FILE or NAME=%sNAME, the name without spaces and without : / , >", text, fixturePrefix)
+	for _, line := range o.hostFlags {
+		name, source, _ := strings.Cut(line, "=")
+		if source == "" || name == "" || strings.ContainsAny(name, " \t\r\n:/>,") || text.Printable(name) != name {
+			return fmt.Errorf("--host %q: want NAME=FILE or NAME=%sNAME, the name without spaces and without : / , >", line, fixturePrefix)
 		}
 		if slices.ContainsFunc(s.hosts, func(h sim.HostSpec) bool { return h.Name == name }) {
-			return fmt.Errorf("--host %q: two hosts are called %s", text, name)
+			return fmt.Errorf("--host %q: two hosts are called %s", line, name)
 		}
 		if kinds[source] == nil {
 			t, err := o.named(ctx, source)
@@ -198,16 +199,16 @@ func portName(h sim.HostSpec, id topo.ID) string {
 }
 
 // ports finds the ports of a flag: HOST/PORT, or, where any host will do, PORT of each host that has it.
-func (s *kvSite) ports(flag, text string, anyHost bool) (map[int][]topo.ID, error) {
-	host, name, both := strings.Cut(text, "/")
+func (s *kvSite) ports(flag, line string, anyHost bool) (map[int][]topo.ID, error) {
+	host, name, both := strings.Cut(line, "/")
 	if both && !slices.Contains(s.names(), host) { // mlx4_0/2
 		both = false
 	}
 	if !both {
-		host, name = "", text
+		host, name = "", line
 	}
 	if name == "" || !both && !anyHost {
-		return nil, fmt.Errorf("--%s %q: want HOST/PORT, the host being one of %s", flag, text, several(s.names(), 4))
+		return nil, fmt.Errorf("--%s %q: want HOST/PORT, the host being one of %s", flag, line, text.List(s.names(), 4))
 	}
 	out := map[int][]topo.ID{}
 	var known []string
@@ -223,15 +224,15 @@ func (s *kvSite) ports(flag, text string, anyHost bool) (map[int][]topo.ID, erro
 		}
 	}
 	if len(out) == 0 {
-		err := fmt.Errorf("--%s %q: no host has such a port", flag, text)
+		err := fmt.Errorf("--%s %q: no host has such a port", flag, line)
 		if both {
-			err = fmt.Errorf("--%s %q: %s has no such port", flag, text, host)
+			err = fmt.Errorf("--%s %q: %s has no such port", flag, line, host)
 		}
 		if near := closest(name, known); near != "" {
 			return nil, withHint(err, "did you mean %s?", near)
 		}
 		slices.Sort(known)
-		return nil, withHint(err, "there are %s", several(slices.Compact(known), 12))
+		return nil, withHint(err, "there are %s", text.List(slices.Compact(known), 12))
 	}
 	return out, nil
 }

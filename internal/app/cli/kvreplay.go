@@ -11,6 +11,7 @@ import (
 
 	"github.com/topoctl/topoctl/internal/app/bench"
 	"github.com/topoctl/topoctl/internal/app/kv/serve"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/internal/base/units"
 	"github.com/topoctl/topoctl/pathsel"
 )
@@ -152,11 +153,11 @@ func (o *kvReplayOptions) parsePeers() error {
 	}
 	_, there := o.sides()
 	if o.regionsEach() == 0 {
-		want := plural(there.instances, "instance")
+		want := text.Plural(there.instances, "instance")
 		if there.tp > 1 {
 			want += fmt.Sprintf(" of %d ranks", there.tp)
 		}
-		return withHint(fmt.Errorf("--region: %s at %s cannot be shared out among %s", plural(len(o.regions), "name"), plural(len(o.peers), "peer"), want),
+		return withHint(fmt.Errorf("--region: %s at %s cannot be shared out among %s", text.Plural(len(o.regions), "name"), text.Plural(len(o.peers), "peer"), want),
 			"every peer has each of them; together there must be one for each instance there, or one for each rank: \"topoctl agent --region NAME=SIZE\" serves one")
 	}
 	return nil

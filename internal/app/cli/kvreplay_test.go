@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -181,7 +182,7 @@ func TestRankPlaces(t *testing.T) {
 		for _, at := range got {
 			node := "-"
 			if n := nodeOf(top, at); n != nil {
-				node = itoa(*n)
+				node = strconv.Itoa(*n)
 			}
 			places, nodes = append(places, string(at)), append(nodes, node)
 		}

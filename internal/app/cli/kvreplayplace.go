@@ -3,11 +3,13 @@ package cli
 import (
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/internal/app/kv/serve"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
@@ -78,7 +80,7 @@ func unknownLocation(err error, known []pathsel.Location) error {
 	if len(names) == 0 {
 		return withHint(err, "nothing is known of where its memory is")
 	}
-	return withHint(err, "it has %s", several(names, 12))
+	return withHint(err, "it has %s", text.List(names, 12))
 }
 
 // nodeOf is the NUMA node that memory at a location belongs on; nil where there is no choice, or it
@@ -88,7 +90,7 @@ func nodeOf(t *topo.Topology, at pathsel.Location) *int {
 		return nil
 	}
 	for i := range t.NUMANodes {
-		if "cpu:"+itoa(t.NUMANodes[i].Index) == string(at) {
+		if "cpu:"+strconv.Itoa(t.NUMANodes[i].Index) == string(at) {
 			return &t.NUMANodes[i].Index
 		}
 	}
@@ -121,7 +123,7 @@ func (o *kvReplayOptions) allocate(e *engine.Engine, p *kvPlaces, tp int) ([][]*
 		p.unbound = p.unbound || nodes == nil && nodeOf(p.t, at) != nil
 		r, err := e.Alloc(o.memory/int64(tp), engine.RegionOptions{Location: at, Memory: memory.Options{Nodes: nodes}})
 		if err != nil {
-			return nil, withHint(fmt.Errorf("--memory %s for each of %s here: %w", o.memoryText, plural(len(p.here)/tp, "instance"), err), "give less, or fewer instances")
+			return nil, withHint(fmt.Errorf("--memory %s for each of %s here: %w", o.memoryText, text.Plural(len(p.here)/tp, "instance"), err), "give less, or fewer instances")
 		}
 		if i%tp == 0 {
 			out = append(out, nil)

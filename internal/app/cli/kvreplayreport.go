@@ -15,6 +15,7 @@ import (
 	"github.com/topoctl/topoctl/internal/app/kv/replay"
 	kvreport "github.com/topoctl/topoctl/internal/app/kv/report"
 	"github.com/topoctl/topoctl/internal/app/kv/serve"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
@@ -157,7 +158,7 @@ func (r *kvReplayRun) notes(x *replay.Result) []string {
 	}
 	for i := range x.Lanes {
 		if l := &x.Lanes[i]; l.Retries > 0 || l.Error != "" {
-			text := fmt.Sprintf("lane %s failed: %s sent again", o.laneName(l), plural(int(l.Retries), "slice"))
+			text := fmt.Sprintf("lane %s failed: %s sent again", o.laneName(l), text.Plural(int(l.Retries), "slice"))
 			if l.Error != "" {
 				text += ", the last error: " + l.Error
 			}

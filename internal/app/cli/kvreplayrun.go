@@ -17,6 +17,7 @@ import (
 	kvlayout "github.com/topoctl/topoctl/internal/app/kv/layout"
 	"github.com/topoctl/topoctl/internal/app/kv/replay"
 	"github.com/topoctl/topoctl/internal/app/kv/serve"
+	"github.com/topoctl/topoctl/internal/base/text"
 )
 
 func runKVReplay(ctx context.Context, o *kvReplayOptions) error {
@@ -74,9 +75,9 @@ func (r *kvReplayRun) replay(ctx context.Context) error {
 	if q := r.Workload.Requests; !r.o.globals.quiet && len(q) > 0 {
 		at := "an agent started here"
 		if !r.o.own {
-			at = plural(len(r.o.peers), "peer")
+			at = text.Plural(len(r.o.peers), "peer")
 		}
-		fmt.Fprintf(r.o.streams.Err, "topoctl: %s with %s, %s; the last request comes at %v or later\n", plural(len(q), "request"), at, printable(r.Workload.Name),
+		fmt.Fprintf(r.o.streams.Err, "topoctl: %s with %s, %s; the last request comes at %v or later\n", text.Plural(len(q), "request"), at, text.Printable(r.Workload.Name),
 			time.Duration(q[len(q)-1].ArriveNS).Round(time.Millisecond))
 	}
 	result, err := replay.Run(ctx, r.Options)
@@ -272,7 +273,7 @@ func (o *kvReplayOptions) pagesIn(s kvlayout.Side, regions int, size int64, flag
 	page, err := replay.RegionBytes(o.model, s, 1)
 	page /= int64(regions)
 	if err == nil && size < page {
-		err = fmt.Errorf("%s: memory for no request: there are %d bytes for %s, a page of %d tokens takes %d", flag, size, plural(s.TP/regions, "rank"), s.PageTokens, page)
+		err = fmt.Errorf("%s: memory for no request: there are %d bytes for %s, a page of %d tokens takes %d", flag, size, text.Plural(s.TP/regions, "rank"), s.PageTokens, page)
 	}
 	if err != nil {
 		return 0, err
@@ -317,7 +318,7 @@ func (o *kvReplayOptions) regionHint(ctx context.Context, err error, p *engine.P
 		return withHint(err, "did you mean %q? %s", near, serves)
 	}
 	if len(known) > 0 {
-		return withHint(err, "it has %s; %s", several(known, 8), serves)
+		return withHint(err, "it has %s; %s", text.List(known, 8), serves)
 	}
 	return withHint(err, "%s", serves)
 }

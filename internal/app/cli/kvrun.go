@@ -14,6 +14,7 @@ import (
 	"github.com/topoctl/topoctl/internal/app/kv/predict"
 	kvreport "github.com/topoctl/topoctl/internal/app/kv/report"
 	"github.com/topoctl/topoctl/internal/app/kv/serve"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/internal/base/units"
 )
 
@@ -162,7 +163,7 @@ func (r *kvRun) keepPrefixes(pool *serve.Pool, side kvlayout.Side) error {
 	page *= int64(side.TP)
 	pool.PrefixPages = int(r.o.prefixBytes / page)
 	if block := (page*kv.BlockTokens + int64(side.PageTokens) - 1) / int64(side.PageTokens); pool.PrefixPages*side.PageTokens < kv.BlockTokens {
-		return fmt.Errorf("--prefix-memory %s: a block of %d tokens takes %s on %s: want as much at least", r.o.prefixText, kv.BlockTokens, units.Bytes(block), plural(side.TP, "rank"))
+		return fmt.Errorf("--prefix-memory %s: a block of %d tokens takes %s on %s: want as much at least", r.o.prefixText, kv.BlockTokens, units.Bytes(block), text.Plural(side.TP, "rank"))
 	}
 	r.pools[0].PrefixBytes = &r.o.prefixBytes
 	return nil

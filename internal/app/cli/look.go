@@ -2,9 +2,9 @@ package cli
 
 import (
 	"strings"
-	"unicode/utf8"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/internal/base/units"
 )
 
@@ -42,20 +42,16 @@ func (l *look) paint(text, code string) string {
 
 // finish makes a whole answer safe for a terminal: names from foreign files are
 // escaped, and nothing but the colours of this file is let through.
-func finish(text string) string {
+func finish(answer string) string {
 	var b strings.Builder
-	for i, piece := range strings.Split(text, mark) {
+	for i, piece := range strings.Split(answer, mark) {
 		if code, rest, ok := strings.Cut(piece, markEnd); ok && i > 0 && strings.Contains(allCodes, "|"+code+"|") {
 			b.WriteString("\x1b[" + code + "m")
 			piece = rest
 		}
 		for line := range strings.Lines(piece) {
 			body, end := strings.CutSuffix(line, "\n")
-			parts := strings.Split(body, "/") // long paths stay whole
-			for k := range parts {
-				parts[k] = printable(parts[k])
-			}
-			b.WriteString(strings.Join(parts, "/"))
+			b.WriteString(text.Printable(body))
 			if end {
 				b.WriteByte('\n')
 			}
@@ -77,14 +73,14 @@ func (l *look) rate(r *topo.Rate, basis topo.Basis) string {
 
 // cut shortens a line to the terminal. Verbose output is never cut.
 func (l *look) cut(line string) string {
-	if l.width <= 0 || l.verbose || utf8.RuneCountInString(line) <= l.width {
+	if l.width <= 0 || l.verbose {
 		return line
 	}
-	dots := "…"
+	end := text.Ellipsis
 	if l.ascii {
-		dots = "..."
+		end = text.Dots
 	}
-	return string([]rune(line)[:max(0, l.width-utf8.RuneCountInString(dots))]) + dots
+	return text.Cut(line, l.width, end)
 }
 
 // row is a line of a listing, and lines below it that belong to it.
@@ -96,45 +92,17 @@ type row struct {
 
 // listing sets rows in columns, the last one as long as it is.
 func (l *look) listing(rows []row) string {
-	var widths []int
-	for _, r := range rows {
-		for i, c := range r.cells[:max(0, len(r.cells)-1)] {
-			if i == len(widths) {
-				widths = append(widths, 0)
-			}
-			widths[i] = max(widths[i], utf8.RuneCountInString(c))
-		}
+	cells := make([][]string, len(rows))
+	for i := range rows {
+		cells[i] = rows[i].cells
 	}
+	lines := text.Columns(cells)
 	var b strings.Builder
-	for _, r := range rows {
-		line := " "
-		for i, c := range r.cells {
-			line += " " + c
-			if i < len(r.cells)-1 {
-				line += strings.Repeat(" ", widths[i]-utf8.RuneCountInString(c)+1)
-			}
-		}
-		b.WriteString(l.paint(l.cut(strings.TrimRight(line, " ")), r.code) + "\n")
-		for _, text := range r.below {
-			b.WriteString(l.paint("        "+text, inFaint) + "\n")
+	for i, r := range rows {
+		b.WriteString(l.paint(l.cut("  "+lines[i]), r.code) + "\n")
+		for _, below := range r.below {
+			b.WriteString(l.paint("        "+below, inFaint) + "\n")
 		}
 	}
 	return b.String()
-}
-
-// several names the first of many, and how many more there are.
-func several(names []string, most int) string {
-	if len(names) <= most+1 {
-		return strings.Join(names, ", ")
-	}
-	return strings.Join(names[:most], ", ") + " and " + plural(len(names)-most, "more")
-}
-
-// plural is "1 lane", "2 lanes"; "more" stays as it is.
-func plural(n int, noun string) string {
-	text := itoa(n) + " " + noun
-	if n != 1 && noun != "more" {
-		text += "s"
-	}
-	return text
 }

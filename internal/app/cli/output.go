@@ -6,11 +6,12 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"unicode/utf8"
 
 	"gopkg.in/yaml.v3"
 
 	"github.com/topoctl/topoctl/internal/app/draw"
+	"github.com/topoctl/topoctl/internal/base/jsontext"
+	"github.com/topoctl/topoctl/internal/base/text"
 )
 
 // The output formats; each command takes some of them.
@@ -44,13 +45,13 @@ func jsonLine(v any) ([]byte, error) {
 	return document(buf.Bytes(), err)
 }
 
-// laidOut is a value as a document that layout has broken into lines.
+// laidOut is a value as a document with a key a line, and of lists an element a line.
 func laidOut(v any) ([]byte, error) {
 	data, err := jsonLine(v)
 	if err != nil {
 		return nil, err
 	}
-	return layout(data)
+	return jsontext.Layout(data)
 }
 
 // printJSON prints a value as a document.
@@ -60,66 +61,6 @@ func printJSON(w io.Writer, v any) error {
 		return err
 	}
 	return write(w, data)
-}
-
-// layout breaks a JSON object into lines: a key a line, and for lists an
-// element a line, so that people and diff can read it.
-func layout(data []byte) ([]byte, error) {
-	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.UseNumber()
-	var out bytes.Buffer
-	if _, err := dec.Token(); err != nil {
-		return nil, fmt.Errorf("lay out JSON: %w", err)
-	}
-	out.WriteString("{")
-	for first := true; dec.More(); first = false {
-		key, err := dec.Token()
-		if err != nil {
-			return nil, fmt.Errorf("lay out JSON: %w", err)
-		}
-		var value json.RawMessage
-		if err := dec.Decode(&value); err != nil {
-			return nil, fmt.Errorf("lay out JSON: %w", err)
-		}
-		if !first {
-			out.WriteByte(',')
-		}
-		name, err := jsonLine(key)
-		if err != nil {
-			return nil, fmt.Errorf("lay out JSON: %w", err)
-		}
-		fmt.Fprintf(&out, "\n%s:", bytes.TrimSpace(name))
-		if err := layoutList(&out, value); err != nil {
-			return nil, err
-		}
-	}
-	out.WriteString("\n}\n")
-	return out.Bytes(), nil
-}
-
-// layoutList writes a list with an element a line, anything else as it is.
-func layoutList(out *bytes.Buffer, value json.RawMessage) error {
-	if value[0] != '[' {
-		out.Write(value)
-		return nil
-	}
-	var elements []json.RawMessage
-	if err := json.Unmarshal(value, &elements); err != nil {
-		return fmt.Errorf("lay out JSON: %w", err)
-	}
-	out.WriteByte('[')
-	for i, e := range elements {
-		if i > 0 {
-			out.WriteByte(',')
-		}
-		out.WriteByte('\n')
-		out.Write(e)
-	}
-	if len(elements) > 0 {
-		out.WriteByte('\n')
-	}
-	out.WriteByte(']')
-	return nil
 }
 
 // toYAML turns a JSON document into YAML and keeps the order of its keys.
@@ -190,7 +131,7 @@ type table struct {
 
 func (t *table) add(cells ...string) {
 	for i, c := range cells {
-		cells[i] = printable(c)
+		cells[i] = text.Printable(c)
 	}
 	t.rows = append(t.rows, cells)
 }
@@ -203,19 +144,8 @@ func (t *table) print(s Streams) error {
 		}
 		return write(s.Out, out.Bytes())
 	}
-	widths := make([]int, len(t.head))
-	all := append([][]string{t.head}, t.rows...)
-	for _, r := range all {
-		for i, c := range r {
-			widths[i] = max(widths[i], utf8.RuneCountInString(c))
-		}
-	}
-	for _, r := range all {
-		var b strings.Builder
-		for i, c := range r {
-			b.WriteString(c + strings.Repeat(" ", widths[i]-utf8.RuneCountInString(c)+2))
-		}
-		out.WriteString(strings.TrimRight(b.String(), " ") + "\n")
+	for _, line := range text.Columns(append([][]string{t.head}, t.rows...)) {
+		out.WriteString(line + "\n")
 	}
 	return write(s.Out, out.Bytes())
 }

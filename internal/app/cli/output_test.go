@@ -59,36 +59,6 @@ func toFloat(v any) float64 {
 	return v.(float64)
 }
 
-func TestLayout(t *testing.T) {
-	out, err := layout([]byte(`{"schema":"x/v1","rows":[{"a":[1,2]},[3]],"none":[],"map":{"k":"v"},"<":"&"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := "{\n\"schema\":\"x/v1\",\n\"rows\":[\n{\"a\":[1,2]},\n[3]\n],\n\"none\":[],\n\"map\":{\"k\":\"v\"},\n\"<\":\"&\"\n}\n"
-	if diff := cmp.Diff(want, string(out)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	for _, text := range []string{tricky, "{}"} {
-		var before, after any
-		out, err := layout([]byte(text))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := json.Unmarshal([]byte(text), &before); err != nil {
-			t.Fatal(err)
-		}
-		if err := json.Unmarshal(out, &after); err != nil {
-			t.Fatalf("%v:\n%s", err, out)
-		}
-		if diff := cmp.Diff(before, after); diff != "" {
-			t.Errorf("the document changed (-before +after):\n%s", diff)
-		}
-	}
-	if _, err := layout([]byte(`{"a":[1`)); err == nil {
-		t.Error("broken JSON was accepted")
-	}
-}
-
 func TestTable(t *testing.T) {
 	tab := &table{head: []string{"KIND", "NAME", "MODEL"}}
 	tab.add("gpu", "GPU0", "")

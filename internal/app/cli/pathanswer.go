@@ -9,6 +9,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/app/explain"
 	"github.com/topoctl/topoctl/internal/app/rival"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/pathsel/export"
 )
@@ -82,7 +83,7 @@ func (o *pathOptions) resolve(d *pathDoc, ref string) (topo.ID, error) {
 	}
 	n, err := strconv.Atoi(number)
 	if err != nil || n < 0 || n >= len(v.GPUs) {
-		return "", fmt.Errorf("%s: --visible %s has %s, numbered from 0", ref, o.visible, plural(len(v.GPUs), "GPU"))
+		return "", fmt.Errorf("%s: --visible %s has %s, numbered from 0", ref, o.visible, text.Plural(len(v.GPUs), "GPU"))
 	}
 	for _, note := range v.Notes {
 		d.hint(hintCUDA, "", "%s", note)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/topoctl/topoctl/internal/app/rival"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/internal/base/units"
 )
 
@@ -40,9 +41,9 @@ func takes(c *rival.Choice) string {
 	case len(names) == 0:
 		return "nothing"
 	case c.Use == rival.OneOf && len(names) > 1:
-		return "one of " + several(names, 4)
+		return "one of " + text.List(names, 4)
 	}
-	return several(names, 4)
+	return text.List(names, 4)
 }
 
 // engineLines are the reasons of a choice.

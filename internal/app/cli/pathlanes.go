@@ -9,11 +9,13 @@ import (
 	"io/fs"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/app/explain"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/internal/base/units"
 	"github.com/topoctl/topoctl/pathsel"
 )
@@ -182,7 +184,7 @@ func (d *pathDoc) lanesHeadline(l *look) string {
 		over = "TCP"
 	}
 	return l.paint(fmt.Sprintf("%s %s -> %s %s", s.LocalHost, s.Source, s.RemoteHost, s.Destination), inStrong) +
-		fmt.Sprintf("   %s, %s together, over %s\n", plural(s.Chosen, "lane"), rate, over)
+		fmt.Sprintf("   %s, %s together, over %s\n", text.Plural(s.Chosen, "lane"), rate, over)
 }
 
 // lanesText lists the lanes, how a transfer is shared, and what is no lane.
@@ -191,7 +193,7 @@ func (d *pathDoc) lanesText(l *look) string {
 	rows := []row{{cells: []string{"rank", "local", "remote", "class", "reach", "alone", "share", "verdict", "why"}, code: inFaint}}
 	for i := range s.Lanes {
 		x := &s.Lanes[i]
-		r := row{cells: []string{itoa(i + 1), x.LocalName, x.RemoteName, classOr(x.LocalClass) + "/" + classOr(x.RemoteClass), string(x.Reach),
+		r := row{cells: []string{strconv.Itoa(i + 1), x.LocalName, x.RemoteName, classOr(x.LocalClass) + "/" + classOr(x.RemoteClass), string(x.Reach),
 			l.rate(x.BytesPerSec, x.Basis), "-", string(x.Verdict), x.Reason.Text}}
 		if x.Verdict == pathsel.Chosen {
 			r.cells[6], r.code = l.rate(x.Share, ""), inGood
@@ -204,7 +206,7 @@ func (d *pathDoc) lanesText(l *look) string {
 		rows = append(rows, r)
 	}
 	if d.more > 0 {
-		rows = append(rows, row{cells: []string{"", plural(d.more, "more") + " for failover (--k 0 lists all)"}})
+		rows = append(rows, row{cells: []string{"", strconv.Itoa(d.more) + " more" + " for failover (--k 0 lists all)"}})
 	}
 	out := ""
 	if len(s.Lanes) > 0 {
@@ -228,7 +230,7 @@ func (d *pathDoc) reachText(l *look) string {
 	if len(reasons) == 0 || l.verbose {
 		return ""
 	}
-	return "  reach is assumed: " + several(reasons, 2) + "\n"
+	return "  reach is assumed: " + text.List(reasons, 2) + "\n"
 }
 
 // refusals lists what is no lane: ports of either host with one reason
@@ -266,9 +268,9 @@ func (d *pathDoc) refusals(l *look) []row {
 	}
 	rows := make([]row, len(list))
 	for i, g := range list {
-		names := several(append(g.local, g.remote...), 4)
+		names := text.List(append(g.local, g.remote...), 4)
 		if g.pairs > 0 {
-			g.where, names = plural(g.pairs, "pair"), several(g.local, 2)+" -> "+several(g.remote, 2)
+			g.where, names = text.Plural(g.pairs, "pair"), text.List(g.local, 2)+" -> "+text.List(g.remote, 2)
 		}
 		text := g.reason.Text
 		if g.others {
@@ -313,13 +315,13 @@ func (x *pathTransfer) text(l *look, s *pathsel.LaneSet) string {
 	for i, sh := range x.Shares {
 		parts[i] = fmt.Sprintf("%s -> %s %.0f %%", sh.Local, sh.Remote, 100*float64(sh.Bytes)/float64(x.Bytes))
 	}
-	out := fmt.Sprintf("\n  %s by %s: %s", units.Bytes(x.Bytes), x.Policy, several(parts, 4))
+	out := fmt.Sprintf("\n  %s by %s: %s", units.Bytes(x.Bytes), x.Policy, text.List(parts, 4))
 	out += doneText(l, x.FinishNS, x.bounded)
 	if x.Policy != pathsel.Adaptive && x.AdaptiveFinishNS != nil {
 		out += "; adaptive" + doneText(l, x.AdaptiveFinishNS, x.adaptiveBounded)
 	}
 	if x.Policy == pathsel.Adaptive && s.Chosen > x.DeservedLanes {
-		out += fmt.Sprintf("; worth %s of %d", plural(x.DeservedLanes, "lane"), s.Chosen)
+		out += fmt.Sprintf("; worth %s of %d", text.Plural(x.DeservedLanes, "lane"), s.Chosen)
 	}
 	if x.UnreachablePicks > 0 {
 		out += "\n  " + l.paint(fmt.Sprintf("%d of its draws for %d slices are pairs that cannot reach each other", x.UnreachablePicks, x.Picks), inBad)

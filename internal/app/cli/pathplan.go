@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/internal/app/explain"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
@@ -20,7 +21,7 @@ func (o *pathOptions) runPlan(h *pathsel.Host) error {
 	}
 	note := ""
 	if n := len(h.Topology().GPUs); o.ranks > n && n > 0 {
-		note = fmt.Sprintf("%s and %s: the ranks are processes without GPU, on NUMA nodes", plural(o.ranks, "rank"), plural(n, "GPU"))
+		note = fmt.Sprintf("%s and %s: the ranks are processes without GPU, on NUMA nodes", text.Plural(o.ranks, "rank"), text.Plural(n, "GPU"))
 	}
 	p, err := h.Plan(consumers)
 	if err != nil {
@@ -61,7 +62,7 @@ func planText(h *pathsel.Host, p *pathsel.Plan, l *look) string {
 		if p.BytesPerSec != nil {
 			rate = l.rate(p.BytesPerSec, p.Basis)
 		}
-		fmt.Fprintf(&b, "%s   %s together", l.paint(plural(len(p.Assignments), "consumer")+", "+plural(len(p.Ports), "port"), inStrong), rate)
+		fmt.Fprintf(&b, "%s   %s together", l.paint(text.Plural(len(p.Assignments), "consumer")+", "+text.Plural(len(p.Ports), "port"), inStrong), rate)
 		b.WriteString(bottleneckText(h, p, l))
 		b.WriteString("\n\n" + l.listing(assignmentRows(h, p, l)))
 		if shared := sharedText(p); shared != "" {
@@ -85,7 +86,7 @@ func bottleneckText(h *pathsel.Host, p *pathsel.Plan, l *look) string {
 	if len(n.Consumers)+len(n.AsSlow) == len(p.Assignments) && len(p.Assignments) > 1 {
 		return ", " + slowest + " each   limit: such as " + explain.LinkText(h, n.Link)
 	}
-	return fmt.Sprintf("   slowest: %s with %s, limit: %s", several(append(n.Consumers, n.AsSlow...), 3), slowest, explain.LinkText(h, n.Link))
+	return fmt.Sprintf("   slowest: %s with %s, limit: %s", text.List(append(n.Consumers, n.AsSlow...), 3), slowest, explain.LinkText(h, n.Link))
 }
 
 func assignmentRows(h *pathsel.Host, p *pathsel.Plan, l *look) []row {
@@ -111,7 +112,7 @@ func assignmentRows(h *pathsel.Host, p *pathsel.Plan, l *look) []row {
 				reasons = append(reasons, s)
 			}
 		}
-		r := row{cells: []string{name, several(names, 4), strings.Join(classes, " "), l.rate(a.BytesPerSec, a.Basis), strings.Join(reasons, "; ")}}
+		r := row{cells: []string{name, text.List(names, 4), strings.Join(classes, " "), l.rate(a.BytesPerSec, a.Basis), strings.Join(reasons, "; ")}}
 		if l.verbose && a.Limit != "" {
 			r.below = []string{"limit: " + explain.LinkText(h, a.Limit)}
 		}
@@ -126,7 +127,7 @@ func sharedText(p *pathsel.Plan) string {
 	for i := range p.Ports {
 		l := &p.Ports[i]
 		if len(l.Consumers) > 1 {
-			fmt.Fprintf(&b, "  %s is shared by %s\n", l.Name, several(l.Consumers, 8))
+			fmt.Fprintf(&b, "  %s is shared by %s\n", l.Name, text.List(l.Consumers, 8))
 		}
 	}
 	return b.String()

@@ -7,10 +7,9 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/app/explain"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/pathsel"
 )
-
-func itoa(n int) string { return strconv.Itoa(n) }
 
 // text is the answer for people.
 func (d *pathDoc) text(l look) string {
@@ -67,7 +66,7 @@ func (d *pathDoc) headline(l *look) string {
 		facts = append(facts, "one socket")
 	}
 	if r.Hops != nil {
-		facts = append(facts, plural(*r.Hops, "link"))
+		facts = append(facts, text.Plural(*r.Hops, "link"))
 	}
 	rate := "rate unknown"
 	if r.BytesPerSec != nil {
@@ -111,7 +110,7 @@ func (d *pathDoc) portsText(l *look) string {
 	rows := []row{{cells: []string{"rank", "port", "class", "links", "expected", "verdict", "why"}, code: inFaint}}
 	for i := range d.Ranked {
 		c := &d.Ranked[i]
-		r := row{cells: []string{itoa(i + 1), c.Name, classOr(c.Class), hopsOr(c.Hops), l.rate(c.BytesPerSec, c.Basis), string(c.Verdict), explain.ReasonText(c)}}
+		r := row{cells: []string{strconv.Itoa(i + 1), c.Name, classOr(c.Class), hopsOr(c.Hops), l.rate(c.BytesPerSec, c.Basis), string(c.Verdict), explain.ReasonText(c)}}
 		if c.Verdict == pathsel.Preferred {
 			r.code = inGood
 		}
@@ -119,7 +118,7 @@ func (d *pathDoc) portsText(l *look) string {
 		rows = append(rows, r)
 	}
 	if d.more > 0 {
-		rows = append(rows, row{cells: []string{"", plural(d.more, "more") + " (--k 0 lists all)"}})
+		rows = append(rows, row{cells: []string{"", strconv.Itoa(d.more) + " more" + " (--k 0 lists all)"}})
 	}
 	if len(rows) == 1 {
 		rows = nil
@@ -148,7 +147,7 @@ func (d *pathDoc) rejectedText(l *look, list []pathsel.Candidate, word string) s
 				r.below = append(r.below, c.Name+": "+text)
 			}
 		}
-		r.cells = []string{word, several(names, 4), explain.GroupReason(group)}
+		r.cells = []string{word, text.List(names, 4), explain.GroupReason(group)}
 		rows = append(rows, r)
 	}
 	return l.listing(rows)
@@ -189,7 +188,7 @@ func hopsOr(n *int) string {
 	if n == nil {
 		return "?"
 	}
-	return itoa(*n)
+	return strconv.Itoa(*n)
 }
 
 // capacityText says what the ports carry together.
@@ -200,11 +199,11 @@ func (d *pathDoc) capacityText(l *look) string {
 		if n == 0 || c.Of == "usable" && len(d.Capacity[0].Shares) == n {
 			continue
 		}
-		text := l.rate(c.BytesPerSec, c.Basis)
+		line := l.rate(c.BytesPerSec, c.Basis)
 		if c.BytesPerSec == nil {
-			text = "unknown"
+			line = "unknown"
 		}
-		parts = append(parts, fmt.Sprintf("%s on %s", text, plural(n, c.Of+" port")))
+		parts = append(parts, fmt.Sprintf("%s on %s", line, text.Plural(n, c.Of+" port")))
 	}
 	if len(parts) == 0 {
 		return ""

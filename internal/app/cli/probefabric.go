@@ -17,6 +17,7 @@ import (
 	"github.com/topoctl/topoctl/internal/app/probe/fabric"
 	"github.com/topoctl/topoctl/internal/app/probe/local"
 	"github.com/topoctl/topoctl/internal/app/probe/plan"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/probe"
 )
@@ -117,7 +118,7 @@ func runProbeFabric(ctx context.Context, o *probeFabricOptions) error {
 		return err
 	}
 	if n := len(hosts) + len(described); n < 2 {
-		return withHint(fmt.Errorf("%s: want two or more", plural(n, "host")), "this host takes part as one of them; \"topoctl probe local\" measures it alone")
+		return withHint(fmt.Errorf("%s: want two or more", text.Plural(n, "host")), "this host takes part as one of them; \"topoctl probe local\" measures it alone")
 	}
 	if len(described) > 0 {
 		return o.dryDescribed(ctx, described, hosts)
@@ -136,7 +137,7 @@ func runProbeFabric(ctx context.Context, o *probeFabricOptions) error {
 // warn writes a warning to stderr.
 func (o *probeFabricOptions) warn(format string, args ...any) {
 	if !o.globals.quiet {
-		fmt.Fprintln(o.streams.Err, "topoctl: warning: "+printable(fmt.Sprintf(format, args...)))
+		fmt.Fprintln(o.streams.Err, "topoctl: warning: "+text.Printable(fmt.Sprintf(format, args...)))
 	}
 }
 
@@ -301,12 +302,12 @@ func (o *probeFabricOptions) usable(fleet *fabric.Fleet) ([]plan.Host, error) {
 			continue
 		}
 		if o.globals.debug {
-			fmt.Fprintln(o.streams.Err, "topoctl: "+printable(fmt.Sprintf("%s at %s: %s", h.Name, h.Address, strings.Join(slices.Concat(h.Transports, h.Unavailable), "; "))))
+			fmt.Fprintln(o.streams.Err, "topoctl: "+text.Printable(fmt.Sprintf("%s at %s: %s", h.Name, h.Address, strings.Join(slices.Concat(h.Transports, h.Unavailable), "; "))))
 		}
 		hosts = append(hosts, plan.Host{Name: h.Name, Topology: h.Topology})
 	}
 	if len(hosts) < 2 {
-		return nil, fmt.Errorf("%s of %d can be used: want two or more", plural(len(hosts), "agent"), len(fleet.Hosts()))
+		return nil, fmt.Errorf("%s of %d can be used: want two or more", text.Plural(len(hosts), "agent"), len(fleet.Hosts()))
 	}
 	return hosts, nil
 }

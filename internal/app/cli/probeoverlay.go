@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/probe"
 )
 
@@ -53,7 +54,7 @@ func (m *measured) overlay(in *input, t *topo.Topology) (topo.Overlay, error) {
 	m.found = name
 	rates := m.report.Overlay(name)
 	if len(rates) == 0 && !in.globals.quiet {
-		fmt.Fprintln(in.streams.Err, "topoctl: warning: "+printable(fmt.Sprintf("--probe %s: nothing in it tells what a link of %s carries: the expected rates stay", m.file, name)))
+		fmt.Fprintln(in.streams.Err, "topoctl: warning: "+text.Printable(fmt.Sprintf("--probe %s: nothing in it tells what a link of %s carries: the expected rates stay", m.file, name)))
 	}
 	return rates, nil
 }
@@ -101,12 +102,12 @@ func (m *measured) find(t *topo.Topology) (string, error) {
 	}
 	switch {
 	case m.host != "":
-		return "", fmt.Errorf("--probe-host %s: the report knows %s", m.host, several(all, 8))
+		return "", fmt.Errorf("--probe-host %s: the report knows %s", m.host, text.List(all, 8))
 	case len(alike) == 1:
 		return alike[0], nil
 	case len(alike) > 1:
-		return "", withHint(fmt.Errorf("--probe %s: several of its hosts are built like this one: %s", m.file, several(alike, 8)), "--probe-host NAME says which it is")
+		return "", withHint(fmt.Errorf("--probe %s: several of its hosts are built like this one: %s", m.file, text.List(alike, 8)), "--probe-host NAME says which it is")
 	}
-	return "", withHint(fmt.Errorf("--probe %s: it does not know this host: it measured %s", m.file, strings.TrimSpace(several(all, 8))),
+	return "", withHint(fmt.Errorf("--probe %s: it does not know this host: it measured %s", m.file, strings.TrimSpace(text.List(all, 8))),
 		"measure this host with \"topoctl probe local --report FILE\", or as one of \"topoctl probe fabric\"")
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/topoctl/topoctl/internal/app/probe/plan"
 	proberun "github.com/topoctl/topoctl/internal/app/probe/run"
 	"github.com/topoctl/topoctl/internal/app/probe/show"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/internal/base/units"
 	"github.com/topoctl/topoctl/probe"
 )
@@ -69,7 +70,7 @@ func (o *measuring) measure(ctx context.Context, p *plan.Plan, prober probe.Prob
 	}
 	if !o.globals.quiet {
 		e := p.Estimate
-		fmt.Fprintf(o.streams.Err, "topoctl: %s in %s, about %s to %s\n", plural(p.Summary().Pairs, "pair"), plural(len(p.Rounds), "round"),
+		fmt.Fprintf(o.streams.Err, "topoctl: %s in %s, about %s to %s\n", text.Plural(p.Summary().Pairs, "pair"), text.Plural(len(p.Rounds), "round"),
 			e.Time.Round(time.Second), e.MostTime.Round(time.Second))
 	}
 	ro := o.options(p, prober, hosts)
@@ -146,8 +147,8 @@ func (o *measuring) outcome(r *probe.Report) error {
 		missing = append(missing, "no pair was measured: "+nothingWhy(r))
 	}
 	if !o.globals.quiet {
-		for _, text := range missing {
-			fmt.Fprintln(o.streams.Err, "topoctl: partial: "+printable(text))
+		for _, line := range missing {
+			fmt.Fprintln(o.streams.Err, "topoctl: partial: "+text.Printable(line))
 		}
 	}
 	return outcome(r)
@@ -174,7 +175,7 @@ func tried(r *probe.Report) int {
 func nothingWhy(r *probe.Report) string {
 	for i := range r.Results {
 		if x := &r.Results[i]; x.Pair.Waived != "" {
-			return fmt.Sprintf("%s waived, the first because %s", plural(r.Summary.Waived, "pair"), x.Pair.Waived)
+			return fmt.Sprintf("%s waived, the first because %s", text.Plural(r.Summary.Waived, "pair"), x.Pair.Waived)
 		}
 	}
 	return "there is none, the notes of the report say why"

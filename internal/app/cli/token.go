@@ -8,6 +8,8 @@ import (
 	"net/netip"
 	"os"
 	"strings"
+
+	"github.com/topoctl/topoctl/internal/base/text"
 )
 
 // tokenMin is how many bytes a secret must have; the engine refuses less.
@@ -38,7 +40,7 @@ func readToken(name string, in io.Reader, warn io.Writer) ([]byte, error) {
 			return nil, fmt.Errorf("--token-file %s: %w", name, bare(err))
 		}
 		if open := info.Mode().Perm() & 0o077; info.Mode().IsRegular() && open != 0 {
-			fmt.Fprintf(warn, "topoctl: warning: %s can be read or changed by others (mode %04o): chmod 600 %s\n", printable(name), info.Mode().Perm(), printable(name))
+			fmt.Fprintf(warn, "topoctl: warning: %s can be read or changed by others (mode %04o): chmod 600 %s\n", text.Printable(name), info.Mode().Perm(), text.Printable(name))
 		}
 		in, from = f, name
 	}

@@ -91,7 +91,7 @@ func newTUICmd(f *factory, runF func(context.Context, *tuiOptions) error) *cobra
 	return cmd
 }
 
-func sizeWords(w, h int) string { return itoa(w) + "x" + itoa(h) }
+func sizeWords(w, h int) string { return strconv.Itoa(w) + "x" + strconv.Itoa(h) }
 
 // parse takes over the flags and refuses what makes no sense.
 func (o *tuiOptions) parse(f *factory, cmd *cobra.Command) error {

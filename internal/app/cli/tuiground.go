@@ -9,6 +9,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/app/probe/fabric"
 	"github.com/topoctl/topoctl/internal/app/probe/plan"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/probe"
 )
 
@@ -58,7 +59,7 @@ func newFabricGround(ctx context.Context, o *tuiProberOptions, fo probeFabricOpt
 		return nil, err
 	}
 	if len(to) < 2 {
-		return nil, withHint(fmt.Errorf("%s: want two or more", plural(len(to), "host")), "this host takes part as one of them, with an agent of its own")
+		return nil, withHint(fmt.Errorf("%s: want two or more", text.Plural(len(to), "host")), "this host takes part as one of them, with an agent of its own")
 	}
 	token, err := readToken(o.tokenFile, nil, warn)
 	return &fabricGround{o: fo, to: to, token: token}, err

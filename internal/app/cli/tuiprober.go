@@ -14,6 +14,7 @@ import (
 	"github.com/topoctl/topoctl/internal/app/probe/local"
 	"github.com/topoctl/topoctl/internal/app/probe/plan"
 	proberun "github.com/topoctl/topoctl/internal/app/probe/run"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/probe"
 	"github.com/topoctl/topoctl/tui"
 )
@@ -171,7 +172,7 @@ func (x *tuiProber) plan(ids []string) (*plan.Plan, error) {
 	own := *all
 	own.Pairs = slices.DeleteFunc(slices.Clone(all.Pairs), func(p probe.Pair) bool { return !wanted[p.ID] })
 	if len(own.Pairs) < len(wanted) || len(own.Pairs) == 0 {
-		return nil, fmt.Errorf("%d of %s are there: list them again", len(own.Pairs), plural(len(wanted), "pair"))
+		return nil, fmt.Errorf("%d of %s are there: list them again", len(own.Pairs), text.Plural(len(wanted), "pair"))
 	}
 	if len(own.Pairs) < len(all.Pairs) { // what there are no pairs of is no news of these
 		own.Rejected = nil

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/topoctl/topoctl/internal/app/record"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/tui"
 )
 
@@ -105,7 +106,7 @@ func (r *recordFile) Close() error {
 	r.closed = true
 	err := r.file.Close()
 	if r.refused > 0 {
-		err = errors.Join(err, fmt.Errorf("%s: %s left out: %w", r.Name(), plural(r.refused, "record"), r.why))
+		err = errors.Join(err, fmt.Errorf("%s: %s left out: %w", r.Name(), text.Plural(r.refused, "record"), r.why))
 	}
 	return err
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/text"
 )
 
 // mostWarnings is how many warnings of one code are printed: a host with one
@@ -21,7 +22,7 @@ func printWarnings(w io.Writer, warnings []topo.Warning) {
 		}
 		shown := min(end, i+mostWarnings)
 		for _, x := range warnings[i:shown] {
-			fmt.Fprintln(w, "topoctl: warning: "+printable(x.String()))
+			fmt.Fprintln(w, "topoctl: warning: "+text.Printable(x.String()))
 		}
 		if rest := end - shown; rest > 0 {
 			fmt.Fprintf(w, "topoctl: warning: %s: ... and %d more (see .warnings in the JSON)\n", warnings[i].Code, rest)
@@ -40,6 +41,6 @@ func printSources(w io.Writer, sources []topo.SourceReport) {
 		if s.Detail != "" {
 			line += ": " + s.Detail
 		}
-		fmt.Fprintln(w, printable(line))
+		fmt.Fprintln(w, text.Printable(line))
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/topoctl/topoctl/internal/app/record"
 	"github.com/topoctl/topoctl/internal/app/watch"
 	"github.com/topoctl/topoctl/internal/base/counters"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/pathsel/doctor"
 )
 
@@ -191,13 +192,13 @@ func (p *watchPrinter) text(w io.Writer, now time.Time, e *watch.Event) {
 		what += " " + e.Code
 	}
 	line := strings.TrimPrefix(e.Who()+": ", ": ") + e.Text
-	fmt.Fprintf(w, "%s %s %s  %s\n", now.Format(time.TimeOnly), label, printable(what), printable(line))
+	fmt.Fprintf(w, "%s %s %s  %s\n", now.Format(time.TimeOnly), label, text.Printable(what), text.Printable(line))
 	for i, d := range e.Detail {
 		if i == mostDetail && len(e.Detail) > mostDetail+1 {
 			fmt.Fprintf(w, "%14sand %d more (-o jsonl has them)\n", "", len(e.Detail)-i)
 			break
 		}
-		fmt.Fprintf(w, "%14s%s\n", "", printable(d))
+		fmt.Fprintf(w, "%14s%s\n", "", text.Printable(d))
 	}
 }
 
