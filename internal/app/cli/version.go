@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"runtime"
-	"runtime/debug"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -13,6 +11,10 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/app/agent"
 	"github.com/topoctl/topoctl/internal/app/bench"
+	"github.com/topoctl/topoctl/internal/app/cli/build"
+	"github.com/topoctl/topoctl/internal/app/cli/command"
+	"github.com/topoctl/topoctl/internal/app/cli/paths"
+	"github.com/topoctl/topoctl/internal/app/cli/transfer"
 	"github.com/topoctl/topoctl/internal/app/diff"
 	"github.com/topoctl/topoctl/internal/app/record"
 	"github.com/topoctl/topoctl/internal/app/watch"
@@ -26,31 +28,31 @@ import (
 const schemaVersion = "topoctl.version/v1"
 
 type versionOptions struct {
-	streams Streams
+	streams command.Streams
 	format  string
 }
 
-func newVersionCmd(f *factory, runF func(context.Context, *versionOptions) error) *cobra.Command {
-	opts := &versionOptions{streams: f.streams}
+func newVersionCmd(f *command.Env, runF func(context.Context, *versionOptions) error) *cobra.Command {
+	opts := &versionOptions{streams: f.Streams}
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version, and what this program was built with",
-		Args:  noArgs,
+		Args:  command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
-			if opts.format, err = f.format(cmd); err != nil {
+			if opts.format, err = f.Format(cmd); err != nil {
 				return err
 			}
 			return runF(cmd.Context(), opts)
 		},
 	}
-	uses(cmd, "output", "json")
-	formats(cmd, formatText, formatJSON)
+	command.Uses(cmd, "output", "json")
+	command.Formats(cmd, command.FormatText, command.FormatJSON)
 	return cmd
 }
 
-// build is what the program knows of itself.
-type build struct {
+// versionDoc is what the program knows of itself.
+type versionDoc struct {
 	Schema   string   `json:"schema"`
 	Version  string   `json:"version"`
 	Commit   string   `json:"commit,omitempty"`
@@ -62,41 +64,19 @@ type build struct {
 	Schemas  []string `json:"schemas"`
 }
 
-// buildInfo reads what the Go linker noted.
-func buildInfo() build {
-	b := build{Schema: schemaVersion, Version: "devel", Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH,
+func newVersionDoc() versionDoc {
+	b := build.Read()
+	return versionDoc{Schema: schemaVersion, Version: b.Version, Commit: b.Commit, Modified: b.Modified, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH, NVML: b.NVML,
 		Schemas: []string{topo.SchemaTopology, topo.SchemaMatrix, replies.SchemaNVML, replies.SchemaNetlink,
-			schemaPath, pathsel.SchemaPlan, pathsel.SchemaFabric, doctor.Schema, diff.Schema,
-			bench.Schema, schemaAgent, agent.SchemaEngine, probe.Schema, probe.EventSchema, probe.DiffSchema,
+			paths.Schema, pathsel.SchemaPlan, pathsel.SchemaFabric, doctor.Schema, diff.Schema,
+			bench.Schema, transfer.SchemaAgent, agent.SchemaEngine, probe.Schema, probe.EventSchema, probe.DiffSchema,
 			watch.Schema, record.Schema}}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return b
-	}
-	if v := info.Main.Version; v != "" && v != "(devel)" {
-		b.Version = strings.TrimPrefix(v, "v")
-	}
-	cgo, tags := false, ""
-	for _, s := range info.Settings {
-		switch s.Key {
-		case "CGO_ENABLED":
-			cgo = s.Value == "1"
-		case "-tags":
-			tags = s.Value
-		case "vcs.revision":
-			b.Commit = s.Value
-		case "vcs.modified":
-			b.Modified = s.Value == "true"
-		}
-	}
-	b.NVML = b.OS == "linux" && cgo && !slices.Contains(strings.Split(tags, ","), "nonvml")
-	return b
 }
 
 func runVersion(_ context.Context, opts *versionOptions) error {
-	b := buildInfo()
-	if opts.format == formatJSON {
-		return printJSON(opts.streams.Out, b)
+	b := newVersionDoc()
+	if opts.format == command.FormatJSON {
+		return command.PrintJSON(opts.streams.Out, b)
 	}
 	commit, nvml := b.Commit, "not built in"
 	if commit == "" {
@@ -108,6 +88,6 @@ func runVersion(_ context.Context, opts *versionOptions) error {
 	if b.NVML {
 		nvml = "built in"
 	}
-	return write(opts.streams.Out, fmt.Appendf(nil, "topoctl %s\ncommit:   %s\ngo:       %s %s/%s\nnvml:     %s\nschemas:  %s\n",
+	return command.Write(opts.streams.Out, fmt.Appendf(nil, "topoctl %s\ncommit:   %s\ngo:       %s %s/%s\nnvml:     %s\nschemas:  %s\n",
 		b.Version, commit, b.Go, b.OS, b.Arch, nvml, strings.Join(b.Schemas, ", ")))
 }

@@ -1,9 +1,0 @@
-//go:build unix
-
-package cli
-
-import "syscall"
-
-// ownGroup puts a child into a process group of its own, so that the terminal's
-// signals do not reach it.
-func ownGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

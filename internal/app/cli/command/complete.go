@@ -1,0 +1,71 @@
+package command
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/topoctl/topoctl/fixtures"
+	"github.com/topoctl/topoctl/internal/base/units"
+)
+
+// Completer offers the values of a flag to the shell.
+type Completer = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective)
+
+func Words(list ...string) Completer {
+	return func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return list, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// WordList offers the words that a comma-separated list does not hold yet.
+func WordList(list ...string) Completer {
+	return func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+		head := typed[:strings.LastIndexByte(typed, ',')+1]
+		var out []string
+		for _, w := range list {
+			if !strings.Contains(","+head, ","+w+",") {
+				out = append(out, head+w)
+			}
+		}
+		return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	}
+}
+
+func dirs(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return nil, cobra.ShellCompDirectiveFilterDirs
+}
+
+// FixtureNames offers the described machines and the captured hosts with what
+// they are; files are possible too.
+func FixtureNames(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	var out []string
+	for _, name := range slices.Concat(fixtures.Names(), fixtures.Captures()) {
+		out = append(out, cobra.CompletionWithDesc(name, fixtures.Describe(name)))
+	}
+	return out, cobra.ShellCompDirectiveDefault
+}
+
+// formatNames offers what -o takes on the command.
+func formatNames(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	return strings.Fields(cmd.Annotations[FormatsKey]), cobra.ShellCompDirectiveNoFileComp
+}
+
+// addCompletions tells the shell the values of the global flags.
+func addCompletions(root *cobra.Command) {
+	Offer(root, map[string]Completer{
+		"root": dirs, "host-root": dirs, "fixture": FixtureNames, "output": formatNames,
+		"color": Words(colorAuto, colorAlways, colorNever), "units": Words(units.Systems()...),
+	})
+}
+
+// Offer registers completions. A flag that does not exist is a mistake in this
+// program that its first test run shows.
+func Offer(cmd *cobra.Command, values map[string]Completer) {
+	for flag, f := range values {
+		if err := cmd.RegisterFlagCompletionFunc(flag, f); err != nil {
+			panic(err)
+		}
+	}
+}

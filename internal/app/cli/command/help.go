@@ -1,0 +1,81 @@
+package command
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// usage prints how a command is called, with those flags only that do something.
+func usage(cmd *cobra.Command) error {
+	var b strings.Builder
+	line := cmd.UseLine()
+	if cmd.HasAvailableSubCommands() {
+		line = cmd.CommandPath() + " COMMAND [flags]"
+	}
+	fmt.Fprintf(&b, "Usage:\n  %s\n", line)
+	section := func(title string, wanted func(*cobra.Command) bool) {
+		var lines []string
+		for _, c := range cmd.Commands() {
+			if wanted(c) {
+				lines = append(lines, fmt.Sprintf("  %-12s  %s\n", c.Name(), c.Short))
+			}
+		}
+		if len(lines) > 0 {
+			fmt.Fprintf(&b, "\n%s:\n%s", title, strings.Join(lines, ""))
+		}
+	}
+	section("Commands", func(c *cobra.Command) bool { return c.IsAvailableCommand() })
+	section("Help topics (topoctl help TOPIC)", (*cobra.Command).IsAdditionalHelpTopicCommand)
+	if flags := helpFlags(cmd); flags.HasAvailableFlags() {
+		fmt.Fprintf(&b, "\nFlags:\n%s", flags.FlagUsages())
+	}
+	if cmd.Example != "" {
+		fmt.Fprintf(&b, "\nExamples:\n%s\n", cmd.Example)
+	}
+	_, err := fmt.Fprint(cmd.OutOrStderr(), b.String())
+	return err
+}
+
+// helpFlags are the flags that do something on a command: its own, and the
+// global ones that it uses.
+func helpFlags(cmd *cobra.Command) *pflag.FlagSet {
+	set := pflag.NewFlagSet(cmd.Name(), pflag.ContinueOnError)
+	set.SortFlags = false
+	set.AddFlagSet(cmd.LocalNonPersistentFlags())
+	used := strings.Fields(cmd.Annotations[usesKey])
+	known := strings.Fields(cmd.Annotations[FormatsKey])
+	cmd.InheritedFlags().VisitAll(func(fl *pflag.Flag) {
+		if !slices.Contains(used, fl.Name) {
+			return
+		}
+		if fl.Name == "output" {
+			own := *fl
+			own.Usage, own.DefValue = "output `FORMAT`: "+Either(known), known[0]
+			fl = &own
+		}
+		set.AddFlag(fl)
+	})
+	return set
+}
+
+// newHelpCmd is "topoctl help": of a command or a topic.
+func newHelpCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND | TOPIC]",
+		Short: "Help on a command or a topic",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			about, rest, err := cmd.Root().Find(args)
+			if err == nil {
+				err = UnknownCommand(about, rest)
+			}
+			if err != nil {
+				return err
+			}
+			return about.Help()
+		},
+	}
+}

@@ -1,0 +1,110 @@
+package command
+
+import (
+	"strings"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/text"
+	"github.com/topoctl/topoctl/internal/base/units"
+)
+
+// Look is how an answer is printed for people.
+type Look struct {
+	Color, ASCII, Verbose bool
+	Width                 int // columns of the terminal, 0: no limit
+	Units                 units.System
+}
+
+// The terminal's own colours, so that they suit its background. Colour never
+// carries a meaning that the text lacks.
+const (
+	Plain   = "0"
+	Strong  = "1"
+	Faint   = "2"
+	Good    = "32"
+	Caution = "33"
+	Bad     = "31"
+
+	allCodes = "|" + Plain + "|" + Strong + "|" + Faint + "|" + Good + "|" + Caution + "|" + Bad + "|"
+)
+
+// Mark begins and markEnd ends a colour in text that is not printed yet. Both are
+// bytes that no UTF-8 text has.
+const Mark, MarkEnd = "\xff", "\xfe"
+
+// Paint colours a piece of text; finish puts in the terminal's codes.
+func (l *Look) Paint(text, code string) string {
+	if !l.Color || code == "" || text == "" {
+		return text
+	}
+	return Mark + code + MarkEnd + text + Mark + Plain + MarkEnd
+}
+
+// Finish makes a whole answer safe for a terminal: names from foreign files are
+// escaped, and nothing but the colours of this file is let through.
+func Finish(answer string) string {
+	var b strings.Builder
+	for i, piece := range strings.Split(answer, Mark) {
+		if code, rest, ok := strings.Cut(piece, MarkEnd); ok && i > 0 && strings.Contains(allCodes, "|"+code+"|") {
+			b.WriteString("\x1b[" + code + "m")
+			piece = rest
+		}
+		for line := range strings.Lines(piece) {
+			body, end := strings.CutSuffix(line, "\n")
+			b.WriteString(text.Printable(body))
+			if end {
+				b.WriteByte('\n')
+			}
+		}
+	}
+	return b.String()
+}
+
+// Rate prints a rate, "at most" where it is an upper bound.
+func (l *Look) Rate(r *topo.Rate, basis topo.Basis) string {
+	switch {
+	case r == nil:
+		return "?"
+	case basis == topo.BasisAssumed && *r > 0:
+		return "at most " + units.Rate(int64(*r), l.Units)
+	}
+	return units.Rate(int64(*r), l.Units)
+}
+
+// cut shortens a line to the terminal. Verbose output is never cut.
+func (l *Look) cut(line string) string {
+	if l.Width <= 0 || l.Verbose {
+		return line
+	}
+	end := text.Ellipsis
+	if l.ASCII {
+		end = text.Dots
+	}
+	return text.Cut(line, l.Width, end)
+}
+
+// Row is a line of a listing, and lines below it that belong to it.
+type Row struct {
+	Cells []string
+	Color string // the colour of the line
+	Below []string
+}
+
+// Listing sets rows in columns, the last one as long as it is.
+func (l *Look) Listing(rows []Row) string {
+	cells := make([][]string, len(rows))
+	for i := range rows {
+		cells[i] = rows[i].Cells
+	}
+	lines := text.Columns(cells)
+	var b strings.Builder
+	for i, r := range rows {
+		b.WriteString(l.Paint(l.cut("  "+lines[i]), r.Color) + "\n")
+		for _, below := range r.Below {
+			b.WriteString(l.Paint("        "+below, Faint) + "\n")
+		}
+	}
+	return b.String()
+}
+
+const ClearLine = "\r\x1b[K"

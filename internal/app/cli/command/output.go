@@ -1,0 +1,159 @@
+package command
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/topoctl/topoctl/internal/app/draw"
+	"github.com/topoctl/topoctl/internal/base/jsontext"
+	"github.com/topoctl/topoctl/internal/base/text"
+)
+
+// The output formats; each command takes some of them.
+const (
+	FormatJSON     = "json"
+	FormatYAML     = "yaml"
+	FormatTable    = "table"
+	FormatCSV      = "csv"
+	FormatMarkdown = "md"
+	FormatText     = "text"
+)
+
+// Write puts all of data on w.
+func Write(w io.Writer, data []byte) error {
+	if _, err := w.Write(data); err != nil {
+		return fmt.Errorf("write the output: %w", err)
+	}
+	return nil
+}
+
+// SafeJSON is JSON as every command gives it, a document or lines: nothing in it is obeyed
+// by a terminal, whatever a host or a peer is called.
+func SafeJSON(data []byte, err error) ([]byte, error) { return draw.JSON(data), err }
+
+// JSONLine is a value as a line of JSON with its end.
+func JSONLine(v any) ([]byte, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false) // "x16 -> x8" stays legible
+	err := enc.Encode(v)
+	return SafeJSON(buf.Bytes(), err)
+}
+
+// EncodeJSON is a value as a document with a key a line, and of lists an element a line.
+func EncodeJSON(v any) ([]byte, error) {
+	data, err := JSONLine(v)
+	if err != nil {
+		return nil, err
+	}
+	return jsontext.Layout(data)
+}
+
+// PrintJSON prints a value as a document.
+func PrintJSON(w io.Writer, v any) error {
+	data, err := EncodeJSON(v)
+	if err != nil {
+		return err
+	}
+	return Write(w, data)
+}
+
+// ToYAML turns a JSON document into YAML and keeps the order of its keys.
+func ToYAML(data []byte) ([]byte, error) {
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.UseNumber()
+	node, err := yamlNode(dec)
+	if err != nil {
+		return nil, fmt.Errorf("JSON to YAML: %w", err)
+	}
+	var out bytes.Buffer
+	enc := yaml.NewEncoder(&out)
+	enc.SetIndent(2)
+	if err := enc.Encode(node); err != nil {
+		return nil, fmt.Errorf("JSON to YAML: %w", err)
+	}
+	return out.Bytes(), nil
+}
+
+// yamlNode reads one JSON value.
+func yamlNode(dec *json.Decoder) (*yaml.Node, error) {
+	token, err := dec.Token()
+	if err != nil {
+		return nil, err
+	}
+	scalar := func(tag, value string) (*yaml.Node, error) {
+		return &yaml.Node{Kind: yaml.ScalarNode, Tag: tag, Value: value}, nil
+	}
+	switch v := token.(type) {
+	case json.Delim:
+		n := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
+		if v == '[' {
+			n.Kind, n.Tag = yaml.SequenceNode, "!!seq"
+		}
+		flat := v == '['
+		for dec.More() {
+			child, err := yamlNode(dec)
+			if err != nil {
+				return nil, err
+			}
+			flat = flat && child.Kind == yaml.ScalarNode
+			n.Content = append(n.Content, child)
+		}
+		if flat {
+			n.Style = yaml.FlowStyle // [10, 21] on one line
+		}
+		_, err := dec.Token() // the closing bracket
+		return n, err
+	case json.Number:
+		if strings.ContainsAny(v.String(), ".eE") {
+			return scalar("!!float", v.String())
+		}
+		return scalar("!!int", v.String())
+	case bool:
+		return scalar("!!bool", fmt.Sprint(v))
+	case string:
+		return scalar("!!str", v)
+	}
+	return scalar("!!null", "null")
+}
+
+// Table prints rows in columns for people; for programs that read a pipe it
+// leaves the head out and separates by tabs.
+type Table struct {
+	Head []string
+	rows [][]string
+}
+
+func (t *Table) Add(cells ...string) {
+	for i, c := range cells {
+		cells[i] = text.Printable(c)
+	}
+	t.rows = append(t.rows, cells)
+}
+
+func (t *Table) Print(s Streams) error {
+	var out bytes.Buffer
+	if !s.OutTTY {
+		for _, r := range t.rows {
+			out.WriteString(strings.Join(r, "\t") + "\n")
+		}
+		return Write(s.Out, out.Bytes())
+	}
+	for _, line := range text.Columns(append([][]string{t.Head}, t.rows...)) {
+		out.WriteString(line + "\n")
+	}
+	return Write(s.Out, out.Bytes())
+}
+
+// The formats of measurements beside the usual ones.
+const (
+	FormatWide  = "wide"
+	FormatJSONL = "jsonl"
+	FormatSVG   = "svg"
+	FormatHTML  = "html"
+)

@@ -1,0 +1,81 @@
+package command
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"gopkg.in/yaml.v3"
+)
+
+// tricky is a document whose texts look like other things in YAML.
+const tricky = `{"schema":"x/v1","z":1,"a":{"yes":"yes","null":"null","tilde":"~","empty":"","time":"12:30:45",
+"hex":"0x1f","bdf":"0000:18:00.0","exp":"1e3","colon":"a: b","hash":"# no","dash":"- x","lines":"one\ntwo\n",
+"control":"\u001b[2J\u0000","quote":"\"'","unicode":"Größe \u2028 😀","key: odd":true,"?":false},
+"n":null,"big":9007199254740993,"rate":1.5,"negative":-1,"list":[],"map":{},"numbers":[10,21],"nested":[[1,null],[{"b":1,"a":[2]}]]}`
+
+func TestYAML(t *testing.T) {
+	out, err := ToYAML([]byte(tricky))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want, got any
+	if err := json.Unmarshal([]byte(tricky), &want); err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal(out, &got); err != nil {
+		t.Fatalf("%v:\n%s", err, out)
+	}
+	asFloat := cmp.FilterValues(func(a, b any) bool { return number64(a) && number64(b) }, cmp.Comparer(func(a, b any) bool {
+		return toFloat(a) == toFloat(b)
+	}))
+	if diff := cmp.Diff(want, got, asFloat); diff != "" {
+		t.Errorf("(-JSON +YAML):\n%s\n%s", diff, out)
+	}
+	if !strings.Contains(string(out), "big: 9007199254740993\n") {
+		t.Errorf("a large number changed:\n%s", out)
+	}
+	if !strings.HasPrefix(string(out), "schema: x/v1\nz: 1\na:\n") {
+		t.Errorf("the order of keys changed:\n%s", out)
+	}
+	if _, err := ToYAML([]byte(`{"a":`)); err == nil {
+		t.Error("broken JSON was accepted")
+	}
+}
+
+func number64(v any) bool {
+	switch v.(type) {
+	case int, float64:
+		return true
+	}
+	return false
+}
+
+func toFloat(v any) float64 {
+	if i, ok := v.(int); ok {
+		return float64(i)
+	}
+	return v.(float64)
+}
+
+func TestTable(t *testing.T) {
+	tab := &Table{Head: []string{"KIND", "NAME", "MODEL"}}
+	tab.Add("gpu", "GPU0", "")
+	tab.Add("nvswitch", "x\x1b[2J", "A\tB")
+	var pipe, tty bytes.Buffer
+	if err := tab.Print(Streams{Out: &pipe}); err != nil {
+		t.Fatal(err)
+	}
+	if err := tab.Print(Streams{Out: &tty, OutTTY: true}); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff("gpu\tGPU0\t\nnvswitch\tx\\x1b[2J\tA\\tB\n", pipe.String()); diff != "" {
+		t.Errorf("pipe (-want +got):\n%s", diff)
+	}
+	want := "KIND      NAME      MODEL\ngpu       GPU0\nnvswitch  x\\x1b[2J  A\\tB\n"
+	if diff := cmp.Diff(want, tty.String()); diff != "" {
+		t.Errorf("terminal (-want +got):\n%s", diff)
+	}
+}

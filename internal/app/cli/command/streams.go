@@ -1,0 +1,68 @@
+package command
+
+import (
+	"errors"
+	"io"
+	"os"
+)
+
+// Streams are what a command reads from and writes to: data to Out, everything
+// else to Err.
+type Streams struct {
+	In       io.Reader
+	Out, Err io.Writer
+	// InTTY and OutTTY say whether a person sits at the other end.
+	InTTY, OutTTY, ErrTTY bool
+	// Width is the number of columns of the terminal at Out; 0: no limit.
+	Width int
+	// Height is its number of lines; 0: not known.
+	Height int
+	Getenv func(string) string
+}
+
+// Stdio are the streams of this process.
+func Stdio() Streams {
+	s := Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv}
+	_, _, s.InTTY = terminal(os.Stdin)
+	s.Width, s.Height, s.OutTTY = terminal(os.Stdout)
+	_, _, s.ErrTTY = terminal(os.Stderr)
+	return s
+}
+
+// The values of --color.
+const (
+	colorAuto   = "auto"
+	colorAlways = "always"
+	colorNever  = "never"
+)
+
+// color decides about colour on Out: the flags win, then NO_COLOR and
+// TOPOCTL_NO_COLOR (set to anything at all, as https://no-color.org says), then
+// TERM=dumb, then whether Out is a terminal.
+func (s Streams) color(choice string, never bool) bool {
+	switch {
+	case never || choice == colorNever:
+		return false
+	case choice == colorAlways:
+		return true
+	case s.Getenv("NO_COLOR") != "" || s.Getenv("TOPOCTL_NO_COLOR") != "":
+		return false
+	case s.Getenv("TERM") == "dumb":
+		return false
+	}
+	return s.OutTTY
+}
+
+// Screen says why there is none to draw on.
+func (s Streams) Screen() error {
+	const hint = "\"topoctl tui --once\" prints one picture, \"topoctl watch -o jsonl\" a line for each change"
+	switch {
+	case !s.InTTY:
+		return WithHint(errors.New("standard input is not a terminal: there is nobody to press keys"), hint)
+	case !s.OutTTY:
+		return WithHint(errors.New("standard output is not a terminal"), hint)
+	case s.Getenv("TERM") == "dumb" || s.Getenv("TERM") == "":
+		return WithHint(errors.New("this terminal cannot be drawn on (TERM is \"dumb\" or not set)"), hint)
+	}
+	return nil
+}

@@ -1,0 +1,191 @@
+package hosts
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/app/cli/command"
+	"github.com/topoctl/topoctl/internal/app/diff"
+	"github.com/topoctl/topoctl/internal/app/probe/show"
+	"github.com/topoctl/topoctl/internal/base/text"
+)
+
+type diffOptions struct {
+	*command.Host
+	format    string
+	old, new  string // new is "" for the host that the flags name
+	ignore    []string
+	structure bool
+	probe     bool // OLD and NEW are reports of measurements
+	show      show.Options
+}
+
+func newDiffCmd(f *command.Env, runF func(context.Context, *diffOptions) error) *cobra.Command {
+	opts := &diffOptions{Host: f.Host()}
+	cmd := &cobra.Command{
+		Use:   "diff OLD [NEW]",
+		Short: "Say what differs between two captures, or between a capture and this host",
+		Long: "diff finds out which device of one host is which of the other, by UUID, GUID, MAC\n" +
+			"or serial number, then by slot, then by position in the tree, and says what was\n" +
+			"added, removed, moved, renumbered, degraded or changed, and which choices of ports\n" +
+			"change with it. What only one side tells is listed as not compared.\n\n" +
+			"OLD and NEW are files that --from reads, directories that --root reads, - for\n" +
+			"standard input, or " + command.FixturePrefix + "NAME. Without NEW it is this host, or the one that the\n" +
+			"flags name. Two hosts without a common device are compared by slot and position,\n" +
+			"and what identifies them is no difference.\n\n" +
+			"With --probe, OLD and NEW are reports of \"topoctl probe\": it says which pairs got slower\n" +
+			"or faster (where the 95 % intervals do not overlap, and by more than 2 %), whose verdict\n" +
+			"changed, which came and went, and which hosts are built otherwise.\n\n" +
+			"The exit code is 0 if nothing differs, 1 if something does.",
+		Example: "  topoctl discover > host.json; topoctl diff host.json\n  topoctl diff node1.json node2.json --structure\n" +
+			"  topoctl diff old.json new.json --ignore renumbered,kernel -o json\n  topoctl diff --probe monday.json tuesday.json",
+		Args: diffArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := opts.parse(f, cmd, args); err != nil {
+				return err
+			}
+			return runF(cmd.Context(), opts)
+		},
+		ValidArgsFunction: func(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+			if len(args) > 1 || !strings.HasPrefix(typed, command.FixturePrefix[:min(len(typed), len(command.FixturePrefix))]) || typed == "" {
+				return nil, cobra.ShellCompDirectiveDefault
+			}
+			names, _ := command.FixtureNames(nil, nil, "")
+			for i := range names {
+				names[i] = command.FixturePrefix + names[i]
+			}
+			return names, cobra.ShellCompDirectiveDefault
+		},
+	}
+	fl := cmd.Flags()
+	fl.StringSliceVar(&opts.ignore, "ignore", nil, "leave out `KINDS` of difference (removed, added, moved, renumbered, degraded, improved, changed, policy) and attributes (as the JSON names them)")
+	fl.BoolVar(&opts.structure, "structure", false, "compare what there is and how it is joined only: no names, identities, addresses, software or settings")
+	fl.BoolVar(&opts.probe, "probe", false, "OLD and NEW are reports of measurements (\"topoctl probe\")")
+	command.Offer(cmd, map[string]command.Completer{"ignore": command.WordList(diff.Ignorable()...)})
+	command.Uses(cmd, append(slices.Clone(command.InputFlags), "output", "json", "ascii", "units")...)
+	command.Formats(cmd, command.FormatTable, command.FormatJSON)
+	return cmd
+}
+
+func diffArgs(cmd *cobra.Command, args []string) error {
+	switch {
+	case len(args) == 0:
+		return command.WithHint(errors.New("nothing to compare with: want a capture"), "%q writes one", "topoctl discover > host.json")
+	case len(args) > 2:
+		return command.WithHint(fmt.Errorf("unexpected argument %q", args[2]), "see %q", cmd.CommandPath()+" --help")
+	case slices.Contains(args, ""):
+		return errors.New("an argument is empty: want a file")
+	case len(args) == 2 && args[0] == "-" && args[1] == "-":
+		return errors.New("only one of OLD and NEW can be standard input")
+	}
+	return nil
+}
+
+// parse takes over the flags and arguments and refuses what makes no sense.
+func (o *diffOptions) parse(f *command.Env, cmd *cobra.Command, args []string) error {
+	var err error
+	if o.format, err = f.Format(cmd); err != nil {
+		return err
+	}
+	if err := errors.Join(command.CheckHost(cmd), o.Choose(f)); err != nil {
+		return err
+	}
+	o.old = args[0]
+	if o.probe {
+		return o.parseProbe(f, cmd, args)
+	}
+	for _, name := range []string{"ascii", "units"} {
+		if cmd.Flags().Changed(name) {
+			return fmt.Errorf("--%s has no effect without --probe", name)
+		}
+	}
+	if len(args) > 1 {
+		o.new = args[1]
+		if g := &o.Globals; g.Root+g.HostRoot+g.From+g.Fixture != "" {
+			return command.WithHint(errors.New("two hosts are named already"), "leave out NEW, or the flag that names a host")
+		}
+	} else if o.old == "-" && o.Globals.From == "-" {
+		return errors.New("only one of OLD and --from can be standard input")
+	}
+	known := diff.Ignorable()
+	for _, word := range o.ignore {
+		if slices.Contains(known, word) {
+			continue
+		}
+		err := fmt.Errorf("--ignore %q: neither a kind of difference nor an attribute", word)
+		if near := command.Closest(word, known); near != "" {
+			return command.WithHint(err, "did you mean %s?", near)
+		}
+		return command.WithHint(err, "-o json names the attributes of differences")
+	}
+	return nil
+}
+
+func runDiff(ctx context.Context, o *diffOptions) error {
+	if o.probe {
+		return runDiffProbe(o)
+	}
+	older, err := o.Named(ctx, o.old)
+	if err != nil {
+		return err
+	}
+	newer, err := o.Named(ctx, o.new)
+	if err != nil {
+		return err
+	}
+	o.sayOnce(older, newer)
+	r, err := diff.Compare(older, newer, diff.Options{OldLabel: o.label(o.old), NewLabel: o.label(o.new), Structure: o.structure, Ignore: o.ignore})
+	if err != nil {
+		return err
+	}
+	if err := o.print(r); err != nil {
+		return err
+	}
+	switch {
+	case !r.Equal:
+		return command.ErrBad
+	case !older.Complete || !newer.Complete:
+		return command.ErrPartial
+	}
+	return nil
+}
+
+func (o *diffOptions) print(r *diff.Report) error {
+	if o.format == command.FormatJSON {
+		return command.PrintJSON(o.Streams.Out, r)
+	}
+	lines := strings.Split(r.Text(), "\n")
+	for i := range lines {
+		lines[i] = text.Printable(lines[i])
+	}
+	return command.Write(o.Streams.Out, []byte(strings.Join(lines, "\n")))
+}
+
+// label is what the report calls a side.
+func (o *diffOptions) label(arg string) string {
+	if arg == "-" || arg == "" && o.Globals.From == "-" {
+		return command.StdinName
+	}
+	g := &o.Globals
+	return cmp.Or(arg, g.From, g.Root, g.HostRoot, g.Fixture, "this host")
+}
+
+// sayOnce writes the warnings of both sides to stderr, those that both have once.
+func (o *diffOptions) sayOnce(older, newer *topo.Topology) {
+	both := *newer
+	both.Warnings = slices.Clone(newer.Warnings)
+	for _, w := range older.Warnings {
+		if !slices.Contains(both.Warnings, w) {
+			both.Warnings = append(both.Warnings, w)
+		}
+	}
+	slices.SortStableFunc(both.Warnings, func(a, b topo.Warning) int { return strings.Compare(string(a.Code), string(b.Code)) })
+	o.Say(&both)
+}

@@ -1,0 +1,187 @@
+package hosts
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/topoctl/topoctl/discover"
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/app/cli/command"
+	"github.com/topoctl/topoctl/internal/base/redact"
+	"github.com/topoctl/topoctl/internal/base/units"
+)
+
+type discoverOptions struct {
+	*command.Host
+	format  string
+	sources []string
+	redact  bool
+	strict  bool
+	capture string
+}
+
+func newDiscoverCmd(f *command.Env, runF func(context.Context, *discoverOptions) error) *cobra.Command {
+	opts := &discoverOptions{Host: f.Host()}
+	cmd := &cobra.Command{
+		Use:   "discover",
+		Short: "Print everything found out about a host, as JSON",
+		Long: "discover looks at this host, or at the one that --root, --host-root, --from or\n" +
+			"--fixture names, and prints its topology as a " + topo.SchemaTopology + " document.\n" +
+			"What could not be seen is in the document's warnings and on stderr.",
+		Example: "  topoctl discover > host.json\n  topoctl discover -o table\n" +
+			"  topoctl discover --redact --capture host.capture > host.json",
+		Args: command.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var err error
+			if opts.format, err = f.Format(cmd); err != nil {
+				return err
+			}
+			if err := errors.Join(command.CheckHost(cmd), opts.Choose(f), command.NotEmpty(cmd, "capture")); err != nil {
+				return err
+			}
+			opts.Host.Sources = opts.sources
+			return runF(cmd.Context(), opts)
+		},
+	}
+	fl := cmd.Flags()
+	fl.StringSliceVar(&opts.sources, "sources", nil, "ask these `SOURCES` only ("+strings.Join(discover.SourceNames(), ", ")+"); sysfs always runs")
+	fl.BoolVar(&opts.redact, "redact", false, "replace names, serial numbers, UUIDs, GUIDs, MAC and IP addresses by stand-ins")
+	fl.BoolVar(&opts.strict, "strict", false, "exit with 2 if something could not be read")
+	fl.StringVar(&opts.capture, "capture", "", "also write a redacted capture of the host to `FILE`; - prints it instead of the document")
+	command.Offer(cmd, map[string]command.Completer{"sources": command.WordList(discover.SourceNames()...)})
+	command.Uses(cmd, append(command.InputFlags, "output", "json", "units")...)
+	command.Formats(cmd, command.FormatJSON, command.FormatYAML, command.FormatTable)
+	return cmd
+}
+
+func runDiscover(ctx context.Context, opts *discoverOptions) error {
+	if opts.capture != "" {
+		if done, err := opts.writeCapture(ctx); done || err != nil {
+			return err
+		}
+	}
+	t, err := opts.Find(ctx)
+	if err != nil {
+		return err
+	}
+	if opts.redact {
+		t = redact.New(t).Topology(t)
+	}
+	opts.Say(t)
+	if err := opts.print(t); err != nil {
+		return err
+	}
+	return command.Incomplete(t, opts.strict)
+}
+
+func (o *discoverOptions) print(t *topo.Topology) error {
+	if o.format == command.FormatTable {
+		return o.table(t).Print(o.Streams)
+	}
+	data, err := command.SafeJSON(t.Encode())
+	if err == nil && o.format == command.FormatYAML {
+		data, err = command.ToYAML(data)
+	}
+	if err != nil {
+		return err
+	}
+	return command.Write(o.Streams.Out, data)
+}
+
+// table lists the devices that a transfer can use, one a line.
+func (o *discoverOptions) table(t *topo.Topology) *command.Table {
+	out := &command.Table{Head: []string{"KIND", "NAME", "PCI", "NUMA", "RATE", "STATE", "MODEL"}}
+	system := units.System(o.Globals.Units)
+	models := map[topo.ID]string{}
+	for i := range t.PCIDevices {
+		models[t.PCIDevices[i].ID] = t.PCIDevices[i].DeviceName
+	}
+	links := map[topo.ID]*topo.Rate{}
+	for i := range t.Links {
+		if l := &t.Links[i]; l.Kind == topo.LinkPCIe {
+			links[l.B] = l.BytesPerSec
+		}
+	}
+	ports := map[topo.ID][]*topo.Port{}
+	for i := range t.Ports {
+		ports[t.Ports[i].RDMA] = append(ports[t.Ports[i].RDMA], &t.Ports[i])
+	}
+	for i := range t.GPUs {
+		g := &t.GPUs[i]
+		out.Add("gpu", "GPU"+strconv.Itoa(g.Index), address(g.BDF), number(g.NUMA),
+			rate(links[g.PCI], system.Or(units.Gbyte)), "", cmp.Or(g.Model, models[g.PCI], g.Vendor))
+	}
+	for i := range t.RDMADevices {
+		r := &t.RDMADevices[i]
+		for _, p := range ports[r.ID] {
+			out.Add("rdma", r.Name+"/"+strconv.Itoa(p.Number), address(r.BDF), number(r.NUMA),
+				rate(p.BytesPerSec, system.Or(units.Gbit)), p.State, models[r.PCI])
+		}
+		if len(ports[r.ID]) == 0 {
+			out.Add("rdma", r.Name, address(r.BDF), number(r.NUMA), "", "", models[r.PCI])
+		}
+	}
+	for i := range t.Netdevs {
+		n := &t.Netdevs[i]
+		out.Add("net", n.Name, address(n.BDF), number(n.NUMA), rate(n.BytesPerSec, system.Or(units.Gbit)), n.State, models[n.PCI])
+	}
+	for i := range t.NVMes {
+		n := &t.NVMes[i]
+		out.Add("nvme", n.Name, address(n.BDF), number(n.NUMA), rate(links[n.PCI], system.Or(units.Gbyte)), "",
+			cmp.Or(n.Model, models[n.PCI]))
+	}
+	for i := range t.NVSwitches {
+		s := &t.NVSwitches[i]
+		out.Add("nvswitch", s.ID.Name(), address(s.BDF), number(s.NUMA), rate(links[s.PCI], system.Or(units.Gbyte)), "", models[s.PCI])
+	}
+	return out
+}
+
+func address(b *topo.BDF) string {
+	if b == nil {
+		return ""
+	}
+	return b.String()
+}
+
+func number(v *int) string {
+	if v == nil {
+		return "?"
+	}
+	return strconv.Itoa(*v)
+}
+
+func rate(r *topo.Rate, system units.System) string {
+	if r == nil {
+		return ""
+	}
+	return units.Rate(int64(*r), system)
+}
+
+// writeCapture writes the capture; done says that it took the place of the
+// document on stdout.
+func (o *discoverOptions) writeCapture(ctx context.Context) (done bool, err error) {
+	t, place, err := o.Locate(ctx)
+	switch {
+	case err != nil:
+		return false, err
+	case t != nil:
+		return false, fmt.Errorf("--capture needs a host's files; %s is a document made from them", o.Globals.From)
+	}
+	limited, stop := context.WithTimeout(ctx, o.Globals.Timeout)
+	defer stop()
+	var data strings.Builder
+	if err := discover.Capture(limited, place, &data); err != nil {
+		return false, o.TimeoutHint(err)
+	}
+	if o.capture == "-" {
+		return true, command.Write(o.Streams.Out, []byte(data.String()))
+	}
+	return false, command.WriteFile(o.capture, []byte(data.String()), command.OwnerOnly)
+}

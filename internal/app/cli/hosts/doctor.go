@@ -1,0 +1,290 @@
+package hosts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/app/cli/command"
+	"github.com/topoctl/topoctl/internal/base/replies"
+	"github.com/topoctl/topoctl/internal/base/text"
+	"github.com/topoctl/topoctl/internal/base/units"
+	"github.com/topoctl/topoctl/pathsel/doctor"
+)
+
+type doctorOptions struct {
+	*command.Host
+	format   string
+	codes    []doctor.Code
+	failOn   string
+	all      bool
+	color    bool
+	peer     string
+	gidIndex *int // nil: not given
+	rdma     command.RDMASource
+}
+
+const formatNagios = "nagios"
+
+// maxGIDIndex is the largest index that a GID table can have.
+const maxGIDIndex = 1<<16 - 1
+
+// failNever is the value of --fail-on that lets every host pass.
+const failNever = "never"
+
+var failLevels = []string{string(doctor.Info), string(doctor.Warning), string(doctor.Error), failNever}
+
+func newDoctorCmd(f *command.Env, runF func(context.Context, *doctorOptions) error) *cobra.Command {
+	opts := &doctorOptions{Host: f.Host(), rdma: f.RDMA}
+	var gidIndex int
+	cmd := &cobra.Command{
+		Use:   "doctor [CODE...]",
+		Short: "Check a host for what slows down or breaks its data paths",
+		Long: "doctor judges what discovery found: links that are degraded, NICs that cannot reach\n" +
+			"GPU memory, ports that are down and what the fallback costs, GIDs, MTUs, NUMA nodes,\n" +
+			"what a virtual machine or a container hides. Each check is ok, has findings with\n" +
+			"evidence and a fix, could not be made (with what is missing), or does not apply.\n" +
+			"Without codes all checks are made; --all lists them, docs/doctor.md describes them.\n\n" +
+			"Run it as the programs run: in their container, as their user, with their environment.\n" +
+			"Limits and settings are those of this process. Root sees more: ACS is readable by root\n" +
+			"only; but the limit on locked memory does not hold for root, and sudo takes settings\n" +
+			"like NCCL_IB_GID_INDEX away. On the running host each RDMA device is opened and given\n" +
+			"16 MiB to register for a moment, which says why it refuses, if it does.\n\n" +
+			"The exit code is 1 if there is a finding that is as bad as --fail-on or worse. A\n" +
+			"check that could not be made is never ok, and does not change the exit code; with\n" +
+			"-o nagios it is UNKNOWN (3), unless something is worse.",
+		Example: "  topoctl doctor\n  sudo topoctl doctor acs-redirect link-degraded\n  topoctl doctor --fail-on error -o json\n" +
+			"  topoctl doctor memlock registration-refused\n  topoctl doctor --peer node2.json mtu-peer\n" +
+			"  topoctl doctor --fixture dgx-h100-port-down",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flag("gid-index").Changed {
+				opts.gidIndex = &gidIndex
+			}
+			err := opts.parse(f, cmd, args)
+			if err == nil {
+				err = runF(cmd.Context(), opts)
+			}
+			return opts.forNagios(err)
+		},
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			var out []string
+			for _, c := range doctor.Checks() {
+				if !slices.Contains(args, string(c.Code)) {
+					out = append(out, cobra.CompletionWithDesc(string(c.Code), c.Title))
+				}
+			}
+			slices.Sort(out)
+			return out, cobra.ShellCompDirectiveNoFileComp
+		},
+	}
+	fl := cmd.Flags()
+	fl.StringVar(&opts.failOn, "fail-on", string(doctor.Warning), "exit with 1 from this `SEVERITY` on: info, warning, error, or never")
+	fl.StringVar(&opts.peer, "peer", "", "the other host is in `FILE` (as --from reads them): also compare the ends of the lanes between both")
+	fl.IntVar(&gidIndex, "gid-index", 0, "also judge GID index `N`, which a program will be told to use")
+	fl.BoolVar(&opts.all, "all", false, "also list the checks that are ok and those that do not apply")
+	command.Offer(cmd, map[string]command.Completer{"fail-on": command.Words(failLevels...)})
+	flags := slices.DeleteFunc(slices.Clone(command.InputFlags), func(name string) bool { return name == "quiet" })
+	command.Uses(cmd, append(flags, "output", "json", "color", "no-color", "units")...)
+	command.Formats(cmd, command.FormatTable, command.FormatJSON, formatNagios)
+	return cmd
+}
+
+// parse takes over the flags and arguments and refuses what makes no sense.
+func (o *doctorOptions) parse(f *command.Env, cmd *cobra.Command, args []string) error {
+	var err error
+	if o.format, err = f.Format(cmd); err != nil {
+		return err
+	}
+	if err := errors.Join(command.CheckHost(cmd), o.Choose(f)); err != nil {
+		return err
+	}
+	switch {
+	case !slices.Contains(failLevels, o.failOn):
+		return fmt.Errorf("--fail-on %q: want %s", o.failOn, command.Either(failLevels))
+	case o.format == formatNagios && cmd.Flag("fail-on").Changed:
+		return command.WithHint(errors.New("--fail-on has no effect on -o nagios"), "its exit codes are 0 OK, 1 WARNING, 2 CRITICAL and 3 UNKNOWN")
+	case o.gidIndex != nil && (*o.gidIndex < 0 || *o.gidIndex > maxGIDIndex):
+		return fmt.Errorf("--gid-index %d: want 0 to %d", *o.gidIndex, maxGIDIndex)
+	case cmd.Flag("peer").Changed && o.peer == "":
+		return errors.New("--peer is empty")
+	case o.peer == "-" && o.Globals.From == "-":
+		return errors.New("--from - and --peer - exclude each other: there is one standard input")
+	case o.format != command.FormatTable && o.all:
+		return fmt.Errorf("--all has no effect on -o %s", o.format)
+	}
+	known := doctor.Codes()
+	for _, arg := range args {
+		if !slices.Contains(known, doctor.Code(arg)) {
+			return unknownCheck(arg, known)
+		}
+		o.codes = append(o.codes, doctor.Code(arg))
+	}
+	o.color = f.Color()
+	return nil
+}
+
+func unknownCheck(arg string, known []doctor.Code) error {
+	names := make([]string, len(known))
+	for i, c := range known {
+		names[i] = string(c)
+	}
+	err := fmt.Errorf("no check is called %q", arg)
+	if near := command.Closest(arg, names); near != "" {
+		return command.WithHint(err, "did you mean %s?", near)
+	}
+	var within []string
+	for _, n := range names {
+		if len(arg) > 2 && strings.Contains(n, strings.ToLower(arg)) {
+			within = append(within, n)
+		}
+	}
+	if len(within) > 0 {
+		return command.WithHint(err, "did you mean %s?", command.Either(within))
+	}
+	return command.WithHint(err, "%q lists them", "topoctl doctor --all")
+}
+
+func runDoctor(ctx context.Context, o *doctorOptions) error {
+	t, err := o.Find(ctx)
+	if err != nil {
+		return err
+	}
+	if o.Globals.Verbose { // the warnings of discovery are findings here
+		o.Say(t)
+	}
+	run := doctor.Options{Codes: o.codes, Verbs: o.try(ctx, t), GIDIndex: o.gidIndex}
+	if o.format == command.FormatTable {
+		run.Units = units.System(o.Globals.Units)
+	}
+	if o.peer != "" {
+		if run.Peer, err = o.Named(ctx, o.peer); err != nil {
+			return fmt.Errorf("--peer %w", err)
+		}
+	}
+	r, err := doctor.Run(t, run)
+	if err != nil {
+		return err
+	}
+	if err := o.print(r); err != nil {
+		return err
+	}
+	if o.format == formatNagios {
+		return command.Status(nagiosCode(r))
+	}
+	if worst := r.Worst(); worst != "" && o.failOn != failNever && worst.AtLeast(doctor.Severity(o.failOn)) {
+		return command.ErrBad
+	}
+	return command.Incomplete(t, false)
+}
+
+// try asks the RDMA devices, if the host is this machine and a check wants to know.
+func (o *doctorOptions) try(ctx context.Context, t *topo.Topology) *replies.VerbsReport {
+	g := &o.Globals
+	wanted := len(o.codes) == 0 || slices.ContainsFunc(doctor.Tried(), func(c doctor.Code) bool { return slices.Contains(o.codes, c) })
+	if g.Root != "" || g.From != "" || g.Fixture != "" || len(t.RDMADevices) == 0 || !wanted {
+		return nil
+	}
+	if o.rdma == nil {
+		return &replies.VerbsReport{Unavailable: "this program was built without libibverbs"}
+	}
+	limited, stop := context.WithTimeout(ctx, g.Timeout)
+	defer stop()
+	return o.rdma.Try(limited)
+}
+
+func (o *doctorOptions) print(r *doctor.Report) error {
+	switch o.format {
+	case command.FormatJSON:
+		return command.PrintJSON(o.Streams.Out, r)
+	case formatNagios:
+		return command.Write(o.Streams.Out, []byte(nagiosText(r)))
+	}
+	whole := r.Text(doctor.TextOptions{Width: o.Streams.Width, All: o.all || len(o.codes) > 0})
+	lines := strings.Split(whole, "\n")
+	for i, line := range lines {
+		lines[i] = o.paint(text.Printable(line))
+	}
+	return command.Write(o.Streams.Out, []byte(strings.Join(lines, "\n")))
+}
+
+// paint colours the word that says how bad a finding is.
+func (o *doctorOptions) paint(line string) string {
+	if !o.color {
+		return line
+	}
+	for _, c := range []struct{ word, code string }{
+		{doctor.Error.Label(), "31"}, {doctor.Warning.Label(), "33"}, {doctor.Info.Label(), "36"}, {"????", "35"}, {"OK  ", "32"},
+	} {
+		if rest, ok := strings.CutPrefix(line, c.word); ok {
+			return "\x1b[" + c.code + "m" + c.word + "\x1b[0m" + rest
+		}
+	}
+	return line
+}
+
+// The exit codes of a monitoring plugin, and the words for them.
+// Source: monitoring-plugins.org, development guidelines.
+const (
+	nagiosOK = iota
+	nagiosWarning
+	nagiosCritical
+	nagiosUnknown
+)
+
+var nagiosWords = [...]string{"OK", "WARNING", "CRITICAL", "UNKNOWN"}
+
+// nagiosCode sums a report up. A check that could not be made is unknown where
+// it could have been worse than info.
+func nagiosCode(r *doctor.Report) int {
+	switch r.Worst() {
+	case doctor.Error:
+		return nagiosCritical
+	case doctor.Warning:
+		return nagiosWarning
+	}
+	if slices.ContainsFunc(r.Checks, func(c doctor.CheckResult) bool { return len(c.Missing) > 0 && c.Worst.AtLeast(doctor.Warning) }) {
+		return nagiosUnknown
+	}
+	return nagiosOK
+}
+
+// nagiosText is one line with the counts as performance data, and one line for
+// each finding and each check that could not be made.
+func nagiosText(r *doctor.Report) string {
+	var b strings.Builder
+	s := r.Summary
+	fmt.Fprintf(&b, "TOPOCTL %s - errors: %d, warnings: %d, to know: %d, could not be checked: %d | errors=%d warnings=%d infos=%d could_not_check=%d ok=%d\n",
+		nagiosWords[nagiosCode(r)], s.Errors, s.Warnings, s.Infos, s.CouldNotCheck, s.Errors, s.Warnings, s.Infos, s.CouldNotCheck, s.OK)
+	plain := func(line string) string { return text.Printable(strings.ReplaceAll(line, "|", "/")) }
+	for _, f := range r.Findings() {
+		var names []string
+		for _, id := range f.Subjects {
+			names = append(names, doctor.SubjectName(id))
+		}
+		fmt.Fprintf(&b, "%s %s: %s\n", f.Severity.Label(), f.Code, plain(strings.TrimPrefix(strings.Join(names, ", ")+": "+f.Text, ": ")))
+	}
+	for _, c := range r.Checks {
+		for _, m := range c.Missing {
+			fmt.Fprintf(&b, "???? %s: %s\n", c.Code, plain(m.Text))
+		}
+	}
+	return b.String()
+}
+
+// forNagios turns the failure of a run for a monitoring system into what that
+// understands: UNKNOWN, and why.
+func (o *doctorOptions) forNagios(err error) error {
+	var status command.Status
+	if err == nil || o.format != formatNagios || errors.As(err, &status) || errors.Is(err, context.Canceled) {
+		return err
+	}
+	if err := command.Write(o.Streams.Out, []byte("TOPOCTL UNKNOWN - "+command.OneLine("", err)+"\n")); err != nil {
+		return err
+	}
+	return command.Status(nagiosUnknown)
+}

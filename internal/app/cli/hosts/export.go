@@ -1,0 +1,356 @@
+package hosts
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/discover/topo/ncclxml"
+	"github.com/topoctl/topoctl/internal/app/cli/command"
+	"github.com/topoctl/topoctl/internal/app/diagram"
+	"github.com/topoctl/topoctl/internal/base/text"
+	"github.com/topoctl/topoctl/internal/base/units"
+	"github.com/topoctl/topoctl/pathsel"
+	"github.com/topoctl/topoctl/pathsel/doctor"
+	"github.com/topoctl/topoctl/pathsel/export"
+)
+
+type exportOptions struct {
+	*command.Host
+	format  string
+	outFile string
+
+	engine       string
+	rank, ranks  int
+	visible      string
+	topologyFile string
+	skeleton     bool
+	theme        string
+	allPairs     bool
+}
+
+// exportFormat is one thing that export writes, and the flags that mean
+// something to it beside those of all.
+type exportFormat struct {
+	name, about string
+	flags       []string
+	write       func(*exportOptions, io.Writer, *topo.Topology) error
+}
+
+// exportFormats lists the formats in the order of the help.
+func exportFormats() []exportFormat {
+	return []exportFormat{
+		{"mooncake", "Mooncake's NIC priority matrix (MC_CUSTOM_TOPO_JSON)", []string{"visible"}, (*exportOptions).mooncake},
+		{"nccl-xml", "NCCL's topology file (NCCL_TOPO_FILE)", []string{"skeleton"}, (*exportOptions).ncclXML},
+		{"env", "variables for " + engineList(), []string{"for", "rank", "ranks", "visible", "topology-file"}, (*exportOptions).env},
+		{"dot", "a graph for Graphviz", []string{"units"}, (*exportOptions).dot},
+		{"svg", "a drawing", []string{"theme", "units"}, (*exportOptions).svg},
+		{"prometheus", "metrics for node_exporter's textfile collector", []string{"all-pairs"}, (*exportOptions).prometheus},
+	}
+}
+
+func newExportCmd(f *command.Env, runF func(context.Context, *exportOptions) error) *cobra.Command {
+	opts := &exportOptions{Host: f.Host()}
+	var formats strings.Builder
+	for _, e := range exportFormats() {
+		fmt.Fprintf(&formats, "\n  %-10s  %s", e.name, e.about)
+	}
+	cmd := &cobra.Command{
+		Use:   "export FORMAT",
+		Short: "Write a host in the form that another program reads",
+		Long: "export writes what topoctl knows and decides in the form that another program reads:\n" + formats.String() + "\n\n" +
+			"What each contains, and how it was checked, is in docs/export.md.",
+		Example: "  topoctl export mooncake --out-file /etc/mooncake/topo.json\n" +
+			"  eval \"$(topoctl export env --for ucx --rank 0)\"\n" +
+			"  topoctl export env --for nccl --visible 4,5,6,7 --out-file nccl.sh\n" +
+			"  topoctl export svg --fixture dgx-h100 --out-file host.svg\n" +
+			"  topoctl export prometheus --out-file /var/lib/node_exporter/topoctl.prom",
+		Args:              exportArgs,
+		ValidArgsFunction: exportNames,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			opts.format = args[0]
+			if err := errors.Join(command.CheckHost(cmd), opts.Choose(f)); err != nil {
+				return err
+			}
+			if err := opts.check(cmd); err != nil {
+				return err
+			}
+			return runF(cmd.Context(), opts)
+		},
+	}
+	fl := cmd.Flags()
+	fl.StringVar(&opts.outFile, "out-file", "", "write to `FILE` in one step instead of printing")
+	fl.StringVar(&opts.engine, "for", "", "env: the `ENGINE` to write for: "+engineList())
+	fl.IntVar(&opts.rank, "rank", -1, "env: write the settings of local rank `N` only")
+	fl.IntVar(&opts.ranks, "ranks", 0, "env: there are `N` local ranks (default one for each visible GPU)")
+	fl.StringVar(&opts.visible, "visible", "", "mooncake, env: number the GPUs by `LIST` as in CUDA_VISIBLE_DEVICES (default this environment's, on this machine)")
+	fl.StringVar(&opts.topologyFile, "topology-file", "", "env for nccl or mooncake: the engine will find the exported topology in `FILE`")
+	fl.BoolVar(&opts.skeleton, "skeleton", false, "nccl-xml: CPUs and PCI elements only; NCCL adds the GPUs and NICs that it finds")
+	fl.StringVar(&opts.theme, "theme", string(diagram.ThemeAuto), "svg: `COLOURS`: "+command.Either(diagram.Themes()))
+	fl.BoolVar(&opts.allPairs, "all-pairs", false, "prometheus: paths of each GPU to every NIC, not only to those that it prefers")
+	fl.Lookup("rank").DefValue = "all"
+	command.Offer(cmd, map[string]command.Completer{"for": command.Words(engineWords()...), "theme": command.Words(diagram.Themes()...)})
+	command.Uses(cmd, append(command.InputFlags, "units")...)
+	return cmd
+}
+
+// exportArgs wants one format that exists.
+func exportArgs(cmd *cobra.Command, args []string) error {
+	var names []string
+	for _, e := range exportFormats() {
+		names = append(names, e.name)
+	}
+	switch {
+	case len(args) == 0:
+		return command.WithHint(errors.New("no format is given"), "formats: %s", strings.Join(names, ", "))
+	case len(args) > 1:
+		return command.WithHint(fmt.Errorf("unexpected argument %q", args[1]), "see %q", cmd.CommandPath()+" --help")
+	case slices.Contains(names, args[0]):
+		return nil
+	}
+	err := fmt.Errorf("unknown format %q", args[0])
+	if near := command.Closest(args[0], names); near != "" {
+		return command.WithHint(err, "did you mean %q? Formats: %s", near, strings.Join(names, ", "))
+	}
+	return command.WithHint(err, "formats: %s", strings.Join(names, ", "))
+}
+
+// exportNames offers the formats to the shell.
+func exportNames(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	var out []string
+	for _, e := range exportFormats() {
+		if len(args) == 0 {
+			out = append(out, cobra.CompletionWithDesc(e.name, e.about))
+		}
+	}
+	return out, cobra.ShellCompDirectiveNoFileComp
+}
+
+func engineWords() []string {
+	var out []string
+	for _, e := range export.Engines() {
+		out = append(out, string(e))
+	}
+	return out
+}
+
+func engineList() string { return command.Either(engineWords()) }
+
+// check refuses flags that mean nothing to the format, and values that make no
+// sense.
+func (o *exportOptions) check(cmd *cobra.Command) error {
+	format := o.chosen()
+	var err error
+	refuse := func(fl *pflag.Flag) {
+		owner := slices.ContainsFunc(exportFormats(), func(e exportFormat) bool { return slices.Contains(e.flags, fl.Name) })
+		if err == nil && fl.Changed && owner && !slices.Contains(format.flags, fl.Name) {
+			err = fmt.Errorf("--%s has no effect on %s", fl.Name, format.name)
+		}
+	}
+	cmd.Flags().VisitAll(refuse)
+	changed := func(name string) bool { return cmd.Flags().Changed(name) }
+	switch {
+	case err != nil:
+		return err
+	case changed("out-file") && o.outFile == "":
+		return errors.New("--out-file is empty")
+	case changed("visible") && strings.TrimSpace(o.visible) == "":
+		return errors.New("--visible is empty")
+	case changed("topology-file") && o.topologyFile == "":
+		return errors.New("--topology-file is empty")
+	case !slices.Contains(diagram.Themes(), o.theme):
+		return fmt.Errorf("--theme %q: want %s", o.theme, command.Either(diagram.Themes()))
+	case o.format == "env":
+		return o.checkEnv(changed)
+	}
+	return nil
+}
+
+func (o *exportOptions) checkEnv(changed func(string) bool) error {
+	switch {
+	case o.engine == "":
+		return command.WithHint(errors.New("--for is missing"), "--for ENGINE: %s", engineList())
+	case !slices.Contains(engineWords(), o.engine):
+		err := fmt.Errorf("--for %q: want %s", o.engine, engineList())
+		if near := command.Closest(o.engine, engineWords()); near != "" {
+			return command.WithHint(err, "did you mean %q?", near)
+		}
+		return err
+	case changed("topology-file") && !export.Engine(o.engine).TakesTopology():
+		return fmt.Errorf("--topology-file has no effect on %s", o.engine)
+	case changed("ranks") && o.ranks < 1:
+		return fmt.Errorf("--ranks %d: want 1 or more", o.ranks)
+	case changed("rank") && o.rank < 0:
+		return fmt.Errorf("--rank %d: want 0 or more", o.rank)
+	}
+	return nil
+}
+
+// chosen is the format that was asked for.
+func (o *exportOptions) chosen() exportFormat {
+	all := exportFormats()
+	return all[slices.IndexFunc(all, func(e exportFormat) bool { return e.name == o.format })]
+}
+
+func runExport(ctx context.Context, opts *exportOptions) error {
+	t, err := opts.Load(ctx)
+	if err != nil {
+		return err
+	}
+	var out bytes.Buffer
+	if err := opts.chosen().write(opts, &out, t); err != nil {
+		return err
+	}
+	if opts.outFile != "" {
+		err = command.WriteFile(opts.outFile, out.Bytes(), command.Everyone)
+	} else {
+		err = command.Write(opts.Streams.Out, out.Bytes())
+	}
+	if err != nil {
+		return err
+	}
+	return command.Incomplete(t, false)
+}
+
+func (o *exportOptions) mooncake(w io.Writer, t *topo.Topology) error {
+	h, v, err := o.host(t)
+	if err != nil {
+		return err
+	}
+	var buf bytes.Buffer
+	notes, err := export.Mooncake(&buf, h, v)
+	o.notes(notes...)
+	data, err := command.SafeJSON(buf.Bytes(), err)
+	if err != nil {
+		return err
+	}
+	return command.Write(w, data)
+}
+
+func (o *exportOptions) env(w io.Writer, t *topo.Topology) error {
+	h, v, err := o.host(t)
+	if err != nil {
+		return err
+	}
+	return export.Env(w, h, export.EnvOptions{For: export.Engine(o.engine), Visible: v, Rank: o.rank, Ranks: o.ranks, TopologyFile: o.topologyFile})
+}
+
+func (o *exportOptions) ncclXML(w io.Writer, t *topo.Topology) error {
+	if !o.skeleton {
+		return ncclxml.Encode(w, t)
+	}
+	o.notes("NCCL adds the GPUs and NICs that it finds at these addresses; on another machine of this type the addresses must be its own")
+	return ncclxml.EncodeSkeleton(w, t)
+}
+
+func (o *exportOptions) diagram() diagram.Options {
+	return diagram.Options{Units: units.System(o.Globals.Units), Theme: diagram.Theme(o.theme)}
+}
+
+func (o *exportOptions) dot(w io.Writer, t *topo.Topology) error {
+	return diagram.DOT(w, t, o.diagram())
+}
+
+func (o *exportOptions) svg(w io.Writer, t *topo.Topology) error {
+	return diagram.SVG(w, t, o.diagram())
+}
+
+func (o *exportOptions) prometheus(w io.Writer, t *topo.Topology) error {
+	h, err := pathsel.New(t, pathsel.Options{})
+	if err != nil {
+		return err
+	}
+	report, err := doctor.Run(t, doctor.Options{})
+	if err != nil {
+		return err
+	}
+	return export.Prometheus(w, h, export.PrometheusOptions{AllPairs: o.allPairs, Checks: checksOf(report)})
+}
+
+// checksOf counts the findings of each check by severity. A check that found
+// nothing counts 0 of the worst that it could have found.
+func checksOf(r *doctor.Report) []export.Check {
+	var out []export.Check
+	for i := range r.Checks {
+		c := &r.Checks[i]
+		counts := map[doctor.Severity]int{}
+		for _, f := range c.Findings {
+			counts[f.Severity]++
+		}
+		switch c.Status {
+		case doctor.OK:
+			counts[c.Worst] = 0
+		case doctor.CouldNotCheck:
+			out = append(out, export.Check{Code: string(c.Code), Unknown: true})
+		}
+		for _, s := range []doctor.Severity{doctor.Error, doctor.Warning, doctor.Info} {
+			if n, ok := counts[s]; ok {
+				out = append(out, export.Check{Code: string(c.Code), Severity: string(s), Findings: n})
+			}
+		}
+	}
+	return out
+}
+
+// notes writes what a user should know and the format has no place for.
+func (o *exportOptions) notes(lines ...string) {
+	for _, l := range lines {
+		if !o.Globals.Quiet {
+			fmt.Fprintln(o.Streams.Err, "topoctl: note: "+text.Printable(l))
+		}
+	}
+}
+
+// host prepares a host for decisions, with the GPUs that a job sees.
+func (o *exportOptions) host(t *topo.Topology) (*pathsel.Host, export.Visible, error) {
+	h, err := pathsel.New(t, pathsel.Options{})
+	if err != nil {
+		return nil, export.Visible{}, err
+	}
+	v := export.AllGPUs(t)
+	if o.visible != "" {
+		if v, err = v.Select(o.visible); err != nil {
+			err = fmt.Errorf("--visible: %w", command.Trim(err))
+		}
+		return h, v, err
+	}
+	g := &o.Globals
+	if g.Root == "" && g.From == "" && g.Fixture == "" && len(v.GPUs) > 0 {
+		v, err = o.jobGPUs(v)
+	}
+	return h, v, err
+}
+
+// jobGPUs applies what this process was given to the GPUs: a list of CUDA's, or
+// on AMD's GPUs one of the driver's library and then one of HIP's.
+// Source: rocm.docs.amd.com, GPU isolation techniques.
+func (o *exportOptions) jobGPUs(v export.Visible) (export.Visible, error) {
+	names := []string{"CUDA_VISIBLE_DEVICES"}
+	if v.GPUs[0].GPU.Vendor == "amd" {
+		names = []string{"ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"}
+		if o.Streams.Getenv("HIP_VISIBLE_DEVICES") == "" {
+			names[1] = "CUDA_VISIBLE_DEVICES" // HIP takes it too
+		}
+	}
+	for _, name := range names {
+		list := o.Streams.Getenv(name)
+		if list == "" {
+			continue
+		}
+		selected, err := v.Select(list)
+		if err != nil {
+			return v, command.WithHint(fmt.Errorf("%s: %w", name, command.Trim(err)), "--visible LIST takes its place")
+		}
+		v = selected
+		v.Notes = append(v.Notes, fmt.Sprintf("GPUs are numbered by %s=%s of this environment", name, list))
+	}
+	return v, nil
+}

@@ -1,0 +1,154 @@
+package hosts
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/app/cli/command"
+	"github.com/topoctl/topoctl/internal/app/draw"
+	"github.com/topoctl/topoctl/internal/base/units"
+)
+
+type matrixOptions struct {
+	*command.Host
+	format string
+	show   string
+	rows   []topo.Kind
+	cols   []topo.Kind
+	color  bool
+	command.Measured
+}
+
+// matrixKinds are what the rows and columns of a matrix can be.
+var matrixKinds = map[string]topo.Kind{"gpu": topo.KindGPU, "nic": topo.KindNIC, "numa": topo.KindNUMA}
+
+var matrixKindNames = []string{"gpu", "nic", "numa"}
+
+var matrixViews = []string{string(draw.ViewClass), string(draw.ViewNCCL), string(draw.ViewExpected), string(draw.ViewMeasured), string(draw.ViewDelta)}
+
+func newMatrixCmd(f *command.Env, runF func(context.Context, *matrixOptions) error) *cobra.Command {
+	opts := &matrixOptions{Host: f.Host()}
+	var rows, cols []string
+	cmd := &cobra.Command{
+		Use:   "matrix",
+		Short: "Print how each GPU, NIC and NUMA node relates to each other",
+		Long: "matrix prints the relations in the look of nvidia-smi topo -m: its classes, NCCL's\n" +
+			"path types, or the rate that each path should carry. A NIC is an RDMA device, or\n" +
+			"an interface where there is none. What is not known is a question mark.\n\n" +
+			"With --probe it shows what \"topoctl probe\" measured, or by how many percent that differs\n" +
+			"from what is expected: of the two themselves where they were a pair of the probe, else\n" +
+			"of the slowest link of the path.",
+		Example: "  topoctl matrix\n  topoctl matrix --show expected --rows gpu --cols nic\n" +
+			"  topoctl matrix --show delta --probe report.json\n  topoctl matrix -o json | jq .class",
+		Args: command.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := opts.parse(f, cmd, rows, cols); err != nil {
+				return err
+			}
+			return runF(cmd.Context(), opts)
+		},
+	}
+	fl := cmd.Flags()
+	fl.StringVar(&opts.show, "show", string(draw.ViewClass), "show the `VIEW`: class, nccl, expected, measured or delta")
+	fl.StringSliceVar(&rows, "rows", []string{"gpu", "nic"}, "`KINDS` of the rows: gpu, nic, numa")
+	fl.StringSliceVar(&cols, "cols", []string{"gpu", "nic"}, "`KINDS` of the columns: gpu, nic, numa")
+	opts.Measured.Add(cmd)
+	command.Offer(cmd, map[string]command.Completer{
+		"show": command.Words(matrixViews...), "rows": command.WordList(matrixKindNames...), "cols": command.WordList(matrixKindNames...),
+	})
+	command.Uses(cmd, append(command.InputFlags, "output", "json", "color", "no-color", "units")...)
+	command.Formats(cmd, command.FormatTable, command.FormatJSON, command.FormatCSV, command.FormatMarkdown)
+	return cmd
+}
+
+// parse takes over the flags and refuses values that make no sense.
+func (o *matrixOptions) parse(f *command.Env, cmd *cobra.Command, rows, cols []string) error {
+	var err error
+	if o.format, err = f.Format(cmd); err != nil {
+		return err
+	}
+	if err := errors.Join(command.CheckHost(cmd), o.Choose(f), o.Measured.Check(cmd)); err != nil {
+		return err
+	}
+	measures := o.show == string(draw.ViewMeasured) || o.show == string(draw.ViewDelta)
+	switch {
+	case !slices.Contains(matrixViews, o.show):
+		return fmt.Errorf("--show %q: want %s", o.show, command.Either(matrixViews))
+	case measures && o.Measured.File == "":
+		return command.WithHint(fmt.Errorf("--show %s wants --probe FILE", o.show), "%q writes one", "topoctl probe local --report FILE")
+	case !measures && o.Measured.File != "" && o.format != command.FormatJSON:
+		return fmt.Errorf("--probe has no effect with --show %s: want --show measured or delta", o.show)
+	}
+	var errRows, errCols error
+	o.rows, errRows = kindsOf("--rows", rows, matrixKinds, matrixKindNames)
+	o.cols, errCols = kindsOf("--cols", cols, matrixKinds, matrixKindNames)
+	o.color = f.Color()
+	return errors.Join(errRows, errCols)
+}
+
+func runMatrix(ctx context.Context, opts *matrixOptions) error {
+	t, err := opts.Load(ctx)
+	if err != nil {
+		return err
+	}
+	m := t.Matrix(opts.rows, opts.cols)
+	if err := opts.measure(m, t); err != nil {
+		return err
+	}
+	if opts.format == command.FormatJSON {
+		err = command.PrintJSON(opts.Streams.Out, m)
+	} else {
+		err = opts.draw(m, t)
+	}
+	if err != nil {
+		return err
+	}
+	return command.Incomplete(t, false)
+}
+
+// measure fills in the measured rates: of a pair of the probe, else of the slowest link
+// of the path, if that was measured.
+func (o *matrixOptions) measure(m *topo.Matrix, t *topo.Topology) error {
+	rates, err := o.Measured.Overlay(o.Host, t)
+	if err != nil || o.Measured.Report == nil {
+		return err
+	}
+	device := map[topo.ID]topo.ID{} // of a port
+	for i := range t.Ports {
+		device[t.Ports[i].ID] = t.Ports[i].RDMA
+	}
+	pairs := map[[2]topo.ID]topo.Rate{}
+	for k, rate := range o.Measured.Report.Between(o.Measured.Found) {
+		k = [2]topo.ID{cmp.Or(device[k[0]], k[0]), cmp.Or(device[k[1]], k[1])}
+		pairs[k] = max(pairs[k], rate)
+	}
+	g := topo.NewGraph(t, rates)
+	m.Measured = make([][]*topo.Rate, len(m.Rows))
+	for i, a := range m.Rows {
+		m.Measured[i] = make([]*topo.Rate, len(m.Cols))
+		for j, b := range m.Cols {
+			rate, ok := pairs[[2]topo.ID{a.ID, b.ID}]
+			if r := g.Relate(a.ID, b.ID); !ok && r.Basis == topo.BasisMeasured && r.BytesPerSec != nil {
+				rate, ok = *r.BytesPerSec, true
+			}
+			if ok {
+				m.Measured[i][j] = &rate
+			}
+		}
+	}
+	return nil
+}
+
+func (o *matrixOptions) draw(m *topo.Matrix, t *topo.Topology) error {
+	d := draw.MatrixOptions{View: draw.View(o.show), Format: draw.Format(o.format), Color: o.color, Units: units.System(o.Globals.Units)}
+	if d.View == draw.ViewClass {
+		d.Host = t
+	}
+	return draw.Matrix(o.Streams.Out, m, d)
+}

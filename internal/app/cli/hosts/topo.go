@@ -1,0 +1,83 @@
+package hosts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/app/cli/command"
+	"github.com/topoctl/topoctl/internal/app/draw"
+	"github.com/topoctl/topoctl/internal/base/units"
+)
+
+type topoOptions struct {
+	*command.Host
+	only []string
+	all  bool
+	tree draw.TreeOptions
+}
+
+// treeKinds are the devices that a tree can be limited to.
+var treeKinds = map[string]topo.Kind{
+	"gpu": topo.KindGPU, "nic": topo.KindNIC, "nvme": topo.KindNVMe, "nvswitch": topo.KindNVSwitch,
+}
+
+var treeKindNames = []string{"gpu", "nic", "nvme", "nvswitch"}
+
+func newTopoCmd(f *command.Env, runF func(context.Context, *topoOptions) error) *cobra.Command {
+	opts := &topoOptions{Host: f.Host()}
+	cmd := &cobra.Command{
+		Use:   "topo",
+		Short: "Draw a host as a tree",
+		Long: "topo draws sockets and NUMA nodes, the host bridges and PCIe switches below them,\n" +
+			"and the GPUs, NICs and drives with their links. A link that runs below what both\n" +
+			"of its ends can do is marked with an exclamation mark.",
+		Example: "  topoctl topo\n  topoctl topo --only gpu,nic\n  topoctl topo --fixture dgx-h100",
+		Args:    command.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := errors.Join(command.CheckHost(cmd), opts.Choose(f)); err != nil {
+				return err
+			}
+			only, err := kindsOf("--only", opts.only, treeKinds, treeKindNames)
+			if err != nil {
+				return err
+			}
+			opts.tree = draw.TreeOptions{ASCII: f.Globals.ASCII, Color: f.Color(), Width: f.Streams.Width, All: opts.all,
+				Only: only, Units: units.System(f.Globals.Units)}
+			return runF(cmd.Context(), opts)
+		},
+	}
+	cmd.Flags().StringSliceVar(&opts.only, "only", nil, "show these `KINDS` only: gpu, nic, nvme, nvswitch")
+	cmd.Flags().BoolVar(&opts.all, "all", false, "show every PCI function and every interface")
+	cmd.MarkFlagsMutuallyExclusive("only", "all")
+	command.Offer(cmd, map[string]command.Completer{"only": command.WordList(treeKindNames...)})
+	command.Uses(cmd, append(command.InputFlags, "color", "no-color", "ascii", "units")...)
+	return cmd
+}
+
+func runTopo(ctx context.Context, opts *topoOptions) error {
+	t, err := opts.Load(ctx)
+	if err != nil {
+		return err
+	}
+	if err := draw.Tree(opts.Streams.Out, t, opts.tree); err != nil {
+		return err
+	}
+	return command.Incomplete(t, false)
+}
+
+// kindsOf reads a list of kinds of device.
+func kindsOf(flag string, names []string, known map[string]topo.Kind, order []string) ([]topo.Kind, error) {
+	var out []topo.Kind
+	for _, name := range names {
+		kind, ok := known[name]
+		if !ok {
+			return nil, fmt.Errorf("%s %q: want %s", flag, name, command.Either(order))
+		}
+		out = append(out, kind)
+	}
+	return out, nil
+}

@@ -1,0 +1,285 @@
+// Package live has the commands that look at a host as it changes: tui and watch.
+package live
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/signal"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/topoctl/topoctl/internal/app/cli/command"
+	"github.com/topoctl/topoctl/internal/app/cli/probing"
+	"github.com/topoctl/topoctl/internal/app/observe"
+	"github.com/topoctl/topoctl/internal/base/units"
+	"github.com/topoctl/topoctl/tui"
+)
+
+type tuiOptions struct {
+	*command.Host
+	agents    []string // URLs
+	baseline  string
+	measured  command.Measured
+	hosts     probing.DashboardOptions
+	replay    string
+	speed     float64
+	record    string
+	once      bool
+	view      string
+	size      string
+	w, h      int // of --once
+	interval  time.Duration
+	every     time.Duration
+	noMouse   bool
+	readonly  bool
+	synthetic bool
+	color     bool
+}
+
+// tuiViews are the views by name.
+var tuiViews = tui.Views()
+
+// The size of --once where there is no terminal.
+const frameW, frameH = 120, 40
+
+// Commands are those that look at a host as it changes.
+func Commands(f *command.Env) []*cobra.Command {
+	return []*cobra.Command{newTUICmd(f, runTUI), newWatchCmd(f, runWatch)}
+}
+
+func newTUICmd(f *command.Env, runF func(context.Context, *tuiOptions) error) *cobra.Command {
+	opts := &tuiOptions{Host: f.Host()}
+	cmd := &cobra.Command{
+		Use:   "tui",
+		Short: "The dashboard: the host, what is wrong with it, and what moves where, right now",
+		Long: "tui shows this host, or another, on the terminal: its tree of devices with live rates, the\n" +
+			"matrix of GPUs and NICs, one path explained, probes, the lanes of running agents, and\n" +
+			"events. Keys 1 to 6 and tab go from view to view, ? lists all keys. It sends no traffic\n" +
+			"unless a probe is started (p), and asks before that.\n\n" +
+			"It needs no hardware: --fixture, --root and --from show a described host, --replay plays\n" +
+			"what r or --record recorded, --once prints one picture as text. docs/tui.md describes it.",
+		Example: "  topoctl tui\n  topoctl tui --agent 127.0.0.1:9411\n  topoctl tui --fixture dgx-h100 --synthetic-load\n" +
+			"  topoctl tui --record run.jsonl; topoctl tui --replay run.jsonl --speed 10\n" +
+			"  topoctl tui --once --view matrix --fixture dgx-h100 --size 100x30",
+		Args: command.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := opts.parse(f, cmd); err != nil {
+				return err
+			}
+			return runF(cmd.Context(), opts)
+		},
+	}
+	fl := cmd.Flags()
+	fl.StringArrayVar(&opts.agents, "agent", nil, "also show the engine of the agent whose HTTP answers at `URL` (or HOST:PORT); repeatable")
+	fl.StringVar(&opts.baseline, "baseline", "", "drift is what differs from the host in `FILE` (as --from reads them, or fixture:NAME), not from the first look")
+	opts.measured.Add(cmd)
+	opts.hosts.Add(cmd)
+	fl.StringVar(&opts.replay, "replay", "", "play the recording in `FILE`, or - for standard input with --once")
+	fl.Float64Var(&opts.speed, "speed", 1, "play it `N` times as fast as it was made")
+	fl.StringVar(&opts.record, "record", "", "record all that comes in to `FILE`, from the beginning")
+	fl.BoolVar(&opts.once, "once", false, "print one picture as text, as soon as it is whole")
+	fl.StringVar(&opts.view, "view", tuiViews[0], "begin with `VIEW`: "+command.Either(tuiViews))
+	fl.StringVar(&opts.size, "size", "", "with --once: a picture of `COLUMNSxLINES` (default: the terminal's, else "+sizeWords(frameW, frameH)+")")
+	fl.DurationVar(&opts.interval, "interval", time.Second, "read counters and ask agents every `TIME`")
+	fl.DurationVar(&opts.every, "every", 30*time.Second, "look at the whole host every `TIME`, beside when the kernel tells of a change; 0 never")
+	fl.BoolVar(&opts.noMouse, "no-mouse", false, "leave the mouse to the terminal")
+	fl.BoolVar(&opts.readonly, "readonly", false, "measure nothing, whatever key is pressed")
+	fl.BoolVar(&opts.synthetic, "synthetic-load", false, "make traffic up on the host of --fixture, --root or --from; the picture says so")
+	command.Offer(cmd, map[string]command.Completer{"agent": command.Words(), "speed": command.Words(), "view": command.Words(tuiViews...), "size": command.Words("80x24", "120x40"),
+		"interval": command.Words(), "every": command.Words()})
+	flags := slices.DeleteFunc(slices.Clone(command.InputFlags), func(name string) bool { return name == "quiet" || name == "verbose" })
+	command.Uses(cmd, append(flags, "color", "no-color", "ascii", "units")...)
+	return cmd
+}
+
+func sizeWords(w, h int) string { return strconv.Itoa(w) + "x" + strconv.Itoa(h) }
+
+// parse takes over the flags and refuses what makes no sense.
+func (o *tuiOptions) parse(f *command.Env, cmd *cobra.Command) error {
+	if err := errors.Join(command.CheckHost(cmd), o.Choose(f), o.measured.Check(cmd), command.CheckWords("view", []string{o.view}, tuiViews)); err != nil {
+		return err
+	}
+	if err := command.NotEmpty(cmd, "baseline", "replay", "record", "size", "hosts", "token-file"); err != nil {
+		return err
+	}
+	changed := cmd.Flags().Changed
+	g := &o.Globals
+	described := g.Root+g.From+g.Fixture != ""
+	switch {
+	case o.interval < 100*time.Millisecond:
+		return fmt.Errorf("--interval %s: want 100ms or more", o.interval)
+	case o.every < 0 || o.every > 0 && o.every < time.Second:
+		return fmt.Errorf("--every %s: want 0, or 1s or more", o.every)
+	case !(o.speed > 0 && o.speed <= 1e6):
+		return fmt.Errorf("--speed %g: want more than 0", o.speed)
+	case changed("speed") && (o.replay == "" || o.once):
+		return errors.New("--speed has no effect without --replay, or with --once")
+	case changed("size") && !o.once:
+		return errors.New("--size has no effect without --once")
+	case o.once && o.record != "":
+		return errors.New("--record has no effect with --once")
+	case o.synthetic && !described:
+		return command.WithHint(errors.New("--synthetic-load makes traffic up, and does so only on a described host"), "--fixture NAME describes one")
+	}
+	if err := o.parseReplay(cmd); err != nil {
+		return err
+	}
+	if !o.once && g.From == "-" {
+		return errors.New("the dashboard reads keys from standard input: want a file for --from")
+	}
+	for i, a := range o.agents {
+		url, err := observe.AgentURL(a)
+		if err != nil {
+			return fmt.Errorf("--%w", command.Trim(err))
+		}
+		o.agents[i] = url
+	}
+	o.color = f.Color()
+	return o.parseSize()
+}
+
+// parseReplay refuses what a recording leaves no place for.
+func (o *tuiOptions) parseReplay(cmd *cobra.Command) error {
+	if o.replay == "" {
+		return nil
+	}
+	for _, name := range []string{"root", "host-root", "from", "fixture", "agent", "hosts", "host", "synthetic-load", "interval", "every"} {
+		if fl := cmd.Flag(name); fl != nil && fl.Changed {
+			return fmt.Errorf("--%s has no effect with --replay: the recording has all there is", name)
+		}
+	}
+	if o.replay == "-" && !o.once {
+		return errors.New("the dashboard reads keys from standard input: want a file for --replay")
+	}
+	return nil
+}
+
+// parseSize finds the size of --once.
+func (o *tuiOptions) parseSize() error {
+	if o.size == "" {
+		o.w, o.h = frameW, frameH
+		if o.Streams.OutTTY && o.Streams.Width > 0 && o.Streams.Height > 1 {
+			o.w, o.h = o.Streams.Width, o.Streams.Height-1 // the prompt has a line, too
+		}
+		return nil
+	}
+	w, h, ok := strings.Cut(o.size, "x")
+	var errW, errH error
+	o.w, errW = strconv.Atoi(w)
+	o.h, errH = strconv.Atoi(h)
+	const most = 1000
+	if !ok || errors.Join(errW, errH) != nil || o.w < 1 || o.h < 1 || o.w > most || o.h > most {
+		return fmt.Errorf("--size %q: want COLUMNSxLINES, as in 120x40, each at most %d", o.size, most)
+	}
+	return nil
+}
+
+func runTUI(ctx context.Context, o *tuiOptions) error {
+	if !o.once {
+		if err := o.Streams.Screen(); err != nil {
+			return err
+		}
+	}
+	show, done, err := o.dashboard(ctx)
+	if err != nil {
+		return err
+	}
+	if o.once {
+		err = o.printFrame(ctx, show)
+	} else {
+		ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP) // the terminal went away
+		err = tui.Run(ctx, show, o.Streams.In, o.Streams.Out)
+		stop()
+	}
+	return errors.Join(err, done())
+}
+
+// printFrame prints one picture.
+func (o *tuiOptions) printFrame(ctx context.Context, show tui.Options) error {
+	limited, stop := context.WithTimeout(ctx, o.Globals.Timeout)
+	defer stop()
+	text, whole, err := tui.Frame(limited, show, o.w, o.h)
+	if err := errors.Join(ctx.Err(), err); err != nil {
+		return err
+	}
+	if err := command.Write(o.Streams.Out, []byte(text)); err != nil {
+		return err
+	}
+	if !whole {
+		fmt.Fprintf(o.Streams.Err, "topoctl: warning: the picture is not whole: not all sources answered within %s\n", o.Globals.Timeout)
+		return command.ErrPartial
+	}
+	return nil
+}
+
+// dashboard gathers what the dashboard shows, and what to do after it.
+func (o *tuiOptions) dashboard(ctx context.Context) (tui.Options, func() error, error) {
+	var files cleanup
+	show, err := o.assemble(ctx, &files)
+	if err != nil {
+		return show, nil, errors.Join(err, files.close())
+	}
+	return show, files.close, nil
+}
+
+// cleanup is what to close, the last first.
+type cleanup []io.Closer
+
+func (c *cleanup) add(x io.Closer) {
+	if x != nil {
+		*c = append(*c, x)
+	}
+}
+
+func (c *cleanup) close() error {
+	var errs []error
+	for _, x := range slices.Backward(*c) {
+		errs = append(errs, x.Close())
+	}
+	*c = nil
+	return errors.Join(errs...)
+}
+
+func (o *tuiOptions) assemble(ctx context.Context, files *cleanup) (tui.Options, error) {
+	show := tui.Options{Now: o.Now, Color: o.color, ASCII: o.Globals.ASCII, Mouse: !o.noMouse, Units: units.System(o.Globals.Units), View: o.view,
+		Save: saveHere, Agents: len(o.agents), Suspend: command.HasShell()}
+	if o.baseline != "" {
+		t, err := o.Named(ctx, o.baseline)
+		if err != nil {
+			return show, fmt.Errorf("--baseline %w", err)
+		}
+		show.Baseline, show.BaselineName = t, o.baseline
+	}
+	if err := o.feed(ctx, &show, files); err != nil {
+		return show, err
+	}
+	if err := o.recorder(&show, files); err != nil {
+		return show, err
+	}
+	o.hosts.Host = o.Host
+	switch {
+	case o.readonly:
+		o.hosts.NotLive = "--readonly"
+	case o.replay != "":
+		o.hosts.NotLive = "a recording is played"
+	case o.once:
+		o.hosts.NotLive = "--once measures nothing"
+	}
+	prober, closer, why, err := probing.NewDashboardProber(ctx, o.hosts)
+	if err != nil {
+		return show, err
+	}
+	files.add(closer)
+	show.NoProber = why
+	if prober != nil {
+		show.Prober = prober
+	}
+	return show, nil
+}

@@ -1,0 +1,310 @@
+// Package paths has the command about the choice of paths: path.
+package paths
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/app/cli/command"
+	"github.com/topoctl/topoctl/internal/app/rival"
+	"github.com/topoctl/topoctl/internal/base/units"
+	"github.com/topoctl/topoctl/pathsel"
+)
+
+type pathOptions struct {
+	*command.Host
+	format   string
+	src, dst string
+
+	peer, fabric string
+	bytes        int64
+	policy       pathsel.Policy
+
+	transport pathsel.Transport
+	roles     []string
+	engines   []rival.Engine
+	most      int // ports to list, 0 is all
+	plan      bool
+	ranks     int
+	visible   string // the list that cuda:N counts in
+	look      command.Look
+	measured  command.Measured
+}
+
+// pathFlags are the flags as they are typed.
+type pathFlags struct {
+	bytes, policy, transport string
+	engines                  []string
+}
+
+// tableMost is how many ports the table lists unless --k says otherwise.
+const tableMost = 8
+
+// Commands are those about the choice of paths.
+func Commands(f *command.Env) []*cobra.Command {
+	return []*cobra.Command{newPathCmd(f, runPath)}
+}
+
+func newPathCmd(f *command.Env, runF func(context.Context, *pathOptions) error) *cobra.Command {
+	opts := &pathOptions{Host: f.Host()}
+	var typed pathFlags
+	cmd := &cobra.Command{
+		Use:   "path SRC [DST]",
+		Short: "Say which NIC data of a GPU or NUMA node should use, and why",
+		Long: "path chooses the network ports for memory (gpu:N in PCI order, cpu:N a NUMA node),\n" +
+			"draws the way there with the rate of each link, and says why the other ports rank\n" +
+			"behind or are rejected. With DST it explains the way between any two devices of\n" +
+			"the host; with --peer it pairs the ports of two hosts into lanes.\n\n" +
+			"Devices are named as people do: gpu:0, GPU0, nvml:0, a UUID or its beginning,\n" +
+			"cpu:0, mlx5_0, mlx5_0/1, eth0, nvme0, a PCI address, or cuda:0 with --visible.\n\n" +
+			"--fabric tells what no host sees: the switch (leaf), rail and plane of each port.\n" +
+			"Of a port all but its name may be left out; host \"*\" is every host not listed:\n" +
+			"  {\"schema\": \"topoctl.fabric/v1\", \"rail_only\": false, \"hosts\": [{\"host\": \"node1\", \"ports\": [\n" +
+			"    {\"port\": \"mlx5_0/1\", \"rail\": 0, \"leaf\": \"leaf-0\", \"plane\": 0}, {\"port\": \"mlx5_1\", \"rail\": 1}]}]}\n\n" +
+			"It may list \"uplinks\" as well, which \"topoctl probe fabric\" uses (its help shows them).\n\n" +
+			"--verbose adds each link, and the codes, notes and evidence of each decision.\n\n" +
+			"The exit code is 1 if no port or lane can be used.",
+		Example: "  topoctl path gpu:0\n  topoctl path gpu:0 mlx5_3\n  topoctl path gpu:0 gpu:1\n" +
+			"  topoctl path gpu:0 --engine mooncake --engine nccl\n  topoctl path --plan\n" +
+			"  topoctl path gpu:0 --peer node2.json --fabric fabric.json --bytes 64MiB\n" +
+			"  topoctl path cpu:1 -o json | jq -r .chosen.name",
+		Args: cobra.ArbitraryArgs, // parse judges them together with the flags
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := opts.parse(f, cmd, args, typed); err != nil {
+				return err
+			}
+			return runF(cmd.Context(), opts)
+		},
+		ValidArgsFunction: opts.complete(f),
+	}
+	fl := cmd.Flags()
+	fl.StringVar(&opts.peer, "peer", "", "the other host is in `FILE` (as --from reads them): pair the ports of both into lanes, DST is there")
+	fl.StringVar(&opts.fabric, "fabric", "", "`FILE` with rail, leaf and plane of each port (topoctl.fabric/v1)")
+	fl.StringVar(&typed.bytes, "bytes", "64MiB", "share a transfer of `SIZE` among the lanes")
+	fl.StringVar(&typed.policy, "policy", string(pathsel.Adaptive), "share it by `POLICY`: "+command.Either(pathsel.Policies()))
+	fl.StringVar(&typed.transport, "transport", "", "choose ports for `TRANSPORT`: rdma or tcp (without it RDMA where that can be used)")
+	fl.StringArrayVar(&opts.roles, "role", nil, "`NIC=ROLE` sets what a NIC is for: data, storage, management or decoy; repeatable")
+	fl.StringSliceVar(&typed.engines, "engine", nil, "also say what `ENGINE`'s own rule chooses and what that costs: mooncake, nccl or ucx; repeatable")
+	fl.IntVar(&opts.most, "k", tableMost, "list the best `N` ports, 0 for all (JSON has all unless this is given)")
+	fl.BoolVar(&opts.plan, "plan", false, "share all ports among all GPUs at once")
+	fl.IntVar(&opts.ranks, "ranks", 0, "with --plan: share them among `N` local ranks instead")
+	fl.StringVar(&opts.visible, "visible", "", "cuda:N is entry N of `LIST`, as in CUDA_VISIBLE_DEVICES")
+	opts.measured.Add(cmd)
+	command.Offer(cmd, map[string]command.Completer{
+		"policy": command.Words(pathsel.Policies()...), "transport": command.Words("rdma", "tcp"), "engine": command.WordList(engineNames()...),
+	})
+	command.Uses(cmd, append(slices.Clone(command.InputFlags), "output", "json", "color", "no-color", "ascii", "units")...)
+	command.Formats(cmd, command.FormatTable, command.FormatJSON)
+	return cmd
+}
+
+func engineNames() []string {
+	var out []string
+	for _, e := range rival.Engines() {
+		out = append(out, string(e))
+	}
+	return out
+}
+
+// parse takes over the flags and arguments and refuses what makes no sense.
+func (o *pathOptions) parse(f *command.Env, cmd *cobra.Command, args []string, typed pathFlags) error {
+	var err error
+	if o.format, err = f.Format(cmd); err != nil {
+		return err
+	}
+	if err := errors.Join(command.CheckHost(cmd), o.Choose(f), o.parseArgs(cmd, args), o.measured.Check(cmd)); err != nil {
+		return err
+	}
+	if err := o.parseTransfer(cmd, typed); err != nil {
+		return err
+	}
+	switch o.transport = pathsel.Transport(typed.transport); o.transport {
+	case pathsel.Auto, pathsel.RDMA, pathsel.TCP:
+	default:
+		return fmt.Errorf("--transport %q: want rdma or tcp", typed.transport)
+	}
+	for _, name := range typed.engines {
+		if e := rival.Engine(name); !slices.Contains(rival.Engines(), e) {
+			return fmt.Errorf("--engine %q: want %s", name, command.Either(engineNames()))
+		} else if !slices.Contains(o.engines, e) {
+			o.engines = append(o.engines, e)
+		}
+	}
+	if o.most < 0 {
+		return fmt.Errorf("--k %d: want 0 or more", o.most)
+	}
+	if o.format == command.FormatJSON && !cmd.Flags().Changed("k") {
+		o.most = 0
+	}
+	o.look = command.Look{Color: f.Color(), ASCII: f.Globals.ASCII, Verbose: f.Globals.Verbose, Width: f.Streams.Width,
+		Units: units.System(f.Globals.Units).Or(units.Gbyte)}
+	return nil
+}
+
+// parseArgs checks that arguments and flags go together.
+func (o *pathOptions) parseArgs(cmd *cobra.Command, args []string) error {
+	changed := func(flag string) bool { return cmd.Flags().Changed(flag) }
+	switch {
+	case len(args) > 2:
+		return command.WithHint(fmt.Errorf("unexpected argument %q", args[2]), "see %q", cmd.CommandPath()+" --help")
+	case o.plan && len(args) > 0:
+		return fmt.Errorf("--plan is about all GPUs at once: leave out %s", args[0])
+	case changed("ranks") && !o.plan:
+		return errors.New("--ranks has no effect without --plan")
+	case changed("ranks") && o.ranks < 1:
+		return fmt.Errorf("--ranks %d: want 1 or more", o.ranks)
+	case changed("visible") && strings.TrimSpace(o.visible) == "":
+		return errors.New("--visible is empty")
+	case changed("visible") && o.plan:
+		return errors.New("--plan and --visible exclude each other")
+	case changed("peer") && o.peer == "":
+		return errors.New("--peer is empty")
+	case o.peer == "-" && o.Globals.From == "-":
+		return errors.New("only one of --from and --peer can be standard input")
+	}
+	for _, flag := range []string{"peer", "engine"} {
+		if o.plan && changed(flag) {
+			return fmt.Errorf("--plan and --%s exclude each other", flag)
+		}
+	}
+	if len(args) > 0 {
+		o.src = args[0]
+	}
+	if len(args) > 1 {
+		o.dst = args[1]
+		if o.dst == "" {
+			return errors.New("DST is empty")
+		}
+	}
+	if o.dst != "" && o.peer == "" && changed("engine") {
+		return errors.New("--engine has no effect with DST: an engine chooses the NIC itself")
+	}
+	return nil
+}
+
+// parseTransfer checks what only lanes need.
+func (o *pathOptions) parseTransfer(cmd *cobra.Command, typed pathFlags) error {
+	for _, flag := range []string{"fabric", "bytes", "policy"} {
+		if o.peer == "" && cmd.Flags().Changed(flag) {
+			return fmt.Errorf("--%s has no effect without --peer", flag)
+		}
+	}
+	var err error
+	if o.bytes, err = command.ParseBytes(typed.bytes); err != nil {
+		return fmt.Errorf("--bytes %w", err)
+	}
+	if o.policy, err = pathsel.ParsePolicy(typed.policy); err != nil {
+		return fmt.Errorf("--policy %q: want %s", typed.policy, command.Either(pathsel.Policies()))
+	}
+	return nil
+}
+
+func runPath(ctx context.Context, o *pathOptions) error {
+	t, err := o.Load(ctx)
+	if err != nil {
+		return err
+	}
+	roles, err := rolesOf(t, o.roles)
+	if err != nil {
+		return err
+	}
+	rates, err := o.measured.Start(o.Host, t)
+	if err != nil {
+		return err
+	}
+	h, err := pathsel.New(t, pathsel.Options{Transport: o.transport, Roles: roles, Overlay: rates})
+	if err != nil {
+		return err
+	}
+	if o.plan {
+		return o.runPlan(h)
+	}
+	doc, err := o.answer(ctx, h, rates)
+	if err != nil {
+		return err
+	}
+	if o.format == command.FormatJSON {
+		err = command.PrintJSON(o.Streams.Out, doc)
+	} else {
+		err = command.Write(o.Streams.Out, []byte(doc.text(o.look)))
+	}
+	switch {
+	case err != nil:
+		return err
+	case doc.bad:
+		return command.ErrBad
+	}
+	return command.Incomplete(t, false)
+}
+
+// rolesOf reads --role: NICs by name, RDMA devices before interfaces.
+func rolesOf(t *topo.Topology, given []string) (map[topo.ID]pathsel.Role, error) {
+	out := map[topo.ID]pathsel.Role{}
+	known := t.MatrixAxis(topo.KindNIC)
+	for _, g := range given {
+		name, role, ok := strings.Cut(g, "=")
+		if !ok || name == "" || role == "" {
+			return nil, fmt.Errorf("--role %q: want NIC=ROLE", g)
+		}
+		name = strings.TrimPrefix(name, "nic:")
+		i := slices.IndexFunc(known, func(id topo.ID) bool { return string(id) == name || id.Name() == name })
+		if i < 0 {
+			var names []string
+			for _, id := range known {
+				names = append(names, id.Name())
+			}
+			err := fmt.Errorf("--role %q: this host has no NIC %q", g, name)
+			if near := command.Closest(name, names); near != "" {
+				return nil, command.WithHint(err, "did you mean %s?", near)
+			}
+			return nil, err
+		}
+		if _, twice := out[known[i]]; twice {
+			return nil, fmt.Errorf("--role %q: %s is given twice", g, name)
+		}
+		out[known[i]] = pathsel.Role(role)
+	}
+	return out, nil
+}
+
+// complete offers memory locations and NICs of the host that the flags name.
+func (o *pathOptions) complete(f *command.Env) command.Completer {
+	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		const none = cobra.ShellCompDirectiveNoFileComp
+		if len(args) > 1 || o.Choose(f) != nil {
+			return nil, none
+		}
+		ctx := cmd.Context()
+		if ctx == nil {
+			ctx = context.Background()
+		}
+		t, err := o.Find(ctx)
+		if err != nil {
+			return nil, none
+		}
+		h, err := pathsel.New(t, pathsel.Options{})
+		if err != nil {
+			return nil, none
+		}
+		var out []string
+		for i, l := range h.Locations() {
+			what := "NUMA node"
+			if i < len(t.GPUs) {
+				what = t.GPUs[i].Model
+			}
+			out = append(out, cobra.CompletionWithDesc(string(l), what))
+		}
+		if len(args) == 1 {
+			for _, id := range t.MatrixAxis(topo.KindNIC) {
+				out = append(out, cobra.CompletionWithDesc(id.Name(), "NIC"))
+			}
+		}
+		return out, none
+	}
+}

@@ -1,0 +1,196 @@
+package paths
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/topoctl/topoctl/discover"
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/fixtures"
+	"github.com/topoctl/topoctl/internal/app/cli/clitest"
+	"github.com/topoctl/topoctl/internal/app/cli/command"
+	"github.com/topoctl/topoctl/internal/app/rival"
+	"github.com/topoctl/topoctl/internal/base/golden"
+	"github.com/topoctl/topoctl/internal/base/schematest"
+	"github.com/topoctl/topoctl/pathsel"
+)
+
+func TestParsePath(t *testing.T) {
+	got, err := clitest.Parse(t, clitest.New().Streams, newPathCmd, "gpu:0", "cpu:1", "--peer", "b.json", "--bytes", "1.5GiB", "--policy", "first",
+		"--transport", "tcp", "--role", "a=data", "--role", "b=storage", "--k", "3", "--units", "gbit")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.src != "gpu:0" || got.dst != "cpu:1" || got.peer != "b.json" || got.bytes != 3<<29 || got.policy != pathsel.First ||
+		got.transport != pathsel.TCP || len(got.roles) != 2 || got.most != 3 || got.look.Units != "gbit" {
+		t.Errorf("got %+v", got)
+	}
+	got, err = clitest.Parse(t, clitest.New().Streams, newPathCmd, "gpu:0", "--engine", "nccl,ucx", "--engine", "nccl")
+	if err != nil || len(got.engines) != 2 || got.engines[1] != rival.UCX || got.most != tableMost {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	if got, err = clitest.Parse(t, clitest.New().Streams, newPathCmd, "gpu:0", "-o", "json"); err != nil || got.most != 0 {
+		t.Errorf("JSON has all ports: %+v, %v", got, err)
+	}
+	for args, want := range map[string]string{
+		"a b c":                       `unexpected argument "c"`,
+		"gpu:0 --plan":                "leave out gpu:0",
+		"gpu:0 --ranks 2":             "without --plan",
+		"--plan --ranks 0":            "--ranks 0",
+		"--plan --engine ucx":         "--plan and --engine exclude each other",
+		"--plan --peer x":             "--plan and --peer exclude each other",
+		"gpu:0 --bytes 1MiB":          "--bytes has no effect without --peer",
+		"gpu:0 --policy first":        "--policy has no effect without --peer",
+		"gpu:0 --fabric x":            "--fabric has no effect without --peer",
+		"gpu:0 --peer x --bytes 0":    "--bytes \"0\"",
+		"gpu:0 --peer x --bytes 2PiB": "--bytes \"2PiB\"",
+		"gpu:0 --peer x --policy all": "--policy \"all\": want adaptive",
+		"gpu:0 --transport ib":        "--transport \"ib\"",
+		"gpu:0 --engine gloo":         "--engine \"gloo\": want mooncake, nccl or ucx",
+		"gpu:0 mlx5_0 --engine ucx":   "no effect with DST",
+		"gpu:0 --k -1":                "--k -1",
+		"gpu:0 --peer - --from -":     "only one of --from and --peer",
+	} {
+		if _, err := clitest.Parse(t, clitest.New().Streams, newPathCmd, strings.Fields(args)...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", args, err, want)
+		}
+	}
+}
+
+// An address is no file: bench takes one for --peer, path does not.
+func TestPathPeerIsAFile(t *testing.T) {
+	o := &pathOptions{Host: &command.Host{Streams: clitest.New().Streams, Now: time.Now}, peer: "10.0.0.2:7411"}
+	var f *command.Error
+	if _, err := o.loadPeer(t.Context()); !errors.As(err, &f) || !strings.Contains(f.Hint, "topoctl discover -o json") {
+		t.Errorf("%v: want a hint", err)
+	}
+}
+
+// The fabric file that the help shows is one.
+func TestPathHelpShowsAFabricFile(t *testing.T) {
+	long := newPathCmd(&command.Env{}, nil).Long
+	_, text, _ := strings.Cut(long, "not listed:\n")
+	text, _, _ = strings.Cut(text, "\n\n")
+	f, err := pathsel.ParseFabric([]byte(text))
+	if err != nil || len(f.Hosts) != 1 || len(f.Hosts[0].Ports) != 2 || *f.Hosts[0].Ports[1].Rail != 1 {
+		t.Errorf("%s: %+v, %v", text, f, err)
+	}
+}
+
+// On a terminal lines are cut to its width; colour marks the chosen port and
+// what is wrong, and every coloured line ends its colour.
+func TestPathOnATerminal(t *testing.T) {
+	f := clitest.New()
+	f.OutTTY, f.Width = true, 80
+	if code := clitest.Run(t.Context(), f, Commands, "path", "gpu:2", "--fixture", "dgx-h100-nic-gen1"); code != command.ExitOK {
+		t.Fatalf("exit code %d: %s", code, f.Stderr.String())
+	}
+	text := f.Stdout.String()
+	if !strings.Contains(text, "\x1b[31m4.0!\x1b[0m") || !strings.Contains(text, "\x1b[32m  1     mlx5_4") || !strings.Contains(text, "…") {
+		t.Errorf("%s", text)
+	}
+	plain := text
+	for _, code := range []string{"0", command.Strong, command.Faint, command.Good, command.Caution, command.Bad} {
+		plain = strings.ReplaceAll(plain, "\x1b["+code+"m", "")
+	}
+	for line := range strings.Lines(plain) {
+		if n := len([]rune(strings.TrimRight(line, "\n"))); n > 80 && !strings.HasPrefix(line, "hint: ") && !strings.HasPrefix(line, "gpu:2 ->") {
+			t.Errorf("%d columns: %s", n, line)
+		}
+	}
+	f.Width = 0
+	if clitest.Run(t.Context(), f, Commands, "path", "gpu:2", "--fixture", "dgx-h100-nic-gen1", "--ascii", "--no-color"); strings.ContainsFunc(f.Stdout.String(), func(r rune) bool { return r > 0x7e || r == 0x1b }) {
+		t.Errorf("not ASCII: %s", f.Stdout.String())
+	}
+}
+
+// Nothing from a foreign file reaches a terminal as it is.
+func TestPathIsPrintable(t *testing.T) {
+	tree, err := fixtures.Open("a10-2nic")
+	if err != nil {
+		t.Fatal(err)
+	}
+	top, err := discover.Discover(t.Context(), discover.Options{FS: tree})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const evil = "\x1b[2J\x1b[31m\u202e\x07"
+	top.Host.Name, top.GPUs[0].P2P = "host"+evil, map[topo.ID]string{"gpu:1": "no" + evil}
+	for i := range top.Ports {
+		top.Ports[i].State, top.Ports[i].PhysState = "DOWN"+evil, evil
+	}
+	for i := range top.Links {
+		top.Links[i].Note = evil
+	}
+	data, err := top.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "evil.json")
+	if err := os.WriteFile(file, data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"gpu:0", "-v"}, {"gpu:0", "gpu:1"}, {"cpu:0", "cpu:1"}, {"--plan", "-v"}, {"gpu:0", "--transport", "tcp", "--peer", file}} {
+		f := clitest.New()
+		clitest.Run(t.Context(), f, Commands, append([]string{"path", "--from", file, "--color", "always"}, args...)...)
+		text := f.Stdout.String()
+		if text == "" {
+			t.Errorf("%v: nothing: %s", args, f.Stderr.String())
+		}
+		for _, code := range []string{command.Plain, command.Strong, command.Faint, command.Good, command.Caution, command.Bad} {
+			text = strings.ReplaceAll(text, "\x1b["+code+"m", "")
+		}
+		if strings.ContainsAny(text, "\x1b\u202e\x07") || strings.Contains(text, command.Mark) || strings.Contains(text, command.MarkEnd) || strings.Count(f.Stdout.String(), "\x1b[31m") > strings.Count(f.Stdout.String(), "\x1b[0m") {
+			t.Errorf("%v: %q", args, f.Stdout.String())
+		}
+	}
+}
+
+const pathSchemaFile = "../../../../pathsel/schema/path.v1.schema.json"
+
+// The published schema says what the types say.
+func TestPathSchema(t *testing.T) {
+	var g schematest.Generator
+	schematest.Compare(t, pathSchemaFile, g.Document(Schema, reflect.TypeFor[pathDoc]()), golden.Updating())
+}
+
+// Every kind of answer is a document of the schema.
+func TestPathDocumentsAreValid(t *testing.T) {
+	schema := schematest.Open(t, pathSchemaFile)
+	check := func(want int, args ...string) {
+		t.Helper()
+		f := clitest.New()
+		args = append(append([]string{"path"}, args...), "-o", "json", "-q")
+		if code := clitest.Run(t.Context(), f, Commands, args...); code != want {
+			t.Fatalf("%v: exit code %d: %s", args, code, f.Stderr.String())
+		}
+		if err := schema.Validate(f.Stdout.Bytes()); err != nil {
+			t.Errorf("%v: %v", args, err)
+		}
+	}
+	for _, name := range fixtures.Names() {
+		code := command.ExitOK
+		if name == "dgx-h100-missing-files" || name == "dgx-h100-odd-speed" {
+			code = command.ExitPartial
+		}
+		check(code, "cpu:0", "--fixture", name, "--engine", "mooncake,nccl,ucx")
+	}
+	check(command.ExitOK, "gpu:0", "mlx5_3", "--fixture", "dgx-h100")
+	check(command.ExitOK, "gpu:0", "gpu:3", "--fixture", "dgx-h100")
+	check(command.ExitOK, "nvme2", "gpu:3", "--fixture", "dgx-h100")
+	check(command.ExitBad, "gpu:5", "mlx5_9", "--fixture", "dgx-h100-rdma-no-pci")
+	check(command.ExitBad, "gpu:0", "--fixture", "dgx-h100", "--peer", "fixture:l40-4gpu-2nic")
+	for _, policy := range pathsel.Policies() {
+		check(command.ExitOK, "gpu:0", "--fixture", "dgx-h100", "--peer", "fixture:hgx-h20-8nic", "--policy", policy)
+	}
+	down := filepath.Join(t.TempDir(), "down.machine")
+	if err := os.WriteFile(down, []byte("machine down \"no port is up\"\nbase a10-2nic\nchange 0000:1a:00.0 state down\nchange 0000:9b:00.0 state down\nchange 0000:01:00.0 state down\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	check(command.ExitBad, "gpu:0", "--fixture", down)
+}

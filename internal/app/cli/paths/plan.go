@@ -1,0 +1,135 @@
+package paths
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/topoctl/topoctl/internal/app/cli/command"
+	"github.com/topoctl/topoctl/internal/app/explain"
+	"github.com/topoctl/topoctl/internal/base/text"
+	"github.com/topoctl/topoctl/pathsel"
+)
+
+// runPlan shares all ports among all GPUs, or among local ranks.
+func (o *pathOptions) runPlan(h *pathsel.Host) error {
+	var consumers []pathsel.Consumer
+	if o.ranks > 0 {
+		var err error
+		if consumers, err = h.Ranks(o.ranks); err != nil {
+			return err
+		}
+	}
+	note := ""
+	if n := len(h.Topology().GPUs); o.ranks > n && n > 0 {
+		note = fmt.Sprintf("%s and %s: the ranks are processes without GPU, on NUMA nodes", text.Plural(o.ranks, "rank"), text.Plural(n, "GPU"))
+	}
+	p, err := h.Plan(consumers)
+	if err != nil {
+		return err
+	}
+	var data []byte
+	if o.format == command.FormatJSON {
+		if note != "" && !o.Globals.Quiet {
+			fmt.Fprintln(o.Streams.Err, "topoctl: note: "+note)
+		}
+		data, err = command.EncodeJSON(p)
+	} else {
+		text := planText(h, p, &o.look)
+		if note != "" {
+			text += "\nnote: " + note + "\n"
+		}
+		data = []byte(command.Finish(text))
+	}
+	if err == nil {
+		err = command.Write(o.Streams.Out, data)
+	}
+	switch {
+	case err != nil:
+		return err
+	case len(p.Ports) == 0:
+		return command.ErrBad
+	}
+	return command.Incomplete(h.Topology(), false)
+}
+
+// planText is a plan for people.
+func planText(h *pathsel.Host, p *pathsel.Plan, l *command.Look) string {
+	var b strings.Builder
+	if len(p.Ports) == 0 {
+		b.WriteString(l.Paint("no usable port: no data can leave", command.Bad) + "\n\n")
+	} else {
+		rate := "rate unknown"
+		if p.BytesPerSec != nil {
+			rate = l.Rate(p.BytesPerSec, p.Basis)
+		}
+		fmt.Fprintf(&b, "%s   %s together", l.Paint(text.Plural(len(p.Assignments), "consumer")+", "+text.Plural(len(p.Ports), "port"), command.Strong), rate)
+		b.WriteString(bottleneckText(h, p, l))
+		b.WriteString("\n\n" + l.Listing(assignmentRows(h, p, l)))
+		if shared := sharedText(p); shared != "" {
+			b.WriteString("\n" + shared)
+		}
+		b.WriteString("\n")
+	}
+	d := &pathDoc{h: h}
+	b.WriteString(d.rejectedText(l, p.Rejected, "no part"))
+	return strings.TrimRight(b.String(), "\n") + "\n"
+}
+
+// bottleneckText says what the slowest consumer gets, or each where all get
+// the same.
+func bottleneckText(h *pathsel.Host, p *pathsel.Plan, l *command.Look) string {
+	n := p.Bottleneck
+	if n == nil {
+		return ""
+	}
+	slowest := l.Rate(&n.SlowestBytesPerSec, n.Basis)
+	if len(n.Consumers)+len(n.AsSlow) == len(p.Assignments) && len(p.Assignments) > 1 {
+		return ", " + slowest + " each   limit: such as " + explain.LinkText(h, n.Link)
+	}
+	return fmt.Sprintf("   slowest: %s with %s, limit: %s", text.List(append(n.Consumers, n.AsSlow...), 3), slowest, explain.LinkText(h, n.Link))
+}
+
+func assignmentRows(h *pathsel.Host, p *pathsel.Plan, l *command.Look) []command.Row {
+	rows := []command.Row{{Cells: []string{"consumer", "ports", "class", "expected", "why"}, Color: command.Faint}}
+	for i := range p.Assignments {
+		a := &p.Assignments[i]
+		name := a.Consumer
+		if name != string(a.Location) {
+			name += " (" + string(a.Location) + ")"
+		}
+		if len(a.Ports) == 0 {
+			rows = append(rows, command.Row{Cells: []string{name, "-", "-", "0", "no usable port"}, Color: command.Bad})
+			continue
+		}
+		var names, classes, reasons []string
+		for j := range a.Ports {
+			c := &a.Ports[j]
+			names = append(names, c.Name)
+			if s := classOr(c.Class); !slices.Contains(classes, s) {
+				classes = append(classes, s)
+			}
+			if s := explain.ReasonText(c); !slices.Contains(reasons, s) {
+				reasons = append(reasons, s)
+			}
+		}
+		r := command.Row{Cells: []string{name, text.List(names, 4), strings.Join(classes, " "), l.Rate(a.BytesPerSec, a.Basis), strings.Join(reasons, "; ")}}
+		if l.Verbose && a.Limit != "" {
+			r.Below = []string{"limit: " + explain.LinkText(h, a.Limit)}
+		}
+		rows = append(rows, r)
+	}
+	return rows
+}
+
+// sharedText lists the ports that several consumers share.
+func sharedText(p *pathsel.Plan) string {
+	var b strings.Builder
+	for i := range p.Ports {
+		l := &p.Ports[i]
+		if len(l.Consumers) > 1 {
+			fmt.Fprintf(&b, "  %s is shared by %s\n", l.Name, text.List(l.Consumers, 8))
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,253 @@
+package paths
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/app/cli/command"
+	"github.com/topoctl/topoctl/internal/app/explain"
+	"github.com/topoctl/topoctl/internal/base/text"
+	"github.com/topoctl/topoctl/pathsel"
+)
+
+// text is the answer for people.
+func (d *pathDoc) text(l command.Look) string {
+	var b strings.Builder
+	b.WriteString(d.headline(&l))
+	if d.Route != nil && d.Lanes == nil {
+		b.WriteString(d.routeText(&l))
+	}
+	switch {
+	case d.Lanes != nil:
+		b.WriteString(d.lanesText(&l))
+	case d.Request.Destination != "":
+		b.WriteString(d.betweenText(&l))
+	default:
+		b.WriteString(d.portsText(&l))
+		b.WriteString(d.capacityText(&l))
+		b.WriteString(d.enginesText(&l))
+	}
+	if len(d.Hints) > 0 {
+		b.WriteString("\n")
+	}
+	for _, h := range d.Hints {
+		text := "hint: " + h.Text
+		if l.Verbose && h.Evidence != "" {
+			text += " (" + h.Evidence + ")"
+		}
+		b.WriteString(l.Paint(text, command.Caution) + "\n")
+	}
+	return command.Finish(b.String())
+}
+
+// headline says from where to where, and what the way carries.
+func (d *pathDoc) headline(l *command.Look) string {
+	if d.why != "" {
+		return l.Paint(d.why, command.Bad) + "\n"
+	}
+	if d.Lanes != nil {
+		return d.lanesHeadline(l)
+	}
+	from, to := explain.ShortName(d.Request.Source), explain.ShortName(d.Request.Destination)
+	if d.Request.Destination == "" {
+		to = d.Chosen.Name
+	}
+	r := d.Route
+	class := "class unknown"
+	if r.Class.Known() {
+		class = r.Class.String()
+	}
+	if r.NCCL != "" && string(r.NCCL) != class && d.Request.Destination != "" {
+		class += " (NCCL " + string(r.NCCL) + ")"
+	}
+	facts := []string{class}
+	if r.SamePackage {
+		facts = append(facts, "one socket")
+	}
+	if r.Hops != nil {
+		facts = append(facts, text.Plural(*r.Hops, "link"))
+	}
+	rate := "rate unknown"
+	if r.BytesPerSec != nil {
+		rate = l.Rate(r.BytesPerSec, r.Basis)
+	}
+	line := l.Paint(from+" -> "+to, command.Strong) + "   " + strings.Join(append(facts, rate), ", ")
+	if d.Request.Transport == pathsel.TCP && d.Request.Destination == "" {
+		line += ", over TCP"
+	}
+	if r.Limit != "" {
+		line += "   limit: " + explain.LinkText(d.h, r.Limit)
+	}
+	return line + "\n"
+}
+
+// endText names an end of the route: of a port the device that it is on.
+func (d *pathDoc) endText(id topo.ID) string {
+	node, _ := explain.Anchor(d.h, id)
+	return explain.NodeText(d.h.Topology(), node)
+}
+
+// stepsText lists the links of the route.
+func (d *pathDoc) stepsText(l *command.Look) string {
+	rows := []command.Row{{Cells: []string{"link", "rate", "basis", "what"}}}
+	for i := range d.Route.Steps {
+		s := &d.Route.Steps[i]
+		r := command.Row{Cells: []string{string(s.Link), l.Rate(s.BytesPerSec, s.Basis), string(s.Basis), explain.LinkText(d.h, s.Link)}}
+		if s.Note != "" {
+			r.Below = append(r.Below, s.Note)
+		}
+		if s.Evidence != "" {
+			r.Below = append(r.Below, s.Evidence)
+		}
+		rows = append(rows, r)
+	}
+	return "\n" + l.Listing(rows)
+}
+
+// portsText lists the ports, the usable ones by rank.
+func (d *pathDoc) portsText(l *command.Look) string {
+	rows := []command.Row{{Cells: []string{"rank", "port", "class", "links", "expected", "verdict", "why"}, Color: command.Faint}}
+	for i := range d.Ranked {
+		c := &d.Ranked[i]
+		r := command.Row{Cells: []string{strconv.Itoa(i + 1), c.Name, classOr(c.Class), hopsOr(c.Hops), l.Rate(c.BytesPerSec, c.Basis), string(c.Verdict), explain.ReasonText(c)}}
+		if c.Verdict == pathsel.Preferred {
+			r.Color = command.Good
+		}
+		r.Below = d.details(l, c)
+		rows = append(rows, r)
+	}
+	if d.more > 0 {
+		rows = append(rows, command.Row{Cells: []string{"", strconv.Itoa(d.more) + " more" + " (--k 0 lists all)"}})
+	}
+	if len(rows) == 1 {
+		rows = nil
+	}
+	out := l.Listing(rows)
+	if rejected := d.rejectedText(l, d.Rejected, string(pathsel.Rejected)); rejected != "" && out != "" {
+		out += "\n" + rejected
+	} else {
+		out += rejected
+	}
+	if out == "" {
+		out = "  the host has no network port\n"
+	}
+	return "\n" + out
+}
+
+// rejectedText lists ports that take no part, those with one reason together.
+func (d *pathDoc) rejectedText(l *command.Look, list []pathsel.Candidate, word string) string {
+	var rows []command.Row
+	for _, group := range explain.Groups(list) {
+		names := make([]string, len(group))
+		r := command.Row{}
+		for i, c := range group {
+			names[i] = c.Name
+			for _, text := range d.details(l, c) {
+				r.Below = append(r.Below, c.Name+": "+text)
+			}
+		}
+		r.Cells = []string{word, text.List(names, 4), explain.GroupReason(group)}
+		rows = append(rows, r)
+	}
+	return l.Listing(rows)
+}
+
+// details are the codes, notes and evidence of a port, with --verbose.
+func (d *pathDoc) details(l *command.Look, c *pathsel.Candidate) []string {
+	if !l.Verbose {
+		return nil
+	}
+	out := []string{fmt.Sprintf("%s, role %s, NCCL %s, basis %s", c.Reason.Code, c.Role, orUnknown(string(c.NCCL)), c.Basis)}
+	if c.Limit != "" {
+		out[0] += ", limit " + explain.LinkText(d.h, c.Limit)
+	}
+	if c.Reason.Evidence != "" {
+		out = append(out, c.Reason.Evidence)
+	}
+	for _, n := range c.Notes {
+		text := fmt.Sprintf("%s: %s", n.Code, n.Text)
+		if n.Evidence != "" {
+			text += " (" + n.Evidence + ")"
+		}
+		out = append(out, text)
+	}
+	return out
+}
+
+func orUnknown(s string) string {
+	if s == "" {
+		return "?"
+	}
+	return s
+}
+
+func classOr(c topo.Class) string { return orUnknown(c.String()) }
+
+func hopsOr(n *int) string {
+	if n == nil {
+		return "?"
+	}
+	return strconv.Itoa(*n)
+}
+
+// capacityText says what the ports carry together.
+func (d *pathDoc) capacityText(l *command.Look) string {
+	var parts []string
+	for _, c := range d.Capacity {
+		n := len(c.Shares)
+		if n == 0 || c.Of == "usable" && len(d.Capacity[0].Shares) == n {
+			continue
+		}
+		line := l.Rate(c.BytesPerSec, c.Basis)
+		if c.BytesPerSec == nil {
+			line = "unknown"
+		}
+		parts = append(parts, fmt.Sprintf("%s on %s", line, text.Plural(n, c.Of+" port")))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "\n  together: " + strings.Join(parts, "; ") + "\n"
+}
+
+// betweenText says what else there is to know of a pair of devices.
+func (d *pathDoc) betweenText(l *command.Look) string {
+	r := d.Route
+	if !r.Known {
+		return ""
+	}
+	out := ""
+	switch {
+	case r.PeerAccess == "ok":
+		out += "  peer access: ok, says the driver\n"
+	case r.PeerAccess != "":
+		out += "  " + l.Paint("peer access: "+r.PeerAccess, command.Bad) + "\n"
+	case strings.HasPrefix(string(r.From), "gpu:") && strings.HasPrefix(string(r.To), "gpu:") && r.From != r.To:
+		out += "  peer access: not known, the driver was not asked\n"
+	}
+	for i := range d.Ranked {
+		c := &d.Ranked[i]
+		if c.NIC == d.portNIC() || c.Port == d.Request.Destination || c.Port == d.Request.Source {
+			out += fmt.Sprintf("  %s ranks %d of %d for this memory (%s): %s\n", c.Name, i+1, len(d.Ranked), c.Verdict, c.Reason.Text)
+		}
+	}
+	for i := range d.Rejected {
+		c := &d.Rejected[i]
+		if c.NIC == d.portNIC() || c.Port == d.Request.Destination || c.Port == d.Request.Source {
+			out += "  " + l.Paint(fmt.Sprintf("%s is rejected for this memory: %s", c.Name, c.Reason.Text), command.Caution) + "\n"
+		}
+	}
+	return out
+}
+
+// portNIC is the end of the route that is a NIC, "" if none is.
+func (d *pathDoc) portNIC() topo.ID {
+	for _, id := range []topo.ID{d.Request.Source, d.Request.Destination} {
+		if strings.HasPrefix(string(id), "rdma:") || strings.HasPrefix(string(id), "net:") {
+			return id
+		}
+	}
+	return ""
+}

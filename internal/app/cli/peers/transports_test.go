@@ -1,0 +1,70 @@
+package peers
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/engine"
+	"github.com/topoctl/topoctl/engine/transport/rdma"
+	"github.com/topoctl/topoctl/internal/app/cli/command"
+	"github.com/topoctl/topoctl/internal/base/engine/transport"
+)
+
+// An engine goes on without RDMA that the host has not got, unless it was asked for by
+// name.
+func TestRDMAByName(t *testing.T) {
+	r := RDMA{devices: []string{"no_such_device"}, GID: Unset, Class: Unset, Level: Unset, Timeout: Unset, Attempts: Unset}
+	_, err := r.transport(false)(transport.Env{})
+	if !errors.Is(err, engine.ErrUnavailable) || strings.Count(err.Error(), "not available") != 1 {
+		t.Errorf("not asked for by name: %v", err)
+	}
+	_, err = r.transport(true)(transport.Env{})
+	if err == nil || errors.Is(err, engine.ErrUnavailable) || !strings.Contains(err.Error(), "--transport rdma on this host: RDMA verbs are not available") {
+		t.Errorf("asked for by name: %v", err)
+	}
+	const doctor, none = `"topoctl doctor" says what is missing`, "it has no RDMA device"
+	for x, want := range map[*topo.Topology]string{nil: doctor, {RDMADevices: make([]topo.RDMADevice, 1)}: doctor, {}: none} {
+		_, err := r.transport(true)(transport.Env{Topology: x})
+		var f *command.Error
+		if !errors.As(err, &f) || !strings.Contains(f.Hint, want) {
+			t.Errorf("want %q as hint of %v", want, err)
+		}
+	}
+}
+
+// What the flags say reaches RDMA, and a child of bench.
+func TestRDMAFlags(t *testing.T) {
+	parsed := func(args ...string) *RDMA {
+		var r RDMA
+		cmd := &cobra.Command{}
+		r.Add(cmd)
+		if err := errors.Join(cmd.ParseFlags(args), r.Check(cmd, true)); err != nil {
+			t.Fatal(err)
+		}
+		return &r
+	}
+	got := parsed()
+	if o := got.options(); len(o.Devices) > 0 || o.GIDIndex != rdma.Auto || o.Timeout != 0 || o.RetryCount != 0 || len(got.Args()) > 0 {
+		t.Errorf("defaults: %+v", o)
+	}
+	args := []string{"--rdma-device", "mlx5_0", "--rdma-device", "mlx5_2", "--rdma-gid-index=0", "--rdma-traffic-class=106",
+		"--rdma-service-level=3", "--rdma-timeout=14", "--rdma-retries=5"}
+	got = parsed(args...)
+	o := got.options()
+	if o.GIDIndex != rdma.At(0) || o.TrafficClass != 106 || o.ServiceLevel != 3 || o.Timeout != 14 || o.RetryCount != 5 || len(o.Devices) != 2 {
+		t.Errorf("%+v", o)
+	}
+	if diff := cmp.Diff(args, got.Args()); diff != "" {
+		t.Errorf("for a child (-want +got):\n%s", diff)
+	}
+	for names, want := range map[string]int{"auto": 3, "tcp": 1, "rdma,tcp": 2, "auto,rdma": 3} {
+		if n := len(got.Transports(strings.Split(names, ","))); n != want {
+			t.Errorf("%s: %d transports, want %d", names, n, want)
+		}
+	}
+}

@@ -1,0 +1,206 @@
+package probing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"github.com/topoctl/topoctl/internal/app/bench"
+	"github.com/topoctl/topoctl/internal/app/cli/command"
+	"github.com/topoctl/topoctl/internal/app/cli/peers"
+	"github.com/topoctl/topoctl/internal/app/probe/local"
+	"github.com/topoctl/topoctl/internal/app/probe/plan"
+	proberun "github.com/topoctl/topoctl/internal/app/probe/run"
+	"github.com/topoctl/topoctl/internal/base/text"
+	"github.com/topoctl/topoctl/probe"
+	"github.com/topoctl/topoctl/tui"
+)
+
+// DashboardOptions say what the dashboard can measure: between the hosts that flags name,
+// else what this host has.
+type DashboardOptions struct {
+	*command.Host
+	// notLive says why the host cannot be measured, "" it can: it is a recording, say.
+	NotLive   string
+	HostsFile string
+	hostFlags []string
+	tokenFile string
+}
+
+// Add adds the flags that name hosts.
+func (o *DashboardOptions) Add(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	fl.StringVar(&o.HostsFile, "hosts", "", "the probe view measures between the hosts in `FILE`: lines of a name and its agent's HOST[:PORT]")
+	fl.StringArrayVar(&o.hostFlags, "host", nil, "the probe view measures the host of the agent at `[NAME=]HOST[:PORT]`, beside those of --hosts; repeatable")
+	fl.StringVar(&o.tokenFile, "token-file", "", "the secret that these agents want is in `FILE` (its first line)")
+	command.Offer(cmd, map[string]command.Completer{"host": command.Words()})
+}
+
+// ground is where pairs are. Its calls come one at a time.
+type ground interface {
+	// pairs lists them. An error beside them says what is missing.
+	pairs(ctx context.Context) (*plan.Pairs, error)
+	// prober gives who measures them, and what to do when that is over.
+	prober(ctx context.Context) (probe.Prober, func() error, error)
+	// hosts are as they are now, until that is over; nil: those of the plan.
+	hosts() func() []probe.Host
+}
+
+// NewDashboardProber gives the prober of the dashboard, and what to close after it. Where
+// nothing can be measured there is none, and why says so. An error is one of the flags.
+// Nobody is connected to, and nothing is opened, before the prober is asked for pairs.
+func NewDashboardProber(ctx context.Context, o DashboardOptions) (p tui.Prober, closer io.Closer, why string, err error) {
+	warn := o.Streams.Err // which is ours until the dashboard begins
+	o.Host = command.QuietHost(o.Host)
+	m := measuring{Host: o.Host, spec: local.DefaultSpec(), rules: probe.DefaultRules(), flags: measureFlags{schedule: schedules[0]}}
+	ports := portFlags{transport: bench.Auto, memory: memoryKinds[0]}
+	g := &o.Globals
+	switch {
+	case o.HostsFile == "" && len(o.hostFlags) == 0 && o.tokenFile != "":
+		return nil, nil, "", errors.New("--token-file has no effect without --hosts or --host")
+	case o.HostsFile == "-" || o.tokenFile == "-":
+		return nil, nil, "", errors.New("the dashboard reads keys from standard input: want files for --hosts and --token-file")
+	case o.NotLive != "":
+		return nil, nil, o.NotLive, nil
+	case g.Root+g.From+g.Fixture != "":
+		return nil, nil, "it is not this host as it runs that is looked at", nil
+	}
+	var where ground = &localGround{o: probeLocalOptions{measuring: m, kinds: pairKinds, ports: ports,
+		rdma: peers.RDMA{GID: peers.Unset, Class: peers.Unset, Level: peers.Unset, Timeout: peers.Unset, Attempts: peers.Unset}}}
+	if o.HostsFile != "" || len(o.hostFlags) > 0 {
+		if where, err = newFabricGround(ctx, &o, probeFabricOptions{measuring: m, ports: ports, rails: railChoices[0]}, warn); err != nil {
+			return nil, nil, "", err
+		}
+	}
+	x := &dashboardProber{m: m, ground: where}
+	x.closing, x.stop = context.WithCancel(context.Background())
+	return x, x, "", nil
+}
+
+// dashboardProber measures for the dashboard. Its methods may be called by many goroutines.
+type dashboardProber struct {
+	m       measuring
+	closing context.Context
+	stop    context.CancelFunc
+
+	busy   sync.Mutex // the ground
+	ground ground
+	closed bool
+
+	mu  sync.Mutex
+	all *plan.Pairs // nil: not asked yet
+}
+
+var errBusy = errors.New("another probe runs, or is being planned: wait for it, or stop it")
+
+// hold takes hold of the ground until release is called. ctx ends with the prober.
+func (x *dashboardProber) hold(ctx context.Context) (held context.Context, release func(), err error) {
+	if !x.busy.TryLock() {
+		return nil, nil, errBusy
+	}
+	if x.closed {
+		x.busy.Unlock()
+		return nil, nil, errors.New("the prober is closed")
+	}
+	held, cancel := context.WithCancel(ctx)
+	after := context.AfterFunc(x.closing, cancel)
+	return held, func() {
+		after()
+		cancel()
+		x.busy.Unlock()
+	}, nil
+}
+
+// Pairs says what can be measured, those that are waived included. An error beside them
+// says what is missing.
+func (x *dashboardProber) Pairs(ctx context.Context) ([]probe.Pair, error) {
+	ctx, release, err := x.hold(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	all, err := x.ground.pairs(ctx)
+	if all == nil {
+		return nil, advised(err)
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.all = all
+	return slices.Clone(all.Pairs), advised(err)
+}
+
+// advised is an error with its advice in the same line.
+func advised(err error) error {
+	var f *command.Error
+	if errors.As(err, &f) && f.Hint != "" {
+		return fmt.Errorf("%w: %s", err, f.Hint)
+	}
+	return err
+}
+
+// Plan says what measuring these pairs takes.
+func (x *dashboardProber) Plan(pairs []string) (probe.Plan, error) {
+	p, err := x.plan(pairs)
+	if err != nil {
+		return probe.Plan{}, err
+	}
+	return p.Summary(), nil
+}
+
+// plan lays out the pairs of some IDs.
+func (x *dashboardProber) plan(ids []string) (*plan.Plan, error) {
+	x.mu.Lock()
+	all := x.all
+	x.mu.Unlock()
+	if all == nil {
+		return nil, errors.New("which pairs there are is not known: ask for them first")
+	}
+	wanted := map[string]bool{}
+	for _, id := range ids {
+		wanted[id] = true
+	}
+	own := *all
+	own.Pairs = slices.DeleteFunc(slices.Clone(all.Pairs), func(p probe.Pair) bool { return !wanted[p.ID] })
+	if len(own.Pairs) < len(wanted) || len(own.Pairs) == 0 {
+		return nil, fmt.Errorf("%d of %s are there: list them again", len(own.Pairs), text.Plural(len(wanted), "pair"))
+	}
+	if len(own.Pairs) < len(all.Pairs) { // what there are no pairs of is no news of these
+		own.Rejected = nil
+	}
+	return x.m.layout(&own)
+}
+
+// Run measures pairs. It returns soon after ctx ended, with nil: what was measured is told.
+func (x *dashboardProber) Run(ctx context.Context, pairs []string, tell func(*probe.Event)) error {
+	held, release, err := x.hold(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	p, err := x.plan(pairs)
+	if err != nil {
+		return err
+	}
+	prober, done, err := x.ground.prober(held)
+	if err != nil {
+		return advised(err)
+	}
+	o := x.m.options(p, prober, x.ground.hosts())
+	o.Event = tell
+	_, err = proberun.Run(held, o)
+	return errors.Join(unlessCanceled(err), done())
+}
+
+// Close stops what runs, and waits until it has given all back.
+func (x *dashboardProber) Close() error {
+	x.stop()
+	x.busy.Lock()
+	defer x.busy.Unlock()
+	x.closed = true
+	return nil
+}

@@ -1,0 +1,389 @@
+package probing
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/topoctl/topoctl/internal/app/cli/command"
+	"github.com/topoctl/topoctl/internal/app/cli/peers"
+	"github.com/topoctl/topoctl/internal/app/probe/fabric"
+	"github.com/topoctl/topoctl/internal/app/probe/local"
+	"github.com/topoctl/topoctl/internal/app/probe/plan"
+	"github.com/topoctl/topoctl/internal/base/text"
+	"github.com/topoctl/topoctl/pathsel"
+	"github.com/topoctl/topoctl/probe"
+)
+
+type probeFabricOptions struct {
+	measuring
+	ports      portFlags
+	hostsFile  string
+	hostFlags  []string
+	rails      string
+	fabricFile string
+	tokenFile  string
+	launch     string
+	command    string
+	dialTime   time.Duration
+}
+
+var railChoices = []string{string(plan.RailsAll), string(plan.RailsSame), string(plan.RailsCross)}
+
+func newProbeFabricCmd(f *command.Env, runF func(context.Context, *probeFabricOptions) error) *cobra.Command {
+	opts := &probeFabricOptions{measuring: measuring{Host: f.Host()}}
+	cmd := &cobra.Command{
+		Use:   "fabric",
+		Short: "Measure the ports of many hosts, every one with every other",
+		Long: "fabric measures pairs of ports of different hosts, from each to each, through agents\n" +
+			"that run there (\"topoctl agent --listen :" + peers.AgentPort + " --token-file token\"), or that --launch ssh\n" +
+			"starts and stops again. This host only says when; it takes part if it is one of --host\n" +
+			"or --hosts.\n\n" +
+			"--hosts is a file with a line for each host: a name and its agent's HOST[:PORT] (the port\n" +
+			"is " + peers.AgentPort + " unless given), or the address alone; # begins a comment.\n\n" +
+			"--fabric is the file that \"topoctl path\" reads: which rail and which leaf switch each port\n" +
+			"is on. With leaves a switch can be blamed. Where it also lists the links between leaves\n" +
+			"and spines (rates of one link in one direction), pairs of different leaves count them,\n" +
+			"and they can be blamed too:\n" +
+			"  \"uplinks\": [{\"leaf\": \"leaf-0\", \"spine\": \"spine-0\", \"count\": 4, \"bytes_per_sec\": 50000000000}]\n\n" +
+			"With --dry-run it prints the rounds; hosts may then be files that --from reads, or\n" +
+			command.FixturePrefix + "NAME, in place of addresses.\n\n" + verdictsText + " It is 3 also where a\n" +
+			"host took no part, or has RDMA that its agent cannot use.",
+		Example: "  topoctl probe fabric --host n1=10.0.0.1 --host n2=10.0.0.2 --token-file token\n" +
+			"  topoctl probe fabric --hosts hosts --fabric fabric.json --rails same --report today.json\n" +
+			"  topoctl probe fabric --hosts hosts --launch ssh --max-duration 10m --events run.jsonl\n" +
+			"  topoctl probe fabric --dry-run --host n1=fixture:dgx-h100 --host n2=fixture:dgx-h100",
+		Args: command.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := opts.parse(f, cmd); err != nil {
+				return err
+			}
+			return runF(cmd.Context(), opts)
+		},
+	}
+	fl := cmd.Flags()
+	fl.StringVar(&opts.hostsFile, "hosts", "", "measure between the hosts in `FILE`, - is standard input")
+	fl.StringArrayVar(&opts.hostFlags, "host", nil, "measure the host of the agent at `[NAME=]HOST[:PORT]`, beside those of --hosts; repeatable")
+	fl.StringVar(&opts.rails, "rails", railChoices[0], "pair ports of `RAILS`: all, same or cross; the last two need --fabric")
+	fl.StringVar(&opts.fabricFile, "fabric", "", "`FILE` with rail and leaf of each port, and the uplinks of leaves (topoctl.fabric/v1)")
+	fl.StringVar(&opts.tokenFile, "token-file", "", "the secret that the agents want is in `FILE` (its first line), - is standard input")
+	fl.StringVar(&opts.launch, "launch", "", "start the agents by `HOW` (ssh), and stop them at the end")
+	fl.StringVar(&opts.command, "launch-command", "topoctl", "with --launch: `COMMAND` is topoctl there")
+	opts.flags.add(cmd, local.DefaultSpec())
+	opts.ports.add(cmd)
+	command.Offer(cmd, map[string]command.Completer{"rails": command.Words(railChoices...), "launch": command.Words("ssh"), "launch-command": command.Words(), "host": command.Words()})
+	command.Uses(cmd, "timeout", "quiet", "verbose", "output", "json", "color", "no-color", "ascii", "units")
+	command.Formats(cmd, command.FormatTable, command.FormatWide, command.FormatJSON, command.FormatJSONL, command.FormatSVG, command.FormatHTML)
+	return cmd
+}
+
+func (o *probeFabricOptions) parse(f *command.Env, cmd *cobra.Command) error {
+	if err := command.NotEmpty(cmd, "hosts", "fabric", "token-file", "launch", "launch-command"); err != nil {
+		return err
+	}
+	if err := o.parseMeasuring(f, cmd, local.DefaultSpec()); err != nil {
+		return err
+	}
+	if err := fabric.CheckSpec(&o.spec); err != nil {
+		return fmt.Errorf("agents do not measure that: %w", err)
+	}
+	if err := errors.Join(o.ports.check(), command.CheckWords("rails", []string{o.rails}, railChoices)); err != nil {
+		return err
+	}
+	switch changed := cmd.Flags().Changed; {
+	case o.hostsFile == "" && len(o.hostFlags) == 0:
+		return command.WithHint(errors.New("no hosts: want --hosts FILE or --host NAME=HOST[:PORT]"), "run \"topoctl agent\" on each of them, or add --launch ssh")
+	case o.launch != "" && o.launch != "ssh":
+		return fmt.Errorf("--launch %q: want ssh", o.launch)
+	case o.launch == "" && changed("launch-command"):
+		return errors.New("--launch-command has no effect without --launch")
+	case o.hostsFile == "-" && o.tokenFile == "-":
+		return errors.New("only one of --hosts and --token-file can be standard input")
+	case changed("timeout") || o.launch != "":
+		o.dialTime = o.Globals.Timeout
+	}
+	return nil
+}
+
+func runProbeFabric(ctx context.Context, o *probeFabricOptions) error {
+	hosts, described, err := o.listHosts(ctx)
+	if err != nil {
+		return err
+	}
+	if n := len(hosts) + len(described); n < 2 {
+		return command.WithHint(fmt.Errorf("%s: want two or more", text.Plural(n, "host")), "this host takes part as one of them; \"topoctl probe local\" measures it alone")
+	}
+	if len(described) > 0 {
+		return o.dryDescribed(ctx, described, hosts)
+	}
+	fleet, err := o.openFleet(ctx, hosts)
+	if err != nil {
+		return err
+	}
+	err = o.run(ctx, fleet)
+	if closed := fleet.Close(); closed != nil {
+		o.warn("%v", ofFabric{closed})
+	}
+	return err
+}
+
+// warn writes a warning to stderr.
+func (o *probeFabricOptions) warn(format string, args ...any) {
+	if !o.Globals.Quiet {
+		fmt.Fprintln(o.Streams.Err, "topoctl: warning: "+text.Printable(fmt.Sprintf(format, args...)))
+	}
+}
+
+// described is a host that a file or a fixture describes.
+type describedHost struct{ name, source string }
+
+// listHosts gives the hosts with addresses, and those that are only described.
+func (o *probeFabricOptions) listHosts(ctx context.Context) (hosts []fabric.HostAddr, described []describedHost, err error) {
+	var lines strings.Builder
+	if o.hostsFile != "" {
+		data, err := o.ReadFile(ctx, o.hostsFile)
+		if err != nil {
+			return nil, nil, fmt.Errorf("--hosts: %w", err)
+		}
+		if hosts, err = fabric.ParseHosts(data); err != nil {
+			return nil, nil, fmt.Errorf("--hosts %s: %w", o.hostsFile, command.Trim(err))
+		}
+	}
+	for _, text := range o.hostFlags {
+		name, address, both := strings.Cut(text, "=")
+		if !both {
+			address = text
+		}
+		if o.flags.dryRun && isDescription(address) {
+			described = append(described, describedHost{cmp.Or(name, address), address})
+			continue
+		}
+		if strings.ContainsAny(text, " \t\r\n#") || name == "" || address == "" {
+			return nil, nil, fmt.Errorf("--host %q: want NAME=HOST[:PORT]", text)
+		}
+		if both {
+			lines.WriteString(name + " ")
+		}
+		lines.WriteString(address + "\n")
+	}
+	if lines.Len() > 0 {
+		more, err := fabric.ParseHosts([]byte(lines.String()))
+		if err != nil {
+			_, why, _ := strings.Cut(err.Error(), ": line ")
+			_, why, _ = strings.Cut(why, ": ")
+			return nil, nil, fmt.Errorf("--host: %s", why)
+		}
+		hosts = append(hosts, more...)
+	}
+	return hosts, described, nil
+}
+
+// isDescription says whether a host is given by what describes it.
+func isDescription(source string) bool {
+	if strings.HasPrefix(source, command.FixturePrefix) {
+		return true
+	}
+	_, err := os.Stat(source)
+	return err == nil
+}
+
+// dryDescribed plans for hosts that need not be there.
+func (o *probeFabricOptions) dryDescribed(ctx context.Context, described []describedHost, others []fabric.HostAddr) error {
+	if len(others) > 0 {
+		return command.WithHint(fmt.Errorf("--host %s: files and addresses of agents do not go together", described[0].name), "%s was taken for an agent at %s: there is no such file", others[0].Name, others[0].Address)
+	}
+	var hosts []plan.Host
+	for _, d := range described {
+		t, err := o.Named(ctx, d.source)
+		if err != nil {
+			return fmt.Errorf("--host %s: %w", d.name, command.Trim(err))
+		}
+		hosts = append(hosts, plan.Host{Name: d.name, Topology: t})
+	}
+	p, err := o.plan(ctx, hosts)
+	if err != nil {
+		return err
+	}
+	return o.dry(p)
+}
+
+// plan lists the pairs between hosts and lays them out.
+func (o *probeFabricOptions) plan(ctx context.Context, hosts []plan.Host) (*plan.Plan, error) {
+	pairs, err := o.pairs(ctx, hosts)
+	if err != nil {
+		return nil, err
+	}
+	return o.layout(pairs)
+}
+
+// pairs lists the pairs between hosts.
+func (o *probeFabricOptions) pairs(ctx context.Context, hosts []plan.Host) (*plan.Pairs, error) {
+	fo := plan.FabricOptions{Rails: plan.Rails(o.rails), BothWays: o.flags.bidir, Transport: o.ports.wanted(), Memory: plan.Where(o.ports.memory), Select: o.flags.selected}
+	if o.fabricFile != "" {
+		data, err := o.ReadFile(ctx, o.fabricFile)
+		if err != nil {
+			return nil, fmt.Errorf("--fabric: %w", err)
+		}
+		if fo.Fabric, err = pathsel.ParseFabric(data); err != nil {
+			return nil, fmt.Errorf("--fabric %s: %w", o.fabricFile, command.Trim(err))
+		}
+	}
+	pairs, err := plan.Fabric(hosts, fo)
+	if err != nil && o.fabricFile != "" && strings.HasPrefix(err.Error(), "fabric: ") {
+		return nil, fmt.Errorf("--fabric %s: %w", o.fabricFile, command.Trim(err))
+	}
+	if err != nil {
+		return nil, planHint(err)
+	}
+	return pairs, nil
+}
+
+func (o *probeFabricOptions) openFleet(ctx context.Context, hosts []fabric.HostAddr) (*fabric.Fleet, error) {
+	fo := fabric.Options{Hosts: hosts, DialTime: o.dialTime}
+	var err error
+	if fo.Token, err = peers.ReadToken(o.tokenFile, o.Streams.In, o.Streams.Err); err != nil {
+		return nil, err
+	}
+	if o.launch != "" {
+		fo.Launch = &fabric.Launch{Command: strings.Fields(o.command)}
+		if fo.Token == nil { // nobody else needs to know it
+			secret := make([]byte, 32)
+			if _, err := rand.Read(secret); err != nil {
+				return nil, err
+			}
+			fo.Token = []byte(hex.EncodeToString(secret))
+		}
+	}
+	fleet, err := fabric.Open(ctx, fo)
+	if err != nil {
+		return nil, o.openHint(ofFabric{err})
+	}
+	return fleet, nil
+}
+
+// ofFabric is an error of internal/app/probe/fabric without the package's name. "fabric:" of others
+// means a file.
+type ofFabric struct{ error }
+
+func (e ofFabric) Error() string { return strings.TrimPrefix(e.error.Error(), "fabric: ") }
+func (e ofFabric) Unwrap() error { return e.error }
+
+// openHint says what to do where no agent can be used.
+func (o *probeFabricOptions) openHint(err error) error {
+	text := err.Error()
+	switch {
+	case strings.Contains(text, "bind: cannot assign requested address"):
+		return command.WithHint(err, "is the interface of that address up? Loopback needs \"ip link set lo up\"")
+	case strings.Contains(text, "network is unreachable"), strings.Contains(text, "no route to host"):
+		return command.WithHint(err, "this host has no way there: \"ip route get ADDRESS\" says which, and \"ip addr\" which interfaces are up")
+	case strings.Contains(text, "token"):
+		return command.WithHint(err, "all of them and this command need the same --token-file")
+	case o.launch != "":
+		return command.WithHint(err, "does \"ssh HOST topoctl version\" work without a password? --launch-command says where topoctl is there")
+	case strings.Contains(text, "connection refused"):
+		return command.WithHint(err, "run \"topoctl agent --listen :%s --token-file token\" on each host, or add --launch ssh", peers.AgentPort)
+	}
+	return err
+}
+
+// usable are the hosts whose agents can be used. Warnings say what is wrong with the others.
+func (o *probeFabricOptions) usable(fleet *fabric.Fleet) ([]plan.Host, error) {
+	var hosts []plan.Host
+	for _, h := range fleet.Hosts() {
+		if h.Error != "" {
+			o.warn("%s takes no part: %s", h.Name, h.Error)
+			continue
+		}
+		if o.Globals.Verbose {
+			fmt.Fprintln(o.Streams.Err, "topoctl: "+text.Printable(fmt.Sprintf("%s at %s: %s", h.Name, h.Address, strings.Join(slices.Concat(h.Transports, h.Unavailable), "; "))))
+		}
+		hosts = append(hosts, plan.Host{Name: h.Name, Topology: h.Topology})
+	}
+	if len(hosts) < 2 {
+		return nil, fmt.Errorf("%s of %d can be used: want two or more", text.Plural(len(hosts), "agent"), len(fleet.Hosts()))
+	}
+	return hosts, nil
+}
+
+// hostsOf gives the hosts of a fleet as they are when it is called.
+func hostsOf(fleet *fabric.Fleet) func() []probe.Host {
+	return func() []probe.Host {
+		var out []probe.Host
+		for _, h := range fleet.Hosts() {
+			out = append(out, h.Host)
+		}
+		return out
+	}
+}
+
+// run measures with the agents that can be used.
+func (o *probeFabricOptions) run(ctx context.Context, fleet *fabric.Fleet) error {
+	hosts, err := o.usable(fleet)
+	if err != nil {
+		return command.WithHint(err, "the warnings say what is wrong with the others")
+	}
+	notes := o.withoutRDMA(hosts, fleet.Hosts())
+	p, err := o.plan(ctx, hosts)
+	if err != nil {
+		return err
+	}
+	p.Pairs.Notes = append(p.Pairs.Notes, notes...)
+	if o.flags.dryRun {
+		return o.dry(p)
+	}
+	return o.measure(ctx, p, fleet.Prober(), hostsOf(fleet))
+}
+
+// withoutRDMA takes TCP for the pairs of hosts with RDMA that their agents cannot use, and
+// gives the notes that say so.
+func (o *probeFabricOptions) withoutRDMA(hosts []plan.Host, agents []fabric.Host) []string {
+	if o.ports.wanted() != pathsel.Auto {
+		return nil
+	}
+	var notes []string
+	for i := range hosts {
+		h := &hosts[i]
+		a := &agents[slices.IndexFunc(agents, func(a fabric.Host) bool { return a.Name == h.Name })]
+		if slices.Contains(a.Transports, probe.RDMA) {
+			continue
+		}
+		if ph, err := pathsel.New(h.Topology, pathsel.Options{}); err != nil || ph.Transport() != pathsel.RDMA {
+			continue
+		}
+		h.Transport = pathsel.TCP
+		why := "its agent does not offer it"
+		if len(a.Unavailable) > 0 {
+			why = strings.Join(a.Unavailable, "; ")
+		}
+		text := fmt.Sprintf("%s has RDMA that cannot be used (%s): its pairs are measured over TCP", h.Name, why)
+		notes = append(notes, probe.PartialNote+text)
+		o.warn("%s", text)
+	}
+	return notes
+}
+
+// planHint says what to do about a plan that cannot be made.
+func planHint(err error) error {
+	if err == nil {
+		return nil
+	}
+	text := err.Error()
+	switch {
+	case strings.Contains(text, "plan: selection"):
+		return command.WithHint(err, "--dry-run lists the pairs")
+	case strings.Contains(text, "two hosts are called"):
+		return command.WithHint(err, "--host NAME=HOST gives it one")
+	case strings.Contains(text, "no rail is known"):
+		return command.WithHint(err, "--fabric FILE names the rail of each port: \"topoctl help path\" shows such a file")
+	}
+	return err
+}

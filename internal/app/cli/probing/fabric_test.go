@@ -1,0 +1,62 @@
+package probing
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/topoctl/topoctl/discover"
+	"github.com/topoctl/topoctl/fixtures"
+	"github.com/topoctl/topoctl/internal/app/cli/clitest"
+	"github.com/topoctl/topoctl/internal/app/cli/command"
+	"github.com/topoctl/topoctl/internal/app/probe/fabric"
+	"github.com/topoctl/topoctl/internal/app/probe/plan"
+	"github.com/topoctl/topoctl/pathsel"
+	"github.com/topoctl/topoctl/probe"
+)
+
+// An agent without RDMA takes its own host to TCP, and the report says so.
+func TestProbeWithoutRDMA(t *testing.T) {
+	tree, err := fixtures.Open("a10-2nic")
+	if err != nil {
+		t.Fatal(err)
+	}
+	top, err := discover.Discover(t.Context(), discover.Options{FS: tree, Origin: "fixture:a10-2nic"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	both := []string{probe.RDMA, probe.TCP}
+	agents := []fabric.Host{ // the second takes no part
+		{Host: probe.Host{Name: "n1"}, Topology: top, Transports: both},
+		{Host: probe.Host{Name: "gone", Error: "no answer"}},
+		{Host: probe.Host{Name: "n2"}, Topology: top, Transports: []string{probe.TCP}, Unavailable: []string{"rdma: no device file"}},
+	}
+	for transport, want := range map[string]pathsel.Transport{"auto": pathsel.TCP, "rdma": pathsel.Auto} {
+		f := clitest.New()
+		o := &probeFabricOptions{measuring: measuring{Host: &command.Host{Streams: f.Streams}}, ports: portFlags{transport: transport}}
+		hosts := []plan.Host{{Name: "n1", Topology: top}, {Name: "n2", Topology: top}}
+		notes := o.withoutRDMA(hosts, agents)
+		if hosts[0].Transport != pathsel.Auto || hosts[1].Transport != want {
+			t.Errorf("%s: transports %q and %q", transport, hosts[0].Transport, hosts[1].Transport)
+		}
+		text := "n2 has RDMA that cannot be used (rdma: no device file): its pairs are measured over TCP"
+		told := len(notes) == 1 && notes[0] == probe.PartialNote+text && strings.Contains(f.Stderr.String(), text)
+		if told != (want == pathsel.TCP) || !told && len(notes) > 0 {
+			t.Errorf("%s: notes %q, stderr %q", transport, notes, f.Stderr.String())
+		}
+	}
+}
+
+func TestProbeOpenHint(t *testing.T) {
+	for text, want := range map[string]string{
+		"engine: listen tcp 127.0.0.1:0: bind: cannot assign requested address": "ip link set lo up",
+		"n1: dial tcp 10.0.0.1:7411: connect: connection refused":               "topoctl agent --listen",
+		"n1: dial tcp 10.9.0.1:7411: connect: network is unreachable":           "ip route get",
+		"n1: wrong token": "--token-file",
+	} {
+		var f *command.Error
+		if err := new(probeFabricOptions).openHint(errors.New(text)); !errors.As(err, &f) || !strings.Contains(f.Hint, want) {
+			t.Errorf("%s: %v", text, f)
+		}
+	}
+}

@@ -1,0 +1,126 @@
+package probing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/app/cli/command"
+	"github.com/topoctl/topoctl/internal/app/cli/peers"
+	"github.com/topoctl/topoctl/internal/app/probe/fabric"
+	"github.com/topoctl/topoctl/internal/app/probe/plan"
+	"github.com/topoctl/topoctl/internal/base/text"
+	"github.com/topoctl/topoctl/probe"
+)
+
+// localGround is this host.
+type localGround struct {
+	o        probeLocalOptions
+	topology *topo.Topology
+}
+
+func (g *localGround) pairs(ctx context.Context) (*plan.Pairs, error) {
+	t, err := g.o.Find(ctx)
+	if err != nil {
+		return nil, err
+	}
+	pairs, err := g.o.pairs(t)
+	if err != nil {
+		return nil, err
+	}
+	g.topology = t
+	return pairs, nil
+}
+
+// prober is one for each run: between runs this process holds no memory for it.
+func (g *localGround) prober(context.Context) (probe.Prober, func() error, error) {
+	p, err := g.o.prober(g.topology)
+	if err != nil {
+		return nil, nil, err
+	}
+	return p, p.Close, nil
+}
+
+func (*localGround) hosts() func() []probe.Host { return nil }
+
+// fabricGround are hosts with agents. It holds the agents, which one controller at a time can, only
+// while it lists pairs or measures: others want to probe beside a dashboard that is left open.
+type fabricGround struct {
+	o     probeFabricOptions
+	to    []fabric.HostAddr
+	token []byte
+	fleet *fabric.Fleet // nil: not held
+}
+
+func newFabricGround(ctx context.Context, o *DashboardOptions, fo probeFabricOptions, warn io.Writer) (*fabricGround, error) {
+	fo.hostsFile, fo.hostFlags, fo.tokenFile, fo.dialTime = o.HostsFile, o.hostFlags, o.tokenFile, 0
+	to, _, err := fo.listHosts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if len(to) < 2 {
+		return nil, command.WithHint(fmt.Errorf("%s: want two or more", text.Plural(len(to), "host")), "this host takes part as one of them, with an agent of its own")
+	}
+	token, err := peers.ReadToken(o.tokenFile, nil, warn)
+	return &fabricGround{o: fo, to: to, token: token}, err
+}
+
+func (g *fabricGround) pairs(ctx context.Context) (*plan.Pairs, error) {
+	if err := g.open(ctx); err != nil {
+		return nil, err
+	}
+	pairs, err := g.list(ctx)
+	return pairs, errors.Join(err, g.close())
+}
+
+// list lists the pairs of the agents that are held.
+func (g *fabricGround) list(ctx context.Context) (*plan.Pairs, error) {
+	var lost []error
+	for _, h := range g.fleet.Hosts() {
+		if h.Error != "" {
+			lost = append(lost, fmt.Errorf("%s takes no part: %s", h.Name, h.Error))
+		}
+	}
+	hosts, err := g.o.usable(g.fleet)
+	if err != nil {
+		return nil, errors.Join(append([]error{err}, lost...)...)
+	}
+	notes := g.o.withoutRDMA(hosts, g.fleet.Hosts())
+	pairs, err := g.o.pairs(ctx, hosts)
+	if err != nil {
+		return nil, err
+	}
+	pairs.Notes = append(pairs.Notes, notes...)
+	return pairs, errors.Join(lost...)
+}
+
+// open takes hold of the agents.
+func (g *fabricGround) open(ctx context.Context) error {
+	fleet, err := fabric.Open(ctx, fabric.Options{Hosts: g.to, Token: g.token, DialTime: g.o.dialTime})
+	if err != nil {
+		return g.o.openHint(ofFabric{err})
+	}
+	g.fleet = fleet
+	return nil
+}
+
+func (g *fabricGround) prober(ctx context.Context) (probe.Prober, func() error, error) {
+	if err := g.open(ctx); err != nil {
+		return nil, nil, err
+	}
+	return g.fleet.Prober(), g.close, nil
+}
+
+func (g *fabricGround) hosts() func() []probe.Host { return hostsOf(g.fleet) }
+
+// close gives the agents back.
+func (g *fabricGround) close() error {
+	fleet := g.fleet
+	g.fleet = nil
+	if err := fleet.Close(); err != nil {
+		return ofFabric{err}
+	}
+	return nil
+}

@@ -1,0 +1,311 @@
+package probing
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/topoctl/topoctl/internal/app/cli/build"
+	"github.com/topoctl/topoctl/internal/app/cli/command"
+	"github.com/topoctl/topoctl/internal/app/probe/judge"
+	"github.com/topoctl/topoctl/internal/app/probe/plan"
+	proberun "github.com/topoctl/topoctl/internal/app/probe/run"
+	"github.com/topoctl/topoctl/internal/app/probe/show"
+	"github.com/topoctl/topoctl/internal/base/text"
+	"github.com/topoctl/topoctl/probe"
+)
+
+// measuring is what the commands that measure have in common.
+type measuring struct {
+	*command.Host
+	format string
+	flags  measureFlags
+	spec   probe.Spec
+	rules  probe.Rules
+	show   show.Options
+}
+
+// toFile has reports printed as for a file where --out-file names one.
+func (o *measuring) toFile() {
+	if o.flags.outFile != "" && o.flags.outFile != "-" {
+		o.show.Color, o.show.Columns = false, o.format == command.FormatWide
+	}
+}
+
+// layout lays pairs out in rounds.
+func (o *measuring) layout(pairs *plan.Pairs) (*plan.Plan, error) {
+	if len(o.spec.SizesBytes) == 0 { // latency is that of loads
+		own := *pairs
+		own.Pairs = slices.DeleteFunc(slices.Clone(pairs.Pairs), func(p probe.Pair) bool { return p.Variant == probe.VariantCopy })
+		pairs = &own
+	}
+	p := plan.Options{Schedule: plan.Schedule(o.flags.schedule), Spec: o.spec}
+	if o.flags.contend != "" {
+		var err error
+		if p.Contend, err = pairs.Link(o.flags.contend); err != nil {
+			return nil, fmt.Errorf("--contend: %w", command.Trim(err))
+		}
+	}
+	return plan.Make(pairs, p)
+}
+
+// measure carries a plan out, prints what came of it, and gives the answer as an error.
+func (o *measuring) measure(ctx context.Context, p *plan.Plan, prober probe.Prober, hosts func() []probe.Host) error {
+	out, err := o.open()
+	if err != nil {
+		return err
+	}
+	if !o.Globals.Quiet {
+		e := p.Estimate
+		fmt.Fprintf(o.Streams.Err, "topoctl: %s in %s, about %s to %s\n", text.Plural(p.Summary().Pairs, "pair"), text.Plural(len(p.Rounds), "round"),
+			e.Time.Round(time.Second), e.MostTime.Round(time.Second))
+	}
+	ro := o.options(p, prober, hosts)
+	ro.Resume, ro.Event = out.resume, out.event
+	bar := progressBar{o: o, elapsed: ro.Elapsed, last: -drawEvery}
+	if !o.Globals.Quiet {
+		ro.Progress = bar.show
+	}
+	report, err := proberun.Run(ctx, ro)
+	bar.end()
+	err = errors.Join(err, out.close())
+	return o.answer(ctx, report, err)
+}
+
+// options say how a plan is carried out.
+func (o *measuring) options(p *plan.Plan, prober probe.Prober, hosts func() []probe.Host) proberun.Options {
+	began := time.Now()
+	return proberun.Options{Tool: build.Tool(), Plan: p, Prober: prober, Spec: o.spec, Rules: o.rules, Now: o.Now,
+		Elapsed: func() time.Duration { return time.Since(began) }, MaxDuration: o.flags.maxDuration, Hosts: hosts}
+}
+
+// answer prints a report and says by an error what it comes to. What could not be
+// written is told last, so that nothing that was measured is lost over it.
+func (o *measuring) answer(ctx context.Context, r *probe.Report, failed error) error {
+	if o.format != command.FormatJSONL {
+		if err := o.print(r); err != nil {
+			failed = errors.Join(failed, err)
+		}
+	}
+	if o.flags.report != "" {
+		data, err := command.SafeJSON(r.Encode())
+		if err == nil {
+			err = command.WriteFile(o.flags.report, data, command.Everyone)
+		}
+		if err != nil {
+			failed = errors.Join(failed, fmt.Errorf("--report: %w", err))
+		}
+	}
+	switch {
+	case ctx.Err() != nil:
+		if rest := unlessCanceled(failed); rest != nil {
+			fmt.Fprintln(o.Streams.Err, "topoctl: "+command.OneLine("", rest))
+		}
+		return ctx.Err()
+	case failed != nil:
+		return failed
+	}
+	return o.outcome(r)
+}
+
+// unlessCanceled is an error without the one that says that the user stopped the run.
+func unlessCanceled(err error) error {
+	if list, ok := err.(interface{ Unwrap() []error }); ok {
+		var rest []error
+		for _, e := range list.Unwrap() {
+			rest = append(rest, unlessCanceled(e))
+		}
+		return errors.Join(rest...)
+	}
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// outcome gives the exit code as an error, and says on stderr what a report lacks where
+// nothing else has said so: tables have the notes.
+func (o *measuring) outcome(r *probe.Report) error {
+	var missing []string
+	if o.format != command.FormatTable && o.format != command.FormatWide {
+		missing = partialNotes(r)
+	}
+	if r.Complete && tried(r) == 0 {
+		missing = append(missing, "no pair was measured: "+nothingWhy(r))
+	}
+	if !o.Globals.Quiet {
+		for _, line := range missing {
+			fmt.Fprintln(o.Streams.Err, "topoctl: partial: "+text.Printable(line))
+		}
+	}
+	return outcome(r)
+}
+
+// partialNotes are the notes on what is there and was not measured.
+func partialNotes(r *probe.Report) []string {
+	var out []string
+	for _, n := range r.Notes {
+		if text, ok := strings.CutPrefix(n, probe.PartialNote); ok {
+			out = append(out, text)
+		}
+	}
+	return out
+}
+
+// tried counts the pairs that were not waived.
+func tried(r *probe.Report) int {
+	s := &r.Summary
+	return s.Pass + s.Warn + s.Fail + s.Inconclusive + s.Error
+}
+
+// nothingWhy says why no pair was measured.
+func nothingWhy(r *probe.Report) string {
+	for i := range r.Results {
+		if x := &r.Results[i]; x.Pair.Waived != "" {
+			return fmt.Sprintf("%s waived, the first because %s", text.Plural(r.Summary.Waived, "pair"), x.Pair.Waived)
+		}
+	}
+	return "there is none, the notes of the report say why"
+}
+
+// outcome is what a report's verdicts come to, as the error that gives the exit code.
+func outcome(r *probe.Report) error {
+	if r.Summary.Fail > 0 || len(r.Blame) > 0 {
+		return command.ErrBad
+	}
+	if r.Summary.Error > 0 || !r.Complete || slices.ContainsFunc(r.Hosts, func(h probe.Host) bool { return h.Error != "" }) {
+		return command.ErrPartial
+	}
+	if tried(r) == 0 || len(partialNotes(r)) > 0 {
+		return command.ErrPartial
+	}
+	for i := range r.Results {
+		if x := &r.Results[i]; x.Verdict == probe.Inconclusive && slices.ContainsFunc(x.Reasons, untold) {
+			return command.ErrPartial
+		}
+	}
+	return nil
+}
+
+// untold says whether a reason is one that more samples, or another try, would change.
+func untold(r probe.Reason) bool {
+	return r.Code == judge.CodeWideInterval || r.Code == judge.CodeNotMeasured || r.Code == judge.CodeTooFast
+}
+
+// print writes a report to stdout, or to --out-file. A table for programs has pairs only:
+// who is to blame stands on stderr then.
+func (o *measuring) print(r *probe.Report) error {
+	data, err := rendered(r, o.format, o.show)
+	if err != nil {
+		return err
+	}
+	if err := o.put(data); err != nil || o.format != command.FormatTable || o.show.Columns || o.Globals.Quiet {
+		return err
+	}
+	return show.Summary(o.Streams.Err, r, o.show)
+}
+
+// put writes the output to stdout, or to --out-file.
+func (o *measuring) put(data []byte) error {
+	if o.flags.outFile == "" || o.flags.outFile == "-" {
+		return command.Write(o.Streams.Out, data)
+	}
+	if err := command.WriteFile(o.flags.outFile, data, command.Everyone); err != nil {
+		return fmt.Errorf("--out-file: %w", err)
+	}
+	return nil
+}
+
+// rendered is a report in a format.
+func rendered(r *probe.Report, format string, o show.Options) ([]byte, error) {
+	switch format {
+	case command.FormatJSON:
+		return command.SafeJSON(r.Encode())
+	case command.FormatSVG:
+		return show.SVG(r, o), nil
+	case command.FormatHTML:
+		return show.HTML(r, o)
+	}
+	var out bytes.Buffer
+	err := show.Table(&out, r, o)
+	return out.Bytes(), err
+}
+
+// outputs are what a run writes to while it measures, and what it goes on from.
+type outputs struct {
+	resume *probe.Report
+	sinks  []*sink
+}
+
+// sink is somebody who gets events as lines. One that fails gets no more, and stops
+// nobody.
+type sink struct {
+	name string
+	w    io.Writer
+	err  error
+}
+
+// open prepares what a run reads and writes, so that nothing is measured that cannot
+// be kept.
+func (o *measuring) open() (*outputs, error) {
+	var out outputs
+	var err error
+	if o.flags.resume != "" {
+		if out.resume, err = o.ReadReport(o.flags.resume); err != nil {
+			return nil, fmt.Errorf("--resume: %w", err)
+		}
+	}
+	for _, x := range []struct{ flag, name string }{{"--out-file", o.flags.outFile}, {"--report", o.flags.report}} {
+		if err := command.Writable(x.name); err != nil {
+			return nil, fmt.Errorf("%s: %w", x.flag, err)
+		}
+	}
+	if o.format == command.FormatJSONL {
+		out.sinks = append(out.sinks, &sink{name: "standard output", w: o.Streams.Out})
+	}
+	if o.flags.events != "" {
+		file, err := os.Create(o.flags.events)
+		if err != nil {
+			return nil, fmt.Errorf("--events: %s: %w", o.flags.events, command.Cause(err))
+		}
+		out.sinks = append(out.sinks, &sink{name: "--events: " + o.flags.events, w: file})
+	}
+	return &out, nil
+}
+
+// event writes an event to all sinks that still take them.
+func (x *outputs) event(e *probe.Event) {
+	if len(x.sinks) == 0 {
+		return
+	}
+	line, err := command.SafeJSON(e.Encode())
+	for _, s := range x.sinks {
+		if s.err == nil && err == nil {
+			_, s.err = s.w.Write(line)
+		} else if s.err == nil {
+			s.err = err
+		}
+	}
+}
+
+// close gives what went wrong with the sinks.
+func (x *outputs) close() error {
+	var errs []error
+	for _, s := range x.sinks {
+		if file, ok := s.w.(*os.File); ok && strings.HasPrefix(s.name, "--") {
+			if err := file.Close(); s.err == nil {
+				s.err = err
+			}
+		}
+		if s.err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", s.name, command.Cause(s.err)))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,66 @@
+package probing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/topoctl/topoctl/internal/app/cli/command"
+)
+
+type probeShowOptions struct {
+	measuring
+	file string
+}
+
+func newProbeShowCmd(f *command.Env, runF func(context.Context, *probeShowOptions) error) *cobra.Command {
+	opts := &probeShowOptions{measuring: measuring{Host: f.Host()}}
+	cmd := &cobra.Command{
+		Use:   "show FILE",
+		Short: "Print a report of measurements as table, heat map or page",
+		Long: "show prints a report that probe has written (-o json, --report) or the report so far of\n" +
+			"its events (-o jsonl, --events), also of a run that was cut off. FILE - is standard\n" +
+			"input. The heat map (svg) and the page (html) need no network.\n\n" +
+			"The exit code is that of the run that wrote it.",
+		Example: "  topoctl probe show report.json\n  topoctl probe show events.jsonl -o wide\n" +
+			"  topoctl probe show report.json -o html --out-file report.html",
+		Args: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case len(args) == 0 || args[0] == "":
+				return command.WithHint(errors.New("no file: want a report"), "%q writes one", "topoctl probe local --report FILE")
+			case len(args) > 1:
+				return command.WithHint(fmt.Errorf("unexpected argument %q", args[1]), "see %q", cmd.CommandPath()+" --help")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var err error
+			if opts.format, err = f.Format(cmd); err != nil {
+				return err
+			}
+			if err := command.NotEmpty(cmd, "out-file"); err != nil {
+				return err
+			}
+			opts.Globals, opts.file, opts.show = f.Globals, args[0], f.ReportOptions(opts.format)
+			opts.toFile()
+			return runF(cmd.Context(), opts)
+		},
+	}
+	cmd.Flags().StringVar(&opts.flags.outFile, "out-file", "", "write the output to `FILE`, in one step")
+	command.Uses(cmd, "quiet", "output", "json", "color", "no-color", "ascii", "units")
+	command.Formats(cmd, command.FormatTable, command.FormatWide, command.FormatJSON, command.FormatSVG, command.FormatHTML)
+	return cmd
+}
+
+func runProbeShow(_ context.Context, o *probeShowOptions) error {
+	r, err := o.ReadReport(o.file)
+	if err != nil {
+		return err
+	}
+	if err := o.print(r); err != nil {
+		return err
+	}
+	return o.outcome(r)
+}

@@ -1,0 +1,239 @@
+package serving
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/app/cli/command"
+	"github.com/topoctl/topoctl/internal/app/kv/predict"
+	"github.com/topoctl/topoctl/internal/app/sim"
+	"github.com/topoctl/topoctl/internal/base/text"
+	"github.com/topoctl/topoctl/pathsel"
+)
+
+// kvSite is where a workload is worked off.
+type kvSite struct {
+	hosts           []sim.HostSpec
+	sources         []string // what describes each host
+	prefill, decode kvPool
+	fabric          *sim.Fabric
+	notes           []string
+}
+
+// kvPool is where the instances of a side are.
+type kvPool struct {
+	side      string // "prefill" or "decode", as its flags are called
+	hosts     []int
+	gpu       string
+	shape     shape
+	instances []predict.Instance
+}
+
+// site reads the hosts and puts instances on their GPUs.
+func (o *kvPredictOptions) site(ctx context.Context) (*kvSite, error) {
+	s := &kvSite{prefill: kvPool{side: "prefill", shape: o.prefillShape}, decode: kvPool{side: "decode", shape: o.decodeShape}}
+	if err := o.readHosts(ctx, s); err != nil {
+		return nil, err
+	}
+	second := min(1, len(s.hosts)-1)
+	var err error
+	if s.prefill.hosts, err = s.pool("prefill", o.prefillHosts, 0); err != nil {
+		return nil, err
+	}
+	if o.decodeShape.instances > 0 {
+		s.decode.hosts, err = s.pool("decode", o.decodeHosts, second)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for i := range s.hosts {
+		if !slices.Contains(s.prefill.hosts, i) && !slices.Contains(s.decode.hosts, i) {
+			return nil, command.WithHint(fmt.Errorf("--host %s: it neither prefills nor decodes", s.hosts[i].Name), "name it in --prefill-hosts or --decode-hosts")
+		}
+	}
+	places := predict.NewPlaces(s.hosts)
+	for _, p := range []*kvPool{&s.prefill, &s.decode} {
+		if err := errors.Join(s.place(p, places), s.findGPU(p, o.gpu)); err != nil {
+			return nil, err
+		}
+	}
+	return s, o.cable(ctx, s)
+}
+
+// readHosts reads the hosts; those of one source are of one kind.
+func (o *kvPredictOptions) readHosts(ctx context.Context, s *kvSite) error {
+	if len(o.hostFlags) == 0 {
+		return command.WithHint(errors.New("no hosts: want --host NAME=FILE"), "--host p=%sa10-2nic --host d=%sa10-2nic are two described hosts", command.FixturePrefix, command.FixturePrefix)
+	}
+	kinds := map[string]*sim.Kind{}
+	for _, line := range o.hostFlags {
+		name, source, _ := strings.Cut(line, "=")
+		if source == "" || name == "" || strings.ContainsAny(name, " \t\r\n:/>,") || text.Printable(name) != name {
+			return fmt.Errorf("--host %q: want NAME=FILE or NAME=%sNAME, the name without spaces and without : / , >", line, command.FixturePrefix)
+		}
+		if slices.ContainsFunc(s.hosts, func(h sim.HostSpec) bool { return h.Name == name }) {
+			return fmt.Errorf("--host %q: two hosts are called %s", line, name)
+		}
+		if kinds[source] == nil {
+			t, err := o.Named(ctx, source)
+			if err == nil {
+				kinds[source], err = sim.NewKind(t, sim.KindOptions{})
+			}
+			if err != nil {
+				return fmt.Errorf("--host %s: %w", name, command.Trim(err))
+			}
+		}
+		s.hosts = append(s.hosts, sim.HostSpec{Name: name, Kind: kinds[source]})
+		s.sources = append(s.sources, source)
+	}
+	return nil
+}
+
+func (s *kvSite) names() []string {
+	var out []string
+	for _, h := range s.hosts {
+		out = append(out, h.Name)
+	}
+	return out
+}
+
+// pool finds the hosts of a side.
+func (s *kvSite) pool(side string, given []string, otherwise int) ([]int, error) {
+	if given == nil {
+		return []int{otherwise}, nil
+	}
+	var out []int
+	for _, name := range given {
+		i := slices.Index(s.names(), name)
+		switch {
+		case i < 0:
+			err := fmt.Errorf("--%s-hosts %q: no --host is called %q", side, strings.Join(given, ","), name)
+			if near := command.Closest(name, s.names()); near != "" {
+				return nil, command.WithHint(err, "did you mean %s?", near)
+			}
+			return nil, err
+		case slices.Contains(out, i):
+			return nil, fmt.Errorf("--%s-hosts %q: %s is given twice", side, strings.Join(given, ","), name)
+		}
+		out = append(out, i)
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("--%s-hosts is empty", side)
+	}
+	return out, nil
+}
+
+// place gives each instance GPUs that nobody has yet.
+func (s *kvSite) place(p *kvPool, places *predict.Places) error {
+	for n := range p.shape.instances {
+		ranks, err := places.Place(p.hosts, p.shape.tp, 1)
+		if err != nil {
+			return command.WithHint(fmt.Errorf("--%s %s: instance %d: %w", p.side, p.shape, n+1, err), "give fewer instances or ranks, or more hosts in --%s-hosts", p.side)
+		}
+		p.instances = append(p.instances, ranks)
+	}
+	return nil
+}
+
+// findGPU says what the instances of a side compute with.
+func (s *kvSite) findGPU(p *kvPool, given string) error {
+	if p.gpu = given; given != "" {
+		return nil
+	}
+	for _, ranks := range p.instances {
+		for _, r := range ranks {
+			h := s.hosts[r.Host]
+			t := h.Kind.Topology()
+			model := t.GPUs[slices.Index(h.Kind.Host().GPUs(), r.Location)].Model
+			name, known := kvGPUs[model]
+			if !known {
+				return command.WithHint(fmt.Errorf("how fast %q computes is not known (%s of %s)", model, r.Location, h.Name), "--gpu NAME says what to compute as: %s", command.Either(gpuNames()))
+			}
+			if p.gpu != "" && p.gpu != name {
+				return command.WithHint(fmt.Errorf("%s instances would run on %s and on %s", p.side, p.gpu, name), "--gpu NAME has all compute alike")
+			}
+			p.gpu = name
+		}
+	}
+	return nil
+}
+
+// cable joins the ports: as --fabric says, else by one switch.
+func (o *kvPredictOptions) cable(ctx context.Context, s *kvSite) error {
+	if o.fabricFile == "" {
+		s.fabric = &sim.Fabric{Leaves: 1}
+		for h := range s.hosts {
+			for _, id := range s.hosts[h].Kind.DataPorts() {
+				s.fabric.Cables = append(s.fabric.Cables, sim.Cable{Host: h, Port: id, Rail: -1})
+			}
+		}
+	} else {
+		data, err := o.ReadFile(ctx, o.fabricFile)
+		if err != nil {
+			return fmt.Errorf("--fabric: %w", err)
+		}
+		file, err := pathsel.ParseFabric(data)
+		if err == nil {
+			s.fabric, s.notes, err = fabricOf(file, s.hosts)
+		}
+		if err != nil {
+			return fmt.Errorf("--fabric %s: %w", o.fabricFile, command.Trim(err))
+		}
+	}
+	for _, c := range s.fabric.Cables {
+		h := s.hosts[c.Host]
+		if p, ok := h.Kind.Host().Port(c.Port); ok && p.BytesPerSec == nil {
+			s.notes = append(s.notes, fmt.Sprintf("the rate of %s/%s is not known: it limits nothing here", h.Name, p.Name))
+		}
+	}
+	return nil
+}
+
+// portName is what people call a port.
+func portName(h sim.HostSpec, id topo.ID) string {
+	p, _ := h.Kind.Host().Port(id)
+	return p.Name
+}
+
+// ports finds the ports of a flag: HOST/PORT, or, where any host will do, PORT of each host that has it.
+func (s *kvSite) ports(flag, line string, anyHost bool) (map[int][]topo.ID, error) {
+	host, name, both := strings.Cut(line, "/")
+	if both && !slices.Contains(s.names(), host) { // mlx4_0/2
+		both = false
+	}
+	if !both {
+		host, name = "", line
+	}
+	if name == "" || !both && !anyHost {
+		return nil, fmt.Errorf("--%s %q: want HOST/PORT, the host being one of %s", flag, line, text.List(s.names(), 4))
+	}
+	out := map[int][]topo.ID{}
+	var known []string
+	for i, h := range s.hosts {
+		if both && h.Name != host {
+			continue
+		}
+		for _, p := range h.Kind.Host().Ports() {
+			known = append(known, p.Name)
+			if p.Name == name || p.ID.Name() == name || p.Device != "" && p.Device == name {
+				out[i] = append(out[i], p.ID)
+			}
+		}
+	}
+	if len(out) == 0 {
+		err := fmt.Errorf("--%s %q: no host has such a port", flag, line)
+		if both {
+			err = fmt.Errorf("--%s %q: %s has no such port", flag, line, host)
+		}
+		if near := command.Closest(name, known); near != "" {
+			return nil, command.WithHint(err, "did you mean %s?", near)
+		}
+		slices.Sort(known)
+		return nil, command.WithHint(err, "there are %s", text.List(slices.Compact(known), 12))
+	}
+	return out, nil
+}

@@ -1,0 +1,36 @@
+// Package serving has the commands about serving with a KV cache that moves: kv predict, replay
+// and preset.
+package serving
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/topoctl/topoctl/internal/app/cli/command"
+)
+
+// kvRuns carry the subcommands out.
+type kvRuns struct {
+	predict func(context.Context, *kvPredictOptions) error
+}
+
+// Commands are those about serving with a KV cache that moves.
+func Commands(f *command.Env) []*cobra.Command {
+	return []*cobra.Command{newKVCmd(f, kvRuns{runKVPredict})}
+}
+
+func newKVCmd(f *command.Env, run kvRuns) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "kv",
+		Short: "Say what topology and path choice do to serving with a KV cache that moves",
+		Long: "kv is about serving where some hosts compute prompts (prefill), others the answers\n" +
+			"(decode), and the KV cache of each prompt moves between them: how long until the first\n" +
+			"token, which part of that is the network's, and what other NICs or paths would change.",
+		Example: "  topoctl kv predict --model llama-3.1-8b --host p=fixture:a10-2nic --host d=fixture:a10-2nic --rate 2",
+		Args:    command.UnknownCommand,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newKVPredictCmd(f, run.predict), newKVReplayCmd(f, runReplay), newKVPresetCmd(f, runKVPreset))
+	return cmd
+}

@@ -1,0 +1,110 @@
+package serving
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/topoctl/topoctl/internal/app/cli/command"
+	"github.com/topoctl/topoctl/internal/app/kv"
+	"github.com/topoctl/topoctl/internal/app/kv/workload"
+)
+
+// kvLoad are the flags that say what clients ask for.
+type kvLoad struct {
+	requests, concurrency int
+	rateText              string
+	ratePerSec            float64
+	burstiness            float64
+	inputLen, outputLen   int
+	inputRange            float64
+	trace                 string
+	conversation          int
+	seed                  uint64
+}
+
+// generated are the flags of generated workloads.
+var generated = []string{"requests", "rate", "burstiness", "concurrency", "input-len", "output-len", "input-range"}
+
+func (l *kvLoad) add(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	fl.IntVar(&l.requests, "requests", 1000, "generate `N` requests")
+	fl.StringVar(&l.rateText, "rate", "inf", "`N` of them come each second, inf: all at once")
+	fl.Float64Var(&l.burstiness, "burstiness", 1, "with --rate: `SHAPE` of the gamma distribution of the gaps; 1 is Poisson, less is burstier")
+	fl.IntVar(&l.concurrency, "concurrency", 0, "`N` are under way at once; the next one is sent when one ends")
+	fl.IntVar(&l.inputLen, "input-len", 1024, "prompts have `N` tokens")
+	fl.IntVar(&l.outputLen, "output-len", 128, "answers have `N` tokens")
+	fl.Float64Var(&l.inputRange, "input-range", 0, "draw prompts up to this `PART` shorter and longer, 0 to less than 1")
+	fl.StringVar(&l.trace, "trace", "", "the requests are in `FILE` (Mooncake's trace format), - is standard input")
+	fl.IntVar(&l.conversation, "conversation", 0, "draw `N` requests with the statistics of Mooncake's conversation trace")
+	fl.Uint64Var(&l.seed, "seed", 1, "`N` decides what is drawn; equal seeds give equal runs")
+}
+
+// check says which flags do not go together.
+func (l *kvLoad) check(cmd *cobra.Command) error {
+	changed := cmd.Flags().Changed
+	for _, source := range []string{"trace", "conversation"} {
+		for _, name := range generated {
+			if changed(source) && changed(name) {
+				return fmt.Errorf("--%s has no effect with --%s", name, source)
+			}
+		}
+	}
+	rate, err := strconv.ParseFloat(l.rateText, 64)
+	l.ratePerSec = rate
+	switch {
+	case changed("trace") && changed("conversation"):
+		return errors.New("--trace and --conversation exclude each other")
+	case changed("conversation") && (l.conversation < 1 || l.conversation > workload.MaxRequests):
+		return fmt.Errorf("--conversation %d: want 1 to %d requests", l.conversation, workload.MaxRequests)
+	case l.requests < 1 || l.requests > workload.MaxRequests:
+		return fmt.Errorf("--requests %d: want 1 to %d", l.requests, workload.MaxRequests)
+	case err != nil || !(rate > 0):
+		return fmt.Errorf("--rate %q: want requests each second, above 0, or inf", l.rateText)
+	case changed("burstiness") && math.IsInf(rate, 1):
+		return errors.New("--burstiness has no effect without --rate: all requests come at once")
+	case !(l.burstiness > 0):
+		return fmt.Errorf("--burstiness %v: want more than 0; 1 is Poisson", l.burstiness)
+	case changed("concurrency") && (l.concurrency < 1 || l.concurrency > workload.MaxRequests):
+		return fmt.Errorf("--concurrency %d: want 1 to %d", l.concurrency, workload.MaxRequests)
+	case l.concurrency > 0 && !math.IsInf(rate, 1):
+		return errors.New("--rate and --concurrency exclude each other: with a concurrency requests are sent when others end")
+	case l.inputLen < 1 || l.inputLen > workload.MaxTokens:
+		return fmt.Errorf("--input-len %d: want 1 to %d tokens", l.inputLen, workload.MaxTokens)
+	case l.outputLen < 1 || l.outputLen > workload.MaxTokens:
+		return fmt.Errorf("--output-len %d: want 1 to %d tokens", l.outputLen, workload.MaxTokens)
+	case !(l.inputRange >= 0 && l.inputRange < 1):
+		return fmt.Errorf("--input-range %v: want 0 or more, but less than 1", l.inputRange)
+	}
+	return nil
+}
+
+// workload makes or reads the requests.
+func (l *kvLoad) workload(ctx context.Context, in *command.Host) (*kv.Workload, error) {
+	if l.trace != "" {
+		data, err := in.ReadFile(ctx, l.trace)
+		if err != nil {
+			return nil, fmt.Errorf("--trace: %w", err)
+		}
+		name := l.trace
+		if name == "-" {
+			name = command.StdinName
+		}
+		w, err := workload.ReadTrace(bytes.NewReader(data), "trace "+name)
+		if err != nil {
+			return nil, fmt.Errorf("--trace %s: %w", name, err)
+		}
+		return w, nil
+	}
+	spec := workload.Spec{Requests: l.requests, Seed: l.seed, Input: workload.Uniform(l.inputLen, l.inputRange), Output: workload.Fixed(l.outputLen),
+		Arrivals: workload.Arrivals{RatePerSec: l.ratePerSec, Burstiness: l.burstiness, Concurrency: l.concurrency}}
+	if l.conversation > 0 {
+		spec = workload.Conversation(l.conversation, l.seed, 0)
+	}
+	return workload.Generate(spec)
+}

@@ -1,0 +1,223 @@
+package serving
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/topoctl/topoctl/internal/app/cli/command"
+	kvlayout "github.com/topoctl/topoctl/internal/app/kv/layout"
+	"github.com/topoctl/topoctl/internal/app/kv/metrics"
+	"github.com/topoctl/topoctl/internal/app/kv/serve"
+	"github.com/topoctl/topoctl/internal/base/units"
+)
+
+type kvPredictOptions struct {
+	kvServing
+	hostFlags                 []string
+	prefillHosts, decodeHosts []string
+	fabricFile                string
+	nics, downs               []string
+	compare                   bool
+	prefixText                string
+	prefixBytes               int64 // of each prefill instance, all ranks together; 0: nothing is kept
+	setup, piece              time.Duration
+}
+
+// shape is how many instances of how many tensor ranks there are.
+type shape struct{ instances, tp int }
+
+// kvModes are the values of --mode and what they are to the serving system.
+var kvModes = map[string]serve.Move{"push": serve.Push, "layers": serve.PushLayers, "pull": serve.Pull}
+
+var kvModeNames = []string{"push", "layers", "pull"}
+
+func newKVPredictCmd(f *command.Env, runF func(context.Context, *kvPredictOptions) error) *cobra.Command {
+	opts := &kvPredictOptions{kvServing: kvServing{Host: f.Host()}}
+	cmd := &cobra.Command{
+		Use:   "predict",
+		Short: "Predict times to first token on described hosts and networks",
+		Long: "predict works a workload off on hosts that need not be there. How long GPUs compute is\n" +
+			"modelled by formula; the network is simulated with the lanes and policies that real\n" +
+			"transfers use. Nothing is measured, and the output says so.\n\n" +
+			"Hosts are files that --from reads, or " + command.FixturePrefix + "NAME. The first one prefills and the second\n" +
+			"one decodes, unless --prefill-hosts and --decode-hosts say otherwise. Instances take the\n" +
+			"GPUs of their hosts in order, each those of one host. Only one that is larger than every host\n" +
+			"of its side goes over several: all GPUs of one, then of the next. Without --fabric one switch\n" +
+			"joins all ports for data.\n\n" +
+			"Requests are generated (--requests, --rate or --concurrency, --input-len, --output-len), read\n" +
+			"from Mooncake's trace format (--trace), or drawn with the statistics of Mooncake's\n" +
+			"conversation trace (--conversation).\n\n" +
+			"--nics and --down ask what if: the same run without them stands beside it. --compare adds\n" +
+			"an infinite network, the best NIC alone and a random NIC.\n\n" +
+			"The columns are those of vLLM's serving benchmark, by its definitions. The exit code is 1\n" +
+			"if a request has no answer.",
+		Example: "  topoctl kv predict --model llama-3.1-8b --host p=fixture:a10-2nic --host d=fixture:a10-2nic --rate 2 --output-len 6\n" +
+			"  topoctl kv predict --model qwen3-32b --prefill 2xtp4 --decode 1xtp4 --host p=fixture:hgx-h20-8nic \\\n" +
+			"      --host d=fixture:hgx-h20-8nic --concurrency 16 --mode layers --compare\n" +
+			"  topoctl kv predict --model llama-3.1-8b --host p=fixture:a10-2nic --host d=fixture:a10-2nic --rate 2 --down p/mlx5_1\n" +
+			"  topoctl kv predict --model llama-3.1-70b --prefill 1xtp8 --decode 1xtp8 --host p=p.json --host d=d.json --trace trace.jsonl -o json\n" +
+			"  topoctl kv predict --model deepseek-r1 --prefill 1xtp16 --decode 1xtp16 --page-tokens 128 --rate 2 \\\n" +
+			"      --host p0=fixture:hgx-h20-8nic --host p1=fixture:hgx-h20-8nic --host d0=fixture:hgx-h20-8nic --host d1=fixture:hgx-h20-8nic \\\n" +
+			"      --prefill-hosts p0,p1 --decode-hosts d0,d1",
+		Args: command.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := opts.parse(f, cmd); err != nil {
+				return err
+			}
+			return runF(cmd.Context(), opts)
+		},
+	}
+	opts.add(cmd)
+	return cmd
+}
+
+func (o *kvPredictOptions) add(cmd *cobra.Command) {
+	o.kvServing.add(cmd, "compute as `GPU` does, whatever the hosts have", "decode on `INSTANCES`xtpRANKS, or none: the instances of --prefill do both", noDecode)
+	fl := cmd.Flags()
+	fl.StringArrayVar(&o.hostFlags, "host", nil, "`NAME=FILE` is a host, also NAME="+command.FixturePrefix+"NAME; repeatable")
+	fl.StringVar(&o.fabricFile, "fabric", "", "`FILE` with leaf and rail of each port, and the uplinks of leaves (topoctl.fabric/v1)")
+	fl.StringSliceVar(&o.prefillHosts, "prefill-hosts", nil, "prefill on the hosts of `NAMES` (without it on the first)")
+	fl.StringSliceVar(&o.decodeHosts, "decode-hosts", nil, "decode on the hosts of `NAMES` (without it on the second; on the first where it is the only one)")
+	fl.StringSliceVar(&o.nics, "nics", nil, "what if only the ports of `NAMES` are used: on each host that has them, or HOST/PORT")
+	fl.StringArrayVar(&o.downs, "down", nil, "what if the port at `HOST/PORT` is down; repeatable")
+	fl.BoolVar(&o.compare, "compare", false, "run it over an infinite network, the best NIC alone and a random NIC as well")
+	fl.StringVar(&o.prefixText, "prefix-memory", "0", "each prefill instance keeps `SIZE` of prompts that are over, for those of a --trace that begin alike (hash_ids)")
+	fl.DurationVar(&o.setup, "setup-time", 0, "starting a transfer between two ranks takes `TIME`, such as 50us")
+	fl.DurationVar(&o.piece, "piece-time", 0, "posting each contiguous piece of a transfer takes `TIME`, such as 200ns")
+	command.Offer(cmd, map[string]command.Completer{"host": command.Words(), "prefill-hosts": command.Words(), "decode-hosts": command.Words(), "nics": command.Words(), "down": command.Words(),
+		"prefix-memory": command.Words("0", "16GiB", "1TiB"), "setup-time": command.Words(), "piece-time": command.Words()})
+	command.Uses(cmd, "timeout", "output", "json", "units")
+	command.Formats(cmd, command.FormatTable, command.FormatJSON, command.FormatSVG, command.FormatHTML)
+}
+
+func (o *kvPredictOptions) parse(f *command.Env, cmd *cobra.Command) error {
+	var err error
+	if o.format, err = f.Format(cmd); err != nil {
+		if _, bad := strconv.Atoi(f.Globals.Output); bad == nil {
+			return command.WithHint(err, "--output-len says how many tokens answers have")
+		}
+		return err
+	}
+	o.Globals, o.units = f.Globals, units.System(f.Globals.Units).Or(units.Gbyte)
+	if cmd.Flags().Changed("fabric") && o.fabricFile == "" {
+		return errors.New("--fabric is empty")
+	}
+	if err := o.check(cmd); err != nil {
+		return err
+	}
+	if err := o.parseDecode(cmd); err != nil {
+		return err
+	}
+	return o.parseCosts(cmd)
+}
+
+// longest is the longest time that starting a transfer, or a piece of it, may take.
+const longest = time.Second
+
+func (o *kvPredictOptions) parseCosts(cmd *cobra.Command) (err error) {
+	if o.setup < 0 || o.setup > longest {
+		return fmt.Errorf("--setup-time %v: want 0 to %v", o.setup, longest)
+	}
+	if o.piece < 0 || o.piece > longest {
+		return fmt.Errorf("--piece-time %v: want 0 to %v", o.piece, longest)
+	}
+	if o.prefixText == "0" {
+		return nil
+	}
+	if o.prefixBytes, err = command.ParseBytes(o.prefixText); err != nil {
+		return fmt.Errorf("--prefix-memory %w, or 0 for none", err)
+	}
+	if !cmd.Flags().Changed("trace") {
+		return command.WithHint(errors.New("--prefix-memory has no effect without --trace: generated prompts do not begin alike"), "Mooncake's traces say by hash_ids which do")
+	}
+	return nil
+}
+
+// noDecode is the value of --decode that has the instances of --prefill do both.
+const noDecode = "none"
+
+func (o *kvPredictOptions) parseDecode(cmd *cobra.Command) (err error) {
+	if o.decodeText != noDecode {
+		if o.decodeShape, err = parseShape(o.decodeText); err != nil {
+			return fmt.Errorf("--decode %w, or %s", err, noDecode)
+		}
+		return nil
+	}
+	for _, name := range []string{"decode-hosts", "fabric", "mode", "nics", "down", "policy", "compare", "setup-time", "piece-time"} {
+		if cmd.Flags().Changed(name) {
+			return fmt.Errorf("--%s has no effect with --decode %s: nothing moves", name, noDecode)
+		}
+	}
+	return nil
+}
+
+func modelNames() []string {
+	var out []string
+	for _, m := range kvlayout.Models() {
+		out = append(out, m.Name)
+	}
+	return out
+}
+
+var shapeForm = regexp.MustCompile(`^(?:([0-9]{1,5})x)?tp([0-9]{1,4})$`)
+
+// parseShape reads "2xtp4", or "tp4" for one instance.
+func parseShape(text string) (shape, error) {
+	m := shapeForm.FindStringSubmatch(strings.ToLower(text))
+	if m == nil {
+		return shape{}, fmt.Errorf("%q: want instances and tensor ranks, such as 2xtp4", text)
+	}
+	n, err := strconv.Atoi(cmp.Or(m[1], "1"))
+	tp, err2 := strconv.Atoi(m[2])
+	if err := errors.Join(err, err2); err != nil {
+		return shape{}, fmt.Errorf("%q: %w", text, err)
+	}
+	if n < 1 || n > 4096 || tp < 1 || tp > 1024 {
+		return shape{}, fmt.Errorf("%q: want 1 to 4096 instances of 1 to 1024 ranks", text)
+	}
+	return shape{n, tp}, nil
+}
+
+func (s shape) String() string { return fmt.Sprintf("%dxtp%d", s.instances, s.tp) }
+
+// parseSLO reads "ttft=500ms", "tpot=50ms", "e2e=3s".
+func parseSLO(given []string) (metrics.SLO, error) {
+	var slo metrics.SLO
+	to := map[string]**int64{"ttft": &slo.TTFTNS, "tpot": &slo.TPOTNS, "e2e": &slo.E2ENS}
+	for _, text := range given {
+		name, limit, _ := strings.Cut(text, "=")
+		at, known := to[strings.ToLower(strings.TrimSpace(name))]
+		if !known {
+			return slo, fmt.Errorf("%q: want ttft, tpot or e2e, and a time, such as ttft=500ms", text)
+		}
+		d, err := time.ParseDuration(strings.TrimSpace(limit))
+		switch {
+		case err != nil || d <= 0:
+			return slo, fmt.Errorf("%q: want a time above 0 with its unit, such as %s=500ms", text, name)
+		case *at != nil:
+			return slo, fmt.Errorf("%q: %s is given twice", text, name)
+		}
+		ns := int64(d)
+		*at = &ns
+	}
+	return slo, nil
+}
+
+// kvGPUs are the GPUs whose data sheets are known, by the names that drivers give them. What a name alone
+// does not tell (memory, form) has no entry.
+var kvGPUs = map[string]string{
+	"NVIDIA A10": "A10", "NVIDIA A100-SXM4-40GB": "A100-40GB", "NVIDIA A100-SXM4-80GB": "A100-80GB",
+	"NVIDIA H20": "H20", "NVIDIA H100 80GB HBM3": "H100", "NVIDIA H200": "H200",
+}
+
+func gpuNames() []string { return slices.Sorted(maps.Values(kvGPUs)) }

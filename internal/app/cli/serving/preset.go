@@ -1,0 +1,186 @@
+package serving
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/app/cli/command"
+	"github.com/topoctl/topoctl/internal/app/kv/preset"
+)
+
+type kvPresetOptions struct {
+	*command.Host
+	format string
+	names  []string
+}
+
+func newKVPresetCmd(f *command.Env, runF func(context.Context, *kvPresetOptions) error) *cobra.Command {
+	opts := &kvPresetOptions{Host: f.Host()}
+	cmd := &cobra.Command{
+		Use:   "preset [NAME...]",
+		Short: "Lay predictions beside published serving benchmarks",
+		Long: "preset predicts the rows of a published benchmark and says how far off each column is, which\n" +
+			"figures were fitted and which are held out, and what part of the time to the first token is\n" +
+			"the network's. Without NAME it lists the presets. Of several it also says whether the order\n" +
+			"between them is as published, where the published gap is above 10 %.\n\n" +
+			"Computing is modelled and the network simulated: nothing is measured. Some presets take half\n" +
+			"a minute.",
+		Example: "  topoctl kv preset\n  topoctl kv preset a10-qwen2.5-7b-1nic\n  topoctl kv preset a10-qwen2.5-7b-tcp a10-qwen2.5-7b-1nic a10-qwen2.5-7b-base -o json",
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return preset.Names(), cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var err error
+			if opts.format, err = f.Format(cmd); err != nil {
+				return err
+			}
+			opts.Globals, opts.names = f.Globals, args
+			for i, name := range args {
+				if slices.Contains(args[:i], name) {
+					return fmt.Errorf("%s is given twice", name)
+				}
+				if _, err := preset.Find(name); err != nil {
+					return err
+				}
+			}
+			return runF(cmd.Context(), opts)
+		},
+	}
+	command.Uses(cmd, "timeout", "output", "json")
+	command.Formats(cmd, command.FormatTable, command.FormatJSON)
+	return cmd
+}
+
+// kvPresetList is what preset -o json prints without a name.
+type kvPresetList struct {
+	Schema  string         `json:"schema"`
+	Presets []kvPresetName `json:"presets"`
+}
+
+type kvPresetName struct {
+	Name  string `json:"name"`
+	About string `json:"about"`
+	Rows  int    `json:"rows"`
+}
+
+func runKVPreset(ctx context.Context, o *kvPresetOptions) error {
+	if len(o.names) == 0 {
+		return o.list()
+	}
+	var cs []*preset.Comparison
+	for _, name := range o.names {
+		c, err := interruptible(ctx, func() (*preset.Comparison, error) {
+			return preset.Run(name, preset.Options{Topology: func(fixture string) (*topo.Topology, error) { return o.Named(ctx, command.FixturePrefix+fixture) }})
+		})
+		if err != nil {
+			return err
+		}
+		cs = append(cs, c)
+	}
+	r := preset.NewReport(cs)
+	if o.format == command.FormatJSON {
+		return command.PrintJSON(o.Streams.Out, r)
+	}
+	return o.text(r)
+}
+
+func (o *kvPresetOptions) list() error {
+	l := kvPresetList{Schema: "topoctl.kv-presets/v1"}
+	t := &command.Table{Head: []string{"PRESET", "ROWS", "SYSTEM"}}
+	for _, name := range preset.Names() {
+		p, err := preset.Find(name)
+		if err != nil {
+			return err
+		}
+		l.Presets = append(l.Presets, kvPresetName{p.Name, p.About, len(p.Rows)})
+		t.Add(p.Name, fmt.Sprint(len(p.Rows)), p.About)
+	}
+	if o.format == command.FormatJSON {
+		return command.PrintJSON(o.Streams.Out, l)
+	}
+	return t.Print(o.Streams)
+}
+
+// text prints each comparison: where it is from, a line for each row and column, what is assumed.
+func (o *kvPresetOptions) text(r *preset.Report) error {
+	for _, c := range r.Comparisons {
+		if err := command.Write(o.Streams.Out, []byte(presetHead(c))); err != nil {
+			return err
+		}
+		t := &command.Table{Head: []string{"ROW", "COLUMN", "PUBLISHED", "PREDICTED", "ERROR", "USE"}}
+		for i := range c.Rows {
+			addPresetRow(t, &c.Rows[i])
+		}
+		if err := t.Print(o.Streams); err != nil {
+			return err
+		}
+	}
+	return command.Write(o.Streams.Out, []byte(presetFoot(r)))
+}
+
+func presetHead(c *preset.Comparison) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s\n", c.Preset, c.About)
+	fmt.Fprintf(&b, "modelled: prefill %s (%s); decode %s (%s)\n", c.Prefill.Basis, c.Prefill.Source, c.Decode.Basis, c.Decode.Source)
+	if s := c.Software; s != nil {
+		cost := fmt.Sprintf("%.1f us for each piece", float64(s.PieceNS)/1e3)
+		if s.PieceNS == 0 {
+			cost = fmt.Sprintf("%.1f ms for each prompt", float64(s.HandoffNS)/1e6)
+		}
+		fmt.Fprintf(&b, "software: %s, %s; fitted to %s of %s, row %s\n", s.What, cost, s.Metric, s.Table, s.Key)
+	}
+	for _, a := range c.Assumed {
+		fmt.Fprintf(&b, "assumed: %s\n", a)
+	}
+	b.WriteByte('\n')
+	return b.String()
+}
+
+func addPresetRow(t *command.Table, r *preset.RowResult) {
+	row := r.Table + ": " + r.Row
+	for _, c := range r.Columns {
+		predicted, off, use := "?", "-", "held out"
+		if c.Predicted != nil {
+			predicted = fmt.Sprintf("%.4g", *c.Predicted)
+		}
+		if c.ErrorPct != nil {
+			off = fmt.Sprintf("%+.1f %%", *c.ErrorPct)
+		}
+		switch {
+		case c.Why != "":
+			use = "not compared: " + c.Why
+		case c.Fitted != "":
+			use = "fitted: " + c.Fitted
+		}
+		t.Add(row, string(c.Metric), fmt.Sprintf("%.4g", c.Published), predicted, off, use)
+	}
+	share := func(what string, x *float64) {
+		if x != nil {
+			t.Add(row, what, "-", fmt.Sprintf("%.2f %%", *x*100), "-", "of the mean TTFT")
+		}
+	}
+	share("network's share", r.NetworkShare)
+	share("moving's share", r.MovingShare)
+	if r.WireOnlyTTFTMean != nil {
+		t.Add(row, "ttft_ms.mean without software", "-", fmt.Sprintf("%.4g", *r.WireOnlyTTFTMean), "-", "")
+	}
+}
+
+func presetFoot(r *preset.Report) string {
+	var b strings.Builder
+	b.WriteByte('\n')
+	for _, c := range r.Comparisons {
+		n, of := c.Explained()
+		fmt.Fprintf(&b, "%s: the mean TTFT of %d of %d held-out rows is within %d %%\n", c.Preset, n, of, preset.Explains)
+	}
+	if len(r.Comparisons) > 1 {
+		s := r.Score
+		fmt.Fprintf(&b, "order between settings, where the published gap is above 10 %%: %d right, %d wrong (held out: %d, %d)\n", s.Hits, s.Misses, s.HeldHits, s.HeldMisses)
+	}
+	return b.String()
+}

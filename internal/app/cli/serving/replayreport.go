@@ -1,0 +1,195 @@
+package serving
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/topoctl/topoctl/engine"
+	"github.com/topoctl/topoctl/internal/app/cli/build"
+	"github.com/topoctl/topoctl/internal/app/kv"
+	"github.com/topoctl/topoctl/internal/app/kv/compute"
+	kvlayout "github.com/topoctl/topoctl/internal/app/kv/layout"
+	"github.com/topoctl/topoctl/internal/app/kv/metrics"
+	"github.com/topoctl/topoctl/internal/app/kv/replay"
+	kvreport "github.com/topoctl/topoctl/internal/app/kv/report"
+	"github.com/topoctl/topoctl/internal/app/kv/serve"
+	"github.com/topoctl/topoctl/internal/base/text"
+	"github.com/topoctl/topoctl/pathsel"
+)
+
+// report says what came of a run, which may have been stopped before its end.
+func (r *kvReplayRun) report(x *replay.Result, whole bool) (*kvreport.Report, error) {
+	o, w, c := r.o, r.Workload, &r.Serve
+	m, err := metrics.Compute(w, x.Times, metrics.Options{SLO: o.slo})
+	if err != nil {
+		return nil, err
+	}
+	prefillAt, decodeAt := r.ranksHere(), r.ranksThere()
+	pulls := o.move == serve.Pull
+	if pulls {
+		prefillAt, decodeAt = decodeAt, prefillAt
+	}
+	decode := o.pool(&c.Decode, c.Cache.Decode, decodeAt)
+	out := &kvreport.Report{Tool: build.Tool(), ComputeBasis: kvreport.Modelled, NetworkBasis: kvreport.Measured,
+		Workload: kvreport.Workload{Name: w.Name, Requests: len(w.Requests), Seed: o.load.seed},
+		Model:    kvreport.Model{Name: o.model.Name, Layers: o.model.Layers, KVBytesPerToken: o.model.BytesPerToken(), Source: o.model.Source},
+		Prefill:  o.pool(&c.Prefill, c.Cache.Prefill, prefillAt), Decode: &decode,
+		Serving: kvreport.Serving{Move: string(c.Move), Admit: string(c.Admit), FirstToken: string(c.FirstToken), Router: string(c.Router)},
+		Network: kvreport.Network{Choice: "pathsel", Policy: string(o.policy)}, Metrics: m, Failures: failuresOf(w, x.Times),
+		Hosts: []kvreport.Host{{Name: "here", Source: "this host", Prefill: !pulls, Decode: pulls}}}
+	for _, address := range o.peers {
+		out.Hosts = append(out.Hosts, kvreport.Host{Name: o.peerName(address), Source: address, Prefill: pulls, Decode: !pulls})
+	}
+	if whole {
+		out.Prefill.Busy, out.Prefill.Preempted = busy(x.PrefillUse, &x.EndNS)
+		out.Decode.Busy, out.Decode.Preempted = busy(x.DecodeUse, &x.EndNS)
+	}
+	if w.Concurrency > 0 {
+		n := w.Concurrency
+		out.Workload.Concurrency = &n
+	}
+	if o.load.trace != "" {
+		name := o.load.trace
+		out.Workload.Trace = &name
+	}
+	if c.Move == serve.PushLayers {
+		n := c.LayersPerMove
+		out.Serving.LayersPerMove = &n
+	}
+	out.Lanes, out.Notes = o.lanes(x.Lanes, x.EndNS), r.notes(x)
+	return out, nil
+}
+
+// peerName is what a peer is called in the report.
+func (o *kvReplayOptions) peerName(address string) string {
+	if len(o.peers) == 1 {
+		return "peer"
+	}
+	return fmt.Sprintf("peer%d", 1+slices.Index(o.peers, address))
+}
+
+// ranksHere and ranksThere name the place of each rank, by instance: "here:gpu:0", or by its region where
+// nobody said where that is: "peer:kv0".
+func (r *kvReplayRun) ranksHere() (out [][]string) {
+	for _, regions := range r.Local {
+		var ranks []string
+		for _, x := range regions {
+			ranks = append(ranks, rankName("here", x.Location(), x.Name()))
+		}
+		out = append(out, ranks)
+	}
+	return out
+}
+
+func (r *kvReplayRun) ranksThere() (out [][]string) {
+	_, there := r.o.sides()
+	for _, regions := range r.Remote {
+		var ranks []string
+		for _, x := range regions {
+			for range there.tp / len(regions) {
+				ranks = append(ranks, rankName(r.o.peerName(x.Peer().Name()), x.Location(), x.Name()))
+			}
+		}
+		out = append(out, ranks)
+	}
+	return out
+}
+
+func rankName(host string, at pathsel.Location, region string) string {
+	if at != "" {
+		return host + ":" + string(at)
+	}
+	return host + ":" + region
+}
+
+func (o *kvReplayOptions) pool(p *serve.Pool, side kvlayout.Side, ranks [][]string) kvreport.Pool {
+	most := p.MaxSequences
+	page, _ := side.RankBytes(o.model, side.PageTokens) // it was fine before
+	out := kvreport.Pool{TP: side.TP, PP: 1, GPU: o.gpu, CacheBytes: page * int64(p.Pages), PageTokens: p.PageTokens, Pages: p.Pages, MaxBatchedTokens: p.MaxBatchedTokens,
+		MaxSequences: &most, Chunked: p.Chunked}
+	if params, ok := p.Compute.(*compute.Params); ok {
+		out.Compute = kvreport.ComputeOf(params)
+	}
+	for _, names := range ranks {
+		out.Instances = append(out.Instances, kvreport.Instance{Ranks: names})
+	}
+	return out
+}
+
+// laneName names a lane, with its peer where there are several.
+func (o *kvReplayOptions) laneName(l *replay.Lane) string {
+	name := l.Transport + " " + l.Name
+	if len(o.peers) > 1 {
+		name += " (" + o.peerName(l.Peer) + ")"
+	}
+	return name
+}
+
+// lanes says what each lane carried, and which part that is of what it should carry.
+func (o *kvReplayOptions) lanes(lanes []replay.Lane, durationNS int64) (out []kvreport.Lane) {
+	total := int64(0)
+	for i := range lanes {
+		total += lanes[i].Bytes
+	}
+	for i := range lanes {
+		l := &lanes[i]
+		x := kvreport.Lane{Lane: o.laneName(l), Bytes: l.Bytes, BytesPerSec: l.BytesPerSec, Slices: l.Slices, Retries: l.Retries}
+		if total > 0 {
+			part := float64(l.Bytes) / float64(total)
+			x.Share = &part
+		}
+		if l.BytesPerSec != nil && *l.BytesPerSec > 0 && durationNS > 0 {
+			use := float64(l.Bytes) / (float64(*l.BytesPerSec) * float64(durationNS) / 1e9)
+			x.Use = &use
+		}
+		out = append(out, x)
+	}
+	return out
+}
+
+// notes are what people should know of a run beside its figures.
+func (r *kvReplayRun) notes(x *replay.Result) []string {
+	o := r.o
+	var out []string
+	for _, l := range x.Lost {
+		out = append(out, fmt.Sprintf("%s (%s) was lost %.1f s after the start: %v", o.peerName(l.Peer), l.Peer, time.Duration(l.AtNS).Seconds(), l.Err))
+	}
+	for i := range x.Lanes {
+		if l := &x.Lanes[i]; l.Retries > 0 || l.Error != "" {
+			text := fmt.Sprintf("lane %s failed: %s sent again", o.laneName(l), text.Plural(int(l.Retries), "slice"))
+			if l.Error != "" {
+				text += ", the last error: " + l.Error
+			}
+			out = append(out, text)
+		}
+	}
+	if more := r.needs(); more != "" {
+		out = append(out, more)
+	}
+	if slices.ContainsFunc(r.Workload.Requests, func(q kv.Request) bool { return q.Blocks != nil }) {
+		out = append(out, "prefixes that prompts of the trace share are not kept: each prompt is computed in full, and all of it moves")
+	}
+	out = append(out, fmt.Sprintf("timers were late by %d us at the median and %d us at P99: that is in the times", x.Timers.P50NS/1000, x.Timers.P99NS/1000),
+		r.memoryNote())
+	if o.verify {
+		out = append(out, fmt.Sprintf("%d bytes were read back, and are as they should be: times are those of verifying", x.CheckedBytes))
+	}
+	return out
+}
+
+// memoryNote says what the caches here are in.
+func (r *kvReplayRun) memoryNote() string {
+	atGPU := slices.ContainsFunc(r.Local, func(regions []*engine.Region) bool {
+		return strings.HasPrefix(string(regions[0].Location()), "gpu:")
+	})
+	text := "caches here are in host memory"
+	if r.unbound {
+		text += ", which could not be bound to the NUMA nodes of its places"
+	}
+	if atGPU {
+		text += "; lanes are those of the GPUs that ranks are at"
+	}
+	return text
+}

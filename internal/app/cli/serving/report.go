@@ -1,0 +1,227 @@
+package serving
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/topoctl/topoctl/internal/app/cli/build"
+	"github.com/topoctl/topoctl/internal/app/kv"
+	"github.com/topoctl/topoctl/internal/app/kv/predict"
+	kvreport "github.com/topoctl/topoctl/internal/app/kv/report"
+	"github.com/topoctl/topoctl/internal/app/kv/serve"
+	"github.com/topoctl/topoctl/internal/app/sim"
+)
+
+// report says what came of a run: the first result is its own, the others are compared with it.
+func (r *kvRun) report(results []*predict.Result) (*kvreport.Report, error) {
+	out := r.described()
+	own, err := r.metricsOf(results[0])
+	if err != nil {
+		return nil, err
+	}
+	out.Metrics = own
+	if size := results[0].SliceBytes; size > 0 {
+		out.Network.SliceBytes = &size
+	}
+	out.Prefill.Busy, out.Prefill.Preempted = busy(results[0].PrefillUse, own.DurationNS)
+	if out.Decode != nil {
+		out.Decode.Busy, out.Decode.Preempted = busy(results[0].DecodeUse, own.DurationNS)
+	}
+	out.Prefill.PrefixTokens, out.Prefill.PrefixHitRatio = r.prefixes(results[0].PrefillUse)
+	c, err := sim.New(sim.Spec{Hosts: r.site.hosts, Fabric: r.site.fabric})
+	if err != nil {
+		return nil, err
+	}
+	out.Lanes = lanesOf(results[0].Lanes, own.DurationNS, c)
+	for i, x := range results[1:] {
+		m, err := r.metricsOf(x)
+		if err != nil {
+			return nil, err
+		}
+		n := r.networks[i+1]
+		c := kvreport.Compared{Name: n.Name, Choice: string(n.Choice), Policy: string(n.Policy), Metrics: m}
+		if n.Ports != nil || n.Down != nil {
+			c.WhatIf = r.whatIf
+		}
+		if own.TTFT != nil && m.TTFT != nil && own.TTFT.Mean > 0 {
+			ratio := m.TTFT.Mean / own.TTFT.Mean
+			c.TTFTRatio = &ratio
+		}
+		out.Compared = append(out.Compared, c)
+	}
+	out.Failures = failuresOf(r.w, results[0].Times)
+	return out, nil
+}
+
+// described is what was run.
+func (r *kvRun) described() *kvreport.Report {
+	o, c := r.o, &r.spec.Serve
+	out := &kvreport.Report{Tool: build.Tool(), ComputeBasis: kvreport.Modelled, NetworkBasis: kvreport.Simulated,
+		Workload: kvreport.Workload{Name: r.w.Name, Requests: len(r.w.Requests), Seed: o.load.seed},
+		Model:    kvreport.Model{Name: o.model.Name, Layers: o.model.Layers, KVBytesPerToken: o.model.BytesPerToken(), Source: o.model.Source},
+		Prefill:  r.pools[0],
+		Serving: kvreport.Serving{Move: string(c.Move), Admit: string(c.Admit), FirstToken: string(c.FirstToken), Router: string(c.Router), ReserveOutput: c.ReserveOutput,
+			SendBlocks: c.SendBlocks, ReceiveBlocks: c.ReceiveBlocks, HandoffNS: c.HandoffNS, SetupNS: r.spec.SetupNS, PieceNS: r.spec.PieceNS},
+		Network: kvreport.Network{Leaves: &r.site.fabric.Leaves, Spines: &r.site.fabric.Spines, Choice: string(predict.Ours), Policy: string(o.policy), WhatIf: r.whatIf},
+		Notes:   r.site.notes}
+	if c.Split() {
+		out.Decode = &r.pools[1]
+	}
+	if r.w.Concurrency > 0 {
+		n := r.w.Concurrency
+		out.Workload.Concurrency = &n
+	}
+	if o.load.trace != "" {
+		name := o.load.trace
+		out.Workload.Trace = &name
+	}
+	if o.fabricFile != "" {
+		name := o.fabricFile
+		out.Network.FabricFile = &name
+	}
+	if c.Move == serve.PushLayers {
+		n := c.LayersPerMove
+		out.Serving.LayersPerMove = &n
+	}
+	for i, h := range r.site.hosts {
+		out.Hosts = append(out.Hosts, kvreport.Host{Name: h.Name, Source: r.site.sources[i], Prefill: runsOn(r.spec.Prefill, i), Decode: runsOn(r.spec.Decode, i)})
+	}
+	out.Notes = append(out.Notes, r.caveats()...)
+	if r.w.Concurrency > 0 && o.load.inputRange == 0 && len(r.networks) > 1 {
+		out.Notes = append(out.Notes, "with a fixed concurrency and equal lengths requests fall into step, and any difference of the network moves it: compare at a --rate, or with --input-range")
+	}
+	return out
+}
+
+// caveats are what a reader of the figures should know of this run.
+func (r *kvRun) caveats() []string {
+	var out []string
+	keeps := r.spec.Serve.Prefill.PrefixPages > 0
+	switch shared := slices.ContainsFunc(r.w.Requests, func(x kv.Request) bool { return x.Blocks != nil }); {
+	case shared && !keeps:
+		out = append(out, "prefixes that prompts of the trace share are not kept: each prompt is computed in full (--prefix-memory keeps them)")
+	case !shared && keeps:
+		out = append(out, "the trace has no hash_ids: no prompt begins like another, and --prefix-memory changes nothing")
+	case keeps && r.spec.Serve.Split():
+		out = append(out, "what is found of a prompt moves like the rest of it: decode keeps nothing of earlier prompts here")
+	}
+	split := func(x predict.Instance) bool {
+		return slices.ContainsFunc(x, func(at predict.Rank) bool { return at.Host != x[0].Host })
+	}
+	if slices.ContainsFunc(r.spec.Prefill, split) || slices.ContainsFunc(r.spec.Decode, split) {
+		out = append(out, "what the ranks of an instance on several hosts tell each other does not cross the network here: it is in the times of compute, or nowhere")
+	}
+	return out
+}
+
+// prefixes sums up what prefill found of earlier prompts.
+func (r *kvRun) prefixes(uses []serve.Use) (found *int64, ratio *float64) {
+	if r.spec.Serve.Prefill.PrefixPages == 0 {
+		return nil, nil
+	}
+	var n, all int64
+	for i := range uses {
+		n += uses[i].CachedTokens
+		all += uses[i].CachedTokens + uses[i].Computed
+	}
+	if all == 0 {
+		return &n, nil
+	}
+	part := float64(n) / float64(all)
+	return &n, &part
+}
+
+// busy sums up what instances did.
+func busy(uses []serve.Use, durationNS *int64) (part *float64, preempted *int64) {
+	if durationNS == nil || *durationNS == 0 || len(uses) == 0 {
+		return nil, nil
+	}
+	var ns float64
+	var again int64
+	for i := range uses {
+		ns += float64(uses[i].BusyNS)
+		again += uses[i].Preempted
+	}
+	ns /= float64(len(uses)) * float64(*durationNS)
+	return &ns, &again
+}
+
+func runsOn(instances []predict.Instance, host int) bool {
+	for _, ranks := range instances {
+		for _, at := range ranks {
+			if at.Host == host {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// failuresOf gathers the reasons why requests have no answer, by the words before their figures.
+func failuresOf(w *kv.Workload, times []kv.Times) []kvreport.Failure {
+	var out []kvreport.Failure
+	at := map[string]int{}
+	for i := range times {
+		why := times[i].Failed
+		if why == "" {
+			continue
+		}
+		kind := strings.Map(func(c rune) rune {
+			if c >= '0' && c <= '9' {
+				return -1
+			}
+			return c
+		}, why)
+		k, known := at[kind]
+		if !known {
+			k = len(out)
+			at[kind] = k
+			f := kvreport.Failure{First: i, Reason: why}
+			if line := w.Requests[i].Line; line > 0 {
+				f.Line = &line
+			}
+			out = append(out, f)
+		}
+		out[k].Requests++
+	}
+	return out
+}
+
+// lanesOf says what part of all bytes, and of its rate, each lane carried.
+func lanesOf(lanes []predict.Lane, durationNS *int64, c *sim.Cluster) []kvreport.Lane {
+	var out []kvreport.Lane
+	total := int64(0)
+	for i := range lanes {
+		total += lanes[i].Bytes
+	}
+	for i := range lanes {
+		l := &lanes[i]
+		x := kvreport.Lane{Lane: l.Name, Bytes: l.Bytes, Slices: l.Slices, Retries: l.Retries, BytesPerSec: laneRate(c, l)}
+		if total > 0 {
+			part := float64(l.Bytes) / float64(total)
+			x.Share = &part
+		}
+		if x.BytesPerSec != nil && *x.BytesPerSec > 0 && durationNS != nil && *durationNS > 0 {
+			use := float64(l.Bytes) / (float64(*x.BytesPerSec) * float64(*durationNS) / 1e9)
+			x.Use = &use
+		}
+		out = append(out, x)
+	}
+	return out
+}
+
+// laneRate is the lowest rate between the ports of a lane, nil where none is known.
+func laneRate(c *sim.Cluster, l *predict.Lane) *int64 {
+	path, err := c.Path(l.From, l.To, 0)
+	if err != nil {
+		return nil
+	}
+	var least *int64
+	for _, link := range path {
+		if rate, ok := c.Rate(link); ok && (least == nil || int64(rate) < *least) {
+			v := int64(rate)
+			least = &v
+		}
+	}
+	return least
+}

@@ -1,0 +1,299 @@
+package serving
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/topoctl/topoctl/internal/app/cli/command"
+	"github.com/topoctl/topoctl/internal/app/kv"
+	"github.com/topoctl/topoctl/internal/app/kv/compute"
+	kvlayout "github.com/topoctl/topoctl/internal/app/kv/layout"
+	"github.com/topoctl/topoctl/internal/app/kv/metrics"
+	"github.com/topoctl/topoctl/internal/app/kv/predict"
+	kvreport "github.com/topoctl/topoctl/internal/app/kv/report"
+	"github.com/topoctl/topoctl/internal/app/kv/serve"
+	"github.com/topoctl/topoctl/internal/base/text"
+	"github.com/topoctl/topoctl/internal/base/units"
+)
+
+// What the modelled serving system has, as vLLM has it by default: sequences that run at once,
+// and tokens of prompts that a step takes, unless a prompt is longer. Layers that move while a
+// prompt is computed go in fours, so that pieces of them are not too small.
+const (
+	kvSequences      = 256
+	kvBatchTokens    = 8192
+	kvLayersTogether = 4
+)
+
+func runKVPredict(ctx context.Context, o *kvPredictOptions) error {
+	if err := command.Writable(o.outFile); err != nil {
+		return fmt.Errorf("--out-file: %w", err)
+	}
+	w, err := o.load.workload(ctx, o.Host)
+	if err != nil {
+		return err
+	}
+	site, err := o.site(ctx)
+	if err != nil {
+		return err
+	}
+	run, err := o.prepare(w, site)
+	if err != nil {
+		return err
+	}
+	results, err := interruptible(ctx, func() ([]*predict.Result, error) { return predict.Compare(run.spec, run.networks) })
+	if err != nil {
+		return predictHint(err)
+	}
+	r, err := run.report(results)
+	if err != nil {
+		return err
+	}
+	return o.answer(r, predictAdvice)
+}
+
+// interruptible gives up waiting when ctx ends: what runs has no other end, and the program
+// ends then too.
+func interruptible[T any](ctx context.Context, run func() (T, error)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	done := make(chan result, 1)
+	go func() {
+		value, err := run()
+		done <- result{value, err}
+	}()
+	select {
+	case got := <-done:
+		return got.value, got.err
+	case <-ctx.Done():
+		var none T
+		return none, ctx.Err()
+	}
+}
+
+// kvRun is a run that is ready to go.
+type kvRun struct {
+	o        *kvPredictOptions
+	w        *kv.Workload
+	site     *kvSite
+	spec     predict.Spec
+	networks []predict.Network // the first is this run's
+	whatIf   []string
+	pools    [2]kvreport.Pool
+}
+
+// prepare puts a run together.
+func (o *kvPredictOptions) prepare(w *kv.Workload, site *kvSite) (*kvRun, error) {
+	r := &kvRun{o: o, w: w, site: site}
+	sides := [2]kvlayout.Side{{TP: o.prefillShape.tp, PageTokens: o.pageTokens}, {TP: o.decodeShape.tp, PageTokens: o.pageTokens}}
+	c := serve.Config{Move: o.move, Admit: serve.After, FirstToken: serve.FromDecode, Router: serve.LeastTokens}
+	if o.move == serve.PushLayers { // there must be memory before the first layers come
+		c.Admit, c.LayersPerMove = serve.Beside, min(kvLayersTogether, o.model.Layers)
+	}
+	var err error
+	if c.Prefill, err = r.pool(0, &site.prefill, sides[0]); err == nil {
+		err = r.keepPrefixes(&c.Prefill, sides[0])
+	}
+	if err != nil {
+		return nil, err
+	}
+	if o.decodeShape.instances > 0 {
+		if c.Decode, err = r.pool(1, &site.decode, sides[1]); err != nil {
+			return nil, err
+		}
+		if c.Cache, err = kvlayout.New(o.model, sides[0], sides[1]); err != nil {
+			return nil, command.WithHint(err, "--prefill and --decode say how many tensor ranks an instance has")
+		}
+	}
+	r.spec = predict.Spec{Hosts: site.hosts, Fabric: site.fabric, Prefill: site.prefill.instances, Decode: site.decode.instances, Serve: c, Workload: w, Seed: o.load.seed,
+		SetupNS: o.setup.Nanoseconds(), PieceNS: o.piece.Nanoseconds()}
+	return r, r.addNetworks()
+}
+
+// pool is what the instances of a side are to the serving system, and in the report.
+func (r *kvRun) pool(which int, p *kvPool, side kvlayout.Side) (serve.Pool, error) {
+	params, err := compute.Find(r.o.model.Name, p.gpu, p.shape.tp, 1)
+	if err != nil {
+		return serve.Pool{}, fmt.Errorf("--%s %s: %w", p.side, p.shape, err)
+	}
+	memory, err := compute.CacheBytes(r.o.model.Name, p.gpu, p.shape.tp, 1)
+	if err != nil {
+		return serve.Pool{}, command.WithHint(fmt.Errorf("--%s %s: %w", p.side, p.shape, err), "more ranks share the weights: --%s 1xtp%d", p.side, 2*p.shape.tp)
+	}
+	page, err := side.RankBytes(r.o.model, side.PageTokens)
+	if err != nil {
+		return serve.Pool{}, command.WithHint(fmt.Errorf("--%s %s: %w", p.side, p.shape, err), "--prefill and --decode say how many tensor ranks an instance has")
+	}
+	pages := int(memory / page)
+	if pages < 1 {
+		return serve.Pool{}, command.WithHint(fmt.Errorf("--page-tokens %d: memory for no request: a page takes %d bytes on each rank, which has %d", side.PageTokens, page, memory), "give fewer")
+	}
+	longest := slices.MaxFunc(r.w.Requests, func(a, b kv.Request) int { return a.Input - b.Input }).Input
+	pool := serve.Pool{Instances: p.shape.instances, Compute: &params, PageTokens: side.PageTokens, Pages: pages, MaxBatchedTokens: max(kvBatchTokens, longest), MaxSequences: kvSequences}
+	if r.o.chunk > 0 {
+		pool.Chunked, pool.MaxBatchedTokens = true, r.o.chunk
+	}
+	most := pool.MaxSequences
+	x := kvreport.Pool{TP: p.shape.tp, PP: 1, GPU: p.gpu, CacheBytes: memory, PageTokens: pool.PageTokens, Pages: pages, MaxBatchedTokens: pool.MaxBatchedTokens,
+		MaxSequences: &most, Chunked: pool.Chunked, Compute: kvreport.ComputeOf(&params)}
+	for _, ranks := range p.instances {
+		var names []string
+		for _, at := range ranks {
+			names = append(names, r.site.hosts[at.Host].Name+":"+string(at.Location))
+		}
+		x.Instances = append(x.Instances, kvreport.Instance{Ranks: names})
+	}
+	r.pools[which] = x
+	return pool, nil
+}
+
+// keepPrefixes gives prefill instances memory for prompts that are over.
+func (r *kvRun) keepPrefixes(pool *serve.Pool, side kvlayout.Side) error {
+	if r.o.prefixBytes == 0 {
+		return nil
+	}
+	page, err := side.RankBytes(r.o.model, side.PageTokens)
+	if err != nil {
+		return err
+	}
+	page *= int64(side.TP)
+	pool.PrefixPages = int(r.o.prefixBytes / page)
+	if block := (page*kv.BlockTokens + int64(side.PageTokens) - 1) / int64(side.PageTokens); pool.PrefixPages*side.PageTokens < kv.BlockTokens {
+		return fmt.Errorf("--prefix-memory %s: a block of %d tokens takes %s on %s: want as much at least", r.o.prefixText, kv.BlockTokens, units.Bytes(block), text.Plural(side.TP, "rank"))
+	}
+	r.pools[0].PrefixBytes = &r.o.prefixBytes
+	return nil
+}
+
+// addNetworks lists this run's network and those that it is compared with.
+func (r *kvRun) addNetworks() error {
+	this := predict.Network{Name: "this run", Choice: predict.Ours, Policy: r.o.policy}
+	plain := this
+	plain.Name = "without what-ifs"
+	for _, text := range r.o.nics {
+		ports, err := r.site.ports("nics", text, true)
+		if err != nil {
+			return err
+		}
+		if this.Ports == nil {
+			this.Ports = ports
+			continue
+		}
+		for h, more := range ports {
+			for _, id := range more {
+				if !slices.Contains(this.Ports[h], id) {
+					this.Ports[h] = append(this.Ports[h], id)
+				}
+			}
+		}
+	}
+	for h := range r.site.hosts {
+		for _, id := range this.Ports[h] {
+			r.whatIf = append(r.whatIf, fmt.Sprintf("only %s/%s is used", r.site.hosts[h].Name, portName(r.site.hosts[h], id)))
+		}
+	}
+	for _, text := range r.o.downs {
+		ports, err := r.site.ports("down", text, false)
+		if err != nil {
+			return err
+		}
+		for h, ids := range ports {
+			for _, id := range ids {
+				this.Down = append(this.Down, predict.Port{Host: h, Port: id})
+				r.whatIf = append(r.whatIf, fmt.Sprintf("%s/%s is down", r.site.hosts[h].Name, portName(r.site.hosts[h], id)))
+			}
+		}
+	}
+	r.networks = []predict.Network{this}
+	if len(r.whatIf) > 0 {
+		r.networks = append(r.networks, plain)
+	}
+	if r.o.compare {
+		for _, x := range []struct {
+			name   string
+			choice predict.Choice
+		}{{"infinite network", predict.Infinite}, {"best NIC alone", predict.BestNIC}, {"random NIC", predict.RandomNIC}} {
+			other := this
+			other.Name, other.Choice = x.name, x.choice
+			r.networks = append(r.networks, other)
+		}
+	}
+	return nil
+}
+
+// predictHint says what to do where ranks do not reach each other.
+func predictHint(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return err
+	}
+	return command.WithHint(err, "\"topoctl path gpu:0 --peer FILE\" says which ports of two hosts reach each other; --fabric and --nics decide too")
+}
+
+// predictAdvice is the next step where no request can be answered.
+func predictAdvice(why string) string {
+	if strings.Contains(why, "deadline exceeded") {
+		return "no lane carried anything: --down and --nics leave too little, or the fabric does"
+	}
+	return "shorter requests, or instances of more ranks (--prefill, --decode), need less memory on each"
+}
+
+// answer prints a report, and says by an error what it comes to. advice is the next step where no
+// request has an answer.
+func (o *kvServing) answer(r *kvreport.Report, advice func(why string) string) error {
+	if r.Metrics.Completed == 0 {
+		why := "none was over"
+		if len(r.Failures) > 0 {
+			why = r.Failures[0].Reason
+			if r.Failures[0].Line != nil {
+				why = fmt.Sprintf("line %d: %s", *r.Failures[0].Line, why)
+			}
+		}
+		return command.WithHint(fmt.Errorf("no request can be answered: %s", why), "%s", advice(why))
+	}
+	if err := o.put(r); err != nil {
+		return err
+	}
+	if r.Metrics.Failed+r.Metrics.Unfinished > 0 {
+		return command.ErrBad
+	}
+	return nil
+}
+
+// put prints a report.
+func (o *kvServing) put(r *kvreport.Report) error {
+	data, err := o.rendered(r)
+	if err != nil {
+		return err
+	}
+	if o.outFile != "" && o.outFile != "-" {
+		if err := command.WriteFile(o.outFile, data, command.Everyone); err != nil {
+			return fmt.Errorf("--out-file: %w", err)
+		}
+		return nil
+	}
+	return command.Write(o.Streams.Out, data)
+}
+
+// rendered is a report in the format that was asked for.
+func (o *kvServing) rendered(r *kvreport.Report) ([]byte, error) {
+	look := kvreport.Options{Units: o.units}
+	switch o.format {
+	case command.FormatJSON:
+		return command.SafeJSON(r.Encode())
+	case command.FormatSVG:
+		return r.SVG(), nil
+	case command.FormatHTML:
+		return r.HTML(look), nil
+	}
+	return []byte(command.Finish(r.Text(look))), nil
+}
+
+// metricsOf sums a result up.
+func (r *kvRun) metricsOf(x *predict.Result) (*metrics.Metrics, error) {
+	return metrics.Compute(r.w, x.Times, metrics.Options{SLO: r.o.slo, MemoryFirst: r.spec.Serve.Admit == serve.Before})
+}

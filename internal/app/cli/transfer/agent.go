@@ -1,0 +1,313 @@
+// Package transfer has the commands that run transfer engines: agent and bench.
+package transfer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/engine"
+	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/internal/app/agent"
+	"github.com/topoctl/topoctl/internal/app/bench"
+	"github.com/topoctl/topoctl/internal/app/cli/command"
+	"github.com/topoctl/topoctl/internal/app/cli/peers"
+	"github.com/topoctl/topoctl/internal/app/probe/fabric"
+	"github.com/topoctl/topoctl/pathsel"
+)
+
+// SchemaAgent is the name and major version of the line that agent -o json prints
+// when it can be reached.
+const SchemaAgent = "topoctl.agent/v1"
+
+// The agent's default address, and the region that bench uses.
+const (
+	agentListen  = "127.0.0.1:" + peers.AgentPort
+	benchRegion  = "bench"
+	benchDefault = 256 << 20
+)
+
+type agentOptions struct {
+	*command.Host
+	format    string
+	listen    []string
+	advertise string
+	tokenFile string
+	http      []string
+	name      string
+	regions   []agent.Region
+	rank      int
+	ranks     int
+	untilEOF  bool
+	// transports are names, "auto" is all that this host can have.
+	transports []string
+	rdma       peers.RDMA
+	refresh    time.Duration
+	measured   command.Measured
+	probes     bool // controllers may measure
+	limits     fabric.Limits
+}
+
+// agentFlags are the flags as they are typed.
+type agentFlags struct {
+	size                   string
+	regions                []string
+	probeMemory, probeRate string
+}
+
+// Commands are those that run transfer engines.
+func Commands(f *command.Env) []*cobra.Command {
+	return []*cobra.Command{newAgentCmd(f, runAgent), newBenchCmd(f, runBench), newBenchEndCmd(f)}
+}
+
+func newAgentCmd(f *command.Env, runF func(context.Context, *agentOptions) error) *cobra.Command {
+	opts := &agentOptions{Host: f.Host()}
+	var typed agentFlags
+	cmd := &cobra.Command{
+		Use:   "agent",
+		Short: "Serve memory, and what is known of this host, to other hosts",
+		Long: "agent runs a transfer engine that serves regions of memory to peers (the region \"bench\" is\n" +
+			"what \"topoctl bench\" reads and writes), and prints the line to run at the other end. It\n" +
+			"serves this host only, unless --listen says otherwise; then peers must prove that they\n" +
+			"have the token. Interrupt it to stop it.\n\n" +
+			"With --http it also answers, to whoever reaches that address, without a token:\n" +
+			"  /v1/topology  this host's topology (" + "topoctl.topology/v1)\n" +
+			"  /v1/engine    the engine's counters, lane by lane, its peers' connections and what\n" +
+			"                became of the latest batches (" + agent.SchemaEngine + ")\n" +
+			"  /metrics      the same for Prometheus\n" +
+			"  /healthz      200 while it serves\n" +
+			"\"topoctl tui --agent http://ADDRESS\" shows it.",
+		Example: "  topoctl agent\n" +
+			"  (umask 077; head -c 32 /dev/urandom | base64 > token)\n" +
+			"  topoctl agent --listen :7411 --token-file token\n" +
+			"  topoctl agent --listen 10.0.0.1:7411 --token-file token --http 127.0.0.1:9411 --region kv=4GiB",
+		Args: command.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := opts.parse(f, cmd, typed); err != nil {
+				return err
+			}
+			return runF(cmd.Context(), opts)
+		},
+	}
+	fl := cmd.Flags()
+	fl.StringSliceVar(&opts.listen, "listen", []string{agentListen}, "serve peers at `ADDRESS` (host:port, port 0 is any); repeatable")
+	fl.StringVar(&opts.advertise, "advertise", "", "tell peers `HOST[:PORT]`, not what --listen and the route to them say")
+	fl.StringVar(&opts.tokenFile, "token-file", "", "peers must have the secret in `FILE` (its first line), - is standard input")
+	fl.StringSliceVar(&opts.http, "http", nil, "answer HTTP at `ADDRESS` (host:port; without a host, this host only); repeatable")
+	fl.StringVar(&typed.size, "size", "256MiB", "`SIZE` of the region \"bench\", 0 for none")
+	fl.StringArrayVar(&typed.regions, "region", nil, "also serve `NAME=SIZE[@LOCATION]`, which peers may read and write; at cpu:1 it is that NUMA node's, at gpu:0 it has that GPU's lanes; repeatable")
+	fl.StringVar(&opts.name, "name", "", "call this engine `NAME` (default: the host's name)")
+	fl.IntVar(&opts.rank, "rank", 0, "this is engine `N` of --ranks, from 0: it uses its part of the NICs, others if those fail")
+	fl.IntVar(&opts.ranks, "ranks", 0, "`N` engines of this host share its NICs")
+	fl.StringSliceVar(&opts.transports, "transport", []string{bench.Auto}, "offer `TRANSPORT`: rdma, tcp, shm, or auto, which is all that this host has; repeatable")
+	opts.rdma.Add(cmd)
+	opts.measured.Add(cmd)
+	opts.addProbes(cmd, &typed)
+	fl.DurationVar(&opts.refresh, "refresh", time.Second, "look every `TIME` whether the network ports have changed, 0 never")
+	fl.BoolVar(&opts.untilEOF, "until-eof", false, "also stop when standard input ends (as a child process, or over ssh)")
+	command.Offer(cmd, map[string]command.Completer{
+		"transport": command.WordList(peers.Transports...), "listen": command.Words(), "advertise": command.Words(), "http": command.Words(), "size": command.Words("256MiB", "1GiB"),
+		"region": command.Words(), "name": command.Words(), "rank": command.Words(), "ranks": command.Words(), "refresh": command.Words(),
+	})
+	command.Uses(cmd, "host-root", "timeout", "quiet", "verbose", "output", "json")
+	command.Formats(cmd, command.FormatText, command.FormatJSON)
+	return cmd
+}
+
+// parse takes over the flags and refuses what makes no sense.
+func (o *agentOptions) parse(f *command.Env, cmd *cobra.Command, typed agentFlags) error {
+	var err error
+	if o.format, err = f.Format(cmd); err != nil {
+		return err
+	}
+	if err := errors.Join(command.CheckHost(cmd), o.Choose(f), o.measured.Check(cmd), o.parseProbes(cmd, typed)); err != nil {
+		return err
+	}
+	if err := o.parseAddresses(cmd); err != nil {
+		return err
+	}
+	if err := errors.Join(command.CheckWords("transport", o.transports, peers.Transports), o.rdma.Check(cmd, peers.UsesRDMA(o.transports))); err != nil {
+		return err
+	}
+	switch changed := cmd.Flags().Changed; {
+	case o.refresh < 0:
+		return fmt.Errorf("--refresh %s: want 0 or more", o.refresh)
+	case changed("token-file") && o.tokenFile == "":
+		return errors.New("--token-file is empty")
+	case changed("name") && strings.TrimSpace(o.name) == "":
+		return errors.New("--name is empty")
+	case changed("rank") && !changed("ranks"):
+		return errors.New("--rank has no effect without --ranks")
+	case changed("ranks") && o.ranks < 1:
+		return fmt.Errorf("--ranks %d: want 1 or more", o.ranks)
+	case changed("ranks") && (o.rank < 0 || o.rank >= o.ranks):
+		return fmt.Errorf("--rank %d: want 0 to %d", o.rank, o.ranks-1)
+	}
+	return o.parseRegions(typed)
+}
+
+func (o *agentOptions) parseAddresses(cmd *cobra.Command) error {
+	if cmd.Flags().Changed("advertise") && o.advertise == "" {
+		return errors.New("--advertise is empty")
+	}
+	if len(o.listen) == 0 {
+		return errors.New("--listen is empty")
+	}
+	for i, a := range o.listen {
+		full, err := peers.ListenAddress(a, "", peers.AgentPort)
+		if err != nil {
+			return fmt.Errorf("--listen %w", err)
+		}
+		o.listen[i] = full
+		if o.tokenFile == "" && !peers.LoopbackOnly(full) {
+			return command.WithHint(fmt.Errorf("--listen %s: other hosts reach it, and without a token all of them could write this host's memory", a),
+				"(umask 077; head -c 32 /dev/urandom | base64 > token), then add --token-file token here and at the other end")
+		}
+	}
+	return peers.HTTPAddresses(o.http)
+}
+
+func (o *agentOptions) parseRegions(typed agentFlags) error {
+	add := func(name string, size int64, at string) {
+		o.regions = append(o.regions, agent.Region{Bytes: size, RegionOptions: engine.RegionOptions{Name: name, Grant: memory.PeerRead | memory.PeerWrite, Location: pathsel.Location(at)}})
+	}
+	if typed.size != "0" {
+		size, err := command.ParseBytes(typed.size)
+		if err != nil {
+			return fmt.Errorf("--size %w", err)
+		}
+		add(benchRegion, size, "")
+	}
+	for _, r := range typed.regions {
+		name, text, ok := strings.Cut(r, "=")
+		text, at, located := strings.Cut(text, "@")
+		if !ok || name == "" || located && at == "" {
+			return fmt.Errorf("--region %q: want NAME=SIZE or NAME=SIZE@LOCATION", r)
+		}
+		size, err := command.ParseBytes(text)
+		if err != nil {
+			return fmt.Errorf("--region %q: %w", r, err)
+		}
+		if slices.ContainsFunc(o.regions, func(have agent.Region) bool { return have.Name == name }) {
+			return fmt.Errorf("--region %q: there is a region %s already", r, name)
+		}
+		add(name, size, at)
+	}
+	return nil
+}
+
+func runAgent(ctx context.Context, o *agentOptions) error {
+	token, err := peers.ReadToken(o.tokenFile, o.Streams.In, o.Streams.Err)
+	if err != nil {
+		return err
+	}
+	look := agent.LookAtPorts(o.Globals.HostRoot)
+	seen := look()
+	t, err := o.Find(ctx)
+	if err != nil {
+		return err
+	}
+	if o.Globals.Verbose {
+		o.Say(t)
+	}
+	if err := o.locate(t); err != nil {
+		return err
+	}
+	if o.name == "" {
+		if o.name, err = os.Hostname(); err != nil {
+			return fmt.Errorf("--name is needed: %w", err)
+		}
+	}
+	if o.untilEOF {
+		var stop context.CancelFunc
+		ctx, stop = context.WithCancel(ctx)
+		defer stop()
+		go func() { // ends with the process: nothing ends a read of standard input
+			io.Copy(io.Discard, o.Streams.In) //nolint:errcheck // its end is what is waited for
+			stop()
+		}()
+	}
+	rates, err := o.measured.Start(o.Host, t)
+	if err != nil {
+		return err
+	}
+	var printed error
+	err = agent.Run(ctx, agent.Options{
+		Engine: engine.Options{Name: o.name, Listen: o.listen, Advertise: o.advertise, Token: token,
+			Ports: engine.Ports{Topology: t, Overlay: rates, LocalRank: o.rank, LocalSize: o.ranks}, Logger: o.logger(), Transports: o.rdma.Transports(o.transports)},
+		Regions: o.regions, HTTP: o.http, Probe: o.prober(),
+		Rediscover: o.Find, Look: look, Seen: seen, Every: o.refresh,
+		Ready: func(i agent.Info) { printed = o.print(i) },
+	})
+	return errors.Join(o.listenHint(err), printed)
+}
+
+// locate puts regions that say where they are there.
+func (o *agentOptions) locate(t *topo.Topology) error {
+	h, err := pathsel.New(t, pathsel.Options{})
+	if err != nil {
+		return err
+	}
+	for i := range o.regions {
+		r := &o.regions[i]
+		if r.Location == "" {
+			continue
+		}
+		if !slices.Contains(h.Locations(), r.Location) {
+			return peers.UnknownLocation(fmt.Errorf("--region %s: this host has no place %q for memory", r.Name, r.Location), h.Locations())
+		}
+		r.Memory.Nodes = peers.NodesAt(t, r.Location)
+	}
+	return nil
+}
+
+// listenHint says what to do where an address is taken, or is not this host's.
+func (o *agentOptions) listenHint(err error) error {
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return command.WithHint(err, "another program has that port (another agent?); port 0 takes any that is free")
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return command.WithHint(err, "that is no address of this host; \":%s\" is all of them, --advertise tells peers another", peers.AgentPort)
+	}
+	return err
+}
+
+// logger writes what the engine notes to stderr.
+func (o *agentOptions) logger() *slog.Logger {
+	if o.Globals.Quiet {
+		return nil
+	}
+	level := slog.LevelInfo
+	if o.Globals.Verbose {
+		level = slog.LevelDebug
+	}
+	return slog.New(slog.NewTextHandler(o.Streams.Err, &slog.HandlerOptions{Level: level}))
+}
+
+// AgentReady is what an agent says of itself when it can be reached.
+type AgentReady struct {
+	Schema     string               `json:"schema"`
+	Name       string               `json:"name"`
+	Epoch      uint64               `json:"epoch,string"`
+	PID        int                  `json:"pid"`
+	Addresses  []string             `json:"addresses"`
+	Advertised []engine.Advertised  `json:"advertised"`
+	HTTP       []string             `json:"http"`
+	Regions    []engine.RegionStats `json:"regions"`
+	// Unavailable are the transports that this host cannot have, and why.
+	Unavailable []string `json:"unavailable"`
+	// Probes are what "topoctl probe fabric" may do here, null nothing.
+	Probes *fabric.Limits `json:"probe_limits"`
+	// Client is the command to run at the other end, null without the region for it.
+	Client *string `json:"client"`
+}

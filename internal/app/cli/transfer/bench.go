@@ -1,0 +1,246 @@
+package transfer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/topoctl/topoctl/internal/app/bench"
+	"github.com/topoctl/topoctl/internal/app/cli/command"
+	"github.com/topoctl/topoctl/internal/app/cli/peers"
+	"github.com/topoctl/topoctl/internal/base/units"
+	"github.com/topoctl/topoctl/pathsel"
+)
+
+type BenchOptions struct {
+	*command.Host
+	format    string
+	tokenFile string
+	http      []string
+	run       bench.Options
+	rdma      peers.RDMA
+	look      command.Look
+	measured  command.Measured
+}
+
+// benchFlags are the flags as they are typed.
+type benchFlags struct {
+	sizes, policies, lanes []string
+	memory, failLane       string
+	seed                   uint64
+}
+
+func newBenchCmd(f *command.Env, runF func(context.Context, *BenchOptions) error) *cobra.Command {
+	opts := &BenchOptions{Host: f.Host()}
+	var typed benchFlags
+	cmd := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure the transfer engine against a peer, and against what the machine can do",
+		Long: "bench reads and writes the memory of a peer (\"topoctl agent\" there, or any engine with a\n" +
+			"region of that name) and prints rates, latencies and processor time. Without --peer it\n" +
+			"starts an agent of its own on this host.\n\n" +
+			"Ops walk through all of --memory on both sides, so that caches do not help, and those\n" +
+			"that follow each other here lie apart there, so that they are not merged. Beside them,\n" +
+			"taking turns in the same run, it measures ceilings: a raw socket that moves the same ops\n" +
+			"in as many streams (where the peer is on this host), and copies of memory. Lists of\n" +
+			"--op, --size, --transport and --policy are measured in all combinations.\n\n" +
+			"Latency is that of a batch, from its submission to its end; percentiles are by nearest\n" +
+			"rank and at most 0.8 % too high. Processor time is user and system, of both ends where\n" +
+			"the other is a child of this process.\n\n" +
+			"With --http it answers what \"topoctl agent --http\" does, for its own engine while it runs:\n" +
+			"\"topoctl tui --agent http://ADDRESS\" shows the lanes. Several policies are several engines,\n" +
+			"shown together. Who asks once a second costs under a thousandth of a processor, which is\n" +
+			"in the figures.\n\n" +
+			"The exit code is 1 if a transfer failed or --check found a wrong byte. Interrupted, it\n" +
+			"prints what it has measured.",
+		Example: "  topoctl bench\n" +
+			"  topoctl bench --op write --size 64KiB,1MiB --transport tcp --duration 5s\n" +
+			"  topoctl bench --peer 10.0.0.2:7411 --token-file token --policy adaptive,random,mooncake\n" +
+			"  topoctl bench --peer 10.0.0.2:7411 --token-file token --fail-lane eth1@2s+2s --duration 6s --check\n" +
+			"  topoctl bench -o json | jq '.results[] | {op, size_bytes, bytes_per_sec}'",
+		Args: command.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := opts.parse(f, cmd, typed); err != nil {
+				return err
+			}
+			return runF(cmd.Context(), opts)
+		},
+	}
+	opts.addFlags(cmd, &typed)
+	command.Offer(cmd, map[string]command.Completer{
+		"op": command.WordList(bench.Read, bench.Write), "transport": command.WordList(peers.Transports...),
+		"policy": command.WordList(pathsel.Policies()...), "size": command.WordList("4KiB", "64KiB", "1MiB", "16MiB"),
+		"peer": command.Words(), "region": command.Words(), "batch": command.Words(), "threads": command.Words(), "in-flight": command.Words(), "duration": command.Words("1s", "5s", "10s"),
+		"http": command.Words(), "warmup": command.Words(), "lanes": command.Words(), "memory": command.Words("256MiB", "1GiB"), "fail-lane": command.Words(), "seed": command.Words(),
+	})
+	command.Uses(cmd, "host-root", "timeout", "quiet", "verbose", "output", "json", "color", "no-color", "units")
+	command.Formats(cmd, command.FormatTable, command.FormatJSON)
+	return cmd
+}
+
+func (o *BenchOptions) addFlags(cmd *cobra.Command, typed *benchFlags) {
+	fl, r := cmd.Flags(), &o.run
+	fl.StringVar(&r.Peer, "peer", "", "the other end, `HOST:PORT` (without it an agent is started on this host)")
+	fl.StringVar(&o.tokenFile, "token-file", "", "the secret that the peer wants is in `FILE` (its first line), - is standard input")
+	fl.StringVar(&r.Region, "region", benchRegion, "use the peer's region `NAME`")
+	fl.StringSliceVar(&r.Ops, "op", []string{bench.Write, bench.Read}, "measure `OP`: read or write, as seen from here; repeatable")
+	fl.StringSliceVar(&typed.sizes, "size", []string{"4KiB", "64KiB", "1MiB"}, "`SIZE` of an op; repeatable")
+	fl.IntVar(&r.Batch, "batch", 0, "`N` ops in a batch, 0: as many as make 16 MiB, at most 128")
+	fl.IntVar(&r.Threads, "threads", 1, "`N` threads that submit batches")
+	fl.IntVar(&r.InFlight, "in-flight", 2, "`N` batches of each thread at a time")
+	fl.DurationVar(&r.Duration, "duration", time.Second, "`TIME` of each measurement")
+	fl.DurationVar(&r.Warmup, "warmup", 200*time.Millisecond, "`TIME` before each measurement that does not count")
+	fl.StringSliceVar(&r.Transports, "transport", []string{bench.Auto}, "over `TRANSPORT`: rdma, tcp, shm, or auto, which is the engine's choice; repeatable")
+	fl.StringSliceVar(&typed.policies, "policy", []string{string(pathsel.Adaptive)}, "share by `POLICY`: "+command.Either(pathsel.Policies())+"; repeatable")
+	fl.StringArrayVar(&typed.lanes, "lanes", nil, "use only lane `NAME` (repeatable), or the best N lanes")
+	fl.StringVar(&typed.memory, "memory", units.Bytes(benchDefault), "walk through `SIZE` of memory on each side")
+	fl.BoolVar(&r.Check, "check", false, "verify every byte, reading back what is written; rates are then those of verifying")
+	fl.StringVar(&typed.failLane, "fail-lane", "", "take a lane out, `NAME@TIME` into each measurement; NAME@TIME+TIME: for so long")
+	fl.StringSliceVar(&o.http, "http", nil, "answer HTTP at `ADDRESS` while it runs (host:port; without a host, this host only); repeatable")
+	fl.Uint64Var(&typed.seed, "seed", 0, "the pattern of --check, 0 draws one")
+	o.rdma.Add(cmd)
+	o.measured.Add(cmd)
+}
+
+// parse takes over the flags and refuses what makes no sense.
+func (o *BenchOptions) parse(f *command.Env, cmd *cobra.Command, typed benchFlags) error {
+	var err error
+	if o.format, err = f.Format(cmd); err != nil {
+		return err
+	}
+	if err := errors.Join(command.CheckHost(cmd), o.Choose(f), o.measured.Check(cmd)); err != nil {
+		return err
+	}
+	if err := o.parsePeer(cmd); err != nil {
+		return err
+	}
+	if err := peers.HTTPAddresses(o.http); err != nil {
+		return err
+	}
+	if err := o.parseLists(typed); err != nil {
+		return err
+	}
+	r := &o.run
+	if err := o.rdma.Check(cmd, peers.UsesRDMA(r.Transports)); err != nil {
+		return err
+	}
+	for _, n := range []struct {
+		flag        string
+		value, from int
+	}{{"batch", r.Batch, 0}, {"threads", r.Threads, 1}, {"in-flight", r.InFlight, 1}} {
+		if n.value < n.from || n.value > 1<<20 {
+			return fmt.Errorf("--%s %d: want %d to %d", n.flag, n.value, n.from, 1<<20)
+		}
+	}
+	switch {
+	case r.Duration <= 0:
+		return fmt.Errorf("--duration %s: want more than 0", r.Duration)
+	case r.Warmup < 0:
+		return fmt.Errorf("--warmup %s: want 0 or more", r.Warmup)
+	}
+	if r.Memory, err = command.ParseBytes(strings.ReplaceAll(typed.memory, " ", "")); err != nil {
+		return fmt.Errorf("--memory %w", err)
+	}
+	if cmd.Flags().Changed("fail-lane") {
+		if r.Fault, err = parseFault(typed.failLane, r.Duration); err != nil {
+			return err
+		}
+	}
+	if r.Seed = typed.seed; r.Seed == 0 {
+		r.Seed = rand.Uint64()
+	}
+	r.Now, r.OpenTime = o.Now, f.Globals.Timeout
+	o.look = command.Look{Color: f.Color(), Verbose: f.Globals.Verbose, Width: f.Streams.Width, Units: units.System(f.Globals.Units).Or(units.Gbyte)}
+	return nil
+}
+
+func (o *BenchOptions) parsePeer(cmd *cobra.Command) error {
+	changed := cmd.Flags().Changed
+	if err := command.NotEmpty(cmd, "peer", "token-file", "region"); err != nil {
+		return err
+	}
+	if o.run.Peer == "" {
+		for _, name := range []string{"token-file", "region"} {
+			if changed(name) {
+				return fmt.Errorf("--%s has no effect without --peer: the agent is then started here", name)
+			}
+		}
+		return nil
+	}
+	var err error
+	o.run.Peer, err = peers.Address(o.run.Peer)
+	return err
+}
+
+// parseLists reads the flags that take several values.
+func (o *BenchOptions) parseLists(typed benchFlags) error {
+	r := &o.run
+	if err := errors.Join(command.CheckWords("op", r.Ops, []string{bench.Read, bench.Write}), command.CheckWords("transport", r.Transports, peers.Transports),
+		command.CheckWords("policy", typed.policies, pathsel.Policies())); err != nil {
+		return err
+	}
+	for _, p := range typed.policies {
+		r.Policies = append(r.Policies, pathsel.Policy(p))
+	}
+	for _, text := range typed.sizes {
+		size, err := command.ParseBytes(text)
+		if err != nil {
+			return fmt.Errorf("--size %w", err)
+		}
+		if slices.Contains(r.Sizes, size) {
+			return fmt.Errorf("--size %s is given twice", text)
+		}
+		r.Sizes = append(r.Sizes, size)
+	}
+	if len(r.Sizes) == 0 {
+		return errors.New("--size is empty")
+	}
+	return o.parseLanes(typed.lanes)
+}
+
+func (o *BenchOptions) parseLanes(given []string) error {
+	for _, text := range given {
+		n, err := strconv.Atoi(text)
+		switch {
+		case text == "":
+			return errors.New("--lanes is empty")
+		case err != nil:
+			o.run.Lanes = append(o.run.Lanes, text)
+		case n < 1:
+			return fmt.Errorf("--lanes %d: want 1 or more", n)
+		case len(given) > 1:
+			return errors.New("--lanes takes one number, or names")
+		default:
+			o.run.LaneCount = n
+		}
+	}
+	return nil
+}
+
+// parseFault reads "eth1@3s" or "eth1@3s+2s".
+func parseFault(text string, duration time.Duration) (*bench.FaultPlan, error) {
+	at := strings.LastIndexByte(text, '@')
+	if at < 1 {
+		return nil, fmt.Errorf("--fail-lane %q: want NAME@TIME, such as eth1@3s", text)
+	}
+	p := &bench.FaultPlan{Lane: text[:at]}
+	when, length, both := strings.Cut(text[at+1:], "+")
+	var err error
+	if p.At, err = time.ParseDuration(when); err == nil && both {
+		p.For, err = time.ParseDuration(length)
+	}
+	switch {
+	case err != nil || p.At < 0 || both && p.For <= 0:
+		return nil, fmt.Errorf("--fail-lane %q: want NAME@TIME, such as eth1@3s, or NAME@TIME+TIME", text)
+	case p.At+p.For >= duration:
+		return nil, command.WithHint(fmt.Errorf("--fail-lane %s: a measurement is over after %s", text, duration), "--duration %s makes it longer", p.At+p.For+2*time.Second)
+	}
+	return p, nil
+}

@@ -1,0 +1,86 @@
+package transfer
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/topoctl/topoctl/internal/app/cli/command"
+)
+
+// childTime is how long a child may take to be ready, and to end.
+const childTime = 20 * time.Second
+
+// StartChild runs this program again: it gets a line, answers with a line of JSON, and
+// ends when its standard input does, which is when this process is gone at the
+// latest.
+func StartChild(ctx context.Context, args []string, line []byte, answer any) (pid int, stop func() error, err error) {
+	self, err := os.Executable()
+	if err = errors.Join(err, ctx.Err()); err != nil {
+		return 0, nil, err
+	}
+	cmd := exec.Command(self, args...)
+	cmd.SysProcAttr = ownGroup() // Ctrl-C is for this process, which ends the child when it is done
+	var errs strings.Builder
+	cmd.Stderr = &limited{w: &errs, left: 64 << 10}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return 0, nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return 0, nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return 0, nil, err
+	}
+	limit := time.AfterFunc(childTime, func() { cmd.Process.Kill() }) //nolint:errcheck // it has ended
+	interrupted := context.AfterFunc(ctx, func() { limit.Reset(time.Second) })
+	_, err = in.Write(line)
+	if err == nil {
+		var first []byte
+		if first, err = bufio.NewReader(out).ReadBytes('\n'); err == nil {
+			err = json.Unmarshal(first, answer)
+		}
+	}
+	limit.Stop()
+	interrupted()
+	stop = func() error {
+		in.Close()                                                    //nolint:errcheck // this is what ends it
+		t := time.AfterFunc(childTime, func() { cmd.Process.Kill() }) //nolint:errcheck // it has ended
+		defer t.Stop()
+		return cmd.Wait()
+	}
+	if err != nil {
+		ended := stop()
+		if ctx.Err() != nil {
+			return 0, nil, ctx.Err()
+		}
+		if said := strings.TrimSpace(errs.String()); said != "" {
+			return 0, nil, errors.New(command.WithoutPackage(strings.TrimPrefix(said, "topoctl: ")))
+		}
+		return 0, nil, errors.Join(err, ended)
+	}
+	return cmd.Process.Pid, stop, nil
+}
+
+// limited keeps the beginning of what is written.
+type limited struct {
+	w    io.Writer
+	left int
+}
+
+func (l *limited) Write(p []byte) (int, error) {
+	keep := p[:min(len(p), l.left)]
+	l.left -= len(keep)
+	if _, err := l.w.Write(keep); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}

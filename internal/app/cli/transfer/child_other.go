@@ -1,0 +1,10 @@
+//go:build !unix
+
+package transfer
+
+import (
+	"syscall"
+)
+
+// ownGroup is nothing where there are no process groups.
+func ownGroup() *syscall.SysProcAttr { return nil }
