@@ -3,9 +3,6 @@ package probe_test
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
-	"os"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -13,11 +10,10 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/topoctl/topoctl/internal/base/golden"
 	"github.com/topoctl/topoctl/internal/base/schematest"
 	"github.com/topoctl/topoctl/probe"
 )
-
-var update = flag.Bool("update", false, "rewrite the schemas and golden files")
 
 const (
 	schemaFile = "schema/probe.v1.schema.json"
@@ -33,37 +29,11 @@ var generator = schematest.Generator{Types: map[reflect.Type]schematest.Object{
 
 // The published schemas say what the types say.
 func TestSchemasMatchTheTypes(t *testing.T) {
-	schematest.Compare(t, schemaFile, generator.Document(probe.Schema, reflect.TypeFor[probe.Report]()), *update)
+	schematest.Compare(t, schemaFile, generator.Document(probe.Schema, reflect.TypeFor[probe.Report]()), golden.Updating())
 	event := generator.Document(probe.EventSchema, reflect.TypeFor[probe.Event]())
 	event["properties"].(schematest.Object)["start"].(schematest.Object)["anyOf"].([]any)[0].(schematest.Object)["properties"].(schematest.Object)["schema"] = schematest.Object{"const": probe.Schema}
-	schematest.Compare(t, eventFile, event, *update)
-	schematest.Compare(t, diffFile, generator.Document(probe.DiffSchema, reflect.TypeFor[probe.Difference]()), *update)
-}
-
-// golden compares with a file of testdata.
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		a, b := strings.Split(string(want), "\n"), strings.Split(string(got), "\n")
-		i := 0
-		for i < len(a) && i < len(b) && a[i] == b[i] {
-			i++
-		}
-		t.Errorf("%s differs from line %d on (go test with -update rewrites it)", path, i+1)
-	}
+	schematest.Compare(t, eventFile, event, golden.Updating())
+	schematest.Compare(t, diffFile, generator.Document(probe.DiffSchema, reflect.TypeFor[probe.Difference]()), golden.Updating())
 }
 
 func encode(t testing.TB, r *probe.Report) []byte {
@@ -82,7 +52,7 @@ func TestReports(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := reports[name](t)
 			data := encode(t, r)
-			golden(t, name+".probe.json", data)
+			golden.Check(t, "testdata/"+name+".probe.json", data)
 			if err := schema.Validate(data); err != nil {
 				t.Error(err)
 			}

@@ -33,7 +33,7 @@ func (a *agent) call(ctx context.Context, r *request) (*answer, error) {
 	case err != nil:
 		err = fmt.Errorf("%s: an answer that is none: %s", r.Do, clip(err.Error(), maxErrorText))
 	case out.Schema != Schema:
-		err = fmt.Errorf("%s: an answer of schema %q: want %s", r.Do, printableWord(out.Schema), Schema)
+		err = fmt.Errorf("%s: an answer of schema %.40q: want %s", r.Do, out.Schema, Schema)
 	case out.Epoch != a.peer.Epoch():
 		err = fmt.Errorf("%s: an answer of epoch %d, the session is with %d", r.Do, out.Epoch, a.peer.Epoch())
 	default:

@@ -182,7 +182,7 @@ func (x *trial) checkBandwidth(b *probe.Bandwidth, left int64) error {
 		return fmt.Errorf("it took %v, there were %v: %w", time.Duration(b.DurationNS), time.Duration(max(left, 0)), errClaim)
 	}
 	if !slices.Contains([]string{probe.StoppedCI, probe.StoppedMaxSamples, probe.StoppedTime, probe.StoppedInterrupted, probe.StoppedError, ""}, b.Stopped) {
-		return fmt.Errorf("it stopped for %q: %w", printableWord(b.Stopped), errClaim)
+		return fmt.Errorf("it stopped for %.40q: %w", b.Stopped, errClaim)
 	}
 	if n == 0 {
 		if b.Bytes > 0 || b.DurationNS > 0 {

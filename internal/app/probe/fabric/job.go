@@ -214,7 +214,7 @@ func (w *worker) open(ctx context.Context) (p *engine.Peer, at string, err error
 			return p, address, nil
 		}
 		if err == nil {
-			err = errors.Join(fmt.Errorf("at %s is another agent, %q", address, printableWord(p.EngineName())), p.Close())
+			err = errors.Join(fmt.Errorf("at %s is another agent, %.40q", address, p.EngineName()), p.Close())
 		}
 		errs = append(errs, err)
 	}

@@ -163,7 +163,7 @@ func (x *launched) wait(ctx context.Context, host string, ready <-chan []byte) e
 	}
 	at, err := netip.ParseAddrPort(said.Addresses[0])
 	if err != nil {
-		return fmt.Errorf("it listens at %q, which is no address", printableWord(said.Addresses[0]))
+		return fmt.Errorf("it listens at %.40q, which is no address", said.Addresses[0])
 	}
 	x.address, x.epoch = net.JoinHostPort(host, strconv.Itoa(int(at.Port()))), said.Epoch
 	return nil

@@ -68,7 +68,7 @@ func TestLies(t *testing.T) {
 		"a million samples": {results(func(r *result) { last(r).SamplesBytesPerSec = make([]int64, 1000000/5) }), "200000 samples"},
 		"negative samples":  {results(func(r *result) { last(r).SamplesBytesPerSec[0] = -1 }), "cannot be"},
 		"endless rate":      {results(func(r *result) { last(r).SamplesBytesPerSec[0] = 1 << 62 }), "cannot be"},
-		"why it stopped":    {results(func(r *result) { last(r).Stopped = "\x1b[2J" }), `stopped for "?[2J"`},
+		"why it stopped":    {results(func(r *result) { last(r).Stopped = "\x1b[2J" }), `stopped for "\x1b[2J"`},
 		"round trips":       {results(func(r *result) { r.Latency.RTT.N = 1 << 40 }), "round trips of"},
 		"negative latency":  {results(func(r *result) { r.Latency.RTT.Min = -4 }), "round trips of -4"},
 		"half a round trip": {results(func(r *result) { r.Latency.OneWay.P50, r.Latency.OneWay.Min = 0, 0 }), "half a round trip"},
@@ -124,7 +124,7 @@ func TestLiesOfTargets(t *testing.T) {
 	if err := out[0].Err; err == nil || !strings.Contains(err.Error(), "n1: memory") || !strings.Contains(err.Error(), "were asked for") {
 		t.Errorf("half of the memory: %v", err)
 	}
-	if err := out[1].Err; err == nil || !strings.HasSuffix(err.Error(), "n2: broken ?") || out[1].Notes[0] != "a?[31m note of two lines" || len(out[1].Bandwidth) != 2 {
+	if err := out[1].Err; err == nil || !strings.HasSuffix(err.Error(), `n2: broken \a`) || out[1].Notes[0] != `a\x1b[31m note of two lines` || len(out[1].Bandwidth) != 2 {
 		t.Errorf("%v, %q, %d", err, out[1].Notes, len(out[1].Bandwidth))
 	}
 }

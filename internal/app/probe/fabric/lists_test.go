@@ -18,26 +18,28 @@ func TestEntries(t *testing.T) {
 		`{}`:                                  0,
 		`{"jobs":[{},{}]}`:                    2,
 		` { "jobs" : [ 0 , null, [1, 2] ] } `: 5,
-		`{"jobs":[{"spec":{"sizes_bytes":[1,2]}}]}`:  1,
-		`{"samples":[1,2,3],"Samples":[1,2]}`:        2, // a key that is spelt so goes by the bound
-		`{"path":[[1,2],[3]]}`:                       3,
-		`{"x":"path","y":["a","b"]}`:                 2,
-		`{"a":"[,\",[","b\\":["]"]}`:                 1,
-		`{"topology":{"a":[1,2,{"b":[3]}]},"x":[1]}`: 1,
-		`{"topology":[1,2],"x":[1]}`:                 1,
-		`{"topology":5,"x":[1]}`:                     1,
-		`["topology",[1]]`:                           3,
-		`]]}},,"`:                                    0,
-		`"a\`:                                        0,
+		`{"jobs":[{"spec":{"sizes_bytes":[1,2]}},0]}`:  2,
+		`{"samples":[1,2,3],"Samples":[1,2]}`:          2, // a key that is spelt so goes by the bound
+		`{"path":[[1,2],[3]]}`:                         3,
+		`{"x":"path","y":["a","b"]}`:                   2,
+		`{"a":"[,\",[","b\\":["]",0]}`:                 2,
+		`{"topology":{"a":[1,2,{"b":[3]}]},"x":[1,2]}`: 2,
+		`{"topology":[1,2],"x":[1,2]}`:                 2,
+		`{"topology":5,"x":[1]}`:                       1,
+		`["topology",[1]]`:                             3,
+		`"a\`:                                          0,
 	} {
-		if err := checkEntries([]byte(text), want); err != nil {
+		if err := limits(want).Check([]byte(text)); err != nil {
 			t.Errorf("%s: %v", text, err)
 		}
-		if want > 0 && checkEntries([]byte(text), want-1) == nil {
+		if want > 1 && limits(want-1).Check([]byte(text)) == nil {
 			t.Errorf("%s has no more than %d", text, want-1)
 		}
 	}
-	if err := checkEntries(bytes.Repeat([]byte{'{'}, maxDepth), 1); err == nil {
+	if err := limits(1).Check([]byte(`]]}},,"`)); err == nil {
+		t.Error("brackets that close nothing are taken")
+	}
+	if err := limits(1).Check(bytes.Repeat([]byte{'{'}, maxDepth+1)); err == nil {
 		t.Error("any depth is taken")
 	}
 }

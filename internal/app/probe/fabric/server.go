@@ -155,7 +155,7 @@ func (s *Server) leased(ctx context.Context, e *engine.Engine, r *request, a *an
 	now := l.round
 	s.mu.Unlock()
 	if now == nil || now.number != r.Round {
-		return fmt.Errorf("%s: round %d is not prepared here", printableWord(r.Do), r.Round)
+		return fmt.Errorf("%s: round %d is not prepared here", clip(r.Do, 40), r.Round)
 	}
 	switch r.Do {
 	case doConnect:
@@ -170,7 +170,7 @@ func (s *Server) leased(ctx context.Context, e *engine.Engine, r *request, a *an
 		s.endRound(l, now)
 		a.Served, a.Links = servedBy(e), now.linkStates()
 	default:
-		return fmt.Errorf("unknown request %q", printableWord(r.Do))
+		return fmt.Errorf("unknown request %.40q", r.Do)
 	}
 	return nil
 }
@@ -231,7 +231,7 @@ func (s *Server) take(r *request, from string) error {
 		s.hear(l)
 		return nil
 	}
-	l = &lease{id: r.Lease, controller: cmp.Or(r.Controller, printableWord(from)), heard: s.now()}
+	l = &lease{id: r.Lease, controller: cmp.Or(r.Controller, clip(from, 40)), heard: s.now()}
 	l.timer = time.AfterFunc(s.o.Lease, func() { s.expire(l) })
 	s.lease = l
 	s.o.Logger.Info("probe: a controller begins", "controller", l.controller)

@@ -3,28 +3,20 @@ package fabric
 import (
 	"strings"
 	"unicode"
+
+	"github.com/topoctl/topoctl/internal/base/text"
 )
 
-// printable makes a text of another host one line that a terminal shows as it is.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n' || r == '\r' || r == '\t':
-			return ' '
-		case !unicode.IsPrint(r) || r == unicode.ReplacementChar:
-			return '?'
-		}
-		return r
-	}, s)
-}
-
-// clip is a printable text of at most so many bytes.
+// clip makes a text of another host one printable line of at most most bytes.
 func clip(s string, most int) string {
-	if s = printable(s); len(s) > most {
-		s = strings.ToValidUTF8(s[:most], "") + "..."
+	if s = text.Printable(strings.Join(strings.Fields(s), " ")); len(s) > most {
+		s = strings.ToValidUTF8(s[:most-len(text.Dots)], "") + text.Dots
 	}
 	return s
 }
 
-// printableWord is what somebody else calls something, for an error.
-func printableWord(s string) string { return clip(s, 40) }
+// isPrintable says whether a name may be taken over as it is. What was no UTF-8 is a
+// replacement character once it is read.
+func isPrintable(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar })
+}

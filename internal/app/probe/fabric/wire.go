@@ -11,6 +11,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
+	"github.com/topoctl/topoctl/internal/base/jsontext"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/probe"
 )
@@ -188,6 +189,36 @@ type linkStates struct {
 	Links []probe.LinkState `json:"link_states"`
 }
 
+// Bounds of what is decoded: `{},` has three bytes, and what becomes of it hundreds.
+const (
+	maxEntries       = 4 * maxJobs // of all lists of a request
+	maxAnswerEntries = 1 << 16     // of those of an answer
+	maxPlainEntries  = 1 << 18     // of plain lists
+	maxDepth         = 63
+)
+
+// plainLists are lists of numbers, texts and samples, whose entries are small here. They are the
+// keys of such lists alone.
+var plainLists = map[string]bool{
+	"samples": true, "samples_bytes_per_sec": true, "sizes_bytes": true, "path": true, "addresses": true, "notes": true,
+}
+
+// undecoded stays JSON here: a topology has a decoder with limits of its own.
+var undecoded = map[string]bool{"topology": true}
+
+// decode reads JSON of a peer whose lists have at most most entries, those of plain ones
+// aside.
+func decode(data []byte, most int, to any) error {
+	if err := limits(most).Check(data); err != nil {
+		return err
+	}
+	return json.Unmarshal(data, to)
+}
+
+func limits(most int) *jsontext.Limits {
+	return &jsontext.Limits{Elements: most, CheapLists: plainLists, CheapElements: maxPlainEntries, Opaque: undecoded, Depth: maxDepth}
+}
+
 // parseRequest reads what a controller says; all that a server takes is checked here but
 // for the server's own limits.
 func parseRequest(data []byte) (*request, error) {
@@ -199,7 +230,7 @@ func parseRequest(data []byte) (*request, error) {
 		return nil, fmt.Errorf("request of schema %.40q: this agent speaks %s", r.Schema, Schema)
 	}
 	if n := max(len(r.Regions), len(r.Looks), len(r.Jobs), len(r.Seen)); n > maxJobs {
-		return nil, fmt.Errorf("%s: %d entries: want at most %d", printableWord(r.Do), n, maxJobs)
+		return nil, fmt.Errorf("%s: %d entries: want at most %d", clip(r.Do, 40), n, maxJobs)
 	}
 	err := errors.Join(checkText("lease", r.Lease), checkText("controller", r.Controller))
 	ids := map[int]bool{}
@@ -223,7 +254,7 @@ func parseRequest(data []byte) (*request, error) {
 		err = errors.Join(err, checkID(ids, r.Jobs[i].ID), r.Jobs[i].check())
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", printableWord(r.Do), firstError(err))
+		return nil, fmt.Errorf("%s: %w", clip(r.Do, 40), firstError(err))
 	}
 	return &r, nil
 }
@@ -297,7 +328,7 @@ func checkID(have map[int]bool, id int) error {
 }
 
 func checkText(what, s string) error {
-	if len(s) > maxText || printable(s) != s {
+	if len(s) > maxText || !isPrintable(s) {
 		return fmt.Errorf("%s %.40q: want at most %d printable bytes", what, s, maxText)
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/internal/base/units"
 	"github.com/topoctl/topoctl/probe"
 )
@@ -40,7 +41,7 @@ func (c *trial) states(res *probe.Result) []finding {
 			if len(hard) > 0 {
 				verdict = probe.Warn
 			}
-			out = append(out, found(verdict, CodeErrorsCounted, "%s counted meanwhile: %s", c.linkName(st.Link), listed(names, mostCounters)))
+			out = append(out, found(verdict, CodeErrorsCounted, "%s counted meanwhile: %s", c.linkName(st.Link), text.List(names, mostCounters)))
 		}
 	}
 	return out
@@ -91,12 +92,4 @@ func pcieState(s string) (gen, width int, ok bool) {
 	var rest string
 	n, _ := fmt.Sscanf(s, "gen%d x%d%s", &gen, &width, &rest)
 	return gen, width, n == 2 && gen >= 1 && gen < len(genMTs) && width >= 1 && width <= 32
-}
-
-// listed joins some of many, and says how many are left out.
-func listed(all []string, most int) string {
-	if len(all) <= most {
-		return strings.Join(all, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(all[:most], ", "), len(all)-most)
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/probe"
 )
 
@@ -73,10 +74,10 @@ func (q *question) signed(parts []int32, pairs []int) ([]int32, []string) {
 	for _, i := range pairs {
 		links := q.r.Results[q.bad[i].result].Links
 		for j := range links {
-			if text := q.sign(&links[j]); text != "" {
-				signs[q.thingOf(links[j].Link)] = text
+			if sign := q.sign(&links[j]); sign != "" {
+				signs[q.thingOf(links[j].Link)] = sign
 			} else if _, soft := moved(links[j].Counters); len(soft) > 0 {
-				losses[q.thingOf(links[j].Link)] = fmt.Sprintf("%s counted, which tells none apart: %s", q.linkName(links[j].Link), listed(soft, mostCounters))
+				losses[q.thingOf(links[j].Link)] = fmt.Sprintf("%s counted, which tells none apart: %s", q.linkName(links[j].Link), text.List(soft, mostCounters))
 			}
 		}
 	}
@@ -108,7 +109,7 @@ func (q *question) sign(st *probe.LinkState) string {
 		return text
 	}
 	if hard, _ := moved(st.Counters); len(hard) > 0 {
-		return fmt.Sprintf("%s counted errors: %s", q.linkName(st.Link), listed(hard, mostCounters))
+		return fmt.Sprintf("%s counted errors: %s", q.linkName(st.Link), text.List(hard, mostCounters))
 	}
 	return ""
 }
@@ -171,14 +172,14 @@ func (q *question) evidenceOf(f *fault, pairs []int, sign []string) []string {
 	}
 	out = append(out, sign...)
 	if n := q.unknownWays(pairs); n > 0 {
-		out = append(out, fmt.Sprintf("%s of them cross links that the topology does not know: one of those may be it as well", plural(n, "pair")))
+		out = append(out, fmt.Sprintf("%s of them cross links that the topology does not know: one of those may be it as well", text.Plural(n, "pair")))
 	}
 	if f.alike {
 		out = append(out, "no pair of their kind is well, and all are equally slow: it may be something that all share")
 	}
 	switch {
 	case !f.covering.exact:
-		out = append(out, fmt.Sprintf("found by greedy search: %s here, at least %d needed", plural(f.faults, "fault"), f.covering.least))
+		out = append(out, fmt.Sprintf("found by greedy search: %s here, at least %d needed", text.Plural(f.faults, "fault"), f.covering.least))
 	case !f.covering.all:
 		out = append(out, "there are more sets of faults as small as this than were looked at")
 	}
@@ -205,13 +206,13 @@ func (q *question) summary(pairs []int) string {
 	n := len(pairs) - broken
 	switch {
 	case q.about == aboutLatency:
-		return fmt.Sprintf("late: %s, median %s; rates are well", plural(n, "pair"), between(ns(lo), ns(hi)))
+		return fmt.Sprintf("late: %s, median %s; rates are well", text.Plural(n, "pair"), between(ns(lo), ns(hi)))
 	case q.about == aboutCongestion:
-		return fmt.Sprintf("congested, not broken: %s slow beside others, %s, and well alone", plural(n, "pair"), between(q.print(lo), q.print(hi)))
+		return fmt.Sprintf("congested, not broken: %s slow beside others, %s, and well alone", text.Plural(n, "pair"), between(q.print(lo), q.print(hi)))
 	case n == 0:
-		return "failed with an error: " + plural(broken, "pair")
+		return "failed with an error: " + text.Plural(broken, "pair")
 	}
-	text := fmt.Sprintf("slow: %s, %s", plural(n, "pair"), between(q.print(lo), q.print(hi)))
+	text := fmt.Sprintf("slow: %s, %s", text.Plural(n, "pair"), between(q.print(lo), q.print(hi)))
 	if w, ok := q.wanted(pairs); ok {
 		text += " of " + w + " expected"
 	}
@@ -255,10 +256,10 @@ func (q *question) cleared(f *fault, pairs []int) string {
 	}
 	slices.SortFunc(clear, func(a, b int) int { return cmp.Compare(q.atoms[a].link.Key, q.atoms[b].link.Key) })
 	if q.about == aboutLatency {
-		return fmt.Sprintf("%s on the way answered in time for other pairs, %s among them", plural(len(clear), "link"), q.linkName(q.atoms[clear[0]].link.Key))
+		return fmt.Sprintf("%s on the way answered in time for other pairs, %s among them", text.Plural(len(clear), "link"), q.linkName(q.atoms[clear[0]].link.Key))
 	}
 	l := q.atoms[clear[0]].link
-	return fmt.Sprintf("%s on the way carried more for other pairs, among them %s (%s): %s", plural(len(clear), "link"),
+	return fmt.Sprintf("%s on the way carried more for other pairs, among them %s (%s): %s", text.Plural(len(clear), "link"),
 		q.linkName(l.Key), way(l.Kind, l.Direction), q.print(q.most[clear[0]]))
 }
 

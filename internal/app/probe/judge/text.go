@@ -5,9 +5,9 @@ import (
 	"math"
 	"strconv"
 	"strings"
-	"unicode"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/internal/base/units"
 	"github.com/topoctl/topoctl/probe"
 )
@@ -96,28 +96,10 @@ const (
 )
 
 // clean makes a name from a peer fit to print.
-func clean(s string) string { return printable(s, longestName) }
+func clean(s string) string { return text.Cut(text.Printable(s), longestName, text.Ellipsis) }
 
-func printable(s string, longest int) string {
-	s = strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return '?'
-	}, s)
-	if r := []rune(s); len(r) > longest {
-		return string(r[:longest]) + "…"
-	}
-	return s
-}
-
-// plural is "1 pair", "3 pairs".
-func plural(n int, one string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return strconv.Itoa(n) + " " + one + "s"
-}
+// cleanSentence does the same for a sentence.
+func cleanSentence(s string) string { return text.Cut(text.Printable(s), longestText, text.Ellipsis) }
 
 // between is a range of figures, or the one where both ends print alike.
 func between(lo, hi string) string {

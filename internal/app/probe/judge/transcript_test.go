@@ -2,7 +2,6 @@ package judge_test
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,10 +12,9 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/app/probe/judge"
+	"github.com/topoctl/topoctl/internal/base/golden"
 	"github.com/topoctl/topoctl/probe"
 )
-
-var update = flag.Bool("update", false, "write what follows the line of dashes in testdata/transcripts")
 
 // Transcripts: a fabric, what is wrong with it and what else was seen, and after the dashes the
 // whole judgement, for people to read and to disagree with.
@@ -49,7 +47,7 @@ func TestTranscripts(t *testing.T) {
 			}
 			input, want, _ := strings.Cut(string(text), "\n----\n")
 			got := run(t, input)
-			if *update {
+			if golden.Updating() {
 				if err := os.WriteFile(file, []byte(strings.TrimSpace(input)+"\n----\n"+got), 0o644); err != nil {
 					t.Fatal(err)
 				}

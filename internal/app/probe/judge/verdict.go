@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/probe"
 )
 
@@ -24,10 +25,10 @@ func (c *trial) judge(i int) {
 	var found []finding
 	switch {
 	case res.Pair.Waived != "":
-		res.Verdict, res.Reasons = probe.Waived, []probe.Reason{{Code: CodeWaived, Text: printable(res.Pair.Waived, longestText)}}
+		res.Verdict, res.Reasons = probe.Waived, []probe.Reason{{Code: CodeWaived, Text: cleanSentence(res.Pair.Waived)}}
 		return
 	case res.Error != "":
-		res.Verdict, res.Reasons = probe.Error, []probe.Reason{{Code: CodeError, Text: printable(res.Error, longestText)}}
+		res.Verdict, res.Reasons = probe.Error, []probe.Reason{{Code: CodeError, Text: cleanSentence(res.Error)}}
 		return
 	case c.fast[i] > 0:
 		found = append(found, c.tooFast(i))
@@ -112,7 +113,7 @@ func (c *trial) below(i int, f *figure, class slowness) finding {
 func (c *trial) wide(i int, f *figure, class slowness, outlier bool) finding {
 	res, rules := &c.r.Results[i], &c.r.Rules
 	b := &res.Bandwidth[len(res.Bandwidth)-1]
-	text := fmt.Sprintf("%s after %s (%s): the interval is wide", c.measured(i, f), plural(len(b.SamplesBytesPerSec), "sample"), clean(b.Stopped))
+	text := fmt.Sprintf("%s after %s (%s): the interval is wide", c.measured(i, f), text.Plural(len(b.SamplesBytesPerSec), "sample"), clean(b.Stopped))
 	expected, _ := c.expected(i)
 	g := c.groups[res.Group]
 	switch {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/app/probe/plan"
+	"github.com/topoctl/topoctl/internal/base/golden"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/probe"
 )
@@ -67,7 +68,7 @@ func TestFabricGoldens(t *testing.T) {
 		checkPairs(t, pairs)
 		p := makePlan(t, pairs, plan.Options{Spec: defaultSpec()})
 		valid(t, p)
-		golden(t, "fabric-"+name+".golden", describe(p))
+		golden.Check(t, "testdata/"+"fabric-"+name+".golden", describe(p))
 	}
 }
 

@@ -17,13 +17,8 @@ type host struct {
 	t       *topo.Topology
 	g       *topo.Graph
 	overlay topo.Overlay
-
-	leaves   map[topo.LinkID]string // of wires
-	switches map[topo.ID]topo.ID    // of switch ports
-	children map[topo.ID][]*topo.PCIDevice
-	role     map[topo.ID]topo.PCIRole
-	devices  map[topo.ID][]topo.ID // GPUs and NICs by PCI function
-	pci      map[topo.ID]*topo.PCIDevice
+	leaves  map[topo.LinkID]string // of wires
+	index   *topo.Index
 }
 
 func newHost(b *builder, name, prefix string, t *topo.Topology, overlay topo.Overlay) (*host, error) {
@@ -36,36 +31,7 @@ func newHost(b *builder, name, prefix string, t *topo.Topology, overlay topo.Ove
 	if err := checkTopology(name, t); err != nil {
 		return nil, err
 	}
-	h := &host{b: b, name: name, prefix: prefix, t: t, g: topo.NewGraph(t, overlay), overlay: overlay,
-		leaves: map[topo.LinkID]string{}, switches: map[topo.ID]topo.ID{}, children: map[topo.ID][]*topo.PCIDevice{},
-		role: map[topo.ID]topo.PCIRole{}, devices: map[topo.ID][]topo.ID{}, pci: map[topo.ID]*topo.PCIDevice{}}
-	for i := range t.Switches {
-		s := &t.Switches[i]
-		h.switches[s.Upstream] = s.ID
-		for _, d := range s.Downstream {
-			h.switches[d] = s.ID
-		}
-	}
-	for i := range t.PCIDevices {
-		d := &t.PCIDevices[i]
-		h.children[d.Parent] = append(h.children[d.Parent], d)
-		h.role[d.ID], h.pci[d.ID] = d.Role, d
-	}
-	for i := range t.GPUs {
-		if g := &t.GPUs[i]; g.PCI != "" {
-			h.devices[g.PCI] = append(h.devices[g.PCI], g.ID)
-		}
-	}
-	for i := range t.RDMADevices {
-		if r := &t.RDMADevices[i]; r.PCI != "" {
-			h.devices[r.PCI] = append(h.devices[r.PCI], r.ID)
-		}
-	}
-	for i := range t.Netdevs {
-		if n := &t.Netdevs[i]; n.PCI != "" && len(h.devices[n.PCI]) == 0 {
-			h.devices[n.PCI] = append(h.devices[n.PCI], n.ID)
-		}
-	}
+	h := &host{b: b, name: name, prefix: prefix, t: t, g: topo.NewGraph(t, overlay), overlay: overlay, leaves: map[topo.LinkID]string{}, index: topo.NewIndex(t)}
 	b.out.Hosts = append(b.out.Hosts, probe.Host{Name: name, Fingerprint: t.Host.Fingerprint})
 	return h, nil
 }

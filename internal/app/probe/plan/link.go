@@ -89,7 +89,7 @@ func (h *host) describe(l *topo.Link) (name string, on []string) {
 
 func (h *host) describeWire(l *topo.Link) (name string, on []string) {
 	nic, shown := l.A, strings.TrimPrefix(string(l.ID), "port:")
-	if strings.HasPrefix(string(nic), "rdma:") && h.portsOf(nic) == 1 {
+	if strings.HasPrefix(string(nic), "rdma:") && len(h.index.Ports(nic)) == 1 {
 		shown = nic.Name()
 	}
 	if nic == "" {
@@ -104,38 +104,47 @@ func (h *host) describeWire(l *topo.Link) (name string, on []string) {
 	return "wire of " + h.prefix + shown, on
 }
 
-func (h *host) portsOf(rdma topo.ID) int {
-	n := 0
-	for i := range h.t.Ports {
-		if h.t.Ports[i].RDMA == rdma {
-			n++
-		}
-	}
-	return n
-}
-
 // card is the card of a NIC that is not alone on it.
 func (h *host) card(nic topo.ID) []string {
-	var at topo.ID
-	for pci, list := range h.devices {
-		if slices.Contains(list, nic) {
-			at = pci
-		}
+	var function topo.ID
+	switch d := h.index.Node(nic).(type) {
+	case *topo.RDMADevice:
+		function = d.PCI
+	case *topo.Netdev:
+		function = d.PCI
 	}
-	for i := range h.t.NICs {
-		c := &h.t.NICs[i]
-		if !slices.Contains(c.Functions, at) {
-			continue
-		}
-		n := 0
-		for _, f := range c.Functions {
-			n += len(h.devices[f])
-		}
-		if n > 1 {
-			return []string{h.device("nic", c.ID, "card "+c.ID.Name())}
-		}
+	card := h.index.NICOf(function)
+	if card == nil || !slices.Contains(h.devicesOn(function), nic) {
+		return nil
 	}
-	return nil
+	n := 0
+	for _, f := range card.Functions {
+		n += len(h.devicesOn(f))
+	}
+	if n < 2 {
+		return nil
+	}
+	return []string{h.device("nic", card.ID, "card "+card.ID.Name())}
+}
+
+// devicesOn are the GPUs and NICs of a PCI function: its network interface where it has
+// nothing else.
+func (h *host) devicesOn(function topo.ID) []topo.ID {
+	if function == "" {
+		return nil
+	}
+	var out []topo.ID
+	on := h.index.On(function)
+	for _, g := range on.GPUs {
+		out = append(out, g.ID)
+	}
+	for _, r := range on.RDMADevices {
+		out = append(out, r.ID)
+	}
+	if len(out) == 0 && len(on.Netdevs) > 0 {
+		out = append(out, on.Netdevs[0].ID)
+	}
+	return out
 }
 
 // describePCIe names a PCIe link after what is below it.
@@ -157,10 +166,10 @@ func (h *host) describePCIe(l *topo.Link) (name string, on []string) {
 	slices.Sort(cards)
 	on = append(on, slices.Compact(cards)...)
 	for _, port := range []topo.ID{l.B, l.A} {
-		if s, ok := h.switches[port]; ok {
-			on = append(on, h.device("switch", s, "PCIe switch "+s.Name()))
+		if s := h.index.SwitchOf(port); s != nil {
+			on = append(on, h.device("switch", s.ID, "PCIe switch "+s.ID.Name()))
 			if port == l.B {
-				names = append(names, "switch "+h.prefix+s.Name())
+				names = append(names, "switch "+h.prefix+s.ID.Name())
 			}
 		}
 	}
@@ -178,15 +187,16 @@ func (h *host) describePCIe(l *topo.Link) (name string, on []string) {
 // below are the GPUs and NICs that hang from a PCIe link: those of all functions that
 // share it, virtual ones only where their physical function is not visible.
 func (h *host) below(l *topo.Link) []topo.ID {
-	head := h.pci[l.B]
+	head := h.index.PCIDevice(l.B)
 	if head == nil {
 		return nil
 	}
-	whole := h.role[head.Parent] == topo.RoleRootPort || h.role[head.Parent] == topo.RoleDownstream
+	parent := h.index.PCIDevice(head.Parent)
+	whole := parent != nil && (parent.Role == topo.RoleRootPort || parent.Role == topo.RoleDownstream)
 	var out []topo.ID
-	for _, d := range h.children[head.Parent] {
-		if h.pci[d.PF] == nil && (whole || d.BDF.Slot() == head.BDF.Slot()) {
-			out = append(out, h.devices[d.ID]...)
+	for _, d := range h.index.Children(head.Parent) {
+		if h.index.PCIDevice(d.PF) == nil && (whole || d.BDF.Slot() == head.BDF.Slot()) {
+			out = append(out, h.devicesOn(d.ID)...)
 		}
 	}
 	return out

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/cpuset"
@@ -165,32 +164,7 @@ func (h *host) memoryEnd(n *topo.NUMANode, class topo.Class) probe.End {
 // overlap says whether two lists of CPUs have one in common; "" and what cannot be read
 // are all CPUs.
 func overlap(a, b string) bool {
-	x, okX := cpuRanges(a)
-	y, okY := cpuRanges(b)
-	if !okX || !okY {
-		return true
-	}
-	for _, r := range x {
-		for _, s := range y {
-			if r[0] <= s[1] && s[0] <= r[1] {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// cpuRanges reads "0-47,96": first and last of each range.
-func cpuRanges(list string) (out [][2]int, ok bool) {
-	if set, err := cpuset.Parse(list); err != nil || set.IsEmpty() {
-		return nil, false
-	}
-	for part := range strings.SplitSeq(list, ",") {
-		var r [2]int
-		if n, _ := fmt.Sscanf(strings.TrimSpace(part), "%d-%d", &r[0], &r[1]); n == 1 {
-			r[1] = r[0]
-		}
-		out = append(out, r)
-	}
-	return out, true
+	x, errX := cpuset.Parse(a)
+	y, errY := cpuset.Parse(b)
+	return errX != nil || errY != nil || x.IsEmpty() || y.IsEmpty() || x.Overlaps(y)
 }

@@ -2,8 +2,6 @@ package plan_test
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +9,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/app/probe/plan"
+	"github.com/topoctl/topoctl/internal/base/golden"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/probe"
 )
@@ -19,25 +18,6 @@ import (
 func defaultSpec() probe.Spec {
 	return probe.Spec{Warmup: 300 * time.Millisecond, SampleTime: 200 * time.Millisecond, MinSamples: 5, MaxSamples: 30, CI: 0.025,
 		SizesBytes: []int64{1 << 20}, LatencySamples: 1000}
-}
-
-// golden compares with a file, or writes it.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	file := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(want) != got {
-		t.Errorf("%s differs (-update rewrites it):\n%s", file, got)
-	}
 }
 
 // describe is a plan as people see it, one pair of each group with all that is known of
@@ -82,7 +62,7 @@ func describe(p *plan.Plan) string {
 func TestLocalGoldens(t *testing.T) {
 	for _, name := range []string{"dgx-h100", "dgx-h100-port-down", "cpu-2eth", "gb200-tray", "gh200-4gpu", "sriov-pf-vf", "mi300x-8nic", "vm-flat", "lab-numa4"} {
 		p := makePlan(t, local(t, fixture(t, name), plan.LocalOptions{}), plan.Options{Spec: defaultSpec()})
-		golden(t, "local-"+name+".golden", describe(p))
+		golden.Check(t, "testdata/"+"local-"+name+".golden", describe(p))
 	}
 }
 

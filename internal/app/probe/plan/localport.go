@@ -119,12 +119,8 @@ func (h *host) stackPair() {
 
 // loopbackDown says whether the host has said that lo is switched off.
 func (h *host) loopbackDown() bool {
-	for i := range h.t.Netdevs {
-		if n := &h.t.Netdevs[i]; n.Name == "lo" {
-			return n.State == "down" || n.AdminUp != nil && !*n.AdminUp
-		}
-	}
-	return false
+	lo := h.index.NetdevNamed("lo")
+	return lo != nil && (lo.State == "down" || lo.AdminUp != nil && !*lo.AdminUp)
 }
 
 // addPorts takes a pair of ports; between is the way through the fabric.

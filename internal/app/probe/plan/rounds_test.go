@@ -10,6 +10,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/app/probe/plan"
+	"github.com/topoctl/topoctl/internal/base/golden"
 )
 
 // mostOverBound is how many rounds a plan may have, as a multiple of the bound.
@@ -20,11 +21,11 @@ const roundsFile = "testdata/rounds.golden"
 // Every fixture alone, and two and eight of it: no plan has more than 1.25 times the
 // rounds that it must have. The table of all is kept; TOPOCTL_PLANS=all plans the largest too.
 func TestRoundsOfFixtures(t *testing.T) {
-	golden := map[string]string{}
+	kept := map[string]string{}
 	if data, err := os.ReadFile(roundsFile); err == nil {
 		for line := range strings.Lines(string(data)) {
 			key, _, _ := strings.Cut(line, "|")
-			golden[key] = line
+			kept[key] = line
 		}
 	}
 	// The largest take 20 s: .ci/run has them planned in a step of its own.
@@ -43,8 +44,8 @@ func TestRoundsOfFixtures(t *testing.T) {
 		}
 		line := fmt.Sprintf("%-42s| %6d pairs %5d rounds, at best %5d  x%.3f  %s\n", name, pairCount, n, p.LowerBound, float64(n)/float64(max(1, p.LowerBound)), p.Bound)
 		lines = append(lines, line)
-		if key, _, _ := strings.Cut(line, "|"); !*update && golden[key] != line {
-			t.Errorf("%s differs (-update rewrites it):\n got %swant %s", roundsFile, line, golden[key])
+		if key, _, _ := strings.Cut(line, "|"); !golden.Updating() && kept[key] != line {
+			t.Errorf("%s differs (-update rewrites it):\n got %swant %s", roundsFile, line, kept[key])
 		}
 	}
 	for _, name := range slices.Concat(fixtures.Names(), fixtures.Captures()) {
@@ -62,7 +63,7 @@ func TestRoundsOfFixtures(t *testing.T) {
 			}
 		}
 	}
-	if *update && all {
+	if golden.Updating() && all {
 		if err := os.WriteFile(roundsFile, []byte(strings.Join(lines, "")), 0o644); err != nil {
 			t.Fatal(err)
 		}

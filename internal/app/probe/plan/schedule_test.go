@@ -13,6 +13,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/app/probe/plan"
+	"github.com/topoctl/topoctl/internal/base/golden"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/probe"
 )
@@ -155,7 +156,7 @@ func TestContend(t *testing.T) {
 	if s := p.Summary(); s.Contend != string(key) || s.Rounds != len(p.Rounds) || s.Pairs != len(pairs.Pairs) {
 		t.Errorf("summary %+v", s)
 	}
-	golden(t, "contend.golden", p.Text())
+	golden.Check(t, "testdata/"+"contend.golden", p.Text())
 }
 
 func TestLinkByName(t *testing.T) {

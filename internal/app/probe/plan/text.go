@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/internal/base/units"
 	"github.com/topoctl/topoctl/probe"
 )
@@ -30,7 +31,7 @@ func (p *Plan) Text() string {
 			break
 		}
 		e := p.estimateRound(round)
-		fmt.Fprintf(&b, "  round %d, %s, %s: %s\n", i+1, plural(len(round), "pair"), span(e.Time, e.MostTime), p.several(round))
+		fmt.Fprintf(&b, "  round %d, %s, %s: %s\n", i+1, text.Plural(len(round), "pair"), span(e.Time, e.MostTime), text.List(p.names(round), shownPairs))
 	}
 	p.sharedText(&b)
 	p.leftOut(&b)
@@ -55,7 +56,7 @@ func (p *Plan) headline() string {
 			waived++
 		}
 	}
-	out := fmt.Sprintf("%s of %s in %s, schedule %s", plural(n, "pair"), plural(len(p.Pairs.Hosts), "host"), plural(len(p.Rounds), "round"), p.Schedule)
+	out := fmt.Sprintf("%s of %s in %s, schedule %s", text.Plural(n, "pair"), text.Plural(len(p.Pairs.Hosts), "host"), text.Plural(len(p.Rounds), "round"), p.Schedule)
 	if p.Contend != "" {
 		out += fmt.Sprintf(", contending on %s", p.Contend)
 	}
@@ -66,7 +67,7 @@ func (p *Plan) headline() string {
 	e := &p.Estimate
 	out += fmt.Sprintf("time %s, data %s", span(e.Time, e.MostTime), amount(e.Bytes, e.MostBytes))
 	if e.UnknownRates > 0 {
-		out += fmt.Sprintf(" and that of %s of unknown rate", plural(e.UnknownRates, "pair"))
+		out += fmt.Sprintf(" and that of %s of unknown rate", text.Plural(e.UnknownRates, "pair"))
 	}
 	return out + "\n"
 }
@@ -96,16 +97,13 @@ func amount(least, most int64) string {
 	return units.Bytes(least)
 }
 
-// several names the first pairs of a list.
-func (p *Plan) several(pairs []int) string {
-	var names []string
+// names are those of the pairs at some places.
+func (p *Plan) names(pairs []int) []string {
+	names := make([]string, len(pairs))
 	for n, i := range pairs {
-		if n == shownPairs && len(pairs) > shownPairs+1 {
-			return strings.Join(names, ", ") + fmt.Sprintf(" and %d more", len(pairs)-n)
-		}
-		names = append(names, p.name(&p.Pairs.Pairs[i]))
+		names[n] = p.name(&p.Pairs.Pairs[i])
 	}
-	return strings.Join(names, ", ")
+	return names
 }
 
 // name is a pair in few words: its kind is plain from its ends.
@@ -125,7 +123,7 @@ func (p *Plan) sharedText(b *strings.Builder) {
 	if len(p.Shared) == 0 {
 		return
 	}
-	fmt.Fprintf(b, "%s of a lower rate than alone:\n", plural(len(p.Shared), "pair"))
+	fmt.Fprintf(b, "%s of a lower rate than alone:\n", text.Plural(len(p.Shared), "pair"))
 	for n, i := range p.Shared {
 		if n == shownShared && len(p.Shared) > shownShared+1 {
 			fmt.Fprintf(b, "  ... %d more\n", len(p.Shared)-n)
@@ -195,5 +193,5 @@ func (r *reason) line() string {
 	case r.pairs == 0:
 		return fmt.Sprintf("%s: %s and %d more: %s", r.verdict, r.example, r.parts-1, r.text)
 	}
-	return fmt.Sprintf("%s: %s, as %s: %s", r.verdict, plural(r.pairs, "pair"), r.example, r.text)
+	return fmt.Sprintf("%s: %s, as %s: %s", r.verdict, text.Plural(r.pairs, "pair"), r.example, r.text)
 }

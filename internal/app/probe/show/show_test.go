@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"encoding/xml"
 	"errors"
-	"flag"
 	"fmt"
 	"html"
 	"io"
@@ -19,10 +18,9 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/app/probe/show"
+	"github.com/topoctl/topoctl/internal/base/golden"
 	"github.com/topoctl/topoctl/probe"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 // names are the reports in the testdata of package probe.
 var names = []string{"dgx-pair", "bad-cable", "local-cpu", "all-waived", "interrupted"}
@@ -38,32 +36,6 @@ func load(t testing.TB, name string) *probe.Report {
 		t.Fatal(err)
 	}
 	return r
-}
-
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if bytes.Equal(got, want) {
-		return
-	}
-	a, b := strings.Split(string(want), "\n"), strings.Split(string(got), "\n")
-	i := 0
-	for i < len(a)-1 && i < len(b)-1 && a[i] == b[i] {
-		i++
-	}
-	t.Errorf("%s differs from line %d on (go test with -update rewrites it):\nwant %.300s\ngot  %.300s", path, i+1, a[i], b[i])
 }
 
 func table(t testing.TB, r *probe.Report, o show.Options) []byte {
@@ -88,16 +60,16 @@ func TestGoldens(t *testing.T) {
 	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
 			r := load(t, name)
-			golden(t, name+".txt", table(t, r, show.Options{Columns: true}))
-			golden(t, name+".svg", show.SVG(r, show.Options{}))
+			golden.Check(t, "testdata/"+name+".txt", table(t, r, show.Options{Columns: true}))
+			golden.Check(t, "testdata/"+name+".svg", show.SVG(r, show.Options{}))
 			if name != "dgx-pair" { // bad-cable is like it
-				golden(t, name+".html", page(t, r))
+				golden.Check(t, "testdata/"+name+".html", page(t, r))
 			}
 		})
 	}
 	r := load(t, "bad-cable")
-	golden(t, "bad-cable.wide.txt", table(t, r, show.Options{Columns: true, Wide: true, ASCII: true, Color: true, Units: "gbyte"}))
-	golden(t, "local-cpu.tsv", table(t, load(t, "local-cpu"), show.Options{}))
+	golden.Check(t, "testdata/"+"bad-cable.wide.txt", table(t, r, show.Options{Columns: true, Wide: true, ASCII: true, Color: true, Units: "gbyte"}))
+	golden.Check(t, "testdata/"+"local-cpu.tsv", table(t, load(t, "local-cpu"), show.Options{}))
 }
 
 // wellFormed requires that data is XML and gives the texts in it.
@@ -264,7 +236,7 @@ func TestSizes(t *testing.T) {
 		if !strings.Contains(text, "node001") == (tt.hosts <= 64) || strings.Contains(text, "are not drawn") != (tt.hosts > 64) {
 			t.Errorf("%d x %d: no names, or not all are drawn", tt.hosts, tt.ports)
 		}
-		if *update {
+		if golden.Updating() {
 			_ = os.WriteFile(filepath.Join(os.TempDir(), fmt.Sprintf("probe-%dx%d.svg", tt.hosts, tt.ports)), data, 0o644)
 		}
 	}
@@ -314,7 +286,7 @@ func TestChanges(t *testing.T) {
 		if err := show.Changes(&out, probe.Compare(a, b), show.Options{Columns: columns}); err != nil {
 			t.Fatal(err)
 		}
-		golden(t, fmt.Sprintf("changes.%s", map[bool]string{true: "txt", false: "tsv"}[columns]), out.Bytes())
+		golden.Check(t, "testdata/"+fmt.Sprintf("changes.%s", map[bool]string{true: "txt", false: "tsv"}[columns]), out.Bytes())
 	}
 	var out bytes.Buffer
 	if err := show.Changes(&out, probe.Compare(a, a), show.Options{Columns: true}); err != nil || out.String() != "no differences\n" {
