@@ -35,7 +35,7 @@ func TestDecodeRefuses(t *testing.T) {
 		"no object":            {"[1]", `no "schema" key`},
 		"another document":     {`{"schema":"topoctl.bench/v1"}`, `schema "topoctl.bench/v1" is not "topoctl.probe/v1"`},
 		"a newer version":      {edit("topoctl.probe/v1", "topoctl.probe/v2"), `schema "topoctl.probe/v2" is newer than this program reads`},
-		"something after it":   {good + "{}", "something follows the report"},
+		"something after it":   {good + "{}", "something follows the document"},
 		"no UTF-8":             {edit("n3/mlx5_0", "n3/mlx\xff_0"), "is not UTF-8"},
 		"a hidden character":   {edit(`"name":"n3"`, `"name":"n3\u202e"`), "cannot be printed"},
 		"a line end":           {edit(`"name":"wire of n1/mlx5_0"`, `"name":"wire\nof n1"`), "cannot be printed"},

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+
+	"github.com/topoctl/topoctl/internal/base/jsontext"
 )
 
 // DecodeEvent reads one line of a run's log and takes nothing in it on trust, as Decode does
@@ -73,7 +75,7 @@ func (e *Event) decodeRest(data []byte) error {
 	if r := e.Round; r != nil {
 		err = first(err, within("round", 1<<31, int64(r.Round), int64(r.Rounds)), checkNames("pair", r.Pairs...))
 		if len(r.Pairs) > maxResults {
-			err = first(err, fmt.Errorf("round: %w pairs: at most %d are read", errTooMany, maxResults))
+			err = first(err, fmt.Errorf("round: %w pairs: at most %d are read", jsontext.ErrTooMany, maxResults))
 		}
 	}
 	if s := e.Sample; s != nil {

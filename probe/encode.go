@@ -1,8 +1,6 @@
 package probe
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"math"
@@ -10,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/jsontext"
 )
 
 // Encode writes the report as a topoctl.probe/v1 document: valid JSON with one host,
@@ -18,68 +17,30 @@ import (
 // is left as it is.
 func (r *Report) Encode() ([]byte, error) {
 	n := r.normal()
-	e := encoder{}
-	e.enc = json.NewEncoder(&e.buf)
-	e.enc.SetEscapeHTML(false)
-	e.buf.WriteString(`{"schema":`)
-	e.value(Schema)
-	e.field("tool", n.Tool)
-	e.field("mode", n.Mode)
-	e.field("started_at", n.StartedAt)
-	e.field("duration_ns", n.DurationNS)
-	e.field("complete", n.Complete)
-	list(&e, "hosts", n.Hosts)
-	e.field("spec", n.Spec)
-	e.field("rules", n.Rules)
-	e.field("plan", n.Plan)
-	list(&e, "devices", n.Devices)
-	list(&e, "links", n.Links)
-	list(&e, "results", n.Results)
-	list(&e, "blame", n.Blame)
-	e.field("summary", n.Summary)
+	w := jsontext.NewWriter()
+	w.Field("schema", Schema)
+	w.Field("tool", n.Tool)
+	w.Field("mode", n.Mode)
+	w.Field("started_at", n.StartedAt)
+	w.Field("duration_ns", n.DurationNS)
+	w.Field("complete", n.Complete)
+	jsontext.WriteList(w, "hosts", n.Hosts)
+	w.Field("spec", n.Spec)
+	w.Field("rules", n.Rules)
+	w.Field("plan", n.Plan)
+	jsontext.WriteList(w, "devices", n.Devices)
+	jsontext.WriteList(w, "links", n.Links)
+	jsontext.WriteList(w, "results", n.Results)
+	jsontext.WriteList(w, "blame", n.Blame)
+	w.Field("summary", n.Summary)
 	if len(n.Notes) > 0 {
-		list(&e, "notes", n.Notes)
+		jsontext.WriteList(w, "notes", n.Notes)
 	}
-	e.buf.WriteString("\n}\n")
-	return e.buf.Bytes(), e.err
-}
-
-// encoder lays values out on lines. The first error sticks.
-type encoder struct {
-	buf bytes.Buffer
-	enc *json.Encoder
-	err error
-}
-
-// value appends v as one line without the encoder's line end.
-func (e *encoder) value(v any) {
-	if err := e.enc.Encode(v); err != nil {
-		if e.err == nil {
-			e.err = fmt.Errorf("probe: encode the report: %w", err)
-		}
-		return
+	data, err := w.Bytes()
+	if err != nil {
+		return nil, fmt.Errorf("probe: encode the report: %w", err)
 	}
-	e.buf.Truncate(e.buf.Len() - 1)
-}
-
-func (e *encoder) field(name string, v any) {
-	fmt.Fprintf(&e.buf, ",\n%q:", name)
-	e.value(v)
-}
-
-func list[T any](e *encoder, name string, items []T) {
-	fmt.Fprintf(&e.buf, ",\n%q:[", name)
-	for i := range items {
-		if i > 0 {
-			e.buf.WriteByte(',')
-		}
-		e.buf.WriteByte('\n')
-		e.value(&items[i])
-	}
-	if len(items) > 0 {
-		e.buf.WriteByte('\n')
-	}
-	e.buf.WriteByte(']')
+	return data, nil
 }
 
 // normal is the report as it is written: sorted, without null lists and without

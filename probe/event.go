@@ -1,9 +1,9 @@
 package probe
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
+
+	"github.com/topoctl/topoctl/internal/base/jsontext"
 )
 
 // EventSchema is the name and major version of the lines that a run writes.
@@ -105,11 +105,9 @@ func (e *Event) Encode() ([]byte, error) {
 		end.Hosts, end.Blame = r.Hosts, r.Blame
 		n.End = &end
 	}
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(&n); err != nil {
+	line, err := jsontext.Line(&n)
+	if err != nil {
 		return nil, fmt.Errorf("probe: encode event %q: %w", e.Type, err)
 	}
-	return buf.Bytes(), nil
+	return line, nil
 }

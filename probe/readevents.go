@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/topoctl/topoctl/internal/base/jsontext"
 )
 
 // maxLine bounds one event; the longest is start, which lists all links.
@@ -193,9 +195,9 @@ func (l *eventLog) end(raw json.RawMessage) error {
 
 // part reads what an event has of a report.
 func part(raw json.RawMessage) (*Report, error) {
-	d, r := decoder{dec: json.NewDecoder(bytes.NewReader(raw))}, &Report{}
-	if err := d.report(r); err != nil {
-		return nil, fmt.Errorf("%s: %w", d.at, err)
+	in, r := jsontext.NewReader(raw), &Report{}
+	if err := r.read(in); err != nil {
+		return nil, fmt.Errorf("%s: %w", in.At(), err)
 	}
 	return r, nil
 }
@@ -216,7 +218,7 @@ func (l *eventLog) result(raw json.RawMessage) error {
 		return nil
 	}
 	if len(l.r.Results) == maxResults {
-		return fmt.Errorf("%w results: at most %d are read", errTooMany, maxResults)
+		return fmt.Errorf("%w results: at most %d are read", jsontext.ErrTooMany, maxResults)
 	}
 	l.at[x.ID] = len(l.r.Results)
 	l.r.Results = append(l.r.Results, x)

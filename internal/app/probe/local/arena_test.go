@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/internal/base/cpuset"
 	"github.com/topoctl/topoctl/probe"
 )
 
@@ -99,7 +100,7 @@ func slowHost(t *testing.T, h host) *Prober {
 func TestSlowMemory(t *testing.T) {
 	f := &fakeHost{}
 	h := f.host()
-	h.allowed = func() ([]int, error) { return []int{0}, nil } // one thread: one clock
+	h.allowed = func() (cpuset.Set, error) { return cpuset.Of(0), nil } // one thread: one clock
 	p := slowHost(t, h)
 	spec := memorySpec()
 	spec.SizesBytes, spec.LatencySamples = []int64{4096}, 0

@@ -11,11 +11,12 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/internal/base/cpuset"
 )
 
 // host is what memory pairs need of the operating system. Tests have their own.
 type host struct {
-	allowed   func() ([]int, error)                  // CPUs that this process may use, ascending
+	allowed   func() (cpuset.Set, error)             // CPUs that this process may use
 	pin       func(cpu int) (undo func(), err error) // ties the calling goroutine
 	quota     func() (cpus float64, ok bool)         // CPU time that the cgroup gives
 	available func() (bytes int64, ok bool)          // memory
@@ -102,26 +103,6 @@ func parseNodeFree(meminfo string) (bytes int64, ok bool) {
 	return bytes, ok
 }
 
-// formatList writes a list of CPUs, ascending, as parseList reads it.
-func formatList(cpus []int) string {
-	var b strings.Builder
-	for i := 0; i < len(cpus); {
-		k := i
-		for k+1 < len(cpus) && cpus[k+1] == cpus[k]+1 {
-			k++
-		}
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		b.WriteString(strconv.Itoa(cpus[i]))
-		if k > i {
-			b.WriteString("-" + strconv.Itoa(cpus[k]))
-		}
-		i = k + 1
-	}
-	return b.String()
-}
-
 // parseCgroups finds the folders of a process's cgroup and of those above it, where they
 // are there. Source: cgroups(7), /proc/[pid]/cgroup: "0::/a/b", "4:cpu,cpuacct:/a".
 func parseCgroups(file, controller string, there func(string) bool) []string {
@@ -149,30 +130,6 @@ func parseCgroups(file, controller string, there func(string) bool) []string {
 		}
 	}
 	return out
-}
-
-// parseList reads a list of CPUs, "0-3,8"; those above most are left out. false: it is none.
-func parseList(list string, most int) (cpus []int, ok bool) {
-	for part := range strings.SplitSeq(strings.TrimSpace(list), ",") {
-		if part == "" {
-			continue
-		}
-		from, to, isRange := strings.Cut(part, "-")
-		if !isRange {
-			to = from
-		}
-		a, errA := strconv.Atoi(from)
-		b, errB := strconv.Atoi(to)
-		if errA != nil || errB != nil || a < 0 || b < a {
-			return nil, false
-		}
-		for cpu := a; cpu <= min(b, most); cpu++ {
-			if cpus = append(cpus, cpu); len(cpus) > most+1 {
-				return nil, false // some come again
-			}
-		}
-	}
-	return cpus, true
 }
 
 // parseSize reads a size of sysfs, "266240K".
@@ -217,16 +174,22 @@ func placed(numaMaps, address string, node int) (there, elsewhere int64, ok bool
 	return 0, 0, false
 }
 
-// lastLevel is how much of the last level of caches a list of CPUs has, of which each is
+// maxCPUs bounds the CPUs whose caches are read.
+const maxCPUs = 8192
+
+// lastLevel is how much of the last level of caches some CPUs have, of which each is
 // counted once; 0 not known. Source: Documentation/ABI/testing/sysfs-devices-system-cpu.
-func lastLevel(sysfs string, cpus []int) (bytes int64) {
+func lastLevel(sysfs string, cpus cpuset.Set) (bytes int64) {
 	type cache struct {
 		level  int
 		shared string
 	}
 	found := map[cache]int64{}
 	deepest := 0
-	for _, cpu := range cpus {
+	for cpu := range cpus.All() {
+		if cpu == maxCPUs {
+			break
+		}
 		for index := range 8 {
 			dir := sysfs + "/devices/system/cpu/cpu" + strconv.Itoa(cpu) + "/cache/index" + strconv.Itoa(index)
 			level, err := strconv.Atoi(text(dir + "/level"))

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/topoctl/topoctl/internal/base/cpuset"
 )
 
 func TestParseQuota(t *testing.T) {
@@ -84,25 +86,6 @@ func TestParseCgroups(t *testing.T) {
 	}
 }
 
-func TestParseList(t *testing.T) {
-	for in, want := range map[string][]int{"0-3,8": {0, 1, 2, 3, 8}, "5": {5}, "": nil, " 1,2 ": {1, 2}, "9-4000000000": {9, 10, 11}} {
-		if got, ok := parseList(in, 11); !ok || !slices.Equal(got, want) {
-			t.Errorf("%q: %v, %v", in, got, ok)
-		}
-	}
-	for _, in := range []string{"x", "3-1", "-1", "1-", "1-2-3", "0-11,0-11"} {
-		if got, ok := parseList(in, 11); ok {
-			t.Errorf("%q: %v", in, got)
-		}
-	}
-	for _, in := range []string{"0", "0-1", "0-3,8", "0,2,4", "7-9,11-12"} {
-		list, _ := parseList(in, 99)
-		if got := formatList(list); got != in {
-			t.Errorf("%q: %q", in, got)
-		}
-	}
-}
-
 func TestParseSize(t *testing.T) {
 	for in, want := range map[string]int64{"266240K": 266240 << 10, "32M": 32 << 20, "1G": 1 << 30, "512": 512} {
 		if got, ok := parseSize(in); got != want || !ok {
@@ -151,26 +134,19 @@ func TestLastLevel(t *testing.T) {
 		cache(cpu, "2", "3", "Unified", "16M", shared)
 	}
 	for n, want := range map[int]int64{1: 16 << 20, 2: 16 << 20, 4: 32 << 20} {
-		if got := lastLevel(dir, []int{0, 1, 2, 3}[:n]); got != want {
+		if got := lastLevel(dir, cpuset.Of([]int{0, 1, 2, 3}[:n]...)); got != want {
 			t.Errorf("%d CPUs: %d", n, got)
 		}
 	}
-	if got := lastLevel(filepath.Join(dir, "nowhere"), []int{0}); got != 0 {
+	if got := lastLevel(filepath.Join(dir, "nowhere"), cpuset.Of(0)); got != 0 {
 		t.Errorf("without /sys: %d", got)
 	}
 }
 
 // Whatever the files hold, nothing breaks and no figure is below zero.
 func FuzzParse(f *testing.F) {
-	f.Add("0-3,8", "0::/a/b", "200000 100000", "266240K", "7f10 bind:1 N0=2")
-	f.Fuzz(func(t *testing.T, list, cgroups, quota, size, maps string) {
-		if cpus, ok := parseList(list, maxCPUs); ok && len(cpus) <= 1<<16 {
-			for _, cpu := range cpus {
-				if cpu < 0 || cpu > maxCPUs {
-					t.Fatalf("%q: CPU %d", list, cpu)
-				}
-			}
-		}
+	f.Add("cpu  10 1 5 1000 200 2 3 4 9 9", "0::/a/b", "200000 100000", "266240K", "7f10 bind:1 N0=2")
+	f.Fuzz(func(t *testing.T, stat, cgroups, quota, size, maps string) {
 		for _, dir := range parseCgroups(cgroups, "cpu", func(string) bool { return true }) {
 			if dir != "/sys/fs/cgroup" && !strings.HasPrefix(dir, "/sys/fs/cgroup/") {
 				t.Fatalf("%q: %q", cgroups, dir)
@@ -182,8 +158,8 @@ func FuzzParse(f *testing.F) {
 		if n, ok := parseSize(size); ok && n < 0 {
 			t.Fatalf("%q: %d", size, n)
 		}
-		if n, ok := parseBusy(list); ok && n < 0 {
-			t.Fatalf("%q: %d", list, n)
+		if n, ok := parseBusy(stat); ok && n < 0 {
+			t.Fatalf("%q: %d", stat, n)
 		}
 		parseAvailable(quota)
 		parseNodeFree(maps)

@@ -17,6 +17,7 @@ import (
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/internal/app/probe/lane"
 	"github.com/topoctl/topoctl/internal/app/probe/sampling"
+	"github.com/topoctl/topoctl/internal/base/cpuset"
 	mem "github.com/topoctl/topoctl/internal/base/engine/memory"
 	"github.com/topoctl/topoctl/probe"
 )
@@ -86,25 +87,25 @@ func (p *Prober) numa(id topo.ID) *topo.NUMANode {
 // as many as the cgroup gives time for.
 func (m *memoryJob) takeCPUs(node *topo.NUMANode) error {
 	h := &m.p.host
-	all, ok := parseList(node.CPUs, maxCPUs)
+	all, bad := cpuset.Parse(node.CPUs)
 	allowed, err := h.allowed()
-	if err != nil || !ok {
+	if err = errors.Join(bad, err); err != nil {
 		if m.p.nodes() > 1 {
 			return waived(fmt.Sprintf("the CPUs of NUMA node %d that this process may use are not known: %v", node.Index, err))
 		}
 		m.unpinned(err)
 		return nil
 	}
-	all = slices.DeleteFunc(all, func(cpu int) bool { return !slices.Contains(allowed, cpu) })
-	if len(all) == 0 {
+	usable := slices.Collect(all.Intersect(allowed).All())
+	if len(usable) == 0 {
 		return waived(fmt.Sprintf("NUMA node %d has CPUs %q, and this process may use none of them (taskset -p, or the cpuset of its cgroup)", node.Index, node.CPUs))
 	}
-	threads := min(len(all), runtime.GOMAXPROCS(0))
+	threads := min(len(usable), runtime.GOMAXPROCS(0))
 	if quota, limited := h.quota(); limited && int(quota) < threads {
 		threads = max(1, int(quota))
-		m.notes = append(m.notes, fmt.Sprintf("%d threads for %d CPUs: the cgroup gives no more time", threads, len(all)))
+		m.notes = append(m.notes, fmt.Sprintf("%d threads for %d CPUs: the cgroup gives no more time", threads, len(usable)))
 	}
-	undo, err := h.pin(all[0]) // on this goroutine, to see whether it may be
+	undo, err := h.pin(usable[0]) // on this goroutine, to see whether it may be
 	if err != nil {
 		if m.p.nodes() > 1 {
 			return waived(fmt.Sprintf("threads cannot be tied to the CPUs of NUMA node %d: %v", node.Index, err))
@@ -114,13 +115,10 @@ func (m *memoryJob) takeCPUs(node *topo.NUMANode) error {
 		return nil
 	}
 	undo()
-	m.pinned, m.cpus = true, all[:threads]
-	m.binding.CPUs, m.binding.Threads = formatList(m.cpus), threads
+	m.pinned, m.cpus = true, usable[:threads]
+	m.binding.CPUs, m.binding.Threads = cpuset.Of(m.cpus...).String(), threads
 	return nil
 }
-
-// maxCPUs bounds the numbers of CPUs.
-const maxCPUs = 8191
 
 // unpinned goes on with threads that run anywhere, which on a host of one node is right.
 func (m *memoryJob) unpinned(err error) {
@@ -208,8 +206,11 @@ func (m *memoryJob) verify(node int, info memory.Info) error {
 
 // cache is how much the last level of caches of a node's CPUs holds, 0 not known.
 func (m *memoryJob) cache(cpus *topo.NUMANode) int64 {
-	list, _ := parseList(cpus.CPUs, maxCPUs)
-	return lastLevel(m.p.o.Sysfs, list)
+	set, err := cpuset.Parse(cpus.CPUs)
+	if err != nil {
+		return 0
+	}
+	return lastLevel(m.p.o.Sysfs, set)
 }
 
 // bufferSize is several times what the caches hold, and a part of what is free; and the

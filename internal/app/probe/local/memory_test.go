@@ -19,6 +19,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/internal/base/cpuset"
 	"github.com/topoctl/topoctl/probe"
 )
 
@@ -38,7 +39,7 @@ type fakeHost struct {
 
 func (f *fakeHost) host() host {
 	return host{
-		allowed:   func() ([]int, error) { return []int{0, 1, 4, 5}, nil },
+		allowed:   func() (cpuset.Set, error) { return cpuset.Of(0, 1, 4, 5), nil },
 		quota:     func() (float64, bool) { return 0, false },
 		available: func() (int64, bool) { return 128 << 20, true },
 		pin: func(cpu int) (func(), error) {
@@ -189,8 +190,10 @@ func TestMemoryRefused(t *testing.T) {
 		{name: "affinity, one node", nodes: 1, change: func(f *fakeHost, _ *host) { f.fail = map[int]error{0: syscall.EPERM} }, note: "threads are not tied to CPUs: operation not permitted"},
 		{name: "affinity, two nodes", nodes: 2, change: func(f *fakeHost, _ *host) { f.fail = map[int]error{0: syscall.EPERM} }, waived: "threads cannot be tied to the CPUs of NUMA node 0: operation not permitted"},
 		{name: "affinity of a later thread", nodes: 1, change: func(f *fakeHost, _ *host) { f.fail = map[int]error{1: syscall.EINVAL} }, err: "invalid argument"},
-		{name: "no affinity is known", nodes: 2, change: func(_ *fakeHost, h *host) { h.allowed = func() ([]int, error) { return nil, syscall.ENOSYS } }, waived: "are not known: function not implemented"},
-		{name: "cpuset", nodes: 2, change: func(_ *fakeHost, h *host) { h.allowed = func() ([]int, error) { return []int{4}, nil } }, waived: "this process may use none of them"},
+		{name: "no affinity is known", nodes: 2, change: func(_ *fakeHost, h *host) {
+			h.allowed = func() (cpuset.Set, error) { return cpuset.Set{}, syscall.ENOSYS }
+		}, waived: "are not known: function not implemented"},
+		{name: "cpuset", nodes: 2, change: func(_ *fakeHost, h *host) { h.allowed = func() (cpuset.Set, error) { return cpuset.Of(4), nil } }, waived: "this process may use none of them"},
 		{name: "quota", nodes: 1, change: func(_ *fakeHost, h *host) { h.quota = func() (float64, bool) { return 0.5, true } }, note: "1 threads for 2 CPUs: the cgroup gives no more time", threads: 1},
 		{name: "binding", nodes: 2, change: func(_ *fakeHost, h *host) {
 			h.alloc = func(int64, memory.Options) (*memory.Block, error) { return nil, eperm }

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/internal/base/cpuset"
 )
 
 // system is the host that this process runs on.
@@ -23,10 +24,10 @@ func system() host {
 // maxCPU bounds the numbers of CPUs: those that an affinity mask of x/sys/unix has.
 const maxCPU = 1024
 
-func allowedCPUs() ([]int, error) {
+func allowedCPUs() (cpuset.Set, error) {
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &set); err != nil {
-		return nil, fmt.Errorf("sched_getaffinity: %w", err)
+		return cpuset.Set{}, fmt.Errorf("sched_getaffinity: %w", err)
 	}
 	var out []int
 	for cpu := range maxCPU {
@@ -34,7 +35,7 @@ func allowedCPUs() ([]int, error) {
 			out = append(out, cpu)
 		}
 	}
-	return out, nil
+	return cpuset.Of(out...), nil
 }
 
 // pinThread ties the calling goroutine to a CPU until undo. Where that fails the thread

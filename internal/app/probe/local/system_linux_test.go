@@ -1,6 +1,7 @@
 package local
 
 import (
+	"slices"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -8,7 +9,8 @@ import (
 
 // A thread is on the CPU that it is tied to, and afterwards where it was before.
 func TestPinThread(t *testing.T) {
-	cpus, err := allowedCPUs()
+	allowed, err := allowedCPUs()
+	cpus := slices.Collect(allowed.All())
 	if err != nil || len(cpus) == 0 {
 		t.Fatalf("%v, %v", cpus, err)
 	}

@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/internal/base/cpuset"
 )
 
 // system is the host that this process runs on, of which only Linux tells enough.
 func system() host {
 	no := errors.New("only Linux ties threads to CPUs")
 	return host{
-		allowed:   func() ([]int, error) { return nil, no },
+		allowed:   func() (cpuset.Set, error) { return cpuset.Set{}, no },
 		pin:       func(int) (func(), error) { return nil, no },
 		quota:     func() (float64, bool) { return 0, false },
 		available: func() (int64, bool) { return 0, false },

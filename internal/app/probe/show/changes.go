@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/internal/base/units"
 	"github.com/topoctl/topoctl/probe"
 )
@@ -41,7 +42,7 @@ func changesText(changes []probe.Change) string {
 	if n == 0 {
 		return "no differences"
 	}
-	return plural(n, "difference")
+	return text.Plural(n, "difference")
 }
 
 func changeText(c *probe.Change, u units.System) string {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/internal/base/units"
 	"github.com/topoctl/topoctl/probe"
 )
@@ -133,7 +134,7 @@ func (s *section) facts(x *probe.Result) []fact {
 	b := &x.Binding
 	var where []string
 	if b.Threads > 0 {
-		where = append(where, plural(b.Threads, "thread"))
+		where = append(where, text.Plural(b.Threads, "thread"))
 	}
 	if b.CPUs != "" {
 		where = append(where, "CPUs "+clean(b.CPUs))

@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/internal/base/units"
 	"github.com/topoctl/topoctl/probe"
 )
@@ -119,9 +120,9 @@ type label struct {
 
 func (g *grid) label(e end) string {
 	if g.local || e.host == "" {
-		return cut(clean(e.name), 40)
+		return text.Cut(clean(e.name), 40, text.Ellipsis)
 	}
-	return cut(clean(e.host+"/"+e.name), 40)
+	return text.Cut(clean(e.host+"/"+e.name), 40, text.Ellipsis)
 }
 
 // labels are those of an axis: each end, or where there is no room each host, and of
@@ -141,12 +142,12 @@ func (g *grid) labels(ends []end, step int) []label {
 		for n < len(ends) && ends[n].host == ends[i].host {
 			n++
 		}
-		text := cut(clean(ends[i].host), 40)
+		name := text.Cut(clean(ends[i].host), 40, text.Ellipsis)
 		if g.local {
-			n, text = i+1, g.label(ends[i])
+			n, name = i+1, g.label(ends[i])
 		}
 		if middle := (i + n) * step / 2; middle-last >= least {
-			out = append(out, label{text, i, n - 1})
+			out = append(out, label{name, i, n - 1})
 			last = middle
 		}
 		i = n

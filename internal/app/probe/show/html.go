@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/internal/base/units"
 	"github.com/topoctl/topoctl/probe"
 )
@@ -171,7 +172,7 @@ func (p *page) pairs(r *probe.Report, o Options) {
 		}
 		var left []string
 		if passed > 0 {
-			left = append(left, plural(passed, "pair")+" that passed or were waived")
+			left = append(left, text.Plural(passed, "pair")+" that passed or were waived")
 		}
 		if more > 0 {
 			left = append(left, strconv.Itoa(more)+" that did not pass")
@@ -182,7 +183,7 @@ func (p *page) pairs(r *probe.Report, o Options) {
 		p.Sections = append(p.Sections, v)
 	}
 	if without > 0 {
-		p.DetailsMore = "Of " + plural(without, "pair") + " in the tables there are no details here."
+		p.DetailsMore = "Of " + text.Plural(without, "pair") + " in the tables there are no details here."
 	}
 }
 
@@ -227,7 +228,7 @@ func (p *page) provenance(r *probe.Report) {
 	if r.Plan.Contend != "" {
 		schedule += ", contending for " + r.Plan.Contend
 	}
-	add("schedule", "%s: %s in %s, at least %d are needed", schedule, plural(r.Plan.Pairs, "pair"), plural(r.Plan.Rounds, "round"), r.Plan.LowerBound)
+	add("schedule", "%s: %s in %s, at least %d are needed", schedule, text.Plural(r.Plan.Pairs, "pair"), text.Plural(r.Plan.Rounds, "round"), r.Plan.LowerBound)
 	add("samples", "%d to %d of %s each after %s of warm-up, until the 95 %% interval is within %g %% of the mean",
 		s.MinSamples, s.MaxSamples, duration(s.SampleTime), duration(s.Warmup), s.CI*100)
 	if len(sizes) > 0 {

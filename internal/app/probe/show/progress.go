@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/internal/base/units"
 )
 
@@ -29,27 +30,27 @@ func left(d time.Duration) string {
 // Line is the state in one line of at most width runes, 0 no limit: "round 9/16, 36 of 64
 // pairs, 12 GiB moved, 19 s left: gpu:0 > mlx5_0 and 3 more".
 func (p *Progress) Line(width int, o Options) string {
-	text := fmt.Sprintf("round %d/%d, %d of %s", p.Round, max(p.Round, p.Rounds), p.Done, plural(p.Total, "pair"))
+	line := fmt.Sprintf("round %d/%d, %d of %s", p.Round, max(p.Round, p.Rounds), p.Done, text.Plural(p.Total, "pair"))
 	if p.Bytes > 0 {
-		text += ", " + units.Bytes(p.Bytes) + " moved"
+		line += ", " + units.Bytes(p.Bytes) + " moved"
 	}
 	if p.Left > 0 {
-		text += ", " + left(p.Left) + " left"
+		line += ", " + left(p.Left) + " left"
 	}
 	if n := len(p.Pairs); n > 0 {
-		text += ": " + clean(p.Pairs[0])
+		line += ": " + clean(p.Pairs[0])
 		if n > 1 {
-			text += fmt.Sprintf(" and %d more", n-1)
+			line += fmt.Sprintf(" and %d more", n-1)
 		}
 	}
 	if o.ASCII {
-		text = ascii(text)
+		line = ascii(line)
 	}
 	if width > 0 {
-		text = cut(text, width)
+		line = text.Cut(line, width, text.Ellipsis)
 	}
 	if o.ASCII {
-		text = strings.ReplaceAll(text, "…", "~")
+		line = strings.ReplaceAll(line, "…", "~")
 	}
-	return text
+	return line
 }

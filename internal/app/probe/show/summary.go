@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/internal/base/units"
 	"github.com/topoctl/topoctl/probe"
 )
@@ -31,11 +32,11 @@ func countsText(r *probe.Report) string {
 	for i := range r.Results {
 		rounds = max(rounds, r.Results[i].Round)
 	}
-	text := strings.Join(parts, ", ") + ": " + plural(len(r.Results), "pair")
+	line := strings.Join(parts, ", ") + ": " + text.Plural(len(r.Results), "pair")
 	if rounds > 0 {
-		text += " in " + plural(rounds, "round")
+		line += " in " + text.Plural(rounds, "round")
 	}
-	return text + ", " + duration(time.Duration(r.DurationNS))
+	return line + ", " + duration(time.Duration(r.DurationNS))
 }
 
 // incomplete says what is missing, nothing where all is there.
@@ -52,11 +53,11 @@ func early(r *probe.Report) []string {
 			}
 		}
 		missing += max(0, r.Plan.Pairs-len(r.Results))
-		text := "incomplete: the run ended early"
+		line := "incomplete: the run ended early"
 		if missing > 0 {
-			text += fmt.Sprintf(", %d of %s were not measured", missing, plural(max(r.Plan.Pairs, len(r.Results)), "pair"))
+			line += fmt.Sprintf(", %d of %s were not measured", missing, text.Plural(max(r.Plan.Pairs, len(r.Results)), "pair"))
 		}
-		out = append(out, text)
+		out = append(out, line)
 	}
 	return out
 }
@@ -132,14 +133,14 @@ func blameTitle(b *probe.Blame, r *probe.Report) string {
 	for i := range b.Suspects {
 		names = append(names, suspectText(&b.Suspects[i]))
 	}
-	text := "suspect "
+	title := "suspect "
 	if len(names) > 1 {
-		text = "suspects, one of "
+		title = "suspects, one of "
 	}
 	if len(names) > 6 {
 		names = append(names[:5], fmt.Sprintf("%d more", len(names)-5))
 	}
-	text += strings.Join(names, " or ")
+	title += strings.Join(names, " or ")
 	bad := 0
 	for i := range r.Results {
 		switch r.Results[i].Verdict {
@@ -147,9 +148,9 @@ func blameTitle(b *probe.Blame, r *probe.Report) string {
 			bad++
 		}
 	}
-	of := fmt.Sprintf("%d of %s", len(b.Pairs), plural(max(bad, len(b.Pairs)), "bad pair"))
+	of := fmt.Sprintf("%d of %s", len(b.Pairs), text.Plural(max(bad, len(b.Pairs)), "bad pair"))
 	if len(b.Suspects) == 0 { // the evidence says why
 		return "no part is to blame for " + of
 	}
-	return text + ": explains " + of
+	return title + ": explains " + of
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/probe"
 )
 
@@ -69,14 +70,14 @@ func escape(s string) string { return escaper.Replace(s) }
 
 // reportTitle is the image's and the page's.
 func reportTitle(r *probe.Report) string {
-	text := "probe"
+	title := "probe"
 	switch {
 	case r.Mode == "local" && len(r.Hosts) == 1:
-		text = "probe of " + clean(r.Hosts[0].Name)
+		title = "probe of " + clean(r.Hosts[0].Name)
 	case len(r.Hosts) > 0:
-		text = "probe of " + plural(len(r.Hosts), "host")
+		title = "probe of " + text.Plural(len(r.Hosts), "host")
 	}
-	return text + ", " + r.StartedAt.UTC().Format("2006-01-02 15:04 UTC")
+	return title + ", " + r.StartedAt.UTC().Format("2006-01-02 15:04 UTC")
 }
 
 // head are the lines above the heat maps.
@@ -172,7 +173,7 @@ func (d *drawing) drawHead(title string) {
 			d.printf(`<path class="tp-alert" fill="%s" d="M%d %dl5 10h-10z"/>`, light.alert, x+5, y-10)
 			x += 16
 		}
-		d.text(cut(l.text, (d.width-margin-x)*100/(13*62)), x, y, 13, class, fill, "")
+		d.text(text.Cut(l.text, (d.width-margin-x)*100/(13*62), text.Ellipsis), x, y, 13, class, fill, "")
 		y += lineHeight
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/internal/base/units"
 	"github.com/topoctl/topoctl/probe"
 )
@@ -132,7 +132,7 @@ func (p *printer) section(s *section) {
 	p.linef("%s", p.paint(s.title, inStrong))
 	p.rows(s, rows)
 	if more > 0 {
-		p.linef("  and %s more that did not pass", plural(more, "pair"))
+		p.linef("  and %s more that did not pass", text.Plural(more, "pair"))
 	}
 	p.groups(s, rest)
 	p.linef("")
@@ -164,29 +164,26 @@ func (p *printer) rows(s *section, results []*probe.Result) {
 		all = append(all, row)
 	}
 	alignIntervals(all[1:], 3)
-	widths := make([]int, len(head))
-	for _, row := range all {
-		for i := range row {
-			if p.o.ASCII {
-				row[i] = ascii(row[i])
-			}
-			widths[i] = max(widths[i], utf8.RuneCountInString(row[i]))
-		}
+	last := len(head) - 1
+	columns := make([]text.Column, len(head))
+	for i := 3; i < last; i++ {
+		columns[i].Right = true
 	}
 	for k, row := range all {
-		var b strings.Builder
-		for i, cell := range row[:len(row)-1] {
-			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
-			if i > 2 {
-				cell, pad = pad+cell, ""
+		if p.o.ASCII {
+			for i := range row {
+				row[i] = ascii(row[i])
 			}
-			b.WriteString("  " + cell + pad)
 		}
-		if k == 0 {
-			p.linef("%s", p.paint(b.String()+"  "+row[len(row)-1], inFaint))
-			continue
+		if k > 0 {
+			row[last] = p.verdict(results[k-1])
 		}
-		p.linef("%s  %s", b.String(), p.verdict(results[k-1]))
+	}
+	for k, line := range text.Columns(all, columns...) {
+		if line = "  " + line; k == 0 {
+			line = p.paint(line, inFaint)
+		}
+		p.linef("%s", line)
 	}
 }
 
@@ -195,7 +192,7 @@ func alignIntervals(rows [][]string, column int) {
 	most := 0
 	width := func(cell string) int {
 		if i := strings.Index(cell, " ±"); i >= 0 {
-			return utf8.RuneCountInString(cell[i:])
+			return text.Width(cell[i:])
 		}
 		return 0
 	}
@@ -228,7 +225,7 @@ func (p *printer) groups(s *section, passed []*probe.Result) {
 	}
 	for _, g := range order {
 		list := byGroup[g]
-		text := plural(len(list), "pair") + " " + p.paint(string(probe.Pass), verdictCodes[probe.Pass])
+		line := text.Plural(len(list), "pair") + " " + p.paint(string(probe.Pass), verdictCodes[probe.Pass])
 		if low, high, ok := span(list, func(x *probe.Result) (float64, bool) {
 			b := x.Judged()
 			if b == nil {
@@ -236,7 +233,7 @@ func (p *printer) groups(s *section, passed []*probe.Result) {
 			}
 			return float64(b.MeanBytesPerSec), true
 		}); ok {
-			text += ", " + fromTo(units.RateNumber(int64(low), s.unit), units.RateNumber(int64(high), s.unit), s.unit.Suffix())
+			line += ", " + fromTo(units.RateNumber(int64(low), s.unit), units.RateNumber(int64(high), s.unit), s.unit.Suffix())
 		}
 		if low, high, ok := span(list, func(x *probe.Result) (float64, bool) {
 			if x.Efficiency == nil {
@@ -244,9 +241,9 @@ func (p *printer) groups(s *section, passed []*probe.Result) {
 			}
 			return *x.Efficiency, true
 		}); ok {
-			text += ", " + fromTo(number(low*100), number(high*100), "% of what was expected")
+			line += ", " + fromTo(number(low*100), number(high*100), "% of what was expected")
 		}
-		p.linef("  %s", text)
+		p.linef("  %s", line)
 	}
 }
 

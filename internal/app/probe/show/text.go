@@ -5,78 +5,33 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/internal/base/units"
 	"github.com/topoctl/topoctl/probe"
 )
 
-// maxText is how much of one foreign text is shown, in runes.
+// maxText is how much of one foreign text is shown, in cells.
 const maxText = 300
 
-// clean makes a foreign text fit for a line: what cannot be printed (control characters,
-// line ends, marks that turn the writing direction, broken UTF-8) becomes a replacement
-// character, and very long text is cut.
-func clean(s string) string {
-	plain := len(s) <= maxText
-	for i := 0; plain && i < len(s); i++ {
-		plain = s[i] >= ' ' && s[i] < 0x7f
-	}
-	if plain {
-		return s
-	}
-	var b strings.Builder
-	n := 0
-	for _, c := range s {
-		if n++; n > maxText {
-			b.WriteRune('…')
-			break
-		}
-		if c != ' ' && !unicode.IsGraphic(c) {
-			c = unicode.ReplacementChar
-		}
-		b.WriteRune(c)
-	}
-	return b.String()
-}
+// clean makes a foreign text fit for a line.
+func clean(s string) string { return text.Cut(text.Printable(s), maxText, text.Ellipsis) }
 
-// plainer spells our own signs in ASCII; ascii writes the rest as escapes.
+// plainer spells our own signs in ASCII; ascii writes the rest as escapes. Tabs and colours stay.
 var plainer = strings.NewReplacer("±", "+-", "µ", "u", "·", "-", "…", "...", "≥", ">=")
 
 func ascii(s string) string {
-	s = plainer.Replace(s)
 	var b strings.Builder
-	for _, c := range s {
-		if c < utf8.RuneSelf {
-			b.WriteRune(c)
-			continue
+	for _, r := range plainer.Replace(s) {
+		if r < utf8.RuneSelf {
+			b.WriteRune(r)
+		} else {
+			b.WriteString(text.ASCII(string(r)))
 		}
-		quoted := strconv.QuoteRuneToASCII(c)
-		b.WriteString(quoted[1 : len(quoted)-1])
 	}
 	return b.String()
-}
-
-// plural is "1 pair", "2 pairs", "2 switches".
-func plural(n int, noun string) string {
-	switch {
-	case n == 1:
-	case strings.HasSuffix(noun, "ch"):
-		noun += "es"
-	default:
-		noun += "s"
-	}
-	return strconv.Itoa(n) + " " + noun
-}
-
-// cut shortens a text to so many runes.
-func cut(s string, most int) string {
-	if utf8.RuneCountInString(s) <= most {
-		return s
-	}
-	return string([]rune(s)[:max(0, most-1)]) + "…"
 }
 
 // endName names an end; the host goes without saying where there is one only.
