@@ -234,7 +234,7 @@ func TestLaunchFails(t *testing.T) {
 	for script, want := range map[string]string{
 		"echo 'Permission denied (publickey).' >&2; exit 255":                                "the agent did not start: exit status 255: Permission denied (publickey).",
 		"read token; echo 'not json'; cat >/dev/null":                                        "is not topoctl.agent/v1: not json",
-		"read token; printf '\\033[2J\\n'; cat >/dev/null":                                   "is not topoctl.agent/v1: ?[2J",
+		"read token; printf '\\033[2J\\n'; cat >/dev/null":                                   "is not topoctl.agent/v1: \\x1b[2J",
 		`echo '{"schema":"topoctl.agent/v1","epoch":"1","addresses":["x"]}'; cat >/dev/null`: `it listens at "x"`,
 		"cat >/dev/null": "no answer within 1s",
 		"exec 1>&-; cat >/dev/null; echo bye >&2": "the agent did not start",

@@ -225,7 +225,7 @@ func TestParseRequestRefuses(t *testing.T) {
 	}
 	for want, r := range map[string]request{
 		"4097 entries":             {Regions: make([]region, 4097)},
-		"16384 entries in lists":   {Regions: make([]region, 4*maxJobs+1)},
+		"16384 elements of lists":  {Regions: make([]region, 4*maxJobs+1)},
 		"lease":                    {Lease: strings.Repeat("x", 513)},
 		"controller":               {Controller: "a\x1bb"},
 		"region of 0 bytes":        {Regions: []region{{}}},
