@@ -9,9 +9,9 @@ import (
 
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/engine/memory/cuda"
-	"github.com/topoctl/topoctl/engine/transport/rdma"
 	"github.com/topoctl/topoctl/internal/base/cuda/cudafake"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/engine/transport/rdma"
 	"github.com/topoctl/topoctl/internal/base/verbs/verbsfake"
 )
 
@@ -22,7 +22,7 @@ func TestRDMAWithoutExport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	driver, err := cuda.FromLib(lib, cuda.Options{})
+	driver, err := cuda.Open(cuda.Options{Lib: lib})
 	if err != nil {
 		t.Fatal(err)
 	}

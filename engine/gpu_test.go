@@ -27,7 +27,7 @@ func fakeGPUs(t testing.TB) *cuda.Driver {
 		t.Fatal(err)
 	}
 	one, two := topo.BDF{Bus: 0x1b}, topo.BDF{Bus: 0x9b}
-	d, err := cuda.FromLib(lib, cuda.Options{Topology: &topo.Topology{GPUs: []topo.GPU{{BDF: &one}, {Index: 1, BDF: &two}}}})
+	d, err := cuda.Open(cuda.Options{Lib: lib, Topology: &topo.Topology{GPUs: []topo.GPU{{BDF: &one}, {Index: 1, BDF: &two}}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/topoctl/topoctl/engine/transport/rdma"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/engine/transport/rdma"
 	"github.com/topoctl/topoctl/internal/base/verbs"
 	"github.com/topoctl/topoctl/internal/base/verbs/verbsfake"
 )
@@ -18,7 +18,7 @@ import (
 // overRDMA is the real transport on a fake provider of verbs.
 func overRDMA(lib *verbs.Lib) TransportFactory {
 	return func(env transport.Env) (transport.Transport, error) {
-		return rdma.New(rdma.Options{Lib: lib, Changed: env.Changed})
+		return rdma.New(rdma.Options{}, lib, env.Changed)
 	}
 }
 
@@ -131,7 +131,7 @@ func TestWhyThereIsNoRDMA(t *testing.T) {
 	f := verbsfake.New(verbsfake.Options{Devices: []verbsfake.Device{verbsfake.RoCE("a0", 1, "10.0.0.1"), verbsfake.RoCE("b0", 2, "10.0.0.2")}})
 	t.Cleanup(f.Close)
 	wrong := func(env transport.Env) (transport.Transport, error) {
-		return rdma.New(rdma.Options{Lib: f.Lib("a0"), GIDIndex: rdma.At(77), Changed: env.Changed})
+		return rdma.New(rdma.Options{GIDIndex: new(77)}, f.Lib("a0"), env.Changed)
 	}
 	for name, c := range map[string]struct {
 		here, there []TransportFactory

@@ -45,6 +45,8 @@ type Options struct {
 	StagingBytes int64
 	// Library is loaded in place of libcuda.so.1.
 	Library string
+	// Lib is a driver that is loaded already, as tests have one; nil loads it.
+	Lib *driver.Lib
 }
 
 const defaultStagingBytes = 64 << 20
@@ -70,15 +72,13 @@ type Info struct {
 
 // Open loads the driver. It does nothing on the GPUs yet.
 func Open(o Options) (*Driver, error) {
-	lib, err := driver.Load(o.Library)
-	if err != nil {
-		return nil, err
+	lib := o.Lib
+	if lib == nil {
+		var err error
+		if lib, err = driver.Load(o.Library); err != nil {
+			return nil, err
+		}
 	}
-	return FromLib(lib, o)
-}
-
-// FromLib is Open with a driver that is loaded already.
-func FromLib(lib *driver.Lib, o Options) (*Driver, error) {
 	o.StagingBytes = cmp.Or(o.StagingBytes, defaultStagingBytes)
 	if o.StagingBytes < 4*mem.PieceBytes {
 		return nil, fmt.Errorf("cuda: staging of %d bytes: want at least %d, four buffers", o.StagingBytes, 4*mem.PieceBytes)

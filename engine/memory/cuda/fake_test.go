@@ -28,7 +28,8 @@ func open(t *testing.T, f cudafake.Options, o Options) *Driver {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := FromLib(lib, o)
+	o.Lib = lib
+	d, err := Open(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -457,7 +458,7 @@ func TestOptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := FromLib(lib, Options{StagingBytes: 1}); err == nil {
+	if _, err := Open(Options{Lib: lib, StagingBytes: 1}); err == nil {
 		t.Error("staging of 1 byte was taken")
 	}
 	if _, err := Open(Options{Library: "/does/not/exist.so"}); !errors.Is(err, ErrUnavailable) {

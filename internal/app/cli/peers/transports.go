@@ -93,7 +93,7 @@ func (r *RDMA) Args() []string {
 func (r *RDMA) options() rdma.Options {
 	o := rdma.Options{Devices: r.devices}
 	if r.GID != Unset {
-		o.GIDIndex = rdma.At(r.GID)
+		o.GIDIndex = &r.GID
 	}
 	for _, x := range []struct {
 		to    *uint8

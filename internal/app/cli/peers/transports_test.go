@@ -10,7 +10,6 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
-	"github.com/topoctl/topoctl/engine/transport/rdma"
 	"github.com/topoctl/topoctl/internal/app/cli/command"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
 )
@@ -49,14 +48,14 @@ func TestRDMAFlags(t *testing.T) {
 		return &r
 	}
 	got := parsed()
-	if o := got.options(); len(o.Devices) > 0 || o.GIDIndex != rdma.Auto || o.Timeout != 0 || o.RetryCount != 0 || len(got.Args()) > 0 {
+	if o := got.options(); len(o.Devices) > 0 || o.GIDIndex != nil || o.Timeout != 0 || o.RetryCount != 0 || len(got.Args()) > 0 {
 		t.Errorf("defaults: %+v", o)
 	}
 	args := []string{"--rdma-device", "mlx5_0", "--rdma-device", "mlx5_2", "--rdma-gid-index=0", "--rdma-traffic-class=106",
 		"--rdma-service-level=3", "--rdma-timeout=14", "--rdma-retries=5"}
 	got = parsed(args...)
 	o := got.options()
-	if o.GIDIndex != rdma.At(0) || o.TrafficClass != 106 || o.ServiceLevel != 3 || o.Timeout != 14 || o.RetryCount != 5 || len(o.Devices) != 2 {
+	if o.GIDIndex == nil || *o.GIDIndex != 0 || o.TrafficClass != 106 || o.ServiceLevel != 3 || o.Timeout != 14 || o.RetryCount != 5 || len(o.Devices) != 2 {
 		t.Errorf("%+v", o)
 	}
 	if diff := cmp.Diff(args, got.Args()); diff != "" {

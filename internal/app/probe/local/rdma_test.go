@@ -8,8 +8,8 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
-	"github.com/topoctl/topoctl/engine/transport/rdma"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/engine/transport/rdma"
 	"github.com/topoctl/topoctl/internal/base/verbs"
 	"github.com/topoctl/topoctl/internal/base/verbs/verbsfake"
 	"github.com/topoctl/topoctl/probe"
@@ -23,7 +23,7 @@ func TestRDMAPorts(t *testing.T) {
 	}})
 	defer f.Close()
 	p := portProber(t, func(env transport.Env) (transport.Transport, error) {
-		return rdma.New(rdma.Options{Lib: f.Lib("a0", "a1", "a2"), Changed: env.Changed})
+		return rdma.New(rdma.Options{}, f.Lib("a0", "a1", "a2"), env.Changed)
 	}, engine.TCP())
 	f.SetPort("a2", 1, verbs.PortDown)
 	port := func(name string) topo.ID { return topo.PortID(name, 1) }

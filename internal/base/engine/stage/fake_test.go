@@ -20,7 +20,7 @@ func TestWindow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := cuda.FromLib(lib, cuda.Options{})
+	d, err := cuda.Open(cuda.Options{Lib: lib})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,9 +8,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/topoctl/topoctl/engine/transport/rdma"
 	"github.com/topoctl/topoctl/internal/base/engine/memory"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/engine/transport/rdma"
 	"github.com/topoctl/topoctl/test/vmlab/hardware"
 )
 
@@ -26,7 +26,7 @@ type rawEnd struct {
 const rawTimeout = 15
 
 func newRaw(rail int) (*rawEnd, transport.Endpoint, error) {
-	t, err := rdma.New(rdma.Options{Devices: []string{hardware.RDMADev(rail)}, Timeout: rawTimeout})
+	t, err := rdma.New(rdma.Options{Devices: []string{hardware.RDMADev(rail)}, Timeout: rawTimeout}, nil, nil)
 	if err != nil {
 		return nil, transport.Endpoint{}, err
 	}

@@ -28,7 +28,7 @@ func gpu(t testing.TB, o cudafake.Options, buffers int64) *device {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := cuda.FromLib(lib, cuda.Options{StagingBytes: buffers * memory.PieceBytes})
+	d, err := cuda.Open(cuda.Options{Lib: lib, StagingBytes: buffers * memory.PieceBytes})
 	if err != nil {
 		t.Fatal(err)
 	}

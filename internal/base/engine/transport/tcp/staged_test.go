@@ -26,7 +26,7 @@ func gpus(t testing.TB, f cudafake.Options, staging int64) *cuda.Driver {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := cuda.FromLib(lib, cuda.Options{StagingBytes: staging})
+	d, err := cuda.Open(cuda.Options{Lib: lib, StagingBytes: staging})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,8 +40,8 @@ func TestReachOverEthernet(t *testing.T) {
 		{"v1 and v2", []gid{g(1, v1, "10.0.0.1", 24)}, []gid{g(1, v2, "10.0.0.2", 24)}, nil, Options{}, -1, 0, false, "RoCE v1 here, v2 there"},
 		{"IPv6", []gid{g(2, v2, "fd00:1::1", 64)}, []gid{g(2, v2, "fd00:1::2", 64)}, nil, Options{}, 2, 2, false, "fd00:1::1 to fd00:1::2: same subnet (/64)"},
 		{"IPv4 and IPv6", []gid{g(2, v2, "fd00:1::1", 64)}, []gid{g(2, v2, "10.0.0.1", 24)}, nil, Options{}, -1, 0, false, "different kinds"},
-		{"the index that is wanted", []gid{g(1, v2, "10.0.0.1", 24), g(3, v2, "10.0.0.3", 24)}, []gid{g(1, v2, "10.0.0.2", 24)}, nil, Options{GIDIndex: At(3)}, 3, 1, false, "10.0.0.3"},
-		{"a wrong index", []gid{g(1, v2, "10.0.0.1", 24)}, []gid{g(1, v2, "10.0.0.2", 24)}, nil, Options{GIDIndex: At(5)}, -1, 0, false, "GID index 5, which the options want, is not in use"},
+		{"the index that is wanted", []gid{g(1, v2, "10.0.0.1", 24), g(3, v2, "10.0.0.3", 24)}, []gid{g(1, v2, "10.0.0.2", 24)}, nil, Options{GIDIndex: new(3)}, 3, 1, false, "10.0.0.3"},
+		{"a wrong index", []gid{g(1, v2, "10.0.0.1", 24)}, []gid{g(1, v2, "10.0.0.2", 24)}, nil, Options{GIDIndex: new(5)}, -1, 0, false, "GID index 5, which the options want, is not in use"},
 		{"no GID here", nil, []gid{g(1, v2, "10.0.0.2", 24)}, nil, Options{}, -1, 0, false, "our port has no GID"},
 		{"no GID there", []gid{g(1, v2, "10.0.0.2", 24)}, nil, nil, Options{}, -1, 0, false, "the peer's port has no GID"},
 	} {
@@ -82,8 +82,8 @@ func TestReachOverInfiniBand(t *testing.T) {
 		{"full and limited", infiniband("here", 7, 0, 0xffff, 0x8005), infiniband("there", 9, 0x0005), Options{}, way{pkeyIndex: 2, pkey: 0x8005}, "partition 0x8005", false},
 		{"both limited", infiniband("here", 7, 0x0005), infiniband("there", 9, 0x0005), Options{}, way{}, "both are limited members", true},
 		{"no partition", infiniband("here", 7, 0x8005), infiniband("there", 9, 0x8006), Options{}, way{}, "no partition in common", true},
-		{"key index that is wanted", infiniband("here", 7, 0xffff, 0x8005), infiniband("there", 9, 0xffff, 0x8005), Options{PKeyIndex: At(1)}, way{pkeyIndex: 1, pkey: 0x8005}, "0x8005", false},
-		{"key index without use", infiniband("here", 7, 0xffff, 0x8005), infiniband("there", 9, 0xffff), Options{PKeyIndex: At(1)}, way{}, "index 1, which the options want", true},
+		{"key index that is wanted", infiniband("here", 7, 0xffff, 0x8005), infiniband("there", 9, 0xffff, 0x8005), Options{PKeyIndex: new(1)}, way{pkeyIndex: 1, pkey: 0x8005}, "0x8005", false},
+		{"key index without use", infiniband("here", 7, 0xffff, 0x8005), infiniband("there", 9, 0xffff), Options{PKeyIndex: new(1)}, way{}, "index 1, which the options want", true},
 		{"another subnet", infiniband("here", 7, 0xffff), other, Options{}, way{}, "subnet prefix fe80000000000000 here, fec0000000000000 there", true},
 		{"by GID", infiniband("here", 7, 0xffff), noLID, Options{}, way{global: true, pkey: 0xffff}, "by GID", false},
 		{"neither", infiniband("here", 7, 0xffff), bare, Options{}, way{}, "subnet manager", true},
@@ -136,7 +136,7 @@ func TestOptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o.RetryCount != 6 || o.QueuePairs != 2 || o.Timeout != 17 || o.MTU != 4096 || o.GIDIndex.index() != -1 {
+	if o.RetryCount != 6 || o.QueuePairs != 2 || o.Timeout != 17 || o.MTU != 4096 || o.GIDIndex != nil {
 		t.Errorf("defaults %+v", o)
 	}
 	for _, c := range []struct {
@@ -154,7 +154,7 @@ func TestOptions(t *testing.T) {
 		{Options{MTU: 1500}, "MTU 1500"},
 		{Options{KeepAlive: -1}, "keep-alive time"},
 		{Options{Devices: []string{"a/b"}}, `device "a/b"`},
-		{Options{GIDIndex: -1}, "GID index -2"},
+		{Options{GIDIndex: new(-2)}, "GID index -2"},
 	} {
 		if _, err := c.o.withDefaults(); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%+v: %v, want %q", c.o, err, c.says)

@@ -8,7 +8,7 @@ import (
 )
 
 func TestWithoutCgo(t *testing.T) {
-	if _, err := New(Options{}); !errors.Is(err, ErrUnavailable) {
+	if _, err := New(Options{}, nil, nil); !errors.Is(err, ErrUnavailable) {
 		t.Errorf("without cgo: %v", err)
 	}
 }

@@ -130,7 +130,7 @@ func TestRegistrationErrorsSayWhatToDo(t *testing.T) {
 }
 
 func TestOpeningErrors(t *testing.T) {
-	if _, err := New(Options{Lib: verbsfake.New(verbsfake.Options{}).Lib()}); !errors.Is(err, ErrUnavailable) || !errors.Is(err, transport.ErrUnavailable) {
+	if _, err := New(Options{}, verbsfake.New(verbsfake.Options{}).Lib(), nil); !errors.Is(err, ErrUnavailable) || !errors.Is(err, transport.ErrUnavailable) {
 		t.Errorf("no device: %v", err)
 	} else if want := "rdma: RDMA verbs are not available: no RDMA device on this host"; err.Error() != want {
 		t.Errorf("no device: %q, want %q", err, want)
@@ -144,14 +144,14 @@ func TestOpeningErrors(t *testing.T) {
 		}
 	}
 	f := newFabric(t, verbsfake.Options{Devices: ethernetDevices()})
-	_, err := New(Options{Lib: f.Lib(), Devices: []string{"mlx5_9"}})
+	_, err := New(Options{Devices: []string{"mlx5_9"}}, f.Lib(), nil)
 	says(t, err, "no RDMA device of the name mlx5_9: this host has a0, b0")
 	if strings.Contains(err.Error(), "not available") {
 		t.Errorf("RDMA is available, and it says %q", err)
 	}
 	for _, verb := range []string{"ibv_open_device", "ibv_alloc_pd", "ibv_create_cq", "ibv_query_port"} {
 		f.Fail("a0", verb, 1, syscall.EACCES)
-		_, err := New(Options{Lib: f.Lib("a0")})
+		_, err := New(Options{}, f.Lib("a0"), nil)
 		if !errors.Is(err, ErrUnavailable) || !errors.Is(err, syscall.EACCES) {
 			t.Errorf("%s: %v", verb, err)
 		}

@@ -128,10 +128,8 @@ func TestReviewCloseGivesUp(t *testing.T) {
 	w := &world{t: t, f: f, session: transport.SessionID{1}}
 	open := func(device string) *host {
 		h := &host{t: t, regions: memory.NewTable(4)}
-		o := quick(Options{KeepAlive: time.Hour})
-		o.Lib = f.Lib(device)
 		var err error
-		if h.Transport, err = New(o); err != nil {
+		if h.Transport, err = New(quick(Options{KeepAlive: time.Hour}), f.Lib(device), nil); err != nil {
 			t.Fatal(err)
 		}
 		return h

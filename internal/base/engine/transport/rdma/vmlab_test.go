@@ -58,8 +58,7 @@ func TestSoftRoCEFaults(t *testing.T) {
 		h := *h
 		h.Transport, err = New(Options{
 			Devices: []string{"rxe0"}, Timeout: 14, Watch: 100 * time.Millisecond,
-			Changed: func() { h.changed.Add(1) },
-		})
+		}, nil, func() { h.changed.Add(1) })
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -82,10 +82,10 @@ func (w *way) overInfiniBand(local, remote *port, o *Options) error {
 	}
 	w.global = true
 	w.local, w.remote = local.gids[0], remote.gids[0]
-	if o.GIDIndex != Auto {
-		i := slices.IndexFunc(local.gids, func(g gid) bool { return g.index == o.GIDIndex.index() })
+	if o.GIDIndex != nil {
+		i := slices.IndexFunc(local.gids, func(g gid) bool { return g.index == *o.GIDIndex })
 		if i < 0 {
-			return fmt.Errorf("GID index %d, which the options want, is not in use", o.GIDIndex.index())
+			return fmt.Errorf("GID index %d, which the options want, is not in use", *o.GIDIndex)
 		}
 		w.local = local.gids[i]
 	}
@@ -111,7 +111,7 @@ func subnetOf(p *port) uint64 {
 func (w *way) partition(local, remote *port, o *Options) error {
 	limited := false
 	for i, k := range local.pkeys {
-		if k&^fullMember == 0 || o.PKeyIndex != Auto && i != o.PKeyIndex.index() {
+		if k&^fullMember == 0 || o.PKeyIndex != nil && i != *o.PKeyIndex {
 			continue
 		}
 		for _, other := range remote.pkeys {
@@ -128,8 +128,8 @@ func (w *way) partition(local, remote *port, o *Options) error {
 	if limited {
 		return fmt.Errorf("both are limited members of their partition (keys %04x here, %04x there), which cannot talk to each other", local.pkeys, remote.pkeys)
 	}
-	if o.PKeyIndex != Auto {
-		return fmt.Errorf("partition key index %d, which the options want, has no partition in common with the peer (keys %04x here, %04x there)", o.PKeyIndex.index(), local.pkeys, remote.pkeys)
+	if o.PKeyIndex != nil {
+		return fmt.Errorf("partition key index %d, which the options want, has no partition in common with the peer (keys %04x here, %04x there)", *o.PKeyIndex, local.pkeys, remote.pkeys)
 	}
 	return fmt.Errorf("no partition in common (keys %04x here, %04x there)", local.pkeys, remote.pkeys)
 }
@@ -156,7 +156,7 @@ func (w *way) overEthernet(local, remote *port, o *Options, route routed) error 
 	var found []candidate
 	whyNot := ""
 	for _, a := range local.gids {
-		if o.GIDIndex != Auto && a.index != o.GIDIndex.index() {
+		if o.GIDIndex != nil && a.index != *o.GIDIndex {
 			continue
 		}
 		for _, b := range remote.gids {
@@ -190,8 +190,8 @@ func noGIDs(local, remote *port, o *Options, whyNot string) error {
 		return fmt.Errorf("our port has no GID: does its interface have an address?")
 	case len(remote.gids) == 0:
 		return fmt.Errorf("the peer's port has no GID: does its interface have an address?")
-	case o.GIDIndex != Auto && !slices.ContainsFunc(local.gids, func(g gid) bool { return g.index == o.GIDIndex.index() }):
-		return fmt.Errorf("GID index %d, which the options want, is not in use", o.GIDIndex.index())
+	case o.GIDIndex != nil && !slices.ContainsFunc(local.gids, func(g gid) bool { return g.index == *o.GIDIndex }):
+		return fmt.Errorf("GID index %d, which the options want, is not in use", *o.GIDIndex)
 	}
 	return fmt.Errorf("no pair of GIDs fits: %s", whyNot)
 }

@@ -44,11 +44,8 @@ type world struct {
 func newHost(t testing.TB, f *verbsfake.Fabric, o Options, devices ...string) *host {
 	t.Helper()
 	h := &host{t: t, regions: memory.NewTable(64)}
-	o = quick(o)
-	o.Lib = f.Lib(devices...)
-	o.Changed = func() { h.changed.Add(1) }
 	var err error
-	if h.Transport, err = New(o); err != nil {
+	if h.Transport, err = New(quick(o), f.Lib(devices...), func() { h.changed.Add(1) }); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

@@ -24,9 +24,7 @@ func quick(o Options) Options {
 // suiteEnd makes an end that the suite closes.
 func suiteEnd(t testing.TB, f *verbsfake.Fabric, device string, o Options) transporttest.End {
 	t.Helper()
-	o = quick(o)
-	o.Lib = f.Lib(device)
-	r, err := New(o)
+	r, err := New(quick(o), f.Lib(device), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,371 @@
+package rdma
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/engine/memory"
+	"github.com/topoctl/topoctl/internal/base/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/verbs"
+)
+
+// ErrUnavailable is that there is no libibverbs, no RDMA device that can be opened, or this
+// program was built without cgo.
+var ErrUnavailable = verbs.ErrUnavailable
+
+// ErrBudget is that all queue pairs that the options allow are in use.
+var ErrBudget = errors.New("the queue pairs are used up")
+
+// Limits of requests; a connection has less where a device has less.
+const (
+	maxDepth   = 1024     // work requests of one queue pair
+	maxSpans   = 64       // of one request
+	maxBytes   = 64 << 20 // of one request
+	maxSGE     = 8        // local pieces of one work request
+	maxWork    = 1 << 30  // bytes of one work request
+	maxEntries = 1 << 15  // of a device's completion queue
+)
+
+// Transport is RDMA. It implements transport.Transport and transport.Ported.
+type Transport struct {
+	o      Options
+	told   func() // that ports or keys have changed; may be nil
+	lib    *verbs.Lib
+	list   func() ([]verbs.DeviceInfo, error) // lib.Devices but in tests; under scanning
+	ctx    context.Context                    // ends with Close
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	refused atomic.Int64
+
+	scanning sync.Mutex // one scan of the devices at a time
+
+	mu       sync.Mutex
+	closed   bool
+	devices  map[string]*device // those that are open, by name
+	closing  map[*device]bool   // those that are being closed; false: that has failed
+	attempts map[string]*attempt
+	regions  map[*memory.Region]bool
+	active   map[*conn]bool
+	ends     transport.Ends[struct{}, *passive]
+	qps      int    // of all devices
+	said     string // what Changed last told of
+}
+
+var (
+	_ transport.Transport = (*Transport)(nil)
+	_ transport.Ported    = (*Transport)(nil)
+	_ transport.Selective = (*Transport)(nil)
+)
+
+// unavailable is why there is no RDMA here. It is transport.ErrUnavailable and
+// ErrUnavailable, whose words come once.
+type unavailable struct{ why error }
+
+func (u unavailable) Error() string {
+	if errors.Is(u.why, ErrUnavailable) || errors.As(u.why, &unknownDevice{}) {
+		return "rdma: " + u.why.Error()
+	}
+	return fmt.Sprintf("rdma: %v: %v", ErrUnavailable, u.why)
+}
+
+func (u unavailable) Unwrap() []error {
+	return []error{transport.ErrUnavailable, ErrUnavailable, u.why}
+}
+
+// unknownDevice is that none of the wanted devices is there, and others are.
+type unknownDevice struct{ wanted, known []string }
+
+func (u unknownDevice) Error() string {
+	return fmt.Sprintf("no RDMA device of the name %s: this host has %s", strings.Join(u.wanted, ", "), strings.Join(u.known, ", "))
+}
+
+// New opens the RDMA devices. It fails with ErrUnavailable, which is also
+// transport.ErrUnavailable, where there is none that can be opened; what was against each of them is in the error. Devices that come
+// later, or come back, are opened then.
+//
+// A nil lib loads libibverbs. changed is called when Offers, LocalPorts or keys of regions
+// have changed: from a goroutine of the transport, which it may call, but for Close.
+func New(o Options, lib *verbs.Lib, changed func()) (*Transport, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if lib == nil {
+		if lib, err = verbs.Load(); err != nil {
+			return nil, unavailable{err}
+		}
+	}
+	t := &Transport{
+		o: o, told: changed, lib: lib, list: lib.Devices,
+		devices: map[string]*device{}, closing: map[*device]bool{}, attempts: map[string]*attempt{},
+		regions: map[*memory.Region]bool{}, active: map[*conn]bool{},
+		ends: transport.MakeEnds[struct{}, *passive](),
+	}
+	t.ctx, t.cancel = context.WithCancel(context.Background())
+	err = t.scan(time.Now())
+	if len(t.devices) == 0 {
+		why := errors.Join(append([]error{err}, t.problems()...)...)
+		if why == nil {
+			why = errors.New("no RDMA device on this host")
+			if known := t.names(); len(o.Devices) > 0 && len(known) > 0 {
+				why = unknownDevice{o.Devices, known}
+			}
+		}
+		_ = t.Close()
+		return nil, unavailable{why}
+	}
+	t.said = t.offerText()
+	t.wg.Go(t.watch)
+	t.wg.Go(t.tick)
+	return t, nil
+}
+
+// names are those of all devices of the host.
+func (t *Transport) names() []string {
+	t.scanning.Lock()
+	defer t.scanning.Unlock()
+	list, err := t.list()
+	var names []string
+	for _, d := range list {
+		if err == nil && validDevice(d.Name) {
+			names = append(names, d.Name)
+		}
+	}
+	return names
+}
+
+// Name is "rdma".
+func (t *Transport) Name() string { return "rdma" }
+
+// Caps are the limits of requests, at most.
+func (t *Transport) Caps() transport.Caps {
+	return transport.Caps{MaxSpans: maxSpans, MaxBytes: maxBytes, MaxPosted: t.o.QueuePairs * t.o.Depth, Parallel: t.o.QueuePairs}
+}
+
+// Served counts the passive ends. Bytes and requests are not seen here: devices move
+// them. Refused are the requests that our devices refused, as far as they tell.
+func (t *Transport) Served() transport.Served {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, conns := t.ends.Len()
+	return transport.Served{Uncounted: true, Refused: t.refused.Load(), Conns: conns}
+}
+
+// Serves lists the passive ends, each with the GIDs that it goes between, as addresses.
+func (t *Transport) Serves() []transport.Passive {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var list []transport.Passive
+	for key, p := range t.ends.All() {
+		x := transport.Passive{
+			Origin:    transport.Origin{Session: key.Session, Conn: key.Conn, Name: p.name},
+			LocalPort: topo.PortID(p.local.device, p.local.number),
+		}
+		if p.way.global { // else ports know each other by LID
+			x.LocalAddress, x.RemoteAddress = p.way.local.addr.Unmap().String(), p.way.remote.addr.Unmap().String()
+		}
+		list = append(list, x)
+	}
+	return list
+}
+
+// Problems says what is wrong with devices that are not used, by name.
+func (t *Transport) Problems() map[string]error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	out := map[string]error{}
+	for name, a := range t.attempts {
+		if a.err != nil {
+			out[name] = a.err
+		}
+	}
+	return out
+}
+
+func (t *Transport) problems() []error {
+	var errs []error
+	all := t.Problems()
+	for _, name := range sortedKeys(all) {
+		errs = append(errs, all[name])
+	}
+	return errs
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// openDevices are those that can be used, in the order of their names.
+func (t *Transport) openDevices() []*device {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	list := make([]*device, 0, len(t.devices))
+	for _, name := range sortedKeys(t.devices) {
+		if d := t.devices[name]; d.ready {
+			list = append(list, d)
+		}
+	}
+	return list
+}
+
+// Offers are the ports that peers can dial now.
+func (t *Transport) Offers() []transport.Endpoint {
+	var list []transport.Endpoint
+	for _, d := range t.openDevices() {
+		for _, p := range d.usablePorts() {
+			list = append(list, transport.Endpoint{
+				Transport: "rdma", Port: topo.PortID(p.device, p.number), Address: p.text(), BytesPerSec: topo.Rate(p.rate),
+			})
+		}
+	}
+	return list
+}
+
+// LocalPorts are those that can be dialled from now.
+func (t *Transport) LocalPorts() []transport.LocalPort {
+	var list []transport.LocalPort
+	for _, d := range t.openDevices() {
+		for _, p := range d.usablePorts() {
+			list = append(list, transport.LocalPort{ID: topo.PortID(p.device, p.number), Name: p.String(), BytesPerSec: topo.Rate(p.rate)})
+		}
+	}
+	return list
+}
+
+// PortReaches says why a local port cannot reach a peer's endpoint.
+func (t *Transport) PortReaches(local topo.ID, remote transport.Endpoint) error {
+	there, err := parsePort(remote.Address)
+	if err != nil {
+		return err
+	}
+	_, here := t.portOf(local)
+	if here == nil {
+		return fmt.Errorf("rdma: no port %q is open here", local)
+	}
+	_, err = reach(here, there, &t.o, routeFrom)
+	return err
+}
+
+// portOf finds an open port by its ID.
+func (t *Transport) portOf(id topo.ID) (*device, *port) {
+	for _, d := range t.openDevices() {
+		for _, p := range d.portList() {
+			if topo.PortID(p.device, p.number) == id {
+				return d, p
+			}
+		}
+	}
+	return nil, nil
+}
+
+// offerText is all that Changed is about, to be compared.
+func (t *Transport) offerText() string {
+	var b strings.Builder
+	for _, e := range t.Offers() {
+		b.WriteString(e.Address + "\n")
+	}
+	return b.String()
+}
+
+// changed tells the owner if something is different from what it knows.
+func (t *Transport) changed() {
+	now := t.offerText()
+	t.mu.Lock()
+	news := now != t.said && !t.closed
+	t.said = now
+	t.mu.Unlock()
+	if news && t.told != nil {
+		t.told()
+	}
+}
+
+// tick looks at idle connections and at those that do not arrive.
+func (t *Transport) tick() {
+	ticker := time.NewTicker(t.o.KeepAlive)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-t.ctx.Done():
+			return
+		case now := <-ticker.C:
+			for _, c := range t.conns(nil) {
+				c.keepAlive()
+			}
+			for _, p := range t.passives(func(p *passive) bool { return p.late(now) }) {
+				p.end()
+			}
+		}
+	}
+}
+
+// conns are the active ends on a device, or all.
+func (t *Transport) conns(d *device) []*conn {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	list := make([]*conn, 0, len(t.active))
+	for c := range t.active {
+		if d == nil || c.dev == d {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+// passives are the passive ends that which picks.
+func (t *Transport) passives(which func(*passive) bool) []*passive {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var list []*passive
+	for _, p := range t.ends.All() {
+		if which(p) {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// Close ends all connections of both sides, closes the devices and waits for the
+// transport's goroutines.
+func (t *Transport) Close() error {
+	t.mu.Lock()
+	t.closed = true
+	t.mu.Unlock()
+	t.cancel()
+	for _, c := range t.conns(nil) {
+		c.Close(fmt.Errorf("rdma: the transport is %w", net.ErrClosed))
+	}
+	for _, p := range t.passives(func(*passive) bool { return true }) {
+		p.end()
+	}
+	t.scanning.Lock() // no device is opened any more
+	t.mu.Lock()
+	for _, d := range t.devices {
+		t.retire(d, nil)
+	}
+	t.mu.Unlock()
+	t.scanning.Unlock()
+	t.wg.Wait()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var errs []error
+	for _, name := range sortedKeys(t.attempts) {
+		if a := t.attempts[name]; a.closeErr != nil {
+			errs = append(errs, a.closeErr)
+		}
+	}
+	return errors.Join(errs...)
+}
