@@ -38,12 +38,12 @@ func Capture(ctx context.Context, opts Options, w io.Writer) error {
 func (p pipeline) capture(ctx context.Context, w io.Writer) error {
 	recorder := hosttree.NewRecorder(p.tree)
 	p.tree = recorder
-	t, said, err := p.run(ctx)
+	t, raw, err := p.run(ctx)
 	if err != nil {
 		return err
 	}
 	r := redact.New(t)
-	said = answers{gpus: r.GPUReport(said.gpus), netlink: r.NetlinkReport(said.netlink)}
+	raw = rawReplies{gpus: r.GPUReport(raw.gpus), netlink: r.NetlinkReport(raw.netlink)}
 	recorded := recorder.Recorded()
 	spare := sysfs.SpareGIDs(recorded, t.Ports)
 	tree, err := recorded.Rewrite(func(name string, data []byte) []byte {
@@ -56,7 +56,7 @@ func (p pipeline) capture(ctx context.Context, w io.Writer) error {
 		err = addProcess(tree, recorded)
 	}
 	if err == nil {
-		err = said.addTo(tree)
+		err = raw.addTo(tree)
 	}
 	if err == nil {
 		err = hosttree.WriteArchive(w, tree, p.captureComment(t))
@@ -106,7 +106,7 @@ func addProcess(tree, recorded *hosttree.Mem) error {
 }
 
 // addTo puts the answers where replay looks for them.
-func (a answers) addTo(tree *hosttree.Mem) error {
+func (r rawReplies) addTo(tree *hosttree.Mem) error {
 	add := func(name string, report any) error {
 		data, err := json.MarshalIndent(report, "", " ")
 		if err != nil {
@@ -114,13 +114,13 @@ func (a answers) addTo(tree *hosttree.Mem) error {
 		}
 		return tree.AddFile(name, append(data, '\n'))
 	}
-	if a.gpus != nil {
-		if err := add(replies.NVMLPath, a.gpus); err != nil {
+	if r.gpus != nil {
+		if err := add(replies.NVMLPath, r.gpus); err != nil {
 			return err
 		}
 	}
-	if a.netlink != nil {
-		return add(replies.NetlinkPath, a.netlink)
+	if r.netlink != nil {
+		return add(replies.NetlinkPath, r.netlink)
 	}
 	return nil
 }

@@ -72,7 +72,7 @@ func SourceNames() []string {
 // Discover looks at one host. It fails only where nothing can be had: a tree
 // that is no host's, options that contradict each other, a cancelled context.
 // Everything less is a warning in the topology. A deadline of ctx ends the
-// sources that have not answered by then; what the others said is kept.
+// sources that have not answered by then; what the others raw is kept.
 func Discover(ctx context.Context, opts Options) (*topo.Topology, error) {
 	p, closeTree, err := open(opts)
 	if err != nil {
@@ -83,8 +83,8 @@ func Discover(ctx context.Context, opts Options) (*topo.Topology, error) {
 	return t, err
 }
 
-// place is a host's files and what may be asked about that host.
-type place struct {
+// target is a host's files and what may be asked about that host.
+type target struct {
 	tree hosttree.Tree
 	name string // for messages
 	live bool   // the host is this machine
@@ -95,8 +95,8 @@ type place struct {
 }
 
 // open finds the host's file tree. The returned function closes it.
-func open(opts Options) (place, func(), error) {
-	fail := func(err error) (place, func(), error) { return place{}, nil, err }
+func open(opts Options) (target, func(), error) {
+	fail := func(err error) (target, func(), error) { return target{}, nil, err }
 	var given []string
 	for _, o := range []struct {
 		name string
@@ -114,7 +114,7 @@ func open(opts Options) (place, func(), error) {
 		if !ok {
 			return fail(fmt.Errorf("discover: options FS: %T is no host tree (needs ReadFile, ReadDir, ReadLink and Lstat)", opts.FS))
 		}
-		return place{tree: tree, name: "the tree"}, func() {}, nil
+		return target{tree: tree, name: "the tree"}, func() {}, nil
 	}
 	dir, live := "/", true
 	switch {
@@ -130,23 +130,23 @@ func open(opts Options) (place, func(), error) {
 	if err != nil {
 		return fail(fmt.Errorf("discover: %w", err))
 	}
-	p := place{tree: tree, name: dir, live: live}
+	p := target{tree: tree, name: dir, live: live}
 	if live {
 		p.dir = dir
 	}
 	return p, func() { _ = tree.Close() }, nil
 }
 
-// answers are what the sources that are not files said, for a capture to keep.
+// rawReplies are what the sources that are not files said, for a capture to keep.
 // nil: not asked, or no answer.
-type answers struct {
+type rawReplies struct {
 	gpus    *replies.GPUReport
 	netlink *replies.NetlinkReport
 }
 
 // pipeline is one run. Its functions are fields so that tests can break them.
 type pipeline struct {
-	place
+	target
 	opts        Options
 	limit       time.Duration
 	read        func(hosttree.Tree, bool) *topo.Topology
@@ -155,49 +155,53 @@ type pipeline struct {
 }
 
 // newPipeline is what Discover and Capture run.
-func newPipeline(p place, opts Options) pipeline {
+func newPipeline(p target, opts Options) pipeline {
 	return pipeline{
-		place: p, opts: opts, limit: sourceLimit,
+		target: p, opts: opts, limit: sourceLimit,
 		read: sysfs.Read, listPCI: listPCI, dumpNetlink: dumpNetlink,
 	}
 }
 
-func (p pipeline) run(ctx context.Context) (*topo.Topology, answers, error) {
-	var said answers
+// run looks at the host. It has the order of all that Discover does: the sources that need
+// nothing of the files answer while those are read, and what they say is merged into what the
+// files show in the order of sourceNames.
+func (p pipeline) run(ctx context.Context) (*topo.Topology, rawReplies, error) {
+	var raw rawReplies
 	if err := p.check(ctx); err != nil {
-		return nil, said, err
+		return nil, raw, err
 	}
 	asking, stop := context.WithCancel(ctx)
 	defer stop()
 	numbers := make(chan map[pciNumber]bool, 1)
 	names := p.ask(asking, topo.SourceGHW, func(ctx context.Context) outcome { return p.ghw(ctx, numbers) })
-	rtnl := p.ask(asking, topo.SourceNetlink, p.netlink)
+	interfaces := p.ask(asking, topo.SourceNetlink, p.netlink)
 	gpus := p.ask(asking, topo.SourceNVML, p.nvml)
+
 	t, err := p.sysfs(ctx)
 	if err != nil {
-		return nil, said, err
+		return nil, raw, err
 	}
 	numbers <- wantNames(t)
 	devices := wantRDMA(t)
 	rdma := p.ask(asking, topo.SourceRDMAMap, func(ctx context.Context) outcome { return p.rdmamap(ctx, devices) })
 
-	for _, a := range []*asked{names, rdma, rtnl, gpus} {
-		o := a.wait(ctx)
+	for _, source := range []*pendingSource{names, rdma, interfaces, gpus} {
+		o := source.wait(ctx)
 		if errors.Is(ctx.Err(), context.Canceled) {
-			return nil, answers{}, fmt.Errorf("discover: %w", ctx.Err())
+			return nil, rawReplies{}, fmt.Errorf("discover: %w", ctx.Err())
 		}
-		o.into(t, &said)
+		o.into(t, &raw)
 	}
 	nameGPUs(t)
+
 	t.Tool = topo.Tool{Name: "topoctl", Version: p.opts.ToolVersion}
 	t.Origin = p.origin()
 	if !p.opts.Now.IsZero() {
-		now := p.opts.Now.UTC()
-		t.CapturedAt = &now
+		t.CapturedAt = new(p.opts.Now.UTC())
 	}
 	t.Derive()
 	t.Complete = !slices.ContainsFunc(t.Warnings, topo.Warning.Partial)
-	return t, said, nil
+	return t, raw, nil
 }
 
 func (p pipeline) origin() string {

@@ -50,7 +50,7 @@ func TestSourceFailsAlone(t *testing.T) {
 				} else {
 					p.dumpNetlink = func(ctx context.Context) (*replies.NetlinkReport, error) { return nil, how.fail(ctx, release) }
 				}
-				tp, said, err := p.run(ctx)
+				tp, raw, err := p.run(ctx)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -60,12 +60,12 @@ func TestSourceFailsAlone(t *testing.T) {
 				if r := reportOf(t, tp, source); r.Status != topo.StatusFailed || !strings.Contains(r.Detail, how.detail) {
 					t.Errorf("%+v", r)
 				}
-				other, haveOther := topo.SourceNetlink, said.netlink != nil && said.gpus == nil
+				other, haveOther := topo.SourceNetlink, raw.netlink != nil && raw.gpus == nil
 				if source == topo.SourceNetlink {
-					other, haveOther = topo.SourceNVML, said.gpus != nil && said.netlink == nil
+					other, haveOther = topo.SourceNVML, raw.gpus != nil && raw.netlink == nil
 				}
 				if r := reportOf(t, tp, other); r.Status != topo.StatusOK || !haveOther {
-					t.Errorf("the other source: %+v, answers %+v", r, said)
+					t.Errorf("the other source: %+v, answers %+v", r, raw)
 				}
 				if len(tp.PCIDevices) != 10 || tp.PCIDevices[0].VendorName == "" || len(tp.RDMADevices) != 1 {
 					t.Errorf("%d PCI functions, %d RDMA devices; the files were read before", len(tp.PCIDevices), len(tp.RDMADevices))
@@ -98,9 +98,9 @@ func TestCancelled(t *testing.T) {
 	defer close(release)
 	ctx, cancel := context.WithCancel(context.Background())
 	p := live(t, gpuFunc(func(context.Context) (*replies.GPUReport, error) { cancel(); <-release; return nil, nil }), okNetlink(t))
-	tp, said, err := p.run(ctx)
-	if !errors.Is(err, context.Canceled) || tp != nil || said != (answers{}) {
-		t.Errorf("topology %v, answers %v, error %v", tp, said, err)
+	tp, raw, err := p.run(ctx)
+	if !errors.Is(err, context.Canceled) || tp != nil || raw != (rawReplies{}) {
+		t.Errorf("topology %v, answers %v, error %v", tp, raw, err)
 	}
 }
 

@@ -79,7 +79,7 @@ func recorded[T any](t testing.TB, tree hosttree.Tree, name string) *T {
 // given sources.
 func live(t testing.TB, gpus GPUSource, rtnl func(context.Context) (*replies.NetlinkReport, error)) pipeline {
 	return pipeline{
-		place: place{tree: smallTree(t), live: true}, opts: Options{GPUs: gpus}, limit: time.Minute,
+		target: target{tree: smallTree(t), live: true}, opts: Options{GPUs: gpus}, limit: time.Minute,
 		read: sysfsForeign, listPCI: listPCI, dumpNetlink: rtnl,
 	}
 }

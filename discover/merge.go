@@ -2,6 +2,8 @@ package discover
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
 )
@@ -49,9 +51,9 @@ func (m merger) fill(attribute string, field *string, value, where string) {
 	}
 }
 
-// take sets a text over one that is known, for attributes that this source
+// override sets a text over one that is known, for attributes that this source
 // knows best; a different one that was known is a conflict.
-func (m merger) take(attribute string, field *string, value, where string) {
+func (m merger) override(attribute string, field *string, value, where string) {
 	if value == "" {
 		return
 	}
@@ -75,8 +77,8 @@ func fillNumber[T int | int64](m merger, attribute string, field **T, value *T, 
 	}
 }
 
-// takeNumber is take for a number.
-func takeNumber[T int | int64](m merger, attribute string, field **T, value *T, where string) {
+// overrideNumber is override for a number.
+func overrideNumber[T int | int64](m merger, attribute string, field **T, value *T, where string) {
 	if value == nil {
 		return
 	}
@@ -86,4 +88,17 @@ func takeNumber[T int | int64](m merger, attribute string, field **T, value *T, 
 	v := *value
 	*field = &v
 	m.facts.Set(attribute, m.from, where)
+}
+
+// fillList is fill for a list of names, whose order says nothing.
+func (m merger) fillList(attribute string, field *[]string, value []string) {
+	value = slices.Sorted(slices.Values(value))
+	switch {
+	case len(value) == 0:
+	case len(*field) == 0:
+		*field = value
+		m.facts.Set(attribute, m.from, "")
+	case !slices.Equal(slices.Sorted(slices.Values(*field)), value):
+		conflict(m.t, m.id, attribute, source(*m.facts, attribute), strings.Join(*field, " "), m.from, strings.Join(value, " "))
+	}
 }

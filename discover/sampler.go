@@ -30,7 +30,7 @@ const maxNotes = 32
 // A device whose driver hangs is given up after half a second and costs only itself: it is
 // in the notes and not read again while it still hangs.
 type Sampler struct {
-	place
+	target
 	closeTree       func()
 	patience, limit time.Duration
 
@@ -38,9 +38,9 @@ type Sampler struct {
 	closed bool
 	of     *topo.Topology
 	meters []*sysfs.Meter
-	hand   *hand
-	late   map[topo.ID]late
-	gpus   loads
+	reader *meterReader
+	hung   map[topo.ID]hungDevice
+	gpus   gpuLoads
 }
 
 // NewSampler opens the host that the options name, as Discover does. GPUs are asked where
@@ -50,7 +50,7 @@ func NewSampler(opts Options) (*Sampler, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Sampler{place: p, closeTree: closeTree, patience: devicePatience, limit: sampleLimit, late: map[topo.ID]late{}}
+	s := &Sampler{target: p, closeTree: closeTree, patience: devicePatience, limit: sampleLimit, hung: map[topo.ID]hungDevice{}}
 	if source, ok := opts.GPUs.(GPULoadSource); ok && p.live && newPipeline(p, opts).wanted(topo.SourceNVML) {
 		s.gpus.source = source
 	}
@@ -70,7 +70,7 @@ func (s *Sampler) Sample(ctx context.Context, t *topo.Topology, at time.Duration
 	limited, stop := context.WithTimeout(ctx, s.limit)
 	defer stop()
 	if t != s.of {
-		s.take(t)
+		s.setTopology(t)
 	}
 	out := &counters.Sample{AtNS: at.Nanoseconds(), Ports: []counters.Port{}, Links: []counters.Link{}, GPUs: []counters.GPU{}}
 	if note := s.gpus.ask(limited, t); note != "" {
@@ -89,8 +89,8 @@ func (s *Sampler) Sample(ctx context.Context, t *topo.Topology, at time.Duration
 	return out, nil
 }
 
-// take makes the meters of a topology.
-func (s *Sampler) take(t *topo.Topology) {
+// setTopology makes the meters of a topology.
+func (s *Sampler) setTopology(t *topo.Topology) {
 	s.of = t
 	s.closeMeters()
 	s.meters = sysfs.Meters(s.tree, s.live, t)
@@ -98,7 +98,7 @@ func (s *Sampler) take(t *topo.Topology) {
 	s.gpus.absent = false
 }
 
-// readMeters reads all devices but the late ones.
+// readMeters reads all devices but those that hang.
 func (s *Sampler) readMeters(ctx context.Context, out *counters.Sample) {
 	timer := time.NewTimer(s.patience)
 	defer timer.Stop()
@@ -107,7 +107,7 @@ func (s *Sampler) readMeters(ctx context.Context, out *counters.Sample) {
 			out.Notes = append(out.Notes, fmt.Sprintf("%d devices were not read: the others took too long", len(s.meters)-i))
 			return
 		}
-		if s.isLate(m.ID) {
+		if s.hangs(m.ID) {
 			out.Notes = append(out.Notes, fmt.Sprintf("%s: still no answer from its driver", m.ID))
 			continue
 		}
@@ -125,38 +125,38 @@ func (s *Sampler) readMeters(ctx context.Context, out *counters.Sample) {
 	}
 }
 
-// isLate says whether a device that was given up still hangs.
-func (s *Sampler) isLate(id topo.ID) bool {
-	l, late := s.late[id]
-	if !late {
+// hangs says whether a device that was given up still hangs.
+func (s *Sampler) hangs(id topo.ID) bool {
+	h, hangs := s.hung[id]
+	if !hangs {
 		return false
 	}
 	select {
-	case <-l.back:
-		delete(s.late, id)
+	case <-h.back:
+		delete(s.hung, id)
 		return false
 	default:
 		return true
 	}
 }
 
-// readMeter lets the hand read one device, or gives the hand up.
+// readMeter lets the reader read one device, or gives the reader up.
 func (s *Sampler) readMeter(ctx context.Context, m *sysfs.Meter, patience <-chan time.Time) sysfs.Reading {
-	if s.hand == nil {
-		s.hand = newHand()
+	if s.reader == nil {
+		s.reader = newMeterReader()
 	}
-	s.hand.ask <- m
+	s.reader.ask <- m
 	why := "its driver does not answer"
 	select {
-	case r := <-s.hand.answer:
+	case r := <-s.reader.answer:
 		return r
 	case <-patience:
 	case <-ctx.Done():
 		why = "no answer before the time was up"
 	}
-	s.late[m.ID] = late{meter: m, back: s.hand.answer}
-	close(s.hand.ask)
-	s.hand = nil
+	s.hung[m.ID] = hungDevice{meter: m, back: s.reader.answer}
+	close(s.reader.ask)
+	s.reader = nil
 	return sysfs.Reading{Note: fmt.Sprintf("%s: %s", m.ID, why)}
 }
 
@@ -169,10 +169,10 @@ func (s *Sampler) Close() error {
 		return nil
 	}
 	s.closed = true
-	if s.hand != nil {
-		close(s.hand.ask)
-		<-s.hand.done
-		s.hand = nil
+	if s.reader != nil {
+		close(s.reader.ask)
+		<-s.reader.done
+		s.reader = nil
 	}
 	err := s.gpus.close(s.patience)
 	s.closeMeters()
@@ -183,29 +183,29 @@ func (s *Sampler) Close() error {
 // closeMeters closes the files of all meters but those that still read.
 func (s *Sampler) closeMeters() {
 	for _, m := range s.meters {
-		if !s.isLate(m.ID) || s.late[m.ID].meter != m {
+		if !s.hangs(m.ID) || s.hung[m.ID].meter != m {
 			m.Close()
 		}
 	}
 	s.meters = nil
 }
 
-// late is a device that a hand was given up over, and the sign that it is back.
-type late struct {
+// hungDevice is a device that a reader was given up over, and the sign that it is back.
+type hungDevice struct {
 	meter *sysfs.Meter
 	back  <-chan sysfs.Reading
 }
 
-// hand is a goroutine that reads devices, one after the other. It shares nothing with its
+// meterReader is a goroutine that reads devices, one after the other. It shares nothing with its
 // owner while it reads, so that its owner can leave it where it hangs.
-type hand struct {
+type meterReader struct {
 	ask    chan *sysfs.Meter
-	answer chan sysfs.Reading // holds one, so that a hand that was given up can end
+	answer chan sysfs.Reading // holds one, so that a reader that was given up can end
 	done   chan struct{}
 }
 
-func newHand() *hand {
-	h := &hand{ask: make(chan *sysfs.Meter), answer: make(chan sysfs.Reading, 1), done: make(chan struct{})}
+func newMeterReader() *meterReader {
+	h := &meterReader{ask: make(chan *sysfs.Meter), answer: make(chan sysfs.Reading, 1), done: make(chan struct{})}
 	go func() {
 		defer close(h.done)
 		for m := range h.ask {

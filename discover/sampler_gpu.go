@@ -18,59 +18,59 @@ type GPULoadSource interface {
 	Close() error
 }
 
-// loads asks a GPU library again and again, in a goroutine of its own: a call takes tens of
+// gpuLoads asks a GPU library again and again, in a goroutine of its own: a call takes tens of
 // milliseconds for each GPU, and one that hangs must not hang the sampler. There is one such
 // goroutine at most.
-type loads struct {
-	source GPULoadSource // nil: none
-	absent bool          // there is no library; nobody is asked until the host has changed
-	flying chan loaded   // holds one; nil: no answer is out
-	asked  bool          // for this sample
+type gpuLoads struct {
+	source  GPULoadSource     // nil: none
+	absent  bool              // there is no library; nobody is asked until the host has changed
+	pending chan gpuLoadReply // holds one; nil: no answer is out
+	asked   bool              // for this sample
 }
 
-// loaded is an answer.
-type loaded struct {
+// gpuLoadReply is an answer.
+type gpuLoadReply struct {
 	gpus  []counters.GPULoad
 	notes []string
 	err   error
 }
 
 // ask starts to ask for the load of a topology's GPUs, unless the last answer is still out.
-func (l *loads) ask(ctx context.Context, t *topo.Topology) (note string) {
+func (l *gpuLoads) ask(ctx context.Context, t *topo.Topology) (note string) {
 	l.asked = false
 	if l.source == nil || l.absent || len(t.GPUs) == 0 {
 		return ""
 	}
-	if l.flying != nil {
+	if l.pending != nil {
 		select {
-		case <-l.flying: // it came after its sample
+		case <-l.pending: // it came after its sample
 		default:
 			return "the GPU library still does not answer"
 		}
 	}
-	l.asked, l.flying = true, make(chan loaded, 1)
-	go func(source GPULoadSource, into chan<- loaded) {
+	l.asked, l.pending = true, make(chan gpuLoadReply, 1)
+	go func(source GPULoadSource, into chan<- gpuLoadReply) {
 		defer func() {
 			if r := recover(); r != nil {
-				into <- loaded{err: fmt.Errorf("the library panicked: %v", r)}
+				into <- gpuLoadReply{err: fmt.Errorf("the library panicked: %v", r)}
 			}
 		}()
-		var a loaded
+		var a gpuLoadReply
 		a.gpus, a.notes, a.err = source.Load(ctx)
 		into <- a
-	}(l.source, l.flying)
+	}(l.source, l.pending)
 	return ""
 }
 
 // wait puts the answer into a sample. Without one in time, ask will find it later.
-func (l *loads) wait(ctx context.Context, t *topo.Topology, out *counters.Sample) (note string) {
+func (l *gpuLoads) wait(ctx context.Context, t *topo.Topology, out *counters.Sample) (note string) {
 	if !l.asked {
 		return ""
 	}
-	var a loaded
+	var a gpuLoadReply
 	select {
-	case a = <-l.flying:
-		l.flying = nil
+	case a = <-l.pending:
+		l.pending = nil
 	case <-ctx.Done():
 		return "the GPU library does not answer"
 	}
@@ -105,14 +105,14 @@ func identify(t *topo.Topology, answers []counters.GPULoad) []counters.GPU {
 }
 
 // close lets go of the library, unless it hangs.
-func (l *loads) close(patience time.Duration) error {
+func (l *gpuLoads) close(patience time.Duration) error {
 	if l.source == nil {
 		return nil
 	}
-	if l.flying != nil {
+	if l.pending != nil {
 		select {
-		case <-l.flying:
-			l.flying = nil
+		case <-l.pending:
+			l.pending = nil
 		case <-time.After(patience):
 			return errors.New("discover: the GPU library does not answer; it stays loaded")
 		}

@@ -19,21 +19,21 @@ type outcome struct {
 	// apply merges the answers, and may add to the report what only the
 	// comparison shows; nil where there is nothing to merge.
 	apply func(*topo.Topology, *topo.SourceReport)
-	said  answers
+	raw   rawReplies
 }
 
-// into merges the outcome into the topology, and keeps its raw answers.
-func (o outcome) into(t *topo.Topology, said *answers) {
+// into merges the outcome into the topology, and keeps its raw rawReplies.
+func (o outcome) into(t *topo.Topology, raw *rawReplies) {
 	t.Warnings = append(t.Warnings, o.warnings...)
 	if o.apply != nil {
 		o.apply(t, &o.report)
 	}
 	t.Sources = append(t.Sources, o.report)
-	if o.said.gpus != nil {
-		said.gpus = o.said.gpus
+	if o.raw.gpus != nil {
+		raw.gpus = o.raw.gpus
 	}
-	if o.said.netlink != nil {
-		said.netlink = o.said.netlink
+	if o.raw.netlink != nil {
+		raw.netlink = o.raw.netlink
 	}
 }
 
@@ -51,8 +51,8 @@ func failed(s topo.Source, evidence string, err error) outcome {
 	return o
 }
 
-// asked is a source that is at work in a goroutine of its own.
-type asked struct {
+// pendingSource is a source that is at work in a goroutine of its own.
+type pendingSource struct {
 	source topo.Source
 	limit  context.Context
 	stop   context.CancelFunc
@@ -62,9 +62,9 @@ type asked struct {
 // ask starts a source. A library that panics is a source that failed. One that
 // hangs is given up by wait; its goroutine ends when the library returns, and
 // touches nothing that others use.
-func (p pipeline) ask(ctx context.Context, s topo.Source, work func(context.Context) outcome) *asked {
+func (p pipeline) ask(ctx context.Context, s topo.Source, work func(context.Context) outcome) *pendingSource {
 	limit, stop := context.WithTimeout(ctx, p.limit)
-	a := &asked{source: s, limit: limit, stop: stop, done: make(chan outcome, 1)}
+	a := &pendingSource{source: s, limit: limit, stop: stop, done: make(chan outcome, 1)}
 	if !p.wanted(s) {
 		a.done <- withStatus(s, topo.StatusSkipped, "not asked for")
 		return a
@@ -82,7 +82,7 @@ func (p pipeline) ask(ctx context.Context, s topo.Source, work func(context.Cont
 
 // wait gives the source's outcome, or gives the source up when ctx or the
 // source's own time limit ends. An outcome that is there is never thrown away.
-func (a *asked) wait(ctx context.Context) outcome {
+func (a *pendingSource) wait(ctx context.Context) outcome {
 	defer a.stop()
 	select {
 	case o := <-a.done:
@@ -116,13 +116,13 @@ func (p pipeline) check(ctx context.Context) error {
 	if _, err := fs.ReadDir(p.tree, "sys"); err != nil {
 		return fmt.Errorf("discover: %s is no host's file tree (a directory that has sys and proc): %w", p.name, err)
 	}
-	return p.checkPillars()
+	return p.checkDirectories()
 }
 
-// checkPillars refuses a tree in which a directory that everything hangs from
+// checkDirectories refuses a tree in which a directory that everything hangs from
 // is a link in a circle or out of the tree: no kernel makes that. The same in
 // one device's entry costs that device only.
-func (p pipeline) checkPillars() error {
+func (p pipeline) checkDirectories() error {
 	for _, dir := range []string{"sys/devices", "sys/bus/pci/devices", "sys/class/net", "sys/class/infiniband"} {
 		_, err := p.tree.ReadDir(dir)
 		if errors.Is(err, hosttree.ErrEscapes) || errors.Is(err, hosttree.ErrLoop) {

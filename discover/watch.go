@@ -62,8 +62,8 @@ func watch(ctx context.Context, opts WatchOptions, changed func(string), openSou
 	}
 	defer p.close()
 
-	rest := cmp.Or(opts.Settle, 300*time.Millisecond)
-	news := settler{rest: rest, most: 10 * rest}
+	settle := cmp.Or(opts.Settle, 300*time.Millisecond)
+	changes := debouncer{quiet: settle, longest: 10 * settle}
 	settled := time.NewTimer(0)
 	defer settled.Stop()
 	ticker := time.NewTicker(cmp.Or(opts.Poll, 5*time.Second))
@@ -79,8 +79,8 @@ func watch(ctx context.Context, opts WatchOptions, changed func(string), openSou
 		}
 	}
 	happened := func(what string) {
-		news.event(time.Now(), what)
-		settled.Reset(time.Until(news.due()))
+		changes.event(time.Now(), what)
+		settled.Reset(time.Until(changes.due()))
 	}
 	for _, err := range refused {
 		fallBack(err)
@@ -95,7 +95,7 @@ func watch(ctx context.Context, opts WatchOptions, changed func(string), openSou
 			fallBack(err)
 			happened(lostEvents) // those until now
 		case <-settled.C:
-			if why := news.take(time.Now()); why != "" {
+			if why := changes.flush(time.Now()); why != "" {
 				changed(why)
 			}
 		case <-poll:
@@ -158,40 +158,40 @@ func (l *listener) readSource(ctx context.Context, s eventSource) {
 	}
 }
 
-// settler waits until events rest.
-type settler struct {
-	rest, most  time.Duration
-	first, last time.Time
-	told        []string
+// debouncer waits until there are no further events.
+type debouncer struct {
+	quiet, longest time.Duration
+	first, last    time.Time
+	events         []string
 }
 
 // event notes one.
-func (s *settler) event(now time.Time, what string) {
-	if len(s.told) == 0 {
+func (s *debouncer) event(now time.Time, what string) {
+	if len(s.events) == 0 {
 		s.first = now
 	}
 	s.last = now
-	if !slices.Contains(s.told, what) {
-		s.told = append(s.told, what)
+	if !slices.Contains(s.events, what) {
+		s.events = append(s.events, what)
 	}
 }
 
 // due is when the events have rested long enough, or have gone on for too long.
-func (s *settler) due() time.Time {
-	rested, enough := s.last.Add(s.rest), s.first.Add(s.most)
+func (s *debouncer) due() time.Time {
+	rested, enough := s.last.Add(s.quiet), s.first.Add(s.longest)
 	if enough.Before(rested) {
 		return enough
 	}
 	return rested
 }
 
-// take gives what is due, sorted, and forgets it; "" where nothing is.
-func (s *settler) take(now time.Time) string {
-	if len(s.told) == 0 || now.Before(s.due()) {
+// flush gives what is due, sorted, and forgets it; "" where nothing is.
+func (s *debouncer) flush(now time.Time) string {
+	if len(s.events) == 0 || now.Before(s.due()) {
 		return ""
 	}
-	slices.Sort(s.told)
-	why := strings.Join(s.told, ", ")
-	s.told = nil
+	slices.Sort(s.events)
+	why := strings.Join(s.events, ", ")
+	s.events = nil
 	return why
 }

@@ -27,14 +27,14 @@ func TestSettler(t *testing.T) {
 		{"never at rest", []int{0, 200, 400, 600, 800, 1000, 1200, 1400, 1600, 1800, 2000, 2200, 2400, 2600, 2800, 2990}, 3000},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := settler{rest: 300 * time.Millisecond, most: 3 * time.Second}
+			s := debouncer{quiet: 300 * time.Millisecond, longest: 3 * time.Second}
 			for range 2 { // the second time as the first
-				if got := s.take(at(99999)); got != "" {
+				if got := s.flush(at(99999)); got != "" {
 					t.Errorf("%q without an event", got)
 				}
 				for i, ms := range tt.events {
 					s.event(at(ms), []string{"route", "link"}[i%2])
-					if got := s.take(at(ms + 5)); got != "" {
+					if got := s.flush(at(ms + 5)); got != "" {
 						t.Errorf("%q at %d ms", got, ms+5)
 					}
 				}
@@ -45,7 +45,7 @@ func TestSettler(t *testing.T) {
 				if len(tt.events) == 1 {
 					want = "route"
 				}
-				if got := s.take(at(tt.due)); got != want {
+				if got := s.flush(at(tt.due)); got != want {
 					t.Errorf("%q, want %q", got, want)
 				}
 			}
