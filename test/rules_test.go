@@ -53,6 +53,7 @@ var rules = []rule{
 	{room: "internal/base/promtext", ban: noOS},
 	{room: "internal/base/maxmin", ban: noOS},
 	{room: "internal/base/golden"},
+	{room: "internal/base/longtest"},
 	{room: "discover/topo", ours: nil, ban: noOS},
 	{room: "internal/base/replies", ours: []string{"discover/topo"}, ban: noOS},
 	{room: "internal/base/redact", ours: []string{"discover/topo", "internal/base/replies"}},
