@@ -113,10 +113,10 @@ func (h *Host) candidate(loc int, p *Port) Candidate {
 		c.Hops = &hops
 	}
 	if len(p.Legs) > 0 {
-		c.Notes = append(c.Notes, Reason{"bond", fmt.Sprintf("a bond of %s: one connection uses one leg", text.Join(p.Legs, len(p.Legs))), p.evidence})
+		c.Notes = append(c.Notes, Reason{CodeBond, fmt.Sprintf("a bond of %s: one connection uses one leg", text.Join(p.Legs, len(p.Legs))), p.evidence})
 	}
 	if p.VF {
-		c.Notes = append(c.Notes, Reason{"vf", "a virtual function: it shares its physical function's wire and slot", p.evidence})
+		c.Notes = append(c.Notes, Reason{CodeVirtualFunction, "a virtual function: it shares its physical function's wire and slot", p.evidence})
 	}
 	return c
 }

@@ -34,8 +34,8 @@ func (l Location) Node() topo.ID {
 // not change and may be used by many goroutines.
 type Host struct {
 	t         *topo.Topology
+	graph     *topo.Graph
 	index     *topo.Index
-	g         *topo.Graph
 	transport Transport
 	ports     []Port
 	portIndex map[topo.ID]int
@@ -60,7 +60,8 @@ func New(t *topo.Topology, o Options) (*Host, error) {
 	default:
 		return nil, fmt.Errorf("pathsel: transport %q: want rdma, tcp or nothing for the better of both", o.Transport)
 	}
-	h := &Host{t: t, index: topo.NewIndex(t), g: topo.NewGraph(t, o.Overlay), transport: o.Transport, portIndex: map[topo.ID]int{}, locIndex: map[Location]int{}}
+	h := &Host{t: t, graph: topo.NewGraph(t, o.Overlay), transport: o.Transport, portIndex: map[topo.ID]int{}, locIndex: map[Location]int{}}
+	h.index = h.graph.Index()
 	h.nodes = append(t.MatrixAxis(topo.KindGPU), t.MatrixAxis(topo.KindNUMA)...)
 	for i, id := range h.nodes {
 		h.locations = append(h.locations, LocationOf(id))
@@ -77,6 +78,9 @@ func New(t *topo.Topology, o Options) (*Host, error) {
 
 // Topology is what the host was prepared from.
 func (h *Host) Topology() *topo.Topology { return h.t }
+
+// Graph is the links of the host's topology, with the rates that the host was prepared with.
+func (h *Host) Graph() *topo.Graph { return h.graph }
 
 // Index finds nodes of the host's topology.
 func (h *Host) Index() *topo.Index { return h.index }

@@ -129,7 +129,7 @@ func (pl *planner) missed(c int, has *Candidate) []Reason {
 	class, missed := has.Class, (*Port)(nil)
 	for i := range pl.h.ports {
 		p := &pl.h.ports[i]
-		if p.Usable || p.Software || p.Virtual || p.VF || !planFaults[p.Reasons[0].Code] || roleOrder[p.Role] > roleOrder[has.Role] {
+		if p.Usable || p.Software || p.Virtual || p.VF || !p.Reasons[0].Code.Repairable() || roleOrder[p.Role] > roleOrder[has.Role] {
 			continue
 		}
 		if near := pl.h.routes[pl.consumers[c].loc][i].class; near.Compare(class) < 0 {
@@ -142,9 +142,6 @@ func (pl *planner) missed(c int, has *Candidate) []Reason {
 	r := missed.Reasons[0]
 	return []Reason{{r.Code, fmt.Sprintf("%s (%s) is nearer and takes no part: %s", missed.Name, class, r.Text), r.Evidence}}
 }
-
-// planFaults are reasons for a rejection that can be repaired.
-var planFaults = map[Code]bool{CodePortDown: true, CodeNoAccess: true, CodeNoGID: true, CodeNoLID: true, CodeNoAddress: true}
 
 // compare orders two ports for a consumer by how near they are to it: class,
 // rate and hops.

@@ -35,11 +35,27 @@ const (
 	CodeNotForData Code = "not-for-data" // storage, management or decoy beside data ports
 )
 
+// What else there is to know of a port.
+const (
+	CodeBond            Code = "bond" // several legs: one connection uses one of them
+	CodeVirtualFunction Code = "vf"   // it shares the wire and slot of its physical function
+)
+
 // Why a port is less certainly usable than another.
 const (
 	CodeLinkLocal    Code = "gid-link-local" // its GIDs are link-local only: peers on the same link reach it, no others
 	CodeStateUnknown Code = "state-unknown"  // the origin does not tell the port's state
 )
+
+// Repairable says whether a port that is rejected for this reason is one that could be
+// used after a repair: it is down, or lacks an address or permission.
+func (c Code) Repairable() bool {
+	switch c {
+	case CodePortDown, CodeNoAccess, CodeNoGID, CodeNoLID, CodeNoAddress:
+		return true
+	}
+	return false
+}
 
 // Reason is one fact that a decision rests on: a code, a sentence for people
 // and where the fact was read ("" where there is no such place).

@@ -76,7 +76,7 @@ func (h *Host) findCaps() {
 
 // walk lists the segments of a route: through the host, then the wires.
 func (h *Host) walk(r *route, loc topo.ID, p *Port, links map[topo.LinkID]int) {
-	steps, ok := h.g.Path(loc, h.anchor(p))
+	steps, ok := h.graph.Path(loc, h.anchor(p))
 	r.uncertain = !ok
 	for _, s := range steps {
 		if s.Kind == topo.LinkPort {

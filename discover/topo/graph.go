@@ -107,6 +107,9 @@ func (g *Graph) buildTrees() {
 	}
 }
 
+// Index finds the nodes of the graph's topology.
+func (g *Graph) Index() *Index { return g.index }
+
 // Link gives a link by its ID, with measured rates applied.
 func (g *Graph) Link(id LinkID) (Link, bool) {
 	i, ok := g.byID[id]

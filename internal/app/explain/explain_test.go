@@ -12,7 +12,7 @@ import (
 	"github.com/topoctl/topoctl/pathsel"
 )
 
-func prepare(t *testing.T, name string) (*pathsel.Host, *topo.Graph) {
+func prepare(t *testing.T, name string) *pathsel.Host {
 	t.Helper()
 	tree, err := fixtures.Open(name)
 	if err != nil {
@@ -26,7 +26,7 @@ func prepare(t *testing.T, name string) (*pathsel.Host, *topo.Graph) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return h, topo.NewGraph(x, nil)
+	return h
 }
 
 // What makes the class of a pair is named, whatever the class.
@@ -47,8 +47,8 @@ func TestWhy(t *testing.T) {
 		{"gb200-tray", "gpu:0", "numa:0", "C2C", "by the C2C link of gpu:0"},
 		{"dgx-h100-rdma-no-pci", "gpu:0", "rdma:mlx5_9", "", "the way between them is not known"},
 	} {
-		h, g := prepare(t, c.machine)
-		r := explain.RouteBetween(h, g, c.from, c.to)
+		h := prepare(t, c.machine)
+		r := explain.RouteBetween(h, c.from, c.to)
 		if got := explain.Why(h, r); r.Class.String() != c.class || !strings.HasPrefix(got, c.want) {
 			t.Errorf("%s, %s to %s: %q, %s; want %s, %s", c.machine, c.from, c.to, r.Class, got, c.class, c.want)
 		}
@@ -58,9 +58,9 @@ func TestWhy(t *testing.T) {
 // Each answer has what the question asked for: a port with its route, or a pair.
 func TestAnswers(t *testing.T) {
 	for _, name := range []string{"cpu-2eth", "dgx-h100-missing-files", "dgx-h100-port-down", "dgx-h100-rdma-no-pci", "gb200-tray", "lab-softrdma", "sriov-pf-vf", "vm-flat"} {
-		h, g := prepare(t, name)
+		h := prepare(t, name)
 		for _, l := range h.Locations() {
-			a, err := explain.Memory(h, g, l)
+			a, err := explain.Memory(h, l)
 			if err != nil {
 				t.Fatalf("%s, %s: %v", name, l, err)
 			}
@@ -68,7 +68,7 @@ func TestAnswers(t *testing.T) {
 				t.Errorf("%s, %s: chosen %v, route %v, why %q", name, l, a.Chosen, a.Route, a.Why)
 			}
 			for _, p := range h.Ports() {
-				b, err := explain.Between(h, g, l.Node(), p.ID)
+				b, err := explain.Between(h, l.Node(), p.ID)
 				if err != nil {
 					t.Fatalf("%s, %s to %s: %v", name, l, p.Name, err)
 				}
@@ -85,22 +85,22 @@ func TestAnswers(t *testing.T) {
 
 // An RDMA device and the interface on it are one function: nothing lies between.
 func TestWhyOneFunction(t *testing.T) {
-	h, g := prepare(t, "dgx-h100")
-	if got := explain.Why(h, explain.RouteBetween(h, g, "rdma:mlx5_0", "net:ibp24s0")); got != "on one card" {
+	h := prepare(t, "dgx-h100")
+	if got := explain.Why(h, explain.RouteBetween(h, "rdma:mlx5_0", "net:ibp24s0")); got != "on one card" {
 		t.Error(got)
 	}
 }
 
 // No port is said to be farther than itself, and none that carries nothing to be faster.
 func TestNothingIsNotFaster(t *testing.T) {
-	h, _ := prepare(t, "dgx-h100")
+	h := prepare(t, "dgx-h100")
 	x := h.Topology()
 	overlay := topo.Overlay{topo.PCIeLinkID(*x.GPUs[0].BDF): 0}
 	h, err := pathsel.New(x, pathsel.Options{Overlay: overlay})
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := explain.Memory(h, topo.NewGraph(x, overlay), "gpu:0")
+	a, err := explain.Memory(h, "gpu:0")
 	if err != nil {
 		t.Fatal(err)
 	}

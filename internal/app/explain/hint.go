@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/internal/base/units"
 	"github.com/topoctl/topoctl/pathsel"
 )
@@ -14,8 +15,6 @@ const (
 	HintNearer   pathsel.Code = "nearer-port"    // a nearer port than the chosen one cannot be used
 	HintFaster   pathsel.Code = "faster-port"    // a farther port carries much more
 	HintNoAccess pathsel.Code = "no-peer-access" // peer access between two GPUs is refused
-	HintRole     pathsel.Code = "not-for-data"   // the chosen port is there for something else
-	codeBond     pathsel.Code = "bond"           // pathsel's note on a port of several legs
 )
 
 func (a *Answer) hint(code pathsel.Code, evidence, format string, args ...any) {
@@ -42,14 +41,14 @@ func (a *Answer) notForData() {
 	if p.RoleReason.Code == pathsel.CodeOverride {
 		why = "set by you"
 	}
-	a.hint(HintRole, p.RoleReason.Evidence, "%s is a %s port (%s): used because no data port is usable", p.Name, p.Role, why)
+	a.hint(pathsel.CodeNotForData, p.RoleReason.Evidence, "%s is a %s port (%s): used because no data port is usable", p.Name, p.Role, why)
 }
 
 // doubts are what is uncertain or worth knowing of the chosen port.
 func (a *Answer) doubts() {
 	for _, n := range a.Chosen.Notes {
 		switch n.Code {
-		case pathsel.CodeStateUnknown, pathsel.CodeLinkLocal, codeBond:
+		case pathsel.CodeStateUnknown, pathsel.CodeLinkLocal, pathsel.CodeBond:
 			a.hint(n.Code, n.Evidence, "%s: %s", a.Chosen.Name, n.Text)
 		}
 	}
@@ -99,7 +98,7 @@ func (a *Answer) nearer() {
 	var nearer []pathsel.Candidate
 	for i := range a.Rejected {
 		c := &a.Rejected[i]
-		if c.Class.Known() && c.Class.Compare(a.Chosen.Class) < 0 && broken(c.Reason.Code) {
+		if c.Class.Known() && c.Class.Compare(a.Chosen.Class) < 0 && c.Reason.Code.Repairable() {
 			nearer = append(nearer, *c)
 		}
 	}
@@ -108,15 +107,6 @@ func (a *Answer) nearer() {
 		for i, c := range group {
 			names[i] = c.Name
 		}
-		a.hint(HintNearer, group[0].Reason.Evidence, "nearer (%s) but not usable: %s: %s", group[0].Class, several(names, 4), GroupReason(group))
+		a.hint(HintNearer, group[0].Reason.Evidence, "nearer (%s) but not usable: %s: %s", group[0].Class, text.List(names, 4), GroupReason(group))
 	}
-}
-
-// broken says whether a port is rejected for a state that can be mended.
-func broken(code pathsel.Code) bool {
-	switch code {
-	case pathsel.CodePortDown, pathsel.CodeNoAccess, pathsel.CodeNoGID, pathsel.CodeNoLID, pathsel.CodeNoAddress:
-		return true
-	}
-	return false
 }

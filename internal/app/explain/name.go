@@ -2,10 +2,10 @@ package explain
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/internal/base/units"
 	"github.com/topoctl/topoctl/pathsel"
 )
@@ -20,47 +20,27 @@ func ShortName(id topo.ID) string {
 
 // NodeText names a node of a route for people: devices with their address,
 // ports of a switch as the switch, root ports as their host bridge.
-func NodeText(t *topo.Topology, id topo.ID) string {
-	for i := range t.GPUs {
-		if g := &t.GPUs[i]; g.ID == id || g.PCI == id && id != "" {
-			return withAddress(string(g.ID), g.BDF)
-		}
+func NodeText(h *pathsel.Host, id topo.ID) string {
+	index := h.Index()
+	switch n := index.Node(id).(type) {
+	case *topo.GPU:
+		return withAddress(string(n.ID), n.BDF)
+	case *topo.RDMADevice:
+		return withAddress(n.Name, n.BDF)
+	case *topo.Netdev:
+		return withAddress(n.Name, n.BDF)
 	}
-	for i := range t.RDMADevices {
-		if r := &t.RDMADevices[i]; r.ID == id || r.PCI == id && id != "" {
-			return withAddress(r.Name, r.BDF)
-		}
+	if name := deviceText(index.On(id)); name != "" && id != "" {
+		return name
 	}
-	for i := range t.NVMes {
-		if n := &t.NVMes[i]; n.PCI == id && id != "" {
-			return withAddress(n.Name, n.BDF)
-		}
+	if s := index.SwitchOf(id); s != nil {
+		return "switch " + short(s.Upstream.Name())
 	}
-	for i := range t.Netdevs {
-		if n := &t.Netdevs[i]; n.ID == id || n.PCI == id && id != "" {
-			return withAddress(n.Name, n.BDF)
-		}
-	}
-	return bridgeText(t, id)
-}
-
-// bridgeText names what is no device: switches, host bridges, NUMA nodes.
-func bridgeText(t *topo.Topology, id topo.ID) string {
-	for i := range t.Switches {
-		s := &t.Switches[i]
-		if s.Upstream == id || slices.Contains(s.Downstream, id) {
-			return "switch " + short(s.Upstream.Name())
-		}
-	}
-	for i := range t.PCIDevices {
-		d := &t.PCIDevices[i]
-		switch {
-		case d.ID != id:
-		case d.Role == topo.RoleRootPort && strings.HasPrefix(string(d.Parent), "hb:"):
+	if d := index.PCIDevice(id); d != nil {
+		if d.Role == topo.RoleRootPort && strings.HasPrefix(string(d.Parent), "hb:") {
 			return "host bridge " + d.Parent.Name()
-		default:
-			return short(id.Name())
 		}
+		return short(id.Name())
 	}
 	kind, name, _ := strings.Cut(string(id), ":")
 	switch kind {
@@ -79,6 +59,21 @@ func bridgeText(t *topo.Topology, id topo.ID) string {
 	return string(id)
 }
 
+// deviceText names the devices of a PCI function by the first, "" where there is none.
+func deviceText(on topo.Devices) string {
+	switch {
+	case len(on.GPUs) > 0:
+		return withAddress(string(on.GPUs[0].ID), on.GPUs[0].BDF)
+	case len(on.RDMADevices) > 0:
+		return withAddress(on.RDMADevices[0].Name, on.RDMADevices[0].BDF)
+	case len(on.NVMes) > 0:
+		return withAddress(on.NVMes[0].Name, on.NVMes[0].BDF)
+	case len(on.Netdevs) > 0:
+		return withAddress(on.Netdevs[0].Name, on.Netdevs[0].BDF)
+	}
+	return ""
+}
+
 func withAddress(name string, bdf *topo.BDF) string {
 	if bdf == nil {
 		return name
@@ -91,27 +86,25 @@ func short(address string) string { return strings.TrimPrefix(address, "0000:") 
 
 // LinkText names a link for people.
 func LinkText(h *pathsel.Host, id topo.LinkID) string {
-	t := h.Topology()
-	i := slices.IndexFunc(t.Links, func(l topo.Link) bool { return l.ID == id })
-	if i < 0 {
+	l := h.Index().Link(id)
+	if l == nil {
 		return string(id)
 	}
-	l := &t.Links[i]
 	switch l.Kind {
 	case topo.LinkPCIe:
-		return pcieText(t, l)
+		return pcieText(h, l)
 	case topo.LinkRootComplex:
 		return "root complex " + l.B.Name()
 	case topo.LinkSocket:
-		text := fmt.Sprintf("link between NUMA %s and %s", l.A.Name(), l.B.Name())
+		name := fmt.Sprintf("link between NUMA %s and %s", l.A.Name(), l.B.Name())
 		if l.Note != "" {
-			text += " (" + l.Note + ")"
+			name += " (" + l.Note + ")"
 		}
-		return text
+		return name
 	case topo.LinkC2C:
 		return "C2C link of " + string(l.A)
 	case topo.LinkNVLink, topo.LinkXGMI:
-		name := plural(l.Count, map[topo.LinkKind]string{topo.LinkNVLink: "NVLink", topo.LinkXGMI: "xGMI link"}[l.Kind])
+		name := text.Plural(l.Count, map[topo.LinkKind]string{topo.LinkNVLink: "NVLink", topo.LinkXGMI: "xGMI link"}[l.Kind])
 		if l.A == topo.FabricID || l.B == topo.FabricID {
 			gpu := l.A
 			if gpu == topo.FabricID {
@@ -122,34 +115,32 @@ func LinkText(h *pathsel.Host, id topo.LinkID) string {
 		return fmt.Sprintf("%s between %s and %s", name, l.A, l.B)
 	}
 	name := strings.TrimPrefix(string(id), "port:")
-	for _, p := range h.Ports() {
-		if string(p.ID) == string(id) {
-			name = p.Name
-		}
+	if p, ok := h.Port(topo.ID(id)); ok {
+		name = p.Name
 	}
-	text := "wire of " + name
+	name = "wire of " + name
 	if l.BytesPerSec != nil && *l.BytesPerSec > 0 {
-		text += ", " + units.Rate(int64(*l.BytesPerSec), units.Gbit)
+		name += ", " + units.Rate(int64(*l.BytesPerSec), units.Gbit)
 	} else if l.Note != "" {
-		text += " (" + l.Note + ")"
+		name += " (" + l.Note + ")"
 	}
-	return text
+	return name
 }
 
 // pcieText names a PCIe link by what is below it, with its state.
-func pcieText(t *topo.Topology, l *topo.Link) string {
-	text := "PCIe link of " + NodeText(t, l.B)
+func pcieText(h *pathsel.Host, l *topo.Link) string {
+	name := "PCIe link of " + NodeText(h, l.B)
 	state := l.Cur
 	if l.Cur != nil && l.Max != nil && l.BytesPerSec != nil && *l.BytesPerSec == topo.PCIeRate(l.Max.SpeedMTs, l.Cur.Width) {
 		state = &topo.LaneRate{SpeedMTs: l.Max.SpeedMTs, Width: l.Cur.Width} // a GPU that may be idle
 	}
 	if state != nil {
-		text += ", " + laneText(state)
+		name += ", " + laneText(state)
 	}
-	if isDegraded(t, l) {
-		text += " (could be " + laneText(l.Max) + ")"
+	if isDegraded(h, l) {
+		name += " (could be " + laneText(l.Max) + ")"
 	}
-	return text
+	return name
 }
 
 func laneText(r *topo.LaneRate) string {

@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -45,16 +46,16 @@ type Step struct {
 
 // ToPort is the way from memory to a port, the wire included. Its rate is
 // the candidate's, so that both say the same.
-func ToPort(h *pathsel.Host, g *topo.Graph, location pathsel.Location, c *pathsel.Candidate) *Route {
-	r := RouteBetween(h, g, location.Node(), c.Port)
+func ToPort(h *pathsel.Host, location pathsel.Location, c *pathsel.Candidate) *Route {
+	r := RouteBetween(h, location.Node(), c.Port)
 	r.Class, r.NCCL, r.Hops = c.Class, c.NCCL, c.Hops
 	r.BytesPerSec, r.Limit, r.Basis = c.BytesPerSec, c.Limit, c.Basis
 	return r
 }
 
-// RouteBetween is the way between two nodes, with the rates of the graph.
-func RouteBetween(h *pathsel.Host, g *topo.Graph, from, to topo.ID) *Route {
-	t := h.Topology()
+// RouteBetween is the way between two nodes, with the rates that the host was prepared with.
+func RouteBetween(h *pathsel.Host, from, to topo.ID) *Route {
+	g := h.Graph()
 	a, wireA := Anchor(h, from)
 	b, wireB := Anchor(h, to)
 	rel := g.Relate(a, b)
@@ -68,20 +69,18 @@ func RouteBetween(h *pathsel.Host, g *topo.Graph, from, to topo.ID) *Route {
 	wired := false
 	for _, s := range path {
 		wired = wired || s.Kind == topo.LinkPort
-		r.add(h, g, s.Link, s.Dir)
+		r.add(h, s.Link, s.Dir)
 	}
 	if wireB != "" && !wired && ok { // a NIC with several ports: Path cannot know which
-		r.add(h, g, wireB, topo.Down)
+		r.add(h, wireB, topo.Down)
 	}
 	if wireA != "" && !wired && ok {
-		r.add(h, g, wireA, topo.Up)
+		r.add(h, wireA, topo.Up)
 		last := len(r.Steps) - 1
 		r.Steps = append([]Step{r.Steps[last]}, r.Steps[:last]...)
 	}
-	for i := range t.GPUs {
-		if t.GPUs[i].ID == from {
-			r.PeerAccess = t.GPUs[i].P2P[to]
-		}
+	if gpu := h.Index().GPU(from); gpu != nil {
+		r.PeerAccess = gpu.P2P[to]
 	}
 	return r
 }
@@ -89,7 +88,6 @@ func RouteBetween(h *pathsel.Host, g *topo.Graph, from, to topo.ID) *Route {
 // Anchor is the node of the graph that a device stands on, and the wire of a
 // port.
 func Anchor(h *pathsel.Host, id topo.ID) (topo.ID, topo.LinkID) {
-	t := h.Topology()
 	if p, ok := h.Port(id); ok {
 		if p.Software && p.Netdev != "" {
 			return topo.NetdevID(p.Netdev), ""
@@ -99,22 +97,20 @@ func Anchor(h *pathsel.Host, id topo.ID) (topo.ID, topo.LinkID) {
 		}
 		return p.NIC, ""
 	}
-	for i := range t.NVMes {
-		if t.NVMes[i].ID == id {
-			return t.NVMes[i].PCI, ""
-		}
+	if n := h.Index().NVMe(id); n != nil {
+		return n.PCI, ""
 	}
 	return id, ""
 }
 
 // add appends a link to the route.
-func (r *Route) add(h *pathsel.Host, g *topo.Graph, id topo.LinkID, dir topo.Direction) {
-	l, ok := g.Link(id)
+func (r *Route) add(h *pathsel.Host, id topo.LinkID, dir topo.Direction) {
+	l, ok := h.Graph().Link(id)
 	if !ok {
 		return
 	}
 	s := Step{Link: id, Kind: l.Kind, From: l.A, To: l.B, BytesPerSec: l.BytesPerSec, Basis: l.Basis,
-		Current: l.Cur, Max: l.Max, Degraded: isDegraded(h.Topology(), &l), Note: l.Note, Evidence: evidenceOf(h, &l), Dir: dir}
+		Current: l.Cur, Max: l.Max, Degraded: isDegraded(h, &l), Note: l.Note, Evidence: evidenceOf(h.Index(), &l), Dir: dir}
 	switch dir {
 	case topo.Up:
 		s.From, s.To = l.B, l.A
@@ -126,41 +122,71 @@ func (r *Route) add(h *pathsel.Host, g *topo.Graph, id topo.LinkID, dir topo.Dir
 
 // isDegraded says whether a link carries less than both ends can do. The rate of
 // an idle GPU's link counts with its maximum speed, so only its width matters.
-func isDegraded(t *topo.Topology, l *topo.Link) bool {
+func isDegraded(h *pathsel.Host, l *topo.Link) bool {
 	if l.Kind != topo.LinkPCIe || l.BytesPerSec == nil || l.Max == nil || *l.BytesPerSec >= l.Max.BytesPerSec {
 		return false
 	}
-	var above, below *topo.PCIDevice
-	for i := range t.PCIDevices {
-		switch t.PCIDevices[i].ID {
-		case l.A:
-			above = &t.PCIDevices[i]
-		case l.B:
-			below = &t.PCIDevices[i]
-		}
-	}
-	ends := topo.EndsOf(above, below)
+	ends := topo.EndsOf(h.Index().PCIDevice(l.A), h.Index().PCIDevice(l.B))
 	return ends.Degraded(false)
 }
 
 // evidenceOf is where a link's rate was read.
-func evidenceOf(h *pathsel.Host, l *topo.Link) string {
-	t := h.Topology()
-	switch l.Kind {
-	case topo.LinkPCIe:
-		if i := slices.IndexFunc(t.PCIDevices, func(d topo.PCIDevice) bool { return d.ID == l.B }); i >= 0 && strings.HasPrefix(t.PCIDevices[i].Evidence, "/") {
-			if l.Cur != nil && l.Max != nil && l.Cur.Width < l.Max.Width {
-				return t.PCIDevices[i].Evidence + "/current_link_width"
-			}
-			return t.PCIDevices[i].Evidence + "/current_link_speed"
+func evidenceOf(index *topo.Index, l *topo.Link) string {
+	at, file := "", ""
+	switch n := index.Node(l.B).(type) {
+	case *topo.PCIDevice:
+		at, file = n.Evidence, "/current_link_speed"
+		if l.Cur != nil && l.Max != nil && l.Cur.Width < l.Max.Width {
+			file = "/current_link_width"
 		}
-	case topo.LinkPort:
-		if i := slices.IndexFunc(t.Ports, func(p topo.Port) bool { return p.ID == l.B }); i >= 0 && strings.HasPrefix(t.Ports[i].Evidence, "/") {
-			return t.Ports[i].Evidence + "/rate"
-		}
-		if i := slices.IndexFunc(t.Netdevs, func(n topo.Netdev) bool { return n.ID == l.B }); i >= 0 && strings.HasPrefix(t.Netdevs[i].Evidence, "/") {
-			return t.Netdevs[i].Evidence + "/speed"
+	case *topo.Port:
+		at, file = n.Evidence, "/rate"
+	case *topo.Netdev:
+		at, file = n.Evidence, "/speed"
+	}
+	if l.Kind != topo.LinkPCIe && l.Kind != topo.LinkPort || !strings.HasPrefix(at, "/") {
+		return ""
+	}
+	return at + file
+}
+
+// Why says what makes the class of a route: the switch or host bridge where the ways of
+// both ends meet, or the link that leads from one to the other.
+func Why(h *pathsel.Host, r *Route) string {
+	switch {
+	case r.From == r.To:
+		return "the device itself"
+	case !r.Known && r.Class.Known():
+		return "the origin says so; the links between are not known"
+	case !r.Known:
+		return "the way between them is not known"
+	}
+	for _, kind := range []topo.LinkKind{topo.LinkNVLink, topo.LinkXGMI, topo.LinkSocket, topo.LinkC2C} {
+		if i := slices.IndexFunc(r.Steps, func(s Step) bool { return s.Kind == kind }); i >= 0 {
+			return "by the " + LinkText(h, r.Steps[i].Link)
 		}
 	}
-	return ""
+	var bridges []string
+	for i := range r.Steps {
+		if s := &r.Steps[i]; s.Kind == topo.LinkRootComplex {
+			bridges = append(bridges, h.Index().Link(s.Link).B.Name())
+		}
+	}
+	switch len(bridges) {
+	case 0:
+	case 1:
+		return "by host bridge " + bridges[0]
+	default:
+		return fmt.Sprintf("by host bridges %s and %s of one NUMA node", bridges[0], bridges[len(bridges)-1])
+	}
+	top := topo.ID("")
+	for i := range r.Steps {
+		if r.Steps[i].Dir == topo.Up && r.Steps[i].Kind == topo.LinkPCIe {
+			top = r.Steps[i].To
+		}
+	}
+	if top == "" {
+		return "on one card"
+	}
+	return "they meet at " + NodeText(h, top) + ", below any host bridge"
 }

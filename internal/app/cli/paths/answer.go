@@ -23,11 +23,11 @@ const (
 )
 
 // answer finds what was asked for.
-func (o *pathOptions) answer(ctx context.Context, h *pathsel.Host, rates topo.Overlay) (*pathDoc, error) {
+func (o *pathOptions) answer(ctx context.Context, h *pathsel.Host) (*pathDoc, error) {
 	t := h.Topology()
 	d := &pathDoc{Schema: Schema, Tool: build.Tool(), Host: t.Host.Name,
 		Request: pathRequest{Transport: h.Transport()}, Ranked: []pathsel.Candidate{}, Rejected: []pathsel.Candidate{},
-		Capacity: []explain.Capacity{}, Engines: []*rival.Choice{}, Hints: []pathsel.Reason{}, h: h, g: topo.NewGraph(t, rates)}
+		Capacity: []explain.Capacity{}, Engines: []*rival.Choice{}, Hints: []pathsel.Reason{}, h: h}
 	src, err := o.resolve(d, o.src)
 	if err != nil {
 		return nil, err
@@ -99,7 +99,7 @@ func (d *pathDoc) hint(code pathsel.Code, evidence, format string, args ...any) 
 
 // memory says which ports a location uses.
 func (d *pathDoc) memory(location pathsel.Location, most int) error {
-	a, err := explain.Memory(d.h, d.g, location)
+	a, err := explain.Memory(d.h, location)
 	if err != nil {
 		return err
 	}
@@ -113,7 +113,7 @@ func (d *pathDoc) memory(location pathsel.Location, most int) error {
 // between explains the way between two nodes of one host.
 func (d *pathDoc) between(src, dst topo.ID) error {
 	d.Request.Destination = dst
-	a, err := explain.Between(d.h, d.g, src, dst)
+	a, err := explain.Between(d.h, src, dst)
 	if err != nil {
 		return err
 	}

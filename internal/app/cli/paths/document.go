@@ -34,7 +34,6 @@ type pathDoc struct {
 	bad  bool
 	more int // ranked ports that --k leaves out
 	h    *pathsel.Host
-	g    *topo.Graph // with the measured rates of links
 	why  string      // why there is no answer
 }
 

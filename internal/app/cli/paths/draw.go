@@ -52,7 +52,7 @@ func (d *pathDoc) routeText(l *command.Look) string {
 		case i == last && d.Route.Known:
 			at = d.endText(d.Route.To)
 		default:
-			at = explain.NodeText(d.h.Topology(), steps[i].To)
+			at = explain.NodeText(d.h, steps[i].To)
 		}
 		w.link(&steps[i], at)
 		if i == last && !d.Route.Known {

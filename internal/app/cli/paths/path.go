@@ -225,7 +225,7 @@ func runPath(ctx context.Context, o *pathOptions) error {
 	if o.plan {
 		return o.runPlan(h)
 	}
-	doc, err := o.answer(ctx, h, rates)
+	doc, err := o.answer(ctx, h)
 	if err != nil {
 		return err
 	}

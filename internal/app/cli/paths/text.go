@@ -86,7 +86,7 @@ func (d *pathDoc) headline(l *command.Look) string {
 // endText names an end of the route: of a port the device that it is on.
 func (d *pathDoc) endText(id topo.ID) string {
 	node, _ := explain.Anchor(d.h, id)
-	return explain.NodeText(d.h.Topology(), node)
+	return explain.NodeText(d.h, node)
 }
 
 // stepsText lists the links of the route.

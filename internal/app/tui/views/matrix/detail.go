@@ -67,7 +67,7 @@ func (d *detail) cell(i, j int) {
 		d.pair("class", kind)
 		return
 	}
-	route := explain.RouteBetween(paths, d.g.h.Graph, from.ID, to.ID)
+	route := explain.RouteBetween(paths, from.ID, to.ID)
 	d.pair("class", kind+": "+explain.Why(paths, route))
 	if n := m.NCCL[i][j]; n != "" {
 		d.pair("NCCL", string(n))

@@ -91,7 +91,7 @@ func (d *detail) candidate(c *pathsel.Candidate) {
 	if err != nil || !ok {
 		return
 	}
-	r := explain.ToPort(paths, d.v.h.Graph, location, c)
+	r := explain.ToPort(paths, location, c)
 	d.section("route from " + string(location))
 	if !r.Known {
 		d.add("  a part of the way is not known")

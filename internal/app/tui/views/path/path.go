@@ -111,14 +111,14 @@ func (v *View) explain(q question) error {
 			v.note = fmt.Sprintf("%s is not on this host: this is the way from %s", explain.ShortName(asked.from), locations[0])
 		}
 	case q.to != "" && v.h.Node(q.to) != nil:
-		v.answer, err = explain.Between(paths, v.h.Graph, q.from, q.to)
+		v.answer, err = explain.Between(paths, q.from, q.to)
 		return err
 	}
 	if q.to != "" {
 		v.note = fmt.Sprintf("%s is not on this host: these are the ports for %s", explain.ShortName(q.to), explain.ShortName(q.from))
 	}
 	if l := pathsel.LocationOf(q.from); slices.Contains(locations, l) {
-		v.answer, err = explain.Memory(paths, v.h.Graph, l)
+		v.answer, err = explain.Memory(paths, l)
 		return err
 	}
 	// No memory: the way to it from the first that prefers it.
@@ -129,7 +129,7 @@ func (v *View) explain(q question) error {
 		near = locations
 		v.note = fmt.Sprintf("%s is no memory, and none prefers it: this is the way from %s", explain.ShortName(q.from), near[0])
 	}
-	v.answer, err = explain.Between(paths, v.h.Graph, near[0].Node(), q.from)
+	v.answer, err = explain.Between(paths, near[0].Node(), q.from)
 	return err
 }
 

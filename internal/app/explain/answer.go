@@ -51,9 +51,8 @@ func LocationOf(h *pathsel.Host, node topo.ID) (pathsel.Location, error) {
 	return "", fmt.Errorf("%s is no memory location: want gpu:N or cpu:N", node.Name())
 }
 
-// Memory says which ports a location uses. g is the graph of the host's topology, with the
-// rates that the host was prepared with.
-func Memory(h *pathsel.Host, g *topo.Graph, location pathsel.Location) (*Answer, error) {
+// Memory says which ports a location uses.
+func Memory(h *pathsel.Host, location pathsel.Location) (*Answer, error) {
 	aff, err := h.Affinity(location, nil)
 	if err != nil {
 		return nil, err
@@ -65,7 +64,7 @@ func Memory(h *pathsel.Host, g *topo.Graph, location pathsel.Location) (*Answer,
 		return a, nil
 	}
 	a.Chosen = &a.Ranked[0]
-	a.Route = ToPort(h, g, location, a.Chosen)
+	a.Route = ToPort(h, location, a.Chosen)
 	usable := append(aff.Preferred(), aff.Available()...)
 	for _, set := range []struct {
 		name  string
@@ -82,9 +81,9 @@ func Memory(h *pathsel.Host, g *topo.Graph, location pathsel.Location) (*Answer,
 }
 
 // Between explains the way between two nodes of one host.
-func Between(h *pathsel.Host, g *topo.Graph, from, to topo.ID) (*Answer, error) {
+func Between(h *pathsel.Host, from, to topo.ID) (*Answer, error) {
 	a := newAnswer(h, from, to)
-	a.Route = RouteBetween(h, g, from, to)
+	a.Route = RouteBetween(h, from, to)
 	if !a.Route.Known {
 		a.Why = fmt.Sprintf("no way between %s and %s is known", ShortName(from), ShortName(to))
 		if err := errors.Join(notOnTree(h, from), notOnTree(h, to)); err != nil {
@@ -129,14 +128,13 @@ func newAnswer(h *pathsel.Host, from, to topo.ID) *Answer {
 
 // notOnTree says that a device has no known place.
 func notOnTree(h *pathsel.Host, node topo.ID) error {
-	t := h.Topology()
-	for i := range t.RDMADevices {
-		if r := &t.RDMADevices[i]; r.ID == node && r.PCI == "" {
-			return fmt.Errorf("%s has no PCI device", r.Name)
+	switch n := h.Index().Node(node).(type) {
+	case *topo.RDMADevice:
+		if n.PCI == "" {
+			return fmt.Errorf("%s has no PCI device", n.Name)
 		}
-	}
-	for i := range t.Netdevs {
-		if n := &t.Netdevs[i]; n.ID == node && n.PCI == "" {
+	case *topo.Netdev:
+		if n.PCI == "" {
 			return fmt.Errorf("%s has no PCI device", n.Name)
 		}
 	}

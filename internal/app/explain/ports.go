@@ -1,7 +1,6 @@
 package explain
 
 import (
-	"strconv"
 	"strings"
 
 	"github.com/topoctl/topoctl/pathsel"
@@ -11,8 +10,8 @@ import (
 // stand beside.
 func ReasonText(c *pathsel.Candidate) string {
 	if c.Reason.Code == pathsel.CodeBest {
-		text, _, _ := strings.Cut(c.Reason.Text, " (")
-		return text
+		reason, _, _ := strings.Cut(c.Reason.Text, " (")
+		return reason
 	}
 	return c.Reason.Text
 }
@@ -46,21 +45,4 @@ func GroupReason(group []*pathsel.Candidate) string {
 		}
 	}
 	return group[0].Reason.Text
-}
-
-// several names the first of many, and how many more there are.
-func several(names []string, most int) string {
-	if len(names) <= most+1 {
-		return strings.Join(names, ", ")
-	}
-	return strings.Join(names[:most], ", ") + " and " + plural(len(names)-most, "more")
-}
-
-// plural is "1 lane", "2 lanes"; "more" stays as it is.
-func plural(n int, noun string) string {
-	text := strconv.Itoa(n) + " " + noun
-	if n != 1 && noun != "more" {
-		text += "s"
-	}
-	return text
 }
