@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/topoctl/topoctl/discover/topo"
@@ -100,7 +101,7 @@ func ParseMatrix(data []byte) (*Matrix, error) {
 		return nil, fmt.Errorf("%w: %d locations, at most %d", ErrMalformed, len(root), maxLocations)
 	}
 	entries := make([]Entry, 0, len(root))
-	for _, key := range sortedKeys(root) {
+	for _, key := range slices.Sorted(maps.Keys(root)) { // in byte order, as C++'s std::map has them
 		var lists [][]string
 		if err := json.Unmarshal(root[key], &lists); err != nil {
 			return nil, fmt.Errorf("%w: location %q: %w", ErrMalformed, key, err)
@@ -111,16 +112,6 @@ func ParseMatrix(data []byte) (*Matrix, error) {
 		entries = append(entries, Entry{key, lists[0], lists[1]})
 	}
 	return NewMatrix(entries), nil
-}
-
-// sortedKeys are a map's keys in byte order, as C++'s std::map has them.
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for key := range m {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	return keys
 }
 
 // JSON is the matrix as it is published to peers.
@@ -138,8 +129,7 @@ func (m *Matrix) JSON() []byte {
 
 // Entries lists the locations with their NICs, in the order of names.
 func (m *Matrix) Entries() []Entry {
-	keys := sortedKeys(m.entries)
-	slices.SortFunc(keys, topo.NaturalCompare)
+	keys := slices.SortedFunc(maps.Keys(m.entries), topo.NaturalCompare)
 	out := make([]Entry, 0, len(keys))
 	for _, key := range keys {
 		out = append(out, *m.entries[key])
@@ -214,4 +204,54 @@ func (m *Matrix) SelectPeer(location, local string, table map[string][]string, r
 		return wanted[(retry-1)%len(wanted)], true
 	}
 	return wanted[random(len(wanted))], true
+}
+
+// Misroute is where a peer's first picks for one location of a host end.
+type Misroute struct {
+	Location string
+	Lands    []Landing // by NIC number
+	// Wrong is the part of the picks that end on a NIC which the host does not
+	// prefer for the location, or which has failed.
+	Wrong float64
+}
+
+// Landing is the part of the picks that ends on one NIC.
+type Landing struct {
+	Device string
+	Share  float64
+}
+
+// Misroutes follows what a peer does with this host's matrix. The peer numbers
+// the NICs of the published matrix for itself and uses its numbers as places in
+// the host's own list of NICs. The numbers differ where locations are published
+// in another order than they were found (from 10 GPUs on, or where the kernel
+// lists NUMA nodes backwards), and after a NIC has failed, which leaves the
+// matrix but not the list.
+func (m *Matrix) Misroutes() ([]Misroute, error) {
+	peer, err := ParseMatrix(m.JSON())
+	if err != nil {
+		return nil, err
+	}
+	var out []Misroute
+	for _, e := range peer.Entries() {
+		picks := peer.resolved[e.Location].first()
+		if len(picks) == 0 {
+			continue
+		}
+		meant := e.Preferred
+		if len(meant) == 0 {
+			meant = e.Available
+		}
+		route := Misroute{Location: e.Location}
+		share := 1 / float64(len(picks))
+		for _, i := range slices.Sorted(slices.Values(picks)) {
+			device := m.devices[i]
+			route.Lands = append(route.Lands, Landing{device, share})
+			if !slices.Contains(meant, device) {
+				route.Wrong += share
+			}
+		}
+		out = append(out, route)
+	}
+	return out, nil
 }

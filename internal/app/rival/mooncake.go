@@ -49,7 +49,7 @@ func (v *view) mooncakeHost() *mooncakeHost {
 	for i := range v.t.RDMADevices {
 		r := &v.t.RDMADevices[i]
 		if reason := v.mooncakeRefuses(r); reason == "" {
-			fn := v.pci[r.PCI]
+			fn := v.index.PCIDevice(r.PCI)
 			m.nics = append(m.nics, mooncakeNIC{r.Name, r.ID, fn, fileNUMA(fn)})
 		}
 	}
@@ -65,18 +65,13 @@ func (v *view) mooncakeRefuses(r *topo.RDMADevice) string {
 	default:
 		return "its uverbs file cannot be read and written"
 	}
-	ports := 0
-	for i := range v.t.Ports {
-		p := &v.t.Ports[i]
-		if p.RDMA != r.ID {
-			continue
-		}
-		ports++
+	ports := v.index.Ports(r.ID)
+	for _, p := range ports {
 		if (p.State == "" || p.State == "ACTIVE") && (p.GIDTable == nil || *p.GIDTable > 0) {
 			return ""
 		}
 	}
-	if ports == 0 {
+	if len(ports) == 0 {
 		return "" // an importer that knows devices only
 	}
 	return "no ACTIVE port with a GID table"
@@ -92,14 +87,8 @@ func (m *mooncakeHost) matrix(nodes []int) *Matrix {
 		}
 		entries = append(entries, e)
 	}
-	ordinal := 0
-	for i := range m.v.t.GPUs {
-		g := &m.v.t.GPUs[i]
-		if g.Visible != nil && !*g.Visible {
-			continue
-		}
+	for ordinal, g := range m.v.visibleGPUs() {
 		e := Entry{Location: gpuPrefix(g) + strconv.Itoa(ordinal)}
-		ordinal++
 		near := m.nearest(g)
 		for j := range m.nics {
 			e.add(m.nics[j].name, near[m.nics[j].nic])
@@ -128,7 +117,7 @@ func gpuPrefix(g *topo.GPU) string {
 // nearest finds the NICs that a GPU prefers: of those on its NUMA node, or of
 // all where none is, the ones at the smallest distance.
 func (m *mooncakeHost) nearest(g *topo.GPU) map[topo.ID]bool {
-	fn := m.v.pci[g.PCI]
+	fn := m.v.index.PCIDevice(g.PCI)
 	numa := fileNUMA(fn)
 	var candidates []mooncakeNIC
 	for _, n := range m.nics {
@@ -208,7 +197,7 @@ func (v *view) mooncake(c *Choice) {
 	for _, p := range v.rdmaPorts() {
 		switch i := slices.IndexFunc(m.nics, func(n mooncakeNIC) bool { return n.nic == p.NIC }); {
 		case i < 0:
-			c.Rejected = append(c.Rejected, v.pick(&p, 0, CodeFiltered, "left out by its discovery: %s", v.mooncakeRefuses(v.rdma[p.NIC])))
+			c.Rejected = append(c.Rejected, v.pick(&p, 0, CodeFiltered, "left out by its discovery: %s", v.mooncakeRefuses(v.index.RDMADevice(p.NIC))))
 		case p.Number > 1:
 			c.Rejected = append(c.Rejected, v.pick(&p, 0, CodeFiltered, "only the first port of a NIC is used (MC_IB_PORT)"))
 		case some == 0:
@@ -249,7 +238,7 @@ func (v *view) mooncakeNotes(c *Choice, m *mooncakeHost) {
 	if m.rebuilt {
 		c.note(CodeGuess, "sysfs paths are rebuilt from the PCI tree, which may lack bridges")
 	}
-	if slices.ContainsFunc(m.nics, func(n mooncakeNIC) bool { return v.rdma[n.nic].Uverbs == "unknown" }) {
+	if slices.ContainsFunc(m.nics, func(n mooncakeNIC) bool { return v.index.RDMADevice(n.nic).Uverbs == "unknown" }) {
 		c.note(CodeTakenAsYes, "whether the uverbs files can be opened is not told by the origin; taken as yes")
 	}
 	routes, err := m.matrix(v.nodesAscending()).Misroutes()
@@ -270,18 +259,8 @@ func (v *view) mooncakeNotes(c *Choice, m *mooncakeHost) {
 
 // key is Mooncake's name of the view's GPU, "" where the process does not see it.
 func (m *mooncakeHost) key() string {
-	ordinal := 0
-	for i := range m.v.t.GPUs {
-		g := &m.v.t.GPUs[i]
-		visible := g.Visible == nil || *g.Visible
-		switch {
-		case g == m.v.gpu && !visible:
-			return ""
-		case g == m.v.gpu:
-			return gpuPrefix(g) + strconv.Itoa(ordinal)
-		case visible:
-			ordinal++
-		}
+	if ordinal := slices.Index(m.v.visibleGPUs(), m.v.gpu); ordinal >= 0 {
+		return gpuPrefix(m.v.gpu) + strconv.Itoa(ordinal)
 	}
 	return ""
 }

@@ -86,22 +86,18 @@ func compareFunctions(a, b *topo.PCIDevice) int {
 // reach is NCCL's bandwidth and path type between a GPU and a network device.
 func (v *view) reach(g *topo.GPU, n *ncclNet) ncclReach {
 	r := ncclReach{bandwidth: n.speed}
-	i, okI := v.axis[g.ID]
-	j, okJ := v.axis[n.ports[0].NIC]
-	if okI && okJ {
-		r.path = v.t.Derived.At(i, j).NCCL
+	if way, ok := v.index.Relation(g.ID, n.ports[0].NIC); ok {
+		r.path = way.NCCL
 	}
-	fn := v.pci[g.PCI]
+	fn := v.index.PCIDevice(g.PCI)
 	above, below := v.ncclChain(fn), v.ncclChain(n.fn)
 	for len(above) > 0 && len(below) > 0 && above[len(above)-1] == below[len(below)-1] {
 		above, below = above[:len(above)-1], below[:len(below)-1]
 	}
 	if r.path == topo.NCCLP2C {
 		above = nil // over C2C instead of the GPU's PCIe link
-		for k := range v.t.Links {
-			if l := &v.t.Links[k]; l.ID == topo.C2CLinkID(g.ID) && l.BytesPerSec != nil {
-				r.bandwidth = min(r.bandwidth, float64(*l.BytesPerSec))
-			}
+		if l := v.index.Link(topo.C2CLinkID(g.ID)); l != nil && l.BytesPerSec != nil {
+			r.bandwidth = min(r.bandwidth, float64(*l.BytesPerSec))
 		}
 	}
 	for _, d := range append(above, below...) {
@@ -118,11 +114,13 @@ func (v *view) reach(g *topo.GPU, n *ncclNet) ncclReach {
 // ports.
 func (v *view) ncclChain(d *topo.PCIDevice) []*topo.PCIDevice {
 	var out []*topo.PCIDevice
-	for first := true; d != nil && len(out) <= len(v.pci); first = false {
-		if first || d.Role == topo.RoleUpstream || d.Role == topo.RoleBridge {
-			out = append(out, d)
+	if d == nil {
+		return nil
+	}
+	for up := range v.index.Climb(d.ID) {
+		if up == d || up.Role == topo.RoleUpstream || up.Role == topo.RoleBridge {
+			out = append(out, up)
 		}
-		d = v.pci[d.Parent]
 	}
 	return out
 }
@@ -133,7 +131,7 @@ func (v *view) ncclChain(d *topo.PCIDevice) []*topo.PCIDevice {
 func (v *view) ncclLink(d *topo.PCIDevice, gpu bool) float64 {
 	speed, width := 0, 0
 	ends := []*topo.PCILink{d.Link}
-	if port := v.pci[d.Parent]; port != nil && port.Role != topo.RoleUpstream {
+	if port := v.index.PCIDevice(d.Parent); port != nil && port.Role != topo.RoleUpstream {
 		ends = append(ends, port.Link)
 	}
 	for _, l := range ends {
@@ -308,7 +306,7 @@ func (v *view) ncclNotes(c *Choice, nets []ncclNet, ways []ncclReach, turn map[i
 	if len(c.Chosen) == 0 {
 		return
 	}
-	if fn := v.pci[v.gpu.PCI]; fn != nil { // several NICs share the GPU's own link
+	if fn := v.index.PCIDevice(v.gpu.PCI); fn != nil { // several NICs share the GPU's own link
 		believed = min(believed, v.ncclGPU(fn))
 	}
 	if rate := topo.Rate(believed); !guess {
@@ -328,10 +326,8 @@ func (v *view) ncclNotes(c *Choice, nets []ncclNet, ways []ncclReach, turn map[i
 
 // ncclGPU is NCCL's figure for all that a GPU's PCIe or C2C link carries.
 func (v *view) ncclGPU(fn *topo.PCIDevice) float64 {
-	for i := range v.t.Links {
-		if l := &v.t.Links[i]; l.ID == topo.C2CLinkID(v.gpu.ID) && l.BytesPerSec != nil {
-			return float64(*l.BytesPerSec)
-		}
+	if l := v.index.Link(topo.C2CLinkID(v.gpu.ID)); l != nil && l.BytesPerSec != nil {
+		return float64(*l.BytesPerSec)
 	}
 	return v.ncclLink(fn, true)
 }

@@ -81,7 +81,7 @@ func (v *view) ucxLanes() []ucxLane {
 		if v.gpu == nil {
 			l.why = "host memory: no limit by distance"
 		} else {
-			limit, why := v.ucxDistance(v.pci[v.gpu.PCI], l.fn)
+			limit, why := v.ucxDistance(v.index.PCIDevice(v.gpu.PCI), l.fn)
 			l.bandwidth, l.why = min(l.bandwidth, limit), why
 		}
 		out = append(out, l)
@@ -97,12 +97,8 @@ func (v *view) ucxOrdinal() int {
 		return -1
 	}
 	n := 0
-	for i := range v.t.GPUs {
-		g := &v.t.GPUs[i]
-		if g == v.gpu {
-			break
-		}
-		if g.Visible == nil || *g.Visible {
+	for _, g := range v.visibleGPUs() {
+		if g.Index < v.gpu.Index {
 			n++
 		}
 	}

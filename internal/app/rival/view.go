@@ -13,16 +13,13 @@ import (
 // view is a host as the rules look at it: files' values instead of what topoctl
 // concluded, and pathsel's own answer to compare with.
 type view struct {
-	h    *pathsel.Host
-	t    *topo.Topology
-	loc  pathsel.Location
-	gpu  *topo.GPU // nil for a NUMA node
-	node int       // the NUMA node's number, -1 for a GPU
-	own  *pathsel.Affinity
-	pci  map[topo.ID]*topo.PCIDevice
-	rdma map[topo.ID]*topo.RDMADevice
-	axis map[topo.ID]int
-	port map[topo.ID]*topo.Port
+	h     *pathsel.Host
+	t     *topo.Topology
+	index *topo.Index
+	loc   pathsel.Location
+	gpu   *topo.GPU // nil for a NUMA node
+	node  int       // the NUMA node's number, -1 for a GPU
+	own   *pathsel.Affinity
 }
 
 func newView(h *pathsel.Host, location pathsel.Location) (*view, error) {
@@ -30,29 +27,9 @@ func newView(h *pathsel.Host, location pathsel.Location) (*view, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &view{h: h, t: h.Topology(), loc: location, node: -1, own: own, pci: map[topo.ID]*topo.PCIDevice{},
-		rdma: map[topo.ID]*topo.RDMADevice{}, axis: map[topo.ID]int{}, port: map[topo.ID]*topo.Port{}}
-	for i := range v.t.PCIDevices {
-		v.pci[v.t.PCIDevices[i].ID] = &v.t.PCIDevices[i]
-	}
-	for i := range v.t.RDMADevices {
-		v.rdma[v.t.RDMADevices[i].ID] = &v.t.RDMADevices[i]
-	}
-	for i := range v.t.Ports {
-		v.port[v.t.Ports[i].ID] = &v.t.Ports[i]
-	}
-	for i, id := range v.t.Derived.Axis {
-		v.axis[id] = i
-	}
-	for i := range v.t.GPUs {
-		if v.t.GPUs[i].ID == location.Node() {
-			v.gpu = &v.t.GPUs[i]
-		}
-	}
-	for i := range v.t.NUMANodes {
-		if v.t.NUMANodes[i].ID == location.Node() {
-			v.node = v.t.NUMANodes[i].Index
-		}
+	v := &view{h: h, t: h.Topology(), index: h.Index(), loc: location, gpu: h.Index().GPU(location.Node()), node: -1, own: own}
+	if n := v.index.NUMANode(location.Node()); n != nil {
+		v.node = n.Index
 	}
 	return v, nil
 }
@@ -64,15 +41,15 @@ func (v *view) rdmaPorts() []pathsel.Port {
 
 // function is the PCI function of an RDMA device, nil for a software device.
 func (v *view) function(nic topo.ID) *topo.PCIDevice {
-	if r := v.rdma[nic]; r != nil {
-		return v.pci[r.PCI]
+	if r := v.index.RDMADevice(nic); r != nil {
+		return v.index.PCIDevice(r.PCI)
 	}
 	return nil
 }
 
 // active says whether a port is up, as far as the origin tells.
 func (v *view) active(p *pathsel.Port) bool {
-	port := v.port[p.ID]
+	port := v.index.Port(p.ID)
 	return port == nil || port.State == "" || port.State == "ACTIVE"
 }
 
@@ -80,7 +57,7 @@ func (v *view) active(p *pathsel.Port) bool {
 // topoctl does not believe that of software devices. 0 is unknown.
 func (v *view) claimed(p *pathsel.Port) float64 {
 	rate := p.BytesPerSec
-	if port := v.port[p.ID]; port != nil && port.BytesPerSec != nil {
+	if port := v.index.Port(p.ID); port != nil && port.BytesPerSec != nil {
 		if f, ok := port.Facts.Get("bytes_per_sec"); ok && f.Source == topo.SourceDerived { // its interface's
 			number, _, _ := strings.Cut(port.RateRaw, " ")
 			gbps, _ := strconv.ParseFloat(number, 64)
@@ -113,14 +90,22 @@ func (v *view) realpath(d *topo.PCIDevice) (path string, exact bool) {
 	if strings.HasPrefix(d.Evidence, "/sys/devices/") {
 		return d.Evidence, true
 	}
-	for up := d; ; {
-		path = "/" + up.BDF.String() + path
-		next := v.pci[up.Parent]
-		if next == nil || strings.Count(path, "/") > len(v.pci) {
-			return "/sys/devices/pci" + strings.TrimPrefix(string(up.Parent), "hb:") + path, false
-		}
-		up = next
+	top := d
+	for up := range v.index.Climb(d.ID) {
+		path, top = "/"+up.BDF.String()+path, up
 	}
+	return "/sys/devices/pci" + strings.TrimPrefix(string(top.Parent), "hb:") + path, false
+}
+
+// visibleGPUs are the GPUs that the process sees, in PCI order.
+func (v *view) visibleGPUs() []*topo.GPU {
+	var out []*topo.GPU
+	for i := range v.t.GPUs {
+		if g := &v.t.GPUs[i]; g.Visible == nil || *g.Visible {
+			out = append(out, g)
+		}
+	}
+	return out
 }
 
 // pick makes a port's record, with pathsel's opinion of it.
