@@ -34,7 +34,7 @@ type pathDoc struct {
 	bad  bool
 	more int // ranked ports that --k leaves out
 	h    *pathsel.Host
-	why  string      // why there is no answer
+	why  string // why there is no answer
 }
 
 // pathRequest is the question, devices as their IDs.
