@@ -116,7 +116,7 @@ func (h *Host) candidate(loc int, p *Port) Candidate {
 		c.Notes = append(c.Notes, Reason{CodeBond, fmt.Sprintf("a bond of %s: one connection uses one leg", text.Join(p.Legs, len(p.Legs))), p.evidence})
 	}
 	if p.VF {
-		c.Notes = append(c.Notes, Reason{CodeVirtualFunction, "a virtual function: it shares its physical function's wire and slot", p.evidence})
+		c.Notes = append(c.Notes, Reason{codeVirtualFunction, "a virtual function: it shares its physical function's wire and slot", p.evidence})
 	}
 	return c
 }
@@ -125,23 +125,23 @@ func (h *Host) candidate(loc int, p *Port) Candidate {
 func compare(x, y *Candidate) (Code, int) {
 	switch {
 	case x.doubt != y.doubt:
-		return CodeUsable, cmp.Compare(x.doubt, y.doubt)
+		return codeUsable, cmp.Compare(x.doubt, y.doubt)
 	case x.Role != y.Role:
-		return CodeRole, cmp.Compare(roleOrder[x.Role], roleOrder[y.Role])
+		return codeRole, cmp.Compare(roleOrder[x.Role], roleOrder[y.Role])
 	}
 	if c := x.Class.Compare(y.Class); c != 0 {
-		return CodeClass, c
+		return codeClass, c
 	}
 	if c := knownFirst(x.BytesPerSec, y.BytesPerSec, higher); c != 0 {
-		return CodeRate, c
+		return codeRate, c
 	}
 	if c := knownFirst(x.Hops, y.Hops, cmp.Compare); c != 0 {
-		return CodeHops, c
+		return codeHops, c
 	}
 	if c := cmp.Compare(x.Load, y.Load); c != 0 {
-		return CodeLoad, c
+		return codeLoad, c
 	}
-	return CodeName, cmp.Compare(x.index, y.index) // ports are in the order of names
+	return codeName, cmp.Compare(x.index, y.index) // ports are in the order of names
 }
 
 // higher puts the higher rate first.
@@ -169,7 +169,7 @@ func judge(ranked []Candidate, i int) (Verdict, Reason) {
 	}
 	verdict := Available
 	switch code, _ := compare(first, c); code {
-	case CodeHops, CodeLoad, CodeName:
+	case codeHops, codeLoad, codeName:
 		verdict = Preferred
 	}
 	before := &ranked[i-1]
@@ -203,17 +203,17 @@ func about(c *Candidate) string {
 // difference says in words what sets a candidate behind the one before.
 func difference(code Code, before, c *Candidate) string {
 	switch code {
-	case CodeUsable:
+	case codeUsable:
 		return fmt.Sprintf("less certainly usable than %s", before.Name)
-	case CodeRole:
+	case codeRole:
 		return fmt.Sprintf("%s, %s is %s", c.Role, before.Name, before.Role)
-	case CodeClass:
+	case codeClass:
 		return fmt.Sprintf("%s, %s is %s", classText(c.Class), before.Name, classText(before.Class))
-	case CodeRate:
+	case codeRate:
 		return fmt.Sprintf("%s, %s has %s", rateText(c), before.Name, rateText(before))
-	case CodeHops:
+	case codeHops:
 		return fmt.Sprintf("%s links on the way, to %s %s", hopsText(c.Hops), before.Name, hopsText(before.Hops))
-	case CodeLoad:
+	case codeLoad:
 		return fmt.Sprintf("%s to do already, %s has %s", units.Bytes(c.Load), before.Name, units.Bytes(before.Load))
 	}
 	return fmt.Sprintf("equal to %s in all else, later by name", before.Name)

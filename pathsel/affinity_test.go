@@ -186,7 +186,7 @@ func TestReasonsAreTrue(t *testing.T) {
 				checkReason(t, name+" "+string(l), &a.Ranked[i-1], &c)
 			}
 			for _, c := range a.Rejected {
-				if c.Reason.Text == "" || slices.Contains([]pathsel.Code{pathsel.CodeBest, pathsel.CodeName}, c.Reason.Code) {
+				if c.Reason.Text == "" || slices.Contains([]pathsel.Code{pathsel.CodeBest, "name"}, c.Reason.Code) {
 					t.Errorf("%s %s: %s is rejected without a reason: %+v", name, l, c.Name, c.Reason)
 				}
 			}
@@ -198,15 +198,15 @@ func TestReasonsAreTrue(t *testing.T) {
 func checkReason(t *testing.T, where string, before, c *pathsel.Candidate) {
 	t.Helper()
 	differs := map[pathsel.Code]bool{
-		pathsel.CodeRole:  before.Role != c.Role,
-		pathsel.CodeClass: before.Class != c.Class,
-		pathsel.CodeRate:  !cmp.Equal(before.BytesPerSec, c.BytesPerSec),
-		pathsel.CodeHops:  !cmp.Equal(before.Hops, c.Hops),
-		pathsel.CodeLoad:  before.Load != c.Load,
-		pathsel.CodeName:  true,
+		"role":  before.Role != c.Role,
+		"class": before.Class != c.Class,
+		"rate":  !cmp.Equal(before.BytesPerSec, c.BytesPerSec),
+		"hops":  !cmp.Equal(before.Hops, c.Hops),
+		"load":  before.Load != c.Load,
+		"name":  true,
 	}
-	for _, code := range []pathsel.Code{pathsel.CodeRole, pathsel.CodeClass, pathsel.CodeRate, pathsel.CodeHops, pathsel.CodeLoad, pathsel.CodeName} {
-		if c.Reason.Code == pathsel.CodeUsable {
+	for _, code := range []pathsel.Code{"role", "class", "rate", "hops", "load", "name"} {
+		if c.Reason.Code == "usable" {
 			return
 		}
 		if differs[code] {
@@ -252,7 +252,7 @@ func TestLoadBreaksTies(t *testing.T) {
 		t.Fatal(err)
 	}
 	if first, second := a.Ranked[0], a.Ranked[1]; first.Name != "mlx5_1" || second.Name != "mlx5_0" ||
-		second.Reason.Code != pathsel.CodeLoad || second.Verdict != pathsel.Preferred {
+		second.Reason.Code != "load" || second.Verdict != pathsel.Preferred {
 		t.Errorf("first %s, second %s: %+v", first.Name, second.Name, second.Reason)
 	}
 }

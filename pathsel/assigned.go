@@ -8,9 +8,6 @@ import (
 	"github.com/topoctl/topoctl/internal/base/text"
 )
 
-// CodeNotAssigned is the reason of lanes that end at a port of somebody else.
-const CodeNotAssigned Code = "not-assigned"
-
 // LaneOptions say which ports of the two hosts a set of lanes is for: one process
 // of several on a host uses its own part of the ports (Host.Plan), and those of
 // the others only when its own fail.
@@ -35,7 +32,7 @@ func (p *Pair) LanesOf(src, dst Location, o LaneOptions) (*LaneSet, error) {
 		s, err = p.lanes(src, dst, used)
 	}
 	if err == nil && (len(used.Local) < len(o.Local) || len(used.Remote) < len(o.Remote)) {
-		s.Notes = append(slices.Clone(s.Notes), Reason{CodeNotAssigned, p.widened(o, used), ""})
+		s.Notes = append(slices.Clone(s.Notes), Reason{codeNotAssigned, p.widened(o, used), ""})
 	}
 	return s, err
 }
@@ -107,5 +104,5 @@ func (b *laneBuilder) notAssigned(e *edge) Reason {
 	default:
 		text = fmt.Sprintf("%s of %s is not assigned", d.Name, b.hostName(SideRemote))
 	}
-	return Reason{CodeNotAssigned, text + ": for when assigned ports fail", ""}
+	return Reason{codeNotAssigned, text + ": for when assigned ports fail", ""}
 }

@@ -44,7 +44,7 @@ func TestLanesOfARank(t *testing.T) {
 	}
 	for _, l := range set.Lanes {
 		ours := slices.Contains(portIDs("mlx5_4", "mlx5_5"), l.Local) && slices.Contains(portIDs("mlx5_4", "mlx5_5"), l.Remote)
-		if ours == (l.Reason.Code == pathsel.CodeNotAssigned) || l.Verdict == pathsel.Chosen && !ours {
+		if ours == (l.Reason.Code == "not-assigned") || l.Verdict == pathsel.Chosen && !ours {
 			t.Errorf("%s to %s: %s, %+v", l.LocalName, l.RemoteName, l.Verdict, l.Reason)
 		}
 	}
@@ -73,19 +73,19 @@ func checkRank(t *testing.T, set *pathsel.LaneSet) {
 	for _, policy := range pathsel.Policies() {
 		p := set.Picker(pathsel.Policy(policy), 5)
 		for i := range uint32(64) {
-			if lane := p.Pick(pathsel.Slice{Bytes: 1 << 20, Remaining: 1 << 30, Request: uint64(i), Index: i}, states(set)); set.Lanes[lane].Reason.Code == pathsel.CodeNotAssigned {
+			if lane := p.Pick(pathsel.Slice{Bytes: 1 << 20, Remaining: 1 << 30, Request: uint64(i), Index: i}, states(set)); set.Lanes[lane].Reason.Code == "not-assigned" {
 				t.Fatalf("%s: lane %d is somebody else's", policy, lane)
 			}
 		}
 	}
 	sick := states(set)
 	for i, l := range set.Lanes {
-		if l.Reason.Code != pathsel.CodeNotAssigned {
+		if l.Reason.Code != "not-assigned" {
 			sick.Lanes[i].Health = pathsel.Sick
 		}
 	}
 	shares := set.Predict(1<<34, sick, nil)
-	if len(shares) == 0 || set.Lanes[shares[0].Lane].Reason.Code != pathsel.CodeNotAssigned {
+	if len(shares) == 0 || set.Lanes[shares[0].Lane].Reason.Code != "not-assigned" {
 		t.Errorf("own lanes are sick: %+v", shares)
 	}
 	if set.Picker(pathsel.Adaptive, 1).Pick(slice, sick) == pathsel.NoLane {
@@ -152,7 +152,7 @@ func chosen(set *pathsel.LaneSet) string {
 func notes(set *pathsel.LaneSet) string {
 	out := ""
 	for _, n := range set.Notes {
-		if n.Code == pathsel.CodeNotAssigned {
+		if n.Code == "not-assigned" {
 			out += n.Text
 		}
 	}
@@ -226,7 +226,7 @@ func checkAssigned(rt *rapid.T, set *pathsel.LaneSet, o pathsel.LaneOptions) {
 			rt.Fatalf("lane %d (%s to %s, %s) of %+v", i, l.Local, l.Remote, l.Verdict, o)
 		}
 		before = ours
-		if !ours && l.Reason.Code != pathsel.CodeNotAssigned {
+		if !ours && l.Reason.Code != "not-assigned" {
 			rt.Fatalf("lane %d: %+v", i, l.Reason)
 		}
 	}

@@ -153,7 +153,7 @@ func (b *laneBuilder) edge(i, j int) edge {
 	b.allocator.Share(alone[:])
 	e.rate, e.limit = alone[0].Rate, alone[0].Limit
 	e.upperBound = out.uncertain || in.uncertain
-	e.loop, e.doubtful = e.cell.code == CodeLoopback, e.cell.doubtful()
+	e.loop, e.doubtful = e.cell.code == codeLoopback, e.cell.doubtful()
 	e.far, e.sum = max(b.tierHere[i], b.tierThere[j]), b.tierHere[i]+b.tierThere[j]
 	c, d := &p.here[atX].cabled, &p.there[atY].cabled
 	e.rail = likeness(c.rail >= 0 && d.rail >= 0, c.rail == d.rail)

@@ -243,7 +243,7 @@ func (f *Fabric) cable(name string, h *Host) ([]cabling, []Reason, error) {
 	}
 	entry := f.entry(name)
 	if entry == nil {
-		return out, []Reason{{CodeFabricGap, fmt.Sprintf("the fabric file has no entry for host %q: its rails, leaves and planes are unknown", name), ""}}, nil
+		return out, []Reason{{codeFabricGap, fmt.Sprintf("the fabric file has no entry for host %q: its rails, leaves and planes are unknown", name), ""}}, nil
 	}
 	var problems []Reason
 	by := make([]string, len(h.ports))
@@ -254,7 +254,7 @@ func (f *Fabric) cable(name string, h *Host) ([]cabling, []Reason, error) {
 			if entry.Host != AnyHost {
 				return nil, nil, fmt.Errorf("fabric: host %q, port %q: the host has no such port: want one of %s", entry.Host, p.Port, text.Join(h.portNames(), len(h.ports)))
 			}
-			problems = append(problems, Reason{CodeFabricGap, fmt.Sprintf("host %q has no port %q, which the fabric file gives to every host", name, p.Port), evidence})
+			problems = append(problems, Reason{codeFabricGap, fmt.Sprintf("host %q has no port %q, which the fabric file gives to every host", name, p.Port), evidence})
 		}
 		for _, i := range found {
 			if by[i] != "" {
@@ -317,7 +317,7 @@ func (f *Fabric) unused(local, remote string) (Reason, bool) {
 	if f.RailOnly {
 		effect = "their rails, leaves and planes are unknown"
 	}
-	return Reason{CodeFabricGap, fmt.Sprintf("the fabric file has no entry for %s: %s (it has %s)", hosts, effect, several(names)), ""}, true
+	return Reason{codeFabricGap, fmt.Sprintf("the fabric file has no entry for %s: %s (it has %s)", hosts, effect, several(names)), ""}, true
 }
 
 func (p *FabricPort) cabling(evidence string) cabling {

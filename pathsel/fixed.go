@@ -8,8 +8,8 @@ import (
 	"github.com/topoctl/topoctl/internal/base/maxmin"
 )
 
-// CodeListed is the reason of lanes that nobody chose: the caller lists them.
-const CodeListed Code = "listed"
+// codeListed is the reason of lanes that nobody chose: the caller lists them.
+const codeListed Code = "listed"
 
 // FixedOptions list lanes that no topology knows of: loopback, shared memory,
 // lanes that a user wants, those of a simulated host.
@@ -76,10 +76,10 @@ type fixedBuilder struct {
 
 func (f *fixedBuilder) lane(given *FixedLane, o *FixedOptions) Lane {
 	l := Lane{Local: topo.ID(given.LocalName), Remote: topo.ID(given.RemoteName), LocalName: given.LocalName, RemoteName: given.RemoteName,
-		Verdict: Chosen, Tier: given.Tier, Reach: ReachYes, ReachReason: Reason{CodeListed, "as the list has it", ""}, Contact: given.Contact,
-		Reason: Reason{CodeListed, "the caller's choice", ""}, Basis: topo.BasisUnknown}
+		Verdict: Chosen, Tier: given.Tier, Reach: ReachYes, ReachReason: Reason{codeListed, "as the list has it", ""}, Contact: given.Contact,
+		Reason: Reason{codeListed, "the caller's choice", ""}, Basis: topo.BasisUnknown}
 	if given.Failover {
-		l.Verdict, l.Reason = Failover, Reason{CodeListed, "the caller's choice for when others fail", ""}
+		l.Verdict, l.Reason = Failover, Reason{codeListed, "the caller's choice for when others fail", ""}
 	}
 	here, ok := f.indexHere[given.LocalName]
 	if !ok {
@@ -125,7 +125,7 @@ func (f *fixedBuilder) share(s *LaneSet) {
 		l.rate = alone[0].Rate
 		if alone[0].Unlimited() {
 			if l.Verdict == Chosen {
-				l.Reason = Reason{CodeRateGap, "the list has no rate: measure it", ""}
+				l.Reason = Reason{codeRateGap, "the list has no rate: measure it", ""}
 			}
 			continue
 		}

@@ -29,6 +29,26 @@ func (l Location) Node() topo.ID {
 	return topo.ID(l)
 }
 
+// Transport is the way of moving data that ports are wanted for.
+type Transport string
+
+// The transports. Auto is RDMA where a usable RDMA port exists, else TCP.
+const (
+	Auto Transport = ""
+	RDMA Transport = "rdma"
+	TCP  Transport = "tcp"
+)
+
+// Options say what a Host is prepared for.
+type Options struct {
+	// Transport is what ports are wanted for.
+	Transport Transport
+	// Roles overrides the role of NICs, by matrix NIC ID ("rdma:mlx5_0", "net:eth0").
+	Roles map[topo.ID]Role
+	// Overlay holds measured rates of links, which replace the expected ones.
+	Overlay topo.Overlay
+}
+
 // Host is a topology prepared for decisions: its candidate ports with role and
 // usability, and for every memory location the links to each port. A Host does
 // not change and may be used by many goroutines.

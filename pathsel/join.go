@@ -13,18 +13,6 @@ import (
 // roundingError is what sums of rates may differ by, as a share.
 const roundingError = 1e-9
 
-// Why a lane is chosen or not.
-const (
-	CodeAdds       Code = "adds"         // it adds bandwidth to the ones before it
-	CodeSaturated  Code = "saturated"    // a link on its way is full with the chosen lanes
-	CodeAddsLittle Code = "adds-little"  // what it adds is not worth it
-	CodeUpperBound Code = "upper-bound"  // what it adds is known as an upper bound only
-	CodeDoubtful   Code = "doubtful"     // the ports may not reach each other, those of chosen lanes do
-	CodeNoRate     Code = "no-rate"      // a link on its way carries nothing
-	CodeRateGap    Code = "rate-unknown" // nothing is known of its rate
-	CodeRail       Code = "rail"         // what the fabric file says of both ports
-)
-
 // choose takes lanes from the arranged edges as long as they add something, and
 // makes the set's records: the chosen lanes, then the others, each in their order.
 func (b *laneBuilder) choose(order []edge) {
@@ -275,7 +263,7 @@ func cabled(e *edge, x, y *end) (Reason, bool) {
 	case e.leaf == 0:
 		text = fmt.Sprintf("both on %s", x.cabled.leaf)
 	}
-	return Reason{CodeRail, text, x.cabled.evidence}, text != ""
+	return Reason{codeRail, text, x.cabled.evidence}, text != ""
 }
 
 // setShare notes what a chosen lane has of the joint capacity.
@@ -283,7 +271,7 @@ func (l *Lane) setShare(b *laneBuilder, f *maxmin.Flow, gain float64) {
 	first := len(b.s.Lanes) == 0
 	if f.Unlimited() {
 		l.share = f.Rate
-		l.Reason = Reason{CodeRateGap, "nothing on its way has a known rate: measure it", ""}
+		l.Reason = Reason{codeRateGap, "nothing on its way has a known rate: measure it", ""}
 		return
 	}
 	share := roundRate(f.Rate)
@@ -297,7 +285,7 @@ func (l *Lane) setShare(b *laneBuilder, f *maxmin.Flow, gain float64) {
 		l.Reason = Reason{CodeBest, fmt.Sprintf("nearest lane (%s to %s): %s", classText(l.LocalClass), classText(l.RemoteClass), text), ""}
 		return
 	}
-	l.Reason = Reason{CodeAdds, fmt.Sprintf("adds %s to the lanes before it", text), ""}
+	l.Reason = Reason{codeAdds, fmt.Sprintf("adds %s to the lanes before it", text), ""}
 }
 
 // leftOver says why a lane is not chosen.
@@ -307,11 +295,11 @@ func (b *laneBuilder) leftOver(e *edge) Reason {
 	case e.foreign:
 		return b.notAssigned(e)
 	case e.loop:
-		return Reason{CodeLoopback, "a port to itself, for when no other pair works", ""}
+		return Reason{codeLoopback, "a port to itself, for when no other pair works", ""}
 	case e.doubtful && !b.doubtful:
-		return Reason{CodeDoubtful, "it may not reach the other port, and chosen lanes do", ""}
+		return Reason{codeDoubtful, "it may not reach the other port, and chosen lanes do", ""}
 	case math.IsInf(e.rate, 1):
-		return Reason{CodeRateGap, "nothing on its way has a known rate, and nearer or fresh ports are chosen", ""}
+		return Reason{codeRateGap, "nothing on its way has a known rate, and nearer or fresh ports are chosen", ""}
 	}
 	if spare <= e.rate*worthALane {
 		full := e.segments[0]
@@ -320,11 +308,11 @@ func (b *laneBuilder) leftOver(e *edge) Reason {
 				full = s
 			}
 		}
-		return Reason{CodeSaturated, fmt.Sprintf("%s is full with the chosen lanes", b.where(full)), ""}
+		return Reason{codeSaturated, fmt.Sprintf("%s is full with the chosen lanes", b.where(full)), ""}
 	}
 	text := fmt.Sprintf("%s on top of %s", units.Rate(int64(roundRate(spare)), units.Gbyte), units.Rate(int64(roundRate(b.total)), units.Gbyte))
 	if e.upperBound {
-		return Reason{CodeUpperBound, "farther, and would add at most " + text + ": measure it before it is relied on", ""}
+		return Reason{codeUpperBound, "farther, and would add at most " + text + ": measure it before it is relied on", ""}
 	}
-	return Reason{CodeAddsLittle, "would add " + text + ": not worth the longer way", ""}
+	return Reason{codeAddsLittle, "would add " + text + ": not worth the longer way", ""}
 }

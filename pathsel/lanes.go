@@ -82,7 +82,7 @@ func Connect(local, remote *Host, o PairOptions) (*Pair, error) {
 	p.cells = make([]cell, 0, len(p.here)*len(p.there))
 	k := kinship{railOnly: o.Fabric != nil && o.Fabric.RailOnly, sameHost: local == remote, twins: local != remote && twins(local.t, remote.t)}
 	if k.twins {
-		p.problems = append(p.problems, Reason{CodeTwins, "both topologies are of one machine: taken as two hosts of its kind in the same networks", ""})
+		p.problems = append(p.problems, Reason{codeTwins, "both topologies are of one machine: taken as two hosts of its kind in the same networks", ""})
 	}
 	for _, a := range p.here {
 		for _, b := range p.there {
@@ -124,12 +124,6 @@ func (p *Pair) Local() *Host { return p.local }
 
 // Remote is the host at the other end.
 func (p *Pair) Remote() *Host { return p.remote }
-
-// Verdicts on lanes.
-const (
-	Chosen   Verdict = "chosen"   // carries its part of every large transfer
-	Failover Verdict = "failover" // adds nothing to the chosen ones; for when one of them fails
-)
 
 // Lane is a pair of ports, one of each host, that a transfer can use.
 type Lane struct {
@@ -316,17 +310,17 @@ func (b *laneBuilder) commonest() Rejection {
 // nextStep is what to do about pairs of ports that do not reach each other.
 func nextStep(code Code) string {
 	switch code {
-	case CodeProtocol:
+	case codeProtocol:
 		return "prepare both hosts for tcp, or name the role of NICs that speak one protocol"
-	case CodeOtherSubnet:
+	case codeOtherSubnet:
 		return "let one subnet manager serve both, or prepare both hosts for tcp"
-	case CodeNoRoute:
+	case codeNoRoute:
 		return "put the interfaces in one network, or give each a route to the other's"
-	case CodeGIDType:
+	case codeGIDType:
 		return "give both interfaces addresses of one IP version, with RoCE v2 enabled"
-	case CodePKey, CodePKeyLimited:
+	case codePKey, codePKeyLimited:
 		return "let the subnet manager make both members of one partition, one of them a full member"
-	case CodeOtherPlane, CodeOtherRail:
+	case codeOtherPlane, codeOtherRail:
 		return "check the cabling in the fabric file, or choose memory near ports of one rail"
 	}
 	return "check the link with a measurement or another pair of NICs"

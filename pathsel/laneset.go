@@ -196,7 +196,7 @@ func (b *laneBuilder) ofOnePort(refused []edge) []Rejection {
 		d := &b.there.Ranked[e.j]
 		code := e.cell.code
 		if e.cell.reach != ReachNo {
-			code = CodeNoRate
+			code = codeNoRate
 		}
 		at := 0
 		for at < len(out) && out[at].Reason.Code != code {
@@ -215,7 +215,7 @@ func (b *laneBuilder) ofOnePort(refused []edge) []Rejection {
 // refusal is why an edge is no lane.
 func (b *laneBuilder) refusal(e *edge) Reason {
 	if e.cell.reach != ReachNo {
-		return Reason{CodeNoRate, fmt.Sprintf("%s carries nothing", b.where(e.limit)), ""}
+		return Reason{codeNoRate, fmt.Sprintf("%s carries nothing", b.where(e.limit)), ""}
 	}
 	x, y := b.p.here[b.p.hereAt[b.here.Ranked[e.i].index]], b.p.there[b.p.thereAt[b.there.Ranked[e.j].index]]
 	return e.cell.reason(x, y)

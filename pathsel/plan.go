@@ -11,13 +11,6 @@ import (
 // SchemaPlan is the name and major version of a plan as a document.
 const SchemaPlan = "topoctl.plan/v1"
 
-// Why a consumer of a plan has a port that is not the best for it. Where it is
-// the best, the code is CodeBest.
-const (
-	CodeBalance Code = "balance"       // the better ones have their part of the consumers
-	CodeSpare   Code = "nobody-nearer" // it has better ones too, and this one would be idle
-)
-
 // Plan gives every memory location its ports, all at once, so that no usable
 // port is idle and none has more than its part of the work.
 //

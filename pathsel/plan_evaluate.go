@@ -182,7 +182,7 @@ func (pl *planner) explain(c, p int) Candidate {
 		before := pl.h.candidate(pl.consumers[c].loc, pl.ports[taken])
 		before.doubt = out.doubt // which the comparison above leaves out, too
 		code, _ := compare(&before, &out)
-		out.Reason = Reason{CodeBalance, fmt.Sprintf("%s; %s serves %s already", difference(code, &before, &out), before.Name, planNames(pl.names(taken))), ""}
+		out.Reason = Reason{codeBalance, fmt.Sprintf("%s; %s serves %s already", difference(code, &before, &out), before.Name, planNames(pl.names(taken))), ""}
 	}
 	return out
 }
@@ -269,7 +269,7 @@ func (pl *planner) rejected() []Candidate {
 		reasons := p.Reasons
 		switch {
 		case p.Usable && !pl.carries(p):
-			reasons = append([]Reason{{CodeNoRate, "a link on its way carries nothing", ""}}, reasons...)
+			reasons = append([]Reason{{codeNoRate, "a link on its way carries nothing", ""}}, reasons...)
 		case p.Usable:
 			continue
 		}

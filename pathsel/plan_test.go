@@ -125,7 +125,7 @@ func checkPlanAssignment(t testing.TB, h *pathsel.Host, a *pathsel.Assignment) {
 			if i == 0 {
 				t.Errorf("%s: %s, its first, is called spare", a.Consumer, c.Name)
 			}
-		case pathsel.CodeBalance:
+		case "balance":
 		default:
 			t.Errorf("%s: %s: reason %+v", a.Consumer, c.Name, c.Reason)
 		}

@@ -9,31 +9,6 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 )
 
-// Why two ports reach each other, or do not.
-const (
-	CodeSameSubnet    Code = "same-subnet"           // one IP network or InfiniBand subnet
-	CodeRouted        Code = "routed"                // routes of both interfaces cover the other's address
-	CodeSameLeaf      Code = "same-leaf"             // the fabric file has both on one switch
-	CodeDefaultPrefix Code = "default-subnet-prefix" // InfiniBand: both have the prefix that every subnet has unless told otherwise
-	CodeReachUnknown  Code = "reach-unknown"         // something that decides is not known
-	CodeRailUnknown   Code = "rail-unknown"          // a rail-only fabric, and a port whose rail is not known
-	CodePKeyUnknown   Code = "pkey-unknown"          // a partition key table is not known
-	CodeProvider      Code = "provider-network"      // EFA: the cloud decides, hosts do not see it
-	CodeSameAddress   Code = "same-address"          // both hosts have one address
-	CodeLoopback      Code = "loopback"              // one port, to itself
-	CodeTwins         Code = "twins"                 // both topologies are of one machine
-
-	CodeProtocol    Code = "protocol"     // they speak different protocols
-	CodeOtherSubnet Code = "other-subnet" // InfiniBand: different subnet prefixes
-	CodeNoRoute     Code = "no-route"     // different IP networks, and no route of the interface
-	CodeGIDType     Code = "gid-type"     // no GID type that both have
-	CodePKey        Code = "pkey"         // no common partition
-	CodePKeyLimited Code = "pkey-limited" // both are limited members of their common partitions
-	CodeOtherPlane  Code = "other-plane"  // the fabric file has them in different planes
-	CodeOtherRail   Code = "other-rail"   // different rails of a rail-only fabric
-	CodeFabricGap   Code = "fabric-file"  // the fabric file and the host do not fit together
-)
-
 // Reach says whether two ports can reach each other.
 type Reach string
 
@@ -239,7 +214,7 @@ type cell struct {
 // are the same for all ports of a host, and nearly always right.
 func (c *cell) doubtful() bool {
 	switch c.code {
-	case CodeDefaultPrefix, CodePKeyUnknown, CodeProvider:
+	case codeDefaultPrefix, codePKeyUnknown, codeProvider:
 		return false
 	}
 	return c.reach == ReachAssumed
@@ -260,17 +235,17 @@ func judgeEnds(a, b *end, k kinship) cell {
 	x, y := &a.cabled, &b.cabled
 	switch {
 	case x.plane >= 0 && y.plane >= 0 && x.plane != y.plane:
-		return no(CodeOtherPlane)
+		return no(codeOtherPlane)
 	case k.railOnly && x.rail >= 0 && y.rail >= 0 && x.rail != y.rail:
-		return no(CodeOtherRail)
+		return no(codeOtherRail)
 	case a.proto != "" && b.proto != "" && a.proto != b.proto:
-		return no(CodeProtocol)
+		return no(codeProtocol)
 	}
 	switch {
 	case a.proto == "" || b.proto == "":
-		c.reach, c.code = ReachAssumed, CodeReachUnknown
+		c.reach, c.code = ReachAssumed, codeReachUnknown
 	case a.proto == protoEFA:
-		c.reach, c.code = ReachAssumed, CodeProvider
+		c.reach, c.code = ReachAssumed, codeProvider
 	case a.proto == protoIB || a.proto == protoOPA:
 		c = judgeSubnets(a, b, k)
 	case a.proto == protoRoCE:
@@ -281,11 +256,11 @@ func judgeEnds(a, b *end, k kinship) cell {
 	switch {
 	case c.reach == ReachNo:
 	case k.sameHost && a.p == b.p:
-		c.reach, c.code = ReachYes, CodeLoopback
+		c.reach, c.code = ReachYes, codeLoopback
 	case k.railOnly && (x.rail < 0 || y.rail < 0):
-		c.reach, c.code = ReachAssumed, CodeRailUnknown
-	case x.leaf != "" && x.leaf == y.leaf && (c.code == CodeDefaultPrefix || c.code == CodeLinkLocal):
-		c.reach, c.code = ReachYes, CodeSameLeaf
+		c.reach, c.code = ReachAssumed, codeRailUnknown
+	case x.leaf != "" && x.leaf == y.leaf && (c.code == codeDefaultPrefix || c.code == CodeLinkLocal):
+		c.reach, c.code = ReachYes, codeSameLeaf
 	}
 	return c
 }
@@ -297,26 +272,26 @@ const defaultPrefix = "fe80000000000000"
 // judgeSubnets is the rule of InfiniBand: one subnet, and a partition of which
 // one side at least is a full member.
 func judgeSubnets(a, b *end, k kinship) cell {
-	c := cell{reach: ReachYes, code: CodeSameSubnet, at: -1, there: -1, near: true}
+	c := cell{reach: ReachYes, code: codeSameSubnet, at: -1, there: -1, near: true}
 	if a.prefix != "" && b.prefix != "" {
 		c.at, c.there = 0, 0
 		if a.prefix != b.prefix {
-			return cell{reach: ReachNo, code: CodeOtherSubnet, at: 0, there: 0, near: true}
+			return cell{reach: ReachNo, code: codeOtherSubnet, at: 0, there: 0, near: true}
 		}
 	}
 	key, code := commonPKey(a.pkeys, b.pkeys)
 	c.pkey = key
 	switch {
-	case code == CodePKey || code == CodePKeyLimited:
+	case code == codePKey || code == codePKeyLimited:
 		c.reach, c.code = ReachNo, code
 	case !k.twins && c.at >= 0 && a.near[0].addr == b.near[0].addr:
-		c.reach, c.code = ReachAssumed, CodeSameAddress
+		c.reach, c.code = ReachAssumed, codeSameAddress
 	case c.at < 0 || a.p.port.LID == nil || b.p.port.LID == nil:
-		c.reach, c.code = ReachAssumed, CodeReachUnknown
-	case code == CodePKeyUnknown:
+		c.reach, c.code = ReachAssumed, codeReachUnknown
+	case code == codePKeyUnknown:
 		c.reach, c.code = ReachAssumed, code
 	case a.prefix == defaultPrefix:
-		c.reach, c.code = ReachAssumed, CodeDefaultPrefix
+		c.reach, c.code = ReachAssumed, codeDefaultPrefix
 	}
 	return c
 }
@@ -330,9 +305,9 @@ const fullMember = 0x8000
 // is a full member. A key whose low 15 bits are zero is not valid.
 func commonPKey(a, b []uint16) (uint16, Code) {
 	if len(a) == 0 || len(b) == 0 {
-		return 0, CodePKeyUnknown
+		return 0, codePKeyUnknown
 	}
-	code := CodePKey
+	code := codePKey
 	for _, k := range a {
 		for _, l := range b {
 			switch {
@@ -340,7 +315,7 @@ func commonPKey(a, b []uint16) (uint16, Code) {
 			case (k|l)&fullMember != 0:
 				return k, ""
 			default:
-				code = CodePKeyLimited
+				code = codePKeyLimited
 			}
 		}
 	}
@@ -353,9 +328,9 @@ func judgeRoCE(a, b *end, k kinship) cell {
 	if len(a.ips) > 0 && len(b.ips) > 0 {
 		return judgeIPs(a.ips, b.ips, k)
 	}
-	c := cell{reach: ReachNo, code: CodeGIDType, at: -1, there: -1, near: true}
+	c := cell{reach: ReachNo, code: codeGIDType, at: -1, there: -1, near: true}
 	if len(a.ips)+len(a.near) == 0 || len(b.ips)+len(b.near) == 0 {
-		c.reach, c.code = ReachAssumed, CodeReachUnknown
+		c.reach, c.code = ReachAssumed, codeReachUnknown
 		return c
 	}
 	for i := range a.near {

@@ -38,9 +38,9 @@ func (e *ipEnd) to(other netip.Addr) way {
 // judgeIPs finds the addresses of two ports that reach each other most
 // certainly, each from its own host's view; the first such pair wins.
 func judgeIPs(a, b []ipEnd, k kinship) cell {
-	c := cell{reach: ReachNo, code: CodeNoRoute, at: -1, there: -1}
+	c := cell{reach: ReachNo, code: codeNoRoute, at: -1, there: -1}
 	if len(a) == 0 || len(b) == 0 {
-		return cell{reach: ReachAssumed, code: CodeReachUnknown, at: -1, there: -1}
+		return cell{reach: ReachAssumed, code: codeReachUnknown, at: -1, there: -1}
 	}
 	best := wayNone
 	for i := range a {
@@ -59,15 +59,15 @@ func judgeIPs(a, b []ipEnd, k kinship) cell {
 	}
 	switch best {
 	case wayOnLink:
-		c.reach, c.code = ReachYes, CodeSameSubnet
+		c.reach, c.code = ReachYes, codeSameSubnet
 	case wayRoute:
-		c.reach, c.code = ReachYes, CodeRouted
+		c.reach, c.code = ReachYes, codeRouted
 	case wayDefault:
-		c.reach, c.code = ReachAssumed, CodeDefaultRoute
+		c.reach, c.code = ReachAssumed, codeDefaultRoute
 	case wayUnknown:
-		c.reach, c.code = ReachAssumed, CodeReachUnknown
+		c.reach, c.code = ReachAssumed, codeReachUnknown
 	case waySame:
-		c.reach, c.code = ReachAssumed, CodeSameAddress
+		c.reach, c.code = ReachAssumed, codeSameAddress
 	}
 	return c
 }
@@ -113,33 +113,33 @@ func (c *cell) reason(a, b *end) Reason {
 	x, y := c.addresses(a, b)
 	r := Reason{Code: c.code, Evidence: a.p.evidence}
 	switch c.code {
-	case CodeSameSubnet:
+	case codeSameSubnet:
 		if a.proto == protoIB || a.proto == protoOPA {
 			r.Text = fmt.Sprintf("one subnet, prefix %s, and a common partition", a.prefix)
 			break
 		}
 		r.Text = fmt.Sprintf("%s and %s are in one network", x, y)
-	case CodeRouted:
+	case codeRouted:
 		r.Text = fmt.Sprintf("%s and %s have routes to each other", x, y)
-	case CodeSameLeaf:
+	case codeSameLeaf:
 		r.Text, r.Evidence = fmt.Sprintf("both are on %s", a.cabled.leaf), a.cabled.evidence
-	case CodeDefaultPrefix:
+	case codeDefaultPrefix:
 		r.Text = "both have the default subnet prefix: one subnet is likely, not certain"
-	case CodeDefaultRoute:
+	case codeDefaultRoute:
 		r.Text = fmt.Sprintf("only by default route: %s to %s", x, y)
 	case CodeLinkLocal:
 		r.Text = "only GIDs for one link: whether they share it is not known"
-	case CodeProvider:
+	case codeProvider:
 		r.Text = "EFA: whether the cloud lets them talk (zone, subnet, security group) cannot be seen from a host"
-	case CodeSameAddress:
+	case codeSameAddress:
 		r.Text = fmt.Sprintf("both hosts have the address %s: at least one of them is not on this network", x.addr)
-	case CodeLoopback:
+	case codeLoopback:
 		r.Text = "the port to itself: every byte crosses it twice"
-	case CodeRailUnknown:
+	case codeRailUnknown:
 		r.Text = "the fabric is rail-only and the rail of a port is not known"
-	case CodePKeyUnknown:
+	case codePKeyUnknown:
 		r.Text = "a partition key table is not known"
-	case CodeReachUnknown:
+	case codeReachUnknown:
 		r.Text = "what decides is not known (" + c.missing(a, b) + ")"
 	default:
 		r.Text, r.Evidence = c.refusal(a, b)
@@ -166,19 +166,19 @@ func (c *cell) missing(a, b *end) string {
 func (c *cell) refusal(a, b *end) (text, evidence string) {
 	x, y := c.addresses(a, b)
 	switch c.code {
-	case CodeOtherPlane:
+	case codeOtherPlane:
 		return fmt.Sprintf("plane %d and plane %d", a.cabled.plane, b.cabled.plane), a.cabled.evidence
-	case CodeOtherRail:
+	case codeOtherRail:
 		return fmt.Sprintf("rail %d and rail %d of a rail-only fabric", a.cabled.rail, b.cabled.rail), a.cabled.evidence
-	case CodeProtocol:
+	case codeProtocol:
 		return fmt.Sprintf("the local %s speaks %s, the remote %s speaks %s", a.p.Name, a.proto, b.p.Name, b.proto), a.p.evidence
-	case CodeOtherSubnet:
+	case codeOtherSubnet:
 		return fmt.Sprintf("subnet prefix %s and subnet prefix %s", a.prefix, b.prefix), a.p.at("gids/0")
-	case CodePKey:
+	case codePKey:
 		return fmt.Sprintf("no common partition: %s and %s", pkeyText(a.pkeys), pkeyText(b.pkeys)), a.p.at("pkeys")
-	case CodePKeyLimited:
+	case codePKeyLimited:
 		return fmt.Sprintf("both are only limited members of their common partitions: %s and %s", pkeyText(a.pkeys), pkeyText(b.pkeys)), a.p.at("pkeys")
-	case CodeGIDType:
+	case codeGIDType:
 		return "no GID type that both have: one has RoCE v1 only, or IPv4 against IPv6", a.p.at("gids")
 	}
 	if x == nil {

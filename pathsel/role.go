@@ -10,19 +10,20 @@ import (
 	"github.com/topoctl/topoctl/internal/base/units"
 )
 
-// Codes of the reasons for a role.
+// Role is what a NIC is there for.
+type Role string
+
+// The roles, best first.
 const (
-	CodeOverride     Code = "override"      // the user said so
-	CodeManagesNV    Code = "nvlink-mgmt"   // a ConnectX that manages NVLink switches
-	CodeNarrow       Code = "narrow"        // a slot that was never wide enough for the port
-	CodeSlow         Code = "slow"          // a fraction of the fastest port's rate
-	CodeDefaultRoute Code = "default-route" // the host's way to everywhere
-	CodeOtherFabric  Code = "other-fabric"  // another link layer or rate than the data ports
-	CodeSameCard     Code = "same-card"     // an interface on the card of a management port
-	CodeNoGPUBeside  Code = "no-gpu-beside" // every GPU has a port of its own switch, and this is none
-	CodeBesideGPU    Code = "beside-gpu"    // shares a PCIe switch with a GPU
-	CodeNoOther      Code = "no-other"      // nothing tells it from the others
+	RoleData       Role = "data"
+	RoleUnknown    Role = "unknown"
+	RoleStorage    Role = "storage" // another fabric, or away from the GPUs: storage or in-band network
+	RoleManagement Role = "management"
+	RoleDecoy      Role = "decoy" // looks like a data NIC and must not carry data
 )
+
+// roleOrder ranks roles: data first, decoys never used.
+var roleOrder = map[Role]int{RoleData: 0, RoleUnknown: 1, RoleStorage: 2, RoleManagement: 3, RoleDecoy: 4}
 
 // muchSlower is how far apart management and data ports are in rate.
 const muchSlower = 4
@@ -78,9 +79,9 @@ func (h *Host) followCard(fastest topo.Rate) {
 	for i := range h.ports {
 		p := &h.ports[i]
 		name := managed[p.Card]
-		undecided := !p.RDMA() && p.Role != RoleManagement || p.RoleReason.Code == CodeNoOther && (p.BytesPerSec == nil || *p.BytesPerSec*2 <= fastest)
+		undecided := !p.RDMA() && p.Role != RoleManagement || p.RoleReason.Code == codeNoOther && (p.BytesPerSec == nil || *p.BytesPerSec*2 <= fastest)
 		if name != "" && undecided && p.RoleReason.Code != CodeOverride {
-			p.Role, p.RoleReason = RoleManagement, Reason{CodeSameCard, "on the card of " + name + ", a management port", p.evidence}
+			p.Role, p.RoleReason = RoleManagement, Reason{codeSameCard, "on the card of " + name + ", a management port", p.evidence}
 		}
 	}
 }
@@ -150,12 +151,12 @@ func (r *roles) judge(i int) (Role, Reason) {
 			return RoleManagement, reason
 		}
 	} else {
-		return RoleData, Reason{CodeBesideGPU, fmt.Sprintf("shares a PCIe switch with %s", r.beside[i]), p.evidence}
+		return RoleData, Reason{codeBesideGPU, fmt.Sprintf("shares a PCIe switch with %s", r.beside[i]), p.evidence}
 	}
 	if reason, ok := r.storage(i); ok {
 		return RoleStorage, reason
 	}
-	return RoleData, Reason{CodeNoOther, "nothing tells it from a data port", p.evidence}
+	return RoleData, Reason{codeNoOther, "nothing tells it from a data port", p.evidence}
 }
 
 // decoy knows NICs that must not carry data: the ConnectX-7 functions that
@@ -167,12 +168,12 @@ func (r *roles) decoy(p *Port) (Reason, bool) {
 		return Reason{}, false
 	}
 	if d.Vendor == "0x15b3" && d.Device == "0x1021" && d.SubVendor == "0x15b3" && d.SubDevice == "0x0087" {
-		return Reason{CodeManagesNV, "a ConnectX that manages NVLink, not a data NIC (subsystem 15b3:0087)", d.Evidence + "/subsystem_device"}, true
+		return Reason{codeManagesNV, "a ConnectX that manages NVLink, not a data NIC (subsystem 15b3:0087)", d.Evidence + "/subsystem_device"}, true
 	}
 	const manyBits, fewLanes = 12_500 * topo.MBPerSec, 2
 	if d.Link != nil && !d.Implausible && d.Link.MaxWidth != nil && *d.Link.MaxWidth > 0 && *d.Link.MaxWidth <= fewLanes &&
 		p.BytesPerSec != nil && *p.BytesPerSec >= manyBits {
-		return Reason{CodeNarrow, fmt.Sprintf("%d PCIe lanes at most for a port of %s: not built to carry data",
+		return Reason{codeNarrow, fmt.Sprintf("%d PCIe lanes at most for a port of %s: not built to carry data",
 			*d.Link.MaxWidth, units.Rate(int64(*p.BytesPerSec), units.Gbit)), d.Evidence + "/max_link_width"}, true
 	}
 	return Reason{}, false
@@ -189,13 +190,13 @@ func (r *roles) management(p *Port) (Reason, bool) {
 	case p.Virtual || p.Software:
 		return Reason{}, false
 	case p.BytesPerSec != nil && *p.BytesPerSec > 0 && *p.BytesPerSec*muchSlower < r.fastest:
-		return Reason{CodeSlow, fmt.Sprintf("%s beside %s%s", units.Rate(int64(*p.BytesPerSec), units.Gbit),
+		return Reason{codeSlow, fmt.Sprintf("%s beside %s%s", units.Rate(int64(*p.BytesPerSec), units.Gbit),
 			units.Rate(int64(r.fastest), units.Gbit), route), p.evidence}, true
 	case route != "" && p.BytesPerSec != nil && *p.BytesPerSec > 0 && *p.BytesPerSec < r.fastest:
-		return Reason{CodeDefaultRoute, fmt.Sprintf("has the default route, and %s beside %s", units.Rate(int64(*p.BytesPerSec), units.Gbit),
+		return Reason{codeDefaultRoute, fmt.Sprintf("has the default route, and %s beside %s", units.Rate(int64(*p.BytesPerSec), units.Gbit),
 			units.Rate(int64(r.fastest), units.Gbit)), p.evidence}, true
 	case !p.RDMA() && route != "" && r.hasRDMA():
-		return Reason{CodeDefaultRoute, "has the default route and no RDMA device, others have one", p.evidence}, true
+		return Reason{codeDefaultRoute, "has the default route and no RDMA device, others have one", p.evidence}, true
 	}
 	return Reason{}, false
 }
@@ -218,12 +219,12 @@ func (r *roles) storage(i int) (Reason, bool) {
 	case len(r.layers) == 0:
 		return r.lesserFabric(p)
 	case r.covered && r.placed[i]:
-		return Reason{CodeNoGPUBeside, "no GPU below its PCIe switch, and every GPU has a port below its own", p.evidence}, true
+		return Reason{codeNoGPUBeside, "no GPU below its PCIe switch, and every GPU has a port below its own", p.evidence}, true
 	case p.LinkLayer != "" && r.layers[p.LinkLayer] == 0 && r.layers[""] == 0:
-		return Reason{CodeOtherFabric, fmt.Sprintf("%s, and the ports beside GPUs are %s", p.LinkLayer, strings.Join(slices.Sorted(maps.Keys(r.layers)), " and ")), p.at("link_layer")}, true
+		return Reason{codeOtherFabric, fmt.Sprintf("%s, and the ports beside GPUs are %s", p.LinkLayer, strings.Join(slices.Sorted(maps.Keys(r.layers)), " and ")), p.at("link_layer")}, true
 	case p.BytesPerSec != nil && *p.BytesPerSec > 0 && len(r.rates) == 1 && r.rates[*p.BytesPerSec] == 0:
 		for rate := range r.rates { // the only one
-			return Reason{CodeOtherFabric, fmt.Sprintf("%s, and the ports beside GPUs have %s",
+			return Reason{codeOtherFabric, fmt.Sprintf("%s, and the ports beside GPUs have %s",
 				units.Rate(int64(*p.BytesPerSec), units.Gbit), units.Rate(int64(rate), units.Gbit)), p.evidence}, true
 		}
 	}
@@ -245,6 +246,6 @@ func (r *roles) lesserFabric(p *Port) (Reason, bool) {
 	if p.LinkLayer == other || p.LinkLayer != "InfiniBand" && p.LinkLayer != "Ethernet" {
 		return Reason{}, false
 	}
-	return Reason{CodeOtherFabric, fmt.Sprintf("%s (%s in all) beside %s (%s in all)", p.LinkLayer,
+	return Reason{codeOtherFabric, fmt.Sprintf("%s (%s in all) beside %s (%s in all)", p.LinkLayer,
 		units.Rate(int64(less), units.Gbit), other, units.Rate(int64(more), units.Gbit)), p.at("link_layer")}, true
 }

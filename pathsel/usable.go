@@ -29,15 +29,15 @@ func (h *Host) judgePorts() {
 	}
 	h.oneLegOfEachBond()
 	h.rejectBeside(func(p *Port) bool { return p.Software }, func(p *Port) bool { return p.RDMA() && !p.Software },
-		CodeSoftware, "software RDMA, and hardware is there")
+		codeSoftware, "software RDMA, and hardware is there")
 	h.rejectBeside(func(p *Port) bool { return p.Software && p.iWARP() }, func(p *Port) bool { return p.RDMA() && !p.iWARP() },
-		CodeSoftware, "software iWARP, and RoCE is there")
+		codeSoftware, "software iWARP, and RoCE is there")
 	h.rejectBeside(func(p *Port) bool { return p.Virtual && p.RoleReason.Code != CodeOverride }, func(p *Port) bool { return !p.Virtual },
-		CodeVirtual, "an interface without hardware, and physical ones are there")
+		codeVirtual, "an interface without hardware, and physical ones are there")
 	for i := range h.ports {
 		p := &h.ports[i]
 		if pf, ok := h.portIndex[p.PF]; ok && p.Usable && h.ports[pf].Usable {
-			p.reject(Reason{CodeVF, fmt.Sprintf("a virtual function of %s, which is usable itself and carries all that both can", h.ports[pf].Name), p.evidence})
+			p.reject(Reason{codeVF, fmt.Sprintf("a virtual function of %s, which is usable itself and carries all that both can", h.ports[pf].Name), p.evidence})
 		}
 	}
 	for _, role := range []Role{RoleData, RoleUnknown, RoleStorage, RoleManagement} {
@@ -57,7 +57,7 @@ func (h *Host) oneLegOfEachBond() {
 			continue
 		}
 		if name, ok := first[p.Netdev]; ok {
-			p.reject(Reason{CodeBondLeg, fmt.Sprintf("a leg of %s, for which %s stands: the kernel chooses among the legs", p.Netdev, name), p.evidence})
+			p.reject(Reason{codeBondLeg, fmt.Sprintf("a leg of %s, for which %s stands: the kernel chooses among the legs", p.Netdev, name), p.evidence})
 			continue
 		}
 		first[p.Netdev] = p.Name
@@ -146,7 +146,7 @@ func (h *Host) rejectBeside(lesser, better func(*Port) bool, code Code, text str
 // rdmaFaults are the reasons why RDMA cannot use a port.
 func rdmaFaults(p *Port) []Reason {
 	if !p.RDMA() {
-		return []Reason{{CodeNoRDMA, "an interface without RDMA device", p.evidence}}
+		return []Reason{{codeNoRDMA, "an interface without RDMA device", p.evidence}}
 	}
 	var out []Reason
 	if p.port != nil && p.port.State != "" && p.port.State != "ACTIVE" {
@@ -154,17 +154,17 @@ func rdmaFaults(p *Port) []Reason {
 	}
 	switch p.rdma.Uverbs {
 	case "denied", "none", "ro":
-		out = append(out, Reason{CodeNoAccess, accessText(p.rdma), p.rdma.Evidence})
+		out = append(out, Reason{codeNoAccess, accessText(p.rdma), p.rdma.Evidence})
 	}
 	if p.port == nil || len(out) > 0 {
 		return out
 	}
 	usesGIDs := p.rdma.Transport != "efa" && p.rdma.Transport != "iwarp"
 	if usesGIDs && p.port.GIDTable != nil && len(p.port.GIDs) == 0 {
-		out = append(out, Reason{CodeNoGID, "no entry in its GID table", p.at("gids")})
+		out = append(out, Reason{codeNoGID, "no entry in its GID table", p.at("gids")})
 	}
 	if p.LinkLayer == "InfiniBand" && p.port.LID != nil && (*p.port.LID <= 0 || *p.port.LID > 0xbfff) {
-		out = append(out, Reason{CodeNoLID, fmt.Sprintf("LID %d: no subnet manager has given it an address", *p.port.LID), p.at("lid")})
+		out = append(out, Reason{codeNoLID, fmt.Sprintf("LID %d: no subnet manager has given it an address", *p.port.LID), p.at("lid")})
 	}
 	return out
 }
@@ -190,7 +190,7 @@ func accessText(r *topo.RDMADevice) string {
 func tcpFaults(p *Port) []Reason {
 	n := p.netdev
 	if n == nil {
-		return []Reason{{CodeNoNetdev, "no network interface belongs to it", p.evidence}}
+		return []Reason{{codeNoNetdev, "no network interface belongs to it", p.evidence}}
 	}
 	if !interfaceUp(n) {
 		return []Reason{{CodePortDown, fmt.Sprintf("interface %s is %s", n.Name, n.State), n.Evidence + "/operstate"}}
@@ -203,7 +203,7 @@ func tcpFaults(p *Port) []Reason {
 			return nil
 		}
 	}
-	return []Reason{{CodeNoAddress, fmt.Sprintf("interface %s has no IP address that peers can reach", n.Name), n.Evidence}}
+	return []Reason{{codeNoAddress, fmt.Sprintf("interface %s has no IP address that peers can reach", n.Name), n.Evidence}}
 }
 
 // routable says whether peers on other links can reach an address.

@@ -52,7 +52,7 @@ func TestLanesBetweenNamespaces(t *testing.T) {
 				t.Fatalf("want %s\n%s", tt.want, set.Text())
 			}
 			for _, l := range set.Lanes {
-				if l.Reach != pathsel.ReachYes || l.ReachReason.Code != pathsel.CodeSameSubnet || l.BytesPerSec != nil {
+				if l.Reach != pathsel.ReachYes || l.ReachReason.Code != "same-subnet" || l.BytesPerSec != nil {
 					t.Errorf("%+v", l)
 				}
 				if x, y := l.Contact.LocalAddress, l.Contact.RemoteAddress; x.Next() != y {

@@ -104,7 +104,7 @@ func TestRailOnlyIsToldAsRejected(t *testing.T) {
 	pairs := fabric(t, many(top, 3), plan.FabricOptions{Fabric: f})
 	rejected := 0
 	for _, r := range pairs.Rejected {
-		if r.Pairs > 0 && r.Reason.Code == pathsel.CodeOtherRail {
+		if r.Pairs > 0 && r.Reason.Code == "other-rail" {
 			rejected += r.Pairs
 		}
 	}
