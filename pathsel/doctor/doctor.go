@@ -41,12 +41,6 @@ type Check struct {
 	run      func(*host) outcome
 }
 
-// Checks lists all checks by family.
-func Checks() []Check {
-	return slices.Concat(linkChecks, slotChecks, gpuLinkChecks, directChecks, portChecks, roceChecks, railChecks,
-		nearChecks, planChecks, numaChecks, viewChecks)
-}
-
 // Codes lists the codes of all checks, sorted.
 func Codes() []Code {
 	var out []Code

@@ -7,24 +7,18 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/replies"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/internal/base/units"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
 // host is a topology with what checks ask for again and again.
 type host struct {
-	t      *topo.Topology
-	paths  *pathsel.Host
-	units  units.System
-	ports  []pathsel.Port // in the order of names
-	pci    map[topo.ID]*topo.PCIDevice
-	below  map[topo.ID][]*topo.PCIDevice // functions by their parent
-	links  map[topo.ID][]*topo.Link      // PCIe links by their upper end
-	gpuOf  map[topo.ID]*topo.GPU         // GPUs by their function
-	rdma   map[topo.ID]*topo.RDMADevice
-	port   map[topo.ID]*topo.Port
-	netdev map[string]*topo.Netdev
-	axis   map[topo.ID]int
+	*topo.Index
+	t     *topo.Topology
+	paths *pathsel.Host
+	units units.System
+	ports []pathsel.Port // in the order of names
 
 	verbs    *replies.VerbsReport // nil: not tried
 	gidIndex *int
@@ -32,38 +26,9 @@ type host struct {
 }
 
 func newHost(t *topo.Topology, paths *pathsel.Host, o Options) *host {
-	h := &host{t: t, paths: paths, units: o.Units, verbs: o.Verbs, gidIndex: o.GIDIndex, peer: o.Peer, ports: paths.Ports(), pci: map[topo.ID]*topo.PCIDevice{}, below: map[topo.ID][]*topo.PCIDevice{},
-		links: map[topo.ID][]*topo.Link{}, gpuOf: map[topo.ID]*topo.GPU{}, rdma: map[topo.ID]*topo.RDMADevice{},
-		port: map[topo.ID]*topo.Port{}, netdev: map[string]*topo.Netdev{}, axis: map[topo.ID]int{}}
-	for i := range t.PCIDevices {
-		d := &t.PCIDevices[i]
-		h.pci[d.ID] = d
-		h.below[d.Parent] = append(h.below[d.Parent], d)
-	}
-	for i := range t.Links {
-		if l := &t.Links[i]; l.Kind == topo.LinkPCIe {
-			h.links[l.A] = append(h.links[l.A], l)
-		}
-	}
-	for i := range t.GPUs {
-		if g := &t.GPUs[i]; g.PCI != "" {
-			h.gpuOf[g.PCI] = g
-		}
-	}
-	for i := range t.RDMADevices {
-		h.rdma[t.RDMADevices[i].ID] = &t.RDMADevices[i]
-	}
-	for i := range t.Ports {
-		h.port[t.Ports[i].ID] = &t.Ports[i]
-	}
-	for i := range t.Netdevs {
-		h.netdev[t.Netdevs[i].Name] = &t.Netdevs[i]
-	}
-	for i, id := range t.Derived.Axis {
-		h.axis[id] = i
-	}
+	h := &host{Index: topo.NewIndex(t), t: t, paths: paths, units: o.Units, verbs: o.Verbs, gidIndex: o.GIDIndex, peer: o.Peer, ports: paths.Ports()}
 	for i := range h.ports { // what a device's name suggests is good for a choice, not for a verdict
-		if p := &h.ports[i]; p.RDMA() && (h.port[p.ID] == nil || h.port[p.ID].LinkLayer == "") {
+		if p := &h.ports[i]; p.RDMA() && (h.Port(p.ID) == nil || h.Port(p.ID).LinkLayer == "") {
 			p.LinkLayer = ""
 		}
 	}
@@ -117,12 +82,16 @@ func (h *host) guest() (guest, known bool) {
 
 // class is the relation of two nodes of the axis, unknown for others.
 func (h *host) class(a, b topo.ID) topo.Class {
-	i, ok1 := h.axis[a]
-	j, ok2 := h.axis[b]
-	if !ok1 || !ok2 {
-		return topo.Class{}
+	r, _ := h.Relation(a, b)
+	return r.Class
+}
+
+// gpuOn is the GPU on a PCI function, nil if there is none.
+func (h *host) gpuOn(function topo.ID) *topo.GPU {
+	if gpus := h.On(function).GPUs; function != "" && len(gpus) > 0 {
+		return gpus[0]
 	}
-	return h.t.Derived.At(i, j).Class
+	return nil
 }
 
 // rate prints what a path carries.
@@ -188,7 +157,7 @@ func (h *host) dataPorts() []*pathsel.Port {
 
 // state is the state of an RDMA port, "" where it is not told.
 func (h *host) state(p *pathsel.Port) string {
-	if x := h.port[p.ID]; x != nil {
+	if x := h.Port(p.ID); x != nil {
 		return x.State
 	}
 	return ""
@@ -205,25 +174,11 @@ func (h *host) active(p *pathsel.Port) bool {
 
 // function is the PCI function of a port, nil if it has none here.
 func (h *host) function(p *pathsel.Port) *topo.PCIDevice {
-	if r := h.rdma[p.NIC]; r != nil {
-		return h.pci[r.PCI]
+	if r := h.RDMADevice(p.NIC); r != nil {
+		return h.PCIDevice(r.PCI)
 	}
-	if n := h.netdev[p.NIC.Name()]; n != nil {
-		return h.pci[n.PCI]
-	}
-	return nil
-}
-
-// linkAbove is the PCIe link that a function hangs from, nil if it has none.
-func (h *host) linkAbove(d *topo.PCIDevice) *topo.Link {
-	list := h.links[d.Parent]
-	if up := h.pci[d.Parent]; len(list) == 1 && up != nil && (up.Role == topo.RoleRootPort || up.Role == topo.RoleDownstream) {
-		return list[0]
-	}
-	for _, l := range list {
-		if end := h.pci[l.B]; end != nil && end.BDF.Slot() == d.BDF.Slot() {
-			return l
-		}
+	if n := h.NetdevNamed(p.NIC.Name()); n != nil {
+		return h.PCIDevice(n.PCI)
 	}
 	return nil
 }
@@ -239,9 +194,9 @@ func pciFile(d *topo.PCIDevice, name, says string) string {
 
 // portFile is a file of an RDMA port with what it says.
 func (h *host) portFile(p *pathsel.Port, name, says string) string {
-	x := h.port[p.ID]
+	x := h.Port(p.ID)
 	if x == nil || !strings.HasPrefix(x.Evidence, "/sys/") {
-		if r := h.rdma[p.NIC]; r != nil {
+		if r := h.RDMADevice(p.NIC); r != nil {
 			return r.Evidence
 		}
 		return ""
@@ -289,28 +244,15 @@ func names(ports []*pathsel.Port) []string {
 	return out
 }
 
-// few is some with room for fewer.
-func few(list []string) string {
-	const most = 3
-	if len(list) > most {
-		return fmt.Sprintf("%s and %d more", strings.Join(list[:most-1], ", "), len(list)-most+1)
-	}
-	return some(list)
-}
+// mostNames is how many names of a long list a sentence has.
+const mostNames = 7
 
-// some joins names for a sentence, the first few of many.
-func some(list []string) string {
-	const most = 8
-	n := len(list)
-	switch {
-	case n == 0:
-		return ""
-	case n == 1:
-		return list[0]
-	case n > most:
-		return fmt.Sprintf("%s and %d more", strings.Join(list[:most-1], ", "), n-most+1)
+// few joins names like text.Join, and leaves room for the sentence around.
+func few(list []string) string {
+	if len(list) > 3 {
+		return text.List(list, 2)
 	}
-	return strings.Join(list[:n-1], ", ") + " and " + list[n-1]
+	return text.Join(list, mostNames)
 }
 
 func strs[T ~string](list []T) []string {
@@ -319,33 +261,6 @@ func strs[T ~string](list []T) []string {
 		out[i] = string(s)
 	}
 	return out
-}
-
-// count is "1 port" or "3 ports".
-func count(n int, what string) string {
-	switch {
-	case n == 1:
-		return "1 " + what
-	case strings.HasSuffix(what, "ch"):
-		return fmt.Sprintf("%d %ses", n, what)
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}
-
-// orNo is count with a word for 0.
-func orNo(n int, what string) string {
-	if n == 0 {
-		return "no " + what
-	}
-	return count(n, what)
-}
-
-// is agrees a verb with a number.
-func is(n int) string {
-	if n == 1 {
-		return "is"
-	}
-	return "are"
 }
 
 // bins collects things by a name, in the order of first use.

@@ -148,8 +148,16 @@ func notApplicable(why string) outcome { return outcome{absent: why} }
 
 func (o *outcome) find(f Finding) { o.findings = append(o.findings, f) }
 
-func (o *outcome) lack(text, how string, subjects ...topo.ID) {
-	o.missing = append(o.missing, Missing{Subjects: subjects, Text: text, How: how})
+// lack notes a fact that the check needs and nothing tells, lackOf one that is not told of some
+// devices; without devices nothing is missing.
+func (o *outcome) lack(what, how string) {
+	o.missing = append(o.missing, Missing{Text: what, How: how})
+}
+
+func (o *outcome) lackOf(devices []topo.ID, what, how string) {
+	if len(devices) > 0 {
+		o.missing = append(o.missing, Missing{Subjects: devices, Text: what, How: how})
+	}
 }
 
 // result turns an outcome into what the report has. What rests on a rate that

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/text"
 )
 
 // TextOptions say how a report is printed.
@@ -56,7 +56,7 @@ func (r *Report) Text(o TextOptions) string {
 		w.b.WriteByte('\n')
 	}
 	w.wrap("", "", r.counts(o.All))
-	return strings.ReplaceAll(w.b.String(), "\x01", " ")
+	return strings.ReplaceAll(w.b.String(), "\u00a0", " ")
 }
 
 // counts is the last line of a report.
@@ -67,9 +67,9 @@ func (r *Report) counts(all bool) string {
 		n    int
 		what string
 	}{{s.Errors, "error"}, {s.Warnings, "warning"}} {
-		parts = append(parts, count(p.n, p.what))
+		parts = append(parts, text.Plural(p.n, p.what))
 	}
-	text := strings.Join(append(parts, fmt.Sprintf("%d to know", s.Infos)), ", ")
+	sentence := strings.Join(append(parts, fmt.Sprintf("%d to know", s.Infos)), ", ")
 	n := 0
 	for _, c := range r.Checks {
 		if len(c.Missing) > 0 {
@@ -77,19 +77,19 @@ func (r *Report) counts(all bool) string {
 		}
 	}
 	if n > 0 {
-		text += fmt.Sprintf("; %s could not be made", count(n, "check"))
+		sentence += fmt.Sprintf("; %s could not be made", text.Plural(n, "check"))
 		if partly := n - s.CouldNotCheck; partly > 0 {
-			text += fmt.Sprintf(" (%d of them in part)", partly)
+			sentence += fmt.Sprintf(" (%d of them in part)", partly)
 		}
 	}
-	text += fmt.Sprintf("; %d ok", s.OK)
+	sentence += fmt.Sprintf("; %d ok", s.OK)
 	if s.NotApplicable > 0 {
-		text += fmt.Sprintf(", %d do not apply", s.NotApplicable)
+		sentence += fmt.Sprintf(", %d do not apply", s.NotApplicable)
 	}
 	if !all && s.OK+s.NotApplicable > 0 {
-		text += " (--all lists them)"
+		sentence += " (--all lists them)"
 	}
-	return text
+	return sentence
 }
 
 type writer struct {
@@ -124,13 +124,13 @@ func (w *writer) unchecked(r *Report) {
 	var by bins[string, entry]
 	for _, c := range r.Checks {
 		for _, m := range c.Missing {
-			text := m.Text
+			sentence := m.Text
 			if n := len(m.Subjects); n == 1 {
-				text = SubjectName(m.Subjects[0]) + ": " + text
+				sentence = SubjectName(m.Subjects[0]) + ": " + sentence
 			} else if n > 1 {
-				text = fmt.Sprintf("%s and %d more: %s", SubjectName(m.Subjects[0]), n-1, text)
+				sentence = fmt.Sprintf("%s and %d more: %s", SubjectName(m.Subjects[0]), n-1, sentence)
 			}
-			by.add(m.How, entry{string(c.Code), text})
+			by.add(m.How, entry{string(c.Code), sentence})
 		}
 	}
 	by.each(func(how string, list []entry) {
@@ -140,8 +140,8 @@ func (w *writer) unchecked(r *Report) {
 			longest = max(longest, len(e.code))
 		}
 		for _, e := range list {
-			lead := fmt.Sprintf("%s%-*s  ", indent, longest, e.code)
-			w.wrap(lead, strings.Repeat(" ", len(lead)), e.text)
+			lead := indent + text.Pad(e.code, longest) + "  "
+			w.wrap(lead, text.Pad("", len(lead)), e.text)
 		}
 	})
 }
@@ -160,7 +160,7 @@ func (w *writer) head(label, code string, subjects []topo.ID) {
 		if i < len(subjects)-1 {
 			room -= len(" and 999 more")
 		}
-		if i > 0 && utf8.RuneCountInString(line+sep+name) > room {
+		if i > 0 && text.Width(line+sep+name) > room {
 			line += more
 			break
 		}
@@ -194,34 +194,24 @@ func (w *writer) rest(r *Report, status Status, label string) {
 		if c.Status != status {
 			continue
 		}
-		text := c.Title
+		sentence := c.Title
 		switch {
 		case status == NotApplicable:
-			text = c.Note
+			sentence = c.Note
 		case c.Note != "":
-			text += " (" + c.Note + ")"
+			sentence += " (" + c.Note + ")"
 		}
-		lead := fmt.Sprintf("%s  %-*s  ", label, longest, c.Code)
-		w.wrap(lead, strings.Repeat(" ", len(lead)), text)
+		lead := label + "  " + text.Pad(string(c.Code), longest) + "  "
+		w.wrap(lead, text.Pad("", len(lead)), sentence)
 	}
 }
 
-// wrap breaks text into lines, the first after lead, the others after next.
-// A word that is longer than a line stands on one of its own.
-func (w *writer) wrap(lead, next, text string) {
-	line, used := lead, false
-	for word := range strings.FieldsSeq(unitGap.ReplaceAllString(text, "$1\x01$2")) {
-		if used && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > w.width {
-			w.b.WriteString(line + "\n")
-			line, used = next, false
-		}
-		if used {
-			line += " "
-		}
-		line += word
-		used = true
+// wrap breaks a sentence into lines, the first after lead, the others after next, which is as wide.
+func (w *writer) wrap(lead, next, sentence string) {
+	for _, line := range text.Wrap(unitGap.ReplaceAllString(sentence, "$1\u00a0$2"), w.width-text.Width(lead)) {
+		w.b.WriteString(strings.TrimRight(lead+line, " ") + "\n")
+		lead = next
 	}
-	w.b.WriteString(strings.TrimRight(line, " ") + "\n")
 }
 
 // perRank says how programs get the NIC that the plan gives to each rank. NCCL

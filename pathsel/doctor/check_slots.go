@@ -4,43 +4,14 @@ import (
 	"fmt"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/pathsel"
 )
-
-var slotChecks = []Check{
-	{
-		Code: "nic-slot-limited", Family: "NIC slots", Severity: Warning,
-		Title: "the PCIe link of every NIC carries what its port can",
-		Judged: "The rate of each port that is up against what its PCIe link can carry after line coding, at the maximum of both ends. " +
-			"A switch uplink above that carries less than the port is info: it limits transfers to host memory and to GPUs elsewhere. " +
-			"Ports that are down, decoys and virtual functions are left out.",
-		Facts: "ports/N/rate in /sys/class/infiniband, speed in /sys/class/net, link files in /sys/bus/pci/devices",
-		Fix:   "Move the card to a slot with more lanes or a newer generation; otherwise plan with the lower rate.",
-		run:   checkSlots,
-	},
-	{
-		Code: "shared-slot", Family: "NIC slots", Severity: Warning,
-		Title: "ports of one card that are up fit through its slot together",
-		Judged: "The sum of the rates of a card's ports that are up against what the slot can carry. Fewer than two data ports among them make it info. " +
-			"Virtual functions are not counted beside their port, nor legs beside the RDMA device of their bond.",
-		Facts: "ports/N/rate in /sys/class/infiniband, speed in /sys/class/net, link files in /sys/bus/pci/devices",
-		Fix:   "Use one port of the card, prefer ports of different cards, or move the card to a wider slot. topoctl counts the slot once.",
-		run:   checkSharedSlot,
-	},
-	{
-		Code: "rdma-no-pci", Family: "NIC slots", Severity: Warning,
-		Title:  "every RDMA device that is hardware has its PCI function here",
-		Judged: "RDMA hardware without a PCI function: its slot, NUMA node and distance to GPUs are not known, so it ranks last.",
-		Facts:  "the device link in /sys/class/infiniband/DEV, /sys/bus/pci/devices",
-		Fix:    "In a container, give it all of /sys; on a host, look at the driver: the device link is missing.",
-		run:    checkNoPCI,
-	},
-}
 
 // carries is what a PCIe link can do: at the maximum of both ends where both
 // tell, else at what it runs, because the end that does not tell may be narrower.
 func (h *host) carries(l *topo.Link) (topo.LaneRate, bool) {
-	ends := topo.EndsOf(h.pci[l.A], h.pci[l.B])
+	ends := topo.EndsOf(h.PCIDevice(l.A), h.PCIDevice(l.B))
 	a, b := &ends.Above, &ends.Below
 	both := a.MaxSpeedMTs != nil && a.MaxWidth != nil && b.MaxSpeedMTs != nil && b.MaxWidth != nil
 	switch {
@@ -63,12 +34,23 @@ func (h *host) slotPorts() []*pathsel.Port {
 		if p.Software || p.Virtual || p.VF || p.Role == pathsel.RoleDecoy || !h.active(p) {
 			continue
 		}
-		if d := h.function(p); d == nil || d.Implausible || d.Link == nil && h.linkAbove(d) == nil {
+		if d := h.function(p); d == nil || d.Implausible || d.Link == nil && h.LinkAbove(d.ID) == nil {
 			continue // no slot: paravirtual, or a part of the root complex
 		}
 		out = append(out, p)
 	}
 	return out
+}
+
+var nicSlotLimited = Check{
+	Code: "nic-slot-limited", Severity: Warning,
+	Title: "the PCIe link of every NIC carries what its port can",
+	Judged: "The rate of each port that is up against what its PCIe link can carry after line coding, at the maximum of both ends. " +
+		"A switch uplink above that carries less than the port is info: it limits transfers to host memory and to GPUs elsewhere. " +
+		"Ports that are down, decoys and virtual functions are left out.",
+	Facts: "ports/N/rate in /sys/class/infiniband, speed in /sys/class/net, link files in /sys/bus/pci/devices",
+	Fix:   "Move the card to a slot with more lanes or a newer generation; otherwise plan with the lower rate.",
+	run:   checkSlots,
 }
 
 func checkSlots(h *host) outcome {
@@ -83,8 +65,8 @@ func checkSlots(h *host) outcome {
 		known := true
 		d, own := h.function(p), true
 		for depth := 0; d != nil && depth < 64; depth++ {
-			l := h.linkAbove(d)
-			if l != nil && !(d.Implausible || h.pci[l.A] != nil && h.pci[l.A].Implausible && l.Cur == nil && l.Max == nil) {
+			l := h.LinkAbove(d.ID)
+			if l != nil && !(d.Implausible || h.PCIDevice(l.A) != nil && h.PCIDevice(l.A).Implausible && l.Cur == nil && l.Max == nil) {
 				lane, ok := h.carries(l)
 				switch {
 				case !ok:
@@ -94,18 +76,14 @@ func checkSlots(h *host) outcome {
 				}
 			}
 			own = own && l == nil
-			d = h.pci[d.Parent]
+			d = h.PCIDevice(d.Parent)
 		}
 		if !known {
 			links = append(links, p.ID)
 		}
 	}
-	if len(rates) > 0 {
-		o.lack("the rate of the port is not told", h.rateHow(rates), rates...)
-	}
-	if len(links) > 0 {
-		o.lack("a PCIe link on the way to the port is not told", h.lookAgain(), links...)
-	}
+	o.lackOf(rates, "the rate of the port is not told", h.rateHow(rates))
+	o.lackOf(links, "a PCIe link on the way to the port is not told", h.lookAgain())
 	if len(ports) == 0 {
 		if h.imported() && len(h.t.PCIDevices) == 0 && len(h.t.RDMADevices) > 0 {
 			o.lack("the input has no PCIe links and no port rates", h.lookAgain())
@@ -113,7 +91,7 @@ func checkSlots(h *host) outcome {
 		}
 		return notApplicable("no port of a PCIe card is up")
 	}
-	o.note = count(len(ports), "port")
+	o.note = text.Plural(len(ports), "port")
 	return o
 }
 
@@ -122,7 +100,7 @@ func (h *host) slotFinding(p *pathsel.Port, l *topo.Link, lane topo.LaneRate, ow
 	if lane.Width > 0 {
 		state = pcie(lane.SpeedMTs, lane.Width)
 	}
-	d := h.pci[l.B]
+	d := h.PCIDevice(l.B)
 	f := Finding{Severity: Warning, Subjects: []topo.ID{p.ID}, Basis: topo.BasisRead,
 		Evidence: places(append([]string{h.portFile(p, "rate", h.wire(*p.BytesPerSec))}, slotFiles(d)...)...)}
 	if !own {
@@ -134,7 +112,7 @@ func (h *host) slotFinding(p *pathsel.Port, l *topo.Link, lane topo.LaneRate, ow
 	}
 	f.Text = fmt.Sprintf("the port has %s (%s), its slot carries %s (%s): %d %% of the port",
 		h.wire(*p.BytesPerSec), h.rate(*p.BytesPerSec), h.rate(lane.BytesPerSec), state, lane.BytesPerSec*100/(*p.BytesPerSec))
-	ends := topo.EndsOf(h.pci[l.A], d)
+	ends := topo.EndsOf(h.PCIDevice(l.A), d)
 	said, slot := ends.Below, ends.Above
 	switch {
 	case said.MaxSpeedMTs == nil || said.MaxWidth == nil || slot.MaxSpeedMTs == nil || slot.MaxWidth == nil:
@@ -145,6 +123,16 @@ func (h *host) slotFinding(p *pathsel.Port, l *topo.Link, lane topo.LaneRate, ow
 		f.Fix = fmt.Sprintf("move the card, which can do %s, to a slot that can; until then plan with %s", pcie(*said.MaxSpeedMTs, *said.MaxWidth), h.rate(lane.BytesPerSec))
 	}
 	return f
+}
+
+var sharedSlot = Check{
+	Code: "shared-slot", Severity: Warning,
+	Title: "ports of one card that are up fit through its slot together",
+	Judged: "The sum of the rates of a card's ports that are up against what the slot can carry. Fewer than two data ports among them make it info. " +
+		"Virtual functions are not counted beside their port, nor legs beside the RDMA device of their bond.",
+	Facts: "ports/N/rate in /sys/class/infiniband, speed in /sys/class/net, link files in /sys/bus/pci/devices",
+	Fix:   "Use one port of the card, prefer ports of different cards, or move the card to a wider slot. topoctl counts the slot once.",
+	run:   checkSharedSlot,
 }
 
 func checkSharedSlot(h *host) outcome {
@@ -170,7 +158,7 @@ func checkSharedSlot(h *host) outcome {
 			total += *p.BytesPerSec
 		}
 		d := h.function(ports[0])
-		l := h.linkAbove(d)
+		l := h.LinkAbove(d.ID)
 		var lane topo.LaneRate
 		ok := false
 		if l != nil {
@@ -178,7 +166,7 @@ func checkSharedSlot(h *host) outcome {
 		}
 		switch {
 		case !ok || !known:
-			o.lack("the rate of a port or of the slot is not told", h.lookAgain(), ids(ports)...)
+			o.lackOf(ids(ports), "the rate of a port or of the slot is not told", h.lookAgain())
 		case total > lane.BytesPerSec:
 			o.find(h.sharedFinding(ports, total, lane, d))
 		}
@@ -190,13 +178,13 @@ func checkSharedSlot(h *host) outcome {
 		}
 		return notApplicable("no card has two ports that are up")
 	}
-	o.note = count(looked, "card")
+	o.note = text.Plural(looked, "card")
 	return o
 }
 
 func (h *host) sharedFinding(ports []*pathsel.Port, total topo.Rate, lane topo.LaneRate, d *topo.PCIDevice) Finding {
 	f := Finding{Severity: Warning, Subjects: ids(ports), Basis: topo.BasisRead,
-		Text: fmt.Sprintf("%s of one card have %s together, their slot carries %s (%s)", some(names(ports)),
+		Text: fmt.Sprintf("%s of one card have %s together, their slot carries %s (%s)", text.Join(names(ports), mostNames),
 			h.rate(total), h.rate(lane.BytesPerSec), pcie(lane.SpeedMTs, lane.Width)),
 		Evidence: places(append([]string{h.portFile(ports[0], "rate", h.wire(*ports[0].BytesPerSec))}, slotFiles(d)...)...),
 		Fix:      "use one of the ports, or ports of different cards first; topoctl counts the slot once"}
@@ -220,6 +208,15 @@ func slotFiles(d *topo.PCIDevice) []string {
 	return []string{pciFile(d, "max_link_speed", speed), pciFile(d, "max_link_width", lanes)}
 }
 
+var rdmaNoPCI = Check{
+	Code: "rdma-no-pci", Severity: Warning,
+	Title:  "every RDMA device that is hardware has its PCI function here",
+	Judged: "RDMA hardware without a PCI function: its slot, NUMA node and distance to GPUs are not known, so it ranks last.",
+	Facts:  "the device link in /sys/class/infiniband/DEV, /sys/bus/pci/devices",
+	Fix:    "In a container, give it all of /sys; on a host, look at the driver: the device link is missing.",
+	run:    checkNoPCI,
+}
+
 func checkNoPCI(h *host) outcome {
 	list := h.hardware()
 	if len(list) == 0 {
@@ -239,9 +236,7 @@ func checkNoPCI(h *host) outcome {
 			Text: "RDMA hardware without a PCI function here: its slot, NUMA node and distance to GPUs are not known, and it ranks last",
 			Fix:  "in a container, mount all of the host's /sys; on the host, look at /sys/class/infiniband/" + r.Name + "/device and the driver's messages"})
 	}
-	if len(none) > 0 {
-		o.lack("the input has no PCI functions for RDMA devices", h.lookAgain(), none...)
-	}
-	o.note = count(len(list), "RDMA device")
+	o.lackOf(none, "the input has no PCI functions for RDMA devices", h.lookAgain())
+	o.note = text.Plural(len(list), "RDMA device")
 	return o
 }

@@ -6,29 +6,9 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/pathsel"
 )
-
-var planChecks = []Check{
-	{
-		Code: "nic-unassigned", Family: "Sharing NICs", Severity: Warning,
-		Title: "every usable data NIC is among the nearest of some GPU",
-		Judged: "The balanced plan over all GPUs and usable ports. A port that it gives to a GPU that has nearer ones, because nobody else is nearer to it, stays idle in " +
-			"every engine that takes the nearest NIC.",
-		Facts: "the PCI tree, port states and rates",
-		Fix:   "Let a plan share the NICs: topoctl path --plan; " + perRank + ".",
-		run:   checkUnassigned,
-	},
-	{
-		Code: "nic-oversubscribed", Family: "Sharing NICs", Severity: Warning,
-		Title: "no two GPUs have to share a NIC, and taking the first of the nearest spreads them as well as a plan does",
-		Judged: "The balanced plan over all GPUs and usable ports. Fewer ports than GPUs is info, with what each GPU gets; a port that carries at least two GPUs more than " +
-			"another of its rate is a warning. Info too: GPUs whose first choice by class and name is one NIC, while a plan would spread them over equals.",
-		Facts: "the PCI tree, port states and rates",
-		Fix:   "Give each rank the planned NIC: " + perRank + ".",
-		run:   checkOversubscribed,
-	},
-}
 
 // plan is the balanced plan over all GPUs. The outcome says why there is none
 // to judge; where that is nil there is one.
@@ -54,19 +34,29 @@ func (h *host) plan() (*pathsel.Plan, *outcome) {
 		}
 	}
 	for _, load := range p.Ports {
-		if x := h.port[load.Port]; x == nil || x.State == "" {
+		if x := h.Port(load.Port); x == nil || x.State == "" {
 			doubt = append(doubt, load.Port)
 		}
 	}
 	if len(far) > 0 {
-		o.lack("its distance to NICs is not known", h.placeHow(), far...)
+		o.lackOf(far, "its distance to NICs is not known", h.placeHow())
 		return nil, &o
 	}
 	if len(doubt) > 0 {
-		o.lack("the state of the port is not told, so whether it takes part", h.lookAgain(), doubt...)
+		o.lackOf(doubt, "the state of the port is not told, so whether it takes part", h.lookAgain())
 		return nil, &o
 	}
 	return p, nil
+}
+
+var nicUnassigned = Check{
+	Code: "nic-unassigned", Severity: Warning,
+	Title: "every usable data NIC is among the nearest of some GPU",
+	Judged: "The balanced plan over all GPUs and usable ports. A port that it gives to a GPU that has nearer ones, because nobody else is nearer to it, stays idle in " +
+		"every engine that takes the nearest NIC.",
+	Facts: "the PCI tree, port states and rates",
+	Fix:   "Let a plan share the NICs: topoctl path --plan; " + perRank + ".",
+	run:   checkUnassigned,
 }
 
 func checkUnassigned(h *host) outcome {
@@ -80,11 +70,11 @@ func checkUnassigned(h *host) outcome {
 			if c.Reason.Code != pathsel.CodeSpare {
 				continue
 			}
-			text := fmt.Sprintf("no GPU has it among its nearest: engines that take the nearest NIC leave it idle; a balanced plan gives it to %s (%s", a.Consumer, c.Class)
+			sentence := fmt.Sprintf("no GPU has it among its nearest: engines that take the nearest NIC leave it idle; a balanced plan gives it to %s (%s", a.Consumer, c.Class)
 			if c.BytesPerSec != nil {
-				text += ", " + h.bounded(*c.BytesPerSec, c.Basis)
+				sentence += ", " + h.bounded(*c.BytesPerSec, c.Basis)
 			}
-			o.find(Finding{Severity: Warning, Subjects: []topo.ID{c.Port}, Text: text + ")", Basis: c.Basis,
+			o.find(Finding{Severity: Warning, Subjects: []topo.ID{c.Port}, Text: sentence + ")", Basis: c.Basis,
 				Evidence: places(h.rdmaEvidence(c.Port)), Fix: "give it to a rank as the plan does, or keep it for storage on purpose; " + perRank})
 		}
 	}
@@ -94,15 +84,25 @@ func checkUnassigned(h *host) outcome {
 				Evidence: places(h.rdmaEvidence(load.Port)), Fix: "topoctl path --plan shows why"})
 		}
 	}
-	o.note = fmt.Sprintf("%s for %s", count(len(p.Ports), "port"), count(len(p.Assignments), "GPU"))
+	o.note = fmt.Sprintf("%s for %s", text.Plural(len(p.Ports), "port"), text.Plural(len(p.Assignments), "GPU"))
 	return o
 }
 
 func (h *host) rdmaEvidence(port topo.ID) string {
-	if x := h.port[port]; x != nil {
+	if x := h.Port(port); x != nil {
 		return x.Evidence
 	}
 	return ""
+}
+
+var nicOversubscribed = Check{
+	Code: "nic-oversubscribed", Severity: Warning,
+	Title: "no two GPUs have to share a NIC, and taking the first of the nearest spreads them as well as a plan does",
+	Judged: "The balanced plan over all GPUs and usable ports. Fewer ports than GPUs is info, with what each GPU gets; a port that carries at least two GPUs more than " +
+		"another of its rate is a warning. Info too: GPUs whose first choice by class and name is one NIC, while a plan would spread them over equals.",
+	Facts: "the PCI tree, port states and rates",
+	Fix:   "Give each rank the planned NIC: " + perRank + ".",
+	run:   checkOversubscribed,
 }
 
 func checkOversubscribed(h *host) outcome {
@@ -111,7 +111,7 @@ func checkOversubscribed(h *host) outcome {
 		return *none
 	}
 	var o outcome
-	o.note = fmt.Sprintf("%s for %s", count(len(p.Ports), "port"), count(len(p.Assignments), "GPU"))
+	o.note = fmt.Sprintf("%s for %s", text.Plural(len(p.Ports), "port"), text.Plural(len(p.Assignments), "GPU"))
 	if len(p.Ports) == 0 {
 		return notApplicable("no usable port, see no-usable-port")
 	}
@@ -127,7 +127,7 @@ func checkOversubscribed(h *host) outcome {
 	switch {
 	case len(most.Consumers) > 1 && len(most.Consumers)-len(least.Consumers) > 1 && h.sameRate(most.Port, least.Port):
 		o.find(Finding{Severity: Warning, Subjects: []topo.ID{most.Port}, Evidence: places(h.rdmaEvidence(most.Port)),
-			Text: fmt.Sprintf("it carries %d GPUs (%s) while %s carries %d", len(most.Consumers), some(most.Consumers), least.Name, len(least.Consumers)),
+			Text: fmt.Sprintf("it carries %d GPUs (%s) while %s carries %d", len(most.Consumers), text.Join(most.Consumers, mostNames), least.Name, len(least.Consumers)),
 			Fix:  "topoctl path --plan shows it; look for ports that are down"})
 	case len(most.Consumers) > 1:
 		o.find(h.shared(p, most))
@@ -151,7 +151,7 @@ func (h *host) shared(p *pathsel.Plan, most pathsel.PortLoad) Finding {
 			f.Subjects = append(f.Subjects, l.Port)
 		}
 	}
-	f.Text = fmt.Sprintf("%s share %s, up to %d on one (%s)", count(len(p.Assignments), "GPU"), count(len(p.Ports), "port"), len(most.Consumers), most.Name)
+	f.Text = fmt.Sprintf("%s share %s, up to %d on one (%s)", text.Plural(len(p.Assignments), "GPU"), text.Plural(len(p.Ports), "port"), len(most.Consumers), most.Name)
 	if b := p.Bottleneck; b != nil {
 		f.Text += fmt.Sprintf("; while all are busy the slowest gets %s", h.bounded(b.SlowestBytesPerSec, b.Basis))
 		f.Basis = b.Basis
@@ -168,7 +168,7 @@ func (h *host) fewPorts(p *pathsel.Plan) string {
 		}
 	}
 	if len(out) > 0 && len(out)+len(p.Ports) >= len(p.Assignments) {
-		return fmt.Sprintf("bring back what is out of use (%s): see port-down", some(out))
+		return fmt.Sprintf("bring back what is out of use (%s): see port-down", text.Join(out, mostNames))
 	}
 	return "nothing, the host is built so; " + perRank
 }
@@ -190,7 +190,7 @@ func (h *host) pileUp(o *outcome, p *pathsel.Plan) {
 	var crowded []string
 	first.each(func(name string, gpus []topo.ID) {
 		if len(gpus) > 1 {
-			crowded = append(crowded, fmt.Sprintf("%s on %s", some(strs(gpus)), name))
+			crowded = append(crowded, fmt.Sprintf("%s on %s", text.Join(strs(gpus), mostNames), name))
 			f.Subjects, f.Evidence = append(f.Subjects, node[name]), places(append(f.Evidence, h.rdmaEvidence(node[name]))...)
 		}
 	})
@@ -199,7 +199,7 @@ func (h *host) pileUp(o *outcome, p *pathsel.Plan) {
 	}
 	f.Text = fmt.Sprintf("GPUs have equally near NICs, and engines that take the first by name put several on one: %s", joined(crowded, "; "))
 	if idle := len(p.Ports) - len(first.order); idle > 0 {
-		f.Text += fmt.Sprintf("; %d of %s then stay idle", idle, count(len(p.Ports), "port"))
+		f.Text += fmt.Sprintf("; %d of %s then stay idle", idle, text.Plural(len(p.Ports), "port"))
 	}
 	f.Text += ", while a plan gives each GPU its own"
 	o.find(f)

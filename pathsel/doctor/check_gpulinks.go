@@ -6,44 +6,8 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/text"
 )
-
-var gpuLinkChecks = []Check{
-	{
-		Code: "nvlink-missing", Family: "GPU links", Severity: Error,
-		Title: "every GPU that should have NVLinks has some that are active",
-		Judged: "GPUs without an active NVLink on a host with NVSwitches are an error; GPUs without one beside GPUs of the same model " +
-			"that have some are a warning. Without NVML nothing tells.",
-		Facts: "NVML (nvmlDeviceGetNvLinkState), NVSwitches in /sys/bus/pci/devices",
-		Fix:   "Start NVIDIA's fabric manager in the version of the driver (systemctl status nvidia-fabricmanager); look at nvidia-smi nvlink -s and dmesg.",
-		run:   checkNVLinkMissing,
-	},
-	{
-		Code: "nvlink-uneven", Family: "GPU links", Severity: Warning,
-		Title:  "GPUs of one model have equally many active links to each other",
-		Judged: "The number of active NVLinks (of AMD GPUs, xGMI links) of each GPU against the others of its model. GPUs whose links lead to devices that are hidden here are not judged.",
-		Facts:  "NVML (nvmlDeviceGetNvLinkState); the amdgpu driver's topology in /sys/class/kfd",
-		Fix:    "nvidia-smi nvlink -s shows which link is down, nvidia-smi nvlink -e its errors; reset the GPU or have the board looked at.",
-		run:    checkNVLinkUneven,
-	},
-	{
-		Code: "p2p-disabled", Family: "GPU links", Severity: Error,
-		Title: "GPUs may reach each other's memory",
-		Judged: "NVML's answer for each pair of NVIDIA GPUs. Refused beside an NVLink is an error (NCCL stops), below a common PCIe switch " +
-			"a warning, elsewhere info: such pairs go through host memory anyway.",
-		Facts: "NVML (nvmlDeviceGetP2PStatus)",
-		Fix:   "Look at the reason: registry keys of the driver (NVreg_...), MIG, confidential computing, IOMMU and ACS, a guest without the peer in the same clique.",
-		run:   checkP2P,
-	},
-	{
-		Code: "mig-enabled", Family: "GPU links", Severity: Info,
-		Title:  "no GPU is partitioned with MIG",
-		Judged: "MIG takes peer access and NVLink from a GPU: transfers between its partitions and other GPUs go through host memory.",
-		Facts:  "NVML (nvmlDeviceGetMigMode)",
-		Fix:    "nvidia-smi -i N -mig 0, if transfers between GPUs matter more than partitions.",
-		run:    checkMIG,
-	},
-}
 
 // nvidia lists the NVIDIA GPUs, and those whose vendor is not told.
 func (h *host) nvidia() []*topo.GPU {
@@ -92,6 +56,16 @@ func (h *host) askNVML() string {
 	return "record the host where NVML can be loaded"
 }
 
+var nvlinkMissing = Check{
+	Code: "nvlink-missing", Severity: Error,
+	Title: "every GPU that should have NVLinks has some that are active",
+	Judged: "GPUs without an active NVLink on a host with NVSwitches are an error; GPUs without one beside GPUs of the same model " +
+		"that have some are a warning. Without NVML nothing tells.",
+	Facts: "NVML (nvmlDeviceGetNvLinkState), NVSwitches in /sys/bus/pci/devices",
+	Fix:   "Start NVIDIA's fabric manager in the version of the driver (systemctl status nvidia-fabricmanager); look at nvidia-smi nvlink -s and dmesg.",
+	run:   checkNVLinkMissing,
+}
+
 func checkNVLinkMissing(h *host) outcome {
 	gpus := h.nvidia()
 	if len(gpus) == 0 {
@@ -121,13 +95,11 @@ func checkNVLinkMissing(h *host) outcome {
 	}
 	if len(dark) > 0 {
 		o.find(Finding{Severity: Error, Subjects: dark, Evidence: places("nvmlDeviceGetNvLinkState", h.t.NVSwitches[0].Evidence),
-			Text: fmt.Sprintf("no active NVLink, though the host has %s: CUDA does not start on such GPUs until the fabric is set up", count(len(h.t.NVSwitches), "NVSwitch")),
+			Text: fmt.Sprintf("no active NVLink, though the host has %s: CUDA does not start on such GPUs until the fabric is set up", text.Plural(len(h.t.NVSwitches), "NVSwitch")),
 			Fix:  "start the fabric manager in the version of the driver: systemctl status nvidia-fabricmanager"})
 	}
-	if len(mute) > 0 {
-		o.lack("the state of NVLinks "+h.unasked(), h.askNVML(), mute...)
-	}
-	o.note = count(len(gpus), "GPU")
+	o.lackOf(mute, "the state of NVLinks "+h.unasked(), h.askNVML())
+	o.note = text.Plural(len(gpus), "GPU")
 	return o
 }
 
@@ -147,6 +119,15 @@ func (h *host) hiddenLinks(g topo.ID) bool {
 	return slices.ContainsFunc(h.t.Warnings, func(w topo.Warning) bool {
 		return w.Code == topo.CodePartialView && w.Subject == g && strings.HasPrefix(w.Evidence, "nvmlDeviceGetNvLink")
 	})
+}
+
+var nvlinkUneven = Check{
+	Code: "nvlink-uneven", Severity: Warning,
+	Title:  "GPUs of one model have equally many active links to each other",
+	Judged: "The number of active NVLinks (of AMD GPUs, xGMI links) of each GPU against the others of its model. GPUs whose links lead to devices that are hidden here are not judged.",
+	Facts:  "NVML (nvmlDeviceGetNvLinkState); the amdgpu driver's topology in /sys/class/kfd",
+	Fix:    "nvidia-smi nvlink -s shows which link is down, nvidia-smi nvlink -e its errors; reset the GPU or have the board looked at.",
+	run:    checkNVLinkUneven,
 }
 
 func checkNVLinkUneven(h *host) outcome {
@@ -186,16 +167,14 @@ func checkNVLinkUneven(h *host) outcome {
 		}
 	})
 	if len(mute) > 1 {
-		o.lack("links between GPUs are not known", h.askNVML(), mute...)
+		o.lackOf(mute, "links between GPUs are not known", h.askNVML())
 	}
-	if len(hidden) > 0 {
-		o.lack("some of its NVLinks lead to devices that are hidden here", "run topoctl outside the container or guest", hidden...)
-	}
+	o.lackOf(hidden, "some of its NVLinks lead to devices that are hidden here", "run topoctl outside the container or guest")
 	if looked == 0 {
 		o.absent = "no two GPUs of one model"
 		return o
 	}
-	o.note = count(looked, "GPU")
+	o.note = text.Plural(looked, "GPU")
 	return o
 }
 
@@ -204,6 +183,16 @@ func modelOf(g *topo.GPU) string {
 		return "model unknown"
 	}
 	return g.Model
+}
+
+var p2pDisabled = Check{
+	Code: "p2p-disabled", Severity: Error,
+	Title: "GPUs may reach each other's memory",
+	Judged: "NVML's answer for each pair of NVIDIA GPUs. Refused beside an NVLink is an error (NCCL stops), below a common PCIe switch " +
+		"a warning, elsewhere info: such pairs go through host memory anyway.",
+	Facts: "NVML (nvmlDeviceGetP2PStatus)",
+	Fix:   "Look at the reason: registry keys of the driver (NVreg_...), MIG, confidential computing, IOMMU and ACS, a guest without the peer in the same clique.",
+	run:   checkP2P,
 }
 
 func checkP2P(h *host) outcome {
@@ -253,15 +242,13 @@ func checkP2P(h *host) outcome {
 		slices.SortFunc(who, func(a, b topo.ID) int { return topo.NaturalCompare(string(a), string(b)) })
 		example := fmt.Sprintf("%s and %s", pairs[0][0], pairs[0][1])
 		if len(pairs) > 1 {
-			example = fmt.Sprintf("%s, such as %s", count(len(pairs), "pair"), example)
+			example = fmt.Sprintf("%s, such as %s", text.Plural(len(pairs), "pair"), example)
 		}
 		o.find(Finding{Severity: r.severity, Subjects: who, Evidence: []string{"nvmlDeviceGetP2PStatus = " + r.reason},
 			Text: fmt.Sprintf("peer access is refused (%s) %s: %s", r.reason, r.where, example), Fix: refusalFix(r.reason, r.severity)})
 	})
-	if len(mute) > 0 {
-		o.lack("peer access "+h.unasked(), h.askNVML(), mute...)
-	}
-	o.note = count(looked/2, "pair")
+	o.lackOf(mute, "peer access "+h.unasked(), h.askNVML())
+	o.note = text.Plural(looked/2, "pair")
 	return o
 }
 
@@ -286,6 +273,15 @@ func refusalFix(reason string, s Severity) string {
 	return "nvidia-smi topo -p2p r shows all pairs; look for MIG, confidential computing, IOMMU and ACS, and in a guest for peers outside its clique"
 }
 
+var migEnabled = Check{
+	Code: "mig-enabled", Severity: Info,
+	Title:  "no GPU is partitioned with MIG",
+	Judged: "MIG takes peer access and NVLink from a GPU: transfers between its partitions and other GPUs go through host memory.",
+	Facts:  "NVML (nvmlDeviceGetMigMode)",
+	Fix:    "nvidia-smi -i N -mig 0, if transfers between GPUs matter more than partitions.",
+	run:    checkMIG,
+}
+
 func checkMIG(h *host) outcome {
 	gpus := h.nvidia()
 	if len(gpus) == 0 {
@@ -297,15 +293,13 @@ func checkMIG(h *host) outcome {
 		switch {
 		case g.MIG != nil && g.MIG.Enabled:
 			o.find(Finding{Severity: Info, Subjects: []topo.ID{g.ID}, Evidence: []string{"nvmlDeviceGetMigMode"},
-				Text: fmt.Sprintf("MIG is on (%s): its partitions have no peer access and no NVLink to other GPUs", count(len(g.MIG.Instances), "partition")),
+				Text: fmt.Sprintf("MIG is on (%s): its partitions have no peer access and no NVLink to other GPUs", text.Plural(len(g.MIG.Instances), "partition")),
 				Fix:  fmt.Sprintf("nvidia-smi -i %s -mig 0, if transfers between GPUs matter more than partitions", index(g))})
 		case g.KnownFrom != "driver":
 			mute = append(mute, g.ID)
 		}
 	}
-	if len(mute) > 0 {
-		o.lack("MIG mode "+h.unasked(), h.askNVML(), mute...)
-	}
-	o.note = count(len(gpus), "GPU")
+	o.lackOf(mute, "MIG mode "+h.unasked(), h.askNVML())
+	o.note = text.Plural(len(gpus), "GPU")
 	return o
 }

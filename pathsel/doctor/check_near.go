@@ -6,56 +6,9 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/pathsel"
 )
-
-var nearChecks = []Check{
-	{
-		Code: "gpu-without-near-nic", Family: "GPUs and their NICs", Severity: Warning,
-		Title: "every GPU has a NIC below its own PCIe switch, or reaches NICs over its CPU's C2C link",
-		Judged: "The best class of each GPU to the RDMA data ports, up or down: farther than PXB is a warning if other GPUs of the host have a near one, " +
-			"info if none has, because the host is built so.",
-		Facts: "the PCI tree",
-		Fix:   "Use the nearest one by name (topoctl path gpu:N), or move a NIC to the GPU's switch.",
-		run:   checkNearNIC,
-	},
-	{
-		Code: "gpu-nic-index", Family: "GPUs and their NICs", Severity: Warning,
-		Title: "pairing GPU and NIC by their numbers gives each GPU a nearest NIC",
-		Judged: "The i-th data NIC in the order of names for gpu:i, as scripts and some engines pair them. A warning where that NIC is farther than the GPU's nearest. " +
-			"Info where only the order of all RDMA devices misleads, storage and others included.",
-		Facts: "the PCI tree, the names of RDMA devices",
-		Fix:   "Pair by topology instead: topoctl path gpu:N; " + perRank + ".",
-		run:   checkIndex,
-	},
-	{
-		Code: "c2c-path", Family: "GPUs and their NICs", Severity: Info,
-		Title: "no GPU depends on its C2C link to reach NICs",
-		Judged: "GPUs with NVLink-C2C to their CPU and no NIC below their own switch (Grace Hopper, Grace Blackwell): transfers go over C2C and the CPU, which is fast, " +
-			"but programs that only count PCIe switches see no near NIC and copy through host memory.",
-		Facts: "NVML (C2C links), the PCI tree",
-		Fix:   "NCCL: NCCL_NET_GDR_C2C=1 where it is not the default, and NCCL_NET_GDR_LEVEL; see NCCL's path type P2C in topoctl matrix --show nccl.",
-		run:   checkC2C,
-	},
-	{
-		Code: "nic-role", Family: "GPUs and their NICs", Severity: Info,
-		Title: "every RDMA device is made for data",
-		Judged: "Devices that topoctl leaves out of data transfers, with the reason: decoys (ConnectX functions that manage NVLink, slots of two lanes), management " +
-			"(a fraction of the fastest rate), storage (another fabric, or away from GPUs that all have NICs of their own).",
-		Facts: "PCI subsystem, link width, rates, link layers, routes, the PCI tree",
-		Fix:   "Leave them out elsewhere too: NCCL_IB_HCA=^NAME, UCX_NET_DEVICES; topoctl export env --for nccl.",
-		run:   checkRoles,
-	},
-	{
-		Code: "dpu", Family: "GPUs and their NICs", Severity: Info,
-		Title: "no NIC is a DPU with a system of its own",
-		Judged: "BlueField functions, and representors of virtual functions. A DPU in DPU mode has its own operating system between the port and the host. " +
-			"Representors stand for virtual functions and are never counted as NICs.",
-		Facts: "vendor and device in /sys/bus/pci/devices, phys_port_name in /sys/class/net, DMI product",
-		Fix:   "mlxconfig -d BDF q INTERNAL_CPU_OFFLOAD_ENGINE tells DPU mode (0) from NIC mode (1).",
-		run:   checkDPU,
-	},
-}
 
 // nearPorts are the data ports that could be a GPU's own.
 func (h *host) nearPorts() []*pathsel.Port { return h.dataPorts() }
@@ -100,6 +53,16 @@ func (h *host) coherentEvidence(gpu topo.ID) []string {
 	return h.treeEvidence(gpu)
 }
 
+var gpuWithoutNearNIC = Check{
+	Code: "gpu-without-near-nic", Severity: Warning,
+	Title: "every GPU has a NIC below its own PCIe switch, or reaches NICs over its CPU's C2C link",
+	Judged: "The best class of each GPU to the RDMA data ports, up or down: farther than PXB is a warning if other GPUs of the host have a near one, " +
+		"info if none has, because the host is built so.",
+	Facts: "the PCI tree",
+	Fix:   "Use the nearest one by name (topoctl path gpu:N), or move a NIC to the GPU's switch.",
+	run:   checkNearNIC,
+}
+
 func checkNearNIC(h *host) outcome {
 	ports := h.nearPorts()
 	if len(h.t.GPUs) == 0 || len(ports) == 0 {
@@ -130,11 +93,19 @@ func checkNearNIC(h *host) outcome {
 		by.add(best, g)
 	}
 	by.each(func(class topo.Class, gpus []topo.ID) { o.find(h.farNICs(severity, class, gpus, ports)) })
-	if len(untold) > 0 {
-		o.lack("its distance to NICs is not known", h.placeHow(), untold...)
-	}
-	o.note = count(len(h.t.GPUs), "GPU")
+	o.lackOf(untold, "its distance to NICs is not known", h.placeHow())
+	o.note = text.Plural(len(h.t.GPUs), "GPU")
 	return o
+}
+
+var c2cPath = Check{
+	Code: "c2c-path", Severity: Info,
+	Title: "no GPU depends on its C2C link to reach NICs",
+	Judged: "GPUs with NVLink-C2C to their CPU and no NIC below their own switch (Grace Hopper, Grace Blackwell): transfers go over C2C and the CPU, which is fast, " +
+		"but programs that only count PCIe switches see no near NIC and copy through host memory.",
+	Facts: "NVML (C2C links), the PCI tree",
+	Fix:   "NCCL: NCCL_NET_GDR_C2C=1 where it is not the default, and NCCL_NET_GDR_LEVEL; see NCCL's path type P2C in topoctl matrix --show nccl.",
+	run:   checkC2C,
 }
 
 func checkC2C(h *host) outcome {
@@ -163,30 +134,28 @@ func checkC2C(h *host) outcome {
 			Text: fmt.Sprintf("reaches its NICs over C2C and the CPU (%s, NCCL's P2C): programs that count PCIe switches only copy through host memory instead", best),
 			Fix:  "NCCL_NET_GDR_C2C=1 where it is not the default; topoctl matrix --show nccl shows the path types"})
 	}
-	if len(mute) > 0 {
-		o.lack("C2C links are not known", h.askNVML(), mute...)
-	}
-	o.note = count(len(gpus), "GPU")
+	o.lackOf(mute, "C2C links are not known", h.askNVML())
+	o.note = text.Plural(len(gpus), "GPU")
 	return o
 }
 
 // farNICs is the finding about GPUs whose nearest NIC is of a farther class.
 func (h *host) farNICs(severity Severity, class topo.Class, gpus []topo.ID, ports []*pathsel.Port) Finding {
 	_, at, _ := h.nearest(gpus[0], ports)
-	text := fmt.Sprintf("no NIC below its own PCIe switch; the nearest %s %s", is(len(at)), class)
+	sentence := fmt.Sprintf("no NIC below its own PCIe switch; the nearest %s %s", text.Noun(len(at), "is", "are"), class)
 	if r, basis, ok := h.expected(gpus[0], ports); ok {
-		text += ", " + h.bounded(r, basis)
+		sentence += ", " + h.bounded(r, basis)
 	}
-	text += fmt.Sprintf(" (for %s %s)", gpus[0], few(names(at)))
+	sentence += fmt.Sprintf(" (for %s %s)", gpus[0], few(names(at)))
 	fix := "the host is built so: give each GPU the nearest NIC; " + perRank
 	if guest, _ := h.guest(); guest {
 		fix = "a guest may not see the switches that they share: look for the provider's NCCL_TOPO_FILE"
 	}
 	if severity == Warning {
-		text += "; other GPUs here have one"
+		sentence += "; other GPUs here have one"
 		fix = "move a NIC to the GPU's switch, or plan with the lower rate: topoctl path " + string(gpus[0])
 	}
-	return Finding{Severity: severity, Subjects: gpus, Text: text, Evidence: h.treeEvidence(gpus[0]), Fix: fix}
+	return Finding{Severity: severity, Subjects: gpus, Text: sentence, Evidence: h.treeEvidence(gpus[0]), Fix: fix}
 }
 
 // expected is what the nearest of some ports carries for a GPU.
@@ -235,10 +204,20 @@ func (h *host) misled(nics, data []*pathsel.Port) (gpus []topo.ID, what []string
 		best, at, _ := h.nearest(g.ID, data)
 		if c := h.class(g.ID, nics[i].NIC); c.Known() && best.Compare(c) < 0 {
 			gpus = append(gpus, g.ID)
-			what = append(what, fmt.Sprintf("%s gets %s (%s), its nearest %s %s (%s)", g.ID, nics[i].Name, c, is(len(at)), few(names(at)), best))
+			what = append(what, fmt.Sprintf("%s gets %s (%s), its nearest %s %s (%s)", g.ID, nics[i].Name, c, text.Noun(len(at), "is", "are"), few(names(at)), best))
 		}
 	}
 	return gpus, what
+}
+
+var gpuNICIndex = Check{
+	Code: "gpu-nic-index", Severity: Warning,
+	Title: "pairing GPU and NIC by their numbers gives each GPU a nearest NIC",
+	Judged: "The i-th data NIC in the order of names for gpu:i, as scripts and some engines pair them. A warning where that NIC is farther than the GPU's nearest. " +
+		"Info where only the order of all RDMA devices misleads, storage and others included.",
+	Facts: "the PCI tree, the names of RDMA devices",
+	Fix:   "Pair by topology instead: topoctl path gpu:N; " + perRank + ".",
+	run:   checkIndex,
 }
 
 func checkIndex(h *host) outcome {
@@ -253,9 +232,7 @@ func checkIndex(h *host) outcome {
 			untold = append(untold, h.t.GPUs[i].ID)
 		}
 	}
-	if len(untold) > 0 {
-		o.lack("its distance to some NIC is not known", h.placeHow(), untold...)
-	}
+	o.lackOf(untold, "its distance to some NIC is not known", h.placeHow())
 	all := byNumber(h.hardwarePorts())
 	gpus, what := h.misled(data, data)
 	severity, which := Warning, "the data NICs"
@@ -264,15 +241,25 @@ func checkIndex(h *host) outcome {
 		severity, which = Info, "all RDMA devices, storage and others included,"
 	}
 	if len(gpus) > 0 {
-		text := fmt.Sprintf("pairing GPUs with %s by number misleads %d of %d GPUs: %s", which, len(gpus), len(h.t.GPUs), what[0])
+		sentence := fmt.Sprintf("pairing GPUs with %s by number misleads %d of %d GPUs: %s", which, len(gpus), len(h.t.GPUs), what[0])
 		if len(what) > 1 {
-			text += "; " + what[1]
+			sentence += "; " + what[1]
 		}
-		o.find(Finding{Severity: severity, Subjects: gpus, Text: text, Evidence: h.treeEvidence(gpus[0]),
+		o.find(Finding{Severity: severity, Subjects: gpus, Text: sentence, Evidence: h.treeEvidence(gpus[0]),
 			Fix: "pair by topology, as topoctl path " + string(gpus[0]) + " shows; " + perRank})
 	}
-	o.note = fmt.Sprintf("%s, %s", count(len(h.t.GPUs), "GPU"), count(len(data), "data NIC"))
+	o.note = fmt.Sprintf("%s, %s", text.Plural(len(h.t.GPUs), "GPU"), text.Plural(len(data), "data NIC"))
 	return o
+}
+
+var nicRole = Check{
+	Code: "nic-role", Severity: Info,
+	Title: "every RDMA device is made for data",
+	Judged: "Devices that topoctl leaves out of data transfers, with the reason: decoys (ConnectX functions that manage NVLink, slots of two lanes), management " +
+		"(a fraction of the fastest rate), storage (another fabric, or away from GPUs that all have NICs of their own).",
+	Facts: "PCI subsystem, link width, rates, link layers, routes, the PCI tree",
+	Fix:   "Leave them out elsewhere too: NCCL_IB_HCA=^NAME, UCX_NET_DEVICES; topoctl export env --for nccl.",
+	run:   checkRoles,
 }
 
 func checkRoles(h *host) outcome {
@@ -307,10 +294,8 @@ func checkRoles(h *host) outcome {
 		}
 		o.find(f)
 	})
-	if len(untold) > 0 {
-		o.lack("too little is told of the device to know what it is for", h.lookAgain(), untold...)
-	}
-	o.note = count(len(ports), "RDMA device")
+	o.lackOf(untold, "too little is told of the device to know what it is for", h.lookAgain())
+	o.note = text.Plural(len(ports), "RDMA device")
 	return o
 }
 
@@ -327,6 +312,16 @@ func devices(ports []*pathsel.Port) []string {
 // blueFields are the network functions of BlueField 1, 2 and 3. Source: the PCI
 // ID repository, vendor 15b3.
 var blueFields = map[topo.HexID]string{"0xa2d2": "BlueField", "0xa2d6": "BlueField-2", "0xa2dc": "BlueField-3"}
+
+var dpu = Check{
+	Code: "dpu", Severity: Info,
+	Title: "no NIC is a DPU with a system of its own",
+	Judged: "BlueField functions, and representors of virtual functions. A DPU in DPU mode has its own operating system between the port and the host. " +
+		"Representors stand for virtual functions and are never counted as NICs.",
+	Facts: "vendor and device in /sys/bus/pci/devices, phys_port_name in /sys/class/net, DMI product",
+	Fix:   "mlxconfig -d BDF q INTERNAL_CPU_OFFLOAD_ENGINE tells DPU mode (0) from NIC mode (1).",
+	run:   checkDPU,
+}
 
 func checkDPU(h *host) outcome {
 	var o outcome
@@ -353,18 +348,16 @@ func checkDPU(h *host) outcome {
 		}
 	}
 	if len(stand) > 0 {
-		n := h.netdev[stand[0].Name()]
+		n := h.NetdevNamed(stand[0].Name())
 		o.find(Finding{Severity: Info, Subjects: stand, Evidence: []string{netFile(n.Name, "phys_port_name", n.PhysPort)},
-			Text: fmt.Sprintf("%s: stand-ins for virtual functions on a switch inside the NIC, not counted as NICs", count(len(stand), "representor")),
+			Text: fmt.Sprintf("%s: stand-ins for virtual functions on a switch inside the NIC, not counted as NICs", text.Plural(len(stand), "representor")),
 			Fix:  "leave them out of lists of interfaces"})
 	}
-	if len(untold) > 0 {
-		o.lack("vendor and device of the function are not told", h.lookAgain(), untold...)
-	}
+	o.lackOf(untold, "vendor and device of the function are not told", h.lookAgain())
 	if len(network) == 0 {
 		o.absent = "no NIC on PCI"
 	}
-	o.note = count(len(network), "network function")
+	o.note = text.Plural(len(network), "network function")
 	return o
 }
 
@@ -386,7 +379,7 @@ func (h *host) networkFunctions() []*topo.PCIDevice {
 
 func (h *host) dpu(name string, functions []*topo.PCIDevice) Finding {
 	f := Finding{Severity: Info, Subjects: functionIDs(functions), Evidence: places(pciFile(functions[0], "device", string(functions[0].Device))),
-		Text: fmt.Sprintf("%s of %s: in DPU mode its own system stands between these ports and the host, which is not visible from here", count(len(functions), "function"), name),
+		Text: fmt.Sprintf("%s of %s: in DPU mode its own system stands between these ports and the host, which is not visible from here", text.Plural(len(functions), "function"), name),
 		Fix:  "mlxconfig -d " + functions[0].BDF.String() + " q INTERNAL_CPU_OFFLOAD_ENGINE tells the mode"}
 	if strings.Contains(h.t.Host.Product, "BlueField") {
 		f.Text = fmt.Sprintf("this is the DPU itself (%s): its ports serve the host beside it, which is not visible from here", h.t.Host.Product)

@@ -7,45 +7,9 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/pathsel"
 )
-
-var railChecks = []Check{
-	{
-		Code: "rate-mismatch", Family: "Rails", Severity: Warning,
-		Title:  "data ports of one kind run at one rate",
-		Judged: "The rates of the RDMA data ports that are up, separately for InfiniBand and Ethernet. A slower rail holds back every transfer that is spread evenly.",
-		Facts:  "rate in /sys/class/infiniband/DEV/ports/N",
-		Fix:    "Look at cable, transceiver and switch port of the slower one (mlxlink -d DEV), or leave it out.",
-		run:    checkRates,
-	},
-	{
-		Code: "mixed-link-layer", Family: "Rails", Severity: Warning,
-		Title: "the RDMA ports that are up have one link layer",
-		Judged: "InfiniBand and Ethernet side by side. A warning where both seem made for data; info where the ports of one kind are recognised as " +
-			"storage or management, because topoctl leaves those out and other programs have to be told.",
-		Facts: "link_layer in /sys/class/infiniband/DEV/ports/N; the roles of NICs",
-		Fix:   "NCCL_IB_HCA, UCX_NET_DEVICES, Mooncake's device list: topoctl export writes them.",
-		run:   checkLayers,
-	},
-	{
-		Code: "firmware-differs", Family: "Rails", Severity: Info,
-		Title:  "NICs of one board have one firmware version",
-		Judged: "fw_ver of the RDMA devices with the same board_id.",
-		Facts:  "fw_ver and board_id in /sys/class/infiniband/DEV",
-		Fix:    "Update the older ones: mlxfwmanager.",
-		run:    checkFirmware,
-	},
-	{
-		Code: "rails-share-subnet", Family: "Rails", Severity: Info,
-		Title: "each Ethernet data port has an IP network of its own",
-		Judged: "Data ports that are up with addresses in one IP network. The kernel then sends all TCP, and connections that rdma_cm makes, by one of them, unless there are " +
-			"rules that choose by source address, which are not read.",
-		Facts: "addresses of the interfaces (netlink)",
-		Fix:   "A network for each rail; or ip rule by source address with arp_ignore=1, arp_announce=2.",
-		run:   checkSubnets,
-	},
-}
 
 // kind is what tells rails apart that need not be alike.
 func kind(p *pathsel.Port) string {
@@ -53,6 +17,15 @@ func kind(p *pathsel.Port) string {
 		return "link layer unknown"
 	}
 	return p.LinkLayer
+}
+
+var rateMismatch = Check{
+	Code: "rate-mismatch", Severity: Warning,
+	Title:  "data ports of one kind run at one rate",
+	Judged: "The rates of the RDMA data ports that are up, separately for InfiniBand and Ethernet. A slower rail holds back every transfer that is spread evenly.",
+	Facts:  "rate in /sys/class/infiniband/DEV/ports/N",
+	Fix:    "Look at cable, transceiver and switch port of the slower one (mlxlink -d DEV), or leave it out.",
+	run:    checkRates,
 }
 
 func checkRates(h *host) outcome {
@@ -84,12 +57,12 @@ func checkRates(h *host) outcome {
 		var parts []string
 		fastest := by.order[0]
 		by.each(func(r topo.Rate, ports []*pathsel.Port) {
-			parts = append(parts, h.wire(r)+" on "+some(names(ports)))
+			parts = append(parts, h.wire(r)+" on "+text.Join(names(ports), mostNames))
 			if r != fastest {
 				f.Subjects = append(f.Subjects, ids(ports)...)
 			}
 			raw := ""
-			if x := h.port[ports[0].ID]; x != nil {
+			if x := h.Port(ports[0].ID); x != nil {
 				raw = x.RateRaw
 			}
 			f.Evidence = append(f.Evidence, h.portFile(ports[0], "rate", raw))
@@ -97,14 +70,12 @@ func checkRates(h *host) outcome {
 		f.Text = layer + " data ports have different rates: " + strings.Join(parts, "; ") + ": even shares run at the pace of the slowest"
 		o.find(f)
 	})
-	if len(untold) > 0 {
-		o.lack("the rate of the port is not told", h.rateHow(untold), untold...)
-	}
+	o.lackOf(untold, "the rate of the port is not told", h.rateHow(untold))
 	if looked < 2 && len(untold) < 2 {
 		o.missing = nil // nothing to compare it with
 		return notApplicable("fewer than two RDMA data ports that are up")
 	}
-	o.note = count(looked, "port")
+	o.note = text.Plural(looked, "port")
 	return o
 }
 
@@ -122,11 +93,21 @@ func rolesOf(ports []*pathsel.Port) []string {
 // rateHow says how to get the rate of ports.
 func (h *host) rateHow(ports []topo.ID) string {
 	for _, id := range ports {
-		if p, ok := h.paths.Port(id); !ok || h.rdma[p.NIC] == nil || h.rdma[p.NIC].Transport != "efa" {
+		if p, ok := h.paths.Port(id); !ok || h.RDMADevice(p.NIC) == nil || h.RDMADevice(p.NIC).Transport != "efa" {
 			return h.lookAgain()
 		}
 	}
 	return "EFA has no rate file: see what the cloud provider says of the instance type"
+}
+
+var mixedLinkLayer = Check{
+	Code: "mixed-link-layer", Severity: Warning,
+	Title: "the RDMA ports that are up have one link layer",
+	Judged: "InfiniBand and Ethernet side by side. A warning where both seem made for data; info where the ports of one kind are recognised as " +
+		"storage or management, because topoctl leaves those out and other programs have to be told.",
+	Facts: "link_layer in /sys/class/infiniband/DEV/ports/N; the roles of NICs",
+	Fix:   "NCCL_IB_HCA, UCX_NET_DEVICES, Mooncake's device list: topoctl export writes them.",
+	run:   checkLayers,
 }
 
 func checkLayers(h *host) outcome {
@@ -149,11 +130,11 @@ func checkLayers(h *host) outcome {
 		var parts []string
 		by.each(func(layer string, ports []*pathsel.Port) {
 			made := onlyData(ports)
-			part := fmt.Sprintf("%s on %s", layer, some(names(ports)))
+			part := fmt.Sprintf("%s on %s", layer, text.Join(names(ports), mostNames))
 			if len(made) > 0 {
 				data++
 			} else {
-				part += " (" + some(rolesOf(ports)) + ")"
+				part += " (" + text.Join(rolesOf(ports), mostNames) + ")"
 			}
 			parts = append(parts, part)
 			if len(made) == 0 {
@@ -174,6 +155,15 @@ func checkLayers(h *host) outcome {
 	}
 	o.note = strings.Join(by.order, " and ")
 	return o
+}
+
+var firmwareDiffers = Check{
+	Code: "firmware-differs", Severity: Info,
+	Title:  "NICs of one board have one firmware version",
+	Judged: "fw_ver of the RDMA devices with the same board_id.",
+	Facts:  "fw_ver and board_id in /sys/class/infiniband/DEV",
+	Fix:    "Update the older ones: mlxfwmanager.",
+	run:    checkFirmware,
 }
 
 func checkFirmware(h *host) outcome {
@@ -203,7 +193,7 @@ func checkFirmware(h *host) outcome {
 		f := Finding{Severity: Info, Fix: "update the older ones: mlxfwmanager"}
 		var parts []string
 		by.each(func(version string, names []string) {
-			parts = append(parts, version+" on "+some(names))
+			parts = append(parts, version+" on "+text.Join(names, mostNames))
 			f.Evidence = append(f.Evidence, "/sys/class/infiniband/"+names[0]+"/fw_ver = "+version)
 			for _, n := range names {
 				f.Subjects = append(f.Subjects, topo.RDMAID(n))
@@ -213,13 +203,23 @@ func checkFirmware(h *host) outcome {
 		o.find(f)
 	})
 	if len(untold) > 1 {
-		o.lack("firmware or board is not told", h.lookAgain(), untold...)
+		o.lackOf(untold, "firmware or board is not told", h.lookAgain())
 	}
 	if looked < 2 && len(untold) < 2 {
 		return notApplicable("fewer than two NICs with a board and firmware of their own")
 	}
-	o.note = count(looked, "RDMA device")
+	o.note = text.Plural(looked, "RDMA device")
 	return o
+}
+
+var railsShareSubnet = Check{
+	Code: "rails-share-subnet", Severity: Info,
+	Title: "each Ethernet data port has an IP network of its own",
+	Judged: "Data ports that are up with addresses in one IP network. The kernel then sends all TCP, and connections that rdma_cm makes, by one of them, unless there are " +
+		"rules that choose by source address, which are not read.",
+	Facts: "addresses of the interfaces (netlink)",
+	Fix:   "A network for each rail; or ip rule by source address with arp_ignore=1, arp_announce=2.",
+	run:   checkSubnets,
 }
 
 func checkSubnets(h *host) outcome {
@@ -252,7 +252,7 @@ func checkSubnets(h *host) outcome {
 			return
 		}
 		f := Finding{Severity: Info, Subjects: ids(ports),
-			Text: fmt.Sprintf("%s have addresses in one network, %s: without rules by source address the kernel sends all TCP by one of them", some(names(ports)), net),
+			Text: fmt.Sprintf("%s have addresses in one network, %s: without rules by source address the kernel sends all TCP by one of them", text.Join(names(ports), mostNames), net),
 			Fix:  "a network for each rail, or ip rule from ADDRESS for each interface with arp_ignore=1 and arp_announce=2"}
 		for _, p := range ports[:2] {
 			f.Evidence = append(f.Evidence, fmt.Sprintf("ip addr show %s = %s", p.Netdev, addressIn(p, net)))
@@ -260,13 +260,11 @@ func checkSubnets(h *host) outcome {
 		o.find(f)
 	})
 	o.lackLayers(h, layers)
-	if len(untold) > 0 {
-		o.lack("the interface of the port or its addresses are not visible", h.seeInterfaces(), untold...)
-	}
+	o.lackOf(untold, "the interface of the port or its addresses are not visible", h.seeInterfaces())
 	if len(ports) < 2 && len(untold)+len(layers) == 0 {
 		return notApplicable("fewer than two Ethernet data ports")
 	}
-	o.note = count(looked, "port")
+	o.note = text.Plural(looked, "port")
 	return o
 }
 

@@ -6,43 +6,17 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/text"
 )
 
-var viewChecks = []Check{
-	{
-		Code: "vm-flat", Family: "What can be seen", Severity: Warning,
-		Title: "a virtual machine shows which GPUs and NICs are near each other",
-		Judged: "In a guest with GPUs and NICs: no GPU shares a PCIe switch with another GPU or NIC, and their NUMA nodes are unknown or all the same. " +
-			"Near and far then cannot be told, and engines choose blindly.",
-		Facts: "the hypervisor (CPU flags, DMI), the PCI tree, numa_node",
-		Fix:   "Get the true layout from the cloud provider or the hypervisor's host: NCCL_TOPO_FILE, a topology document for topoctl --from; or have the hypervisor build PCIe switches and NUMA nodes for passed-through devices.",
-		run:   checkFlat,
-	},
-	{
-		Code: "partial-view", Family: "What can be seen", Severity: Warning,
-		Title: "this process sees and may use all of the host",
-		Judged: "GPUs that are on PCI and cannot be used, devices whose function is hidden, NVLinks to hidden devices: a warning. Fewer CPUs than the host has: info. " +
-			"Only a look at the running host can tell.",
-		Facts: "/dev, /proc/driver/nvidia, NVML, the process's CPU set, signs of a container",
-		Fix:   "Nothing, if it is meant so; else give the container all devices and all of /sys. topoctl keeps the whole host in view and marks what cannot be used.",
-		run:   checkView,
-	},
-	{
-		Code: "facts-unread", Family: "What can be seen", Severity: Warning,
-		Title:  "everything that is there could be read",
-		Judged: "Files that exist and could not be read, made no sense, or are missing where every such device has them; sources that failed. Other checks may lack these facts.",
-		Facts:  "the warnings of discovery",
-		Fix:    "Each warning names its file; topoctl discover lists all of them.",
-		run:    checkUnread,
-	},
-	{
-		Code: "facts-conflict", Family: "What can be seen", Severity: Info,
-		Title:  "the sources of facts agree with each other",
-		Judged: "Facts on which sysfs, netlink and NVML disagree. Which one is kept is a rule (discover/doc.go), and the warning has both.",
-		Facts:  "the warnings of discovery",
-		Fix:    "Look at both; usually one of them is out of date or a driver's mistake.",
-		run:    checkConflicts,
-	},
+var vmFlat = Check{
+	Code: "vm-flat", Severity: Warning,
+	Title: "a virtual machine shows which GPUs and NICs are near each other",
+	Judged: "In a guest with GPUs and NICs: no GPU shares a PCIe switch with another GPU or NIC, and their NUMA nodes are unknown or all the same. " +
+		"Near and far then cannot be told, and engines choose blindly.",
+	Facts: "the hypervisor (CPU flags, DMI), the PCI tree, numa_node",
+	Fix:   "Get the true layout from the cloud provider or the hypervisor's host: NCCL_TOPO_FILE, a topology document for topoctl --from; or have the hypervisor build PCIe switches and NUMA nodes for passed-through devices.",
+	run:   checkFlat,
 }
 
 func checkFlat(h *host) outcome {
@@ -62,7 +36,7 @@ func checkFlat(h *host) outcome {
 	devices := h.directDevices()
 	for i, a := range devices {
 		for _, b := range devices[i+1:] {
-			if len(h.pairPorts(a.pci, b.pci)) > 0 && (h.gpuOf[a.pci] != nil || h.gpuOf[b.pci] != nil) {
+			if len(h.pairPorts(a.pci, b.pci)) > 0 && (h.gpuOn(a.pci) != nil || h.gpuOn(b.pci) != nil) {
 				o.note = fmt.Sprintf("%s and %s share a PCIe switch", a.id, b.id)
 				return o
 			}
@@ -70,7 +44,7 @@ func checkFlat(h *host) outcome {
 	}
 	nodes, unknown := map[int]bool{}, 0
 	for _, d := range devices {
-		if n := h.pci[d.pci].NUMA; n != nil {
+		if n := h.PCIDevice(d.pci).NUMA; n != nil {
 			nodes[*n] = true
 		} else {
 			unknown++
@@ -86,7 +60,7 @@ func checkFlat(h *host) outcome {
 	}
 	f := Finding{Severity: Warning, Evidence: places(h.hypervisorFile(), "/sys/bus/pci/devices"),
 		Text: fmt.Sprintf("a guest (%s) with a flat PCI tree: %s and %s stand side by side, %s: which NIC is near which GPU cannot be seen from here",
-			h.t.Host.Virtual, count(gpus, "GPU"), count(nics, "RDMA NIC"), where),
+			h.t.Host.Virtual, text.Plural(gpus, "GPU"), text.Plural(nics, "RDMA NIC"), where),
 		Fix: "get the layout of the physical host (cloud provider, topoctl on the hypervisor) and give it to programs: NCCL_TOPO_FILE, topoctl --from; or let the hypervisor build switches and NUMA nodes"}
 	o.find(f)
 	return o
@@ -98,6 +72,16 @@ func (h *host) hypervisorFile() string {
 		return f.Where
 	}
 	return ""
+}
+
+var partialView = Check{
+	Code: "partial-view", Severity: Warning,
+	Title: "this process sees and may use all of the host",
+	Judged: "GPUs that are on PCI and cannot be used, devices whose function is hidden, NVLinks to hidden devices: a warning. Fewer CPUs than the host has: info. " +
+		"Only a look at the running host can tell.",
+	Facts: "/dev, /proc/driver/nvidia, NVML, the process's CPU set, signs of a container",
+	Fix:   "Nothing, if it is meant so; else give the container all devices and all of /sys. topoctl keeps the whole host in view and marks what cannot be used.",
+	run:   checkView,
 }
 
 func checkView(h *host) outcome {
@@ -163,9 +147,18 @@ func (h *host) otherNamespace(o *outcome) {
 	}
 	if len(away) > 0 {
 		o.find(Finding{Severity: Info, Subjects: functionIDs(away), Evidence: places(pciFile(away[0], "driver", away[0].Driver)),
-			Text: fmt.Sprintf("%s without an interface here: the interfaces are in another network namespace, so their state and addresses are not known", count(len(away), "NIC function")),
+			Text: fmt.Sprintf("%s without an interface here: the interfaces are in another network namespace, so their state and addresses are not known", text.Plural(len(away), "NIC function")),
 			Fix:  "run topoctl in the host's network namespace (--network host) to see them"})
 	}
+}
+
+var factsUnread = Check{
+	Code: "facts-unread", Severity: Warning,
+	Title:  "everything that is there could be read",
+	Judged: "Files that exist and could not be read, made no sense, or are missing where every such device has them; sources that failed. Other checks may lack these facts.",
+	Facts:  "the warnings of discovery",
+	Fix:    "Each warning names its file; topoctl discover lists all of them.",
+	run:    checkUnread,
 }
 
 func checkUnread(h *host) outcome {
@@ -184,9 +177,9 @@ func checkUnread(h *host) outcome {
 			}
 			f.Evidence = places(append(f.Evidence, w.Evidence)...)
 		}
-		f.Text = fmt.Sprintf("%s (%s), for example: %s", count(len(warnings), "fact")+" could not be read", code, warnings[0].Detail)
+		f.Text = fmt.Sprintf("%s (%s), for example: %s", text.Plural(len(warnings), "fact")+" could not be read", code, warnings[0].Detail)
 		if code == topo.CodeSourceFailed {
-			f.Text = fmt.Sprintf("%s failed: %s", count(len(warnings), "source"), warnings[0].Detail)
+			f.Text = fmt.Sprintf("%s failed: %s", text.Plural(len(warnings), "source"), warnings[0].Detail)
 		}
 		o.find(f)
 	})
@@ -197,6 +190,15 @@ func checkUnread(h *host) outcome {
 		o.lack("another tool's file does not tell what that tool could not read", h.lookAgain())
 	}
 	return o
+}
+
+var factsConflict = Check{
+	Code: "facts-conflict", Severity: Info,
+	Title:  "the sources of facts agree with each other",
+	Judged: "Facts on which sysfs, netlink and NVML disagree. Which one is kept is a rule (discover/doc.go), and the warning has both.",
+	Facts:  "the warnings of discovery",
+	Fix:    "Look at both; usually one of them is out of date or a driver's mistake.",
+	run:    checkConflicts,
 }
 
 func checkConflicts(h *host) outcome {

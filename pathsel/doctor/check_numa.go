@@ -6,29 +6,9 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/pathsel"
 )
-
-var numaChecks = []Check{
-	{
-		Code: "numa-unknown", Family: "NUMA", Severity: Warning,
-		Title: "the NUMA node of every GPU and NIC is known",
-		Judged: "On hosts with several NUMA nodes: a GPU or RDMA device whose numa_node is -1 and for which nothing else tells is a warning; " +
-			"one whose node was taken from elsewhere (local CPUs, the bridge above) is info.",
-		Facts: "numa_node and local_cpulist in /sys/bus/pci/devices, cpulistaffinity of the bus",
-		Fix:   "Update the firmware (its ACPI tables lack _PXM), turn NUMA on in the set-up; in a guest, have the hypervisor expose it.",
-		run:   checkNUMA,
-	},
-	{
-		Code: "asymmetric-sockets", Family: "NUMA", Severity: Warning,
-		Title: "GPUs and data NICs are spread evenly over the sockets",
-		Judged: "GPUs and RDMA data ports by socket. Sockets with GPUs and without a data port are a warning, because all of their traffic crosses the link between sockets; " +
-			"other differences are info.",
-		Facts: "numa_node of the devices, physical_package_id of the CPUs",
-		Fix:   "Move cards if the slots allow it; else let a plan share the near NICs: topoctl path --plan.",
-		run:   checkSockets,
-	},
-}
 
 // resident is a GPU or an RDMA device with what is known of its NUMA node.
 type resident struct {
@@ -42,10 +22,10 @@ func (h *host) residents() []resident {
 	var list []resident
 	for i := range h.t.GPUs {
 		g := &h.t.GPUs[i]
-		list = append(list, resident{g.ID, h.pci[g.PCI], g.NUMA, g.Evidence})
+		list = append(list, resident{g.ID, h.PCIDevice(g.PCI), g.NUMA, g.Evidence})
 	}
 	for _, r := range h.hardware() {
-		list = append(list, resident{r.ID, h.pci[r.PCI], r.NUMA, r.Evidence})
+		list = append(list, resident{r.ID, h.PCIDevice(r.PCI), r.NUMA, r.Evidence})
 	}
 	return list
 }
@@ -78,6 +58,16 @@ func (h *host) nodesHow() string {
 	return "look at /sys/devices/system/node on the host: a kernel that knows NUMA has it"
 }
 
+var numaUnknown = Check{
+	Code: "numa-unknown", Severity: Warning,
+	Title: "the NUMA node of every GPU and NIC is known",
+	Judged: "On hosts with several NUMA nodes: a GPU or RDMA device whose numa_node is -1 and for which nothing else tells is a warning; " +
+		"one whose node was taken from elsewhere (local CPUs, the bridge above) is info.",
+	Facts: "numa_node and local_cpulist in /sys/bus/pci/devices, cpulistaffinity of the bus",
+	Fix:   "Update the firmware (its ACPI tables lack _PXM), turn NUMA on in the set-up; in a guest, have the hypervisor expose it.",
+	run:   checkNUMA,
+}
+
 func checkNUMA(h *host) outcome {
 	cpuNodes := 0
 	for i := range h.t.NUMANodes {
@@ -88,9 +78,7 @@ func checkNUMA(h *host) outcome {
 	list := h.residents()
 	strangers := h.strangers(list)
 	var o outcome
-	if len(strangers) > 0 {
-		o.lack("its NUMA node is not among those that are listed", h.nodesHow(), strangers...)
-	}
+	o.lackOf(strangers, "its NUMA node is not among those that are listed", h.nodesHow())
 	switch {
 	case len(list) == 0:
 		return notApplicable("no GPU and no RDMA hardware")
@@ -119,18 +107,16 @@ func checkNUMA(h *host) outcome {
 	}
 	if len(unknown) > 0 {
 		o.find(Finding{Severity: Warning, Subjects: residentIDs(unknown), Evidence: places(pciFile(unknown[0].dev, "numa_node", "-1")),
-			Text: fmt.Sprintf("the kernel does not know the NUMA node of %s (-1): near and far cannot be told, programs pick NICs and CPUs blindly", count(len(unknown), "device")),
+			Text: fmt.Sprintf("the kernel does not know the NUMA node of %s (-1): near and far cannot be told, programs pick NICs and CPUs blindly", text.Plural(len(unknown), "device")),
 			Fix:  "update the firmware, turn NUMA on in its set-up; in a guest, the hypervisor must expose the nodes of passed-through devices"})
 	}
 	guessed.each(func(from string, devices []resident) {
 		o.find(Finding{Severity: Info, Subjects: residentIDs(devices), Evidence: places(pciFile(devices[0].dev, "numa_node", "")),
-			Text: fmt.Sprintf("the kernel does not tell the NUMA node of %s; topoctl takes it from %s, other programs do not", count(len(devices), "device"), from),
+			Text: fmt.Sprintf("the kernel does not tell the NUMA node of %s; topoctl takes it from %s, other programs do not", text.Plural(len(devices), "device"), from),
 			Fix:  "update the firmware, so that other programs see it too"})
 	})
-	if len(untold) > 0 {
-		o.lack("the NUMA node is not told", h.lookAgain(), untold...)
-	}
-	o.note = count(len(list), "device")
+	o.lackOf(untold, "the NUMA node is not told", h.lookAgain())
+	o.note = text.Plural(len(list), "device")
 	return o
 }
 
@@ -180,6 +166,16 @@ func (h *host) socketsOf() (of map[int]int, sockets []int) {
 	return of, sockets
 }
 
+var asymmetricSockets = Check{
+	Code: "asymmetric-sockets", Severity: Warning,
+	Title: "GPUs and data NICs are spread evenly over the sockets",
+	Judged: "GPUs and RDMA data ports by socket. Sockets with GPUs and without a data port are a warning, because all of their traffic crosses the link between sockets; " +
+		"other differences are info.",
+	Facts: "numa_node of the devices, physical_package_id of the CPUs",
+	Fix:   "Move cards if the slots allow it; else let a plan share the near NICs: topoctl path --plan.",
+	run:   checkSockets,
+}
+
 func checkSockets(h *host) outcome {
 	packageOf, sockets := h.socketsOf()
 	ports := h.dataPorts()
@@ -191,7 +187,7 @@ func checkSockets(h *host) outcome {
 		o.lack("the input has no NUMA nodes", h.lookAgain())
 		return o
 	case len(h.strangers(h.residents())) > 0:
-		o.lack("its NUMA node, and so its socket, is not among those that are listed", h.nodesHow(), h.strangers(h.residents())...)
+		o.lackOf(h.strangers(h.residents()), "its NUMA node, and so its socket, is not among those that are listed", h.nodesHow())
 		return o
 	case len(h.t.Packages) == 1:
 		return notApplicable("one socket only")
@@ -199,7 +195,7 @@ func checkSockets(h *host) outcome {
 		o.lack("one NUMA node is listed and no socket, so how many sockets the host has is not known", h.nodesHow())
 		return o
 	case len(sockets) == 1:
-		o.lack(fmt.Sprintf("the list of NUMA nodes does not tell which of %s a device hangs from", count(len(h.t.Packages), "socket")), h.nodesHow())
+		o.lack(fmt.Sprintf("the list of NUMA nodes does not tell which of %s a device hangs from", text.Plural(len(h.t.Packages), "socket")), h.nodesHow())
 		return o
 	}
 	shares := map[int]*socketShare{}
@@ -221,14 +217,14 @@ func checkSockets(h *host) outcome {
 		place(g.ID, g.NUMA, func(s *socketShare) { s.gpus = append(s.gpus, g.ID) })
 	}
 	for _, p := range ports {
-		place(p.ID, h.rdma[p.NIC].NUMA, func(s *socketShare) { s.ports = append(s.ports, p) })
+		place(p.ID, h.RDMADevice(p.NIC).NUMA, func(s *socketShare) { s.ports = append(s.ports, p) })
 	}
 	if len(untold) > 0 {
-		o.lack("its NUMA node, and so its socket, is not known", h.placeHow(), untold...)
+		o.lackOf(untold, "its NUMA node, and so its socket, is not known", h.placeHow())
 		return o
 	}
 	h.compareSockets(&o, sockets, shares)
-	o.note = count(len(sockets), "socket")
+	o.note = text.Plural(len(sockets), "socket")
 	return o
 }
 
@@ -280,8 +276,16 @@ func (h *host) compareSockets(o *outcome, sockets []int, shares map[int]*socketS
 		Fix: "let a plan that knows the host share the NICs (topoctl path --plan), or move cards"}
 	if len(without) > 0 {
 		f.Severity = Warning
-		f.Text += fmt.Sprintf(": all traffic of %s crosses the link between sockets", some(strs(without)))
+		f.Text += fmt.Sprintf(": all traffic of %s crosses the link between sockets", text.Join(strs(without), mostNames))
 		f.Fix = "move a NIC to that socket; until then plan with the link between sockets, which all of them share"
 	}
 	o.find(f)
+}
+
+// orNo is a number of things with a word for none.
+func orNo(n int, what string) string {
+	if n == 0 {
+		return "no " + what
+	}
+	return text.Plural(n, what)
 }

@@ -1,0 +1,684 @@
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/replies"
+	"github.com/topoctl/topoctl/internal/base/text"
+	"github.com/topoctl/topoctl/internal/base/units"
+)
+
+var gpuDriverMissing = Check{
+	Code: "gpu-driver-missing", Severity: Error,
+	Title: "every GPU has the driver that programs use it with",
+	Judged: "GPUs without a bound driver, or with nouveau, cannot be used for computing: an error. GPUs that are bound to vfio-pci " +
+		"belong to a virtual machine: info.",
+	Facts: "driver in /sys/bus/pci/devices, /proc/driver/nvidia/gpus, NVML",
+	Fix:   "Install and load the vendor's driver; dmesg says why it did not bind.",
+	run:   checkGPUDriver,
+}
+
+func checkGPUDriver(h *host) outcome {
+	if len(h.t.GPUs) == 0 {
+		return notApplicable("no GPU")
+	}
+	var o outcome
+	var untold []topo.ID
+	for i := range h.t.GPUs {
+		g := &h.t.GPUs[i]
+		f := Finding{Severity: Error, Subjects: []topo.ID{g.ID}, Evidence: places(g.Evidence)}
+		if d := h.PCIDevice(g.PCI); d != nil {
+			f.Evidence = places(pciFile(d, "driver", g.Driver))
+		}
+		switch {
+		case g.KnownFrom == "driver" || g.KnownFrom == "proc":
+			continue
+		case strings.HasPrefix(g.Driver, "vfio"):
+			f.Severity, f.Text = Info, "bound to "+g.Driver+": a virtual machine has it, this host cannot use it"
+			f.Fix = "nothing, if that is intended"
+		case g.Vendor == "nvidia" && g.Driver == "nouveau":
+			f.Text, f.Fix = "bound to nouveau, which cannot compute", "install NVIDIA's driver, which keeps nouveau away, and reboot"
+		case g.Driver != "":
+			continue
+		case h.imported():
+			untold = append(untold, g.ID)
+			continue
+		default:
+			f.Text, f.Fix = "no driver is bound: the GPU cannot be used", "load the vendor's driver; dmesg says why it did not bind"
+		}
+		o.find(f)
+	}
+	o.lackOf(untold, "the driver is not told", h.lookAgain())
+	o.note = text.Plural(len(h.t.GPUs), "GPU")
+	return o
+}
+
+// kernelAtLeast compares the kernel's release; known is false where that makes
+// no sense.
+func (h *host) kernelAtLeast(major, minor int) (yes, known bool) {
+	a, rest, ok := strings.Cut(h.t.Host.Kernel, ".")
+	b := rest[:len(rest)-len(strings.TrimLeft(rest, "0123456789"))]
+	x, err1 := strconv.Atoi(a)
+	y, err2 := strconv.Atoi(b)
+	if !ok || err1 != nil || err2 != nil {
+		return false, false
+	}
+	return x > major || x == major && y >= minor, true
+}
+
+var noGDRPath = Check{
+	Code: "no-gdr-path", Severity: Error,
+	Title: "RDMA devices can reach GPU memory (GPUDirect RDMA)",
+	Judged: "NVIDIA: the module nvidia_peermem (or nv_peer_mem) is loaded, or the kernel module is the open one and the kernel is 5.12 or newer (dma-buf). " +
+		"Neither is an error, and so is dma-buf alone where a device that was tried on the running host does not register them; EFA has efa_nv_peermem, or none in older drivers, which cannot be told. dma-buf alone is info, because older programs only know peer memory. GeForce GPUs have neither. " +
+		"Of AMD and Intel GPUs the kernel's configuration decides, which is not read.",
+	Facts: "/sys/module, /proc/driver/nvidia/version, the kernel's release, ibv_reg_dmabuf_mr",
+	Fix:   "modprobe nvidia_peermem (after the RDMA modules), or install the driver's open kernel module.",
+	run:   checkGDR,
+}
+
+func checkGDR(h *host) outcome {
+	if len(h.t.GPUs) == 0 || len(h.hardware()) == 0 {
+		return notApplicable("needs a GPU and RDMA hardware")
+	}
+	var o outcome
+	var nvidia, others []topo.ID
+	for i := range h.t.GPUs {
+		g := &h.t.GPUs[i]
+		switch {
+		case g.Vendor == "nvidia" && strings.Contains(g.Model, "GeForce"):
+			o.find(Finding{Severity: Error, Subjects: []topo.ID{g.ID}, Evidence: places(g.Evidence),
+				Text: fmt.Sprintf("%s: GeForce GPUs have no GPUDirect RDMA, so every transfer is copied through host memory", g.Model),
+				Fix:  "plan with copies through host memory, or use a data-centre GPU"})
+		case g.Vendor == "nvidia" || g.Vendor == "":
+			nvidia = append(nvidia, g.ID)
+		default:
+			others = append(others, g.ID)
+		}
+	}
+	if len(nvidia) > 0 {
+		h.nvidiaGDR(&o, nvidia)
+	}
+	s := h.t.Host.Software
+	if len(others) > 0 && !(s != nil && slices.Contains(s.Modules, "ib_peer_mem")) {
+		o.lackOf(others, "of GPUs that are not NVIDIA's the kernel's configuration decides, which is not read",
+			"look for amdkfd in /sys/kernel/mm/memory_peers, or CONFIG_PCI_P2PDMA and CONFIG_DMABUF_MOVE_NOTIFY in /boot/config-*")
+	}
+	return o
+}
+
+// nvidiaGDR judges how RDMA devices can reach the memory of NVIDIA GPUs.
+func (h *host) nvidiaGDR(o *outcome, gpus []topo.ID) {
+	s := h.t.Host.Software
+	if s == nil {
+		o.lackOf(gpus, "kernel modules are not told", h.lookAgain())
+		return
+	}
+	const version = "/proc/driver/nvidia/version"
+	kernel := h.t.Host.Kernel
+	recent, known := h.kernelAtLeast(5, 12)
+	open := s.GPUModule == "open"
+	efa := !slices.ContainsFunc(h.hardware(), func(r *topo.RDMADevice) bool { return r.Driver != "efa" })
+	peer, wanted := "", []string{"nvidia_peermem", "nv_peer_mem"}
+	if efa {
+		wanted = []string{"efa_nv_peermem"}
+	}
+	for _, name := range wanted {
+		if peer == "" && slices.Contains(s.Modules, name) {
+			peer = name
+		}
+	}
+	switch {
+	case peer != "":
+		o.note = "by " + peer
+	case open && known && recent && h.noDMABuf() != nil:
+		o.find(Finding{Severity: Error, Subjects: h.noDMABuf(), Evidence: []string{"ibv_reg_dmabuf_mr = EOPNOTSUPP", "/sys/module/nvidia_peermem is not there"},
+			Text: "RDMA devices cannot reach GPU memory: nvidia_peermem is not loaded, and their driver does not register dma-bufs",
+			Fix:  "modprobe nvidia_peermem, or update the driver of the NIC and rdma-core"})
+	case open && known && recent && s.Modules == nil:
+		o.note = "by dma-buf: open kernel module, kernel " + kernel
+	case open && known && recent:
+		o.find(Finding{Severity: Info, Subjects: gpus, Evidence: []string{version + " = Open Kernel Module", "/sys/module/nvidia_peermem is not there"},
+			Text: "dma-buf is the only way from RDMA devices to GPU memory (open kernel module, kernel " + kernel + "): programs must know it",
+			Fix:  "nothing for programs that register dma-buf (current NCCL, UCX, NIXL); for older ones modprobe nvidia_peermem"})
+	case s.Modules == nil:
+		o.lackOf(gpus, "kernel modules are not told, so whether nvidia_peermem is loaded", h.lookAgain())
+	case !slices.Contains(s.Modules, "nvidia"):
+		o.lackOf(gpus, "NVIDIA's driver is not loaded, so there is nothing to reach", "see gpu-driver-missing")
+	case efa:
+		o.lackOf(gpus, "efa_nv_peermem is not loaded, but older EFA drivers do without it", "cat /sys/class/infiniband/DEV/gdr on the host (1: there is a path); modprobe efa_nv_peermem")
+	case s.GPUModule == "" || open && !known:
+		o.lackOf(gpus, "nvidia_peermem is not loaded, and whether dma-buf is there is not told", h.lookAgain())
+	default:
+		why := "the kernel module is the proprietary one"
+		if open {
+			why = "the kernel is " + kernel + ", older than 5.12"
+		}
+		o.find(Finding{Severity: Error, Subjects: gpus, Evidence: []string{"/sys/module/nvidia_peermem is not there", version + " = " + s.GPUModule},
+			Text: "RDMA devices cannot reach GPU memory: nvidia_peermem is not loaded, and dma-buf is not there (" + why +
+				"): registering GPU memory fails with \"Bad address\", or data is copied through host memory",
+			Fix: "modprobe nvidia_peermem, and add it to /etc/modules-load.d; or install the driver's open kernel module on kernel 5.12 or newer"})
+	}
+}
+
+// noDMABuf are the RDMA devices that were tried and do not register dma-bufs.
+func (h *host) noDMABuf() []topo.ID {
+	var out []topo.ID
+	for _, r := range h.hardware() {
+		if a := h.answer(r.Name); a != nil && a.DMABuf != nil && !*a.DMABuf {
+			out = append(out, r.ID)
+		}
+	}
+	return out
+}
+
+var iommuTranslate = Check{
+	Code: "iommu-translate", Severity: Warning,
+	Title: "the IOMMU does not translate what GPUs and RDMA NICs move",
+	Judged: "The type of each device's IOMMU group: DMA and DMA-FQ translate, identity and no group do not. Groups that belong to a " +
+		"virtual machine (vfio) are left out.",
+	Facts: "/sys/kernel/iommu_groups/N/type, /proc/cmdline",
+	Fix:   "Boot with iommu=pt (x86) or iommu.passthrough=1 (Arm).",
+	run:   checkIOMMU,
+}
+
+func checkIOMMU(h *host) outcome {
+	var o outcome
+	devices := h.directDevices()
+	if len(devices) == 0 {
+		if h.imported() && len(h.t.GPUs)+len(h.hardware()) > 0 {
+			o.lack("the input has no PCI functions", h.lookAgain())
+			return o
+		}
+		return notApplicable("no GPU and no RDMA hardware")
+	}
+	var translated, untold []topo.ID
+	var evidence []string
+	passthrough, told := h.passthrough()
+	looked := 0
+	for _, d := range devices {
+		f := h.PCIDevice(d.pci)
+		switch f.IOMMUType {
+		case "DMA", "DMA-FQ":
+			translated = append(translated, d.id)
+			if len(evidence) == 0 && f.IOMMUGroup != nil {
+				evidence = append(evidence, saying(fmt.Sprintf("/sys/kernel/iommu_groups/%d/type", *f.IOMMUGroup), f.IOMMUType))
+			}
+		case "":
+			if h.imported() || f.IOMMUGroup != nil && !(told && passthrough) {
+				untold = append(untold, d.id)
+			}
+		}
+		looked++
+	}
+	if len(translated) > 0 {
+		option := "iommu=pt"
+		if h.t.Host.Arch == "aarch64" {
+			option = "iommu.passthrough=1"
+		}
+		sentence := fmt.Sprintf("the IOMMU translates every access of %s: less throughput, and peer-to-peer transfers may take the way through the root complex", text.Plural(len(translated), "device"))
+		if told && passthrough {
+			sentence += "; the kernel was booted with pass-through, so something set these devices apart"
+		} else if told {
+			evidence = append(evidence, "/proc/cmdline without "+option)
+		}
+		o.find(Finding{Severity: Warning, Subjects: translated, Text: sentence, Evidence: evidence,
+			Fix: "boot with " + option + ", if no virtual machine and no security policy needs translation"})
+	}
+	o.lackOf(untold, "the type of the IOMMU group is not told", h.lookAgain())
+	o.note = text.Plural(looked, "device")
+	if guest, _ := h.guest(); guest {
+		o.note += ", as the guest sees it"
+	}
+	return o
+}
+
+// device is a GPU or an RDMA device with its function.
+type device struct{ id, pci topo.ID }
+
+// directDevices are the GPUs and the RDMA hardware that have a PCI function
+// here.
+func (h *host) directDevices() []device {
+	var out []device
+	add := func(id, pci topo.ID) {
+		if h.PCIDevice(pci) != nil && !slices.ContainsFunc(out, func(d device) bool { return d.pci == pci }) {
+			out = append(out, device{id, pci})
+		}
+	}
+	for i := range h.t.GPUs {
+		add(h.t.GPUs[i].ID, h.t.GPUs[i].PCI)
+	}
+	for _, r := range h.hardware() {
+		add(r.ID, r.PCI)
+	}
+	return out
+}
+
+// passthrough says whether the kernel was told not to translate; told is false
+// where the command line is not known.
+func (h *host) passthrough() (yes, told bool) {
+	s := h.t.Host.Software
+	if s == nil || s.KernelOptions == nil {
+		return false, false
+	}
+	for _, o := range s.KernelOptions {
+		switch o {
+		case "iommu=pt", "iommu.passthrough=1", "iommu.passthrough=on", "iommu.passthrough=y":
+			yes = true
+		case "iommu=nopt", "iommu.passthrough=0", "iommu.passthrough=off", "iommu.passthrough=n":
+			yes = false
+		}
+	}
+	return yes, true
+}
+
+// Tried are the checks that use Options.Verbs.
+func Tried() []Code { return []Code{mtuActive.Code, noGDRPath.Code, registrationRefused.Code} }
+
+var registrationRefused = Check{
+	Code: "registration-refused", Severity: Error,
+	Title: "every RDMA device that can be opened takes memory to register",
+	Judged: "On the running host each device is opened by libibverbs and given one page, then 16 MiB of host memory, for a moment. A refusal or no answer is an error; the finding says what the error number means. " +
+		"Devices that this process may not open are left to uverbs-inaccessible.",
+	Facts: "ibv_open_device, ibv_query_device, ibv_alloc_pd and ibv_reg_mr, on the running host only; they need libibverbs and a topoctl built with cgo",
+	Fix:   "ENOMEM: the limit on locked memory (memlock). EPERM: no memory may be locked, or the device file's permissions. ENODEV, EIO: the device is gone or broken, dmesg. EAGAIN: the rdma cgroup. EOPNOTSUPP: the driver.",
+	run:   checkRegistration,
+}
+
+func checkRegistration(h *host) outcome {
+	if len(h.t.RDMADevices) == 0 {
+		return notApplicable("no RDMA device")
+	}
+	var o outcome
+	switch {
+	case h.verbs == nil:
+		o.lack("registering memory can be tried on the running host only", h.onHost())
+		return o
+	case h.verbs.Unavailable != "":
+		o.lack("registering memory was not tried: "+h.verbs.Unavailable, h.withVerbs())
+		return o
+	}
+	tried := 0
+	var untold, shut []topo.ID
+	for i := range h.t.RDMADevices {
+		r := &h.t.RDMADevices[i]
+		a := h.answer(r.Name)
+		switch {
+		case a == nil:
+			untold = append(untold, r.ID)
+		case a.Open != nil && (shutOut(a.Open.Errno) || r.Uverbs != "rw" && r.Uverbs != "" && r.Uverbs != "unknown"):
+			shut = append(shut, r.ID)
+		default:
+			if f := h.refused(r, a); f != nil {
+				o.find(*f)
+			} else if len(a.Registrations) == 0 {
+				untold = append(untold, r.ID)
+			}
+			tried++
+		}
+	}
+	o.lackOf(shut, "this process may not open the device, so nothing was tried", "see uverbs-inaccessible")
+	o.lackOf(untold, "libibverbs does not list the device, or could not try it", "ibv_devices lists what libibverbs knows: install the device's provider (ibverbs-providers, rdma-core)")
+	o.note = text.Plural(tried, "device")
+	return o
+}
+
+// withVerbs says how to have the library of RDMA devices.
+func (h *host) withVerbs() string {
+	return "install libibverbs (libibverbs1 and ibverbs-providers, or rdma-core), and use a topoctl that was built with cgo"
+}
+
+// answer is how the trial of a device went, nil if it was not tried.
+func (h *host) answer(name string) *replies.VerbsDevice {
+	if h.verbs == nil {
+		return nil
+	}
+	i := slices.IndexFunc(h.verbs.Devices, func(a replies.VerbsDevice) bool { return a.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &h.verbs.Devices[i]
+}
+
+// shutOut says whether an error number means that this process may not.
+func shutOut(errno string) bool { return errno == "EACCES" || errno == "EPERM" || errno == "ENOENT" }
+
+// refused is the finding about a device that fails, nil if it does not.
+func (h *host) refused(r *topo.RDMADevice, a *replies.VerbsDevice) *Finding {
+	f := &Finding{Severity: Error, Subjects: []topo.ID{r.ID}}
+	step := func(e *replies.VerbsError, what string) {
+		f.Evidence = []string{saying(e.Verb, word(e))}
+		cause, fix := h.meaning(e.Errno, 0)
+		f.Text, f.Fix = what+" failed with "+word(e)+": "+cause, fix
+	}
+	switch {
+	case a.Silent:
+		f.Text = "the device did not answer in time when it was asked for " + a.Step + ": programs that use it hang"
+		f.Evidence = []string{a.Step}
+		f.Fix = "dmesg says what its driver waits for; the device may need a reset or the host a reboot"
+		return f
+	case a.Open != nil:
+		step(a.Open, "opening the device")
+		return f
+	case a.Domain != nil:
+		step(a.Domain, "making a protection domain")
+		return f
+	}
+	i := slices.IndexFunc(a.Registrations, func(x replies.VerbsRegistration) bool { return x.Failed != nil })
+	if i < 0 {
+		return nil
+	}
+	x := a.Registrations[i]
+	cause, fix := h.meaning(x.Failed.Errno, x.Bytes)
+	f.Text = fmt.Sprintf("the device refuses to register %s with %s: %s", units.Bytes(x.Bytes), word(x.Failed), cause)
+	if i > 0 {
+		f.Text += fmt.Sprintf(" (it takes %s)", units.Bytes(a.Registrations[i-1].Bytes))
+	}
+	f.Evidence, f.Fix = []string{saying(fmt.Sprintf("%s of %s", x.Failed.Verb, units.Bytes(x.Bytes)), word(x.Failed))}, fix
+	if a.MaxMRBytes != nil && *a.MaxMRBytes < x.Bytes {
+		f.Text = fmt.Sprintf("the device refuses to register %s: the largest region that it takes is %s", units.Bytes(x.Bytes), units.Bytes(*a.MaxMRBytes))
+		f.Fix = "make regions no larger than that"
+		f.Evidence = append(f.Evidence, "ibv_query_device max_mr_size = "+fmt.Sprint(*a.MaxMRBytes))
+	}
+	return f
+}
+
+// meaning says what an error number of a verb means here and what to do. bytes
+// is the size of what was to be registered, 0 for other steps.
+func (h *host) meaning(errno string, bytes int64) (cause, fix string) {
+	limit, limited := h.lockLimit()
+	const see = "raise the limit on locked memory: see memlock"
+	switch {
+	case errno == "EPERM" && limited && limit == 0 || errno == "EPERM" && bytes > 0 && limited:
+		return "this process may not lock any memory", see
+	case errno == "ENOMEM" && limited && limit < max(bytes, leastLocked):
+		return "the limit on locked memory, " + units.Bytes(limit) + " with all that is locked already, does not hold it", see
+	case errno == "ENOMEM" && h.lockLimitUnknown():
+		return "the limit on locked memory, which is not told, does not hold it, or the device has no room for it", "ulimit -l in the program's place; " + see
+	case errno == "ENOMEM":
+		return "the device or the kernel has no room for it: no free memory regions or pages", "look at what else is registered (rdma resource show mr), at free memory and huge pages, and at dmesg"
+	case errno == "EPERM", errno == "EACCES":
+		return "this process may not use the device", "permissions of /dev/infiniband (rdma-core's udev rules); in a container the device cgroup: --device /dev/infiniband"
+	case errno == "ENODEV", errno == "ENXIO", errno == "EIO", errno == "ENOENT":
+		return "the device is gone, or its driver has given it up", "dmesg; load the driver again or reset the device, and restart the programs that use it"
+	case errno == "EAGAIN":
+		return "the rdma cgroup allows no more objects", "look at rdma.max and rdma.current of the process's cgroup"
+	case errno == "EOPNOTSUPP", errno == "ENOSYS", errno == "EPROTONOSUPPORT":
+		return "the driver cannot do it", "update kernel, driver and rdma-core; libibverbs and the driver must know each other"
+	case errno == "EINVAL":
+		return "the driver does not accept what was asked for", "update kernel, driver and rdma-core together: they seem not to fit; dmesg may say more"
+	case errno == "EFAULT":
+		return "the memory cannot be pinned", "dmesg; report it together with the kernel's version"
+	}
+	return "the driver gives no better reason", "dmesg may say more"
+}
+
+// lockLimit is the limit on locked memory that holds for the process that
+// looked; limited is false where there is none or it is not known.
+func (h *host) lockLimit() (bytes int64, limited bool) {
+	s := h.t.Host.Software
+	if s == nil || s.Memlock == nil || s.Memlock.SoftBytes == nil || s.Memlock.Exempt != nil && *s.Memlock.Exempt {
+		return 0, false
+	}
+	return *s.Memlock.SoftBytes, true
+}
+
+// lockLimitUnknown says that nothing tells the limit on locked memory, or whether it
+// holds.
+func (h *host) lockLimitUnknown() bool {
+	s := h.t.Host.Software
+	return s == nil || s.Memlock == nil
+}
+
+// word is an error number's name, with what the system says where it has none.
+func word(e *replies.VerbsError) string {
+	if e.Errno == "" {
+		return e.Text
+	}
+	return e.Errno
+}
+
+// leastLocked is the smallest limit on locked memory that some RDMA program can
+// live with, in bytes: what the devices are tried with.
+const leastLocked = 16 << 20
+
+var memlock = Check{
+	Code: "memlock", Severity: Error,
+	Title: "programs may lock as much memory as they register with RDMA devices",
+	Judged: "The soft limit on locked memory of the process that looked, on hosts with RDMA devices. Registered memory is locked, queues too. " +
+		"Less than 16 MiB is an error: that does not hold the queues of a few connections and one small region. Other limits below the memory of the host are a warning. " +
+		"A process with CAP_IPC_LOCK outside of user namespaces (root) has no limit: info, because programs of other users do. Services have limits of their own.",
+	Facts: "Max locked memory in /proc/self/limits, CapEff in /proc/self/status, /proc/self/uid_map",
+	Fix:   "ulimit -l unlimited; for good: memlock in /etc/security/limits.d, LimitMEMLOCK=infinity in the unit, --ulimit memlock=-1 for containers.",
+	run:   checkMemlock,
+}
+
+func checkMemlock(h *host) outcome {
+	if len(h.t.RDMADevices) == 0 {
+		return notApplicable("no RDMA device")
+	}
+	var o outcome
+	s := h.t.Host.Software
+	if s == nil || s.Memlock == nil {
+		o.lack("the limit on locked memory is not told", h.onHost())
+		return o
+	}
+	m := s.Memlock
+	switch limit := m.SoftBytes; {
+	case limit == nil:
+		o.note = "unlimited"
+	case h.t.Host.MemoryBytes != nil && *limit >= *h.t.Host.MemoryBytes:
+		o.note = units.Bytes(*limit) + ", no less than the host's memory"
+	default:
+		o.find(h.smallMemlock(m))
+	}
+	return o
+}
+
+// smallMemlock is the finding about a limit that is below the host's memory.
+func (h *host) smallMemlock(m *topo.Memlock) Finding {
+	limit := *m.SoftBytes
+	hard := "unlimited"
+	if m.HardBytes != nil {
+		hard = fmt.Sprint(*m.HardBytes)
+	}
+	f := Finding{Severity: Warning, Evidence: []string{saying("/proc/self/limits Max locked memory", fmt.Sprintf("%d, at most %s", limit, hard))}, Fix: h.memlockFix(m)}
+	if m.Exempt != nil && *m.Exempt {
+		f.Severity = Info
+		f.Evidence = append(f.Evidence, "/proc/self/status CapEff has CAP_IPC_LOCK")
+		f.Text = fmt.Sprintf("the limit on locked memory is %s, which does not hold for the process that looked (CAP_IPC_LOCK): a program of another user may register no more than that", units.Bytes(limit))
+		return f
+	}
+	f.Text = fmt.Sprintf("the process that looked may lock %s: registering more than that with an RDMA device fails", units.Bytes(limit))
+	switch {
+	case m.Exempt == nil:
+		f.Text += ", unless the program has CAP_IPC_LOCK"
+	case limit < leastLocked:
+		f.Severity = Error
+		f.Text += fmt.Sprintf("; less than %s do not hold the queues of a few connections and one small region", units.Bytes(leastLocked))
+	}
+	return f
+}
+
+// memlockFix says how to raise the limit.
+func (h *host) memlockFix(m *topo.Memlock) string {
+	now := ""
+	if m.HardBytes == nil {
+		now = "ulimit -l unlimited before the program starts (the hard limit allows it); "
+	} else if *m.HardBytes > *m.SoftBytes {
+		now = fmt.Sprintf("ulimit -l %d before the program starts is as far as the hard limit allows; ", *m.HardBytes>>10)
+	}
+	if c := h.t.Host.Container; c != nil && *c {
+		return now + "the container's runtime sets it: --ulimit memlock=-1 (docker, podman), LimitMEMLOCK=infinity in the unit of containerd or CRI-O on the node; or give it CAP_IPC_LOCK"
+	}
+	return now + "for good: memlock in /etc/security/limits.d and log in again, LimitMEMLOCK=infinity in the service's unit, --ulimit memlock=-1 for a container"
+}
+
+// cfgExtended is the size of configuration space up to which ACS can be seen.
+const cfgExtended = 4096
+
+// pairPorts are the switch ports that a transfer between two functions enters
+// and leaves a common switch by, where redirection happens. It is empty for
+// functions that meet nowhere below the root, or on one port.
+func (h *host) pairPorts(a, b topo.ID) []*topo.PCIDevice {
+	climb := func(id topo.ID) []*topo.PCIDevice {
+		var out []*topo.PCIDevice
+		for d := h.PCIDevice(id); d != nil && len(out) < 64; d = h.PCIDevice(d.Parent) {
+			out = append(out, d)
+		}
+		return out
+	}
+	x, y := climb(a), climb(b)
+	i, j := len(x), len(y)
+	for i > 0 && j > 0 && x[i-1] == y[j-1] {
+		i, j = i-1, j-1
+	}
+	if i == len(x) || i == 0 || j == 0 {
+		return nil // nothing in common, or one above the other
+	}
+	var out []*topo.PCIDevice
+	for _, d := range []*topo.PCIDevice{x[i-1], y[j-1]} {
+		if d.IsBridge() && d.Role != topo.RoleBridge {
+			out = append(out, d)
+		}
+	}
+	if len(out) < 2 {
+		return nil
+	}
+	return out
+}
+
+// acsTold says whether the ACS control of a port is known: it has the
+// capability, or all of configuration space was read and has none.
+func (h *host) acsTold(d *topo.PCIDevice) bool {
+	if d.ACS != nil {
+		return true
+	}
+	size := h.t.Host.ConfigBytes
+	from, ok := d.Facts.Get("role")
+	return ok && from.Source == topo.SourceConfig && size != nil && *size >= cfgExtended
+}
+
+var acsRedirect = Check{
+	Code: "acs-redirect", Severity: Error,
+	Title: "no PCIe switch sends transfers between its own devices up to the root",
+	Judged: "The ACS control register of the switch ports between each GPU and the NICs and GPUs below the same switch. Request or completion redirect " +
+		"is an error; where direct translated requests are allowed too it is a warning, because devices with ATS still go straight. " +
+		"A guest does not see the switches of its host, so there a clean look proves nothing.",
+	Facts: "the ACS capability in config of /sys/bus/pci/devices, beyond byte 256: root only",
+	Fix:   "Turn ACS off for these ports: in the firmware set-up, or setpci -s BDF ECAP_ACS+6.w=0 after every boot; a kernel option does not.",
+	run:   checkACS,
+}
+
+func checkACS(h *host) outcome {
+	var o outcome
+	if len(h.t.GPUs) == 0 || len(h.directDevices()) < 2 {
+		if h.imported() && len(h.t.GPUs) > 0 && len(h.t.PCIDevices) == 0 {
+			o.lack("the input has no PCI functions", h.asRoot())
+			return o
+		}
+		return notApplicable("needs a GPU, and a second GPU or RDMA hardware")
+	}
+	ports, example := h.peerPorts()
+	var hard, soft, untold []*topo.PCIDevice
+	for _, d := range ports {
+		switch {
+		case !h.acsTold(d):
+			untold = append(untold, d)
+		case d.ACS == nil || !d.ACS.RequestRedirect && !d.ACS.CompletionRedir:
+		case d.ACS.Control.Uint()&directTranslated != 0:
+			soft = append(soft, d)
+		default:
+			hard = append(hard, d)
+		}
+	}
+	o.note = text.Plural(len(ports), "switch port")
+	if len(hard) > 0 {
+		o.find(acsFinding(hard, example, Error))
+	}
+	if len(soft) > 0 {
+		o.find(acsFinding(soft, example, Warning))
+	}
+	guest, known := h.guest()
+	if len(untold) > 0 && !guest {
+		sentence := "configuration space could not be read far enough for the ACS register"
+		if n := h.t.Host.ConfigBytes; n != nil {
+			sentence = fmt.Sprintf("configuration space was read to %d bytes only, the ACS register is beyond 256", *n)
+		}
+		o.lackOf(functionIDs(untold), sentence, h.asRoot())
+	}
+	switch {
+	case guest:
+		o.lack("a guest does not see the PCIe switches of its host", "look at ACS on the host of the virtual machine")
+	case len(ports) == 0 && !known:
+		o.lack("no switch is visible, and whether the host is a virtual machine is not told", h.lookAgain())
+	case len(ports) == 0:
+		o.absent = "no GPU shares a PCIe switch with another GPU or an RDMA NIC"
+	}
+	return o
+}
+
+// directTranslated is the ACS control bit that lets requests with translated
+// addresses through. Source: PCI Express Base Specification, ACS Control Register.
+const directTranslated = 1 << 6
+
+// peerPorts lists the switch ports between GPUs and what is below the same
+// switch, in the order of addresses, each with a pair that crosses it. Pairs of
+// GPUs that have a direct link do not use PCIe.
+func (h *host) peerPorts() (ports []*topo.PCIDevice, example map[topo.ID]string) {
+	example = map[topo.ID]string{}
+	devices := h.directDevices()
+	for i, a := range devices {
+		for _, b := range devices[i+1:] {
+			if h.PCIDevice(a.pci) == nil || h.gpuOn(a.pci) == nil {
+				continue
+			}
+			if c := h.class(a.id, b.id).Kind; c == topo.ClassNV || c == topo.ClassXGMI {
+				continue
+			}
+			for _, d := range h.pairPorts(a.pci, b.pci) {
+				if example[d.ID] == "" {
+					example[d.ID] = fmt.Sprintf("%s and %s", a.id, b.id.Name())
+					if h.gpuOn(b.pci) != nil {
+						example[d.ID] = fmt.Sprintf("%s and %s", a.id, b.id)
+					}
+					ports = append(ports, d)
+				}
+			}
+		}
+	}
+	slices.SortFunc(ports, func(a, b *topo.PCIDevice) int { return a.BDF.Compare(b.BDF) })
+	return ports, example
+}
+
+func acsFinding(ports []*topo.PCIDevice, example map[topo.ID]string, severity Severity) Finding {
+	f := Finding{Severity: severity, Subjects: functionIDs(ports)}
+	var list []string
+	for _, d := range ports {
+		list = append(list, d.BDF.String())
+		f.Evidence = append(f.Evidence, pciFile(d, "config", "ACS control "+string(d.ACS.Control)))
+	}
+	f.Text = fmt.Sprintf("ACS redirect is on at %s (%s): transfers such as those between %s go up to the root complex, which halves them or hangs them",
+		text.Plural(len(ports), "switch port"), text.Join(list, mostNames), example[ports[0].ID])
+	f.Fix = fmt.Sprintf("turn ACS off in the firmware set-up, or after every boot: setpci -s %s ECAP_ACS+6.w=0 (and so on)", list[0])
+	if len(ports) == 1 {
+		f.Fix = fmt.Sprintf("turn ACS off in the firmware set-up, or after every boot: setpci -s %s ECAP_ACS+6.w=0", list[0])
+	}
+	if severity == Warning {
+		f.Text += ", unless both devices use ATS: direct translated requests are allowed"
+		f.Fix = "make sure that ATS is on for the GPUs and NICs (lspci -vvv: ATSCtl: Enable+), or turn ACS off"
+	}
+	return f
+}
+
+func functionIDs(list []*topo.PCIDevice) []topo.ID {
+	var out []topo.ID
+	for _, d := range list {
+		out = append(out, d.ID)
+	}
+	return out
+}

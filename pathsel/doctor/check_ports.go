@@ -1,0 +1,594 @@
+package doctor
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/text"
+	"github.com/topoctl/topoctl/pathsel"
+)
+
+var portDown = Check{
+	Code: "port-down", Severity: Error,
+	Title: "every RDMA port is ACTIVE",
+	Judged: "A port that is not ACTIVE is an error if it is nearer to a GPU than every port that is left: the fallback and its cost are named. " +
+		"It is a warning if an equally near port is left (bandwidth is lost), and info if no GPU prefers it, or if it looks unused on purpose: " +
+		"the card's other port is up, and no card has all of its ports up. " +
+		"Decoys are left out, and virtual functions beside their physical function. Software devices count on hosts without RDMA hardware: a warning. " +
+		"The cause comes from the port's interface (switched off, no carrier, something below it down), on InfiniBand from the physical state.",
+	Facts: "state and phys_state in /sys/class/infiniband/DEV/ports/N; flags, carrier and operstate in /sys/class/net",
+	Fix:   "Switched off: ip link set DEV up. No carrier, Polling: cable, transceiver, switch port. INIT or ARMED: the subnet manager. Carrier and yet DOWN: the driver, dmesg.",
+	run:   checkPortDown,
+}
+
+func checkPortDown(h *host) outcome {
+	var o outcome
+	var untold []topo.ID
+	looked := 0
+	for _, p := range h.rdmaPorts() {
+		if p.Role == pathsel.RoleDecoy {
+			continue
+		}
+		switch state := h.state(p); state {
+		case "":
+			untold = append(untold, p.ID)
+		case "ACTIVE":
+			looked++
+		default:
+			looked++
+			o.find(h.downPort(p, state))
+		}
+	}
+	o.lackOf(untold, "the state of the port is not told", h.lookAgain())
+	if looked+len(untold) == 0 {
+		return notApplicable("no RDMA port")
+	}
+	o.note = text.Plural(looked, "port")
+	return o
+}
+
+// loss is what a location loses by a port that is down.
+type loss struct {
+	location pathsel.Location
+	class    topo.Class         // of the port that is down
+	next     *pathsel.Candidate // nil: nothing is left
+}
+
+// losses compares a port that is down with what is left, for each GPU, or for
+// each NUMA node of a host without GPUs. equal says that some location has
+// another port as near.
+func (h *host) losses(p *pathsel.Port) (lost []loss, equal bool) {
+	locations := h.paths.GPUs()
+	if len(locations) == 0 {
+		locations = h.paths.Locations()
+	}
+	for _, l := range locations {
+		a, err := h.paths.Affinity(l, nil)
+		if err != nil {
+			continue
+		}
+		c := h.class(l.Node(), p.NIC)
+		if len(a.Ranked) == 0 {
+			lost = append(lost, loss{l, c, nil})
+			continue
+		}
+		switch order := c.Compare(a.Ranked[0].Class); {
+		case c.Known() && order < 0:
+			lost = append(lost, loss{l, c, &a.Ranked[0]})
+		case c.Known() && order == 0:
+			equal = true
+		}
+	}
+	return lost, equal
+}
+
+func (h *host) downPort(p *pathsel.Port, state string) Finding {
+	phys := ""
+	if x := h.Port(p.ID); x != nil {
+		phys = x.PhysState
+	}
+	cause := h.whyDown(p, state, phys)
+	f := Finding{Severity: Info, Subjects: []topo.ID{p.ID}, Fix: cause.fix,
+		Evidence: places(append([]string{h.portFile(p, "state", state), h.portFile(p, "phys_state", phys)}, cause.evidence...)...)}
+	f.Text = "port is " + state
+	if phys != "" {
+		f.Text += " (" + phys + ")"
+	}
+	if cause.text != "" {
+		f.Text += ", " + cause.text
+	}
+	if p.Software {
+		f.Severity = Warning
+		f.Text += ": RDMA cannot use it"
+		return f
+	}
+	lost, equal := h.losses(p)
+	switch {
+	case p.Role != pathsel.RoleData:
+		f.Text += fmt.Sprintf("; its role is %s, no GPU depends on it", p.Role)
+	case len(lost) > 0:
+		f.Severity = Error
+		if len(h.t.GPUs) == 0 {
+			f.Severity = Warning
+		}
+		f.Text += ": " + h.fallbacks(lost)
+	case h.spare(p):
+		f.Text += "; the other port of its card is up and as near, and no card here has all of its ports up"
+	case equal:
+		f.Severity = Warning
+		f.Text += ": another port as near is left, its bandwidth is lost"
+	default:
+		f.Text += "; no GPU has it as its nearest"
+	}
+	return f
+}
+
+// spare says whether a port that is down looks like one that was never meant
+// to be used: another port of its card is up, and no card with several data
+// ports has all of them up.
+func (h *host) spare(p *pathsel.Port) bool {
+	type card struct{ up, ports int }
+	cards := map[topo.ID]card{}
+	for _, q := range h.dataPorts() {
+		c := cards[q.Card]
+		c.ports++
+		if h.state(q) == "ACTIVE" {
+			c.up++
+		}
+		cards[q.Card] = c
+	}
+	for id, c := range cards {
+		if id != "" && c.ports > 1 && c.up == c.ports {
+			return false
+		}
+	}
+	return p.Card != "" && cards[p.Card].up > 0
+}
+
+// fallbacks says for each location that lost its nearest port what is left.
+func (h *host) fallbacks(lost []loss) string {
+	const most = 4
+	var out []string
+	for i, l := range lost {
+		if i == most {
+			out = append(out, fmt.Sprintf("%d more locations", len(lost)-most))
+			break
+		}
+		if l.next == nil {
+			out = append(out, fmt.Sprintf("%s has no usable port left", l.location))
+			continue
+		}
+		s := fmt.Sprintf("%s falls back to %s: %s instead of %s", l.location, l.next.Name, l.next.Class, l.class)
+		if r := l.next.BytesPerSec; r != nil {
+			s += ", " + h.bounded(*r, l.next.Basis)
+		}
+		if with := h.alsoUsing(l.next.Port, l.location); len(with) > 0 {
+			s += ", shared with " + text.Join(with, mostNames)
+		}
+		out = append(out, s)
+	}
+	return strings.Join(out, "; ")
+}
+
+// bounded prints a rate with how sure it is.
+func (h *host) bounded(r topo.Rate, basis topo.Basis) string {
+	switch basis {
+	case topo.BasisAssumed:
+		return "at most " + h.rate(r)
+	case topo.BasisConstant:
+		return "about " + h.rate(r)
+	}
+	return h.rate(r)
+}
+
+// alsoUsing lists the other GPUs that prefer a port.
+func (h *host) alsoUsing(port topo.ID, but pathsel.Location) []string {
+	var out []string
+	for _, l := range h.paths.GPUs() {
+		if l == but {
+			continue
+		}
+		if a, err := h.paths.Affinity(l, nil); err == nil && slices.Contains(a.Preferred(), port) {
+			out = append(out, string(l))
+		}
+	}
+	return out
+}
+
+var pfAndVFVisible = Check{
+	Code: "pf-and-vf-visible", Severity: Warning,
+	Title:  "no virtual function is visible beside its physical function",
+	Judged: "RDMA devices that are virtual functions of another RDMA device here. They share its wire and slot, but programs that list devices count each as bandwidth.",
+	Facts:  "physfn in /sys/bus/pci/devices",
+	Fix:    "Name the physical functions: NCCL_IB_HCA, UCX_NET_DEVICES (topoctl export env --for nccl); or hide the virtual functions (RDMA namespaces, sriov_numvfs).",
+	run:    checkVFs,
+}
+
+func checkVFs(h *host) outcome {
+	if len(h.hardware()) == 0 {
+		return notApplicable("no RDMA hardware")
+	}
+	var o outcome
+	var by bins[topo.ID, *pathsel.Port]
+	for i := range h.ports {
+		if p := &h.ports[i]; p.RDMA() && p.PF != "" {
+			by.add(p.PF, p)
+		}
+	}
+	by.each(func(pf topo.ID, vfs []*pathsel.Port) {
+		p, _ := h.paths.Port(pf)
+		sentence := fmt.Sprintf("%s and %s of it (%s) are all visible: %d devices, one wire", p.Name, text.Plural(len(vfs), "virtual function"), text.Join(names(vfs), mostNames), len(vfs)+1)
+		if p.BytesPerSec != nil && *p.BytesPerSec > 0 {
+			sentence += " of " + h.wire(*p.BytesPerSec)
+		}
+		f := Finding{Severity: Warning, Subjects: append([]topo.ID{pf}, ids(vfs)...), Text: sentence + "; programs that list devices count each as bandwidth",
+			Fix: "name the physical functions to them (NCCL_IB_HCA, UCX_NET_DEVICES: topoctl export env --for nccl), or hide the virtual ones"}
+		if d := h.function(vfs[0]); d != nil {
+			f.Evidence = places(pciFile(d, "physfn", d.PF.Name()))
+		}
+		o.find(f)
+	})
+	if h.imported() && len(by.order) == 0 {
+		o.lack("the input does not tell virtual functions from physical ones", h.lookAgain())
+	}
+	o.note = text.Plural(len(h.hardware()), "RDMA device")
+	return o
+}
+
+var softwareRDMA = Check{
+	Code: "software-rdma", Severity: Warning,
+	Title: "no RDMA device is software",
+	Judged: "rxe and siw devices are info: they have no hardware, cannot reach GPU memory and cost CPU time. siw on a host with NVIDIA GPUs " +
+		"is a warning, because nvidia-smi topo -m then fails as a whole.",
+	Facts: "/sys/class/infiniband, /sys/module",
+	Fix:   "rdma link delete NAME, if nothing needs it.",
+	run:   checkSoftware,
+}
+
+func checkSoftware(h *host) outcome {
+	var o outcome
+	var plain, siw, untold []topo.ID
+	var evidence []string
+	for i := range h.t.RDMADevices {
+		r := &h.t.RDMADevices[i]
+		switch {
+		case r.Software && r.Driver == "siw" && len(h.nvidia()) > 0:
+			siw = append(siw, r.ID)
+		case r.Software:
+			plain = append(plain, r.ID)
+		case h.imported() && r.PCI == "":
+			untold = append(untold, r.ID)
+			continue
+		default:
+			continue
+		}
+		evidence = append(evidence, r.Evidence)
+	}
+	if len(siw) > 0 {
+		o.find(Finding{Severity: Warning, Subjects: siw, Evidence: evidence,
+			Text: "software RDMA (siw) on a host with NVIDIA GPUs: nvidia-smi topo -m fails as a whole when there is such a device",
+			Fix:  "rdma link delete " + siw[0].Name() + ", if nothing needs it"})
+	}
+	if len(plain) > 0 {
+		o.find(Finding{Severity: Info, Subjects: plain, Evidence: evidence,
+			Text: "software RDMA: no hardware of its own, cannot reach GPU memory, costs CPU time",
+			Fix:  "rdma link delete " + plain[0].Name() + ", if nothing needs it"})
+	}
+	o.lackOf(untold, "the input does not tell software devices from hardware", h.lookAgain())
+	if len(h.t.RDMADevices) == 0 {
+		return notApplicable("no RDMA device")
+	}
+	o.note = text.Plural(len(h.t.RDMADevices), "RDMA device")
+	return o
+}
+
+// A downCause is why a port is not ACTIVE, as far as the host can tell.
+type downCause struct {
+	text     string // for a sentence, "" where nothing tells
+	fix      string
+	evidence []string
+}
+
+// whyDown looks for the reason of a port's state: on Ethernet at its interface,
+// which the port follows, on InfiniBand at the physical state.
+func (h *host) whyDown(p *pathsel.Port, state, phys string) downCause {
+	if p.LinkLayer == "Ethernet" || p.Software {
+		if c, ok := h.interfaceDown(p); ok {
+			return c
+		}
+		return downCause{"", "look at cable, transceiver and switch port: " + h.linkTool(p), nil}
+	}
+	switch {
+	case phys == "LinkUp" && state == "ARMED":
+		return downCause{"the subnet manager has begun and not finished with it",
+			"look at opensm or UFM of the fabric: it stopped half-way, another sweep should make the port ACTIVE", nil}
+	case phys == "LinkUp" && state != "DOWN":
+		return downCause{"the link is up and no subnet manager has looked at it",
+			"the link is up and waits for a subnet manager: look at opensm or UFM of the fabric", nil}
+	case phys == "Disabled":
+		return downCause{"it is switched off", "the port is switched off, on this host or by the switch: mlxlink -d " + p.Device + ", ibportstate", nil}
+	case phys == "Polling":
+		return downCause{"nobody answers at the other end", "look at cable, transceiver and switch port: mlxlink -d " + p.Device, nil}
+	case phys == "PortConfigurationTraining":
+		return downCause{"both ends cannot agree on speed and width", "look at cable and transceiver, and at the speeds that the switch port allows: mlxlink -d " + p.Device, nil}
+	case phys == "LinkErrorRecovery":
+		return downCause{"the link is unstable", "the link is unstable: look at cable and transceiver (mlxlink -d " + p.Device + " -c)", nil}
+	}
+	return downCause{"", "look at cable, transceiver and switch port: mlxlink -d " + p.Device, nil}
+}
+
+// linkTool is the command that shows a port's cable and link.
+func (h *host) linkTool(p *pathsel.Port) string {
+	if p.Device == "" || p.Software {
+		return "ethtool " + cmp.Or(p.Netdev, "DEV")
+	}
+	return "mlxlink -d " + p.Device
+}
+
+// interfaceDown reads the reason from the port's own interface; false where
+// that is not visible or tells nothing.
+func (h *host) interfaceDown(p *pathsel.Port) (downCause, bool) {
+	n := h.ownNetdev(p)
+	if n == nil {
+		return downCause{}, false
+	}
+	off, on := n.AdminUp != nil && !*n.AdminUp, n.AdminUp != nil && *n.AdminUp
+	switch {
+	case off:
+		return downCause{"its interface is switched off", "ip link set " + n.Name + " up; if it does not stay up, see what manages it (NetworkManager, netplan, ifupdown)",
+			[]string{netFile(n.Name, "flags", "without IFF_UP")}}, true
+	case n.State == "lowerlayerdown":
+		return downCause{"what is below its interface is down", "look at the interface below: ip -d link show " + n.Name,
+			[]string{netFile(n.Name, "operstate", n.State)}}, true
+	case n.Carrier != nil && !*n.Carrier:
+		return downCause{"its interface has no carrier", "the interface is switched on and the wire is dead: look at cable, transceiver and switch port (ethtool -m " + n.Name + ", " + h.linkTool(p) + ")",
+			[]string{netFile(n.Name, "carrier", "0")}}, true
+	case n.State == "dormant":
+		return downCause{"its interface waits for permission", "the link is up and the network has not let it in: look at 802.1X (wpa_supplicant) or LACP",
+			[]string{netFile(n.Name, "operstate", n.State)}}, true
+	case on && n.Carrier != nil:
+		return downCause{"though its interface is up and has carrier", "the driver did not follow its interface: dmesg, rdma link show; then ip link set " + n.Name + " down and up",
+			[]string{netFile(n.Name, "carrier", "1")}}, true
+	case n.State == "down":
+		return downCause{"its interface is down", "ip link set " + n.Name + " up; if that is done, look at cable, transceiver and switch port (" + h.linkTool(p) + ")",
+			[]string{netFile(n.Name, "operstate", n.State)}}, true
+	}
+	return downCause{}, false
+}
+
+// ownNetdev is the interface whose state a RoCE port follows: its own, or what
+// IP uses (the bond of the legs).
+func (h *host) ownNetdev(p *pathsel.Port) *topo.Netdev {
+	var names []string
+	if x := h.Port(p.ID); x != nil {
+		names = x.Netdevs
+	}
+	if r := h.RDMADevice(p.NIC); r != nil && len(r.Netdevs) == 1 {
+		names = append(names[:len(names):len(names)], r.Netdevs...)
+	}
+	for _, name := range append(names[:len(names):len(names)], p.Netdev) {
+		if n := h.NetdevNamed(name); n != nil && n.LinkKind != "vlan" && n.LinkKind != "macvlan" {
+			return n
+		}
+	}
+	return nil
+}
+
+var noUsablePort = Check{
+	Code: "no-usable-port", Severity: Error,
+	Title:  "data can leave the host by a usable port, and by RDMA where the host has the hardware",
+	Judged: "No usable port at all is an error; RDMA hardware of which no port is usable, so that TCP is left, is a warning.",
+	Facts:  "port states, GID tables, LIDs, device files, interface states and addresses",
+	Fix:    "Each port is listed with the first reason that rules it out.",
+	run:    checkUsable,
+}
+
+func checkUsable(h *host) outcome {
+	hardware := h.hardwarePorts()
+	ports := slices.Clone(h.ports)
+	if len(ports) == 0 {
+		if h.imported() {
+			return notApplicable("the input has no NIC")
+		}
+		return notApplicable("no NIC")
+	}
+	var o outcome
+	usable, certain := 0, 0
+	for i := range ports {
+		if p := &ports[i]; p.Usable {
+			usable++
+			if n := h.NetdevNamed(p.Netdev); h.state(p) == "ACTIVE" || !p.RDMA() && n != nil && n.State != "" {
+				certain++
+			}
+		}
+	}
+	switch {
+	case usable == 0:
+		f := h.unusable(ports, Error, "no port can be used: ")
+		o.find(f)
+	case len(hardware) > 0 && h.paths.Transport() == pathsel.TCP:
+		var list []pathsel.Port
+		for _, p := range hardware {
+			list = append(list, *p)
+		}
+		o.find(h.unusable(list, Warning, "no port of the RDMA hardware can be used, so data goes by TCP: "))
+	case certain == 0:
+		o.lack("the states of the ports are not told", h.lookAgain())
+	}
+	o.note = fmt.Sprintf("%d of %s", usable, text.Plural(len(ports), "port"))
+	return o
+}
+
+// unusable lists ports by the first reason why they cannot be used.
+func (h *host) unusable(ports []pathsel.Port, severity Severity, intro string) Finding {
+	f := Finding{Severity: severity, Fix: "see port-down, gid-missing and uverbs-inaccessible; topoctl path gpu:0 shows every reason"}
+	var why bins[string, string]
+	for i := range ports {
+		p := &ports[i]
+		f.Subjects = append(f.Subjects, p.ID)
+		if len(p.Reasons) > 0 {
+			// In TCP terms an RDMA port that is down is one without address.
+			r := p.Reasons[0]
+			if s := h.state(p); p.RDMA() && s != "" && s != "ACTIVE" {
+				r = pathsel.Reason{Code: pathsel.CodePortDown, Text: "port state " + s, Evidence: h.portFile(p, "state", s)}
+			}
+			why.add(string(r.Code)+": "+r.Text, p.Name)
+			f.Evidence = places(append(f.Evidence, r.Evidence)...)
+		}
+	}
+	var parts []string
+	why.each(func(reason string, names []string) {
+		parts = append(parts, text.Join(names, mostNames)+" ("+reason+")")
+	})
+	f.Text = intro + strings.Join(parts, "; ")
+	return f
+}
+
+var uverbsInaccessible = Check{
+	Code: "uverbs-inaccessible", Severity: Error,
+	Title:  "this process may use every RDMA device",
+	Judged: "The device file is opened for reading and writing. No device that can be used is an error, some are a warning.",
+	Facts:  "/dev/infiniband/uverbsN, opened on the running host only",
+	Fix:    "In a container: --device /dev/infiniband, or the RDMA device plugin. On a host: the permissions of /dev/infiniband (rdma-core's udev rules); modprobe ib_uverbs.",
+	run:    checkUverbs,
+}
+
+func checkUverbs(h *host) outcome {
+	list := h.rdmaDevices()
+	if len(list) == 0 {
+		return notApplicable("no RDMA device")
+	}
+	var o outcome
+	var untold []topo.ID
+	var shut bins[string, *topo.RDMADevice]
+	bad := 0
+	for _, r := range list {
+		switch r.Uverbs {
+		case "rw":
+		case "ro", "denied", "none":
+			shut.add(r.Uverbs, r)
+			bad++
+		default:
+			untold = append(untold, r.ID)
+		}
+	}
+	severity := Warning
+	if bad == len(list) {
+		severity = Error
+	}
+	shut.each(func(access string, devices []*topo.RDMADevice) {
+		f := Finding{Severity: severity, Fix: "in a container: --device /dev/infiniband; on the host: permissions of /dev/infiniband (rdma-core)"}
+		for _, r := range devices {
+			f.Subjects = append(f.Subjects, r.ID)
+			for _, c := range r.CharDevs {
+				if strings.Contains(c, "/uverbs") {
+					f.Evidence = append(f.Evidence, c)
+				}
+			}
+		}
+		switch access {
+		case "ro":
+			f.Text = "this process may read the uverbs file, not write it: it cannot use the device"
+		case "denied":
+			f.Text = "this process may not open the uverbs file: it cannot use the device"
+		default:
+			f.Text = "there is no uverbs file: no program here can use the device"
+			f.Fix = "in a container: --device /dev/infiniband; on the host: modprobe ib_uverbs"
+		}
+		o.find(f)
+	})
+	o.lackOf(untold, "access to the device files can be tried on the running host only", h.onHost())
+	o.note = text.Plural(len(list), "RDMA device")
+	return o
+}
+
+var rdmaLAG = Check{
+	Code: "rdma-lag", Severity: Warning,
+	Title:  "no RDMA device is a bond, or its legs are all up",
+	Judged: "A bond is info: one connection uses one leg, so programs need several. A leg that is down is a warning.",
+	Facts:  "bonding, master and operstate in /sys/class/net",
+	Fix:    "At least as many queue pairs for each peer as there are legs: NCCL_IB_QPS_PER_CONNECTION=2 or more; xmit_hash_policy layer3+4.",
+	run:    checkLAG,
+}
+
+func checkLAG(h *host) outcome {
+	var o outcome
+	var untold []topo.ID
+	looked := 0
+	for _, p := range h.hardwarePorts() {
+		switch {
+		case len(p.Legs) > 0:
+			looked++
+			o.find(h.bond(p))
+		case p.LinkLayer == "InfiniBand" || h.RDMADevice(p.NIC).Transport == "efa":
+			looked++
+		case p.Netdev == "":
+			untold = append(untold, p.ID)
+		default:
+			looked++
+		}
+	}
+	o.lackOf(untold, "the interface of the port is not visible, so whether it is a bond", h.seeInterfaces())
+	if looked+len(untold) == 0 {
+		return notApplicable("no RDMA hardware")
+	}
+	o.note = text.Plural(looked, "port")
+	return o
+}
+
+// seeInterfaces says how to see the interfaces of RDMA devices.
+func (h *host) seeInterfaces() string {
+	if h.imported() {
+		return h.lookAgain()
+	}
+	return "run topoctl in the network namespace of the interface (in a container: host network)"
+}
+
+// bond is the finding about a port that is a bond.
+func (h *host) bond(p *pathsel.Port) Finding {
+	n := h.NetdevNamed(p.Netdev)
+	if n != nil && n.Bond == nil && h.NetdevNamed(n.Master) != nil {
+		n = h.NetdevNamed(n.Master)
+	}
+	f := Finding{Severity: Info, Subjects: []topo.ID{p.ID}, Basis: topo.BasisRead}
+	sentence := "a bond of " + text.Plural(len(p.Legs), "interface")
+	if n != nil {
+		f.Evidence = places(netFile(n.Name, "bonding/slaves", strings.Join(p.Legs, " ")))
+		if b := n.Bond; b != nil && b.Mode != "" {
+			sentence += " (" + strings.TrimSuffix(b.Mode+", "+b.HashPolicy, ", ") + ")"
+		}
+	}
+	var down []string
+	sum, most := topo.Rate(0), topo.Rate(0)
+	for _, leg := range p.Legs {
+		l := h.NetdevNamed(leg)
+		switch {
+		case l == nil:
+		case l.State != "" && l.State != "up" && l.State != "unknown":
+			down = append(down, leg)
+			f.Evidence = append(f.Evidence, netFile(leg, "operstate", l.State))
+		case l.BytesPerSec != nil:
+			sum, most = sum+*l.BytesPerSec, max(most, *l.BytesPerSec)
+		}
+	}
+	if most > 0 {
+		sentence += fmt.Sprintf(": one connection uses one leg, %s of %s", h.wire(most), h.wire(sum))
+	} else {
+		sentence += ": one connection uses one leg"
+	}
+	f.Fix = fmt.Sprintf("%d or more queue pairs for each peer: NCCL_IB_QPS_PER_CONNECTION=%d", len(p.Legs), len(p.Legs))
+	if len(down) > 0 {
+		f.Severity = Warning
+		sentence += fmt.Sprintf("; %s %s down", text.Join(down, mostNames), text.Noun(len(down), "is", "are"))
+		f.Fix = "look at cable and switch port of " + text.Join(down, mostNames)
+	}
+	if n != nil && n.Bond != nil && n.Bond.Mode == "active-backup" {
+		sentence += "; the mode is active-backup, so the other legs stay idle"
+		f.Fix = "802.3ad (LACP), if the switch can, makes use of all legs"
+	}
+	f.Text = sentence
+	return f
+}

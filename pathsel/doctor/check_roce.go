@@ -1,0 +1,892 @@
+package doctor
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/replies"
+	"github.com/topoctl/topoctl/internal/base/text"
+	"github.com/topoctl/topoctl/pathsel"
+)
+
+// roce lists the RoCE ports that are up, and the ports of which nothing tells
+// whether they are.
+func (h *host) roce() (ports []*pathsel.Port, untold []topo.ID) {
+	for _, p := range h.rdmaPorts() {
+		r := h.RDMADevice(p.NIC)
+		switch {
+		case p.Role == pathsel.RoleDecoy || !h.active(p) || r.Transport == "iwarp" || r.Transport == "efa" || p.LinkLayer == "Unspecified":
+		case p.LinkLayer == "Ethernet":
+			ports = append(ports, p)
+		case p.LinkLayer == "":
+			untold = append(untold, p.ID)
+		}
+	}
+	return ports, untold
+}
+
+// onlyData keeps the data ports.
+func onlyData(ports []*pathsel.Port) []*pathsel.Port {
+	return slices.DeleteFunc(slices.Clone(ports), func(p *pathsel.Port) bool { return p.Role != pathsel.RoleData })
+}
+
+// lackLayers notes ports whose link layer is not told.
+func (o *outcome) lackLayers(h *host, untold []topo.ID) {
+	o.lackOf(untold, "the link layer of the port is not told", h.lookAgain())
+}
+
+var gidMissing = Check{
+	Code: "gid-missing", Severity: Error,
+	Title:  "every RDMA port that is up has GIDs",
+	Judged: "An ACTIVE port whose GID table is empty cannot be connected to. EFA and iWARP have no need of GIDs.",
+	Facts:  "gids in /sys/class/infiniband/DEV/ports/N",
+	Fix:    "RoCE: bring its interface up and give it an address; in a container, the interface must be in the same network namespace.",
+	run:    checkGIDs,
+}
+
+func checkGIDs(h *host) outcome {
+	var o outcome
+	var untold []topo.ID
+	looked := 0
+	for _, p := range h.rdmaPorts() {
+		x, r := h.Port(p.ID), h.RDMADevice(p.NIC)
+		switch {
+		case p.Role == pathsel.RoleDecoy || r.Transport == "efa" || r.Transport == "iwarp" || x != nil && x.State != "" && x.State != "ACTIVE":
+			continue
+		case x == nil || len(x.GIDs) == 0 && (x.GIDTable == nil || h.unreadGIDs(p)):
+			untold = append(untold, p.ID)
+			continue
+		case len(x.GIDs) == 0:
+			fix := "look at the subnet manager and the driver's messages"
+			if p.LinkLayer == "Ethernet" {
+				fix = "bring its interface up and give it an address; a container needs the interface in its network namespace"
+			}
+			o.find(Finding{Severity: Error, Subjects: []topo.ID{p.ID}, Evidence: places(h.portFile(p, "gids", "")),
+				Text: fmt.Sprintf("no entry in its GID table of %d: nobody can connect to it", *x.GIDTable), Fix: fix})
+		}
+		looked++
+	}
+	o.lackOf(untold, "the GID table is not told", h.lookAgain())
+	if looked+len(untold) == 0 {
+		return notApplicable("no RDMA port that is up and needs GIDs")
+	}
+	o.note = text.Plural(looked, "port")
+	return o
+}
+
+// gidTypes says whether the kind of a port's GIDs is known.
+func gidTypes(p *topo.Port) bool {
+	return !slices.ContainsFunc(p.GIDs, func(g topo.GID) bool { return g.Type == "" })
+}
+
+// unreadGIDs says whether entries of a port's GID table exist that could not
+// be read: what the others lack may be there.
+func (h *host) unreadGIDs(p *pathsel.Port) bool {
+	return slices.ContainsFunc(h.t.Warnings, func(w topo.Warning) bool {
+		return w.Partial() && w.Subject == p.ID && (strings.Contains(w.Evidence, "/gids") || strings.Contains(w.Evidence, "/gid_attrs"))
+	})
+}
+
+var gidNoneRoutable = Check{
+	Code: "gid-none-routable", Severity: Warning,
+	Title:  "every RoCE port has a RoCE v2 GID that peers on other networks can reach",
+	Judged: "Ports that have GIDs, of which none is both RoCE v2 and made from a routable address (not fe80::).",
+	Facts:  "gids, gid_attrs/types and gid_attrs/ndevs in /sys/class/infiniband/DEV/ports/N",
+	Fix:    "Give the interface an IP address (a GID goes when its address goes); in a container, look at the network namespace.",
+	run:    checkRoutable,
+}
+
+func checkRoutable(h *host) outcome {
+	var o outcome
+	ports, layers := h.roce()
+	var untold []topo.ID
+	looked := 0
+	for _, p := range ports {
+		x := h.Port(p.ID)
+		switch {
+		case x == nil || x.GIDTable == nil && len(x.GIDs) == 0:
+			untold = append(untold, p.ID)
+		case len(pathsel.RoCEGIDs(x)) > 0:
+			looked++
+		case h.unreadGIDs(p) || !gidTypes(x):
+			untold = append(untold, p.ID)
+		case len(x.GIDs) == 0: // gid-missing
+		default:
+			looked++
+			o.find(h.noneRoutable(p, x))
+		}
+	}
+	o.lackLayers(h, layers)
+	o.lackOf(untold, "the GIDs or their types are not told", h.lookAgain())
+	if len(ports)+len(layers) == 0 {
+		return notApplicable("no RoCE port is up")
+	}
+	o.note = text.Plural(looked, "port")
+	return o
+}
+
+// gidKinds says what GIDs a port has instead.
+func gidKinds(p *topo.Port) string {
+	local, v1 := 0, 0
+	for _, g := range p.GIDs {
+		if a, err := netip.ParseAddr(g.GID); err == nil && a.IsLinkLocalUnicast() {
+			local++
+		} else if !strings.Contains(g.Type, "v2") {
+			v1++
+		}
+	}
+	switch {
+	case local == len(p.GIDs):
+		return "all are link-local"
+	case v1 > 0:
+		return "what is routable is RoCE v1"
+	}
+	return "no usable address among them"
+}
+
+// noneRoutable says that a port has no GID for peers on other networks, and what
+// of its interface explains that.
+func (h *host) noneRoutable(p *pathsel.Port, x *topo.Port) Finding {
+	f := Finding{Severity: Warning, Subjects: []topo.ID{p.ID}, Evidence: places(h.portFile(p, "gids", "")),
+		Text: fmt.Sprintf("%s, none of RoCE v2 with a routable address: peers on other networks cannot be reached (%s)", text.Plural(len(x.GIDs), "GID"), gidKinds(x))}
+	n := h.NetdevNamed(p.Netdev)
+	switch {
+	case n == nil:
+		f.Fix = "its interface is not visible here: give it an IP address, in a container share its network namespace"
+		return f
+	case !h.addressesTold():
+	case h.routableAddress(n) == "":
+		f.Text += "; interface " + n.Name + " has no such address: it was taken away, or never given"
+		f.Evidence = places(append(f.Evidence, "ip addr show dev "+n.Name)...)
+	default:
+		f.Text += fmt.Sprintf("; interface %s has %s, and the driver made no GID of it", n.Name, h.routableAddress(n))
+		f.Evidence = places(append(f.Evidence, "ip addr show dev "+n.Name+" = "+h.routableAddress(n))...)
+		f.Fix = "let the driver see the address again: ip addr del and add, or ip link set " + n.Name + " down and up; dmesg if the table is full"
+		return f
+	}
+	f.Fix = "ip addr add ADDRESS/LEN dev " + n.Name + ", an address that its peers can reach; see what should have set it (netplan, NetworkManager, DHCP)"
+	return f
+}
+
+// routableAddress is an address of an interface that peers on other networks can
+// reach, "" if it has none.
+func (h *host) routableAddress(n *topo.Netdev) string {
+	for _, s := range n.Addresses {
+		if a, err := netip.ParsePrefix(s); err == nil && !a.Addr().IsLinkLocalUnicast() && !a.Addr().IsLoopback() {
+			return s
+		}
+	}
+	return ""
+}
+
+var gidIndexDiffers = Check{
+	Code: "gid-index-differs", Severity: Warning,
+	Title:  "the GID index to use is the same on all RoCE data ports",
+	Judged: "The first RoCE v2 GID with a routable address, IPv4 before IPv6, of each data port. One NCCL_IB_GID_INDEX for all ports is wrong where they differ.",
+	Facts:  "gids and gid_attrs/types in /sys/class/infiniband/DEV/ports/N",
+	Fix:    "Leave NCCL_IB_GID_INDEX unset: it is one for all ports, and NCCL 2.21 and newer choose by themselves. UCX and NVSHMEM take it for each rank: topoctl export env --for ucx.",
+	run:    checkGIDIndex,
+}
+
+func checkGIDIndex(h *host) outcome {
+	var o outcome
+	all, layers := h.roce()
+	var by bins[int, *pathsel.Port]
+	var untold []topo.ID
+	looked := 0
+	for _, p := range onlyData(all) {
+		x := h.Port(p.ID)
+		if x == nil || x.GIDTable == nil && len(x.GIDs) == 0 || !gidTypes(x) || h.unreadGIDs(p) {
+			untold = append(untold, p.ID)
+			continue
+		}
+		if gids := pathsel.RoCEGIDs(x); len(gids) > 0 {
+			by.add(gids[0].Index, p)
+			looked++
+		}
+	}
+	slices.Sort(by.order)
+	if len(by.order) > 1 {
+		f := Finding{Severity: Warning, Fix: "leave NCCL_IB_GID_INDEX unset (NCCL 2.21 and newer choose by themselves); UCX and NVSHMEM take it for each rank: topoctl export env --for ucx"}
+		var parts []string
+		by.each(func(i int, ports []*pathsel.Port) {
+			parts = append(parts, fmt.Sprintf("%d on %s", i, text.Join(names(ports), mostNames)))
+			f.Subjects = append(f.Subjects, ids(ports)...)
+			f.Evidence = append(f.Evidence, h.portFile(ports[0], "gids/"+strconv.Itoa(i), pathsel.RoCEGIDs(h.Port(ports[0].ID))[0].GID))
+		})
+		f.Text = "the GID index to use differs: " + strings.Join(parts, "; ") + ": one setting for all ports is wrong for some"
+		o.find(f)
+	}
+	o.lackLayers(h, layers)
+	o.lackOf(untold, "the GIDs or their types are not told", h.lookAgain())
+	if looked < 2 && len(untold)+len(layers) == 0 {
+		return notApplicable("fewer than two RoCE data ports with such a GID")
+	}
+	if o.note = text.Plural(looked, "port"); len(by.order) == 1 {
+		o.note += ", index " + strconv.Itoa(by.order[0])
+	}
+	return o
+}
+
+var trafficClassUnset = Check{
+	Code: "traffic-class-unset", Severity: Warning,
+	Title: "RoCE ports mark their packets for the lossless queue of the network",
+	Judged: "The traffic class that the driver package forces on connections: none, or different ones, are a warning. Without NVIDIA's driver package there is no such file, and " +
+		"each program sets its own: that cannot be checked.",
+	Facts: "tc/N/traffic_class in /sys/class/infiniband/DEV (MLNX_OFED, DOCA)",
+	Fix:   "cma_roce_tos and tc/N/traffic_class as the network wants it (often 106), or for each program: NCCL_IB_TC, UCX_IB_TRAFFIC_CLASS.",
+	run:   checkTrafficClass,
+}
+
+func checkTrafficClass(h *host) outcome {
+	var o outcome
+	ports, layers := h.roce()
+	ports = slices.DeleteFunc(ports, func(p *pathsel.Port) bool { return p.Role == pathsel.RoleManagement || p.Software })
+	var unset, nofile []*pathsel.Port
+	var by bins[int, *pathsel.Port]
+	for _, p := range ports {
+		x := h.Port(p.ID)
+		_, file := x.Facts.Get("traffic_class")
+		switch {
+		case x.TrafficClass != nil && *x.TrafficClass > 0:
+			by.add(*x.TrafficClass, p)
+		case x.TrafficClass != nil || file:
+			unset = append(unset, p)
+		default:
+			nofile = append(nofile, p)
+		}
+	}
+	file := func(p *pathsel.Port, says string) string {
+		return saying(fmt.Sprintf("/sys/class/infiniband/%s/tc/%d/traffic_class", p.Device, p.Number), says)
+	}
+	if len(unset) > 0 {
+		p := unset[0]
+		o.find(Finding{Severity: Warning, Subjects: ids(unset), Evidence: []string{file(p, "none set")},
+			Text: "RoCE packets leave without a traffic class, unless each program sets one: a network that is lossless for one class only drops them under load",
+			Fix: fmt.Sprintf("echo CLASS > /sys/class/infiniband/%s/tc/%d/traffic_class and cma_roce_tos -d %s, with the class of the network (often 106); or by program: NCCL_IB_TC, UCX_IB_TRAFFIC_CLASS",
+				p.Device, p.Number, p.Device)})
+	}
+	if len(by.order) > 1 {
+		f := Finding{Severity: Warning, Fix: "set one class on all RoCE ports of a fabric"}
+		var parts []string
+		by.each(func(class int, ports []*pathsel.Port) {
+			parts = append(parts, fmt.Sprintf("%d on %s", class, text.Join(names(ports), mostNames)))
+			f.Subjects, f.Evidence = append(f.Subjects, ids(ports)...), append(f.Evidence, file(ports[0], fmt.Sprint(class)))
+		})
+		f.Text = "RoCE ports have different traffic classes: " + strings.Join(parts, "; ")
+		o.find(f)
+	}
+	o.lackLayers(h, layers)
+	if len(nofile) > 0 {
+		o.lackOf(ids(nofile), "no file tells the traffic class: without NVIDIA's driver package each program sets its own",
+			"look at NCCL_IB_TC or UCX_IB_TRAFFIC_CLASS of the programs, and at the switches' settings")
+	}
+	if len(ports)+len(layers) == 0 {
+		return notApplicable("no RoCE port is up")
+	}
+	o.note = text.Plural(len(ports), "port")
+	return o
+}
+
+// chosenIndex is a GID index that programs are told to use.
+type chosenIndex struct {
+	name, value string
+	where       string // the file, "" for our own option
+	index       int
+}
+
+// says is the setting as one writes it.
+func (c *chosenIndex) says() string {
+	if c.where == "" {
+		return c.name + " " + c.value
+	}
+	return c.name + "=" + c.value
+}
+
+// seen is where the setting was read.
+func (c *chosenIndex) seen() string {
+	if c.where == "" {
+		return c.says()
+	}
+	return saying(c.where, c.says())
+}
+
+// undo says how to be rid of it.
+func (c *chosenIndex) undo() string {
+	switch {
+	case c.where == "":
+		return "leave it out"
+	case strings.HasPrefix(c.where, "/proc/"):
+		return "unset " + c.name
+	}
+	return "take " + c.name + " out of " + c.where
+}
+
+// chosenIndices are the GID indices that are set, those of the environment
+// before those of files; told is false where the environment is not known.
+func (h *host) chosenIndices(o *outcome) (list []chosenIndex, told bool) {
+	if h.gidIndex != nil {
+		list = append(list, chosenIndex{name: "--gid-index", value: strconv.Itoa(*h.gidIndex), index: *h.gidIndex})
+	}
+	s := h.t.Host.Software
+	if s == nil || s.Environment == nil {
+		return list, false
+	}
+	seen := map[string]bool{}
+	for _, x := range slices.Backward(s.Environment.Settings) { // the environment is last and wins
+		if seen[x.Name] {
+			continue
+		}
+		seen[x.Name] = true
+		c := chosenIndex{name: x.Name, value: x.Value, where: x.Where}
+		var err error
+		switch c.index, err = strconv.Atoi(x.Value); {
+		case x.Value == "" || x.Value == "auto" || err == nil && c.index < 0:
+		case err != nil:
+			o.find(Finding{Severity: Warning, Evidence: []string{saying(x.Where, c.says())},
+				Text: fmt.Sprintf("%s is no GID index: a program takes it for 0 or refuses to start", c.says()), Fix: c.undo() + ", or set a number"})
+		default:
+			list = append(list, c)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b chosenIndex) int { return strings.Compare(a.name, b.name) })
+	return list, true
+}
+
+var gidIndexWrong = Check{
+	Code: "gid-index-wrong", Severity: Error,
+	Title: "the GID index that programs are told to use is a good one on every RoCE data port",
+	Judged: "Each GID index that is set, on each RoCE data port that is up. An index without a GID is an error: connections from there fail. " +
+		"One of RoCE v1, of a link-local address, or of an address that the interface does not have, is a warning. " +
+		"Looked at are NCCL_IB_GID_INDEX, NVSHMEM_IB_GID_INDEX, UCX_IB_GID_INDEX and MC_GID_INDEX, and the index of --gid-index; -1 and auto choose nothing. " +
+		"It does not apply where none is set. sudo takes the environment away: run doctor as the programs are run.",
+	Facts: "the environment of the process that looked (/proc/self/environ), /etc/nccl.conf, /etc/ucx/ucx.conf; gids, gid_attrs/types and gid_attrs/ndevs in /sys/class/infiniband/DEV/ports/N; addresses by netlink",
+	Fix:   "Unset it, so that programs choose by themselves, or set the index that the finding names. A GID that is gone comes back with the address of its interface: ip addr add.",
+	run:   checkWrongIndex,
+}
+
+func checkWrongIndex(h *host) outcome {
+	var o outcome
+	all, layers := h.roce()
+	ports := onlyData(all)
+	if len(ports)+len(layers) == 0 {
+		return notApplicable("no RoCE data port is up")
+	}
+	chosen, told := h.chosenIndices(&o)
+	if !told {
+		o.lack("whether programs are told a GID index is not known: their environment is not", h.onHost())
+	}
+	if len(chosen) == 0 {
+		if told && len(o.findings) == 0 {
+			return notApplicable("no GID index is set: programs choose by themselves")
+		}
+		return o
+	}
+	var untold, unread []topo.ID
+	for i := range chosen {
+		for _, p := range ports {
+			f, known := h.wrongIndex(&chosen[i], p)
+			switch {
+			case known && f != nil:
+				o.find(*f)
+			case known || slices.Contains(untold, p.ID) || slices.Contains(unread, p.ID):
+			case h.unreadEntry(p, chosen[i].index):
+				unread = append(unread, p.ID)
+			default:
+				untold = append(untold, p.ID)
+			}
+		}
+	}
+	o.lackLayers(h, layers)
+	o.lackOf(untold, "the GIDs or their types are not told", h.lookAgain())
+	o.lackOf(unread, "the GID table was not read that far: discovery stops after 16 unused entries", "read the entry below /sys/class/infiniband/DEVICE/ports/N/gids on the host")
+	var names []string
+	for i := range chosen {
+		names = append(names, chosen[i].says())
+	}
+	o.note = text.Join(names, mostNames) + " on " + text.Plural(len(ports), "port")
+	return o
+}
+
+// unreadEntry says whether a port's table was read, and not up to this entry.
+func (h *host) unreadEntry(p *pathsel.Port, index int) bool {
+	x := h.Port(p.ID)
+	return x != nil && x.GIDTable != nil && x.GIDsRead != nil && index >= *x.GIDsRead
+}
+
+// wrongIndex judges a GID index on one port; known is false where its table is
+// not told.
+func (h *host) wrongIndex(c *chosenIndex, p *pathsel.Port) (f *Finding, known bool) {
+	x := h.Port(p.ID)
+	if x == nil || x.GIDTable == nil {
+		return nil, false
+	}
+	if len(x.GIDs) == 0 && !h.unreadGIDs(p) {
+		return nil, true // gid-missing tells
+	}
+	entry := "gids/" + strconv.Itoa(c.index)
+	f = &Finding{Severity: Error, Subjects: []topo.ID{p.ID}, Evidence: []string{c.seen()}, Fix: c.undo() + h.goodIndex(p)}
+	i := slices.IndexFunc(x.GIDs, func(g topo.GID) bool { return g.Index == c.index })
+	switch {
+	case c.index >= *x.GIDTable:
+		f.Text = fmt.Sprintf("%s: the port's GID table has %d entries, so there is none of that index: connections from here fail", c.says(), *x.GIDTable)
+		f.Evidence = places(append(f.Evidence, h.portFile(p, "gids", ""))...)
+		return f, true
+	case i < 0 && (h.unreadGIDs(p) || x.GIDsRead != nil && c.index >= *x.GIDsRead):
+		return nil, false
+	case i < 0:
+		f.Text = c.says() + ": the port has no GID of that index, its address is gone or was never there: connections from here fail"
+		f.Evidence = places(append(f.Evidence, h.portFile(p, entry, "0000:0000:0000:0000:0000:0000:0000:0000"))...)
+		return f, true
+	}
+	g := x.GIDs[i]
+	a, err := netip.ParseAddr(g.GID)
+	f.Severity = Warning
+	f.Evidence = places(append(f.Evidence, h.portFile(p, entry, g.GID))...)
+	switch {
+	case g.Type == "" || err != nil:
+		return nil, false
+	case !strings.Contains(g.Type, "v2"):
+		f.Text = c.says() + ": that GID is of RoCE v1, whose packets no router forwards, and which peers with RoCE v2 do not understand"
+		f.Evidence = places(append(f.Evidence, h.portFile(p, "gid_attrs/types/"+strconv.Itoa(c.index), g.Type))...)
+	case a.Unmap().IsLinkLocalUnicast():
+		f.Text = c.says() + ": that GID is a link-local address: peers on other networks cannot be reached"
+	case h.strange(p, &g, a):
+		f.Text = fmt.Sprintf("%s: that GID is of %s, which interface %s does not have: no answer finds its way back", c.says(), a.Unmap(), h.gidNetdev(p, &g))
+	default:
+		return nil, true
+	}
+	return f, true
+}
+
+// goodIndex is the index that would do on a port, as the end of an advice.
+func (h *host) goodIndex(p *pathsel.Port) string {
+	list := pathsel.RoCEGIDs(h.Port(p.ID))
+	if len(list) == 0 {
+		return "; no GID of this port would do: see gid-none-routable"
+	}
+	a, _ := netip.ParseAddr(list[0].GID)
+	return fmt.Sprintf(", or set %d (RoCE v2, %s)", list[0].Index, a.Unmap())
+}
+
+// gidNetdev is the interface that a GID is of.
+func (h *host) gidNetdev(p *pathsel.Port, g *topo.GID) string {
+	if g.Netdev != "" {
+		return g.Netdev
+	}
+	return p.Netdev
+}
+
+// strange says whether a GID is of an address that its interface does not have.
+func (h *host) strange(p *pathsel.Port, g *topo.GID, a netip.Addr) bool {
+	n := h.NetdevNamed(h.gidNetdev(p, g))
+	if n == nil || !h.addressesTold() {
+		return false
+	}
+	return !slices.ContainsFunc(n.Addresses, func(s string) bool {
+		have, err := netip.ParsePrefix(s)
+		return err == nil && have.Addr() == a.Unmap()
+	})
+}
+
+// ethernetData are the data ports on Ethernet that are up: those that RDMA goes
+// by, and on a host without such the interfaces.
+func (h *host) ethernetData() (ports []*pathsel.Port, untold []topo.ID) {
+	if all, layers := h.roce(); len(h.hardware())+len(all)+len(layers) > 0 {
+		return onlyData(all), layers
+	}
+	for i := range h.ports {
+		p := &h.ports[i]
+		if p.RDMA() || p.Virtual || p.Role != pathsel.RoleData || p.PF != "" || !h.active(p) {
+			continue
+		}
+		// The legs of a bond share its addresses: one stands for all.
+		if !slices.ContainsFunc(ports, func(q *pathsel.Port) bool { return q.Netdev == p.Netdev }) {
+			ports = append(ports, p)
+		}
+	}
+	return ports, nil
+}
+
+// mtu is the MTU of a port's interface.
+func (h *host) mtu(p *pathsel.Port) *int {
+	if n := h.NetdevNamed(p.Netdev); n != nil {
+		return n.MTU
+	}
+	return nil
+}
+
+var mtuMismatch = Check{
+	Code: "mtu-mismatch", Severity: Warning,
+	Title:  "Ethernet data ports, and the legs of bonds, have one MTU",
+	Judged: "The MTU of the interfaces of all data ports that are up, and of each bond against its legs.",
+	Facts:  "mtu in /sys/class/net",
+	Fix:    "ip link set DEV mtu N on all of them, as the switches have it.",
+	run:    checkMTU,
+}
+
+func checkMTU(h *host) outcome {
+	var o outcome
+	ports, layers := h.ethernetData()
+	var by bins[int, *pathsel.Port]
+	var untold []topo.ID
+	looked := 0
+	for _, p := range ports {
+		m := h.mtu(p)
+		if m == nil {
+			untold = append(untold, p.ID)
+			continue
+		}
+		by.add(*m, p)
+		looked++
+	}
+	slices.Sort(by.order)
+	if len(by.order) > 1 {
+		f := Finding{Severity: Warning, Fix: "ip link set DEV mtu N: one MTU on all of them, as the switches have it"}
+		var parts []string
+		by.each(func(m int, ports []*pathsel.Port) {
+			parts = append(parts, fmt.Sprintf("%d on %s", m, text.Join(names(ports), mostNames)))
+			f.Subjects = append(f.Subjects, ids(ports)...)
+			f.Evidence = append(f.Evidence, netFile(ports[0].Netdev, "mtu", fmt.Sprint(m)))
+		})
+		f.Text = "data ports have different MTUs: " + strings.Join(parts, "; ") + ": transfers between such ports stall or use the smaller packets"
+		o.find(f)
+	}
+	looked += h.legMTUs(&o)
+	o.lackLayers(h, layers)
+	o.lackOf(untold, "the interface of the port is not visible, so its MTU", h.seeInterfaces())
+	if looked < 2 && len(untold)+len(layers) == 0 {
+		return notApplicable("fewer than two Ethernet data ports")
+	}
+	if o.note = text.Plural(looked, "interface"); len(by.order) == 1 {
+		o.note += fmt.Sprintf(", MTU %d", by.order[0])
+	}
+	return o
+}
+
+// legMTUs compares bonds with their legs, and gives how many legs it looked at.
+func (h *host) legMTUs(o *outcome) (looked int) {
+	for i := range h.t.Netdevs {
+		n := &h.t.Netdevs[i]
+		if n.Bond == nil || n.MTU == nil {
+			continue
+		}
+		for _, leg := range n.Lower {
+			l := h.NetdevNamed(leg)
+			if l == nil || l.MTU == nil {
+				continue
+			}
+			looked++
+			if *l.MTU != *n.MTU {
+				o.find(Finding{Severity: Warning, Subjects: []topo.ID{l.ID, n.ID},
+					Text:     fmt.Sprintf("a leg with MTU %d in a bond with %d: large packets are lost on that leg", *l.MTU, *n.MTU),
+					Evidence: []string{netFile(leg, "mtu", fmt.Sprint(*l.MTU)), netFile(n.Name, "mtu", fmt.Sprint(*n.MTU))},
+					Fix:      fmt.Sprintf("ip link set %s mtu %d", leg, *n.MTU)})
+			}
+		}
+	}
+	return looked
+}
+
+var mtuSmall = Check{
+	Code: "mtu-small", Severity: Info,
+	Title:  "RoCE ports have an MTU that lets RDMA use its largest packets",
+	Judged: "RDMA packets of 4096 bytes need an interface MTU of about 4200; at 1500 they have 1024.",
+	Facts:  "mtu in /sys/class/net",
+	Fix:    "ip link set DEV mtu 9000, if all switches on the way have it.",
+	run:    checkSmallMTU,
+}
+
+func checkSmallMTU(h *host) outcome {
+	var o outcome
+	ports, layers := h.roce()
+	var by bins[int, *pathsel.Port]
+	var untold []topo.ID
+	for _, p := range ports {
+		switch m := h.mtu(p); {
+		case m == nil:
+			untold = append(untold, p.ID)
+		case *m < fullMTU:
+			by.add(*m, p)
+		}
+	}
+	by.each(func(m int, small []*pathsel.Port) {
+		o.find(Finding{Severity: Info, Subjects: ids(small), Evidence: []string{netFile(small[0].Netdev, "mtu", fmt.Sprint(m))},
+			Text: fmt.Sprintf("MTU %d: RDMA packets carry %d bytes instead of 4096, which costs throughput and packet rate", m, payload(m)),
+			Fix:  "ip link set " + small[0].Netdev + " mtu 9000, and so on, if all switches on the way have it"})
+	})
+	o.lackLayers(h, layers)
+	o.lackOf(untold, "the interface of the port is not visible, so its MTU", h.seeInterfaces())
+	if len(ports)+len(layers) == 0 {
+		return notApplicable("no RoCE port is up")
+	}
+	o.note = text.Plural(len(ports), "port")
+	return o
+}
+
+// fullMember is the bit of a partition key that full members have.
+// Source: InfiniBand Architecture Specification, volume 1, 10.9.1.1.
+const fullMember = 0x8000
+
+var pkeyMismatch = Check{
+	Code: "pkey-mismatch", Severity: Warning,
+	Title:  "InfiniBand data ports are full members of the same partitions",
+	Judged: "Ports whose keys are all limited (two limited members cannot talk to each other), and ports whose set of keys differs from the others.",
+	Facts:  "pkeys in /sys/class/infiniband/DEV/ports/N",
+	Fix:    "Ask who runs the subnet manager (partitions.conf, UFM).",
+	run:    checkPKeys,
+}
+
+func checkPKeys(h *host) outcome {
+	var o outcome
+	var untold []topo.ID
+	var by bins[string, *pathsel.Port]
+	looked := 0
+	for _, p := range h.dataPorts() {
+		if !h.active(p) || p.LinkLayer == "Ethernet" || h.RDMADevice(p.NIC).Transport == "efa" {
+			continue
+		}
+		x := h.Port(p.ID)
+		if x == nil || len(x.PKeys) == 0 {
+			untold = append(untold, p.ID)
+			continue
+		}
+		looked++
+		keys := slices.Sorted(slices.Values(strs(x.PKeys)))
+		by.add(strings.Join(keys, " "), p)
+		if !slices.ContainsFunc(x.PKeys, func(k topo.HexID) bool { return k.Uint()&fullMember != 0 }) {
+			o.find(Finding{Severity: Warning, Subjects: []topo.ID{p.ID}, Evidence: places(h.portFile(p, "pkeys/0", keys[0])),
+				Text: "a limited member of every partition (" + text.Join(keys, mostNames) + "): it cannot talk to other limited members",
+				Fix:  "ask who runs the subnet manager for full membership (partitions.conf, UFM)"})
+		}
+	}
+	if len(by.order) > 1 {
+		f := Finding{Severity: Warning, Fix: "ask who runs the subnet manager; a program that uses one partition key index gets different partitions"}
+		var parts []string
+		by.each(func(keys string, ports []*pathsel.Port) {
+			parts = append(parts, keys+" on "+text.Join(names(ports), mostNames))
+			f.Subjects = append(f.Subjects, ids(ports)...)
+			f.Evidence = append(f.Evidence, h.portFile(ports[0], "pkeys", ""))
+		})
+		f.Text = "data ports are in different partitions: " + strings.Join(parts, "; ")
+		o.find(f)
+	}
+	o.lackOf(untold, "the partition keys are not told", h.lookAgain())
+	if looked+len(untold) == 0 {
+		return notApplicable("no InfiniBand data port is up")
+	}
+	o.note = text.Plural(looked, "port")
+	return o
+}
+
+// What an interface MTU must hold beside the payload of an RDMA packet.
+// Source: Linux include/rdma/ib_addr.h (iboe_get_mtu).
+const roceHeaders = 96
+
+// leastHeaders are the headers of a RoCE v2 packet over IPv4 without options of
+// any kind, in bytes: IP 20, UDP 8, BTH 12, RETH 16, ICRC 4.
+// Source: InfiniBand Architecture Specification, annex A17.
+const leastHeaders = 60
+
+// mostPayload is the largest payload of an RDMA packet, in bytes.
+const mostPayload = 4096
+
+// fullMTU is the interface MTU from which on RDMA packets carry 4096 bytes.
+const fullMTU = mostPayload + roceHeaders
+
+// payload is what an RDMA packet can carry over an interface with an MTU.
+func payload(mtu int) int {
+	n := 256
+	for n*2+roceHeaders <= mtu && n < mostPayload {
+		n *= 2
+	}
+	return n
+}
+
+// verbsPort is what the library said of a port, nil if it was not asked.
+func (h *host) verbsPort(p *pathsel.Port) *replies.VerbsPort {
+	a := h.answer(p.Device)
+	if a == nil {
+		return nil
+	}
+	i := slices.IndexFunc(a.Ports, func(x replies.VerbsPort) bool { return x.Number == p.Number && x.Failed == nil })
+	if i < 0 {
+		return nil
+	}
+	return &a.Ports[i]
+}
+
+var mtuActive = Check{
+	Code: "mtu-active", Severity: Warning,
+	Title: "RoCE ports send RDMA packets as large as the MTU of their interface allows",
+	Judged: "The active MTU of each RoCE port that is up, as libibverbs tells it, against the largest of 256, 512, 1024, 2048 and 4096 bytes that fits the MTU of its interface with 96 bytes of headers, " +
+		"and that the device can do.",
+	Facts: "ibv_query_port active_mtu and max_mtu, on the running host only; mtu in /sys/class/net",
+	Fix:   "ip link set DEV down and up, so that the driver takes the interface's MTU over; restart the programs, for connections keep the packet size that they began with.",
+	run:   checkActiveMTU,
+}
+
+func checkActiveMTU(h *host) outcome {
+	var o outcome
+	ports, layers := h.roce()
+	var untold, hidden []topo.ID
+	looked := 0
+	for _, p := range ports {
+		v, m := h.verbsPort(p), h.mtu(p)
+		switch {
+		case v == nil || v.ActiveMTUBytes == 0:
+			untold = append(untold, p.ID)
+			continue
+		case m == nil:
+			hidden = append(hidden, p.ID)
+			continue
+		}
+		looked++
+		most := payload(*m)
+		if v.MaxMTUBytes > 0 {
+			most = min(most, v.MaxMTUBytes)
+		}
+		f := Finding{Severity: Warning, Subjects: []topo.ID{p.ID},
+			Evidence: []string{saying("ibv_query_port active_mtu", fmt.Sprint(v.ActiveMTUBytes)), netFile(p.Netdev, "mtu", fmt.Sprint(*m))}}
+		switch {
+		case v.ActiveMTUBytes < most:
+			f.Text = fmt.Sprintf("RDMA packets carry %d bytes, though the MTU of %s, %d, holds %d: the port did not follow its interface", v.ActiveMTUBytes, p.Netdev, *m, most)
+			f.Fix = "ip link set " + p.Netdev + " down and up, so that the driver looks again"
+			o.find(f)
+		case v.ActiveMTUBytes+leastHeaders > *m:
+			f.Text = fmt.Sprintf("RDMA packets carry %d bytes, which the MTU of %s, %d, does not hold: full packets are lost and transfers end with retry errors", v.ActiveMTUBytes, p.Netdev, *m)
+			f.Fix = fmt.Sprintf("ip link set %s mtu %d, or more, or down and up, so that the driver looks again", p.Netdev, v.ActiveMTUBytes+roceHeaders)
+			o.find(f)
+		}
+	}
+	o.lackLayers(h, layers)
+	if len(untold) > 0 {
+		why, how := "the packet size of the port is told by libibverbs, on the running host only", h.onHost()
+		switch {
+		case h.verbs == nil:
+		case h.verbs.Unavailable == "":
+			why, how = "libibverbs did not tell the packet size of the port", "see registration-refused, uverbs-inaccessible"
+		default:
+			why, how = "the packet size of the port was not asked for: "+h.verbs.Unavailable, h.withVerbs()
+		}
+		o.lackOf(untold, why, how)
+	}
+	o.lackOf(hidden, "the interface of the port is not visible, so its MTU", h.seeInterfaces())
+	if len(ports)+len(layers) == 0 {
+		return notApplicable("no RoCE port is up")
+	}
+	o.note = text.Plural(looked, "port")
+	return o
+}
+
+// mtuPair is the MTU at the two ends of a lane.
+type mtuPair struct{ here, there int }
+
+// lanesToPeer are the lanes between Ethernet ports of this host and its peer.
+func (h *host) lanesToPeer() (lanes []pathsel.Lane, there *pathsel.Host, err error) {
+	if there, err = pathsel.New(h.peer, pathsel.Options{Transport: h.paths.Transport()}); err != nil {
+		return nil, nil, err
+	}
+	pair, err := pathsel.Connect(h.paths, there, pathsel.PairOptions{})
+	if err != nil {
+		return nil, nil, err
+	}
+	src, dst := h.paths.Locations(), there.Locations()
+	if len(src) == 0 || len(dst) == 0 {
+		return nil, there, nil
+	}
+	set, err := pair.Lanes(src[0], dst[0])
+	if set == nil {
+		return nil, there, err
+	}
+	return set.Lanes, there, nil
+}
+
+var mtuPeer = Check{
+	Code: "mtu-peer", Severity: Warning,
+	Title: "both ends of every lane to the peer have one MTU",
+	Judged: "The MTU of the interfaces at both ends of each Ethernet lane between this host and the one of --peer, whichever ports reach each other. " +
+		"Without --peer it does not apply.",
+	Facts: "mtu in /sys/class/net of both hosts; addresses and routes by netlink",
+	Fix:   "ip link set DEV mtu N: one MTU at both ends and on the switches between.",
+	run:   checkPeerMTU,
+}
+
+func checkPeerMTU(h *host) outcome {
+	var o outcome
+	if h.peer == nil {
+		return notApplicable("no peer is given: --peer FILE names one")
+	}
+	lanes, there, err := h.lanesToPeer()
+	name := cmp.Or(h.peer.Host.Name, "the peer")
+	if err != nil || len(lanes) == 0 {
+		why := "no port of this host is known to reach a port of " + name
+		if err != nil {
+			why += ": " + strings.TrimPrefix(err.Error(), "pathsel: ")
+		}
+		o.lack(why, "\"topoctl path cpu:0 --peer FILE\" says which ports do not reach each other, and why")
+		return o
+	}
+	other := map[string]*topo.Netdev{}
+	for i := range h.peer.Netdevs {
+		other[h.peer.Netdevs[i].Name] = &h.peer.Netdevs[i]
+	}
+	var by bins[mtuPair, [2]*pathsel.Port]
+	var untold []topo.ID
+	looked := 0
+	for i := range lanes {
+		a, okA := h.paths.Port(lanes[i].Local)
+		b, okB := there.Port(lanes[i].Remote)
+		if !okA || !okB || a.LinkLayer == "InfiniBand" || b.LinkLayer == "InfiniBand" {
+			continue
+		}
+		m, n := h.mtu(&a), other[b.Netdev]
+		if m == nil || n == nil || n.MTU == nil {
+			if !slices.Contains(untold, a.ID) {
+				untold = append(untold, a.ID)
+			}
+			continue
+		}
+		looked++
+		if *m != *n.MTU {
+			by.add(mtuPair{*m, *n.MTU}, [2]*pathsel.Port{&a, &b})
+		}
+	}
+	by.each(func(m mtuPair, ends [][2]*pathsel.Port) { o.find(differentMTU(m, ends, name)) })
+	o.lackOf(untold, "the interface at one end of its lanes is not visible, so its MTU", h.seeInterfaces())
+	if looked+len(untold) == 0 {
+		return notApplicable("no Ethernet lane to " + name)
+	}
+	o.note = text.Plural(looked, "lane") + " to " + name
+	return o
+}
+
+// differentMTU is the finding about lanes whose ends have different MTUs.
+func differentMTU(m mtuPair, ends [][2]*pathsel.Port, name string) Finding {
+	f := Finding{Severity: Warning, Fix: fmt.Sprintf("ip link set DEV mtu %d on the side with less, if the switches between carry it, or %d on the other", max(m.here, m.there), min(m.here, m.there))}
+	var here, there []string
+	rdma := false
+	for _, e := range ends {
+		if !slices.Contains(f.Subjects, e[0].ID) {
+			f.Subjects = append(f.Subjects, e[0].ID)
+			here = append(here, e[0].Name)
+		}
+		if !slices.Contains(there, e[1].Name) {
+			there = append(there, e[1].Name)
+		}
+		rdma = rdma || e[0].RDMA()
+	}
+	f.Text = fmt.Sprintf("MTU %d here (%s) and %d at %s (%s): ", m.here, text.Join(here, mostNames), m.there, name, text.Join(there, mostNames))
+	if small := payload(min(m.here, m.there)); rdma && small < payload(max(m.here, m.there)) {
+		f.Text += fmt.Sprintf("RDMA must use packets of %d bytes; a program whose ends do not agree on that loses full packets and ends with retry errors", small)
+	} else {
+		f.Text += "packets of the larger size are lost on the way to the other end"
+	}
+	f.Evidence = []string{netFile(ends[0][0].Netdev, "mtu", fmt.Sprint(m.here)), name + ": " + netFile(ends[0][1].Netdev, "mtu", fmt.Sprint(m.there))}
+	return f
+}
