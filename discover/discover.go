@@ -72,7 +72,7 @@ func SourceNames() []string {
 // Discover looks at one host. It fails only where nothing can be had: a tree
 // that is no host's, options that contradict each other, a cancelled context.
 // Everything less is a warning in the topology. A deadline of ctx ends the
-// sources that have not answered by then; what the others raw is kept.
+// sources that have not answered by then; what the others said is kept.
 func Discover(ctx context.Context, opts Options) (*topo.Topology, error) {
 	p, closeTree, err := open(opts)
 	if err != nil {

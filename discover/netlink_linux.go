@@ -113,7 +113,7 @@ func linkAnswer(l netlink.Link, names map[int]string) replies.Link {
 	}
 	switch x := l.(type) {
 	case *netlink.Bond:
-		a.Bond = &topo.Bond{Mode: known(x.Mode.String()), HashPolicy: known(x.XmitHashPolicy.String()), ActiveLeg: names[x.ActiveSlave]}
+		a.Bond = &topo.Bond{Mode: nameOrEmpty(x.Mode.String()), HashPolicy: nameOrEmpty(x.XmitHashPolicy.String()), ActiveLeg: names[x.ActiveSlave]}
 	case *netlink.Vlan:
 		a.VLANID = &x.VlanId
 	}
@@ -131,8 +131,8 @@ func linkAnswer(l netlink.Link, names map[int]string) replies.Link {
 	return a
 }
 
-// known is "" for the library's text for a number without a name.
-func known(s string) string {
+// nameOrEmpty is "" for the library's text for a number without a name.
+func nameOrEmpty(s string) string {
 	if strings.HasSuffix(s, ")") {
 		return ""
 	}

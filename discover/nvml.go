@@ -237,7 +237,7 @@ func mergeGPU(t *topo.Topology, index *topo.Index, g *topo.GPU, a *replies.GPU) 
 }
 
 // mergeGPUNUMA fills in the NUMA nodes of a GPU and of its PCI function, where
-// sysfs raw -1.
+// sysfs said -1.
 func mergeGPUNUMA(m merger, index *topo.Index, g *topo.GPU, d *topo.PCIDevice, a *replies.GPU) {
 	const where = "nvmlDeviceGetMemoryAffinity"
 	if a.CPUNUMA != nil && index.NUMANodeAt(*a.CPUNUMA) != nil {

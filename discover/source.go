@@ -22,7 +22,7 @@ type outcome struct {
 	raw   rawReplies
 }
 
-// into merges the outcome into the topology, and keeps its raw rawReplies.
+// into merges the outcome into the topology, and keeps what it said as it is.
 func (o outcome) into(t *topo.Topology, raw *rawReplies) {
 	t.Warnings = append(t.Warnings, o.warnings...)
 	if o.apply != nil {

@@ -2,24 +2,24 @@ package counters
 
 import "strings"
 
-// trouble says of a counter how bad each step of it is.
-type trouble bool
+// severity says of a counter how bad each step of it is.
+type severity bool
 
 const (
 	// lossy: packets were lost, refused or sent again, as on any busy network now and then.
-	lossy trouble = false
+	lossy severity = false
 	// broken: the cable, the port or the host behind it does not work as it should.
-	broken trouble = true
+	broken severity = true
 )
 
-// troubles are the counters of which every step is trouble, by file name. What counts
+// severities are the counters of which every step is trouble, by file name. What counts
 // congestion that was handled as designed is not among them: port_xmit_wait, np_cnp_sent,
 // rp_cnp_handled, np_ecn_marked_roce_packets, out_of_sequence (adaptive routing reorders),
 // roce_slow_restart. Nor is what counts in normal life: rx_dropped (a frame of a protocol
 // that nobody listens to), rx_nohandler, port_rcv_switch_relay_errors (one's own multicast),
 // resp_cqe_error and req_cqe_error (each queue pair that is closed with work in it), and
 // bnxt_re's recoverable_errors (broadcasts that were sent, in older kernels).
-var troubles = map[string]trouble{
+var severities = map[string]severity{
 	// ports/N/counters: Documentation/ABI/stable/sysfs-class-infiniband; InfiniBand
 	// Architecture Specification 1.4, volume 1, chapter 16.1.3.5 (PortCounters).
 	"symbol_error":                    broken,
@@ -127,16 +127,16 @@ var troubles = map[string]trouble{
 	"tx_dropped":          lossy,
 }
 
-// known looks a counter up. mlx5 gives the counters of a virtual port a prefix.
-func known(name string) (trouble, bool) {
-	t, ok := troubles[strings.TrimPrefix(name, "vport_")]
+// severityOf looks a counter up. mlx5 gives the counters of a virtual port a prefix.
+func severityOf(name string) (severity, bool) {
+	t, ok := severities[strings.TrimPrefix(name, "vport_")]
 	return t, ok
 }
 
 // Trouble says whether every step of a counter is trouble, by the name of its file:
 // the counters that Port.Errors may hold.
 func Trouble(name string) bool {
-	_, ok := known(name)
+	_, ok := severityOf(name)
 	return ok
 }
 
@@ -144,6 +144,6 @@ func Trouble(name string) bool {
 // port, a setting, a connection that died. Steps of the others mean that packets were lost
 // or sent again, which a busy network does now and then.
 func Serious(name string) bool {
-	t, _ := known(name)
+	t, _ := severityOf(name)
 	return t == broken
 }

@@ -57,9 +57,9 @@ func Between(before, after *Sample) Rates {
 	for i := range after.GPUs {
 		is := &after.GPUs[i]
 		if was := gpus[is.ID]; was != nil {
-			sent, received := pair{was.NVLinkSentBytes, is.NVLinkSentBytes}, pair{was.NVLinkReceivedBytes, is.NVLinkReceivedBytes}
+			sent, received := change{was.NVLinkSentBytes, is.NVLinkSentBytes}, change{was.NVLinkReceivedBytes, is.NVLinkReceivedBytes}
 			if anew(sent, received) {
-				sent, received = pair{}, pair{}
+				sent, received = change{}, change{}
 			}
 			r.GPUs[is.ID] = GPURates{
 				NVLinkSentBytesPerSec:     perSecond[topo.Rate](sent, r.IntervalNS),
@@ -78,14 +78,14 @@ func elapsed(before, after int64) int64 {
 	return 0
 }
 
-// pair is a counter before and after.
-type pair struct{ was, is *uint64 }
+// change is a counter before and after.
+type change struct{ was, is *uint64 }
 
-func (p pair) both() bool { return p.was != nil && p.is != nil }
+func (p change) both() bool { return p.was != nil && p.is != nil }
 
 // anew says whether any of the counters of one device went back: then all of them began
 // anew at some moment in between.
-func anew(counters ...pair) bool {
+func anew(counters ...change) bool {
 	for _, c := range counters {
 		if c.both() && *c.is < *c.was {
 			return true
@@ -97,8 +97,8 @@ func anew(counters ...pair) bool {
 // portRates compares a port with what it was. Error counters are compared one by one: they
 // are as narrow as 32 bits and wrap alone.
 func portRates(was, is *Port, ns int64) PortRates {
-	sent, received := pair{was.SentBytes, is.SentBytes}, pair{was.ReceivedBytes, is.ReceivedBytes}
-	sentPackets, receivedPackets := pair{was.SentPackets, is.SentPackets}, pair{was.ReceivedPackets, is.ReceivedPackets}
+	sent, received := change{was.SentBytes, is.SentBytes}, change{was.ReceivedBytes, is.ReceivedBytes}
+	sentPackets, receivedPackets := change{was.SentPackets, is.SentPackets}, change{was.ReceivedPackets, is.ReceivedPackets}
 	var r PortRates
 	if !anew(sent, received, sentPackets, receivedPackets) {
 		r.SentBytesPerSec, r.ReceivedBytesPerSec = perSecond[topo.Rate](sent, ns), perSecond[topo.Rate](received, ns)
@@ -117,7 +117,7 @@ func portRates(was, is *Port, ns int64) PortRates {
 
 // perSecond is the counter's rate, nil where it is not known. What no number of this type
 // can hold is no rate either: it is a counter that went wrong.
-func perSecond[T ~int64](c pair, ns int64) *T {
+func perSecond[T ~int64](c change, ns int64) *T {
 	if !c.both() || *c.is < *c.was || ns <= 0 {
 		return nil
 	}

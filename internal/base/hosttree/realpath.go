@@ -55,15 +55,15 @@ func resolve(name string, follow bool, ask links) (string, error) {
 		return "", fs.ErrInvalid
 	}
 	at, rest, followed := ".", name, 0
-	unsure := false // at may be a file: it has been seen only to be no link
+	maybeFile := false // at may be a file: it has been seen only to be no link
 	for rest != "" {
 		var elem string
 		elem, rest, _ = strings.Cut(rest, "/")
 		if elem == "" || elem == "." || elem == ".." {
-			if unsure && !ask.isDir(at) {
+			if maybeFile && !ask.isDir(at) {
 				return "", syscall.ENOTDIR
 			}
-			unsure = false
+			maybeFile = false
 			if elem == ".." {
 				if at == "." {
 					return "", ErrEscapes
@@ -81,14 +81,14 @@ func resolve(name string, follow bool, ask links) (string, error) {
 			return "", err
 		}
 		if target == "" {
-			at, unsure = next, true
+			at, maybeFile = next, true
 			continue
 		}
 		if followed++; followed > maxLinks {
 			return "", ErrLoop
 		}
 		if target[0] == '/' {
-			at, unsure = ".", false
+			at, maybeFile = ".", false
 		}
 		rest = followedBy(target, rest)
 	}

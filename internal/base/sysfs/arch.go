@@ -42,7 +42,7 @@ func (r *reader) readArch(info cpuInfo) {
 		set(info.arch, topo.SourceProc, "/proc/cpuinfo")
 		return
 	}
-	version, _ := r.head("proc/version", 512)
+	version, _ := r.readHead("proc/version", 512)
 	for _, a := range architectures {
 		if strings.Contains(string(version), "("+a.word+"-linux-gnu-gcc") {
 			set(a.machine, topo.SourceProc, "/proc/version")

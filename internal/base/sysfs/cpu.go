@@ -114,7 +114,7 @@ func (r *reader) readPackages() bool {
 			rest = rest.Minus(cpuset.Of(cpu))
 			continue
 		}
-		members, where := f.either(&names, rest)
+		members, where := f.firstSet(&names, rest)
 		if where == "" {
 			members, where = cpuset.Of(cpu), "physical_package_id"
 		}
@@ -141,10 +141,10 @@ func (r *reader) topology(cpu int) files {
 	return files{r: r, dir: dir, show: dir}
 }
 
-// either reads the first of two names for one thing (new kernels, old ones)
+// firstSet reads the first of two names for one thing (new kernels, old ones)
 // and keeps the one that is there in front for the next CPU. Only CPUs of
 // among count.
-func (f files) either(names *[2]string, among cpuset.Set) (cpuset.Set, string) {
+func (f files) firstSet(names *[2]string, among cpuset.Set) (cpuset.Set, string) {
 	for i, name := range names {
 		if set, ok := value(f, name, optional, cpuset.Parse); ok {
 			if set = set.Intersect(among); !set.IsEmpty() {
@@ -183,7 +183,7 @@ func (r *reader) addPackage(index int, members cpuset.Set, evidence, where strin
 func (r *reader) countCores(rest cpuset.Set, names *[2]string) int {
 	n := 0
 	for cpu := rest.First(); cpu >= 0; cpu = rest.First() {
-		threads, where := r.topology(cpu).either(names, rest)
+		threads, where := r.topology(cpu).firstSet(names, rest)
 		if where == "" || !threads.Contains(cpu) {
 			return 0
 		}

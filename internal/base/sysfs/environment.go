@@ -36,7 +36,7 @@ func (r *reader) readEnvironment() *topo.Environment {
 	variables := settings(data, 0, "/"+environFile)
 	out := &topo.Environment{Settings: []topo.Setting{}}
 	for _, name := range settingFiles {
-		list, _ := whole(r, name, func(data []byte) ([]topo.Setting, error) { return settings(data, '\n', "/"+name), nil })
+		list, _ := readWhole(r, name, func(data []byte) ([]topo.Setting, error) { return settings(data, '\n', "/"+name), nil })
 		out.Settings = append(out.Settings, list...)
 	}
 	out.Settings = append(out.Settings, variables...)
@@ -85,11 +85,11 @@ const capIPCLock = 14
 // the one whose users are mapped to themselves. nil: not known.
 // Source: drivers/infiniband/core/umem.c (ib_umem_get), Linux 6.1.
 func (r *reader) lockExempt() *bool {
-	can, ok := whole(r, statusFile, parseCapability)
+	can, ok := readWhole(r, statusFile, parseCapability)
 	if !ok || can == nil || !*can {
 		return can
 	}
-	first, ok := whole(r, uidMapFile, func(data []byte) (bool, error) {
+	first, ok := readWhole(r, uidMapFile, func(data []byte) (bool, error) {
 		return slices.Equal(strings.Fields(string(data)), []string{"0", "0", "4294967295"}), nil
 	})
 	if !ok {

@@ -33,30 +33,30 @@ type files struct {
 	facts   *topo.Facts
 }
 
-// how says what a missing or unreadable attribute means.
-type how int
+// need says what a missing or unreadable attribute means.
+type need int
 
 const (
-	optional how = iota // may be missing, must be readable
-	required            // every such device has it
-	quiet               // may be missing or refuse to be read; only its content is judged
+	optional need = iota // may be missing, must be readable
+	required             // every such device has it
+	quiet                // may be missing or refuse to be read; only its content is judged
 )
 
 // text is a one-line attribute without its line end. It is false where the
 // attribute cannot be used; what deserves a warning has got one then.
-func (f files) text(name string, h how) (string, bool) {
-	s, _, ok := f.lookup(name, h)
+func (f files) text(name string, n need) (string, bool) {
+	s, _, ok := f.lookup(name, n)
 	return s, ok
 }
 
 // lookup is text that also says whether the file is there at all.
-func (f files) lookup(name string, h how) (s string, there, ok bool) {
+func (f files) lookup(name string, n need) (s string, there, ok bool) {
 	data, err := f.r.tree.ReadFile(f.dir + "/" + name)
 	if err != nil {
-		f.readError(name, h, err)
+		f.readError(name, n, err)
 		return "", !errors.Is(err, fs.ErrNotExist), false
 	}
-	if len(data) == 0 && h == quiet {
+	if len(data) == 0 && n == quiet {
 		return "", true, false // how captures keep a file that refused to be read
 	}
 	s, err = oneLine(data)
@@ -67,13 +67,13 @@ func (f files) lookup(name string, h how) (s string, there, ok bool) {
 	return s, true, true
 }
 
-func (f files) readError(name string, h how, err error) {
+func (f files) readError(name string, n need, err error) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		if h == required {
+		if n == required {
 			f.warn(topo.CodeMissing, name, "no such file")
 		}
-	case h == quiet, h == optional && notApplicable(err):
+	case n == quiet, n == optional && notApplicable(err):
 	case errors.Is(err, syscall.ENODEV), errors.Is(err, syscall.ENXIO):
 		f.warn(topo.CodeVanished, name, "the device went away while it was read")
 	default:
@@ -87,8 +87,8 @@ func notApplicable(err error) bool {
 }
 
 // value reads an attribute through a parser, whose error becomes a warning.
-func value[T any](f files, name string, h how, parse func(string) (T, error)) (v T, ok bool) {
-	s, ok := f.text(name, h)
+func value[T any](f files, name string, n need, parse func(string) (T, error)) (v T, ok bool) {
+	s, ok := f.text(name, n)
 	if !ok {
 		return v, false
 	}
@@ -103,16 +103,16 @@ func value[T any](f files, name string, h how, parse func(string) (T, error)) (v
 
 // attribute reads an attribute of the node from a file, and notes in its facts
 // that it came from there. It is zero where the file does not tell it.
-func attribute[T comparable](f files, name, file string, h how, parse func(string) (T, error)) T {
-	v, _ := value(f, file, h, parse)
+func attribute[T comparable](f files, name, file string, n need, parse func(string) (T, error)) T {
+	v, _ := value(f, file, n, parse)
 	var zero T
 	f.fact(v != zero, name, file)
 	return v
 }
 
 // optionalAttribute is attribute for one that is nil where the file does not tell it.
-func optionalAttribute[T any](f files, name, file string, h how, parse func(string) (T, error)) *T {
-	v, ok := value(f, file, h, parse)
+func optionalAttribute[T any](f files, name, file string, n need, parse func(string) (T, error)) *T {
+	v, ok := value(f, file, n, parse)
 	if !ok {
 		return nil
 	}
@@ -201,9 +201,9 @@ func (r *reader) list(dir string) []fs.DirEntry {
 	return slices.DeleteFunc(slices.Clone(entries), bad)
 }
 
-// head is the first n bytes of a file: enough of /proc/cpuinfo, which a kernel
+// readHead is the first n bytes of a file: enough of /proc/cpuinfo, which a kernel
 // with hundreds of CPUs takes long to print.
-func (r *reader) head(name string, n int) (data []byte, there bool) {
+func (r *reader) readHead(name string, n int) (data []byte, there bool) {
 	f, err := r.tree.Open(name)
 	if err != nil {
 		return nil, !errors.Is(err, fs.ErrNotExist)

@@ -18,7 +18,7 @@ func (r *reader) readHost() {
 	r.hostText(&h.Name, "name", "proc/sys/kernel/hostname", "etc/hostname")
 	r.hostText(&h.Kernel, "kernel", "proc/sys/kernel/osrelease")
 	if h.Kernel == "" {
-		version, _ := r.head("proc/version", 256)
+		version, _ := r.readHead("proc/version", 256)
 		if words := strings.Fields(string(version)); len(words) > 2 && words[0] == "Linux" && validName(words[2]) {
 			h.Kernel = words[2]
 			h.Facts.Set("kernel", topo.SourceProc, "/proc/version")
@@ -95,7 +95,7 @@ type cpuInfo struct {
 // only arm machines, whose cores may differ, are read whole.
 func (r *reader) readCPUInfo() cpuInfo {
 	const size = 8 << 10
-	data, there := r.head("proc/cpuinfo", size)
+	data, there := r.readHead("proc/cpuinfo", size)
 	if len(data) == size { // the last line is cut
 		data = data[:bytes.LastIndexByte(data, '\n')+1]
 	}

@@ -17,18 +17,18 @@ import (
 // files at the first reading and reads only those later: files that appear are for another
 // meter, made from a newer topology.
 type Meter struct {
-	ID    topo.ID
-	r     *reader
-	class string // where the device is found: "sys/class/net/eth0"
-	read  func(*Meter, *Reading)
-	soft  *topo.Port // the port, of a device without hardware
+	ID           topo.ID
+	r            *reader
+	class        string // where the device is found: "sys/class/net/eth0"
+	read         func(*Meter, *Reading)
+	softwarePort *topo.Port // the port, of a device without hardware
 
-	open   *openFiles // nil where no file stays open
-	ready  bool
-	f      files
-	there  map[string]bool // the files in its directory
-	counts []counter
-	errors []string // files of error counters
+	open    *openFiles // nil where no file stays open
+	ready   bool
+	f       files
+	present map[string]bool // the files in its directory
+	counts  []counter
+	errors  []string // files of error counters
 }
 
 // Reading is what a meter gave: Port or Link. Note says what could not be read, "" nothing.
@@ -53,15 +53,15 @@ func Meters(tree hosttree.Tree, live bool, t *topo.Topology) []*Meter {
 		}
 		all = append(all, m)
 	}
-	soft := map[topo.ID]bool{}
+	software := map[topo.ID]bool{}
 	for i := range t.RDMADevices {
-		soft[t.RDMADevices[i].ID] = t.RDMADevices[i].Software
+		software[t.RDMADevices[i].ID] = t.RDMADevices[i].Software
 	}
 	for i := range t.Ports {
 		p := &t.Ports[i]
 		add(p.ID, "sys/class/infiniband/"+p.RDMA.Name()+"/ports/"+strconv.Itoa(p.Number), (*Meter).readPort)
-		if soft[p.RDMA] {
-			all[len(all)-1].soft = p
+		if software[p.RDMA] {
+			all[len(all)-1].softwarePort = p
 		}
 	}
 	for i := range t.Netdevs {
@@ -130,7 +130,7 @@ func (m *Meter) find() error {
 		return err
 	}
 	m.f = files{r: m.r, dir: dir, show: m.class, subject: m.ID}
-	m.there = map[string]bool{}
+	m.present = map[string]bool{}
 	switch {
 	case strings.HasPrefix(m.class, "sys/class/infiniband/"):
 		m.findFiles("", "counters/", "hw_counters/")
@@ -153,7 +153,7 @@ func (m *Meter) findFiles(dirs ...string) {
 	for _, dir := range dirs {
 		for _, e := range m.r.list(strings.TrimSuffix(m.f.dir+"/"+dir, "/")) {
 			name := e.Name()
-			m.there[dir+name] = true
+			m.present[dir+name] = true
 			if counters.Trouble(name) && !counted[name] {
 				counted[name] = true
 				m.errors = append(m.errors, dir+name)
@@ -164,19 +164,19 @@ func (m *Meter) findFiles(dirs ...string) {
 
 // choose takes the best of the counters that are there for each thing that is counted.
 func (m *Meter) choose(from []counter) {
-	var chosen [nWhats]bool
+	var chosen [quantities]bool
 	for _, c := range from {
-		if !chosen[c.what] && m.there[c.file] && (c.plus == "" || m.there[c.plus]) {
-			chosen[c.what] = true
+		if !chosen[c.quantity] && m.present[c.file] && (c.plus == "" || m.present[c.plus]) {
+			chosen[c.quantity] = true
 			m.counts = append(m.counts, c)
 		}
 	}
 }
 
-// expect is how a file is read that was there when the device was found: that it is not
+// expect is the need of a file that was there when the device was found: that it is not
 // there later deserves a note. That it never was, the topology has told.
-func (m *Meter) expect(name string) how {
-	if m.there[name] {
+func (m *Meter) expect(name string) need {
+	if m.present[name] {
 		return required
 	}
 	return optional
@@ -195,23 +195,23 @@ func (m *Meter) note() string {
 	return fmt.Sprintf("%s: %s (and %d more)", m.ID, warnings[0].Detail, len(warnings)-1)
 }
 
-// what a port counts.
-type what int
+// quantity is what a port counts.
+type quantity int
 
 const (
-	sentBytes what = iota
+	sentBytes quantity = iota
 	receivedBytes
 	sentPackets
 	receivedPackets
-	nWhats
+	quantities
 )
 
 // counter is a file that counts, or two files whose sum does. unit is what one step stands for.
 type counter struct {
-	what what
-	file string
-	plus string
-	unit uint64
+	quantity quantity
+	file     string
+	plus     string
+	unit     uint64
 }
 
 // portCounters are in the order of preference. A port's bytes are words of four octets in
@@ -249,7 +249,7 @@ var netdevCounters = []counter{
 
 // count reads the counters of a port into p.
 func (m *Meter) count(p *counters.Port) {
-	into := [nWhats]**uint64{&p.SentBytes, &p.ReceivedBytes, &p.SentPackets, &p.ReceivedPackets}
+	into := [quantities]**uint64{&p.SentBytes, &p.ReceivedBytes, &p.SentPackets, &p.ReceivedPackets}
 	for _, c := range m.counts {
 		n := m.number(c.file, c.unit)
 		if n != nil && c.plus != "" {
@@ -259,7 +259,7 @@ func (m *Meter) count(p *counters.Port) {
 				*n += *more
 			}
 		}
-		*into[c.what] = n
+		*into[c.quantity] = n
 	}
 	for _, name := range m.errors {
 		n := m.number(name, 1)
@@ -304,8 +304,8 @@ func parseCounter(s string) (*uint64, error) {
 func (m *Meter) readPort(out *Reading) {
 	p := &counters.Port{ID: m.ID}
 	p.State, _ = value(m.f, "state", m.expect("state"), parseNumbered)
-	if m.soft != nil { // the kernel rounds its rate up, see capRate; the topology knows better
-		p.BytesPerSec = m.soft.BytesPerSec
+	if m.softwarePort != nil { // the kernel rounds its rate up, see capRate; the topology knows better
+		p.BytesPerSec = m.softwarePort.BytesPerSec
 	} else if rate, ok := value(m.f, "rate", quiet, parseRate); ok && rate > 0 {
 		p.BytesPerSec = &rate
 	}

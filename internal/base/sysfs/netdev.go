@@ -82,7 +82,7 @@ func (r *reader) deviceDriver(f files, at attached) string {
 
 // carrierNeed is quiet for an interface that is not up: the kernel refuses to read the
 // carrier of one that is administratively down, and a capture keeps an empty file.
-func carrierNeed(n *topo.Netdev) how {
+func carrierNeed(n *topo.Netdev) need {
 	if n.State == "up" {
 		return optional
 	}

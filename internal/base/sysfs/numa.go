@@ -158,18 +158,18 @@ func parseDistances(s string) ([]int, error) {
 }
 
 // memTotal finds MemTotal in /proc/meminfo or a node's meminfo, in bytes.
-func (f files) memTotal(name string, h how) (int64, bool) {
+func (f files) memTotal(name string, n need) (int64, bool) {
 	data, err := f.r.tree.ReadFile(f.dir + "/" + name)
 	if err != nil {
-		f.readError(name, h, err)
+		f.readError(name, n, err)
 		return 0, false
 	}
-	n, err := parseMemTotal(data)
+	total, err := parseMemTotal(data)
 	if err != nil {
 		f.warn(topo.CodeMalformed, name, err.Error())
 		return 0, false
 	}
-	return n, true
+	return total, true
 }
 
 // parseMemTotal reads "MemTotal: 16 kB" and "Node 0 MemTotal: 16 kB".
@@ -192,7 +192,7 @@ func parseMemTotal(data []byte) (int64, error) {
 
 // cpus reads a set of CPUs from the file in list form, else from the one in
 // mask form, and says which gave it; "" is neither.
-func (f files) cpus(list, mask string, h how) (cpuset.Set, string) {
+func (f files) cpus(list, mask string, n need) (cpuset.Set, string) {
 	s, there, ok := f.lookup(list, optional)
 	if ok {
 		set, err := cpuset.Parse(s)
@@ -202,12 +202,12 @@ func (f files) cpus(list, mask string, h how) (cpuset.Set, string) {
 		f.warn(topo.CodeMalformed, list, err.Error())
 	}
 	if set, ok := value(f, mask, optional, cpuset.ParseMask); ok {
-		if !there && h == required {
+		if !there && n == required {
 			f.warn(topo.CodeMissing, list, "no such file; taken from "+mask)
 		}
 		return set, mask
 	}
-	if !there && h == required {
+	if !there && n == required {
 		f.warn(topo.CodeMissing, list, "no such file")
 	}
 	return cpuset.Set{}, ""

@@ -115,24 +115,24 @@ func (r *reader) bridgeNUMA(hb *topo.HostBridge) {
 // childrenNUMA gives a host bridge that tells nothing itself the node on which
 // all functions below it that know theirs agree.
 func (r *reader) childrenNUMA() {
-	said := map[topo.ID]*int{}
+	agreed := map[topo.ID]*int{}
 	for i := range r.t.PCIDevices {
 		d := &r.t.PCIDevices[i]
 		if !readsNUMA(d) {
 			continue
 		}
 		root := r.rootOf(d)
-		n, seen := said[root]
+		n, seen := agreed[root]
 		switch {
 		case !seen:
-			said[root] = d.NUMA
+			agreed[root] = d.NUMA
 		case n != nil && *n != *d.NUMA:
-			said[root] = nil
+			agreed[root] = nil
 		}
 	}
 	for i := range r.t.HostBridges {
 		hb := &r.t.HostBridges[i]
-		if n := said[hb.ID]; hb.NUMA == nil && n != nil {
+		if n := agreed[hb.ID]; hb.NUMA == nil && n != nil {
 			hb.NUMA = new(*n)
 			hb.Facts.Set("numa_node", topo.SourceDerived, "numa_node of the functions below")
 		}

@@ -84,7 +84,7 @@ func (r *reader) readPCI() {
 	}
 	h.Facts.Set("config_space_bytes", topo.SourceConfig, "/"+pciDevices+"/*/config")
 	if *h.ConfigBytes < cfgLegacySize {
-		r.lack("ACS and PCIe port types: configuration space can be read to 64 bytes only, the rest needs root")
+		r.noteLack("ACS and PCIe port types: configuration space can be read to 64 bytes only, the rest needs root")
 	}
 }
 
@@ -249,8 +249,8 @@ func idPair(s string) [2]topo.HexID {
 }
 
 // hex is attribute for an ID of the given number of hexadecimal digits.
-func (f files) hex(name, file string, digits int, h how) topo.HexID {
-	return attribute(f, name, file, h, func(s string) (topo.HexID, error) { return parseHex(s, digits) })
+func (f files) hex(name, file string, digits int, n need) topo.HexID {
+	return attribute(f, name, file, n, func(s string) (topo.HexID, error) { return parseHex(s, digits) })
 }
 
 // parseHex reads "0x15b3" as it is, other spellings by way of topo.ParseHexID.

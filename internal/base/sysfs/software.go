@@ -35,11 +35,11 @@ func (r *reader) readSoftware() {
 		s.KernelOptions = kernelOptions(text)
 		facts.Set("kernel_options", topo.SourceProc, "/"+cmdlineFile)
 	}
-	if kind, ok := whole(r, nvidiaVersion, parseGPUModule); ok {
+	if kind, ok := readWhole(r, nvidiaVersion, parseGPUModule); ok {
 		s.GPUModule = kind
 		facts.Set("gpu_module", topo.SourceProc, "/"+nvidiaVersion)
 	}
-	if limit, ok := whole(r, LimitsFile, parseMemlock); ok {
+	if limit, ok := readWhole(r, LimitsFile, parseMemlock); ok {
 		s.Memlock = limit
 		limit.Exempt = r.lockExempt()
 		facts.Set("memlock", topo.SourceProc, "/"+LimitsFile)
@@ -52,9 +52,9 @@ func (r *reader) readSoftware() {
 
 func (r *reader) proc() files { return files{r: r, dir: "proc", show: "proc"} }
 
-// whole reads a file of several lines through a parser; that it is not there
+// readWhole reads a file of several lines through a parser; that it is not there
 // is no warning.
-func whole[T any](r *reader, name string, parse func([]byte) (T, error)) (v T, ok bool) {
+func readWhole[T any](r *reader, name string, parse func([]byte) (T, error)) (v T, ok bool) {
 	dir, base := path.Split(name)
 	f := files{r: r, dir: path.Clean(dir), show: path.Clean(dir)}
 	data, err := r.tree.ReadFile(name)

@@ -54,8 +54,8 @@ func Read(tree hosttree.Tree, live bool) *topo.Topology {
 	return r.t
 }
 
-// lack notes what this tree cannot tell, once.
-func (r *reader) lack(sentence string) {
+// noteLack notes what this tree cannot tell, once.
+func (r *reader) noteLack(sentence string) {
 	if !slices.Contains(r.t.Host.Lacks, sentence) {
 		r.t.Host.Lacks = append(r.t.Host.Lacks, sentence)
 	}

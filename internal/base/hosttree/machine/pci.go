@@ -128,7 +128,7 @@ func (e *expansion) sriov(f *function) {
 
 func (e *expansion) iommu(f *function) {
 	group := "sys/kernel/iommu_groups/" + strconv.Itoa(f.group)
-	if f.leads {
+	if f.firstInGroup {
 		e.file(group+"/type", e.s.host.iommu)
 	}
 	e.link(group+"/devices/"+f.bdf.String(), f.path)

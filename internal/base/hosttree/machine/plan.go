@@ -34,7 +34,7 @@ func (s *Spec) plan() {
 		}
 		if _, ok := groups[key]; !ok {
 			groups[key] = len(groups)
-			f.leads = true
+			f.firstInGroup = true
 		}
 		f.group = groups[key]
 		f.carrier = f.path

@@ -232,17 +232,17 @@ type function struct {
 	nvme string // the controller's name
 
 	// What planning finds.
-	order     int    // place in PCI order
-	path      string // in the tree
-	carrier   string // what interfaces hang from: path, or the virtio device below it
-	cur       lane   // what the link runs at; zero where there is none
-	secondary uint8  // bus below a bridge
-	last      uint8  // highest bus below a bridge
-	group     int    // IOMMU group
-	leads     bool   // the first of its group
-	vfs       []*function
-	pf        *function
-	multi     bool // other functions in its slot
+	order        int    // place in PCI order
+	path         string // in the tree
+	carrier      string // what interfaces hang from: path, or the virtio device below it
+	cur          lane   // what the link runs at; zero where there is none
+	secondary    uint8  // bus below a bridge
+	last         uint8  // highest bus below a bridge
+	group        int    // IOMMU group
+	firstInGroup bool   // the first of its group
+	vfs          []*function
+	pf           *function
+	multi        bool // other functions in its slot
 }
 
 func newFunction(kind string) *function {
