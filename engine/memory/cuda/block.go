@@ -61,42 +61,8 @@ func (a *allocation) Device() string { return a.gpu.String() }
 // Location is the GPU's.
 func (a *allocation) Location() string { return a.gpu.info.Location }
 
-// Staging are the GPU's buffers.
-func (a *allocation) Staging(use memory.Use) (*memory.Staging, error) { return a.gpu.pool(use) }
-
-// Pinned pins shared memory, which keeps the GPU in use until release.
-func (a *allocation) Pinned(size int64) (*memory.Block, func() error, error) {
-	g := a.gpu
-	if err := g.hold(a.used); err != nil {
-		return nil, nil, err
-	}
-	b, unpin, err := g.pin(a.used.ctx, memory.Shared, size)
-	if err != nil {
-		g.letGo()
-		return nil, nil, fmt.Errorf("cuda: %s: pinned memory of %d bytes: %w", g, size, err)
-	}
-	return b, func() error {
-		defer g.letGo()
-		return unpin()
-	}, nil
-}
-
-// hold keeps the GPU from being closed until letGo.
-func (g *GPU) hold(u *used) error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.used != u {
-		return fmt.Errorf("cuda: %s: it was closed", g)
-	}
-	g.blocks++
-	return nil
-}
-
-func (g *GPU) letGo() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.blocks--
-}
+// Pinned is the GPU's.
+func (a *allocation) Pinned() *memory.Pinned { return a.used.pinned }
 
 // Copy queues copies on the stream of their direction.
 func (a *allocation) Copy(pieces []memory.DevicePiece, toHost bool, done func(error)) {
@@ -151,7 +117,9 @@ func (a *allocation) Free() error {
 	if a.freed.Swap(true) {
 		return nil
 	}
-	a.gpu.letGo()
+	a.gpu.mu.Lock()
+	a.gpu.blocks--
+	a.gpu.mu.Unlock()
 	if !a.ours {
 		return nil
 	}

@@ -173,15 +173,15 @@ func TestPinned(t *testing.T) {
 		t.Fatal(err)
 	}
 	device := (*memory.Block)(b).Device()
-	if _, _, err := device.Pinned(2 << 20); err == nil || !strings.Contains(err.Error(), "pinned memory of 2097152 bytes") {
+	if _, err := device.Pinned().Window(4); err == nil || !strings.Contains(err.Error(), "pinned memory of 2097152 bytes") {
 		t.Errorf("more than can be pinned: %v", err)
 	}
-	pinned, release, err := device.Pinned(1 << 20)
+	window, err := device.Pinned().Window(2)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if pinned.Info().Backing != memory.Shared || cudafake.Count().PinnedBytes != 1<<20 {
-		t.Errorf("%+v, %d bytes are pinned", pinned.Info(), cudafake.Count().PinnedBytes)
+	if window.Block().Info().Backing != memory.Shared || cudafake.Count().PinnedBytes != 1<<20 {
+		t.Errorf("%+v, %d bytes are pinned", window.Block().Info(), cudafake.Count().PinnedBytes)
 	}
 	if err := b.Free(); err != nil {
 		t.Fatal(err)
@@ -189,10 +189,10 @@ func TestPinned(t *testing.T) {
 	if err := d.Close(); err == nil {
 		t.Error("closed while memory is pinned")
 	}
-	if err := errors.Join(release(), pinned.Free(), d.Close()); err != nil {
+	if err := errors.Join(window.Free(), d.Close()); err != nil {
 		t.Error(err)
 	}
-	if _, _, err := device.Pinned(4096); err == nil {
+	if _, err := device.Pinned().Window(1); err == nil {
 		t.Error("pinned for a GPU that is closed")
 	}
 }
@@ -366,49 +366,50 @@ func TestStaging(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Free()
-	pool, err := (*memory.Block)(b).Device().Staging(memory.ForAnswers)
-	if err != nil || pool.Buffers() != 3 {
+	device := (*memory.Block)(b).Device()
+	pool, err := memory.PoolOf(device, memory.ForAnswers)
+	if err != nil || device.Pinned().Buffers() != 3 {
 		t.Fatal(pool, err)
 	}
-	other, _ := (*memory.Block)(b).Device().Staging(memory.ForRequests)
+	other, _ := memory.PoolOf(device, memory.ForRequests)
 	if other == pool {
 		t.Error("both uses have one pool")
 	}
 	var have []*memory.Buffer
 	for range 3 {
-		have = append(have, pool.Take(&memory.Want{}))
+		have = append(have, pool.Get(&memory.Wait{}))
 	}
 	type turn struct {
 		i int
 		b *memory.Buffer
 	}
 	got := make(chan turn, 4)
-	var wants [3]*memory.Want
+	var wants [3]*memory.Wait
 	for i := range wants {
-		wants[i] = &memory.Want{Ready: func(b *memory.Buffer) { got <- turn{i, b} }}
-		if pool.Take(wants[i]) != nil {
+		wants[i] = &memory.Wait{Ready: func(b *memory.Buffer) { got <- turn{i, b} }}
+		if pool.Get(wants[i]) != nil {
 			t.Fatal("there was a fourth buffer")
 		}
 	}
-	if !pool.Forget(wants[1]) || pool.Forget(wants[1]) {
+	if !pool.Cancel(wants[1]) || pool.Cancel(wants[1]) {
 		t.Error("a wait was not forgotten, or twice")
 	}
 	if err := d.Close(); err == nil {
 		t.Error("closed with a block and buffers in use")
 	}
-	have[0].Give()
-	last := &memory.Want{Ready: func(b *memory.Buffer) { got <- turn{3, b} }}
-	if pool.Take(last) != nil {
+	have[0].Release()
+	last := &memory.Wait{Ready: func(b *memory.Buffer) { got <- turn{3, b} }}
+	if pool.Get(last) != nil {
 		t.Error("who came last was served first")
 	}
-	have[1].Give()
-	have[2].Give()
+	have[1].Release()
+	have[2].Release()
 	for _, want := range []int{0, 2, 3} {
 		x := <-got
 		if x.i != want {
 			t.Errorf("%d has its turn, want %d", x.i, want)
 		}
-		defer x.b.Give()
+		defer x.b.Release()
 	}
 	pool = other
 	// Many at once.
@@ -416,13 +417,9 @@ func TestStaging(t *testing.T) {
 	for range 8 {
 		all.Go(func() {
 			for range 200 {
-				ready := make(chan *memory.Buffer, 1)
-				b := pool.Take(&memory.Want{Ready: func(b *memory.Buffer) { ready <- b }})
-				if b == nil {
-					b = <-ready
-				}
+				b := pool.Await(nil)
 				b.Bytes(8)[0]++
-				b.Give()
+				b.Release()
 			}
 		})
 	}

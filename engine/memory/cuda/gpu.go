@@ -15,9 +15,7 @@ type used struct {
 	ctx      *driver.Context
 	toHost   *lane
 	toDevice *lane
-
-	mu      sync.Mutex
-	staging [2]*memory.Staging // by use
+	pinned   *memory.Pinned
 }
 
 // use takes hold of the GPU.
@@ -31,7 +29,9 @@ func (g *GPU) use() (*used, error) {
 	if err != nil {
 		return nil, err
 	}
-	u := &used{ctx: ctx}
+	u := &used{ctx: ctx, pinned: memory.NewPinned(g.stagingBytes, func(size int64, backing memory.Backing) (*memory.Block, func() error, error) {
+		return g.pin(ctx, backing, size)
+	})}
 	if u.toHost, err = newLane(g, ctx, true); err != nil {
 		return nil, errors.Join(err, ctx.Release())
 	}
@@ -53,49 +53,11 @@ func (g *GPU) close() error {
 	if g.blocks > 0 {
 		return fmt.Errorf("cuda: %s: %d blocks are not freed: close the engines first", g, g.blocks)
 	}
-	for i, s := range u.staging {
-		if s == nil {
-			continue
-		}
-		if err := s.Close(); err != nil {
-			return fmt.Errorf("cuda: %s: %w", g, err)
-		}
-		u.staging[i] = nil
+	if err := u.pinned.Close(); err != nil {
+		return fmt.Errorf("cuda: %s: %w", g, err)
 	}
 	g.used = nil
 	return errors.Join(u.toHost.close(), u.toDevice.close(), u.ctx.Release())
-}
-
-// pool gives the staging buffers for a use, which are made when they are first
-// wanted.
-func (g *GPU) pool(use memory.Use) (*memory.Staging, error) {
-	u, err := g.use()
-	if err != nil {
-		return nil, err
-	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if s := u.staging[use]; s != nil {
-		return s, nil
-	}
-	s, err := g.newPool(u.ctx)
-	if err != nil {
-		return nil, fmt.Errorf("cuda: %s: staging of %d bytes: %w", g, g.stagingBytes/2, err)
-	}
-	u.staging[use] = s
-	return s, nil
-}
-
-func (g *GPU) newPool(ctx *driver.Context) (*memory.Staging, error) {
-	b, release, err := g.pin(ctx, memory.Private, g.stagingBytes/2/memory.PieceBytes*memory.PieceBytes)
-	if err != nil {
-		return nil, err
-	}
-	s, err := memory.NewStaging(b, release)
-	if err != nil {
-		return nil, errors.Join(err, release(), b.Free())
-	}
-	return s, nil
 }
 
 // pin allocates memory of the host on the GPU's NUMA node, and pins it.
@@ -110,11 +72,11 @@ func (g *GPU) pin(ctx *driver.Context, backing memory.Backing, size int64) (b *m
 		b, err = memory.Alloc(size, memory.Options{Backing: backing})
 	}
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, fmt.Errorf("cuda: %s: %w", g, err)
 	}
-	address := uintptr(unsafe.Pointer(unsafe.SliceData(b.Bytes())))
-	if err := ctx.Pin(address, size); err != nil {
-		return nil, nil, errors.Join(err, b.Free())
+	address, err := ctx.PinBytes(b.Bytes())
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("cuda: %s: %w", g, err), b.Free())
 	}
 	return b, func() error { return ctx.Unpin(address) }, nil
 }

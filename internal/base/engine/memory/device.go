@@ -17,15 +17,10 @@ type DeviceMemory interface {
 	// Copy copies pieces to the host's memory or from it, and calls done once, from
 	// a goroutine of the device's, when all bytes are in place or nothing of the copy
 	// can touch host memory any more. done must be quick, and Copy is too. The pieces
-	// are the caller's again when Copy returns. Host memory is that of Staging or Pinned.
+	// are the caller's again when Copy returns. Host memory is Pinned's.
 	Copy(pieces []DevicePiece, toHost bool, done func(error))
-	// Staging are buffers of host memory near the device. All memory of a device has
-	// the same.
-	Staging(Use) (*Staging, error)
-	// Pinned makes host memory near the device that another process of this host can
-	// map (Shared). release lets the device forget it, after the last copy and before
-	// the block is freed.
-	Pinned(size int64) (b *Block, release func() error, err error)
+	// Pinned is host memory near the device. All memory of a device has the same.
+	Pinned() *Pinned
 	// DMABuf exports the memory: its first byte is at offset in the buffer. The caller
 	// closes the descriptor. What cannot be exported is an error that wraps
 	// ErrNoExport.
@@ -40,16 +35,6 @@ type DevicePiece struct {
 	Offset int64
 	Host   []byte
 }
-
-// Use says what staging buffers are for. Each use has its own, so that those who
-// wait for a peer never hold what the peer's requests need here.
-type Use uint8
-
-// The uses.
-const (
-	ForRequests Use = iota // our own requests
-	ForAnswers             // what peers ask for
-)
 
 // Why device memory cannot be used.
 var (
@@ -124,17 +109,12 @@ func (b *Block) stage(p []byte, off int64, read bool) (moved int, err error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
-	pool, err := b.device.Staging(ForRequests)
+	pool, err := PoolOf(b.device, ForRequests)
 	if err != nil {
 		return 0, err
 	}
-	got := make(chan *Buffer, 1)
-	want := &Want{Ready: func(buffer *Buffer) { got <- buffer }}
-	buffer := pool.Take(want)
-	if buffer == nil {
-		buffer = <-got
-	}
-	defer pool.Give(buffer)
+	buffer := pool.Await(nil)
+	defer buffer.Release()
 	done := make(chan error, 1)
 	for moved < len(p) {
 		host := buffer.Bytes(min(int64(len(p)-moved), PieceBytes))

@@ -26,7 +26,7 @@ type Conn struct {
 	rooms   uint64               // counts what may have made room
 	queue   []*parent            // that are not cut up
 	open    int                  // parents without a completion
-	want    memory.Want
+	want    memory.Wait
 	held    *part // waits for a buffer
 	copying int   // parts that are being copied
 	free    []*part
@@ -223,7 +223,7 @@ func (c *Conn) lost(_ transport.Conn, err error) {
 	c.dead, c.lostErr = true, err
 	if c.held != nil {
 		if _, d := Needs(c.held.spans); d != nil {
-			if pool, err := d.Staging(memory.ForRequests); err == nil && pool.Forget(&c.want) {
+			if pool, err := memory.PoolOf(d, memory.ForRequests); err == nil && pool.Cancel(&c.want) {
 				p := c.held
 				c.held = nil
 				c.end(p, c.closedError(), false)

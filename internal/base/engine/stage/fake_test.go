@@ -58,13 +58,13 @@ func TestWindow(t *testing.T) {
 	if bytes != 17 || device != regions[0].Device() {
 		t.Errorf("needs %d bytes of %v", bytes, device)
 	}
-	pool, err := device.Staging(memory.ForRequests)
+	pool, err := memory.PoolOf(device, memory.ForRequests)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var w Window
 	for range 3 { // it can be used again
-		w.Lay(spans, pool.Take(&memory.Want{}))
+		w.Lay(spans, pool.Get(&memory.Wait{}))
 		var counts []int
 		for _, c := range w.copies {
 			counts = append(counts, len(c.pieces))

@@ -36,7 +36,7 @@ func (c *Conn) cutUp() {
 			c.end(x, err, false)
 			continue
 		}
-		b := pool.Take(&c.want)
+		b := pool.Get(&c.want)
 		if b == nil {
 			c.held = x
 			return
@@ -101,7 +101,7 @@ func (c *Conn) ready(b *memory.Buffer) {
 	x := c.held
 	c.held = nil
 	if c.dead || x.parent.err != nil {
-		b.Give()
+		b.Release()
 		c.end(x, c.closedError(), false)
 	} else {
 		x.begin(b)

@@ -17,7 +17,7 @@ type Transport struct {
 	conns   sync.WaitGroup
 
 	mu    sync.Mutex
-	pools map[*memory.Staging]error // registered with the transport, or why not
+	pools map[*memory.Pool]error // registered with the transport, or why not
 }
 
 // director is what a transport is that touches some device memory by itself.
@@ -27,7 +27,7 @@ type director interface {
 
 // Wrap adds staging to a transport. regions are the engine's.
 func Wrap(t transport.Transport, regions *memory.Table) *Transport {
-	w := &Transport{Transport: t, regions: regions, pools: map[*memory.Staging]error{}}
+	w := &Transport{Transport: t, regions: regions, pools: map[*memory.Pool]error{}}
 	w.direct, _ = transport.As[director](t)
 	return w
 }
@@ -89,8 +89,8 @@ func (t *Transport) Close() error {
 
 // pool gives the buffers of a device. The transport is told of their memory, which
 // hardware must know.
-func (t *Transport) pool(d memory.DeviceMemory) (*memory.Staging, error) {
-	s, err := d.Staging(memory.ForRequests)
+func (t *Transport) pool(d memory.DeviceMemory) (*memory.Pool, error) {
+	s, err := memory.PoolOf(d, memory.ForRequests)
 	if err != nil {
 		return nil, err
 	}

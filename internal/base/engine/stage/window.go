@@ -119,7 +119,7 @@ func (w *Window) Staged() bool { return len(w.copies) > 0 }
 // Release gives the buffer back.
 func (w *Window) Release() {
 	if w.buffer != nil {
-		w.buffer.Give()
+		w.buffer.Release()
 		w.buffer = nil
 	}
 	clear(w.Spans)

@@ -13,11 +13,10 @@ import (
 const maxPlaces = 64
 
 // lease is what a connection has of a device's windows: one at a time. All but the
-// first three is under the connection's mutex.
+// first two is under the connection's mutex.
 type lease struct {
-	p      *passive
-	room   *room
-	device memory.DeviceMemory
+	p    *passive
+	room *room
 
 	place  uint8
 	last   uint64 // the number of the last window
@@ -39,10 +38,7 @@ type passiveMove struct {
 
 // leaseOf finds the connection's lease of a region's device.
 func (p *passive) leaseOf(r *memory.Region) (*lease, error) {
-	room, err := p.t.roomOf(r.Device())
-	if err != nil {
-		return nil, err
-	}
+	room := p.t.roomOf(r.Device())
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, l := range p.leases {
@@ -53,7 +49,7 @@ func (p *passive) leaseOf(r *memory.Region) (*lease, error) {
 	if len(p.leases) == maxPlaces {
 		return nil, errors.New("too many devices")
 	}
-	l := &lease{p: p, room: room, device: r.Device(), place: uint8(len(p.leases))}
+	l := &lease{p: p, room: room, place: uint8(len(p.leases))}
 	p.leases = append(p.leases, l)
 	return l, nil
 }
@@ -96,7 +92,7 @@ func (l *lease) got(s *slots, err error) bool {
 	p := l.p
 	fd := -1
 	if err == nil {
-		fd, _, err = s.block.File(true)
+		fd, _, err = s.memory.Block().File(true)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -109,7 +105,7 @@ func (l *lease) got(s *slots, err error) bool {
 	}
 	l.last++
 	s.number, l.now = l.last, s
-	f.status, f.region, f.bytes = ok, memory.ID(s.number), uint64(s.block.Size())
+	f.status, f.region, f.bytes = ok, memory.ID(s.number), uint64(s.memory.Block().Size())
 	p.pushLocked(outgoing{f, fd})
 	return true
 }
@@ -150,13 +146,13 @@ func (p *passive) move(f frame, spots []spot) bool {
 		p.pushLocked(outgoing{answer, -1})
 		return true
 	}
-	if f.bytes >= uint64(s.count) {
+	if f.bytes >= uint64(len(s.moves)) {
 		return false
 	}
 	m := s.moves[f.bytes]
 	if m == nil {
 		m = &passiveMove{s: s, slot: int(f.bytes)}
-		m.buffer = memory.Buffer{Region: s.region, Offset: int64(f.bytes) * memory.PieceBytes}
+		m.buffer = s.memory.Buffer(m.slot)
 		m.copied = m.over
 		s.moves[f.bytes] = m
 	}
@@ -209,11 +205,7 @@ func (m *passiveMove) pin(spots []spot, want memory.Grant) status {
 
 // reaches says whether a region is registered, and on the lease's device.
 func (l *lease) reaches(r *memory.Region) bool {
-	if r.Device() == nil || !l.p.t.board.open(r.ID()) {
-		return false
-	}
-	pool, err := r.Device().Staging(memory.ForAnswers)
-	return err == nil && pool == l.room.pool
+	return r.Device() != nil && l.p.t.board.open(r.ID()) && r.Device().Pinned() == l.room.pinned
 }
 
 // clear makes the slot ready for the next move.

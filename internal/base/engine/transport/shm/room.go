@@ -1,8 +1,6 @@
 package shm
 
 import (
-	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -30,9 +28,8 @@ const (
 //
 // Its goroutine alone makes windows and ends them, for the driver takes its time.
 type room struct {
-	pool  *memory.Staging // of the device, for peers
-	limit int             // slots of all windows
-	poke  chan struct{}
+	pinned *memory.Pinned // of the device
+	poke   chan struct{}
 
 	mu      sync.Mutex
 	slots   int      // that there are
@@ -45,14 +42,10 @@ type room struct {
 
 // slots are the memory of a window.
 type slots struct {
-	number  uint64 // of the connection's windows
-	lease   *lease
-	table   *memory.Table
-	region  *memory.Region
-	block   *memory.Block
-	release func() error
-	count   int
-	since   time.Time
+	number uint64 // of the connection's windows
+	lease  *lease
+	memory *memory.Window
+	since  time.Time
 	// idle is when the last copy was over, in Unix nanoseconds; 0: one runs, -1: there was
 	// none yet.
 	idle atomic.Int64
@@ -64,20 +57,17 @@ type slots struct {
 }
 
 // roomOf is the room of a device.
-func (t *Transport) roomOf(d memory.DeviceMemory) (*room, error) {
-	pool, err := d.Staging(memory.ForAnswers) // Register has asked for it
-	if err != nil {
-		return nil, err
-	}
+func (t *Transport) roomOf(d memory.DeviceMemory) *room {
+	pinned := d.Pinned()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	r := t.rooms[pool]
+	r := t.rooms[pinned]
 	if r == nil {
-		r = &room{pool: pool, limit: pool.Buffers(), poke: make(chan struct{}, 1), closed: t.closed}
-		t.rooms[pool] = r
+		r = &room{pinned: pinned, poke: make(chan struct{}, 1), closed: t.closed}
+		t.rooms[pinned] = r
 		t.wg.Go(r.run)
 	}
-	return r, nil
+	return r
 }
 
 func (r *room) wake() {
@@ -148,9 +138,9 @@ func (r *room) step() (wait time.Duration, over bool) {
 			s := r.over[0]
 			r.over = r.over[1:]
 			r.mu.Unlock()
-			err := s.free()
+			err := s.memory.Free()
 			r.mu.Lock()
-			r.slots -= s.count
+			r.slots -= s.memory.Buffers()
 			if err != nil {
 				r.errs = append(r.errs, err)
 			}
@@ -158,7 +148,7 @@ func (r *room) step() (wait time.Duration, over bool) {
 			return 0, true
 		case len(r.waiting) == 0 || r.closed:
 			return idle, false
-		case r.slots+r.share() <= r.limit:
+		case r.slots+r.share() <= r.pinned.Buffers():
 			r.give()
 		case len(r.given) == 0: // those that were taken back still have copies running
 			return idle, false
@@ -203,7 +193,7 @@ func (s *slots) until() time.Time {
 
 // share is how many slots a window has: a quarter of all where these are few, at least
 // two. A pool has two buffers or more.
-func (r *room) share() int { return min(windowSlots, max(r.limit/4, 2)) }
+func (r *room) share() int { return min(windowSlots, max(r.pinned.Buffers()/4, 2)) }
 
 // give makes a window for the first that waits. mu is held, but not meanwhile.
 func (r *room) give() {
@@ -226,24 +216,13 @@ func (r *room) give() {
 	r.mu.Lock()
 }
 
-// newSlots makes a window's memory.
+// newSlots makes a window.
 func newSlots(l *lease, count int) (*slots, error) {
-	block, release, err := l.device.Pinned(int64(count) * memory.PieceBytes)
+	window, err := l.room.pinned.Window(count)
 	if err != nil {
 		return nil, err
 	}
-	s := &slots{lease: l, block: block, release: release, count: count, table: memory.NewTable(1), moves: make([]*passiveMove, count), since: time.Now()}
+	s := &slots{lease: l, memory: window, moves: make([]*passiveMove, count), since: time.Now()}
 	s.idle.Store(-1)
-	if s.region, err = s.table.Add(block, "window", "", memory.PeerRead|memory.PeerWrite); err != nil {
-		return nil, errors.Join(err, release(), block.Free())
-	}
 	return s, nil
-}
-
-// free ends a window's memory here; the peer may keep its mapping.
-func (s *slots) free() error {
-	if err := s.release(); err != nil {
-		return fmt.Errorf("shm: window of %d bytes: %w", s.block.Size(), err) // the memory stays: something still knows it
-	}
-	return s.table.Close()
 }

@@ -64,8 +64,8 @@ type Transport struct {
 	closed bool
 	ends   transport.Ends[expectation, *passive]
 	active map[*conn]bool
-	rooms  map[*memory.Staging]*room // by a device's pool for peers
-	wg     sync.WaitGroup            // readers, writers, the listener
+	rooms  map[*memory.Pinned]*room // by a device's pool for peers
+	wg     sync.WaitGroup           // readers, writers, the listener
 }
 
 var _ transport.Transport = (*Transport)(nil)
@@ -105,7 +105,7 @@ func New(o Options) (*Transport, error) {
 		copier:  newCopier(min(workers, maxWorkers), hostNodes()),
 		ends:    transport.MakeEnds[expectation, *passive](),
 		active:  map[*conn]bool{},
-		rooms:   map[*memory.Staging]*room{},
+		rooms:   map[*memory.Pinned]*room{},
 	}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	t.wg.Go(t.accept)
@@ -145,7 +145,7 @@ func (t *Transport) Register(r *memory.Region) (string, error) {
 func keyOf(r *memory.Region) (string, error) {
 	if d := r.Device(); d != nil {
 		// Its pool says how much memory may be pinned for peers, and that it can be.
-		if _, err := d.Staging(memory.ForAnswers); err != nil {
+		if _, err := memory.PoolOf(d, memory.ForAnswers); err != nil {
 			return "", fmt.Errorf("shm: region %q: %w", r.Name(), err)
 		}
 		return Windowed, nil

@@ -49,8 +49,8 @@ func gpu(t testing.TB, o cudafake.Options, buffers int64) *device {
 		t.Fatal(err)
 	}
 	// The pools are there before the suite counts goroutines.
-	_, err = (*memory.Block)(b).Device().Staging(memory.ForRequests)
-	_, err2 := (*memory.Block)(b).Device().Staging(memory.ForAnswers)
+	_, err = memory.PoolOf((*memory.Block)(b).Device(), memory.ForRequests)
+	_, err2 := memory.PoolOf((*memory.Block)(b).Device(), memory.ForAnswers)
 	if err := errors.Join(err, err2, b.Free()); err != nil {
 		t.Fatal(err)
 	}

@@ -22,8 +22,8 @@ type answer struct {
 
 	// Of device memory.
 	window stage.Window
-	want   memory.Want
-	pool   *memory.Staging // whose buffer is waited for
+	want   memory.Wait
+	pool   *memory.Pool // whose buffer is waited for
 	place  int32
 	reply  reply
 	copied func(error) // passive.fetched, bound once

@@ -32,9 +32,9 @@ func (t *Transport) isStaged(spans []transport.Span) bool {
 
 // pool is where the buffer for spans comes from, nil where the device gives none any
 // more: Register has asked for it.
-func pool(spans []transport.Span) *memory.Staging {
+func pool(spans []transport.Span) *memory.Pool {
 	_, device := stage.Needs(spans)
-	if s, err := device.Staging(memory.ForAnswers); err == nil {
+	if s, err := memory.PoolOf(device, memory.ForAnswers); err == nil {
 		return s
 	}
 	return nil
@@ -86,23 +86,10 @@ func (p *passive) refuseDevice(rep *reply) {
 }
 
 // awaitBuffer waits for a buffer; nil when the connection ends.
-func (p *passive) awaitBuffer(pool *memory.Staging) *memory.Buffer {
-	got := make(chan *memory.Buffer, 1)
-	want := &memory.Want{Ready: func(b *memory.Buffer) { got <- b }}
-	if b := pool.Take(want); b != nil {
-		return b
-	}
+func (p *passive) awaitBuffer(pool *memory.Pool) *memory.Buffer {
 	p.starved.Store(true)
 	defer p.starved.Store(false)
-	select {
-	case b := <-got:
-		return b
-	case <-p.gone:
-		if !pool.Forget(want) {
-			(<-got).Give()
-		}
-		return nil
-	}
+	return pool.Await(p.gone)
 }
 
 // landed is the end of a landing's payload.
@@ -165,7 +152,7 @@ func (p *passive) fetch(k int32, rep reply) {
 	}
 	a.pool = pool
 	p.fetching++
-	if b := pool.Take(&a.want); b != nil {
+	if b := pool.Get(&a.want); b != nil {
 		a.pool = nil
 		a.window.Lay(a.spans, b)
 		a.window.Copy(true, a.copied)
@@ -178,7 +165,7 @@ func (p *passive) filled(a *answer, b *memory.Buffer) {
 	defer p.mu.Unlock()
 	a.pool = nil
 	if p.closed {
-		b.Give()
+		b.Release()
 		p.fetching--
 		p.idleDevice.Broadcast()
 		return
@@ -221,7 +208,7 @@ func (p *passive) awaitDevice() {
 		delete(p.landings, l)
 	}
 	for _, a := range p.answers {
-		if a.pool != nil && a.pool.Forget(&a.want) {
+		if a.pool != nil && a.pool.Cancel(&a.want) {
 			a.pool = nil
 			p.fetching--
 		}

@@ -116,7 +116,7 @@ func TestConformanceOfDeviceMemory(t *testing.T) {
 			for _, name := range []string{"cuda:0", "cuda:1"} {
 				b := onGPU(t, d, name, 1)
 				for _, use := range []memory.Use{memory.ForRequests, memory.ForAnswers} {
-					if _, err := b.Device().Staging(use); err != nil {
+					if _, err := memory.PoolOf(b.Device(), use); err != nil {
 						t.Fatal(err)
 					}
 				}

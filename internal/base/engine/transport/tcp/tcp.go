@@ -133,7 +133,7 @@ func (t *Transport) Register(r *memory.Region) (string, error) {
 	if d == nil || r.Grant() == memory.None {
 		return "", nil
 	}
-	if _, err := d.Staging(memory.ForAnswers); err != nil {
+	if _, err := memory.PoolOf(d, memory.ForAnswers); err != nil {
 		return "", fmt.Errorf("tcp: region %q: %w", r.Name(), err)
 	}
 	return stage.Key, nil
