@@ -23,12 +23,12 @@ type Conn struct {
 	mu      sync.Mutex
 	pending []*transport.Request // to be posted: parts, and others behind them
 	posting bool                 // somebody does it
-	rooms   uint64               // counts what may have made room
+	freed   uint64               // counts what may have freed places
 	queue   []*parent            // that are not cut up
 	open    int                  // parents without a completion
-	want    memory.Wait
-	held    *part // waits for a buffer
-	copying int   // parts that are being copied
+	waiting *part                // for a buffer
+	wait    memory.Wait
+	copying int // parts that are being copied
 	free    []*part
 
 	reports transport.Reports
@@ -56,7 +56,7 @@ type part struct {
 	parent *parent
 	spans  []transport.Span // as the parent has them
 	req    transport.Request
-	window Window
+	bounce Bounce
 	copied func(error) // part.landed, bound once
 }
 
@@ -116,14 +116,6 @@ func (c *Conn) Post(requests []*transport.Request, done []transport.Completion) 
 	return taken, done
 }
 
-// bury tells the owner of the end, unless somebody else does or will. The transport's
-// Close waits for that.
-func (c *Conn) bury() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.deliver()
-}
-
 // concerned says whether any request must be cut.
 func (c *Conn) concerned(requests []*transport.Request) bool {
 	devices := c.t.regions.HasDevices()
@@ -156,16 +148,148 @@ func check(r *transport.Request, limits *transport.Caps) error {
 	return nil
 }
 
-// Close ends the connection.
-func (c *Conn) Close(cause error) {
-	c.mu.Lock()
-	if c.cause == nil {
-		if c.cause = cause; cause == nil {
-			c.cause = transport.ErrClosed
+// cutUp cuts parts off the parents in their order, as long as there are buffers. mu
+// is held.
+func (c *Conn) cutUp() {
+	for len(c.queue) > 0 && c.waiting == nil {
+		p := c.queue[0]
+		if c.dead && p.err == nil {
+			p.err = c.closedError()
+		}
+		if p.err != nil {
+			p.cut = true // what is left of it would be in vain
+		}
+		if p.cut {
+			c.queue[0] = nil
+			c.queue = c.queue[1:]
+			if p.parts == 0 {
+				c.finish(p)
+			}
+			continue
+		}
+		x := c.next(p)
+		p.parts++
+		_, device := Needs(x.spans)
+		if device == nil {
+			x.begin(nil)
+			continue
+		}
+		pool, err := c.t.pool(device)
+		if err != nil {
+			c.end(x, err, false)
+			continue
+		}
+		b := pool.Get(&c.wait)
+		if b == nil {
+			c.waiting = x
+			return
+		}
+		x.begin(b)
+	}
+}
+
+// next cuts a part off a parent. mu is held.
+func (c *Conn) next(p *parent) *part {
+	var x *part
+	if n := len(c.free); n > 0 {
+		x, c.free = c.free[n-1], c.free[:n-1]
+	} else {
+		x = &part{c: c}
+		x.copied = x.landed
+	}
+	x.parent = p
+	left := int64(memory.PieceBytes)
+	bytes := int64(0)
+	for p.span < len(p.req.Spans) {
+		s := p.req.Spans[p.span]
+		n := min(s.Bytes-p.offset, left-bytes)
+		if n == 0 && s.Bytes > p.offset {
+			break
+		}
+		s.LocalOffset += p.offset
+		s.RemoteOffset += p.offset
+		s.Bytes = n
+		x.spans = append(x.spans, s)
+		bytes += n
+		if p.offset += n; p.offset == p.req.Spans[p.span].Bytes {
+			p.span, p.offset = p.span+1, 0
 		}
 	}
-	c.mu.Unlock()
-	c.inner.Close(cause)
+	p.cut = p.span == len(p.req.Spans)
+	x.req = transport.Request{Op: p.req.Op, Bytes: bytes, Check: p.req.Check, Tag: x}
+	return x
+}
+
+// begin starts a part with its buffer, nil where it needs none. mu is held.
+func (x *part) begin(b *memory.Buffer) {
+	c := x.c
+	if b == nil {
+		x.req.Spans = x.spans
+	} else {
+		x.bounce.Lay(x.spans, b)
+		x.req.Spans = x.bounce.Spans
+	}
+	if x.req.Op == transport.Write && x.bounce.Staged() {
+		c.copying++
+		x.bounce.Copy(true, x.copied)
+		return
+	}
+	c.pending = append(c.pending, &x.req)
+}
+
+// ready brings the buffer that a part waited for.
+func (c *Conn) ready(b *memory.Buffer) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	x := c.waiting
+	c.waiting = nil
+	if c.dead || x.parent.err != nil {
+		b.Release()
+		c.end(x, c.closedError(), false)
+	} else {
+		x.begin(b)
+	}
+	c.goOn()
+}
+
+// flush posts what waits, as far as the inner connection takes it. One goroutine at a
+// time does it; mu is held, but not while it posts.
+func (c *Conn) flush() {
+	if c.posting {
+		return
+	}
+	c.posting = true
+	for len(c.pending) > 0 {
+		batch, freed := c.pending, c.freed
+		if c.dead {
+			c.pending = nil
+			c.refuse(batch)
+			c.cutUp()
+			continue
+		}
+		c.pending = nil
+		c.mu.Unlock()
+		n, done := c.inner.Post(batch, nil)
+		c.mu.Lock()
+		c.pending = append(batch[n:len(batch):len(batch)], c.pending...)
+		c.take(done)
+		c.cutUp() // what was done at once gave its buffers back
+		if n < len(batch) && len(done) == 0 && freed == c.freed && !c.dead {
+			break
+		}
+	}
+	c.posting = false
+}
+
+// refuse ends requests that the connection did not live to take. mu is held.
+func (c *Conn) refuse(list []*transport.Request) {
+	for _, r := range list {
+		if x, ok := r.Tag.(*part); ok {
+			c.end(x, c.closedError(), false)
+		} else {
+			c.reports.Add(transport.Completion{Request: r, Err: c.closedError()})
+		}
+	}
 }
 
 // ended takes the inner connection's completions.
@@ -185,7 +309,7 @@ func (c *Conn) ended(_ transport.Conn, list []transport.Completion) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.rooms++
+	c.freed++
 	c.take(list)
 	c.goOn()
 }
@@ -199,9 +323,9 @@ func (c *Conn) take(list []transport.Completion) {
 			c.reports.Add(*x)
 			continue
 		}
-		if x.Err == nil && x.Request.Op == transport.Read && p.window.Staged() {
+		if x.Err == nil && x.Request.Op == transport.Read && p.bounce.Staged() {
 			c.copying++
-			p.window.Copy(false, p.copied)
+			p.bounce.Copy(false, p.copied)
 			continue
 		}
 		c.end(p, x.Err, x.MayLand)
@@ -215,17 +339,91 @@ func (c *Conn) goOn() {
 	c.deliver()
 }
 
+// landed is the end of a part's copy.
+func (x *part) landed(err error) {
+	c := x.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.copying--
+	switch {
+	case err != nil:
+		c.end(x, err, false)
+	case x.req.Op == transport.Read:
+		c.end(x, nil, false)
+	case c.dead:
+		c.end(x, c.closedError(), false)
+	default:
+		c.pending = append(c.pending, &x.req)
+	}
+	c.goOn()
+}
+
+// end is the end of a part. mu is held.
+func (c *Conn) end(x *part, err error, mayLand bool) {
+	p := x.parent
+	p.parts--
+	if err != nil && p.err == nil {
+		p.err = err
+	}
+	p.mayLand = p.mayLand || mayLand
+	x.bounce.Release()
+	clear(x.spans)
+	x.spans, x.parent, x.req = x.spans[:0], nil, transport.Request{}
+	c.free = append(c.free, x)
+	if p.parts > 0 || !p.cut && p.err == nil {
+		return
+	}
+	if len(c.queue) == 0 || c.queue[0] != p { // else cutUp ends it
+		c.finish(p)
+	}
+}
+
+// finish is the end of a parent. mu is held.
+func (c *Conn) finish(p *parent) {
+	c.open--
+	c.reports.Add(transport.Completion{
+		Request: p.req, Err: p.err,
+		MayLand: p.err != nil && p.mayLand && p.req.Op == transport.Write,
+	})
+}
+
+// deliver reports what is done, and at last that the connection is lost. mu is held,
+// but not while the owner is told.
+func (c *Conn) deliver() {
+	if c.direct.Load() || !c.reports.Deliver() ||
+		!c.dead || c.told || c.posting || c.copying > 0 || c.waiting != nil || len(c.queue) > 0 || len(c.pending) > 0 {
+		return
+	}
+	c.told = true
+	c.mu.Unlock()
+	c.reports.Events.Lost(c.reports.Conn, c.lostErr)
+	c.t.conns.Done()
+	c.mu.Lock()
+}
+
+// Close ends the connection.
+func (c *Conn) Close(cause error) {
+	c.mu.Lock()
+	if c.cause == nil {
+		if c.cause = cause; cause == nil {
+			c.cause = transport.ErrClosed
+		}
+	}
+	c.mu.Unlock()
+	c.inner.Close(cause)
+}
+
 // lost is the end of the inner connection: all its completions came before.
 func (c *Conn) lost(_ transport.Conn, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.staged.Store(true)
 	c.dead, c.lostErr = true, err
-	if c.held != nil {
-		if _, d := Needs(c.held.spans); d != nil {
-			if pool, err := memory.PoolOf(d, memory.ForRequests); err == nil && pool.Cancel(&c.want) {
-				p := c.held
-				c.held = nil
+	if c.waiting != nil {
+		if _, d := Needs(c.waiting.spans); d != nil {
+			if pool, err := memory.PoolOf(d, memory.ForRequests); err == nil && pool.Cancel(&c.wait) {
+				p := c.waiting
+				c.waiting = nil
 				c.end(p, c.closedError(), false)
 			}
 		}
@@ -245,16 +443,10 @@ func (c *Conn) closedError() error {
 	return fmt.Errorf("stage: %w: %w", transport.ErrClosed, cause)
 }
 
-// deliver reports what is done, and at last that the connection is lost. mu is held,
-// but not while the owner is told.
-func (c *Conn) deliver() {
-	if c.direct.Load() || !c.reports.Deliver() ||
-		!c.dead || c.told || c.posting || c.copying > 0 || c.held != nil || len(c.queue) > 0 || len(c.pending) > 0 {
-		return
-	}
-	c.told = true
-	c.mu.Unlock()
-	c.reports.Events.Lost(c.reports.Conn, c.lostErr)
-	c.t.conns.Done()
+// bury tells the owner of the end, unless somebody else does or will. The transport's
+// Close waits for that.
+func (c *Conn) bury() {
 	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.deliver()
 }

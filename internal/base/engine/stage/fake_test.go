@@ -62,7 +62,7 @@ func TestWindow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var w Window
+	var w Bounce
 	for range 3 { // it can be used again
 		w.Lay(spans, pool.Get(&memory.Wait{}))
 		var counts []int

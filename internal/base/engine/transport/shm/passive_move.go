@@ -31,7 +31,7 @@ type passiveMove struct {
 	spans  []transport.Span
 	pins   []*memory.Region
 	buffer memory.Buffer
-	window stage.Window
+	bounce stage.Bounce
 	copied func(error) // over, bound once
 	busy   bool
 }
@@ -172,8 +172,8 @@ func (p *passive) move(f frame, spots []spot) bool {
 	s.running++
 	s.idle.Store(0)
 	p.copying++
-	m.window.Lay(m.spans, &m.buffer)
-	m.window.Copy(f.grant == memory.PeerRead, m.copied)
+	m.bounce.Lay(m.spans, &m.buffer)
+	m.bounce.Copy(f.grant == memory.PeerRead, m.copied)
 	return true
 }
 
@@ -210,7 +210,7 @@ func (l *lease) reaches(r *memory.Region) bool {
 
 // clear makes the slot ready for the next move.
 func (m *passiveMove) clear() {
-	m.window.Release()
+	m.bounce.Release()
 	for i, r := range m.pins {
 		r.Unpin()
 		m.pins[i] = nil

@@ -21,7 +21,7 @@ type answer struct {
 	bytes int64
 
 	// Of device memory.
-	window stage.Window
+	bounce stage.Bounce
 	want   memory.Wait
 	pool   *memory.Pool // whose buffer is waited for
 	place  int32
@@ -339,8 +339,8 @@ func (p *passive) sent(token uint32) {
 	}
 	a := p.answers[token]
 	p.unpin(&a.pins)
-	if a.window.Staged() {
-		a.window.Release()
+	if a.bounce.Staged() {
+		a.bounce.Release()
 	}
 	p.idle = append(p.idle, int32(token))
 	p.bytesRead.Add(a.bytes)

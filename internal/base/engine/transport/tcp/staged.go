@@ -15,7 +15,7 @@ import (
 // landing is a WRITE into device memory.
 type landing struct {
 	p      *passive
-	window stage.Window
+	bounce stage.Bounce
 	reply  reply
 	pins   []*memory.Region
 	bytes  int64
@@ -66,13 +66,13 @@ func (p *passive) land(rep reply, bytes int64) error {
 		return errDead
 	}
 	l := &landing{p: p, reply: rep, bytes: bytes}
-	l.window.Lay(p.spans, b)
+	l.bounce.Lay(p.spans, b)
 	p.mu.Lock()
 	l.pins, p.pins = p.pins, nil
 	p.landings[l] = true
 	p.mu.Unlock()
 	p.landing = l
-	p.in.expect(bytes, l.window.Spans, false, rep.sum)
+	p.in.expect(bytes, l.bounce.Spans, false, rep.sum)
 	return nil
 }
 
@@ -101,13 +101,13 @@ func (p *passive) landed(sumOK bool) {
 		l.over(nil)
 		return
 	}
-	l.window.Copy(false, l.over)
+	l.bounce.Copy(false, l.over)
 }
 
 // over is the end of a landing.
 func (l *landing) over(err error) {
 	p := l.p
-	l.window.Release()
+	l.bounce.Release()
 	if err != nil {
 		l.reply.status = statusDevice
 		p.t.refused.Add(1)
@@ -154,8 +154,8 @@ func (p *passive) fetch(k int32, rep reply) {
 	p.fetching++
 	if b := pool.Get(&a.want); b != nil {
 		a.pool = nil
-		a.window.Lay(a.spans, b)
-		a.window.Copy(true, a.copied)
+		a.bounce.Lay(a.spans, b)
+		a.bounce.Copy(true, a.copied)
 	}
 }
 
@@ -170,8 +170,8 @@ func (p *passive) filled(a *answer, b *memory.Buffer) {
 		p.idleDevice.Broadcast()
 		return
 	}
-	a.window.Lay(a.spans, b)
-	a.window.Copy(true, a.copied)
+	a.bounce.Lay(a.spans, b)
+	a.bounce.Copy(true, a.copied)
 }
 
 // fetched is the end of an answer's copy.
@@ -179,10 +179,10 @@ func (p *passive) fetched(a *answer, err error) {
 	p.mu.Lock()
 	p.fetching--
 	if err != nil {
-		a.window.Release()
+		a.bounce.Release()
 		p.unfetched(a)
 	} else {
-		a.spans = append(a.spans[:0], a.window.Spans...)
+		a.spans = append(a.spans[:0], a.bounce.Spans...)
 		a.reply.answer = a.place
 		p.push(a.reply, a.bytes)
 	}
@@ -203,7 +203,7 @@ func (p *passive) unfetched(a *answer) {
 func (p *passive) awaitDevice() {
 	if l := p.landing; l != nil { // whose payload will not come
 		p.landing = nil
-		l.window.Release()
+		l.bounce.Release()
 		p.unpin(&l.pins)
 		delete(p.landings, l)
 	}
@@ -217,6 +217,6 @@ func (p *passive) awaitDevice() {
 		p.idleDevice.Wait()
 	}
 	for _, a := range p.answers {
-		a.window.Release()
+		a.bounce.Release()
 	}
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
 )
 
-// Window is one staging buffer with what is copied through it. It can be used again
-// after Release.
-type Window struct {
+// Bounce is one staging buffer with what is copied through it, between the memory of
+// devices and of the host. It can be used again after Release.
+type Bounce struct {
 	// Spans are those that were laid out, with host memory in the place of the
 	// device's.
 	Spans  []transport.Span
@@ -45,88 +45,88 @@ func Needs(spans []transport.Span) (bytes int64, device memory.DeviceMemory) {
 }
 
 // Lay takes a buffer and makes host spans of spans, whose device memory fits it. The
-// buffer is the window's until Release.
-func (w *Window) Lay(spans []transport.Span, b *memory.Buffer) {
-	w.buffer = b
+// buffer is the Bounce's until Release.
+func (x *Bounce) Lay(spans []transport.Span, b *memory.Buffer) {
+	x.buffer = b
 	at := int64(0)
 	for i := range spans {
 		s := spans[i]
 		if s.Local.Device() != nil && s.Bytes > 0 {
-			w.add(s.Local, s.LocalOffset, b.Offset+at, s.Bytes)
+			x.add(s.Local, s.LocalOffset, b.Offset+at, s.Bytes)
 			s.Local, s.LocalOffset = b.Region, b.Offset+at
 			at += s.Bytes
 		}
-		w.Spans = append(w.Spans, s)
+		x.Spans = append(x.Spans, s)
 	}
 }
 
 // add notes a copy. Pieces that follow each other on the device do so in the buffer,
 // too, and are one.
-func (w *Window) add(r *memory.Region, offset, at, bytes int64) {
-	k := len(w.copies) - 1
-	if k < 0 || w.copies[k].region != r {
+func (x *Bounce) add(r *memory.Region, offset, at, bytes int64) {
+	k := len(x.copies) - 1
+	if k < 0 || x.copies[k].region != r {
 		k++
-		if k == cap(w.copies) {
-			w.copies = append(w.copies, copies{})
+		if k == cap(x.copies) {
+			x.copies = append(x.copies, copies{})
 		}
-		w.copies = w.copies[:k+1] // with the pieces of an earlier use
-		w.copies[k].region, w.copies[k].pieces = r, w.copies[k].pieces[:0]
+		x.copies = x.copies[:k+1] // with the pieces of an earlier use
+		x.copies[k].region, x.copies[k].pieces = r, x.copies[k].pieces[:0]
 	}
-	c := &w.copies[k]
+	c := &x.copies[k]
 	if n := len(c.pieces); n > 0 && c.pieces[n-1].Offset+int64(len(c.pieces[n-1].Host)) == offset {
 		last := &c.pieces[n-1]
 		before := int64(len(last.Host))
-		last.Host = w.buffer.Region.Bytes(at-before, before+bytes)
+		last.Host = x.buffer.Region.Bytes(at-before, before+bytes)
 		return
 	}
-	c.pieces = append(c.pieces, memory.DevicePiece{Offset: offset, Host: w.buffer.Region.Bytes(at, bytes)})
+	c.pieces = append(c.pieces, memory.DevicePiece{Offset: offset, Host: x.buffer.Region.Bytes(at, bytes)})
 }
 
 // Copy copies all that was laid out, and calls done once when nothing of it touches
 // memory any more: from a goroutine of the device.
-func (w *Window) Copy(toHost bool, done func(error)) {
-	if w.finish == nil {
-		w.finish = w.one
+func (x *Bounce) Copy(toHost bool, done func(error)) {
+	if x.finish == nil {
+		x.finish = x.one
 	}
-	w.done, w.err = done, nil
-	n := len(w.copies)
-	w.left.Store(int32(n))
+	x.done, x.err = done, nil
+	n := len(x.copies)
+	x.left.Store(int32(n))
 	for i := range n {
-		w.copies[i].region.Device().Copy(w.copies[i].pieces, toHost, w.finish)
+		x.copies[i].region.Device().Copy(x.copies[i].pieces, toHost, x.finish)
 	}
 }
 
 // one is the end of one region's copies.
-func (w *Window) one(err error) {
+func (x *Bounce) one(err error) {
 	if err != nil {
-		w.mu.Lock()
-		if w.err == nil {
-			w.err = err
+		x.mu.Lock()
+		if x.err == nil {
+			x.err = err
 		}
-		w.mu.Unlock()
+		x.mu.Unlock()
 	}
-	if w.left.Add(-1) == 0 {
-		w.mu.Lock()
-		err := w.err
-		w.mu.Unlock()
-		w.done(err)
+	if x.left.Add(-1) == 0 {
+		x.mu.Lock()
+		err := x.err
+		x.mu.Unlock()
+		x.done(err)
 	}
 }
 
 // Staged says whether there is anything to copy.
-func (w *Window) Staged() bool { return len(w.copies) > 0 }
+func (x *Bounce) Staged() bool { return len(x.copies) > 0 }
 
 // Release gives the buffer back.
-func (w *Window) Release() {
-	if w.buffer != nil {
-		w.buffer.Release()
-		w.buffer = nil
+func (x *Bounce) Release() {
+	if x.buffer != nil {
+		x.buffer.Release()
+		x.buffer = nil
 	}
-	clear(w.Spans)
-	w.Spans = w.Spans[:0]
-	for i := range w.copies {
-		clear(w.copies[i].pieces)
-		w.copies[i].region = nil
+	clear(x.Spans)
+	x.Spans = x.Spans[:0]
+	for i := range x.copies {
+		clear(x.copies[i].pieces)
+		x.copies[i].region = nil
 	}
-	w.copies = w.copies[:0]
+	x.copies = x.copies[:0]
 }

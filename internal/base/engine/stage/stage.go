@@ -1,3 +1,17 @@
+// Package stage moves memory that only a device can touch, a GPU's, over transports
+// that need memory of the host: through pinned staging buffers, in pieces, of which
+// several are under way at a time, so that the copy of one overlaps the sending of
+// another.
+//
+// Wrap does it for our own requests, over any transport: a request that touches
+// device memory here is cut into parts, each with a buffer. A WRITE's part is copied
+// to its buffer and then posted, a READ's is posted and then copied. The request
+// completes when its last part has, so that a READ is in the device's memory by then.
+//
+// Bounce is for both sides, and what a transport uses whose passive side answers by
+// itself: it lays spans out in a buffer and copies them. Such a transport gives its
+// regions of device memory the key Key, which has peers ask for no more than
+// memory.PieceBytes at a time.
 package stage
 
 import (
@@ -8,6 +22,9 @@ import (
 	"github.com/topoctl/topoctl/internal/base/engine/memory"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
 )
+
+// Key is the key of a region of device memory, of a transport that stages it.
+const Key = "staged"
 
 // Transport is a transport with staging for our own requests.
 type Transport struct {
@@ -49,7 +66,7 @@ func (t *Transport) Register(r *memory.Region) (string, error) {
 func (t *Transport) Dial(ctx context.Context, d transport.Dial) (transport.Conn, error) {
 	c := &Conn{t: t}
 	c.reports = transport.Reports{Mu: &c.mu, Conn: c, Events: d.Events}
-	c.want.Ready = c.ready
+	c.wait.Ready = c.ready
 	d.Events = transport.Events{Done: c.ended, Lost: c.lost}
 	t.conns.Add(1)
 	inner, err := t.Transport.Dial(ctx, d)
