@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/internal/base/units"
 	"github.com/topoctl/topoctl/pathsel"
 )
@@ -24,8 +25,8 @@ func (w *Watch) host() *pathsel.Host {
 	return w.paths
 }
 
-// priced adds to what went down what it costs, by what is up after all of it.
-func (w *Watch) priced(list []Event) []Event {
+// withCosts adds to what went down what it costs, by what is up after all of it.
+func (w *Watch) withCosts(list []Event) []Event {
 	for i := range list {
 		if e := &list[i]; e.Kind == LinkDown {
 			e.Severity, e.Detail = w.cost(e.Subject)
@@ -59,23 +60,23 @@ func (w *Watch) cost(id topo.ID) (severity string, detail []string) {
 		if err != nil || !slices.Contains(a.Preferred(), id) {
 			continue
 		}
-		text, worst := w.fallback(a, id)
+		next, worst := w.fallback(a, id)
 		if worst && len(h.GPUs()) > 0 {
 			severity = severe
 		}
 		if lost++; lost <= mostLost {
-			detail = append(detail, fmt.Sprintf("%s prefers it; %s", l, text))
+			detail = append(detail, fmt.Sprintf("%s prefers it; %s", l, next))
 		}
 	}
 	if lost > mostLost {
-		detail = append(detail, fmt.Sprintf("and %s more", count(lost-mostLost, "memory location")))
+		detail = append(detail, fmt.Sprintf("and %s more", text.Plural(lost-mostLost, "memory location")))
 	}
 	return severity, detail
 }
 
 // fallback says which port is left for a location that loses one, and whether that is
 // worse.
-func (w *Watch) fallback(a *pathsel.Affinity, lost topo.ID) (text string, worst bool) {
+func (w *Watch) fallback(a *pathsel.Affinity, lost topo.ID) (next string, worst bool) {
 	was := slices.IndexFunc(a.Ranked, func(c pathsel.Candidate) bool { return c.Port == lost })
 	for i := range a.Ranked {
 		c := &a.Ranked[i]
@@ -85,11 +86,11 @@ func (w *Watch) fallback(a *pathsel.Affinity, lost topo.ID) (text string, worst 
 		if c.Verdict == pathsel.Preferred {
 			return c.Name + " is left, which is as good", false
 		}
-		text = fmt.Sprintf("next is %s, %s instead of %s", c.Name, class(c.Class), class(a.Ranked[was].Class))
+		next = fmt.Sprintf("next is %s, %s instead of %s", c.Name, class(c.Class), class(a.Ranked[was].Class))
 		if c.BytesPerSec != nil {
-			text += ", expected " + units.Rate(int64(*c.BytesPerSec), units.Gbyte)
+			next += ", expected " + units.Rate(int64(*c.BytesPerSec), units.Gbyte)
 		}
-		return text, true
+		return next, true
 	}
 	return "no usable port is left", true
 }

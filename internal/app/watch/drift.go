@@ -16,8 +16,8 @@ var linkAttributes = []string{"state", "phys_state", "carrier", "bytes_per_sec",
 // followAttributes are what a port that goes down takes with it, and brings again.
 var followAttributes = []string{"addresses", "routes", "gids", "gid_index", "lid", "sm_lid", "active_leg"}
 
-// differences lists how the host differs, each device for itself.
-func (w *Watch) differences(r *diff.Report, beginning bool) []item {
+// driftItems lists how the host differs, each device for itself.
+func (w *Watch) driftItems(r *diff.Report, beginning bool) []item {
 	moved := w.linkDifferences(r, beginning)
 	var out []item
 	still := map[string]bool{}
@@ -35,7 +35,7 @@ func (w *Watch) differences(r *diff.Report, beginning bool) []item {
 				still[key] = true
 			case slices.Contains(followAttributes, d.Attribute) && (moved[n.Old] || moved[n.New]):
 				continue
-			case d.Attribute == "presence" && (w.index.volatile[n.New] || w.wasVolatile(n.Old)):
+			case d.Attribute == "presence" && (w.seen.volatile[n.New] || w.wasVolatile(n.Old)):
 				continue // with a container
 			}
 			e := drifted(d)
@@ -143,9 +143,9 @@ func choices(c *diff.Choice, moved map[string]bool) []item {
 	return out
 }
 
-// untold gives, of a difference that is there no more, why it can no longer be told, ""
+// notCompared gives, of a difference that is there no more, why it can no longer be told, ""
 // where it can.
-func untold(r *diff.Report) func(*item) string {
+func notCompared(r *diff.Report) func(*item) string {
 	missing := map[string]string{}
 	for i := range r.NotCompared {
 		o := &r.NotCompared[i]

@@ -17,10 +17,10 @@ const (
 	still = 60 * second
 )
 
-// troubles are the error counters of ports.
-type troubles map[topo.ID]*trouble
+// errorCounters are the error counters of ports.
+type errorCounters map[topo.ID]*portErrors
 
-type trouble struct {
+type portErrors struct {
 	last                 map[string]uint64
 	going                bool
 	began, moved, toldAt int64
@@ -28,7 +28,7 @@ type trouble struct {
 }
 
 // keep forgets ports that are no more, where they are many.
-func (t troubles) keep(x *index) {
+func (t errorCounters) keep(x *snapshot) {
 	if len(t) <= len(x.ports)+mostGone {
 		return
 	}
@@ -41,7 +41,7 @@ func (t troubles) keep(x *index) {
 
 // forget gives up what was counted of devices whose names others have now, and tells first
 // what was held back.
-func (t troubles) forget(at int64, gone map[topo.ID]bool) []Event {
+func (t errorCounters) forget(at int64, gone map[topo.ID]bool) []Event {
 	var out []Event
 	for _, id := range slices.SortedFunc(maps.Keys(gone), byName) {
 		if x := t[id]; x != nil {
@@ -58,7 +58,7 @@ func byName(a, b topo.ID) int { return topo.NaturalCompare(string(a), string(b))
 // Counters takes in a look at the counters and says what has changed. Before the first
 // topology nothing is known of what they are about.
 func (w *Watch) Counters(at int64, s *counters.Sample) []Event {
-	if s == nil || w.index == nil {
+	if s == nil || w.seen == nil {
 		return nil
 	}
 	ports := make(map[topo.ID]*counters.Port, len(s.Ports))
@@ -66,24 +66,24 @@ func (w *Watch) Counters(at int64, s *counters.Sample) []Event {
 		ports[s.Ports[i].ID] = &s.Ports[i]
 	}
 	var out []Event
-	for _, p := range w.index.ports {
+	for _, p := range w.seen.ports {
 		if now := ports[p.id]; now != nil {
-			out = append(out, w.turn(at, w.index, p, now.State)...)
+			out = append(out, w.setState(at, w.seen, p, now.State)...)
 		}
 	}
-	out = w.priced(out)
-	for _, p := range w.index.ports {
+	out = w.withCosts(out)
+	for _, p := range w.seen.ports {
 		if now := ports[p.id]; now != nil {
-			out = append(out, w.rate(at, p, now.BytesPerSec)...)
+			out = append(out, w.setRate(at, p, now.BytesPerSec)...)
 		}
 	}
 	out = append(out, w.speedsOf(at, s)...)
-	for _, p := range w.index.ports {
+	for _, p := range w.seen.ports {
 		if now := ports[p.id]; now != nil {
 			out = append(out, w.errors(at, p.id, now.Errors)...)
 		}
 	}
-	w.live.take(at, s)
+	w.live.update(at, s)
 	return out
 }
 
@@ -99,10 +99,10 @@ func (w *Watch) errors(at int64, id topo.ID, now map[string]uint64) []Event {
 	if now == nil {
 		return nil
 	}
-	t := w.troubles[id]
+	t := w.errorCounters[id]
 	if t == nil {
-		t = &trouble{}
-		w.troubles[id] = t
+		t = &portErrors{}
+		w.errorCounters[id] = t
 	}
 	link := w.links[id]
 	for name, n := range now {
@@ -124,11 +124,11 @@ func (w *Watch) errors(at int64, id topo.ID, now map[string]uint64) []Event {
 	}
 	e := Event{AtNS: at, Kind: ErrorsStop, Severity: info, Subject: id, Counters: t.total,
 		Text: fmt.Sprintf("no more for %s; in all %s in %s", duration(at-t.moved), sums(t.total), duration(t.moved-t.began))}
-	*t = trouble{last: t.last}
+	*t = portErrors{last: t.last}
 	return []Event{stamp(e)}
 }
 
-func (t *trouble) add(at int64, name string, n uint64) {
+func (t *portErrors) add(at int64, name string, n uint64) {
 	if !t.going && len(t.total) == 0 {
 		t.began, t.untold, t.total = at, map[string]uint64{}, map[string]uint64{}
 	}
@@ -138,7 +138,7 @@ func (t *trouble) add(at int64, name string, n uint64) {
 }
 
 // tell tells of what has moved, unless it was told a moment ago.
-func (t *trouble) tell(at int64, id topo.ID) []Event {
+func (t *portErrors) tell(at int64, id topo.ID) []Event {
 	if len(t.untold) == 0 || t.going && at-t.toldAt < again {
 		return nil
 	}
@@ -156,7 +156,7 @@ func (t *trouble) tell(at int64, id topo.ID) []Event {
 }
 
 // due tells of what was held back.
-func (t troubles) due(at int64) []Event {
+func (t errorCounters) due(at int64) []Event {
 	var out []Event
 	for _, id := range slices.SortedFunc(maps.Keys(t), byName) {
 		out = append(out, t[id].tell(at, id)...)

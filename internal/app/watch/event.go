@@ -5,10 +5,8 @@
 package watch
 
 import (
-	"fmt"
-	"strings"
-
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/pathsel/doctor"
 )
 
@@ -77,19 +75,11 @@ func (e *Event) Who() string {
 		}
 		return doctor.SubjectName(e.Subject)
 	}
-	return some(e.Subjects)
-}
-
-// some names the first of many devices.
-func some[T ~string](ids []T) string {
 	var names []string
-	for i, id := range ids {
-		if i == mostNamed && len(ids) > mostNamed+1 {
-			return fmt.Sprintf("%s and %d more", strings.Join(names, ", "), len(ids)-i)
-		}
-		names = append(names, doctor.SubjectName(topo.ID(id)))
+	for _, id := range e.Subjects {
+		names = append(names, doctor.SubjectName(id))
 	}
-	return strings.Join(names, ", ")
+	return text.List(names, mostNamed)
 }
 
 // Change says whether an event tells that something is otherwise than it was: not the start,

@@ -8,8 +8,8 @@ import (
 	"github.com/topoctl/topoctl/pathsel/doctor"
 )
 
-// found lists the doctor's findings, of each device for itself.
-func (w *Watch) found(r *doctor.Report) []item {
+// findingItems lists the doctor's findings, of each device for itself.
+func (w *Watch) findingItems(r *doctor.Report) []item {
 	var out []item
 	for _, f := range r.Findings() {
 		if f.Severity == doctor.Info && !w.o.Infos {

@@ -42,9 +42,9 @@ func carries(rdma bool, state string) (up, known bool) {
 	return false, false
 }
 
-// looks remembers which ports counters tell of. As long as they come, they alone tell of
+// liveCounters remembers which ports counters tell of. As long as they come, they alone tell of
 // these: a look at the whole host takes long, and may be out of date when it arrives.
-type looks struct {
+type liveCounters struct {
 	at, gap int64
 	begun   bool
 	ports   map[topo.ID]bool
@@ -58,7 +58,7 @@ const (
 	mostLive  = 60 * second
 )
 
-func (l *looks) take(at int64, s *counters.Sample) {
+func (l *liveCounters) update(at int64, s *counters.Sample) {
 	if l.begun {
 		l.gap = at - l.at
 	}
@@ -72,7 +72,7 @@ func (l *looks) take(at int64, s *counters.Sample) {
 	}
 }
 
-func (l *looks) live(at int64) bool {
+func (l *liveCounters) live(at int64) bool {
 	return l.begun && at-l.at <= min(max(l.gap*5/2, leastLive), mostLive)
 }
 
@@ -81,12 +81,12 @@ func (l *looks) live(at int64) bool {
 const mostGone = 1024
 
 // lookAtLinks compares the states of a topology's ports with what they were.
-func (w *Watch) lookAtLinks(at int64, seen *index) []Event {
+func (w *Watch) lookAtLinks(at int64, seen *snapshot) []Event {
 	var out []Event
 	live := w.live.live(at)
 	for _, p := range seen.ports {
 		if !live || !w.live.ports[p.id] {
-			out = append(out, w.turn(at, seen, p, p.state)...)
+			out = append(out, w.setState(at, seen, p, p.state)...)
 		}
 	}
 	if len(w.links) > len(seen.ports)+mostGone {
@@ -96,11 +96,11 @@ func (w *Watch) lookAtLinks(at int64, seen *index) []Event {
 			}
 		}
 	}
-	return w.priced(out)
+	return w.withCosts(out)
 }
 
-// turn takes in a port's state. Those that it follows were taken in before.
-func (w *Watch) turn(at int64, x *index, p *port, state string) []Event {
+// setState takes in a port's state. Those that it follows were taken in before.
+func (w *Watch) setState(at int64, x *snapshot, p *port, state string) []Event {
 	up, known := carries(p.rdma, state)
 	if !known {
 		return nil
@@ -140,7 +140,7 @@ func (w *Watch) turn(at int64, x *index, p *port, state string) []Event {
 }
 
 // isDown says whether a port is known to be down.
-func (w *Watch) isDown(x *index, id topo.ID) bool {
+func (w *Watch) isDown(x *snapshot, id topo.ID) bool {
 	s := w.links[id]
 	return x.byID[id] != nil && s != nil && !s.up
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/app/diff"
 	"github.com/topoctl/topoctl/internal/base/counters"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/pathsel/doctor"
 )
@@ -29,28 +30,28 @@ type Options struct {
 // goroutine; time is in nanoseconds since the watch began and does not go back. What it
 // remembers is bounded by the host's size.
 type Watch struct {
-	o        Options
-	first    *topo.Topology // nil until there is one
-	last     *topo.Topology
-	index    *index
-	paths    *pathsel.Host // of last, nil until it is needed
-	doctor   *doctor.Report
-	drift    *diff.Report
-	findings ledger
-	drifts   ledger
-	initial  map[string]bool // differences of links that were there at the first look
-	sources  map[string]source
-	links    links
-	rates    map[topo.ID]topo.Rate // of ports that are up
-	lanes    map[topo.ID]lanes     // of PCIe links, by function
-	troubles troubles
-	live     looks
+	o             Options
+	first         *topo.Topology // nil until there is one
+	last          *topo.Topology
+	seen          *snapshot
+	paths         *pathsel.Host // of last, nil until it is needed
+	doctor        *doctor.Report
+	drift         *diff.Report
+	findings      ledger
+	drifts        ledger
+	initial       map[string]bool // differences of links that were there at the first look
+	sources       map[string]source
+	links         links
+	rates         map[topo.ID]topo.Rate // of ports that are up
+	lanes         map[topo.ID]lanes     // of PCIe links, by function
+	errorCounters errorCounters
+	live          liveCounters
 }
 
 // New begins a watch.
 func New(o Options) *Watch {
 	return &Watch{o: o, findings: newLedger(Finding, Cleared), drifts: newLedger(Drift, DriftGone), initial: map[string]bool{},
-		sources: map[string]source{}, links: links{}, rates: map[topo.ID]topo.Rate{}, lanes: map[topo.ID]lanes{}, troubles: troubles{}}
+		sources: map[string]source{}, links: links{}, rates: map[topo.ID]topo.Rate{}, lanes: map[topo.ID]lanes{}, errorCounters: errorCounters{}}
 }
 
 // Doctor is what the doctor says of the last topology, nil without one.
@@ -76,13 +77,13 @@ func (w *Watch) Topology(at int64, t *topo.Topology) []Event {
 		w.first = t
 	}
 	w.doctor = report
-	seen := newIndex(t)
+	seen := newSnapshot(t)
 	out = append(out, w.lookAtLinks(at, seen)...)
 	out = append(out, w.lookAtSpeeds(at, seen)...)
-	out = append(out, w.troubles.forget(at, counters.Replaced(w.last, t))...)
-	w.last, w.index, w.paths = t, seen, nil
-	w.troubles.keep(seen)
-	out = append(out, w.findings.update(at, w.found(report), unchecked(report))...)
+	out = append(out, w.errorCounters.forget(at, counters.Replaced(w.last, t))...)
+	w.last, w.seen, w.paths = t, seen, nil
+	w.errorCounters.keep(seen)
+	out = append(out, w.findings.update(at, w.findingItems(report), unchecked(report))...)
 	out = append(out, w.compare(at, t, beginning)...)
 	if beginning {
 		for i := range out {
@@ -105,21 +106,20 @@ func (w *Watch) compare(at int64, t *topo.Topology, beginning bool) []Event {
 		return out
 	}
 	w.drift = report
-	return append(out, w.drifts.update(at, w.differences(report, beginning), untold(report))...)
+	return append(out, w.drifts.update(at, w.driftItems(report, beginning), notCompared(report))...)
 }
 
 // own tells of this watch's own parts as of sources.
 func (w *Watch) own(at int64, name string, err error) []Event {
 	if err != nil {
-		text := strings.TrimPrefix(strings.TrimPrefix(err.Error(), "doctor: "), "diff: ")
-		return w.Source(at, name, "failed", text)
+		return w.Source(at, name, "failed", strings.TrimPrefix(strings.TrimPrefix(err.Error(), "doctor: "), "diff: "))
 	}
 	return w.Source(at, name, "ok", "")
 }
 
 // Tick lets time pass: what was held back may be due.
 func (w *Watch) Tick(at int64) []Event {
-	out := append(w.overdue(at), w.troubles.due(at)...)
+	out := append(w.overdue(at), w.errorCounters.due(at)...)
 	out = append(out, w.findings.due(at)...)
 	return append(out, w.drifts.due(at)...)
 }
@@ -127,15 +127,9 @@ func (w *Watch) Tick(at int64) []Event {
 // started says what there is.
 func (w *Watch) started(at int64, t *topo.Topology) Event {
 	s := w.doctor.Summary
-	var parts []string
-	for _, p := range []struct {
-		n    int
-		what string
-	}{{len(t.GPUs), "GPU"}, {len(t.Ports), "RDMA port"}, {len(t.Netdevs), "interface"}} {
-		parts = append(parts, count(p.n, p.what))
-	}
 	e := Event{AtNS: at, Kind: Started, Severity: info,
-		Text: fmt.Sprintf("%s; %s, %s", strings.Join(parts, ", "), count(s.Errors, "error"), count(s.Warnings, "warning"))}
+		Text: fmt.Sprintf("%s, %s, %s; %s, %s", text.Plural(len(t.GPUs), "GPU"), text.Plural(len(t.Ports), "RDMA port"), text.Plural(len(t.Netdevs), "interface"),
+			text.Plural(s.Errors, "error"), text.Plural(s.Warnings, "warning"))}
 	switch {
 	case s.Errors > 0:
 		e.Severity = severe
@@ -158,11 +152,4 @@ func (w *Watch) started(at int64, t *topo.Topology) Event {
 func stamp(e Event) Event {
 	e.Schema = Schema
 	return e
-}
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }

@@ -9,12 +9,12 @@ import (
 )
 
 // lookAtSpeeds compares a topology's rates with what they were.
-func (w *Watch) lookAtSpeeds(at int64, seen *index) []Event {
+func (w *Watch) lookAtSpeeds(at int64, seen *snapshot) []Event {
 	var out []Event
 	live := w.live.live(at)
 	for _, p := range seen.ports {
 		if !live || !w.live.ports[p.id] {
-			out = append(out, w.rate(at, p, p.rate)...)
+			out = append(out, w.setRate(at, p, p.rate)...)
 		}
 	}
 	for id := range w.rates {
@@ -34,7 +34,7 @@ func (w *Watch) lookAtSpeeds(at int64, seen *index) []Event {
 				now[end] = l.read[end]
 			}
 		}
-		out = append(out, w.train(at, l, now)...)
+		out = append(out, w.setLanes(at, l, now)...)
 	}
 	return out
 }
@@ -46,14 +46,14 @@ func (w *Watch) speedsOf(at int64, s *counters.Sample) []Event {
 		now[s.Links[i].ID] = lanesOf(s.Links[i].SpeedMTs, s.Links[i].Width)
 	}
 	var out []Event
-	for _, l := range w.index.pcie {
-		out = append(out, w.train(at, l, now)...)
+	for _, l := range w.seen.pcie {
+		out = append(out, w.setLanes(at, l, now)...)
 	}
 	return out
 }
 
-// train takes in what the ends of a link say now. The lower of what they say counts.
-func (w *Watch) train(at int64, l *pcieLink, now map[topo.ID]lanes) []Event {
+// setLanes takes in what the ends of a link say now. The lower of what they say counts.
+func (w *Watch) setLanes(at int64, l *pcieLink, now map[topo.ID]lanes) []Event {
 	before := w.lowest(l)
 	for _, end := range l.ends {
 		n, ok := now[end]
@@ -75,7 +75,7 @@ func (w *Watch) train(at int64, l *pcieLink, now map[topo.ID]lanes) []Event {
 	if !wide && !fast {
 		return nil
 	}
-	e := Event{AtNS: at, Kind: LinkSpeed, Subject: l.face, Severity: info}
+	e := Event{AtNS: at, Kind: LinkSpeed, Subject: l.device, Severity: info}
 	if wide && after.width < before.width || fast && after.speed < before.speed {
 		e.Severity = warning
 	}
@@ -109,9 +109,9 @@ func (w *Watch) lowest(l *pcieLink) lanes {
 
 func pcie(l lanes) string { return units.PCIe(topo.PCIeGen(l.speed), l.speed, l.width) }
 
-// rate takes in what a port that is up runs at. What it says while it is down means
+// setRate takes in what a port that is up runs at. What it says while it is down means
 // nothing.
-func (w *Watch) rate(at int64, p *port, now *topo.Rate) []Event {
+func (w *Watch) setRate(at int64, p *port, now *topo.Rate) []Event {
 	s := w.links[p.id]
 	if !p.rated || now == nil || *now <= 0 || s == nil || !s.up {
 		return nil

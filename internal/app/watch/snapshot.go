@@ -7,8 +7,8 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 )
 
-// index is what a watch looks up in a topology.
-type index struct {
+// snapshot is what a watch looks up in a topology.
+type snapshot struct {
 	ports []*port // those that others follow first
 	byID  map[topo.ID]*port
 	pcie  []*pcieLink
@@ -29,19 +29,20 @@ type port struct {
 
 // pcieLink is a PCIe link with the functions that report its state.
 type pcieLink struct {
-	face  topo.ID // what people know it by
-	ends  []topo.ID
-	idles bool // a GPU's: its speed follows the load
-	read  map[topo.ID]lanes
+	device topo.ID // what people know it by
+	ends   []topo.ID
+	idles  bool // a GPU's: its speed follows the load
+	read   map[topo.ID]lanes
 }
 
 // lanes is the state of a link; 0 is not known.
 type lanes struct{ speed, width int }
 
-func newIndex(t *topo.Topology) *index {
-	x := &index{byID: map[topo.ID]*port{}, volatile: map[string]bool{}}
-	x.addPorts(t)
-	x.addNetdevs(t)
+func newSnapshot(t *topo.Topology) *snapshot {
+	index := topo.NewIndex(t)
+	x := &snapshot{byID: map[topo.ID]*port{}, volatile: map[string]bool{}}
+	x.addPorts(t, index)
+	x.addNetdevs(t, index)
 	for _, p := range x.ports {
 		for at := p; at.leader != "" && x.byID[at.leader] != nil && p.depth < len(x.ports); at = x.byID[at.leader] {
 			p.depth++
@@ -50,25 +51,21 @@ func newIndex(t *topo.Topology) *index {
 	slices.SortStableFunc(x.ports, func(a, b *port) int {
 		return cmp.Or(cmp.Compare(a.depth, b.depth), topo.NaturalCompare(string(a.id), string(b.id)))
 	})
-	x.addLinks(t)
+	x.addLinks(t, index)
 	return x
 }
 
-func (x *index) add(p *port) {
+func (x *snapshot) add(p *port) {
 	if x.byID[p.id] == nil {
 		x.byID[p.id] = p
 		x.ports = append(x.ports, p)
 	}
 }
 
-func (x *index) addPorts(t *topo.Topology) {
-	devices := map[topo.ID]*topo.RDMADevice{}
-	for i := range t.RDMADevices {
-		devices[t.RDMADevices[i].ID] = &t.RDMADevices[i]
-	}
+func (x *snapshot) addPorts(t *topo.Topology, index *topo.Index) {
 	for i := range t.Ports {
 		p := port{id: t.Ports[i].ID, rdma: true, state: t.Ports[i].State, rate: t.Ports[i].BytesPerSec, rated: true}
-		if r := devices[t.Ports[i].RDMA]; r != nil && r.Software {
+		if r := index.RDMADevice(t.Ports[i].RDMA); r != nil && r.Software {
 			p.rated = false
 			if below := slices.Concat(t.Ports[i].Netdevs, r.Netdevs); len(below) > 0 {
 				p.leader = topo.NetdevID(below[0])
@@ -79,8 +76,8 @@ func (x *index) addPorts(t *topo.Topology) {
 }
 
 // addNetdevs takes in the interfaces that leave the host, or this container.
-func (x *index) addNetdevs(t *topo.Topology) {
-	hardware := rdmaPorts(t)
+func (x *snapshot) addNetdevs(t *topo.Topology, index *topo.Index) {
+	hardware := rdmaPorts(t, index)
 	for i := range t.Netdevs {
 		n := &t.Netdevs[i]
 		x.volatile[string(n.ID)] = n.LinkKind == "veth"
@@ -100,20 +97,17 @@ func (x *index) addNetdevs(t *topo.Topology) {
 }
 
 // rdmaPorts gives the RDMA port that is an interface's hardware, by the interface's name.
-func rdmaPorts(t *topo.Topology) map[string]topo.ID {
-	ports := map[topo.ID][]*topo.Port{}
-	for i := range t.Ports {
-		ports[t.Ports[i].RDMA] = append(ports[t.Ports[i].RDMA], &t.Ports[i])
-	}
+func rdmaPorts(t *topo.Topology, index *topo.Index) map[string]topo.ID {
 	out := map[string]topo.ID{}
 	for i := range t.RDMADevices {
 		r := &t.RDMADevices[i]
 		if r.Software || r.PCI == "" {
 			continue
 		}
-		for _, p := range ports[r.ID] {
+		ports := index.Ports(r.ID)
+		for _, p := range ports {
 			names := p.Netdevs
-			if len(names) == 0 && len(ports[r.ID]) == 1 {
+			if len(names) == 0 && len(ports) == 1 {
 				names = r.Netdevs
 			}
 			for _, name := range names {
@@ -125,39 +119,31 @@ func rdmaPorts(t *topo.Topology) map[string]topo.ID {
 }
 
 // addLinks finds the PCIe links of devices and of the bridges above them.
-func (x *index) addLinks(t *topo.Topology) {
-	faces, gpus := faces(t)
-	functions := map[topo.ID]*topo.PCIDevice{}
-	below := map[topo.ID][]*topo.PCIDevice{}
-	for i := range t.PCIDevices {
-		d := &t.PCIDevices[i]
-		functions[d.ID] = d
-		below[d.Parent] = append(below[d.Parent], d)
-	}
+func (x *snapshot) addLinks(t *topo.Topology, index *topo.Index) {
 	for i := range t.Links {
 		l := &t.Links[i]
-		head := functions[l.B]
+		head, up := index.PCIDevice(l.B), index.PCIDevice(l.A)
 		if l.Kind != topo.LinkPCIe || head == nil || head.PF != "" {
 			continue
 		}
 		link := &pcieLink{read: map[topo.ID]lanes{}}
-		for _, d := range below[head.Parent] {
-			if d.PF != "" || functions[l.A] == nil && d.BDF.Slot() != head.BDF.Slot() {
+		for _, d := range index.Children(head.Parent) {
+			if d.PF != "" || up == nil && d.BDF.Slot() != head.BDF.Slot() {
 				continue // on a root bus each slot has a link of its own
 			}
 			link.end(d)
-			link.idles = link.idles || gpus[d.ID] || amdGPUSwitch(d, below, gpus)
-			if link.face == "" {
-				link.face = faces[d.ID]
+			link.idles = link.idles || hasGPU(index, d) || amdGPUSwitch(index, d)
+			if link.device == "" {
+				link.device = deviceOn(index, d.ID)
 			}
 		}
-		if up := functions[l.A]; up != nil && up.Role != topo.RoleUpstream {
+		if up != nil && up.Role != topo.RoleUpstream {
 			link.end(up)
 		}
-		if head.Role == topo.RoleUpstream && link.face == "" {
-			link.face = topo.SwitchID(head.BDF)
+		if head.Role == topo.RoleUpstream && link.device == "" {
+			link.device = topo.SwitchID(head.BDF)
 		}
-		if link.face != "" && len(link.read) > 0 {
+		if link.device != "" && len(link.read) > 0 {
 			x.pcie = append(x.pcie, link)
 		}
 	}
@@ -181,44 +167,35 @@ func lanesOf(speed, width *int) lanes {
 	return lanes{value(speed), value(width)}
 }
 
-// faces names functions by the device that people know, the most important first, and says
-// which are GPUs.
-func faces(t *topo.Topology) (faces map[topo.ID]topo.ID, gpus map[topo.ID]bool) {
-	faces, gpus = map[topo.ID]topo.ID{}, map[topo.ID]bool{}
-	name := func(function, id topo.ID) {
-		if function != "" && faces[function] == "" {
-			faces[function] = id
-		}
+// deviceOn is the device on a function that people know it by: the most important one.
+func deviceOn(index *topo.Index, function topo.ID) topo.ID {
+	switch on := index.On(function); {
+	case len(on.GPUs) > 0:
+		return on.GPUs[0].ID
+	case len(on.RDMADevices) > 0:
+		return on.RDMADevices[0].ID
+	case len(on.Netdevs) > 0:
+		return on.Netdevs[0].ID
+	case len(on.NVMes) > 0:
+		return on.NVMes[0].ID
+	case len(on.NVSwitches) > 0:
+		return on.NVSwitches[0].ID
 	}
-	for i := range t.GPUs {
-		name(t.GPUs[i].PCI, t.GPUs[i].ID)
-		gpus[t.GPUs[i].PCI] = true
-	}
-	for i := range t.RDMADevices {
-		name(t.RDMADevices[i].PCI, t.RDMADevices[i].ID)
-	}
-	for i := range t.Netdevs {
-		name(t.Netdevs[i].PCI, t.Netdevs[i].ID)
-	}
-	for i := range t.NVMes {
-		name(t.NVMes[i].PCI, t.NVMes[i].ID)
-	}
-	for i := range t.NVSwitches {
-		name(t.NVSwitches[i].PCI, t.NVSwitches[i].ID)
-	}
-	return faces, gpus
+	return ""
 }
+
+func hasGPU(index *topo.Index, d *topo.PCIDevice) bool { return len(index.On(d.ID).GPUs) > 0 }
 
 // amdGPUSwitch knows the upstream port of the switch that AMD builds into a GPU's card: the
 // link above it is the GPU's, which idling slows down.
-func amdGPUSwitch(up *topo.PCIDevice, below map[topo.ID][]*topo.PCIDevice, gpus map[topo.ID]bool) bool {
+func amdGPUSwitch(index *topo.Index, up *topo.PCIDevice) bool {
 	if up.Role != topo.RoleUpstream || up.Vendor != "0x1022" && up.Vendor != "0x1002" {
 		return false
 	}
 	n := 0
-	for _, down := range below[up.ID] {
-		for _, d := range below[down.ID] {
-			if gpus[d.ID] {
+	for _, down := range index.Children(up.ID) {
+		for _, d := range index.Children(down.ID) {
+			if hasGPU(index, d) {
 				n++
 			}
 		}
