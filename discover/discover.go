@@ -22,7 +22,7 @@ import (
 // with every source that the program has.
 type Options struct {
 	// FS is another machine's file tree in memory (a fixture, an archive). It
-	// must be a hosttree.Tree: it has ReadFile, ReadDir, ReadLink and Lstat.
+	// must be an fs.ReadFileFS, an fs.ReadDirFS and an fs.ReadLinkFS.
 	FS fs.FS
 	// Root is the directory of another machine's captured file tree.
 	Root string
@@ -48,7 +48,19 @@ type Options struct {
 // Absent() bool which says true means that there is no such library here:
 // that is no failure.
 type GPUSource interface {
-	GPUs(ctx context.Context) (*replies.GPUReport, error)
+	GPUs(ctx context.Context) (*GPUReport, error)
+}
+
+// GPUReport is what the GPU vendor's library says about a host's GPUs.
+type GPUReport = replies.GPUReport
+
+// libraryAbsent says whether a GPUSource's error means that there is no library here.
+func libraryAbsent(err error) bool {
+	absent, ok := errors.AsType[interface {
+		error
+		Absent() bool
+	}](err)
+	return ok && absent.Absent()
 }
 
 // sourceLimit is how long one source may take before it is given up: a driver

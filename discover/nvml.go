@@ -20,9 +20,8 @@ func (p pipeline) nvml(ctx context.Context) outcome {
 	}
 	if p.live {
 		report, err := p.opts.GPUs.GPUs(ctx)
-		var absent interface{ Absent() bool }
 		switch {
-		case errors.As(err, &absent) && absent.Absent():
+		case libraryAbsent(err):
 			return gpusUnasked(withStatus(s, topo.StatusAbsent, err.Error()), true)
 		case err != nil:
 			return failed(s, "", err)

@@ -23,6 +23,9 @@ const (
 // maxNotes bounds the notes of a sample.
 const maxNotes = 32
 
+// Sample is what one look of a Sampler at a host gave.
+type Sample = counters.Sample
+
 // Sampler looks at a host again and again: what its ports count, how its links are, what its
 // GPUs do. It reads files that were there when it first saw the topology and nothing else, so
 // that a sample costs little. It is safe for concurrent use: calls wait for each other.
@@ -61,7 +64,7 @@ func NewSampler(opts Options) (*Sampler, error) {
 // is the time of the sample, since some moment. What could not be read is missing or nil, with
 // a note. Where ctx ends by its deadline the rest is missing; where it is cancelled, Sample
 // gives its error and nothing else.
-func (s *Sampler) Sample(ctx context.Context, t *topo.Topology, at time.Duration) (*counters.Sample, error) {
+func (s *Sampler) Sample(ctx context.Context, t *topo.Topology, at time.Duration) (*Sample, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {

@@ -14,9 +14,12 @@ import (
 // loaded until Close; after that it may be called again. Notes are about single GPUs. An
 // error like that of GPUSource says that there is no library here.
 type GPULoadSource interface {
-	Load(ctx context.Context) (loads []counters.GPULoad, notes []string, err error)
+	Load(ctx context.Context) (loads []GPULoad, notes []string, err error)
 	Close() error
 }
+
+// GPULoad is the load of one GPU, which PCI address and UUID name.
+type GPULoad = counters.GPULoad
 
 // gpuLoads asks a GPU library again and again, in a goroutine of its own: a call takes tens of
 // milliseconds for each GPU, and one that hangs must not hang the sampler. There is one such
@@ -74,8 +77,7 @@ func (l *gpuLoads) wait(ctx context.Context, t *topo.Topology, out *counters.Sam
 	case <-ctx.Done():
 		return "the GPU library does not answer"
 	}
-	var absent interface{ Absent() bool }
-	if errors.As(a.err, &absent) && absent.Absent() {
+	if libraryAbsent(a.err) {
 		l.absent = true
 		return ""
 	}
