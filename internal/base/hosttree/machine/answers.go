@@ -142,10 +142,10 @@ func (s *Spec) migOf(f *function) *topo.MIG {
 
 func (s *Spec) peers(gpus []*function, i int) map[int]string {
 	out := map[int]string{}
-	for _, p := range s.p2p {
+	for _, b := range s.between {
 		for j, g := range gpus {
-			if j != i && g.driver == "nvidia" && p.holds(i, j) {
-				out[g.gpu.index] = p.answer
+			if j != i && g.driver == "nvidia" && b.is("p2p", i, j) {
+				out[g.gpu.index] = b.answer
 			}
 		}
 	}

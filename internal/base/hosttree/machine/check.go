@@ -162,14 +162,11 @@ func (p *parser) checkGPUs() {
 			p.needNUMA(f.line, *f.gpu.memoryNUMA)
 		}
 	}
-	need := func(pair gpuPair) {
-		if index := max(pair.a, pair.b); index >= len(gpus) {
-			p.rep.add(pair.line, "there is no gpu%d, the machine has %d", index, len(gpus))
-		}
-	}
 	links := make([]int, len(gpus))
-	for _, x := range s.links {
-		need(x.gpuPair)
+	for _, x := range s.between {
+		if index := max(x.a, x.b); index >= len(gpus) {
+			p.rep.add(x.line, "there is no gpu%d, the machine has %d", index, len(gpus))
+		}
 		for i := range links {
 			switch {
 			case x.a < 0:
@@ -182,9 +179,6 @@ func (p *parser) checkGPUs() {
 				return
 			}
 		}
-	}
-	for _, x := range s.p2p {
-		need(x.gpuPair)
 	}
 }
 
@@ -200,13 +194,11 @@ func (p *parser) number(gpus []*function, what string, field func(*function) *in
 	}
 	next := 0
 	for _, f := range gpus {
-		if *field(f) >= 0 {
-			continue
+		for ; *field(f) < 0; next++ {
+			if !taken[next] {
+				*field(f) = next
+			}
 		}
-		for taken[next] {
-			next++
-		}
-		*field(f), taken[next] = next, true
 	}
 }
 

@@ -112,9 +112,9 @@ func kfdVersion(gfx string) string {
 // linksBetween counts the links of one kind between two GPUs.
 func (s *Spec) linksBetween(kind string, x, y int) int {
 	n := 0
-	for _, l := range s.links {
-		if l.kind == kind && l.holds(x, y) {
-			n += l.count
+	for _, b := range s.between {
+		if b.is(kind, x, y) {
+			n += b.count
 		}
 	}
 	return n

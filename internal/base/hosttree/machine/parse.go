@@ -208,42 +208,24 @@ func (p *parser) numa(s *stmt) {
 
 // between reads "GPU GPU X" or "all X".
 func (p *parser) between(w *words) {
-	pair := gpuPair{line: w.line, a: -1, b: -1}
+	x := between{line: w.line, kind: w.word, a: -1, b: -1, answer: w.args[len(w.args)-1]}
 	gpu := func(to *int) option {
 		return kind(to, "gpu0, gpu1, ... in PCI order, or all", func(s string) (int, bool) {
-			if s == "all" {
-				return -1, true
-			}
 			n, err := strconv.ParseUint(strings.TrimPrefix(s, "gpu"), 10, 12)
 			return int(n), err == nil && strings.HasPrefix(s, "gpu")
 		})
 	}
-	if !w.put("gpu", w.args[0], gpu(&pair.a)) {
-		return
-	}
-	if (pair.a < 0) != (len(w.args) == 2) {
+	all := w.args[0] == "all"
+	switch {
+	case !all && !w.put("gpu", w.args[0], gpu(&x.a)):
+	case all != (len(w.args) == 2):
 		w.fail("%s wants two GPUs, or all, and then one word more", w.word)
-		return
-	}
-	if pair.a >= 0 {
-		if !w.put("gpu", w.args[1], gpu(&pair.b)) {
-			return
-		}
-		if pair.b < 0 || pair.a == pair.b {
-			w.fail("%s wants two different GPUs", w.word)
-			return
-		}
-	}
-	last := w.args[len(w.args)-1]
-	if w.word == "p2p" {
-		if !w.full(len(p.spec.p2p), maxPairs) {
-			p.spec.p2p = append(p.spec.p2p, p2p{pair, last})
-		}
-		return
-	}
-	l := gpuLink{gpuPair: pair, kind: w.word}
-	if w.put("count", last, number(&l.count, 1, 64)) && !w.full(len(p.spec.links), maxPairs) {
-		p.spec.links = append(p.spec.links, l)
+	case !all && w.args[1] != "all" && !w.put("gpu", w.args[1], gpu(&x.b)):
+	case !all && (x.b < 0 || x.a == x.b):
+		w.fail("%s wants two different GPUs", w.word)
+	case w.word != "p2p" && !w.put("count", x.answer, number(&x.count, 1, 64)):
+	case !w.full(len(p.spec.between), maxPairs):
+		p.spec.between = append(p.spec.between, x)
 	}
 }
 

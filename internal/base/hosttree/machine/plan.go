@@ -185,12 +185,10 @@ func (s *Spec) planNVMes() {
 	}
 	next := 0
 	for _, f := range s.pci {
-		if f.kind != "nvme" || f.nvme != "" {
-			continue
-		}
-		for f.nvme == "" || taken[f.nvme] {
-			f.nvme = "nvme" + strconv.Itoa(next)
-			next++
+		for ; f.kind == "nvme" && f.nvme == ""; next++ {
+			if name := "nvme" + strconv.Itoa(next); !taken[name] {
+				f.nvme = name
+			}
 		}
 	}
 }

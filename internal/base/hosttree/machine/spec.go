@@ -24,8 +24,7 @@ type Spec struct {
 	roots    []*root
 	pci      []*function // every function, by address
 	nvidia   nvidia
-	links    []gpuLink
-	p2p      []p2p
+	between  []between
 	netdevs  []*netdev // those of functions, then bonds, then other virtual ones
 	software []softRDMA
 	routes   []route
@@ -353,24 +352,17 @@ func (n *nvidia) options() options {
 	return options{"driver": text(&n.driver), "cuda": text(&n.cuda), "module": oneOf(&n.module, "open", "proprietary")}
 }
 
-// gpuPair is two GPUs in PCI order, or every two.
-type gpuPair struct {
-	line int
-	a, b int // -1 in a: every pair
+// between is what there is between two GPUs, or every two.
+type between struct {
+	line   int
+	kind   string // "nvlink", "xgmi", "p2p"
+	a, b   int    // in PCI order; -1: every pair
+	count  int    // of links
+	answer string // of NVML to p2p
 }
 
-func (p gpuPair) holds(x, y int) bool { return p.a < 0 || p.a == x && p.b == y || p.a == y && p.b == x }
-
-// gpuLink is a number of links.
-type gpuLink struct {
-	gpuPair
-	kind  string // "nvlink", "xgmi"
-	count int
-}
-
-type p2p struct {
-	gpuPair
-	answer string
+func (x between) is(kind string, a, b int) bool {
+	return x.kind == kind && (x.a < 0 || x.a == a && x.b == b || x.a == b && x.b == a)
 }
 
 // netdev is a network interface: of a function, or a virtual one.
