@@ -1,21 +1,9 @@
 package probe
 
 import (
-	"context"
 	"errors"
 	"time"
 )
-
-// Prober measures pairs. Implementations: internal/app/probe/local, internal/app/probe/fabric, and in tests the
-// simulator.
-type Prober interface {
-	// Round measures pairs at the same time: all of them begin together, when all
-	// are ready, and each ends when its own samples suffice. The answer has one
-	// measurement for each pair, in their order, also when ctx ends: then with what was
-	// measured and an error. tell may be nil; it is called by one goroutine at a time,
-	// and not any more after Round has returned.
-	Round(ctx context.Context, pairs []Pair, spec Spec, tell func(pair int, s Sample)) []Measurement
-}
 
 // Spec says how pairs are measured.
 type Spec struct {

@@ -139,7 +139,7 @@ func TestProbe(t *testing.T) {
 		t.Errorf("an agent that does not probe: %q", h.Error)
 	}
 	pair := probe.Pair{ID: "p", Kind: probe.Port, Transport: probe.TCP, From: probe.End{Host: "n0"}, To: probe.End{Host: "n1"}}
-	out := f.Prober().Round(t.Context(), []probe.Pair{pair}, probe.Spec{LatencySamples: 10, PairTime: 10 * time.Second}, nil)
+	out := f.Round(t.Context(), []probe.Pair{pair}, probe.Spec{LatencySamples: 10, PairTime: 10 * time.Second}, nil)
 	if out[0].Err != nil || out[0].Latency == nil {
 		t.Errorf("%+v", out[0])
 	}

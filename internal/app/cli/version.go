@@ -16,6 +16,7 @@ import (
 	"github.com/topoctl/topoctl/internal/app/cli/paths"
 	"github.com/topoctl/topoctl/internal/app/cli/transfer"
 	"github.com/topoctl/topoctl/internal/app/diff"
+	"github.com/topoctl/topoctl/internal/app/probe/compare"
 	"github.com/topoctl/topoctl/internal/app/record"
 	"github.com/topoctl/topoctl/internal/app/watch"
 	"github.com/topoctl/topoctl/internal/base/replies"
@@ -69,7 +70,7 @@ func newVersionDoc() versionDoc {
 	return versionDoc{Schema: schemaVersion, Version: b.Version, Commit: b.Commit, Modified: b.Modified, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH, NVML: b.NVML,
 		Schemas: []string{topo.SchemaTopology, topo.SchemaMatrix, replies.SchemaNVML, replies.SchemaNetlink,
 			paths.Schema, pathsel.SchemaPlan, pathsel.SchemaFabric, doctor.Schema, diff.Schema,
-			bench.Schema, transfer.SchemaAgent, agent.SchemaEngine, probe.Schema, probe.EventSchema, probe.DiffSchema,
+			bench.Schema, transfer.SchemaAgent, agent.SchemaEngine, probe.Schema, probe.EventSchema, compare.Schema,
 			watch.Schema, record.Schema}}
 }
 

@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/topoctl/topoctl/internal/app/cli/command"
+	"github.com/topoctl/topoctl/internal/app/probe/compare"
 	"github.com/topoctl/topoctl/internal/app/probe/show"
-	"github.com/topoctl/topoctl/probe"
 )
 
 // parseProbe takes over the arguments of a comparison of reports.
@@ -35,7 +35,7 @@ func runDiffProbe(o *diffOptions) error {
 	if err != nil {
 		return err
 	}
-	d := probe.Diff(older, newer, o.label(o.old), o.label(o.new))
+	d := compare.NewDocument(older, newer, o.label(o.old), o.label(o.new))
 	if err := o.printProbe(d); err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ func runDiffProbe(o *diffOptions) error {
 	return nil
 }
 
-func (o *diffOptions) printProbe(d *probe.Difference) error {
+func (o *diffOptions) printProbe(d *compare.Document) error {
 	var out bytes.Buffer
 	if o.format != command.FormatJSON {
 		if err := show.Changes(&out, d.Changes, o.show); err != nil {

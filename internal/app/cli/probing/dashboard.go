@@ -46,7 +46,7 @@ type ground interface {
 	// pairs lists them. An error beside them says what is missing.
 	pairs(ctx context.Context) (*plan.Pairs, error)
 	// prober gives who measures them, and what to do when that is over.
-	prober(ctx context.Context) (probe.Prober, func() error, error)
+	prober(ctx context.Context) (proberun.Prober, func() error, error)
 	// hosts are as they are now, until that is over; nil: those of the plan.
 	hosts() func() []probe.Host
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/topoctl/topoctl/internal/app/cli/command"
 	"github.com/topoctl/topoctl/internal/app/probe/local"
 	"github.com/topoctl/topoctl/internal/app/probe/plan"
+	proberun "github.com/topoctl/topoctl/internal/app/probe/run"
 	"github.com/topoctl/topoctl/internal/app/probe/stats"
 	"github.com/topoctl/topoctl/probe"
 )
@@ -55,7 +56,7 @@ func (g *fakeGround) pairs(ctx context.Context) (*plan.Pairs, error) {
 	return pairs, errors.New("one host is missing")
 }
 
-func (g *fakeGround) prober(context.Context) (probe.Prober, func() error, error) {
+func (g *fakeGround) prober(context.Context) (proberun.Prober, func() error, error) {
 	return g, func() error { g.done = true; return nil }, nil
 }
 

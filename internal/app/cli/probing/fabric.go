@@ -340,7 +340,7 @@ func (o *probeFabricOptions) run(ctx context.Context, fleet *fabric.Fleet) error
 	if o.flags.dryRun {
 		return o.dry(p)
 	}
-	return o.measure(ctx, p, fleet.Prober(), hostsOf(fleet))
+	return o.measure(ctx, p, fleet, hostsOf(fleet))
 }
 
 // withoutRDMA takes TCP for the pairs of hosts with RDMA that their agents cannot use, and

@@ -11,6 +11,7 @@ import (
 	"github.com/topoctl/topoctl/internal/app/cli/peers"
 	"github.com/topoctl/topoctl/internal/app/probe/fabric"
 	"github.com/topoctl/topoctl/internal/app/probe/plan"
+	proberun "github.com/topoctl/topoctl/internal/app/probe/run"
 	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/probe"
 )
@@ -35,7 +36,7 @@ func (g *localGround) pairs(ctx context.Context) (*plan.Pairs, error) {
 }
 
 // prober is one for each run: between runs this process holds no memory for it.
-func (g *localGround) prober(context.Context) (probe.Prober, func() error, error) {
+func (g *localGround) prober(context.Context) (proberun.Prober, func() error, error) {
 	p, err := g.o.prober(g.topology)
 	if err != nil {
 		return nil, nil, err
@@ -106,11 +107,11 @@ func (g *fabricGround) open(ctx context.Context) error {
 	return nil
 }
 
-func (g *fabricGround) prober(ctx context.Context) (probe.Prober, func() error, error) {
+func (g *fabricGround) prober(ctx context.Context) (proberun.Prober, func() error, error) {
 	if err := g.open(ctx); err != nil {
 		return nil, nil, err
 	}
-	return g.fleet.Prober(), g.close, nil
+	return g.fleet, g.close, nil
 }
 
 func (g *fabricGround) hosts() func() []probe.Host { return hostsOf(g.fleet) }

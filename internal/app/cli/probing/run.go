@@ -56,7 +56,7 @@ func (o *measuring) layout(pairs *plan.Pairs) (*plan.Plan, error) {
 }
 
 // measure carries a plan out, prints what came of it, and gives the answer as an error.
-func (o *measuring) measure(ctx context.Context, p *plan.Plan, prober probe.Prober, hosts func() []probe.Host) error {
+func (o *measuring) measure(ctx context.Context, p *plan.Plan, prober proberun.Prober, hosts func() []probe.Host) error {
 	out, err := o.open()
 	if err != nil {
 		return err
@@ -79,7 +79,7 @@ func (o *measuring) measure(ctx context.Context, p *plan.Plan, prober probe.Prob
 }
 
 // options say how a plan is carried out.
-func (o *measuring) options(p *plan.Plan, prober probe.Prober, hosts func() []probe.Host) proberun.Options {
+func (o *measuring) options(p *plan.Plan, prober proberun.Prober, hosts func() []probe.Host) proberun.Options {
 	began := time.Now()
 	return proberun.Options{Tool: build.Tool(), Plan: p, Prober: prober, Spec: o.spec, Rules: o.rules, Now: o.Now,
 		Elapsed: func() time.Duration { return time.Since(began) }, MaxDuration: o.flags.maxDuration, Hosts: hosts}

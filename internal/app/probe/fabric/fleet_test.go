@@ -147,7 +147,7 @@ func TestRound(t *testing.T) {
 	pairs := []probe.Pair{pair("n0", "n1"), both, pair("n0", "n0")}
 	for round := range 2 {
 		clear(told)
-		out := f.Prober().Round(limited(t), pairs, quick(), func(i int, s probe.Sample) {
+		out := f.Round(limited(t), pairs, quick(), func(i int, s probe.Sample) {
 			if !mu.TryLock() {
 				t.Error("told twice at a time")
 			}
@@ -182,13 +182,13 @@ func TestRound(t *testing.T) {
 			t.Errorf("%d regions are left", n)
 		}
 	}
-	out := f.Prober().Round(limited(t), pairs[:1], quick(), nil)
+	out := f.Round(limited(t), pairs[:1], quick(), nil)
 	if out[0].Err != nil || out[0].CPUSecondsPerGB == nil {
 		t.Errorf("alone: %+v", out[0])
 	}
 	shared := pair("n1", "n0")
 	shared.Transport = probe.SHM
-	out = f.Prober().Round(limited(t), []probe.Pair{shared}, quick(), nil)
+	out = f.Round(limited(t), []probe.Pair{shared}, quick(), nil)
 	if runtime.GOOS == "linux" && (out[0].Err != nil || !slices.ContainsFunc(out[0].Notes, func(n string) bool { return strings.Contains(n, "does not count those that come over shm") })) {
 		t.Errorf("shm: %+v", out[0])
 	}
@@ -204,7 +204,7 @@ func TestRoundRefuses(t *testing.T) {
 	transport.Transport = "rdma"
 	port.From.Node = "port:nothing"
 	node.To.Location = "cpu:1023"
-	out := f.Prober().Round(limited(t), []probe.Pair{waived, memory, stranger, port, pair("n1", "n0"), node}, quick(), nil)
+	out := f.Round(limited(t), []probe.Pair{waived, memory, stranger, port, pair("n1", "n0"), node}, quick(), nil)
 	if out[0].Waived != "no cable" || out[0].Err != nil {
 		t.Errorf("waived: %+v", out[0])
 	}
@@ -222,13 +222,13 @@ func TestRoundRefuses(t *testing.T) {
 	if out[4].Err != nil {
 		t.Errorf("the good one: %v", out[4].Err)
 	}
-	out = f.Prober().Round(limited(t), []probe.Pair{transport}, quick(), nil)
+	out = f.Round(limited(t), []probe.Pair{transport}, quick(), nil)
 	if out[0].Err != nil || out[0].Waived != "n0 does not have rdma" {
 		t.Errorf("transport: %v, %q", out[0].Err, out[0].Waived)
 	}
 	bad := quick()
 	bad.SizesBytes = []int64{2, 1}
-	if out := f.Prober().Round(limited(t), []probe.Pair{pair("n0", "n1")}, bad, nil); out[0].Err == nil || !strings.Contains(out[0].Err.Error(), "ascending") {
+	if out := f.Round(limited(t), []probe.Pair{pair("n0", "n1")}, bad, nil); out[0].Err == nil || !strings.Contains(out[0].Err.Error(), "ascending") {
 		t.Errorf("spec: %v", out[0].Err)
 	}
 }
@@ -239,7 +239,7 @@ func TestRoundInterrupted(t *testing.T) {
 	f := fleetOf(t, agentOf(t, "a", ServerOptions{}, nil, nil), agentOf(t, "b", ServerOptions{}, nil, nil))
 	ctx, stop := context.WithCancelCause(limited(t))
 	why := errors.New("somebody pressed a key")
-	out := f.Prober().Round(ctx, []probe.Pair{pair("n0", "n1"), pair("n1", "n0")}, long(), func(i int, _ probe.Sample) {
+	out := f.Round(ctx, []probe.Pair{pair("n0", "n1"), pair("n1", "n0")}, long(), func(i int, _ probe.Sample) {
 		if i == 1 {
 			stop(why)
 		}
@@ -252,11 +252,11 @@ func TestRoundInterrupted(t *testing.T) {
 			t.Errorf("%d: %+v", i, m.Bandwidth)
 		}
 	}
-	out = f.Prober().Round(ctx, []probe.Pair{pair("n0", "n1")}, quick(), nil)
+	out = f.Round(ctx, []probe.Pair{pair("n0", "n1")}, quick(), nil)
 	if !errors.Is(out[0].Err, why) {
 		t.Errorf("after the end: %v", out[0].Err)
 	}
-	out = f.Prober().Round(limited(t), []probe.Pair{pair("n0", "n1")}, quick(), nil)
+	out = f.Round(limited(t), []probe.Pair{pair("n0", "n1")}, quick(), nil)
 	if out[0].Err != nil {
 		t.Errorf("another round: %v", out[0].Err)
 	}

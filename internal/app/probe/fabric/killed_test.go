@@ -89,7 +89,7 @@ func TestKilledInMidRound(t *testing.T) {
 			spec := probe.Spec{Warmup: time.Millisecond, SampleTime: 5 * time.Millisecond, MinSamples: 60, MaxSamples: 60, SizesBytes: []int64{64 << 10}, PairTime: 30 * time.Second}
 			pairs := []probe.Pair{portPair("n0", "n1"), portPair("n1", "n2"), portPair("n2", "n0")}
 			told := 0
-			out := f.Prober().Round(limited(t), pairs, spec, func(i int, _ probe.Sample) {
+			out := f.Round(limited(t), pairs, spec, func(i int, _ probe.Sample) {
 				if i == 0 {
 					if told++; told == 3 {
 						_ = victim.Process.Signal(kill)
@@ -110,11 +110,11 @@ func TestKilledInMidRound(t *testing.T) {
 				t.Error("the host has no error")
 			}
 			began := time.Now()
-			out = f.Prober().Round(limited(t), pairs, spec, nil)
+			out = f.Round(limited(t), pairs, spec, nil)
 			if out[0].Err == nil || out[2].Err == nil || out[1].Err != nil {
 				t.Errorf("the next round: %v, %v, %v", out[0].Err, out[2].Err, out[1].Err)
 			}
-			out = f.Prober().Round(limited(t), pairs[:1], spec, nil)
+			out = f.Round(limited(t), pairs[:1], spec, nil)
 			if out[0].Err == nil || len(out[0].Bandwidth) > 0 {
 				t.Errorf("the round after that: %+v", out[0])
 			}
@@ -137,7 +137,7 @@ func TestRestartedAgent(t *testing.T) {
 	child(t, address)
 	spec := probe.Spec{SampleTime: 5 * time.Millisecond, MaxSamples: 3, SizesBytes: []int64{4096}, PairTime: 10 * time.Second}
 	for range 2 {
-		out := f.Prober().Round(limited(t), []probe.Pair{portPair("n1", "n0")}, spec, nil)
+		out := f.Round(limited(t), []probe.Pair{portPair("n1", "n0")}, spec, nil)
 		if out[0].Err == nil || !strings.Contains(out[0].Err.Error(), "n0: ") {
 			t.Errorf("%v", out[0].Err)
 		}
@@ -193,7 +193,7 @@ func TestLaunch(t *testing.T) {
 		t.Fatal(err)
 	}
 	spec := probe.Spec{SampleTime: 5 * time.Millisecond, MaxSamples: 3, SizesBytes: []int64{4096}, PairTime: 10 * time.Second}
-	out := f.Prober().Round(limited(t), []probe.Pair{portPair("n1", "n0")}, spec, nil)
+	out := f.Round(limited(t), []probe.Pair{portPair("n1", "n0")}, spec, nil)
 	if out[0].Err != nil {
 		t.Error(out[0].Err)
 	}

@@ -95,7 +95,7 @@ func TestLies(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			lie.Store(&c.wrap)
-			out := f.Prober().Round(limited(t), []probe.Pair{pair("n1", "n0"), pair("n0", "n1")}, quick(), nil)
+			out := f.Round(limited(t), []probe.Pair{pair("n1", "n0"), pair("n0", "n1")}, quick(), nil)
 			if err := out[0].Err; err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "n1: ") || strings.ContainsAny(err.Error(), "\n\x1b") {
 				t.Errorf("%v, want %q", err, c.want)
 			}
@@ -120,7 +120,7 @@ func TestLiesOfTargets(t *testing.T) {
 			r.Notes = []string{"a\x1b[31m note\nof two lines"}
 			r.Error = "broken \x07"
 		})))
-	out := f.Prober().Round(limited(t), []probe.Pair{pair("n0", "n1"), pair("n2", "n0")}, quick(), nil)
+	out := f.Round(limited(t), []probe.Pair{pair("n0", "n1"), pair("n2", "n0")}, quick(), nil)
 	if err := out[0].Err; err == nil || !strings.Contains(err.Error(), "n1: memory") || !strings.Contains(err.Error(), "were asked for") {
 		t.Errorf("half of the memory: %v", err)
 	}
@@ -140,7 +140,7 @@ func TestTargetWithoutMemory(t *testing.T) {
 		return a
 	}
 	f := fleetOf(t, agentOf(t, "a", ServerOptions{}, nil, nil), agentOf(t, "b", ServerOptions{}, nil, none))
-	out := f.Prober().Round(limited(t), []probe.Pair{pair("n0", "n1"), pair("n1", "n0")}, quick(), nil)
+	out := f.Round(limited(t), []probe.Pair{pair("n0", "n1"), pair("n1", "n0")}, quick(), nil)
 	if out[0].Err != nil || out[0].Waived != "n1: node 1 has no memory" {
 		t.Errorf("%v, %q", out[0].Err, out[0].Waived)
 	}
@@ -161,7 +161,7 @@ func TestServedLess(t *testing.T) {
 			}
 		}
 	})))
-	out := f.Prober().Round(limited(t), []probe.Pair{pair("n1", "n0"), pair("n0", "n1")}, quick(), nil)
+	out := f.Round(limited(t), []probe.Pair{pair("n1", "n0"), pair("n0", "n1")}, quick(), nil)
 	if err := out[0].Err; !errors.Is(err, errClaim) || !strings.Contains(err.Error(), "n1: its result is refused: n0 says that it took ") || !strings.Contains(err.Error(), " bytes, n1: ") {
 		t.Errorf("%v", err)
 	}
@@ -201,7 +201,7 @@ func TestStrangeAnswers(t *testing.T) {
 			defer e.Close()
 			defer s.Close()
 			f := fleetOf(t, agentOf(t, "a", ServerOptions{}, nil, nil), &host{e: e, s: s})
-			out := f.Prober().Round(limited(t), []probe.Pair{pair("n1", "n0"), pair("n0", "n1")}, quick(), nil)
+			out := f.Round(limited(t), []probe.Pair{pair("n1", "n0"), pair("n0", "n1")}, quick(), nil)
 			if err := out[0].Err; err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "n1: ") || strings.ContainsAny(err.Error(), "\x00\x1b") {
 				t.Errorf("%v, want %q", err, c.want)
 			}
@@ -212,7 +212,7 @@ func TestStrangeAnswers(t *testing.T) {
 				t.Errorf("host error %q", h.Error)
 			}
 			began := time.Now()
-			out = f.Prober().Round(limited(t), []probe.Pair{pair("n0", "n1")}, long(), nil)
+			out = f.Round(limited(t), []probe.Pair{pair("n0", "n1")}, long(), nil)
 			if out[0].Err == nil || time.Since(began) > within/2 {
 				t.Errorf("the next round: %v", out[0].Err)
 			}

@@ -104,7 +104,7 @@ func TestManyPairsInARound(t *testing.T) {
 	}
 	s := quick()
 	s.SizesBytes, s.LatencySamples = nil, 5
-	for i, m := range f.Prober().Round(limited(t), list, s, nil) {
+	for i, m := range f.Round(limited(t), list, s, nil) {
 		if m.Err != nil || m.Waived != "" || m.Latency == nil {
 			t.Fatalf("%d: %v, %q", i, m.Err, m.Waived)
 		}

@@ -60,7 +60,7 @@ func TestOpenSome(t *testing.T) {
 			t.Errorf("%s: %q, want %q", h.Name, h.Error, want)
 		}
 	}
-	out := f.Prober().Round(limited(t), []probe.Pair{pair("good", "mute"), pair("good", "other"), pair("none", "good")}, quick(), nil)
+	out := f.Round(limited(t), []probe.Pair{pair("good", "mute"), pair("good", "other"), pair("none", "good")}, quick(), nil)
 	if out[0].Err == nil || !strings.Contains(out[0].Err.Error(), "mute: ") || out[1].Err != nil || out[2].Err == nil {
 		t.Errorf("%v; %v; %v", out[0].Err, out[1].Err, out[2].Err)
 	}
@@ -154,7 +154,7 @@ func TestLinkStates(t *testing.T) {
 	p.Path = []probe.LinkKey{probe.Key("n0", port.ID, "down"), probe.Key("n1", port.ID, "up")}
 	p.From.Node, p.To.Node = "", "" // over loopback there are no ports
 	told := false
-	out := f.Prober().Round(limited(t), []probe.Pair{p}, quick(), func(int, probe.Sample) {
+	out := f.Round(limited(t), []probe.Pair{p}, quick(), func(int, probe.Sample) {
 		if !told {
 			told = true
 			write(1, "statistics/rx_crc_errors", "17\n")

@@ -188,7 +188,7 @@ func TestControllerKeepsToLimits(t *testing.T) {
 		agentOf(t, "c", ServerOptions{Limits: Limits{MemoryBytes: 4096}}, nil, nil))
 	s := quick()
 	s.MaxSamples, s.MinSamples, s.SizesBytes = 3, 3, []int64{4 << 10}
-	out := f.Prober().Round(limited(t), []probe.Pair{pair("n0", "n1"), pair("n1", "n0"), pair("n1", "n2")}, s, nil)
+	out := f.Round(limited(t), []probe.Pair{pair("n0", "n1"), pair("n1", "n0"), pair("n1", "n2")}, s, nil)
 	for i, m := range out[:2] {
 		if m.Err != nil || len(m.Notes) != 2 || !strings.Contains(m.Notes[0], "the pair has 5s: n0 gives no more") || !strings.Contains(m.Notes[1], "limited to 4194304 bytes/s: n0 allows 8388608") {
 			t.Errorf("%d: %v, %q", i, m.Err, m.Notes)
@@ -202,7 +202,7 @@ func TestControllerKeepsToLimits(t *testing.T) {
 	if err := out[2].Err; err != nil {
 		t.Errorf("ops that fit: %v", err)
 	}
-	out = f.Prober().Round(limited(t), []probe.Pair{pair("n1", "n2"), pair("n0", "n1")}, quick(), nil)
+	out = f.Round(limited(t), []probe.Pair{pair("n1", "n2"), pair("n0", "n1")}, quick(), nil)
 	if out[0].Err != nil || !strings.Contains(out[0].Waived, "n2: it gives 4096 bytes of memory to each of 1 ends") {
 		t.Errorf("ops that do not fit: %v, %q", out[0].Err, out[0].Waived)
 	}

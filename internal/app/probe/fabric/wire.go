@@ -8,10 +8,12 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/internal/base/jsontext"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/probe"
 )
@@ -351,4 +353,18 @@ func encodeRequest(r *request) ([]byte, error) {
 		err = fmt.Errorf("%s: a request of %d bytes: want at most %d: measure fewer pairs at a time", r.Do, len(data), engine.MaxCallBytes)
 	}
 	return data, err
+}
+
+// clip makes a text of another host one printable line of at most most bytes.
+func clip(s string, most int) string {
+	if s = text.Printable(strings.Join(strings.Fields(s), " ")); len(s) > most {
+		s = strings.ToValidUTF8(s[:most-len(text.Dots)], "") + text.Dots
+	}
+	return s
+}
+
+// isPrintable says whether a name may be taken over as it is. What was no UTF-8 is a
+// replacement character once it is read.
+func isPrintable(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar })
 }

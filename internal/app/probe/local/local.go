@@ -67,8 +67,6 @@ type Prober struct {
 	token   []byte
 }
 
-var _ probe.Prober = (*Prober)(nil)
-
 // New makes a Prober of this host. Close gives back what it holds.
 func New(o Options) (*Prober, error) {
 	if o.Topology == nil {
@@ -113,7 +111,7 @@ type job struct {
 	close   func() error
 }
 
-// Round measures pairs at the same time; see probe.Prober. What it takes to make them ready
+// Round measures pairs at the same time; see run.Prober. What it takes to make them ready
 // is a part of their time, of which measuring has a half at least.
 func (p *Prober) Round(ctx context.Context, pairs []probe.Pair, spec probe.Spec, tell func(pair int, s probe.Sample)) []probe.Measurement {
 	began := p.o.Now()

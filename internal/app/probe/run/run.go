@@ -14,11 +14,21 @@ import (
 	"github.com/topoctl/topoctl/probe"
 )
 
+// Prober measures pairs: local.Prober, fabric.Fleet, and in tests a simulator.
+type Prober interface {
+	// Round measures pairs at the same time: all of them begin together, when all
+	// are ready, and each ends when its own samples suffice. The answer has one
+	// measurement for each pair, in their order, also when ctx ends: then with what was
+	// measured and an error. tell may be nil; it is called by one goroutine at a time,
+	// and not any more after Round has returned.
+	Round(ctx context.Context, pairs []probe.Pair, spec probe.Spec, tell func(pair int, s probe.Sample)) []probe.Measurement
+}
+
 // Options say what to run.
 type Options struct {
 	Tool   topo.Tool
 	Plan   *plan.Plan
-	Prober probe.Prober
+	Prober Prober
 	Spec   probe.Spec
 	Rules  probe.Rules
 	// Now is the wall clock, for Report.StartedAt only. Elapsed is time since some

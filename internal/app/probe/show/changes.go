@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/topoctl/topoctl/internal/app/probe/compare"
 	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/internal/base/units"
 	"github.com/topoctl/topoctl/probe"
@@ -12,7 +13,7 @@ import (
 // Changes writes what differs between two reports, a line each, and their number. For
 // programs (no Options.Columns) the fields are separated by tabs, and the number is left
 // out.
-func Changes(w io.Writer, changes []probe.Change, o Options) error {
+func Changes(w io.Writer, changes []compare.Change, o Options) error {
 	p := &printer{o: o}
 	for i := range changes {
 		c := &changes[i]
@@ -32,10 +33,10 @@ func Changes(w io.Writer, changes []probe.Change, o Options) error {
 	return p.flush(w)
 }
 
-func changesText(changes []probe.Change) string {
+func changesText(changes []compare.Change) string {
 	n := 0
 	for i := range changes {
-		if changes[i].Kind != probe.ChangeNotCompared {
+		if changes[i].Kind != compare.NotCompared {
 			n++
 		}
 	}
@@ -45,24 +46,24 @@ func changesText(changes []probe.Change) string {
 	return text.Plural(n, "difference")
 }
 
-func changeText(c *probe.Change, u units.System) string {
+func changeText(c *compare.Change, u units.System) string {
 	text := ""
 	switch c.Kind {
-	case probe.ChangeTopology:
+	case compare.Topology:
 		text = "its topology is another one"
-	case probe.ChangeGone:
+	case compare.Gone:
 		text = "not in the second report"
 		if c.AVerdict != "" {
 			text += ", was " + string(c.AVerdict)
 		}
-	case probe.ChangeNew:
+	case compare.New:
 		text = "not in the first report"
 		if c.BVerdict != "" {
 			text += ", is " + string(c.BVerdict)
 		}
-	case probe.ChangeVerdict:
+	case compare.Verdict:
 		text = string(c.AVerdict) + " -> " + string(c.BVerdict)
-	case probe.ChangeSlower, probe.ChangeFaster:
+	case compare.Slower, compare.Faster:
 		if c.Of == probe.Port {
 			u = u.Or(units.Gbit)
 		}

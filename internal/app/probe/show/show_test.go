@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/app/probe/compare"
 	"github.com/topoctl/topoctl/internal/app/probe/show"
 	"github.com/topoctl/topoctl/internal/base/golden"
 	"github.com/topoctl/topoctl/probe"
@@ -283,13 +284,13 @@ func TestChanges(t *testing.T) {
 	b.Results = b.Results[1:]
 	for _, columns := range []bool{true, false} {
 		var out bytes.Buffer
-		if err := show.Changes(&out, probe.Compare(a, b), show.Options{Columns: columns}); err != nil {
+		if err := show.Changes(&out, compare.Reports(a, b), show.Options{Columns: columns}); err != nil {
 			t.Fatal(err)
 		}
 		golden.Check(t, "testdata/"+fmt.Sprintf("changes.%s", map[bool]string{true: "txt", false: "tsv"}[columns]), out.Bytes())
 	}
 	var out bytes.Buffer
-	if err := show.Changes(&out, probe.Compare(a, a), show.Options{Columns: true}); err != nil || out.String() != "no differences\n" {
+	if err := show.Changes(&out, compare.Reports(a, a), show.Options{Columns: true}); err != nil || out.String() != "no differences\n" {
 		t.Errorf("%v: %q", err, out.String())
 	}
 }
@@ -301,7 +302,7 @@ func (failing) Write([]byte) (int, error) { return 0, errors.New("no space left 
 
 func TestFullDisk(t *testing.T) {
 	r := load(t, "local-cpu")
-	for name, err := range map[string]error{"table": show.Table(failing{}, r, show.Options{}), "summary": show.Summary(failing{}, r, show.Options{}), "changes": show.Changes(failing{}, make([]probe.Change, 1), show.Options{})} {
+	for name, err := range map[string]error{"table": show.Table(failing{}, r, show.Options{}), "summary": show.Summary(failing{}, r, show.Options{}), "changes": show.Changes(failing{}, make([]compare.Change, 1), show.Options{})} {
 		if err == nil || !strings.Contains(err.Error(), "no space left") {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -1,35 +1,37 @@
-package probe
+// Package compare says what differs between two reports of package probe.
+package compare
 
 import (
 	"cmp"
 	"slices"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/probe"
 )
 
-// ChangeKind says what differs between two reports.
-type ChangeKind string
+// Kind says what differs between two reports.
+type Kind string
 
 // The changes, in the order in which they are told.
 const (
-	ChangeTopology    ChangeKind = "topology"     // a host is built otherwise: its fingerprint differs
-	ChangeGone        ChangeKind = "gone"         // a host or pair that only the first report has
-	ChangeNew         ChangeKind = "new"          // one that only the second has
-	ChangeVerdict     ChangeKind = "verdict"      // a pair's verdict
-	ChangeSlower      ChangeKind = "slower"       // the intervals do not overlap, and it is more than LeastChange
-	ChangeFaster      ChangeKind = "faster"       // the same
-	ChangeNotCompared ChangeKind = "not-compared" // rates that cannot be held against each other
+	Topology    Kind = "topology"     // a host is built otherwise: its fingerprint differs
+	Gone        Kind = "gone"         // a host or pair that only the first report has
+	New         Kind = "new"          // one that only the second has
+	Verdict     Kind = "verdict"      // a pair's verdict
+	Slower      Kind = "slower"       // the intervals do not overlap, and it is more than leastChange
+	Faster      Kind = "faster"       // the same
+	NotCompared Kind = "not-compared" // rates that cannot be held against each other
 )
 
-// LeastChange is the part of the old rate below which a difference of rates is none.
-const LeastChange = 0.02
+// leastChange is the part of the old rate below which a difference of rates is none.
+const leastChange = 0.02
 
 // Change is one difference between two reports, A and B.
 type Change struct {
-	Kind ChangeKind `json:"kind"`
+	Kind Kind       `json:"kind"`
 	Host string     `json:"host,omitempty"` // of a host
 	Pair string     `json:"pair,omitempty"` // its ID
-	Of   Kind       `json:"pair_kind,omitempty"`
+	Of   probe.Kind `json:"pair_kind,omitempty"`
 	// SizeBytes is the size of the ops whose rates were compared; nil none were.
 	SizeBytes *int64 `json:"size_bytes"`
 	// The means, and the half widths of their 95 % intervals; nil not measured.
@@ -38,17 +40,17 @@ type Change struct {
 	B     *int64 `json:"b_bytes_per_sec"`
 	BCI95 *int64 `json:"b_ci95_bytes_per_sec"`
 	// The verdicts of a pair, "" where a report does not have it.
-	AVerdict Verdict `json:"a_verdict,omitempty"`
-	BVerdict Verdict `json:"b_verdict,omitempty"`
+	AVerdict probe.Verdict `json:"a_verdict,omitempty"`
+	BVerdict probe.Verdict `json:"b_verdict,omitempty"`
 	// Reason is B's reason for its verdict, or why rates were not compared.
 	Reason string `json:"reason,omitempty"`
 }
 
-// Compare says what differs from report a to report b: by kind, then by name. Rates are
+// Reports says what differs from report a to report b: by kind, then by name. Rates are
 // compared at the largest size that both measured, and only where both have an interval.
-func Compare(a, b *Report) []Change {
+func Reports(a, b *probe.Report) []Change {
 	out := compareHosts(a, b)
-	was := map[string]*Result{}
+	was := map[string]*probe.Result{}
 	for i := range a.Results {
 		was[a.Results[i].ID] = &a.Results[i]
 	}
@@ -57,20 +59,20 @@ func Compare(a, b *Report) []Change {
 		old := was[now.ID]
 		delete(was, now.ID)
 		if old == nil {
-			out = append(out, Change{Kind: ChangeNew, Pair: now.ID, Of: now.Pair.Kind, BVerdict: now.Verdict, Reason: now.reason()})
+			out = append(out, Change{Kind: New, Pair: now.ID, Of: now.Pair.Kind, BVerdict: now.Verdict, Reason: reason(now)})
 			continue
 		}
 		if old.Verdict != now.Verdict {
-			out = append(out, Change{Kind: ChangeVerdict, Pair: now.ID, Of: now.Pair.Kind, AVerdict: old.Verdict, BVerdict: now.Verdict, Reason: now.reason()})
+			out = append(out, Change{Kind: Verdict, Pair: now.ID, Of: now.Pair.Kind, AVerdict: old.Verdict, BVerdict: now.Verdict, Reason: reason(now)})
 		}
 		if c, ok := compareRates(old, now); ok {
 			out = append(out, c)
 		}
 	}
 	for id, old := range was {
-		out = append(out, Change{Kind: ChangeGone, Pair: id, Of: old.Pair.Kind, AVerdict: old.Verdict})
+		out = append(out, Change{Kind: Gone, Pair: id, Of: old.Pair.Kind, AVerdict: old.Verdict})
 	}
-	order := []ChangeKind{ChangeTopology, ChangeGone, ChangeNew, ChangeVerdict, ChangeSlower, ChangeFaster, ChangeNotCompared}
+	order := []Kind{Topology, Gone, New, Verdict, Slower, Faster, NotCompared}
 	slices.SortFunc(out, func(x, y Change) int {
 		// A host has no pair, so hosts come first.
 		return cmp.Or(slices.Index(order, x.Kind)-slices.Index(order, y.Kind), topo.NaturalCompare(x.Pair, y.Pair), topo.NaturalCompare(x.Host, y.Host))
@@ -78,9 +80,9 @@ func Compare(a, b *Report) []Change {
 	return out
 }
 
-func compareHosts(a, b *Report) []Change {
+func compareHosts(a, b *probe.Report) []Change {
 	var out []Change
-	was := map[string]*Host{}
+	was := map[string]*probe.Host{}
 	for i := range a.Hosts {
 		was[a.Hosts[i].Name] = &a.Hosts[i]
 	}
@@ -90,24 +92,24 @@ func compareHosts(a, b *Report) []Change {
 		delete(was, now.Name)
 		switch {
 		case old == nil:
-			out = append(out, Change{Kind: ChangeNew, Host: now.Name})
+			out = append(out, Change{Kind: New, Host: now.Name})
 		case old.Fingerprint != now.Fingerprint && old.Fingerprint != "" && now.Fingerprint != "":
-			out = append(out, Change{Kind: ChangeTopology, Host: now.Name})
+			out = append(out, Change{Kind: Topology, Host: now.Name})
 		}
 	}
 	for name := range was {
-		out = append(out, Change{Kind: ChangeGone, Host: name})
+		out = append(out, Change{Kind: Gone, Host: name})
 	}
 	return out
 }
 
 // compareRates holds the rates of one pair against each other; ok is false where there
 // is nothing to tell.
-func compareRates(old, now *Result) (c Change, ok bool) {
+func compareRates(old, now *probe.Result) (c Change, ok bool) {
 	if old.Judged() == nil || now.Judged() == nil {
 		return c, false // the verdicts tell
 	}
-	c = Change{Kind: ChangeNotCompared, Pair: now.ID, Of: now.Pair.Kind, AVerdict: old.Verdict, BVerdict: now.Verdict}
+	c = Change{Kind: NotCompared, Pair: now.ID, Of: now.Pair.Kind, AVerdict: old.Verdict, BVerdict: now.Verdict}
 	x, y := common(old, now)
 	if x == nil {
 		c.Reason = "no size was measured in both"
@@ -120,19 +122,19 @@ func compareRates(old, now *Result) (c Change, ok bool) {
 		return c, true
 	}
 	apart := max(from-to, to-from)
-	if apart <= *c.ACI95+*c.BCI95 || float64(apart) <= LeastChange*float64(from) {
+	if apart <= *c.ACI95+*c.BCI95 || float64(apart) <= leastChange*float64(from) {
 		return c, false
 	}
-	c.Kind = ChangeFaster
+	c.Kind = Faster
 	if to < from {
-		c.Kind = ChangeSlower
-		c.Reason = now.reason()
+		c.Kind = Slower
+		c.Reason = reason(now)
 	}
 	return c, true
 }
 
 // common is the bandwidth of the largest size that both have samples of.
-func common(a, b *Result) (x, y *Bandwidth) {
+func common(a, b *probe.Result) (x, y *probe.Bandwidth) {
 	for i := len(a.Bandwidth) - 1; i >= 0; i-- {
 		for k := range b.Bandwidth {
 			x, y := &a.Bandwidth[i], &b.Bandwidth[k]
@@ -145,23 +147,23 @@ func common(a, b *Result) (x, y *Bandwidth) {
 }
 
 // reason is the first reason of a verdict, "" none.
-func (x *Result) reason() string {
+func reason(x *probe.Result) string {
 	if why := x.Why(); why != "" || len(x.Reasons) == 0 {
 		return why
 	}
 	return x.Reasons[0].Text
 }
 
-// Differs says whether one of the changes is a difference: what was not compared is none.
-func Differs(changes []Change) bool {
-	return slices.ContainsFunc(changes, func(c Change) bool { return c.Kind != ChangeNotCompared })
+// Differ says whether one of the changes is a difference: what was not compared is none.
+func Differ(changes []Change) bool {
+	return slices.ContainsFunc(changes, func(c Change) bool { return c.Kind != NotCompared })
 }
 
-// DiffSchema is the name and major version of a comparison.
-const DiffSchema = "topoctl.probe-diff/v1"
+// Schema is the name and major version of a comparison.
+const Schema = "topoctl.probe-diff/v1"
 
-// Difference is a comparison of two reports as a document.
-type Difference struct {
+// Document is a comparison of two reports as a document.
+type Document struct {
 	Schema string `json:"schema"`
 	// A and B say where the reports came from.
 	A     string `json:"a"`
@@ -172,9 +174,9 @@ type Difference struct {
 	Changes  []Change `json:"changes"`
 }
 
-// Diff compares two reports and names them.
-func Diff(a, b *Report, nameA, nameB string) *Difference {
-	d := &Difference{Schema: DiffSchema, A: nameA, B: nameB, Complete: a.Complete && b.Complete, Changes: cloned(Compare(a, b))}
-	d.Equal = !Differs(d.Changes)
+// NewDocument compares two reports and names them.
+func NewDocument(a, b *probe.Report, nameA, nameB string) *Document {
+	d := &Document{Schema: Schema, A: nameA, B: nameB, Complete: a.Complete && b.Complete, Changes: append([]Change{}, Reports(a, b)...)}
+	d.Equal = !Differ(d.Changes)
 	return d
 }
