@@ -10,10 +10,12 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/internal/app/cli/command"
 	"github.com/topoctl/topoctl/internal/app/cli/peers"
 	"github.com/topoctl/topoctl/internal/app/probe/fabric"
@@ -178,9 +180,11 @@ func (o *probeFabricOptions) listHosts(ctx context.Context) (hosts []fabric.Host
 	if lines.Len() > 0 {
 		more, err := fabric.ParseHosts([]byte(lines.String()))
 		if err != nil {
-			_, why, _ := strings.Cut(err.Error(), ": line ")
-			_, why, _ = strings.Cut(why, ": ")
-			return nil, nil, fmt.Errorf("--host: %s", why)
+			var of *fabric.HostLineError
+			if errors.As(err, &of) {
+				err = of.Err
+			}
+			return nil, nil, fmt.Errorf("--host: %w", err)
 		}
 		hosts = append(hosts, more...)
 	}
@@ -238,7 +242,8 @@ func (o *probeFabricOptions) pairs(ctx context.Context, hosts []plan.Host) (*pla
 		}
 	}
 	pairs, err := plan.Fabric(hosts, fo)
-	if err != nil && o.fabricFile != "" && strings.HasPrefix(err.Error(), "fabric: ") {
+	var file *plan.FabricFileError
+	if errors.As(err, &file) && o.fabricFile != "" {
 		return nil, fmt.Errorf("--fabric %s: %w", o.fabricFile, command.Trim(err))
 	}
 	if err != nil {
@@ -279,17 +284,16 @@ func (e ofFabric) Unwrap() error { return e.error }
 
 // openHint says what to do where no agent can be used.
 func (o *probeFabricOptions) openHint(err error) error {
-	text := err.Error()
 	switch {
-	case strings.Contains(text, "bind: cannot assign requested address"):
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
 		return command.WithHint(err, "is the interface of that address up? Loopback needs \"ip link set lo up\"")
-	case strings.Contains(text, "network is unreachable"), strings.Contains(text, "no route to host"):
+	case errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.EHOSTUNREACH):
 		return command.WithHint(err, "this host has no way there: \"ip route get ADDRESS\" says which, and \"ip addr\" which interfaces are up")
-	case strings.Contains(text, "token"):
+	case errors.Is(err, engine.ErrToken):
 		return command.WithHint(err, "all of them and this command need the same --token-file")
 	case o.launch != "":
 		return command.WithHint(err, "does \"ssh HOST topoctl version\" work without a password? --launch-command says where topoctl is there")
-	case strings.Contains(text, "connection refused"):
+	case errors.Is(err, syscall.ECONNREFUSED):
 		return command.WithHint(err, "run \"topoctl agent --listen :%s --token-file token\" on each host, or add --launch ssh", peers.AgentPort)
 	}
 	return err
@@ -373,16 +377,15 @@ func (o *probeFabricOptions) withoutRDMA(hosts []plan.Host, agents []fabric.Host
 
 // planHint says what to do about a plan that cannot be made.
 func planHint(err error) error {
-	if err == nil {
-		return nil
-	}
-	text := err.Error()
+	var selection *plan.SelectionError
+	var name *plan.DuplicateHostError
+	var rails *plan.RailsError
 	switch {
-	case strings.Contains(text, "plan: selection"):
+	case errors.As(err, &selection):
 		return command.WithHint(err, "--dry-run lists the pairs")
-	case strings.Contains(text, "two hosts are called"):
+	case errors.As(err, &name):
 		return command.WithHint(err, "--host NAME=HOST gives it one")
-	case strings.Contains(text, "no rail is known"):
+	case errors.As(err, &rails):
 		return command.WithHint(err, "--fabric FILE names the rail of each port: \"topoctl help path\" shows such a file")
 	}
 	return err

@@ -2,10 +2,13 @@ package probing
 
 import (
 	"errors"
+	"fmt"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/topoctl/topoctl/discover"
+	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/app/cli/clitest"
 	"github.com/topoctl/topoctl/internal/app/cli/command"
@@ -48,15 +51,15 @@ func TestProbeWithoutRDMA(t *testing.T) {
 }
 
 func TestProbeOpenHint(t *testing.T) {
-	for text, want := range map[string]string{
-		"engine: listen tcp 127.0.0.1:0: bind: cannot assign requested address": "ip link set lo up",
-		"n1: dial tcp 10.0.0.1:7411: connect: connection refused":               "topoctl agent --listen",
-		"n1: dial tcp 10.9.0.1:7411: connect: network is unreachable":           "ip route get",
-		"n1: wrong token": "--token-file",
+	for cause, want := range map[error]string{
+		syscall.EADDRNOTAVAIL: "ip link set lo up",
+		syscall.ECONNREFUSED:  "topoctl agent --listen",
+		syscall.ENETUNREACH:   "ip route get",
+		engine.ErrToken:       "--token-file",
 	} {
 		var f *command.Error
-		if err := new(probeFabricOptions).openHint(errors.New(text)); !errors.As(err, &f) || !strings.Contains(f.Hint, want) {
-			t.Errorf("%s: %v", text, f)
+		if err := new(probeFabricOptions).openHint(fmt.Errorf("n1: %w", cause)); !errors.As(err, &f) || !strings.Contains(f.Hint, want) {
+			t.Errorf("%v: %v", cause, f)
 		}
 	}
 }

@@ -55,7 +55,7 @@ func ParseHosts(data []byte) ([]HostAddr, error) {
 			err = fmt.Errorf("address %s is in line %d already", h.Address, addresses[h.Address])
 		}
 		if err != nil {
-			return nil, fmt.Errorf("hosts: line %d: %w", number, err)
+			return nil, &HostLineError{number, err}
 		}
 		names[h.Name], addresses[h.Address] = number, number
 		out = append(out, h)
@@ -65,6 +65,15 @@ func ParseHosts(data []byte) ([]HostAddr, error) {
 	}
 	return out, nil
 }
+
+// HostLineError is what is wrong with a line of a list of hosts.
+type HostLineError struct {
+	Line int
+	Err  error
+}
+
+func (e *HostLineError) Error() string { return fmt.Sprintf("hosts: line %d: %v", e.Line, e.Err) }
+func (e *HostLineError) Unwrap() error { return e.Err }
 
 func parseHost(fields []string) (HostAddr, error) {
 	if len(fields) > 2 {

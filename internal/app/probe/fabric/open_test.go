@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -168,5 +169,28 @@ func TestLinkStates(t *testing.T) {
 	}
 	if l := out[0].Links[1]; l.Link != p.Path[1] || l.State != "up" || fmt.Sprint(l.Counters) != "map[rx_crc_errors:7]" {
 		t.Errorf("%+v", l)
+	}
+}
+
+// What a user can be helped with can be told from the error.
+func TestOpenErrors(t *testing.T) {
+	e, err := engine.New(t.Context(), engine.Options{Token: []byte("another token of 16")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := l.Addr().String()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for address, want := range map[string]error{e.Addrs()[0].String(): engine.ErrToken, closed: syscall.ECONNREFUSED} {
+		_, err := Open(limited(t), Options{Token: token, DialTime: time.Second, Hosts: []HostAddr{{Name: "n0", Address: address}}})
+		if !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", address, err, want)
+		}
 	}
 }

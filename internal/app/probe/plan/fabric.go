@@ -122,7 +122,7 @@ func (f *fabric) prepare(hosts []Host) error {
 	}
 	for i := range hosts {
 		if i > 0 && hosts[i].Name == hosts[i-1].Name {
-			return fmt.Errorf("plan: two hosts are called %q: give each a name of its own", hosts[i].Name)
+			return &DuplicateHostError{hosts[i].Name}
 		}
 		h, err := newHost(f.b, hosts[i].Name, hosts[i].Name+"/", hosts[i].Topology, f.o.Overlays[hosts[i].Name])
 		if err != nil {
@@ -149,7 +149,7 @@ func (f *fabric) prepareHost(h *host, transport pathsel.Transport) (*fabricHost,
 	}
 	cabled, err := f.o.Fabric.Cabling(h.name, ph)
 	if err != nil {
-		return nil, err
+		return nil, &FabricFileError{err}
 	}
 	ends, err := h.portEnds(ph, orCPU(f.o.Memory), cabled)
 	if err != nil {
@@ -208,7 +208,7 @@ func (f *fabric) checkRails() error {
 		}
 	}
 	if !known && example != "" {
-		return fmt.Errorf("plan: rails %s: no rail is known of any port, such as %s: give a fabric file that names rails, or take all", f.o.Rails, example)
+		return &RailsError{f.o.Rails, example}
 	}
 	return nil
 }

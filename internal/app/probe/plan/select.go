@@ -35,7 +35,7 @@ func parseSelection(texts []string) (selection, error) {
 		from, to, both := strings.Cut(text, ">")
 		from, to = strings.TrimSpace(from), strings.TrimSpace(to)
 		if len(text) > maxPattern || from == "" || both && to == "" || strings.Contains(to, ">") {
-			return s, fmt.Errorf("plan: selection %.80q: want FROM>TO, or one end alone, as in \"gpu:0>*\"", text)
+			return s, &SelectionError{text, "want FROM>TO, or one end alone, as in \"gpu:0>*\""}
 		}
 		s.patterns = append(s.patterns, pattern{text, from, to, new(bool)})
 	}
@@ -96,7 +96,7 @@ func (s selection) names(e *probe.End) bool {
 func (s selection) check() error {
 	for _, p := range s.patterns {
 		if !*p.used {
-			return fmt.Errorf("plan: selection %q: no pair has such ends: want names as in \"cpu:0>gpu:1\", \"n1>n2\" or \"n1/mlx5_0>*\"", p.text)
+			return &SelectionError{p.text, "no pair has such ends: want names as in \"cpu:0>gpu:1\", \"n1>n2\" or \"n1/mlx5_0>*\""}
 		}
 	}
 	return nil

@@ -26,7 +26,7 @@ func (b *builder) uplinks(f *pathsel.Fabric, overlay topo.Overlay) (uplinks, err
 		return u, nil
 	}
 	if err := pathsel.CheckUplinks(f.Uplinks); err != nil {
-		return u, err
+		return u, &FabricFileError{err}
 	}
 	sums := map[string]*topo.Rate{}
 	for i := range f.Uplinks {
