@@ -53,8 +53,8 @@ func (l *PCILink) check() error {
 		v    *int
 		most int
 	}{
-		{"speed_mts", l.SpeedMTs, MaxPCIeSpeedMTs}, {"max_speed_mts", l.MaxSpeedMTs, MaxPCIeSpeedMTs},
-		{"width", l.Width, MaxPCIeWidth}, {"max_width", l.MaxWidth, MaxPCIeWidth},
+		{"speed_mts", l.SpeedMTs, maxPCIeSpeedMTs}, {"max_speed_mts", l.MaxSpeedMTs, maxPCIeSpeedMTs},
+		{"width", l.Width, maxPCIeWidth}, {"max_width", l.MaxWidth, maxPCIeWidth},
 	} {
 		if x.v != nil && (*x.v < 0 || *x.v > x.most) {
 			return fmt.Errorf("%s %d: want 0 to %d, or null", x.name, *x.v, x.most)

@@ -110,22 +110,22 @@ func (c *Class) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// NCCLClass is NCCL's path type for a pair, "" for unknown. NCCL has no NODE:
+// NCCLClass is NCCL's path type for a pair, near to far: "LOC", "NVL", "NVB",
+// "C2C", "PIX", "PXB", "P2C", "PHB", "SYS"; "" for unknown. NCCL has no NODE:
 // one of its CPU nodes is one NUMA node, so its PHB covers PHB and NODE.
 // Source: NCCL src/include/graph.h (PATH_*).
 type NCCLClass string
 
-// NCCL's path types, near to far.
 const (
-	NCCLLoc NCCLClass = "LOC"
-	NCCLNVL NCCLClass = "NVL"
-	NCCLNVB NCCLClass = "NVB"
-	NCCLC2C NCCLClass = "C2C"
-	NCCLPIX NCCLClass = "PIX"
-	NCCLPXB NCCLClass = "PXB"
-	NCCLP2C NCCLClass = "P2C"
-	NCCLPHB NCCLClass = "PHB"
-	NCCLSYS NCCLClass = "SYS"
+	ncclLoc NCCLClass = "LOC"
+	ncclNVL NCCLClass = "NVL"
+	ncclNVB NCCLClass = "NVB"
+	ncclC2C NCCLClass = "C2C"
+	ncclPIX NCCLClass = "PIX"
+	ncclPXB NCCLClass = "PXB"
+	ncclP2C NCCLClass = "P2C"
+	ncclPHB NCCLClass = "PHB"
+	ncclSYS NCCLClass = "SYS"
 )
 
 // MarshalJSON writes the name, or null for unknown.

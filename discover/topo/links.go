@@ -82,11 +82,13 @@ func (b *linkBuilder) pcie() {
 func (b *linkBuilder) pcieLink(port, d *PCIDevice, gpu bool) Link {
 	l := Link{ID: PCIeLinkID(d.BDF), Kind: LinkPCIe, A: d.Parent, B: d.ID, Basis: BasisUnknown}
 	l.Facts = Facts{{"link", SourceDerived, "both ends' link state"}}
-	ends := EndsOf(port, d)
-	above, below := &ends.Above, &ends.Below
+	above, below := PCILink{}, d.Believed()
+	if port != nil && port.Role != RoleUpstream { // that one speaks of its own link, not of one below it
+		above = port.Believed()
+	}
 	l.Max = laneRate(lower(below.MaxSpeedMTs, above.MaxSpeedMTs), lower(below.MaxWidth, above.MaxWidth))
 	l.Cur = laneRate(lower(below.SpeedMTs, above.SpeedMTs), lower(below.Width, above.Width))
-	b.checkEnds(port, d, above, below)
+	b.checkEnds(port, d, &above, &below)
 	switch {
 	case d.Implausible:
 		l.Cur, l.Max, l.Note = nil, nil, "a virtual function's invented link state, not believed"
@@ -101,6 +103,14 @@ func (b *linkBuilder) pcieLink(port, d *PCIDevice, gpu bool) Link {
 		l.Note = "maximum; the current state is not known"
 	}
 	return l
+}
+
+// Believed is what a function says of its link; nothing where that is invented.
+func (d *PCIDevice) Believed() PCILink {
+	if d == nil || d.Link == nil || d.Implausible {
+		return PCILink{}
+	}
+	return *d.Link
 }
 
 // checkEnds warns when the two ends of a link report different states.

@@ -66,11 +66,11 @@ func (n *ncclTree) class(a, b endpoint, r route, class Class) NCCLClass {
 	g := n.g
 	switch {
 	case a.id == b.id:
-		return NCCLLoc
+		return ncclLoc
 	case r.direct:
 		return ncclOf(class)
 	case a.gpu && b.gpu && g.peers.common(a.id, b.id):
-		return NCCLNVB
+		return ncclNVB
 	case a.cpu || b.cpu || a.v < 0 || b.v < 0:
 		return ncclOf(class)
 	}
@@ -80,11 +80,11 @@ func (n *ncclTree) class(a, b endpoint, r route, class Class) NCCLClass {
 	x, y := n.numa(a), n.numa(b)
 	switch {
 	case optional(x) != optional(y): // an unknown node is one of its own
-		return NCCLSYS
+		return ncclSYS
 	case a.gpu != b.gpu && (g.hasLocalC2C(a) || g.hasLocalC2C(b)):
-		return NCCLP2C
+		return ncclP2C
 	}
-	return NCCLPHB
+	return ncclPHB
 }
 
 // numa is the NUMA node that NCCL puts a device in: that of the switch nearest
@@ -106,13 +106,13 @@ func (n *ncclTree) pciClass(a, b int) NCCLClass {
 				continue
 			}
 			if i == 0 && j == 0 {
-				return NCCLPIX
+				return ncclPIX
 			}
-			return NCCLPXB
+			return ncclPXB
 		}
 	}
 	if n.g.nodes[a].dev.BDF.Slot() == n.g.nodes[b].dev.BDF.Slot() {
-		return NCCLPIX
+		return ncclPIX
 	}
 	return ""
 }
@@ -174,19 +174,19 @@ func (g *Graph) hasLocalC2C(e endpoint) bool {
 func ncclOf(c Class) NCCLClass {
 	switch c.Kind {
 	case ClassSelf:
-		return NCCLLoc
+		return ncclLoc
 	case ClassNV, ClassXGMI:
-		return NCCLNVL
+		return ncclNVL
 	case ClassC2C:
-		return NCCLC2C
+		return ncclC2C
 	case ClassPIX:
-		return NCCLPIX
+		return ncclPIX
 	case ClassPXB:
-		return NCCLPXB
+		return ncclPXB
 	case ClassPHB, ClassNODE:
-		return NCCLPHB
+		return ncclPHB
 	case ClassSYS:
-		return NCCLSYS
+		return ncclSYS
 	}
 	return ""
 }

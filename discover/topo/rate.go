@@ -15,8 +15,8 @@ func FromMbps(mbps int64) Rate { return Rate(mbps * 125_000) }
 // What a PCIe link says beyond these is no link's: 128 GT/s and 32 lanes are the most that any
 // specification has.
 const (
-	MaxPCIeSpeedMTs = 1_000_000
-	MaxPCIeWidth    = 32
+	maxPCIeSpeedMTs = 1_000_000
+	maxPCIeWidth    = 32
 )
 
 // PCIeRate is what a PCIe link carries in one direction after line coding, in
@@ -25,7 +25,7 @@ const (
 // headers are not taken off. It is 0 for a speed or width that is not positive, or that no link has.
 // Source: PCI Express Base Specification 6.0, chapters 4.2 and 2.
 func PCIeRate(speedMTs, width int) Rate {
-	if speedMTs <= 0 || width <= 0 || speedMTs > MaxPCIeSpeedMTs || width > MaxPCIeWidth {
+	if speedMTs <= 0 || width <= 0 || speedMTs > maxPCIeSpeedMTs || width > maxPCIeWidth {
 		return 0
 	}
 	bits := int64(speedMTs) * 1_000_000 * int64(width)

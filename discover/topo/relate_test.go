@@ -82,7 +82,7 @@ port 17:00.0 < 16:00.0 bcm=0x1003
 nic 18:00.0 < 17:00.0 mlx5_0 numa0
 `)
 	got := topology.Relate("gpu:0", "rdma:mlx5_0")
-	if got.Class.Kind != topo.ClassPXB || got.NCCL != topo.NCCLPIX {
+	if got.Class.Kind != topo.ClassPXB || got.NCCL != "PIX" {
 		t.Errorf("class %q nccl %q, want PXB and PIX", got.Class, got.NCCL)
 	}
 }

@@ -1,12 +1,11 @@
 package topo
 
-import "slices"
-
 // Software is what of the host's set-up decides whether devices may reach
 // memory, and how fast.
 type Software struct {
-	// Modules are the loaded kernel modules among RelevantModules, sorted; null
-	// where /sys/module could not be read.
+	// Modules are the loaded kernel modules that matter for transfers, sorted:
+	// drivers of accelerators and RDMA devices, and what lets one reach the
+	// other's memory. null where /sys/module could not be read.
 	Modules []string `json:"modules"`
 	// GPUModule is the kind of NVIDIA's kernel module: "open" or "proprietary".
 	// Source: /proc/driver/nvidia/version.
@@ -31,7 +30,7 @@ type Memlock struct {
 	Exempt *bool `json:"exempt,omitempty"`
 }
 
-// Environment are the settings among RelevantSettings.
+// Environment are the settings that choose a port's GID; others are not read.
 type Environment struct {
 	Settings []Setting `json:"settings"` // files first, each in its order
 }
@@ -42,24 +41,3 @@ type Setting struct {
 	Value string `json:"value"`
 	Where string `json:"where"` // "/proc/self/environ" or a file
 }
-
-// relevantSettings choose a port's GID by its index.
-// Source: the documentation of NCCL and NVSHMEM (environment variables), ucx_info -c,
-// Mooncake's transfer engine (environment variables).
-var relevantSettings = []string{"MC_GID_INDEX", "NCCL_IB_GID_INDEX", "NVSHMEM_IB_GID_INDEX", "UCX_IB_GID_INDEX"}
-
-// RelevantSettings are the names that Environment.Settings may have, sorted.
-// Others are nobody's business.
-func RelevantSettings() []string { return slices.Clone(relevantSettings) }
-
-// relevantModules are sorted.
-var relevantModules = []string{
-	"amdgpu", "bnxt_re", "efa", "efa_nv_peermem", "gdrdrv", "habanalabs", "i915", "ib_core", "ib_ipoib", "ib_peer_mem", "ib_umad",
-	"ib_uverbs", "irdma", "mlx4_ib", "mlx5_core", "mlx5_ib", "nv_peer_mem", "nvidia", "nvidia_peermem", "nvidia_uvm",
-	"rdma_cm", "rdma_rxe", "rdma_ucm", "siw", "xe",
-}
-
-// RelevantModules are the kernel modules that Software.Modules looks for, as
-// /sys/module spells them: drivers of accelerators and RDMA devices, and what
-// lets one reach the other's memory. The list is sorted.
-func RelevantModules() []string { return slices.Clone(relevantModules) }

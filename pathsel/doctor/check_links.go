@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/pcilink"
 	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/internal/base/units"
 )
@@ -100,7 +101,7 @@ func (h *host) gpuModule(up *topo.PCIDevice) bool {
 }
 
 // ends is what both ends say of the link.
-func (e *end) ends() topo.Ends { return topo.EndsOf(e.up, e.dev) }
+func (e *end) ends() pcilink.Ends { return pcilink.EndsOf(e.up, e.dev) }
 
 var linkDegraded = Check{
 	Code: "link-degraded", Severity: Warning,
@@ -127,11 +128,11 @@ func checkDegraded(h *host) outcome {
 		switch {
 		case ends.Degraded(e.gpu):
 			o.find(h.degraded(&e, width, speed))
-		case width.Ability == topo.AbilityUnknown || speed.Ability == topo.AbilityUnknown:
+		case width.Ability == pcilink.Unknown || speed.Ability == pcilink.Unknown:
 			unknown = append(unknown, e.id)
-		case width.Ability == topo.AbilityMaybe || speed.Ability == topo.AbilityMaybe && !e.gpu:
+		case width.Ability == pcilink.Maybe || speed.Ability == pcilink.Maybe && !e.gpu:
 			hidden = append(hidden, e.id)
-		case speed.Ability != topo.AbilityFull:
+		case speed.Ability != pcilink.Full:
 			idle = append(idle, e.id)
 		}
 	}
@@ -158,8 +159,8 @@ func (h *host) linkHow() string {
 }
 
 // degraded is the finding about one link.
-func (h *host) degraded(e *end, width, speed topo.Fit) Finding {
-	nowMTs, narrow, severity := speed.Now, width.Ability == topo.AbilityLess, Warning
+func (h *host) degraded(e *end, width, speed pcilink.Fit) Finding {
+	nowMTs, narrow, severity := speed.Now, width.Ability == pcilink.Less, Warning
 	if e.gpu { // an idle GPU's speed says nothing
 		nowMTs = speed.Could
 	}

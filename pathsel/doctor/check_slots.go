@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/pcilink"
 	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/pathsel"
 )
@@ -11,7 +12,7 @@ import (
 // carries is what a PCIe link can do: at the maximum of both ends where both
 // tell, else at what it runs, because the end that does not tell may be narrower.
 func (h *host) carries(l *topo.Link) (topo.LaneRate, bool) {
-	ends := topo.EndsOf(h.PCIDevice(l.A), h.PCIDevice(l.B))
+	ends := pcilink.EndsOf(h.PCIDevice(l.A), h.PCIDevice(l.B))
 	a, b := &ends.Above, &ends.Below
 	both := a.MaxSpeedMTs != nil && a.MaxWidth != nil && b.MaxSpeedMTs != nil && b.MaxWidth != nil
 	switch {
@@ -112,7 +113,7 @@ func (h *host) slotFinding(p *pathsel.Port, l *topo.Link, lane topo.LaneRate, ow
 	}
 	f.Text = fmt.Sprintf("the port has %s (%s), its slot carries %s (%s): %d %% of the port",
 		h.wire(*p.BytesPerSec), h.rate(*p.BytesPerSec), h.rate(lane.BytesPerSec), state, lane.BytesPerSec*100/(*p.BytesPerSec))
-	ends := topo.EndsOf(h.PCIDevice(l.A), d)
+	ends := pcilink.EndsOf(h.PCIDevice(l.A), d)
 	said, slot := ends.Below, ends.Above
 	switch {
 	case said.MaxSpeedMTs == nil || said.MaxWidth == nil || slot.MaxSpeedMTs == nil || slot.MaxWidth == nil:

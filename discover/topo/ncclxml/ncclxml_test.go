@@ -238,7 +238,7 @@ func TestFactsOfPublishedFiles(t *testing.T) {
 		t.Errorf("oracle H100: GPU 0 to 7: %v", r)
 	}
 	rel := oracleH100.Relate(topo.GPUID(0), topo.RDMAID("mlx5_18"))
-	if rel.Class.String() != "PXB" || rel.NCCL != topo.NCCLPIX {
+	if rel.Class.String() != "PXB" || rel.NCCL != "PIX" {
 		t.Errorf("oracle H100: a two-level Broadcom switch is PXB and NCCL's PIX, got %s and %s", rel.Class, rel.NCCL)
 	}
 	if f := *oracleH100.Host.CPUFamily; f != 6 || oracleH100.Host.CPUVendor != "GenuineIntel" {

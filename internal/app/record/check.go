@@ -17,6 +17,8 @@ const (
 	maxSource   = 4096 // an URL
 	maxDetail   = 1 << 16
 	maxPorts    = 1 << 14
+	maxSpeedMTs = 1_000_000 // of a PCIe lane; 128 GT/s is the most that any specification has
+	maxLanes    = 32
 	maxCounters = 1 << 10         // of errors, of one port
 	maxRate     = topo.Rate(1e15) // bytes/s
 )
@@ -85,7 +87,7 @@ func checkSample(s *counters.Sample) error {
 	seen = map[topo.ID]bool{}
 	for i := range s.Links {
 		l := &s.Links[i]
-		if err := errors.Join(checkID(l.ID, seen), upTo("speed_mts", l.SpeedMTs, topo.MaxPCIeSpeedMTs), upTo("width", l.Width, topo.MaxPCIeWidth)); err != nil {
+		if err := errors.Join(checkID(l.ID, seen), upTo("speed_mts", l.SpeedMTs, maxSpeedMTs), upTo("width", l.Width, maxLanes)); err != nil {
 			return fmt.Errorf("counters: pcie_links[%d]: %w", i, err)
 		}
 	}

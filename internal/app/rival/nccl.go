@@ -31,8 +31,8 @@ type ncclReach struct {
 
 // ncclOrder ranks NCCL's path types, near to far; unknown is last.
 // Source: NCCL src/include/graph.h.
-var ncclOrder = map[topo.NCCLClass]int{topo.NCCLLoc: 0, topo.NCCLNVL: 1, topo.NCCLNVB: 2, topo.NCCLC2C: 3, topo.NCCLPIX: 4,
-	topo.NCCLPXB: 5, topo.NCCLP2C: 6, topo.NCCLPHB: 8, topo.NCCLSYS: 9, "": 11}
+var ncclOrder = map[topo.NCCLClass]int{"LOC": 0, "NVL": 1, "NVB": 2, "C2C": 3, "PIX": 4,
+	"PXB": 5, "P2C": 6, "PHB": 8, "SYS": 9, "": 11}
 
 // ncclUnknownSpeed is NCCL's figure for a port of unknown speed: 10 Gb/s.
 const ncclUnknownSpeed = 1.25e9
@@ -94,7 +94,7 @@ func (v *view) reach(g *topo.GPU, n *ncclNet) ncclReach {
 	for len(above) > 0 && len(below) > 0 && above[len(above)-1] == below[len(below)-1] {
 		above, below = above[:len(above)-1], below[:len(below)-1]
 	}
-	if r.path == topo.NCCLP2C {
+	if r.path == "P2C" {
 		above = nil // over C2C instead of the GPU's PCIe link
 		if l := v.index.Link(topo.C2CLinkID(g.ID)); l != nil && l.BytesPerSec != nil {
 			r.bandwidth = min(r.bandwidth, float64(*l.BytesPerSec))
@@ -103,7 +103,7 @@ func (v *view) reach(g *topo.GPU, n *ncclNet) ncclReach {
 	for _, d := range append(above, below...) {
 		r.bandwidth = min(r.bandwidth, v.ncclLink(d, d == fn))
 	}
-	if r.path == topo.NCCLSYS {
+	if r.path == "SYS" {
 		r.bandwidth = min(r.bandwidth, v.ncclSocket())
 	}
 	return r
@@ -291,7 +291,7 @@ func (v *view) ncclNotes(c *Choice, nets []ncclNet, ways []ncclReach, turn map[i
 		}
 		believed += ways[i].bandwidth
 		guess = guess || nets[i].guess
-		if ncclOrder[ways[i].path] > ncclOrder[topo.NCCLP2C] {
+		if ncclOrder[ways[i].path] > ncclOrder["P2C"] {
 			far = ways[i].path
 		}
 		for _, d := range v.ncclChain(nets[i].fn) {

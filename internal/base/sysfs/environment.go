@@ -58,12 +58,17 @@ func settings(data []byte, sep byte, where string) []topo.Setting {
 	return out
 }
 
+// relevantSettings choose a port's GID by its index.
+// Source: the documentation of NCCL and NVSHMEM (environment variables), ucx_info -c,
+// Mooncake's transfer engine (environment variables).
+var relevantSettings = []string{"MC_GID_INDEX", "NCCL_IB_GID_INDEX", "NVSHMEM_IB_GID_INDEX", "UCX_IB_GID_INDEX"}
+
 // setting reads NAME=VALUE where the name is a relevant one. The value is kept
 // only as far as a number or a word can be long.
 func setting(line []byte) (name, value string, ok bool) {
 	k, v, ok := bytes.Cut(bytes.TrimSpace(line), []byte{'='})
 	name = string(bytes.TrimSpace(k))
-	if !ok || !slices.Contains(topo.RelevantSettings(), name) {
+	if !ok || !slices.Contains(relevantSettings, name) {
 		return "", "", false
 	}
 	value = strings.Trim(string(bytes.TrimSpace(v)), `"'`)

@@ -23,6 +23,14 @@ const (
 // LimitsFile tells the limits of the process that reads it.
 const LimitsFile = "proc/self/limits"
 
+// relevantModules are the kernel modules that Software.Modules tells of, as
+// /sys/module spells them, sorted.
+var relevantModules = []string{
+	"amdgpu", "bnxt_re", "efa", "efa_nv_peermem", "gdrdrv", "habanalabs", "i915", "ib_core", "ib_ipoib", "ib_peer_mem", "ib_umad",
+	"ib_uverbs", "irdma", "mlx4_ib", "mlx5_core", "mlx5_ib", "nv_peer_mem", "nvidia", "nvidia_peermem", "nvidia_uvm",
+	"rdma_cm", "rdma_rxe", "rdma_ucm", "siw", "xe",
+}
+
 // readSoftware reads what of the host's set-up decides whether devices may
 // reach memory. It stays nil in a tree that has none of the files.
 func (r *reader) readSoftware() {
@@ -82,7 +90,7 @@ func (r *reader) modules() []string {
 		return nil
 	}
 	found := []string{}
-	for _, name := range topo.RelevantModules() {
+	for _, name := range relevantModules {
 		_, err := r.tree.Lstat(moduleDir + "/" + name)
 		switch {
 		case err == nil:

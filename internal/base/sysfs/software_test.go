@@ -322,3 +322,13 @@ func FuzzSoftware(f *testing.F) {
 		same("tc/1/traffic_class", func(b []byte) (any, error) { return parseTrafficClass(b) })
 	})
 }
+
+func TestRelevantModules(t *testing.T) {
+	seen := ""
+	for _, name := range relevantModules {
+		if name <= seen || strings.Contains(name, "-") {
+			t.Errorf("%s after %s: want names sorted, as /sys/module spells them", name, seen)
+		}
+		seen = name
+	}
+}

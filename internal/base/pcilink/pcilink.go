@@ -1,27 +1,22 @@
-package topo
+// Package pcilink judges PCIe links by what their two ends say of them.
+package pcilink
+
+import "github.com/topoctl/topoctl/discover/topo"
 
 // Ends is what the two ends of a PCIe link say of it.
 type Ends struct {
-	Above PCILink // the port; nothing on a root bus
-	Below PCILink
+	Above topo.PCILink // the port; nothing on a root bus
+	Below topo.PCILink
 }
 
 // EndsOf is what a port (nil on a root bus) and the function below it say of
 // the link between them.
-func EndsOf(port, d *PCIDevice) Ends {
+func EndsOf(port, d *topo.PCIDevice) Ends {
 	e := Ends{Below: d.Believed()}
-	if port != nil && port.Role != RoleUpstream { // that one speaks of its own link, not of one below it
+	if port != nil && port.Role != topo.RoleUpstream { // that one speaks of its own link, not of one below it
 		e.Above = port.Believed()
 	}
 	return e
-}
-
-// Believed is what a function says of its link; nothing where that is invented.
-func (d *PCIDevice) Believed() PCILink {
-	if d == nil || d.Link == nil || d.Implausible {
-		return PCILink{}
-	}
-	return *d.Link
 }
 
 // Ability says how a link's width or speed stands to what its ends can do.
@@ -29,10 +24,10 @@ type Ability string
 
 // At the maximum of either end a link is as good as it can be.
 const (
-	AbilityFull    Ability = "full"
-	AbilityLess    Ability = "less"    // both ends can do more
-	AbilityMaybe   Ability = "maybe"   // one end can do more, the other does not tell
-	AbilityUnknown Ability = "unknown" // what runs, or what is possible, is not told
+	Full    Ability = "full"
+	Less    Ability = "less"    // both ends can do more
+	Maybe   Ability = "maybe"   // one end can do more, the other does not tell
+	Unknown Ability = "unknown" // what runs, or what is possible, is not told
 )
 
 // Fit is a link's width in lanes, or its speed in mega transfers per second,
@@ -55,18 +50,25 @@ func (e *Ends) Speed() Fit {
 // Degraded says whether the link runs below what both ends can do. A GPU's
 // speed does not count, because an idle GPU lowers it.
 func (e *Ends) Degraded(gpu bool) bool {
-	return e.Width().Ability == AbilityLess || !gpu && e.Speed().Ability == AbilityLess
+	return e.Width().Ability == Less || !gpu && e.Speed().Ability == Less
 }
 
 func fit(now, x, y *int) Fit {
 	could := lower(x, y)
 	switch {
 	case now == nil || could == nil:
-		return Fit{Ability: AbilityUnknown}
+		return Fit{Ability: Unknown}
 	case x != nil && *now >= *x || y != nil && *now >= *y:
-		return Fit{AbilityFull, *now, *now}
+		return Fit{Full, *now, *now}
 	case x == nil || y == nil:
-		return Fit{AbilityMaybe, *now, *could}
+		return Fit{Maybe, *now, *could}
 	}
-	return Fit{AbilityLess, *now, *could}
+	return Fit{Less, *now, *could}
+}
+
+func lower(a, b *int) *int {
+	if a == nil || b != nil && *b < *a {
+		return b
+	}
+	return a
 }

@@ -1,9 +1,10 @@
-package topo_test
+package pcilink_test
 
 import (
 	"testing"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/pcilink"
 )
 
 // pciEnd is a function with a link: the speed and width that run, and the most
@@ -24,31 +25,31 @@ func TestEnds(t *testing.T) {
 	const gen1, gen4, gen5 = 2500, 16000, 32000
 	invented, upstream := pciEnd(gen1, 1, gen5, 16), pciEnd(gen1, 1, gen5, 16)
 	invented.Implausible, upstream.Role = true, topo.RoleUpstream
-	full, maybe, unknown := func(n int) topo.Fit { return topo.Fit{Ability: topo.AbilityFull, Now: n, Could: n} }, topo.AbilityMaybe, topo.Fit{Ability: topo.AbilityUnknown}
+	full, maybe, unknown := func(n int) pcilink.Fit { return pcilink.Fit{Ability: pcilink.Full, Now: n, Could: n} }, pcilink.Maybe, pcilink.Fit{Ability: pcilink.Unknown}
 	for _, tt := range []struct {
 		name         string
 		port, d      *topo.PCIDevice
-		width, speed topo.Fit
+		width, speed pcilink.Fit
 		other, gpu   bool // degraded, as any device and as a GPU
 	}{
 		{"as good as both", pciEnd(gen5, 16, gen5, 16), pciEnd(gen5, 16, gen5, 16), full(16), full(gen5), false, false},
 		{"the slot is the limit", pciEnd(gen4, 8, gen4, 8), pciEnd(gen4, 8, gen5, 16), full(8), full(gen4), false, false},
 		{"the card is the limit", pciEnd(gen4, 8, gen5, 16), pciEnd(gen4, 8, gen4, 8), full(8), full(gen4), false, false},
-		{"narrow", pciEnd(gen5, 8, gen5, 16), pciEnd(gen5, 8, gen5, 16), topo.Fit{Ability: topo.AbilityLess, Now: 8, Could: 16}, full(gen5), true, true},
-		{"slow", pciEnd(gen1, 16, gen4, 16), pciEnd(gen1, 16, gen5, 16), full(16), topo.Fit{Ability: topo.AbilityLess, Now: gen1, Could: gen4}, true, false},
-		{"the ends disagree", pciEnd(gen5, 8, gen5, 16), pciEnd(gen5, 16, gen5, 16), topo.Fit{Ability: topo.AbilityLess, Now: 8, Could: 16}, full(gen5), true, true},
-		{"on a root bus", nil, pciEnd(gen1, 8, gen5, 16), topo.Fit{Ability: maybe, Now: 8, Could: 16}, topo.Fit{Ability: maybe, Now: gen1, Could: gen5}, false, false},
+		{"narrow", pciEnd(gen5, 8, gen5, 16), pciEnd(gen5, 8, gen5, 16), pcilink.Fit{Ability: pcilink.Less, Now: 8, Could: 16}, full(gen5), true, true},
+		{"slow", pciEnd(gen1, 16, gen4, 16), pciEnd(gen1, 16, gen5, 16), full(16), pcilink.Fit{Ability: pcilink.Less, Now: gen1, Could: gen4}, true, false},
+		{"the ends disagree", pciEnd(gen5, 8, gen5, 16), pciEnd(gen5, 16, gen5, 16), pcilink.Fit{Ability: pcilink.Less, Now: 8, Could: 16}, full(gen5), true, true},
+		{"on a root bus", nil, pciEnd(gen1, 8, gen5, 16), pcilink.Fit{Ability: maybe, Now: 8, Could: 16}, pcilink.Fit{Ability: maybe, Now: gen1, Could: gen5}, false, false},
 		{"on a root bus, at its maximum", nil, pciEnd(gen5, 16, gen5, 16), full(16), full(gen5), false, false},
-		{"the port does not tell its maximum", pciEnd(gen1, 8, 0, 0), pciEnd(gen1, 8, gen5, 16), topo.Fit{Ability: maybe, Now: 8, Could: 16}, topo.Fit{Ability: maybe, Now: gen1, Could: gen5}, false, false},
+		{"the port does not tell its maximum", pciEnd(gen1, 8, 0, 0), pciEnd(gen1, 8, gen5, 16), pcilink.Fit{Ability: maybe, Now: 8, Could: 16}, pcilink.Fit{Ability: maybe, Now: gen1, Could: gen5}, false, false},
 		{"the port is invented", invented, pciEnd(gen5, 16, gen5, 16), full(16), full(gen5), false, false},
 		{"the port speaks of another link", upstream, pciEnd(gen5, 16, gen5, 16), full(16), full(gen5), false, false},
 		{"the device is invented", pciEnd(gen5, 16, gen5, 16), invented, full(16), full(gen5), false, false},
-		{"widths only", pciEnd(0, 8, 0, 16), pciEnd(0, 8, 0, 16), topo.Fit{Ability: topo.AbilityLess, Now: 8, Could: 16}, unknown, true, true},
+		{"widths only", pciEnd(0, 8, 0, 16), pciEnd(0, 8, 0, 16), pcilink.Fit{Ability: pcilink.Less, Now: 8, Could: 16}, unknown, true, true},
 		{"no maxima", pciEnd(gen1, 8, 0, 0), pciEnd(gen1, 8, 0, 0), unknown, unknown, false, false},
 		{"nothing told", nil, &topo.PCIDevice{}, unknown, unknown, false, false},
 		{"no devices", nil, nil, unknown, unknown, false, false},
 	} {
-		ends := topo.EndsOf(tt.port, tt.d)
+		ends := pcilink.EndsOf(tt.port, tt.d)
 		if w, s := ends.Width(), ends.Speed(); w != tt.width || s != tt.speed {
 			t.Errorf("%s: width %+v, speed %+v, want %+v, %+v", tt.name, w, s, tt.width, tt.speed)
 		}
