@@ -11,6 +11,180 @@ import (
 	"github.com/topoctl/topoctl/internal/base/units"
 )
 
+// Lane is a pair of ports, one of each host, that a transfer can use.
+type Lane struct {
+	Local      topo.ID `json:"local"`
+	Remote     topo.ID `json:"remote"` // of the remote topology
+	LocalName  string  `json:"local_name"`
+	RemoteName string  `json:"remote_name"`
+	Verdict    Verdict `json:"verdict"`
+	// Tier counts from the nearest and most certain lanes, which are tier 0: a
+	// farther tier is used only where it makes a transfer end much earlier.
+	Tier        int        `json:"tier"`
+	LocalClass  topo.Class `json:"local_class"`
+	RemoteClass topo.Class `json:"remote_class"`
+	Reach       Reach      `json:"reachable"` // yes or assumed
+	ReachReason Reason     `json:"reach_reason"`
+	Contact     Contact    `json:"contact"`
+	// BytesPerSec is what the lane carries alone; nil unknown.
+	BytesPerSec *topo.Rate  `json:"expected_bytes_per_sec"`
+	Basis       topo.Basis  `json:"basis"`
+	Limit       topo.LinkID `json:"limit_link,omitempty"`
+	LimitHost   Side        `json:"limit_host,omitempty"`
+	// Share is a chosen lane's part of the joint capacity, nil unknown or none.
+	Share *topo.Rate `json:"share_bytes_per_sec"`
+	// Reason says what the lane adds, or why it is not chosen.
+	Reason Reason `json:"reason"`
+	// Notes say what else there is to know: rail and leaf, legs of a bond.
+	Notes []Reason `json:"notes,omitempty"`
+
+	// LocalIndex and RemoteIndex are the ports' Port.Index in the two hosts: the
+	// places of their loads in LaneStates and of their rates in PortRates.
+	LocalIndex  int `json:"-"`
+	RemoteIndex int `json:"-"`
+
+	segments   []segment // that it crosses, each as often as it does
+	rate       float64   // alone, bytes per second; infinite where unknown
+	share      float64   // of the joint capacity, 0 for failover
+	bounds     []bound   // of a lane for failover: what it shares with chosen ones
+	upperBound bool      // the rate is no more than an upper bound
+}
+
+// bound is a link that a lane for failover shares with chosen lanes.
+type bound struct {
+	spare  float64 // what the chosen ones leave of it, bytes per second
+	chosen []int32 // those that cross it
+}
+
+// Side tells the two hosts of a pair apart.
+type Side string
+
+// The sides.
+const (
+	SideLocal  Side = "local"
+	SideRemote Side = "remote"
+)
+
+// LaneSet is the decision for one pair of memory locations. It does not change
+// and may be used by many goroutines: prepare it once, keep it, and ask it for
+// each transfer.
+type LaneSet struct {
+	LocalHost   string    `json:"local_host"`
+	RemoteHost  string    `json:"remote_host"`
+	Source      Location  `json:"source"`      // of the local host
+	Destination Location  `json:"destination"` // of the remote host
+	Transport   Transport `json:"transport"`
+	// BytesPerSec is what the chosen lanes carry together, in either direction;
+	// nil where a share is not known. Basis is the weakest of its limits.
+	BytesPerSec *topo.Rate `json:"bytes_per_sec"`
+	Basis       topo.Basis `json:"basis"`
+	// Chosen is how many of Lanes are chosen: the first ones. Those after them
+	// are in the order in which they step in when chosen ones fail.
+	Chosen int    `json:"chosen_lanes"`
+	Lanes  []Lane `json:"ranked"`
+	// Rejected are the ports and pairs of ports that are no lanes.
+	Rejected []Rejection `json:"rejected"`
+	// Notes are what the fabric file and the hosts do not agree on.
+	Notes []Reason `json:"notes,omitempty"`
+
+	pair      *Pair // that the set is of: its links
+	tiers     int
+	prior     float64   // of lanes of unknown rate, bytes per second
+	standIns  [][]int32 // for each chosen lane those that make up for its loss, in order
+	wireHere  []float64 // what each port's wire carries, by Port.Index; 0 unknown
+	wireThere []float64
+	at        []int32 // the lane of each pair of places in the preferences, -1 for none
+	fromHere  preference
+	fromThere preference
+}
+
+// Rejection is one reason and everything that it rejects: ports of one host
+// that cannot be used, or the pairs of some local and some remote ports.
+type Rejection struct {
+	Local  []topo.ID `json:"local,omitempty"`
+	Remote []topo.ID `json:"remote,omitempty"`
+	// Pairs is how many pairs of usable ports are rejected; 0 for ports that
+	// are not usable at all.
+	Pairs  int    `json:"pairs"`
+	Reason Reason `json:"reason"` // of the first pair, where there are several
+
+	localNames, remoteNames []string
+}
+
+// shownFailover is how many lanes for failover the text lists: the record has
+// all of them.
+const shownFailover = 8
+
+// Text is the decision for people: a line for each lane that is chosen, for the
+// next ones that would step in, and for what is rejected.
+func (s *LaneSet) Text() string {
+	together := "no lane"
+	if s.Chosen > 0 {
+		together = fmt.Sprintf("%s together on %s", rateOr(s.BytesPerSec, s.Basis, "rate unknown"), text.Plural(s.Chosen, "lane"))
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s -> %s over %s: %s\n", place(s.LocalHost, s.Source), place(s.RemoteHost, s.Destination), s.Transport, together)
+	rows := [][]string{{"rank", "local", "remote", "tier", "class", "reach", "alone", "share", "verdict", "why"}}
+	shown := min(len(s.Lanes), s.Chosen+shownFailover)
+	for i := range s.Lanes[:shown] {
+		rows = append(rows, s.Lanes[i].row(i+1))
+	}
+	if shown < len(s.Lanes) {
+		rows = append(rows, []string{"...", fmt.Sprintf("%d more for failover", len(s.Lanes)-shown), ""})
+	}
+	for i := range s.Rejected {
+		rows = append(rows, s.Rejected[i].row())
+	}
+	b.WriteString(table(rows))
+	for i := range s.Notes {
+		b.WriteString("  note: " + s.Notes[i].line() + "\n")
+	}
+	return b.String()
+}
+
+func (l *Lane) row(rank int) []string {
+	share := ""
+	if l.Verdict == Chosen {
+		share = "?"
+	}
+	if l.Share != nil {
+		share = units.Rate(int64(*l.Share), units.Gbyte)
+	}
+	why := l.Reason.line() + "; " + string(l.ReachReason.Code)
+	if l.Verdict == Chosen {
+		why = withNotes(l.Reason.line()+"; "+l.ReachReason.line(), l.Notes)
+	}
+	return []string{fmt.Sprint(rank), l.LocalName, l.RemoteName, fmt.Sprint(l.Tier), classOr(l.LocalClass, "?") + "/" + classOr(l.RemoteClass, "?"),
+		string(l.Reach), rateOr(l.BytesPerSec, l.Basis, "?"), share, string(l.Verdict), why}
+}
+
+// row is a rejection, its ports by name.
+func (r *Rejection) row() []string {
+	why := r.Reason.withEvidence()
+	if r.Pairs > 1 {
+		why = text.Plural(r.Pairs, "pair") + ", " + why
+	}
+	return []string{"-", several(r.localNames), several(r.remoteNames), "", "", "", "", "", string(Rejected), why}
+}
+
+// several names one port, or the first of several and how many more there are.
+func several(names []string) string {
+	switch len(names) {
+	case 0:
+		return ""
+	case 1:
+		return names[0]
+	case 2:
+		return names[0] + ", " + names[1]
+	}
+	return fmt.Sprintf("%s and %d more", names[0], len(names)-1)
+}
+
+// place is a location with its host.
+func place(host string, l Location) string {
+	return strings.TrimSpace(host + " " + string(l))
+}
+
 // preference are the ports of one side as a policy that knows no lanes sees
 // them: the preferred ones first, then the available ones.
 type preference struct {
@@ -149,172 +323,4 @@ func (s *LaneSet) Deserves(bytes int64, rtt time.Duration) int {
 	}
 	ofOne := int64(min(2*s.Lanes[0].share*float64(rtt)/float64(time.Second), math.MaxInt64/2))
 	return int(max(1, min(bytes/max(1, ofOne), int64(s.Chosen))))
-}
-
-// rejections lists what is no lane: each port that cannot be used, and the
-// pairs, local ports that miss the same remote ports for the same reason
-// together.
-func (b *laneBuilder) rejections(refused []edge) []Rejection {
-	out := []Rejection{}
-	for _, c := range b.here.Rejected {
-		out = append(out, Rejection{Local: []topo.ID{c.Port}, Reason: c.Reason, localNames: []string{c.Name}})
-	}
-	for _, c := range b.there.Rejected {
-		if b.p.local != b.p.remote { // else they are listed already
-			out = append(out, Rejection{Remote: []topo.ID{c.Port}, Reason: c.Reason, remoteNames: []string{c.Name}})
-		}
-	}
-	rows := map[string]int{} // the row of a reason and its remote ports
-	for len(refused) > 0 {
-		n := 1
-		for n < len(refused) && refused[n].i == refused[0].i {
-			n++
-		}
-		for _, r := range b.ofOnePort(refused[:n]) {
-			key := fmt.Sprint(r.Reason.Code, r.Remote)
-			at, ok := rows[key]
-			if !ok {
-				rows[key] = len(out)
-				out = append(out, r)
-				continue
-			}
-			row := &out[at]
-			row.Local, row.localNames = append(row.Local, r.Local...), append(row.localNames, r.localNames...)
-			row.Pairs += r.Pairs
-		}
-		refused = refused[n:]
-	}
-	return out
-}
-
-// ofOnePort are the rejections of one local port, a row for each reason.
-func (b *laneBuilder) ofOnePort(refused []edge) []Rejection {
-	var out []Rejection
-	c := &b.here.Ranked[refused[0].i]
-	for k := range refused {
-		e := &refused[k]
-		d := &b.there.Ranked[e.j]
-		code := e.cell.code
-		if e.cell.reach != ReachNo {
-			code = codeNoRate
-		}
-		at := 0
-		for at < len(out) && out[at].Reason.Code != code {
-			at++
-		}
-		if at == len(out) {
-			out = append(out, Rejection{Local: []topo.ID{c.Port}, localNames: []string{c.Name}, Reason: b.refusal(e)})
-		}
-		r := &out[at]
-		r.Remote, r.remoteNames = append(r.Remote, d.Port), append(r.remoteNames, d.Name)
-		r.Pairs++
-	}
-	return out
-}
-
-// refusal is why an edge is no lane.
-func (b *laneBuilder) refusal(e *edge) Reason {
-	if e.cell.reach != ReachNo {
-		return Reason{codeNoRate, fmt.Sprintf("%s carries nothing", b.where(e.limit)), ""}
-	}
-	x, y := b.p.here[b.p.hereAt[b.here.Ranked[e.i].index]], b.p.there[b.p.thereAt[b.there.Ranked[e.j].index]]
-	return e.cell.reason(x, y)
-}
-
-// shownFailover is how many lanes for failover the text lists: the record has
-// all of them.
-const shownFailover = 8
-
-// Text is the decision for people: a line for each lane that is chosen, for the
-// next ones that would step in, and for what is rejected.
-func (s *LaneSet) Text() string {
-	together := "no lane"
-	if s.Chosen > 0 {
-		together = fmt.Sprintf("%s together on %s", rateOr(s.BytesPerSec, s.Basis, "rate unknown"), text.Plural(s.Chosen, "lane"))
-	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s -> %s over %s: %s\n", place(s.LocalHost, s.Source), place(s.RemoteHost, s.Destination), s.Transport, together)
-	rows := [][]string{{"rank", "local", "remote", "tier", "class", "reach", "alone", "share", "verdict", "why"}}
-	shown := min(len(s.Lanes), s.Chosen+shownFailover)
-	for i := range s.Lanes[:shown] {
-		rows = append(rows, s.Lanes[i].row(i+1))
-	}
-	if shown < len(s.Lanes) {
-		rows = append(rows, []string{"...", fmt.Sprintf("%d more for failover", len(s.Lanes)-shown), ""})
-	}
-	for i := range s.Rejected {
-		rows = append(rows, s.Rejected[i].row())
-	}
-	b.WriteString(table(rows))
-	for _, n := range s.Notes {
-		fmt.Fprintf(&b, "  note: %s: %s\n", n.Code, n.Text)
-	}
-	return b.String()
-}
-
-// place is a location with its host.
-func place(host string, l Location) string {
-	return strings.TrimSpace(host + " " + string(l))
-}
-
-// rateOr is a rate, "at most" where it is an upper bound.
-func rateOr(r *topo.Rate, basis topo.Basis, unknown string) string {
-	switch {
-	case r == nil:
-		return unknown
-	case basis == topo.BasisAssumed:
-		return "at most " + units.Rate(int64(*r), units.Gbyte)
-	}
-	return units.Rate(int64(*r), units.Gbyte)
-}
-
-func (l *Lane) row(rank int) []string {
-	share := ""
-	if l.Verdict == Chosen {
-		share = "?"
-	}
-	if l.Share != nil {
-		share = units.Rate(int64(*l.Share), units.Gbyte)
-	}
-	why := fmt.Sprintf("%s: %s; %s", l.Reason.Code, l.Reason.Text, l.ReachReason.Code)
-	if l.Verdict == Chosen {
-		why += ": " + l.ReachReason.Text
-		for _, n := range l.Notes {
-			why += fmt.Sprintf("; %s: %s", n.Code, n.Text)
-		}
-	}
-	return []string{fmt.Sprint(rank), l.LocalName, l.RemoteName, fmt.Sprint(l.Tier), classOr(l.LocalClass) + "/" + classOr(l.RemoteClass),
-		string(l.Reach), rateOr(l.BytesPerSec, l.Basis, "?"), share, string(l.Verdict), why}
-}
-
-func classOr(c topo.Class) string {
-	if !c.Known() {
-		return "?"
-	}
-	return c.String()
-}
-
-// row is a rejection, its ports by name.
-func (r *Rejection) row() []string {
-	why := fmt.Sprintf("%s: %s", r.Reason.Code, r.Reason.Text)
-	if r.Reason.Evidence != "" {
-		why += " (" + r.Reason.Evidence + ")"
-	}
-	if r.Pairs > 1 {
-		why = text.Plural(r.Pairs, "pair") + ", " + why
-	}
-	return []string{"-", several(r.localNames), several(r.remoteNames), "", "", "", "", "", string(Rejected), why}
-}
-
-// several names one port, or the first of several and how many more there are.
-func several(names []string) string {
-	switch len(names) {
-	case 0:
-		return ""
-	case 1:
-		return names[0]
-	case 2:
-		return names[0] + ", " + names[1]
-	}
-	return fmt.Sprintf("%s and %d more", names[0], len(names)-1)
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
 )
@@ -74,6 +75,47 @@ type Bottleneck struct {
 	AsSlow []string `json:"as_slow"`
 }
 
+// Consumer is someone who moves data to and from a memory location and wants
+// ports for that: a GPU, a NUMA node, or one process of several.
+type Consumer struct {
+	Name     string   `json:"name"` // "" is the location
+	Location Location `json:"location"`
+}
+
+// Ranks are the consumers of size processes on one host, by local rank: "rank
+// 0" and so on. gpus says which GPU each rank uses, in PCI order (what
+// CUDA_VISIBLE_DEVICES lists, where CUDA counts in that order); without it rank
+// r uses GPU r. Where there are fewer GPUs than ranks, the ranks are processes
+// without GPU, and go round the NUMA nodes that have CPUs.
+func (h *Host) Ranks(size int, gpus ...int) ([]Consumer, error) {
+	if size < 1 || size > assignMax {
+		return nil, fmt.Errorf("pathsel: %d local ranks: want 1 to %d", size, assignMax)
+	}
+	if len(gpus) > 0 && len(gpus) < size {
+		return nil, fmt.Errorf("pathsel: %d GPUs are given for %d local ranks: want one for each", len(gpus), size)
+	}
+	nodes := h.locations[len(h.t.GPUs):]
+	if len(gpus) == 0 && size > len(h.t.GPUs) && len(nodes) == 0 {
+		return nil, fmt.Errorf("pathsel: %d local ranks on a host of %d GPUs and no known NUMA node", size, len(h.t.GPUs))
+	}
+	out := make([]Consumer, size)
+	for r := range out {
+		out[r].Name = fmt.Sprintf("rank %d", r)
+		switch {
+		case len(gpus) > 0:
+			if gpus[r] < 0 || gpus[r] >= len(h.t.GPUs) {
+				return nil, fmt.Errorf("pathsel: local rank %d: GPU %d: this host has %d", r, gpus[r], len(h.t.GPUs))
+			}
+			out[r].Location = h.locations[gpus[r]]
+		case size <= len(h.t.GPUs):
+			out[r].Location = h.locations[r]
+		default:
+			out[r].Location = nodes[r%len(nodes)]
+		}
+	}
+	return out, nil
+}
+
 // Plan shares all usable ports among the consumers: nil is every GPU, or every
 // NUMA node with CPUs on a host without GPUs. Among the balanced ways it takes
 // the one whose pairs are, summed up, the nearest by class, then limiting rate,
@@ -111,4 +153,127 @@ func (p *Plan) MarshalJSON() ([]byte, error) {
 		return nil, fmt.Errorf("pathsel: plan: %w", err)
 	}
 	return data, nil
+}
+
+// Text is the plan for people: a line for each consumer, one for each port,
+// what bounds the whole, and the ports that take no part.
+func (p *Plan) Text() string {
+	return p.consumersText() + p.portsText() + p.boundText() + p.rejectedText()
+}
+
+func (p *Plan) consumersText() string {
+	rows := [][]string{{"consumer", "ports", "class", "share", "expected", "limit", "why"}}
+	parts := map[topo.ID]int{}
+	for i := range p.Ports {
+		parts[p.Ports[i].Port] = len(p.Ports[i].Consumers)
+	}
+	for i := range p.Assignments {
+		a := &p.Assignments[i]
+		name := a.Consumer
+		if name != string(a.Location) {
+			name += fmt.Sprintf(" (%s)", a.Location)
+		}
+		if len(a.Ports) == 0 {
+			rows = append(rows, []string{name, "-", "-", "-", rateOr(a.BytesPerSec, a.Basis, "?"), "-", "no usable port"})
+			continue
+		}
+		var names, classes, shares []string
+		for j := range a.Ports {
+			c := &a.Ports[j]
+			names = append(names, c.Name)
+			classes = planAppend(classes, classOr(c.Class, "?"))
+			shares = planAppend(shares, planShare(1, parts[c.Port]))
+		}
+		limit := string(a.Limit)
+		if limit == "" {
+			limit = "?"
+		}
+		rows = append(rows, []string{name, strings.Join(names, " "), strings.Join(classes, " "), strings.Join(shares, " "),
+			rateOr(a.BytesPerSec, a.Basis, "?"), limit, a.why()})
+	}
+	return table(rows)
+}
+
+// why gives the reasons for a consumer's ports, those that are alike once.
+func (a *Assignment) why() string {
+	var texts []string
+	ports := map[string][]string{}
+	for i := range a.Ports {
+		c := &a.Ports[i]
+		text := withNotes(c.Reason.line(), c.Notes)
+		texts = planAppend(texts, text)
+		ports[text] = append(ports[text], c.Name)
+	}
+	for i, text := range texts {
+		if len(texts) > 1 {
+			texts[i] = strings.Join(ports[text], " ") + " " + text
+		}
+	}
+	return strings.Join(texts, "; ")
+}
+
+func (p *Plan) portsText() string {
+	if len(p.Ports) == 0 {
+		return ""
+	}
+	rows := [][]string{{"port", "load", "carries", "consumers"}}
+	for i := range p.Ports {
+		l := &p.Ports[i]
+		load := fmt.Sprint(len(l.Consumers))
+		if len(l.Consumers) == 1 {
+			a, _ := p.Of(l.Consumers[0])
+			load = planShare(1, len(a.Ports))
+		}
+		rows = append(rows, []string{l.Name, load, rateOr(l.BytesPerSec, l.Basis, "?"), strings.Join(l.Consumers, " ")})
+	}
+	return "\n" + table(rows)
+}
+
+// boundText says what all move together and what keeps them from more.
+func (p *Plan) boundText() string {
+	switch {
+	case len(p.Ports)+len(p.Rejected) == 0:
+		return "\n  no port is known\n"
+	case len(p.Ports) == 0:
+		return "\n  no usable port: no data can leave\n"
+	}
+	text := fmt.Sprintf("\n  all together %s (%s)\n", rateOr(p.BytesPerSec, p.Basis, "?"), p.Basis)
+	b := p.Bottleneck
+	if b == nil {
+		return text + "  bottleneck unknown: no link on the way has a known rate\n"
+	}
+	text += fmt.Sprintf("  bottleneck %s (%s), used by %s: the slowest consumer gets %s", b.Link, rateOr(b.BytesPerSec, "", "?"),
+		planNames(b.Consumers), rateOr(&b.SlowestBytesPerSec, b.Basis, "?"))
+	if len(b.AsSlow) > 0 {
+		text += fmt.Sprintf("; as slow behind other links: %s", planNames(b.AsSlow))
+	}
+	return text + "\n"
+}
+
+func (p *Plan) rejectedText() string {
+	if len(p.Rejected) == 0 {
+		return ""
+	}
+	rows := [][]string{{"no part", "why"}}
+	for i := range p.Rejected {
+		row := p.Rejected[i].row("")
+		rows = append(rows, []string{p.Rejected[i].Name, row[len(row)-1]})
+	}
+	return "\n" + table(rows)
+}
+
+// planAppend adds a word that is not there yet.
+func planAppend(words []string, word string) []string {
+	if slices.Contains(words, word) {
+		return words
+	}
+	return append(words, word)
+}
+
+// planShare is a fraction of a whole: "1", "1/4".
+func planShare(part, whole int) string {
+	if part == whole {
+		return "1"
+	}
+	return fmt.Sprintf("%d/%d", part, whole)
 }

@@ -3,9 +3,11 @@ package pathsel
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/text"
 )
 
 // PairOptions say what is known of two hosts beside their topologies.
@@ -125,106 +127,6 @@ func (p *Pair) Local() *Host { return p.local }
 // Remote is the host at the other end.
 func (p *Pair) Remote() *Host { return p.remote }
 
-// Lane is a pair of ports, one of each host, that a transfer can use.
-type Lane struct {
-	Local      topo.ID `json:"local"`
-	Remote     topo.ID `json:"remote"` // of the remote topology
-	LocalName  string  `json:"local_name"`
-	RemoteName string  `json:"remote_name"`
-	Verdict    Verdict `json:"verdict"`
-	// Tier counts from the nearest and most certain lanes, which are tier 0: a
-	// farther tier is used only where it makes a transfer end much earlier.
-	Tier        int        `json:"tier"`
-	LocalClass  topo.Class `json:"local_class"`
-	RemoteClass topo.Class `json:"remote_class"`
-	Reach       Reach      `json:"reachable"` // yes or assumed
-	ReachReason Reason     `json:"reach_reason"`
-	Contact     Contact    `json:"contact"`
-	// BytesPerSec is what the lane carries alone; nil unknown.
-	BytesPerSec *topo.Rate  `json:"expected_bytes_per_sec"`
-	Basis       topo.Basis  `json:"basis"`
-	Limit       topo.LinkID `json:"limit_link,omitempty"`
-	LimitHost   Side        `json:"limit_host,omitempty"`
-	// Share is a chosen lane's part of the joint capacity, nil unknown or none.
-	Share *topo.Rate `json:"share_bytes_per_sec"`
-	// Reason says what the lane adds, or why it is not chosen.
-	Reason Reason `json:"reason"`
-	// Notes say what else there is to know: rail and leaf, legs of a bond.
-	Notes []Reason `json:"notes,omitempty"`
-
-	// LocalIndex and RemoteIndex are the ports' Port.Index in the two hosts: the
-	// places of their loads in LaneStates and of their rates in PortRates.
-	LocalIndex  int `json:"-"`
-	RemoteIndex int `json:"-"`
-
-	segments   []segment // that it crosses, each as often as it does
-	rate       float64   // alone, bytes per second; infinite where unknown
-	share      float64   // of the joint capacity, 0 for failover
-	bounds     []bound   // of a lane for failover: what it shares with chosen ones
-	upperBound bool      // the rate is no more than an upper bound
-}
-
-// bound is a link that a lane for failover shares with chosen lanes.
-type bound struct {
-	spare  float64 // what the chosen ones leave of it, bytes per second
-	chosen []int32 // those that cross it
-}
-
-// Side tells the two hosts of a pair apart.
-type Side string
-
-// The sides.
-const (
-	SideLocal  Side = "local"
-	SideRemote Side = "remote"
-)
-
-// LaneSet is the decision for one pair of memory locations. It does not change
-// and may be used by many goroutines: prepare it once, keep it, and ask it for
-// each transfer.
-type LaneSet struct {
-	LocalHost   string    `json:"local_host"`
-	RemoteHost  string    `json:"remote_host"`
-	Source      Location  `json:"source"`      // of the local host
-	Destination Location  `json:"destination"` // of the remote host
-	Transport   Transport `json:"transport"`
-	// BytesPerSec is what the chosen lanes carry together, in either direction;
-	// nil where a share is not known. Basis is the weakest of its limits.
-	BytesPerSec *topo.Rate `json:"bytes_per_sec"`
-	Basis       topo.Basis `json:"basis"`
-	// Chosen is how many of Lanes are chosen: the first ones. Those after them
-	// are in the order in which they step in when chosen ones fail.
-	Chosen int    `json:"chosen_lanes"`
-	Lanes  []Lane `json:"ranked"`
-	// Rejected are the ports and pairs of ports that are no lanes.
-	Rejected []Rejection `json:"rejected"`
-	// Notes are what the fabric file and the hosts do not agree on.
-	Notes []Reason `json:"notes,omitempty"`
-
-	pair      *Pair // that the set is of: its links
-	tiers     int
-	prior     float64   // of lanes of unknown rate, bytes per second
-	standIns  [][]int32 // for each chosen lane those that make up for its loss, in order
-	wireHere  []float64 // what each port's wire carries, by Port.Index; 0 unknown
-	wireThere []float64
-	at        []int32 // the lane of each pair of places in the preferences, -1 for none
-	fromHere  preference
-	fromThere preference
-}
-
-// Rejection is one reason and everything that it rejects: ports of one host
-// that cannot be used, or the pairs of some local and some remote ports.
-type Rejection struct {
-	Local  []topo.ID `json:"local,omitempty"`
-	Remote []topo.ID `json:"remote,omitempty"`
-	// Pairs is how many pairs of usable ports are rejected; 0 for ports that
-	// are not usable at all.
-	Pairs  int    `json:"pairs"`
-	Reason Reason `json:"reason"` // of the first pair, where there are several
-
-	localNames, remoteNames []string
-}
-
 // ErrNoLane is what Lanes fails with where no port of one host reaches a port of
 // the other.
 var ErrNoLane = errors.New("no lane")
@@ -324,4 +226,119 @@ func nextStep(code Code) string {
 		return "check the cabling in the fabric file, or choose memory near ports of one rail"
 	}
 	return "check the link with a measurement or another pair of NICs"
+}
+
+// LaneOptions say which ports of the two hosts a set of lanes is for: one process
+// of several on a host uses its own part of the ports (Host.Plan), and those of
+// the others only when its own fail.
+type LaneOptions struct {
+	// Local and Remote are the assigned ports of each host; without any, all are.
+	Local, Remote []topo.ID
+}
+
+// LanesOf is Lanes for the assigned ports: only lanes of those are chosen, and
+// only those count in the joint capacity. Lanes that end at another port rank
+// behind, for failover. Where no assigned port of one host reaches one of the
+// other, the peer's other ports count as assigned too, and if that is not enough
+// all ports of both: a note says so.
+func (p *Pair) LanesOf(src, dst Location, o LaneOptions) (*LaneSet, error) {
+	used := o
+	s, err := p.lanes(src, dst, used)
+	for err == nil && s.Chosen == 0 && len(used.Local)+len(used.Remote) > 0 {
+		if len(used.Remote) == 0 {
+			used.Local = nil
+		}
+		used.Remote = nil
+		s, err = p.lanes(src, dst, used)
+	}
+	if err == nil && (len(used.Local) < len(o.Local) || len(used.Remote) < len(o.Remote)) {
+		s.Notes = append(slices.Clone(s.Notes), Reason{codeNotAssigned, p.widened(o, used), ""})
+	}
+	return s, err
+}
+
+// widened says why a set is of more ports than were assigned.
+func (p *Pair) widened(o, used LaneOptions) string {
+	text := "no lane ends at assigned ports only ("
+	if len(o.Local) > 0 {
+		text += "local " + p.local.namesOf(o.Local)
+	}
+	if len(o.Remote) > 0 {
+		if len(o.Local) > 0 {
+			text += ", "
+		}
+		text += "remote " + p.remote.namesOf(o.Remote)
+	}
+	if len(used.Local) > 0 {
+		return text + "): all ports of the remote host are used"
+	}
+	return text + "): all ports are used"
+}
+
+// namesOf lists ports by their names.
+func (h *Host) namesOf(ports []topo.ID) string {
+	var out []string
+	for _, id := range ports {
+		out = append(out, h.ports[h.portIndex[id]].Name)
+	}
+	return text.Join(out, len(out))
+}
+
+// assign puts the candidates of the assigned ports first, each part in the order
+// that it has. The others are no better than available.
+func (h *Host) assign(a *Affinity, ports []topo.ID, side Side) error {
+	if len(ports) == 0 {
+		return nil
+	}
+	for _, id := range ports {
+		if _, ok := h.portIndex[id]; !ok {
+			return fmt.Errorf("pathsel: assigned port %q: the %s host has no such port", id, side)
+		}
+	}
+	var ours, others []Candidate
+	for _, c := range a.Ranked {
+		c.foreign = !slices.Contains(ports, c.Port)
+		if c.foreign {
+			c.Verdict = Available
+			others = append(others, c)
+			continue
+		}
+		ours = append(ours, c)
+	}
+	for i := range ours {
+		ours[i].Verdict, _ = judge(ours, i)
+	}
+	a.Ranked = slices.Concat(ours, others)
+	return nil
+}
+
+// linkOf is the link of a segment of either host.
+func (p *Pair) linkOf(s segment) *topo.Link {
+	if p.local != p.remote && s >= p.offset {
+		return &p.remote.segLinks[(s-p.offset)/2]
+	}
+	return &p.local.segLinks[s/2]
+}
+
+func (p *Pair) sideOf(s segment) Side {
+	if p.local != p.remote && s >= p.offset {
+		return SideRemote
+	}
+	return SideLocal
+}
+
+// where names a segment's link and its host.
+func (p *Pair) where(s segment) string {
+	return fmt.Sprintf("%s of %s", p.linkOf(s).ID, p.hostName(p.sideOf(s)))
+}
+
+func (p *Pair) hostName(side Side) string {
+	name := p.localName
+	if side == SideRemote {
+		name = p.remoteName
+	}
+	if name == "" {
+		return "the " + string(side) + " host"
+	}
+	return name
 }
