@@ -7,12 +7,8 @@
 // The package is pure: it reads a topology, opens nothing, knows no clock, and
 // gives the same answer for the same input whatever its order.
 //
-// A Host is prepared once from a topology and answers many questions:
-//
-//	h, err := pathsel.New(t, pathsel.Options{})
-//	a, err := h.Affinity("gpu:0", nil)     // which ports for this memory
-//	c, err := h.Capacity("gpu:0", ports)   // what several ports carry together
-//	p, err := h.Plan(nil)                  // all GPUs and NICs at once
-//	pair, err := pathsel.Connect(h, peer, pathsel.PairOptions{})
-//	s, err := pair.Lanes("gpu:0", "gpu:3") // lanes between two hosts
+// A Host is prepared once from a topology and answers many questions: Affinity says which
+// ports a memory location should use, Capacity what several ports carry together, and Plan
+// shares the ports among all GPUs. Connect joins two hosts to a Pair, whose Lanes says
+// which ports of both a transfer should use.
 package pathsel
