@@ -287,11 +287,7 @@ type planFlow struct {
 func (pl *planner) evaluate() *Plan {
 	flows := pl.flow()
 	p := &Plan{Assignments: make([]Assignment, len(pl.consumers)), Ports: []PortLoad{}, Rejected: pl.rejected()}
-	shares, bases := make([]Share, len(flows)), make([]topo.Basis, len(flows))
-	for i := range flows {
-		shares[i], bases[i] = Share{BytesPerSec: flows[i].rate}, flows[i].basis
-	}
-	p.BytesPerSec, p.Basis = sum(shares), weakest(bases)
+	p.BytesPerSec, p.Basis = total(flows)
 	first := 0 // flows are in the order of consumers
 	for c := range pl.consumers {
 		mine := flows[first : first+len(pl.given[c])]
@@ -335,6 +331,15 @@ func (pl *planner) flow() []planFlow {
 	return pairs
 }
 
+// total is what flows have together, nil where the rate of one is not known.
+func total(flows []planFlow) (*topo.Rate, topo.Basis) {
+	shares, bases := make([]Share, len(flows)), make([]topo.Basis, len(flows))
+	for i := range flows {
+		shares[i], bases[i] = Share{BytesPerSec: flows[i].rate}, flows[i].basis
+	}
+	return sum(shares), weakest(bases)
+}
+
 // planLimit is the link that keeps a consumer from more, -1 where none is known:
 // a full one that all of its data crosses, else what bounds its slowest port.
 func planLimit(flows []planFlow) segment {
@@ -361,11 +366,7 @@ func (pl *planner) route(consumer, port int) *route {
 // assigned is what a consumer was given.
 func (pl *planner) assigned(c int, flows []planFlow) Assignment {
 	a := Assignment{Consumer: pl.consumers[c].Name, Location: pl.consumers[c].Location, Ports: []Candidate{}}
-	shares, bases := []Share{}, []topo.Basis{}
-	for i := range flows {
-		shares, bases = append(shares, Share{BytesPerSec: flows[i].rate}), append(bases, flows[i].basis)
-	}
-	a.BytesPerSec, a.Basis = sum(shares), weakest(bases)
+	a.BytesPerSec, a.Basis = total(flows)
 	if limit := planLimit(flows); limit >= 0 {
 		a.Limit = pl.h.segLinks[limit/2].ID
 	}
@@ -471,13 +472,13 @@ func planNames(names []string) string {
 // loads is what each port has to do.
 func (pl *planner) loads(flows []planFlow) []PortLoad {
 	out := make([]PortLoad, len(pl.ports))
-	shares, bases := make([][]Share, len(pl.ports)), make([][]topo.Basis, len(pl.ports))
-	for i := range flows {
-		p := flows[i].port
-		shares[p], bases[p] = append(shares[p], Share{BytesPerSec: flows[i].rate}), append(bases[p], flows[i].basis)
+	through := make([][]planFlow, len(pl.ports))
+	for _, f := range flows {
+		through[f.port] = append(through[f.port], f)
 	}
 	for i, p := range pl.ports {
-		out[i] = PortLoad{Port: p.ID, Name: p.Name, Consumers: pl.names(i), BytesPerSec: sum(shares[i]), Basis: weakest(bases[i])}
+		out[i] = PortLoad{Port: p.ID, Name: p.Name, Consumers: pl.names(i)}
+		out[i].BytesPerSec, out[i].Basis = total(through[i])
 		for _, c := range pl.served[i] {
 			out[i].Share += 1 / float64(len(pl.given[c]))
 		}

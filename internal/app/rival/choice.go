@@ -10,6 +10,7 @@ package rival
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/pathsel"
@@ -25,8 +26,28 @@ const (
 	UCX      Engine = "ucx"
 )
 
+// rules are the engines in the order of Engines. A rule is in a file of its own.
+var rules = []rule{
+	{Mooncake, mooncakeRule, OneOf, (*view).mooncake},
+	{NCCL, ncclRule, Together, (*view).nccl},
+	{UCX, ucxRule, Together, (*view).ucx},
+}
+
+type rule struct {
+	engine Engine
+	text   string
+	use    Use
+	apply  func(*view, *Choice)
+}
+
 // Engines lists the engines, for flags and completion.
-func Engines() []Engine { return []Engine{Mooncake, NCCL, UCX} }
+func Engines() []Engine {
+	var out []Engine
+	for _, r := range rules {
+		out = append(out, r.engine)
+	}
+	return out
+}
 
 // Use says how an engine uses the ports that it chose.
 type Use string
@@ -102,17 +123,12 @@ func Choose(h *pathsel.Host, engine Engine, location pathsel.Location) (*Choice,
 	if err != nil {
 		return nil, err
 	}
-	c := &Choice{Engine: engine, Location: location, Chosen: []Pick{}, Rejected: []Pick{}}
-	switch engine {
-	case Mooncake:
-		v.mooncake(c)
-	case NCCL:
-		v.nccl(c)
-	case UCX:
-		v.ucx(c)
-	default:
+	i := slices.IndexFunc(rules, func(r rule) bool { return r.engine == engine })
+	if i < 0 {
 		return nil, fmt.Errorf("rival: engine %q: want mooncake, nccl or ucx", engine)
 	}
+	c := &Choice{Engine: engine, Rule: rules[i].text, Use: rules[i].use, Location: location, Chosen: []Pick{}, Rejected: []Pick{}}
+	rules[i].apply(v, c)
 	if err := v.weigh(c); err != nil {
 		return nil, err
 	}

@@ -174,7 +174,6 @@ func (v *view) nodesAscending() []int {
 
 // mooncake applies the rule to the view's location.
 func (v *view) mooncake(c *Choice) {
-	c.Rule, c.Use = mooncakeRule, OneOf
 	m := v.mooncakeHost()
 	preferred := map[topo.ID]bool{}
 	if v.gpu != nil {
@@ -197,17 +196,17 @@ func (v *view) mooncake(c *Choice) {
 	for _, p := range v.rdmaPorts() {
 		switch i := slices.IndexFunc(m.nics, func(n mooncakeNIC) bool { return n.nic == p.NIC }); {
 		case i < 0:
-			c.Rejected = append(c.Rejected, v.pick(&p, 0, CodeFiltered, "left out by its discovery: %s", v.mooncakeRefuses(v.index.RDMADevice(p.NIC))))
+			v.reject(c, &p, CodeFiltered, "left out by its discovery: %s", v.mooncakeRefuses(v.index.RDMADevice(p.NIC)))
 		case p.Number > 1:
-			c.Rejected = append(c.Rejected, v.pick(&p, 0, CodeFiltered, "only the first port of a NIC is used (MC_IB_PORT)"))
+			v.reject(c, &p, CodeFiltered, "only the first port of a NIC is used (MC_IB_PORT)")
 		case some == 0:
-			c.Chosen = append(c.Chosen, v.pick(&p, 1/float64(pool), CodeNoneNear, "no NIC is preferred, so any of %d", pool))
+			v.choose(c, &p, 1/float64(pool), CodeNoneNear, "no NIC is preferred, so any of %d", pool)
 		case preferred[p.NIC]:
 			code, text := m.why(p.NIC, true)
-			c.Chosen = append(c.Chosen, v.pick(&p, 1/float64(pool), code, "%s", text))
+			v.choose(c, &p, 1/float64(pool), code, "%s", text)
 		default:
 			code, text := m.why(p.NIC, false)
-			c.Rejected = append(c.Rejected, v.pick(&p, 0, code, "%s", text))
+			v.reject(c, &p, code, "%s", text)
 		}
 	}
 	v.mooncakeNotes(c, m)

@@ -214,7 +214,6 @@ func mirror(index, places int) int {
 
 // nccl applies the rule to the view's location.
 func (v *view) nccl(c *Choice) {
-	c.Rule, c.Use = ncclRule, Together
 	if v.gpu == nil {
 		c.note(CodeNoRule, "NCCL moves GPU memory only")
 		return
@@ -236,11 +235,7 @@ func (v *view) nccl(c *Choice) {
 	for i := range nets {
 		v.ncclJudge(c, &nets[i], ways[i], slices.Contains(local, i), turn[i], len(local), perGPU)
 	}
-	for _, p := range v.rdmaPorts() {
-		if !v.active(&p) {
-			c.Rejected = append(c.Rejected, v.pick(&p, 0, CodeFiltered, "port is not ACTIVE"))
-		}
-	}
+	v.rejectInactive(c)
 	v.ncclNotes(c, nets, ways, turn)
 }
 
@@ -267,15 +262,15 @@ func (v *view) ncclJudge(c *Choice, n *ncclNet, way ncclReach, local, turn bool,
 	for _, p := range n.ports {
 		switch {
 		case turn && locals == 1:
-			c.Chosen = append(c.Chosen, v.pick(&p, 0, CodeNearest, "%s: the best", figure))
+			v.choose(c, &p, 0, CodeNearest, "%s: the best", figure)
 		case turn:
-			c.Chosen = append(c.Chosen, v.pick(&p, 0, CodeTurn, "%s: among the best %d, %d for each GPU", figure, locals, perGPU))
+			v.choose(c, &p, 0, CodeTurn, "%s: among the best %d, %d for each GPU", figure, locals, perGPU)
 		case local:
-			c.Rejected = append(c.Rejected, v.pick(&p, 0, CodeOtherTurn, "%s: among the best %d, other GPUs' turn", figure, locals))
+			v.reject(c, &p, CodeOtherTurn, "%s: among the best %d, other GPUs' turn", figure, locals)
 		case way.path == "":
-			c.Rejected = append(c.Rejected, v.pick(&p, 0, CodeFiltered, "its path is not known"))
+			v.reject(c, &p, CodeFiltered, "its path is not known")
 		default:
-			c.Rejected = append(c.Rejected, v.pick(&p, 0, CodeFarther, "%s: less than the best", figure))
+			v.reject(c, &p, CodeFarther, "%s: less than the best", figure)
 		}
 	}
 }

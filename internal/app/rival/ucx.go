@@ -136,7 +136,6 @@ func sameFunction(a, b *ucxLane) bool { return a.port.NIC == b.port.NIC || a.fn 
 
 // ucx applies the rule to the view's location.
 func (v *view) ucx(c *Choice) {
-	c.Rule, c.Use = ucxRule, Together
 	lanes := v.ucxLanes()
 	fastest := 0.0
 	for i := range lanes {
@@ -162,20 +161,16 @@ func (v *view) ucx(c *Choice) {
 		reason, taken := reasons[i]
 		switch {
 		case taken && math.IsInf(sum, 1):
-			c.Chosen = append(c.Chosen, v.pick(&l.port, 1/float64(len(reasons)), reason.Code, "%s", reason.Text))
+			v.choose(c, &l.port, 1/float64(len(reasons)), reason.Code, "%s", reason.Text)
 		case taken:
-			c.Chosen = append(c.Chosen, v.pick(&l.port, l.bandwidth/sum, reason.Code, "%s", reason.Text))
+			v.choose(c, &l.port, l.bandwidth/sum, reason.Code, "%s", reason.Text)
 		case slices.Contains(left, i):
-			c.Rejected = append(c.Rejected, v.pick(&l.port, 0, CodeEnough, "%s: two ports are enough", l.figure()))
+			v.reject(c, &l.port, CodeEnough, "%s: two ports are enough", l.figure())
 		default:
-			c.Rejected = append(c.Rejected, v.pick(&l.port, 0, CodeTooSlow, "%s: less than a quarter of the fastest", l.figure()))
+			v.reject(c, &l.port, CodeTooSlow, "%s: less than a quarter of the fastest", l.figure())
 		}
 	}
-	for _, p := range v.rdmaPorts() {
-		if !v.active(&p) {
-			c.Rejected = append(c.Rejected, v.pick(&p, 0, CodeFiltered, "port is not ACTIVE"))
-		}
-	}
+	v.rejectInactive(c)
 	switch {
 	case len(lanes) == 0:
 		c.note(CodeFiltered, "no RDMA port is ACTIVE: UCX would use TCP")

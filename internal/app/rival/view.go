@@ -127,6 +127,22 @@ func (v *view) pick(p *pathsel.Port, share float64, code pathsel.Code, format st
 	return out
 }
 
+func (v *view) choose(c *Choice, p *pathsel.Port, share float64, code pathsel.Code, format string, args ...any) {
+	c.Chosen = append(c.Chosen, v.pick(p, share, code, format, args...))
+}
+
+func (v *view) reject(c *Choice, p *pathsel.Port, code pathsel.Code, format string, args ...any) {
+	c.Rejected = append(c.Rejected, v.pick(p, 0, code, format, args...))
+}
+
+func (v *view) rejectInactive(c *Choice) {
+	for _, p := range v.rdmaPorts() {
+		if !v.active(&p) {
+			v.reject(c, &p, CodeFiltered, "port is not ACTIVE")
+		}
+	}
+}
+
 // note adds something that holds for the choice as a whole.
 func (c *Choice) note(code pathsel.Code, format string, args ...any) {
 	c.Notes = append(c.Notes, pathsel.Reason{Code: code, Text: fmt.Sprintf(format, args...)})
