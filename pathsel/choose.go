@@ -26,7 +26,7 @@ const (
 // edge is a pair of ports that reach each other, as lanes are made from.
 type edge struct {
 	i, j       int // places in the affinities of the two hosts
-	cell       *cell
+	reach      *reachability
 	segments   []segment
 	rate       float64 // alone, bytes per second
 	limit      segment // -1 where the rate is unknown
@@ -124,7 +124,7 @@ func (b *laneBuilder) edges() (edges, refused []edge) {
 	for i := range b.here.Ranked {
 		for j := range b.there.Ranked {
 			e := b.edge(i, j)
-			if e.cell.reach == ReachNo || e.rate == 0 {
+			if e.reach.reach == ReachNo || e.rate == 0 {
 				refused = append(refused, e)
 			} else {
 				edges = append(edges, e)
@@ -141,8 +141,8 @@ func (b *laneBuilder) edge(i, j int) edge {
 	p := b.p
 	x, y := b.here.Ranked[i].index, b.there.Ranked[j].index
 	atX, atY := p.hereAt[x], p.thereAt[y]
-	e := edge{i: i, j: j, cell: &p.cells[atX*len(p.there)+atY], limit: -1, foreign: b.here.Ranked[i].foreign || b.there.Ranked[j].foreign}
-	if e.cell.reach == ReachNo {
+	e := edge{i: i, j: j, reach: &p.reach[atX*len(p.there)+atY], limit: -1, foreign: b.here.Ranked[i].foreign || b.there.Ranked[j].foreign}
+	if e.reach.reach == ReachNo {
 		e.rate = math.Inf(1)
 		return e
 	}
@@ -156,7 +156,7 @@ func (b *laneBuilder) edge(i, j int) edge {
 	b.allocator.Share(alone[:])
 	e.rate, e.limit = alone[0].Rate, alone[0].Limit
 	e.upperBound = out.uncertain || in.uncertain
-	e.loop, e.doubtful = e.cell.code == codeLoopback, e.cell.doubtful()
+	e.loop, e.doubtful = e.reach.code == codeLoopback, e.reach.doubtful()
 	e.far, e.sum = max(b.tierHere[i], b.tierThere[j]), b.tierHere[i]+b.tierThere[j]
 	c, d := &p.here[atX].cabled, &p.there[atY].cabled
 	e.rail = likeness(c.rail >= 0 && d.rail >= 0, c.rail == d.rail)
@@ -452,7 +452,7 @@ func (b *laneBuilder) lane(e *edge, v Verdict) Lane {
 	c, d := &b.here.Ranked[e.i], &b.there.Ranked[e.j]
 	x, y := b.p.here[b.p.hereAt[c.index]], b.p.there[b.p.thereAt[d.index]]
 	l := Lane{Local: c.Port, Remote: d.Port, LocalName: c.Name, RemoteName: d.Name, Verdict: v, Tier: e.tier,
-		LocalClass: c.Class, RemoteClass: d.Class, Reach: e.cell.reach, ReachReason: e.cell.reason(x, y), Contact: e.cell.contact(x, y),
+		LocalClass: c.Class, RemoteClass: d.Class, Reach: e.reach.reach, ReachReason: e.reach.reason(x, y), Contact: e.reach.contact(x, y),
 		Basis: topo.BasisUnknown, LocalIndex: c.index, RemoteIndex: d.index, segments: e.segments, rate: e.rate, upperBound: e.upperBound}
 	if e.limit >= 0 {
 		rate, link := roundRate(e.rate), b.p.linkOf(e.limit)
@@ -474,7 +474,7 @@ func (b *laneBuilder) lane(e *edge, v Verdict) Lane {
 }
 
 // cabled says what the fabric file has of both ports.
-func cabled(e *edge, x, y *end) (Reason, bool) {
+func cabled(e *edge, x, y *endpoint) (Reason, bool) {
 	text := ""
 	switch {
 	case e.rail == 0:
@@ -600,8 +600,8 @@ func (b *laneBuilder) ofOnePort(refused []edge) []Rejection {
 	for k := range refused {
 		e := &refused[k]
 		d := &b.there.Ranked[e.j]
-		code := e.cell.code
-		if e.cell.reach != ReachNo {
+		code := e.reach.code
+		if e.reach.reach != ReachNo {
 			code = codeNoRate
 		}
 		at := 0
@@ -620,9 +620,9 @@ func (b *laneBuilder) ofOnePort(refused []edge) []Rejection {
 
 // refusal is why an edge is no lane.
 func (b *laneBuilder) refusal(e *edge) Reason {
-	if e.cell.reach != ReachNo {
+	if e.reach.reach != ReachNo {
 		return Reason{codeNoRate, fmt.Sprintf("%s carries nothing", b.p.where(e.limit)), ""}
 	}
 	x, y := b.p.here[b.p.hereAt[b.here.Ranked[e.i].index]], b.p.there[b.p.thereAt[b.there.Ranked[e.j].index]]
-	return e.cell.reason(x, y)
+	return e.reach.reason(x, y)
 }

@@ -220,7 +220,7 @@ func mostPairs(edges []edge, i int, there [5]bool) int {
 // A port with one partner gets it, even if a port before it liked that partner
 // best: the other one has another choice.
 func TestAugmentingPaths(t *testing.T) {
-	at := func(i, j int) edge { return edge{i: i, j: j, cell: &cell{}} }
+	at := func(i, j int) edge { return edge{i: i, j: j, reach: &reachability{}} }
 	for _, tt := range []struct {
 		name  string
 		edges []edge

@@ -25,11 +25,11 @@ type PairOptions struct {
 type Pair struct {
 	local, remote         *Host
 	localName, remoteName string
-	here, there           []*end    // the usable ports
-	hereAt, thereAt       []int     // the place of a port in those, by Port.Index; -1 for others
-	cells                 []cell    // here by there
-	caps                  []float64 // the segments of both hosts
-	offset                segment   // of the remote host's segments
+	here, there           []*endpoint    // the usable ports
+	hereAt, thereAt       []int          // the place of a port in those, by Port.Index; -1 for others
+	reach                 []reachability // here by there
+	caps                  []float64      // the segments of both hosts
+	offset                segment        // of the remote host's segments
 	problems              []Reason
 }
 
@@ -70,8 +70,8 @@ func Connect(local, remote *Host, o PairOptions) (*Pair, error) {
 	if note, ok := o.Fabric.unused(p.localName, p.remoteName); ok {
 		p.problems = []Reason{note}
 	}
-	p.here, p.hereAt = local.ends(cabledHere)
-	p.there, p.thereAt = remote.ends(cabledThere)
+	p.here, p.hereAt = local.endpoints(cabledHere)
+	p.there, p.thereAt = remote.endpoints(cabledThere)
 	if n := len(p.here) * len(p.there); n > maxPairs {
 		return nil, fmt.Errorf("pathsel: connect %q and %q: %d by %d usable ports: at most %d pairs are looked at, give roles to fewer NICs",
 			p.localName, p.remoteName, len(p.here), len(p.there), maxPairs)
@@ -81,23 +81,23 @@ func Connect(local, remote *Host, o PairOptions) (*Pair, error) {
 		p.offset = segment(len(local.caps))
 		p.caps = append(append(make([]float64, 0, len(local.caps)+len(remote.caps)), local.caps...), remote.caps...)
 	}
-	p.cells = make([]cell, 0, len(p.here)*len(p.there))
-	k := kinship{railOnly: o.Fabric != nil && o.Fabric.RailOnly, sameHost: local == remote, twins: local != remote && twins(local.t, remote.t)}
-	if k.twins {
+	p.reach = make([]reachability, 0, len(p.here)*len(p.there))
+	k := hostPair{railOnly: o.Fabric != nil && o.Fabric.RailOnly, sameHost: local == remote, sameMachine: local != remote && sameMachine(local.t, remote.t)}
+	if k.sameMachine {
 		p.problems = append(p.problems, Reason{codeTwins, "both topologies are of one machine: taken as two hosts of its kind in the same networks", ""})
 	}
 	for _, a := range p.here {
 		for _, b := range p.there {
-			p.cells = append(p.cells, judgeEnds(a, b, k))
+			p.reach = append(p.reach, judgePair(a, b, k))
 		}
 	}
 	return p, nil
 }
 
-// twins says whether two topologies are of one machine: a device of theirs has
+// sameMachine says whether two topologies are of one machine: a device of theirs has
 // one hardware address. One capture is often used for both hosts of a pair, to
 // ask what a second machine of the kind would give.
-func twins(a, b *topo.Topology) bool {
+func sameMachine(a, b *topo.Topology) bool {
 	addresses := func(t *topo.Topology) map[string]bool {
 		out := map[string]bool{}
 		for i := range t.RDMADevices {

@@ -15,12 +15,12 @@ import (
 // does not depend on the input's: consumers by location and name, ports by PCI
 // address as the GPUs are, so that those of one card are together.
 type planner struct {
-	h         *Host
-	consumers []planConsumer
-	ports     []*Port
-	cost      []assignCost // [consumer*len(ports)+port]
-	given     [][]int      // the ports of each consumer, places in ports
-	served    [][]int      // the consumers of each port, places in consumers
+	h           *Host
+	consumers   []planConsumer
+	ports       []*Port
+	cost        []assignCost // [consumer*len(ports)+port]
+	portsOf     [][]int      // the ports of each consumer, places in ports
+	consumersOf [][]int      // the consumers of each port, places in consumers
 }
 
 func (h *Host) newPlanner(given []Consumer) (*planner, error) {
@@ -46,7 +46,7 @@ func (h *Host) newPlanner(given []Consumer) (*planner, error) {
 type planConsumer struct {
 	Consumer
 	loc   int // place in Host.locations
-	given int // place in what the caller gave
+	place int // in what the caller gave
 }
 
 // planConsumers checks the consumers, or finds the usual ones, and puts them in
@@ -178,10 +178,10 @@ func planCards(ports []*Port) []int {
 // assign shares the ports out.
 func (pl *planner) assign() {
 	n, g := len(pl.ports), len(pl.consumers)
-	pl.given, pl.served = make([][]int, g), make([][]int, n)
+	pl.portsOf, pl.consumersOf = make([][]int, g), make([][]int, n)
 	give := func(consumer, port int) {
-		pl.given[consumer] = append(pl.given[consumer], port)
-		pl.served[port] = append(pl.served[port], consumer)
+		pl.portsOf[consumer] = append(pl.portsOf[consumer], port)
+		pl.consumersOf[port] = append(pl.consumersOf[port], consumer)
 	}
 	switch {
 	case n == 0:
@@ -290,8 +290,8 @@ func (pl *planner) evaluate() *Plan {
 	p.BytesPerSec, p.Basis = total(flows)
 	first := 0 // flows are in the order of consumers
 	for c := range pl.consumers {
-		mine := flows[first : first+len(pl.given[c])]
-		p.Assignments[pl.consumers[c].given] = pl.assigned(c, mine)
+		mine := flows[first : first+len(pl.portsOf[c])]
+		p.Assignments[pl.consumers[c].place] = pl.assigned(c, mine)
 		first += len(mine)
 	}
 	if len(pl.h.ports) == 0 { // the origin tells of no port: that is not to say that there is none
@@ -310,7 +310,7 @@ func (pl *planner) evaluate() *Plan {
 func (pl *planner) flow() []planFlow {
 	var pairs []planFlow
 	var flows []maxmin.Flow
-	for c, ports := range pl.given {
+	for c, ports := range pl.portsOf {
 		for _, p := range ports {
 			segments := pl.route(c, p).segments
 			pairs = append(pairs, planFlow{consumer: c, port: p, segments: segments, limit: -1, basis: topo.BasisUnknown})
@@ -370,7 +370,7 @@ func (pl *planner) assigned(c int, flows []planFlow) Assignment {
 	if limit := planLimit(flows); limit >= 0 {
 		a.Limit = pl.h.segLinks[limit/2].ID
 	}
-	ports := slices.Clone(pl.given[c])
+	ports := slices.Clone(pl.portsOf[c])
 	slices.SortStableFunc(ports, func(x, y int) int {
 		if order := pl.compare(c, x, y); order != 0 {
 			return order
@@ -427,7 +427,7 @@ func (pl *planner) explain(c, p int) Candidate {
 		}
 		switch {
 		case pl.compare(c, other, p) >= 0:
-		case slices.Contains(pl.given[c], other):
+		case slices.Contains(pl.portsOf[c], other):
 			own = true
 		case taken < 0 || pl.compare(c, other, taken) < 0:
 			taken = other
@@ -453,8 +453,8 @@ func (pl *planner) explain(c, p int) Candidate {
 
 // names lists the consumers of a port.
 func (pl *planner) names(port int) []string {
-	out := make([]string, 0, len(pl.served[port]))
-	for _, c := range pl.served[port] {
+	out := make([]string, 0, len(pl.consumersOf[port]))
+	for _, c := range pl.consumersOf[port] {
 		out = append(out, pl.consumers[c].Name)
 	}
 	return out
@@ -479,8 +479,8 @@ func (pl *planner) loads(flows []planFlow) []PortLoad {
 	for i, p := range pl.ports {
 		out[i] = PortLoad{Port: p.ID, Name: p.Name, Consumers: pl.names(i)}
 		out[i].BytesPerSec, out[i].Basis = total(through[i])
-		for _, c := range pl.served[i] {
-			out[i].Share += 1 / float64(len(pl.given[c]))
+		for _, c := range pl.consumersOf[i] {
+			out[i].Share += 1 / float64(len(pl.portsOf[c]))
 		}
 	}
 	slices.SortStableFunc(out, func(a, b PortLoad) int {
@@ -495,9 +495,9 @@ func (pl *planner) bottleneck(p *Plan, flows []planFlow) *Bottleneck {
 	var slow *Assignment
 	limit, first := segment(-1), 0
 	for c := range pl.consumers {
-		mine := flows[first : first+len(pl.given[c])]
+		mine := flows[first : first+len(pl.portsOf[c])]
 		first += len(mine)
-		a := &p.Assignments[pl.consumers[c].given]
+		a := &p.Assignments[pl.consumers[c].place]
 		if at := planLimit(mine); at >= 0 && a.BytesPerSec != nil && (slow == nil || *a.BytesPerSec < *slow.BytesPerSec) {
 			slow, limit = a, at
 		}
@@ -514,7 +514,7 @@ func (pl *planner) bottleneck(p *Plan, flows []planFlow) *Bottleneck {
 		behind[f.consumer] = behind[f.consumer] || slices.Contains(f.segments, limit)
 	}
 	for c := range pl.consumers {
-		switch rate := p.Assignments[pl.consumers[c].given].BytesPerSec; {
+		switch rate := p.Assignments[pl.consumers[c].place].BytesPerSec; {
 		case behind[c]:
 			b.Consumers = append(b.Consumers, pl.consumers[c].Name)
 		case rate != nil && *rate == b.SlowestBytesPerSec:

@@ -45,19 +45,19 @@ const (
 	protoEFA   = "EFA"
 )
 
-// end is one port as the other side sees it.
-type end struct {
-	p      *Port
-	proto  string // "" unknown
-	cabled cabling
-	ips    []ipEnd // routable addresses: of the interface, or of GIDs of RoCE v2
-	near   []ipEnd // GIDs that reach the same link only: link-local ones and RoCE v1
-	prefix string  // InfiniBand: the upper half of GID 0, "" unknown
-	pkeys  []uint16
+// endpoint is one port as the other side sees it.
+type endpoint struct {
+	p        *Port
+	proto    string // "" unknown
+	cabled   cabling
+	ips      []ipAddress // routable addresses: of the interface, or of GIDs of RoCE v2
+	sameLink []ipAddress // GIDs that reach the same link only: link-local ones and RoCE v1
+	prefix   string      // InfiniBand: the upper half of GID 0, "" unknown
+	pkeys    []uint16
 }
 
-// ipEnd is one address of a port.
-type ipEnd struct {
+// ipAddress is an address of a port with the ways that lead from it.
+type ipAddress struct {
 	addr   netip.Addr
 	subnet netip.Prefix // not valid where its length is not known
 	routes []netip.Prefix
@@ -65,10 +65,10 @@ type ipEnd struct {
 	gid    *topo.GID
 }
 
-// ends prepares the usable ports of a host, and gives each port's place among
+// endpoints prepares the usable ports of a host, and gives each port's place among
 // them by Port.Index, -1 for a port that is not usable.
-func (h *Host) ends(cabled []cabling) ([]*end, []int) {
-	var out []*end
+func (h *Host) endpoints(cabled []cabling) ([]*endpoint, []int) {
+	var out []*endpoint
 	at := make([]int, len(h.ports))
 	for i := range h.ports {
 		p := &h.ports[i]
@@ -76,7 +76,7 @@ func (h *Host) ends(cabled []cabling) ([]*end, []int) {
 		if !p.Usable {
 			continue
 		}
-		e := &end{p: p, proto: protoTCP, cabled: cabled[i]}
+		e := &endpoint{p: p, proto: protoTCP, cabled: cabled[i]}
 		if h.transport == RDMA {
 			e.proto = p.protocol()
 		}
@@ -84,7 +84,7 @@ func (h *Host) ends(cabled []cabling) ([]*end, []int) {
 		case protoTCP, protoIWARP:
 			for _, a := range p.Addresses {
 				if routable(a.Addr()) {
-					e.ips = append(e.ips, newIPEnd(a.Addr(), p.netdev, nil))
+					e.ips = append(e.ips, newIPAddress(a.Addr(), p.netdev, nil))
 				}
 			}
 		case protoRoCE:
@@ -121,9 +121,9 @@ func (p *Port) protocol() string {
 	return ""
 }
 
-// newIPEnd finds the network that an address is in and the ways of its interface.
-func newIPEnd(addr netip.Addr, n *topo.Netdev, gid *topo.GID) ipEnd {
-	ip := ipEnd{addr: addr, gid: gid}
+// newIPAddress finds the network that an address is in and the ways of its interface.
+func newIPAddress(addr netip.Addr, n *topo.Netdev, gid *topo.GID) ipAddress {
+	ip := ipAddress{addr: addr, gid: gid}
 	if n == nil {
 		return ip
 	}
@@ -146,11 +146,11 @@ func newIPEnd(addr netip.Addr, n *topo.Netdev, gid *topo.GID) ipEnd {
 
 // addGIDs sorts the GIDs of a RoCE port into routable ones and those that reach
 // the same link only, RoCE v2 first.
-func (e *end) addGIDs(index *topo.Index) {
+func (e *endpoint) addGIDs(index *topo.Index) {
 	if e.p.port == nil {
 		return
 	}
-	add := func(list []ipEnd, g topo.GID) []ipEnd {
+	add := func(list []ipAddress, g topo.GID) []ipAddress {
 		addr, err := netip.ParseAddr(g.GID)
 		if err != nil {
 			return list
@@ -159,7 +159,7 @@ func (e *end) addGIDs(index *topo.Index) {
 		if n == nil || len(n.Addresses) == 0 {
 			n = e.p.netdev
 		}
-		return append(list, newIPEnd(addr.Unmap(), n, &g))
+		return append(list, newIPAddress(addr.Unmap(), n, &g))
 	}
 	best := RoCEGIDs(e.p.port)
 	for _, g := range best {
@@ -170,7 +170,7 @@ func (e *end) addGIDs(index *topo.Index) {
 			if isV2 := g.Type == gidRoCEv2; isV2 != v2 || isV2 && slices.ContainsFunc(best, func(b topo.GID) bool { return b.Index == g.Index }) {
 				continue
 			}
-			e.near = add(e.near, g)
+			e.sameLink = add(e.sameLink, g)
 		}
 	}
 }
@@ -180,7 +180,7 @@ func (e *end) addGIDs(index *topo.Index) {
 const gidRoCEv2 = "RoCE v2"
 
 // addSubnet reads the subnet prefix and the partitions of an InfiniBand port.
-func (e *end) addSubnet() {
+func (e *endpoint) addSubnet() {
 	if e.p.port == nil {
 		return
 	}
@@ -189,7 +189,7 @@ func (e *end) addSubnet() {
 		if addr, err := netip.ParseAddr(g.GID); err == nil && g.Index == 0 {
 			raw := addr.As16()
 			e.prefix = fmt.Sprintf("%x", raw[:8])
-			e.near = append(e.near, ipEnd{addr: addr, gid: g})
+			e.sameLink = append(e.sameLink, ipAddress{addr: addr, gid: g})
 		}
 	}
 	for _, k := range e.p.port.PKeys {
@@ -199,20 +199,20 @@ func (e *end) addSubnet() {
 	}
 }
 
-// cell is the answer for one pair of ports: the addresses are places in the
+// reachability is the answer for one pair of ports: the addresses are places in the
 // ends' lists, -1 for none.
-type cell struct {
+type reachability struct {
 	reach     Reach
 	code      Code
 	at, there int16
-	near      bool // the addresses are of the near lists
+	sameLink  bool // the addresses are in the lists of that name
 	pkey      uint16
 }
 
 // doubtful says that a pair may well not reach each other. InfiniBand's default
 // prefix, unread partition keys and EFA are no reason to go another way: they
 // are the same for all ports of a host, and nearly always right.
-func (c *cell) doubtful() bool {
+func (c *reachability) doubtful() bool {
 	switch c.code {
 	case codeDefaultPrefix, codePKeyUnknown, codeProvider:
 		return false
@@ -220,18 +220,18 @@ func (c *cell) doubtful() bool {
 	return c.reach == ReachAssumed
 }
 
-// kinship is what holds for all pairs of ports of two hosts.
-type kinship struct {
-	railOnly bool
-	sameHost bool
-	twins    bool // both topologies are of one machine
+// hostPair is what holds for all pairs of ports of two hosts.
+type hostPair struct {
+	railOnly    bool
+	sameHost    bool
+	sameMachine bool // both topologies are of one machine
 }
 
-// judgeEnds says whether two ports reach each other. Both must see the other:
+// judgePair says whether two ports reach each other. Both must see the other:
 // each rule looks from both sides.
-func judgeEnds(a, b *end, k kinship) cell {
-	c := cell{at: -1, there: -1}
-	no := func(code Code) cell { return cell{reach: ReachNo, code: code, at: -1, there: -1} }
+func judgePair(a, b *endpoint, k hostPair) reachability {
+	c := reachability{at: -1, there: -1}
+	no := func(code Code) reachability { return reachability{reach: ReachNo, code: code, at: -1, there: -1} }
 	x, y := &a.cabled, &b.cabled
 	switch {
 	case x.plane >= 0 && y.plane >= 0 && x.plane != y.plane:
@@ -271,12 +271,12 @@ const defaultPrefix = "fe80000000000000"
 
 // judgeSubnets is the rule of InfiniBand: one subnet, and a partition of which
 // one side at least is a full member.
-func judgeSubnets(a, b *end, k kinship) cell {
-	c := cell{reach: ReachYes, code: codeSameSubnet, at: -1, there: -1, near: true}
+func judgeSubnets(a, b *endpoint, k hostPair) reachability {
+	c := reachability{reach: ReachYes, code: codeSameSubnet, at: -1, there: -1, sameLink: true}
 	if a.prefix != "" && b.prefix != "" {
 		c.at, c.there = 0, 0
 		if a.prefix != b.prefix {
-			return cell{reach: ReachNo, code: codeOtherSubnet, at: 0, there: 0, near: true}
+			return reachability{reach: ReachNo, code: codeOtherSubnet, at: 0, there: 0, sameLink: true}
 		}
 	}
 	key, code := commonPKey(a.pkeys, b.pkeys)
@@ -284,7 +284,7 @@ func judgeSubnets(a, b *end, k kinship) cell {
 	switch {
 	case code == codePKey || code == codePKeyLimited:
 		c.reach, c.code = ReachNo, code
-	case !k.twins && c.at >= 0 && a.near[0].addr == b.near[0].addr:
+	case !k.sameMachine && c.at >= 0 && a.sameLink[0].addr == b.sameLink[0].addr:
 		c.reach, c.code = ReachAssumed, codeSameAddress
 	case c.at < 0 || a.p.port.LID == nil || b.p.port.LID == nil:
 		c.reach, c.code = ReachAssumed, codeReachUnknown
@@ -324,19 +324,19 @@ func commonPKey(a, b []uint16) (uint16, Code) {
 
 // judgeRoCE tries the routable GIDs of RoCE v2, and where a side has none the
 // GIDs that reach the same link.
-func judgeRoCE(a, b *end, k kinship) cell {
+func judgeRoCE(a, b *endpoint, k hostPair) reachability {
 	if len(a.ips) > 0 && len(b.ips) > 0 {
 		return judgeIPs(a.ips, b.ips, k)
 	}
-	c := cell{reach: ReachNo, code: codeGIDType, at: -1, there: -1, near: true}
-	if len(a.ips)+len(a.near) == 0 || len(b.ips)+len(b.near) == 0 {
+	c := reachability{reach: ReachNo, code: codeGIDType, at: -1, there: -1, sameLink: true}
+	if len(a.ips)+len(a.sameLink) == 0 || len(b.ips)+len(b.sameLink) == 0 {
 		c.reach, c.code = ReachAssumed, codeReachUnknown
 		return c
 	}
-	for i := range a.near {
-		for j := range b.near {
-			g, h := a.near[i].gid, b.near[j].gid
-			if g.Type == h.Type && a.near[i].addr.Is4() == b.near[j].addr.Is4() {
+	for i := range a.sameLink {
+		for j := range b.sameLink {
+			g, h := a.sameLink[i].gid, b.sameLink[j].gid
+			if g.Type == h.Type && a.sameLink[i].addr.Is4() == b.sameLink[j].addr.Is4() {
 				c.reach, c.code, c.at, c.there = ReachAssumed, CodeLinkLocal, int16(i), int16(j)
 				return c
 			}
@@ -358,7 +358,7 @@ const (
 )
 
 // to says how an address gets to another one, as its own host sees it.
-func (e *ipEnd) to(other netip.Addr) way {
+func (e *ipAddress) to(other netip.Addr) way {
 	switch {
 	case e.subnet.IsValid() && e.subnet.Contains(other):
 		return wayOnLink
@@ -374,10 +374,10 @@ func (e *ipEnd) to(other netip.Addr) way {
 
 // judgeIPs finds the addresses of two ports that reach each other most
 // certainly, each from its own host's view; the first such pair wins.
-func judgeIPs(a, b []ipEnd, k kinship) cell {
-	c := cell{reach: ReachNo, code: codeNoRoute, at: -1, there: -1}
+func judgeIPs(a, b []ipAddress, k hostPair) reachability {
+	c := reachability{reach: ReachNo, code: codeNoRoute, at: -1, there: -1}
 	if len(a) == 0 || len(b) == 0 {
-		return cell{reach: ReachAssumed, code: codeReachUnknown, at: -1, there: -1}
+		return reachability{reach: ReachAssumed, code: codeReachUnknown, at: -1, there: -1}
 	}
 	best := wayNone
 	for i := range a {
@@ -386,7 +386,7 @@ func judgeIPs(a, b []ipEnd, k kinship) cell {
 				continue
 			}
 			w := min(a[i].to(b[j].addr), b[j].to(a[i].addr))
-			if a[i].addr == b[j].addr && !k.twins && !k.sameHost {
+			if a[i].addr == b[j].addr && !k.sameMachine && !k.sameHost {
 				w = waySame
 			}
 			if c.at < 0 || w > best {
@@ -409,26 +409,26 @@ func judgeIPs(a, b []ipEnd, k kinship) cell {
 	return c
 }
 
-// addresses are the two addresses that a cell is about, nil where it has none.
-func (c *cell) addresses(a, b *end) (x, y *ipEnd) {
+// addresses are the two addresses that an answer is about, nil where it has none.
+func (c *reachability) addresses(a, b *endpoint) (x, y *ipAddress) {
 	if c.at < 0 {
 		return nil, nil
 	}
-	if c.near {
-		return &a.near[c.at], &b.near[c.there]
+	if c.sameLink {
+		return &a.sameLink[c.at], &b.sameLink[c.there]
 	}
 	return &a.ips[c.at], &b.ips[c.there]
 }
 
 // contact is what a transport needs to connect the two ports.
-func (c *cell) contact(a, b *end) Contact {
+func (c *reachability) contact(a, b *endpoint) Contact {
 	var out Contact
 	if x, y := c.addresses(a, b); x != nil {
 		if x.gid != nil {
 			out.LocalGIDIndex, out.LocalGID = &x.gid.Index, x.gid.GID
 			out.RemoteGIDIndex, out.RemoteGID = &y.gid.Index, y.gid.GID
 		}
-		if x.gid == nil || !c.near {
+		if x.gid == nil || !c.sameLink {
 			out.LocalAddress, out.RemoteAddress = x.addr, y.addr
 		}
 	}
@@ -446,7 +446,7 @@ func (c *cell) contact(a, b *end) Contact {
 }
 
 // reason says in words why two ports reach each other or do not.
-func (c *cell) reason(a, b *end) Reason {
+func (c *reachability) reason(a, b *endpoint) Reason {
 	x, y := c.addresses(a, b)
 	r := Reason{Code: c.code, Evidence: a.p.evidence}
 	switch c.code {
@@ -485,7 +485,7 @@ func (c *cell) reason(a, b *end) Reason {
 }
 
 // missing names what would decide.
-func (c *cell) missing(a, b *end) string {
+func (c *reachability) missing(a, b *endpoint) string {
 	switch {
 	case a.proto == "" || b.proto == "":
 		return "the protocol of a port"
@@ -500,7 +500,7 @@ func (c *cell) missing(a, b *end) string {
 }
 
 // refusal says why two ports do not reach each other.
-func (c *cell) refusal(a, b *end) (text, evidence string) {
+func (c *reachability) refusal(a, b *endpoint) (text, evidence string) {
 	x, y := c.addresses(a, b)
 	switch c.code {
 	case codeOtherPlane:
@@ -528,7 +528,7 @@ func (c *cell) refusal(a, b *end) (text, evidence string) {
 }
 
 // String is an address with the length of its network, where that is known.
-func (e *ipEnd) String() string {
+func (e *ipAddress) String() string {
 	if e.subnet.IsValid() {
 		return netip.PrefixFrom(e.addr, e.subnet.Bits()).String()
 	}

@@ -18,13 +18,13 @@ const maxRef = 128
 // ErrNoNode is given for a name that no node of the host has, or several have.
 var ErrNoNode = errors.New("no such node")
 
-// refError is ErrNoNode with what was asked for and what there is.
-type refError struct{ text string }
+// resolveError is ErrNoNode with what was asked for and what there is.
+type resolveError struct{ text string }
 
-func (e *refError) Error() string        { return "pathsel: " + e.text }
-func (e *refError) Is(target error) bool { return target == ErrNoNode }
+func (e *resolveError) Error() string        { return "pathsel: " + e.text }
+func (e *resolveError) Is(target error) bool { return target == ErrNoNode }
 
-func noNode(format string, args ...any) error { return &refError{fmt.Sprintf(format, args...)} }
+func noSuchNode(format string, args ...any) error { return &resolveError{fmt.Sprintf(format, args...)} }
 
 // Resolve finds the node that a name means:
 //
@@ -42,10 +42,10 @@ func noNode(format string, args ...any) error { return &refError{fmt.Sprintf(for
 // which order CUDA counts them for a process.
 func (h *Host) Resolve(ref string) (topo.ID, error) {
 	if ref == "" {
-		return "", noNode("no name is given: %s", h.there())
+		return "", noSuchNode("no name is given: %s", h.locationsText())
 	}
 	if len(ref) > maxRef {
-		return "", noNode("%q...: %d characters long: want a name of at most %d", ref[:32], len(ref), maxRef)
+		return "", noSuchNode("%q...: %d characters long: want a name of at most %d", ref[:32], len(ref), maxRef)
 	}
 	if bdf, err := topo.ParseBDF(ref); err == nil {
 		return h.atAddress(ref, bdf)
@@ -76,7 +76,7 @@ func (h *Host) ofKind(kind, name string) (id topo.ID, known bool, err error) {
 	switch kind {
 	case "gpu", "cpu", "numa", "nvml", "cuda":
 		if numeric != nil || !isNumber(name) {
-			return "", true, noNode("%s:%s: want a number: %s", kind, name, h.there())
+			return "", true, noSuchNode("%s:%s: want a number: %s", kind, name, h.locationsText())
 		}
 	}
 	switch kind {
@@ -84,7 +84,7 @@ func (h *Host) ofKind(kind, name string) (id topo.ID, known bool, err error) {
 		id, err = h.existing(topo.GPUID(number))
 	case "cpu", "numa":
 		if id, err = h.existing(topo.NUMAID(number)); err != nil {
-			err = h.unknown(kind + ":" + name) // as it was asked for
+			err = h.noSuchName(kind + ":" + name) // as it was asked for
 		}
 	case "nvml":
 		id, err = h.gpuByNVML(number)
@@ -97,7 +97,7 @@ func (h *Host) ofKind(kind, name string) (id topo.ID, known bool, err error) {
 	case "pci":
 		var bdf topo.BDF
 		if bdf, err = topo.ParseBDF(name); err != nil {
-			return "", true, noNode("%s: want a PCI address such as 0000:1b:00.0", "pci:"+name)
+			return "", true, noSuchNode("%s: want a PCI address such as 0000:1b:00.0", "pci:"+name)
 		}
 		id, err = h.atAddress(name, bdf)
 	default:
@@ -111,7 +111,7 @@ func (h *Host) existing(id topo.ID) (topo.ID, error) {
 	if h.index.Node(id) != nil {
 		return id, nil
 	}
-	return "", h.unknown(string(id))
+	return "", h.noSuchName(string(id))
 }
 
 // names lists the nodes that a name can mean, in the order of kinds and names.
@@ -143,11 +143,11 @@ func (h *Host) names() []topo.ID {
 func (h *Host) gpuAsPrinted(ref, number string) (topo.ID, error) {
 	n, err := strconv.Atoi(number)
 	if err != nil {
-		return "", h.unknown(ref)
+		return "", h.noSuchName(ref)
 	}
 	id, err := h.existing(topo.GPUID(n))
 	if other, errNVML := h.gpuByNVML(n); err == nil && errNVML == nil && other != id {
-		return "", noNode("%s: nvidia-smi's number %d is %s here, which counts in PCI order: say gpu:%d or nvml:%d", ref, n, other, n, n)
+		return "", noSuchNode("%s: nvidia-smi's number %d is %s here, which counts in PCI order: say gpu:%d or nvml:%d", ref, n, other, n, n)
 	}
 	return id, err
 }
@@ -162,9 +162,9 @@ func (h *Host) gpuByNVML(number int) (topo.ID, error) {
 		}
 	}
 	if !known {
-		return "", noNode("nvml:%d: NVML's numbers are not known of this host: %s", number, h.there())
+		return "", noSuchNode("nvml:%d: NVML's numbers are not known of this host: %s", number, h.locationsText())
 	}
-	return "", h.unknown(fmt.Sprintf("nvml:%d", number))
+	return "", h.noSuchName(fmt.Sprintf("nvml:%d", number))
 }
 
 // gpuByCUDA resolves a CUDA number where every order of counting gives the
@@ -180,9 +180,9 @@ func (h *Host) gpuByCUDA(number int) (topo.ID, error) {
 	case len(seen) == 1 && number == 0:
 		return seen[0], nil
 	case len(seen) <= 1:
-		return "", h.unknown(fmt.Sprintf("cuda:%d", number))
+		return "", h.noSuchName(fmt.Sprintf("cuda:%d", number))
 	}
-	return "", noNode("cuda:%d: which GPU that is depends on the process (CUDA_VISIBLE_DEVICES, CUDA_DEVICE_ORDER): say gpu:N, counted in PCI order, nvml:N or a UUID", number)
+	return "", noSuchNode("cuda:%d: which GPU that is depends on the process (CUDA_VISIBLE_DEVICES, CUDA_DEVICE_ORDER): say gpu:N, counted in PCI order, nvml:N or a UUID", number)
 }
 
 // gpuByUUID finds the GPU of a UUID, or of a MIG device's.
@@ -209,7 +209,7 @@ func (h *Host) gpuByUUID(ref, lower string) (topo.ID, error) {
 		return "", ambiguous(ref, found)
 	}
 	if len(found) == 0 {
-		return "", noNode("%s: no GPU of this host has a UUID that begins so: %s", ref, h.there())
+		return "", noSuchNode("%s: no GPU of this host has a UUID that begins so: %s", ref, h.locationsText())
 	}
 	return found[0], nil
 }
@@ -219,7 +219,7 @@ func ambiguous(ref string, found []topo.ID) error {
 	for i, id := range found {
 		names[i] = string(id)
 	}
-	return noNode("%s can mean %s: say which", ref, text.Join(names, len(names)))
+	return noSuchNode("%s can mean %s: say which", ref, text.Join(names, len(names)))
 }
 
 // nic finds an RDMA device, an interface without one, or the one that a card has.
@@ -233,7 +233,7 @@ func (h *Host) nic(name string) (topo.ID, error) {
 	}
 	switch len(found) {
 	case 0:
-		return "", h.unknown("nic:" + name)
+		return "", h.noSuchName("nic:" + name)
 	case 1:
 		return found[0], nil
 	}
@@ -268,13 +268,13 @@ func (h *Host) atAddress(ref string, bdf topo.BDF) (topo.ID, error) {
 	}
 	d := h.index.PCIDevice(pci)
 	if d == nil {
-		return "", noNode("%s: nothing is at this PCI address", ref)
+		return "", noSuchNode("%s: nothing is at this PCI address", ref)
 	}
 	what := string(d.Role)
 	if d.DeviceName != "" {
 		what += ", " + d.DeviceName
 	}
-	return "", noNode("%s is no GPU, NIC or drive (%s)", ref, what)
+	return "", noSuchNode("%s is no GPU, NIC or drive (%s)", ref, what)
 }
 
 // devicesAt lists the devices of a PCI function. An RDMA device stands for the
@@ -321,15 +321,15 @@ func (h *Host) byName(ref string) (topo.ID, error) {
 	}
 	switch len(found) {
 	case 0:
-		return "", h.unknown(ref)
+		return "", h.noSuchName(ref)
 	case 1:
 		return found[0], nil
 	}
 	return "", ambiguous(ref, found)
 }
 
-// unknown names what looks like the name that nothing has.
-func (h *Host) unknown(ref string) error {
+// noSuchName names what looks like the name that nothing has.
+func (h *Host) noSuchName(ref string) error {
 	const most = 5
 	var near []string
 	names := h.names()
@@ -345,13 +345,13 @@ func (h *Host) unknown(ref string) error {
 		}
 	}
 	if len(near) == 0 {
-		return noNode("%s: nothing on this host has that name: %s", ref, h.there())
+		return noSuchNode("%s: nothing on this host has that name: %s", ref, h.locationsText())
 	}
-	return noNode("%s: nothing on this host has that name: near it is %s", ref, text.Join(near, len(near)))
+	return noSuchNode("%s: nothing on this host has that name: near it is %s", ref, text.Join(near, len(near)))
 }
 
-// there says which memory locations the host has.
-func (h *Host) there() string {
+// locationsText says which memory locations the host has.
+func (h *Host) locationsText() string {
 	var parts []string
 	run := func(locations []Location) {
 		switch n := len(locations); {

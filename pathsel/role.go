@@ -53,7 +53,7 @@ func (h *Host) assignRoles(override map[topo.ID]Role) error {
 	}
 	r := roles{h: h, beside: make([]topo.ID, len(h.ports)), placed: make([]bool, len(h.ports)),
 		layers: map[string]int{}, rates: map[topo.Rate]int{}, fabrics: map[string]topo.Rate{}}
-	r.look()
+	r.gather()
 	for i := range h.ports {
 		p := &h.ports[i]
 		if role, ok := override[p.NIC]; ok {
@@ -96,8 +96,8 @@ func (h *Host) followPF() {
 	}
 }
 
-// look gathers rates, link layers and which ports stand beside a GPU.
-func (r *roles) look() {
+// gather collects rates, link layers and which ports stand beside a GPU.
+func (r *roles) gather() {
 	t := r.h.t
 	near, rdma := map[topo.ID]bool{}, r.hasRDMA()
 	unplaced := 0 // ports that may be beside a GPU for all we know
