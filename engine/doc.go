@@ -7,13 +7,9 @@
 // slices are sent again over the others, and no buffer is given back while the
 // wire can still touch it.
 //
-//	e, err := engine.New(ctx, engine.Options{Listen: ":7411", Token: token})
-//	kv, err := e.Alloc(1<<30, engine.RegionOptions{Name: "kv", Grant: memory.PeerWrite})
-//	p, err := e.Open(ctx, "node2:7411")
-//	to, err := p.Region(ctx, "kv")
-//	b, err := p.Submit(ctx, []engine.Op{engine.WriteOp(kv.Span(0, 1<<20), to.At(0))}, engine.SubmitOptions{})
-//	err = b.Wait(ctx)
-//	fmt.Println(b.Explain().Text())
+// The package's example moves bytes from one engine's region into another's. An engine
+// knows its host's NICs from Options.Ports (see the example there); package topoctl, at
+// the root of the module, finds them and all transports by itself.
 //
 // Contexts: New's bounds construction, Submit's the whole batch, Wait's only the
 // waiting. A batch's Done is closed when nothing can touch its local buffers any

@@ -7,6 +7,7 @@ import (
 	"log"
 	"time"
 
+	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/memory"
 )
@@ -54,6 +55,34 @@ func Example() {
 	}
 	fmt.Printf("%s\n", theirs.Bytes()[4096:4096+21])
 	// Output: from memory to memory
+}
+
+// An engine that uses every NIC of its host, with peers on other hosts: it is told the
+// host's topology, and a token, which it needs in order to listen on all addresses.
+func ExamplePorts() {
+	ctx := context.Background()
+	topology, err := discover.Discover(ctx, discover.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	e, err := engine.New(ctx, engine.Options{
+		Listen: []string{":7411"},
+		Token:  []byte("a secret of 16 bytes or more"),
+		Ports:  engine.Ports{Topology: topology},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer e.Close()
+	peer, err := e.Open(ctx, "node2:7411")
+	if err != nil {
+		log.Fatal(err)
+	}
+	plan, err := peer.Explain("gpu:0", "gpu:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Print(plan.Text()) // the lanes, and what is expected of each
 }
 
 // A batch of pages with a notification after the last byte.

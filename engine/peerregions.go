@@ -35,7 +35,7 @@ func (p *Peer) Region(ctx context.Context, name string) (*RemoteRegion, error) {
 			return nil, err
 		}
 	}
-	return nil, fmt.Errorf("engine: peer %q: region %q: %w: it offers %s", p.name, name, ErrNoRegion, p.offers())
+	return nil, fmt.Errorf("engine: peer %q: region %q: %w: it offers %s (regions that grant nothing are not offered)", p.name, name, ErrNoRegion, p.offers())
 }
 
 // offers lists some of the peer's regions, for a message.
