@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/engine/memory"
-	"github.com/topoctl/topoctl/engine/registry"
+	"github.com/topoctl/topoctl/internal/base/engine/peerdoc"
 	"github.com/topoctl/topoctl/internal/base/engine/session"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
 )
@@ -27,7 +27,7 @@ type offering struct {
 	// sequence counts changes; now is the descriptor of that sequence, nil until
 	// somebody wants it.
 	sequence    uint64
-	now         *registry.Descriptor
+	now         *peerdoc.Descriptor
 	encoded     []byte // of now, nil until a peer asks: one for all of them
 	subscribers map[*session.Session]*subscriber
 }
@@ -35,7 +35,7 @@ type offering struct {
 // subscriber is a session whose engine is told of changes.
 type subscriber struct {
 	session *session.Session
-	told    *registry.Descriptor
+	told    *peerdoc.Descriptor
 	pushing bool
 }
 
@@ -103,13 +103,13 @@ func (e *Engine) changed() {
 }
 
 // descriptor is the present one; the lock is held.
-func (e *Engine) descriptor() *registry.Descriptor {
+func (e *Engine) descriptor() *peerdoc.Descriptor {
 	o := &e.offering
 	if o.now != nil {
 		return o.now
 	}
-	d := &registry.Descriptor{
-		Schema: registry.SchemaPeer, Name: e.name, Epoch: e.epoch, Sequence: o.sequence,
+	d := &peerdoc.Descriptor{
+		Schema: peerdoc.SchemaPeer, Name: e.name, Epoch: e.epoch, Sequence: o.sequence,
 		Machine: e.machine, Boot: e.boot, Topology: o.topology, Endpoints: o.endpoints,
 	}
 	for _, r := range o.list() {
@@ -117,7 +117,7 @@ func (e *Engine) descriptor() *registry.Descriptor {
 		if grant == memory.None {
 			continue
 		}
-		d.Regions = append(d.Regions, registry.Region{
+		d.Regions = append(d.Regions, peerdoc.Region{
 			ID: r.ID(), Name: r.Name(), Bytes: r.Size(), Location: string(r.location),
 			Read: grant&memory.PeerRead != 0, Write: grant&memory.PeerWrite != 0, Keys: r.keys,
 		})
@@ -188,14 +188,14 @@ func (e *Engine) push(s *subscriber) {
 
 // encodeDelta makes a delta, or one that no peer can apply where it would be too
 // large: then peers ask for the descriptor.
-func encodeDelta(from, to *registry.Descriptor) ([]byte, error) {
-	x, err := registry.Diff(from, to)
+func encodeDelta(from, to *peerdoc.Descriptor) ([]byte, error) {
+	x, err := peerdoc.Diff(from, to)
 	if err != nil {
 		return nil, err
 	}
 	body, err := x.Encode()
 	if err != nil {
-		return (&registry.Delta{From: to.Sequence, To: to.Sequence + 1}).Encode()
+		return (&peerdoc.Delta{From: to.Sequence, To: to.Sequence + 1}).Encode()
 	}
 	return body, nil
 }

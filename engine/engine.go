@@ -17,6 +17,7 @@ import (
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/engine/registry"
 	mem "github.com/topoctl/topoctl/internal/base/engine/memory"
+	"github.com/topoctl/topoctl/internal/base/engine/peerdoc"
 	"github.com/topoctl/topoctl/internal/base/engine/sched"
 	"github.com/topoctl/topoctl/internal/base/engine/session"
 	"github.com/topoctl/topoctl/internal/base/engine/stage"
@@ -155,7 +156,7 @@ func (e *Engine) bringUp(ctx context.Context) error {
 }
 
 func (e *Engine) sessionLimits() session.Limits {
-	return session.Limits{Sessions: e.o.Limits.Peers, MessageBytes: registry.MaxBytes + 1<<10}
+	return session.Limits{Sessions: e.o.Limits.Peers, MessageBytes: peerdoc.MaxBytes + 1<<10}
 }
 
 func (e *Engine) listenAll(ctx context.Context) ([]net.Listener, error) {

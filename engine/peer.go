@@ -12,6 +12,7 @@ import (
 
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/engine/registry"
+	"github.com/topoctl/topoctl/internal/base/engine/peerdoc"
 	"github.com/topoctl/topoctl/internal/base/engine/sched"
 	"github.com/topoctl/topoctl/internal/base/engine/session"
 )
@@ -36,7 +37,7 @@ type Peer struct {
 
 	mu     sync.RWMutex
 	record registry.Record
-	desc   *registry.Descriptor
+	desc   *peerdoc.Descriptor
 	described
 	regions map[string]*RemoteRegion
 	byID    map[memory.ID]*RemoteRegion
@@ -172,7 +173,7 @@ func (p *Peer) handle(ctx context.Context, _ *session.Session, method uint16, bo
 	if method != methodDelta {
 		return nil, fmt.Errorf("call %d is for an engine that was opened, not for the one that opens", method)
 	}
-	delta, err := registry.ParseDelta(body)
+	delta, err := peerdoc.ParseDelta(body)
 	if err != nil {
 		return nil, err
 	}
@@ -225,7 +226,7 @@ func (p *Peer) describe(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("asking what it offers: %w", err)
 	}
-	d, err := registry.ParseDescriptor(answer)
+	d, err := peerdoc.ParseDescriptor(answer)
 	if err != nil {
 		return err
 	}
@@ -236,7 +237,7 @@ func (p *Peer) describe(ctx context.Context) error {
 }
 
 // take makes a descriptor the present one.
-func (p *Peer) take(d *registry.Descriptor) error {
+func (p *Peer) take(d *peerdoc.Descriptor) error {
 	p.mu.RLock()
 	have := p.desc
 	topologyChanged := have == nil || string(have.Topology) != string(d.Topology)

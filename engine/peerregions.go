@@ -6,7 +6,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine/memory"
-	"github.com/topoctl/topoctl/engine/registry"
+	"github.com/topoctl/topoctl/internal/base/engine/peerdoc"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
 	"github.com/topoctl/topoctl/pathsel"
 )
@@ -73,7 +73,7 @@ func (p *Peer) Regions(ctx context.Context) ([]*RemoteRegion, error) {
 }
 
 // takeRegions keeps the regions that are still there as they are: users hold them.
-func (p *Peer) takeRegions(d *registry.Descriptor) {
+func (p *Peer) takeRegions(d *peerdoc.Descriptor) {
 	old := p.byID
 	p.byID = make(map[memory.ID]*RemoteRegion, len(d.Regions))
 	p.regions = make(map[string]*RemoteRegion, len(d.Regions))

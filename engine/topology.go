@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/engine/registry"
+	"github.com/topoctl/topoctl/internal/base/engine/peerdoc"
 	hostroute "github.com/topoctl/topoctl/internal/base/engine/route"
 	"github.com/topoctl/topoctl/internal/base/engine/sched"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
@@ -53,7 +53,7 @@ func (e *Engine) newPorts(t *topo.Topology) (*ports, error) {
 	if p.document, err = t.Encode(); err != nil {
 		return nil, fmt.Errorf("topology: %w", err)
 	}
-	if len(p.document) > registry.MaxTopologyBytes {
+	if len(p.document) > peerdoc.MaxTopologyBytes {
 		e.log.Warn("the topology is too large for peers: they use this engine's address only", "bytes", len(p.document))
 		p.document = nil
 	}

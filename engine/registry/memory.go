@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/topoctl/topoctl/internal/base/engine/peerdoc"
 )
 
 // Memory keeps records within one process: for engines that share it, and for
@@ -117,7 +119,7 @@ func (c *MemoryClient) Lookup(ctx context.Context, name string) (Record, error) 
 	defer c.m.mu.Unlock()
 	e := c.m.entries[name]
 	if e == nil {
-		return Record{}, fmt.Errorf("registry: peer %q: %w", clip(name), ErrNotFound)
+		return Record{}, fmt.Errorf("registry: peer %q: %w", peerdoc.Clip(name), ErrNotFound)
 	}
 	return e.record.clone(), nil
 }
@@ -158,7 +160,7 @@ func (c *MemoryClient) Watch(ctx context.Context, name string, changed func(r Re
 	e, told := c.m.entries[name], -1
 	if e == nil {
 		c.m.mu.Unlock()
-		return fmt.Errorf("registry: watch of %q: %w", clip(name), ErrNotFound)
+		return fmt.Errorf("registry: watch of %q: %w", peerdoc.Clip(name), ErrNotFound)
 	}
 	for {
 		r, version, gone, next := e.record.clone(), e.version, e.gone, e.changed

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"sync/atomic"
+
+	"github.com/topoctl/topoctl/internal/base/engine/peerdoc"
 )
 
 // P2P is the registry without a server: the name of an engine is host:port, an
@@ -56,8 +58,8 @@ func (p *p2p) Lookup(ctx context.Context, name string) (Record, error) {
 
 // splitName reads host:port.
 func splitName(name string) (host string, port uint16, err error) {
-	if len(name) > maxName || !printable(name) {
-		return "", 0, fmt.Errorf("registry: peer %q: want host:port: %w", clip(name), ErrNotFound)
+	if peerdoc.CheckText("name", name, 0, maxName) != nil {
+		return "", 0, fmt.Errorf("registry: peer %q: want host:port: %w", peerdoc.Clip(name), ErrNotFound)
 	}
 	host, text, err := net.SplitHostPort(name)
 	if err != nil || host == "" {

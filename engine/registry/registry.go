@@ -1,11 +1,8 @@
-// Package registry says where peers are, and what a peer's engine offers.
-//
-// A Registry finds the addresses of an engine by name. P2P, the default, needs no
-// server: the name is host:port. What the engine offers (ports, addresses,
-// regions, topology) comes from the engine itself, as a Descriptor, then as
-// Deltas. Memory keeps records within one process. The interface is shaped so
-// that an etcd registry can follow: records are small, published under a lease
-// and watched. registrytest holds implementations to it.
+// Package registry says where peers are: a Registry finds the addresses of an engine by
+// name. P2P, the default, needs no server: the name is host:port. What the engine offers
+// (ports, regions, topology) it tells its peers itself. Memory keeps records within one
+// process. The interface is shaped so that an etcd registry can follow: records are small,
+// published under a lease and watched. registrytest holds implementations to it.
 package registry
 
 import (
@@ -13,8 +10,11 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"net/netip"
 	"time"
+
+	"github.com/topoctl/topoctl/internal/base/engine/peerdoc"
 )
 
 // Record is what a registry keeps of an engine: little, so that thousands fit.
@@ -24,6 +24,27 @@ type Record struct {
 	Addresses []netip.AddrPort `json:"addresses"`
 	// Fingerprint is that of its topology, "" not known.
 	Fingerprint string `json:"fingerprint,omitempty"`
+}
+
+const (
+	maxName      = 255 // bytes, also of a fingerprint
+	maxAddresses = 4096
+)
+
+// check is what must hold of a record that is published.
+func (r *Record) check() error {
+	if err := errors.Join(peerdoc.CheckText("name", r.Name, 1, maxName), peerdoc.CheckText("fingerprint", r.Fingerprint, 0, maxName)); err != nil {
+		return fmt.Errorf("registry: record: %w", err)
+	}
+	if r.Epoch == 0 || len(r.Addresses) == 0 || len(r.Addresses) > maxAddresses {
+		return fmt.Errorf("registry: record of %q: epoch %d with %d addresses: want an epoch above 0, and 1 to %d addresses", r.Name, r.Epoch, len(r.Addresses), maxAddresses)
+	}
+	for _, a := range r.Addresses {
+		if !a.IsValid() || a.Port() == 0 || a.Addr().IsUnspecified() {
+			return fmt.Errorf("registry: record of %q: address %s: want one that peers can reach", r.Name, a)
+		}
+	}
+	return nil
 }
 
 // Registry finds engines. Implementations may be used by many goroutines;

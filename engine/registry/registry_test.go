@@ -2,6 +2,7 @@ package registry_test
 
 import (
 	"fmt"
+	"net/netip"
 	"runtime"
 	"sync"
 	"testing"
@@ -19,6 +20,10 @@ func TestP2P(t *testing.T) {
 		Keyless:  true,
 		NoWatch:  true,
 	})
+}
+
+func record(name string) registry.Record {
+	return registry.Record{Name: name, Epoch: 1, Addresses: []netip.AddrPort{netip.MustParseAddrPort("10.0.0.1:7411")}}
 }
 
 // clock is a clock that tests move.

@@ -1,4 +1,4 @@
-package registry
+package peerdoc
 
 import (
 	"bytes"
@@ -24,10 +24,10 @@ const (
 
 // check is everything that must hold of a descriptor, whoever sent it.
 func (d *Descriptor) check() error {
-	where := fmt.Sprintf("descriptor of %q", clip(d.Name))
+	where := fmt.Sprintf("descriptor of %q", Clip(d.Name))
 	switch {
 	case d.Schema != SchemaPeer:
-		return fmt.Errorf("registry: descriptor: schema %q: want %s", clip(d.Schema), SchemaPeer)
+		return fmt.Errorf("registry: descriptor: schema %q: want %s", Clip(d.Schema), SchemaPeer)
 	case d.Epoch == 0:
 		return fmt.Errorf("registry: %s: epoch 0: want one that was drawn", where)
 	}
@@ -150,12 +150,15 @@ type field struct {
 	least, most int
 }
 
-func (f field) check() error {
-	if len(f.text) < f.least || len(f.text) > f.most {
-		return fmt.Errorf("%s %q: %d bytes: want %d to %d", f.what, clip(f.text), len(f.text), f.least, f.most)
+func (f field) check() error { return CheckText(f.what, f.text, f.least, f.most) }
+
+// CheckText refuses a text of another length in bytes, and one that cannot be printed.
+func CheckText(what, text string, least, most int) error {
+	if len(text) < least || len(text) > most {
+		return fmt.Errorf("%s %q: %d bytes: want %d to %d", what, Clip(text), len(text), least, most)
 	}
-	if !printable(f.text) {
-		return fmt.Errorf("%s %q: want printable text", f.what, f.text)
+	if !printable(text) {
+		return fmt.Errorf("%s %q: want printable text", what, text)
 	}
 	return nil
 }
@@ -172,29 +175,11 @@ func printable(s string) bool {
 	return true
 }
 
-// clip bounds a text of a peer in messages.
-func clip(s string) string {
+// Clip bounds a text of a peer in messages.
+func Clip(s string) string {
 	const most = 64
 	if len(s) <= most {
 		return s
 	}
 	return s[:most] + "..."
-}
-
-// check is what must hold of a record that is published.
-func (r *Record) check() error {
-	for _, f := range []field{{"name", r.Name, 1, maxName}, {"fingerprint", r.Fingerprint, 0, maxName}} {
-		if err := f.check(); err != nil {
-			return fmt.Errorf("registry: record: %w", err)
-		}
-	}
-	if r.Epoch == 0 || len(r.Addresses) == 0 || len(r.Addresses) > MaxEndpoints {
-		return fmt.Errorf("registry: record of %q: epoch %d with %d addresses: want an epoch above 0, and 1 to %d addresses", r.Name, r.Epoch, len(r.Addresses), MaxEndpoints)
-	}
-	for _, a := range r.Addresses {
-		if !a.IsValid() || a.Port() == 0 || a.Addr().IsUnspecified() {
-			return fmt.Errorf("registry: record of %q: address %s: want one that peers can reach", r.Name, a)
-		}
-	}
-	return nil
 }

@@ -1,10 +1,9 @@
-package registry_test
+package peerdoc_test
 
 import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/netip"
 	"runtime"
 	"strings"
 	"testing"
@@ -15,24 +14,20 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine/memory"
-	"github.com/topoctl/topoctl/engine/registry"
+	"github.com/topoctl/topoctl/internal/base/engine/peerdoc"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
 )
 
-func record(name string) registry.Record {
-	return registry.Record{Name: name, Epoch: 1, Addresses: []netip.AddrPort{netip.MustParseAddrPort("10.0.0.1:7411")}}
-}
-
 // descriptor is one with something of everything.
-func descriptor() *registry.Descriptor {
-	return &registry.Descriptor{
-		Schema: registry.SchemaPeer, Name: "n2 serve", Epoch: 1<<63 + 5, Sequence: 4, Machine: "3f", Boot: "9a",
+func descriptor() *peerdoc.Descriptor {
+	return &peerdoc.Descriptor{
+		Schema: peerdoc.SchemaPeer, Name: "n2 serve", Epoch: 1<<63 + 5, Sequence: 4, Machine: "3f", Boot: "9a",
 		Topology: json.RawMessage(`{"schema":"topoctl.topology/v1"}`),
 		Endpoints: []transport.Endpoint{
 			{Transport: "tcp", Port: "net:eth0", Address: "10.0.0.1:7411"}, {Transport: "tcp", Port: "net:eth0", Address: "[2001:db8::1]:7411"},
 			{Transport: "shm", Address: "@topoctl-1"},
 		},
-		Regions: []registry.Region{
+		Regions: []peerdoc.Region{
 			{ID: 2, Name: "kv", Bytes: 1 << 40, Location: "gpu:0", Write: true, Keys: map[string]string{"rdma": "0x1234"}},
 			{ID: 7<<32 | 1, Name: "weights", Bytes: 1, Read: true},
 		},
@@ -52,18 +47,18 @@ func TestDescriptorDocument(t *testing.T) {
 	if string(data) != want {
 		t.Errorf("%s\nwant\n%s", data, want)
 	}
-	d, err := registry.ParseDescriptor(data)
+	d, err := peerdoc.ParseDescriptor(data)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(descriptor(), d); diff != "" {
 		t.Errorf("read back (-want +got)\n%s", diff)
 	}
-	empty, err := (&registry.Descriptor{Name: "n", Epoch: 1}).Encode()
+	empty, err := (&peerdoc.Descriptor{Name: "n", Epoch: 1}).Encode()
 	if err != nil || string(empty) != `{"schema":"topoctl.peer/v1","name":"n","epoch":"1","sequence":0,"endpoints":[],"regions":[]}` {
 		t.Errorf("%s, %v", empty, err)
 	}
-	x := registry.Delta{From: 4, To: 6, Closed: registry.IDs{2}, Opened: []registry.Region{{ID: 3, Name: "kv", Bytes: 5}},
+	x := peerdoc.Delta{From: 4, To: 6, Closed: peerdoc.IDs{2}, Opened: []peerdoc.Region{{ID: 3, Name: "kv", Bytes: 5}},
 		Endpoints: []transport.Endpoint{}, Topology: json.RawMessage("null")}
 	data, err = x.Encode()
 	if err != nil || string(data) != `{"from":4,"to":6,"closed":["2"],"opened":[{"id":"3","name":"kv","bytes":5,"read":false,"write":false}],"endpoints":[],"topology":null}` {
@@ -73,12 +68,12 @@ func TestDescriptorDocument(t *testing.T) {
 
 // What a newer version adds is ignored.
 func TestUnknownKeys(t *testing.T) {
-	d, err := registry.ParseDescriptor([]byte(`{"schema":"topoctl.peer/v1","name":"n","epoch":"1","sequence":2,"color":{"a":[1]},
+	d, err := peerdoc.ParseDescriptor([]byte(`{"schema":"topoctl.peer/v1","name":"n","epoch":"1","sequence":2,"color":{"a":[1]},
 		"topology":null,"endpoints":null,"regions":[{"id":"1","name":"r","bytes":2,"page_bytes":4096}]}`))
 	if err != nil || len(d.Regions) != 1 || d.Endpoints == nil || d.Topology != nil {
 		t.Errorf("%+v, %v", d, err)
 	}
-	if _, err := registry.ParseDelta([]byte(`{"from":1,"to":2,"renamed":[]}`)); err != nil {
+	if _, err := peerdoc.ParseDelta([]byte(`{"from":1,"to":2,"renamed":[]}`)); err != nil {
 		t.Error(err)
 	}
 }
@@ -88,42 +83,42 @@ func TestDescriptorIsChecked(t *testing.T) {
 	long := strings.Repeat("x", 300)
 	for _, tt := range []struct {
 		name   string
-		change func(d *registry.Descriptor)
+		change func(d *peerdoc.Descriptor)
 		want   string
 	}{
-		{"name", func(d *registry.Descriptor) { d.Name = "" }, "name"},
-		{"control character", func(d *registry.Descriptor) { d.Name = "a\x1b[31m" }, "printable"},
-		{"not UTF-8", func(d *registry.Descriptor) { d.Name = "a\xff" }, "printable"},
-		{"long name", func(d *registry.Descriptor) { d.Name = long }, "300 bytes"},
-		{"epoch", func(d *registry.Descriptor) { d.Epoch = 0 }, "epoch 0"},
-		{"boot", func(d *registry.Descriptor) { d.Boot = "a\nb" }, "boot"},
-		{"topology", func(d *registry.Descriptor) { d.Topology = json.RawMessage("[]") }, "JSON object"},
-		{"large topology", func(d *registry.Descriptor) {
-			d.Topology = json.RawMessage(`{"a":"` + strings.Repeat("a", registry.MaxTopologyBytes) + `"}`)
+		{"name", func(d *peerdoc.Descriptor) { d.Name = "" }, "name"},
+		{"control character", func(d *peerdoc.Descriptor) { d.Name = "a\x1b[31m" }, "printable"},
+		{"not UTF-8", func(d *peerdoc.Descriptor) { d.Name = "a\xff" }, "printable"},
+		{"long name", func(d *peerdoc.Descriptor) { d.Name = long }, "300 bytes"},
+		{"epoch", func(d *peerdoc.Descriptor) { d.Epoch = 0 }, "epoch 0"},
+		{"boot", func(d *peerdoc.Descriptor) { d.Boot = "a\nb" }, "boot"},
+		{"topology", func(d *peerdoc.Descriptor) { d.Topology = json.RawMessage("[]") }, "JSON object"},
+		{"large topology", func(d *peerdoc.Descriptor) {
+			d.Topology = json.RawMessage(`{"a":"` + strings.Repeat("a", peerdoc.MaxTopologyBytes) + `"}`)
 		}, "topology: 3145"},
-		{"transport", func(d *registry.Descriptor) { d.Endpoints[0].Transport = "" }, "endpoint 0: transport"},
-		{"address", func(d *registry.Descriptor) { d.Endpoints[1].Address = "" }, "endpoint 1: address"},
-		{"port", func(d *registry.Descriptor) { d.Endpoints[1].Port = topo.ID(long) }, "endpoint 1: port"},
-		{"an endpoint twice", func(d *registry.Descriptor) { d.Endpoints[1] = d.Endpoints[0] }, "twice"},
-		{"a negative rate", func(d *registry.Descriptor) { d.Endpoints[0].BytesPerSec = -1 }, "endpoint 0: bytes_per_sec -1"},
-		{"endpoints", func(d *registry.Descriptor) { d.Endpoints = make([]transport.Endpoint, registry.MaxEndpoints+1) }, "4097 endpoints"},
-		{"region 0", func(d *registry.Descriptor) { d.Regions[0].ID = 0 }, "ID 0"},
-		{"a region twice", func(d *registry.Descriptor) { d.Regions[0].ID = d.Regions[1].ID }, "in order"},
-		{"order", func(d *registry.Descriptor) { d.Regions[0], d.Regions[1] = d.Regions[1], d.Regions[0] }, "in order"},
-		{"size", func(d *registry.Descriptor) { d.Regions[1].Bytes = 0 }, "0 bytes"},
-		{"negative size", func(d *registry.Descriptor) { d.Regions[1].Bytes = -1 }, "-1 bytes"},
-		{"region name", func(d *registry.Descriptor) { d.Regions[1].Name = "\u202eevil" }, "printable"},
-		{"one name", func(d *registry.Descriptor) { d.Regions[1].Name = d.Regions[0].Name }, "one name"},
-		{"key", func(d *registry.Descriptor) { d.Regions[0].Keys = map[string]string{"rdma": strings.Repeat("k", 2000)} }, "key"},
-		{"keys", func(d *registry.Descriptor) {
+		{"transport", func(d *peerdoc.Descriptor) { d.Endpoints[0].Transport = "" }, "endpoint 0: transport"},
+		{"address", func(d *peerdoc.Descriptor) { d.Endpoints[1].Address = "" }, "endpoint 1: address"},
+		{"port", func(d *peerdoc.Descriptor) { d.Endpoints[1].Port = topo.ID(long) }, "endpoint 1: port"},
+		{"an endpoint twice", func(d *peerdoc.Descriptor) { d.Endpoints[1] = d.Endpoints[0] }, "twice"},
+		{"a negative rate", func(d *peerdoc.Descriptor) { d.Endpoints[0].BytesPerSec = -1 }, "endpoint 0: bytes_per_sec -1"},
+		{"endpoints", func(d *peerdoc.Descriptor) { d.Endpoints = make([]transport.Endpoint, peerdoc.MaxEndpoints+1) }, "4097 endpoints"},
+		{"region 0", func(d *peerdoc.Descriptor) { d.Regions[0].ID = 0 }, "ID 0"},
+		{"a region twice", func(d *peerdoc.Descriptor) { d.Regions[0].ID = d.Regions[1].ID }, "in order"},
+		{"order", func(d *peerdoc.Descriptor) { d.Regions[0], d.Regions[1] = d.Regions[1], d.Regions[0] }, "in order"},
+		{"size", func(d *peerdoc.Descriptor) { d.Regions[1].Bytes = 0 }, "0 bytes"},
+		{"negative size", func(d *peerdoc.Descriptor) { d.Regions[1].Bytes = -1 }, "-1 bytes"},
+		{"region name", func(d *peerdoc.Descriptor) { d.Regions[1].Name = "\u202eevil" }, "printable"},
+		{"one name", func(d *peerdoc.Descriptor) { d.Regions[1].Name = d.Regions[0].Name }, "one name"},
+		{"key", func(d *peerdoc.Descriptor) { d.Regions[0].Keys = map[string]string{"rdma": strings.Repeat("k", 2000)} }, "key"},
+		{"keys", func(d *peerdoc.Descriptor) {
 			d.Regions[0].Keys = map[string]string{}
 			for i := range 17 {
 				d.Regions[0].Keys[fmt.Sprint(i)] = ""
 			}
 		}, "keys"},
-		{"too many bytes in all", func(d *registry.Descriptor) {
+		{"too many bytes in all", func(d *peerdoc.Descriptor) {
 			for i := range 40000 {
-				d.Regions = append(d.Regions, registry.Region{ID: memory.ID(1<<40 + i), Name: fmt.Sprintf("%0100d", i), Bytes: 1})
+				d.Regions = append(d.Regions, peerdoc.Region{ID: memory.ID(1<<40 + i), Name: fmt.Sprintf("%0100d", i), Bytes: 1})
 			}
 		}, "want at most 4194304"},
 	} {
@@ -136,18 +131,18 @@ func TestDescriptorIsChecked(t *testing.T) {
 		if err != nil || tt.name == "not UTF-8" { // JSON cannot say it
 			continue
 		}
-		if _, err := registry.ParseDescriptor(data); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if _, err := peerdoc.ParseDescriptor(data); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: parse: %v: want %q", tt.name, err, tt.want)
 		}
 	}
 	for text, want := range map[string]string{
-		`{"schema":"topoctl.peer/v1","regions":{}}`: "want [", `{"schema":"topoctl.peer/v1","regions":[{"keys":[]}]}`: "want {",
+		`{"schema":"topoctl.peer/v1","regions":{}}`: "want a list", `{"schema":"topoctl.peer/v1","regions":[{"keys":[]}]}`: "want an object",
 		"": "JSON", "[]": "cannot unmarshal", "{}": "schema", `{"schema":"topoctl.peer/v2"}`: "want topoctl.peer/v1",
 		`{"schema":"topoctl.peer/v1","name":"n","epoch":1}`:    "string",
 		`{"schema":"topoctl.peer/v1","name":"n","epoch":"-1"}`: "-1",
-		strings.Repeat(" ", registry.MaxBytes+1):               "want at most",
+		strings.Repeat(" ", peerdoc.MaxBytes+1):                "want at most",
 	} {
-		if _, err := registry.ParseDescriptor([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := peerdoc.ParseDescriptor([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.60q: %v: want %q", text, err, want)
 		}
 	}
@@ -158,18 +153,18 @@ func TestDescriptorAmplification(t *testing.T) {
 	many := strings.TrimSuffix(strings.Repeat("{},", 1_300_000), ",")
 	keys := strings.TrimSuffix(strings.Repeat(`"":"",`, 650_000), ",")
 	for text, want := range map[string]string{
-		`{"regions":[` + many + `]}`:                                              "more than 65536",
-		`{"endpoints":[` + many + `]}`:                                            "more than 65536",
+		`{"regions":[` + many + `]}`:                                              "too many: at most 65536",
+		`{"endpoints":[` + many + `]}`:                                            "too many: at most 65536",
 		`{"regions":[{"keys":{` + keys + `}}]}`:                                   "more than 16 keys",
-		`{"from":1,"to":2,"opened":[` + many + `]}`:                               "more than 65536",
-		`{"from":1,"to":2,"closed":["` + strings.Repeat(`","`, 1_300_000) + `"]}`: "more than 65536",
+		`{"from":1,"to":2,"opened":[` + many + `]}`:                               "too many: at most 65536",
+		`{"from":1,"to":2,"closed":["` + strings.Repeat(`","`, 1_300_000) + `"]}`: "too many: at most 65536",
 	} {
 		parse := func() (err error) {
 			if strings.HasPrefix(text, `{"from"`) {
-				_, err = registry.ParseDelta([]byte(text))
+				_, err = peerdoc.ParseDelta([]byte(text))
 				return err
 			}
-			_, err = registry.ParseDescriptor([]byte(text))
+			_, err = peerdoc.ParseDescriptor([]byte(text))
 			return err
 		}
 		if err := parse(); err == nil || !strings.Contains(err.Error(), want) {
@@ -187,17 +182,17 @@ func TestDescriptorAmplification(t *testing.T) {
 
 func TestDeltaIsChecked(t *testing.T) {
 	for _, tt := range []struct {
-		x    registry.Delta
+		x    peerdoc.Delta
 		want string
 	}{
-		{registry.Delta{From: 3, To: 3}, "forward"},
-		{registry.Delta{From: 3, To: 2}, "forward"},
-		{registry.Delta{To: 1, Closed: registry.IDs{0}}, "above 0"},
-		{registry.Delta{To: 1, Closed: registry.IDs{3, 3}}, "in order"},
-		{registry.Delta{To: 1, Closed: make(registry.IDs, registry.MaxRegions+1)}, "6553"},
-		{registry.Delta{To: 1, Opened: []registry.Region{{ID: 1, Name: "r"}}}, "0 bytes"},
-		{registry.Delta{To: 1, Endpoints: []transport.Endpoint{{Transport: "tcp"}}}, "address"},
-		{registry.Delta{To: 1, Topology: json.RawMessage("1")}, "JSON object"},
+		{peerdoc.Delta{From: 3, To: 3}, "forward"},
+		{peerdoc.Delta{From: 3, To: 2}, "forward"},
+		{peerdoc.Delta{To: 1, Closed: peerdoc.IDs{0}}, "above 0"},
+		{peerdoc.Delta{To: 1, Closed: peerdoc.IDs{3, 3}}, "in order"},
+		{peerdoc.Delta{To: 1, Closed: make(peerdoc.IDs, peerdoc.MaxRegions+1)}, "6553"},
+		{peerdoc.Delta{To: 1, Opened: []peerdoc.Region{{ID: 1, Name: "r"}}}, "0 bytes"},
+		{peerdoc.Delta{To: 1, Endpoints: []transport.Endpoint{{Transport: "tcp"}}}, "address"},
+		{peerdoc.Delta{To: 1, Topology: json.RawMessage("1")}, "JSON object"},
 	} {
 		if _, err := tt.x.Encode(); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%+v: encode: %v: want %q", tt.want, err, tt.want)
@@ -206,12 +201,12 @@ func TestDeltaIsChecked(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := registry.ParseDelta(data); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if _, err := peerdoc.ParseDelta(data); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("parse: %v: want %q", err, tt.want)
 		}
 	}
 	for text, want := range map[string]string{"": "JSON", `{"closed":["x"],"to":1}`: "want a number", `{"closed":[1],"to":1}`: "cannot unmarshal"} {
-		if _, err := registry.ParseDelta([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := peerdoc.ParseDelta([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v: want %q", text, err, want)
 		}
 	}
@@ -222,23 +217,23 @@ func TestApply(t *testing.T) {
 	d := descriptor()
 	for _, tt := range []struct {
 		name  string
-		x     registry.Delta
+		x     peerdoc.Delta
 		stale bool
 		want  string
 	}{
-		{"for another sequence", registry.Delta{From: 3, To: 5}, true, "we have 4"},
-		{"for a later sequence", registry.Delta{From: 5, To: 6}, true, "we have 4"},
-		{"a region that we do not have", registry.Delta{From: 4, To: 5, Closed: registry.IDs{3}}, true, "closes 1 regions"},
-		{"a region that we have", registry.Delta{From: 4, To: 5, Opened: []registry.Region{{ID: 2, Name: "x", Bytes: 1}}}, false, "none twice"},
-		{"a name that we have", registry.Delta{From: 4, To: 5, Opened: []registry.Region{{ID: 9, Name: "kv", Bytes: 1}}}, false, "one name"},
-		{"backwards", registry.Delta{From: 4, To: 4}, false, "forward"},
+		{"for another sequence", peerdoc.Delta{From: 3, To: 5}, true, "we have 4"},
+		{"for a later sequence", peerdoc.Delta{From: 5, To: 6}, true, "we have 4"},
+		{"a region that we do not have", peerdoc.Delta{From: 4, To: 5, Closed: peerdoc.IDs{3}}, true, "closes 1 regions"},
+		{"a region that we have", peerdoc.Delta{From: 4, To: 5, Opened: []peerdoc.Region{{ID: 2, Name: "x", Bytes: 1}}}, false, "none twice"},
+		{"a name that we have", peerdoc.Delta{From: 4, To: 5, Opened: []peerdoc.Region{{ID: 9, Name: "kv", Bytes: 1}}}, false, "one name"},
+		{"backwards", peerdoc.Delta{From: 4, To: 4}, false, "forward"},
 	} {
 		got, err := d.Apply(&tt.x)
-		if got != nil || err == nil || errors.Is(err, registry.ErrStale) != tt.stale || !strings.Contains(err.Error(), tt.want) {
+		if got != nil || err == nil || errors.Is(err, peerdoc.ErrStale) != tt.stale || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v: want %q", tt.name, err, tt.want)
 		}
 	}
-	got, err := d.Apply(&registry.Delta{From: 4, To: 9, Closed: registry.IDs{2}, Opened: []registry.Region{{ID: 5, Name: "kv", Bytes: 8}}})
+	got, err := d.Apply(&peerdoc.Delta{From: 4, To: 9, Closed: peerdoc.IDs{2}, Opened: []peerdoc.Region{{ID: 5, Name: "kv", Bytes: 8}}})
 	if err != nil || got.Sequence != 9 || len(got.Regions) != 2 || got.Regions[0].ID != 5 || len(got.Endpoints) != 3 || got.Topology == nil {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -248,18 +243,18 @@ func TestApply(t *testing.T) {
 	other := descriptor()
 	other.Epoch++
 	other.Sequence++
-	if _, err := registry.Diff(d, other); err == nil {
+	if _, err := peerdoc.Diff(d, other); err == nil {
 		t.Error("a delta between two epochs")
 	}
-	if _, err := registry.Diff(d, d); err == nil {
+	if _, err := peerdoc.Diff(d, d); err == nil {
 		t.Error("a delta between a sequence and itself")
 	}
 }
 
 // drawState draws what changes in an engine's life.
-func drawState(t *rapid.T, sequence uint64) *registry.Descriptor {
+func drawState(t *rapid.T, sequence uint64) *peerdoc.Descriptor {
 	d := descriptor()
-	d.Sequence, d.Regions, d.Endpoints = sequence, []registry.Region{}, []transport.Endpoint{}
+	d.Sequence, d.Regions, d.Endpoints = sequence, []peerdoc.Region{}, []transport.Endpoint{}
 	d.Topology = rapid.SampledFrom([]json.RawMessage{nil, json.RawMessage(`{"a":1}`), json.RawMessage(`{"a":2}`)}).Draw(t, "topology")
 	for i := range rapid.IntRange(0, 4).Draw(t, "endpoints") {
 		if rapid.Bool().Draw(t, "endpoint") {
@@ -268,7 +263,7 @@ func drawState(t *rapid.T, sequence uint64) *registry.Descriptor {
 	}
 	for i := range rapid.IntRange(0, 8).Draw(t, "regions") {
 		if rapid.Bool().Draw(t, "region") {
-			r := registry.Region{ID: memory.ID(i + 1), Name: fmt.Sprint("r", i), Bytes: 1, Read: rapid.Bool().Draw(t, "read")}
+			r := peerdoc.Region{ID: memory.ID(i + 1), Name: fmt.Sprint("r", i), Bytes: 1, Read: rapid.Bool().Draw(t, "read")}
 			if rapid.Bool().Draw(t, "keys") {
 				r.Keys = map[string]string{"rdma": rapid.SampledFrom([]string{"1", "2"}).Draw(t, "key")}
 			}
@@ -283,7 +278,7 @@ func drawState(t *rapid.T, sequence uint64) *registry.Descriptor {
 func TestDiffAndApply(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		a, b := drawState(rt, 3), drawState(rt, 3+rapid.Uint64Range(1, 9).Draw(rt, "steps"))
-		x, err := registry.Diff(a, b)
+		x, err := peerdoc.Diff(a, b)
 		if err != nil {
 			rt.Fatal(err)
 		}
@@ -291,11 +286,11 @@ func TestDiffAndApply(t *testing.T) {
 		if err != nil {
 			rt.Fatal(err)
 		}
-		sent, err := registry.ParseDelta(data)
+		sent, err := peerdoc.ParseDelta(data)
 		if err != nil {
 			rt.Fatal(err)
 		}
-		for _, x := range []*registry.Delta{x, sent} {
+		for _, x := range []*peerdoc.Delta{x, sent} {
 			got, err := a.Apply(x)
 			if err != nil {
 				rt.Fatalf("%v\n%s", err, data)
@@ -316,7 +311,7 @@ func FuzzParseDescriptor(f *testing.F) {
 	f.Add(data)
 	f.Add([]byte(`{"schema":"topoctl.peer/v1","name":"n","epoch":"1","topology":null,"regions":[{"id":"1","name":"\u0000","bytes":1}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		d, err := registry.ParseDescriptor(data)
+		d, err := peerdoc.ParseDescriptor(data)
 		if err != nil {
 			return
 		}
@@ -327,7 +322,7 @@ func FuzzParseDescriptor(f *testing.F) {
 			}
 			t.Fatalf("parsed and cannot be sent: %v", err)
 		}
-		e, err := registry.ParseDescriptor(again)
+		e, err := peerdoc.ParseDescriptor(again)
 		if err != nil {
 			t.Fatalf("%v\n%s", err, again)
 		}
@@ -348,7 +343,7 @@ func FuzzDelta(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		x, err := registry.ParseDelta(data)
+		x, err := peerdoc.ParseDelta(data)
 		if err != nil {
 			return
 		}

@@ -1,4 +1,4 @@
-package registry
+package peerdoc
 
 import (
 	"bytes"
@@ -63,7 +63,7 @@ func (r *Region) equal(o *Region) bool {
 // ErrStale. Whatever the error, the way on is to fetch the whole descriptor.
 func (d *Descriptor) Apply(x *Delta) (*Descriptor, error) {
 	if x.From != d.Sequence {
-		return nil, fmt.Errorf("registry: %q: delta from sequence %d to %d, we have %d: %w", clip(d.Name), x.From, x.To, d.Sequence, ErrStale)
+		return nil, fmt.Errorf("registry: %q: delta from sequence %d to %d, we have %d: %w", Clip(d.Name), x.From, x.To, d.Sequence, ErrStale)
 	}
 	if err := x.check(); err != nil {
 		return nil, err
@@ -83,7 +83,7 @@ func (d *Descriptor) Apply(x *Delta) (*Descriptor, error) {
 		out.Regions = append(out.Regions, r)
 	}
 	if len(closed) > 0 {
-		return nil, fmt.Errorf("registry: %q: delta from sequence %d to %d closes %d regions that we do not have: %w", clip(d.Name), x.From, x.To, len(closed), ErrStale)
+		return nil, fmt.Errorf("registry: %q: delta from sequence %d to %d closes %d regions that we do not have: %w", Clip(d.Name), x.From, x.To, len(closed), ErrStale)
 	}
 	out.Regions = append(out.Regions, x.Opened...)
 	slices.SortStableFunc(out.Regions, func(a, b Region) int { return cmp.Compare(a.ID, b.ID) })

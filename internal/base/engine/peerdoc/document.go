@@ -1,14 +1,73 @@
-package registry
+// Package peerdoc is what an engine tells its peers about itself: a Descriptor, then
+// Deltas. What comes from a peer is hostile: it is bounded and checked.
+package peerdoc
 
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/jsontext"
 )
+
+// SchemaPeer is the name and major version of a descriptor.
+const SchemaPeer = "topoctl.peer/v1"
+
+// Descriptor is all that an engine tells its peers about itself.
+type Descriptor struct {
+	Schema string `json:"schema"`
+	Name   string `json:"name"`
+	Epoch  uint64 `json:"epoch,string"`
+	// Sequence counts the changes since the epoch began.
+	Sequence uint64 `json:"sequence"`
+	// Machine and Boot tell whether two engines are on one machine, since one boot:
+	// hashes, "" not known.
+	Machine string `json:"machine,omitempty"`
+	Boot    string `json:"boot,omitempty"`
+	// Topology is a topoctl.topology/v1 document, absent where the host has none.
+	Topology  json.RawMessage      `json:"topology,omitempty"`
+	Endpoints []transport.Endpoint `json:"endpoints"`
+	Regions   []Region             `json:"regions"` // in the order of IDs
+}
+
+// Region is a region that peers may touch.
+type Region struct {
+	ID       memory.ID `json:"id,string"`
+	Name     string    `json:"name"`
+	Bytes    int64     `json:"bytes"`
+	Location string    `json:"location,omitempty"`
+	Read     bool      `json:"read"`
+	Write    bool      `json:"write"`
+	Keys     Keys      `json:"keys,omitempty"` // by transport
+}
+
+// Keys are what the transports need to name a region, by transport.
+type Keys map[string]string
+
+// Delta is what changed between two sequences of one epoch.
+type Delta struct {
+	From uint64 `json:"from"` // it applies to this sequence only
+	To   uint64 `json:"to"`   // above From
+	// Closed regions go first, then Opened ones come, both in the order of IDs: a
+	// region that changed is in both.
+	Closed IDs      `json:"closed,omitempty"`
+	Opened []Region `json:"opened,omitempty"`
+	// Endpoints are all of them; nil: they did not change.
+	Endpoints []transport.Endpoint `json:"endpoints,omitzero"`
+	// Topology is the new one, JSON's null if there is none any more; nil: it did not
+	// change.
+	Topology json.RawMessage `json:"topology,omitempty"`
+}
+
+// IDs are region IDs; in JSON they are strings, like those of regions.
+type IDs []memory.ID
+
+// ErrStale is why a delta cannot be applied: the whole descriptor is needed then.
+var ErrStale = errors.New("delta does not follow")
 
 // MarshalJSON writes the IDs as strings: readers in other languages lose digits
 // of large numbers.
@@ -30,7 +89,7 @@ func (ids *IDs) UnmarshalJSON(data []byte) error {
 	for _, s := range texts {
 		n, err := strconv.ParseUint(s, 10, 64)
 		if err != nil {
-			return fmt.Errorf("region ID %q: want a number", clip(s))
+			return fmt.Errorf("region ID %q: want a number", Clip(s))
 		}
 		*ids = append(*ids, memory.ID(n))
 	}
@@ -135,3 +194,37 @@ func (d *Descriptor) normalize() {
 }
 
 func isNull(data json.RawMessage) bool { return string(bytes.TrimSpace(data)) == "null" }
+
+// bounded is a list that is read element by element, so that a small document of
+// very many empty elements cannot make us hold much more than its own size.
+type bounded[T any] []T
+
+// UnmarshalJSON leaves the list nil for null.
+func (b *bounded[T]) UnmarshalJSON(data []byte) error {
+	*b = nil
+	if isNull(data) {
+		return nil
+	}
+	out := []T{}
+	err := jsontext.ReadList(jsontext.NewReader(data), &out, MaxRegions, 0, nil)
+	*b = out
+	return err
+}
+
+// UnmarshalJSON reads an object of at most maxKeys keys.
+func (k *Keys) UnmarshalJSON(data []byte) error {
+	*k = nil
+	if isNull(data) {
+		return nil
+	}
+	out := Keys{}
+	r := jsontext.NewReader(data)
+	err := r.Object(maxKeys, func(name string) error {
+		var value string
+		err := r.Value(&value, 0)
+		out[name] = value
+		return err
+	})
+	*k = out
+	return err
+}
