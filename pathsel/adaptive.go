@@ -20,7 +20,7 @@ type taker struct {
 // Prepare works out what hangs on the lanes' health and rates alone, for Prepared.
 // Without it each Pick does.
 func (p *Picker) Prepare(states LaneStates) {
-	if p.policy.adapts() {
+	if p.other == nil {
 		p.prepare(&states)
 	}
 }
@@ -29,24 +29,35 @@ func (p *Picker) Prepare(states LaneStates) {
 // but what is in flight, on lanes and ports, and windows. Before any Prepare every
 // lane counts as sick.
 func (p *Picker) Prepared(slice Slice, states LaneStates) int {
-	if p.policy.adapts() {
-		return p.adaptive(slice, &states)
+	if p.other != nil {
+		return p.other.pick(p.set, slice, states)
 	}
-	return p.Pick(slice, states)
+	return p.adaptive(slice, &states)
 }
 
-// adapts says whether a policy is Adaptive, as every one is that is unknown.
-func (p Policy) adapts() bool {
-	switch p {
-	case RoundRobin, Random, First, Mooncake:
+// Another says whether a lane with room from which a slice came back gets another one,
+// without looking at all lanes: of those nearest it is, and it ends that slice before
+// all lanes together would be done. It is asked like Prepared, where that had no answer
+// before; only Adaptive ever says so.
+func (p *Picker) Another(lane int, slice *Slice, states *LaneStates) bool {
+	if lane >= len(p.takerOf) || p.takerOf[lane] == 0 {
 		return false
 	}
-	return true
+	t := &p.takers[p.takerOf[lane]-1]
+	if !t.healthy || t.tier != p.nearest {
+		return false
+	}
+	start := max(float64(states.lane(lane).Inflight)/t.rate, float64(states.Local.of(t.local))/t.here, float64(states.Remote.of(t.remote))/t.there)
+	return start+float64(slice.Bytes)/t.rate <= float64(slice.Remaining)/p.sum
 }
 
 func (p *Picker) prepare(st *LaneStates) {
 	v := p.set.look(st)
-	p.takers, p.nearest = p.takers[:0], p.set.tiers
+	p.takers, p.nearest, p.sum = p.takers[:0], p.set.tiers, 0
+	if p.takerOf == nil {
+		p.takerOf = make([]int32, len(p.set.Lanes))
+	}
+	clear(p.takerOf)
 	for k := range v.n {
 		i := v.at(k)
 		l, health, rate := &p.set.Lanes[i], v.lane(i).Health, v.rate(i)
@@ -64,8 +75,10 @@ func (p *Picker) prepare(st *LaneStates) {
 		t.narrow = t.here < rate || t.there < rate
 		if t.healthy {
 			p.nearest = min(p.nearest, t.tier)
+			p.sum += rate
 		}
 		p.takers = append(p.takers, t)
+		p.takerOf[i] = int32(len(p.takers))
 	}
 	p.counting = v.counting
 }

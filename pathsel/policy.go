@@ -3,8 +3,6 @@ package pathsel
 import (
 	"fmt"
 	"math"
-	"math/bits"
-	"math/rand/v2"
 	"strings"
 )
 
@@ -25,7 +23,7 @@ const (
 	First Policy = "first"
 	// Mooncake takes random ports of the preferred ones of each side, each side by
 	// itself, and knows no load, rate or reachability: the local port for a whole
-	// request, the remote one for each slice. See Picker.Pick.
+	// request, the remote one for each slice.
 	Mooncake Policy = "mooncake"
 )
 
@@ -64,53 +62,41 @@ const NoLane = -1
 // Picker gives slices to lanes by one policy. It remembers what the policy needs
 // (a turn, a random state) and belongs to one goroutine at a time.
 type Picker struct {
-	set    *LaneSet
-	policy Policy
-	seed   uint64
-	random rand.PCG
-	turn   int
-	misses int64
+	set   *LaneSet
+	other comparison // nil: Adaptive
 
 	// What Prepare found: see there.
 	counting counting
 	takers   []taker
-	nearest  int // tier of the nearest healthy lane, the number of tiers without any
+	takerOf  []int32 // the place in takers of each lane and 1 more, 0 none
+	nearest  int     // tier of the nearest healthy lane, the number of tiers without any
+	sum      float64 // rates of the healthy lanes, bytes per second
 }
 
 // Picker starts a policy. Equal seeds and equal questions get equal answers; a
 // policy that is unknown is Adaptive.
 func (s *LaneSet) Picker(policy Policy, seed uint64) *Picker {
-	p := &Picker{set: s, policy: policy, seed: seed}
-	p.random.Seed(seed, 0)
-	return p
+	return &Picker{set: s, other: s.comparison(policy, seed)}
 }
+
+// Adapts says whether the policy is Adaptive.
+func (p *Picker) Adapts() bool { return p.other == nil }
 
 // Misses counts the pairs of ports that Mooncake drew and that cannot reach each
 // other: there such a slice fails and is tried again.
-func (p *Picker) Misses() int64 { return p.misses }
+func (p *Picker) Misses() int64 {
+	if m, ok := p.other.(*mooncake); ok {
+		return m.misses
+	}
+	return 0
+}
 
 // Pick gives the lane for a slice, a place in LaneSet.Lanes, or NoLane: then ask
 // again when a slice completes or a lane gets well. Where a lane is healthy and
 // idle and no other has anything to do, there is always an answer.
-//
-// Mooncake's rule, read in its classic engine (src/topology.cpp, selectDevice):
-// attempt 0 is random among the preferred ports, attempt n takes port n-1 of the
-// preferred and then the available ones, round and round. Windows are no
-// matter to it: the caller keeps slices that a lane has no room for. Where theirs
-// would fail for want of a path or on a sick lane, the walk goes on here.
 func (p *Picker) Pick(slice Slice, states LaneStates) int {
-	switch p.policy {
-	case RoundRobin:
-		return p.inTurn(slice, &states)
-	case Random:
-		return p.atRandom(slice, &states)
-	case First:
-		return p.set.first(slice, &states)
-	case Mooncake:
-		return p.mooncake(slice, &states)
-	}
-	p.prepare(&states)
-	return p.adaptive(slice, &states)
+	p.Prepare(states)
+	return p.Prepared(slice, states)
 }
 
 // room says whether a lane's window has room for a slice.
@@ -122,119 +108,6 @@ func (l *LaneState) room(bytes int64) bool {
 // a time.
 func (l *LaneState) open() bool {
 	return l.Health == Healthy || l.Health == HalfOpen && l.Inflight == 0
-}
-
-// first is the first lane that may be used; without room there it waits.
-func (s *LaneSet) first(slice Slice, st *LaneStates) int {
-	for i := range s.Lanes {
-		if l := st.lane(i); l.open() {
-			if l.room(slice.Bytes) {
-				return i
-			}
-			return NoLane
-		}
-	}
-	return NoLane
-}
-
-// takers are the lanes that policies without an estimate share among: the
-// chosen ones, or if none of them may be used all lanes.
-func (s *LaneSet) takers(st *LaneStates) int {
-	for i := range s.Chosen {
-		if l := st.lane(i); l.open() {
-			return s.Chosen
-		}
-	}
-	return len(s.Lanes)
-}
-
-func (p *Picker) inTurn(slice Slice, st *LaneStates) int {
-	n := p.set.takers(st)
-	for k := range n {
-		i := (p.turn + k) % n
-		if l := st.lane(i); l.open() && l.room(slice.Bytes) {
-			p.turn = i + 1
-			return i
-		}
-	}
-	return NoLane
-}
-
-func (p *Picker) atRandom(slice Slice, st *LaneStates) int {
-	n, ready := p.set.takers(st), 0
-	for i := range n {
-		if l := st.lane(i); l.open() && l.room(slice.Bytes) {
-			ready++
-		}
-	}
-	if ready == 0 {
-		return NoLane
-	}
-	k := below(p.random.Uint64(), ready)
-	for i := range n {
-		if l := st.lane(i); l.open() && l.room(slice.Bytes) {
-			if k == 0 {
-				return i
-			}
-			k--
-		}
-	}
-	return NoLane
-}
-
-// below maps a random number to 0 up to n-1 evenly.
-func below(random uint64, n int) int {
-	hi, _ := bits.Mul64(random, uint64(n))
-	return int(hi)
-}
-
-// mooncake draws both ports and walks on from there. Its draws hang on the
-// request and the slice alone, so that asking again gives the same answer.
-func (p *Picker) mooncake(slice Slice, st *LaneStates) int {
-	s := p.set
-	if len(s.Lanes) == 0 {
-		return NoLane
-	}
-	var draw rand.PCG
-	draw.Seed(p.seed^slice.Request, 1)
-	local := below(draw.Uint64(), s.fromHere.preferred)
-	draw.Seed(p.seed^slice.Request, 2+uint64(slice.Index))
-	remote := below(draw.Uint64(), s.fromThere.preferred)
-	for tried := range s.fromHere.ports + 1 {
-		if tried > 0 { // no remote port was any good
-			local = (tried - 1) % s.fromHere.ports
-		}
-		for n := range s.fromThere.ports + 1 {
-			if attempt := slice.Attempt + n; attempt > 0 {
-				remote = (attempt - 1) % s.fromThere.ports
-			}
-			i := int(s.at[local*s.fromThere.ports+remote])
-			if i < 0 {
-				p.misses++
-				continue
-			}
-			if l := st.lane(i); l.open() {
-				return i
-			}
-		}
-	}
-	return NoLane
-}
-
-// WouldHelp is Adaptive's rule for engines in which lanes pull: it says whether a
-// lane that asks for work should get this slice, or leave it to lanes that are
-// nearer or done earlier. With much remaining every near lane helps; towards the
-// end slow ones do not.
-func (s *LaneSet) WouldHelp(lane int, slice Slice, states LaneStates) bool {
-	if lane < 0 || lane >= len(s.Lanes) {
-		return false
-	}
-	l := states.lane(lane)
-	if !l.open() || !l.room(slice.Bytes) {
-		return false
-	}
-	v := s.look(&states)
-	return v.counts(lane) && v.rate(lane) > 0 && v.helps(lane, slice)
 }
 
 // finish is when a lane would be done with a slice more, in nanoseconds.

@@ -1,8 +1,6 @@
 package sched
 
 import (
-	"math"
-
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/pathsel"
 )
@@ -79,29 +77,28 @@ func (c *Core) choose(r *Route, j *Job, bytes int64) *lane {
 		if l, sure := c.pull(r, g, &slice); sure {
 			return l
 		}
-		if l := g.pick(r, &slice); l == nil || l.room() >= bytes || r.Policy == pathsel.Mooncake {
+		if l := g.pick(&slice); l == nil || l.room() >= bytes {
 			g.full = l == nil
 			return l
 		}
 	}
 	c.refresh(r, g, bytes)
-	l := g.pick(r, &slice)
+	l := g.pick(&slice)
 	g.full = l == nil
 	return l
 }
 
-// pick asks the policy.
-func (g *group) pick(r *Route, slice *pathsel.Slice) *lane {
+// pick asks the policy. One that knows no windows may choose a lane whose connection is
+// full: then the slice waits.
+func (g *group) pick(slice *pathsel.Slice) *lane {
 	at := g.picker.Prepared(*slice, g.seenBy())
 	if at < 0 || at >= len(g.lanes) {
 		return nil
 	}
-	l := g.lanes[at]
-	// Mooncake's policy knows no windows: what it chose is what the slice waits for.
-	if r.Policy == pathsel.Mooncake && l.posted >= max(l.limits.MaxPosted, 1) {
-		return nil
+	if l := g.lanes[at]; l.posted < max(l.limits.MaxPosted, 1) {
+		return l
 	}
-	return l
+	return nil
 }
 
 // seenBy is what the policy sees.
@@ -119,38 +116,23 @@ func (g *group) current(c *Core, p *peer) bool {
 	return p.mirror == g && g.version == p.version && c.clock-g.freshAt < millisecond && !g.portBound
 }
 
-// pull decides without the policy where its answer is plain: a lane from which a
-// slice came back gets another one where that ends before all lanes together
-// would be done, and nobody gets any where no lane had room before and only full
-// ones changed. It says whether it is sure.
+// pull is short where no lane had room when the policy was asked last: only those from
+// which a slice came back can have any. It says whether it is sure.
 func (c *Core) pull(r *Route, g *group, slice *pathsel.Slice) (*lane, bool) {
-	if r.Policy != pathsel.Adaptive && r.Policy != "" || !g.full {
+	if !g.full || !g.pulls {
 		return nil, false
 	}
-	room := false
+	room, states := false, g.seenBy()
 	for _, l := range r.peer.freed {
 		if l.room() < slice.Bytes {
 			continue
 		}
 		room = true
-		if l.mirror == nil || l.health() != pathsel.Healthy || g.set.Lanes[l.mirrorAt].Tier != g.tier {
-			continue
-		}
-		rate := l.est.rate()
-		start := max(float64(l.inflight)/rate, l.local.busy(), l.remote.busy())
-		if start+float64(slice.Bytes)/rate <= float64(slice.Remaining)/g.sum {
+		if l.mirror != nil && g.picker.Another(l.mirrorAt, slice, &states) {
 			return l, true
 		}
 	}
 	return nil, !room
-}
-
-// busy is how long a port needs for what it has in flight, in seconds.
-func (p *port) busy() float64 {
-	if p.rate == 0 {
-		return 0
-	}
-	return float64(p.side.load[p.index]) / p.rate
 }
 
 // only is the lane of a group that has no other.
@@ -190,7 +172,7 @@ func (c *Core) refresh(r *Route, g *group, bytes int64) {
 			g.best[g.class[i]] = max(g.best[g.class[i]], topo.Rate(l.est.measured()))
 		}
 	}
-	g.sum, g.tier, g.least = 0, math.MaxInt, 0
+	g.least = 0
 	changed := false
 	for i := range g.lanes {
 		st := &g.states[i]
@@ -220,10 +202,6 @@ func (g *group) show(i int, bytes int64) {
 		l.holdBack(bytes)
 	}
 	st.Rate = g.seen(i, l)
-	if st.Health == pathsel.Healthy {
-		g.tier = min(g.tier, g.set.Lanes[i].Tier)
-		g.sum += max(float64(st.Rate), l.est.rate())
-	}
 	if g.least == 0 || l.target < g.least {
 		g.least = l.target
 	}

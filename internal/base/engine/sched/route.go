@@ -14,17 +14,16 @@ type group struct {
 	lanes     []*lane // by place in the set; nil: gone
 	states    []pathsel.LaneState
 	picker    *pathsel.Picker
+	pulls     bool        // see Core.pull
 	class     []int       // lanes that promise the same have the same class
 	best      []topo.Rate // of each class: what the fastest measured lane does
 
-	first     *lane   // any of them: for the loads of ports
-	version   uint64  // peer.version of the last refresh
-	freshAt   int64   // Core.clock of it
-	portBound bool    // a lane had no room because of a port
-	full      bool    // the last question had no answer
-	least     int64   // the smallest slice that one of them takes
-	sum       float64 // rates of the lanes that are well
-	tier      int     // of the nearest of them
+	first     *lane  // any of them: for the loads of ports
+	version   uint64 // peer.version of the last refresh
+	freshAt   int64  // Core.clock of it
+	portBound bool   // a lane had no room because of a port
+	full      bool   // the last question had no answer
+	least     int64  // the smallest slice that one of them takes
 }
 
 // recentNS is how long after its last job a route's sick lanes are still tested.
@@ -66,6 +65,7 @@ func (c *Core) regroup(r *Route) {
 			}
 			g.states[k].Health = pathsel.Sick
 		}
+		g.pulls = g.picker.Adapts()
 		g.classify()
 		r.groups = append(r.groups, g)
 	}
