@@ -53,21 +53,18 @@ func Meters(tree hosttree.Tree, live bool, t *topo.Topology) []*Meter {
 		}
 		all = append(all, m)
 	}
-	software := map[topo.ID]bool{}
-	for i := range t.RDMADevices {
-		software[t.RDMADevices[i].ID] = t.RDMADevices[i].Software
-	}
+	index := topo.NewIndex(t)
 	for i := range t.Ports {
 		p := &t.Ports[i]
 		add(p.ID, "sys/class/infiniband/"+p.RDMA.Name()+"/ports/"+strconv.Itoa(p.Number), (*Meter).readPort)
-		if software[p.RDMA] {
+		if d := index.RDMADevice(p.RDMA); d != nil && d.Software {
 			all[len(all)-1].softwarePort = p
 		}
 	}
 	for i := range t.Netdevs {
 		add(t.Netdevs[i].ID, "sys/class/net/"+t.Netdevs[i].Name, (*Meter).readNetdev)
 	}
-	metered := linksToWatch(t)
+	metered := linksToWatch(t, index)
 	for i := range t.PCIDevices {
 		if d := &t.PCIDevices[i]; metered[d.ID] && d.Link != nil {
 			add(d.ID, pciDevices+"/"+d.BDF.String(), (*Meter).readLink)
@@ -77,23 +74,18 @@ func Meters(tree hosttree.Tree, live bool, t *topo.Topology) []*Meter {
 }
 
 // linksToWatch are the functions of GPUs and NICs, and the bridges above them.
-func linksToWatch(t *topo.Topology) map[topo.ID]bool {
-	parents := make(map[topo.ID]topo.ID, len(t.PCIDevices))
-	for i := range t.PCIDevices {
-		parents[t.PCIDevices[i].ID] = t.PCIDevices[i].Parent
-	}
-	marked := map[topo.ID]bool{}
-	mark := func(id topo.ID) {
-		for ; id != "" && !marked[id]; id = parents[id] {
-			marked[id] = true
-		}
-	}
+func linksToWatch(t *topo.Topology, index *topo.Index) map[topo.ID]bool {
+	var functions []topo.ID
 	for i := range t.GPUs {
-		mark(t.GPUs[i].PCI)
+		functions = append(functions, t.GPUs[i].PCI)
 	}
 	for i := range t.NICs {
-		for _, id := range t.NICs[i].Functions {
-			mark(id)
+		functions = append(functions, t.NICs[i].Functions...)
+	}
+	marked := map[topo.ID]bool{}
+	for _, id := range functions {
+		for d := range index.Climb(id) {
+			marked[d.ID] = true
 		}
 	}
 	return marked

@@ -218,7 +218,7 @@ func TestLinksToWatch(t *testing.T) {
 		GPUs: []topo.GPU{{PCI: "pci:gpu"}, {}},
 		NICs: []topo.NIC{{Functions: []topo.ID{"pci:nic", "pci:loop"}}},
 	}
-	got := linksToWatch(top)
+	got := linksToWatch(top, topo.NewIndex(top))
 	for id, want := range map[topo.ID]bool{"pci:root": true, "pci:up": true, "pci:down": true, "pci:gpu": true, "pci:nic": true, "pci:disk": false, "pci:other": false} {
 		if got[id] != want {
 			t.Errorf("%s: %v", id, got[id])
