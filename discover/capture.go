@@ -20,12 +20,11 @@ import (
 	"github.com/topoctl/topoctl/internal/base/sysfs"
 )
 
-// Capture discovers a host and writes what was read on the way, redacted, as a
-// text archive (see hosttree.ArchiveFormat): the files, with the answers of
-// netlink and NVML beside them. Options.FS takes the archive's tree again, and
-// Discover then finds the same host with placeholders for what redact.Redactor
-// replaces. Files that only identify the machine are left out, and the names of
-// GID table entries that nobody read.
+// Capture discovers a host and writes what it read, redacted, as a text archive:
+// the files, and the answers of netlink and NVML. Discover finds the same host
+// in the archive (opened with fixtures.OpenFile and passed as Options.FS), with
+// placeholders for names, addresses and serial numbers. The archive leaves out
+// files that only identify the machine and GID table entries that were not read.
 func Capture(ctx context.Context, opts Options, w io.Writer) error {
 	p, closeTree, err := open(opts)
 	if err != nil {
@@ -67,9 +66,9 @@ func (p pipeline) capture(ctx context.Context, w io.Writer) error {
 	return nil
 }
 
-// identifies knows the files that a capture never holds: those that are there
-// to tell one machine from another, those of processes (they name users and
-// containers), and recorded answers (they are written anew).
+// identifies reports whether a capture never contains a file: files that only
+// identify the machine, files of processes (they name users and containers) and
+// recorded answers (they are written again).
 func identifies(name string) bool {
 	switch name {
 	case "etc/hostname", "etc/machine-id", "proc/sys/kernel/hostname", replies.NVMLPath, replies.NetlinkPath:
@@ -85,8 +84,8 @@ func identifies(name string) bool {
 	return strings.HasSuffix(base, "_serial") || strings.HasSuffix(base, "_uuid") || strings.HasSuffix(base, "_asset_tag")
 }
 
-// addProcess puts what is kept of the process that looked where replay looks for
-// it: of the directories of processes nothing else is kept.
+// addProcess adds what is kept of this process's own files, the only files of
+// a process that a capture contains.
 func addProcess(tree, recorded *hosttree.Mem) error {
 	for _, name := range sysfs.ProcessFiles() {
 		data, err := recorded.ReadFile(name)

@@ -21,32 +21,32 @@ import (
 // Options say which host to look at and how. The zero value is this machine
 // with every source that the program has.
 type Options struct {
-	// FS is another machine's file tree in memory (a fixture, an archive). It
-	// must be an fs.ReadFileFS, an fs.ReadDirFS and an fs.ReadLinkFS.
+	// FS is another machine's file tree: a fixture or an archive. It must
+	// implement fs.ReadFileFS, fs.ReadDirFS and fs.ReadLinkFS.
 	FS fs.FS
 	// Root is the directory of another machine's captured file tree.
 	Root string
-	// HostRoot is where this machine's root directory is seen, for a process
-	// in a container: its files are read there, netlink and NVML are asked.
+	// HostRoot is where this machine's root directory is mounted, for a process
+	// in a container. Files are read there; netlink and NVML are asked directly.
 	HostRoot string
 
-	// Sources are the sources to use, by name; empty means all. sysfs is always used.
+	// Sources are the names of the sources to use; empty means all. sysfs is always used.
 	Sources []string
-	// GPUs is the vendor library to ask on this machine; nil means none.
+	// GPUs is the GPU vendor's library to ask on this machine; nil means none.
 	GPUs GPUSource
 
-	// Now is the time of the observation; zero leaves CapturedAt unknown.
+	// Now is the time of the observation; if it is zero, CapturedAt stays unknown.
 	Now time.Time
-	// ToolVersion is the version of the program, for the document.
+	// ToolVersion is the program's version, for Topology.Tool.
 	ToolVersion string
-	// Origin is what Topology.Origin will say; empty means "live" for this
-	// machine and "capture" for another.
+	// Origin is the value of Topology.Origin; empty means "live" for this
+	// machine and "capture" for another one.
 	Origin string
 }
 
-// GPUSource asks the GPU vendor's library. An error that has a method
-// Absent() bool which says true means that there is no such library here:
-// that is no failure.
+// GPUSource asks the GPU vendor's library. If the error has a method
+// Absent() bool that returns true, this machine has no such library, which is
+// not a failure.
 type GPUSource interface {
 	GPUs(ctx context.Context) (*GPUReport, error)
 }
@@ -63,8 +63,8 @@ func libraryAbsent(err error) bool {
 	return ok && absent.Absent()
 }
 
-// sourceLimit is how long one source may take before it is given up: a driver
-// that hangs must not hang the discovery.
+// sourceLimit is how long one source may take, so that a driver that hangs
+// does not hang the discovery.
 const sourceLimit = 60 * time.Second
 
 // sourceNames are the sources in the order in which they are merged.
@@ -72,7 +72,7 @@ var sourceNames = []topo.Source{
 	topo.SourceSysfs, topo.SourceGHW, topo.SourceRDMAMap, topo.SourceNetlink, topo.SourceNVML,
 }
 
-// SourceNames are the names that Options.Sources may have.
+// SourceNames are the names that Options.Sources accepts.
 func SourceNames() []string {
 	names := make([]string, len(sourceNames))
 	for i, s := range sourceNames {
@@ -81,10 +81,11 @@ func SourceNames() []string {
 	return names
 }
 
-// Discover looks at one host. It fails only where nothing can be had: a tree
-// that is no host's, options that contradict each other, a cancelled context.
-// Everything less is a warning in the topology. A deadline of ctx ends the
-// sources that have not answered by then; what the others said is kept.
+// Discover looks at one host. It fails only if there is nothing to return: the
+// file tree is not a host's, the options contradict each other, or ctx is
+// cancelled. Any smaller problem is a warning in the topology. When the deadline
+// of ctx passes, sources that have not answered are given up; the answers of the
+// others are kept.
 func Discover(ctx context.Context, opts Options) (*topo.Topology, error) {
 	p, closeTree, err := open(opts)
 	if err != nil {
@@ -95,14 +96,13 @@ func Discover(ctx context.Context, opts Options) (*topo.Topology, error) {
 	return t, err
 }
 
-// target is a host's files and what may be asked about that host.
+// target is the host to look at: its files, and what else may be asked about it.
 type target struct {
 	tree hosttree.Tree
 	name string // for messages
 	live bool   // the host is this machine
-	// dir is this machine's root directory, for libraries that read files by
-	// themselves: they follow links anywhere, so another machine's tree is not
-	// for them. It is "" there.
+	// dir is this machine's root directory, for libraries that open files
+	// themselves. They follow links anywhere, so it is "" for another machine.
 	dir string
 }
 
@@ -149,14 +149,14 @@ func open(opts Options) (target, func(), error) {
 	return p, func() { _ = tree.Close() }, nil
 }
 
-// rawReplies are what the sources that are not files said, for a capture to keep.
-// nil: not asked, or no answer.
+// rawReplies are the answers of netlink and NVML as they came, for a capture.
+// nil means not asked, or no answer.
 type rawReplies struct {
 	gpus    *replies.GPUReport
 	netlink *replies.NetlinkReport
 }
 
-// pipeline is one run. Its functions are fields so that tests can break them.
+// pipeline is one run. Its functions are fields so that tests can replace them.
 type pipeline struct {
 	target
 	opts        Options
@@ -166,7 +166,7 @@ type pipeline struct {
 	dumpNetlink func(context.Context) (*replies.NetlinkReport, error)
 }
 
-// newPipeline is what Discover and Capture run.
+// newPipeline is the pipeline that Discover and Capture run.
 func newPipeline(p target, opts Options) pipeline {
 	return pipeline{
 		target: p, opts: opts, limit: sourceLimit,
@@ -174,9 +174,9 @@ func newPipeline(p target, opts Options) pipeline {
 	}
 }
 
-// run looks at the host. It has the order of all that Discover does: the sources that need
-// nothing of the files answer while those are read, and what they say is merged into what the
-// files show in the order of sourceNames.
+// run looks at the host, in this order: sources that do not depend on the files are asked
+// while the files are read; then the answers of all sources are merged in the order of
+// sourceNames.
 func (p pipeline) run(ctx context.Context) (*topo.Topology, rawReplies, error) {
 	var raw rawReplies
 	if err := p.check(ctx); err != nil {

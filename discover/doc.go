@@ -1,56 +1,53 @@
-// Package discover finds out what a host has and how it is joined: it reads
-// the host's files, asks the libraries that know more, and merges their
-// answers into one topo.Topology.
+// Package discover finds out what hardware a host has and how it is connected. It reads the
+// host's files, asks the libraries that know more, and merges the answers into one
+// topo.Topology.
 //
 // # Sources
 //
-//	sysfs    /sys, /proc and the device files: the PCI tree, NUMA, network, RDMA
+//	sysfs    /sys, /proc and device files: the PCI tree, NUMA, network, RDMA
 //	ghw      github.com/jaypipes/ghw and its pci.ids database: names
 //	rdmamap  github.com/Mellanox/rdmamap: RDMA devices, their PCI functions and character devices
 //	netlink  github.com/vishvananda/netlink: interfaces, bonds, VLANs, addresses, routes, VFs
-//	nvml     the vendor's library (a GPUSource): GPUs, NVLink, C2C, MIG, peer access
+//	nvml     the GPU vendor's library (a GPUSource): GPUs, NVLink, C2C, MIG, peer access
 //
-// sysfs always runs. Each of the others may fail alone: it then costs what it
-// would have added, leaves a warning, and the rest stays. Every source leaves a
-// topo.SourceReport.
+// sysfs always runs. Any other source may fail on its own: the topology then lacks what that
+// source would have added and carries a warning. Every source leaves a topo.SourceReport.
 //
 // # Which host
 //
-// Live (the default) and Options.HostRoot read this machine; netlink and NVML
-// are asked. Options.Root and Options.FS are another machine's files: no live
-// source is opened, and the answers that a capture recorded are replayed from
-// topoctl/nvml.json and topoctl/netlink.json. ghw and rdmamap read files
-// by themselves and follow any link, so their own look at the devices is for
-// this machine only; the names of pci.ids are for every tree.
+// By default, and with Options.HostRoot, Discover looks at this machine and asks netlink and
+// NVML. With Options.Root or Options.FS it reads another machine's files: it asks no live
+// source and replays the answers that a capture recorded, if there are any. ghw and rdmamap
+// open files themselves and follow any symbolic link, so they list devices on this machine
+// only; names from pci.ids are added for every host.
 //
-// # Who wins
+// # Which source wins
 //
-// A fact that only one source has is taken from it, and topo.Facts say which.
-// Where two sources have it:
+// topo.Facts says where each attribute came from. Where two sources know an attribute, this is
+// the one that is kept:
 //
-//	PCI tree, NUMA node, PCIe link      sysfs
-//	driver, IOMMU group                 sysfs
-//	vendor and device names             pci.ids, by the IDs that sysfs gave
+//	PCI tree, NUMA node, PCIe link           sysfs
+//	driver, IOMMU group                      sysfs
+//	vendor and device names                  pci.ids, by the IDs that sysfs gave
 //	RDMA device: PCI, netdevs, char devices  sysfs
-//	interface: MTU, state, MAC, master  sysfs
-//	bond, VLAN, addresses, routes, VFs  netlink
-//	GPU: name, UUID, memory, NVML index, capability, MIG, CPU affinity  NVML
-//	GPU: minor number, serial           sysfs, where /proc told; else NVML
-//	NVLink, C2C, peer access            NVML
+//	interface: MTU, state, MAC, master       sysfs
+//	bond, VLAN, addresses, routes, VFs       netlink
+//	GPU: name, UUID, memory, NVML index,
+//	  capability, MIG, CPU affinity          NVML
+//	GPU: minor number, serial                sysfs if /proc has it, else NVML
+//	NVLink, C2C, peer access                 NVML
 //
-// A disagreement of two sources becomes a topo.CodeConflict warning that has
-// both values and says which was kept. The PCIe speed of NVML and of sysfs is
-// no such case: an idle GPU changes it between two looks.
+// If two sources disagree, a topo.CodeConflict warning names both values and the one that was
+// kept. PCIe speeds are exempt: an idle GPU changes its speed between two readings.
 //
-// # Again and again
+// # Over time
 //
-// Discover says what a host is. A Sampler reads what it does: counters, rates
-// and states of a topology's ports and interfaces, the PCIe links of its GPUs
-// and NICs, the load of its GPUs (a GPULoadSource). Bytes are bytes in each
-// direction, whatever unit the kernel's file has; counters.Between makes rates
-// of two samples. Reading costs about two microseconds of processor time for a
-// value, and what the driver takes: 1.7 ms a sample on a host with 44 NICs.
+// Discover describes what a host is. A Sampler reads what the host does: the counters and
+// states of ports and interfaces, the PCIe links of GPUs and NICs, and the load of GPUs (from a
+// GPULoadSource). Byte counters are in bytes, one per direction, whatever unit the kernel's
+// file uses. Reading a value takes about two microseconds of CPU time plus what the driver
+// takes: 1.7 ms per sample on a host with 44 NICs.
 //
-// Watch says when it is time for a new topology: netlink messages about links,
-// addresses and routes, uevents of devices, and files where those are refused.
+// Watch reports when a new Discover is due. It listens to netlink messages about links,
+// addresses and routes and to uevents of devices, and compares files where it may not listen.
 package discover

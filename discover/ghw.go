@@ -13,8 +13,7 @@ import (
 	"github.com/topoctl/topoctl/internal/base/pciids"
 )
 
-// envPCIDB is the environment variable by which ghw finds its database, and by
-// which a user can name one.
+// envPCIDB is the environment variable that names ghw's database.
 const envPCIDB = "PCIDB_PATH"
 
 // systemIDs are where distributions keep pci.ids.
@@ -23,12 +22,12 @@ var systemIDs = []string{"/usr/share/hwdata/pci.ids", "/usr/share/misc/pci.ids"}
 // maxSystemIDs bounds a database that is read from a file (1.4 MB in 2026).
 const maxSystemIDs = 16 << 20
 
-// globals is held by whoever uses a library that has process-wide settings:
-// ghw its environment variable, rdmamap its package variables.
+// globals is locked while a library with process-wide settings is used: ghw has
+// an environment variable, rdmamap has package variables.
 var globals = make(chan struct{}, 1)
 
-// lockGlobals waits for globals until ctx ends. The returned function gives
-// them back.
+// lockGlobals locks globals, or gives up when ctx ends. The returned function
+// unlocks them.
 func lockGlobals(ctx context.Context) (func(), error) {
 	select {
 	case globals <- struct{}{}:
@@ -65,20 +64,20 @@ type pciNames struct {
 	vendor  map[string]string
 	device  map[pciNumber]string
 	from    string // the database that came first
-	problem error  // why the one that the user named was not it
+	problem error  // why the one that the user named is not used
 }
 
-// ghwDevice is what ghw says of a PCI function beside names.
+// ghwDevice is what ghw says about a PCI function apart from names.
 type ghwDevice struct {
 	driver     string
 	iommuGroup *int
 }
 
-// ghw lets ghw look at this machine while sysfs is read, and then names the
-// numbers that sysfs found.
+// ghw runs ghw on this machine while sysfs is read, then looks up the names of
+// the numbers that sysfs found.
 //
-// Names go by number through ghw's own database package and not through its
-// device list: that list is empty, without an error, where one device is odd.
+// Names are looked up by number in ghw's database package rather than in its
+// device list, which is empty, without an error, if one device is unusual.
 func (p pipeline) ghw(ctx context.Context, numbers <-chan map[pciNumber]bool) outcome {
 	devices, errDevices := p.ghwDevices(ctx)
 	var want map[pciNumber]bool
@@ -106,8 +105,8 @@ func (p pipeline) ghw(ctx context.Context, numbers <-chan map[pciNumber]bool) ou
 			return
 		}
 		applyGHW(t, devices)
-		// ghw gives up its whole list over one device without modalias, so
-		// fewer than sysfs has is no news for the user.
+		// ghw drops its whole list because of one device without modalias,
+		// so a shorter list than that of sysfs is not worth a warning.
 		if len(devices) < len(t.PCIDevices) {
 			r.Status = topo.StatusPartial
 		}
@@ -170,9 +169,9 @@ func readIDs(name string) ([]byte, error) {
 	return os.ReadFile(name)
 }
 
-// listPCI asks ghw for the PCI functions below a directory. Its warnings are
-// silenced, it may run no programs (it likes ethtool), and it does not look at
-// NUMA: that is what makes it give up.
+// listPCI asks ghw for the PCI functions below a directory, without warnings,
+// without running programs such as ethtool, and without NUMA, which can make
+// ghw fail.
 func listPCI(dir string) (*ghw.PCIInfo, error) {
 	return ghw.PCI(ghw.WithChroot(dir), ghw.WithDisableTools(), ghw.WithDisableWarnings(), ghw.WithDisableTopology())
 }
@@ -230,7 +229,7 @@ func plainName(s string) string {
 	return s
 }
 
-// setenv sets an environment variable and gives the function that restores it.
+// setenv sets an environment variable and returns a function that restores it.
 func setenv(name, value string) (restore func(), err error) {
 	old, had := os.LookupEnv(name)
 	if err := os.Setenv(name, value); err != nil {

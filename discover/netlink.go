@@ -52,7 +52,7 @@ func (p pipeline) netlink(ctx context.Context) outcome {
 	return o
 }
 
-// Bounds of a recorded report: far above any host, far below harm.
+// Limits of a recorded report, far above what any host has.
 const (
 	maxInterfaces = 1 << 16
 	maxVFs        = 1 << 16
@@ -61,7 +61,7 @@ const (
 	maxWarnings   = 1000
 )
 
-// checkNetlink refuses a recorded report whose size makes no sense.
+// checkNetlink refuses a recorded report above the limits.
 func checkNetlink(r *replies.NetlinkReport) error {
 	for _, x := range []struct {
 		what   string
@@ -95,9 +95,9 @@ func fromSource(s topo.Source, warnings []topo.Warning) []topo.Warning {
 	return out
 }
 
-// applyNetlink adds what the kernel says of interfaces and RDMA devices. An
-// interface that sysfs does not show is not added: netlink then speaks of
-// another network namespace than the files do.
+// applyNetlink adds what the kernel says about interfaces and RDMA devices. An
+// interface that sysfs does not show is not added: netlink then describes another
+// network namespace than the files.
 func applyNetlink(t *topo.Topology, r *replies.NetlinkReport) {
 	names := make(map[int]string, len(r.Links))
 	for i := range r.Links {

@@ -65,9 +65,8 @@ func gpusAnswered(report *replies.GPUReport, recorded bool) outcome {
 	return o
 }
 
-// gpusUnasked adds to an outcome what it means that NVML did not answer, on a
-// host that has NVIDIA GPUs; on any other it means nothing. The reader of sysfs
-// warns of GPUs that the driver does not list, so this warns of those it lists.
+// gpusUnasked adds a warning to an outcome without answers if the host has NVIDIA
+// GPUs that the driver lists. The sysfs reader warns about those it does not list.
 func gpusUnasked(o outcome, live bool) outcome {
 	o.apply = func(t *topo.Topology, r *topo.SourceReport) {
 		var mute []string
@@ -90,7 +89,7 @@ func gpusUnasked(o outcome, live bool) outcome {
 	return o
 }
 
-// checkGPUs refuses a recorded report whose size makes no sense.
+// checkGPUs refuses a recorded report above the limits.
 func checkGPUs(r *replies.GPUReport) error {
 	if len(r.GPUs) > maxGPUs {
 		return fmt.Errorf("%d GPUs, more than %d", len(r.GPUs), maxGPUs)
@@ -294,7 +293,7 @@ func genSpeed(gen *int) *int {
 	return nil
 }
 
-// positive is nil for a number that is none: 0 is how drivers say unknown.
+// positive is nil for 0, which drivers use for unknown.
 func positive(n *int) *int {
 	if n == nil || *n <= 0 {
 		return nil
@@ -303,8 +302,8 @@ func positive(n *int) *int {
 }
 
 // hideUnlisted marks the NVIDIA GPUs on PCI that NVML does not list, and warns
-// of those that sysfs did not already find hidden. What sysfs had to say about
-// a driver that lists no GPUs is settled by NVML's answer.
+// about those that sysfs had not found hidden. NVML's answer replaces the
+// warnings of sysfs about a driver that lists no GPUs.
 func hideUnlisted(t *topo.Topology, r *replies.GPUReport, listed []listedGPU) {
 	t.Warnings = slices.DeleteFunc(t.Warnings, func(w topo.Warning) bool {
 		return w.Code == topo.CodeDriverOnly && strings.Contains(w.Evidence, "proc/driver/nvidia")

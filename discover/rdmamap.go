@@ -19,8 +19,8 @@ var rdmaDirs = []*string{
 	&rdmamap.RdmaUcmDevice, &rdmamap.PciDevDir, &rdmamap.AuxDevDir,
 }
 
-// maxCharDevices is up to how many RDMA devices rdmamap is asked for character
-// devices: it reads all of them again for each, so the work grows with the square.
+// maxCharDevices is the number of RDMA devices up to which rdmamap is asked for
+// character devices: it reads all of them again for each device.
 const maxCharDevices = 16
 
 // rdmaWanted is what rdmamap is asked about: the PCI functions that may carry
@@ -142,9 +142,9 @@ func rdmaOfNetdev(name string) (dev string, err error) {
 	return rdmamap.GetRdmaDeviceForNetdevice(name)
 }
 
-// hostDevices turns rdmamap's list into sorted paths on the host: it names some
-// devices with the directory before them. The connection manager's device is
-// left out, for it belongs to no RDMA device.
+// hostDevices turns rdmamap's list, in which some paths begin with dir, into
+// sorted paths on the host. It leaves out the connection manager's device, which
+// belongs to no RDMA device.
 func hostDevices(dir string, devices []string) []string {
 	var out []string
 	for _, d := range devices {

@@ -30,9 +30,8 @@ func replay(tree fs.FS, name, schema string, into any) (found bool, err error) {
 	return true, decodeAnswers(data, name, schema, into)
 }
 
-// decodeAnswers decodes a recorded answer of the given schema. Keys that it
-// does not know are left alone: a newer minor version may have them. A newer
-// major version is refused.
+// decodeAnswers decodes a recorded answer of the given schema. It ignores unknown
+// keys, which a newer minor version may have, and refuses another major version.
 func decodeAnswers(data []byte, name, schema string, into any) error {
 	if len(data) > maxAnswers {
 		return fmt.Errorf("%s: more than %d bytes", name, maxAnswers)

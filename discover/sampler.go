@@ -13,25 +13,25 @@ import (
 	"github.com/topoctl/topoctl/internal/base/sysfs"
 )
 
-// Bounds of one sample: on a host that answers, it takes some milliseconds, or a few hundred
-// where GPUs are asked.
+// Time limits of a sample. It usually takes a few milliseconds, or a few hundred if GPUs are
+// asked.
 const (
-	devicePatience = 500 * time.Millisecond // how long one device may take
-	sampleLimit    = 2 * time.Second        // and all of them
+	devicePatience = 500 * time.Millisecond // for one device
+	sampleLimit    = 2 * time.Second        // for all devices
 )
 
 // maxNotes bounds the notes of a sample.
 const maxNotes = 32
 
-// Sample is what one look of a Sampler at a host gave.
+// Sample is what a Sampler read from a host at one time.
 type Sample = counters.Sample
 
-// Sampler looks at a host again and again: what its ports count, how its links are, what its
-// GPUs do. It reads files that were there when it first saw the topology and nothing else, so
-// that a sample costs little. It is safe for concurrent use: calls wait for each other.
+// Sampler reads a host repeatedly: the counters of its ports, the state of its links, the load
+// of its GPUs. To keep samples cheap it reads only files that existed when it first saw the
+// topology. It is safe for concurrent use: calls wait for each other.
 //
-// A device whose driver hangs is given up after half a second and costs only itself: it is
-// in the notes and not read again while it still hangs.
+// A device whose driver does not answer within half a second is skipped, with a note, and is
+// not read again until the driver answers. The other devices are read as usual.
 type Sampler struct {
 	target
 	closeTree       func()
@@ -46,8 +46,8 @@ type Sampler struct {
 	gpus   gpuLoads
 }
 
-// NewSampler opens the host that the options name, as Discover does. GPUs are asked where
-// they are this machine's and Options.GPUs is a GPULoadSource.
+// NewSampler opens the host that the options name, as Discover does. It asks GPUs for their
+// load if the host is this machine and Options.GPUs is a GPULoadSource.
 func NewSampler(opts Options) (*Sampler, error) {
 	p, closeTree, err := open(opts)
 	if err != nil {
@@ -60,10 +60,10 @@ func NewSampler(opts Options) (*Sampler, error) {
 	return s, nil
 }
 
-// Sample reads every port, interface, PCIe link and GPU of a topology of this host once; at
-// is the time of the sample, since some moment. What could not be read is missing or nil, with
-// a note. Where ctx ends by its deadline the rest is missing; where it is cancelled, Sample
-// gives its error and nothing else.
+// Sample reads every port, interface, PCIe link and GPU of a topology of this host once. at is
+// the time of the sample, relative to any fixed moment. What cannot be read is missing or nil,
+// with a note. When the deadline of ctx passes, the rest is missing; when ctx is cancelled,
+// Sample returns its error.
 func (s *Sampler) Sample(ctx context.Context, t *topo.Topology, at time.Duration) (*Sample, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,7 +143,7 @@ func (s *Sampler) hangs(id topo.ID) bool {
 	}
 }
 
-// readMeter lets the reader read one device, or gives the reader up.
+// readMeter has the reader read one device, or gives the reader up and leaves it behind.
 func (s *Sampler) readMeter(ctx context.Context, m *sysfs.Meter, patience <-chan time.Time) sysfs.Reading {
 	if s.reader == nil {
 		s.reader = newMeterReader()
@@ -163,8 +163,8 @@ func (s *Sampler) readMeter(ctx context.Context, m *sysfs.Meter, patience <-chan
 	return sysfs.Reading{Note: fmt.Sprintf("%s: %s", m.ID, why)}
 }
 
-// Close lets go of the files and of what the GPU library keeps, once. A reading that hangs is
-// not waited for: it ends with the driver's call.
+// Close closes the files and the GPU library. It does not wait for a reading that hangs; that
+// ends when the driver returns.
 func (s *Sampler) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -193,17 +193,18 @@ func (s *Sampler) closeMeters() {
 	s.meters = nil
 }
 
-// hungDevice is a device that a reader was given up over, and the sign that it is back.
+// hungDevice is a device whose reader was given up, and the channel on which its reading
+// arrives if the driver returns after all.
 type hungDevice struct {
 	meter *sysfs.Meter
 	back  <-chan sysfs.Reading
 }
 
-// meterReader is a goroutine that reads devices, one after the other. It shares nothing with its
-// owner while it reads, so that its owner can leave it where it hangs.
+// meterReader is a goroutine that reads devices one after the other. It shares nothing with its
+// owner while it reads, so that the owner can abandon it if it hangs.
 type meterReader struct {
 	ask    chan *sysfs.Meter
-	answer chan sysfs.Reading // holds one, so that a reader that was given up can end
+	answer chan sysfs.Reading // buffered, so that an abandoned reader can end
 	done   chan struct{}
 }
 

@@ -10,24 +10,23 @@ import (
 	"github.com/topoctl/topoctl/internal/base/counters"
 )
 
-// GPULoadSource is a GPUSource that also says what the GPUs do. Load may keep the library
-// loaded until Close; after that it may be called again. Notes are about single GPUs. An
-// error like that of GPUSource says that there is no library here.
+// GPULoadSource is a GPUSource that also knows the load of the GPUs. Load may keep the library
+// loaded until Close, and may be called again after Close. Notes are about single GPUs. Errors
+// are as in GPUSource.
 type GPULoadSource interface {
 	Load(ctx context.Context) (loads []GPULoad, notes []string, err error)
 	Close() error
 }
 
-// GPULoad is the load of one GPU, which PCI address and UUID name.
+// GPULoad is the load of one GPU, identified by PCI address and UUID.
 type GPULoad = counters.GPULoad
 
-// gpuLoads asks a GPU library again and again, in a goroutine of its own: a call takes tens of
-// milliseconds for each GPU, and one that hangs must not hang the sampler. There is one such
-// goroutine at most.
+// gpuLoads asks a GPU library repeatedly, in at most one goroutine of its own: a call takes tens
+// of milliseconds for each GPU, and one that hangs must not hang the sampler.
 type gpuLoads struct {
 	source  GPULoadSource     // nil: none
-	absent  bool              // there is no library; nobody is asked until the host has changed
-	pending chan gpuLoadReply // holds one; nil: no answer is out
+	absent  bool              // there is no library: not asked until the topology changes
+	pending chan gpuLoadReply // buffered; nil: no answer is pending
 	asked   bool              // for this sample
 }
 
@@ -38,7 +37,7 @@ type gpuLoadReply struct {
 	err   error
 }
 
-// ask starts to ask for the load of a topology's GPUs, unless the last answer is still out.
+// ask requests the load of a topology's GPUs, unless the last request is still pending.
 func (l *gpuLoads) ask(ctx context.Context, t *topo.Topology) (note string) {
 	l.asked = false
 	if l.source == nil || l.absent || len(t.GPUs) == 0 {
@@ -65,7 +64,7 @@ func (l *gpuLoads) ask(ctx context.Context, t *topo.Topology) (note string) {
 	return ""
 }
 
-// wait puts the answer into a sample. Without one in time, ask will find it later.
+// wait puts the answer into a sample. If there is none in time, a later ask receives it.
 func (l *gpuLoads) wait(ctx context.Context, t *topo.Topology, out *counters.Sample) (note string) {
 	if !l.asked {
 		return ""
@@ -106,7 +105,7 @@ func identify(t *topo.Topology, answers []counters.GPULoad) []counters.GPU {
 	return gpus
 }
 
-// close lets go of the library, unless it hangs.
+// close closes the library, unless it hangs.
 func (l *gpuLoads) close(patience time.Duration) error {
 	if l.source == nil {
 		return nil

@@ -12,17 +12,17 @@ import (
 	"github.com/topoctl/topoctl/internal/base/hosttree"
 )
 
-// outcome is what one source came back with.
+// outcome is the result of one source.
 type outcome struct {
 	report   topo.SourceReport
 	warnings []topo.Warning
-	// apply merges the answers, and may add to the report what only the
-	// comparison shows; nil where there is nothing to merge.
+	// apply merges the answers and may complete the report; nil if there is
+	// nothing to merge.
 	apply func(*topo.Topology, *topo.SourceReport)
 	raw   rawReplies
 }
 
-// into merges the outcome into the topology, and keeps what it said as it is.
+// into merges the outcome into the topology and keeps its raw replies.
 func (o outcome) into(t *topo.Topology, raw *rawReplies) {
 	t.Warnings = append(t.Warnings, o.warnings...)
 	if o.apply != nil {
@@ -37,12 +37,12 @@ func (o outcome) into(t *topo.Topology, raw *rawReplies) {
 	}
 }
 
-// withStatus is an outcome that is only a report.
+// withStatus is an outcome that consists of a report only.
 func withStatus(s topo.Source, status topo.SourceStatus, detail string) outcome {
 	return outcome{report: topo.SourceReport{Source: s, Status: status, Detail: detail}}
 }
 
-// failed is the outcome of a source that gave nothing though it was asked.
+// failed is the outcome of a source that was asked and gave no answer.
 func failed(s topo.Source, evidence string, err error) outcome {
 	o := withStatus(s, topo.StatusFailed, err.Error())
 	o.warnings = []topo.Warning{{
@@ -51,17 +51,17 @@ func failed(s topo.Source, evidence string, err error) outcome {
 	return o
 }
 
-// pendingSource is a source that is at work in a goroutine of its own.
+// pendingSource is a source that runs in its own goroutine.
 type pendingSource struct {
 	source topo.Source
 	limit  context.Context
 	stop   context.CancelFunc
-	done   chan outcome // holds one outcome, so the goroutine never waits for a reader
+	done   chan outcome // buffered, so that the goroutine never waits for a reader
 }
 
-// ask starts a source. A library that panics is a source that failed. One that
-// hangs is given up by wait; its goroutine ends when the library returns, and
-// touches nothing that others use.
+// ask starts a source. A library that panics counts as a failed source. If one
+// hangs, wait gives it up; its goroutine ends when the library returns and
+// shares nothing with others.
 func (p pipeline) ask(ctx context.Context, s topo.Source, work func(context.Context) outcome) *pendingSource {
 	limit, stop := context.WithTimeout(ctx, p.limit)
 	a := &pendingSource{source: s, limit: limit, stop: stop, done: make(chan outcome, 1)}
@@ -80,8 +80,8 @@ func (p pipeline) ask(ctx context.Context, s topo.Source, work func(context.Cont
 	return a
 }
 
-// wait gives the source's outcome, or gives the source up when ctx or the
-// source's own time limit ends. An outcome that is there is never thrown away.
+// wait returns the source's outcome, or gives the source up when ctx or the
+// source's own time limit ends. An outcome that has arrived is never dropped.
 func (a *pendingSource) wait(ctx context.Context) outcome {
 	defer a.stop()
 	select {
@@ -98,12 +98,13 @@ func (a *pendingSource) wait(ctx context.Context) outcome {
 	}
 }
 
-// wanted says whether a source is to be used.
+// wanted reports whether a source is to be used.
 func (p pipeline) wanted(s topo.Source) bool {
 	return s == topo.SourceSysfs || len(p.opts.Sources) == 0 || slices.Contains(p.opts.Sources, string(s))
 }
 
-// check refuses what can give nothing, before any source is started.
+// check refuses options and trees that cannot give a topology, before any
+// source is started.
 func (p pipeline) check(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("discover: %w", err)
@@ -119,9 +120,9 @@ func (p pipeline) check(ctx context.Context) error {
 	return p.checkDirectories()
 }
 
-// checkDirectories refuses a tree in which a directory that everything hangs from
-// is a link in a circle or out of the tree: no kernel makes that. The same in
-// one device's entry costs that device only.
+// checkDirectories refuses a tree whose main directories are links that form a
+// circle or leave the tree, which no kernel makes. The same in the entry of one
+// device costs only that device.
 func (p pipeline) checkDirectories() error {
 	for _, dir := range []string{"sys/devices", "sys/bus/pci/devices", "sys/class/net", "sys/class/infiniband"} {
 		_, err := p.tree.ReadDir(dir)

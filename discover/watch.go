@@ -12,46 +12,46 @@ import (
 	"time"
 )
 
-// WatchOptions say how changes of this machine are told. The zero value is fine.
+// WatchOptions say how Watch reports changes of this machine. The zero value is usable.
 type WatchOptions struct {
-	// HostRoot is where this machine's root directory is seen, as in Options.
+	// HostRoot is where this machine's root directory is mounted, as in Options.
 	HostRoot string
-	// Settle is how long there must be no further event before a change is told, 300 ms if 0.
-	// Events that never cease are told after ten times that.
+	// Settle is how long there must be no further event before a change is reported; 0 means
+	// 300 ms. If events never stop, a change is reported after ten times that.
 	Settle time.Duration
-	// Poll is how often files are compared where the kernel tells nothing, 5 s if 0.
+	// Poll is how often files are compared if kernel events are not available; 0 means 5 s.
 	Poll time.Duration
-	// Note is told, once for each reason, what the kernel does not tell and why; it may be
-	// nil. It is called as changed is.
+	// Note, if not nil, is called once for each kind of kernel event that is not available,
+	// with the reason, from the same goroutine as changed.
 	Note func(string)
 }
 
 // Watch calls changed when links, addresses, routes, PCI, RDMA or graphics devices of this
-// machine may have changed, until ctx ends; then it gives nil. why names what it was: "link",
-// "address", "route", "pci", "infiniband", "net", "drm", "nvme", or "lost events", several
-// joined with commas. Calls come from Watch's own goroutine, one at a time; events that arrive
-// during a call are told after it.
+// machine may have changed, until ctx ends; then it returns nil. why names what changed, joined
+// with commas: "link", "address", "route", "pci", "infiniband", "net", "drm", "nvme", or
+// "lost events". Calls come one at a time; events that arrive during a call are reported after
+// it.
 //
-// The kernel's netlink groups say so. Where a process may not listen to them, files in /sys and
-// /proc are compared instead. The state of an RDMA port makes no event: a Sampler reads it.
-// It is an error where there is neither: Watch is for Linux.
+// Changes come from the kernel's netlink groups. If a process may not listen to these, Watch
+// compares files in /sys and /proc instead. The state of an RDMA port causes no event; use a
+// Sampler for it. Watch returns an error if neither events nor files are available: it works on
+// Linux only.
 func Watch(ctx context.Context, opts WatchOptions, changed func(why string)) error {
 	return watch(ctx, opts, changed, openEvents)
 }
 
-// eventSource brings events of one kind. read gives what each message tells, in the words of
-// Watch; it ends with an error when the source is closed.
+// eventSource delivers events of one kind. read translates a message into the words of Watch.
 type eventSource struct {
 	name string // for notes
 	file io.ReadCloser
 	read func(message []byte) []string
 }
 
-// lostEvents is told where the kernel had more events than it could keep, or a source ended.
+// lostEvents is reported if the kernel dropped events or a source ended.
 const lostEvents = "lost events"
 
-// watch is Watch with a way to open sources: those that could be opened, and for each other
-// the reason.
+// watch is Watch with a function that opens event sources and returns, for each that could not
+// be opened, the reason.
 func watch(ctx context.Context, opts WatchOptions, changed func(string), openSources func() ([]eventSource, []error)) error {
 	sources, refused := openSources()
 	listening := listen(ctx, sources)
@@ -130,7 +130,7 @@ func listen(ctx context.Context, sources []eventSource) *listener {
 	return l
 }
 
-// readSource passes on what a source tells, until it ends.
+// readSource passes on the events of a source until it ends.
 func (l *listener) readSource(ctx context.Context, s eventSource) {
 	buf := make([]byte, 64<<10)
 	for ctx.Err() == nil {
@@ -176,7 +176,7 @@ func (s *debouncer) event(now time.Time, what string) {
 	}
 }
 
-// due is when the events have rested long enough, or have gone on for too long.
+// due is the time at which the collected events are reported.
 func (s *debouncer) due() time.Time {
 	rested, enough := s.last.Add(s.quiet), s.first.Add(s.longest)
 	if enough.Before(rested) {
@@ -185,7 +185,7 @@ func (s *debouncer) due() time.Time {
 	return rested
 }
 
-// flush gives what is due, sorted, and forgets it; "" where nothing is.
+// flush returns the events, sorted, if they are due, and forgets them; else "".
 func (s *debouncer) flush(now time.Time) string {
 	if len(s.events) == 0 || now.Before(s.due()) {
 		return ""

@@ -13,8 +13,8 @@ import (
 // kernelEvents is the group of the kernel's own uevents; udev uses the next one.
 const kernelEvents = 1
 
-// openEvents opens the sockets on which the kernel tells of changes. None of it needs
-// privileges; a sandbox may refuse it.
+// openEvents opens the sockets on which the kernel reports changes. That needs no privileges,
+// but a sandbox may refuse it.
 func openEvents() (sources []eventSource, refused []error) {
 	const routing = unix.RTMGRP_LINK | unix.RTMGRP_IPV4_IFADDR | unix.RTMGRP_IPV6_IFADDR | unix.RTMGRP_IPV4_ROUTE | unix.RTMGRP_IPV6_ROUTE
 	for _, s := range []struct {
@@ -36,8 +36,8 @@ func openEvents() (sources []eventSource, refused []error) {
 	return sources, refused
 }
 
-// subscribe opens a socket that gets the messages of some groups. The library for netlink
-// takes uevents, which are text, for messages that are broken, so this has sockets of its own.
+// subscribe opens a socket that receives the messages of some groups. The netlink library takes
+// uevents, which are text, for broken messages, so it is not used here.
 func subscribe(protocol int, groups uint32) (*os.File, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, protocol)
 	if err != nil {
@@ -50,11 +50,11 @@ func subscribe(protocol int, groups uint32) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "netlink"), nil
 }
 
-// isOverrun says that messages were lost because nobody took them in time.
+// isOverrun reports whether messages were lost because they were not read in time.
 func isOverrun(err error) bool { return errors.Is(err, unix.ENOBUFS) }
 
-// routeEvents says what the messages of a datagram tell. Each begins with its length and
-// type, four and two bytes, and ends at a multiple of four.
+// routeEvents translates the messages of a datagram. Each begins with its length and type, four
+// and two bytes, and ends at a multiple of four.
 func routeEvents(datagram []byte) []string {
 	var told []string
 	for len(datagram) >= unix.SizeofNlMsghdr {
@@ -75,8 +75,8 @@ func routeEvents(datagram []byte) []string {
 	return told
 }
 
-// deviceEvents says what a uevent tells: "add@/devices/...", then KEY=VALUE, each with a zero
-// byte at its end. Devices that no topology holds tell nothing.
+// deviceEvents translates a uevent: "add@/devices/...", then KEY=VALUE fields, each followed by
+// a zero byte. Devices that are not part of a topology are ignored.
 // Source: lib/kobject_uevent.c.
 func deviceEvents(message []byte) []string {
 	for field := range bytes.SplitSeq(message, []byte{0}) {

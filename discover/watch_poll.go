@@ -9,16 +9,16 @@ import (
 	"github.com/topoctl/topoctl/internal/base/hosttree"
 )
 
-// poller compares files of this machine with what they were. It reads none that asks a
-// driver, so that it cannot hang.
+// poller compares files of this machine with what they were before. It reads no file for which
+// the kernel asks a driver, so it cannot hang.
 type poller struct {
 	tree hosttree.Tree
 	done func()
 	was  map[string]uint64
 }
 
-// polled are the files that tell of each kind of change. A name with a slash at its end is a
-// directory whose names count; "*" stands for each of the names above.
+// polled are the files that show each kind of change. A name that ends in a slash is a
+// directory whose names are compared; "*" stands for each of those names.
 var polled = []struct {
 	what  string
 	files []string

@@ -14,15 +14,15 @@ import (
 	"github.com/topoctl/topoctl/internal/base/replies"
 )
 
-// asker asks one loaded NVML and keeps account of what failed.
+// asker asks one loaded NVML and collects what failed.
 type asker struct {
 	lib      gonvml.Interface
 	has      map[string]bool // functions by name: does the library have it
 	warnings []topo.Warning
 }
 
-// have says whether the library has a function. Drivers lack the functions that
-// are newer than they, and calling one of those ends the process.
+// have reports whether the library has a function. Older drivers lack newer
+// functions, and calling a missing one ends the process.
 func (a *asker) have(symbol string) bool {
 	has, known := a.has[symbol]
 	if !known {
@@ -46,9 +46,9 @@ type gpu struct {
 	lost   bool // it fell off the bus: each further call would only fail again
 }
 
-// ask calls an NVML function and gives false where the driver has no such
-// function, or says that it does not apply here. Anything else that is no
-// success is a warning, one for each function.
+// ask calls an NVML function. It returns false if the driver does not have the
+// function or says that it does not apply. Any other failure becomes a warning,
+// one for each function.
 func ask[T any](g *gpu, symbol string, call func() (T, gonvml.Return)) (T, bool) {
 	var none T
 	if g.lost || !g.have(symbol) {

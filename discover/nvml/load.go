@@ -23,11 +23,11 @@ type Source struct {
 // soname is the library that comes with the driver.
 const soname = "libnvidia-ml.so.1"
 
-// one guards go-nvml, which keeps the versions of functions that it found in
-// package variables. Who waits for a driver that hangs can stop waiting.
+// one guards go-nvml, which keeps state in package variables. It is a channel, so
+// that a caller can stop waiting for a driver that hangs.
 var one = make(chan struct{}, 1)
 
-// lock takes go-nvml, or gives up when ctx ends.
+// lock locks go-nvml, or gives up when ctx ends.
 func lock(ctx context.Context) error {
 	select {
 	case one <- struct{}{}:
@@ -39,8 +39,8 @@ func lock(ctx context.Context) error {
 
 func unlock() { <-one }
 
-// GPUs loads NVML, asks it for every GPU and lets it go. A GPU or a call that
-// fails becomes a warning of the report; ctx is looked at between GPUs, for a
+// GPUs loads NVML, asks it about every GPU and unloads it. A GPU or a call that
+// fails becomes a warning in the report. ctx is checked between GPUs, since a
 // call in the driver cannot be interrupted.
 func (s *Source) GPUs(ctx context.Context) (*replies.GPUReport, error) {
 	if err := lock(ctx); err != nil {
@@ -73,9 +73,9 @@ func start(path string) (gonvml.Interface, error) {
 	}
 }
 
-// usable says whether the library is there and has the functions that go-nvml
-// calls unasked: calling one that is missing would end the process. The handle
-// is kept, for go-nvml closes its own and the functions stay bound.
+// usable checks that the library exists and has the functions that go-nvml always
+// calls: calling a missing one would end the process. It keeps the handle open,
+// because go-nvml closes its own while the functions stay bound.
 func usable(path string) error {
 	so := dl.New(path, dl.RTLD_LAZY|dl.RTLD_GLOBAL)
 	if err := so.Open(); err != nil {

@@ -1,29 +1,29 @@
 // Package nvml asks the NVIDIA Management Library for what only it knows: GPU
-// names and UUIDs, NVLink, C2C, MIG and peer access, and how busy the GPUs are.
-// It is a source of package discover that the program hands over, so that
-// importing it decides whether NVML is in the program.
+// names and UUIDs, NVLink, C2C, MIG, peer access, and the load of GPUs. Its
+// Source is a discover.GPUSource and a discover.GPULoadSource. Package discover
+// does not import it, so only programs that import it contain NVML.
 //
-// The library itself is loaded when it is asked, so the program runs where
-// there is none. It needs cgo; without cgo, off Linux, or with the build tag
-// nonvml the source says that it is absent.
+// The library is loaded when it is first asked, so a program also runs on
+// machines without it. The package needs cgo: without cgo, on other systems than
+// Linux, or with the build tag nonvml, the source reports that NVML is absent.
 //
 // go-nvml leaves NVML's functions undefined until they are called. A program
-// that binds all of them at its start (LD_BIND_NOW=1, or linked with -z now as
-// hardened distributions do) cannot start: link with
-// -ldflags '-extldflags=-Wl,-z,lazy', or build with -tags nonvml.
+// that binds all symbols at start (LD_BIND_NOW=1, or linked with -z now, as
+// hardened distributions do) cannot start: link it with
+// -ldflags '-extldflags=-Wl,-z,lazy', or build it with -tags nonvml.
 package nvml
 
-// New is the system's NVML, as the dynamic linker finds it.
+// New returns the system's NVML, as the dynamic linker finds it.
 func New() *Source { return &Source{} }
 
-// NewFrom is the NVML of a library file.
+// NewFrom returns the NVML of a library file.
 func NewFrom(path string) *Source { return &Source{path: path} }
 
-// absentError says that there is no NVML to ask, which is no failure.
+// absentError says that there is no NVML to ask, which is not a failure.
 type absentError string
 
 // Error is the reason.
 func (e absentError) Error() string { return "nvml: " + string(e) }
 
-// Absent tells package discover that this is no failure.
+// Absent tells package discover that this is not a failure.
 func (absentError) Absent() bool { return true }

@@ -24,7 +24,7 @@ func (s *Source) Load(context.Context) ([]counters.GPULoad, []string, error) {
 	return nil, nil, errNotBuilt
 }
 
-// Close has nothing to let go of.
+// Close does nothing.
 func (s *Source) Close() error { return nil }
 
 const errNotBuilt = absentError("this program was built without it (needs Linux and cgo, and no build tag nonvml)")

@@ -22,10 +22,10 @@ type kept struct {
 	has map[string]bool
 }
 
-// Load says what every GPU does now. It starts NVML once and keeps it until Close. PCIe rates
-// are NVML's own, over 20 ms, and cost that time for each direction of each GPU: Load takes
-// 40 ms a GPU. ctx is looked at between GPUs. A GPU or a call that fails is a note; where the
-// whole library fails, the next Load starts it anew.
+// Load returns the current load of every GPU. It starts NVML once and keeps it until Close. NVML
+// measures PCIe rates for 20 ms in each direction, so Load takes 40 ms for each GPU. ctx is
+// checked between GPUs. A GPU or a call that fails becomes a note; if the whole library fails,
+// the next Load starts it again.
 func (s *Source) Load(ctx context.Context) (loads []counters.GPULoad, notes []string, err error) {
 	if err := lock(ctx); err != nil {
 		return nil, nil, err
@@ -54,8 +54,8 @@ func (s *Source) Load(ctx context.Context) (loads []counters.GPULoad, notes []st
 // closeLimit is how long Close waits for calls that are under way.
 const closeLimit = 5 * time.Second
 
-// Close lets go of the library that Load keeps, unless a call in it hangs. Another Load loads
-// it again.
+// Close unloads the library that Load keeps, unless a call in it hangs. Another Load loads it
+// again.
 func (s *Source) Close() error {
 	ctx, stop := context.WithTimeout(context.Background(), closeLimit)
 	defer stop()
