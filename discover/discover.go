@@ -124,7 +124,7 @@ func open(opts Options) (target, func(), error) {
 	if opts.FS != nil {
 		tree, ok := opts.FS.(hosttree.Tree)
 		if !ok {
-			return fail(fmt.Errorf("discover: options FS: %T is no host tree (needs ReadFile, ReadDir, ReadLink and Lstat)", opts.FS))
+			return fail(fmt.Errorf("discover: options FS: %T is not a host tree (it needs ReadFile, ReadDir, ReadLink and Lstat)", opts.FS))
 		}
 		return target{tree: tree, name: "the tree"}, func() {}, nil
 	}

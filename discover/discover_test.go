@@ -237,11 +237,11 @@ func TestRefused(t *testing.T) {
 	}{
 		{"two hosts", nil, Options{Root: "/a", HostRoot: "/b"}, "Root and HostRoot exclude each other"},
 		{"unknown source", nil, Options{FS: smallTree(t), Sources: []string{"lspci"}}, `source "lspci" is not known: want one of sysfs, ghw, rdmamap, netlink, nvml`},
-		{"no links", nil, Options{FS: fs.FS(noLinks{})}, "no host tree"},
+		{"no links", nil, Options{FS: fs.FS(noLinks{})}, "not a host tree"},
 		{"no directory", nil, Options{Root: filepath.Join(file, "nothing")}, "discover: "},
 		{"a file", nil, Options{Root: file}, "discover: "},
 		{"no host", nil, Options{Root: t.TempDir()}, "sys"},
-		{"no host in memory", nil, Options{FS: hosttree.NewMem()}, "the tree is no host's file tree"},
+		{"no host in memory", nil, Options{FS: hosttree.NewMem()}, "the tree is not a host's file tree"},
 		{"cancelled", cancelled, Options{FS: smallTree(t)}, "context canceled"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -33,7 +33,7 @@ func lockGlobals(ctx context.Context) (func(), error) {
 	case globals <- struct{}{}:
 		return func() { <-globals }, nil
 	case <-ctx.Done():
-		return nil, fmt.Errorf("another discovery is at work: %w", ctx.Err())
+		return nil, fmt.Errorf("another discovery is running: %w", ctx.Err())
 	}
 }
 
@@ -164,7 +164,7 @@ func readIDs(name string) ([]byte, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() || info.Size() > maxSystemIDs {
-		return nil, fmt.Errorf("%s: no regular file of at most %d bytes", name, maxSystemIDs)
+		return nil, fmt.Errorf("%s: not a regular file of at most %d bytes", name, maxSystemIDs)
 	}
 	return os.ReadFile(name)
 }

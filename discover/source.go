@@ -115,7 +115,7 @@ func (p pipeline) check(ctx context.Context) error {
 		}
 	}
 	if _, err := fs.ReadDir(p.tree, "sys"); err != nil {
-		return fmt.Errorf("discover: %s is no host's file tree (a directory that has sys and proc): %w", p.name, err)
+		return fmt.Errorf("discover: %s is not a host's file tree (a directory that contains sys and proc): %w", p.name, err)
 	}
 	return p.checkDirectories()
 }
@@ -127,7 +127,7 @@ func (p pipeline) checkDirectories() error {
 	for _, dir := range []string{"sys/devices", "sys/bus/pci/devices", "sys/class/net", "sys/class/infiniband"} {
 		_, err := p.tree.ReadDir(dir)
 		if errors.Is(err, hosttree.ErrEscapes) || errors.Is(err, hosttree.ErrLoop) {
-			return fmt.Errorf("discover: %s is no host's file tree: %w", p.name, err)
+			return fmt.Errorf("discover: %s is not a host's file tree: %w", p.name, err)
 		}
 	}
 	return nil

@@ -99,9 +99,9 @@ func cpuinfoLine(line []byte) (key, value string, ok bool) {
 	return string(bytes.TrimSpace(k)), string(bytes.TrimSpace(v)), ok
 }
 
-// readPackages asks one CPU of each package who belongs to it, so that the
-// cost does not grow with the number of CPUs; it is false where sysfs does not
-// tell. On x86 the first part of /proc/cpuinfo says how many cores a package of
+// readPackages reads the members of a package from one of its CPUs, so that the
+// cost does not grow with the number of CPUs. It is false if sysfs does not have
+// them. On x86 the first part of /proc/cpuinfo says how many cores a package of
 // its size has; elsewhere they are counted.
 // Source: Documentation/ABI/stable/sysfs-devices-system-cpu.
 func (r *reader) readPackages() bool {
@@ -236,7 +236,7 @@ func (r *reader) packageOf(cpu int) int {
 	return -1
 }
 
-// readAllowed notes the CPUs that this process may use, where they are fewer.
+// readAllowed reads the CPUs that this process may use, if not all.
 func (r *reader) readAllowed() {
 	data, err := r.tree.ReadFile("proc/self/status")
 	if err != nil {

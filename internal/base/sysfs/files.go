@@ -16,7 +16,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 )
 
-// Limits on what a foreign tree may make us hold.
+// Limits on what is read from a tree, which may be hostile.
 const (
 	maxAttr    = 64 << 10 // bytes of a one-line attribute
 	maxEntries = 1 << 16  // entries of a directory
@@ -42,14 +42,14 @@ const (
 	quiet                // may be missing or refuse to be read; only its content is judged
 )
 
-// text is a one-line attribute without its line end. It is false where the
-// attribute cannot be used; what deserves a warning has got one then.
+// text is a one-line attribute without its line end. It is false if the attribute
+// cannot be used; the warning, if one is due, has been added then.
 func (f files) text(name string, n need) (string, bool) {
 	s, _, ok := f.lookup(name, n)
 	return s, ok
 }
 
-// lookup is text that also says whether the file is there at all.
+// lookup is text that also reports whether the file exists.
 func (f files) lookup(name string, n need) (s string, there, ok bool) {
 	data, err := f.r.tree.ReadFile(f.dir + "/" + name)
 	if err != nil {
@@ -81,7 +81,8 @@ func (f files) readError(name string, n need, err error) {
 	}
 }
 
-// notApplicable knows how the kernel says that a device has no such attribute.
+// notApplicable reports whether an error is the kernel's way of saying that a
+// device has no such attribute.
 func notApplicable(err error) bool {
 	return errors.Is(err, syscall.EINVAL) || errors.Is(err, errors.ErrUnsupported)
 }
@@ -101,8 +102,8 @@ func value[T any](f files, name string, n need, parse func(string) (T, error)) (
 	return v, true
 }
 
-// attribute reads an attribute of the node from a file, and notes in its facts
-// that it came from there. It is zero where the file does not tell it.
+// attribute reads an attribute of the node from a file and records in the node's
+// facts that it came from there. It is zero if the file does not give it.
 func attribute[T comparable](f files, name, file string, n need, parse func(string) (T, error)) T {
 	v, _ := value(f, file, n, parse)
 	var zero T
@@ -110,7 +111,7 @@ func attribute[T comparable](f files, name, file string, n need, parse func(stri
 	return v
 }
 
-// optionalAttribute is attribute for one that is nil where the file does not tell it.
+// optionalAttribute is attribute with nil for an unknown value.
 func optionalAttribute[T any](f files, name, file string, n need, parse func(string) (T, error)) *T {
 	v, ok := value(f, file, n, parse)
 	if !ok {
@@ -130,7 +131,7 @@ func (f files) linkAttribute(name, file string) string {
 	return target
 }
 
-// fact notes, where the attribute is known, that it came from a file.
+// fact records, if the attribute is known, that it came from a file.
 func (f files) fact(known bool, name, file string) {
 	if known {
 		f.facts.Set(name, topo.SourceSysfs, file)
@@ -178,8 +179,8 @@ func sourceOf(name string) topo.Source {
 	return topo.SourceProc
 }
 
-// list is a directory's entries; a missing directory has none, any other
-// failure is a warning. Entries whose names no kernel would give are left out.
+// list is a directory's entries. A missing directory has none; any other failure
+// is a warning. Entries with names that no kernel would give are left out.
 func (r *reader) list(dir string) []fs.DirEntry {
 	entries, err := r.tree.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -219,7 +220,7 @@ func (r *reader) exists(name string) bool {
 	return err == nil
 }
 
-// attached is where a device of a class (net, infiniband, nvme) stands.
+// attached is where a device of a class (net, infiniband, nvme) belongs.
 type attached struct {
 	dir     string    // its own directory
 	device  string    // the directory of the device that it belongs to, "" if none
@@ -228,8 +229,8 @@ type attached struct {
 	broken  bool      // the class link's target is missing
 }
 
-// attach finds the place of /sys/class/CLASS/NAME: by where the class link
-// leads, then by the device link, then by what the device says of itself.
+// attach finds where /sys/class/CLASS/NAME belongs: from the target of the class
+// link, then from the device link, then from the device's uevent file.
 func (r *reader) attach(class string, e fs.DirEntry) attached {
 	a := attached{dir: "sys/class/" + class + "/" + e.Name()}
 	if e.Type()&fs.ModeSymlink != 0 {
@@ -260,8 +261,8 @@ func (r *reader) attach(class string, e fs.DirEntry) attached {
 	return a
 }
 
-// resolve is the name that a link's target has in the tree. sysfs directories
-// hold no links on the way, so that the text alone decides.
+// resolve is the name of a link's target in the tree. Paths in sysfs contain no
+// other links on the way, so the text of the link is enough.
 func resolve(dir, target string) string {
 	if strings.HasPrefix(target, "/") {
 		return strings.TrimPrefix(path.Clean(target), "/")
@@ -305,8 +306,8 @@ func ueventValue(data []byte, key string) string {
 	return ""
 }
 
-// oneLine is an attribute's text without blanks at its ends. A file of no
-// bytes is not what a kernel gives: an empty value still has its line end.
+// oneLine is an attribute's text without surrounding blanks. An empty file is an
+// error: a kernel ends even an empty value with a newline.
 func oneLine(data []byte) (string, error) {
 	if len(data) == 0 {
 		return "", errors.New("empty file")
@@ -346,7 +347,7 @@ func parseUint(s string, limit int) (int, error) {
 	return n, nil
 }
 
-// validName says whether s can be the name of a device, driver or interface.
+// validName reports whether s can be the name of a device, driver or interface.
 func validName(s string) bool {
 	if s == "" || s == "." || s == ".." || len(s) > 255 || !utf8.ValidString(s) {
 		return false
@@ -359,7 +360,7 @@ func validName(s string) bool {
 	return true
 }
 
-// clip keeps what a warning quotes short.
+// clip shortens text that a warning quotes.
 func clip(s string) string {
 	if len(s) > 64 {
 		return s[:64] + "..."
@@ -367,7 +368,7 @@ func clip(s string) string {
 	return s
 }
 
-// reason is an error without the path that the warning names anyway.
+// reason is an error's text without the path, which the warning names anyway.
 func reason(err error) string {
 	if pe, ok := errors.AsType[*fs.PathError](err); ok {
 		return pe.Err.Error()

@@ -13,9 +13,9 @@ import (
 	"github.com/topoctl/topoctl/internal/base/hosttree"
 )
 
-// Meter reads what one device of a topology says again and again. It finds the device's
-// files at the first reading and reads only those later: files that appear are for another
-// meter, made from a newer topology.
+// Meter reads one device of a topology repeatedly. It finds the device's files at the first
+// reading and reads only those later; files that appear later need a new meter, made from a
+// newer topology.
 type Meter struct {
 	ID           topo.ID
 	r            *reader
@@ -31,16 +31,17 @@ type Meter struct {
 	errors  []string // files of error counters
 }
 
-// Reading is what a meter gave: Port or Link. Note says what could not be read, "" nothing.
+// Reading is the result of a meter: Port or Link. Note says what could not be read; "" means
+// that everything was.
 type Reading struct {
 	Port *counters.Port
 	Link *counters.Link
 	Note string
 }
 
-// Meters are the meters of all ports, interfaces and PCIe links of a host that may change:
-// those of GPUs and NICs and of the bridges above them, each kind in the topology's order. On
-// a live tree they keep files open until Close; a capture's may be replaced at any time.
+// Meters returns the meters of all ports and interfaces of a host, and of the PCIe links of its
+// GPUs, NICs and the bridges above them, each kind in the topology's order. On a live tree they
+// keep files open until Close.
 func Meters(tree hosttree.Tree, live bool, t *topo.Topology) []*Meter {
 	var all []*Meter
 	var left atomic.Int64
@@ -91,8 +92,8 @@ func linksToWatch(t *topo.Topology, index *topo.Index) map[topo.ID]bool {
 	return marked
 }
 
-// Read reads the device once. A value that is not there is nil; one that should be there and
-// cannot be read, or makes no sense, is nil and in the note.
+// Read reads the device once. A value that does not exist is nil. One that should exist but is
+// unreadable or malformed is nil too, and the note names it.
 func (m *Meter) Read() Reading {
 	var out Reading
 	if !m.ready {
@@ -115,7 +116,7 @@ func (m *Meter) Close() {
 // find resolves the device's directory, so that no reading walks through links.
 func (m *Meter) find() error {
 	if !fs.ValidPath(m.class) {
-		return fmt.Errorf("%q is no path of a device", clip(m.class))
+		return fmt.Errorf("%q is not the path of a device", clip(m.class))
 	}
 	dir, err := hosttree.RealPath(m.r.tree, m.class)
 	if err != nil {
@@ -154,7 +155,7 @@ func (m *Meter) findFiles(dirs ...string) {
 	}
 }
 
-// choose takes the best of the counters that are there for each thing that is counted.
+// choose picks the preferred one of the existing counters for each quantity.
 func (m *Meter) choose(from []counter) {
 	var chosen [quantities]bool
 	for _, c := range from {
@@ -165,8 +166,8 @@ func (m *Meter) choose(from []counter) {
 	}
 }
 
-// expect is the need of a file that was there when the device was found: that it is not
-// there later deserves a note. That it never was, the topology has told.
+// expect makes a file required if it existed when the device was found. A file that never
+// existed was already reported with the topology.
 func (m *Meter) expect(name string) need {
 	if m.present[name] {
 		return required
@@ -174,7 +175,7 @@ func (m *Meter) expect(name string) need {
 	return optional
 }
 
-// note makes one line of the warnings since the last, and forgets them.
+// note puts the warnings since the last call into one line, and forgets them.
 func (m *Meter) note() string {
 	warnings := m.r.t.Warnings
 	m.r.t.Warnings = warnings[:0]

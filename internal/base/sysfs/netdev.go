@@ -149,7 +149,7 @@ func parseOperState(s string) (string, error) {
 	case "unknown", "notpresent", "down", "lowerlayerdown", "testing", "dormant", "up":
 		return s, nil
 	}
-	return "", fmt.Errorf("%q: no operational state", clip(s))
+	return "", fmt.Errorf("%q: not an operational state", clip(s))
 }
 
 // parseLinkType names the hardware type, others stay numbers.

@@ -54,8 +54,8 @@ func readsNUMA(d *topo.PCIDevice) bool {
 	return f.Source == topo.SourceSysfs
 }
 
-// guessNUMA is a function's node by what stands around it, and which file
-// tells; nil where nothing does.
+// guessNUMA is a function's node as its surroundings suggest it, and the file that
+// does; nil if there is none.
 func (r *reader) guessNUMA(d *topo.PCIDevice) (*int, string) {
 	if r.nodes.only != nil {
 		return new(*r.nodes.only), "/" + nodeDir
@@ -112,8 +112,8 @@ func (r *reader) bridgeNUMA(hb *topo.HostBridge) {
 	}
 }
 
-// childrenNUMA gives a host bridge that tells nothing itself the node on which
-// all functions below it that know theirs agree.
+// childrenNUMA gives a host bridge without a node of its own the node on which the
+// functions below it agree.
 func (r *reader) childrenNUMA() {
 	agreed := map[topo.ID]*int{}
 	for i := range r.t.PCIDevices {

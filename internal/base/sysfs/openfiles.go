@@ -7,9 +7,9 @@ import (
 	"github.com/topoctl/topoctl/internal/base/hosttree"
 )
 
-// openFiles is a live tree whose files stay open once they were read, as many as left allows: to
-// open a file of sysfs takes three times as long as to read it. It is for one reader, and what
-// ReadFile gives is good until the next call.
+// openFiles is a live tree whose files stay open once they have been read, as many as left
+// allows: opening a file of sysfs takes three times as long as reading it. It is for one reader,
+// and the result of ReadFile is valid until the next call.
 type openFiles struct {
 	hosttree.Tree
 	left *atomic.Int64
@@ -21,8 +21,8 @@ func newOpenFiles(tree hosttree.Tree, left *atomic.Int64) *openFiles {
 	return &openFiles{Tree: tree, left: left, open: map[string]*os.File{}, buf: make([]byte, os.Getpagesize())}
 }
 
-// ReadFile reads an open file from its beginning: the kernel writes an attribute anew then, and
-// less than a page is all of it. Whatever is unusual is left to the tree itself.
+// ReadFile reads an open file from its beginning, for which the kernel prints the attribute
+// again; it is complete if it is shorter than a page. Anything unusual is left to the tree.
 func (o *openFiles) ReadFile(name string) ([]byte, error) {
 	f := o.open[name]
 	if f == nil {
@@ -38,7 +38,7 @@ func (o *openFiles) ReadFile(name string) ([]byte, error) {
 	return o.buf[:n], nil
 }
 
-// keepOpen opens a file to stay open, nil where it cannot or may not.
+// keepOpen opens a file that stays open; nil if it cannot or may not.
 func (o *openFiles) keepOpen(name string) *os.File {
 	if o.left.Add(-1) < 0 {
 		o.left.Add(1)

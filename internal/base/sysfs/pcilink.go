@@ -47,7 +47,7 @@ func parseLinkSpeed(s string) (int, error) {
 	}
 	gts, err := strconv.ParseFloat(s[:digits], 64)
 	if err != nil || gts <= 0 || gts > 1000 {
-		return 0, fmt.Errorf("%q: no speed in GT/s", clip(s))
+		return 0, fmt.Errorf("%q: not a speed in GT/s", clip(s))
 	}
 	return int(gts*1000 + 0.5), nil
 }
@@ -65,8 +65,8 @@ func parseLinkWidth(s string) (int, error) {
 	return n, nil
 }
 
-// readLink reads a function's link files. A function without any of them has
-// no PCIe link (conventional PCI, or a part of the root complex).
+// readLink reads a function's link files. A function that has none of them has no
+// PCIe link: it is conventional PCI, or part of the root complex.
 func (r *reader) readLink(f files) (*topo.PCILink, linkState) {
 	var link topo.PCILink
 	var state linkState
@@ -104,8 +104,8 @@ func (lf linkFile) set(f files, link *topo.PCILink, s string) {
 	}
 }
 
-// completeLinks looks after link files that are missing: what configuration
-// space tells instead, and a warning where a link has some files but not all.
+// completeLinks handles missing link files: it reads configuration space instead,
+// and warns if a link has some of the files but not all.
 func (r *reader) completeLinks() {
 	var have linkState
 	for _, s := range r.pci.linkFiles {
@@ -139,9 +139,9 @@ func (r *reader) completeLinks() {
 	}
 }
 
-// otherLinkFiles looks for the link files that readLink does not ask a
-// function for that seems to have no link: storage, networks, displays and
-// accelerators may have lost the others.
+// otherLinkFiles looks for the link files that readLink skips for a function that
+// seems to have no link. It matters for storage, network, display and accelerator
+// functions, which may lack only the first two files.
 func (r *reader) otherLinkFiles(i int) (state linkState) {
 	d := &r.t.PCIDevices[i]
 	if len(d.Class) < 4 || !slices.Contains([]topo.HexID{"0x01", "0x02", "0x03", "0x0b", "0x12"}, d.Class[:4]) {
@@ -165,8 +165,8 @@ func (r *reader) otherLinkFiles(i int) (state linkState) {
 	return state
 }
 
-// linkFromConfig fills what the missing link files would have told from the
-// PCI Express capability, where configuration space can be read that far.
+// linkFromConfig takes the values of missing link files from the PCI Express
+// capability, if configuration space can be read that far.
 func (r *reader) linkFromConfig(i int, state linkState) {
 	d := &r.t.PCIDevices[i]
 	if d.PF != "" {

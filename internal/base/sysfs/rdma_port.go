@@ -71,9 +71,9 @@ func (r *reader) readPort(dev files, d *topo.RDMADevice, n int) {
 // Source: drivers/infiniband/core/cache.c (find_gid).
 const gidGap = 16
 
-// readGIDs reads a port's GID table. An unused entry costs one read, and only
-// used ones are asked for their type and interface (the kernel refuses that
-// for the others). Port.GIDsRead says where the reading stopped.
+// readGIDs reads a port's GID table. An unused entry costs one read; types and
+// interfaces are read for used entries only, as the kernel refuses the others.
+// Port.GIDsRead says where the reading stopped.
 func (r *reader) readGIDs(f files, p *topo.Port) {
 	var indices []int
 	for _, e := range r.list(f.dir + "/gids") {
@@ -124,9 +124,9 @@ func (r *reader) readGIDs(f files, p *topo.Port) {
 	f.fact(len(p.Netdevs) > 0, "netdevs", "gid_attrs/ndevs")
 }
 
-// SpareGIDs are the files of GID table entries that a capture can do without:
-// nobody read them, and they are not the last of their table, which tells its
-// size. ports were read from recorded.
+// SpareGIDs are the files of GID table entries that a capture can leave out: they
+// were not read, and they are not the last entry, which gives the table's size.
+// ports were read from recorded.
 func SpareGIDs(recorded hosttree.Tree, ports []topo.Port) map[string]bool {
 	spare := map[string]bool{}
 	for i := range ports {
@@ -190,7 +190,7 @@ func parseGIDType(s string) (string, error) {
 	case "", "IB/RoCE v1", "RoCE v1", "RoCE v2":
 		return s, nil
 	}
-	return "", fmt.Errorf("%q: no GID type", clip(s))
+	return "", fmt.Errorf("%q: not a GID type", clip(s))
 }
 
 // parseNumbered reads the name of "4: ACTIVE".
@@ -208,7 +208,7 @@ func parseLinkLayer(s string) (string, error) {
 	case "InfiniBand", "Ethernet", "Unspecified", "Unknown":
 		return s, nil
 	}
-	return "", fmt.Errorf("%q: no link layer", clip(s))
+	return "", fmt.Errorf("%q: not a link layer", clip(s))
 }
 
 // parseLID reads a local identifier: "0x3a4".
@@ -232,7 +232,7 @@ func parseRate(s string) (topo.Rate, error) {
 	return topo.Rate(gbps*1e9/8 + 0.5), nil
 }
 
-// A port's partition keys are read up to the end of the table or so many
+// A port's partition keys are read up to the end of the table or to pkeyGap
 // unused entries in a row. A subnet manager fills the lowest free entry; on
 // InfiniBand a table has 128 entries, on Ethernet one.
 // Source: opensm/osm_pkey_mgr.c.
@@ -270,8 +270,8 @@ func (f files) readPKeys(p *topo.Port) {
 }
 
 // readTrafficClass reads what NVIDIA's driver package (MLNX_OFED, DOCA) puts
-// into the packets of a port's connections. f are the files of the device. A
-// file that sets nothing is empty, and the fact says that it was read.
+// into the packets of a port's connections. f are the files of the device. An
+// empty file sets nothing; the fact says that it was read.
 func (f files) readTrafficClass(p *topo.Port) {
 	f.subject = p.ID
 	name := "tc/" + strconv.Itoa(p.Number) + "/traffic_class"

@@ -3,11 +3,17 @@
 // network interfaces, RDMA devices and their ports, NVMe controllers,
 // NVSwitches, and the facts of the host.
 //
-// It reads one file per fact, and none for what a file that was read tells
-// already (local_cpulist is the CPUs of numa_node). Files that are not read are
-// not judged: a warning is about a fact that was wanted. Whatever is missing,
-// empty or makes no sense costs that fact and leaves a typed warning with the
-// file's name; it never costs another device.
+// It reads one file per fact, and none for what another file already says
+// (local_cpulist is the CPUs of numa_node). A file that is missing, empty or
+// malformed costs only its own fact and leaves a typed warning with the file's
+// name; it never costs another device.
+//
+// To add an attribute, add a line to the function that reads its kind of device:
+//
+//	n.MTU = optionalAttribute(f, "mtu_bytes", "mtu", optional, parseIndex)
+//
+// It names the attribute as in the document, the file, whether the file must
+// exist, and the parser. Provenance and warnings follow from it.
 package sysfs
 
 import (
@@ -28,9 +34,9 @@ type reader struct {
 	pci   pciState
 }
 
-// Read gives the observed nodes, Host and Warnings of a host's file tree; it
-// does not derive. A live tree is the machine that this process runs on: only
-// then device files, the process's CPUs and the signs of a container are asked.
+// Read returns the observed nodes, Host and Warnings of a host's file tree; it
+// does not derive. A live tree is that of the machine this process runs on: only
+// then are device files, the process's CPUs and signs of a container read.
 func Read(tree hosttree.Tree, live bool) *topo.Topology {
 	r := &reader{tree: tree, live: live, t: &topo.Topology{}}
 	r.readHost()
@@ -54,7 +60,7 @@ func Read(tree hosttree.Tree, live bool) *topo.Topology {
 	return r.t
 }
 
-// noteLack notes what this tree cannot tell, once.
+// noteLack adds what this tree does not show to Host.Lacks, once.
 func (r *reader) noteLack(sentence string) {
 	if !slices.Contains(r.t.Host.Lacks, sentence) {
 		r.t.Host.Lacks = append(r.t.Host.Lacks, sentence)
