@@ -8,14 +8,14 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 )
 
-// FromTopology makes the table that nvidia-smi topo -m would print for a
+// fromTopology makes the table that nvidia-smi topo -m would print for a
 // derived topology: its GPUs, then its NICs as NIC0, NIC1, ... As there, these
 // are the RDMA devices with hardware; a host without any shows its netdevs.
-func FromTopology(t *topo.Topology) (*Table, error) {
+func fromTopology(t *topo.Topology) (*matrix, error) {
 	if len(t.GPUs) == 0 || t.Derived == nil {
 		return nil, errors.New("nvsmi: the topology has no GPU: nvidia-smi topo has no form for that")
 	}
-	table := &Table{Kind: KindTopo, Affinities: 3}
+	table := &matrix{Kind: kindTopo, Affinities: 3}
 	ids := t.MatrixAxis(topo.KindGPU)
 	for i := range t.GPUs {
 		table.Devices = append(table.Devices, "GPU"+strconv.Itoa(t.GPUs[i].Index))
@@ -24,7 +24,7 @@ func FromTopology(t *topo.Topology) (*Table, error) {
 		label := "NIC" + strconv.Itoa(i)
 		ids = append(ids, id)
 		table.Devices = append(table.Devices, label)
-		table.NICNames = append(table.NICNames, NICName{label, id.Name()})
+		table.NICNames = append(table.NICNames, nicName{label, id.Name()})
 	}
 	if len(ids) > maxDevices {
 		return nil, fmt.Errorf("nvsmi: %d devices, at most %d fit a matrix", len(ids), maxDevices)
@@ -34,7 +34,7 @@ func FromTopology(t *topo.Topology) (*Table, error) {
 		place[id] = i
 	}
 	for i, id := range ids {
-		row := Row{Name: table.Devices[i], Cells: make([]string, len(ids))}
+		row := tableRow{Name: table.Devices[i], Cells: make([]string, len(ids))}
 		for j, other := range ids {
 			row.Cells[j] = "?"
 			if c := t.Derived.At(place[id], place[other]).Class; c.Known() {
@@ -63,7 +63,7 @@ func nics(t *topo.Topology) []topo.ID {
 }
 
 // affinityOf fills the last three columns of a GPU's row.
-func affinityOf(t *topo.Topology, g *topo.GPU, row *Row) {
+func affinityOf(t *topo.Topology, g *topo.GPU, row *tableRow) {
 	row.CPUAffinity, row.GPUNUMAID = g.CPUAffinity, "N/A"
 	if g.NUMA != nil {
 		row.NUMAAffinity = strconv.Itoa(*g.NUMA)

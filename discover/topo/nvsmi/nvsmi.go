@@ -14,30 +14,30 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 )
 
-// TableKind says which tool's matrix a table is.
-type TableKind string
+// tableKind says which tool's matrix a table is.
+type tableKind string
 
 // The kinds of table.
 const (
-	KindTopo TableKind = "topo" // nvidia-smi topo -m: classes
-	KindP2P  TableKind = "p2p"  // nvidia-smi topo -p2p: peer access states
-	KindROCm TableKind = "rocm" // rocm-smi --showtopotype: link types
+	kindTopo tableKind = "topo" // nvidia-smi topo -m: classes
+	kindP2P  tableKind = "p2p"  // nvidia-smi topo -p2p: peer access states
+	kindROCm tableKind = "rocm" // rocm-smi --showtopotype: link types
 )
 
-// Table is a matrix as it was printed. Cells are kept as written.
-type Table struct {
-	Kind     TableKind
-	Devices  []string // column heads: "GPU0", "NIC0", or NIC names in old drivers
-	Rows     []Row    // published texts may lack rows
-	NICNames []NICName
+// matrix is a matrix as it was printed. Cells are kept as written.
+type matrix struct {
+	Kind     tableKind
+	Devices  []string   // column heads: "GPU0", "NIC0", or NIC names in old drivers
+	Rows     []tableRow // published texts may lack rows
+	NICNames []nicName
 	// Affinities is how many of the columns CPU Affinity, NUMA Affinity and GPU
 	// NUMA ID there are, in this order; it grew with the driver's age.
 	Affinities int
 	Problems   []string // what could not be understood, each with its line
 }
 
-// Row is one device's line.
-type Row struct {
+// tableRow is one device's line.
+type tableRow struct {
 	Name         string
 	Line         int      // in the text, from 1
 	Cells        []string // one per device; "" where the row was cut short
@@ -46,11 +46,11 @@ type Row struct {
 	GPUNUMAID    string
 }
 
-// NICName is one entry of the "NIC Legend".
-type NICName struct{ Label, Name string }
+// nicName is one entry of the "NIC Legend".
+type nicName struct{ Label, Name string }
 
 // row finds a device's line.
-func (t *Table) row(name string) *Row {
+func (t *matrix) row(name string) *tableRow {
 	for i := range t.Rows {
 		if t.Rows[i].Name == name {
 			return &t.Rows[i]
@@ -60,7 +60,7 @@ func (t *Table) row(name string) *Row {
 }
 
 // nicName is the RDMA device behind a column head.
-func (t *Table) nicName(label string) string {
+func (t *matrix) nameOf(label string) string {
 	for _, n := range t.NICNames {
 		if n.Label == label {
 			return n.Name
@@ -85,11 +85,11 @@ func Detect(head []byte) bool {
 
 // Decode reads a matrix as a topology; its relations are derived.
 func Decode(data []byte) (*topo.Topology, error) {
-	table, err := Parse(data)
+	table, err := parse(data)
 	if err != nil {
 		return nil, err
 	}
-	t, err := table.Topology()
+	t, err := table.topology()
 	if err != nil {
 		return nil, err
 	}
@@ -101,11 +101,13 @@ func Decode(data []byte) (*topo.Topology, error) {
 // does, with tabs, legend and NIC legend. Classes that are not known are "?".
 // A topology without GPUs is refused: the tool has no form for it.
 func Encode(w io.Writer, t *topo.Topology) error {
-	table, err := FromTopology(t)
+	table, err := fromTopology(t)
 	if err != nil {
 		return err
 	}
-	if _, err := table.WriteTo(w); err != nil {
+	var out bytes.Buffer
+	table.writeTopo(&out)
+	if _, err := out.WriteTo(w); err != nil {
 		return fmt.Errorf("nvsmi: write: %w", err)
 	}
 	return nil

@@ -64,7 +64,7 @@ func TestPublishedMatricesParseAndPrintAgain(t *testing.T) {
 			if !Detect(data[:min(len(data), 4096)]) {
 				t.Error("not recognised")
 			}
-			table, err := Parse(data)
+			table, err := parse(data)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -98,8 +98,8 @@ func TestPublishedMatricesKeepTheirClasses(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		table, _ := Parse(data)
-		if table.Kind != KindTopo {
+		table, _ := parse(data)
+		if table.Kind != kindTopo {
 			continue
 		}
 		for _, r := range table.Rows {
@@ -126,21 +126,21 @@ func TestPublishedMatricesKeepTheirClasses(t *testing.T) {
 	}
 }
 
-func idOf(table *Table, label string) topo.ID {
+func idOf(table *matrix, label string) topo.ID {
 	if n, ok := strings.CutPrefix(label, "GPU"); ok {
 		return topo.ID("gpu:" + n)
 	}
-	return topo.RDMAID(table.nicName(label))
+	return topo.RDMAID(table.nameOf(label))
 }
 
 // reparse prints a table and parses the print.
-func reparse(t *testing.T, table *Table) *Table {
+func reparse(t *testing.T, table *matrix) *matrix {
 	t.Helper()
 	var b bytes.Buffer
-	if _, err := table.WriteTo(&b); err != nil {
+	if _, err := table.write(&b); err != nil {
 		t.Fatal(err)
 	}
-	again, err := Parse(b.Bytes())
+	again, err := parse(b.Bytes())
 	if err != nil {
 		t.Fatalf("our own print: %v\n%s", err, b.String())
 	}
@@ -148,8 +148,8 @@ func reparse(t *testing.T, table *Table) *Table {
 }
 
 // printed is what printing keeps: not the line numbers.
-func printed(t *Table) Table {
-	c := Table{Kind: t.Kind, Devices: t.Devices, NICNames: t.NICNames, Affinities: t.Affinities}
+func printed(t *matrix) matrix {
+	c := matrix{Kind: t.Kind, Devices: t.Devices, NICNames: t.NICNames, Affinities: t.Affinities}
 	for _, r := range t.Rows {
 		r.Line = 0
 		c.Rows = append(c.Rows, r)
@@ -232,7 +232,7 @@ func TestTerminalText(t *testing.T) {
 	if g := top.GPUs[1]; g.CPUAffinity != "4-7" || *g.NUMA != 1 || *g.MemoryNUMA != 2 {
 		t.Errorf("GPU1: %+v", g)
 	}
-	table, _ := Parse([]byte(sample))
+	table, _ := parse([]byte(sample))
 	if table.Rows[1].Cells[2] != "SOC" {
 		t.Errorf("cells are kept as written, got %q", table.Rows[1].Cells[2])
 	}
@@ -296,7 +296,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte("=== ROCm System Management Interface ===\n=== Link Type between two GPUs ===\n  GPU0 GPU1\nGPU0 0 XGMI\nGPU1 PCIE 0\n=== Numa Nodes ===\nGPU[0]\t\t: (Topology) Numa Affinity: 1\n"))
 	f.Add([]byte("        GPU0    mlx5_0  CPU Affinity    NUMA Affinity\nGPU0     X      PIX     0-19,40-59      0\nmlx5_0  PIX      X\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		table, err := Parse(data)
+		table, err := parse(data)
 		if err != nil {
 			return
 		}

@@ -32,9 +32,9 @@ func lines(data []byte) []string {
 	return out
 }
 
-// Parse reads the first matrix of a text. Lines before it, comments ("#") and
+// parse reads the first matrix of a text. Lines before it, comments ("#") and
 // legends are passed over; of rocm-smi's tables the one of link types is taken.
-func Parse(data []byte) (*Table, error) {
+func parse(data []byte) (*matrix, error) {
 	all := lines(data)
 	start, header := findHeader(all)
 	if header == nil {
@@ -46,7 +46,7 @@ func Parse(data []byte) (*Table, error) {
 	if len(header.devices) > maxDevices {
 		return nil, fmt.Errorf("nvsmi: line %d: %d columns, at most %d are read", start+1, len(header.devices), maxDevices)
 	}
-	t := &Table{Devices: header.devices, Affinities: header.affinity, Kind: KindTopo}
+	t := &matrix{Devices: header.devices, Affinities: header.affinity, Kind: kindTopo}
 	for i, d := range t.Devices {
 		if slices.Contains(t.Devices[:i], d) {
 			return nil, fmt.Errorf("nvsmi: line %d: two columns are called %q", start+1, d)
@@ -56,7 +56,7 @@ func Parse(data []byte) (*Table, error) {
 		return strings.Contains(l, "ROCm") || strings.Contains(l, "Link Type between two GPUs")
 	})
 	if isROCm {
-		t.Kind = KindROCm
+		t.Kind = kindROCm
 	}
 	end := t.parseRows(all, start+1)
 	if len(t.Rows) == 0 {
@@ -117,8 +117,8 @@ func parseHeader(line string) (header, bool) {
 
 // isCell tells matrix cells from device names and numbers: "X", "PIX", "NV18",
 // "GNS", and rocm-smi's "0".
-func (t *Table) isCell(word string) bool {
-	return isClassWord(word) || t.Kind == KindROCm && slices.Contains(rocmWords, word)
+func (t *matrix) isCell(word string) bool {
+	return isClassWord(word) || t.Kind == kindROCm && slices.Contains(rocmWords, word)
 }
 
 func isClassWord(word string) bool {
@@ -127,7 +127,7 @@ func isClassWord(word string) bool {
 
 // parseRows reads lines that start with a column's name, up to the legend, and
 // gives the index of the first line after them.
-func (t *Table) parseRows(all []string, from int) int {
+func (t *matrix) parseRows(all []string, from int) int {
 	for i := from; i < len(all); i++ {
 		line := strings.TrimLeft(all[i], " \t")
 		switch {
@@ -155,8 +155,8 @@ func (t *Table) parseRows(all []string, from int) int {
 }
 
 // parseRow reads a row's cells and its affinity columns.
-func (t *Table) parseRow(name, rest string, line int) Row {
-	r := Row{Name: name, Line: line, Cells: make([]string, len(t.Devices))}
+func (t *matrix) parseRow(name, rest string, line int) tableRow {
+	r := tableRow{Name: name, Line: line, Cells: make([]string, len(t.Devices))}
 	n := 0
 	for n < len(r.Cells) {
 		word, after := cutWord(rest)
@@ -173,7 +173,7 @@ func (t *Table) parseRow(name, rest string, line int) Row {
 
 // parseAffinity reads what follows the cells. With tabs the columns are told
 // apart even when blank; with blanks a lone "N/A" is the GPU NUMA ID.
-func (t *Table) parseAffinity(r *Row, rest string) {
+func (t *matrix) parseAffinity(r *tableRow, rest string) {
 	dst := []*string{&r.CPUAffinity, &r.NUMAAffinity, &r.GPUNUMAID}[:t.Affinities]
 	if parts := strings.Split(rest, "\t"); len(parts) > t.Affinities && strings.TrimSpace(parts[0]) == "" &&
 		!slices.ContainsFunc(parts, func(p string) bool { return len(strings.Fields(p)) > 1 }) {
@@ -201,7 +201,7 @@ func (t *Table) parseAffinity(r *Row, rest string) {
 }
 
 // guessKind tells a peer access matrix from one of classes by its cells.
-func (t *Table) guessKind() TableKind {
+func (t *matrix) guessKind() tableKind {
 	p2p := false
 	for _, r := range t.Rows {
 		for _, c := range r.Cells {
@@ -212,21 +212,21 @@ func (t *Table) guessKind() TableKind {
 		}
 	}
 	if p2p {
-		return KindP2P
+		return kindP2P
 	}
 	return t.Kind
 }
 
 // parseLegend reads "NIC0: mlx5_0" lines, and rocm-smi's NUMA lines.
-func (t *Table) parseLegend(rest []string) {
+func (t *matrix) parseLegend(rest []string) {
 	for _, line := range rest {
 		line = strings.TrimSpace(line)
 		if m := nicEntry.FindStringSubmatch(line); m != nil && slices.Contains(t.Devices, m[1]) {
-			if t.nicName(m[1]) == m[1] {
-				t.NICNames = append(t.NICNames, NICName{m[1], m[2]})
+			if t.nameOf(m[1]) == m[1] {
+				t.NICNames = append(t.NICNames, nicName{m[1], m[2]})
 			}
 		}
-		if m := rocmNUMA.FindStringSubmatch(line); m != nil && t.Kind == KindROCm {
+		if m := rocmNUMA.FindStringSubmatch(line); m != nil && t.Kind == kindROCm {
 			if r := t.row("GPU" + m[1]); r != nil && r.NUMAAffinity == "" {
 				r.NUMAAffinity = m[2]
 			}
@@ -237,7 +237,7 @@ func (t *Table) parseLegend(rest []string) {
 // maxProblems bounds what a text that is mostly something else can cause.
 const maxProblems = 32
 
-func (t *Table) problem(format string, args ...any) {
+func (t *matrix) problem(format string, args ...any) {
 	if len(t.Problems) < maxProblems {
 		t.Problems = append(t.Problems, fmt.Sprintf(format, args...))
 	}

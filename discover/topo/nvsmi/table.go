@@ -3,7 +3,6 @@ package nvsmi
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 )
@@ -26,34 +25,7 @@ var otherCells = [][2]string{
 	{"?", "not known"},
 }
 
-// p2pLegend explains the states of peer access.
-var p2pLegend = [][2]string{
-	{"X", "Self"},
-	{"OK", "works"},
-	{"CNS", "chipset not supported"},
-	{"GNS", "gpu not supported"},
-	{"TNS", "topology not supported"},
-	{"NS", "not supported"},
-	{"DR", "disabled by a registry key"},
-	{"U", "unknown"},
-}
-
-// WriteTo prints the table in the look of the tool that it came from. Parsing
-// the print gives the same cells, affinities and names.
-func (t *Table) WriteTo(w io.Writer) (int64, error) {
-	var b bytes.Buffer
-	switch t.Kind {
-	case KindROCm:
-		t.writeROCm(&b)
-	case KindP2P:
-		t.writeP2P(&b)
-	default:
-		t.writeTopo(&b)
-	}
-	return b.WriteTo(w)
-}
-
-func (t *Table) writeTopo(b *bytes.Buffer) {
+func (t *matrix) writeTopo(b *bytes.Buffer) {
 	titles := []string{"CPU Affinity", "NUMA Affinity", "GPU NUMA ID"}[:t.Affinities]
 	fmt.Fprintf(b, "\t%s\n", strings.Join(append(append([]string{}, t.Devices...), titles...), "\t"))
 	for _, r := range t.Rows {
@@ -86,43 +58,12 @@ func (t *Table) writeTopo(b *bytes.Buffer) {
 	}
 }
 
-func (t *Table) hasCell(cell string) bool {
-	return slices.ContainsFunc(t.Rows, func(r Row) bool { return slices.Contains(r.Cells, cell) })
-}
-
-func (t *Table) writeP2P(b *bytes.Buffer) {
-	fmt.Fprintf(b, " \t%s\t\n", strings.Join(t.Devices, "\t"))
-	for _, r := range t.Rows {
-		fmt.Fprintf(b, " %s\t%s\t\n", r.Name, strings.Join(r.cells(), "\t"))
-	}
-	writeLegend(b, p2pLegend)
-}
-
-func (t *Table) writeROCm(b *bytes.Buffer) {
-	b.WriteString("============================ ROCm System Management Interface ============================\n" +
-		"=============================== Link Type between two GPUs ===============================\n")
-	fmt.Fprintf(b, "%6s", "")
-	for _, d := range t.Devices {
-		fmt.Fprintf(b, " %-12s", d)
-	}
-	b.WriteByte('\n')
-	for _, r := range t.Rows {
-		fmt.Fprintf(b, "%-6s", r.Name)
-		for _, c := range r.cells() {
-			fmt.Fprintf(b, " %-12s", c)
-		}
-		b.WriteByte('\n')
-	}
-	fmt.Fprintf(b, "%s End of ROCm SMI Log %s\n", strings.Repeat("=", 34), strings.Repeat("=", 35))
-	for _, r := range t.Rows {
-		if r.NUMAAffinity != "" {
-			fmt.Fprintf(b, "GPU[%s]\t\t: (Topology) Numa Affinity: %s\n", strings.TrimPrefix(r.Name, "GPU"), r.NUMAAffinity)
-		}
-	}
+func (t *matrix) hasCell(cell string) bool {
+	return slices.ContainsFunc(t.Rows, func(r tableRow) bool { return slices.Contains(r.Cells, cell) })
 }
 
 // cells are the row's cells up to the last one that is there.
-func (r *Row) cells() []string {
+func (r *tableRow) cells() []string {
 	n := len(r.Cells)
 	for n > 0 && r.Cells[n-1] == "" {
 		n--

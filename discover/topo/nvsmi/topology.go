@@ -23,10 +23,10 @@ var p2pState = map[string]string{
 	"NS": "not supported", "DR": "disabled by regkey", "U": "unknown",
 }
 
-// Topology makes a topology of a table: GPUs and RDMA devices without PCI
+// topology makes a topology of a table: GPUs and RDMA devices without PCI
 // functions, NUMA nodes from the affinity columns, and the cells as asserted
 // classes. Derive is not called.
-func (t *Table) Topology() (*topo.Topology, error) {
+func (t *matrix) topology() (*topo.Topology, error) {
 	b := &builder{table: t, t: &topo.Topology{Origin: string(topo.SourceSMI), Complete: true}, numa: map[int]int{}}
 	b.t.Host.Lacks = slices.Clone(lacks)
 	if t.Affinities < 2 {
@@ -45,7 +45,7 @@ func (t *Table) Topology() (*topo.Topology, error) {
 		return nil, fmt.Errorf("nvsmi: %d NUMA nodes: at most %d are read", n, maxDevices)
 	}
 	switch t.Kind {
-	case KindP2P:
+	case kindP2P:
 		b.t.Host.Lacks = append(b.t.Host.Lacks, "classes: a peer access matrix says what the driver allows, not where devices are")
 		b.peers()
 	default:
@@ -59,7 +59,7 @@ func (t *Table) Topology() (*topo.Topology, error) {
 }
 
 type builder struct {
-	table *Table
+	table *matrix
 	t     *topo.Topology
 	numa  map[int]int // NUMA index -> place in t.NUMANodes
 }
@@ -70,7 +70,7 @@ func (b *builder) warn(code topo.Code, subject topo.ID, detail, evidence string)
 
 func (b *builder) lossy() {
 	detail := "a matrix of classes has no PCI tree: rates, ports and NUMA nodes of NICs are not known"
-	if b.table.Kind == KindROCm {
+	if b.table.Kind == kindROCm {
 		detail = "rocm-smi's link types tell XGMI from PCIe and nothing more: PCIe pairs and NICs have no class"
 	}
 	b.warn(topo.CodeLossyImport, "", detail, "")
@@ -91,7 +91,7 @@ func (b *builder) devices() ([]topo.ID, error) {
 			}
 			b.gpu(n, label)
 		} else {
-			name := b.table.nicName(label)
+			name := b.table.nameOf(label)
 			if seen[topo.RDMAID(name)] {
 				b.warn(topo.CodeConflict, topo.RDMAID(name), fmt.Sprintf("two columns are called %q; %s is kept under its column's name", name, label), "")
 				name = label
@@ -123,7 +123,7 @@ func (b *builder) nic(name, label string) {
 
 func (b *builder) gpu(n int, label string) {
 	g := topo.GPU{Node: topo.Node{ID: topo.GPUID(n), Kind: topo.KindGPU, Evidence: b.where(label)}, Index: n, KnownFrom: "import", Vendor: "nvidia"}
-	if b.table.Kind == KindROCm {
+	if b.table.Kind == kindROCm {
 		g.Vendor = "amd"
 	} else {
 		g.NVMLIndex = &n
@@ -138,7 +138,7 @@ func (b *builder) gpu(n int, label string) {
 
 // affinity takes the affinity columns of a GPU's row. A range of NUMA nodes
 // says that the GPU's node is not known.
-func (b *builder) affinity(g *topo.GPU, row *Row) {
+func (b *builder) affinity(g *topo.GPU, row *tableRow) {
 	cpus := row.CPUAffinity
 	if _, err := cpuset.Parse(cpus); err != nil {
 		if cpus != "N/A" {
@@ -253,8 +253,8 @@ func (b *builder) asserted(ids []topo.ID) {
 }
 
 // class reads one cell; words that name no class are collected in unknown.
-func (t *Table) class(cell string, self bool, unknown map[string]bool) topo.Class {
-	if cell == "" || cell == "?" || self || t.Kind == KindROCm && cell != "XGMI" {
+func (t *matrix) class(cell string, self bool, unknown map[string]bool) topo.Class {
+	if cell == "" || cell == "?" || self || t.Kind == kindROCm && cell != "XGMI" {
 		return topo.Class{}
 	}
 	c, err := topo.ParseClass(cell)
