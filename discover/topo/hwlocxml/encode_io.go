@@ -10,23 +10,15 @@ import (
 
 // ioTree is what hangs from what among the devices.
 type ioTree struct {
-	t        *topo.Topology
-	children map[topo.ID][]*topo.PCIDevice // by parent
-	os       map[topo.ID][]*object         // OS devices by PCI function, "" for none
-	nvswitch map[topo.ID]bool              // PCI functions that are NVSwitches
+	*topo.Index
+	t  *topo.Topology
+	os map[topo.ID][]*object // OS devices by PCI function, "" for none
 }
 
 // io adds the host bridges, with all below, to the objects of their NUMA nodes,
 // and the devices that are on no PCI function to the machine.
 func (l *layout) io() {
-	io := &ioTree{t: l.t, children: map[topo.ID][]*topo.PCIDevice{}, os: map[topo.ID][]*object{}, nvswitch: map[topo.ID]bool{}}
-	for i := range l.t.NVSwitches {
-		io.nvswitch[l.t.NVSwitches[i].PCI] = true
-	}
-	for i := range l.t.PCIDevices {
-		d := &l.t.PCIDevices[i]
-		io.children[d.Parent] = append(io.children[d.Parent], d)
-	}
+	io := &ioTree{Index: topo.NewIndex(l.t), t: l.t, os: map[topo.ID][]*object{}}
 	io.osDevices()
 	for i := range l.t.HostBridges {
 		hb := &l.t.HostBridges[i]
@@ -45,7 +37,7 @@ func (io *ioTree) hostBridge(hb *topo.HostBridge) *object {
 	o := &object{attrs: []attr{{"type", "Bridge"}, {"bridge_type", "0-1"}, {"depth", "0"},
 		{"bridge_pci", fmt.Sprintf("%04x:[%02x-%02x]", hb.Domain, hb.Bus, last)}}}
 	o.keep(infoNode, hb)
-	for _, d := range io.children[hb.ID] {
+	for _, d := range io.Children(hb.ID) {
 		o.children = append(o.children, io.function(d, 1))
 	}
 	return o
@@ -59,7 +51,7 @@ func (io *ioTree) lastBus(id topo.ID, domain uint32, last *uint8, depth int) {
 	if depth > maxBridges {
 		return
 	}
-	for _, d := range io.children[id] {
+	for _, d := range io.Children(id) {
 		if d.BDF.Domain == domain {
 			*last = max(*last, d.BDF.Bus)
 		}
@@ -72,7 +64,7 @@ func (io *ioTree) lastBus(id topo.ID, domain uint32, last *uint8, depth int) {
 func (io *ioTree) function(d *topo.PCIDevice, depth int) *object {
 	o := &object{}
 	class := d.Class.Uint() >> 8
-	if below := io.children[d.ID]; d.IsBridge() || len(below) > 0 {
+	if below := io.Children(d.ID); d.IsBridge() || len(below) > 0 {
 		class = 0x0604
 		first, last := d.BDF.Bus, d.BDF.Bus
 		domain := d.BDF.Domain
@@ -89,7 +81,7 @@ func (io *ioTree) function(d *topo.PCIDevice, depth int) *object {
 		}
 	} else {
 		o.attrs = []attr{{"type", "PCIDev"}}
-		if io.nvswitch[d.ID] {
+		if len(io.On(d.ID).NVSwitches) > 0 {
 			o.attrs = append(o.attrs, attr{"subtype", subtypeNVSwitch})
 		}
 	}
@@ -123,12 +115,8 @@ func linkSpeed(l *topo.PCILink) string {
 
 // osDevices makes the objects of GPUs, NICs and NVMe controllers.
 func (io *ioTree) osDevices() {
-	known := map[topo.ID]bool{"": true}
-	for i := range io.t.PCIDevices {
-		known[io.t.PCIDevices[i].ID] = true
-	}
 	add := func(pci topo.ID, o *object) {
-		if !known[pci] {
+		if io.PCIDevice(pci) == nil {
 			pci = ""
 		}
 		io.os[pci] = append(io.os[pci], o)

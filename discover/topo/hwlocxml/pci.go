@@ -237,19 +237,16 @@ func (d *decoder) fillRates() bool {
 	if len(d.raw) == 0 {
 		return false
 	}
-	byID := map[topo.ID]*topo.PCIDevice{}
-	for i := range d.t.PCIDevices {
-		byID[d.t.PCIDevices[i].ID] = &d.t.PCIDevices[i]
-	}
+	x := topo.NewIndex(d.t)
 	changed := false
 	for i := range d.t.Links {
 		l := &d.t.Links[i]
-		below := byID[l.B]
+		below := x.PCIDevice(l.B)
 		if l.Kind != topo.LinkPCIe || below == nil || below.Implausible {
 			continue
 		}
 		rate := d.raw[l.B]
-		if above := byID[l.A]; above != nil && !above.Implausible && (above.Role == topo.RoleRootPort || above.Role == topo.RoleDownstream) {
+		if above := x.PCIDevice(l.A); above != nil && !above.Implausible && (above.Role == topo.RoleRootPort || above.Role == topo.RoleDownstream) {
 			if r := d.raw[l.A]; r > 0 && (rate == 0 || r < rate) {
 				rate = r
 			}

@@ -47,9 +47,7 @@ func encode(w io.Writer, t *topo.Topology, skeleton bool) error {
 type encoder struct {
 	t     *topo.Topology
 	buf   bytes.Buffer
-	pci   map[topo.ID]*topo.PCIDevice
-	gpus  map[topo.ID][]*topo.GPU // by PCI function
-	ports map[topo.ID][]*topo.Port
+	host  *topo.Index
 	cards map[topo.ID]*card  // by PCI function: what an endpoint's element holds
 	loose []*topo.RDMADevice // on no PCI function: NCCL puts them below its first CPU
 	nets  int                // net elements so far
@@ -76,21 +74,13 @@ type node struct {
 }
 
 func newEncoder(t *topo.Topology) *encoder {
-	e := &encoder{t: t, pci: map[topo.ID]*topo.PCIDevice{}, gpus: map[topo.ID][]*topo.GPU{}, ports: map[topo.ID][]*topo.Port{},
-		cards: map[topo.ID]*card{}, index: map[topo.ID]int{}}
-	for i := range t.PCIDevices {
-		e.pci[t.PCIDevices[i].ID] = &t.PCIDevices[i]
-	}
+	e := &encoder{t: t, host: topo.NewIndex(t), cards: map[topo.ID]*card{}, index: map[topo.ID]int{}}
 	for i := range t.GPUs {
 		g := &t.GPUs[i]
-		if d := e.pci[g.PCI]; d != nil {
-			e.gpus[d.ID] = append(e.gpus[d.ID], g)
+		if d := e.host.PCIDevice(g.PCI); d != nil {
 			e.cards[d.ID] = &card{busID: d.BDF, first: d, numa: g.NUMA}
 		}
 		e.index[g.ID] = i
-	}
-	for i := range t.Ports {
-		e.ports[t.Ports[i].RDMA] = append(e.ports[t.Ports[i].RDMA], &t.Ports[i])
 	}
 	e.addNICs()
 	e.bareFunctions()
@@ -99,13 +89,9 @@ func newEncoder(t *topo.Topology) *encoder {
 
 // addNICs puts RDMA devices, and netdevs that have none, on their cards.
 func (e *encoder) addNICs() {
-	onRDMA := map[topo.ID]bool{}
-	for i := range e.t.RDMADevices {
-		onRDMA[e.t.RDMADevices[i].PCI] = true
-	}
 	for i := range e.t.RDMADevices {
 		r := &e.t.RDMADevices[i]
-		if c := e.nicCard(e.head(r.PCI, onRDMA), r.NUMA); c != nil {
+		if c := e.nicCard(e.head(r.PCI), r.NUMA); c != nil {
 			c.rdma = append(c.rdma, r)
 		} else {
 			e.loose = append(e.loose, r)
@@ -128,14 +114,14 @@ func (e *encoder) addNICs() {
 
 // head is function 0 of an RDMA device's slot where that carries one too: NCCL
 // merges them.
-func (e *encoder) head(id topo.ID, rdma map[topo.ID]bool) topo.ID {
-	d := e.pci[id]
+func (e *encoder) head(id topo.ID) topo.ID {
+	d := e.host.PCIDevice(id)
 	if d == nil {
 		return id
 	}
 	zero := d.BDF
 	zero.Func = 0
-	if first := e.pci[topo.PCIID(zero)]; first != nil && rdma[first.ID] && first.Parent == d.Parent {
+	if first := e.host.PCIDevice(topo.PCIID(zero)); first != nil && len(e.host.On(first.ID).RDMADevices) > 0 && first.Parent == d.Parent {
 		return first.ID
 	}
 	return id
@@ -143,7 +129,7 @@ func (e *encoder) head(id topo.ID, rdma map[topo.ID]bool) topo.ID {
 
 // nicCard gives the card of a function, nil where it is on none.
 func (e *encoder) nicCard(id topo.ID, numa *int) *card {
-	d := e.pci[id]
+	d := e.host.PCIDevice(id)
 	if d == nil {
 		return nil
 	}
@@ -182,13 +168,13 @@ func (e *encoder) tree() []*node {
 	slices.SortFunc(cards, func(a, b *card) int { return a.busID.Compare(b.busID) })
 	for _, c := range cards {
 		below := &node{dev: c.first, card: c, numa: c.numa}
-		up := e.pci[c.first.Parent]
+		up := e.host.PCIDevice(c.first.Parent)
 		for range maxClimb {
 			if up == nil {
 				break
 			}
 			if !isSwitch(up) {
-				up = e.pci[up.Parent]
+				up = e.host.PCIDevice(up.Parent)
 				continue
 			}
 			n, seen := switches[up.ID]
@@ -201,7 +187,7 @@ func (e *encoder) tree() []*node {
 				below = nil
 				break
 			}
-			below, up = n, e.pci[up.Parent]
+			below, up = n, e.host.PCIDevice(up.Parent)
 		}
 		if below != nil {
 			roots = append(roots, below)

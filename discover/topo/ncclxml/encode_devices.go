@@ -34,7 +34,7 @@ func (e *encoder) pciAttrs(d *topo.PCIDevice, busID topo.BDF, class topo.HexID) 
 // ends; "" and 0 where it is not known.
 func (e *encoder) link(d *topo.PCIDevice) (speed string, width int) {
 	var mts int
-	parent := e.pci[d.Parent]
+	parent := e.host.PCIDevice(d.Parent)
 	ends := []*topo.PCIDevice{d}
 	if parent != nil && (parent.Role == topo.RoleRootPort || parent.Role == topo.RoleDownstream) && !parent.Implausible {
 		ends = append(ends, parent)
@@ -58,7 +58,7 @@ func (e *encoder) link(d *topo.PCIDevice) (speed string, width int) {
 
 // card writes a GPU, a NIC or both of one slot.
 func (e *encoder) card(depth int, c *card) {
-	gpus := e.gpus[c.first.ID]
+	gpus := e.host.On(c.first.ID).GPUs
 	class := topo.HexID("")
 	switch {
 	case len(gpus) > 0:
@@ -99,7 +99,7 @@ func (e *encoder) rdma(depth int, c *card, r *topo.RDMADevice) {
 	if r.BDF != nil {
 		fn = int(r.BDF.Func) - int(c.busID.Func)
 	}
-	ports := e.ports[r.ID]
+	ports := e.host.Ports(r.ID)
 	if len(ports) == 0 {
 		e.net(depth, r.Name, 1+fn, ncclGUID(r.SysImageGUID), nil)
 	}
@@ -193,7 +193,7 @@ func (e *encoder) target(g *topo.GPU, l *topo.Link) (target, tclass string, ok b
 	}
 	peer := &e.t.GPUs[i]
 	tclass = "0x030200"
-	if d := e.pci[peer.PCI]; d != nil && d.Class != "" {
+	if d := e.host.PCIDevice(peer.PCI); d != nil && d.Class != "" {
 		tclass = string(d.Class)
 	}
 	return peer.BDF.String(), tclass, true

@@ -29,20 +29,17 @@ func fromTopology(t *topo.Topology) (*matrix, error) {
 	if len(ids) > maxDevices {
 		return nil, fmt.Errorf("nvsmi: %d devices, at most %d fit a matrix", len(ids), maxDevices)
 	}
-	place := make(map[topo.ID]int, len(t.Derived.Axis))
-	for i, id := range t.Derived.Axis {
-		place[id] = i
-	}
+	x := topo.NewIndex(t)
 	for i, id := range ids {
 		row := tableRow{Name: table.Devices[i], Cells: make([]string, len(ids))}
 		for j, other := range ids {
 			row.Cells[j] = "?"
-			if c := t.Derived.At(place[id], place[other]).Class; c.Known() {
-				row.Cells[j] = c.String()
+			if r, ok := x.Relation(id, other); ok && r.Class.Known() {
+				row.Cells[j] = r.Class.String()
 			}
 		}
 		if i < len(t.GPUs) {
-			affinityOf(t, &t.GPUs[i], &row)
+			affinityOf(x, &t.GPUs[i], &row)
 		}
 		table.Rows = append(table.Rows, row)
 	}
@@ -63,14 +60,12 @@ func nics(t *topo.Topology) []topo.ID {
 }
 
 // affinityOf fills the last three columns of a GPU's row.
-func affinityOf(t *topo.Topology, g *topo.GPU, row *tableRow) {
+func affinityOf(x *topo.Index, g *topo.GPU, row *tableRow) {
 	row.CPUAffinity, row.GPUNUMAID = g.CPUAffinity, "N/A"
 	if g.NUMA != nil {
 		row.NUMAAffinity = strconv.Itoa(*g.NUMA)
-		for i := range t.NUMANodes {
-			if n := &t.NUMANodes[i]; n.Index == *g.NUMA && row.CPUAffinity == "" {
-				row.CPUAffinity = n.CPUs
-			}
+		if n := x.NUMANodeAt(*g.NUMA); n != nil && row.CPUAffinity == "" {
+			row.CPUAffinity = n.CPUs
 		}
 	}
 	if g.MemoryNUMA != nil {
