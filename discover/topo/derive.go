@@ -2,6 +2,7 @@ package topo
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -186,4 +187,323 @@ func (t *Topology) deriveNICs(x *Index) {
 			r.NIC = NICID(slot)
 		}
 	}
+}
+
+// FabricID is the end of a GPU's NVLinks that lead to NVSwitches: all switches
+// of a host are one fabric.
+const FabricID ID = "nvfabric"
+
+// deriveLinks adds the links that follow from the nodes and sorts all of them.
+// A link that a source gave under the same ID is kept as it is.
+func (t *Topology) deriveLinks(x *Index) {
+	b := linkBuilder{t: t, index: x, given: map[LinkID]bool{}}
+	for _, l := range t.Links {
+		b.given[l.ID] = true
+	}
+	b.pcie()
+	b.rootComplexes()
+	b.sockets()
+	b.ports()
+	slices.SortStableFunc(t.Links, func(a, c Link) int {
+		if a.Kind != c.Kind {
+			return strings.Compare(string(a.Kind), string(c.Kind))
+		}
+		return compareLinkIDs(a.ID, c.ID)
+	})
+}
+
+// compareLinkIDs orders PCIe links by address and others by name.
+func compareLinkIDs(a, b LinkID) int {
+	x, errX := ParseBDF(strings.TrimPrefix(string(a), "pcie:"))
+	y, errY := ParseBDF(strings.TrimPrefix(string(b), "pcie:"))
+	if errX == nil && errY == nil {
+		return x.Compare(y)
+	}
+	return NaturalCompare(string(a), string(b))
+}
+
+type linkBuilder struct {
+	t     *Topology
+	index *Index
+	given map[LinkID]bool
+}
+
+func (b *linkBuilder) add(l Link) {
+	if !b.given[l.ID] {
+		b.given[l.ID] = true
+		b.t.Links = append(b.t.Links, l)
+	}
+}
+
+// pcie adds one link for each slot that has one: below root ports, downstream
+// ports and bridges, and above endpoints on a root bus that report a link.
+func (b *linkBuilder) pcie() {
+	gpuBelow := map[*PCIDevice]bool{}
+	for i := range b.t.GPUs {
+		if d := b.index.PCIDevice(b.t.GPUs[i].PCI); d != nil {
+			gpuBelow[b.index.linkHead(d)] = true
+		}
+	}
+	for i := range b.t.PCIDevices {
+		d := &b.t.PCIDevices[i]
+		if b.index.linkHead(d) != d {
+			continue
+		}
+		parent := b.index.PCIDevice(d.Parent)
+		switch {
+		case parent == nil && (d.Role == RoleRootPort || d.Link == nil):
+			continue // inside the root complex
+		case parent != nil && parent.Role == RoleUpstream && d.Role == RoleDownstream:
+			continue // inside a switch
+		}
+		b.add(b.pcieLink(parent, d, gpuBelow[d]))
+	}
+}
+
+// pcieLink is the link between a port (nil on a root bus) and what is below
+// it. Of an end whose link state is invented nothing is taken.
+func (b *linkBuilder) pcieLink(port, d *PCIDevice, gpu bool) Link {
+	l := Link{ID: PCIeLinkID(d.BDF), Kind: LinkPCIe, A: d.Parent, B: d.ID, Basis: BasisUnknown}
+	l.Facts = Facts{{"link", SourceDerived, "both ends' link state"}}
+	above, below := PCILink{}, d.Believed()
+	if port != nil && port.Role != RoleUpstream { // that one speaks of its own link, not of one below it
+		above = port.Believed()
+	}
+	l.Max = laneRate(lower(below.MaxSpeedMTs, above.MaxSpeedMTs), lower(below.MaxWidth, above.MaxWidth))
+	l.Cur = laneRate(lower(below.SpeedMTs, above.SpeedMTs), lower(below.Width, above.Width))
+	b.checkEnds(port, d, &above, &below)
+	switch {
+	case d.Implausible:
+		l.Cur, l.Max, l.Note = nil, nil, "a virtual function's invented link state, not believed"
+	case gpu && l.Cur != nil && l.Max != nil && l.Max.SpeedMTs > l.Cur.SpeedMTs:
+		r := PCIeRate(l.Max.SpeedMTs, l.Cur.Width)
+		l.BytesPerSec, l.Basis = &r, BasisRead
+		l.Note = "GPU: maximum speed, because an idle GPU lowers it; current width"
+	case l.Cur != nil:
+		l.BytesPerSec, l.Basis = &l.Cur.BytesPerSec, BasisRead
+	case l.Max != nil:
+		l.BytesPerSec, l.Basis = &l.Max.BytesPerSec, BasisRead
+		l.Note = "maximum; the current state is not known"
+	}
+	return l
+}
+
+// Believed is what a function says of its link; nothing where that is invented.
+func (d *PCIDevice) Believed() PCILink {
+	if d == nil || d.Link == nil || d.Implausible {
+		return PCILink{}
+	}
+	return *d.Link
+}
+
+// checkEnds warns when the two ends of a link report different states.
+func (b *linkBuilder) checkEnds(port, d *PCIDevice, above, below *PCILink) {
+	if d.PF != "" || port == nil {
+		return
+	}
+	differ := func(x, y *int) bool { return x != nil && y != nil && *x != *y }
+	if !differ(above.SpeedMTs, below.SpeedMTs) && !differ(above.Width, below.Width) {
+		return
+	}
+	b.t.Warnings = append(b.t.Warnings, Warning{
+		Code: CodeLinkDisagrees, Subject: d.ID, Source: SourceDerived, Evidence: d.Evidence,
+		Detail: fmt.Sprintf("this end of the link says %s, %s above says %s; the lower is taken",
+			below, port.BDF, above),
+	})
+}
+
+// String is the current state, "32 GT/s x16".
+func (l *PCILink) String() string {
+	speed, width := "? GT/s", "x?"
+	if l.SpeedMTs != nil {
+		speed = fmt.Sprintf("%g GT/s", float64(*l.SpeedMTs)/1000)
+	}
+	if l.Width != nil {
+		width = fmt.Sprintf("x%d", *l.Width)
+	}
+	return speed + " " + width
+}
+
+func lower(a, b *int) *int {
+	if a == nil || b != nil && *b < *a {
+		return b
+	}
+	return a
+}
+
+func laneRate(speed, width *int) *LaneRate {
+	if speed == nil || width == nil || *speed <= 0 || *width <= 0 {
+		return nil
+	}
+	return &LaneRate{SpeedMTs: *speed, Width: *width, BytesPerSec: PCIeRate(*speed, *width)}
+}
+
+// markImplausible finds functions whose link state a hypervisor invented:
+// those of its own making, and in a virtual machine bridges that claim to be
+// much slower than what is below them. Their links are no bottleneck.
+func (t *Topology) markImplausible(x *Index) {
+	guest := t.Host.Virtual != "" && t.Host.Virtual != "none"
+	for i := range t.PCIDevices {
+		d := &t.PCIDevices[i]
+		d.Implausible = d.Link != nil && (d.Implausible || emulated(d))
+	}
+	for i := range t.PCIDevices {
+		d := &t.PCIDevices[i]
+		port := x.PCIDevice(d.Parent)
+		if !guest || port == nil || port.Link == nil || d.Link == nil || d.Implausible {
+			continue
+		}
+		const muchSlower = 4
+		if r := currentRate(port.Link); r > 0 && r*muchSlower <= currentRate(d.Link) {
+			port.Implausible = true
+		}
+	}
+	t.warnImplausible()
+}
+
+// emulated knows the functions that hypervisors make up: QEMU's, virtio, the
+// TI switch that QEMU copies, VMware's, Amazon's bridges.
+func emulated(d *PCIDevice) bool {
+	switch d.Vendor {
+	case "0x1b36", "0x1af4", "0x15ad":
+		return true
+	case "0x104c":
+		return d.Device == "0x8232" || d.Device == "0x8233"
+	case "0x1d0f":
+		return d.Device == "0x0200"
+	}
+	return false
+}
+
+func currentRate(l *PCILink) Rate {
+	if r := laneRate(l.SpeedMTs, l.Width); r != nil {
+		return r.BytesPerSec
+	}
+	return 0
+}
+
+// warnImplausible says once which links are not believed. It matters only
+// where a GPU or NIC is on the host, so that a plain guest stays quiet.
+func (t *Topology) warnImplausible() {
+	if len(t.GPUs)+len(t.RDMADevices) == 0 {
+		return
+	}
+	var found []BDF
+	for i := range t.PCIDevices {
+		if d := &t.PCIDevices[i]; d.Implausible && d.IsBridge() {
+			found = append(found, d.BDF)
+		}
+	}
+	if len(found) == 0 {
+		return
+	}
+	first := found[0]
+	w := Warning{Code: CodeImplausible, Subject: PCIID(first), Source: SourceDerived,
+		Detail: fmt.Sprintf("virtual bridges report invented link rates (%d, from %s to %s): not used as bottlenecks", len(found), first, found[len(found)-1])}
+	if !slices.Contains(t.Warnings, w) {
+		t.Warnings = append(t.Warnings, w)
+	}
+}
+
+// rootComplexes adds the edge between each root bus and its NUMA node. What
+// peers move across it is limited and not published: the rate is unknown.
+func (b *linkBuilder) rootComplexes() {
+	for i := range b.t.HostBridges {
+		hb := &b.t.HostBridges[i]
+		l := Link{ID: rootComplexLinkID(hb.ID), Kind: LinkRootComplex, A: hb.ID, B: hb.ID, Basis: BasisUnknown,
+			Note: "peer-to-peer rate of a root complex is not published"}
+		if hb.NUMA != nil {
+			l.A = NUMAID(*hb.NUMA)
+		}
+		b.add(l)
+	}
+}
+
+func rootComplexLinkID(hb ID) LinkID { return LinkID("rc:" + hb.Name()) }
+
+func socketLinkID(a, b int) LinkID {
+	if a > b {
+		a, b = b, a
+	}
+	return LinkID(fmt.Sprintf("smp:%d/%d", a, b))
+}
+
+// sockets adds a link for each pair of NUMA nodes with CPUs.
+func (b *linkBuilder) sockets() {
+	nodes := b.t.cpuNodes()
+	for i, x := range nodes {
+		for _, y := range nodes[i+1:] {
+			l := Link{ID: socketLinkID(x.Index, y.Index), Kind: LinkSocket, A: x.ID, B: y.ID, Basis: BasisUnknown}
+			if x.Package != nil && y.Package != nil && *x.Package == *y.Package {
+				l.Note = "within one socket"
+			} else if r, name := socketRate(&b.t.Host); r > 0 {
+				l.BytesPerSec, l.Basis = &r, BasisConstant
+				l.Note = "NCCL's constant for " + name
+			}
+			b.add(l)
+		}
+	}
+}
+
+// socketRate is what NCCL 2.30 assumes between two sockets, 0 where it has no
+// figure that is worth keeping. Source: NCCL src/graph/topo.h.
+func socketRate(h *Host) (Rate, string) {
+	switch {
+	case h.CPUVendor == "AuthenticAMD":
+		return 16 * GBPerSec, "AMD"
+	case h.CPUVendor == "GenuineIntel" && h.CPUFamily != nil && *h.CPUFamily == 6 && h.CPUModelID != nil:
+		switch model := *h.CPUModelID; {
+		case model >= 0xcf:
+			return 40 * GBPerSec, "Intel Emerald Rapids and later"
+		case model >= 0x8f:
+			return 22 * GBPerSec, "Intel Sapphire Rapids"
+		case model >= 0x55:
+			return 10 * GBPerSec, "Intel Skylake and Ice Lake"
+		default:
+			return 6 * GBPerSec, "Intel Broadwell and earlier"
+		}
+	}
+	return 0, ""
+}
+
+// cpuNodes are the NUMA nodes that a location cpu:N can name.
+func (t *Topology) cpuNodes() []*NUMANode {
+	var out []*NUMANode
+	for i := range t.NUMANodes {
+		if n := &t.NUMANodes[i]; !n.MemoryOnly {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// ports adds the wire of each RDMA port and of each physical netdev. A port
+// that is down carries nothing, which is known: its rate is 0.
+func (b *linkBuilder) ports() {
+	for i := range b.t.Ports {
+		p := &b.t.Ports[i]
+		l := wire(LinkID(p.ID), p.RDMA, p.ID, p.BytesPerSec, p.State == "" || p.State == "ACTIVE", p.State)
+		if from, _ := p.Facts.Get("bytes_per_sec"); from.Source == SourceDerived && l.Note == "" {
+			l.Note = "no more than " + from.Where + "; the port says " + p.RateRaw
+		}
+		b.add(l)
+	}
+	for i := range b.t.Netdevs {
+		n := &b.t.Netdevs[i]
+		if n.PCI != "" {
+			up := n.State == "" || n.State == "up" || n.State == "unknown"
+			b.add(wire(LinkID("port:"+n.Name), n.ID, n.ID, n.BytesPerSec, up, n.State))
+		}
+	}
+}
+
+func wire(id LinkID, a, z ID, rate *Rate, usable bool, state string) Link {
+	l := Link{ID: id, Kind: LinkPort, A: a, B: z, Basis: BasisUnknown}
+	switch {
+	case !usable:
+		l.BytesPerSec, l.Basis, l.Note = new(Rate), BasisRead, "port is "+state
+	case rate != nil:
+		l.BytesPerSec, l.Basis = rate, BasisRead
+	}
+	return l
 }

@@ -1,6 +1,9 @@
 package diagram
 
-import "slices"
+import (
+	"slices"
+	"unicode/utf8"
+)
 
 // size, point and rect are in pixels.
 type size struct{ w, h int }
@@ -342,5 +345,316 @@ func (p *plan) placeBeside(n *node) {
 			c.up.label = rect{middle + labelGap, y - d + (d-label.h)/2, label.w, label.h}
 		}
 		x += slot + gapX
+	}
+}
+
+// window is the size that an image should be legible in: the layout that has
+// the largest text in it is taken.
+var window = size{1600, 1000}
+
+const (
+	minWidth  = 640  // of an image
+	manyBoxes = 3000 // from where on only one layout is tried
+	clearly   = 1.08 // how much larger the text must be for another way to stack
+	jointRoom = 28   // around the label of the line between two sockets
+)
+
+// arrange gives a scene its coordinates.
+func (s *scene) arrange() {
+	boxes := s.measureTexts()
+	plans := s.plans()
+	if boxes > manyBoxes {
+		plans = [][]plan{{{stack: stackAll, trees: 4, nodes: 2, places: 4}}}
+	}
+	best, found := plan{}, 0.0
+	for _, alike := range plans {
+		first, largest := plan{}, 0.0
+		for _, p := range alike {
+			if scale := s.try(p); scale > largest {
+				first, largest = p, scale
+			}
+		}
+		if largest > found*clearly || largest == 1 && found < 1 {
+			best, found = first, largest
+		}
+	}
+	s.try(best)
+	s.place(best)
+}
+
+// measureTexts finds the size of all texts, and how many boxes there are.
+func (s *scene) measureTexts() int {
+	boxes := 0
+	for _, part := range s.parts() {
+		part.walk(func(n *node) {
+			n.own = n.textSize()
+			boxes++
+		})
+	}
+	if s.joint != nil {
+		s.places.spread = s.joint.labelSize().w + jointRoom
+	}
+	return boxes
+}
+
+// plans lists the layouts to try by how they stack, those first that look most
+// like a drawing by hand: everything side by side.
+func (s *scene) plans() [][]plan {
+	places := 1
+	if s.places != nil {
+		places = len(s.places.inside)
+	}
+	trees, nodes := 1, 1
+	for _, part := range s.parts() {
+		part.walk(func(n *node) {
+			if !n.look.container() || len(n.inside) == 0 {
+				return
+			}
+			if n.inside[0].look == lookNUMA {
+				nodes = max(nodes, len(n.inside))
+			} else {
+				trees = max(trees, len(n.inside))
+			}
+		})
+	}
+	rows := func(n, most int) []int {
+		out := []int{}
+		for r := 1; r <= min(n, most); r++ {
+			out = append(out, r)
+		}
+		return out
+	}
+	placeRows := []int{1}
+	if places > 2 {
+		placeRows = rows(places, 12)
+	}
+	var all [][]plan
+	for _, stack := range []stacking{stackNone, stackAll, stackSwitches} {
+		var out []plan
+		for _, p := range placeRows {
+			for _, n := range rows(nodes, 4) {
+				for _, t := range rows(trees, 4) {
+					out = append(out, plan{stack: stack, trees: t, nodes: n, places: p})
+				}
+			}
+		}
+		all = append(all, out)
+	}
+	return all
+}
+
+// try measures a layout and says how large its text is in the window; 1 is
+// its natural size.
+func (s *scene) try(p plan) float64 {
+	w := minWidth
+	for _, n := range []*node{s.places, s.unknown} {
+		if n != nil {
+			p.measure(n)
+			w = max(w, n.area.w)
+		}
+	}
+	h := margin
+	for _, n := range s.parts() {
+		if n == s.legend || n == s.virtual {
+			p.wrap(n, w)
+		} else if n != s.places && n != s.unknown {
+			p.measure(n)
+		}
+		h += n.area.h + gapY
+	}
+	s.width, s.height = w+2*margin, h+margin-gapY
+	return min(1, float64(window.w)/float64(s.width), float64(window.h)/float64(s.height))
+}
+
+// place puts the parts below each other.
+func (s *scene) place(p plan) {
+	y := margin
+	for _, n := range s.parts() {
+		w := s.width - 2*margin
+		p.place(n, margin, y, w)
+		y += n.area.h + gapY
+	}
+	for _, part := range s.parts() {
+		part.walk((*node).fit)
+	}
+	if s.joint != nil {
+		s.placeJoint(s.places.inside[0].box, s.places.inside[1].box)
+	}
+}
+
+// placeJoint draws the line between two sockets, with its label above.
+func (s *scene) placeJoint(a, b rect) {
+	label := s.joint.labelSize()
+	y := a.y + min(min(a.h, b.h)*2/3, label.h+gapY+6)
+	s.joint.path = []point{{a.right(), y}, {b.x, y}}
+	s.joint.label = rect{a.right() + (b.x-a.right()-label.w)/2, y - label.h - 3, label.w, label.h}
+}
+
+// Sizes in pixels at the image's natural size.
+const (
+	titleSize, titleHeight   = 18.0, 26
+	strongSize, strongHeight = 12.0, 17
+	smallSize, smallHeight   = 10.5, 14
+
+	padX, padY   = 8, 5
+	columnGap    = 12 // between the left and the right text of a row
+	signWidth    = 16 // of a warning sign and the space after it
+	sampleWidth  = 34 // of a line in the legend
+	maxBoxWidth  = 260
+	softWidth    = 150 // what soft rows may ask for
+	wideSoft     = 180 // and in a container
+	minBoxWidth  = 128
+	minRootWidth = 120
+)
+
+func (r *row) height() int {
+	switch r.style {
+	case rowTitle:
+		return titleHeight
+	case rowStrong:
+		return strongHeight
+	}
+	return smallHeight
+}
+
+func (r *row) size() float64 {
+	switch r.style {
+	case rowTitle:
+		return titleSize
+	case rowStrong:
+		return strongSize
+	}
+	return smallSize
+}
+
+func (r *row) bold() bool { return r.style == rowStrong || r.style == rowTitle }
+
+// width is what a row asks for, a soft one at most soft. The right text is
+// never bold.
+func (r *row) width(soft int) int {
+	w := textWidth(r.left, r.size(), r.bold())
+	if r.right != "" {
+		w += columnGap + textWidth(r.right, smallSize, false)
+	}
+	if r.soft {
+		w = min(w, soft)
+	}
+	if r.alert {
+		w += signWidth
+	}
+	return w
+}
+
+// ascii are the advance widths of the printable ASCII characters in DejaVu
+// Sans, in thousandths of the font size. It is the widest of the usual sans
+// serif fonts: what fits in it fits in Helvetica, Arial or Segoe as well.
+var ascii = [...]uint16{
+	318, 401, 460, 838, 636, 950, 780, 275, 390, 390, 500, 838, 318, 361, 318, 337, // space to /
+	636, 636, 636, 636, 636, 636, 636, 636, 636, 636, 337, 337, 838, 838, 838, 531, // 0 to ?
+	1000, 684, 686, 698, 770, 632, 575, 775, 752, 295, 295, 656, 557, 863, 748, 787, // @ to O
+	603, 787, 695, 635, 611, 732, 684, 989, 685, 611, 685, 390, 337, 390, 838, 500, // P to _
+	500, 613, 635, 550, 635, 615, 352, 635, 634, 278, 278, 579, 278, 974, 634, 612, // ` to o
+	635, 635, 411, 521, 392, 634, 592, 818, 592, 592, 525, 636, 337, 636, 838, // p to ~
+}
+
+// boldness is how much wider bold text is.
+const boldness = 1.14
+
+// runeWidth is a character's width in thousandths of the font size. What is
+// not ASCII may be as wide as an ideogram, or wider where it is a picture.
+func runeWidth(r rune) int {
+	switch {
+	case r >= ' ' && int(r-' ') < len(ascii):
+		return int(ascii[r-' '])
+	case r == '·':
+		return 318
+	case r >= 0x1f000:
+		return 1400
+	}
+	return 1050
+}
+
+// textWidth estimates how wide a text is, rounded up.
+func textWidth(s string, size float64, bold bool) int {
+	sum := 0
+	for _, r := range s {
+		sum += runeWidth(r)
+	}
+	w := float64(sum) * size / 1000
+	if bold {
+		w *= boldness
+	}
+	return int(w) + 1
+}
+
+// cut shortens a text to a width; what is cut ends in an ellipsis.
+func cut(s string, width int, size float64, bold bool) string {
+	if textWidth(s, size, bold) <= width {
+		return s
+	}
+	for len(s) > 0 {
+		_, n := utf8.DecodeLastRuneInString(s)
+		s = s[:len(s)-n]
+		if textWidth(s+"…", size, bold) <= width {
+			return s + "…"
+		}
+	}
+	return ""
+}
+
+// textSize is what the rows of a box ask for.
+func (n *node) textSize() size {
+	s, soft := size{}, softWidth
+	if n.look.container() {
+		soft = wideSoft
+	}
+	for i := range n.rows {
+		s.w = max(s.w, n.rows[i].width(soft))
+		s.h += n.rows[i].height()
+	}
+	if n.look == lookNone {
+		return s
+	}
+	s.w += 2 * padX
+	switch n.look {
+	case lookLine:
+		s.w += n.sample()
+	case lookGPU, lookNIC, lookSoftware, lookSwitch, lookSmall, lookDrive:
+		s.w = max(s.w, minBoxWidth)
+	case lookRoot:
+		s.w = max(s.w, minRootWidth)
+	}
+	if !n.look.container() && n.look != lookBar {
+		s.w = min(s.w, maxBoxWidth)
+	}
+	s.h += 2 * padY
+	return s
+}
+
+// sample is the width of the line before a text of the legend.
+func (n *node) sample() int {
+	if n.look == lookLine && n.up != nil {
+		return sampleWidth
+	}
+	return 0
+}
+
+// fit cuts the rows of a box to its width.
+func (n *node) fit() {
+	room := n.box.w - 2*padX - n.sample()
+	if n.look == lookNone {
+		room = n.box.w
+	}
+	for i := range n.rows {
+		r := &n.rows[i]
+		left := room
+		if r.alert {
+			left -= signWidth
+		}
+		if r.right != "" {
+			r.right = cut(r.right, left*2/3, smallSize, false)
+			left -= textWidth(r.right, smallSize, false) + columnGap
+		}
+		r.left = cut(r.left, left, r.size(), r.bold())
 	}
 }
