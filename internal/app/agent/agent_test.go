@@ -116,7 +116,7 @@ func TestProbe(t *testing.T) {
 	before := runtime.NumGoroutine()
 	token := []byte("0123456789abcdef")
 	ctx, stop := context.WithCancel(t.Context())
-	var hosts []fabric.HostAddr
+	var hosts []probe.Host
 	ended := make(chan error, 3)
 	for _, o := range []*fabric.ServerOptions{{Limits: fabric.Limits{MemoryBytes: 1 << 20}}, {}, nil} {
 		ready := make(chan Info, 1)
@@ -126,7 +126,7 @@ func TestProbe(t *testing.T) {
 		}()
 		select {
 		case i := <-ready:
-			hosts = append(hosts, fabric.HostAddr{Name: name, Address: i.Addresses[0]})
+			hosts = append(hosts, probe.Host{Name: name, Address: i.Addresses[0]})
 		case err := <-ended:
 			t.Fatal(err)
 		}

@@ -149,7 +149,7 @@ func (o *probeFabricOptions) warn(format string, args ...any) {
 type describedHost struct{ name, source string }
 
 // listHosts gives the hosts with addresses, and those that are only described.
-func (o *probeFabricOptions) listHosts(ctx context.Context) (hosts []fabric.HostAddr, described []describedHost, err error) {
+func (o *probeFabricOptions) listHosts(ctx context.Context) (hosts []probe.Host, described []describedHost, err error) {
 	var lines strings.Builder
 	if o.hostsFile != "" {
 		data, err := o.ReadFile(ctx, o.hostsFile)
@@ -201,7 +201,7 @@ func isDescription(source string) bool {
 }
 
 // dryDescribed plans for hosts that need not be there.
-func (o *probeFabricOptions) dryDescribed(ctx context.Context, described []describedHost, others []fabric.HostAddr) error {
+func (o *probeFabricOptions) dryDescribed(ctx context.Context, described []describedHost, others []probe.Host) error {
 	if len(others) > 0 {
 		return command.WithHint(fmt.Errorf("--host %s: files and addresses of agents do not go together", described[0].name), "%s was taken for an agent at %s: there is no such file", others[0].Name, others[0].Address)
 	}
@@ -252,7 +252,7 @@ func (o *probeFabricOptions) pairs(ctx context.Context, hosts []plan.Host) (*pla
 	return pairs, nil
 }
 
-func (o *probeFabricOptions) openFleet(ctx context.Context, hosts []fabric.HostAddr) (*fabric.Fleet, error) {
+func (o *probeFabricOptions) openFleet(ctx context.Context, hosts []probe.Host) (*fabric.Fleet, error) {
 	fo := fabric.Options{Hosts: hosts, DialTime: o.dialTime}
 	var err error
 	if fo.Token, err = peers.ReadToken(o.tokenFile, o.Streams.In, o.Streams.Err); err != nil {

@@ -50,7 +50,7 @@ func (*localGround) hosts() func() []probe.Host { return nil }
 // while it lists pairs or measures: others want to probe beside a dashboard that is left open.
 type fabricGround struct {
 	o     probeFabricOptions
-	to    []fabric.HostAddr
+	to    []probe.Host
 	token []byte
 	fleet *fabric.Fleet // nil: not held
 }

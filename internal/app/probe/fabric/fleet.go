@@ -17,7 +17,7 @@ import (
 
 // Options say which hosts a fleet has, and how they are reached.
 type Options struct {
-	Hosts []HostAddr
+	Hosts []probe.Host
 	Token []byte // that the agents have; none: without
 	// DialTime is how long one agent may take to answer; default 10 s, 30 s where it is
 	// started first.
@@ -119,7 +119,7 @@ func Open(ctx context.Context, o Options) (*Fleet, error) {
 	return f, nil
 }
 
-func checkHosts(hosts []HostAddr) error {
+func checkHosts(hosts []probe.Host) error {
 	if len(hosts) == 0 || len(hosts) > MaxHosts {
 		return fmt.Errorf("fabric: %d hosts: want 1 to %d", len(hosts), MaxHosts)
 	}

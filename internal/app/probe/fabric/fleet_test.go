@@ -84,7 +84,7 @@ func fleetOf(t *testing.T, agents ...*host) *Fleet {
 	t.Helper()
 	o := Options{Token: token}
 	for i, a := range agents {
-		o.Hosts = append(o.Hosts, HostAddr{fmt.Sprintf("n%d", i), a.address()})
+		o.Hosts = append(o.Hosts, probe.Host{Name: fmt.Sprintf("n%d", i), Address: a.address()})
 	}
 	f, err := Open(limited(t), o)
 	if err != nil {

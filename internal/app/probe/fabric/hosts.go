@@ -9,6 +9,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/topoctl/topoctl/probe"
 )
 
 // What a list of hosts may have.
@@ -21,20 +23,14 @@ const (
 // DefaultPort is where agents listen unless somebody says otherwise.
 const DefaultPort = "7411"
 
-// HostAddr is a host and where its agent is.
-type HostAddr struct {
-	Name    string // in reports; unique
-	Address string // host:port
-}
-
 // ParseHosts reads a list of hosts: a line for each, `name address[:port]` or just
 // `address[:port]`, which is its name then. What follows a # is a comment. IPv6 addresses
 // that have a port stand in brackets. Errors tell the line.
-func ParseHosts(data []byte) ([]HostAddr, error) {
+func ParseHosts(data []byte) ([]probe.Host, error) {
 	if len(data) > maxHostsFile {
 		return nil, fmt.Errorf("hosts: %d bytes: want at most %d", len(data), maxHostsFile)
 	}
-	var out []HostAddr
+	var out []probe.Host
 	names, addresses := map[string]int{}, map[string]int{} // the lines that they are in
 	number := 0
 	for line := range bytes.Lines(data) {
@@ -75,13 +71,13 @@ type HostLineError struct {
 func (e *HostLineError) Error() string { return fmt.Sprintf("hosts: line %d: %v", e.Line, e.Err) }
 func (e *HostLineError) Unwrap() error { return e.Err }
 
-func parseHost(fields []string) (HostAddr, error) {
+func parseHost(fields []string) (probe.Host, error) {
 	if len(fields) > 2 {
-		return HostAddr{}, fmt.Errorf("%d words: want a name and an address, or an address", len(fields))
+		return probe.Host{}, fmt.Errorf("%d words: want a name and an address, or an address", len(fields))
 	}
-	h := HostAddr{Name: fields[0]}
+	h := probe.Host{Name: fields[0]}
 	if err := checkName(h.Name); err != nil {
-		return HostAddr{}, err
+		return probe.Host{}, err
 	}
 	var err error
 	h.Address, err = fullAddress(fields[len(fields)-1])

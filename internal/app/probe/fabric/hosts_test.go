@@ -5,13 +5,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/topoctl/topoctl/probe"
 )
 
 func TestParseHosts(t *testing.T) {
 	text := "# the rack\n\nn1 10.0.0.1\n  n2\t10.0.0.2:7000  # the new one\nnode3.example.org\nn4 fe80::1%eth0\r\n[::1]:9\nn6 ::2\nn7 [::3]\nlast localhost:1"
 	got, err := ParseHosts([]byte(text))
-	want := []HostAddr{{"n1", "10.0.0.1:7411"}, {"n2", "10.0.0.2:7000"}, {"node3.example.org", "node3.example.org:7411"}, {"n4", "[fe80::1%eth0]:7411"},
-		{"[::1]:9", "[::1]:9"}, {"n6", "[::2]:7411"}, {"n7", "[::3]:7411"}, {"last", "localhost:1"}}
+	want := []probe.Host{{Name: "n1", Address: "10.0.0.1:7411"}, {Name: "n2", Address: "10.0.0.2:7000"}, {Name: "node3.example.org", Address: "node3.example.org:7411"}, {Name: "n4", Address: "[fe80::1%eth0]:7411"},
+		{Name: "[::1]:9", Address: "[::1]:9"}, {Name: "n6", Address: "[::2]:7411"}, {Name: "n7", Address: "[::3]:7411"}, {Name: "last", Address: "localhost:1"}}
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("%v\n%q\nwant\n%q", err, got, want)
 	}

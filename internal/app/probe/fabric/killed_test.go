@@ -81,7 +81,7 @@ func TestKilledInMidRound(t *testing.T) {
 			_, second := child(t, "127.0.0.1:0")
 			_, third := child(t, "127.0.0.1:0")
 			f, err := fabric.Open(limited(t), fabric.Options{Token: []byte(secret), GiveUp: time.Second,
-				Hosts: []fabric.HostAddr{{Name: "n0", Address: address}, {Name: "n1", Address: second}, {Name: "n2", Address: third}}})
+				Hosts: []probe.Host{{Name: "n0", Address: address}, {Name: "n1", Address: second}, {Name: "n2", Address: third}}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -127,7 +127,7 @@ func TestKilledInMidRound(t *testing.T) {
 func TestRestartedAgent(t *testing.T) {
 	first, address := child(t, "127.0.0.1:0")
 	_, other := child(t, "127.0.0.1:0")
-	f, err := fabric.Open(limited(t), fabric.Options{Token: []byte(secret), Hosts: []fabric.HostAddr{{Name: "n0", Address: address}, {Name: "n1", Address: other}}})
+	f, err := fabric.Open(limited(t), fabric.Options{Token: []byte(secret), Hosts: []probe.Host{{Name: "n0", Address: address}, {Name: "n1", Address: other}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +187,7 @@ func TestLaunch(t *testing.T) {
 	dir := fakeSSH(t, "echo welcome to the host >&2\n"+remoteShell)
 	evil := "a'b; touch " + dir + "/owned; $(touch " + dir + "/owned)"
 	o := fabric.Options{Token: []byte(secret), Launch: &fabric.Launch{Args: []string{"--name", evil}},
-		Hosts: []fabric.HostAddr{{Name: "n0", Address: "127.0.0.1:" + freePort(t)}, {Name: "n1", Address: "127.0.0.1:" + freePort(t)}}}
+		Hosts: []probe.Host{{Name: "n0", Address: "127.0.0.1:" + freePort(t)}, {Name: "n1", Address: "127.0.0.1:" + freePort(t)}}}
 	f, err := fabric.Open(limited(t), o)
 	if err != nil {
 		t.Fatal(err)
@@ -223,7 +223,7 @@ func TestLaunch(t *testing.T) {
 		t.Error("an argument was run by the shell")
 	}
 	for _, h := range o.Hosts { // the agents are gone
-		if _, err := fabric.Open(limited(t), fabric.Options{Token: []byte(secret), Hosts: []fabric.HostAddr{h}, DialTime: time.Second}); err == nil {
+		if _, err := fabric.Open(limited(t), fabric.Options{Token: []byte(secret), Hosts: []probe.Host{h}, DialTime: time.Second}); err == nil {
 			t.Errorf("%s is still there", h.Name)
 		}
 	}
@@ -241,7 +241,7 @@ func TestLaunchFails(t *testing.T) {
 	} {
 		fakeSSH(t, script)
 		began := time.Now()
-		_, err := fabric.Open(limited(t), fabric.Options{Token: []byte(secret), Launch: &fabric.Launch{}, DialTime: time.Second, Hosts: []fabric.HostAddr{{Name: "n0", Address: "127.0.0.1:7411"}}})
+		_, err := fabric.Open(limited(t), fabric.Options{Token: []byte(secret), Launch: &fabric.Launch{}, DialTime: time.Second, Hosts: []probe.Host{{Name: "n0", Address: "127.0.0.1:7411"}}})
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "n0: ") || strings.Contains(err.Error(), "\x1b") {
 			t.Errorf("%s: %v, want %q", script, err, want)
 		}
@@ -252,17 +252,17 @@ func TestLaunchFails(t *testing.T) {
 	// Another agent answers at the address.
 	_, address := child(t, "127.0.0.1:0")
 	fakeSSH(t, fmt.Sprintf(`echo '{"schema":"topoctl.agent/v1","epoch":"1","addresses":["%s"]}'; cat >/dev/null`, address))
-	_, err := fabric.Open(limited(t), fabric.Options{Token: []byte(secret), Launch: &fabric.Launch{}, Hosts: []fabric.HostAddr{{Name: "n0", Address: address}}})
+	_, err := fabric.Open(limited(t), fabric.Options{Token: []byte(secret), Launch: &fabric.Launch{}, Hosts: []probe.Host{{Name: "n0", Address: address}}})
 	if err == nil || !strings.Contains(err.Error(), "is another agent than the one that was started") {
 		t.Errorf("another agent: %v", err)
 	}
 	for _, h := range []string{"-oProxyCommand=x:1", "a b:1", "1.2.3.4"} {
-		_, err := fabric.Open(limited(t), fabric.Options{Token: []byte(secret), Launch: &fabric.Launch{}, Hosts: []fabric.HostAddr{{Name: "n0", Address: h}}})
+		_, err := fabric.Open(limited(t), fabric.Options{Token: []byte(secret), Launch: &fabric.Launch{}, Hosts: []probe.Host{{Name: "n0", Address: h}}})
 		if err == nil || !strings.Contains(err.Error(), "launch:") {
 			t.Errorf("%q: %v", h, err)
 		}
 	}
-	if _, err := fabric.Open(limited(t), fabric.Options{Launch: &fabric.Launch{}, Hosts: []fabric.HostAddr{{Name: "n0", Address: "h:1"}}}); err == nil || !strings.Contains(err.Error(), "they need a token") {
+	if _, err := fabric.Open(limited(t), fabric.Options{Launch: &fabric.Launch{}, Hosts: []probe.Host{{Name: "n0", Address: "h:1"}}}); err == nil || !strings.Contains(err.Error(), "they need a token") {
 		t.Errorf("no token: %v", err)
 	}
 }

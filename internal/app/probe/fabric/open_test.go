@@ -48,8 +48,8 @@ func TestOpenSome(t *testing.T) {
 		}
 		return a
 	})
-	o := Options{Token: token, DialTime: time.Second, Hosts: []HostAddr{{"good", good.address()}, {"none", "127.0.0.1:1"}, {"plain", plain.Addrs()[0].String()},
-		{"foreign", foreign.Addrs()[0].String()}, {"mute", mute.Addr().String()}, {"liar", liar.address()}, {"garbage", garbage.address()}, {"other", other.address()}}}
+	o := Options{Token: token, DialTime: time.Second, Hosts: []probe.Host{{Name: "good", Address: good.address()}, {Name: "none", Address: "127.0.0.1:1"}, {Name: "plain", Address: plain.Addrs()[0].String()},
+		{Name: "foreign", Address: foreign.Addrs()[0].String()}, {Name: "mute", Address: mute.Addr().String()}, {Name: "liar", Address: liar.address()}, {Name: "garbage", Address: garbage.address()}, {Name: "other", Address: other.address()}}}
 	f, err := Open(limited(t), o)
 	if err != nil {
 		t.Fatal(err)
@@ -66,7 +66,7 @@ func TestOpenSome(t *testing.T) {
 		t.Errorf("%v; %v; %v", out[0].Err, out[1].Err, out[2].Err)
 	}
 	// Another controller is told who has it, and costs nothing.
-	if _, err := Open(limited(t), Options{Token: token, Hosts: []HostAddr{{"x", good.address()}}}); err == nil || !strings.Contains(err.Error(), "is measuring") {
+	if _, err := Open(limited(t), Options{Token: token, Hosts: []probe.Host{{Name: "x", Address: good.address()}}}); err == nil || !strings.Contains(err.Error(), "is measuring") {
 		t.Errorf("a second controller: %v", err)
 	}
 	// An agent that ends between rounds is noticed.
@@ -84,14 +84,14 @@ func TestOpenRefuses(t *testing.T) {
 	}
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
-	for want, hosts := range map[string][]HostAddr{
+	for want, hosts := range map[string][]probe.Host{
 		"0 hosts":                         {},
-		"257 hosts":                       make([]HostAddr, 257),
-		"a name of 0 bytes":               {{"", here}},
-		`two hosts are called "x"`:        {{"x", here}, {"x", "127.0.0.1:1"}},
-		`hosts "x" and "y" are both at`:   {{"x", here}, {"y", here}},
-		"are one agent":                   {{"x", here}, {"y", "localhost:" + port}},
-		"no agent can be used: x: engine": {{"x", "127.0.0.1:1"}},
+		"257 hosts":                       make([]probe.Host, 257),
+		"a name of 0 bytes":               {{Name: "", Address: here}},
+		`two hosts are called "x"`:        {{Name: "x", Address: here}, {Name: "x", Address: "127.0.0.1:1"}},
+		`hosts "x" and "y" are both at`:   {{Name: "x", Address: here}, {Name: "y", Address: here}},
+		"are one agent":                   {{Name: "x", Address: here}, {Name: "y", Address: "localhost:" + port}},
+		"no agent can be used: x: engine": {{Name: "x", Address: "127.0.0.1:1"}},
 	} {
 		f, err := Open(limited(t), Options{Token: token, Hosts: hosts, DialTime: 5 * time.Second})
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -101,11 +101,11 @@ func TestOpenRefuses(t *testing.T) {
 			t.Errorf("%s: there is a fleet all the same", want)
 		}
 	}
-	if _, err := Open(over, Options{Token: token, Hosts: []HostAddr{{"x", here}}}); !errors.Is(err, context.Canceled) {
+	if _, err := Open(over, Options{Token: token, Hosts: []probe.Host{{Name: "x", Address: here}}}); !errors.Is(err, context.Canceled) {
 		t.Errorf("after the end: %v", err)
 	}
 	// All that were refused have given their leases back.
-	f, err := Open(limited(t), Options{Token: token, Hosts: []HostAddr{{"x", here}}})
+	f, err := Open(limited(t), Options{Token: token, Hosts: []probe.Host{{Name: "x", Address: here}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +188,7 @@ func TestOpenErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	for address, want := range map[string]error{e.Addrs()[0].String(): engine.ErrToken, closed: syscall.ECONNREFUSED} {
-		_, err := Open(limited(t), Options{Token: token, DialTime: time.Second, Hosts: []HostAddr{{Name: "n0", Address: address}}})
+		_, err := Open(limited(t), Options{Token: token, DialTime: time.Second, Hosts: []probe.Host{{Name: "n0", Address: address}}})
 		if !errors.Is(err, want) {
 			t.Errorf("%s: %v, want %v", address, err, want)
 		}

@@ -115,7 +115,7 @@ func parseHuge(smaps, address string) (bytes int64, ok bool) {
 
 // pages says in which pages the working set is, as far as that is known.
 func (m *memoryJob) pages() string {
-	huge, ok := parseHuge(m.p.host.smaps(), address(m.arena.block))
+	huge, ok := parseHuge(m.p.system.smaps(), address(m.arena.block))
 	if !ok {
 		return ""
 	}

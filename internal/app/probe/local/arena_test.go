@@ -82,7 +82,7 @@ func TestArenas(t *testing.T) {
 }
 
 // slowHost takes 10 ms of the clock for each look at it.
-func slowHost(t *testing.T, h host) *Prober {
+func slowHost(t *testing.T, h system) *Prober {
 	t.Helper()
 	top, dir := numaHost(t, 1)
 	now := time.Duration(0)

@@ -48,7 +48,7 @@ func (p *Prober) pinned(id topo.ID, ctx *cuda.Context, size int64) (*gpuEnd, err
 		}
 	}
 	var err error
-	if e.block, err = p.host.alloc(size, o); err != nil {
+	if e.block, err = p.system.alloc(size, o); err != nil {
 		if len(o.Nodes) > 0 && refusesBinding(err) {
 			return nil, waived(err.Error())
 		}

@@ -49,8 +49,8 @@ type Options struct {
 
 // Prober measures pairs of this host.
 type Prober struct {
-	o    Options
-	host host
+	o      Options
+	system system
 	// regionBytes is the memory at each end of a pair of ports, copyBytes that of copies
 	// of GPUs.
 	regionBytes, copyBytes int64
@@ -75,10 +75,10 @@ func New(o Options) (*Prober, error) {
 	if o.Topology.Origin != "live" {
 		return nil, fmt.Errorf("probe: local: the topology is of %q, not of this host as it is", o.Topology.Origin)
 	}
-	return newProber(o, system()), nil
+	return newProber(o, thisSystem()), nil
 }
 
-func newProber(o Options, h host) *Prober {
+func newProber(o Options, h system) *Prober {
 	if o.CUDA == nil {
 		o.CUDA = func() (*cuda.Lib, error) { return cuda.Load("") }
 	}
@@ -88,7 +88,7 @@ func newProber(o Options, h host) *Prober {
 	if o.Now == nil {
 		o.Now = sampling.Monotonic()
 	}
-	return &Prober{o: o, host: h, regionBytes: regionBytes, copyBytes: copyBytes, engines: map[engineKey]*portEngine{}}
+	return &Prober{o: o, system: h, regionBytes: regionBytes, copyBytes: copyBytes, engines: map[engineKey]*portEngine{}}
 }
 
 // DefaultSpec is how pairs of one host are measured where nobody says otherwise: a pair
@@ -181,11 +181,11 @@ const othersMost = 0.1
 
 // watchOthers says, when it is called again, whether other processes were busy meanwhile.
 func (p *Prober) watchOthers(alone bool) (notes func() []string) {
-	busy, known := p.host.busy()
+	busy, known := p.system.busy()
 	own, knownOwn := lane.OwnCPU(context.Background())
 	began := p.o.Now()
 	return func() []string {
-		after, stillKnown := p.host.busy()
+		after, stillKnown := p.system.busy()
 		mine, _ := lane.OwnCPU(context.Background())
 		all := (p.o.Now() - began) * time.Duration(runtime.NumCPU())
 		part := float64(after-busy-(mine-own)) / float64(max(all, 1))

@@ -86,7 +86,7 @@ func (p *Prober) numa(id topo.ID) *topo.NUMANode {
 // takeCPUs chooses the CPUs of the threads: those of the node that this process may use,
 // as many as the cgroup gives time for.
 func (m *memoryJob) takeCPUs(node *topo.NUMANode) error {
-	h := &m.p.host
+	h := &m.p.system
 	all, bad := cpuset.Parse(node.CPUs)
 	allowed, err := h.allowed()
 	if err = errors.Join(bad, err); err != nil {
@@ -139,7 +139,7 @@ func (m *memoryJob) takeMemory(node, cpus *topo.NUMANode, began time.Duration) e
 			o.Nodes = []int{node.Index}
 		}
 		var block *memory.Block
-		if block, err = m.p.host.alloc(size, o); err == nil {
+		if block, err = m.p.system.alloc(size, o); err == nil {
 			m.arena = &arena{block: block}
 		} else if several && refusesBinding(err) {
 			err = waived(err.Error())
@@ -194,7 +194,7 @@ func (m *memoryJob) verify(node int, info memory.Info) error {
 		return waived(fmt.Sprintf("memory was not bound to NUMA node %d: %s", node, strings.Join(info.Notes, "; ")))
 	}
 	m.binding.FromMemory, m.binding.ToMemory = &node, &node
-	there, elsewhere, ok := placed(m.p.host.numaMaps(), address(m.arena.block), node)
+	there, elsewhere, ok := placed(m.p.system.numaMaps(), address(m.arena.block), node)
 	switch {
 	case !ok || there+elsewhere == 0:
 		m.notes = append(m.notes, "memory is bound; /proc/self/numa_maps does not tell where its pages are")
@@ -218,7 +218,7 @@ func (m *memoryJob) cache(cpus *topo.NUMANode) int64 {
 func (m *memoryJob) bufferSize(node, cpus *topo.NUMANode) (least, size int64, err error) {
 	cache := m.cache(cpus)
 	size = min(bufferMost, max(bufferLeast, setsPerCache*cache))
-	available, known := m.p.host.available()
+	available, known := m.p.system.available()
 	if free, ok := parseNodeFree(text(m.p.o.Sysfs + "/devices/system/node/node" + strconv.Itoa(node.Index) + "/meminfo")); ok && (!known || free < available) {
 		available, known = free, true
 	}
@@ -307,7 +307,7 @@ func (m *memoryJob) pin(w int) (undo func(), err error) {
 	if !m.pinned {
 		return func() {}, nil
 	}
-	return m.p.host.pin(m.cpus[w])
+	return m.p.system.pin(m.cpus[w])
 }
 
 // loads reads all bytes, of fresh memory, and says whether its halves are alike, as they

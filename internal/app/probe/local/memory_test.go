@@ -37,8 +37,8 @@ type fakeHost struct {
 	others  time.Duration // of processor time between two looks
 }
 
-func (f *fakeHost) host() host {
-	return host{
+func (f *fakeHost) host() system {
+	return system{
 		allowed:   func() (cpuset.Set, error) { return cpuset.Of(0, 1, 4, 5), nil },
 		quota:     func() (float64, bool) { return 0, false },
 		available: func() (int64, bool) { return 128 << 20, true },
@@ -99,7 +99,7 @@ func numaHost(t *testing.T, nodes int) (*topo.Topology, string) {
 	return top, dir
 }
 
-func memoryProber(t *testing.T, nodes int, h host) *Prober {
+func memoryProber(t *testing.T, nodes int, h system) *Prober {
 	t.Helper()
 	top, dir := numaHost(t, nodes)
 	p := newProber(Options{Topology: top, Sysfs: dir}, h)
@@ -181,30 +181,30 @@ func TestMemoryRefused(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		nodes   int
-		change  func(f *fakeHost, h *host)
+		change  func(f *fakeHost, h *system)
 		waived  string
 		err     string
 		note    string
 		threads int
 	}{
-		{name: "affinity, one node", nodes: 1, change: func(f *fakeHost, _ *host) { f.fail = map[int]error{0: syscall.EPERM} }, note: "threads are not tied to CPUs: operation not permitted"},
-		{name: "affinity, two nodes", nodes: 2, change: func(f *fakeHost, _ *host) { f.fail = map[int]error{0: syscall.EPERM} }, waived: "threads cannot be tied to the CPUs of NUMA node 0: operation not permitted"},
-		{name: "affinity of a later thread", nodes: 1, change: func(f *fakeHost, _ *host) { f.fail = map[int]error{1: syscall.EINVAL} }, err: "invalid argument"},
-		{name: "no affinity is known", nodes: 2, change: func(_ *fakeHost, h *host) {
+		{name: "affinity, one node", nodes: 1, change: func(f *fakeHost, _ *system) { f.fail = map[int]error{0: syscall.EPERM} }, note: "threads are not tied to CPUs: operation not permitted"},
+		{name: "affinity, two nodes", nodes: 2, change: func(f *fakeHost, _ *system) { f.fail = map[int]error{0: syscall.EPERM} }, waived: "threads cannot be tied to the CPUs of NUMA node 0: operation not permitted"},
+		{name: "affinity of a later thread", nodes: 1, change: func(f *fakeHost, _ *system) { f.fail = map[int]error{1: syscall.EINVAL} }, err: "invalid argument"},
+		{name: "no affinity is known", nodes: 2, change: func(_ *fakeHost, h *system) {
 			h.allowed = func() (cpuset.Set, error) { return cpuset.Set{}, syscall.ENOSYS }
 		}, waived: "are not known: function not implemented"},
-		{name: "cpuset", nodes: 2, change: func(_ *fakeHost, h *host) { h.allowed = func() (cpuset.Set, error) { return cpuset.Of(4), nil } }, waived: "this process may use none of them"},
-		{name: "quota", nodes: 1, change: func(_ *fakeHost, h *host) { h.quota = func() (float64, bool) { return 0.5, true } }, note: "1 threads for 2 CPUs: the cgroup gives no more time", threads: 1},
-		{name: "binding", nodes: 2, change: func(_ *fakeHost, h *host) {
+		{name: "cpuset", nodes: 2, change: func(_ *fakeHost, h *system) { h.allowed = func() (cpuset.Set, error) { return cpuset.Of(4), nil } }, waived: "this process may use none of them"},
+		{name: "quota", nodes: 1, change: func(_ *fakeHost, h *system) { h.quota = func() (float64, bool) { return 0.5, true } }, note: "1 threads for 2 CPUs: the cgroup gives no more time", threads: 1},
+		{name: "binding", nodes: 2, change: func(_ *fakeHost, h *system) {
 			h.alloc = func(int64, memory.Options) (*memory.Block, error) { return nil, eperm }
 		}, waived: "mbind: operation not permitted"},
-		{name: "no memory", nodes: 2, change: func(_ *fakeHost, h *host) {
+		{name: "no memory", nodes: 2, change: func(_ *fakeHost, h *system) {
 			h.alloc = func(int64, memory.Options) (*memory.Block, error) { return nil, syscall.ENOMEM }
 		}, err: "cannot allocate memory"},
-		{name: "next to no memory", nodes: 1, change: func(_ *fakeHost, h *host) { h.available = func() (int64, bool) { return 10 << 20, true } }, err: "too little to measure"},
-		{name: "little memory", nodes: 1, change: func(_ *fakeHost, h *host) { h.available = func() (int64, bool) { return 64 << 20, true } }, note: ""},
-		{name: "pages elsewhere", nodes: 2, change: func(f *fakeHost, _ *host) { f.numa = " N0=3 N1=2" }, err: "2 of 5 pages are not on NUMA node 0"},
-		{name: "pages not told", nodes: 2, change: func(_ *fakeHost, h *host) { h.numaMaps = func() string { return "" } }, note: "does not tell where its pages are"},
+		{name: "next to no memory", nodes: 1, change: func(_ *fakeHost, h *system) { h.available = func() (int64, bool) { return 10 << 20, true } }, err: "too little to measure"},
+		{name: "little memory", nodes: 1, change: func(_ *fakeHost, h *system) { h.available = func() (int64, bool) { return 64 << 20, true } }, note: ""},
+		{name: "pages elsewhere", nodes: 2, change: func(f *fakeHost, _ *system) { f.numa = " N0=3 N1=2" }, err: "2 of 5 pages are not on NUMA node 0"},
+		{name: "pages not told", nodes: 2, change: func(_ *fakeHost, h *system) { h.numaMaps = func() string { return "" } }, note: "does not tell where its pages are"},
 	} {
 		f := &fakeHost{numa: " N0=5"}
 		h := f.host()

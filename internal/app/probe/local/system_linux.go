@@ -13,9 +13,9 @@ import (
 	"github.com/topoctl/topoctl/internal/base/cpuset"
 )
 
-// system is the host that this process runs on.
-func system() host {
-	return host{
+// thisSystem is the one that this process runs on.
+func thisSystem() system {
+	return system{
 		allowed: allowedCPUs, pin: pinThread, quota: cgroupQuota, available: availableMemory, alloc: memory.Alloc, busy: busyTime,
 		numaMaps: func() string { return text("/proc/self/numa_maps") }, smaps: func() string { return text("/proc/self/smaps") },
 	}

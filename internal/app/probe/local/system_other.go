@@ -10,10 +10,10 @@ import (
 	"github.com/topoctl/topoctl/internal/base/cpuset"
 )
 
-// system is the host that this process runs on, of which only Linux tells enough.
-func system() host {
+// thisSystem is the one that this process runs on, of which only Linux tells enough.
+func thisSystem() system {
 	no := errors.New("only Linux ties threads to CPUs")
-	return host{
+	return system{
 		allowed:   func() (cpuset.Set, error) { return cpuset.Set{}, no },
 		pin:       func(int) (func(), error) { return nil, no },
 		quota:     func() (float64, bool) { return 0, false },

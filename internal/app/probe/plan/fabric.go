@@ -48,15 +48,15 @@ type FabricOptions struct {
 // maxHosts bounds the hosts of a fabric.
 const maxHosts = 4096
 
-// fabricHost is a host with its ports for one transport.
-type fabricHost struct {
+// hostPorts is a host with its ports for one transport.
+type hostPorts struct {
 	*host
 	ph   *pathsel.Host
 	ends []portEnd
 }
 
 // places are the ends' places by Port.Index.
-func (h *fabricHost) places() map[int]int {
+func (h *hostPorts) places() map[int]int {
 	out := make(map[int]int, len(h.ends))
 	for i := range h.ends {
 		out[h.ends[i].port.Index] = i
@@ -85,7 +85,7 @@ func Fabric(hosts []Host, o FabricOptions) (*Pairs, error) {
 		return nil, err
 	}
 	b.bothWays(o.BothWays)
-	f := fabric{b: b, o: &o, tcp: map[int]*fabricHost{}}
+	f := fabric{b: b, o: &o, tcp: map[int]*hostPorts{}}
 	if err := f.prepare(hosts); err != nil {
 		return nil, err
 	}
@@ -95,7 +95,7 @@ func Fabric(hosts []Host, o FabricOptions) (*Pairs, error) {
 	if err := f.connect(); err != nil {
 		return nil, err
 	}
-	f.missing()
+	f.noteMissingUplinks()
 	f.list()
 	return b.finish()
 }
@@ -104,8 +104,8 @@ func Fabric(hosts []Host, o FabricOptions) (*Pairs, error) {
 type fabric struct {
 	b     *builder
 	o     *FabricOptions
-	hosts []*fabricHost
-	tcp   map[int]*fabricHost // hosts whose better transport is RDMA, for peers without
+	hosts []*hostPorts
+	tcp   map[int]*hostPorts // hosts whose better transport is RDMA, for peers without
 	links uplinks
 	// reached is which ports of two hosts reach each other, the host of the smaller
 	// number first.
@@ -142,7 +142,7 @@ func (f *fabric) prepare(hosts []Host) error {
 	return nil
 }
 
-func (f *fabric) prepareHost(h *host, transport pathsel.Transport) (*fabricHost, error) {
+func (f *fabric) prepareHost(h *host, transport pathsel.Transport) (*hostPorts, error) {
 	ph, err := pathsel.New(h.t, pathsel.Options{Transport: transport, Overlay: h.overlay})
 	if err != nil {
 		return nil, fmt.Errorf("plan: host %q: %w", h.name, err)
@@ -155,11 +155,11 @@ func (f *fabric) prepareHost(h *host, transport pathsel.Transport) (*fabricHost,
 	if err != nil {
 		return nil, err
 	}
-	return &fabricHost{host: h, ph: ph, ends: ends}, nil
+	return &hostPorts{host: h, ph: ph, ends: ends}, nil
 }
 
 // sides are two hosts prepared for the better transport that both have.
-func (f *fabric) sides(i, j int) (a, b *fabricHost, err error) {
+func (f *fabric) sides(i, j int) (a, b *hostPorts, err error) {
 	a, b = f.hosts[i], f.hosts[j]
 	if a.ph.Transport() == b.ph.Transport() {
 		return a, b, nil
@@ -171,7 +171,7 @@ func (f *fabric) sides(i, j int) (a, b *fabricHost, err error) {
 	return a, b, err
 }
 
-func (f *fabric) overTCP(i int) (*fabricHost, error) {
+func (f *fabric) overTCP(i int) (*hostPorts, error) {
 	h := f.hosts[i]
 	if h.ph.Transport() == pathsel.TCP {
 		return h, nil
@@ -261,7 +261,7 @@ func (f *fabric) connect() error {
 }
 
 // count is how many pairs two hosts have, in both directions.
-func (f *fabric) count(a, b *fabricHost, m *reachable) int {
+func (f *fabric) count(a, b *hostPorts, m *reachable) int {
 	n := 0
 	for x := range a.ends {
 		for y := range b.ends {

@@ -49,7 +49,7 @@ func Local(t *topo.Topology, o LocalOptions) (*Pairs, error) {
 	}
 	wanted := func(k probe.Kind) bool { return len(o.Kinds) == 0 || slices.Contains(o.Kinds, k) }
 	nodes, gpus := len(t.NUMANodes), len(t.GPUs)
-	if err := errors.Join(few(h.name, probe.Memory, 2*nodes*nodes), few(h.name, probe.GPU, 2*gpus*(nodes+gpus))); err != nil {
+	if err := errors.Join(checkCount(h.name, probe.Memory, 2*nodes*nodes), checkCount(h.name, probe.GPU, 2*gpus*(nodes+gpus))); err != nil {
 		return nil, err
 	}
 	if wanted(probe.Memory) {

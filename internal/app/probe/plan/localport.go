@@ -19,7 +19,7 @@ func (h *host) portPairs(o *LocalOptions) error {
 	if err != nil {
 		return err
 	}
-	if err := few(h.name, probe.Port, len(ends)*len(ends)); err != nil {
+	if err := checkCount(h.name, probe.Port, len(ends)*len(ends)); err != nil {
 		return err
 	}
 	h.rejectPorts(ph)
@@ -65,7 +65,7 @@ func (h *host) rdmaPairs(ph *pathsel.Host, ends []portEnd) error {
 	if len(ends) == 0 {
 		return nil
 	}
-	m, err := connect(&fabricHost{host: h, ph: ph, ends: ends}, &fabricHost{host: h, ph: ph, ends: ends}, nil)
+	m, err := connect(&hostPorts{host: h, ph: ph, ends: ends}, &hostPorts{host: h, ph: ph, ends: ends}, nil)
 	if err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ func (b *builder) addPorts(from, to *portEnd, transport string, between way, dis
 
 // reachable is which ports of two hosts reach each other.
 type reachable struct {
-	here, there *fabricHost
+	here, there *hostPorts
 
 	width   int
 	cells   []bool
@@ -146,7 +146,7 @@ type reachable struct {
 func (r *reachable) reach(i, j int) bool { return r.cells[i*r.width+j] }
 
 // connect asks pathsel which ports reach each other.
-func connect(a, b *fabricHost, fabric *pathsel.Fabric) (*reachable, error) {
+func connect(a, b *hostPorts, fabric *pathsel.Fabric) (*reachable, error) {
 	out := &reachable{here: a, there: b, width: len(b.ends), cells: make([]bool, len(a.ends)*len(b.ends))}
 	if len(out.cells) == 0 {
 		return out, nil

@@ -49,8 +49,8 @@ const (
 // maxPairs bounds a plan: each pair has about 1 KiB.
 const maxPairs = 1 << 20
 
-// few refuses a number of pairs that no plan can have.
-func few(host string, kind probe.Kind, pairs int) error {
+// checkCount refuses a number of pairs that no plan can have.
+func checkCount(host string, kind probe.Kind, pairs int) error {
 	if pairs > maxPairs {
 		return fmt.Errorf("plan: host %q: %d %s pairs: want at most %d", host, pairs, kind, maxPairs)
 	}

@@ -89,8 +89,8 @@ func (b *builder) fabricLink(id topo.LinkID, name string, on []string, rate *top
 	return out, nil
 }
 
-// missing notes the leaves of measured ports that a description of uplinks leaves out.
-func (f *fabric) missing() {
+// noteMissingUplinks notes the leaves of measured ports that a description of uplinks leaves out.
+func (f *fabric) noteMissingUplinks() {
 	if len(f.links.spines) == 0 {
 		return
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/topoctl/topoctl/internal/base/cpuset"
 )
 
-// host is what memory pairs need of the operating system. Tests have their own.
-type host struct {
+// system is what memory pairs need of the operating system. Tests have their own.
+type system struct {
 	allowed   func() (cpuset.Set, error)             // CPUs that this process may use
 	pin       func(cpu int) (undo func(), err error) // ties the calling goroutine
 	quota     func() (cpus float64, ok bool)         // CPU time that the cgroup gives
