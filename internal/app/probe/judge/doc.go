@@ -47,26 +47,8 @@ func Judge(r *probe.Report) {
 func Verdicts(r *probe.Report) {
 	c := newTrial(r)
 	c.fillLinks()
-	r.Summary = probe.Summary{}
 	for i := range r.Results {
 		c.judge(i)
-		count(&r.Summary, r.Results[i].Verdict)
 	}
-}
-
-func count(s *probe.Summary, v probe.Verdict) {
-	switch v {
-	case probe.Pass:
-		s.Pass++
-	case probe.Warn:
-		s.Warn++
-	case probe.Fail:
-		s.Fail++
-	case probe.Inconclusive:
-		s.Inconclusive++
-	case probe.Waived:
-		s.Waived++
-	case probe.Error:
-		s.Error++
-	}
+	r.Summary = probe.Count(r.Results)
 }

@@ -39,14 +39,14 @@ type hopView struct {
 	Limit, Suspect    bool
 }
 
-// known are the links of a report, and which of them are suspects of each pair's faults.
-type known struct {
+// reportLinks are the links of a report, and which of them are suspects of each pair's faults.
+type reportLinks struct {
 	links    map[probe.LinkKey]*probe.Link
 	suspects map[string]map[probe.LinkKey]bool // by pair
 }
 
-func newKnown(r *probe.Report) *known {
-	k := &known{map[probe.LinkKey]*probe.Link{}, map[string]map[probe.LinkKey]bool{}}
+func newReportLinks(r *probe.Report) *reportLinks {
+	k := &reportLinks{map[probe.LinkKey]*probe.Link{}, map[string]map[probe.LinkKey]bool{}}
 	for i := range r.Links {
 		k.links[r.Links[i].Key] = &r.Links[i]
 	}
@@ -65,7 +65,7 @@ func newKnown(r *probe.Report) *known {
 	return k
 }
 
-func (s *section) detail(x *probe.Result, k *known, id string) detailView {
+func (s *section) detail(x *probe.Result, k *reportLinks, id string) detailView {
 	d := detailView{ID: id, Of: s.title, Pair: PairName(&x.Pair, s.local), Verdict: x.Verdict, PathKnown: x.PathKnown, LatencyUnit: s.nsUnit, Unit: s.unit.Suffix()}
 	if x.Judged() != nil {
 		d.Rate = s.rate(x) + " " + s.unit.Suffix()

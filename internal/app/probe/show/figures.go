@@ -69,7 +69,9 @@ func PairRate(kind probe.Kind, bytesPerSec int64, u units.System) string {
 func Local(r *probe.Report) bool { return local(r) }
 
 // Order compares kinds of pairs as reports have them: memory, gpu, port, then others.
-func Order(a, b probe.Kind) int { return place(kindOrder, string(a)) - place(kindOrder, string(b)) }
+func Order(a, b probe.Kind) int {
+	return indexOrEnd(kindOrder, string(a)) - indexOrEnd(kindOrder, string(b))
+}
 
 // Part is a part of what is known about something: a title, "" none, and lines of any length.
 type Part struct {
@@ -83,7 +85,7 @@ func PairParts(r *probe.Report, x *probe.Result, o Options) []Part {
 		r = &probe.Report{Results: []probe.Result{*x}}
 	}
 	s := sectionOf(x, Local(r), o.Units)
-	d := s.detail(x, newKnown(r), "")
+	d := s.detail(x, newReportLinks(r), "")
 	out := []Part{{Lines: []string{d.Of}}, {"why", d.Reasons}, {"sizes of ops", nil}, {"latency, " + d.LatencyUnit, nil}, {"way", nil}, {"measured again", d.Retests}}
 	if d.Rate != "" {
 		if x.Efficiency != nil {
@@ -139,16 +141,17 @@ func BlameTitle(b *probe.Blame, r *probe.Report, o Options) string {
 
 // BlameParts is all that is known of a fault.
 func BlameParts(b *probe.Blame, r *probe.Report, o Options) []Part {
-	out := []Part{{Lines: []string{blameTitle(b, r)}}, {"suspects", nil}, {"evidence", cleaned(b.Evidence)}, {"next", nil}, {"explains", cleaned(b.Pairs)}}
-	for i := range b.Suspects {
-		text := suspectText(&b.Suspects[i])
-		if seen := seenText(&b.Suspects[i], r, o.Units); seen != "" {
-			text += ", " + seen
+	v := viewBlame(b, r, o.Units)
+	out := []Part{{Lines: []string{v.Title}}, {"suspects", nil}, {"evidence", v.Evidence}, {"next", nil}, {"explains", v.Pairs}}
+	for _, s := range v.Suspects {
+		line := s.Name
+		if s.Seen != "" {
+			line += ", " + s.Seen
 		}
-		out[1].Lines = append(out[1].Lines, text)
+		out[1].Lines = append(out[1].Lines, line)
 	}
-	if b.Next != "" {
-		out[3].Lines = []string{clean(b.Next)}
+	if v.Next != "" {
+		out[3].Lines = []string{v.Next}
 	}
 	return finished(out, o)
 }
@@ -157,7 +160,8 @@ func BlameParts(b *probe.Blame, r *probe.Report, o Options) []Part {
 // verdict, and how many are missing; then hosts that were lost, why pairs were waived, and notes.
 // Blame is for BlameTitle.
 func SummaryParts(r *probe.Report, o Options) []Part {
-	return finished([]Part{{Lines: append([]string{countsText(r)}, early(r)...)}, {"hosts", lost(r)}, {"waived", waived(r)}, {"notes", cleaned(r.Notes)}}, o)
+	v := newOverview(r, o.Units)
+	return finished([]Part{{Lines: append([]string{v.Subtitle}, v.Early...)}, {"hosts", v.Lost}, {"waived", v.Waived}, {"notes", v.Notes}}, o)
 }
 
 func cleaned(list []string) []string {

@@ -50,42 +50,22 @@ func HTML(r *probe.Report, o Options) ([]byte, error) {
 // page is what the template shows. Everything in it but CSS, JS, SVG and the lines of
 // samples is text, which the template escapes.
 type page struct {
-	Title, Subtitle, CSP string
-	CSS                  template.CSS
-	JS                   template.JS
-	SVG                  template.HTML
-	Counts               []countView
-	Incomplete           []string
-	Blame                []blameView
-	Waived, Notes        []string
-	Sections             []sectionView
-	Details              []detailView
-	DetailsMore          string
-	Facts                []fact
-	Hosts                []probe.Host
-	Bases                []basisView
-}
-
-type countView struct {
-	Verdict probe.Verdict
-	N       int
-}
-
-type blameView struct {
-	Title, Next        string
-	Suspects, Evidence []string
+	*overview
+	CSP         string
+	CSS         template.CSS
+	JS          template.JS
+	SVG         template.HTML
+	Sections    []sectionView
+	Details     []detailView
+	DetailsMore string
+	Facts       []fact
+	Hosts       []probe.Host
+	Bases       []basisView
 }
 
 type sectionView struct {
 	Title, Unit, Latency, More string
 	Rows                       []rowView
-}
-
-type rowView struct {
-	Detail, Pair, Class, Samples, Rate, Expected, Efficiency, OfBest, Latency, Reason string
-	// The keys are what rows are sorted by, "" what is not known.
-	RateKey, ExpectedKey, EfficiencyKey, OfBestKey, LatencyKey string
-	Verdict                                                    probe.Verdict
 }
 
 type fact struct{ Name, Value string }
@@ -97,23 +77,10 @@ type basisView struct {
 }
 
 func newPage(r *probe.Report, o Options) *page {
-	p := &page{Title: reportTitle(r), Subtitle: countsText(r), Incomplete: incomplete(r), Waived: waived(r),
-		CSS: template.CSS(pageCSS), JS: template.JS(pageJS), SVG: template.HTML(draw(r, o, false)), //nolint:gosec // our own, escaped by SVG
-	}
+	v, all := newOverview(r, o.Units), sections(r, o.Units)
+	p := &page{overview: v, CSS: template.CSS(pageCSS), JS: template.JS(pageJS), SVG: template.HTML(draw(v, all, false))} //nolint:gosec // our own, escaped by SVG
 	p.CSP = "default-src 'none'; style-src " + hashed(pageCSS) + " " + hashed(svgSheet()) + "; script-src " + hashed(pageJS) + "; base-uri 'none'; form-action 'none'"
-	s := probe.Count(r.Results)
-	for _, c := range []countView{{probe.Pass, s.Pass}, {probe.Warn, s.Warn}, {probe.Fail, s.Fail}, {probe.Inconclusive, s.Inconclusive}, {probe.Error, s.Error}, {probe.Waived, s.Waived}} {
-		if c.N > 0 {
-			p.Counts = append(p.Counts, c)
-		}
-	}
-	for _, n := range r.Notes {
-		p.Notes = append(p.Notes, clean(n))
-	}
-	for i := range r.Blame {
-		p.Blame = append(p.Blame, viewBlame(&r.Blame[i], r, o.Units))
-	}
-	p.pairs(r, o)
+	p.pairs(r, all)
 	p.provenance(r)
 	return p
 }
@@ -124,28 +91,13 @@ func hashed(s string) string {
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }
 
-func viewBlame(b *probe.Blame, r *probe.Report, u units.System) blameView {
-	v := blameView{Title: blameTitle(b, r), Next: clean(b.Next)}
-	for i := range b.Suspects {
-		text := suspectText(&b.Suspects[i])
-		if seen := seenText(&b.Suspects[i], r, u); seen != "" {
-			text += ": " + seen
-		}
-		v.Suspects = append(v.Suspects, text)
-	}
-	for _, e := range b.Evidence {
-		v.Evidence = append(v.Evidence, clean(e))
-	}
-	return v
-}
-
 // pairs fills in the tables and details.
-func (p *page) pairs(r *probe.Report, o Options) {
-	k := newKnown(r)
+func (p *page) pairs(r *probe.Report, all []*section) {
+	k := newReportLinks(r)
 	large, rows := len(r.Results) > mostPageRows, 0
 	few := len(r.Results) <= mostPageDetails
 	without := 0
-	for _, s := range sections(r, o.Units) {
+	for _, s := range all {
 		v := sectionView{Title: s.title, Unit: s.unit.Suffix(), Latency: "latency"}
 		if s.latency != "" {
 			v.Latency = s.latency + " p50 / p99 " + s.nsUnit
@@ -185,31 +137,6 @@ func (p *page) pairs(r *probe.Report, o Options) {
 	if without > 0 {
 		p.DetailsMore = "Of " + text.Plural(without, "pair") + " in the tables there are no details here."
 	}
-}
-
-// view is a row of a table.
-func (s *section) view(x *probe.Result) rowView {
-	v := rowView{Pair: PairName(&x.Pair, s.local), Class: classText(&x.Pair), Samples: samples(x), Rate: s.rate(x), Expected: expected(&x.Expected, s.unit),
-		Efficiency: percent(x.Efficiency), OfBest: percent(x.OfBest), Latency: s.latencies(x), Reason: reason(x, true), Verdict: x.Verdict}
-	if b := x.Judged(); b != nil {
-		v.RateKey = strconv.FormatInt(b.MeanBytesPerSec, 10)
-	}
-	if e := x.Expected.BytesPerSec; e != nil {
-		v.ExpectedKey = strconv.FormatInt(int64(*e), 10)
-	}
-	v.EfficiencyKey, v.OfBestKey = millis(x.Efficiency), millis(x.OfBest)
-	if _, l := x.Typical(); l != nil {
-		v.LatencyKey = strconv.FormatInt(l.P50, 10)
-	}
-	return v
-}
-
-// millis is a ratio as a whole number, for sorting.
-func millis(v *float64) string {
-	if v == nil {
-		return ""
-	}
-	return strconv.FormatInt(int64(*v*1e4), 10)
 }
 
 // provenance says where the report comes from.

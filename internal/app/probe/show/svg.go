@@ -26,12 +26,14 @@ const (
 // SVG draws heat maps of a report, one for each kind, transport and variant, without
 // outside parts: rows are where bytes come from, columns where they go. The same report
 // gives the same bytes.
-func SVG(r *probe.Report, o Options) []byte { return draw(r, o, true) }
+func SVG(r *probe.Report, o Options) []byte {
+	return draw(newOverview(r, o.Units), sections(r, o.Units), true)
+}
 
 // draw makes the image; head: with the title and what is above the heat maps.
-func draw(r *probe.Report, o Options, head bool) []byte {
-	d := &drawing{r: r, o: o, withHead: head}
-	for _, s := range sections(r, o.Units) {
+func draw(v *overview, all []*section, head bool) []byte {
+	d := &drawing{overview: v, withHead: head}
+	for _, s := range all {
 		d.grids = append(d.grids, newGrid(s))
 	}
 	d.head()
@@ -41,8 +43,7 @@ func draw(r *probe.Report, o Options, head bool) []byte {
 
 // drawing is an image that is being made.
 type drawing struct {
-	r     *probe.Report
-	o     Options
+	*overview
 	grids []*grid
 	at    [][2]int // of the grids
 	lines []headLine
@@ -68,39 +69,20 @@ var escaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "
 // escape makes a text fit for XML. Control characters were taken out by clean.
 func escape(s string) string { return escaper.Replace(s) }
 
-// reportTitle is the image's and the page's.
-func reportTitle(r *probe.Report) string {
-	title := "probe"
-	switch {
-	case r.Mode == "local" && len(r.Hosts) == 1:
-		title = "probe of " + clean(r.Hosts[0].Name)
-	case len(r.Hosts) > 0:
-		title = "probe of " + text.Plural(len(r.Hosts), "host")
-	}
-	return title + ", " + r.StartedAt.UTC().Format("2006-01-02 15:04 UTC")
-}
-
 // head are the lines above the heat maps.
 func (d *drawing) head() {
-	d.lines = append(d.lines, headLine{text: countsText(d.r)})
-	for _, l := range incomplete(d.r) {
+	d.lines = append(d.lines, headLine{text: d.Subtitle})
+	for _, l := range d.Incomplete() {
 		d.lines = append(d.lines, headLine{l, true})
 	}
-	for i := range d.r.Blame {
-		b := &d.r.Blame[i]
+	for i := range d.Blame {
 		if i == mostBlame {
-			d.lines = append(d.lines, headLine{fmt.Sprintf("and %d suspects more", len(d.r.Blame)-i), true})
+			d.lines = append(d.lines, headLine{fmt.Sprintf("and %d suspects more", len(d.Blame)-i), true})
 			break
 		}
-		text := blameTitle(b, d.r)
-		if len(b.Suspects) == 1 {
-			if seen := seenText(&b.Suspects[0], d.r, d.o.Units); seen != "" {
-				text += ", " + seen
-			}
-		}
-		d.lines = append(d.lines, headLine{text, true})
+		d.lines = append(d.lines, headLine{d.Blame[i].headline(), true})
 	}
-	for _, l := range waived(d.r) {
+	for _, l := range d.Waived {
 		d.lines = append(d.lines, headLine{text: l})
 	}
 }
@@ -143,16 +125,15 @@ func (g *grid) head() string {
 }
 
 func (d *drawing) print() []byte {
-	title := reportTitle(d.r)
 	d.printf(`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img" aria-labelledby="tp-title tp-desc" font-family="%s">`+"\n",
 		d.width, d.height, d.width, d.height, escape(fonts))
-	d.printf("<title id=\"tp-title\">%s</title>\n<desc id=\"tp-desc\">%s</desc>\n", escape(title), escape(d.describe()))
+	d.printf("<title id=\"tp-title\">%s</title>\n<desc id=\"tp-desc\">%s</desc>\n", escape(d.Title), escape(d.describe()))
 	d.printf("<style>%s</style>\n", svgSheet())
 	d.printf(`<defs><pattern id="tp-hatch" width="6" height="6" patternUnits="userSpaceOnUse"><path class="tp-line" stroke="%s" stroke-width="0.8" opacity="0.6" d="M0 6L6 0"/></pattern>`, light.line)
 	d.printf(`<pattern id="tp-cross" width="6" height="6" patternUnits="userSpaceOnUse"><path class="tp-edge" stroke="%s" stroke-width="0.8" opacity="0.6" d="M0 6L6 0M0 0L6 6"/></pattern></defs>`+"\n", light.alert)
 	d.printf(`<rect class="tp-page" fill="%s" width="%d" height="%d"/>`+"\n", light.background, d.width, d.height)
 	if d.withHead {
-		d.drawHead(title)
+		d.drawHead()
 	}
 	for i, g := range d.grids {
 		d.grid(g, d.at[i][0], d.at[i][1])
@@ -163,8 +144,8 @@ func (d *drawing) print() []byte {
 }
 
 // drawHead writes the title and the lines below it.
-func (d *drawing) drawHead(title string) {
-	d.text(title, margin, margin+14, 16, "tp-text", light.text, ` font-weight="bold"`)
+func (d *drawing) drawHead() {
+	d.text(d.Title, margin, margin+14, 16, "tp-text", light.text, ` font-weight="bold"`)
 	y := margin + 26 + 13
 	for _, l := range d.lines {
 		class, fill, x := "tp-text", light.text, margin
@@ -292,4 +273,157 @@ func (d *drawing) drawLegend() {
 		text += "; triangles point at rows and columns of which half or more failed"
 	}
 	d.text(text, margin, y, 12, "tp-faint", light.faint, "")
+}
+
+// cell draws one cell with its text.
+func (d *drawing) cell(g *grid, c *probe.Result, x, y int) {
+	d.printf("<g>")
+	if !g.letter || c.Verdict != probe.Pass {
+		d.tip(g, c)
+	}
+	step := stepOf(part(c))
+	class, fill, more := fmt.Sprintf("tp-s%d", step), light.steps[step], ""
+	ink, inkFill := fmt.Sprintf("tp-i%d", step), light.ink[step]
+	switch {
+	case c.Verdict == probe.Waived:
+		class, fill, ink, inkFill = "tp-none", "url(#tp-hatch)", "tp-faint", light.faint
+	case c.Verdict == probe.Error:
+		class, fill, ink, inkFill = "tp-edge", "url(#tp-cross)", "tp-alert", light.alert
+		more = fmt.Sprintf(` stroke="%s" stroke-width="1.5"`, light.alert)
+	case !measured(c):
+		class, fill, ink, inkFill = "tp-line", "none", "tp-faint", light.faint
+		more = fmt.Sprintf(` stroke="%s" stroke-dasharray="2 2"`, light.line)
+	case c.Verdict == probe.Fail:
+		class += " tp-edge"
+		more = fmt.Sprintf(` stroke="%s" stroke-width="2"`, light.alert)
+	case c.Verdict == probe.Inconclusive:
+		class += " tp-line"
+		more = fmt.Sprintf(` stroke="%s" stroke-dasharray="4 2"`, light.line)
+	}
+	d.printf(`<rect class="%s" fill="%s" x="%d" y="%d" width="%d" height="%d" rx="2"%s/>`, class, fill, x+1, y+1, g.w-2, g.h-2, more)
+	weight := ""
+	if c.Verdict == probe.Fail || c.Verdict == probe.Error {
+		weight = ` font-weight="bold"`
+	}
+	text := g.text(c)
+	if c.Verdict == probe.Waived || c.Verdict == probe.Error { // legible on the pattern
+		w := textWidth(text, g.font) + 2
+		d.printf(`<rect class="tp-page" fill="%s" x="%d" y="%d" width="%d" height="%d"/>`, light.background, x+(g.w-w)/2, y+(g.h-g.font)/2, w, g.font)
+	}
+	d.printf(`<text class="%s" fill="%s" x="%d" y="%d" font-size="%d" text-anchor="middle"%s>%s</text></g>`+"\n",
+		ink, inkFill, x+g.w/2, y+g.h/2+g.font/2-1, g.font, weight, escape(text))
+}
+
+// tip is the text of a cell that a pointer brings up.
+func (d *drawing) tip(g *grid, c *probe.Result) {
+	lines := []string{PairName(&c.Pair, g.local) + ": " + string(c.Verdict)}
+	if why := reason(c, true); why != "" {
+		lines = append(lines, why)
+	}
+	if c.Judged() != nil {
+		lines = append(lines, g.rate(c)+" "+g.unit.Suffix()+", expected "+expected(&c.Expected, g.unit)+", "+percent(c.Efficiency))
+	}
+	if l := g.latencies(c); l != "-" {
+		lines = append(lines, g.latency+" p50 / p99 "+l+" "+g.nsUnit)
+	}
+	d.printf("<title>%s</title>", escape(strings.Join(lines, "\n")))
+}
+
+// small draws cells without text: those of one look are one path; those that failed have
+// a frame with a tip, and a mark at the edge of their row and column.
+func (d *drawing) small(g *grid, x, y int) {
+	var runs [stepCount + 2]strings.Builder
+	const hatch, cross = stepCount, stepCount + 1
+	look := func(i, k int) int {
+		switch c := g.cells[[2]int{i, k}]; {
+		case c == nil:
+			return -1
+		case c.Verdict == probe.Error:
+			return cross
+		case c.Verdict == probe.Waived, !measured(c):
+			return hatch
+		default:
+			return stepOf(part(c))
+		}
+	}
+	size := max(g.h-1, 2)
+	for i := range g.from {
+		for k := 0; k < len(g.to); {
+			n, l := 1, look(i, k)
+			for g.w <= 5 && k+n < len(g.to) && look(i, k+n) == l { // too small to be told apart
+				n++
+			}
+			if l >= 0 {
+				w := n*g.w - (g.w - size)
+				fmt.Fprintf(&runs[l], "M%d %dh%dv%dh-%dz", x+k*g.w, y+i*g.h, w, size, w)
+			}
+			k += n
+		}
+	}
+	for i := range runs {
+		switch {
+		case runs[i].Len() == 0:
+		case i == hatch:
+			d.printf(`<path fill="url(#tp-hatch)" d="%s"/>`+"\n", runs[i].String())
+		case i == cross:
+			d.printf(`<path fill="url(#tp-cross)" d="%s"/>`+"\n", runs[i].String())
+		default:
+			d.printf(`<path class="tp-s%d" fill="%s" d="%s"/>`+"\n", i, light.steps[i], runs[i].String())
+		}
+	}
+	d.failed(g, x, y)
+}
+
+// failures are how many cells of a row or column failed, of all.
+type failures struct{ bad, all int }
+
+func (t *failures) add(bad bool) {
+	t.all++
+	if bad {
+		t.bad++
+	}
+}
+
+// failed frames small cells that failed, and marks their rows and columns.
+func (d *drawing) failed(g *grid, x, y int) {
+	rows, columns := make([]failures, len(g.from)), make([]failures, len(g.to))
+	for i := range g.from {
+		for k := range g.to {
+			c := g.cells[[2]int{i, k}]
+			if c == nil {
+				continue
+			}
+			bad := c.Verdict == probe.Fail || c.Verdict == probe.Error
+			rows[i].add(bad)
+			columns[k].add(bad)
+			if !bad {
+				continue
+			}
+			if d.tips++; d.tips > mostTips {
+				continue
+			}
+			d.printf(`<g><rect class="tp-edge" fill="transparent" stroke="%s" stroke-width="0.6" x="%d" y="%d" width="%d" height="%d"/>`, light.alert, x+k*g.w, y+i*g.h, max(g.w-1, 2), max(g.h-1, 2))
+			d.tip(g, c)
+			d.printf("</g>\n")
+		}
+	}
+	d.marks(g, x, y, rows, columns)
+}
+
+// marks points at the rows and columns of which half of the cells or more failed.
+func (d *drawing) marks(g *grid, x, y int, rows, columns []failures) {
+	var path strings.Builder
+	for i := range g.from {
+		if rows[i].bad*2 >= max(1, rows[i].all) {
+			fmt.Fprintf(&path, "M%d %dl-4 -2v4z", x-1, y+i*g.h+g.h/2)
+		}
+	}
+	for k := range g.to {
+		if columns[k].bad*2 >= max(1, columns[k].all) {
+			fmt.Fprintf(&path, "M%d %dl-2 -4h4z", x+k*g.w+g.w/2, y-1)
+		}
+	}
+	if path.Len() > 0 {
+		d.printf(`<path class="tp-alert" fill="%s" d="%s"/>`+"\n", light.alert, path.String())
+	}
 }

@@ -35,7 +35,7 @@ func Table(w io.Writer, r *probe.Report, o Options) error {
 	for _, s := range all {
 		p.section(s)
 	}
-	p.summary(r)
+	p.summary(newOverview(r, o.Units))
 	return p.flush(w)
 }
 
@@ -43,7 +43,7 @@ func Table(w io.Writer, r *probe.Report, o Options) error {
 // pairs were waived, and notes.
 func Summary(w io.Writer, r *probe.Report, o Options) error {
 	p := &printer{o: o}
-	p.summary(r)
+	p.summary(newOverview(r, o.Units))
 	return p.flush(w)
 }
 
@@ -153,13 +153,14 @@ func (p *printer) rows(s *section, results []*probe.Result) {
 	}
 	all := [][]string{head}
 	for _, x := range results {
-		row := []string{PairName(&x.Pair, s.local), classText(&x.Pair), samples(x), s.rate(x), expected(&x.Expected, s.unit), percent(x.Efficiency), s.latencies(x), ""}
+		v := s.view(x)
+		row := []string{v.Pair, v.Class, v.Samples, v.Rate, v.Expected, v.Efficiency, v.Latency, ""}
 		if p.o.Wide {
 			cpu := "-"
 			if x.CPUSecondsPerGB != nil {
 				cpu = number(*x.CPUSecondsPerGB)
 			}
-			row = slices.Insert(row, 6, percent(x.OfBest), cpu, count(x.Round))
+			row = slices.Insert(row, 6, v.OfBest, cpu, count(x.Round))
 		}
 		all = append(all, row)
 	}
@@ -271,36 +272,26 @@ func fromTo(a, b, unit string) string {
 }
 
 // summary writes what follows the tables.
-func (p *printer) summary(r *probe.Report) {
-	p.linef("%s", countsText(r))
-	for _, line := range incomplete(r) {
+func (p *printer) summary(v *overview) {
+	p.linef("%s", v.Subtitle)
+	for _, line := range v.Incomplete() {
 		p.linef("%s", line)
 	}
-	for i := range r.Blame {
-		p.blame(&r.Blame[i], r)
-	}
-	for _, line := range waived(r) {
-		p.linef("%s", line)
-	}
-	for _, n := range r.Notes {
-		p.linef("note: %s", clean(n))
-	}
-}
-
-// blame writes one fault with its evidence.
-func (p *printer) blame(b *probe.Blame, r *probe.Report) {
-	title := blameTitle(b, r)
-	if len(b.Suspects) == 1 {
-		if seen := seenText(&b.Suspects[0], r, p.o.Units); seen != "" {
-			title += ", " + seen
+	for i := range v.Blame {
+		b := &v.Blame[i]
+		p.linef("%s", p.paint(b.headline(), inStrong))
+		for _, e := range b.Evidence {
+			p.linef("  %s", e)
+		}
+		if b.Next != "" {
+			p.linef("  next: %s", b.Next)
 		}
 	}
-	p.linef("%s", p.paint(title, inStrong))
-	for _, e := range b.Evidence {
-		p.linef("  %s", clean(e))
+	for _, line := range v.Waived {
+		p.linef("%s", line)
 	}
-	if b.Next != "" {
-		p.linef("  next: %s", clean(b.Next))
+	for _, n := range v.Notes {
+		p.linef("note: %s", n)
 	}
 }
 

@@ -2,6 +2,7 @@ package show
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,20 +14,73 @@ import (
 // mostWaived is how many reasons for waived pairs are told.
 const mostWaived = 12
 
-// countsText is "58 pass, 5 fail, 1 waived: 64 pairs in 16 rounds, 45 s".
-func countsText(r *probe.Report) string {
-	s := probe.Count(r.Results)
-	var parts []string
-	for _, c := range []struct {
-		n    int
-		name string
-	}{{s.Pass, "pass"}, {s.Warn, "warn"}, {s.Fail, "fail"}, {s.Inconclusive, "inconclusive"}, {s.Error, "error"}, {s.Waived, "waived"}} {
-		if c.n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", c.n, c.name))
-		}
+// overview is what every form of a report says beside its pairs. What is foreign in it is
+// clean.
+type overview struct {
+	Title, Subtitle string
+	Counts          []verdictCount // of those that there are
+	Early, Lost     []string       // what is missing: pairs, hosts
+	Blame           []blameView
+	Waived, Notes   []string
+}
+
+type verdictCount struct {
+	Verdict probe.Verdict
+	N       int
+}
+
+// blameView is one fault.
+type blameView struct {
+	Title, Next     string
+	Suspects        []suspectView
+	Evidence, Pairs []string
+}
+
+// suspectView is a part, and what it was seen to carry, "" not known.
+type suspectView struct{ Name, Seen string }
+
+func newOverview(r *probe.Report, u units.System) *overview {
+	v := &overview{Title: reportTitle(r), Counts: verdictCounts(r), Early: early(r), Lost: lost(r), Waived: waived(r), Notes: cleaned(r.Notes)}
+	v.Subtitle = countsText(r, v.Counts)
+	for i := range r.Blame {
+		v.Blame = append(v.Blame, viewBlame(&r.Blame[i], r, u))
 	}
-	if len(parts) == 0 {
+	return v
+}
+
+// Incomplete says what is missing, nothing where all is there.
+func (v *overview) Incomplete() []string { return slices.Concat(v.Early, v.Lost) }
+
+func viewBlame(b *probe.Blame, r *probe.Report, u units.System) blameView {
+	v := blameView{Title: blameTitle(b, r), Next: clean(b.Next), Evidence: cleaned(b.Evidence), Pairs: cleaned(b.Pairs)}
+	for i := range b.Suspects {
+		v.Suspects = append(v.Suspects, suspectView{suspectText(&b.Suspects[i]), seenText(&b.Suspects[i], r, u)})
+	}
+	return v
+}
+
+// headline is a fault in one line, with what the only suspect was seen to carry.
+func (v *blameView) headline() string {
+	if len(v.Suspects) == 1 && v.Suspects[0].Seen != "" {
+		return v.Title + ", " + v.Suspects[0].Seen
+	}
+	return v.Title
+}
+
+func verdictCounts(r *probe.Report) []verdictCount {
+	s := probe.Count(r.Results)
+	all := []verdictCount{{probe.Pass, s.Pass}, {probe.Warn, s.Warn}, {probe.Fail, s.Fail}, {probe.Inconclusive, s.Inconclusive}, {probe.Error, s.Error}, {probe.Waived, s.Waived}}
+	return slices.DeleteFunc(all, func(c verdictCount) bool { return c.N == 0 })
+}
+
+// countsText is "58 pass, 5 fail, 1 waived: 64 pairs in 16 rounds, 45 s".
+func countsText(r *probe.Report, counts []verdictCount) string {
+	if len(counts) == 0 {
 		return "no pairs"
+	}
+	var parts []string
+	for _, c := range counts {
+		parts = append(parts, fmt.Sprintf("%d %s", c.N, strings.ToLower(string(c.Verdict))))
 	}
 	rounds := 0
 	for i := range r.Results {
@@ -39,8 +93,17 @@ func countsText(r *probe.Report) string {
 	return line + ", " + duration(time.Duration(r.DurationNS))
 }
 
-// incomplete says what is missing, nothing where all is there.
-func incomplete(r *probe.Report) []string { return append(early(r), lost(r)...) }
+// reportTitle is the image's and the page's.
+func reportTitle(r *probe.Report) string {
+	title := "probe"
+	switch {
+	case r.Mode == "local" && len(r.Hosts) == 1:
+		title = "probe of " + clean(r.Hosts[0].Name)
+	case len(r.Hosts) > 0:
+		title = "probe of " + text.Plural(len(r.Hosts), "host")
+	}
+	return title + ", " + r.StartedAt.UTC().Format("2006-01-02 15:04 UTC")
+}
 
 // early says how much a run that ended early lacks.
 func early(r *probe.Report) []string {
