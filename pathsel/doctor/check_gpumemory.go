@@ -76,9 +76,10 @@ var noGDRPath = Check{
 	Judged: "NVIDIA: the module nvidia_peermem (or nv_peer_mem) is loaded, or the kernel module is the open one and the kernel is 5.12 or newer (dma-buf). " +
 		"Neither is an error, and so is dma-buf alone where a device that was tried on the running host does not register them; EFA has efa_nv_peermem, or none in older drivers, which cannot be told. dma-buf alone is info, because older programs only know peer memory. GeForce GPUs have neither. " +
 		"Of AMD and Intel GPUs the kernel's configuration decides, which is not read.",
-	Facts: "/sys/module, /proc/driver/nvidia/version, the kernel's release, ibv_reg_dmabuf_mr",
-	Fix:   "modprobe nvidia_peermem (after the RDMA modules), or install the driver's open kernel module.",
-	run:   checkGDR,
+	Facts:       "/sys/module, /proc/driver/nvidia/version, the kernel's release, ibv_reg_dmabuf_mr",
+	Fix:         "modprobe nvidia_peermem (after the RDMA modules), or install the driver's open kernel module.",
+	AsksDevices: true,
+	run:         checkGDR,
 }
 
 func checkGDR(h *host) outcome {
@@ -276,17 +277,15 @@ func (h *host) passthrough() (yes, told bool) {
 	return yes, true
 }
 
-// Tried are the checks that use Options.Verbs.
-func Tried() []Code { return []Code{mtuActive.Code, noGDRPath.Code, registrationRefused.Code} }
-
 var registrationRefused = Check{
 	Code: "registration-refused", Severity: Error,
 	Title: "every RDMA device that can be opened takes memory to register",
 	Judged: "On the running host each device is opened by libibverbs and given one page, then 16 MiB of host memory, for a moment. A refusal or no answer is an error; the finding says what the error number means. " +
 		"Devices that this process may not open are left to uverbs-inaccessible.",
-	Facts: "ibv_open_device, ibv_query_device, ibv_alloc_pd and ibv_reg_mr, on the running host only; they need libibverbs and a topoctl built with cgo",
-	Fix:   "ENOMEM: the limit on locked memory (memlock). EPERM: no memory may be locked, or the device file's permissions. ENODEV, EIO: the device is gone or broken, dmesg. EAGAIN: the rdma cgroup. EOPNOTSUPP: the driver.",
-	run:   checkRegistration,
+	Facts:       "ibv_open_device, ibv_query_device, ibv_alloc_pd and ibv_reg_mr, on the running host only; they need libibverbs and a topoctl built with cgo",
+	Fix:         "ENOMEM: the limit on locked memory (memlock). EPERM: no memory may be locked, or the device file's permissions. ENODEV, EIO: the device is gone or broken, dmesg. EAGAIN: the rdma cgroup. EOPNOTSUPP: the driver.",
+	AsksDevices: true,
+	run:         checkRegistration,
 }
 
 func checkRegistration(h *host) outcome {

@@ -726,9 +726,10 @@ var mtuActive = Check{
 	Title: "RoCE ports send RDMA packets as large as the MTU of their interface allows",
 	Judged: "The active MTU of each RoCE port that is up, as libibverbs tells it, against the largest of 256, 512, 1024, 2048 and 4096 bytes that fits the MTU of its interface with 96 bytes of headers, " +
 		"and that the device can do.",
-	Facts: "ibv_query_port active_mtu and max_mtu, on the running host only; mtu in /sys/class/net",
-	Fix:   "ip link set DEV down and up, so that the driver takes the interface's MTU over; restart the programs, for connections keep the packet size that they began with.",
-	run:   checkActiveMTU,
+	Facts:       "ibv_query_port active_mtu and max_mtu, on the running host only; mtu in /sys/class/net",
+	Fix:         "ip link set DEV down and up, so that the driver takes the interface's MTU over; restart the programs, for connections keep the packet size that they began with.",
+	AsksDevices: true,
+	run:         checkActiveMTU,
 }
 
 func checkActiveMTU(h *host) outcome {

@@ -38,7 +38,9 @@ type Check struct {
 	Judged   string
 	Facts    string
 	Fix      string
-	run      func(*host) outcome
+	// AsksDevices says that the check uses Options.Verbs.
+	AsksDevices bool
+	run         func(*host) outcome
 }
 
 // Codes lists the codes of all checks, sorted.

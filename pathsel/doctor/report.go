@@ -105,25 +105,15 @@ type Missing struct {
 
 // Worst is the worst severity of all findings, "" if there is none.
 func (r *Report) Worst() Severity {
-	for _, s := range []Severity{Error, Warning, Info} {
-		if r.Count(s) > 0 {
-			return s
-		}
+	switch s := &r.Summary; {
+	case s.Errors > 0:
+		return Error
+	case s.Warnings > 0:
+		return Warning
+	case s.Infos > 0:
+		return Info
 	}
 	return ""
-}
-
-// Count is the number of findings of a severity.
-func (r *Report) Count(s Severity) int {
-	switch s {
-	case Error:
-		return r.Summary.Errors
-	case Warning:
-		return r.Summary.Warnings
-	case Info:
-		return r.Summary.Infos
-	}
-	return 0
 }
 
 // Findings lists the findings of all checks, the worst first.

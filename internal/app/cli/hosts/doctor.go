@@ -185,7 +185,7 @@ func runDoctor(ctx context.Context, o *doctorOptions) error {
 // try asks the RDMA devices, if the host is this machine and a check wants to know.
 func (o *doctorOptions) try(ctx context.Context, t *topo.Topology) *replies.VerbsReport {
 	g := &o.Globals
-	wanted := len(o.codes) == 0 || slices.ContainsFunc(doctor.Tried(), func(c doctor.Code) bool { return slices.Contains(o.codes, c) })
+	wanted := len(o.codes) == 0 || slices.ContainsFunc(doctor.Checks(), func(c doctor.Check) bool { return c.AsksDevices && slices.Contains(o.codes, c.Code) })
 	if g.Root != "" || g.From != "" || g.Fixture != "" || len(t.RDMADevices) == 0 || !wanted {
 		return nil
 	}
