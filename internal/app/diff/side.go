@@ -64,90 +64,74 @@ func newSide(t *topo.Topology, word string) *side {
 		s.warned[w.Subject] = append(s.warned[w.Subject], w)
 		s.statesNoNUMA = s.statesNoNUMA || w.Code == topo.CodeNUMAUnknown
 	}
-	s.host = s.add(nil, node{kind: KindHost, name: string(KindHost), value: &t.Host, Node: &topo.Node{ID: topo.ID(KindHost), Facts: t.Host.Facts}})
-	for i := range t.NUMANodes {
-		n := &t.NUMANodes[i]
-		s.add(&s.numa, node{kind: topo.KindNUMA, name: string(n.ID), value: n, Node: &n.Node})
-	}
-	for i := range t.Packages {
-		p := &t.Packages[i]
-		s.add(&s.packages, node{kind: topo.KindPackage, name: string(p.ID), value: p, Node: &p.Node})
-	}
-	for i := range t.HostBridges {
-		h := &t.HostBridges[i]
-		s.add(&s.bridges, node{kind: topo.KindHostBridge, name: "root bus " + h.ID.Name(), value: h, Node: &h.Node})
-	}
-	for i := range t.PCIDevices {
-		d := &t.PCIDevices[i]
-		n := s.add(&s.functions, node{kind: topo.KindPCI, name: d.BDF.String(), value: d, address: &d.BDF, Node: &d.Node})
-		n.function = n
-	}
+	s.host = s.add(nil, KindHost, &topo.Node{ID: topo.ID(KindHost), Facts: t.Host.Facts}, &t.Host)
+	addAll(s, &s.numa, topo.KindNUMA, t.NUMANodes, func(n *topo.NUMANode) *topo.Node { return &n.Node })
+	addAll(s, &s.packages, topo.KindPackage, t.Packages, func(p *topo.Package) *topo.Node { return &p.Node })
+	addAll(s, &s.bridges, topo.KindHostBridge, t.HostBridges, func(h *topo.HostBridge) *topo.Node { return &h.Node })
+	addAll(s, &s.functions, topo.KindPCI, t.PCIDevices, func(d *topo.PCIDevice) *topo.Node { return &d.Node })
 	slices.SortFunc(s.functions, func(a, b *node) int {
 		return cmp.Or(a.address.Compare(*b.address), topo.NaturalCompare(string(a.ID), string(b.ID)))
 	})
-	s.addDevices()
-	count := map[topo.ID]int{}
-	for i := range t.Ports {
-		count[t.Ports[i].RDMA]++
-	}
-	for i := range t.Ports {
-		p := &t.Ports[i]
-		name := p.RDMA.Name()
-		if count[p.RDMA] > 1 {
-			name += "/" + strconv.Itoa(p.Number)
-		}
-		s.add(&s.ports, node{kind: topo.KindPort, name: name, value: p, Node: &p.Node})
-	}
+	addAll(s, &s.devices, topo.KindGPU, t.GPUs, func(g *topo.GPU) *topo.Node { return &g.Node })
+	addAll(s, &s.devices, topo.KindRDMA, t.RDMADevices, func(r *topo.RDMADevice) *topo.Node { return &r.Node })
+	addAll(s, &s.devices, topo.KindNetdev, t.Netdevs, func(n *topo.Netdev) *topo.Node { return &n.Node })
+	addAll(s, &s.devices, topo.KindNVMe, t.NVMes, func(n *topo.NVMe) *topo.Node { return &n.Node })
+	addAll(s, &s.devices, topo.KindNVSwitch, t.NVSwitches, func(n *topo.NVSwitch) *topo.Node { return &n.Node })
+	addAll(s, &s.ports, topo.KindPort, t.Ports, func(p *topo.Port) *topo.Node { return &p.Node })
 	return s
 }
 
-func (s *side) addDevices() {
-	t := s.t
-	for i := range t.GPUs {
-		g := &t.GPUs[i]
-		n := node{kind: topo.KindGPU, name: string(g.ID), value: g, address: g.BDF, model: cmp.Or(g.Model, g.Vendor), Node: &g.Node}
-		n.unique, n.why = gpuIdentity(g)
-		s.addDevice(n, g.PCI)
-	}
-	for i := range t.RDMADevices {
-		r := &t.RDMADevices[i]
-		n := node{kind: topo.KindRDMA, name: r.Name, value: r, address: r.BDF, model: cmp.Or(r.HCAType, r.Driver), Node: &r.Node}
-		n.unique, n.why = rdmaIdentity(r)
-		s.addDevice(n, r.PCI)
-	}
-	for i := range t.Netdevs {
-		d := &t.Netdevs[i]
-		n := node{kind: topo.KindNetdev, name: d.Name, value: d, address: d.BDF, model: cmp.Or(d.LinkKind, d.Type), Node: &d.Node}
-		n.unique, n.why = netdevIdentity(d)
-		s.addDevice(n, d.PCI)
-	}
-	for i := range t.NVMes {
-		d := &t.NVMes[i]
-		n := node{kind: topo.KindNVMe, name: d.Name, value: d, address: d.BDF, model: d.Model, Node: &d.Node}
-		n.unique, n.why = nvmeIdentity(d)
-		s.addDevice(n, d.PCI)
-	}
-	for i := range t.NVSwitches {
-		d := &t.NVSwitches[i]
-		s.addDevice(node{kind: topo.KindNVSwitch, name: d.ID.Name(), value: d, address: d.BDF, Node: &d.Node}, d.PCI)
+func addAll[T any](s *side, list *[]*node, kind topo.Kind, values []T, common func(*T) *topo.Node) {
+	for i := range values {
+		s.add(list, kind, common(&values[i]), &values[i])
 	}
 }
 
-func (s *side) add(list *[]*node, n node) *node {
-	n.side = s
-	s.nodes[n.ID] = &n
+// add takes in a node. What it stands on was taken in before.
+func (s *side) add(list *[]*node, kind topo.Kind, common *topo.Node, value any) *node {
+	n := &node{Node: common, side: s, kind: kind, name: string(common.ID), value: value}
+	switch v := value.(type) {
+	case *topo.HostBridge:
+		n.name = "root bus " + v.ID.Name()
+	case *topo.PCIDevice:
+		n.name, n.address, n.function = v.BDF.String(), &v.BDF, n
+	case *topo.GPU:
+		n.address, n.model = v.BDF, cmp.Or(v.Model, v.Vendor)
+		n.unique, n.why = gpuIdentity(v)
+		n.standsOn(v.PCI)
+	case *topo.RDMADevice:
+		n.name, n.address, n.model = v.Name, v.BDF, cmp.Or(v.HCAType, v.Driver)
+		n.unique, n.why = rdmaIdentity(v)
+		n.standsOn(v.PCI)
+	case *topo.Netdev:
+		n.name, n.address, n.model = v.Name, v.BDF, cmp.Or(v.LinkKind, v.Type)
+		n.unique, n.why = netdevIdentity(v)
+		n.standsOn(v.PCI)
+	case *topo.NVMe:
+		n.name, n.address, n.model = v.Name, v.BDF, v.Model
+		n.unique, n.why = nvmeIdentity(v)
+		n.standsOn(v.PCI)
+	case *topo.NVSwitch:
+		n.name, n.address = v.ID.Name(), v.BDF
+		n.standsOn(v.PCI)
+	case *topo.Port:
+		n.name = v.RDMA.Name()
+		if len(s.index.Ports(v.RDMA)) > 1 {
+			n.name += "/" + strconv.Itoa(v.Number)
+		}
+	}
+	s.nodes[n.ID] = n
 	if list != nil {
-		*list = append(*list, &n)
+		*list = append(*list, n)
 	}
-	return &n
+	return n
 }
 
-// addDevice adds a device. A document may name a function that it does not hold.
-func (s *side) addDevice(n node, function topo.ID) {
-	added := s.add(&s.devices, n)
-	if fn := s.nodes[function]; fn != nil && fn.kind == topo.KindPCI {
-		added.function = fn
-		fn.devices = append(fn.devices, added)
+// standsOn notes a device's function. A document may name one that it does not hold.
+func (n *node) standsOn(function topo.ID) {
+	if fn := n.side.nodes[function]; fn != nil && fn.kind == topo.KindPCI {
+		n.function = fn
+		fn.devices = append(fn.devices, n)
 	}
 }
 
