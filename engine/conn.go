@@ -27,7 +27,6 @@ type carrier struct {
 	some transport.Selective  // nil: it reaches every region
 	// ports is not nil where it has ports of its own.
 	ports transport.Ported
-	keys  transport.Rekeyed // nil: keys of regions stay as they are
 }
 
 // reach says which carriers reach a peer's region, by bit.

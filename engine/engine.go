@@ -209,7 +209,6 @@ func (e *Engine) makeCarriers() error {
 		c.data, _ = transport.As[transport.DataServer](t)
 		c.some, _ = transport.As[transport.Selective](t)
 		c.ports, _ = transport.As[transport.Ported](t)
-		c.keys, _ = transport.As[transport.Rekeyed](t)
 		e.carriers = append(e.carriers, c)
 		if e.carrierOf(c.name) != c {
 			return fmt.Errorf("two transports are called %q", c.name)

@@ -116,10 +116,10 @@ func (e *Engine) rekey() {
 func (r *Region) rekey() bool {
 	keys := maps.Clone(r.keys)
 	for i, c := range r.engine.carriers {
-		if c.keys == nil || r.missing&(1<<i) != 0 {
+		if c.ports == nil || r.missing&(1<<i) != 0 {
 			continue
 		}
-		key := c.keys.Key(r.r)
+		key := c.ports.Key(r.r)
 		switch {
 		case key == "":
 			delete(keys, c.name)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
+	"github.com/topoctl/topoctl/internal/base/engine/memory"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
 )
 
@@ -49,6 +50,9 @@ func (o onPort) Offers() []transport.Endpoint {
 func (o onPort) LocalPorts() []transport.LocalPort {
 	return slices.DeleteFunc(slices.Clone(o.all.LocalPorts()), func(p transport.LocalPort) bool { return p.ID != o.port })
 }
+
+// Key is the transport's.
+func (o onPort) Key(r *memory.Region) string { return o.all.Key(r) }
 
 // PortReaches asks the transport.
 func (o onPort) PortReaches(local topo.ID, remote transport.Endpoint) error {

@@ -9,7 +9,7 @@ import (
 )
 
 // Factory makes a transport for an engine. What it makes may also be a DataServer, an
-// Offerer, a Ported, a Rekeyed, a Selective and a Serving. An error that wraps
+// Offerer, a Ported, a Selective and a Serving. An error that wraps
 // ErrUnavailable says that this host cannot have it: the engine goes on without.
 type Factory func(Env) (Transport, error)
 

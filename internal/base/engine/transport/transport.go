@@ -117,8 +117,9 @@ type Offerer interface {
 // pairs of them and the peer's, which the engine takes from pathsel where both hosts are
 // described, and from LocalPorts and the offers where not. Its endpoints name their port.
 //
-// Where ports come, go or change, the transport tells the engine that made it (Changed
-// of Env), and is then asked for all of this again. All three are quick.
+// Where ports come, go or change, and where a device came back, so that the keys of
+// regions are new ones, the transport tells the engine that made it (Env.Changed), and is
+// then asked for all of this again. All of it is quick.
 type Ported interface {
 	Offerer
 	// LocalPorts are those that can be dialled from now, in a stable order.
@@ -126,14 +127,8 @@ type Ported interface {
 	// PortReaches says why a local port cannot reach a peer's endpoint; nil: it may.
 	// The endpoint is what the peer says: it is hostile.
 	PortReaches(local topo.ID, remote Endpoint) error
-}
-
-// Rekeyed is what a transport is whose keys of regions change: a device came back, and
-// its registrations are new ones. It tells so like a change of ports; the engine then
-// asks for the keys of all regions, and tells its peers.
-type Rekeyed interface {
 	// Key is what Register gave, as it is now; "" where peers cannot use the region. It
-	// is quick, and calls nothing of the engine.
+	// calls nothing of the engine.
 	Key(r *memory.Region) string
 }
 
@@ -171,8 +166,8 @@ type Waiter interface {
 	Asleep(wake func()) bool
 }
 
-// As finds a DataServer, an Offerer, a Ported, a Selective or a Serving in a transport, or in
-// those that it wraps and gives with Unwrap() Transport.
+// As finds a DataServer, an Offerer, a Ported, a Selective or a Serving in a transport, or
+// in those that it wraps and gives with Unwrap() Transport.
 func As[T any](t Transport) (T, bool) {
 	for t != nil {
 		if x, ok := t.(T); ok {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/engine/memory"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
 )
 
@@ -52,6 +53,9 @@ func (p Ported) PortReaches(local topo.ID, remote transport.Endpoint) error {
 	}
 	return p.options.Reach(local, remote.Port)
 }
+
+// Key is what Register gave.
+func (p Ported) Key(*memory.Region) string { return "" }
 
 // SetPorts replaces the ports: connections of those that are gone die, from either
 // side, and cannot be made again. It calls Options.Changed.
