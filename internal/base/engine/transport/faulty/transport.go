@@ -1,3 +1,13 @@
+// Package faulty makes transports and networks fail, for tests.
+//
+// Wrap is a transport around another one that delays, drops, duplicates,
+// reorders and fails requests, kills connections, and lets WRITEs land after
+// their connection is over: at random by a Plan, which a seed makes repeatable,
+// or by hand. All of it stays within the contract of package transport, so an
+// engine must come through it without a wrong byte.
+//
+// Proxy stands between two ends of TCP connections and does to bytes what
+// networks do: it delays, holds back, corrupts, cuts.
 package faulty
 
 import (
@@ -6,6 +16,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"time"
 
 	"github.com/topoctl/topoctl/internal/base/engine/memory"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
@@ -17,11 +28,59 @@ var (
 	errKilled   = fmt.Errorf("%w: the connection was killed", ErrInjected)
 )
 
+// Plan says what happens at random, each with its probability (0 never, 1 always).
+// The zero value does nothing.
+type Plan struct {
+	Seed uint64
+	// Drop is for requests that are lost on the way: no completion until the
+	// connection ends.
+	Drop float64
+	// Hold is for WRITEs that stay on the way, like those that are dropped, and land
+	// after the connection has ended (up to LateMax later), unless the peer has left
+	// it or what else was on the connection does not end within a second.
+	Hold    float64
+	LateMax time.Duration
+	// Delay is for requests that go up to DelayMax later; others overtake them.
+	Delay    float64
+	DelayMax time.Duration
+	// Duplicate is for requests that are executed twice.
+	Duplicate float64
+	// Fail is for requests that fail at once, without having been sent.
+	Fail float64
+	// Corrupt is for requests with Check whose checksum is wrong at the other end:
+	// nothing lands.
+	Corrupt float64
+	// Kill is for requests that the connection dies of.
+	Kill float64
+	// FailDial is for dials, FailLeave for calls of Leave, which have no effect then.
+	FailDial, FailLeave float64
+}
+
+// Counts are how often each fault happened.
+type Counts struct {
+	Dropped, Held, Landed, Delayed, Duplicated, Failed, Corrupted, Killed, FailedDials, FailedLeaves int64
+}
+
+// Sum is all faults together.
+func (c Counts) Sum() int64 {
+	return c.Dropped + c.Held + c.Delayed + c.Duplicated + c.Failed + c.Corrupted + c.Killed + c.FailedDials + c.FailedLeaves
+}
+
+func (c *Counts) add(n Counts) {
+	c.Dropped += n.Dropped
+	c.Held += n.Held
+	c.Delayed += n.Delayed
+	c.Duplicated += n.Duplicated
+	c.Failed += n.Failed
+	c.Corrupted += n.Corrupted
+	c.Killed += n.Killed
+}
+
 // Transport is a transport with faults. Its passive side is that of the transport
 // inside, but for FailLeave.
 type Transport struct {
-	inner transport.Transport
-	stage *memory.Table // copies of what WRITEs carry that land late
+	transport.Transport               // the one inside
+	stage               *memory.Table // copies of what WRITEs carry that land late
 
 	mu       sync.Mutex
 	plan     Plan
@@ -38,7 +97,7 @@ var _ transport.Transport = (*Transport)(nil)
 // Wrap puts faults around a transport. Closing it closes the one inside.
 func Wrap(inner transport.Transport, plan Plan) *Transport {
 	return &Transport{
-		inner: inner, stage: memory.NewTable(1 << 16), plan: plan,
+		Transport: inner, stage: memory.NewTable(1 << 16), plan: plan,
 		rng: rand.New(rand.NewPCG(plan.Seed, 0)), conns: map[*Conn]bool{},
 	}
 }
@@ -84,24 +143,7 @@ func (t *Transport) Conns() []*Conn {
 }
 
 // Unwrap is the transport inside.
-func (t *Transport) Unwrap() transport.Transport { return t.inner }
-
-// Name is that of the transport inside.
-func (t *Transport) Name() string { return t.inner.Name() }
-
-// Caps are those of the transport inside.
-func (t *Transport) Caps() transport.Caps { return t.inner.Caps() }
-
-// Register goes inside.
-func (t *Transport) Register(r *memory.Region) (string, error) { return t.inner.Register(r) }
-
-// Deregister goes inside.
-func (t *Transport) Deregister(r *memory.Region) error { return t.inner.Deregister(r) }
-
-// Accept goes inside.
-func (t *Transport) Accept(ctx context.Context, from transport.Origin, request []byte) ([]byte, error) {
-	return t.inner.Accept(ctx, from, request)
-}
+func (t *Transport) Unwrap() transport.Transport { return t.Transport }
 
 // Leave goes inside, or fails.
 func (t *Transport) Leave(ctx context.Context, from transport.Origin, conn transport.ConnID) error {
@@ -109,16 +151,8 @@ func (t *Transport) Leave(ctx context.Context, from transport.Origin, conn trans
 		t.count(func(c *Counts) { c.FailedLeaves++ })
 		return fmt.Errorf("%w: leave of connection %d", ErrInjected, conn)
 	}
-	return t.inner.Leave(ctx, from, conn)
+	return t.Transport.Leave(ctx, from, conn)
 }
-
-// LeaveAll goes inside.
-func (t *Transport) LeaveAll(ctx context.Context, session transport.SessionID) error {
-	return t.inner.LeaveAll(ctx, session)
-}
-
-// Served is that of the transport inside.
-func (t *Transport) Served() transport.Served { return t.inner.Served() }
 
 // draw decides one thing that is not a connection's.
 func (t *Transport) draw(probability func(Plan) float64) bool {
@@ -144,7 +178,7 @@ func (t *Transport) Dial(ctx context.Context, d transport.Dial) (transport.Conn,
 		rng: rand.New(rand.NewPCG(seed, uint64(d.Conn))),
 	}
 	d.Events = transport.Events{Done: c.innerDone, Lost: c.innerLost}
-	inner, err := t.inner.Dial(ctx, d)
+	inner, err := t.Transport.Dial(ctx, d)
 	if err != nil {
 		return nil, err
 	}
@@ -169,7 +203,7 @@ func (t *Transport) Close() error {
 	t.mu.Lock()
 	t.closed = true
 	t.mu.Unlock()
-	err := t.inner.Close()
+	err := t.Transport.Close()
 	for _, c := range t.Conns() {
 		c.Close(errors.New("transport is closed"))
 	}
@@ -205,7 +239,7 @@ func (t *Transport) keep(r *transport.Request) *transport.Request {
 		_ = b.Free() // it was never shown to anybody
 		return nil
 	}
-	if _, err := t.inner.Register(region); err != nil {
+	if _, err := t.Transport.Register(region); err != nil {
 		return nil // the stage owns the block
 	}
 	late := &transport.Request{Op: r.Op, Bytes: r.Bytes, Check: r.Check, Spans: make([]transport.Span, len(r.Spans))}
@@ -223,6 +257,6 @@ func (t *Transport) keep(r *transport.Request) *transport.Request {
 func (t *Transport) drop(late *transport.Request) {
 	region := late.Spans[0].Local
 	// Nothing is pinned here, and the stage's Close frees what is left.
-	_ = t.inner.Deregister(region)
+	_ = t.Transport.Deregister(region)
 	_ = region.Close(context.Background())
 }

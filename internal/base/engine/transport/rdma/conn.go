@@ -2,23 +2,29 @@ package rdma
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
 	"fmt"
+	"net"
 	"sync"
 	"time"
 
+	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/engine/memory"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/verbs"
 )
 
 // op is a request from Post to its completion.
 type op struct {
-	req   *transport.Request
-	left  int   // work requests that have not ended
-	tried bool  // a work request of it was given to the device
-	again bool  // one was flushed behind a request that was refused
-	err   error // that is refused
-	doubt int   // how often it got no answer
-	next  *op
+	req      *transport.Request
+	left     int   // work requests that have not ended
+	tried    bool  // a work request of it was given to the device
+	again    bool  // one was flushed behind a request that was refused
+	err      error // that is refused
+	timeouts int   // how often it got no answer
+	next     *op
 }
 
 // ops is a queue of them.
@@ -80,6 +86,229 @@ type conn struct {
 	byUs        bool // by Close
 	established bool // Dial has returned it
 	cause       error
+}
+
+// Dial makes the active end of a connection: queue pairs of the lane's local port,
+// joined with those that the peer's Accept makes, and tried out.
+func (t *Transport) Dial(ctx context.Context, d transport.Dial) (transport.Conn, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("rdma: dial: %w", err)
+	}
+	remote, err := parsePort(d.Remote.Address)
+	if err != nil {
+		return nil, err
+	}
+	dev, local, w, err := t.choose(d.LocalPort, remote)
+	if err != nil {
+		return nil, err
+	}
+	c := newConn(t, d, dev, local, remote, w)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(dev.ctx, func() { cancel(context.Cause(dev.ctx)) })()
+	if err := c.join(ctx, d.Remote.Port); err != nil {
+		c.giveUp()
+		if dev.ctx.Err() != nil {
+			err = context.Cause(dev.ctx)
+		}
+		return nil, fmt.Errorf("rdma: dial the peer's %s from %s: %w", remote, local, err)
+	}
+	if err := c.start(); err != nil {
+		c.giveUp()
+		return nil, err
+	}
+	if err := c.awaitAnswer(ctx); err != nil {
+		c.lose(err)
+		return nil, fmt.Errorf("rdma: dial the peer's %s from %s: %w", remote, local, err)
+	}
+	t.mu.Lock()
+	if !t.closed {
+		t.wg.Go(c.sayArrived)
+	}
+	t.mu.Unlock()
+	return c, nil
+}
+
+// choose finds the local port: the one that was asked for, else the first that
+// certainly reaches the peer's, else the first that may.
+func (t *Transport) choose(id topo.ID, remote *port) (*device, *port, way, error) {
+	if id != "" {
+		dev, local := t.portOf(id)
+		if local == nil {
+			return nil, nil, way{}, fmt.Errorf("rdma: no port %q is open here", id)
+		}
+		w, err := reach(local, remote, &t.o, routeFrom)
+		return dev, local, w, err
+	}
+	var dev *device
+	var local *port
+	var found way
+	var errs []error
+	for _, d := range t.openDevices() {
+		for _, p := range d.usablePorts() {
+			w, err := reach(p, remote, &t.o, routeFrom)
+			switch {
+			case err != nil:
+				errs = append(errs, err)
+			case local == nil || found.maybe && !w.maybe:
+				dev, local, found = d, p, w
+			}
+		}
+	}
+	if local != nil {
+		return dev, local, found, nil
+	}
+	if len(errs) == 0 {
+		errs = append(errs, errors.New("rdma: no port is active here"))
+	}
+	return nil, nil, way{}, errors.Join(errs...)
+}
+
+func newConn(t *Transport, d transport.Dial, dev *device, local, remote *port, w way) *conn {
+	c := &conn{
+		t: t, dev: dev, id: d.Conn, exchange: d.Exchange,
+		local: local, remote: remote, way: w,
+		closing: make(chan struct{}), alive: make(chan struct{}), over: make(chan struct{}),
+		remotes: map[*transport.RemoteRegion]*remoteRegion{}, gone: map[memory.ID]string{},
+	}
+	c.idle = sync.NewCond(&c.mu)
+	c.reports = transport.Reports{Mu: &c.mu, Conn: c, Events: d.Events}
+	c.ctx, c.cancel = context.WithCancel(t.ctx)
+	c.maxMsg = maxWork
+	for _, p := range []*port{local, remote} {
+		if p.maxMsg > 0 {
+			c.maxMsg = min(c.maxMsg, p.maxMsg)
+		}
+	}
+	depth := c.depth()
+	c.limits = transport.Caps{
+		MaxSpans: min(maxSpans, depth/2), MaxBytes: min(maxBytes, int64(depth/2)*c.maxMsg), MaxPosted: depth * t.o.QueuePairs,
+		Parallel: t.o.QueuePairs,
+	}
+	return c
+}
+
+// depth is that of its queue pairs, without the probe's place.
+func (c *conn) depth() int { return min(c.t.o.Depth, c.dev.limits.MaxQPWR-1) }
+
+// join makes the queue pairs and joins them with the peer's.
+func (c *conn) join(ctx context.Context, target topo.ID) error {
+	ask := request{
+		kind: askConnect, target: target, generation: c.remote.generation,
+		from:  qpAddr{link: c.local.link, global: c.way.global, lid: c.local.lid, pkey: c.way.pkey},
+		toGID: c.way.remote.raw(), mtu: uint16(c.way.mtu),
+		readsOut: uint8(min(c.t.o.Reads, c.dev.limits.MaxInitReadDepth, 255)),
+	}
+	ask.from.gid, ask.from.kind = c.way.local.raw(), c.way.local.kind
+	for i := range c.t.o.QueuePairs {
+		s := &slot{c: c, index: i}
+		end, err := s.make()
+		if err != nil {
+			return err
+		}
+		c.slots = append(c.slots, s)
+		ask.qps = append(ask.qps, end)
+	}
+	got, err := c.ask(ctx, &ask)
+	if err != nil {
+		return err
+	}
+	c.generation, c.readsOut = got.generation, int(min(got.readsIn, ask.readsOut))
+	c.way.mtu, c.remote.lid = int(got.mtu), got.lid
+	for i, s := range c.slots {
+		if err := s.connect(ask.qps[i], got.qps[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ask has an exchange with the peer's Accept.
+func (c *conn) ask(ctx context.Context, q *request) (*answer, error) {
+	var nonce [8]byte
+	if _, err := rand.Read(nonce[:]); err != nil {
+		return nil, err
+	}
+	q.nonce = binary.BigEndian.Uint64(nonce[:])
+	reply, err := c.exchange(ctx, q.encode())
+	if err != nil {
+		return nil, err
+	}
+	return parseAnswer(reply, q)
+}
+
+// start makes the connection known to the device and posts the first probes.
+func (c *conn) start() error {
+	for _, s := range c.slots {
+		c.dev.enter(s)
+	}
+	c.t.mu.Lock()
+	defer c.t.mu.Unlock()
+	switch {
+	case c.t.closed:
+		return fmt.Errorf("rdma: dial: the transport is %w", net.ErrClosed)
+	case c.dev.gone != nil:
+		return c.dev.gone
+	}
+	c.t.active[c] = true
+	c.t.wg.Go(c.live)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.waking = len(c.slots)
+	for _, s := range c.slots {
+		s.probe()
+	}
+	return nil
+}
+
+// awaitAnswer waits until the peer's queue pairs have answered.
+func (c *conn) awaitAnswer(ctx context.Context) error {
+	select {
+	case <-c.alive:
+	case <-c.closing:
+	case <-ctx.Done():
+		advice := ""
+		if c.local.link == verbs.LinkEthernet && c.way.local.kind == verbs.GIDRoCEv2 {
+			advice = ": does UDP port 4791 get through?"
+		}
+		return fmt.Errorf("the peer's queue pairs do not answer: %w%s", context.Cause(ctx), advice)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return fmt.Errorf("the connection did not come up: %w", c.closedError())
+	}
+	c.established = true
+	return nil
+}
+
+// arriveTries is how often the peer is told that a connection works.
+const arriveTries = 3
+
+// sayArrived has the peer keep its end.
+func (c *conn) sayArrived() {
+	for i := range arriveTries {
+		ctx, cancel := context.WithTimeout(c.ctx, goodbyeTime)
+		_, err := c.exchange(ctx, (&request{kind: askArrived}).encode())
+		cancel()
+		if err == nil {
+			return
+		}
+		select {
+		case <-c.ctx.Done():
+			return
+		case <-time.After(time.Duration(i+1) * time.Second):
+		}
+	}
+	c.lose(&PortError{Local: c.local.String(), Remote: c.remote.String(), What: "the peer cannot be told that the connection works", Advice: "it forgets it after a while"})
+}
+
+// giveUp ends a connection that live does not look after.
+func (c *conn) giveUp() {
+	c.cancel()
+	for _, s := range c.slots {
+		s.destroy()
+	}
 }
 
 // ID is the connection's.
@@ -158,7 +387,7 @@ func (c *conn) pick(need int) *slot {
 	var best *slot
 	for i := range c.slots {
 		s := c.slots[(c.turn+i)%len(c.slots)]
-		if s.state == slotReady && s.held.first == nil && s.fits(need) && (best == nil || s.bytes < best.bytes) {
+		if s.state == slotReady && s.parked.first == nil && s.fits(need) && (best == nil || s.bytes < best.bytes) {
 			best = s
 		}
 	}
@@ -202,6 +431,26 @@ func (c *conn) finish(o *op, err error, mayLand bool) {
 func (c *conn) deliver() {
 	if c.reports.Deliver() {
 		c.idle.Broadcast()
+	}
+}
+
+var _ transport.Poller = (*conn)(nil)
+
+// Poll has somebody who waits for a completion take them.
+func (c *conn) Poll(w transport.Waiter) { c.dev.leadFor(w) }
+
+// keepAlive tries out the queue pairs that nothing has come from since the last time.
+func (c *conn) keepAlive() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed || !c.established {
+		return
+	}
+	for _, s := range c.slots {
+		if !s.heard && s.state == slotReady && s.head == s.tail {
+			s.probe()
+		}
+		s.heard = false
 	}
 }
 
@@ -314,23 +563,3 @@ func (c *conn) sayGoodbye() {
 	defer cancel()
 	_, _ = c.exchange(ctx, (&request{kind: askEnd}).encode())
 }
-
-// keepAlive tries out the queue pairs that nothing has come from since the last time.
-func (c *conn) keepAlive() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed || !c.established {
-		return
-	}
-	for _, s := range c.slots {
-		if !s.heard && s.state == slotReady && s.head == s.tail {
-			s.probe()
-		}
-		s.heard = false
-	}
-}
-
-var _ transport.Poller = (*conn)(nil)
-
-// Poll has somebody who waits for a completion take them.
-func (c *conn) Poll(w transport.Waiter) { c.dev.leadFor(w) }

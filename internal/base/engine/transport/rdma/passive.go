@@ -43,7 +43,7 @@ type passive struct {
 
 	state   sync.Mutex
 	arrived bool
-	end0    *ending // the end that is on its way, or over
+	lastEnd *ending // the end that is on its way, or over
 }
 
 // ending is one try to end a passive end.
@@ -248,7 +248,7 @@ func (p *passive) late(now time.Time) bool {
 func (p *passive) end() *ending {
 	p.state.Lock()
 	defer p.state.Unlock()
-	if e := p.end0; e != nil {
+	if e := p.lastEnd; e != nil {
 		select {
 		case <-e.done:
 			if e.err == nil {
@@ -259,7 +259,7 @@ func (p *passive) end() *ending {
 		}
 	}
 	e := &ending{done: make(chan struct{})}
-	p.end0 = e
+	p.lastEnd = e
 	p.t.wg.Go(func() {
 		e.err = p.destroy()
 		close(e.done)

@@ -20,14 +20,14 @@ const (
 // mapping is a peer's region as one connection sees it. All but touched is under
 // the connection's mutex; block stays while refs is above 0.
 type mapping struct {
-	id    memory.ID
-	state mapState
-	err   error // refused, closed
-	grant memory.Grant
-	bytes int64
-	block *memory.Block
-	refs  int   // spans of requests that use it
-	gate  *gate // of device memory: block is nil
+	id     memory.ID
+	state  mapState
+	err    error // refused, closed
+	grant  memory.Grant
+	bytes  int64
+	block  *memory.Block
+	refs   int        // spans of requests that use it
+	device *farDevice // of device memory: block is nil
 
 	touched []atomic.Uint64 // a bit for each prefaultStep
 }
@@ -40,9 +40,9 @@ const (
 	refused // or revoked
 )
 
-// answer fills in what the peer answered. fd is -1 without a descriptor, at finds the gate to a
-// device.
-func (m *mapping) answer(f frame, fd int, at func(place uint8) *gate) {
+// answer fills in what the peer answered. fd is -1 without a descriptor, at finds a device of
+// the peer's.
+func (m *mapping) answer(f frame, fd int, at func(place uint8) *farDevice) {
 	m.state = refused
 	reached := f.status == windowed
 	switch {
@@ -51,7 +51,7 @@ func (m *mapping) answer(f frame, fd int, at func(place uint8) *gate) {
 	case (fd < 0) != reached || reached && f.place >= maxPlaces || f.bytes == 0 || f.bytes > maxRegion || f.grant == 0 || f.grant&^(memory.PeerRead|memory.PeerWrite) != 0:
 		m.err = fmt.Errorf("a wrong answer (%d bytes, grant %#x, descriptor %t)", f.bytes, uint8(f.grant), fd >= 0)
 	case reached:
-		m.state, m.gate, m.grant, m.bytes = ready, at(f.place), f.grant, int64(f.bytes)
+		m.state, m.device, m.grant, m.bytes = ready, at(f.place), f.grant, int64(f.bytes)
 	default:
 		block, err := memory.Map(fd, int64(f.bytes), f.grant&memory.PeerWrite != 0)
 		if err != nil {

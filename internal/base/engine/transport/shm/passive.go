@@ -21,7 +21,7 @@ const (
 
 // accept lets connections in until the listener is closed.
 func (t *Transport) accept() {
-	room := make(chan struct{}, maxUnknown)
+	unknown := make(chan struct{}, maxUnknown)
 	for {
 		c, err := t.socket.AcceptUnix()
 		if errors.Is(err, net.ErrClosed) {
@@ -32,10 +32,10 @@ func (t *Transport) accept() {
 			continue
 		}
 		select {
-		case room <- struct{}{}:
+		case unknown <- struct{}{}:
 			t.wg.Go(func() {
 				p := t.meet(c)
-				<-room
+				<-unknown
 				if p != nil {
 					p.serve()
 				}

@@ -1,42 +1,19 @@
 package tcp
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/topoctl/topoctl/internal/base/engine/memory"
 	"github.com/topoctl/topoctl/internal/base/engine/stage"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
 )
-
-// ackToken marks acks in the outbox; answers to READs have their number.
-const ackToken = 1 << 31
-
-// answer is the answer to a READ, from the check of its descriptors until the
-// kernel has its last byte.
-type answer struct {
-	spans []transport.Span
-	pins  []*memory.Region
-	bytes int64
-
-	// Of device memory.
-	bounce stage.Bounce
-	want   memory.Wait
-	pool   *memory.Pool // whose buffer is waited for
-	place  int32
-	reply  reply
-	copied func(error) // passive.fetched, bound once
-}
-
-// reply is what is to be sent for a request.
-type reply struct {
-	id     uint32
-	status uint16
-	sum    bool
-	detail uint32
-	answer int32 // -1: an ack
-}
 
 // passive is the end of a connection that a peer dialled.
 type passive struct {
@@ -73,6 +50,88 @@ type passive struct {
 	still            int // rounds without progress
 }
 
+// answer is the answer to a READ, from the check of its descriptors until the
+// kernel has its last byte.
+type answer struct {
+	spans []transport.Span
+	pins  []*memory.Region
+	bytes int64
+
+	// Of device memory.
+	bounce stage.Bounce
+	want   memory.Wait
+	pool   *memory.Pool // whose buffer is waited for
+	place  int32
+	reply  reply
+	copied func(error) // passive.fetched, bound once
+}
+
+// reply is what is to be sent for a request.
+type reply struct {
+	id     uint32
+	status uint16
+	sum    bool
+	detail uint32
+	answer int32 // -1: an ack
+}
+
+// ackToken marks acks in the outbox; answers to READs have their number.
+const ackToken = 1 << 31
+
+var (
+	errStuck  = &violated{reason: "stuck", text: "a frame made no progress"}
+	errRegion = &violated{reason: "region", text: "a frame held a region that was closed"}
+	errLeft   = errors.New("tcp: the connection was left")
+)
+
+// Accept expects the connection that a peer announces.
+func (t *Transport) Accept(_ context.Context, from transport.Origin, request []byte) ([]byte, error) {
+	theirs, err := getOffer(request)
+	if err != nil {
+		return nil, err
+	}
+	agreed := t.offer.common(theirs)
+	key := transport.ConnKey{Session: from.Session, Conn: from.Conn}
+	now := time.Now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return nil, fmt.Errorf("tcp: the transport is %w", net.ErrClosed)
+	}
+	t.ends.Expire(now)
+	if err := t.ends.CheckNew(key); err != nil {
+		return nil, fmt.Errorf("tcp: peer %q: %w", from.Name, err)
+	}
+	expected, open := t.ends.Len()
+	if theirs := t.ends.OfSession(from.Session); theirs >= t.o.ConnsPerSession || expected+open >= t.o.Conns {
+		return nil, fmt.Errorf("tcp: peer %q: too many connections (%d of %d, all peers %d of %d)", from.Name,
+			theirs, t.o.ConnsPerSession, expected+open, t.o.Conns)
+	}
+	t.ends.Expect(key, agreed, now.Add(t.o.ArriveTime))
+	return agreed.put(), nil
+}
+
+// Serve takes over a data connection that belongs to a session, if it was agreed
+// on.
+func (t *Transport) Serve(session transport.SessionID, id transport.ConnID, name string, nc net.Conn) error {
+	key := transport.ConnKey{Session: session, Conn: id}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	agreed, ok := t.ends.Expected(key, time.Now())
+	if !ok || t.closed {
+		_ = nc.Close()
+		return fmt.Errorf("tcp: peer %q: connection %d was not agreed on, or was left", name, id)
+	}
+	p := newPassive(t, key, name, agreed)
+	if err := p.init(p, nc, t.polls()); err != nil {
+		_ = nc.Close()
+		return fmt.Errorf("tcp: peer %q: connection %d: %w", name, id, err)
+	}
+	t.ends.Open(key, p)
+	t.wg.Go(p.live)
+	return nil
+}
+
 func newPassive(t *Transport, key transport.ConnKey, name string, o offer) *passive {
 	p := &passive{
 		t: t, key: key, name: name, limits: o,
@@ -100,14 +159,6 @@ func (p *passive) live() {
 	cause := p.cause
 	p.mu.Unlock()
 	p.t.gone(p, cause)
-}
-
-func (p *passive) unpin(pins *[]*memory.Region) {
-	for i, r := range *pins {
-		r.Unpin()
-		(*pins)[i] = nil
-	}
-	*pins = (*pins)[:0]
 }
 
 // busy is true because a reader that waits has just handled something: the next
@@ -205,6 +256,14 @@ func (p *passive) pin(descs []byte, want memory.Grant, spans []transport.Span, p
 func inside(r *memory.Region, d desc) bool {
 	size := uint64(r.Block().Size())
 	return d.offset <= size && uint64(d.length) <= size-d.offset
+}
+
+func (p *passive) unpin(pins *[]*memory.Region) {
+	for i, r := range *pins {
+		r.Unpin()
+		(*pins)[i] = nil
+	}
+	*pins = (*pins)[:0]
 }
 
 func (p *passive) beginRead(rep reply, descs []byte, bytes int64) error {
@@ -346,6 +405,87 @@ func (p *passive) sent(token uint32) {
 	p.bytesRead.Add(a.bytes)
 }
 
+// watchRounds is in how many looks of the watchdog a frame must make progress.
+const watchRounds = 4
+
+// watch ends connections whose frames make no progress, and expectations that do
+// not come true.
+func (t *Transport) watch() {
+	tick := time.NewTicker(max(t.o.FrameTime/watchRounds, time.Millisecond))
+	defer tick.Stop()
+	for {
+		select {
+		case <-t.quit:
+			return
+		case now := <-tick.C:
+			t.mu.Lock()
+			t.ends.Expire(now)
+			for _, p := range t.ends.All() {
+				if p.stuck(watchRounds) {
+					p.fail(errStuck)
+				}
+			}
+			t.mu.Unlock()
+		}
+	}
+}
+
+// stuck says whether the connection has made no progress in rounds calls, though
+// a frame is under way.
+func (p *passive) stuck(rounds int) bool {
+	received, handed := p.in.received.Load(), p.link.handed.Load()
+	p.mu.Lock()
+	sending := p.sending
+	p.mu.Unlock()
+	if p.in.amid.Load() && received == p.received && !p.starved.Load() || sending && handed == p.handed {
+		p.still++
+	} else {
+		p.still = 0
+	}
+	p.received, p.handed = received, handed
+	return p.still >= rounds
+}
+
+// Deregister waits until no frame of a peer holds the region, and ends the
+// connections whose frames do for longer than CloseTime: a peer that sends slowly
+// could keep it from being closed for ever. The region must refuse new pins
+// already, so its Close must have been called.
+func (t *Transport) Deregister(r *memory.Region) error {
+	holders := t.holders(r)
+	if len(holders) == 0 {
+		return nil
+	}
+	timer := time.NewTimer(t.o.CloseTime)
+	defer timer.Stop()
+	tick := time.NewTicker(t.o.CloseTime/50 + time.Millisecond)
+	defer tick.Stop()
+	for len(holders) > 0 {
+		select {
+		case <-tick.C:
+		case <-timer.C:
+			for _, p := range t.holders(r) {
+				p.fail(errRegion)
+				<-p.finished
+			}
+			return nil
+		}
+		holders = t.holders(r)
+	}
+	return nil
+}
+
+func (t *Transport) holders(r *memory.Region) []*passive {
+	var list []*passive
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, p := range t.ends.All() {
+		if p.touches(r) {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
 // touches says whether a frame holds the region now.
 func (p *passive) touches(r *memory.Region) bool {
 	p.mu.Lock()
@@ -366,18 +506,45 @@ func (p *passive) touches(r *memory.Region) bool {
 	return false
 }
 
-// stuck says whether the connection has made no progress in rounds calls, though
-// a frame is under way.
-func (p *passive) stuck(rounds int) bool {
-	received, handed := p.in.received.Load(), p.link.handed.Load()
-	p.mu.Lock()
-	sending := p.sending
-	p.mu.Unlock()
-	if p.in.amid.Load() && received == p.received && !p.starved.Load() || sending && handed == p.handed {
-		p.still++
-	} else {
-		p.still = 0
+// Leave ends a passive end.
+func (t *Transport) Leave(ctx context.Context, from transport.Origin, id transport.ConnID) error {
+	t.mu.Lock()
+	p, open := t.ends.Leave(transport.ConnKey{Session: from.Session, Conn: id})
+	t.mu.Unlock()
+	if !open {
+		return nil
 	}
-	p.received, p.handed = received, handed
-	return p.still >= rounds
+	return p.leave(ctx)
+}
+
+// LeaveAll ends all passive ends of a session.
+func (t *Transport) LeaveAll(ctx context.Context, session transport.SessionID) error {
+	t.mu.Lock()
+	open := t.ends.LeaveAll(session)
+	t.mu.Unlock()
+	return transport.Each(open, func(p *passive) error { return p.leave(ctx) })
+}
+
+// leave ends the connection, and waits until it touches no memory any more.
+func (p *passive) leave(ctx context.Context) error {
+	p.fail(errLeft)
+	select {
+	case <-p.finished:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("tcp: leave connection %d: %w", p.key.Conn, ctx.Err())
+	}
+}
+
+// gone takes a passive end out that touches nothing any more.
+func (t *Transport) gone(p *passive, cause error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.ends.Close(p.key)
+	t.bytesRead += p.bytesRead.Load()
+	t.bytesWritten += p.bytesWritten.Load()
+	var v *violated
+	if errors.As(cause, &v) {
+		t.dropped[v.reason]++
+	}
 }

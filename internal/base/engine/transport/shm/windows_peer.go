@@ -9,21 +9,21 @@ import (
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
 )
 
-// gate is how a connection reaches the memory of one of the peer's devices: through
+// farDevice is how a connection reaches the memory of one of the peer's devices: through
 // slots of a window, which the peer copies to the device or from it. All is under the
 // connection's mutex.
-type gate struct {
+type farDevice struct {
 	place   uint8
-	asked   bool             // the peer was asked for a window
-	now     *view            // nil: the peer gave none, or took it back
-	views   map[uint64]*view // by number, of which moves are under way
+	asked   bool                   // the peer was asked for a window
+	now     *peerWindow            // nil: the peer gave none, or took it back
+	windows map[uint64]*peerWindow // by number, of which moves are under way
 	last    uint64
 	jobs    []*job  // whose next move needs a slot
 	renewed []*move // that need another slot
 }
 
-// view is a window as we see it.
-type view struct {
+// peerWindow is a window as we see it.
+type peerWindow struct {
 	number uint64
 	m      *mapping
 	free   []uint16
@@ -33,12 +33,12 @@ type view struct {
 
 // move is a part of a request whose bytes are together in a slot, or that needs none.
 type move struct {
-	job   *job
-	bytes int64
-	gate  *gate // nil: the peer's memory is mapped
-	view  *view
-	slot  uint16
-	state moveState
+	job    *job
+	bytes  int64
+	device *farDevice // nil: the peer's memory is mapped
+	window *peerWindow
+	slot   uint16
+	state  moveState
 	// remote are the places in the peer's regions.
 	remote []transport.Span
 	// copy is what workers do of it, between our memory and the slot.
@@ -54,12 +54,12 @@ const (
 	told
 )
 
-// gateAt is the gate to a place.
-func (c *conn) gateAt(place uint8) *gate {
-	g := c.gates[place]
+// farDeviceAt is the device at a place.
+func (c *conn) farDeviceAt(place uint8) *farDevice {
+	g := c.devices[place]
 	if g == nil {
-		g = &gate{place: place, views: map[uint64]*view{}}
-		c.gates[place] = g
+		g = &farDevice{place: place, windows: map[uint64]*peerWindow{}}
+		c.devices[place] = g
 	}
 	return g
 }
@@ -67,7 +67,7 @@ func (c *conn) gateAt(place uint8) *gate {
 // isStaged says whether any of the job's mappings is none.
 func (j *job) isStaged() bool {
 	for _, m := range j.maps {
-		if m.gate != nil {
+		if m.device != nil {
 			return true
 		}
 	}
@@ -77,7 +77,7 @@ func (j *job) isStaged() bool {
 // advance begins a job's moves, as far as there are slots. mu is held.
 func (c *conn) advance(j *job) {
 	for j.skip(); !j.drained; {
-		if g := j.maps[j.span].gate; g != nil {
+		if g := j.maps[j.span].device; g != nil {
 			g.jobs = append(g.jobs, j)
 			c.pump(g)
 			return
@@ -95,14 +95,14 @@ func (j *job) skip() {
 	j.drained = j.span == len(spans)
 }
 
-// cutMove takes the next move off a job: spans of one gate, as much as a slot holds and
+// cutMove takes the next move off a job: spans of one device, as much as a slot holds and
 // a packet can tell.
 func (c *conn) cutMove(j *job) *move {
 	spans := j.request.Spans
-	m := &move{job: j, gate: j.maps[j.span].gate}
+	m := &move{job: j, device: j.maps[j.span].device}
 	m.copy = job{c: c, move: m, stream: j.stream, node: j.node}
 	j.running++
-	for j.skip(); !j.drained && j.maps[j.span].gate == m.gate && m.bytes < memory.PieceBytes && len(m.remote) < maxSpots; j.skip() {
+	for j.skip(); !j.drained && j.maps[j.span].device == m.device && m.bytes < memory.PieceBytes && len(m.remote) < maxSpots; j.skip() {
 		s := spans[j.span]
 		s.Bytes = min(s.Bytes-j.offset, memory.PieceBytes-m.bytes)
 		s.LocalOffset += j.offset
@@ -117,13 +117,13 @@ func (c *conn) cutMove(j *job) *move {
 }
 
 // pump gives slots to the moves that wait for one. mu is held.
-func (c *conn) pump(g *gate) {
+func (c *conn) pump(g *farDevice) {
 	for !c.dead && len(g.renewed)+len(g.jobs) > 0 {
 		v := g.now
 		if v == nil {
 			if !g.asked {
 				g.asked = true
-				c.outgoing = append(c.outgoing, toSend{gate: g})
+				c.outgoing = append(c.outgoing, toSend{device: g})
 				c.ask.Signal()
 			}
 			return
@@ -131,19 +131,19 @@ func (c *conn) pump(g *gate) {
 		if len(v.free) == 0 {
 			return
 		}
-		var behind *job // whose next move is for another gate
+		var behind *job // whose next move is for another device
 		var m *move
 		if len(g.renewed) > 0 {
 			m, g.renewed = g.renewed[0], g.renewed[1:]
 		} else {
 			j := g.jobs[0]
 			m = c.cutMove(j)
-			if j.drained || j.maps[j.span].gate != g {
+			if j.drained || j.maps[j.span].device != g {
 				g.jobs[0], behind = nil, j
 				g.jobs = g.jobs[1:]
 			}
 		}
-		m.view, m.slot = v, v.free[len(v.free)-1]
+		m.window, m.slot = v, v.free[len(v.free)-1]
 		v.free = v.free[:len(v.free)-1]
 		v.moves[m.slot] = m
 		v.used++
@@ -158,15 +158,15 @@ func (c *conn) pump(g *gate) {
 // held.
 func (c *conn) begin(m *move) {
 	m.request.Spans = append(m.request.Spans[:0], m.remote...)
-	if m.view != nil {
+	if m.window != nil {
 		at := int64(m.slot) * memory.PieceBytes
 		for i := range m.request.Spans {
 			m.request.Spans[i].RemoteOffset = at
 			at += m.request.Spans[i].Bytes
-			m.copy.maps[i] = m.view.m
+			m.copy.maps[i] = m.window.m
 		}
 	}
-	if m.view != nil && m.request.Op == transport.Read {
+	if m.window != nil && m.request.Op == transport.Read {
 		c.tell(m)
 		return
 	}
@@ -190,54 +190,54 @@ func (c *conn) tell(m *move) {
 // copied is the end of the workers' part of a move. mu is held.
 func (c *conn) copied(m *move, err error) {
 	switch {
-	case err != nil || m.view == nil || m.request.Op == transport.Read:
+	case err != nil || m.window == nil || m.request.Op == transport.Read:
 		c.endMove(m, err, false)
 	case c.dead:
 		c.endMove(m, c.cause, false)
 	case m.job.err != nil:
 		c.endMove(m, nil, false)
-	case m.view != m.gate.now:
-		c.anew(m)
+	case m.window != m.device.now:
+		c.retry(m)
 	default:
 		c.tell(m)
 	}
 }
 
-// anew gives a move another slot. mu is held.
-func (c *conn) anew(m *move) {
+// retry gives a move another slot. mu is held.
+func (c *conn) retry(m *move) {
 	c.freeSlot(m)
 	if m.job.err != nil {
 		c.endMove(m, nil, false)
 		return
 	}
-	m.gate.renewed = append(m.gate.renewed, m)
-	c.pump(m.gate)
+	m.device.renewed = append(m.device.renewed, m)
+	c.pump(m.device)
 }
 
 // freeSlot takes the slot from a move. mu is held.
 func (c *conn) freeSlot(m *move) {
-	v := m.view
+	v := m.window
 	if v == nil {
 		return
 	}
 	v.moves[m.slot] = nil
 	v.free = append(v.free, m.slot)
 	v.used--
-	m.view = nil
-	c.dropView(m.gate, v)
+	m.window = nil
+	c.dropWindow(m.device, v)
 }
 
-// dropView unmaps a window that was taken back, after its last move. mu is held.
-func (c *conn) dropView(g *gate, v *view) {
+// dropWindow unmaps a window that was taken back, after its last move. mu is held.
+func (c *conn) dropWindow(g *farDevice, v *peerWindow) {
 	if v != g.now && v.used == 0 {
-		delete(g.views, v.number)
+		delete(g.windows, v.number)
 		v.m.revoke(memory.ErrNoRegion)
 	}
 }
 
 // endMove is the end of a move. mu is held.
 func (c *conn) endMove(m *move, err error, mayLand bool) {
-	j, g := m.job, m.gate
+	j, g := m.job, m.device
 	c.freeSlot(m)
 	j.running--
 	j.mayLand = j.mayLand || mayLand
@@ -261,7 +261,7 @@ func (c *conn) giveUp(j *job, err error) {
 		return
 	}
 	j.drained = true
-	if g := j.maps[j.span].gate; g != nil {
+	if g := j.maps[j.span].device; g != nil {
 		for i := range g.jobs {
 			if g.jobs[i] == j {
 				g.jobs = append(g.jobs[:i], g.jobs[i+1:]...)
@@ -273,7 +273,7 @@ func (c *conn) giveUp(j *job, err error) {
 
 // takeWindow is the peer's answer to what asker has asked. mu is held.
 func (c *conn) takeWindow(f frame, fd int) error {
-	g := c.gates[f.place]
+	g := c.devices[f.place]
 	if g == nil || !g.asked || g.now != nil {
 		return fmt.Errorf("the peer gave a window at %d, which was not asked for", f.place)
 	}
@@ -291,7 +291,7 @@ func (c *conn) takeWindow(f frame, fd int) error {
 		return err
 	}
 	g.last = uint64(f.region)
-	v := &view{number: g.last, moves: make([]*move, count), m: &mapping{
+	v := &peerWindow{number: g.last, moves: make([]*move, count), m: &mapping{
 		state: ready, block: block, bytes: int64(f.bytes), grant: memory.PeerRead | memory.PeerWrite,
 		touched: make([]atomic.Uint64, f.bytes/prefaultStep/64+1),
 	}}
@@ -302,13 +302,13 @@ func (c *conn) takeWindow(f frame, fd int) error {
 	for i := range count {
 		v.free = append(v.free, uint16(count-1-i))
 	}
-	g.now, g.views[v.number] = v, v
+	g.now, g.windows[v.number] = v, v
 	c.pump(g)
 	return nil
 }
 
 // fail ends what waits for a slot. mu is held.
-func (c *conn) fail(g *gate, why func(*transport.Span) error) {
+func (c *conn) fail(g *farDevice, why func(*transport.Span) error) {
 	jobs, renewed := g.jobs, g.renewed
 	g.jobs, g.renewed = nil, nil
 	for _, j := range jobs {
@@ -324,13 +324,13 @@ func (c *conn) fail(g *gate, why func(*transport.Span) error) {
 
 // loseWindow stops using a window. mu is held.
 func (c *conn) loseWindow(f frame) error {
-	g := c.gates[f.place]
+	g := c.devices[f.place]
 	if g == nil || g.now == nil || g.now.number != uint64(f.region) {
 		return fmt.Errorf("the peer took back window %d at %d, which we have not", uint64(f.region), f.place)
 	}
 	v := g.now
 	g.now = nil
-	c.dropView(g, v)
+	c.dropWindow(g, v)
 	c.pump(g)
 	return nil
 }
@@ -338,8 +338,8 @@ func (c *conn) loseWindow(f frame) error {
 // moved is the peer's answer to a move. mu is held.
 func (c *conn) moved(f frame) error {
 	var m *move
-	if g := c.gates[f.place]; g != nil {
-		if v := g.views[uint64(f.region)]; v != nil && f.bytes < uint64(len(v.moves)) {
+	if g := c.devices[f.place]; g != nil {
+		if v := g.windows[uint64(f.region)]; v != nil && f.bytes < uint64(len(v.moves)) {
 			m = v.moves[f.bytes]
 		}
 	}
@@ -348,7 +348,7 @@ func (c *conn) moved(f frame) error {
 	}
 	switch {
 	case f.status == again:
-		c.anew(m)
+		c.retry(m)
 	case f.status != ok:
 		c.endMove(m, refusal(&m.remote[0], f.status.err()), false)
 	case m.request.Op == transport.Read && m.job.err == nil:
@@ -361,7 +361,7 @@ func (c *conn) moved(f frame) error {
 
 // encode makes the packet that tells the peer of a move. mu is held.
 func (m *move) encode(b []byte) []byte {
-	f := frame{kind: moveIt, grant: memory.PeerRead, place: m.gate.place, region: memory.ID(m.view.number), bytes: uint64(m.slot)}
+	f := frame{kind: moveIt, grant: memory.PeerRead, place: m.device.place, region: memory.ID(m.window.number), bytes: uint64(m.slot)}
 	if m.request.Op == transport.Write {
 		f.grant = memory.PeerWrite
 	}
@@ -373,12 +373,12 @@ func (m *move) encode(b []byte) []byte {
 	return b
 }
 
-// endGates ends all moves but those that workers copy. The connection is dead; mu is
+// endMoves ends all moves but those that workers copy. The connection is dead; mu is
 // held.
-func (c *conn) endGates() {
-	for _, g := range c.gates {
+func (c *conn) endMoves() {
+	for _, g := range c.devices {
 		c.fail(g, func(*transport.Span) error { return c.cause })
-		for _, v := range g.views {
+		for _, v := range g.windows {
 			for _, m := range v.moves {
 				if m != nil && m.state != copying {
 					c.endMove(m, c.cause, m.state == told && m.request.Op == transport.Write)

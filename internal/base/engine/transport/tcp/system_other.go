@@ -4,3 +4,6 @@ package tcp
 
 // congestionControl is not known: only Linux tells it by name.
 func congestionControl(uintptr) string { return "" }
+
+// yield does nothing: the other systems promise no such thing.
+func yield() {}

@@ -10,15 +10,15 @@ import "github.com/topoctl/topoctl/internal/base/engine/transport"
 // rxe_comp.c, of Linux 6.1 and later). So what such a device says of a READ is believed when
 // something behind it on the same queue pair ended in another way than flushed.
 
-// followRead puts a probe behind a READ that has nothing behind it: at once where it is
+// proveRead puts a probe behind a READ that has nothing behind it: at once where it is
 // alone, so that both are one round trip, else when the last of several is done.
-func (s *slot) followRead() {
-	if !s.c.dev.doubtsReads || s.probing {
+func (s *slot) proveRead() {
+	if !s.c.dev.unprovenReads || s.probing {
 		return
 	}
 	switch s.tail - s.head {
 	case 0:
-		if s.unsure.first == nil {
+		if s.unproven.first == nil {
 			return
 		}
 	case 1:
@@ -31,9 +31,9 @@ func (s *slot) followRead() {
 	s.addProbe()
 }
 
-// believe ends the READs that wait for what is behind them, or has them sent again.
-func (s *slot) believe(good bool) {
-	for o := s.unsure.pop(); o != nil; o = s.unsure.pop() {
+// settleUnproven ends the READs that wait for what is behind them, or has them sent again.
+func (s *slot) settleUnproven(good bool) {
+	for o := s.unproven.pop(); o != nil; o = s.unproven.pop() {
 		if good {
 			s.c.finish(o, nil, false)
 			continue
