@@ -64,28 +64,6 @@ func (a *Affinity) ports(v Verdict) []topo.ID {
 	return out
 }
 
-// Text is the decision for people, a line for each port.
-func (a *Affinity) Text() string {
-	rows := [][]string{{"rank", "port", "class", "hops", "expected", "verdict", "why"}}
-	for i := range a.Ranked {
-		c := &a.Ranked[i]
-		rows = append(rows, c.row(fmt.Sprint(i+1)))
-	}
-	for i := range a.Rejected {
-		rows = append(rows, a.Rejected[i].row("-"))
-	}
-	return string(a.Location) + "\n" + table(rows)
-}
-
-func (c *Candidate) row(rank string) []string {
-	hops := "?"
-	if c.Hops != nil {
-		hops = fmt.Sprint(*c.Hops)
-	}
-	return []string{rank, c.Name, classOr(c.Class, "?"), hops, rateOr(c.BytesPerSec, c.Basis, "?"), string(c.Verdict),
-		withNotes(c.Reason.withEvidence(), c.Notes)}
-}
-
 // Load is what each port has to do already, in bytes, by Port.Index. nil is
 // nothing at all.
 type Load []int64
@@ -215,9 +193,9 @@ func firstText(ranked []Candidate) string {
 
 // about is a candidate's class and rate in brackets.
 func about(c *Candidate) string {
-	s := classOr(c.Class, "class unknown")
+	s := classText(c.Class)
 	if c.BytesPerSec != nil {
-		s += ", " + rateOr(c.BytesPerSec, c.Basis, "rate unknown")
+		s += ", " + rateText(c)
 	}
 	return " (" + s + ")"
 }
@@ -230,15 +208,34 @@ func difference(code Code, before, c *Candidate) string {
 	case codeRole:
 		return fmt.Sprintf("%s, %s is %s", c.Role, before.Name, before.Role)
 	case codeClass:
-		return fmt.Sprintf("%s, %s is %s", classOr(c.Class, "class unknown"), before.Name, classOr(before.Class, "class unknown"))
+		return fmt.Sprintf("%s, %s is %s", classText(c.Class), before.Name, classText(before.Class))
 	case codeRate:
-		return fmt.Sprintf("%s, %s has %s", rateOr(c.BytesPerSec, c.Basis, "rate unknown"), before.Name, rateOr(before.BytesPerSec, before.Basis, "rate unknown"))
+		return fmt.Sprintf("%s, %s has %s", rateText(c), before.Name, rateText(before))
 	case codeHops:
 		return fmt.Sprintf("%s links on the way, to %s %s", hopsText(c.Hops), before.Name, hopsText(before.Hops))
 	case codeLoad:
 		return fmt.Sprintf("%s to do already, %s has %s", units.Bytes(c.Load), before.Name, units.Bytes(before.Load))
 	}
 	return fmt.Sprintf("equal to %s in all else, later by name", before.Name)
+}
+
+func classText(c topo.Class) string {
+	if !c.Known() {
+		return "class unknown"
+	}
+	return c.String()
+}
+
+// rateText is an expected rate, "at most" where it is an upper bound.
+func rateText(c *Candidate) string {
+	if c.BytesPerSec == nil {
+		return "rate unknown"
+	}
+	s := units.Rate(int64(*c.BytesPerSec), units.Gbyte)
+	if c.Basis == topo.BasisAssumed {
+		return "at most " + s
+	}
+	return s
 }
 
 func hopsText(n *int) string {

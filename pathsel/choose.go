@@ -507,7 +507,7 @@ func (l *Lane) setShare(b *laneBuilder, f *maxmin.Flow, gain float64) {
 	}
 	text := atMost + units.Rate(int64(roundRate(gain)), units.Gbyte)
 	if first {
-		l.Reason = Reason{CodeBest, fmt.Sprintf("nearest lane (%s to %s): %s", classOr(l.LocalClass, "class unknown"), classOr(l.RemoteClass, "class unknown"), text), ""}
+		l.Reason = Reason{CodeBest, fmt.Sprintf("nearest lane (%s to %s): %s", classText(l.LocalClass), classText(l.RemoteClass), text), ""}
 		return
 	}
 	l.Reason = Reason{codeAdds, fmt.Sprintf("adds %s to the lanes before it", text), ""}
@@ -563,11 +563,11 @@ func (b *laneBuilder) notAssigned(e *edge) Reason {
 func (b *laneBuilder) rejections(refused []edge) []Rejection {
 	out := []Rejection{}
 	for _, c := range b.here.Rejected {
-		out = append(out, Rejection{Local: []topo.ID{c.Port}, Reason: c.Reason, localNames: []string{c.Name}})
+		out = append(out, Rejection{Local: []topo.ID{c.Port}, Reason: c.Reason})
 	}
 	for _, c := range b.there.Rejected {
 		if b.p.local != b.p.remote { // else they are listed already
-			out = append(out, Rejection{Remote: []topo.ID{c.Port}, Reason: c.Reason, remoteNames: []string{c.Name}})
+			out = append(out, Rejection{Remote: []topo.ID{c.Port}, Reason: c.Reason})
 		}
 	}
 	rows := map[string]int{} // the row of a reason and its remote ports
@@ -585,7 +585,7 @@ func (b *laneBuilder) rejections(refused []edge) []Rejection {
 				continue
 			}
 			row := &out[at]
-			row.Local, row.localNames = append(row.Local, r.Local...), append(row.localNames, r.localNames...)
+			row.Local = append(row.Local, r.Local...)
 			row.Pairs += r.Pairs
 		}
 		refused = refused[n:]
@@ -609,10 +609,10 @@ func (b *laneBuilder) ofOnePort(refused []edge) []Rejection {
 			at++
 		}
 		if at == len(out) {
-			out = append(out, Rejection{Local: []topo.ID{c.Port}, localNames: []string{c.Name}, Reason: b.refusal(e)})
+			out = append(out, Rejection{Local: []topo.ID{c.Port}, Reason: b.refusal(e)})
 		}
 		r := &out[at]
-		r.Remote, r.remoteNames = append(r.Remote, d.Port), append(r.remoteNames, d.Name)
+		r.Remote = append(r.Remote, d.Port)
 		r.Pairs++
 	}
 	return out

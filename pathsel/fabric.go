@@ -471,3 +471,16 @@ func checkSwitchName(name string) error {
 	}
 	return nil
 }
+
+// several names one port, or the first of several and how many more there are.
+func several(names []string) string {
+	switch len(names) {
+	case 0:
+		return ""
+	case 1:
+		return names[0]
+	case 2:
+		return names[0] + ", " + names[1]
+	}
+	return fmt.Sprintf("%s and %d more", names[0], len(names)-1)
+}

@@ -1,14 +1,10 @@
 package pathsel
 
 import (
-	"fmt"
 	"math"
-	"strings"
 	"time"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/base/text"
-	"github.com/topoctl/topoctl/internal/base/units"
 )
 
 // Lane is a pair of ports, one of each host, that a transfer can use.
@@ -107,82 +103,6 @@ type Rejection struct {
 	// are not usable at all.
 	Pairs  int    `json:"pairs"`
 	Reason Reason `json:"reason"` // of the first pair, where there are several
-
-	localNames, remoteNames []string
-}
-
-// shownFailover is how many lanes for failover the text lists: the record has
-// all of them.
-const shownFailover = 8
-
-// Text is the decision for people: a line for each lane that is chosen, for the
-// next ones that would step in, and for what is rejected.
-func (s *LaneSet) Text() string {
-	together := "no lane"
-	if s.Chosen > 0 {
-		together = fmt.Sprintf("%s together on %s", rateOr(s.BytesPerSec, s.Basis, "rate unknown"), text.Plural(s.Chosen, "lane"))
-	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s -> %s over %s: %s\n", place(s.LocalHost, s.Source), place(s.RemoteHost, s.Destination), s.Transport, together)
-	rows := [][]string{{"rank", "local", "remote", "tier", "class", "reach", "alone", "share", "verdict", "why"}}
-	shown := min(len(s.Lanes), s.Chosen+shownFailover)
-	for i := range s.Lanes[:shown] {
-		rows = append(rows, s.Lanes[i].row(i+1))
-	}
-	if shown < len(s.Lanes) {
-		rows = append(rows, []string{"...", fmt.Sprintf("%d more for failover", len(s.Lanes)-shown), ""})
-	}
-	for i := range s.Rejected {
-		rows = append(rows, s.Rejected[i].row())
-	}
-	b.WriteString(table(rows))
-	for i := range s.Notes {
-		b.WriteString("  note: " + s.Notes[i].line() + "\n")
-	}
-	return b.String()
-}
-
-func (l *Lane) row(rank int) []string {
-	share := ""
-	if l.Verdict == Chosen {
-		share = "?"
-	}
-	if l.Share != nil {
-		share = units.Rate(int64(*l.Share), units.Gbyte)
-	}
-	why := l.Reason.line() + "; " + string(l.ReachReason.Code)
-	if l.Verdict == Chosen {
-		why = withNotes(l.Reason.line()+"; "+l.ReachReason.line(), l.Notes)
-	}
-	return []string{fmt.Sprint(rank), l.LocalName, l.RemoteName, fmt.Sprint(l.Tier), classOr(l.LocalClass, "?") + "/" + classOr(l.RemoteClass, "?"),
-		string(l.Reach), rateOr(l.BytesPerSec, l.Basis, "?"), share, string(l.Verdict), why}
-}
-
-// row is a rejection, its ports by name.
-func (r *Rejection) row() []string {
-	why := r.Reason.withEvidence()
-	if r.Pairs > 1 {
-		why = text.Plural(r.Pairs, "pair") + ", " + why
-	}
-	return []string{"-", several(r.localNames), several(r.remoteNames), "", "", "", "", "", string(Rejected), why}
-}
-
-// several names one port, or the first of several and how many more there are.
-func several(names []string) string {
-	switch len(names) {
-	case 0:
-		return ""
-	case 1:
-		return names[0]
-	case 2:
-		return names[0] + ", " + names[1]
-	}
-	return fmt.Sprintf("%s and %d more", names[0], len(names)-1)
-}
-
-// place is a location with its host.
-func place(host string, l Location) string {
-	return strings.TrimSpace(host + " " + string(l))
 }
 
 // preference are the ports of one side as a policy that knows no lanes sees
