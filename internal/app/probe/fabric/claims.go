@@ -18,7 +18,7 @@ import (
 var errClaim = errors.New("that cannot be")
 
 // measurement is what is believed of a pair in the end.
-func (t *turn) measurement(ctx context.Context, x *trial) probe.Measurement {
+func (t *controllerRound) measurement(ctx context.Context, x *pairRun) probe.Measurement {
 	m := probe.Measurement{Bandwidth: []probe.Bandwidth{}, Links: []probe.LinkState{}}
 	if x.waived != "" {
 		m.Waived = x.waived
@@ -44,9 +44,9 @@ func (t *turn) measurement(ctx context.Context, x *trial) probe.Measurement {
 }
 
 // broken is why a pair has no result.
-func (x *trial) broken(ctx context.Context) error {
+func (x *pairRun) broken(ctx context.Context) error {
 	err := x.err
-	for _, s := range []*side{x.from, x.to} {
+	for _, s := range []*roundHost{x.from, x.to} {
 		if s != nil {
 			err = cmp.Or(err, s.err)
 		}
@@ -55,7 +55,7 @@ func (x *trial) broken(ctx context.Context) error {
 }
 
 // partial is what was heard of a pair whose result never came.
-func (x *trial) partial() probe.Measurement {
+func (x *pairRun) partial() probe.Measurement {
 	m := probe.Measurement{Bandwidth: []probe.Bandwidth{}, Links: []probe.LinkState{}}
 	for _, size := range x.spec.SizesBytes {
 		var rates []int64
@@ -78,12 +78,12 @@ func (x *trial) partial() probe.Measurement {
 }
 
 // ranOut says whether a pair's time was over before it had its samples.
-func (x *trial) ranOut() bool {
+func (x *pairRun) ranOut() bool {
 	return slices.ContainsFunc(x.result.Bandwidth, func(b probe.Bandwidth) bool { return b.Stopped == probe.StoppedTime })
 }
 
 // believed is the result of a pair, as far as it can be.
-func (t *turn) believed(x *trial) probe.Measurement {
+func (t *controllerRound) believed(x *pairRun) probe.Measurement {
 	m := probe.Measurement{Bandwidth: []probe.Bandwidth{}, Links: t.links(x)}
 	r := x.result
 	if r.Waived != "" {
@@ -135,7 +135,7 @@ const maxNotes = 16
 const slack = 0.02
 
 // checkClaims refuses a result that cannot be: more, or longer, than there was time for.
-func (x *trial) checkClaims() error {
+func (x *pairRun) checkClaims() error {
 	r := x.result
 	if len(r.Bandwidth) > len(x.spec.SizesBytes) {
 		return fmt.Errorf("%d sizes, %d were asked for: %w", len(r.Bandwidth), len(x.spec.SizesBytes), errClaim)
@@ -170,7 +170,7 @@ func (x *trial) checkClaims() error {
 }
 
 // checkBandwidth checks the samples of one size, which had at most so many ns.
-func (x *trial) checkBandwidth(b *probe.Bandwidth, left int64) error {
+func (x *pairRun) checkBandwidth(b *probe.Bandwidth, left int64) error {
 	n := len(b.SamplesBytesPerSec)
 	if n > x.spec.MaxSamples {
 		return fmt.Errorf("%d samples, at most %d were asked for: %w", n, x.spec.MaxSamples, errClaim)
@@ -211,7 +211,7 @@ func (x *trial) checkBandwidth(b *probe.Bandwidth, left int64) error {
 const limitSlack = 128 << 20
 
 // checkLatency checks round trips, which had at most so many ns.
-func (x *trial) checkLatency(l *probe.Latency, most int64) error {
+func (x *pairRun) checkLatency(l *probe.Latency, most int64) error {
 	if l == nil {
 		return nil
 	}
@@ -235,7 +235,7 @@ func (x *trial) checkLatency(l *probe.Latency, most int64) error {
 
 // compare compares what the initiators of a target claim with what it served. Warm-up and
 // round trips are served, too, so it is never less.
-func (t *turn) compare(x *trial) (note string, err error) {
+func (t *controllerRound) compare(x *pairRun) (note string, err error) {
 	to := x.to
 	switch {
 	case to.began == nil || to.end == nil:
@@ -265,7 +265,7 @@ func (t *turn) compare(x *trial) (note string, err error) {
 }
 
 // claimed are the bytes that a result says were moved.
-func (x *trial) claimed() int64 {
+func (x *pairRun) claimed() int64 {
 	sum := int64(0)
 	for i := range x.result.Bandwidth {
 		sum += min(max(0, x.result.Bandwidth[i].Bytes), math.MaxInt64-sum)
@@ -274,10 +274,10 @@ func (x *trial) claimed() int64 {
 }
 
 // links are what both ends say of the links between them.
-func (t *turn) links(x *trial) []probe.LinkState {
+func (t *controllerRound) links(x *pairRun) []probe.LinkState {
 	out := []probe.LinkState{}
 	seen := map[probe.LinkKey]bool{}
-	for _, s := range []*side{x.from, x.to} {
+	for _, s := range []*roundHost{x.from, x.to} {
 		for _, l := range s.links[x.place] {
 			if seen[l.Link] || !slices.Contains(x.pair.Path, l.Link) || len(l.Counters) > maxCounters {
 				continue

@@ -15,12 +15,12 @@ import (
 )
 
 // claimed is a pair that took a second, and its result as an honest agent gives it.
-func claimed() (*turn, *trial) {
+func claimed() (*controllerRound, *pairRun) {
 	f := &Fleet{}
-	from, to := &side{a: &agent{name: "n0"}, links: map[int][]probe.LinkState{}}, &side{a: &agent{name: "n1"}, links: map[int][]probe.LinkState{}}
+	from, to := &roundHost{a: &agent{name: "n0"}, links: map[int][]probe.LinkState{}}, &roundHost{a: &agent{name: "n1"}, links: map[int][]probe.LinkState{}}
 	p := pair("n0", "n1")
 	p.Path = []probe.LinkKey{"n0 a up"}
-	x := &trial{pair: &p, spec: quick(), from: from, to: to, elapsed: time.Second}
+	x := &pairRun{pair: &p, spec: quick(), from: from, to: to, elapsed: time.Second}
 	x.spec.SizesBytes = []int64{64 << 10}
 	rtts := []int64{1000, 2000, 3000}
 	rtt := stats.Percentiles(rtts)
@@ -28,8 +28,8 @@ func claimed() (*turn, *trial) {
 		Bandwidth: []probe.Bandwidth{stats.Bandwidth(64<<10, []int64{1e9, 2e9, 3e9}, 30e6, 15e6, probe.StoppedCI)},
 		Latency:   &probe.Latency{SizeBytes: 8, RTT: rtt, OneWay: stats.Half(rtt)},
 	}}
-	from.from, to.to = []*trial{x}, []*trial{x}
-	t := &turn{f: f, spec: x.spec, pairs: []*trial{x}, sides: []*side{from, to}, began: time.Now().Add(-time.Second)}
+	from.from, to.to = []*pairRun{x}, []*pairRun{x}
+	t := &controllerRound{f: f, spec: x.spec, pairs: []*pairRun{x}, sides: []*roundHost{from, to}, began: time.Now().Add(-time.Second)}
 	return t, x
 }
 

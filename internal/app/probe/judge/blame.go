@@ -187,7 +187,7 @@ func (q *question) common(p *problem) (pairs []int, alike bool) {
 		}
 	}
 	for i := range q.r.Results {
-		if groups[q.r.Results[i].Group] && q.isWell(i) {
+		if groups[q.r.Results[i].Group] && q.isGood(i) {
 			return pairs, false
 		}
 	}

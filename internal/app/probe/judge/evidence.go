@@ -18,8 +18,8 @@ const (
 	clearlyFaster = 2.0
 )
 
-// sight is one measurement of a pair, as evidence.
-type sight struct {
+// observation is one measurement of a pair, as evidence.
+type observation struct {
 	result int
 	round  int // of the pairs at the same time; 0 alone
 	mean   float64
@@ -36,7 +36,7 @@ type bad struct {
 
 // evidence is what links were seen to carry.
 type evidence struct {
-	*ground
+	*faultSpace
 	any    []float64 // by atom: the largest load that is proven
 	good   []float64 // by atom: the same of pairs that are well
 	most   []float64 // by atom: the largest load seen, for people
@@ -55,15 +55,15 @@ type load struct {
 	pairs         int
 }
 
-// weigh gathers what sights prove. A pair that moved m over a path proves that each of its
+// weigh gathers what observations prove. A pair that moved m over a path proves that each of its
 // links carries m; pairs of one round prove together what they moved in the time of the
 // longest of them.
-func weigh(g *ground, sights []sight) *evidence {
-	e := &evidence{ground: g, any: make([]float64, len(g.atoms)), good: make([]float64, len(g.atoms)),
+func weigh(g *faultSpace, observations []observation) *evidence {
+	e := &evidence{faultSpace: g, any: make([]float64, len(g.atoms)), good: make([]float64, len(g.atoms)),
 		most: make([]float64, len(g.atoms)), shared: make([]bool, len(g.atoms)), roundLoads: make(map[int]map[int]load), clearGood: clearlyGood, clearBad: clearlyBad}
-	rounds := make(map[int][]*sight)
-	for i := range sights {
-		if s := &sights[i]; s.round == 0 {
+	rounds := make(map[int][]*observation)
+	for i := range observations {
+		if s := &observations[i]; s.round == 0 {
 			e.count(s, nil)
 		} else {
 			rounds[s.round] = append(rounds[s.round], s)
@@ -80,7 +80,7 @@ func weigh(g *ground, sights []sight) *evidence {
 }
 
 // loads sums a round up by link.
-func (g *ground) loads(round []*sight) map[int]load {
+func (g *faultSpace) loads(round []*observation) map[int]load {
 	loads := make(map[int]load)
 	for _, s := range round {
 		for _, a := range g.paths[s.result] {
@@ -105,8 +105,8 @@ func (g *ground) loads(round []*sight) map[int]load {
 	return loads
 }
 
-// count notes one sight; loads are those of its round, nil alone.
-func (e *evidence) count(s *sight, loads map[int]load) {
+// count notes one observation; loads are those of its round, nil alone.
+func (e *evidence) count(s *observation, loads map[int]load) {
 	for _, a := range e.paths[s.result] {
 		lo, mean := s.lo, s.mean
 		if l, ok := loads[a]; ok && l.pairs > 1 {
@@ -121,8 +121,8 @@ func (e *evidence) count(s *sight, loads map[int]load) {
 	}
 }
 
-// explain adds a bad pair. round are the sights of its round, among which it is; nil alone.
-func (e *evidence) explain(s *sight, loads map[int]load) {
+// explain adds a bad pair. round are the observations of its round, among which it is; nil alone.
+func (e *evidence) explain(s *observation, loads map[int]load) {
 	b := bad{result: s.result, hi: make([]float64, len(e.paths[s.result]))}
 	for j, a := range e.paths[s.result] {
 		b.hi[j] = s.hi
@@ -208,8 +208,8 @@ func (c *trial) isBad(i int) bool {
 	return false
 }
 
-// isWell says whether a result is good evidence: judged, and nothing about it is slow.
-func (c *trial) isWell(i int) bool {
+// isGood says whether a result is good evidence: judged, and nothing about it is slow.
+func (c *trial) isGood(i int) bool {
 	res := &c.r.Results[i]
 	if res.Verdict != probe.Pass && res.Verdict != probe.Warn || !c.usable(i) {
 		return false

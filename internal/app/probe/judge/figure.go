@@ -71,7 +71,7 @@ func medianLatency(l *probe.Latency) float64 {
 type slowness int
 
 const (
-	wellEnough slowness = iota
+	notSlow slowness = iota
 	belowWarn
 	belowFail
 )
@@ -80,13 +80,13 @@ const (
 func slow(f *figure, expected float64, rules *probe.Rules) slowness {
 	switch {
 	case !f.measured || expected <= 0:
-		return wellEnough
+		return notSlow
 	case f.hi < rules.FailUnder*expected:
 		return belowFail
 	case f.hi < rules.WarnUnder*expected:
 		return belowWarn
 	}
-	return wellEnough
+	return notSlow
 }
 
 // known says whether a limit is known well enough to fail a pair.

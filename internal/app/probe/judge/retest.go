@@ -110,7 +110,7 @@ func (c *trial) sample(suspicious []int) []int {
 	}
 	var out []int
 	for _, i := range suspicious {
-		if picked[i] || c.besideWell(i) {
+		if picked[i] || c.besideGood(i) {
 			out = append(out, i)
 		}
 	}
@@ -139,19 +139,19 @@ func (c *trial) pick(b probe.Blame, in []bool, picked map[int]bool) {
 	}
 }
 
-// besideWell says whether a pair of the same round that was slow as well turned out to be
+// besideGood says whether a pair of the same round that was slow as well turned out to be
 // well alone, and the two may have had a link in common.
-func (c *trial) besideWell(i int) bool {
-	if c.wellAlone == nil {
-		c.wellAlone = make(map[int][]int)
+func (c *trial) besideGood(i int) bool {
+	if c.goodAlone == nil {
+		c.goodAlone = make(map[int][]int)
 		for j := range c.r.Results {
 			if c.reason(j, CodeContended) && c.again(j) != nil {
-				c.wellAlone[c.rounds[j]] = append(c.wellAlone[c.rounds[j]], j)
+				c.goodAlone[c.rounds[j]] = append(c.goodAlone[c.rounds[j]], j)
 			}
 		}
 	}
 	res := &c.r.Results[i]
-	return slices.ContainsFunc(c.wellAlone[c.rounds[i]], func(j int) bool {
+	return slices.ContainsFunc(c.goodAlone[c.rounds[i]], func(j int) bool {
 		other := &c.r.Results[j]
 		return !res.PathKnown && !other.PathKnown || slices.ContainsFunc(res.Path, func(k probe.LinkKey) bool { return slices.Contains(other.Path, k) })
 	})
@@ -176,13 +176,13 @@ func (c *trial) partners(pick []int) []Request {
 			continue
 		}
 		from, to := endOf(&res.From), endOf(&res.To)
-		if !ends[from].wellFrom && !tried[[2]endKey{from}] {
+		if !ends[from].goodFrom && !tried[[2]endKey{from}] {
 			tried[[2]endKey{from}] = true
-			out = c.partner(out, i, func(o *probe.Pair) bool { return endOf(&o.From) == from && ends[endOf(&o.To)].wellTo })
+			out = c.partner(out, i, func(o *probe.Pair) bool { return endOf(&o.From) == from && ends[endOf(&o.To)].goodTo })
 		}
-		if !ends[to].wellTo && !tried[[2]endKey{{}, to}] {
+		if !ends[to].goodTo && !tried[[2]endKey{{}, to}] {
 			tried[[2]endKey{{}, to}] = true
-			out = c.partner(out, i, func(o *probe.Pair) bool { return endOf(&o.To) == to && ends[endOf(&o.From)].wellFrom })
+			out = c.partner(out, i, func(o *probe.Pair) bool { return endOf(&o.To) == to && ends[endOf(&o.From)].goodFrom })
 		}
 	}
 	return out
@@ -208,7 +208,7 @@ type endKey struct {
 func endOf(e *probe.End) endKey { return endKey{e.Host, e.Name} }
 
 // endState is what is known of an end: pairs from it, and to it, that are well.
-type endState struct{ wellFrom, wellTo bool }
+type endState struct{ goodFrom, goodTo bool }
 
 // ends says what is known of each end, and which were tried with another partner: as the first
 // of two a sending end, as the second a receiving one.
@@ -228,14 +228,14 @@ func (c *trial) ends() (ends map[endKey]endState, tried map[[2]endKey]bool) {
 				}
 			}
 		}
-		if !c.isWell(i) {
+		if !c.isGood(i) {
 			continue
 		}
 		f, t := ends[from], ends[to]
-		f.wellFrom, t.wellTo = true, true
+		f.goodFrom, t.goodTo = true, true
 		ends[from] = f
 		if from == to {
-			t.wellFrom = true
+			t.goodFrom = true
 		}
 		ends[to] = t
 	}
@@ -283,7 +283,7 @@ func (c *trial) asBad(i, j int, f *figure, how string) bool {
 		f.hi = f.mean
 	}
 	expected, _ := c.expected(j)
-	rate := slow(f, expected, &c.r.Rules) > wellEnough || c.outlier(j, f)
+	rate := slow(f, expected, &c.r.Rules) > notSlow || c.outlier(j, f)
 	late := c.slowAnswer(j, f)
 	if how == probe.RetestOtherPartner {
 		return rate || late

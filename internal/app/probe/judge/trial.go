@@ -20,8 +20,8 @@ type trial struct {
 	fast    []float64 // the limit that a result is faster than, 0 none
 	groups  map[string]*group
 	rounds  []int // by result: equal for those that were measured together; 0 not measured
-	// wellAlone are the results that a retest found well, by round; nil before besideWell.
-	wellAlone map[int][]int
+	// goodAlone are the results that a retest found well, by round; nil before besideGood.
+	goodAlone map[int][]int
 	full      []probe.LinkKey // after fillLinks: the link that the pairs of the round filled, by result; "" none
 }
 

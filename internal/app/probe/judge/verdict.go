@@ -78,10 +78,10 @@ func (c *trial) rate(i int, f *figure) []finding {
 	if limited {
 		out = append(out, found(probe.Pass, CodeRateLimited, "held to %s on purpose: whether it carries %s is not known", c.printed(i, expected), c.printed(i, float64(*res.Expected.BytesPerSec))))
 	}
-	if (class > wellEnough || outlier) && c.full[i] != "" {
+	if (class > notSlow || outlier) && c.full[i] != "" {
 		return append(out, c.filled(i))
 	}
-	if class > wellEnough {
+	if class > notSlow {
 		out = append(out, c.below(i, f, class))
 	}
 	if outlier {
@@ -119,7 +119,7 @@ func (c *trial) wide(i int, f *figure, class slowness, outlier bool) finding {
 	switch {
 	case class == belowWarn && f.lo < rules.FailUnder*expected && known(res.Expected.Basis):
 		return found(probe.Pass, CodeWideInterval, "%s, too wide to say whether it fails", text)
-	case class > wellEnough, outlier:
+	case class > notSlow, outlier:
 		return found(probe.Pass, CodeWideInterval, "%s, but all of it is too low", text)
 	case expected > 0 && f.lo >= rules.WarnUnder*expected,
 		expected == 0 && g != nil && g.rates > 1 && g.best > 0 && f.lo >= rules.OutlierUnder*g.best:

@@ -168,3 +168,95 @@ func overlap(a, b string) bool {
 	y, errY := cpuset.Parse(b)
 	return errX != nil || errY != nil || x.IsEmpty() || y.IsEmpty() || x.Overlaps(y)
 }
+
+// portPairs are the ports of this host with each other, through the wire.
+func (h *host) portPairs(o *LocalOptions) error {
+	ph, err := pathsel.New(h.t, pathsel.Options{Transport: o.Transport, Roles: o.Roles, Overlay: o.Overlay})
+	if err != nil {
+		return err
+	}
+	ends, err := h.portEnds(ph, orCPU(o.Memory), nil)
+	if err != nil {
+		return err
+	}
+	if err := checkCount(h.name, probe.Port, len(ends)*len(ends)); err != nil {
+		return err
+	}
+	h.rejectPorts(ph)
+	if len(ends) == 0 {
+		h.b.reject(Rejection{Kind: probe.Port, From: h.name, Reason: pathsel.Reason{Code: CodeNone, Text: fmt.Sprintf("no port of this host can be used over %s", ph.Transport())}})
+	}
+	if ph.Transport() == pathsel.RDMA {
+		err = h.rdmaPairs(ph, ends)
+	} else {
+		h.waivedTCP(ends)
+	}
+	if err == nil && o.Transport != pathsel.RDMA {
+		h.stackPair()
+	}
+	return err
+}
+
+// rdmaPairs are the ports that reach each other. A port with itself stays in its card,
+// so it says nothing of a wire.
+func (h *host) rdmaPairs(ph *pathsel.Host, ends []portEnd) error {
+	if len(ends) == 0 {
+		return nil
+	}
+	m, err := connect(&hostPorts{host: h, ph: ph, ends: ends}, &hostPorts{host: h, ph: ph, ends: ends}, nil)
+	if err != nil {
+		return err
+	}
+	if len(ends) == 1 {
+		h.b.reject(Rejection{Kind: probe.Port, From: h.name + "/" + ends[0].port.Name, Reason: pathsel.Reason{Code: CodeNone, Text: "the only port of this host: there is no other to reach"}})
+	}
+	for i := range ends {
+		for j := range ends {
+			if i != j && m.reach(i, j) {
+				h.b.addPorts(&ends[i], &ends[j], probe.RDMA, way{known: true, gap: true}, "")
+			}
+		}
+	}
+	for _, r := range m.refused {
+		h.b.rejectPairs(r, h.name, h.name, ends, ends, func(i, j int) bool { return i != j })
+	}
+	return nil
+}
+
+// waivedTCP names the pairs that TCP would have.
+func (h *host) waivedTCP(ends []portEnd) {
+	for i := range ends {
+		for j := range ends {
+			if i != j {
+				ends[i].waived = "the kernel takes a short cut between two addresses of one host: nothing would cross the wire"
+				h.b.addPorts(&ends[i], &ends[j], probe.TCP, way{known: true, gap: true}, "")
+			}
+		}
+	}
+}
+
+// stackPair is TCP over loopback: what the host's own stack can do.
+func (h *host) stackPair() {
+	end := probe.End{Host: h.name, Node: topo.NetdevID("lo"), Name: "lo", Class: topo.Class{Kind: topo.ClassSelf}}
+	for i := range h.t.NUMANodes {
+		if n := &h.t.NUMANodes[i]; !n.MemoryOnly && n.CPUs != "" {
+			end.Location = pathsel.LocationOf(n.ID)
+			break
+		}
+	}
+	p := probe.Pair{Kind: probe.Port, Transport: probe.TCP, Variant: h.b.ports, From: end, To: end,
+		Expected: probe.Expected{Basis: topo.BasisUnknown, Why: "loopback: the processors copy, no link is crossed"}}
+	if h.loopbackDown() {
+		p.Waived = "lo is down"
+		if h.b.sel.pair(&end, &end) {
+			h.b.out.Notes = append(h.b.out.Notes, fmt.Sprintf("%s%s/lo is down and was not measured", probe.PartialNote, h.name))
+		}
+	}
+	h.b.add(p, way{}, "")
+}
+
+// loopbackDown says whether the host has said that lo is switched off.
+func (h *host) loopbackDown() bool {
+	lo := h.index.NetdevNamed("lo")
+	return lo != nil && (lo.State == "down" || lo.AdminUp != nil && !*lo.AdminUp)
+}

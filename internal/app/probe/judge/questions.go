@@ -25,25 +25,25 @@ func (c *trial) askRates(isBad func(i int) bool) *question {
 	if len(bad) == 0 {
 		return nil
 	}
-	g := newGround(c, c.tookPart, false)
-	sights := c.inRounds()
+	g := newFaultSpace(c, c.tookPart, false)
+	observations := c.inRounds()
 	for i := range c.r.Results {
 		for j := range c.r.Results[i].Retests {
-			if s, ok := c.sightAgain(&c.r.Results[i].Retests[j]); ok {
-				sights = append(sights, s)
+			if s, ok := c.observationAgain(&c.r.Results[i].Retests[j]); ok {
+				observations = append(observations, s)
 			}
 		}
 	}
-	e := weigh(g, sights)
+	e := weigh(g, observations)
 	for _, i := range bad {
 		switch again := c.again(i); {
 		case c.broken(i):
-			e.explain(&sight{result: i}, nil)
+			e.explain(&observation{result: i}, nil)
 		case again != nil && again.BytesPerSec != nil && again.Confirms:
 			f := figureAgain(again, &c.r.Spec)
-			e.explain(&sight{result: i, hi: f.hi * c.part(i)}, nil)
+			e.explain(&observation{result: i, hi: f.hi * c.part(i)}, nil)
 		default:
-			e.explain(&sight{result: i, hi: c.figures[i].hi * c.part(i)}, e.roundLoads[c.rounds[i]])
+			e.explain(&observation{result: i, hi: c.figures[i].hi * c.part(i)}, e.roundLoads[c.rounds[i]])
 		}
 	}
 	return &question{trial: c, evidence: e, about: aboutRate}
@@ -88,35 +88,35 @@ func (c *trial) doubts() func(i int) bool {
 
 // inRounds are the measurements as evidence. A pair of which nothing is known was in its
 // round all the same: what it put on its links may have been anything.
-func (c *trial) inRounds() []sight {
-	var sights []sight
+func (c *trial) inRounds() []observation {
+	var observations []observation
 	for i := range c.r.Results {
 		res, f := &c.r.Results[i], &c.figures[i]
 		if !c.usable(i) || !f.measured {
 			if res.Round > 0 && res.Pair.Waived == "" {
-				sights = append(sights, sight{result: i, round: c.rounds[i], hi: math.Inf(1)})
+				observations = append(observations, observation{result: i, round: c.rounds[i], hi: math.Inf(1)})
 			}
 			continue
 		}
 		part := c.part(i)
-		sights = append(sights, sight{result: i, round: c.rounds[i], mean: f.mean * part, lo: f.lo * part, hi: f.hi * part,
-			ns: float64(res.Bandwidth[len(res.Bandwidth)-1].DurationNS), good: c.isWell(i)})
+		observations = append(observations, observation{result: i, round: c.rounds[i], mean: f.mean * part, lo: f.lo * part, hi: f.hi * part,
+			ns: float64(res.Bandwidth[len(res.Bandwidth)-1].DurationNS), good: c.isGood(i)})
 	}
-	return sights
+	return observations
 }
 
-// sightAgain is a retest as evidence about the pair that it measured.
-func (c *trial) sightAgain(t *probe.Retest) (sight, bool) {
+// observationAgain is a retest as evidence about the pair that it measured.
+func (c *trial) observationAgain(t *probe.Retest) (observation, bool) {
 	i, ok := c.index[t.Pair]
 	if !ok || t.BytesPerSec == nil || t.Error != "" {
-		return sight{}, false
+		return observation{}, false
 	}
 	f := figureAgain(t, &c.r.Spec)
 	if limit := c.limit(i); f.lo > tooFast*limit {
-		return sight{}, false
+		return observation{}, false
 	}
 	part := c.part(i)
-	return sight{result: i, mean: f.mean * part, lo: f.lo * part, hi: f.hi * part, good: !t.Confirms}, true
+	return observation{result: i, mean: f.mean * part, lo: f.lo * part, hi: f.hi * part, good: !t.Confirms}, true
 }
 
 // askCongestion asks where pairs were held up that are well alone. What was measured alone is no
@@ -132,9 +132,9 @@ func (c *trial) askCongestion() *question {
 	if len(bad) < 2 {
 		return nil
 	}
-	e := weigh(newGround(c, c.tookPart, false), c.inRounds())
+	e := weigh(newFaultSpace(c, c.tookPart, false), c.inRounds())
 	for _, i := range bad {
-		e.explain(&sight{result: i, hi: c.figures[i].hi * c.part(i)}, e.roundLoads[c.rounds[i]])
+		e.explain(&observation{result: i, hi: c.figures[i].hi * c.part(i)}, e.roundLoads[c.rounds[i]])
 	}
 	return &question{trial: c, evidence: e, about: aboutCongestion}
 }
@@ -180,31 +180,31 @@ func (c *trial) askLatency(isBad func(i int) bool) *question {
 	if len(bad) == 0 {
 		return nil
 	}
-	g := newGround(c, func(i int) bool { return c.usable(i) && c.figures[i].latency > 0 }, true)
-	var sights []sight
+	g := newFaultSpace(c, func(i int) bool { return c.usable(i) && c.figures[i].latency > 0 }, true)
+	var observations []observation
 	fastest := c.fastest()
 	add := func(i int, ns float64, good bool) {
 		if ns > 0 && c.usable(i) {
 			v := score(ns, fastest[c.manner(i)])
-			sights = append(sights, sight{result: i, mean: v, lo: v, hi: v, good: good})
+			observations = append(observations, observation{result: i, mean: v, lo: v, hi: v, good: good})
 		}
 	}
 	for i := range c.r.Results {
-		add(i, c.figures[i].latency, c.isWell(i))
+		add(i, c.figures[i].latency, c.isGood(i))
 		for _, t := range c.r.Results[i].Retests {
 			if j, ok := c.index[t.Pair]; ok && t.LatencyNS != nil && t.Error == "" {
 				add(j, float64(*t.LatencyNS), !t.Confirms)
 			}
 		}
 	}
-	e := weigh(g, sights)
+	e := weigh(g, observations)
 	e.clearGood, e.clearBad = clearlyFaster, clearlyFaster
 	for _, i := range bad {
 		ns := c.figures[i].latency
 		if again := c.again(i); again != nil && again.LatencyNS != nil && again.Confirms {
 			ns = math.Min(ns, float64(*again.LatencyNS))
 		}
-		e.explain(&sight{result: i, hi: score(ns, c.groups[c.r.Results[i].Group].fastest)}, nil)
+		e.explain(&observation{result: i, hi: score(ns, c.groups[c.r.Results[i].Group].fastest)}, nil)
 	}
 	return &question{trial: c, evidence: e, about: aboutLatency}
 }

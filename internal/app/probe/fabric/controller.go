@@ -14,26 +14,26 @@ import (
 	"github.com/topoctl/topoctl/probe"
 )
 
-// turn is one round as the controller sees it.
-type turn struct {
+// controllerRound is one round as the controller sees it.
+type controllerRound struct {
 	f      *Fleet
 	number int64
 	spec   probe.Spec
 	tell   func(pair int, s probe.Sample)
-	pairs  []*trial
-	sides  []*side // the hosts that take part
+	pairs  []*pairRun
+	sides  []*roundHost // the hosts that take part
 	began  time.Time
 
 	telling sync.Mutex
 }
 
-// trial is one pair of a round. One goroutine at a time has it: that of its From host
+// pairRun is one pair of a round. One goroutine at a time has it: that of its From host
 // while that is asked.
-type trial struct {
+type pairRun struct {
 	place    int
 	pair     *probe.Pair
 	spec     probe.Spec // with what the agents allow
-	from, to *side
+	from, to *roundHost
 	bytes    int64 // of memory at each end
 	region   region
 	denied   error // why there is no region; its To host says it
@@ -47,11 +47,11 @@ type trial struct {
 	err     error
 }
 
-// side is one host of a round.
-type side struct {
+// roundHost is one host of a round.
+type roundHost struct {
 	a          *agent
 	uses       int // ends of pairs
-	from, to   []*trial
+	from, to   []*pairRun
 	err        error // why it cannot go on
 	began, end *served
 	links      map[int][]probe.LinkState // by pair
@@ -62,16 +62,16 @@ func (f *Fleet) Round(ctx context.Context, pairs []probe.Pair, spec probe.Spec, 
 	f.rounds.Lock()
 	defer f.rounds.Unlock()
 	f.last++
-	t := &turn{f: f, number: f.last, spec: spec, tell: tell}
+	t := &controllerRound{f: f, number: f.last, spec: spec, tell: tell}
 	t.lay(pairs)
-	each(t.sides, func(s *side) { t.prepare(ctx, s) })
+	each(t.sides, func(s *roundHost) { t.prepare(ctx, s) })
 	t.settle()
-	each(t.sides, func(s *side) { t.connect(ctx, s) })
-	each(t.sides, func(s *side) { t.follow(ctx, s, stateReady) })
+	each(t.sides, func(s *roundHost) { t.connect(ctx, s) })
+	each(t.sides, func(s *roundHost) { t.follow(ctx, s, stateReady) })
 	if ctx.Err() == nil {
 		t.began = time.Now()
-		each(t.sides, func(s *side) { t.start(ctx, s) })
-		each(t.sides, func(s *side) { t.follow(ctx, s, stateDone) })
+		each(t.sides, func(s *roundHost) { t.start(ctx, s) })
+		each(t.sides, func(s *roundHost) { t.follow(ctx, s, stateDone) })
 	}
 	each(t.sides, t.finish)
 	out := make([]probe.Measurement, len(pairs))
@@ -82,9 +82,9 @@ func (f *Fleet) Round(ctx context.Context, pairs []probe.Pair, spec probe.Spec, 
 }
 
 // lay says which host does what.
-func (t *turn) lay(pairs []probe.Pair) {
-	by := map[string]*side{}
-	at := func(host string) (*side, error) {
+func (t *controllerRound) lay(pairs []probe.Pair) {
+	by := map[string]*roundHost{}
+	at := func(host string) (*roundHost, error) {
 		a := t.f.by[host]
 		if a == nil {
 			return nil, fmt.Errorf("%s: the fleet has no such host", host)
@@ -93,14 +93,14 @@ func (t *turn) lay(pairs []probe.Pair) {
 			return nil, err
 		}
 		if by[host] == nil {
-			by[host] = &side{a: a, links: map[int][]probe.LinkState{}}
+			by[host] = &roundHost{a: a, links: map[int][]probe.LinkState{}}
 			t.sides = append(t.sides, by[host])
 		}
 		return by[host], nil
 	}
 	wrong := CheckSpec(&t.spec)
 	for i := range pairs {
-		x := &trial{place: i, pair: &pairs[i], spec: t.spec, state: stateConnecting, err: wrong, waived: pairs[i].Waived}
+		x := &pairRun{place: i, pair: &pairs[i], spec: t.spec, state: stateConnecting, err: wrong, waived: pairs[i].Waived}
 		t.pairs = append(t.pairs, x)
 		switch {
 		case x.err != nil || x.waived != "":
@@ -121,7 +121,7 @@ func (t *turn) lay(pairs []probe.Pair) {
 		if x.waived = cmp.Or(x.from.a.lacks(x.pair.Transport), x.to.a.lacks(x.pair.Transport)); x.waived != "" {
 			continue
 		}
-		for _, s := range []*side{x.from, x.to} {
+		for _, s := range []*roundHost{x.from, x.to} {
 			s.uses++
 		}
 		x.from.from, x.to.to = append(x.from.from, x), append(x.to.to, x)
@@ -149,7 +149,7 @@ const memoryBytes = 128 << 20
 
 // fit makes a pair keep to what both agents allow. Where that is too little for it, it says
 // why: nothing is wrong with what is between them.
-func (x *trial) fit() (waived string) {
+func (x *pairRun) fit() (waived string) {
 	ways, largest := int64(1), int64(8)
 	if x.pair.Variant == probe.VariantBothWays {
 		ways = 2
@@ -158,7 +158,7 @@ func (x *trial) fit() (waived string) {
 		largest = max(largest, x.spec.SizesBytes[n-1])
 	}
 	x.bytes = max(memoryBytes, 4*largest)
-	for _, s := range []*side{x.from, x.to} {
+	for _, s := range []*roundHost{x.from, x.to} {
 		l := s.a.limits()
 		x.bytes = min(x.bytes, l.MemoryBytes/int64(s.uses))
 		if x.bytes < ways*largest {
@@ -190,7 +190,7 @@ func (a *agent) limits() Limits {
 }
 
 // ask asks the agent of a side, unless it has failed in this round.
-func (t *turn) ask(ctx context.Context, s *side, most time.Duration, r *request) *answer {
+func (t *controllerRound) ask(ctx context.Context, s *roundHost, most time.Duration, r *request) *answer {
 	if s.err == nil {
 		s.err = s.a.alive()
 	}
@@ -214,7 +214,7 @@ const (
 	finishTime  = 20 * time.Second
 )
 
-func (t *turn) prepare(ctx context.Context, s *side) {
+func (t *controllerRound) prepare(ctx context.Context, s *roundHost) {
 	r := &request{Do: doPrepare}
 	for _, x := range s.to {
 		if x.err == nil {
@@ -252,7 +252,7 @@ func (t *turn) prepare(ctx context.Context, s *side) {
 }
 
 // settle lets a pair know whether its target has memory for it.
-func (t *turn) settle() {
+func (t *controllerRound) settle() {
 	for _, x := range t.pairs {
 		if x.err != nil || x.waived != "" || x.to == nil {
 			continue
@@ -268,14 +268,14 @@ func (t *turn) settle() {
 }
 
 // dropWaived takes the pairs out that are not measured.
-func (t *turn) dropWaived() {
-	gone := func(x *trial) bool { return x.waived != "" }
+func (t *controllerRound) dropWaived() {
+	gone := func(x *pairRun) bool { return x.waived != "" }
 	for _, s := range t.sides {
 		s.from, s.to = slices.DeleteFunc(s.from, gone), slices.DeleteFunc(s.to, gone)
 	}
 }
 
-func (t *turn) connect(ctx context.Context, s *side) {
+func (t *controllerRound) connect(ctx context.Context, s *roundHost) {
 	r := &request{Do: doConnect}
 	for _, x := range s.from {
 		if x.err != nil {
@@ -294,7 +294,7 @@ func (t *turn) connect(ctx context.Context, s *side) {
 }
 
 // alone says whether no other pair of the round uses the processes of its ends.
-func (x *trial) alone() bool {
+func (x *pairRun) alone() bool {
 	if x.from == x.to {
 		return x.from.uses == 2
 	}
@@ -303,7 +303,7 @@ func (x *trial) alone() bool {
 
 // addresses are where the target may be reached from the initiator, best first: as we
 // reach it, then at the port that is measured, at other ports, and on the host itself.
-func (x *trial) addresses() []string {
+func (x *pairRun) addresses() []string {
 	var first, other, loopback []string
 	add := func(to *[]string, a string) { *to = append(*to, a) }
 	if isLoopback(x.to.a.address) {
@@ -337,7 +337,7 @@ func isLoopback(address string) bool {
 	return strings.HasPrefix(address, "localhost:")
 }
 
-func (t *turn) start(ctx context.Context, s *side) {
+func (t *controllerRound) start(ctx context.Context, s *roundHost) {
 	if len(s.from) > 0 {
 		t.ask(ctx, s, callTime, &request{Do: doStart})
 	}
@@ -353,7 +353,7 @@ const (
 
 // follow asks an agent until all its pairs have come to a state, or are done. When ctx
 // ends it has them stopped, and takes what they have measured.
-func (t *turn) follow(ctx context.Context, s *side, state string) {
+func (t *controllerRound) follow(ctx context.Context, s *roundHost, state string) {
 	if len(s.from) == 0 {
 		return
 	}
@@ -401,7 +401,7 @@ func later(a, b time.Time) time.Time {
 }
 
 // seen is what is known of the pairs of a side.
-func (s *side) seen() []seen {
+func (s *roundHost) seen() []seen {
 	out := []seen{}
 	for _, x := range s.from {
 		out = append(out, seen{ID: x.place, Samples: len(x.samples), Result: x.result != nil})
@@ -410,14 +410,14 @@ func (s *side) seen() []seen {
 }
 
 // all says whether all pairs of a side that were begun are in a state, or done.
-func (s *side) all(state string) bool {
-	return !slices.ContainsFunc(s.from, func(x *trial) bool {
+func (s *roundHost) all(state string) bool {
+	return !slices.ContainsFunc(s.from, func(x *pairRun) bool {
 		return x.err == nil && x.result == nil && (x.state != state || state == stateDone)
 	})
 }
 
 // takeStates takes what an agent says of its pairs; an error is about the agent.
-func (t *turn) takeStates(s *side, states []jobState) error {
+func (t *controllerRound) takeStates(s *roundHost, states []jobState) error {
 	said := map[int]*jobState{}
 	for i := range states {
 		said[states[i].ID] = &states[i]
@@ -445,7 +445,7 @@ func (t *turn) takeStates(s *side, states []jobState) error {
 	return nil
 }
 
-func (t *turn) takeSamples(x *trial, list []probe.Sample) error {
+func (t *controllerRound) takeSamples(x *pairRun, list []probe.Sample) error {
 	if most := x.spec.MaxSamples * len(x.spec.SizesBytes); len(list) > most-len(x.samples) {
 		return fmt.Errorf("%d samples more, there are %d: at most %d were asked for", len(list), len(x.samples), most)
 	}
@@ -466,7 +466,7 @@ func (t *turn) takeSamples(x *trial, list []probe.Sample) error {
 }
 
 // finish ends the round on a host, also after an interruption.
-func (t *turn) finish(s *side) {
+func (t *controllerRound) finish(s *roundHost) {
 	broken := s.err
 	s.err = nil // it may have something to give back all the same
 	out := t.ask(context.Background(), s, finishTime, &request{Do: doEnd})

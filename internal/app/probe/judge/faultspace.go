@@ -26,9 +26,9 @@ type part struct {
 	thing     string // equal for all parts of one link and for all of one device
 }
 
-// ground is what faults are sought on: the links that measured pairs cross, and what
+// faultSpace is what faults are sought on: the links that measured pairs cross, and what
 // they are part of. Directions and links are told by Link's fields, never by their keys.
-type ground struct {
+type faultSpace struct {
 	atoms   []atom
 	parts   []part
 	partsOf [][]int // by atom
@@ -46,10 +46,10 @@ const (
 	kindLink      = "link"
 )
 
-// newGround lays out the links of the results in use. both makes one atom of both
+// newFaultSpace lays out the links of the results in use. both makes one atom of both
 // directions of a link.
-func newGround(c *trial, use func(i int) bool, both bool) *ground {
-	g := &ground{paths: make([][]int, len(c.r.Results))}
+func newFaultSpace(c *trial, use func(i int) bool, both bool) *faultSpace {
+	g := &faultSpace{paths: make([][]int, len(c.r.Results))}
 	atomOf, physOf := make(map[probe.LinkKey]int), make(map[physKey]int)
 	firstOf := make(map[int]int) // the atom of a physical link, where both are one
 	for i := range c.r.Results {
@@ -71,7 +71,7 @@ func newGround(c *trial, use func(i int) bool, both bool) *ground {
 	return g
 }
 
-func (g *ground) add(c *trial, key probe.LinkKey, physOf map[physKey]int, firstOf map[int]int, both bool) int {
+func (g *faultSpace) add(c *trial, key probe.LinkKey, physOf map[physKey]int, firstOf map[int]int, both bool) int {
 	l := c.links[key]
 	if l == nil { // the report does not describe it
 		l = &probe.Link{Key: key, Link: topo.LinkID(key), Name: string(key)}
@@ -92,7 +92,7 @@ func (g *ground) add(c *trial, key probe.LinkKey, physOf map[physKey]int, firstO
 }
 
 // addParts lists what may be at fault, the most specific first.
-func (g *ground) addParts(c *trial, both bool) {
+func (g *faultSpace) addParts(c *trial, both bool) {
 	ofPhys := make(map[int][]int)
 	ofDevice := make(map[string][]int)
 	for a := range g.atoms {
@@ -130,7 +130,7 @@ func (g *ground) addParts(c *trial, both bool) {
 func thing(l *probe.Link) string { return "link\x00" + l.Host + "\x00" + string(l.Link) }
 
 // addDevice adds a device, and its directions where pairs cross it in more than one.
-func (g *ground) addDevice(d probe.Device, atoms []int) {
+func (g *faultSpace) addDevice(d probe.Device, atoms []int) {
 	if len(atoms) == 0 {
 		return
 	}
