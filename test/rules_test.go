@@ -77,7 +77,7 @@ var rules = []rule{
 	{room: "internal/base/verbs"},
 	{room: "internal/base/verbs/verbsfake", ours: []string{"internal/base/verbs"}},
 	{room: "internal/base/edit"},
-	{room: "internal/base/schematest", ours: []string{"discover/topo"}},
+	{room: "internal/base/schematest", ours: []string{"discover/topo", "internal/base/golden"}},
 	{room: "internal/base/hosttree"},
 	{room: "internal/base/hosttree/machine", ours: []string{"internal/base/replies", "internal/base/hosttree", "discover/topo"}},
 	{room: "discover", ours: []string{"internal/base/replies", "internal/base/redact", "discover/topo", "internal/base/counters", "internal/base/hosttree", "internal/base/sysfs", "internal/base/pciids"}},

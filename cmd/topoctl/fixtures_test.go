@@ -3,9 +3,6 @@ package main_test
 import (
 	"bytes"
 	"context"
-	"flag"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -14,6 +11,7 @@ import (
 	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/fixtures"
+	"github.com/topoctl/topoctl/internal/base/golden"
 	"github.com/topoctl/topoctl/internal/base/schematest"
 )
 
@@ -56,27 +54,8 @@ func TestFixtureDocuments(t *testing.T) {
 				t.Errorf("reading the document back changes it (%v): %s", err, cmp.Diff(string(data), string(back)))
 			}
 			if !strings.Contains(name, "synthetic") {
-				golden(t, name+".json", data)
+				golden.Check(t, "testdata/golden/"+name+".json", data)
 			}
 		})
-	}
-}
-
-var update = flag.Bool("update", false, "rewrite the golden files")
-
-func golden(t *testing.T, file string, got []byte) {
-	t.Helper()
-	path := filepath.Join("testdata", "golden", file)
-	if *update {
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(string(got), "\n")); diff != "" {
-		t.Errorf("%s (-golden +got; go test ./cmd/topoctl -update rewrites it):\n%s", path, diff)
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/app/cli"
+	"github.com/topoctl/topoctl/internal/base/golden"
 )
 
 // What people see of each machine: the tree and the matrix.
@@ -26,7 +27,7 @@ func TestFixtureViews(t *testing.T) {
 				t.Parallel()
 				out := view(t, command, "--fixture", name, "-q")
 				if !strings.Contains(name, "synthetic") {
-					golden(t, file, out)
+					golden.Check(t, "testdata/golden/"+file, out)
 				}
 			})
 		}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/topoctl/topoctl/fixtures"
+	"github.com/topoctl/topoctl/internal/base/golden"
 )
 
 // What people see of the lab's machines as they were captured.
@@ -14,7 +15,7 @@ func TestCaptureViews(t *testing.T) {
 			file := filepath.Join("captures", name+"."+command+".txt")
 			t.Run(file, func(t *testing.T) {
 				t.Parallel()
-				golden(t, file, view(t, command, "--fixture", name, "-q"))
+				golden.Check(t, "testdata/golden/"+file, view(t, command, "--fixture", name, "-q"))
 			})
 		}
 	}

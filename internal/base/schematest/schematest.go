@@ -15,10 +15,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/golden"
 )
 
 // Object is a JSON object: a schema, or a part of one.
@@ -122,26 +122,14 @@ func Head(name string, s Object) Object {
 	return s
 }
 
-// Compare requires that the published file is the schema; update rewrites it.
-func Compare(tb testing.TB, path string, s Object, update bool) {
+// Compare requires that the published file is the schema; go test with -update writes it.
+func Compare(tb testing.TB, path string, s Object) {
 	tb.Helper()
-	want, err := json.MarshalIndent(s, "", " ")
+	data, err := json.MarshalIndent(s, "", " ")
 	if err != nil {
 		tb.Fatal(err)
 	}
-	want = append(want, '\n')
-	if update {
-		if err := os.WriteFile(path, want, 0o644); err != nil {
-			tb.Fatal(err)
-		}
-	}
-	got, err := os.ReadFile(path)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	if diff := cmp.Diff(strings.Split(string(got), "\n"), strings.Split(string(want), "\n")); diff != "" {
-		tb.Errorf("%s differs from the types (-file +types; go test with -update rewrites it):\n%s", path, diff)
-	}
+	golden.Check(tb, path, append(data, '\n'))
 }
 
 // Schema is a schema that documents can be held against.

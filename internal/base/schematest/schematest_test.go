@@ -89,8 +89,14 @@ func TestDocument(t *testing.T) {
 // A published file is the schema to the letter, and takes documents only.
 func TestFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "test.v1.schema.json")
-	schematest.Compare(t, path, generated(), true)
-	schematest.Compare(t, path, generated(), false)
+	published, err := json.MarshalIndent(generated(), "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, append(published, '\n'), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	schematest.Compare(t, path, generated())
 	schema := schematest.Open(t, path)
 	n := 1
 	good, err := json.Marshal(document{Schema: "topoctl.test/v1", inner: &inner{}, Place: inner{Known: []string{"a"}}, Count: &n, Mode: "on", Names: map[string]string{}})
@@ -109,7 +115,7 @@ func TestFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := &failing{TB: t}
-	if schematest.Compare(other, path, generated(), false); !other.failed {
+	if schematest.Compare(other, path, generated()); !other.failed {
 		t.Error("a file that differs is taken")
 	}
 }
