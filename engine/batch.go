@@ -59,10 +59,10 @@ type part struct {
 	over   bool // the result is there
 }
 
-// place is where an op of the batch is in both memories.
-type place struct {
+// opRange is where an op of the batch is in both memories.
+type opRange struct {
 	op            int32 // in the user's list
-	local, remote reach
+	local, remote byteRange
 }
 
 func (b *Batch) addPart(r *route) *part {
@@ -73,7 +73,7 @@ func (b *Batch) addPart(r *route) *part {
 		p = &part{}
 	}
 	p.batch, p.route = b, r
-	p.opBuffers = b.engine.buffers.Get().(*opBuffers)
+	p.opBuffers = b.engine.pools.buffers.Get().(*opBuffers)
 	b.parts = append(b.parts, p)
 	return p
 }
@@ -81,7 +81,7 @@ func (b *Batch) addPart(r *route) *part {
 // opBuffers are used again: a batch needs its ops only until it is over.
 type opBuffers struct {
 	ops    []sched.Op
-	places []place
+	places []opRange
 }
 
 func (e *Engine) keepBuffers(p *part) {
@@ -89,7 +89,7 @@ func (e *Engine) keepBuffers(p *part) {
 	if cap(p.ops) <= most {
 		clear(p.ops)
 		p.ops, p.places = p.ops[:0], p.places[:0]
-		e.buffers.Put(p.opBuffers)
+		e.pools.buffers.Put(p.opBuffers)
 	}
 	p.opBuffers, p.job.Ops = nil, nil
 }
@@ -377,6 +377,13 @@ func (b *Batch) Err() error {
 		err = errors.Join(b.errs...)
 	}
 	return fmt.Errorf("engine: peer %q: %w", b.peer.name, err)
+}
+
+// Progress is how far a batch is.
+type Progress struct {
+	Bytes int64 // in place
+	Total int64
+	Done  bool
 }
 
 // Progress is how far the batch is.

@@ -43,13 +43,10 @@ func (e *Engine) reach(r *transport.RemoteRegion) uint32 {
 // lane is one pair of ports to one peer. It does not change, but for what is
 // under the engine's mutex.
 type lane struct {
-	id      sched.LaneID
-	key     laneKey
-	peer    *Peer
-	carrier *carrier
-	name    string
-	remote  transport.Endpoint
-	rtt     time.Duration
+	laneKey
+	id   sched.LaneID
+	peer *Peer
+	rtt  time.Duration
 
 	// Under the engine's mutex:
 	gone      bool
@@ -59,14 +56,18 @@ type lane struct {
 
 // laneKey tells lanes of one peer apart.
 type laneKey struct {
-	transport   string
-	local       netip.Addr
-	iface       string
-	localPort   string
-	remotePort  string
-	address     string
-	name        string
-	side, other sched.SideID
+	carrier *carrier
+	laneEnds
+	side, other sched.SideID // of this host and of the peer
+}
+
+// laneEnds are what a lane is between, as it is dialled.
+type laneEnds struct {
+	name      string
+	local     netip.Addr
+	iface     string
+	localPort topo.ID
+	remote    transport.Endpoint // no address: it cannot be dialled now
 }
 
 // conn is the engine's side of one connection of a lane.
@@ -111,11 +112,11 @@ func (e *Engine) dial(c *conn) {
 	var asked atomic.Bool // transports ask after Dial, too
 	var localPort topo.ID
 	if l.carrier.ports != nil {
-		localPort = topo.ID(l.key.localPort)
+		localPort = l.localPort
 	}
 	t, err := l.carrier.t.Dial(ctx, transport.Dial{
 		Session: l.peer.session.ID(), Conn: transport.ConnID(c.id),
-		Local: l.key.local, Interface: l.key.iface, LocalPort: localPort, Remote: l.remote,
+		Local: l.local, Interface: l.iface, LocalPort: localPort, Remote: l.remote,
 		Exchange: func(ctx context.Context, request []byte) ([]byte, error) {
 			asked.Store(true)
 			return l.peer.session.Call(ctx, methodAccept, acceptBody(l.carrier.name, transport.ConnID(c.id), request))
@@ -161,39 +162,6 @@ func (e *Engine) forget(c *conn) {
 	defer cancel()
 	p := c.lane.peer
 	_, _ = p.session.Call(ctx, methodLeave, leaveBody(c.lane.carrier.name, p.session.ID(), transport.ConnID(c.id)))
-}
-
-// completed is the transport's Events.Done: one step for all of them, by the
-// goroutine that brings them.
-func (c *conn) completed(_ transport.Conn, done []transport.Completion) {
-	e := c.lane.peer.engine
-	w := e.getWork()
-	for i := range done {
-		w.completed(done[i])
-	}
-	e.run(w)
-	e.putWork(w)
-}
-
-// wasLost is the transport's Events.Lost.
-func (c *conn) wasLost(_ transport.Conn, err error) {
-	e := c.lane.peer.engine
-	w := e.getWork()
-	defer e.putWork(w)
-	e.mu.Lock()
-	c.lost, c.lostErr = true, err
-	over := c.connected && c.outstanding == 0
-	if over { // else the last slice that comes back, or Connected, tells the core
-		// In one go: the core posts on every connection of which it knows no loss.
-		e.drop(c)
-		w.events = append(w.events, sched.Event{Kind: sched.Lost, Lane: c.lane.id, Conn: c.id, Err: err})
-		e.step(w)
-	}
-	e.mu.Unlock()
-	if over {
-		e.perform(w)
-		e.run(w)
-	}
 }
 
 // kill closes a connection, or gives its dial up.

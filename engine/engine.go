@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -28,53 +29,62 @@ import (
 // Engine owns regions, serves them to peers, and moves memory to and from peers
 // that it has opened. Its methods may be used by many goroutines.
 type Engine struct {
-	o             Options
+	o     Options
+	log   *slog.Logger
+	began time.Time
+	presence
+	lifetime
+	scheduler
+
+	table       *mem.Table
+	carriers    []*carrier // in the order of preference
+	unavailable []error    // why others are not there
+
+	registry      registry.Registry
+	server        *session.Server
+	offering      offering
+	answering     answering
+	notifications chan Notification
+	bounce        bounce
+
+	pools  pools
+	count  counters
+	recent recent // batches
+}
+
+// presence is who and where an engine is.
+type presence struct {
 	name          string
 	epoch         uint64
 	machine, boot string
 	identity      session.Identity
-	log           *slog.Logger
-	began         time.Time
-
-	table         *mem.Table
-	carriers      []*carrier // in the order of preference
-	unavailable   []error    // why others are not there
-	registry      registry.Registry
 	listen        []netip.AddrPort
-	server        *session.Server
-	notifications chan Notification
-	offering      offering
-	ports         atomic.Pointer[ports]
-	retopology    sync.Mutex           // of SetTopology, and of followPorts
-	own           []transport.Endpoint // that are no transport's offers; retopology guards it
-	ownReason     string               // for the first of them
-	portsMoved    chan struct{}        // has a token: a transport's ports are not what they were
-	bounce        bounce
-	answering     answering
 
-	// ctx ends with the engine, stop when the scheduler is not needed any more.
-	ctx    context.Context
-	cancel context.CancelFunc
-	stop   chan struct{}
-	wake   chan struct{} // of the time keeper
-	life   sync.Mutex    // of closed and running.Add
-	closed bool
-	tasks  sync.WaitGroup
+	ports          atomic.Pointer[ports]
+	topologyChange sync.Mutex           // of SetTopology, and of followPorts
+	own            []transport.Endpoint // that are no transport's offers; topologyChange guards it
+	ownReason      string               // for the first of them
+	portsChanged   chan struct{}        // has a token: a transport's ports are not what they were
+}
 
-	works    sync.Pool // *work
-	postings sync.Pool // *posting
-	buffers  sync.Pool // *opBuffers
-	count    counters
-	recent   recent // batches
+// lifetime is what an engine's goroutines end with.
+type lifetime struct {
+	ctx       context.Context // ends with the engine
+	cancel    context.CancelFunc
+	stop      chan struct{} // closed when the scheduler is not needed any more
+	life      sync.Mutex    // of closed and tasks.Add
+	closed    bool
+	tasks     sync.WaitGroup
+	closeTime time.Duration // that Peer.Close waits for batches
+}
 
-	sidesPool sync.Pool // *[]side
-
+// scheduler is the core and what the engine keeps for it. Whoever holds mu steps the
+// core, and carries out what it says afterwards.
+type scheduler struct {
+	wake          chan struct{} // of the time keeper
 	anyQuarantine atomic.Bool
-	closeTime     time.Duration // that Peer.Close waits for batches
 
-	// mu is the scheduler's: whoever holds it steps the core, and carries out what
-	// it says afterwards.
-	mu          sync.Mutex
+	mu          sync.Mutex // of all that follows
 	core        *sched.Core
 	closing     bool
 	wakeAt      int64 // when the time keeper steps the core
@@ -86,6 +96,11 @@ type Engine struct {
 	unfenced    map[sched.ConnID]fenceKey
 	quarantines map[uint64][]quarantined // by the peer's epoch
 	first       *Batch                   // running ones
+}
+
+// pools are of what is used again, so that nothing is allocated per slice.
+type pools struct {
+	works, postings, buffers, opSides sync.Pool // *work, *posting, *opBuffers, *[]opSide
 }
 
 // counters of an engine since it began.
@@ -100,19 +115,20 @@ func New(ctx context.Context, o Options) (*Engine, error) {
 		return nil, fmt.Errorf("engine: %w", err)
 	}
 	e := &Engine{
-		o: o, name: o.Name, log: o.Logger, began: time.Now(),
-		table: mem.NewTable(o.Limits.Regions), registry: o.Registry,
+		o: o, log: o.Logger, began: time.Now(), table: mem.NewTable(o.Limits.Regions), registry: o.Registry,
 		notifications: make(chan Notification, o.Limits.Notifications),
-		stop:          make(chan struct{}), wake: make(chan struct{}, 1), portsMoved: make(chan struct{}, 1),
-		closeTime: closeTimeout,
-		core:      sched.New(sched.DefaultConfig()), wakeAt: sched.Never,
-		peers: map[*Peer]bool{}, lanes: map[sched.LaneID]*lane{}, conns: map[sched.ConnID]*conn{},
-		sides: map[*pathsel.Host]sched.SideID{}, unfenced: map[sched.ConnID]fenceKey{}, quarantines: map[uint64][]quarantined{},
+		presence:      presence{name: o.Name, portsChanged: make(chan struct{}, 1)},
+		lifetime:      lifetime{stop: make(chan struct{}), closeTime: closeTimeout},
+		scheduler: scheduler{
+			wake: make(chan struct{}, 1), core: sched.New(sched.DefaultConfig()), wakeAt: sched.Never,
+			peers: map[*Peer]bool{}, lanes: map[sched.LaneID]*lane{}, conns: map[sched.ConnID]*conn{},
+			sides: map[*pathsel.Host]sched.SideID{}, unfenced: map[sched.ConnID]fenceKey{}, quarantines: map[uint64][]quarantined{},
+		},
 	}
-	e.works.New = func() any { return &work{} }
-	e.postings.New = func() any { return &posting{} }
-	e.buffers.New = func() any { return &opBuffers{} }
-	e.sidesPool.New = func() any { return &[]side{} }
+	e.pools.works.New = func() any { return &work{} }
+	e.pools.postings.New = func() any { return &posting{} }
+	e.pools.buffers.New = func() any { return &opBuffers{} }
+	e.pools.opSides.New = func() any { return &[]opSide{} }
 	e.offering.regions, e.offering.subscribers = map[memory.ID]*Region{}, map[*session.Session]*subscriber{}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	e.machine, e.boot = machineAndBoot()
@@ -188,7 +204,7 @@ func (e *Engine) makeCarriers() error {
 		Name: e.name, Epoch: e.epoch, Token: e.o.Token, Regions: e.table, Topology: topology, Addrs: e.listen, Logger: e.log,
 		Changed: func() {
 			select {
-			case e.portsMoved <- struct{}{}:
+			case e.portsChanged <- struct{}{}:
 			default: // somebody has said so already
 			}
 		},
@@ -323,3 +339,132 @@ func (e *Engine) Addrs() []netip.AddrPort { return append([]netip.AddrPort(nil),
 // Limits.Notifications of them: a program that has peers notify it must read it.
 // Close closes it.
 func (e *Engine) Notifications() <-chan Notification { return e.notifications }
+
+// addPeer counts a peer in.
+func (e *Engine) addPeer(p *Peer) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closing {
+		return fmt.Errorf("engine is %w", ErrClosed)
+	}
+	if err := p.lost(); err != nil {
+		return err // it is known for as long as it was opened
+	}
+	p.id, p.scheduled = e.core.AddPeer(p.name), true
+	e.peers[p] = true
+	return nil
+}
+
+// removePeer forgets a peer that is gone.
+func (e *Engine) removePeer(p *Peer) {
+	w := e.getWork()
+	e.mu.Lock()
+	for _, l := range p.lanes {
+		if !l.gone {
+			l.gone = true
+			w.events = append(w.events, sched.Event{Kind: sched.LaneGone, Lane: l.id})
+		}
+	}
+	e.mu.Unlock()
+	e.run(w)
+	e.putWork(w)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.peers, p)
+	for id, key := range e.unfenced {
+		if key.session == p.session.ID() && !e.holdsQuarantine(p.epoch, key) {
+			delete(e.unfenced, id)
+		}
+	}
+	clear(p.lanes)
+	p.removed = true
+	// With those that an earlier change of routes has taken out.
+	maps.DeleteFunc(e.lanes, func(_ sched.LaneID, l *lane) bool { return l.peer == p && !e.connected(l) })
+	for what, side := range p.sides {
+		delete(p.sides, what)
+		e.core.RemoveSide(side)
+	}
+	if p.scheduled {
+		e.core.RemovePeer(p.id)
+	}
+}
+
+// link and unlink keep the list of running batches; the mutex is held.
+func (e *Engine) link(b *Batch) {
+	b.next = e.first
+	if b.next != nil {
+		b.next.prev = b
+	}
+	e.first = b
+}
+
+func (e *Engine) unlink(b *Batch) {
+	if b.prev != nil {
+		b.prev.next = b.next
+	} else if e.first == b {
+		e.first = b.next
+	}
+	if b.next != nil {
+		b.next.prev = b.prev
+	}
+	b.prev, b.next = nil, nil
+}
+
+// running lists the batches that are not over.
+func (e *Engine) running() []*Batch {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var out []*Batch
+	for b := e.first; b != nil; b = b.next {
+		out = append(out, b)
+	}
+	return out
+}
+
+// Close cancels what runs, waits a little for it, says goodbye to all peers, ends
+// all connections of both sides, and unmaps the memory. It can be called again.
+func (e *Engine) Close() error {
+	e.mu.Lock()
+	first := !e.closing
+	e.closing = true
+	e.mu.Unlock()
+	if !first {
+		e.tasks.Wait()
+		return nil
+	}
+	var errs []error
+	e.closePeers()
+	if e.server != nil {
+		errs = append(errs, e.server.Close())
+	}
+	for _, c := range e.carriers {
+		errs = append(errs, c.t.Close())
+	}
+	e.life.Lock()
+	e.closed = true
+	e.life.Unlock()
+	e.cancel()
+	close(e.stop)
+	e.tasks.Wait()
+	close(e.notifications)
+	errs = append(errs, e.table.Close())
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("engine: close: %w", err)
+	}
+	return nil
+}
+
+// closePeers closes all peers at once: each may take a while.
+func (e *Engine) closePeers() {
+	e.mu.Lock()
+	peers := make([]*Peer, 0, len(e.peers))
+	for p := range e.peers {
+		peers = append(peers, p)
+	}
+	e.mu.Unlock()
+	var wg sync.WaitGroup
+	for _, p := range peers {
+		wg.Go(func() { _ = p.Close() })
+	}
+	wg.Wait()
+}

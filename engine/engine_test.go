@@ -39,7 +39,7 @@ func newEngine(t testing.TB, o Options) *Engine {
 	return e
 }
 
-// network makes fake transports for several engines, and keeps them for tests.
+// networkLanes makes fake transports for several engines, and keeps them for tests.
 type network struct {
 	*fake.Network
 	mu sync.Mutex

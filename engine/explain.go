@@ -1,11 +1,15 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/engine/sched"
 	"github.com/topoctl/topoctl/internal/base/units"
 	"github.com/topoctl/topoctl/pathsel"
 )
@@ -175,4 +179,331 @@ func (r *RouteRecord) text(b *strings.Builder) {
 		}
 		b.WriteByte('\n')
 	}
+}
+
+// userOp is the place in the user's list of an op of the part.
+func (p *part) userOp(i int) int {
+	if p.opBuffers != nil && i >= 0 && i < len(p.places) {
+		return int(p.places[i].op)
+	}
+	return i
+}
+
+// note counts, logs and keeps what people should hear of.
+func (e *Engine) note(n *sched.Note) {
+	e.mu.Lock()
+	peer := ""
+	if l := e.lanes[n.Lane]; l != nil {
+		peer = l.peer.name
+	}
+	e.mu.Unlock()
+	args := []any{"code", string(n.Code)}
+	if peer != "" {
+		args = append(args, "peer", peer)
+	}
+	if n.Err != nil {
+		args = append(args, "error", n.Err)
+	}
+	switch n.Code {
+	case sched.Fallback:
+		e.count.fallbacks.Add(1)
+		e.log.Warn(n.Text, args...)
+	case sched.LaneSick, sched.PeerStalled, sched.UnsafeBuffer:
+		e.log.Warn(n.Text, args...)
+	default:
+		e.log.Info(n.Text, args...)
+	}
+}
+
+// Explain says how the batch was carried, or is so far.
+func (b *Batch) Explain() *Explanation { return b.explain(b.engine.laneStates(b.peer)) }
+
+func (b *Batch) explain(health map[*lane]LaneStats) *Explanation {
+	e := b.engine
+	x := &Explanation{
+		Schema: SchemaExplain, Peer: b.peer.name, Label: b.o.Label, State: "running",
+		Total: b.total, Ops: b.ops, Routes: []RouteRecord{}, Unavailable: texts(e.unavailable),
+	}
+	b.mu.Lock()
+	end := e.now()
+	if b.over {
+		x.EndedAgoNS = end - b.end
+		end = b.end
+		x.State = "done"
+		if len(b.errs) > 0 {
+			x.State = "failed"
+		}
+	}
+	x.DurationNS, x.Bytes = end-b.begin, min(b.moved.Load(), b.total)
+	leaves := false
+	for _, p := range b.parts {
+		leaves = leaves || p.route.leaves.Load()
+		x.Retries += p.result.Retries
+		for i := range p.result.Notes {
+			note := p.result.Notes[i].Text
+			if err := p.result.Notes[i].Err; err != nil {
+				note += ": " + err.Error()
+			}
+			x.Notes = append(x.Notes, note)
+		}
+		for _, conn := range p.result.Unsafe {
+			x.Fences = append(x.Fences, Fence{Conn: uint64(conn)})
+		}
+	}
+	if len(x.Fences) > 0 {
+		x.State = "unsafe"
+	}
+	b.mu.Unlock()
+	if err := b.Err(); err != nil && x.State != "running" {
+		x.Error = err.Error()
+	}
+	var unchecked []string
+	for _, p := range b.parts {
+		unchecked = append(unchecked, b.peer.uncheckedOver(p.route)...)
+	}
+	x.Check = notOver(e.checkReason(b.o.Check, leaves), unchecked)
+	e.mu.Lock()
+	for i := range x.Fences {
+		key, waits := e.unfenced[sched.ConnID(x.Fences[i].Conn)]
+		x.Fences[i].Fenced, x.Fences[i].Transport = !waits, key.transport
+	}
+	e.mu.Unlock()
+	for _, p := range b.parts {
+		x.Routes = append(x.Routes, p.record(health))
+	}
+	return x
+}
+
+// record is what was decided for a part, and what became of it.
+func (p *part) record(health map[*lane]LaneStats) RouteRecord {
+	b := p.batch
+	b.mu.Lock()
+	result, total := p.result, p.bytes
+	var lanes []*lane
+	if b.over {
+		lanes = p.used
+	} else {
+		result.Lanes = nil // whose they are is looked up at the end
+	}
+	b.mu.Unlock()
+	r := b.peer.routeRecord(p.route, total, health)
+	r.Bytes = result.Bytes
+	for i := range result.Lanes {
+		u := &result.Lanes[i]
+		used := LaneUse{Bytes: u.Bytes, Slices: u.Slices, Retries: u.Retries, FirstNS: u.FirstNS - b.begin, LastNS: max(u.LastNS-b.begin, 0)}
+		if u.Err != nil {
+			used.Error = u.Err.Error()
+		}
+		if l := lanes[i]; l != nil {
+			used.Lane, used.Transport, used.Connection = l.name, l.carrier.name, health[l].Connection
+		}
+		r.Used = append(r.Used, used)
+	}
+	return r
+}
+
+// Explain says what lanes a transfer between two memory locations would have, as
+// things are; "" is memory of which nothing is known.
+func (p *Peer) Explain(src, dst pathsel.Location) (*Explanation, error) {
+	if err := p.Err(); err != nil {
+		return nil, err
+	}
+	e := p.engine
+	r, err := p.route(routeKey{src, dst, "", 1<<len(e.carriers) - 1})
+	if err != nil {
+		return nil, fmt.Errorf("engine: peer %q: %w", p.name, err)
+	}
+	const example = 64 << 20
+	x := &Explanation{
+		Schema: SchemaExplain, Peer: p.name, State: "planned", Total: example, Unavailable: texts(e.unavailable),
+		Check:  notOver(e.checkReason(CheckAuto, r.leaves.Load()), p.uncheckedOver(r)),
+		Routes: []RouteRecord{p.routeRecord(r, example, e.laneStates(p))},
+	}
+	return x, nil
+}
+
+// routeRecord is what is decided for a route, with the shares of so many bytes.
+func (p *Peer) routeRecord(r *route, bytes int64, health map[*lane]LaneStats) RouteRecord {
+	p.mu.RLock()
+	groups := r.groups
+	p.mu.RUnlock()
+	out := RouteRecord{Local: r.key.local, Remote: r.key.remote, Groups: []GroupRecord{}, Used: []LaneUse{}}
+	for i := range groups {
+		out.Groups = append(out.Groups, groups[i].record(bytes, health))
+	}
+	return out
+}
+
+func (g *group) record(bytes int64, health map[*lane]LaneStats) GroupRecord {
+	out := GroupRecord{Transport: g.carrier.name, Reason: g.reason, Lanes: []LaneRecord{}, Rejected: slices.Clone(g.notes)}
+	if g.set == nil {
+		return out
+	}
+	shares := g.set.Predict(bytes, pathsel.LaneStates{}, nil)
+	for i, l := range g.lanes {
+		from := &g.set.Lanes[i]
+		record := LaneRecord{
+			Lane: l.name, Verdict: "chosen", ExpectedBytesPerSec: from.BytesPerSec,
+			Reason: from.Reason.Text, Health: health[l].Health,
+		}
+		if record.Health == "" { // the scheduler has forgotten it
+			record.Health = "gone"
+		}
+		if i >= g.set.Chosen {
+			record.Verdict = "failover"
+		}
+		for _, s := range shares {
+			if s.Lane == i {
+				record.PredictedBytes = s.Bytes
+			}
+		}
+		out.Lanes = append(out.Lanes, record)
+	}
+	for i := range g.set.Rejected {
+		x := &g.set.Rejected[i]
+		out.Rejected = append(out.Rejected, rejection(x))
+	}
+	return out
+}
+
+func rejection(x *pathsel.Rejection) string {
+	switch {
+	case len(x.Local) > 0 && len(x.Remote) > 0:
+		return fmt.Sprintf("%v to the peer's %v: %s", x.Local, x.Remote, x.Reason.Text)
+	case len(x.Remote) > 0:
+		return fmt.Sprintf("the peer's %v: %s", x.Remote, x.Reason.Text)
+	}
+	return fmt.Sprintf("%v: %s", x.Local, x.Reason.Text)
+}
+
+// How many batches Recent tells of, by what has become of them, and how much of each.
+const (
+	recentRunning = 16
+	recentDone    = 24
+	recentTrouble = 8
+
+	recentRoutes   = 4
+	recentLanes    = 16 // of a transport
+	recentRejected = 8
+	recentNotes    = 8
+	recentText     = 512 // bytes
+)
+
+// recent are the latest batches that are over. They are explained when somebody asks: a
+// batch of a few KiB is over in less time than that takes. They keep their peers in memory,
+// also closed ones, until others take their place.
+type recent struct {
+	done    ring
+	trouble ring // that failed, or had to send slices again: others do not push them out
+}
+
+// ring holds the last batches. The zero value holds none.
+type ring struct {
+	list [recentDone]atomic.Pointer[Batch]
+	n    atomic.Uint64
+}
+
+func (r *ring) add(b *Batch, most uint64) { r.list[(r.n.Add(1)-1)%most].Store(b) }
+
+func (r *recent) add(b *Batch, trouble bool) {
+	if trouble {
+		r.trouble.add(b, recentTrouble)
+	} else {
+		r.done.add(b, recentDone)
+	}
+}
+
+// batches are those that are over, the last one first.
+func (r *recent) batches() []*Batch {
+	var out []*Batch
+	for _, x := range []*ring{&r.trouble, &r.done} {
+		for i := range x.list {
+			if b := x.list[i].Load(); b != nil {
+				out = append(out, b)
+			}
+		}
+	}
+	slices.SortStableFunc(out, func(a, b *Batch) int { return cmp.Compare(b.endedAt(), a.endedAt()) })
+	return out
+}
+
+// endedAt is when the batch was over, in the engine's time.
+func (b *Batch) endedAt() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.end
+}
+
+// Recent explains the latest batches: up to 16 that run, the newest first, then of those
+// that are over up to 24, and up to 8 more that failed or sent slices again, the last one
+// first. Long lists and texts are cut, and Notes say so. Asking costs a few µs for each;
+// keeping them costs next to nothing.
+func (e *Engine) Recent() []*Explanation {
+	var list []*Batch
+	e.mu.Lock()
+	for b := e.first; b != nil && len(list) < recentRunning; b = b.next {
+		list = append(list, b)
+	}
+	e.mu.Unlock()
+	for _, b := range e.recent.batches() {
+		if !slices.Contains(list, b) { // it has ended meanwhile
+			list = append(list, b)
+		}
+	}
+	lanes := e.laneStates(nil)
+	out := make([]*Explanation, 0, len(list))
+	for _, b := range list {
+		x := b.explain(lanes)
+		x.shorten()
+		out = append(out, x)
+	}
+	return out
+}
+
+// shorten cuts what could be long.
+func (x *Explanation) shorten() {
+	x.Label, x.Error = shortText(x.Label), shortText(x.Error)
+	x.Notes = shortList(x.Notes, recentNotes)
+	x.Unavailable = shortList(x.Unavailable, recentNotes)
+	cut := func(n, most int, what string) int {
+		if n > most {
+			x.Notes = append(x.Notes, fmt.Sprintf("%d more %s are left out here", n-most, what))
+		}
+		return min(n, most)
+	}
+	x.Fences = x.Fences[:cut(len(x.Fences), recentNotes, "connections that were not fenced")]
+	x.Routes = x.Routes[:cut(len(x.Routes), recentRoutes, "pairs of memory locations")]
+	for i := range x.Routes {
+		r := &x.Routes[i]
+		for k := range r.Groups {
+			g := &r.Groups[k]
+			g.Reason, g.Rejected = shortText(g.Reason), shortList(g.Rejected, recentRejected)
+			g.Lanes = g.Lanes[:cut(len(g.Lanes), recentLanes, g.Transport+" lanes")]
+		}
+		r.Used = r.Used[:cut(len(r.Used), recentLanes, "lanes that were used")]
+		for k := range r.Used {
+			r.Used[k].Error = shortText(r.Used[k].Error)
+		}
+	}
+}
+
+// shortList cuts a list of texts, and says so in place of the last one.
+func shortList(list []string, most int) []string {
+	if n := len(list) - most; n > 0 {
+		list = append(slices.Clone(list[:most]), fmt.Sprintf("and %d more", n))
+	}
+	for i, s := range list {
+		if len(s) > recentText {
+			list = slices.Clone(list)
+			list[i] = shortText(s)
+		}
+	}
+	return list
+}
+
+func shortText(s string) string {
+	if len(s) <= recentText {
+		return s
+	}
+	return strings.ToValidUTF8(s[:recentText], "") + "..."
 }

@@ -21,7 +21,7 @@ type fenceKey struct {
 type quarantined struct {
 	region memory.ID
 	name   string
-	reach
+	byteRange
 	conns []fenceKey
 }
 
@@ -165,7 +165,7 @@ func (p *Peer) checkQuarantine(b *Batch) error {
 			for k := range list {
 				q := &list[k]
 				r := b.remotes[part.ops[i].Remote]
-				if q.region == r.t.ID && q.lo < all.hi && all.lo < q.hi && meets(&part.ops[i], q.reach) {
+				if q.region == r.t.ID && q.lo < all.hi && all.lo < q.hi && meets(&part.ops[i], q.byteRange) {
 					return &OpError{Op: int(part.places[i].op), Err: fmt.Errorf(
 						"region %q of the peer: bytes %d to %d are %w: a write that was given up may still land there; use another place until the peer has answered or was restarted",
 						q.name, q.lo, q.hi, ErrQuarantined)}
@@ -177,8 +177,8 @@ func (p *Peer) checkQuarantine(b *Batch) error {
 }
 
 // meets says whether a piece of the op is in a range of the peer's region.
-func meets(o *sched.Op, r reach) bool {
-	s := sideOf(o, 0, reach{}, true)
+func meets(o *sched.Op, r byteRange) bool {
+	s := sideOf(o, 0, byteRange{}, true)
 	if o.Count == 1 || s.pages == nil && s.stride == s.bytes {
 		return true // the outlines meet, and there are no gaps
 	}

@@ -39,7 +39,7 @@ numa 0 package 0 cpus 0-3 mem 8GiB
 	return top
 }
 
-// planned asks for the TCP lanes between two hosts, over a session that is on one.
+// plannedLanes asks for the TCP lanes between two hosts, over a session that is on one.
 func planned(t *testing.T, client, server Options, offers ...string) (*pair, *group, error) {
 	t.Helper()
 	client.Transports, server.Transports = []TransportFactory{TCP()}, []TransportFactory{TCP()}
@@ -52,14 +52,14 @@ func planned(t *testing.T, client, server Options, offers ...string) (*pair, *gr
 	p.peer.mu.RLock()
 	remote := p.peer.host
 	p.peer.mu.RUnlock()
-	err := p.peer.planned(g, routeKey{}, list, p.client.hostNow(), remote)
+	err := p.peer.plannedLanes(g, routeKey{}, list, p.client.currentHost(), remote)
 	return p, g, err
 }
 
 func laneNames(g *group) string {
 	var out []string
 	for i, l := range g.lanes {
-		name := fmt.Sprintf("%s at %s from %s", l.name, l.remote.Address, l.key.local)
+		name := fmt.Sprintf("%s at %s from %s", l.name, l.remote.Address, l.local)
 		if l.gone {
 			name += " gone"
 		}
@@ -99,7 +99,7 @@ func TestPlannedLanes(t *testing.T) {
 				t.Errorf("got\n%s\nwant\n%s", got, test.want)
 			}
 			for _, l := range g.lanes {
-				if l.key.iface == "" {
+				if l.iface == "" {
 					t.Errorf("lane %s is bound to no interface", l.name)
 				}
 			}
@@ -200,7 +200,7 @@ func TestSetTopologyPorts(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx := testContext(t)
-	side := g.lanes[0].key.side
+	side := g.lanes[0].side
 	one := twoPorts(t, "a", 1, "eth0", "eth1")
 	for i := range one.Netdevs {
 		if one.Netdevs[i].Name == "eth0" {
@@ -214,14 +214,14 @@ func TestSetTopologyPorts(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.client.mu.Lock()
-	kept, ok := p.client.sides[p.client.hostNow()]
+	kept, ok := p.client.sides[p.client.currentHost()]
 	p.client.mu.Unlock()
 	if !ok || kept != side {
 		t.Error("ports that stayed are strangers to the scheduler")
 	}
 	// A lane of the port that is down fails; SetTopology has told so.
 	g2 := &group{carrier: g.carrier}
-	if err := p.peer.planned(g2, routeKey{}, []transport.Endpoint{{Transport: "tcp", Address: "10.0.0.2:7411"}, {Transport: "tcp", Address: "10.0.1.2:7412"}}, p.client.hostNow(), p.peer.host); err != nil {
+	if err := p.peer.plannedLanes(g2, routeKey{}, []transport.Endpoint{{Transport: "tcp", Address: "10.0.0.2:7411"}, {Transport: "tcp", Address: "10.0.1.2:7412"}}, p.client.currentHost(), p.peer.host); err != nil {
 		t.Fatal(err)
 	}
 	if got := laneNames(g2); strings.Contains(got, "eth0") || !strings.Contains(got, "eth1") {

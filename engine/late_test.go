@@ -148,9 +148,9 @@ func TestCancelNotification(t *testing.T) {
 func TestLargeRequestsAreNotKept(t *testing.T) {
 	e := newEngine(t, Options{})
 	made := 0
-	e.postings.New = func() any { made++; return &posting{} }
+	e.pools.postings.New = func() any { made++; return &posting{} }
 	e.keepPosting(&posting{request: transport.Request{Spans: make([]transport.Span, 0, mostSpans+1)}})
-	if e.postings.Get(); made != 1 {
+	if e.pools.postings.Get(); made != 1 {
 		t.Error("memory for very many spans is kept")
 	}
 }

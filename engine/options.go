@@ -1,17 +1,129 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/engine/registry"
+	"github.com/topoctl/topoctl/internal/base/engine/session"
+	"github.com/topoctl/topoctl/internal/base/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/engine/transport/shm"
+	"github.com/topoctl/topoctl/internal/base/engine/transport/tcp"
 	"github.com/topoctl/topoctl/pathsel"
 )
+
+// Options configure an engine. The zero value serves on a free port of the
+// loopback interface without a token, knows no ports, and moves memory through
+// shared memory and TCP.
+type Options struct {
+	// Name is how the engine presents itself; default host name and process ID.
+	Name string
+	// Listen are the addresses that peers can reach it at; default 127.0.0.1:0. An
+	// address that is not loopback needs a Token.
+	Listen []string
+	// Advertise is the address (host or host:port) that peers are told where Listen
+	// names none of its own; "" chooses by route.
+	Advertise string
+	// Token is the secret that peers share, at least 16 bytes.
+	Token []byte
+	// Ports are the NICs that the engine may use. Without a Topology none is known, and
+	// the address of the peer is the only lane.
+	Ports Ports
+	// Policy is how slices are given to lanes: "" is "adaptive". The others are there to
+	// compare with: "round-robin", "random", "first" and "mooncake".
+	Policy string
+	// Transports, in the order of preference; nil: SHM, then TCP. RDMA is passed in
+	// (rdma.Factory): the import of engine/transport/rdma decides whether it is in a program.
+	Transports []TransportFactory
+	// ConnsPerLane is how many connections each pair of ports has; default 1.
+	ConnsPerLane int
+	Registry     registry.Registry // nil: P2P
+	// Check says when slices carry checksums; batches can ask otherwise.
+	Check Check
+	// DefaultTimeout bounds batches whose context has no deadline; default 30 s.
+	DefaultTimeout time.Duration
+	// GiveUp is how long a peer may be unreachable before it is lost; default 10 s.
+	GiveUp time.Duration
+	// Answer answers the calls of peers (Peer.Call); nil: this engine answers none. from
+	// is what the peer calls itself: who has the token may say any name. It is called by
+	// many goroutines, at most Limits.Calls at a time and 32 for one peer; requests have
+	// up to MaxCallBytes, answers may have up to MaxAnswerBytes. ctx ends with the peer
+	// and with the engine, whose Close waits for it. Of an error the peer gets the text.
+	Answer func(ctx context.Context, from string, request []byte) ([]byte, error)
+	Logger *slog.Logger // nil: silent
+	Limits Limits
+}
+
+// Ports are what an engine knows of its host's NICs, and which of them are its own.
+type Ports struct {
+	// Topology is this host's, as discover.Discover gives it.
+	Topology *topo.Topology
+	Overlay  topo.Overlay             // rates that were measured
+	Fabric   *pathsel.Fabric          // which switches the ports are on; nil: not known
+	Roles    map[topo.ID]pathsel.Role // ports that are not to be used for this, or only
+	// LocalRank of LocalSize engines of this host: each uses its part of the plan
+	// for all of them, and the other ports only when its own fail. 0 of 0: alone.
+	LocalRank, LocalSize int
+}
+
+// TransportFactory makes a transport for an engine: TCP and SHM give one, and rdma.Factory.
+// What is in it is internal: other transports cannot be plugged in. Where a host cannot
+// have a transport the engine goes on without, and Unavailable says why.
+type TransportFactory = transport.Factory
+
+// Check says whether slices carry checksums.
+type Check uint8
+
+// The ways to check. CheckAuto of a batch is as Options.Check says, and CheckAuto there
+// is CheckAlways where bytes leave the host.
+const (
+	CheckAuto Check = iota
+	CheckAlways
+	CheckNever
+)
+
+// Limits bound what peers can make an engine hold, and what one call may ask
+// for. Zero fields take defaults.
+type Limits struct {
+	Regions       int // open at a time; default 32,768
+	Peers         int // that have opened this engine; default 16,384
+	Notifications int // received and not yet taken; default 1,024
+	BatchOps      int // ops of one batch; default 1,048,576
+	Calls         int // of peers that Options.Answer answers at a time; default 256
+}
+
+// RegionOptions say what a region is.
+type RegionOptions struct {
+	Name     string       // peers find it by this, unique in the engine; "" is given one
+	Grant    memory.Grant // what peers may do
+	Location pathsel.Location
+	Memory   memory.Options // of Alloc
+}
+
+// Notification is what a peer's batch left behind.
+type Notification struct {
+	Peer    string // the peer's name
+	Payload []byte
+}
+
+// Advertised is an address that peers are told, and why.
+type Advertised struct {
+	Transport   string    `json:"transport"`
+	Port        topo.ID   `json:"port,omitempty"` // "" where it stands for no port (loopback, shared memory)
+	Address     string    `json:"address"`
+	BytesPerSec topo.Rate `json:"bytes_per_sec,omitempty"` // in each direction, 0 not known
+	Reason      string    `json:"reason,omitempty"`
+}
 
 const (
 	minToken     = 16
@@ -98,4 +210,97 @@ func (o *Options) checkListen(address string) error {
 		return nil
 	}
 	return errors.New("listen " + address + ": peers on other hosts could read and write without a token: give one, or listen at 127.0.0.1")
+}
+
+// TCP moves memory over TCP connections, which peers let in where the engine
+// listens.
+func TCP() TransportFactory {
+	return func(env transport.Env) (transport.Transport, error) {
+		t, err := tcp.New(tcp.Options{
+			Regions: env.Regions, Identity: session.Identity{Name: env.Name, Epoch: env.Epoch, Token: env.Token},
+		})
+		if err != nil {
+			return nil, err
+		}
+		return t, nil
+	}
+}
+
+// SHM copies between engines of one host and user through memory that both have
+// mapped. Where the host has none of that, engines go on without it, and say so.
+func SHM() TransportFactory {
+	return func(env transport.Env) (transport.Transport, error) {
+		t, err := shm.New(shm.Options{Regions: env.Regions})
+		if err != nil {
+			return nil, fmt.Errorf("shared memory is %w: %w", ErrUnavailable, err)
+		}
+		return t, nil
+	}
+}
+
+// carrierNames lists the transports, for messages.
+func (e *Engine) carrierNames() string {
+	var names []string
+	for _, c := range e.carriers {
+		names = append(names, c.name)
+	}
+	return strings.Join(names, ", ")
+}
+
+func dedupe(list []string) []string {
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// checks says whether the slices of a job carry checksums: the batch decides, else
+// the engine; by default where bytes leave this host.
+func (e *Engine) checks(want Check, r *route) bool {
+	if want == CheckAuto {
+		want = e.o.Check
+	}
+	switch want {
+	case CheckAlways:
+		return true
+	case CheckNever:
+		return false
+	}
+	return r.leaves.Load()
+}
+
+// uncheckedOver are the transports that carry bytes away and make no checksums.
+func (p *Peer) uncheckedOver(r *route) []string {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	var out []string
+	for i := range r.groups {
+		if g := &r.groups[i]; g.leaves && len(g.lanes) > 0 && !g.carrier.caps.Checks {
+			out = append(out, g.carrier.name)
+		}
+	}
+	return out
+}
+
+// notOver adds to the reason of checks what they do not cover.
+func notOver(reason string, unchecked []string) string {
+	if len(unchecked) == 0 || strings.HasPrefix(reason, "no checksums") {
+		return reason
+	}
+	return fmt.Sprintf("%s; over %s there is none but what the network itself checks", reason, strings.Join(dedupe(unchecked), " and "))
+}
+
+// checkReason puts that in words.
+func (e *Engine) checkReason(want Check, leaves bool) string {
+	switch {
+	case want == CheckAlways:
+		return "a checksum for each slice: the batch wants it"
+	case want == CheckNever:
+		return "no checksums: the batch wants none"
+	case e.o.Check == CheckAlways:
+		return "a checksum for each slice: the engine always wants it"
+	case e.o.Check == CheckNever:
+		return "no checksums: the engine wants none"
+	case leaves:
+		return "a checksum for each slice: bytes leave this host"
+	}
+	return "no checksums: bytes stay on this host"
 }

@@ -12,12 +12,12 @@ import (
 // overlap.
 const maxPieces = 1 << 22
 
-// side is one side of an op: where its pieces are, and whether they are written.
-type side struct {
+// opSide is one side of an op: where its pieces are, and whether they are written.
+type opSide struct {
 	region  int32 // handle
 	op      int32
 	written bool
-	all     reach
+	all     byteRange
 	offset  int64
 	stride  int64
 	pages   []uint32
@@ -26,29 +26,29 @@ type side struct {
 }
 
 // solid says that nothing lies between the first and the last byte.
-func (s *side) solid() bool {
+func (s *opSide) solid() bool {
 	return s.count == 1 || s.pages == nil && s.stride == s.bytes
 }
 
 // piece gives the range of piece k.
-func (s *side) piece(k int) reach {
+func (s *opSide) piece(k int) byteRange {
 	i := int64(k)
 	if s.pages != nil {
 		i = int64(s.pages[k])
 	}
 	lo := s.offset + i*s.stride
-	return reach{lo, lo + s.bytes}
+	return byteRange{lo, lo + s.bytes}
 }
 
 // extent is a range that one op touches.
 type extent struct {
-	reach
+	byteRange
 	op      int32
 	written bool
 }
 
-func sideOf(o *sched.Op, op int32, all reach, remote bool) side {
-	s := side{op: op, all: all, bytes: o.Bytes, count: o.Count}
+func sideOf(o *sched.Op, op int32, all byteRange, remote bool) opSide {
+	s := opSide{op: op, all: all, bytes: o.Bytes, count: o.Count}
 	if remote {
 		s.region, s.offset, s.stride, s.pages, s.written = o.Remote, o.RemoteOffset, o.RemoteStride, o.RemotePages, !o.Read
 	} else {
@@ -58,7 +58,7 @@ func sideOf(o *sched.Op, op int32, all reach, remote bool) side {
 }
 
 // selfOverlap says whether pieces of one op, which are written, overlap.
-func (s *side) selfOverlap() bool {
+func (s *opSide) selfOverlap() bool {
 	if s.count <= 1 || s.bytes == 0 {
 		return false
 	}
@@ -85,8 +85,8 @@ func (s *side) selfOverlap() bool {
 
 // findOverlap finds two ops of which one writes what the other touches; sides are
 // all of one end. It answers -1, -1 where there are none.
-func findOverlap(sides []side) (a, b int32, err error) {
-	slices.SortFunc(sides, func(x, y side) int {
+func findOverlap(sides []opSide) (a, b int32, err error) {
+	slices.SortFunc(sides, func(x, y opSide) int {
 		return cmp.Or(cmp.Compare(x.region, y.region), cmp.Compare(x.all.lo, y.all.lo), cmp.Compare(x.op, y.op))
 	})
 	for i := 0; i < len(sides); {
@@ -106,7 +106,7 @@ func findOverlap(sides []side) (a, b int32, err error) {
 }
 
 // resolve decides about ops whose outlines meet.
-func resolve(sides []side) (a, b int32, err error) {
+func resolve(sides []opSide) (a, b int32, err error) {
 	solid, regular, pieces := true, true, 0
 	written := false
 	for i := range sides {
@@ -152,13 +152,13 @@ func resolve(sides []side) (a, b int32, err error) {
 
 // residues are the pieces of a regular op, all moved into the first stride: where
 // those of two ops do not meet, the ops do not.
-func (s *side) residues(out []extent) []extent {
+func (s *opSide) residues(out []extent) []extent {
 	lo := s.offset % s.stride
 	hi := lo + s.bytes
 	if hi <= s.stride {
-		return append(out, extent{reach{lo, hi}, s.op, s.written})
+		return append(out, extent{byteRange{lo, hi}, s.op, s.written})
 	}
-	return append(out, extent{reach{lo, s.stride}, s.op, s.written}, extent{reach{0, hi - s.stride}, s.op, s.written})
+	return append(out, extent{byteRange{lo, s.stride}, s.op, s.written}, extent{byteRange{0, hi - s.stride}, s.op, s.written})
 }
 
 // sweep finds two extents of different ops that meet and of which one is written.

@@ -30,10 +30,10 @@ type Peer struct {
 	ended   atomic.Pointer[error]
 	offered atomic.Int64 // regions
 
-	// telling has a token while the descriptor is fetched, so that deltas wait for it.
-	telling chan struct{}
-	// asking has a token for each call of the application.
-	asking chan struct{}
+	// descriptorLock has a token while the descriptor is fetched, so that deltas wait for it.
+	descriptorLock chan struct{}
+	// callSlots has a token for each call of the application.
+	callSlots chan struct{}
 
 	mu     sync.RWMutex
 	record registry.Record
@@ -47,7 +47,7 @@ type Peer struct {
 	routing sync.Mutex
 
 	// Under the engine's mutex:
-	known bool // to the scheduler, by id
+	scheduled bool // the scheduler has it, by id
 	// removed: what is left are lanes with connections that are not over.
 	removed bool
 	lanes   map[laneKey]*lane
@@ -84,7 +84,7 @@ func (e *Engine) open(ctx context.Context, name string) (*Peer, error) {
 	}
 	p := &Peer{
 		engine: e, name: name, record: record, gone: make(chan struct{}),
-		telling: make(chan struct{}, 1), asking: make(chan struct{}, maxPeerCalls), regions: map[string]*RemoteRegion{}, byID: map[memory.ID]*RemoteRegion{}, routes: map[routeKey]*route{}, lanes: map[laneKey]*lane{}, sides: map[string]sched.SideID{},
+		descriptorLock: make(chan struct{}, 1), callSlots: make(chan struct{}, maxPeerCalls), regions: map[string]*RemoteRegion{}, byID: map[memory.ID]*RemoteRegion{}, routes: map[routeKey]*route{}, lanes: map[laneKey]*lane{}, sides: map[string]sched.SideID{},
 	}
 	e.mu.Lock()
 	closing := e.closing
@@ -93,13 +93,13 @@ func (e *Engine) open(ctx context.Context, name string) (*Peer, error) {
 		return nil, fmt.Errorf("engine is %w", ErrClosed)
 	}
 	// Calls of the peer may come before Dial returns: they wait for the descriptor.
-	p.telling <- struct{}{}
+	p.descriptorLock <- struct{}{}
 	s, err := session.Dial(ctx, session.DialOptions{
-		Identity: e.identity, Limits: e.sessionLimits(), Handle: p.handle, Routes: p.ways,
+		Identity: e.identity, Limits: e.sessionLimits(), Handle: p.handle, Routes: p.sessionRoutes,
 		Silence: e.silence(), GiveUp: e.o.GiveUp, Ended: p.sessionEnded,
 	})
 	if err != nil {
-		<-p.telling
+		<-p.descriptorLock
 		if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
 			err = fmt.Errorf("%w (%w)", cause, err)
 		}
@@ -108,7 +108,7 @@ func (e *Engine) open(ctx context.Context, name string) (*Peer, error) {
 	p.session = s
 	p.self, p.epoch = s.Peer()
 	err = p.describe(ctx)
-	<-p.telling
+	<-p.descriptorLock
 	if err == nil {
 		err = e.addPeer(p)
 	}
@@ -137,9 +137,9 @@ func (e *Engine) bounded(ctx context.Context) (context.Context, context.CancelFu
 // a port has died.
 func (e *Engine) silence() time.Duration { return min(50*time.Millisecond, e.o.GiveUp/4) }
 
-// ways are the routes to dial the session over: the registry's addresses, then
+// sessionRoutes are the routes to dial the session over: the registry's addresses, then
 // those of the peer's endpoints, from each of our ports that has a lane there.
-func (p *Peer) ways() []session.Route {
+func (p *Peer) sessionRoutes() []session.Route {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	var out []session.Route
@@ -155,7 +155,7 @@ func (p *Peer) ways() []session.Route {
 	defer p.engine.mu.Unlock()
 	for _, l := range p.lanes {
 		if remote, err := netip.ParseAddrPort(l.remote.Address); err == nil && !l.gone && l.carrier.data != nil {
-			add(session.Route{Local: l.key.local, Interface: l.key.iface, Remote: remote})
+			add(session.Route{Local: l.local, Interface: l.iface, Remote: remote})
 		}
 	}
 	if p.desc != nil {
@@ -177,10 +177,10 @@ func (p *Peer) handle(ctx context.Context, _ *session.Session, method uint16, bo
 	if err != nil {
 		return nil, err
 	}
-	if err := p.lockTelling(ctx); err != nil {
+	if err := p.lockDescriptor(ctx); err != nil {
 		return nil, err
 	}
-	defer func() { <-p.telling }()
+	defer func() { <-p.descriptorLock }()
 	p.mu.RLock()
 	have := p.desc
 	p.mu.RUnlock()
@@ -191,13 +191,13 @@ func (p *Peer) handle(ctx context.Context, _ *session.Session, method uint16, bo
 	if err != nil {
 		return nil, p.describe(ctx)
 	}
-	return nil, p.take(next)
+	return nil, p.setDescriptor(next)
 }
 
-// lockTelling waits for its turn to change the descriptor.
-func (p *Peer) lockTelling(ctx context.Context) error {
+// lockDescriptor waits for its turn to change the descriptor.
+func (p *Peer) lockDescriptor(ctx context.Context) error {
 	select {
-	case p.telling <- struct{}{}:
+	case p.descriptorLock <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -206,10 +206,10 @@ func (p *Peer) lockTelling(ctx context.Context) error {
 
 // ask fetches the descriptor for a user.
 func (p *Peer) ask(ctx context.Context) error {
-	err := p.lockTelling(ctx)
+	err := p.lockDescriptor(ctx)
 	if err == nil {
 		err = p.describe(ctx)
-		<-p.telling
+		<-p.descriptorLock
 	}
 	if lost := p.lost(); err != nil && lost != nil {
 		err = lost
@@ -220,7 +220,7 @@ func (p *Peer) ask(ctx context.Context) error {
 	return nil
 }
 
-// describe fetches the descriptor; telling is held.
+// describe fetches the descriptor; descriptorLock is held.
 func (p *Peer) describe(ctx context.Context) error {
 	answer, err := p.session.Call(ctx, methodDescribe, nil)
 	if err != nil {
@@ -233,11 +233,11 @@ func (p *Peer) describe(ctx context.Context) error {
 	if d.Epoch != p.epoch {
 		return fmt.Errorf("descriptor of epoch %d, the session is with %d", d.Epoch, p.epoch)
 	}
-	return p.take(d)
+	return p.setDescriptor(d)
 }
 
-// take makes a descriptor the present one.
-func (p *Peer) take(d *peerdoc.Descriptor) error {
+// setDescriptor replaces what is known of the peer.
+func (p *Peer) setDescriptor(d *peerdoc.Descriptor) error {
 	p.mu.RLock()
 	have := p.desc
 	topologyChanged := have == nil || string(have.Topology) != string(d.Topology)
@@ -249,7 +249,7 @@ func (p *Peer) take(d *peerdoc.Descriptor) error {
 	}
 	p.mu.Lock()
 	p.desc, p.described = d, as
-	p.takeRegions(d)
+	p.setRegions(d)
 	p.mu.Unlock()
 	if lanesChanged {
 		p.reroute()
@@ -281,7 +281,7 @@ func (p *Peer) end(err error, restarted bool) {
 		e.liftAll(p.epoch)
 	}
 	e.mu.Lock()
-	known := p.known
+	known := p.scheduled
 	e.mu.Unlock()
 	if known {
 		e.tell(sched.Event{Kind: sched.PeerGone, Peer: p.id, Err: err, Restarted: restarted})

@@ -17,13 +17,13 @@ import (
 // Region is memory of this engine that transfers may touch. Its methods may be
 // used by many goroutines.
 type Region struct {
-	engine   *Engine
-	r        *mem.Region
-	location pathsel.Location
-	keys     map[string]string // by transport; replaced, under the lock of the offering
-	missing  uint32            // carriers that could not register it, by bit
-	notes    []string          // why
-	closed   atomic.Bool
+	engine       *Engine
+	r            *mem.Region
+	location     pathsel.Location
+	keys         map[string]string // by transport; replaced, under the lock of the offering
+	unregistered uint32            // carriers that could not register it, by bit
+	notes        []string          // why
+	closed       atomic.Bool
 
 	cutting sync.Mutex
 	cut     uint32      // carriers that have given it up, by bit
@@ -77,7 +77,7 @@ func (r *Region) register() error {
 	for i, c := range r.engine.carriers {
 		key, err := c.t.Register(r.r)
 		if err != nil {
-			r.missing |= 1 << i
+			r.unregistered |= 1 << i
 			r.notes = append(r.notes, fmt.Sprintf("not over %s: %v", c.name, err))
 			errs = append(errs, fmt.Errorf("engine: region %q: %s: %w", r.r.Name(), c.name, err))
 			continue
@@ -116,7 +116,7 @@ func (e *Engine) rekey() {
 func (r *Region) rekey() bool {
 	keys := maps.Clone(r.keys)
 	for i, c := range r.engine.carriers {
-		if c.ports == nil || r.missing&(1<<i) != 0 {
+		if c.ports == nil || r.unregistered&(1<<i) != 0 {
 			continue
 		}
 		key := c.ports.Key(r.r)
@@ -142,7 +142,7 @@ func (r *Region) withdraw() error {
 	defer r.cutting.Unlock()
 	var errs []error
 	for i, c := range r.engine.carriers {
-		if (r.missing|r.cut)&(1<<i) != 0 {
+		if (r.unregistered|r.cut)&(1<<i) != 0 {
 			continue
 		}
 		if err := c.t.Deregister(r.r); err != nil {

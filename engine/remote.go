@@ -9,7 +9,9 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/internal/base/engine/peerdoc"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
 	"github.com/topoctl/topoctl/pathsel"
 )
@@ -27,8 +29,8 @@ type RemoteRegion struct {
 	closed atomic.Bool // by the peer
 }
 
-// take takes the peer's keys; requests that are under way have those of before.
-func (r *RemoteRegion) take(keys map[string]string) {
+// setKeys replaces the peer's keys; requests that are under way have those of before.
+func (r *RemoteRegion) setKeys(keys map[string]string) {
 	if now := r.keyed.Load(); now != nil && maps.Equal(now.Key, keys) {
 		return
 	}
@@ -88,7 +90,7 @@ func (r *RemoteRegion) WriteAt(p []byte, off int64) (int, error) {
 func (r *RemoteRegion) pieces(p []byte, off int64, read bool) (n int, err error) {
 	e := r.peer.engine
 	for n < len(p) || n == 0 && len(p) == 0 && !read {
-		slot, err := e.bounce.take(e)
+		slot, err := e.bounce.get(e)
 		if err != nil {
 			return n, err
 		}
@@ -104,7 +106,7 @@ func (r *RemoteRegion) pieces(p []byte, off int64, read bool) (n int, err error)
 			err = r.peer.Write(context.Background(), at, r.At(off+int64(n)))
 		}
 		// A batch that failed has left the local buffer, too.
-		e.bounce.give(slot)
+		e.bounce.put(slot)
 		if err != nil {
 			return n, err
 		}
@@ -128,7 +130,7 @@ type bounce struct {
 	slots chan int64
 }
 
-func (b *bounce) take(e *Engine) (int64, error) {
+func (b *bounce) get(e *Engine) (int64, error) {
 	b.mu.Lock()
 	if b.r == nil {
 		r, err := e.Alloc(bounceSlots*bounceBytes, RegionOptions{Name: ".bounce"})
@@ -150,7 +152,7 @@ func (b *bounce) take(e *Engine) (int64, error) {
 	return slot, nil
 }
 
-func (b *bounce) give(slot int64) {
+func (b *bounce) put(slot int64) {
 	b.r.r.Unpin()
 	b.slots <- slot
 }
@@ -159,4 +161,93 @@ func (b *bounce) region() *Region {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.r
+}
+
+// Topology is the peer's, nil where it has told none.
+func (p *Peer) Topology() *topo.Topology {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	return p.topology
+}
+
+// Region finds a region of the peer by name. Where it is not known, the peer is
+// asked; ctx bounds that.
+func (p *Peer) Region(ctx context.Context, name string) (*RemoteRegion, error) {
+	for range 2 {
+		if err := p.Err(); err != nil {
+			return nil, err
+		}
+		p.mu.RLock()
+		r := p.regions[name]
+		p.mu.RUnlock()
+		if r != nil {
+			return r, nil
+		}
+		if err := p.ask(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return nil, fmt.Errorf("engine: peer %q: region %q: %w: it offers %s (regions that grant nothing are not offered)", p.name, name, ErrNoRegion, p.offers())
+}
+
+// offers lists some of the peer's regions, for a message.
+func (p *Peer) offers() string {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	names := []string{}
+	for i := range p.desc.Regions {
+		if i == 8 {
+			return fmt.Sprintf("%q and %d others", names, len(p.desc.Regions)-i)
+		}
+		names = append(names, p.desc.Regions[i].Name)
+	}
+	if len(names) == 0 {
+		return "none"
+	}
+	return fmt.Sprintf("%q", names)
+}
+
+// Regions lists what the peer offers now, in the order of IDs: it is asked.
+func (p *Peer) Regions(ctx context.Context) ([]*RemoteRegion, error) {
+	if err := p.Err(); err != nil {
+		return nil, err
+	}
+	if err := p.ask(ctx); err != nil {
+		return nil, err
+	}
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	out := make([]*RemoteRegion, 0, len(p.byID))
+	for i := range p.desc.Regions {
+		out = append(out, p.byID[p.desc.Regions[i].ID])
+	}
+	return out, nil
+}
+
+// setRegions keeps the regions that are still there as they are: users hold them.
+func (p *Peer) setRegions(d *peerdoc.Descriptor) {
+	old := p.byID
+	p.byID = make(map[memory.ID]*RemoteRegion, len(d.Regions))
+	p.regions = make(map[string]*RemoteRegion, len(d.Regions))
+	for i := range d.Regions {
+		x := &d.Regions[i]
+		r := old[x.ID]
+		if r == nil {
+			r = &RemoteRegion{peer: p, name: x.Name, location: pathsel.Location(x.Location)}
+			r.t = transport.RemoteRegion{ID: x.ID, Bytes: x.Bytes}
+			if x.Read {
+				r.t.Grant |= memory.PeerRead
+			}
+			if x.Write {
+				r.t.Grant |= memory.PeerWrite
+			}
+		}
+		r.setKeys(x.Keys)
+		delete(old, x.ID)
+		p.byID[x.ID], p.regions[x.Name] = r, r
+	}
+	for _, r := range old {
+		r.closed.Store(true)
+	}
+	p.offered.Store(int64(len(p.byID)))
 }

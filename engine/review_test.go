@@ -28,7 +28,7 @@ func TestLostWhileSubmitting(t *testing.T) {
 	p := &pair{server: newEngine(t, Options{Name: "server", Transports: list}), client: newEngine(t, Options{Name: "client", Transports: list})}
 	// Who needs a new work stands still for a while.
 	var slow atomic.Int32
-	p.client.works.New = func() any {
+	p.client.pools.works.New = func() any {
 		if slow.Add(-1) == 0 {
 			time.Sleep(200 * time.Millisecond)
 		}

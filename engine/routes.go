@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -157,32 +158,32 @@ func (p *Peer) group(c *carrier, key routeKey) group {
 			g.reason = "it is not known whether the peer is on this machine"
 		}
 	case c.ports != nil:
-		p.ported(&g, key, offers, sameMachine)
+		p.portLanes(&g, key, offers, sameMachine)
 	case c.data == nil:
-		p.fixed(&g, key, offers)
+		p.endpointLanes(&g, key, offers)
 	default:
-		p.network(&g, key, offers, host, note)
+		p.networkLanes(&g, key, offers, host, note)
 	}
 	return g
 }
 
-// fixed makes one lane of each endpoint that a transport offers by itself.
-func (p *Peer) fixed(g *group, key routeKey, offers []transport.Endpoint) {
-	var ends []laneEnd
+// endpointLanes makes one lane of each endpoint that a transport offers by itself.
+func (p *Peer) endpointLanes(g *group, key routeKey, offers []transport.Endpoint) {
+	var ends []laneOffer
 	for i := range offers {
 		name := g.carrier.name
 		if len(offers) > 1 {
 			name = fmt.Sprintf("%s > %s", name, offers[i].Address)
 		}
-		ends = append(ends, laneEnd{name: name, localName: g.carrier.name, remote: offers[i]})
+		ends = append(ends, laneOffer{laneEnds: laneEnds{name: name, remote: offers[i]}, localName: g.carrier.name})
 	}
-	p.list(g, key, ends)
+	p.listLanes(g, key, ends)
 }
 
-// network makes the lanes of a transport over the network: pathsel's where both
+// networkLanes makes the lanes of a transport over the network: pathsel's where both
 // hosts are described, else to the address at which the session is.
-func (p *Peer) network(g *group, key routeKey, offers []transport.Endpoint, remote *pathsel.Host, note string) {
-	local := p.engine.hostNow()
+func (p *Peer) networkLanes(g *group, key routeKey, offers []transport.Endpoint, remote *pathsel.Host, note string) {
+	local := p.engine.currentHost()
 	here, there := p.session.Local().Addr().Unmap(), p.session.Remote()
 	loopback := there.Addr().IsLoopback() || there.Addr() == here
 	g.leaves = !loopback
@@ -197,36 +198,32 @@ func (p *Peer) network(g *group, key routeKey, offers []transport.Endpoint, remo
 			g.reason = note
 		}
 	default:
-		err := p.planned(g, key, offers, local, remote)
+		err := p.plannedLanes(g, key, offers, local, remote)
 		if err == nil {
 			return
 		}
 		g.reason = err.Error()
 	}
 	g.reason += ": its address is the lane"
-	ends := []laneEnd{{local: here, remote: transport.Endpoint{Transport: g.carrier.name, Address: there.String()}}}
+	ends := []laneOffer{{laneEnds: laneEnds{local: here, remote: transport.Endpoint{Transport: g.carrier.name, Address: there.String()}}}}
 	for _, o := range offers {
 		at, err := netip.ParseAddrPort(o.Address)
 		offered := slices.ContainsFunc(offers, func(o transport.Endpoint) bool { return o.Address == there.String() })
 		if err == nil && loopback && offered && at != there && at.Addr().IsLoopback() && at.Addr().Is4() == there.Addr().Is4() {
-			ends = append(ends, laneEnd{remote: o})
+			ends = append(ends, laneOffer{laneEnds: laneEnds{remote: o}})
 		}
 	}
 	for i := range ends {
 		ends[i].localName = here.String()
 		ends[i].name = fmt.Sprintf("%s > %s", here, ends[i].remote.Address)
 	}
-	p.list(g, key, ends)
+	p.listLanes(g, key, ends)
 }
 
-// laneEnd is a lane before the scheduler knows it.
-type laneEnd struct {
-	name       string
-	local      netip.Addr
+// laneOffer is a lane before the scheduler knows it.
+type laneOffer struct {
+	laneEnds
 	localName  string
-	iface      string
-	localPort  topo.ID
-	remote     transport.Endpoint
 	rate       topo.Rate
 	tier       int
 	failover   bool
@@ -234,9 +231,9 @@ type laneEnd struct {
 	remoteRate topo.Rate
 }
 
-// list makes a set of exactly these lanes, each as often as there are connections
+// listLanes makes a set of exactly these lanes, each as often as there are connections
 // per lane.
-func (p *Peer) list(g *group, key routeKey, ends []laneEnd) {
+func (p *Peer) listLanes(g *group, key routeKey, ends []laneOffer) {
 	o := pathsel.FixedOptions{
 		LocalHost: p.engine.name, RemoteHost: p.name, Source: key.local, Destination: key.remote,
 		Transport: pathselTransport(g.carrier), LocalRates: map[string]topo.Rate{}, RemoteRates: map[string]topo.Rate{},
@@ -245,7 +242,7 @@ func (p *Peer) list(g *group, key routeKey, ends []laneEnd) {
 	if g.carrier.data != nil {
 		copies = p.engine.o.ConnsPerLane
 	}
-	var all []laneEnd
+	var all []laneOffer
 	for _, end := range ends {
 		for k := range copies {
 			one := end
@@ -265,7 +262,7 @@ func (p *Peer) list(g *group, key routeKey, ends []laneEnd) {
 	}
 	g.set = pathsel.FixedLanes(o)
 	// The set is in this order, as stable as this.
-	slices.SortStableFunc(all, func(a, b laneEnd) int {
+	slices.SortStableFunc(all, func(a, b laneOffer) int {
 		if a.failover == b.failover {
 			return a.tier - b.tier
 		}
@@ -274,7 +271,7 @@ func (p *Peer) list(g *group, key routeKey, ends []laneEnd) {
 		}
 		return -1
 	})
-	p.know(g, all, fmt.Sprintf("%s to %s", g.carrier.name, p.name))
+	p.addLanes(g, all, fmt.Sprintf("%s to %s", g.carrier.name, p.name))
 }
 
 // pathselTransport is what pathsel assumes of round trips.
@@ -285,8 +282,8 @@ func pathselTransport(c *carrier) pathsel.Transport {
 	return pathsel.TCP
 }
 
-// planned asks pathsel.
-func (p *Peer) planned(g *group, key routeKey, offers []transport.Endpoint, local, remote *pathsel.Host) error {
+// plannedLanes asks pathsel.
+func (p *Peer) plannedLanes(g *group, key routeKey, offers []transport.Endpoint, local, remote *pathsel.Host) error {
 	e := p.engine
 	pair, err := pathsel.Connect(local, remote, pathsel.PairOptions{Fabric: e.o.Ports.Fabric})
 	if err != nil {
@@ -297,13 +294,13 @@ func (p *Peer) planned(g *group, key routeKey, offers []transport.Endpoint, loca
 	if now := e.ports.Load(); now != nil && now.host == local {
 		o.Local = now.assigned
 	}
-	src, noteHere := known(local, key.local, "this host")
-	dst, noteThere := known(remote, key.remote, "the peer")
+	src, noteHere := hostLocation(local, key.local, "this host")
+	dst, noteThere := hostLocation(remote, key.remote, "the peer")
 	set, err := pair.LanesOf(src, dst, o)
 	if err != nil {
 		return err
 	}
-	ends := make([]laneEnd, len(set.Lanes))
+	ends := make([]laneOffer, len(set.Lanes))
 	any := false
 	notes := slices.Concat(noteHere, noteThere)
 	for i := range set.Lanes {
@@ -318,10 +315,10 @@ func (p *Peer) planned(g *group, key routeKey, offers []transport.Endpoint, loca
 	}
 	g.set, g.notes = set, notes
 	if e.o.ConnsPerLane > 1 {
-		p.repeat(g, key, ends)
+		p.repeatLanes(g, key, ends)
 		return nil
 	}
-	p.knowPorts(g, ends, local, remote)
+	p.addPortLanes(g, ends, local, remote)
 	return nil
 }
 
@@ -342,11 +339,11 @@ func listening(offers []transport.Endpoint, remote *pathsel.Host) (at map[netip.
 }
 
 // endOf is one of pathsel's lanes as it is dialled.
-func endOf(l *pathsel.Lane, set *pathsel.LaneSet, local *pathsel.Host, at map[netip.Addr]transport.Endpoint) laneEnd {
-	end := laneEnd{
-		name: fmt.Sprintf("%s > %s:%s", l.LocalName, set.RemoteHost, l.RemoteName), localName: l.LocalName,
-		local: l.Contact.LocalAddress, localPort: l.Local, remote: at[l.Contact.RemoteAddress], tier: l.Tier,
-	}
+func endOf(l *pathsel.Lane, set *pathsel.LaneSet, local *pathsel.Host, at map[netip.Addr]transport.Endpoint) laneOffer {
+	end := laneOffer{localName: l.LocalName, tier: l.Tier, laneEnds: laneEnds{
+		name:  fmt.Sprintf("%s > %s:%s", l.LocalName, set.RemoteHost, l.RemoteName),
+		local: l.Contact.LocalAddress, localPort: l.Local, remote: at[l.Contact.RemoteAddress],
+	}}
 	if port, ok := local.Port(l.Local); ok {
 		end.iface = port.Netdev
 	}
@@ -356,8 +353,8 @@ func endOf(l *pathsel.Lane, set *pathsel.LaneSet, local *pathsel.Host, at map[ne
 	return end
 }
 
-// known is a location that the host has: what is not told is where most memory is.
-func known(h *pathsel.Host, l pathsel.Location, whose string) (pathsel.Location, []string) {
+// hostLocation is a location that the host has: what is not told is where most memory is.
+func hostLocation(h *pathsel.Host, l pathsel.Location, whose string) (pathsel.Location, []string) {
 	all := h.Locations()
 	if slices.Contains(all, l) || len(all) == 0 {
 		return l, nil
@@ -373,4 +370,234 @@ func known(h *pathsel.Host, l pathsel.Location, whose string) (pathsel.Location,
 		return at, nil
 	}
 	return at, []string{fmt.Sprintf("%s has no %s: lanes are those of %s", whose, l, at)}
+}
+
+// addLanes makes lanes of a listed set known to the scheduler. Their ports are of
+// sides of their own.
+func (p *Peer) addLanes(g *group, ends []laneOffer, what string) {
+	e := p.engine
+	local := p.side("local "+what+names(ends, func(x *laneOffer) string { return x.localName }), g.set.PortRates(pathsel.SideLocal))
+	remote := p.side("remote "+what+names(ends, func(x *laneOffer) string { return x.remote.Address }), g.set.PortRates(pathsel.SideRemote))
+	for i := range ends {
+		g.lanes = append(g.lanes, e.laneFor(p, g, i, ends[i].key(g.carrier, local, remote), &ends[i]))
+	}
+}
+
+// addPortLanes makes lanes between ports of two described hosts known.
+func (p *Peer) addPortLanes(g *group, ends []laneOffer, local, remote *pathsel.Host) {
+	e := p.engine
+	here := e.localSide(local, g.set.PortRates(pathsel.SideLocal))
+	// By name: a port of the peer that goes down or comes up leaves the others as they are.
+	there := p.side("host"+portNames(remote), g.set.PortRates(pathsel.SideRemote))
+	for i := range ends {
+		l := e.laneFor(p, g, i, ends[i].key(g.carrier, here, there), &ends[i])
+		g.lanes = append(g.lanes, l)
+		if l.remote.Address == "" {
+			e.withdrawLane(l)
+		}
+	}
+}
+
+// repeatLanes lists pathsel's lanes, each several times.
+func (p *Peer) repeatLanes(g *group, key routeKey, ends []laneOffer) {
+	var out []laneOffer
+	here, there := g.set.PortRates(pathsel.SideLocal), g.set.PortRates(pathsel.SideRemote)
+	for i := range ends {
+		l := &g.set.Lanes[i]
+		if ends[i].remote.Address == "" {
+			continue
+		}
+		ends[i].localRate, ends[i].remoteRate = here[l.LocalIndex], there[l.RemoteIndex]
+		ends[i].failover = i >= g.set.Chosen
+		out = append(out, ends[i])
+	}
+	p.listLanes(g, key, out)
+}
+
+func portNames(h *pathsel.Host) string {
+	var b strings.Builder
+	b.WriteString(" over " + string(h.Transport()))
+	for _, port := range h.Ports() {
+		b.WriteString(" " + string(port.ID))
+	}
+	return b.String()
+}
+
+func (x *laneOffer) key(c *carrier, local, remote sched.SideID) laneKey {
+	k := laneKey{c, x.laneEnds, local, remote}
+	k.remote.BytesPerSec = 0 // another rate makes no other lane
+	return k
+}
+
+func names(ends []laneOffer, of func(*laneOffer) string) string {
+	var b strings.Builder
+	for i := range ends {
+		b.WriteByte(' ')
+		b.WriteString(of(&ends[i]))
+	}
+	return b.String()
+}
+
+// laneFor finds the lane of a place of the set, or adds it.
+func (e *Engine) laneFor(p *Peer, g *group, place int, key laneKey, end *laneOffer) *lane {
+	from := &g.set.Lanes[place]
+	spec := sched.LaneSpec{
+		Peer: p.id, Name: end.name, Transport: g.carrier.name, LocalSide: key.side, RemoteSide: key.other,
+		Local: from.LocalIndex, Remote: from.RemoteIndex, RoundTripNS: int64(p.session.RoundTrip()),
+	}
+	if from.BytesPerSec != nil {
+		spec.RateBytesPerSec = *from.BytesPerSec
+		spec.NominalIsMeasured = from.Basis == topo.BasisMeasured
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if l := p.lanes[key]; l != nil && (!l.gone || end.remote.Address == "") {
+		return l
+	}
+	l := &lane{laneKey: key, peer: p, rtt: p.session.RoundTrip()}
+	l.id = e.core.AddLane(spec)
+	e.lanes[l.id] = l
+	p.lanes[key] = l
+	return l
+}
+
+// withdrawLane tells the scheduler not to use a lane.
+func (e *Engine) withdrawLane(l *lane) {
+	e.mu.Lock()
+	known := l.gone
+	l.gone = true
+	e.mu.Unlock()
+	if !known {
+		e.tell(sched.Event{Kind: sched.LaneGone, Lane: l.id})
+	}
+}
+
+// side makes ports known to the scheduler once for each description of them.
+func (p *Peer) side(what string, rates []topo.Rate) sched.SideID {
+	e := p.engine
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if id, ok := p.sides[what]; ok {
+		return id
+	}
+	id := e.core.AddSide(sched.Side{Rates: rates})
+	p.sides[what] = id
+	return id
+}
+
+// localSide are this host's ports.
+func (e *Engine) localSide(h *pathsel.Host, rates []topo.Rate) sched.SideID {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if id, ok := e.sides[h]; ok {
+		return id
+	}
+	id := e.core.AddSide(sched.Side{Rates: rates})
+	known := append(e.ports.Load().hosts(), h)
+	maps.DeleteFunc(e.sides, func(h *pathsel.Host, _ sched.SideID) bool { return !slices.Contains(known, h) })
+	e.sides[h] = id
+	return id
+}
+
+// reroute makes every route of the peer anew: ports or addresses changed.
+func (p *Peer) reroute() {
+	e := p.engine
+	p.routing.Lock()
+	defer p.routing.Unlock()
+	p.mu.RLock()
+	routes := make([]*route, 0, len(p.routes))
+	for _, r := range p.routes {
+		routes = append(routes, r)
+	}
+	p.mu.RUnlock()
+	used := map[*lane]bool{}
+	w := e.getWork()
+	for _, r := range routes {
+		groups := p.groups(r.key)
+		p.keepLost(r.groups, groups)
+		p.mu.Lock()
+		r.groups = groups
+		r.leaves.Store(leaves(groups))
+		p.mu.Unlock()
+		w.events = append(w.events, sched.Event{Kind: sched.RouteChanged, Route: r.r, Groups: schedGroups(groups)})
+		for i := range groups {
+			for _, l := range groups[i].lanes {
+				used[l] = true
+			}
+		}
+	}
+	e.mu.Lock()
+	sides := map[sched.SideID]bool{}
+	for key, l := range p.lanes {
+		if used[l] {
+			sides[key.side], sides[key.other] = true, true
+		} else {
+			delete(p.lanes, key)
+			if !l.gone {
+				l.gone = true
+				w.events = append(w.events, sched.Event{Kind: sched.LaneGone, Lane: l.id})
+			}
+		}
+	}
+	for what, side := range p.sides {
+		if !sides[side] {
+			delete(p.sides, what)
+			e.core.RemoveSide(side)
+		}
+	}
+	e.mu.Unlock()
+	e.run(w)
+	e.putWork(w)
+}
+
+// keepLost lets a transport that has no lane any more keep those that it had, out of
+// use: that another is used in its place, and when that is over, is told then.
+func (p *Peer) keepLost(before, after []group) {
+	for i := range after {
+		if len(after[i].lanes) > 0 || i >= len(before) {
+			continue
+		}
+		after[i].set, after[i].lanes = before[i].set, before[i].lanes
+		for _, l := range before[i].lanes {
+			p.engine.withdrawLane(l)
+		}
+	}
+}
+
+// Suspend takes every lane of that name, to whatever peer, out of use until
+// Resume: its connection is closed. Names are those of Stats and explanations.
+func (e *Engine) Suspend(lane string) error { return e.switchLanes(lane, sched.Suspend) }
+
+// Resume has the suspended lanes of that name tested at once, and used when they
+// are well.
+func (e *Engine) Resume(lane string) error { return e.switchLanes(lane, sched.Resume) }
+
+func (e *Engine) switchLanes(name string, kind sched.Kind) error {
+	w := e.getWork()
+	defer e.putWork(w)
+	e.mu.Lock()
+	var known []string
+	for _, l := range e.lanes {
+		if l.gone {
+			continue
+		}
+		known = append(known, fmt.Sprintf("%q", l.name))
+		if l.name == name {
+			l.suspended = kind == sched.Suspend
+			w.events = append(w.events, sched.Event{Kind: kind, Lane: l.id})
+		}
+	}
+	e.mu.Unlock()
+	if len(w.events) == 0 {
+		return fmt.Errorf("engine: lane %q: %w of that name: there are %s", name, ErrNoLane, orNone(known))
+	}
+	e.run(w)
+	return nil
+}
+
+func orNone(names []string) string {
+	if len(names) == 0 {
+		return "none yet: lanes are made when a batch wants them"
+	}
+	return strings.Join(dedupe(names), ", ")
 }

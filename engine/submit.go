@@ -4,8 +4,80 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"time"
+
+	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/internal/base/engine/sched"
 )
+
+// Span is a range of a local region.
+type Span struct {
+	Region         *Region
+	Offset, Length int64
+}
+
+// RemoteSpan is a place in a peer's region.
+type RemoteSpan struct {
+	Region *RemoteRegion
+	Offset int64
+}
+
+// OpKind says in which direction an op moves bytes.
+type OpKind uint8
+
+// The kinds of ops, as seen from the engine that submits them.
+const (
+	Write OpKind = iota // from the local region to the peer's
+	Read                // from the peer's region to the local one
+)
+
+// String is "write" or "read".
+func (k OpKind) String() string {
+	if k == Read {
+		return "read"
+	}
+	return "write"
+}
+
+// Op is one piece of a batch: see WriteOp and ReadOp. Layout says how the bytes
+// lie; nil is contiguous.
+type Op struct {
+	Kind   OpKind
+	Local  Span
+	Remote RemoteSpan
+	Layout *Layout
+}
+
+// Layout describes pieces of equal size. Piece k begins, on each side, at the
+// span's offset plus k strides, or plus as many strides as the entry k of the
+// pages says. The length of the local span is Bytes*Count then, or 0. The pages are
+// the engine's until the batch is done.
+type Layout struct {
+	Bytes                     int64
+	Count                     int
+	LocalStride, RemoteStride int64 // default Bytes
+	LocalPages, RemotePages   []uint32
+}
+
+// WriteOp copies a local span to a peer.
+func WriteOp(from Span, to RemoteSpan) Op { return Op{Local: from, Remote: to} }
+
+// ReadOp copies a place of a peer into a local span.
+func ReadOp(into Span, from RemoteSpan) Op { return Op{Kind: Read, Local: into, Remote: from} }
+
+// SubmitOptions are a batch's own.
+type SubmitOptions struct {
+	HighPriority bool
+	Check        Check
+	Transport    string // only this one, "" any
+	Label        string // for explanations
+	// Notify is given to the peer's application after the last byte of the batch is
+	// in place there, exactly once. nil: no notification. It is the engine's until
+	// the batch is done.
+	Notify []byte
+}
 
 // maxNotify bounds a notification.
 const maxNotify = 64 << 10
@@ -84,7 +156,7 @@ func (p *Peer) prepare(ctx context.Context, ops []Op, o SubmitOptions) (*Batch, 
 		timeout = time.Until(deadline)
 	}
 	b.deadline = b.begin + int64(min(timeout, longest))
-	if err := b.take(ops); err != nil {
+	if err := b.build(ops); err != nil {
 		b.unpin()
 		return nil, err
 	}
@@ -94,9 +166,9 @@ func (p *Peer) prepare(ctx context.Context, ops []Op, o SubmitOptions) (*Batch, 
 // longest keeps deadlines far from where times overflow: a hundred years.
 const longest = 100 * 365 * 24 * time.Hour
 
-// take checks every op and sorts them by route.
-func (b *Batch) take(ops []Op) error {
-	t := taker{b: b, lastLocal: -1, lastRemote: -1}
+// build checks every op and sorts them by route.
+func (b *Batch) build(ops []Op) error {
+	t := batchBuilder{b: b, lastLocal: -1, lastRemote: -1}
 	t.order.sorted = true
 	for i := range ops {
 		if err := t.op(&ops[i], i); err != nil {
@@ -109,8 +181,8 @@ func (b *Batch) take(ops []Op) error {
 	return b.peer.checkQuarantine(t.b)
 }
 
-// taker makes a batch of ops.
-type taker struct {
+// batchBuilder makes a batch of ops.
+type batchBuilder struct {
 	b                     *Batch
 	lastLocal, lastRemote int32
 	localAt               map[*Region]int32 // where there are many
@@ -128,7 +200,7 @@ type order struct {
 	hi     int64
 }
 
-func (t *taker) op(o *Op, i int) error {
+func (t *batchBuilder) op(o *Op, i int) error {
 	b := t.b
 	l, r := o.Local.Region, o.Remote.Region
 	switch {
@@ -143,8 +215,8 @@ func (t *taker) op(o *Op, i int) error {
 	case r.closed.Load():
 		return fmt.Errorf("region %q of the peer: closed there: %w", r.name, ErrNoRegion)
 	}
-	var f form
-	if err := shape(o, &f); err != nil {
+	var f checkedOp
+	if err := checkOp(o, &f); err != nil {
 		return err
 	}
 	if err := checkPlaces(o, &f); err != nil {
@@ -169,15 +241,16 @@ func (t *taker) op(o *Op, i int) error {
 	}
 	part.bytes += f.op.Bytes * int64(f.op.Count)
 	part.ops = append(part.ops, f.op)
-	part.places = append(part.places, place{op: int32(i), local: f.local, remote: f.remote})
-	return t.see(part)
+	part.places = append(part.places, opRange{op: int32(i), local: f.local, remote: f.remote})
+	return t.noteDestination(part)
 }
 
 // maxBatchBytes keeps sums of bytes far from where they overflow.
 const maxBatchBytes = 1 << 60
 
-// see looks at the last op for the search for overlaps.
-func (t *taker) see(p *part) error {
+// noteDestination checks the last op by itself, and keeps what the search for overlaps
+// needs to know of the order.
+func (t *batchBuilder) noteDestination(p *part) error {
 	op, at := &p.ops[len(p.ops)-1], &p.places[len(p.places)-1]
 	region, all := op.Remote, at.remote
 	if op.Read {
@@ -201,13 +274,13 @@ func (t *taker) see(p *part) error {
 }
 
 // overlaps refuses batches whose result would hang on the order of slices.
-func (t *taker) overlaps() error {
+func (t *batchBuilder) overlaps() error {
 	if t.order.sorted && t.reads != t.writes {
 		return nil
 	}
 	both := t.reads && t.writes
-	kept := t.b.engine.sidesPool.Get().(*[]side)
-	defer t.b.engine.sidesPool.Put(kept)
+	kept := t.b.engine.pools.opSides.Get().(*[]opSide)
+	defer t.b.engine.pools.opSides.Put(kept)
 	for _, remote := range [2]bool{true, false} {
 		if !both && remote == t.reads {
 			continue // nothing is written there
@@ -238,11 +311,10 @@ func (t *taker) overlaps() error {
 	return nil
 }
 
-// few is how many regions are looked for one by one.
-const few = 8
+const linearSearchMax = 8
 
 // local gives the batch's handle of a region, which it pins.
-func (t *taker) local(r *Region) (int32, error) {
+func (t *batchBuilder) local(r *Region) (int32, error) {
 	b := t.b
 	if t.lastLocal >= 0 && b.locals[t.lastLocal] == r {
 		return t.lastLocal, nil
@@ -260,7 +332,7 @@ func (t *taker) local(r *Region) (int32, error) {
 	return at, nil
 }
 
-func (t *taker) remote(r *RemoteRegion) int32 {
+func (t *batchBuilder) remote(r *RemoteRegion) int32 {
 	b := t.b
 	if t.lastRemote >= 0 && b.remotes[t.lastRemote] == r {
 		return t.lastRemote
@@ -290,7 +362,7 @@ func find[T comparable](list []T, at map[T]int32, x T) (int32, bool) {
 
 // index keeps a map once there are many.
 func index[T comparable](list []T, at map[T]int32) map[T]int32 {
-	if len(list) <= few {
+	if len(list) <= linearSearchMax {
 		return nil
 	}
 	if at == nil {
@@ -304,12 +376,12 @@ func index[T comparable](list []T, at map[T]int32) map[T]int32 {
 }
 
 // part finds the part of the batch for the route between two regions.
-func (t *taker) part(l *Region, r *RemoteRegion) (*part, error) {
+func (t *batchBuilder) part(l *Region, r *RemoteRegion) (*part, error) {
 	if t.lastPart != nil {
 		return t.lastPart, nil
 	}
 	b := t.b
-	route, err := b.peer.route(routeKey{l.location, r.location, b.o.Transport, r.reach.Load() &^ l.missing})
+	route, err := b.peer.route(routeKey{l.location, r.location, b.o.Transport, r.reach.Load() &^ l.unregistered})
 	if err != nil {
 		return nil, err
 	}
@@ -322,4 +394,119 @@ func (t *taker) part(l *Region, r *RemoteRegion) (*part, error) {
 	p := b.addPart(route)
 	t.lastPart = p
 	return p, nil
+}
+
+// byteRange is a range of bytes [lo, hi).
+type byteRange struct{ lo, hi int64 }
+
+// checkedOp is an op as both the scheduler and the checks need it.
+type checkedOp struct {
+	op            sched.Op  // without the regions' handles
+	local, remote byteRange // first to last byte
+}
+
+// checkOp checks that an op makes sense by itself.
+func checkOp(o *Op, f *checkedOp) error {
+	f.op = sched.Op{Read: o.Kind == Read, LocalOffset: o.Local.Offset, RemoteOffset: o.Remote.Offset, Bytes: o.Local.Length, Count: 1}
+	if o.Kind > Read {
+		return fmt.Errorf("op of kind %d: want Write or Read", uint8(o.Kind))
+	}
+	l := o.Layout
+	if l != nil {
+		f.op.Bytes, f.op.Count = l.Bytes, l.Count
+		f.op.LocalStride, f.op.RemoteStride = l.LocalStride, l.RemoteStride
+		f.op.LocalPages, f.op.RemotePages = l.LocalPages, l.RemotePages
+		if err := checkLayout(l, o.Local.Length); err != nil {
+			return err
+		}
+		if f.op.LocalStride == 0 {
+			f.op.LocalStride = l.Bytes
+		}
+		if f.op.RemoteStride == 0 {
+			f.op.RemoteStride = l.Bytes
+		}
+	}
+	if f.op.Bytes < 0 {
+		return fmt.Errorf("%s of %d bytes", o.Kind, f.op.Bytes)
+	}
+	if f.op.Count > 1 && f.op.Bytes > math.MaxInt64/int64(f.op.Count) {
+		return fmt.Errorf("%d pieces of %d bytes: %w", f.op.Count, f.op.Bytes, ErrRange)
+	}
+	var ok, okThere bool
+	f.local, ok = span(f.op.LocalOffset, f.op.LocalStride, f.op.LocalPages, &f.op)
+	f.remote, okThere = span(f.op.RemoteOffset, f.op.RemoteStride, f.op.RemotePages, &f.op)
+	if !ok {
+		return placeError(o, f, o.Local.Region.r.Name(), o.Local.Offset, o.Local.Region.Size(), "")
+	}
+	if !okThere {
+		return placeError(o, f, o.Remote.Region.name, o.Remote.Offset, o.Remote.Region.t.Bytes, " of the peer")
+	}
+	return nil
+}
+
+func checkLayout(l *Layout, length int64) error {
+	switch {
+	case l.Count < 0:
+		return fmt.Errorf("layout of %d pieces", l.Count)
+	case l.LocalStride < 0 || l.RemoteStride < 0:
+		return fmt.Errorf("layout with a negative stride")
+	case l.LocalPages != nil && len(l.LocalPages) != l.Count:
+		return fmt.Errorf("layout of %d pieces with %d local pages", l.Count, len(l.LocalPages))
+	case l.RemotePages != nil && len(l.RemotePages) != l.Count:
+		return fmt.Errorf("layout of %d pieces with %d remote pages", l.Count, len(l.RemotePages))
+	case length != 0 && (l.Bytes <= 0 || length/l.Bytes != int64(l.Count) || length%l.Bytes != 0):
+		return fmt.Errorf("layout of %d pieces of %d bytes with a span of %d bytes: want that many, or 0", l.Count, l.Bytes, length)
+	}
+	return nil
+}
+
+// span finds the first and the last byte of one side; false where that is no
+// number.
+func span(offset, stride int64, pages []uint32, o *sched.Op) (byteRange, bool) {
+	if offset < 0 {
+		return byteRange{}, false
+	}
+	if o.Count == 0 || o.Bytes == 0 {
+		return byteRange{offset, offset}, true
+	}
+	first, last := int64(0), int64(o.Count-1)
+	if pages != nil {
+		first, last = int64(slices.Min(pages)), int64(slices.Max(pages))
+	}
+	if last > 0 && stride > math.MaxInt64/last {
+		return byteRange{}, false
+	}
+	most := last * stride
+	if most > math.MaxInt64-o.Bytes || most+o.Bytes > math.MaxInt64-offset {
+		return byteRange{}, false
+	}
+	return byteRange{offset + first*stride, offset + most + o.Bytes}, true
+}
+
+// checkPlaces checks both ranges of an op and the peer's grant.
+func checkPlaces(o *Op, f *checkedOp) error {
+	if f.local.hi > o.Local.Region.Size() {
+		return placeError(o, f, o.Local.Region.r.Name(), o.Local.Offset, o.Local.Region.Size(), "")
+	}
+	r := o.Remote.Region
+	if f.remote.hi > r.t.Bytes {
+		return placeError(o, f, r.name, o.Remote.Offset, r.t.Bytes, " of the peer")
+	}
+	want := memory.PeerWrite
+	if o.Kind == Read {
+		want = memory.PeerRead
+	}
+	if r.t.Grant&want == 0 {
+		return fmt.Errorf("region %q of the peer: %s: %w", r.name, o.Kind, ErrDenied)
+	}
+	return nil
+}
+
+func placeError(o *Op, f *checkedOp, region string, offset, size int64, whose string) error {
+	if o.Layout != nil {
+		return fmt.Errorf("region %q%s: %s of %d pieces of %d bytes from %d: %w (%d bytes)",
+			region, whose, o.Kind, f.op.Count, f.op.Bytes, offset, ErrRange, size)
+	}
+	return fmt.Errorf("region %q%s: %s of %d bytes at %d: %w (%d bytes)",
+		region, whose, o.Kind, f.op.Bytes, offset, ErrRange, size)
 }

@@ -147,12 +147,12 @@ func TestOverlapAgreesWithMarks(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	found := 0
 	for range 20_000 {
-		var sides []side
+		var sides []opSide
 		owner := [2][size]int{}
 		written := [2][size]bool{}
 		want := false
 		for op := range 1 + random.IntN(4) {
-			s := side{
+			s := opSide{
 				region: int32(random.IntN(2)), op: int32(op), written: random.IntN(3) > 0,
 				offset: int64(random.IntN(size)), bytes: int64(1 + random.IntN(20)), count: 1 + random.IntN(5),
 			}
@@ -172,7 +172,7 @@ func TestOverlapAgreesWithMarks(t *testing.T) {
 			if hi > size {
 				continue
 			}
-			s.all = reach{lo, hi}
+			s.all = byteRange{lo, hi}
 			marks := [size]bool{}
 			self := false
 			for k := range s.count {
@@ -217,15 +217,15 @@ func TestOverlapAgreesWithMarks(t *testing.T) {
 
 // Huge regular layouts are judged without looking at every piece.
 func TestOverlapOfManyPieces(t *testing.T) {
-	many := func(op int32, offset int64, bytes int64) side {
-		s := side{op: op, written: true, offset: offset, bytes: bytes, stride: 1 << 10, count: 1 << 30}
-		s.all = reach{offset, offset + s.stride*int64(s.count-1) + bytes}
+	many := func(op int32, offset int64, bytes int64) opSide {
+		s := opSide{op: op, written: true, offset: offset, bytes: bytes, stride: 1 << 10, count: 1 << 30}
+		s.all = byteRange{offset, offset + s.stride*int64(s.count-1) + bytes}
 		return s
 	}
-	if a, _, err := findOverlap([]side{many(0, 0, 512), many(1, 512, 512)}); a >= 0 || err != nil {
+	if a, _, err := findOverlap([]opSide{many(0, 0, 512), many(1, 512, 512)}); a >= 0 || err != nil {
 		t.Errorf("pieces beside each other: op %d, %v", a, err)
 	}
-	if _, _, err := findOverlap([]side{many(0, 0, 512), many(1, 511, 512)}); !errors.Is(err, ErrLimit) {
+	if _, _, err := findOverlap([]opSide{many(0, 0, 512), many(1, 511, 512)}); !errors.Is(err, ErrLimit) {
 		t.Errorf("too many to look at: %v", err)
 	}
 }

@@ -102,7 +102,7 @@ func assigned(h *pathsel.Host, rank, size int) ([]topo.ID, error) {
 	return out, nil
 }
 
-func (e *Engine) hostNow() *pathsel.Host {
+func (e *Engine) currentHost() *pathsel.Host {
 	if p := e.ports.Load(); p != nil {
 		return p.host
 	}
@@ -198,7 +198,7 @@ func (e *Engine) advertise(ctx context.Context) error {
 }
 
 // offerAll tells peers the engine's own addresses and what transports offer;
-// retopology is held.
+// topologyChange is held.
 func (e *Engine) offerAll(document json.RawMessage) {
 	out := slices.Clone(e.own)
 	for _, c := range e.carriers {
@@ -217,11 +217,11 @@ func (e *Engine) offerAll(document json.RawMessage) {
 func (e *Engine) followPorts() {
 	for {
 		select {
-		case <-e.portsMoved:
+		case <-e.portsChanged:
 		case <-e.ctx.Done():
 			return
 		}
-		e.retopology.Lock()
+		e.topologyChange.Lock()
 		var document json.RawMessage
 		if now := e.ports.Load(); now != nil {
 			document = now.document
@@ -229,7 +229,7 @@ func (e *Engine) followPorts() {
 		e.rekey()
 		e.offerAll(document)
 		e.rerouteAll()
-		e.retopology.Unlock()
+		e.topologyChange.Unlock()
 	}
 }
 
@@ -250,8 +250,8 @@ func (e *Engine) rerouteAll() {
 // gone are not used from now on, those that are new or back are; transfers that
 // run go on over what is left. Peers are told. ctx bounds finding the addresses.
 func (e *Engine) SetTopology(ctx context.Context, t *topo.Topology) error {
-	e.retopology.Lock()
-	defer e.retopology.Unlock()
+	e.topologyChange.Lock()
+	defer e.topologyChange.Unlock()
 	before := e.ports.Load()
 	after, err := e.newPorts(t)
 	if err != nil {

@@ -33,12 +33,12 @@ type postGroup struct {
 	requests []*transport.Request
 }
 
-func (e *Engine) getWork() *work { return e.works.Get().(*work) }
+func (e *Engine) getWork() *work { return e.pools.works.Get().(*work) }
 
 func (e *Engine) putWork(w *work) {
 	const most = 4096 // more is not kept
 	if cap(w.events) <= most && cap(w.actions) <= most {
-		e.works.Put(w)
+		e.pools.works.Put(w)
 	}
 }
 
@@ -205,9 +205,9 @@ func (e *Engine) perform(w *work) {
 	w.fences = w.fences[:0]
 }
 
-// errNotTaken is for slices that a connection had no room for although the core
+// errNotPosted is for slices that a connection had no room for although the core
 // keeps to its limits: it broke its promise, or was closed at this moment.
-var errNotTaken = errors.New("the connection did not take the request")
+var errNotPosted = errors.New("the connection did not take the request")
 
 // post translates slices to requests and hands them to their connection.
 func (e *Engine) post(w *work, g *postGroup) {
@@ -222,7 +222,7 @@ func (e *Engine) post(w *work, g *postGroup) {
 	taken, done := g.conn.t.Post(g.requests, w.done[:0])
 	w.completedAll(done)
 	for _, r := range g.requests[taken:] {
-		w.completed(transport.Completion{Request: r, Err: errNotTaken})
+		w.completed(transport.Completion{Request: r, Err: errNotPosted})
 	}
 	clear(done)
 	w.done = done[:0]
@@ -240,7 +240,7 @@ type posting struct {
 
 // request makes the transport's request of a slice.
 func (e *Engine) request(s *sched.Slice) *transport.Request {
-	p := e.postings.Get().(*posting)
+	p := e.pools.postings.Get().(*posting)
 	part := s.Job.User.(*part)
 	p.slice, p.part = s, part
 	p.request.Op = transport.Write
@@ -293,7 +293,40 @@ func (e *Engine) keepPosting(p *posting) {
 	p.slice, p.part = nil, nil
 	clear(p.request.Spans)
 	p.request = transport.Request{Spans: p.request.Spans[:0]}
-	e.postings.Put(p)
+	e.pools.postings.Put(p)
+}
+
+// completed is the transport's Events.Done: one step for all of them, by the
+// goroutine that brings them.
+func (c *conn) completed(_ transport.Conn, done []transport.Completion) {
+	e := c.lane.peer.engine
+	w := e.getWork()
+	for i := range done {
+		w.completed(done[i])
+	}
+	e.run(w)
+	e.putWork(w)
+}
+
+// wasLost is the transport's Events.Lost.
+func (c *conn) wasLost(_ transport.Conn, err error) {
+	e := c.lane.peer.engine
+	w := e.getWork()
+	defer e.putWork(w)
+	e.mu.Lock()
+	c.lost, c.lostErr = true, err
+	over := c.connected && c.outstanding == 0
+	if over { // else the last slice that comes back, or Connected, tells the core
+		// In one go: the core posts on every connection of which it knows no loss.
+		e.drop(c)
+		w.events = append(w.events, sched.Event{Kind: sched.Lost, Lane: c.lane.id, Conn: c.id, Err: err})
+		e.step(w)
+	}
+	e.mu.Unlock()
+	if over {
+		e.perform(w)
+		e.run(w)
+	}
 }
 
 // keepTime steps the core when it wants to be although nothing happened.
