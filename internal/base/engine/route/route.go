@@ -95,7 +95,7 @@ func Advertise(ctx context.Context, h Host, q Query) (*Choice, error) {
 	d := decision{h: h, q: q}
 	switch {
 	case q.Want != "":
-		return d.given(ctx)
+		return d.wanted(ctx)
 	case q.Peer.IsValid() && (q.Peer.IsLoopback() || d.ours(q.Peer)):
 		return d.forThisHost()
 	case q.Peer.IsValid():

@@ -79,11 +79,11 @@ type Core struct {
 	peers []*peer
 	lanes []*lane // by LaneID; nil: gone for good
 
-	now     int64 // of this step
-	clock   int64 // like now, without the time in which nobody ran
-	stepped bool
-	checkAt int64 // when check has something to do at the latest
-	toldGap int64 // when Descheduled was told last
+	now           int64 // of this step
+	clock         int64 // like now, without the time in which nobody ran
+	stepped       bool
+	checkAt       int64 // when check has something to do at the latest
+	gapReportedAt int64 // when Descheduled was told last
 
 	conns  ConnID // the last that was drawn
 	jobIDs uint64
@@ -105,7 +105,7 @@ type Core struct {
 
 // New makes a core.
 func New(c Config) *Core {
-	return &Core{cfg: c.withDefaults(), checkAt: Never, toldGap: math.MinInt64 / 2, fences: map[ConnID]*fence{}}
+	return &Core{cfg: c.withDefaults(), checkAt: Never, gapReportedAt: math.MinInt64 / 2, fences: map[ConnID]*fence{}}
 }
 
 // side is the ports of a host.
@@ -259,8 +259,8 @@ func (c *Core) advance(now int64) {
 	c.now += gap
 	if c.posted > 0 && gap > c.cfg.MaxTickGapNS {
 		c.clock += c.cfg.MaxTickGapNS
-		if c.now-c.toldGap >= second {
-			c.toldGap = c.now
+		if c.now-c.gapReportedAt >= second {
+			c.gapReportedAt = c.now
 			c.tellDescheduled(gap)
 		}
 		return
@@ -316,7 +316,7 @@ func (c *Core) checkRoutes() {
 		}
 		kept = append(kept, r)
 		r.seen = 0 // a dial that takes long changes what may be used
-		c.want(r)
+		c.connectWanted(r)
 		for i := range r.groups {
 			for _, l := range r.groups[i].lanes {
 				if l != nil {

@@ -59,7 +59,7 @@ func (c *Core) submit(j *Job) {
 		c.enqueue(j)
 		r.peer.version++
 		r.queued[j.class()] += j.unsent
-		c.want(r)
+		c.connectWanted(r)
 		if r.cur > 0 {
 			j.note(r.fallbackNote())
 		}
@@ -73,13 +73,13 @@ func (c *Core) reject(j *Job, err error) {
 	c.end(j, err)
 }
 
-// fewSlices is into how many slices at least a job is cut for each lane that it
+// minSlicesPerLane is into how many slices at least a job is cut for each lane that it
 // deserves, if it is large enough: so that both ends work at the same time.
-const fewSlices = 4
+const minSlicesPerLane = 4
 
 // sliceCap bounds the slices of a job of that many bytes.
 func (c *Core) sliceCap(r *Route, bytes int64) int64 {
-	n := bytes / (fewSlices * int64(c.deserves(r, bytes)))
+	n := bytes / (minSlicesPerLane * int64(c.deserves(r, bytes)))
 	n = (n + sliceUnit - 1) &^ (sliceUnit - 1)
 	return max(n, c.cfg.SliceMinBytes)
 }
@@ -98,7 +98,7 @@ func (c *Core) done(e *Event) {
 	j.inflight--
 	j.uses[s.use]--
 	l.load(-s.Bytes)
-	c.relieve(l)
+	c.wakeWaiting(l)
 	c.touch(l.peer)
 	if !l.freed {
 		l.freed = true
@@ -114,7 +114,7 @@ func (c *Core) done(e *Event) {
 		c.notDelivered(l, j, s, e)
 	}
 	if l.mirror != nil {
-		l.reflect()
+		l.mirrorLoad()
 	}
 	if l.gone && l.posted == 0 {
 		c.kill(l, ErrTakenOut)
@@ -131,7 +131,7 @@ func (c *Core) delivered(l *lane, j *Job, s *Slice) {
 	}
 	if l.testing {
 		if l.good++; l.good >= goodSlices {
-			c.well(l)
+			c.recovered(l)
 		}
 	}
 	if !s.Probe {

@@ -30,8 +30,8 @@ func (c *Core) fence(l *lane, j *Job) {
 	}
 	if l.orphan {
 		j.noFence = true
-		if !l.told { // who opens the peer again can ask it then
-			l.told = true
+		if !l.fenceAsked { // who opens the peer again can ask it then
+			l.fenceAsked = true
 			c.do(Action{Do: Fence, Lane: l.id, Peer: l.peer.id, Conn: l.conn})
 		}
 		return
@@ -39,7 +39,7 @@ func (c *Core) fence(l *lane, j *Job) {
 	f := c.fences[l.conn]
 	if f == nil {
 		f = &fence{peer: l.peer}
-		c.fences[l.conn], l.told = f, true
+		c.fences[l.conn], l.fenceAsked = f, true
 		c.do(Action{Do: Fence, Lane: l.id, Peer: l.peer.id, Conn: l.conn})
 	}
 	if !known {

@@ -8,7 +8,7 @@ import (
 func (c *Core) connect(l *lane) {
 	c.conns++
 	l.phase, l.conn, l.dialedAt = dialing, c.conns, c.now
-	l.fenced, l.orphan, l.told = false, false, false
+	l.fenced, l.orphan, l.fenceAsked = false, false, false
 	c.checkBy(c.now + dialPatience)
 	c.do(Action{Do: Connect, Lane: l.id, Peer: l.peer.id, Conn: l.conn})
 }
@@ -46,8 +46,8 @@ func (c *Core) test(l *lane) {
 	c.tellLane(LaneTested, l, nil, "one slice at a time until it is well")
 }
 
-// well ends a lane's test.
-func (c *Core) well(l *lane) {
+// recovered ends a lane's test.
+func (c *Core) recovered(l *lane) {
 	c.endTest(l)
 	l.wellSince = c.now
 	c.changed(l.peer)

@@ -38,26 +38,26 @@ type lane struct {
 	local, remote *port
 	rtt           int64
 
-	phase     phase
-	conn      ConnID
-	limits    Limits
-	dialedAt  int64 // in the time of Step
-	fenced    bool  // nothing of the connection can land any more
-	orphan    bool  // the peer is gone: nobody can be asked to leave the connection
-	told      bool  // Fence was emitted for the connection
-	sick      bool  // no slices until a dial succeeds
-	testing   bool  // half-open
-	gone      bool
-	suspended bool
-	paused    bool // until pauseEnd after an error
-	silent    bool // its bytes do not count on its ports while it stands still
-	good      int  // slices delivered while half-open
-	retryAt   int64
-	backoff   int64
-	wellSince int64
-	pauseEnd  int64
-	errors    int
-	errorsAt  int64
+	phase      phase
+	conn       ConnID
+	limits     Limits
+	dialedAt   int64 // in the time of Step
+	fenced     bool  // nothing of the connection can land any more
+	orphan     bool  // the peer is gone: nobody can be asked to leave the connection
+	fenceAsked bool  // Fence was emitted for the connection
+	sick       bool  // no slices until a dial succeeds
+	testing    bool  // half-open
+	gone       bool
+	suspended  bool
+	paused     bool // until pauseEnd after an error
+	silent     bool // its bytes do not count on its ports while it stands still
+	good       int  // slices delivered while half-open
+	retryAt    int64
+	backoff    int64
+	wellSince  int64
+	pauseEnd   int64
+	errors     int
+	errorsAt   int64
 
 	inflight int64
 	posted   int
@@ -225,8 +225,8 @@ func (l *lane) loadPorts(bytes int64) {
 	}
 }
 
-// relieve wakes those who wait for room on the lane's ports.
-func (c *Core) relieve(l *lane) {
+// wakeWaiting wakes those who wait for room on the lane's ports.
+func (c *Core) wakeWaiting(l *lane) {
 	if l.local.refused || l.remote.refused {
 		l.local.refused, l.remote.refused = false, false
 		c.wakeAll = true
@@ -242,7 +242,7 @@ func (c *Core) silence(l *lane, silent bool) {
 	if silent {
 		l.loadPorts(-l.inflight)
 		l.silent = true
-		c.relieve(l)
+		c.wakeWaiting(l)
 		return
 	}
 	l.silent = false

@@ -5,10 +5,10 @@ import (
 	"github.com/topoctl/topoctl/pathsel"
 )
 
-// give posts one slice of a job, if a lane should take it now.
-func (c *Core) give(r *Route, j *Job) bool {
+// sendNext posts one slice of a job, if a lane should take it now.
+func (c *Core) sendNext(r *Route, j *Job) bool {
 	if r.seen != r.peer.seq {
-		c.want(r)
+		c.connectWanted(r)
 	}
 	if len(r.groups) == 0 {
 		return false
@@ -21,7 +21,7 @@ func (c *Core) give(r *Route, j *Job) bool {
 	if l == nil {
 		return false
 	}
-	s := c.take(j, l, bytes)
+	s := c.nextSlice(j, l, bytes)
 	c.post(j, l, s)
 	return true
 }
@@ -49,7 +49,7 @@ func (c *Core) tester(r *Route, j *Job, bytes int64) *lane {
 	if r.peer.testing == 0 {
 		return nil
 	}
-	much := r.backlog(j.class()) >= fewSlices*bytes
+	much := r.backlog(j.class()) >= minSlicesPerLane*bytes
 	for i := 0; i <= r.cur; i++ {
 		if i == r.cur && !much {
 			return nil
@@ -91,7 +91,7 @@ func (c *Core) choose(r *Route, j *Job, bytes int64) *lane {
 // pick asks the policy. One that knows no windows may choose a lane whose connection is
 // full: then the slice waits.
 func (g *group) pick(slice *pathsel.Slice) *lane {
-	at := g.picker.Prepared(*slice, g.seenBy())
+	at := g.picker.Prepared(*slice, g.policyStates())
 	if at < 0 || at >= len(g.lanes) {
 		return nil
 	}
@@ -101,8 +101,8 @@ func (g *group) pick(slice *pathsel.Slice) *lane {
 	return nil
 }
 
-// seenBy is what the policy sees.
-func (g *group) seenBy() pathsel.LaneStates {
+// policyStates is what the policy sees.
+func (g *group) policyStates() pathsel.LaneStates {
 	states := pathsel.LaneStates{Lanes: g.states}
 	if l := g.first; l != nil {
 		states.Local, states.Remote = l.local.side.load, l.remote.side.load
@@ -122,7 +122,7 @@ func (c *Core) pull(r *Route, g *group, slice *pathsel.Slice) (*lane, bool) {
 	if !g.full || !g.pulls {
 		return nil, false
 	}
-	room, states := false, g.seenBy()
+	room, states := false, g.policyStates()
 	for _, l := range r.peer.freed {
 		if l.room() < slice.Bytes {
 			continue
@@ -177,16 +177,16 @@ func (c *Core) refresh(r *Route, g *group, bytes int64) {
 	for i := range g.lanes {
 		st := &g.states[i]
 		was := *st
-		g.show(i, bytes)
+		g.refreshLane(i, bytes)
 		changed = changed || st.Health != was.Health || st.Rate != was.Rate
 	}
 	if changed { // at first every lane is sick, and nothing is prepared for that
-		g.picker.Prepare(g.seenBy())
+		g.picker.Prepare(g.policyStates())
 	}
 }
 
-// show brings what the policy sees of a lane up to date.
-func (g *group) show(i int, bytes int64) {
+// refreshLane brings what the policy sees of a lane up to date.
+func (g *group) refreshLane(i int, bytes int64) {
 	l, st := g.lanes[i], &g.states[i]
 	*st = pathsel.LaneState{Health: pathsel.Sick}
 	if l == nil {
@@ -196,30 +196,30 @@ func (g *group) show(i int, bytes int64) {
 	if st.Health = l.health(); st.Health == pathsel.Sick {
 		return
 	}
-	l.reflect()
+	l.mirrorLoad()
 	if min(l.local.room(), l.remote.room()) < bytes {
 		st.Window, g.portBound = -1, true
 		l.holdBack(bytes)
 	}
-	st.Rate = g.seen(i, l)
+	st.Rate = g.policyRate(i, l)
 	if g.least == 0 || l.target < g.least {
 		g.least = l.target
 	}
 }
 
-// reflect shows the policy what a lane has in flight.
-func (l *lane) reflect() {
+// mirrorLoad shows the policy what a lane has in flight.
+func (l *lane) mirrorLoad() {
 	l.mirror.Inflight, l.mirror.Window = l.inflight, l.window
 	if l.posted >= max(l.limits.MaxPosted, 1) {
 		l.mirror.Window = -1
 	}
 }
 
-// seen is a lane's rate as policies get it. Lanes that promise the same and do
+// policyRate is a lane's rate as policies get it. Lanes that promise the same and do
 // nearly the same count as equal, and one that was not measured does as well as
 // the best of its kind: an estimate is never exact, and small differences would
 // give all of a small transfer to one lane.
-func (g *group) seen(i int, l *lane) topo.Rate {
+func (g *group) policyRate(i int, l *lane) topo.Rate {
 	best := g.best[g.class[i]]
 	if !l.est.sampled() {
 		return best // 0: what the topology promises
@@ -231,9 +231,9 @@ func (g *group) seen(i int, l *lane) topo.Rate {
 	return rate
 }
 
-// take makes the slice for a lane: what is to be sent again first, else the next
+// nextSlice makes the slice for a lane: what is to be sent again first, else the next
 // bytes of the job.
-func (c *Core) take(j *Job, l *lane, bytes int64) *Slice {
+func (c *Core) nextSlice(j *Job, l *lane, bytes int64) *Slice {
 	spans := max(l.limits.MaxSpans, 1)
 	most := l.limits.MaxBytes
 	if most <= 0 {
@@ -290,7 +290,7 @@ func (c *Core) post(j *Job, l *lane, s *Slice) {
 	c.posted++
 	l.load(s.Bytes)
 	if l.mirror != nil {
-		l.reflect()
+		l.mirrorLoad()
 	}
 	l.enlist(s)
 	c.checkBy(c.now + c.tick())

@@ -17,7 +17,7 @@ func (c *Core) enqueue(j *Job) {
 		q.first = j
 	}
 	q.last = j
-	c.counted(r, j.class(), 1)
+	c.countWaiting(r, j.class(), 1)
 }
 
 // requeue puts a job before the others.
@@ -34,7 +34,7 @@ func (c *Core) requeue(j *Job) {
 		q.last = j
 	}
 	q.first = j
-	c.counted(r, j.class(), 1)
+	c.countWaiting(r, j.class(), 1)
 }
 
 func (c *Core) dequeue(j *Job) {
@@ -53,11 +53,11 @@ func (c *Core) dequeue(j *Job) {
 		q.last = j.prev
 	}
 	j.prev, j.next, j.queued = nil, nil, false
-	c.counted(j.Route, j.class(), -1)
+	c.countWaiting(j.Route, j.class(), -1)
 }
 
-// counted keeps the lists of who waits.
-func (c *Core) counted(r *Route, class Priority, n int) {
+// countWaiting keeps the lists of who waits.
+func (c *Core) countWaiting(r *Route, class Priority, n int) {
 	p := r.peer
 	p.waitingJobs[class] += n
 	if n > 0 {
@@ -152,7 +152,7 @@ func (c *Core) serve(p *peer, class Priority) bool {
 			return false
 		}
 		j := r.queues[class].first
-		if !c.give(r, j) {
+		if !c.sendNext(r, j) {
 			r.blocked[class] = c.round
 			continue
 		}

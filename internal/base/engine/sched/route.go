@@ -108,7 +108,7 @@ func (c *Core) routeChanged(r *Route, groups []Group) {
 	r.fresh = true
 	c.changed(r.peer)
 	if r.jobs > 0 {
-		c.want(r)
+		c.connectWanted(r)
 	}
 }
 
@@ -167,9 +167,9 @@ func (c *Core) deserves(r *Route, bytes int64) int {
 // Duration is asked for.
 func as[T ~int64](_ T, n int64) T { return T(n) }
 
-// want dials the first lanes that a route's backlog deserves, and tests those
+// connectWanted dials the first lanes that a route's backlog deserves, and tests those
 // that are sick and due.
-func (c *Core) want(r *Route) {
+func (c *Core) connectWanted(r *Route) {
 	c.selectGroup(r)
 	if len(r.groups) == 0 {
 		return

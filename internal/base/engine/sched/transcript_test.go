@@ -1,16 +1,12 @@
 package sched
 
 import (
-	"flag"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/golden"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
 
 // What the core does, for people to read.
 func TestTranscripts(t *testing.T) {
@@ -66,28 +62,7 @@ func TestTranscripts(t *testing.T) {
 			s.log = &strings.Builder{}
 			s.log.WriteString("# " + tt.about + "\n\n")
 			tt.run(s)
-			golden(t, tt.name+".txt", s.log.String())
+			golden.Check(t, "testdata/"+tt.name+".txt", s.log.String())
 		})
-	}
-}
-
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("%s differs (go test -update writes it anew):\n%s", path, got)
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/topoctl/topoctl/pathsel"
 )
 
-// given checks the address that the user wants peers to be told.
-func (d *decision) given(ctx context.Context) (*Choice, error) {
+// wanted checks the address that the user wants peers to be told.
+func (d *decision) wanted(ctx context.Context) (*Choice, error) {
 	host, port, err := d.split()
 	if err != nil {
 		return nil, err
