@@ -10,7 +10,7 @@ import (
 	"github.com/topoctl/topoctl/internal/base/engine/sched"
 )
 
-// Batch is a set of ops on their way. Its methods may be used by many goroutines.
+// Batch is a set of ops that was submitted. Its methods may be used by many goroutines.
 type Batch struct {
 	engine *Engine
 	peer   *Peer
@@ -148,10 +148,9 @@ func (b *Batch) ended(ctx context.Context) {
 	}
 }
 
-// Cancel gives up what was not sent. The batch is done when what was is out of
-// the way; its error then wraps ErrCanceled, unless all bytes were in place and the
-// peer has the notification, if there is one. A notification that is under way may
-// or may not arrive then.
+// Cancel drops what was not sent yet. The batch is done when the rest has ended; its
+// error then wraps ErrCanceled, unless all bytes are in place and the peer has the
+// notification, if there is one. A notification that is under way may or may not arrive.
 func (b *Batch) Cancel() { b.cancel(ErrCanceled) }
 
 func (b *Batch) cancel(cause error) {
@@ -280,12 +279,12 @@ func (b *Batch) unpin() {
 	}
 }
 
-// Done is closed when the batch is over: every buffer of it is free, unless Err
-// is an ErrUnsafeBuffer, which names remote ranges that are not.
+// Done is closed when the batch is over and its local buffers are free. If Err wraps
+// ErrUnsafeBuffer, its remote ranges may still change.
 func (b *Batch) Done() <-chan struct{} { return b.done }
 
-// Wait waits for the end of the batch, or for ctx: then the batch goes on, and its
-// buffers are not free.
+// Wait waits until the batch is over, and returns Err. If ctx ends first, the batch
+// continues and its buffers are still in use.
 func (b *Batch) Wait(ctx context.Context) error {
 	if b.poll(ctx) {
 		return b.Err()
@@ -364,8 +363,8 @@ func (w *boundWaiter) Asleep(wake func()) bool {
 	return true
 }
 
-// Err is why the batch failed: nil while it runs, and where all bytes are in
-// place and the notification was taken.
+// Err is why the batch failed. It is nil while the batch runs, and if all bytes are in
+// place and the notification was received.
 func (b *Batch) Err() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -379,14 +378,14 @@ func (b *Batch) Err() error {
 	return fmt.Errorf("engine: peer %q: %w", b.peer.name, err)
 }
 
-// Progress is how far a batch is.
+// Progress says how far a batch has come.
 type Progress struct {
 	Bytes int64 // in place
-	Total int64
+	Total int64 // of the batch
 	Done  bool
 }
 
-// Progress is how far the batch is.
+// Progress says how far the batch has come.
 func (b *Batch) Progress() Progress {
 	p := Progress{Bytes: min(b.moved.Load(), b.total), Total: b.total}
 	b.mu.Lock()

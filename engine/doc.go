@@ -2,21 +2,21 @@
 //
 // An Engine owns regions of memory outside Go's heap and opens peers. A batch of
 // one-sided READs and WRITEs is cut into slices, and each slice goes over the
-// lane (local port, remote port) that has it done first: over several NICs, RDMA,
+// lane (local port, remote port) that will finish it first: over several NICs, RDMA,
 // TCP, or through shared memory on one host. A NIC that dies costs bandwidth: its
-// slices are sent again over the others, and no buffer is given back while the
-// wire can still touch it.
+// slices are sent again over the others, and no buffer is released while the network
+// can still touch it.
 //
 // The package's example moves bytes from one engine's region into another's. An engine
 // knows its host's NICs from Options.Ports (see the example there); package topoctl, at
 // the root of the module, finds them and all transports by itself.
 //
-// Contexts: New's bounds construction, Submit's the whole batch, Wait's only the
-// waiting. A batch's Done is closed when nothing can touch its local buffers any
-// more, and nothing can land at the peer, or else the error is ErrUnsafeBuffer.
+// Contexts: New's bounds the making of the engine, Submit's the whole batch, Wait's only
+// the waiting. A batch's Done is closed when nothing can touch its local buffers any
+// more; its error wraps ErrUnsafeBuffer if bytes may still land at the peer.
 //
-// A peer is opened by whoever wants to move memory; the other side only offers
-// regions, takes notifications and answers calls. A peer that was lost or restarted stays so:
-// open it again. No fallback is silent: it is counted in Stats, logged once and
-// told by Explain.
+// Whoever wants to move memory opens a peer; the other side only offers regions, receives
+// notifications and answers calls. A peer that was lost or has restarted does not come
+// back: open it again. No fallback is silent: it is counted in Stats, logged once and
+// reported by Explain.
 package engine

@@ -108,8 +108,7 @@ type counters struct {
 	batches, failed, unsafe, slices, retries, fallbacks, notifications atomic.Int64
 }
 
-// New makes an engine that listens and serves. ctx bounds the making only: Close
-// ends the engine.
+// New makes an engine, which listens and serves until Close. ctx bounds the making only.
 func New(ctx context.Context, o Options) (*Engine, error) {
 	if err := o.complete(); err != nil {
 		return nil, fmt.Errorf("engine: %w", err)
@@ -314,7 +313,7 @@ func (e *Engine) start(f func()) bool {
 	return true
 }
 
-// Unavailable says which of Options.Transports this host cannot have, and why: each
+// Unavailable says which of Options.Transports this host does not support, and why. Each
 // error wraps ErrUnavailable.
 func (e *Engine) Unavailable() []error { return slices.Clone(e.unavailable) }
 
@@ -326,18 +325,17 @@ func texts(list []error) []string {
 	return out
 }
 
-// Name is how the engine presents itself.
+// Name is what the engine calls itself.
 func (e *Engine) Name() string { return e.name }
 
-// Epoch tells the engine's lives apart: it is drawn at random by New.
+// Epoch differs each time an engine is made, so that peers notice a restart.
 func (e *Engine) Epoch() uint64 { return e.epoch }
 
-// Addrs are the addresses that the engine listens at, with their real ports.
+// Addrs are the addresses that the engine listens at, with the ports that were chosen.
 func (e *Engine) Addrs() []netip.AddrPort { return append([]netip.AddrPort(nil), e.listen...) }
 
-// Notifications are what peers' batches left behind. The channel holds
-// Limits.Notifications of them: a program that has peers notify it must read it.
-// Close closes it.
+// Notifications are those that peers sent. A program that expects any must read the
+// channel: it holds Limits.Notifications of them, and then peers wait. Close closes it.
 func (e *Engine) Notifications() <-chan Notification { return e.notifications }
 
 // addPeer counts a peer in.
@@ -421,8 +419,9 @@ func (e *Engine) running() []*Batch {
 	return out
 }
 
-// Close cancels what runs, waits a little for it, says goodbye to all peers, ends
-// all connections of both sides, and unmaps the memory. It can be called again.
+// Close cancels all batches, waits up to 5 seconds for them, closes all sessions and
+// connections, those that peers opened included, and unmaps the memory. It can be
+// called again.
 func (e *Engine) Close() error {
 	e.mu.Lock()
 	first := !e.closing

@@ -12,8 +12,8 @@ import (
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
 )
 
-// Why engines refuse and transfers fail. Errors that wrap them say what, where,
-// and what to do.
+// The reasons why calls are refused and transfers fail. The errors that wrap them say
+// what failed, where, and what to do about it.
 var (
 	// ErrClosed: the engine, the peer or the region was closed by its user.
 	ErrClosed = errors.New("closed")
@@ -23,30 +23,30 @@ var (
 	ErrUnsafeBuffer = errors.New("bytes may still land in the peer's memory")
 	// ErrQuarantined: a remote range is in the state that ErrUnsafeBuffer describes.
 	ErrQuarantined = errors.New("quarantined")
-	// ErrPeerLost: the peer is unreachable for good, or said goodbye.
+	// ErrPeerLost: the peer could not be reached for Options.GiveUp, or closed the session.
 	ErrPeerLost = errors.New("peer is lost")
-	// ErrPeerRestarted: the peer is a new one; open it again.
+	// ErrPeerRestarted: the peer's engine was restarted; open it again.
 	ErrPeerRestarted = errors.New("peer was restarted")
 	// ErrUnreachable: no address of the peer answered.
 	ErrUnreachable = session.ErrUnreachable
-	// ErrToken: the peer has another token, or one of both has none.
+	// ErrToken: the peer has a different token, or only one side has one.
 	ErrToken = session.ErrToken
-	// ErrNoPeer: the registry knows no engine of that name.
+	// ErrNoPeer: the registry has no engine of that name.
 	ErrNoPeer = registry.ErrNotFound
-	// ErrNoRegion: the peer has no such region.
+	// ErrNoRegion: the peer does not offer such a region.
 	ErrNoRegion = memory.ErrNoRegion
-	// ErrRange: outside the region.
+	// ErrRange: the bytes are outside the region.
 	ErrRange = memory.ErrRange
-	// ErrDenied: the region is not granted for this.
+	// ErrDenied: the region's grant does not allow it.
 	ErrDenied = memory.ErrDenied
 	// ErrOverlap: two ops of a batch may write the same bytes, or one reads what
 	// another writes.
 	ErrOverlap = errors.New("overlap")
 	// ErrNoLane: nothing reaches the peer, or no lane has that name.
 	ErrNoLane = errors.New("no lane")
-	// ErrUnavailable: this host cannot have the transport. Engines go on without it.
+	// ErrUnavailable: this host does not support the transport; the engine works without it.
 	ErrUnavailable = transport.ErrUnavailable
-	// ErrLimit: more than the engine's limits allow.
+	// ErrLimit: it is more than the engine's limits allow.
 	ErrLimit = errors.New("limit")
 	// ErrCanceled: the batch was cancelled by Cancel.
 	ErrCanceled = errors.New("cancelled")
@@ -62,8 +62,8 @@ func (e *OpError) Error() string { return fmt.Sprintf("op %d: %v", e.Op, e.Err) 
 
 func (e *OpError) Unwrap() error { return e.Err }
 
-// LaneError says on which lane to which peer an error came up. Its text leaves the
-// peer to whoever wraps it.
+// LaneError says on which lane to which peer an error occurred. Its text does not name
+// the peer, because the errors that wrap it do.
 type LaneError struct {
 	Lane string
 	Peer string

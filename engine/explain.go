@@ -17,8 +17,8 @@ import (
 // SchemaExplain is the name and major version of an explanation.
 const SchemaExplain = "topoctl.explain/v1"
 
-// Explanation says how a batch was, or would be, carried: which lanes there are
-// for each pair of memory locations, what was expected of them and what each did.
+// Explanation says how a batch was carried, or would be: which lanes there are for each
+// pair of memory locations, what was expected of them, and what each of them did.
 type Explanation struct {
 	Schema string `json:"schema"`
 	Peer   string `json:"peer"`
@@ -44,11 +44,12 @@ type Explanation struct {
 	Unavailable []string `json:"unavailable,omitempty"`
 }
 
-// Fence is a connection that the peer had not confirmed to have left at the end.
+// Fence is a connection that, at the end of a batch, the peer had not confirmed to be
+// closed on its side.
 type Fence struct {
 	Conn      uint64 `json:"conn"`
 	Transport string `json:"transport,omitempty"`
-	Fenced    bool   `json:"fenced"` // it has left it since
+	Fenced    bool   `json:"fenced"` // it has confirmed it since
 }
 
 // RouteRecord is what was decided for one pair of memory locations.
@@ -64,10 +65,10 @@ type RouteRecord struct {
 // GroupRecord is what one transport offers.
 type GroupRecord struct {
 	Transport string `json:"transport"`
-	// Reason says why there is no lane, or why the lanes are not those of ports.
+	// Reason says why there is no lane, or why the lanes are not chosen from the topologies.
 	Reason string       `json:"reason,omitempty"`
 	Lanes  []LaneRecord `json:"lanes"`
-	// Rejected are the ports and pairs that are no lanes, with the reason.
+	// Rejected are ports and pairs of ports that cannot be lanes, with the reason.
 	Rejected []string `json:"rejected,omitempty"`
 }
 
@@ -76,9 +77,9 @@ type LaneRecord struct {
 	Lane string `json:"lane"`
 	// Verdict is "chosen" or "failover".
 	Verdict string `json:"verdict"`
-	// ExpectedBytesPerSec is what it carries alone, nil not known.
+	// ExpectedBytesPerSec is what it carries alone, nil if unknown.
 	ExpectedBytesPerSec *topo.Rate `json:"expected_bytes_per_sec"`
-	// PredictedBytes is its part of the batch, were all lanes idle and well.
+	// PredictedBytes is its part of the batch if all lanes are idle and healthy.
 	PredictedBytes int64  `json:"predicted_bytes"`
 	Reason         string `json:"reason"`
 	Health         string `json:"health"`
@@ -97,7 +98,7 @@ type LaneUse struct {
 	Error      string `json:"error,omitempty"`
 }
 
-// Text is the explanation for people.
+// Text is the explanation in words, on several lines.
 func (x *Explanation) Text() string {
 	var b strings.Builder
 	x.head(&b)
@@ -215,7 +216,7 @@ func (e *Engine) note(n *sched.Note) {
 	}
 }
 
-// Explain says how the batch was carried, or is so far.
+// Explain says how the batch was carried, or how it has been so far.
 func (b *Batch) Explain() *Explanation { return b.explain(b.engine.laneStates(b.peer)) }
 
 func (b *Batch) explain(health map[*lane]LaneStats) *Explanation {
@@ -302,8 +303,8 @@ func (p *part) record(health map[*lane]LaneStats) RouteRecord {
 	return r
 }
 
-// Explain says what lanes a transfer between two memory locations would have, as
-// things are; "" is memory of which nothing is known.
+// Explain says which lanes a transfer between two memory locations would have now. "" is
+// memory whose location is unknown.
 func (p *Peer) Explain(src, dst pathsel.Location) (*Explanation, error) {
 	if err := p.Err(); err != nil {
 		return nil, err
@@ -434,10 +435,10 @@ func (b *Batch) endedAt() int64 {
 	return b.end
 }
 
-// Recent explains the latest batches: up to 16 that run, the newest first, then of those
-// that are over up to 24, and up to 8 more that failed or sent slices again, the last one
-// first. Long lists and texts are cut, and Notes say so. Asking costs a few µs for each;
-// keeping them costs next to nothing.
+// Recent explains the latest batches: up to 16 that are running, the newest first, then
+// up to 24 that have ended and up to 8 more that failed or sent slices again, the last to
+// end first. Long lists and texts are cut, and Notes say so. A call takes a few µs for each
+// batch; keeping them costs next to nothing.
 func (e *Engine) Recent() []*Explanation {
 	var list []*Batch
 	e.mu.Lock()

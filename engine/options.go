@@ -26,41 +26,42 @@ import (
 // loopback interface without a token, knows no ports, and moves memory through
 // shared memory and TCP.
 type Options struct {
-	// Name is how the engine presents itself; default host name and process ID.
+	// Name is what the engine calls itself; the default is the host name and process ID.
 	Name string
-	// Listen are the addresses that peers can reach it at; default 127.0.0.1:0. An
+	// Listen are the addresses to listen at, as host:port; default 127.0.0.1:0. An
 	// address that is not loopback needs a Token.
 	Listen []string
-	// Advertise is the address (host or host:port) that peers are told where Listen
-	// names none of its own; "" chooses by route.
+	// Advertise is the address (host or host:port) to tell peers if Listen does not
+	// name one; "" chooses one from the routing table.
 	Advertise string
-	// Token is the secret that peers share, at least 16 bytes.
+	// Token is the secret that this engine shares with its peers, at least 16 bytes.
 	Token []byte
-	// Ports are the NICs that the engine may use. Without a Topology none is known, and
-	// the address of the peer is the only lane.
+	// Ports describe the NICs that the engine may use. Without a Topology it knows none,
+	// and reaches a peer at the peer's address only.
 	Ports Ports
-	// Policy is how slices are given to lanes: "" is "adaptive". The others are there to
-	// compare with: "round-robin", "random", "first" and "mooncake".
+	// Policy assigns slices to lanes; "" is "adaptive". "round-robin", "random", "first"
+	// and "mooncake" are for comparison.
 	Policy string
-	// Transports, in the order of preference; nil: SHM, then TCP. RDMA is passed in
-	// (rdma.Factory): the import of engine/transport/rdma decides whether it is in a program.
+	// Transports are tried in this order; nil means SHM, then TCP. RDMA is passed in
+	// (rdma.Factory), so that only programs which import it contain it.
 	Transports []TransportFactory
-	// ConnsPerLane is how many connections each pair of ports has; default 1.
+	// ConnsPerLane is the number of connections between each pair of ports; default 1.
 	ConnsPerLane int
-	Registry     registry.Registry // nil: P2P
-	// Check says when slices carry checksums; batches can ask otherwise.
+	Registry     registry.Registry // nil means registry.P2P
+	// Check says when slices carry checksums; SubmitOptions.Check overrides it.
 	Check Check
 	// DefaultTimeout bounds batches whose context has no deadline; default 30 s.
 	DefaultTimeout time.Duration
 	// GiveUp is how long a peer may be unreachable before it is lost; default 10 s.
 	GiveUp time.Duration
-	// Answer answers the calls of peers (Peer.Call); nil: this engine answers none. from
-	// is what the peer calls itself: who has the token may say any name. It is called by
-	// many goroutines, at most Limits.Calls at a time and 32 for one peer; requests have
-	// up to MaxCallBytes, answers may have up to MaxAnswerBytes. ctx ends with the peer
-	// and with the engine, whose Close waits for it. Of an error the peer gets the text.
+	// Answer answers the calls of peers (Peer.Call); nil refuses them. from is what the
+	// peer calls itself, which is not authenticated: any holder of the token can use any
+	// name. Answer is called by several goroutines, at most Limits.Calls at a time and 32
+	// for one peer. Requests have up to MaxCallBytes, answers up to MaxAnswerBytes. ctx
+	// ends with the peer and with the engine, whose Close waits for Answer to return. The
+	// peer receives the text of an error.
 	Answer func(ctx context.Context, from string, request []byte) ([]byte, error)
-	Logger *slog.Logger // nil: silent
+	Logger *slog.Logger // nil logs nothing
 	Limits Limits
 }
 
@@ -68,55 +69,56 @@ type Options struct {
 type Ports struct {
 	// Topology is this host's, as discover.Discover gives it.
 	Topology *topo.Topology
-	Overlay  topo.Overlay             // rates that were measured
-	Fabric   *pathsel.Fabric          // which switches the ports are on; nil: not known
-	Roles    map[topo.ID]pathsel.Role // ports that are not to be used for this, or only
-	// LocalRank of LocalSize engines of this host: each uses its part of the plan
-	// for all of them, and the other ports only when its own fail. 0 of 0: alone.
+	Overlay  topo.Overlay             // measured rates, in place of the topology's
+	Fabric   *pathsel.Fabric          // the switches that the ports are connected to; nil is unknown
+	Roles    map[topo.ID]pathsel.Role // override what pathsel takes ports to be for
+	// LocalRank and LocalSize are for several engines on one host: this one is number
+	// LocalRank of LocalSize. Each uses its share of the ports, and the others' ports
+	// only when its own fail. 0 and 0 mean that it is alone.
 	LocalRank, LocalSize int
 }
 
 // TransportFactory makes a transport for an engine: TCP and SHM give one, and rdma.Factory.
-// What is in it is internal: other transports cannot be plugged in. Where a host cannot
-// have a transport the engine goes on without, and Unavailable says why.
+// Its parameters are internal: programs cannot add transports of their own. An engine
+// works without a transport that its host does not support; Engine.Unavailable says why.
 type TransportFactory = transport.Factory
 
 // Check says whether slices carry checksums.
 type Check uint8
 
-// The ways to check. CheckAuto of a batch is as Options.Check says, and CheckAuto there
-// is CheckAlways where bytes leave the host.
+// The values of Check. In SubmitOptions, CheckAuto means what Options.Check says; in
+// Options, it means checksums if bytes leave the host.
 const (
 	CheckAuto Check = iota
 	CheckAlways
 	CheckNever
 )
 
-// Limits bound what peers can make an engine hold, and what one call may ask
-// for. Zero fields take defaults.
+// Limits bound what peers can make an engine store, and what one call may ask for.
+// Zero means the default.
 type Limits struct {
-	Regions       int // open at a time; default 32,768
-	Peers         int // that have opened this engine; default 16,384
-	Notifications int // received and not yet taken; default 1,024
-	BatchOps      int // ops of one batch; default 1,048,576
-	Calls         int // of peers that Options.Answer answers at a time; default 256
+	Regions       int // regions open at a time; default 32,768
+	Peers         int // peers that have this engine open; default 16,384
+	Notifications int // notifications received and not read yet; default 1,024
+	BatchOps      int // ops in one batch; default 1,048,576
+	Calls         int // calls that Options.Answer answers at a time; default 256
 }
 
-// RegionOptions say what a region is.
+// RegionOptions describe a region that is to be made.
 type RegionOptions struct {
-	Name     string       // peers find it by this, unique in the engine; "" is given one
-	Grant    memory.Grant // what peers may do
-	Location pathsel.Location
-	Memory   memory.Options // of Alloc
+	Name     string           // by which peers find it, unique in the engine; "" makes one up
+	Grant    memory.Grant     // what peers may do; without one it is not offered to them
+	Location pathsel.Location // where the memory is, such as "gpu:0"; "" is unknown
+	Memory   memory.Options   // for Alloc
 }
 
-// Notification is what a peer's batch left behind.
+// Notification is what a peer sent with Peer.Notify or SubmitOptions.Notify.
 type Notification struct {
-	Peer    string // the peer's name
+	Peer    string // what the peer calls itself
 	Payload []byte
 }
 
-// Advertised is an address that peers are told, and why.
+// Advertised is an address that the engine tells its peers, and why.
 type Advertised struct {
 	Transport   string    `json:"transport"`
 	Port        topo.ID   `json:"port,omitempty"` // "" where it stands for no port (loopback, shared memory)
@@ -212,8 +214,7 @@ func (o *Options) checkListen(address string) error {
 	return errors.New("listen " + address + ": peers on other hosts could read and write without a token: give one, or listen at 127.0.0.1")
 }
 
-// TCP moves memory over TCP connections, which peers let in where the engine
-// listens.
+// TCP moves memory over TCP connections to the addresses that engines listen at.
 func TCP() TransportFactory {
 	return func(env transport.Env) (transport.Transport, error) {
 		t, err := tcp.New(tcp.Options{
@@ -226,8 +227,8 @@ func TCP() TransportFactory {
 	}
 }
 
-// SHM copies between engines of one host and user through memory that both have
-// mapped. Where the host has none of that, engines go on without it, and say so.
+// SHM moves memory between engines of the same user on one host, through memory that
+// both have mapped. It needs Linux.
 func SHM() TransportFactory {
 	return func(env transport.Env) (transport.Transport, error) {
 		t, err := shm.New(shm.Options{Regions: env.Regions})

@@ -17,8 +17,8 @@ import (
 	"github.com/topoctl/topoctl/internal/base/engine/session"
 )
 
-// Peer is another engine that was opened. Its methods may be used by many
-// goroutines. A peer that was lost or restarted stays so: open it again.
+// Peer is another engine that this one has opened. Its methods may be used by many
+// goroutines. A peer that was lost or has restarted does not come back: open it again.
 type Peer struct {
 	engine  *Engine
 	name    string // that it was opened by
@@ -54,9 +54,9 @@ type Peer struct {
 	sides   map[string]sched.SideID // of its ports
 }
 
-// Open finds an engine by name, connects to it and fetches what it offers; ctx
-// bounds that, without a deadline Options.DefaultTimeout does. It can be opened
-// several times, each is a Peer of its own.
+// Open finds an engine by name in the registry (with P2P, host:port), connects to it
+// and asks what it offers. ctx bounds that; without a deadline, Options.DefaultTimeout
+// does. An engine may be opened several times; each Peer is independent.
 func (e *Engine) Open(ctx context.Context, name string) (*Peer, error) {
 	p, err := e.open(ctx, name)
 	if err != nil {
@@ -300,10 +300,10 @@ func (p *Peer) lost() error {
 	return nil
 }
 
-// Done is closed when the peer is gone: Err says why.
+// Done is closed when the peer is gone; Err says why.
 func (p *Peer) Done() <-chan struct{} { return p.gone }
 
-// Err is why the peer is gone, nil while it is not: it wraps ErrPeerLost,
+// Err is why the peer is gone, nil as long as it is not. It wraps ErrPeerLost,
 // ErrPeerRestarted or ErrClosed.
 func (p *Peer) Err() error {
 	if err := p.lost(); err != nil {
@@ -312,13 +312,13 @@ func (p *Peer) Err() error {
 	return nil
 }
 
-// Name is what the peer was opened by.
+// Name is the name that Open was called with.
 func (p *Peer) Name() string { return p.name }
 
 // EngineName is what the peer's engine calls itself: its Options.Name.
 func (p *Peer) EngineName() string { return p.self }
 
-// Epoch tells the peer's lives apart.
+// Epoch is the peer's Engine.Epoch.
 func (p *Peer) Epoch() uint64 { return p.epoch }
 
 // notify asks the peer to hand a payload to its application.
@@ -336,8 +336,8 @@ func (p *Peer) notify(ctx context.Context, deadline int64, payload []byte) error
 
 const closeTimeout = 5 * time.Second
 
-// Close cancels the batches to the peer, waits a little for them, and says
-// goodbye.
+// Close cancels the batches with the peer, waits up to 5 seconds for them, and closes
+// the session.
 func (p *Peer) Close() error {
 	e := p.engine
 	cause := fmt.Errorf("peer was %w", ErrClosed)

@@ -43,11 +43,11 @@ func (e *Engine) Alloc(size int64, o RegionOptions) (*Region, error) {
 	return r, nil
 }
 
-// Register makes a block a region. The block belongs to the engine from then on,
-// unless Register fails; borrowed memory (memory.Foreign) stays its owner's and
-// must stay mapped until Close of the region has returned nil, or until that of
-// the engine. Options.Memory says nothing here. Memory of a GPU (engine/memory/cuda)
-// is taken as well, with the location that it knows where o has none.
+// Register makes a region of a block, which may be GPU memory (engine/memory/cuda). The
+// block then belongs to the engine, unless Register fails. Borrowed memory
+// (memory.Foreign) remains its owner's, and must stay mapped until Region.Close has
+// returned nil, or Engine.Close. o.Memory is ignored; an empty o.Location is replaced by
+// the block's.
 func (e *Engine) Register(b *memory.Block, o RegionOptions) (*Region, error) {
 	if o.Location == "" {
 		o.Location = pathsel.Location(b.Location())
@@ -166,7 +166,7 @@ func (e *Engine) Regions() []*Region {
 	return out
 }
 
-// Name is what peers find the region by.
+// Name is the name by which peers find the region.
 func (r *Region) Name() string { return r.r.Name() }
 
 // ID is the region's name on the wire.
@@ -175,7 +175,7 @@ func (r *Region) ID() memory.ID { return r.r.ID() }
 // Size is the region's length in bytes.
 func (r *Region) Size() int64 { return r.r.Size() }
 
-// Location is where the memory is, "" not known.
+// Location is where the memory is, "" if that is unknown.
 func (r *Region) Location() pathsel.Location { return r.location }
 
 // Grant is what peers may do.
@@ -184,8 +184,8 @@ func (r *Region) Grant() memory.Grant { return r.r.Grant() }
 // Info says what the memory is made of.
 func (r *Region) Info() memory.Info { return memory.Info(r.r.Block().Info()) }
 
-// Bytes are the region's bytes. They fault after Close. Device memory has none (nil):
-// ReadAt and WriteAt reach it, and whatever else uses the device.
+// Bytes are the region's bytes; using them after Close faults. For device memory they are
+// nil: use ReadAt and WriteAt, or the device.
 func (r *Region) Bytes() []byte { return r.r.Block().Bytes() }
 
 // Span is a range of the region; Submit checks it.
@@ -194,7 +194,7 @@ func (r *Region) Span(offset, length int64) Span { return Span{r, offset, length
 // All is the whole region.
 func (r *Region) All() Span { return Span{r, 0, r.Size()} }
 
-// ReadAt copies from the region, like io.ReaderAt.
+// ReadAt implements io.ReaderAt.
 func (r *Region) ReadAt(p []byte, off int64) (int, error) {
 	if !r.pin() {
 		return 0, fmt.Errorf("engine: region %q: %w", r.Name(), ErrClosed)
@@ -216,7 +216,7 @@ func (r *Region) ReadAt(p []byte, off int64) (int, error) {
 	return n, nil
 }
 
-// WriteAt copies into the region, like io.WriterAt; what does not fit is an error.
+// WriteAt implements io.WriterAt. Bytes beyond the region's end are an error.
 func (r *Region) WriteAt(p []byte, off int64) (int, error) {
 	if !r.pin() {
 		return 0, fmt.Errorf("engine: region %q: %w", r.Name(), ErrClosed)
@@ -245,11 +245,11 @@ func (r *Region) onDevice(n int, err error) (int, error) {
 
 func (r *Region) pin() bool { return !r.closed.Load() && r.r.Pin() }
 
-// Close refuses new ops, cancels the batches that use the region, tells peers,
-// and hides the memory as soon as nobody can touch it any more: peers that are
-// writing to it are cut off. Where that takes longer than ctx, the region is
-// closed all the same, the error wraps that of ctx, and Close can be called again.
-// The same where a transport cannot give it up: peers may write to it until it can.
+// Close refuses new ops, cancels the batches that use the region, tells peers, cuts off
+// those that are writing to it, and unmaps the memory as soon as nothing can touch it any
+// more. If that takes longer than ctx, the region is closed all the same, the error wraps
+// ctx's, and Close can be called again. The same goes for a transport that cannot release
+// the region: peers may write to it until it can.
 func (r *Region) Close(ctx context.Context) error {
 	e := r.engine
 	// The pin is there before anybody else sees that the region is being closed.

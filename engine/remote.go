@@ -16,7 +16,7 @@ import (
 	"github.com/topoctl/topoctl/pathsel"
 )
 
-// RemoteRegion is a region of a peer.
+// RemoteRegion is a region that a peer offers.
 type RemoteRegion struct {
 	peer     *Peer
 	t        transport.RemoteRegion // without the keys
@@ -52,18 +52,17 @@ func (r *RemoteRegion) Size() int64 { return r.t.Bytes }
 // Location is where the memory is, "" not known.
 func (r *RemoteRegion) Location() pathsel.Location { return r.location }
 
-// Grant is what we may do.
+// Grant is what this engine may do with the region.
 func (r *RemoteRegion) Grant() memory.Grant { return r.t.Grant }
 
-// Peer is whose region it is.
+// Peer is the peer that the region belongs to.
 func (r *RemoteRegion) Peer() *Peer { return r.peer }
 
 // At is a place in the region; Submit checks it.
 func (r *RemoteRegion) At(offset int64) RemoteSpan { return RemoteSpan{r, offset} }
 
-// ReadAt reads from the peer, like io.ReaderAt. It copies through a buffer of the
-// engine: Submit with a region of your own is faster. Each piece of up to 1 MiB
-// has Options.DefaultTimeout.
+// ReadAt implements io.ReaderAt. It copies through a buffer of the engine; Submit with a
+// region of your own is faster. Each piece of up to 1 MiB may take Options.DefaultTimeout.
 func (r *RemoteRegion) ReadAt(p []byte, off int64) (int, error) {
 	if off < 0 {
 		return 0, fmt.Errorf("engine: peer %q: region %q: read at %d: %w", r.peer.name, r.name, off, ErrRange)
@@ -82,7 +81,7 @@ func (r *RemoteRegion) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// WriteAt writes to the peer, like io.WriterAt; it works like ReadAt.
+// WriteAt implements io.WriterAt, in the same way as ReadAt.
 func (r *RemoteRegion) WriteAt(p []byte, off int64) (int, error) {
 	return r.pieces(p, off, false)
 }
@@ -163,15 +162,15 @@ func (b *bounce) region() *Region {
 	return b.r
 }
 
-// Topology is the peer's, nil where it has told none.
+// Topology is that of the peer's host, nil if the peer did not send it.
 func (p *Peer) Topology() *topo.Topology {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	return p.topology
 }
 
-// Region finds a region of the peer by name. Where it is not known, the peer is
-// asked; ctx bounds that.
+// Region finds a region of the peer by name. If it is not known yet the peer is asked;
+// ctx bounds that.
 func (p *Peer) Region(ctx context.Context, name string) (*RemoteRegion, error) {
 	for range 2 {
 		if err := p.Err(); err != nil {
@@ -207,7 +206,7 @@ func (p *Peer) offers() string {
 	return fmt.Sprintf("%q", names)
 }
 
-// Regions lists what the peer offers now, in the order of IDs: it is asked.
+// Regions asks the peer which regions it offers, and lists them in the order of IDs.
 func (p *Peer) Regions(ctx context.Context) ([]*RemoteRegion, error) {
 	if err := p.Err(); err != nil {
 		return nil, err

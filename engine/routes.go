@@ -564,12 +564,12 @@ func (p *Peer) keepLost(before, after []group) {
 	}
 }
 
-// Suspend takes every lane of that name, to whatever peer, out of use until
-// Resume: its connection is closed. Names are those of Stats and explanations.
+// Suspend stops the use of every lane of that name, whatever its peer, and closes its
+// connection, until Resume. Names are those in Stats and explanations.
 func (e *Engine) Suspend(lane string) error { return e.switchLanes(lane, sched.Suspend) }
 
-// Resume has the suspended lanes of that name tested at once, and used when they
-// are well.
+// Resume tests the suspended lanes of that name at once, and uses them again if they are
+// healthy.
 func (e *Engine) Resume(lane string) error { return e.switchLanes(lane, sched.Resume) }
 
 func (e *Engine) switchLanes(name string, kind sched.Kind) error {

@@ -177,8 +177,8 @@ func (e *Engine) sessionEnded(s *session.Session, _ error) {
 	}
 }
 
-// What calls between applications may take. All of it is well below what sessions
-// take, so that the engines' own calls always have room.
+// The sizes of calls between applications. They are well below what sessions carry, so
+// that the engines' own calls always have room.
 const (
 	MaxCallBytes   = 1 << 20 // of a request
 	MaxAnswerBytes = 4 << 20 // of an answer
@@ -186,14 +186,14 @@ const (
 	maxPeerCalls   = 32      // of one peer at a time: the caller waits, the other side refuses more
 )
 
-// RemoteError is the error of a peer's application, or of its engine, as text.
+// RemoteError is an error that a peer's application, or its engine, returned, as text.
 type RemoteError = session.RemoteError
 
-// Call asks the peer's application (its Options.Answer) and waits for the answer. A
-// request has at most MaxCallBytes; more than 32 at a time wait for each other. It runs
-// at most once there, also where connections die meanwhile. ctx bounds the waiting,
-// without a deadline Options.DefaultTimeout does: the call may still run after that.
-// An error of the application is a *RemoteError.
+// Call sends a request of up to MaxCallBytes to the peer's application (its
+// Options.Answer) and waits for the answer. Beyond 32 calls at a time, further ones wait.
+// A call runs at most once, even if connections are lost meanwhile. ctx bounds the
+// waiting; without a deadline, Options.DefaultTimeout does. The call may still run after
+// that. An error that the application returned is a *RemoteError.
 func (p *Peer) Call(ctx context.Context, request []byte) ([]byte, error) {
 	answer, err := p.call(ctx, request)
 	if err != nil {

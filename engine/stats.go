@@ -11,11 +11,11 @@ import (
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
 )
 
-// Stats are an engine's counters since it began.
+// Stats are an engine's state and its counters since it was made.
 type Stats struct {
 	Name     string        `json:"name"`
 	Epoch    uint64        `json:"epoch,string"`
-	Peers    []PeerStats   `json:"peers"`   // opened by us, by name
+	Peers    []PeerStats   `json:"peers"`   // that this engine has opened, by name
 	Lanes    []LaneStats   `json:"lanes"`   // by peer and name
 	Regions  []RegionStats `json:"regions"` // in the order of IDs
 	Batches  int64         `json:"batches"` // ended
@@ -24,23 +24,23 @@ type Stats struct {
 	Slices   int64         `json:"slices"`
 	Retries  int64         `json:"retried_slices"`
 	Fallback int64         `json:"transport_fallbacks"`
-	// Served is what peers moved to and from our regions.
+	// What peers have moved from and to this engine's regions.
 	ServedReadBytes    int64 `json:"served_read_bytes"`
 	ServedWrittenBytes int64 `json:"served_written_bytes"`
-	// ServedUncounted are the transports over which peers move bytes by themselves: those
-	// are not in the figures above.
+	// ServedUncounted are the transports over which peers move bytes without this engine's
+	// help: those bytes are not counted.
 	ServedUncounted []string `json:"served_uncounted_transports"`
-	// Served are the connections by which peers move those bytes, by peer and transport: at
-	// most 256. ServedUnlisted is how many more there are.
+	// Served are the connections over which peers move those bytes, by peer and transport,
+	// at most 256. ServedUnlisted is how many more there are.
 	Served         []ServedStats `json:"served"`
 	ServedUnlisted int           `json:"served_unlisted"`
-	Refused        int64         `json:"refused_requests"` // of peers, by our checks
+	Refused        int64         `json:"refused_requests"` // peers' requests that failed a check
 	ServedConns    int           `json:"served_conns"`     // open now
-	Sessions       int           `json:"served_sessions"`  // peers that have us open now
+	Sessions       int           `json:"served_sessions"`  // peers that have this engine open now
 	Notifications  int64         `json:"notifications"`    // received
 }
 
-// PeerStats is what is known of a peer that this engine has opened.
+// PeerStats is the state of a peer that this engine has opened.
 type PeerStats struct {
 	Name        string `json:"name"`
 	Self        string `json:"self"` // what it calls itself
@@ -54,7 +54,7 @@ type PeerStats struct {
 	Error       string `json:"error,omitempty"` // why it is lost
 }
 
-// LaneStats is what is known of one lane.
+// LaneStats is the state of one lane, and what it has carried.
 type LaneStats struct {
 	Peer      string `json:"peer"`
 	Lane      string `json:"lane"`
@@ -63,7 +63,7 @@ type LaneStats struct {
 	// Health is "idle" (never used), "dialling", "healthy", "half-open", "sick",
 	// "suspended" or "gone".
 	Health              string    `json:"health"`
-	BytesPerSec         topo.Rate `json:"service_bytes_per_sec"` // 0 not known
+	BytesPerSec         topo.Rate `json:"service_bytes_per_sec"` // 0 is unknown
 	Measured            bool      `json:"measured"`
 	Bytes               int64     `json:"bytes"`
 	Slices              int64     `json:"slices"`
@@ -81,18 +81,18 @@ type LaneStats struct {
 	ExpectedRoundTripNS int64     `json:"expected_round_trip_ns"`
 }
 
-// ServedStats is a connection by which a peer moves bytes to and from our regions.
+// ServedStats is a connection over which a peer moves bytes to and from this engine's regions.
 type ServedStats struct {
-	// Conn is the peer's number of it, which logs and fences name. Two peers may have the
-	// same.
+	// Conn is the peer's number for it, which logs and fences use too. Two peers may use
+	// the same number.
 	Conn          uint64  `json:"conn,string"`
 	Peer          string  `json:"peer"` // what it calls itself
 	Transport     string  `json:"transport"`
 	LocalAddress  string  `json:"local_address,omitempty"`
 	RemoteAddress string  `json:"remote_address,omitempty"`
 	LocalPort     topo.ID `json:"local_port,omitempty"`
-	// ReadBytes and WrittenBytes are what the peer took from here and put here; nil where
-	// it moves bytes by itself.
+	// ReadBytes and WrittenBytes are what the peer has read and written here, nil if it does
+	// so without this engine's help.
 	ReadBytes    *int64 `json:"read_bytes"`
 	WrittenBytes *int64 `json:"written_bytes"`
 }
@@ -105,10 +105,10 @@ type RegionStats struct {
 	Location string    `json:"location,omitempty"`
 	Read     bool      `json:"peer_read"`
 	Write    bool      `json:"peer_write"`
-	Notes    []string  `json:"notes,omitempty"` // what its memory did not get, and transports that do not have it
+	Notes    []string  `json:"notes,omitempty"` // requests for its memory that could not be met, and transports that do not have it
 }
 
-// Stats are the engine's counters at this moment.
+// Stats takes the engine's statistics.
 func (e *Engine) Stats() Stats {
 	s := Stats{
 		Name: e.name, Epoch: e.epoch, Peers: []PeerStats{}, Regions: []RegionStats{}, ServedUncounted: []string{},
@@ -165,7 +165,7 @@ func (e *Engine) peerStats(p *Peer) PeerStats {
 	return s
 }
 
-// Lanes are the lanes to the peer that batches have wanted so far.
+// Lanes are the lanes to the peer; each is made when a batch first needs it.
 func (p *Peer) Lanes() []LaneStats { return p.engine.laneStats(p) }
 
 // laneStats lists the lanes of one peer, or all, by peer and name.

@@ -18,7 +18,7 @@ type Span struct {
 	Offset, Length int64
 }
 
-// RemoteSpan is a place in a peer's region.
+// RemoteSpan is a place in a peer's region; the local span has the length.
 type RemoteSpan struct {
 	Region *RemoteRegion
 	Offset int64
@@ -50,10 +50,10 @@ type Op struct {
 	Layout *Layout
 }
 
-// Layout describes pieces of equal size. Piece k begins, on each side, at the
-// span's offset plus k strides, or plus as many strides as the entry k of the
-// pages says. The length of the local span is Bytes*Count then, or 0. The pages are
-// the engine's until the batch is done.
+// Layout describes pieces of equal size. On each side, piece k begins k strides after
+// the span's offset, or, with pages, as many strides after it as entry k says. The length
+// of the local span must then be Bytes*Count, or 0. The pages must not be changed until
+// the batch is done.
 type Layout struct {
 	Bytes                     int64
 	Count                     int
@@ -64,28 +64,28 @@ type Layout struct {
 // WriteOp copies a local span to a peer.
 func WriteOp(from Span, to RemoteSpan) Op { return Op{Local: from, Remote: to} }
 
-// ReadOp copies a place of a peer into a local span.
+// ReadOp copies from a peer into a local span.
 func ReadOp(into Span, from RemoteSpan) Op { return Op{Kind: Read, Local: into, Remote: from} }
 
-// SubmitOptions are a batch's own.
+// SubmitOptions are options for one batch.
 type SubmitOptions struct {
 	HighPriority bool
 	Check        Check
-	Transport    string // only this one, "" any
-	Label        string // for explanations
-	// Notify is given to the peer's application after the last byte of the batch is
-	// in place there, exactly once. nil: no notification. It is the engine's until
-	// the batch is done.
+	Transport    string // use only this one; "" uses any
+	Label        string // appears in explanations
+	// Notify is delivered to the peer's application exactly once, after the last byte
+	// of the batch is in place; nil sends none. It must not be changed until the batch
+	// is done.
 	Notify []byte
 }
 
 // maxNotify bounds a notification.
 const maxNotify = 64 << 10
 
-// Submit starts a batch and returns at once; ctx bounds the whole batch (without a
-// deadline, Options.DefaultTimeout does). Nothing moves when Submit fails: every
-// op has been checked before. The memory of the ops is the engine's until the
-// batch is done, the slice of ops is not.
+// Submit starts a batch and returns at once. ctx bounds the whole batch; without a
+// deadline, Options.DefaultTimeout does. All ops are checked first: if Submit fails,
+// nothing moves. The memory of the ops must not be used until the batch is done; the
+// slice of ops may be.
 func (p *Peer) Submit(ctx context.Context, ops []Op, o SubmitOptions) (*Batch, error) {
 	return p.submit(ctx, ops, o, false)
 }
@@ -106,7 +106,7 @@ func (p *Peer) Write(ctx context.Context, from Span, to RemoteSpan) error {
 	return p.one(ctx, Op{Local: from, Remote: to})
 }
 
-// Read copies a place of the peer into a local span and waits for it.
+// Read copies from the peer into a local span and waits for it.
 func (p *Peer) Read(ctx context.Context, into Span, from RemoteSpan) error {
 	return p.one(ctx, Op{Kind: Read, Local: into, Remote: from})
 }
@@ -121,7 +121,8 @@ func (p *Peer) one(ctx context.Context, op Op) error {
 	return b.Wait(context.Background())
 }
 
-// Notify gives a payload to the peer's application, exactly once.
+// Notify delivers a payload of up to 64 KiB to the peer's application exactly once, and
+// waits until it is there.
 func (p *Peer) Notify(ctx context.Context, payload []byte) error {
 	if payload == nil {
 		payload = []byte{}

@@ -109,7 +109,7 @@ func (e *Engine) currentHost() *pathsel.Host {
 	return nil
 }
 
-// Topology is this host's, as given last; nil without.
+// Topology is this host's, as Options or SetTopology last set it; nil if they did not.
 func (e *Engine) Topology() *topo.Topology {
 	if p := e.ports.Load(); p != nil {
 		return p.topology
@@ -136,8 +136,8 @@ func readTopology(document json.RawMessage) described {
 	return d
 }
 
-// Advertised lists what peers are told about where this engine is, the first one
-// with the reason for it.
+// Advertised lists the addresses that this engine tells its peers. The first one has the
+// reason why it was chosen.
 func (e *Engine) Advertised() []Advertised {
 	e.offering.mu.Lock()
 	defer e.offering.mu.Unlock()
@@ -246,9 +246,9 @@ func (e *Engine) rerouteAll() {
 	}
 }
 
-// SetTopology replaces what the engine knows of its host: ports that are down or
-// gone are not used from now on, those that are new or back are; transfers that
-// run go on over what is left. Peers are told. ctx bounds finding the addresses.
+// SetTopology replaces what the engine knows of its host. Ports that are down or gone are
+// no longer used, new ones and those that are back are; running transfers continue over
+// the ports that remain. Peers are told. ctx bounds the search for addresses.
 func (e *Engine) SetTopology(ctx context.Context, t *topo.Topology) error {
 	e.topologyChange.Lock()
 	defer e.topologyChange.Unlock()
