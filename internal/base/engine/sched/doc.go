@@ -16,7 +16,7 @@
 // A lane has at most one connection at a time. What it may hold is a time, its
 // window, at the rate that was measured: bytes completed per busy time. Ports have
 // windows too, for all lanes and peers together. Which lane gets a slice is the
-// policy's choice (pathsel.Picker).
+// policy's choice (pathsel.Picker), and no policy is named here.
 //
 // A lane whose connection is lost, whose dial fails or that stalls is sick: it is
 // dialled again after a while that doubles, then half-open, one slice at a time,
@@ -30,7 +30,8 @@
 // do, a small copy of what the silent lane holds is sent over one of them, to see
 // whether the peer answers: bytes are counted once, and the copy writes what the
 // job writes there anyway. When no lane moves it is the peer, and no lane is
-// blamed. Time in which nobody stepped the core counts for nobody.
+// blamed. Time in which the process did not run, so that nobody
+// stepped the core, is not counted.
 //
 // # Fences
 //

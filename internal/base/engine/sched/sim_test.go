@@ -27,19 +27,19 @@ type sim struct {
 
 	wakeAt int64 // events before this are delivered then: nobody ran
 
-	peer       PeerID
-	side       SideID
-	far        SideID
-	tracks     map[*Job]*track
-	done       []*Job
-	told []Note
-	posted     map[*Slice]bool
-	fenceIn    int64           // answers to Fence after so long; Never: none
-	asked      map[ConnID]bool // to be left
-	gone       map[ConnID]bool
-	steps      int
-	slices     int
-	onDone     func(j *Job)
+	peer    PeerID
+	side    SideID
+	far     SideID
+	tracks  map[*Job]*track
+	done    []*Job
+	told    []Note
+	posted  map[*Slice]bool
+	fenceIn int64           // answers to Fence after so long; Never: none
+	asked   map[ConnID]bool // to be left
+	gone    map[ConnID]bool
+	steps   int
+	slices  int
+	onDone  func(j *Job)
 }
 
 // fataler is a test, or a run of a property.
