@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -111,13 +112,23 @@ func (s *stmt) words(o options, rep *report) *words {
 	return w
 }
 
-// read is words whose values go where the options say.
-func (s *stmt) read(o options, rep *report) *words {
-	w := s.words(o, rep)
-	if w != nil {
-		w.apply(o)
+// labels name the arguments in errors; others are named as in the table, in small letters.
+var labels = map[string]string{"BDF": "address", "DOMAIN:BUS": "address", "N": "node", "DST": "destination", "ERRNO": "error"}
+
+// read is words whose arguments and options go where args and o say. It is false, after
+// reporting, where the words do not fit or an argument makes no sense.
+func (p *parser) read(s *stmt, args, o options) (w *words, ok bool) {
+	if w = s.words(o, &p.rep); w == nil {
+		return nil, false
 	}
-	return w
+	ok = true
+	for i, arg := range strings.Fields(statements[s.word].args)[:len(w.args)] {
+		if opt, bound := args[arg]; bound {
+			ok = w.put(cmp.Or(labels[arg], strings.ToLower(arg)), w.args[i], opt) && ok
+		}
+	}
+	w.apply(o)
+	return w, ok
 }
 
 func (w *words) apply(o options) {
@@ -209,6 +220,10 @@ func flag(to *bool) option {
 	return option{flag: true, set: func(string) error { *to = true; return nil }}
 }
 
+func anything(to *string) option {
+	return option{set: func(s string) error { *to = s; return nil }}
+}
+
 // text is anything but control characters.
 func text(to *string) option {
 	return option{set: func(s string) error {
@@ -231,7 +246,7 @@ var (
 	pkeyForm   = regexp.MustCompile(`^0x[0-9a-f]{4}$`)
 	guidForm   = regexp.MustCompile(`^([0-9a-f]{4}:){3}[0-9a-f]{4}$`)
 	rootForm   = regexp.MustCompile(`^([0-9a-f]{4,8}):([0-9a-f]{2})$`)
-	acpiForm   = regexp.MustCompile(`^[A-Za-z0-9_.:-]+(/[A-Za-z0-9_.:-]+){0,7}$`)
+	acpiForm   = regexp.MustCompile(`^([A-Za-z0-9_:-][A-Za-z0-9_.:-]*/){0,7}[A-Za-z0-9_:-][A-Za-z0-9_.:-]*$`)
 	serialForm = regexp.MustCompile(`^[A-Za-z0-9-]{1,64}$`)
 	migForm    = regexp.MustCompile(`^[A-Za-z0-9.-]{1,64}$`)
 	laneForm   = regexp.MustCompile(`^(?:gen([1-7]))?(?:x(1|2|4|8|12|16|32))?$`)
@@ -382,4 +397,18 @@ func address(to *topo.BDF, domain uint32, what string) option {
 		}
 		return b, err == nil
 	})
+}
+
+// rootBus is the domain and the bus of a root: "0000:15".
+func rootBus(r *root) option {
+	return option{set: func(s string) error {
+		m := rootForm.FindStringSubmatch(s)
+		if m == nil {
+			return want(s, "DOMAIN:BUS as 0000:15")
+		}
+		domain, _ := strconv.ParseUint(m[1], 16, 32)
+		bus, _ := strconv.ParseUint(m[2], 16, 8)
+		r.domain, r.bus = uint32(domain), uint8(bus)
+		return nil
+	}}
 }

@@ -138,16 +138,30 @@ func (p *parser) statement(s *stmt) {
 func (p *parser) add(s *stmt) {
 	spec := p.spec
 	switch s.word {
+	case "machine":
+		p.read(s, options{"NAME": name(&spec.name), "DESCRIPTION": anything(&spec.description)}, nil)
+		spec.seed, spec.host.name = spec.name, spec.name
+	case "base":
+		if len(spec.roots)+len(spec.numa) > 0 {
+			p.rep.add(s.line, "base stands before everything but machine and source")
+		}
+		p.read(s, options{"NAME": name(&spec.base)}, nil)
+	case "source":
+		p.read(s, options{"TEXT": repeated(&spec.sources, anything)}, nil)
+	case "module":
+		p.read(s, options{"NAME": repeated(&spec.modules, name)}, nil)
 	case "host":
-		s.read(spec.host.options(), &p.rep)
+		p.read(s, nil, spec.host.options())
 	case "cpu":
-		s.read(spec.cpu.options(), &p.rep)
+		p.read(s, nil, spec.cpu.options())
 	case "nvidia":
-		s.read(spec.nvidia.options(), &p.rep)
+		p.read(s, nil, spec.nvidia.options())
 	case "numa":
 		p.numa(s)
 	case "root":
 		p.root(s)
+	case "nvlink", "xgmi", "p2p":
+		p.between(s)
 	case "bond", "vlan", "netdev":
 		p.virtual(s)
 	case "softrdma":
@@ -156,28 +170,7 @@ func (p *parser) add(s *stmt) {
 		p.route(s)
 	case "change": // of a variant: On reads it
 	default:
-		w := s.read(nil, &p.rep)
-		if w == nil {
-			return
-		}
-		switch s.word {
-		case "machine":
-			w.put("name", w.args[0], name(&spec.name))
-			spec.description, spec.seed, spec.host.name = w.args[1], spec.name, spec.name
-		case "base":
-			if len(spec.roots)+len(spec.numa) > 0 {
-				w.fail("base stands before everything but machine and source")
-			}
-			w.put("base", w.args[0], name(&spec.base))
-		case "source":
-			spec.sources = append(spec.sources, w.args[0])
-		case "nvlink", "xgmi", "p2p":
-			p.between(w)
-		case "module":
-			w.put("module", w.args[0], repeated(&spec.modules, name))
-		default:
-			p.patch(w)
-		}
+		p.patch(s)
 	}
 }
 
@@ -196,8 +189,8 @@ func (p *parser) claim(w *words, what, name string) {
 
 func (p *parser) numa(s *stmt) {
 	n := &numaNode{line: s.line}
-	w := s.read(n.options(), &p.rep)
-	if w == nil || !w.put("node", w.args[0], number(&n.index, 0, maxNUMA-1)) {
+	w, ok := p.read(s, options{"N": number(&n.index, 0, maxNUMA-1)}, n.options())
+	if !ok {
 		return
 	}
 	if other := p.spec.node(n.index); other != nil {
@@ -207,7 +200,11 @@ func (p *parser) numa(s *stmt) {
 }
 
 // between reads "GPU GPU X" or "all X".
-func (p *parser) between(w *words) {
+func (p *parser) between(s *stmt) {
+	w, ok := p.read(s, nil, nil)
+	if !ok {
+		return
+	}
 	x := between{line: w.line, kind: w.word, a: -1, b: -1, answer: w.args[len(w.args)-1]}
 	gpu := func(to *int) option {
 		return kind(to, "gpu0, gpu1, ... in PCI order, or all", func(s string) (int, bool) {
@@ -234,30 +231,25 @@ func (p *parser) virtual(s *stmt) {
 	if s.word == "netdev" {
 		d.kind = "dummy"
 	}
-	w := s.read(d.options(), &p.rep)
-	if w == nil {
-		return
-	}
-	w.put("name", w.args[0], name(&d.name))
-	p.claim(w, "interface", d.name)
+	w, ok := p.read(s, options{"NAME": name(&d.name)}, d.options())
 	switch {
-	case w.word == "bond" && len(d.legs) == 0:
+	case !ok || w.full(len(p.spec.netdevs), maxVirtual):
+		return
+	case s.word == "bond" && len(d.legs) == 0:
 		w.fail("bond %s: wants legs NAME,NAME", d.name)
-	case w.word == "vlan" && d.on == "":
+	case s.word == "vlan" && d.on == "":
 		w.fail("vlan %s: wants on NAME", d.name)
 	}
-	if !w.full(len(p.spec.netdevs), maxVirtual) {
-		p.spec.netdevs = append(p.spec.netdevs, d)
-	}
+	p.claim(w, "interface", d.name)
+	p.spec.netdevs = append(p.spec.netdevs, d)
 }
 
 func (p *parser) softRDMA(s *stmt) {
 	r := softRDMA{line: s.line, driver: "rxe"}
-	w := s.read(r.options(), &p.rep)
-	if w == nil {
+	w, ok := p.read(s, options{"NAME": name(&r.name)}, r.options())
+	if !ok {
 		return
 	}
-	w.put("name", w.args[0], name(&r.name))
 	p.claim(w, "RDMA device", r.name)
 	if (r.on == "") != (r.driver == "scif") {
 		w.fail("softrdma %s: rxe and siw want on NAME, scif has none", r.name)
@@ -267,63 +259,48 @@ func (p *parser) softRDMA(s *stmt) {
 
 func (p *parser) route(s *stmt) {
 	r := route{line: s.line}
-	w := s.read(r.options(), &p.rep)
-	if w == nil {
-		return
-	}
-	w.put("destination", w.args[0], kind(&r.dst, "default, or a prefix such as 10.0.0.0/8", func(s string) (string, bool) {
+	w, ok := p.read(s, options{"DST": kind(&r.dst, "default, or a prefix such as 10.0.0.0/8", func(s string) (string, bool) {
 		_, err := netip.ParsePrefix(s)
 		return s, err == nil || s == "default"
-	}))
+	})}, r.options())
+	if !ok || w.full(len(p.spec.routes), maxVirtual) {
+		return
+	}
 	if r.dev == "" {
 		w.fail("route %s: wants dev NAME", w.args[0])
 	}
-	if !w.full(len(p.spec.routes), maxVirtual) {
-		p.spec.routes = append(p.spec.routes, r)
-	}
+	p.spec.routes = append(p.spec.routes, r)
 }
 
-func (p *parser) patch(w *words) {
-	c := patch{line: w.line, word: w.word, path: strings.TrimPrefix(w.args[0], "/")}
-	switch w.word {
-	case "set":
-		c.operand = w.args[1]
-	case "link", "move":
-		if c.operand = w.args[2]; w.args[1] != "->" || c.operand == "" {
-			w.fail("%s wants PATH -> TARGET", w.word)
-		}
-	case "unreadable":
-		w.put("error", w.args[1], oneOf(&c.operand, slices.Sorted(maps.Keys(errnoByName))...))
+func (p *parser) patch(s *stmt) {
+	c := patch{line: s.line, word: s.word}
+	arrow := ""
+	w, ok := p.read(s, options{
+		"PATH": anything(&c.path), "VALUE": anything(&c.operand), "->": anything(&arrow), "TARGET": anything(&c.operand),
+		"ERRNO": oneOf(&c.operand, slices.Sorted(maps.Keys(errnoByName))...),
+	}, nil)
+	if !ok || w.full(len(p.spec.patches), maxPatches) {
+		return
 	}
-	if c.path == "" || len(c.path) > 1024 {
-		w.fail("%s: an empty path, or one of more than 1024 bytes", w.word)
+	if (s.word == "link" || s.word == "move") && (arrow != "->" || c.operand == "") {
+		w.fail("%s wants PATH -> TARGET", s.word)
+	}
+	if c.path = strings.TrimPrefix(c.path, "/"); c.path == "" || len(c.path) > 1024 {
+		w.fail("%s: an empty path, or one of more than 1024 bytes", s.word)
 	}
 	if strings.Contains(c.path, "*") {
 		if p.wide++; p.wide > maxWide {
-			w.fail("%s: more than %d patches with *", w.word, maxWide)
+			w.fail("%s: more than %d patches with *", s.word, maxWide)
 		}
 	}
-	if !w.full(len(p.spec.patches), maxPatches) {
-		p.spec.patches = append(p.spec.patches, c)
-	}
+	p.spec.patches = append(p.spec.patches, c)
 }
 
 func (p *parser) root(s *stmt) {
 	r := &root{line: s.line, numa: -1}
-	w := s.read(r.options(), &p.rep)
-	if w == nil {
+	w, ok := p.read(s, options{"DOMAIN:BUS": rootBus(r)}, r.options())
+	if !ok {
 		return
-	}
-	m := rootForm.FindStringSubmatch(w.args[0])
-	if m == nil {
-		w.fail("root: address %v", want(w.args[0], "DOMAIN:BUS as 0000:15"))
-		return
-	}
-	domain, _ := strconv.ParseUint(m[1], 16, 32)
-	bus, _ := strconv.ParseUint(m[2], 16, 8)
-	r.domain, r.bus = uint32(domain), uint8(bus)
-	if slices.Contains(strings.Split(r.under, "/"), "..") {
-		w.fail("root: under %v", want(r.under, "a path below /sys/devices"))
 	}
 	for _, other := range p.spec.roots {
 		if other.domain == r.domain && other.bus == r.bus {
