@@ -16,9 +16,8 @@ const nodeDir = "sys/devices/system/node"
 
 // numaState is what reading the NUMA nodes leaves for later steps.
 type numaState struct {
-	cpus      []cpuset.Set // beside Topology.NUMANodes
-	synthetic bool         // the kernel lists no nodes
-	only      *int         // the one node that devices can be near to, nil if there are several
+	synthetic bool // the kernel lists no nodes
+	only      *int // the one node that devices can be near to, nil if there are several
 	local     map[localKey]localCPUs
 	unlisted  map[int]bool // node numbers that were warned about
 }
@@ -89,7 +88,6 @@ func (r *reader) readNode(n int) {
 		node.Facts.Set("package", topo.SourceDerived, "cpus")
 	}
 	r.t.NUMANodes = append(r.t.NUMANodes, node)
-	r.nodes.cpus = append(r.nodes.cpus, cpus)
 }
 
 // syntheticNode is the node of a machine whose kernel has no NUMA.
@@ -106,7 +104,6 @@ func (r *reader) syntheticNode() {
 	}
 	r.setNodePackage(&node, r.cpus.online)
 	r.t.NUMANodes = append(r.t.NUMANodes, node)
-	r.nodes.cpus = append(r.nodes.cpus, r.cpus.online)
 	r.nodes.synthetic = true
 }
 
@@ -297,9 +294,10 @@ func (r *reader) nodeHolding(set cpuset.Set) int {
 	if set.IsEmpty() || r.cpus.online.SubsetOf(set) {
 		return -1
 	}
-	for i, cpus := range r.nodes.cpus {
-		if set.SubsetOf(cpus) {
-			return r.t.NUMANodes[i].Index
+	for i := range r.t.NUMANodes {
+		n := &r.t.NUMANodes[i]
+		if cpus, err := cpuset.Parse(n.CPUs); err == nil && set.SubsetOf(cpus) {
+			return n.Index
 		}
 	}
 	return -1
