@@ -1,16 +1,21 @@
-// Package machine reads machine specs and expands them to a host's files.
+// Package machine reads descriptions of machines (specs) and expands them to the
+// files of a host.
 //
-// A spec is a text that says what hardware a machine has: CPUs, NUMA nodes, the
-// tree of PCI functions, what NVML and netlink answer. It expands to /sys and
-// /proc as Linux shows them, so that discovery reads a machine that nobody has
-// at hand exactly as it would read a real one.
+// A spec is a text that lists a machine's hardware: CPUs, NUMA nodes, the tree of
+// PCI functions, and what NVML and netlink answer. It expands to /sys and /proc
+// as Linux shows them, so that discovery reads it like a real machine.
+//
+// In this package, spec.go has the tables of the language: the statements, and
+// beside each type its options with their keys, kinds of value and destinations.
+// parse.go and check.go read a text by them, plan.go computes what depends on the
+// whole machine, and tree.go and the files it calls expand the result.
 //
 // # Language
 //
-// One statement on a line; what stands below another thing is indented under
-// it with blanks. Words are separated by blanks; a word with blanks is quoted
-// as in Go. "#" begins a comment. After the statement's own words come options:
-// a key and its value, or a flag. Example:
+// A line holds one statement. What belongs below another thing is indented under
+// it with blanks. Words are separated by blanks; a word that contains blanks is
+// quoted as in Go. "#" begins a comment. A statement's own words are followed by
+// options: a key and its value, or a flag. Example:
 //
 //	machine small "a host with one GPU and one NIC"
 //	cpu vendor GenuineIntel family 6 model 143 name "Intel(R) Xeon(R)" threads 2
@@ -57,21 +62,21 @@
 //	nvswitch BDF PART
 //	device BDF,BDF PART  anything else
 //
-// Every function takes id, sub, rev, class, driver, title, link and at: link is
-// what it can do ("gen5x16"), at what the link runs at where that is less
-// ("gen1", "x8", "gen1x8"); numa, where it differs from its root's; acs, the
-// control register of the capability.
+// Every function takes id, sub, rev, class, driver, title, link, at, numa and acs.
+// link is what it can do ("gen5x16"); at is what the link runs at, if less ("gen1",
+// "x8", "gen1x8"); numa is its node, if not that of its root; acs is the control
+// register of the ACS capability.
 //
 // # Variants and patches
 //
-// A variant names its base and says what is different. A change replaces or adds
-// options of one function, before expansion, so that NVML's and netlink's
-// answers agree with the files:
+// A variant names its base and says what differs. A change replaces or adds
+// options of one function before expansion, so that the answers of NVML and
+// netlink agree with the files:
 //
 //	change BDF KEY VALUE     change 0000:52:00.0 at x8
 //
-// After expansion, patches change single files. Paths may lead through
-// symbolic links, and "*" stands for any name:
+// Patches change single files after expansion. Paths may lead through symbolic
+// links, and "*" matches any name:
 //
 //	set PATH VALUE           write a file
 //	remove PATH              remove a file, a link or a directory
@@ -81,16 +86,16 @@
 //
 // # Software
 //
-// The modules of a machine are those of its drivers, of RDMA where there is a
-// device for it, and those that module statements name (nvidia_peermem).
-// memlock is the limit on locked memory, bytes or unlimited: what a spec leaves
-// out is unlimited on a machine whose GPUs have a driver and systemd's 8388608
-// elsewhere. NVIDIA's module is the one that the driver's version installs
-// (open from 560 on), where the GPU leaves a choice. pkeys are the first
-// entries of a port's partition key table, "0xffff,0x8001", 0xffff where they
-// are left out; tc is what the vendor's driver package writes for a port: a
-// traffic class, or unset for a file that sets none. Without tc there is no file.
+// The modules of a machine are those of its drivers, those of RDMA if it has an
+// RDMA device, and those that module statements name (nvidia_peermem). memlock is
+// the limit on locked memory, in bytes or unlimited; without it the limit is
+// unlimited on a machine whose GPUs have a driver, else systemd's 8388608.
+// NVIDIA's kernel module is the one that the driver's version installs (open from
+// 560 on) unless the GPU supports only one. pkeys are the first entries of a
+// port's partition key table, "0xffff,0x8001"; the default is 0xffff. tc is what
+// the vendor's driver package writes for a port: a traffic class, or unset for a
+// file that sets none. Without tc there is no file.
 //
-// What a spec leaves out (UUIDs, MACs, GUIDs, serials) is made up from the
-// machine's name and stays the same in every expansion.
+// What a spec leaves out (UUIDs, MACs, GUIDs, serials) is derived from the
+// machine's name and is the same in every expansion.
 package machine

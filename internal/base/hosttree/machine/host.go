@@ -73,8 +73,8 @@ func (s *Spec) moduleNames() []string {
 	return slices.Compact(out)
 }
 
-// process adds the limits of the process that looks, which /proc/self leads to, and
-// its environment, which is empty.
+// process adds the limits and the empty environment of the process that /proc/self
+// leads to.
 func (e *expansion) process() {
 	memlock := e.s.host.memlock
 	if memlock == "" {

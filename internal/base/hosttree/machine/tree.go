@@ -73,7 +73,7 @@ func (e *expansion) add(name string, x entry) {
 	e.set(name, x)
 }
 
-// file adds a file that holds one line, as most of sysfs: a text or a number.
+// file adds a file of one line, a text or a number, as most files of sysfs are.
 func (e *expansion) file(name string, line any) { e.raw(name, fmt.Appendln(nil, line)) }
 
 // files adds files of one line below a directory: names, each followed by its line.
@@ -139,8 +139,8 @@ func (e *expansion) tree() (*hosttree.Mem, error) {
 	return m, nil
 }
 
-// patched applies the patches. Paths are resolved in the tree as it is before
-// the first of them, and in what earlier patches wrote by its plain name.
+// patched applies the patches. All paths are resolved in the tree before the first
+// patch.
 func (e *expansion) patched() (*hosttree.Mem, error) {
 	m, err := e.tree()
 	if err != nil || len(e.s.patches) == 0 {
