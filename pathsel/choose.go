@@ -124,7 +124,7 @@ func (b *laneBuilder) edges() (edges, refused []edge) {
 	for i := range b.here.Ranked {
 		for j := range b.there.Ranked {
 			e := b.edge(i, j)
-			if e.reach.reach == ReachNo || e.rate == 0 {
+			if e.reach.reach == reachNo || e.rate == 0 {
 				refused = append(refused, e)
 			} else {
 				edges = append(edges, e)
@@ -142,7 +142,7 @@ func (b *laneBuilder) edge(i, j int) edge {
 	x, y := b.here.Ranked[i].index, b.there.Ranked[j].index
 	atX, atY := p.hereAt[x], p.thereAt[y]
 	e := edge{i: i, j: j, reach: &p.reach[atX*len(p.there)+atY], limit: -1, foreign: b.here.Ranked[i].foreign || b.there.Ranked[j].foreign}
-	if e.reach.reach == ReachNo {
+	if e.reach.reach == reachNo {
 		e.rate = math.Inf(1)
 		return e
 	}
@@ -601,7 +601,7 @@ func (b *laneBuilder) ofOnePort(refused []edge) []Rejection {
 		e := &refused[k]
 		d := &b.there.Ranked[e.j]
 		code := e.reach.code
-		if e.reach.reach != ReachNo {
+		if e.reach.reach != reachNo {
 			code = codeNoRate
 		}
 		at := 0
@@ -620,7 +620,7 @@ func (b *laneBuilder) ofOnePort(refused []edge) []Rejection {
 
 // refusal is why an edge is no lane.
 func (b *laneBuilder) refusal(e *edge) Reason {
-	if e.reach.reach != ReachNo {
+	if e.reach.reach != reachNo {
 		return Reason{codeNoRate, fmt.Sprintf("%s carries nothing", b.p.where(e.limit)), ""}
 	}
 	x, y := b.p.here[b.p.hereAt[b.here.Ranked[e.i].index]], b.p.there[b.p.thereAt[b.there.Ranked[e.j].index]]

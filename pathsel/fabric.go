@@ -29,12 +29,12 @@ type Fabric struct {
 	Uplinks []FabricUplink `json:"uplinks,omitempty"`
 }
 
-// AnyHost stands for every host without an entry of its own.
-const AnyHost = "*"
+// anyHost stands for every host without an entry of its own.
+const anyHost = "*"
 
 // FabricHost are the ports of one host.
 type FabricHost struct {
-	Host  string       `json:"host"` // as the topology calls it, or AnyHost
+	Host  string       `json:"host"` // as the topology calls it, or "*" for every host without an entry of its own
 	Ports []FabricPort `json:"ports"`
 }
 
@@ -253,7 +253,7 @@ func (f *Fabric) cable(name string, h *Host) ([]cabling, []Reason, error) {
 		found := h.named(p.Port)
 		evidence := fmt.Sprintf("fabric file, host %q, port %q", entry.Host, p.Port)
 		if len(found) == 0 {
-			if entry.Host != AnyHost {
+			if entry.Host != anyHost {
 				return nil, nil, fmt.Errorf("fabric: host %q, port %q: the host has no such port: want one of %s", entry.Host, p.Port, text.Join(h.portNames(), len(h.ports)))
 			}
 			problems = append(problems, Reason{codeFabricGap, fmt.Sprintf("host %q has no port %q, which the fabric file gives to every host", name, p.Port), evidence})
@@ -295,7 +295,7 @@ func (f *Fabric) entry(name string) *FabricHost {
 		switch f.Hosts[i].Host {
 		case name:
 			return &f.Hosts[i]
-		case AnyHost:
+		case anyHost:
 			any = &f.Hosts[i]
 		}
 	}

@@ -17,7 +17,7 @@ type Reach string
 const (
 	ReachYes     Reach = "yes"
 	ReachAssumed Reach = "assumed"
-	ReachNo      Reach = "no"
+	reachNo      Reach = "no"
 )
 
 // Contact is what a transport needs to connect the two ports of a lane. What
@@ -231,7 +231,7 @@ type hostPair struct {
 // each rule looks from both sides.
 func judgePair(a, b *endpoint, k hostPair) reachability {
 	c := reachability{at: -1, there: -1}
-	no := func(code Code) reachability { return reachability{reach: ReachNo, code: code, at: -1, there: -1} }
+	no := func(code Code) reachability { return reachability{reach: reachNo, code: code, at: -1, there: -1} }
 	x, y := &a.cabled, &b.cabled
 	switch {
 	case x.plane >= 0 && y.plane >= 0 && x.plane != y.plane:
@@ -254,7 +254,7 @@ func judgePair(a, b *endpoint, k hostPair) reachability {
 		c = judgeIPs(a.ips, b.ips, k)
 	}
 	switch {
-	case c.reach == ReachNo:
+	case c.reach == reachNo:
 	case k.sameHost && a.p == b.p:
 		c.reach, c.code = ReachYes, codeLoopback
 	case k.railOnly && (x.rail < 0 || y.rail < 0):
@@ -276,14 +276,14 @@ func judgeSubnets(a, b *endpoint, k hostPair) reachability {
 	if a.prefix != "" && b.prefix != "" {
 		c.at, c.there = 0, 0
 		if a.prefix != b.prefix {
-			return reachability{reach: ReachNo, code: codeOtherSubnet, at: 0, there: 0, sameLink: true}
+			return reachability{reach: reachNo, code: codeOtherSubnet, at: 0, there: 0, sameLink: true}
 		}
 	}
 	key, code := commonPKey(a.pkeys, b.pkeys)
 	c.pkey = key
 	switch {
 	case code == codePKey || code == codePKeyLimited:
-		c.reach, c.code = ReachNo, code
+		c.reach, c.code = reachNo, code
 	case !k.sameMachine && c.at >= 0 && a.sameLink[0].addr == b.sameLink[0].addr:
 		c.reach, c.code = ReachAssumed, codeSameAddress
 	case c.at < 0 || a.p.port.LID == nil || b.p.port.LID == nil:
@@ -328,7 +328,7 @@ func judgeRoCE(a, b *endpoint, k hostPair) reachability {
 	if len(a.ips) > 0 && len(b.ips) > 0 {
 		return judgeIPs(a.ips, b.ips, k)
 	}
-	c := reachability{reach: ReachNo, code: codeGIDType, at: -1, there: -1, sameLink: true}
+	c := reachability{reach: reachNo, code: codeGIDType, at: -1, there: -1, sameLink: true}
 	if len(a.ips)+len(a.sameLink) == 0 || len(b.ips)+len(b.sameLink) == 0 {
 		c.reach, c.code = ReachAssumed, codeReachUnknown
 		return c
@@ -375,7 +375,7 @@ func (e *ipAddress) to(other netip.Addr) way {
 // judgeIPs finds the addresses of two ports that reach each other most
 // certainly, each from its own host's view; the first such pair wins.
 func judgeIPs(a, b []ipAddress, k hostPair) reachability {
-	c := reachability{reach: ReachNo, code: codeNoRoute, at: -1, there: -1}
+	c := reachability{reach: reachNo, code: codeNoRoute, at: -1, there: -1}
 	if len(a) == 0 || len(b) == 0 {
 		return reachability{reach: ReachAssumed, code: codeReachUnknown, at: -1, there: -1}
 	}

@@ -74,31 +74,31 @@ func TestReach(t *testing.T) {
 		{"IB, default prefix, one leaf", ibNIC, nil, nil, planes(`"leaf":"l1"`, `"leaf":"l1"`), pathsel.ReachYes, "same-leaf"},
 		{"IB, default prefix, two leaves", ibNIC, nil, nil, planes(`"leaf":"l1"`, `"leaf":"l2"`), pathsel.ReachAssumed, "default-subnet-prefix"},
 		{"IB, one prefix", ibNIC, prefix("fec0:0:0:1"), prefix("fec0:0:0:1"), "", pathsel.ReachYes, "same-subnet"},
-		{"IB, two prefixes", ibNIC, prefix("fec0:0:0:1"), prefix("fec0:0:0:2"), "", pathsel.ReachNo, "other-subnet"},
-		{"IB, one prefix is the default", ibNIC, nil, prefix("fec0:0:0:2"), "", pathsel.ReachNo, "other-subnet"},
+		{"IB, two prefixes", ibNIC, prefix("fec0:0:0:1"), prefix("fec0:0:0:2"), "", "no", "other-subnet"},
+		{"IB, one prefix is the default", ibNIC, nil, prefix("fec0:0:0:2"), "", "no", "other-subnet"},
 		{"IB, no GID known", ibNIC, nil, onPort0(func(p *topo.Port) { p.GIDs, p.GIDTable = nil, nil }), "", pathsel.ReachAssumed, "reach-unknown"},
 		{"IB, no LID known", ibNIC, onPort0(func(p *topo.Port) { p.LID = nil }), nil, "", pathsel.ReachAssumed, "reach-unknown"},
 		{"IB, no partition keys known", ibNIC, onPort0(func(p *topo.Port) { p.PKeys = nil }), nil, "", pathsel.ReachAssumed, "pkey-unknown"},
 		{"IB, full and limited", ibNIC, pkeys("0x8001", "0x0002"), pkeys("0x0001"), "", pathsel.ReachAssumed, "default-subnet-prefix"},
 		{"IB, limited and full", ibNIC, pkeys("0x0001"), pkeys("0xffff", "0x8001"), "", pathsel.ReachAssumed, "default-subnet-prefix"},
-		{"IB, limited on both sides", ibNIC, pkeys("0x0001"), pkeys("0x0001"), "", pathsel.ReachNo, "pkey-limited"},
-		{"IB, another key", ibNIC, pkeys("0x8001"), pkeys("0x8002"), "", pathsel.ReachNo, "pkey"},
-		{"IB, a key that is not valid", ibNIC, pkeys("0x8000"), pkeys("0x8000"), "", pathsel.ReachNo, "pkey"},
+		{"IB, limited on both sides", ibNIC, pkeys("0x0001"), pkeys("0x0001"), "", "no", "pkey-limited"},
+		{"IB, another key", ibNIC, pkeys("0x8001"), pkeys("0x8002"), "", "no", "pkey"},
+		{"IB, a key that is not valid", ibNIC, pkeys("0x8000"), pkeys("0x8000"), "", "no", "pkey"},
 		{"IB, one GID on two machines", ibNIC, gids(v1(0, "fe80::1")), gids(v1(0, "fe80::1")), "", pathsel.ReachAssumed, "same-address"},
-		{"planes differ", ibNIC, nil, nil, planes(`"plane":0`, `"plane":1`), pathsel.ReachNo, "other-plane"},
+		{"planes differ", ibNIC, nil, nil, planes(`"plane":0`, `"plane":1`), "no", "other-plane"},
 		{"one plane", ibNIC, nil, nil, planes(`"plane":1`, `"plane":1`), pathsel.ReachAssumed, "default-subnet-prefix"},
 		{"one plane unknown", ibNIC, nil, nil, planes(`"plane":1`, `"rail":1`), pathsel.ReachAssumed, "default-subnet-prefix"},
 		{"rails differ", ibNIC, nil, nil, planes(`"rail":0`, `"rail":1`), pathsel.ReachAssumed, "default-subnet-prefix"},
-		{"rails differ, rail-only", ibNIC, nil, nil, railOnly(planes(`"rail":0`, `"rail":1`)), pathsel.ReachNo, "other-rail"},
+		{"rails differ, rail-only", ibNIC, nil, nil, railOnly(planes(`"rail":0`, `"rail":1`)), "no", "other-rail"},
 		{"a rail unknown, rail-only", ibNIC, prefix("fec0:0:0:1"), prefix("fec0:0:0:1"), railOnly(planes(`"rail":0`, `"rail":null`)), pathsel.ReachAssumed, "rail-unknown"},
 
 		{"RoCE, one network", roceNIC, nil, nil, "", pathsel.ReachYes, "same-subnet"},
 		{"RoCE, masks differ and both hold", roceNIC, nil, onNetdev(func(n *topo.Netdev) { n.Addresses = []string{"10.1.0.2/16"} }), "", pathsel.ReachYes, "same-subnet"},
-		{"RoCE, masks differ and one holds", roceNIC, nil, onNetdev(func(n *topo.Netdev) { n.Addresses, n.Routes = []string{"10.1.0.2/32"}, nil }), "", pathsel.ReachNo, "no-route"},
+		{"RoCE, masks differ and one holds", roceNIC, nil, onNetdev(func(n *topo.Netdev) { n.Addresses, n.Routes = []string{"10.1.0.2/32"}, nil }), "", "no", "no-route"},
 		{"RoCE, a host route instead", roceNIC, nil, onNetdev(func(n *topo.Netdev) {
 			n.Addresses, n.Routes = []string{"10.1.0.2/32"}, []topo.Route{{Dst: "10.1.0.1/32"}}
 		}), "", pathsel.ReachYes, "routed"},
-		{"RoCE, default routes", roceNIC, onNetdev(func(n *topo.Netdev) { n.Routes = []topo.Route{{Dst: "default"}} }), addressed("10.1.", "10.2."), "", pathsel.ReachNo, "no-route"},
+		{"RoCE, default routes", roceNIC, onNetdev(func(n *topo.Netdev) { n.Routes = []topo.Route{{Dst: "default"}} }), addressed("10.1.", "10.2."), "", "no", "no-route"},
 		{"RoCE, default routes on both", roceNIC, onNetdev(func(n *topo.Netdev) { n.Routes = []topo.Route{{Dst: "default"}} }),
 			both(addressed("10.1.", "10.2."), onNetdev(func(n *topo.Netdev) { n.Routes = []topo.Route{{Dst: "0.0.0.0/0"}} })), "", pathsel.ReachAssumed, "default-route"},
 		{"RoCE, the network of the GID is not known", roceNIC, onNetdev(func(n *topo.Netdev) { n.Addresses, n.Routes = nil, nil }), nil, "", pathsel.ReachAssumed, "reach-unknown"},
@@ -106,19 +106,19 @@ func TestReach(t *testing.T) {
 		{"RoCE, link-local only", roceNIC, gids(v2(1, "fe80::1")), gids(v2(1, "fe80::2")), "", pathsel.ReachAssumed, pathsel.CodeLinkLocal},
 		{"RoCE, link-local only, one leaf", roceNIC, gids(v2(1, "fe80::1")), gids(v2(1, "fe80::2")), planes(`"leaf":"l1"`, `"leaf":"l1"`), pathsel.ReachYes, "same-leaf"},
 		{"RoCE, link-local on one side", roceNIC, gids(v2(1, "fe80::1")), nil, "", pathsel.ReachAssumed, pathsel.CodeLinkLocal},
-		{"RoCE, v1 against v2", roceNIC, gids(v1(0, "fe80::1")), gids(v2(0, "fe80::2")), "", pathsel.ReachNo, "gid-type"},
+		{"RoCE, v1 against v2", roceNIC, gids(v1(0, "fe80::1")), gids(v2(0, "fe80::2")), "", "no", "gid-type"},
 		{"RoCE, v1 on both", roceNIC, gids(v1(0, "fe80::1")), gids(v1(0, "fe80::2")), "", pathsel.ReachAssumed, pathsel.CodeLinkLocal},
-		{"RoCE, IPv4 against IPv6", roceNIC, nil, gids(v2(1, "2001:db8::2")), "", pathsel.ReachNo, "no-route"},
+		{"RoCE, IPv4 against IPv6", roceNIC, nil, gids(v2(1, "2001:db8::2")), "", "no", "no-route"},
 		{"RoCE, one address on two machines", roceNIC, nil, both(addressed("10.1.0.2", "10.1.0.1"), gids(v2(3, "::ffff:10.1.0.1"))), "", pathsel.ReachAssumed, "same-address"},
 
 		{"no protocol known", ibNIC, nil, unknownTransport, "", pathsel.ReachAssumed, "reach-unknown"},
 		{"InfiniBand and RoCE", ibNIC, nil, func(t testing.TB, top *topo.Topology) {
 			top.RDMADevices[0].Transport = "roce"
-		}, "", pathsel.ReachNo, "protocol"},
+		}, "", "no", "protocol"},
 		{"EFA", "efa rdma mlx5_0", nil, nil, "", pathsel.ReachAssumed, "provider-network"},
-		{"EFA and InfiniBand", ibNIC, nil, func(t testing.TB, top *topo.Topology) { top.RDMADevices[0].Transport = "efa" }, "", pathsel.ReachNo, "protocol"},
+		{"EFA and InfiniBand", ibNIC, nil, func(t testing.TB, top *topo.Topology) { top.RDMADevices[0].Transport = "efa" }, "", "no", "protocol"},
 		{"iWARP", roceNIC, iwarp, iwarp, "", pathsel.ReachYes, "same-subnet"},
-		{"iWARP and RoCE", roceNIC, iwarp, nil, "", pathsel.ReachNo, "protocol"},
+		{"iWARP and RoCE", roceNIC, iwarp, nil, "", "no", "protocol"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			there := side{name: oneNIC(tt.nic), change: tt.there}.other()
@@ -135,7 +135,7 @@ func TestReach(t *testing.T) {
 					t.Fatal(err)
 				}
 				set, err := pair.Lanes("gpu:0", "gpu:0")
-				reach, reason := pathsel.ReachNo, pathsel.Reason{}
+				reach, reason := pathsel.Reach("no"), pathsel.Reason{}
 				if len(set.Lanes) > 0 {
 					reach, reason = set.Lanes[0].Reach, set.Lanes[0].ReachReason
 				} else if err == nil {

@@ -36,7 +36,7 @@ func rails(t *testing.T, top *topo.Topology) *pathsel.Fabric {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &pathsel.Fabric{Hosts: []pathsel.FabricHost{{Host: pathsel.AnyHost}}}
+	f := &pathsel.Fabric{Hosts: []pathsel.FabricHost{{Host: "*"}}}
 	for _, p := range h.Ports() {
 		if p.Usable {
 			rail := len(f.Hosts[0].Ports)
