@@ -45,7 +45,7 @@ type Candidate struct {
 
 	index   int
 	doubt   int
-	foreign bool // the port is assigned to somebody else
+	foreign bool // the port is assigned to another process
 }
 
 // Preferred lists the ports that are as good as the best.
@@ -181,11 +181,11 @@ func judge(ranked []Candidate, i int) (Verdict, Reason) {
 func firstText(ranked []Candidate) string {
 	first := &ranked[0]
 	if !first.Class.Known() {
-		return "first usable port, how near it is is not known"
+		return "first usable port; how near it is is unknown"
 	}
 	for i := range ranked {
 		if c := &ranked[i]; c.Class.Known() && c.Class.Compare(first.Class) < 0 {
-			return "the port that is most certain to be usable"
+			return "the port most certain to be usable"
 		}
 	}
 	return "nearest usable port"
@@ -200,7 +200,7 @@ func about(c *Candidate) string {
 	return " (" + s + ")"
 }
 
-// difference says in words what sets a candidate behind the one before.
+// difference explains what ranks a candidate behind the one before.
 func difference(code Code, before, c *Candidate) string {
 	switch code {
 	case codeUsable:
@@ -212,9 +212,9 @@ func difference(code Code, before, c *Candidate) string {
 	case codeRate:
 		return fmt.Sprintf("%s, %s has %s", rateText(c), before.Name, rateText(before))
 	case codeHops:
-		return fmt.Sprintf("%s links on the way, to %s %s", hopsText(c.Hops), before.Name, hopsText(before.Hops))
+		return fmt.Sprintf("%s links away, %s is %s", hopsText(c.Hops), before.Name, hopsText(before.Hops))
 	case codeLoad:
-		return fmt.Sprintf("%s to do already, %s has %s", units.Bytes(c.Load), before.Name, units.Bytes(before.Load))
+		return fmt.Sprintf("%s queued already, %s has %s", units.Bytes(c.Load), before.Name, units.Bytes(before.Load))
 	}
 	return fmt.Sprintf("equal to %s in all else, later by name", before.Name)
 }

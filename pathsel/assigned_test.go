@@ -49,9 +49,9 @@ func TestLanesOfARank(t *testing.T) {
 		}
 	}
 	for text, names := range map[string][2]string{
-		"mlx5_0 of dgx-h100 is not assigned: for when assigned ports fail":                              {"mlx5_0", "mlx5_4"},
-		"mlx5_3 of dgx-h100-b is not assigned: for when assigned ports fail":                            {"mlx5_5", "mlx5_3"},
-		"neither mlx5_0 of dgx-h100 nor mlx5_3 of dgx-h100-b is assigned: for when assigned ports fail": {"mlx5_0", "mlx5_3"},
+		"mlx5_0 of dgx-h100 is not assigned: only for when assigned ports fail":                              {"mlx5_0", "mlx5_4"},
+		"mlx5_3 of dgx-h100-b is not assigned: only for when assigned ports fail":                            {"mlx5_5", "mlx5_3"},
+		"neither mlx5_0 of dgx-h100 nor mlx5_3 of dgx-h100-b is assigned: only for when assigned ports fail": {"mlx5_0", "mlx5_3"},
 	} {
 		i := slices.IndexFunc(set.Lanes, func(l pathsel.Lane) bool { return l.LocalName == names[0] && l.RemoteName == names[1] })
 		if i < 0 || set.Lanes[i].Reason.Text != text {
@@ -106,7 +106,7 @@ func TestLanesOfPortsThatDoNotMeet(t *testing.T) {
 		{"local only", portIDs("mlx5_1"), nil, "mlx5_1>mlx5_1", ""},
 		{"remote only", nil, portIDs("mlx5_1"), "mlx5_1>mlx5_1", ""},
 		{"other rails: our own port, the peer's other", portIDs("mlx5_1"), portIDs("mlx5_0"), "mlx5_1>mlx5_1",
-			"no lane ends at assigned ports only (local mlx5_1, remote mlx5_0): all ports of the remote host are used"},
+			"no lane joins two assigned ports (local mlx5_1, remote mlx5_0): all ports of the remote host are used"},
 	} {
 		set, err := rails.LanesOf("cpu:0", "cpu:0", pathsel.LaneOptions{Local: tt.local, Remote: tt.remote})
 		if err != nil {
@@ -131,7 +131,7 @@ func TestLanesOfPortsThatDoNotMeet(t *testing.T) {
 		}
 	}
 	set, err := p.LanesOf("gpu:4", "gpu:4", pathsel.LaneOptions{Local: portIDs(broken)})
-	if err != nil || set.Chosen == 0 || notes(set) != "no lane ends at assigned ports only (local "+broken+"): all ports are used" {
+	if err != nil || set.Chosen == 0 || notes(set) != "no lane joins two assigned ports (local "+broken+"): all ports are used" {
 		t.Errorf("the only assigned port is down: %v, %q", err, notes(set))
 	}
 	for _, o := range []pathsel.LaneOptions{{Local: portIDs("mlx5_77")}, {Remote: portIDs("mlx5_77")}} {

@@ -32,7 +32,7 @@ type edge struct {
 	limit      segment // -1 where the rate is unknown
 	upperBound bool
 
-	foreign        bool // it ends at a port that is assigned to somebody else
+	foreign        bool // it ends at a port that is assigned to another process
 	loop, doubtful bool
 	far, sum       int // how far the farther side is, and both together
 	rail, leaf     int // likeness
@@ -496,7 +496,7 @@ func (l *Lane) setShare(b *laneBuilder, f *maxmin.Flow, gain float64) {
 	first := len(b.s.Lanes) == 0
 	if f.Unlimited() {
 		l.share = f.Rate
-		l.Reason = Reason{codeRateGap, "nothing on its way has a known rate: measure it", ""}
+		l.Reason = Reason{codeRateGap, "no link on its way has a known rate: measure it", ""}
 		return
 	}
 	share := roundRate(f.Rate)
@@ -520,11 +520,11 @@ func (b *laneBuilder) leftOver(e *edge) Reason {
 	case e.foreign:
 		return b.notAssigned(e)
 	case e.loop:
-		return Reason{codeLoopback, "a port to itself, for when no other pair works", ""}
+		return Reason{codeLoopback, "a port to itself: only for when no other pair works", ""}
 	case e.doubtful && !b.doubtful:
-		return Reason{codeDoubtful, "it may not reach the other port, and chosen lanes do", ""}
+		return Reason{codeDoubtful, "it may not reach the other port, and the chosen lanes do", ""}
 	case math.IsInf(e.rate, 1):
-		return Reason{codeRateGap, "nothing on its way has a known rate, and nearer or fresh ports are chosen", ""}
+		return Reason{codeRateGap, "no link on its way has a known rate, and nearer or unused ports are chosen", ""}
 	}
 	if spare <= e.rate*worthALane {
 		full := e.segments[0]
@@ -539,7 +539,7 @@ func (b *laneBuilder) leftOver(e *edge) Reason {
 	if e.upperBound {
 		return Reason{codeUpperBound, "farther, and would add at most " + text + ": measure it before it is relied on", ""}
 	}
-	return Reason{codeAddsLittle, "would add " + text + ": not worth the longer way", ""}
+	return Reason{codeAddsLittle, "would add " + text + ": not worth the longer path", ""}
 }
 
 // notAssigned says whose the ports of a lane are not.
@@ -554,7 +554,7 @@ func (b *laneBuilder) notAssigned(e *edge) Reason {
 	default:
 		text = fmt.Sprintf("%s of %s is not assigned", d.Name, b.p.hostName(SideRemote))
 	}
-	return Reason{codeNotAssigned, text + ": for when assigned ports fail", ""}
+	return Reason{codeNotAssigned, text + ": only for when assigned ports fail", ""}
 }
 
 // rejections lists what is no lane: each port that cannot be used, and the

@@ -112,7 +112,7 @@ func (h *Host) Transport() Transport { return h.transport }
 // place in this list.
 func (h *Host) Ports() []Port { return slices.Clone(h.ports) }
 
-// Port gives a port by its ID; ok is false where there is none.
+// Port is the port of an ID; ok is false if there is none.
 func (h *Host) Port(id topo.ID) (p Port, ok bool) {
 	i, ok := h.portIndex[id]
 	if !ok {

@@ -227,8 +227,8 @@ const (
 	DefaultTCPRTT = 100 * time.Microsecond
 )
 
-// Deserves says how many of the chosen lanes a transfer of that many bytes is
-// worth: so many that each is busy for two round trips at least, and one in any
+// Deserves says how many of the chosen lanes a transfer of that size should
+// use: enough that each is busy for at least two round trips, and one in any
 // case. The chosen lanes are as many as add bandwidth, so it is never more. An
 // rtt of 0 stands for DefaultRTT, over TCP DefaultTCPRTT.
 func (s *LaneSet) Deserves(bytes int64, rtt time.Duration) int {

@@ -10,12 +10,12 @@ import (
 	"github.com/topoctl/topoctl/internal/base/text"
 )
 
-// PairOptions say what is known of two hosts beside their topologies.
+// PairOptions say what is known of two hosts beyond their topologies.
 type PairOptions struct {
-	// Fabric is what no host sees: rails, leaves, planes. nil: nothing is known.
+	// Fabric is what no host can see: rails, leaves, planes; nil if nothing is known.
 	Fabric *Fabric
 	// LocalName and RemoteName are the hosts' names in the fabric file and in
-	// texts; empty: what the topologies say.
+	// texts; if empty, those in the topologies.
 	LocalName, RemoteName string
 }
 
@@ -259,7 +259,7 @@ func (p *Pair) LanesOf(src, dst Location, o LaneOptions) (*LaneSet, error) {
 
 // widened says why a set is of more ports than were assigned.
 func (p *Pair) widened(o, used LaneOptions) string {
-	text := "no lane ends at assigned ports only ("
+	text := "no lane joins two assigned ports ("
 	if len(o.Local) > 0 {
 		text += "local " + p.local.namesOf(o.Local)
 	}

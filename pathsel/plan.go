@@ -33,7 +33,7 @@ type Plan struct {
 	Rejected []Candidate `json:"rejected"`
 }
 
-// Assignment is what one consumer was given.
+// Assignment is the ports of one consumer.
 type Assignment struct {
 	Consumer string      `json:"consumer"` // "gpu:0", or "rank 3"
 	Location Location    `json:"location"`
@@ -74,8 +74,8 @@ type Bottleneck struct {
 	AsSlow []string `json:"as_slow"`
 }
 
-// Consumer is someone who moves data to and from a memory location and wants
-// ports for that: a GPU, a NUMA node, or one process of several.
+// Consumer is whatever moves data to and from a memory location and needs
+// ports for it: a GPU, a NUMA node, or one process of several.
 type Consumer struct {
 	Name     string   `json:"name"` // "" is the location
 	Location Location `json:"location"`
@@ -85,7 +85,7 @@ type Consumer struct {
 // 0" and so on. gpus says which GPU each rank uses, in PCI order (what
 // CUDA_VISIBLE_DEVICES lists, where CUDA counts in that order); without it rank
 // r uses GPU r. Where there are fewer GPUs than ranks, the ranks are processes
-// without GPU, and go round the NUMA nodes that have CPUs.
+// without GPU, spread round-robin over the NUMA nodes that have CPUs.
 func (h *Host) Ranks(size int, gpus ...int) ([]Consumer, error) {
 	if size < 1 || size > assignMax {
 		return nil, fmt.Errorf("pathsel: %d local ranks: want 1 to %d", size, assignMax)
@@ -131,7 +131,7 @@ func (h *Host) Plan(consumers []Consumer) (*Plan, error) {
 	return pl.evaluate(), nil
 }
 
-// Of gives what a consumer was given; ok is false where the plan has no such
+// Of is the assignment of a consumer; ok is false if the plan has no such
 // consumer.
 func (p *Plan) Of(consumer string) (a *Assignment, ok bool) {
 	i := slices.IndexFunc(p.Assignments, func(a Assignment) bool { return a.Consumer == consumer })

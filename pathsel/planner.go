@@ -211,7 +211,7 @@ func (pl *planner) assign() {
 
 // portRates is what each port can carry for the consumer that it is best for.
 // Rates within a tenth of a faster one's count as that, so that noise in
-// measurements moves nobody. Where a rate is not known, all ports count alike.
+// measurements moves no consumer. Where a rate is not known, all ports count alike.
 func (pl *planner) portRates() []float64 {
 	rates := make([]float64, len(pl.ports))
 	for i, p := range pl.ports {
@@ -524,8 +524,8 @@ func (pl *planner) bottleneck(p *Plan, flows []planFlow) *Bottleneck {
 	return b
 }
 
-// rejected are the ports that take no part. Their class depends on who asks,
-// so none is given.
+// rejected are the ports that take no part. Their class depends on the
+// memory location, so they have none.
 func (pl *planner) rejected() []Candidate {
 	out := []Candidate{}
 	for i := range pl.h.ports {
@@ -533,7 +533,7 @@ func (pl *planner) rejected() []Candidate {
 		reasons := p.Reasons
 		switch {
 		case p.Usable && !pl.carries(p):
-			reasons = append([]Reason{{codeNoRate, "a link on its way carries nothing", ""}}, reasons...)
+			reasons = append([]Reason{{codeNoRate, "a link on its way carries no data", ""}}, reasons...)
 		case p.Usable:
 			continue
 		}

@@ -81,7 +81,7 @@ func (h *Host) findPorts() {
 	}
 }
 
-// containerInterface knows the interfaces that a container is given instead of
+// containerInterface recognizes the interfaces that containers have instead of
 // hardware.
 func containerInterface(n *topo.Netdev) bool {
 	switch n.LinkKind {
@@ -123,7 +123,7 @@ func (f *finder) addRDMA(r *topo.RDMADevice) {
 
 // namedLinkLayer is what the name of an RDMA device tells where nothing else
 // does: rdma-core's udev rules name devices by their kind and place ("rocep13s0",
-// "ibp14s0"). Names of drivers ("mlx5_0") tell nothing.
+// "ibp14s0"). Names that drivers give ("mlx5_0") say nothing.
 func namedLinkLayer(name string) string {
 	for prefix, layer := range map[string]string{"roce": "Ethernet", "ib": "InfiniBand"} {
 		place, ok := strings.CutPrefix(name, prefix)

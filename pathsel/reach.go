@@ -352,7 +352,7 @@ const (
 	wayNone    way = iota
 	waySame        // both hosts have the address
 	wayUnknown     // the network that the address is in is not known
-	wayDefault     // by the default route: somebody may forward it
+	wayDefault     // by the default route: a router may forward it
 	wayRoute       // a route of the interface covers it
 	wayOnLink      // in one network
 )
@@ -445,7 +445,7 @@ func (c *reachability) contact(a, b *endpoint) Contact {
 	return out
 }
 
-// reason says in words why two ports reach each other or do not.
+// reason explains why two ports reach each other or do not.
 func (c *reachability) reason(a, b *endpoint) Reason {
 	x, y := c.addresses(a, b)
 	r := Reason{Code: c.code, Evidence: a.p.evidence}
@@ -465,7 +465,7 @@ func (c *reachability) reason(a, b *endpoint) Reason {
 	case codeDefaultRoute:
 		r.Text = fmt.Sprintf("only by default route: %s to %s", x, y)
 	case CodeLinkLocal:
-		r.Text = "only GIDs for one link: whether they share it is not known"
+		r.Text = "only link-local GIDs: whether both are on one link is not known"
 	case codeProvider:
 		r.Text = "EFA: whether the cloud lets them talk (zone, subnet, security group) cannot be seen from a host"
 	case codeSameAddress:
@@ -477,7 +477,7 @@ func (c *reachability) reason(a, b *endpoint) Reason {
 	case codePKeyUnknown:
 		r.Text = "a partition key table is not known"
 	case codeReachUnknown:
-		r.Text = "what decides is not known (" + c.missing(a, b) + ")"
+		r.Text = "it cannot be told from what is known (" + c.missing(a, b) + ")"
 	default:
 		r.Text, r.Evidence = c.refusal(a, b)
 	}

@@ -15,7 +15,7 @@ type Code string
 // The codes that programs act on.
 const (
 	CodeBest         Code = "best"           // nothing ranks before it
-	CodeSpare        Code = "nobody-nearer"  // in a plan: the consumer has better ones too, and this one would be idle
+	CodeSpare        Code = "nobody-nearer"  // in a plan: the consumer has better ports too, and this one would be idle
 	CodePortDown     Code = "port-down"      // not ACTIVE, or the interface is not up
 	CodeNotForData   Code = "not-for-data"   // storage, management or decoy beside data ports
 	CodeOverride     Code = "override"       // the user said so
@@ -72,7 +72,7 @@ const (
 	codeSameCard     Code = "same-card"     // an interface on the card of a management port
 	codeNoGPUBeside  Code = "no-gpu-beside" // every GPU has a port of its own switch, and this is none
 	codeBesideGPU    Code = "beside-gpu"    // shares a PCIe switch with a GPU
-	codeNoOther      Code = "no-other"      // nothing tells it from the others
+	codeNoOther      Code = "no-other"      // nothing sets it apart from the others
 )
 
 // Why a consumer of a plan has a port that is neither CodeBest nor CodeSpare for it.
@@ -113,8 +113,8 @@ const (
 	codeAddsLittle  Code = "adds-little"  // what it adds is not worth it
 	codeUpperBound  Code = "upper-bound"  // what it adds is known as an upper bound only
 	codeDoubtful    Code = "doubtful"     // the ports may not reach each other, those of chosen lanes do
-	codeNotAssigned Code = "not-assigned" // it ends at a port of somebody else
-	codeNoRate      Code = "no-rate"      // a link on its way carries nothing
+	codeNotAssigned Code = "not-assigned" // it ends at a port of another process
+	codeNoRate      Code = "no-rate"      // a link on its way carries no data
 	codeRateGap     Code = "rate-unknown" // nothing is known of its rate
 	codeRail        Code = "rail"         // a note: what the fabric file says of both ports
 )

@@ -15,7 +15,7 @@ import (
 // maxRef bounds the length of a name: a UUID of a MIG device has 45 characters.
 const maxRef = 128
 
-// ErrNoNode is given for a name that no node of the host has, or several have.
+// ErrNoNode is the error of Resolve for a name that no node of the host has, or several.
 var ErrNoNode = errors.New("no such node")
 
 // resolveError is ErrNoNode with what was asked for and what there is.
@@ -42,7 +42,7 @@ func noSuchNode(format string, args ...any) error { return &resolveError{fmt.Spr
 // which order CUDA counts them for a process.
 func (h *Host) Resolve(ref string) (topo.ID, error) {
 	if ref == "" {
-		return "", noSuchNode("no name is given: %s", h.locationsText())
+		return "", noSuchNode("no name given: %s", h.locationsText())
 	}
 	if len(ref) > maxRef {
 		return "", noSuchNode("%q...: %d characters long: want a name of at most %d", ref[:32], len(ref), maxRef)
@@ -209,7 +209,7 @@ func (h *Host) gpuByUUID(ref, lower string) (topo.ID, error) {
 		return "", ambiguous(ref, found)
 	}
 	if len(found) == 0 {
-		return "", noSuchNode("%s: no GPU of this host has a UUID that begins so: %s", ref, h.locationsText())
+		return "", noSuchNode("%s: no GPU of this host has a UUID with that beginning: %s", ref, h.locationsText())
 	}
 	return found[0], nil
 }
@@ -219,7 +219,7 @@ func ambiguous(ref string, found []topo.ID) error {
 	for i, id := range found {
 		names[i] = string(id)
 	}
-	return noSuchNode("%s can mean %s: say which", ref, text.Join(names, len(names)))
+	return noSuchNode("%s is ambiguous: it can mean %s", ref, text.Join(names, len(names)))
 }
 
 // nic finds an RDMA device, an interface without one, or the one that a card has.
@@ -345,9 +345,9 @@ func (h *Host) noSuchName(ref string) error {
 		}
 	}
 	if len(near) == 0 {
-		return noSuchNode("%s: nothing on this host has that name: %s", ref, h.locationsText())
+		return noSuchNode("%s: no such name: %s", ref, h.locationsText())
 	}
-	return noSuchNode("%s: nothing on this host has that name: near it is %s", ref, text.Join(near, len(near)))
+	return noSuchNode("%s: no such name; similar ones: %s", ref, text.Join(near, len(near)))
 }
 
 // locationsText says which memory locations the host has.
@@ -366,5 +366,5 @@ func (h *Host) locationsText() string {
 	if len(parts) == 0 {
 		return "this host has no GPU and no NUMA node"
 	}
-	return "there is " + text.Join(parts, len(parts))
+	return "this host has " + text.Join(parts, len(parts))
 }

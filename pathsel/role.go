@@ -68,7 +68,7 @@ func (h *Host) assignRoles(override map[topo.ID]Role) error {
 }
 
 // followCard makes what is undecided on the card of a management port a
-// management port too: a second connector that is not plugged in tells nothing.
+// management port too: a second connector that is not plugged in says nothing.
 func (h *Host) followCard(fastest topo.Rate) {
 	managed := map[topo.ID]string{}
 	for i := range h.ports {
@@ -156,10 +156,10 @@ func (r *roles) judge(i int) (Role, Reason) {
 	if reason, ok := r.storage(i); ok {
 		return RoleStorage, reason
 	}
-	return RoleData, Reason{codeNoOther, "nothing tells it from a data port", p.evidence}
+	return RoleData, Reason{codeNoOther, "nothing sets it apart from a data port", p.evidence}
 }
 
-// decoy knows NICs that must not carry data: the ConnectX-7 functions that
+// decoy recognizes NICs that must not carry data: the ConnectX-7 functions that
 // manage NVLink on B200 and later boards (Mellanox 1021 with subsystem 0087),
 // and ports whose slot has two lanes at most for 100 Gb/s or more.
 func (r *roles) decoy(p *Port) (Reason, bool) {
@@ -173,13 +173,13 @@ func (r *roles) decoy(p *Port) (Reason, bool) {
 	const manyBits, fewLanes = 12_500 * topo.MBPerSec, 2
 	if d.Link != nil && !d.Implausible && d.Link.MaxWidth != nil && *d.Link.MaxWidth > 0 && *d.Link.MaxWidth <= fewLanes &&
 		p.BytesPerSec != nil && *p.BytesPerSec >= manyBits {
-		return Reason{codeNarrow, fmt.Sprintf("%d PCIe lanes at most for a port of %s: not built to carry data",
+		return Reason{codeNarrow, fmt.Sprintf("at most %d PCIe lanes for a port of %s: not built to carry data",
 			*d.Link.MaxWidth, units.Rate(int64(*p.BytesPerSec), units.Gbit)), d.Evidence + "/max_link_width"}, true
 	}
 	return Reason{}, false
 }
 
-// management knows the slow ports beside fast ones, and what has the default
+// management recognizes the slow ports beside fast ones, and what has the default
 // route and is slower than others or no RDMA device beside such.
 func (r *roles) management(p *Port) (Reason, bool) {
 	route := ""
@@ -196,7 +196,7 @@ func (r *roles) management(p *Port) (Reason, bool) {
 		return Reason{codeDefaultRoute, fmt.Sprintf("has the default route, and %s beside %s", units.Rate(int64(*p.BytesPerSec), units.Gbit),
 			units.Rate(int64(r.fastest), units.Gbit)), p.evidence}, true
 	case !p.RDMA() && route != "" && r.hasRDMA():
-		return Reason{codeDefaultRoute, "has the default route and no RDMA device, others have one", p.evidence}, true
+		return Reason{codeDefaultRoute, "has the default route and no RDMA device, which others have", p.evidence}, true
 	}
 	return Reason{}, false
 }
@@ -209,7 +209,7 @@ func hasDefaultRoute(n *topo.Netdev) bool {
 	return slices.ContainsFunc(n.Routes, topo.Route.IsDefault)
 }
 
-// storage knows ports away from the GPUs on hosts where GPUs have ports of
+// storage recognizes ports away from the GPUs on hosts where GPUs have ports of
 // their own: every GPU has one, or this one is of another fabric.
 func (r *roles) storage(i int) (Reason, bool) {
 	p := &r.h.ports[i]
@@ -231,7 +231,7 @@ func (r *roles) storage(i int) (Reason, bool) {
 	return Reason{}, false
 }
 
-// lesserFabric knows the ports of a link layer that carries less than the
+// lesserFabric recognizes the ports of a link layer that carries less than the
 // other one, where InfiniBand and Ethernet stand side by side and no port is
 // nearer to a GPU than the others.
 func (r *roles) lesserFabric(p *Port) (Reason, bool) {

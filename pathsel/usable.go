@@ -29,11 +29,11 @@ func (h *Host) judgePorts() {
 	}
 	h.oneLegOfEachBond()
 	h.rejectBeside(func(p *Port) bool { return p.Software }, func(p *Port) bool { return p.RDMA() && !p.Software },
-		codeSoftware, "software RDMA, and hardware is there")
+		codeSoftware, "software RDMA, and there is RDMA hardware")
 	h.rejectBeside(func(p *Port) bool { return p.Software && p.iWARP() }, func(p *Port) bool { return p.RDMA() && !p.iWARP() },
-		codeSoftware, "software iWARP, and RoCE is there")
+		codeSoftware, "software iWARP, and there is RoCE")
 	h.rejectBeside(func(p *Port) bool { return p.Virtual && p.RoleReason.Code != CodeOverride }, func(p *Port) bool { return !p.Virtual },
-		codeVirtual, "an interface without hardware, and physical ones are there")
+		codeVirtual, "a virtual interface, and there are physical ones")
 	for i := range h.ports {
 		p := &h.ports[i]
 		if pf, ok := h.portIndex[p.PF]; ok && p.Usable && h.ports[pf].Usable {
@@ -57,7 +57,7 @@ func (h *Host) oneLegOfEachBond() {
 			continue
 		}
 		if name, ok := first[p.Netdev]; ok {
-			p.reject(Reason{codeBondLeg, fmt.Sprintf("a leg of %s, for which %s stands: the kernel chooses among the legs", p.Netdev, name), p.evidence})
+			p.reject(Reason{codeBondLeg, fmt.Sprintf("a leg of %s, which %s stands for: the kernel chooses the leg", p.Netdev, name), p.evidence})
 			continue
 		}
 		first[p.Netdev] = p.Name
@@ -161,10 +161,10 @@ func rdmaFaults(p *Port) []Reason {
 	}
 	usesGIDs := p.rdma.Transport != "efa" && p.rdma.Transport != "iwarp"
 	if usesGIDs && p.port.GIDTable != nil && len(p.port.GIDs) == 0 {
-		out = append(out, Reason{codeNoGID, "no entry in its GID table", p.at("gids")})
+		out = append(out, Reason{codeNoGID, "its GID table is empty", p.at("gids")})
 	}
 	if p.LinkLayer == "InfiniBand" && p.port.LID != nil && (*p.port.LID <= 0 || *p.port.LID > 0xbfff) {
-		out = append(out, Reason{codeNoLID, fmt.Sprintf("LID %d: no subnet manager has given it an address", *p.port.LID), p.at("lid")})
+		out = append(out, Reason{codeNoLID, fmt.Sprintf("LID %d: no subnet manager has assigned it an address", *p.port.LID), p.at("lid")})
 	}
 	return out
 }
@@ -190,7 +190,7 @@ func accessText(r *topo.RDMADevice) string {
 func tcpFaults(p *Port) []Reason {
 	n := p.netdev
 	if n == nil {
-		return []Reason{{codeNoNetdev, "no network interface belongs to it", p.evidence}}
+		return []Reason{{codeNoNetdev, "it has no network interface", p.evidence}}
 	}
 	if !interfaceUp(n) {
 		return []Reason{{CodePortDown, fmt.Sprintf("interface %s is %s", n.Name, n.State), n.Evidence + "/operstate"}}
@@ -219,13 +219,13 @@ func (h *Host) doubts(p *Port) {
 	case p.port == nil:
 		if len(h.t.Ports) > 0 {
 			p.doubt++
-			p.Reasons = append(p.Reasons, Reason{CodeStateUnknown, "it has no port that could be read, other devices have", p.evidence})
+			p.Reasons = append(p.Reasons, Reason{CodeStateUnknown, "none of its ports could be read, unlike those of other devices", p.evidence})
 		}
 		return
 	}
 	if p.port.State == "" {
 		p.doubt++
-		p.Reasons = append(p.Reasons, Reason{CodeStateUnknown, "the origin does not tell its state", p.evidence})
+		p.Reasons = append(p.Reasons, Reason{CodeStateUnknown, "the input does not tell its state", p.evidence})
 	}
 	if p.LinkLayer == "Ethernet" && len(p.port.GIDs) > 0 && len(RoCEGIDs(p.port)) == 0 {
 		p.doubt++
