@@ -20,7 +20,7 @@ type rank struct {
 	settings []setting
 }
 
-// label is the rank's memory in words.
+// label names the rank's memory.
 func (r *rank) label() string {
 	if r.gpu == nil || r.gpu.BDF == nil {
 		return string(r.location)
@@ -30,7 +30,7 @@ func (r *rank) label() string {
 
 // makeRanks plans for all local ranks at once, rank N on visible GPU N. GPUs
 // that no rank uses take part in the plan, so that the ports near them stay
-// free for whoever has them. On a host without GPUs the ranks are spread over
+// free for the processes that use them. On a host without GPUs the ranks are spread over
 // its NUMA nodes. n 0 means one rank for each GPU or NUMA node.
 func makeRanks(h *pathsel.Host, v Visible, n int) ([]rank, error) {
 	gpus := len(h.GPUs())

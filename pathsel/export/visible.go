@@ -58,7 +58,7 @@ func AllGPUs(t *topo.Topology) Visible {
 	return v
 }
 
-// Select gives the GPUs that a list as in CUDA_VISIBLE_DEVICES leaves, in its
+// Select picks the GPUs of a list as in CUDA_VISIBLE_DEVICES, in its
 // order: numbers, UUIDs or unique beginnings of them, and UUIDs of MIG devices.
 // CUDA stops at an entry that it does not know; here that is an error, because
 // the ranks behind it would have no GPU.
@@ -82,7 +82,7 @@ func (v Visible) Select(list string) (Visible, error) {
 	return out, nil
 }
 
-// find gives the GPU that one entry of the list names.
+// find is the GPU that one entry of the list names.
 func (v Visible) find(entry string) (VisibleGPU, error) {
 	if n, err := strconv.Atoi(entry); err == nil {
 		if n < 0 || n >= len(v.GPUs) {

@@ -212,7 +212,7 @@ func (v *view) mooncake(c *Choice) {
 	v.mooncakeNotes(c, m)
 }
 
-// why says in words what makes a NIC preferred or not.
+// why explains what makes a NIC preferred or not.
 func (m *mooncakeHost) why(nic topo.ID, preferred bool) (pathsel.Code, string) {
 	i := slices.IndexFunc(m.nics, func(n mooncakeNIC) bool { return n.nic == nic })
 	d, compared := m.distance[nic]
