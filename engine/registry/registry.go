@@ -17,12 +17,12 @@ import (
 	"github.com/topoctl/topoctl/internal/base/engine/peerdoc"
 )
 
-// Record is what a registry keeps of an engine: little, so that thousands fit.
+// Record is what a registry stores for an engine. It is small, so that thousands fit.
 type Record struct {
 	Name      string           `json:"name"`
-	Epoch     uint64           `json:"epoch,string"` // 0 not known
+	Epoch     uint64           `json:"epoch,string"` // 0 is unknown
 	Addresses []netip.AddrPort `json:"addresses"`
-	// Fingerprint is that of its topology, "" not known.
+	// Fingerprint is that of its topology, "" if unknown.
 	Fingerprint string `json:"fingerprint,omitempty"`
 }
 
@@ -50,35 +50,35 @@ func (r *Record) check() error {
 // Registry finds engines. Implementations may be used by many goroutines;
 // registrytest holds them to this contract.
 type Registry interface {
-	// Lookup finds an engine; the error wraps ErrNotFound where the name is none.
+	// Lookup finds an engine; the error wraps ErrNotFound if there is none of that name.
 	Lookup(ctx context.Context, name string) (Record, error)
-	// Publish keeps a record until the lease is closed or cannot be renewed. A
-	// record with a lower epoch does not replace one with a higher: ErrOldEpoch. One
-	// with a higher epoch does (the engine was restarted), and the lease of the
-	// former is lost. One with the same epoch is the engine's next word: the record
-	// is the later lease's from then on, and the earlier one is over quietly.
+	// Publish stores a record until the lease is closed or cannot be renewed. A record
+	// with a lower epoch than the stored one is refused with ErrOldEpoch. One with a
+	// higher epoch replaces it (the engine was restarted), and the former lease is lost.
+	// One with the same epoch replaces it too: the record belongs to the new lease, and
+	// the former one ends without being lost.
 	Publish(ctx context.Context, r Record) (Lease, error)
-	// Watch calls changed with the record as it is, then after each change, one call
-	// at a time; of changes in quick succession only the last is certain. When the
-	// record is gone (lease closed or run out) it calls changed with the last one and
-	// gone set, and returns nil. It returns ctx's error when that ends, ErrNotFound
-	// where there is no record, and ErrNoWatch from registries that cannot watch.
+	// Watch calls changed with the current record, then after each change, one call at a
+	// time; of changes in quick succession only the last one is certain to be seen. When
+	// the record is gone (its lease was closed or has expired) Watch calls changed with
+	// the last record and gone set, and returns nil. It returns ctx's error when ctx
+	// ends, ErrNotFound if there is no record, and ErrNoWatch if it cannot watch.
 	Watch(ctx context.Context, name string, changed func(r Record, gone bool)) error
-	// Close gives up all leases and ends all watches of this registry; later calls,
-	// and the watches, return ErrClosed.
+	// Close closes all leases and ends all watches of this registry; the watches, and
+	// later calls, return ErrClosed.
 	Close() error
 }
 
-// Lease keeps a record published.
+// Lease is held for as long as a record is published.
 type Lease interface {
-	// Lost is closed when the record is gone against our will: the lease could not be
-	// renewed in time, or a later epoch has the name.
+	// Lost is closed when the record is gone although the lease was not closed: it could
+	// not be renewed in time, or a later epoch has the name.
 	Lost() <-chan struct{}
-	// Close takes the record back, if it is still this lease's.
+	// Close removes the record, if it still belongs to this lease.
 	Close() error
 }
 
-// Why registries refuse.
+// The errors of registries.
 var (
 	ErrNotFound = errors.New("no such engine")
 	ErrNoWatch  = errors.New("this registry cannot watch")

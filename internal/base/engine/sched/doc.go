@@ -1,8 +1,8 @@
 // Package sched decides which piece of which transfer goes over which lane, when,
 // and what to do when that fails. It is the engine's pure core: no clock, no
-// socket, no goroutine, no lock. Whoever holds the engine's mutex brings it what
-// happened, with the time, and carries out the actions that it answers with, after
-// the mutex is free again.
+// socket, no goroutine, no lock. Whoever holds the engine's mutex tells it what
+// happened, and when, and carries out the actions that it returns after releasing the
+// mutex.
 //
 //	actions = core.Step(now, events, actions[:0])
 //
@@ -30,8 +30,8 @@
 // do, a small copy of what the silent lane holds is sent over one of them, to see
 // whether the peer answers: bytes are counted once, and the copy writes what the
 // job writes there anyway. When no lane moves it is the peer, and no lane is
-// blamed. Time in which the process did not run, so that nobody
-// stepped the core, is not counted.
+// blamed. Time in which the process did not run, so that nobody stepped the core, is
+// not counted.
 //
 // # Fences
 //
