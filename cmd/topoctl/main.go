@@ -11,5 +11,5 @@ import (
 )
 
 func main() {
-	os.Exit(cli.Main(context.Background(), os.Args[1:], cli.Stdio(), nvml.New(), verbs.New()))
+	os.Exit(cli.Main(context.Background(), os.Args[1:], cli.Stdio(), nvml.New(), verbscheck.New()))
 }

@@ -1,9 +1,13 @@
 package memory
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strconv"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -280,4 +284,123 @@ func (b *Block) closeFile() error {
 		return fmt.Errorf("memory: close the memfd: %w", err)
 	}
 	return nil
+}
+
+// bind has the pages placed on the nodes: one binds, several interleave.
+func (b *Block) bind(nodes []int) error {
+	if len(nodes) == 0 {
+		return nil
+	}
+	var mask [(maxNode + 64) / 64]uint64
+	for _, n := range nodes {
+		// The kernel drops nodes that do not exist from a mask with others.
+		_, err := os.Stat(fmt.Sprintf("/sys/devices/system/node/node%d", n))
+		if _, sysfs := os.Stat("/sys/devices/system/node"); err != nil && sysfs == nil {
+			return fmt.Errorf("NUMA node %d does not exist", n)
+		}
+		mask[n/64] |= 1 << (n % 64)
+	}
+	policy := unix.MPOL_BIND
+	if len(nodes) > 1 {
+		policy = unix.MPOL_INTERLEAVE
+	}
+	// The kernel takes one less than maxnode bits.
+	_, _, errno := unix.Syscall6(unix.SYS_MBIND, b.area.start, b.area.size, uintptr(policy),
+		uintptr(unsafe.Pointer(&mask[0])), uintptr(len(mask)*64+1), 0)
+	if errno == 0 {
+		b.info.Nodes = nodes
+		return nil
+	}
+	if errors.Is(errno, unix.ENOSYS) && slices.Equal(nodes, []int{0}) {
+		b.note("NUMA: this kernel has one node and binds nothing")
+		return nil
+	}
+	if errors.Is(errno, unix.EPERM) {
+		return fmt.Errorf("bind to NUMA nodes %v: mbind: %w (containers need CAP_SYS_NICE or a seccomp profile that allows it)", nodes, errno)
+	}
+	return fmt.Errorf("bind to NUMA nodes %v: mbind: %w (not online, or not in this process's cpuset)", nodes, errno)
+}
+
+// advise asks for transparent huge pages.
+func (b *Block) advise() {
+	if err := unix.Madvise(b.whole(), unix.MADV_HUGEPAGE); err != nil {
+		b.note("huge pages: madvise MADV_HUGEPAGE: %v", err)
+	}
+}
+
+// countHuge looks up how much of the block the system gave huge pages for.
+func (b *Block) countHuge() {
+	smaps, err := os.ReadFile("/proc/self/smaps")
+	if err != nil {
+		b.note("huge pages: not known how many were given: %v", err)
+		return
+	}
+	want := int64(b.area.size) / mib2 * mib2
+	got := min(hugeBytes(smaps, b.area), want)
+	if got > 0 && got >= int64(b.area.size)/2 {
+		b.info.PageBytes = mib2
+	}
+	if got < want || want == 0 {
+		why := "no huge page was free, or transparent_hugepage/enabled is never"
+		if b.info.Backing == Shared {
+			why = "transparent_hugepage/shmem_enabled says " + setting("/sys/kernel/mm/transparent_hugepage/shmem_enabled")
+		}
+		if want == 0 {
+			why = "the block is smaller than one"
+		}
+		b.note("huge pages: given for %d of %d bytes: %s", got, b.area.size, why)
+	}
+}
+
+// note keeps what was not given.
+func (b *Block) note(format string, args ...any) {
+	b.info.Notes = append(b.info.Notes, fmt.Sprintf(format, args...))
+}
+
+// setting reads a choice of sysfs: "always within_size [never]" is never.
+func setting(path string) string {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "unknown"
+	}
+	if _, after, ok := bytes.Cut(text, []byte("[")); ok {
+		if chosen, _, ok := bytes.Cut(after, []byte("]")); ok {
+			return string(chosen)
+		}
+	}
+	return string(bytes.TrimSpace(text))
+}
+
+// askFrom is from how many bytes on the system is asked whether it has them.
+const askFrom = 64 << 20
+
+// enough refuses to fault in what the system does not have: it does not say no to
+// that but kills a process, of its choice. Where it does not tell what it has,
+// all is well.
+func enough(size int64) error {
+	if size < askFrom {
+		return nil
+	}
+	text, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return nil //nolint:nilerr // not told
+	}
+	if have, ok := available(text); ok && size > have {
+		return fmt.Errorf("%w: %d bytes are available (MemAvailable in /proc/meminfo)", unix.ENOMEM, have)
+	}
+	return nil
+}
+
+// available finds MemAvailable in /proc/meminfo, in bytes.
+// Source: Documentation/filesystems/proc.rst.
+func available(meminfo []byte) (int64, bool) {
+	for line := range bytes.Lines(meminfo) {
+		f := bytes.Fields(line)
+		if len(f) != 3 || string(f[0]) != "MemAvailable:" || string(f[2]) != "kB" {
+			continue
+		}
+		kib, err := strconv.ParseInt(string(f[1]), 10, 53)
+		return kib << 10, err == nil
+	}
+	return 0, false
 }

@@ -1,4 +1,4 @@
-// Package verbs tries the RDMA devices of the running host: each is opened, asked
+// Package verbscheck tries the RDMA devices of the running host: each is opened, asked
 // for its limits and ports, and given memory to register for a moment. What comes
 // of it is for the checks of a host: a device can be there, be up, and yet refuse.
 //
@@ -7,9 +7,11 @@
 //
 // A driver that hangs cannot be interrupted. Such a device is given up after a
 // while, and the goroutine that asks it ends when the driver answers.
-package verbs
+package verbscheck
 
 import (
+	"errors"
+	"strings"
 	"sync"
 	"time"
 
@@ -45,3 +47,16 @@ const (
 	onePage = 4096
 	region  = 16 << 20
 )
+
+// reason is why the library cannot be asked, without what every such error begins
+// with.
+func reason(err error) string {
+	if err == nil {
+		return "libibverbs gave no answer"
+	}
+	text := err.Error()
+	if errors.Is(err, verbs.ErrUnavailable) {
+		text = strings.TrimPrefix(text, verbs.ErrUnavailable.Error()+": ")
+	}
+	return text
+}
