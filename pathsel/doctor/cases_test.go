@@ -316,20 +316,20 @@ var rulings = map[doctor.Code]ruling{
 	"memlock": {
 		found: named("lab-softrdma"), severity: doctor.Warning, text: "8 MiB", fine: named(healthy), blind: variant(healthy, "remove proc/self/limits"),
 		more: map[string]ruling{
-			"too small for anything":   {found: limited(named(ethernet), 64<<10, 64<<10, new(false)), severity: doctor.Error, text: "may lock 64 KiB: registering more than that with an RDMA device fails; less than 16 MiB do not hold"},
+			"too small for anything":   {found: limited(named(ethernet), 64<<10, 64<<10, new(false)), severity: doctor.Error, text: "may lock 64 KiB: registering more than that with an RDMA device fails; less than 16 MiB is too little"},
 			"small":                    {found: limited(named(ethernet), 1<<30, -1, new(false)), severity: doctor.Warning, text: "may lock 1 GiB"},
-			"a process that is exempt": {found: limited(named(ethernet), 64<<10, 64<<10, new(true)), severity: doctor.Info, text: "does not hold for the process that looked (CAP_IPC_LOCK)"},
+			"a process that is exempt": {found: limited(named(ethernet), 64<<10, 64<<10, new(true)), severity: doctor.Info, text: "does not apply to the process that ran topoctl (CAP_IPC_LOCK)"},
 		},
 	},
 	"registration-refused": {
 		found: named(ethernet), with: tries(refuses(16<<20, "ENOMEM")), severity: doctor.Error, subjects: []topo.ID{"rdma:mlx5_0"},
-		text: "refuses to register 16 MiB with ENOMEM: the device or the kernel has no room for it: no free memory regions or pages (it takes 4 KiB)",
+		text: "refuses to register 16 MiB with ENOMEM: the device or the kernel has no room for it: no free memory regions or pages (it accepts 4 KiB)",
 		fine: named(ethernet), fineWith: tries(nil), blind: named(ethernet),
 		more: map[string]ruling{
 			"by the limit": {found: limited(named(ethernet), 8<<20, 8<<20, new(false)), with: tries(refuses(16<<20, "ENOMEM")), severity: doctor.Error,
-				text: "the limit on locked memory, 8 MiB with all that is locked already, does not hold it"},
-			"a limit that is not told": {found: variant(ethernet, "remove proc/self/limits"), with: tries(refuses(16<<20, "ENOMEM")), severity: doctor.Error,
-				text: "the limit on locked memory, which is not told, does not hold it, or the device has no room for it"},
+				text: "the limit on locked memory, 8 MiB for everything that is locked, is too low for it"},
+			"a limit that is not known": {found: variant(ethernet, "remove proc/self/limits"), with: tries(refuses(16<<20, "ENOMEM")), severity: doctor.Error,
+				text: "the limit on locked memory, which is not known, may be too low for it, or the device has no room for it"},
 			"the limit does not hold": {found: limited(named(ethernet), 8<<20, 8<<20, new(true)), with: tries(refuses(16<<20, "ENOMEM")), severity: doctor.Error,
 				text: "the device or the kernel has no room"},
 			"no memory at all": {found: limited(named(ethernet), 0, 0, new(false)), with: tries(refuses(4096, "EPERM")), severity: doctor.Error, text: "register 4 KiB with EPERM: this process may not lock any memory"},
@@ -337,7 +337,7 @@ var rulings = map[doctor.Code]ruling{
 			"a small device": {found: named(ethernet), with: tries(func(v *replies.VerbsReport) {
 				refuses(16<<20, "EINVAL")(v)
 				v.Devices[0].MaxMRBytes = new(int64(1 << 20))
-			}), severity: doctor.Error, text: "the largest region that it takes is 1 MiB"},
+			}), severity: doctor.Error, text: "the largest region that it accepts is 1 MiB"},
 			"it hangs": {found: named(ethernet), with: tries(func(v *replies.VerbsReport) {
 				v.Devices[1] = replies.VerbsDevice{Name: "mlx5_1", Silent: true, Step: "ibv_open_device"}
 			}), severity: doctor.Error, text: "did not answer in time when it was asked for ibv_open_device", subjects: []topo.ID{"rdma:mlx5_1"}},
@@ -442,7 +442,7 @@ var rulings = map[doctor.Code]ruling{
 			"in the environment":  {found: variant(ethernet, `set proc/self/environ "NCCL_IB_GID_INDEX=9"`), severity: doctor.Error, text: "NCCL_IB_GID_INDEX=9: the port has no GID"},
 			"RoCE v1":             {found: told(named(ethernet), "MC_GID_INDEX", "2", "/proc/self/environ"), severity: doctor.Warning, text: "MC_GID_INDEX=2: that GID is of RoCE v1"},
 			"link-local":          {found: told(named(ethernet), "UCX_IB_GID_INDEX", "1", "/proc/self/environ"), severity: doctor.Warning, text: "UCX_IB_GID_INDEX=1: that GID is a link-local address"},
-			"no number":           {found: told(named(ethernet), "UCX_IB_GID_INDEX", "three", "/etc/ucx/ucx.conf"), severity: doctor.Warning, text: "UCX_IB_GID_INDEX=three is no GID index"},
+			"no number":           {found: told(named(ethernet), "UCX_IB_GID_INDEX", "three", "/etc/ucx/ucx.conf"), severity: doctor.Warning, text: "UCX_IB_GID_INDEX=three is not a GID index"},
 			"of an engine":        {found: named(ethernet), with: func(testing.TB, *topo.Topology) doctor.Options { return doctor.Options{GIDIndex: new(5)} }, severity: doctor.Error, text: "--gid-index 5: the port has no GID"},
 			"its address is gone": {found: told(withoutAddress, "NCCL_IB_GID_INDEX", "3", "/proc/self/environ"), severity: doctor.Error, text: "NCCL_IB_GID_INDEX=3: the port has no GID", subjects: []topo.ID{"port:mlx5_0/1"}},
 			"of another address": {found: told(variant(ethernet, "set sys/class/infiniband/mlx5_0/ports/1/gids/3 0000:0000:0000:0000:0000:ffff:0a63:6301"), "NCCL_IB_GID_INDEX", "3", "/proc/self/environ"),
@@ -611,7 +611,7 @@ var elsewhere = []struct {
 }{
 	{"a GID index that is read beyond what was looked at", "gid-index-wrong", doctor.CouldNotCheck, edited(told(named(ethernet), "MC_GID_INDEX", "200", "/proc/self/environ"),
 		func(t *topo.Topology) { t.Ports[0].GIDsRead, t.Ports[1].GIDsRead = new(20), new(20) })},
-	{"types of GIDs that are not told", "gid-index-wrong", doctor.CouldNotCheck, told(edited(named(ethernet), noGIDTypes), "MC_GID_INDEX", "3", "/proc/self/environ")},
+	{"types of GIDs that are not known", "gid-index-wrong", doctor.CouldNotCheck, told(edited(named(ethernet), noGIDTypes), "MC_GID_INDEX", "3", "/proc/self/environ")},
 	{"the environment wins over files", "gid-index-wrong", doctor.OK, told(named(ethernet), "NCCL_IB_GID_INDEX", "7", "/etc/nccl.conf", "NCCL_IB_GID_INDEX", "3", "/proc/self/environ")},
 	{"no index for InfiniBand", "gid-index-wrong", doctor.NotApplicable, told(named(healthy), "NCCL_IB_GID_INDEX", "7", "/proc/self/environ")},
 	{"nothing is set", "gid-index-wrong", doctor.NotApplicable, named(ethernet)},
@@ -730,9 +730,9 @@ func TestWords(t *testing.T) {
 		has, lacks string
 	}{
 		"an empty link":            {"implausible-bridge-link", invented, "report a link, which the hypervisor invented", "report ,"},
-		"an unknown maximum":       {"implausible-bridge-link", invented, "the maximum, which is not told here", "not that low"},
+		"an unknown maximum":       {"implausible-bridge-link", invented, "the maximum, which is not known here", "not that low"},
 		"a known maximum":          {"implausible-bridge-link", named("vm-flat"), "not that low", "not told here"},
-		"a card that is not told":  {"nic-slot-limited", mute, "compare what the card and its slot can do", "can do no more"},
+		"a card that is not known": {"nic-slot-limited", mute, "compare what the card and its slot can do", "can do no more"},
 		"a card that can do more":  {"nic-slot-limited", narrow, "move the card, which can do gen5 x16", "compare"},
 		"a card that cannot":       {"nic-slot-limited", variant(healthy, "change 0000:19:00.0 link gen3x16"), "the card itself can do no more", "compare"},
 		"C2C of the driver":        {"c2c-path", named("gb200-tray"), "nvmlDeviceGetFieldValues (C2C links)", "c2c[0]"},

@@ -9,7 +9,7 @@ import (
 	"github.com/topoctl/topoctl/internal/base/text"
 )
 
-// nvidia lists the NVIDIA GPUs, and those whose vendor is not told.
+// nvidia lists the NVIDIA GPUs, and those whose vendor is not known.
 func (h *host) nvidia() []*topo.GPU {
 	var out []*topo.GPU
 	for i := range h.t.GPUs {
@@ -40,7 +40,7 @@ func (h *host) linkCount(g topo.ID) (n int) {
 // unasked says why something that NVML tells is not known.
 func (h *host) unasked() string {
 	if h.imported() {
-		return "is not told"
+		return "is not known"
 	}
 	return "is not known: NVML did not answer"
 }
@@ -60,7 +60,7 @@ var nvlinkMissing = Check{
 	Code: "nvlink-missing", Severity: Error,
 	Title: "every GPU that should have NVLinks has some that are active",
 	Judged: "GPUs without an active NVLink on a host with NVSwitches are an error; GPUs without one beside GPUs of the same model " +
-		"that have some are a warning. Without NVML nothing tells.",
+		"that have some are a warning. Without NVML this is not known.",
 	Facts: "NVML (nvmlDeviceGetNvLinkState), NVSwitches in /sys/bus/pci/devices",
 	Fix:   "Start NVIDIA's fabric manager in the version of the driver (systemctl status nvidia-fabricmanager); look at nvidia-smi nvlink -s and dmesg.",
 	run:   checkNVLinkMissing,
@@ -258,7 +258,7 @@ func (h *host) refusal(a, b topo.ID) (Severity, string) {
 	case topo.ClassNV:
 		return Error, "beside an NVLink, NCCL stops there"
 	case topo.ClassPIX, topo.ClassPXB:
-		return Warning, "below a common PCIe switch, transfers take the way over host memory"
+		return Warning, "below a common PCIe switch, transfers go through host memory"
 	}
 	return Info, "between GPUs without a link or switch in common"
 }

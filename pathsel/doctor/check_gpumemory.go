@@ -52,7 +52,7 @@ func checkGPUDriver(h *host) outcome {
 		}
 		o.find(f)
 	}
-	o.lackOf(untold, "the driver is not told", h.lookAgain())
+	o.lackOf(untold, "the driver is not known", h.lookAgain())
 	o.note = text.Plural(len(h.t.GPUs), "GPU")
 	return o
 }
@@ -74,7 +74,7 @@ var noGDRPath = Check{
 	Code: "no-gdr-path", Severity: Error,
 	Title: "RDMA devices can reach GPU memory (GPUDirect RDMA)",
 	Judged: "NVIDIA: the module nvidia_peermem (or nv_peer_mem) is loaded, or the kernel module is the open one and the kernel is 5.12 or newer (dma-buf). " +
-		"Neither is an error, and so is dma-buf alone where a device that was tried on the running host does not register them; EFA has efa_nv_peermem, or none in older drivers, which cannot be told. dma-buf alone is info, because older programs only know peer memory. GeForce GPUs have neither. " +
+		"Neither is an error, and so is dma-buf alone where a device that was tried on the running host does not register them; EFA has efa_nv_peermem, or none in older drivers, which cannot be seen. dma-buf alone is info, because older programs only know peer memory. GeForce GPUs have neither. " +
 		"Of AMD and Intel GPUs the kernel's configuration decides, which is not read.",
 	Facts:       "/sys/module, /proc/driver/nvidia/version, the kernel's release, ibv_reg_dmabuf_mr",
 	Fix:         "modprobe nvidia_peermem (after the RDMA modules), or install the driver's open kernel module.",
@@ -116,7 +116,7 @@ func checkGDR(h *host) outcome {
 func (h *host) nvidiaGDR(o *outcome, gpus []topo.ID) {
 	s := h.t.Host.Software
 	if s == nil {
-		o.lackOf(gpus, "kernel modules are not told", h.lookAgain())
+		o.lackOf(gpus, "kernel modules are not known", h.lookAgain())
 		return
 	}
 	const version = "/proc/driver/nvidia/version"
@@ -147,13 +147,13 @@ func (h *host) nvidiaGDR(o *outcome, gpus []topo.ID) {
 			Text: "dma-buf is the only way from RDMA devices to GPU memory (open kernel module, kernel " + kernel + "): programs must know it",
 			Fix:  "nothing for programs that register dma-buf (current NCCL, UCX, NIXL); for older ones modprobe nvidia_peermem"})
 	case s.Modules == nil:
-		o.lackOf(gpus, "kernel modules are not told, so whether nvidia_peermem is loaded", h.lookAgain())
+		o.lackOf(gpus, "kernel modules are not known, so whether nvidia_peermem is loaded", h.lookAgain())
 	case !slices.Contains(s.Modules, "nvidia"):
 		o.lackOf(gpus, "NVIDIA's driver is not loaded, so there is nothing to reach", "see gpu-driver-missing")
 	case efa:
 		o.lackOf(gpus, "efa_nv_peermem is not loaded, but older EFA drivers do without it", "cat /sys/class/infiniband/DEV/gdr on the host (1: there is a path); modprobe efa_nv_peermem")
 	case s.GPUModule == "" || open && !known:
-		o.lackOf(gpus, "nvidia_peermem is not loaded, and whether dma-buf is there is not told", h.lookAgain())
+		o.lackOf(gpus, "nvidia_peermem is not loaded, and whether dma-buf is there is not known", h.lookAgain())
 	default:
 		why := "the kernel module is the proprietary one"
 		if open {
@@ -230,7 +230,7 @@ func checkIOMMU(h *host) outcome {
 		o.find(Finding{Severity: Warning, Subjects: translated, Text: sentence, Evidence: evidence,
 			Fix: "boot with " + option + ", if no virtual machine and no security policy needs translation"})
 	}
-	o.lackOf(untold, "the type of the IOMMU group is not told", h.lookAgain())
+	o.lackOf(untold, "the type of the IOMMU group is not known", h.lookAgain())
 	o.note = text.Plural(looked, "device")
 	if guest, _ := h.guest(); guest {
 		o.note += ", as the guest sees it"
@@ -279,7 +279,7 @@ func (h *host) passthrough() (yes, told bool) {
 
 var registrationRefused = Check{
 	Code: "registration-refused", Severity: Error,
-	Title: "every RDMA device that can be opened takes memory to register",
+	Title: "memory can be registered with every RDMA device that can be opened",
 	Judged: "On the running host each device is opened by libibverbs and given one page, then 16 MiB of host memory, for a moment. A refusal or no answer is an error; the finding says what the error number means. " +
 		"Devices that this process may not open are left to uverbs-inaccessible.",
 	Facts:       "ibv_open_device, ibv_query_device, ibv_alloc_pd and ibv_reg_mr, on the running host only; they need libibverbs and a topoctl built with cgo",
@@ -375,11 +375,11 @@ func (h *host) refused(r *topo.RDMADevice, a *replies.VerbsDevice) *Finding {
 	cause, fix := h.meaning(x.Failed.Errno, x.Bytes)
 	f.Text = fmt.Sprintf("the device refuses to register %s with %s: %s", units.Bytes(x.Bytes), word(x.Failed), cause)
 	if i > 0 {
-		f.Text += fmt.Sprintf(" (it takes %s)", units.Bytes(a.Registrations[i-1].Bytes))
+		f.Text += fmt.Sprintf(" (it accepts %s)", units.Bytes(a.Registrations[i-1].Bytes))
 	}
 	f.Evidence, f.Fix = []string{saying(fmt.Sprintf("%s of %s", x.Failed.Verb, units.Bytes(x.Bytes)), word(x.Failed))}, fix
 	if a.MaxMRBytes != nil && *a.MaxMRBytes < x.Bytes {
-		f.Text = fmt.Sprintf("the device refuses to register %s: the largest region that it takes is %s", units.Bytes(x.Bytes), units.Bytes(*a.MaxMRBytes))
+		f.Text = fmt.Sprintf("the device refuses to register %s: the largest region that it accepts is %s", units.Bytes(x.Bytes), units.Bytes(*a.MaxMRBytes))
 		f.Fix = "make regions no larger than that"
 		f.Evidence = append(f.Evidence, "ibv_query_device max_mr_size = "+fmt.Sprint(*a.MaxMRBytes))
 	}
@@ -395,9 +395,9 @@ func (h *host) meaning(errno string, bytes int64) (cause, fix string) {
 	case errno == "EPERM" && limited && limit == 0 || errno == "EPERM" && bytes > 0 && limited:
 		return "this process may not lock any memory", see
 	case errno == "ENOMEM" && limited && limit < max(bytes, leastLocked):
-		return "the limit on locked memory, " + units.Bytes(limit) + " with all that is locked already, does not hold it", see
+		return "the limit on locked memory, " + units.Bytes(limit) + " for everything that is locked, is too low for it", see
 	case errno == "ENOMEM" && h.lockLimitUnknown():
-		return "the limit on locked memory, which is not told, does not hold it, or the device has no room for it", "ulimit -l in the program's place; " + see
+		return "the limit on locked memory, which is not known, may be too low for it, or the device has no room for it", "ulimit -l in the program's place; " + see
 	case errno == "ENOMEM":
 		return "the device or the kernel has no room for it: no free memory regions or pages", "look at what else is registered (rdma resource show mr), at free memory and huge pages, and at dmesg"
 	case errno == "EPERM", errno == "EACCES":
@@ -448,8 +448,8 @@ const leastLocked = 16 << 20
 var memlock = Check{
 	Code: "memlock", Severity: Error,
 	Title: "programs may lock as much memory as they register with RDMA devices",
-	Judged: "The soft limit on locked memory of the process that looked, on hosts with RDMA devices. Registered memory is locked, queues too. " +
-		"Less than 16 MiB is an error: that does not hold the queues of a few connections and one small region. Other limits below the memory of the host are a warning. " +
+	Judged: "The soft limit on locked memory of the process that ran topoctl, on hosts with RDMA devices. Registered memory is locked, queues too. " +
+		"Less than 16 MiB is an error: it is too little for the queues of a few connections and one small region. Other limits below the memory of the host are a warning. " +
 		"A process with CAP_IPC_LOCK outside of user namespaces (root) has no limit: info, because programs of other users do. Services have limits of their own.",
 	Facts: "Max locked memory in /proc/self/limits, CapEff in /proc/self/status, /proc/self/uid_map",
 	Fix:   "ulimit -l unlimited; for good: memlock in /etc/security/limits.d, LimitMEMLOCK=infinity in the unit, --ulimit memlock=-1 for containers.",
@@ -463,7 +463,7 @@ func checkMemlock(h *host) outcome {
 	var o outcome
 	s := h.t.Host.Software
 	if s == nil || s.Memlock == nil {
-		o.lack("the limit on locked memory is not told", h.onHost())
+		o.lack("the limit on locked memory is not known", h.onHost())
 		return o
 	}
 	m := s.Memlock
@@ -489,16 +489,16 @@ func (h *host) smallMemlock(m *topo.Memlock) Finding {
 	if m.Exempt != nil && *m.Exempt {
 		f.Severity = Info
 		f.Evidence = append(f.Evidence, "/proc/self/status CapEff has CAP_IPC_LOCK")
-		f.Text = fmt.Sprintf("the limit on locked memory is %s, which does not hold for the process that looked (CAP_IPC_LOCK): a program of another user may register no more than that", units.Bytes(limit))
+		f.Text = fmt.Sprintf("the limit on locked memory is %s; it does not apply to the process that ran topoctl (CAP_IPC_LOCK), but programs of other users cannot register more than that", units.Bytes(limit))
 		return f
 	}
-	f.Text = fmt.Sprintf("the process that looked may lock %s: registering more than that with an RDMA device fails", units.Bytes(limit))
+	f.Text = fmt.Sprintf("the process that ran topoctl may lock %s: registering more than that with an RDMA device fails", units.Bytes(limit))
 	switch {
 	case m.Exempt == nil:
 		f.Text += ", unless the program has CAP_IPC_LOCK"
 	case limit < leastLocked:
 		f.Severity = Error
-		f.Text += fmt.Sprintf("; less than %s do not hold the queues of a few connections and one small region", units.Bytes(leastLocked))
+		f.Text += fmt.Sprintf("; less than %s is too little for the queues of a few connections and one small region", units.Bytes(leastLocked))
 	}
 	return f
 }
@@ -614,7 +614,7 @@ func checkACS(h *host) outcome {
 	case guest:
 		o.lack("a guest does not see the PCIe switches of its host", "look at ACS on the host of the virtual machine")
 	case len(ports) == 0 && !known:
-		o.lack("no switch is visible, and whether the host is a virtual machine is not told", h.lookAgain())
+		o.lack("no switch is visible, and whether the host is a virtual machine is not known", h.lookAgain())
 	case len(ports) == 0:
 		o.absent = "no GPU shares a PCIe switch with another GPU or an RDMA NIC"
 	}

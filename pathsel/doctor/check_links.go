@@ -144,7 +144,7 @@ func checkDegraded(h *host) outcome {
 		return notApplicable("no GPU, NIC or drive with a PCIe link")
 	}
 	o.note = text.Plural(looked, "link")
-	o.lackOf(unknown, "current or maximum link state is not told", h.linkHow())
+	o.lackOf(unknown, "current or maximum link state is not known", h.linkHow())
 	o.lackOf(hidden, "runs below what the device can do, and what the slot above can do is not visible", "look at the hypervisor's host, or at a sister machine")
 	o.lackOf(idle, "full width, reduced speed: an idle GPU does that, and so does a degraded link", "run topoctl again while the GPU works")
 	return o
@@ -259,7 +259,7 @@ func checkDisagrees(h *host) outcome {
 			Evidence: places(pciFile(e.dev, file, ""), pciFile(e.up, file, "")),
 			Fix:      "look again; if it stays, reseat the card and update firmware and kernel"})
 	}
-	o.lackOf(unknown, "the current link state of one end or both is not told", h.linkHow())
+	o.lackOf(unknown, "the current link state of one end or both is not known", h.linkHow())
 	if looked == 0 && len(unknown) == 0 {
 		if h.imported() && len(h.t.PCIDevices) == 0 {
 			o.lack("the input has no PCIe links", h.lookAgain())
@@ -317,7 +317,7 @@ func checkImplausible(h *host) outcome {
 		o.find(h.inventedLinks(fine, Info, true))
 	}
 	if !known && len(low)+len(fine) == 0 {
-		o.lack("whether the host is a virtual machine is not told", h.lookAgain())
+		o.lack("whether the host is a virtual machine is not known", h.lookAgain())
 	}
 	return o
 }
@@ -388,10 +388,10 @@ func (h *host) inventedLinks(bridges []*topo.PCIDevice, severity Severity, sure 
 	}
 	fix := "nothing to do here: topoctl does not count them, and NCCL reads the maximum, which is not that low"
 	if slices.ContainsFunc(bridges, func(d *topo.PCIDevice) bool { return !h.maxTold(d) }) {
-		fix = "topoctl does not count them; NCCL reads the maximum, which is not told here of all: look at max_link_speed and max_link_width of the bridges"
+		fix = "topoctl does not count them; NCCL reads the maximum, which is not known here for all of them: look at max_link_speed and max_link_width of the bridges"
 	}
 	if severity == Warning {
-		fix = "NCCL takes them for true: topoctl export nccl-xml > topo.xml, and set NCCL_TOPO_FILE=topo.xml"
+		fix = "NCCL believes them: topoctl export nccl-xml > topo.xml, and set NCCL_TOPO_FILE=topo.xml"
 	}
 	return Finding{Severity: severity, Subjects: list, Text: sentence, Evidence: places(pciFile(d, file, "")), Fix: fix}
 }

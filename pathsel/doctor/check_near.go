@@ -294,7 +294,7 @@ func checkRoles(h *host) outcome {
 		}
 		o.find(f)
 	})
-	o.lackOf(untold, "too little is told of the device to know what it is for", h.lookAgain())
+	o.lackOf(untold, "too little is known about the device to say what it is for", h.lookAgain())
 	o.note = text.Plural(len(ports), "RDMA device")
 	return o
 }
@@ -319,7 +319,7 @@ var dpu = Check{
 	Judged: "BlueField functions, and representors of virtual functions. A DPU in DPU mode has its own operating system between the port and the host. " +
 		"Representors stand for virtual functions and are never counted as NICs.",
 	Facts: "vendor and device in /sys/bus/pci/devices, phys_port_name in /sys/class/net, DMI product",
-	Fix:   "mlxconfig -d BDF q INTERNAL_CPU_OFFLOAD_ENGINE tells DPU mode (0) from NIC mode (1).",
+	Fix:   "mlxconfig -d BDF q INTERNAL_CPU_OFFLOAD_ENGINE shows DPU mode (0) or NIC mode (1).",
 	run:   checkDPU,
 }
 
@@ -353,7 +353,7 @@ func checkDPU(h *host) outcome {
 			Text: fmt.Sprintf("%s: stand-ins for virtual functions on a switch inside the NIC, not counted as NICs", text.Plural(len(stand), "representor")),
 			Fix:  "leave them out of lists of interfaces"})
 	}
-	o.lackOf(untold, "vendor and device of the function are not told", h.lookAgain())
+	o.lackOf(untold, "vendor and device of the function are not known", h.lookAgain())
 	if len(network) == 0 {
 		o.absent = "no NIC on PCI"
 	}
@@ -380,7 +380,7 @@ func (h *host) networkFunctions() []*topo.PCIDevice {
 func (h *host) dpu(name string, functions []*topo.PCIDevice) Finding {
 	f := Finding{Severity: Info, Subjects: functionIDs(functions), Evidence: places(pciFile(functions[0], "device", string(functions[0].Device))),
 		Text: fmt.Sprintf("%s of %s: in DPU mode its own system stands between these ports and the host, which is not visible from here", text.Plural(len(functions), "function"), name),
-		Fix:  "mlxconfig -d " + functions[0].BDF.String() + " q INTERNAL_CPU_OFFLOAD_ENGINE tells the mode"}
+		Fix:  "mlxconfig -d " + functions[0].BDF.String() + " q INTERNAL_CPU_OFFLOAD_ENGINE shows the mode"}
 	if strings.Contains(h.t.Host.Product, "BlueField") {
 		f.Text = fmt.Sprintf("this is the DPU itself (%s): its ports serve the host beside it, which is not visible from here", h.t.Host.Product)
 		f.Fix = "run topoctl on the host too"

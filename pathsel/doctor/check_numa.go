@@ -61,7 +61,7 @@ func (h *host) nodesHow() string {
 var numaUnknown = Check{
 	Code: "numa-unknown", Severity: Warning,
 	Title: "the NUMA node of every GPU and NIC is known",
-	Judged: "On hosts with several NUMA nodes: a GPU or RDMA device whose numa_node is -1 and for which nothing else tells is a warning; " +
+	Judged: "On hosts with several NUMA nodes: a GPU or RDMA device whose numa_node is -1 and which nothing else reports is a warning; " +
 		"one whose node was taken from elsewhere (local CPUs, the bridge above) is info.",
 	Facts: "numa_node and local_cpulist in /sys/bus/pci/devices, cpulistaffinity of the bus",
 	Fix:   "Update the firmware (its ACPI tables lack _PXM), turn NUMA on in the set-up; in a guest, have the hypervisor expose it.",
@@ -107,15 +107,15 @@ func checkNUMA(h *host) outcome {
 	}
 	if len(unknown) > 0 {
 		o.find(Finding{Severity: Warning, Subjects: residentIDs(unknown), Evidence: places(pciFile(unknown[0].dev, "numa_node", "-1")),
-			Text: fmt.Sprintf("the kernel does not know the NUMA node of %s (-1): near and far cannot be told, programs pick NICs and CPUs blindly", text.Plural(len(unknown), "device")),
+			Text: fmt.Sprintf("the kernel does not know the NUMA node of %s (-1): near and far are not known, programs pick NICs and CPUs blindly", text.Plural(len(unknown), "device")),
 			Fix:  "update the firmware, turn NUMA on in its set-up; in a guest, the hypervisor must expose the nodes of passed-through devices"})
 	}
 	guessed.each(func(from string, devices []resident) {
 		o.find(Finding{Severity: Info, Subjects: residentIDs(devices), Evidence: places(pciFile(devices[0].dev, "numa_node", "")),
-			Text: fmt.Sprintf("the kernel does not tell the NUMA node of %s; topoctl takes it from %s, other programs do not", text.Plural(len(devices), "device"), from),
+			Text: fmt.Sprintf("the kernel does not report the NUMA node of %s; topoctl takes it from %s, other programs do not", text.Plural(len(devices), "device"), from),
 			Fix:  "update the firmware, so that other programs see it too"})
 	})
-	o.lackOf(untold, "the NUMA node is not told", h.lookAgain())
+	o.lackOf(untold, "the NUMA node is not known", h.lookAgain())
 	o.note = text.Plural(len(list), "device")
 	return o
 }
@@ -146,7 +146,7 @@ type socketShare struct {
 }
 
 // socketsOf gives the socket of each NUMA node with CPUs, and the sockets; a node
-// whose package is not told is a socket of its own.
+// whose package is not known is a socket of its own.
 func (h *host) socketsOf() (of map[int]int, sockets []int) {
 	of = map[int]int{}
 	for i := range h.t.NUMANodes {
@@ -195,7 +195,7 @@ func checkSockets(h *host) outcome {
 		o.lack("one NUMA node is listed and no socket, so how many sockets the host has is not known", h.nodesHow())
 		return o
 	case len(sockets) == 1:
-		o.lack(fmt.Sprintf("the list of NUMA nodes does not tell which of %s a device hangs from", text.Plural(len(h.t.Packages), "socket")), h.nodesHow())
+		o.lack(fmt.Sprintf("the list of NUMA nodes does not say which of %s a device hangs from", text.Plural(len(h.t.Packages), "socket")), h.nodesHow())
 		return o
 	}
 	shares := map[int]*socketShare{}

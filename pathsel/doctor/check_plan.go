@@ -43,7 +43,7 @@ func (h *host) plan() (*pathsel.Plan, *outcome) {
 		return nil, &o
 	}
 	if len(doubt) > 0 {
-		o.lackOf(doubt, "the state of the port is not told, so whether it takes part", h.lookAgain())
+		o.lackOf(doubt, "the state of the port is not known, so whether it takes part", h.lookAgain())
 		return nil, &o
 	}
 	return p, nil

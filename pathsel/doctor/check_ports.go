@@ -42,7 +42,7 @@ func checkPortDown(h *host) outcome {
 			o.find(h.downPort(p, state))
 		}
 	}
-	o.lackOf(untold, "the state of the port is not told", h.lookAgain())
+	o.lackOf(untold, "the state of the port is not known", h.lookAgain())
 	if looked+len(untold) == 0 {
 		return notApplicable("no RDMA port")
 	}
@@ -416,7 +416,7 @@ func checkUsable(h *host) outcome {
 		}
 		o.find(h.unusable(list, Warning, "no port of the RDMA hardware can be used, so data goes by TCP: "))
 	case certain == 0:
-		o.lack("the states of the ports are not told", h.lookAgain())
+		o.lack("the states of the ports are not known", h.lookAgain())
 	}
 	o.note = fmt.Sprintf("%d of %s", usable, text.Plural(len(ports), "port"))
 	return o

@@ -70,7 +70,7 @@ func checkRates(h *host) outcome {
 		f.Text = layer + " data ports have different rates: " + strings.Join(parts, "; ") + ": even shares run at the pace of the slowest"
 		o.find(f)
 	})
-	o.lackOf(untold, "the rate of the port is not told", h.rateHow(untold))
+	o.lackOf(untold, "the rate of the port is not known", h.rateHow(untold))
 	if looked < 2 && len(untold) < 2 {
 		o.missing = nil // nothing to compare it with
 		return notApplicable("fewer than two RDMA data ports that are up")
@@ -104,7 +104,7 @@ var mixedLinkLayer = Check{
 	Code: "mixed-link-layer", Severity: Warning,
 	Title: "the RDMA ports that are up have one link layer",
 	Judged: "InfiniBand and Ethernet side by side. A warning where both seem made for data; info where the ports of one kind are recognised as " +
-		"storage or management, because topoctl leaves those out and other programs have to be told.",
+		"storage or management, because topoctl leaves those out and other programs need to be configured.",
 	Facts: "link_layer in /sys/class/infiniband/DEV/ports/N; the roles of NICs",
 	Fix:   "NCCL_IB_HCA, UCX_NET_DEVICES, Mooncake's device list: topoctl export writes them.",
 	run:   checkLayers,
@@ -203,7 +203,7 @@ func checkFirmware(h *host) outcome {
 		o.find(f)
 	})
 	if len(untold) > 1 {
-		o.lackOf(untold, "firmware or board is not told", h.lookAgain())
+		o.lackOf(untold, "firmware or board is not known", h.lookAgain())
 	}
 	if looked < 2 && len(untold) < 2 {
 		return notApplicable("fewer than two NICs with a board and firmware of their own")

@@ -35,15 +35,15 @@ func onlyData(ports []*pathsel.Port) []*pathsel.Port {
 	return slices.DeleteFunc(slices.Clone(ports), func(p *pathsel.Port) bool { return p.Role != pathsel.RoleData })
 }
 
-// lackLayers notes ports whose link layer is not told.
+// lackLayers notes ports whose link layer is not known.
 func (o *outcome) lackLayers(h *host, untold []topo.ID) {
-	o.lackOf(untold, "the link layer of the port is not told", h.lookAgain())
+	o.lackOf(untold, "the link layer of the port is not known", h.lookAgain())
 }
 
 var gidMissing = Check{
 	Code: "gid-missing", Severity: Error,
 	Title:  "every RDMA port that is up has GIDs",
-	Judged: "An ACTIVE port whose GID table is empty cannot be connected to. EFA and iWARP have no need of GIDs.",
+	Judged: "An ACTIVE port whose GID table is empty cannot be connected to. EFA and iWARP do not need GIDs.",
 	Facts:  "gids in /sys/class/infiniband/DEV/ports/N",
 	Fix:    "RoCE: bring its interface up and give it an address; in a container, the interface must be in the same network namespace.",
 	run:    checkGIDs,
@@ -71,7 +71,7 @@ func checkGIDs(h *host) outcome {
 		}
 		looked++
 	}
-	o.lackOf(untold, "the GID table is not told", h.lookAgain())
+	o.lackOf(untold, "the GID table is not known", h.lookAgain())
 	if looked+len(untold) == 0 {
 		return notApplicable("no RDMA port that is up and needs GIDs")
 	}
@@ -122,7 +122,7 @@ func checkRoutable(h *host) outcome {
 		}
 	}
 	o.lackLayers(h, layers)
-	o.lackOf(untold, "the GIDs or their types are not told", h.lookAgain())
+	o.lackOf(untold, "the GIDs or their types are not known", h.lookAgain())
 	if len(ports)+len(layers) == 0 {
 		return notApplicable("no RoCE port is up")
 	}
@@ -223,7 +223,7 @@ func checkGIDIndex(h *host) outcome {
 		o.find(f)
 	}
 	o.lackLayers(h, layers)
-	o.lackOf(untold, "the GIDs or their types are not told", h.lookAgain())
+	o.lackOf(untold, "the GIDs or their types are not known", h.lookAgain())
 	if looked < 2 && len(untold)+len(layers) == 0 {
 		return notApplicable("fewer than two RoCE data ports with such a GID")
 	}
@@ -283,7 +283,7 @@ func checkTrafficClass(h *host) outcome {
 	}
 	o.lackLayers(h, layers)
 	if len(nofile) > 0 {
-		o.lackOf(ids(nofile), "no file tells the traffic class: without NVIDIA's driver package each program sets its own",
+		o.lackOf(ids(nofile), "no file shows the traffic class: without NVIDIA's driver package each program sets its own",
 			"look at NCCL_IB_TC or UCX_IB_TRAFFIC_CLASS of the programs, and at the switches' settings")
 	}
 	if len(ports)+len(layers) == 0 {
@@ -349,7 +349,7 @@ func (h *host) chosenIndices(o *outcome) (list []chosenIndex, told bool) {
 		case x.Value == "" || x.Value == "auto" || err == nil && c.index < 0:
 		case err != nil:
 			o.find(Finding{Severity: Warning, Evidence: []string{saying(x.Where, c.says())},
-				Text: fmt.Sprintf("%s is no GID index: a program takes it for 0 or refuses to start", c.says()), Fix: c.undo() + ", or set a number"})
+				Text: fmt.Sprintf("%s is not a GID index: programs read it as 0 or refuse to start", c.says()), Fix: c.undo() + ", or set a number"})
 		default:
 			list = append(list, c)
 		}
@@ -360,12 +360,12 @@ func (h *host) chosenIndices(o *outcome) (list []chosenIndex, told bool) {
 
 var gidIndexWrong = Check{
 	Code: "gid-index-wrong", Severity: Error,
-	Title: "the GID index that programs are told to use is a good one on every RoCE data port",
+	Title: "the GID index that programs are told to use works on every RoCE data port",
 	Judged: "Each GID index that is set, on each RoCE data port that is up. An index without a GID is an error: connections from there fail. " +
 		"One of RoCE v1, of a link-local address, or of an address that the interface does not have, is a warning. " +
 		"Looked at are NCCL_IB_GID_INDEX, NVSHMEM_IB_GID_INDEX, UCX_IB_GID_INDEX and MC_GID_INDEX, and the index of --gid-index; -1 and auto choose nothing. " +
-		"It does not apply where none is set. sudo takes the environment away: run doctor as the programs are run.",
-	Facts: "the environment of the process that looked (/proc/self/environ), /etc/nccl.conf, /etc/ucx/ucx.conf; gids, gid_attrs/types and gid_attrs/ndevs in /sys/class/infiniband/DEV/ports/N; addresses by netlink",
+		"It does not apply where none is set. sudo clears the environment: run doctor the way the programs are run.",
+	Facts: "the environment of the process that ran topoctl (/proc/self/environ), /etc/nccl.conf, /etc/ucx/ucx.conf; gids, gid_attrs/types and gid_attrs/ndevs in /sys/class/infiniband/DEV/ports/N; addresses by netlink",
 	Fix:   "Unset it, so that programs choose by themselves, or set the index that the finding names. A GID that is gone comes back with the address of its interface: ip addr add.",
 	run:   checkWrongIndex,
 }
@@ -379,7 +379,7 @@ func checkWrongIndex(h *host) outcome {
 	}
 	chosen, told := h.chosenIndices(&o)
 	if !told {
-		o.lack("whether programs are told a GID index is not known: their environment is not", h.onHost())
+		o.lack("whether programs are given a GID index is not known, because their environment is not", h.onHost())
 	}
 	if len(chosen) == 0 {
 		if told && len(o.findings) == 0 {
@@ -403,7 +403,7 @@ func checkWrongIndex(h *host) outcome {
 		}
 	}
 	o.lackLayers(h, layers)
-	o.lackOf(untold, "the GIDs or their types are not told", h.lookAgain())
+	o.lackOf(untold, "the GIDs or their types are not known", h.lookAgain())
 	o.lackOf(unread, "the GID table was not read that far: discovery stops after 16 unused entries", "read the entry below /sys/class/infiniband/DEVICE/ports/N/gids on the host")
 	var names []string
 	for i := range chosen {
@@ -638,7 +638,7 @@ var pkeyMismatch = Check{
 	Title:  "InfiniBand data ports are full members of the same partitions",
 	Judged: "Ports whose keys are all limited (two limited members cannot talk to each other), and ports whose set of keys differs from the others.",
 	Facts:  "pkeys in /sys/class/infiniband/DEV/ports/N",
-	Fix:    "Ask who runs the subnet manager (partitions.conf, UFM).",
+	Fix:    "Ask whoever runs the subnet manager (partitions.conf, UFM).",
 	run:    checkPKeys,
 }
 
@@ -662,11 +662,11 @@ func checkPKeys(h *host) outcome {
 		if !slices.ContainsFunc(x.PKeys, func(k topo.HexID) bool { return k.Uint()&fullMember != 0 }) {
 			o.find(Finding{Severity: Warning, Subjects: []topo.ID{p.ID}, Evidence: places(h.portFile(p, "pkeys/0", keys[0])),
 				Text: "a limited member of every partition (" + text.Join(keys, mostNames) + "): it cannot talk to other limited members",
-				Fix:  "ask who runs the subnet manager for full membership (partitions.conf, UFM)"})
+				Fix:  "ask whoever runs the subnet manager for full membership (partitions.conf, UFM)"})
 		}
 	}
 	if len(by.order) > 1 {
-		f := Finding{Severity: Warning, Fix: "ask who runs the subnet manager; a program that uses one partition key index gets different partitions"}
+		f := Finding{Severity: Warning, Fix: "ask whoever runs the subnet manager; a program that uses one partition key index gets different partitions"}
 		var parts []string
 		by.each(func(keys string, ports []*pathsel.Port) {
 			parts = append(parts, keys+" on "+text.Join(names(ports), mostNames))
@@ -676,7 +676,7 @@ func checkPKeys(h *host) outcome {
 		f.Text = "data ports are in different partitions: " + strings.Join(parts, "; ")
 		o.find(f)
 	}
-	o.lackOf(untold, "the partition keys are not told", h.lookAgain())
+	o.lackOf(untold, "the partition keys are not known", h.lookAgain())
 	if looked+len(untold) == 0 {
 		return notApplicable("no InfiniBand data port is up")
 	}
@@ -724,7 +724,7 @@ func (h *host) verbsPort(p *pathsel.Port) *replies.VerbsPort {
 var mtuActive = Check{
 	Code: "mtu-active", Severity: Warning,
 	Title: "RoCE ports send RDMA packets as large as the MTU of their interface allows",
-	Judged: "The active MTU of each RoCE port that is up, as libibverbs tells it, against the largest of 256, 512, 1024, 2048 and 4096 bytes that fits the MTU of its interface with 96 bytes of headers, " +
+	Judged: "The active MTU of each RoCE port that is up, as libibverbs reports it, against the largest of 256, 512, 1024, 2048 and 4096 bytes that fits the MTU of its interface with 96 bytes of headers, " +
 		"and that the device can do.",
 	Facts:       "ibv_query_port active_mtu and max_mtu, on the running host only; mtu in /sys/class/net",
 	Fix:         "ip link set DEV down and up, so that the driver takes the interface's MTU over; restart the programs, for connections keep the packet size that they began with.",
@@ -767,11 +767,11 @@ func checkActiveMTU(h *host) outcome {
 	}
 	o.lackLayers(h, layers)
 	if len(untold) > 0 {
-		why, how := "the packet size of the port is told by libibverbs, on the running host only", h.onHost()
+		why, how := "libibverbs reports the packet size of the port, on the running host only", h.onHost()
 		switch {
 		case h.verbs == nil:
 		case h.verbs.Unavailable == "":
-			why, how = "libibverbs did not tell the packet size of the port", "see registration-refused, uverbs-inaccessible"
+			why, how = "libibverbs did not report the packet size of the port", "see registration-refused, uverbs-inaccessible"
 		default:
 			why, how = "the packet size of the port was not asked for: "+h.verbs.Unavailable, h.withVerbs()
 		}

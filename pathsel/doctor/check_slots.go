@@ -83,8 +83,8 @@ func checkSlots(h *host) outcome {
 			links = append(links, p.ID)
 		}
 	}
-	o.lackOf(rates, "the rate of the port is not told", h.rateHow(rates))
-	o.lackOf(links, "a PCIe link on the way to the port is not told", h.lookAgain())
+	o.lackOf(rates, "the rate of the port is not known", h.rateHow(rates))
+	o.lackOf(links, "a PCIe link on the way to the port is not known", h.lookAgain())
 	if len(ports) == 0 {
 		if h.imported() && len(h.t.PCIDevices) == 0 && len(h.t.RDMADevices) > 0 {
 			o.lack("the input has no PCIe links and no port rates", h.lookAgain())
@@ -117,7 +117,7 @@ func (h *host) slotFinding(p *pathsel.Port, l *topo.Link, lane topo.LaneRate, ow
 	said, slot := ends.Below, ends.Above
 	switch {
 	case said.MaxSpeedMTs == nil || said.MaxWidth == nil || slot.MaxSpeedMTs == nil || slot.MaxWidth == nil:
-		f.Fix = "compare what the card and its slot can do, one of them is not told here; until then plan with " + h.rate(lane.BytesPerSec)
+		f.Fix = "compare what the card and its slot can do, one of them is not known here; until then plan with " + h.rate(lane.BytesPerSec)
 	case topo.PCIeRate(*said.MaxSpeedMTs, *said.MaxWidth) <= lane.BytesPerSec:
 		f.Fix = "the card itself can do no more: plan with " + h.rate(lane.BytesPerSec)
 	default:
@@ -167,14 +167,14 @@ func checkSharedSlot(h *host) outcome {
 		}
 		switch {
 		case !ok || !known:
-			o.lackOf(ids(ports), "the rate of a port or of the slot is not told", h.lookAgain())
+			o.lackOf(ids(ports), "the rate of a port or of the slot is not known", h.lookAgain())
 		case total > lane.BytesPerSec:
 			o.find(h.sharedFinding(ports, total, lane, d))
 		}
 	})
 	if looked == 0 {
 		if h.imported() && len(h.t.PCIDevices) == 0 && len(h.t.RDMADevices) > 1 {
-			o.lack("the input does not tell which ports are on one card", h.lookAgain())
+			o.lack("the input does not say which ports are on one card", h.lookAgain())
 			return o
 		}
 		return notApplicable("no card has two ports that are up")

@@ -13,7 +13,7 @@ var vmFlat = Check{
 	Code: "vm-flat", Severity: Warning,
 	Title: "a virtual machine shows which GPUs and NICs are near each other",
 	Judged: "In a guest with GPUs and NICs: no GPU shares a PCIe switch with another GPU or NIC, and their NUMA nodes are unknown or all the same. " +
-		"Near and far then cannot be told, and engines choose blindly.",
+		"Near and far are then not known, and engines choose blindly.",
 	Facts: "the hypervisor (CPU flags, DMI), the PCI tree, numa_node",
 	Fix:   "Get the true layout from the cloud provider or the hypervisor's host: NCCL_TOPO_FILE, a topology document for topoctl --from; or have the hypervisor build PCIe switches and NUMA nodes for passed-through devices.",
 	run:   checkFlat,
@@ -28,7 +28,7 @@ func checkFlat(h *host) outcome {
 	guest, known := h.guest()
 	switch {
 	case !known:
-		o.lack("whether the host is a virtual machine is not told", h.lookAgain())
+		o.lack("whether the host is a virtual machine is not known", h.lookAgain())
 		return o
 	case !guest:
 		return notApplicable("not a virtual machine")
@@ -51,7 +51,7 @@ func checkFlat(h *host) outcome {
 		}
 	}
 	if len(nodes) > 1 && unknown == 0 {
-		o.note = "no PCIe switch is visible, NUMA nodes tell near from far"
+		o.note = "no PCIe switch is visible, NUMA nodes show near and far"
 		return o
 	}
 	where := "all on one NUMA node"
@@ -78,9 +78,9 @@ var partialView = Check{
 	Code: "partial-view", Severity: Warning,
 	Title: "this process sees and may use all of the host",
 	Judged: "GPUs that are on PCI and cannot be used, devices whose function is hidden, NVLinks to hidden devices: a warning. Fewer CPUs than the host has: info. " +
-		"Only a look at the running host can tell.",
+		"This can be seen on the running host only.",
 	Facts: "/dev, /proc/driver/nvidia, NVML, the process's CPU set, signs of a container",
-	Fix:   "Nothing, if it is meant so; else give the container all devices and all of /sys. topoctl keeps the whole host in view and marks what cannot be used.",
+	Fix:   "Nothing, if that is intended; else give the container all devices and all of /sys. topoctl keeps the whole host in view and marks what cannot be used.",
 	run:   checkView,
 }
 
@@ -99,7 +99,7 @@ func checkView(h *host) outcome {
 	}
 	if len(hidden) > 0 {
 		o.find(Finding{Severity: Warning, Subjects: hidden, Evidence: []string{"/dev/nvidia*"},
-			Text: fmt.Sprintf("%s may use %d of %d GPUs; these are on PCI, and not for it", who, len(h.t.GPUs)-len(hidden), len(h.t.GPUs)),
+			Text: fmt.Sprintf("%s may use %d of %d GPUs; these are visible on PCI but not available to it", who, len(h.t.GPUs)-len(hidden), len(h.t.GPUs)),
 			Fix:  "nothing, if that is intended (a device plugin, --gpus): CUDA's indices then count the others only; else --gpus all"})
 	}
 	for _, w := range h.t.Warnings {
@@ -119,7 +119,7 @@ func checkView(h *host) outcome {
 			Fix:  "nothing, if that is intended; else widen the CPU set (taskset, cpuset of the container)"})
 	}
 	if h.t.Host.Container == nil {
-		o.lack("only a look at the running host tells what a process may use", h.onHost())
+		o.lack("what a process may use can be seen on the running host only", h.onHost())
 	}
 	if o.note = "not in a container"; inside {
 		h.otherNamespace(&o)
@@ -187,7 +187,7 @@ func checkUnread(h *host) outcome {
 		o.lack("the input says that it is incomplete, not where", h.lookAgain())
 	}
 	if len(o.findings) == 0 && h.imported() {
-		o.lack("another tool's file does not tell what that tool could not read", h.lookAgain())
+		o.lack("another tool's file does not say what that tool could not read", h.lookAgain())
 	}
 	return o
 }

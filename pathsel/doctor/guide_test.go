@@ -4,7 +4,7 @@ package doctor_test
 const guide = `## Running it
 
 Run it where and as the programs run: in their container, as their user, with their environment. Limits and
-settings are those of the process that looks, and root is the wrong one to ask: the limit on locked memory does
+settings are those of the process that runs doctor, and root is the wrong user for it: the limit on locked memory does
 not hold for root, and sudo drops variables like NCCL_IB_GID_INDEX. Root is needed for one thing, ACS.
 
     topoctl doctor                                       # this host, all checks
@@ -19,9 +19,9 @@ The exit code is 0 if nothing is as bad as --fail-on (warning, if it is left out
 doctor could not run, 3 if nothing is and facts could not be read. A check that could not be made is never ok;
 it changes the exit code of -o nagios only, to 3 (UNKNOWN), where nothing is worse.
 
-A saved host tells what files tell. What only the running host can tell is said so there: access to device
-files, whether a device takes memory to register, the packet size in use. For that, doctor opens each RDMA device,
-registers 16 MiB with it and lets go again; a device that does not answer within 5 seconds is given up and named.
+A saved host contains what files say. The report marks what only the running host can answer: access to device
+files, whether memory can be registered with a device, the packet size in use. For that, doctor opens each RDMA device,
+registers 16 MiB with it and releases them; a device that does not answer within 5 seconds is skipped and named.
 
 ## From an error to a check
 

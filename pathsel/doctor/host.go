@@ -155,7 +155,7 @@ func (h *host) dataPorts() []*pathsel.Port {
 	return slices.DeleteFunc(h.hardwarePorts(), func(p *pathsel.Port) bool { return p.Role != pathsel.RoleData })
 }
 
-// state is the state of an RDMA port, "" where it is not told.
+// state is the state of an RDMA port, "" where it is not known.
 func (h *host) state(p *pathsel.Port) string {
 	if x := h.Port(p.ID); x != nil {
 		return x.State
@@ -163,7 +163,7 @@ func (h *host) state(p *pathsel.Port) string {
 	return ""
 }
 
-// active says whether a port is up; one whose state is not told may be.
+// active says whether a port is up; one whose state is not known may be.
 func (h *host) active(p *pathsel.Port) bool {
 	if p.RDMA() {
 		s := h.state(p)

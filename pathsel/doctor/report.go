@@ -138,7 +138,7 @@ func notApplicable(why string) outcome { return outcome{absent: why} }
 
 func (o *outcome) find(f Finding) { o.findings = append(o.findings, f) }
 
-// lack notes a fact that the check needs and nothing tells, lackOf one that is not told of some
+// lack notes a fact that the check needs and nothing tells, lackOf one that is not known of some
 // devices; without devices nothing is missing.
 func (o *outcome) lack(what, how string) {
 	o.missing = append(o.missing, Missing{Text: what, How: how})

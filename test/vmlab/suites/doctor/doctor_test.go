@@ -286,7 +286,7 @@ func TestMemlock(t *testing.T) {
 	limit = 64 << 10
 	r = examine(t, ctx, how{memlock: &limit}) // root: the limit does not hold
 	only(t, r)
-	finds(t, r, "memlock", doctor.Info, "does not hold for the process that looked (CAP_IPC_LOCK)")
+	finds(t, r, "memlock", doctor.Info, "does not apply to the process that ran topoctl (CAP_IPC_LOCK)")
 	if c := check(t, r, "registration-refused"); c.Status != doctor.OK {
 		t.Errorf("root: %+v", c)
 	}
