@@ -46,7 +46,7 @@ var attributes = []attribute{
 	{"pcie_max_width", "pcie maximum width", hardware},
 	{"pcie_max_speed", "pcie maximum speed", hardware},
 	{"bytes_per_sec", "rate", hardware},
-	{"rate", "rate as the driver says it", hardware},
+	{"rate", "rate reported by the driver", hardware},
 	{"links", "direct links", hardware},
 	{"relation", "relation", hardware},
 	{"link_layer", "link layer", hardware},

@@ -40,7 +40,7 @@ func (c *comparer) choices() error {
 		if c.old.imported {
 			silent = c.old
 		}
-		c.omitFor(ChoicePreferred, c.hostNode(), silent, "a choice rests on facts that "+silent.t.Origin+" does not tell")
+		c.omitFor(ChoicePreferred, c.hostNode(), silent, "a choice depends on facts that "+silent.t.Origin+" does not contain")
 		return nil
 	}
 	r, err := c.prepare()
@@ -225,7 +225,7 @@ func (c *comparer) plans(r *paths) {
 		}
 		bounds := x.Basis == topo.BasisAssumed || y.Basis == topo.BasisAssumed
 		if x.BytesPerSec != nil && y.BytesPerSec != nil && *x.BytesPerSec != *y.BytesPerSec && !bounds {
-			ch.Effect = "with all busy " + rates(*x.BytesPerSec, *y.BytesPerSec)
+			ch.Effect = "when all are busy " + rates(*x.BytesPerSec, *y.BytesPerSec)
 		}
 		c.choose(ch, why)
 	}
@@ -406,7 +406,7 @@ func (c *comparer) choose(ch Choice, unless *omission) {
 		node = ch.Locations[0]
 	}
 	if unless != nil {
-		c.omitFor(attr, node, unless.side, fmt.Sprintf("%s instead of %s, but that rests on the %s of %s, which it does not tell",
+		c.omitFor(attr, node, unless.side, fmt.Sprintf("%s instead of %s, but that depends on the %s of %s, which it does not contain",
 			orNone(names(ch.NewNames)), orNone(names(ch.OldNames)), wordsOf(unless.attr), unless.node.Name))
 		return
 	}

@@ -336,7 +336,7 @@ func (s *side) silence(own, other *topo.Node, attr string) string {
 		}
 	}
 	if s.imported {
-		return "a file of another tool (" + s.t.Origin + ") does not tell"
+		return "a file of another tool (" + s.t.Origin + ") does not say"
 	}
 	if i := slices.IndexFunc(s.t.Sources, func(r topo.SourceReport) bool {
 		return r.Source == fact.Source && r.Status != topo.StatusOK && r.Status != topo.StatusPartial
@@ -345,9 +345,9 @@ func (s *side) silence(own, other *topo.Node, attr string) string {
 		return strings.TrimSuffix(fmt.Sprintf("source %s was %s: %s", r.Source, r.Status, r.Detail), ": ")
 	}
 	if attr == "acs" {
-		return "its configuration space was not readable that far (that needs root)"
+		return "its configuration space could not be read that far (needs root)"
 	}
-	return "not in what was read"
+	return "was not read"
 }
 
 // report puts like findings together and sorts them.

@@ -212,7 +212,7 @@ func (c *comparer) consequence(d *Difference) {
 	case d.Kind == Renumbered && d.Attribute == "nvml_index":
 		d.Effect = "settings that count GPUs as NVML does must be changed"
 	case d.Attribute == "gid_index" && c.hosts == DifferentHosts:
-		d.Effect = "no one setting of the GID index fits both hosts"
+		d.Effect = "no single GID index fits both hosts"
 	case d.Attribute == "gid_index":
 		d.Effect = "settings that name the GID index must be changed"
 	}

@@ -89,7 +89,7 @@ func (c *comparer) linkFigure(p *pair, x, y *topo.Link, now, most linkFigure) {
 	case now.attr == most.attr:
 		figures = figures[:1]
 	case q.known && r.known && q.key == a.key && r.key == b.key && a.key != b.key:
-		note, figures = "and can do no other", figures[:1]
+		note, figures = "its maximum too", figures[:1]
 	}
 	for _, f := range figures {
 		v, w := f.get(x), f.get(y)

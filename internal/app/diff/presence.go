@@ -104,9 +104,9 @@ func (c *comparer) present(kind Kind, other *side, n *node) {
 func (s *side) cannotTell(n *node) string {
 	switch inTree := n.kind == topo.KindPCI || n.kind == topo.KindSwitch || n.kind == topo.KindHostBridge; {
 	case s.imported && (inTree || !s.has(n.kind)):
-		return "a file of another tool (" + s.t.Origin + ") does not tell"
+		return "a file of another tool (" + s.t.Origin + ") does not say"
 	case n.side.imported && inTree:
-		return "not in what was read, and " + n.side.t.Origin + " has trees of its own"
+		return "was not read, and " + n.side.t.Origin + " has its own tree"
 	}
 	about := func(id topo.ID, tells func(*topo.Warning) bool) string {
 		for _, w := range s.warned[id] {

@@ -244,7 +244,7 @@ func (r *Report) summary() string {
 	if s == "" {
 		s = "no differences"
 		if len(r.NotCompared) > 0 {
-			s += " in what both tell"
+			s += " in what both contain"
 		}
 		if len(r.Ignored) > 0 {
 			s += ", " + strings.Join(r.Ignored, ", ") + " ignored"
