@@ -84,7 +84,7 @@ func (w *Watch) fallback(a *pathsel.Affinity, lost topo.ID) (next string, worst 
 			continue
 		}
 		if c.Verdict == pathsel.Preferred {
-			return c.Name + " is left, which is as good", false
+			return c.Name + " remains and is as good", false
 		}
 		next = fmt.Sprintf("next is %s, %s instead of %s", c.Name, class(c.Class), class(a.Ranked[was].Class))
 		if c.BytesPerSec != nil {

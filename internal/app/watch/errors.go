@@ -123,7 +123,7 @@ func (w *Watch) errors(at int64, id topo.ID, now map[string]uint64) []Event {
 		return nil
 	}
 	e := Event{AtNS: at, Kind: ErrorsStop, Severity: info, Subject: id, Counters: t.total,
-		Text: fmt.Sprintf("no more for %s; in all %s in %s", duration(at-t.moved), sums(t.total), duration(t.moved-t.began))}
+		Text: fmt.Sprintf("none for %s; %s in total over %s", duration(at-t.moved), sums(t.total), duration(t.moved-t.began))}
 	*t = portErrors{last: t.last}
 	return []Event{stamp(e)}
 }

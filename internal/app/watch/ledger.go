@@ -134,7 +134,7 @@ func (n *news) events(at int64, kind Kind) []Event {
 		out = append(out, tell(at, kind, appears, list))
 	}
 	if more := len(n.groups) - mostNews; more > 0 {
-		out = append(out, stamp(Event{AtNS: at, Kind: kind, Severity: info, Text: fmt.Sprintf("and %d more, which are told no further", more)}))
+		out = append(out, stamp(Event{AtNS: at, Kind: kind, Severity: info, Text: fmt.Sprintf("and %d more, which are not listed", more)}))
 	}
 	return out
 }
@@ -168,11 +168,11 @@ func tell(at int64, kind Kind, appears bool, list []*fact) Event {
 	if !appears {
 		e.Severity, e.Text, e.Detail = info, list[0].gone, nil
 		if lacking := list[0].lacking; lacking != "" {
-			e.Severity, e.Detail = warning, []string{"it can no longer be told: " + lacking}
+			e.Severity, e.Detail = warning, []string{"it can no longer be determined: " + lacking}
 		}
 	}
 	if restless {
-		e.Detail = append(e.Detail, fmt.Sprintf("it comes and goes: told %d times, and not again for a while", mostTurns))
+		e.Detail = append(e.Detail, fmt.Sprintf("it comes and goes: reported %d times, and not again for a while", mostTurns))
 	}
 	return stamp(e)
 }

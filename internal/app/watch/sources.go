@@ -45,7 +45,7 @@ func (w *Watch) Source(at int64, name, status, detail string) []Event {
 		s.waiting = false
 		if s.lost {
 			s.lost = false
-			out = append(out, stamp(Event{AtNS: at, Kind: SourceBack, Severity: info, Source: name, Text: "brings news again"}))
+			out = append(out, stamp(Event{AtNS: at, Kind: SourceBack, Severity: info, Source: name, Text: "sends updates again"}))
 		}
 	}
 	w.sources[name] = s
@@ -54,7 +54,7 @@ func (w *Watch) Source(at int64, name, status, detail string) []Event {
 
 func lost(at int64, name, detail string) Event {
 	if detail == "" {
-		detail = "brings no news"
+		detail = "sends no updates"
 	}
 	return stamp(Event{AtNS: at, Kind: SourceLost, Severity: warning, Source: name, Text: detail})
 }

@@ -140,10 +140,10 @@ func (w *Watch) started(at int64, t *topo.Topology) Event {
 		e.Detail = append(e.Detail, "host "+t.Host.Name)
 	}
 	if w.o.Baseline != nil {
-		e.Detail = append(e.Detail, "drift is told against "+w.o.BaselineName)
+		e.Detail = append(e.Detail, "drift is measured against "+w.o.BaselineName)
 	}
 	if !t.Complete {
-		e.Detail = append(e.Detail, "something that is there could not be read")
+		e.Detail = append(e.Detail, "some of the host could not be read")
 	}
 	return stamp(e)
 }

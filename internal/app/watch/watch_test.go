@@ -303,7 +303,7 @@ func TestBounds(t *testing.T) {
 			drifts, last = drifts+1, e
 		}
 	}
-	if drifts != mostNews+1 || !strings.HasPrefix(last.Text, "and ") || !strings.HasSuffix(last.Text, " more, which are told no further") {
+	if drifts != mostNews+1 || !strings.HasPrefix(last.Text, "and ") || !strings.HasSuffix(last.Text, " more, which are not listed") {
 		t.Errorf("%d drifts, the last %q", drifts, last.Text)
 	}
 	for at := int64(1); at < 4; at++ {
