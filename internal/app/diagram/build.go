@@ -41,7 +41,7 @@ func newScene(t *topo.Topology, o Options) *scene {
 	}
 	if rest := append(b.undescribed(), b.devices.Unknown...); len(rest) > 0 {
 		s.unknown = &node{look: lookUnknown, rows: []row{{left: "NUMA node unknown", style: rowStrong}},
-			tip: []string{"Neither the devices nor the bridges above them tell their NUMA node"}, inside: rest}
+			tip: []string{"Neither the devices nor the bridges above them report a NUMA node"}, inside: rest}
 	}
 	s.joint, s.bars = b.sockets(places)
 	s.bars = append(s.bars, b.peers.bars...)
@@ -171,7 +171,7 @@ func (b *builder) undescribed() []*node {
 	var out []*node
 	for i, trees := range b.devices.Rest() {
 		out = append(out, &node{look: lookNUMA, inside: trees,
-			rows: []row{{left: fmt.Sprintf("NUMA %d, of which nothing else is known", i), style: rowStrong}}})
+			rows: []row{{left: fmt.Sprintf("NUMA %d (no other information)", i), style: rowStrong}}})
 	}
 	return out
 }
@@ -195,7 +195,7 @@ func (b *builder) virtual() *node {
 		return nil
 	}
 	return &node{look: lookVirtual, inside: fold(nodes), rows: []row{{left: "software and virtual devices", style: rowStrong}},
-		tip: []string{"These stand on no PCI function of their own"}}
+		tip: []string{"These have no PCI function of their own"}}
 }
 
 // undrawn counts by kind what is left out of the image.

@@ -237,7 +237,7 @@ func TestShows(t *testing.T) {
 		{"a mesh is a bar", fixture(t, "mi300x-8nic"), []string{"xGMI x1 between every two of GPUs 0-7 · ~48.0 GB/s per pair"}, nil},
 		{"a partial mesh stands in the boxes", fixture(t, "v100-8gpu"), []string{"NVLink x2: GPU 3, 4", "NVLink x1: GPU 1, 2", "~40.0 GB/s"}, nil},
 		{"pairs", fixture(t, "h100-nvl-8gpu-2nic"), []string{"NVLink x12: GPU 1", "NVLink x12: GPU 0"}, nil},
-		{"C2C, and sockets in a bar", fixture(t, "gh200-4gpu"), []string{"C2C x10", "450.0 GB/s", "CPU link between 6 pairs of NUMA nodes · rate not known", "hsn0", "200 Gb/s"}, nil},
+		{"C2C, and sockets in a bar", fixture(t, "gh200-4gpu"), []string{"C2C x10", "450.0 GB/s", "CPU link between 6 pairs of NUMA nodes · unknown rate", "hsn0", "200 Gb/s"}, nil},
 		{"virtual functions are counted", fixture(t, "sriov-pf-vf"), []string{"4 VFs: mlx5_2 .. mlx5_5"}, []string{"mlx5_3"}},
 		{"NICs alike are one box", fixture(t, "aws-p5-44nic-synthetic"), []string{"rdmap67s0 .. rdmap71s0", "5 NICs · EFA · ACTIVE", "each gen3 x16 · 15.8 GB/s", "?"}, []string{"rdmap68s0"}},
 		{"a bond names its legs", fixture(t, "bonds"), []string{"bond0: rdma0a + rdma0b", "bond0 .. bond7", "vlan 200 on bond0"}, []string{"rdma0b", "no interface"}},
@@ -245,7 +245,7 @@ func TestShows(t *testing.T) {
 		{"software stands apart", fixture(t, "lab-softrdma"), []string{"software and virtual devices", "siw0", "NUMA node unknown", "mgmt"}, nil},
 		{"slow interfaces are small", fixture(t, "cpu-2eth"), []string{"eno1", "1 Gb/s", "nvme0"}, nil},
 		{"a slot below the NIC's ability", variant(t, "a10-2nic", "change 0000:1a:00.0 link gen5x16\n"), []string{"gen4 x16", "device: gen5 x16"}, nil},
-		{"an unknown state is told", fixture(t, "dgx-h100-missing-files"), []string{"InfiniBand · state ?", "incomplete: something that is there could not be read"}, nil},
+		{"an unknown state is told", fixture(t, "dgx-h100-missing-files"), []string{"InfiniBand · state ?", "incomplete: some of the host could not be read"}, nil},
 		{"a GPU's memory is no NUMA node of its own", &topo.Topology{NUMANodes: []topo.NUMANode{
 			{Node: topo.Node{ID: topo.NUMAID(0)}}, {Node: topo.Node{ID: topo.NUMAID(4)}, Index: 4, Owner: "gpu:0"}}}, []string{"NUMA 0"}, []string{"NUMA 4"}},
 		{"nothing", &topo.Topology{}, []string{"host", "nothing was found"}, nil},
@@ -275,7 +275,7 @@ func TestStatedClasses(t *testing.T) {
 		t.Skipf("%s is not here", shared)
 	}
 	picture := mustParse(t, svg(t, host, Options{}))
-	for _, want := range []string{"NVLink x8 between every two of GPUs 0-7 · rate not known", "PIX: mlx5_bond_0, mlx5_bond_1", "mlx5_bond_0 .. mlx5_bond_7", "8 NICs"} {
+	for _, want := range []string{"NVLink x8 between every two of GPUs 0-7 · unknown rate", "PIX: mlx5_bond_0, mlx5_bond_1", "mlx5_bond_0 .. mlx5_bond_7", "8 NICs"} {
 		if !slices.Contains(picture.texts, want) {
 			t.Errorf("%q is missing in\n%s", want, strings.Join(picture.texts, "\n"))
 		}

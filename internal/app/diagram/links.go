@@ -51,7 +51,7 @@ func (u bundle) name() string {
 func (u bundle) each(what string) string {
 	switch {
 	case u.state == wireUnknown:
-		return "rate not known"
+		return "unknown rate"
 	case what == "":
 		return u.rate
 	}

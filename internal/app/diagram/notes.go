@@ -43,7 +43,7 @@ func (b *builder) marked() []row {
 	const most = 4
 	var rows []row
 	if !b.T.Complete {
-		rows = append(rows, row{left: "incomplete: something that is there could not be read", alert: true})
+		rows = append(rows, row{left: "incomplete: some of the host could not be read", alert: true})
 	}
 	list := b.problems
 	if len(list) > most {
@@ -53,7 +53,7 @@ func (b *builder) marked() []row {
 		rows = append(rows, row{left: p, alert: true})
 	}
 	if rest := len(b.problems) - len(list); rest > 0 {
-		rows = append(rows, row{left: fmt.Sprintf("and %d more marked in the image", rest), alert: true})
+		rows = append(rows, row{left: fmt.Sprintf("and %d more, marked in the image", rest), alert: true})
 	}
 	return rows
 }
@@ -67,10 +67,10 @@ func (b *builder) notes() []row {
 	}
 	for i, l := range b.T.Host.Lacks {
 		if i == most {
-			rows = append(rows, row{left: fmt.Sprintf("not told: %d things more", len(b.T.Host.Lacks)-i), style: rowFaint})
+			rows = append(rows, row{left: fmt.Sprintf("not known: %d more things", len(b.T.Host.Lacks)-i), style: rowFaint})
 			break
 		}
-		rows = append(rows, row{left: "not told: " + clean(l), style: rowFaint})
+		rows = append(rows, row{left: "not known: " + clean(l), style: rowFaint})
 	}
 	if n := len(b.T.Warnings); n > 0 {
 		rows = append(rows, row{left: text.Plural(n, "warning") + " in the document", style: rowFaint})
@@ -84,7 +84,7 @@ func (b *builder) foot() string {
 	if b.T.CapturedAt != nil {
 		when = b.T.CapturedAt.UTC().Format("2006-01-02 15:04 UTC")
 	}
-	return joined(from, when, "rates per direction after line coding", "topoctl")
+	return joined(from, when, "rates for one direction, after line coding", "topoctl")
 }
 
 // legend explains the boxes and lines that the image has.
@@ -114,21 +114,21 @@ func legend(s *scene) []*node {
 	box(lookSwitch, "PCIe switch or bridge")
 	box(lookGPU, "GPU")
 	box(lookNIC, "NIC: rate of its port")
-	box(lookSoftware, "RDMA device of software")
+	box(lookSoftware, "software RDMA device")
 	box(lookCard, "card: one link for all its functions")
-	box(lookSmall, "other interface: slow, down or unknown")
+	box(lookSmall, "other interface: slow, down or of unknown rate")
 	box(lookDrive, "NVMe drives")
 	line := func(state wireState, meaning string) {
 		if states[state] {
 			out = append(out, &node{look: lookLine, rows: []row{{left: meaning}}, up: &wire{state: state, lanes: 8}})
 		}
 	}
-	line(wireRead, "link, as the hardware says")
-	line(wireConstant, "~ a constant by model, not measured")
-	line(wireUnknown, "? rate not known")
+	line(wireRead, "link, at the rate that the hardware reports")
+	line(wireConstant, "~ typical rate of the model, not measured")
+	line(wireUnknown, "? unknown rate")
 	line(wireDegraded, "below what both ends can do")
 	if alerts {
-		out = append(out, &node{look: lookLine, rows: []row{{left: "out of order", alert: true}}})
+		out = append(out, &node{look: lookLine, rows: []row{{left: "needs attention", alert: true}}})
 	}
 	return out
 }

@@ -46,7 +46,7 @@ func (p *svgPrinter) scene(s *scene) {
 // describe says in words what the image shows, for readers that do not see it.
 func (s *scene) describe() string {
 	const most = 20
-	text := "How the GPUs and network cards of this host hang together. Rates are per direction after line coding."
+	text := "How the GPUs and network cards of this host are connected. Rates are for one direction, after line coding."
 	list := s.problems
 	if len(list) > most {
 		list = list[:most]

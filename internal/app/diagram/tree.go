@@ -18,7 +18,7 @@ func (b *builder) root(hb *topo.HostBridge) []*node {
 	n.tip = []string{"host bridge " + clean(hb.ID.Name()), from(&hb.Node)}
 	if hb.Synthetic {
 		n.rows[0].right = "not in the file"
-		n.tip = append(n.tip, "The file does not tell host bridges: this one stands for those of its NUMA node")
+		n.tip = append(n.tip, "The file does not describe host bridges: this one stands for all of its NUMA node")
 	}
 	if l := b.roots[hb.ID]; l != nil {
 		if l.BytesPerSec != nil {

@@ -56,7 +56,7 @@ func (b *builder) host() *line {
 		root.add(words(Cell{text.Plural(b.hidden, "other PCI function") + " not shown" + b.advice, Faint}))
 	}
 	for _, l := range b.T.Host.Lacks {
-		root.add(words(Cell{"not told: " + b.clean(l), Faint}))
+		root.add(words(Cell{"not known: " + b.clean(l), Faint}))
 	}
 	return root
 }

@@ -432,11 +432,11 @@ func (g *grid) legend(w *bytes.Buffer) {
 // measuredLegend says what measured rates are.
 func (g *grid) measuredLegend(w *bytes.Buffer) {
 	if g.opts.View == ViewDelta {
-		w.WriteString("  By how many percent the measured rate differs from the expected one.\n")
+		w.WriteString("  Difference between the measured and the expected rate, in percent.\n")
 	} else {
 		fmt.Fprintf(w, "  Measured %s in one direction.\n", g.opts.Units.Suffix())
 	}
-	w.WriteString("  Where the two were measured, that is it; else what the slowest link of the path\n  was seen to carry.\n")
+	w.WriteString("  The pair itself where it was measured, else the highest rate seen on the slowest\n  link of its path.\n")
 	if g.used[unknown] {
 		w.WriteString("  ?    = not measured, or nothing is expected\n")
 	}
