@@ -166,7 +166,7 @@ func (x *pairRun) fit() (waived string) {
 		}
 		if x.spec.PairTime == 0 || x.spec.PairTime > l.Duration {
 			if x.spec.PairTime > 0 {
-				x.notes = append(x.notes, fmt.Sprintf("the pair has %v: %s gives no more", l.Duration, s.a.name))
+				x.notes = append(x.notes, fmt.Sprintf("the pair gets %v: %s allows no more", l.Duration, s.a.name))
 			}
 			x.spec.PairTime = l.Duration
 		}

@@ -204,7 +204,7 @@ func (a *agent) reach(ctx context.Context, f *Fleet, o *Options) error {
 		return err
 	}
 	if err := a.take(said.Agent); err != nil {
-		return fmt.Errorf("what it says of itself: %w", err)
+		return fmt.Errorf("its description: %w", err)
 	}
 	said, err = a.call(ctx, &request{Do: doLease, Controller: f.engine.Name()})
 	if err != nil {
@@ -374,7 +374,7 @@ func (a *agent) call(ctx context.Context, r *request) (*answer, error) {
 	err = decode(got, maxAnswerEntries, &out)
 	switch {
 	case err != nil:
-		err = fmt.Errorf("%s: an answer that is none: %s", r.Do, clip(err.Error(), maxErrorText))
+		err = fmt.Errorf("%s: not a valid answer: %s", r.Do, clip(err.Error(), maxErrorText))
 	case out.Schema != Schema:
 		err = fmt.Errorf("%s: an answer of schema %.40q: want %s", r.Do, out.Schema, Schema)
 	case out.Epoch != a.peer.Epoch():

@@ -159,7 +159,7 @@ func (x *launched) wait(ctx context.Context, host string, ready <-chan []byte) e
 		Addresses []string `json:"addresses"`
 	}
 	if err := json.Unmarshal(line, &said); err != nil || said.Schema != schemaAgent || len(said.Addresses) == 0 {
-		return fmt.Errorf("what it says when it is ready is not %s: %s%s", schemaAgent, clip(string(line), 200), x.errors.said())
+		return fmt.Errorf("its ready line is not %s: %s%s", schemaAgent, clip(string(line), 200), x.errors.said())
 	}
 	at, err := netip.ParseAddrPort(said.Addresses[0])
 	if err != nil {

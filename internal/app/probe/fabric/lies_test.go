@@ -181,8 +181,8 @@ func TestStrangeAnswers(t *testing.T) {
 			return bytes.Replace(d, []byte("probe-agent/v1"), []byte("probe-agent/v2"), 1)
 		}, `schema "topoctl.probe-agent/v2": want topoctl.probe-agent/v1`},
 		"NaN":   {func(_, d []byte) []byte { return bytes.Replace(d, []byte(`"bytes":`), []byte(`"bytes":NaN,"x":`), 1) }, "invalid character 'N'"},
-		"bytes": {func(_, d []byte) []byte { return []byte("\x00\x1b[2J") }, "an answer that is none"},
-		"cut":   {func(_, d []byte) []byte { return d[:len(d)/2] }, "an answer that is none"},
+		"bytes": {func(_, d []byte) []byte { return []byte("\x00\x1b[2J") }, "not a valid answer"},
+		"cut":   {func(_, d []byte) []byte { return d[:len(d)/2] }, "not a valid answer"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			checkLeaks(t)

@@ -55,7 +55,7 @@ func TestOpenSome(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	for i, want := range []string{"", "unreachable", "answers no calls", "tokens differ", "no answer within 1s", "what it says of itself: limits", "what it says of itself:", ""} {
+	for i, want := range []string{"", "unreachable", "answers no calls", "tokens differ", "no answer within 1s", "its description: limits", "its description:", ""} {
 		h := f.Hosts()[i]
 		if (want == "") != (h.Error == "") || !strings.Contains(h.Error, want) || (h.Topology == nil) != (h.Error != "") || h.Name != o.Hosts[i].Name {
 			t.Errorf("%s: %q, want %q", h.Name, h.Error, want)
@@ -114,7 +114,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// Both ends tell of the links on the way: states, and what was counted meanwhile.
+// Both ends tell of the links on the way: states, and what was counted during the measurement.
 func TestLinkStates(t *testing.T) {
 	checkLeaks(t)
 	host := topology(t, "cpu-2eth")

@@ -190,7 +190,7 @@ func TestControllerKeepsToLimits(t *testing.T) {
 	s.MaxSamples, s.MinSamples, s.SizesBytes = 3, 3, []int64{4 << 10}
 	out := f.Round(limited(t), []probe.Pair{pair("n0", "n1"), pair("n1", "n0"), pair("n1", "n2")}, s, nil)
 	for i, m := range out[:2] {
-		if m.Err != nil || len(m.Notes) != 2 || !strings.Contains(m.Notes[0], "the pair has 5s: n0 gives no more") || !strings.Contains(m.Notes[1], "limited to 4194304 bytes/s: n0 allows 8388608") {
+		if m.Err != nil || len(m.Notes) != 2 || !strings.Contains(m.Notes[0], "the pair gets 5s: n0 allows no more") || !strings.Contains(m.Notes[1], "limited to 4194304 bytes/s: n0 allows 8388608") {
 			t.Errorf("%d: %v, %q", i, m.Err, m.Notes)
 		} else if b := m.Bandwidth[0]; b.MeanBytesPerSec > 8<<20 {
 			t.Errorf("%d: %d bytes/s", i, b.MeanBytesPerSec)

@@ -83,7 +83,7 @@ func TestLate(t *testing.T) {
 	})
 }
 
-// Others use half of every uplink: hundreds of pairs are slow in rounds and well alone. Not all
+// Others use half of every uplink: hundreds of pairs are slow in rounds and fine alone. Not all
 // are measured again, and still no part is called broken.
 func TestManyContended(t *testing.T) {
 	m := newModel(shape{hosts: 16, nics: 2, spines: 1, uplink: 2, cross: true}, 1)

@@ -65,7 +65,7 @@ func (c *trial) broken(i int) bool {
 		})
 }
 
-// doubts finds the pairs that nobody is blamed for: where so many turned out to be well alone
+// doubts finds the pairs that nobody is blamed for: where so many turned out to be fine alone
 // that the rest was not measured again, those that have a link in common with one of them.
 func (c *trial) doubts() func(i int) bool {
 	if c.retested() < mostRetests {
@@ -119,7 +119,7 @@ func (c *trial) observationAgain(t *probe.Retest) (observation, bool) {
 	return observation{result: i, mean: f.mean * part, lo: f.lo * part, hi: f.hi * part, good: !t.Confirms}, true
 }
 
-// askCongestion asks where pairs were held up that are well alone. What was measured alone is no
+// askCongestion asks where pairs were held up that are fine alone. What was measured alone is no
 // evidence here.
 func (c *trial) askCongestion() *question {
 	var bad []int

@@ -92,7 +92,7 @@ func (c *trial) wantsAlone(i int) bool {
 }
 
 // sample picks some pairs of each fault that would explain them all. Where one of them turned
-// out to be well alone, each of the fault's pairs has to speak for itself.
+// out to be fine alone, each of the fault's pairs has to speak for itself.
 func (c *trial) sample(suspicious []int) []int {
 	in := make([]bool, len(c.r.Results))
 	for _, i := range suspicious {
@@ -140,7 +140,7 @@ func (c *trial) pick(b probe.Blame, in []bool, picked map[int]bool) {
 }
 
 // besideGood says whether a pair of the same round that was slow as well turned out to be
-// well alone, and the two may have had a link in common.
+// fine alone, and the two may have had a link in common.
 func (c *trial) besideGood(i int) bool {
 	if c.goodAlone == nil {
 		c.goodAlone = make(map[int][]int)

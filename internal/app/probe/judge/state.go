@@ -41,7 +41,7 @@ func (c *trial) states(res *probe.Result) []finding {
 			if len(hard) > 0 {
 				verdict = probe.Warn
 			}
-			out = append(out, found(verdict, CodeErrorsCounted, "%s counted meanwhile: %s", c.linkName(st.Link), text.List(names, mostCounters)))
+			out = append(out, found(verdict, CodeErrorsCounted, "%s counted during the measurement: %s", c.linkName(st.Link), text.List(names, mostCounters)))
 		}
 	}
 	return out

@@ -77,7 +77,7 @@ func (q *question) signed(parts []int32, pairs []int) ([]int32, []string) {
 			if sign := q.sign(&links[j]); sign != "" {
 				signs[q.thingOf(links[j].Link)] = sign
 			} else if _, soft := moved(links[j].Counters); len(soft) > 0 {
-				losses[q.thingOf(links[j].Link)] = fmt.Sprintf("%s counted, which tells none apart: %s", q.linkName(links[j].Link), text.List(soft, mostCounters))
+				losses[q.thingOf(links[j].Link)] = fmt.Sprintf("%s counted, which does not single out a suspect: %s", q.linkName(links[j].Link), text.List(soft, mostCounters))
 			}
 		}
 	}
@@ -172,10 +172,10 @@ func (q *question) evidenceOf(f *fault, pairs []int, sign []string) []string {
 	}
 	out = append(out, sign...)
 	if n := q.unknownWays(pairs); n > 0 {
-		out = append(out, fmt.Sprintf("%s of them cross links that the topology does not know: one of those may be it as well", text.Plural(n, "pair")))
+		out = append(out, fmt.Sprintf("%s of them cross links that the topology does not know: one of those may be at fault too", text.Plural(n, "pair")))
 	}
 	if f.alike {
-		out = append(out, "no pair of their kind is well, and all are equally slow: it may be something that all share")
+		out = append(out, "no pair of their kind is healthy, and all are equally slow: the cause may be something that all share")
 	}
 	switch {
 	case !f.covering.exact:
@@ -206,9 +206,9 @@ func (q *question) summary(pairs []int) string {
 	n := len(pairs) - broken
 	switch {
 	case q.about == aboutLatency:
-		return fmt.Sprintf("late: %s, median %s; rates are well", text.Plural(n, "pair"), between(ns(lo), ns(hi)))
+		return fmt.Sprintf("late: %s, median %s; rates are fine", text.Plural(n, "pair"), between(ns(lo), ns(hi)))
 	case q.about == aboutCongestion:
-		return fmt.Sprintf("congested, not broken: %s slow beside others, %s, and well alone", text.Plural(n, "pair"), between(q.print(lo), q.print(hi)))
+		return fmt.Sprintf("congested, not broken: %s slow while other pairs run, %s, but fine when measured alone", text.Plural(n, "pair"), between(q.print(lo), q.print(hi)))
 	case n == 0:
 		return "failed with an error: " + text.Plural(broken, "pair")
 	}
@@ -300,7 +300,7 @@ func (q *question) next(parts []int32) string {
 	case id != "":
 		return "measure " + id + ": it crosses only one of them"
 	case wire >= 0 && inside && q.about != aboutCongestion:
-		return "measure a loopback of the NIC: it crosses PCIe and not " + q.linkName(q.atoms[wire].link.Key) + "; if it is well, try another cable"
+		return "measure a loopback of the NIC: it crosses PCIe and not " + q.linkName(q.atoms[wire].link.Key) + "; if that is fine, try another cable"
 	case wire >= 0 && q.about != aboutCongestion:
 		return "try another cable at " + q.linkName(q.atoms[wire].link.Key)
 	}
@@ -349,7 +349,7 @@ func (q *question) unexplained() []probe.Blame {
 	for i, text := range []struct{ evidence, next string }{
 		{"every link on the way " + verb + " for other pairs: no part of the topology explains it",
 			"measure alone again, and look at the processors of both ends and at how their traffic is routed"},
-		{"every link of the way that is known " + verb + " for other pairs: it is in what lies between, which is not in the topology",
+		{"every link of the way that is known " + verb + " for other pairs: the cause lies between them, outside the topology",
 			"describe the fabric between the ends"},
 	} {
 		if len(pairs[i]) > 0 {
@@ -370,9 +370,9 @@ func (q *question) blameNobody(results []int) probe.Blame {
 	}
 	slices.Sort(b.Pairs)
 	b.Evidence = []string{fmt.Sprintf("all %d pairs of their kind are equally slow, %s: a common cause, no single part", len(results), between(q.printed(results[0], lo), q.printed(results[0], hi)))}
-	b.Next = "look at what all ends share: processors, settings (MTU, queues), the version of what moves the bytes, and whether as much may be expected"
+	b.Next = "look at what all ends share: processors, settings (MTU, queues), the version of what moves the bytes, and whether the expected rate is realistic"
 	if q.about == aboutCongestion {
-		b.Evidence = []string{fmt.Sprintf("congested, not broken: all %d pairs of their kind are slow beside others, %s, and well alone: no single link", len(results), between(q.printed(results[0], lo), q.printed(results[0], hi)))}
+		b.Evidence = []string{fmt.Sprintf("congested, not broken: all %d pairs of their kind are slow while other pairs run, %s, but fine when measured alone: no single link", len(results), between(q.printed(results[0], lo), q.printed(results[0], hi)))}
 		b.Next = "measure one pair at a time, and look at what the pairs of a round share: processors, memory, links that the topology does not know"
 	}
 	return b

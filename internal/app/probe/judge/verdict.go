@@ -76,7 +76,7 @@ func (c *trial) rate(i int, f *figure) []finding {
 	expected, limited := c.expected(i)
 	class, outlier := slow(f, expected, rules), c.outlier(i, f)
 	if limited {
-		out = append(out, found(probe.Pass, CodeRateLimited, "held to %s on purpose: whether it carries %s is not known", c.printed(i, expected), c.printed(i, float64(*res.Expected.BytesPerSec))))
+		out = append(out, found(probe.Pass, CodeRateLimited, "limited to %s on purpose: whether it carries %s is not known", c.printed(i, expected), c.printed(i, float64(*res.Expected.BytesPerSec))))
 	}
 	if (class > notSlow || outlier) && c.full[i] != "" {
 		return append(out, c.filled(i))
@@ -153,7 +153,7 @@ func (c *trial) latency(i int, f *figure) []finding {
 }
 
 func (c *trial) tooFast(i int) finding {
-	return found(probe.Warn, CodeTooFast, "%s is more than the %s that a link on its way carries: an end counts wrongly, or the topology is not this one", c.measured(i, &c.figures[i]), c.printed(i, c.fast[i]))
+	return found(probe.Warn, CodeTooFast, "%s is more than the %s that a link on its way carries: an end counts wrongly, or the topology is of another machine", c.measured(i, &c.figures[i]), c.printed(i, c.fast[i]))
 }
 
 // missing finds what could not be judged for want of a measurement or of an expectation.
@@ -173,7 +173,7 @@ func (c *trial) missing(i int) []finding {
 	if f.measured && expected > 0 || peers {
 		return nil
 	}
-	return []finding{found(probe.Inconclusive, CodeNoExpectation, "nothing is expected of it, and no other pair is like it")}
+	return []finding{found(probe.Inconclusive, CodeNoExpectation, "no rate is expected, and no other pair is comparable")}
 }
 
 // again is the last retest alone that has a figure for what was slow; nil none.
@@ -187,7 +187,7 @@ func (c *trial) again(i int) *probe.Retest {
 	return nil
 }
 
-// retried lets a retest speak: a pair that is well alone was held up by others or by
+// retried lets a retest speak: a pair that is fine alone was held up by others or by
 // chance; one that is as bad is confirmed, and then its outlier may fail it.
 func (c *trial) retried(i int, first []finding, again *probe.Retest) []finding {
 	res, f := &c.r.Results[i], figureAgain(again, &c.r.Spec)

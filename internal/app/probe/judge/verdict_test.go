@@ -88,7 +88,7 @@ func TestVerdicts(t *testing.T) {
 		{"an outlier that is well enough", 91, 0.5, read, 2, 100, nil, probe.Warn, "outlier"},
 		{"the same, confirmed", 91, 0.5, read, 2, 100, retested(90, true), probe.Fail, "outlier confirmed"},
 		{"the same by a constant", 91, 0.5, constant, 2, 100, retested(90, true), probe.Warn, "outlier confirmed"},
-		{"well alone", 60, 0.5, read, 2, 100, retested(99, false), probe.Warn, "contended"},
+		{"fine alone", 60, 0.5, read, 2, 100, retested(99, false), probe.Warn, "contended"},
 		{"milder alone", 60, 0.5, read, 0, 0, retested(85, true), probe.Warn, "below-fail confirmed"},
 		{"a retest without an answer", 60, 0.5, read, 0, 0, func(r *probe.Report) {
 			r.Results[0].Retests = []probe.Retest{{How: probe.RetestAlone, Pair: "p0", Error: "timeout"}}

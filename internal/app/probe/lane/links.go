@@ -56,7 +56,7 @@ func (l *Links) Look(path []probe.LinkKey) *Look {
 	return out
 }
 
-// Since reads them again: the state that they have now, and what was counted meanwhile. A
+// Since reads them again: the state that they have now, and what was counted during the measurement. A
 // counter that went back was reset, and counts from 0.
 func (k *Look) Since() []probe.LinkState {
 	out := []probe.LinkState{}

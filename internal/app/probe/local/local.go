@@ -192,7 +192,7 @@ func (p *Prober) watchOthers(alone bool) (notes func() []string) {
 		if !alone || !known || !knownOwn || !stillKnown || part <= othersMost {
 			return nil
 		}
-		return []string{fmt.Sprintf("others took %.0f %% of the processors' time meanwhile", 100*min(part, 1))}
+		return []string{fmt.Sprintf("other processes took %.0f %% of the processors' time during the measurement", 100*min(part, 1))}
 	}
 }
 
@@ -214,7 +214,7 @@ func (p *Prober) prepare(ctx context.Context, pair *probe.Pair, spec probe.Spec,
 	case pair.Kind == probe.Port:
 		return p.port(ctx, pair, spec, alone)
 	}
-	return nil, fmt.Errorf("kind %q: there is none of that name", pair.Kind)
+	return nil, fmt.Errorf("kind %q: want memory, gpu or port", pair.Kind)
 }
 
 // Close gives back what the Prober holds. No Round may run.

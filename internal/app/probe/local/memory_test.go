@@ -164,7 +164,7 @@ func TestOthers(t *testing.T) {
 	spec := memorySpec()
 	spec.LatencySamples = 0
 	m := one(t, memoryProber(t, 1, f.host()), memoryPair(0, 0, probe.VariantRead), spec)
-	if !slices.Contains(m.Notes, "others took 100 % of the processors' time meanwhile") {
+	if !slices.Contains(m.Notes, "other processes took 100 % of the processors' time during the measurement") {
 		t.Errorf("%q", m.Notes)
 	}
 	f.others = 0

@@ -247,7 +247,7 @@ func TestFabricHostOverTCP(t *testing.T) {
 		want := probe.RDMA
 		if p.From.Host == "n3" || p.To.Host == "n3" {
 			want = probe.TCP
-			if e := &p.Expected; e.Basis != topo.BasisAssumed || !strings.Contains(e.Why, "one stream of TCP surely carries 10 Gb/s") {
+			if e := &p.Expected; e.Basis != topo.BasisAssumed || !strings.Contains(e.Why, "one TCP stream reliably carries 10 Gb/s") {
 				t.Errorf("%s: %s, %s", p.ID, e.Basis, e.Why)
 			}
 		}

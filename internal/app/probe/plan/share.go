@@ -84,7 +84,7 @@ func (s *shares) lower(n int, p *probe.Pair) bool {
 	if int(f.Limit) >= len(s.flows) && rate < rateOr(p.Expected.BytesPerSec, math.Inf(1))*(1-1e-6) {
 		limit := s.of(f.Limit)
 		rate, l := topo.Rate(math.Floor(rate+1e-3)), limit.link
-		alone := "nothing is known of it alone"
+		alone := "its rate alone is not known"
 		if p.Expected.BytesPerSec != nil {
 			alone = "alone " + units.Rate(int64(*p.Expected.BytesPerSec), units.Gbyte)
 		}

@@ -94,7 +94,7 @@ func overTCP(e probe.Expected) probe.Expected {
 		return e
 	}
 	e.Basis = topo.BasisAssumed
-	e.Why += fmt.Sprintf("; at most: one stream of TCP surely carries %s, more hangs on the processors", units.Rate(int64(oneStream), units.Gbit))
+	e.Why += fmt.Sprintf("; at most: one TCP stream reliably carries %s, more depends on the processors", units.Rate(int64(oneStream), units.Gbit))
 	return e
 }
 

@@ -52,7 +52,7 @@ func adopt(old, now *probe.Report, pairs []probe.Pair) (kept map[string]probe.Re
 		}
 	}
 	if differ > 0 {
-		notes = append(notes, fmt.Sprintf("resume: %d pairs take another way now, and are measured again", differ))
+		notes = append(notes, fmt.Sprintf("resume: %d pairs take another path now and are measured again", differ))
 	}
 	return kept, notes
 }

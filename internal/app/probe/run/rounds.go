@@ -267,9 +267,9 @@ func (r *runner) finish(ctx context.Context) {
 	case r.interrupted:
 		x.Notes = append(x.Notes, fmt.Sprintf("interrupted: %d of %d pairs are not measured", left, x.Plan.Pairs))
 	case r.late && left > 0:
-		x.Notes = append(x.Notes, fmt.Sprintf("no time is left of %s: %d of %d pairs are not measured", r.o.MaxDuration, left, x.Plan.Pairs))
+		x.Notes = append(x.Notes, fmt.Sprintf("the time limit of %s is reached: %d of %d pairs are not measured", r.o.MaxDuration, left, x.Plan.Pairs))
 	case r.late:
-		x.Notes = append(x.Notes, fmt.Sprintf("no time is left of %s: not all doubtful pairs are measured again", r.o.MaxDuration))
+		x.Notes = append(x.Notes, fmt.Sprintf("the time limit of %s is reached: not all doubtful pairs are measured again", r.o.MaxDuration))
 	}
 	x.DurationNS = int64(r.elapsed())
 	r.emit(probe.EndEvent(x))

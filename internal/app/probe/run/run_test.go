@@ -394,7 +394,7 @@ func TestResumeRefuses(t *testing.T) {
 		"another plan":    {func(r *probe.Report) { r.Plan.Schedule = "serial" }, 6, "another schedule"},
 		"another host":    {func(r *probe.Report) { r.Hosts[1].Fingerprint = "new" }, 4, "the topology of n2 has changed: 4 of its pairs"},
 		"an unknown host": {func(r *probe.Report) { r.Hosts[1].Fingerprint = "" }, 4, "the topology of n2 has changed"},
-		"another way":     {func(r *probe.Report) { r.Results[0].Path = r.Results[0].Path[:1] }, 1, "1 pairs take another way"},
+		"another way":     {func(r *probe.Report) { r.Results[0].Path = r.Results[0].Path[:1] }, 1, "1 pairs take another path"},
 		"an error":        {func(r *probe.Report) { r.Results[0].Error = "x" }, 1, "5 of 6 pairs"},
 		"cut off":         {func(r *probe.Report) { r.Results[0].Bandwidth[0].Stopped = probe.StoppedInterrupted }, 1, "5 of 6 pairs"},
 		"other pairs":     {func(r *probe.Report) { r.Results[0].ID = "x" }, 1, "5 of 6 pairs"},
@@ -436,7 +436,7 @@ func TestMaxDuration(t *testing.T) {
 		if len(w.rounds) != limit || r.Complete != (limit == rounds) || time.Duration(r.DurationNS) > o.MaxDuration {
 			t.Errorf("%d of %d rounds in %v, complete %v", len(w.rounds), rounds, o.MaxDuration, r.Complete)
 		}
-		want := fmt.Sprintf("no time is left of %s: %d of 12 pairs are not measured", o.MaxDuration, 12-2*limit)
+		want := fmt.Sprintf("the time limit of %s is reached: %d of 12 pairs are not measured", o.MaxDuration, 12-2*limit)
 		if said := slices.Contains(r.Notes, want); said == r.Complete {
 			t.Errorf("notes %q, want %q", r.Notes, want)
 		}

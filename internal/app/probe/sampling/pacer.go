@@ -15,7 +15,7 @@ type Pacer struct {
 	next time.Duration
 }
 
-// Wait waits for the turn of so many bytes.
+// Wait waits until bytes may be moved.
 func (p *Pacer) Wait(ctx context.Context, bytes int64) error {
 	if p.BytesPerSec == 0 {
 		return nil

@@ -50,7 +50,7 @@ func changeText(c *compare.Change, u units.System) string {
 	text := ""
 	switch c.Kind {
 	case compare.Topology:
-		text = "its topology is another one"
+		text = "its topology has changed"
 	case compare.Gone:
 		text = "not in the second report"
 		if c.AVerdict != "" {

@@ -86,7 +86,7 @@ func Bandwidth(size int64, samples []int64, bytes, durationNS int64, stopped str
 // p999Least is how many samples a 99.9th percentile needs to be one.
 const p999Least = 1000
 
-// Percentiles are by nearest rank: the smallest sample that so many of all do not
+// Percentiles are by nearest rank: the smallest sample that this share of all samples does not
 // exceed. nil without samples, which are left as they are.
 func Percentiles(samples []int64) *probe.Percentiles {
 	if len(samples) == 0 {
