@@ -3,8 +3,13 @@
 
 # -z lazy: go-nvml's calls are looked up when they are made, so that a machine
 # without the driver can start the program.
+# -X: what "topoctl version" says where Go itself stamps no version (-buildvcs=false).
+stamps = github.com/topoctl/topoctl/internal/app/cli/build
+version = $(shell git describe --tags --always --dirty 2>/dev/null)
+commit = $(shell git rev-parse HEAD 2>/dev/null)
+
 build:
-	go build -trimpath -ldflags '-s -w -extldflags=-Wl,-z,lazy' -o bin/topoctl ./cmd/topoctl
+	go build -trimpath -ldflags '-s -w -extldflags=-Wl,-z,lazy -X $(stamps).stampedVersion=$(version) -X $(stamps).stampedCommit=$(commit)' -o bin/topoctl ./cmd/topoctl
 
 test:
 	go test ./...

@@ -5,20 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/app/agent"
-	"github.com/topoctl/topoctl/internal/app/bench"
 	"github.com/topoctl/topoctl/internal/app/cli/command"
-	"github.com/topoctl/topoctl/internal/app/cli/paths"
-	"github.com/topoctl/topoctl/internal/app/cli/probing"
-	"github.com/topoctl/topoctl/internal/app/cli/transfer"
-	"github.com/topoctl/topoctl/internal/app/diff"
-	kvreport "github.com/topoctl/topoctl/internal/app/kv/report"
-	"github.com/topoctl/topoctl/internal/app/record"
-	"github.com/topoctl/topoctl/internal/app/watch"
-	"github.com/topoctl/topoctl/pathsel"
-	"github.com/topoctl/topoctl/pathsel/doctor"
-	"github.com/topoctl/topoctl/probe"
 )
 
 // helpTopics are the pages of "topoctl help TOPIC".
@@ -65,29 +52,12 @@ CUDA_VISIBLE_DEVICES
 
 // jsonText is the help on documents.
 func jsonText() string {
-	return fmt.Sprintf(`The first key of a document is "schema": a name and a major version. Within a
+	return `The first key of a document is "schema": a name and a major version. Within a
 major version keys are only added; readers ignore keys that they do not know.
 Another major version is refused.
 
-  %-23s  topoctl discover
-  %-23s  topoctl matrix -o json
-  %-23s  topoctl path -o json
-  %-23s  topoctl path --plan -o json
-  %-23s  topoctl doctor -o json
-  %-23s  topoctl diff -o json
-  %-23s  topoctl bench -o json
-  %-23s  topoctl probe -o json
-  %-23s  topoctl probe -o jsonl, a line each
-  %-23s  topoctl probe --dry-run -o json
-  %-23s  topoctl kv -o json
-  %-23s  topoctl watch -o jsonl, a line each
-  %-23s  topoctl tui --record, a line each
-  %-23s  topoctl agent -o json, one line
-  %-23s  GET /v1/engine of topoctl agent --http
-  %-23s  topoctl version -o json
-
+` + documentsText() + `
 Lists are sorted by stable identifiers. Rates are integers in bytes per second,
 in one direction. null means unknown; it never stands for zero. "complete" is
-false if something that is there could not be read; "warnings" say what.`,
-		topo.SchemaTopology, topo.SchemaMatrix, paths.Schema, pathsel.SchemaPlan, doctor.Schema, diff.Schema, bench.Schema, probe.Schema, probe.EventSchema, probing.SchemaPlan, kvreport.Schema, watch.Schema, record.Schema, transfer.SchemaAgent, agent.SchemaEngine, schemaVersion)
+false if something that is there could not be read; "warnings" say what.`
 }

@@ -8,21 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/app/agent"
-	"github.com/topoctl/topoctl/internal/app/bench"
 	"github.com/topoctl/topoctl/internal/app/cli/build"
 	"github.com/topoctl/topoctl/internal/app/cli/command"
-	"github.com/topoctl/topoctl/internal/app/cli/paths"
-	"github.com/topoctl/topoctl/internal/app/cli/transfer"
-	"github.com/topoctl/topoctl/internal/app/diff"
-	"github.com/topoctl/topoctl/internal/app/probe/compare"
-	"github.com/topoctl/topoctl/internal/app/record"
-	"github.com/topoctl/topoctl/internal/app/watch"
-	"github.com/topoctl/topoctl/internal/base/replies"
-	"github.com/topoctl/topoctl/pathsel"
-	"github.com/topoctl/topoctl/pathsel/doctor"
-	"github.com/topoctl/topoctl/probe"
 )
 
 // schemaVersion is the name and major version of what version -o json prints.
@@ -67,11 +54,8 @@ type versionDoc struct {
 
 func newVersionDoc() versionDoc {
 	b := build.Read()
-	return versionDoc{Schema: schemaVersion, Version: b.Version, Commit: b.Commit, Modified: b.Modified, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH, NVML: b.NVML,
-		Schemas: []string{topo.SchemaTopology, topo.SchemaMatrix, replies.SchemaNVML, replies.SchemaNetlink,
-			paths.Schema, pathsel.SchemaPlan, pathsel.SchemaFabric, doctor.Schema, diff.Schema,
-			bench.Schema, transfer.SchemaAgent, agent.SchemaEngine, probe.Schema, probe.EventSchema, compare.Schema,
-			watch.Schema, record.Schema}}
+	return versionDoc{Schema: schemaVersion, Version: b.Version, Commit: b.Commit, Modified: b.Modified,
+		Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH, NVML: b.NVML, Schemas: schemas()}
 }
 
 func runVersion(_ context.Context, opts *versionOptions) error {

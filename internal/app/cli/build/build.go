@@ -2,6 +2,7 @@
 package build
 
 import (
+	"cmp"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -10,10 +11,16 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 )
 
-// Info is what the program knows of itself.
+// What the Makefile stamps by -ldflags "-X ...", for builds that Go itself stamps nothing into.
+var (
+	stampedVersion string // of git describe
+	stampedCommit  string // of git rev-parse
+)
+
+// Info is what the program knows of its build.
 type Info struct {
-	Version  string // "devel" where the build did not stamp one
-	Commit   string // "" where the build did not stamp one
+	Version  string // "devel" where the build has none
+	Commit   string // "" where the build has none
 	Modified bool   // built from a changed tree
 	NVML     bool   // NVML can be asked (discover/nvml's build constraint holds)
 }
@@ -21,14 +28,20 @@ type Info struct {
 // Tool is topoctl, as documents name what made them.
 func Tool() topo.Tool { return topo.Tool{Name: "topoctl", Version: Read().Version} }
 
-// Read reads what the Go linker noted.
+// Read gives what this program knows of its build.
 func Read() Info {
-	b := Info{Version: "devel"}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
-		return b
+		info = &debug.BuildInfo{}
 	}
-	if v := info.Main.Version; v != "" && v != "(devel)" {
+	return choose(info, stampedVersion, stampedCommit)
+}
+
+// choose takes what Go noted of the module and of its repository, else what was stamped, else
+// "devel".
+func choose(info *debug.BuildInfo, version, commit string) Info {
+	var b Info
+	if v := info.Main.Version; v != "(devel)" {
 		b.Version = strings.TrimPrefix(v, "v")
 	}
 	cgo, tags := false, ""
@@ -44,6 +57,22 @@ func Read() Info {
 			b.Modified = s.Value == "true"
 		}
 	}
+	if b.Commit == "" {
+		b.Commit, b.Modified = commit, strings.HasSuffix(version, "-dirty")
+	}
+	b.Version = cmp.Or(b.Version, strings.TrimPrefix(version, "v"), "devel")
 	b.NVML = runtime.GOOS == "linux" && cgo && !slices.Contains(strings.Split(tags, ","), "nonvml")
 	return b
+}
+
+// String is the version and, where it is known, the commit: "1.2.3, commit 5b3a594, modified".
+func (b Info) String() string {
+	out := b.Version
+	if b.Commit != "" {
+		out += ", commit " + b.Commit
+	}
+	if b.Modified {
+		out += ", modified"
+	}
+	return out
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/topoctl/topoctl/discover"
+	"github.com/topoctl/topoctl/internal/app/cli/build"
 	"github.com/topoctl/topoctl/internal/base/replies"
 	"github.com/topoctl/topoctl/internal/base/units"
 )
@@ -88,6 +89,9 @@ func NewRoot(f *Env, commands ...*cobra.Command) *cobra.Command {
 	root.SetOut(f.Streams.Out)
 	root.SetErr(f.Streams.Err)
 	f.addGlobals(root)
+	root.Version = build.Read().String()
+	root.SetVersionTemplate("topoctl {{.Version}}\n")
+	root.Flags().Bool("version", false, "print the version and the commit")
 	root.SetUsageFunc(usage)
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(commands...)

@@ -56,6 +56,9 @@ func newKVPresetCmd(f *command.Env, runF func(context.Context, *kvPresetOptions)
 	return cmd
 }
 
+// SchemaPresets is the name and major version of what preset -o json prints without a name.
+const SchemaPresets = "topoctl.kv-presets/v1"
+
 // kvPresetList is what preset -o json prints without a name.
 type kvPresetList struct {
 	Schema  string         `json:"schema"`
@@ -90,7 +93,7 @@ func runKVPreset(ctx context.Context, o *kvPresetOptions) error {
 }
 
 func (o *kvPresetOptions) list() error {
-	l := kvPresetList{Schema: "topoctl.kv-presets/v1"}
+	l := kvPresetList{Schema: SchemaPresets}
 	t := &command.Table{Head: []string{"PRESET", "ROWS", "SYSTEM"}}
 	for _, name := range preset.Names() {
 		p, err := preset.Find(name)

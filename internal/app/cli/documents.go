@@ -1,0 +1,71 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/app/agent"
+	"github.com/topoctl/topoctl/internal/app/bench"
+	"github.com/topoctl/topoctl/internal/app/cli/paths"
+	"github.com/topoctl/topoctl/internal/app/cli/probing"
+	"github.com/topoctl/topoctl/internal/app/cli/serving"
+	"github.com/topoctl/topoctl/internal/app/cli/transfer"
+	"github.com/topoctl/topoctl/internal/app/diff"
+	"github.com/topoctl/topoctl/internal/app/kv/preset"
+	kvreport "github.com/topoctl/topoctl/internal/app/kv/report"
+	"github.com/topoctl/topoctl/internal/app/probe/compare"
+	"github.com/topoctl/topoctl/internal/app/record"
+	"github.com/topoctl/topoctl/internal/app/watch"
+	"github.com/topoctl/topoctl/internal/base/replies"
+	"github.com/topoctl/topoctl/pathsel"
+	"github.com/topoctl/topoctl/pathsel/doctor"
+	"github.com/topoctl/topoctl/probe"
+)
+
+// documents are the formats that topoctl writes or reads, by schema, with the command that
+// prints them where "topoctl help json" is to name one.
+var documents = []struct{ schema, from string }{
+	{topo.SchemaTopology, "topoctl discover"},
+	{topo.SchemaMatrix, "topoctl matrix -o json"},
+	{replies.SchemaNVML, ""},
+	{replies.SchemaNetlink, ""},
+	{paths.Schema, "topoctl path -o json"},
+	{pathsel.SchemaPlan, "topoctl path --plan -o json"},
+	{pathsel.SchemaFabric, ""},
+	{doctor.Schema, "topoctl doctor -o json"},
+	{diff.Schema, "topoctl diff -o json"},
+	{bench.Schema, "topoctl bench -o json"},
+	{probe.Schema, "topoctl probe -o json"},
+	{probe.EventSchema, "topoctl probe -o jsonl, a line each"},
+	{compare.Schema, ""},
+	{probing.SchemaPlan, "topoctl probe --dry-run -o json"},
+	{kvreport.Schema, "topoctl kv -o json"},
+	{preset.Schema, ""},
+	{serving.SchemaPresets, ""},
+	{watch.Schema, "topoctl watch -o jsonl, a line each"},
+	{record.Schema, "topoctl tui --record, a line each"},
+	{transfer.SchemaAgent, "topoctl agent -o json, one line"},
+	{agent.SchemaEngine, "GET /v1/engine of topoctl agent --http"},
+	{schemaVersion, "topoctl version -o json"},
+}
+
+// schemas are those of all documents.
+func schemas() []string {
+	var out []string
+	for _, d := range documents {
+		out = append(out, d.schema)
+	}
+	return out
+}
+
+// documentsText lists which command prints what.
+func documentsText() string {
+	var b strings.Builder
+	for _, d := range documents {
+		if d.from != "" {
+			fmt.Fprintf(&b, "  %-23s  %s\n", d.schema, d.from)
+		}
+	}
+	return b.String()
+}
