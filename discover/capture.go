@@ -15,6 +15,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/hosttree"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/internal/base/redact"
 	"github.com/topoctl/topoctl/internal/base/replies"
 	"github.com/topoctl/topoctl/internal/base/sysfs"
@@ -61,7 +62,7 @@ func (p pipeline) capture(ctx context.Context, w io.Writer) error {
 		err = hosttree.WriteArchive(w, tree, p.captureComment(t))
 	}
 	if err != nil {
-		return fmt.Errorf("discover: capture: %w", err)
+		return pkgerr.Errorf("discover", "capture: %w", err)
 	}
 	return nil
 }

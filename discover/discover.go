@@ -3,7 +3,6 @@ package discover
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"runtime"
 	"slices"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/hosttree"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/internal/base/replies"
 	"github.com/topoctl/topoctl/internal/base/sysfs"
 )
@@ -119,12 +119,12 @@ func open(opts Options) (target, func(), error) {
 		}
 	}
 	if len(given) > 1 {
-		return fail(fmt.Errorf("discover: options %s exclude each other", strings.Join(given, " and ")))
+		return fail(pkgerr.Errorf("discover", "options %s exclude each other", strings.Join(given, " and ")))
 	}
 	if opts.FS != nil {
 		tree, ok := opts.FS.(hosttree.Tree)
 		if !ok {
-			return fail(fmt.Errorf("discover: options FS: %T is not a host tree (it needs ReadFile, ReadDir, ReadLink and Lstat)", opts.FS))
+			return fail(pkgerr.Errorf("discover", "options FS: %T is not a host tree (it needs ReadFile, ReadDir, ReadLink and Lstat)", opts.FS))
 		}
 		return target{tree: tree, name: "the tree"}, func() {}, nil
 	}
@@ -136,11 +136,11 @@ func open(opts Options) (target, func(), error) {
 		dir = opts.HostRoot
 	}
 	if live && runtime.GOOS != "linux" {
-		return fail(fmt.Errorf("discover: looking at the running machine is not supported on %s; use --root or --fixture", runtime.GOOS))
+		return fail(pkgerr.Errorf("discover", "looking at the running machine is not supported on %s; use --root or --fixture", runtime.GOOS))
 	}
 	tree, err := hosttree.OpenDir(dir)
 	if err != nil {
-		return fail(fmt.Errorf("discover: %w", err))
+		return fail(pkgerr.Errorf("discover", "%w", err))
 	}
 	p := target{tree: tree, name: dir, live: live}
 	if live {
@@ -200,7 +200,7 @@ func (p pipeline) run(ctx context.Context) (*topo.Topology, rawReplies, error) {
 	for _, source := range []*pendingSource{names, rdma, interfaces, gpus} {
 		o := source.wait(ctx)
 		if errors.Is(ctx.Err(), context.Canceled) {
-			return nil, rawReplies{}, fmt.Errorf("discover: %w", ctx.Err())
+			return nil, rawReplies{}, pkgerr.Errorf("discover", "%w", ctx.Err())
 		}
 		o.into(t, &raw)
 	}

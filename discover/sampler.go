@@ -10,6 +10,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/counters"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/internal/base/sysfs"
 )
 
@@ -68,7 +69,7 @@ func (s *Sampler) Sample(ctx context.Context, t *topo.Topology, at time.Duration
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return nil, errors.New("discover: the sampler is closed")
+		return nil, pkgerr.New("discover", "the sampler is closed")
 	}
 	limited, stop := context.WithTimeout(ctx, s.limit)
 	defer stop()
@@ -84,7 +85,7 @@ func (s *Sampler) Sample(ctx context.Context, t *topo.Topology, at time.Duration
 		out.Notes = append(out.Notes, note)
 	}
 	if errors.Is(ctx.Err(), context.Canceled) {
-		return nil, fmt.Errorf("discover: sample: %w", ctx.Err())
+		return nil, pkgerr.Errorf("discover", "sample: %w", ctx.Err())
 	}
 	if more := len(out.Notes) - maxNotes; more > 0 {
 		out.Notes = append(out.Notes[:maxNotes], fmt.Sprintf("and %d more", more))

@@ -2,12 +2,12 @@ package discover
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/counters"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // GPULoadSource is a GPUSource that also knows the load of the GPUs. Load may keep the library
@@ -115,7 +115,7 @@ func (l *gpuLoads) close(patience time.Duration) error {
 		case <-l.pending:
 			l.pending = nil
 		case <-time.After(patience):
-			return errors.New("discover: the GPU library does not answer; it stays loaded")
+			return pkgerr.New("discover", "the GPU library does not answer; it stays loaded")
 		}
 	}
 	return l.source.Close()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/hosttree"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // outcome is the result of one source.
@@ -107,15 +108,15 @@ func (p pipeline) wanted(s topo.Source) bool {
 // source is started.
 func (p pipeline) check(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("discover: %w", err)
+		return pkgerr.Errorf("discover", "%w", err)
 	}
 	for _, name := range p.opts.Sources {
 		if !slices.Contains(sourceNames, topo.Source(name)) {
-			return fmt.Errorf("discover: source %q is not known: want one of %s", name, strings.Join(SourceNames(), ", "))
+			return pkgerr.Errorf("discover", "source %q is not known: want one of %s", name, strings.Join(SourceNames(), ", "))
 		}
 	}
 	if _, err := fs.ReadDir(p.tree, "sys"); err != nil {
-		return fmt.Errorf("discover: %s is not a host's file tree (a directory that contains sys and proc): %w", p.name, err)
+		return pkgerr.Errorf("discover", "%s is not a host's file tree (a directory that contains sys and proc): %w", p.name, err)
 	}
 	return p.checkDirectories()
 }
@@ -127,7 +128,7 @@ func (p pipeline) checkDirectories() error {
 	for _, dir := range []string{"sys/devices", "sys/bus/pci/devices", "sys/class/net", "sys/class/infiniband"} {
 		_, err := p.tree.ReadDir(dir)
 		if errors.Is(err, hosttree.ErrEscapes) || errors.Is(err, hosttree.ErrLoop) {
-			return fmt.Errorf("discover: %s is not a host's file tree: %w", p.name, err)
+			return pkgerr.Errorf("discover", "%s is not a host's file tree: %w", p.name, err)
 		}
 	}
 	return nil
@@ -148,6 +149,6 @@ func (p pipeline) sysfs(ctx context.Context) (*topo.Topology, error) {
 		}
 		return t, nil
 	case <-ctx.Done():
-		return nil, fmt.Errorf("discover: reading the host's files: %w", ctx.Err())
+		return nil, pkgerr.Errorf("discover", "reading the host's files: %w", ctx.Err())
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // WatchOptions say how Watch reports changes of this machine. The zero value is usable.
@@ -58,7 +60,7 @@ func watch(ctx context.Context, opts WatchOptions, changed func(string), openSou
 	defer listening.stop()
 	p, err := newPoller(opts.HostRoot)
 	if err != nil {
-		return fmt.Errorf("discover: watch: %w", errors.Join(append(refused, err)...))
+		return pkgerr.Errorf("discover", "watch: %w", errors.Join(append(refused, err)...))
 	}
 	defer p.close()
 

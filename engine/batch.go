@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/topoctl/topoctl/internal/base/engine/sched"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // Batch is a set of ops that was submitted. Its methods may be used by many goroutines.
@@ -293,7 +294,7 @@ func (b *Batch) Wait(ctx context.Context) error {
 	case <-b.done:
 		return b.Err()
 	case <-ctx.Done():
-		return fmt.Errorf("engine: peer %q: waiting for a batch, which goes on: %w", b.peer.name, context.Cause(ctx))
+		return pkgerr.Errorf("engine", "peer %q: waiting for a batch, which goes on: %w", b.peer.name, context.Cause(ctx))
 	}
 }
 
@@ -375,7 +376,7 @@ func (b *Batch) Err() error {
 	if len(b.errs) > 1 {
 		err = errors.Join(b.errs...)
 	}
-	return fmt.Errorf("engine: peer %q: %w", b.peer.name, err)
+	return pkgerr.Errorf("engine", "peer %q: %w", b.peer.name, err)
 }
 
 // Progress says how far a batch has come.

@@ -23,6 +23,7 @@ import (
 	"github.com/topoctl/topoctl/internal/base/engine/session"
 	"github.com/topoctl/topoctl/internal/base/engine/stage"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
@@ -111,7 +112,7 @@ type counters struct {
 // New makes an engine, which listens and serves until Close. ctx bounds the making only.
 func New(ctx context.Context, o Options) (*Engine, error) {
 	if err := o.complete(); err != nil {
-		return nil, fmt.Errorf("engine: %w", err)
+		return nil, pkgerr.Errorf("engine", "%w", err)
 	}
 	e := &Engine{
 		o: o, log: o.Logger, began: time.Now(), table: mem.NewTable(o.Limits.Regions), registry: o.Registry,
@@ -134,7 +135,7 @@ func New(ctx context.Context, o Options) (*Engine, error) {
 	e.epoch = registry.NewEpoch(e.began)
 	e.identity = session.Identity{Name: e.name, Epoch: e.epoch, Token: o.Token}
 	if err := e.bringUp(ctx); err != nil {
-		return nil, fmt.Errorf("engine: %w", errors.Join(err, e.Close()))
+		return nil, pkgerr.Errorf("engine", "%w", errors.Join(err, e.Close()))
 	}
 	return e, nil
 }
@@ -448,7 +449,7 @@ func (e *Engine) Close() error {
 	close(e.notifications)
 	errs = append(errs, e.table.Close())
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("engine: close: %w", err)
+		return pkgerr.Errorf("engine", "close: %w", err)
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/engine/sched"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/internal/base/units"
 	"github.com/topoctl/topoctl/pathsel"
 )
@@ -312,7 +313,7 @@ func (p *Peer) Explain(src, dst pathsel.Location) (*Explanation, error) {
 	e := p.engine
 	r, err := p.route(routeKey{src, dst, "", 1<<len(e.carriers) - 1})
 	if err != nil {
-		return nil, fmt.Errorf("engine: peer %q: %w", p.name, err)
+		return nil, pkgerr.Errorf("engine", "peer %q: %w", p.name, err)
 	}
 	const example = 64 << 20
 	x := &Explanation{

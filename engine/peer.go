@@ -15,6 +15,7 @@ import (
 	"github.com/topoctl/topoctl/internal/base/engine/peerdoc"
 	"github.com/topoctl/topoctl/internal/base/engine/sched"
 	"github.com/topoctl/topoctl/internal/base/engine/session"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // Peer is another engine that this one has opened. Its methods may be used by many
@@ -60,7 +61,7 @@ type Peer struct {
 func (e *Engine) Open(ctx context.Context, name string) (*Peer, error) {
 	p, err := e.open(ctx, name)
 	if err != nil {
-		return nil, fmt.Errorf("engine: peer %q: %w", name, err)
+		return nil, pkgerr.Errorf("engine", "peer %q: %w", name, err)
 	}
 	return p, nil
 }
@@ -215,7 +216,7 @@ func (p *Peer) ask(ctx context.Context) error {
 		err = lost
 	}
 	if err != nil {
-		return fmt.Errorf("engine: peer %q: %w", p.name, err)
+		return pkgerr.Errorf("engine", "peer %q: %w", p.name, err)
 	}
 	return nil
 }
@@ -307,7 +308,7 @@ func (p *Peer) Done() <-chan struct{} { return p.gone }
 // ErrPeerRestarted or ErrClosed.
 func (p *Peer) Err() error {
 	if err := p.lost(); err != nil {
-		return fmt.Errorf("engine: peer %q: %w", p.name, err)
+		return pkgerr.Errorf("engine", "peer %q: %w", p.name, err)
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/topoctl/topoctl/engine/memory"
 	mem "github.com/topoctl/topoctl/internal/base/engine/memory"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
@@ -34,7 +35,7 @@ type Region struct {
 func (e *Engine) Alloc(size int64, o RegionOptions) (*Region, error) {
 	block, err := memory.Alloc(size, o.Memory)
 	if err != nil {
-		return nil, fmt.Errorf("engine: region %q: %w", o.Name, err)
+		return nil, pkgerr.Errorf("engine", "region %q: %w", o.Name, err)
 	}
 	r, err := e.Register(block, o)
 	if err != nil {
@@ -56,11 +57,11 @@ func (e *Engine) Register(b *memory.Block, o RegionOptions) (*Region, error) {
 	closing := e.closing
 	e.mu.Unlock()
 	if closing {
-		return nil, fmt.Errorf("engine: region %q: engine is %w", o.Name, ErrClosed)
+		return nil, pkgerr.Errorf("engine", "region %q: engine is %w", o.Name, ErrClosed)
 	}
 	m, err := e.table.Add((*mem.Block)(b), o.Name, string(o.Location), o.Grant)
 	if err != nil {
-		return nil, fmt.Errorf("engine: %w", err)
+		return nil, pkgerr.Errorf("engine", "%w", err)
 	}
 	r := &Region{engine: e, r: m, location: o.Location}
 	if err := r.register(); err != nil {
@@ -79,7 +80,7 @@ func (r *Region) register() error {
 		if err != nil {
 			r.unregistered |= 1 << i
 			r.notes = append(r.notes, fmt.Sprintf("not over %s: %v", c.name, err))
-			errs = append(errs, fmt.Errorf("engine: region %q: %s: %w", r.r.Name(), c.name, err))
+			errs = append(errs, pkgerr.Errorf("engine", "region %q: %s: %w", r.r.Name(), c.name, err))
 			continue
 		}
 		if key != "" {
@@ -146,7 +147,7 @@ func (r *Region) withdraw() error {
 			continue
 		}
 		if err := c.t.Deregister(r.r); err != nil {
-			errs = append(errs, fmt.Errorf("engine: region %q: %s: %w", r.r.Name(), c.name, err))
+			errs = append(errs, pkgerr.Errorf("engine", "region %q: %s: %w", r.r.Name(), c.name, err))
 			continue
 		}
 		r.cut |= 1 << i
@@ -197,11 +198,11 @@ func (r *Region) All() Span { return Span{r, 0, r.Size()} }
 // ReadAt implements io.ReaderAt.
 func (r *Region) ReadAt(p []byte, off int64) (int, error) {
 	if !r.pin() {
-		return 0, fmt.Errorf("engine: region %q: %w", r.Name(), ErrClosed)
+		return 0, pkgerr.Errorf("engine", "region %q: %w", r.Name(), ErrClosed)
 	}
 	defer r.r.Unpin()
 	if off < 0 {
-		return 0, fmt.Errorf("engine: region %q: read at %d: %w", r.Name(), off, ErrRange)
+		return 0, pkgerr.Errorf("engine", "region %q: read at %d: %w", r.Name(), off, ErrRange)
 	}
 	if off >= r.Size() {
 		return 0, io.EOF
@@ -219,18 +220,18 @@ func (r *Region) ReadAt(p []byte, off int64) (int, error) {
 // WriteAt implements io.WriterAt. Bytes beyond the region's end are an error.
 func (r *Region) WriteAt(p []byte, off int64) (int, error) {
 	if !r.pin() {
-		return 0, fmt.Errorf("engine: region %q: %w", r.Name(), ErrClosed)
+		return 0, pkgerr.Errorf("engine", "region %q: %w", r.Name(), ErrClosed)
 	}
 	defer r.r.Unpin()
 	if off < 0 || off > r.Size() {
-		return 0, fmt.Errorf("engine: region %q: write at %d: %w (%d bytes)", r.Name(), off, ErrRange, r.Size())
+		return 0, pkgerr.Errorf("engine", "region %q: write at %d: %w (%d bytes)", r.Name(), off, ErrRange, r.Size())
 	}
 	if r.r.Device() != nil {
 		return r.onDevice(r.r.Block().WriteAt(p, off))
 	}
 	n := copy(r.Bytes()[off:], p)
 	if n < len(p) {
-		return n, fmt.Errorf("engine: region %q: write of %d bytes at %d: %w (%d bytes)", r.Name(), len(p), off, ErrRange, r.Size())
+		return n, pkgerr.Errorf("engine", "region %q: write of %d bytes at %d: %w (%d bytes)", r.Name(), len(p), off, ErrRange, r.Size())
 	}
 	return n, nil
 }
@@ -238,7 +239,7 @@ func (r *Region) WriteAt(p []byte, off int64) (int, error) {
 // onDevice names the region in an error of its device memory.
 func (r *Region) onDevice(n int, err error) (int, error) {
 	if err != nil && !errors.Is(err, io.EOF) {
-		err = fmt.Errorf("engine: region %q: %w", r.Name(), err)
+		err = pkgerr.Errorf("engine", "region %q: %w", r.Name(), err)
 	}
 	return n, err
 }
@@ -276,7 +277,7 @@ func (r *Region) Close(ctx context.Context) error {
 		}
 	}
 	if err := r.r.Close(ctx); err != nil {
-		return fmt.Errorf("engine: %w", err)
+		return pkgerr.Errorf("engine", "%w", err)
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/internal/base/engine/peerdoc"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
@@ -65,7 +66,7 @@ func (r *RemoteRegion) At(offset int64) RemoteSpan { return RemoteSpan{r, offset
 // region of your own is faster. Each piece of up to 1 MiB may take Options.DefaultTimeout.
 func (r *RemoteRegion) ReadAt(p []byte, off int64) (int, error) {
 	if off < 0 {
-		return 0, fmt.Errorf("engine: peer %q: region %q: read at %d: %w", r.peer.name, r.name, off, ErrRange)
+		return 0, pkgerr.Errorf("engine", "peer %q: region %q: read at %d: %w", r.peer.name, r.name, off, ErrRange)
 	}
 	if off >= r.t.Bytes {
 		return 0, io.EOF
@@ -135,7 +136,7 @@ func (b *bounce) get(e *Engine) (int64, error) {
 		r, err := e.Alloc(bounceSlots*bounceBytes, RegionOptions{Name: ".bounce"})
 		if err != nil {
 			b.mu.Unlock()
-			return 0, fmt.Errorf("engine: buffers for ReadAt and WriteAt: %w", errors.Unwrap(err))
+			return 0, pkgerr.Errorf("engine", "buffers for ReadAt and WriteAt: %w", errors.Unwrap(err))
 		}
 		b.r, b.slots = r, make(chan int64, bounceSlots)
 		for i := range int64(bounceSlots) {
@@ -146,7 +147,7 @@ func (b *bounce) get(e *Engine) (int64, error) {
 	slot := <-b.slots
 	if !b.r.pin() {
 		b.slots <- slot
-		return 0, fmt.Errorf("engine: buffers for ReadAt and WriteAt: engine is %w", ErrClosed)
+		return 0, pkgerr.Errorf("engine", "buffers for ReadAt and WriteAt: engine is %w", ErrClosed)
 	}
 	return slot, nil
 }
@@ -186,7 +187,7 @@ func (p *Peer) Region(ctx context.Context, name string) (*RemoteRegion, error) {
 			return nil, err
 		}
 	}
-	return nil, fmt.Errorf("engine: peer %q: region %q: %w: it offers %s (regions that grant nothing are not offered)", p.name, name, ErrNoRegion, p.offers())
+	return nil, pkgerr.Errorf("engine", "peer %q: region %q: %w: it offers %s (regions that grant nothing are not offered)", p.name, name, ErrNoRegion, p.offers())
 }
 
 // offers lists some of the peer's regions, for a message.

@@ -12,6 +12,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/engine/sched"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
@@ -62,7 +63,7 @@ func (p *Peer) route(key routeKey) (*route, error) {
 	r.r = &sched.Route{Peer: p.id, Name: routeName(key), Policy: pathsel.Policy(p.engine.o.Policy), Groups: schedGroups(r.groups)}
 	r.leaves.Store(leaves(r.groups))
 	if len(r.r.Groups) == 0 {
-		return nil, fmt.Errorf("from %s to its %s: %w: %s", locationName(key.local), locationName(key.remote), ErrNoLane, reasons(r.groups, key.only))
+		return nil, noLane(key, r.groups)
 	}
 	p.mu.Lock()
 	p.routes[key] = r
@@ -86,15 +87,26 @@ func locationName(l pathsel.Location) string {
 	return string(l)
 }
 
-// reasons says for each transport why it has no lane, or for the only one that may have.
-func reasons(groups []group, only string) string {
-	var out []string
+// notOffered is why a transport has no lane that the peer does not have.
+const notOffered = "the peer does not offer it"
+
+// noLane says for each transport why it has no lane, or for the only one that may have.
+func noLane(key routeKey, groups []group) error {
+	var reasons, missing []string
 	for i := range groups {
-		if len(groups[i].lanes) == 0 && (only == "" || only == groups[i].carrier.name) {
-			out = append(out, groups[i].carrier.name+": "+groups[i].reason)
+		name, why := groups[i].carrier.name, groups[i].reason
+		if len(groups[i].lanes) == 0 && (key.only == "" || key.only == name) {
+			reasons = append(reasons, name+": "+why)
+			if why == notOffered {
+				missing = append(missing, name)
+			}
 		}
 	}
-	return strings.Join(out, "; ")
+	err := fmt.Errorf("from %s to its %s: %w: %s", locationName(key.local), locationName(key.remote), ErrNoLane, strings.Join(reasons, "; "))
+	if len(missing) > 0 {
+		err = &transport.NotOfferedError{Transports: missing, Err: err}
+	}
+	return err
 }
 
 func schedGroups(groups []group) []sched.Group {
@@ -151,7 +163,7 @@ func (p *Peer) group(c *carrier, key routeKey) group {
 	sameMachine := d.Machine != "" && d.Machine == e.machine && d.Boot == e.boot
 	switch {
 	case len(offers) == 0:
-		g.reason = "the peer does not offer it"
+		g.reason = notOffered
 	case c.caps.SameHost && !sameMachine:
 		g.reason = "the peer is on another machine"
 		if d.Machine == "" || e.machine == "" {
@@ -589,7 +601,7 @@ func (e *Engine) switchLanes(name string, kind sched.Kind) error {
 	}
 	e.mu.Unlock()
 	if len(w.events) == 0 {
-		return fmt.Errorf("engine: lane %q: %w of that name: there are %s", name, ErrNoLane, orNone(known))
+		return pkgerr.Errorf("engine", "lane %q: %w of that name: there are %s", name, ErrNoLane, orNone(known))
 	}
 	e.run(w)
 	return nil

@@ -11,6 +11,7 @@ import (
 
 	"github.com/topoctl/topoctl/internal/base/engine/session"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // The calls between engines, over a session. docs/wire.md specifies them.
@@ -158,7 +159,7 @@ func (e *Engine) data(id transport.SessionID, conn transport.ConnID, name string
 			return carrier.data.Serve(id, conn, name, c)
 		}
 	}
-	return errors.New("engine: no transport takes data connections")
+	return pkgerr.New("engine", "no transport takes data connections")
 }
 
 // sessionEnded forgets an engine that had opened this one.
@@ -200,7 +201,7 @@ func (p *Peer) Call(ctx context.Context, request []byte) ([]byte, error) {
 		if lost := p.lost(); lost != nil {
 			err = lost
 		}
-		return nil, fmt.Errorf("engine: peer %q: call: %w", p.name, err)
+		return nil, pkgerr.Errorf("engine", "peer %q: call: %w", p.name, err)
 	}
 	return answer, nil
 }

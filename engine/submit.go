@@ -10,6 +10,7 @@ import (
 
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/internal/base/engine/sched"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // Span is a range of a local region.
@@ -93,10 +94,10 @@ func (p *Peer) Submit(ctx context.Context, ops []Op, o SubmitOptions) (*Batch, e
 func (p *Peer) submit(ctx context.Context, ops []Op, o SubmitOptions, awaited bool) (*Batch, error) {
 	b, err := p.prepare(ctx, ops, o)
 	if err != nil {
-		return nil, fmt.Errorf("engine: peer %q: %w", p.name, err)
+		return nil, pkgerr.Errorf("engine", "peer %q: %w", p.name, err)
 	}
 	if err := b.start(ctx, awaited); err != nil {
-		return nil, fmt.Errorf("engine: peer %q: %w", p.name, err)
+		return nil, pkgerr.Errorf("engine", "peer %q: %w", p.name, err)
 	}
 	return b, nil
 }

@@ -11,6 +11,7 @@ import (
 	hostroute "github.com/topoctl/topoctl/internal/base/engine/route"
 	"github.com/topoctl/topoctl/internal/base/engine/sched"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
@@ -255,7 +256,7 @@ func (e *Engine) SetTopology(ctx context.Context, t *topo.Topology) error {
 	before := e.ports.Load()
 	after, err := e.newPorts(t)
 	if err != nil {
-		return fmt.Errorf("engine: %w", err)
+		return pkgerr.Errorf("engine", "%w", err)
 	}
 	if before != nil && after != nil {
 		e.keepSide(before.host, after.host)
@@ -264,7 +265,7 @@ func (e *Engine) SetTopology(ctx context.Context, t *topo.Topology) error {
 	e.ports.Store(after)
 	if err := e.advertise(ctx); err != nil {
 		e.ports.Store(before)
-		return fmt.Errorf("engine: %w", err)
+		return pkgerr.Errorf("engine", "%w", err)
 	}
 	e.rerouteAll()
 	return nil

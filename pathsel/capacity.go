@@ -1,12 +1,12 @@
 package pathsel
 
 import (
-	"fmt"
 	"math"
 	"slices"
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/maxmin"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // Capacity is what several ports carry together for one memory location, in one
@@ -42,10 +42,10 @@ func (h *Host) Capacity(location Location, ports []topo.ID) (*Capacity, error) {
 	for _, id := range ports {
 		i, ok := h.portIndex[id]
 		if !ok {
-			return nil, fmt.Errorf("pathsel: %q is no port of this host", id)
+			return nil, pkgerr.Errorf("pathsel", "%q is no port of this host", id)
 		}
 		if seen[id] {
-			return nil, fmt.Errorf("pathsel: port %q is given twice", id)
+			return nil, pkgerr.Errorf("pathsel", "port %q is given twice", id)
 		}
 		seen[id] = true
 		flows = append(flows, maxmin.Flow{Segments: h.routes[loc][i].segments, Weight: 1})

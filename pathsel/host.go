@@ -1,12 +1,11 @@
 package pathsel
 
 import (
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // Location is where memory is: "gpu:N", the GPUs counted in PCI order, or
@@ -73,12 +72,12 @@ type Host struct {
 // New prepares a derived topology. The topology must not change afterwards.
 func New(t *topo.Topology, o Options) (*Host, error) {
 	if t == nil || t.Derived == nil {
-		return nil, errors.New("pathsel: topology is not derived: call Derive first")
+		return nil, pkgerr.New("pathsel", "topology is not derived: call Derive first")
 	}
 	switch o.Transport {
 	case Auto, RDMA, TCP:
 	default:
-		return nil, fmt.Errorf("pathsel: transport %q: want rdma, tcp or nothing for the better of both", o.Transport)
+		return nil, pkgerr.Errorf("pathsel", "transport %q: want rdma, tcp or nothing for the better of both", o.Transport)
 	}
 	h := &Host{t: t, graph: topo.NewGraph(t, o.Overlay), transport: o.Transport, portIndex: map[topo.ID]int{}, locIndex: map[Location]int{}}
 	h.index = h.graph.Index()
@@ -132,7 +131,7 @@ func (h *Host) GPUs() []Location { return slices.Clone(h.locations[:len(h.t.GPUs
 func (h *Host) location(l Location) (int, error) {
 	i, ok := h.locIndex[l]
 	if !ok {
-		return 0, fmt.Errorf("pathsel: %q is no memory location of this host: want gpu:N or cpu:N", l)
+		return 0, pkgerr.Errorf("pathsel", "%q is no memory location of this host: want gpu:N or cpu:N", l)
 	}
 	return i, nil
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/internal/base/text"
 )
 
@@ -46,7 +47,7 @@ const maxPairs = 1 << 16
 // ports mean something within the remote topology only.
 func Connect(local, remote *Host, o PairOptions) (*Pair, error) {
 	if local == nil || remote == nil {
-		return nil, errors.New("pathsel: connect: want two hosts")
+		return nil, pkgerr.New("pathsel", "connect: want two hosts")
 	}
 	p := &Pair{local: local, remote: remote, localName: o.LocalName, remoteName: o.RemoteName}
 	if p.localName == "" {
@@ -73,7 +74,7 @@ func Connect(local, remote *Host, o PairOptions) (*Pair, error) {
 	p.here, p.hereAt = local.endpoints(cabledHere)
 	p.there, p.thereAt = remote.endpoints(cabledThere)
 	if n := len(p.here) * len(p.there); n > maxPairs {
-		return nil, fmt.Errorf("pathsel: connect %q and %q: %d by %d usable ports: at most %d pairs are looked at, give roles to fewer NICs",
+		return nil, pkgerr.Errorf("pathsel", "connect %q and %q: %d by %d usable ports: at most %d pairs are looked at, give roles to fewer NICs",
 			p.localName, p.remoteName, len(p.here), len(p.there), maxPairs)
 	}
 	p.caps = local.caps
@@ -185,10 +186,10 @@ func (b *laneBuilder) noLane() error {
 			c := &side.a.Rejected[0]
 			why = fmt.Sprintf("%d are rejected, the first, %s: %s", len(side.a.Rejected), c.Name, c.Reason.Text)
 		}
-		return fmt.Errorf("pathsel: %w %s: host %q has no usable port: %s", ErrNoLane, between, side.name, why)
+		return pkgerr.Errorf("pathsel", "%w %s: host %q has no usable port: %s", ErrNoLane, between, side.name, why)
 	}
 	r := b.commonest()
-	return fmt.Errorf("pathsel: %w %s: %d of %d pairs of ports are rejected with: %s; %s",
+	return pkgerr.Errorf("pathsel", "%w %s: %d of %d pairs of ports are rejected with: %s; %s",
 		ErrNoLane, between, r.Pairs, len(b.here.Ranked)*len(b.there.Ranked), r.Reason.Text, nextStep(r.Reason.Code))
 }
 
@@ -292,7 +293,7 @@ func (h *Host) assign(a *Affinity, ports []topo.ID, side Side) error {
 	}
 	for _, id := range ports {
 		if _, ok := h.portIndex[id]; !ok {
-			return fmt.Errorf("pathsel: assigned port %q: the %s host has no such port", id, side)
+			return pkgerr.Errorf("pathsel", "assigned port %q: the %s host has no such port", id, side)
 		}
 	}
 	var ours, others []Candidate

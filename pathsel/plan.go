@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // SchemaPlan is the name and major version of a plan as a document.
@@ -88,14 +89,14 @@ type Consumer struct {
 // without GPU, spread round-robin over the NUMA nodes that have CPUs.
 func (h *Host) Ranks(size int, gpus ...int) ([]Consumer, error) {
 	if size < 1 || size > assignMax {
-		return nil, fmt.Errorf("pathsel: %d local ranks: want 1 to %d", size, assignMax)
+		return nil, pkgerr.Errorf("pathsel", "%d local ranks: want 1 to %d", size, assignMax)
 	}
 	if len(gpus) > 0 && len(gpus) < size {
-		return nil, fmt.Errorf("pathsel: %d GPUs are given for %d local ranks: want one for each", len(gpus), size)
+		return nil, pkgerr.Errorf("pathsel", "%d GPUs are given for %d local ranks: want one for each", len(gpus), size)
 	}
 	nodes := h.locations[len(h.t.GPUs):]
 	if len(gpus) == 0 && size > len(h.t.GPUs) && len(nodes) == 0 {
-		return nil, fmt.Errorf("pathsel: %d local ranks on a host of %d GPUs and no known NUMA node", size, len(h.t.GPUs))
+		return nil, pkgerr.Errorf("pathsel", "%d local ranks on a host of %d GPUs and no known NUMA node", size, len(h.t.GPUs))
 	}
 	out := make([]Consumer, size)
 	for r := range out {
@@ -103,7 +104,7 @@ func (h *Host) Ranks(size int, gpus ...int) ([]Consumer, error) {
 		switch {
 		case len(gpus) > 0:
 			if gpus[r] < 0 || gpus[r] >= len(h.t.GPUs) {
-				return nil, fmt.Errorf("pathsel: local rank %d: GPU %d: this host has %d", r, gpus[r], len(h.t.GPUs))
+				return nil, pkgerr.Errorf("pathsel", "local rank %d: GPU %d: this host has %d", r, gpus[r], len(h.t.GPUs))
 			}
 			out[r].Location = h.locations[gpus[r]]
 		case size <= len(h.t.GPUs):
@@ -149,7 +150,7 @@ func (p *Plan) MarshalJSON() ([]byte, error) {
 		*fields
 	}{SchemaPlan, (*fields)(p)})
 	if err != nil {
-		return nil, fmt.Errorf("pathsel: plan: %w", err)
+		return nil, pkgerr.Errorf("pathsel", "plan: %w", err)
 	}
 	return data, nil
 }

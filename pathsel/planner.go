@@ -2,12 +2,12 @@ package pathsel
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/maxmin"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/internal/base/text"
 )
 
@@ -35,7 +35,7 @@ func (h *Host) newPlanner(given []Consumer) (*planner, error) {
 		}
 	}
 	if len(pl.ports) > assignMax {
-		return nil, fmt.Errorf("pathsel: plan: %d usable ports: want at most %d", len(pl.ports), assignMax)
+		return nil, pkgerr.Errorf("pathsel", "plan: %d usable ports: want at most %d", len(pl.ports), assignMax)
 	}
 	slices.SortFunc(pl.ports, planOrder)
 	pl.price()
@@ -64,9 +64,9 @@ func (h *Host) planConsumers(given []Consumer) ([]planConsumer, error) {
 	}
 	switch {
 	case len(given) == 0:
-		return nil, errors.New("pathsel: plan: this host has no GPU and no NUMA node with CPUs")
+		return nil, pkgerr.New("pathsel", "plan: this host has no GPU and no NUMA node with CPUs")
 	case len(given) > assignMax:
-		return nil, fmt.Errorf("pathsel: plan: %d consumers: want at most %d", len(given), assignMax)
+		return nil, pkgerr.Errorf("pathsel", "plan: %d consumers: want at most %d", len(given), assignMax)
 	}
 	out := make([]planConsumer, len(given))
 	seen := make(map[string]bool, len(given))
@@ -79,7 +79,7 @@ func (h *Host) planConsumers(given []Consumer) ([]planConsumer, error) {
 			c.Name = string(c.Location)
 		}
 		if seen[c.Name] {
-			return nil, fmt.Errorf("pathsel: plan: consumer %q is given twice: want a name for each", c.Name)
+			return nil, pkgerr.Errorf("pathsel", "plan: consumer %q is given twice: want a name for each", c.Name)
 		}
 		seen[c.Name] = true
 		out[i] = planConsumer{c, loc, i}

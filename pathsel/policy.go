@@ -1,9 +1,10 @@
 package pathsel
 
 import (
-	"fmt"
 	"math"
 	"strings"
+
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // Policy is a rule that gives slices of transfers to lanes.
@@ -40,7 +41,7 @@ func ParsePolicy(s string) (Policy, error) {
 	case Adaptive, RoundRobin, Random, First, Mooncake:
 		return p, nil
 	}
-	return "", fmt.Errorf("pathsel: policy %q: want %s", s, strings.Join(Policies(), ", "))
+	return "", pkgerr.Errorf("pathsel", "policy %q: want %s", s, strings.Join(Policies(), ", "))
 }
 
 // Slice is the piece of a transfer that a lane is wanted for.

@@ -21,7 +21,7 @@ var ErrNoNode = errors.New("no such node")
 // resolveError is ErrNoNode with what was asked for and what there is.
 type resolveError struct{ text string }
 
-func (e *resolveError) Error() string        { return "pathsel: " + e.text }
+func (e *resolveError) Error() string        { return e.text }
 func (e *resolveError) Is(target error) bool { return target == ErrNoNode }
 
 func noSuchNode(format string, args ...any) error { return &resolveError{fmt.Sprintf(format, args...)} }

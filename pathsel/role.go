@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/internal/base/units"
 )
 
@@ -45,10 +46,10 @@ type roles struct {
 func (h *Host) assignRoles(override map[topo.ID]Role) error {
 	for nic, role := range override {
 		if _, ok := roleOrder[role]; !ok {
-			return fmt.Errorf("pathsel: role %q of %s: want data, storage, management, decoy or unknown", role, nic)
+			return pkgerr.Errorf("pathsel", "role %q of %s: want data, storage, management, decoy or unknown", role, nic)
 		}
 		if !slices.ContainsFunc(h.ports, func(p Port) bool { return p.NIC == nic }) {
-			return fmt.Errorf("pathsel: role %q of %s: this host has no such NIC", role, nic)
+			return pkgerr.Errorf("pathsel", "role %q of %s: this host has no such NIC", role, nic)
 		}
 	}
 	r := roles{h: h, beside: make([]topo.ID, len(h.ports)), placed: make([]bool, len(h.ports)),

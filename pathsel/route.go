@@ -1,12 +1,12 @@
 package pathsel
 
 import (
-	"fmt"
 	"math"
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/maxmin"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // A segment is one direction of a link: 2*link for Down, 2*link+1 for Up.
@@ -112,7 +112,7 @@ func (h *Host) Route(location Location, port topo.ID) ([]topo.Step, error) {
 	}
 	i, ok := h.portIndex[port]
 	if !ok {
-		return nil, fmt.Errorf("pathsel: %q is no port of this host", port)
+		return nil, pkgerr.Errorf("pathsel", "%q is no port of this host", port)
 	}
 	var steps []topo.Step
 	for _, s := range h.routes[loc][i].segments {

@@ -1,10 +1,9 @@
 package pathsel
 
 import (
-	"fmt"
-
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/maxmin"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // Split says how fast one transfer moves whose bytes are divided among ports in
@@ -18,7 +17,7 @@ func (h *Host) Split(location Location, ports []topo.ID, weights []float64) (*to
 		return nil, "", err
 	}
 	if len(ports) != len(weights) {
-		return nil, "", fmt.Errorf("pathsel: %d ports and %d weights", len(ports), len(weights))
+		return nil, "", pkgerr.Errorf("pathsel", "%d ports and %d weights", len(ports), len(weights))
 	}
 	flows := make([]maxmin.Flow, 0, len(ports))
 	sum, uncertain := 0.0, false
@@ -26,9 +25,9 @@ func (h *Host) Split(location Location, ports []topo.ID, weights []float64) (*to
 		p, ok := h.portIndex[id]
 		switch {
 		case !ok:
-			return nil, "", fmt.Errorf("pathsel: %q is no port of this host", id)
+			return nil, "", pkgerr.Errorf("pathsel", "%q is no port of this host", id)
 		case !(weights[i] > 0):
-			return nil, "", fmt.Errorf("pathsel: port %q: weight %v: want more than 0", id, weights[i])
+			return nil, "", pkgerr.Errorf("pathsel", "port %q: weight %v: want more than 0", id, weights[i])
 		}
 		r := &h.routes[loc][p]
 		uncertain = uncertain || r.uncertain

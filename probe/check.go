@@ -8,6 +8,7 @@ import (
 	"unicode"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // What single things may be at most.
@@ -157,48 +158,48 @@ func (x *Result) checkRatios() error {
 func (r *Report) check() error {
 	hosts, devices, links, pairs := map[string]bool{}, map[string]bool{}, map[LinkKey]bool{}, map[string]bool{}
 	if err := first(within("duration_ns", maxNS, r.DurationNS), checkNames("mode", r.Mode)); err != nil {
-		return fmt.Errorf("probe: %w", err)
+		return pkgerr.Errorf("probe", "%w", err)
 	}
 	for i := range r.Hosts {
 		h := &r.Hosts[i]
 		if err := checkNames("hosts", h.Name, h.Address, h.Fingerprint); err != nil {
-			return fmt.Errorf("probe: %w", err)
+			return pkgerr.Errorf("probe", "%w", err)
 		}
 		if hosts[h.Name] {
-			return fmt.Errorf("probe: two hosts are called %q", h.Name)
+			return pkgerr.Errorf("probe", "two hosts are called %q", h.Name)
 		}
 		hosts[h.Name] = true
 	}
 	for i := range r.Devices {
 		d := &r.Devices[i]
 		if err := checkNames("devices", d.Key, d.Kind, d.Name); err != nil {
-			return fmt.Errorf("probe: %w", err)
+			return pkgerr.Errorf("probe", "%w", err)
 		}
 		devices[d.Key] = true
 	}
 	for i := range r.Links {
 		l := &r.Links[i]
 		if links[l.Key] {
-			return fmt.Errorf("probe: two links have the key %q", l.Key)
+			return pkgerr.Errorf("probe", "two links have the key %q", l.Key)
 		}
 		links[l.Key] = true
 		if l.Host != "" && !hosts[l.Host] {
-			return fmt.Errorf("probe: link %q is of host %q, which is not among the hosts (%s)", l.Key, l.Host, keysOf(hosts))
+			return pkgerr.Errorf("probe", "link %q is of host %q, which is not among the hosts (%s)", l.Key, l.Host, keysOf(hosts))
 		}
 		for _, d := range l.On {
 			if !devices[d] {
-				return fmt.Errorf("probe: link %q is on %q, which is not among the devices", l.Key, d)
+				return pkgerr.Errorf("probe", "link %q is on %q, which is not among the devices", l.Key, d)
 			}
 		}
 	}
 	for i := range r.Results {
 		x := &r.Results[i]
 		if pairs[x.ID] {
-			return fmt.Errorf("probe: two results have the id %q", x.ID)
+			return pkgerr.Errorf("probe", "two results have the id %q", x.ID)
 		}
 		pairs[x.ID] = true
 		if err := x.checkRefs(hosts, links); err != nil {
-			return fmt.Errorf("probe: result %q: %w", x.ID, err)
+			return pkgerr.Errorf("probe", "result %q: %w", x.ID, err)
 		}
 	}
 	return r.checkBlame(links, pairs)
@@ -231,17 +232,17 @@ func (r *Report) checkBlame(links map[LinkKey]bool, pairs map[string]bool) error
 		b := &r.Blame[i]
 		for _, id := range b.Pairs {
 			if !pairs[id] {
-				return fmt.Errorf("probe: blame[%d]: pair %.80q is not among the results", i, id)
+				return pkgerr.Errorf("probe", "blame[%d]: pair %.80q is not among the results", i, id)
 			}
 		}
 		for k := range b.Suspects {
 			s := &b.Suspects[k]
 			if err := first(checkNames("suspect", s.Kind, s.Key, s.Name), checkRate("bytes_per_sec", s.BytesPerSec)); err != nil {
-				return fmt.Errorf("probe: blame[%d]: %w", i, err)
+				return pkgerr.Errorf("probe", "blame[%d]: %w", i, err)
 			}
 			for _, key := range s.Links {
 				if !links[key] {
-					return fmt.Errorf("probe: blame[%d]: suspect %.80q: link %.80q is not among the links", i, s.Name, key)
+					return pkgerr.Errorf("probe", "blame[%d]: suspect %.80q: link %.80q is not among the links", i, s.Name, key)
 				}
 			}
 		}

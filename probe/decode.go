@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/topoctl/topoctl/internal/base/jsontext"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // What a report may hold at most. A run of 128 hosts with 8 ports each, every port with
@@ -28,14 +29,14 @@ const (
 // one that is there. Unknown keys are left out, another major version is refused.
 func Decode(data []byte) (*Report, error) {
 	if len(data) > maxDocument {
-		return nil, fmt.Errorf("probe: a report of %d bytes: at most %d are read", len(data), maxDocument)
+		return nil, pkgerr.Errorf("probe", "a report of %d bytes: at most %d are read", len(data), maxDocument)
 	}
 	if err := first(checkUTF8(data), checkSchema(schemaName(data), Schema)); err != nil {
-		return nil, fmt.Errorf("probe: %w", err)
+		return nil, pkgerr.Errorf("probe", "%w", err)
 	}
 	in, r := jsontext.NewReader(data), &Report{Schema: Schema}
 	if err := r.read(in); err != nil {
-		return nil, fmt.Errorf("probe: %w", in.Locate(err))
+		return nil, pkgerr.Errorf("probe", "%w", in.Locate(err))
 	}
 	if err := r.check(); err != nil {
 		return nil, err

@@ -1,7 +1,6 @@
 package probe
 
 import (
-	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -9,6 +8,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/jsontext"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // Encode writes the report as a topoctl.probe/v1 document: valid JSON with one host,
@@ -38,7 +38,7 @@ func (r *Report) Encode() ([]byte, error) {
 	}
 	data, err := w.Bytes()
 	if err != nil {
-		return nil, fmt.Errorf("probe: encode the report: %w", err)
+		return nil, pkgerr.Errorf("probe", "encode the report: %w", err)
 	}
 	return data, nil
 }

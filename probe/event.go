@@ -9,6 +9,7 @@ import (
 	"io"
 
 	"github.com/topoctl/topoctl/internal/base/jsontext"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // EventSchema is the name and major version of the lines that a run writes.
@@ -112,7 +113,7 @@ func (e *Event) Encode() ([]byte, error) {
 	}
 	line, err := jsontext.Line(&n)
 	if err != nil {
-		return nil, fmt.Errorf("probe: encode event %q: %w", e.Type, err)
+		return nil, pkgerr.Errorf("probe", "encode event %q: %w", e.Type, err)
 	}
 	return line, nil
 }
@@ -123,7 +124,7 @@ func (e *Event) Encode() ([]byte, error) {
 func DecodeEvent(data []byte) (*Event, error) {
 	e, err := decodeWhole(bytes.TrimSpace(data))
 	if err != nil {
-		return nil, fmt.Errorf("probe: event: %w", err)
+		return nil, pkgerr.Errorf("probe", "event: %w", err)
 	}
 	return e, nil
 }
@@ -206,15 +207,15 @@ func ReadEvents(r io.Reader) (*Report, error) {
 	in := bufio.NewReaderSize(io.LimitReader(r, maxDocument+1), 1<<16)
 	head, err := in.Peek(len(`{"schema":"`) + 256)
 	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("probe: read the events: %w", err)
+		return nil, pkgerr.Errorf("probe", "read the events: %w", err)
 	}
 	if beginsWith(head) != EventSchema {
 		data, err := io.ReadAll(in)
 		if err != nil {
-			return nil, fmt.Errorf("probe: read the report: %w", err)
+			return nil, pkgerr.Errorf("probe", "read the report: %w", err)
 		}
 		if name := schemaName(data); name != "" && name != Schema {
-			return nil, fmt.Errorf("probe: schema %.40q: want %q or %q", name, Schema, EventSchema)
+			return nil, pkgerr.Errorf("probe", "schema %.40q: want %q or %q", name, Schema, EventSchema)
 		}
 		return Decode(data)
 	}
@@ -223,10 +224,10 @@ func ReadEvents(r io.Reader) (*Report, error) {
 		line, err := readLine(in)
 		cut := errors.Is(err, io.EOF)
 		if err != nil && !cut {
-			return nil, fmt.Errorf("probe: line %d: %w", n, err)
+			return nil, pkgerr.Errorf("probe", "line %d: %w", n, err)
 		}
 		if err := log.line(line, cut); err != nil {
-			return nil, fmt.Errorf("probe: line %d: %w", n, err)
+			return nil, pkgerr.Errorf("probe", "line %d: %w", n, err)
 		}
 		if cut {
 			return log.finish()
@@ -412,7 +413,7 @@ func (l *eventLog) result(raw json.RawMessage) error {
 
 func (l *eventLog) finish() (*Report, error) {
 	if l.r == nil {
-		return nil, errors.New("probe: the events end before the start event: nothing was measured")
+		return nil, pkgerr.New("probe", "the events end before the start event: nothing was measured")
 	}
 	if l.torn {
 		l.r.Notes = append(l.r.Notes, "the events end in the middle of a line, which is lost")

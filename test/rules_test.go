@@ -43,7 +43,7 @@ var pureCore = map[string]string{
 // everywhere are the small rooms that all others may use: text, numbers, units and shares.
 var everywhere = []string{
 	"internal/base/text", "internal/base/units", "internal/base/edit",
-	"internal/base/cpuset", "internal/base/jsontext", "internal/base/promtext", "internal/base/maxmin",
+	"internal/base/cpuset", "internal/base/jsontext", "internal/base/promtext", "internal/base/maxmin", "internal/base/pkgerr",
 }
 
 var rules = []rule{
@@ -52,6 +52,7 @@ var rules = []rule{
 	{room: "internal/base/jsontext", ban: noOS},
 	{room: "internal/base/promtext", ban: noOS},
 	{room: "internal/base/maxmin", ban: noOS},
+	{room: "internal/base/pkgerr", ban: noOS},
 	{room: "internal/base/golden"},
 	{room: "internal/base/longtest"},
 	{room: "discover/topo", ours: nil, ban: noOS},

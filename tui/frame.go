@@ -2,13 +2,13 @@ package tui
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
 
 	"github.com/topoctl/topoctl/internal/app/record"
 	"github.com/topoctl/topoctl/internal/app/tui/state"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // Frame gives the dashboard's first whole picture as text of h lines of at most w columns,
@@ -51,7 +51,7 @@ func Frame(ctx context.Context, o Options, w, h int) (text string, whole bool, e
 	stop()
 	feed.Wait()
 	if err != nil {
-		return "", false, fmt.Errorf("tui: %w", err)
+		return "", false, pkgerr.Errorf("tui", "%w", err)
 	}
 	return plain(m.draw(&m.look)), whole, nil
 }

@@ -2,7 +2,6 @@ package tui
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -10,6 +9,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/topoctl/topoctl/internal/app/record"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/probe"
 )
 
@@ -179,7 +179,7 @@ func (m *model) record(r *record.Record) {
 	select {
 	case m.rec.queue <- &line:
 	default:
-		m.recErr = fmt.Errorf("tui: recording %s: the disk is slower than what comes in", m.rec.to.Name())
+		m.recErr = pkgerr.Errorf("tui", "recording %s: the disk is slower than what comes in", m.rec.to.Name())
 		m.endRecord("recording stopped: the disk is slower than what comes in")
 	}
 }
@@ -206,5 +206,5 @@ func (rec *recorder) failure() error {
 	if rec.err == nil {
 		return nil
 	}
-	return fmt.Errorf("tui: recording %s: %w", rec.to.Name(), rec.err)
+	return pkgerr.Errorf("tui", "recording %s: %w", rec.to.Name(), rec.err)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/charmbracelet/colorprofile"
 
 	"github.com/topoctl/topoctl/internal/app/record"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // How often the screen may change, and how far apart bunches of news are.
@@ -58,9 +59,9 @@ func run(ctx context.Context, o Options, more ...tea.ProgramOption) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case errors.Is(err, tea.ErrProgramPanic):
-		return errors.New("tui: the dashboard failed; what is printed above says where: please report it")
+		return pkgerr.New("tui", "the dashboard failed; what is printed above says where: please report it")
 	case err != nil:
-		return fmt.Errorf("tui: the terminal: %w", err)
+		return pkgerr.Errorf("tui", "the terminal: %w", err)
 	case m.rec != nil && m.rec.failure() != nil:
 		return m.rec.failure()
 	}

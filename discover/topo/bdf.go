@@ -2,9 +2,10 @@ package topo
 
 import (
 	"cmp"
-	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // BDF is a PCI function address: domain (segment), bus, device and function.
@@ -23,7 +24,7 @@ type BDF struct {
 // the short form "1b:00.0" (domain 0).
 func ParseBDF(s string) (BDF, error) {
 	fail := func() (BDF, error) {
-		return BDF{}, fmt.Errorf("topo: pci address %q: want [domain:]bus:device.function in hexadecimal", s)
+		return BDF{}, pkgerr.Errorf("topo", "pci address %q: want [domain:]bus:device.function in hexadecimal", s)
 	}
 	rest, fn, ok := strings.Cut(s, ".")
 	if !ok || len(fn) != 1 {

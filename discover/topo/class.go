@@ -2,9 +2,10 @@ package topo
 
 import (
 	"encoding/json"
-	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // ClassKind is the family of a Class, ordered from near to far. ClassUnknown
@@ -59,7 +60,7 @@ func ParseClass(s string) (Class, error) {
 	if n, ok := strings.CutPrefix(s, "NV"); ok {
 		count, err := strconv.Atoi(n)
 		if err != nil || count < 1 || count > 1024 {
-			return Class{}, fmt.Errorf("topo: class %q: NV wants a count of links from 1 to 1024", s)
+			return Class{}, pkgerr.Errorf("topo", "class %q: NV wants a count of links from 1 to 1024", s)
 		}
 		return NV(count), nil
 	}
@@ -68,7 +69,7 @@ func ParseClass(s string) (Class, error) {
 			return Class{Kind: ClassKind(k)}, nil
 		}
 	}
-	return Class{}, fmt.Errorf("topo: class %q: want X, NV#, XGMI, C2C, PIX, PXB, PHB, NODE or SYS", s)
+	return Class{}, pkgerr.Errorf("topo", "class %q: want X, NV#, XGMI, C2C, PIX, PXB, PHB, NODE or SYS", s)
 }
 
 // Compare orders classes from near to far, more NVLinks first, unknown last.
@@ -97,7 +98,7 @@ func (c Class) MarshalJSON() ([]byte, error) {
 func (c *Class) UnmarshalJSON(data []byte) error {
 	var s *string
 	if err := json.Unmarshal(data, &s); err != nil {
-		return fmt.Errorf("topo: class: %w", err)
+		return pkgerr.Errorf("topo", "class: %w", err)
 	}
 	if s == nil {
 		*c = Class{}
@@ -140,7 +141,7 @@ func (c NCCLClass) MarshalJSON() ([]byte, error) {
 func (c *NCCLClass) UnmarshalJSON(data []byte) error {
 	var s *string
 	if err := json.Unmarshal(data, &s); err != nil {
-		return fmt.Errorf("topo: nccl class: %w", err)
+		return pkgerr.Errorf("topo", "nccl class: %w", err)
 	}
 	*c = ""
 	if s != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/internal/base/jsontext"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // Encode writes the topology as a topoctl.topology/v1 document: valid JSON with
@@ -53,7 +54,7 @@ func (t *Topology) Encode() ([]byte, error) {
 	jsontext.WriteList(w, "warnings", t.Warnings)
 	data, err := w.Bytes()
 	if err != nil {
-		return nil, fmt.Errorf("topo: encode: %w", err)
+		return nil, pkgerr.Errorf("topo", "encode: %w", err)
 	}
 	return data, nil
 }
@@ -205,7 +206,7 @@ func Decode(data []byte) (*Topology, error) {
 		if name := schemaName(data); name != "" && checkSchema(name) != nil {
 			return nil, checkSchema(name)
 		}
-		return nil, fmt.Errorf("topo: %w", jsontext.Locate(data, err))
+		return nil, pkgerr.Errorf("topo", "%w", jsontext.Locate(data, err))
 	}
 	if err := checkSchema(doc.Schema); err != nil {
 		return nil, err
@@ -214,7 +215,7 @@ func Decode(data []byte) (*Topology, error) {
 		Host: doc.Host, Asserted: doc.Asserted, Sources: doc.Sources, Warnings: doc.Warnings}
 	for i, raw := range doc.Nodes {
 		if err := t.decodeNode(raw, doc.Facts); err != nil {
-			return nil, fmt.Errorf("topo: nodes[%d]: %w", i, err)
+			return nil, pkgerr.Errorf("topo", "nodes[%d]: %w", i, err)
 		}
 	}
 	for i, raw := range doc.Links {
@@ -227,7 +228,7 @@ func Decode(data []byte) (*Topology, error) {
 			l.Facts, err = l.in(doc.Facts)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("topo: links[%d]: %w", i, err)
+			return nil, pkgerr.Errorf("topo", "links[%d]: %w", i, err)
 		}
 		t.Links = append(t.Links, l.Link)
 	}
@@ -255,11 +256,11 @@ func checkSchema(name string) error {
 	case name == SchemaTopology:
 		return nil
 	case name == "":
-		return fmt.Errorf("topo: no \"schema\" key: not a topoctl document (want %q)", SchemaTopology)
+		return pkgerr.Errorf("topo", "no \"schema\" key: not a topoctl document (want %q)", SchemaTopology)
 	case strings.HasPrefix(name, "topoctl.topology/"):
-		return fmt.Errorf("topo: schema %q is newer than this program reads (%q): use a newer topoctl", name, SchemaTopology)
+		return pkgerr.Errorf("topo", "schema %q is newer than this program reads (%q): use a newer topoctl", name, SchemaTopology)
 	default:
-		return fmt.Errorf("topo: schema %q is not a topology (want %q)", name, SchemaTopology)
+		return pkgerr.Errorf("topo", "schema %q is not a topology (want %q)", name, SchemaTopology)
 	}
 }
 
@@ -345,35 +346,35 @@ const maxAxis = 2048
 // documents whose relations would be too many to compute.
 func (t *Topology) check() error {
 	if n := len(t.GPUs) + len(t.nics()) + len(t.NUMANodes); n > maxAxis {
-		return fmt.Errorf("topo: %d GPUs, NICs and NUMA nodes: at most %d are read", n, maxAxis)
+		return pkgerr.Errorf("topo", "%d GPUs, NICs and NUMA nodes: at most %d are read", n, maxAxis)
 	}
 	seen := map[ID]bool{}
 	for _, n := range t.nodes() {
 		if n.node.ID == "" {
-			return fmt.Errorf("topo: a node of kind %q has no id", n.node.Kind)
+			return pkgerr.Errorf("topo", "a node of kind %q has no id", n.node.Kind)
 		}
 		if seen[n.node.ID] {
-			return fmt.Errorf("topo: two nodes are called %q", n.node.ID)
+			return pkgerr.Errorf("topo", "two nodes are called %q", n.node.ID)
 		}
 		seen[n.node.ID] = true
 	}
 	for i := range t.PCIDevices {
 		if err := t.PCIDevices[i].Link.check(); err != nil {
-			return fmt.Errorf("topo: %s: %w", t.PCIDevices[i].ID, err)
+			return pkgerr.Errorf("topo", "%s: %w", t.PCIDevices[i].ID, err)
 		}
 	}
 	for i := range t.Links {
 		if l := &t.Links[i]; l.BytesPerSec != nil && *l.BytesPerSec < 0 {
-			return fmt.Errorf("topo: link %q: bytes_per_sec %d: want 0 or more, or null", l.ID, *l.BytesPerSec)
+			return pkgerr.Errorf("topo", "link %q: bytes_per_sec %d: want 0 or more, or null", l.ID, *l.BytesPerSec)
 		}
 	}
 	if a := t.Asserted; a != nil {
 		if len(a.Class) != len(a.Axis) {
-			return fmt.Errorf("topo: asserted: %d rows for an axis of %d", len(a.Class), len(a.Axis))
+			return pkgerr.Errorf("topo", "asserted: %d rows for an axis of %d", len(a.Class), len(a.Axis))
 		}
 		for i, row := range a.Class {
 			if len(row) != len(a.Axis) {
-				return fmt.Errorf("topo: asserted: row %d has %d cells for an axis of %d", i, len(row), len(a.Axis))
+				return pkgerr.Errorf("topo", "asserted: row %d has %d cells for an axis of %d", i, len(row), len(a.Axis))
 			}
 		}
 	}

@@ -2,9 +2,10 @@ package topo
 
 import (
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // Source names where a fact came from.
@@ -94,7 +95,7 @@ func (f Facts) MarshalJSON() ([]byte, error) {
 func (f *Facts) UnmarshalJSON(data []byte) error {
 	var m map[string]string
 	if err := json.Unmarshal(data, &m); err != nil {
-		return fmt.Errorf("topo: facts: %w", err)
+		return pkgerr.Errorf("topo", "facts: %w", err)
 	}
 	*f = make(Facts, 0, len(m))
 	for name, v := range m {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // Kind says what a node is.
@@ -62,7 +64,7 @@ func ParseHexID(s string, digits int) (HexID, error) {
 	raw := strings.TrimPrefix(strings.TrimPrefix(s, "0x"), "0X")
 	v, err := parseHex(raw, 32)
 	if err != nil || raw == "" {
-		return "", fmt.Errorf("topo: %q is no hexadecimal number", s)
+		return "", pkgerr.Errorf("topo", "%q is no hexadecimal number", s)
 	}
 	return HexID(fmt.Sprintf("0x%0*x", digits, v)), nil
 }

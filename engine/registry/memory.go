@@ -2,12 +2,12 @@ package registry
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/topoctl/topoctl/internal/base/engine/peerdoc"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // Memory keeps records within one process: for engines that share it, and for
@@ -119,7 +119,7 @@ func (c *MemoryClient) Lookup(ctx context.Context, name string) (Record, error) 
 	defer c.m.mu.Unlock()
 	e := c.m.entries[name]
 	if e == nil {
-		return Record{}, fmt.Errorf("registry: peer %q: %w", peerdoc.Clip(name), ErrNotFound)
+		return Record{}, pkgerr.Errorf("registry", "peer %q: %w", peerdoc.Clip(name), ErrNotFound)
 	}
 	return e.record.clone(), nil
 }
@@ -141,7 +141,7 @@ func (c *MemoryClient) Publish(ctx context.Context, r Record) (Lease, error) {
 		return l, nil
 	}
 	if r.Epoch < e.record.Epoch {
-		return nil, fmt.Errorf("registry: record of %q with epoch %d, there is %d: %w", r.Name, r.Epoch, e.record.Epoch, ErrOldEpoch)
+		return nil, pkgerr.Errorf("registry", "record of %q with epoch %d, there is %d: %w", r.Name, r.Epoch, e.record.Epoch, ErrOldEpoch)
 	}
 	e.lease.over = true
 	if r.Epoch > e.record.Epoch {
@@ -160,7 +160,7 @@ func (c *MemoryClient) Watch(ctx context.Context, name string, changed func(r Re
 	e, told := c.m.entries[name], -1
 	if e == nil {
 		c.m.mu.Unlock()
-		return fmt.Errorf("registry: watch of %q: %w", peerdoc.Clip(name), ErrNotFound)
+		return pkgerr.Errorf("registry", "watch of %q: %w", peerdoc.Clip(name), ErrNotFound)
 	}
 	for {
 		r, version, gone, next := e.record.clone(), e.version, e.gone, e.changed

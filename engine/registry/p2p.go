@@ -3,7 +3,6 @@ package registry
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"net/netip"
 	"slices"
@@ -11,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/topoctl/topoctl/internal/base/engine/peerdoc"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // P2P is the registry without a server: the name of an engine is host:port, an
@@ -44,14 +44,14 @@ func (p *p2p) Lookup(ctx context.Context, name string) (Record, error) {
 	}
 	for _, a := range addrs {
 		if a = a.Unmap(); a.IsUnspecified() || a.IsMulticast() {
-			return Record{}, fmt.Errorf("registry: peer %q: %s is no address of a host: %w", name, a, ErrNotFound)
+			return Record{}, pkgerr.Errorf("registry", "peer %q: %s is no address of a host: %w", name, a, ErrNotFound)
 		}
 		if ap := netip.AddrPortFrom(a, port); !slices.Contains(r.Addresses, ap) {
 			r.Addresses = append(r.Addresses, ap)
 		}
 	}
 	if len(r.Addresses) == 0 {
-		return Record{}, fmt.Errorf("registry: peer %q: host %q has no address: %w", name, host, ErrNotFound)
+		return Record{}, pkgerr.Errorf("registry", "peer %q: host %q has no address: %w", name, host, ErrNotFound)
 	}
 	return r, nil
 }
@@ -59,15 +59,15 @@ func (p *p2p) Lookup(ctx context.Context, name string) (Record, error) {
 // splitName reads host:port.
 func splitName(name string) (host string, port uint16, err error) {
 	if peerdoc.CheckText("name", name, 0, maxName) != nil {
-		return "", 0, fmt.Errorf("registry: peer %q: want host:port: %w", peerdoc.Clip(name), ErrNotFound)
+		return "", 0, pkgerr.Errorf("registry", "peer %q: want host:port: %w", peerdoc.Clip(name), ErrNotFound)
 	}
 	host, text, err := net.SplitHostPort(name)
 	if err != nil || host == "" {
-		return "", 0, fmt.Errorf("registry: peer %q: want host:port, with an IPv6 address in brackets: %w", name, ErrNotFound)
+		return "", 0, pkgerr.Errorf("registry", "peer %q: want host:port, with an IPv6 address in brackets: %w", name, ErrNotFound)
 	}
 	n, err := strconv.ParseUint(text, 10, 16)
 	if err != nil || n == 0 {
-		return "", 0, fmt.Errorf("registry: peer %q: port %q: want 1 to 65535, where the peer's engine listens: %w", name, text, ErrNotFound)
+		return "", 0, pkgerr.Errorf("registry", "peer %q: port %q: want 1 to 65535, where the peer's engine listens: %w", name, text, ErrNotFound)
 	}
 	return host, uint16(n), nil
 }
@@ -75,13 +75,13 @@ func splitName(name string) (host string, port uint16, err error) {
 // lookupError says whether the resolver knows that there is no such host.
 func lookupError(ctx context.Context, name, host string, err error) error {
 	if ctx.Err() != nil {
-		return fmt.Errorf("registry: peer %q: resolving %q: %w", name, host, ctx.Err())
+		return pkgerr.Errorf("registry", "peer %q: resolving %q: %w", name, host, ctx.Err())
 	}
 	var dns *net.DNSError
 	if errors.As(err, &dns) && dns.IsNotFound {
-		return fmt.Errorf("registry: peer %q: %w: %w", name, ErrNotFound, err)
+		return pkgerr.Errorf("registry", "peer %q: %w: %w", name, ErrNotFound, err)
 	}
-	return fmt.Errorf("registry: peer %q: %w", name, err)
+	return pkgerr.Errorf("registry", "peer %q: %w", name, err)
 }
 
 func (p *p2p) Publish(ctx context.Context, r Record) (Lease, error) {

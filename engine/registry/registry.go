@@ -10,11 +10,11 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"net/netip"
 	"time"
 
 	"github.com/topoctl/topoctl/internal/base/engine/peerdoc"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // Record is what a registry stores for an engine. It is small, so that thousands fit.
@@ -34,14 +34,14 @@ const (
 // check is what must hold of a record that is published.
 func (r *Record) check() error {
 	if err := errors.Join(peerdoc.CheckText("name", r.Name, 1, maxName), peerdoc.CheckText("fingerprint", r.Fingerprint, 0, maxName)); err != nil {
-		return fmt.Errorf("registry: record: %w", err)
+		return pkgerr.Errorf("registry", "record: %w", err)
 	}
 	if r.Epoch == 0 || len(r.Addresses) == 0 || len(r.Addresses) > maxAddresses {
-		return fmt.Errorf("registry: record of %q: epoch %d with %d addresses: want an epoch above 0, and 1 to %d addresses", r.Name, r.Epoch, len(r.Addresses), maxAddresses)
+		return pkgerr.Errorf("registry", "record of %q: epoch %d with %d addresses: want an epoch above 0, and 1 to %d addresses", r.Name, r.Epoch, len(r.Addresses), maxAddresses)
 	}
 	for _, a := range r.Addresses {
 		if !a.IsValid() || a.Port() == 0 || a.Addr().IsUnspecified() {
-			return fmt.Errorf("registry: record of %q: address %s: want one that peers can reach", r.Name, a)
+			return pkgerr.Errorf("registry", "record of %q: address %s: want one that peers can reach", r.Name, a)
 		}
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/internal/base/replies"
 	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/pathsel"
@@ -828,7 +829,7 @@ func checkPeerMTU(h *host) outcome {
 	if err != nil || len(lanes) == 0 {
 		why := "no port of this host is known to reach a port of " + name
 		if err != nil {
-			why += ": " + strings.TrimPrefix(err.Error(), "pathsel: ")
+			why += ": " + pkgerr.Message(err)
 		}
 		o.lack(why, "\"topoctl path cpu:0 --peer FILE\" says which ports do not reach each other, and why")
 		return o

@@ -1,12 +1,11 @@
 package doctor
 
 import (
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/internal/base/replies"
 	"github.com/topoctl/topoctl/internal/base/units"
 	"github.com/topoctl/topoctl/pathsel"
@@ -58,7 +57,7 @@ func Codes() []Code {
 // is in the report.
 func Run(t *topo.Topology, o Options) (*Report, error) {
 	if t == nil || t.Derived == nil {
-		return nil, errors.New("doctor: topology is not derived: call Derive first")
+		return nil, pkgerr.New("doctor", "topology is not derived: call Derive first")
 	}
 	checks, err := selected(o.Codes)
 	if err != nil {
@@ -66,10 +65,10 @@ func Run(t *topo.Topology, o Options) (*Report, error) {
 	}
 	paths, err := pathsel.New(t, pathsel.Options{})
 	if err != nil {
-		return nil, fmt.Errorf("doctor: %w", err)
+		return nil, pkgerr.Errorf("doctor", "%w", err)
 	}
 	if o.Peer != nil && o.Peer.Derived == nil {
-		return nil, errors.New("doctor: the peer's topology is not derived: call Derive first")
+		return nil, pkgerr.New("doctor", "the peer's topology is not derived: call Derive first")
 	}
 	h := newHost(t, paths, o)
 	r := &Report{Schema: Schema, Host: t.Host.Name, Origin: t.Origin, Complete: t.Complete, Checks: []CheckResult{}}
@@ -86,7 +85,7 @@ func selected(codes []Code) ([]Check, error) {
 	all := Checks()
 	for _, code := range codes {
 		if !slices.ContainsFunc(all, func(c Check) bool { return c.Code == code }) {
-			return nil, fmt.Errorf("doctor: no check is called %q", code)
+			return nil, pkgerr.Errorf("doctor", "no check is called %q", code)
 		}
 	}
 	if len(codes) > 0 {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
@@ -86,19 +87,19 @@ type env struct {
 func Env(w io.Writer, h *pathsel.Host, o EnvOptions) error {
 	i := slices.IndexFunc(writers, func(w writer) bool { return w.engine == o.For })
 	if i < 0 {
-		return fmt.Errorf("export: environment for %q: want one of %s", o.For, engineNames())
+		return pkgerr.Errorf("export", "environment for %q: want one of %s", o.For, engineNames())
 	}
 	ranks, err := makeRanks(h, o.Visible, o.Ranks)
 	if err != nil {
 		return err
 	}
 	if o.Rank >= len(ranks) {
-		return fmt.Errorf("export: rank %d: there are %d local ranks, counted from 0", o.Rank, len(ranks))
+		return pkgerr.Errorf("export", "rank %d: there are %d local ranks, counted from 0", o.Rank, len(ranks))
 	}
 	e := &env{h: h, index: h.Index(), o: o, ranks: ranks, ports: allPorts(ranks)}
 	writers[i].fill(e)
 	if _, err := w.Write(e.script(writers[i].title)); err != nil {
-		return fmt.Errorf("export: write: %w", err)
+		return pkgerr.Errorf("export", "write: %w", err)
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
@@ -34,7 +35,7 @@ var gpuPrefixes = map[string]string{"nvidia": "cuda", "amd": "hip", "0x1ed5": "m
 func Mooncake(w io.Writer, h *pathsel.Host, v Visible) (notes []string, err error) {
 	m := matrix{index: h.Index(), port: enginePort(h), left: map[string]bool{}}
 	if h.Transport() != pathsel.RDMA {
-		return nil, fmt.Errorf("export: no usable RDMA device: Mooncake's matrix holds nothing else")
+		return nil, pkgerr.Errorf("export", "no usable RDMA device: Mooncake's matrix holds nothing else")
 	}
 	keys := map[string]pathsel.Location{}
 	for _, l := range h.Locations() {
@@ -65,17 +66,17 @@ func Mooncake(w io.Writer, h *pathsel.Host, v Visible) (notes []string, err erro
 		}
 	}
 	if why := unnamed(h.Topology(), eachOnce(m.ports)); why != "" {
-		return nil, fmt.Errorf("export: %s, which Mooncake's matrix is made of: give a capture of the host, or what topoctl discover writes on it", why)
+		return nil, pkgerr.Errorf("export", "%s, which Mooncake's matrix is made of: give a capture of the host, or what topoctl discover writes on it", why)
 	}
 	if !m.some {
-		return nil, fmt.Errorf("export: none of the usable RDMA devices can be written")
+		return nil, pkgerr.Errorf("export", "none of the usable RDMA devices can be written")
 	}
 	if m.port != 1 {
 		m.note("MC_IB_PORT must be %d: no usable device has a port 1, which Mooncake takes", m.port)
 	}
 	out := append([]byte("{\n"), bytes.Join(m.lines, []byte(",\n"))...)
 	if _, err := w.Write(append(out, "\n}\n"...)); err != nil {
-		return nil, fmt.Errorf("export: write: %w", err)
+		return nil, pkgerr.Errorf("export", "write: %w", err)
 	}
 	return append(slices.Clone(v.Notes), m.notes...), nil
 }
@@ -117,11 +118,11 @@ func (m *matrix) add(h *pathsel.Host, name string, l pathsel.Location) error {
 	take(1, a.Available())
 	key, err := json.Marshal(name)
 	if err != nil {
-		return fmt.Errorf("export: %q: %w", name, err)
+		return pkgerr.Errorf("export", "%q: %w", name, err)
 	}
 	value, err := json.Marshal(lists)
 	if err != nil {
-		return fmt.Errorf("export: %q: %w", name, err)
+		return pkgerr.Errorf("export", "%q: %w", name, err)
 	}
 	m.lines = append(m.lines, append(append(key, ':'), value...))
 	return nil

@@ -1,11 +1,11 @@
 package export
 
 import (
-	"fmt"
 	"io"
 	"strconv"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/internal/base/promtext"
 	"github.com/topoctl/topoctl/pathsel"
 )
@@ -42,7 +42,7 @@ func Prometheus(w io.Writer, h *pathsel.Host, o PrometheusOptions) error {
 	}
 	c.checks(o.Checks)
 	if _, err := w.Write(c.Bytes()); err != nil {
-		return fmt.Errorf("export: write: %w", err)
+		return pkgerr.Errorf("export", "write: %w", err)
 	}
 	return nil
 }

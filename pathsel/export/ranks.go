@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/pathsel"
 )
@@ -36,9 +37,9 @@ func makeRanks(h *pathsel.Host, v Visible, n int) ([]rank, error) {
 	gpus := len(h.GPUs())
 	switch {
 	case gpus > 0 && len(v.GPUs) == 0:
-		return nil, fmt.Errorf("export: no visible GPU")
+		return nil, pkgerr.Errorf("export", "no visible GPU")
 	case n > len(v.GPUs) && gpus > 0:
-		return nil, fmt.Errorf("export: %d local ranks and %d visible GPUs: want a GPU for each rank", n, len(v.GPUs))
+		return nil, pkgerr.Errorf("export", "%d local ranks and %d visible GPUs: want a GPU for each rank", n, len(v.GPUs))
 	case n == 0 && gpus > 0:
 		n = len(v.GPUs)
 	case n == 0:

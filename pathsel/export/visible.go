@@ -1,12 +1,12 @@
 package export
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
@@ -66,7 +66,7 @@ func AllGPUs(t *topo.Topology) Visible {
 func (v Visible) Select(list string) (Visible, error) {
 	entries := strings.Split(list, ",")
 	if len(entries) > mostVisible {
-		return Visible{}, fmt.Errorf("export: %d visible devices: want at most %d", len(entries), mostVisible)
+		return Visible{}, pkgerr.Errorf("export", "%d visible devices: want at most %d", len(entries), mostVisible)
 	}
 	out := Visible{Notes: v.Notes}
 	for _, e := range entries {
@@ -75,7 +75,7 @@ func (v Visible) Select(list string) (Visible, error) {
 			return Visible{}, err
 		}
 		if slices.Contains(out.GPUs, g) {
-			return Visible{}, fmt.Errorf("export: visible device %q: %s is named twice", e, g.Location)
+			return Visible{}, pkgerr.Errorf("export", "visible device %q: %s is named twice", e, g.Location)
 		}
 		out.GPUs = append(out.GPUs, g)
 	}
@@ -86,7 +86,7 @@ func (v Visible) Select(list string) (Visible, error) {
 func (v Visible) find(entry string) (VisibleGPU, error) {
 	if n, err := strconv.Atoi(entry); err == nil {
 		if n < 0 || n >= len(v.GPUs) {
-			return VisibleGPU{}, fmt.Errorf("export: visible device %q: there are %d GPUs, numbered from 0", entry, len(v.GPUs))
+			return VisibleGPU{}, pkgerr.Errorf("export", "visible device %q: there are %d GPUs, numbered from 0", entry, len(v.GPUs))
 		}
 		return v.GPUs[n], nil
 	}
@@ -100,9 +100,9 @@ func (v Visible) find(entry string) (VisibleGPU, error) {
 	case 1:
 		return found[0], nil
 	case 0:
-		return VisibleGPU{}, fmt.Errorf("export: visible device %q: no such GPU: want a number or a UUID", entry)
+		return VisibleGPU{}, pkgerr.Errorf("export", "visible device %q: no such GPU: want a number or a UUID", entry)
 	}
-	return VisibleGPU{}, fmt.Errorf("export: visible device %q: the UUIDs of %d GPUs begin so: give more of it", entry, len(found))
+	return VisibleGPU{}, pkgerr.Errorf("export", "visible device %q: the UUIDs of %d GPUs begin so: give more of it", entry, len(found))
 }
 
 // names says whether a UUID, or the beginning of one, is that of a GPU or of a

@@ -4,14 +4,13 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/xml"
-	"errors"
-	"fmt"
 	"io"
 	"slices"
 	"strconv"
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/cpuset"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // Encode writes a derived topology as a NCCL topology file of version 1: a cpu
@@ -35,11 +34,11 @@ func encode(w io.Writer, t *topo.Topology, skeleton bool) error {
 		e.loose = nil
 	}
 	if len(e.cards) == 0 && (len(t.GPUs)+len(t.RDMADevices) > 0 || len(t.NUMANodes) == 0) {
-		return errors.New("ncclxml: no GPU or NIC with a PCI address: NCCL's tree is made of them")
+		return pkgerr.New("ncclxml", "no GPU or NIC with a PCI address: NCCL's tree is made of them")
 	}
 	e.write()
 	if _, err := w.Write(e.buf.Bytes()); err != nil {
-		return fmt.Errorf("ncclxml: write: %w", err)
+		return pkgerr.Errorf("ncclxml", "write: %w", err)
 	}
 	return nil
 }

@@ -7,11 +7,11 @@
 package ncclxml
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/internal/base/xmltree"
 )
 
@@ -30,7 +30,7 @@ func Detect(head []byte) bool {
 func Decode(data []byte) (*topo.Topology, error) {
 	roots, err := xmltree.Parse(data)
 	if err != nil {
-		return nil, fmt.Errorf("ncclxml: %w", err)
+		return nil, pkgerr.Errorf("ncclxml", "%w", err)
 	}
 	d := newDecoder()
 	for _, e := range roots {
@@ -43,17 +43,17 @@ func Decode(data []byte) (*topo.Topology, error) {
 			d.warn(topo.CodeLossyImport, "", "a fragment: the CPU and the switches above are not in it", e.Path())
 			d.pci(e, d.cpuAt(nil, e), "")
 		case "graphs":
-			return nil, fmt.Errorf("ncclxml: line %d: a NCCL graph file, not a topology: it holds channels, use the file of NCCL_TOPO_DUMP_FILE", e.Line)
+			return nil, pkgerr.Errorf("ncclxml", "line %d: a NCCL graph file, not a topology: it holds channels, use the file of NCCL_TOPO_DUMP_FILE", e.Line)
 		default:
-			return nil, fmt.Errorf("ncclxml: line %d: root element <%s>, want <system>", e.Line, e.Name)
+			return nil, pkgerr.Errorf("ncclxml", "line %d: root element <%s>, want <system>", e.Line, e.Name)
 		}
 	}
 	if len(d.cpus) == 0 {
-		return nil, errors.New("ncclxml: no <cpu> in it: not a topology")
+		return nil, pkgerr.New("ncclxml", "no <cpu> in it: not a topology")
 	}
 	d.finish()
 	if n := len(d.t.GPUs) + len(d.names) + len(d.t.NUMANodes); n > maxDevices {
-		return nil, fmt.Errorf("ncclxml: %d GPUs, NICs and NUMA nodes: at most %d are read", n, maxDevices)
+		return nil, pkgerr.Errorf("ncclxml", "%d GPUs, NICs and NUMA nodes: at most %d are read", n, maxDevices)
 	}
 	d.t.Derive()
 	return d.t, nil

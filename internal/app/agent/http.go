@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net"
 	"net/http"
 	"sync"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // SchemaEngine is the name and major version of what /v1/engine answers.
@@ -61,7 +61,7 @@ func ServePages(ctx context.Context, addresses []string, s Source) (*Pages, erro
 	for _, ln := range p.listeners {
 		p.running.Go(func() {
 			if err := p.server.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
-				p.failed <- fmt.Errorf("agent: HTTP at %s: %w", ln.Addr(), err)
+				p.failed <- pkgerr.Errorf("agent", "HTTP at %s: %w", ln.Addr(), err)
 			}
 		})
 	}
@@ -162,7 +162,7 @@ func listenHTTP(ctx context.Context, addresses []string) ([]net.Listener, error)
 	for _, a := range addresses {
 		ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", a)
 		if err != nil {
-			errs := []error{fmt.Errorf("agent: HTTP at %s: %w", a, err)}
+			errs := []error{pkgerr.Errorf("agent", "HTTP at %s: %w", a, err)}
 			for _, o := range out {
 				errs = append(errs, o.Close())
 			}

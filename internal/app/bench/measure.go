@@ -9,6 +9,7 @@ import (
 
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/internal/base/engine/memory"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // step is one thing that takes turns with others.
@@ -233,7 +234,7 @@ func (r *run) fillRemote(ctx context.Context, p pattern) error {
 		n := min(piece, r.memory-at)
 		p.fill(from.Bytes()[:n], at)
 		if err := v.peer.Write(ctx, from.Span(0, n), v.remote.At(at)); err != nil {
-			return fmt.Errorf("bench: fill the peer's region: %w", err)
+			return pkgerr.Errorf("bench", "fill the peer's region: %w", err)
 		}
 	}
 	return from.Close(ctx)

@@ -113,13 +113,13 @@ type UnknownLaneError struct {
 
 func (e *UnknownLaneError) Error() string {
 	if len(e.Lanes) == 0 {
-		return fmt.Sprintf("bench: no lane %q: there are no lanes to the peer", e.Name)
+		return fmt.Sprintf("no lane %q: there are no lanes to the peer", e.Name)
 	}
 	quoted := make([]string, len(e.Lanes))
 	for i, l := range e.Lanes {
 		quoted[i] = fmt.Sprintf("%q", l)
 	}
-	return fmt.Sprintf("bench: no lane %q: the lanes are %s", e.Name, strings.Join(quoted, ", "))
+	return fmt.Sprintf("no lane %q: the lanes are %s", e.Name, strings.Join(quoted, ", "))
 }
 
 // ownAddress says whether an address is one of this host's.

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // What a raw socket does here is what an engine could do at best: the same ops
@@ -88,7 +90,7 @@ func rawRound(ctx context.Context, end *RawEnd, read bool, mem []byte, l layout,
 		s.bytes += n
 	}
 	if err := errors.Join(errs...); err != nil {
-		return s, fmt.Errorf("bench: raw socket: %w", err)
+		return s, pkgerr.Errorf("bench", "raw socket: %w", err)
 	}
 	return s, nil
 }
@@ -97,7 +99,7 @@ func dialRaw(ctx context.Context, end *RawEnd, h rawHello) (*net.TCPConn, error)
 	d := net.Dialer{Timeout: rawHelloTime, Control: congestion}
 	c, err := d.DialContext(ctx, "tcp", end.Address.String())
 	if err != nil {
-		return nil, fmt.Errorf("bench: raw socket: %w", err)
+		return nil, pkgerr.Errorf("bench", "raw socket: %w", err)
 	}
 	hello, err := json.Marshal(h)
 	if err == nil {
@@ -109,7 +111,7 @@ func dialRaw(ctx context.Context, end *RawEnd, h rawHello) (*net.TCPConn, error)
 		_, err = io.ReadFull(c, make([]byte, 1))
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("bench: raw socket: %w", err), c.Close())
+		return nil, errors.Join(pkgerr.Errorf("bench", "raw socket: %w", err), c.Close())
 	}
 	return c.(*net.TCPConn), nil
 }

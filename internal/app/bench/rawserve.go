@@ -6,12 +6,12 @@ import (
 	"crypto/subtle"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"sync"
 
 	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // RawConfig is what ServeRaw reads first, as a line of JSON.
@@ -33,14 +33,14 @@ func ServeRaw(ctx context.Context, in io.Reader, out io.Writer) error {
 	input := bufio.NewReaderSize(in, 4096)
 	line, err := input.ReadSlice('\n')
 	if err != nil {
-		return fmt.Errorf("bench: raw end: %w", err)
+		return pkgerr.Errorf("bench", "raw end: %w", err)
 	}
 	var cfg RawConfig
 	if err := json.Unmarshal(line, &cfg); err != nil {
-		return fmt.Errorf("bench: raw end: %w", err)
+		return pkgerr.Errorf("bench", "raw end: %w", err)
 	}
 	if len(cfg.Token) != rawTokenBytes || cfg.Memory < 1 {
-		return errors.New("bench: raw end: no token or no memory")
+		return pkgerr.New("bench", "raw end: no token or no memory")
 	}
 	block, err := memory.Alloc(cfg.Memory, memory.Options{})
 	if err != nil {
@@ -50,7 +50,7 @@ func ServeRaw(ctx context.Context, in io.Reader, out io.Writer) error {
 	listen := net.ListenConfig{Control: congestion}
 	ln, err := listen.Listen(ctx, "tcp", cfg.Listen)
 	if err != nil {
-		return fmt.Errorf("bench: raw end: %w", err)
+		return pkgerr.Errorf("bench", "raw end: %w", err)
 	}
 	ready, err := json.Marshal(RawReady{Address: ln.Addr().String(), CongestionControl: congestionOf(ln.(*net.TCPListener))})
 	if err == nil {

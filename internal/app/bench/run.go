@@ -13,6 +13,7 @@ import (
 
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/internal/base/units"
 	"github.com/topoctl/topoctl/pathsel"
 )
@@ -86,7 +87,7 @@ func (r *run) open(ctx context.Context) error {
 		return err
 	}
 	if r.copyTo, err = memory.Alloc(r.memory, memory.Options{}); err != nil {
-		return fmt.Errorf("bench: memory to copy to: %w", err)
+		return pkgerr.Errorf("bench", "memory to copy to: %w", err)
 	}
 	return r.startRaw(ctx, first)
 }
@@ -137,7 +138,7 @@ func (x *end) open(ctx context.Context, o *Options) error {
 		x.remote, err = x.peer.Region(limited, o.Region)
 	}
 	if err != nil && limited.Err() != nil && ctx.Err() == nil {
-		return fmt.Errorf("bench: peer %q has not answered in %s: %w", o.Peer, o.OpenTime, context.DeadlineExceeded)
+		return pkgerr.Errorf("bench", "peer %q has not answered in %s: %w", o.Peer, o.OpenTime, context.DeadlineExceeded)
 	}
 	return err
 }
@@ -148,13 +149,13 @@ func (r *run) checkGrant(x *end) error {
 	for _, op := range r.o.Ops {
 		switch {
 		case op == Read && g&memory.PeerRead == 0:
-			return fmt.Errorf("bench: region %q of the peer may not be read", x.remote.Name())
+			return pkgerr.Errorf("bench", "region %q of the peer may not be read", x.remote.Name())
 		case op == Write && g&memory.PeerWrite == 0:
-			return fmt.Errorf("bench: region %q of the peer may not be written", x.remote.Name())
+			return pkgerr.Errorf("bench", "region %q of the peer may not be written", x.remote.Name())
 		}
 	}
 	if r.o.Check && g != memory.PeerRead|memory.PeerWrite {
-		return fmt.Errorf("bench: verifying reads and writes region %q of the peer, which may not be both", x.remote.Name())
+		return pkgerr.Errorf("bench", "verifying reads and writes region %q of the peer, which may not be both", x.remote.Name())
 	}
 	return nil
 }
@@ -299,7 +300,7 @@ func findLane(lanes []string, name string) (string, error) {
 		return found[0], nil
 	}
 	slices.Sort(lanes)
-	return "", &UnknownLaneError{Name: name, Lanes: slices.Compact(lanes)}
+	return "", pkgerr.Errorf("bench", "%w", &UnknownLaneError{Name: name, Lanes: slices.Compact(lanes)})
 }
 
 // describe says what a group of measurements is about.

@@ -9,10 +9,10 @@ package diagram
 
 import (
 	"bytes"
-	"fmt"
 	"io"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/internal/base/units"
 )
 
@@ -62,7 +62,7 @@ func DOT(w io.Writer, t *topo.Topology, o Options) error {
 
 func write(w io.Writer, out *bytes.Buffer, what string) error {
 	if _, err := out.WriteTo(w); err != nil {
-		return fmt.Errorf("diagram: write %s: %w", what, err)
+		return pkgerr.Errorf("diagram", "write %s: %w", what, err)
 	}
 	return nil
 }

@@ -3,6 +3,8 @@ package diagram
 import (
 	"fmt"
 	"strings"
+
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // paint are the colours of one kind of shape.
@@ -70,7 +72,7 @@ func palettesOf(t Theme) (colors, error) {
 	case ThemeDark:
 		return colors{&dark, nil}, nil
 	}
-	return colors{}, fmt.Errorf("diagram: theme %q: want %s", t, strings.Join(Themes(), ", "))
+	return colors{}, pkgerr.Errorf("diagram", "theme %q: want %s", t, strings.Join(Themes(), ", "))
 }
 
 // sheet are a palette's rules. A viewer that ignores style sheets finds the

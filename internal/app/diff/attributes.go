@@ -2,11 +2,11 @@ package diff
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // scope says of which comparisons an attribute is part.
@@ -453,7 +453,7 @@ func Ignorable() []string {
 func checkIgnore(words []string) error {
 	for _, w := range words {
 		if !slices.Contains(Ignorable(), w) {
-			return fmt.Errorf("diff: ignore %q: neither a kind of difference (%s) nor an attribute", w, strings.Join(Ignorable()[:len(kinds)], ", "))
+			return pkgerr.Errorf("diff", "ignore %q: neither a kind of difference (%s) nor an attribute", w, strings.Join(Ignorable()[:len(kinds)], ", "))
 		}
 	}
 	return nil

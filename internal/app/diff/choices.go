@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/internal/base/units"
 	"github.com/topoctl/topoctl/pathsel"
 )
@@ -52,11 +53,11 @@ func (c *comparer) choices() error {
 	for _, l := range r.locations {
 		x, err := r.old.Affinity(l.old, nil)
 		if err != nil {
-			return fmt.Errorf("diff: old: %w", err)
+			return pkgerr.Errorf("diff", "old: %w", err)
 		}
 		y, err := r.new.Affinity(l.new, nil)
 		if err != nil {
-			return fmt.Errorf("diff: new: %w", err)
+			return pkgerr.Errorf("diff", "new: %w", err)
 		}
 		r.findPaths(l, x, y)
 		for i := range y.Ranked {
@@ -79,10 +80,10 @@ func (c *comparer) prepare() (*paths, error) {
 	r := &paths{toPort: map[topo.ID]topo.ID{}, byLimit: map[topo.LinkID][]int{}, users: map[topo.ID][]string{}}
 	var err error
 	if r.old, err = pathsel.New(c.old.t, pathsel.Options{}); err != nil {
-		return nil, fmt.Errorf("diff: old: %w", err)
+		return nil, pkgerr.Errorf("diff", "old: %w", err)
 	}
 	if r.new, err = pathsel.New(c.new.t, pathsel.Options{}); err != nil {
-		return nil, fmt.Errorf("diff: new: %w", err)
+		return nil, pkgerr.Errorf("diff", "new: %w", err)
 	}
 	c.matchPorts(r)
 	news := r.new.Locations()

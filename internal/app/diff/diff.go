@@ -23,12 +23,12 @@ package diff
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // Options say how two topologies are compared.
@@ -47,7 +47,7 @@ type Options struct {
 func Compare(older, newer *topo.Topology, o Options) (*Report, error) {
 	for _, t := range []*topo.Topology{older, newer} {
 		if t == nil || t.Derived == nil {
-			return nil, errors.New("diff: a topology is not derived: call Derive first")
+			return nil, pkgerr.New("diff", "a topology is not derived: call Derive first")
 		}
 	}
 	if err := checkIgnore(o.Ignore); err != nil {

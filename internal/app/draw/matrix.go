@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/internal/base/units"
 )
@@ -71,7 +72,7 @@ func Matrix(w io.Writer, m *topo.Matrix, opts MatrixOptions) error {
 		_, err = out.WriteTo(w)
 	}
 	if err != nil {
-		return fmt.Errorf("draw: write the matrix: %w", err)
+		return pkgerr.Errorf("draw", "write the matrix: %w", err)
 	}
 	return nil
 }

@@ -2,11 +2,11 @@ package draw
 
 import (
 	"bytes"
-	"fmt"
 	"io"
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/internal/base/units"
 )
@@ -37,7 +37,7 @@ func Tree(w io.Writer, t *topo.Topology, opts TreeOptions) error {
 	p.measure(root)
 	p.print(root)
 	if _, err := p.out.WriteTo(w); err != nil {
-		return fmt.Errorf("draw: write the tree: %w", err)
+		return pkgerr.Errorf("draw", "write the tree: %w", err)
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/internal/app/record"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // What an agent may answer at most.
@@ -103,7 +104,7 @@ func (f *Feed) engine(ctx context.Context, page string) (*record.Engine, error) 
 	}
 	e, err := record.DecodeEngine(data)
 	if err != nil {
-		return nil, errors.New(strings.TrimPrefix(err.Error(), "record: "))
+		return nil, pkgerr.Plain(err)
 	}
 	return e, nil
 }

@@ -5,7 +5,6 @@ package observe
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/app/record"
 	"github.com/topoctl/topoctl/internal/base/counters"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // Options say what is asked, and how often.
@@ -139,7 +139,7 @@ func (f *Feed) wait(running *sync.WaitGroup, sources []*source) error {
 			stuck = append(stuck, s.name)
 		}
 	}
-	return fmt.Errorf("observe: %s does not stop: its call has not returned", strings.Join(stuck, ", "))
+	return pkgerr.Errorf("observe", "%s does not stop: its call has not returned", strings.Join(stuck, ", "))
 }
 
 // now is the time of the feed.

@@ -2,12 +2,12 @@ package record
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/counters"
 	"github.com/topoctl/topoctl/internal/base/jsontext"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/probe"
 )
 
@@ -33,7 +33,7 @@ type line struct {
 // is an error.
 func (r *Record) Encode() ([]byte, error) {
 	if r.empty() {
-		return nil, errors.New("record: a record without news")
+		return nil, pkgerr.New("record", "a record without news")
 	}
 	err := r.check()
 	l := line{Schema: Schema, AtNS: r.AtNS, Source: r.Source, Start: r.Start, Counters: normalSample(r.Counters), State: r.State}
@@ -56,7 +56,7 @@ func (r *Record) Encode() ([]byte, error) {
 		err = lineLimits.Check(out)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("record: %w", err)
+		return nil, pkgerr.Errorf("record", "%w", err)
 	}
 	return out, nil
 }
@@ -68,7 +68,7 @@ func (r *Record) Encode() ([]byte, error) {
 func Decode(data []byte) (*Record, error) {
 	r, err := decode(data)
 	if err != nil {
-		return nil, fmt.Errorf("record: %w", err)
+		return nil, pkgerr.Errorf("record", "%w", err)
 	}
 	return r, nil
 }
@@ -98,7 +98,7 @@ func decode(data []byte) (*Record, error) {
 	}
 	if holds(l.Engine) {
 		if r.Engine, err = decodeEngine(l.Engine, true); err != nil {
-			return nil, fmt.Errorf("engine: %w", err)
+			return nil, pkgerr.Errorf("engine", "%w", err)
 		}
 	}
 	return r, r.check()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/internal/base/jsontext"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // Engine is what an agent (or a bench) says of its engine over HTTP: topoctl.engine/v1.
@@ -132,7 +133,7 @@ const (
 func DecodeEngine(data []byte) (*Engine, error) {
 	e, err := decodeEngine(data, false)
 	if err != nil {
-		return nil, fmt.Errorf("record: engine: %w", err)
+		return nil, pkgerr.Errorf("record", "engine: %w", err)
 	}
 	return e, nil
 }

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // Writer writes a recording, each record at once, so that one that is cut off has all but its
@@ -30,7 +32,7 @@ func (w *Writer) Write(r *Record) error {
 		return w.err
 	}
 	if (r.Start != nil) == w.begun {
-		return errors.New("record: want a start first, and once")
+		return pkgerr.New("record", "want a start first, and once")
 	}
 	n := *r
 	n.AtNS = max(n.AtNS, w.last)
@@ -40,7 +42,7 @@ func (w *Writer) Write(r *Record) error {
 	}
 	w.begun, w.last = true, n.AtNS
 	if _, err := w.w.Write(data); err != nil {
-		w.err = fmt.Errorf("record: write: %w", err)
+		w.err = pkgerr.Errorf("record", "write: %w", err)
 	}
 	return w.err
 }
@@ -72,7 +74,7 @@ func (r *Reader) Read() (*Record, error) {
 		r.n++
 		r.ended = errors.Is(err, io.EOF)
 		if err != nil && !r.ended {
-			return nil, fmt.Errorf("record: line %d: %w", r.n, err)
+			return nil, pkgerr.Errorf("record", "line %d: %w", r.n, err)
 		}
 		if len(bytes.TrimSpace(text)) == 0 {
 			continue
@@ -87,14 +89,14 @@ func (r *Reader) Read() (*Record, error) {
 		}
 		if err != nil {
 			r.ended = true
-			return nil, fmt.Errorf("record: line %d: %w", r.n, err)
+			return nil, pkgerr.Errorf("record", "line %d: %w", r.n, err)
 		}
 		if !rec.empty() {
 			return rec, nil
 		}
 	}
 	if !r.begun {
-		return nil, errors.New("record: nothing in it: no recording")
+		return nil, pkgerr.New("record", "nothing in it: no recording")
 	}
 	return nil, io.EOF
 }

@@ -9,10 +9,10 @@
 package rival
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
@@ -125,7 +125,7 @@ func Choose(h *pathsel.Host, engine Engine, location pathsel.Location) (*Choice,
 	}
 	i := slices.IndexFunc(rules, func(r rule) bool { return r.engine == engine })
 	if i < 0 {
-		return nil, fmt.Errorf("rival: engine %q: want mooncake, nccl or ucx", engine)
+		return nil, pkgerr.Errorf("rival", "engine %q: want mooncake, nccl or ucx", engine)
 	}
 	c := &Choice{Engine: engine, Rule: rules[i].text, Use: rules[i].use, Location: location, Chosen: []Pick{}, Rejected: []Pick{}}
 	rules[i].apply(v, c)

@@ -1,11 +1,11 @@
 package rival
 
 import (
-	"fmt"
 	"math"
 	"slices"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/internal/base/units"
 )
 
@@ -86,7 +86,7 @@ func (v *view) rates(c *Choice) error {
 	}
 	rate, basis, err := v.h.Split(v.loc, ids, weights)
 	if err != nil {
-		return fmt.Errorf("rival: %w", err)
+		return pkgerr.Errorf("rival", "%w", err)
 	}
 	c.BytesPerSec, c.Basis = rate, basis
 	if len(c.Cost.OwnPorts) == 0 {
@@ -94,7 +94,7 @@ func (v *view) rates(c *Choice) error {
 	}
 	own, err := v.h.Capacity(v.loc, c.Cost.OwnPorts)
 	if err != nil {
-		return fmt.Errorf("rival: %w", err)
+		return pkgerr.Errorf("rival", "%w", err)
 	}
 	c.Cost.OwnBytesPerSec, c.Cost.OwnBasis = own.BytesPerSec, own.Basis
 	return nil

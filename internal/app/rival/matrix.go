@@ -2,19 +2,19 @@ package rival
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // Wildcard is the location that stands for any memory: every NIC is preferred.
 const Wildcard = "*"
 
 // ErrMalformed is given for a priority matrix that Mooncake would refuse.
-var ErrMalformed = errors.New("rival: malformed priority matrix")
+var ErrMalformed = pkgerr.New("rival", "malformed priority matrix")
 
 // Bounds of a priority matrix. Mooncake's control messages are 1 MiB at most.
 const (

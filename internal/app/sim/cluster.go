@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
@@ -53,10 +54,10 @@ type host struct {
 // New builds a cluster. Links of hosts are made when something needs them.
 func New(s Spec) (*Cluster, error) {
 	if len(s.Hosts) == 0 {
-		return nil, errors.New("sim: no hosts")
+		return nil, pkgerr.New("sim", "no hosts")
 	}
 	if !(s.Jitter >= 0 && s.Jitter <= 0.5) {
-		return nil, fmt.Errorf("sim: jitter of %g: want 0 to 0.5", s.Jitter)
+		return nil, pkgerr.Errorf("sim", "jitter of %g: want 0 to 0.5", s.Jitter)
 	}
 	f := s.Fabric
 	if f == nil {
@@ -71,9 +72,9 @@ func New(s Spec) (*Cluster, error) {
 	for i, h := range s.Hosts {
 		switch {
 		case h.Kind == nil:
-			return nil, fmt.Errorf("sim: host %d %q has no kind", i, h.Name)
+			return nil, pkgerr.Errorf("sim", "host %d %q has no kind", i, h.Name)
 		case h.Name == "" || seen[h.Name]:
-			return nil, fmt.Errorf("sim: host %d: %q: want a name of its own", i, h.Name)
+			return nil, pkgerr.Errorf("sim", "host %d: %q: want a name of its own", i, h.Name)
 		}
 		seen[h.Name] = true
 		c.names = append(c.names, h.Name)
@@ -81,13 +82,13 @@ func New(s Spec) (*Cluster, error) {
 	}
 	for i, x := range f.Cables {
 		if _, ok := c.hosts[x.Host].kind.portAt[x.Port]; !ok {
-			return nil, fmt.Errorf("sim: fabric: host %q has no port %q", c.names[x.Host], x.Port)
+			return nil, pkgerr.Errorf("sim", "fabric: host %q has no port %q", c.names[x.Host], x.Port)
 		}
 		if c.leafOf[x.Host] == nil {
 			c.leafOf[x.Host] = map[topo.ID]int{}
 		}
 		if _, twice := c.leafOf[x.Host][x.Port]; twice {
-			return nil, fmt.Errorf("sim: fabric: port %q of host %q is cabled twice", x.Port, c.names[x.Host])
+			return nil, pkgerr.Errorf("sim", "fabric: port %q of host %q is cabled twice", x.Port, c.names[x.Host])
 		}
 		c.leafOf[x.Host][x.Port] = i
 	}
@@ -136,7 +137,7 @@ func (c *Cluster) Pair(local, remote int) (*pathsel.Pair, error) {
 	}
 	p, err := pathsel.Connect(c.hosts[local].kind.here, there, pathsel.PairOptions{Fabric: c.file, LocalName: c.names[local], RemoteName: c.names[remote]})
 	if err != nil {
-		return nil, fmt.Errorf("sim: %w", err)
+		return nil, pkgerr.Errorf("sim", "%w", err)
 	}
 	c.pairs[key] = p
 	return p, nil
@@ -147,7 +148,7 @@ func (c *Cluster) has(host int) bool { return host >= 0 && host < len(c.hosts) }
 func (c *Cluster) noHost(hosts ...int) error {
 	for _, h := range hosts {
 		if !c.has(h) {
-			return fmt.Errorf("sim: no host %d: there are %d", h, len(c.hosts))
+			return pkgerr.Errorf("sim", "no host %d: there are %d", h, len(c.hosts))
 		}
 	}
 	return nil
@@ -211,7 +212,7 @@ func (c *Cluster) Path(from, to End, entropy uint64) ([]Link, error) {
 		return nil, err
 	}
 	if (from.Port == "") != (to.Port == "") {
-		return nil, fmt.Errorf("sim: %s to %s: want a port at both ends or at neither", c.endName(from), c.endName(to))
+		return nil, pkgerr.Errorf("sim", "%s to %s: want a port at both ends or at neither", c.endName(from), c.endName(to))
 	}
 	if from.Port == "" {
 		return c.inside(from, to)
@@ -251,7 +252,7 @@ func trim(lines []int32, k *Kind, port topo.ID, loop bool) []int32 {
 // inside is the way between two memories of one host.
 func (c *Cluster) inside(from, to End) ([]Link, error) {
 	if from.Host != to.Host {
-		return nil, fmt.Errorf("sim: %s to %s: two hosts, and no ports are named", c.endName(from), c.endName(to))
+		return nil, pkgerr.Errorf("sim", "%s to %s: two hosts, and no ports are named", c.endName(from), c.endName(to))
 	}
 	return c.Within(from.Host, from.Location.Node(), to.Location.Node())
 }
@@ -287,7 +288,7 @@ func (c *Cluster) cable(e End) int {
 func (c *Cluster) across(path []Link, from, to End, entropy uint64) ([]Link, error) {
 	a, b := c.cable(from), c.cable(to)
 	if a < 0 || b < 0 {
-		return nil, fmt.Errorf("sim: %s to %s: a port is not cabled", c.endName(from), c.endName(to))
+		return nil, pkgerr.Errorf("sim", "%s to %s: a port is not cabled", c.endName(from), c.endName(to))
 	}
 	f := c.fabric
 	src, dst := f.Cables[a].Leaf, f.Cables[b].Leaf
@@ -295,12 +296,12 @@ func (c *Cluster) across(path []Link, from, to End, entropy uint64) ([]Link, err
 		return path, nil
 	}
 	if f.Spines == 0 {
-		return nil, fmt.Errorf("sim: %s to %s: %s and %s are not joined", c.endName(from), c.endName(to), leafName(src), leafName(dst))
+		return nil, pkgerr.Errorf("sim", "%s to %s: %s and %s are not joined", c.endName(from), c.endName(to), leafName(src), leafName(dst))
 	}
 	key := []uint64{uint64(a), uint64(b), entropy}
 	spine, joined := c.spine(src, dst, hash(c.seed, append(key, 1)...))
 	if !joined {
-		return nil, fmt.Errorf("sim: %s to %s: no spine joins %s and %s", c.endName(from), c.endName(to), leafName(src), leafName(dst))
+		return nil, pkgerr.Errorf("sim", "%s to %s: no spine joins %s and %s", c.endName(from), c.endName(to), leafName(src), leafName(dst))
 	}
 	return append(path, c.parallel(c.up, src, spine, hash(c.seed, append(key, 2)...)), c.parallel(c.down, dst, spine, hash(c.seed, append(key, 3)...))), nil
 }

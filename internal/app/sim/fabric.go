@@ -2,10 +2,10 @@ package sim
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
@@ -88,9 +88,9 @@ func (s Shape) ByHost() (*Fabric, error) {
 func (s Shape) build(group, ports int, leaf func(host, port int) int) (*Fabric, error) {
 	switch {
 	case s.Hosts < 1 || len(s.Ports) == 0:
-		return nil, fmt.Errorf("sim: fabric of %d hosts with %d ports: want one of each at least", s.Hosts, len(s.Ports))
+		return nil, pkgerr.Errorf("sim", "fabric of %d hosts with %d ports: want one of each at least", s.Hosts, len(s.Ports))
 	case group < 1 || s.Spines < 0 || s.Oversubscription < 0 || s.PortBytesPerSec < 0:
-		return nil, errors.New("sim: fabric: a number below 0")
+		return nil, pkgerr.New("sim", "fabric: a number below 0")
 	}
 	f := &Fabric{Spines: s.Spines, RailOnly: s.Spines == 0 && leaf(0, len(s.Ports)-1) != leaf(0, 0)}
 	for h := range s.Hosts {
@@ -186,16 +186,16 @@ func leafName(i int) string { return fmt.Sprintf("leaf%d", i) }
 func (f *Fabric) check(hosts int) error {
 	const most = 1 << 20
 	if f.Leaves < 0 || f.Spines < 0 || f.Uplinks < 0 || f.UplinkBytesPerSec < 0 || f.CableNS < 0 || f.UplinkNS < 0 || f.SwitchNS < 0 {
-		return errors.New("sim: fabric: a number below 0")
+		return pkgerr.New("sim", "fabric: a number below 0")
 	}
 	if links := f.mostLinks(); f.Leaves > most || f.Spines > most || links > most || f.Leaves*f.Spines > most || f.Leaves*f.Spines*links > most {
-		return fmt.Errorf("sim: fabric of %d leaves and %d spines with %d links each: more than %d uplinks", f.Leaves, f.Spines, links, most)
+		return pkgerr.Errorf("sim", "fabric of %d leaves and %d spines with %d links each: more than %d uplinks", f.Leaves, f.Spines, links, most)
 	}
 	seen := map[[2]int]bool{}
 	for _, u := range f.Unequal {
 		at := [2]int{u.Leaf, u.Spine}
 		if u.Leaf < 0 || u.Leaf >= f.Leaves || u.Spine < 0 || u.Spine >= f.Spines || u.Links < 0 || u.BytesPerSec < 0 || seen[at] {
-			return fmt.Errorf("sim: fabric: %d links of %d bytes/s from leaf %d to spine %d: want each of %d leaves and %d spines once, and nothing below 0",
+			return pkgerr.Errorf("sim", "fabric: %d links of %d bytes/s from leaf %d to spine %d: want each of %d leaves and %d spines once, and nothing below 0",
 				u.Links, u.BytesPerSec, u.Leaf, u.Spine, f.Leaves, f.Spines)
 		}
 		seen[at] = true
@@ -203,11 +203,11 @@ func (f *Fabric) check(hosts int) error {
 	for _, c := range f.Cables {
 		switch {
 		case c.Host < 0 || c.Host >= hosts:
-			return fmt.Errorf("sim: fabric: cable of host %d: there are %d", c.Host, hosts)
+			return pkgerr.Errorf("sim", "fabric: cable of host %d: there are %d", c.Host, hosts)
 		case c.Leaf < 0 || c.Leaf >= f.Leaves:
-			return fmt.Errorf("sim: fabric: port %q of host %d is on leaf %d: there are %d", c.Port, c.Host, c.Leaf, f.Leaves)
+			return pkgerr.Errorf("sim", "fabric: port %q of host %d is on leaf %d: there are %d", c.Port, c.Host, c.Leaf, f.Leaves)
 		case c.BytesPerSec < 0:
-			return fmt.Errorf("sim: fabric: port %q of host %d: a rate below 0", c.Port, c.Host)
+			return pkgerr.Errorf("sim", "fabric: port %q of host %d: a rate below 0", c.Port, c.Host)
 		}
 	}
 	return nil

@@ -1,12 +1,11 @@
 package sim
 
 import (
-	"errors"
-	"fmt"
 	"math"
 	"slices"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // Effect is what a fault does to a link. The zero value does nothing; effects of
@@ -84,19 +83,19 @@ func (c *Cluster) Inject(f Fault) error {
 func (c *Cluster) checkFault(f *Fault) error {
 	switch {
 	case len(f.Links) == 0:
-		return fmt.Errorf("sim: fault %q: no links", f.Name)
+		return pkgerr.Errorf("sim", "fault %q: no links", f.Name)
 	case f.UntilNS != 0 && f.UntilNS <= max(f.FromNS, c.now):
-		return fmt.Errorf("sim: fault %q ends before it begins", f.Name)
+		return pkgerr.Errorf("sim", "fault %q ends before it begins", f.Name)
 	case !(f.Factor >= 0) || math.IsInf(f.Factor, 1) || f.MostBytesPerSec < 0 || f.TakenBytesPerSec < 0 || !(f.Loss >= 0 && f.Loss < 1) ||
 		!(f.ResentPackets >= 0) || !(f.SymbolErrorsPerGB >= 0) || f.AddedNS < 0:
-		return fmt.Errorf("sim: fault %q: a number below 0, or a loss of 1 or more", f.Name)
+		return pkgerr.Errorf("sim", "fault %q: a number below 0, or a loss of 1 or more", f.Name)
 	}
 	for _, l := range f.Links {
 		if l < 0 || int(l) >= len(c.links) {
-			return fmt.Errorf("sim: fault %q: no link %d", f.Name, l)
+			return pkgerr.Errorf("sim", "fault %q: no link %d", f.Name, l)
 		}
 		if (f.Factor != 0 || f.Loss > 0 || f.TakenBytesPerSec > 0) && f.MostBytesPerSec == 0 && !f.Down && math.IsInf(c.healthy(l).cap, 1) {
-			return fmt.Errorf("sim: fault %q: nothing is known of the rate of %s: want one in bytes per second", f.Name, c.Name(l))
+			return pkgerr.Errorf("sim", "fault %q: nothing is known of the rate of %s: want one in bytes per second", f.Name, c.Name(l))
 		}
 	}
 	return nil
@@ -110,7 +109,7 @@ func (c *Cluster) SlowHost(host int, factor float64) (Fault, error) {
 	}
 	links = slices.DeleteFunc(links, func(l Link) bool { return math.IsInf(c.healthy(l).cap, 1) })
 	if len(links) == 0 {
-		return Fault{}, errors.New("sim: no rate of that host is known")
+		return Fault{}, pkgerr.New("sim", "no rate of that host is known")
 	}
 	return Fault{Name: "slow " + c.names[host], Links: links, Effect: Effect{Factor: factor}}, nil
 }

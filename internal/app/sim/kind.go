@@ -2,9 +2,9 @@ package sim
 
 import (
 	"cmp"
-	"fmt"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
@@ -64,11 +64,11 @@ type way struct {
 func NewKind(t *topo.Topology, o KindOptions) (*Kind, error) {
 	here, err := pathsel.New(t, pathsel.Options{Transport: o.Transport, Overlay: o.Believed})
 	if err != nil {
-		return nil, fmt.Errorf("sim: %w", err)
+		return nil, pkgerr.Errorf("sim", "%w", err)
 	}
 	there, err := pathsel.New(t, pathsel.Options{Transport: o.Transport, Overlay: o.Believed})
 	if err != nil {
-		return nil, fmt.Errorf("sim: %w", err)
+		return nil, pkgerr.Errorf("sim", "%w", err)
 	}
 	k := &Kind{t: t, graph: topo.NewGraph(t, o.Overlay), here: here, there: there, at: map[topo.LinkID]int32{}, ports: here.Ports(), portAt: map[topo.ID]int{},
 		inside: map[[2]topo.ID]way{}, routes: map[[2]topo.ID]way{}}
@@ -181,14 +181,14 @@ func (k *Kind) toWire(loc pathsel.Location, port topo.ID) way {
 func (k *Kind) findWire(loc pathsel.Location, port topo.ID) way {
 	i, ok := k.portAt[port]
 	if !ok {
-		return way{err: fmt.Errorf("sim: no port %q", port)}
+		return way{err: pkgerr.Errorf("sim", "no port %q", port)}
 	}
 	if loc == "" {
 		return way{lines: k.wires[i]}
 	}
 	steps, err := k.here.Route(loc, port)
 	if err != nil {
-		return way{err: fmt.Errorf("sim: %w", err)}
+		return way{err: pkgerr.Errorf("sim", "%w", err)}
 	}
 	var w way
 	for _, s := range steps {
@@ -209,7 +209,7 @@ func (k *Kind) within(a, b topo.ID) way {
 	steps, ok := k.graph.Path(a, b)
 	var w way
 	if !ok {
-		w.err = fmt.Errorf("sim: no way from %s to %s is known", cmp.Or(a, "nothing"), cmp.Or(b, "nothing"))
+		w.err = pkgerr.Errorf("sim", "no way from %s to %s is known", cmp.Or(a, "nothing"), cmp.Or(b, "nothing"))
 	}
 	for _, s := range steps {
 		if s.Kind == topo.LinkPort {

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // Where is what a link is of the cluster: of a host, or of the fabric.
@@ -87,7 +88,7 @@ func (c *Cluster) HostLink(host int, id topo.LinkID) ([]Link, error) {
 	}
 	at, ok := c.hosts[host].kind.at[id]
 	if !ok {
-		return nil, fmt.Errorf("sim: host %q has no link %q", c.names[host], id)
+		return nil, pkgerr.Errorf("sim", "host %q has no link %q", c.names[host], id)
 	}
 	base := c.first(host)
 	return []Link{base + Link(at), base + Link(at) + 1}, nil
@@ -114,7 +115,7 @@ func (c *Cluster) Cable(host int, port topo.ID) ([]Link, error) {
 	k := c.hosts[host].kind
 	i, ok := k.portAt[port]
 	if !ok {
-		return nil, fmt.Errorf("sim: host %q has no port %q", c.names[host], port)
+		return nil, pkgerr.Errorf("sim", "host %q has no port %q", c.names[host], port)
 	}
 	base := c.first(host) + Link(k.wires[i][0]&^1)
 	return []Link{base, base + 1}, nil
@@ -140,7 +141,7 @@ func (c *Cluster) NIC(host int, port topo.ID) ([]Link, error) {
 func (c *Cluster) Uplinks(leaf, spine int) ([]Link, error) {
 	f := c.fabric
 	if leaf < 0 || leaf >= f.Leaves || spine < 0 || spine >= f.Spines {
-		return nil, fmt.Errorf("sim: no link of leaf %d and spine %d: there are %d and %d", leaf, spine, f.Leaves, f.Spines)
+		return nil, pkgerr.Errorf("sim", "no link of leaf %d and spine %d: there are %d and %d", leaf, spine, f.Leaves, f.Spines)
 	}
 	var out []Link
 	for _, first := range []Link{c.up, c.down} {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/engine/sched"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
@@ -21,7 +22,7 @@ func (e *Engine) route(w *Work) (*route, error) {
 	}
 	policy, err := pathsel.ParsePolicy(string(w.Policy))
 	if err != nil {
-		return nil, fmt.Errorf("sim: %w", err)
+		return nil, pkgerr.Errorf("sim", "%w", err)
 	}
 	pair, err := e.c.Pair(e.host, w.Peer)
 	if err != nil {
@@ -29,7 +30,7 @@ func (e *Engine) route(w *Work) (*route, error) {
 	}
 	set, err := pair.LanesOf(w.Local, w.Remote, w.LaneOptions)
 	if err != nil {
-		return nil, fmt.Errorf("sim: %w", err)
+		return nil, pkgerr.Errorf("sim", "%w", err)
 	}
 	p := e.peer(w.Peer, set)
 	r := &route{peer: p, src: w.Local, dst: w.Remote, set: set}

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // Transfer is bytes from one end to another by one path.
@@ -25,7 +26,7 @@ func (c *Cluster) Move(t Transfer) (*Flow, error) {
 		return nil, err
 	}
 	if t.Bytes <= 0 || t.LimitBytesPerSec < 0 {
-		return nil, fmt.Errorf("sim: a transfer of %d bytes at %d bytes/s: want more than 0 bytes, and no rate below 0", t.Bytes, t.LimitBytesPerSec)
+		return nil, pkgerr.Errorf("sim", "a transfer of %d bytes at %d bytes/s: want more than 0 bytes, and no rate below 0", t.Bytes, t.LimitBytesPerSec)
 	}
 	s := FlowSpec{Path: path, Bytes: t.Bytes, LimitBytesPerSec: t.LimitBytesPerSec}
 	if t.Done != nil {
@@ -85,7 +86,7 @@ func (c *Cluster) RoundTrip(from, to End, entropy uint64) (int64, error) {
 	for _, l := range append(there, back...) {
 		x := &c.links[l]
 		if x.cap == 0 {
-			return 0, fmt.Errorf("sim: %s to %s: %s carries nothing", c.endName(from), c.endName(to), c.Name(l))
+			return 0, pkgerr.Errorf("sim", "%s to %s: %s carries nothing", c.endName(from), c.endName(to), c.Name(l))
 		}
 		total += float64(x.latency) + c.wait(x)
 	}

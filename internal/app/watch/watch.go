@@ -3,11 +3,11 @@ package watch
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/app/diff"
 	"github.com/topoctl/topoctl/internal/base/counters"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/pathsel/doctor"
@@ -112,7 +112,7 @@ func (w *Watch) compare(at int64, t *topo.Topology, beginning bool) []Event {
 // own tells of this watch's own parts as of sources.
 func (w *Watch) own(at int64, name string, err error) []Event {
 	if err != nil {
-		return w.Source(at, name, "failed", strings.TrimPrefix(strings.TrimPrefix(err.Error(), "doctor: "), "diff: "))
+		return w.Source(at, name, "failed", pkgerr.Message(err))
 	}
 	return w.Source(at, name, "ok", "")
 }

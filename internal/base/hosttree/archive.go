@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // ArchiveFormat is the first line of a text archive.
@@ -65,16 +67,16 @@ func ParseArchive(data []byte) (*Mem, error) {
 	if isGzip(data) {
 		unpacked, err := gunzip(data)
 		if err != nil {
-			return nil, fmt.Errorf("hosttree: archive: gzip: %w", err)
+			return nil, pkgerr.Errorf("hosttree", "archive: gzip: %w", err)
 		}
 		data = unpacked
 	}
 	if len(data) > maxArchive {
-		return nil, fmt.Errorf("hosttree: archive: larger than %d MiB", maxArchive>>20)
+		return nil, pkgerr.Errorf("hosttree", "archive: larger than %d MiB", maxArchive>>20)
 	}
 	p := archiveParser{rest: data, tree: NewMem(), most: maxArchiveEntries}
 	if err := p.parse(); err != nil {
-		return nil, fmt.Errorf("hosttree: archive: line %d: %w", p.line, err)
+		return nil, pkgerr.Errorf("hosttree", "archive: line %d: %w", p.line, err)
 	}
 	return p.tree, nil
 }

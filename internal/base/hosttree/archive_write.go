@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // WriteArchive writes a tree as a text archive that ParseArchive reads to the
@@ -21,7 +23,7 @@ func WriteArchive(w io.Writer, t Tree, comment string) error {
 		}
 	}
 	if err := a.dir("."); err != nil {
-		return fmt.Errorf("hosttree: archive: %w", err)
+		return pkgerr.Errorf("hosttree", "archive: %w", err)
 	}
 	_, err := a.w.WriteTo(w)
 	return err

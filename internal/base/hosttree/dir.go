@@ -2,7 +2,6 @@ package hosttree
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path"
@@ -11,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // ErrNotHostTree says that a directory holds no host's files.
@@ -53,7 +54,7 @@ func OpenDir(dir string) (*Dir, error) {
 	}
 	in, err := newBackend(dir)
 	if err != nil {
-		return nil, fmt.Errorf("hosttree: %s: %w", dir, cause(err))
+		return nil, pkgerr.Errorf("hosttree", "%s: %w", dir, cause(err))
 	}
 	return &Dir{path: dir, in: in}, nil
 }
@@ -62,10 +63,10 @@ func OpenDir(dir string) (*Dir, error) {
 func checkHostDir(dir string) error {
 	info, err := os.Stat(dir)
 	if err != nil {
-		return fmt.Errorf("hosttree: %s: %w", dir, cause(err))
+		return pkgerr.Errorf("hosttree", "%s: %w", dir, cause(err))
 	}
 	if !info.IsDir() {
-		return fmt.Errorf("hosttree: %s: not a directory: %w", dir, ErrNotHostTree)
+		return pkgerr.Errorf("hosttree", "%s: not a directory: %w", dir, ErrNotHostTree)
 	}
 	if holdsHost(dir) {
 		return nil
@@ -76,7 +77,7 @@ func checkHostDir(dir string) error {
 	} else if sub := onlyHost(dir); sub != "" {
 		hint += ", perhaps " + sub
 	}
-	return fmt.Errorf("hosttree: %s: %w; %s", dir, ErrNotHostTree, hint)
+	return pkgerr.Errorf("hosttree", "%s: %w; %s", dir, ErrNotHostTree, hint)
 }
 
 func holdsHost(dir string) bool {

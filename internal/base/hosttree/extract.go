@@ -2,11 +2,12 @@ package hosttree
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // Extract writes a tree into an empty or new directory, for tools that read
@@ -15,15 +16,15 @@ import (
 // leaves the tree is an error; nothing is written outside dir.
 func Extract(t Tree, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("hosttree: extract: %w", err)
+		return pkgerr.Errorf("hosttree", "extract: %w", err)
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return fmt.Errorf("hosttree: extract: %w", err)
+		return pkgerr.Errorf("hosttree", "extract: %w", err)
 	}
 	defer root.Close()
 	if err := extractDir(t, root, "."); err != nil {
-		return fmt.Errorf("hosttree: extract: %w", err)
+		return pkgerr.Errorf("hosttree", "extract: %w", err)
 	}
 	return nil
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // System is the unit in which rates are printed.
@@ -31,7 +33,7 @@ func ParseSystem(s string) (System, error) {
 	case Auto, Gbit, Gbyte, Gibyte:
 		return v, nil
 	}
-	return "", fmt.Errorf("units: %q: want %s", s, strings.Join(Systems(), ", "))
+	return "", pkgerr.Errorf("units", "%q: want %s", s, strings.Join(Systems(), ", "))
 }
 
 // Or gives the system itself, or customary where the choice is left open.

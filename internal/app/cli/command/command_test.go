@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 func TestColor(t *testing.T) {
@@ -53,7 +54,7 @@ func TestReport(t *testing.T) {
 		{nil, 0, ""},
 		{ErrPartial, 3, ""},
 		{fmt.Errorf("discover: %w", context.Canceled), 130, "topoctl: interrupted\n"},
-		{errors.New("discover: /x: no sys"), 2, "topoctl: topo: /x: no sys\n"},
+		{pkgerr.New("discover", "/x: no sys"), 2, "topoctl: topo: /x: no sys\n"},
 		{WithHint(errors.New("bad"), "do %s", "this"), 2, "topoctl: topo: bad\nhint: do this\n"},
 		{errors.Join(errors.New("one"), errors.New("two")), 2, "topoctl: topo: one; two\n"},
 		{errors.New("a name \x1b[2J\u202e"), 2, "topoctl: topo: a name \\x1b[2J\\u202e\n"},

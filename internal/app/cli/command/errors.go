@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/internal/base/text"
 )
 
@@ -91,7 +92,7 @@ func report(w io.Writer, command string, err error) int {
 // OneLine is an error's text with the command before it. The package that an
 // error of ours begins with says nothing to the user.
 func OneLine(command string, err error) string {
-	line := WithoutPackage(err.Error())
+	line := pkgerr.Message(err)
 	if command != "" {
 		line = command + ": " + line
 	}
@@ -100,11 +101,4 @@ func OneLine(command string, err error) string {
 		lines[i] = text.Printable(strings.TrimSpace(l))
 	}
 	return strings.Join(lines, "; ")
-}
-
-func WithoutPackage(text string) string {
-	for _, p := range []string{"discover: ", "topo: ", "draw: ", "units: ", "fixtures: ", "hosttree: ", "pathsel: ", "rival: ", "export: ", "ncclxml: ", "diagram: ", "doctor: ", "diff: ", "bench: ", "agent: ", "engine: ", "registry: ", "route: ", "memory: ", "probe: ", "plan: ", "local: ", "observe: ", "record: ", "watch: ", "tui: ", "predict: ", "serve: ", "sim: ", "workload: "} {
-		text = strings.TrimPrefix(text, p)
-	}
-	return text
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo/nvsmi"
 	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/base/hosttree"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // maxFile is the largest file that is read, before and after decompression. The
@@ -35,7 +36,7 @@ func (in *Host) readFrom(ctx context.Context, name string) (*topo.Topology, fs.F
 	if name == "-" {
 		name = StdinName
 	}
-	fail := func(err error) error { return fmt.Errorf("%s: %w", name, Trim(err)) }
+	fail := func(err error) error { return fmt.Errorf("%s: %w", name, pkgerr.Plain(err)) }
 	for _, f := range documentFormats {
 		if f.detect(data[:min(len(data), sniffed)]) {
 			if len(in.Sources) > 0 {
@@ -84,15 +85,6 @@ var documentFormats = []struct {
 	{"hwloc XML", hwlocxml.Detect, hwlocxml.Decode},
 	{"nvidia-smi topo -m", nvsmi.Detect, nvsmi.Decode},
 }
-
-// trimmedError is an error whose text has lost the package's name.
-type trimmedError struct{ error }
-
-// Trim takes the package's name off an error's text.
-func Trim(err error) error { return trimmedError{err} }
-
-func (e trimmedError) Error() string { return WithoutPackage(e.error.Error()) }
-func (e trimmedError) Unwrap() error { return e.error }
 
 // ReadFile reads the file, or standard input for "-". A pipe may keep it
 // waiting for ever, so the wait ends with ctx.

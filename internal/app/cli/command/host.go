@@ -17,6 +17,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/app/cli/build"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // Host says which host a command looks at, and how.
@@ -173,7 +174,7 @@ func openFixture(name string) (fs.FS, string, error) {
 		return nil, "", err
 	}
 	if tree, err = fixtures.OpenFile(data); err != nil {
-		return nil, "", fmt.Errorf("%s: %w", name, Trim(err))
+		return nil, "", fmt.Errorf("%s: %w", name, pkgerr.Plain(err))
 	}
 	return tree, "fixture:" + filepath.Base(name), nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/app/probe/show"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/internal/base/units"
 	"github.com/topoctl/topoctl/probe"
@@ -139,7 +140,7 @@ func (in *Host) ReadReport(name string) (*probe.Report, error) {
 	}
 	r, err := probe.ReadEvents(src)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, Trim(err))
+		return nil, fmt.Errorf("%s: %w", name, pkgerr.Plain(err))
 	}
 	return r, nil
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/internal/app/cli/build"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/internal/base/replies"
 	"github.com/topoctl/topoctl/internal/base/units"
 )
@@ -153,7 +154,7 @@ func (f *Env) checkGlobals(cmd *cobra.Command) error {
 		return fmt.Errorf("--timeout %s: want more than 0", g.Timeout)
 	}
 	if _, err := units.ParseSystem(g.Units); err != nil {
-		return fmt.Errorf("--units %w", Trim(err))
+		return fmt.Errorf("--units %w", pkgerr.Plain(err))
 	}
 	return nil
 }

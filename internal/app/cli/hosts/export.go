@@ -16,6 +16,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo/ncclxml"
 	"github.com/topoctl/topoctl/internal/app/cli/command"
 	"github.com/topoctl/topoctl/internal/app/diagram"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/internal/base/units"
 	"github.com/topoctl/topoctl/pathsel"
@@ -318,7 +319,7 @@ func (o *exportOptions) host(t *topo.Topology) (*pathsel.Host, export.Visible, e
 	v := export.AllGPUs(t)
 	if o.visible != "" {
 		if v, err = v.Select(o.visible); err != nil {
-			err = fmt.Errorf("--visible: %w", command.Trim(err))
+			err = fmt.Errorf("--visible: %w", pkgerr.Plain(err))
 		}
 		return h, v, err
 	}
@@ -347,7 +348,7 @@ func (o *exportOptions) jobGPUs(v export.Visible) (export.Visible, error) {
 		}
 		selected, err := v.Select(list)
 		if err != nil {
-			return v, command.WithHint(fmt.Errorf("%s: %w", name, command.Trim(err)), "--visible LIST takes its place")
+			return v, command.WithHint(fmt.Errorf("%s: %w", name, pkgerr.Plain(err)), "--visible LIST takes its place")
 		}
 		v = selected
 		v.Notes = append(v.Notes, fmt.Sprintf("GPUs are numbered by %s=%s of this environment", name, list))

@@ -18,6 +18,7 @@ import (
 	"github.com/topoctl/topoctl/internal/app/cli/command"
 	"github.com/topoctl/topoctl/internal/app/cli/probing"
 	"github.com/topoctl/topoctl/internal/app/observe"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/internal/base/units"
 	"github.com/topoctl/topoctl/tui"
 )
@@ -137,7 +138,7 @@ func (o *tuiOptions) parse(f *command.Env, cmd *cobra.Command) error {
 	for i, a := range o.agents {
 		url, err := observe.AgentURL(a)
 		if err != nil {
-			return fmt.Errorf("--%w", command.Trim(err))
+			return fmt.Errorf("--%w", pkgerr.Plain(err))
 		}
 		o.agents[i] = url
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/topoctl/topoctl/internal/app/cli/command"
 	"github.com/topoctl/topoctl/internal/app/observe"
 	"github.com/topoctl/topoctl/internal/app/record"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/tui"
 )
 
@@ -101,7 +102,7 @@ func (o *tuiOptions) replayFeed(show *tui.Options, files *cleanup) error {
 		return fmt.Errorf("%s: is a directory", o.replay)
 	case info.Mode().IsRegular(): // what cannot be played is said before the dashboard begins
 		if _, err := record.NewReader(file).Read(); err != nil && !errors.Is(err, io.EOF) {
-			return fmt.Errorf("%s: %w", o.replay, command.Trim(err))
+			return fmt.Errorf("%s: %w", o.replay, pkgerr.Plain(err))
 		}
 		if _, err := file.Seek(0, io.SeekStart); err != nil {
 			return fmt.Errorf("%s: %w", o.replay, command.Cause(err))

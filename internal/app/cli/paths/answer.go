@@ -11,6 +11,7 @@ import (
 	"github.com/topoctl/topoctl/internal/app/cli/command"
 	"github.com/topoctl/topoctl/internal/app/explain"
 	"github.com/topoctl/topoctl/internal/app/rival"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/pathsel/export"
@@ -81,7 +82,7 @@ func (o *pathOptions) resolve(d *pathDoc, ref string) (topo.ID, error) {
 	}
 	v, err := export.AllGPUs(d.h.Topology()).Select(o.visible)
 	if err != nil {
-		return "", fmt.Errorf("--visible: %w", command.Trim(err))
+		return "", fmt.Errorf("--visible: %w", pkgerr.Plain(err))
 	}
 	n, err := strconv.Atoi(number)
 	if err != nil || n < 0 || n >= len(v.GPUs) {

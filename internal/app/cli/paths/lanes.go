@@ -16,6 +16,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/app/cli/command"
 	"github.com/topoctl/topoctl/internal/app/explain"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/internal/base/units"
 	"github.com/topoctl/topoctl/pathsel"
@@ -29,11 +30,11 @@ func (o *pathOptions) lanes(ctx context.Context, d *pathDoc, src pathsel.Locatio
 	}
 	there, err := pathsel.New(remote, pathsel.Options{Transport: d.h.Transport(), Overlay: o.measured.OfPeer(remote)})
 	if err != nil {
-		return fmt.Errorf("--peer: %w", command.Trim(err))
+		return fmt.Errorf("--peer: %w", pkgerr.Plain(err))
 	}
 	dst, err := peerLocation(there, src, o.dst)
 	if err != nil {
-		return fmt.Errorf("peer %s: %w", o.peer, command.Trim(err))
+		return fmt.Errorf("peer %s: %w", o.peer, pkgerr.Plain(err))
 	}
 	fabric, err := o.readFabric(ctx)
 	if err != nil {
@@ -50,7 +51,7 @@ func (o *pathOptions) lanes(ctx context.Context, d *pathDoc, src pathsel.Locatio
 		return err
 	}
 	if err != nil {
-		d.bad, d.why = true, command.WithoutPackage(err.Error())
+		d.bad, d.why = true, pkgerr.Message(err)
 	}
 	d.Lanes, d.Request.Destination, d.Request.Peer = set, dst.Node(), name
 	d.Request.Bytes, d.Request.Policy = &o.bytes, o.policy
@@ -112,7 +113,7 @@ func (o *pathOptions) readFabric(ctx context.Context) (*pathsel.Fabric, error) {
 	}
 	f, err := pathsel.ParseFabric(data)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", o.fabric, command.Trim(err))
+		return nil, fmt.Errorf("%s: %w", o.fabric, pkgerr.Plain(err))
 	}
 	return f, nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/topoctl/topoctl/internal/app/bench"
 	"github.com/topoctl/topoctl/internal/app/cli/command"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // The names of transports, in the order in which engines prefer them.
@@ -113,7 +114,7 @@ func (r *RDMA) transport(must bool) engine.TransportFactory {
 		t, err := rdma.Factory(r.options())(env)
 		if err != nil && must {
 			// Not wrapped: an engine goes on without what is unavailable.
-			return nil, command.WithHint(errors.New("--transport rdma on this host: "+strings.TrimPrefix(err.Error(), "rdma: ")), "%s", withoutRDMA(env.Topology))
+			return nil, command.WithHint(errors.New("--transport rdma on this host: "+pkgerr.Message(err)), "%s", withoutRDMA(env.Topology))
 		}
 		return t, err
 	}

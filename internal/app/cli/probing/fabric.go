@@ -21,6 +21,7 @@ import (
 	"github.com/topoctl/topoctl/internal/app/probe/fabric"
 	"github.com/topoctl/topoctl/internal/app/probe/local"
 	"github.com/topoctl/topoctl/internal/app/probe/plan"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/probe"
@@ -133,7 +134,7 @@ func runProbeFabric(ctx context.Context, o *probeFabricOptions) error {
 	}
 	err = o.run(ctx, fleet)
 	if closed := fleet.Close(); closed != nil {
-		o.warn("%v", ofFabric{closed})
+		o.warn("%v", pkgerr.Plain(closed))
 	}
 	return err
 }
@@ -157,7 +158,7 @@ func (o *probeFabricOptions) listHosts(ctx context.Context) (hosts []probe.Host,
 			return nil, nil, fmt.Errorf("--hosts: %w", err)
 		}
 		if hosts, err = fabric.ParseHosts(data); err != nil {
-			return nil, nil, fmt.Errorf("--hosts %s: %w", o.hostsFile, command.Trim(err))
+			return nil, nil, fmt.Errorf("--hosts %s: %w", o.hostsFile, pkgerr.Plain(err))
 		}
 	}
 	for _, text := range o.hostFlags {
@@ -209,7 +210,7 @@ func (o *probeFabricOptions) dryDescribed(ctx context.Context, described []descr
 	for _, d := range described {
 		t, err := o.Named(ctx, d.source)
 		if err != nil {
-			return fmt.Errorf("--host %s: %w", d.name, command.Trim(err))
+			return fmt.Errorf("--host %s: %w", d.name, pkgerr.Plain(err))
 		}
 		hosts = append(hosts, plan.Host{Name: d.name, Topology: t})
 	}
@@ -238,13 +239,13 @@ func (o *probeFabricOptions) pairs(ctx context.Context, hosts []plan.Host) (*pla
 			return nil, fmt.Errorf("--fabric: %w", err)
 		}
 		if fo.Fabric, err = pathsel.ParseFabric(data); err != nil {
-			return nil, fmt.Errorf("--fabric %s: %w", o.fabricFile, command.Trim(err))
+			return nil, fmt.Errorf("--fabric %s: %w", o.fabricFile, pkgerr.Plain(err))
 		}
 	}
 	pairs, err := plan.Fabric(hosts, fo)
 	var file *plan.FabricFileError
 	if errors.As(err, &file) && o.fabricFile != "" {
-		return nil, fmt.Errorf("--fabric %s: %w", o.fabricFile, command.Trim(err))
+		return nil, fmt.Errorf("--fabric %s: %w", o.fabricFile, pkgerr.Plain(err))
 	}
 	if err != nil {
 		return nil, planHint(err)
@@ -270,17 +271,10 @@ func (o *probeFabricOptions) openFleet(ctx context.Context, hosts []probe.Host) 
 	}
 	fleet, err := fabric.Open(ctx, fo)
 	if err != nil {
-		return nil, o.openHint(ofFabric{err})
+		return nil, o.openHint(pkgerr.Plain(err))
 	}
 	return fleet, nil
 }
-
-// ofFabric is an error of internal/app/probe/fabric without the package's name. "fabric:" of others
-// means a file.
-type ofFabric struct{ error }
-
-func (e ofFabric) Error() string { return strings.TrimPrefix(e.error.Error(), "fabric: ") }
-func (e ofFabric) Unwrap() error { return e.error }
 
 // openHint says what to do where no agent can be used.
 func (o *probeFabricOptions) openHint(err error) error {

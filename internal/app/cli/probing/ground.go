@@ -12,6 +12,7 @@ import (
 	"github.com/topoctl/topoctl/internal/app/probe/fabric"
 	"github.com/topoctl/topoctl/internal/app/probe/plan"
 	proberun "github.com/topoctl/topoctl/internal/app/probe/run"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/probe"
 )
@@ -101,7 +102,7 @@ func (g *fabricGround) list(ctx context.Context) (*plan.Pairs, error) {
 func (g *fabricGround) open(ctx context.Context) error {
 	fleet, err := fabric.Open(ctx, fabric.Options{Hosts: g.to, Token: g.token, DialTime: g.o.dialTime})
 	if err != nil {
-		return g.o.openHint(ofFabric{err})
+		return g.o.openHint(pkgerr.Plain(err))
 	}
 	g.fleet = fleet
 	return nil
@@ -121,7 +122,7 @@ func (g *fabricGround) close() error {
 	fleet := g.fleet
 	g.fleet = nil
 	if err := fleet.Close(); err != nil {
-		return ofFabric{err}
+		return pkgerr.Plain(err)
 	}
 	return nil
 }

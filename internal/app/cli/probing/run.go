@@ -17,6 +17,7 @@ import (
 	"github.com/topoctl/topoctl/internal/app/probe/plan"
 	proberun "github.com/topoctl/topoctl/internal/app/probe/run"
 	"github.com/topoctl/topoctl/internal/app/probe/show"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/probe"
 )
@@ -49,7 +50,7 @@ func (o *measuring) layout(pairs *plan.Pairs) (*plan.Plan, error) {
 	if o.flags.contend != "" {
 		var err error
 		if p.Contend, err = pairs.Link(o.flags.contend); err != nil {
-			return nil, fmt.Errorf("--contend: %w", command.Trim(err))
+			return nil, fmt.Errorf("--contend: %w", pkgerr.Plain(err))
 		}
 	}
 	return plan.Make(pairs, p)

@@ -11,6 +11,7 @@ import (
 	"github.com/topoctl/topoctl/internal/app/cli/command"
 	"github.com/topoctl/topoctl/internal/app/kv/predict"
 	"github.com/topoctl/topoctl/internal/app/sim"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/pathsel"
 )
@@ -84,7 +85,7 @@ func (o *kvPredictOptions) readHosts(ctx context.Context, s *kvSite) error {
 				kinds[source], err = sim.NewKind(t, sim.KindOptions{})
 			}
 			if err != nil {
-				return fmt.Errorf("--host %s: %w", name, command.Trim(err))
+				return fmt.Errorf("--host %s: %w", name, pkgerr.Plain(err))
 			}
 		}
 		s.hosts = append(s.hosts, sim.HostSpec{Name: name, Kind: kinds[source]})
@@ -181,7 +182,7 @@ func (o *kvPredictOptions) cable(ctx context.Context, s *kvSite) error {
 			s.fabric, s.notes, err = fabricOf(file, s.hosts)
 		}
 		if err != nil {
-			return fmt.Errorf("--fabric %s: %w", o.fabricFile, command.Trim(err))
+			return fmt.Errorf("--fabric %s: %w", o.fabricFile, pkgerr.Plain(err))
 		}
 	}
 	for _, c := range s.fabric.Cables {

@@ -20,6 +20,7 @@ import (
 	kvlayout "github.com/topoctl/topoctl/internal/app/kv/layout"
 	"github.com/topoctl/topoctl/internal/app/kv/replay"
 	"github.com/topoctl/topoctl/internal/app/kv/serve"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/internal/base/text"
 )
 
@@ -289,8 +290,8 @@ func (o *kvReplayOptions) peerHint(ctx context.Context, err error, address strin
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	err = fmt.Errorf("--peer %s: %w", address, command.Trim(err))
-	if errors.Is(err, engine.ErrToken) || strings.Contains(err.Error(), "token") {
+	err = fmt.Errorf("--peer %s: %w", address, pkgerr.Plain(err))
+	if errors.Is(err, engine.ErrToken) {
 		if o.tokenFile == "" {
 			return command.WithHint(err, "--token-file FILE: the one that \"topoctl agent\" was started with; all peers need the same")
 		}

@@ -16,6 +16,8 @@ import (
 	"github.com/topoctl/topoctl/internal/app/bench"
 	"github.com/topoctl/topoctl/internal/app/cli/clitest"
 	"github.com/topoctl/topoctl/internal/app/cli/command"
+	"github.com/topoctl/topoctl/internal/base/engine/session"
+	"github.com/topoctl/topoctl/internal/base/engine/transport"
 	"github.com/topoctl/topoctl/internal/base/units"
 	"github.com/topoctl/topoctl/pathsel"
 )
@@ -96,11 +98,13 @@ func TestBenchHints(t *testing.T) {
 		{&bench.UnknownLaneError{Name: "ech0 > n2:eth0", Lanes: []string{"eth0 > n2:eth0", "eth1 > n2:eth1"}}, `did you mean "eth0 > n2:eth0"?`},
 		{&bench.UnknownLaneError{Name: "wlan", Lanes: []string{"eth0 > n2:eth0"}}, ""},
 		{errors.Join(errors.New("no kv"), engine.ErrNoRegion), `--region NAME names another; "topoctl agent" serves "bench"`},
-		{errors.New("dial tcp 10.0.0.1:7411: connect: connection refused"), `run "topoctl agent" at the other end: it prints the line to run here`},
-		{errors.New("malformed packet: not a topoctl engine"), `--peer is the --listen address of "topoctl agent", not that of its --http`},
+		{fmt.Errorf("dial tcp 10.0.0.1:7411: connect: %w", syscall.ECONNREFUSED), `run "topoctl agent" at the other end: it prints the line to run here`},
+		{fmt.Errorf("10.0.0.1:9411: %w", session.ErrNotEngine), `--peer is the --listen address of "topoctl agent", not that of its --http`},
 		{fmt.Errorf("has not answered: %w", context.DeadlineExceeded), `is it the address of "topoctl agent"? --timeout DURATION gives it more time`},
 		{fmt.Errorf("agent: HTTP at 127.0.0.1:1: %w", syscall.EADDRINUSE), "another program has that port; --http with port 0 takes any that is free"},
-		{errors.New("tokens differ"), "both ends need the same --token-file"},
+		{&transport.NotOfferedError{Transports: []string{"shm", "rdma"}, Err: engine.ErrNoLane}, "the agent at the other end says when it starts why it has no RDMA"},
+		{&transport.NotOfferedError{Transports: []string{"shm"}, Err: engine.ErrNoLane}, ""},
+		{fmt.Errorf("10.0.0.1:7411: %w", engine.ErrToken), "both ends need the same --token-file"},
 	} {
 		var f *command.Error
 		got := ""

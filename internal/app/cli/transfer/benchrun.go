@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -21,6 +20,8 @@ import (
 	"github.com/topoctl/topoctl/internal/app/cli/build"
 	"github.com/topoctl/topoctl/internal/app/cli/command"
 	"github.com/topoctl/topoctl/internal/app/cli/peers"
+	"github.com/topoctl/topoctl/internal/base/engine/session"
+	"github.com/topoctl/topoctl/internal/base/engine/transport"
 	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/internal/base/units"
 )
@@ -134,7 +135,7 @@ func (o *BenchOptions) announce() string {
 // Hint adds the next step to what commonly goes wrong.
 func (o *BenchOptions) Hint(err error) error {
 	var lane *bench.UnknownLaneError
-	text := err.Error()
+	var missing *transport.NotOfferedError
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return command.WithHint(err, "is it the address of \"topoctl agent\"? --timeout DURATION gives it more time")
@@ -146,13 +147,13 @@ func (o *BenchOptions) Hint(err error) error {
 		return command.WithHint(err, "another program has that port; --http with port 0 takes any that is free")
 	case errors.Is(err, engine.ErrNoRegion):
 		return command.WithHint(err, "--region NAME names another; \"topoctl agent\" serves %q", benchRegion)
-	case strings.Contains(text, "token"):
+	case errors.Is(err, engine.ErrToken):
 		return command.WithHint(err, "both ends need the same --token-file")
-	case strings.Contains(text, "not a topoctl engine"):
+	case errors.Is(err, session.ErrNotEngine):
 		return command.WithHint(err, "--peer is the --listen address of \"topoctl agent\", not that of its --http")
-	case strings.Contains(text, "rdma: the peer does not offer it"):
+	case errors.As(err, &missing) && slices.Contains(missing.Transports, "rdma"):
 		return command.WithHint(err, "the agent at the other end says when it starts why it has no RDMA")
-	case strings.Contains(text, "connection refused"):
+	case errors.Is(err, syscall.ECONNREFUSED):
 		return command.WithHint(err, "run \"topoctl agent\" at the other end: it prints the line to run here")
 	}
 	return err

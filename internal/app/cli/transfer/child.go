@@ -10,8 +10,6 @@ import (
 	"os/exec"
 	"strings"
 	"time"
-
-	"github.com/topoctl/topoctl/internal/app/cli/command"
 )
 
 // childTime is how long a child may take to be ready, and to end.
@@ -63,7 +61,7 @@ func StartChild(ctx context.Context, args []string, line []byte, answer any) (pi
 			return 0, nil, ctx.Err()
 		}
 		if said := strings.TrimSpace(errs.String()); said != "" {
-			return 0, nil, errors.New(command.WithoutPackage(strings.TrimPrefix(said, "topoctl: ")))
+			return 0, nil, errors.New(strings.TrimPrefix(said, "topoctl: "+args[0]+": "))
 		}
 		return 0, nil, errors.Join(err, ended)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/topoctl/topoctl/internal/app/kv/serve"
 	"github.com/topoctl/topoctl/internal/app/sim"
 	"github.com/topoctl/topoctl/internal/base/engine/sched"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
@@ -141,13 +142,13 @@ func (m *mover) pair(local, remote Rank) error {
 	if m.engines[local.Host] == nil {
 		e, err := m.c.Engine(local.Host, m.s.Engine)
 		if err != nil {
-			return fmt.Errorf("predict: %w", err)
+			return pkgerr.Errorf("predict", "%w", err)
 		}
 		m.engines[local.Host] = e
 	}
 	ways, err := m.lanesOf(local, remote)
 	if err != nil {
-		return fmt.Errorf("predict: %s %s to %s %s: %w", m.c.Names()[local.Host], local.Location, m.c.Names()[remote.Host], remote.Location, err)
+		return pkgerr.Errorf("predict", "%s %s to %s %s: %w", m.c.Names()[local.Host], local.Location, m.c.Names()[remote.Host], remote.Location, err)
 	}
 	m.ways[key] = ways
 	return nil

@@ -2,7 +2,6 @@ package predict
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -11,6 +10,7 @@ import (
 	"github.com/topoctl/topoctl/internal/app/kv"
 	"github.com/topoctl/topoctl/internal/app/kv/serve"
 	"github.com/topoctl/topoctl/internal/app/sim"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
@@ -105,7 +105,7 @@ func Run(s Spec) (*Result, error) {
 	}
 	c, err := sim.New(sim.Spec{Hosts: s.Hosts, Fabric: cmp.Or(s.Network.Fabric, s.Fabric), Options: sim.Options{Seed: s.Seed, Jitter: s.Jitter}})
 	if err != nil {
-		return nil, fmt.Errorf("predict: %w", err)
+		return nil, pkgerr.Errorf("predict", "%w", err)
 	}
 	if err := checkRanks(c, s.Prefill, s.Decode); err != nil {
 		return nil, err
@@ -116,7 +116,7 @@ func Run(s Spec) (*Result, error) {
 			err = c.Inject(sim.Fault{Name: "down", Links: cable, Effect: sim.Effect{Down: true}, FromNS: p.FromNS, UntilNS: p.UntilNS})
 		}
 		if err != nil {
-			return nil, fmt.Errorf("predict: %w", err)
+			return nil, pkgerr.Errorf("predict", "%w", err)
 		}
 	}
 	s.Serve.Prefill.Instances, s.Serve.Decode.Instances = len(s.Prefill), len(s.Decode)
@@ -127,11 +127,11 @@ func Run(s Spec) (*Result, error) {
 	}
 	system, err := serve.New(s.Serve, s.Workload, clock{c}, m)
 	if err != nil {
-		return nil, fmt.Errorf("predict: %w", err)
+		return nil, pkgerr.Errorf("predict", "%w", err)
 	}
 	system.Start(nil)
 	if !c.RunUntil(sim.Never, system.Ended) {
-		return nil, errors.New("predict: nothing is left to happen, and not every request is over") // a defect
+		return nil, pkgerr.New("predict", "nothing is left to happen, and not every request is over") // a defect
 	}
 	r := &Result{Network: s.Network.Name, Times: system.Times(), EndNS: c.Now(), PrefillUse: system.PrefillUse(), DecodeUse: system.DecodeUse(),
 		SliceBytes: s.Engine.Sched.SliceMaxBytes, Transfers: m.transfers, Pieces: m.pieces}
@@ -175,22 +175,22 @@ func (s *Spec) check() error {
 	switch s.Network.Choice {
 	case Ours, Infinite, BestNIC, RandomNIC:
 	default:
-		return fmt.Errorf("predict: choice of lanes %q: want %s, %s, %s or %s", s.Network.Choice, Ours, Infinite, BestNIC, RandomNIC)
+		return pkgerr.Errorf("predict", "choice of lanes %q: want %s, %s, %s or %s", s.Network.Choice, Ours, Infinite, BestNIC, RandomNIC)
 	}
 	if _, err := pathsel.ParsePolicy(string(s.Network.Policy)); err != nil {
-		return fmt.Errorf("predict: %w", err)
+		return pkgerr.Errorf("predict", "%w", err)
 	}
 	if s.SetupNS < 0 || s.PieceNS < 0 || s.SliceBytes < 0 || s.TransferNS < 0 {
-		return errors.New("predict: a time or size below 0")
+		return pkgerr.New("predict", "a time or size below 0")
 	}
 	if s.Workload == nil {
-		return errors.New("predict: no workload")
+		return pkgerr.New("predict", "no workload")
 	}
 	if len(s.Decode) == 0 {
 		return nil
 	}
 	if s.Serve.Cache == nil {
-		return errors.New("predict: no KV layout for the way from prefill to decode")
+		return pkgerr.New("predict", "no KV layout for the way from prefill to decode")
 	}
 	for _, side := range []struct {
 		name string
@@ -199,7 +199,7 @@ func (s *Spec) check() error {
 	}{{"prefill", s.Prefill, s.Serve.Cache.Prefill.TP}, {"decode", s.Decode, s.Serve.Cache.Decode.TP}} {
 		for i, x := range side.of {
 			if len(x) != side.tp {
-				return fmt.Errorf("predict: %s instance %d has %d ranks: the KV layout has %d", side.name, i, len(x), side.tp)
+				return pkgerr.Errorf("predict", "%s instance %d has %d ranks: the KV layout has %d", side.name, i, len(x), side.tp)
 			}
 		}
 	}
@@ -226,10 +226,10 @@ func (s *Spec) slice() {
 func checkRanks(c *sim.Cluster, sides ...[]Instance) error {
 	for _, r := range slices.Concat(slices.Concat(sides...)...) {
 		if r.Host < 0 || r.Host >= len(c.Names()) {
-			return fmt.Errorf("predict: no host %d: there are %d", r.Host, len(c.Names()))
+			return pkgerr.Errorf("predict", "no host %d: there are %d", r.Host, len(c.Names()))
 		}
 		if known := c.Kind(r.Host).Host().Locations(); !slices.Contains(known, r.Location) {
-			return fmt.Errorf("predict: host %q has no memory %q: it has %v", c.Names()[r.Host], r.Location, known)
+			return pkgerr.Errorf("predict", "host %q has no memory %q: it has %v", c.Names()[r.Host], r.Location, known)
 		}
 	}
 	return nil

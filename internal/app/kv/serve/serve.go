@@ -1,12 +1,12 @@
 package serve
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/topoctl/topoctl/internal/app/kv"
 	"github.com/topoctl/topoctl/internal/app/kv/compute"
 	"github.com/topoctl/topoctl/internal/app/kv/layout"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // Clock is the time that the system lives in.
@@ -174,7 +174,7 @@ func (c *Config) check() error {
 		return err
 	}
 	if c.Router != LeastTokens && c.Router != RoundRobin {
-		return fmt.Errorf("serve: router %q: want %s or %s", c.Router, LeastTokens, RoundRobin)
+		return pkgerr.Errorf("serve", "router %q: want %s or %s", c.Router, LeastTokens, RoundRobin)
 	}
 	if !c.Split() {
 		return nil
@@ -184,22 +184,22 @@ func (c *Config) check() error {
 	}
 	switch {
 	case c.Cache == nil:
-		return errors.New("serve: no KV layout for the way from prefill to decode")
+		return pkgerr.New("serve", "no KV layout for the way from prefill to decode")
 	case c.Cache.Prefill.PageTokens != c.Prefill.PageTokens || c.Cache.Decode.PageTokens != c.Decode.PageTokens:
-		return fmt.Errorf("serve: pages of %d and %d tokens, and of %d and %d in the KV layout: want the same",
+		return pkgerr.Errorf("serve", "pages of %d and %d tokens, and of %d and %d in the KV layout: want the same",
 			c.Prefill.PageTokens, c.Decode.PageTokens, c.Cache.Prefill.PageTokens, c.Cache.Decode.PageTokens)
 	case c.Move != Push && c.Move != PushLayers && c.Move != Pull:
-		return fmt.Errorf("serve: way of moving %q: want %s, %s or %s", c.Move, Push, PushLayers, Pull)
+		return pkgerr.Errorf("serve", "way of moving %q: want %s, %s or %s", c.Move, Push, PushLayers, Pull)
 	case c.Admit != Before && c.Admit != Beside && c.Admit != After:
-		return fmt.Errorf("serve: admission %q: want %s, %s or %s", c.Admit, Before, Beside, After)
+		return pkgerr.Errorf("serve", "admission %q: want %s, %s or %s", c.Admit, Before, Beside, After)
 	case c.Move == PushLayers && c.Admit == After:
-		return errors.New("serve: layers cannot move while a prompt is computed when memory is asked for after that")
+		return pkgerr.New("serve", "layers cannot move while a prompt is computed when memory is asked for after that")
 	case c.FirstToken != FromPrefill && c.FirstToken != WithCache && c.FirstToken != FromDecode:
-		return fmt.Errorf("serve: first token from %q: want %s, %s or %s", c.FirstToken, FromPrefill, WithCache, FromDecode)
+		return pkgerr.Errorf("serve", "first token from %q: want %s, %s or %s", c.FirstToken, FromPrefill, WithCache, FromDecode)
 	case c.Move == PushLayers && (c.LayersPerMove < 1 || c.LayersPerMove > c.Cache.Model.Layers):
-		return fmt.Errorf("serve: %d layers together: want 1 to %d", c.LayersPerMove, c.Cache.Model.Layers)
+		return pkgerr.Errorf("serve", "%d layers together: want 1 to %d", c.LayersPerMove, c.Cache.Model.Layers)
 	case c.HandoffNS < 0:
-		return fmt.Errorf("serve: a hand-over of %d ns", c.HandoffNS)
+		return pkgerr.Errorf("serve", "a hand-over of %d ns", c.HandoffNS)
 	}
 	return nil
 }
@@ -207,16 +207,16 @@ func (c *Config) check() error {
 func (p *Pool) check(name string) error {
 	switch {
 	case p.Instances < 1 || p.Instances > 1<<16:
-		return fmt.Errorf("serve: %d %s instances: want 1 to %d", p.Instances, name, 1<<16)
+		return pkgerr.Errorf("serve", "%d %s instances: want 1 to %d", p.Instances, name, 1<<16)
 	case p.Compute == nil:
-		return fmt.Errorf("serve: no compute model for %s", name)
+		return pkgerr.Errorf("serve", "no compute model for %s", name)
 	case p.PageTokens < 1 || p.Pages < 0 || p.PrefixPages < 0 || p.MaxSequences < 0:
-		return fmt.Errorf("serve: %s: %d pages of %d tokens, %d for prefixes, %d sequences: want pages of a token at least, and nothing below 0",
+		return pkgerr.Errorf("serve", "%s: %d pages of %d tokens, %d for prefixes, %d sequences: want pages of a token at least, and nothing below 0",
 			name, p.Pages, p.PageTokens, p.PrefixPages, p.MaxSequences)
 	case p.Stages < 0 || p.Stages > 1<<10:
-		return fmt.Errorf("serve: %s: %d pipeline stages: want up to %d", name, p.Stages, 1<<10)
+		return pkgerr.Errorf("serve", "%s: %d pipeline stages: want up to %d", name, p.Stages, 1<<10)
 	case p.MaxBatchedTokens < 1:
-		return fmt.Errorf("serve: %s: batches of %d tokens: want 1 at least", name, p.MaxBatchedTokens)
+		return pkgerr.Errorf("serve", "%s: batches of %d tokens: want 1 at least", name, p.MaxBatchedTokens)
 	}
 	return nil
 }

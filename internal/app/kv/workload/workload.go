@@ -4,12 +4,12 @@
 package workload
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
 
 	"github.com/topoctl/topoctl/internal/app/kv"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // Bounds of a workload, generated or read.
@@ -43,22 +43,22 @@ func stream(seed, which uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, w
 // Generate makes a workload. The error says which part of the spec is impossible.
 func Generate(s Spec) (*kv.Workload, error) {
 	if s.Requests < 1 || s.Requests > MaxRequests {
-		return nil, fmt.Errorf("workload: %d requests: give 1 to %d", s.Requests, MaxRequests)
+		return nil, pkgerr.Errorf("workload", "%d requests: give 1 to %d", s.Requests, MaxRequests)
 	}
 	if s.Input == nil || s.Output == nil {
-		return nil, errors.New("workload: no lengths of prompts or of answers are given")
+		return nil, pkgerr.New("workload", "no lengths of prompts or of answers are given")
 	}
 	input, err := s.Input.draw(s.Requests, stream(s.Seed, streamInput))
 	if err != nil {
-		return nil, fmt.Errorf("workload: prompts: %w", err)
+		return nil, pkgerr.Errorf("workload", "prompts: %w", err)
 	}
 	output, err := s.Output.draw(s.Requests, stream(s.Seed, streamOutput))
 	if err != nil {
-		return nil, fmt.Errorf("workload: answers: %w", err)
+		return nil, pkgerr.Errorf("workload", "answers: %w", err)
 	}
 	arrive, err := s.Arrivals.draw(s.Requests, stream(s.Seed, streamArrivals))
 	if err != nil {
-		return nil, fmt.Errorf("workload: arrivals: %w", err)
+		return nil, pkgerr.Errorf("workload", "arrivals: %w", err)
 	}
 	w := &kv.Workload{Requests: make([]kv.Request, s.Requests), Concurrency: s.Arrivals.Concurrency, Seed: s.Seed,
 		Name: fmt.Sprintf("%s, %s in, %s out", s.Arrivals, s.Input, s.Output)}

@@ -14,6 +14,7 @@ import (
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/internal/app/probe/lane"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
@@ -91,7 +92,7 @@ func (r *round) take(bytes, most int64) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if bytes > most-r.memory {
-		return fmt.Errorf("memory: %d bytes more, %d are in use: this agent gives %d to probes", bytes, r.memory, most)
+		return pkgerr.Errorf("memory", "%d bytes more, %d are in use: this agent gives %d to probes", bytes, r.memory, most)
 	}
 	r.memory += bytes
 	return nil
@@ -169,7 +170,7 @@ func (s *Server) allow(now *round, jobs []jobWant) error {
 	bytes, rate := now.memory, int64(0)
 	for i := range jobs {
 		if jobs[i].Bytes > s.o.Limits.MemoryBytes-bytes {
-			return fmt.Errorf("memory: %d bytes more, %d are in use: this agent gives %d to probes", jobs[i].Bytes, bytes, s.o.Limits.MemoryBytes)
+			return pkgerr.Errorf("memory", "%d bytes more, %d are in use: this agent gives %d to probes", jobs[i].Bytes, bytes, s.o.Limits.MemoryBytes)
 		}
 		bytes += jobs[i].Bytes
 		limit := jobs[i].Spec.RateLimit

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/internal/app/probe/stats"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/probe"
 )
 
@@ -38,7 +39,7 @@ func (t *controllerRound) measurement(ctx context.Context, x *pairRun) probe.Mea
 		if cause := context.Cause(ctx); cause != nil && !errors.Is(m.Err, cause) {
 			m.Err = fmt.Errorf("%w: %w", cause, m.Err)
 		}
-		m.Err = fmt.Errorf("probe: %s: %w", x.pair.ID, m.Err)
+		m.Err = pkgerr.Errorf("probe", "%s: %w", x.pair.ID, m.Err)
 	}
 	return m
 }

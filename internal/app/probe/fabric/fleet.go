@@ -12,6 +12,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/probe"
 )
 
@@ -89,15 +90,15 @@ func Open(ctx context.Context, o Options) (*Fleet, error) {
 	}
 	o.DialTime, o.GiveUp = cmp.Or(o.DialTime, defaultDial), cmp.Or(o.GiveUp, defaultGiveUp)
 	if o.GiveUp < minGiveUp || o.GiveUp > maxGiveUp {
-		return nil, fmt.Errorf("fabric: agents unreachable for %v: want %v to %v", o.GiveUp, minGiveUp, maxGiveUp)
+		return nil, pkgerr.Errorf("fabric", "agents unreachable for %v: want %v to %v", o.GiveUp, minGiveUp, maxGiveUp)
 	}
 	raw := make([]byte, 16)
 	if _, err := rand.Read(raw); err != nil {
-		return nil, fmt.Errorf("fabric: %w", err)
+		return nil, pkgerr.Errorf("fabric", "%w", err)
 	}
 	e, err := engine.New(ctx, engine.Options{Token: o.Token, Transports: []engine.TransportFactory{engine.TCP()}, GiveUp: o.GiveUp})
 	if err != nil {
-		return nil, fmt.Errorf("fabric: %w", err)
+		return nil, pkgerr.Errorf("fabric", "%w", err)
 	}
 	f := &Fleet{engine: e, lease: hex.EncodeToString(raw), giveUp: o.GiveUp, by: map[string]*agent{}}
 	for _, h := range o.Hosts {
@@ -121,18 +122,18 @@ func Open(ctx context.Context, o Options) (*Fleet, error) {
 
 func checkHosts(hosts []probe.Host) error {
 	if len(hosts) == 0 || len(hosts) > MaxHosts {
-		return fmt.Errorf("fabric: %d hosts: want 1 to %d", len(hosts), MaxHosts)
+		return pkgerr.Errorf("fabric", "%d hosts: want 1 to %d", len(hosts), MaxHosts)
 	}
 	names, addresses := map[string]bool{}, map[string]string{}
 	for _, h := range hosts {
 		if err := checkName(h.Name); err != nil {
-			return fmt.Errorf("fabric: host: %w", err)
+			return pkgerr.Errorf("fabric", "host: %w", err)
 		}
 		if names[h.Name] {
-			return fmt.Errorf("fabric: two hosts are called %q", h.Name)
+			return pkgerr.Errorf("fabric", "two hosts are called %q", h.Name)
 		}
 		if other, ok := addresses[h.Address]; ok {
-			return fmt.Errorf("fabric: hosts %q and %q are both at %s", other, h.Name, h.Address)
+			return pkgerr.Errorf("fabric", "hosts %q and %q are both at %s", other, h.Name, h.Address)
 		}
 		names[h.Name], addresses[h.Address] = true, h.Name
 	}
@@ -151,14 +152,14 @@ func each[T any](list []T, f func(T)) {
 // check says whether there is anything to work with.
 func (f *Fleet) check(ctx context.Context) error {
 	if ctx.Err() != nil {
-		return fmt.Errorf("fabric: opening the agents: %w", context.Cause(ctx))
+		return pkgerr.Errorf("fabric", "opening the agents: %w", context.Cause(ctx))
 	}
 	epochs := map[uint64]*agent{}
 	var errs []error
 	for _, a := range f.agents {
 		if a.peer != nil {
 			if other := epochs[a.peer.Epoch()]; other != nil {
-				return fmt.Errorf("fabric: %s (%s) and %s (%s) are one agent: each host has an agent of its own", other.name, other.address, a.name, a.address)
+				return pkgerr.Errorf("fabric", "%s (%s) and %s (%s) are one agent: each host has an agent of its own", other.name, other.address, a.name, a.address)
 			}
 			epochs[a.peer.Epoch()] = a
 		}
@@ -167,7 +168,7 @@ func (f *Fleet) check(ctx context.Context) error {
 		}
 	}
 	if len(errs) == len(f.agents) {
-		return fmt.Errorf("fabric: no agent can be used: %w", errors.Join(errs...))
+		return pkgerr.Errorf("fabric", "no agent can be used: %w", errors.Join(errs...))
 	}
 	return nil
 }
@@ -343,7 +344,7 @@ func (f *Fleet) Close() error {
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
-				errs = append(errs, fmt.Errorf("fabric: %s: %w", a.name, err))
+				errs = append(errs, pkgerr.Errorf("fabric", "%s: %w", a.name, err))
 			}
 		})
 		f.closed = errors.Join(append(errs, f.engine.Close())...)

@@ -20,6 +20,7 @@ import (
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/internal/app/probe/sampling"
 	"github.com/topoctl/topoctl/internal/app/probe/stats"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/probe"
 )
 
@@ -70,7 +71,7 @@ func Only(e *engine.Engine, p *engine.Peer, local *engine.Region, remote *engine
 	}
 	for _, l := range others {
 		if l == name {
-			return "", fmt.Errorf("probe: lane: two lanes are called %q", name)
+			return "", pkgerr.Errorf("probe", "lane: two lanes are called %q", name)
 		}
 		if err := e.Suspend(l); err != nil {
 			return "", err
@@ -104,13 +105,13 @@ func noLane(x *engine.Explanation, transport string, from, to topo.ID, all []str
 		}
 	}
 	if !has {
-		return fmt.Errorf("probe: lane: %s is %w: %s", transport, engine.ErrUnavailable, cmp.Or(strings.Join(x.Unavailable, "; "), "the engine was made without it"))
+		return pkgerr.Errorf("probe", "lane: %s is %w: %s", transport, engine.ErrUnavailable, cmp.Or(strings.Join(x.Unavailable, "; "), "the engine was made without it"))
 	}
 	if len(why) == 0 {
 		slices.Sort(all)
 		why = []string{"the lanes are " + strings.Join(slices.Compact(all), ", ")}
 	}
-	return fmt.Errorf("probe: lane: %w over %s from %s to the peer's %s: %s", engine.ErrNoLane, transport, orAny(from), orAny(to), strings.Join(why, "; "))
+	return pkgerr.Errorf("probe", "lane: %w over %s from %s to the peer's %s: %s", engine.ErrNoLane, transport, orAny(from), orAny(to), strings.Join(why, "; "))
 }
 
 // Measure measures a lane: round trips first, while it is idle, then bandwidth by size.
@@ -151,7 +152,7 @@ func (l *Lane) check(spec *probe.Spec) error {
 		need *= 2
 	}
 	if need > room {
-		return fmt.Errorf("probe: lane %s: %d bytes are needed at both ends, there are %d here and %d at the peer: ask for smaller sizes",
+		return pkgerr.Errorf("probe", "lane %s: %d bytes are needed at both ends, there are %d here and %d at the peer: ask for smaller sizes",
 			l.Name, need, l.Local.Size(), l.Remote.Size())
 	}
 	return nil
@@ -255,7 +256,7 @@ func (r *run) checkLanes(before, after []engine.LaneStats) error {
 		}
 	}
 	if len(wrong) > 0 {
-		return fmt.Errorf("probe: lane %s: %s: it is not this lane that was measured", r.Name, strings.Join(wrong, ", "))
+		return pkgerr.Errorf("probe", "lane %s: %s: it is not this lane that was measured", r.Name, strings.Join(wrong, ", "))
 	}
 	return nil
 }

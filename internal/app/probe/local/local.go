@@ -29,6 +29,7 @@ import (
 	"github.com/topoctl/topoctl/internal/app/probe/lane"
 	"github.com/topoctl/topoctl/internal/app/probe/sampling"
 	"github.com/topoctl/topoctl/internal/base/cuda"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/probe"
 )
 
@@ -70,10 +71,10 @@ type Prober struct {
 // New makes a Prober of this host. Close gives back what it holds.
 func New(o Options) (*Prober, error) {
 	if o.Topology == nil {
-		return nil, errors.New("probe: local: no topology: discover the host first")
+		return nil, pkgerr.New("probe", "local: no topology: discover the host first")
 	}
 	if o.Topology.Origin != "live" {
-		return nil, fmt.Errorf("probe: local: the topology is of %q, not of this host as it is", o.Topology.Origin)
+		return nil, pkgerr.Errorf("probe", "local: the topology is of %q, not of this host as it is", o.Topology.Origin)
 	}
 	return newProber(o, thisSystem()), nil
 }
@@ -158,7 +159,7 @@ func (p *Prober) one(ctx context.Context, pair *probe.Pair, spec probe.Spec, beg
 		if errors.As(err, &w) {
 			m.Waived = string(w)
 		} else {
-			m.Err = fmt.Errorf("probe: %s: %w", pair.ID, err)
+			m.Err = pkgerr.Errorf("probe", "%s: %w", pair.ID, err)
 		}
 		return m
 	}
@@ -171,7 +172,7 @@ func (p *Prober) one(ctx context.Context, pair *probe.Pair, spec probe.Spec, beg
 	m.Links = links.Since()
 	m.Err = errors.Join(m.Err, j.close())
 	if m.Err != nil {
-		m.Err = fmt.Errorf("probe: %s: %w", pair.ID, m.Err)
+		m.Err = pkgerr.Errorf("probe", "%s: %w", pair.ID, m.Err)
 	}
 	return m
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/probe"
 )
@@ -69,16 +70,16 @@ func (h *hostPorts) places() map[int]int {
 func Fabric(hosts []Host, o FabricOptions) (*Pairs, error) {
 	switch {
 	case len(hosts) < 2:
-		return nil, fmt.Errorf("plan: fabric of %d hosts: want two or more", len(hosts))
+		return nil, pkgerr.Errorf("plan", "fabric of %d hosts: want two or more", len(hosts))
 	case len(hosts) > maxHosts:
-		return nil, fmt.Errorf("plan: fabric of %d hosts: want at most %d", len(hosts), maxHosts)
+		return nil, pkgerr.Errorf("plan", "fabric of %d hosts: want at most %d", len(hosts), maxHosts)
 	}
 	switch o.Rails {
 	case "":
 		o.Rails = RailsAll
 	case RailsAll, RailsSame, RailsCross:
 	default:
-		return nil, fmt.Errorf("plan: rails %q: want same, cross or all", o.Rails)
+		return nil, pkgerr.Errorf("plan", "rails %q: want same, cross or all", o.Rails)
 	}
 	b, err := newBuilder("fabric", o.Select)
 	if err != nil {
@@ -145,7 +146,7 @@ func (f *fabric) prepare(hosts []Host) error {
 func (f *fabric) prepareHost(h *host, transport pathsel.Transport) (*hostPorts, error) {
 	ph, err := pathsel.New(h.t, pathsel.Options{Transport: transport, Overlay: h.overlay})
 	if err != nil {
-		return nil, fmt.Errorf("plan: host %q: %w", h.name, err)
+		return nil, pkgerr.Errorf("plan", "host %q: %w", h.name, err)
 	}
 	cabled, err := f.o.Fabric.Cabling(h.name, ph)
 	if err != nil {
@@ -244,7 +245,7 @@ func (f *fabric) connect() error {
 			}
 			f.reached[[2]int{i, j}] = m
 			if total += f.count(a, b, m); total > maxPairs {
-				return fmt.Errorf("plan: more than %d pairs of ports: take one rail at a time, or fewer hosts", maxPairs)
+				return pkgerr.Errorf("plan", "more than %d pairs of ports: take one rail at a time, or fewer hosts", maxPairs)
 			}
 			for _, n := range m.notes {
 				if !notes[n.Text] {

@@ -1,9 +1,8 @@
 package plan
 
 import (
-	"fmt"
-
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/probe"
 )
 
@@ -21,7 +20,7 @@ type host struct {
 
 func newHost(b *builder, name, prefix string, t *topo.Topology, overlay topo.Overlay) (*host, error) {
 	if t == nil || t.Derived == nil {
-		return nil, fmt.Errorf("plan: host %q: its topology is not derived: call Derive first", name)
+		return nil, pkgerr.Errorf("plan", "host %q: its topology is not derived: call Derive first", name)
 	}
 	if err := checkHostName(name); err != nil {
 		return nil, err
@@ -58,7 +57,7 @@ func checkTopology(host string, t *topo.Topology) error {
 	}
 	for _, id := range ids {
 		if !showable(id) {
-			return fmt.Errorf("plan: host %q: its topology calls something %.60q: want printable names without space and >, of at most %d bytes", host, id, maxName)
+			return pkgerr.Errorf("plan", "host %q: its topology calls something %.60q: want printable names without space and >, of at most %d bytes", host, id, maxName)
 		}
 	}
 	return nil

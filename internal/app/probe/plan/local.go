@@ -8,6 +8,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/cpuset"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/probe"
 )
@@ -31,11 +32,11 @@ type LocalOptions struct {
 // Rejected, what it has and cannot be measured is there and waived.
 func Local(t *topo.Topology, o LocalOptions) (*Pairs, error) {
 	if t == nil {
-		return nil, errors.New("plan: no topology")
+		return nil, pkgerr.New("plan", "no topology")
 	}
 	for _, k := range o.Kinds {
 		if k != probe.Memory && k != probe.GPU && k != probe.Port {
-			return nil, fmt.Errorf("plan: kind %q of pairs: want memory, gpu or port", k)
+			return nil, pkgerr.Errorf("plan", "kind %q of pairs: want memory, gpu or port", k)
 		}
 	}
 	b, err := newBuilder("local", o.Select)

@@ -1,13 +1,13 @@
 package plan
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"unicode"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/probe"
 )
@@ -52,7 +52,7 @@ const maxPairs = 1 << 20
 // checkCount refuses a number of pairs that no plan can have.
 func checkCount(host string, kind probe.Kind, pairs int) error {
 	if pairs > maxPairs {
-		return fmt.Errorf("plan: host %q: %d %s pairs: want at most %d", host, pairs, kind, maxPairs)
+		return pkgerr.Errorf("plan", "host %q: %d %s pairs: want at most %d", host, pairs, kind, maxPairs)
 	}
 	return nil
 }
@@ -165,9 +165,9 @@ func (p *Pairs) Link(name string) (probe.LinkKey, error) {
 	}
 	switch {
 	case best < 0:
-		return "", fmt.Errorf("plan: link %q: no pair crosses such a link: want one such as %s", name, p.examples())
+		return "", pkgerr.Errorf("plan", "link %q: no pair crosses such a link: want one such as %s", name, p.examples())
 	case len(ends) > 1:
-		return "", fmt.Errorf("plan: link %q is there on %d hosts: say the host too, as in %q", name, len(ends), p.Links[best].Host+" "+string(p.Links[best].Link))
+		return "", pkgerr.Errorf("plan", "link %q is there on %d hosts: say the host too, as in %q", name, len(ends), p.Links[best].Host+" "+string(p.Links[best].Link))
 	}
 	return p.Links[best].Key, nil
 }
@@ -204,11 +204,11 @@ func showable(name string) bool {
 func checkHostName(name string) error {
 	switch {
 	case name == "":
-		return errors.New("plan: a host has no name: give it one")
+		return pkgerr.New("plan", "a host has no name: give it one")
 	case len(name) > maxName:
-		return fmt.Errorf("plan: host %.32q...: a name of %d bytes: want at most %d", name, len(name), maxName)
+		return pkgerr.Errorf("plan", "host %.32q...: a name of %d bytes: want at most %d", name, len(name), maxName)
 	case !showable(name) || strings.Contains(name, "/"):
-		return fmt.Errorf("plan: host %q: want a name of printable characters without space, / and >", name)
+		return pkgerr.Errorf("plan", "host %q: want a name of printable characters without space, / and >", name)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/probe"
 )
 
@@ -59,17 +60,17 @@ type Estimate struct {
 // Make lays pairs out in rounds. The same pairs in another order give the same rounds.
 func Make(p *Pairs, o Options) (*Plan, error) {
 	if p == nil {
-		return nil, fmt.Errorf("plan: no pairs")
+		return nil, pkgerr.Errorf("plan", "no pairs")
 	}
 	switch o.Schedule {
 	case "":
 		o.Schedule = ByLink
 	case ByLink, ByEndpoint, Serial:
 	default:
-		return nil, fmt.Errorf("plan: schedule %q: want link, endpoint or serial", o.Schedule)
+		return nil, pkgerr.Errorf("plan", "schedule %q: want link, endpoint or serial", o.Schedule)
 	}
 	if o.Contend != "" && o.Schedule == Serial {
-		return nil, fmt.Errorf("plan: schedule serial puts no two pairs together: contend on %q wants link or endpoint", o.Contend)
+		return nil, pkgerr.Errorf("plan", "schedule serial puts no two pairs together: contend on %q wants link or endpoint", o.Contend)
 	}
 	own := *p
 	own.Pairs = slices.Clone(p.Pairs)
@@ -124,7 +125,7 @@ func (p *Plan) phases() ([]phase, error) {
 		list[at].pairs = append(list[at].pairs, i)
 	}
 	if p.Contend != "" && len(list[0].pairs)+len(list[1].pairs) == 0 {
-		return nil, fmt.Errorf("plan: contend on %q: no pair crosses it", p.Contend)
+		return nil, pkgerr.Errorf("plan", "contend on %q: no pair crosses it", p.Contend)
 	}
 	return slices.DeleteFunc(list, func(x phase) bool { return len(x.pairs) == 0 }), nil
 }

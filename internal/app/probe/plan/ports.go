@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/probe"
 )
@@ -123,7 +124,7 @@ func nearest(ph *pathsel.Host, memory Where) ([]place, error) {
 	case OnGPU:
 		locations = locations[:gpus]
 	default:
-		return nil, fmt.Errorf("plan: memory %q: want cpu or gpu", memory)
+		return nil, pkgerr.Errorf("plan", "memory %q: want cpu or gpu", memory)
 	}
 	ports := ph.Ports()
 	candidates := make([][]place, len(ports))
@@ -136,7 +137,7 @@ func nearest(ph *pathsel.Host, memory Where) ([]place, error) {
 			c := &a.Ranked[i]
 			p, ok := ph.Port(c.Port)
 			if !ok {
-				return nil, errors.New("plan: pathsel ranks a port that it does not have")
+				return nil, pkgerr.New("plan", "pathsel ranks a port that it does not have")
 			}
 			at := place{location: l, class: c.Class, rate: -1, hops: 1 << 20}
 			if c.BytesPerSec != nil {

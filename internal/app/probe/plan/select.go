@@ -1,10 +1,10 @@
 package plan
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/probe"
 )
 
@@ -29,7 +29,7 @@ const (
 func parseSelection(texts []string) (selection, error) {
 	var s selection
 	if len(texts) > maxPatterns {
-		return s, fmt.Errorf("plan: %d selections: want at most %d", len(texts), maxPatterns)
+		return s, pkgerr.Errorf("plan", "%d selections: want at most %d", len(texts), maxPatterns)
 	}
 	for _, text := range texts {
 		from, to, both := strings.Cut(text, ">")

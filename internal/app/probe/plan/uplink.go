@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/probe"
 )
@@ -82,7 +83,7 @@ func (b *builder) fabricLink(id topo.LinkID, name string, on []string, rate *top
 	for i, direction := range []string{"up", "down"} {
 		l := &probe.Link{Key: probe.Key("", id, direction), Link: id, Kind: probe.LinkUplink, Direction: direction, Name: name, On: on, BytesPerSec: rate, Basis: basis}
 		if b.links[l.Key] != nil { // "a", "b/spine:c" and "a/spine:b", "c"
-			return out, fmt.Errorf("plan: %s: other switches give %q too: call them otherwise", name, id)
+			return out, pkgerr.Errorf("plan", "%s: other switches give %q too: call them otherwise", name, id)
 		}
 		b.links[l.Key], out[i] = l, l
 	}

@@ -1,16 +1,16 @@
 package run
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"slices"
 
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/probe"
 )
 
 // errAnswer begins what is said of measurements that cannot be.
-var errAnswer = errors.New("probe: the prober's answer makes no sense")
+var errAnswer = pkgerr.New("probe", "the prober's answer makes no sense")
 
 // maxSamples bounds the samples that one answer may hold.
 const maxSamples = 1 << 16

@@ -12,6 +12,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/app/probe/judge"
 	"github.com/topoctl/topoctl/internal/app/probe/plan"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/probe"
 )
@@ -203,11 +204,7 @@ func (r *runner) record(ctx context.Context, x *probe.Result, m probe.Measuremen
 
 // why is an error without what its place in the report says: the pair.
 func why(err error, id string) string {
-	text := err.Error()
-	for _, before := range []string{"probe: ", "fabric: ", id + ": "} {
-		text = strings.TrimPrefix(text, before)
-	}
-	return text
+	return strings.TrimPrefix(pkgerr.Message(err), id+": ")
 }
 
 // retests measures doubtful pairs again, until nothing is left to find out.

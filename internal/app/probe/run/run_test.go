@@ -17,6 +17,7 @@ import (
 	"github.com/topoctl/topoctl/internal/app/probe/plan"
 	"github.com/topoctl/topoctl/internal/app/probe/run"
 	"github.com/topoctl/topoctl/internal/app/probe/stats"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/internal/base/schematest"
 	"github.com/topoctl/topoctl/probe"
 )
@@ -245,7 +246,7 @@ func TestPairsFail(t *testing.T) {
 	bad := id("n1", "n2")
 	nan := math.NaN()
 	for name, spoil := range map[string]func(m *probe.Measurement){
-		"an error":         func(m *probe.Measurement) { m.Err = errors.New("probe: " + bad + ": the peer is gone") },
+		"an error":         func(m *probe.Measurement) { m.Err = pkgerr.New("probe", bad+": the peer is gone") },
 		"nothing":          func(m *probe.Measurement) { *m = probe.Measurement{} },
 		"no number":        func(m *probe.Measurement) { m.CPUSecondsPerGB = &nan },
 		"a negative rate":  func(m *probe.Measurement) { m.Bandwidth[0].SamplesBytesPerSec[2] = -1 },

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/probe"
 )
 
@@ -105,7 +106,7 @@ func (r *Run) begin(worker int) (stop func(), err error) {
 const stallTime = time.Second
 
 // ErrStalled says that nothing was moved in the time for a pair.
-var ErrStalled = errors.New("probe: nothing came in within the time for the pair")
+var ErrStalled = pkgerr.New("probe", "nothing came in within the time for the pair")
 
 // After has cancel called with ErrStalled a little after a time is over, unless stop is
 // called before.

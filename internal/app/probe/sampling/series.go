@@ -6,10 +6,10 @@ package sampling
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/topoctl/topoctl/internal/app/probe/stats"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/probe"
 )
 
@@ -28,27 +28,27 @@ func Check(s *probe.Spec) error {
 		value time.Duration
 	}{{"warm-up", s.Warmup}, {"sample", s.SampleTime}, {"pair time", s.PairTime}} {
 		if d.value < 0 || d.value > maxDuration {
-			return fmt.Errorf("probe: %s of %v: want 0 to %v", d.name, d.value, maxDuration)
+			return pkgerr.Errorf("probe", "%s of %v: want 0 to %v", d.name, d.value, maxDuration)
 		}
 	}
 	switch {
 	case len(s.SizesBytes) > maxSizes:
-		return fmt.Errorf("probe: %d sizes: want at most %d", len(s.SizesBytes), maxSizes)
+		return pkgerr.Errorf("probe", "%d sizes: want at most %d", len(s.SizesBytes), maxSizes)
 	case len(s.SizesBytes) > 0 && s.SampleTime == 0:
-		return errors.New("probe: samples of bandwidth take no time: want more than 0")
+		return pkgerr.New("probe", "samples of bandwidth take no time: want more than 0")
 	case len(s.SizesBytes) > 0 && (s.MaxSamples < 1 || s.MaxSamples > maxSamples || s.MinSamples < 0 || s.MinSamples > s.MaxSamples):
-		return fmt.Errorf("probe: %d to %d samples: want up to %d, and not more at least than at most", s.MinSamples, s.MaxSamples, maxSamples)
+		return pkgerr.Errorf("probe", "%d to %d samples: want up to %d, and not more at least than at most", s.MinSamples, s.MaxSamples, maxSamples)
 	case !(s.CI >= 0): // also NaN
-		return fmt.Errorf("probe: confidence interval of %v: want a part of the mean", s.CI)
+		return pkgerr.Errorf("probe", "confidence interval of %v: want a part of the mean", s.CI)
 	case s.LatencySamples < 0 || s.LatencySamples > maxLatency:
-		return fmt.Errorf("probe: %d samples of latency: want 0 to %d", s.LatencySamples, maxLatency)
+		return pkgerr.Errorf("probe", "%d samples of latency: want 0 to %d", s.LatencySamples, maxLatency)
 	case s.RateLimit < 0:
-		return fmt.Errorf("probe: rate limit of %d bytes/s: want 0 or more", s.RateLimit)
+		return pkgerr.Errorf("probe", "rate limit of %d bytes/s: want 0 or more", s.RateLimit)
 	}
 	last := int64(0)
 	for _, size := range s.SizesBytes {
 		if size <= last {
-			return fmt.Errorf("probe: sizes %v: want 1 byte or more, ascending", s.SizesBytes)
+			return pkgerr.Errorf("probe", "sizes %v: want 1 byte or more, ascending", s.SizesBytes)
 		}
 		last = size
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/internal/base/units"
 	"github.com/topoctl/topoctl/probe"
@@ -42,7 +43,7 @@ func HTML(r *probe.Report, o Options) ([]byte, error) {
 	p := newPage(r, o)
 	var out bytes.Buffer
 	if err := pageTemplate.Execute(&out, p); err != nil {
-		return nil, fmt.Errorf("probe: write the page: %w", err)
+		return nil, pkgerr.Errorf("probe", "write the page: %w", err)
 	}
 	return out.Bytes(), nil
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/internal/base/units"
 	"github.com/topoctl/topoctl/probe"
@@ -54,7 +55,7 @@ type printer struct {
 
 func (p *printer) flush(w io.Writer) error {
 	if _, err := p.out.WriteTo(w); err != nil {
-		return fmt.Errorf("probe: write the table: %w", err)
+		return pkgerr.Errorf("probe", "write the table: %w", err)
 	}
 	return nil
 }

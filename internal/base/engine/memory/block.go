@@ -2,11 +2,12 @@ package memory
 
 import (
 	"errors"
-	"fmt"
 	"math"
 	"slices"
 	"sync"
 	"unsafe"
+
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // Block is a range of mapped memory outside Go's heap, or of a device's memory. Its methods may be used by
@@ -44,20 +45,20 @@ const maxNode = 1023
 // noted in Info.
 func Alloc(size int64, o Options) (*Block, error) {
 	if size <= 0 || size > math.MaxInt-(2<<30) {
-		return nil, fmt.Errorf("memory: allocation of %d bytes: the size must be above 0 and fit the address space", size)
+		return nil, pkgerr.Errorf("memory", "allocation of %d bytes: the size must be above 0 and fit the address space", size)
 	}
 	if o.Backing > Private || o.Pages > Huge1GiB {
-		return nil, fmt.Errorf("memory: allocation of %d bytes: unknown backing %d or pages %d", size, o.Backing, o.Pages)
+		return nil, pkgerr.Errorf("memory", "allocation of %d bytes: unknown backing %d or pages %d", size, o.Backing, o.Pages)
 	}
 	for _, n := range o.Nodes {
 		if n < 0 || n > maxNode {
-			return nil, fmt.Errorf("memory: allocation of %d bytes: NUMA node %d does not exist", size, n)
+			return nil, pkgerr.Errorf("memory", "allocation of %d bytes: NUMA node %d does not exist", size, n)
 		}
 	}
 	o.Nodes = slices.Compact(slices.Sorted(slices.Values(o.Nodes)))
 	b, err := allocate(size, o)
 	if err != nil {
-		return nil, fmt.Errorf("memory: allocation of %d bytes: %w", size, err)
+		return nil, pkgerr.Errorf("memory", "allocation of %d bytes: %w", size, err)
 	}
 	return b, nil
 }
@@ -70,10 +71,10 @@ func Alloc(size int64, o Options) (*Block, error) {
 func Foreign(address uintptr, size int64) (*Block, error) {
 	if address == 0 || size <= 0 || size > math.MaxInt || uint64(size) > math.MaxUint64-uint64(address) ||
 		uint64(address)+uint64(size) > math.MaxUint {
-		return nil, fmt.Errorf("memory: foreign range of %d bytes at %#x: not a range of memory", size, address)
+		return nil, pkgerr.Errorf("memory", "foreign range of %d bytes at %#x: not a range of memory", size, address)
 	}
 	if err := checkForeign(address, size); err != nil {
-		return nil, fmt.Errorf("memory: foreign range of %d bytes at %#x: %w", size, address, err)
+		return nil, pkgerr.Errorf("memory", "foreign range of %d bytes at %#x: %w", size, address, err)
 	}
 	return &Block{
 		bytes:    bytesAt(address, size),
@@ -94,11 +95,11 @@ func Foreign(address uintptr, size int64) (*Block, error) {
 // guards against faults.
 func Map(fd int, size int64, write bool) (*Block, error) {
 	if size <= 0 || size > math.MaxInt-(2<<30) {
-		return nil, fmt.Errorf("memory: map of %d bytes: the size must be above 0 and fit the address space", size)
+		return nil, pkgerr.Errorf("memory", "map of %d bytes: the size must be above 0 and fit the address space", size)
 	}
 	b, err := mapFile(fd, size, write)
 	if err != nil {
-		return nil, fmt.Errorf("memory: map of %d bytes of a peer: %w", size, err)
+		return nil, pkgerr.Errorf("memory", "map of %d bytes of a peer: %w", size, err)
 	}
 	return b, nil
 }
@@ -125,7 +126,7 @@ func (b *Block) File(write bool) (fd int, ok bool, err error) {
 	}
 	fd, err = reopen(b.fd, write)
 	if err != nil {
-		return -1, true, fmt.Errorf("memory: descriptor of a block of %d bytes: %w", b.Size(), err)
+		return -1, true, pkgerr.Errorf("memory", "descriptor of a block of %d bytes: %w", b.Size(), err)
 	}
 	return fd, true, nil
 }
@@ -146,7 +147,7 @@ func (b *Block) Hide() error {
 		return nil
 	}
 	if err := b.area.hide(); err != nil {
-		return fmt.Errorf("memory: hide %d bytes: %w", b.Size(), err)
+		return pkgerr.Errorf("memory", "hide %d bytes: %w", b.Size(), err)
 	}
 	b.hidden = true
 	return b.closeFile()
@@ -163,7 +164,7 @@ func (b *Block) Free() error {
 		return nil
 	}
 	if err := b.area.unmap(); err != nil {
-		return fmt.Errorf("memory: free %d bytes: %w", b.Size(), err)
+		return pkgerr.Errorf("memory", "free %d bytes: %w", b.Size(), err)
 	}
 	b.area = area{}
 	b.bytes, b.size = nil, 0
@@ -193,7 +194,7 @@ func (b *Block) freeDevice() error {
 		return nil
 	}
 	if err := b.device.Free(); err != nil {
-		return fmt.Errorf("memory: free %d bytes of %s: %w", b.size, b.device.Device(), err)
+		return pkgerr.Errorf("memory", "free %d bytes of %s: %w", b.size, b.device.Device(), err)
 	}
 	b.hidden = true
 	return nil

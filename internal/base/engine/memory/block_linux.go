@@ -10,6 +10,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 const (
@@ -281,7 +283,7 @@ func (b *Block) closeFile() error {
 	err := unix.Close(b.fd)
 	b.fd = -1
 	if err != nil {
-		return fmt.Errorf("memory: close the memfd: %w", err)
+		return pkgerr.Errorf("memory", "close the memfd: %w", err)
 	}
 	return nil
 }

@@ -2,8 +2,9 @@ package memory
 
 import (
 	"errors"
-	"fmt"
 	"io"
+
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // DeviceMemory is memory that only a device can touch, a GPU's: the processor
@@ -49,7 +50,7 @@ var (
 // OnDevice makes a block of device memory. It belongs to the block from then on.
 func OnDevice(m DeviceMemory, size int64) (*Block, error) {
 	if m == nil || size <= 0 {
-		return nil, fmt.Errorf("memory: device memory of %d bytes: the size must be above 0", size)
+		return nil, pkgerr.Errorf("memory", "device memory of %d bytes: the size must be above 0", size)
 	}
 	return &Block{size: size, device: m, fd: -1, info: Info{Backing: Private, PageBytes: basePage()}}, nil
 }
@@ -69,7 +70,7 @@ func (b *Block) Location() string {
 // staging buffers and waits: it is for setting up and looking, not for moving much.
 func (b *Block) ReadAt(p []byte, off int64) (int, error) {
 	if off < 0 {
-		return 0, fmt.Errorf("memory: read at %d: %w", off, ErrRange)
+		return 0, pkgerr.Errorf("memory", "read at %d: %w", off, ErrRange)
 	}
 	if off >= b.size {
 		return 0, io.EOF
@@ -90,7 +91,7 @@ func (b *Block) ReadAt(p []byte, off int64) (int, error) {
 // not fit is an error.
 func (b *Block) WriteAt(p []byte, off int64) (int, error) {
 	if off < 0 || off > b.size {
-		return 0, fmt.Errorf("memory: write at %d: %w (%d bytes)", off, ErrRange, b.size)
+		return 0, pkgerr.Errorf("memory", "write at %d: %w (%d bytes)", off, ErrRange, b.size)
 	}
 	n := int(min(int64(len(p)), b.size-off))
 	if b.device == nil {
@@ -99,7 +100,7 @@ func (b *Block) WriteAt(p []byte, off int64) (int, error) {
 		return moved, err
 	}
 	if n < len(p) {
-		return n, fmt.Errorf("memory: write of %d bytes at %d: %w (%d bytes)", len(p), off, ErrRange, b.size)
+		return n, pkgerr.Errorf("memory", "write of %d bytes at %d: %w (%d bytes)", len(p), off, ErrRange, b.size)
 	}
 	return n, nil
 }

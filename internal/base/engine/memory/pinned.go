@@ -2,9 +2,10 @@ package memory
 
 import (
 	"errors"
-	"fmt"
 	"net"
 	"sync"
+
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // PieceBytes is the size of a buffer: what is copied at once between a device and the
@@ -53,7 +54,7 @@ func PoolOf(d DeviceMemory, use Use) (*Pool, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
-		return nil, fmt.Errorf("memory: pinned memory: %s is %w", d.Device(), net.ErrClosed)
+		return nil, pkgerr.Errorf("memory", "pinned memory: %s is %w", d.Device(), net.ErrClosed)
 	}
 	if pool := p.pools[use]; pool != nil {
 		return pool, nil
@@ -85,7 +86,7 @@ func (p *Pinned) newRun(count int, backing Backing, name string, grant Grant) (r
 	size := int64(count) * PieceBytes
 	b, release, err := p.pin(size, backing)
 	if err != nil {
-		return run{}, fmt.Errorf("memory: pinned memory of %d bytes: %w", size, err)
+		return run{}, pkgerr.Errorf("memory", "pinned memory of %d bytes: %w", size, err)
 	}
 	r := run{table: NewTable(1), release: release, count: count}
 	if r.region, err = r.table.Add(b, name, "", grant); err != nil {
@@ -97,7 +98,7 @@ func (p *Pinned) newRun(count int, backing Backing, name string, grant Grant) (r
 // free gives the memory back. With an error it stays: something still knows it.
 func (r *run) free() error {
 	if err := r.release(); err != nil {
-		return fmt.Errorf("memory: pinned memory of %d bytes: %w", r.region.Size(), err)
+		return pkgerr.Errorf("memory", "pinned memory of %d bytes: %w", r.region.Size(), err)
 	}
 	return r.table.Close()
 }
@@ -118,7 +119,7 @@ func (p *Pinned) Window(buffers int) (*Window, error) {
 	}
 	p.mu.Unlock()
 	if closed {
-		return nil, fmt.Errorf("memory: a window of %d buffers: the device is %w", buffers, net.ErrClosed)
+		return nil, pkgerr.Errorf("memory", "a window of %d buffers: the device is %w", buffers, net.ErrClosed)
 	}
 	r, err := p.newRun(buffers, Shared, "window", PeerRead|PeerWrite)
 	if err != nil {
@@ -159,7 +160,7 @@ func (p *Pinned) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.windows > 0 {
-		return fmt.Errorf("memory: %d windows of pinned memory are in use: close the engines first", p.windows)
+		return pkgerr.Errorf("memory", "%d windows of pinned memory are in use: close the engines first", p.windows)
 	}
 	for i, pool := range p.pools {
 		if pool == nil {
@@ -316,7 +317,7 @@ func (p *Pool) close() error {
 	p.mu.Lock()
 	if missing := p.count - len(p.free); missing > 0 || p.first != nil {
 		p.mu.Unlock()
-		return fmt.Errorf("memory: %d of %d buffers of pinned memory are in use: close the engines first", missing, p.count)
+		return pkgerr.Errorf("memory", "%d of %d buffers of pinned memory are in use: close the engines first", missing, p.count)
 	}
 	if !p.closed {
 		p.closed = true

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"sync/atomic"
+
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // Region is a block that peers may be allowed to touch.
@@ -116,14 +118,14 @@ func (r *Region) Close(ctx context.Context) error {
 		case r.closing <- struct{}{}:
 			defer func() { <-r.closing }()
 		case <-ctx.Done():
-			return fmt.Errorf("memory: region %q: close: somebody else is closing it: %w", r.name, ctx.Err())
+			return pkgerr.Errorf("memory", "region %q: close: somebody else is closing it: %w", r.name, ctx.Err())
 		}
 	}
 	for r.Pins() > 0 {
 		select {
 		case <-r.idle:
 		case <-ctx.Done():
-			return fmt.Errorf("memory: region %q: close: %d pins are held: %w", r.name, r.Pins(), ctx.Err())
+			return pkgerr.Errorf("memory", "region %q: close: %d pins are held: %w", r.name, r.Pins(), ctx.Err())
 		}
 	}
 	return r.block.Hide()

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // MaxName is the length of the longest name of a region or location, in bytes.
@@ -49,27 +51,27 @@ func NewTable(limit int) *Table {
 // known). The block is the table's from then on.
 func (t *Table) Add(b *Block, name, location string, grant Grant) (*Region, error) {
 	if err := checkName(name); err != nil {
-		return nil, fmt.Errorf("memory: region name %.40q: %w", name, err)
+		return nil, pkgerr.Errorf("memory", "region name %.40q: %w", name, err)
 	}
 	if err := checkName(location); err != nil {
-		return nil, fmt.Errorf("memory: region %q: location %.40q: %w", name, location, err)
+		return nil, pkgerr.Errorf("memory", "region %q: location %.40q: %w", name, location, err)
 	}
 	if grant&^(PeerRead|PeerWrite) != 0 {
-		return nil, fmt.Errorf("memory: region %q: unknown grant %#x", name, grant)
+		return nil, pkgerr.Errorf("memory", "region %q: unknown grant %#x", name, grant)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
-		return nil, fmt.Errorf("memory: region %q: the table is closed", name)
+		return nil, pkgerr.Errorf("memory", "region %q: the table is closed", name)
 	}
 	if _, taken := t.names[name]; taken {
-		return nil, fmt.Errorf("memory: region %q: an open region has that name", name)
+		return nil, pkgerr.Errorf("memory", "region %q: an open region has that name", name)
 	}
 	if len(t.free) == 0 && len(t.used) == len(t.places) {
-		return nil, fmt.Errorf("memory: region %q: there are %d regions, the limit", name, len(t.places))
+		return nil, pkgerr.Errorf("memory", "region %q: there are %d regions, the limit", name, len(t.places))
 	}
 	if err := b.own(grant); err != nil {
-		return nil, fmt.Errorf("memory: region %q: %w", name, err)
+		return nil, pkgerr.Errorf("memory", "region %q: %w", name, err)
 	}
 	for name == "" {
 		t.number++
@@ -143,7 +145,7 @@ func (t *Table) Pin(id ID, offset, length uint64, want Grant) (*Region, error) {
 	r, err := t.PinAny(id, offset, length, want)
 	if err == nil && r.device != nil {
 		r.Unpin()
-		return nil, fmt.Errorf("memory: region %q: %w", r.name, ErrNotHost)
+		return nil, pkgerr.Errorf("memory", "region %q: %w", r.name, ErrNotHost)
 	}
 	return r, err
 }
@@ -152,16 +154,16 @@ func (t *Table) Pin(id ID, offset, length uint64, want Grant) (*Region, error) {
 func (t *Table) PinAny(id ID, offset, length uint64, want Grant) (*Region, error) {
 	r := t.find(id)
 	if r == nil {
-		return nil, fmt.Errorf("memory: region %#x: %w", uint64(id), ErrNoRegion)
+		return nil, pkgerr.Errorf("memory", "region %#x: %w", uint64(id), ErrNoRegion)
 	}
 	if r.grant&want != want {
-		return nil, fmt.Errorf("memory: region %q: %s: %w", r.name, want, ErrDenied)
+		return nil, pkgerr.Errorf("memory", "region %q: %s: %w", r.name, want, ErrDenied)
 	}
 	if size := uint64(r.Size()); offset > size || length > size-offset {
-		return nil, fmt.Errorf("memory: region %q: %d bytes at %d: %w (%d bytes)", r.name, length, offset, ErrRange, size)
+		return nil, pkgerr.Errorf("memory", "region %q: %d bytes at %d: %w (%d bytes)", r.name, length, offset, ErrRange, size)
 	}
 	if !r.Pin() {
-		return nil, fmt.Errorf("memory: region %#x: %w", uint64(id), ErrNoRegion)
+		return nil, pkgerr.Errorf("memory", "region %#x: %w", uint64(id), ErrNoRegion)
 	}
 	return r, nil
 }
@@ -213,7 +215,7 @@ func (t *Table) Close() error {
 	defer t.mu.Unlock()
 	t.gone = slices.DeleteFunc(t.gone, func(r *Region) bool {
 		if pins := r.Pins(); pins > 0 {
-			errs = append(errs, fmt.Errorf("memory: region %q: still pinned %d times, left mapped", r.name, pins))
+			errs = append(errs, pkgerr.Errorf("memory", "region %q: still pinned %d times, left mapped", r.name, pins))
 			return false
 		}
 		if err := r.block.Free(); err != nil {

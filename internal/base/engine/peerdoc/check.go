@@ -9,6 +9,7 @@ import (
 
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // What a peer may make us hold.
@@ -27,23 +28,23 @@ func (d *Descriptor) check() error {
 	where := fmt.Sprintf("descriptor of %q", Clip(d.Name))
 	switch {
 	case d.Schema != SchemaPeer:
-		return fmt.Errorf("registry: descriptor: schema %q: want %s", Clip(d.Schema), SchemaPeer)
+		return pkgerr.Errorf("registry", "descriptor: schema %q: want %s", Clip(d.Schema), SchemaPeer)
 	case d.Epoch == 0:
-		return fmt.Errorf("registry: %s: epoch 0: want one that was drawn", where)
+		return pkgerr.Errorf("registry", "%s: epoch 0: want one that was drawn", where)
 	}
 	for _, f := range []field{{"name", d.Name, 1, maxName}, {"machine", d.Machine, 0, maxName}, {"boot", d.Boot, 0, maxName}} {
 		if err := f.check(); err != nil {
-			return fmt.Errorf("registry: %s: %w", where, err)
+			return pkgerr.Errorf("registry", "%s: %w", where, err)
 		}
 	}
 	if err := checkTopology(d.Topology); err != nil {
-		return fmt.Errorf("registry: %s: %w", where, err)
+		return pkgerr.Errorf("registry", "%s: %w", where, err)
 	}
 	if err := checkEndpoints(d.Endpoints); err != nil {
-		return fmt.Errorf("registry: %s: %w", where, err)
+		return pkgerr.Errorf("registry", "%s: %w", where, err)
 	}
 	if err := checkRegions(d.Regions); err != nil {
-		return fmt.Errorf("registry: %s: %w", where, err)
+		return pkgerr.Errorf("registry", "%s: %w", where, err)
 	}
 	return nil
 }
@@ -52,26 +53,26 @@ func (d *Descriptor) check() error {
 func (x *Delta) check() error {
 	where := fmt.Sprintf("delta from %d to %d", x.From, x.To)
 	if x.To <= x.From {
-		return fmt.Errorf("registry: %s: want it to go forward", where)
+		return pkgerr.Errorf("registry", "%s: want it to go forward", where)
 	}
 	if len(x.Closed) > MaxRegions {
-		return fmt.Errorf("registry: %s: %d closed regions: want at most %d", where, len(x.Closed), MaxRegions)
+		return pkgerr.Errorf("registry", "%s: %d closed regions: want at most %d", where, len(x.Closed), MaxRegions)
 	}
 	for i, id := range x.Closed {
 		if id == 0 || i > 0 && id <= x.Closed[i-1] {
-			return fmt.Errorf("registry: %s: closed region %d: want IDs above 0, in order", where, id)
+			return pkgerr.Errorf("registry", "%s: closed region %d: want IDs above 0, in order", where, id)
 		}
 	}
 	if !isNull(x.Topology) {
 		if err := checkTopology(x.Topology); err != nil {
-			return fmt.Errorf("registry: %s: %w", where, err)
+			return pkgerr.Errorf("registry", "%s: %w", where, err)
 		}
 	}
 	if err := checkEndpoints(x.Endpoints); err != nil {
-		return fmt.Errorf("registry: %s: %w", where, err)
+		return pkgerr.Errorf("registry", "%s: %w", where, err)
 	}
 	if err := checkRegions(x.Opened); err != nil {
-		return fmt.Errorf("registry: %s: %w", where, err)
+		return pkgerr.Errorf("registry", "%s: %w", where, err)
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
 	"github.com/topoctl/topoctl/internal/base/jsontext"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // SchemaPeer is the name and major version of a descriptor.
@@ -106,10 +107,10 @@ func (d *Descriptor) Encode() ([]byte, error) {
 	}
 	data, err := json.Marshal(&out)
 	if err != nil {
-		return nil, fmt.Errorf("registry: descriptor of %q: %w", d.Name, err)
+		return nil, pkgerr.Errorf("registry", "descriptor of %q: %w", d.Name, err)
 	}
 	if len(data) > MaxBytes {
-		return nil, fmt.Errorf("registry: descriptor of %q: %d bytes: want at most %d, close regions", d.Name, len(data), MaxBytes)
+		return nil, pkgerr.Errorf("registry", "descriptor of %q: %d bytes: want at most %d, close regions", d.Name, len(data), MaxBytes)
 	}
 	return data, nil
 }
@@ -141,10 +142,10 @@ func (x *Delta) Encode() ([]byte, error) {
 	}
 	data, err := json.Marshal(x)
 	if err != nil {
-		return nil, fmt.Errorf("registry: delta: %w", err)
+		return nil, pkgerr.Errorf("registry", "delta: %w", err)
 	}
 	if len(data) > MaxBytes {
-		return nil, fmt.Errorf("registry: delta from %d to %d: %d bytes: want at most %d, send the descriptor", x.From, x.To, len(data), MaxBytes)
+		return nil, pkgerr.Errorf("registry", "delta from %d to %d: %d bytes: want at most %d, send the descriptor", x.From, x.To, len(data), MaxBytes)
 	}
 	return data, nil
 }
@@ -171,10 +172,10 @@ func ParseDelta(data []byte) (*Delta, error) {
 // parse reads JSON of a bounded size.
 func parse(data []byte, into any, what string) error {
 	if len(data) > MaxBytes {
-		return fmt.Errorf("registry: %s: %d bytes: want at most %d", what, len(data), MaxBytes)
+		return pkgerr.Errorf("registry", "%s: %d bytes: want at most %d", what, len(data), MaxBytes)
 	}
 	if err := json.Unmarshal(data, into); err != nil {
-		return fmt.Errorf("registry: %s: %w", what, err)
+		return pkgerr.Errorf("registry", "%s: %w", what, err)
 	}
 	return nil
 }

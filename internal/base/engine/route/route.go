@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
@@ -90,7 +91,7 @@ var ErrUnreachable = errors.New("no address for peers")
 // Advertise chooses the address that a peer is told. ctx bounds resolving a name.
 func Advertise(ctx context.Context, h Host, q Query) (*Choice, error) {
 	if len(q.Listen) == 0 {
-		return nil, fmt.Errorf("route: %w: nothing listens", ErrUnreachable)
+		return nil, pkgerr.Errorf("route", "%w: nothing listens", ErrUnreachable)
 	}
 	q.Peer = q.Peer.Unmap()
 	d := decision{h: h, q: q}
@@ -211,14 +212,14 @@ func (d *decision) loopbackOnly() (*Choice, error) {
 			continue
 		}
 		if d.q.Peer.IsValid() {
-			return nil, fmt.Errorf("route: %w: the listener is bound to %s, which peer %s cannot reach: listen at an address of a network port", ErrUnreachable, l.Addr(), d.q.Peer)
+			return nil, pkgerr.Errorf("route", "%w: the listener is bound to %s, which peer %s cannot reach: listen at an address of a network port", ErrUnreachable, l.Addr(), d.q.Peer)
 		}
 		return d.choose(l, CodeLoopback, "the listener is bound to %s: peers of this host only", l.Addr())
 	}
 	if at, ok := d.listened(netip.AddrFrom4([4]byte{127, 0, 0, 1})); ok && !d.q.Peer.IsValid() {
 		return d.choose(at, CodeLoopback, "this host has no other address: peers of this host only")
 	}
-	return nil, fmt.Errorf("route: %w: this host has no address that they could reach: give one with --advertise", ErrUnreachable)
+	return nil, pkgerr.Errorf("route", "%w: this host has no address that they could reach: give one with --advertise", ErrUnreachable)
 }
 
 // listened is a listener's address and port for one of our addresses.
@@ -277,9 +278,9 @@ func (d *decision) wanted(ctx context.Context) (*Choice, error) {
 	a = a.Unmap()
 	switch {
 	case a.IsUnspecified() || a.IsMulticast():
-		return nil, fmt.Errorf("route: advertise %q: %s is no address of a host: give one that peers can reach", d.q.Want, a)
+		return nil, pkgerr.Errorf("route", "advertise %q: %s is no address of a host: give one that peers can reach", d.q.Want, a)
 	case a.IsLinkLocalUnicast():
-		return nil, fmt.Errorf("route: advertise %q: %s is link-local: it means nothing to a peer without a zone of its own, give another", d.q.Want, a)
+		return nil, pkgerr.Errorf("route", "advertise %q: %s is link-local: it means nothing to a peer without a zone of its own, give another", d.q.Want, a)
 	}
 	if port == 0 {
 		if port, err = d.portFor(a); err != nil {
@@ -317,11 +318,11 @@ func (d *decision) split() (host string, port uint16, err error) {
 	}
 	host, text, err := net.SplitHostPort(want)
 	if err != nil || host == "" {
-		return "", 0, fmt.Errorf("route: advertise %q: want host or host:port, with an IPv6 address in brackets", want)
+		return "", 0, pkgerr.Errorf("route", "advertise %q: want host or host:port, with an IPv6 address in brackets", want)
 	}
 	n, err := strconv.ParseUint(text, 10, 16)
 	if err != nil || n == 0 {
-		return "", 0, fmt.Errorf("route: advertise %q: port %q: want 1 to 65535", want, text)
+		return "", 0, pkgerr.Errorf("route", "advertise %q: port %q: want 1 to 65535", want, text)
 	}
 	return host, uint16(n), nil
 }
@@ -330,7 +331,7 @@ func (d *decision) split() (host string, port uint16, err error) {
 func (d *decision) resolve(ctx context.Context, host string) (netip.Addr, error) {
 	addrs, err := d.h.Resolve(ctx, host)
 	if err != nil {
-		return netip.Addr{}, fmt.Errorf("route: advertise %q: %w: give an address", d.q.Want, err)
+		return netip.Addr{}, pkgerr.Errorf("route", "advertise %q: %w: give an address", d.q.Want, err)
 	}
 	for _, a := range addrs {
 		if d.ours(a.Unmap()) && told(a.Unmap()) {
@@ -338,7 +339,7 @@ func (d *decision) resolve(ctx context.Context, host string) (netip.Addr, error)
 		}
 	}
 	if len(addrs) == 0 {
-		return netip.Addr{}, fmt.Errorf("route: advertise %q: the name has no address: give an address", d.q.Want)
+		return netip.Addr{}, pkgerr.Errorf("route", "advertise %q: the name has no address: give an address", d.q.Want)
 	}
 	return addrs[0], nil
 }
@@ -351,7 +352,7 @@ func (d *decision) portFor(a netip.Addr) (uint16, error) {
 	port := d.q.Listen[0].Port()
 	for _, l := range d.q.Listen {
 		if l.Port() != port {
-			return 0, fmt.Errorf("route: advertise %q: the listeners have several ports (%d, %d): give host:port", d.q.Want, port, l.Port())
+			return 0, pkgerr.Errorf("route", "advertise %q: the listeners have several ports (%d, %d): give host:port", d.q.Want, port, l.Port())
 		}
 	}
 	return port, nil

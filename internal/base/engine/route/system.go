@@ -2,9 +2,10 @@ package route
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"net/netip"
+
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // System asks the operating system for this host's addresses, of the network
@@ -15,7 +16,7 @@ func System() (Host, error) {
 	}}
 	interfaces, err := net.Interfaces()
 	if err != nil {
-		return Host{}, fmt.Errorf("route: interfaces: %w", err)
+		return Host{}, pkgerr.Errorf("route", "interfaces: %w", err)
 	}
 	for _, i := range interfaces {
 		if i.Flags&net.FlagUp == 0 {

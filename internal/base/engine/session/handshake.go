@@ -22,7 +22,7 @@ func readPacket(r io.Reader, head int) ([]byte, error) {
 		return nil, err
 	}
 	if head == helloHead && string(b[:len(magic)]) != magic {
-		return nil, fmt.Errorf("%w: not a topoctl engine", errMalformed)
+		return nil, ErrNotEngine
 	}
 	n := int(binary.BigEndian.Uint16(b[head-2:]))
 	if head+n > maxPacket {

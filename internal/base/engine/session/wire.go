@@ -54,6 +54,9 @@ const (
 
 var errMalformed = errors.New("malformed packet")
 
+// ErrNotEngine: what answers is no engine.
+var ErrNotEngine = fmt.Errorf("%w: not a topoctl engine", errMalformed)
+
 // hello opens every connection.
 type hello struct {
 	min, max     uint16
@@ -167,7 +170,7 @@ func parseAnswer(packet []byte) (answer, error) {
 	var a answer
 	p := parser{b: packet}
 	if string(p.bytes(len(magic))) != magic {
-		return a, fmt.Errorf("%w: not a topoctl engine", errMalformed)
+		return a, ErrNotEngine
 	}
 	a.min, a.max = p.u16(), p.u16()
 	p.sub(int(p.u16()))

@@ -13,6 +13,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/engine/memory"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/internal/base/verbs"
 )
 
@@ -92,7 +93,7 @@ type conn struct {
 // joined with those that the peer's Accept makes, and tried out.
 func (t *Transport) Dial(ctx context.Context, d transport.Dial) (transport.Conn, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("rdma: dial: %w", err)
+		return nil, pkgerr.Errorf("rdma", "dial: %w", err)
 	}
 	remote, err := parsePort(d.Remote.Address)
 	if err != nil {
@@ -111,7 +112,7 @@ func (t *Transport) Dial(ctx context.Context, d transport.Dial) (transport.Conn,
 		if dev.ctx.Err() != nil {
 			err = context.Cause(dev.ctx)
 		}
-		return nil, fmt.Errorf("rdma: dial the peer's %s from %s: %w", remote, local, err)
+		return nil, pkgerr.Errorf("rdma", "dial the peer's %s from %s: %w", remote, local, err)
 	}
 	if err := c.start(); err != nil {
 		c.giveUp()
@@ -119,7 +120,7 @@ func (t *Transport) Dial(ctx context.Context, d transport.Dial) (transport.Conn,
 	}
 	if err := c.awaitAnswer(ctx); err != nil {
 		c.lose(err)
-		return nil, fmt.Errorf("rdma: dial the peer's %s from %s: %w", remote, local, err)
+		return nil, pkgerr.Errorf("rdma", "dial the peer's %s from %s: %w", remote, local, err)
 	}
 	t.mu.Lock()
 	if !t.closed {
@@ -135,7 +136,7 @@ func (t *Transport) choose(id topo.ID, remote *port) (*device, *port, way, error
 	if id != "" {
 		dev, local := t.portOf(id)
 		if local == nil {
-			return nil, nil, way{}, fmt.Errorf("rdma: no port %q is open here", id)
+			return nil, nil, way{}, pkgerr.Errorf("rdma", "no port %q is open here", id)
 		}
 		w, err := reach(local, remote, &t.o, routeFrom)
 		return dev, local, w, err
@@ -159,7 +160,7 @@ func (t *Transport) choose(id topo.ID, remote *port) (*device, *port, way, error
 		return dev, local, found, nil
 	}
 	if len(errs) == 0 {
-		errs = append(errs, errors.New("rdma: no port is active here"))
+		errs = append(errs, pkgerr.New("rdma", "no port is active here"))
 	}
 	return nil, nil, way{}, errors.Join(errs...)
 }
@@ -246,7 +247,7 @@ func (c *conn) start() error {
 	defer c.t.mu.Unlock()
 	switch {
 	case c.t.closed:
-		return fmt.Errorf("rdma: dial: the transport is %w", net.ErrClosed)
+		return pkgerr.Errorf("rdma", "dial: the transport is %w", net.ErrClosed)
 	case c.dev.gone != nil:
 		return c.dev.gone
 	}
@@ -369,7 +370,7 @@ func (c *conn) Post(requests []*transport.Request, done []transport.Completion) 
 // check refuses a request that no connection of these limits carries.
 func (c *conn) check(r *transport.Request) error {
 	if len(r.Spans) > c.limits.MaxSpans || r.Bytes > c.limits.MaxBytes || r.Op != transport.Read && r.Op != transport.Write {
-		return fmt.Errorf("rdma: %w: op %d of %d spans and %d bytes: at most %d and %d are taken",
+		return pkgerr.Errorf("rdma", "%w: op %d of %d spans and %d bytes: at most %d and %d are taken",
 			transport.ErrRefused, r.Op, len(r.Spans), r.Bytes, c.limits.MaxSpans, c.limits.MaxBytes)
 	}
 	return nil
@@ -478,9 +479,9 @@ func (c *conn) shutLocked(cause error, byUs bool) {
 // closedError is what ends requests on a connection that ended.
 func (c *conn) closedError() error {
 	if c.cause == nil {
-		return fmt.Errorf("rdma: %w", transport.ErrClosed)
+		return pkgerr.Errorf("rdma", "%w", transport.ErrClosed)
 	}
-	return fmt.Errorf("rdma: %w: %w", transport.ErrClosed, c.cause)
+	return pkgerr.Errorf("rdma", "%w: %w", transport.ErrClosed, c.cause)
 }
 
 // live is the end of the connection's life, in a goroutine of its own.
@@ -492,7 +493,7 @@ func (c *conn) live() {
 	if !c.byUs {
 		lost = c.cause
 		if lost == nil {
-			lost = fmt.Errorf("rdma: %w", transport.ErrClosed)
+			lost = pkgerr.Errorf("rdma", "%w", transport.ErrClosed)
 		}
 	}
 	c.mu.Unlock()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/internal/base/engine/memory"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/internal/base/verbs"
 )
 
@@ -215,7 +216,7 @@ func (t *Transport) retire(d *device, why error) {
 		}
 		t.closing[d] = false
 		if a := t.attempts[d.name]; a != nil {
-			a.closeErr = fmt.Errorf("rdma: %s: closing the device: %w", d.name, err)
+			a.closeErr = pkgerr.Errorf("rdma", "%s: closing the device: %w", d.name, err)
 		}
 	})
 }

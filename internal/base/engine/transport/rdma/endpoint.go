@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/internal/base/verbs"
 )
 
@@ -114,7 +115,7 @@ func (g *gid) text() string {
 // a later version may have more of them.
 func parsePort(text string) (*port, error) {
 	fail := func(format string, args ...any) (*port, error) {
-		return nil, fmt.Errorf("rdma: endpoint %.60q: %w", text, fmt.Errorf(format, args...))
+		return nil, pkgerr.Errorf("rdma", "endpoint %.60q: %w", text, fmt.Errorf(format, args...))
 	}
 	if len(text) > maxText {
 		return fail("%d bytes: want at most %d", len(text), maxText)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // Options are those of the public package engine/transport/rdma, which says what they
@@ -78,7 +80,7 @@ func (o Options) withDefaults() (Options, error) {
 		}
 	}
 	if len(errs) > 0 {
-		return o, fmt.Errorf("rdma: options: %w", errors.Join(errs...))
+		return o, pkgerr.Errorf("rdma", "options: %w", errors.Join(errs...))
 	}
 	o.Devices = slices.Clone(o.Devices)
 	return o, nil

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/internal/base/verbs"
 )
 
@@ -57,7 +58,7 @@ type ending struct {
 func (t *Transport) Accept(_ context.Context, from transport.Origin, ask []byte) ([]byte, error) {
 	got, err := t.accept(from, ask)
 	if err != nil {
-		return nil, fmt.Errorf("rdma: accept from %q: %w", from.Name, err)
+		return nil, pkgerr.Errorf("rdma", "accept from %q: %w", from.Name, err)
 	}
 	return got.encode(), nil
 }
@@ -343,11 +344,11 @@ func (p *passive) leave(ctx context.Context) error {
 	select {
 	case <-e.done:
 		if e.err != nil {
-			return fmt.Errorf("rdma: peer %q: connection %d: its queue pairs are not gone: %w", p.name, p.key.Conn, e.err)
+			return pkgerr.Errorf("rdma", "peer %q: connection %d: its queue pairs are not gone: %w", p.name, p.key.Conn, e.err)
 		}
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("rdma: peer %q: connection %d: the device %s has not confirmed that its queue pairs are gone: %w",
+		return pkgerr.Errorf("rdma", "peer %q: connection %d: the device %s has not confirmed that its queue pairs are gone: %w",
 			p.name, p.key.Conn, p.dev.name, context.Cause(ctx))
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/topoctl/topoctl/internal/base/engine/memory"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/internal/base/verbs"
 )
 
@@ -196,10 +197,10 @@ func (s *slot) build(o *op) error {
 		}
 		m := s.c.dev.mrOf(span.Local)
 		if m == nil {
-			return fmt.Errorf("rdma: %w: local region %q is not registered with %s: %w", transport.ErrRefused, span.Local.Name(), s.c.dev.name, memory.ErrClosed)
+			return pkgerr.Errorf("rdma", "%w: local region %q is not registered with %s: %w", transport.ErrRefused, span.Local.Name(), s.c.dev.name, memory.ErrClosed)
 		}
 		if span.LocalOffset < 0 || span.LocalOffset > span.Local.Size() || span.Bytes > span.Local.Size()-span.LocalOffset {
-			return fmt.Errorf("rdma: %w: local region %q: %d bytes at %d: %w", transport.ErrRefused, span.Local.Name(), span.Bytes, span.LocalOffset, memory.ErrRange)
+			return pkgerr.Errorf("rdma", "%w: local region %q: %d bytes at %d: %w", transport.ErrRefused, span.Local.Name(), span.Bytes, span.LocalOffset, memory.ErrRange)
 		}
 		if sum += span.Bytes; sum > r.Bytes {
 			break // the work requests that there is room for are those of r.Bytes
@@ -207,7 +208,7 @@ func (s *slot) build(o *op) error {
 		s.cut(o, first, span, rmt, m)
 	}
 	if sum != r.Bytes {
-		return fmt.Errorf("rdma: %w: spans of %d bytes or more in a request of %d", transport.ErrRefused, sum, r.Bytes)
+		return pkgerr.Errorf("rdma", "%w: spans of %d bytes or more in a request of %d", transport.ErrRefused, sum, r.Bytes)
 	}
 	return nil
 }
@@ -383,11 +384,11 @@ func (s *slot) failed(f *flight, wc *verbs.WC) {
 	case c.closed || s.state != slotReady:
 	case f.op != nil && wc.Status == verbs.WCRemoteAccess:
 		c.forget(f.rmt)
-		f.op.err = fmt.Errorf("rdma: %w: region %#x: %w: %w", transport.ErrRefused, uint64(f.rmt.ID), memory.ErrNoRegion,
+		f.op.err = pkgerr.Errorf("rdma", "%w: region %#x: %w: %w", transport.ErrRefused, uint64(f.rmt.ID), memory.ErrNoRegion,
 			statusError(*wc, c.local.String(), c.remote.String()))
 		s.state = slotDraining
 	case f.op != nil && (wc.Status == verbs.WCLocalProt || wc.Status == verbs.WCLocalAccess) && c.dev.mrOf(f.local) == nil:
-		f.op.err = fmt.Errorf("rdma: %w: local region %q: %w: %w", transport.ErrRefused, f.local.Name(), memory.ErrClosed,
+		f.op.err = pkgerr.Errorf("rdma", "%w: local region %q: %w: %w", transport.ErrRefused, f.local.Name(), memory.ErrClosed,
 			statusError(*wc, c.local.String(), c.remote.String()))
 		s.state = slotDraining
 	case f.op != nil && wc.Status == verbs.WCRetryExceeded && f.op.req.Op == transport.Read && f.op.timeouts == 0:

@@ -69,6 +69,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/engine/memory"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/internal/base/verbs"
 )
 
@@ -309,7 +310,7 @@ func (t *Transport) PortReaches(local topo.ID, remote transport.Endpoint) error 
 	}
 	_, here := t.portOf(local)
 	if here == nil {
-		return fmt.Errorf("rdma: no port %q is open here", local)
+		return pkgerr.Errorf("rdma", "no port %q is open here", local)
 	}
 	_, err = reach(here, there, &t.o, routeFrom)
 	return err
@@ -401,7 +402,7 @@ func (t *Transport) Close() error {
 	t.mu.Unlock()
 	t.cancel()
 	for _, c := range t.conns(nil) {
-		c.Close(fmt.Errorf("rdma: the transport is %w", net.ErrClosed))
+		c.Close(pkgerr.Errorf("rdma", "the transport is %w", net.ErrClosed))
 	}
 	for _, p := range t.passives(func(*passive) bool { return true }) {
 		p.end()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/topoctl/topoctl/internal/base/engine/memory"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/internal/base/verbs"
 )
 
@@ -61,7 +62,7 @@ func (t *Transport) Register(r *memory.Region) (string, error) {
 	t.mu.Lock()
 	if t.closed {
 		t.mu.Unlock()
-		return "", fmt.Errorf("rdma: register region %q: %w", r.Name(), net.ErrClosed)
+		return "", pkgerr.Errorf("rdma", "register region %q: %w", r.Name(), net.ErrClosed)
 	}
 	t.regions[r] = true
 	devices := make([]*device, 0, len(t.devices))
@@ -172,7 +173,7 @@ func (d *device) register(r *memory.Region) error {
 	if e == nil {
 		if d.over {
 			d.entries.Unlock()
-			return fmt.Errorf("rdma: %s: the device is %w", d.name, net.ErrClosed)
+			return pkgerr.Errorf("rdma", "%s: the device is %w", d.name, net.ErrClosed)
 		}
 		e = &entry{}
 		d.known[r] = e
@@ -329,7 +330,7 @@ func (c *conn) remoteOf(r *transport.RemoteRegion) *remoteRegion {
 func (c *conn) parseRemote(r *transport.RemoteRegion) *remoteRegion {
 	text := r.Key[c.t.Name()]
 	if old, ok := c.gone[r.ID]; ok && old == text || text == "" {
-		return &remoteRegion{err: fmt.Errorf("rdma: %w: region %#x: %w", transport.ErrRefused, uint64(r.ID), memory.ErrNoRegion)}
+		return &remoteRegion{err: pkgerr.Errorf("rdma", "%w: region %#x: %w", transport.ErrRefused, uint64(r.ID), memory.ErrNoRegion)}
 	}
 	k, err := parseKey(text)
 	if err != nil {
@@ -363,11 +364,11 @@ func (x *remoteRegion) refuse(o transport.Op, s *transport.Span) error {
 	case s.Bytes < 0 || s.RemoteOffset < 0 || s.RemoteOffset > x.bytes || s.Bytes > x.bytes-s.RemoteOffset:
 		reason = memory.ErrRange
 	case x.stale != nil:
-		return fmt.Errorf("rdma: %w: %w: %w", transport.ErrClosed, errStale, x.stale)
+		return pkgerr.Errorf("rdma", "%w: %w: %w", transport.ErrClosed, errStale, x.stale)
 	default:
 		return nil
 	}
-	return fmt.Errorf("rdma: %w: %s of %d bytes at %d of region %#x: %w", transport.ErrRefused, want, s.Bytes, s.RemoteOffset, uint64(s.Remote.ID), reason)
+	return pkgerr.Errorf("rdma", "%w: %s of %d bytes at %d of region %#x: %w", transport.ErrRefused, want, s.Bytes, s.RemoteOffset, uint64(s.Remote.ID), reason)
 }
 
 // forget remembers that the peer's device refuses a region: it was closed, and its ID

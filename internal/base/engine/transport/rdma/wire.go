@@ -9,6 +9,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/engine/memory"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/internal/base/verbs"
 )
 
@@ -281,7 +282,7 @@ func (k *regionKey) text() string {
 // after this.
 func parseKey(s string) (*regionKey, error) {
 	fail := func(what string) (*regionKey, error) {
-		return nil, fmt.Errorf("rdma: region key %.40q: %s", s, what)
+		return nil, pkgerr.Errorf("rdma", "region key %.40q: %s", s, what)
 	}
 	words := strings.Fields(s)
 	if len(s) > maxKey || len(words) < 3 || words[0] != "1" {
