@@ -139,7 +139,7 @@ func TestOpeningErrors(t *testing.T) {
 	for _, err := range []error{
 		unavailable{fmt.Errorf("%w: load the module", verbs.ErrUnavailable)}, unavailable{errors.New("load the module")},
 	} {
-		if err.Error() != "rdma: RDMA verbs are not available: load the module" {
+		if err.Error() != "RDMA verbs are not available: load the module" {
 			t.Errorf("%q", err)
 		}
 	}

@@ -128,9 +128,9 @@ type unavailable struct{ why error }
 
 func (u unavailable) Error() string {
 	if errors.Is(u.why, ErrUnavailable) || errors.As(u.why, &unknownDevice{}) {
-		return "rdma: " + u.why.Error()
+		return u.why.Error()
 	}
-	return fmt.Sprintf("rdma: %v: %v", ErrUnavailable, u.why)
+	return fmt.Sprintf("%v: %v", ErrUnavailable, u.why)
 }
 
 func (u unavailable) Unwrap() []error {
@@ -157,7 +157,7 @@ func New(o Options, lib *verbs.Lib, changed func()) (*Transport, error) {
 	}
 	if lib == nil {
 		if lib, err = verbs.Load(); err != nil {
-			return nil, unavailable{err}
+			return nil, pkgerr.Errorf("rdma", "%w", unavailable{err})
 		}
 	}
 	t := &Transport{
@@ -177,7 +177,7 @@ func New(o Options, lib *verbs.Lib, changed func()) (*Transport, error) {
 			}
 		}
 		_ = t.Close()
-		return nil, unavailable{why}
+		return nil, pkgerr.Errorf("rdma", "%w", unavailable{why})
 	}
 	t.lastOffers = t.offerText()
 	t.wg.Go(t.watch)
