@@ -17,6 +17,22 @@ type taker struct {
 	busy, takes float64 // seconds that they take the lane
 }
 
+// busyWith is how long the lane takes for what it holds, in seconds.
+func (t *taker) busyWith(bytes int64) float64 {
+	if bytes != t.held {
+		t.held, t.busy = bytes, float64(bytes)/t.rate
+	}
+	return t.busy
+}
+
+// takesFor is how long it takes for a slice, in seconds.
+func (t *taker) takesFor(bytes int64) float64 {
+	if bytes != t.asked {
+		t.asked, t.takes = bytes, float64(bytes)/t.rate
+	}
+	return t.takes
+}
+
 // Prepare works out what hangs on the lanes' health and rates alone, for Prepared.
 // Without it each Pick does.
 func (p *Picker) Prepare(states LaneStates) {
@@ -47,8 +63,12 @@ func (p *Picker) Another(lane int, slice *Slice, states *LaneStates) bool {
 	if !t.healthy || t.tier != p.nearest {
 		return false
 	}
-	start := max(float64(states.lane(lane).Inflight)/t.rate, float64(states.Local.of(t.local))/t.here, float64(states.Remote.of(t.remote))/t.there)
-	return start+float64(slice.Bytes)/t.rate <= float64(slice.Remaining)/p.sum
+	inflight := int64(0)
+	if lane < len(states.Lanes) {
+		inflight = states.Lanes[lane].Inflight
+	}
+	start := max(t.busyWith(inflight), float64(states.Local.of(t.local))/t.here, float64(states.Remote.of(t.remote))/t.there)
+	return start+t.takesFor(slice.Bytes) <= float64(slice.Remaining)/p.sum
 }
 
 func (p *Picker) prepare(st *LaneStates) {
@@ -122,10 +142,7 @@ func (p *Picker) soonest(v *view, tier int, slice Slice) (best int, plain bool) 
 		if !t.healthy && l.Inflight != 0 {
 			continue
 		}
-		if l.Inflight != t.held {
-			t.held, t.busy = l.Inflight, float64(l.Inflight)/t.rate
-		}
-		start := t.busy
+		start := t.busyWith(l.Inflight)
 		// A port that holds no more than the lane and carries no less is free no later.
 		here, there := v.st.Local.of(t.local), v.st.Remote.of(t.remote)
 		if here > t.held || there > t.held || t.narrow {
@@ -140,10 +157,7 @@ func (p *Picker) soonest(v *view, tier int, slice Slice) (best int, plain bool) 
 		if t.tier != tier || start >= end && best != NoLane || !l.room(slice.Bytes) {
 			continue
 		}
-		if slice.Bytes != t.asked {
-			t.asked, t.takes = slice.Bytes, float64(slice.Bytes)/t.rate
-		}
-		done := start + t.takes
+		done := start + t.takesFor(slice.Bytes)
 		if done >= end && best != NoLane {
 			continue // not before it in whole nanoseconds either, which cost more
 		}
