@@ -36,12 +36,12 @@ var ErrUnavailable = driver.ErrUnavailable
 
 // Options configure the driver. The zero value is fine.
 type Options struct {
-	// Topology says which GPU is "gpu:N" and on which NUMA node it is. Without, GPUs
+	// Topology says which GPU is "gpu:N" and on which NUMA node it is. Without it GPUs
 	// have no location, and sysfs tells the node.
 	Topology *topo.Topology
 	// StagingBytes is the pinned host memory of each GPU that is used, half of it for
 	// our own requests and half for those of peers; default 64 MiB, at least 4 buffers
-	// of 512 KiB.
+	// of 512 KiB. What peers map of it (shared memory) comes on top, at most half as much.
 	StagingBytes int64
 	// Library is loaded in place of libcuda.so.1.
 	Library string

@@ -83,8 +83,8 @@ func (g *GPU) pin(ctx *driver.Context, backing memory.Backing, size int64) (b *m
 	return b, func() error { return ctx.Unpin(address) }, nil
 }
 
-// lane copies one way: those who copy queue it on a stream, and a goroutine waits
-// for the events behind the copies, in order.
+// lane copies one way: copies are queued on a stream, and a goroutine waits for the
+// events behind them, in order.
 type lane struct {
 	gpu    *GPU
 	ctx    *driver.Context

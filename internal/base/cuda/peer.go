@@ -31,7 +31,7 @@ func (c *Context) DisablePeer(peer *Context) error {
 	return c.check("cuCtxDisablePeerAccess", peer.where, c.lib.d.disablePeer(c.ctx, peer.ctx))
 }
 
-// peerCopy is a copy between the memory of two GPUs, so many times.
+// peerCopy is a copy between the memory of two GPUs, repeated.
 type peerCopy struct {
 	to, from       uint64
 	toCtx, fromCtx uintptr
@@ -39,7 +39,7 @@ type peerCopy struct {
 	times          int
 }
 
-// CopyPeer queues a copy between the memory of two GPUs so many times, and the event
+// CopyPeer queues a copy between the memory of two GPUs as often as times says, and the event
 // behind them. Where neither can reach the other, or may not (EnablePeer), the driver copies through
 // memory of the host. recorded is as for Copy.
 func (s *Stream) CopyPeer(to *Context, toAddress uint64, from *Context, fromAddress uint64, bytes int64, times int, e *Event) (recorded bool, err error) {

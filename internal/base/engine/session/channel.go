@@ -121,7 +121,7 @@ func (s *Session) Local() netip.AddrPort {
 	return s.last[0]
 }
 
-// RoundTrip is the smallest round trip of late, 0 not known.
+// RoundTrip is the smallest recent round trip, 0 not known.
 func (s *Session) RoundTrip() time.Duration { return s.trips.min() }
 
 // Call asks the peer and waits for the answer, over as many connections as it

@@ -204,7 +204,7 @@ func meet(c net.Conn, id *Identity) (*arrival, error) {
 		return nil, err
 	}
 	if !equal(a.proof.token, a.t.clientProof(id.Token)) {
-		// No proof of ours and no name: who has not the token learns nothing.
+		// No proof of ours and no name: a peer without the token learns nothing.
 		w := welcome{status: statusToken}
 		_, _ = c.Write(w.encode())
 		return nil, errWrongToken

@@ -100,20 +100,20 @@ type Transport interface {
 	Close() error
 }
 
-// DataServer is what a transport is whose data connections come in through the
+// DataServer is a transport whose data connections come in through the
 // engine's listeners: the engine hands over each one that has proven to belong to
 // a session. The transport owns it from then on, and returns soon.
 type DataServer interface {
 	Serve(session SessionID, conn ConnID, name string, c net.Conn) error
 }
 
-// Offerer is what a transport is that listens somewhere by itself: the endpoints
+// Offerer is a transport that listens somewhere by itself: the endpoints
 // go into the engine's descriptor. Those of others are the engine's listeners.
 type Offerer interface {
 	Offers() []Endpoint
 }
 
-// Ported is what a transport is that has ports of its own, RDMA devices: its lanes are
+// Ported is a transport with ports of its own, RDMA devices: its lanes are
 // pairs of them and the peer's, which the engine takes from pathsel where both hosts are
 // described, and from LocalPorts and the offers where not. Its endpoints name their port.
 //
@@ -139,13 +139,13 @@ type LocalPort struct {
 	BytesPerSec topo.Rate // in each direction, 0 not known
 }
 
-// Selective is what a transport is that cannot reach every region of a peer: the
+// Selective is a transport that cannot reach every region of a peer: the
 // region's key tells. The engine does not use it for the others.
 type Selective interface {
 	Reaches(r *RemoteRegion) bool
 }
 
-// Poller is what a Conn is that lets somebody who waits for a request take in what has
+// Poller is a Conn that lets a goroutine which waits for a request take in what has
 // come, instead of being woken by the connection's own goroutine. Done is then called
 // from Poll.
 type Poller interface {
@@ -154,13 +154,13 @@ type Poller interface {
 	Poll(w Waiter)
 }
 
-// Waiter is somebody who polls.
+// Waiter is a goroutine that polls.
 type Waiter interface {
 	Over() bool // there is nothing to wait for any more
 	// Brief says that the wait may be over before the connection's own goroutine would
 	// have been woken.
 	Brief() bool
-	// Asleep says what wakes who sleeps in Poll where the wait ends otherwise than by what
+	// Asleep says what wakes the sleeper in Poll if the wait ends otherwise than by what
 	// it takes in; nil: it is awake again. It must not sleep where that is false: the wait
 	// is over, or somebody else sleeps for it.
 	Asleep(wake func()) bool
@@ -194,8 +194,8 @@ type Served struct {
 	Conns                   int   // open now
 }
 
-// Serving is what a transport is that lists its passive ends. It is quick, and costs what
-// moves nothing.
+// Serving is a transport that lists its passive ends. Listing is quick, and does not slow
+// transfers.
 type Serving interface {
 	// Serves lists the passive ends that are open now, in any order.
 	Serves() []Passive

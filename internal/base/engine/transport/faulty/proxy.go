@@ -20,7 +20,7 @@ type Line struct {
 	// Hold takes everything and forwards nothing, and hides that the sender is gone:
 	// what was held arrives when Hold ends, whatever happened to the sender.
 	Hold bool
-	// CorruptEvery flips one bit in about so many bytes, 0 none, but not in the first
+	// CorruptEvery flips one bit in about that many bytes, 0 none, but not in the first
 	// CorruptAfter bytes of a connection.
 	CorruptEvery, CorruptAfter int64
 	// CorruptAt flips the lowest bit of the byte at this place of each connection, 0

@@ -21,14 +21,14 @@ const (
 // Who reads a device's completion channel.
 const (
 	byPoller uint32 = iota // its own goroutine
-	byLeader               // somebody who waits for a request
-	byNobody               // nothing is posted, or who has posted it is about to lead
+	byLeader               // a goroutine that waits for a request
+	byNobody               // nothing is posted, or the poster is about to lead
 )
 
 // reading says who takes a device's completions when they come. The poller does, unless
 // somebody waits for one: then that one leads, and sleeps in its place. So a completion
-// wakes one thread, and who waits for it goes on at once. After that nobody reads, until
-// something is posted: who waits for one request after the other always leads.
+// wakes one thread, and the waiter goes on at once. After that nobody reads, until
+// something is posted: a goroutine that waits for one request after the other always leads.
 type reading struct {
 	leading sync.Mutex   // of the leader
 	wake    func()       // wakes the leader
@@ -68,7 +68,8 @@ func (d *device) attend() {
 	}
 }
 
-// leadFor takes completions for somebody who waits, unless others do: they take his, too.
+// leadFor takes completions for a waiter, unless another goroutine does, which takes its
+// completions, too.
 func (d *device) leadFor(w transport.Waiter) {
 	if w.Over() && d.by.Load() != byNobody || !d.leading.TryLock() {
 		return
@@ -186,7 +187,7 @@ func (d *device) take(arm bool) (int, error) {
 	return d.takeLocked()
 }
 
-// takeLocked is for who has the turn.
+// takeLocked is for whoever has the turn.
 func (d *device) takeLocked() (int, error) {
 	stale := d.stale.Swap(0)
 	n, err := d.cq.Poll(d.wcs[:])

@@ -75,7 +75,7 @@ type conn struct {
 	turn    int  // slot that is looked at first
 	waking  int  // slots that have not answered yet
 	posted  int  // requests that are not completed
-	awaited bool // who posts reads the completions
+	awaited bool // the poster reads the completions
 	free    *op
 	remotes map[*transport.RemoteRegion]*remoteRegion
 	gone    map[memory.ID]string // keys of regions that the peer's device refused
@@ -437,7 +437,7 @@ func (c *conn) deliver() {
 
 var _ transport.Poller = (*conn)(nil)
 
-// Poll has somebody who waits for a completion take them.
+// Poll lets a goroutine that waits for a completion take completions itself.
 func (c *conn) Poll(w transport.Waiter) { c.dev.leadFor(w) }
 
 // keepAlive tries out the queue pairs that nothing has come from since the last time.

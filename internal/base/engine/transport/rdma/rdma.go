@@ -23,7 +23,7 @@
 //
 // # Who takes completions
 //
-// Each device has a poller, which sleeps on its completion channel. Somebody who waits for
+// Each device has a poller, which sleeps on its completion channel. A goroutine that waits for
 // a request (Poll) takes its place: there is one thread to wake, and it goes on with what
 // it waited for. See reading.
 //

@@ -41,7 +41,7 @@ type conn struct {
 	byUs     bool  // Close was called
 	inFlight atomic.Int32
 
-	// Of who has the turn.
+	// Of whoever has the turn.
 	reading uint16 // place of the READ whose answer is coming
 	poller  poller
 	done    []transport.Completion

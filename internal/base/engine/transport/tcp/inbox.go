@@ -32,7 +32,7 @@ const (
 )
 
 // inbox takes frames from the stream: headers and small payloads through the
-// staging buffer, large payloads straight to their place. Who has the link's turn owns it.
+// staging buffer, large payloads straight to their place. Whoever has the link's turn owns it.
 type inbox struct {
 	stage []byte
 	r, w  int // what is staged and not consumed

@@ -48,13 +48,13 @@ type link struct {
 	raw  syscall.RawConn
 	in   inbox
 	out  outbox
-	// park lets the write callback wait until the socket takes more. Who is sending
+	// park lets the write callback wait until the socket takes more. Whoever is sending
 	// owns it.
 	park   bool
 	outErr error
 	// The callbacks of RawConn, made once.
 	readCall, writeCall func(fd uintptr) bool
-	// turn is held by who takes bytes in: the reader, or for a moment somebody who
+	// turn is held by whoever takes bytes in: the reader, or for a moment somebody who
 	// waits for an answer. missed says that the reader did not get it.
 	turn   sync.Mutex
 	missed atomic.Bool
@@ -309,7 +309,7 @@ func (l *link) handOver() {
 		l.senders.Broadcast()
 		return
 	}
-	l.wake <- struct{}{} // has room: only who is sending gives it away
+	l.wake <- struct{}{} // has room: only the one who is sending gives it away
 }
 
 func (l *link) tryWrite(fd uintptr) bool {

@@ -21,7 +21,7 @@ const (
 )
 
 // outbox gathers frames into a chunk that one system call sends: headers from the
-// arena, payloads from the regions. Who is sending owns it.
+// arena, payloads from the regions. Whoever is sending owns it.
 type outbox struct {
 	vec   *memory.Vector
 	arena []byte

@@ -209,7 +209,7 @@ func (p *passive) begin(h *header, descs []byte) error {
 	return nil
 }
 
-// admit counts a request, of which the peer may have so many open as was agreed.
+// admit counts a request: the peer may have as many open as was agreed.
 func (p *passive) admit() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -6,14 +6,14 @@ import (
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
 )
 
-// pollFactor is how much longer than a reader somebody polls who waits for an
+// pollFactor is how much longer than a reader a waiter polls for its
 // answer: the peer's reader may have parked, and wakes up in less time than that.
 // Were both ends as patient, they could go on parking just before each other's
 // bytes come.
 const pollFactor = 2
 
-// poller is for somebody who waits for a request: waking the reader and then the
-// one who waits takes several times as long as the answer of a peer that is awake.
+// poller is for a waiter for a request: waking the reader and then the
+// waiter takes several times as long as the answer of a peer that is awake.
 // It is used with the link's turn.
 type poller struct {
 	waiter transport.Waiter
@@ -33,7 +33,7 @@ func (c *conn) initPoll(polls int) {
 }
 
 // Poll takes in what comes, for some 100 µs at most, and only looks once where more
-// did not pay of late.
+// did not pay recently.
 func (c *conn) Poll(w transport.Waiter) {
 	if w.Over() || !w.Brief() || !c.turn.TryLock() {
 		return // there is nothing to wait for, or the reader is awake, or will be in time
@@ -124,7 +124,7 @@ type spin struct {
 	score int
 }
 
-// crowded says whether to yield with so many polls left.
+// crowded says whether to yield when that many polls are left.
 func crowded(polls int) bool { return polls < lastPolls && polls%yieldPolls == 0 }
 
 func (s *spin) now() int {
