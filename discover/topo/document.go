@@ -340,9 +340,8 @@ func appendNode[T any](list *[]T, raw []byte, facts func() (Facts, error)) error
 // computed for every pair of them. The largest hosts have about 200.
 const maxAxis = 2048
 
-// check refuses what no writer of ours makes and what would mislead a reader:
-// nodes without ID, two nodes of one ID, negative rates, matrices that are not
-// square; and
+// check refuses what no writer of ours makes and what would mislead a reader: nodes
+// without ID, two nodes of one ID, negative rates, matrices that are not square, and
 // documents whose relations would be too many to compute.
 func (t *Topology) check() error {
 	if n := len(t.GPUs) + len(t.nics()) + len(t.NUMANodes); n > maxAxis {

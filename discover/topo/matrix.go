@@ -28,8 +28,8 @@ type Matrix struct {
 	Hops  [][]*int
 	Limit [][]LinkID
 	Basis [][]Basis
-	// Measured are rates that were measured, nil where none was looked for: a cell is
-	// nil where none was measured.
+	// Measured are measured rates, nil without a probe's report; a cell is nil where
+	// the pair was not measured.
 	Measured [][]*Rate
 }
 

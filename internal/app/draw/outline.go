@@ -6,8 +6,8 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 )
 
-// Outline is the tree for who lays it out, line by line in the order in which Tree
-// prints it.
+// Outline is the tree for a caller that lays it out: its lines, in the order in which
+// Tree prints them.
 type Outline struct {
 	Lines []TreeLine
 	b     *builder
@@ -27,8 +27,8 @@ type TreeLine struct {
 	Details       []Cell    // what else there is to say; its texts may be empty
 }
 
-// NewOutline builds the tree of a derived topology. Width and Color of the options count
-// nothing here.
+// NewOutline builds the tree of a derived topology. Width and Color of the options are
+// ignored.
 func NewOutline(t *topo.Topology, opts TreeOptions) *Outline {
 	o := &Outline{b: newBuilder(t, opts)}
 	o.add(o.b.host(), 0)
