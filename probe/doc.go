@@ -8,5 +8,6 @@
 //	internal/app/probe/local   a Prober of this host: memory, GPUs, ports
 //	internal/app/probe/fabric  a Prober of many hosts, and the agents' part in it
 //	internal/app/probe/judge   verdicts, outliers, blame
+//	internal/app/probe/compare what differs between two reports
 //	internal/app/probe/show    the report for people: table, SVG, HTML
 package probe

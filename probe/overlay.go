@@ -69,7 +69,7 @@ func newEvidence(r *Report) *evidence {
 			e.culprit[k] = b.Suspects[0].Kind
 		}
 	}
-	users := crowd(r)
+	users := usageByRound(r)
 	for i := range r.Results {
 		x := &r.Results[i]
 		mean, ok := x.uncontended(r, users[x.Round])
@@ -147,8 +147,8 @@ type usage struct {
 	links          map[LinkKey]int // how many pairs cross each
 }
 
-// crowd counts who was measured together, by round.
-func crowd(r *Report) map[int]*usage {
+// usageByRound counts which pairs were measured together, by round.
+func usageByRound(r *Report) map[int]*usage {
 	out := map[int]*usage{}
 	for i := range r.Results {
 		x := &r.Results[i]

@@ -170,7 +170,7 @@ func (x *pairRun) checkClaims() error {
 	return nil
 }
 
-// checkBandwidth checks the samples of one size, which had at most so many ns.
+// checkBandwidth checks the samples of one size, which had at most left ns.
 func (x *pairRun) checkBandwidth(b *probe.Bandwidth, left int64) error {
 	n := len(b.SamplesBytesPerSec)
 	if n > x.spec.MaxSamples {
@@ -211,7 +211,7 @@ func (x *pairRun) checkBandwidth(b *probe.Bandwidth, left int64) error {
 // limitSlack is what goes beyond a limit of the rate: batches that were under way.
 const limitSlack = 128 << 20
 
-// checkLatency checks round trips, which had at most so many ns.
+// checkLatency checks round trips, which had at most most ns.
 func (x *pairRun) checkLatency(l *probe.Latency, most int64) error {
 	if l == nil {
 		return nil

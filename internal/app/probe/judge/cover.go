@@ -13,7 +13,7 @@ type covering struct {
 	least int       // no set is smaller than this
 }
 
-// The search gives up after so many steps, or this many sets.
+// The search gives up after this many steps, or this many sets.
 const (
 	coverSteps = 200_000
 	coverSets  = 2_000

@@ -12,7 +12,7 @@ func (c *trial) bandwidthSlow(i int) bool {
 	return c.reason(i, CodeBelowFail) || c.reason(i, CodeBelowWarn) || c.reason(i, CodeOutlier)
 }
 
-// askRates asks who makes pairs slow. Its evidence is every measurement that can be
+// askRates asks what makes pairs slow. Its evidence is every measurement that can be
 // believed, in rounds and alone.
 func (c *trial) askRates(isBad func(i int) bool) *question {
 	var bad []int
@@ -166,7 +166,7 @@ func (c *trial) manner(i int) [3]string {
 	return [3]string{string(res.Kind), res.Transport, res.Variant}
 }
 
-// askLatency asks who makes answers late, where rates are well. A round trip takes both
+// askLatency asks what makes answers late, where rates are fine. A round trip takes both
 // directions, so links are sought, not directions.
 func (c *trial) askLatency(isBad func(i int) bool) *question {
 	var bad []int

@@ -69,7 +69,7 @@ func (a *arenas) drop() error {
 	return errors.Join(errs...)
 }
 
-// fill faults in memory up to so many bytes, by as many goroutines as there are threads.
+// fill faults in memory up to want bytes, by as many goroutines as there are threads.
 // Before it has the least of them it goes on until hard, then until soft (on now, 0 never).
 func (x *arena) fill(threads int, least, want int64, now func() time.Duration, soft, hard time.Duration) {
 	mem, page := x.block.Bytes(), os.Getpagesize()

@@ -325,7 +325,7 @@ type thread struct {
 	at       int
 }
 
-// move loads so many bytes, or loads and stores half as many.
+// move loads size bytes, or loads and stores half as many.
 func (t *thread) move(ctx context.Context, size int64) (int64, error) {
 	left := size
 	for left > 0 && ctx.Err() == nil {
