@@ -77,7 +77,7 @@ type work struct {
 	wg   sync.WaitGroup
 }
 
-// queued is how many items may wait; then who brings them waits.
+// queued is how many items may wait; then the sources that bring them wait.
 const queued = 512
 
 func newWork(ctx context.Context, send func(tea.Msg)) *work {

@@ -81,7 +81,7 @@ func (n *nearEngine) must(read bool, offset, size int64) time.Duration {
 	return time.Since(start)
 }
 
-// rates moves batches of so many bytes with each engine in turn, and gives each
+// rates moves batches of that size with each engine in turn, and gives each
 // one's median, in bytes per second. The first batch does not count: connections
 // are made, and rates are learnt.
 func rates(rounds int, sizes []int64, engines []*nearEngine) []float64 {

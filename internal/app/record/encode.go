@@ -62,7 +62,7 @@ func (r *Record) Encode() ([]byte, error) {
 }
 
 // Decode reads what Encode writes and takes nothing in it on trust: sizes and counts are
-// bounded, texts by their length only, so that who draws them must make them printable. Keys
+// bounded, texts by their length only, so that whoever draws them must make them printable. Keys
 // that are not known are left out, and so is news of a kind that is not known: the record
 // then has none. Another major version is refused.
 func Decode(data []byte) (*Record, error) {

@@ -128,7 +128,7 @@ const (
 
 // DecodeEngine reads the topoctl.engine/v1 document that an agent answers and takes nothing
 // in it on trust: it is bounded, lists that are too long are cut and Notes say so, and no
-// figure is negative. Texts are bounded by their length only: who draws them must make them
+// figure is negative. Texts are bounded by their length only: whoever draws them must make them
 // printable.
 func DecodeEngine(data []byte) (*Engine, error) {
 	e, err := decodeEngine(data, false)

@@ -16,7 +16,7 @@ const Schema = "topoctl.record/v1"
 type Record struct {
 	Schema string `json:"schema"`
 	AtNS   int64  `json:"at_ns"` // since the feed began
-	// Source says who brings it: SourceHost, SourceCounters, SourceProbe, or "agent URL".
+	// Source says where it is from: SourceHost, SourceCounters, SourceProbe, or "agent URL".
 	Source   string           `json:"source"`
 	Start    *Start           `json:"start,omitempty"`
 	Topology *topo.Topology   `json:"topology,omitempty"`

@@ -38,7 +38,7 @@ type linkFaults struct {
 	cap     float64 // without faults
 	latency int64
 	now     []*Fault
-	// Errors until it had carried so many bytes, and for each byte since.
+	// Errors after carrying this many bytes, and again per byte from then on.
 	symbols, lost        float64
 	bytes                int64
 	symbolRate, lossRate float64

@@ -21,7 +21,7 @@ type Options struct {
 // mostLanes is how many lanes and places the table lists; the document has all.
 const mostLanes = 16
 
-// Text is the report for people. Names are printed as they are: who writes it to a
+// Text is the report for people. Names are printed as they are: whoever writes it to a
 // terminal makes it safe.
 func (r *Report) Text(o Options) string {
 	var b strings.Builder

@@ -40,7 +40,7 @@ func (l linear) StepNS(s compute.Step) int64 {
 	return ns
 }
 
-// wire moves one transfer after the other: ns for each so many bytes.
+// wire moves one transfer after the other: a fixed number of ns for each block of bytes.
 type wire struct {
 	c         *clock
 	ns, bytes int64

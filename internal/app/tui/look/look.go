@@ -61,7 +61,7 @@ func (l *Look) Paint(text string, s Style) string {
 	return code + text + reset
 }
 
-// Mark is what a style says in one character, for who sees no colour: "!" worth a look,
+// Mark is what a style says in one character, for terminals without colour: "!" worth a look,
 // "x" wrong, a blank else.
 func (l *Look) Mark(s Style) string {
 	switch s {
