@@ -1,16 +1,27 @@
 package live
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/app/cli/build"
 	"github.com/topoctl/topoctl/internal/app/cli/command"
 	"github.com/topoctl/topoctl/internal/app/observe"
+	"github.com/topoctl/topoctl/internal/app/record"
+	"github.com/topoctl/topoctl/internal/app/watch"
+	"github.com/topoctl/topoctl/internal/base/counters"
+	"github.com/topoctl/topoctl/internal/base/text"
+	"github.com/topoctl/topoctl/pathsel/doctor"
 )
 
 type watchOptions struct {
@@ -129,3 +140,187 @@ func (o *watchOptions) against(ctx context.Context) (*topo.Topology, error) {
 	}
 	return t, nil
 }
+
+// errChanged ends a watch that waits for a change.
+var errChanged = errors.New("something has changed")
+
+func runWatch(ctx context.Context, o *watchOptions) error {
+	baseline, err := o.against(ctx)
+	if err != nil {
+		return err
+	}
+	t, err := o.Load(ctx) // also so that a host that cannot be looked at is an error at once
+	if err != nil {
+		return err
+	}
+	w := watch.New(watch.Options{Baseline: baseline, BaselineName: o.baseline, Infos: o.infos})
+	p := watchPrinter{o: o}
+	if err := p.print(w.Topology(0, t)); err != nil || o.described() {
+		return errors.Join(err, command.Incomplete(t, false))
+	}
+	feed, stop, err := o.feed(t)
+	if err != nil {
+		return err
+	}
+	defer stop() //nolint:errcheck // files of /sys that were only read
+	limited, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if o.limit > 0 {
+		timed, end := context.WithTimeout(limited, o.limit)
+		defer end()
+		limited = timed
+	}
+	err = o.follow(limited, feed, w, &p)
+	switch {
+	case errors.Is(err, errChanged):
+		return command.ErrBad
+	case err != nil:
+		return err
+	case ctx.Err() != nil && (o.limit > 0 || o.exitOnChange): // stopped before it could answer
+		return ctx.Err()
+	}
+	return nil
+}
+
+// follow prints events until ctx ends or nobody reads them, which is no error, or something
+// goes wrong.
+func (o *watchOptions) follow(ctx context.Context, feed *observe.Feed, w *watch.Watch, p *watchPrinter) error {
+	ctx, cancel := context.WithCancel(ctx)
+	news, ended := make(chan *record.Record), make(chan error, 1)
+	var running sync.WaitGroup
+	running.Go(func() {
+		ended <- feed.Run(ctx, func(r *record.Record) {
+			select {
+			case news <- r:
+			case <-ctx.Done():
+			}
+		})
+	})
+	defer running.Wait()
+	defer cancel()
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	began, last := time.Now(), int64(0)
+	for {
+		var events []watch.Event
+		select {
+		case r := <-news:
+			last = max(last, r.AtNS)
+			events = step(w, last, r)
+		case <-tick.C:
+			if command.ReaderGone(o.Streams.Out) { // else nobody would notice before the next event
+				return nil
+			}
+			last = max(last, int64(time.Since(began)))
+			events = w.Tick(last)
+		case err := <-ended:
+			return err
+		case <-ctx.Done():
+			return nil
+		}
+		if err := p.print(events); err != nil {
+			return err
+		}
+		for i := range events {
+			if o.exitOnChange && events[i].Change() {
+				return errChanged
+			}
+		}
+	}
+}
+
+// step hands a record to a watch.
+func step(w *watch.Watch, at int64, r *record.Record) []watch.Event {
+	switch {
+	case r.Topology != nil:
+		return w.Topology(at, r.Topology)
+	case r.Counters != nil:
+		return w.Counters(at, r.Counters)
+	case r.State != nil:
+		return w.Source(at, r.Source, r.State.Status, r.State.Detail)
+	}
+	return nil
+}
+
+// feed looks at this host, of which the first topology is known already.
+func (o *watchOptions) feed(first *topo.Topology) (feed *observe.Feed, stop func() error, err error) {
+	var once sync.Once
+	fo := observe.Options{
+		Start: record.Start{Tool: build.Tool(), Host: "live"},
+		Discover: func(ctx context.Context) (t *topo.Topology, err error) {
+			once.Do(func() { t = first })
+			if t != nil {
+				return t, nil
+			}
+			return o.Find(ctx)
+		},
+		Watch: func(ctx context.Context, changed, note func(string)) error {
+			return discover.Watch(ctx, discover.WatchOptions{HostRoot: o.Globals.HostRoot, Note: note}, changed)
+		},
+		Agents: o.agents, Every: o.every, Interval: o.interval,
+	}
+	stop = func() error { return nil }
+	if o.interval > 0 {
+		s, err := discover.NewSampler(discover.Options{HostRoot: o.Globals.HostRoot, GPUs: o.GPUs, Now: o.Now()})
+		if err != nil {
+			return nil, nil, err
+		}
+		stop = s.Close
+		fo.Sample = func(ctx context.Context, t *topo.Topology, at time.Duration) (*counters.Sample, error) {
+			return s.Sample(ctx, t, at)
+		}
+	}
+	return observe.New(fo), stop, nil
+}
+
+// watchPrinter writes events as lines.
+type watchPrinter struct{ o *watchOptions }
+
+func (p *watchPrinter) print(events []watch.Event) error {
+	if len(events) == 0 {
+		return nil
+	}
+	var b bytes.Buffer
+	now := p.o.Now()
+	for i := range events {
+		e := &events[i]
+		if p.o.format == command.FormatText {
+			p.text(&b, now, e)
+			continue
+		}
+		e.Time = now.UTC().Format(time.RFC3339Nano)
+		line, err := command.JSONLine(e)
+		if err != nil {
+			return fmt.Errorf("watch: %w", err)
+		}
+		b.Write(line)
+	}
+	return command.Write(p.o.Streams.Out, b.Bytes())
+}
+
+// mostDetail is how many lines stand below an event for people.
+const mostDetail = 6
+
+// text is an event for people: one line, and what there is to know below it.
+func (p *watchPrinter) text(w io.Writer, now time.Time, e *watch.Event) {
+	severity := doctor.Severity(e.Severity)
+	label := severity.Label()
+	if p.o.color {
+		label = "\x1b[" + severityColors[severity] + "m" + label + "\x1b[0m"
+	}
+	what := string(e.Kind)
+	if e.Code != "" {
+		what += " " + e.Code
+	}
+	line := strings.TrimPrefix(e.Who()+": ", ": ") + e.Text
+	fmt.Fprintf(w, "%s %s %s  %s\n", now.Format(time.TimeOnly), label, text.Printable(what), text.Printable(line))
+	for i, d := range e.Detail {
+		if i == mostDetail && len(e.Detail) > mostDetail+1 {
+			fmt.Fprintf(w, "%14sand %d more (-o jsonl has them)\n", "", len(e.Detail)-i)
+			break
+		}
+		fmt.Fprintf(w, "%14s%s\n", "", text.Printable(d))
+	}
+}
+
+var severityColors = map[doctor.Severity]string{doctor.Error: "31", doctor.Warning: "33", doctor.Info: "36"}
