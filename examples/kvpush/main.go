@@ -1,7 +1,8 @@
-// Kvpush pushes a request's KV cache from a prefill to a decode process, layer by
-// layer. Each layer is one batch of pages, which lie wherever the page tables of
-// both sides say, and a notification that it is complete, so that decoding begins
-// while later layers are on their way. Without flags both run in one process:
+// Kvpush pushes a request's KV cache from a prefill process to a decode process,
+// layer by layer. Each layer is one batch of pages, placed by the page tables of the
+// two sides, and a notification that the layer is complete, so that decoding can
+// begin while later layers are still in flight. Without flags both roles run in one
+// process:
 //
 //	kvpush -decode 10.0.0.2:7411 -token-file token
 //	kvpush -prefill 10.0.0.2:7411 -token-file token
@@ -23,7 +24,7 @@ import (
 
 const (
 	pageBytes = 16 << 10
-	pool      = 512 // pages of each layer that a side has room for
+	pool      = 512 // pages that each side has room for in each layer
 )
 
 type options struct {
@@ -45,16 +46,16 @@ func main() {
 func run(ctx context.Context, args []string, out io.Writer) error {
 	var o options
 	f := flag.NewFlagSet("kvpush", flag.ContinueOnError)
-	f.StringVar(&o.decode, "decode", "", "be the decode process, at this address")
-	f.StringVar(&o.prefill, "prefill", "", "be the prefill process, for the decode process at this address")
-	token := f.String("token-file", "", "the file with the secret of both, 16 bytes or more; without it "+secret.Variable+" of the environment")
+	f.StringVar(&o.decode, "decode", "", "run the decode process, listening at this address")
+	f.StringVar(&o.prefill, "prefill", "", "run the prefill process, for the decode process at this address")
+	token := f.String("token-file", "", "file with the secret of both sides, at least 16 bytes; by default the environment variable "+secret.Variable)
 	f.IntVar(&o.layers, "layers", 32, "layers of the model")
-	f.IntVar(&o.pages, "pages", 256, "pages that the request has in each layer")
+	f.IntVar(&o.pages, "pages", 256, "pages of the request in each layer")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
 	if o.layers < 1 || o.pages < 1 || o.pages > pool {
-		return fmt.Errorf("want at least a layer, and 1 to %d pages", pool)
+		return fmt.Errorf("want at least one layer and 1 to %d pages", pool)
 	}
 	var err error
 	if o.token, err = secret.Read(*token); err != nil {
@@ -66,11 +67,11 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return decode(ctx, o, out)
 }
 
-// place is where a page of a layer begins in the region.
+// place returns the offset of a page of a layer in the region.
 func place(layer int, page uint32) int64 { return (int64(layer)*pool + int64(page)) * pageBytes }
 
-// table is where a side has put the request's pages. Here both sides know the
-// tables; a scheduler would send them with the request.
+// table returns the pages that a side has allocated for the request. Here both sides
+// know both tables; a scheduler would send them with the request.
 func table(seed uint64, pages int) []uint32 {
 	out := make([]uint32, pages)
 	for i, page := range rand.New(rand.NewPCG(seed, 0)).Perm(pool)[:pages] {
@@ -81,7 +82,7 @@ func table(seed uint64, pages int) []uint32 {
 
 const prefillSeed, decodeSeed = 1, 2
 
-// content stands for keys and values of a page.
+// content returns stand-in keys and values for a page.
 func content(layer, page int) []byte {
 	return bytes.Repeat(binary.BigEndian.AppendUint64(nil, uint64(layer)<<32|uint64(page)), pageBytes/8)
 }

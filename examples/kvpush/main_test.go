@@ -9,7 +9,7 @@ import (
 	"github.com/topoctl/topoctl/examples/internal/secret"
 )
 
-// output can be written to by both roles.
+// output is a buffer that both roles can write to.
 type output struct {
 	mu sync.Mutex
 	b  bytes.Buffer

@@ -13,7 +13,7 @@ import (
 	"github.com/topoctl/topoctl/engine/memory"
 )
 
-// prefill computes the cache and pushes it.
+// prefill computes the cache and pushes it to the decode process.
 func prefill(ctx context.Context, o options, out io.Writer) (err error) {
 	e, err := engine.New(ctx, engine.Options{Name: "prefill", Token: o.token})
 	if err != nil {
@@ -33,7 +33,7 @@ func prefill(ctx context.Context, o options, out io.Writer) (err error) {
 		return err
 	}
 	from, to := table(prefillSeed, o.pages), table(decodeSeed, o.pages)
-	for i := range o.layers * o.pages { // the model's work
+	for i := range o.layers * o.pages { // stands for computing the cache
 		copy(cache.Bytes()[place(i/o.pages, from[i%o.pages]):], content(i/o.pages, i%o.pages))
 	}
 	batches := make([]*engine.Batch, o.layers)
@@ -57,7 +57,7 @@ func prefill(ctx context.Context, o options, out io.Writer) (err error) {
 	return nil
 }
 
-// decode takes the layers as they become complete.
+// decode receives the layers and checks each one when it is complete.
 func decode(ctx context.Context, o options, out io.Writer) (err error) {
 	both := o.decode == ""
 	if both {

@@ -1,5 +1,5 @@
-// Memserver is a file server of memory: it loads files into regions, and clients
-// read them by name, without any work of the server.
+// Memserver serves files from memory: it loads them into regions, and clients read
+// them by name without involving the server's application.
 //
 //	memserver -listen 10.0.0.2:7411 -token-file token model.safetensors tokenizer.json
 //	memserver -peer 10.0.0.2:7411 -token-file token -get tokenizer.json > tokenizer.json
@@ -32,10 +32,10 @@ func main() {
 
 func run(ctx context.Context, args []string, out, notes io.Writer) error {
 	f := flag.NewFlagSet("memserver", flag.ContinueOnError)
-	listen := f.String("listen", "127.0.0.1:7411", "where to serve the files that are given")
-	file := f.String("token-file", "", "the file with the secret of both sides, 16 bytes or more; without it "+secret.Variable+" of the environment")
-	peer := f.String("peer", "", "the server's address: be a client")
-	get := f.String("get", "", "the file that the client writes to its output; none: list them")
+	listen := f.String("listen", "127.0.0.1:7411", "address at which to serve the given files")
+	file := f.String("token-file", "", "file with the secret of both sides, at least 16 bytes; by default the environment variable "+secret.Variable)
+	peer := f.String("peer", "", "address of the server; run as a client")
+	get := f.String("get", "", "file that the client writes to its output; by default it lists the files")
 	f.SetOutput(notes)
 	if err := f.Parse(args); err != nil {
 		return err
@@ -72,7 +72,7 @@ func serve(ctx context.Context, listen string, token []byte, files []string, not
 	return nil
 }
 
-// load reads a file into a region of its name.
+// load reads a file into a region named after it.
 func load(e *engine.Engine, file string, notes io.Writer) error {
 	f, err := os.Open(file)
 	if err != nil {
@@ -122,7 +122,7 @@ func client(ctx context.Context, address string, token []byte, name string, out 
 	if err != nil {
 		return err
 	}
-	// A remote region is an io.ReaderAt, so that whatever reads files can read it.
+	// A remote region is an io.ReaderAt, so anything that reads files can read it.
 	// The buffer is large because each read is a round trip.
 	_, err = io.CopyBuffer(struct{ io.Writer }{out}, io.NewSectionReader(r, 0, r.Size()), make([]byte, 4<<20))
 	return err

@@ -1,5 +1,5 @@
-// Package secret reads the secret that both sides of an example share. It never is an
-// argument: everybody on a host sees those.
+// Package secret reads the secret that both sides of an example share. It is never an
+// argument, because every user of a host can see those.
 package secret
 
 import (
@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// Variable is the environment variable that holds the secret where no file does.
+// Variable is the environment variable that holds the secret if there is no file.
 const Variable = "TOPOCTL_TOKEN"
 
-// Read gives the first line of a file; without one, the variable's value, which may be
-// empty: then engines serve their own host only.
+// Read returns the first line of a file or, without a file, the variable's value. If that
+// is empty, engines serve only their own host.
 func Read(file string) ([]byte, error) {
 	text := os.Getenv(Variable)
 	if file != "" {
