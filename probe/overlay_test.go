@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/probe"

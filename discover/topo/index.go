@@ -156,19 +156,32 @@ func node[T any](x *Index, id ID) *T {
 	return n
 }
 
-// Nodes by their ID; nil where there is none of that kind.
-func (x *Index) Package(id ID) *Package       { return node[Package](x, id) }
-func (x *Index) NUMANode(id ID) *NUMANode     { return node[NUMANode](x, id) }
-func (x *Index) HostBridge(id ID) *HostBridge { return node[HostBridge](x, id) }
-func (x *Index) PCIDevice(id ID) *PCIDevice   { return node[PCIDevice](x, id) }
-func (x *Index) Switch(id ID) *Switch         { return node[Switch](x, id) }
-func (x *Index) GPU(id ID) *GPU               { return node[GPU](x, id) }
-func (x *Index) NIC(id ID) *NIC               { return node[NIC](x, id) }
+// NUMANode is the NUMA node of an ID, nil for an ID that is none.
+func (x *Index) NUMANode(id ID) *NUMANode { return node[NUMANode](x, id) }
+
+// PCIDevice is the PCI function of an ID, nil for an ID that is none.
+func (x *Index) PCIDevice(id ID) *PCIDevice { return node[PCIDevice](x, id) }
+
+// Switch is the PCIe switch of an ID, nil for an ID that is none.
+func (x *Index) Switch(id ID) *Switch { return node[Switch](x, id) }
+
+// GPU is the GPU of an ID, nil for an ID that is none.
+func (x *Index) GPU(id ID) *GPU { return node[GPU](x, id) }
+
+// RDMADevice is the RDMA device of an ID, nil for an ID that is none.
 func (x *Index) RDMADevice(id ID) *RDMADevice { return node[RDMADevice](x, id) }
-func (x *Index) Port(id ID) *Port             { return node[Port](x, id) }
-func (x *Index) Netdev(id ID) *Netdev         { return node[Netdev](x, id) }
-func (x *Index) NVMe(id ID) *NVMe             { return node[NVMe](x, id) }
-func (x *Index) NVSwitch(id ID) *NVSwitch     { return node[NVSwitch](x, id) }
+
+// Port is the port of an RDMA device of an ID, nil for an ID that is none.
+func (x *Index) Port(id ID) *Port { return node[Port](x, id) }
+
+// Netdev is the network interface of an ID, nil for an ID that is none.
+func (x *Index) Netdev(id ID) *Netdev { return node[Netdev](x, id) }
+
+// NVMe is the NVMe controller of an ID, nil for an ID that is none.
+func (x *Index) NVMe(id ID) *NVMe { return node[NVMe](x, id) }
+
+// NVSwitch is the NVSwitch of an ID, nil for an ID that is none.
+func (x *Index) NVSwitch(id ID) *NVSwitch { return node[NVSwitch](x, id) }
 
 // GPUAt is the GPU at a PCI address.
 func (x *Index) GPUAt(at BDF) *GPU { return x.gpus[at] }

@@ -29,7 +29,7 @@ nic 14:00.2 < 12:01.0 mlx5_2 numa0 vf=14:00.1
 	if r := x.RDMADevice("rdma:mlx5_1"); r == nil || len(x.Ports(r.ID)) != 1 || x.Ports(r.ID)[0] != x.Port("port:mlx5_1/1") || !slices.Equal(x.On(r.PCI).RDMADevices, []*topo.RDMADevice{r}) {
 		t.Errorf("mlx5_1 is %v", r)
 	}
-	if n := x.NICOf(pci("14:00.1")); n == nil || n != x.NICOf(pci("14:00.0")) || n != x.NIC("nic:0000:14:00") || x.NICOf(pci("14:00.2")) == n {
+	if n := x.NICOf(pci("14:00.1")); n == nil || n != x.NICOf(pci("14:00.0")) || x.Node("nic:0000:14:00") != any(n) || x.NICOf(pci("14:00.2")) == n {
 		t.Errorf("14:00.1 is on %v", n)
 	}
 	if vfs := x.VFs(pci("14:00.1")); len(vfs) != 1 || vfs[0].ID != pci("14:00.2") {
@@ -75,11 +75,11 @@ func TestIndexFindsEveryNode(t *testing.T) {
 		topology := build(t, drawMachine(rt))
 		x := topo.NewIndex(topology)
 		found(rt, topology.NUMANodes, x.NUMANode, func(n *topo.NUMANode) topo.ID { return n.ID })
-		found(rt, topology.HostBridges, x.HostBridge, func(n *topo.HostBridge) topo.ID { return n.ID })
+		found(rt, topology.HostBridges, func(id topo.ID) *topo.HostBridge { n, _ := x.Node(id).(*topo.HostBridge); return n }, func(n *topo.HostBridge) topo.ID { return n.ID })
 		found(rt, topology.PCIDevices, x.PCIDevice, func(n *topo.PCIDevice) topo.ID { return n.ID })
 		found(rt, topology.Switches, x.Switch, func(n *topo.Switch) topo.ID { return n.ID })
 		found(rt, topology.GPUs, x.GPU, func(n *topo.GPU) topo.ID { return n.ID })
-		found(rt, topology.NICs, x.NIC, func(n *topo.NIC) topo.ID { return n.ID })
+		found(rt, topology.NICs, func(id topo.ID) *topo.NIC { n, _ := x.Node(id).(*topo.NIC); return n }, func(n *topo.NIC) topo.ID { return n.ID })
 		found(rt, topology.RDMADevices, x.RDMADevice, func(n *topo.RDMADevice) topo.ID { return n.ID })
 		found(rt, topology.Ports, x.Port, func(n *topo.Port) topo.ID { return n.ID })
 		found(rt, topology.Links, x.Link, func(l *topo.Link) topo.LinkID { return l.ID })
@@ -129,7 +129,7 @@ func TestIndexOfNonsense(t *testing.T) {
 	if g := x.GPU("gpu"); g == nil || g.Index != 0 || len(x.On("").GPUs) != 2 {
 		t.Errorf("gpu is %v", g)
 	}
-	if x.NIC("a") != nil || x.PCIDevice("a") == nil {
+	if x.PCIDevice("a") == nil || x.Node("a") != any(x.PCIDevice("a")) {
 		t.Error("the function has another node's ID")
 	}
 	for _, id := range []topo.ID{"a", "b", "c", "d", "hb", "", "none"} {

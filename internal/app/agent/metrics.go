@@ -61,7 +61,7 @@ func peerMetrics(x *promtext.Text, p *engine.PeerStats) {
 	if p.RoundTripNS > 0 {
 		x.Add("topoctl_engine_peer_round_trip_seconds", promtext.Gauge, "The smallest round trip of late.", promtext.Float(float64(p.RoundTripNS)/1e9), "peer", p.Name)
 	}
-	x.Add("topoctl_engine_peer_batches", promtext.Gauge, "Batches that are running.", promtext.Int(int64(p.Batches)), "peer", p.Name)
+	x.Add("topoctl_engine_peer_batches", promtext.Gauge, "Batches that are running.", promtext.Int(p.Batches), "peer", p.Name)
 	x.Add("topoctl_engine_peer_quarantined_ranges", promtext.Gauge, "Ranges of the peer's memory in which bytes may still land.", promtext.Int(int64(p.Quarantined)), "peer", p.Name)
 }
 

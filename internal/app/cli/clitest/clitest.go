@@ -28,6 +28,7 @@ type Fake struct {
 	Environ        map[string]string
 }
 
+// New is a Fake without a terminal.
 func New() *Fake {
 	f := &Fake{Environ: map[string]string{}}
 	f.Streams = command.Streams{In: strings.NewReader(""), Out: &f.Stdout, Err: &f.Stderr, Getenv: func(k string) string { return f.Environ[k] }}

@@ -13,6 +13,7 @@ import (
 // Completer offers the values of a flag to the shell.
 type Completer = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective)
 
+// Words offers the words of a list.
 func Words(list ...string) Completer {
 	return func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return list, cobra.ShellCompDirectiveNoFileComp

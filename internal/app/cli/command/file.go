@@ -156,6 +156,7 @@ func readFile(name string, r io.Reader) ([]byte, error) {
 	return data, nil
 }
 
+// OpenError is the error of a file that could not be opened, with advice.
 func OpenError(name string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s: no such file%w", name, quiet{err})

@@ -29,6 +29,7 @@ type Host struct {
 	Sources []string
 }
 
+// Host is a choice of the machine to look at, for a command to register its flags on.
 func (f *Env) Host() *Host {
 	return &Host{Streams: f.Streams, GPUs: f.GPUs, Now: f.Now}
 }

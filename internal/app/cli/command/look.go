@@ -28,9 +28,12 @@ const (
 	allCodes = "|" + Plain + "|" + Strong + "|" + Faint + "|" + Good + "|" + Caution + "|" + Bad + "|"
 )
 
-// Mark begins and markEnd ends a colour in text that is not printed yet. Both are
+// Mark begins and MarkEnd ends a colour in text that is not printed yet. Both are
 // bytes that no UTF-8 text has.
-const Mark, MarkEnd = "\xff", "\xfe"
+const (
+	Mark    = "\xff"
+	MarkEnd = "\xfe"
+)
 
 // Paint colours a piece of text; finish puts in the terminal's codes.
 func (l *Look) Paint(text, code string) string {
@@ -107,4 +110,5 @@ func (l *Look) Listing(rows []Row) string {
 	return b.String()
 }
 
+// ClearLine begins a terminal's line anew.
 const ClearLine = "\r\x1b[K"

@@ -23,12 +23,14 @@ type Measured struct {
 	Found      string // what the report calls this host
 }
 
+// Add registers the flags.
 func (m *Measured) Add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&m.File, "probe", "", "start from the rates in `FILE`, a report of \"topoctl probe\"")
 	cmd.Flags().StringVar(&m.host, "probe-host", "", "with --probe: this host is `NAME` in the report (default: the one that is built like it, and has its name)")
 	Offer(cmd, map[string]Completer{"probe-host": Words()})
 }
 
+// Check refuses values that cannot be meant.
 func (m *Measured) Check(cmd *cobra.Command) error {
 	if err := NotEmpty(cmd, "probe", "probe-host"); err != nil {
 		return err

@@ -129,6 +129,7 @@ type Table struct {
 	rows [][]string
 }
 
+// Add adds a row, whose cells may be foreign text.
 func (t *Table) Add(cells ...string) {
 	for i, c := range cells {
 		cells[i] = text.Printable(c)
@@ -136,6 +137,7 @@ func (t *Table) Add(cells ...string) {
 	t.rows = append(t.rows, cells)
 }
 
+// Print writes the table.
 func (t *Table) Print(s Streams) error {
 	var out bytes.Buffer
 	if !s.OutTTY {

@@ -185,6 +185,7 @@ func Either(names []string) string {
 	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
 
+// Color says whether output is coloured.
 func (f *Env) Color() bool { return f.Streams.color(f.Globals.color, f.Globals.noColor) }
 
 // NoArgs refuses arguments: what a command looks at is said by flags.

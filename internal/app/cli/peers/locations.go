@@ -10,6 +10,7 @@ import (
 	"github.com/topoctl/topoctl/pathsel"
 )
 
+// UnknownLocation adds to an error about a location those that there are.
 func UnknownLocation(err error, known []pathsel.Location) error {
 	var names []string
 	for _, l := range known {

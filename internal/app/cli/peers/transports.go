@@ -18,7 +18,7 @@ import (
 	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
-// The names of transports, in the order in which engines prefer them.
+// TransportNames are the names of transports, in the order in which engines prefer them.
 var TransportNames = []string{"shm", "rdma", "tcp"}
 
 // RDMA are the flags of RDMA's settings; those that are not given are RDMA's own
@@ -31,6 +31,7 @@ type RDMA struct {
 // Unset stands for a setting that is not given.
 const Unset = -1
 
+// Add registers the flags.
 func (r *RDMA) Add(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.StringSliceVar(&r.devices, "rdma-device", nil, "use only RDMA device `NAME`, such as mlx5_0; repeatable")

@@ -19,6 +19,7 @@ import (
 	"github.com/topoctl/topoctl/pathsel"
 )
 
+// BenchOptions are the flags of topoctl bench.
 type BenchOptions struct {
 	*command.Host
 	format    string

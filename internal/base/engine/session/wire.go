@@ -54,7 +54,7 @@ const (
 
 var errMalformed = errors.New("malformed packet")
 
-// ErrNotEngine: what answers is no engine.
+// ErrNotEngine says that something answers that is not an engine.
 var ErrNotEngine = fmt.Errorf("%w: not a topoctl engine", errMalformed)
 
 // hello opens every connection.

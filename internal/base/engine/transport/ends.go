@@ -102,9 +102,10 @@ func (e *Ends[A, P]) Find(k ConnKey) (p P, ok bool) {
 // All are the ends that are open.
 func (e *Ends[A, P]) All() iter.Seq2[ConnKey, P] { return maps.All(e.open) }
 
-// Len is how many connections are expected and open, and OfSession how many of one
-// session are either.
+// Len is how many connections are expected, and how many are open.
 func (e *Ends[A, P]) Len() (expected, open int) { return len(e.expected), len(e.open) }
+
+// OfSession is how many connections of a session are expected or open.
 func (e *Ends[A, P]) OfSession(s SessionID) int { return e.sessions[s] }
 
 // Leave has a connection never let in from now on, and gives its end where it is open:

@@ -279,8 +279,8 @@ func number(to *int, lo, hi int) option {
 	})
 }
 
-func maybeNumber(to **int, lo, hi int) option {
-	return maybe(to, func(n *int) option { return number(n, lo, hi) })
+func maybeNumber(to **int, most int) option {
+	return maybe(to, func(n *int) option { return number(n, 0, most) })
 }
 
 // numberOr is a decimal number up to most, or one word, as it stands.

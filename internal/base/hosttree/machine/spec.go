@@ -129,7 +129,7 @@ type cpu struct {
 
 func (c *cpu) options() options {
 	return options{
-		"vendor": text(&c.vendor), "family": maybeNumber(&c.family, 0, 1<<16), "model": maybeNumber(&c.model, 0, 1<<16),
+		"vendor": text(&c.vendor), "family": maybeNumber(&c.family, 1<<16), "model": maybeNumber(&c.model, 1<<16),
 		"name": text(&c.name), "threads": number(&c.threads, 1, 8), "siblings": oneOf(&c.siblings, "split", "adjacent"),
 	}
 }
@@ -292,7 +292,7 @@ func (g *gpu) options() options {
 	return options{
 		"uuid": serial(&g.uuid), "serial": serial(&g.serial), "nvml-index": number(&g.index, 0, maxFunctions), "minor": number(&g.minor, 0, maxFunctions),
 		"nvlink": number(&g.nvlink, 0, 64), "c2c": number(&g.c2c, 0, 64), "c2c-rate": rate(&g.c2cRate),
-		"memory-numa": maybeNumber(&g.memoryNUMA, 0, maxNUMA-1), "mig": repeated(&g.mig, profile),
+		"memory-numa": maybeNumber(&g.memoryNUMA, maxNUMA-1), "mig": repeated(&g.mig, profile),
 	}
 }
 
@@ -328,7 +328,7 @@ func (n *nic) options(domain uint32) options {
 		"sm-lid": number(&n.smLID, 0, 65535), "ip": repeated(&n.ips, prefix), "mac": matching(&n.mac, macForm, "six bytes as a0:88:c2:00:00:01"),
 		"guid": matching(&n.guid, guidForm, "four groups as a088:c203:0000:0001"), "mtu": number(&n.mtu, 68, 65535),
 		"ndev": name(&n.ndev), "gids": number(&n.gids, 0, maxGIDs), "pkeys": pkeys(&n.pkeys), "tc": numberOr(&n.tc, "unset", 255),
-		"sriov": maybeNumber(&n.sriov, 0, 255), "phys-port": text(&n.physPort), "phys-switch": text(&n.physSwitch),
+		"sriov": maybeNumber(&n.sriov, 255), "phys-port": text(&n.physPort), "phys-switch": text(&n.physSwitch),
 		"vf-of": maybe(&n.vfOf, func(b *topo.BDF) option { return address(b, domain, "an address as 18:00.0") }),
 		"fw":    text(&n.fw), "board": text(&n.board),
 	}
