@@ -14,7 +14,8 @@ import (
 )
 
 // laneColumns are the columns of lanes. Names are worth more than a column that the detail
-// has, too, and so are those of peers where there are several.
+// has, too, and so are those of peers where there are several: the lane is the first column and
+// the peer the last.
 func laneColumns(b *block) func(w int) []pane.Column {
 	columns := slices.Clone(columnsOfLanes)
 	for _, l := range b.engine.Lanes {
