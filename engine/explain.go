@@ -324,7 +324,7 @@ func (p *Peer) Explain(src, dst pathsel.Location) (*Explanation, error) {
 	return x, nil
 }
 
-// routeRecord is what is decided for a route, with the shares of so many bytes.
+// routeRecord is what is decided for a route, with its lanes' shares of a transfer of that many bytes.
 func (p *Peer) routeRecord(r *route, bytes int64, health map[*lane]LaneStats) RouteRecord {
 	p.mu.RLock()
 	groups := r.groups

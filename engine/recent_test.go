@@ -12,7 +12,7 @@ import (
 	"github.com/topoctl/topoctl/internal/base/engine/transport/fake"
 )
 
-// The latest batches are told of: those that run first, and failures are not pushed out by
+// The latest batches are listed: those that run first, and failures are not pushed out by
 // the many that work.
 func TestRecent(t *testing.T) {
 	checkLeaks(t)

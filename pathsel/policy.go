@@ -164,7 +164,7 @@ func (v *view) helps(i int, slice Slice) bool {
 }
 
 // end is when the healthy lanes up to a tier, one left out, would be done with
-// so many bytes if they shared them perfectly, and when the first of them would
+// that many bytes if they shared them perfectly, and when the first of them would
 // be done with one slice; both in nanoseconds, the largest number without lanes.
 func (v *view) end(remaining, slice int64, tier, without int) (all, one int64) {
 	one = math.MaxInt64

@@ -36,7 +36,7 @@ const (
 type Event struct {
 	Schema   string  `json:"schema"`
 	AtNS     int64   `json:"at_ns"`          // since the watch began
-	Time     string  `json:"time,omitempty"` // RFC 3339, UTC; set by who has a clock
+	Time     string  `json:"time,omitempty"` // RFC 3339, UTC; set by whoever has a clock
 	Kind     Kind    `json:"event"`
 	Severity string  `json:"severity"`          // "error", "warning", "info", as the doctor's
 	Subject  topo.ID `json:"subject,omitempty"` // the device; "" the host
@@ -82,6 +82,6 @@ func (e *Event) Who() string {
 	return text.List(names, mostNamed)
 }
 
-// Change says whether an event tells that something is otherwise than it was: not the start,
+// Change says whether an event says that something has changed: not the start,
 // and not what was so from the start.
 func (e *Event) Change() bool { return e.Kind != Started && !e.Initial }

@@ -395,7 +395,7 @@ func (r *kvReplayRun) needs() string {
 	return "the longest request needs " + strings.Join(out, " and ")
 }
 
-// mebibytes are those that hold so many bytes.
+// mebibytes is the number of MiB that hold that many bytes.
 func mebibytes(n int64) int64 { return (n + 1<<20 - 1) >> 20 }
 
 // serving is the serving system. How many pages there are is found out when there is memory.
@@ -521,7 +521,7 @@ func (o *kvReplayOptions) regionsAt(ctx context.Context, e *engine.Engine, addre
 	return out, nil
 }
 
-// pagesIn is how many pages an instance has whose regions have at least so many bytes; of regions
+// pagesIn is how many pages an instance has whose regions have at least that many bytes; of regions
 // that are larger than any run can use, a part is used.
 func (o *kvReplayOptions) pagesIn(s kvlayout.Side, regions int, size int64, flag string) (int, error) {
 	page, err := replay.RegionBytes(o.model, s, 1)

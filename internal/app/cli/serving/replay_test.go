@@ -125,7 +125,7 @@ func TestKVReplayLosesPeer(t *testing.T) {
 	}
 }
 
-// whenWritten does something once an engine has been written more than so many bytes. What it
+// whenWritten does something once an engine has been written more than a number of bytes. What it
 // returns ends the waiting.
 func whenWritten(e *engine.Engine, bytes int64, do func()) (ended func()) {
 	over, done := make(chan struct{}), make(chan struct{})

@@ -141,7 +141,7 @@ func (r *Route) backlog(class Priority) int64 {
 	return r.queued[High]
 }
 
-// deserves is how many lanes so many bytes are worth on a route's best group: at the
+// deserves is how many lanes a given number of bytes is worth on a route's best group: at the
 // rates that they promise, or at those that were measured where these are lower.
 func (c *Core) deserves(r *Route, bytes int64) int {
 	g := &r.groups[r.cur]
