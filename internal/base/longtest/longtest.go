@@ -3,10 +3,25 @@
 // it takes all. Only tests import it.
 package longtest
 
-import "os"
+import (
+	"flag"
+	"os"
+	"testing"
+)
 
 // On says whether tests take the time for all of their cases.
 func On() bool { return os.Getenv("TOPOCTL_TESTS") == "long" }
+
+// Main runs the tests of a package whose properties are dear: in an ordinary run rapid draws 25
+// cases for each and not 100. A -rapid.checks on the command line stands. It does not return.
+func Main(m *testing.M) {
+	if !On() && flag.Lookup("rapid.checks") != nil {
+		if err := flag.Set("rapid.checks", "25"); err != nil {
+			panic(err)
+		}
+	}
+	os.Exit(m.Run())
+}
 
 // Sample is all cases where tests are long, else at most most of them, evenly spread, the first
 // one included.
