@@ -102,18 +102,18 @@ func (r *runner) open(round []int) []int {
 
 // rounds runs the rounds of the plan, in their order.
 func (r *runner) rounds(ctx context.Context) {
-	var todo [][]int
+	var pending [][]int
 	p := Progress{Total: r.report.Plan.Pairs}
 	for n, round := range r.o.Plan.Rounds {
 		open := r.open(round)
 		if len(open) > 0 {
 			p.Rounds++
 		}
-		todo = append(todo, open)
+		pending = append(pending, open)
 		p.Done += len(round) - len(open)
 		r.round = max(r.round, n+1)
 	}
-	for n, open := range todo {
+	for n, open := range pending {
 		if len(open) == 0 {
 			continue
 		}
