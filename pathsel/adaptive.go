@@ -46,7 +46,7 @@ func (p *Picker) Prepare(states LaneStates) {
 // lane counts as sick.
 func (p *Picker) Prepared(slice Slice, states LaneStates) int {
 	if p.other != nil {
-		return p.other.pick(p.set, slice, states)
+		return p.other.pick(p.set, &slice, &states)
 	}
 	return p.adaptive(slice, &states)
 }
@@ -56,6 +56,9 @@ func (p *Picker) Prepared(slice Slice, states LaneStates) int {
 // all lanes together would be done. It is asked like Prepared, where that had no answer
 // before; only Adaptive ever says so.
 func (p *Picker) Another(lane int, slice *Slice, states *LaneStates) bool {
+	if len(p.takerOf) == 0 {
+		p.placeTakers()
+	}
 	if lane >= len(p.takerOf) || p.takerOf[lane] == 0 {
 		return false
 	}
@@ -71,13 +74,21 @@ func (p *Picker) Another(lane int, slice *Slice, states *LaneStates) bool {
 	return start+t.takesFor(slice.Bytes) <= float64(slice.Remaining)/p.sum
 }
 
+// placeTakers finds the takers' places by lane.
+func (p *Picker) placeTakers() {
+	if p.takerOf == nil {
+		p.takerOf = make([]int32, 0, len(p.set.Lanes))
+	}
+	p.takerOf = p.takerOf[:cap(p.takerOf)]
+	clear(p.takerOf)
+	for k := range p.takers {
+		p.takerOf[p.takers[k].lane] = int32(k + 1)
+	}
+}
+
 func (p *Picker) prepare(st *LaneStates) {
 	v := p.set.look(st)
-	p.takers, p.nearest, p.sum = p.takers[:0], p.set.tiers, 0
-	if p.takerOf == nil {
-		p.takerOf = make([]int32, len(p.set.Lanes))
-	}
-	clear(p.takerOf)
+	p.takers, p.takerOf, p.nearest, p.sum = p.takers[:0], p.takerOf[:0], p.set.tiers, 0
 	for k := range v.n {
 		i := v.at(k)
 		l, health, rate := &p.set.Lanes[i], v.lane(i).Health, v.rate(i)
@@ -98,7 +109,6 @@ func (p *Picker) prepare(st *LaneStates) {
 			p.sum += rate
 		}
 		p.takers = append(p.takers, t)
-		p.takerOf[i] = int32(len(p.takers))
 	}
 	p.counting = v.counting
 }

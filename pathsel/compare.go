@@ -5,33 +5,43 @@ import (
 	"math/rand/v2"
 )
 
-// comparison is a policy that is there to compare Adaptive with.
-type comparison interface {
-	// pick is Picker.Pick.
-	pick(s *LaneSet, slice Slice, st LaneStates) int
+// comparison is one of the policies that are there to compare Adaptive with, and
+// what it remembers from one slice to the next.
+type comparison struct {
+	policy Policy
+	seed   uint64
+	random rand.PCG
+	turn   int   // of RoundRobin: the lane that is asked first
+	misses int64 // of Mooncake
 }
 
 // comparison starts a policy; nil is Adaptive.
-func (s *LaneSet) comparison(policy Policy, seed uint64) comparison {
+func (s *LaneSet) comparison(policy Policy, seed uint64) *comparison {
 	switch policy {
-	case RoundRobin:
-		return &roundRobin{}
-	case Random:
-		p := &random{}
-		p.state.Seed(seed, 0)
-		return p
-	case First:
-		return first{}
-	case Mooncake:
-		return &mooncake{seed: seed}
+	case RoundRobin, Random, First, Mooncake:
+		c := &comparison{policy: policy, seed: seed}
+		c.random.Seed(seed, 0)
+		return c
 	}
 	return nil
 }
 
-// first takes the first lane that may be used; without room there it waits.
-type first struct{}
+// pick is Picker.Pick. It switches where an interface could call: what is passed by
+// reference to an interface is allocated for each slice.
+func (c *comparison) pick(s *LaneSet, slice *Slice, st *LaneStates) int {
+	switch c.policy {
+	case RoundRobin:
+		return c.inTurn(s, slice, st)
+	case Random:
+		return c.atRandom(s, slice, st)
+	case First:
+		return s.first(slice, st)
+	}
+	return c.mooncake(s, slice, st)
+}
 
-func (first) pick(s *LaneSet, slice Slice, st LaneStates) int {
+// first is the first lane that may be used; without room there it waits.
+func (s *LaneSet) first(slice *Slice, st *LaneStates) int {
 	for i := range s.Lanes {
 		if l := st.lane(i); l.open() {
 			if l.room(slice.Bytes) {
@@ -54,26 +64,22 @@ func (s *LaneSet) takers(st *LaneStates) int {
 	return len(s.Lanes)
 }
 
-// roundRobin takes the lanes in turn.
-type roundRobin struct{ turn int }
-
-func (p *roundRobin) pick(s *LaneSet, slice Slice, st LaneStates) int {
-	n := s.takers(&st)
+// inTurn takes the lanes in turn.
+func (c *comparison) inTurn(s *LaneSet, slice *Slice, st *LaneStates) int {
+	n := s.takers(st)
 	for k := range n {
-		i := (p.turn + k) % n
+		i := (c.turn + k) % n
 		if l := st.lane(i); l.open() && l.room(slice.Bytes) {
-			p.turn = i + 1
+			c.turn = i + 1
 			return i
 		}
 	}
 	return NoLane
 }
 
-// random takes any of the lanes that have room.
-type random struct{ state rand.PCG }
-
-func (p *random) pick(s *LaneSet, slice Slice, st LaneStates) int {
-	n, ready := s.takers(&st), 0
+// atRandom takes any of the lanes that have room.
+func (c *comparison) atRandom(s *LaneSet, slice *Slice, st *LaneStates) int {
+	n, ready := s.takers(st), 0
 	for i := range n {
 		if l := st.lane(i); l.open() && l.room(slice.Bytes) {
 			ready++
@@ -82,7 +88,7 @@ func (p *random) pick(s *LaneSet, slice Slice, st LaneStates) int {
 	if ready == 0 {
 		return NoLane
 	}
-	k := below(p.state.Uint64(), ready)
+	k := below(c.random.Uint64(), ready)
 	for i := range n {
 		if l := st.lane(i); l.open() && l.room(slice.Bytes) {
 			if k == 0 {
@@ -108,19 +114,14 @@ func below(random uint64, n int) int {
 // preferred and then the available ones, round and round. Windows are no
 // matter to it: the caller keeps slices that a lane has no room for. Where theirs
 // would fail for want of a path or on a sick lane, the walk goes on here.
-type mooncake struct {
-	seed   uint64
-	misses int64
-}
-
-func (p *mooncake) pick(s *LaneSet, slice Slice, st LaneStates) int {
+func (c *comparison) mooncake(s *LaneSet, slice *Slice, st *LaneStates) int {
 	if len(s.Lanes) == 0 {
 		return NoLane
 	}
 	var draw rand.PCG
-	draw.Seed(p.seed^slice.Request, 1)
+	draw.Seed(c.seed^slice.Request, 1)
 	local := below(draw.Uint64(), s.fromHere.preferred)
-	draw.Seed(p.seed^slice.Request, 2+uint64(slice.Index))
+	draw.Seed(c.seed^slice.Request, 2+uint64(slice.Index))
 	remote := below(draw.Uint64(), s.fromThere.preferred)
 	for tried := range s.fromHere.ports + 1 {
 		if tried > 0 { // no remote port was any good
@@ -132,7 +133,7 @@ func (p *mooncake) pick(s *LaneSet, slice Slice, st LaneStates) int {
 			}
 			i := int(s.at[local*s.fromThere.ports+remote])
 			if i < 0 {
-				p.misses++
+				c.misses++
 				continue
 			}
 			if l := st.lane(i); l.open() {

@@ -64,12 +64,12 @@ const NoLane = -1
 // (a turn, a random state) and belongs to one goroutine at a time.
 type Picker struct {
 	set   *LaneSet
-	other comparison // nil: Adaptive
+	other *comparison // nil: Adaptive
 
 	// What Prepare found: see there.
 	counting counting
 	takers   []taker
-	takerOf  []int32 // the place in takers of each lane and 1 more, 0 none
+	takerOf  []int32 // the place in takers of each lane and 1 more, 0 none; empty until Another is asked
 	nearest  int     // tier of the nearest healthy lane, the number of tiers without any
 	sum      float64 // rates of the healthy lanes, bytes per second
 }
@@ -86,18 +86,21 @@ func (p *Picker) Adapts() bool { return p.other == nil }
 // Misses counts the pairs of ports that Mooncake drew and that cannot reach each
 // other: there such a slice fails and is tried again.
 func (p *Picker) Misses() int64 {
-	if m, ok := p.other.(*mooncake); ok {
-		return m.misses
+	if p.other == nil {
+		return 0
 	}
-	return 0
+	return p.other.misses
 }
 
 // Pick gives the lane for a slice, a place in LaneSet.Lanes, or NoLane: then ask
 // again when a slice completes or a lane gets well. Where a lane is healthy and
 // idle and no other has anything to do, there is always an answer.
 func (p *Picker) Pick(slice Slice, states LaneStates) int {
-	p.Prepare(states)
-	return p.Prepared(slice, states)
+	if p.other != nil {
+		return p.other.pick(p.set, &slice, &states)
+	}
+	p.prepare(&states)
+	return p.adaptive(slice, &states)
 }
 
 // room says whether a lane's window has room for a slice.
