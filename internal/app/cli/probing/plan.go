@@ -69,14 +69,7 @@ func documentOf(p *plan.Plan, spec probe.Spec) *planDoc {
 		}
 	}
 	for _, r := range p.Pairs.Rejected {
-		name := r.From
-		if r.To != "" {
-			name += ">" + r.To
-		}
-		if r.Example != "" {
-			name += " " + r.Example
-		}
-		d.Rejected = append(d.Rejected, planWaived{Pair: name, Pairs: r.Pairs, Code: string(r.Reason.Code), Reason: r.Reason.Text})
+		d.Rejected = append(d.Rejected, planWaived{Pair: r.Name(), Pairs: r.Pairs, Code: string(r.Reason.Code), Reason: r.Reason.Text})
 	}
 	return d
 }

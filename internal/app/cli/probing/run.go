@@ -82,7 +82,7 @@ func (o *measuring) measure(ctx context.Context, p *plan.Plan, prober proberun.P
 // options say how a plan is carried out.
 func (o *measuring) options(p *plan.Plan, prober proberun.Prober, hosts func() []probe.Host) proberun.Options {
 	began := time.Now()
-	return proberun.Options{Tool: build.Tool(), Plan: p, Prober: prober, Spec: o.spec, Rules: o.rules, Now: o.Now,
+	return proberun.Options{Tool: build.Tool(), Plan: p, Prober: prober, Rules: o.rules, Now: o.Now,
 		Elapsed: func() time.Duration { return time.Since(began) }, MaxDuration: o.flags.maxDuration, Hosts: hosts}
 }
 

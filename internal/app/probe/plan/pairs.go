@@ -38,6 +38,37 @@ type Rejection struct {
 	Reason  pathsel.Reason
 }
 
+// Ends names what the rejection is of: "n1", "n1/mlx5_0", "n1>n2".
+func (r *Rejection) Ends() string {
+	if r.To == "" {
+		return r.From
+	}
+	return r.From + ">" + r.To
+}
+
+// Name is Ends with the example.
+func (r *Rejection) Name() string { return strings.TrimSpace(r.Ends() + " " + r.Example) }
+
+// RejectedByReason are the rejections, those of one kind and code together.
+func (p *Pairs) RejectedByReason() [][]Rejection {
+	type reason struct {
+		kind probe.Kind
+		code pathsel.Code
+	}
+	at := map[reason]int{}
+	var out [][]Rejection
+	for _, r := range p.Rejected {
+		k := reason{r.Kind, r.Reason.Code}
+		i, ok := at[k]
+		if !ok {
+			i = len(out)
+			at[k], out = i, append(out, nil)
+		}
+		out[i] = append(out[i], r)
+	}
+	return out
+}
+
 // Why there is no pair, beside pathsel's codes.
 const (
 	CodeNone      pathsel.Code = "none"         // the host has no such thing

@@ -1,9 +1,7 @@
 package plan
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -133,10 +131,10 @@ func (p *Plan) sharedText(b *strings.Builder) {
 	}
 }
 
-// reason is one reason and how many pairs, or parts of hosts, it is of.
-type reason struct {
-	verdict, text, example string
-	pairs, parts           int
+// waivedAlike are pairs that are waived for one reason.
+type waivedAlike struct {
+	reason, example string
+	pairs           int
 }
 
 // withoutNumbers is what reasons have in common that differ in the names of GPUs.
@@ -151,47 +149,43 @@ func withoutNumbers(s string) string {
 
 // leftOut lists what is waived and rejected, by reason.
 func (p *Plan) leftOut(b *strings.Builder) {
-	var list []*reason
-	at := map[string]*reason{}
-	note := func(verdict, key, text, example string, pairs int) {
-		r := at[verdict+key]
-		if r == nil {
-			r = &reason{verdict: verdict, text: text, example: example}
-			at[verdict+key] = r
-			list = append(list, r)
-		}
-		r.pairs += pairs
-		if pairs == 0 {
-			r.parts++
-		}
-	}
+	var order []*waivedAlike
+	by := map[string]*waivedAlike{}
 	for i := range p.Pairs.Pairs {
-		if pair := &p.Pairs.Pairs[i]; pair.Waived != "" {
-			note("waived", string(pair.Kind)+withoutNumbers(pair.Waived), pair.Waived, p.name(pair), 1)
+		pair := &p.Pairs.Pairs[i]
+		if pair.Waived == "" {
+			continue
 		}
+		key := string(pair.Kind) + withoutNumbers(pair.Waived)
+		if by[key] == nil {
+			by[key] = &waivedAlike{reason: pair.Waived, example: p.name(pair)}
+			order = append(order, by[key])
+		}
+		by[key].pairs++
 	}
-	for _, r := range p.Pairs.Rejected {
-		example := r.From
-		if r.To != "" {
-			example += ">" + r.To
-		}
-		if r.Example != "" {
-			example += " " + r.Example
-		}
-		note("rejected", string(r.Kind)+string(r.Reason.Code), r.Reason.Text, example, r.Pairs)
+	for _, w := range order {
+		leftOutLine(b, "waived", w.example, w.reason, w.pairs, 0)
 	}
-	slices.SortStableFunc(list, func(x, y *reason) int { return cmp.Compare(y.verdict, x.verdict) })
-	for _, r := range list {
-		fmt.Fprintf(b, "%s\n", r.line())
+	for _, alike := range p.Pairs.RejectedByReason() {
+		pairs, parts := 0, 0
+		for _, r := range alike {
+			pairs += r.Pairs
+			if r.Pairs == 0 {
+				parts++
+			}
+		}
+		leftOutLine(b, "rejected", alike[0].Name(), alike[0].Reason.Text, pairs, parts)
 	}
 }
 
-func (r *reason) line() string {
+// leftOutLine writes one reason, of so many pairs or, where it is of none, parts of hosts.
+func leftOutLine(b *strings.Builder, verdict, example, reason string, pairs, parts int) {
+	what := example
 	switch {
-	case r.pairs == 1 || r.pairs == 0 && r.parts == 1:
-		return fmt.Sprintf("%s: %s: %s", r.verdict, r.example, r.text)
-	case r.pairs == 0:
-		return fmt.Sprintf("%s: %s and %d more: %s", r.verdict, r.example, r.parts-1, r.text)
+	case pairs > 1:
+		what = text.Plural(pairs, "pair") + ", as " + example
+	case pairs == 0 && parts > 1:
+		what = fmt.Sprintf("%s and %d more", example, parts-1)
 	}
-	return fmt.Sprintf("%s: %s, as %s: %s", r.verdict, text.Plural(r.pairs, "pair"), r.example, r.text)
+	fmt.Fprintf(b, "%s: %s: %s\n", verdict, what, reason)
 }

@@ -17,9 +17,10 @@ func TestResumeBetweenSizes(t *testing.T) {
 	for _, done := range []int{0, 1} {
 		w := newWorld("a", "b")
 		o := w.options(t)
-		o.Spec.SizesBytes, o.Spec.LatencySamples = []int64{4096, 1 << 20}, 2
+		spec := spec()
+		spec.SizesBytes, spec.LatencySamples = []int64{4096, 1 << 20}, 2
 		var err error
-		if o.Plan, err = plan.Make(w.pairs(), plan.Options{Spec: o.Spec}); err != nil {
+		if o.Plan, err = plan.Make(w.pairs(), plan.Options{Spec: spec}); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(context.Background())

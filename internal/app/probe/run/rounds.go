@@ -13,7 +13,6 @@ import (
 	"github.com/topoctl/topoctl/internal/app/probe/judge"
 	"github.com/topoctl/topoctl/internal/app/probe/plan"
 	"github.com/topoctl/topoctl/internal/base/pkgerr"
-	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/probe"
 )
 
@@ -21,7 +20,7 @@ func newRunner(o Options) *runner {
 	p := o.Plan.Pairs
 	r := &runner{o: o, began: o.Elapsed(), used: map[int]bool{}, place: make([]int, len(p.Pairs))}
 	r.report = &probe.Report{Schema: probe.Schema, Tool: o.Tool, Mode: p.Mode, StartedAt: o.Now().UTC(), Hosts: slices.Clone(p.Hosts),
-		Spec: o.Spec, Rules: o.Rules, Plan: o.Plan.Summary(), Devices: p.Devices, Links: p.Links, Notes: append(slices.Clone(p.Notes), left(p.Rejected)...),
+		Spec: o.Plan.Spec, Rules: o.Rules, Plan: o.Plan.Summary(), Devices: p.Devices, Links: p.Links, Notes: append(slices.Clone(p.Notes), rejectionNotes(p)...),
 		Results: make([]probe.Result, len(p.Pairs)), Blame: []probe.Blame{}}
 	if o.Hosts != nil {
 		r.report.Hosts = o.Hosts()
@@ -39,32 +38,15 @@ func newRunner(o Options) *runner {
 	return r
 }
 
-// left says what there are no pairs of, by reason.
-func left(rejected []plan.Rejection) []string {
-	type reason struct {
-		kind probe.Kind
-		code pathsel.Code
-	}
-	var order []reason
-	by := map[reason][]plan.Rejection{}
-	for _, x := range rejected {
-		k := reason{x.Kind, x.Reason.Code}
-		if by[k] == nil {
-			order = append(order, k)
-		}
-		by[k] = append(by[k], x)
-	}
+// rejectionNotes say what there are no pairs of, by reason.
+func rejectionNotes(p *plan.Pairs) []string {
 	var out []string
-	for _, k := range order {
-		first := by[k][0]
-		name := first.From
-		if first.To != "" {
-			name += ">" + first.To
-		}
-		if n := len(by[k]) - 1; n > 0 {
+	for _, alike := range p.RejectedByReason() {
+		name := alike[0].Ends()
+		if n := len(alike) - 1; n > 0 {
 			name += fmt.Sprintf(" and %d more", n)
 		}
-		out = append(out, fmt.Sprintf("not measured: %s: %s", name, first.Reason.Text))
+		out = append(out, fmt.Sprintf("not measured: %s: %s", name, alike[0].Reason.Text))
 	}
 	return out
 }
@@ -159,7 +141,7 @@ func (r *runner) measure(ctx context.Context, round int, pairs []probe.Pair, p P
 		}
 	}
 	say()
-	got := r.o.Prober.Round(ctx, slices.Clone(pairs), r.o.Spec, func(pair int, s probe.Sample) {
+	got := r.o.Prober.Round(ctx, slices.Clone(pairs), r.o.Plan.Spec, func(pair int, s probe.Sample) {
 		if pair < 0 || pair >= len(pairs) {
 			return
 		}
@@ -174,7 +156,7 @@ func (r *runner) measure(ctx context.Context, round int, pairs []probe.Pair, p P
 			out[i].Err = fmt.Errorf("%w: %d measurements of %d pairs", errAnswer, len(got), len(pairs))
 		default:
 			out[i] = got[i]
-			if err := sound(&got[i], &r.o.Spec); err != nil {
+			if err := sound(&got[i], &r.o.Plan.Spec); err != nil {
 				out[i] = probe.Measurement{Err: err}
 			}
 		}

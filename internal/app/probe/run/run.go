@@ -29,7 +29,6 @@ type Options struct {
 	Tool   topo.Tool
 	Plan   *plan.Plan
 	Prober Prober
-	Spec   probe.Spec
 	Rules  probe.Rules
 	// Now is the wall clock, for Report.StartedAt only. Elapsed is time since some
 	// moment, by a clock that nobody steps.

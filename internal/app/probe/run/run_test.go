@@ -83,7 +83,7 @@ func spec() probe.Spec {
 }
 
 func (w *world) options(t *testing.T) run.Options {
-	return run.Options{Tool: topo.Tool{Name: "topoctl", Version: "test"}, Plan: w.plan(t), Prober: w, Spec: spec(), Rules: probe.DefaultRules(),
+	return run.Options{Tool: topo.Tool{Name: "topoctl", Version: "test"}, Plan: w.plan(t), Prober: w, Rules: probe.DefaultRules(),
 		Now: func() time.Time { return w.wall }, Elapsed: func() time.Duration { return w.clock }}
 }
 

@@ -142,7 +142,7 @@ func (s *simulated) layout(t *testing.T, pairs *plan.Pairs) {
 // run measures everything.
 func (s *simulated) run(t *testing.T) *probe.Report {
 	t.Helper()
-	r, err := run.Run(t.Context(), run.Options{Plan: s.plan, Prober: s, Spec: spec(), Rules: probe.DefaultRules(), Now: time.Now,
+	r, err := run.Run(t.Context(), run.Options{Plan: s.plan, Prober: s, Rules: probe.DefaultRules(), Now: time.Now,
 		Elapsed: func() time.Duration { return time.Duration(s.c.Now()) }})
 	if err != nil {
 		t.Fatal(err)

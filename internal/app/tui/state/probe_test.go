@@ -86,7 +86,7 @@ func (f *fabric) events(t *testing.T) ([]*probe.Event, *probe.Report) {
 		t.Fatal(err)
 	}
 	var out []*probe.Event
-	r, err := run.Run(t.Context(), run.Options{Tool: topo.Tool{Name: "topoctl", Version: "test"}, Plan: p, Prober: f, Spec: spec, Rules: probe.DefaultRules(),
+	r, err := run.Run(t.Context(), run.Options{Tool: topo.Tool{Name: "topoctl", Version: "test"}, Plan: p, Prober: f, Rules: probe.DefaultRules(),
 		Now: time.Now, Elapsed: func() time.Duration { return f.clock }, Event: func(e *probe.Event) { out = append(out, e) }})
 	if err != nil {
 		t.Fatal(err)
