@@ -124,7 +124,7 @@ var rules = []rule{
 	{room: "internal/app/probe/show", ours: []string{"discover/topo", "pathsel", "probe", "internal/app/probe/compare"}, ban: noOS},
 	{room: "internal/app/probe/run", ours: []string{"discover/topo", "pathsel", "probe", "internal/app/probe/plan", "internal/app/probe/stats", "internal/app/probe/judge"}},
 	{room: "internal/app/probe/sampling", ours: []string{"probe", "internal/app/probe/stats"}},
-	{room: "internal/app/probe/lane", ours: []string{"discover/topo", "probe", "internal/app/probe/stats", "internal/app/probe/sampling", "engine", "engine/memory", "internal/base/engine/memory", "internal/base/engine/transport"}},
+	{room: "internal/app/probe/lane", ours: []string{"discover/topo", "pathsel", "probe", "internal/app/probe/stats", "internal/app/probe/sampling", "engine", "engine/memory", "internal/base/engine/memory", "internal/base/engine/transport"}},
 	{room: "internal/app/probe/local", ours: []string{"discover/topo", "pathsel", "probe", "internal/app/probe/stats", "internal/app/probe/lane", "internal/app/probe/sampling", "discover", "engine", "engine/memory", "internal/base/engine/memory", "internal/base/engine/transport", "internal/base/cuda"}},
 	{room: "internal/app/probe/fabric", ours: []string{"discover/topo", "pathsel", "probe", "internal/app/probe/stats", "internal/app/probe/lane", "discover", "engine", "engine/memory", "internal/base/engine/transport"}},
 	{room: "internal/app/sim", ours: []string{"discover/topo", "pathsel", "internal/base/engine/sched"}, ban: noOS},

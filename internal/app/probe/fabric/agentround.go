@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -106,36 +104,21 @@ func (s *Server) alloc(ctx context.Context, e *engine.Engine, l *lease, now *rou
 	if err := now.take(want.Bytes, s.o.Limits.MemoryBytes); err != nil {
 		return region{}, err
 	}
-	o, note := memoryAt(topologyOf(e), want.Location)
+	o, note := regionAt(topologyOf(e), want.Location)
 	o.Name, o.Grant = fmt.Sprintf("probe-%.8s-%d-%d", l.id, now.number, want.ID), memory.PeerRead|memory.PeerWrite
 	m, err := e.Alloc(want.Bytes, o)
 	if err != nil { // a node without memory, say: that is for the pairs of this one
 		return region{ID: want.ID, Error: clip(err.Error(), maxErrorText)}, now.take(-want.Bytes, s.o.Limits.MemoryBytes)
 	}
 	now.regions = append(now.regions, m)
-	return region{ID: want.ID, Bytes: m.Size(), Location: want.Location, Name: m.Name(), Node: boundTo(m), Note: note}, nil
+	return region{ID: want.ID, Bytes: m.Size(), Location: want.Location, Name: m.Name(), Node: lane.BoundTo(m), Note: note}, nil
 }
 
-// memoryAt says how memory at a location is allocated. Where the host has one NUMA node
-// there is nothing to bind to.
-func memoryAt(t *topo.Topology, at pathsel.Location) (o engine.RegionOptions, note string) {
-	o = engine.RegionOptions{Location: at, Memory: memory.Options{Pages: memory.Huge}}
-	kind, number, _ := strings.Cut(string(at), ":")
-	switch node, err := strconv.Atoi(number); {
-	case kind == "gpu":
-		note = fmt.Sprintf("memory of the host stood for that of %s", at)
-	case err == nil && len(t.NUMANodes) > 1:
-		o.Memory.Nodes = []int{node}
-	}
+// regionAt says how memory at a location is allocated.
+func regionAt(t *topo.Topology, at pathsel.Location) (o engine.RegionOptions, note string) {
+	o.Location = at
+	o.Memory, note = lane.MemoryAt(at, len(t.NUMANodes))
 	return o, note
-}
-
-// boundTo is the NUMA node that a region is bound to, nil none or several.
-func boundTo(r *engine.Region) *int {
-	if nodes := r.Info().Nodes; len(nodes) == 1 {
-		return &nodes[0]
-	}
-	return nil
 }
 
 // connect begins the jobs of a round: they connect, and wait for start.

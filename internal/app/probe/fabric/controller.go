@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/topoctl/topoctl/internal/app/probe/lane"
 	"github.com/topoctl/topoctl/probe"
 )
 
@@ -242,7 +243,7 @@ func (t *controllerRound) prepare(ctx context.Context, s *roundHost) {
 		g := given[x.place]
 		switch err := checkText("region", g.Name); {
 		case g.Error != "":
-			x.denied = waived{fmt.Errorf("%s: %s", s.a.name, clip(g.Error, maxErrorText))}
+			x.denied = lane.Waive(fmt.Errorf("%s: %s", s.a.name, clip(g.Error, maxErrorText)))
 		case err != nil || g.Name == "" || g.Bytes != x.bytes:
 			x.denied = fmt.Errorf("%s: memory %q of %d bytes, %d were asked for", s.a.name, clip(g.Name, maxText), g.Bytes, x.bytes)
 		default:
@@ -257,7 +258,7 @@ func (t *controllerRound) settle() {
 		if x.err != nil || x.waived != "" || x.to == nil {
 			continue
 		}
-		var w waived
+		var w lane.Waived
 		if errors.As(x.denied, &w) {
 			x.waived = w.Error()
 			continue

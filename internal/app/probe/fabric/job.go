@@ -35,11 +35,6 @@ const (
 // maxConnecting bounds how many jobs connect at a time: hundreds would be in each other's way.
 const maxConnecting = 16
 
-// waived says why a pair cannot be measured on this host.
-type waived struct{ error }
-
-func (w waived) Unwrap() error { return w.error }
-
 // run connects, waits for the others, and measures.
 func (s *Server) run(now *round, e *engine.Engine, j *job) {
 	w := worker{s: s, e: e, want: &j.want}
@@ -73,7 +68,7 @@ func (s *Server) run(now *round, e *engine.Engine, j *job) {
 	ctx, end := context.WithTimeout(now.ctx, j.want.Spec.PairTime+connectTime)
 	defer end()
 	m := lane.Measure(ctx, w.lane, j.want.Spec, j.tell)
-	m.Binding = probe.Binding{Threads: 1, FromMemory: boundTo(w.lane.Local)}
+	m.Binding = probe.Binding{Threads: 1, FromMemory: lane.BoundTo(w.lane.Local)}
 	if w.note != "" {
 		m.Notes = append(m.Notes, w.note)
 	}
@@ -86,7 +81,7 @@ func outcome(m probe.Measurement, err error) *result {
 	if m.Bandwidth == nil {
 		r.Bandwidth = []probe.Bandwidth{}
 	}
-	var w waived
+	var w lane.Waived
 	switch {
 	case errors.As(err, &w):
 		r.Waived = clip(err.Error(), maxErrorText)
@@ -163,18 +158,18 @@ func (w *worker) connect(ctx context.Context) error {
 	if err != nil {
 		return probe.Because(probe.CauseConnect, err)
 	}
-	o, note := memoryAt(topologyOf(w.e), want.Location)
+	o, note := regionAt(topologyOf(w.e), want.Location)
 	w.note = note
 	l := lane.Lane{Peer: p, Transport: want.Transport, BothWays: want.BothWays}
 	if l.Local, err = w.engine.Alloc(want.Bytes, o); err != nil {
-		return waived{err}
+		return lane.Waive(err)
 	}
 	if l.Remote, err = p.Region(ctx, want.Region); err != nil {
 		return err
 	}
 	if l.Name, err = lane.Only(w.engine, p, l.Local, l.Remote, want.Transport, want.LocalPort, want.RemotePort); err != nil {
 		if errors.Is(err, engine.ErrNoLane) && ownAddress(address) {
-			err = waived{fmt.Errorf("both agents are on one machine, where no port is between them: %w", err)}
+			err = lane.Waive(fmt.Errorf("both agents are on one machine, where no port is between them: %w", err))
 		}
 		return waive(err)
 	}
@@ -194,7 +189,7 @@ func (w *worker) connect(ctx context.Context) error {
 // waive marks the errors of a host that does not have what a pair needs.
 func waive(err error) error {
 	if errors.Is(err, engine.ErrUnavailable) {
-		return waived{err}
+		return lane.Waive(err)
 	}
 	return err
 }

@@ -48,12 +48,7 @@ func (r *run) bandwidth(ctx context.Context, size int64, until time.Duration, ju
 		s.Began, s.Ended = func() { cpu.Begin(ctx) }, func() { cpu.End(ctx) }
 	}
 	series, err := s.Size(ctx, size)
-	if b, ok := series.Bandwidth(); ok || err == nil {
-		r.m.Bandwidth = append(r.m.Bandwidth, b)
-	}
-	if judged {
-		r.m.CPUSecondsPerGB = cpu.PerGB(series.Moved())
-	}
+	series.Into(r.m, &cpu, err)
 	return stalled(err)
 }
 

@@ -42,6 +42,14 @@ type Lane struct {
 	Now func() time.Duration
 }
 
+// Waived is an error that says why a pair cannot be measured on this host: it lacks something, and nothing is broken.
+type Waived struct{ error }
+
+// Waive marks an error as a reason why a pair cannot be measured on this host.
+func Waive(err error) error { return Waived{err} }
+
+func (w Waived) Unwrap() error { return w.error }
+
 // latencyBytes is the size of the ops whose round trips are timed.
 const latencyBytes = 8
 
@@ -126,10 +134,7 @@ func Measure(ctx context.Context, l Lane, spec probe.Spec, tell func(probe.Sampl
 	if l.Now == nil {
 		l.Now = sampling.Monotonic()
 	}
-	r := run{Lane: l, spec: &spec, tell: tell, m: &m}
-	if spec.PairTime > 0 {
-		r.until = l.Now() + spec.PairTime
-	}
+	r := run{Lane: l, spec: &spec, tell: tell, m: &m, until: sampling.Deadline(l.Now, &spec)}
 	before := l.Peer.Lanes()
 	m.Err = r.measure(ctx)
 	m.Err = errors.Join(m.Err, r.checkLanes(before, l.Peer.Lanes()))
@@ -176,13 +181,9 @@ func (r *run) measure(ctx context.Context) error {
 			return err
 		}
 	}
-	for i, size := range r.spec.SizesBytes {
-		last := i == len(r.spec.SizesBytes)-1
-		if err := r.bandwidth(ctx, size, sampling.Share(r.Now(), r.until, len(r.spec.SizesBytes)-i), last); err != nil {
-			return err
-		}
-	}
-	return nil
+	return sampling.Sizes(r.Now, r.spec, r.until, func(size int64, until time.Duration, last bool) error {
+		return r.bandwidth(ctx, size, until, last)
+	})
 }
 
 // latency times READs of a few bytes, one after the other. The first ones connect.

@@ -88,20 +88,20 @@ func (l *Links) read(link *topo.Link) (state string, counters map[string]int64) 
 	switch link.Kind {
 	case topo.LinkPCIe:
 		dir := l.sysfs + "/bus/pci/devices/" + link.B.Name()
-		state = pcieState(text(dir+"/current_link_speed"), text(dir+"/current_link_width"))
+		state = pcieState(FileText(dir+"/current_link_speed"), FileText(dir+"/current_link_width"))
 		for _, file := range []string{"aer_dev_correctable", "aer_dev_nonfatal", "aer_dev_fatal"} {
-			addAER(counters, file, text(dir+"/"+file))
+			addAER(counters, file, FileText(dir+"/"+file))
 		}
 	case topo.LinkPort:
 		if device, number, ok := l.rdmaPort(link.B); ok {
 			dir := l.sysfs + "/class/infiniband/" + device + "/ports/" + strconv.Itoa(number)
-			_, state, _ = strings.Cut(text(dir+"/state"), ": ") // "4: ACTIVE"
+			_, state, _ = strings.Cut(FileText(dir+"/state"), ": ") // "4: ACTIVE"
 			addCounters(counters, dir+"/counters")
 			addCounters(counters, dir+"/hw_counters")
 			break
 		}
 		dir := l.sysfs + "/class/net/" + link.B.Name()
-		state = text(dir + "/operstate")
+		state = FileText(dir + "/operstate")
 		addCounters(counters, dir+"/statistics")
 	}
 	return state, counters
@@ -163,23 +163,23 @@ func addCounters(to map[string]int64, dir string) {
 		if !slices.ContainsFunc(troubles, func(t string) bool { return strings.Contains(name, t) }) {
 			continue
 		}
-		if n, err := strconv.ParseInt(text(filepath.Join(dir, f.Name())), 10, 64); err == nil {
+		if n, err := strconv.ParseInt(FileText(filepath.Join(dir, f.Name())), 10, 64); err == nil {
 			to[f.Name()] = n
 		}
 	}
 }
 
-// maxText bounds what is read of a file.
-const maxText = 16 << 10
+// maxFile bounds what is read of a file of the system: numa_maps and smaps are the longest.
+const maxFile = 4 << 20
 
-// text is what a file holds, without white space around; "" where it cannot be read.
-func text(path string) string {
+// FileText is what a file of the system holds, without white space around; "" where it cannot be read.
+func FileText(path string) string {
 	f, err := os.Open(path)
 	if err != nil {
 		return ""
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxText))
+	data, err := io.ReadAll(io.LimitReader(f, maxFile))
 	if err != nil {
 		return ""
 	}

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/app/probe/lane"
 	"github.com/topoctl/topoctl/internal/base/cuda"
 )
 
@@ -37,7 +38,7 @@ func (p *Prober) cuda() (*gpus, error) {
 	})
 	switch {
 	case errors.Is(p.cudaErr, cuda.ErrUnavailable):
-		return nil, waived(p.cudaErr.Error())
+		return nil, lane.Waive(p.cudaErr)
 	case p.cudaErr != nil:
 		return nil, p.cudaErr
 	case p.gpus == nil:
@@ -58,14 +59,14 @@ func (g *gpus) context(t *topo.Topology, id topo.ID) (*cuda.Context, error) {
 	case gpu == nil:
 		return nil, fmt.Errorf("%s: the topology has no such GPU", id)
 	case gpu.BDF == nil:
-		return nil, waived(fmt.Sprintf("the PCI address of %s is not known, by which CUDA is asked for it", id))
+		return nil, waivef("the PCI address of %s is not known, by which CUDA is asked for it", id)
 	}
 	for _, d := range g.lib.Devices() {
 		if at, err := topo.ParseBDF(d.PCIBusID); err == nil && at == *gpu.BDF {
 			return g.retain(d.Ordinal)
 		}
 	}
-	return nil, waived(fmt.Sprintf("CUDA does not show %s (%s) to this process: look at CUDA_VISIBLE_DEVICES and nvidia-smi", id, gpu.BDF))
+	return nil, waivef("CUDA does not show %s (%s) to this process: look at CUDA_VISIBLE_DEVICES and nvidia-smi", id, gpu.BDF)
 }
 
 func (g *gpus) retain(ordinal int) (*cuda.Context, error) {
@@ -129,13 +130,13 @@ func (p *peering) begin(a, b *cuda.Context) error {
 			p.enabled = append(p.enabled, x)
 		case errors.Is(err, cuda.PeerAlreadyEnabled) && p.on:
 		case errors.Is(err, cuda.PeerAlreadyEnabled):
-			return waived(fmt.Sprintf("peer access between %s and %s was enabled by other code of this process", a.Info().PCIBusID, b.Info().PCIBusID))
+			return waivef("peer access between %s and %s was enabled by other code of this process", a.Info().PCIBusID, b.Info().PCIBusID)
 		default:
 			return err
 		}
 	}
 	if p.on && direct == 0 {
-		return waived(fmt.Sprintf("the driver gives no peer access between %s and %s", a.Info().PCIBusID, b.Info().PCIBusID))
+		return waivef("the driver gives no peer access between %s and %s", a.Info().PCIBusID, b.Info().PCIBusID)
 	}
 	if !p.on {
 		return p.end()

@@ -154,23 +154,17 @@ func (j *gpuJob) measure(ctx context.Context, spec probe.Spec, tell func(probe.S
 	j.spec = spec
 	out := probe.Measurement{Bandwidth: []probe.Bandwidth{}, Notes: j.notes,
 		Binding: probe.Binding{Threads: 1, FromMemory: j.from.node, ToMemory: j.to.node}}
-	now := j.p.o.Now
-	until := time.Duration(0)
-	if j.spec.PairTime > 0 {
-		until = now() + j.spec.PairTime
-	}
+	until := sampling.Deadline(j.p.o.Now, &j.spec)
 	if j.spec.LatencySamples > 0 {
-		if out.Err = j.latency(ctx, sampling.Share(now(), until, chasePart), &out); out.Err != nil {
+		if out.Err = j.latency(ctx, sampling.Share(j.p.o.Now(), until, chasePart), &out); out.Err != nil {
 			return out
 		}
 	}
 	stop := j.startOpposite()
-	for i, size := range j.spec.SizesBytes {
-		if out.Err = j.bandwidth(ctx, size, sampling.Share(now(), until, len(j.spec.SizesBytes)-i), tell, &out); out.Err != nil {
-			break
-		}
-	}
-	out.Err = errors.Join(out.Err, stop())
+	err := sampling.Sizes(j.p.o.Now, &j.spec, until, func(size int64, until time.Duration, _ bool) error {
+		return j.bandwidth(ctx, size, until, tell, &out)
+	})
+	out.Err = errors.Join(err, stop())
 	return out
 }
 
@@ -240,10 +234,7 @@ func (j *gpuJob) bandwidth(ctx context.Context, size int64, until time.Duration,
 	if j.alone {
 		cpu.End(ctx)
 	}
-	if b, ok := series.Bandwidth(); ok || err == nil {
-		out.Bandwidth = append(out.Bandwidth, b)
-	}
-	out.CPUSecondsPerGB = cpu.PerGB(series.Moved())
+	series.Into(out, &cpu, err)
 	return err
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/internal/app/probe/lane"
 	"github.com/topoctl/topoctl/internal/base/cuda"
 )
 
@@ -50,7 +51,7 @@ func (p *Prober) pinned(id topo.ID, ctx *cuda.Context, size int64) (*gpuEnd, err
 	var err error
 	if e.block, err = p.system.alloc(size, o); err != nil {
 		if len(o.Nodes) > 0 && refusesBinding(err) {
-			return nil, waived(err.Error())
+			return nil, lane.Waive(err)
 		}
 		return nil, err
 	}

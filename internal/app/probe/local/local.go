@@ -101,10 +101,8 @@ func DefaultSpec() probe.Spec {
 	}
 }
 
-// waived says why a pair cannot be measured on this host.
-type waived string
-
-func (w waived) Error() string { return string(w) }
+// waivef says why a pair cannot be measured on this host.
+func waivef(format string, args ...any) error { return lane.Waive(fmt.Errorf(format, args...)) }
 
 // job is a pair that is ready to be measured.
 type job struct {
@@ -155,9 +153,9 @@ func (p *Prober) one(ctx context.Context, pair *probe.Pair, spec probe.Spec, beg
 	ready.Done()
 	m := probe.Measurement{Bandwidth: []probe.Bandwidth{}, Links: []probe.LinkState{}}
 	if err != nil {
-		var w waived
+		var w lane.Waived
 		if errors.As(err, &w) {
-			m.Waived = string(w)
+			m.Waived = w.Error()
 		} else {
 			m.Err = pkgerr.Errorf("probe", "%s: %w", pair.ID, err)
 		}
@@ -207,7 +205,7 @@ func (p *Prober) prepare(ctx context.Context, pair *probe.Pair, spec probe.Spec,
 	}
 	switch {
 	case pair.Waived != "":
-		return nil, waived(pair.Waived)
+		return nil, lane.Waive(errors.New(pair.Waived))
 	case pair.Kind == probe.Memory:
 		return p.memory(pair, spec, began, alone)
 	case pair.Kind == probe.GPU:

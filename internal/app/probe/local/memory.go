@@ -91,14 +91,14 @@ func (m *memoryJob) takeCPUs(node *topo.NUMANode) error {
 	allowed, err := h.allowed()
 	if err = errors.Join(bad, err); err != nil {
 		if m.p.nodes() > 1 {
-			return waived(fmt.Sprintf("the CPUs of NUMA node %d that this process may use are not known: %v", node.Index, err))
+			return waivef("the CPUs of NUMA node %d that this process may use are not known: %v", node.Index, err)
 		}
 		m.unpinned(err)
 		return nil
 	}
 	usable := slices.Collect(all.Intersect(allowed).All())
 	if len(usable) == 0 {
-		return waived(fmt.Sprintf("NUMA node %d has CPUs %q, and this process may use none of them (taskset -p, or the cpuset of its cgroup)", node.Index, node.CPUs))
+		return waivef("NUMA node %d has CPUs %q, and this process may use none of them (taskset -p, or the cpuset of its cgroup)", node.Index, node.CPUs)
 	}
 	threads := min(len(usable), runtime.GOMAXPROCS(0))
 	if quota, limited := h.quota(); limited && int(quota) < threads {
@@ -108,7 +108,7 @@ func (m *memoryJob) takeCPUs(node *topo.NUMANode) error {
 	undo, err := h.pin(usable[0]) // on this goroutine, to see whether it may be
 	if err != nil {
 		if m.p.nodes() > 1 {
-			return waived(fmt.Sprintf("threads cannot be tied to the CPUs of NUMA node %d: %v", node.Index, err))
+			return waivef("threads cannot be tied to the CPUs of NUMA node %d: %v", node.Index, err)
 		}
 		m.unpinned(err)
 		m.cpus = m.cpus[:min(threads, len(m.cpus))]
@@ -142,7 +142,7 @@ func (m *memoryJob) takeMemory(node, cpus *topo.NUMANode, began time.Duration) e
 		if block, err = m.p.system.alloc(size, o); err == nil {
 			m.arena = &arena{block: block}
 		} else if several && refusesBinding(err) {
-			err = waived(err.Error())
+			err = lane.Waive(err)
 		}
 	}
 	if err == nil {
@@ -191,7 +191,7 @@ func refusesBinding(err error) bool {
 // verify asks the kernel whether the pages are where they should be.
 func (m *memoryJob) verify(node int, info memory.Info) error {
 	if !slices.Equal(info.Nodes, []int{node}) {
-		return waived(fmt.Sprintf("memory was not bound to NUMA node %d: %s", node, strings.Join(info.Notes, "; ")))
+		return waivef("memory was not bound to NUMA node %d: %s", node, strings.Join(info.Notes, "; "))
 	}
 	m.binding.FromMemory, m.binding.ToMemory = &node, &node
 	there, elsewhere, ok := placed(m.p.system.numaMaps(), address(m.arena.block), node)
@@ -219,7 +219,7 @@ func (m *memoryJob) bufferSize(node, cpus *topo.NUMANode) (least, size int64, er
 	cache := m.cache(cpus)
 	size = min(bufferMost, max(bufferLeast, setsPerCache*cache))
 	available, known := m.p.system.available()
-	if free, ok := parseNodeFree(text(m.p.o.Sysfs + "/devices/system/node/node" + strconv.Itoa(node.Index) + "/meminfo")); ok && (!known || free < available) {
+	if free, ok := parseNodeFree(lane.FileText(m.p.o.Sysfs + "/devices/system/node/node" + strconv.Itoa(node.Index) + "/meminfo")); ok && (!known || free < available) {
 		available, known = free, true
 	}
 	if m.arena != nil { // is ours already
@@ -241,13 +241,9 @@ const hugePage = 2 << 20
 func (m *memoryJob) measure(ctx context.Context, spec probe.Spec, tell func(probe.Sample)) probe.Measurement {
 	m.spec = spec
 	out := probe.Measurement{Bandwidth: []probe.Bandwidth{}, Binding: m.binding, Notes: m.notes}
-	now := m.p.o.Now
-	until := time.Duration(0)
-	if m.spec.PairTime > 0 {
-		until = now() + m.spec.PairTime
-	}
+	until := sampling.Deadline(m.p.o.Now, &m.spec)
 	if m.chases() {
-		out.Err = m.latency(ctx, sampling.Share(now(), until, chasePart), &out)
+		out.Err = m.latency(ctx, sampling.Share(m.p.o.Now(), until, chasePart), &out)
 	}
 	if len(m.spec.SizesBytes) > 0 && out.Err == nil {
 		out.Err = m.bandwidth(ctx, tell, until, &out)
@@ -296,10 +292,7 @@ func (m *memoryJob) bandwidth(ctx context.Context, tell func(probe.Sample), unti
 		s.Began, s.Ended = func() { cpu.Begin(ctx) }, func() { cpu.End(ctx) }
 	}
 	series, err := s.Size(ctx, size)
-	if b, ok := series.Bandwidth(); ok || err == nil {
-		out.Bandwidth = append(out.Bandwidth, b)
-	}
-	out.CPUSecondsPerGB = cpu.PerGB(series.Moved())
+	series.Into(out, &cpu, err)
 	return err
 }
 

@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
-	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
@@ -64,7 +62,7 @@ func (p *Prober) port(ctx context.Context, pair *probe.Pair, spec probe.Spec, al
 	if err != nil {
 		err = errors.Join(err, peer.Close())
 		if errors.Is(err, engine.ErrUnavailable) || errors.Is(err, engine.ErrNoLane) {
-			return nil, waived(err.Error())
+			return nil, lane.Waive(err)
 		}
 		return nil, err
 	}
@@ -74,7 +72,7 @@ func (p *Prober) port(ctx context.Context, pair *probe.Pair, spec probe.Spec, al
 	return &job{
 		measure: func(ctx context.Context, spec probe.Spec, tell func(probe.Sample)) probe.Measurement {
 			m := lane.Measure(ctx, l, spec, tell)
-			m.Binding = probe.Binding{Threads: 1, FromMemory: boundTo(from.region), ToMemory: boundTo(to.region)}
+			m.Binding = probe.Binding{Threads: 1, FromMemory: lane.BoundTo(from.region), ToMemory: lane.BoundTo(to.region)}
 			m.Notes = append(m.Notes, append(from.notes, to.notes...)...)
 			return m
 		},
@@ -139,15 +137,12 @@ func (p *Prober) newEngine(ctx context.Context, key engineKey) (*portEngine, err
 	if err != nil {
 		return nil, err
 	}
-	o := memory.Options{Pages: memory.Huge}
+	o, note := lane.MemoryAt(key.location, p.nodes())
+	if note != "" {
+		e.notes = append(e.notes, note)
+	}
 	if key.transport != probe.SHM { // no other process maps it, and huge pages are rarely given for files
 		o.Backing = memory.Private
-	}
-	node, known := numaOf(key.location)
-	if known && p.nodes() > 1 {
-		o.Nodes = []int{node}
-	} else if key.location != "" && !known {
-		e.notes = append(e.notes, fmt.Sprintf("memory of the host stood for that of %s", key.location))
 	}
 	e.region, err = e.engine.Alloc(key.bytes, engine.RegionOptions{Name: regionName, Grant: memory.PeerRead | memory.PeerWrite, Memory: o})
 	if err != nil {
@@ -167,21 +162,6 @@ func (p *Prober) secret() ([]byte, error) {
 		p.token = []byte(hex.EncodeToString(raw))
 	}
 	return p.token, nil
-}
-
-// boundTo is the NUMA node that a region is bound to, nil none or several.
-func boundTo(r *engine.Region) *int {
-	if nodes := r.Info().Nodes; len(nodes) == 1 {
-		return &nodes[0]
-	}
-	return nil
-}
-
-// numaOf is the NUMA node of "cpu:N".
-func numaOf(l pathsel.Location) (int, bool) {
-	text, ok := strings.CutPrefix(string(l), "cpu:")
-	n, err := strconv.Atoi(text)
-	return n, ok && err == nil && n >= 0
 }
 
 // nodes is how many NUMA nodes with memory the host has.

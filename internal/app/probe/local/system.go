@@ -1,9 +1,7 @@
 package local
 
 import (
-	"io"
 	"math"
-	"os"
 	"path"
 	"slices"
 	"strconv"
@@ -11,6 +9,7 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/internal/app/probe/lane"
 	"github.com/topoctl/topoctl/internal/base/cpuset"
 )
 
@@ -192,12 +191,12 @@ func lastLevel(sysfs string, cpus cpuset.Set) (bytes int64) {
 		}
 		for index := range 8 {
 			dir := sysfs + "/devices/system/cpu/cpu" + strconv.Itoa(cpu) + "/cache/index" + strconv.Itoa(index)
-			level, err := strconv.Atoi(text(dir + "/level"))
-			size, ok := parseSize(text(dir + "/size"))
-			if err != nil || !ok || text(dir+"/type") == "Instruction" {
+			level, err := strconv.Atoi(lane.FileText(dir + "/level"))
+			size, ok := parseSize(lane.FileText(dir + "/size"))
+			if err != nil || !ok || lane.FileText(dir+"/type") == "Instruction" {
 				continue
 			}
-			found[cache{level, text(dir + "/shared_cpu_list")}] = size
+			found[cache{level, lane.FileText(dir + "/shared_cpu_list")}] = size
 			deepest = max(deepest, level)
 		}
 	}
@@ -207,21 +206,4 @@ func lastLevel(sysfs string, cpus cpuset.Set) (bytes int64) {
 		}
 	}
 	return bytes
-}
-
-// maxText bounds what is read of a file of the system.
-const maxText = 4 << 20
-
-// text is what a file holds, without white space around; "" where it cannot be read.
-func text(path string) string {
-	f, err := os.Open(path)
-	if err != nil {
-		return ""
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxText))
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(data))
 }

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/internal/app/probe/lane"
 	"github.com/topoctl/topoctl/internal/base/cpuset"
 )
 
@@ -17,7 +18,7 @@ import (
 func thisSystem() system {
 	return system{
 		allowed: allowedCPUs, pin: pinThread, quota: cgroupQuota, available: availableMemory, alloc: memory.Alloc, busy: busyTime,
-		numaMaps: func() string { return text("/proc/self/numa_maps") }, smaps: func() string { return text("/proc/self/smaps") },
+		numaMaps: func() string { return lane.FileText("/proc/self/numa_maps") }, smaps: func() string { return lane.FileText("/proc/self/smaps") },
 	}
 }
 
@@ -62,7 +63,7 @@ func pinThread(cpu int) (undo func(), err error) {
 // cgroupQuota is how many CPUs' time the cgroup gives, false where it does not limit.
 func cgroupQuota() (cpus float64, ok bool) {
 	for _, dir := range cgroupDirs("cpu") {
-		if n, limited := parseQuota(text(dir+"/cpu.max"), text(dir+"/cpu.cfs_quota_us"), text(dir+"/cpu.cfs_period_us")); limited && (!ok || n < cpus) {
+		if n, limited := parseQuota(lane.FileText(dir+"/cpu.max"), lane.FileText(dir+"/cpu.cfs_quota_us"), lane.FileText(dir+"/cpu.cfs_period_us")); limited && (!ok || n < cpus) {
 			cpus, ok = n, true
 		}
 	}
@@ -72,9 +73,9 @@ func cgroupQuota() (cpus float64, ok bool) {
 // availableMemory is what can be allocated without pushing others out: what the system
 // has, or the cgroup leaves.
 func availableMemory() (bytes int64, ok bool) {
-	bytes, ok = parseAvailable(text("/proc/meminfo"))
+	bytes, ok = parseAvailable(lane.FileText("/proc/meminfo"))
 	for _, dir := range cgroupDirs("memory") {
-		left, limited := parseLeft(text(dir+"/memory.max")+text(dir+"/memory.limit_in_bytes"), text(dir+"/memory.current")+text(dir+"/memory.usage_in_bytes"))
+		left, limited := parseLeft(lane.FileText(dir+"/memory.max")+lane.FileText(dir+"/memory.limit_in_bytes"), lane.FileText(dir+"/memory.current")+lane.FileText(dir+"/memory.usage_in_bytes"))
 		if limited && (!ok || left < bytes) {
 			bytes, ok = left, true
 		}
@@ -86,13 +87,13 @@ func availableMemory() (bytes int64, ok bool) {
 const tick = 10 * time.Millisecond
 
 func busyTime() (time.Duration, bool) {
-	ticks, ok := parseBusy(text("/proc/stat"))
+	ticks, ok := parseBusy(lane.FileText("/proc/stat"))
 	return time.Duration(ticks) * tick, ok
 }
 
 // cgroupDirs are the folders of this process's cgroup of a controller, and of those above.
 func cgroupDirs(controller string) []string {
-	return parseCgroups(text("/proc/self/cgroup"), controller, func(path string) bool {
+	return parseCgroups(lane.FileText("/proc/self/cgroup"), controller, func(path string) bool {
 		_, err := os.Stat(path)
 		return !errors.Is(err, os.ErrNotExist)
 	})

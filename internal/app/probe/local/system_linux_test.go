@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/topoctl/topoctl/internal/app/probe/lane"
 )
 
 // A thread is on the CPU that it is tied to, and afterwards where it was before.
@@ -52,7 +54,7 @@ func TestSystem(t *testing.T) {
 	if n, ok := cgroupQuota(); ok && n <= 0 {
 		t.Errorf("a quota of %v CPUs", n)
 	}
-	if text("/proc/self/cgroup") == "" {
+	if lane.FileText("/proc/self/cgroup") == "" {
 		t.Skip("no cgroup is told")
 	}
 }

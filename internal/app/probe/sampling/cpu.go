@@ -11,7 +11,7 @@ import (
 // CPU is processor time for the bytes of a while.
 type CPU struct {
 	// Ask gives the processor time so far; it may ask another host, so that it is not
-	// waited for before PerGB.
+	// waited for before perGB.
 	Ask func(ctx context.Context) (cpu time.Duration, ok bool)
 
 	other         atomic.Int64
@@ -26,7 +26,7 @@ type look struct {
 	known bool
 }
 
-// Add counts bytes that cost time and are not among those that PerGB is told.
+// Add counts bytes that cost time and are not among those that perGB is told.
 func (c *CPU) Add(bytes int64) { c.other.Add(bytes) }
 
 // Begin and End mark the while.
@@ -44,8 +44,8 @@ func (c *CPU) End(ctx context.Context) {
 	})
 }
 
-// PerGB is in seconds for 10^9 bytes, with four decimals; nil not known.
-func (c *CPU) PerGB(bytes int64) *float64 {
+// perGB is in seconds for 10^9 bytes, with four decimals; nil not known.
+func (c *CPU) perGB(bytes int64) *float64 {
 	c.begun.Wait()
 	c.asking.Wait()
 	bytes += c.to.other - c.from.other

@@ -162,6 +162,26 @@ func call(f func()) {
 	}
 }
 
+// Deadline is when the time for a pair that begins now is over; 0: it has no limit.
+func Deadline(now Clock, spec *probe.Spec) time.Duration {
+	if spec.PairTime == 0 {
+		return 0
+	}
+	return now() + spec.PairTime
+}
+
+// Sizes measures each size of a Spec until its share of the time that is left; last is the size that is judged.
+// It ends with the first error.
+func Sizes(now Clock, spec *probe.Spec, until time.Duration, measure func(size int64, until time.Duration, last bool) error) error {
+	for i, size := range spec.SizesBytes {
+		left := len(spec.SizesBytes) - i
+		if err := measure(size, Share(now(), until, left), left == 1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Share is the end of the first of parts equal parts of what is left until a time; 0 for
 // a time of 0, which never comes.
 func Share(now, until time.Duration, parts int) time.Duration {

@@ -44,13 +44,13 @@ func TestSize(t *testing.T) {
 	var told []probe.Sample
 	r.Tell = func(s probe.Sample) { told = append(told, s) }
 	series, err := r.Size(t.Context(), 1000)
-	b, ok := series.Bandwidth()
+	b, ok := series.bandwidth()
 	if err != nil || !ok {
 		t.Fatal(err)
 	}
 	// 40 and 80 ms warm up; samples are three moves of 40 ms each.
 	if !slices.Equal(b.SamplesBytesPerSec, []int64{100000, 100000, 100000}) || b.Stopped != probe.StoppedCI || b.Bytes != 36000 ||
-		b.DurationNS != int64(360*time.Millisecond) || series.Moved() != 36000 || b.SizeBytes != 1000 {
+		b.DurationNS != int64(360*time.Millisecond) || series.allBytes() != 36000 || b.SizeBytes != 1000 {
 		t.Errorf("%+v", b)
 	}
 	if !slices.Equal(marks, []string{"began", "ended"}) || len(told) != 3 || told[0] != (probe.Sample{SizeBytes: 1000, BytesPerSec: 100000}) {
@@ -64,16 +64,16 @@ func TestStopped(t *testing.T) {
 	}
 	s := spec()
 	series, err := steps(&s, 0, unsteady).Size(t.Context(), 1000)
-	if b, _ := series.Bandwidth(); err != nil || b.Stopped != probe.StoppedMaxSamples || len(b.SamplesBytesPerSec) != 10 {
+	if b, _ := series.bandwidth(); err != nil || b.Stopped != probe.StoppedMaxSamples || len(b.SamplesBytesPerSec) != 10 {
 		t.Errorf("unsteady: %+v, %v", b, err)
 	}
 	series, err = steps(&s, 450*time.Millisecond, unsteady).Size(t.Context(), 1000)
-	if b, _ := series.Bandwidth(); err != nil || b.Stopped != probe.StoppedTime || len(b.SamplesBytesPerSec) != 4 {
+	if b, _ := series.bandwidth(); err != nil || b.Stopped != probe.StoppedTime || len(b.SamplesBytesPerSec) != 4 {
 		t.Errorf("no time: %+v, %v", b, err)
 	}
 	// A sample that the end cuts short is taken where there is no other.
 	series, err = steps(&s, 130*time.Millisecond, func(int) (time.Duration, int64, error) { return 60 * time.Millisecond, 600, nil }).Size(t.Context(), 1000)
-	if b, ok := series.Bandwidth(); err != nil || !ok || b.Stopped != probe.StoppedTime || !slices.Equal(b.SamplesBytesPerSec, []int64{10000}) {
+	if b, ok := series.bandwidth(); err != nil || !ok || b.Stopped != probe.StoppedTime || !slices.Equal(b.SamplesBytesPerSec, []int64{10000}) {
 		t.Errorf("hardly any time: %+v, %v", b, err)
 	}
 	broken := errors.New("broken")
@@ -83,7 +83,7 @@ func TestStopped(t *testing.T) {
 		}
 		return unsteady(k)
 	}).Size(t.Context(), 1000)
-	if b, _ := series.Bandwidth(); !errors.Is(err, broken) || b.Stopped != probe.StoppedError || len(b.SamplesBytesPerSec) != 3 {
+	if b, _ := series.bandwidth(); !errors.Is(err, broken) || b.Stopped != probe.StoppedError || len(b.SamplesBytesPerSec) != 3 {
 		t.Errorf("broken: %+v, %v", b, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -93,14 +93,14 @@ func TestStopped(t *testing.T) {
 		}
 		return 100 * time.Millisecond, int64(1000 + k*1000), nil
 	}).Size(ctx, 1000)
-	if b, _ := series.Bandwidth(); !errors.Is(err, context.Canceled) || b.Stopped != probe.StoppedInterrupted || len(b.SamplesBytesPerSec) < 3 {
+	if b, _ := series.bandwidth(); !errors.Is(err, context.Canceled) || b.Stopped != probe.StoppedInterrupted || len(b.SamplesBytesPerSec) < 3 {
 		t.Errorf("interrupted: %+v, %v", b, err)
 	}
 	ctx, cancel = context.WithTimeout(t.Context(), 30*time.Millisecond)
 	defer cancel()
 	r := Run{Workers: 2, Now: Monotonic(), Spec: &s, Move: func(ctx context.Context, _ int) (int64, error) { <-ctx.Done(); return 0, ctx.Err() }}
 	series, err = r.Size(ctx, 1000)
-	if b, ok := series.Bandwidth(); ok || !errors.Is(err, context.DeadlineExceeded) || b.Stopped != probe.StoppedTime || b.SamplesBytesPerSec == nil {
+	if b, ok := series.bandwidth(); ok || !errors.Is(err, context.DeadlineExceeded) || b.Stopped != probe.StoppedTime || b.SamplesBytesPerSec == nil {
 		t.Errorf("the run's end: %+v, %v", b, err)
 	}
 }
@@ -111,7 +111,7 @@ func TestStalled(t *testing.T) {
 	now := Monotonic()
 	r := Run{Workers: 1, Now: now, Spec: &s, Until: now() + time.Millisecond, Move: func(ctx context.Context, _ int) (int64, error) { <-ctx.Done(); return 0, ctx.Err() }}
 	series, err := r.Size(t.Context(), 1000)
-	if b, ok := series.Bandwidth(); ok || !errors.Is(err, ErrStalled) || b.Stopped != probe.StoppedTime {
+	if b, ok := series.bandwidth(); ok || !errors.Is(err, ErrStalled) || b.Stopped != probe.StoppedTime {
 		t.Errorf("%+v, %v", b, err)
 	}
 }
@@ -221,16 +221,16 @@ func TestCPU(t *testing.T) {
 	c.begun.Wait()
 	c.Add(1e9)
 	c.End(t.Context())
-	if got := c.PerGB(3e9); got == nil || *got != 0.25 {
+	if got := c.perGB(3e9); got == nil || *got != 0.25 {
 		t.Errorf("%v", got)
 	}
 	unknown := CPU{Ask: func(context.Context) (time.Duration, bool) { return 0, false }}
 	unknown.Begin(t.Context())
 	unknown.End(t.Context())
-	if got := unknown.PerGB(1e9); got != nil {
+	if got := unknown.perGB(1e9); got != nil {
 		t.Errorf("%v", *got)
 	}
-	if got := (&CPU{}).PerGB(1e9); got != nil {
+	if got := (&CPU{}).perGB(1e9); got != nil {
 		t.Errorf("never asked: %v", *got)
 	}
 }

@@ -95,14 +95,21 @@ func (s *Series) Stop(why string) {
 	}
 }
 
-// Moved is what was moved from the end of the warm-up to the end, which is not quite
-// what the samples have.
-func (s *Series) Moved() int64 { return max(s.moved, s.bytes) }
+// Into adds to a measurement what was measured, also beside an error; cpu is the processor time of the series.
+func (s *Series) Into(m *probe.Measurement, cpu *CPU, err error) {
+	if b, ok := s.bandwidth(); ok || err == nil {
+		m.Bandwidth = append(m.Bandwidth, b)
+	}
+	m.CPUSecondsPerGB = cpu.perGB(s.allBytes())
+}
 
-// Bandwidth sums the series up; ok is false where there is no sample.
-func (s *Series) Bandwidth() (b probe.Bandwidth, ok bool) {
+// bandwidth sums the series up; ok is false where there is no sample.
+func (s *Series) bandwidth() (b probe.Bandwidth, ok bool) {
 	return stats.Bandwidth(s.size, s.samples, s.bytes, int64(s.duration), s.stopped), len(s.samples) > 0
 }
+
+// allBytes are those moved from the end of the warm-up to the end, which are not quite those of the samples.
+func (s *Series) allBytes() int64 { return max(s.moved, s.bytes) }
 
 // Why says why ctx ended sampling: Spec.PairTime, the run's end, or somebody.
 func Why(ctx context.Context) string {
