@@ -28,6 +28,7 @@ import (
 	"github.com/topoctl/topoctl/engine/memory"
 	driver "github.com/topoctl/topoctl/internal/base/cuda"
 	mem "github.com/topoctl/topoctl/internal/base/engine/memory"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // ErrUnavailable says that there is no libcuda, no driver or no GPU, or this program was
@@ -81,13 +82,13 @@ func Open(o Options) (*Driver, error) {
 	}
 	o.StagingBytes = cmp.Or(o.StagingBytes, defaultStagingBytes)
 	if o.StagingBytes < 4*mem.PieceBytes {
-		return nil, fmt.Errorf("cuda: staging of %d bytes: want at least %d, four buffers", o.StagingBytes, 4*mem.PieceBytes)
+		return nil, pkgerr.Errorf("cuda", "staging of %d bytes: want at least %d, four buffers", o.StagingBytes, 4*mem.PieceBytes)
 	}
 	d := &Driver{lib: lib}
 	for _, info := range lib.Devices() {
 		bdf, err := topo.ParseBDF(info.PCIBusID)
 		if err != nil {
-			return nil, fmt.Errorf("cuda: CUDA device %d: %w", info.Ordinal, err)
+			return nil, pkgerr.Errorf("cuda", "CUDA device %d: %w", info.Ordinal, err)
 		}
 		g := &GPU{lib: lib, stagingBytes: o.StagingBytes, info: Info{
 			BDF: bdf, Ordinal: info.Ordinal, Name: info.Name, UUID: info.UUID, Node: -1,
@@ -141,7 +142,7 @@ func (d *Driver) GPU(name string) (*GPU, error) {
 		}
 		have = append(have, strings.TrimSpace(fmt.Sprintf("%s (%s %s)", number, i.BDF, i.Location)))
 	}
-	return nil, fmt.Errorf("cuda: no GPU %q is visible to CUDA; there are %s", name, strings.Join(have, ", "))
+	return nil, pkgerr.Errorf("cuda", "no GPU %q is visible to CUDA; there are %s", name, strings.Join(have, ", "))
 }
 
 // Close ends what was used of the GPUs. All blocks must have been freed, which
@@ -181,7 +182,7 @@ func (g *GPU) String() string {
 // Alloc allocates memory of the GPU. Its content is whatever was there before.
 func (g *GPU) Alloc(size int64) (*memory.Block, error) {
 	if size <= 0 {
-		return nil, fmt.Errorf("cuda: %s: allocation of %d bytes: the size must be above 0", g, size)
+		return nil, pkgerr.Errorf("cuda", "%s: allocation of %d bytes: the size must be above 0", g, size)
 	}
 	u, err := g.use()
 	if err != nil {
@@ -207,7 +208,7 @@ func (g *GPU) Foreign(address uintptr, size int64) (*memory.Block, error) {
 		return nil, err
 	}
 	if err := g.check(uint64(address), size); err != nil {
-		return nil, fmt.Errorf("cuda: %s: foreign range of %d bytes at %#x: %w", g, size, address, err)
+		return nil, pkgerr.Errorf("cuda", "%s: foreign range of %d bytes at %#x: %w", g, size, address, err)
 	}
 	b, err := g.block(u, uint64(address), size, false)
 	return (*memory.Block)(b), err

@@ -10,6 +10,7 @@ import (
 
 	driver "github.com/topoctl/topoctl/internal/base/cuda"
 	"github.com/topoctl/topoctl/internal/base/engine/memory"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // used is what is held of a GPU from its first use on.
@@ -53,10 +54,10 @@ func (g *GPU) close() error {
 		return nil
 	}
 	if g.blocks > 0 {
-		return fmt.Errorf("cuda: %s: %d blocks are not freed: close the engines first", g, g.blocks)
+		return pkgerr.Errorf("cuda", "%s: %d blocks are not freed: close the engines first", g, g.blocks)
 	}
 	if err := u.pinned.Close(); err != nil {
-		return fmt.Errorf("cuda: %s: %w", g, err)
+		return pkgerr.Errorf("cuda", "%s: %w", g, err)
 	}
 	g.used = nil
 	return errors.Join(u.toHost.close(), u.toDevice.close(), u.ctx.Release())
@@ -74,11 +75,11 @@ func (g *GPU) pin(ctx *driver.Context, backing memory.Backing, size int64) (b *m
 		b, err = memory.Alloc(size, memory.Options{Backing: backing})
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("cuda: %s: %w", g, err)
+		return nil, nil, pkgerr.Errorf("cuda", "%s: %w", g, err)
 	}
 	address, err := ctx.PinBytes(b.Bytes())
 	if err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("cuda: %s: %w", g, err), b.Free())
+		return nil, nil, errors.Join(pkgerr.Errorf("cuda", "%s: %w", g, err), b.Free())
 	}
 	return b, func() error { return ctx.Unpin(address) }, nil
 }
@@ -275,7 +276,7 @@ func (a *allocation) Copy(pieces []memory.DevicePiece, toHost bool, done func(er
 	for i := range pieces {
 		p := &pieces[i]
 		if p.Offset < 0 || p.Offset > a.size || int64(len(p.Host)) > a.size-p.Offset || a.freed.Load() {
-			l.fail(fmt.Errorf("cuda: %s: copy of %d bytes at %d of %d: %w", a.gpu, len(p.Host), p.Offset, a.size, memory.ErrRange), done)
+			l.fail(pkgerr.Errorf("cuda", "%s: copy of %d bytes at %d of %d: %w", a.gpu, len(p.Host), p.Offset, a.size, memory.ErrRange), done)
 			return
 		}
 	}
@@ -293,7 +294,7 @@ func (l *lane) fail(err error, done func(error)) {
 // DMABuf exports the pages that the memory is in.
 func (a *allocation) DMABuf() (fd int, offset int64, err error) {
 	fail := func(err error) (int, int64, error) {
-		return -1, 0, fmt.Errorf("cuda: %s: %w as dma-buf: %w", a.gpu, memory.ErrNoExport, err)
+		return -1, 0, pkgerr.Errorf("cuda", "%s: %w as dma-buf: %w", a.gpu, memory.ErrNoExport, err)
 	}
 	if !a.gpu.info.DMABuf {
 		return fail(errors.New("the driver offers none for it (a data-centre GPU, the open kernel modules and CUDA 11.7 have it)"))

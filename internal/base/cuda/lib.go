@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // driver is the library. Addresses of contexts, streams and events are opaque.
@@ -70,7 +72,7 @@ func start(d driver) (*Lib, error) {
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, l.fail("cuDeviceGetCount", "", "", r))
 	}
 	if n <= 0 {
-		return nil, fmt.Errorf("cuda: the driver shows no GPU (nvidia-smi, CUDA_VISIBLE_DEVICES): %w", ErrUnavailable)
+		return nil, pkgerr.Errorf("cuda", "the driver shows no GPU (nvidia-smi, CUDA_VISIBLE_DEVICES): %w", ErrUnavailable)
 	}
 	var broken []error
 	for i := range n {
@@ -160,7 +162,7 @@ func (l *Lib) Retain(ordinal int) (*Context, error) {
 		}
 		return c, nil
 	}
-	return nil, fmt.Errorf("cuda: there is no CUDA device %d (%d are visible)", ordinal, len(l.devices))
+	return nil, pkgerr.Errorf("cuda", "there is no CUDA device %d (%d are visible)", ordinal, len(l.devices))
 }
 
 // check makes an error of a result that is one.
@@ -256,7 +258,7 @@ func (s *Stream) Copy(toHost bool, pieces []Piece, e *Event) (recorded bool, err
 		call = "cuMemcpyDtoHAsync"
 	}
 	if len(pieces) == 0 {
-		return false, errors.New("cuda: a copy of no pieces")
+		return false, pkgerr.New("cuda", "a copy of no pieces")
 	}
 	recorded, r := s.c.lib.d.copy(s.c.ctx, s.s, e.e, toHost, pieces)
 	if r == 0 {

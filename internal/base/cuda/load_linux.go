@@ -11,9 +11,10 @@ import "C"
 
 import (
 	"cmp"
-	"fmt"
 	"strings"
 	"unsafe"
+
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // Soname is the library that comes with the driver.
@@ -32,7 +33,7 @@ func Load(path string) (*Lib, error) {
 		if strings.Contains(why, "No such file") {
 			why = path + " is not installed (it comes with NVIDIA's driver)"
 		}
-		return nil, fmt.Errorf("cuda: %s: %w", why, ErrUnavailable)
+		return nil, pkgerr.Errorf("cuda", "%s: %w", why, ErrUnavailable)
 	}
 	return bound(o, path)
 }
@@ -45,10 +46,10 @@ func Bind(find, from unsafe.Pointer) (*Lib, error) {
 
 func bound(o C.tc_opened, path string) (*Lib, error) {
 	if o.missing != nil {
-		return nil, fmt.Errorf("cuda: %s has no %s: no driver that this program knows: %w", path, C.GoString(o.missing), ErrUnavailable)
+		return nil, pkgerr.Errorf("cuda", "%s has no %s: no driver that this program knows: %w", path, C.GoString(o.missing), ErrUnavailable)
 	}
 	if o.lib == nil {
-		return nil, fmt.Errorf("cuda: %s: no memory: %w", path, ErrUnavailable)
+		return nil, pkgerr.Errorf("cuda", "%s: no memory: %w", path, ErrUnavailable)
 	}
 	return start(calls{o.lib})
 }

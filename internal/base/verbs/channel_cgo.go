@@ -7,11 +7,12 @@ import "C"
 
 import (
 	"encoding/binary"
-	"fmt"
 	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // channel is how two sleep for the events of one completion queue, its owner and a leader.
@@ -42,7 +43,7 @@ func newChannel(fd int, name string) (*channel, error) {
 		c.wake, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("verbs: %s: %w", name, err)
+		return nil, pkgerr.Errorf("verbs", "%s: %w", name, err)
 	}
 	set, err := c.newSet()
 	if err == nil {
@@ -50,7 +51,7 @@ func newChannel(fd int, name string) (*channel, error) {
 	}
 	if err != nil {
 		_ = unix.Close(c.wake)
-		return nil, fmt.Errorf("verbs: %s: an epoll set: %w", name, err)
+		return nil, pkgerr.Errorf("verbs", "%s: an epoll set: %w", name, err)
 	}
 	return c, nil
 }

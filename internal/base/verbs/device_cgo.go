@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"unsafe"
+
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // Device is an open RDMA device. Its methods may be called from several goroutines, as
@@ -73,7 +75,7 @@ func (d *Device) saidFatal() {
 
 // wrong is the error of an object that is not laid out as expected.
 func (d *Device) wrong(what string) error {
-	return fmt.Errorf("verbs: %s: %w: %s", d.name, ErrABI, what)
+	return pkgerr.Errorf("verbs", "%s: %w: %s", d.name, ErrABI, what)
 }
 
 // busy is the error of an object that others still stand on.

@@ -20,6 +20,8 @@ import (
 	"fmt"
 	"syscall"
 	"unsafe"
+
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // Lib is libibverbs, or what stands for it in tests. It has no end: the library stays
@@ -106,7 +108,7 @@ func (l *Lib) open(dev *C.struct_tv_device, name string) (*Device, error) {
 	}
 	if wrong := C.tv_check_context(d.ctx, dev); wrong != nil {
 		// Nothing that it says of itself can be trusted, so it is not closed either.
-		return nil, fmt.Errorf("verbs: %s: %w: %s", name, ErrABI, C.GoString(wrong))
+		return nil, pkgerr.Errorf("verbs", "%s: %w: %s", name, ErrABI, C.GoString(wrong))
 	}
 	err := d.queryLimits()
 	if err == nil {

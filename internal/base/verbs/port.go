@@ -1,9 +1,10 @@
 package verbs
 
 import (
-	"fmt"
 	"net"
 	"strings"
+
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // mtuBytes turns the ABI's number of an MTU into bytes, 0 if it is none.
@@ -52,7 +53,7 @@ func parseGIDType(text string, link LinkLayer) (GIDType, error) {
 	case "RoCE v2":
 		return GIDRoCEv2, nil
 	}
-	return 0, fmt.Errorf("verbs: GID type %q is unknown", text)
+	return 0, pkgerr.Errorf("verbs", "GID type %q is unknown", text)
 }
 
 // interfaceIndex is that of a netdev's name, 0 if there is none.

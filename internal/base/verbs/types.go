@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"syscall"
+
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // What stands in the way.
@@ -13,7 +15,7 @@ var (
 	// built without cgo. The error that wraps it says which, and what to do.
 	ErrUnavailable = errors.New("RDMA verbs are not available")
 	// ErrClosed: the object was closed before, or while it was waited for.
-	ErrClosed = errors.New("verbs: it is closed")
+	ErrClosed = pkgerr.New("verbs", "it is closed")
 	// ErrABI: libibverbs gave something that docs/verbs-abi.md does not describe. Nothing
 	// of it may be used.
 	ErrABI = errors.New("libibverbs is not laid out as expected")

@@ -7,7 +7,6 @@ import "C"
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -15,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // waiter sleeps in Go's net poller until a descriptor of the library can be read. It has
@@ -46,11 +47,11 @@ func duplicate(fd int, name string) (int, error) {
 	// The flag belongs to the open file, so the library's own reads do not block either.
 	dup, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
-		return -1, fmt.Errorf("verbs: %s: duplicating the descriptor: %w", name, err)
+		return -1, pkgerr.Errorf("verbs", "%s: duplicating the descriptor: %w", name, err)
 	}
 	if err := unix.SetNonblock(dup, true); err != nil {
 		_ = unix.Close(dup)
-		return -1, fmt.Errorf("verbs: %s: %w", name, err)
+		return -1, pkgerr.Errorf("verbs", "%s: %w", name, err)
 	}
 	return dup, nil
 }
@@ -66,11 +67,11 @@ func waiterOn(fd int, name string) (*waiter, error) {
 	err := w.file.SetReadDeadline(time.Time{})
 	if err != nil {
 		_ = w.file.Close()
-		return nil, fmt.Errorf("verbs: %s: its descriptor cannot be polled: %w", name, err)
+		return nil, pkgerr.Errorf("verbs", "%s: its descriptor cannot be polled: %w", name, err)
 	}
 	if w.raw, err = w.file.SyscallConn(); err != nil {
 		_ = w.file.Close()
-		return nil, fmt.Errorf("verbs: %s: %w", name, err)
+		return nil, pkgerr.Errorf("verbs", "%s: %w", name, err)
 	}
 	return w, nil
 }
@@ -100,7 +101,7 @@ func (w *waiter) wait(take func() C.int) (rc C.int, err error) {
 			return 0, ErrClosed
 		}
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
-			return 0, fmt.Errorf("verbs: waiting for %s: %w", w.name, err)
+			return 0, pkgerr.Errorf("verbs", "waiting for %s: %w", w.name, err)
 		}
 		// In this order no wake is lost: it sets the word before the deadline.
 		_ = w.file.SetReadDeadline(time.Time{})

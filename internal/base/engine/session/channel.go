@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"net"
 	"net/netip"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // bodiesInFlight times the message limit is how many bytes of unanswered calls a
@@ -129,20 +129,20 @@ func (s *Session) RoundTrip() time.Duration { return s.trips.min() }
 // ErrEnded end the session; ctx ends the waiting only: the call may still run.
 func (s *Session) Call(ctx context.Context, method uint16, body []byte) ([]byte, error) {
 	if len(body) > s.peer.body {
-		return nil, fmt.Errorf("session: peer %q: call of %d bytes: %w (%d)", s.peerName, len(body), ErrTooLarge, s.peer.body)
+		return nil, pkgerr.Errorf("session", "peer %q: call of %d bytes: %w (%d)", s.peerName, len(body), ErrTooLarge, s.peer.body)
 	}
 	if err := s.room.take(ctx, s.over, len(body)); err != nil {
 		if errors.Is(err, errOver) {
 			err = s.overErr()
 		}
-		return nil, fmt.Errorf("session: peer %q: %w", s.peerName, err)
+		return nil, pkgerr.Errorf("session", "peer %q: %w", s.peerName, err)
 	}
 	c := &call{method: method, body: slices.Clone(body), done: make(chan struct{})}
 	s.mu.Lock()
 	if s.isOver || s.closing {
 		s.mu.Unlock()
 		s.room.release(len(body))
-		return nil, fmt.Errorf("session: peer %q: %w", s.peerName, s.overErr())
+		return nil, pkgerr.Errorf("session", "peer %q: %w", s.peerName, s.overErr())
 	}
 	number := s.next
 	s.next++
@@ -161,7 +161,7 @@ func (s *Session) Call(ctx context.Context, method uint16, body []byte) ([]byte,
 		select {
 		case <-c.done:
 		default:
-			return nil, fmt.Errorf("session: peer %q: no answer yet: %w", s.peerName, ctx.Err())
+			return nil, pkgerr.Errorf("session", "peer %q: no answer yet: %w", s.peerName, ctx.Err())
 		}
 	}
 	return c.answer, c.err
@@ -195,7 +195,7 @@ func (s *Session) end(err error) {
 	}
 	s.isOver, s.err = true, err
 	for _, c := range s.calls {
-		c.err = fmt.Errorf("session: peer %q: %w", s.peerName, cmp.Or(err, ErrEnded))
+		c.err = pkgerr.Errorf("session", "peer %q: %w", s.peerName, cmp.Or(err, ErrEnded))
 		close(c.done)
 	}
 	clear(s.calls)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 const (
@@ -29,11 +30,11 @@ func Dial(ctx context.Context, o DialOptions) (*Session, error) {
 			return s, nil
 		}
 		if passes := errors.Is(err, errBusy) || errors.Is(err, errCut); !passes || try == passing {
-			return nil, fmt.Errorf("session: %w", err)
+			return nil, pkgerr.Errorf("session", "%w", err)
 		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("session: %w (%w)", err, ctx.Err())
+			return nil, pkgerr.Errorf("session", "%w (%w)", err, ctx.Err())
 		case <-time.After(pause):
 		}
 	}
@@ -243,11 +244,11 @@ func DialData(ctx context.Context, d DataDial) (*net.TCPConn, error) {
 			return e.conn.(*net.TCPConn), nil
 		}
 		if passes := errors.Is(err, errBusy) || errors.Is(err, errCut); !passes || try == passing {
-			return nil, fmt.Errorf("session: data connection to %s: %w", d.Route, err)
+			return nil, pkgerr.Errorf("session", "data connection to %s: %w", d.Route, err)
 		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("session: data connection to %s: %w (%w)", d.Route, err, ctx.Err())
+			return nil, pkgerr.Errorf("session", "data connection to %s: %w (%w)", d.Route, err, ctx.Err())
 		case <-time.After(pause):
 		}
 	}

@@ -2,12 +2,12 @@ package stage
 
 import (
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 
 	"github.com/topoctl/topoctl/internal/base/engine/memory"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // Conn is the active end of a connection with staging. As long as nothing was staged
@@ -131,19 +131,19 @@ func (c *Conn) concerned(requests []*transport.Request) bool {
 // beside a region.
 func check(r *transport.Request, limits *transport.Caps) error {
 	if len(r.Spans) > limits.MaxSpans || r.Bytes > limits.MaxBytes || r.Op != transport.Read && r.Op != transport.Write {
-		return fmt.Errorf("stage: %w: op %d of %d spans and %d bytes: at most %d and %d are taken",
+		return pkgerr.Errorf("stage", "%w: op %d of %d spans and %d bytes: at most %d and %d are taken",
 			transport.ErrRefused, r.Op, len(r.Spans), r.Bytes, limits.MaxSpans, limits.MaxBytes)
 	}
 	sum := int64(0)
 	for i := range r.Spans {
 		s := &r.Spans[i]
 		if size := s.Local.Size(); s.Bytes < 0 || s.LocalOffset < 0 || s.LocalOffset > size || s.Bytes > size-s.LocalOffset {
-			return fmt.Errorf("stage: %w: local region %q: %d bytes at %d: %w", transport.ErrRefused, s.Local.Name(), s.Bytes, s.LocalOffset, memory.ErrRange)
+			return pkgerr.Errorf("stage", "%w: local region %q: %d bytes at %d: %w", transport.ErrRefused, s.Local.Name(), s.Bytes, s.LocalOffset, memory.ErrRange)
 		}
 		sum += s.Bytes
 	}
 	if sum != r.Bytes {
-		return fmt.Errorf("stage: %w: spans of %d bytes in a request of %d", transport.ErrRefused, sum, r.Bytes)
+		return pkgerr.Errorf("stage", "%w: spans of %d bytes in a request of %d", transport.ErrRefused, sum, r.Bytes)
 	}
 	return nil
 }
@@ -438,9 +438,9 @@ func (c *Conn) closedError() error {
 		cause = c.cause
 	}
 	if cause == nil || errors.Is(cause, transport.ErrClosed) {
-		return fmt.Errorf("stage: %w", transport.ErrClosed)
+		return pkgerr.Errorf("stage", "%w", transport.ErrClosed)
 	}
-	return fmt.Errorf("stage: %w: %w", transport.ErrClosed, cause)
+	return pkgerr.Errorf("stage", "%w: %w", transport.ErrClosed, cause)
 }
 
 // bury tells the owner of the end, unless somebody else does or will. The transport's

@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/topoctl/topoctl/internal/base/engine/memory"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 const (
@@ -63,7 +64,7 @@ func (b *board) word(id memory.ID) (at *atomic.Uint32, open uint32) {
 func (b *board) set(id memory.ID, isOpen bool) error {
 	at, open := b.word(id)
 	if at == nil {
-		return fmt.Errorf("shm: region %#x: %w", uint64(id), memory.ErrNoRegion)
+		return pkgerr.Errorf("shm", "region %#x: %w", uint64(id), memory.ErrNoRegion)
 	}
 	if isOpen {
 		at.Store(open)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/topoctl/topoctl/internal/base/engine/memory"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 const (
@@ -66,7 +67,7 @@ type toSend struct {
 func (t *Transport) Dial(ctx context.Context, d transport.Dial) (transport.Conn, error) {
 	c, err := t.dial(ctx, d)
 	if err != nil {
-		return nil, fmt.Errorf("shm: connection to %q: %w", d.Remote.Address, err)
+		return nil, pkgerr.Errorf("shm", "connection to %q: %w", d.Remote.Address, err)
 	}
 	return c, nil
 }
@@ -211,7 +212,7 @@ func (c *conn) Post(requests []*transport.Request, done []transport.Completion) 
 // the peer was asked for one of them.
 func (c *conn) prepare(r *transport.Request) (j *job, wait bool, err error) {
 	if len(r.Spans) > maxSpans || r.Bytes > maxBytes || r.Op != transport.Read && r.Op != transport.Write {
-		return nil, false, fmt.Errorf("shm: %w: op %d of %d spans and %d bytes: at most %d and %d are taken",
+		return nil, false, pkgerr.Errorf("shm", "%w: op %d of %d spans and %d bytes: at most %d and %d are taken",
 			transport.ErrRefused, r.Op, len(r.Spans), r.Bytes, maxSpans, maxBytes)
 	}
 	if n := len(c.free); n > 0 {
@@ -228,7 +229,7 @@ func (c *conn) prepare(r *transport.Request) (j *job, wait bool, err error) {
 			m = c.mappingOf(s.Remote)
 		}
 		if err = m.check(r.Op, s); err == nil && (s.LocalOffset < 0 || s.LocalOffset > s.Local.Size() || s.Bytes > s.Local.Size()-s.LocalOffset) {
-			err = fmt.Errorf("shm: local region %q: %d bytes at %d: %w", s.Local.Name(), s.Bytes, s.LocalOffset, memory.ErrRange)
+			err = pkgerr.Errorf("shm", "local region %q: %d bytes at %d: %w", s.Local.Name(), s.Bytes, s.LocalOffset, memory.ErrRange)
 		}
 		if err != nil {
 			break
@@ -239,7 +240,7 @@ func (c *conn) prepare(r *transport.Request) (j *job, wait bool, err error) {
 		bytes += s.Bytes
 	}
 	if err == nil && bytes != r.Bytes {
-		err = fmt.Errorf("shm: %w: spans of %d bytes in a request of %d", transport.ErrRefused, bytes, r.Bytes)
+		err = pkgerr.Errorf("shm", "%w: spans of %d bytes in a request of %d", transport.ErrRefused, bytes, r.Bytes)
 	}
 	if err != nil {
 		c.release(j)
@@ -512,7 +513,7 @@ func (c *conn) die(cause, lost error) {
 func (c *conn) run() {
 	err := c.read()
 	left := errors.Is(err, errLeft)
-	lost := fmt.Errorf("shm: %s: %w", c.path, err)
+	lost := pkgerr.Errorf("shm", "%s: %w", c.path, err)
 	c.die(fmt.Errorf("%w: %w", transport.ErrClosed, lost), lost)
 	c.settle()
 	if left {

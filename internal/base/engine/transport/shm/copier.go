@@ -10,6 +10,7 @@ import (
 	"github.com/topoctl/topoctl/internal/base/cpuset"
 	"github.com/topoctl/topoctl/internal/base/engine/memory"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 const (
@@ -306,7 +307,7 @@ func (j *job) copy(p piece) (err error) {
 			if !isFault {
 				panic(r)
 			}
-			err = fmt.Errorf("shm: the memory at %#x is gone", fault.Addr())
+			err = pkgerr.Errorf("shm", "the memory at %#x is gone", fault.Addr())
 		}
 	}()
 	spans := j.request.Spans

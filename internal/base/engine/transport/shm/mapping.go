@@ -7,6 +7,7 @@ import (
 
 	"github.com/topoctl/topoctl/internal/base/engine/memory"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 const (
@@ -103,7 +104,7 @@ func (m *mapping) check(op transport.Op, s *transport.Span) error {
 }
 
 func refusal(s *transport.Span, err error) error {
-	return fmt.Errorf("shm: %w: region %#x: %d bytes at %d: %w", transport.ErrRefused, uint64(s.Remote.ID), s.Bytes, s.RemoteOffset, err)
+	return pkgerr.Errorf("shm", "%w: region %#x: %d bytes at %d: %w", transport.ErrRefused, uint64(s.Remote.ID), s.Bytes, s.RemoteOffset, err)
 }
 
 // at are the bytes of a span's part, with their pages made known.

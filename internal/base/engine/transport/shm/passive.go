@@ -3,13 +3,13 @@ package shm
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"sync"
 	"time"
 
 	"github.com/topoctl/topoctl/internal/base/engine/memory"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 const (
@@ -258,7 +258,7 @@ func (p *passive) leave(ctx context.Context) error {
 	case <-p.done:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("shm: peer %q: connection %d: the peer does not confirm that it has stopped copying: %w", p.name, p.key.Conn, context.Cause(ctx))
+		return pkgerr.Errorf("shm", "peer %q: connection %d: the peer does not confirm that it has stopped copying: %w", p.name, p.key.Conn, context.Cause(ctx))
 	}
 }
 

@@ -45,7 +45,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"net"
 	"runtime"
 	"sync"
@@ -54,6 +53,7 @@ import (
 
 	"github.com/topoctl/topoctl/internal/base/engine/memory"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // The keys that Register gives: for a region that peers can map, and for one of device
@@ -124,11 +124,11 @@ func New(o Options) (*Transport, error) {
 		return nil, err
 	}
 	if o.Regions == nil {
-		return nil, errors.New("shm: Options.Regions is missing")
+		return nil, pkgerr.New("shm", "Options.Regions is missing")
 	}
 	socket, err := listen(o.Dir)
 	if err != nil {
-		return nil, fmt.Errorf("shm: %w", err)
+		return nil, pkgerr.Errorf("shm", "%w", err)
 	}
 	workers := o.Workers
 	if workers <= 0 {
@@ -136,7 +136,7 @@ func New(o Options) (*Transport, error) {
 	}
 	board, boards, err := newBoard()
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("shm: %w", err), socket.close())
+		return nil, errors.Join(pkgerr.Errorf("shm", "%w", err), socket.close())
 	}
 	t := &Transport{
 		regions: o.Regions,
@@ -178,7 +178,7 @@ func (t *Transport) Register(r *memory.Region) (string, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
-		return "", fmt.Errorf("shm: register region %q: %w", r.Name(), net.ErrClosed)
+		return "", pkgerr.Errorf("shm", "register region %q: %w", r.Name(), net.ErrClosed)
 	}
 	return key, t.board.set(r.ID(), true)
 }
@@ -187,7 +187,7 @@ func keyOf(r *memory.Region) (string, error) {
 	if d := r.Device(); d != nil {
 		// Its pool says how much memory may be pinned for peers, and that it can be.
 		if _, err := memory.PoolOf(d, memory.ForAnswers); err != nil {
-			return "", fmt.Errorf("shm: region %q: %w", r.Name(), err)
+			return "", pkgerr.Errorf("shm", "region %q: %w", r.Name(), err)
 		}
 		return Windowed, nil
 	}
@@ -231,24 +231,24 @@ func (t *Transport) passives() []*passive {
 // Accept draws the ticket that the peer's connection presents.
 func (t *Transport) Accept(_ context.Context, from transport.Origin, request []byte) ([]byte, error) {
 	if len(request) != 1 || request[0] < version {
-		return nil, fmt.Errorf("shm: accept from %q: a request of %d bytes that is not version %d's or later", from.Name, len(request), version)
+		return nil, pkgerr.Errorf("shm", "accept from %q: a request of %d bytes that is not version %d's or later", from.Name, len(request), version)
 	}
 	e, now := expectation{name: from.Name}, time.Now()
 	if _, err := rand.Read(e.ticket[:]); err != nil {
-		return nil, fmt.Errorf("shm: accept from %q: %w", from.Name, err)
+		return nil, pkgerr.Errorf("shm", "accept from %q: %w", from.Name, err)
 	}
 	k := transport.ConnKey{Session: from.Session, Conn: from.Conn}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
-		return nil, fmt.Errorf("shm: accept from %q: %w", from.Name, net.ErrClosed)
+		return nil, pkgerr.Errorf("shm", "accept from %q: %w", from.Name, net.ErrClosed)
 	}
 	t.ends.Expire(now)
 	if err := t.ends.CheckNew(k); err != nil {
-		return nil, fmt.Errorf("shm: accept from %q: %w", from.Name, err)
+		return nil, pkgerr.Errorf("shm", "accept from %q: %w", from.Name, err)
 	}
 	if expected, open := t.ends.Len(); expected >= maxExpected || open >= maxPassive {
-		return nil, fmt.Errorf("shm: accept from %q: %d connections are expected and %d open, the limit", from.Name, expected, open)
+		return nil, pkgerr.Errorf("shm", "accept from %q: %d connections are expected and %d open, the limit", from.Name, expected, open)
 	}
 	t.ends.Expect(k, e, now.Add(expectFor))
 	return append([]byte{version}, e.ticket[:]...), nil

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 const (
@@ -72,7 +74,7 @@ func listen(dir string) (*listener, error) {
 
 func (l *listener) close() error {
 	if err := l.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
-		return fmt.Errorf("shm: %w", err)
+		return pkgerr.Errorf("shm", "%w", err)
 	}
 	return nil
 }

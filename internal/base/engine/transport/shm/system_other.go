@@ -3,12 +3,13 @@
 package shm
 
 import (
-	"errors"
 	"net"
+
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 func supported() error {
-	return errors.New("shm: shared memory needs memfd (Linux): use another transport")
+	return pkgerr.New("shm", "shared memory needs memfd (Linux): use another transport")
 }
 
 func randomName() string { return "" }

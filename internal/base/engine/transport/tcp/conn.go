@@ -1,10 +1,10 @@
 package tcp
 
 import (
-	"fmt"
 	"sync/atomic"
 
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // States of a place for a request.
@@ -115,19 +115,19 @@ func (c *conn) Post(requests []*transport.Request, done []transport.Completion) 
 // check refuses a request that the stream cannot carry.
 func (c *conn) check(req *transport.Request) error {
 	if len(req.Spans) > c.limits.MaxSpans || req.Bytes > c.limits.MaxBytes {
-		return fmt.Errorf("tcp: request of %d spans and %d bytes: the connection takes %d and %d",
+		return pkgerr.Errorf("tcp", "request of %d spans and %d bytes: the connection takes %d and %d",
 			len(req.Spans), req.Bytes, c.limits.MaxSpans, c.limits.MaxBytes)
 	}
 	sum := int64(0)
 	for i := range req.Spans {
 		n := req.Spans[i].Bytes
 		if n < 0 || n > c.limits.MaxBytes {
-			return fmt.Errorf("tcp: request with a span of %d bytes", n)
+			return pkgerr.Errorf("tcp", "request with a span of %d bytes", n)
 		}
 		sum += n
 	}
 	if sum != req.Bytes || req.Op != transport.Read && req.Op != transport.Write {
-		return fmt.Errorf("tcp: request of op %d and %d bytes: its spans have %d", req.Op, req.Bytes, sum)
+		return pkgerr.Errorf("tcp", "request of op %d and %d bytes: its spans have %d", req.Op, req.Bytes, sum)
 	}
 	return nil
 }
@@ -261,7 +261,7 @@ func (c *conn) answered(id uint32) (uint16, *transport.Request, error) {
 func (c *conn) complete(sumOK bool) {
 	var err error
 	if !sumOK {
-		err = fmt.Errorf("tcp: %w", transport.ErrChecksum)
+		err = pkgerr.Errorf("tcp", "%w", transport.ErrChecksum)
 	}
 	c.finish(c.reading, err)
 }
@@ -325,13 +325,13 @@ func (c *conn) abandon() error {
 	if c.byUs {
 		return nil
 	}
-	return fmt.Errorf("tcp: %s: %w", c.describe, c.cause)
+	return pkgerr.Errorf("tcp", "%s: %w", c.describe, c.cause)
 }
 
 // closedError is what ends requests on a connection that ended.
 func closedError(cause error) error {
 	if cause == nil {
-		return fmt.Errorf("tcp: %w", transport.ErrClosed)
+		return pkgerr.Errorf("tcp", "%w", transport.ErrClosed)
 	}
-	return fmt.Errorf("tcp: %w: %w", transport.ErrClosed, cause)
+	return pkgerr.Errorf("tcp", "%w: %w", transport.ErrClosed, cause)
 }

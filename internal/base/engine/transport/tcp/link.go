@@ -2,7 +2,6 @@ package tcp
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"sync"
@@ -11,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // inlineBytes is up to how many bytes are sent by the goroutine that has them:
@@ -78,14 +79,14 @@ type link struct {
 func (l *link) init(e end, c net.Conn, polls int) error {
 	sc, ok := c.(syscall.Conn)
 	if !ok {
-		return fmt.Errorf("tcp: connection %T has no descriptor", c)
+		return pkgerr.Errorf("tcp", "connection %T has no descriptor", c)
 	}
 	raw, err := sc.SyscallConn()
 	if err != nil {
-		return fmt.Errorf("tcp: %w", err)
+		return pkgerr.Errorf("tcp", "%w", err)
 	}
 	if err := c.SetDeadline(time.Time{}); err != nil {
-		return fmt.Errorf("tcp: %w", err)
+		return pkgerr.Errorf("tcp", "%w", err)
 	}
 	l.end, l.conn, l.raw = e, c, raw
 	l.in.init()
@@ -209,7 +210,7 @@ func (l *link) receive(fd uintptr) bool {
 	return l.in.receive(fd)
 }
 
-var errDead = errors.New("tcp: the connection has ended")
+var errDead = pkgerr.New("tcp", "the connection has ended")
 
 // take handles what receive brought. It is not for the callbacks of RawConn: what
 // it does may close the connection, which waits for them.

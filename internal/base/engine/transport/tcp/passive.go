@@ -3,7 +3,6 @@ package tcp
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"slices"
 	"sync"
@@ -13,6 +12,7 @@ import (
 	"github.com/topoctl/topoctl/internal/base/engine/memory"
 	"github.com/topoctl/topoctl/internal/base/engine/stage"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // passive is the end of a connection that a peer dialled.
@@ -81,7 +81,7 @@ const ackToken = 1 << 31
 var (
 	errStuck  = &violated{reason: "stuck", text: "a frame made no progress"}
 	errRegion = &violated{reason: "region", text: "a frame held a region that was closed"}
-	errLeft   = errors.New("tcp: the connection was left")
+	errLeft   = pkgerr.New("tcp", "the connection was left")
 )
 
 // Accept expects the connection that a peer announces.
@@ -96,15 +96,15 @@ func (t *Transport) Accept(_ context.Context, from transport.Origin, request []b
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
-		return nil, fmt.Errorf("tcp: the transport is %w", net.ErrClosed)
+		return nil, pkgerr.Errorf("tcp", "the transport is %w", net.ErrClosed)
 	}
 	t.ends.Expire(now)
 	if err := t.ends.CheckNew(key); err != nil {
-		return nil, fmt.Errorf("tcp: peer %q: %w", from.Name, err)
+		return nil, pkgerr.Errorf("tcp", "peer %q: %w", from.Name, err)
 	}
 	expected, open := t.ends.Len()
 	if theirs := t.ends.OfSession(from.Session); theirs >= t.o.ConnsPerSession || expected+open >= t.o.Conns {
-		return nil, fmt.Errorf("tcp: peer %q: too many connections (%d of %d, all peers %d of %d)", from.Name,
+		return nil, pkgerr.Errorf("tcp", "peer %q: too many connections (%d of %d, all peers %d of %d)", from.Name,
 			theirs, t.o.ConnsPerSession, expected+open, t.o.Conns)
 	}
 	t.ends.Expect(key, agreed, now.Add(t.o.ArriveTime))
@@ -120,12 +120,12 @@ func (t *Transport) Serve(session transport.SessionID, id transport.ConnID, name
 	agreed, ok := t.ends.Expected(key, time.Now())
 	if !ok || t.closed {
 		_ = nc.Close()
-		return fmt.Errorf("tcp: peer %q: connection %d was not agreed on, or was left", name, id)
+		return pkgerr.Errorf("tcp", "peer %q: connection %d was not agreed on, or was left", name, id)
 	}
 	p := newPassive(t, key, name, agreed)
 	if err := p.init(p, nc, t.polls()); err != nil {
 		_ = nc.Close()
-		return fmt.Errorf("tcp: peer %q: connection %d: %w", name, id, err)
+		return pkgerr.Errorf("tcp", "peer %q: connection %d: %w", name, id, err)
 	}
 	t.ends.Open(key, p)
 	t.wg.Go(p.live)
@@ -532,7 +532,7 @@ func (p *passive) leave(ctx context.Context) error {
 	case <-p.finished:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("tcp: leave connection %d: %w", p.key.Conn, ctx.Err())
+		return pkgerr.Errorf("tcp", "leave connection %d: %w", p.key.Conn, ctx.Err())
 	}
 }
 

@@ -27,6 +27,7 @@ import (
 	"github.com/topoctl/topoctl/internal/base/engine/session"
 	"github.com/topoctl/topoctl/internal/base/engine/stage"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // Options configure the transport. Zero fields take the defaults.
@@ -78,7 +79,7 @@ type Transport struct {
 // New makes a transport.
 func New(o Options) (*Transport, error) {
 	if o.Regions == nil {
-		return nil, errors.New("tcp: no table of regions")
+		return nil, pkgerr.New("tcp", "no table of regions")
 	}
 	setDefault(&o.MaxSpans, spansLimit)
 	setDefault(&o.MaxBytes, 64<<20)
@@ -91,7 +92,7 @@ func New(o Options) (*Transport, error) {
 	setDefault(&o.CloseTime, 250*time.Millisecond)
 	if o.MaxSpans < 1 || o.MaxSpans > spansLimit || o.MaxBytes < 1 || o.MaxBytes > bytesLimit ||
 		o.MaxPosted < 1 || o.MaxPosted > postedLimit {
-		return nil, fmt.Errorf("tcp: limits of %d spans, %d bytes, %d requests: each must be from 1 to %d, %d, %d",
+		return nil, pkgerr.Errorf("tcp", "limits of %d spans, %d bytes, %d requests: each must be from 1 to %d, %d, %d",
 			o.MaxSpans, o.MaxBytes, o.MaxPosted, spansLimit, bytesLimit, postedLimit)
 	}
 	t := &Transport{
@@ -134,7 +135,7 @@ func (t *Transport) Register(r *memory.Region) (string, error) {
 		return "", nil
 	}
 	if _, err := memory.PoolOf(d, memory.ForAnswers); err != nil {
-		return "", fmt.Errorf("tcp: region %q: %w", r.Name(), err)
+		return "", pkgerr.Errorf("tcp", "region %q: %w", r.Name(), err)
 	}
 	return stage.Key, nil
 }
@@ -143,22 +144,22 @@ func (t *Transport) Register(r *memory.Region) (string, error) {
 func (t *Transport) Dial(ctx context.Context, d transport.Dial) (transport.Conn, error) {
 	remote, err := netip.ParseAddrPort(d.Remote.Address)
 	if err != nil {
-		return nil, fmt.Errorf("tcp: dial %q: %w", d.Remote.Address, err)
+		return nil, pkgerr.Errorf("tcp", "dial %q: %w", d.Remote.Address, err)
 	}
 	agreed, err := t.negotiate(ctx, d)
 	if err != nil {
-		return nil, fmt.Errorf("tcp: dial %s: %w", remote, err)
+		return nil, pkgerr.Errorf("tcp", "dial %s: %w", remote, err)
 	}
 	nc, err := t.dial(ctx, session.DataDial{
 		Identity: t.o.Identity, Session: d.Session, Conn: d.Conn,
 		Route: session.Route{Local: d.Local, Interface: d.Interface, Remote: remote},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("tcp: dial %s: %w", remote, err)
+		return nil, pkgerr.Errorf("tcp", "dial %s: %w", remote, err)
 	}
 	if err := awaitReady(ctx, nc); err != nil {
 		_ = nc.Close()
-		return nil, fmt.Errorf("tcp: dial %s: the peer did not let the connection in: %w", remote, err)
+		return nil, pkgerr.Errorf("tcp", "dial %s: the peer did not let the connection in: %w", remote, err)
 	}
 	c := newConn(t, d, agreed)
 	c.initPoll(t.polls())
@@ -171,7 +172,7 @@ func (t *Transport) Dial(ctx context.Context, d transport.Dial) (transport.Conn,
 	if t.closed {
 		t.mu.Unlock()
 		_ = nc.Close()
-		return nil, fmt.Errorf("tcp: dial %s: the transport is %w", remote, net.ErrClosed)
+		return nil, pkgerr.Errorf("tcp", "dial %s: the transport is %w", remote, net.ErrClosed)
 	}
 	t.active[c] = struct{}{}
 	t.wg.Go(c.live)
@@ -282,7 +283,7 @@ func (t *Transport) Close() error {
 		close(t.quit)
 	}
 	for c := range t.active {
-		c.Close(errors.New("tcp: the transport is closed"))
+		c.Close(pkgerr.New("tcp", "the transport is closed"))
 	}
 	for _, p := range t.ends.All() {
 		p.fail(net.ErrClosed)

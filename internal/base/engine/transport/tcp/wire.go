@@ -3,11 +3,11 @@ package tcp
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"hash/crc32"
 
 	"github.com/topoctl/topoctl/internal/base/engine/memory"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // The frames of a data connection, as docs/wire.md has them under "Data
@@ -136,7 +136,7 @@ func statusError(status uint16, span uint32) (err error, known bool) {
 	case statusOK:
 		return nil, true
 	case statusSum:
-		return fmt.Errorf("tcp: %w", transport.ErrChecksum), true
+		return pkgerr.Errorf("tcp", "%w", transport.ErrChecksum), true
 	case statusNoRegion:
 		err = memory.ErrNoRegion
 	case statusRange:
@@ -148,7 +148,7 @@ func statusError(status uint16, span uint32) (err error, known bool) {
 	default:
 		return nil, false
 	}
-	return fmt.Errorf("tcp: %w: span %d: %w", transport.ErrRefused, span, err), true
+	return pkgerr.Errorf("tcp", "%w: span %d: %w", transport.ErrRefused, span, err), true
 }
 
 // Bounds of what can be negotiated.
@@ -184,10 +184,10 @@ func (o offer) put() []byte {
 // which add but do not change.
 func getOffer(b []byte) (offer, error) {
 	if len(b) < offerBytes {
-		return offer{}, fmt.Errorf("tcp: offer of %d bytes, want at least %d", len(b), offerBytes)
+		return offer{}, pkgerr.Errorf("tcp", "offer of %d bytes, want at least %d", len(b), offerBytes)
 	}
 	if v := binary.BigEndian.Uint16(b); v != offerVersion {
-		return offer{}, fmt.Errorf("tcp: offer of version %d, want %d", v, offerVersion)
+		return offer{}, pkgerr.Errorf("tcp", "offer of version %d, want %d", v, offerVersion)
 	}
 	o := offer{
 		features: binary.BigEndian.Uint32(b[4:]),
@@ -196,7 +196,7 @@ func getOffer(b []byte) (offer, error) {
 		bytes:    binary.BigEndian.Uint64(b[16:]),
 	}
 	if o.spans == 0 || o.posted == 0 || o.bytes == 0 {
-		return offer{}, fmt.Errorf("tcp: offer of %d spans, %d requests, %d bytes: none may be 0", o.spans, o.posted, o.bytes)
+		return offer{}, pkgerr.Errorf("tcp", "offer of %d spans, %d requests, %d bytes: none may be 0", o.spans, o.posted, o.bytes)
 	}
 	return o, nil
 }
