@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"iter"
@@ -18,10 +19,19 @@ type ConnKey struct {
 // MaxLeft is how many connections of a session are remembered as left.
 const MaxLeft = 1024
 
+// End is the passive end of a connection.
+type End interface {
+	// Leave ends it. Where it returns nil, nothing that was posted on the connection can
+	// touch memory here any more.
+	Leave(ctx context.Context) error
+}
+
 // Ends are the passive ends of a transport's connections. A connection is expected from
 // Accept on, with what was agreed on (an A), then open (a P) and closed; and from Leave on
-// it is never let in. The transport guards Ends with its mutex.
-type Ends[A, P any] struct {
+// it is never let in. The transport's mutex guards them: Leave, LeaveAll and Select take it,
+// and everything else is called with it held.
+type Ends[A any, P End] struct {
+	mu       *sync.Mutex
 	expected map[ConnKey]expectation[A]
 	open     map[ConnKey]P
 	left     map[SessionID]*leftConns
@@ -33,10 +43,10 @@ type expectation[A any] struct {
 	until  time.Time
 }
 
-// MakeEnds makes a table without ends.
-func MakeEnds[A, P any]() Ends[A, P] {
+// MakeEnds makes a table without ends, which the transport's mutex guards.
+func MakeEnds[A any, P End](mu *sync.Mutex) Ends[A, P] {
 	return Ends[A, P]{
-		expected: map[ConnKey]expectation[A]{}, open: map[ConnKey]P{},
+		mu: mu, expected: map[ConnKey]expectation[A]{}, open: map[ConnKey]P{},
 		left: map[SessionID]*leftConns{}, sessions: map[SessionID]int{},
 	}
 }
@@ -102,15 +112,47 @@ func (e *Ends[A, P]) Find(k ConnKey) (p P, ok bool) {
 // All are the ends that are open.
 func (e *Ends[A, P]) All() iter.Seq2[ConnKey, P] { return maps.All(e.open) }
 
+// Select lists the open ends of which something is true; nil: all of them. It takes the mutex.
+func (e *Ends[A, P]) Select(which func(P) bool) []P {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var list []P
+	for _, p := range e.open {
+		if which == nil || which(p) {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
 // Len is how many connections are expected, and how many are open.
 func (e *Ends[A, P]) Len() (expected, open int) { return len(e.expected), len(e.open) }
 
 // OfSession is how many connections of a session are expected or open.
 func (e *Ends[A, P]) OfSession(s SessionID) int { return e.sessions[s] }
 
-// Leave has a connection never let in from now on, and gives its end where it is open:
-// the caller ends it, and then closes it here.
-func (e *Ends[A, P]) Leave(k ConnKey) (p P, open bool) {
+// Leave is the transport's Leave: the connection is never let in from now on, and its end
+// is left where it is open. Whoever leaves it at the same time waits as well: an end stays
+// open until it calls Close here. It takes the mutex.
+func (e *Ends[A, P]) Leave(ctx context.Context, k ConnKey) error {
+	e.mu.Lock()
+	p, open := e.leave(k)
+	e.mu.Unlock()
+	if !open {
+		return nil
+	}
+	return p.Leave(ctx)
+}
+
+// LeaveAll is Leave of all connections of a session, which is over and asks for no others.
+func (e *Ends[A, P]) LeaveAll(ctx context.Context, s SessionID) error {
+	e.mu.Lock()
+	open := e.leaveAll(s)
+	e.mu.Unlock()
+	return LeaveEach(ctx, open)
+}
+
+func (e *Ends[A, P]) leave(k ConnKey) (p P, open bool) {
 	e.unexpect(k)
 	if e.left[k.Session] == nil {
 		e.left[k.Session] = &leftConns{known: map[ConnID]bool{}}
@@ -119,8 +161,7 @@ func (e *Ends[A, P]) Leave(k ConnKey) (p P, open bool) {
 	return e.Find(k)
 }
 
-// LeaveAll is Leave of all connections of a session, which is over and asks for no others.
-func (e *Ends[A, P]) LeaveAll(s SessionID) (open []P) {
+func (e *Ends[A, P]) leaveAll(s SessionID) (open []P) {
 	delete(e.left, s)
 	for k := range e.expected {
 		if k.Session == s {
@@ -163,12 +204,12 @@ func (l *leftConns) add(c ConnID) {
 	l.list = append(l.list, c)
 }
 
-// Each does something with several ends at the same time, and waits for all of them.
-func Each[P any](ends []P, do func(P) error) error {
+// LeaveEach leaves several ends at the same time, and waits for all of them.
+func LeaveEach[P End](ctx context.Context, ends []P) error {
 	errs := make([]error, len(ends))
 	var wg sync.WaitGroup
 	for i, p := range ends {
-		wg.Go(func() { errs[i] = do(p) })
+		wg.Go(func() { errs[i] = p.Leave(ctx) })
 	}
 	wg.Wait()
 	return errors.Join(errs...)

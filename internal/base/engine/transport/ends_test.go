@@ -1,6 +1,8 @@
 package transport
 
 import (
+	"context"
+	"sync"
 	"testing"
 	"time"
 )
@@ -9,10 +11,15 @@ func key(session byte, conn int) ConnKey {
 	return ConnKey{Session: SessionID{session}, Conn: ConnID(conn)}
 }
 
+// end is a passive end that has ended at once.
+type end int
+
+func (end) Leave(context.Context) error { return nil }
+
 // A connection is let in once, in time, and not after it was left.
 func TestEnds(t *testing.T) {
 	now := time.Now()
-	e := MakeEnds[string, int]()
+	e := MakeEnds[string, end](new(sync.Mutex))
 	e.Expect(key(1, 1), "in time", now.Add(time.Second))
 	e.Expect(key(1, 2), "late", now.Add(-time.Second))
 	if e.CheckNew(key(1, 1)) == nil || e.CheckNew(key(1, 3)) != nil || e.OfSession(SessionID{1}) != 2 {
@@ -30,7 +37,7 @@ func TestEnds(t *testing.T) {
 	if expected, open := e.Len(); expected != 0 || open != 2 || e.CheckNew(key(1, 1)) == nil {
 		t.Errorf("%d expected, %d open", expected, open)
 	}
-	if p, ok := e.Leave(key(1, 1)); !ok || p != 11 {
+	if p, ok := e.leave(key(1, 1)); !ok || p != 11 {
 		t.Errorf("left %d, %t", p, ok)
 	}
 	e.Close(key(1, 1))
@@ -39,18 +46,18 @@ func TestEnds(t *testing.T) {
 		t.Error("a connection that was left is still counted, or may come again")
 	}
 	e.Expect(key(2, 5), "", now.Add(time.Second))
-	if open := e.LeaveAll(SessionID{2}); len(open) != 1 || open[0] != 21 || e.OfSession(SessionID{2}) != 1 {
+	if open := e.leaveAll(SessionID{2}); len(open) != 1 || open[0] != 21 || e.OfSession(SessionID{2}) != 1 {
 		t.Errorf("of the session: %v", open)
 	}
 }
 
 // What a session leaves is remembered within bounds, and makes none of another be forgotten.
 func TestLeftIsBounded(t *testing.T) {
-	e := MakeEnds[string, int]()
-	e.Leave(key(2, 1))
+	e := MakeEnds[string, end](new(sync.Mutex))
+	e.leave(key(2, 1))
 	for i := range 2 * MaxLeft {
-		e.Leave(key(1, i))
-		e.Leave(key(1, i))
+		e.leave(key(1, i))
+		e.leave(key(1, i))
 	}
 	if l := e.left[SessionID{1}]; len(l.known) != MaxLeft || len(l.list) != MaxLeft {
 		t.Errorf("%d and %d are remembered", len(l.known), len(l.list))
@@ -58,7 +65,7 @@ func TestLeftIsBounded(t *testing.T) {
 	if e.CheckNew(key(1, 2*MaxLeft-1)) == nil || e.CheckNew(key(2, 1)) == nil {
 		t.Error("the last ones, or another session's, are forgotten")
 	}
-	e.LeaveAll(SessionID{1})
+	e.leaveAll(SessionID{1})
 	if len(e.left) != 1 {
 		t.Errorf("%d sessions are remembered, one is over", len(e.left))
 	}

@@ -1,6 +1,7 @@
 package fake
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -304,13 +305,14 @@ func (p *passive) serve(op transport.Op, spans []transport.Span, sent []byte) er
 	return nil
 }
 
-// leave ends it: nothing lands any more when this returns.
-func (p *passive) leave() {
+// Leave ends it: nothing lands any more when this returns.
+func (p *passive) Leave(context.Context) error {
 	p.mu.Lock()
 	p.left = true
 	p.mu.Unlock()
 	p.conn.die(fmt.Errorf("%s: connection %d: %w", p.transport.options.Name, p.conn.id, errLeft))
 	p.unbook()
+	return nil
 }
 
 // unbook takes it out of its transport's books, when nothing is on the wire.

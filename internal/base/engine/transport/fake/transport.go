@@ -82,9 +82,9 @@ func (n *Network) Transport(address string, regions *memory.Table, o Options) *T
 	}
 	t := &Transport{
 		network: n, address: address, regions: regions, options: o, ports: o.Ports,
-		ends: transport.MakeEnds[struct{}, *passive](), active: map[*Conn]bool{},
-		registered: map[*memory.Region]bool{},
+		active: map[*Conn]bool{}, registered: map[*memory.Region]bool{},
 	}
+	t.ends = transport.MakeEnds[struct{}, *passive](&t.mu)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.ends[address] = t
@@ -269,38 +269,14 @@ func (t *Transport) forget(c *Conn) {
 	t.running.Done()
 }
 
-// Leave ends the passive end of a connection. Whoever leaves it at the same time waits,
-// too: it is open until it has ended.
-func (t *Transport) Leave(_ context.Context, from transport.Origin, conn transport.ConnID) error {
-	t.mu.Lock()
-	p, open := t.ends.Leave(transport.ConnKey{Session: from.Session, Conn: conn})
-	t.mu.Unlock()
-	if open {
-		p.leave()
-	}
-	return nil
+// Leave ends the passive end of a connection.
+func (t *Transport) Leave(ctx context.Context, from transport.Origin, conn transport.ConnID) error {
+	return t.ends.Leave(ctx, transport.ConnKey{Session: from.Session, Conn: conn})
 }
 
 // LeaveAll ends what the session has here.
-func (t *Transport) LeaveAll(_ context.Context, session transport.SessionID) error {
-	t.mu.Lock()
-	open := t.ends.LeaveAll(session)
-	t.mu.Unlock()
-	for _, p := range open {
-		p.leave()
-	}
-	return nil
-}
-
-// open are the passive ends.
-func (t *Transport) open() []*passive {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	var list []*passive
-	for _, p := range t.ends.All() {
-		list = append(list, p)
-	}
-	return list
+func (t *Transport) LeaveAll(ctx context.Context, session transport.SessionID) error {
+	return t.ends.LeaveAll(ctx, session)
 }
 
 // Served counts the passive side.
@@ -331,14 +307,12 @@ func (t *Transport) Close() error {
 	t.mu.Lock()
 	t.closed = true
 	t.mu.Unlock()
-	for _, p := range t.open() {
-		p.leave()
-	}
+	err := transport.LeaveEach(context.Background(), t.ends.Select(nil))
 	for _, c := range t.Conns() {
 		c.Close(errors.New("transport is closed"))
 	}
 	t.running.Wait()
-	return nil
+	return err
 }
 
 func (t *Transport) errorf(format string, args ...any) error {

@@ -258,7 +258,7 @@ func (d *device) close(why error) error {
 		c.lose(why)
 	}
 	var wg sync.WaitGroup
-	for _, p := range d.t.passives(func(p *passive) bool { return p.dev == d }) {
+	for _, p := range d.t.ends.Select(func(p *passive) bool { return p.dev == d }) {
 		wg.Go(p.endForGood)
 	}
 	wg.Wait()

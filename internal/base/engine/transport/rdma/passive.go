@@ -330,16 +330,11 @@ func (p *passive) destroy() error {
 // Leave destroys the queue pairs that the peer's requests come to. It fails where the
 // device does not confirm that in time.
 func (t *Transport) Leave(ctx context.Context, from transport.Origin, conn transport.ConnID) error {
-	t.mu.Lock()
-	p, open := t.ends.Leave(transport.ConnKey{Session: from.Session, Conn: conn})
-	t.mu.Unlock()
-	if !open {
-		return nil
-	}
-	return p.leave(ctx)
+	return t.ends.Leave(ctx, transport.ConnKey{Session: from.Session, Conn: conn})
 }
 
-func (p *passive) leave(ctx context.Context) error {
+// Leave waits for the device to confirm that the queue pairs are gone.
+func (p *passive) Leave(ctx context.Context) error {
 	e := p.end()
 	select {
 	case <-e.done:
@@ -355,8 +350,5 @@ func (p *passive) leave(ctx context.Context) error {
 
 // LeaveAll leaves all connections of a session, which is over: it asks for nothing more.
 func (t *Transport) LeaveAll(ctx context.Context, session transport.SessionID) error {
-	t.mu.Lock()
-	open := t.ends.LeaveAll(session)
-	t.mu.Unlock()
-	return transport.Each(open, func(p *passive) error { return p.leave(ctx) })
+	return t.ends.LeaveAll(ctx, session)
 }

@@ -164,8 +164,8 @@ func New(o Options, lib *verbs.Lib, changed func()) (*Transport, error) {
 		o: o, onChange: changed, lib: lib, list: lib.Devices,
 		devices: map[string]*device{}, closing: map[*device]bool{}, attempts: map[string]*attempt{},
 		regions: map[*memory.Region]bool{}, active: map[*conn]bool{},
-		ends: transport.MakeEnds[struct{}, *passive](),
 	}
+	t.ends = transport.MakeEnds[struct{}, *passive](&t.mu)
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	err = t.scan(time.Now())
 	if len(t.devices) == 0 {
@@ -361,7 +361,7 @@ func (t *Transport) tick() {
 			for _, c := range t.conns(nil) {
 				c.keepAlive()
 			}
-			for _, p := range t.passives(func(p *passive) bool { return p.late(now) }) {
+			for _, p := range t.ends.Select(func(p *passive) bool { return p.late(now) }) {
 				p.end()
 			}
 		}
@@ -381,19 +381,6 @@ func (t *Transport) conns(d *device) []*conn {
 	return list
 }
 
-// passives are the passive ends that which picks.
-func (t *Transport) passives(which func(*passive) bool) []*passive {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	var list []*passive
-	for _, p := range t.ends.All() {
-		if which(p) {
-			list = append(list, p)
-		}
-	}
-	return list
-}
-
 // Close ends all connections of both sides, closes the devices and waits for the
 // transport's goroutines.
 func (t *Transport) Close() error {
@@ -404,7 +391,7 @@ func (t *Transport) Close() error {
 	for _, c := range t.conns(nil) {
 		c.Close(pkgerr.Errorf("rdma", "the transport is %w", net.ErrClosed))
 	}
-	for _, p := range t.passives(func(*passive) bool { return true }) {
+	for _, p := range t.ends.Select(nil) {
 		p.end()
 	}
 	t.scanning.Lock() // no device is opened any more

@@ -176,7 +176,7 @@ func TestReadWithoutAnswer(t *testing.T) {
 		here, there := w.a.region(4096, memory.None), w.b.region(4096, both)
 		e := w.dial()
 		if broken {
-			for _, p := range w.b.passives(func(*passive) bool { return true }) {
+			for _, p := range w.b.ends.Select(nil) {
 				for _, qp := range p.qps {
 					if err := qp.SetError(); err != nil {
 						t.Fatal(err)

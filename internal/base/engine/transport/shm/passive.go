@@ -246,8 +246,8 @@ func (p *passive) revoke(id memory.ID) {
 	}
 }
 
-// leave has the peer stop, and waits for that.
-func (p *passive) leave(ctx context.Context) error {
+// Leave has the peer stop, and waits for that.
+func (p *passive) Leave(ctx context.Context) error {
 	p.mu.Lock()
 	if !p.asked {
 		p.asked = true

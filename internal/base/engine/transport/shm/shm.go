@@ -144,10 +144,10 @@ func New(o Options) (*Transport, error) {
 		board:   board,
 		boards:  boards,
 		copier:  newCopier(min(workers, maxWorkers), hostNodes()),
-		ends:    transport.MakeEnds[expectation, *passive](),
 		active:  map[*conn]bool{},
 		windows: map[*memory.Pinned]*windowPool{},
 	}
+	t.ends = transport.MakeEnds[expectation, *passive](&t.mu)
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	t.wg.Go(t.accept)
 	return t, nil
@@ -211,21 +211,10 @@ func (t *Transport) Deregister(r *memory.Region) error {
 	if err != nil {
 		return err
 	}
-	for _, p := range t.passives() {
+	for _, p := range t.ends.Select(nil) {
 		p.revoke(r.ID())
 	}
 	return nil
-}
-
-// passives are the connections that peers have here now.
-func (t *Transport) passives() []*passive {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	var list []*passive
-	for _, p := range t.ends.All() {
-		list = append(list, p)
-	}
-	return list
 }
 
 // Accept draws the ticket that the peer's connection presents.
@@ -257,21 +246,12 @@ func (t *Transport) Accept(_ context.Context, from transport.Origin, request []b
 // Leave has the peer stop and confirm. See the package's words on the end of
 // things.
 func (t *Transport) Leave(ctx context.Context, from transport.Origin, conn transport.ConnID) error {
-	t.mu.Lock()
-	p, open := t.ends.Leave(transport.ConnKey{Session: from.Session, Conn: conn})
-	t.mu.Unlock()
-	if !open {
-		return nil
-	}
-	return p.leave(ctx)
+	return t.ends.Leave(ctx, transport.ConnKey{Session: from.Session, Conn: conn})
 }
 
 // LeaveAll leaves all connections of a session.
 func (t *Transport) LeaveAll(ctx context.Context, session transport.SessionID) error {
-	t.mu.Lock()
-	open := t.ends.LeaveAll(session)
-	t.mu.Unlock()
-	return leaveEach(ctx, open)
+	return t.ends.LeaveAll(ctx, session)
 }
 
 // Served counts requests for regions. The bytes are copied by the requester, and
@@ -286,7 +266,7 @@ func (t *Transport) Served() transport.Served {
 // Serves lists the connections that peers have here.
 func (t *Transport) Serves() []transport.Passive {
 	var list []transport.Passive
-	for _, p := range t.passives() {
+	for _, p := range t.ends.Select(nil) {
 		list = append(list, transport.Passive{Origin: transport.Origin{Session: p.key.Session, Conn: p.key.Conn, Name: p.name}})
 	}
 	return list
@@ -313,10 +293,10 @@ func (t *Transport) Close() error {
 	for _, c := range actives {
 		c.Close(errors.New("the transport was closed"))
 	}
-	passives := t.passives()
+	passives := t.ends.Select(nil)
 	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
 	defer cancel()
-	err = errors.Join(err, leaveEach(ctx, passives))
+	err = errors.Join(err, transport.LeaveEach(ctx, passives))
 	for _, p := range passives {
 		p.cut()
 	}
@@ -331,11 +311,6 @@ func (t *Transport) Close() error {
 		err = errors.Join(err, errors.Join(r.errs...))
 	}
 	return errors.Join(err, t.boards.Close())
-}
-
-// leaveEach leaves connections at once.
-func leaveEach(ctx context.Context, list []*passive) error {
-	return transport.Each(list, func(p *passive) error { return p.leave(ctx) })
 }
 
 var (

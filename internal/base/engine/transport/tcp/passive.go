@@ -475,15 +475,7 @@ func (t *Transport) Deregister(r *memory.Region) error {
 }
 
 func (t *Transport) holders(r *memory.Region) []*passive {
-	var list []*passive
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, p := range t.ends.All() {
-		if p.touches(r) {
-			list = append(list, p)
-		}
-	}
-	return list
+	return t.ends.Select(func(p *passive) bool { return p.touches(r) })
 }
 
 // touches says whether a frame holds the region now.
@@ -508,25 +500,16 @@ func (p *passive) touches(r *memory.Region) bool {
 
 // Leave ends a passive end.
 func (t *Transport) Leave(ctx context.Context, from transport.Origin, id transport.ConnID) error {
-	t.mu.Lock()
-	p, open := t.ends.Leave(transport.ConnKey{Session: from.Session, Conn: id})
-	t.mu.Unlock()
-	if !open {
-		return nil
-	}
-	return p.leave(ctx)
+	return t.ends.Leave(ctx, transport.ConnKey{Session: from.Session, Conn: id})
 }
 
 // LeaveAll ends all passive ends of a session.
 func (t *Transport) LeaveAll(ctx context.Context, session transport.SessionID) error {
-	t.mu.Lock()
-	open := t.ends.LeaveAll(session)
-	t.mu.Unlock()
-	return transport.Each(open, func(p *passive) error { return p.leave(ctx) })
+	return t.ends.LeaveAll(ctx, session)
 }
 
-// leave ends the connection, and waits until it touches no memory any more.
-func (p *passive) leave(ctx context.Context) error {
+// Leave ends the connection, and waits until it touches no memory any more.
+func (p *passive) Leave(ctx context.Context) error {
 	p.fail(errLeft)
 	select {
 	case <-p.finished:

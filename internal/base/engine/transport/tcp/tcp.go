@@ -100,12 +100,12 @@ func New(o Options) (*Transport, error) {
 		offer:   offer{features: featureSum, spans: uint32(o.MaxSpans), posted: uint32(o.MaxPosted), bytes: uint64(o.MaxBytes)},
 		quit:    make(chan struct{}),
 		active:  map[*conn]struct{}{},
-		ends:    transport.MakeEnds[offer, *passive](),
 		dropped: map[string]int64{},
 		dial: func(ctx context.Context, d session.DataDial) (net.Conn, error) {
 			return session.DialData(ctx, d)
 		},
 	}
+	t.ends = transport.MakeEnds[offer, *passive](&t.mu)
 	if o.NoChecksum {
 		t.offer.features = 0
 	}
