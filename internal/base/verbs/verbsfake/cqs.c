@@ -13,8 +13,7 @@ static struct tv_channel *create_channel(struct tv_context *tc)
 {
 	struct tv_device *d = ((struct ctx *)tc)->dev;
 	struct chan *ch = NULL;
-	pthread_mutex_lock(&d->f->mu);
-	int err = fails(d, V_CREATE_CHANNEL);
+	int err = enter(d, V_CREATE_CHANNEL);
 	if (!err) {
 		ch = calloc(1, sizeof *ch);
 		ch->c.context = d->lie == LIE_CHANNEL ? NULL : tc;
@@ -22,8 +21,7 @@ static struct tv_channel *create_channel(struct tv_context *tc)
 		ch->dev = d;
 		d->live.channels++;
 	}
-	pthread_mutex_unlock(&d->f->mu);
-	errno = err;
+	leave(d, err);
 	return ch ? &ch->c : NULL;
 }
 
@@ -31,8 +29,7 @@ static int destroy_channel(struct tv_channel *tc)
 {
 	struct chan *ch = (struct chan *)tc;
 	struct tv_device *d = ch->dev;
-	pthread_mutex_lock(&d->f->mu);
-	int err = fails(d, V_DESTROY_CHANNEL);
+	int err = enter(d, V_DESTROY_CHANNEL);
 	if (!err && ch->users)
 		err = EBUSY;
 	if (!err) {
@@ -40,8 +37,7 @@ static int destroy_channel(struct tv_channel *tc)
 		free(ch);
 		d->live.channels--;
 	}
-	pthread_mutex_unlock(&d->f->mu);
-	return err;
+	return leave(d, err);
 }
 
 static struct tv_cq *create_cq(struct tv_context *tc, int cqe, void *context, struct tv_channel *ch,
@@ -49,8 +45,7 @@ static struct tv_cq *create_cq(struct tv_context *tc, int cqe, void *context, st
 {
 	struct tv_device *d = ((struct ctx *)tc)->dev;
 	struct cq *cq = NULL;
-	pthread_mutex_lock(&d->f->mu);
-	int err = fails(d, V_CREATE_CQ);
+	int err = enter(d, V_CREATE_CQ);
 	if (!err && (cqe < 1 || cqe > d->attr.max_cqe || vector < 0 || vector >= d->vectors))
 		err = EINVAL;
 	if (!err && d->live.cqs >= d->attr.max_cq)
@@ -68,8 +63,7 @@ static struct tv_cq *create_cq(struct tv_context *tc, int cqe, void *context, st
 		cq->ring_qp = calloc((size_t)cqe, sizeof *cq->ring_qp);
 		d->live.cqs++;
 	}
-	pthread_mutex_unlock(&d->f->mu);
-	errno = err;
+	leave(d, err);
 	return cq ? &cq->c : NULL;
 }
 
@@ -78,8 +72,7 @@ static int destroy_cq(struct tv_cq *tc)
 {
 	struct cq *cq = (struct cq *)tc;
 	struct tv_device *d = cq->dev;
-	pthread_mutex_lock(&d->f->mu);
-	int err = fails(d, V_DESTROY_CQ);
+	int err = enter(d, V_DESTROY_CQ);
 	if (!err && cq->users)
 		err = EBUSY;
 	if (!err) {
@@ -97,24 +90,20 @@ static int destroy_cq(struct tv_cq *tc)
 		free(cq->ring_qp);
 		free(cq);
 	}
-	pthread_mutex_unlock(&d->f->mu);
-	return err;
+	return leave(d, err);
 }
 
 static int get_cq_event(struct tv_channel *tc, struct tv_cq **out, void **context)
 {
 	struct chan *ch = (struct chan *)tc;
-	struct fabric *f = ch->dev->f;
 	uint64_t one;
 	if (read(tc->fd, &one, sizeof one) != sizeof one)
 		return -1;
-	pthread_mutex_lock(&f->mu);
-	int err = fails(ch->dev, V_GET_CQ_EVENT);
+	int err = enter(ch->dev, V_GET_CQ_EVENT);
 	if (!err && ch->npending == 0)
 		err = EAGAIN;
 	if (err) {
-		pthread_mutex_unlock(&f->mu);
-		errno = err;
+		leave(ch->dev, err);
 		return -1;
 	}
 	struct cq *cq = ch->pending[0];
@@ -122,8 +111,7 @@ static int get_cq_event(struct tv_channel *tc, struct tv_cq **out, void **contex
 	cq->delivered++;
 	*out = &cq->c;
 	*context = cq->c.cq_context;
-	pthread_mutex_unlock(&f->mu);
-	return 0;
+	return leave(ch->dev, 0);
 }
 
 static void ack_cq_events(struct tv_cq *tc, unsigned n)
@@ -193,8 +181,7 @@ void cq_forget(struct cq *cq, struct qp *q)
 int fake_poll_cq(struct tv_cq *tc, int n, struct tv_wc *out)
 {
 	struct cq *cq = (struct cq *)tc;
-	pthread_mutex_lock(&cq->dev->f->mu);
-	int err = fails(cq->dev, V_POLL_CQ), got = 0;
+	int err = enter(cq->dev, V_POLL_CQ), got = 0;
 	if (cq->dead)
 		err = EIO;
 	while (!err && got < n && cq->count) {
@@ -204,21 +191,18 @@ int fake_poll_cq(struct tv_cq *tc, int n, struct tv_wc *out)
 		cq->head = (cq->head + 1) % cq->c.cqe;
 		cq->count--;
 	}
-	pthread_mutex_unlock(&cq->dev->f->mu);
-	return err ? -err : got;
+	return leave(cq->dev, err) ? -err : got;
 }
 
 int fake_req_notify_cq(struct tv_cq *tc, int solicited_only)
 {
 	struct cq *cq = (struct cq *)tc;
-	pthread_mutex_lock(&cq->dev->f->mu);
-	int err = fails(cq->dev, V_NOTIFY_CQ);
+	int err = enter(cq->dev, V_NOTIFY_CQ);
 	if (!err && solicited_only)
 		err = EINVAL;
 	if (!err)
 		cq->armed = 1;
-	pthread_mutex_unlock(&cq->dev->f->mu);
-	return err;
+	return leave(cq->dev, err);
 }
 
 void fill_cqs(struct tv_lib *l)

@@ -196,6 +196,10 @@ extern int fake_post_send(struct tv_qp *, struct tv_send_wr *, struct tv_send_wr
 extern int fake_poll_cq(struct tv_cq *, int, struct tv_wc *);
 extern int fake_req_notify_cq(struct tv_cq *, int);
 
+/* A verb takes the fabric's lock: enter gives 0 or the code of this call, leave sets errno. */
+int enter(struct tv_device *d, enum verb v);
+int leave(struct tv_device *d, int err);
+
 /* With the lock held. */
 int fails(struct tv_device *d, enum verb v); /* 0 or the code of this call */
 void push_event(struct tv_device *d, int type, void *element);

@@ -32,6 +32,19 @@ int fails(struct tv_device *d, enum verb v)
 	return 0;
 }
 
+int enter(struct tv_device *d, enum verb v)
+{
+	pthread_mutex_lock(&d->f->mu);
+	return fails(d, v);
+}
+
+int leave(struct tv_device *d, int err)
+{
+	pthread_mutex_unlock(&d->f->mu);
+	errno = err;
+	return err;
+}
+
 struct fabric *fake_new(int64_t retry_ns, int keep_completions)
 {
 	struct fabric *f = calloc(1, sizeof *f);

@@ -14,8 +14,7 @@ static struct tv_pd *alloc_pd(struct tv_context *tc)
 {
 	struct tv_device *d = ((struct ctx *)tc)->dev;
 	struct pd *p = NULL;
-	pthread_mutex_lock(&d->f->mu);
-	int err = fails(d, V_ALLOC_PD);
+	int err = enter(d, V_ALLOC_PD);
 	if (!err && d->live.pds >= d->attr.max_pd)
 		err = ENOMEM;
 	if (!err) {
@@ -24,8 +23,7 @@ static struct tv_pd *alloc_pd(struct tv_context *tc)
 		p->dev = d;
 		d->live.pds++;
 	}
-	pthread_mutex_unlock(&d->f->mu);
-	errno = err;
+	leave(d, err);
 	return p ? &p->p : NULL;
 }
 
@@ -33,16 +31,14 @@ static int dealloc_pd(struct tv_pd *tp)
 {
 	struct pd *p = (struct pd *)tp;
 	struct tv_device *d = p->dev;
-	pthread_mutex_lock(&d->f->mu);
-	int err = fails(d, V_DEALLOC_PD);
+	int err = enter(d, V_DEALLOC_PD);
 	if (!err && p->users)
 		err = EBUSY;
 	if (!err) {
 		d->live.pds--;
 		free(p);
 	}
-	pthread_mutex_unlock(&d->f->mu);
-	return err;
+	return leave(d, err);
 }
 
 /* Keys are a place in the table and a generation, so that old ones do not work again. */
@@ -134,16 +130,14 @@ static struct tv_mr *reg_mr_iova2(struct tv_pd *tp, void *addr, size_t length, u
 {
 	struct pd *p = (struct pd *)tp;
 	struct mr *m = NULL;
-	pthread_mutex_lock(&p->dev->f->mu);
-	int err = fails(p->dev, V_REG_MR);
+	int err = enter(p->dev, V_REG_MR);
 	if (!err)
 		err = check(p->dev, (uintptr_t)addr, length, iova, access);
 	if (!err && !mapped((uintptr_t)addr, length))
 		err = EFAULT;
 	if (!err)
 		m = make(p, addr, length, iova, access);
-	pthread_mutex_unlock(&p->dev->f->mu);
-	errno = err;
+	leave(p->dev, err);
 	return m ? &m->m : NULL;
 }
 
@@ -170,8 +164,7 @@ static struct tv_mr *reg_dmabuf_mr(struct tv_pd *tp, uint64_t offset, size_t len
 	struct tv_device *d = p->dev;
 	struct mr *m = NULL;
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), from = offset & ~(page - 1);
-	pthread_mutex_lock(&d->f->mu);
-	int err = fails(d, V_REG_DMABUF);
+	int err = enter(d, V_REG_DMABUF);
 	if (!err && !d->dmabuf)
 		err = EOPNOTSUPP;
 	if (!err)
@@ -192,8 +185,7 @@ static struct tv_mr *reg_dmabuf_mr(struct tv_pd *tp, uint64_t offset, size_t len
 			m->map_len = n;
 		}
 	}
-	pthread_mutex_unlock(&d->f->mu);
-	errno = err;
+	leave(d, err);
 	return m ? &m->m : NULL;
 }
 
@@ -201,8 +193,7 @@ static int dereg_mr(struct tv_mr *tm)
 {
 	struct mr *m = (struct mr *)tm;
 	struct tv_device *d = m->dev;
-	pthread_mutex_lock(&d->f->mu);
-	int err = fails(d, V_DEREG_MR);
+	int err = enter(d, V_DEREG_MR);
 	if (!err) {
 		d->f->mrs[m->m.lkey >> 8] = NULL;
 		m->pd->users--;
@@ -212,8 +203,7 @@ static int dereg_mr(struct tv_mr *tm)
 			munmap(m->map, m->map_len);
 		free(m);
 	}
-	pthread_mutex_unlock(&d->f->mu);
-	return err;
+	return leave(d, err);
 }
 
 void fill_memory(struct tv_lib *l)

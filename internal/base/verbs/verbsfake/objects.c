@@ -35,11 +35,9 @@ static uint64_t guid(struct tv_device *d) { return __builtin_bswap64(d->guid); }
 
 static struct tv_context *open_device(struct tv_device *d)
 {
-	pthread_mutex_lock(&d->f->mu);
-	int err = fails(d, V_OPEN);
+	int err = enter(d, V_OPEN);
 	if (err) {
-		pthread_mutex_unlock(&d->f->mu);
-		errno = err;
+		leave(d, err);
 		return NULL;
 	}
 	struct ctx *c = calloc(1, sizeof *c);
@@ -62,7 +60,7 @@ static struct tv_context *open_device(struct tv_device *d)
 	c->next = d->contexts;
 	d->contexts = c;
 	d->live.contexts++;
-	pthread_mutex_unlock(&d->f->mu);
+	leave(d, 0);
 	return &c->c;
 }
 
@@ -70,12 +68,9 @@ static int close_device(struct tv_context *tc)
 {
 	struct ctx *c = (struct ctx *)tc;
 	struct tv_device *d = c->dev;
-	pthread_mutex_lock(&d->f->mu);
-	int err = fails(d, V_CLOSE);
-	if (err) {
-		pthread_mutex_unlock(&d->f->mu);
-		return err;
-	}
+	int err = enter(d, V_CLOSE);
+	if (err)
+		return leave(d, err);
 	for (struct ctx **at = &d->contexts; *at; at = &(*at)->next)
 		if (*at == c) {
 			*at = c->next;
@@ -90,8 +85,7 @@ static int close_device(struct tv_context *tc)
 	close(c->c.async_fd);
 	free(c);
 	d->live.contexts--;
-	pthread_mutex_unlock(&d->f->mu);
-	return 0;
+	return leave(d, 0);
 }
 
 void push_event(struct tv_device *d, int type, void *element)
@@ -136,16 +130,13 @@ void forget_events(struct tv_device *d, struct qp *q)
 static int get_async_event(struct tv_context *tc, struct tv_event *out)
 {
 	struct ctx *c = (struct ctx *)tc;
-	struct fabric *f = c->dev->f;
 	uint64_t one;
 	if (read(tc->async_fd, &one, sizeof one) != sizeof one)
 		return -1;
-	pthread_mutex_lock(&f->mu);
-	int err = fails(c->dev, V_GET_ASYNC_EVENT);
+	int err = enter(c->dev, V_GET_ASYNC_EVENT);
 	struct event *e = c->events;
 	if (err || !e) {
-		pthread_mutex_unlock(&f->mu);
-		errno = err ? err : EAGAIN;
+		leave(c->dev, err ? err : EAGAIN);
 		return -1;
 	}
 	c->events = e->next;
@@ -156,8 +147,7 @@ static int get_async_event(struct tv_context *tc, struct tv_event *out)
 	if ((type >= 1 && type <= 7) || type == 16)
 		((struct qp *)e->ev.element.qp)->unacked++;
 	free(e);
-	pthread_mutex_unlock(&f->mu);
-	return 0;
+	return leave(c->dev, 0);
 }
 
 static void ack_async_event(struct tv_event *ev)
@@ -176,19 +166,16 @@ static void ack_async_event(struct tv_event *ev)
 static int query_device(struct tv_context *tc, struct tv_device_attr *out)
 {
 	struct tv_device *d = ((struct ctx *)tc)->dev;
-	pthread_mutex_lock(&d->f->mu);
-	int err = fails(d, V_QUERY_DEVICE);
+	int err = enter(d, V_QUERY_DEVICE);
 	if (!err)
 		*out = d->attr;
-	pthread_mutex_unlock(&d->f->mu);
-	return err;
+	return leave(d, err);
 }
 
 static int query_port(struct tv_context *tc, uint8_t n, struct tv_port_attr *out)
 {
 	struct tv_device *d = ((struct ctx *)tc)->dev;
-	pthread_mutex_lock(&d->f->mu);
-	int err = fails(d, V_QUERY_PORT);
+	int err = enter(d, V_QUERY_PORT);
 	if (!err && (n < 1 || n > d->nports))
 		err = EINVAL;
 	if (!err) {
@@ -206,21 +193,18 @@ static int query_port(struct tv_context *tc, uint8_t n, struct tv_port_attr *out
 		out->active_speed = (uint8_t)p->speed;
 		out->link_layer = (uint8_t)p->link_layer;
 	}
-	pthread_mutex_unlock(&d->f->mu);
-	return err;
+	return leave(d, err);
 }
 
 static int query_gid(struct tv_context *tc, uint8_t n, int index, uint8_t gid[16])
 {
 	struct tv_device *d = ((struct ctx *)tc)->dev;
-	pthread_mutex_lock(&d->f->mu);
-	int err = fails(d, V_QUERY_GID);
+	int err = enter(d, V_QUERY_GID);
 	if (!err && (n < 1 || n > d->nports || index < 0 || index >= d->ports[n - 1].ngids))
 		err = EINVAL;
 	if (!err)
 		memcpy(gid, d->ports[n - 1].gids[index].gid, 16);
-	pthread_mutex_unlock(&d->f->mu);
-	return err;
+	return leave(d, err);
 }
 
 static ssize_t query_gid_table(struct tv_context *tc, struct tv_gid_entry *out, size_t max,
@@ -231,8 +215,7 @@ static ssize_t query_gid_table(struct tv_context *tc, struct tv_gid_entry *out, 
 	ssize_t n = 0;
 	if (flags || entry_size != sizeof *out)
 		return -EINVAL;
-	pthread_mutex_lock(&d->f->mu);
-	int err = fails(d, V_QUERY_GID_TABLE);
+	int err = enter(d, V_QUERY_GID_TABLE);
 	for (int p = 0; p < d->nports && !err; p++)
 		for (int i = 0; i < d->ports[p].ngids; i++) {
 			struct tv_gid_entry *e = &d->ports[p].gids[i];
@@ -246,25 +229,18 @@ static ssize_t query_gid_table(struct tv_context *tc, struct tv_gid_entry *out, 
 			out[n].gid_index = (uint32_t)i;
 			out[n++].port_num = (uint32_t)(p + 1);
 		}
-	pthread_mutex_unlock(&d->f->mu);
-	return err ? -err : n;
+	return leave(d, err) ? -err : n;
 }
 
 static int query_pkey(struct tv_context *tc, uint8_t n, int index, uint16_t *key)
 {
 	struct tv_device *d = ((struct ctx *)tc)->dev;
-	pthread_mutex_lock(&d->f->mu);
-	int err = fails(d, V_QUERY_PKEY);
+	int err = enter(d, V_QUERY_PKEY);
 	if (!err && (n < 1 || n > d->nports || index < 0 || index >= d->ports[n - 1].npkeys))
 		err = EINVAL;
 	if (!err)
 		*key = __builtin_bswap16(d->ports[n - 1].pkeys[index]);
-	pthread_mutex_unlock(&d->f->mu);
-	if (err) { /* this verb has its errno apart */
-		errno = err;
-		return -1;
-	}
-	return 0;
+	return leave(d, err) ? -1 : 0; /* this verb has its errno apart */
 }
 
 void fill_objects(struct tv_lib *l)

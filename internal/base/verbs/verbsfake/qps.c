@@ -14,8 +14,7 @@ static struct tv_qp *create_qp(struct tv_pd *tp, struct tv_qp_init_attr *a)
 	struct tv_device *d = p->dev;
 	struct fabric *f = d->f;
 	struct qp *q = NULL;
-	pthread_mutex_lock(&f->mu);
-	int err = fails(d, V_CREATE_QP);
+	int err = enter(d, V_CREATE_QP);
 	if (!err && (a->qp_type != TV_QPT_RC || !a->send_cq || !a->recv_cq ||
 		     a->cap.max_send_wr > (unsigned)d->attr.max_qp_wr ||
 		     a->cap.max_send_sge > (unsigned)d->attr.max_sge ||
@@ -45,8 +44,7 @@ static struct tv_qp *create_qp(struct tv_pd *tp, struct tv_qp_init_attr *a)
 		q->cq->users++;
 		d->live.qps++;
 	}
-	pthread_mutex_unlock(&f->mu);
-	errno = err;
+	leave(d, err);
 	return q ? &q->q : NULL;
 }
 
@@ -121,28 +119,24 @@ static int modify(struct qp *q, struct tv_qp_attr *a, int mask)
 static int modify_qp(struct tv_qp *tq, struct tv_qp_attr *a, int mask)
 {
 	struct qp *q = (struct qp *)tq;
-	pthread_mutex_lock(&q->dev->f->mu);
-	int err = fails(q->dev, V_MODIFY_QP);
+	int err = enter(q->dev, V_MODIFY_QP);
 	if (!err)
 		err = modify(q, a, mask);
-	pthread_mutex_unlock(&q->dev->f->mu);
-	return err;
+	return leave(q->dev, err);
 }
 
 static int query_qp(struct tv_qp *tq, struct tv_qp_attr *a, int mask, struct tv_qp_init_attr *init)
 {
 	struct qp *q = (struct qp *)tq;
 	(void)mask;
-	pthread_mutex_lock(&q->dev->f->mu);
-	int err = fails(q->dev, V_QUERY_QP);
+	int err = enter(q->dev, V_QUERY_QP);
 	if (!err) {
 		*a = q->at;
 		a->qp_state = q->q.state;
 		init->cap = q->cap;
 		init->qp_type = q->q.qp_type;
 	}
-	pthread_mutex_unlock(&q->dev->f->mu);
-	return err;
+	return leave(q->dev, err);
 }
 
 /* The delay comes first, so that the queue pair works on while its owner waits. */
@@ -182,8 +176,7 @@ static int destroy_qp(struct tv_qp *tq)
 		d->live.qps--;
 		free(q);
 	}
-	pthread_mutex_unlock(&f->mu);
-	return err;
+	return leave(d, err);
 }
 
 /* Inline bytes are taken while the request is posted. */
@@ -231,9 +224,7 @@ static int post(struct qp *q, struct tv_send_wr *r)
 int fake_post_send(struct tv_qp *tq, struct tv_send_wr *r, struct tv_send_wr **bad)
 {
 	struct qp *q = (struct qp *)tq;
-	struct fabric *f = q->dev->f;
-	pthread_mutex_lock(&f->mu);
-	int err = fails(q->dev, V_POST_SEND);
+	int err = enter(q->dev, V_POST_SEND);
 	for (; !err && r; r = r->next) {
 		err = post(q, r);
 		if (err)
@@ -245,9 +236,8 @@ int fake_post_send(struct tv_qp *tq, struct tv_send_wr *r, struct tv_send_wr **b
 		err = fails(q->dev, V_POST_SEND_UNNAMED);
 	if (q->q.state == TV_QPS_ERR)
 		to_error(q);
-	kick(f);
-	pthread_mutex_unlock(&f->mu);
-	return err;
+	kick(q->dev->f);
+	return leave(q->dev, err);
 }
 
 void fill_qps(struct tv_lib *l)
