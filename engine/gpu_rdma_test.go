@@ -10,6 +10,7 @@ import (
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/engine/memory/cuda"
 	"github.com/topoctl/topoctl/internal/base/cuda/cudafake"
+	"github.com/topoctl/topoctl/internal/base/engine/gputest"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
 	"github.com/topoctl/topoctl/internal/base/engine/transport/rdma"
 	"github.com/topoctl/topoctl/internal/base/verbs/verbsfake"
@@ -18,22 +19,7 @@ import (
 // Memory of a GPU whose driver exports none goes over RDMA through staging buffers where
 // it is ours; a peer's goes over another transport, and the explanation says so.
 func TestRDMAWithoutExport(t *testing.T) {
-	lib, err := cudafake.Load(cudafake.Options{NoDMABuf: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	driver, err := cuda.Open(cuda.Options{Lib: lib})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := driver.Close(); err != nil {
-			t.Error(err)
-		}
-		if s := cudafake.Count(); s.Allocations+s.Pinned != 0 || s.UnpinnedCopies != 0 {
-			t.Errorf("left behind: %+v", s)
-		}
-	})
+	driver := gputest.Open(t, cudafake.Options{NoDMABuf: true}, cuda.Options{})
 	f := verbsfake.New(verbsfake.Options{Devices: []verbsfake.Device{verbsfake.RoCE("a0", 1, "10.0.0.1"), verbsfake.RoCE("b0", 2, "10.0.0.2")}})
 	t.Cleanup(f.Close)
 	const size = 5<<20 + 17

@@ -17,29 +17,14 @@ import (
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/engine/memory/cuda"
 	"github.com/topoctl/topoctl/internal/base/cuda/cudafake"
+	"github.com/topoctl/topoctl/internal/base/engine/gputest"
 )
 
 // fakeGPUs are gpu:0 and gpu:1 of a fake libcuda.
 func fakeGPUs(t testing.TB) *cuda.Driver {
 	t.Helper()
-	lib, err := cudafake.Load(cudafake.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
 	one, two := topo.BDF{Bus: 0x1b}, topo.BDF{Bus: 0x9b}
-	d, err := cuda.Open(cuda.Options{Lib: lib, Topology: &topo.Topology{GPUs: []topo.GPU{{BDF: &one}, {Index: 1, BDF: &two}}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := d.Close(); err != nil {
-			t.Error(err)
-		}
-		if s := cudafake.Count(); s.Allocations+s.Pinned != 0 || s.UnpinnedCopies != 0 {
-			t.Errorf("left behind: %+v", s)
-		}
-	})
-	return d
+	return gputest.Open(t, cudafake.Options{}, cuda.Options{Topology: &topo.Topology{GPUs: []topo.GPU{{BDF: &one}, {Index: 1, BDF: &two}}}})
 }
 
 func onGPU(t testing.TB, e *engine.Engine, d *cuda.Driver, gpu, name string, size int64, grant memory.Grant) *engine.Region {

@@ -74,6 +74,7 @@ var rooms = map[string]string{
 	"internal/base/cuda":                           "the CUDA driver API, loaded at run time",
 	"internal/base/cuda/cudafake":                  "a CUDA driver for tests, with GPU memory that no processor can touch",
 	"internal/base/edit":                           "how far a mistyped word is from a known one",
+	"internal/base/engine/gputest":                 "memory of the fake driver's GPUs, and the transports' tests with it",
 	"internal/base/engine/memory":                  "the table of regions with grants and pins, vectors, the copier and its pinned buffers",
 	"internal/base/engine/peerdoc":                 "what an engine tells its peers about itself, and the changes to it",
 	"internal/base/engine/registrytest":            "what every registry must do, as tests",

@@ -4,12 +4,11 @@ package shm
 
 import (
 	"errors"
-	"slices"
 	"testing"
 
-	blocks "github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/engine/memory/cuda"
 	"github.com/topoctl/topoctl/internal/base/cuda/cudafake"
+	"github.com/topoctl/topoctl/internal/base/engine/gputest"
 	"github.com/topoctl/topoctl/internal/base/engine/memory"
 	"github.com/topoctl/topoctl/internal/base/engine/stage"
 	"github.com/topoctl/topoctl/internal/base/engine/transport/transporttest"
@@ -24,36 +23,12 @@ type device struct {
 // gpu gives one with so many staging buffers.
 func gpu(t testing.TB, o cudafake.Options, buffers int64) *device {
 	t.Helper()
-	lib, err := cudafake.Load(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := cuda.Open(cuda.Options{Lib: lib, StagingBytes: buffers * memory.PieceBytes})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := d.Close(); err != nil {
-			t.Error(err)
-		}
-		if s := cudafake.Count(); s.Allocations+s.Pinned+s.Streams+s.Events+s.Contexts != 0 || s.UnpinnedCopies != 0 {
-			t.Errorf("left behind, or copied through memory that is not pinned: %+v", s)
-		}
-	})
+	d := gputest.Open(t, o, cuda.Options{StagingBytes: buffers * memory.PieceBytes})
 	g, err := d.GPU("cuda:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := g.Alloc(1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	// The pools are there before the suite counts goroutines.
-	_, err = memory.PoolOf((*memory.Block)(b).Device(), memory.ForRequests)
-	_, err2 := memory.PoolOf((*memory.Block)(b).Device(), memory.ForAnswers)
-	if err := errors.Join(err, err2, b.Free()); err != nil {
-		t.Fatal(err)
-	}
+	gputest.MakePools(t, d, "cuda:0")
 	return &device{g, d}
 }
 
@@ -61,25 +36,6 @@ func gpu(t testing.TB, o cudafake.Options, buffers int64) *device {
 func (d *device) alloc(size int64) (*memory.Block, error) {
 	b, err := d.GPU.Alloc(size)
 	return (*memory.Block)(b), err
-}
-
-// pointer is where a block is on its GPU.
-func pointer(b *memory.Block) (uintptr, bool) { return cuda.Pointer((*blocks.Block)(b)) }
-
-func peek(b *memory.Block, p []byte, off int64) {
-	if at, ok := pointer(b); ok {
-		cudafake.Peek(uint64(at)+uint64(off), p)
-		return
-	}
-	copy(p, b.Bytes()[off:])
-}
-
-func poke(b *memory.Block, p []byte, off int64) {
-	if at, ok := pointer(b); ok {
-		cudafake.Poke(uint64(at)+uint64(off), p)
-		return
-	}
-	copy(b.Bytes()[off:], p)
 }
 
 // stagedEnd is an end whose requests are staged.
@@ -95,42 +51,18 @@ func TestTransportOfDeviceMemory(t *testing.T) {
 	if err := errors.Join(first.Transport.Close(), first.Regions.Close()); err != nil {
 		t.Fatal(err)
 	}
-	for name, on := range map[string][]transporttest.Side{
-		"active": {transporttest.ActiveSide}, "passive": {transporttest.PassiveSide}, "both": {transporttest.ActiveSide, transporttest.PassiveSide},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if testing.Short() && name != "both" {
-				t.Skip("one of three with -short")
+	gputest.Run(t, func(name string) transporttest.Harness {
+		return transporttest.Harness{Uncounted: true, New: func(t testing.TB) *transporttest.Ends {
+			dir := shortDir(t)
+			e := &transporttest.Ends{
+				Active:  stagedEnd(t, dir),
+				Passive: suiteEnd(t, dir),
+				Restart: func(t testing.TB) transporttest.End { return suiteEnd(t, dir) },
 			}
-			g := gpu(t, cudafake.Options{}, 8)
-			h := transporttest.Harness{
-				Uncounted: true, Read: peek, Write: poke,
-				RegionBytes: 2 << 20, Requests: 500, Cycles: 50,
-				Alloc: func(t testing.TB, s transporttest.Side, size int64) *memory.Block {
-					alloc := func(size int64) (*memory.Block, error) { return memory.Alloc(size, memory.Options{}) }
-					if slices.Contains(on, s) {
-						alloc = g.alloc
-					}
-					b, err := alloc(size)
-					if err != nil {
-						t.Fatal(err)
-					}
-					return b
-				},
+			if name == "passive" {
+				e.Stall = cudafake.Hold
 			}
-			h.New = func(t testing.TB) *transporttest.Ends {
-				dir := shortDir(t)
-				e := &transporttest.Ends{
-					Active:  stagedEnd(t, dir),
-					Passive: suiteEnd(t, dir),
-					Restart: func(t testing.TB) transporttest.End { return suiteEnd(t, dir) },
-				}
-				if name == "passive" {
-					e.Stall = cudafake.Hold
-				}
-				return e
-			}
-			transporttest.Run(t, h)
-		})
-	}
+			return e
+		}}
+	})
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/topoctl/topoctl/engine/memory/cuda"
 	"github.com/topoctl/topoctl/internal/base/cuda/cudafake"
+	"github.com/topoctl/topoctl/internal/base/engine/gputest"
 	"github.com/topoctl/topoctl/internal/base/engine/memory"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
 )
@@ -30,7 +31,7 @@ func (h *host) onGPU(g *cuda.GPU, size int64, grant memory.Grant) *memory.Region
 	}
 	p := make([]byte, size)
 	fill(p, 77)
-	poke((*memory.Block)(b), p, 0)
+	gputest.Poke((*memory.Block)(b), p, 0)
 	r, err := h.regions.Add((*memory.Block)(b), "", "", grant)
 	if err != nil {
 		h.t.Fatal(err)
@@ -45,7 +46,7 @@ func (h *host) onGPU(g *cuda.GPU, size int64, grant memory.Grant) *memory.Region
 // held are a region's bytes now.
 func held(r *memory.Region) []byte {
 	p := make([]byte, r.Size())
-	peek(r.Block(), p, 0)
+	gputest.Peek(r.Block(), p, 0)
 	return p
 }
 

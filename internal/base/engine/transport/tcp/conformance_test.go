@@ -124,27 +124,37 @@ func (m *middle) set(f func()) {
 }
 
 func TestConformance(t *testing.T) {
-	transporttest.Run(t, transporttest.Harness{New: func(t testing.TB) *transporttest.Ends {
-		a, regions := bare(t)
-		b, theirs := bare(t)
-		a.dial = plainDial
-		m := newMiddle(t, (&side{Transport: b}).listen(t))
-		return &transporttest.Ends{
-			Active:  transporttest.End{Transport: a, Regions: regions},
-			Passive: transporttest.End{Transport: b, Regions: theirs, Endpoint: transport.Endpoint{Transport: "tcp", Address: m.l.Addr().String()}},
-			Stall:   func(on bool) { m.set(func() { m.stalled = on }) },
-			Hold: func(c transport.Conn) func() {
-				name := c.(*conn).link.conn.LocalAddr().String()
-				m.set(func() { m.held[name] = true })
-				return func() { m.set(func() { m.held[name] = false }) }
-			},
-			Restart: func(t testing.TB) transporttest.End {
-				b, theirs := bare(t)
-				address := (&side{Transport: b}).listen(t)
-				return transporttest.End{Transport: b, Regions: theirs, Endpoint: transport.Endpoint{Transport: "tcp", Address: address}}
-			},
-		}
-	}})
+	transporttest.Run(t, transporttest.Harness{New: suiteEnds})
+}
+
+// suiteEnds are two ends with a middle between them, which the suite closes.
+func suiteEnds(t testing.TB) *transporttest.Ends {
+	a, regions := bare(t)
+	a.dial = plainDial
+	b := suiteEnd(t)
+	m := newMiddle(t, b.Endpoint.Address)
+	b.Endpoint.Address = m.l.Addr().String()
+	return &transporttest.Ends{
+		Active:  transporttest.End{Transport: a, Regions: regions},
+		Passive: b,
+		Stall:   func(on bool) { m.set(func() { m.stalled = on }) },
+		Hold: func(c transport.Conn) func() {
+			if w, ok := c.(interface{ Unwrap() transport.Conn }); ok {
+				c = w.Unwrap()
+			}
+			name := c.(*conn).link.conn.LocalAddr().String()
+			m.set(func() { m.held[name] = true })
+			return func() { m.set(func() { m.held[name] = false }) }
+		},
+		Restart: suiteEnd,
+	}
+}
+
+// suiteEnd is a passive end that the suite closes.
+func suiteEnd(t testing.TB) transporttest.End {
+	b, regions := bare(t)
+	address := (&side{Transport: b}).listen(t)
+	return transporttest.End{Transport: b, Regions: regions, Endpoint: transport.Endpoint{Transport: "tcp", Address: address}}
 }
 
 // bare is a transport that the suite closes.

@@ -119,8 +119,14 @@ type client struct {
 // dial connects a to b, which listens at address.
 func dial(t testing.TB, a, b *side, address string) *client {
 	t.Helper()
-	c := &client{done: make(chan transport.Completion, 4096), lost: make(chan error, 1)}
 	a.dial = plainDial
+	return dialOver(t, a, b, address)
+}
+
+// dialOver is dial over a transport that wraps that of one side.
+func dialOver(t testing.TB, a transport.Transport, b *side, address string) *client {
+	t.Helper()
+	c := newClient()
 	id := transport.ConnID(lastConn.Add(1))
 	conn, err := a.Dial(context.Background(), transport.Dial{
 		Session: mySession, Conn: id,
@@ -128,20 +134,28 @@ func dial(t testing.TB, a, b *side, address string) *client {
 		Exchange: func(ctx context.Context, request []byte) ([]byte, error) {
 			return b.Accept(ctx, transport.Origin{Session: mySession, Conn: id, Name: "a"}, request)
 		},
-		Events: transport.Events{
-			Done: func(_ transport.Conn, list []transport.Completion) {
-				for _, x := range list {
-					c.done <- x
-				}
-			},
-			Lost: func(_ transport.Conn, err error) { c.lost <- err },
-		},
+		Events: c.events(),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	c.Conn = conn
 	return c
+}
+
+func newClient() *client {
+	return &client{done: make(chan transport.Completion, 4096), lost: make(chan error, 1)}
+}
+
+func (c *client) events() transport.Events {
+	return transport.Events{
+		Done: func(_ transport.Conn, list []transport.Completion) {
+			for _, x := range list {
+				c.done <- x
+			}
+		},
+		Lost: func(_ transport.Conn, err error) { c.lost <- err },
+	}
 }
 
 // do posts one request and waits for its end.
@@ -244,14 +258,7 @@ func (s *side) adopt(t testing.TB, nc net.Conn, c *client) transport.Conn {
 		Session: mySession, Conn: transport.ConnID(lastConn.Add(1)),
 		Remote:   transport.Endpoint{Transport: "tcp", Address: "127.0.0.1:1"},
 		Exchange: func(context.Context, []byte) ([]byte, error) { return theirs.put(), nil },
-		Events: transport.Events{
-			Done: func(_ transport.Conn, list []transport.Completion) {
-				for _, x := range list {
-					c.done <- x
-				}
-			},
-			Lost: func(_ transport.Conn, err error) { c.lost <- err },
-		},
+		Events:   c.events(),
 	})
 	if err != nil {
 		t.Fatal(err)

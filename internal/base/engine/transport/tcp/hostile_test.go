@@ -384,7 +384,7 @@ func newImposter(t testing.TB, a *side, mine *memory.Region) *imposter {
 
 func newImposterOn(t testing.TB, a *side, mine *memory.Region, ours, theirs net.Conn) *imposter {
 	t.Helper()
-	im := &imposter{t: t, mine: mine, client: &client{done: make(chan transport.Completion, 4096), lost: make(chan error, 1)}}
+	im := &imposter{t: t, mine: mine, client: newClient()}
 	im.peer = ours
 	_ = ours.SetDeadline(time.Now().Add(patience))
 	if _, err := ours.Write(readyFrame()); err != nil {

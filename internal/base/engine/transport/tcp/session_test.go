@@ -28,18 +28,11 @@ func TestOverSession(t *testing.T) {
 	mine := a.region(t, 1<<20, memory.None, memory.Options{})
 	theirs := b.region(t, 1<<20, both, memory.Options{})
 	fillRandom(bytesOf(mine), 1)
-	c := &client{done: make(chan transport.Completion, 10), lost: make(chan error, 1)}
+	c := newClient()
 	d := transport.Dial{
 		Session: pair.Dialled.ID(), Conn: 7, Remote: transport.Endpoint{Transport: "tcp", Address: pair.Addr.String()},
 		Exchange: func(ctx context.Context, request []byte) ([]byte, error) { return pair.Dialled.Call(ctx, 7, request) },
-		Events: transport.Events{
-			Done: func(_ transport.Conn, list []transport.Completion) {
-				for _, x := range list {
-					c.done <- x
-				}
-			},
-			Lost: func(_ transport.Conn, err error) { c.lost <- err },
-		},
+		Events:   c.events(),
 	}
 	var err error
 	if c.Conn, err = a.Dial(t.Context(), d); err != nil {

@@ -4,15 +4,14 @@ package tcp
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"strings"
 	"testing"
 	"time"
 
-	blocks "github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/engine/memory/cuda"
 	"github.com/topoctl/topoctl/internal/base/cuda/cudafake"
+	"github.com/topoctl/topoctl/internal/base/engine/gputest"
 	"github.com/topoctl/topoctl/internal/base/engine/memory"
 	"github.com/topoctl/topoctl/internal/base/engine/stage"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
@@ -20,130 +19,19 @@ import (
 )
 
 // gpus are two GPUs of the fake libcuda, whose memory no processor can touch.
-func gpus(t testing.TB, f cudafake.Options, staging int64) *cuda.Driver {
-	t.Helper()
-	lib, err := cudafake.Load(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := cuda.Open(cuda.Options{Lib: lib, StagingBytes: staging})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := d.Close(); err != nil {
-			t.Error(err)
-		}
-		if s := cudafake.Count(); s.Allocations+s.Pinned+s.Streams+s.Events+s.Contexts != 0 || s.UnpinnedCopies != 0 {
-			t.Errorf("left behind, or copied through memory that is not pinned: %+v", s)
-		}
-	})
-	return d
+func gpus(t testing.TB, f cudafake.Options) *cuda.Driver {
+	return gputest.Open(t, f, cuda.Options{})
 }
 
-func onGPU(t testing.TB, d *cuda.Driver, name string, size int64) *memory.Block {
-	t.Helper()
-	g, err := d.GPU(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := g.Alloc(size)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return (*memory.Block)(b)
-}
-
-// pointer is where a block is on its GPU.
-func pointer(b *memory.Block) (uintptr, bool) { return cuda.Pointer((*blocks.Block)(b)) }
-
-func peek(b *memory.Block, p []byte, off int64) {
-	if at, ok := pointer(b); ok {
-		cudafake.Peek(uint64(at)+uint64(off), p)
-		return
-	}
-	copy(p, b.Bytes()[off:])
-}
-
-func poke(b *memory.Block, p []byte, off int64) {
-	if at, ok := pointer(b); ok {
-		cudafake.Poke(uint64(at)+uint64(off), p)
-		return
-	}
-	copy(b.Bytes()[off:], p)
-}
-
-// deviceEnds are ends that stage, and let the driver go when the suite is done.
-func deviceEnds(t testing.TB) *transporttest.Ends {
-	a, regions := bare(t)
-	b, theirs := bare(t)
-	a.dial = plainDial
-	m := newMiddle(t, (&side{Transport: b}).listen(t))
-	return &transporttest.Ends{
-		Active:  transporttest.End{Transport: stage.Wrap(a, regions), Regions: regions},
-		Passive: transporttest.End{Transport: b, Regions: theirs, Endpoint: transport.Endpoint{Transport: "tcp", Address: m.l.Addr().String()}},
-		Stall:   func(on bool) { m.set(func() { m.stalled = on }) },
-		Hold: func(c transport.Conn) func() {
-			name := c.(interface{ Unwrap() transport.Conn }).Unwrap().(*conn).link.conn.LocalAddr().String()
-			m.set(func() { m.held[name] = true })
-			return func() { m.set(func() { m.held[name] = false }) }
-		},
-		Restart: func(t testing.TB) transporttest.End {
-			b, theirs := bare(t)
-			address := (&side{Transport: b}).listen(t)
-			return transporttest.End{Transport: b, Regions: theirs, Endpoint: transport.Endpoint{Transport: "tcp", Address: address}}
-		},
-	}
-}
-
-// All rules hold for memory of GPUs, on either side and on both. The pools are
-// small, so that there are not buffers for everybody.
+// All rules hold for memory of GPUs, which the active end stages.
 func TestConformanceOfDeviceMemory(t *testing.T) {
-	for _, c := range []struct {
-		name            string
-		active, passive string // CUDA devices, "" for memory of the host
-	}{
-		{"active", "cuda:0", ""},
-		{"passive", "", "cuda:1"},
-		{"both", "cuda:0", "cuda:0"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			if testing.Short() && c.name != "both" {
-				t.Skip("one of three with -short")
-			}
-			// The driver outlives the checks, which look for leaks of their own.
-			d := gpus(t, cudafake.Options{}, 8*memory.PieceBytes)
-			for _, name := range []string{"cuda:0", "cuda:1"} {
-				b := onGPU(t, d, name, 1)
-				for _, use := range []memory.Use{memory.ForRequests, memory.ForAnswers} {
-					if _, err := memory.PoolOf(b.Device(), use); err != nil {
-						t.Fatal(err)
-					}
-				}
-				if err := b.Free(); err != nil {
-					t.Fatal(err)
-				}
-			}
-			transporttest.Run(t, transporttest.Harness{
-				New: deviceEnds, Read: peek, Write: poke,
-				RegionBytes: 2 << 20, Requests: 500, Cycles: 50,
-				Alloc: func(t testing.TB, s transporttest.Side, size int64) *memory.Block {
-					name := c.active
-					if s == transporttest.PassiveSide {
-						name = c.passive
-					}
-					if name != "" {
-						return onGPU(t, d, name, size)
-					}
-					b, err := memory.Alloc(size, memory.Options{})
-					if err != nil {
-						t.Fatal(err)
-					}
-					return b
-				},
-			})
-		})
-	}
+	gputest.Run(t, func(string) transporttest.Harness {
+		return transporttest.Harness{New: func(t testing.TB) *transporttest.Ends {
+			e := suiteEnds(t)
+			e.Active.Transport = stage.Wrap(e.Active.Transport, e.Active.Regions)
+			return e
+		}}
+	})
 }
 
 // gpuPair is a connection between GPU memory of two engines.
@@ -165,7 +53,7 @@ func newGPUPair(t *testing.T, d *cuda.Driver, here, there string, size int64) *g
 		if name == "" {
 			return s.region(t, size, grant, memory.Options{})
 		}
-		r, err := s.regions.Add(onGPU(t, d, name, size), "", "", grant)
+		r, err := s.regions.Add(gputest.Alloc(t, d, name, size), "", "", grant)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -185,41 +73,20 @@ func newGPUPair(t *testing.T, d *cuda.Driver, here, there string, size int64) *g
 	for i := range p.contents {
 		p.contents[i] = byte(i>>10 ^ i*7)
 	}
-	poke(p.local.Block(), p.contents, 0)
+	gputest.Poke(p.local.Block(), p.contents, 0)
 	return p
 }
 
 func (p *gpuPair) dial(t *testing.T) *client {
 	t.Helper()
-	c := &client{done: make(chan transport.Completion, 4096), lost: make(chan error, 1)}
 	p.a.dial = plainDial
-	id := transport.ConnID(lastConn.Add(1))
-	conn, err := p.wrapped.Dial(context.Background(), transport.Dial{
-		Session: mySession, Conn: id,
-		Remote: transport.Endpoint{Transport: "tcp", Address: p.b.listen(t)},
-		Exchange: func(ctx context.Context, request []byte) ([]byte, error) {
-			return p.b.Accept(ctx, transport.Origin{Session: mySession, Conn: id, Name: "a"}, request)
-		},
-		Events: transport.Events{
-			Done: func(_ transport.Conn, list []transport.Completion) {
-				for _, x := range list {
-					c.done <- x
-				}
-			},
-			Lost: func(_ transport.Conn, err error) { c.lost <- err },
-		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.Conn = conn
-	return c
+	return dialOver(t, p.wrapped, p.b, p.b.listen(t))
 }
 
 func (p *gpuPair) landed(t *testing.T) {
 	t.Helper()
 	got := make([]byte, len(p.contents))
-	peek(p.remote.Block(), got, 0)
+	gputest.Peek(p.remote.Block(), got, 0)
 	if !bytes.Equal(got, p.contents) {
 		t.Error("the peer's memory holds something else")
 	}
@@ -228,7 +95,7 @@ func (p *gpuPair) landed(t *testing.T) {
 // A WRITE is complete when its bytes are in the device's memory, not before; and
 // while copies stand still, several are under way.
 func TestWriteCompletesInDeviceMemory(t *testing.T) {
-	d := gpus(t, cudafake.Options{}, 0)
+	d := gpus(t, cudafake.Options{})
 	p := newGPUPair(t, d, "", "cuda:1", 4<<20)
 	cudafake.Hold(true)
 	p.c.post(t, request(transport.Write, p.local, 0, p.theirs, 0, 4<<20))
@@ -247,7 +114,7 @@ func TestWriteCompletesInDeviceMemory(t *testing.T) {
 
 // One request keeps several buffers busy: pieces are copied while others are sent.
 func TestPipeline(t *testing.T) {
-	d := gpus(t, cudafake.Options{Delay: time.Millisecond}, 0)
+	d := gpus(t, cudafake.Options{Delay: time.Millisecond})
 	p := newGPUPair(t, d, "cuda:0", "cuda:1", 8<<20)
 	if x := p.c.do(t, request(transport.Write, p.local, 0, p.theirs, 0, 8<<20)); x.Err != nil {
 		t.Fatal(x.Err)
@@ -256,12 +123,12 @@ func TestPipeline(t *testing.T) {
 	if s := cudafake.Count(); s.MostQueued < 4 || s.Copies != 32 {
 		t.Errorf("at most %d copies queued at a time, %d in all; want 4 and 32", s.MostQueued, s.Copies)
 	}
-	poke(p.local.Block(), make([]byte, 8<<20), 0)
+	gputest.Poke(p.local.Block(), make([]byte, 8<<20), 0)
 	if x := p.c.do(t, request(transport.Read, p.local, 0, p.theirs, 0, 8<<20)); x.Err != nil {
 		t.Fatal(x.Err)
 	}
 	got := make([]byte, 8<<20)
-	peek(p.local.Block(), got, 0)
+	gputest.Peek(p.local.Block(), got, 0)
 	if !bytes.Equal(got, p.contents) {
 		t.Error("what was read is something else")
 	}
@@ -271,7 +138,7 @@ func TestPipeline(t *testing.T) {
 // else: neither the connection nor the other device.
 func TestLostDevice(t *testing.T) {
 	for _, where := range []string{"cuda:0", "cuda:1"} {
-		d := gpus(t, cudafake.Options{}, 0)
+		d := gpus(t, cudafake.Options{})
 		p := newGPUPair(t, d, "cuda:0", "cuda:1", 1<<20)
 		host := p.a.region(t, 4096, memory.None, memory.Options{})
 		there := p.b.region(t, 4096, memory.PeerRead|memory.PeerWrite, memory.Options{})
@@ -319,7 +186,7 @@ func closeAll(t *testing.T, p *gpuPair) {
 
 // A checksum is over the bytes, on their way through a device's buffers, too.
 func TestChecksumOfDeviceMemory(t *testing.T) {
-	d := gpus(t, cudafake.Options{}, 0)
+	d := gpus(t, cudafake.Options{})
 	p := newGPUPair(t, d, "cuda:0", "cuda:1", 2<<20)
 	r := request(transport.Write, p.local, 0, p.theirs, 0, 2<<20)
 	r.Check = true
@@ -336,7 +203,7 @@ func TestChecksumOfDeviceMemory(t *testing.T) {
 
 // A peer that asks for more of device memory than a buffer holds breaks the rules.
 func TestTooMuchOfDeviceMemory(t *testing.T) {
-	d := gpus(t, cudafake.Options{}, 0)
+	d := gpus(t, cudafake.Options{})
 	for _, op := range []transport.Op{transport.Read, transport.Write} {
 		p := newGPUPair(t, d, "", "cuda:0", 2<<20)
 		plain := dial(t, p.a, p.b, p.b.listen(t))
@@ -351,10 +218,10 @@ func TestTooMuchOfDeviceMemory(t *testing.T) {
 // Where no staging buffers can be had, the region is not offered, and the error says
 // why.
 func TestNoStaging(t *testing.T) {
-	d := gpus(t, cudafake.Options{PinnableBytes: 1 << 20}, 0)
+	d := gpus(t, cudafake.Options{PinnableBytes: 1 << 20})
 	s := newSide(t, Options{})
 	for grant, want := range map[memory.Grant]bool{memory.None: true, memory.PeerRead: false} {
-		r, err := s.regions.Add(onGPU(t, d, "cuda:0", 4096), "", "", grant)
+		r, err := s.regions.Add(gputest.Alloc(t, d, "cuda:0", 4096), "", "", grant)
 		if err != nil {
 			t.Fatal(err)
 		}
