@@ -10,6 +10,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/engine/sched"
+	"github.com/topoctl/topoctl/internal/base/pick"
 	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/internal/base/units"
 	"github.com/topoctl/topoctl/pathsel"
@@ -341,12 +342,12 @@ func (g *group) record(bytes int64, health map[*lane]LaneStats) GroupRecord {
 	if g.set == nil {
 		return out
 	}
-	shares := g.set.Predict(bytes, pathsel.LaneStates{}, nil)
+	shares := g.set.Predict(bytes, pick.States{}, nil)
 	for i, l := range g.lanes {
 		from := &g.set.Lanes[i]
 		record := LaneRecord{
-			Lane: l.name, Verdict: "chosen", ExpectedBytesPerSec: from.BytesPerSec,
-			Reason: from.Reason.Text, Health: health[l].Health,
+			Lane: l.name, Verdict: "chosen", ExpectedBytesPerSec: from.BytesPerSec(),
+			Reason: g.whyLane(i), Health: health[l].Health,
 		}
 		if record.Health == "" { // the scheduler has forgotten it
 			record.Health = "gone"
@@ -361,11 +362,25 @@ func (g *group) record(bytes int64, health map[*lane]LaneStats) GroupRecord {
 		}
 		out.Lanes = append(out.Lanes, record)
 	}
-	for i := range g.set.Rejected {
-		x := &g.set.Rejected[i]
-		out.Rejected = append(out.Rejected, rejection(x))
+	if g.plan != nil {
+		for i := range g.plan.Rejected {
+			out.Rejected = append(out.Rejected, rejection(&g.plan.Rejected[i]))
+		}
 	}
 	return out
+}
+
+// whyLane is the reason for the lane at a place of the set.
+func (g *group) whyLane(place int) string {
+	switch {
+	case g.plan != nil:
+		return g.plan.Lanes[place].Reason.Text
+	case place >= g.set.Chosen:
+		return "the caller's choice for when others fail"
+	case g.set.Lanes[place].BytesPerSec() == nil:
+		return "the list has no rate: measure it"
+	}
+	return "the caller's choice"
 }
 
 func rejection(x *pathsel.Rejection) string {

@@ -19,6 +19,7 @@ import (
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
 	"github.com/topoctl/topoctl/internal/base/engine/transport/shm"
 	"github.com/topoctl/topoctl/internal/base/engine/transport/tcp"
+	"github.com/topoctl/topoctl/internal/base/pick"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
@@ -150,7 +151,7 @@ func (o *Options) complete() error {
 			return err
 		}
 	}
-	policy, err := pathsel.ParsePolicy(o.Policy)
+	policy, err := pick.ParsePolicy(o.Policy)
 	if err != nil {
 		return err
 	}

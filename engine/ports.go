@@ -97,7 +97,7 @@ func (p *Peer) plannedPortLanes(g *group, key routeKey, ports []transport.LocalP
 	if !usable {
 		return fmt.Errorf("no lane of both topologies can be used: %s", x.notes.first())
 	}
-	g.set, g.notes = set, slices.Concat(noteHere, noteThere, x.notes.list())
+	g.set, g.plan, g.notes = set.PickSet(), set, slices.Concat(noteHere, noteThere, x.notes.list())
 	p.addPortLanes(g, ends, local, remote)
 	return nil
 }
@@ -192,7 +192,7 @@ func (p *Peer) pairedLanes(g *group, key routeKey, local []transport.LocalPort, 
 			rate: slower(here.BytesPerSec, there.BytesPerSec), localRate: here.BytesPerSec, remoteRate: there.BytesPerSec,
 		})
 	}
-	p.listLanes(g, key, ends)
+	p.listLanes(g, ends)
 	g.notes = append(g.notes, notes.list()...)
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/engine/sched"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/pick"
 	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/pathsel"
 )
@@ -37,8 +38,9 @@ type route struct {
 type group struct {
 	carrier *carrier
 	reason  string // why there is no lane, or why these
-	set     *pathsel.LaneSet
-	lanes   []*lane // by place in set.Lanes
+	set     *pick.Set
+	plan    *pathsel.LaneSet // that set is of; nil where the lanes are listed
+	lanes   []*lane          // by place in set.Lanes
 	notes   []string
 	leaves  bool // bytes leave this host
 }
@@ -60,7 +62,7 @@ func (p *Peer) route(key routeKey) (*route, error) {
 		return r, nil
 	}
 	r = &route{key: key, groups: p.groups(key)}
-	r.r = &sched.Route{Peer: p.id, Name: routeName(key), Policy: pathsel.Policy(p.engine.o.Policy), Groups: schedGroups(r.groups)}
+	r.r = &sched.Route{Peer: p.id, Name: routeName(key), Policy: pick.Policy(p.engine.o.Policy), Groups: schedGroups(r.groups)}
 	r.leaves.Store(leaves(r.groups))
 	if len(r.r.Groups) == 0 {
 		return nil, noLane(key, r.groups)
@@ -189,7 +191,7 @@ func (p *Peer) endpointLanes(g *group, key routeKey, offers []transport.Endpoint
 		}
 		ends = append(ends, laneOffer{laneEnds: laneEnds{name: name, remote: offers[i]}, localName: g.carrier.name})
 	}
-	p.listLanes(g, key, ends)
+	p.listLanes(g, ends)
 }
 
 // networkLanes makes the lanes of a transport over the network: pathsel's where both
@@ -229,7 +231,7 @@ func (p *Peer) networkLanes(g *group, key routeKey, offers []transport.Endpoint,
 		ends[i].localName = here.String()
 		ends[i].name = fmt.Sprintf("%s > %s", here, ends[i].remote.Address)
 	}
-	p.listLanes(g, key, ends)
+	p.listLanes(g, ends)
 }
 
 // laneOffer is a lane before the scheduler knows it.
@@ -245,11 +247,8 @@ type laneOffer struct {
 
 // listLanes makes a set of exactly these lanes, each as often as there are connections
 // per lane.
-func (p *Peer) listLanes(g *group, key routeKey, ends []laneOffer) {
-	o := pathsel.FixedOptions{
-		LocalHost: p.engine.name, RemoteHost: p.name, Source: key.local, Destination: key.remote,
-		Transport: pathselTransport(g.carrier), LocalRates: map[string]topo.Rate{}, RemoteRates: map[string]topo.Rate{},
-	}
+func (p *Peer) listLanes(g *group, ends []laneOffer) {
+	o := pick.List{TCP: g.carrier.ports == nil, LocalRates: map[string]topo.Rate{}, RemoteRates: map[string]topo.Rate{}}
 	copies := 1
 	if g.carrier.data != nil {
 		copies = p.engine.o.ConnsPerLane
@@ -262,36 +261,22 @@ func (p *Peer) listLanes(g *group, key routeKey, ends []laneOffer) {
 				one.name = fmt.Sprintf("%s #%d", end.name, k+1)
 			}
 			all = append(all, one)
-			remoteName := string(one.remote.Port)
-			if remoteName == "" {
-				remoteName = one.remote.Address
-			}
-			o.Lanes = append(o.Lanes, pathsel.FixedLane{
-				LocalName: one.localName, RemoteName: remoteName, BytesPerSec: one.rate, Tier: one.tier, Failover: one.failover,
-			})
-			o.LocalRates[one.localName], o.RemoteRates[remoteName] = one.localRate, one.remoteRate
+			listed := one.listed()
+			o.Lanes = append(o.Lanes, listed)
+			o.LocalRates[listed.LocalName], o.RemoteRates[listed.RemoteName] = one.localRate, one.remoteRate
 		}
 	}
-	g.set = pathsel.FixedLanes(o)
-	// The set is in this order, as stable as this.
-	slices.SortStableFunc(all, func(a, b laneOffer) int {
-		if a.failover == b.failover {
-			return a.tier - b.tier
-		}
-		if a.failover {
-			return 1
-		}
-		return -1
-	})
+	g.set, g.plan = o.Set(), nil
+	slices.SortStableFunc(all, func(a, b laneOffer) int { return pick.CompareListed(a.listed(), b.listed()) }) // as the set
 	p.addLanes(g, all, fmt.Sprintf("%s to %s", g.carrier.name, p.name))
 }
 
-// pathselTransport is what pathsel assumes of round trips.
-func pathselTransport(c *carrier) pathsel.Transport {
-	if c.ports != nil {
-		return pathsel.RDMA
+func (x *laneOffer) listed() pick.Listed {
+	l := pick.Listed{LocalName: x.localName, RemoteName: string(x.remote.Port), BytesPerSec: x.rate, Tier: x.tier, Failover: x.failover}
+	if l.RemoteName == "" {
+		l.RemoteName = x.remote.Address
 	}
-	return pathsel.TCP
+	return l
 }
 
 // plannedLanes asks pathsel.
@@ -325,9 +310,9 @@ func (p *Peer) plannedLanes(g *group, key routeKey, offers []transport.Endpoint,
 	if !any {
 		return errors.New("the peer listens at no address of a port that reaches it")
 	}
-	g.set, g.notes = set, notes
+	g.set, g.plan, g.notes = set.PickSet(), set, notes
 	if e.o.ConnsPerLane > 1 {
-		p.repeatLanes(g, key, ends)
+		p.repeatLanes(g, ends)
 		return nil
 	}
 	p.addPortLanes(g, ends, local, remote)
@@ -388,8 +373,8 @@ func hostLocation(h *pathsel.Host, l pathsel.Location, whose string) (pathsel.Lo
 // sides of their own.
 func (p *Peer) addLanes(g *group, ends []laneOffer, what string) {
 	e := p.engine
-	local := p.side("local "+what+names(ends, func(x *laneOffer) string { return x.localName }), g.set.PortRates(pathsel.SideLocal))
-	remote := p.side("remote "+what+names(ends, func(x *laneOffer) string { return x.remote.Address }), g.set.PortRates(pathsel.SideRemote))
+	local := p.side("local "+what+names(ends, func(x *laneOffer) string { return x.localName }), g.set.Local.BytesPerSec())
+	remote := p.side("remote "+what+names(ends, func(x *laneOffer) string { return x.remote.Address }), g.set.Remote.BytesPerSec())
 	for i := range ends {
 		g.lanes = append(g.lanes, e.laneFor(p, g, i, ends[i].key(g.carrier, local, remote), &ends[i]))
 	}
@@ -398,9 +383,9 @@ func (p *Peer) addLanes(g *group, ends []laneOffer, what string) {
 // addPortLanes makes lanes between ports of two described hosts known.
 func (p *Peer) addPortLanes(g *group, ends []laneOffer, local, remote *pathsel.Host) {
 	e := p.engine
-	here := e.localSide(local, g.set.PortRates(pathsel.SideLocal))
+	here := e.localSide(local, g.set.Local.BytesPerSec())
 	// By name: a port of the peer that goes down or comes up leaves the others as they are.
-	there := p.side("host"+portNames(remote), g.set.PortRates(pathsel.SideRemote))
+	there := p.side("host"+portNames(remote), g.set.Remote.BytesPerSec())
 	for i := range ends {
 		l := e.laneFor(p, g, i, ends[i].key(g.carrier, here, there), &ends[i])
 		g.lanes = append(g.lanes, l)
@@ -411,19 +396,19 @@ func (p *Peer) addPortLanes(g *group, ends []laneOffer, local, remote *pathsel.H
 }
 
 // repeatLanes lists pathsel's lanes, each several times.
-func (p *Peer) repeatLanes(g *group, key routeKey, ends []laneOffer) {
+func (p *Peer) repeatLanes(g *group, ends []laneOffer) {
 	var out []laneOffer
-	here, there := g.set.PortRates(pathsel.SideLocal), g.set.PortRates(pathsel.SideRemote)
+	here, there := g.set.Local.BytesPerSec(), g.set.Remote.BytesPerSec()
 	for i := range ends {
 		l := &g.set.Lanes[i]
 		if ends[i].remote.Address == "" {
 			continue
 		}
-		ends[i].localRate, ends[i].remoteRate = here[l.LocalIndex], there[l.RemoteIndex]
+		ends[i].localRate, ends[i].remoteRate = here[l.Local], there[l.Remote]
 		ends[i].failover = i >= g.set.Chosen
 		out = append(out, ends[i])
 	}
-	p.listLanes(g, key, out)
+	p.listLanes(g, out)
 }
 
 func portNames(h *pathsel.Host) string {
@@ -455,11 +440,11 @@ func (e *Engine) laneFor(p *Peer, g *group, place int, key laneKey, end *laneOff
 	from := &g.set.Lanes[place]
 	spec := sched.LaneSpec{
 		Peer: p.id, Name: end.name, Transport: g.carrier.name, LocalSide: key.side, RemoteSide: key.other,
-		Local: from.LocalIndex, Remote: from.RemoteIndex, RoundTripNS: int64(p.session.RoundTrip()),
+		Local: from.Local, Remote: from.Remote, RoundTripNS: int64(p.session.RoundTrip()),
 	}
-	if from.BytesPerSec != nil {
-		spec.RateBytesPerSec = *from.BytesPerSec
-		spec.NominalIsMeasured = from.Basis == topo.BasisMeasured
+	if rate := from.BytesPerSec(); rate != nil {
+		spec.RateBytesPerSec = *rate
+		spec.NominalIsMeasured = g.plan != nil && g.plan.Lanes[place].Basis == topo.BasisMeasured
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -569,7 +554,7 @@ func (p *Peer) keepLost(before, after []group) {
 		if len(after[i].lanes) > 0 || i >= len(before) {
 			continue
 		}
-		after[i].set, after[i].lanes = before[i].set, before[i].lanes
+		after[i].set, after[i].plan, after[i].lanes = before[i].set, before[i].plan, before[i].lanes
 		for _, l := range before[i].lanes {
 			p.engine.withdrawLane(l)
 		}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/pick"
 	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/internal/base/units"
 )
@@ -64,20 +65,10 @@ func (a *Affinity) ports(v Verdict) []topo.ID {
 	return out
 }
 
-// Load is what each port has to do already, in bytes, by Port.Index. nil is
-// nothing at all.
-type Load []int64
-
-func (l Load) of(port int) int64 {
-	if port < len(l) {
-		return l[port]
-	}
-	return 0
-}
-
 // Affinity ranks the ports for a memory location, by: how certainly usable,
-// role, class, limiting rate, hops, load, name.
-func (h *Host) Affinity(location Location, load Load) (*Affinity, error) {
+// role, class, limiting rate, hops, load, name. load is what each port has to do
+// already, in bytes, by Port.Index; nil is nothing at all.
+func (h *Host) Affinity(location Location, load []int64) (*Affinity, error) {
 	loc, err := h.location(location)
 	if err != nil {
 		return nil, err
@@ -86,7 +77,7 @@ func (h *Host) Affinity(location Location, load Load) (*Affinity, error) {
 	for i := range h.ports {
 		p := &h.ports[i]
 		c := h.candidate(loc, p)
-		c.Load = load.of(i)
+		c.Load = pick.Load(load).Of(i)
 		if p.Usable {
 			a.Ranked = append(a.Ranked, c)
 			continue

@@ -245,7 +245,7 @@ func TestLoadBreaksTies(t *testing.T) {
 	if !ok {
 		t.Fatal("no port mlx5_0/1")
 	}
-	load := make(pathsel.Load, len(h.Ports()))
+	load := make([]int64, len(h.Ports()))
 	load[busy.Index] = 1 << 20
 	a, err := h.Affinity("gpu:0", load)
 	if err != nil {

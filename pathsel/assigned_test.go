@@ -58,39 +58,6 @@ func TestLanesOfARank(t *testing.T) {
 			t.Errorf("want %q for lane %v (%d)", text, names, i)
 		}
 	}
-	checkRank(t, set)
-}
-
-// checkRank is how a rank's set behaves: the first two lanes are its own.
-func checkRank(t *testing.T, set *pathsel.LaneSet) {
-	t.Helper()
-	slice := pathsel.Slice{Bytes: 1 << 20, Remaining: 1 << 40}
-	for i := range set.Lanes {
-		if set.WouldHelp(i, slice, states(set)) != (i < 2) {
-			t.Errorf("all well: lane %d would help: %v", i, i >= 2)
-		}
-	}
-	for _, policy := range pathsel.Policies() {
-		p := set.Picker(pathsel.Policy(policy), 5)
-		for i := range uint32(64) {
-			if lane := p.Pick(pathsel.Slice{Bytes: 1 << 20, Remaining: 1 << 30, Request: uint64(i), Index: i}, states(set)); set.Lanes[lane].Reason.Code == "not-assigned" {
-				t.Fatalf("%s: lane %d is somebody else's", policy, lane)
-			}
-		}
-	}
-	sick := states(set)
-	for i, l := range set.Lanes {
-		if l.Reason.Code != "not-assigned" {
-			sick.Lanes[i].Health = pathsel.Sick
-		}
-	}
-	shares := set.Predict(1<<34, sick, nil)
-	if len(shares) == 0 || set.Lanes[shares[0].Lane].Reason.Code != "not-assigned" {
-		t.Errorf("own lanes are sick: %+v", shares)
-	}
-	if set.Picker(pathsel.Adaptive, 1).Pick(slice, sick) == pathsel.NoLane {
-		t.Error("own lanes are sick and nothing stands in")
-	}
 }
 
 // Ports that meet nothing assigned get others, and that is said; ports that the

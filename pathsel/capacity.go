@@ -1,7 +1,6 @@
 package pathsel
 
 import (
-	"math"
 	"slices"
 
 	"github.com/topoctl/topoctl/discover/topo"
@@ -90,7 +89,7 @@ func sum(shares []Share) *topo.Rate {
 }
 
 // roundRate gives whole bytes per second, never more than there are.
-func roundRate(v float64) topo.Rate { return topo.Rate(math.Floor(v + 1e-3)) }
+func roundRate(v float64) topo.Rate { return topo.Rate(maxmin.Whole(v)) }
 
 // weakest is the basis of a figure that rests on several.
 func weakest(bases []topo.Basis) topo.Basis {

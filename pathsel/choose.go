@@ -8,19 +8,8 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/maxmin"
+	"github.com/topoctl/topoctl/internal/base/pick"
 	"github.com/topoctl/topoctl/internal/base/units"
-)
-
-// What a lane must add to be chosen; the figures are ours. One that brings less
-// than a tenth of what it carries alone only shares a full link. A farther tier
-// takes ways through the host from other traffic, so it must end transfers a
-// tenth earlier. Where its rate is no more than an upper bound (GPU memory across
-// a root complex, of which no vendor publishes a rate) it must promise to double
-// what the nearer lanes carry.
-const (
-	worthALane        = 0.1
-	worthATier        = 1.1
-	worthAnUpperBound = 2
 )
 
 // edge is a pair of ports that reach each other, as lanes are made from.
@@ -91,12 +80,14 @@ type laneBuilder struct {
 	src, dst    int // places of the locations
 	tierHere    []int
 	tierThere   []int
+	tiers       int // so far
 	allocator   *maxmin.Allocator
 	flows       []maxmin.Flow // of the chosen edges
 	total       float64       // of the chosen lanes of known rate, bytes per second
 	doubtful    bool          // even the first lane may not reach the other port
 	usedHere    []int         // lanes on each place of the affinities
 	usedThere   []int
+	picks       []pick.Lane // those of s.Lanes, for the policies
 }
 
 func newLaneBuilder(p *Pair, s *LaneSet, here, there *Affinity) *laneBuilder {
@@ -172,9 +163,9 @@ func (b *laneBuilder) arrange(edges []edge) []edge {
 	out := make([]edge, 0, len(edges))
 	for n := 0; len(edges) > 0; edges = edges[n:] {
 		for n = 0; n < len(edges) && compareTiers(&edges[0], &edges[n]) == 0; n++ {
-			edges[n].tier = b.s.tiers
+			edges[n].tier = b.tiers
 		}
-		b.s.tiers++
+		b.tiers++
 		out = b.spread(out, edges[:n])
 	}
 	return out
@@ -281,49 +272,23 @@ func (b *laneBuilder) choose(order []edge) {
 	for n, k := range chosen {
 		isChosen[k] = true
 		l := b.lane(&order[k], Chosen)
-		l.setShare(b, &b.flows[n], gains[n])
-		b.s.Lanes = append(b.s.Lanes, l)
+		l.setShare(&b.flows[n], gains[n], n == 0, order[k].upperBound)
+		b.add(l, &order[k])
 	}
 	b.s.Chosen = len(chosen)
 	b.sumUp()
-	users := b.users()
 	for k := range order {
 		if !isChosen[k] {
 			l := b.lane(&order[k], Failover)
-			l.Reason, l.bounds = b.leftOver(&order[k]), b.bounds(&order[k], users)
-			b.s.Lanes = append(b.s.Lanes, l)
+			l.Reason = b.leftOver(&order[k])
+			b.add(l, &order[k])
 		}
 	}
 }
 
-// users are the chosen lanes that cross each segment.
-func (b *laneBuilder) users() map[segment][]int32 {
-	users := map[segment][]int32{}
-	for n := range b.flows {
-		for _, s := range b.flows[n].Segments {
-			users[s] = append(users[s], int32(n))
-		}
-	}
-	return users
-}
-
-// bounds are the links that an edge shares with chosen lanes and that they do
-// not leave it whole, those with the same users once.
-func (b *laneBuilder) bounds(e *edge, users map[segment][]int32) []bound {
-	var out []bound
-	for _, s := range e.segments {
-		spare := b.residual(s)
-		if len(users[s]) == 0 || spare >= e.rate {
-			continue
-		}
-		same := slices.IndexFunc(out, func(o bound) bool { return slices.Equal(o.chosen, users[s]) })
-		if same < 0 {
-			out = append(out, bound{spare, users[s]})
-			continue
-		}
-		out[same].spare = min(out[same].spare, spare)
-	}
-	return out
+func (b *laneBuilder) add(l Lane, e *edge) {
+	b.s.Lanes = append(b.s.Lanes, l)
+	b.picks = append(b.picks, pick.Lane{Tier: e.tier, Local: l.LocalIndex, Remote: l.RemoteIndex, Segments: e.segments, Rate: e.rate, UpperBound: e.upperBound})
 }
 
 // load puts the given edges into the flows and shares the capacity among them.
@@ -349,20 +314,20 @@ func (b *laneBuilder) collect(order []edge) []int {
 	var chosen []int
 	total := b.load(order, nil)
 	for k := 0; k < len(order); {
-		before, totalBefore, factor := len(chosen), total, worthATier
+		before, totalBefore, factor := len(chosen), total, pick.WorthATier
 		for tier := order[k].tier; k < len(order) && order[k].tier == tier; k++ {
 			e := &order[k]
 			if e.foreign || e.loop != order[0].loop || e.doubtful != b.doubtful || !b.mayAdd(order, chosen, e) {
 				continue // no loopback, nothing doubtful beside better, nothing of others
 			}
 			sum := b.load(order, append(chosen, k))
-			if !math.IsInf(e.rate, 1) && sum < total+max(e.rate*worthALane, 1) {
+			if !math.IsInf(e.rate, 1) && sum < total+max(e.rate*pick.WorthALane, 1) {
 				b.load(order, chosen)
 				continue
 			}
 			chosen, total = append(chosen, k), sum
 			if e.upperBound {
-				factor = worthAnUpperBound
+				factor = pick.WorthAnUpperBound
 			}
 		}
 		if before > 0 && (totalBefore == 0 || total < totalBefore*factor) {
@@ -378,7 +343,7 @@ func (b *laneBuilder) collect(order []edge) []int {
 // nothing else can be said of it.
 func (b *laneBuilder) mayAdd(order []edge, chosen []int, e *edge) bool {
 	if !math.IsInf(e.rate, 1) {
-		return b.spare(e) > e.rate*worthALane
+		return b.spare(e) > e.rate*pick.WorthALane
 	}
 	return e.tier == 0 && !slices.ContainsFunc(chosen, func(k int) bool { return order[k].i == e.i || order[k].j == e.j })
 }
@@ -435,9 +400,9 @@ func (b *laneBuilder) sumUp() {
 			continue
 		}
 		total += *l.Share
-		b.total += l.share
+		b.total += b.flows[i].Rate
 		basis := b.p.linkOf(b.flows[i].Limit).Basis
-		if l.upperBound && *l.Share > 0 {
+		if b.picks[i].UpperBound && *l.Share > 0 {
 			basis = topo.BasisAssumed
 		}
 		bases = append(bases, basis)
@@ -453,7 +418,7 @@ func (b *laneBuilder) lane(e *edge, v Verdict) Lane {
 	x, y := b.p.here[b.p.hereAt[c.index]], b.p.there[b.p.thereAt[d.index]]
 	l := Lane{Local: c.Port, Remote: d.Port, LocalName: c.Name, RemoteName: d.Name, Verdict: v, Tier: e.tier,
 		LocalClass: c.Class, RemoteClass: d.Class, Reach: e.reach.reach, ReachReason: e.reach.reason(x, y), Contact: e.reach.contact(x, y),
-		Basis: topo.BasisUnknown, LocalIndex: c.index, RemoteIndex: d.index, segments: e.segments, rate: e.rate, upperBound: e.upperBound}
+		Basis: topo.BasisUnknown, LocalIndex: c.index, RemoteIndex: d.index}
 	if e.limit >= 0 {
 		rate, link := roundRate(e.rate), b.p.linkOf(e.limit)
 		l.BytesPerSec, l.Basis, l.Limit, l.LimitHost = &rate, link.Basis, link.ID, b.p.sideOf(e.limit)
@@ -492,17 +457,15 @@ func cabled(e *edge, x, y *endpoint) (Reason, bool) {
 }
 
 // setShare notes what a chosen lane has of the joint capacity.
-func (l *Lane) setShare(b *laneBuilder, f *maxmin.Flow, gain float64) {
-	first := len(b.s.Lanes) == 0
+func (l *Lane) setShare(f *maxmin.Flow, gain float64, first, upperBound bool) {
 	if f.Unlimited() {
-		l.share = f.Rate
 		l.Reason = Reason{codeRateGap, "no link on its way has a known rate: measure it", ""}
 		return
 	}
 	share := roundRate(f.Rate)
-	l.Share, l.share = &share, f.Rate
+	l.Share = &share
 	atMost := ""
-	if l.upperBound {
+	if upperBound {
 		atMost = "at most "
 	}
 	text := atMost + units.Rate(int64(roundRate(gain)), units.Gbyte)
@@ -526,7 +489,7 @@ func (b *laneBuilder) leftOver(e *edge) Reason {
 	case math.IsInf(e.rate, 1):
 		return Reason{codeRateGap, "no link on its way has a known rate, and nearer or unused ports are chosen", ""}
 	}
-	if spare <= e.rate*worthALane {
+	if spare <= e.rate*pick.WorthALane {
 		full := e.segments[0]
 		for _, s := range e.segments {
 			if b.residual(s) < b.residual(full) {

@@ -1,6 +1,7 @@
 package pathsel
 
 import (
+	"math"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -38,7 +39,7 @@ func TestFinish(t *testing.T) {
 		return 0
 	}
 	a, b := lane("mlx5_1", "mlx5_0"), lane("mlx5_1", "mlx5_1")
-	through50 := nanoseconds(float64(gib) / 50e9)
+	through50 := int64(math.Ceil(float64(gib) / 50e9 * 1e9))
 	for _, tt := range []struct {
 		name   string
 		shares []LaneShare

@@ -1,10 +1,11 @@
 package pathsel
 
 import (
-	"math"
 	"time"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/maxmin"
+	"github.com/topoctl/topoctl/internal/base/pick"
 )
 
 // Lane is a pair of ports, one of each host, that a transfer can use.
@@ -34,22 +35,9 @@ type Lane struct {
 	// Notes say what else there is to know: rail and leaf, legs of a bond.
 	Notes []Reason `json:"notes,omitempty"`
 
-	// LocalIndex and RemoteIndex are the ports' Port.Index in the two hosts: the
-	// places of their loads in LaneStates and of their rates in PortRates.
+	// LocalIndex and RemoteIndex are the ports' Port.Index in the two hosts.
 	LocalIndex  int `json:"-"`
 	RemoteIndex int `json:"-"`
-
-	segments   []segment // that it crosses, each as often as it does
-	rate       float64   // alone, bytes per second; infinite where unknown
-	share      float64   // of the joint capacity, 0 for failover
-	bounds     []bound   // of a lane for failover: what it shares with chosen ones
-	upperBound bool      // the rate is no more than an upper bound
-}
-
-// bound is a link that a lane for failover shares with chosen lanes.
-type bound struct {
-	spare  float64 // what the chosen ones leave of it, bytes per second
-	chosen []int32 // those that cross it
 }
 
 // Side tells the two hosts of a pair apart.
@@ -83,15 +71,8 @@ type LaneSet struct {
 	// Notes are what the fabric file and the hosts do not agree on.
 	Notes []Reason `json:"notes,omitempty"`
 
-	pair      *Pair // that the set is of: its links
-	tiers     int
-	prior     float64   // of lanes of unknown rate, bytes per second
-	standIns  [][]int32 // for each chosen lane those that make up for its loss, in order
-	wireHere  []float64 // what each port's wire carries, by Port.Index; 0 unknown
-	wireThere []float64
-	at        []int32 // the lane of each pair of places in the preferences, -1 for none
-	fromHere  preference
-	fromThere preference
+	pair  *Pair     // that the set is of: its links
+	picks *pick.Set // nil for a set that was read from JSON
 }
 
 // Rejection is one reason and everything that it rejects: ports of one host
@@ -105,142 +86,82 @@ type Rejection struct {
 	Reason Reason `json:"reason"` // of the first pair, where there are several
 }
 
-// preference are the ports of one side as a policy that knows no lanes sees
-// them: the preferred ones first, then the available ones.
-type preference struct {
-	ports     int
-	preferred int
-}
-
-func preferenceOf(a *Affinity) preference {
-	return preference{len(a.Ranked), len(a.Preferred())}
-}
-
-// unknownRate stands for the rate of lanes where none of a set is known, in
-// bytes per second: all are alike then, and the engine's estimates replace it.
-const unknownRate = float64(topo.GBPerSec)
+// PickSet is the set as the policies of this module's engine and simulator see it; nil
+// for a set that was read from JSON.
+func (s *LaneSet) PickSet() *pick.Set { return s.picks }
 
 // index prepares what decisions for transfers need.
-func (s *LaneSet) index(b *laneBuilder) {
-	s.fromHere, s.fromThere = preferenceOf(b.here), preferenceOf(b.there)
-	s.wireHere, s.wireThere = wires(b.p.local), wires(b.p.remote)
-	placeHere, placeThere := places(b.here, len(b.p.local.ports)), places(b.there, len(b.p.remote.ports))
-	s.findPlaces(func(l *Lane) (here, there int) { return placeHere[l.LocalIndex], placeThere[l.RemoteIndex] })
+func (b *laneBuilder) index() {
+	spec := pick.Spec{Lanes: b.picks, Chosen: b.s.Chosen, Capacities: b.p.caps,
+		Local: pickPorts(b.p.local, b.here), Remote: pickPorts(b.p.remote, b.there)}
+	if b.s.Transport == TCP {
+		spec.RTT = pick.DefaultTCPRTT
+	}
+	b.s.picks = pick.New(spec)
 }
 
-// findPlaces lists the lanes by the places of their ports in the preferences, and
-// finishes what decisions for transfers need.
-func (s *LaneSet) findPlaces(of func(l *Lane) (here, there int)) {
-	s.at = make([]int32, s.fromHere.ports*s.fromThere.ports)
-	for i := range s.at {
-		s.at[i] = -1
-	}
-	slowest := math.Inf(1)
-	for i := range s.Lanes {
-		l := &s.Lanes[i]
-		here, there := of(l)
-		if at := &s.at[here*s.fromThere.ports+there]; *at < 0 {
-			*at = int32(i)
-		}
-		slowest = min(slowest, l.rate)
-	}
-	s.prior = slowest
-	if math.IsInf(slowest, 1) {
-		s.prior = unknownRate
-	}
-	for i := range s.Lanes {
-		l := &s.Lanes[i]
-		if math.IsInf(l.rate, 1) {
-			l.rate = s.prior
-		}
-		if math.IsInf(l.share, 1) {
-			l.share = s.prior
-		}
-	}
-	s.findStandIns()
-}
-
-// findStandIns lists for each chosen lane those that carry something worth it if
-// that one is lost: of the first ones with the same local port, with the same
-// remote port and with neither two each, because what was lost may be either.
-func (s *LaneSet) findStandIns() {
-	s.standIns = make([][]int32, s.Chosen)
-	for j := range s.Chosen {
-		st := LaneStates{Lanes: make([]LaneState, s.Chosen)}
-		st.Lanes[j].Health = Sick
-		v := view{s: s, st: &st}
-		kinds := [3]int{}
-		for i := s.Chosen; i < len(s.Lanes); i++ {
-			kind := 0
-			switch {
-			case s.Lanes[i].LocalIndex == s.Lanes[j].LocalIndex:
-				kind = 1
-			case s.Lanes[i].RemoteIndex == s.Lanes[j].RemoteIndex:
-				kind = 2
-			}
-			if kinds[kind] < 2 && v.rate(i) > s.Lanes[i].rate*worthALane {
-				kinds[kind]++
-				s.standIns[j] = append(s.standIns[j], int32(i))
-			}
-		}
-	}
-}
-
-// wires are the rates of a host's ports, 0 where they are not known.
-func wires(h *Host) []float64 {
-	out := make([]float64, len(h.ports))
+func pickPorts(h *Host, a *Affinity) pick.Ports {
+	out := pick.Ports{Rates: make([]float64, len(h.ports)), Places: make([]int, len(h.ports)), Ranked: len(a.Ranked), Preferred: len(a.Preferred())}
 	for i := range h.ports {
 		if r := h.ports[i].BytesPerSec; r != nil {
-			out[i] = float64(*r)
+			out.Rates[i] = float64(*r)
 		}
 	}
-	return out
-}
-
-// PortRates are what the wires of one side's ports carry in each direction, by
-// Port.Index; 0 not known.
-func (s *LaneSet) PortRates(side Side) []topo.Rate {
-	wires := s.wireHere
-	if side == SideRemote {
-		wires = s.wireThere
-	}
-	out := make([]topo.Rate, len(wires))
-	for i, w := range wires {
-		out[i] = topo.Rate(w)
-	}
-	return out
-}
-
-// places are the places of ports in an affinity, by Port.Index.
-func places(a *Affinity, ports int) []int {
-	out := make([]int, ports)
 	for i := range a.Ranked {
-		out[a.Ranked[i].index] = i
+		out.Places[a.Ranked[i].index] = i
 	}
 	return out
 }
 
-// The round trips that Deserves assumes where the caller knows none: through a
-// few switches and two NICs, and through two kernels.
-const (
-	DefaultRTT    = 10 * time.Microsecond
-	DefaultTCPRTT = 100 * time.Microsecond
-)
-
-// Deserves says how many of the chosen lanes a transfer of that size should
+// Deserves says how many of the chosen lanes a transfer of that size, in bytes, should
 // use: enough that each is busy for at least two round trips, and one in any
 // case. The chosen lanes are as many as add bandwidth, so it is never more. An
-// rtt of 0 stands for DefaultRTT, over TCP DefaultTCPRTT.
-func (s *LaneSet) Deserves(bytes int64, rtt time.Duration) int {
-	if s.Chosen == 0 {
-		return 0
+// rtt of 0 stands for 10 µs, over TCP 100 µs.
+func (s *LaneSet) Deserves(bytes int64, rtt time.Duration) int { return s.picks.Deserves(bytes, rtt) }
+
+// LaneShare is a lane's part of one transfer.
+type LaneShare struct {
+	Lane  int   `json:"lane"` // place in LaneSet.Lanes
+	Bytes int64 `json:"bytes"`
+	// FinishNS is when the lane alone would be done with it.
+	FinishNS int64 `json:"finish_ns"`
+}
+
+// Predict shares a transfer of that many bytes among as many chosen lanes as it deserves,
+// all of them idle, so that all are done at the same time. The shares are in the order of
+// lanes and sum to bytes; without any lane there are none.
+//
+// This is a prediction: lanes that take slices as they have room end up close to it.
+func (s *LaneSet) Predict(bytes int64) []LaneShare {
+	var out []LaneShare
+	for _, x := range s.picks.Predict(bytes, pick.States{}, nil) {
+		out = append(out, LaneShare(x))
 	}
+	return out
+}
+
+// Finish says when the last byte of a transfer is through that is shared among
+// lanes so, all of them idle and nothing else on their links, in nanoseconds: no
+// link of either host carries its bytes faster than its rate, so the most loaded
+// one tells. Lanes that share a port or an uplink wait for each other there, which
+// what they carry alone does not say.
+//
+// The end is one where the links are kept busy; an engine may be later. basis is
+// that of the most loaded link's rate: assumed where it, or a rate on the way, is
+// an upper bound, so that the end is no earlier than that; unknown, with 0, where
+// nothing is known of a lane's rate or nothing is shared. Shares without bytes and
+// those of lanes that the set does not have count nothing.
+func (s *LaneSet) Finish(shares []LaneShare) (ns int64, basis topo.Basis) {
+	picks := make([]pick.Share, len(shares))
+	for i, x := range shares {
+		picks[i] = pick.Share(x)
+	}
+	ns, last, bounded := s.picks.Finish(picks)
 	switch {
-	case rtt <= 0 && s.Transport == TCP:
-		rtt = DefaultTCPRTT
-	case rtt <= 0:
-		rtt = DefaultRTT
+	case last == maxmin.None:
+		return 0, topo.BasisUnknown
+	case bounded:
+		return ns, topo.BasisAssumed
 	}
-	ofOne := int64(min(2*s.Lanes[0].share*float64(rtt)/float64(time.Second), math.MaxInt64/2))
-	return int(max(1, min(bytes/max(1, ofOne), int64(s.Chosen))))
+	return ns, s.pair.linkOf(last).Basis
 }

@@ -163,7 +163,7 @@ func (p *Pair) lanes(src, dst Location, o LaneOptions) (*LaneSet, error) {
 	edges, refused := b.edges()
 	b.choose(b.arrange(edges))
 	s.Rejected = b.rejections(refused)
-	s.index(b)
+	b.index()
 	if len(s.Lanes) == 0 {
 		return s, b.noLane()
 	}

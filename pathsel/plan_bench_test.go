@@ -36,3 +36,22 @@ func BenchmarkPlanOfEquals(b *testing.B) {
 		}
 	}
 }
+
+// The static part: two hosts, and one pair of memory locations.
+func BenchmarkConnect(b *testing.B) {
+	for _, name := range []string{"dgx-h100", "aws-p5-44nic-synthetic", "nvl72-synthetic"} {
+		local, remote := side{name: name}.host(b), side{name: name}.other().host(b)
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				pair, err := pathsel.Connect(local, remote, pathsel.PairOptions{})
+				if err != nil {
+					b.Fatal(err)
+				}
+				if _, err := pair.Lanes("cpu:0", "cpu:0"); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/maxmin"
+	"github.com/topoctl/topoctl/internal/base/pick"
 	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
@@ -27,9 +28,6 @@ type route struct {
 	uncertain bool // a link of unknown rate is on the way
 }
 
-// mostRate bounds rates, so that sums of them stay exact in float64.
-const mostRate = topo.Rate(1) << 50
-
 // findRoutes computes the way from every location to every port.
 func (h *Host) findRoutes(overlay topo.Overlay) {
 	links := make(map[topo.LinkID]int, len(h.t.Links))
@@ -39,7 +37,7 @@ func (h *Host) findRoutes(overlay topo.Overlay) {
 			l.BytesPerSec, l.Basis = &r, topo.BasisMeasured
 		}
 		if l.BytesPerSec != nil {
-			rate := min(max(*l.BytesPerSec, 0), mostRate)
+			rate := min(max(*l.BytesPerSec, 0), pick.MaxRate)
 			l.BytesPerSec = &rate
 		}
 		links[l.ID], h.segLinks[i] = i, l

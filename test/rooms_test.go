@@ -96,6 +96,7 @@ var rooms = map[string]string{
 	"internal/base/longtest":                       "how thorough a test is to be",
 	"internal/base/maxmin":                         "max-min fair shares of links",
 	"internal/base/pciids":                         "a small table of PCI names",
+	"internal/base/pick":                           "policies that give slices of a transfer to lanes, and predictions of how it is shared",
 	"internal/base/pcilink":                        "judges a PCIe link by what its two ends say",
 	"internal/base/pkgerr":                         "errors that name their package to programs and not to people",
 	"internal/base/promtext":                       "Prometheus's text format",

@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/topoctl/topoctl/pathsel"
+	"github.com/topoctl/topoctl/internal/base/pick"
 )
 
 // Several lanes carry what they carry alone, together.
@@ -19,7 +19,7 @@ func TestAggregation(t *testing.T) {
 	var engines []*nearEngine
 	var sizes []int64
 	for _, n := range lanes {
-		engines = append(engines, l.open(n, far, pathsel.Adaptive))
+		engines = append(engines, l.open(n, far, pick.Adaptive))
 		fill(engines[len(engines)-1].local.Bytes(), uint64(n))
 		sizes = append(sizes, int64(n)*8<<20)
 	}
@@ -55,7 +55,7 @@ func TestUnequalLanes(t *testing.T) {
 	}
 	l := newLab(t, 200, 400)
 	far := l.far.ask(ask{Do: "engine", Lanes: 2})
-	policies := []pathsel.Policy{pathsel.Adaptive, pathsel.Random, pathsel.RoundRobin, pathsel.Mooncake}
+	policies := []pick.Policy{pick.Adaptive, pick.Random, pick.RoundRobin, pick.Mooncake}
 	var engines []*nearEngine
 	for _, policy := range policies {
 		engines = append(engines, l.open(2, far, policy))

@@ -21,7 +21,7 @@ import (
 	"github.com/topoctl/topoctl/internal/app/kv/serve"
 	"github.com/topoctl/topoctl/internal/app/kv/workload"
 	"github.com/topoctl/topoctl/internal/app/sim"
-	"github.com/topoctl/topoctl/pathsel"
+	"github.com/topoctl/topoctl/internal/base/pick"
 )
 
 // The KV caches of this lab: 8 KiB for each token, 256 KiB of a prompt for each lane.
@@ -190,7 +190,7 @@ func kvExposed(t *testing.T, times []kv.Times) (out []float64) {
 func kvReplay(t *testing.T, mbits []int, w *kv.Workload, closedLoop bool) (r *replay.Result, met []bool) {
 	t.Helper()
 	l := newWires(t, mbits...)
-	n := l.open(len(mbits), l.far.ask(ask{Do: "engine", Lanes: len(mbits)}), pathsel.Adaptive)
+	n := l.open(len(mbits), l.far.ask(ask{Do: "engine", Lanes: len(mbits)}), pick.Adaptive)
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
 	l.far.ask(ask{Do: "watch"})
@@ -224,7 +224,7 @@ func kvPredict(t *testing.T, mbits []int, w *kv.Workload) []kv.Times {
 	}
 	r, err := predict.Run(predict.Spec{Hosts: []sim.HostSpec{{Name: "near", Kind: kind}, {Name: "far", Kind: kind}}, Fabric: fabric,
 		Prefill: []predict.Instance{{{Host: 0, Location: "cpu:0"}}}, Decode: []predict.Instance{{{Host: 1, Location: "cpu:0"}}},
-		Serve: kvServe(t), Workload: w, Network: predict.Network{Policy: pathsel.Adaptive}, Seed: 1})
+		Serve: kvServe(t), Workload: w, Network: predict.Network{Policy: pick.Adaptive}, Seed: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

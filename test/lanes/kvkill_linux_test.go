@@ -10,7 +10,7 @@ import (
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/internal/app/kv/replay"
 	"github.com/topoctl/topoctl/internal/app/kv/workload"
-	"github.com/topoctl/topoctl/pathsel"
+	"github.com/topoctl/topoctl/internal/base/pick"
 )
 
 // A lane dies, loudly or silently, while caches move: every request is answered, no byte is
@@ -24,7 +24,7 @@ func TestKVLaneDies(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			l := newLab(t, 200, 200)
-			n := l.open(2, l.far.ask(ask{Do: "engine", Lanes: 2}), pathsel.Adaptive)
+			n := l.open(2, l.far.ask(ask{Do: "engine", Lanes: 2}), pick.Adaptive)
 			w, err := workload.Generate(workload.Spec{Requests: requests, Seed: 3, Arrivals: workload.Arrivals{Concurrency: 4},
 				Input: workload.Fixed(tokens), Output: workload.Fixed(2)})
 			if err != nil {

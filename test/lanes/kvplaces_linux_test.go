@@ -16,6 +16,7 @@ import (
 	"github.com/topoctl/topoctl/internal/app/kv/layout"
 	"github.com/topoctl/topoctl/internal/app/kv/replay"
 	"github.com/topoctl/topoctl/internal/app/kv/workload"
+	"github.com/topoctl/topoctl/internal/base/pick"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
@@ -86,7 +87,7 @@ func TestKVPlaces(t *testing.T) {
 	}{
 		{[]int{0, 1}, [2]int64{1, 1}}, {[]int{1}, [2]int64{0, 2}}, {[]int{0}, [2]int64{2, 0}},
 	} {
-		e, err := engine.New(t.Context(), engine.Options{Name: "near", Token: token, Ports: engine.Ports{Topology: top}, Policy: string(pathsel.First), Transports: []engine.TransportFactory{engine.TCP()}})
+		e, err := engine.New(t.Context(), engine.Options{Name: "near", Token: token, Ports: engine.Ports{Topology: top}, Policy: string(pick.First), Transports: []engine.TransportFactory{engine.TCP()}})
 		l.must("engine", err)
 		t.Cleanup(func() { e.Close() })
 		peer, err := e.Open(t.Context(), far.Address)

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/engine"
-	"github.com/topoctl/topoctl/pathsel"
+	"github.com/topoctl/topoctl/internal/base/pick"
 )
 
 // nearEngine is the engine of this process, which drives.
@@ -21,7 +21,7 @@ type nearEngine struct {
 
 // open starts an engine that knows the first lanes of the lab, and opens the far
 // one over lane 0.
-func (l *lab) open(lanes int, far answer, policy pathsel.Policy) *nearEngine {
+func (l *lab) open(lanes int, far answer, policy pick.Policy) *nearEngine {
 	l.t.Helper()
 	t, err := topology("near", lanes, nearAddr)
 	l.must("topology", err)

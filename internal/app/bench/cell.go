@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/engine"
+	"github.com/topoctl/topoctl/internal/base/pick"
 	"github.com/topoctl/topoctl/internal/base/units"
-	"github.com/topoctl/topoctl/pathsel"
 )
 
 // end is an engine of ours with the peer as it sees it.
@@ -32,7 +32,7 @@ type cell struct {
 	threads   int
 	inFlight  int
 	transport string
-	policy    pathsel.Policy
+	policy    pick.Policy
 	layout    layout
 	pattern   pattern
 	childPID  int

@@ -9,7 +9,7 @@ import (
 
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/memory"
-	"github.com/topoctl/topoctl/pathsel"
+	"github.com/topoctl/topoctl/internal/base/pick"
 )
 
 // The engines that measure are shown as one, each lane once, with what all of them did.
@@ -17,7 +17,7 @@ func TestShow(t *testing.T) {
 	address, _ := serve(t, memory.PeerRead|memory.PeerWrite)
 	before := runtime.NumGoroutine()
 	o := quick(address)
-	o.Policies, o.Check = []pathsel.Policy{pathsel.Adaptive, pathsel.Random}, true
+	o.Policies, o.Check = []pick.Policy{pick.Adaptive, pick.Random}, true
 	var shown *Engines
 	var last engine.Stats
 	var recent []*engine.Explanation

@@ -9,7 +9,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
-	"github.com/topoctl/topoctl/pathsel"
+	"github.com/topoctl/topoctl/internal/base/pick"
 )
 
 // The ops and what stands for any transport.
@@ -34,7 +34,7 @@ type Options struct {
 	Transports []string // "auto", "rdma", "tcp", "shm"
 	// Engine are the transports of the engines that measure; nil: the engine's default.
 	Engine   []engine.TransportFactory
-	Policies []pathsel.Policy
+	Policies []pick.Policy
 	// Lanes are the names (or local ports) of the only lanes to use, LaneCount how
 	// many of the best of each transport; neither: all.
 	Lanes     []string

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/pathsel"
+	"github.com/topoctl/topoctl/internal/base/pick"
 )
 
 // Schema is the name and major version of a report.
@@ -56,13 +56,13 @@ type Memory struct {
 
 // Result is one measurement.
 type Result struct {
-	Op        string         `json:"op"`        // "read" or "write"
-	Transport string         `json:"transport"` // that was asked for, "auto" any
-	Policy    pathsel.Policy `json:"policy"`
-	SizeBytes int64          `json:"size_bytes"` // of one op
-	Batch     int            `json:"batch"`      // ops
-	Threads   int            `json:"threads"`
-	InFlight  int            `json:"in_flight"` // batches of each thread
+	Op        string      `json:"op"`        // "read" or "write"
+	Transport string      `json:"transport"` // that was asked for, "auto" any
+	Policy    pick.Policy `json:"policy"`
+	SizeBytes int64       `json:"size_bytes"` // of one op
+	Batch     int         `json:"batch"`      // ops
+	Threads   int         `json:"threads"`
+	InFlight  int         `json:"in_flight"` // batches of each thread
 
 	DurationNS  int64 `json:"duration_ns"`
 	Bytes       int64 `json:"bytes"`

@@ -13,15 +13,15 @@ import (
 
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/internal/base/pick"
 	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/internal/base/units"
-	"github.com/topoctl/topoctl/pathsel"
 )
 
 // run is one run of the benchmark.
 type run struct {
 	o        Options
-	ends     map[pathsel.Policy]*end
+	ends     map[pick.Policy]*end
 	verifier *end          // nil unless every byte is verified
 	raw      *RawEnd       // nil where it cannot be
 	noRaw    string        // why
@@ -34,7 +34,7 @@ type run struct {
 // Run measures. It returns a report also together with an error where some of it
 // was measured: the context's where the user stopped it.
 func Run(ctx context.Context, o Options) (*Report, error) {
-	r := &run{o: o, ends: map[pathsel.Policy]*end{}}
+	r := &run{o: o, ends: map[pick.Policy]*end{}}
 	hide := func() {}
 	err := r.open(ctx)
 	if err == nil && o.Show != nil {
@@ -79,7 +79,7 @@ func (r *run) open(ctx context.Context) error {
 		r.report.Host = ""
 	}
 	if o.Check {
-		if r.verifier, err = r.dial(ctx, pathsel.Adaptive); err != nil {
+		if r.verifier, err = r.dial(ctx, pick.Adaptive); err != nil {
 			return err
 		}
 	}
@@ -93,7 +93,7 @@ func (r *run) open(ctx context.Context) error {
 }
 
 // openEnd makes the engine of one policy, its memory, and its view of the peer.
-func (r *run) openEnd(ctx context.Context, p pathsel.Policy) error {
+func (r *run) openEnd(ctx context.Context, p pick.Policy) error {
 	e, err := r.dial(ctx, p)
 	if err != nil {
 		return err
@@ -109,7 +109,7 @@ func (r *run) openEnd(ctx context.Context, p pathsel.Policy) error {
 }
 
 // dial makes an engine, opens the peer and finds the region.
-func (r *run) dial(ctx context.Context, p pathsel.Policy) (*end, error) {
+func (r *run) dial(ctx context.Context, p pick.Policy) (*end, error) {
 	o := &r.o
 	e, err := engine.New(ctx, engine.Options{Name: fmt.Sprintf("bench-%d", os.Getpid()), Token: o.Token, Ports: engine.Ports{Topology: o.Topology, Overlay: o.Overlay}, Policy: string(p), Transports: o.Engine})
 	if err != nil {

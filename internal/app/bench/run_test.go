@@ -15,8 +15,8 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/internal/base/pick"
 	"github.com/topoctl/topoctl/internal/base/schematest"
-	"github.com/topoctl/topoctl/pathsel"
 )
 
 const testMemory = 4 << 20
@@ -37,7 +37,7 @@ func serve(t *testing.T, grant memory.Grant) (address string, r *engine.Region) 
 
 func quick(address string) Options {
 	return Options{Peer: address, Region: "bench", Ops: []string{Write, Read}, Sizes: []int64{4096}, Batch: 16, Threads: 1, InFlight: 2,
-		Transports: []string{"tcp"}, Policies: []pathsel.Policy{pathsel.Adaptive}, Duration: 60 * time.Millisecond, Warmup: 10 * time.Millisecond,
+		Transports: []string{"tcp"}, Policies: []pick.Policy{pick.Adaptive}, Duration: 60 * time.Millisecond, Warmup: 10 * time.Millisecond,
 		Memory: testMemory, Seed: 5, Tool: topo.Tool{Name: "topoctl", Version: "test"}, Now: func() time.Time { return time.Unix(0, 0) }}
 }
 
@@ -58,7 +58,7 @@ func TestRun(t *testing.T) {
 	address, _ := serve(t, memory.PeerRead|memory.PeerWrite)
 	before := runtime.NumGoroutine()
 	o := quick(address)
-	o.Sizes, o.Transports, o.Policies = []int64{1000, 64 << 10}, []string{"tcp", Auto}, []pathsel.Policy{pathsel.Adaptive, pathsel.Random}
+	o.Sizes, o.Transports, o.Policies = []int64{1000, 64 << 10}, []string{"tcp", Auto}, []pick.Policy{pick.Adaptive, pick.Random}
 	o.Batch, o.Duration = 0, 30*time.Millisecond
 	end := startRawEnd(t, testMemory)
 	o.RawEnd = func(_ context.Context, c RawConfig) (*RawEnd, error) {

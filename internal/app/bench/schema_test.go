@@ -8,14 +8,14 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/pick"
 	"github.com/topoctl/topoctl/internal/base/schematest"
-	"github.com/topoctl/topoctl/pathsel"
 )
 
 const schemaFile = "schema/bench.v1.schema.json"
 
 var generator = schematest.Generator{Types: map[reflect.Type]schematest.Object{
-	reflect.TypeFor[pathsel.Policy](): {"enum": []any{pathsel.Adaptive, pathsel.RoundRobin, pathsel.Random, pathsel.First, pathsel.Mooncake}},
+	reflect.TypeFor[pick.Policy](): {"enum": []any{pick.Adaptive, pick.RoundRobin, pick.Random, pick.First, pick.Mooncake}},
 }}
 
 // The published schema says what the types say, and reports keep to it.
@@ -43,7 +43,7 @@ func fullReport() *Report {
 	r := &run{o: Options{Threads: 1}, memory: 1 << 20, noRaw: "the peer is another host"}
 	r.report = &Report{Schema: Schema, Tool: topo.Tool{Name: "topoctl", Version: "1"}, Host: "a", StartedAt: time.Unix(0, 0).UTC(), Complete: true,
 		Peer: Peer{Name: "b", Address: "10.0.0.1:1", Region: "bench"}, Memory: Memory{Notes: []string{}}, Unavailable: []string{"rdma is not available"}, CPUs: 2}
-	c := &cell{op: Write, size: 4096, batch: 2, threads: 1, inFlight: 2, transport: "tcp", policy: pathsel.Adaptive, ops: 4,
+	c := &cell{op: Write, size: 4096, batch: 2, threads: 1, inFlight: 2, transport: "tcp", policy: pick.Adaptive, ops: 4,
 		samples:  samples{{bytes: 8192, elapsed: time.Second, self: time.Second, peer: time.Second, peerKnown: true}, {bytes: 8192, elapsed: time.Second, peerKnown: true}},
 		lanes:    []LaneResult{{Lane: "lo", Transport: "tcp", Bytes: 16384, Connection: "tcp a > b, reno, no checksum"}},
 		verified: &Check{Bytes: 16384}, faulted: &Fault{Lane: "lo"}}

@@ -311,7 +311,7 @@ func (c *Cluster) across(path []Link, from, to End, entropy uint64) ([]Link, err
 func (c *Cluster) spine(src, dst int, h uint64) (int, bool) {
 	ok := func(s int) bool { return c.anyUp(c.up, src, s) && c.anyUp(c.down, dst, s) }
 	if len(c.unequal) == 0 {
-		return pick(c.fabric.Spines, h, ok), true
+		return drawOne(c.fabric.Spines, h, ok), true
 	}
 	var joining []int
 	for s := range c.fabric.Spines {
@@ -322,7 +322,7 @@ func (c *Cluster) spine(src, dst int, h uint64) (int, bool) {
 	if joining == nil {
 		return 0, false
 	}
-	return joining[pick(len(joining), h, func(i int) bool { return ok(joining[i]) })], true
+	return joining[drawOne(len(joining), h, func(i int) bool { return ok(joining[i]) })], true
 }
 
 // parallels is how many links a leaf and a spine have.
@@ -330,8 +330,8 @@ func (c *Cluster) parallels(leaf, spine int) int {
 	return c.fabric.uplink(c.unequal, leaf, spine).Links
 }
 
-// pick draws one of n for which ok holds, or any where it holds for none.
-func pick(n int, h uint64, ok func(int) bool) int {
+// drawOne draws one of n for which ok holds, or any where it holds for none.
+func drawOne(n int, h uint64, ok func(int) bool) int {
 	var good []int
 	for i := range n {
 		if ok(i) {
@@ -361,7 +361,7 @@ func (c *Cluster) anyUp(first Link, leaf, spine int) bool {
 
 func (c *Cluster) parallel(first Link, leaf, spine int, h uint64) Link {
 	l := c.between(first, leaf, spine)
-	return l + Link(pick(c.parallels(leaf, spine), h, func(i int) bool { return !c.links[l+Link(i)].down }))
+	return l + Link(drawOne(c.parallels(leaf, spine), h, func(i int) bool { return !c.links[l+Link(i)].down }))
 }
 
 func (c *Cluster) endName(e End) string {

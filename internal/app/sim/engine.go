@@ -6,6 +6,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/engine/sched"
+	"github.com/topoctl/topoctl/internal/base/pick"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
@@ -57,7 +58,7 @@ type peer struct {
 
 type routeKey struct {
 	src, dst pathsel.Location
-	policy   pathsel.Policy
+	policy   pick.Policy
 	ports    string
 }
 
@@ -86,7 +87,7 @@ type Work struct {
 	Ops         []sched.Op // what moves in detail
 	Priority    sched.Priority
 	DeadlineNS  int64 // from now; 0: none
-	Policy      pathsel.Policy
+	Policy      pick.Policy
 	LaneOptions pathsel.LaneOptions
 	// Done is called when it is over; its Result stands then.
 	Done func(*sched.Job)

@@ -110,7 +110,7 @@ func TestTransfersEndAsPredicted(t *testing.T) {
 			j := move(t, c, e, Work{Peer: 1, Local: tt.src, Remote: tt.dst, Read: read, Bytes: bytes})
 			checkWhole(t, j, bytes)
 			set := e.LaneSet(j)
-			ns, _ := set.Finish(set.Predict(bytes, pathsel.LaneStates{}, nil))
+			ns, _ := set.Finish(set.Predict(bytes))
 			if want := float64(ns) / 1e9; math.Abs(took(j)-want) > 0.04*want {
 				t.Errorf("%s: took %.2f ms, predicted %.2f ms over %d lanes", name, took(j)*1e3, want*1e3, set.Chosen)
 			}

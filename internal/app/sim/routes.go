@@ -7,6 +7,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/engine/sched"
+	"github.com/topoctl/topoctl/internal/base/pick"
 	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/pathsel"
 )
@@ -20,7 +21,7 @@ func (e *Engine) route(w *Work) (*route, error) {
 	if p := e.peers[w.Peer]; p != nil && p.routes[key] != nil {
 		return p.routes[key], nil
 	}
-	policy, err := pathsel.ParsePolicy(string(w.Policy))
+	policy, err := pick.ParsePolicy(string(w.Policy))
 	if err != nil {
 		return nil, pkgerr.Errorf("sim", "%w", err)
 	}
@@ -34,7 +35,7 @@ func (e *Engine) route(w *Work) (*route, error) {
 	}
 	p := e.peer(w.Peer, set)
 	r := &route{peer: p, src: w.Local, dst: w.Remote, set: set}
-	g := sched.Group{Transport: string(set.Transport), Set: set}
+	g := sched.Group{Transport: string(set.Transport), Set: set.PickSet()}
 	for i := range set.Lanes {
 		g.Lanes = append(g.Lanes, e.lane(p, set, i))
 	}
@@ -48,10 +49,10 @@ func (e *Engine) peer(host int, set *pathsel.LaneSet) *peer {
 		return p
 	}
 	if !e.sided {
-		e.side, e.sided = e.core.AddSide(sched.Side{Rates: set.PortRates(pathsel.SideLocal)}), true
+		e.side, e.sided = e.core.AddSide(sched.Side{Rates: set.PickSet().Local.BytesPerSec()}), true
 		e.portsDown()
 	}
-	p := &peer{id: e.core.AddPeer(e.c.names[host]), host: host, side: e.core.AddSide(sched.Side{Rates: set.PortRates(pathsel.SideRemote)}),
+	p := &peer{id: e.core.AddPeer(e.c.names[host]), host: host, side: e.core.AddSide(sched.Side{Rates: set.PickSet().Remote.BytesPerSec()}),
 		lanes: map[[2]int]sched.LaneID{}, routes: map[routeKey]*route{}}
 	e.peers[host] = p
 	return p

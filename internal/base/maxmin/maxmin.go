@@ -28,6 +28,9 @@ type Flow struct {
 	Limit Segment
 }
 
+// Whole is a rate in whole units, never more than there are; rounding errors do not count.
+func Whole(rate float64) int64 { return int64(math.Floor(rate + 1e-3)) }
+
 // Unlimited says whether no segment of finite capacity limits a flow.
 func (f *Flow) Unlimited() bool { return math.IsInf(f.Rate, 1) }
 

@@ -4,6 +4,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/app/explain"
 	"github.com/topoctl/topoctl/internal/app/rival"
+	"github.com/topoctl/topoctl/internal/base/pick"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
@@ -44,13 +45,13 @@ type pathRequest struct {
 	Peer        string            `json:"peer,omitempty"` // the other host's name
 	Transport   pathsel.Transport `json:"transport"`
 	Bytes       *int64            `json:"bytes,omitempty"`
-	Policy      pathsel.Policy    `json:"policy,omitempty"`
+	Policy      pick.Policy       `json:"policy,omitempty"`
 }
 
 // pathTransfer is one transfer over the lanes.
 type pathTransfer struct {
-	Bytes  int64          `json:"bytes"`
-	Policy pathsel.Policy `json:"policy"`
+	Bytes  int64       `json:"bytes"`
+	Policy pick.Policy `json:"policy"`
 	// DeservedLanes is how many lanes a transfer of this size is worth.
 	DeservedLanes int         `json:"deserved_lanes"`
 	Shares        []pathShare `json:"shares"`

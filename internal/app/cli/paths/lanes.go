@@ -16,6 +16,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/app/cli/command"
 	"github.com/topoctl/topoctl/internal/app/explain"
+	"github.com/topoctl/topoctl/internal/base/pick"
 	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/internal/base/units"
@@ -122,12 +123,12 @@ func (o *pathOptions) readFabric(ctx context.Context) (*pathsel.Fabric, error) {
 const mostPicks = 1 << 14
 
 // transfer shares one transfer among the lanes by a policy, all of them idle.
-func transfer(s *pathsel.LaneSet, size int64, policy pathsel.Policy) *pathTransfer {
+func transfer(s *pathsel.LaneSet, size int64, policy pick.Policy) *pathTransfer {
 	out := &pathTransfer{Bytes: size, Policy: policy, DeservedLanes: s.Deserves(size, 0), Shares: []pathShare{}}
-	predicted := s.Predict(size, pathsel.LaneStates{}, nil)
+	predicted := s.Predict(size)
 	out.AdaptiveFinishNS, out.adaptiveBounded = lastByte(s, predicted)
 	shares := predicted
-	if policy != pathsel.Adaptive && len(s.Lanes) > 0 {
+	if policy != pick.Adaptive && len(s.Lanes) > 0 {
 		shares = out.pick(s)
 	}
 	for _, x := range shares {
@@ -135,7 +136,7 @@ func transfer(s *pathsel.LaneSet, size int64, policy pathsel.Policy) *pathTransf
 		out.Shares = append(out.Shares, pathShare{x.Lane, l.LocalName, l.RemoteName, x.Bytes})
 	}
 	out.FinishNS, out.bounded = lastByte(s, shares)
-	out.bounded = out.bounded || policy != pathsel.Adaptive
+	out.bounded = out.bounded || policy != pick.Adaptive
 	return out
 }
 
@@ -153,12 +154,12 @@ func lastByte(s *pathsel.LaneSet, shares []pathsel.LaneShare) (ns *int64, bounde
 // cuts them, larger ones for large transfers.
 func (x *pathTransfer) pick(s *pathsel.LaneSet) []pathsel.LaneShare {
 	slice := max(64<<10, (x.Bytes+mostPicks-1)/mostPicks)
-	picker := s.Picker(x.Policy, 1)
+	picker := s.PickSet().Picker(x.Policy, 1)
 	given := make([]int64, len(s.Lanes))
 	for left, n := x.Bytes, uint32(0); left > 0; n++ {
 		size := min(slice, left)
-		lane := picker.Pick(pathsel.Slice{Bytes: size, Remaining: left, Index: n}, pathsel.LaneStates{})
-		if lane == pathsel.NoLane {
+		lane := picker.Pick(pick.Slice{Bytes: size, Remaining: left, Index: n}, pick.States{})
+		if lane == pick.NoLane {
 			break
 		}
 		given[lane] += size
@@ -319,10 +320,10 @@ func (x *pathTransfer) text(l *command.Look, s *pathsel.LaneSet) string {
 	}
 	out := fmt.Sprintf("\n  %s by %s: %s", units.Bytes(x.Bytes), x.Policy, text.List(parts, 4))
 	out += doneText(l, x.FinishNS, x.bounded)
-	if x.Policy != pathsel.Adaptive && x.AdaptiveFinishNS != nil {
+	if x.Policy != pick.Adaptive && x.AdaptiveFinishNS != nil {
 		out += "; adaptive" + doneText(l, x.AdaptiveFinishNS, x.adaptiveBounded)
 	}
-	if x.Policy == pathsel.Adaptive && s.Chosen > x.DeservedLanes {
+	if x.Policy == pick.Adaptive && s.Chosen > x.DeservedLanes {
 		out += fmt.Sprintf("; worth %s of %d", text.Plural(x.DeservedLanes, "lane"), s.Chosen)
 	}
 	if x.UnreachablePicks > 0 {

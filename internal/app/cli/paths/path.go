@@ -13,6 +13,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/app/cli/command"
 	"github.com/topoctl/topoctl/internal/app/rival"
+	"github.com/topoctl/topoctl/internal/base/pick"
 	"github.com/topoctl/topoctl/internal/base/units"
 	"github.com/topoctl/topoctl/pathsel"
 )
@@ -24,7 +25,7 @@ type pathOptions struct {
 
 	peer, fabric string
 	bytes        int64
-	policy       pathsel.Policy
+	policy       pick.Policy
 
 	transport pathsel.Transport
 	roles     []string
@@ -87,7 +88,7 @@ func newPathCmd(f *command.Env, runF func(context.Context, *pathOptions) error) 
 	fl.StringVar(&opts.peer, "peer", "", "the other host is in `FILE` (as --from reads them): pair the ports of both into lanes, DST is there")
 	fl.StringVar(&opts.fabric, "fabric", "", "`FILE` with rail, leaf and plane of each port (topoctl.fabric/v1)")
 	fl.StringVar(&typed.bytes, "bytes", "64MiB", "share a transfer of `SIZE` among the lanes")
-	fl.StringVar(&typed.policy, "policy", string(pathsel.Adaptive), "share it by `POLICY`: "+command.Either(pathsel.Policies()))
+	fl.StringVar(&typed.policy, "policy", string(pick.Adaptive), "share it by `POLICY`: "+command.Either(pick.Policies()))
 	fl.StringVar(&typed.transport, "transport", "", "choose ports for `TRANSPORT`: rdma or tcp (without it RDMA where that can be used)")
 	fl.StringArrayVar(&opts.roles, "role", nil, "`NIC=ROLE` sets what a NIC is for: data, storage, management or decoy; repeatable")
 	fl.StringSliceVar(&typed.engines, "engine", nil, "also say what `ENGINE`'s own rule chooses and what that costs: mooncake, nccl or ucx; repeatable")
@@ -97,7 +98,7 @@ func newPathCmd(f *command.Env, runF func(context.Context, *pathOptions) error) 
 	fl.StringVar(&opts.visible, "visible", "", "cuda:N is entry N of `LIST`, as in CUDA_VISIBLE_DEVICES")
 	opts.measured.Add(cmd)
 	command.Offer(cmd, map[string]command.Completer{
-		"policy": command.Words(pathsel.Policies()...), "transport": command.Words("rdma", "tcp"), "engine": command.WordList(engineNames()...),
+		"policy": command.Words(pick.Policies()...), "transport": command.Words("rdma", "tcp"), "engine": command.WordList(engineNames()...),
 	})
 	command.Uses(cmd, append(slices.Clone(command.InputFlags), "output", "json", "color", "no-color", "ascii", "units")...)
 	command.Formats(cmd, command.FormatTable, command.FormatJSON)
@@ -199,8 +200,8 @@ func (o *pathOptions) parseTransfer(cmd *cobra.Command, typed pathFlags) error {
 	if o.bytes, err = command.ParseBytes(typed.bytes); err != nil {
 		return fmt.Errorf("--bytes %w", err)
 	}
-	if o.policy, err = pathsel.ParsePolicy(typed.policy); err != nil {
-		return fmt.Errorf("--policy %q: want %s", typed.policy, command.Either(pathsel.Policies()))
+	if o.policy, err = pick.ParsePolicy(typed.policy); err != nil {
+		return fmt.Errorf("--policy %q: want %s", typed.policy, command.Either(pick.Policies()))
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/topoctl/topoctl/internal/app/cli/clitest"
 	"github.com/topoctl/topoctl/internal/app/cli/command"
 	"github.com/topoctl/topoctl/internal/app/rival"
+	"github.com/topoctl/topoctl/internal/base/pick"
 	"github.com/topoctl/topoctl/internal/base/schematest"
 	"github.com/topoctl/topoctl/pathsel"
 )
@@ -25,7 +26,7 @@ func TestParsePath(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.src != "gpu:0" || got.dst != "cpu:1" || got.peer != "b.json" || got.bytes != 3<<29 || got.policy != pathsel.First ||
+	if got.src != "gpu:0" || got.dst != "cpu:1" || got.peer != "b.json" || got.bytes != 3<<29 || got.policy != pick.First ||
 		got.transport != pathsel.TCP || len(got.roles) != 2 || got.most != 3 || got.look.Units != "gbit" {
 		t.Errorf("got %+v", got)
 	}
@@ -184,7 +185,7 @@ func TestPathDocumentsAreValid(t *testing.T) {
 	check(command.ExitOK, "nvme2", "gpu:3", "--fixture", "dgx-h100")
 	check(command.ExitBad, "gpu:5", "mlx5_9", "--fixture", "dgx-h100-rdma-no-pci")
 	check(command.ExitBad, "gpu:0", "--fixture", "dgx-h100", "--peer", "fixture:l40-4gpu-2nic")
-	for _, policy := range pathsel.Policies() {
+	for _, policy := range pick.Policies() {
 		check(command.ExitOK, "gpu:0", "--fixture", "dgx-h100", "--peer", "fixture:hgx-h20-8nic", "--policy", policy)
 	}
 	down := filepath.Join(t.TempDir(), "down.machine")

@@ -13,8 +13,8 @@ import (
 	"github.com/topoctl/topoctl/internal/app/kv/metrics"
 	"github.com/topoctl/topoctl/internal/app/kv/serve"
 	"github.com/topoctl/topoctl/internal/app/kv/workload"
+	"github.com/topoctl/topoctl/internal/base/pick"
 	"github.com/topoctl/topoctl/internal/base/units"
-	"github.com/topoctl/topoctl/pathsel"
 )
 
 // kvServing are the flags that say how a workload is served, and where the answer goes.
@@ -32,7 +32,7 @@ type kvServing struct {
 	outFile                   string
 	model                     kvlayout.Model
 	move                      serve.Move
-	policy                    pathsel.Policy
+	policy                    pick.Policy
 	slo                       metrics.SLO
 	prefillShape, decodeShape shape
 }
@@ -49,7 +49,7 @@ func (o *kvServing) add(cmd *cobra.Command, gpuHelp, decodeHelp string, decodeWo
 	fl.StringVar(&o.mode, "mode", kvModeNames[0], "move a cache by `MODE`: push or pull once a prompt is computed, or layers while it is")
 	fl.IntVar(&o.pageTokens, "page-tokens", 16, "keep the cache in pages of `N` tokens")
 	fl.IntVar(&o.chunk, "chunk", 0, "compute prompts in parts, `N` tokens in a step at most (without it at once)")
-	fl.StringVar(&o.policyName, "policy", string(pathsel.Adaptive), "share a transfer among lanes by `POLICY`: "+command.Either(pathsel.Policies()))
+	fl.StringVar(&o.policyName, "policy", string(pick.Adaptive), "share a transfer among lanes by `POLICY`: "+command.Either(pick.Policies()))
 	fl.StringSliceVar(&o.sloText, "slo", nil, "count requests that meet `LIMITS`, such as ttft=500ms,tpot=50ms; also e2e")
 	fl.StringVar(&o.outFile, "out-file", "", "write the output to `FILE`, in one step")
 	var names []string
@@ -57,7 +57,7 @@ func (o *kvServing) add(cmd *cobra.Command, gpuHelp, decodeHelp string, decodeWo
 		names = append(names, strings.ToLower(name))
 	}
 	command.Offer(cmd, map[string]command.Completer{
-		"model": command.Words(names...), "gpu": command.Words(gpuNames()...), "mode": command.Words(kvModeNames...), "policy": command.Words(pathsel.Policies()...),
+		"model": command.Words(names...), "gpu": command.Words(gpuNames()...), "mode": command.Words(kvModeNames...), "policy": command.Words(pick.Policies()...),
 		"prefill": command.Words(), "decode": command.Words(decodeWords...), "slo": command.WordList("ttft=", "tpot=", "e2e="),
 	})
 }
@@ -88,8 +88,8 @@ func (o *kvServing) check(cmd *cobra.Command) error {
 		return err
 	}
 	o.move = kvModes[o.mode]
-	if o.policy, err = pathsel.ParsePolicy(o.policyName); err != nil {
-		return fmt.Errorf("--policy %q: want %s", o.policyName, command.Either(pathsel.Policies()))
+	if o.policy, err = pick.ParsePolicy(o.policyName); err != nil {
+		return fmt.Errorf("--policy %q: want %s", o.policyName, command.Either(pick.Policies()))
 	}
 	if o.slo, err = parseSLO(o.sloText); err != nil {
 		return fmt.Errorf("--slo %w", err)

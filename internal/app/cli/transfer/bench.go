@@ -15,8 +15,8 @@ import (
 	"github.com/topoctl/topoctl/internal/app/bench"
 	"github.com/topoctl/topoctl/internal/app/cli/command"
 	"github.com/topoctl/topoctl/internal/app/cli/peers"
+	"github.com/topoctl/topoctl/internal/base/pick"
 	"github.com/topoctl/topoctl/internal/base/units"
-	"github.com/topoctl/topoctl/pathsel"
 )
 
 // BenchOptions are the flags of topoctl bench.
@@ -77,7 +77,7 @@ func newBenchCmd(f *command.Env, runF func(context.Context, *BenchOptions) error
 	opts.addFlags(cmd, &typed)
 	command.Offer(cmd, map[string]command.Completer{
 		"op": command.WordList(bench.Read, bench.Write), "transport": command.WordList(peers.Transports...),
-		"policy": command.WordList(pathsel.Policies()...), "size": command.WordList("4KiB", "64KiB", "1MiB", "16MiB"),
+		"policy": command.WordList(pick.Policies()...), "size": command.WordList("4KiB", "64KiB", "1MiB", "16MiB"),
 		"peer": command.Words(), "region": command.Words(), "batch": command.Words(), "threads": command.Words(), "in-flight": command.Words(), "duration": command.Words("1s", "5s", "10s"),
 		"http": command.Words(), "warmup": command.Words(), "lanes": command.Words(), "memory": command.Words("256MiB", "1GiB"), "fail-lane": command.Words(), "seed": command.Words(),
 	})
@@ -99,7 +99,7 @@ func (o *BenchOptions) addFlags(cmd *cobra.Command, typed *benchFlags) {
 	fl.DurationVar(&r.Duration, "duration", time.Second, "`TIME` of each measurement")
 	fl.DurationVar(&r.Warmup, "warmup", 200*time.Millisecond, "`TIME` before each measurement that does not count")
 	fl.StringSliceVar(&r.Transports, "transport", []string{bench.Auto}, "over `TRANSPORT`: rdma, tcp, shm, or auto, which is the engine's choice; repeatable")
-	fl.StringSliceVar(&typed.policies, "policy", []string{string(pathsel.Adaptive)}, "share by `POLICY`: "+command.Either(pathsel.Policies())+"; repeatable")
+	fl.StringSliceVar(&typed.policies, "policy", []string{string(pick.Adaptive)}, "share by `POLICY`: "+command.Either(pick.Policies())+"; repeatable")
 	fl.StringArrayVar(&typed.lanes, "lanes", nil, "use only lane `NAME` (repeatable), or the best N lanes")
 	fl.StringVar(&typed.memory, "memory", units.Bytes(benchDefault), "walk through `SIZE` of memory on each side")
 	fl.BoolVar(&r.Check, "check", false, "verify every byte, reading back what is written; rates are then those of verifying")
@@ -184,11 +184,11 @@ func (o *BenchOptions) parsePeer(cmd *cobra.Command) error {
 func (o *BenchOptions) parseLists(typed benchFlags) error {
 	r := &o.run
 	if err := errors.Join(command.CheckWords("op", r.Ops, []string{bench.Read, bench.Write}), command.CheckWords("transport", r.Transports, peers.Transports),
-		command.CheckWords("policy", typed.policies, pathsel.Policies())); err != nil {
+		command.CheckWords("policy", typed.policies, pick.Policies())); err != nil {
 		return err
 	}
 	for _, p := range typed.policies {
-		r.Policies = append(r.Policies, pathsel.Policy(p))
+		r.Policies = append(r.Policies, pick.Policy(p))
 	}
 	for _, text := range typed.sizes {
 		size, err := command.ParseBytes(text)

@@ -10,6 +10,7 @@ import (
 	"github.com/topoctl/topoctl/internal/app/kv"
 	"github.com/topoctl/topoctl/internal/app/kv/serve"
 	"github.com/topoctl/topoctl/internal/app/sim"
+	"github.com/topoctl/topoctl/internal/base/pick"
 	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/pathsel"
 )
@@ -62,7 +63,7 @@ const (
 type Network struct {
 	Name   string // for people
 	Choice Choice // "" is Ours
-	Policy pathsel.Policy
+	Policy pick.Policy
 	// Ports are those that may be used, by host; a host that is not there has all.
 	Ports map[int][]topo.ID
 	Down  []Port
@@ -177,7 +178,7 @@ func (s *Spec) check() error {
 	default:
 		return pkgerr.Errorf("predict", "choice of lanes %q: want %s, %s, %s or %s", s.Network.Choice, Ours, Infinite, BestNIC, RandomNIC)
 	}
-	if _, err := pathsel.ParsePolicy(string(s.Network.Policy)); err != nil {
+	if _, err := pick.ParsePolicy(string(s.Network.Policy)); err != nil {
 		return pkgerr.Errorf("predict", "%w", err)
 	}
 	if s.SetupNS < 0 || s.PieceNS < 0 || s.SliceBytes < 0 || s.TransferNS < 0 {

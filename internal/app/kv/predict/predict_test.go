@@ -49,7 +49,7 @@ func finish(t *testing.T, s Spec, bytes int64, ports ...topo.ID) float64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ns, basis := set.Finish(set.Predict(bytes, pathsel.LaneStates{}, nil))
+	ns, basis := set.Finish(set.Predict(bytes))
 	if basis == topo.BasisUnknown {
 		t.Fatal("pathsel knows no rate")
 	}

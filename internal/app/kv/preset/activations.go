@@ -47,7 +47,7 @@ func activations(s *predict.Spec, w *kv.Workload, m *metrics.Metrics) (*float64,
 		if err != nil {
 			return nil, fmt.Errorf("%s to %s: %w", from.Location, to.Location, err)
 		}
-		took, _ := lanes.Finish(lanes.Predict(tokens*llama70TokenBytes/int64(half), pathsel.LaneStates{}, nil))
+		took, _ := lanes.Finish(lanes.Predict(tokens * llama70TokenBytes / int64(half)))
 		slowest = max(slowest, took)
 	}
 	x := float64(slowest) / 1e6 / m.TTFT.Mean

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/pathsel"
+	"github.com/topoctl/topoctl/internal/base/pick"
 )
 
 // A connection that dies tells so slice by slice, and only then that it is lost:
@@ -86,7 +86,7 @@ func TestPortRoomIsPassedOn(t *testing.T) {
 		there := s.core.AddSide(Side{})
 		lane := s.core.AddLane(LaneSpec{Peer: peer, Name: "lane", Transport: "tcp", LocalSide: here, RemoteSide: there, RateBytesPerSec: 2 * gbit})
 		s.links[lane] = &simLink{s: s, lane: lane, rate: float64(2 * gbit), latency: 20 * microsecond, limits: Limits{MaxSpans: 64, MaxBytes: mib, MaxPosted: 64}}
-		set := pathsel.FixedLanes(pathsel.FixedOptions{Transport: pathsel.TCP, Lanes: []pathsel.FixedLane{{LocalName: "eth0", RemoteName: "eth0", BytesPerSec: 2 * gbit}}})
+		set := pick.List{TCP: true, Lanes: []pick.Listed{{LocalName: "eth0", RemoteName: "eth0", BytesPerSec: 2 * gbit}}}.Set()
 		jobs = append(jobs, s.submit(writeOf(&Route{Peer: peer, Groups: []Group{{Transport: "tcp", Set: set, Lanes: []LaneID{lane}}}}, 8*mib)))
 	}
 	s.all()

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/pathsel"
+	"github.com/topoctl/topoctl/internal/base/pick"
 )
 
 // bench is a core whose lanes complete their oldest slice one after the other.
@@ -25,20 +25,20 @@ func newBench(_ testing.TB, lanes int) *bench {
 	x := &bench{core: New(Config{}), now: second, queues: make([][]*Slice, lanes), heads: make([]int, lanes)}
 	peer := x.core.AddPeer("n2")
 	rates := make([]topo.Rate, lanes)
-	o := pathsel.FixedOptions{Transport: pathsel.TCP}
+	o := pick.List{TCP: true}
 	for i := range lanes {
 		rates[i] = topo.GBPerSec
 		name := fmt.Sprintf("eth%02d", i)
-		o.Lanes = append(o.Lanes, pathsel.FixedLane{LocalName: name, RemoteName: name, BytesPerSec: topo.GBPerSec})
+		o.Lanes = append(o.Lanes, pick.Listed{LocalName: name, RemoteName: name, BytesPerSec: topo.GBPerSec})
 	}
 	here, there := x.core.AddSide(Side{Rates: rates}), x.core.AddSide(Side{Rates: rates})
-	g := Group{Transport: "tcp", Set: pathsel.FixedLanes(o)}
+	g := Group{Transport: "tcp", Set: o.Set()}
 	for i := range lanes {
 		g.Lanes = append(g.Lanes, x.core.AddLane(LaneSpec{Peer: peer, Name: o.Lanes[i].LocalName, Transport: "tcp", LocalSide: here, RemoteSide: there,
 			Local: i, Remote: i, RateBytesPerSec: topo.GBPerSec}))
 		x.queues[i] = make([]*Slice, 0, 4096)
 	}
-	x.route = &Route{Peer: peer, Name: "r", Groups: []Group{g}, Policy: pathsel.Adaptive}
+	x.route = &Route{Peer: peer, Name: "r", Groups: []Group{g}, Policy: pick.Adaptive}
 	x.submit(&Job{Route: x.route, Ops: []Op{{Bytes: 1 << 30, Count: 1}}})
 	for !x.done {
 		x.round()

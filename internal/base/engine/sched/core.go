@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/pathsel"
+	"github.com/topoctl/topoctl/internal/base/pick"
 )
 
 // Config are the core's rules. Zero fields take the defaults that DefaultConfig
@@ -111,7 +111,7 @@ func New(c Config) *Core {
 // side is the ports of a host.
 type side struct {
 	ports []*port
-	load  pathsel.Load // bytes in flight by port
+	load  pick.Load // bytes in flight by port
 }
 
 // port bounds what its lanes have in flight together.
@@ -142,7 +142,7 @@ func (s *side) add(r topo.Rate) {
 // port is a port of a side; what the side does not list has no known rate.
 func (c *Core) port(id SideID, index int) *port {
 	if int(id) >= len(c.sides) || c.sides[id] == nil {
-		return &port{side: &side{load: pathsel.Load{0}}}
+		return &port{side: &side{load: pick.Load{0}}}
 	}
 	s := c.sides[id]
 	index = max(index, 0)

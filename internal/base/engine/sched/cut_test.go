@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/pathsel"
+	"github.com/topoctl/topoctl/internal/base/pick"
 )
 
 // What one slice takes of ops.
@@ -182,8 +182,8 @@ func TestLaneStats(t *testing.T) {
 
 // Policies other than Adaptive move everything too.
 func TestPolicies(t *testing.T) {
-	for _, name := range pathsel.Policies() {
-		seconds, _ := transfer(t, pathsel.Policy(name), 16*mib, 0, same(2*gbit, gbit))
+	for _, name := range pick.Policies() {
+		seconds, _ := transfer(t, pick.Policy(name), 16*mib, 0, same(2*gbit, gbit))
 		t.Logf("%-12s %.1f ms", name, seconds*1e3)
 	}
 }

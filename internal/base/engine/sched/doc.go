@@ -16,7 +16,7 @@
 // A lane has at most one connection at a time. What it may hold is a time, its
 // window, at the rate that was measured: bytes completed per busy time. Ports have
 // windows too, for all lanes and peers together. Which lane gets a slice is the
-// policy's choice (pathsel.Picker), and no policy is named here.
+// policy's choice (pick.Picker), and no policy is named here.
 //
 // A lane whose connection is lost, whose dial fails or that stalls is sick: it is
 // dialled again after a while that doubles, then half-open, one slice at a time,

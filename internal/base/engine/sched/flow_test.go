@@ -5,11 +5,11 @@ import (
 	"testing"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/pathsel"
+	"github.com/topoctl/topoctl/internal/base/pick"
 )
 
 // transfer moves bytes after others have made connections and rates known.
-func transfer(t *testing.T, policy pathsel.Policy, bytes int64, warm int64, lanes []laneOf) (seconds float64, s *sim) {
+func transfer(t *testing.T, policy pick.Policy, bytes int64, warm int64, lanes []laneOf) (seconds float64, s *sim) {
 	s = newSim(t, Config{Seed: 7})
 	r := s.route(s.group("tcp", lanes))
 	r.Policy = policy
@@ -64,8 +64,8 @@ func TestAggregation(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/known=%v", tt.name, known), func(t *testing.T) {
 				for _, bytes := range []int64{mib, 4 * mib, 16 * mib, 64 * mib, 256 * mib} {
 					line := fmt.Sprintf("%4d MiB", bytes/mib)
-					for _, policy := range []pathsel.Policy{pathsel.Adaptive, pathsel.RoundRobin, pathsel.Random, pathsel.Mooncake} {
-						if policy != pathsel.Adaptive && (testing.Short() || bytes > 64*mib) {
+					for _, policy := range []pick.Policy{pick.Adaptive, pick.RoundRobin, pick.Random, pick.Mooncake} {
+						if policy != pick.Adaptive && (testing.Short() || bytes > 64*mib) {
 							continue
 						}
 						seconds, _ := transfer(t, policy, bytes, 64*mib, lanes)
@@ -81,7 +81,7 @@ func TestAggregation(t *testing.T) {
 								least = 0.95
 							}
 						}
-						if policy == pathsel.Adaptive && share < least {
+						if policy == pick.Adaptive && share < least {
 							t.Errorf("%d MiB: %.3f of the lanes' sum", bytes/mib, share)
 						}
 					}
@@ -108,7 +108,7 @@ func TestUnknownFromTheStart(t *testing.T) {
 		// Far away: windows must grow with what was seen, or each waits for its answers.
 		{[]laneOf{{rate: 400 * gbit, latency: 200 * microsecond}, {rate: 400 * gbit, latency: 200 * microsecond}}, 256 * mib, 0.69},
 	} {
-		seconds, _ := transfer(t, pathsel.Adaptive, tt.bytes, 0, unknown(tt.lanes))
+		seconds, _ := transfer(t, pick.Adaptive, tt.bytes, 0, unknown(tt.lanes))
 		share := float64(tt.bytes) / seconds / sum(tt.lanes)
 		t.Logf("%d lanes, %d MiB: %.3f of their sum", len(tt.lanes), tt.bytes/mib, share)
 		if share < tt.least {
@@ -120,7 +120,7 @@ func TestUnknownFromTheStart(t *testing.T) {
 // A lane that is slower by far helps, and does not hold up the end.
 func TestVerySlowLane(t *testing.T) {
 	lanes := same(2*gbit, gbit/50)
-	seconds, s := transfer(t, pathsel.Adaptive, 128*mib, 64*mib, lanes)
+	seconds, s := transfer(t, pick.Adaptive, 128*mib, 64*mib, lanes)
 	share := 128 * mib / seconds / sum(lanes)
 	t.Logf("%.3f of the lanes' sum", share)
 	if share < 0.98 {
@@ -133,6 +133,6 @@ func TestVerySlowLane(t *testing.T) {
 
 // Nothing is known of two lanes, and one of them is very slow: that is no stall.
 func TestUnknownSlowLane(t *testing.T) {
-	_, s := transfer(t, pathsel.Adaptive, 64*mib, 0, unknown(same(10*gbit, gbit/100)))
+	_, s := transfer(t, pick.Adaptive, 64*mib, 0, unknown(same(10*gbit, gbit/100)))
 	s.noNotes(LaneSick)
 }

@@ -1,8 +1,6 @@
 package sched
 
-import (
-	"github.com/topoctl/topoctl/pathsel"
-)
+import "github.com/topoctl/topoctl/internal/base/pick"
 
 // phase is the state of a lane's connection.
 type phase uint8
@@ -71,7 +69,7 @@ type lane struct {
 	window int64
 
 	// mirror is what the policy sees of the lane, in the group that asked last.
-	mirror   *pathsel.LaneState
+	mirror   *pick.State
 	mirrorAt int
 	freed    bool // in peer.freed
 
@@ -85,9 +83,9 @@ type lane struct {
 func (c *Core) newLane(id LaneID, s LaneSpec) *lane {
 	l := &lane{id: id, spec: s, peer: c.peer(s.Peer), rtt: s.RoundTripNS}
 	if l.rtt <= 0 {
-		l.rtt = int64(pathsel.DefaultRTT)
-		if s.Transport == string(pathsel.TCP) {
-			l.rtt = int64(pathsel.DefaultTCPRTT)
+		l.rtt = int64(pick.DefaultRTT)
+		if s.Transport == "tcp" {
+			l.rtt = int64(pick.DefaultTCPRTT)
 		}
 	}
 	l.local, l.remote = c.port(s.LocalSide, s.Local), c.port(s.RemoteSide, s.Remote)
@@ -159,14 +157,14 @@ func (l *lane) barred() bool {
 }
 
 // health is what policies see of the lane.
-func (l *lane) health() pathsel.Health {
+func (l *lane) health() pick.Health {
 	switch {
 	case l.phase != up || l.paused || l.barred():
-		return pathsel.Sick
+		return pick.Sick
 	case l.testing:
-		return pathsel.HalfOpen
+		return pick.HalfOpen
 	}
-	return pathsel.Healthy
+	return pick.Healthy
 }
 
 // usable says whether the lane is well, or may turn out to be: it is connected,

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/pathsel"
+	"github.com/topoctl/topoctl/internal/base/pick"
 )
 
 // drawOps draws ops that do not overlap, on either side.
@@ -75,7 +75,7 @@ func TestAnything(t *testing.T) {
 			}
 		}
 		var routes []*Route
-		policy := rapid.SampledFrom([]pathsel.Policy{pathsel.Adaptive, pathsel.Adaptive, pathsel.RoundRobin, pathsel.Random, pathsel.First, pathsel.Mooncake}).Draw(t, "policy")
+		policy := rapid.SampledFrom([]pick.Policy{pick.Adaptive, pick.Adaptive, pick.RoundRobin, pick.Random, pick.First, pick.Mooncake}).Draw(t, "policy")
 		for range rapid.IntRange(1, 2).Draw(t, "routes") {
 			r := s.route(groups...)
 			r.Policy = policy

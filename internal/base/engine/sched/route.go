@@ -4,16 +4,16 @@ import (
 	"fmt"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/pathsel"
+	"github.com/topoctl/topoctl/internal/base/pick"
 )
 
 // group is a Group made ready for questions.
 type group struct {
 	transport string
-	set       *pathsel.LaneSet
+	set       *pick.Set
 	lanes     []*lane // by place in the set; nil: gone
-	states    []pathsel.LaneState
-	picker    *pathsel.Picker
+	states    []pick.State
+	picker    *pick.Picker
 	pulls     bool        // see Core.pull
 	class     []int       // lanes that promise the same have the same class
 	best      []topo.Rate // of each class: what the fastest measured lane does
@@ -56,14 +56,14 @@ func (c *Core) regroup(r *Route) {
 		if n == 0 {
 			continue
 		}
-		g := group{transport: from.Transport, set: from.Set, lanes: make([]*lane, n), states: make([]pathsel.LaneState, n),
+		g := group{transport: from.Transport, set: from.Set, lanes: make([]*lane, n), states: make([]pick.State, n),
 			picker: from.Set.Picker(r.Policy, c.cfg.Seed), class: make([]int, n)}
 		for k := range n {
 			g.lanes[k] = c.lane(from.Lanes[k])
 			if g.first == nil {
 				g.first = g.lanes[k]
 			}
-			g.states[k].Health = pathsel.Sick
+			g.states[k].Health = pick.Sick
 		}
 		g.pulls = g.picker.Adapts()
 		g.classify()
@@ -80,7 +80,7 @@ func (g *group) classify() {
 	var known []promise
 	for i := range g.lanes {
 		x := promise{tier: g.set.Lanes[i].Tier}
-		if r := g.set.Lanes[i].BytesPerSec; r != nil {
+		if r := g.set.Lanes[i].BytesPerSec(); r != nil {
 			x.rate = *r
 		}
 		at := 0
@@ -149,7 +149,7 @@ func (c *Core) deserves(r *Route, bytes int64) int {
 	if l := g.lanes[0]; l != nil {
 		rtt = l.spec.RoundTripNS
 	}
-	k := max(1, g.set.Deserves(bytes, as(pathsel.DefaultRTT, rtt)))
+	k := max(1, g.set.Deserves(bytes, as(pick.DefaultRTT, rtt)))
 	best := 0.0
 	for _, l := range g.lanes {
 		if l != nil && l.phase == up && l.est.trusted() {
@@ -239,7 +239,7 @@ func (c *Core) selectGroup(r *Route) {
 			case l == nil:
 			case best < 0 && l.usable(c.now):
 				best = i
-			case half < 0 && l.testing && l.health() == pathsel.HalfOpen:
+			case half < 0 && l.testing && l.health() == pick.HalfOpen:
 				half = i
 			}
 		}

@@ -2,7 +2,7 @@ package sched
 
 import (
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/pathsel"
+	"github.com/topoctl/topoctl/internal/base/pick"
 )
 
 // queue is the jobs of one class on one route that have something to send, each
@@ -253,7 +253,7 @@ func (c *Core) tester(r *Route, j *Job, bytes int64) *lane {
 			return nil
 		}
 		for _, l := range r.groups[i].lanes {
-			if l != nil && l.health() == pathsel.HalfOpen && l.posted == 0 && l.room() >= bytes {
+			if l != nil && l.health() == pick.HalfOpen && l.posted == 0 && l.room() >= bytes {
 				return l
 			}
 		}
@@ -267,7 +267,7 @@ func (c *Core) choose(r *Route, j *Job, bytes int64) *lane {
 	if len(g.lanes) == 1 && len(g.set.Lanes) == 1 {
 		return g.only(bytes)
 	}
-	slice := pathsel.Slice{Bytes: bytes, Remaining: max(r.backlog(j.class()), bytes), Request: j.id<<32 | uint64(j.cursor.op), Index: j.index}
+	slice := pick.Slice{Bytes: bytes, Remaining: max(r.backlog(j.class()), bytes), Request: j.id<<32 | uint64(j.cursor.op), Index: j.index}
 	if j.again != nil {
 		slice.Index, slice.Attempt = j.again.index, j.again.Attempt
 	}
@@ -288,7 +288,7 @@ func (c *Core) choose(r *Route, j *Job, bytes int64) *lane {
 
 // pick asks the policy. One that knows no windows may choose a lane whose connection is
 // full: then the slice waits.
-func (g *group) pick(slice *pathsel.Slice) *lane {
+func (g *group) pick(slice *pick.Slice) *lane {
 	at := g.picker.Prepared(*slice, g.policyStates())
 	if at < 0 || at >= len(g.lanes) {
 		return nil
@@ -300,8 +300,8 @@ func (g *group) pick(slice *pathsel.Slice) *lane {
 }
 
 // policyStates is what the policy sees.
-func (g *group) policyStates() pathsel.LaneStates {
-	states := pathsel.LaneStates{Lanes: g.states}
+func (g *group) policyStates() pick.States {
+	states := pick.States{Lanes: g.states}
 	if l := g.first; l != nil {
 		states.Local, states.Remote = l.local.side.load, l.remote.side.load
 	}
@@ -316,7 +316,7 @@ func (g *group) current(c *Core, p *peer) bool {
 
 // pull is short where no lane had room when the policy was asked last: only those from
 // which a slice came back can have any. It says whether it is sure.
-func (c *Core) pull(r *Route, g *group, slice *pathsel.Slice) (*lane, bool) {
+func (c *Core) pull(r *Route, g *group, slice *pick.Slice) (*lane, bool) {
 	if !g.full || !g.pulls {
 		return nil, false
 	}
@@ -340,9 +340,9 @@ func (g *group) only(bytes int64) *lane {
 		return nil
 	}
 	switch l.health() {
-	case pathsel.Sick:
+	case pick.Sick:
 		return nil
-	case pathsel.HalfOpen:
+	case pick.HalfOpen:
 		if l.posted > 0 {
 			return nil
 		}
@@ -386,12 +386,12 @@ func (c *Core) refresh(r *Route, g *group, bytes int64) {
 // refreshLane brings what the policy sees of a lane up to date.
 func (g *group) refreshLane(i int, bytes int64) {
 	l, st := g.lanes[i], &g.states[i]
-	*st = pathsel.LaneState{Health: pathsel.Sick}
+	*st = pick.State{Health: pick.Sick}
 	if l == nil {
 		return
 	}
 	l.mirror, l.mirrorAt = st, i
-	if st.Health = l.health(); st.Health == pathsel.Sick {
+	if st.Health = l.health(); st.Health == pick.Sick {
 		return
 	}
 	l.mirrorLoad()

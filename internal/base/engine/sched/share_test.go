@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/pathsel"
+	"github.com/topoctl/topoctl/internal/base/pick"
 )
 
 // Small urgent jobs get through beside a bulk transfer, which still moves.
@@ -101,7 +101,7 @@ func TestPortWindows(t *testing.T) {
 		link := *shared
 		link.lane, link.rate = lane, link.rate/peers
 		s.links[lane] = &link
-		set := pathsel.FixedLanes(pathsel.FixedOptions{Transport: pathsel.TCP, Lanes: []pathsel.FixedLane{{LocalName: "eth0", RemoteName: "eth0", BytesPerSec: 2 * gbit}}})
+		set := pick.List{TCP: true, Lanes: []pick.Listed{{LocalName: "eth0", RemoteName: "eth0", BytesPerSec: 2 * gbit}}}.Set()
 		jobs = append(jobs, s.submit(writeOf(&Route{Peer: peer, Name: fmt.Sprint(i), Groups: []Group{{Transport: "tcp", Set: set, Lanes: []LaneID{lane}}}}, 8*mib)))
 		lanes = append(lanes, lane)
 	}

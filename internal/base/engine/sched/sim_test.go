@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/pathsel"
+	"github.com/topoctl/topoctl/internal/base/pick"
 )
 
 // sim carries out what a core says, in virtual time, over links that serve
@@ -153,19 +153,19 @@ func (s *sim) group(transport string, lanes []laneOf) Group {
 }
 
 func (s *sim) groupTo(peer PeerID, transport string, lanes []laneOf) Group {
-	o := pathsel.FixedOptions{Transport: pathsel.TCP}
+	o := pick.List{TCP: true}
 	rates := make([]topo.Rate, len(lanes))
 	for i, l := range lanes {
-		o.Lanes = append(o.Lanes, pathsel.FixedLane{LocalName: fmt.Sprintf("eth%d", i), RemoteName: fmt.Sprintf("eth%d", i), BytesPerSec: l.promised, Tier: l.tier})
+		o.Lanes = append(o.Lanes, pick.Listed{LocalName: fmt.Sprintf("eth%d", i), RemoteName: fmt.Sprintf("eth%d", i), BytesPerSec: l.promised, Tier: l.tier})
 		rates[i] = l.promised
 	}
 	here, there := s.core.AddSide(Side{Rates: rates}), s.core.AddSide(Side{Rates: rates})
 	if transport == "tcp" {
 		s.side, s.far = here, there
 	}
-	g := Group{Transport: transport, Set: pathsel.FixedLanes(o)}
+	g := Group{Transport: transport, Set: o.Set()}
 	for i := range g.Set.Lanes {
-		at := g.Set.Lanes[i].LocalIndex
+		at := g.Set.Lanes[i].Local
 		l := lanes[at]
 		name := fmt.Sprintf("%s%d", transport, at)
 		id := s.core.AddLane(LaneSpec{Peer: peer, Name: name, Transport: transport, LocalSide: here, RemoteSide: there, Local: at, Remote: at,
@@ -178,7 +178,7 @@ func (s *sim) groupTo(peer PeerID, transport string, lanes []laneOf) Group {
 }
 
 func (s *sim) route(groups ...Group) *Route {
-	return &Route{Peer: s.peer, Name: "cpu:0 > n2 cpu:0", Groups: groups, Policy: pathsel.Adaptive}
+	return &Route{Peer: s.peer, Name: "cpu:0 > n2 cpu:0", Groups: groups, Policy: pick.Adaptive}
 }
 
 func (s *sim) link(name string) *simLink {

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/pathsel"
+	"github.com/topoctl/topoctl/internal/base/pick"
 )
 
 func (s *sim) connect(a *Action) {
@@ -91,7 +91,7 @@ func (s *sim) post(a *Action) {
 		return // a dead one: its completions are on the way
 	}
 	c.link.push(&simItem{x, c})
-	if x.Job.Route.Policy == pathsel.Mooncake {
+	if x.Job.Route.Policy == pick.Mooncake {
 		return // it knows no windows
 	}
 	l := s.core.lanes[a.Lane]

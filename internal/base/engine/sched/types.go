@@ -2,7 +2,7 @@ package sched
 
 import (
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/pathsel"
+	"github.com/topoctl/topoctl/internal/base/pick"
 )
 
 // PeerID names another engine. IDs are given by the core's Add functions and are
@@ -106,7 +106,7 @@ type LaneSpec struct {
 // Group is what one transport offers for a route.
 type Group struct {
 	Transport string
-	Set       *pathsel.LaneSet
+	Set       *pick.Set
 	Lanes     []LaneID // by place in Set.Lanes
 }
 
@@ -117,7 +117,7 @@ type Route struct {
 	Peer   PeerID
 	Name   string // "cpu:0 > n2 gpu:1"
 	Groups []Group
-	Policy pathsel.Policy
+	Policy pick.Policy
 
 	routeState
 }

@@ -1,4 +1,4 @@
-package pathsel
+package pick
 
 import (
 	"math"
@@ -18,9 +18,9 @@ const (
 	Sick
 )
 
-// LaneState is what an engine knows of a lane at this moment. The zero value is
+// State is what an engine knows of a lane at this moment. The zero value is
 // an idle lane of which nothing was measured.
-type LaneState struct {
+type State struct {
 	Inflight int64 // bytes given to it and not completed
 	// Window is the most that may be in flight, bytes; 0 is no bound, and below
 	// 0 there is no room now (the window of one of its ports is full). An idle
@@ -30,27 +30,38 @@ type LaneState struct {
 	Health Health
 }
 
-// LaneStates are the states of a set's lanes.
-type LaneStates struct {
-	Lanes []LaneState // by place in LaneSet.Lanes; missing ones are idle
+// States are the states of a set's lanes.
+type States struct {
+	Lanes []State // by place in Set.Lanes; missing ones are idle
 	// Local and Remote are the bytes in flight on each port by Port.Index, over
 	// all lanes and all peers; nil: only what the lanes say.
 	Local, Remote Load
 }
 
-func (s *LaneStates) lane(i int) LaneState {
+// Load is bytes in flight or queued by port; nil is nothing at all.
+type Load []int64
+
+// Of is the load of a port.
+func (l Load) Of(port int) int64 {
+	if port < len(l) {
+		return l[port]
+	}
+	return 0
+}
+
+func (s *States) lane(i int) State {
 	if i < len(s.Lanes) {
 		return s.Lanes[i]
 	}
-	return LaneState{}
+	return State{}
 }
 
-// LaneShare is a lane's part of one transfer.
-type LaneShare struct {
-	Lane  int   `json:"lane"` // place in LaneSet.Lanes
-	Bytes int64 `json:"bytes"`
+// Share is a lane's part of one transfer.
+type Share struct {
+	Lane  int // place in Set.Lanes
+	Bytes int64
 	// FinishNS is when the lane would be done, what it has to do already included.
-	FinishNS int64 `json:"finish_ns"`
+	FinishNS int64
 }
 
 // Predict shares a transfer among as many chosen lanes as it deserves, those
@@ -62,12 +73,15 @@ type LaneShare struct {
 //
 // This is a prediction: lanes that pull slices as they get room end up close
 // to it. Nothing is allocated when buf has room for every lane of the set.
-func (s *LaneSet) Predict(bytes int64, states LaneStates, buf []LaneShare) []LaneShare {
+func (s *Set) Predict(bytes int64, states States, buf []Share) []Share {
 	buf = buf[:0]
+	if s == nil {
+		return buf
+	}
 	v := s.look(&states)
 	for k := range v.n {
 		if i := v.at(k); states.lane(i).Health == Healthy && v.rate(i) > 0 {
-			buf = append(buf, LaneShare{Lane: i})
+			buf = append(buf, Share{Lane: i})
 		}
 	}
 	if len(buf) == 0 || bytes <= 0 {
@@ -77,15 +91,15 @@ func (s *LaneSet) Predict(bytes int64, states LaneStates, buf []LaneShare) []Lan
 		buf = v.freest(buf, n)
 	}
 	v.fill(bytes, buf)
-	return slices.DeleteFunc(buf, func(x LaneShare) bool { return x.Bytes == 0 })
+	return slices.DeleteFunc(buf, func(x Share) bool { return x.Bytes == 0 })
 }
 
 // view is a set of lanes in some states: the lanes that count now, and what each
 // can do.
 type view struct {
-	s    *LaneSet
-	st   *LaneStates
-	idle LaneState
+	s    *Set
+	st   *States
+	idle State
 	counting
 }
 
@@ -100,7 +114,7 @@ type counting struct {
 
 // lane is a lane's state in its place: copying it for every lane of every
 // decision costs.
-func (v *view) lane(i int) *LaneState {
+func (v *view) lane(i int) *State {
 	if i < len(v.st.Lanes) {
 		return &v.st.Lanes[i]
 	}
@@ -114,7 +128,7 @@ const maxStandIns = 8
 // look finds the lanes that count: the chosen ones, and for each of those that
 // is not healthy or has lost half of its rate the first healthy lane that would
 // make up for it. Without any healthy lane among them every lane counts.
-func (s *LaneSet) look(st *LaneStates) view {
+func (s *Set) look(st *States) view {
 	v := view{s: s, st: st, counting: counting{n: s.Chosen}}
 	healthy := false
 	for j := range s.Chosen {
@@ -212,8 +226,8 @@ func (v *view) start(i int) float64 { return v.startAt(i, v.rate(i)) }
 func (v *view) startAt(i int, rate float64) float64 {
 	l := &v.s.Lanes[i]
 	start := float64(v.lane(i).Inflight) / rate
-	start = max(start, portStart(v.st.Local.of(l.LocalIndex), v.s.wireHere[l.LocalIndex], rate))
-	return max(start, portStart(v.st.Remote.of(l.RemoteIndex), v.s.wireThere[l.RemoteIndex], rate))
+	start = max(start, portStart(v.st.Local.Of(l.Local), v.s.Local.Rates[l.Local], rate))
+	return max(start, portStart(v.st.Remote.Of(l.Remote), v.s.Remote.Rates[l.Remote], rate))
 }
 
 // portStart is when a port is free; one of unknown rate is as fast as the lane.
@@ -228,7 +242,7 @@ func portStart(load int64, wire, rate float64) float64 {
 }
 
 // freest keeps the n lanes that are free first, in the order of lanes.
-func (v *view) freest(buf []LaneShare, n int) []LaneShare {
+func (v *view) freest(buf []Share, n int) []Share {
 	for k := range buf {
 		buf[k].FinishNS = nanoseconds(v.start(buf[k].Lane))
 	}
@@ -246,7 +260,7 @@ func (v *view) freest(buf []LaneShare, n int) []LaneShare {
 
 // fill shares bytes among the lanes of buf: x of each so that start + x/rate is
 // the same for all that get any.
-func (v *view) fill(bytes int64, buf []LaneShare) {
+func (v *view) fill(bytes int64, buf []Share) {
 	end := math.Inf(1)
 	for before := 0; ; {
 		work, rates, n := float64(bytes), 0.0, 0

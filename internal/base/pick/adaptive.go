@@ -1,11 +1,11 @@
-package pathsel
+package pick
 
 import "math"
 
 // taker is a lane that may get slices, as long as no lane's health or rate changes.
 type taker struct {
 	lane, tier    int
-	local, remote int     // its ports, by Port.Index
+	local, remote int     // its ports
 	healthy       bool    // else it is to be tested
 	narrow        bool    // one of its ports is slower than it
 	rate          float64 // bytes per second, above 0
@@ -35,7 +35,7 @@ func (t *taker) takesFor(bytes int64) float64 {
 
 // Prepare works out what hangs on the lanes' health and rates alone, for Prepared.
 // Without it each Pick does.
-func (p *Picker) Prepare(states LaneStates) {
+func (p *Picker) Prepare(states States) {
 	if p.other == nil {
 		p.prepare(&states)
 	}
@@ -44,7 +44,7 @@ func (p *Picker) Prepare(states LaneStates) {
 // Prepared gives what Pick gives, sooner: since Prepare nothing may have changed
 // but what is in flight, on lanes and ports, and windows. Before any Prepare every
 // lane counts as sick.
-func (p *Picker) Prepared(slice Slice, states LaneStates) int {
+func (p *Picker) Prepared(slice Slice, states States) int {
 	if p.other != nil {
 		return p.other.pick(p.set, &slice, &states)
 	}
@@ -55,7 +55,7 @@ func (p *Picker) Prepared(slice Slice, states LaneStates) int {
 // without looking at all lanes: of those nearest it is, and it ends that slice before
 // all lanes together would be done. It is asked like Prepared, where that had no answer
 // before; only Adaptive ever says so.
-func (p *Picker) Another(lane int, slice *Slice, states *LaneStates) bool {
+func (p *Picker) Another(lane int, slice *Slice, states *States) bool {
 	if len(p.takerOf) == 0 {
 		p.placeTakers()
 	}
@@ -70,7 +70,7 @@ func (p *Picker) Another(lane int, slice *Slice, states *LaneStates) bool {
 	if lane < len(states.Lanes) {
 		inflight = states.Lanes[lane].Inflight
 	}
-	start := max(t.busyWith(inflight), float64(states.Local.of(t.local))/t.here, float64(states.Remote.of(t.remote))/t.there)
+	start := max(t.busyWith(inflight), float64(states.Local.Of(t.local))/t.here, float64(states.Remote.Of(t.remote))/t.there)
 	return start+t.takesFor(slice.Bytes) <= float64(slice.Remaining)/p.sum
 }
 
@@ -86,7 +86,7 @@ func (p *Picker) placeTakers() {
 	}
 }
 
-func (p *Picker) prepare(st *LaneStates) {
+func (p *Picker) prepare(st *States) {
 	v := p.set.look(st)
 	p.takers, p.takerOf, p.nearest, p.sum = p.takers[:0], p.takerOf[:0], p.set.tiers, 0
 	for k := range v.n {
@@ -95,8 +95,8 @@ func (p *Picker) prepare(st *LaneStates) {
 		if rate <= 0 || health == Sick {
 			continue
 		}
-		t := taker{lane: i, tier: l.Tier, local: l.LocalIndex, remote: l.RemoteIndex, healthy: health == Healthy,
-			rate: rate, here: p.set.wireHere[l.LocalIndex], there: p.set.wireThere[l.RemoteIndex]}
+		t := taker{lane: i, tier: l.Tier, local: l.Local, remote: l.Remote, healthy: health == Healthy,
+			rate: rate, here: p.set.Local.Rates[l.Local], there: p.set.Remote.Rates[l.Remote]}
 		if t.here == 0 {
 			t.here = rate
 		}
@@ -115,7 +115,7 @@ func (p *Picker) prepare(st *LaneStates) {
 
 // adaptive takes, tier by tier, the lane with room that is done first, if it
 // helps at all.
-func (p *Picker) adaptive(slice Slice, st *LaneStates) int {
+func (p *Picker) adaptive(slice Slice, st *States) int {
 	v := view{s: p.set, st: st, counting: p.counting}
 	if v.n == 1 { // no other to be better: the rule below says the same, later
 		if l := v.lane(0); len(p.takers) == 1 && l.open() && l.room(slice.Bytes) {
@@ -154,7 +154,7 @@ func (p *Picker) soonest(v *view, tier int, slice Slice) (best int, plain bool) 
 		}
 		start := t.busyWith(l.Inflight)
 		// A port that holds no more than the lane and carries no less is free no later.
-		here, there := v.st.Local.of(t.local), v.st.Remote.of(t.remote)
+		here, there := v.st.Local.Of(t.local), v.st.Remote.Of(t.remote)
 		if here > t.held || there > t.held || t.narrow {
 			start = max(start, float64(here)/t.here, float64(there)/t.there)
 		}

@@ -1,10 +1,11 @@
-package pathsel_test
+package pick_test
 
 import (
 	"math/rand/v2"
 	"testing"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/pick"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
@@ -15,22 +16,22 @@ func TestPickAgreesWithWouldHelp(t *testing.T) {
 	for _, host := range []string{"dgx-h100", "aws-p5-44nic-synthetic"} {
 		for _, place := range []pathsel.Location{"cpu:0", "gpu:0"} {
 			set := lanesBetween(t, host, place, place)
-			picker := set.Picker(pathsel.Adaptive, 1)
+			picker := set.Picker(pick.Adaptive, 1)
 			picked := 0
 			for range 3000 {
-				st := states(set)
+				st := states(set.Set)
 				for i := range st.Lanes {
 					l := &st.Lanes[i]
 					l.Inflight = random.Int64N(4) * random.Int64N(8<<20)
 					l.Window = random.Int64N(3) * 8 << 20
-					l.Health = pathsel.Health(max(0, random.IntN(8)-5))
+					l.Health = pick.Health(max(0, random.IntN(8)-5))
 					if random.IntN(2) == 0 {
 						l.Rate = topo.Rate(1 + random.Int64N(50_000_000_000))
 					}
 				}
-				slice := pathsel.Slice{Bytes: 1 + random.Int64N(1<<20), Remaining: random.Int64N(1 << (10 + random.IntN(25)))}
+				slice := pick.Slice{Bytes: 1 + random.Int64N(1<<20), Remaining: random.Int64N(1 << (10 + random.IntN(25)))}
 				got := picker.Pick(slice, st)
-				if got == pathsel.NoLane {
+				if got == pick.NoLane {
 					continue
 				}
 				picked++

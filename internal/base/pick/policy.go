@@ -1,4 +1,4 @@
-package pathsel
+package pick
 
 import (
 	"math"
@@ -41,7 +41,7 @@ func ParsePolicy(s string) (Policy, error) {
 	case Adaptive, RoundRobin, Random, First, Mooncake:
 		return p, nil
 	}
-	return "", pkgerr.Errorf("pathsel", "policy %q: want %s", s, strings.Join(Policies(), ", "))
+	return "", pkgerr.Errorf("pick", "policy %q: want %s", s, strings.Join(Policies(), ", "))
 }
 
 // Slice is the piece of a transfer that a lane is wanted for.
@@ -63,7 +63,7 @@ const NoLane = -1
 // Picker gives slices to lanes by one policy. It remembers what the policy needs
 // (a turn, a random state) and belongs to one goroutine at a time.
 type Picker struct {
-	set   *LaneSet
+	set   *Set
 	other *comparison // nil: Adaptive
 
 	// What Prepare found: see there.
@@ -76,7 +76,7 @@ type Picker struct {
 
 // Picker starts a policy. Equal seeds and equal questions get equal answers; a
 // policy that is unknown is Adaptive.
-func (s *LaneSet) Picker(policy Policy, seed uint64) *Picker {
+func (s *Set) Picker(policy Policy, seed uint64) *Picker {
 	return &Picker{set: s, other: s.comparison(policy, seed)}
 }
 
@@ -92,10 +92,10 @@ func (p *Picker) Misses() int64 {
 	return p.other.misses
 }
 
-// Pick gives the lane for a slice, a place in LaneSet.Lanes, or NoLane: then ask
+// Pick gives the lane for a slice, a place in Set.Lanes, or NoLane: then ask
 // again when a slice completes or a lane gets well. Where a lane is healthy and
 // idle and no other has anything to do, there is always an answer.
-func (p *Picker) Pick(slice Slice, states LaneStates) int {
+func (p *Picker) Pick(slice Slice, states States) int {
 	if p.other != nil {
 		return p.other.pick(p.set, &slice, &states)
 	}
@@ -104,13 +104,13 @@ func (p *Picker) Pick(slice Slice, states LaneStates) int {
 }
 
 // room says whether a lane's window has room for a slice.
-func (l *LaneState) room(bytes int64) bool {
+func (l *State) room(bytes int64) bool {
 	return l.Window == 0 || l.Window > 0 && (l.Inflight == 0 || l.Inflight <= l.Window-bytes)
 }
 
 // open says whether a lane may be used at all: a half-open one for one slice at
 // a time.
-func (l *LaneState) open() bool {
+func (l *State) open() bool {
 	return l.Health == Healthy || l.Health == HalfOpen && l.Inflight == 0
 }
 
@@ -159,9 +159,9 @@ func (v *view) helps(i int, slice Slice) bool {
 	}
 	nearer, _ := v.end(remaining, slice.Bytes, tier-1, NoLane)
 	all, _ := v.end(remaining, slice.Bytes, tier, NoLane)
-	factor := worthATier
-	if v.s.Lanes[i].upperBound && v.st.lane(i).Rate == 0 {
-		factor = worthAnUpperBound
+	factor := WorthATier
+	if v.s.Lanes[i].UpperBound && v.st.lane(i).Rate == 0 {
+		factor = WorthAnUpperBound
 	}
 	return float64(all)*factor <= float64(nearer)
 }

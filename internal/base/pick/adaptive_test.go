@@ -1,4 +1,4 @@
-package pathsel
+package pick
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 
 // plainPick is Adaptive's rule without anything that was prepared: every lane that
 // counts is asked anew.
-func plainPick(s *LaneSet, slice Slice, st *LaneStates) int {
+func plainPick(s *Set, slice Slice, st *States) int {
 	v := s.look(st)
 	for tier := v.nearest(); tier < s.tiers; tier++ {
 		best, finish := NoLane, int64(math.MaxInt64)
@@ -32,22 +32,22 @@ func plainPick(s *LaneSet, slice Slice, st *LaneStates) int {
 	return NoLane
 }
 
-// drawFixed is a set of some lanes that share ports, have tiers and stand in for
+// drawList is a set of some lanes that share ports, have tiers and stand in for
 // each other.
-func drawFixed(r *rand.Rand) *LaneSet {
-	o := FixedOptions{Transport: TCP, LocalRates: map[string]topo.Rate{}, RemoteRates: map[string]topo.Rate{}}
+func drawList(r *rand.Rand) *Set {
+	o := List{TCP: true, LocalRates: map[string]topo.Rate{}, RemoteRates: map[string]topo.Rate{}}
 	ports, rates := 1+r.IntN(8), []topo.Rate{0, topo.GBPerSec, 5 * topo.GBPerSec, 5 * topo.GBPerSec}
 	for range 1 + r.IntN(12) {
-		l := FixedLane{LocalName: fmt.Sprint("l", r.IntN(ports)), RemoteName: fmt.Sprint("r", r.IntN(ports)),
+		l := Listed{LocalName: fmt.Sprint("l", r.IntN(ports)), RemoteName: fmt.Sprint("r", r.IntN(ports)),
 			BytesPerSec: rates[r.IntN(4)], Tier: max(0, r.IntN(5)-2), Failover: r.IntN(4) == 0}
 		o.LocalRates[l.LocalName], o.RemoteRates[l.RemoteName] = rates[r.IntN(4)], rates[r.IntN(4)]
 		o.Lanes = append(o.Lanes, l)
 	}
-	return FixedLanes(o)
+	return o.Set()
 }
 
 // move changes what may change between Prepare and Prepared.
-func move(r *rand.Rand, st *LaneStates) {
+func move(r *rand.Rand, st *States) {
 	for i := range st.Lanes {
 		l := &st.Lanes[i]
 		if r.IntN(3) == 0 {
@@ -71,11 +71,11 @@ func TestPreparedIsPlain(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	picked, none, far := 0, 0, 0
 	for range 3000 {
-		s := drawFixed(r)
+		s := drawList(r)
 		p := s.Picker(Adaptive, 1)
-		st := LaneStates{Lanes: make([]LaneState, r.IntN(len(s.Lanes)+1))}
+		st := States{Lanes: make([]State, r.IntN(len(s.Lanes)+1))}
 		if r.IntN(2) == 0 {
-			st.Local, st.Remote = make(Load, r.IntN(len(s.wireHere)+1)), make(Load, r.IntN(len(s.wireThere)+1))
+			st.Local, st.Remote = make(Load, r.IntN(len(s.Local.Rates)+1)), make(Load, r.IntN(len(s.Remote.Rates)+1))
 		}
 		for range 3 {
 			kinds := r.IntN(3) // all are healthy, most, or any
@@ -92,10 +92,10 @@ func TestPreparedIsPlain(t *testing.T) {
 				slice := Slice{Bytes: 1 + r.Int64N(2)<<20, Remaining: r.Int64N(1 << (10 + r.IntN(25)))}
 				want := plainPick(s, slice, &st)
 				if got := p.Prepared(slice, st); got != want {
-					t.Fatalf("lane %d, want %d: %+v, %+v\n%s", got, want, slice, st, s.Text())
+					t.Fatalf("lane %d, want %d: %+v, %+v\n%+v", got, want, slice, st, s.Lanes)
 				}
 				if got := s.Picker(Adaptive, 1).Pick(slice, st); got != want {
-					t.Fatalf("unprepared: lane %d, want %d: %+v, %+v\n%s", got, want, slice, st, s.Text())
+					t.Fatalf("unprepared: lane %d, want %d: %+v, %+v\n%+v", got, want, slice, st, s.Lanes)
 				}
 				switch {
 				case want == NoLane:
@@ -117,15 +117,15 @@ func TestPreparedIsPlain(t *testing.T) {
 // Where a lane is free at the very moment at which all are done, rounding decides
 // whether it gets a part: that is decided once.
 func TestRoundingEnds(t *testing.T) {
-	lane := func(name string) FixedLane {
-		return FixedLane{LocalName: name, RemoteName: name, BytesPerSec: 4 * topo.GBPerSec}
+	lane := func(name string) Listed {
+		return Listed{LocalName: name, RemoteName: name, BytesPerSec: 4 * topo.GBPerSec}
 	}
-	s := FixedLanes(FixedOptions{Transport: TCP, Lanes: []FixedLane{lane("a"), lane("b"), lane("c")}})
+	s := List{TCP: true, Lanes: []Listed{lane("a"), lane("b"), lane("c")}}.Set()
 	for _, x := range []struct{ rate, held, left int64 }{
 		{1842601235, 57671680, 7340032}, {2421081133, 11534336, 4194304}, {1202243010, 38797312, 1048576},
 	} {
 		rate := topo.Rate(x.rate)
-		st := LaneStates{Lanes: []LaneState{{Inflight: x.held, Rate: rate}, {Inflight: x.held + x.left, Rate: rate}, {Inflight: x.held, Rate: rate}}}
+		st := States{Lanes: []State{{Inflight: x.held, Rate: rate}, {Inflight: x.held + x.left, Rate: rate}, {Inflight: x.held, Rate: rate}}}
 		if !s.WouldHelp(2, Slice{Bytes: 1 << 20, Remaining: x.left}, st) {
 			t.Errorf("%+v: an equal lane would not help", x)
 		}

@@ -1,4 +1,4 @@
-package pathsel
+package pick
 
 import (
 	"math/bits"
@@ -16,7 +16,7 @@ type comparison struct {
 }
 
 // comparison starts a policy; nil is Adaptive.
-func (s *LaneSet) comparison(policy Policy, seed uint64) *comparison {
+func (s *Set) comparison(policy Policy, seed uint64) *comparison {
 	switch policy {
 	case RoundRobin, Random, First, Mooncake:
 		c := &comparison{policy: policy, seed: seed}
@@ -28,7 +28,7 @@ func (s *LaneSet) comparison(policy Policy, seed uint64) *comparison {
 
 // pick is Picker.Pick. It switches where an interface could call: what is passed by
 // reference to an interface is allocated for each slice.
-func (c *comparison) pick(s *LaneSet, slice *Slice, st *LaneStates) int {
+func (c *comparison) pick(s *Set, slice *Slice, st *States) int {
 	switch c.policy {
 	case RoundRobin:
 		return c.inTurn(s, slice, st)
@@ -41,7 +41,7 @@ func (c *comparison) pick(s *LaneSet, slice *Slice, st *LaneStates) int {
 }
 
 // first is the first lane that may be used; without room there it waits.
-func (s *LaneSet) first(slice *Slice, st *LaneStates) int {
+func (s *Set) first(slice *Slice, st *States) int {
 	for i := range s.Lanes {
 		if l := st.lane(i); l.open() {
 			if l.room(slice.Bytes) {
@@ -55,7 +55,7 @@ func (s *LaneSet) first(slice *Slice, st *LaneStates) int {
 
 // takers are the lanes that policies without an estimate share among: the
 // chosen ones, or if none of them may be used all lanes.
-func (s *LaneSet) takers(st *LaneStates) int {
+func (s *Set) takers(st *States) int {
 	for i := range s.Chosen {
 		if l := st.lane(i); l.open() {
 			return s.Chosen
@@ -65,7 +65,7 @@ func (s *LaneSet) takers(st *LaneStates) int {
 }
 
 // inTurn takes the lanes in turn.
-func (c *comparison) inTurn(s *LaneSet, slice *Slice, st *LaneStates) int {
+func (c *comparison) inTurn(s *Set, slice *Slice, st *States) int {
 	n := s.takers(st)
 	for k := range n {
 		i := (c.turn + k) % n
@@ -78,7 +78,7 @@ func (c *comparison) inTurn(s *LaneSet, slice *Slice, st *LaneStates) int {
 }
 
 // atRandom takes any of the lanes that have room.
-func (c *comparison) atRandom(s *LaneSet, slice *Slice, st *LaneStates) int {
+func (c *comparison) atRandom(s *Set, slice *Slice, st *States) int {
 	n, ready := s.takers(st), 0
 	for i := range n {
 		if l := st.lane(i); l.open() && l.room(slice.Bytes) {
@@ -114,24 +114,24 @@ func below(random uint64, n int) int {
 // preferred and then the available ones, round and round. Windows are no
 // matter to it: the caller keeps slices that a lane has no room for. Where theirs
 // would fail for want of a path or on a sick lane, the walk goes on here.
-func (c *comparison) mooncake(s *LaneSet, slice *Slice, st *LaneStates) int {
+func (c *comparison) mooncake(s *Set, slice *Slice, st *States) int {
 	if len(s.Lanes) == 0 {
 		return NoLane
 	}
 	var draw rand.PCG
 	draw.Seed(c.seed^slice.Request, 1)
-	local := below(draw.Uint64(), s.fromHere.preferred)
+	local := below(draw.Uint64(), s.Local.Preferred)
 	draw.Seed(c.seed^slice.Request, 2+uint64(slice.Index))
-	remote := below(draw.Uint64(), s.fromThere.preferred)
-	for tried := range s.fromHere.ports + 1 {
+	remote := below(draw.Uint64(), s.Remote.Preferred)
+	for tried := range s.Local.Ranked + 1 {
 		if tried > 0 { // no remote port was any good
-			local = (tried - 1) % s.fromHere.ports
+			local = (tried - 1) % s.Local.Ranked
 		}
-		for n := range s.fromThere.ports + 1 {
+		for n := range s.Remote.Ranked + 1 {
 			if attempt := slice.Attempt + n; attempt > 0 {
-				remote = (attempt - 1) % s.fromThere.ports
+				remote = (attempt - 1) % s.Remote.Ranked
 			}
-			i := int(s.at[local*s.fromThere.ports+remote])
+			i := int(s.at[local*s.Remote.Ranked+remote])
 			if i < 0 {
 				c.misses++
 				continue
