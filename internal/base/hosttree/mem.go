@@ -17,6 +17,9 @@ type Mem struct {
 
 	root  *node
 	nodes int // all nodes but the root, parents made on the way included
+
+	lastDir string // where something was added last: most that follows is there too
+	last    *node
 }
 
 // node is one file, directory or link. It is its own fs.DirEntry and fs.FileInfo.
@@ -84,11 +87,16 @@ func (m *Mem) add(name string, n *node) error {
 		m.root.err = n.err
 		return nil
 	}
+	end := strings.LastIndexByte(name, '/')
+	if m.last != nil && end >= 0 && name[:end] == m.lastDir {
+		return m.put(m.last, m.last.children[name[end+1:]], name[end+1:], name, n)
+	}
 	at, rest := m.root, name
 	for {
 		elem, tail, deeper := strings.Cut(rest, "/")
 		next := at.children[elem]
 		if !deeper {
+			m.lastDir, m.last = name[:max(end, 0)], at
 			return m.put(at, next, elem, name, n)
 		}
 		if next == nil {

@@ -3,7 +3,6 @@ package machine
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -43,6 +42,7 @@ func (s *Spec) Tree() (*hosttree.Mem, error) {
 type expansion struct {
 	s       *Spec
 	entries map[string]entry
+	names   []string // of the entries, in the order in which they came: directory by directory, mostly
 	bytes   int
 	err     error
 }
@@ -61,6 +61,9 @@ func (e *expansion) set(name string, x entry) {
 	if len(e.entries) >= maxEntries || e.bytes > maxBytes {
 		e.err = fmt.Errorf("machine: %s: expands to more than %d files or %d MiB", e.s.name, maxEntries, maxBytes>>20)
 		return
+	}
+	if _, taken := e.entries[name]; !taken {
+		e.names = append(e.names, name)
 	}
 	e.entries[name] = x
 }
@@ -115,7 +118,7 @@ func (e *expansion) tree() (*hosttree.Mem, error) {
 		return nil, e.err
 	}
 	m := hosttree.NewMem()
-	for _, name := range slices.Sorted(maps.Keys(e.entries)) {
+	for _, name := range e.names {
 		x := e.entries[name]
 		var err error
 		switch {
@@ -188,14 +191,15 @@ func (e *expansion) patch(c patch, names []string) {
 		for _, name := range names {
 			gone[name] = true
 		}
-		for name := range e.entries {
-			for dir := name; dir != "."; dir = path.Dir(dir) {
-				if gone[dir] {
+		e.names = slices.DeleteFunc(e.names, func(name string) bool {
+			for end := len(name); end > 0; end = strings.LastIndexByte(name[:end], '/') {
+				if gone[name[:end]] {
 					delete(e.entries, name)
-					break
+					return true
 				}
 			}
-		}
+			return false
+		})
 	case "move":
 		e.move(names[0], strings.TrimPrefix(c.operand, "/"))
 	}
@@ -220,9 +224,10 @@ func (e *expansion) move(from, to string) {
 		}
 		return name
 	}
-	was := e.entries
-	e.entries, e.bytes = make(map[string]entry, len(was)), 0
-	for name, x := range was {
+	names, was := e.names, e.entries
+	e.names, e.entries, e.bytes = nil, make(map[string]entry, len(was)), 0
+	for _, name := range names {
+		x := was[name]
 		x.to = moved(x.to)
 		e.add(moved(name), x)
 	}
