@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"testing"
@@ -17,8 +18,32 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"topoctl": main})
+func TestMain(m *testing.M) { os.Exit(withProgram(m)) }
+
+// withProgram runs the tests with topoctl first in PATH: the program itself, built as the tests
+// are. The test binary could stand for it, but has what tests import to initialise, which takes
+// longer than most commands do.
+func withProgram(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "topoctl")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	args := []string{"build", "-ldflags", "-s -w", "-o", filepath.Join(dir, "topoctl")}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "-race" || s.Key == "-tags" || s.Key == "-trimpath" {
+				args = append(args, s.Key+"="+s.Value)
+			}
+		}
+	}
+	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "go %s: %v\n%s", strings.Join(args, " "), err, out)
+		return 1
+	}
+	os.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
+	return m.Run()
 }
 
 // TestScripts runs the command as users do. Beside testscript's own, scripts
