@@ -17,6 +17,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/base/hosttree"
+	"github.com/topoctl/topoctl/internal/base/longtest"
 	"github.com/topoctl/topoctl/internal/base/replies"
 )
 
@@ -182,7 +183,7 @@ func TestRDMAToPCI(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			dir := t.TempDir()
+			dir := longtest.TempDir(t)
 			if err := hosttree.Extract(tree, dir); err != nil {
 				t.Fatal(err)
 			}

@@ -12,6 +12,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/hosttree"
 	"github.com/topoctl/topoctl/internal/base/hosttree/machine"
+	"github.com/topoctl/topoctl/internal/base/longtest"
 	"github.com/topoctl/topoctl/internal/base/replies"
 	"github.com/topoctl/topoctl/internal/base/sysfs"
 )
@@ -54,7 +55,7 @@ func smallTree(t testing.TB) *hosttree.Mem {
 // smallDir is the small machine on disk.
 func smallDir(t testing.TB) string {
 	t.Helper()
-	dir := t.TempDir()
+	dir := longtest.TempDir(t)
 	if err := hosttree.Extract(smallTree(t), dir); err != nil {
 		t.Fatal(err)
 	}

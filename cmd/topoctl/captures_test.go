@@ -15,6 +15,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/app/cli"
+	"github.com/topoctl/topoctl/internal/base/longtest"
 )
 
 const sharedCaptures = "../../../shared/data/captures/sysfs"
@@ -83,7 +84,7 @@ func expand(t *testing.T, archive string) string {
 	} else {
 		in = bzip2.NewReader(file)
 	}
-	dir := t.TempDir()
+	dir := longtest.TempDir(t)
 	links := map[string]string{}
 	for r := tar.NewReader(in); ; {
 		h, err := r.Next()

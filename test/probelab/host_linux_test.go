@@ -18,6 +18,7 @@ import (
 
 	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/base/hosttree"
+	"github.com/topoctl/topoctl/internal/base/longtest"
 )
 
 // host is a namespace and the agent in it.
@@ -73,7 +74,7 @@ numa 0 package 0 cpus 0-1 mem 8GiB distance "10"
 	}
 	tree, err := fixtures.OpenFile([]byte(b.String()))
 	l.must("machine", err)
-	dir := filepath.Join(l.t.TempDir(), h.name())
+	dir := filepath.Join(longtest.TempDir(l.t), h.name())
 	l.must("files", hosttree.Extract(tree, dir))
 	for r := range l.rails {
 		speed := "-1\n" // what the kernel says of a port whose rate it does not know

@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/topoctl/topoctl/internal/base/longtest"
 )
 
 // untar reads a tar of a machine's sysfs, without the one directory that
@@ -74,7 +76,7 @@ func TestCaptures(t *testing.T) {
 			if !slices.Contains(onDisk, filepath.Base(file)) {
 				return
 			}
-			dir := t.TempDir()
+			dir := longtest.TempDir(t)
 			must(t, Extract(m, dir))
 			d, err := OpenDir(dir)
 			must(t, err)

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/topoctl/topoctl/internal/base/longtest"
 )
 
 // capturesDir holds archives of real machines' sysfs, where the reader has them.
@@ -118,7 +120,7 @@ func TestDirLinksOfSeveral(t *testing.T) {
 }
 
 func TestDirSizes(t *testing.T) {
-	dir := t.TempDir()
+	dir := longtest.TempDir(t)
 	must(t, os.Mkdir(filepath.Join(dir, "sys"), 0o755))
 	eachBackend(t, dir, func(t *testing.T, d *Dir) {
 		for _, size := range []int{1, 4095, 4096, 4097, 8191, 8192, 8193, 32768, 32769, 1 << 20} {
@@ -133,7 +135,7 @@ func TestDirSizes(t *testing.T) {
 
 // TestDirManyEntries lists more than one getdents buffer holds.
 func TestDirManyEntries(t *testing.T) {
-	dir := t.TempDir()
+	dir := longtest.TempDir(t)
 	const n = 300
 	for i := range n {
 		must(t, os.MkdirAll(filepath.Join(dir, "sys", strings.Repeat("d", 1+i%150)+string(rune('a'+i/150))), 0o755))
@@ -154,7 +156,7 @@ func TestDirManyEntries(t *testing.T) {
 }
 
 func TestOpenDirRefuses(t *testing.T) {
-	dir := t.TempDir()
+	dir := longtest.TempDir(t)
 	mk := func(name string) string {
 		full := filepath.Join(dir, name)
 		must(t, os.MkdirAll(full, 0o755))

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/topoctl/topoctl/internal/base/longtest"
 )
 
 // answer puts the answers of a tree about one name into one line.
@@ -66,7 +68,7 @@ func TestLinksSameEverywhere(t *testing.T) {
 				_ = m.AddSymlink(name, target.Draw(rt, "target"))
 			}
 		}
-		dir := t.TempDir()
+		dir := longtest.TempDir(t)
 		writeTree(t, m, dir)
 		fast, err := OpenDir(dir)
 		must(t, err)
@@ -99,7 +101,7 @@ func TestLinksSameEverywhere(t *testing.T) {
 // checkExtract extracts the tree and compares; absolute links have become
 // relative, so their text is not compared.
 func checkExtract(t *testing.T, rt *rapid.T, m *Mem, names []string) {
-	dir := t.TempDir()
+	dir := longtest.TempDir(t)
 	switch err := Extract(m, dir); {
 	case errors.Is(err, ErrEscapes):
 		return

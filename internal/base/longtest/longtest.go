@@ -1,6 +1,6 @@
-// Package longtest says how thorough a test is to be. In an ordinary run (go test ./...) a test
-// that goes through very many cases takes a sample of them; .ci/long sets TOPOCTL_TESTS=long, and
-// it takes all. Only tests import it.
+// Package longtest says how thorough a test is to be, and where it puts very many files. In an
+// ordinary run (go test ./...) a test that goes through very many cases takes a sample of them;
+// .ci/long sets TOPOCTL_TESTS=long, and it takes all. Only tests import it.
 package longtest
 
 import (
@@ -34,4 +34,20 @@ func Sample[T any](cases []T, most int) []T {
 		out[i] = cases[i*len(cases)/most]
 	}
 	return out
+}
+
+// TempDir is t.TempDir for thousands of files: in memory where the machine has /dev/shm, which is
+// many times faster than a disk.
+func TempDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "topoctl-test-")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Errorf("removing %s: %v", dir, err)
+		}
+	})
+	return dir
 }
