@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,19 +12,21 @@ import (
 
 // nvidia lists the NVIDIA GPUs, and those whose vendor is not known.
 func (h *host) nvidia() []*topo.GPU {
-	var out []*topo.GPU
-	for i := range h.t.GPUs {
-		if g := &h.t.GPUs[i]; g.Vendor == "nvidia" || g.Vendor == "" {
-			out = append(out, g)
-		}
-	}
-	return out
+	return matching(h.t.GPUs, func(g *topo.GPU) bool { return g.Vendor == "nvidia" || g.Vendor == "" })
 }
 
-// asked says whether NVLinks and the like of a GPU are known: NVML answered
+// linksKnown says whether NVLinks and the like of a GPU are known: NVML answered
 // for it, or the input states its links.
-func (h *host) asked(g *topo.GPU) bool {
+func (h *host) linksKnown(g *topo.GPU) bool {
 	return g.KnownFrom == "driver" || h.imported() && h.linkCount(g.ID) > 0
+}
+
+// withoutNVML ends the sentence about something that only NVML tells.
+func (h *host) withoutNVML() string {
+	if h.imported() {
+		return "is not known"
+	}
+	return "is not known: NVML did not answer"
 }
 
 // linkCount is the number of active NVLinks or xGMI links of a GPU.
@@ -35,14 +38,6 @@ func (h *host) linkCount(g topo.ID) (n int) {
 		}
 	}
 	return n
-}
-
-// unasked says why something that NVML tells is not known.
-func (h *host) unasked() string {
-	if h.imported() {
-		return "is not known"
-	}
-	return "is not known: NVML did not answer"
 }
 
 // askNVML says how to get what only NVML tells.
@@ -63,16 +58,11 @@ var nvlinkMissing = Check{
 		"that have some are a warning. Without NVML this is not known.",
 	Facts: "NVML (nvmlDeviceGetNvLinkState), NVSwitches in /sys/bus/pci/devices",
 	Fix:   "Start NVIDIA's fabric manager in the version of the driver (systemctl status nvidia-fabricmanager); look at nvidia-smi nvlink -s and dmesg.",
-	run:   checkNVLinkMissing,
+	run:   checkNVLinkMissing, noun: "GPU", none: "no NVIDIA GPU",
 }
 
-func checkNVLinkMissing(h *host) outcome {
+func checkNVLinkMissing(h *host) (o outcome) {
 	gpus := h.nvidia()
-	if len(gpus) == 0 {
-		return notApplicable("no NVIDIA GPU")
-	}
-	var o outcome
-	var mute []topo.ID
 	linked := map[string]topo.ID{} // models that have NVLinks, with an example
 	for _, g := range gpus {
 		if h.linkCount(g.ID) > 0 && linked[g.Model] == "" {
@@ -81,9 +71,10 @@ func checkNVLinkMissing(h *host) outcome {
 	}
 	var dark []topo.ID // without links on a host with switches
 	for _, g := range gpus {
+		o.judged++
 		switch {
-		case !h.asked(g):
-			mute = append(mute, g.ID)
+		case !h.linksKnown(g):
+			o.missing("the state of NVLinks "+h.withoutNVML(), h.askNVML(), g.ID)
 		case h.linkCount(g.ID) > 0 || h.hiddenLinks(g.ID):
 		case len(h.t.NVSwitches) > 0:
 			dark = append(dark, g.ID)
@@ -98,8 +89,6 @@ func checkNVLinkMissing(h *host) outcome {
 			Text: fmt.Sprintf("no active NVLink, though the host has %s: CUDA does not start on such GPUs until the fabric is set up", text.Plural(len(h.t.NVSwitches), "NVSwitch")),
 			Fix:  "start the fabric manager in the version of the driver: systemctl status nvidia-fabricmanager"})
 	}
-	o.lackOf(mute, "the state of NVLinks "+h.unasked(), h.askNVML())
-	o.note = text.Plural(len(gpus), "GPU")
 	return o
 }
 
@@ -127,62 +116,47 @@ var nvlinkUneven = Check{
 	Judged: "The number of active NVLinks (of AMD GPUs, xGMI links) of each GPU against the others of its model. GPUs whose links lead to devices that are hidden here are not judged.",
 	Facts:  "NVML (nvmlDeviceGetNvLinkState); the amdgpu driver's topology in /sys/class/kfd",
 	Fix:    "nvidia-smi nvlink -s shows which link is down, nvidia-smi nvlink -e its errors; reset the GPU or have the board looked at.",
-	run:    checkNVLinkUneven,
+	run:    checkNVLinkUneven, none: "no two GPUs of one model",
 }
 
-func checkNVLinkUneven(h *host) outcome {
-	var o outcome
+func checkNVLinkUneven(h *host) (o outcome) {
 	var models bins[string, *topo.GPU]
-	var mute, hidden []topo.ID
-	for i := range h.t.GPUs {
-		g := &h.t.GPUs[i]
+	var unknown, hidden []topo.ID
+	for _, g := range h.gpus {
 		switch {
 		case g.Vendor == "intel":
 		case h.hiddenLinks(g.ID):
 			hidden = append(hidden, g.ID)
-		case g.Vendor == "nvidia" && !h.asked(g), g.KnownFrom == "pci", h.imported() && h.linkCount(g.ID) == 0:
-			mute = append(mute, g.ID)
+		case g.Vendor == "nvidia" && !h.linksKnown(g), g.KnownFrom == "pci", h.imported() && h.linkCount(g.ID) == 0:
+			unknown = append(unknown, g.ID)
 		default:
 			models.add(g.Vendor+" "+g.Model, g)
 		}
 	}
-	looked := 0
 	models.each(func(_ string, gpus []*topo.GPU) {
 		if len(gpus) < 2 {
 			return
 		}
-		looked += len(gpus)
-		most := 0
-		for _, g := range gpus {
-			most = max(most, h.linkCount(g.ID))
-		}
+		o.judged += len(gpus)
+		most := slices.Max(mapped(gpus, func(g *topo.GPU) int { return h.linkCount(g.ID) }))
 		for _, g := range gpus {
 			n := h.linkCount(g.ID)
 			if n == most || n == 0 { // none at all is nvlink-missing's
 				continue
 			}
 			o.find(Finding{Severity: Warning, Subjects: []topo.ID{g.ID}, Evidence: []string{"nvmlDeviceGetNvLinkState"},
-				Text: fmt.Sprintf("%d of %d links are active: others of its model (%s) have %d", n, most, modelOf(g), most),
+				Text: fmt.Sprintf("%d of %d links are active: others of its model (%s) have %d", n, most, cmp.Or(g.Model, "model unknown"), most),
 				Fix:  fmt.Sprintf("nvidia-smi nvlink -s -i %s shows which link is down, nvidia-smi nvlink -e its errors", index(g))})
 		}
 	})
-	if len(mute) > 1 {
-		o.lackOf(mute, "links between GPUs are not known", h.askNVML())
+	if len(unknown) > 1 { // one GPU has none to compare it with
+		o.missing("links between GPUs are not known", h.askNVML(), unknown...)
 	}
-	o.lackOf(hidden, "some of its NVLinks lead to devices that are hidden here", "run topoctl outside the container or guest")
-	if looked == 0 {
-		o.absent = "no two GPUs of one model"
-		return o
+	o.missing("some of its NVLinks lead to devices that are hidden here", "run topoctl outside the container or guest", hidden...)
+	if o.judged > 0 {
+		o.note = text.Plural(o.judged, "GPU")
 	}
-	o.note = text.Plural(looked, "GPU")
 	return o
-}
-
-func modelOf(g *topo.GPU) string {
-	if g.Model == "" {
-		return "model unknown"
-	}
-	return g.Model
 }
 
 var p2pDisabled = Check{
@@ -195,20 +169,17 @@ var p2pDisabled = Check{
 	run:   checkP2P,
 }
 
-func checkP2P(h *host) outcome {
+func checkP2P(h *host) (o outcome) {
 	gpus := h.nvidia()
 	if len(gpus) < 2 {
 		return notApplicable("fewer than two NVIDIA GPUs")
 	}
-	var o outcome
-	var mute []topo.ID
 	type refusal struct {
 		severity Severity
 		reason   string
 		where    string
 	}
 	var refused bins[refusal, [2]topo.ID]
-	looked := 0
 	for i, a := range gpus {
 		silent := false
 		for j, b := range gpus {
@@ -220,35 +191,30 @@ func checkP2P(h *host) outcome {
 			case answer == "" || answer == "unknown":
 				silent = true
 			case answer == "ok":
-				looked++
-			case i < j || gpus[j].P2P[a.ID] == "ok":
+				o.judged++
+			case i < j || b.P2P[a.ID] == "ok":
 				severity, where := h.refusal(a.ID, b.ID)
 				refused.add(refusal{severity, answer, where}, [2]topo.ID{a.ID, b.ID})
 			}
 		}
 		if silent {
-			mute = append(mute, a.ID)
+			o.missing("peer access "+h.withoutNVML(), h.askNVML(), a.ID)
 		}
 	}
 	refused.each(func(r refusal, pairs [][2]topo.ID) {
-		var who []topo.ID
+		var both []topo.ID
 		for _, p := range pairs {
-			for _, id := range p {
-				if !slices.Contains(who, id) {
-					who = append(who, id)
-				}
-			}
+			both = append(both, p[:]...)
 		}
-		slices.SortFunc(who, func(a, b topo.ID) int { return topo.NaturalCompare(string(a), string(b)) })
+		slices.SortFunc(both, func(a, b topo.ID) int { return topo.NaturalCompare(string(a), string(b)) })
 		example := fmt.Sprintf("%s and %s", pairs[0][0], pairs[0][1])
 		if len(pairs) > 1 {
 			example = fmt.Sprintf("%s, such as %s", text.Plural(len(pairs), "pair"), example)
 		}
-		o.find(Finding{Severity: r.severity, Subjects: who, Evidence: []string{"nvmlDeviceGetP2PStatus = " + r.reason},
+		o.find(Finding{Severity: r.severity, Subjects: slices.Compact(both), Evidence: []string{"nvmlDeviceGetP2PStatus = " + r.reason},
 			Text: fmt.Sprintf("peer access is refused (%s) %s: %s", r.reason, r.where, example), Fix: refusalFix(r.reason, r.severity)})
 	})
-	o.lackOf(mute, "peer access "+h.unasked(), h.askNVML())
-	o.note = text.Plural(looked/2, "pair")
+	o.note = text.Plural(o.judged/2, "pair")
 	return o
 }
 
@@ -279,27 +245,20 @@ var migEnabled = Check{
 	Judged: "MIG takes peer access and NVLink from a GPU: transfers between its partitions and other GPUs go through host memory.",
 	Facts:  "NVML (nvmlDeviceGetMigMode)",
 	Fix:    "nvidia-smi -i N -mig 0, if transfers between GPUs matter more than partitions.",
-	run:    checkMIG,
+	run:    checkMIG, noun: "GPU", none: "no NVIDIA GPU",
 }
 
-func checkMIG(h *host) outcome {
-	gpus := h.nvidia()
-	if len(gpus) == 0 {
-		return notApplicable("no NVIDIA GPU")
-	}
-	var o outcome
-	var mute []topo.ID
-	for _, g := range gpus {
+func checkMIG(h *host) (o outcome) {
+	for _, g := range h.nvidia() {
+		o.judged++
 		switch {
 		case g.MIG != nil && g.MIG.Enabled:
 			o.find(Finding{Severity: Info, Subjects: []topo.ID{g.ID}, Evidence: []string{"nvmlDeviceGetMigMode"},
 				Text: fmt.Sprintf("MIG is on (%s): its partitions have no peer access and no NVLink to other GPUs", text.Plural(len(g.MIG.Instances), "partition")),
 				Fix:  fmt.Sprintf("nvidia-smi -i %s -mig 0, if transfers between GPUs matter more than partitions", index(g))})
 		case g.KnownFrom != "driver":
-			mute = append(mute, g.ID)
+			o.missing("MIG mode "+h.withoutNVML(), h.askNVML(), g.ID)
 		}
 	}
-	o.lackOf(mute, "MIG mode "+h.unasked(), h.askNVML())
-	o.note = text.Plural(len(gpus), "GPU")
 	return o
 }

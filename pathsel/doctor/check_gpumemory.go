@@ -19,17 +19,12 @@ var gpuDriverMissing = Check{
 		"belong to a virtual machine: info.",
 	Facts: "driver in /sys/bus/pci/devices, /proc/driver/nvidia/gpus, NVML",
 	Fix:   "Install and load the vendor's driver; dmesg says why it did not bind.",
-	run:   checkGPUDriver,
+	run:   checkGPUDriver, noun: "GPU", none: "no GPU",
 }
 
-func checkGPUDriver(h *host) outcome {
-	if len(h.t.GPUs) == 0 {
-		return notApplicable("no GPU")
-	}
-	var o outcome
-	var untold []topo.ID
-	for i := range h.t.GPUs {
-		g := &h.t.GPUs[i]
+func checkGPUDriver(h *host) (o outcome) {
+	for _, g := range h.gpus {
+		o.judged++
 		f := Finding{Severity: Error, Subjects: []topo.ID{g.ID}, Evidence: places(g.Evidence)}
 		if d := h.PCIDevice(g.PCI); d != nil {
 			f.Evidence = places(pciFile(d, "driver", g.Driver))
@@ -45,15 +40,13 @@ func checkGPUDriver(h *host) outcome {
 		case g.Driver != "":
 			continue
 		case h.imported():
-			untold = append(untold, g.ID)
+			o.missing("the driver is not known", h.lookAgain(), g.ID)
 			continue
 		default:
 			f.Text, f.Fix = "no driver is bound: the GPU cannot be used", "load the vendor's driver; dmesg says why it did not bind"
 		}
 		o.find(f)
 	}
-	o.lackOf(untold, "the driver is not known", h.lookAgain())
-	o.note = text.Plural(len(h.t.GPUs), "GPU")
 	return o
 }
 
@@ -82,14 +75,12 @@ var noGDRPath = Check{
 	run:         checkGDR,
 }
 
-func checkGDR(h *host) outcome {
-	if len(h.t.GPUs) == 0 || len(h.hardware()) == 0 {
+func checkGDR(h *host) (o outcome) {
+	if len(h.gpus) == 0 || len(h.hardware()) == 0 {
 		return notApplicable("needs a GPU and RDMA hardware")
 	}
-	var o outcome
 	var nvidia, others []topo.ID
-	for i := range h.t.GPUs {
-		g := &h.t.GPUs[i]
+	for _, g := range h.gpus {
 		switch {
 		case g.Vendor == "nvidia" && strings.Contains(g.Model, "GeForce"):
 			o.find(Finding{Severity: Error, Subjects: []topo.ID{g.ID}, Evidence: places(g.Evidence),
@@ -104,10 +95,9 @@ func checkGDR(h *host) outcome {
 	if len(nvidia) > 0 {
 		h.nvidiaGDR(&o, nvidia)
 	}
-	s := h.t.Host.Software
-	if len(others) > 0 && !(s != nil && slices.Contains(s.Modules, "ib_peer_mem")) {
-		o.lackOf(others, "of GPUs that are not NVIDIA's the kernel's configuration decides, which is not read",
-			"look for amdkfd in /sys/kernel/mm/memory_peers, or CONFIG_PCI_P2PDMA and CONFIG_DMABUF_MOVE_NOTIFY in /boot/config-*")
+	if s := h.t.Host.Software; s == nil || !slices.Contains(s.Modules, "ib_peer_mem") {
+		o.missing("of GPUs that are not NVIDIA's the kernel's configuration decides, which is not read",
+			"look for amdkfd in /sys/kernel/mm/memory_peers, or CONFIG_PCI_P2PDMA and CONFIG_DMABUF_MOVE_NOTIFY in /boot/config-*", others...)
 	}
 	return o
 }
@@ -116,7 +106,7 @@ func checkGDR(h *host) outcome {
 func (h *host) nvidiaGDR(o *outcome, gpus []topo.ID) {
 	s := h.t.Host.Software
 	if s == nil {
-		o.lackOf(gpus, "kernel modules are not known", h.lookAgain())
+		o.missing("kernel modules are not known", h.lookAgain(), gpus...)
 		return
 	}
 	const version = "/proc/driver/nvidia/version"
@@ -147,13 +137,13 @@ func (h *host) nvidiaGDR(o *outcome, gpus []topo.ID) {
 			Text: "dma-buf is the only way from RDMA devices to GPU memory (open kernel module, kernel " + kernel + "): programs must know it",
 			Fix:  "nothing for programs that register dma-buf (current NCCL, UCX, NIXL); for older ones modprobe nvidia_peermem"})
 	case s.Modules == nil:
-		o.lackOf(gpus, "kernel modules are not known, so whether nvidia_peermem is loaded", h.lookAgain())
+		o.missing("kernel modules are not known, so whether nvidia_peermem is loaded", h.lookAgain(), gpus...)
 	case !slices.Contains(s.Modules, "nvidia"):
-		o.lackOf(gpus, "NVIDIA's driver is not loaded, so there is nothing to reach", "see gpu-driver-missing")
+		o.missing("NVIDIA's driver is not loaded, so there is nothing to reach", "see gpu-driver-missing", gpus...)
 	case efa:
-		o.lackOf(gpus, "efa_nv_peermem is not loaded, but older EFA drivers do without it", "cat /sys/class/infiniband/DEV/gdr on the host (1: there is a path); modprobe efa_nv_peermem")
+		o.missing("efa_nv_peermem is not loaded, but older EFA drivers do without it", "cat /sys/class/infiniband/DEV/gdr on the host (1: there is a path); modprobe efa_nv_peermem", gpus...)
 	case s.GPUModule == "" || open && !known:
-		o.lackOf(gpus, "nvidia_peermem is not loaded, and whether dma-buf is there is not known", h.lookAgain())
+		o.missing("nvidia_peermem is not loaded, and whether dma-buf is there is not known", h.lookAgain(), gpus...)
 	default:
 		why := "the kernel module is the proprietary one"
 		if open {
@@ -184,24 +174,19 @@ var iommuTranslate = Check{
 		"virtual machine (vfio) are left out.",
 	Facts: "/sys/kernel/iommu_groups/N/type, /proc/cmdline",
 	Fix:   "Boot with iommu=pt (x86) or iommu.passthrough=1 (Arm).",
-	run:   checkIOMMU,
+	run:   checkIOMMU, noun: "device", none: "no GPU and no RDMA hardware",
 }
 
-func checkIOMMU(h *host) outcome {
-	var o outcome
+func checkIOMMU(h *host) (o outcome) {
 	devices := h.directDevices()
-	if len(devices) == 0 {
-		if h.imported() && len(h.t.GPUs)+len(h.hardware()) > 0 {
-			o.lack("the input has no PCI functions", h.lookAgain())
-			return o
-		}
-		return notApplicable("no GPU and no RDMA hardware")
+	if len(devices) == 0 && h.imported() && len(h.gpus)+len(h.hardware()) > 0 {
+		return couldNotCheck("the input has no PCI functions", h.lookAgain())
 	}
-	var translated, untold []topo.ID
+	var translated []topo.ID
 	var evidence []string
-	passthrough, told := h.passthrough()
-	looked := 0
+	passthrough, known := h.passthrough()
 	for _, d := range devices {
+		o.judged++
 		f := h.PCIDevice(d.pci)
 		switch f.IOMMUType {
 		case "DMA", "DMA-FQ":
@@ -210,11 +195,10 @@ func checkIOMMU(h *host) outcome {
 				evidence = append(evidence, saying(fmt.Sprintf("/sys/kernel/iommu_groups/%d/type", *f.IOMMUGroup), f.IOMMUType))
 			}
 		case "":
-			if h.imported() || f.IOMMUGroup != nil && !(told && passthrough) {
-				untold = append(untold, d.id)
+			if h.imported() || f.IOMMUGroup != nil && !(known && passthrough) {
+				o.missing("the type of the IOMMU group is not known", h.lookAgain(), d.id)
 			}
 		}
-		looked++
 	}
 	if len(translated) > 0 {
 		option := "iommu=pt"
@@ -222,18 +206,16 @@ func checkIOMMU(h *host) outcome {
 			option = "iommu.passthrough=1"
 		}
 		sentence := fmt.Sprintf("the IOMMU translates every access of %s: less throughput, and peer-to-peer transfers may take the way through the root complex", text.Plural(len(translated), "device"))
-		if told && passthrough {
+		if known && passthrough {
 			sentence += "; the kernel was booted with pass-through, so something set these devices apart"
-		} else if told {
+		} else if known {
 			evidence = append(evidence, "/proc/cmdline without "+option)
 		}
 		o.find(Finding{Severity: Warning, Subjects: translated, Text: sentence, Evidence: evidence,
 			Fix: "boot with " + option + ", if no virtual machine and no security policy needs translation"})
 	}
-	o.lackOf(untold, "the type of the IOMMU group is not known", h.lookAgain())
-	o.note = text.Plural(looked, "device")
-	if guest, _ := h.guest(); guest {
-		o.note += ", as the guest sees it"
+	if guest, _ := h.guest(); guest && o.judged > 0 {
+		o.note = text.Plural(o.judged, "device") + ", as the guest sees it"
 	}
 	return o
 }
@@ -250,8 +232,8 @@ func (h *host) directDevices() []device {
 			out = append(out, device{id, pci})
 		}
 	}
-	for i := range h.t.GPUs {
-		add(h.t.GPUs[i].ID, h.t.GPUs[i].PCI)
+	for _, g := range h.gpus {
+		add(g.ID, g.PCI)
 	}
 	for _, r := range h.hardware() {
 		add(r.ID, r.PCI)
@@ -259,9 +241,9 @@ func (h *host) directDevices() []device {
 	return out
 }
 
-// passthrough says whether the kernel was told not to translate; told is false
-// where the command line is not known.
-func (h *host) passthrough() (yes, told bool) {
+// passthrough says whether the kernel was booted with the option not to translate;
+// known is false where the command line is not known.
+func (h *host) passthrough() (yes, known bool) {
 	s := h.t.Host.Software
 	if s == nil || s.KernelOptions == nil {
 		return false, false
@@ -285,45 +267,44 @@ var registrationRefused = Check{
 	Facts:       "ibv_open_device, ibv_query_device, ibv_alloc_pd and ibv_reg_mr, on the running host only; they need libibverbs and a topoctl built with cgo",
 	Fix:         "ENOMEM: the limit on locked memory (memlock). EPERM: no memory may be locked, or the device file's permissions. ENODEV, EIO: the device is gone or broken, dmesg. EAGAIN: the rdma cgroup. EOPNOTSUPP: the driver.",
 	AsksDevices: true,
-	run:         checkRegistration,
+	run:         checkRegistration, noun: "device",
 }
 
-func checkRegistration(h *host) outcome {
-	if len(h.t.RDMADevices) == 0 {
-		return notApplicable("no RDMA device")
-	}
-	var o outcome
+func checkRegistration(h *host) (o outcome) {
 	switch {
+	case len(h.t.RDMADevices) == 0:
+		return notApplicable("no RDMA device")
 	case h.verbs == nil:
-		o.lack("registering memory can be tried on the running host only", h.onHost())
-		return o
+		return couldNotCheck("registering memory can be tried on the running host only", h.onHost())
 	case h.verbs.Unavailable != "":
-		o.lack("registering memory was not tried: "+h.verbs.Unavailable, h.withVerbs())
-		return o
+		return couldNotCheck("registering memory was not tried: "+h.verbs.Unavailable, h.withVerbs())
 	}
-	tried := 0
-	var untold, shut []topo.ID
+	var untried, forbidden []topo.ID
 	for i := range h.t.RDMADevices {
 		r := &h.t.RDMADevices[i]
 		a := h.answer(r.Name)
 		switch {
 		case a == nil:
-			untold = append(untold, r.ID)
-		case a.Open != nil && (shutOut(a.Open.Errno) || r.Uverbs != "rw" && r.Uverbs != "" && r.Uverbs != "unknown"):
-			shut = append(shut, r.ID)
+			untried = append(untried, r.ID)
+		case a.Open != nil && (permissionError(a.Open.Errno) || r.Uverbs != "rw" && r.Uverbs != "" && r.Uverbs != "unknown"):
+			forbidden = append(forbidden, r.ID)
 		default:
 			if f := h.refused(r, a); f != nil {
 				o.find(*f)
 			} else if len(a.Registrations) == 0 {
-				untold = append(untold, r.ID)
+				untried = append(untried, r.ID)
 			}
-			tried++
+			o.judged++
 		}
 	}
-	o.lackOf(shut, "this process may not open the device, so nothing was tried", "see uverbs-inaccessible")
-	o.lackOf(untold, "libibverbs does not list the device, or could not try it", "ibv_devices lists what libibverbs knows: install the device's provider (ibverbs-providers, rdma-core)")
-	o.note = text.Plural(tried, "device")
+	o.missing("this process may not open the device, so nothing was tried", "see uverbs-inaccessible", forbidden...)
+	o.missing("libibverbs does not list the device, or could not try it", "ibv_devices lists what libibverbs knows: install the device's provider (ibverbs-providers, rdma-core)", untried...)
 	return o
+}
+
+// permissionError says whether an error number means that this process may not open a device.
+func permissionError(errno string) bool {
+	return errno == "EACCES" || errno == "EPERM" || errno == "ENOENT"
 }
 
 // withVerbs says how to have the library of RDMA devices.
@@ -342,9 +323,6 @@ func (h *host) answer(name string) *replies.VerbsDevice {
 	}
 	return &h.verbs.Devices[i]
 }
-
-// shutOut says whether an error number means that this process may not.
-func shutOut(errno string) bool { return errno == "EACCES" || errno == "EPERM" || errno == "ENOENT" }
 
 // refused is the finding about a device that fails, nil if it does not.
 func (h *host) refused(r *topo.RDMADevice, a *replies.VerbsDevice) *Finding {
@@ -456,17 +434,14 @@ var memlock = Check{
 	run:   checkMemlock,
 }
 
-func checkMemlock(h *host) outcome {
+func checkMemlock(h *host) (o outcome) {
 	if len(h.t.RDMADevices) == 0 {
 		return notApplicable("no RDMA device")
 	}
-	var o outcome
-	s := h.t.Host.Software
-	if s == nil || s.Memlock == nil {
-		o.lack("the limit on locked memory is not known", h.onHost())
-		return o
+	if h.lockLimitUnknown() {
+		return couldNotCheck("the limit on locked memory is not known", h.onHost())
 	}
-	m := s.Memlock
+	m := h.t.Host.Software.Memlock
 	switch limit := m.SoftBytes; {
 	case limit == nil:
 		o.note = "unlimited"
@@ -524,14 +499,7 @@ const cfgExtended = 4096
 // and leaves a common switch by, where redirection happens. It is empty for
 // functions that meet nowhere below the root, or on one port.
 func (h *host) pairPorts(a, b topo.ID) []*topo.PCIDevice {
-	climb := func(id topo.ID) []*topo.PCIDevice {
-		var out []*topo.PCIDevice
-		for d := h.PCIDevice(id); d != nil && len(out) < 64; d = h.PCIDevice(d.Parent) {
-			out = append(out, d)
-		}
-		return out
-	}
-	x, y := climb(a), climb(b)
+	x, y := slices.Collect(h.Climb(a)), slices.Collect(h.Climb(b))
 	i, j := len(x), len(y)
 	for i > 0 && j > 0 && x[i-1] == y[j-1] {
 		i, j = i-1, j-1
@@ -539,21 +507,18 @@ func (h *host) pairPorts(a, b topo.ID) []*topo.PCIDevice {
 	if i == len(x) || i == 0 || j == 0 {
 		return nil // nothing in common, or one above the other
 	}
-	var out []*topo.PCIDevice
-	for _, d := range []*topo.PCIDevice{x[i-1], y[j-1]} {
-		if d.IsBridge() && d.Role != topo.RoleBridge {
-			out = append(out, d)
+	enter, leave := x[i-1], y[j-1]
+	for _, d := range []*topo.PCIDevice{enter, leave} {
+		if !d.IsBridge() || d.Role == topo.RoleBridge {
+			return nil
 		}
 	}
-	if len(out) < 2 {
-		return nil
-	}
-	return out
+	return []*topo.PCIDevice{enter, leave}
 }
 
-// acsTold says whether the ACS control of a port is known: it has the
+// acsKnown says whether the ACS control of a port is known: it has the
 // capability, or all of configuration space was read and has none.
-func (h *host) acsTold(d *topo.PCIDevice) bool {
+func (h *host) acsKnown(d *topo.PCIDevice) bool {
 	if d.ACS != nil {
 		return true
 	}
@@ -573,21 +538,25 @@ var acsRedirect = Check{
 	run:   checkACS,
 }
 
-func checkACS(h *host) outcome {
-	var o outcome
-	if len(h.t.GPUs) == 0 || len(h.directDevices()) < 2 {
-		if h.imported() && len(h.t.GPUs) > 0 && len(h.t.PCIDevices) == 0 {
-			o.lack("the input has no PCI functions", h.asRoot())
-			return o
+func checkACS(h *host) (o outcome) {
+	if len(h.gpus) == 0 || len(h.directDevices()) < 2 {
+		if h.imported() && len(h.gpus) > 0 && len(h.t.PCIDevices) == 0 {
+			return couldNotCheck("the input has no PCI functions", h.asRoot())
 		}
 		return notApplicable("needs a GPU, and a second GPU or RDMA hardware")
 	}
 	ports, example := h.peerPorts()
-	var hard, soft, untold []*topo.PCIDevice
+	guest, known := h.guest()
+	var hard, soft []*topo.PCIDevice
 	for _, d := range ports {
 		switch {
-		case !h.acsTold(d):
-			untold = append(untold, d)
+		case !h.acsKnown(d) && guest:
+		case !h.acsKnown(d):
+			sentence := "configuration space could not be read far enough for the ACS register"
+			if n := h.t.Host.ConfigBytes; n != nil {
+				sentence = fmt.Sprintf("configuration space was read to %d bytes only, the ACS register is beyond 256", *n)
+			}
+			o.missing(sentence, h.asRoot(), d.ID)
 		case d.ACS == nil || !d.ACS.RequestRedirect && !d.ACS.CompletionRedir:
 		case d.ACS.Control.Uint()&directTranslated != 0:
 			soft = append(soft, d)
@@ -602,19 +571,11 @@ func checkACS(h *host) outcome {
 	if len(soft) > 0 {
 		o.find(acsFinding(soft, example, Warning))
 	}
-	guest, known := h.guest()
-	if len(untold) > 0 && !guest {
-		sentence := "configuration space could not be read far enough for the ACS register"
-		if n := h.t.Host.ConfigBytes; n != nil {
-			sentence = fmt.Sprintf("configuration space was read to %d bytes only, the ACS register is beyond 256", *n)
-		}
-		o.lackOf(functionIDs(untold), sentence, h.asRoot())
-	}
 	switch {
 	case guest:
-		o.lack("a guest does not see the PCIe switches of its host", "look at ACS on the host of the virtual machine")
+		o.missingOfHost("a guest does not see the PCIe switches of its host", "look at ACS on the host of the virtual machine")
 	case len(ports) == 0 && !known:
-		o.lack("no switch is visible, and whether the host is a virtual machine is not known", h.lookAgain())
+		o.missingOfHost("no switch is visible, and whether the host is a virtual machine is not known", h.lookAgain())
 	case len(ports) == 0:
 		o.absent = "no GPU shares a PCIe switch with another GPU or an RDMA NIC"
 	}
@@ -675,9 +636,5 @@ func acsFinding(ports []*topo.PCIDevice, example map[topo.ID]string, severity Se
 }
 
 func functionIDs(list []*topo.PCIDevice) []topo.ID {
-	var out []topo.ID
-	for _, d := range list {
-		out = append(out, d.ID)
-	}
-	return out
+	return mapped(list, func(d *topo.PCIDevice) topo.ID { return d.ID })
 }

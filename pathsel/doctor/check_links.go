@@ -25,20 +25,6 @@ type end struct {
 // ends lists the links of GPUs, network functions, NVSwitches, drives and
 // switches. Virtual functions share their physical function's link.
 func (h *host) ends() []end {
-	network := map[topo.ID]topo.ID{}
-	for i := range h.t.Netdevs {
-		network[h.t.Netdevs[i].PCI] = h.t.Netdevs[i].ID
-	}
-	for i := range h.t.RDMADevices {
-		network[h.t.RDMADevices[i].PCI] = h.t.RDMADevices[i].ID
-	}
-	known := map[topo.ID]topo.ID{}
-	for i := range h.t.NVMes {
-		known[h.t.NVMes[i].PCI] = h.t.NVMes[i].ID
-	}
-	for i := range h.t.NVSwitches {
-		known[h.t.NVSwitches[i].PCI] = h.t.NVSwitches[i].ID
-	}
 	var out []end
 	for i := range h.t.Links {
 		l := &h.t.Links[i]
@@ -47,17 +33,9 @@ func (h *host) ends() []end {
 			continue
 		}
 		e := end{link: l, dev: d, up: h.PCIDevice(l.A)}
-		for _, f := range h.onLink(l, d) {
-			switch {
-			case e.id != "":
-			case h.gpuOn(f.ID) != nil:
-				e.id, e.gpu = h.gpuOn(f.ID).ID, true
-			case network[f.ID] != "":
-				e.id = network[f.ID]
-			case known[f.ID] != "":
-				e.id, e.drive = known[f.ID], strings.HasPrefix(string(known[f.ID]), "nvme:")
-			case f.Class.Uint()>>16 == 0x02:
-				e.id = f.ID
+		for _, f := range h.Children(d.Parent) {
+			if e.id == "" && h.LinkAbove(f.ID) == l {
+				h.identify(&e, f)
 			}
 		}
 		if d.Role == topo.RoleUpstream {
@@ -71,15 +49,23 @@ func (h *host) ends() []end {
 	return out
 }
 
-// onLink are the functions that hang from a link.
-func (h *host) onLink(l *topo.Link, d *topo.PCIDevice) []*topo.PCIDevice {
-	var out []*topo.PCIDevice
-	for _, f := range h.Children(d.Parent) {
-		if h.LinkAbove(f.ID) == l {
-			out = append(out, f)
-		}
+// identify says which device a function at the lower end of a link is, if it is one.
+func (h *host) identify(e *end, f *topo.PCIDevice) {
+	on := h.On(f.ID)
+	switch {
+	case len(on.GPUs) > 0:
+		e.id, e.gpu = on.GPUs[0].ID, true
+	case len(on.RDMADevices) > 0:
+		e.id = on.RDMADevices[len(on.RDMADevices)-1].ID
+	case len(on.Netdevs) > 0:
+		e.id = on.Netdevs[len(on.Netdevs)-1].ID
+	case len(on.NVSwitches) > 0:
+		e.id = on.NVSwitches[0].ID
+	case len(on.NVMes) > 0:
+		e.id, e.drive = on.NVMes[0].ID, true
+	case f.Class.Uint()>>16 == 0x02:
+		e.id = f.ID
 	}
-	return out
 }
 
 // gpuModule says whether a switch is part of a GPU's own card, as AMD builds
@@ -111,18 +97,16 @@ var linkDegraded = Check{
 		"Virtual functions and links that a hypervisor invented are left out. Drives are reported as info.",
 	Facts: "current_link_width, current_link_speed, max_link_width and max_link_speed of both ends in /sys/bus/pci/devices",
 	Fix:   "Reseat the card, check riser and cable, look for a limit of the slot in the firmware set-up (speed, bifurcation).",
-	run:   checkDegraded,
+	run:   checkDegraded, noun: "link", none: "no GPU, NIC or drive with a PCIe link",
 }
 
-func checkDegraded(h *host) outcome {
-	var o outcome
+func checkDegraded(h *host) (o outcome) {
 	var unknown, idle, hidden []topo.ID
-	looked := 0
 	for _, e := range h.ends() {
 		if e.dev.Implausible || e.dev.Link == nil && !h.imported() {
 			continue // invented, or no PCIe link at all
 		}
-		looked++
+		o.judged++
 		ends := e.ends()
 		width, speed := ends.Width(), ends.Speed()
 		switch {
@@ -136,17 +120,12 @@ func checkDegraded(h *host) outcome {
 			idle = append(idle, e.id)
 		}
 	}
-	if looked == 0 {
-		if h.imported() && len(h.t.GPUs)+len(h.t.RDMADevices) > 0 {
-			o.lack("the input has no PCIe links", h.lookAgain())
-			return o
-		}
-		return notApplicable("no GPU, NIC or drive with a PCIe link")
+	if o.judged == 0 && h.imported() && len(h.gpus)+len(h.t.RDMADevices) > 0 {
+		return couldNotCheck("the input has no PCIe links", h.lookAgain())
 	}
-	o.note = text.Plural(looked, "link")
-	o.lackOf(unknown, "current or maximum link state is not known", h.linkHow())
-	o.lackOf(hidden, "runs below what the device can do, and what the slot above can do is not visible", "look at the hypervisor's host, or at a sister machine")
-	o.lackOf(idle, "full width, reduced speed: an idle GPU does that, and so does a degraded link", "run topoctl again while the GPU works")
+	o.missing("current or maximum link state is not known", h.linkHow(), unknown...)
+	o.missing("runs below what the device can do, and what the slot above can do is not visible", "look at the hypervisor's host, or at a sister machine", hidden...)
+	o.missing("full width, reduced speed: an idle GPU does that, and so does a degraded link", "run topoctl again while the GPU works", idle...)
 	return o
 }
 
@@ -229,13 +208,10 @@ var linkDisagrees = Check{
 	Judged: "Width and speed at the device against those at the port above it. Speeds of GPUs are left out, because an idle GPU changes its own between two reads.",
 	Facts:  "current_link_width and current_link_speed of both ends in /sys/bus/pci/devices",
 	Fix:    "Read again; if it stays, the link is unstable (reseat the card) or one end's report is wrong (update firmware and kernel).",
-	run:    checkDisagrees,
+	run:    checkDisagrees, noun: "link", none: "no link with two ends that can be believed",
 }
 
-func checkDisagrees(h *host) outcome {
-	var o outcome
-	var unknown []topo.ID
-	looked := 0
+func checkDisagrees(h *host) (o outcome) {
 	for _, e := range h.ends() {
 		if e.up == nil || e.up.Role == topo.RoleUpstream || e.dev.Implausible || e.up.Implausible || e.dev.Link == nil && !h.imported() {
 			continue // one end only, or an invented one, or no PCIe link
@@ -243,31 +219,25 @@ func checkDisagrees(h *host) outcome {
 		ends := e.ends()
 		own, above := &ends.Below, &ends.Above
 		if own.Width == nil || above.Width == nil || !e.gpu && (own.SpeedMTs == nil || above.SpeedMTs == nil) {
-			unknown = append(unknown, e.id)
+			o.missing("the current link state of one end or both is not known", h.linkHow(), e.id)
 			continue
 		}
-		looked++
-		if *own.Width == *above.Width && (e.gpu || *own.SpeedMTs == *above.SpeedMTs) {
-			continue
-		}
+		o.judged++
 		file := "current_link_speed"
-		if *own.Width != *above.Width {
+		switch {
+		case *own.Width != *above.Width:
 			file = "current_link_width"
+		case e.gpu || *own.SpeedMTs == *above.SpeedMTs:
+			continue
 		}
 		o.find(Finding{Severity: Warning, Subjects: []topo.ID{e.id}, Basis: topo.BasisRead,
 			Text:     fmt.Sprintf("one link, two reports: %s says %s, the port above (%s) says %s; the lower is taken", e.dev.BDF, own, e.up.BDF, above),
 			Evidence: places(pciFile(e.dev, file, ""), pciFile(e.up, file, "")),
 			Fix:      "look again; if it stays, reseat the card and update firmware and kernel"})
 	}
-	o.lackOf(unknown, "the current link state of one end or both is not known", h.linkHow())
-	if looked == 0 && len(unknown) == 0 {
-		if h.imported() && len(h.t.PCIDevices) == 0 {
-			o.lack("the input has no PCIe links", h.lookAgain())
-			return o
-		}
-		return notApplicable("no link with two ends that can be believed")
+	if o.judged+len(o.unknown) == 0 && h.imported() && len(h.t.PCIDevices) == 0 {
+		return couldNotCheck("the input has no PCIe links", h.lookAgain())
 	}
-	o.note = text.Plural(looked, "link")
 	return o
 }
 
@@ -281,24 +251,21 @@ var implausibleBridgeLink = Check{
 	run:   checkImplausible,
 }
 
-func checkImplausible(h *host) outcome {
-	if len(h.t.GPUs)+len(h.hardware()) == 0 {
+func checkImplausible(h *host) (o outcome) {
+	if len(h.gpus)+len(h.hardware()) == 0 {
 		return notApplicable("no GPU and no RDMA hardware")
 	}
-	var o outcome
 	if len(h.t.PCIDevices) == 0 {
-		o.lack("the input has no PCI functions", h.lookAgain())
-		return o
+		return couldNotCheck("the input has no PCI functions", h.lookAgain())
 	}
 	guest, known := h.guest()
 	var low, fine []*topo.PCIDevice // by whether the maximum is invented too
-	bridges := 0
 	for i := range h.t.PCIDevices {
 		d := &h.t.PCIDevices[i]
-		if !d.IsBridge() || !h.leadsToDevice(d, 0) {
+		if !d.IsBridge() || !h.leadsToDevice(d) {
 			continue
 		}
-		bridges++
+		o.judged++
 		slow := h.maxBelow(d)
 		switch {
 		case d.Implausible && slow:
@@ -309,7 +276,7 @@ func checkImplausible(h *host) outcome {
 			low = append(low, d)
 		}
 	}
-	o.note = text.Plural(bridges, "bridge")
+	o.note = text.Plural(o.judged, "bridge")
 	if len(low) > 0 {
 		o.find(h.inventedLinks(low, Warning, guest || known))
 	}
@@ -317,22 +284,16 @@ func checkImplausible(h *host) outcome {
 		o.find(h.inventedLinks(fine, Info, true))
 	}
 	if !known && len(low)+len(fine) == 0 {
-		o.lack("whether the host is a virtual machine is not known", h.lookAgain())
+		o.missingOfHost("whether the host is a virtual machine is not known", h.lookAgain())
 	}
 	return o
 }
 
 // leadsToDevice says whether a GPU or an RDMA device is below a bridge.
-func (h *host) leadsToDevice(d *topo.PCIDevice, depth int) bool {
-	const deepest = 64 // a hostile document could hold a cycle
-	for _, f := range h.Children(d.ID) {
-		if h.gpuOn(f.ID) != nil || depth < deepest && h.leadsToDevice(f, depth+1) {
+func (h *host) leadsToDevice(d *topo.PCIDevice) bool {
+	for f := range h.Below(d.ID) {
+		if on := h.On(f.ID); len(on.GPUs)+len(on.RDMADevices) > 0 {
 			return true
-		}
-		for i := range h.t.RDMADevices {
-			if h.t.RDMADevices[i].PCI == f.ID {
-				return true
-			}
 		}
 	}
 	return false
@@ -342,30 +303,28 @@ func (h *host) leadsToDevice(d *topo.PCIDevice, depth int) bool {
 // of what a function below it can do.
 func (h *host) maxBelow(d *topo.PCIDevice) bool {
 	const muchSlower = 4
-	if d.Link == nil || d.Link.MaxSpeedMTs == nil || d.Link.MaxWidth == nil {
-		return false
-	}
-	own := topo.PCIeRate(*d.Link.MaxSpeedMTs, *d.Link.MaxWidth)
-	for _, f := range h.Children(d.ID) {
-		l := f.Link
-		if l != nil && l.MaxSpeedMTs != nil && l.MaxWidth != nil && own > 0 && own*muchSlower <= topo.PCIeRate(*l.MaxSpeedMTs, *l.MaxWidth) {
-			return true
-		}
-	}
-	return false
+	own, ok := maxRate(d.Link)
+	return ok && own > 0 && slices.ContainsFunc(h.Children(d.ID), func(f *topo.PCIDevice) bool {
+		below, ok := maxRate(f.Link)
+		return ok && own*muchSlower <= below
+	})
 }
 
-// maxTold says whether the maximum of a bridge and of what is below it is known.
-func (h *host) maxTold(d *topo.PCIDevice) bool {
-	told := func(l *topo.PCILink) bool { return l != nil && l.MaxSpeedMTs != nil && l.MaxWidth != nil }
-	return told(d.Link) && slices.ContainsFunc(h.Children(d.ID), func(f *topo.PCIDevice) bool { return told(f.Link) })
+// maxRate is what a link's end can carry; ok is false where that is not known.
+func maxRate(l *topo.PCILink) (r topo.Rate, ok bool) {
+	if l == nil || l.MaxSpeedMTs == nil || l.MaxWidth == nil {
+		return 0, false
+	}
+	return topo.PCIeRate(*l.MaxSpeedMTs, *l.MaxWidth), true
+}
+
+// maxKnown says whether the maximum of a bridge and of what is below it is known.
+func (h *host) maxKnown(d *topo.PCIDevice) bool {
+	known := func(d *topo.PCIDevice) bool { _, ok := maxRate(d.Link); return ok }
+	return known(d) && slices.ContainsFunc(h.Children(d.ID), known)
 }
 
 func (h *host) inventedLinks(bridges []*topo.PCIDevice, severity Severity, sure bool) Finding {
-	var list []topo.ID
-	for _, d := range bridges {
-		list = append(list, d.ID)
-	}
 	d := bridges[0]
 	link, file := d.Believed(), "current_link_speed"
 	if d.Implausible {
@@ -387,13 +346,13 @@ func (h *host) inventedLinks(bridges []*topo.PCIDevice, severity Severity, sure 
 		sentence = fmt.Sprintf("%s above GPUs and NICs can do a quarter or less of what is below: a real bottleneck, or a hypervisor's invention", text.Plural(len(bridges), "bridge"))
 	}
 	fix := "nothing to do here: topoctl does not count them, and NCCL reads the maximum, which is not that low"
-	if slices.ContainsFunc(bridges, func(d *topo.PCIDevice) bool { return !h.maxTold(d) }) {
+	if slices.ContainsFunc(bridges, func(d *topo.PCIDevice) bool { return !h.maxKnown(d) }) {
 		fix = "topoctl does not count them; NCCL reads the maximum, which is not known here for all of them: look at max_link_speed and max_link_width of the bridges"
 	}
 	if severity == Warning {
 		fix = "NCCL believes them: topoctl export nccl-xml > topo.xml, and set NCCL_TOPO_FILE=topo.xml"
 	}
-	return Finding{Severity: severity, Subjects: list, Text: sentence, Evidence: places(pciFile(d, file, "")), Fix: fix}
+	return Finding{Severity: severity, Subjects: functionIDs(bridges), Text: sentence, Evidence: places(pciFile(d, file, "")), Fix: fix}
 }
 
 // value is a number, 0 where it is not known.

@@ -10,9 +10,6 @@ import (
 	"github.com/topoctl/topoctl/pathsel"
 )
 
-// nearPorts are the data ports that could be a GPU's own.
-func (h *host) nearPorts() []*pathsel.Port { return h.dataPorts() }
-
 // nearest is the best class of a GPU to some ports, and the ports that have
 // it; known is false where a class is not known.
 func (h *host) nearest(gpu topo.ID, ports []*pathsel.Port) (best topo.Class, at []*pathsel.Port, known bool) {
@@ -35,22 +32,28 @@ func near(c topo.Class) bool {
 }
 
 // coherent says whether a GPU has a C2C link to its CPU.
-func (h *host) coherent(gpu topo.ID) bool {
-	return slices.ContainsFunc(h.t.Links, func(l topo.Link) bool { return l.Kind == topo.LinkC2C && (l.A == gpu || l.B == gpu) })
+func (h *host) coherent(gpu topo.ID) bool { return h.coherentLink(gpu) != nil }
+
+// coherentLink is a GPU's C2C link to its CPU, nil if it has none.
+func (h *host) coherentLink(gpu topo.ID) *topo.Link {
+	i := slices.IndexFunc(h.t.Links, func(l topo.Link) bool { return l.Kind == topo.LinkC2C && (l.A == gpu || l.B == gpu) })
+	if i < 0 {
+		return nil
+	}
+	return &h.t.Links[i]
 }
 
-// coherentEvidence is where a GPU's C2C link to its CPU was told.
+// coherentEvidence is where a GPU's C2C link to its CPU was read.
 func (h *host) coherentEvidence(gpu topo.ID) []string {
-	for _, l := range h.t.Links {
-		if l.Kind == topo.LinkC2C && (l.A == gpu || l.B == gpu) && len(l.Facts) > 0 {
-			where := l.Facts[0].Where
-			if l.Facts[0].Source == topo.SourceNVML {
-				where += " (C2C links)"
-			}
-			return places(where)
-		}
+	l := h.coherentLink(gpu)
+	if len(l.Facts) == 0 {
+		return h.treeEvidence(gpu)
 	}
-	return h.treeEvidence(gpu)
+	where := l.Facts[0].Where
+	if l.Facts[0].Source == topo.SourceNVML {
+		where += " (C2C links)"
+	}
+	return places(where)
 }
 
 var gpuWithoutNearNIC = Check{
@@ -60,41 +63,28 @@ var gpuWithoutNearNIC = Check{
 		"info if none has, because the host is built so.",
 	Facts: "the PCI tree",
 	Fix:   "Use the nearest one by name (topoctl path gpu:N), or move a NIC to the GPU's switch.",
-	run:   checkNearNIC,
+	run:   checkNearNIC, noun: "GPU",
 }
 
-func checkNearNIC(h *host) outcome {
-	ports := h.nearPorts()
-	if len(h.t.GPUs) == 0 || len(ports) == 0 {
+func checkNearNIC(h *host) (o outcome) {
+	ports := h.dataPorts()
+	if len(h.gpus) == 0 || len(ports) == 0 {
 		return notApplicable("needs a GPU and an RDMA data port")
 	}
-	var o outcome
-	var untold, far []topo.ID
-	covered := 0
-	for i := range h.t.GPUs {
-		g := &h.t.GPUs[i]
-		best, _, known := h.nearest(g.ID, ports)
-		switch {
+	var far bins[topo.Class, topo.ID]
+	severity := Info
+	for _, g := range h.gpus {
+		o.judged++
+		switch best, _, known := h.nearest(g.ID, ports); {
 		case near(best) || h.coherent(g.ID):
-			covered++
+			severity = Warning
 		case !known:
-			untold = append(untold, g.ID)
+			o.missing("its distance to NICs is not known", h.placeHow(), g.ID)
 		default:
-			far = append(far, g.ID)
+			far.add(best, g.ID)
 		}
 	}
-	severity := Info
-	if covered > 0 {
-		severity = Warning
-	}
-	var by bins[topo.Class, topo.ID]
-	for _, g := range far {
-		best, _, _ := h.nearest(g, ports)
-		by.add(best, g)
-	}
-	by.each(func(class topo.Class, gpus []topo.ID) { o.find(h.farNICs(severity, class, gpus, ports)) })
-	o.lackOf(untold, "its distance to NICs is not known", h.placeHow())
-	o.note = text.Plural(len(h.t.GPUs), "GPU")
+	far.each(func(class topo.Class, gpus []topo.ID) { o.find(h.farNICs(severity, class, gpus, ports)) })
 	return o
 }
 
@@ -105,27 +95,25 @@ var c2cPath = Check{
 		"but programs that only count PCIe switches see no near NIC and copy through host memory.",
 	Facts: "NVML (C2C links), the PCI tree",
 	Fix:   "NCCL: NCCL_NET_GDR_C2C=1 where it is not the default, and NCCL_NET_GDR_LEVEL; see NCCL's path type P2C in topoctl matrix --show nccl.",
-	run:   checkC2C,
+	run:   checkC2C, noun: "GPU",
 }
 
-func checkC2C(h *host) outcome {
-	ports := h.nearPorts()
+func checkC2C(h *host) (o outcome) {
+	ports := h.dataPorts()
 	gpus := h.nvidia()
 	if len(gpus) == 0 || len(ports) == 0 {
 		return notApplicable("needs an NVIDIA GPU and an RDMA data port")
 	}
-	var o outcome
-	var over, mute []topo.ID
+	var over []topo.ID
 	for _, g := range gpus {
+		o.judged++
 		switch best, _, _ := h.nearest(g.ID, ports); {
 		case h.coherent(g.ID):
 			if !near(best) {
 				over = append(over, g.ID)
 			}
-		case g.KnownFrom != "driver" && !h.imported():
-			mute = append(mute, g.ID)
-		case h.imported() && h.t.Origin != string(topo.SourceNCCL):
-			mute = append(mute, g.ID)
+		case g.KnownFrom != "driver" && !h.imported(), h.imported() && h.t.Origin != string(topo.SourceNCCL):
+			o.missing("C2C links are not known", h.askNVML(), g.ID)
 		}
 	}
 	if len(over) > 0 {
@@ -134,8 +122,6 @@ func checkC2C(h *host) outcome {
 			Text: fmt.Sprintf("reaches its NICs over C2C and the CPU (%s, NCCL's P2C): programs that count PCIe switches only copy through host memory instead", best),
 			Fix:  "NCCL_NET_GDR_C2C=1 where it is not the default; topoctl matrix --show nccl shows the path types"})
 	}
-	o.lackOf(mute, "C2C links are not known", h.askNVML())
-	o.note = text.Plural(len(gpus), "GPU")
 	return o
 }
 
@@ -174,10 +160,8 @@ func (h *host) expected(gpu topo.ID, ports []*pathsel.Port) (topo.Rate, topo.Bas
 
 // treeEvidence is where a GPU's place in the tree is shown.
 func (h *host) treeEvidence(gpu topo.ID) []string {
-	for i := range h.t.GPUs {
-		if h.t.GPUs[i].ID == gpu {
-			return places(h.t.GPUs[i].Evidence)
-		}
+	if g := h.GPU(gpu); g != nil {
+		return places(g.Evidence)
 	}
 	return nil
 }
@@ -196,11 +180,8 @@ func byNumber(ports []*pathsel.Port) []*pathsel.Port {
 // misled lists the GPUs to which pairing by number gives a farther NIC than
 // their nearest data NIC, with what it gives.
 func (h *host) misled(nics, data []*pathsel.Port) (gpus []topo.ID, what []string) {
-	for i := range h.t.GPUs {
-		g := &h.t.GPUs[i]
-		if i >= len(nics) {
-			break // there is no such NIC to take
-		}
+	for i := range min(len(h.gpus), len(nics)) { // there is no NIC for further GPUs to take
+		g := h.gpus[i]
 		best, at, _ := h.nearest(g.ID, data)
 		if c := h.class(g.ID, nics[i].NIC); c.Known() && best.Compare(c) < 0 {
 			gpus = append(gpus, g.ID)
@@ -220,35 +201,31 @@ var gpuNICIndex = Check{
 	run:   checkIndex,
 }
 
-func checkIndex(h *host) outcome {
+func checkIndex(h *host) (o outcome) {
 	data := byNumber(h.dataPorts())
-	if len(h.t.GPUs) < 2 || len(data) < 2 {
+	if len(h.gpus) < 2 || len(data) < 2 {
 		return notApplicable("needs two GPUs and two RDMA data NICs")
 	}
-	var o outcome
-	var untold []topo.ID
-	for i := range h.t.GPUs {
-		if _, _, known := h.nearest(h.t.GPUs[i].ID, data); !known {
-			untold = append(untold, h.t.GPUs[i].ID)
+	for _, g := range h.gpus {
+		if _, _, known := h.nearest(g.ID, data); !known {
+			o.missing("its distance to some NIC is not known", h.placeHow(), g.ID)
 		}
 	}
-	o.lackOf(untold, "its distance to some NIC is not known", h.placeHow())
-	all := byNumber(h.hardwarePorts())
 	gpus, what := h.misled(data, data)
 	severity, which := Warning, "the data NICs"
 	if len(gpus) == 0 {
-		gpus, what = h.misled(all, data)
+		gpus, what = h.misled(byNumber(h.hardwarePorts()), data)
 		severity, which = Info, "all RDMA devices, storage and others included,"
 	}
 	if len(gpus) > 0 {
-		sentence := fmt.Sprintf("pairing GPUs with %s by number misleads %d of %d GPUs: %s", which, len(gpus), len(h.t.GPUs), what[0])
+		sentence := fmt.Sprintf("pairing GPUs with %s by number misleads %d of %d GPUs: %s", which, len(gpus), len(h.gpus), what[0])
 		if len(what) > 1 {
 			sentence += "; " + what[1]
 		}
 		o.find(Finding{Severity: severity, Subjects: gpus, Text: sentence, Evidence: h.treeEvidence(gpus[0]),
 			Fix: "pair by topology, as topoctl path " + string(gpus[0]) + " shows; " + perRank})
 	}
-	o.note = fmt.Sprintf("%s, %s", text.Plural(len(h.t.GPUs), "GPU"), text.Plural(len(data), "data NIC"))
+	o.note = fmt.Sprintf("%s, %s", text.Plural(len(h.gpus), "GPU"), text.Plural(len(data), "data NIC"))
 	return o
 }
 
@@ -259,54 +236,34 @@ var nicRole = Check{
 		"(a fraction of the fastest rate), storage (another fabric, or away from GPUs that all have NICs of their own).",
 	Facts: "PCI subsystem, link width, rates, link layers, routes, the PCI tree",
 	Fix:   "Leave them out elsewhere too: NCCL_IB_HCA=^NAME, UCX_NET_DEVICES; topoctl export env --for nccl.",
-	run:   checkRoles,
+	run:   checkRoles, noun: "RDMA device", none: "no RDMA hardware",
 }
 
-func checkRoles(h *host) outcome {
-	ports := byNumber(h.hardwarePorts())
-	if len(ports) == 0 {
-		return notApplicable("no RDMA hardware")
-	}
-	var o outcome
+func checkRoles(h *host) (o outcome) {
 	type key struct {
 		role pathsel.Role
 		text string
 	}
 	var by bins[key, *pathsel.Port]
-	var untold []topo.ID
-	for _, p := range ports {
+	for _, p := range byNumber(h.hardwarePorts()) {
+		o.judged++
 		switch {
 		case p.Role != pathsel.RoleData:
 			by.add(key{p.Role, p.RoleReason.Text}, p)
 		case p.BytesPerSec == nil && p.LinkLayer == "" || h.function(p) == nil:
-			untold = append(untold, p.ID)
+			o.missing("too little is known about the device to say what it is for", h.lookAgain(), p.ID)
 		}
 	}
 	by.each(func(k key, ports []*pathsel.Port) {
-		fix := "leave them out elsewhere too: NCCL_IB_HCA=^" + strings.Join(devices(ports), ",^")
+		devices := strings.Join(places(mapped(ports, func(p *pathsel.Port) string { return p.Device })...), ",")
+		fix := "leave them out elsewhere too: NCCL_IB_HCA=^" + devices
 		if k.role == pathsel.RoleDecoy {
-			fix = "keep data off them: NCCL_IB_HCA=^" + strings.Join(devices(ports), ",") + ", and topoctl export env --for nccl for others"
+			fix = "keep data off them: NCCL_IB_HCA=^" + devices + ", and topoctl export env --for nccl for others"
 		}
-		fix = strings.ReplaceAll(fix, ",^", ",")
-		f := Finding{Severity: Info, Subjects: ids(ports), Text: fmt.Sprintf("%s: %s; not used for data", k.role, k.text), Fix: fix}
-		for _, p := range ports {
-			f.Evidence = places(append(f.Evidence, p.RoleReason.Evidence)...)
-		}
-		o.find(f)
+		o.find(Finding{Severity: Info, Subjects: ids(ports), Text: fmt.Sprintf("%s: %s; not used for data", k.role, k.text), Fix: fix,
+			Evidence: places(mapped(ports, func(p *pathsel.Port) string { return p.RoleReason.Evidence })...)})
 	})
-	o.lackOf(untold, "too little is known about the device to say what it is for", h.lookAgain())
-	o.note = text.Plural(len(ports), "RDMA device")
 	return o
-}
-
-func devices(ports []*pathsel.Port) []string {
-	var out []string
-	for _, p := range ports {
-		if !slices.Contains(out, p.Device) {
-			out = append(out, p.Device)
-		}
-	}
-	return out
 }
 
 // blueFields are the network functions of BlueField 1, 2 and 3. Source: the PCI
@@ -320,61 +277,41 @@ var dpu = Check{
 		"Representors stand for virtual functions and are never counted as NICs.",
 	Facts: "vendor and device in /sys/bus/pci/devices, phys_port_name in /sys/class/net, DMI product",
 	Fix:   "mlxconfig -d BDF q INTERNAL_CPU_OFFLOAD_ENGINE shows DPU mode (0) or NIC mode (1).",
-	run:   checkDPU,
+	run:   checkDPU, noun: "network function", none: "no NIC on PCI",
 }
 
-func checkDPU(h *host) outcome {
-	var o outcome
+func checkDPU(h *host) (o outcome) {
 	if h.imported() && len(h.t.RDMADevices) > 0 && len(h.t.PCIDevices) == 0 {
-		o.lack("the input has no PCI functions", h.lookAgain())
-		return o
+		return couldNotCheck("the input has no PCI functions", h.lookAgain())
 	}
-	var untold []topo.ID
 	var cards bins[string, *topo.PCIDevice]
-	network := h.networkFunctions()
-	for _, d := range network {
+	for _, d := range h.networkFunctions() {
+		o.judged++
 		switch name := blueFields[d.Device]; {
 		case d.Vendor == "" || d.Device == "":
-			untold = append(untold, d.ID)
+			o.missing("vendor and device of the function are not known", h.lookAgain(), d.ID)
 		case d.Vendor == "0x15b3" && name != "" && d.PF == "":
 			cards.add(name, d)
 		}
 	}
 	cards.each(func(name string, functions []*topo.PCIDevice) { o.find(h.dpu(name, functions)) })
-	var stand []topo.ID
-	for i := range h.t.Netdevs {
-		if n := &h.t.Netdevs[i]; strings.Contains(n.PhysPort, "pf") {
-			stand = append(stand, n.ID)
-		}
+	representors := matching(h.t.Netdevs, func(n *topo.Netdev) bool { return strings.Contains(n.PhysPort, "pf") })
+	if len(representors) > 0 {
+		n := representors[0]
+		o.find(Finding{Severity: Info, Subjects: mapped(representors, func(n *topo.Netdev) topo.ID { return n.ID }),
+			Evidence: []string{netFile(n.Name, "phys_port_name", n.PhysPort)},
+			Text:     fmt.Sprintf("%s: stand-ins for virtual functions on a switch inside the NIC, not counted as NICs", text.Plural(len(representors), "representor")),
+			Fix:      "leave them out of lists of interfaces"})
 	}
-	if len(stand) > 0 {
-		n := h.NetdevNamed(stand[0].Name())
-		o.find(Finding{Severity: Info, Subjects: stand, Evidence: []string{netFile(n.Name, "phys_port_name", n.PhysPort)},
-			Text: fmt.Sprintf("%s: stand-ins for virtual functions on a switch inside the NIC, not counted as NICs", text.Plural(len(stand), "representor")),
-			Fix:  "leave them out of lists of interfaces"})
-	}
-	o.lackOf(untold, "vendor and device of the function are not known", h.lookAgain())
-	if len(network) == 0 {
-		o.absent = "no NIC on PCI"
-	}
-	o.note = text.Plural(len(network), "network function")
 	return o
 }
 
 // networkFunctions are the functions of NICs: by class, and those of RDMA
 // devices of another class.
 func (h *host) networkFunctions() []*topo.PCIDevice {
-	rdma := map[topo.ID]bool{}
-	for _, r := range h.hardware() {
-		rdma[r.PCI] = true
-	}
-	var out []*topo.PCIDevice
-	for i := range h.t.PCIDevices {
-		if d := &h.t.PCIDevices[i]; d.Class.Uint()>>16 == 0x02 || rdma[d.ID] {
-			out = append(out, d)
-		}
-	}
-	return out
+	return matching(h.t.PCIDevices, func(d *topo.PCIDevice) bool {
+		return d.Class.Uint()>>16 == 0x02 || slices.ContainsFunc(h.On(d.ID).RDMADevices, func(r *topo.RDMADevice) bool { return !r.Software })
+	})
 }
 
 func (h *host) dpu(name string, functions []*topo.PCIDevice) Finding {

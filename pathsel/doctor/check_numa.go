@@ -19,15 +19,13 @@ type resident struct {
 }
 
 func (h *host) residents() []resident {
-	var list []resident
-	for i := range h.t.GPUs {
-		g := &h.t.GPUs[i]
-		list = append(list, resident{g.ID, h.PCIDevice(g.PCI), g.NUMA, g.Evidence})
-	}
-	for _, r := range h.hardware() {
-		list = append(list, resident{r.ID, h.PCIDevice(r.PCI), r.NUMA, r.Evidence})
-	}
-	return list
+	list := mapped(h.gpus, func(g *topo.GPU) resident { return resident{g.ID, h.PCIDevice(g.PCI), g.NUMA, g.Evidence} })
+	return append(list, mapped(h.hardware(), func(r *topo.RDMADevice) resident { return resident{r.ID, h.PCIDevice(r.PCI), r.NUMA, r.Evidence} })...)
+}
+
+// unlisted are devices on NUMA nodes that the topology does not list.
+func (h *host) unlisted(list []resident) []topo.ID {
+	return residentIDs(matching(list, func(s *resident) bool { return s.node != nil && h.NUMANodeAt(*s.node) == nil }))
 }
 
 // kernelNodes says whether the kernel's list of NUMA nodes was there: without
@@ -37,17 +35,6 @@ func (h *host) kernelNodes() bool {
 		f, ok := n.Facts.Get("cpus")
 		return ok && f.Source == topo.SourceDerived
 	})
-}
-
-// strangers are devices on NUMA nodes that the topology does not list.
-func (h *host) strangers(list []resident) []topo.ID {
-	var out []topo.ID
-	for _, s := range list {
-		if s.node != nil && !slices.ContainsFunc(h.t.NUMANodes, func(n topo.NUMANode) bool { return n.Index == *s.node }) {
-			out = append(out, s.id)
-		}
-	}
-	return out
 }
 
 // nodesHow says how to get the list of NUMA nodes.
@@ -68,35 +55,29 @@ var numaUnknown = Check{
 	run:   checkNUMA,
 }
 
-func checkNUMA(h *host) outcome {
-	cpuNodes := 0
-	for i := range h.t.NUMANodes {
-		if !h.t.NUMANodes[i].MemoryOnly {
-			cpuNodes++
-		}
-	}
+func checkNUMA(h *host) (o outcome) {
+	cpuNodes := len(matching(h.t.NUMANodes, func(n *topo.NUMANode) bool { return !n.MemoryOnly }))
 	list := h.residents()
-	strangers := h.strangers(list)
-	var o outcome
-	o.lackOf(strangers, "its NUMA node is not among those that are listed", h.nodesHow())
+	unlisted := h.unlisted(list)
+	o.missing("its NUMA node is not among those that are listed", h.nodesHow(), unlisted...)
 	switch {
 	case len(list) == 0:
 		return notApplicable("no GPU and no RDMA hardware")
-	case len(strangers) > 0 && cpuNodes < 2:
+	case len(unlisted) > 0 && cpuNodes < 2:
 		return o
 	case !h.kernelNodes():
-		o.lack("the list of NUMA nodes is not there, so how many the host has is not known", h.nodesHow())
+		o.missingOfHost("the list of NUMA nodes is not there, so how many the host has is not known", h.nodesHow())
 		return o
 	case cpuNodes == 1:
 		return notApplicable("one NUMA node only")
 	}
-	var untold []topo.ID
-	var unknown []resident
-	var guessed bins[string, resident]
-	for _, s := range list {
+	var unknown []*resident
+	var guessed bins[string, *resident]
+	for i := range list {
+		s := &list[i]
 		switch {
 		case s.node == nil && (h.imported() || s.dev == nil):
-			untold = append(untold, s.id)
+			o.missing("the NUMA node is not known", h.lookAgain(), s.id)
 		case s.node == nil:
 			unknown = append(unknown, s)
 		case s.dev != nil:
@@ -110,22 +91,17 @@ func checkNUMA(h *host) outcome {
 			Text: fmt.Sprintf("the kernel does not know the NUMA node of %s (-1): near and far are not known, programs pick NICs and CPUs blindly", text.Plural(len(unknown), "device")),
 			Fix:  "update the firmware, turn NUMA on in its set-up; in a guest, the hypervisor must expose the nodes of passed-through devices"})
 	}
-	guessed.each(func(from string, devices []resident) {
+	guessed.each(func(from string, devices []*resident) {
 		o.find(Finding{Severity: Info, Subjects: residentIDs(devices), Evidence: places(pciFile(devices[0].dev, "numa_node", "")),
 			Text: fmt.Sprintf("the kernel does not report the NUMA node of %s; topoctl takes it from %s, other programs do not", text.Plural(len(devices), "device"), from),
 			Fix:  "update the firmware, so that other programs see it too"})
 	})
-	o.lackOf(untold, "the NUMA node is not known", h.lookAgain())
 	o.note = text.Plural(len(list), "device")
 	return o
 }
 
-func residentIDs(list []resident) []topo.ID {
-	var out []topo.ID
-	for _, s := range list {
-		out = append(out, s.id)
-	}
-	return out
+func residentIDs(list []*resident) []topo.ID {
+	return mapped(list, func(s *resident) topo.ID { return s.id })
 }
 
 // guessSource says in words where a NUMA node was taken from.
@@ -176,51 +152,47 @@ var asymmetricSockets = Check{
 	run:   checkSockets,
 }
 
-func checkSockets(h *host) outcome {
+func checkSockets(h *host) (o outcome) {
 	packageOf, sockets := h.socketsOf()
 	ports := h.dataPorts()
-	var o outcome
+	unlisted := h.unlisted(h.residents())
 	switch {
-	case len(h.t.GPUs) == 0 || len(ports) == 0:
+	case len(h.gpus) == 0 || len(ports) == 0:
 		return notApplicable("needs GPUs and RDMA data ports")
 	case len(sockets) == 0:
-		o.lack("the input has no NUMA nodes", h.lookAgain())
-		return o
-	case len(h.strangers(h.residents())) > 0:
-		o.lackOf(h.strangers(h.residents()), "its NUMA node, and so its socket, is not among those that are listed", h.nodesHow())
+		return couldNotCheck("the input has no NUMA nodes", h.lookAgain())
+	case len(unlisted) > 0:
+		o.missing("its NUMA node, and so its socket, is not among those that are listed", h.nodesHow(), unlisted...)
 		return o
 	case len(h.t.Packages) == 1:
 		return notApplicable("one socket only")
 	case len(sockets) == 1 && len(h.t.Packages) == 0:
-		o.lack("one NUMA node is listed and no socket, so how many sockets the host has is not known", h.nodesHow())
-		return o
+		return couldNotCheck("one NUMA node is listed and no socket, so how many sockets the host has is not known", h.nodesHow())
 	case len(sockets) == 1:
-		o.lack(fmt.Sprintf("the list of NUMA nodes does not say which of %s a device hangs from", text.Plural(len(h.t.Packages), "socket")), h.nodesHow())
-		return o
+		return couldNotCheck(fmt.Sprintf("the list of NUMA nodes does not say which of %s a device hangs from", text.Plural(len(h.t.Packages), "socket")), h.nodesHow())
 	}
 	shares := map[int]*socketShare{}
 	for _, s := range sockets {
 		shares[s] = &socketShare{}
 	}
-	var untold []topo.ID
-	place := func(id topo.ID, node *int, add func(*socketShare)) {
+	share := func(id topo.ID, node *int) *socketShare {
 		if node != nil {
 			if s, ok := packageOf[*node]; ok {
-				add(shares[s])
-				return
+				return shares[s]
 			}
 		}
-		untold = append(untold, id)
+		o.missing("its NUMA node, and so its socket, is not known", h.placeHow(), id)
+		return &socketShare{}
 	}
-	for i := range h.t.GPUs {
-		g := &h.t.GPUs[i]
-		place(g.ID, g.NUMA, func(s *socketShare) { s.gpus = append(s.gpus, g.ID) })
+	for _, g := range h.gpus {
+		s := share(g.ID, g.NUMA)
+		s.gpus = append(s.gpus, g.ID)
 	}
 	for _, p := range ports {
-		place(p.ID, h.RDMADevice(p.NIC).NUMA, func(s *socketShare) { s.ports = append(s.ports, p) })
+		s := share(p.ID, h.RDMADevice(p.NIC).NUMA)
+		s.ports = append(s.ports, p)
 	}
-	if len(untold) > 0 {
-		o.lackOf(untold, "its NUMA node, and so its socket, is not known", h.placeHow())
+	if len(o.unknown) > 0 {
 		return o
 	}
 	h.compareSockets(&o, sockets, shares)

@@ -10,43 +10,38 @@ import (
 	"github.com/topoctl/topoctl/pathsel"
 )
 
-// plan is the balanced plan over all GPUs. The outcome says why there is none
-// to judge; where that is nil there is one.
-func (h *host) plan() (*pathsel.Plan, *outcome) {
-	var o outcome
-	if len(h.t.GPUs) == 0 || len(h.hardware()) == 0 {
-		o = notApplicable("needs GPUs and RDMA hardware")
-		return nil, &o
+// plan is the balanced plan over all GPUs; where that is nil, the outcome says
+// why there is none to judge.
+func (h *host) plan() (*pathsel.Plan, outcome) {
+	if len(h.gpus) == 0 || len(h.hardware()) == 0 {
+		return nil, notApplicable("needs GPUs and RDMA hardware")
 	}
 	if h.paths.Transport() != pathsel.RDMA {
-		o = notApplicable("no port of the RDMA hardware can be used, see no-usable-port")
-		return nil, &o
+		return nil, notApplicable("no port of the RDMA hardware can be used, see no-usable-port")
 	}
 	p, err := h.paths.Plan(nil)
 	if err != nil {
-		o.lack("there is no plan: "+err.Error(), "see topoctl path --plan")
-		return nil, &o
+		return nil, couldNotCheck("there is no plan: "+err.Error(), "see topoctl path --plan")
 	}
-	var far, doubt []topo.ID
+	var o outcome
 	for _, a := range p.Assignments {
 		if slices.ContainsFunc(a.Ports, func(c pathsel.Candidate) bool { return !c.Class.Known() }) {
-			far = append(far, a.Location.Node())
+			o.missing("its distance to NICs is not known", h.placeHow(), a.Location.Node())
 		}
+	}
+	if len(o.unknown) > 0 {
+		return nil, o
 	}
 	for _, load := range p.Ports {
 		if x := h.Port(load.Port); x == nil || x.State == "" {
-			doubt = append(doubt, load.Port)
+			o.missing("the state of the port is not known, so whether it takes part", h.lookAgain(), load.Port)
 		}
 	}
-	if len(far) > 0 {
-		o.lackOf(far, "its distance to NICs is not known", h.placeHow())
-		return nil, &o
+	if len(o.unknown) > 0 {
+		return nil, o
 	}
-	if len(doubt) > 0 {
-		o.lackOf(doubt, "the state of the port is not known, so whether it takes part", h.lookAgain())
-		return nil, &o
-	}
-	return p, nil
+	o.note = fmt.Sprintf("%s for %s", text.Plural(len(p.Ports), "port"), text.Plural(len(p.Assignments), "GPU"))
+	return p, o
 }
 
 var nicUnassigned = Check{
@@ -60,11 +55,10 @@ var nicUnassigned = Check{
 }
 
 func checkUnassigned(h *host) outcome {
-	p, none := h.plan()
-	if none != nil {
-		return *none
+	p, o := h.plan()
+	if p == nil {
+		return o
 	}
-	var o outcome
 	for _, a := range p.Assignments {
 		for _, c := range a.Ports {
 			if c.Reason.Code != pathsel.CodeSpare {
@@ -84,7 +78,6 @@ func checkUnassigned(h *host) outcome {
 				Evidence: places(h.rdmaEvidence(load.Port)), Fix: "topoctl path --plan shows why"})
 		}
 	}
-	o.note = fmt.Sprintf("%s for %s", text.Plural(len(p.Ports), "port"), text.Plural(len(p.Assignments), "GPU"))
 	return o
 }
 
@@ -106,24 +99,15 @@ var nicOversubscribed = Check{
 }
 
 func checkOversubscribed(h *host) outcome {
-	p, none := h.plan()
-	if none != nil {
-		return *none
+	p, o := h.plan()
+	if p == nil {
+		return o
 	}
-	var o outcome
-	o.note = fmt.Sprintf("%s for %s", text.Plural(len(p.Ports), "port"), text.Plural(len(p.Assignments), "GPU"))
 	if len(p.Ports) == 0 {
 		return notApplicable("no usable port, see no-usable-port")
 	}
-	least, most := p.Ports[0], p.Ports[0]
-	for _, l := range p.Ports {
-		if len(l.Consumers) < len(least.Consumers) {
-			least = l
-		}
-		if len(l.Consumers) > len(most.Consumers) {
-			most = l
-		}
-	}
+	fewer := func(a, b pathsel.PortLoad) int { return len(a.Consumers) - len(b.Consumers) }
+	least, most := slices.MinFunc(p.Ports, fewer), slices.MaxFunc(p.Ports, fewer)
 	switch {
 	case len(most.Consumers) > 1 && len(most.Consumers)-len(least.Consumers) > 1 && h.sameRate(most.Port, least.Port):
 		o.find(Finding{Severity: Warning, Subjects: []topo.ID{most.Port}, Evidence: places(h.rdmaEvidence(most.Port)),

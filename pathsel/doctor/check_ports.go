@@ -21,32 +21,22 @@ var portDown = Check{
 		"The cause comes from the port's interface (switched off, no carrier, something below it down), on InfiniBand from the physical state.",
 	Facts: "state and phys_state in /sys/class/infiniband/DEV/ports/N; flags, carrier and operstate in /sys/class/net",
 	Fix:   "Switched off: ip link set DEV up. No carrier, Polling: cable, transceiver, switch port. INIT or ARMED: the subnet manager. Carrier and yet DOWN: the driver, dmesg.",
-	run:   checkPortDown,
+	run:   checkPortDown, noun: "port", none: "no RDMA port",
 }
 
-func checkPortDown(h *host) outcome {
-	var o outcome
-	var untold []topo.ID
-	looked := 0
+func checkPortDown(h *host) (o outcome) {
 	for _, p := range h.rdmaPorts() {
-		if p.Role == pathsel.RoleDecoy {
-			continue
-		}
-		switch state := h.state(p); state {
-		case "":
-			untold = append(untold, p.ID)
-		case "ACTIVE":
-			looked++
+		switch state := h.state(p); {
+		case p.Role == pathsel.RoleDecoy:
+		case state == "":
+			o.missing("the state of the port is not known", h.lookAgain(), p.ID)
 		default:
-			looked++
-			o.find(h.downPort(p, state))
+			o.judged++
+			if state != "ACTIVE" {
+				o.find(h.downPort(p, state))
+			}
 		}
 	}
-	o.lackOf(untold, "the state of the port is not known", h.lookAgain())
-	if looked+len(untold) == 0 {
-		return notApplicable("no RDMA port")
-	}
-	o.note = text.Plural(looked, "port")
 	return o
 }
 
@@ -204,23 +194,18 @@ var pfAndVFVisible = Check{
 	Judged: "RDMA devices that are virtual functions of another RDMA device here. They share its wire and slot, but programs that list devices count each as bandwidth.",
 	Facts:  "physfn in /sys/bus/pci/devices",
 	Fix:    "Name the physical functions: NCCL_IB_HCA, UCX_NET_DEVICES (topoctl export env --for nccl); or hide the virtual functions (RDMA namespaces, sriov_numvfs).",
-	run:    checkVFs,
+	run:    checkVFs, noun: "RDMA device", none: "no RDMA hardware",
 }
 
-func checkVFs(h *host) outcome {
-	if len(h.hardware()) == 0 {
-		return notApplicable("no RDMA hardware")
-	}
-	var o outcome
+func checkVFs(h *host) (o outcome) {
+	o.judged = len(h.hardware())
 	var by bins[topo.ID, *pathsel.Port]
-	for i := range h.ports {
-		if p := &h.ports[i]; p.RDMA() && p.PF != "" {
-			by.add(p.PF, p)
-		}
+	for _, p := range matching(h.ports, func(p *pathsel.Port) bool { return p.RDMA() && p.PF != "" }) {
+		by.add(p.PF, p)
 	}
 	by.each(func(pf topo.ID, vfs []*pathsel.Port) {
 		p, _ := h.paths.Port(pf)
-		sentence := fmt.Sprintf("%s and %s of it (%s) are all visible: %d devices, one wire", p.Name, text.Plural(len(vfs), "virtual function"), text.Join(names(vfs), mostNames), len(vfs)+1)
+		sentence := fmt.Sprintf("%s and %s of it (%s) are all visible: %d devices, one wire", p.Name, text.Plural(len(vfs), "virtual function"), portList(vfs), len(vfs)+1)
 		if p.BytesPerSec != nil && *p.BytesPerSec > 0 {
 			sentence += " of " + h.wire(*p.BytesPerSec)
 		}
@@ -231,10 +216,9 @@ func checkVFs(h *host) outcome {
 		}
 		o.find(f)
 	})
-	if h.imported() && len(by.order) == 0 {
-		o.lack("the input does not tell virtual functions from physical ones", h.lookAgain())
+	if o.judged > 0 && h.imported() && len(by.order) == 0 {
+		o.missingOfHost("the input does not tell virtual functions from physical ones", h.lookAgain())
 	}
-	o.note = text.Plural(len(h.hardware()), "RDMA device")
 	return o
 }
 
@@ -245,25 +229,25 @@ var softwareRDMA = Check{
 		"is a warning, because nvidia-smi topo -m then fails as a whole.",
 	Facts: "/sys/class/infiniband, /sys/module",
 	Fix:   "rdma link delete NAME, if nothing needs it.",
-	run:   checkSoftware,
+	run:   checkSoftware, noun: "RDMA device", none: "no RDMA device",
 }
 
-func checkSoftware(h *host) outcome {
-	var o outcome
-	var plain, siw, untold []topo.ID
+func checkSoftware(h *host) (o outcome) {
+	var plain, siw []topo.ID
 	var evidence []string
 	for i := range h.t.RDMADevices {
 		r := &h.t.RDMADevices[i]
+		o.judged++
 		switch {
-		case r.Software && r.Driver == "siw" && len(h.nvidia()) > 0:
+		case !r.Software:
+			if h.imported() && r.PCI == "" {
+				o.missing("the input does not tell software devices from hardware", h.lookAgain(), r.ID)
+			}
+			continue
+		case r.Driver == "siw" && len(h.nvidia()) > 0:
 			siw = append(siw, r.ID)
-		case r.Software:
-			plain = append(plain, r.ID)
-		case h.imported() && r.PCI == "":
-			untold = append(untold, r.ID)
-			continue
 		default:
-			continue
+			plain = append(plain, r.ID)
 		}
 		evidence = append(evidence, r.Evidence)
 	}
@@ -277,11 +261,6 @@ func checkSoftware(h *host) outcome {
 			Text: "software RDMA: no hardware of its own, cannot reach GPU memory, costs CPU time",
 			Fix:  "rdma link delete " + plain[0].Name() + ", if nothing needs it"})
 	}
-	o.lackOf(untold, "the input does not tell software devices from hardware", h.lookAgain())
-	if len(h.t.RDMADevices) == 0 {
-		return notApplicable("no RDMA device")
-	}
-	o.note = text.Plural(len(h.t.RDMADevices), "RDMA device")
 	return o
 }
 
@@ -386,58 +365,49 @@ var noUsablePort = Check{
 	run:    checkUsable,
 }
 
-func checkUsable(h *host) outcome {
+func checkUsable(h *host) (o outcome) {
 	hardware := h.hardwarePorts()
-	ports := slices.Clone(h.ports)
-	if len(ports) == 0 {
+	if len(h.ports) == 0 {
 		if h.imported() {
 			return notApplicable("the input has no NIC")
 		}
 		return notApplicable("no NIC")
 	}
-	var o outcome
-	usable, certain := 0, 0
-	for i := range ports {
-		if p := &ports[i]; p.Usable {
-			usable++
-			if n := h.NetdevNamed(p.Netdev); h.state(p) == "ACTIVE" || !p.RDMA() && n != nil && n.State != "" {
-				certain++
-			}
+	certain := false
+	for i := range h.ports {
+		if p := &h.ports[i]; p.Usable {
+			o.judged++
+			n := h.NetdevNamed(p.Netdev)
+			certain = certain || h.state(p) == "ACTIVE" || !p.RDMA() && n != nil && n.State != ""
 		}
 	}
 	switch {
-	case usable == 0:
-		f := h.unusable(ports, Error, "no port can be used: ")
-		o.find(f)
+	case o.judged == 0:
+		o.find(h.unusable(matching(h.ports, func(*pathsel.Port) bool { return true }), Error, "no port can be used: "))
 	case len(hardware) > 0 && h.paths.Transport() == pathsel.TCP:
-		var list []pathsel.Port
-		for _, p := range hardware {
-			list = append(list, *p)
-		}
-		o.find(h.unusable(list, Warning, "no port of the RDMA hardware can be used, so data goes by TCP: "))
-	case certain == 0:
-		o.lack("the states of the ports are not known", h.lookAgain())
+		o.find(h.unusable(hardware, Warning, "no port of the RDMA hardware can be used, so data goes by TCP: "))
+	case !certain:
+		o.missingOfHost("the states of the ports are not known", h.lookAgain())
 	}
-	o.note = fmt.Sprintf("%d of %s", usable, text.Plural(len(ports), "port"))
+	o.note = fmt.Sprintf("%d of %s", o.judged, text.Plural(len(h.ports), "port"))
 	return o
 }
 
 // unusable lists ports by the first reason why they cannot be used.
-func (h *host) unusable(ports []pathsel.Port, severity Severity, intro string) Finding {
-	f := Finding{Severity: severity, Fix: "see port-down, gid-missing and uverbs-inaccessible; topoctl path gpu:0 shows every reason"}
+func (h *host) unusable(ports []*pathsel.Port, severity Severity, intro string) Finding {
+	f := Finding{Severity: severity, Subjects: ids(ports), Fix: "see port-down, gid-missing and uverbs-inaccessible; topoctl path gpu:0 shows every reason"}
 	var why bins[string, string]
-	for i := range ports {
-		p := &ports[i]
-		f.Subjects = append(f.Subjects, p.ID)
-		if len(p.Reasons) > 0 {
-			// In TCP terms an RDMA port that is down is one without address.
-			r := p.Reasons[0]
-			if s := h.state(p); p.RDMA() && s != "" && s != "ACTIVE" {
-				r = pathsel.Reason{Code: pathsel.CodePortDown, Text: "port state " + s, Evidence: h.portFile(p, "state", s)}
-			}
-			why.add(string(r.Code)+": "+r.Text, p.Name)
-			f.Evidence = places(append(f.Evidence, r.Evidence)...)
+	for _, p := range ports {
+		if len(p.Reasons) == 0 {
+			continue
 		}
+		// In TCP terms an RDMA port that is down is one without address.
+		r := p.Reasons[0]
+		if s := h.state(p); p.RDMA() && s != "" && s != "ACTIVE" {
+			r = pathsel.Reason{Code: pathsel.CodePortDown, Text: "port state " + s, Evidence: h.portFile(p, "state", s)}
+		}
+		why.add(string(r.Code)+": "+r.Text, p.Name)
+		f.Evidence = places(append(f.Evidence, r.Evidence)...)
 	}
 	var parts []string
 	why.each(func(reason string, names []string) {
@@ -453,41 +423,32 @@ var uverbsInaccessible = Check{
 	Judged: "The device file is opened for reading and writing. No device that can be used is an error, some are a warning.",
 	Facts:  "/dev/infiniband/uverbsN, opened on the running host only",
 	Fix:    "In a container: --device /dev/infiniband, or the RDMA device plugin. On a host: the permissions of /dev/infiniband (rdma-core's udev rules); modprobe ib_uverbs.",
-	run:    checkUverbs,
+	run:    checkUverbs, noun: "RDMA device", none: "no RDMA device",
 }
 
-func checkUverbs(h *host) outcome {
-	list := h.rdmaDevices()
-	if len(list) == 0 {
-		return notApplicable("no RDMA device")
-	}
-	var o outcome
-	var untold []topo.ID
+func checkUverbs(h *host) (o outcome) {
 	var shut bins[string, *topo.RDMADevice]
 	bad := 0
-	for _, r := range list {
+	for _, r := range h.rdmaDevices() {
+		o.judged++
 		switch r.Uverbs {
 		case "rw":
 		case "ro", "denied", "none":
 			shut.add(r.Uverbs, r)
 			bad++
 		default:
-			untold = append(untold, r.ID)
+			o.missing("access to the device files can be tried on the running host only", h.onHost(), r.ID)
 		}
 	}
 	severity := Warning
-	if bad == len(list) {
+	if bad == o.judged {
 		severity = Error
 	}
 	shut.each(func(access string, devices []*topo.RDMADevice) {
 		f := Finding{Severity: severity, Fix: "in a container: --device /dev/infiniband; on the host: permissions of /dev/infiniband (rdma-core)"}
 		for _, r := range devices {
 			f.Subjects = append(f.Subjects, r.ID)
-			for _, c := range r.CharDevs {
-				if strings.Contains(c, "/uverbs") {
-					f.Evidence = append(f.Evidence, c)
-				}
-			}
+			f.Evidence = append(f.Evidence, slices.DeleteFunc(slices.Clone(r.CharDevs), func(c string) bool { return !strings.Contains(c, "/uverbs") })...)
 		}
 		switch access {
 		case "ro":
@@ -500,8 +461,6 @@ func checkUverbs(h *host) outcome {
 		}
 		o.find(f)
 	})
-	o.lackOf(untold, "access to the device files can be tried on the running host only", h.onHost())
-	o.note = text.Plural(len(list), "RDMA device")
 	return o
 }
 
@@ -511,31 +470,20 @@ var rdmaLAG = Check{
 	Judged: "A bond is info: one connection uses one leg, so programs need several. A leg that is down is a warning.",
 	Facts:  "bonding, master and operstate in /sys/class/net",
 	Fix:    "At least as many queue pairs for each peer as there are legs: NCCL_IB_QPS_PER_CONNECTION=2 or more; xmit_hash_policy layer3+4.",
-	run:    checkLAG,
+	run:    checkLAG, noun: "port", none: "no RDMA hardware",
 }
 
-func checkLAG(h *host) outcome {
-	var o outcome
-	var untold []topo.ID
-	looked := 0
+func checkLAG(h *host) (o outcome) {
 	for _, p := range h.hardwarePorts() {
-		switch {
-		case len(p.Legs) > 0:
-			looked++
+		if len(p.Legs) == 0 && p.LinkLayer != "InfiniBand" && h.RDMADevice(p.NIC).Transport != "efa" && p.Netdev == "" {
+			o.missing("the interface of the port is not visible, so whether it is a bond", h.seeInterfaces(), p.ID)
+			continue
+		}
+		o.judged++
+		if len(p.Legs) > 0 {
 			o.find(h.bond(p))
-		case p.LinkLayer == "InfiniBand" || h.RDMADevice(p.NIC).Transport == "efa":
-			looked++
-		case p.Netdev == "":
-			untold = append(untold, p.ID)
-		default:
-			looked++
 		}
 	}
-	o.lackOf(untold, "the interface of the port is not visible, so whether it is a bond", h.seeInterfaces())
-	if looked+len(untold) == 0 {
-		return notApplicable("no RDMA hardware")
-	}
-	o.note = text.Plural(looked, "port")
 	return o
 }
 

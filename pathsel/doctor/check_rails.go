@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -11,37 +12,30 @@ import (
 	"github.com/topoctl/topoctl/pathsel"
 )
 
-// kind is what tells rails apart that need not be alike.
-func kind(p *pathsel.Port) string {
-	if p.LinkLayer == "" {
-		return "link layer unknown"
-	}
-	return p.LinkLayer
-}
-
 var rateMismatch = Check{
 	Code: "rate-mismatch", Severity: Warning,
 	Title:  "data ports of one kind run at one rate",
 	Judged: "The rates of the RDMA data ports that are up, separately for InfiniBand and Ethernet. A slower rail holds back every transfer that is spread evenly.",
 	Facts:  "rate in /sys/class/infiniband/DEV/ports/N",
 	Fix:    "Look at cable, transceiver and switch port of the slower one (mlxlink -d DEV), or leave it out.",
-	run:    checkRates,
+	run:    checkRates, noun: "port",
 }
 
-func checkRates(h *host) outcome {
-	var o outcome
-	var untold []topo.ID
+func checkRates(h *host) (o outcome) {
+	var unknown []topo.ID
 	var layers bins[string, *pathsel.Port]
-	looked := 0
 	for _, p := range h.dataPorts() {
 		switch {
 		case !h.active(p):
 		case p.BytesPerSec == nil:
-			untold = append(untold, p.ID)
+			unknown = append(unknown, p.ID)
 		default:
-			layers.add(kind(p), p)
-			looked++
+			layers.add(cmp.Or(p.LinkLayer, "link layer unknown"), p)
+			o.judged++
 		}
+	}
+	if o.judged < 2 && len(unknown) < 2 {
+		return notApplicable("fewer than two RDMA data ports that are up")
 	}
 	slices.Sort(layers.order)
 	layers.each(func(layer string, ports []*pathsel.Port) {
@@ -53,41 +47,25 @@ func checkRates(h *host) outcome {
 			return
 		}
 		slices.SortFunc(by.order, func(a, b topo.Rate) int { return int(b - a) })
-		f := Finding{Severity: Warning, Basis: topo.BasisRead, Fix: "look at cable, transceiver and switch port of the slower ones (mlxlink -d DEV), or leave them out"}
-		var parts []string
-		fastest := by.order[0]
-		by.each(func(r topo.Rate, ports []*pathsel.Port) {
-			parts = append(parts, h.wire(r)+" on "+text.Join(names(ports), mostNames))
-			if r != fastest {
-				f.Subjects = append(f.Subjects, ids(ports)...)
-			}
+		f := differing(&by, h.wire, func(p *pathsel.Port, _ topo.Rate) string {
 			raw := ""
-			if x := h.Port(ports[0].ID); x != nil {
+			if x := h.Port(p.ID); x != nil {
 				raw = x.RateRaw
 			}
-			f.Evidence = append(f.Evidence, h.portFile(ports[0], "rate", raw))
+			return h.portFile(p, "rate", raw)
 		})
-		f.Text = layer + " data ports have different rates: " + strings.Join(parts, "; ") + ": even shares run at the pace of the slowest"
+		f.Subjects = f.Subjects[len(by.of[by.order[0]]):] // all but the fastest
+		f.Text = layer + " data ports have different rates: " + f.Text + ": even shares run at the pace of the slowest"
+		f.Basis, f.Fix = topo.BasisRead, "look at cable, transceiver and switch port of the slower ones (mlxlink -d DEV), or leave them out"
 		o.find(f)
 	})
-	o.lackOf(untold, "the rate of the port is not known", h.rateHow(untold))
-	if looked < 2 && len(untold) < 2 {
-		o.missing = nil // nothing to compare it with
-		return notApplicable("fewer than two RDMA data ports that are up")
-	}
-	o.note = text.Plural(looked, "port")
+	o.missing("the rate of the port is not known", h.rateHow(unknown), unknown...)
 	return o
 }
 
 // rolesOf lists the roles of ports, each once.
 func rolesOf(ports []*pathsel.Port) []string {
-	var out []string
-	for _, p := range ports {
-		if !slices.Contains(out, string(p.Role)) {
-			out = append(out, string(p.Role))
-		}
-	}
-	return out
+	return places(mapped(ports, func(p *pathsel.Port) string { return string(p.Role) })...)
 }
 
 // rateHow says how to get the rate of ports.
@@ -107,51 +85,45 @@ var mixedLinkLayer = Check{
 		"storage or management, because topoctl leaves those out and other programs need to be configured.",
 	Facts: "link_layer in /sys/class/infiniband/DEV/ports/N; the roles of NICs",
 	Fix:   "NCCL_IB_HCA, UCX_NET_DEVICES, Mooncake's device list: topoctl export writes them.",
-	run:   checkLayers,
+	run:   checkLayers, none: "no RDMA hardware port is up",
 }
 
-func checkLayers(h *host) outcome {
-	var o outcome
-	var untold []topo.ID
+func checkLayers(h *host) (o outcome) {
 	var by bins[string, *pathsel.Port]
 	for _, p := range h.hardwarePorts() {
 		switch {
 		case p.Role == pathsel.RoleDecoy || !h.active(p):
 		case p.LinkLayer == "":
-			untold = append(untold, p.ID)
+			o.missingLayer(h, p)
 		case p.LinkLayer == "InfiniBand" || p.LinkLayer == "Ethernet":
 			by.add(p.LinkLayer, p)
+			o.judged++
 		}
 	}
 	slices.Sort(by.order)
 	if len(by.order) > 1 {
 		f := Finding{Severity: Info, Fix: "name the data ports to other programs (NCCL_IB_HCA, UCX_NET_DEVICES): topoctl export env --for nccl"}
-		data := 0
+		var data, other []topo.ID
 		var parts []string
+		layersOfData := 0
 		by.each(func(layer string, ports []*pathsel.Port) {
-			made := onlyData(ports)
-			part := fmt.Sprintf("%s on %s", layer, text.Join(names(ports), mostNames))
-			if len(made) > 0 {
-				data++
+			part := fmt.Sprintf("%s on %s", layer, portList(ports))
+			if made := onlyData(ports); len(made) > 0 {
+				layersOfData++
+				data = append(data, ids(made)...)
 			} else {
 				part += " (" + text.Join(rolesOf(ports), mostNames) + ")"
+				other = append(other, ids(ports)...)
 			}
 			parts = append(parts, part)
-			if len(made) == 0 {
-				f.Subjects = append(f.Subjects, ids(ports)...)
-			}
 			f.Evidence = append(f.Evidence, h.portFile(ports[0], "link_layer", layer))
 		})
 		f.Text = strings.Join(parts, "; ") + ": programs that take every RDMA device mix two networks"
-		if data > 1 {
-			f.Severity, f.Subjects = Warning, nil
-			by.each(func(_ string, ports []*pathsel.Port) { f.Subjects = append(f.Subjects, ids(onlyData(ports))...) })
+		f.Subjects = other
+		if layersOfData > 1 {
+			f.Severity, f.Subjects = Warning, data
 		}
 		o.find(f)
-	}
-	o.lackLayers(h, untold)
-	if len(by.order)+len(untold) == 0 {
-		return notApplicable("no RDMA hardware port is up")
 	}
 	o.note = strings.Join(by.order, " and ")
 	return o
@@ -163,25 +135,26 @@ var firmwareDiffers = Check{
 	Judged: "fw_ver of the RDMA devices with the same board_id.",
 	Facts:  "fw_ver and board_id in /sys/class/infiniband/DEV",
 	Fix:    "Update the older ones: mlxfwmanager.",
-	run:    checkFirmware,
+	run:    checkFirmware, noun: "RDMA device",
 }
 
-func checkFirmware(h *host) outcome {
-	var o outcome
+func checkFirmware(h *host) (o outcome) {
 	var boards bins[string, *topo.RDMADevice]
-	var untold []topo.ID
+	var unknown []topo.ID
 	for _, r := range h.hardware() {
 		switch {
 		case r.Transport == "efa":
 		case r.Board == "" || r.Firmware == "":
-			untold = append(untold, r.ID)
+			unknown = append(unknown, r.ID)
 		default:
 			boards.add(r.Board, r)
+			o.judged++
 		}
 	}
-	looked := 0
+	if o.judged < 2 && len(unknown) < 2 {
+		return notApplicable("fewer than two NICs with a board and firmware of their own")
+	}
 	boards.each(func(board string, devices []*topo.RDMADevice) {
-		looked += len(devices)
 		var by bins[string, string]
 		for _, r := range devices {
 			by.add(r.Firmware, r.Name)
@@ -195,20 +168,14 @@ func checkFirmware(h *host) outcome {
 		by.each(func(version string, names []string) {
 			parts = append(parts, version+" on "+text.Join(names, mostNames))
 			f.Evidence = append(f.Evidence, "/sys/class/infiniband/"+names[0]+"/fw_ver = "+version)
-			for _, n := range names {
-				f.Subjects = append(f.Subjects, topo.RDMAID(n))
-			}
+			f.Subjects = append(f.Subjects, mapped(names, topo.RDMAID)...)
 		})
 		f.Text = "NICs of one board (" + board + ") have different firmware: " + strings.Join(parts, "; ")
 		o.find(f)
 	})
-	if len(untold) > 1 {
-		o.lackOf(untold, "firmware or board is not known", h.lookAgain())
+	if len(unknown) > 1 {
+		o.missing("firmware or board is not known", h.lookAgain(), unknown...)
 	}
-	if looked < 2 && len(untold) < 2 {
-		return notApplicable("fewer than two NICs with a board and firmware of their own")
-	}
-	o.note = text.Plural(looked, "RDMA device")
 	return o
 }
 
@@ -219,25 +186,18 @@ var railsShareSubnet = Check{
 		"rules that choose by source address, which are not read.",
 	Facts: "addresses of the interfaces (netlink)",
 	Fix:   "A network for each rail; or ip rule by source address with arp_ignore=1, arp_announce=2.",
-	run:   checkSubnets,
+	run:   checkSubnets, noun: "port",
 }
 
-func checkSubnets(h *host) outcome {
-	var o outcome
-	ports, layers := h.ethernetData()
+func checkSubnets(h *host) (o outcome) {
+	ports := h.ethernetData(&o)
 	var nets bins[netip.Prefix, *pathsel.Port]
-	var untold []topo.ID
-	looked := 0
 	for _, p := range ports {
-		switch {
-		case p.Netdev == "":
-			untold = append(untold, p.ID)
-			continue
-		case len(p.Addresses) == 0 && !h.addressesTold():
-			untold = append(untold, p.ID)
+		if p.Netdev == "" || len(p.Addresses) == 0 && !h.addressesKnown() {
+			o.missing("the interface of the port or its addresses are not visible", h.seeInterfaces(), p.ID)
 			continue
 		}
-		looked++
+		o.judged++
 		for _, a := range p.Addresses {
 			if addr := a.Addr(); addr.IsLinkLocalUnicast() || addr.IsLoopback() {
 				continue
@@ -252,25 +212,22 @@ func checkSubnets(h *host) outcome {
 			return
 		}
 		f := Finding{Severity: Info, Subjects: ids(ports),
-			Text: fmt.Sprintf("%s have addresses in one network, %s: without rules by source address the kernel sends all TCP by one of them", text.Join(names(ports), mostNames), net),
+			Text: fmt.Sprintf("%s have addresses in one network, %s: without rules by source address the kernel sends all TCP by one of them", portList(ports), net),
 			Fix:  "a network for each rail, or ip rule from ADDRESS for each interface with arp_ignore=1 and arp_announce=2"}
 		for _, p := range ports[:2] {
 			f.Evidence = append(f.Evidence, fmt.Sprintf("ip addr show %s = %s", p.Netdev, addressIn(p, net)))
 		}
 		o.find(f)
 	})
-	o.lackLayers(h, layers)
-	o.lackOf(untold, "the interface of the port or its addresses are not visible", h.seeInterfaces())
-	if len(ports) < 2 && len(untold)+len(layers) == 0 {
+	if len(ports) < 2 && len(o.unknown) == 0 {
 		return notApplicable("fewer than two Ethernet data ports")
 	}
-	o.note = text.Plural(looked, "port")
 	return o
 }
 
-// addressesTold says whether the addresses of interfaces are known: they come
+// addressesKnown says whether the addresses of interfaces are known: they come
 // from netlink alone.
-func (h *host) addressesTold() bool {
+func (h *host) addressesKnown() bool {
 	return slices.ContainsFunc(h.t.Netdevs, func(n topo.Netdev) bool { return len(n.Addresses) > 0 })
 }
 

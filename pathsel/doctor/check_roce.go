@@ -15,30 +15,42 @@ import (
 	"github.com/topoctl/topoctl/pathsel"
 )
 
-// roce lists the RoCE ports that are up, and the ports of which nothing tells
-// whether they are.
-func (h *host) roce() (ports []*pathsel.Port, untold []topo.ID) {
-	for _, p := range h.rdmaPorts() {
+// roce lists the RoCE ports that are up. Ports of which nothing tells whether they are
+// RoCE it notes as missing.
+func (h *host) roce(o *outcome) []*pathsel.Port {
+	return slices.DeleteFunc(h.rdmaPorts(), func(p *pathsel.Port) bool {
 		r := h.RDMADevice(p.NIC)
-		switch {
-		case p.Role == pathsel.RoleDecoy || !h.active(p) || r.Transport == "iwarp" || r.Transport == "efa" || p.LinkLayer == "Unspecified":
-		case p.LinkLayer == "Ethernet":
-			ports = append(ports, p)
-		case p.LinkLayer == "":
-			untold = append(untold, p.ID)
+		if p.Role == pathsel.RoleDecoy || !h.active(p) || r.Transport == "iwarp" || r.Transport == "efa" {
+			return true
 		}
-	}
-	return ports, untold
+		if p.LinkLayer == "" {
+			o.missingLayer(h, p)
+		}
+		return p.LinkLayer != "Ethernet"
+	})
 }
+
+// missingLayer notes a port whose link layer is not known.
+func (o *outcome) missingLayer(h *host, p *pathsel.Port) {
+	o.missing("the link layer of the port is not known", h.lookAgain(), p.ID)
+}
+
+// missingMTU notes a port whose interface, and with it the MTU, is not known.
+func (o *outcome) missingMTU(h *host, p *pathsel.Port) {
+	o.missing("the interface of the port is not visible, so its MTU", h.seeInterfaces(), p.ID)
+}
+
+// missingGIDs notes a port whose GIDs, or what kind they are, is not known.
+func (o *outcome) missingGIDs(h *host, p *pathsel.Port) {
+	o.missing("the GIDs or their types are not known", h.lookAgain(), p.ID)
+}
+
+// noRoCE is why checks of RoCE settings do not apply.
+const noRoCE = "no RoCE port is up"
 
 // onlyData keeps the data ports.
 func onlyData(ports []*pathsel.Port) []*pathsel.Port {
 	return slices.DeleteFunc(slices.Clone(ports), func(p *pathsel.Port) bool { return p.Role != pathsel.RoleData })
-}
-
-// lackLayers notes ports whose link layer is not known.
-func (o *outcome) lackLayers(h *host, untold []topo.ID) {
-	o.lackOf(untold, "the link layer of the port is not known", h.lookAgain())
 }
 
 var gidMissing = Check{
@@ -47,20 +59,17 @@ var gidMissing = Check{
 	Judged: "An ACTIVE port whose GID table is empty cannot be connected to. EFA and iWARP do not need GIDs.",
 	Facts:  "gids in /sys/class/infiniband/DEV/ports/N",
 	Fix:    "RoCE: bring its interface up and give it an address; in a container, the interface must be in the same network namespace.",
-	run:    checkGIDs,
+	run:    checkGIDs, noun: "port", none: "no RDMA port that is up and needs GIDs",
 }
 
-func checkGIDs(h *host) outcome {
-	var o outcome
-	var untold []topo.ID
-	looked := 0
+func checkGIDs(h *host) (o outcome) {
 	for _, p := range h.rdmaPorts() {
 		x, r := h.Port(p.ID), h.RDMADevice(p.NIC)
 		switch {
 		case p.Role == pathsel.RoleDecoy || r.Transport == "efa" || r.Transport == "iwarp" || x != nil && x.State != "" && x.State != "ACTIVE":
 			continue
 		case x == nil || len(x.GIDs) == 0 && (x.GIDTable == nil || h.unreadGIDs(p)):
-			untold = append(untold, p.ID)
+			o.missing("the GID table is not known", h.lookAgain(), p.ID)
 			continue
 		case len(x.GIDs) == 0:
 			fix := "look at the subnet manager and the driver's messages"
@@ -70,13 +79,8 @@ func checkGIDs(h *host) outcome {
 			o.find(Finding{Severity: Error, Subjects: []topo.ID{p.ID}, Evidence: places(h.portFile(p, "gids", "")),
 				Text: fmt.Sprintf("no entry in its GID table of %d: nobody can connect to it", *x.GIDTable), Fix: fix})
 		}
-		looked++
+		o.judged++
 	}
-	o.lackOf(untold, "the GID table is not known", h.lookAgain())
-	if looked+len(untold) == 0 {
-		return notApplicable("no RDMA port that is up and needs GIDs")
-	}
-	o.note = text.Plural(looked, "port")
 	return o
 }
 
@@ -102,32 +106,26 @@ var gidNoneRoutable = Check{
 	run:    checkRoutable,
 }
 
-func checkRoutable(h *host) outcome {
-	var o outcome
-	ports, layers := h.roce()
-	var untold []topo.ID
-	looked := 0
+func checkRoutable(h *host) (o outcome) {
+	ports := h.roce(&o)
 	for _, p := range ports {
 		x := h.Port(p.ID)
 		switch {
 		case x == nil || x.GIDTable == nil && len(x.GIDs) == 0:
-			untold = append(untold, p.ID)
+			o.missingGIDs(h, p)
 		case len(pathsel.RoCEGIDs(x)) > 0:
-			looked++
+			o.judged++
 		case h.unreadGIDs(p) || !gidTypes(x):
-			untold = append(untold, p.ID)
+			o.missingGIDs(h, p)
 		case len(x.GIDs) == 0: // gid-missing
 		default:
-			looked++
+			o.judged++
 			o.find(h.noneRoutable(p, x))
 		}
 	}
-	o.lackLayers(h, layers)
-	o.lackOf(untold, "the GIDs or their types are not known", h.lookAgain())
-	if len(ports)+len(layers) == 0 {
-		return notApplicable("no RoCE port is up")
+	if o.note = text.Plural(o.judged, "port"); len(ports) == 0 {
+		o.absent = noRoCE
 	}
-	o.note = text.Plural(looked, "port")
 	return o
 }
 
@@ -160,7 +158,7 @@ func (h *host) noneRoutable(p *pathsel.Port, x *topo.Port) Finding {
 	case n == nil:
 		f.Fix = "its interface is not visible here: give it an IP address, in a container share its network namespace"
 		return f
-	case !h.addressesTold():
+	case !h.addressesKnown():
 	case h.routableAddress(n) == "":
 		f.Text += "; interface " + n.Name + " has no such address: it was taken away, or never given"
 		f.Evidence = places(append(f.Evidence, "ip addr show dev "+n.Name)...)
@@ -194,41 +192,32 @@ var gidIndexDiffers = Check{
 	run:    checkGIDIndex,
 }
 
-func checkGIDIndex(h *host) outcome {
-	var o outcome
-	all, layers := h.roce()
+func checkGIDIndex(h *host) (o outcome) {
 	var by bins[int, *pathsel.Port]
-	var untold []topo.ID
-	looked := 0
-	for _, p := range onlyData(all) {
+	for _, p := range onlyData(h.roce(&o)) {
 		x := h.Port(p.ID)
 		if x == nil || x.GIDTable == nil && len(x.GIDs) == 0 || !gidTypes(x) || h.unreadGIDs(p) {
-			untold = append(untold, p.ID)
+			o.missingGIDs(h, p)
 			continue
 		}
 		if gids := pathsel.RoCEGIDs(x); len(gids) > 0 {
 			by.add(gids[0].Index, p)
-			looked++
+			o.judged++
 		}
+	}
+	if o.judged < 2 {
+		o.absent = "fewer than two RoCE data ports with such a GID"
 	}
 	slices.Sort(by.order)
 	if len(by.order) > 1 {
-		f := Finding{Severity: Warning, Fix: "leave NCCL_IB_GID_INDEX unset (NCCL 2.21 and newer choose by themselves); UCX and NVSHMEM take it for each rank: topoctl export env --for ucx"}
-		var parts []string
-		by.each(func(i int, ports []*pathsel.Port) {
-			parts = append(parts, fmt.Sprintf("%d on %s", i, text.Join(names(ports), mostNames)))
-			f.Subjects = append(f.Subjects, ids(ports)...)
-			f.Evidence = append(f.Evidence, h.portFile(ports[0], "gids/"+strconv.Itoa(i), pathsel.RoCEGIDs(h.Port(ports[0].ID))[0].GID))
+		f := differing(&by, strconv.Itoa, func(p *pathsel.Port, i int) string {
+			return h.portFile(p, "gids/"+strconv.Itoa(i), pathsel.RoCEGIDs(h.Port(p.ID))[0].GID)
 		})
-		f.Text = "the GID index to use differs: " + strings.Join(parts, "; ") + ": one setting for all ports is wrong for some"
+		f.Text = "the GID index to use differs: " + f.Text + ": one setting for all ports is wrong for some"
+		f.Fix = "leave NCCL_IB_GID_INDEX unset (NCCL 2.21 and newer choose by themselves); UCX and NVSHMEM take it for each rank: topoctl export env --for ucx"
 		o.find(f)
 	}
-	o.lackLayers(h, layers)
-	o.lackOf(untold, "the GIDs or their types are not known", h.lookAgain())
-	if looked < 2 && len(untold)+len(layers) == 0 {
-		return notApplicable("fewer than two RoCE data ports with such a GID")
-	}
-	if o.note = text.Plural(looked, "port"); len(by.order) == 1 {
+	if o.note = text.Plural(o.judged, "port"); len(by.order) == 1 {
 		o.note += ", index " + strconv.Itoa(by.order[0])
 	}
 	return o
@@ -241,16 +230,17 @@ var trafficClassUnset = Check{
 		"each program sets its own: that cannot be checked.",
 	Facts: "tc/N/traffic_class in /sys/class/infiniband/DEV (MLNX_OFED, DOCA)",
 	Fix:   "cma_roce_tos and tc/N/traffic_class as the network wants it (often 106), or for each program: NCCL_IB_TC, UCX_IB_TRAFFIC_CLASS.",
-	run:   checkTrafficClass,
+	run:   checkTrafficClass, noun: "port", none: noRoCE,
 }
 
-func checkTrafficClass(h *host) outcome {
-	var o outcome
-	ports, layers := h.roce()
-	ports = slices.DeleteFunc(ports, func(p *pathsel.Port) bool { return p.Role == pathsel.RoleManagement || p.Software })
-	var unset, nofile []*pathsel.Port
+func checkTrafficClass(h *host) (o outcome) {
+	var unset []*pathsel.Port
 	var by bins[int, *pathsel.Port]
-	for _, p := range ports {
+	for _, p := range h.roce(&o) {
+		if p.Role == pathsel.RoleManagement || p.Software {
+			continue
+		}
+		o.judged++
 		x := h.Port(p.ID)
 		_, file := x.Facts.Get("traffic_class")
 		switch {
@@ -259,7 +249,8 @@ func checkTrafficClass(h *host) outcome {
 		case x.TrafficClass != nil || file:
 			unset = append(unset, p)
 		default:
-			nofile = append(nofile, p)
+			o.missing("no file shows the traffic class: without NVIDIA's driver package each program sets its own",
+				"look at NCCL_IB_TC or UCX_IB_TRAFFIC_CLASS of the programs, and at the switches' settings", p.ID)
 		}
 	}
 	file := func(p *pathsel.Port, says string) string {
@@ -273,24 +264,10 @@ func checkTrafficClass(h *host) outcome {
 				p.Device, p.Number, p.Device)})
 	}
 	if len(by.order) > 1 {
-		f := Finding{Severity: Warning, Fix: "set one class on all RoCE ports of a fabric"}
-		var parts []string
-		by.each(func(class int, ports []*pathsel.Port) {
-			parts = append(parts, fmt.Sprintf("%d on %s", class, text.Join(names(ports), mostNames)))
-			f.Subjects, f.Evidence = append(f.Subjects, ids(ports)...), append(f.Evidence, file(ports[0], fmt.Sprint(class)))
-		})
-		f.Text = "RoCE ports have different traffic classes: " + strings.Join(parts, "; ")
+		f := differing(&by, strconv.Itoa, func(p *pathsel.Port, class int) string { return file(p, strconv.Itoa(class)) })
+		f.Text, f.Fix = "RoCE ports have different traffic classes: "+f.Text, "set one class on all RoCE ports of a fabric"
 		o.find(f)
 	}
-	o.lackLayers(h, layers)
-	if len(nofile) > 0 {
-		o.lackOf(ids(nofile), "no file shows the traffic class: without NVIDIA's driver package each program sets its own",
-			"look at NCCL_IB_TC or UCX_IB_TRAFFIC_CLASS of the programs, and at the switches' settings")
-	}
-	if len(ports)+len(layers) == 0 {
-		return notApplicable("no RoCE port is up")
-	}
-	o.note = text.Plural(len(ports), "port")
 	return o
 }
 
@@ -329,8 +306,8 @@ func (c *chosenIndex) undo() string {
 }
 
 // chosenIndices are the GID indices that are set, those of the environment
-// before those of files; told is false where the environment is not known.
-func (h *host) chosenIndices(o *outcome) (list []chosenIndex, told bool) {
+// before those of files; known is false where the environment is not known.
+func (h *host) chosenIndices(o *outcome) (list []chosenIndex, known bool) {
 	if h.gidIndex != nil {
 		list = append(list, chosenIndex{name: "--gid-index", value: strconv.Itoa(*h.gidIndex), index: *h.gidIndex})
 	}
@@ -371,46 +348,40 @@ var gidIndexWrong = Check{
 	run:   checkWrongIndex,
 }
 
-func checkWrongIndex(h *host) outcome {
-	var o outcome
-	all, layers := h.roce()
-	ports := onlyData(all)
-	if len(ports)+len(layers) == 0 {
+func checkWrongIndex(h *host) (o outcome) {
+	var layers outcome
+	ports := onlyData(h.roce(&layers))
+	if len(ports)+len(layers.unknown) == 0 {
 		return notApplicable("no RoCE data port is up")
 	}
-	chosen, told := h.chosenIndices(&o)
-	if !told {
-		o.lack("whether programs are given a GID index is not known, because their environment is not", h.onHost())
+	chosen, known := h.chosenIndices(&o)
+	if !known {
+		o.missingOfHost("whether programs are given a GID index is not known, because their environment is not", h.onHost())
 	}
 	if len(chosen) == 0 {
-		if told && len(o.findings) == 0 {
-			return notApplicable("no GID index is set: programs choose by themselves")
-		}
+		o.absent = "no GID index is set: programs choose by themselves"
 		return o
 	}
-	var untold, unread []topo.ID
+	o.unknown = append(o.unknown, layers.unknown...)
+	var unknown, unread []topo.ID
 	for i := range chosen {
 		for _, p := range ports {
 			f, known := h.wrongIndex(&chosen[i], p)
 			switch {
 			case known && f != nil:
 				o.find(*f)
-			case known || slices.Contains(untold, p.ID) || slices.Contains(unread, p.ID):
+			case known || slices.Contains(unknown, p.ID) || slices.Contains(unread, p.ID):
 			case h.unreadEntry(p, chosen[i].index):
 				unread = append(unread, p.ID)
 			default:
-				untold = append(untold, p.ID)
+				unknown = append(unknown, p.ID)
 			}
 		}
 	}
-	o.lackLayers(h, layers)
-	o.lackOf(untold, "the GIDs or their types are not known", h.lookAgain())
-	o.lackOf(unread, "the GID table was not read that far: discovery stops after 16 unused entries", "read the entry below /sys/class/infiniband/DEVICE/ports/N/gids on the host")
-	var names []string
-	for i := range chosen {
-		names = append(names, chosen[i].says())
-	}
-	o.note = text.Join(names, mostNames) + " on " + text.Plural(len(ports), "port")
+	o.missing("the GIDs or their types are not known", h.lookAgain(), unknown...)
+	o.missing("the GID table was not read that far: discovery stops after 16 unused entries", "read the entry below /sys/class/infiniband/DEVICE/ports/N/gids on the host", unread...)
+	settings := mapped(chosen, func(c chosenIndex) string { return c.says() })
+	o.note = text.Join(settings, mostNames) + " on " + text.Plural(len(ports), "port")
 	return o
 }
 
@@ -486,7 +457,7 @@ func (h *host) gidNetdev(p *pathsel.Port, g *topo.GID) string {
 // strange says whether a GID is of an address that its interface does not have.
 func (h *host) strange(p *pathsel.Port, g *topo.GID, a netip.Addr) bool {
 	n := h.NetdevNamed(h.gidNetdev(p, g))
-	if n == nil || !h.addressesTold() {
+	if n == nil || !h.addressesKnown() {
 		return false
 	}
 	return !slices.ContainsFunc(n.Addresses, func(s string) bool {
@@ -497,10 +468,11 @@ func (h *host) strange(p *pathsel.Port, g *topo.GID, a netip.Addr) bool {
 
 // ethernetData are the data ports on Ethernet that are up: those that RDMA goes
 // by, and on a host without such the interfaces.
-func (h *host) ethernetData() (ports []*pathsel.Port, untold []topo.ID) {
-	if all, layers := h.roce(); len(h.hardware())+len(all)+len(layers) > 0 {
-		return onlyData(all), layers
+func (h *host) ethernetData(o *outcome) []*pathsel.Port {
+	if all := h.roce(o); len(h.hardware())+len(all)+len(o.unknown) > 0 {
+		return onlyData(all)
 	}
+	var ports []*pathsel.Port
 	for i := range h.ports {
 		p := &h.ports[i]
 		if p.RDMA() || p.Virtual || p.Role != pathsel.RoleData || p.PF != "" || !h.active(p) {
@@ -511,8 +483,22 @@ func (h *host) ethernetData() (ports []*pathsel.Port, untold []topo.ID) {
 			ports = append(ports, p)
 		}
 	}
-	return ports, nil
+	return ports
 }
+
+// byMTU groups ports by the MTU of their interfaces.
+func (h *host) byMTU(o *outcome, ports []*pathsel.Port) (by bins[int, *pathsel.Port]) {
+	for _, p := range ports {
+		if m := h.mtu(p); m != nil {
+			by.add(*m, p)
+		} else {
+			o.missingMTU(h, p)
+		}
+	}
+	return by
+}
+
+func mtuFile(p *pathsel.Port, mtu int) string { return netFile(p.Netdev, "mtu", strconv.Itoa(mtu)) }
 
 // mtu is the MTU of a port's interface.
 func (h *host) mtu(p *pathsel.Port) *int {
@@ -531,40 +517,24 @@ var mtuMismatch = Check{
 	run:    checkMTU,
 }
 
-func checkMTU(h *host) outcome {
-	var o outcome
-	ports, layers := h.ethernetData()
-	var by bins[int, *pathsel.Port]
-	var untold []topo.ID
-	looked := 0
-	for _, p := range ports {
-		m := h.mtu(p)
-		if m == nil {
-			untold = append(untold, p.ID)
-			continue
-		}
-		by.add(*m, p)
-		looked++
-	}
+func checkMTU(h *host) (o outcome) {
+	ports := h.ethernetData(&o)
+	by := h.byMTU(&o, ports)
 	slices.Sort(by.order)
+	for _, same := range by.of {
+		o.judged += len(same)
+	}
 	if len(by.order) > 1 {
-		f := Finding{Severity: Warning, Fix: "ip link set DEV mtu N: one MTU on all of them, as the switches have it"}
-		var parts []string
-		by.each(func(m int, ports []*pathsel.Port) {
-			parts = append(parts, fmt.Sprintf("%d on %s", m, text.Join(names(ports), mostNames)))
-			f.Subjects = append(f.Subjects, ids(ports)...)
-			f.Evidence = append(f.Evidence, netFile(ports[0].Netdev, "mtu", fmt.Sprint(m)))
-		})
-		f.Text = "data ports have different MTUs: " + strings.Join(parts, "; ") + ": transfers between such ports stall or use the smaller packets"
+		f := differing(&by, strconv.Itoa, mtuFile)
+		f.Text = "data ports have different MTUs: " + f.Text + ": transfers between such ports stall or use the smaller packets"
+		f.Fix = "ip link set DEV mtu N: one MTU on all of them, as the switches have it"
 		o.find(f)
 	}
-	looked += h.legMTUs(&o)
-	o.lackLayers(h, layers)
-	o.lackOf(untold, "the interface of the port is not visible, so its MTU", h.seeInterfaces())
-	if looked < 2 && len(untold)+len(layers) == 0 {
-		return notApplicable("fewer than two Ethernet data ports")
+	o.judged += h.legMTUs(&o)
+	if o.judged < 2 {
+		o.absent = "fewer than two Ethernet data ports"
 	}
-	if o.note = text.Plural(looked, "interface"); len(by.order) == 1 {
+	if o.note = text.Plural(o.judged, "interface"); len(by.order) == 1 {
 		o.note += fmt.Sprintf(", MTU %d", by.order[0])
 	}
 	return o
@@ -600,33 +570,20 @@ var mtuSmall = Check{
 	Judged: "RDMA packets of 4096 bytes need an interface MTU of about 4200; at 1500 they have 1024.",
 	Facts:  "mtu in /sys/class/net",
 	Fix:    "ip link set DEV mtu 9000, if all switches on the way have it.",
-	run:    checkSmallMTU,
+	run:    checkSmallMTU, noun: "port", none: noRoCE,
 }
 
-func checkSmallMTU(h *host) outcome {
-	var o outcome
-	ports, layers := h.roce()
-	var by bins[int, *pathsel.Port]
-	var untold []topo.ID
-	for _, p := range ports {
-		switch m := h.mtu(p); {
-		case m == nil:
-			untold = append(untold, p.ID)
-		case *m < fullMTU:
-			by.add(*m, p)
-		}
-	}
+func checkSmallMTU(h *host) (o outcome) {
+	ports := h.roce(&o)
+	by := h.byMTU(&o, ports)
 	by.each(func(m int, small []*pathsel.Port) {
-		o.find(Finding{Severity: Info, Subjects: ids(small), Evidence: []string{netFile(small[0].Netdev, "mtu", fmt.Sprint(m))},
-			Text: fmt.Sprintf("MTU %d: RDMA packets carry %d bytes instead of 4096, which costs throughput and packet rate", m, payload(m)),
-			Fix:  "ip link set " + small[0].Netdev + " mtu 9000, and so on, if all switches on the way have it"})
+		if m < fullMTU {
+			o.find(Finding{Severity: Info, Subjects: ids(small), Evidence: []string{mtuFile(small[0], m)},
+				Text: fmt.Sprintf("MTU %d: RDMA packets carry %d bytes instead of 4096, which costs throughput and packet rate", m, payload(m)),
+				Fix:  "ip link set " + small[0].Netdev + " mtu 9000, and so on, if all switches on the way have it"})
+		}
 	})
-	o.lackLayers(h, layers)
-	o.lackOf(untold, "the interface of the port is not visible, so its MTU", h.seeInterfaces())
-	if len(ports)+len(layers) == 0 {
-		return notApplicable("no RoCE port is up")
-	}
-	o.note = text.Plural(len(ports), "port")
+	o.judged = len(ports)
 	return o
 }
 
@@ -640,24 +597,21 @@ var pkeyMismatch = Check{
 	Judged: "Ports whose keys are all limited (two limited members cannot talk to each other), and ports whose set of keys differs from the others.",
 	Facts:  "pkeys in /sys/class/infiniband/DEV/ports/N",
 	Fix:    "Ask whoever runs the subnet manager (partitions.conf, UFM).",
-	run:    checkPKeys,
+	run:    checkPKeys, noun: "port", none: "no InfiniBand data port is up",
 }
 
-func checkPKeys(h *host) outcome {
-	var o outcome
-	var untold []topo.ID
+func checkPKeys(h *host) (o outcome) {
 	var by bins[string, *pathsel.Port]
-	looked := 0
 	for _, p := range h.dataPorts() {
 		if !h.active(p) || p.LinkLayer == "Ethernet" || h.RDMADevice(p.NIC).Transport == "efa" {
 			continue
 		}
 		x := h.Port(p.ID)
 		if x == nil || len(x.PKeys) == 0 {
-			untold = append(untold, p.ID)
+			o.missing("the partition keys are not known", h.lookAgain(), p.ID)
 			continue
 		}
-		looked++
+		o.judged++
 		keys := slices.Sorted(slices.Values(strs(x.PKeys)))
 		by.add(strings.Join(keys, " "), p)
 		if !slices.ContainsFunc(x.PKeys, func(k topo.HexID) bool { return k.Uint()&fullMember != 0 }) {
@@ -667,21 +621,11 @@ func checkPKeys(h *host) outcome {
 		}
 	}
 	if len(by.order) > 1 {
-		f := Finding{Severity: Warning, Fix: "ask whoever runs the subnet manager; a program that uses one partition key index gets different partitions"}
-		var parts []string
-		by.each(func(keys string, ports []*pathsel.Port) {
-			parts = append(parts, keys+" on "+text.Join(names(ports), mostNames))
-			f.Subjects = append(f.Subjects, ids(ports)...)
-			f.Evidence = append(f.Evidence, h.portFile(ports[0], "pkeys", ""))
-		})
-		f.Text = "data ports are in different partitions: " + strings.Join(parts, "; ")
+		f := differing(&by, func(keys string) string { return keys }, func(p *pathsel.Port, _ string) string { return h.portFile(p, "pkeys", "") })
+		f.Text = "data ports are in different partitions: " + f.Text
+		f.Fix = "ask whoever runs the subnet manager; a program that uses one partition key index gets different partitions"
 		o.find(f)
 	}
-	o.lackOf(untold, "the partition keys are not known", h.lookAgain())
-	if looked+len(untold) == 0 {
-		return notApplicable("no InfiniBand data port is up")
-	}
-	o.note = text.Plural(looked, "port")
 	return o
 }
 
@@ -730,59 +674,53 @@ var mtuActive = Check{
 	Facts:       "ibv_query_port active_mtu and max_mtu, on the running host only; mtu in /sys/class/net",
 	Fix:         "ip link set DEV down and up, so that the driver takes the interface's MTU over; restart the programs, for connections keep the packet size that they began with.",
 	AsksDevices: true,
-	run:         checkActiveMTU,
+	run:         checkActiveMTU, noun: "port", none: noRoCE,
 }
 
-func checkActiveMTU(h *host) outcome {
-	var o outcome
-	ports, layers := h.roce()
-	var untold, hidden []topo.ID
-	looked := 0
+func checkActiveMTU(h *host) (o outcome) {
+	ports := h.roce(&o)
+	var silent []topo.ID
+	var hidden []*pathsel.Port
 	for _, p := range ports {
 		v, m := h.verbsPort(p), h.mtu(p)
 		switch {
 		case v == nil || v.ActiveMTUBytes == 0:
-			untold = append(untold, p.ID)
+			silent = append(silent, p.ID)
 			continue
 		case m == nil:
-			hidden = append(hidden, p.ID)
+			hidden = append(hidden, p)
 			continue
 		}
-		looked++
+		o.judged++
 		most := payload(*m)
 		if v.MaxMTUBytes > 0 {
 			most = min(most, v.MaxMTUBytes)
 		}
-		f := Finding{Severity: Warning, Subjects: []topo.ID{p.ID},
-			Evidence: []string{saying("ibv_query_port active_mtu", fmt.Sprint(v.ActiveMTUBytes)), netFile(p.Netdev, "mtu", fmt.Sprint(*m))}}
+		f := Finding{Severity: Warning, Subjects: []topo.ID{p.ID}, Evidence: []string{saying("ibv_query_port active_mtu", strconv.Itoa(v.ActiveMTUBytes)), mtuFile(p, *m)}}
 		switch {
 		case v.ActiveMTUBytes < most:
 			f.Text = fmt.Sprintf("RDMA packets carry %d bytes, though the MTU of %s, %d, holds %d: the port did not follow its interface", v.ActiveMTUBytes, p.Netdev, *m, most)
 			f.Fix = "ip link set " + p.Netdev + " down and up, so that the driver looks again"
-			o.find(f)
 		case v.ActiveMTUBytes+leastHeaders > *m:
 			f.Text = fmt.Sprintf("RDMA packets carry %d bytes, which the MTU of %s, %d, does not hold: full packets are lost and transfers end with retry errors", v.ActiveMTUBytes, p.Netdev, *m)
 			f.Fix = fmt.Sprintf("ip link set %s mtu %d, or more, or down and up, so that the driver looks again", p.Netdev, v.ActiveMTUBytes+roceHeaders)
-			o.find(f)
-		}
-	}
-	o.lackLayers(h, layers)
-	if len(untold) > 0 {
-		why, how := "libibverbs reports the packet size of the port, on the running host only", h.onHost()
-		switch {
-		case h.verbs == nil:
-		case h.verbs.Unavailable == "":
-			why, how = "libibverbs did not report the packet size of the port", "see registration-refused, uverbs-inaccessible"
 		default:
-			why, how = "the packet size of the port was not asked for: "+h.verbs.Unavailable, h.withVerbs()
+			continue
 		}
-		o.lackOf(untold, why, how)
+		o.find(f)
 	}
-	o.lackOf(hidden, "the interface of the port is not visible, so its MTU", h.seeInterfaces())
-	if len(ports)+len(layers) == 0 {
-		return notApplicable("no RoCE port is up")
+	why, how := "libibverbs reports the packet size of the port, on the running host only", h.onHost()
+	switch {
+	case h.verbs == nil:
+	case h.verbs.Unavailable == "":
+		why, how = "libibverbs did not report the packet size of the port", "see registration-refused, uverbs-inaccessible"
+	default:
+		why, how = "the packet size of the port was not asked for: "+h.verbs.Unavailable, h.withVerbs()
 	}
-	o.note = text.Plural(looked, "port")
+	o.missing(why, how, silent...)
+	for _, p := range hidden {
+		o.missingMTU(h, p)
+	}
 	return o
 }
 
@@ -819,8 +757,7 @@ var mtuPeer = Check{
 	run:   checkPeerMTU,
 }
 
-func checkPeerMTU(h *host) outcome {
-	var o outcome
+func checkPeerMTU(h *host) (o outcome) {
 	if h.peer == nil {
 		return notApplicable("no peer is given: --peer FILE names one")
 	}
@@ -831,64 +768,48 @@ func checkPeerMTU(h *host) outcome {
 		if err != nil {
 			why += ": " + pkgerr.Message(err)
 		}
-		o.lack(why, "\"topoctl path cpu:0 --peer FILE\" says which ports do not reach each other, and why")
-		return o
+		return couldNotCheck(why, "\"topoctl path cpu:0 --peer FILE\" says which ports do not reach each other, and why")
 	}
-	other := map[string]*topo.Netdev{}
-	for i := range h.peer.Netdevs {
-		other[h.peer.Netdevs[i].Name] = &h.peer.Netdevs[i]
-	}
+	other := topo.NewIndex(h.peer)
 	var by bins[mtuPair, [2]*pathsel.Port]
-	var untold []topo.ID
-	looked := 0
+	var unknown []topo.ID
 	for i := range lanes {
 		a, okA := h.paths.Port(lanes[i].Local)
 		b, okB := there.Port(lanes[i].Remote)
 		if !okA || !okB || a.LinkLayer == "InfiniBand" || b.LinkLayer == "InfiniBand" {
 			continue
 		}
-		m, n := h.mtu(&a), other[b.Netdev]
+		m, n := h.mtu(&a), other.NetdevNamed(b.Netdev)
 		if m == nil || n == nil || n.MTU == nil {
-			if !slices.Contains(untold, a.ID) {
-				untold = append(untold, a.ID)
-			}
+			unknown = append(unknown, a.ID)
 			continue
 		}
-		looked++
+		o.judged++
 		if *m != *n.MTU {
 			by.add(mtuPair{*m, *n.MTU}, [2]*pathsel.Port{&a, &b})
 		}
 	}
 	by.each(func(m mtuPair, ends [][2]*pathsel.Port) { o.find(differentMTU(m, ends, name)) })
-	o.lackOf(untold, "the interface at one end of its lanes is not visible, so its MTU", h.seeInterfaces())
-	if looked+len(untold) == 0 {
-		return notApplicable("no Ethernet lane to " + name)
+	o.missing("the interface at one end of its lanes is not visible, so its MTU", h.seeInterfaces(), unique(unknown)...)
+	if o.note = text.Plural(o.judged, "lane") + " to " + name; o.judged == 0 {
+		o.absent = "no Ethernet lane to " + name
 	}
-	o.note = text.Plural(looked, "lane") + " to " + name
 	return o
 }
 
 // differentMTU is the finding about lanes whose ends have different MTUs.
 func differentMTU(m mtuPair, ends [][2]*pathsel.Port, name string) Finding {
-	f := Finding{Severity: Warning, Fix: fmt.Sprintf("ip link set DEV mtu %d on the side with less, if the switches between carry it, or %d on the other", max(m.here, m.there), min(m.here, m.there))}
-	var here, there []string
-	rdma := false
-	for _, e := range ends {
-		if !slices.Contains(f.Subjects, e[0].ID) {
-			f.Subjects = append(f.Subjects, e[0].ID)
-			here = append(here, e[0].Name)
-		}
-		if !slices.Contains(there, e[1].Name) {
-			there = append(there, e[1].Name)
-		}
-		rdma = rdma || e[0].RDMA()
-	}
-	f.Text = fmt.Sprintf("MTU %d here (%s) and %d at %s (%s): ", m.here, text.Join(here, mostNames), m.there, name, text.Join(there, mostNames))
+	here := mapped(ends, func(e [2]*pathsel.Port) *pathsel.Port { return e[0] })
+	there := mapped(ends, func(e [2]*pathsel.Port) *pathsel.Port { return e[1] })
+	f := Finding{Severity: Warning, Subjects: unique(ids(here)),
+		Fix:      fmt.Sprintf("ip link set DEV mtu %d on the side with less, if the switches between carry it, or %d on the other", max(m.here, m.there), min(m.here, m.there)),
+		Evidence: []string{mtuFile(here[0], m.here), name + ": " + mtuFile(there[0], m.there)}}
+	f.Text = fmt.Sprintf("MTU %d here (%s) and %d at %s (%s): ", m.here, text.Join(unique(names(here)), mostNames), m.there, name, text.Join(unique(names(there)), mostNames))
+	rdma := slices.ContainsFunc(here, func(p *pathsel.Port) bool { return p.RDMA() })
 	if small := payload(min(m.here, m.there)); rdma && small < payload(max(m.here, m.there)) {
 		f.Text += fmt.Sprintf("RDMA must use packets of %d bytes; a program whose ends do not agree on that loses full packets and ends with retry errors", small)
 	} else {
 		f.Text += "packets of the larger size are lost on the way to the other end"
 	}
-	f.Evidence = []string{netFile(ends[0][0].Netdev, "mtu", fmt.Sprint(m.here)), name + ": " + netFile(ends[0][1].Netdev, "mtu", fmt.Sprint(m.there))}
 	return f
 }

@@ -5,7 +5,6 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/pcilink"
-	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
@@ -29,18 +28,13 @@ func (h *host) carries(l *topo.Link) (topo.LaneRate, bool) {
 // slotPorts are the ports that are up, hardware and no virtual functions:
 // those whose slot matters.
 func (h *host) slotPorts() []*pathsel.Port {
-	var out []*pathsel.Port
-	for i := range h.ports {
-		p := &h.ports[i]
+	return matching(h.ports, func(p *pathsel.Port) bool {
 		if p.Software || p.Virtual || p.VF || p.Role == pathsel.RoleDecoy || !h.active(p) {
-			continue
+			return false
 		}
-		if d := h.function(p); d == nil || d.Implausible || d.Link == nil && h.LinkAbove(d.ID) == nil {
-			continue // no slot: paravirtual, or a part of the root complex
-		}
-		out = append(out, p)
-	}
-	return out
+		d := h.function(p) // without a slot: paravirtual, or a part of the root complex
+		return d != nil && !d.Implausible && (d.Link != nil || h.LinkAbove(d.ID) != nil)
+	})
 }
 
 var nicSlotLimited = Check{
@@ -51,21 +45,19 @@ var nicSlotLimited = Check{
 		"Ports that are down, decoys and virtual functions are left out.",
 	Facts: "ports/N/rate in /sys/class/infiniband, speed in /sys/class/net, link files in /sys/bus/pci/devices",
 	Fix:   "Move the card to a slot with more lanes or a newer generation; otherwise plan with the lower rate.",
-	run:   checkSlots,
+	run:   checkSlots, noun: "port", none: "no port of a PCIe card is up",
 }
 
-func checkSlots(h *host) outcome {
-	var o outcome
+func checkSlots(h *host) (o outcome) {
 	var rates, links []topo.ID
-	ports := h.slotPorts()
-	for _, p := range ports {
+	for _, p := range h.slotPorts() {
+		o.judged++
 		if p.BytesPerSec == nil || *p.BytesPerSec <= 0 {
 			rates = append(rates, p.ID)
 			continue
 		}
-		known := true
-		d, own := h.function(p), true
-		for depth := 0; d != nil && depth < 64; depth++ {
+		known, own := true, true
+		for d := range h.Climb(h.function(p).ID) {
 			l := h.LinkAbove(d.ID)
 			if l != nil && !(d.Implausible || h.PCIDevice(l.A) != nil && h.PCIDevice(l.A).Implausible && l.Cur == nil && l.Max == nil) {
 				lane, ok := h.carries(l)
@@ -77,22 +69,16 @@ func checkSlots(h *host) outcome {
 				}
 			}
 			own = own && l == nil
-			d = h.PCIDevice(d.Parent)
 		}
 		if !known {
 			links = append(links, p.ID)
 		}
 	}
-	o.lackOf(rates, "the rate of the port is not known", h.rateHow(rates))
-	o.lackOf(links, "a PCIe link on the way to the port is not known", h.lookAgain())
-	if len(ports) == 0 {
-		if h.imported() && len(h.t.PCIDevices) == 0 && len(h.t.RDMADevices) > 0 {
-			o.lack("the input has no PCIe links and no port rates", h.lookAgain())
-			return o
-		}
-		return notApplicable("no port of a PCIe card is up")
+	o.missing("the rate of the port is not known", h.rateHow(rates), rates...)
+	o.missing("a PCIe link on the way to the port is not known", h.lookAgain(), links...)
+	if o.judged == 0 && h.imported() && len(h.t.PCIDevices) == 0 && len(h.t.RDMADevices) > 0 {
+		return couldNotCheck("the input has no PCIe links and no port rates", h.lookAgain())
 	}
-	o.note = text.Plural(len(ports), "port")
 	return o
 }
 
@@ -133,59 +119,50 @@ var sharedSlot = Check{
 		"Virtual functions are not counted beside their port, nor legs beside the RDMA device of their bond.",
 	Facts: "ports/N/rate in /sys/class/infiniband, speed in /sys/class/net, link files in /sys/bus/pci/devices",
 	Fix:   "Use one port of the card, prefer ports of different cards, or move the card to a wider slot. topoctl counts the slot once.",
-	run:   checkSharedSlot,
+	run:   checkSharedSlot, noun: "card", none: "no card has two ports that are up",
 }
 
-func checkSharedSlot(h *host) outcome {
-	var o outcome
+func checkSharedSlot(h *host) (o outcome) {
 	var cards bins[topo.ID, *pathsel.Port]
 	for _, p := range h.slotPorts() {
 		if p.Card != "" {
 			cards.add(p.Card, p)
 		}
 	}
-	looked := 0
 	cards.each(func(card topo.ID, ports []*pathsel.Port) {
 		if len(ports) < 2 {
 			return
 		}
-		looked++
+		o.judged++
 		total, known := topo.Rate(0), true
 		for _, p := range ports {
-			if p.BytesPerSec == nil {
-				known = false
-				continue
+			if known = known && p.BytesPerSec != nil; known {
+				total += *p.BytesPerSec
 			}
-			total += *p.BytesPerSec
 		}
 		d := h.function(ports[0])
-		l := h.LinkAbove(d.ID)
 		var lane topo.LaneRate
-		ok := false
-		if l != nil {
-			lane, ok = h.carries(l)
+		if l := h.LinkAbove(d.ID); l == nil {
+			known = false
+		} else if known {
+			lane, known = h.carries(l)
 		}
 		switch {
-		case !ok || !known:
-			o.lackOf(ids(ports), "the rate of a port or of the slot is not known", h.lookAgain())
+		case !known:
+			o.missing("the rate of a port or of the slot is not known", h.lookAgain(), ids(ports)...)
 		case total > lane.BytesPerSec:
 			o.find(h.sharedFinding(ports, total, lane, d))
 		}
 	})
-	if looked == 0 {
-		if h.imported() && len(h.t.PCIDevices) == 0 && len(h.t.RDMADevices) > 1 {
-			o.lack("the input does not say which ports are on one card", h.lookAgain())
-			return o
-		}
-		return notApplicable("no card has two ports that are up")
+	if o.judged == 0 && h.imported() && len(h.t.PCIDevices) == 0 && len(h.t.RDMADevices) > 1 {
+		return couldNotCheck("the input does not say which ports are on one card", h.lookAgain())
 	}
-	o.note = text.Plural(looked, "card")
 	return o
 }
 
 func (h *host) sharedFinding(ports []*pathsel.Port, total topo.Rate, lane topo.LaneRate, d *topo.PCIDevice) Finding {
 	f := Finding{Severity: Warning, Subjects: ids(ports), Basis: topo.BasisRead,
-		Text: fmt.Sprintf("%s of one card have %s together, their slot carries %s (%s)", text.Join(names(ports), mostNames),
+		Text: fmt.Sprintf("%s of one card have %s together, their slot carries %s (%s)", portList(ports),
 			h.rate(total), h.rate(lane.BytesPerSec), pcie(lane.SpeedMTs, lane.Width)),
 		Evidence: places(append([]string{h.portFile(ports[0], "rate", h.wire(*ports[0].BytesPerSec))}, slotFiles(d)...)...),
 		Fix:      "use one of the ports, or ports of different cards first; topoctl counts the slot once"}
@@ -215,29 +192,21 @@ var rdmaNoPCI = Check{
 	Judged: "RDMA hardware without a PCI function: its slot, NUMA node and distance to GPUs are not known, so it ranks last.",
 	Facts:  "the device link in /sys/class/infiniband/DEV, /sys/bus/pci/devices",
 	Fix:    "In a container, give it all of /sys; on a host, look at the driver: the device link is missing.",
-	run:    checkNoPCI,
+	run:    checkNoPCI, noun: "RDMA device", none: "no RDMA hardware",
 }
 
-func checkNoPCI(h *host) outcome {
-	list := h.hardware()
-	if len(list) == 0 {
-		return notApplicable("no RDMA hardware")
-	}
-	var o outcome
-	var none []topo.ID
-	for _, r := range list {
-		if r.PCI != "" {
-			continue
+func checkNoPCI(h *host) (o outcome) {
+	for _, r := range h.hardware() {
+		o.judged++
+		switch {
+		case r.PCI != "":
+		case h.imported():
+			o.missing("the input has no PCI functions for RDMA devices", h.lookAgain(), r.ID)
+		default:
+			o.find(Finding{Severity: Warning, Subjects: []topo.ID{r.ID}, Evidence: places(r.Evidence),
+				Text: "RDMA hardware without a PCI function here: its slot, NUMA node and distance to GPUs are not known, and it ranks last",
+				Fix:  "in a container, mount all of the host's /sys; on the host, look at /sys/class/infiniband/" + r.Name + "/device and the driver's messages"})
 		}
-		if h.imported() {
-			none = append(none, r.ID)
-			continue
-		}
-		o.find(Finding{Severity: Warning, Subjects: []topo.ID{r.ID}, Evidence: places(r.Evidence),
-			Text: "RDMA hardware without a PCI function here: its slot, NUMA node and distance to GPUs are not known, and it ranks last",
-			Fix:  "in a container, mount all of the host's /sys; on the host, look at /sys/class/infiniband/" + r.Name + "/device and the driver's messages"})
 	}
-	o.lackOf(none, "the input has no PCI functions for RDMA devices", h.lookAgain())
-	o.note = text.Plural(len(list), "RDMA device")
 	return o
 }

@@ -19,17 +19,15 @@ var vmFlat = Check{
 	run:   checkFlat,
 }
 
-func checkFlat(h *host) outcome {
-	gpus, nics := len(h.t.GPUs), len(h.hardware())
+func checkFlat(h *host) (o outcome) {
+	gpus, nics := len(h.gpus), len(h.hardware())
 	if gpus == 0 || gpus+nics < 2 {
 		return notApplicable("needs a GPU, and a second GPU or RDMA hardware")
 	}
-	var o outcome
 	guest, known := h.guest()
 	switch {
 	case !known:
-		o.lack("whether the host is a virtual machine is not known", h.lookAgain())
-		return o
+		return couldNotCheck("whether the host is a virtual machine is not known", h.lookAgain())
 	case !guest:
 		return notApplicable("not a virtual machine")
 	}
@@ -58,11 +56,10 @@ func checkFlat(h *host) outcome {
 	if unknown > 0 {
 		where = fmt.Sprintf("the NUMA node of %d of them unknown", unknown)
 	}
-	f := Finding{Severity: Warning, Evidence: places(h.hypervisorFile(), "/sys/bus/pci/devices"),
+	o.find(Finding{Severity: Warning, Evidence: places(h.hypervisorFile(), "/sys/bus/pci/devices"),
 		Text: fmt.Sprintf("a guest (%s) with a flat PCI tree: %s and %s stand side by side, %s: which NIC is near which GPU cannot be seen from here",
 			h.t.Host.Virtual, text.Plural(gpus, "GPU"), text.Plural(nics, "RDMA NIC"), where),
-		Fix: "get the layout of the physical host (cloud provider, topoctl on the hypervisor) and give it to programs: NCCL_TOPO_FILE, topoctl --from; or let the hypervisor build switches and NUMA nodes"}
-	o.find(f)
+		Fix: "get the layout of the physical host (cloud provider, topoctl on the hypervisor) and give it to programs: NCCL_TOPO_FILE, topoctl --from; or let the hypervisor build switches and NUMA nodes"})
 	return o
 }
 
@@ -84,42 +81,37 @@ var partialView = Check{
 	run:   checkView,
 }
 
-func checkView(h *host) outcome {
-	var o outcome
+func checkView(h *host) (o outcome) {
 	var hidden []topo.ID
-	for i := range h.t.GPUs {
-		if g := &h.t.GPUs[i]; g.Visible != nil && !*g.Visible {
+	for _, g := range h.gpus {
+		if g.Visible != nil && !*g.Visible {
 			hidden = append(hidden, g.ID)
 		}
 	}
 	inside := h.t.Host.Container != nil && *h.t.Host.Container
-	who := "this process"
+	process := "this process"
 	if inside {
-		who = "this container"
+		process = "this container"
 	}
 	if len(hidden) > 0 {
 		o.find(Finding{Severity: Warning, Subjects: hidden, Evidence: []string{"/dev/nvidia*"},
-			Text: fmt.Sprintf("%s may use %d of %d GPUs; these are visible on PCI but not available to it", who, len(h.t.GPUs)-len(hidden), len(h.t.GPUs)),
+			Text: fmt.Sprintf("%s may use %d of %d GPUs; these are visible on PCI but not available to it", process, len(h.gpus)-len(hidden), len(h.gpus)),
 			Fix:  "nothing, if that is intended (a device plugin, --gpus): CUDA's indices then count the others only; else --gpus all"})
 	}
 	for _, w := range h.t.Warnings {
-		// GPUs are told above, RDMA devices by uverbs-inaccessible.
+		// GPUs are reported above, RDMA devices by uverbs-inaccessible.
 		if w.Code != topo.CodePartialView || w.Evidence == "nvmlDeviceGetCount" || w.Evidence == "/dev" || strings.Contains(w.Evidence, "dev/infiniband") || strings.HasPrefix(w.Detail, "this process cannot use gpu") {
 			continue
 		}
-		f := Finding{Severity: Warning, Text: w.Detail, Evidence: places(w.Evidence), Fix: "in a container, mount all of /sys and give it all devices; in a guest, look on the host"}
-		if w.Subject != "" {
-			f.Subjects = []topo.ID{w.Subject}
-		}
-		o.find(f)
+		o.find(Finding{Severity: Warning, Subjects: subjects(w), Text: w.Detail, Evidence: places(w.Evidence), Fix: "in a container, mount all of /sys and give it all devices; in a guest, look on the host"})
 	}
 	if allowed := h.t.Host.AllowedCPUs; allowed != "" {
 		o.find(Finding{Severity: Info, Evidence: []string{"/proc/self/status Cpus_allowed_list = " + allowed},
-			Text: fmt.Sprintf("%s may use CPUs %s of %s: the NUMA nodes of other CPUs are far from its threads", who, allowed, h.t.Host.CPUs),
+			Text: fmt.Sprintf("%s may use CPUs %s of %s: the NUMA nodes of other CPUs are far from its threads", process, allowed, h.t.Host.CPUs),
 			Fix:  "nothing, if that is intended; else widen the CPU set (taskset, cpuset of the container)"})
 	}
 	if h.t.Host.Container == nil {
-		o.lack("what a process may use can be seen on the running host only", h.onHost())
+		o.missingOfHost("what a process may use can be seen on the running host only", h.onHost())
 	}
 	if o.note = "not in a container"; inside {
 		h.otherNamespace(&o)
@@ -132,24 +124,26 @@ func checkView(h *host) outcome {
 // RDMA device here: in a container their interfaces are in the host's network
 // namespace.
 func (h *host) otherNamespace(o *outcome) {
-	has := map[topo.ID]bool{}
-	for i := range h.t.Netdevs {
-		has[h.t.Netdevs[i].PCI] = true
-	}
-	for i := range h.t.RDMADevices {
-		has[h.t.RDMADevices[i].PCI] = true
-	}
-	var away []*topo.PCIDevice
-	for _, d := range h.networkFunctions() {
-		if !has[d.ID] && d.Driver != "" && !strings.HasPrefix(d.Driver, "vfio") && !strings.HasPrefix(d.Driver, "uio") && d.PF == "" {
-			away = append(away, d)
-		}
-	}
+	away := slices.DeleteFunc(h.networkFunctions(), func(d *topo.PCIDevice) bool {
+		on := h.On(d.ID)
+		return len(on.Netdevs)+len(on.RDMADevices) > 0 || d.Driver == "" || strings.HasPrefix(d.Driver, "vfio") || strings.HasPrefix(d.Driver, "uio") || d.PF != ""
+	})
 	if len(away) > 0 {
 		o.find(Finding{Severity: Info, Subjects: functionIDs(away), Evidence: places(pciFile(away[0], "driver", away[0].Driver)),
 			Text: fmt.Sprintf("%s without an interface here: the interfaces are in another network namespace, so their state and addresses are not known", text.Plural(len(away), "NIC function")),
 			Fix:  "run topoctl in the host's network namespace (--network host) to see them"})
 	}
+}
+
+// subjects are the devices that warnings of discovery are about.
+func subjects(warnings ...topo.Warning) []topo.ID {
+	var out []topo.ID
+	for _, w := range warnings {
+		if w.Subject != "" && !slices.Contains(out, w.Subject) {
+			out = append(out, w.Subject)
+		}
+	}
+	return out
 }
 
 var factsUnread = Check{
@@ -161,8 +155,7 @@ var factsUnread = Check{
 	run:    checkUnread,
 }
 
-func checkUnread(h *host) outcome {
-	var o outcome
+func checkUnread(h *host) (o outcome) {
 	var by bins[topo.Code, topo.Warning]
 	for _, w := range h.t.Warnings {
 		if w.Partial() {
@@ -170,24 +163,19 @@ func checkUnread(h *host) outcome {
 		}
 	}
 	by.each(func(code topo.Code, warnings []topo.Warning) {
-		f := Finding{Severity: Warning, Fix: "look at the files; \"topoctl discover\" lists every one of them on stderr"}
-		for _, w := range warnings {
-			if w.Subject != "" && !slices.Contains(f.Subjects, w.Subject) {
-				f.Subjects = append(f.Subjects, w.Subject)
-			}
-			f.Evidence = places(append(f.Evidence, w.Evidence)...)
-		}
-		f.Text = fmt.Sprintf("%s (%s), for example: %s", text.Plural(len(warnings), "fact")+" could not be read", code, warnings[0].Detail)
+		sentence := fmt.Sprintf("%s could not be read (%s), for example: %s", text.Plural(len(warnings), "fact"), code, warnings[0].Detail)
 		if code == topo.CodeSourceFailed {
-			f.Text = fmt.Sprintf("%s failed: %s", text.Plural(len(warnings), "source"), warnings[0].Detail)
+			sentence = fmt.Sprintf("%s failed: %s", text.Plural(len(warnings), "source"), warnings[0].Detail)
 		}
-		o.find(f)
+		o.find(Finding{Severity: Warning, Subjects: subjects(warnings...), Text: sentence,
+			Evidence: places(mapped(warnings, func(w topo.Warning) string { return w.Evidence })...),
+			Fix:      "look at the files; \"topoctl discover\" lists every one of them on stderr"})
 	})
 	if len(o.findings) == 0 && !h.t.Complete {
-		o.lack("the input says that it is incomplete, not where", h.lookAgain())
+		o.missingOfHost("the input says that it is incomplete, not where", h.lookAgain())
 	}
 	if len(o.findings) == 0 && h.imported() {
-		o.lack("another tool's file does not say what that tool could not read", h.lookAgain())
+		o.missingOfHost("another tool's file does not say what that tool could not read", h.lookAgain())
 	}
 	return o
 }
@@ -201,29 +189,21 @@ var factsConflict = Check{
 	run:    checkConflicts,
 }
 
-func checkConflicts(h *host) outcome {
-	var o outcome
+func checkConflicts(h *host) (o outcome) {
 	for _, w := range h.t.Warnings {
-		if w.Code != topo.CodeConflict {
-			continue
+		if w.Code == topo.CodeConflict {
+			o.find(Finding{Severity: Info, Subjects: subjects(w), Text: w.Detail, Evidence: places(w.Evidence), Fix: "look at both; topoctl uses the one that the text names"})
 		}
-		f := Finding{Severity: Info, Text: w.Detail, Evidence: places(w.Evidence), Fix: "look at both; topoctl uses the one that the text names"}
-		if w.Subject != "" {
-			f.Subjects = []topo.ID{w.Subject}
-		}
-		o.find(f)
 	}
-	told := 0
-	var sources []string
+	var answered []string
 	for _, s := range h.t.Sources {
 		if s.Status == topo.StatusOK || s.Status == topo.StatusPartial {
-			told++
-			sources = append(sources, string(s.Source))
+			answered = append(answered, string(s.Source))
 		}
 	}
-	if told < 2 && len(o.findings) == 0 {
-		o.lack("fewer than two sources answered, so nothing could disagree", h.lookAgain())
+	if len(answered) < 2 && len(o.findings) == 0 {
+		o.missingOfHost("fewer than two sources answered, so nothing could disagree", h.lookAgain())
 	}
-	o.note = strings.Join(sources, ", ")
+	o.note = strings.Join(answered, ", ")
 	return o
 }

@@ -2,7 +2,8 @@ package doctor
 
 // families are all checks, by what they are about. A new check is a variable of type Check with
 // its function in the file of its family (check_*.go), a line here, and a case in cases_test.go;
-// "go test ./pathsel/doctor -update" then writes it into docs/doctor.md.
+// "go test ./pathsel/doctor -update" then writes it into docs/doctor.md. The function goes through
+// the devices that the check is about and says of each what is known: see outcome in report.go.
 var families = []struct {
 	name   string
 	checks []*Check

@@ -19,6 +19,7 @@ type host struct {
 	paths *pathsel.Host
 	units units.System
 	ports []pathsel.Port // in the order of names
+	gpus  []*topo.GPU
 
 	verbs    *replies.VerbsReport // nil: not tried
 	gidIndex *int
@@ -27,6 +28,7 @@ type host struct {
 
 func newHost(t *topo.Topology, paths *pathsel.Host, o Options) *host {
 	h := &host{Index: topo.NewIndex(t), t: t, paths: paths, units: o.Units, verbs: o.Verbs, gidIndex: o.GIDIndex, peer: o.Peer, ports: paths.Ports()}
+	h.gpus = matching(t.GPUs, func(*topo.GPU) bool { return true })
 	for i := range h.ports { // what a device's name suggests is good for a choice, not for a verdict
 		if p := &h.ports[i]; p.RDMA() && (h.Port(p.ID) == nil || h.Port(p.ID).LinkLayer == "") {
 			p.LinkLayer = ""
@@ -102,37 +104,22 @@ func (h *host) wire(r topo.Rate) string { return units.Rate(int64(r), h.units.Or
 
 // hardware lists the RDMA devices that are not software.
 func (h *host) hardware() []*topo.RDMADevice {
-	var out []*topo.RDMADevice
-	for i := range h.t.RDMADevices {
-		if r := &h.t.RDMADevices[i]; !r.Software {
-			out = append(out, r)
-		}
-	}
-	return out
+	return matching(h.t.RDMADevices, func(r *topo.RDMADevice) bool { return !r.Software })
 }
 
 // hardwarePorts are the ports of RDMA hardware, without virtual functions
 // whose physical function is here too.
 func (h *host) hardwarePorts() []*pathsel.Port {
-	var out []*pathsel.Port
-	for i := range h.ports {
-		if p := &h.ports[i]; p.RDMA() && !p.Software && p.PF == "" {
-			out = append(out, p)
-		}
-	}
-	return out
+	return matching(h.ports, func(p *pathsel.Port) bool { return p.RDMA() && !p.Software && p.PF == "" })
 }
 
 // rdmaDevices are the devices that RDMA goes by: hardware, on a host without it
 // software.
 func (h *host) rdmaDevices() []*topo.RDMADevice {
-	out := h.hardware()
-	if len(out) == 0 {
-		for i := range h.t.RDMADevices {
-			out = append(out, &h.t.RDMADevices[i])
-		}
+	if out := h.hardware(); len(out) > 0 {
+		return out
 	}
-	return out
+	return matching(h.t.RDMADevices, func(*topo.RDMADevice) bool { return true })
 }
 
 // rdmaPorts are the ports that RDMA goes by: those of hardware, on a host without
@@ -141,13 +128,7 @@ func (h *host) rdmaPorts() []*pathsel.Port {
 	if len(h.hardware()) > 0 {
 		return h.hardwarePorts()
 	}
-	var out []*pathsel.Port
-	for i := range h.ports {
-		if p := &h.ports[i]; p.RDMA() && p.PF == "" {
-			out = append(out, p)
-		}
-	}
-	return out
+	return matching(h.ports, func(p *pathsel.Port) bool { return p.RDMA() && p.PF == "" })
 }
 
 // dataPorts are the hardware ports that are made for data.
@@ -218,10 +199,15 @@ func saying(path, says string) string {
 
 // places drops what is no place and what was said before.
 func places(list ...string) []string {
-	var out []string
-	for _, s := range list {
-		if s != "" && !slices.Contains(out, s) {
-			out = append(out, s)
+	return unique(slices.DeleteFunc(slices.Clone(list), func(s string) bool { return s == "" }))
+}
+
+// unique drops repetitions.
+func unique[T comparable](list []T) []T {
+	var out []T
+	for _, x := range list {
+		if !slices.Contains(out, x) {
+			out = append(out, x)
 		}
 	}
 	return out
@@ -229,19 +215,11 @@ func places(list ...string) []string {
 
 // ids are the nodes of ports.
 func ids(ports []*pathsel.Port) []topo.ID {
-	out := make([]topo.ID, 0, len(ports))
-	for _, p := range ports {
-		out = append(out, p.ID)
-	}
-	return out
+	return mapped(ports, func(p *pathsel.Port) topo.ID { return p.ID })
 }
 
 func names(ports []*pathsel.Port) []string {
-	out := make([]string, 0, len(ports))
-	for _, p := range ports {
-		out = append(out, p.Name)
-	}
-	return out
+	return mapped(ports, func(p *pathsel.Port) string { return p.Name })
 }
 
 // mostNames is how many names of a long list a sentence has.
@@ -256,11 +234,7 @@ func few(list []string) string {
 }
 
 func strs[T ~string](list []T) []string {
-	out := make([]string, len(list))
-	for i, s := range list {
-		out[i] = string(s)
-	}
-	return out
+	return mapped(list, func(s T) string { return string(s) })
 }
 
 // bins collects things by a name, in the order of first use.
@@ -284,4 +258,42 @@ func (b *bins[K, T]) each(visit func(K, []T)) {
 	for _, k := range b.order {
 		visit(k, b.of[k])
 	}
+}
+
+// matching are the items of a list that a condition holds for.
+func matching[T any](list []T, holds func(*T) bool) []*T {
+	var out []*T
+	for i := range list {
+		if holds(&list[i]) {
+			out = append(out, &list[i])
+		}
+	}
+	return out
+}
+
+// mapped gives something of each item of a list.
+func mapped[T, U any](list []T, get func(T) U) []U {
+	out := make([]U, len(list))
+	for i, x := range list {
+		out[i] = get(x)
+	}
+	return out
+}
+
+// portList names ports in a sentence.
+func portList(ports []*pathsel.Port) string { return text.Join(names(ports), mostNames) }
+
+// differing is the finding about ports that should have one value and have several: all of them
+// are its subjects, its text is "9000 on eth0 and eth1; 1500 on eth2", and of each value it has
+// the file of one port.
+func differing[K comparable](by *bins[K, *pathsel.Port], say func(K) string, file func(*pathsel.Port, K) string) Finding {
+	f := Finding{Severity: Warning}
+	var parts []string
+	by.each(func(value K, ports []*pathsel.Port) {
+		parts = append(parts, say(value)+" on "+portList(ports))
+		f.Subjects = append(f.Subjects, ids(ports)...)
+		f.Evidence = append(f.Evidence, file(ports[0], value))
+	})
+	f.Text = strings.Join(parts, "; ")
+	return f
 }

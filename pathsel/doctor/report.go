@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/text"
 )
 
 // Schema is the name and major version of a report document.
@@ -126,38 +127,61 @@ func (r *Report) Findings() []Finding {
 	return out
 }
 
-// outcome is what a check's function gives.
+// outcome is what a check's function gives. A function goes through the devices that the check
+// is about: one whose fact is absent it gives to missing, the others it counts as judged, and
+// those with a fault it gives to find. The rest follows from the counts (Check.result).
 type outcome struct {
-	note     string // what was looked at
+	judged   int    // how many devices were looked at
+	note     string // what was looked at, where that is more than a number of devices
 	absent   string // why the check does not apply; counts where nothing else is said
 	findings []Finding
-	missing  []Missing
+	unknown  []Missing
 }
 
 func notApplicable(why string) outcome { return outcome{absent: why} }
 
-func (o *outcome) find(f Finding) { o.findings = append(o.findings, f) }
-
-// lack notes a fact that the check needs and nothing tells, lackOf one that is not known of some
-// devices; without devices nothing is missing.
-func (o *outcome) lack(what, how string) {
-	o.missing = append(o.missing, Missing{Text: what, How: how})
+// couldNotCheck is the outcome for want of a fact about the whole host.
+func couldNotCheck(what, how string) outcome {
+	return outcome{unknown: []Missing{{Text: what, How: how}}}
 }
 
-func (o *outcome) lackOf(devices []topo.ID, what, how string) {
-	if len(devices) > 0 {
-		o.missing = append(o.missing, Missing{Subjects: devices, Text: what, How: how})
+func (o *outcome) find(f Finding) { o.findings = append(o.findings, f) }
+
+// missing notes a fact that is not known of some devices. Those that are noted one by one for
+// the same fact are listed together.
+func (o *outcome) missing(what, how string, devices ...topo.ID) {
+	if len(devices) == 0 {
+		return
 	}
+	for i := range o.unknown {
+		if m := &o.unknown[i]; len(devices) == 1 && len(m.Subjects) > 0 && m.Text == what && m.How == how {
+			m.Subjects = append(m.Subjects, devices...)
+			return
+		}
+	}
+	o.unknown = append(o.unknown, Missing{Subjects: devices, Text: what, How: how})
+}
+
+// missingOfHost notes a fact about the whole host that is not known.
+func (o *outcome) missingOfHost(what, how string) {
+	o.unknown = append(o.unknown, Missing{Text: what, How: how})
 }
 
 // result turns an outcome into what the report has. What rests on a rate that
 // is not read or measured is a warning at most.
 func (c *Check) result(o outcome) CheckResult {
-	r := CheckResult{Code: c.Code, Title: c.Title, Worst: c.Severity, Note: o.note, Findings: o.findings, Missing: o.missing}
+	r := CheckResult{Code: c.Code, Title: c.Title, Worst: c.Severity, Note: o.note, Findings: o.findings, Missing: o.unknown}
+	ofDevices := slices.ContainsFunc(o.unknown, func(m Missing) bool { return len(m.Subjects) > 0 })
+	if o.note == "" && c.noun != "" && (o.judged > 0 || ofDevices) {
+		r.Note = text.Plural(o.judged, c.noun)
+	}
+	if o.judged == 0 && o.absent == "" {
+		o.absent = c.none
+	}
 	switch {
 	case len(o.findings) > 0:
 		r.Status = Found
-	case len(o.missing) > 0:
+	case len(o.unknown) > 0:
 		r.Status = CouldNotCheck
 	case o.absent != "":
 		r.Status, r.Note = NotApplicable, o.absent

@@ -36,12 +36,11 @@ func TestResult(t *testing.T) {
 // How a check ends: what is missing is never ok.
 func TestStatus(t *testing.T) {
 	c := Check{Code: "x", Severity: Warning}
-	var lacking outcome
-	lacking.lack("a", "b")
+	lacking := couldNotCheck("a", "b")
 	both := lacking
 	both.find(Finding{Severity: Info, Text: "x"})
 	absent := notApplicable("why")
-	absent.missing = lacking.missing
+	absent.unknown = lacking.unknown
 	for want, o := range map[Status]outcome{OK: {note: "3 links"}, NotApplicable: notApplicable("why"), CouldNotCheck: lacking, Found: both} {
 		if r := c.result(o); r.Status != want {
 			t.Errorf("%s, want %s", r.Status, want)
