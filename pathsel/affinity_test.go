@@ -18,6 +18,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo/ncclxml"
 	"github.com/topoctl/topoctl/discover/topo/nvsmi"
 	"github.com/topoctl/topoctl/fixtures"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/internal/base/golden"
 	"github.com/topoctl/topoctl/internal/base/units"
 	"github.com/topoctl/topoctl/pathsel"
@@ -90,7 +91,7 @@ func capacityText(c *pathsel.Capacity) string {
 func TestAffinityOfFixtures(t *testing.T) {
 	for _, name := range fixtures.Names() {
 		t.Run(name, func(t *testing.T) {
-			golden.Check(t, "testdata/affinity/"+name+".txt", digest(t, prepare(t, fixture(t, name), pathsel.Options{})))
+			golden.Check(t, "testdata/affinity/"+name+".txt", digest(t, prepare(t, fixturetest.Topology(t, name), pathsel.Options{})))
 		})
 	}
 }
@@ -170,7 +171,7 @@ func TestAffinityOfImports(t *testing.T) {
 // The first differing criterion is the reason that is shown, and it is true.
 func TestReasonsAreTrue(t *testing.T) {
 	for _, name := range fixtures.Names() {
-		h := prepare(t, fixture(t, name), pathsel.Options{})
+		h := prepare(t, fixturetest.Topology(t, name), pathsel.Options{})
 		for _, l := range h.Locations() {
 			a, err := h.Affinity(l, nil)
 			if err != nil {
@@ -219,7 +220,7 @@ func checkReason(t *testing.T, where string, before, c *pathsel.Candidate) {
 }
 
 func TestAffinityRefuses(t *testing.T) {
-	h := prepare(t, fixture(t, "a10-2nic"), pathsel.Options{})
+	h := prepare(t, fixturetest.Topology(t, "a10-2nic"), pathsel.Options{})
 	for _, l := range []pathsel.Location{"", "gpu:2", "numa:0", "cpu:-1", "nic:mlx5_0"} {
 		if _, err := h.Affinity(l, nil); err == nil || !strings.Contains(err.Error(), "want gpu:N or cpu:N") {
 			t.Errorf("%q: %v", l, err)
@@ -228,11 +229,11 @@ func TestAffinityRefuses(t *testing.T) {
 	if _, err := pathsel.New(&topo.Topology{}, pathsel.Options{}); err == nil {
 		t.Error("a topology that is not derived was taken")
 	}
-	if _, err := pathsel.New(fixture(t, "a10-2nic"), pathsel.Options{Transport: "ucx"}); err == nil {
+	if _, err := pathsel.New(fixturetest.Topology(t, "a10-2nic"), pathsel.Options{Transport: "ucx"}); err == nil {
 		t.Error("an unknown transport was taken")
 	}
 	for nic, role := range map[topo.ID]pathsel.Role{"rdma:mlx5_9": pathsel.RoleData, "rdma:mlx5_0": "fast"} {
-		if _, err := pathsel.New(fixture(t, "a10-2nic"), pathsel.Options{Roles: map[topo.ID]pathsel.Role{nic: role}}); err == nil {
+		if _, err := pathsel.New(fixturetest.Topology(t, "a10-2nic"), pathsel.Options{Roles: map[topo.ID]pathsel.Role{nic: role}}); err == nil {
 			t.Errorf("role %s of %s was taken", role, nic)
 		}
 	}
@@ -240,7 +241,7 @@ func TestAffinityRefuses(t *testing.T) {
 
 // Load decides between ports that are equal in all else, and nothing more.
 func TestLoadBreaksTies(t *testing.T) {
-	h := prepare(t, fixture(t, "dgx-a100"), pathsel.Options{})
+	h := prepare(t, fixturetest.Topology(t, "dgx-a100"), pathsel.Options{})
 	busy, ok := h.Port("port:mlx5_0/1")
 	if !ok {
 		t.Fatal("no port mlx5_0/1")
@@ -259,7 +260,7 @@ func TestLoadBreaksTies(t *testing.T) {
 
 // A role that the user sets decides.
 func TestRoleOverride(t *testing.T) {
-	top := fixture(t, "dgx-h100")
+	top := fixturetest.Topology(t, "dgx-h100")
 	h := prepare(t, top, pathsel.Options{Roles: map[topo.ID]pathsel.Role{"rdma:mlx5_1": pathsel.RoleData, "rdma:mlx5_0": pathsel.RoleStorage}})
 	for id, want := range map[topo.ID]bool{"port:mlx5_1/1": true, "port:mlx5_0/1": false} {
 		if p, ok := h.Port(id); !ok || p.Usable != want {

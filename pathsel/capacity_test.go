@@ -11,6 +11,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/fixtures"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
@@ -56,9 +57,9 @@ func TestJointCapacity(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			var top *topo.Topology
 			if base, narrow := strings.CutSuffix(tt.fixture, " at x8"); narrow {
-				top = spec(t, "machine narrow \"a narrow slot\"\nbase "+base+"\nchange 0000:19:00.0 at x8\n")
+				top = fixturetest.Spec(t, "machine narrow \"a narrow slot\"\nbase "+base+"\nchange 0000:19:00.0 at x8\n")
 			} else {
-				top = fixture(t, tt.fixture)
+				top = fixturetest.Topology(t, tt.fixture)
 			}
 			c, err := prepare(t, top, pathsel.Options{}).Capacity(tt.location, tt.ports)
 			if err != nil {
@@ -77,7 +78,7 @@ func TestJointCapacity(t *testing.T) {
 // What was measured replaces what is expected, and an unknown root complex
 // counts once it was measured.
 func TestCapacityUsesMeasurements(t *testing.T) {
-	top := fixture(t, "dgx-h100")
+	top := fixturetest.Topology(t, "dgx-h100")
 	for _, tt := range []struct {
 		name    string
 		overlay topo.Overlay
@@ -102,7 +103,7 @@ func TestCapacityUsesMeasurements(t *testing.T) {
 }
 
 func TestCapacityRefuses(t *testing.T) {
-	h := prepare(t, fixture(t, "a10-2nic"), pathsel.Options{})
+	h := prepare(t, fixturetest.Topology(t, "a10-2nic"), pathsel.Options{})
 	for _, tt := range []struct {
 		location pathsel.Location
 		ports    []topo.ID
@@ -123,7 +124,7 @@ func machines(t *testing.T) map[string]*topo.Topology {
 	out := map[string]*topo.Topology{}
 	for _, name := range fixtures.Names() {
 		if name != "nvl72-synthetic" {
-			out[name] = fixture(t, name)
+			out[name] = fixturetest.Topology(t, name)
 		}
 	}
 	return out
@@ -272,7 +273,7 @@ func shuffle[T any](r *rand.Rand, list []T) []T {
 
 // Lists for 8 GPUs, 16 NICs and 2 NUMA nodes: the goal is under 1 ms.
 func BenchmarkAffinity(b *testing.B) {
-	top := fixture(b, "b300-16nic")
+	top := fixturetest.Topology(b, "b300-16nic")
 	b.Run("prepare", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/internal/base/schematest"
 	"github.com/topoctl/topoctl/pathsel"
 )
@@ -127,7 +128,7 @@ func TestParseFabricRefuses(t *testing.T) {
 // A file and a host that do not fit together are never silent: the host's own
 // entry must be right, the one for every host may name ports that this host has not.
 func TestFabricAgainstHost(t *testing.T) {
-	host := prepare(t, fixture(t, "hgx-h100-8nic"), pathsel.Options{})
+	host := prepare(t, fixturetest.Topology(t, "hgx-h100-8nic"), pathsel.Options{})
 	for _, tt := range []struct{ name, hosts, err, note string }{
 		{"a port that the host has not", `[{"host":"hgx-h100-8nic","ports":[{"port":"mlx5_8"}]}]`, `host "hgx-h100-8nic", port "mlx5_8": the host has no such port: want one of eno1, eno2, mlx5_0`, ""},
 		{"the same for every host", `[{"host":"*","ports":[{"port":"mlx5_8"}]}]`, "", `has no port "mlx5_8"`},
@@ -191,7 +192,7 @@ func FuzzParseFabric(f *testing.F) {
 			f.Add([]byte(tt.text))
 		}
 	}
-	host := prepare(f, fixture(f, "hgx-h100-8nic"), pathsel.Options{})
+	host := prepare(f, fixturetest.Topology(f, "hgx-h100-8nic"), pathsel.Options{})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		fabric, err := pathsel.ParseFabric(data)
 		if err != nil {

@@ -7,9 +7,9 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/fixtures"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/internal/base/maxmin"
 )
 
@@ -21,15 +21,7 @@ func machinesForLanes(t *testing.T) (names []string, tops map[string]*topo.Topol
 		if name == "nvl72-synthetic" {
 			continue
 		}
-		tree, err := fixtures.Open(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		top, err := discover.Discover(t.Context(), discover.Options{FS: tree, Origin: "fixture:" + name})
-		if err != nil {
-			t.Fatal(err)
-		}
-		names, tops[name] = append(names, name), top
+		names, tops[name] = append(names, name), fixturetest.Topology(t, name)
 	}
 	return names, tops
 }

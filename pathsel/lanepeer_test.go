@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
@@ -134,7 +135,7 @@ func TestLanesDoNotDependOnOrder(t *testing.T) {
 	for _, name := range []string{"dgx-h100", "a10-2nic", "bonds", "sriov-pf-vf", "lab-softrdma", "gb200-tray"} {
 		var want []byte
 		for seed := range uint64(4) {
-			top := otherHost(fixture(t, name))
+			top := otherHost(fixturetest.Topology(t, name))
 			if seed > 0 {
 				r := rand.New(rand.NewPCG(seed, 0))
 				shuffleNodes(r, top.Ports)
@@ -144,7 +145,7 @@ func TestLanesDoNotDependOnOrder(t *testing.T) {
 				shuffleNodes(r, top.PCIDevices)
 				top.Derive()
 			}
-			set := laneSet(t, prepare(t, fixture(t, name), pathsel.Options{}), prepare(t, top, pathsel.Options{}), "cpu:0", "cpu:0", pathsel.PairOptions{})
+			set := laneSet(t, prepare(t, fixturetest.Topology(t, name), pathsel.Options{}), prepare(t, top, pathsel.Options{}), "cpu:0", "cpu:0", pathsel.PairOptions{})
 			got, err := json.Marshal(set)
 			if err != nil {
 				t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/internal/base/golden"
 	"github.com/topoctl/topoctl/pathsel"
 )
@@ -91,9 +92,9 @@ func (s side) host(t testing.TB) *pathsel.Host {
 	t.Helper()
 	var top *topo.Topology
 	if strings.HasPrefix(s.name, "machine ") {
-		top = spec(t, s.name)
+		top = fixturetest.Spec(t, s.name)
 	} else {
-		top = fixture(t, s.name)
+		top = fixturetest.Topology(t, s.name)
 	}
 	if s.change != nil {
 		s.change(t, top)

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/topoctl/topoctl/discover/topo/nvsmi"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
@@ -14,7 +15,7 @@ func TestLanesOfAHostWithoutLinks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	here, there := prepare(t, bare, pathsel.Options{}), prepare(t, fixture(t, "dgx-h100"), pathsel.Options{})
+	here, there := prepare(t, bare, pathsel.Options{}), prepare(t, fixturetest.Topology(t, "dgx-h100"), pathsel.Options{})
 	for _, hosts := range [][2]*pathsel.Host{{here, there}, {there, here}} {
 		pair, err := pathsel.Connect(hosts[0], hosts[1], pathsel.PairOptions{LocalName: "a", RemoteName: "b"})
 		if err != nil {

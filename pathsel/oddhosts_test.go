@@ -6,12 +6,13 @@ import (
 	"testing"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
 // Figures that no link has end nothing: a negative or absurd rate is bounded.
 func TestHostileRates(t *testing.T) {
-	top := fixture(t, "a10-2nic")
+	top := fixturetest.Topology(t, "a10-2nic")
 	for _, rate := range []topo.Rate{-1, math.MinInt64, math.MaxInt64, 0} {
 		h := prepare(t, top, pathsel.Options{Overlay: topo.Overlay{"port:mlx5_0/1": rate, "pcie:0000:19:00.0": rate, "smp:0/1": rate}})
 		c, err := h.Capacity("gpu:0", ids("mlx5_0", "mlx5_1"))
@@ -29,7 +30,7 @@ func TestHostileRates(t *testing.T) {
 
 // A document whose link has a negative rate is refused.
 func TestNegativeRateIsRefused(t *testing.T) {
-	doc, err := fixture(t, "a10-2nic").Encode()
+	doc, err := fixturetest.Topology(t, "a10-2nic").Encode()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +55,7 @@ func usable(h *pathsel.Host) string {
 
 // A dual-port card with a slow and a fast port: the fast one is for data.
 func TestFastPortBesideManagement(t *testing.T) {
-	h := prepare(t, spec(t, "machine m \"m\"\nhost kernel 6.1.0\n"+oneSocket+`root 0000:15 numa 0
+	h := prepare(t, fixturetest.Spec(t, "machine m \"m\"\nhost kernel 6.1.0\n"+oneSocket+`root 0000:15 numa 0
   port 15:01.0
     nic 16:00.0 connectx6-dx eth gbps 10 rdma mlx5_0 net eth0 ip 10.0.0.1/24
     nic 16:00.1 connectx6-dx eth gbps 100 rdma mlx5_1 net eth1 ip 10.0.1.1/24
@@ -66,7 +67,7 @@ func TestFastPortBesideManagement(t *testing.T) {
 
 // A port beside a GPU that came up slow is a slow data port, no management port.
 func TestSlowDataPortStaysData(t *testing.T) {
-	h := prepare(t, spec(t, "machine m \"m\"\nbase dgx-h100\nchange 0000:18:00.0 rate \"10 Gb/sec (4X SDR)\"\n"), pathsel.Options{})
+	h := prepare(t, fixturetest.Spec(t, "machine m \"m\"\nbase dgx-h100\nchange 0000:18:00.0 rate \"10 Gb/sec (4X SDR)\"\n"), pathsel.Options{})
 	if p, _ := h.Port("port:mlx5_0/1"); p.Role != pathsel.RoleData || !p.Usable {
 		t.Errorf("%s, %+v", p.Role, p.Reasons)
 	}
@@ -74,7 +75,7 @@ func TestSlowDataPortStaysData(t *testing.T) {
 
 // Virtual functions whose physical function is not visible share one wire.
 func TestHiddenPhysicalFunction(t *testing.T) {
-	h := prepare(t, spec(t, "machine m \"m\"\nbase sriov-pf-vf\nremove sys/class/infiniband/mlx5_0\nremove sys/class/net/ens1f0np0\n"), pathsel.Options{})
+	h := prepare(t, fixturetest.Spec(t, "machine m \"m\"\nbase sriov-pf-vf\nremove sys/class/infiniband/mlx5_0\nremove sys/class/net/ens1f0np0\n"), pathsel.Options{})
 	c, err := h.Capacity("cpu:0", ids("mlx5_2", "mlx5_3", "mlx5_4", "mlx5_5"))
 	if err != nil {
 		t.Fatal(err)
@@ -93,7 +94,7 @@ func TestBondOverTCP(t *testing.T) {
 bond bond0 legs eth0,eth1 mode 802.3ad ip 10.0.0.1/24
 `
 	for state, want := range map[string]string{"": "eth0", "state down": "eth1"} {
-		h := prepare(t, spec(t, strings.Replace(text, "STATE", state, 1)), pathsel.Options{})
+		h := prepare(t, fixturetest.Spec(t, strings.Replace(text, "STATE", state, 1)), pathsel.Options{})
 		if got := usable(h); got != want {
 			t.Errorf("%q: usable %q, want %q", state, got, want)
 		}
@@ -102,7 +103,7 @@ bond bond0 legs eth0,eth1 mode 802.3ad ip 10.0.0.1/24
 
 // A fast interface comes before software RDMA on a slow one.
 func TestSoftwareRDMABesideFastTCP(t *testing.T) {
-	h := prepare(t, spec(t, "machine m \"m\"\nhost kernel 6.1.0\n"+oneSocket+`root 0000:15 numa 0
+	h := prepare(t, fixturetest.Spec(t, "machine m \"m\"\nhost kernel 6.1.0\n"+oneSocket+`root 0000:15 numa 0
   port 15:01.0
     nic 16:00.0 x550 net eth0 gbps 10 ip 10.0.0.1/24
   port 15:02.0

@@ -3,6 +3,7 @@ package pathsel_test
 import (
 	"testing"
 
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
@@ -10,7 +11,7 @@ import (
 func BenchmarkPlan(b *testing.B) {
 	for _, name := range []string{"dgx-h100", "b300-16nic", "aws-p5-44nic-synthetic", "nvl72-synthetic"} {
 		b.Run(name, func(b *testing.B) {
-			h := prepare(b, fixture(b, name), pathsel.Options{})
+			h := prepare(b, fixturetest.Topology(b, name), pathsel.Options{})
 			b.ReportAllocs()
 			for b.Loop() {
 				if _, err := h.Plan(nil); err != nil {
@@ -24,7 +25,7 @@ func BenchmarkPlan(b *testing.B) {
 // 72 ranks on two NUMA nodes: every pair of one node is alike, so only the
 // order tells them apart.
 func BenchmarkPlanOfEquals(b *testing.B) {
-	h := prepare(b, fixture(b, "nvl72-synthetic"), pathsel.Options{})
+	h := prepare(b, fixturetest.Topology(b, "nvl72-synthetic"), pathsel.Options{})
 	consumers := make([]pathsel.Consumer, 72)
 	for i := range consumers {
 		consumers[i] = pathsel.Consumer{Name: string(rune('A' + i)), Location: h.GPUs()[i%2]}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/fixtures"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/internal/base/golden"
 	"github.com/topoctl/topoctl/internal/base/schematest"
 	"github.com/topoctl/topoctl/pathsel"
@@ -32,7 +33,7 @@ func planOf(t testing.TB, h *pathsel.Host, consumers []pathsel.Consumer) *pathse
 func TestPlanOfFixtures(t *testing.T) {
 	for _, name := range fixtures.Names() {
 		t.Run(name, func(t *testing.T) {
-			h := prepare(t, fixture(t, name), pathsel.Options{})
+			h := prepare(t, fixturetest.Topology(t, name), pathsel.Options{})
 			p := planOf(t, h, nil)
 			checkPlan(t, h, p)
 			golden.Check(t, "testdata/plan/"+name+".txt", p.Text())
@@ -231,7 +232,7 @@ func planSpec(t testing.TB, roots []planRoot) *topo.Topology {
 			}
 		}
 	}
-	return spec(t, b.String())
+	return fixturetest.Spec(t, b.String())
 }
 
 // planRepeat gives a root n times.
@@ -291,7 +292,7 @@ func TestPlanKnownFailures(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			var top *topo.Topology
 			if tt.fixture != "" {
-				top = fixture(t, tt.fixture)
+				top = fixturetest.Topology(t, tt.fixture)
 			} else {
 				top = planSpec(t, tt.roots)
 			}
@@ -416,7 +417,7 @@ func TestPlanByLocalRank(t *testing.T) {
 		{"a10-2nic", 4, nil, "rank 0=mlx5_0 rank 1=mlx5_1 rank 2=mlx5_0 rank 3=mlx5_1"},
 	} {
 		t.Run(fmt.Sprint(tt.fixture, " ", tt.size, tt.gpus), func(t *testing.T) {
-			h := prepare(t, fixture(t, tt.fixture), pathsel.Options{})
+			h := prepare(t, fixturetest.Topology(t, tt.fixture), pathsel.Options{})
 			ranks, err := h.Ranks(tt.size, tt.gpus...)
 			if err != nil {
 				t.Fatal(err)
@@ -435,7 +436,7 @@ func TestPlanByLocalRank(t *testing.T) {
 }
 
 func TestPlanRefuses(t *testing.T) {
-	h := prepare(t, fixture(t, "a10-2nic"), pathsel.Options{})
+	h := prepare(t, fixturetest.Topology(t, "a10-2nic"), pathsel.Options{})
 	for _, tt := range []struct {
 		consumers []pathsel.Consumer
 		want      string
@@ -474,7 +475,7 @@ func TestPlanRefuses(t *testing.T) {
 
 // A host without a port that can be used still has a plan, and it says so.
 func TestPlanWithoutPorts(t *testing.T) {
-	top := spec(t, "machine down \"every port is down\"\nbase a10-2nic\nset sys/class/infiniband/*/ports/*/state \"1: DOWN\"\nset sys/class/net/*/operstate down\n")
+	top := fixturetest.Spec(t, "machine down \"every port is down\"\nbase a10-2nic\nset sys/class/infiniband/*/ports/*/state \"1: DOWN\"\nset sys/class/net/*/operstate down\n")
 	p := planOf(t, prepare(t, top, pathsel.Options{Transport: pathsel.RDMA}), nil)
 	if len(p.Ports) != 0 || len(p.Rejected) == 0 || len(p.Assignments) != 2 || len(p.Assignments[0].Ports) != 0 || p.Bottleneck != nil {
 		t.Errorf("%+v", p)
@@ -506,7 +507,7 @@ func TestPlanBottleneck(t *testing.T) {
 		{"v100-8gpu", "pcie:0000:1c:00.0", []string{"gpu:0", "gpu:1"}, topo.PCIeRate(8000, 16) / 2, topo.BasisRead},
 		{"h100-nvl-8gpu-2nic", "smp:0/1", []string{"gpu:4", "gpu:5", "gpu:6", "gpu:7"}, 4 * gb, topo.BasisAssumed},
 	} {
-		b := planOf(t, prepare(t, fixture(t, tt.fixture), pathsel.Options{}), nil).Bottleneck
+		b := planOf(t, prepare(t, fixturetest.Topology(t, tt.fixture), pathsel.Options{}), nil).Bottleneck
 		if b == nil || b.Link != tt.link || !slices.Equal(b.Consumers, tt.consumers) || b.SlowestBytesPerSec != tt.slowest || b.Basis != tt.basis {
 			t.Errorf("%s: %+v, want %s with %v at %d (%s)", tt.fixture, b, tt.link, tt.consumers, tt.slowest, tt.basis)
 		}
@@ -516,7 +517,7 @@ func TestPlanBottleneck(t *testing.T) {
 // A consumer whose own link is full is held by that, however slow one of its
 // ports is.
 func TestPlanLimitOfAConsumer(t *testing.T) {
-	h := prepare(t, fixture(t, "dgx-h100"), pathsel.Options{})
+	h := prepare(t, fixturetest.Topology(t, "dgx-h100"), pathsel.Options{})
 	for l, want := range map[pathsel.Location]topo.LinkID{"gpu:0": "pcie:0000:1b:00.0", "cpu:0": "smp:0/1"} {
 		p := planOf(t, h, []pathsel.Consumer{{"a", l}, {"b", l}})
 		for _, a := range p.Assignments {
@@ -534,7 +535,7 @@ func TestPlanNamesTheBrokenPort(t *testing.T) {
 		"machine a \"the only near one\"\nbase dgx-h100\nchange 0000:9a:00.0 state down\n":                       "gpu:4: mlx5_6 (PXB) is nearer",
 		"machine b \"one of two\"\nbase b300-16nic\nset sys/class/infiniband/mlx5_1/ports/1/state \"1: DOWN\"\n": "",
 	} {
-		p := planOf(t, prepare(t, spec(t, machine), pathsel.Options{}), nil)
+		p := planOf(t, prepare(t, fixturetest.Spec(t, machine), pathsel.Options{}), nil)
 		got := ""
 		for _, a := range p.Assignments {
 			for _, c := range a.Ports {
@@ -594,7 +595,7 @@ func TestPlanAfterMeasurement(t *testing.T) {
 }
 
 func TestPlanDocument(t *testing.T) {
-	data, err := json.Marshal(planOf(t, prepare(t, fixture(t, "a10-2nic"), pathsel.Options{}), nil))
+	data, err := json.Marshal(planOf(t, prepare(t, fixturetest.Topology(t, "a10-2nic"), pathsel.Options{}), nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -633,7 +634,7 @@ func TestPlanSchema(t *testing.T) {
 	strict := bytes.ReplaceAll(text, []byte(`"type": "object"`), []byte(`"type": "object", "additionalProperties": false`))
 	schema := schematest.Compile(t, strict)
 	for _, name := range fixtures.Names() {
-		data, err := json.Marshal(planOf(t, prepare(t, fixture(t, name), pathsel.Options{}), nil))
+		data, err := json.Marshal(planOf(t, prepare(t, fixturetest.Topology(t, name), pathsel.Options{}), nil))
 		if err == nil {
 			err = schema.Validate(data)
 		}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
@@ -201,7 +202,7 @@ func TestBestAddressesWin(t *testing.T) {
 }
 
 func TestLanesRefuse(t *testing.T) {
-	h := prepare(t, fixture(t, "a10-2nic"), pathsel.Options{})
+	h := prepare(t, fixturetest.Topology(t, "a10-2nic"), pathsel.Options{})
 	if _, err := pathsel.Connect(h, nil, pathsel.PairOptions{}); err == nil {
 		t.Error("one host was taken as two")
 	}

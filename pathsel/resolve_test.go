@@ -7,11 +7,12 @@ import (
 	"testing"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
 func TestResolve(t *testing.T) {
-	top := fixture(t, "dgx-h100")
+	top := fixturetest.Topology(t, "dgx-h100")
 	h := prepare(t, top, pathsel.Options{})
 	uuid := top.GPUs[3].UUID
 	for ref, want := range map[string]topo.ID{
@@ -31,7 +32,7 @@ func TestResolve(t *testing.T) {
 }
 
 func TestResolveRefuses(t *testing.T) {
-	h := prepare(t, fixture(t, "dgx-h100"), pathsel.Options{})
+	h := prepare(t, fixturetest.Topology(t, "dgx-h100"), pathsel.Options{})
 	for ref, want := range map[string]string{
 		"":                       "this host has gpu:0 to gpu:7 and cpu:0 to cpu:1",
 		"gpu:8":                  "this host has gpu:0 to gpu:7 and cpu:0 to cpu:1",
@@ -66,11 +67,11 @@ func TestResolveRefuses(t *testing.T) {
 // GPU numbers of nvidia-smi that are not those of PCI order are refused where
 // the name could mean either.
 func TestResolveGPUNumbers(t *testing.T) {
-	h := prepare(t, spec(t, "machine m \"NVML counts the other way\"\nbase a10-2nic\n"), pathsel.Options{})
+	h := prepare(t, fixturetest.Spec(t, "machine m \"NVML counts the other way\"\nbase a10-2nic\n"), pathsel.Options{})
 	if got, err := h.Resolve("cuda:0"); len(h.GPUs()) == 1 && (err != nil || got != "gpu:0") {
 		t.Errorf("the only GPU: %s %v", got, err)
 	}
-	top := fixture(t, "dgx-h100")
+	top := fixturetest.Topology(t, "dgx-h100")
 	swapped := *top
 	swapped.GPUs = slices.Clone(top.GPUs)
 	zero, one := 0, 1
@@ -93,7 +94,7 @@ func TestResolveGPUNumbers(t *testing.T) {
 }
 
 func TestResolveMIGAndOneGPU(t *testing.T) {
-	top := fixture(t, "dgx-h100")
+	top := fixturetest.Topology(t, "dgx-h100")
 	top.GPUs[2].MIG = &topo.MIG{Enabled: true, Instances: []topo.MIGInstance{{UUID: "MIG-9f3b1c02-0000-5555-aaaa-0123456789ab"}}}
 	h := prepare(t, top, pathsel.Options{})
 	for ref, want := range map[string]topo.ID{
@@ -123,7 +124,7 @@ func TestResolveMIGAndOneGPU(t *testing.T) {
 // Every device of a domain of its own: a short address means the only one that
 // fits, or none.
 func TestResolveShortAddress(t *testing.T) {
-	top := fixture(t, "gb200-tray")
+	top := fixturetest.Topology(t, "gb200-tray")
 	h := prepare(t, top, pathsel.Options{})
 	for i := range top.GPUs {
 		long := top.GPUs[i].BDF.String()
@@ -140,7 +141,7 @@ func FuzzResolve(f *testing.F) {
 	for _, s := range []string{"gpu:0", "GPU0", "1b:00.0", "mlx5_0/1", "GPU-3", "cuda:0", "nic:", ":", "gpu:", "a:b:c", "\x00"} {
 		f.Add(s)
 	}
-	h := prepare(f, fixture(f, "dgx-h100"), pathsel.Options{})
+	h := prepare(f, fixturetest.Topology(f, "dgx-h100"), pathsel.Options{})
 	g := topo.NewGraph(h.Topology(), nil)
 	f.Fuzz(func(t *testing.T, ref string) {
 		id, err := h.Resolve(ref)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/fixtures"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
@@ -12,7 +13,7 @@ import (
 // and port of every machine, and routes end with a wire where there is one.
 func TestRoutes(t *testing.T) {
 	for _, name := range fixtures.Names() {
-		h := prepare(t, fixture(t, name), pathsel.Options{})
+		h := prepare(t, fixturetest.Topology(t, name), pathsel.Options{})
 		for _, loc := range h.Locations() {
 			for _, p := range h.Ports() {
 				steps, err := h.Route(loc, p.ID)

@@ -4,11 +4,12 @@ import (
 	"testing"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
 func TestSplit(t *testing.T) {
-	h := prepare(t, fixture(t, "dgx-a100"), pathsel.Options{})
+	h := prepare(t, fixturetest.Topology(t, "dgx-a100"), pathsel.Options{})
 	near := []topo.ID{"port:mlx5_0/1", "port:mlx5_1/1"}
 	for _, tt := range []struct {
 		name    string

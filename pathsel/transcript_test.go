@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/internal/base/golden"
 	"github.com/topoctl/topoctl/pathsel"
 )
@@ -47,7 +48,7 @@ func TestTranscripts(t *testing.T) {
 			"dgx-a100", "gpu:0", pathsel.Options{Overlay: topo.Overlay{"pcie:0000:0c:00.0": 11 * topo.GBPerSec}}},
 	} {
 		t.Run(tt.file, func(t *testing.T) {
-			a, err := prepare(t, fixture(t, tt.machine), tt.options).Affinity(tt.location, nil)
+			a, err := prepare(t, fixturetest.Topology(t, tt.machine), tt.options).Affinity(tt.location, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
@@ -24,7 +25,7 @@ numa 0 package 0 cpus 0-1 mem 24GiB
 	for i, n := range interfaces {
 		fmt.Fprintf(&b, "netdev %s kind veth ip 10.77.%d.%d/30\n", n, i, last)
 	}
-	top := spec(t, b.String())
+	top := fixturetest.Spec(t, b.String())
 	for i := range top.Netdevs {
 		rate := 1250 * topo.MBPerSec
 		top.Netdevs[i].BytesPerSec = &rate
@@ -87,7 +88,7 @@ func TestVethThatComesUp(t *testing.T) {
 // data, and veths are used where the user says so.
 func TestVethBesideHardware(t *testing.T) {
 	const nic = "root 0000:15 numa 0\n  port 15:01.0\n    nic 16:00.0 connectx6-dx eth gbps 100 net eth0 ip 192.168.1.7/24\n"
-	top := spec(t, "machine m \"m\"\nhost kernel 6.1.0\n"+oneSocket+nic+"netdev r0 kind veth ip 10.77.0.2/30\nnetdev r1 kind veth ip 10.77.1.2/30\n")
+	top := fixturetest.Spec(t, "machine m \"m\"\nhost kernel 6.1.0\n"+oneSocket+nic+"netdev r0 kind veth ip 10.77.0.2/30\nnetdev r1 kind veth ip 10.77.1.2/30\n")
 	lab := prepare(t, namespace(t, "lab", 1, "r0", "r1"), pathsel.Options{})
 	if set := laneSet(t, lab, prepare(t, top, pathsel.Options{Transport: pathsel.TCP}), "cpu:0", "cpu:0", pathsel.PairOptions{}); set != nil {
 		t.Errorf("lanes to hardware in another network:\n%s", set.Text())

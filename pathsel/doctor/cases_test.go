@@ -9,6 +9,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/discover/topo/ncclxml"
 	"github.com/topoctl/topoctl/discover/topo/nvsmi"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/internal/base/replies"
 	"github.com/topoctl/topoctl/pathsel/doctor"
 )
@@ -18,14 +19,14 @@ type machine func(testing.TB) *topo.Topology
 
 // named is a fixture as it is.
 func named(name string) machine {
-	return func(tb testing.TB) *topo.Topology { tb.Helper(); return fixture(tb, name) }
+	return func(tb testing.TB) *topo.Topology { tb.Helper(); return fixturetest.Topology(tb, name) }
 }
 
 // variant is a fixture with changes and patches in the language of machines.
 func variant(base string, patches ...string) machine {
 	return func(tb testing.TB) *topo.Topology {
 		tb.Helper()
-		return spec(tb, "machine v \"a variant\"\nbase "+base+"\n"+strings.Join(patches, "\n")+"\n")
+		return fixturetest.Spec(tb, "machine v \"a variant\"\nbase "+base+"\n"+strings.Join(patches, "\n")+"\n")
 	}
 }
 
@@ -45,7 +46,7 @@ func throughNCCL(name string) machine {
 	return func(tb testing.TB) *topo.Topology {
 		tb.Helper()
 		var buf bytes.Buffer
-		if err := ncclxml.Encode(&buf, fixture(tb, name)); err != nil {
+		if err := ncclxml.Encode(&buf, fixturetest.Topology(tb, name)); err != nil {
 			tb.Fatal(err)
 		}
 		t, err := ncclxml.Decode(buf.Bytes())
@@ -76,7 +77,7 @@ func matrix(tb testing.TB) *topo.Topology {
 func aces(control string) machine {
 	return func(tb testing.TB) *topo.Topology {
 		tb.Helper()
-		return spec(tb, `machine aces "one switch, read by root"
+		return fixturetest.Spec(tb, `machine aces "one switch, read by root"
 host virtual none config full
 cpu vendor GenuineIntel family 6 model 143 name "Intel(R) Xeon(R)" threads 2
 numa 0 package 0 cpus 0-7 mem 64GiB
@@ -117,7 +118,7 @@ root 0000:90 numa 1
 `
 
 func written(text string) machine {
-	return func(tb testing.TB) *topo.Topology { tb.Helper(); return spec(tb, text) }
+	return func(tb testing.TB) *topo.Topology { tb.Helper(); return fixturetest.Spec(tb, text) }
 }
 
 // noInterfaces hides the interfaces, as a network namespace does.

@@ -6,54 +6,15 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/fixtures"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/internal/base/golden"
 	"github.com/topoctl/topoctl/pathsel/doctor"
 )
 
-// fixture discovers a machine that ships with topoctl.
-func fixture(tb testing.TB, name string) *topo.Topology {
-	tb.Helper()
-	tree, err := fixtures.Open(name)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	t, err := discover.Discover(tb.Context(), discover.Options{FS: tree, Origin: "fixture:" + name})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return t
-}
-
 // known keeps the fixtures of tests that only look.
 var known sync.Map
-
-// looked is a fixture that must not be changed.
-func looked(tb testing.TB, name string) *topo.Topology {
-	tb.Helper()
-	if t, ok := known.Load(name); ok {
-		return t.(*topo.Topology)
-	}
-	t := fixture(tb, name)
-	known.Store(name, t)
-	return t
-}
-
-// spec discovers a machine that is written down in the test.
-func spec(tb testing.TB, text string) *topo.Topology {
-	tb.Helper()
-	tree, err := fixtures.OpenFile([]byte(text))
-	if err != nil {
-		tb.Fatal(err)
-	}
-	t, err := discover.Discover(tb.Context(), discover.Options{FS: tree, Origin: "spec"})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return t
-}
 
 func run(tb testing.TB, t *topo.Topology, codes ...doctor.Code) *doctor.Report {
 	tb.Helper()
@@ -85,7 +46,7 @@ func TestFixtures(t *testing.T) {
 		files[name+".txt"] = true
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			golden.Check(t, filepath.Join("testdata", name+".txt"), readable(run(t, looked(t, name))))
+			golden.Check(t, filepath.Join("testdata", name+".txt"), readable(run(t, fixturetest.Topology(t, name))))
 		})
 	}
 	found, err := filepath.Glob(filepath.Join("testdata", "*.txt"))

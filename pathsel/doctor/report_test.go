@@ -14,6 +14,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/fixtures"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/internal/base/golden"
 	"github.com/topoctl/topoctl/internal/base/schematest"
 	"github.com/topoctl/topoctl/internal/base/units"
@@ -25,7 +26,7 @@ func everyHost(t *testing.T) map[string]*topo.Topology {
 	t.Helper()
 	hosts := map[string]*topo.Topology{}
 	for _, name := range fixtures.Names() {
-		hosts[name] = looked(t, name)
+		hosts[name] = fixturetest.Topology(t, name)
 	}
 	t.Run("imports", func(t *testing.T) {
 		for name, top := range imports(t) {
@@ -103,7 +104,7 @@ func nodes(t *topo.Topology) map[topo.ID]bool {
 func TestOrderChangesNothing(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, name := range []string{"dgx-h100", "bonds", "sriov-pf-vf", "vm-flat", "dgx-h100-missing-files", "gb200-tray", "h20-4ib-1roce"} {
-		top := fixture(t, name)
+		top := fixturetest.Topology(t, name)
 		want := encoded(t, run(t, top))
 		for range 5 {
 			v := reflect.ValueOf(top).Elem()
@@ -136,14 +137,14 @@ func TestRunRefuses(t *testing.T) {
 	if _, err := doctor.Run(&topo.Topology{}, doctor.Options{}); err == nil || !strings.Contains(err.Error(), "call Derive first") {
 		t.Errorf("a topology that is not derived: %v", err)
 	}
-	if _, err := doctor.Run(fixture(t, "cpu-2eth"), doctor.Options{Codes: []doctor.Code{"port-dwn"}}); err == nil || err.Error() != `doctor: no check is called "port-dwn"` {
+	if _, err := doctor.Run(fixturetest.Topology(t, "cpu-2eth"), doctor.Options{Codes: []doctor.Code{"port-dwn"}}); err == nil || err.Error() != `doctor: no check is called "port-dwn"` {
 		t.Errorf("an unknown code: %v", err)
 	}
 }
 
 // Named checks come in the order of codes, each once.
 func TestRunSelected(t *testing.T) {
-	r := run(t, fixture(t, "dgx-h100"), "port-down", "acs-redirect", "port-down")
+	r := run(t, fixturetest.Topology(t, "dgx-h100"), "port-down", "acs-redirect", "port-down")
 	if len(r.Checks) != 2 || r.Checks[0].Code != "acs-redirect" || r.Checks[1].Code != "port-down" {
 		t.Errorf("%+v", r.Checks)
 	}
@@ -163,7 +164,7 @@ func TestEmptyTopology(t *testing.T) {
 
 // Rates are printed in the unit that is asked for.
 func TestUnits(t *testing.T) {
-	r, err := doctor.Run(fixture(t, "dgx-h100-gpu2-x8"), doctor.Options{Codes: []doctor.Code{"link-degraded"}, Units: units.Gibyte})
+	r, err := doctor.Run(fixturetest.Topology(t, "dgx-h100-gpu2-x8"), doctor.Options{Codes: []doctor.Code{"link-degraded"}, Units: units.Gibyte})
 	if err != nil || !strings.Contains(r.Findings()[0].Text, "29.3 GiB/s instead of 58.7 GiB/s") {
 		t.Errorf("%v %+v", err, r)
 	}
@@ -172,7 +173,7 @@ func TestUnits(t *testing.T) {
 // Lines keep to the width, except for words that are longer.
 func TestTextWidth(t *testing.T) {
 	for _, name := range fixtures.Names() {
-		r := run(t, looked(t, name))
+		r := run(t, fixturetest.Topology(t, name))
 		for _, width := range []int{60, 80, 100, 120} {
 			for line := range strings.Lines(r.Text(doctor.TextOptions{Width: width, All: true})) {
 				line = strings.TrimSuffix(line, "\n")
@@ -199,7 +200,7 @@ func TestSchema(t *testing.T) {
 	schematest.Compare(t, schemaFile, generator.Document(doctor.Schema, reflect.TypeFor[doctor.Report]()))
 	schema := schematest.Open(t, schemaFile)
 	for _, name := range fixtures.Names() {
-		text := encoded(t, run(t, looked(t, name)))
+		text := encoded(t, run(t, fixturetest.Topology(t, name)))
 		if err := schema.Validate([]byte(text)); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -268,7 +269,7 @@ func TestChecksAreDescribed(t *testing.T) {
 // Documents are hostile: nothing that Decode takes makes a check fall over.
 func FuzzRun(f *testing.F) {
 	for _, name := range []string{"lab-softrdma", "a10-2nic", "sriov-pf-vf", "vm-flat"} {
-		data, err := fixture(f, name).Encode()
+		data, err := fixturetest.Topology(f, name).Encode()
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -291,7 +292,7 @@ func FuzzRun(f *testing.F) {
 
 // A tree whose parents form a circle, as a hostile document could hold.
 func TestCircularTree(t *testing.T) {
-	top := fixture(t, "hgx-h100-8nic")
+	top := fixturetest.Topology(t, "hgx-h100-8nic")
 	for i := range top.PCIDevices {
 		if d := &top.PCIDevices[i]; d.BDF.String() == "0000:15:01.0" {
 			d.Parent = "pci:0000:17:00.0"
@@ -303,7 +304,7 @@ func TestCircularTree(t *testing.T) {
 
 // BenchmarkRun is what all checks cost on a large host.
 func BenchmarkRun(b *testing.B) {
-	top := fixture(b, "dgx-h100")
+	top := fixturetest.Topology(b, "dgx-h100")
 	for b.Loop() {
 		if _, err := doctor.Run(top, doctor.Options{}); err != nil {
 			b.Fatal(err)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/fixtures"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/internal/base/golden"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/pathsel/export"
@@ -84,7 +85,7 @@ func TestEnvGolden(t *testing.T) {
 		{"lab-softrdma", []export.Engine{export.NCCL, export.UCX, export.NVSHMEM}},
 		{"cpu-2eth", []export.Engine{export.NCCL, export.UCX}},
 	} {
-		top := fixture(t, c.fixture)
+		top := fixturetest.Topology(t, c.fixture)
 		for _, engine := range c.engines {
 			text := environment(t, prepare(t, top), export.EnvOptions{For: engine, Visible: export.AllGPUs(top), Rank: -1})
 			golden.Check(t, fmt.Sprintf("testdata/env/%s.%s.sh", c.fixture, engine), []byte(text))
@@ -99,7 +100,7 @@ func TestEnvOfFixtures(t *testing.T) {
 	for _, name := range fixtures.Names() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			top := fixture(t, name)
+			top := fixturetest.Topology(t, name)
 			h := prepare(t, top)
 			v := export.AllGPUs(top)
 			for _, engine := range export.Engines() {
@@ -349,7 +350,7 @@ func TestEnvDecisions(t *testing.T) {
 		{"SGLang takes devices", "b300-16nic", export.SGLang, 3, "topoctl_ib_device", "mlx5_6,mlx5_7"},
 		{"without RDMA UCX takes interfaces", "cpu-2eth", export.UCX, 0, "UCX_NET_DEVICES", "ens5f0"},
 	} {
-		top := fixture(t, c.fixture)
+		top := fixturetest.Topology(t, c.fixture)
 		script := environment(t, prepare(t, top), export.EnvOptions{For: c.engine, Visible: export.AllGPUs(top), Rank: c.rank})
 		vars, _ := source(t, script, "")
 		if vars[c.name] != c.want {
@@ -360,7 +361,7 @@ func TestEnvDecisions(t *testing.T) {
 
 // Ranks are counted over the visible GPUs, and the others keep their NICs.
 func TestEnvVisible(t *testing.T) {
-	top := fixture(t, "hgx-h20-8nic")
+	top := fixturetest.Topology(t, "hgx-h20-8nic")
 	h := prepare(t, top)
 	v, err := export.AllGPUs(top).Select("5,2,7")
 	if err != nil {
@@ -391,13 +392,13 @@ func TestEnvVisible(t *testing.T) {
 // One GID index is written only where it is right for all ports.
 func TestEnvGIDIndex(t *testing.T) {
 	const gid = "sys/class/infiniband/mlx5_bond_0/ports/1/"
-	moved := change(t, "bonds",
+	moved := fixturetest.Variant(t, "bonds",
 		"set "+gid+"gids/5 0000:0000:0000:0000:0000:ffff:0a16:0a0a", "set "+gid+"gid_attrs/types/5 \"RoCE v2\"",
 		"set "+gid+"gid_attrs/ndevs/5 bond0", "set "+gid+"gids/3 0000:0000:0000:0000:0000:0000:0000:0000")
-	both := change(t, "bonds",
+	both := fixturetest.Variant(t, "bonds",
 		"set "+gid+"gids/5 0000:0000:0000:0000:0000:ffff:0a16:0a0a", "set "+gid+"gid_attrs/types/5 \"RoCE v2\"",
 		"set "+gid+"gid_attrs/ndevs/5 bond0")
-	unknown := fixture(t, "bonds")
+	unknown := fixturetest.Topology(t, "bonds")
 	for i := range unknown.Ports {
 		unknown.Ports[i].GIDs, unknown.Ports[i].GIDTable = nil, nil
 	}
@@ -413,7 +414,7 @@ func TestEnvGIDIndex(t *testing.T) {
 		{"others have theirs", moved, export.UCX, 1, "3", ""},
 		{"a second index on one port", both, export.NCCL, 0, "3", "on each of the 8 ports"},
 		{"not known", unknown, export.UCX, 0, "", "UCX_IB_GID_INDEX is left out: the origin does not tell the GID table of mlx5_bond_0"},
-		{"InfiniBand needs none", fixture(t, "dgx-h100"), export.NCCL, 0, "", ""},
+		{"InfiniBand needs none", fixturetest.Topology(t, "dgx-h100"), export.NCCL, 0, "", ""},
 	} {
 		script := environment(t, prepare(t, c.top), export.EnvOptions{For: c.engine, Visible: export.AllGPUs(c.top), Rank: c.rank})
 		vars, _ := source(t, script, "")
@@ -448,7 +449,7 @@ func TestEnvTrafficClass(t *testing.T) {
 		{"known of one only", []string{tc(0, "106")}, "", "not known for mlx5_bond_1"},
 		{"not known", nil, "", "not known for mlx5_bond_0"},
 	} {
-		top := change(t, "bonds", c.changes...)
+		top := fixturetest.Variant(t, "bonds", c.changes...)
 		for engine, name := range map[export.Engine]string{export.NCCL: "NCCL_IB_TC", export.MooncakeTool: "MC_IB_TC"} {
 			script := environment(t, prepare(t, top), export.EnvOptions{For: engine, Visible: export.AllGPUs(top), Rank: 7, TopologyFile: "/t.json"})
 			vars, _ := source(t, script, "")
@@ -457,7 +458,7 @@ func TestEnvTrafficClass(t *testing.T) {
 			}
 		}
 	}
-	top := change(t, "bonds", append(all("106"), tc(3, "96"))...)
+	top := fixturetest.Variant(t, "bonds", append(all("106"), tc(3, "96"))...)
 	for rank, want := range []string{"106", "106", "106", "96"} {
 		vars, _ := source(t, environment(t, prepare(t, top), export.EnvOptions{For: export.UCX, Visible: export.AllGPUs(top), Rank: rank}), "")
 		if got := vars["UCX_IB_TRAFFIC_CLASS"]; vars["UCX_NET_DEVICES"] != fmt.Sprintf("mlx5_bond_%d:1", rank) || got != want {
@@ -468,7 +469,7 @@ func TestEnvTrafficClass(t *testing.T) {
 
 // A topology file is named where the engine reads one.
 func TestEnvTopologyFile(t *testing.T) {
-	top := fixture(t, "vm-flat")
+	top := fixturetest.Topology(t, "vm-flat")
 	h := prepare(t, top)
 	script := environment(t, h, export.EnvOptions{For: export.NCCL, Visible: export.AllGPUs(top), Rank: -1})
 	if !strings.Contains(script, "NCCL_TOPO_FILE is left out: this virtual machine (kvm) shows no PCIe switch") {
@@ -481,7 +482,7 @@ func TestEnvTopologyFile(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"dgx-h100", "nd96asr-v4"} {
-		top := fixture(t, name)
+		top := fixturetest.Topology(t, name)
 		flat := strings.Contains(environment(t, prepare(t, top), export.EnvOptions{For: export.NCCL, Visible: export.AllGPUs(top), Rank: -1}), "NCCL_TOPO_FILE")
 		if flat != (name == "nd96asr-v4") {
 			t.Errorf("%s: flat is %v", name, flat)
@@ -494,7 +495,7 @@ func TestEnvTopologyFile(t *testing.T) {
 func TestEnvHostileNames(t *testing.T) {
 	evil := []string{"a'b", "$(kill $$)", "`kill $$`", "x\nkill $$\n#", "m,n", "o:1", "^p", "=q", "a b", "\x1b[2J\u202e", "\xff\xfe", "*", "-n", "\\", "\"", strings.Repeat("z", 5000)}
 	for i, name := range evil {
-		top := fixture(t, "bonds")
+		top := fixturetest.Topology(t, "bonds")
 		top.Host.Name = name
 		top.GPUs[0].Model = name
 		top.RDMADevices[0].Name, top.Host.Virtual = name, name
@@ -588,7 +589,7 @@ func TestEnvLimits(t *testing.T) {
 		}, "NCCL_IB_HCA", "=mlx5_0:1,mlx5_3:1,mlx5_4:1,mlx5_5:1,mlx5_6:1,mlx5_9:1,mlx5_10:1,mlx5_11:1", "!of different link layers"},
 		{"different GPUs", export.UCX, func(top *topo.Topology) { top.GPUs[1].Model = "another" }, "UCX_NET_DEVICES", "mlx5_0:1", "the GPUs differ"},
 	} {
-		top := fixture(t, "dgx-h100")
+		top := fixturetest.Topology(t, "dgx-h100")
 		c.edit(top)
 		top.Derive()
 		script := environment(t, prepare(t, top), export.EnvOptions{For: c.engine, Visible: export.AllGPUs(top), Rank: 0})
@@ -598,7 +599,7 @@ func TestEnvLimits(t *testing.T) {
 			t.Errorf("%s: %s=%q, want %q because %q:\n%s", c.about, c.name, vars[c.name], c.want, c.why, script)
 		}
 	}
-	top := spec(t, wide(16))
+	top := fixturetest.Spec(t, wide(16))
 	for i := range top.Ports[:3] { // a list of more than NCCL takes
 		for n := range 12 {
 			p := top.Ports[i]

@@ -6,46 +6,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/pathsel/export"
 )
-
-// fixture discovers a machine that ships with topoctl.
-func fixture(t testing.TB, name string) *topo.Topology {
-	t.Helper()
-	tree, err := fixtures.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	top, err := discover.Discover(t.Context(), discover.Options{FS: tree, Origin: "fixture:" + name})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return top
-}
-
-// spec discovers a machine that is written down in the test.
-func spec(t testing.TB, text string) *topo.Topology {
-	t.Helper()
-	tree, err := fixtures.OpenFile([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	top, err := discover.Discover(t.Context(), discover.Options{FS: tree, Origin: "spec"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return top
-}
-
-// change is a machine that ships with topoctl, with changes.
-func change(t testing.TB, base string, changes ...string) *topo.Topology {
-	t.Helper()
-	return spec(t, "machine changed \"a test\"\nbase "+base+"\n"+strings.Join(changes, "\n")+"\n")
-}
 
 func prepare(t testing.TB, top *topo.Topology) *pathsel.Host {
 	t.Helper()

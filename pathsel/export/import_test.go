@@ -11,6 +11,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/discover/topo/ncclxml"
 	"github.com/topoctl/topoctl/discover/topo/nvsmi"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/pathsel/export"
 )
@@ -126,7 +127,7 @@ func TestImportWithoutVendor(t *testing.T) {
 
 // Interfaces of an import need names too.
 func TestImportSockets(t *testing.T) {
-	top := fixture(t, "cpu-2eth")
+	top := fixturetest.Topology(t, "cpu-2eth")
 	top.Origin = string(topo.SourceNCCL)
 	for i := range top.Netdevs {
 		if top.Netdevs[i].BDF != nil {

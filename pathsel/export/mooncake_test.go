@@ -11,6 +11,7 @@ import (
 
 	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/app/rival"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/internal/base/golden"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/pathsel/export"
@@ -58,7 +59,7 @@ func readMatrix(t testing.TB, data []byte) []matrixEntry {
 func TestMooncakeOfFixtures(t *testing.T) {
 	for _, name := range fixtures.Names() {
 		t.Run(name, func(t *testing.T) {
-			top := fixture(t, name)
+			top := fixturetest.Topology(t, name)
 			h := prepare(t, top)
 			if h.Transport() != pathsel.RDMA {
 				_, err := export.Mooncake(io.Discard, h, export.AllGPUs(top))
@@ -132,13 +133,13 @@ func TestMooncakeKnownFailures(t *testing.T) {
 		{"RoCE beside InfiniBand is another network", "h20-4ib-1roce", "cpu:0", "ibp14s0 ibp71s0 | ibp134s0 ibp195s0"},
 		{"AMD's build says hip", "mi300x-8nic", "hip:5", "mlx5_5 | mlx5_4 mlx5_6 mlx5_7 mlx5_0 mlx5_1 mlx5_2 mlx5_3"},
 	} {
-		top := fixture(t, c.fixture)
+		top := fixturetest.Topology(t, c.fixture)
 		data, _ := mooncake(t, prepare(t, top), export.AllGPUs(top))
 		if got := devicesOf(t, readMatrix(t, data), c.key); got != c.want {
 			t.Errorf("%s: %s %s: %s, want %s", c.about, c.fixture, c.key, got, c.want)
 		}
 	}
-	top := fixture(t, "dgx-h100-port-down")
+	top := fixturetest.Topology(t, "dgx-h100-port-down")
 	data, _ := mooncake(t, prepare(t, top), export.AllGPUs(top))
 	if bytes.Contains(data, []byte(`"mlx5_6"`)) {
 		t.Errorf("the NIC whose port is down is in the matrix:\n%s", data)
@@ -147,7 +148,7 @@ func TestMooncakeKnownFailures(t *testing.T) {
 
 // The numbers are those that the process sees.
 func TestMooncakeVisible(t *testing.T) {
-	top := fixture(t, "hgx-h20-8nic")
+	top := fixturetest.Topology(t, "hgx-h20-8nic")
 	v, err := export.AllGPUs(top).Select("6,3")
 	if err != nil {
 		t.Fatal(err)
@@ -164,7 +165,7 @@ func TestMooncakeVisible(t *testing.T) {
 // too, where Mooncake's own discovery goes wrong.
 func TestMooncakePeersAgree(t *testing.T) {
 	for _, gpus := range []int{2, 8, 10, 12, 16} {
-		h := prepare(t, spec(t, wide(gpus)))
+		h := prepare(t, fixturetest.Spec(t, wide(gpus)))
 		data, _ := mooncake(t, h, export.AllGPUs(h.Topology()))
 		checkMatrix(t, h, readMatrix(t, data))
 		if wrong := misrouted(t, data, nil); wrong != 0 {
@@ -177,7 +178,7 @@ func TestMooncakePeersAgree(t *testing.T) {
 		}
 	}
 	for _, name := range fixtures.Names() {
-		top := fixture(t, name)
+		top := fixturetest.Topology(t, name)
 		if h := prepare(t, top); h.Transport() == pathsel.RDMA {
 			data, _ := mooncake(t, h, export.AllGPUs(top))
 			if wrong := misrouted(t, data, nil); wrong != 0 {
@@ -224,7 +225,7 @@ func naturally(a, b string) int {
 
 // Mooncake uses port 1 of every device.
 func TestMooncakePorts(t *testing.T) {
-	top := fixture(t, "dgx-h100")
+	top := fixturetest.Topology(t, "dgx-h100")
 	for i := range top.Ports {
 		switch p := &top.Ports[i]; p.RDMA {
 		case "rdma:mlx5_0", "rdma:mlx5_3":
@@ -250,7 +251,7 @@ func TestMooncakePorts(t *testing.T) {
 }
 
 func TestMooncakeNotes(t *testing.T) {
-	top := fixture(t, "dgx-h100")
+	top := fixturetest.Topology(t, "dgx-h100")
 	for i := range top.GPUs {
 		top.GPUs[i].Vendor = "0x1234"
 	}
@@ -258,7 +259,7 @@ func TestMooncakeNotes(t *testing.T) {
 	if len(readMatrix(t, data)) != 2 || !strings.Contains(fmt.Sprint(notes), `gpu:7 is left out: which name Mooncake has for GPUs of "0x1234" is not known`) {
 		t.Errorf("GPUs of another vendor: %q\n%s", notes, data)
 	}
-	top = fixture(t, "lab-softrdma")
+	top = fixturetest.Topology(t, "lab-softrdma")
 	for i := range top.RDMADevices { // as if they were cards
 		top.RDMADevices[i].Software = false
 	}

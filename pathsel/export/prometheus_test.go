@@ -14,6 +14,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/fixtures"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/internal/base/golden"
 	"github.com/topoctl/topoctl/pathsel/export"
 )
@@ -175,7 +176,7 @@ next:
 func TestPrometheusOfFixtures(t *testing.T) {
 	for _, name := range fixtures.Names() {
 		t.Run(name, func(t *testing.T) {
-			h := prepare(t, fixture(t, name))
+			h := prepare(t, fixturetest.Topology(t, name))
 			some := strictly(t, metrics(t, h, export.PrometheusOptions{}))
 			all := metrics(t, h, export.PrometheusOptions{AllPairs: true})
 			gpus, ports := len(h.GPUs()), len(h.Ports())
@@ -200,7 +201,7 @@ func TestPrometheusOfFixtures(t *testing.T) {
 		})
 	}
 	for _, name := range []string{"dgx-h100-gpu2-x8", "sriov-pf-vf", "lab-softrdma", "vm-flat"} {
-		golden.Check(t, "testdata/prometheus/"+name+".prom", metrics(t, prepare(t, fixture(t, name)), export.PrometheusOptions{}))
+		golden.Check(t, "testdata/prometheus/"+name+".prom", metrics(t, prepare(t, fixturetest.Topology(t, name)), export.PrometheusOptions{}))
 	}
 }
 
@@ -261,7 +262,7 @@ func TestPrometheusValues(t *testing.T) {
 		{"everything was read", "dgx-h100", "topoctl_complete", nil, []float64{1}},
 		{"not everything", "dgx-h100-missing-files", "topoctl_complete", nil, []float64{0}},
 	} {
-		points := strictly(t, metrics(t, prepare(t, fixture(t, c.fixture)), export.PrometheusOptions{}))
+		points := strictly(t, metrics(t, prepare(t, fixturetest.Topology(t, c.fixture)), export.PrometheusOptions{}))
 		if got := find(points, c.metric, c.labels...); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %s %s%v: %v, want %v", c.about, c.fixture, c.metric, c.labels, got, c.want)
 		}
@@ -270,7 +271,7 @@ func TestPrometheusValues(t *testing.T) {
 
 // What is not known is absent, neither 0 nor NaN.
 func TestPrometheusUnknown(t *testing.T) {
-	top := fixture(t, "b200")
+	top := fixturetest.Topology(t, "b200")
 	for i := range top.PCIDevices {
 		if l := top.PCIDevices[i].Link; l != nil {
 			l.Width, l.MaxSpeedMTs = nil, nil
@@ -297,7 +298,7 @@ func TestPrometheusUnknown(t *testing.T) {
 }
 
 func TestPrometheusChecks(t *testing.T) {
-	points := strictly(t, metrics(t, prepare(t, fixture(t, "a10-2nic")), export.PrometheusOptions{Checks: []export.Check{
+	points := strictly(t, metrics(t, prepare(t, fixturetest.Topology(t, "a10-2nic")), export.PrometheusOptions{Checks: []export.Check{
 		{Code: "link-degraded", Severity: "warning", Findings: 3}, {Code: "acs-redirect", Unknown: true}, {Code: "memlock", Severity: "error"},
 	}}))
 	for _, c := range []struct {
@@ -326,9 +327,9 @@ func TestOrderOfInput(t *testing.T) {
 			}
 			return out
 		}
-		want := texts(fixture(t, name))
+		want := texts(fixturetest.Topology(t, name))
 		for seed := range uint64(5) {
-			top := fixture(t, name)
+			top := fixturetest.Topology(t, name)
 			r := rand.New(rand.NewPCG(seed, 1))
 			for _, list := range []struct {
 				n    int
@@ -354,7 +355,7 @@ func FuzzPrometheus(f *testing.F) {
 	for _, name := range []string{"mlx5_0", "a\"b", "a\\", "x\n# HELP y", "\xff", "{", "} 1", ",", "\r\n", "\u2028", ""} {
 		f.Add(name, name+"2")
 	}
-	tree := fixture(f, "a10-2nic")
+	tree := fixturetest.Topology(f, "a10-2nic")
 	data, err := tree.Encode()
 	if err != nil {
 		f.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/pathsel/export"
 )
 
@@ -18,7 +19,7 @@ func locations(v export.Visible) string {
 }
 
 func TestSelect(t *testing.T) {
-	top := fixture(t, "hgx-h20-8nic")
+	top := fixturetest.Topology(t, "hgx-h20-8nic")
 	all := export.AllGPUs(top)
 	uuid := func(g int) string { return top.GPUs[g].UUID }
 	top.GPUs[6].MIG = &topo.MIG{Enabled: true, Instances: []topo.MIGInstance{{UUID: "MIG-aaaa"}, {UUID: "MIG-bbbb"}}}
@@ -52,7 +53,7 @@ func TestSelect(t *testing.T) {
 // CUDA's numbers are those of nvidia-smi, which are not always in PCI order,
 // and GPUs that a process may not open have none.
 func TestNumbering(t *testing.T) {
-	top := fixture(t, "hgx-h20-8nic")
+	top := fixturetest.Topology(t, "hgx-h20-8nic")
 	for i := range top.GPUs {
 		top.GPUs[i].NVMLIndex = new(7 - i)
 	}
@@ -70,10 +71,10 @@ func TestNumberingNotes(t *testing.T) {
 	has := func(v export.Visible, part string) bool {
 		return slices.ContainsFunc(v.Notes, func(n string) bool { return strings.Contains(n, part) })
 	}
-	if v := export.AllGPUs(fixture(t, "mi300x-8nic")); !has(v, "HIP") {
+	if v := export.AllGPUs(fixturetest.Topology(t, "mi300x-8nic")); !has(v, "HIP") {
 		t.Errorf("notes of AMD's GPUs: %q", v.Notes)
 	}
-	top := fixture(t, "dgx-h100")
+	top := fixturetest.Topology(t, "dgx-h100")
 	if v := export.AllGPUs(top); len(v.Notes) != 0 {
 		t.Errorf("notes of equal GPUs: %q", v.Notes)
 	}

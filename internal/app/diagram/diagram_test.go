@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/internal/base/golden"
 	"github.com/topoctl/topoctl/internal/base/units"
 )
@@ -40,7 +41,7 @@ func dot(t testing.TB, host *topo.Topology, o Options) []byte {
 func TestGolden(t *testing.T) {
 	for _, name := range []string{"a10-2nic", "dgx-h100", "b300-16nic"} {
 		t.Run(name, func(t *testing.T) {
-			host := fixture(t, name)
+			host := fixturetest.Topology(t, name)
 			golden.Check(t, "testdata/"+name+".svg", svg(t, host, Options{}))
 			golden.Check(t, "testdata/"+name+".dot", dot(t, host, Options{}))
 		})
@@ -201,7 +202,7 @@ func TestMarks(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.fixture, func(t *testing.T) {
-			host := fixture(t, tt.fixture)
+			host := fixturetest.Topology(t, tt.fixture)
 			picture := mustParse(t, svg(t, host, Options{}))
 			for _, want := range []string{tt.text, tt.heading} {
 				if !slices.Contains(picture.texts, want) {
@@ -217,7 +218,7 @@ func TestMarks(t *testing.T) {
 			}
 		})
 	}
-	clean := mustParse(t, svg(t, fixture(t, "dgx-h100"), Options{}))
+	clean := mustParse(t, svg(t, fixturetest.Topology(t, "dgx-h100"), Options{}))
 	for _, class := range []string{"tc-bad", "tc-down", "tc-sign", "tc-alert"} {
 		if clean.classes[class] != 0 {
 			t.Errorf("a sound host has %d of class %s", clean.classes[class], class)
@@ -233,19 +234,19 @@ func TestShows(t *testing.T) {
 		want []string
 		not  []string
 	}{
-		{"NVSwitches are a bar", fixture(t, "dgx-h100"), []string{"NVLink x18 to each of 8 GPUs through NVSwitches · ~370.8 GB/s per GPU", "UPI", "~22.0 GB/s", "4 NVSwitches"}, nil},
-		{"a mesh is a bar", fixture(t, "mi300x-8nic"), []string{"xGMI x1 between every two of GPUs 0-7 · ~48.0 GB/s per pair"}, nil},
-		{"a partial mesh stands in the boxes", fixture(t, "v100-8gpu"), []string{"NVLink x2: GPU 3, 4", "NVLink x1: GPU 1, 2", "~40.0 GB/s"}, nil},
-		{"pairs", fixture(t, "h100-nvl-8gpu-2nic"), []string{"NVLink x12: GPU 1", "NVLink x12: GPU 0"}, nil},
-		{"C2C, and sockets in a bar", fixture(t, "gh200-4gpu"), []string{"C2C x10", "450.0 GB/s", "CPU link between 6 pairs of NUMA nodes · unknown rate", "hsn0", "200 Gb/s"}, nil},
-		{"virtual functions are counted", fixture(t, "sriov-pf-vf"), []string{"4 VFs: mlx5_2 .. mlx5_5"}, []string{"mlx5_3"}},
-		{"NICs alike are one box", fixture(t, "aws-p5-44nic-synthetic"), []string{"rdmap67s0 .. rdmap71s0", "5 NICs · EFA · ACTIVE", "each gen3 x16 · 15.8 GB/s", "?"}, []string{"rdmap68s0"}},
-		{"a bond names its legs", fixture(t, "bonds"), []string{"bond0: rdma0a + rdma0b", "bond0 .. bond7", "vlan 200 on bond0"}, []string{"rdma0b", "no interface"}},
-		{"NUMA nodes in sockets", fixture(t, "epyc-nps4"), []string{"NUMA 7", "socket 1", "xGMI", "~16.0 GB/s"}, nil},
-		{"software stands apart", fixture(t, "lab-softrdma"), []string{"software and virtual devices", "siw0", "NUMA node unknown", "mgmt"}, nil},
-		{"slow interfaces are small", fixture(t, "cpu-2eth"), []string{"eno1", "1 Gb/s", "nvme0"}, nil},
-		{"a slot below the NIC's ability", variant(t, "a10-2nic", "change 0000:1a:00.0 link gen5x16\n"), []string{"gen4 x16", "device: gen5 x16"}, nil},
-		{"an unknown state is told", fixture(t, "dgx-h100-missing-files"), []string{"InfiniBand · state ?", "incomplete: some of the host could not be read"}, nil},
+		{"NVSwitches are a bar", fixturetest.Topology(t, "dgx-h100"), []string{"NVLink x18 to each of 8 GPUs through NVSwitches · ~370.8 GB/s per GPU", "UPI", "~22.0 GB/s", "4 NVSwitches"}, nil},
+		{"a mesh is a bar", fixturetest.Topology(t, "mi300x-8nic"), []string{"xGMI x1 between every two of GPUs 0-7 · ~48.0 GB/s per pair"}, nil},
+		{"a partial mesh stands in the boxes", fixturetest.Topology(t, "v100-8gpu"), []string{"NVLink x2: GPU 3, 4", "NVLink x1: GPU 1, 2", "~40.0 GB/s"}, nil},
+		{"pairs", fixturetest.Topology(t, "h100-nvl-8gpu-2nic"), []string{"NVLink x12: GPU 1", "NVLink x12: GPU 0"}, nil},
+		{"C2C, and sockets in a bar", fixturetest.Topology(t, "gh200-4gpu"), []string{"C2C x10", "450.0 GB/s", "CPU link between 6 pairs of NUMA nodes · unknown rate", "hsn0", "200 Gb/s"}, nil},
+		{"virtual functions are counted", fixturetest.Topology(t, "sriov-pf-vf"), []string{"4 VFs: mlx5_2 .. mlx5_5"}, []string{"mlx5_3"}},
+		{"NICs alike are one box", fixturetest.Topology(t, "aws-p5-44nic-synthetic"), []string{"rdmap67s0 .. rdmap71s0", "5 NICs · EFA · ACTIVE", "each gen3 x16 · 15.8 GB/s", "?"}, []string{"rdmap68s0"}},
+		{"a bond names its legs", fixturetest.Topology(t, "bonds"), []string{"bond0: rdma0a + rdma0b", "bond0 .. bond7", "vlan 200 on bond0"}, []string{"rdma0b", "no interface"}},
+		{"NUMA nodes in sockets", fixturetest.Topology(t, "epyc-nps4"), []string{"NUMA 7", "socket 1", "xGMI", "~16.0 GB/s"}, nil},
+		{"software stands apart", fixturetest.Topology(t, "lab-softrdma"), []string{"software and virtual devices", "siw0", "NUMA node unknown", "mgmt"}, nil},
+		{"slow interfaces are small", fixturetest.Topology(t, "cpu-2eth"), []string{"eno1", "1 Gb/s", "nvme0"}, nil},
+		{"a slot below the NIC's ability", fixturetest.Variant(t, "a10-2nic", "change 0000:1a:00.0 link gen5x16\n"), []string{"gen4 x16", "device: gen5 x16"}, nil},
+		{"an unknown state is told", fixturetest.Topology(t, "dgx-h100-missing-files"), []string{"InfiniBand · state ?", "incomplete: some of the host could not be read"}, nil},
 		{"a GPU's memory is no NUMA node of its own", &topo.Topology{NUMANodes: []topo.NUMANode{
 			{Node: topo.Node{ID: topo.NUMAID(0)}}, {Node: topo.Node{ID: topo.NUMAID(4)}, Index: 4, Owner: "gpu:0"}}}, []string{"NUMA 0"}, []string{"NUMA 4"}},
 		{"nothing", &topo.Topology{}, []string{"host", "nothing was found"}, nil},
@@ -283,7 +284,7 @@ func TestStatedClasses(t *testing.T) {
 }
 
 func TestUnits(t *testing.T) {
-	host := fixture(t, "a10-2nic")
+	host := fixturetest.Topology(t, "a10-2nic")
 	picture := mustParse(t, svg(t, host, Options{Units: units.Gibyte}))
 	for _, want := range []string{"29.3 GiB/s", "11.6 GiB/s", "~9.3 GiB/s"} {
 		if !slices.Contains(picture.texts, want) {
@@ -293,7 +294,7 @@ func TestUnits(t *testing.T) {
 }
 
 func TestThemes(t *testing.T) {
-	host := fixture(t, "a10-2nic")
+	host := fixturetest.Topology(t, "a10-2nic")
 	const media = "prefers-color-scheme: dark"
 	for _, tt := range []struct {
 		theme       Theme
@@ -313,7 +314,7 @@ func TestThemes(t *testing.T) {
 
 // Every class that an element has is in the style sheets of both palettes.
 func TestEveryClassHasARule(t *testing.T) {
-	for _, host := range []*topo.Topology{fixture(t, "lab-softrdma"), fixture(t, "gb200-tray"), fixture(t, "dgx-h100-gpu2-x8")} {
+	for _, host := range []*topo.Topology{fixturetest.Topology(t, "lab-softrdma"), fixturetest.Topology(t, "gb200-tray"), fixturetest.Topology(t, "dgx-h100-gpu2-x8")} {
 		picture := mustParse(t, svg(t, host, Options{}))
 		for class := range picture.classes {
 			if n := strings.Count(picture.style, "."+class+"{"); n != 2 {

@@ -2,52 +2,22 @@ package diagram
 
 import (
 	"compress/gzip"
-	"context"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/discover/topo/hwlocxml"
 	"github.com/topoctl/topoctl/discover/topo/ncclxml"
 	"github.com/topoctl/topoctl/discover/topo/nvsmi"
 	"github.com/topoctl/topoctl/fixtures"
-	"github.com/topoctl/topoctl/internal/base/hosttree"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 )
 
 // shared holds files of real hosts that are not part of this module.
 const shared = "../../../../shared/data"
-
-func discovered(t testing.TB, tree hosttree.Tree, origin string) *topo.Topology {
-	t.Helper()
-	host, err := discover.Discover(context.Background(), discover.Options{FS: tree, Origin: origin})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return host
-}
-
-func fixture(t testing.TB, name string) *topo.Topology {
-	t.Helper()
-	tree, err := fixtures.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return discovered(t, tree, "fixture:"+name)
-}
-
-// variant is a fixture with changes: lines of the language of package machine.
-func variant(t testing.TB, base, changes string) *topo.Topology {
-	t.Helper()
-	tree, err := fixtures.OpenFile([]byte("machine variant \"a variant\"\nbase " + base + "\n" + changes))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return discovered(t, tree, "fixture:variant")
-}
 
 // imports are the files of other tools among the shared data, decoded.
 func imports(t testing.TB) map[string]*topo.Topology {
@@ -101,7 +71,7 @@ func hosts(t testing.TB) map[string]*topo.Topology {
 		t.Logf("%s is not here: imports are left out", shared)
 	}
 	for _, name := range fixtures.Names() {
-		out[name] = fixture(t, name)
+		out[name] = fixturetest.Topology(t, name)
 	}
 	out["empty"] = &topo.Topology{Origin: "test"}
 	out["empty"].Derive()

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 )
 
 func ptr[T any](v T) *T { return &v }
@@ -247,7 +248,7 @@ func TestAnyHost(t *testing.T) {
 // The order in which sources find things changes nothing.
 func TestOrderDoesNotMatter(t *testing.T) {
 	for _, name := range []string{"dgx-h100", "bonds", "sriov-pf-vf", "v100-8gpu", "lab-softrdma"} {
-		host := fixture(t, name)
+		host := fixturetest.Topology(t, name)
 		want, graph := svg(t, host, Options{}), dot(t, host, Options{})
 		r := rand.New(rand.NewSource(1))
 		r.Shuffle(len(host.PCIDevices), func(i, j int) { host.PCIDevices[i], host.PCIDevices[j] = host.PCIDevices[j], host.PCIDevices[i] })
@@ -297,7 +298,7 @@ func TestVeryMany(t *testing.T) {
 
 // FuzzDiagram draws any document that can be read.
 func FuzzDiagram(f *testing.F) {
-	for _, host := range []*topo.Topology{hostile(), fixture(f, "sriov-pf-vf"), fixture(f, "gh200-4gpu"), fixture(f, "lab-softrdma"), {}} {
+	for _, host := range []*topo.Topology{hostile(), fixturetest.Topology(f, "sriov-pf-vf"), fixturetest.Topology(f, "gh200-4gpu"), fixturetest.Topology(f, "lab-softrdma"), {}} {
 		if host.Derived == nil {
 			host.Derive()
 		}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 )
 
 // failer is a test, or one round of a property test.
@@ -185,7 +186,7 @@ func TestLayout(t *testing.T) {
 // Each way to lay a host out is sound, not only the one that is taken.
 func TestEveryPlan(t *testing.T) {
 	for _, name := range []string{"dgx-h100-gpu2-x8", "dgx-a100", "bonds", "mi300x-8nic", "gh200-4gpu", "dgx-h100-numa-unknown"} {
-		host := fixture(t, name)
+		host := fixturetest.Topology(t, name)
 		plans := slices.Concat(newScene(host, Options{}).plans()...)
 		if len(plans) < 6 {
 			t.Errorf("%s: only %d plans", name, len(plans))
@@ -208,7 +209,7 @@ func TestEveryPlan(t *testing.T) {
 func TestLegible(t *testing.T) {
 	least := map[string]float64{"b300-16nic": 0.95, "dgx-h100": 0.9, "dgx-a100": 0.8, "aws-p5-44nic-synthetic": 1, "hgx-h100-8nic": 1, "a10-2nic": 1, "nvl72-synthetic": 0.5}
 	for _, name := range slices.Sorted(maps.Keys(least)) {
-		s := laidOut(fixture(t, name))
+		s := laidOut(fixturetest.Topology(t, name))
 		if scale := min(1, float64(window.w)/float64(s.width), float64(window.h)/float64(s.height)); scale < least[name] {
 			t.Errorf("%s is %d x %d: its text is %.2f of its natural size in a window, want %.2f", name, s.width, s.height, scale, least[name])
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/app/rival"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/internal/base/golden"
 	"github.com/topoctl/topoctl/internal/base/units"
 	"github.com/topoctl/topoctl/pathsel"
@@ -49,7 +50,7 @@ func line(c *rival.Choice) string {
 func TestFixtures(t *testing.T) {
 	for _, name := range fixtures.Names() {
 		t.Run(name, func(t *testing.T) {
-			h := prepare(t, fixture(t, name))
+			h := prepare(t, fixturetest.Topology(t, name))
 			locations := h.Locations()
 			if len(locations) > 20 {
 				locations = locations[:20]
@@ -67,7 +68,7 @@ func TestFixtures(t *testing.T) {
 }
 
 func TestEngineIsKnown(t *testing.T) {
-	h := prepare(t, fixture(t, "cpu-2eth"))
+	h := prepare(t, fixturetest.Topology(t, "cpu-2eth"))
 	if _, err := rival.Choose(h, "gloo", "cpu:0"); err == nil || !strings.Contains(err.Error(), "mooncake, nccl or ucx") {
 		t.Error(err)
 	}
@@ -79,7 +80,7 @@ func TestEngineIsKnown(t *testing.T) {
 // NCCL reads maximum link speeds: it does not see a NIC whose link has fallen to
 // generation 1. A GPU's width NVML tells it.
 func TestNCCLDoesNotSeeADegradedNIC(t *testing.T) {
-	c := choose(t, prepare(t, fixture(t, "dgx-h100-nic-gen1")), rival.NCCL, "gpu:2")
+	c := choose(t, prepare(t, fixturetest.Topology(t, "dgx-h100-nic-gen1")), rival.NCCL, "gpu:2")
 	if names(c) != "mlx5_4" || rate(c.BytesPerSec) != "4.0 GB/s" || rate(c.BelievedBytesPerSec) != "48.0 GB/s" {
 		t.Errorf("%s", line(c))
 	}
@@ -88,11 +89,11 @@ func TestNCCLDoesNotSeeADegradedNIC(t *testing.T) {
 	}) {
 		t.Errorf("no note on the link: %v", c.Notes)
 	}
-	healthy := choose(t, prepare(t, fixture(t, "dgx-h100")), rival.NCCL, "gpu:2")
+	healthy := choose(t, prepare(t, fixturetest.Topology(t, "dgx-h100")), rival.NCCL, "gpu:2")
 	if slices.ContainsFunc(healthy.Notes, func(r pathsel.Reason) bool { return r.Code == rival.CodeMaximumSpeed }) {
 		t.Errorf("a note on a healthy host: %v", healthy.Notes)
 	}
-	narrow := choose(t, prepare(t, fixture(t, "dgx-h100-gpu2-x8")), rival.NCCL, "gpu:2")
+	narrow := choose(t, prepare(t, fixturetest.Topology(t, "dgx-h100-gpu2-x8")), rival.NCCL, "gpu:2")
 	if names(narrow) != "mlx5_4" || rate(narrow.BelievedBytesPerSec) != "24.0 GB/s" || rate(narrow.BytesPerSec) != "31.5 GB/s" {
 		t.Errorf("%s", line(narrow))
 	}
@@ -100,7 +101,7 @@ func TestNCCLDoesNotSeeADegradedNIC(t *testing.T) {
 
 // UCX sees the slot, and goes to NICs that are farther in fact.
 func TestUCXLeavesADegradedNIC(t *testing.T) {
-	c := choose(t, prepare(t, fixture(t, "dgx-h100-nic-gen1")), rival.UCX, "gpu:2")
+	c := choose(t, prepare(t, fixturetest.Topology(t, "dgx-h100-nic-gen1")), rival.UCX, "gpu:2")
 	if strings.Contains(names(c), "mlx5_4") {
 		t.Errorf("%s", line(c))
 	}
@@ -117,7 +118,7 @@ func TestNCCLMirrorsIndices(t *testing.T) {
 	for i := range 4 {
 		fmt.Fprintf(&b, "      down 12:%02x.0\n        nic %02x:00.0 connectx7 ib rdma mlx5_%d lid %d\n", 8+i, 0x30+i, i, i+1)
 	}
-	h := prepare(t, spec(t, b.String()))
+	h := prepare(t, fixturetest.Spec(t, b.String()))
 	var got []string
 	for _, l := range h.GPUs() {
 		got = append(got, names(choose(t, h, rival.NCCL, l)))
@@ -131,7 +132,7 @@ func TestNCCLMirrorsIndices(t *testing.T) {
 // only, all have index 0, and of two NICs below a switch both GPUs take the
 // first. Four of eight NICs carry everything (openucx/ucx issue 11680).
 func TestUCXUsesFourOfEightNICs(t *testing.T) {
-	top := spec(t, pairHost())
+	top := fixturetest.Spec(t, pairHost())
 	used := map[string]int{}
 	for i := range top.GPUs {
 		seen := *top
@@ -178,7 +179,7 @@ func turn(t *testing.T, c *rival.Choice) string {
 
 // UCX rates another host bridge of the NUMA node better than the same one.
 func TestUCXPrefersTheFartherHostBridge(t *testing.T) {
-	h := prepare(t, spec(t, "machine m \"one NIC on the GPU's host bridge, one on another\"\nhost arch x86_64 name m\n"+
+	h := prepare(t, fixturetest.Spec(t, "machine m \"one NIC on the GPU's host bridge, one on another\"\nhost arch x86_64 name m\n"+
 		"cpu vendor GenuineIntel family 6 model 143 threads 1\nnuma 0 package 0 cpus 0-7 mem 64GiB\nnvidia driver 550.54.15 cuda 12.4\n"+
 		"root 0000:10 numa 0\n  port 10:01.0\n    gpu 11:00.0 h100-sxm\n  port 10:03.0\n    nic 12:00.0 connectx7 ib rdma mlx5_0 lid 1\n"+
 		"root 0000:20 numa 0\n  port 20:01.0\n    nic 21:00.0 connectx7 ib rdma mlx5_1 lid 2\n"))
@@ -195,7 +196,7 @@ func TestUCXPrefersTheFartherHostBridge(t *testing.T) {
 // Mooncake's distance is one of characters and depth: a NIC that sits deep below
 // the GPU's own switch is as near as one on another host bridge.
 func TestMooncakeMeasuresDepth(t *testing.T) {
-	h := prepare(t, spec(t, "machine m \"a deep NIC beside the GPU, a shallow one elsewhere\"\nhost arch x86_64 name m\n"+
+	h := prepare(t, fixturetest.Spec(t, "machine m \"a deep NIC beside the GPU, a shallow one elsewhere\"\nhost arch x86_64 name m\n"+
 		"cpu vendor GenuineIntel family 6 model 143 threads 1\nnuma 0 package 0 cpus 0-7 mem 64GiB\nnvidia driver 550.54.15 cuda 12.4\n"+
 		"root 0000:10 numa 0\n  port 10:01.0\n    switch 11:00.0 broadcom-c030\n      down 12:00.0\n        switch 13:00.0 plx-9797\n          down 14:00.0\n            switch 15:00.0 plx-9797\n"+
 		"              down 16:00.0\n                nic 17:00.0 connectx7 ib rdma mlx5_0 lid 1\n      down 12:01.0\n        gpu 18:00.0 h100-sxm\n"+
@@ -208,7 +209,7 @@ func TestMooncakeMeasuresDepth(t *testing.T) {
 
 // A NIC whose NUMA node the kernel does not tell is preferred by nobody's memory.
 func TestMooncakeReadsTheFile(t *testing.T) {
-	c := choose(t, prepare(t, fixture(t, "dgx-h100-numa-unknown")), rival.Mooncake, "cpu:0")
+	c := choose(t, prepare(t, fixturetest.Topology(t, "dgx-h100-numa-unknown")), rival.Mooncake, "cpu:0")
 	if len(c.Chosen) != 12 || c.Chosen[0].Reason.Code != rival.CodeNoneNear {
 		t.Errorf("%s", line(c))
 	}
@@ -217,7 +218,7 @@ func TestMooncakeReadsTheFile(t *testing.T) {
 // The decoys of a B200 are ACTIVE and have GIDs: nothing in Mooncake's rule
 // keeps them out.
 func TestMooncakeTakesDecoys(t *testing.T) {
-	c := choose(t, prepare(t, fixture(t, "b200")), rival.Mooncake, "cpu:0")
+	c := choose(t, prepare(t, fixturetest.Topology(t, "b200")), rival.Mooncake, "cpu:0")
 	if c.Cost.Verdict != rival.Slower || c.Cost.Bound != rival.Exact {
 		t.Errorf("%s", line(c))
 	}
@@ -262,7 +263,7 @@ func checkChoice(t rapid.TB, h *pathsel.Host, c *rival.Choice) {
 
 func TestEveryPortIsAccountedFor(t *testing.T) {
 	for _, name := range fixtures.Names() {
-		h := prepare(t, fixture(t, name))
+		h := prepare(t, fixturetest.Topology(t, name))
 		for _, l := range h.Locations()[:min(10, len(h.Locations()))] {
 			for _, e := range rival.Engines() {
 				checkChoice(t, h, choose(t, h, e, l))
@@ -273,7 +274,7 @@ func TestEveryPortIsAccountedFor(t *testing.T) {
 
 // The order in which devices are listed changes nothing.
 func TestOrderOfInput(t *testing.T) {
-	top := fixture(t, "dgx-a100")
+	top := fixturetest.Topology(t, "dgx-a100")
 	want := map[string]string{}
 	h := prepare(t, top)
 	for _, l := range h.Locations() {

@@ -6,35 +6,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/app/rival"
-	"github.com/topoctl/topoctl/internal/base/hosttree"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/pathsel"
 )
-
-func found(t testing.TB, tree hosttree.Tree, err error) *topo.Topology {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-	top, err := discover.Discover(t.Context(), discover.Options{FS: tree, Origin: "test"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return top
-}
-
-func fixture(t testing.TB, name string) *topo.Topology {
-	tree, err := fixtures.Open(name)
-	return found(t, tree, err)
-}
-
-func spec(t testing.TB, text string) *topo.Topology {
-	tree, err := fixtures.OpenFile([]byte(text))
-	return found(t, tree, err)
-}
 
 func prepare(t testing.TB, top *topo.Topology) *pathsel.Host {
 	t.Helper()
@@ -99,7 +75,7 @@ func pairHost() string {
 
 func TestHostsOfTheTests(t *testing.T) {
 	for n, text := range map[int]string{8: pairHost(), 12: gpuHost(12), 16: gpuHost(16)} {
-		if top := spec(t, text); len(top.GPUs) != n || len(top.RDMADevices) != n || len(top.Warnings) > 0 {
+		if top := fixturetest.Spec(t, text); len(top.GPUs) != n || len(top.RDMADevices) != n || len(top.Warnings) > 0 {
 			t.Errorf("%d: %d GPUs, %d NICs, %v", n, len(top.GPUs), len(top.RDMADevices), slices.Clone(top.Warnings))
 		}
 	}

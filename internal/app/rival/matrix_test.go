@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/topoctl/topoctl/internal/app/rival"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 )
 
 func parse(t *testing.T, text string) *rival.Matrix {
@@ -25,7 +26,7 @@ func last(n int) int { return n - 1 }
 // second case, a filter on names, belongs to its discovery and has no part here.
 func TestConformance(t *testing.T) {
 	t.Run("1 discovered, written and read again is the same", func(t *testing.T) {
-		m, err := rival.Discover(prepare(t, fixture(t, "dgx-h100")), []int{0, 1})
+		m, err := rival.Discover(prepare(t, fixturetest.Topology(t, "dgx-h100")), []int{0, 1})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/app/rival"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/pathsel/export"
 )
@@ -40,7 +41,7 @@ func near(a, b float64) bool { return math.Abs(a-b) < 0.005 }
 // figures are those that its own code gave when it was run.
 func TestPeersAreSentToTheWrongNIC(t *testing.T) {
 	for gpus, want := range map[int]float64{8: 0, 10: 0, 12: 0.98, 16: 0.39} {
-		m, err := rival.Discover(prepare(t, spec(t, gpuHost(gpus))), []int{0, 1})
+		m, err := rival.Discover(prepare(t, fixturetest.Spec(t, gpuHost(gpus))), []int{0, 1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -63,8 +64,8 @@ func TestPeersAreSentToTheWrongNIC(t *testing.T) {
 		}
 	})
 	t.Run("NUMA nodes listed backwards", func(t *testing.T) {
-		h := prepare(t, fixture(t, "bonds"))
-		cpuOnly := spec(t, "machine m \"no GPU\"\nhost arch x86_64 name m\ncpu vendor GenuineIntel family 6 model 143 threads 1\n"+
+		h := prepare(t, fixturetest.Topology(t, "bonds"))
+		cpuOnly := fixturetest.Spec(t, "machine m \"no GPU\"\nhost arch x86_64 name m\ncpu vendor GenuineIntel family 6 model 143 threads 1\n"+
 			"numa 0 package 0 cpus 0-7 mem 64GiB\nnuma 1 package 1 cpus 8-15 mem 64GiB\n"+
 			"root 0000:10 numa 0\n  port 10:01.0\n    nic 11:00.0 connectx7 ib rdma mlx5_0 lid 1\n"+
 			"root 0000:20 numa 1\n  port 20:01.0\n    nic 21:00.0 connectx7 ib rdma mlx5_1 lid 2\n")
@@ -89,7 +90,7 @@ func TestPeersAreSentToTheWrongNIC(t *testing.T) {
 // The choice itself says that peers will be sent elsewhere.
 func TestChoiceWarnsOfTheShift(t *testing.T) {
 	for gpus, want := range map[int]bool{8: false, 12: true} {
-		c := choose(t, prepare(t, spec(t, gpuHost(gpus))), rival.Mooncake, "gpu:3")
+		c := choose(t, prepare(t, fixturetest.Spec(t, gpuHost(gpus))), rival.Mooncake, "gpu:3")
 		got := slices.ContainsFunc(c.Notes, func(r pathsel.Reason) bool {
 			return r.Code == rival.CodeIndexShift && strings.Contains(r.Text, "100 %")
 		})
@@ -106,7 +107,7 @@ func TestPathselNamesPorts(t *testing.T) {
 	for _, gpus := range []int{12, 16} {
 		text := gpuHost(gpus)
 		for _, failed := range []string{"", "mlx5_0"} {
-			owner := spec(t, text)
+			owner := fixturetest.Spec(t, text)
 			for i := range owner.Ports {
 				if owner.Ports[i].RDMA == topo.RDMAID(failed) {
 					owner.Ports[i].State = "DOWN"
@@ -122,7 +123,7 @@ func TestPathselNamesPorts(t *testing.T) {
 				t.Fatal(err)
 			}
 			theirs := prepare(t, owner)
-			pair, err := pathsel.Connect(prepare(t, spec(t, text)), prepare(t, read), pathsel.PairOptions{RemoteName: "owner"})
+			pair, err := pathsel.Connect(prepare(t, fixturetest.Spec(t, text)), prepare(t, read), pathsel.PairOptions{RemoteName: "owner"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -150,7 +151,7 @@ func TestPathselNamesPorts(t *testing.T) {
 // the order in which peers read it.
 func TestExportedMatrixDoesNotShift(t *testing.T) {
 	for _, gpus := range []int{8, 12, 16} {
-		h := prepare(t, spec(t, gpuHost(gpus)))
+		h := prepare(t, fixturetest.Spec(t, gpuHost(gpus)))
 		var out bytes.Buffer
 		if _, err := export.Mooncake(&out, h, export.AllGPUs(h.Topology())); err != nil {
 			t.Fatal(err)

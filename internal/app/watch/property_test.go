@@ -13,6 +13,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/counters"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/internal/base/schematest"
 )
 
@@ -33,7 +34,7 @@ func TestSchemaMatchesTheType(t *testing.T) {
 func variants(tb testing.TB) []*topo.Topology {
 	const name = "a10-2nic"
 	return []*topo.Topology{
-		machine(tb, name),
+		fixturetest.Topology(tb, name),
 		changed(tb, name, func(t *topo.Topology) { t.Ports[0].State, t.Ports[0].PhysState = "DOWN", "Polling" }),
 		changed(tb, name, func(t *topo.Topology) { t.Ports[0].State, t.Ports[1].State = "DOWN", "INIT" }),
 		changed(tb, name, func(t *topo.Topology) { half := *t.Ports[0].BytesPerSec / 2; t.Ports[0].BytesPerSec = &half }),

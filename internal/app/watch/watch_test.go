@@ -7,37 +7,18 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/base/counters"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/internal/base/golden"
 )
 
 var known sync.Map
 
-// machine is a fixture that must not be changed.
-func machine(tb testing.TB, name string) *topo.Topology {
-	tb.Helper()
-	if t, ok := known.Load(name); ok {
-		return t.(*topo.Topology)
-	}
-	tree, err := fixtures.Open(name)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	t, err := discover.Discover(tb.Context(), discover.Options{FS: tree, Origin: "fixture:" + name})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	known.Store(name, t)
-	return t
-}
-
 // changed is a fixture after a change of its nodes.
 func changed(tb testing.TB, name string, change func(*topo.Topology)) *topo.Topology {
 	tb.Helper()
-	data, err := machine(tb, name).Encode()
+	data, err := fixturetest.Topology(tb, name).Encode()
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -116,26 +97,26 @@ func of(s *counters.Sample, id topo.ID) *counters.Port {
 func TestTranscript(t *testing.T) {
 	t.Run("topologies", func(t *testing.T) {
 		s := script{w: New(Options{})}
-		s.topology(0, "dgx-h100", machine(t, "dgx-h100"))
-		s.topology(30, "the same again", machine(t, "dgx-h100"))
-		s.topology(60, "the cable of mlx5_6 is out", machine(t, "dgx-h100-port-down"))
-		s.topology(90, "it still is", machine(t, "dgx-h100-port-down"))
-		s.topology(120, "it is in again", machine(t, "dgx-h100"))
-		s.topology(150, "GPU2 trained at half its width", machine(t, "dgx-h100-gpu2-x8"))
+		s.topology(0, "dgx-h100", fixturetest.Topology(t, "dgx-h100"))
+		s.topology(30, "the same again", fixturetest.Topology(t, "dgx-h100"))
+		s.topology(60, "the cable of mlx5_6 is out", fixturetest.Topology(t, "dgx-h100-port-down"))
+		s.topology(90, "it still is", fixturetest.Topology(t, "dgx-h100-port-down"))
+		s.topology(120, "it is in again", fixturetest.Topology(t, "dgx-h100"))
+		s.topology(150, "GPU2 trained at half its width", fixturetest.Topology(t, "dgx-h100-gpu2-x8"))
 		s.topology(165, "and now at a quarter: the same finding", changed(t, "dgx-h100-gpu2-x8", func(t *topo.Topology) { narrow(t, t.GPUs[2].PCI, 4) }))
-		s.topology(180, "mlx5_4 at gen1", machine(t, "dgx-h100-nic-gen1"))
-		s.topology(210, "as it was", machine(t, "dgx-h100"))
+		s.topology(180, "mlx5_4 at gen1", fixturetest.Topology(t, "dgx-h100-nic-gen1"))
+		s.topology(210, "as it was", fixturetest.Topology(t, "dgx-h100"))
 		s.golden(t)
 	})
 	t.Run("baseline", func(t *testing.T) {
-		s := script{w: New(Options{Baseline: machine(t, "dgx-h100"), BaselineName: "dgx-h100"})}
-		s.topology(0, "the cable is out from the start", machine(t, "dgx-h100-port-down"))
-		s.topology(30, "it is in", machine(t, "dgx-h100"))
-		s.topology(60, "out once more", machine(t, "dgx-h100-port-down"))
+		s := script{w: New(Options{Baseline: fixturetest.Topology(t, "dgx-h100"), BaselineName: "dgx-h100"})}
+		s.topology(0, "the cable is out from the start", fixturetest.Topology(t, "dgx-h100-port-down"))
+		s.topology(30, "it is in", fixturetest.Topology(t, "dgx-h100"))
+		s.topology(60, "out once more", fixturetest.Topology(t, "dgx-h100-port-down"))
 		s.golden(t)
 	})
 	t.Run("counters", func(t *testing.T) {
-		up, down := machine(t, "dgx-h100"), machine(t, "dgx-h100-port-down")
+		up, down := fixturetest.Topology(t, "dgx-h100"), fixturetest.Topology(t, "dgx-h100-port-down")
 		s := script{w: New(Options{})}
 		s.did("counters before there is a topology", s.w.Counters(0, sample(up)))
 		s.topology(1, "dgx-h100", up)
@@ -163,15 +144,15 @@ func TestTranscript(t *testing.T) {
 	})
 	t.Run("interfaces", func(t *testing.T) {
 		s := script{w: New(Options{})}
-		s.topology(0, "cpu-2eth", machine(t, "cpu-2eth"))
+		s.topology(0, "cpu-2eth", fixturetest.Topology(t, "cpu-2eth"))
 		s.topology(10, "eno1 is switched off, its addresses and routes are gone, and the kernel is another", changed(t, "cpu-2eth", func(t *topo.Topology) {
 			n := &t.Netdevs[netdev(t, "eno1")]
 			n.State, n.AdminUp, n.Addresses, n.Routes = "down", new(bool), nil, nil
 			t.Host.Kernel = "6.99"
 		}))
-		s.topology(20, "as it was", machine(t, "cpu-2eth"))
+		s.topology(20, "as it was", fixturetest.Topology(t, "cpu-2eth"))
 		s.topology(30, "eno1 is gone", changed(t, "cpu-2eth", func(t *topo.Topology) { t.Netdevs = slices.Delete(t.Netdevs, netdev(t, "eno1"), 1+netdev(t, "eno1")) }))
-		s.topology(40, "as it was", machine(t, "cpu-2eth"))
+		s.topology(40, "as it was", fixturetest.Topology(t, "cpu-2eth"))
 		s.golden(t)
 	})
 	t.Run("worse", func(t *testing.T) {
@@ -179,21 +160,21 @@ func TestTranscript(t *testing.T) {
 			return &t.Ports[slices.IndexFunc(t.Ports, func(p topo.Port) bool { return p.RDMA == topo.RDMAID(name) })]
 		}
 		s := script{w: New(Options{})}
-		s.topology(0, "dgx-h100", machine(t, "dgx-h100"))
+		s.topology(0, "dgx-h100", fixturetest.Topology(t, "dgx-h100"))
 		for i, name := range []string{"mlx5_9", "mlx5_10", "mlx5_11"} {
-			now := sample(machine(t, "dgx-h100"))
+			now := sample(fixturetest.Topology(t, "dgx-h100"))
 			for _, down := range []string{"mlx5_9", "mlx5_10", "mlx5_11"}[:i+1] {
 				of(now, topo.PortID(down, 1)).State = "DOWN"
 			}
 			s.did(name+" is down too", s.w.Counters(int64(i+1)*second, now))
 		}
-		s.topology(100, "a look: they are up, and mlx5_6 is down", machine(t, "dgx-h100-port-down"))
+		s.topology(100, "a look: they are up, and mlx5_6 is down", fixturetest.Topology(t, "dgx-h100-port-down"))
 		s.topology(130, "its state can no longer be read", changed(t, "dgx-h100-port-down", func(t *topo.Topology) { port(t, "mlx5_6").State, port(t, "mlx5_6").PhysState = "", "" }))
-		s.topology(160, "it can, and is down", machine(t, "dgx-h100-port-down"))
+		s.topology(160, "it can, and is down", fixturetest.Topology(t, "dgx-h100-port-down"))
 		s.golden(t)
 	})
 	t.Run("errors", func(t *testing.T) {
-		up := machine(t, "dgx-h100")
+		up := fixturetest.Topology(t, "dgx-h100")
 		s := script{w: New(Options{})}
 		s.topology(0, "dgx-h100", up)
 		errors := map[string]uint64{"symbol_error": 7, "out_of_buffer": 1, "link_downed": 3}
@@ -228,7 +209,7 @@ func TestTranscript(t *testing.T) {
 	})
 	t.Run("renamed", func(t *testing.T) {
 		// The name of an interface goes to another one, which has counted for long.
-		machines := []*topo.Topology{machine(t, "cpu-2eth"), changed(t, "cpu-2eth", func(t *topo.Topology) { t.Netdevs[netdev(t, "ens5f0")].Index = new(99) })}
+		machines := []*topo.Topology{fixturetest.Topology(t, "cpu-2eth"), changed(t, "cpu-2eth", func(t *topo.Topology) { t.Netdevs[netdev(t, "ens5f0")].Index = new(99) })}
 		s := script{w: New(Options{})}
 		s.topology(0, "cpu-2eth", machines[0])
 		look := func(at int64, what string, n uint64) {
@@ -261,7 +242,7 @@ func TestTranscript(t *testing.T) {
 		s.did("nothing", s.w.Tick(60*second))
 		s.did("the end", s.w.Source(61*second, "counters", "ended", ""))
 		s.did("a topology that is not derived", s.w.Topology(62*second, &topo.Topology{}))
-		s.topology(63, "cpu-2eth", machine(t, "cpu-2eth"))
+		s.topology(63, "cpu-2eth", fixturetest.Topology(t, "cpu-2eth"))
 		s.golden(t)
 	})
 }
@@ -290,7 +271,7 @@ func parent(t *topo.Topology, function topo.ID) topo.ID {
 
 // What is too much is told as a number, and not told later either.
 func TestBounds(t *testing.T) {
-	w := New(Options{Baseline: machine(t, "dgx-h100"), BaselineName: "b"})
+	w := New(Options{Baseline: fixturetest.Topology(t, "dgx-h100"), BaselineName: "b"})
 	crowded := changed(t, "cpu-2eth", func(t *topo.Topology) {
 		for i := range 3 * mostNews {
 			name := fmt.Sprintf("eth%d", 100+i)
@@ -322,7 +303,7 @@ func TestBounds(t *testing.T) {
 
 // BenchmarkTopology is what a look at the largest host costs.
 func BenchmarkTopology(b *testing.B) {
-	host := machine(b, "nvl72-synthetic")
+	host := fixturetest.Topology(b, "nvl72-synthetic")
 	w := New(Options{})
 	w.Topology(0, host)
 	at := int64(0)
@@ -334,7 +315,7 @@ func BenchmarkTopology(b *testing.B) {
 
 // BenchmarkCounters is what a look at its counters costs.
 func BenchmarkCounters(b *testing.B) {
-	host := machine(b, "nvl72-synthetic")
+	host := fixturetest.Topology(b, "nvl72-synthetic")
 	w := New(Options{})
 	w.Topology(0, host)
 	s := sample(host)
