@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -11,13 +12,13 @@ import (
 	"github.com/topoctl/topoctl/internal/base/replies"
 )
 
-// answers adds what a capture of the machine would have recorded of NVML and
+// addAnswers adds what a capture of the machine would have recorded of NVML and
 // netlink.
-func (e *expansion) answers() {
-	if r := e.s.gpuReport(); r != nil {
+func (e *expansion) addAnswers() {
+	if r := e.gpuReport(); len(r.GPUs) > 0 { // else there is no NVIDIA driver
 		e.record(replies.NVMLPath, r)
 	}
-	e.record(replies.NetlinkPath, e.s.netlinkReport())
+	e.record(replies.NetlinkPath, e.netlinkReport())
 }
 
 func (e *expansion) record(name string, v any) {
@@ -25,109 +26,92 @@ func (e *expansion) record(name string, v any) {
 	if err != nil && e.err == nil {
 		e.err = err
 	}
-	e.raw(name, append(data, '\n'))
+	e.add(name, entry{data: append(data, '\n')})
 }
 
-// gpuReport is NVML's side of the machine, nil where there is no NVIDIA driver.
+// gpuReport is NVML's side of the machine, the GPUs in NVML's order.
 func (s *Spec) gpuReport() *replies.GPUReport {
-	r := &replies.GPUReport{Schema: replies.SchemaNVML, DriverVersion: s.nvidia.driver, CUDAVersion: s.nvidia.cuda, GPUs: []replies.GPU{}}
+	r := &replies.GPUReport{Schema: replies.SchemaNVML, DriverVersion: s.nvidia.Driver, CUDAVersion: s.nvidia.CUDA, NVMLVersion: "12." + s.nvidia.Driver}
 	gpus := s.gpus()
-	byIndex := make(map[int]replies.GPU)
 	for i, f := range gpus {
-		if f.driver == "nvidia" {
-			byIndex[f.gpu.index] = s.gpuAnswer(gpus, i)
+		if f.Driver == "nvidia" {
+			r.GPUs = append(r.GPUs, s.gpuAnswer(gpus, i))
 		}
 	}
-	if len(byIndex) == 0 {
-		return nil
-	}
-	for index := 0; len(r.GPUs) < len(byIndex); index++ {
-		if a, ok := byIndex[index]; ok {
-			r.GPUs = append(r.GPUs, a)
-		}
-	}
-	if len(r.GPUs) > 0 {
-		r.NVMLVersion = "12." + s.nvidia.driver
-	}
+	slices.SortFunc(r.GPUs, func(a, b replies.GPU) int { return a.Index - b.Index })
 	return r
 }
 
 func (s *Spec) gpuAnswer(gpus []*function, i int) replies.GPU {
 	f := gpus[i]
 	a := replies.GPU{
-		Index: f.gpu.index, BDF: f.bdf, UUID: f.gpu.uuid, Serial: f.gpu.serial, Name: f.title,
-		Minor: &f.gpu.minor, ComputeCap: f.part.cc, MemoryNUMA: f.gpu.memoryNUMA,
+		Index: f.gpu.Index, BDF: f.bdf, UUID: f.gpu.UUID, Serial: f.gpu.Serial, Name: f.Title, Minor: &f.gpu.Minor, ComputeCap: f.part.CC,
+		MemoryNUMA: f.gpu.MemoryNUMA, CPUAffinity: s.cpus().String(), NVLinks: s.nvlinks(gpus, i), MIG: s.migOf(f), P2P: map[int]string{},
 	}
-	if f.part.memory > 0 {
-		a.MemoryBytes = &f.part.memory
+	if f.part.Memory > 0 {
+		a.MemoryBytes = &f.part.Memory
 	}
 	if f.cur.width > 0 {
-		cur, most := f.cur, f.link
+		cur, most := f.cur, f.Link
 		a.PCIeGen, a.PCIeWidth, a.PCIeMaxGen, a.PCIeMaxWidth = &cur.gen, &cur.width, &most.gen, &most.width
 	}
-	if n := s.node(f.numa); n != nil {
-		a.CPUAffinity, a.CPUNUMA = n.cpus.String(), &f.numa
-	} else {
-		a.CPUAffinity = s.cpus().String()
+	if n := s.node(f.NUMA); n != nil {
+		a.CPUAffinity, a.CPUNUMA = n.CPUs.String(), &f.NUMA
 	}
-	a.NVLinks = s.nvlinks(gpus, i)
-	if f.gpu.c2c > 0 {
-		a.C2C = &replies.C2C{Links: f.gpu.c2c}
-		if f.gpu.c2cRate > 0 {
-			a.C2C.BytesPerSec = &f.gpu.c2cRate
+	if f.gpu.C2C > 0 {
+		a.C2C = &replies.C2C{Links: f.gpu.C2C}
+		if f.gpu.C2CRate > 0 {
+			a.C2C.BytesPerSec = &f.gpu.C2CRate
 		}
 	}
-	if len(f.gpu.mig) > 0 {
-		a.MIG = s.migOf(f)
+	for _, b := range s.between {
+		for j, g := range gpus {
+			if j != i && g.Driver == "nvidia" && b.is("p2p", i, j) {
+				a.P2P[g.gpu.Index] = b.answer
+			}
+		}
 	}
-	a.P2P = s.peers(gpus, i)
 	return a
 }
 
 // nvlinks lists a GPU's NVLinks: those to the switches, then those to GPUs.
 func (s *Spec) nvlinks(gpus []*function, i int) []replies.NVLink {
-	var switches []topo.BDF
+	var switches []*topo.BDF
 	for _, f := range s.pci {
 		if f.kind == "nvswitch" {
-			switches = append(switches, f.bdf)
+			switches = append(switches, &f.bdf)
 		}
 	}
-	version := nvlinkVersion(gpus[i].part.cc)
+	if len(switches) == 0 {
+		switches = append(switches, nil) // one that the host does not see
+	}
+	// The generation of NVLink by that of the GPU.
+	major, _, _ := strings.Cut(gpus[i].part.CC, ".")
+	version := map[string]*int{"6": new(1), "7": new(2), "8": new(3), "9": new(4), "10": new(5)}[major]
 	var out []replies.NVLink
 	add := func(kind string, remote *topo.BDF) {
 		out = append(out, replies.NVLink{Link: len(out), Active: true, RemoteType: kind, RemoteBDF: remote, Version: version})
 	}
-	for k := range gpus[i].gpu.nvlink {
-		var remote *topo.BDF
-		if len(switches) > 0 {
-			remote = &switches[k%len(switches)]
-		}
-		add("switch", remote)
+	for k := range gpus[i].gpu.NVLink {
+		add("switch", switches[k%len(switches)])
 	}
 	for j, g := range gpus {
-		if j == i {
-			continue
-		}
 		for range s.linksBetween("nvlink", i, j) {
-			add("gpu", &g.bdf)
+			if j != i {
+				add("gpu", &g.bdf)
+			}
 		}
 	}
 	return out
 }
 
-func nvlinkVersion(cc string) *int {
-	major, _, _ := strings.Cut(cc, ".")
-	version, ok := map[string]int{"6": 1, "7": 2, "8": 3, "9": 4, "10": 5}[major]
-	if !ok {
-		return nil
-	}
-	return &version
-}
-
 // migOf makes one instance for each profile: "1g.10gb" has 10 GiB.
 func (s *Spec) migOf(f *function) *topo.MIG {
+	if len(f.gpu.MIG) == 0 {
+		return nil
+	}
 	m := &topo.MIG{Enabled: true}
-	for i, profile := range f.gpu.mig {
+	for i, profile := range f.gpu.MIG {
 		x := topo.MIGInstance{UUID: "MIG-" + uuid(s.made("mig "+f.bdf.String()+strconv.Itoa(i), 16)), Profile: profile}
 		_, memory, _ := strings.Cut(profile, ".")
 		digits, _, _ := strings.Cut(memory, "g")
@@ -140,25 +124,13 @@ func (s *Spec) migOf(f *function) *topo.MIG {
 	return m
 }
 
-func (s *Spec) peers(gpus []*function, i int) map[int]string {
-	out := map[int]string{}
-	for _, b := range s.between {
-		for j, g := range gpus {
-			if j != i && g.driver == "nvidia" && b.is("p2p", i, j) {
-				out[g.gpu.index] = b.answer
-			}
-		}
-	}
-	return out
-}
-
 func (s *Spec) netlinkReport() *replies.NetlinkReport {
 	r := &replies.NetlinkReport{Schema: replies.SchemaNetlink}
 	r.Links = append(r.Links, replies.Link{Index: 1, Name: "lo", Kind: "device", Encap: "loopback", MTU: 65536, OperState: "unknown"})
 	r.Addresses = append(r.Addresses, replies.Address{Link: 1, CIDR: "127.0.0.1/8", Scope: "host"}, replies.Address{Link: 1, CIDR: "::1/128", Scope: "host"})
 	for _, d := range s.netdevs {
 		r.Links = append(r.Links, s.linkReply(d))
-		for _, p := range s.addresses(d.name) {
+		for _, p := range d.addresses() {
 			scope := "universe"
 			if p.Addr().IsLinkLocalUnicast() {
 				scope = "link"
@@ -169,29 +141,26 @@ func (s *Spec) netlinkReport() *replies.NetlinkReport {
 			}
 		}
 	}
-	for i, d := range s.rdmaDevices() {
+	for i, d := range s.rdma {
 		r.RDMA = append(r.RDMA, replies.RDMA{Index: i, Name: d.name, Firmware: d.fw, NodeGUID: d.guid, SysImageGUID: d.imageGUID, Ports: 1})
 	}
 	for _, x := range s.routes {
-		r.Routes = append(r.Routes, replies.Route{Link: s.netdev(x.dev).index, Dst: x.dst, Gateway: x.via, Metric: x.metric})
+		r.Routes = append(r.Routes, replies.Route{Link: s.netdev(x.Dev).index, Dst: x.Dst, Gateway: x.Via, Metric: x.Metric})
 	}
 	return r
 }
 
 func (s *Spec) linkReply(d *netdev) replies.Link {
-	a := replies.Link{Index: d.index, Name: d.name, Kind: cmp.Or(d.kind, "device"), Encap: "ether", MTU: d.mtu, MAC: d.mac, OperState: "down"}
-	if d.up {
-		a.OperState = "up"
-	}
-	bond := s.bondOf(d.name)
+	a := replies.Link{Index: d.index, Name: d.Name, Kind: cmp.Or(d.Kind, "device"), Encap: "ether", MTU: d.MTU, MAC: d.mac, OperState: upOr(d.up)}
+	bond := s.bondOf(d.Name)
 	if bond != nil {
 		a.Master = bond.index
 	}
-	switch d.kind {
+	switch d.Kind {
 	case "bond":
-		a.Bond = &topo.Bond{Mode: d.mode, HashPolicy: d.hash, ActiveLeg: d.activeLeg()}
+		a.Bond = &topo.Bond{Mode: d.Mode, HashPolicy: d.Hash, ActiveLeg: d.activeLeg()}
 	case "vlan":
-		a.Parent, a.VLANID = s.netdev(d.on).index, &d.vlan
+		a.Parent, a.VLANID = s.netdev(d.On).index, &d.ID
 	}
 	f := d.function
 	if f == nil {
@@ -202,7 +171,7 @@ func (s *Spec) linkReply(d *netdev) replies.Link {
 		a.ParentBus = "virtio"
 	}
 	if f.nic.layer == "ib" {
-		a.Encap, a.MAC, a.PermMAC, a.Kind = "infiniband", ipoibAddress(f.nic.guid), "", "ipoib"
+		a.Encap, a.MAC, a.PermMAC, a.Kind = "infiniband", ipoibAddress(f.nic.GUID), "", "ipoib"
 	}
 	if bond != nil {
 		a.MAC = bond.mac
@@ -210,7 +179,7 @@ func (s *Spec) linkReply(d *netdev) replies.Link {
 	for i, vf := range f.vfs {
 		x := replies.VF{ID: i}
 		if vf.nic.layer != "ib" {
-			x.MAC = vf.nic.mac
+			x.MAC = vf.nic.MAC
 		}
 		a.VFs = append(a.VFs, x)
 	}

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/topoctl/topoctl/discover/topo"
@@ -11,30 +12,30 @@ import (
 // also plans what expansion needs.
 func (p *parser) check() {
 	s := p.spec
-	slices.SortFunc(s.numa, func(a, b *numaNode) int { return a.index - b.index })
-	slices.SortFunc(s.roots, func(a, b *root) int {
-		return topo.BDF{Domain: a.domain, Bus: a.bus}.Compare(topo.BDF{Domain: b.domain, Bus: b.bus})
-	})
+	slices.SortFunc(s.numa, func(a, b *numaNode) int { return a.Index - b.Index })
+	slices.SortFunc(s.roots, func(a, b *root) int { return a.Bus.first().Compare(b.Bus.first()) })
 	slices.SortFunc(s.pci, func(a, b *function) int { return a.bdf.Compare(b.bdf) })
 	p.checkNUMA()
 	for _, r := range s.roots {
-		p.claimBus(r.line, r.domain, r.bus)
+		p.claimBus(r.line, r.Bus)
 	}
 	for _, r := range s.roots {
-		p.needNUMA(r.line, r.numa)
+		p.needNUMA(r.line, r.NUMA)
 		for _, f := range r.kids {
-			p.checkTree(f, r.bus)
+			p.checkTree(f, r.Bus.number)
 		}
 	}
 	for _, f := range s.pci {
-		p.needNUMA(f.line, f.numa)
-		p.checkVF(f)
+		p.needNUMA(f.line, f.NUMA)
+		if f.isVF() {
+			p.checkVF(f)
+		}
 	}
 	p.checkGPUs()
-	p.checkNames()
-	for bdf, changes := range p.changes {
+	p.checkInterfaces()
+	for _, bdf := range slices.SortedFunc(maps.Keys(p.changes), topo.BDF.Compare) {
 		if p.byBDF[bdf] == nil {
-			p.rep.add(changes[0].line, "change: there is no function %s", bdf)
+			p.rep.add(p.changes[bdf][0].line, "change: there is no function %s", bdf)
 		}
 	}
 	if len(p.rep.errs) == 0 {
@@ -49,16 +50,16 @@ func (p *parser) checkNUMA() {
 	}
 	for i, n := range s.numa {
 		for _, other := range s.numa[:i] {
-			if twice := n.cpus.Intersect(other.cpus); !twice.IsEmpty() {
-				p.rep.add(n.line, "numa %d: CPU %d belongs to numa %d already", n.index, twice.First(), other.index)
+			if twice := n.CPUs.Intersect(other.CPUs); !twice.IsEmpty() {
+				p.rep.add(n.line, "numa %d: CPU %d belongs to numa %d already", n.Index, twice.First(), other.Index)
 				break
 			}
 		}
-		if count := len(n.distance); count > 0 && count != len(s.numa) {
-			p.rep.add(n.line, "numa %d: %d distances, but %d nodes", n.index, count, len(s.numa))
+		if count := len(n.Distance); count > 0 && count != len(s.numa) {
+			p.rep.add(n.line, "numa %d: %d distances, but %d nodes", n.Index, count, len(s.numa))
 		}
-		if n.cpus.Len()%s.cpu.threads != 0 {
-			p.rep.add(n.line, "numa %d: %d CPUs do not make cores of %d threads", n.index, n.cpus.Len(), s.cpu.threads)
+		if n.CPUs.Len()%s.cpu.Threads != 0 {
+			p.rep.add(n.line, "numa %d: %d CPUs do not make cores of %d threads", n.Index, n.CPUs.Len(), s.cpu.Threads)
 		}
 	}
 	if len(s.numa) > 0 && s.cpus().IsEmpty() {
@@ -70,7 +71,7 @@ func (p *parser) checkNUMA() {
 func (s *Spec) cpus() cpuset.Set {
 	var all cpuset.Set
 	for _, n := range s.numa {
-		all = all.Union(n.cpus)
+		all = all.Union(n.CPUs)
 	}
 	return all
 }
@@ -81,21 +82,27 @@ func (p *parser) needNUMA(line, index int) {
 	}
 }
 
+// node is the NUMA node of a number, nil where there is none.
 func (s *Spec) node(index int) *numaNode {
-	i := slices.IndexFunc(s.numa, func(n *numaNode) bool { return n.index == index })
-	if i < 0 {
-		return nil
-	}
-	return s.numa[i]
+	return first(s.numa, func(n *numaNode) bool { return n.Index == index })
 }
 
-// checkTree looks at the bus numbers below and at f, which stands on bus.
-func (p *parser) checkTree(f *function, bus uint8) {
-	if f.bdf.Domain != f.root.domain {
-		p.rep.add(f.line, "%s: its root has domain %04x", f.where(), f.root.domain)
+// first is the first of a list that fits, nil where none does.
+func first[T any](list []*T, fits func(*T) bool) *T {
+	if i := slices.IndexFunc(list, fits); i >= 0 {
+		return list[i]
 	}
-	if f.bdf.Bus != bus && !f.isVF() {
-		p.rep.add(f.line, "%s: the bus here is %02x", f.where(), bus)
+	return nil
+}
+
+// checkTree looks at the bus numbers below and at f, which stands on a bus.
+func (p *parser) checkTree(f *function, on uint8) {
+	domain := f.root.Bus.domain
+	if f.bdf.Domain != domain {
+		p.rep.add(f.line, "%s: its root has domain %04x", f.where(), domain)
+	}
+	if f.bdf.Bus != on && !f.isVF() {
+		p.rep.add(f.line, "%s: the bus here is %02x", f.where(), on)
 	}
 	f.last = f.bdf.Bus
 	if len(f.kids) == 0 {
@@ -105,7 +112,7 @@ func (p *parser) checkTree(f *function, bus uint8) {
 	if f.secondary <= f.bdf.Bus {
 		p.rep.add(f.kids[0].line, "%s: bus %02x below a bridge on bus %02x: it must be higher", f.kids[0].where(), f.secondary, f.bdf.Bus)
 	}
-	p.claimBus(f.line, f.bdf.Domain, f.secondary)
+	p.claimBus(f.line, bus{f.bdf.Domain, f.secondary})
 	for _, kid := range f.kids {
 		p.checkTree(kid, f.secondary)
 		f.last = max(f.last, kid.last)
@@ -113,22 +120,19 @@ func (p *parser) checkTree(f *function, bus uint8) {
 }
 
 // claimBus reports a bus that two bridges lead to.
-func (p *parser) claimBus(line int, domain uint32, bus uint8) {
-	key := topo.BDF{Domain: domain, Bus: bus}
-	if other, taken := p.buses[key]; taken {
-		p.rep.add(line, "bus %02x hangs below line %d already", bus, other)
+func (p *parser) claimBus(line int, b bus) {
+	if other, taken := p.buses[b]; taken {
+		p.rep.add(line, "bus %02x hangs below line %d already", b.number, other)
 		return
 	}
-	p.buses[key] = line
+	p.buses[b] = line
 }
 
 func (p *parser) checkVF(f *function) {
-	if !f.isVF() {
-		return
-	}
-	pf := p.byBDF[*f.nic.vfOf]
+	address, _ := parseAddress(f.nic.VFOf, f.bdf.Domain)
+	pf := p.byBDF[address]
 	if pf == nil || pf.nic == nil || pf.isVF() {
-		p.rep.add(f.line, "%s: vf-of %s, which is no physical function of a nic", f.where(), f.nic.vfOf)
+		p.rep.add(f.line, "%s: vf-of %s, which is no physical function of a nic", f.where(), address)
 		return
 	}
 	if pf.parent != f.parent || pf.root != f.root {
@@ -138,13 +142,7 @@ func (p *parser) checkVF(f *function) {
 }
 
 func (s *Spec) gpus() []*function {
-	var out []*function
-	for _, f := range s.pci {
-		if f.gpu != nil {
-			out = append(out, f)
-		}
-	}
-	return out
+	return slices.DeleteFunc(slices.Clone(s.pci), func(f *function) bool { return f.gpu == nil })
 }
 
 // checkGPUs gives every GPU its NVML index and minor, and looks at pairs.
@@ -155,23 +153,23 @@ func (p *parser) checkGPUs() {
 		p.rep.add(gpus[maxGPUs].line, "more than %d GPUs", maxGPUs)
 		return
 	}
-	p.number(gpus, "nvml-index", func(f *function) *int { return &f.gpu.index })
-	p.number(gpus, "minor", func(f *function) *int { return &f.gpu.minor })
+	p.number(gpus, "nvml-index", func(f *function) *int { return &f.gpu.Index })
+	p.number(gpus, "minor", func(f *function) *int { return &f.gpu.Minor })
 	for _, f := range gpus {
-		if f.gpu.memoryNUMA != nil {
-			p.needNUMA(f.line, *f.gpu.memoryNUMA)
+		if f.gpu.MemoryNUMA != nil {
+			p.needNUMA(f.line, *f.gpu.MemoryNUMA)
 		}
 	}
 	links := make([]int, len(gpus))
 	for _, x := range s.between {
-		if index := max(x.a, x.b); index >= len(gpus) {
+		if index := int(max(x.a, x.b)); index >= len(gpus) {
 			p.rep.add(x.line, "there is no gpu%d, the machine has %d", index, len(gpus))
 		}
 		for i := range links {
 			switch {
 			case x.a < 0:
 				links[i] += x.count * (len(gpus) - 1)
-			case x.a == i || x.b == i:
+			case int(x.a) == i || int(x.b) == i:
 				links[i] += x.count
 			}
 			if links[i] > maxLinks {
@@ -202,8 +200,8 @@ func (p *parser) number(gpus []*function, what string, field func(*function) *in
 	}
 }
 
-// checkNames looks at what names an interface.
-func (p *parser) checkNames() {
+// checkInterfaces looks at what names an interface.
+func (p *parser) checkInterfaces() {
 	s := p.spec
 	need := func(line int, what, name string) {
 		if _, ok := p.byName["interface "+name]; !ok && name != "" {
@@ -212,24 +210,24 @@ func (p *parser) checkNames() {
 	}
 	for _, f := range s.pci {
 		if f.nic != nil {
-			need(f.line, f.where(), f.nic.ndev)
+			need(f.line, f.where(), f.nic.Ndev)
 		}
 	}
 	legs := map[string]bool{}
 	for _, d := range s.netdevs {
-		need(d.line, d.kind+" "+d.name, d.on)
-		for _, leg := range d.legs {
-			need(d.line, "bond "+d.name, leg)
-			if legs[leg] || leg == d.name {
-				p.rep.add(d.line, "bond %s: %s is a leg already", d.name, leg)
+		need(d.line, d.Kind+" "+d.Name, d.On)
+		for _, leg := range d.Legs {
+			need(d.line, "bond "+d.Name, leg)
+			if legs[leg] || leg == d.Name {
+				p.rep.add(d.line, "bond %s: %s is a leg already", d.Name, leg)
 			}
 			legs[leg] = true
 		}
 	}
 	for _, r := range s.software {
-		need(r.line, "softrdma "+r.name, r.on)
+		need(r.line, "softrdma "+r.Name, r.On)
 	}
 	for _, r := range s.routes {
-		need(r.line, "route "+r.dst, r.dev)
+		need(r.line, "route "+r.Dst, r.Dev)
 	}
 }

@@ -5,10 +5,11 @@
 // PCI functions, and what NVML and netlink answer. It expands to /sys and /proc
 // as Linux shows them, so that discovery reads it like a real machine.
 //
-// In this package, spec.go has the tables of the language: the statements, and
-// beside each type its options with their keys, kinds of value and destinations.
-// parse.go and check.go read a text by them, plan.go computes what depends on the
-// whole machine, and tree.go and the files it calls expand the result.
+// In this package, spec.go has the language: the table of statements, and the things that
+// they describe, whose fields carry the keys of their options. lex.go splits a text into
+// statements, read.go puts their words into fields, parse.go says what each statement
+// means, check.go looks at the machine as a whole, plan.go computes what depends on it,
+// tree.go and the files that it calls expand the result, and patch.go changes it.
 //
 // # Language
 //

@@ -1,12 +1,11 @@
 package machine
 
 import (
+	_ "embed"
 	"fmt"
-	"maps"
-	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/topoctl/topoctl/discover/topo"
 )
@@ -42,7 +41,7 @@ func (s *Spec) On(base *Spec) (*Spec, error) {
 		return nil, fmt.Errorf("%s on %s: %w", s.name, base.name, err)
 	}
 	whole := p.spec
-	whole.seed, whole.host.name = base.seed, base.host.name
+	whole.seed, whole.host.Name = base.seed, base.host.Name
 	whole.name, whole.description = s.name, s.description
 	whole.sources = slices.Concat(s.sources, base.sources)
 	whole.patches = slices.Concat(base.patches, s.patches)
@@ -55,21 +54,21 @@ type parser struct {
 	once    map[string]bool
 	changes map[topo.BDF][]*stmt // of functions
 	byBDF   map[topo.BDF]*function
-	wide    int              // patches with "*"
-	byName  map[string]int   // netdevs, RDMA devices: the line that has the name
-	buses   map[topo.BDF]int // the line of the bridge or root above a bus
+	wide    int            // patches with "*"
+	byName  map[string]int // netdevs, RDMA devices: the line that has the name
+	buses   map[bus]int    // the line of the bridge or root above a bus
 }
 
 func newParser() *parser {
 	return &parser{
 		spec: &Spec{
-			host:   host{arch: "x86_64", kernel: "6.8.0-60-generic", virtual: "none", iommu: "off"},
-			cpu:    cpu{threads: 1},
-			nvidia: nvidia{driver: "570.133.20", cuda: "12.8"},
+			host:   host{Arch: "x86_64", Kernel: "6.8.0-60-generic", Virtual: "none", IOMMU: "off"},
+			cpu:    cpu{Threads: 1},
+			nvidia: nvidia{Driver: "570.133.20", CUDA: "12.8"},
 			parts:  map[string]*part{},
 		},
 		once: map[string]bool{}, changes: map[topo.BDF][]*stmt{}, byBDF: map[topo.BDF]*function{},
-		byName: map[string]int{}, buses: map[topo.BDF]int{},
+		byName: map[string]int{}, buses: map[bus]int{},
 	}
 }
 
@@ -139,25 +138,31 @@ func (p *parser) add(s *stmt) {
 	spec := p.spec
 	switch s.word {
 	case "machine":
-		p.read(s, options{"NAME": name(&spec.name), "DESCRIPTION": anything(&spec.description)}, nil)
-		spec.seed, spec.host.name = spec.name, spec.name
+		p.read(s, options{"NAME": into(&spec.name, "name"), "DESCRIPTION": into(&spec.description, "any")}, nil)
+		spec.seed, spec.host.Name = spec.name, spec.name
 	case "base":
 		if len(spec.roots)+len(spec.numa) > 0 {
 			p.rep.add(s.line, "base stands before everything but machine and source")
 		}
-		p.read(s, options{"NAME": name(&spec.base)}, nil)
+		p.read(s, options{"NAME": into(&spec.base, "name")}, nil)
 	case "source":
-		p.read(s, options{"TEXT": repeated(&spec.sources, anything)}, nil)
+		p.read(s, options{"TEXT": into(&spec.sources, "any")}, nil)
 	case "module":
-		p.read(s, options{"NAME": repeated(&spec.modules, name)}, nil)
+		p.read(s, options{"NAME": into(&spec.modules, "name")}, nil)
 	case "host":
-		p.read(s, nil, spec.host.options())
+		p.readInto(s, &spec.host)
 	case "cpu":
-		p.read(s, nil, spec.cpu.options())
+		p.readInto(s, &spec.cpu)
 	case "nvidia":
-		p.read(s, nil, spec.nvidia.options())
+		p.readInto(s, &spec.nvidia)
 	case "numa":
-		p.numa(s)
+		n := &numaNode{line: s.line}
+		if w, ok := p.readInto(s, n); ok {
+			if other := spec.node(n.Index); other != nil {
+				w.fail("numa %d stands in line %d already", n.Index, other.line)
+			}
+			spec.numa = append(spec.numa, n)
+		}
 	case "root":
 		p.root(s)
 	case "nvlink", "xgmi", "p2p":
@@ -167,7 +172,13 @@ func (p *parser) add(s *stmt) {
 	case "softrdma":
 		p.softRDMA(s)
 	case "route":
-		p.route(s)
+		r := route{line: s.line}
+		if w, ok := p.readInto(s, &r); ok && !w.full(len(spec.routes), maxVirtual) {
+			if r.Dev == "" {
+				w.fail("route %s: wants dev NAME", r.Dst)
+			}
+			spec.routes = append(spec.routes, r)
+		}
 	case "change": // of a variant: On reads it
 	default:
 		p.patch(s)
@@ -187,18 +198,6 @@ func (p *parser) claim(w *words, what, name string) {
 	p.byName[key] = w.line
 }
 
-func (p *parser) numa(s *stmt) {
-	n := &numaNode{line: s.line}
-	w, ok := p.read(s, options{"N": number(&n.index, 0, maxNUMA-1)}, n.options())
-	if !ok {
-		return
-	}
-	if other := p.spec.node(n.index); other != nil {
-		w.fail("numa %d stands in line %d already", n.index, other.line)
-	}
-	p.spec.numa = append(p.spec.numa, n)
-}
-
 // between reads "GPU GPU X" or "all X".
 func (p *parser) between(s *stmt) {
 	w, ok := p.read(s, nil, nil)
@@ -206,78 +205,64 @@ func (p *parser) between(s *stmt) {
 		return
 	}
 	x := between{line: w.line, kind: w.word, a: -1, b: -1, answer: w.args[len(w.args)-1]}
-	gpu := func(to *int) option {
-		return kind(to, "gpu0, gpu1, ... in PCI order, or all", func(s string) (int, bool) {
-			n, err := strconv.ParseUint(strings.TrimPrefix(s, "gpu"), 10, 12)
-			return int(n), err == nil && strings.HasPrefix(s, "gpu")
-		})
-	}
 	all := w.args[0] == "all"
 	switch {
-	case !all && !w.put("gpu", w.args[0], gpu(&x.a)):
+	case !all && !w.put("gpu", w.args[0], into(&x.a, "")):
 	case all != (len(w.args) == 2):
 		w.fail("%s wants two GPUs, or all, and then one word more", w.word)
-	case !all && w.args[1] != "all" && !w.put("gpu", w.args[1], gpu(&x.b)):
+	case !all && w.args[1] != "all" && !w.put("gpu", w.args[1], into(&x.b, "")):
 	case !all && (x.b < 0 || x.a == x.b):
 		w.fail("%s wants two different GPUs", w.word)
-	case w.word != "p2p" && !w.put("count", x.answer, number(&x.count, 1, 64)):
+	case w.word != "p2p" && !w.put("count", x.answer, into(&x.count, "1..64")):
 	case !w.full(len(p.spec.between), maxPairs):
 		p.spec.between = append(p.spec.between, x)
 	}
 }
 
 func (p *parser) virtual(s *stmt) {
-	d := &netdev{line: s.line, kind: s.word, mtu: 1500, mode: "802.3ad", hash: "layer3+4", vlan: 1}
-	if s.word == "netdev" {
-		d.kind = "dummy"
+	d := &netdev{line: s.line, bond: bond{Mode: "802.3ad", Hash: "layer3+4", MTU: 1500}, vlan: vlan{ID: 1}}
+	d.Kind = s.word
+	var o options
+	switch s.word {
+	case "bond":
+		o = tagged("key", &d.bond)
+	case "vlan":
+		o = tagged("key", &d.vlan)
+	default:
+		d.Kind, o = "dummy", tagged("key", &d.plain)
 	}
-	w, ok := p.read(s, options{"NAME": name(&d.name)}, d.options())
+	o["ip"] = into(&d.IPs, "")
+	w, ok := p.read(s, options{"NAME": into(&d.Name, "name")}, o)
 	switch {
 	case !ok || w.full(len(p.spec.netdevs), maxVirtual):
 		return
-	case s.word == "bond" && len(d.legs) == 0:
-		w.fail("bond %s: wants legs NAME,NAME", d.name)
-	case s.word == "vlan" && d.on == "":
-		w.fail("vlan %s: wants on NAME", d.name)
+	case s.word == "bond" && len(d.Legs) == 0:
+		w.fail("bond %s: wants legs NAME,NAME", d.Name)
+	case s.word == "vlan" && d.On == "":
+		w.fail("vlan %s: wants on NAME", d.Name)
 	}
-	p.claim(w, "interface", d.name)
+	p.claim(w, "interface", d.Name)
 	p.spec.netdevs = append(p.spec.netdevs, d)
 }
 
 func (p *parser) softRDMA(s *stmt) {
-	r := softRDMA{line: s.line, driver: "rxe"}
-	w, ok := p.read(s, options{"NAME": name(&r.name)}, r.options())
+	r := softRDMA{line: s.line, Driver: "rxe"}
+	w, ok := p.readInto(s, &r)
 	if !ok {
 		return
 	}
-	p.claim(w, "RDMA device", r.name)
-	if (r.on == "") != (r.driver == "scif") {
-		w.fail("softrdma %s: rxe and siw want on NAME, scif has none", r.name)
+	p.claim(w, "RDMA device", r.Name)
+	if (r.On == "") != (r.Driver == "scif") {
+		w.fail("softrdma %s: rxe and siw want on NAME, scif has none", r.Name)
 	}
 	p.spec.software = append(p.spec.software, r)
 }
 
-func (p *parser) route(s *stmt) {
-	r := route{line: s.line}
-	w, ok := p.read(s, options{"DST": kind(&r.dst, "default, or a prefix such as 10.0.0.0/8", func(s string) (string, bool) {
-		_, err := netip.ParsePrefix(s)
-		return s, err == nil || s == "default"
-	})}, r.options())
-	if !ok || w.full(len(p.spec.routes), maxVirtual) {
-		return
-	}
-	if r.dev == "" {
-		w.fail("route %s: wants dev NAME", w.args[0])
-	}
-	p.spec.routes = append(p.spec.routes, r)
-}
-
 func (p *parser) patch(s *stmt) {
 	c := patch{line: s.line, word: s.word}
-	arrow := ""
+	arrow, operand := "", into(&c.operand, "any")
 	w, ok := p.read(s, options{
-		"PATH": anything(&c.path), "VALUE": anything(&c.operand), "->": anything(&arrow), "TARGET": anything(&c.operand),
-		"ERRNO": oneOf(&c.operand, slices.Sorted(maps.Keys(errnoByName))...),
+		"PATH": into(&c.path, "any"), "VALUE": operand, "->": into(&arrow, "any"), "TARGET": operand, "ERRNO": into(&c.operand, "errno"),
 	}, nil)
 	if !ok || w.full(len(p.spec.patches), maxPatches) {
 		return
@@ -297,13 +282,13 @@ func (p *parser) patch(s *stmt) {
 }
 
 func (p *parser) root(s *stmt) {
-	r := &root{line: s.line, numa: -1}
-	w, ok := p.read(s, options{"DOMAIN:BUS": rootBus(r)}, r.options())
+	r := &root{line: s.line, NUMA: -1}
+	w, ok := p.readInto(s, r)
 	if !ok {
 		return
 	}
 	for _, other := range p.spec.roots {
-		if other.domain == r.domain && other.bus == r.bus {
+		if other.Bus == r.Bus {
 			w.fail("root %s stands in line %d already", w.args[0], other.line)
 		}
 	}
@@ -344,13 +329,10 @@ func (p *parser) functions(s *stmt, r *root, parent *function) []*function {
 
 func (p *parser) function(w *words, at string, r *root, parent *function) *function {
 	f := newFunction(w.word)
-	f.line, f.root, f.parent, f.numa = w.line, r, parent, r.numa
-	const form = "bus:device.function as 1b:00.0"
-	if len(at) < len("1b:00.0") {
-		w.fail("%s: address %v", w.word, want(at, form))
-		return nil
-	}
-	if !w.put("address", at, address(&f.bdf, r.domain, form)) {
+	f.line, f.root, f.parent, f.NUMA = w.line, r, parent, r.NUMA
+	var ok bool
+	if f.bdf, ok = parseAddress(at, r.Bus.domain); !ok || len(at) < len("1b:00.0") {
+		w.fail("%s: address %v", w.word, want(at, "bus:device.function as 1b:00.0"))
 		return nil
 	}
 	if other := p.byBDF[f.bdf]; other != nil {
@@ -361,8 +343,8 @@ func (p *parser) function(w *words, at string, r *root, parent *function) *funct
 		return nil
 	}
 	f.hardware = f.part.hardware
-	if n := f.nic; n != nil {
-		n.layer, n.gbps, n.gids, n.fw, n.board = f.part.layer, f.part.gbps, f.part.gids, f.part.fw, f.part.board
+	if f.nic != nil {
+		f.nic.ports, f.nic.layer = f.part.ports, f.part.Layer
 	}
 	o := f.options()
 	for _, c := range p.changes[f.bdf] {
@@ -373,8 +355,8 @@ func (p *parser) function(w *words, at string, r *root, parent *function) *funct
 	switch {
 	case f.nic != nil:
 		p.completeNIC(w, f)
-	case f.nvme != "":
-		p.claim(w, "nvme", f.nvme)
+	case f.nvme != nil && f.nvme.Name != "":
+		p.claim(w, "nvme", f.nvme.Name)
 	}
 	p.byBDF[f.bdf] = f
 	p.spec.pci = append(p.spec.pci, f)
@@ -384,70 +366,33 @@ func (p *parser) function(w *words, at string, r *root, parent *function) *funct
 // where names a function in an error.
 func (f *function) where() string { return fmt.Sprintf("%s %s", f.kind, f.bdf) }
 
-// choosePart finds the part that a statement names, or the one that a port has
-// where none is named.
-func (p *parser) choosePart(w *words, f *function) *part {
-	kind, name := f.kind, ""
-	if len(w.args) > 1 {
-		name = w.args[1]
-	}
-	switch {
-	case name == "" && kind == "down" && f.parent != nil:
-		return f.parent.part
-	case name == "":
-		name = map[string]string{"AuthenticAMD": "amd-port", "ARM": "grace-port"}[p.spec.cpu.vendor]
-		if name == "" {
-			name = "intel-port"
-		}
-	}
-	if kind == "down" {
-		kind = "switch"
-	}
-	chosen := p.spec.parts[name]
-	if chosen == nil {
-		chosen = builtinParts()[name]
-	}
-	if chosen == nil {
-		w.fail("%s: unknown part %q%s", f.where(), name, choices(p.partNames(kind)))
-		return nil
-	}
-	if chosen.kind != kind {
-		w.fail("%s: part %s is a %s, not a %s", f.where(), name, chosen.kind, kind)
-		return nil
-	}
-	return chosen
-}
-
 // completeNIC looks at what the options of a NIC say together.
 func (p *parser) completeNIC(w *words, f *function) {
 	n := f.nic
 	switch {
-	case n.ib && n.eth:
+	case n.IB && n.Eth:
 		w.fail("%s: ib and eth at once", f.where())
-	case n.ib:
+	case n.IB:
 		n.layer = "ib"
-	case n.eth:
+	case n.Eth:
 		n.layer = "eth"
 	}
-	if network := f.class >> 8; network == 0x0207 || network == 0x0200 {
-		f.class = 0x020000
-		if n.layer == "ib" {
-			f.class = 0x020700
-		}
+	if network := f.Class >> 8; network == 0x0207 || network == 0x0200 {
+		f.Class = map[bool]uint32{true: 0x020700, false: 0x020000}[n.layer == "ib"]
 	}
-	if n.mtu == 0 {
-		n.mtu = map[string]int{"ib": 4092, "eth": 1500, "efa": 1500}[n.layer]
+	if n.MTU == 0 {
+		n.MTU = map[string]int{"ib": 4092, "eth": 1500, "efa": 1500}[n.layer]
 	}
-	if f.driver == "" && n.net+n.rdma != "" {
+	if f.Driver == "" && n.Net+n.RDMA != "" {
 		w.fail("%s: without a driver it has no net and no rdma", f.where())
 	}
-	if n.rdma != "" {
-		p.claim(w, "RDMA device", n.rdma)
+	if n.RDMA != "" {
+		p.claim(w, "RDMA device", n.RDMA)
 	} else if w.has("pkeys") || w.has("tc") {
 		w.fail("%s: pkeys and tc are of an RDMA device, and it has none", f.where())
 	}
-	if n.net != "" {
-		p.claim(w, "interface", n.net)
+	if n.Net != "" {
+		p.claim(w, "interface", n.Net)
 	}
 }
 
@@ -476,4 +421,96 @@ func (w *words) changed(c *stmt, o options) *words {
 		changed.settings = append(slices.DeleteFunc(changed.settings, func(y setting) bool { return y.key == x.key }), x)
 	}
 	return &changed
+}
+
+//go:embed parts.txt
+var partsText []byte
+
+// builtinParts are the parts of parts.txt. A test reads them, so that an error
+// in that file cannot reach a user.
+var builtinParts = sync.OnceValue(func() map[string]*part {
+	p := newParser()
+	for _, s := range scan(partsText, &p.rep) {
+		p.part(s)
+	}
+	if err := p.rep.err(); err != nil {
+		panic("machine: parts.txt: " + err.Error())
+	}
+	return p.spec.parts
+})
+
+// classOf are the kinds of parts, and the class of one that does not give its own.
+var classOf = map[string]uint32{
+	"port": 0x060400, "switch": 0x060400, "bridge": 0x060400, "gpu": 0x030200, "nic": 0x020000,
+	"nvme": 0x010802, "nvswitch": 0x068000, "device": 0x088000,
+}
+
+func (p *parser) part(s *stmt) {
+	x := &part{Layer: "eth", OUI: "02:00:00", ports: ports{Gbps: 10, GIDs: 256}}
+	o := tagged("key", x)
+	w := s.words(o, &p.rep)
+	if w == nil {
+		return
+	}
+	w.put("part", w.args[0], into(&x.name, "name"))
+	class, known := classOf[w.args[1]]
+	if !known {
+		w.fail("part %s: unknown kind %q%s", x.name, w.args[1], choices(strings.Fields("port "+functions)))
+		return
+	}
+	if p.spec.parts[x.name] != nil {
+		w.fail("part %s stands twice", x.name)
+		return
+	}
+	x.kind, x.Class = w.args[1], class
+	w.apply(o)
+	if !w.has("id") {
+		w.fail("part %s: wants id VENDOR:DEVICE", x.name)
+	}
+	if x.Model == "" {
+		x.Model = x.Title
+	}
+	p.spec.parts[x.name] = x
+}
+
+// choosePart finds the part that a statement names, or the one that a port has
+// where none is named.
+func (p *parser) choosePart(w *words, f *function) *part {
+	kind, name := f.kind, ""
+	if len(w.args) > 1 {
+		name = w.args[1]
+	}
+	switch {
+	case name == "" && kind == "down" && f.parent != nil:
+		return f.parent.part
+	case name == "":
+		name = map[string]string{"AuthenticAMD": "amd-port", "ARM": "grace-port"}[p.spec.cpu.Vendor]
+		if name == "" {
+			name = "intel-port"
+		}
+	}
+	if kind == "down" {
+		kind = "switch"
+	}
+	chosen := p.spec.parts[name]
+	if chosen == nil {
+		chosen = builtinParts()[name]
+	}
+	switch {
+	case chosen == nil:
+		var names []string
+		for _, table := range []map[string]*part{builtinParts(), p.spec.parts} {
+			for name, x := range table {
+				if x.kind == kind {
+					names = append(names, name)
+				}
+			}
+		}
+		slices.Sort(names)
+		w.fail("%s: unknown part %q%s", f.where(), name, choices(slices.Compact(names)))
+	case chosen.kind != kind:
+		w.fail("%s: part %s is a %s, not a %s", f.where(), name, chosen.kind, kind)
+		return nil
+	}
+	return chosen
 }

@@ -4,151 +4,120 @@ import (
 	"encoding/binary"
 	"fmt"
 	"strconv"
-	"strings"
 )
 
-// localCPUs are the CPUs near a function, in the kernel's two forms.
-type localCPUs struct{ list, mask string }
-
-func (e *expansion) pciTree() {
-	all := e.s.cpus()
-	byNode := map[int]localCPUs{}
-	local := func(numa int) localCPUs {
-		if _, ok := byNode[numa]; !ok {
-			near := all
-			if n := e.s.node(numa); n != nil {
-				near = n.cpus
+// addPCI adds the tree of PCI functions with their drivers and IOMMU groups, and
+// the NVMe controllers.
+func (e *expansion) addPCI() {
+	for _, r := range e.roots {
+		e.put(r.path, "uevent", raw(""), "power", entry{dir: true})
+		e.addBus(r.path, r.Bus, r.NUMA)
+	}
+	inSlot := map[string]int{}
+	for _, f := range e.pci {
+		inSlot[f.bdf.Slot()]++
+	}
+	groups := map[string]string{}                       // by slot, of a virtual function by itself
+	seen := map[string]bool{"": true, "pcieport": true} // drivers; pcieport is no module
+	for _, f := range e.pci {
+		e.addFunction(f, inSlot[f.bdf.Slot()] > 1)
+		if e.host.IOMMU != "off" {
+			key := f.bdf.Slot()
+			if f.pf != nil {
+				key = f.bdf.String()
 			}
-			byNode[numa] = localCPUs{near.String(), near.KernelMask(all.Last() + 1)}
+			if groups[key] == "" {
+				groups[key] = "sys/kernel/iommu_groups/" + strconv.Itoa(len(groups))
+				e.put(groups[key], "type", e.host.IOMMU)
+			}
+			e.put(groups[key]+"/devices", f.bdf.String(), linkTo(f.path))
+			e.put(f.path, "iommu_group", linkTo(groups[key]))
 		}
-		return byNode[numa]
-	}
-	for _, r := range e.s.roots {
-		e.raw(r.path+"/uevent", nil)
-		e.add(r.path+"/power", entry{dir: true})
-		e.pciBus(r.path, fmt.Sprintf("%04x:%02x", r.domain, r.bus), local(r.numa))
-	}
-	modules := map[string]bool{"": true, "pcieport": true} // which is no module
-	for _, f := range e.s.pci {
-		e.pciFunction(f, local(f.numa))
-		driver := "sys/bus/pci/drivers/" + f.driver
-		if !modules[f.driver] {
-			modules[f.driver] = true
-			e.link(driver+"/module", "sys/module/"+strings.ReplaceAll(f.driver, "-", "_"))
+		driver := "sys/bus/pci/drivers/" + f.Driver
+		if !seen[f.Driver] {
+			seen[f.Driver] = true
+			e.put(driver, "module", linkTo("sys/module/"+moduleOf(f.Driver)))
 		}
-		if f.driver != "" {
-			e.link(f.path+"/driver", driver)
-			e.link(driver+"/"+f.bdf.String(), f.path)
+		if f.Driver != "" {
+			e.put(f.path, "driver", linkTo(driver))
+			e.put(driver, f.bdf.String(), linkTo(f.path))
+		}
+		if f.Driver == "nvme" && f.nvme != nil {
+			e.addNVMe(f)
 		}
 	}
 }
 
-// pciBus adds a bus below its bridge or root.
-func (e *expansion) pciBus(above, bus string, local localCPUs) {
-	dir := above + "/pci_bus/" + bus
-	e.file(dir+"/cpulistaffinity", local.list)
-	e.raw(dir+"/uevent", nil)
-	e.link(dir+"/device", above)
-	e.inClass("sys/class/pci_bus", bus, dir)
+// near are the CPUs near a NUMA node, in the kernel's two forms; all where there is no such node.
+func (e *expansion) near(numa int) (list, mask string) {
+	all := e.cpus()
+	near := all
+	if n := e.node(numa); n != nil {
+		near = n.CPUs
+	}
+	return near.String(), near.KernelMask(all.Last() + 1)
 }
 
-// pciFunction adds one function's directory.
+// addBus adds a bus below its bridge or root.
+func (e *expansion) addBus(above string, b bus, numa int) {
+	list, _ := e.near(numa)
+	e.device("sys/class/pci_bus", above+"/pci_bus/"+b.String(), "cpulistaffinity", list, "uevent", raw(""), "device", linkTo(above))
+}
+
+// addFunction adds one function's directory.
 // Source: Documentation/ABI/testing/sysfs-bus-pci, drivers/pci/pci-sysfs.c.
-func (e *expansion) pciFunction(f *function, local localCPUs) {
+func (e *expansion) addFunction(f *function, sharesSlot bool) {
 	hex := func(digits int, n any) string { return fmt.Sprintf("0x%0*x", digits, n) }
 	modalias := fmt.Sprintf("pci:v%08Xd%08Xsv%08Xsd%08Xbc%02Xsc%02Xi%02X",
-		f.id.vendor, f.id.device, f.sub.vendor, f.sub.device, f.class>>16, f.class>>8&0xff, f.class&0xff)
+		f.ID.vendor, f.ID.device, f.Sub.vendor, f.Sub.device, f.Class>>16, f.Class>>8&0xff, f.Class&0xff)
 	driver, enabled := "", 0
-	if f.driver != "" {
-		driver, enabled = "DRIVER="+f.driver+"\n", 1
+	if f.Driver != "" {
+		driver, enabled = "DRIVER="+f.Driver+"\n", 1
 	}
-	e.files(f.path, "class", hex(6, f.class), "revision", hex(2, f.rev), "vendor", hex(4, f.id.vendor), "device", hex(4, f.id.device),
-		"subsystem_vendor", hex(4, f.sub.vendor), "subsystem_device", hex(4, f.sub.device), "modalias", modalias,
+	list, mask := e.near(f.NUMA)
+	e.device("sys/bus/pci", f.path, "class", hex(6, f.Class), "revision", hex(2, f.Rev), "vendor", hex(4, f.ID.vendor), "device", hex(4, f.ID.device),
+		"subsystem_vendor", hex(4, f.Sub.vendor), "subsystem_device", hex(4, f.Sub.device), "modalias", modalias,
 		"uevent", fmt.Sprintf("%sPCI_CLASS=%X\nPCI_ID=%04X:%04X\nPCI_SUBSYS_ID=%04X:%04X\nPCI_SLOT_NAME=%s\nMODALIAS=%s",
-			driver, f.class, f.id.vendor, f.id.device, f.sub.vendor, f.sub.device, f.bdf, modalias),
-		"numa_node", f.numa, "local_cpulist", local.list, "local_cpus", local.mask,
-		"irq", f.irq(), "enable", enabled, "power_state", "D0", "dma_mask_bits", 64)
-	e.raw(f.path+"/config", f.config(e.s.host.config == "full"))
-	e.inClass("sys/bus/pci", f.bdf.String(), f.path)
-	e.linkState(f)
-	e.sriov(f)
-	if e.s.host.iommu != "off" {
-		e.iommu(f)
+			driver, f.Class, f.ID.vendor, f.ID.device, f.Sub.vendor, f.Sub.device, f.bdf, modalias),
+		"numa_node", f.NUMA, "local_cpulist", list, "local_cpus", mask,
+		"irq", f.irq, "enable", enabled, "power_state", "D0", "dma_mask_bits", 64,
+		"config", entry{data: f.config(e.host.Config == "full", sharesSlot)})
+	if f.Link != (lane{}) {
+		cur := f.cur
+		if f.pf != nil && f.At == (lane{}) { // it knows what its device could do, but has no link of its own
+			cur = lane{}
+		}
+		e.put(f.path, "current_link_speed", speeds[cur.gen], "current_link_width", cur.width,
+			"max_link_speed", speeds[f.Link.gen], "max_link_width", f.Link.width)
+	}
+	if f.pf != nil {
+		e.put(f.path, "physfn", linkTo(f.pf.path))
+	} else if f.nic != nil && max(f.nic.SRIOV, len(f.vfs)) > 0 {
+		e.put(f.path, "sriov_totalvfs", max(f.nic.SRIOV, len(f.vfs)), "sriov_numvfs", len(f.vfs), "sriov_drivers_autoprobe", 1)
+		for i, vf := range f.vfs {
+			e.put(f.path, "virtfn"+strconv.Itoa(i), linkTo(vf.path))
+		}
 	}
 	if len(f.kids) > 0 {
-		e.files(f.path, "secondary_bus_number", f.secondary, "subordinate_bus_number", f.last)
-		e.pciBus(f.path, fmt.Sprintf("%04x:%02x", f.bdf.Domain, f.secondary), local)
+		e.put(f.path, "secondary_bus_number", f.secondary, "subordinate_bus_number", f.last)
+		e.addBus(f.path, bus{f.bdf.Domain, f.secondary}, f.NUMA)
 	}
-}
-
-func (f *function) irq() int {
-	if f.driver == "" {
-		return 0
+	if f.carrier != f.path { // a virtio device: interfaces hang from it, and it has no numa_node
+		id := int(f.ID.device) - 0x1040
+		e.device("sys/bus/virtio", f.carrier, "device", hex(4, id), "vendor", hex(4, f.ID.vendor), "modalias", fmt.Sprintf("virtio:d%08Xv%08X", id, f.ID.vendor))
 	}
-	return 24 + f.order
 }
 
 // speeds are the kernel's texts of PCIe generations.
 // Source: drivers/pci/probe.c, pci_speed_string.
 var speeds = [...]string{"Unknown", "2.5 GT/s PCIe", "5.0 GT/s PCIe", "8.0 GT/s PCIe", "16.0 GT/s PCIe", "32.0 GT/s PCIe", "64.0 GT/s PCIe", "128.0 GT/s PCIe"}
 
-// linkState adds the four link files of a PCIe function. A virtual function
-// knows what its device could do, but has no link of its own.
-func (e *expansion) linkState(f *function) {
-	if f.link == (lane{}) {
-		return
-	}
-	cur := f.cur
-	if f.pf != nil && f.at == (lane{}) {
-		cur = lane{}
-	}
-	e.files(f.path, "current_link_speed", speeds[cur.gen], "current_link_width", cur.width,
-		"max_link_speed", speeds[f.link.gen], "max_link_width", f.link.width)
-}
-
-func (e *expansion) sriov(f *function) {
-	if f.pf != nil {
-		e.link(f.path+"/physfn", f.pf.path)
-	}
-	if f.nic == nil || f.pf != nil {
-		return
-	}
-	total := f.part.sriov
-	if f.nic.sriov != nil {
-		total = *f.nic.sriov
-	}
-	if total = max(total, len(f.vfs)); total == 0 {
-		return
-	}
-	e.files(f.path, "sriov_totalvfs", total, "sriov_numvfs", len(f.vfs), "sriov_drivers_autoprobe", 1)
-	for i, vf := range f.vfs {
-		e.link(f.path+"/virtfn"+strconv.Itoa(i), vf.path)
-	}
-}
-
-func (e *expansion) iommu(f *function) {
-	group := "sys/kernel/iommu_groups/" + strconv.Itoa(f.group)
-	if f.firstInGroup {
-		e.file(group+"/type", e.s.host.iommu)
-	}
-	e.link(group+"/devices/"+f.bdf.String(), f.path)
-	e.link(f.path+"/iommu_group", group)
-}
-
-// nvmes adds the controllers.
-func (e *expansion) nvmes() {
-	for _, f := range e.s.pci {
-		if f.kind != "nvme" || f.driver != "nvme" {
-			continue
-		}
-		d, namespace := f.path+"/nvme/"+f.nvme, f.nvme+"n1"
-		e.files(d, "model", fmt.Sprintf("%-40s", f.part.model), "serial", fmt.Sprintf("S%013X", e.s.made("nvme "+f.bdf.String(), 6)),
-			"firmware_rev", "1.0.0", "transport", "pcie", "address", f.bdf, "state", "live", "numa_node", f.numa, namespace+"/size", f.part.bytes/512)
-		e.raw(d+"/uevent", nil)
-		e.link(d+"/device", f.path)
-		e.inClass("sys/class/block", namespace, d+"/"+namespace)
-		e.inClass("sys/class/nvme", f.nvme, d)
-	}
+func (e *expansion) addNVMe(f *function) {
+	dir := f.path + "/nvme/" + f.nvme.Name
+	namespace := dir + "/" + f.nvme.Name + "n1"
+	e.device("sys/class/nvme", dir, "model", fmt.Sprintf("%-40s", f.part.Model), "serial", fmt.Sprintf("S%013X", e.made("nvme "+f.bdf.String(), 6)),
+		"firmware_rev", "1.0.0", "transport", "pcie", "address", f.bdf, "state", "live", "numa_node", f.NUMA, "uevent", raw(""), "device", linkTo(f.path))
+	e.device("sys/class/block", namespace, "size", f.part.Bytes/512)
 }
 
 // Offsets in configuration space that expansion uses.
@@ -164,13 +133,15 @@ const (
 
 // config is the function's configuration space: its header, or all of it where
 // the spec says so (host config full) or gives the function's ACS register.
-func (f *function) config(full bool) []byte {
+func (f *function) config(full, sharesSlot bool) []byte {
 	b := make([]byte, configAll)
-	f.header(b)
-	if !full && f.acs == nil {
+	f.header(b, sharesSlot)
+	if !full && f.ACS == nil {
 		return b[:configTop:configTop]
 	}
-	f.capabilities(b)
+	if f.Link != (lane{}) {
+		f.capabilities(b)
+	}
 	return b
 }
 
@@ -178,66 +149,61 @@ func put16(b []byte, at int, v uint16) { binary.LittleEndian.PutUint16(b[at:], v
 
 func put32(b []byte, at int, v uint32) { binary.LittleEndian.PutUint32(b[at:], v) }
 
-func (f *function) header(b []byte) {
-	put16(b, 0x00, f.id.vendor)
-	put16(b, 0x02, f.id.device)
+func (p idPair) put(b []byte, at int) {
+	put16(b, at, p.vendor)
+	put16(b, at+2, p.device)
+}
+
+func (f *function) header(b []byte, sharesSlot bool) {
+	f.ID.put(b, 0x00)
 	if f.pf != nil { // a virtual function answers with ones here
 		put32(b, 0x00, 0xffffffff)
 	}
-	if f.driver != "" {
+	if f.Driver != "" {
 		put16(b, 0x04, 0x0406) // bus master, memory, no INTx
 	}
-	put32(b, 0x08, uint32(f.rev)|f.class<<8)
+	put32(b, 0x08, uint32(f.Rev)|f.Class<<8)
 	b[0x0c] = 0x10
-	if f.link != (lane{}) {
+	if f.Link != (lane{}) {
 		put16(b, 0x06, 0x0010) // has capabilities
 		b[0x34] = capPCIe
 	}
-	if f.multi && f.pf == nil {
+	if sharesSlot && f.pf == nil {
 		b[0x0e] = 0x80
 	}
 	if !f.isBridge() {
-		put16(b, 0x2c, f.sub.vendor)
-		put16(b, 0x2e, f.sub.device)
+		f.Sub.put(b, 0x2c)
 		return
 	}
 	b[0x0e] |= 0x01
 	b[0x18], b[0x19], b[0x1a] = f.bdf.Bus, f.secondary, f.last
 }
 
-// portType is the device or port type of the PCI Express capability.
-func (f *function) portType() uint16 {
-	if f.parent == nil && f.cur == (lane{}) && !f.isBridge() {
-		return 9 // integrated in the root complex
-	}
-	return map[string]uint16{"port": 4, "switch": 5, "down": 6, "bridge": 7}[f.kind]
-}
-
 func (f *function) capabilities(b []byte) {
-	if f.link == (lane{}) {
-		return
+	portType := map[string]uint16{"port": 4, "switch": 5, "down": 6, "bridge": 7}[f.kind]
+	if f.parent == nil && f.cur == (lane{}) && !f.isBridge() {
+		portType = 9 // integrated in the root complex
 	}
 	b[capPCIe] = 0x10
-	flags := 2 | f.portType()<<4
+	flags := 2 | portType<<4
 	if f.kind == "port" || f.kind == "down" {
 		flags |= 1 << 8 // has a slot
 	}
 	put16(b, capPCIe+0x02, flags)
-	put32(b, capPCIe+0x0c, uint32(f.link.gen)|uint32(f.link.width)<<4)
+	put32(b, capPCIe+0x0c, uint32(f.Link.gen)|uint32(f.Link.width)<<4)
 	put16(b, capPCIe+0x12, uint16(f.cur.gen)|uint16(f.cur.width)<<4)
-	put32(b, capPCIe+0x2c, 1<<(f.link.gen+1)-2) // every speed up to the highest
+	put32(b, capPCIe+0x2c, 1<<(f.Link.gen+1)-2) // every speed up to the highest
 	if f.isBridge() {
 		b[capPCIe+1] = capSSVID
 		b[capSSVID] = 0x0d
-		put16(b, capSSVID+4, f.sub.vendor)
-		put16(b, capSSVID+6, f.sub.device)
+		f.Sub.put(b, capSSVID+4)
 	}
 	next := uint32(0)
-	if f.acs != nil {
+	if f.ACS != nil {
 		next = extACS
 		put32(b, extACS, 0x0001_000d)
 		put16(b, extACS+4, 0x001f)
-		put16(b, extACS+6, *f.acs)
+		put16(b, extACS+6, *f.ACS)
 	}
 	put32(b, extAER, 0x0002_0001|next<<20)
 }

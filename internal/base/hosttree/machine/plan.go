@@ -10,42 +10,35 @@ import (
 	"strings"
 )
 
-// plan computes what depends on the whole machine: paths, link states, IOMMU
-// groups, interface numbers, and identifiers that the text leaves out.
+// plan computes what depends on the whole machine: paths, link states, interrupts,
+// interfaces, RDMA devices, and identifiers that the text leaves out.
 func (s *Spec) plan() {
-	slots := map[string]int{}
-	for _, f := range s.pci {
-		slots[f.bdf.Slot()]++
-	}
 	for _, r := range s.roots {
-		r.path = path.Join("sys/devices", r.under, fmt.Sprintf("pci%04x:%02x", r.domain, r.bus))
+		r.path = path.Join("sys/devices", r.Under, "pci"+r.Bus.String())
 		for _, f := range r.kids {
 			f.place(r.path)
 		}
 	}
-	groups := map[string]int{}
 	virtio := 0
 	for i, f := range s.pci {
-		f.order = i
-		f.multi = slots[f.bdf.Slot()] > 1
-		key := f.bdf.Slot()
-		if f.pf != nil {
-			key = f.bdf.String() // functions of their own
+		if f.Driver != "" {
+			f.irq = 24 + i
 		}
-		if _, ok := groups[key]; !ok {
-			groups[key] = len(groups)
-			f.firstInGroup = true
-		}
-		f.group = groups[key]
 		f.carrier = f.path
-		if f.driver == "virtio-pci" {
+		if f.Driver == "virtio-pci" {
 			f.carrier += "/virtio" + strconv.Itoa(virtio)
 			virtio++
 		}
 	}
-	s.planGPUs()
+	for _, f := range s.gpus() {
+		b := s.made("uuid "+f.bdf.String(), 16)
+		f.gpu.UUID = cmp.Or(f.gpu.UUID, "GPU-"+uuid(b))
+		f.gpu.Serial = cmp.Or(f.gpu.Serial,
+			fmt.Sprintf("16%02d%09d", int(b[0])%100, (int(b[1])<<24|int(b[2])<<16|int(b[3])<<8|int(b[4]))%1_000_000_000))
+	}
 	s.planNICs()
 	s.planNetdevs()
+	s.planRDMA()
 	s.planNVMes()
 }
 
@@ -54,28 +47,28 @@ func (s *Spec) plan() {
 func (f *function) place(dir string) {
 	f.path = dir + "/" + f.bdf.String()
 	isPort := f.kind == "port" || f.kind == "down"
-	if f.link != (lane{}) && !isPort {
-		f.cur = f.link
-		if up := f.parent; up != nil && up.link != (lane{}) && up.kind != "switch" && up.believable() {
-			f.cur = up.at.or(lane{min(f.link.gen, up.link.gen), min(f.link.width, up.link.width)})
+	if f.Link != (lane{}) && !isPort {
+		f.cur = f.Link
+		if up := f.parent; up != nil && up.Link != (lane{}) && up.kind != "switch" && up.believable() {
+			f.cur = up.At.or(lane{min(f.Link.gen, up.Link.gen), min(f.Link.width, up.Link.width)})
 		}
-		f.cur = f.at.or(f.cur)
+		f.cur = f.At.or(f.cur)
 	}
 	for _, kid := range f.kids {
 		kid.place(f.path)
 	}
 	if isPort { // it shows the link below it; an empty slot trains at nothing
 		f.cur = lane{1, 0}
-		if i := slices.IndexFunc(f.kids, func(kid *function) bool { return kid.cur != lane{} }); i >= 0 {
-			f.cur = f.kids[i].cur
+		if kid := first(f.kids, func(kid *function) bool { return kid.cur != lane{} }); kid != nil {
+			f.cur = kid.cur
 		}
-		f.cur = f.at.or(f.cur)
+		f.cur = f.At.or(f.cur)
 	}
 }
 
 // believable says whether a port's link is the link of what hangs from it. The
 // ports of QEMU show links that are not there.
-func (f *function) believable() bool { return f.id.vendor != 0x1b36 }
+func (f *function) believable() bool { return f.ID.vendor != 0x1b36 }
 
 // made gives n bytes that depend only on the machine and what they are for.
 func (s *Spec) made(what string, n int) []byte {
@@ -83,21 +76,12 @@ func (s *Spec) made(what string, n int) []byte {
 	return sum[:n]
 }
 
-func (s *Spec) planGPUs() {
-	for _, f := range s.gpus() {
-		b := s.made("uuid "+f.bdf.String(), 16)
-		f.gpu.uuid = cmp.Or(f.gpu.uuid, "GPU-"+uuid(b))
-		f.gpu.serial = cmp.Or(f.gpu.serial,
-			fmt.Sprintf("16%02d%09d", int(b[0])%100, (int(b[1])<<24|int(b[2])<<16|int(b[3])<<8|int(b[4]))%1_000_000_000))
-	}
-}
-
 func uuid(b []byte) string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:16])
 }
 
 func (s *Spec) planNICs() {
-	first := map[string]*nic{}
+	firstGUID := map[string]string{} // of a card
 	for _, f := range s.pci {
 		n := f.nic
 		if n == nil {
@@ -106,17 +90,15 @@ func (s *Spec) planNICs() {
 		// The functions of a card have neighbouring addresses.
 		slot := f.bdf.Slot()
 		tail := s.made("mac "+slot, 3)
-		n.mac = cmp.Or(n.mac, fmt.Sprintf("%s:%02x:%02x:%02x", f.part.oui, tail[0], tail[1], tail[2]&0xf0|f.bdf.Func))
-		n.guid = cmp.Or(n.guid, guidOf(n.mac))
-		n.rate = cmp.Or(n.rate, rateText(n.gbps))
-		switch {
-		case f.pf != nil:
+		n.MAC = cmp.Or(n.MAC, fmt.Sprintf("%s:%02x:%02x:%02x", f.part.OUI, tail[0], tail[1], tail[2]&0xf0|f.bdf.Func))
+		n.GUID = cmp.Or(n.GUID, guidOf(n.MAC))
+		n.Rate = cmp.Or(n.Rate, rateText(n.Gbps))
+		if f.pf != nil {
 			n.imageGUID = f.pf.nic.imageGUID
-		case first[slot] != nil:
-			n.imageGUID = first[slot].guid
-		default:
-			first[slot], n.imageGUID = n, n.guid
+			continue
 		}
+		firstGUID[slot] = cmp.Or(firstGUID[slot], n.GUID)
+		n.imageGUID = firstGUID[slot]
 	}
 }
 
@@ -124,21 +106,18 @@ func (s *Spec) planNICs() {
 // others, and numbers them.
 func (s *Spec) planNetdevs() {
 	virtual := s.netdevs
-	slices.SortStableFunc(virtual, func(a, b *netdev) int {
-		rank := func(d *netdev) int { return map[bool]int{true: 0, false: 1}[d.kind == "bond"] }
-		return rank(a) - rank(b)
-	})
+	slices.SortStableFunc(virtual, func(a, b *netdev) int { return trueFirst(a.Kind == "bond", b.Kind == "bond") })
 	s.netdevs = nil
 	for _, f := range s.pci {
-		if n := f.nic; n != nil && n.net != "" {
-			s.netdevs = append(s.netdevs, &netdev{function: f, name: n.net, path: f.carrier + "/net/" + n.net,
-				ips: n.ips, mtu: n.mtu, mac: n.mac, mbps: n.gbps * 1000, up: n.state == "active"})
+		if n := f.nic; n != nil && n.Net != "" {
+			s.netdevs = append(s.netdevs, &netdev{function: f, Name: n.Net, path: f.carrier + "/net/" + n.Net,
+				IPs: n.IPs, bond: bond{MTU: n.MTU}, mac: n.MAC, mbps: n.Gbps * 1000, up: n.State == "active"})
 		}
 	}
 	for _, d := range virtual {
-		b := s.made("mac "+d.name, 5)
+		b := s.made("mac "+d.Name, 5)
 		d.mac = fmt.Sprintf("02:%02x:%02x:%02x:%02x:%02x", b[0], b[1], b[2], b[3], b[4])
-		d.path, d.mbps, d.up = virtualNet+d.name, -1, true
+		d.path, d.mbps, d.up = virtualNet+d.Name, -1, true
 	}
 	s.netdevs = append(s.netdevs, virtual...)
 	for i, d := range s.netdevs {
@@ -151,11 +130,22 @@ func (s *Spec) planNetdevs() {
 	}
 }
 
+// trueFirst compares for a sort that puts what is true before what is not.
+func trueFirst(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return -1
+	}
+	return 1
+}
+
 // follow takes a bond's or VLAN's address, speed and state from what it stands on.
 func (s *Spec) follow(d *netdev) {
-	legs := d.legs
-	if d.on != "" {
-		legs = []string{d.on}
+	legs := d.Legs
+	if d.On != "" {
+		legs = names{d.On}
 	}
 	for i, name := range legs {
 		leg := s.netdev(name)
@@ -170,24 +160,21 @@ func (s *Spec) follow(d *netdev) {
 
 // netdev is the interface of a name, nil where there is none.
 func (s *Spec) netdev(name string) *netdev {
-	i := slices.IndexFunc(s.netdevs, func(d *netdev) bool { return d.name == name })
-	if i < 0 {
-		return nil
-	}
-	return s.netdevs[i]
+	return first(s.netdevs, func(d *netdev) bool { return d.Name == name })
 }
 
 // planNVMes names the controllers that have no name: nvme0, nvme1, ... in PCI order.
 func (s *Spec) planNVMes() {
-	taken := map[string]bool{}
+	taken, next := map[string]bool{}, 0
 	for _, f := range s.pci {
-		taken[f.nvme] = true
+		if f.nvme != nil {
+			taken[f.nvme.Name] = true
+		}
 	}
-	next := 0
 	for _, f := range s.pci {
-		for ; f.kind == "nvme" && f.nvme == ""; next++ {
+		for ; f.nvme != nil && f.nvme.Name == ""; next++ {
 			if name := "nvme" + strconv.Itoa(next); !taken[name] {
-				f.nvme = name
+				f.nvme.Name = name
 			}
 		}
 	}

@@ -1,10 +1,8 @@
 package machine
 
 import (
-	"math"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/cpuset"
@@ -27,6 +25,7 @@ type Spec struct {
 	between  []between
 	netdevs  []*netdev // those of functions, then bonds, then other virtual ones
 	software []softRDMA
+	rdma     []rdmaDevice // those of functions, then those of software
 	routes   []route
 	modules  []string
 	parts    map[string]*part // the spec's own
@@ -102,115 +101,89 @@ var statements = map[string]statement{
 	"device":     {args: "BDF PART"},
 }
 
-// What follows are the things that a machine has. Beside each stand its options: the key,
-// the kind of value, and where it ends up.
+// What follows are the things that a machine has. The tag of a field is the key of
+// the option that sets it (or the argument, as the table above names it), then what
+// its values are like where the field's type does not say so: a range of numbers,
+// a choice, or a name from the table forms.
 
 type host struct {
-	arch, kernel, vendor, product, virtual, name, iommu, cmdline string
-	memlock                                                      string // "unlimited", bytes, or "" for what such machines have
-	config                                                       string // how much of configuration space can be read: "header", "full"
-}
-
-func (h *host) options() options {
-	return options{
-		"arch": oneOf(&h.arch, "x86_64", "aarch64", "ppc64le"), "kernel": text(&h.kernel), "vendor": text(&h.vendor),
-		"product": text(&h.product), "virtual": oneOf(&h.virtual, "none", "kvm", "qemu", "hyperv", "nitro", "vmware", "xen"),
-		"name": name(&h.name), "iommu": oneOf(&h.iommu, "off", "identity", "DMA", "DMA-FQ"), "cmdline": text(&h.cmdline),
-		"memlock": numberOr(&h.memlock, "unlimited", math.MaxInt64), "config": oneOf(&h.config, "header", "full"),
-	}
+	Arch    string `key:"arch x86_64|aarch64|ppc64le"`
+	Kernel  string `key:"kernel text"`
+	Vendor  string `key:"vendor text"`
+	Product string `key:"product text"`
+	Virtual string `key:"virtual none|kvm|qemu|hyperv|nitro|vmware|xen"`
+	Name    string `key:"name name"`
+	IOMMU   string `key:"iommu off|identity|DMA|DMA-FQ"`
+	Cmdline string `key:"cmdline text"`
+	Memlock string `key:"memlock unlimited|0..9223372036854775807"` // "" for what such machines have
+	Config  string `key:"config header|full"`                       // how much of configuration space can be read
 }
 
 type cpu struct {
-	vendor, name  string
-	family, model *int
-	threads       int
-	siblings      string // the numbers of a core's threads: "adjacent", or "split" over the list
-}
-
-func (c *cpu) options() options {
-	return options{
-		"vendor": text(&c.vendor), "family": maybeNumber(&c.family, 1<<16), "model": maybeNumber(&c.model, 1<<16),
-		"name": text(&c.name), "threads": number(&c.threads, 1, 8), "siblings": oneOf(&c.siblings, "split", "adjacent"),
-	}
+	Vendor   string `key:"vendor text"`
+	Name     string `key:"name text"`
+	Family   *int   `key:"family 0..65536"`
+	Model    *int   `key:"model 0..65536"`
+	Threads  int    `key:"threads 1..8"`
+	Siblings string `key:"siblings split|adjacent"` // the numbers of a core's threads: side by side, or spread over the list
 }
 
 type numaNode struct {
-	line, index, pkg int
-	cpus             cpuset.Set
-	mem              int64 // bytes
-	distance         []int
-}
-
-func (n *numaNode) options() options {
-	distance := option{set: func(s string) error {
-		for word := range strings.FieldsSeq(s) {
-			var d int
-			if err := number(&d, 1, 255).set(word); err != nil {
-				return err
-			}
-			n.distance = append(n.distance, d)
-		}
-		return nil
-	}}
-	return options{"package": number(&n.pkg, 0, maxNUMA), "cpus": cpus(&n.cpus), "mem": size(&n.mem), "distance": distance}
+	line     int
+	Index    int        `arg:"N 0..255"`
+	Package  int        `key:"package 0..256"`
+	CPUs     cpuset.Set `key:"cpus"`
+	Mem      int64      `key:"mem"` // bytes
+	Distance []int      `key:"distance 1..255"`
 }
 
 type root struct {
-	line   int
-	domain uint32
-	bus    uint8
-	numa   int // -1: the firmware does not say
-	under  string
-	kids   []*function
-	path   string // in the tree
+	line  int
+	Bus   bus    `arg:"DOMAIN:BUS"`
+	NUMA  int    `key:"numa -1..255"` // -1: the firmware does not say
+	Under string `key:"under acpi"`
+	kids  []*function
+	path  string // in the tree
 }
 
-func (r *root) options() options {
-	return options{"numa": number(&r.numa, -1, maxNUMA-1), "under": matching(&r.under, acpiForm, "a path below /sys/devices")}
+type nvidia struct {
+	Driver string `key:"driver text"`
+	CUDA   string `key:"cuda text"`
+	Module string `key:"module open|proprietary"`
 }
-
-type idPair struct{ vendor, device uint16 }
 
 // hardware is what every function's part says; a function may override each.
 type hardware struct {
-	id, sub idPair
-	rev     uint8
-	class   uint32
-	driver  string // "" for none
-	title   string
-	link    lane
+	ID     idPair `key:"id"`
+	Sub    idPair `key:"sub"`
+	Rev    uint8  `key:"rev"`
+	Class  uint32 `key:"class"`
+	Driver string `key:"driver driver"` // "" for none
+	Title  string `key:"title text"`
+	Link   lane   `key:"link"`
 }
 
-func (h *hardware) options() options {
-	return options{
-		"id": ids(&h.id), "sub": ids(&h.sub), "rev": hex(&h.rev, 8), "class": hex(&h.class, 24), "driver": driver(&h.driver),
-		"title": text(&h.title), "link": lanes(&h.link),
-	}
+// ports is what a NIC's part says of its ports; a NIC may override each.
+type ports struct {
+	Gbps  int    `key:"gbps 1..10000"`
+	GIDs  int    `key:"gids 0..1024"` // entries of a port's GID table
+	SRIOV int    `key:"sriov 0..255"` // virtual functions that it can have
+	Board string `key:"board text"`
+	FW    string `key:"fw text"`
 }
 
 // part is a piece of hardware that a function is.
 type part struct {
 	name, kind string
 	hardware
-	memory    int64  // bytes of a GPU
-	cc        string // compute capability
-	layer     string // of a NIC: "ib", "eth", "efa"
-	gbps      int
-	hca       string
-	board, fw string
-	oui       string // first three bytes of its MAC addresses
-	gids      int    // entries of a port's GID table
-	sriov     int    // virtual functions that it can have
-	model     string // of an NVMe drive
-	bytes     int64  // of an NVMe drive
-}
-
-func (x *part) options() options {
-	return x.hardware.options().and(options{
-		"memory": size(&x.memory), "cc": text(&x.cc), "layer": oneOf(&x.layer, "ib", "eth", "efa"), "gbps": number(&x.gbps, 1, 10_000),
-		"hca": text(&x.hca), "board": text(&x.board), "fw": text(&x.fw), "gids": number(&x.gids, 0, maxGIDs), "sriov": number(&x.sriov, 0, 255),
-		"oui": matching(&x.oui, ouiForm, "three bytes as a0:88:c2"), "model": text(&x.model), "bytes": size(&x.bytes),
-	})
+	ports
+	Memory int64  `key:"memory"`           // bytes of a GPU
+	CC     string `key:"cc text"`          // compute capability
+	Layer  string `key:"layer ib|eth|efa"` // of a NIC
+	HCA    string `key:"hca text"`
+	OUI    string `key:"oui oui"`    // first three bytes of its MAC addresses
+	Model  string `key:"model text"` // of an NVMe drive
+	Bytes  int64  `key:"bytes"`      // of an NVMe drive
 }
 
 // function is one PCI function.
@@ -221,53 +194,49 @@ type function struct {
 	part   *part
 	root   *root
 	parent *function // nil on the root bus
+	kids   []*function
 	hardware
-	kids []*function
-	at   lane
-	numa int
-	acs  *uint16
+	At   lane    `key:"at"`
+	NUMA int     `key:"numa -1..255"`
+	ACS  *uint16 `key:"acs"`
 	gpu  *gpu
 	nic  *nic
-	nvme string // the controller's name
+	nvme *nvme
 
 	// What planning finds.
-	order        int    // place in PCI order
-	path         string // in the tree
-	carrier      string // what interfaces hang from: path, or the virtio device below it
-	cur          lane   // what the link runs at; zero where there is none
-	secondary    uint8  // bus below a bridge
-	last         uint8  // highest bus below a bridge
-	group        int    // IOMMU group
-	firstInGroup bool   // the first of its group
-	vfs          []*function
-	pf           *function
-	multi        bool // other functions in its slot
+	path      string // in the tree
+	carrier   string // what interfaces hang from: path, or the virtio device below it
+	irq       int
+	cur       lane  // what the link runs at; zero where there is none
+	secondary uint8 // bus below a bridge
+	last      uint8 // highest bus below a bridge
+	vfs       []*function
+	pf        *function
 }
 
 func newFunction(kind string) *function {
 	f := &function{kind: kind}
 	switch kind {
 	case "gpu":
-		f.gpu = &gpu{index: -1, minor: -1}
+		f.gpu = &gpu{Index: -1, Minor: -1}
 	case "nic":
-		f.nic = &nic{state: "active", smLID: 1}
+		f.nic = &nic{State: "active", SMLID: 1}
+	case "nvme":
+		f.nvme = &nvme{}
 	}
 	return f
 }
 
 func (f *function) options() options {
-	o := f.hardware.options().and(options{
-		"at": lanes(&f.at), "numa": number(&f.numa, -1, maxNUMA-1), "acs": maybe(&f.acs, func(v *uint16) option { return hex(v, 16) }),
-	})
 	switch f.kind {
 	case "gpu":
-		o.and(f.gpu.options())
+		return tagged("key", f, f.gpu)
 	case "nic":
-		o.and(f.nic.options(f.bdf.Domain))
+		return tagged("key", f, f.nic)
 	case "nvme":
-		o["name"] = name(&f.nvme)
+		return tagged("key", f, f.nvme)
 	}
-	return o
+	return tagged("key", f)
 }
 
 func (f *function) isBridge() bool {
@@ -275,107 +244,72 @@ func (f *function) isBridge() bool {
 }
 
 // isVF says whether the text makes it a virtual function.
-func (f *function) isVF() bool { return f.nic != nil && f.nic.vfOf != nil }
+func (f *function) isVF() bool { return f.nic != nil && f.nic.VFOf != "" }
 
 type gpu struct {
-	uuid, serial string
-	index, minor int // index is NVML's
-	nvlink       int // links to the switch
-	c2c          int
-	c2cRate      topo.Rate // 0: not known
-	memoryNUMA   *int
-	mig          []string
+	UUID       string    `key:"uuid serial"`
+	Serial     string    `key:"serial serial"`
+	Index      int       `key:"nvml-index 0..4096"`
+	Minor      int       `key:"minor 0..4096"`
+	NVLink     int       `key:"nvlink 0..64"` // links to the switch
+	C2C        int       `key:"c2c 0..64"`
+	C2CRate    topo.Rate `key:"c2c-rate"` // 0: not known
+	MemoryNUMA *int      `key:"memory-numa 0..255"`
+	MIG        []string  `key:"mig mig"`
 }
 
-func (g *gpu) options() options {
-	profile := func(to *string) option { return matching(to, migForm, "a profile such as 1g.10gb") }
-	return options{
-		"uuid": serial(&g.uuid), "serial": serial(&g.serial), "nvml-index": number(&g.index, 0, maxFunctions), "minor": number(&g.minor, 0, maxFunctions),
-		"nvlink": number(&g.nvlink, 0, 64), "c2c": number(&g.c2c, 0, 64), "c2c-rate": rate(&g.c2cRate),
-		"memory-numa": maybeNumber(&g.memoryNUMA, maxNUMA-1), "mig": repeated(&g.mig, profile),
-	}
+type nvme struct {
+	Name string `key:"name name"` // the controller's
 }
 
 type nic struct {
-	ib, eth    bool   // as the text says
-	layer      string // "ib", "eth", "efa"
-	rdma       string // name of the RDMA device, "" for none
-	net        string // name of the netdev, "" for none
-	gbps       int
-	rate       string
-	state      string // "active", "down", "init", "armed"
-	lid, smLID int
-	ips        []netip.Prefix
-	mac, guid  string
-	mtu        int
-	ndev       string // netdev of the GIDs where it is not net
-	gids       int
-	pkeys      []string
-	tc         string // "" for no file, "unset", or a number
-	sriov      *int
-	vfOf       *topo.BDF
-	physPort   string
-	physSwitch string
-	fw, board  string
+	ports
+	IB         bool           `key:"ib"`
+	Eth        bool           `key:"eth"`
+	RDMA       string         `key:"rdma name"` // name of the RDMA device, "" for none
+	Net        string         `key:"net name"`  // name of the netdev, "" for none
+	Rate       string         `key:"rate text"`
+	State      string         `key:"state active|down|init|armed"`
+	LID        int            `key:"lid 0..65535"`
+	SMLID      int            `key:"sm-lid 0..65535"`
+	IPs        []netip.Prefix `key:"ip"`
+	MAC        string         `key:"mac mac"`
+	GUID       string         `key:"guid guid"`
+	MTU        int            `key:"mtu 68..65535"`
+	Ndev       string         `key:"ndev name"` // netdev of the GIDs where it is not Net
+	PKeys      pkeys          `key:"pkeys"`
+	TC         string         `key:"tc unset|0..255"` // traffic class, "" for no file
+	VFOf       string         `key:"vf-of function"`
+	PhysPort   string         `key:"phys-port text"`
+	PhysSwitch string         `key:"phys-switch text"`
 
+	layer     string // "ib", "eth", "efa"
 	imageGUID string
-}
-
-func (n *nic) options(domain uint32) options {
-	return options{
-		"ib": flag(&n.ib), "eth": flag(&n.eth), "rdma": name(&n.rdma), "net": name(&n.net), "gbps": number(&n.gbps, 1, 10_000),
-		"rate": text(&n.rate), "state": oneOf(&n.state, "active", "down", "init", "armed"), "lid": number(&n.lid, 0, 65535),
-		"sm-lid": number(&n.smLID, 0, 65535), "ip": repeated(&n.ips, prefix), "mac": matching(&n.mac, macForm, "six bytes as a0:88:c2:00:00:01"),
-		"guid": matching(&n.guid, guidForm, "four groups as a088:c203:0000:0001"), "mtu": number(&n.mtu, 68, 65535),
-		"ndev": name(&n.ndev), "gids": number(&n.gids, 0, maxGIDs), "pkeys": pkeys(&n.pkeys), "tc": numberOr(&n.tc, "unset", 255),
-		"sriov": maybeNumber(&n.sriov, 255), "phys-port": text(&n.physPort), "phys-switch": text(&n.physSwitch),
-		"vf-of": maybe(&n.vfOf, func(b *topo.BDF) option { return address(b, domain, "an address as 18:00.0") }),
-		"fw":    text(&n.fw), "board": text(&n.board),
-	}
-}
-
-// pkeys is a list as sysfs writes it, no longer than a port's table.
-func pkeys(to *[]string) option {
-	const what = "at most 128 keys as 0xffff,0x8001"
-	return option{set: func(s string) error {
-		all := list(to, func(key *string) option { return matching(key, pkeyForm, what) })
-		if len(s) > pkeyTable*len("0xffff,") || all.set(s) != nil {
-			return want(s, what)
-		}
-		return nil
-	}}
-}
-
-type nvidia struct{ driver, cuda, module string }
-
-func (n *nvidia) options() options {
-	return options{"driver": text(&n.driver), "cuda": text(&n.cuda), "module": oneOf(&n.module, "open", "proprietary")}
 }
 
 // between is what there is between two GPUs, or every two.
 type between struct {
 	line   int
-	kind   string // "nvlink", "xgmi", "p2p"
-	a, b   int    // in PCI order; -1: every pair
-	count  int    // of links
-	answer string // of NVML to p2p
+	kind   string   // "nvlink", "xgmi", "p2p"
+	a, b   gpuIndex // -1: every pair
+	count  int      // of links
+	answer string   // of NVML to p2p
 }
 
-func (x between) is(kind string, a, b int) bool {
+func (x between) is(kind string, i, j int) bool {
+	a, b := gpuIndex(i), gpuIndex(j)
 	return x.kind == kind && (x.a < 0 || x.a == a && x.b == b || x.a == b && x.b == a)
 }
 
 // netdev is a network interface: of a function, or a virtual one.
 type netdev struct {
-	line       int
-	function   *function // nil of a virtual one
-	name, kind string    // kind is "" of a function's
-	ips        []netip.Prefix
-	mtu        int
-	legs       []string // of a bond
-	mode, hash string   // of a bond
-	on         string   // of a VLAN
-	vlan       int
+	line     int
+	function *function // nil of a virtual one
+	Name     string
+	IPs      []netip.Prefix
+	plain
+	bond
+	vlan
 
 	// What planning finds.
 	path  string
@@ -385,45 +319,42 @@ type netdev struct {
 	up    bool
 }
 
+// plain are the options of a virtual interface that is neither bond nor VLAN.
+type plain struct {
+	Kind string `key:"kind dummy|bridge|veth|tun|vxlan|wireguard"` // "bond" and "vlan" of those, "" of a function's
+}
+
 var (
 	bondModes  = []string{"balance-rr", "active-backup", "balance-xor", "broadcast", "802.3ad", "balance-tlb", "balance-alb"}
 	bondHashes = []string{"layer2", "layer3+4", "layer2+3", "encap2+3", "encap3+4"}
 )
 
-func (d *netdev) options() options {
-	o := options{"ip": repeated(&d.ips, prefix)}
-	switch d.kind {
-	case "bond":
-		o.and(options{"legs": list(&d.legs, name), "mode": oneOf(&d.mode, bondModes...), "hash": oneOf(&d.hash, bondHashes...), "mtu": number(&d.mtu, 68, 65535)})
-	case "vlan":
-		o.and(options{"on": name(&d.on), "id": number(&d.vlan, 1, 4094)})
-	default:
-		o["kind"] = oneOf(&d.kind, "dummy", "bridge", "veth", "tun", "vxlan", "wireguard")
-	}
-	return o
+type bond struct {
+	Legs names  `key:"legs"`
+	Mode string `key:"mode bond mode"`
+	Hash string `key:"hash bond hash"`
+	MTU  int    `key:"mtu 68..65535"`
 }
 
+type vlan struct {
+	On string `key:"on name"`
+	ID int    `key:"id 1..4094"`
+}
+
+// softRDMA is an RDMA device without hardware.
 type softRDMA struct {
-	line             int
-	name, driver, on string
-}
-
-func (r *softRDMA) options() options {
-	return options{"driver": oneOf(&r.driver, "rxe", "siw", "scif"), "on": name(&r.on)}
+	line   int
+	Name   string `arg:"NAME name"`
+	Driver string `key:"driver rxe|siw|scif"`
+	On     string `key:"on name"`
 }
 
 type route struct {
-	line          int
-	dst, dev, via string
-	metric        int
-}
-
-func (r *route) options() options {
-	via := kind(&r.via, "an address", func(s string) (string, bool) {
-		_, err := netip.ParseAddr(s)
-		return s, err == nil
-	})
-	return options{"dev": name(&r.dev), "via": via, "metric": number(&r.metric, 0, 1<<30)}
+	line   int
+	Dst    string `arg:"DST destination"`
+	Dev    string `key:"dev name"`
+	Via    string `key:"via address"`
+	Metric int    `key:"metric 0..1073741824"`
 }
 
 type patch struct {

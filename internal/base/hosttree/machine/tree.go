@@ -1,10 +1,8 @@
 package machine
 
 import (
-	"errors"
 	"fmt"
 	"path"
-	"slices"
 	"strings"
 	"syscall"
 
@@ -24,23 +22,22 @@ func (s *Spec) Tree() (*hosttree.Mem, error) {
 	if s.base != "" {
 		return nil, fmt.Errorf("machine: %s is a variant of %s, which is not loaded", s.name, s.base)
 	}
-	e := &expansion{s: s, entries: map[string]entry{}}
-	e.host()
-	e.cpus()
-	e.nodes()
-	e.pciTree()
-	e.networks()
-	e.infiniband()
-	e.nvmes()
-	e.gpus()
-	e.answers()
+	e := &expansion{Spec: s, entries: map[string]entry{}}
+	e.addHost()
+	e.addCPUs()
+	e.addNUMANodes()
+	e.addPCI()
+	e.addNetworks()
+	e.addRDMA()
+	e.addGPUs()
+	e.addAnswers()
 	return e.patched()
 }
 
 // expansion collects the entries of a tree, so that patches can change them
 // before the tree is made.
 type expansion struct {
-	s       *Spec
+	*Spec
 	entries map[string]entry
 	names   []string // of the entries, in the order in which they came: directory by directory, mostly
 	bytes   int
@@ -55,11 +52,25 @@ type entry struct {
 	fail   syscall.Errno // reading gives this
 }
 
+// raw is a file of these bytes.
+func raw(format string, args ...any) entry { return entry{data: fmt.Appendf(nil, format, args...)} }
+
+// linkTo is a link to a place, named from the tree's root.
+func linkTo(target string) entry { return entry{to: target} }
+
+// unlessEmpty is a file's line, or no file where there is nothing to say.
+func unlessEmpty(line string) any {
+	if line == "" {
+		return nil
+	}
+	return line
+}
+
 // set adds an entry or replaces one.
 func (e *expansion) set(name string, x entry) {
 	e.bytes += len(x.data) + len(name)
 	if len(e.entries) >= maxEntries || e.bytes > maxBytes {
-		e.err = fmt.Errorf("machine: %s: expands to more than %d files or %d MiB", e.s.name, maxEntries, maxBytes>>20)
+		e.err = fmt.Errorf("machine: %s: expands to more than %d files or %d MiB", e.name, maxEntries, maxBytes>>20)
 		return
 	}
 	if _, taken := e.entries[name]; !taken {
@@ -71,33 +82,34 @@ func (e *expansion) set(name string, x entry) {
 // add adds an entry whose name must be free.
 func (e *expansion) add(name string, x entry) {
 	if old, taken := e.entries[name]; taken && !(old.dir && x.dir) && e.err == nil {
-		e.err = fmt.Errorf("machine: %s: %s stands for two things", e.s.name, name)
+		e.err = fmt.Errorf("machine: %s: %s stands for two things", e.name, name)
 	}
 	e.set(name, x)
 }
 
-// file adds a file of one line, a text or a number, as most files of sysfs are.
-func (e *expansion) file(name string, line any) { e.raw(name, fmt.Appendln(nil, line)) }
-
-// files adds files of one line below a directory: names, each followed by its line.
-func (e *expansion) files(dir string, namesAndLines ...any) {
-	for i := 0; i < len(namesAndLines); i += 2 {
-		e.file(dir+"/"+namesAndLines[i].(string), namesAndLines[i+1])
+// put adds what is in a directory: names, each followed by an entry, or by the one line
+// of a file, a text or a number, as most files of sysfs are. What is nil is left out.
+func (e *expansion) put(dir string, namesAndValues ...any) {
+	for i := 0; i < len(namesAndValues); i += 2 {
+		name := dir + "/" + namesAndValues[i].(string)
+		switch value := namesAndValues[i+1].(type) {
+		case nil:
+		case entry:
+			e.add(name, value)
+		default:
+			e.add(name, entry{data: fmt.Appendln(nil, value)})
+		}
 	}
 }
 
-func (e *expansion) raw(name string, data []byte) { e.add(name, entry{data: data}) }
-
-// link adds a link at name to target, both from the tree's root.
-func (e *expansion) link(name, target string) { e.add(name, entry{to: target}) }
-
-// inClass makes a directory an entry of a class or bus: "sys/class/net".
-func (e *expansion) inClass(class, entry, dir string) {
-	e.link(dir+"/subsystem", class)
-	if class == "sys/bus/pci" || class == "sys/bus/virtio" {
+// device adds the directory of a device, which is an entry of a class or bus: "sys/class/net".
+func (e *expansion) device(class, dir string, namesAndValues ...any) {
+	e.put(dir, namesAndValues...)
+	e.put(dir, "subsystem", linkTo(class))
+	if strings.HasPrefix(class, "sys/bus/") {
 		class += "/devices"
 	}
-	e.link(class+"/"+entry, dir)
+	e.put(class, path.Base(dir), linkTo(dir))
 }
 
 // relative is the target of a link as sysfs has it: from the link's directory.
@@ -136,162 +148,8 @@ func (e *expansion) tree() (*hosttree.Mem, error) {
 			err = m.AddFile(name, x.data)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("machine: %s: %w", e.s.name, err)
+			return nil, fmt.Errorf("machine: %s: %w", e.name, err)
 		}
 	}
 	return m, nil
-}
-
-// patched applies the patches. All paths are resolved in the tree before the first
-// patch.
-func (e *expansion) patched() (*hosttree.Mem, error) {
-	m, err := e.tree()
-	if err != nil || len(e.s.patches) == 0 {
-		return m, err
-	}
-	for _, c := range e.s.patches {
-		names, err := patchedNames(m, c)
-		if err == nil && c.word == "move" && len(names) > 1 {
-			err = errors.New("stands for several directories")
-		}
-		if err != nil {
-			return nil, fmt.Errorf("machine: line %d: %s %s: %w", c.line, c.word, c.path, err)
-		}
-		e.patch(c, names)
-	}
-	return e.tree()
-}
-
-var errnoByName = map[string]syscall.Errno{
-	"EACCES": syscall.EACCES, "EINVAL": syscall.EINVAL, "EIO": syscall.EIO, "ENODEV": syscall.ENODEV,
-}
-
-// patch does one patch to the names that its path stands for.
-func (e *expansion) patch(c patch, names []string) {
-	switch c.word {
-	case "set":
-		var data []byte
-		if c.operand != "" {
-			data = []byte(c.operand + "\n")
-		}
-		for _, name := range names {
-			e.set(name, entry{data: data})
-		}
-	case "link":
-		for _, name := range names {
-			e.set(name, entry{target: c.operand})
-		}
-	case "unreadable":
-		directories := e.directories()
-		for _, name := range names {
-			e.set(name, entry{fail: errnoByName[c.operand], dir: directories[name]})
-		}
-	case "remove":
-		gone := map[string]bool{}
-		for _, name := range names {
-			gone[name] = true
-		}
-		e.names = slices.DeleteFunc(e.names, func(name string) bool {
-			for end := len(name); end > 0; end = strings.LastIndexByte(name[:end], '/') {
-				if gone[name[:end]] {
-					delete(e.entries, name)
-					return true
-				}
-			}
-			return false
-		})
-	case "move":
-		e.move(names[0], strings.TrimPrefix(c.operand, "/"))
-	}
-}
-
-// directories are the names that have something below them.
-func (e *expansion) directories() map[string]bool {
-	dirs := map[string]bool{}
-	for name := range e.entries {
-		for dir := path.Dir(name); dir != "." && !dirs[dir]; dir = path.Dir(dir) {
-			dirs[dir] = true
-		}
-	}
-	return dirs
-}
-
-// move puts what is at a name, and all below, at another place. Links to it follow.
-func (e *expansion) move(from, to string) {
-	moved := func(name string) string {
-		if rest, ok := strings.CutPrefix(name, from); ok && (rest == "" || rest[0] == '/') {
-			return to + rest
-		}
-		return name
-	}
-	names, was := e.names, e.entries
-	e.names, e.entries, e.bytes = nil, make(map[string]entry, len(was)), 0
-	for _, name := range names {
-		x := was[name]
-		x.to = moved(x.to)
-		e.add(moved(name), x)
-	}
-}
-
-// patchedNames gives the real names that a patch's path stands for. A path
-// without "*" may name a new file in a directory that is there.
-func patchedNames(m *hosttree.Mem, c patch) ([]string, error) {
-	dirs, several := []string{"."}, strings.Contains(c.path, "*")
-	elems := strings.Split(c.path, "/")
-	for i, elem := range elems {
-		last := i == len(elems)-1
-		var next []string
-		for _, dir := range dirs {
-			names := []string{elem}
-			if strings.Contains(elem, "*") {
-				names = match(m, dir, elem)
-			}
-			for _, name := range names {
-				real, err := step(m, path.Join(dir, name), last, c.word)
-				if err != nil && last && c.word == "set" && !several {
-					real, err = path.Join(dir, name), nil // a new file
-				}
-				switch {
-				case err == nil:
-					next = append(next, real)
-				case !several:
-					return nil, err
-				}
-			}
-		}
-		if dirs = next; len(dirs) > maxEntries {
-			return nil, errors.New("stands for too many files")
-		}
-	}
-	if len(dirs) == 0 {
-		return nil, errors.New("nothing has such a name")
-	}
-	return dirs, nil
-}
-
-// step resolves one element. At the end, remove and link mean the name itself,
-// the others the file that it leads to.
-func step(m *hosttree.Mem, name string, last bool, word string) (string, error) {
-	if last && (word == "remove" || word == "link") {
-		_, err := m.Lstat(name)
-		if err != nil && word == "remove" {
-			return "", err
-		}
-		return name, nil
-	}
-	return hosttree.RealPath(m, name)
-}
-
-func match(m *hosttree.Mem, dir, pattern string) []string {
-	entries, err := m.ReadDir(dir)
-	if err != nil {
-		return nil
-	}
-	var out []string
-	for _, x := range entries {
-		if ok, err := path.Match(pattern, x.Name()); err == nil && ok {
-			out = append(out, x.Name())
-		}
-	}
-	return out
 }
