@@ -16,28 +16,23 @@ import (
 const schemaVersion = "topoctl.version/v1"
 
 type versionOptions struct {
-	streams command.Streams
-	format  string
+	*command.Host
 }
 
 func newVersionCmd(f *command.Env, runF func(context.Context, *versionOptions) error) *cobra.Command {
-	opts := &versionOptions{streams: f.Streams}
+	opts := &versionOptions{f.Host()}
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version, and what this program was built with",
 		Args:  command.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			var err error
-			if opts.format, err = f.Format(cmd); err != nil {
-				return err
-			}
-			return runF(cmd.Context(), opts)
-		},
+		RunE:  command.Action(opts, opts.parse, runF),
 	}
 	command.Uses(cmd, "output", "json")
 	command.Formats(cmd, command.FormatText, command.FormatJSON)
 	return cmd
 }
+
+func (*versionOptions) parse(*cobra.Command, []string) error { return nil }
 
 // versionDoc is what the program knows of itself.
 type versionDoc struct {
@@ -60,8 +55,8 @@ func newVersionDoc() versionDoc {
 
 func runVersion(_ context.Context, opts *versionOptions) error {
 	b := newVersionDoc()
-	if opts.format == command.FormatJSON {
-		return command.PrintJSON(opts.streams.Out, b)
+	if opts.Format == command.FormatJSON {
+		return command.PrintJSON(opts.Streams.Out, b)
 	}
 	commit, nvml := b.Commit, "not built in"
 	if commit == "" {
@@ -73,6 +68,6 @@ func runVersion(_ context.Context, opts *versionOptions) error {
 	if b.NVML {
 		nvml = "built in"
 	}
-	return command.Write(opts.streams.Out, fmt.Appendf(nil, "topoctl %s\ncommit:   %s\ngo:       %s %s/%s\nnvml:     %s\nschemas:  %s\n",
+	return command.Write(opts.Streams.Out, fmt.Appendf(nil, "topoctl %s\ncommit:   %s\ngo:       %s %s/%s\nnvml:     %s\nschemas:  %s\n",
 		b.Version, commit, b.Go, b.OS, b.Arch, nvml, strings.Join(b.Schemas, ", ")))
 }

@@ -20,48 +20,49 @@ const (
 	ExitInterrupted = 130 // the user stopped it
 )
 
-// ErrPartial says that the output is written and incomplete. The warnings have
-// told what is missing, so nothing more is printed.
-var ErrPartial = errors.New("incomplete")
-
-// ErrBad says that the output is written and the answer is bad: differences, or
-// findings. The output has told what, so nothing more is printed.
-var ErrBad = errors.New("the answer is bad")
-
-// Status is an exit code of a command's own, for programs that have a meaning
-// for each. The output is written, so nothing more is printed.
-type Status int
-
-func (a Status) Error() string { return fmt.Sprintf("exit code %d", int(a)) }
-
-// Error is an error with advice on what to do next.
+// Error is how a command ends other than well: by an exit code, and where something could not be
+// done, by what went wrong and what to do next.
 type Error struct {
-	err  error
-	Hint string
+	code int
+	hint string
+	err  error // nil: the output says all there is to say
 }
 
-func (f *Error) Error() string { return f.err.Error() }
-func (f *Error) Unwrap() error { return f.err }
+func (e *Error) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit code %d", e.code)
+	}
+	return e.err.Error()
+}
 
-// WithHint adds a line of advice to an error.
+func (e *Error) Unwrap() error { return e.err }
+
+var (
+	// ErrBad says that the output is written and the answer is bad: differences, or findings.
+	ErrBad = Exit(ExitBad)
+	// ErrPartial says that the output is written and incomplete, and that the warnings have told
+	// what is missing.
+	ErrPartial = Exit(ExitPartial)
+)
+
+// Exit ends a command whose output is written with an exit code, and says nothing more.
+func Exit(code int) error { return &Error{code: code} }
+
+// WithHint is an error with a line of advice.
 func WithHint(err error, hint string, args ...any) error {
-	return &Error{err, fmt.Sprintf(hint, args...)}
+	return &Error{ExitFailed, fmt.Sprintf(hint, args...), err}
 }
 
 // ExitCode is the one place that turns an error into an exit code.
 func ExitCode(err error) int {
-	var own Status
+	var own *Error
 	switch {
-	case errors.As(err, &own):
-		return int(own)
 	case err == nil:
 		return ExitOK
 	case errors.Is(err, context.Canceled):
 		return ExitInterrupted
-	case errors.Is(err, ErrBad):
-		return ExitBad
-	case errors.Is(err, ErrPartial):
-		return ExitPartial
+	case errors.As(err, &own):
+		return own.code
 	}
 	return ExitFailed
 }
@@ -70,23 +71,31 @@ func ExitCode(err error) int {
 // exit code. command is the name of the command that failed, "" for none.
 func report(w io.Writer, command string, err error) int {
 	code := ExitCode(err)
-	var own Status
-	if errors.As(err, &own) {
-		return code
-	}
-	switch code {
-	case ExitOK, ExitBad, ExitPartial:
-		return code
-	case ExitInterrupted:
+	switch {
+	case code == ExitInterrupted:
 		fmt.Fprintln(w, "topoctl: interrupted")
-		return code
-	}
-	fmt.Fprintln(w, "topoctl: "+OneLine(command, err))
-	var f *Error
-	if errors.As(err, &f) && f.Hint != "" {
-		fmt.Fprintln(w, "hint: "+f.Hint)
+	case err != nil && !Silent(err):
+		fmt.Fprintln(w, "topoctl: "+OneLine(command, err))
+		if hint := Hint(err); hint != "" {
+			fmt.Fprintln(w, "hint: "+hint)
+		}
 	}
 	return code
+}
+
+// Silent says whether an error is an exit code alone.
+func Silent(err error) bool {
+	var own *Error
+	return errors.As(err, &own) && own.err == nil
+}
+
+// Hint is what to do next about an error, "" where it does not say.
+func Hint(err error) string {
+	var own *Error
+	if errors.As(err, &own) {
+		return own.hint
+	}
+	return ""
 }
 
 // OneLine is an error's text with the command before it. The package that an

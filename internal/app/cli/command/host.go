@@ -8,10 +8,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/discover/topo"
@@ -20,24 +22,50 @@ import (
 	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
-// Host says which host a command looks at, and how.
+// Host is what every command has: its streams, the global flags and the output format that they
+// choose, and the host that they name.
 type Host struct {
 	Streams Streams
 	Globals Globals
+	Format  string // of the output, for commands that have -o
 	GPUs    discover.GPUSource
 	Now     func() time.Time
 	Sources []string
+
+	env *Env
 }
 
-// Host is a choice of the machine to look at, for a command to register its flags on.
+// Host is the part of a command's options that all commands have. Ready fills in what flags say.
 func (f *Env) Host() *Host {
-	return &Host{Streams: f.Streams, GPUs: f.GPUs, Now: f.Now}
+	return &Host{Streams: f.Streams, GPUs: f.GPUs, Now: f.Now, env: f}
 }
 
-// Choose takes over the flags once they are parsed.
-func (in *Host) Choose(f *Env) error {
-	in.Globals = f.Globals
+// Action is what a command does when it runs: check the flags that several commands have, then its
+// own flags and arguments by parse, then run.
+func Action[O interface{ Ready(*cobra.Command) error }](opts O, parse func(*cobra.Command, []string) error, run func(context.Context, O) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := opts.Ready(cmd); err != nil {
+			return err
+		}
+		if err := parse(cmd, args); err != nil {
+			return err
+		}
+		return run(cmd.Context(), opts)
+	}
+}
+
+// Ready takes over the global flags once they are parsed. An empty value is refused:
+// "--root $UNSET" must not look at this host.
+func (in *Host) Ready(cmd *cobra.Command) error {
+	in.Globals = in.env.Globals
 	g := &in.Globals
+	var err error
+	if in.Format, err = g.format(cmd); err != nil {
+		return err
+	}
+	if err := NotEmpty(cmd, "root", "host-root", "from", "fixture"); err != nil {
+		return err
+	}
 	var given []string
 	for _, o := range []struct{ name, value string }{
 		{"--root", g.Root}, {"--host-root", g.HostRoot}, {"--from", g.From}, {"--fixture", g.Fixture},
@@ -52,16 +80,33 @@ func (in *Host) Choose(f *Env) error {
 	return nil
 }
 
-// CheckHost refuses an empty value: "--root $UNSET" must not look at this host.
-func CheckHost(cmd *cobra.Command) error {
-	return NotEmpty(cmd, "root", "host-root", "from", "fixture")
-}
+// Described says whether the flags name a host that is described, by files or a fixture, rather than
+// the one that this program runs on.
+func (g *Globals) Described() bool { return g.Root+g.From+g.Fixture != "" }
 
 // NotEmpty refuses flags that are given without a value.
 func NotEmpty(cmd *cobra.Command, flags ...string) error {
 	for _, name := range flags {
-		if fl := cmd.Flag(name); fl != nil && fl.Changed && fl.Value.String() == "" {
+		fl := cmd.Flag(name)
+		if fl == nil || !fl.Changed {
+			continue
+		}
+		values := []string{fl.Value.String()}
+		if list, ok := fl.Value.(pflag.SliceValue); ok {
+			values = list.GetSlice()
+		}
+		if len(values) == 0 || slices.Contains(values, "") {
 			return fmt.Errorf("--%s is empty", name)
+		}
+	}
+	return nil
+}
+
+// NoEffect refuses flags that change nothing beside others: why is "with --lat", or "without --peer".
+func NoEffect(cmd *cobra.Command, why string, flags ...string) error {
+	for _, name := range flags {
+		if fl := cmd.Flag(name); fl != nil && fl.Changed {
+			return fmt.Errorf("--%s has no effect %s", name, why)
 		}
 	}
 	return nil

@@ -119,9 +119,9 @@ func (m *Measured) find(t *topo.Topology) (string, error) {
 }
 
 // ReportOptions say how a report is printed for people.
-func (f *Env) ReportOptions(format string) show.Options {
-	return show.Options{Units: units.System(f.Globals.Units), Columns: f.Streams.OutTTY || format == FormatWide, Wide: format == FormatWide,
-		Color: f.Color(), ASCII: f.Globals.ASCII}
+func (in *Host) ReportOptions() show.Options {
+	return show.Options{Units: units.System(in.Globals.Units), Columns: in.Streams.OutTTY || in.Format == FormatWide, Wide: in.Format == FormatWide,
+		Color: in.Color(), ASCII: in.Globals.ASCII}
 }
 
 // ReadReport reads a report, or the events of a run.

@@ -9,8 +9,8 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -159,11 +159,12 @@ func (f *Env) checkGlobals(cmd *cobra.Command) error {
 	return nil
 }
 
-// Format is the output format that the flags choose for a command.
-func (f *Env) Format(cmd *cobra.Command) (string, error) {
+// format is the output format that the flags choose for a command, "" for one that has no -o.
+func (g *Globals) format(cmd *cobra.Command) (string, error) {
 	known := strings.Fields(cmd.Annotations[FormatsKey])
-	g := &f.Globals
 	switch {
+	case len(known) == 0:
+		return "", nil
 	case g.json && g.Output != "" && g.Output != FormatJSON:
 		return "", fmt.Errorf("--json and -o %s exclude each other", g.Output)
 	case g.json:
@@ -171,7 +172,11 @@ func (f *Env) Format(cmd *cobra.Command) (string, error) {
 	case g.Output == "":
 		return known[0], nil
 	case !slices.Contains(known, g.Output):
-		return "", fmt.Errorf("-o %q: want %s", g.Output, Either(known))
+		err := fmt.Errorf("-o %q: want %s", g.Output, Either(known))
+		if _, bad := strconv.Atoi(g.Output); bad == nil && cmd.Flag("output-len") != nil {
+			return "", WithHint(err, "--output-len says how many tokens answers have")
+		}
+		return "", err
 	}
 	return g.Output, nil
 }
@@ -186,7 +191,7 @@ func Either(names []string) string {
 }
 
 // Color says whether output is coloured.
-func (f *Env) Color() bool { return f.Streams.color(f.Globals.color, f.Globals.noColor) }
+func (in *Host) Color() bool { return in.Streams.color(in.Globals.color, in.Globals.noColor) }
 
 // NoArgs refuses arguments: what a command looks at is said by flags.
 func NoArgs(cmd *cobra.Command, args []string) error {
@@ -212,14 +217,13 @@ func UnknownCommand(cmd *cobra.Command, args []string) error {
 	return WithHint(err, "%q lists the commands", cmd.CommandPath()+" --help")
 }
 
-var unknownFlag = regexp.MustCompile(`^unknown flag: --(.*)$`)
-
 // flagError adds the next step to what the flag parser says.
 func flagError(cmd *cobra.Command, err error) error {
-	if m := unknownFlag.FindStringSubmatch(err.Error()); m != nil {
+	var unknown *pflag.NotExistError
+	if errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "" {
 		var names []string
 		helpFlags(cmd).VisitAll(func(fl *pflag.Flag) { names = append(names, fl.Name) })
-		if near := Closest(m[1], names); near != "" {
+		if near := Closest(unknown.GetSpecifiedName(), names); near != "" {
 			return WithHint(err, "did you mean --%s?", near)
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/spf13/cobra"
 )
 
 // Who may read a file that a command writes: a capture tells much about a host,
@@ -39,6 +41,35 @@ func WriteFile(name string, data []byte, mode os.FileMode) error {
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, errors.Join(Cause(err), os.Remove(tmp.Name())))
+	}
+	return nil
+}
+
+// OutFile is the flag --out-file.
+type OutFile struct{ Name string }
+
+// Add registers the flag.
+func (f *OutFile) Add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.Name, "out-file", "", "write the output to `FILE`, in one step")
+}
+
+// Stdout says whether the output goes to standard output.
+func (f *OutFile) Stdout() bool { return f.Name == "" || f.Name == "-" }
+
+// Write puts the output into the file in one step, or on standard output.
+func (f *OutFile) Write(s Streams, data []byte) error {
+	if f.Stdout() {
+		return Write(s.Out, data)
+	}
+	return f.wrap(WriteFile(f.Name, data, Everyone))
+}
+
+// Check says what keeps the output from being written later.
+func (f *OutFile) Check() error { return f.wrap(Writable(f.Name)) }
+
+func (f *OutFile) wrap(err error) error {
+	if err != nil {
+		return fmt.Errorf("--out-file: %w", err)
 	}
 	return nil
 }

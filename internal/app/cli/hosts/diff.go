@@ -21,7 +21,6 @@ import (
 
 type diffOptions struct {
 	*command.Host
-	format    string
 	old, new  string // new is "" for the host that the flags name
 	ignore    []string
 	structure bool
@@ -49,12 +48,7 @@ func newDiffCmd(f *command.Env, runF func(context.Context, *diffOptions) error) 
 		Example: "  topoctl discover > host.json; topoctl diff host.json\n  topoctl diff node1.json node2.json --structure\n" +
 			"  topoctl diff old.json new.json --ignore renumbered,kernel -o json\n  topoctl diff --probe monday.json tuesday.json",
 		Args: diffArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := opts.parse(f, cmd, args); err != nil {
-				return err
-			}
-			return runF(cmd.Context(), opts)
-		},
+		RunE: command.Action(opts, opts.parse, runF),
 		ValidArgsFunction: func(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 			if len(args) > 1 || !strings.HasPrefix(typed, command.FixturePrefix[:min(len(typed), len(command.FixturePrefix))]) || typed == "" {
 				return nil, cobra.ShellCompDirectiveDefault
@@ -91,26 +85,17 @@ func diffArgs(cmd *cobra.Command, args []string) error {
 }
 
 // parse takes over the flags and arguments and refuses what makes no sense.
-func (o *diffOptions) parse(f *command.Env, cmd *cobra.Command, args []string) error {
-	var err error
-	if o.format, err = f.Format(cmd); err != nil {
-		return err
-	}
-	if err := errors.Join(command.CheckHost(cmd), o.Choose(f)); err != nil {
-		return err
-	}
+func (o *diffOptions) parse(cmd *cobra.Command, args []string) error {
 	o.old = args[0]
 	if o.probe {
-		return o.parseProbe(f, cmd, args)
+		return o.parseProbe(cmd, args)
 	}
-	for _, name := range []string{"ascii", "units"} {
-		if cmd.Flags().Changed(name) {
-			return fmt.Errorf("--%s has no effect without --probe", name)
-		}
+	if err := command.NoEffect(cmd, "without --probe", "ascii", "units"); err != nil {
+		return err
 	}
 	if len(args) > 1 {
 		o.new = args[1]
-		if g := &o.Globals; g.Root+g.HostRoot+g.From+g.Fixture != "" {
+		if g := &o.Globals; g.Described() || g.HostRoot != "" {
 			return command.WithHint(errors.New("two hosts are named already"), "leave out NEW, or the flag that names a host")
 		}
 	} else if o.old == "-" && o.Globals.From == "-" {
@@ -160,7 +145,7 @@ func runDiff(ctx context.Context, o *diffOptions) error {
 }
 
 func (o *diffOptions) print(r *diff.Report) error {
-	if o.format == command.FormatJSON {
+	if o.Format == command.FormatJSON {
 		return command.PrintJSON(o.Streams.Out, r)
 	}
 	lines := strings.Split(r.Text(), "\n")
@@ -193,16 +178,14 @@ func (o *diffOptions) sayOnce(older, newer *topo.Topology) {
 }
 
 // parseProbe takes over the arguments of a comparison of reports.
-func (o *diffOptions) parseProbe(f *command.Env, cmd *cobra.Command, args []string) error {
-	for _, name := range []string{"ignore", "structure", "root", "host-root", "from", "fixture"} {
-		if flag := cmd.Flags().Lookup(name); flag != nil && flag.Changed {
-			return fmt.Errorf("--%s has no effect with --probe: reports are compared, not hosts", name)
-		}
+func (o *diffOptions) parseProbe(cmd *cobra.Command, args []string) error {
+	if err := command.NoEffect(cmd, "with --probe: reports are compared, not hosts", "ignore", "structure", "root", "host-root", "from", "fixture"); err != nil {
+		return err
 	}
 	if len(args) < 2 {
 		return command.WithHint(errors.New("--probe: want two reports"), "%q writes one", "topoctl probe local --report FILE")
 	}
-	o.new, o.show = args[1], f.ReportOptions(o.format)
+	o.new, o.show = args[1], o.ReportOptions()
 	return nil
 }
 
@@ -233,7 +216,7 @@ func runDiffProbe(o *diffOptions) error {
 
 func (o *diffOptions) printProbe(d *compare.Document) error {
 	var out bytes.Buffer
-	if o.format != command.FormatJSON {
+	if o.Format != command.FormatJSON {
 		if err := show.Changes(&out, d.Changes, o.show); err != nil {
 			return err
 		}

@@ -3,7 +3,6 @@ package hosts
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -19,8 +18,6 @@ import (
 
 type discoverOptions struct {
 	*command.Host
-	format  string
-	sources []string
 	redact  bool
 	strict  bool
 	capture string
@@ -37,20 +34,10 @@ func newDiscoverCmd(f *command.Env, runF func(context.Context, *discoverOptions)
 		Example: "  topoctl discover > host.json\n  topoctl discover -o table\n" +
 			"  topoctl discover --redact --capture host.capture > host.json",
 		Args: command.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			var err error
-			if opts.format, err = f.Format(cmd); err != nil {
-				return err
-			}
-			if err := errors.Join(command.CheckHost(cmd), opts.Choose(f), command.NotEmpty(cmd, "capture")); err != nil {
-				return err
-			}
-			opts.Host.Sources = opts.sources
-			return runF(cmd.Context(), opts)
-		},
+		RunE: command.Action(opts, opts.parse, runF),
 	}
 	fl := cmd.Flags()
-	fl.StringSliceVar(&opts.sources, "sources", nil, "ask these `SOURCES` only ("+strings.Join(discover.SourceNames(), ", ")+"); sysfs always runs")
+	fl.StringSliceVar(&opts.Sources, "sources", nil, "ask these `SOURCES` only ("+strings.Join(discover.SourceNames(), ", ")+"); sysfs always runs")
 	fl.BoolVar(&opts.redact, "redact", false, "replace names, serial numbers, UUIDs, GUIDs, MAC and IP addresses by stand-ins")
 	fl.BoolVar(&opts.strict, "strict", false, "exit with 2 if something could not be read")
 	fl.StringVar(&opts.capture, "capture", "", "also write a redacted capture of the host to `FILE`; - prints it instead of the document")
@@ -58,6 +45,10 @@ func newDiscoverCmd(f *command.Env, runF func(context.Context, *discoverOptions)
 	command.Uses(cmd, append(command.InputFlags, "output", "json", "units")...)
 	command.Formats(cmd, command.FormatJSON, command.FormatYAML, command.FormatTable)
 	return cmd
+}
+
+func (o *discoverOptions) parse(cmd *cobra.Command, _ []string) error {
+	return command.NotEmpty(cmd, "capture")
 }
 
 func runDiscover(ctx context.Context, opts *discoverOptions) error {
@@ -81,11 +72,11 @@ func runDiscover(ctx context.Context, opts *discoverOptions) error {
 }
 
 func (o *discoverOptions) print(t *topo.Topology) error {
-	if o.format == command.FormatTable {
+	if o.Format == command.FormatTable {
 		return o.table(t).Print(o.Streams)
 	}
 	data, err := command.SafeJSON(t.Encode())
-	if err == nil && o.format == command.FormatYAML {
+	if err == nil && o.Format == command.FormatYAML {
 		data, err = command.ToYAML(data)
 	}
 	if err != nil {
@@ -98,47 +89,46 @@ func (o *discoverOptions) print(t *topo.Topology) error {
 func (o *discoverOptions) table(t *topo.Topology) *command.Table {
 	out := &command.Table{Head: []string{"KIND", "NAME", "PCI", "NUMA", "RATE", "STATE", "MODEL"}}
 	system := units.System(o.Globals.Units)
-	models := map[topo.ID]string{}
-	for i := range t.PCIDevices {
-		models[t.PCIDevices[i].ID] = t.PCIDevices[i].DeviceName
-	}
-	links := map[topo.ID]*topo.Rate{}
-	for i := range t.Links {
-		if l := &t.Links[i]; l.Kind == topo.LinkPCIe {
-			links[l.B] = l.BytesPerSec
+	x := topo.NewIndex(t)
+	model := func(function topo.ID) string {
+		if d := x.PCIDevice(function); d != nil {
+			return d.DeviceName
 		}
+		return ""
 	}
-	ports := map[topo.ID][]*topo.Port{}
-	for i := range t.Ports {
-		ports[t.Ports[i].RDMA] = append(ports[t.Ports[i].RDMA], &t.Ports[i])
+	link := func(function topo.ID) string {
+		if l := x.LinkAbove(function); l != nil {
+			return rate(l.BytesPerSec, system.Or(units.Gbyte))
+		}
+		return ""
 	}
 	for i := range t.GPUs {
 		g := &t.GPUs[i]
 		out.Add("gpu", "GPU"+strconv.Itoa(g.Index), address(g.BDF), number(g.NUMA),
-			rate(links[g.PCI], system.Or(units.Gbyte)), "", cmp.Or(g.Model, models[g.PCI], g.Vendor))
+			link(g.PCI), "", cmp.Or(g.Model, model(g.PCI), g.Vendor))
 	}
 	for i := range t.RDMADevices {
 		r := &t.RDMADevices[i]
-		for _, p := range ports[r.ID] {
+		for _, p := range x.Ports(r.ID) {
 			out.Add("rdma", r.Name+"/"+strconv.Itoa(p.Number), address(r.BDF), number(r.NUMA),
-				rate(p.BytesPerSec, system.Or(units.Gbit)), p.State, models[r.PCI])
+				rate(p.BytesPerSec, system.Or(units.Gbit)), p.State, model(r.PCI))
 		}
-		if len(ports[r.ID]) == 0 {
-			out.Add("rdma", r.Name, address(r.BDF), number(r.NUMA), "", "", models[r.PCI])
+		if len(x.Ports(r.ID)) == 0 {
+			out.Add("rdma", r.Name, address(r.BDF), number(r.NUMA), "", "", model(r.PCI))
 		}
 	}
 	for i := range t.Netdevs {
 		n := &t.Netdevs[i]
-		out.Add("net", n.Name, address(n.BDF), number(n.NUMA), rate(n.BytesPerSec, system.Or(units.Gbit)), n.State, models[n.PCI])
+		out.Add("net", n.Name, address(n.BDF), number(n.NUMA), rate(n.BytesPerSec, system.Or(units.Gbit)), n.State, model(n.PCI))
 	}
 	for i := range t.NVMes {
 		n := &t.NVMes[i]
-		out.Add("nvme", n.Name, address(n.BDF), number(n.NUMA), rate(links[n.PCI], system.Or(units.Gbyte)), "",
-			cmp.Or(n.Model, models[n.PCI]))
+		out.Add("nvme", n.Name, address(n.BDF), number(n.NUMA), link(n.PCI), "",
+			cmp.Or(n.Model, model(n.PCI)))
 	}
 	for i := range t.NVSwitches {
 		s := &t.NVSwitches[i]
-		out.Add("nvswitch", s.ID.Name(), address(s.BDF), number(s.NUMA), rate(links[s.PCI], system.Or(units.Gbyte)), "", models[s.PCI])
+		out.Add("nvswitch", s.ID.Name(), address(s.BDF), number(s.NUMA), link(s.PCI), "", model(s.PCI))
 	}
 	return out
 }

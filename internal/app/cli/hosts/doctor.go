@@ -19,7 +19,6 @@ import (
 
 type doctorOptions struct {
 	*command.Host
-	format   string
 	codes    []doctor.Code
 	failOn   string
 	all      bool
@@ -65,11 +64,7 @@ func newDoctorCmd(f *command.Env, runF func(context.Context, *doctorOptions) err
 			if cmd.Flag("gid-index").Changed {
 				opts.gidIndex = &gidIndex
 			}
-			err := opts.parse(f, cmd, args)
-			if err == nil {
-				err = runF(cmd.Context(), opts)
-			}
-			return opts.forNagios(err)
+			return opts.forNagios(command.Action(opts, opts.parse, runF)(cmd, args))
 		},
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			var out []string
@@ -95,27 +90,21 @@ func newDoctorCmd(f *command.Env, runF func(context.Context, *doctorOptions) err
 }
 
 // parse takes over the flags and arguments and refuses what makes no sense.
-func (o *doctorOptions) parse(f *command.Env, cmd *cobra.Command, args []string) error {
-	var err error
-	if o.format, err = f.Format(cmd); err != nil {
-		return err
-	}
-	if err := errors.Join(command.CheckHost(cmd), o.Choose(f)); err != nil {
+func (o *doctorOptions) parse(cmd *cobra.Command, args []string) error {
+	if err := command.NotEmpty(cmd, "peer"); err != nil {
 		return err
 	}
 	switch {
 	case !slices.Contains(failLevels, o.failOn):
 		return fmt.Errorf("--fail-on %q: want %s", o.failOn, command.Either(failLevels))
-	case o.format == formatNagios && cmd.Flag("fail-on").Changed:
+	case o.Format == formatNagios && cmd.Flag("fail-on").Changed:
 		return command.WithHint(errors.New("--fail-on has no effect on -o nagios"), "its exit codes are 0 OK, 1 WARNING, 2 CRITICAL and 3 UNKNOWN")
 	case o.gidIndex != nil && (*o.gidIndex < 0 || *o.gidIndex > maxGIDIndex):
 		return fmt.Errorf("--gid-index %d: want 0 to %d", *o.gidIndex, maxGIDIndex)
-	case cmd.Flag("peer").Changed && o.peer == "":
-		return errors.New("--peer is empty")
 	case o.peer == "-" && o.Globals.From == "-":
 		return errors.New("--from - and --peer - exclude each other: there is one standard input")
-	case o.format != command.FormatTable && o.all:
-		return fmt.Errorf("--all has no effect on -o %s", o.format)
+	case o.Format != command.FormatTable && o.all:
+		return fmt.Errorf("--all has no effect on -o %s", o.Format)
 	}
 	known := doctor.Codes()
 	for _, arg := range args {
@@ -124,7 +113,7 @@ func (o *doctorOptions) parse(f *command.Env, cmd *cobra.Command, args []string)
 		}
 		o.codes = append(o.codes, doctor.Code(arg))
 	}
-	o.color = f.Color()
+	o.color = o.Color()
 	return nil
 }
 
@@ -158,7 +147,7 @@ func runDoctor(ctx context.Context, o *doctorOptions) error {
 		o.Say(t)
 	}
 	run := doctor.Options{Codes: o.codes, Verbs: o.try(ctx, t), GIDIndex: o.gidIndex}
-	if o.format == command.FormatTable {
+	if o.Format == command.FormatTable {
 		run.Units = units.System(o.Globals.Units)
 	}
 	if o.peer != "" {
@@ -173,8 +162,8 @@ func runDoctor(ctx context.Context, o *doctorOptions) error {
 	if err := o.print(r); err != nil {
 		return err
 	}
-	if o.format == formatNagios {
-		return command.Status(nagiosCode(r))
+	if o.Format == formatNagios {
+		return command.Exit(nagiosCode(r))
 	}
 	if worst := r.Worst(); worst != "" && o.failOn != failNever && worst.AtLeast(doctor.Severity(o.failOn)) {
 		return command.ErrBad
@@ -186,7 +175,7 @@ func runDoctor(ctx context.Context, o *doctorOptions) error {
 func (o *doctorOptions) try(ctx context.Context, t *topo.Topology) *replies.VerbsReport {
 	g := &o.Globals
 	wanted := len(o.codes) == 0 || slices.ContainsFunc(doctor.Checks(), func(c doctor.Check) bool { return c.AsksDevices && slices.Contains(o.codes, c.Code) })
-	if g.Root != "" || g.From != "" || g.Fixture != "" || len(t.RDMADevices) == 0 || !wanted {
+	if g.Described() || len(t.RDMADevices) == 0 || !wanted {
 		return nil
 	}
 	if o.rdma == nil {
@@ -198,7 +187,7 @@ func (o *doctorOptions) try(ctx context.Context, t *topo.Topology) *replies.Verb
 }
 
 func (o *doctorOptions) print(r *doctor.Report) error {
-	switch o.format {
+	switch o.Format {
 	case command.FormatJSON:
 		return command.PrintJSON(o.Streams.Out, r)
 	case formatNagios:
@@ -279,12 +268,11 @@ func nagiosText(r *doctor.Report) string {
 // forNagios turns the failure of a run for a monitoring system into what that
 // understands: UNKNOWN, and why.
 func (o *doctorOptions) forNagios(err error) error {
-	var status command.Status
-	if err == nil || o.format != formatNagios || errors.As(err, &status) || errors.Is(err, context.Canceled) {
+	if err == nil || o.Format != formatNagios || command.Silent(err) || errors.Is(err, context.Canceled) {
 		return err
 	}
 	if err := command.Write(o.Streams.Out, []byte("TOPOCTL UNKNOWN - "+command.OneLine("", err)+"\n")); err != nil {
 		return err
 	}
-	return command.Status(nagiosUnknown)
+	return command.Exit(nagiosUnknown)
 }

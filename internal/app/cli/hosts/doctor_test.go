@@ -18,7 +18,7 @@ func TestParseDoctor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(got.codes) != 2 || got.codes[1] != "vm-flat" || got.failOn != "error" || !got.all || !got.color || got.format != command.FormatTable {
+	if len(got.codes) != 2 || got.codes[1] != "vm-flat" || got.failOn != "error" || !got.all || !got.color || got.Format != command.FormatTable {
 		t.Errorf("got %+v", got)
 	}
 	if got, err := clitest.Parse(t, clitest.New().Streams, newDoctorCmd); err != nil || got.failOn != "warning" || got.codes != nil || got.all {
@@ -107,7 +107,7 @@ func TestDoctorPrintsNoControlCharacters(t *testing.T) {
 	}
 	for _, format := range []string{command.FormatTable, formatNagios} {
 		f := clitest.New()
-		o := &doctorOptions{Host: &command.Host{Streams: f.Streams}, format: format}
+		o := &doctorOptions{Host: &command.Host{Streams: f.Streams, Format: format}}
 		if err := o.print(r); err != nil {
 			t.Fatal(err)
 		}

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/discover/topo/ncclxml"
@@ -26,8 +25,8 @@ import (
 
 type exportOptions struct {
 	*command.Host
-	format  string
-	outFile string
+	format string
+	out    command.OutFile
 
 	engine       string
 	rank, ranks  int
@@ -76,19 +75,10 @@ func newExportCmd(f *command.Env, runF func(context.Context, *exportOptions) err
 			"  topoctl export prometheus --out-file /var/lib/node_exporter/topoctl.prom",
 		Args:              exportArgs,
 		ValidArgsFunction: exportNames,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			opts.format = args[0]
-			if err := errors.Join(command.CheckHost(cmd), opts.Choose(f)); err != nil {
-				return err
-			}
-			if err := opts.check(cmd); err != nil {
-				return err
-			}
-			return runF(cmd.Context(), opts)
-		},
+		RunE:              command.Action(opts, opts.parse, runF),
 	}
 	fl := cmd.Flags()
-	fl.StringVar(&opts.outFile, "out-file", "", "write to `FILE` in one step instead of printing")
+	opts.out.Add(cmd)
 	fl.StringVar(&opts.engine, "for", "", "env: the `ENGINE` to write for: "+engineList())
 	fl.IntVar(&opts.rank, "rank", -1, "env: write the settings of local rank `N` only")
 	fl.IntVar(&opts.ranks, "ranks", 0, "env: there are `N` local ranks (default one for each visible GPU)")
@@ -145,28 +135,26 @@ func engineWords() []string {
 
 func engineList() string { return command.Either(engineWords()) }
 
-// check refuses flags that mean nothing to the format, and values that make no
+// parse refuses flags that mean nothing to the format, and values that make no
 // sense.
-func (o *exportOptions) check(cmd *cobra.Command) error {
+func (o *exportOptions) parse(cmd *cobra.Command, args []string) error {
+	o.format = args[0]
 	format := o.chosen()
-	var err error
-	refuse := func(fl *pflag.Flag) {
-		owner := slices.ContainsFunc(exportFormats(), func(e exportFormat) bool { return slices.Contains(e.flags, fl.Name) })
-		if err == nil && fl.Changed && owner && !slices.Contains(format.flags, fl.Name) {
-			err = fmt.Errorf("--%s has no effect on %s", fl.Name, format.name)
-		}
+	var others []string
+	for _, e := range exportFormats() {
+		others = append(others, e.flags...)
 	}
-	cmd.Flags().VisitAll(refuse)
-	changed := func(name string) bool { return cmd.Flags().Changed(name) }
-	switch {
-	case err != nil:
+	others = slices.DeleteFunc(others, func(name string) bool { return slices.Contains(format.flags, name) })
+	if err := command.NoEffect(cmd, "on "+format.name, others...); err != nil {
 		return err
-	case changed("out-file") && o.outFile == "":
-		return errors.New("--out-file is empty")
+	}
+	if err := command.NotEmpty(cmd, "out-file", "visible", "topology-file"); err != nil {
+		return err
+	}
+	changed := cmd.Flags().Changed
+	switch {
 	case changed("visible") && strings.TrimSpace(o.visible) == "":
 		return errors.New("--visible is empty")
-	case changed("topology-file") && o.topologyFile == "":
-		return errors.New("--topology-file is empty")
 	case !slices.Contains(diagram.Themes(), o.theme):
 		return fmt.Errorf("--theme %q: want %s", o.theme, command.Either(diagram.Themes()))
 	case o.format == "env":
@@ -210,12 +198,7 @@ func runExport(ctx context.Context, opts *exportOptions) error {
 	if err := opts.chosen().write(opts, &out, t); err != nil {
 		return err
 	}
-	if opts.outFile != "" {
-		err = command.WriteFile(opts.outFile, out.Bytes(), command.Everyone)
-	} else {
-		err = command.Write(opts.Streams.Out, out.Bytes())
-	}
-	if err != nil {
+	if err := opts.out.Write(opts.Streams, out.Bytes()); err != nil {
 		return err
 	}
 	return command.Incomplete(t, false)
@@ -323,8 +306,7 @@ func (o *exportOptions) host(t *topo.Topology) (*pathsel.Host, export.Visible, e
 		}
 		return h, v, err
 	}
-	g := &o.Globals
-	if g.Root == "" && g.From == "" && g.Fixture == "" && len(v.GPUs) > 0 {
+	if !o.Globals.Described() && len(v.GPUs) > 0 {
 		v, err = o.jobGPUs(v)
 	}
 	return h, v, err

@@ -17,7 +17,7 @@ func TestParseExport(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got.format != "env" || got.engine != "mooncake" || got.rank != 3 || got.ranks != 4 || got.visible != "2,3,0,1" ||
-		got.topologyFile != "/t.json" || got.outFile != "x" || got.Globals.Root != "/host" {
+		got.topologyFile != "/t.json" || got.out.Name != "x" || got.Globals.Root != "/host" {
 		t.Errorf("got %+v", got)
 	}
 	if got, err := clitest.Parse(t, clitest.New().Streams, newExportCmd, "prometheus"); err != nil || got.rank != -1 || got.ranks != 0 || got.allPairs {

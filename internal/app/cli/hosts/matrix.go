@@ -1,7 +1,6 @@
 package hosts
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,11 +16,10 @@ import (
 
 type matrixOptions struct {
 	*command.Host
-	format string
-	show   string
-	rows   []topo.Kind
-	cols   []topo.Kind
-	color  bool
+	show               string
+	rowNames, colNames []string
+	rows, cols         []topo.Kind
+	color              bool
 	command.Measured
 }
 
@@ -34,7 +32,6 @@ var matrixViews = []string{string(draw.ViewClass), string(draw.ViewNCCL), string
 
 func newMatrixCmd(f *command.Env, runF func(context.Context, *matrixOptions) error) *cobra.Command {
 	opts := &matrixOptions{Host: f.Host()}
-	var rows, cols []string
 	cmd := &cobra.Command{
 		Use:   "matrix",
 		Short: "Print how each GPU, NIC and NUMA node relates to each other",
@@ -47,17 +44,12 @@ func newMatrixCmd(f *command.Env, runF func(context.Context, *matrixOptions) err
 		Example: "  topoctl matrix\n  topoctl matrix --show expected --rows gpu --cols nic\n" +
 			"  topoctl matrix --show delta --probe report.json\n  topoctl matrix -o json | jq .class",
 		Args: command.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := opts.parse(f, cmd, rows, cols); err != nil {
-				return err
-			}
-			return runF(cmd.Context(), opts)
-		},
+		RunE: command.Action(opts, opts.parse, runF),
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&opts.show, "show", string(draw.ViewClass), "show the `VIEW`: class, nccl, expected, measured or delta")
-	fl.StringSliceVar(&rows, "rows", []string{"gpu", "nic"}, "`KINDS` of the rows: gpu, nic, numa")
-	fl.StringSliceVar(&cols, "cols", []string{"gpu", "nic"}, "`KINDS` of the columns: gpu, nic, numa")
+	fl.StringSliceVar(&opts.rowNames, "rows", []string{"gpu", "nic"}, "`KINDS` of the rows: gpu, nic, numa")
+	fl.StringSliceVar(&opts.colNames, "cols", []string{"gpu", "nic"}, "`KINDS` of the columns: gpu, nic, numa")
 	opts.Measured.Add(cmd)
 	command.Offer(cmd, map[string]command.Completer{
 		"show": command.Words(matrixViews...), "rows": command.WordList(matrixKindNames...), "cols": command.WordList(matrixKindNames...),
@@ -68,12 +60,8 @@ func newMatrixCmd(f *command.Env, runF func(context.Context, *matrixOptions) err
 }
 
 // parse takes over the flags and refuses values that make no sense.
-func (o *matrixOptions) parse(f *command.Env, cmd *cobra.Command, rows, cols []string) error {
-	var err error
-	if o.format, err = f.Format(cmd); err != nil {
-		return err
-	}
-	if err := errors.Join(command.CheckHost(cmd), o.Choose(f), o.Measured.Check(cmd)); err != nil {
+func (o *matrixOptions) parse(cmd *cobra.Command, _ []string) error {
+	if err := o.Measured.Check(cmd); err != nil {
 		return err
 	}
 	measures := o.show == string(draw.ViewMeasured) || o.show == string(draw.ViewDelta)
@@ -82,13 +70,13 @@ func (o *matrixOptions) parse(f *command.Env, cmd *cobra.Command, rows, cols []s
 		return fmt.Errorf("--show %q: want %s", o.show, command.Either(matrixViews))
 	case measures && o.Measured.File == "":
 		return command.WithHint(fmt.Errorf("--show %s wants --probe FILE", o.show), "%q writes one", "topoctl probe local --report FILE")
-	case !measures && o.Measured.File != "" && o.format != command.FormatJSON:
+	case !measures && o.Measured.File != "" && o.Format != command.FormatJSON:
 		return fmt.Errorf("--probe has no effect with --show %s: want --show measured or delta", o.show)
 	}
 	var errRows, errCols error
-	o.rows, errRows = kindsOf("--rows", rows, matrixKinds, matrixKindNames)
-	o.cols, errCols = kindsOf("--cols", cols, matrixKinds, matrixKindNames)
-	o.color = f.Color()
+	o.rows, errRows = kindsOf("--rows", o.rowNames, matrixKinds, matrixKindNames)
+	o.cols, errCols = kindsOf("--cols", o.colNames, matrixKinds, matrixKindNames)
+	o.color = o.Color()
 	return errors.Join(errRows, errCols)
 }
 
@@ -101,7 +89,7 @@ func runMatrix(ctx context.Context, opts *matrixOptions) error {
 	if err := opts.measure(m, t); err != nil {
 		return err
 	}
-	if opts.format == command.FormatJSON {
+	if opts.Format == command.FormatJSON {
 		err = command.PrintJSON(opts.Streams.Out, m)
 	} else {
 		err = opts.draw(m, t)
@@ -119,13 +107,16 @@ func (o *matrixOptions) measure(m *topo.Matrix, t *topo.Topology) error {
 	if err != nil || o.Measured.Report == nil {
 		return err
 	}
-	device := map[topo.ID]topo.ID{} // of a port
-	for i := range t.Ports {
-		device[t.Ports[i].ID] = t.Ports[i].RDMA
+	x := topo.NewIndex(t)
+	device := func(id topo.ID) topo.ID { // of a port
+		if p := x.Port(id); p != nil {
+			return p.RDMA
+		}
+		return id
 	}
 	pairs := map[[2]topo.ID]topo.Rate{}
 	for k, rate := range o.Measured.Report.Between(o.Measured.Found) {
-		k = [2]topo.ID{cmp.Or(device[k[0]], k[0]), cmp.Or(device[k[1]], k[1])}
+		k = [2]topo.ID{device(k[0]), device(k[1])}
 		pairs[k] = max(pairs[k], rate)
 	}
 	g := topo.NewGraph(t, rates)
@@ -146,7 +137,7 @@ func (o *matrixOptions) measure(m *topo.Matrix, t *topo.Topology) error {
 }
 
 func (o *matrixOptions) draw(m *topo.Matrix, t *topo.Topology) error {
-	d := draw.MatrixOptions{View: draw.View(o.show), Format: draw.Format(o.format), Color: o.color, Units: units.System(o.Globals.Units)}
+	d := draw.MatrixOptions{View: draw.View(o.show), Format: draw.Format(o.Format), Color: o.color, Units: units.System(o.Globals.Units)}
 	if d.View == draw.ViewClass {
 		d.Host = t
 	}

@@ -2,7 +2,6 @@ package hosts
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -37,18 +36,7 @@ func newTopoCmd(f *command.Env, runF func(context.Context, *topoOptions) error) 
 			"of its ends can do is marked with an exclamation mark.",
 		Example: "  topoctl topo\n  topoctl topo --only gpu,nic\n  topoctl topo --fixture dgx-h100",
 		Args:    command.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := errors.Join(command.CheckHost(cmd), opts.Choose(f)); err != nil {
-				return err
-			}
-			only, err := kindsOf("--only", opts.only, treeKinds, treeKindNames)
-			if err != nil {
-				return err
-			}
-			opts.tree = draw.TreeOptions{ASCII: f.Globals.ASCII, Color: f.Color(), Width: f.Streams.Width, All: opts.all,
-				Only: only, Units: units.System(f.Globals.Units)}
-			return runF(cmd.Context(), opts)
-		},
+		RunE:    command.Action(opts, opts.parse, runF),
 	}
 	cmd.Flags().StringSliceVar(&opts.only, "only", nil, "show these `KINDS` only: gpu, nic, nvme, nvswitch")
 	cmd.Flags().BoolVar(&opts.all, "all", false, "show every PCI function and every interface")
@@ -56,6 +44,13 @@ func newTopoCmd(f *command.Env, runF func(context.Context, *topoOptions) error) 
 	command.Offer(cmd, map[string]command.Completer{"only": command.WordList(treeKindNames...)})
 	command.Uses(cmd, append(command.InputFlags, "color", "no-color", "ascii", "units")...)
 	return cmd
+}
+
+func (o *topoOptions) parse(*cobra.Command, []string) error {
+	only, err := kindsOf("--only", o.only, treeKinds, treeKindNames)
+	o.tree = draw.TreeOptions{ASCII: o.Globals.ASCII, Color: o.Color(), Width: o.Streams.Width, All: o.all,
+		Only: only, Units: units.System(o.Globals.Units)}
+	return err
 }
 
 func runTopo(ctx context.Context, opts *topoOptions) error {

@@ -70,12 +70,7 @@ func newTUICmd(f *command.Env, runF func(context.Context, *tuiOptions) error) *c
 			"  topoctl tui --record run.jsonl; topoctl tui --replay run.jsonl --speed 10\n" +
 			"  topoctl tui --once --view matrix --fixture dgx-h100 --size 100x30",
 		Args: command.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := opts.parse(f, cmd); err != nil {
-				return err
-			}
-			return runF(cmd.Context(), opts)
-		},
+		RunE: command.Action(opts, opts.parse, runF),
 	}
 	fl := cmd.Flags()
 	fl.StringArrayVar(&opts.agents, "agent", nil, "also show the engine of the agent whose HTTP answers at `URL` (or HOST:PORT); repeatable")
@@ -103,16 +98,14 @@ func newTUICmd(f *command.Env, runF func(context.Context, *tuiOptions) error) *c
 func sizeWords(w, h int) string { return strconv.Itoa(w) + "x" + strconv.Itoa(h) }
 
 // parse takes over the flags and refuses what makes no sense.
-func (o *tuiOptions) parse(f *command.Env, cmd *cobra.Command) error {
-	if err := errors.Join(command.CheckHost(cmd), o.Choose(f), o.measured.Check(cmd), command.CheckWords("view", []string{o.view}, tuiViews)); err != nil {
+func (o *tuiOptions) parse(cmd *cobra.Command, _ []string) error {
+	if err := errors.Join(o.measured.Check(cmd), command.CheckWords("view", []string{o.view}, tuiViews)); err != nil {
 		return err
 	}
 	if err := command.NotEmpty(cmd, "baseline", "replay", "record", "size", "hosts", "token-file"); err != nil {
 		return err
 	}
 	changed := cmd.Flags().Changed
-	g := &o.Globals
-	described := g.Root+g.From+g.Fixture != ""
 	switch {
 	case o.interval < 100*time.Millisecond:
 		return fmt.Errorf("--interval %s: want 100ms or more", o.interval)
@@ -126,13 +119,13 @@ func (o *tuiOptions) parse(f *command.Env, cmd *cobra.Command) error {
 		return errors.New("--size has no effect without --once")
 	case o.once && o.record != "":
 		return errors.New("--record has no effect with --once")
-	case o.synthetic && !described:
+	case o.synthetic && !o.Globals.Described():
 		return command.WithHint(errors.New("--synthetic-load makes traffic up, and does so only on a described host"), "--fixture NAME describes one")
 	}
 	if err := o.parseReplay(cmd); err != nil {
 		return err
 	}
-	if !o.once && g.From == "-" {
+	if !o.once && o.Globals.From == "-" {
 		return errors.New("the dashboard reads keys from standard input: want a file for --from")
 	}
 	for i, a := range o.agents {
@@ -142,7 +135,7 @@ func (o *tuiOptions) parse(f *command.Env, cmd *cobra.Command) error {
 		}
 		o.agents[i] = url
 	}
-	o.color = f.Color()
+	o.color = o.Color()
 	return o.parseSize()
 }
 
@@ -151,10 +144,9 @@ func (o *tuiOptions) parseReplay(cmd *cobra.Command) error {
 	if o.replay == "" {
 		return nil
 	}
-	for _, name := range []string{"root", "host-root", "from", "fixture", "agent", "hosts", "host", "synthetic-load", "interval", "every"} {
-		if fl := cmd.Flag(name); fl != nil && fl.Changed {
-			return fmt.Errorf("--%s has no effect with --replay: the recording has all there is", name)
-		}
+	if err := command.NoEffect(cmd, "with --replay: the recording has all there is",
+		"root", "host-root", "from", "fixture", "agent", "hosts", "host", "synthetic-load", "interval", "every"); err != nil {
+		return err
 	}
 	if o.replay == "-" && !o.once {
 		return errors.New("the dashboard reads keys from standard input: want a file for --replay")

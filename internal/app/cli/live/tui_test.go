@@ -61,9 +61,8 @@ func TestTUINeedsATerminal(t *testing.T) {
 			}
 			continue
 		}
-		var f *command.Error
-		if err == nil || !strings.Contains(err.Error(), tt.want) || !errors.As(err, &f) ||
-			!strings.Contains(f.Hint, "topoctl tui --once") || !strings.Contains(f.Hint, "topoctl watch -o jsonl") || command.ExitCode(err) != command.ExitFailed {
+		if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(command.Hint(err), "topoctl tui --once") ||
+			!strings.Contains(command.Hint(err), "topoctl watch -o jsonl") || command.ExitCode(err) != command.ExitFailed {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

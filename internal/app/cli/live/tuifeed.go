@@ -27,7 +27,7 @@ func (o *tuiOptions) feed(ctx context.Context, show *tui.Options, files *cleanup
 	to := observe.Options{Start: record.Start{Tool: build.Tool(), Host: o.subject()},
 		Agents: o.agents, Every: o.every, Interval: o.interval, Discover: o.Find}
 	var t *topo.Topology
-	described := g.Root+g.From+g.Fixture != ""
+	described := g.Described()
 	if described || o.measured.File != "" { // what is wrong with it is said before the dashboard begins
 		var err error
 		if t, err = o.Find(ctx); err != nil {

@@ -49,7 +49,7 @@ func (o *tuiOptions) overwrites() error {
 	if err != nil || !to.Mode().IsRegular() {
 		return nil //nolint:nilerr // opening it says what is wrong
 	}
-	for _, read := range [][2]string{{"replay", o.replay}, {"from", o.Globals.From}, {"baseline", o.baseline}, {"probe", o.measured.File}, {"hosts", o.hosts.HostsFile}} {
+	for _, read := range [][2]string{{"replay", o.replay}, {"from", o.Globals.From}, {"baseline", o.baseline}, {"probe", o.measured.File}, {"hosts", o.hosts.HostsFile()}} {
 		if from, err := os.Stat(read[1]); err == nil && os.SameFile(from, to) {
 			return fmt.Errorf("--record %s: --%s reads that file, and recording would overwrite it", o.record, read[0])
 		}

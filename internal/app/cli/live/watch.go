@@ -26,7 +26,6 @@ import (
 
 type watchOptions struct {
 	*command.Host
-	format       string
 	color        bool
 	interval     time.Duration // of counters, 0 none
 	every        time.Duration // of looks at the whole host, 0 only when something says so
@@ -59,12 +58,7 @@ func newWatchCmd(f *command.Env, runF func(context.Context, *watchOptions) error
 			"  topoctl watch --exit-on-change --for 10m && echo nothing happened\n" +
 			"  topoctl watch --fixture dgx-h100-port-down --baseline fixture:dgx-h100",
 		Args: command.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := opts.parse(f, cmd); err != nil {
-				return err
-			}
-			return runF(cmd.Context(), opts)
-		},
+		RunE: command.Action(opts, opts.parse, runF),
 	}
 	fl := cmd.Flags()
 	fl.DurationVar(&opts.interval, "interval", time.Second, "read counters (and ask agents) every `TIME`; 0: no counters")
@@ -85,15 +79,8 @@ func newWatchCmd(f *command.Env, runF func(context.Context, *watchOptions) error
 const leastEvery = time.Second
 
 // parse takes over the flags and refuses what makes no sense.
-func (o *watchOptions) parse(f *command.Env, cmd *cobra.Command) error {
-	var err error
-	if o.format, err = f.Format(cmd); err != nil {
-		return err
-	}
-	if err := errors.Join(command.CheckHost(cmd), o.Choose(f)); err != nil {
-		return err
-	}
-	o.color = f.Color() && o.format == command.FormatText
+func (o *watchOptions) parse(cmd *cobra.Command, _ []string) error {
+	o.color = o.Color() && o.Format == command.FormatText
 	changed := cmd.Flags().Changed
 	switch {
 	case o.interval < 0, o.interval > 0 && o.interval < 100*time.Millisecond:
@@ -102,31 +89,24 @@ func (o *watchOptions) parse(f *command.Env, cmd *cobra.Command) error {
 		return fmt.Errorf("--every %s: want %s or more, or 0", o.every, leastEvery)
 	case changed("for") && o.limit <= 0:
 		return fmt.Errorf("--for %s: want more than 0", o.limit)
-	case changed("baseline") && o.baseline == "":
-		return errors.New("--baseline is empty")
-	case changed("agent") && len(o.agents) == 0:
-		return errors.New("--agent is empty")
 	case o.baseline == "-" && o.Globals.From == "-":
 		return errors.New("--from - and --baseline - exclude each other: there is one standard input")
 	}
-	if o.described() {
-		for _, name := range []string{"interval", "every", "for", "exit-on-change", "agent"} {
-			if changed(name) {
-				return command.WithHint(fmt.Errorf("--%s has no effect on a host that does not change", name), "leave out the flag that names a host: this one is watched")
-			}
+	if err := command.NotEmpty(cmd, "baseline", "agent"); err != nil {
+		return err
+	}
+	if o.Globals.Described() {
+		if err := command.NoEffect(cmd, "on a host that does not change", "interval", "every", "for", "exit-on-change", "agent"); err != nil {
+			return command.WithHint(err, "leave out the flag that names a host: this one is watched")
 		}
 	}
 	for i, a := range o.agents {
+		var err error
 		if o.agents[i], err = observe.AgentURL(a); err != nil {
 			return fmt.Errorf("--%w", err) // it begins with "agent"
 		}
 	}
 	return nil
-}
-
-// described says whether the host is a file, which is looked at once.
-func (o *watchOptions) described() bool {
-	return o.Globals.Root+o.Globals.From+o.Globals.Fixture != ""
 }
 
 // against is what drift is told against; nil is the start.
@@ -155,7 +135,7 @@ func runWatch(ctx context.Context, o *watchOptions) error {
 	}
 	w := watch.New(watch.Options{Baseline: baseline, BaselineName: o.baseline, Infos: o.infos})
 	p := watchPrinter{o: o}
-	if err := p.print(w.Topology(0, t)); err != nil || o.described() {
+	if err := p.print(w.Topology(0, t)); err != nil || o.Globals.Described() { // which is looked at once
 		return errors.Join(err, command.Incomplete(t, false))
 	}
 	feed, stop, err := o.feed(t)
@@ -284,7 +264,7 @@ func (p *watchPrinter) print(events []watch.Event) error {
 	now := p.o.Now()
 	for i := range events {
 		e := &events[i]
-		if p.o.format == command.FormatText {
+		if p.o.Format == command.FormatText {
 			p.text(&b, now, e)
 			continue
 		}

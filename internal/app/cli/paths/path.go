@@ -20,7 +20,6 @@ import (
 
 type pathOptions struct {
 	*command.Host
-	format   string
 	src, dst string
 
 	peer, fabric string
@@ -36,6 +35,7 @@ type pathOptions struct {
 	visible   string // the list that cuda:N counts in
 	look      command.Look
 	measured  command.Measured
+	typed     pathFlags
 }
 
 // pathFlags are the flags as they are typed.
@@ -54,7 +54,6 @@ func Commands(f *command.Env) []*cobra.Command {
 
 func newPathCmd(f *command.Env, runF func(context.Context, *pathOptions) error) *cobra.Command {
 	opts := &pathOptions{Host: f.Host()}
-	var typed pathFlags
 	cmd := &cobra.Command{
 		Use:   "path SRC [DST]",
 		Short: "Say which NIC data of a GPU or NUMA node should use, and why",
@@ -75,23 +74,18 @@ func newPathCmd(f *command.Env, runF func(context.Context, *pathOptions) error) 
 			"  topoctl path gpu:0 --engine mooncake --engine nccl\n  topoctl path --plan\n" +
 			"  topoctl path gpu:0 --peer node2.json --fabric fabric.json --bytes 64MiB\n" +
 			"  topoctl path cpu:1 -o json | jq -r .chosen.name",
-		Args: cobra.ArbitraryArgs, // parse judges them together with the flags
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := opts.parse(f, cmd, args, typed); err != nil {
-				return err
-			}
-			return runF(cmd.Context(), opts)
-		},
-		ValidArgsFunction: opts.complete(f),
+		Args:              cobra.ArbitraryArgs, // parse judges them together with the flags
+		RunE:              command.Action(opts, opts.parse, runF),
+		ValidArgsFunction: opts.complete,
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&opts.peer, "peer", "", "the other host is in `FILE` (as --from reads them): pair the ports of both into lanes, DST is there")
 	fl.StringVar(&opts.fabric, "fabric", "", "`FILE` with rail, leaf and plane of each port (topoctl.fabric/v1)")
-	fl.StringVar(&typed.bytes, "bytes", "64MiB", "share a transfer of `SIZE` among the lanes")
-	fl.StringVar(&typed.policy, "policy", string(pick.Adaptive), "share it by `POLICY`: "+command.Either(pick.Policies()))
-	fl.StringVar(&typed.transport, "transport", "", "choose ports for `TRANSPORT`: rdma or tcp (without it RDMA where that can be used)")
+	fl.StringVar(&opts.typed.bytes, "bytes", "64MiB", "share a transfer of `SIZE` among the lanes")
+	fl.StringVar(&opts.typed.policy, "policy", string(pick.Adaptive), "share it by `POLICY`: "+command.Either(pick.Policies()))
+	fl.StringVar(&opts.typed.transport, "transport", "", "choose ports for `TRANSPORT`: rdma or tcp (without it RDMA where that can be used)")
 	fl.StringArrayVar(&opts.roles, "role", nil, "`NIC=ROLE` sets what a NIC is for: data, storage, management or decoy; repeatable")
-	fl.StringSliceVar(&typed.engines, "engine", nil, "also say what `ENGINE`'s own rule chooses and what that costs: mooncake, nccl or ucx; repeatable")
+	fl.StringSliceVar(&opts.typed.engines, "engine", nil, "also say what `ENGINE`'s own rule chooses and what that costs: mooncake, nccl or ucx; repeatable")
 	fl.IntVar(&opts.most, "k", tableMost, "list the best `N` ports, 0 for all (JSON has all unless this is given)")
 	fl.BoolVar(&opts.plan, "plan", false, "share all ports among all GPUs at once")
 	fl.IntVar(&opts.ranks, "ranks", 0, "with --plan: share them among `N` local ranks instead")
@@ -114,17 +108,14 @@ func engineNames() []string {
 }
 
 // parse takes over the flags and arguments and refuses what makes no sense.
-func (o *pathOptions) parse(f *command.Env, cmd *cobra.Command, args []string, typed pathFlags) error {
-	var err error
-	if o.format, err = f.Format(cmd); err != nil {
+func (o *pathOptions) parse(cmd *cobra.Command, args []string) error {
+	if err := errors.Join(o.parseArgs(cmd, args), o.measured.Check(cmd)); err != nil {
 		return err
 	}
-	if err := errors.Join(command.CheckHost(cmd), o.Choose(f), o.parseArgs(cmd, args), o.measured.Check(cmd)); err != nil {
+	if err := o.parseTransfer(cmd); err != nil {
 		return err
 	}
-	if err := o.parseTransfer(cmd, typed); err != nil {
-		return err
-	}
+	typed := &o.typed
 	switch o.transport = pathsel.Transport(typed.transport); o.transport {
 	case pathsel.Auto, pathsel.RDMA, pathsel.TCP:
 	default:
@@ -140,17 +131,20 @@ func (o *pathOptions) parse(f *command.Env, cmd *cobra.Command, args []string, t
 	if o.most < 0 {
 		return fmt.Errorf("--k %d: want 0 or more", o.most)
 	}
-	if o.format == command.FormatJSON && !cmd.Flags().Changed("k") {
+	if o.Format == command.FormatJSON && !cmd.Flags().Changed("k") {
 		o.most = 0
 	}
-	o.look = command.Look{Color: f.Color(), ASCII: f.Globals.ASCII, Verbose: f.Globals.Verbose, Width: f.Streams.Width,
-		Units: units.System(f.Globals.Units).Or(units.Gbyte)}
+	o.look = command.Look{Color: o.Color(), ASCII: o.Globals.ASCII, Verbose: o.Globals.Verbose, Width: o.Streams.Width,
+		Units: units.System(o.Globals.Units).Or(units.Gbyte)}
 	return nil
 }
 
 // parseArgs checks that arguments and flags go together.
 func (o *pathOptions) parseArgs(cmd *cobra.Command, args []string) error {
 	changed := func(flag string) bool { return cmd.Flags().Changed(flag) }
+	if err := command.NotEmpty(cmd, "peer", "visible"); err != nil {
+		return err
+	}
 	switch {
 	case len(args) > 2:
 		return command.WithHint(fmt.Errorf("unexpected argument %q", args[2]), "see %q", cmd.CommandPath()+" --help")
@@ -164,8 +158,6 @@ func (o *pathOptions) parseArgs(cmd *cobra.Command, args []string) error {
 		return errors.New("--visible is empty")
 	case changed("visible") && o.plan:
 		return errors.New("--plan and --visible exclude each other")
-	case changed("peer") && o.peer == "":
-		return errors.New("--peer is empty")
 	case o.peer == "-" && o.Globals.From == "-":
 		return errors.New("only one of --from and --peer can be standard input")
 	}
@@ -190,18 +182,17 @@ func (o *pathOptions) parseArgs(cmd *cobra.Command, args []string) error {
 }
 
 // parseTransfer checks what only lanes need.
-func (o *pathOptions) parseTransfer(cmd *cobra.Command, typed pathFlags) error {
-	for _, flag := range []string{"fabric", "bytes", "policy"} {
-		if o.peer == "" && cmd.Flags().Changed(flag) {
-			return fmt.Errorf("--%s has no effect without --peer", flag)
+func (o *pathOptions) parseTransfer(cmd *cobra.Command) (err error) {
+	if o.peer == "" {
+		if err := command.NoEffect(cmd, "without --peer", "fabric", "bytes", "policy"); err != nil {
+			return err
 		}
 	}
-	var err error
-	if o.bytes, err = command.ParseBytes(typed.bytes); err != nil {
+	if o.bytes, err = command.ParseBytes(o.typed.bytes); err != nil {
 		return fmt.Errorf("--bytes %w", err)
 	}
-	if o.policy, err = pick.ParsePolicy(typed.policy); err != nil {
-		return fmt.Errorf("--policy %q: want %s", typed.policy, command.Either(pick.Policies()))
+	if o.policy, err = pick.ParsePolicy(o.typed.policy); err != nil {
+		return fmt.Errorf("--policy %q: want %s", o.typed.policy, command.Either(pick.Policies()))
 	}
 	return nil
 }
@@ -230,7 +221,7 @@ func runPath(ctx context.Context, o *pathOptions) error {
 	if err != nil {
 		return err
 	}
-	if o.format == command.FormatJSON {
+	if o.Format == command.FormatJSON {
 		err = command.PrintJSON(o.Streams.Out, doc)
 	} else {
 		err = command.Write(o.Streams.Out, []byte(doc.text(o.look)))
@@ -275,37 +266,35 @@ func rolesOf(t *topo.Topology, given []string) (map[topo.ID]pathsel.Role, error)
 }
 
 // complete offers memory locations and NICs of the host that the flags name.
-func (o *pathOptions) complete(f *command.Env) command.Completer {
-	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-		const none = cobra.ShellCompDirectiveNoFileComp
-		if len(args) > 1 || o.Choose(f) != nil {
-			return nil, none
-		}
-		ctx := cmd.Context()
-		if ctx == nil {
-			ctx = context.Background()
-		}
-		t, err := o.Find(ctx)
-		if err != nil {
-			return nil, none
-		}
-		h, err := pathsel.New(t, pathsel.Options{})
-		if err != nil {
-			return nil, none
-		}
-		var out []string
-		for i, l := range h.Locations() {
-			what := "NUMA node"
-			if i < len(t.GPUs) {
-				what = t.GPUs[i].Model
-			}
-			out = append(out, cobra.CompletionWithDesc(string(l), what))
-		}
-		if len(args) == 1 {
-			for _, id := range t.MatrixAxis(topo.KindNIC) {
-				out = append(out, cobra.CompletionWithDesc(id.Name(), "NIC"))
-			}
-		}
-		return out, none
+func (o *pathOptions) complete(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	const none = cobra.ShellCompDirectiveNoFileComp
+	if len(args) > 1 || o.Ready(cmd) != nil {
+		return nil, none
 	}
+	ctx := cmd.Context()
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	t, err := o.Find(ctx)
+	if err != nil {
+		return nil, none
+	}
+	h, err := pathsel.New(t, pathsel.Options{})
+	if err != nil {
+		return nil, none
+	}
+	var out []string
+	for i, l := range h.Locations() {
+		what := "NUMA node"
+		if i < len(t.GPUs) {
+			what = t.GPUs[i].Model
+		}
+		out = append(out, cobra.CompletionWithDesc(string(l), what))
+	}
+	if len(args) == 1 {
+		for _, id := range t.MatrixAxis(topo.KindNIC) {
+			out = append(out, cobra.CompletionWithDesc(id.Name(), "NIC"))
+		}
+	}
+	return out, none
 }

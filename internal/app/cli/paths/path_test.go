@@ -1,7 +1,6 @@
 package paths
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -65,8 +64,7 @@ func TestParsePath(t *testing.T) {
 // An address is no file: bench takes one for --peer, path does not.
 func TestPathPeerIsAFile(t *testing.T) {
 	o := &pathOptions{Host: &command.Host{Streams: clitest.New().Streams, Now: time.Now}, peer: "10.0.0.2:7411"}
-	var f *command.Error
-	if _, err := o.loadPeer(t.Context()); !errors.As(err, &f) || !strings.Contains(f.Hint, "topoctl discover -o json") {
+	if _, err := o.loadPeer(t.Context()); !strings.Contains(command.Hint(err), "topoctl discover -o json") {
 		t.Errorf("%v: want a hint", err)
 	}
 }

@@ -29,7 +29,7 @@ func (o *pathOptions) runPlan(h *pathsel.Host) error {
 		return err
 	}
 	var data []byte
-	if o.format == command.FormatJSON {
+	if o.Format == command.FormatJSON {
 		if note != "" && !o.Globals.Quiet {
 			fmt.Fprintln(o.Streams.Err, "topoctl: note: "+note)
 		}

@@ -8,6 +8,8 @@ import (
 	"os"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"github.com/topoctl/topoctl/internal/app/cli/command"
 	"github.com/topoctl/topoctl/internal/base/text"
 )
@@ -17,6 +19,17 @@ const tokenMin = 16
 
 // tokenMost bounds a token file: a secret, not a disk image.
 const tokenMost = 4 << 10
+
+// Token is the flag --token-file.
+type Token struct{ File string }
+
+// Add registers the flag.
+func (t *Token) Add(cmd *cobra.Command, usage string) {
+	cmd.Flags().StringVar(&t.File, "token-file", "", usage)
+}
+
+// Read reads the secret, nil without the flag.
+func (t *Token) Read(s command.Streams) ([]byte, error) { return ReadToken(t.File, s.In, s.Err) }
 
 // ReadToken reads the secret that engines share: a file's first line, or that of
 // standard input ("-"). It warns where others of this host may read the file.

@@ -4,10 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
@@ -24,55 +22,66 @@ var TransportNames = []string{"shm", "rdma", "tcp"}
 // RDMA are the flags of RDMA's settings; those that are not given are RDMA's own
 // to choose.
 type RDMA struct {
-	devices                              []string
-	GID, Class, Level, Timeout, Attempts int
+	devices                             []string
+	gid, class, level, timeout, retries int
 }
 
-// Unset stands for a setting that is not given.
-const Unset = -1
+// unset stands for a setting that is not given.
+const unset = -1
+
+// DefaultRDMA leaves all settings to RDMA.
+func DefaultRDMA() RDMA {
+	return RDMA{gid: unset, class: unset, level: unset, timeout: unset, retries: unset}
+}
+
+// rdmaSetting is a flag with a number.
+type rdmaSetting struct {
+	flag     string
+	value    *int
+	low, top int
+	usage    string
+}
+
+func (r *RDMA) settings() []rdmaSetting {
+	return []rdmaSetting{
+		{"rdma-gid-index", &r.gid, 0, 1<<16 - 1, "use entry `N` of the ports' GID tables (default: chosen for each peer)"},
+		{"rdma-traffic-class", &r.class, 0, 255, "mark RDMA packets with traffic class `N`, 0 to 255; its upper six bits are the DSCP (default 0)"},
+		{"rdma-service-level", &r.level, 0, 15, "InfiniBand service level or VLAN priority `N`, 0 to 15 (default 0)"},
+		{"rdma-timeout", &r.timeout, 1, 31, "send again after 4.096 µs * 2^`N` without an answer, 1 to 31 (default 17: half a second)"},
+		{"rdma-retries", &r.retries, 1, 6, "give a connection up after it has sent `N` times again, 1 to 6 (default 6)"},
+	}
+}
 
 // Add registers the flags.
 func (r *RDMA) Add(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.StringSliceVar(&r.devices, "rdma-device", nil, "use only RDMA device `NAME`, such as mlx5_0; repeatable")
-	fl.IntVar(&r.GID, "rdma-gid-index", Unset, "use entry `N` of the ports' GID tables (default: chosen for each peer)")
-	fl.IntVar(&r.Class, "rdma-traffic-class", Unset, "mark RDMA packets with traffic class `N`, 0 to 255; its upper six bits are the DSCP (default 0)")
-	fl.IntVar(&r.Level, "rdma-service-level", Unset, "InfiniBand service level or VLAN priority `N`, 0 to 15 (default 0)")
-	fl.IntVar(&r.Timeout, "rdma-timeout", Unset, "send again after 4.096 µs * 2^`N` without an answer, 1 to 31 (default 17: half a second)")
-	fl.IntVar(&r.Attempts, "rdma-retries", Unset, "give a connection up after it has sent `N` times again, 1 to 6 (default 6)")
-	for _, name := range []string{"rdma-gid-index", "rdma-traffic-class", "rdma-service-level", "rdma-timeout", "rdma-retries"} {
-		fl.Lookup(name).DefValue = "0" // which is not printed: the text says it
+	free := map[string]command.Completer{"rdma-device": command.Words()}
+	for _, s := range r.settings() {
+		fl.IntVar(s.value, s.flag, unset, s.usage)
+		fl.Lookup(s.flag).DefValue = "0" // which is not printed: the text says it
+		free[s.flag] = command.Words()
 	}
-	command.Offer(cmd, map[string]command.Completer{"rdma-device": command.Words(), "rdma-gid-index": command.Words(), "rdma-traffic-class": command.Words(),
-		"rdma-service-level": command.Words(), "rdma-timeout": command.Words(), "rdma-retries": command.Words()})
+	command.Offer(cmd, free)
 }
 
 // Check refuses what is out of range, and settings of a transport that is not used.
 func (r *RDMA) Check(cmd *cobra.Command, used bool) error {
-	var given []string
-	cmd.Flags().Visit(func(f *pflag.Flag) {
-		if strings.HasPrefix(f.Name, "rdma-") {
-			given = append(given, "--"+f.Name)
+	if !used {
+		var flags []string
+		for _, s := range r.settings() {
+			flags = append(flags, s.flag)
 		}
-	})
-	if len(given) > 0 && !used {
-		return fmt.Errorf("%s has no effect without RDMA: --transport rdma or auto", given[0])
-	}
-	for _, x := range []struct {
-		flag            string
-		value, low, top int
-	}{
-		{"rdma-gid-index", r.GID, 0, 1<<16 - 1}, {"rdma-traffic-class", r.Class, 0, 255}, {"rdma-service-level", r.Level, 0, 15},
-		{"rdma-timeout", r.Timeout, 1, 31}, {"rdma-retries", r.Attempts, 1, 6},
-	} {
-		if cmd.Flags().Changed(x.flag) && (x.value < x.low || x.value > x.top) {
-			return fmt.Errorf("--%s %d: want %d to %d", x.flag, x.value, x.low, x.top)
+		if err := command.NoEffect(cmd, "without RDMA: --transport rdma or auto", append(flags, "rdma-device")...); err != nil {
+			return err
 		}
 	}
-	if slices.Contains(r.devices, "") {
-		return errors.New("--rdma-device is empty")
+	for _, s := range r.settings() {
+		if cmd.Flags().Changed(s.flag) && (*s.value < s.low || *s.value > s.top) {
+			return fmt.Errorf("--%s %d: want %d to %d", s.flag, *s.value, s.low, s.top)
+		}
 	}
-	return nil
+	return command.NotEmpty(cmd, "rdma-device")
 }
 
 // Args are the flags again, for a child.
@@ -81,12 +90,9 @@ func (r *RDMA) Args() []string {
 	for _, d := range r.devices {
 		out = append(out, "--rdma-device", d)
 	}
-	for _, x := range []struct {
-		flag  string
-		value int
-	}{{"gid-index", r.GID}, {"traffic-class", r.Class}, {"service-level", r.Level}, {"timeout", r.Timeout}, {"retries", r.Attempts}} {
-		if x.value != Unset {
-			out = append(out, fmt.Sprintf("--rdma-%s=%d", x.flag, x.value))
+	for _, s := range r.settings() {
+		if *s.value != unset {
+			out = append(out, fmt.Sprintf("--%s=%d", s.flag, *s.value))
 		}
 	}
 	return out
@@ -94,14 +100,14 @@ func (r *RDMA) Args() []string {
 
 func (r *RDMA) options() rdma.Options {
 	o := rdma.Options{Devices: r.devices}
-	if r.GID != Unset {
-		o.GIDIndex = &r.GID
+	if r.gid != unset {
+		o.GIDIndex = &r.gid
 	}
 	for _, x := range []struct {
 		to    *uint8
 		value int
-	}{{&o.TrafficClass, r.Class}, {&o.ServiceLevel, r.Level}, {&o.Timeout, r.Timeout}, {&o.RetryCount, r.Attempts}} {
-		if x.value != Unset {
+	}{{&o.TrafficClass, r.class}, {&o.ServiceLevel, r.level}, {&o.Timeout, r.timeout}, {&o.RetryCount, r.retries}} {
+		if x.value != unset {
 			*x.to = uint8(x.value)
 		}
 	}
@@ -130,8 +136,8 @@ func withoutRDMA(t *topo.Topology) string {
 	return "\"topoctl doctor\" says what is missing; --transport auto goes on without RDMA"
 }
 
-// Transports are those that the names stand for, in the order of preference.
-func (r *RDMA) Transports(names []string) []engine.TransportFactory {
+// Factories are those of the transports that the names stand for, in the order of preference.
+func (r *RDMA) Factories(names ...string) []engine.TransportFactory {
 	var out []engine.TransportFactory
 	for _, name := range TransportNames {
 		switch auto := slices.Contains(names, bench.Auto); {
@@ -147,10 +153,28 @@ func (r *RDMA) Transports(names []string) []engine.TransportFactory {
 	return out
 }
 
-// UsesRDMA says whether one of the names may be RDMA.
-func UsesRDMA(names []string) bool {
-	return slices.Contains(names, bench.Auto) || slices.Contains(names, "rdma")
+// transportChoices are what --transport takes.
+var transportChoices = []string{bench.Auto, "rdma", "tcp", "shm"}
+
+// Transports are the flags that say what memory moves over: --transport and the settings of each.
+type Transports struct {
+	Names []string // "auto" is all that this host has
+	RDMA
 }
 
-// Transports are what --transport takes.
-var Transports = []string{bench.Auto, "rdma", "tcp", "shm"}
+// Add registers the flags.
+func (t *Transports) Add(cmd *cobra.Command, usage string) {
+	cmd.Flags().StringSliceVar(&t.Names, "transport", []string{bench.Auto}, usage)
+	command.Offer(cmd, map[string]command.Completer{"transport": command.WordList(transportChoices...)})
+	t.RDMA.Add(cmd)
+}
+
+// Check refuses unknown names, and settings of transports that are not used.
+func (t *Transports) Check(cmd *cobra.Command) error {
+	return errors.Join(command.CheckWords("transport", t.Names, transportChoices), t.RDMA.Check(cmd, t.Offers("rdma")))
+}
+
+// Offers says whether a transport is among those of the flags.
+func (t *Transports) Offers(name string) bool {
+	return slices.Contains(t.Names, bench.Auto) || slices.Contains(t.Names, name)
+}

@@ -17,7 +17,8 @@ import (
 // An engine goes on without RDMA that the host has not got, unless it was asked for by
 // name.
 func TestRDMAByName(t *testing.T) {
-	r := RDMA{devices: []string{"no_such_device"}, GID: Unset, Class: Unset, Level: Unset, Timeout: Unset, Attempts: Unset}
+	r := DefaultRDMA()
+	r.devices = []string{"no_such_device"}
 	_, err := r.transport(false)(transport.Env{})
 	if !errors.Is(err, engine.ErrUnavailable) || strings.Count(err.Error(), "not available") != 1 {
 		t.Errorf("not asked for by name: %v", err)
@@ -29,8 +30,7 @@ func TestRDMAByName(t *testing.T) {
 	const doctor, none = `"topoctl doctor" says what is missing`, "it has no RDMA device"
 	for x, want := range map[*topo.Topology]string{nil: doctor, {RDMADevices: make([]topo.RDMADevice, 1)}: doctor, {}: none} {
 		_, err := r.transport(true)(transport.Env{Topology: x})
-		var f *command.Error
-		if !errors.As(err, &f) || !strings.Contains(f.Hint, want) {
+		if !strings.Contains(command.Hint(err), want) {
 			t.Errorf("want %q as hint of %v", want, err)
 		}
 	}
@@ -62,7 +62,7 @@ func TestRDMAFlags(t *testing.T) {
 		t.Errorf("for a child (-want +got):\n%s", diff)
 	}
 	for names, want := range map[string]int{"auto": 3, "tcp": 1, "rdma,tcp": 2, "auto,rdma": 3} {
-		if n := len(got.Transports(strings.Split(names, ","))); n != want {
+		if n := len(got.Factories(strings.Split(names, ",")...)); n != want {
 			t.Errorf("%s: %d transports, want %d", names, n, want)
 		}
 	}

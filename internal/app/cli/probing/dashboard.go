@@ -26,20 +26,19 @@ import (
 type DashboardOptions struct {
 	*command.Host
 	// notLive says why the host cannot be measured, "" it can: it is a recording, say.
-	NotLive   string
-	HostsFile string
-	hostFlags []string
-	tokenFile string
+	NotLive string
+	hosts   agentFlags
 }
 
 // Add adds the flags that name hosts.
 func (o *DashboardOptions) Add(cmd *cobra.Command) {
-	fl := cmd.Flags()
-	fl.StringVar(&o.HostsFile, "hosts", "", "the probe view measures between the hosts in `FILE`: lines of a name and its agent's HOST[:PORT]")
-	fl.StringArrayVar(&o.hostFlags, "host", nil, "the probe view measures the host of the agent at `[NAME=]HOST[:PORT]`, beside those of --hosts; repeatable")
-	fl.StringVar(&o.tokenFile, "token-file", "", "the secret that these agents want is in `FILE` (its first line)")
-	command.Offer(cmd, map[string]command.Completer{"host": command.Words()})
+	o.hosts.add(cmd, "the probe view measures between the hosts in `FILE`: lines of a name and its agent's HOST[:PORT]",
+		"the probe view measures the host of the agent at `[NAME=]HOST[:PORT]`, beside those of --hosts; repeatable",
+		"the secret that these agents want is in `FILE` (its first line)")
 }
+
+// HostsFile is the file with hosts, "" none.
+func (o *DashboardOptions) HostsFile() string { return o.hosts.file }
 
 // ground is where pairs are. Its calls come one at a time.
 type ground interface {
@@ -57,22 +56,21 @@ type ground interface {
 func NewDashboardProber(ctx context.Context, o DashboardOptions) (p tui.Prober, closer io.Closer, why string, err error) {
 	warn := o.Streams.Err // which is ours until the dashboard begins
 	o.Host = command.QuietHost(o.Host)
-	m := measuring{Host: o.Host, spec: local.DefaultSpec(), rules: probe.DefaultRules(), flags: measureFlags{schedule: schedules[0]}}
+	m := measuring{Host: o.Host, spec: local.DefaultSpec(), rules: probe.DefaultRules(), flags: measureFlags{planFlags: planFlags{schedule: schedules[0]}}}
 	ports := portFlags{transport: bench.Auto, memory: memoryKinds[0]}
-	g := &o.Globals
 	switch {
-	case o.HostsFile == "" && len(o.hostFlags) == 0 && o.tokenFile != "":
+	case !o.hosts.given() && o.hosts.token.File != "":
 		return nil, nil, "", errors.New("--token-file has no effect without --hosts or --host")
-	case o.HostsFile == "-" || o.tokenFile == "-":
+	case o.hosts.file == "-" || o.hosts.token.File == "-":
 		return nil, nil, "", errors.New("the dashboard reads keys from standard input: want files for --hosts and --token-file")
 	case o.NotLive != "":
 		return nil, nil, o.NotLive, nil
-	case g.Root+g.From+g.Fixture != "":
+	case o.Globals.Described():
 		return nil, nil, "it is not this host as it runs that is looked at", nil
 	}
 	var where ground = &localGround{o: probeLocalOptions{measuring: m, kinds: pairKinds, ports: ports,
-		rdma: peers.RDMA{GID: peers.Unset, Class: peers.Unset, Level: peers.Unset, Timeout: peers.Unset, Attempts: peers.Unset}}}
-	if o.HostsFile != "" || len(o.hostFlags) > 0 {
+		rdma: peers.DefaultRDMA()}}
+	if o.hosts.given() {
 		if where, err = newFabricGround(ctx, &o, probeFabricOptions{measuring: m, ports: ports, rails: railChoices[0]}, warn); err != nil {
 			return nil, nil, "", err
 		}
@@ -136,9 +134,8 @@ func (x *dashboardProber) Pairs(ctx context.Context) ([]probe.Pair, error) {
 
 // advised is an error with its advice in the same line.
 func advised(err error) error {
-	var f *command.Error
-	if errors.As(err, &f) && f.Hint != "" {
-		return fmt.Errorf("%w: %s", err, f.Hint)
+	if hint := command.Hint(err); hint != "" {
+		return fmt.Errorf("%w: %s", err, hint)
 	}
 	return err
 }

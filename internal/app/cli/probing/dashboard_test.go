@@ -15,6 +15,7 @@ import (
 	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/app/cli/clitest"
 	"github.com/topoctl/topoctl/internal/app/cli/command"
+	"github.com/topoctl/topoctl/internal/app/cli/peers"
 	"github.com/topoctl/topoctl/internal/app/probe/local"
 	"github.com/topoctl/topoctl/internal/app/probe/plan"
 	proberun "github.com/topoctl/topoctl/internal/app/probe/run"
@@ -80,7 +81,7 @@ func (g *fakeGround) Round(ctx context.Context, pairs []probe.Pair, spec probe.S
 }
 
 func fakeProber(g *fakeGround) *dashboardProber {
-	m := measuring{Host: command.QuietHost(&command.Host{Streams: clitest.New().Streams, Now: time.Now}), spec: local.DefaultSpec(), rules: probe.DefaultRules(), flags: measureFlags{schedule: schedules[0]}}
+	m := measuring{Host: command.QuietHost(&command.Host{Streams: clitest.New().Streams, Now: time.Now}), spec: local.DefaultSpec(), rules: probe.DefaultRules(), flags: measureFlags{planFlags: planFlags{schedule: schedules[0]}}}
 	x := &dashboardProber{m: m, ground: g}
 	x.closing, x.stop = context.WithCancel(context.Background())
 	return x
@@ -214,14 +215,14 @@ func TestNewTUIProber(t *testing.T) {
 		why, want string // why there is no prober; of the error
 	}{
 		{name: "this host"},
-		{name: "hosts", o: DashboardOptions{hostFlags: two, tokenFile: token}},
-		{name: "one host", o: DashboardOptions{hostFlags: two[:1]}, want: "1 host: want two or more"},
-		{name: "no token", o: DashboardOptions{hostFlags: two, tokenFile: token + "x"}, want: "--token-file"},
-		{name: "a token for nobody", o: DashboardOptions{tokenFile: token}, want: "no effect"},
-		{name: "standard input", o: DashboardOptions{HostsFile: "-"}, want: "keys"},
-		{name: "no such file", o: DashboardOptions{HostsFile: token + "x"}, want: "--hosts"},
+		{name: "hosts", o: DashboardOptions{hosts: agentFlags{names: two, token: peers.Token{File: token}}}},
+		{name: "one host", o: DashboardOptions{hosts: agentFlags{names: two[:1]}}, want: "1 host: want two or more"},
+		{name: "no token", o: DashboardOptions{hosts: agentFlags{names: two, token: peers.Token{File: token + "x"}}}, want: "--token-file"},
+		{name: "a token for nobody", o: DashboardOptions{hosts: agentFlags{token: peers.Token{File: token}}}, want: "no effect"},
+		{name: "standard input", o: DashboardOptions{hosts: agentFlags{file: "-"}}, want: "keys"},
+		{name: "no such file", o: DashboardOptions{hosts: agentFlags{file: token + "x"}}, want: "--hosts"},
 		{name: "a fixture", globals: command.Globals{Fixture: "dgx-h100"}, why: "not this host as it runs"},
-		{name: "a recording", o: DashboardOptions{NotLive: "a recording is played", hostFlags: two}, why: "a recording is played"},
+		{name: "a recording", o: DashboardOptions{NotLive: "a recording is played", hosts: agentFlags{names: two}}, why: "a recording is played"},
 	} {
 		c.o.Host = &command.Host{Streams: clitest.New().Streams, Globals: c.globals, Now: time.Now}
 		p, closer, why, err := NewDashboardProber(t.Context(), c.o)

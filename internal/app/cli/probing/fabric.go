@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -30,15 +29,30 @@ import (
 type probeFabricOptions struct {
 	measuring
 	ports      portFlags
-	hostsFile  string
-	hostFlags  []string
+	hosts      agentFlags
 	rails      string
 	fabricFile string
-	tokenFile  string
 	launch     string
 	command    string
 	dialTime   time.Duration
 }
+
+// agentFlags name the hosts to measure between, by their agents.
+type agentFlags struct {
+	file  string
+	names []string
+	token peers.Token
+}
+
+func (h *agentFlags) add(cmd *cobra.Command, fileUsage, nameUsage, tokenUsage string) {
+	cmd.Flags().StringVar(&h.file, "hosts", "", fileUsage)
+	cmd.Flags().StringArrayVar(&h.names, "host", nil, nameUsage)
+	h.token.Add(cmd, tokenUsage)
+	command.Offer(cmd, map[string]command.Completer{"host": command.Words()})
+}
+
+// given says whether the flags name hosts.
+func (h *agentFlags) given() bool { return h.file != "" || len(h.names) > 0 }
 
 var railChoices = []string{string(plan.RailsAll), string(plan.RailsSame), string(plan.RailsCross)}
 
@@ -66,34 +80,29 @@ func newProbeFabricCmd(f *command.Env, runF func(context.Context, *probeFabricOp
 			"  topoctl probe fabric --hosts hosts --launch ssh --max-duration 10m --events run.jsonl\n" +
 			"  topoctl probe fabric --dry-run --host n1=fixture:dgx-h100 --host n2=fixture:dgx-h100",
 		Args: command.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := opts.parse(f, cmd); err != nil {
-				return err
-			}
-			return runF(cmd.Context(), opts)
-		},
+		RunE: command.Action(opts, opts.parse, runF),
 	}
 	fl := cmd.Flags()
-	fl.StringVar(&opts.hostsFile, "hosts", "", "measure between the hosts in `FILE`, - is standard input")
-	fl.StringArrayVar(&opts.hostFlags, "host", nil, "measure the host of the agent at `[NAME=]HOST[:PORT]`, beside those of --hosts; repeatable")
+	opts.hosts.add(cmd, "measure between the hosts in `FILE`, - is standard input",
+		"measure the host of the agent at `[NAME=]HOST[:PORT]`, beside those of --hosts; repeatable",
+		"the secret that the agents want is in `FILE` (its first line), - is standard input")
 	fl.StringVar(&opts.rails, "rails", railChoices[0], "pair ports of `RAILS`: all, same or cross; the last two need --fabric")
 	fl.StringVar(&opts.fabricFile, "fabric", "", "`FILE` with rail and leaf of each port, and the uplinks of leaves (topoctl.fabric/v1)")
-	fl.StringVar(&opts.tokenFile, "token-file", "", "the secret that the agents want is in `FILE` (its first line), - is standard input")
 	fl.StringVar(&opts.launch, "launch", "", "start the agents by `HOW` (ssh), and stop them at the end")
 	fl.StringVar(&opts.command, "launch-command", "topoctl", "with --launch: `COMMAND` is topoctl there")
 	opts.flags.add(cmd, local.DefaultSpec())
 	opts.ports.add(cmd)
-	command.Offer(cmd, map[string]command.Completer{"rails": command.Words(railChoices...), "launch": command.Words("ssh"), "launch-command": command.Words(), "host": command.Words()})
-	command.Uses(cmd, "timeout", "quiet", "verbose", "output", "json", "color", "no-color", "ascii", "units")
-	command.Formats(cmd, command.FormatTable, command.FormatWide, command.FormatJSON, command.FormatJSONL, command.FormatSVG, command.FormatHTML)
+	command.Offer(cmd, map[string]command.Completer{"rails": command.Words(railChoices...), "launch": command.Words("ssh"), "launch-command": command.Words()})
+	command.Uses(cmd, append([]string{"timeout", "quiet", "verbose"}, reportFlags...)...)
+	command.Formats(cmd, runFormats...)
 	return cmd
 }
 
-func (o *probeFabricOptions) parse(f *command.Env, cmd *cobra.Command) error {
+func (o *probeFabricOptions) parse(cmd *cobra.Command, _ []string) error {
 	if err := command.NotEmpty(cmd, "hosts", "fabric", "token-file", "launch", "launch-command"); err != nil {
 		return err
 	}
-	if err := o.parseMeasuring(f, cmd, local.DefaultSpec()); err != nil {
+	if err := o.parseMeasuring(cmd); err != nil {
 		return err
 	}
 	if err := fabric.CheckSpec(&o.spec); err != nil {
@@ -103,13 +112,13 @@ func (o *probeFabricOptions) parse(f *command.Env, cmd *cobra.Command) error {
 		return err
 	}
 	switch changed := cmd.Flags().Changed; {
-	case o.hostsFile == "" && len(o.hostFlags) == 0:
+	case !o.hosts.given():
 		return command.WithHint(errors.New("no hosts: want --hosts FILE or --host NAME=HOST[:PORT]"), "run \"topoctl agent\" on each of them, or add --launch ssh")
 	case o.launch != "" && o.launch != "ssh":
 		return fmt.Errorf("--launch %q: want ssh", o.launch)
 	case o.launch == "" && changed("launch-command"):
 		return errors.New("--launch-command has no effect without --launch")
-	case o.hostsFile == "-" && o.tokenFile == "-":
+	case o.hosts.file == "-" && o.hosts.token.File == "-":
 		return errors.New("only one of --hosts and --token-file can be standard input")
 	case changed("timeout") || o.launch != "":
 		o.dialTime = o.Globals.Timeout
@@ -152,16 +161,16 @@ type describedHost struct{ name, source string }
 // listHosts gives the hosts with addresses, and those that are only described.
 func (o *probeFabricOptions) listHosts(ctx context.Context) (hosts []probe.Host, described []describedHost, err error) {
 	var lines strings.Builder
-	if o.hostsFile != "" {
-		data, err := o.ReadFile(ctx, o.hostsFile)
+	if o.hosts.file != "" {
+		data, err := o.ReadFile(ctx, o.hosts.file)
 		if err != nil {
 			return nil, nil, fmt.Errorf("--hosts: %w", err)
 		}
 		if hosts, err = fabric.ParseHosts(data); err != nil {
-			return nil, nil, fmt.Errorf("--hosts %s: %w", o.hostsFile, pkgerr.Plain(err))
+			return nil, nil, fmt.Errorf("--hosts %s: %w", o.hosts.file, pkgerr.Plain(err))
 		}
 	}
-	for _, text := range o.hostFlags {
+	for _, text := range o.hosts.names {
 		name, address, both := strings.Cut(text, "=")
 		if !both {
 			address = text
@@ -256,17 +265,13 @@ func (o *probeFabricOptions) pairs(ctx context.Context, hosts []plan.Host) (*pla
 func (o *probeFabricOptions) openFleet(ctx context.Context, hosts []probe.Host) (*fabric.Fleet, error) {
 	fo := fabric.Options{Hosts: hosts, DialTime: o.dialTime}
 	var err error
-	if fo.Token, err = peers.ReadToken(o.tokenFile, o.Streams.In, o.Streams.Err); err != nil {
+	if fo.Token, err = o.hosts.token.Read(o.Streams); err != nil {
 		return nil, err
 	}
 	if o.launch != "" {
 		fo.Launch = &fabric.Launch{Command: strings.Fields(o.command)}
 		if fo.Token == nil { // nobody else needs to know it
-			secret := make([]byte, 32)
-			if _, err := rand.Read(secret); err != nil {
-				return nil, err
-			}
-			fo.Token = []byte(hex.EncodeToString(secret))
+			fo.Token = []byte(rand.Text())
 		}
 	}
 	fleet, err := fabric.Open(ctx, fo)

@@ -1,7 +1,6 @@
 package probing
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"syscall"
@@ -57,9 +56,8 @@ func TestProbeOpenHint(t *testing.T) {
 		syscall.ENETUNREACH:   "ip route get",
 		engine.ErrToken:       "--token-file",
 	} {
-		var f *command.Error
-		if err := new(probeFabricOptions).openHint(fmt.Errorf("n1: %w", cause)); !errors.As(err, &f) || !strings.Contains(f.Hint, want) {
-			t.Errorf("%v: %v", cause, f)
+		if err := new(probeFabricOptions).openHint(fmt.Errorf("n1: %w", cause)); !strings.Contains(command.Hint(err), want) {
+			t.Errorf("%v: %q", cause, command.Hint(err))
 		}
 	}
 }

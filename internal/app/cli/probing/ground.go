@@ -57,7 +57,7 @@ type fabricGround struct {
 }
 
 func newFabricGround(ctx context.Context, o *DashboardOptions, fo probeFabricOptions, warn io.Writer) (*fabricGround, error) {
-	fo.hostsFile, fo.hostFlags, fo.tokenFile, fo.dialTime = o.HostsFile, o.hostFlags, o.tokenFile, 0
+	fo.hosts, fo.dialTime = o.hosts, 0
 	to, _, err := fo.listHosts(ctx)
 	if err != nil {
 		return nil, err
@@ -65,7 +65,7 @@ func newFabricGround(ctx context.Context, o *DashboardOptions, fo probeFabricOpt
 	if len(to) < 2 {
 		return nil, command.WithHint(fmt.Errorf("%s: want two or more", text.Plural(len(to), "host")), "this host takes part as one of them, with an agent of its own")
 	}
-	token, err := peers.ReadToken(o.tokenFile, nil, warn)
+	token, err := peers.ReadToken(o.hosts.token.File, nil, warn)
 	return &fabricGround{o: fo, to: to, token: token}, err
 }
 

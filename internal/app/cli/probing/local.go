@@ -3,7 +3,6 @@ package probing
 import (
 	"context"
 	"errors"
-	"fmt"
 	"path/filepath"
 	"slices"
 
@@ -15,7 +14,6 @@ import (
 	"github.com/topoctl/topoctl/internal/app/cli/peers"
 	"github.com/topoctl/topoctl/internal/app/probe/local"
 	"github.com/topoctl/topoctl/internal/app/probe/plan"
-	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/probe"
 )
 
@@ -26,34 +24,7 @@ type probeLocalOptions struct {
 	rdma  peers.RDMA
 }
 
-// portFlags say how pairs of ports are measured.
-type portFlags struct {
-	transport, memory string
-}
-
-var (
-	pairKinds       = []string{string(probe.Memory), string(probe.GPU), string(probe.Port)}
-	probeTransports = []string{bench.Auto, "rdma", "tcp"}
-	memoryKinds     = []string{string(plan.OnCPU), string(plan.OnGPU)}
-)
-
-func (p *portFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&p.transport, "transport", bench.Auto, "between ports, use `TRANSPORT`: "+command.Either(probeTransports)+"; auto is RDMA where both ends have it")
-	cmd.Flags().StringVar(&p.memory, "memory", memoryKinds[0], "between ports, move memory of `KIND` nearest to the port: cpu or gpu")
-	command.Offer(cmd, map[string]command.Completer{"transport": command.Words(probeTransports...), "memory": command.Words(memoryKinds...)})
-}
-
-func (p *portFlags) check() error {
-	return errors.Join(command.CheckWords("transport", []string{p.transport}, probeTransports), command.CheckWords("memory", []string{p.memory}, memoryKinds))
-}
-
-// wanted is the transport that pathsel is asked for.
-func (p *portFlags) wanted() pathsel.Transport {
-	if p.transport == bench.Auto {
-		return pathsel.Auto
-	}
-	return pathsel.Transport(p.transport)
-}
+var pairKinds = []string{string(probe.Memory), string(probe.GPU), string(probe.Port)}
 
 func newProbeLocalCmd(f *command.Env, runF func(context.Context, *probeLocalOptions) error) *cobra.Command {
 	opts := &probeLocalOptions{measuring: measuring{Host: f.Host()}}
@@ -71,55 +42,26 @@ func newProbeLocalCmd(f *command.Env, runF func(context.Context, *probeLocalOpti
 			"  topoctl probe local --report today.json; topoctl probe show today.json -o html --out-file today.html\n" +
 			"  topoctl probe local --dry-run --fixture dgx-h100",
 		Args: command.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := opts.parse(f, cmd); err != nil {
-				return err
-			}
-			return runF(cmd.Context(), opts)
-		},
+		RunE: command.Action(opts, opts.parse, runF),
 	}
 	cmd.Flags().StringSliceVar(&opts.kinds, "pairs", pairKinds, "measure `KINDS` of pairs: memory, gpu, port")
 	opts.flags.add(cmd, local.DefaultSpec())
 	opts.ports.add(cmd)
 	opts.rdma.Add(cmd)
 	command.Offer(cmd, map[string]command.Completer{"pairs": command.WordList(pairKinds...)})
-	command.Uses(cmd, append(slices.Clone(command.InputFlags), "output", "json", "color", "no-color", "ascii", "units")...)
-	command.Formats(cmd, command.FormatTable, command.FormatWide, command.FormatJSON, command.FormatJSONL, command.FormatSVG, command.FormatHTML)
+	command.Uses(cmd, append(slices.Clone(command.InputFlags), reportFlags...)...)
+	command.Formats(cmd, runFormats...)
 	return cmd
 }
 
-func (o *probeLocalOptions) parse(f *command.Env, cmd *cobra.Command) error {
-	if err := o.parseMeasuring(f, cmd, local.DefaultSpec()); err != nil {
+func (o *probeLocalOptions) parse(cmd *cobra.Command, _ []string) error {
+	if err := errors.Join(o.parseMeasuring(cmd), o.ports.check(), command.CheckWords("pairs", o.kinds, pairKinds)); err != nil {
 		return err
 	}
-	if err := errors.Join(command.CheckHost(cmd), o.Choose(f), o.ports.check(), command.CheckWords("pairs", o.kinds, pairKinds)); err != nil {
-		return err
-	}
-	if g := &o.Globals; g.Root+g.From+g.Fixture != "" && !o.flags.dryRun {
+	if o.Globals.Described() && !o.flags.dryRun {
 		return command.WithHint(errors.New("only this host can be measured"), "--dry-run says what would be measured of another")
 	}
 	return o.rdma.Check(cmd, o.ports.transport != "tcp")
-}
-
-// parseMeasuring takes over what the commands that measure have in common.
-func (o *measuring) parseMeasuring(f *command.Env, cmd *cobra.Command, defaults probe.Spec) error {
-	var err error
-	if o.format, err = f.Format(cmd); err != nil {
-		return err
-	}
-	if o.spec, o.rules, err = o.flags.parse(cmd, defaults); err != nil {
-		return err
-	}
-	o.Globals = f.Globals
-	o.show = f.ReportOptions(o.format)
-	o.toFile()
-	switch {
-	case o.flags.dryRun && o.format != command.FormatTable && o.format != command.FormatWide && o.format != command.FormatJSON:
-		return fmt.Errorf("-o %s has no effect with --dry-run: want table or json", o.format)
-	case o.format == command.FormatJSONL && o.flags.outFile != "":
-		return command.WithHint(errors.New("--out-file has no effect with -o jsonl"), "--events FILE writes events to a file")
-	}
-	return nil
 }
 
 func runProbeLocal(ctx context.Context, o *probeLocalOptions) error {
@@ -156,9 +98,9 @@ func (o *probeLocalOptions) pairs(t *topo.Topology) (*plan.Pairs, error) {
 }
 
 func (o *probeLocalOptions) prober(t *topo.Topology) (*local.Prober, error) {
-	lo := local.Options{Topology: t, Engine: o.rdma.Transports([]string{"shm", "tcp"})}
+	lo := local.Options{Topology: t, Engine: o.rdma.Factories("shm", "tcp")}
 	if o.ports.transport != "tcp" {
-		lo.Engine = o.rdma.Transports([]string{bench.Auto})
+		lo.Engine = o.rdma.Factories(bench.Auto)
 	}
 	if o.Globals.HostRoot != "" {
 		lo.Sysfs = filepath.Join(o.Globals.HostRoot, "sys")

@@ -44,13 +44,13 @@ type planWaived struct {
 // dry prints a plan instead of carrying it out.
 func (o *measuring) dry(p *plan.Plan) error {
 	data := []byte(command.Finish(p.Text()))
-	if o.format == command.FormatJSON {
+	if o.Format == command.FormatJSON {
 		var err error
 		if data, err = command.EncodeJSON(documentOf(p, o.spec)); err != nil {
 			return err
 		}
 	}
-	return o.put(data)
+	return o.flags.outFile.Write(o.Streams, data)
 }
 
 func documentOf(p *plan.Plan, spec probe.Spec) *planDoc {

@@ -145,7 +145,7 @@ func TestProbeShowToFile(t *testing.T) {
 // The files that a probe writes beside its output are obeyed by no terminal.
 func TestProbeFilesAreSafe(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "report.json")
-	o := measuring{Host: &command.Host{Streams: clitest.New().Streams}, format: command.FormatJSONL}
+	o := measuring{Host: &command.Host{Streams: clitest.New().Streams, Format: command.FormatJSONL}}
 	o.flags.report = name
 	r := &probe.Report{Mode: "local", Complete: true, Notes: []string{"a note of " + clitest.Nasty}}
 	if err := o.answer(t.Context(), r, nil); !errors.Is(err, command.ErrPartial) {

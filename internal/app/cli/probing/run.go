@@ -11,9 +11,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/topoctl/topoctl/internal/app/cli/build"
 	"github.com/topoctl/topoctl/internal/app/cli/command"
 	"github.com/topoctl/topoctl/internal/app/probe/judge"
+	"github.com/topoctl/topoctl/internal/app/probe/local"
 	"github.com/topoctl/topoctl/internal/app/probe/plan"
 	proberun "github.com/topoctl/topoctl/internal/app/probe/run"
 	"github.com/topoctl/topoctl/internal/app/probe/show"
@@ -25,17 +28,37 @@ import (
 // measuring is what the commands that measure have in common.
 type measuring struct {
 	*command.Host
-	format string
-	flags  measureFlags
-	spec   probe.Spec
-	rules  probe.Rules
-	show   show.Options
+	flags measureFlags
+	spec  probe.Spec
+	rules probe.Rules
+	show  show.Options
 }
 
-// toFile has reports printed as for a file where --out-file names one.
-func (o *measuring) toFile() {
-	if o.flags.outFile != "" && o.flags.outFile != "-" {
-		o.show.Color, o.show.Columns = false, o.format == command.FormatWide
+var (
+	reportFlags = []string{"output", "json", "color", "no-color", "ascii", "units"} // of commands that print a report
+	runFormats  = []string{command.FormatTable, command.FormatWide, command.FormatJSON, command.FormatJSONL, command.FormatSVG, command.FormatHTML}
+)
+
+// parseMeasuring takes over what the commands that measure have in common.
+func (o *measuring) parseMeasuring(cmd *cobra.Command) (err error) {
+	if o.spec, o.rules, err = o.flags.parse(cmd, local.DefaultSpec()); err != nil {
+		return err
+	}
+	o.prepareShow()
+	switch {
+	case o.flags.dryRun && o.Format != command.FormatTable && o.Format != command.FormatWide && o.Format != command.FormatJSON:
+		return fmt.Errorf("-o %s has no effect with --dry-run: want table or json", o.Format)
+	case o.Format == command.FormatJSONL && o.flags.outFile.Name != "":
+		return command.WithHint(errors.New("--out-file has no effect with -o jsonl"), "--events FILE writes events to a file")
+	}
+	return nil
+}
+
+// prepareShow says how reports are printed: where --out-file names a file, as for a file.
+func (o *measuring) prepareShow() {
+	o.show = o.ReportOptions()
+	if !o.flags.outFile.Stdout() {
+		o.show.Color, o.show.Columns = false, o.Format == command.FormatWide
 	}
 }
 
@@ -89,7 +112,7 @@ func (o *measuring) options(p *plan.Plan, prober proberun.Prober, hosts func() [
 // answer prints a report and says by an error what it comes to. What could not be
 // written is told last, so that nothing that was measured is lost over it.
 func (o *measuring) answer(ctx context.Context, r *probe.Report, failed error) error {
-	if o.format != command.FormatJSONL {
+	if o.Format != command.FormatJSONL {
 		if err := o.print(r); err != nil {
 			failed = errors.Join(failed, err)
 		}
@@ -134,7 +157,7 @@ func unlessCanceled(err error) error {
 // nothing else has said so: tables have the notes.
 func (o *measuring) outcome(r *probe.Report) error {
 	var missing []string
-	if o.format != command.FormatTable && o.format != command.FormatWide {
+	if o.Format != command.FormatTable && o.Format != command.FormatWide {
 		missing = partialNotes(r)
 	}
 	if r.Complete && tried(r) == 0 {
@@ -202,25 +225,14 @@ func untold(r probe.Reason) bool {
 // print writes a report to stdout, or to --out-file. A table for programs has pairs only:
 // who is to blame stands on stderr then.
 func (o *measuring) print(r *probe.Report) error {
-	data, err := rendered(r, o.format, o.show)
+	data, err := rendered(r, o.Format, o.show)
 	if err != nil {
 		return err
 	}
-	if err := o.put(data); err != nil || o.format != command.FormatTable || o.show.Columns || o.Globals.Quiet {
+	if err := o.flags.outFile.Write(o.Streams, data); err != nil || o.Format != command.FormatTable || o.show.Columns || o.Globals.Quiet {
 		return err
 	}
 	return show.Summary(o.Streams.Err, r, o.show)
-}
-
-// put writes the output to stdout, or to --out-file.
-func (o *measuring) put(data []byte) error {
-	if o.flags.outFile == "" || o.flags.outFile == "-" {
-		return command.Write(o.Streams.Out, data)
-	}
-	if err := command.WriteFile(o.flags.outFile, data, command.Everyone); err != nil {
-		return fmt.Errorf("--out-file: %w", err)
-	}
-	return nil
 }
 
 // rendered is a report in a format.
@@ -262,12 +274,13 @@ func (o *measuring) open() (*outputs, error) {
 			return nil, fmt.Errorf("--resume: %w", err)
 		}
 	}
-	for _, x := range []struct{ flag, name string }{{"--out-file", o.flags.outFile}, {"--report", o.flags.report}} {
-		if err := command.Writable(x.name); err != nil {
-			return nil, fmt.Errorf("%s: %w", x.flag, err)
-		}
+	if err := o.flags.outFile.Check(); err != nil {
+		return nil, err
 	}
-	if o.format == command.FormatJSONL {
+	if err := command.Writable(o.flags.report); err != nil {
+		return nil, fmt.Errorf("--report: %w", err)
+	}
+	if o.Format == command.FormatJSONL {
 		out.sinks = append(out.sinks, &sink{name: "standard output", w: o.Streams.Out})
 	}
 	if o.flags.events != "" {

@@ -35,23 +35,18 @@ func newProbeShowCmd(f *command.Env, runF func(context.Context, *probeShowOption
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			var err error
-			if opts.format, err = f.Format(cmd); err != nil {
-				return err
-			}
-			if err := command.NotEmpty(cmd, "out-file"); err != nil {
-				return err
-			}
-			opts.Globals, opts.file, opts.show = f.Globals, args[0], f.ReportOptions(opts.format)
-			opts.toFile()
-			return runF(cmd.Context(), opts)
-		},
+		RunE: command.Action(opts, opts.parse, runF),
 	}
-	cmd.Flags().StringVar(&opts.flags.outFile, "out-file", "", "write the output to `FILE`, in one step")
-	command.Uses(cmd, "quiet", "output", "json", "color", "no-color", "ascii", "units")
+	opts.flags.outFile.Add(cmd)
+	command.Uses(cmd, append([]string{"quiet"}, reportFlags...)...)
 	command.Formats(cmd, command.FormatTable, command.FormatWide, command.FormatJSON, command.FormatSVG, command.FormatHTML)
 	return cmd
+}
+
+func (o *probeShowOptions) parse(cmd *cobra.Command, args []string) error {
+	o.file = args[0]
+	o.prepareShow()
+	return command.NotEmpty(cmd, "out-file")
 }
 
 func runProbeShow(_ context.Context, o *probeShowOptions) error {

@@ -17,19 +17,18 @@ import (
 	"github.com/topoctl/topoctl/internal/base/units"
 )
 
-// kvServing are the flags that say how a workload is served, and where the answer goes.
-type kvServing struct {
+// servingFlags are the flags that say how a workload is served, and where the answer goes.
+type servingFlags struct {
 	*command.Host
-	format string
-	load   kvLoad
-	units  units.System
+	load  loadFlags
+	units units.System
 
 	modelName, gpu            string
 	prefillText, decodeText   string
 	mode, policyName          string
 	chunk, pageTokens         int
 	sloText                   []string
-	outFile                   string
+	outFile                   command.OutFile
 	model                     kvlayout.Model
 	move                      serve.Move
 	policy                    pick.Policy
@@ -39,31 +38,32 @@ type kvServing struct {
 
 // add adds the flags. Those of which subcommands differ, --gpu and --decode, come with their
 // help.
-func (o *kvServing) add(cmd *cobra.Command, gpuHelp, decodeHelp string, decodeWords ...string) {
+func (o *servingFlags) add(cmd *cobra.Command, gpuHelp, decodeHelp string, decodeWords ...string) {
 	o.load.add(cmd)
 	fl := cmd.Flags()
 	fl.StringVar(&o.modelName, "model", "", "whose KV cache moves: `MODEL`, such as llama-3.1-8b")
 	fl.StringVar(&o.gpu, "gpu", "", gpuHelp)
 	fl.StringVar(&o.prefillText, "prefill", "1xtp1", "prefill on `INSTANCES`xtpRANKS, such as 2xtp4")
 	fl.StringVar(&o.decodeText, "decode", "1xtp1", decodeHelp)
-	fl.StringVar(&o.mode, "mode", kvModeNames[0], "move a cache by `MODE`: push or pull once a prompt is computed, or layers while it is")
+	fl.StringVar(&o.mode, "mode", modeNames[0], "move a cache by `MODE`: push or pull once a prompt is computed, or layers while it is")
 	fl.IntVar(&o.pageTokens, "page-tokens", 16, "keep the cache in pages of `N` tokens")
 	fl.IntVar(&o.chunk, "chunk", 0, "compute prompts in parts, `N` tokens in a step at most (without it at once)")
 	fl.StringVar(&o.policyName, "policy", string(pick.Adaptive), "share a transfer among lanes by `POLICY`: "+command.Either(pick.Policies()))
 	fl.StringSliceVar(&o.sloText, "slo", nil, "count requests that meet `LIMITS`, such as ttft=500ms,tpot=50ms; also e2e")
-	fl.StringVar(&o.outFile, "out-file", "", "write the output to `FILE`, in one step")
+	o.outFile.Add(cmd)
 	var names []string
 	for _, name := range modelNames() {
 		names = append(names, strings.ToLower(name))
 	}
 	command.Offer(cmd, map[string]command.Completer{
-		"model": command.Words(names...), "gpu": command.Words(gpuNames()...), "mode": command.Words(kvModeNames...), "policy": command.Words(pick.Policies()...),
+		"model": command.Words(names...), "gpu": command.Words(gpuNames()...), "mode": command.Words(modeNames...), "policy": command.Words(pick.Policies()...),
 		"prefill": command.Words(), "decode": command.Words(decodeWords...), "slo": command.WordList("ttft=", "tpot=", "e2e="),
 	})
 }
 
 // check reads the flags, but for the shape of --decode.
-func (o *kvServing) check(cmd *cobra.Command) error {
+func (o *servingFlags) check(cmd *cobra.Command) error {
+	o.units = units.System(o.Globals.Units).Or(units.Gbyte)
 	if err := command.NotEmpty(cmd, "gpu", "trace", "out-file"); err != nil {
 		return err
 	}
@@ -84,10 +84,10 @@ func (o *kvServing) check(cmd *cobra.Command) error {
 	if o.prefillShape, err = parseShape(o.prefillText); err != nil {
 		return fmt.Errorf("--prefill %w", err)
 	}
-	if err := command.CheckWords("mode", []string{o.mode}, kvModeNames); err != nil {
+	if err := command.CheckWords("mode", []string{o.mode}, modeNames); err != nil {
 		return err
 	}
-	o.move = kvModes[o.mode]
+	o.move = modes[o.mode]
 	if o.policy, err = pick.ParsePolicy(o.policyName); err != nil {
 		return fmt.Errorf("--policy %q: want %s", o.policyName, command.Either(pick.Policies()))
 	}

@@ -16,17 +16,17 @@ import (
 	"github.com/topoctl/topoctl/pathsel"
 )
 
-// kvSite is where a workload is worked off.
-type kvSite struct {
+// site is where a workload is worked off.
+type site struct {
 	hosts           []sim.HostSpec
 	sources         []string // what describes each host
-	prefill, decode kvPool
+	prefill, decode sidePool
 	fabric          *sim.Fabric
 	notes           []string
 }
 
-// kvPool is where the instances of a side are.
-type kvPool struct {
+// sidePool is where the instances of a side are.
+type sidePool struct {
 	side      string // "prefill" or "decode", as its flags are called
 	hosts     []int
 	gpu       string
@@ -35,8 +35,8 @@ type kvPool struct {
 }
 
 // site reads the hosts and puts instances on their GPUs.
-func (o *kvPredictOptions) site(ctx context.Context) (*kvSite, error) {
-	s := &kvSite{prefill: kvPool{side: "prefill", shape: o.prefillShape}, decode: kvPool{side: "decode", shape: o.decodeShape}}
+func (o *predictOptions) site(ctx context.Context) (*site, error) {
+	s := &site{prefill: sidePool{side: "prefill", shape: o.prefillShape}, decode: sidePool{side: "decode", shape: o.decodeShape}}
 	if err := o.readHosts(ctx, s); err != nil {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func (o *kvPredictOptions) site(ctx context.Context) (*kvSite, error) {
 		}
 	}
 	places := predict.NewPlaces(s.hosts)
-	for _, p := range []*kvPool{&s.prefill, &s.decode} {
+	for _, p := range []*sidePool{&s.prefill, &s.decode} {
 		if err := errors.Join(s.place(p, places), s.findGPU(p, o.gpu)); err != nil {
 			return nil, err
 		}
@@ -66,7 +66,7 @@ func (o *kvPredictOptions) site(ctx context.Context) (*kvSite, error) {
 }
 
 // readHosts reads the hosts; those of one source are of one kind.
-func (o *kvPredictOptions) readHosts(ctx context.Context, s *kvSite) error {
+func (o *predictOptions) readHosts(ctx context.Context, s *site) error {
 	if len(o.hostFlags) == 0 {
 		return command.WithHint(errors.New("no hosts: want --host NAME=FILE"), "--host p=%sa10-2nic --host d=%sa10-2nic are two described hosts", command.FixturePrefix, command.FixturePrefix)
 	}
@@ -94,7 +94,7 @@ func (o *kvPredictOptions) readHosts(ctx context.Context, s *kvSite) error {
 	return nil
 }
 
-func (s *kvSite) names() []string {
+func (s *site) names() []string {
 	var out []string
 	for _, h := range s.hosts {
 		out = append(out, h.Name)
@@ -103,7 +103,7 @@ func (s *kvSite) names() []string {
 }
 
 // pool finds the hosts of a side.
-func (s *kvSite) pool(side string, given []string, otherwise int) ([]int, error) {
+func (s *site) pool(side string, given []string, otherwise int) ([]int, error) {
 	if given == nil {
 		return []int{otherwise}, nil
 	}
@@ -129,7 +129,7 @@ func (s *kvSite) pool(side string, given []string, otherwise int) ([]int, error)
 }
 
 // place gives each instance GPUs that nobody has yet.
-func (s *kvSite) place(p *kvPool, places *predict.Places) error {
+func (s *site) place(p *sidePool, places *predict.Places) error {
 	for n := range p.shape.instances {
 		ranks, err := places.Place(p.hosts, p.shape.tp, 1)
 		if err != nil {
@@ -141,7 +141,7 @@ func (s *kvSite) place(p *kvPool, places *predict.Places) error {
 }
 
 // findGPU says what the instances of a side compute with.
-func (s *kvSite) findGPU(p *kvPool, given string) error {
+func (s *site) findGPU(p *sidePool, given string) error {
 	if p.gpu = given; given != "" {
 		return nil
 	}
@@ -150,7 +150,7 @@ func (s *kvSite) findGPU(p *kvPool, given string) error {
 			h := s.hosts[r.Host]
 			t := h.Kind.Topology()
 			model := t.GPUs[slices.Index(h.Kind.Host().GPUs(), r.Location)].Model
-			name, known := kvGPUs[model]
+			name, known := knownGPUs[model]
 			if !known {
 				return command.WithHint(fmt.Errorf("how fast %q computes is not known (%s of %s)", model, r.Location, h.Name), "--gpu NAME says what to compute as: %s", command.Either(gpuNames()))
 			}
@@ -164,7 +164,7 @@ func (s *kvSite) findGPU(p *kvPool, given string) error {
 }
 
 // cable joins the ports: as --fabric says, else by one switch.
-func (o *kvPredictOptions) cable(ctx context.Context, s *kvSite) error {
+func (o *predictOptions) cable(ctx context.Context, s *site) error {
 	if o.fabricFile == "" {
 		s.fabric = &sim.Fabric{Leaves: 1}
 		for h := range s.hosts {
@@ -201,7 +201,7 @@ func portName(h sim.HostSpec, id topo.ID) string {
 }
 
 // ports finds the ports of a flag: HOST/PORT, or, where any host will do, PORT of each host that has it.
-func (s *kvSite) ports(flag, line string, anyHost bool) (map[int][]topo.ID, error) {
+func (s *site) ports(flag, line string, anyHost bool) (map[int][]topo.ID, error) {
 	host, name, both := strings.Cut(line, "/")
 	if both && !slices.Contains(s.names(), host) { // mlx4_0/2
 		both = false

@@ -3,24 +3,17 @@
 package serving
 
 import (
-	"context"
-
 	"github.com/spf13/cobra"
 
 	"github.com/topoctl/topoctl/internal/app/cli/command"
 )
 
-// kvRuns carry the subcommands out.
-type kvRuns struct {
-	predict func(context.Context, *kvPredictOptions) error
-}
-
 // Commands are those about serving with a KV cache that moves.
 func Commands(f *command.Env) []*cobra.Command {
-	return []*cobra.Command{newKVCmd(f, kvRuns{runKVPredict})}
+	return []*cobra.Command{newKVCmd(f)}
 }
 
-func newKVCmd(f *command.Env, run kvRuns) *cobra.Command {
+func newKVCmd(f *command.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "kv",
 		Short: "Say what topology and path choice do to serving with a KV cache that moves",
@@ -31,6 +24,6 @@ func newKVCmd(f *command.Env, run kvRuns) *cobra.Command {
 		Args:    command.UnknownCommand,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newKVPredictCmd(f, run.predict), newKVReplayCmd(f, runReplay), newKVPresetCmd(f, runKVPreset))
+	cmd.AddCommand(newPredictCmd(f, runPredict), newReplayCmd(f, runReplay), newPresetCmd(f, runPreset))
 	return cmd
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/topoctl/topoctl/internal/app/kv/workload"
 )
 
-// kvLoad are the flags that say what clients ask for.
-type kvLoad struct {
+// loadFlags are the flags that say what clients ask for.
+type loadFlags struct {
 	requests, concurrency int
 	rateText              string
 	ratePerSec            float64
@@ -31,7 +31,7 @@ type kvLoad struct {
 // generated are the flags of generated workloads.
 var generated = []string{"requests", "rate", "burstiness", "concurrency", "input-len", "output-len", "input-range"}
 
-func (l *kvLoad) add(cmd *cobra.Command) {
+func (l *loadFlags) add(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.IntVar(&l.requests, "requests", 1000, "generate `N` requests")
 	fl.StringVar(&l.rateText, "rate", "inf", "`N` of them come each second, inf: all at once")
@@ -46,12 +46,12 @@ func (l *kvLoad) add(cmd *cobra.Command) {
 }
 
 // check says which flags do not go together.
-func (l *kvLoad) check(cmd *cobra.Command) error {
+func (l *loadFlags) check(cmd *cobra.Command) error {
 	changed := cmd.Flags().Changed
 	for _, source := range []string{"trace", "conversation"} {
-		for _, name := range generated {
-			if changed(source) && changed(name) {
-				return fmt.Errorf("--%s has no effect with --%s", name, source)
+		if changed(source) {
+			if err := command.NoEffect(cmd, "with --"+source, generated...); err != nil {
+				return err
 			}
 		}
 	}
@@ -85,7 +85,7 @@ func (l *kvLoad) check(cmd *cobra.Command) error {
 }
 
 // workload makes or reads the requests.
-func (l *kvLoad) workload(ctx context.Context, in *command.Host) (*kv.Workload, error) {
+func (l *loadFlags) workload(ctx context.Context, in *command.Host) (*kv.Workload, error) {
 	if l.trace != "" {
 		data, err := in.ReadFile(ctx, l.trace)
 		if err != nil {

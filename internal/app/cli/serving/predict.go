@@ -18,11 +18,10 @@ import (
 	kvlayout "github.com/topoctl/topoctl/internal/app/kv/layout"
 	"github.com/topoctl/topoctl/internal/app/kv/metrics"
 	"github.com/topoctl/topoctl/internal/app/kv/serve"
-	"github.com/topoctl/topoctl/internal/base/units"
 )
 
-type kvPredictOptions struct {
-	kvServing
+type predictOptions struct {
+	servingFlags
 	hostFlags                 []string
 	prefillHosts, decodeHosts []string
 	fabricFile                string
@@ -36,13 +35,13 @@ type kvPredictOptions struct {
 // shape is how many instances of how many tensor ranks there are.
 type shape struct{ instances, tp int }
 
-// kvModes are the values of --mode and what they are to the serving system.
-var kvModes = map[string]serve.Move{"push": serve.Push, "layers": serve.PushLayers, "pull": serve.Pull}
+// modes are the values of --mode and what they are to the serving system.
+var modes = map[string]serve.Move{"push": serve.Push, "layers": serve.PushLayers, "pull": serve.Pull}
 
-var kvModeNames = []string{"push", "layers", "pull"}
+var modeNames = []string{"push", "layers", "pull"}
 
-func newKVPredictCmd(f *command.Env, runF func(context.Context, *kvPredictOptions) error) *cobra.Command {
-	opts := &kvPredictOptions{kvServing: kvServing{Host: f.Host()}}
+func newPredictCmd(f *command.Env, runF func(context.Context, *predictOptions) error) *cobra.Command {
+	opts := &predictOptions{servingFlags: servingFlags{Host: f.Host()}}
 	cmd := &cobra.Command{
 		Use:   "predict",
 		Short: "Predict times to first token on described hosts and networks",
@@ -70,19 +69,14 @@ func newKVPredictCmd(f *command.Env, runF func(context.Context, *kvPredictOption
 			"      --host p0=fixture:hgx-h20-8nic --host p1=fixture:hgx-h20-8nic --host d0=fixture:hgx-h20-8nic --host d1=fixture:hgx-h20-8nic \\\n" +
 			"      --prefill-hosts p0,p1 --decode-hosts d0,d1",
 		Args: command.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := opts.parse(f, cmd); err != nil {
-				return err
-			}
-			return runF(cmd.Context(), opts)
-		},
+		RunE: command.Action(opts, opts.parse, runF),
 	}
 	opts.add(cmd)
 	return cmd
 }
 
-func (o *kvPredictOptions) add(cmd *cobra.Command) {
-	o.kvServing.add(cmd, "compute as `GPU` does, whatever the hosts have", "decode on `INSTANCES`xtpRANKS, or none: the instances of --prefill do both", noDecode)
+func (o *predictOptions) add(cmd *cobra.Command) {
+	o.servingFlags.add(cmd, "compute as `GPU` does, whatever the hosts have", "decode on `INSTANCES`xtpRANKS, or none: the instances of --prefill do both", noDecode)
 	fl := cmd.Flags()
 	fl.StringArrayVar(&o.hostFlags, "host", nil, "`NAME=FILE` is a host, also NAME="+command.FixturePrefix+"NAME; repeatable")
 	fl.StringVar(&o.fabricFile, "fabric", "", "`FILE` with leaf and rail of each port, and the uplinks of leaves (topoctl.fabric/v1)")
@@ -100,17 +94,9 @@ func (o *kvPredictOptions) add(cmd *cobra.Command) {
 	command.Formats(cmd, command.FormatTable, command.FormatJSON, command.FormatSVG, command.FormatHTML)
 }
 
-func (o *kvPredictOptions) parse(f *command.Env, cmd *cobra.Command) error {
-	var err error
-	if o.format, err = f.Format(cmd); err != nil {
-		if _, bad := strconv.Atoi(f.Globals.Output); bad == nil {
-			return command.WithHint(err, "--output-len says how many tokens answers have")
-		}
+func (o *predictOptions) parse(cmd *cobra.Command, _ []string) error {
+	if err := command.NotEmpty(cmd, "fabric"); err != nil {
 		return err
-	}
-	o.Globals, o.units = f.Globals, units.System(f.Globals.Units).Or(units.Gbyte)
-	if cmd.Flags().Changed("fabric") && o.fabricFile == "" {
-		return errors.New("--fabric is empty")
 	}
 	if err := o.check(cmd); err != nil {
 		return err
@@ -124,7 +110,7 @@ func (o *kvPredictOptions) parse(f *command.Env, cmd *cobra.Command) error {
 // longest is the longest time that starting a transfer, or a piece of it, may take.
 const longest = time.Second
 
-func (o *kvPredictOptions) parseCosts(cmd *cobra.Command) (err error) {
+func (o *predictOptions) parseCosts(cmd *cobra.Command) (err error) {
 	if o.setup < 0 || o.setup > longest {
 		return fmt.Errorf("--setup-time %v: want 0 to %v", o.setup, longest)
 	}
@@ -146,19 +132,14 @@ func (o *kvPredictOptions) parseCosts(cmd *cobra.Command) (err error) {
 // noDecode is the value of --decode that has the instances of --prefill do both.
 const noDecode = "none"
 
-func (o *kvPredictOptions) parseDecode(cmd *cobra.Command) (err error) {
+func (o *predictOptions) parseDecode(cmd *cobra.Command) (err error) {
 	if o.decodeText != noDecode {
 		if o.decodeShape, err = parseShape(o.decodeText); err != nil {
 			return fmt.Errorf("--decode %w, or %s", err, noDecode)
 		}
 		return nil
 	}
-	for _, name := range []string{"decode-hosts", "fabric", "mode", "nics", "down", "policy", "compare", "setup-time", "piece-time"} {
-		if cmd.Flags().Changed(name) {
-			return fmt.Errorf("--%s has no effect with --decode %s: nothing moves", name, noDecode)
-		}
-	}
-	return nil
+	return command.NoEffect(cmd, "with --decode "+noDecode+": nothing moves", "decode-hosts", "fabric", "mode", "nics", "down", "policy", "compare", "setup-time", "piece-time")
 }
 
 func modelNames() []string {
@@ -213,11 +194,11 @@ func parseSLO(given []string) (metrics.SLO, error) {
 	return slo, nil
 }
 
-// kvGPUs are the GPUs whose data sheets are known, by the names that drivers give them. What a name alone
+// knownGPUs are the GPUs whose data sheets are known, by the names that drivers give them. What a name alone
 // does not tell (memory, form) has no entry.
-var kvGPUs = map[string]string{
+var knownGPUs = map[string]string{
 	"NVIDIA A10": "A10", "NVIDIA A100-SXM4-40GB": "A100-40GB", "NVIDIA A100-SXM4-80GB": "A100-80GB",
 	"NVIDIA H20": "H20", "NVIDIA H100 80GB HBM3": "H100", "NVIDIA H200": "H200",
 }
 
-func gpuNames() []string { return slices.Sorted(maps.Values(kvGPUs)) }
+func gpuNames() []string { return slices.Sorted(maps.Values(knownGPUs)) }

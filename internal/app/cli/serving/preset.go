@@ -13,14 +13,13 @@ import (
 	"github.com/topoctl/topoctl/internal/app/kv/preset"
 )
 
-type kvPresetOptions struct {
+type presetOptions struct {
 	*command.Host
-	format string
-	names  []string
+	names []string
 }
 
-func newKVPresetCmd(f *command.Env, runF func(context.Context, *kvPresetOptions) error) *cobra.Command {
-	opts := &kvPresetOptions{Host: f.Host()}
+func newPresetCmd(f *command.Env, runF func(context.Context, *presetOptions) error) *cobra.Command {
+	opts := &presetOptions{Host: f.Host()}
 	cmd := &cobra.Command{
 		Use:   "preset [NAME...]",
 		Short: "Lay predictions beside published serving benchmarks",
@@ -34,44 +33,42 @@ func newKVPresetCmd(f *command.Env, runF func(context.Context, *kvPresetOptions)
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return preset.Names(), cobra.ShellCompDirectiveNoFileComp
 		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			var err error
-			if opts.format, err = f.Format(cmd); err != nil {
-				return err
-			}
-			opts.Globals, opts.names = f.Globals, args
-			for i, name := range args {
-				if slices.Contains(args[:i], name) {
-					return fmt.Errorf("%s is given twice", name)
-				}
-				if _, err := preset.Find(name); err != nil {
-					return err
-				}
-			}
-			return runF(cmd.Context(), opts)
-		},
+		RunE: command.Action(opts, opts.parse, runF),
 	}
 	command.Uses(cmd, "timeout", "output", "json")
 	command.Formats(cmd, command.FormatTable, command.FormatJSON)
 	return cmd
 }
 
+func (o *presetOptions) parse(_ *cobra.Command, args []string) error {
+	o.names = args
+	for i, name := range args {
+		if slices.Contains(args[:i], name) {
+			return fmt.Errorf("%s is given twice", name)
+		}
+		if _, err := preset.Find(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // SchemaPresets is the name and major version of what preset -o json prints without a name.
 const SchemaPresets = "topoctl.kv-presets/v1"
 
-// kvPresetList is what preset -o json prints without a name.
-type kvPresetList struct {
-	Schema  string         `json:"schema"`
-	Presets []kvPresetName `json:"presets"`
+// presetList is what preset -o json prints without a name.
+type presetList struct {
+	Schema  string        `json:"schema"`
+	Presets []presetEntry `json:"presets"`
 }
 
-type kvPresetName struct {
+type presetEntry struct {
 	Name  string `json:"name"`
 	About string `json:"about"`
 	Rows  int    `json:"rows"`
 }
 
-func runKVPreset(ctx context.Context, o *kvPresetOptions) error {
+func runPreset(ctx context.Context, o *presetOptions) error {
 	if len(o.names) == 0 {
 		return o.list()
 	}
@@ -86,31 +83,31 @@ func runKVPreset(ctx context.Context, o *kvPresetOptions) error {
 		cs = append(cs, c)
 	}
 	r := preset.NewReport(cs)
-	if o.format == command.FormatJSON {
+	if o.Format == command.FormatJSON {
 		return command.PrintJSON(o.Streams.Out, r)
 	}
 	return o.text(r)
 }
 
-func (o *kvPresetOptions) list() error {
-	l := kvPresetList{Schema: SchemaPresets}
+func (o *presetOptions) list() error {
+	l := presetList{Schema: SchemaPresets}
 	t := &command.Table{Head: []string{"PRESET", "ROWS", "SYSTEM"}}
 	for _, name := range preset.Names() {
 		p, err := preset.Find(name)
 		if err != nil {
 			return err
 		}
-		l.Presets = append(l.Presets, kvPresetName{p.Name, p.About, len(p.Rows)})
+		l.Presets = append(l.Presets, presetEntry{p.Name, p.About, len(p.Rows)})
 		t.Add(p.Name, fmt.Sprint(len(p.Rows)), p.About)
 	}
-	if o.format == command.FormatJSON {
+	if o.Format == command.FormatJSON {
 		return command.PrintJSON(o.Streams.Out, l)
 	}
 	return t.Print(o.Streams)
 }
 
 // text prints each comparison: where it is from, a line for each row and column, what is assumed.
-func (o *kvPresetOptions) text(r *preset.Report) error {
+func (o *presetOptions) text(r *preset.Report) error {
 	for _, c := range r.Comparisons {
 		if err := command.Write(o.Streams.Out, []byte(presetHead(c))); err != nil {
 			return err

@@ -2,8 +2,6 @@ package serving
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -16,7 +14,6 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/memory"
-	"github.com/topoctl/topoctl/internal/app/bench"
 	"github.com/topoctl/topoctl/internal/app/cli/command"
 	"github.com/topoctl/topoctl/internal/app/cli/peers"
 	"github.com/topoctl/topoctl/internal/app/cli/transfer"
@@ -27,27 +24,25 @@ import (
 	"github.com/topoctl/topoctl/internal/app/kv/serve"
 	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/internal/base/text"
-	"github.com/topoctl/topoctl/internal/base/units"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
-type kvReplayOptions struct {
-	kvServing
+type replayOptions struct {
+	servingFlags
 	memoryText string
 	peers      []string
 	own        bool // the peer is an agent that is started here
-	tokenFile  string
+	token      peers.Token
 	regions    []string // that each peer has
 	placeTexts []string
 	locations  []pathsel.Location
-	transports []string
-	rdma       peers.RDMA
+	transports peers.Transports
 	verify     bool
 	memory     int64 // of an instance
 }
 
-func newKVReplayCmd(f *command.Env, runF func(context.Context, *kvReplayOptions) error) *cobra.Command {
-	opts := &kvReplayOptions{kvServing: kvServing{Host: f.Host()}}
+func newReplayCmd(f *command.Env, runF func(context.Context, *replayOptions) error) *cobra.Command {
+	opts := &replayOptions{servingFlags: servingFlags{Host: f.Host()}}
 	cmd := &cobra.Command{
 		Use:   "replay",
 		Short: "Work a workload off in real time, with real bytes through the engine",
@@ -70,53 +65,30 @@ func newKVReplayCmd(f *command.Env, runF func(context.Context, *kvReplayOptions)
 			"  topoctl kv replay --peer 10.0.0.2 --peer 10.0.0.3 --token-file token --region kv0,kv1 --model qwen3-32b --gpu h20 \\\n" +
 			"      --prefill 2xtp4 --decode 4xtp4 --rate 1",
 		Args: command.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := opts.parse(f, cmd); err != nil {
-				return err
-			}
-			return runF(cmd.Context(), opts)
-		},
+		RunE: command.Action(opts, opts.parse, runF),
 	}
 	opts.add(cmd)
 	return cmd
 }
 
-func (o *kvReplayOptions) add(cmd *cobra.Command) {
-	o.kvServing.add(cmd, "compute as `GPU` does", "decode on `INSTANCES`xtpRANKS")
+func (o *replayOptions) add(cmd *cobra.Command) {
+	o.servingFlags.add(cmd, "compute as `GPU` does", "decode on `INSTANCES`xtpRANKS")
 	fl := cmd.Flags()
 	fl.StringVar(&o.memoryText, "memory", "1GiB", "`SIZE` of the caches of each instance here, all ranks together; without --peer also there")
 	fl.StringSliceVar(&o.peers, "peer", nil, "the other side is the agent at `HOST:PORT`; repeatable (without it one is started on this host)")
-	fl.StringVar(&o.tokenFile, "token-file", "", "the secret that peers want is in `FILE` (its first line), - is standard input")
+	o.token.Add(cmd, "the secret that peers want is in `FILE` (its first line), - is standard input")
 	fl.StringSliceVar(&o.regions, "region", nil, "each peer keeps caches in its region `NAME`; repeatable: one for each instance there, or for each rank")
 	fl.StringSliceVar(&o.placeTexts, "location", nil, "ranks on this host keep their caches at `LOCATIONS`, such as cpu:0,cpu:1, in order and round again")
-	fl.StringSliceVar(&o.transports, "transport", []string{bench.Auto}, "over `TRANSPORT`: rdma, tcp, shm, or auto, which is the engine's choice; repeatable")
+	o.transports.Add(cmd, "over `TRANSPORT`: rdma, tcp, shm, or auto, which is the engine's choice; repeatable")
 	fl.BoolVar(&o.verify, "check", false, "read every cache back and verify it; times are then those of verifying")
-	o.rdma.Add(cmd)
-	command.Offer(cmd, map[string]command.Completer{"memory": command.Words("1GiB", "4GiB"), "peer": command.Words(), "region": command.Words(), "location": command.WordList("cpu:0", "cpu:1", "gpu:0", "gpu:1"),
-		"transport": command.WordList(peers.Transports...)})
+	command.Offer(cmd, map[string]command.Completer{"memory": command.Words("1GiB", "4GiB"), "peer": command.Words(), "region": command.Words(), "location": command.WordList("cpu:0", "cpu:1", "gpu:0", "gpu:1")})
 	command.Uses(cmd, "host-root", "timeout", "quiet", "verbose", "output", "json", "units")
 	command.Formats(cmd, command.FormatTable, command.FormatJSON, command.FormatSVG, command.FormatHTML)
 }
 
-func (o *kvReplayOptions) parse(f *command.Env, cmd *cobra.Command) error {
-	var err error
-	if o.format, err = f.Format(cmd); err != nil {
+func (o *replayOptions) parse(cmd *cobra.Command, _ []string) (err error) {
+	if err := command.NotEmpty(cmd, "token-file", "peer", "region", "location"); err != nil {
 		return err
-	}
-	if err := errors.Join(command.CheckHost(cmd), o.Choose(f)); err != nil {
-		return err
-	}
-	o.units = units.System(f.Globals.Units).Or(units.Gbyte)
-	if cmd.Flags().Changed("token-file") && o.tokenFile == "" {
-		return errors.New("--token-file is empty")
-	}
-	for _, list := range []struct {
-		flag  string
-		given []string
-	}{{"peer", o.peers}, {"region", o.regions}, {"location", o.placeTexts}} {
-		if cmd.Flags().Changed(list.flag) && (len(list.given) == 0 || slices.Contains(list.given, "")) {
-			return fmt.Errorf("--%s is empty", list.flag)
-		}
 	}
 	for _, text := range o.placeTexts {
 		o.locations = append(o.locations, pathsel.Location(text))
@@ -133,23 +105,15 @@ func (o *kvReplayOptions) parse(f *command.Env, cmd *cobra.Command) error {
 	if o.memory, err = command.ParseBytes(strings.ReplaceAll(o.memoryText, " ", "")); err != nil {
 		return fmt.Errorf("--memory %w", err)
 	}
-	if err := errors.Join(command.CheckWords("transport", o.transports, peers.Transports), o.rdma.Check(cmd, peers.UsesRDMA(o.transports))); err != nil {
+	if err := o.transports.Check(cmd); err != nil {
 		return err
 	}
-	return o.parsePeers()
+	return o.parsePeers(cmd)
 }
 
-func (o *kvReplayOptions) parsePeers() error {
+func (o *replayOptions) parsePeers(cmd *cobra.Command) error {
 	if o.own = len(o.peers) == 0; o.own {
-		for _, name := range []struct {
-			flag  string
-			given bool
-		}{{"token-file", o.tokenFile != ""}, {"region", len(o.regions) > 0}} {
-			if name.given {
-				return fmt.Errorf("--%s has no effect without --peer: the agent is then started here", name.flag)
-			}
-		}
-		return nil
+		return command.NoEffect(cmd, "without --peer: the agent is then started here", "token-file", "region")
 	}
 	for i, text := range o.peers {
 		at, err := peers.Address(text)
@@ -179,7 +143,7 @@ func (o *kvReplayOptions) parsePeers() error {
 }
 
 // regionsEach is how many regions of the peers an instance there has; 0: they cannot be shared out.
-func (o *kvReplayOptions) regionsEach() int {
+func (o *replayOptions) regionsEach() int {
 	_, there := o.sides()
 	all := len(o.peers) * len(o.regions)
 	each := all / there.instances
@@ -190,23 +154,23 @@ func (o *kvReplayOptions) regionsEach() int {
 }
 
 // sides are the shapes here and at the peers.
-func (o *kvReplayOptions) sides() (here, there shape) {
+func (o *replayOptions) sides() (here, there shape) {
 	if o.move == serve.Pull {
 		return o.decodeShape, o.prefillShape
 	}
 	return o.prefillShape, o.decodeShape
 }
 
-// kvPlaces are where the ranks of this host have their caches, instance by instance; "" is
+// placement are where the ranks of this host have their caches, instance by instance; "" is
 // not known.
-type kvPlaces struct {
+type placement struct {
 	t           *topo.Topology
 	here, there []pathsel.Location // there: of an agent that is started here
 	unbound     bool               // memory here is not on the NUMA nodes of its places
 }
 
 // place gives the ranks of this host their places; those of prefill come first.
-func (o *kvReplayOptions) place(t *topo.Topology) (*kvPlaces, error) {
+func (o *replayOptions) place(t *topo.Topology) (*placement, error) {
 	here, there := o.sides()
 	n := here.instances * here.tp
 	all := n
@@ -217,7 +181,7 @@ func (o *kvReplayOptions) place(t *topo.Topology) (*kvPlaces, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &kvPlaces{t: t, here: at[:n], there: at[n:]}
+	p := &placement{t: t, here: at[:n], there: at[n:]}
 	if o.move == serve.Pull {
 		p.here, p.there = at[all-n:], at[:all-n]
 	}
@@ -257,7 +221,7 @@ func rankPlaces(t *topo.Topology, given []pathsel.Location, ranks int) ([]pathse
 }
 
 // allocate makes the memory of the instances here, a region for each rank.
-func (o *kvReplayOptions) allocate(e *engine.Engine, p *kvPlaces, tp int) ([][]*engine.Region, error) {
+func (o *replayOptions) allocate(e *engine.Engine, p *placement, tp int) ([][]*engine.Region, error) {
 	var out [][]*engine.Region
 	for i, at := range p.here {
 		nodes := peers.NodesAt(p.t, at)
@@ -274,11 +238,11 @@ func (o *kvReplayOptions) allocate(e *engine.Engine, p *kvPlaces, tp int) ([][]*
 	return out, nil
 }
 
-func runReplay(ctx context.Context, o *kvReplayOptions) error {
-	if err := command.Writable(o.outFile); err != nil {
-		return fmt.Errorf("--out-file: %w", err)
+func runReplay(ctx context.Context, o *replayOptions) error {
+	if err := o.outFile.Check(); err != nil {
+		return err
 	}
-	token, err := peers.ReadToken(o.tokenFile, o.Streams.In, o.Streams.Err)
+	token, err := o.token.Read(o.Streams)
 	if err != nil {
 		return err
 	}
@@ -299,33 +263,34 @@ func runReplay(ctx context.Context, o *kvReplayOptions) error {
 		return err
 	}
 	if o.own {
-		var stop func() error
-		if token, stop, err = o.startAgent(ctx, places); err != nil {
+		a, err := o.startAgent(ctx, places)
+		if err != nil {
 			return err
 		}
-		defer stop() //nolint:errcheck // the run is over; the child ends with this process at the latest
+		defer a.Stop() //nolint:errcheck // the run is over
+		token = a.Token
 	}
 	e, err := engine.New(ctx, engine.Options{Name: fmt.Sprintf("kv-replay-%d", os.Getpid()), Token: token, Ports: engine.Ports{Topology: t}, Policy: string(o.policy),
-		Transports: o.rdma.Transports(withTCP(o.transports))})
+		Transports: o.transports.Factories(append(slices.Clone(o.transports.Names), "tcp")...)})
 	if err != nil {
 		return err
 	}
 	defer e.Close() //nolint:errcheck // what was moved is there
-	run := &kvReplayRun{o: o, Options: replay.Options{Serve: *c, Workload: w, Seed: o.load.seed, Check: o.verify}}
+	run := &replayRun{o: o, Options: replay.Options{Serve: *c, Workload: w, Seed: o.load.seed, Check: o.verify}}
 	if err := run.memories(ctx, e, places); err != nil {
 		return err
 	}
 	return run.replay(ctx)
 }
 
-// kvReplayRun is a run that is ready to go.
-type kvReplayRun struct {
-	o *kvReplayOptions
+// replayRun is a run that is ready to go.
+type replayRun struct {
+	o *replayOptions
 	replay.Options
 	unbound bool // memory here is not on the NUMA nodes of its places
 }
 
-func (r *kvReplayRun) replay(ctx context.Context) error {
+func (r *replayRun) replay(ctx context.Context) error {
 	if q := r.Workload.Requests; !r.o.Globals.Quiet && len(q) > 0 {
 		at := "an agent started here"
 		if !r.o.own {
@@ -359,7 +324,7 @@ func (r *kvReplayRun) replay(ctx context.Context) error {
 }
 
 // needs says what memory the longest request takes where there is not enough for it; else "".
-func (r *kvReplayRun) needs() string {
+func (r *replayRun) needs() string {
 	prompt, all := 0, 0
 	for i := range r.Workload.Requests {
 		q := &r.Workload.Requests[i]
@@ -399,14 +364,14 @@ func (r *kvReplayRun) needs() string {
 func mebibytes(n int64) int64 { return (n + 1<<20 - 1) >> 20 }
 
 // serving is the serving system. How many pages there are is found out when there is memory.
-func (o *kvReplayOptions) serving(w *kv.Workload) (*serve.Config, error) {
+func (o *replayOptions) serving(w *kv.Workload) (*serve.Config, error) {
 	cache, err := kvlayout.New(o.model, kvlayout.Side{TP: o.prefillShape.tp, PageTokens: o.pageTokens}, kvlayout.Side{TP: o.decodeShape.tp, PageTokens: o.pageTokens})
 	if err != nil {
 		return nil, command.WithHint(err, "--prefill and --decode say how many tensor ranks an instance has")
 	}
 	c := &serve.Config{Cache: cache, Move: o.move, Admit: serve.After, FirstToken: serve.FromDecode, Router: serve.LeastTokens}
 	if o.move == serve.PushLayers {
-		c.Admit, c.LayersPerMove = serve.Beside, min(kvLayersTogether, o.model.Layers)
+		c.Admit, c.LayersPerMove = serve.Beside, min(layersTogether, o.model.Layers)
 	}
 	longest := slices.MaxFunc(w.Requests, func(a, b kv.Request) int { return a.Input - b.Input }).Input
 	for _, x := range []struct {
@@ -418,7 +383,7 @@ func (o *kvReplayOptions) serving(w *kv.Workload) (*serve.Config, error) {
 		if err != nil {
 			return nil, fmt.Errorf("--%s %s: %w", x.flag, x.shape, err)
 		}
-		*x.pool = serve.Pool{Instances: x.shape.instances, Compute: &params, PageTokens: o.pageTokens, MaxBatchedTokens: max(kvBatchTokens, longest), MaxSequences: kvSequences}
+		*x.pool = serve.Pool{Instances: x.shape.instances, Compute: &params, PageTokens: o.pageTokens, MaxBatchedTokens: max(maxBatchTokens, longest), MaxSequences: maxSequences}
 		if o.chunk > 0 {
 			x.pool.Chunked, x.pool.MaxBatchedTokens = true, o.chunk
 		}
@@ -427,13 +392,8 @@ func (o *kvReplayOptions) serving(w *kv.Workload) (*serve.Config, error) {
 }
 
 // startAgent starts the other side on this host, with a region for each of its ranks.
-func (o *kvReplayOptions) startAgent(ctx context.Context, places *kvPlaces) (token []byte, stop func() error, err error) {
-	secret := make([]byte, 32)
-	if _, err := rand.Read(secret); err != nil {
-		return nil, nil, err
-	}
-	token = []byte(hex.EncodeToString(secret))
-	args := []string{"agent", "--listen", "127.0.0.1:0", "--token-file", "-", "--until-eof", "-o", "json", "-q", "--size", "0", "--timeout", o.Globals.Timeout.String()}
+func (o *replayOptions) startAgent(ctx context.Context, places *placement) (*transfer.ChildAgent, error) {
+	args := []string{"--size", "0"}
 	_, there := o.sides()
 	for i, at := range places.there {
 		name := fmt.Sprintf("kv%d", i)
@@ -443,26 +403,16 @@ func (o *kvReplayOptions) startAgent(ctx context.Context, places *kvPlaces) (tok
 		}
 		o.regions, args = append(o.regions, name), append(args, "--region", text)
 	}
-	if o.Globals.HostRoot != "" {
-		args = append(args, "--host-root", o.Globals.HostRoot)
-	}
-	var ready transfer.AgentReady
-	_, stop, err = transfer.StartChild(ctx, append(args, o.rdma.Args()...), append(slices.Clone(token), '\n'), &ready)
-	if ctx.Err() != nil {
-		return nil, nil, errors.Join(ctx.Err(), err)
-	}
+	a, err := transfer.StartAgent(ctx, o.Host, &o.transports.RDMA, args...)
 	if err != nil {
-		return nil, nil, command.WithHint(fmt.Errorf("start an agent: %w", err), "--memory %s is for each instance, here and there", o.memoryText)
+		return nil, command.WithHint(err, "--memory %s is for each instance, here and there", o.memoryText)
 	}
-	if len(ready.Addresses) == 0 {
-		return nil, nil, errors.Join(errors.New("start an agent: it says no address"), stop())
-	}
-	o.peers = ready.Addresses[:1]
-	return token, stop, nil
+	o.peers = []string{a.Address}
+	return a, nil
 }
 
 // memories finds the memory of the instances, and says how many pages that is.
-func (r *kvReplayRun) memories(ctx context.Context, e *engine.Engine, places *kvPlaces) error {
+func (r *replayRun) memories(ctx context.Context, e *engine.Engine, places *placement) error {
 	o, c := r.o, &r.Serve
 	here, there, hereSide, thereSide := &c.Prefill, &c.Decode, c.Cache.Prefill, c.Cache.Decode
 	if o.move == serve.Pull {
@@ -503,7 +453,7 @@ func (r *kvReplayRun) memories(ctx context.Context, e *engine.Engine, places *kv
 }
 
 // regionsAt opens a peer and finds its regions, in the time that --timeout gives each peer.
-func (o *kvReplayOptions) regionsAt(ctx context.Context, e *engine.Engine, address string) ([]*engine.RemoteRegion, error) {
+func (o *replayOptions) regionsAt(ctx context.Context, e *engine.Engine, address string) ([]*engine.RemoteRegion, error) {
 	limited, stop := context.WithTimeout(ctx, o.Globals.Timeout)
 	defer stop()
 	p, err := e.Open(limited, address)
@@ -523,7 +473,7 @@ func (o *kvReplayOptions) regionsAt(ctx context.Context, e *engine.Engine, addre
 
 // pagesIn is how many pages an instance has whose regions have at least that many bytes; of regions
 // that are larger than any run can use, a part is used.
-func (o *kvReplayOptions) pagesIn(s kvlayout.Side, regions int, size int64, flag string) (int, error) {
+func (o *replayOptions) pagesIn(s kvlayout.Side, regions int, size int64, flag string) (int, error) {
 	page, err := replay.RegionBytes(o.model, s, 1)
 	page /= int64(regions)
 	if err == nil && size < page {
@@ -536,13 +486,13 @@ func (o *kvReplayOptions) pagesIn(s kvlayout.Side, regions int, size int64, flag
 }
 
 // peerHint says what to do where a peer cannot be opened.
-func (o *kvReplayOptions) peerHint(ctx context.Context, err error, address string) error {
+func (o *replayOptions) peerHint(ctx context.Context, err error, address string) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	err = fmt.Errorf("--peer %s: %w", address, pkgerr.Plain(err))
 	if errors.Is(err, engine.ErrToken) {
-		if o.tokenFile == "" {
+		if o.token.File == "" {
 			return command.WithHint(err, "--token-file FILE: the one that \"topoctl agent\" was started with; all peers need the same")
 		}
 		return command.WithHint(err, "all peers need the same --token-file as this side")
@@ -550,11 +500,11 @@ func (o *kvReplayOptions) peerHint(ctx context.Context, err error, address strin
 	if errors.Is(err, engine.ErrNoPeer) {
 		return command.WithHint(err, "--peer is the --listen address of \"topoctl agent\" at the other end")
 	}
-	return (&transfer.BenchOptions{}).Hint(err)
+	return transfer.PeerHint(err)
 }
 
 // regionHint says what to do where a peer has no such region.
-func (o *kvReplayOptions) regionHint(ctx context.Context, err error, p *engine.Peer, name string) error {
+func (o *replayOptions) regionHint(ctx context.Context, err error, p *engine.Peer, name string) error {
 	if !errors.Is(err, engine.ErrNoRegion) {
 		return o.peerHint(ctx, fmt.Errorf("--region %s: %w", name, err), p.Name())
 	}
@@ -575,12 +525,4 @@ func (o *kvReplayOptions) regionHint(ctx context.Context, err error, p *engine.P
 		return command.WithHint(err, "it has %s; %s", text.List(known, 8), serves)
 	}
 	return command.WithHint(err, "%s", serves)
-}
-
-// withTCP adds what goes where RDMA and shared memory do not.
-func withTCP(names []string) []string {
-	if slices.Contains(names, "tcp") {
-		return names
-	}
-	return append(slices.Clone(names), "tcp")
 }

@@ -236,7 +236,7 @@ func TestParseKVReplay(t *testing.T) {
 		{"--location ,", 0, "--location is empty"},
 		{"--memory 0", 0, "--memory"},
 	} {
-		o, err := clitest.Parse(t, clitest.New().Streams, newKVReplayCmd, append(base[:len(base):len(base)], strings.Fields(tt.args)...)...)
+		o, err := clitest.Parse(t, clitest.New().Streams, newReplayCmd, append(base[:len(base):len(base)], strings.Fields(tt.args)...)...)
 		switch {
 		case tt.err != "":
 			if err == nil || !strings.Contains(err.Error(), tt.err) {
@@ -262,7 +262,7 @@ func TestKVReplayReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	rate := int64(1000)
-	r := &kvReplayRun{o: &kvReplayOptions{kvServing: kvServing{model: model, move: serve.Push}, peers: []string{"a:1", "b:2"}, regions: []string{"x"}}}
+	r := &replayRun{o: &replayOptions{servingFlags: servingFlags{model: model, move: serve.Push}, peers: []string{"a:1", "b:2"}, regions: []string{"x"}}}
 	r.o.prefillShape, r.o.decodeShape = shape{1, 1}, shape{2, 1}
 	r.Workload = &kv.Workload{Requests: []kv.Request{{Input: 40, Output: 1}}}
 	r.Serve = serve.Config{Cache: cache, Prefill: serve.Pool{Pages: 2}, Decode: serve.Pool{Pages: 2}}

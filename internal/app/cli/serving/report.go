@@ -13,7 +13,7 @@ import (
 )
 
 // report says what came of a run: the first result is its own, the others are compared with it.
-func (r *kvRun) report(results []*predict.Result) (*kvreport.Report, error) {
+func (r *predictRun) report(results []*predict.Result) (*kvreport.Report, error) {
 	out := r.described()
 	own, err := r.metricsOf(results[0])
 	if err != nil {
@@ -54,7 +54,7 @@ func (r *kvRun) report(results []*predict.Result) (*kvreport.Report, error) {
 }
 
 // described is what was run.
-func (r *kvRun) described() *kvreport.Report {
+func (r *predictRun) described() *kvreport.Report {
 	o, c := r.o, &r.spec.Serve
 	out := &kvreport.Report{Tool: build.Tool(), ComputeBasis: kvreport.Modelled, NetworkBasis: kvreport.Simulated,
 		Workload: kvreport.Workload{Name: r.w.Name, Requests: len(r.w.Requests), Seed: o.load.seed},
@@ -94,7 +94,7 @@ func (r *kvRun) described() *kvreport.Report {
 }
 
 // caveats are what a reader of the figures should know of this run.
-func (r *kvRun) caveats() []string {
+func (r *predictRun) caveats() []string {
 	var out []string
 	keeps := r.spec.Serve.Prefill.PrefixPages > 0
 	switch shared := slices.ContainsFunc(r.w.Requests, func(x kv.Request) bool { return x.Blocks != nil }); {
@@ -115,7 +115,7 @@ func (r *kvRun) caveats() []string {
 }
 
 // prefixes sums up what prefill found of earlier prompts.
-func (r *kvRun) prefixes(uses []serve.Use) (found *int64, ratio *float64) {
+func (r *predictRun) prefixes(uses []serve.Use) (found *int64, ratio *float64) {
 	if r.spec.Serve.Prefill.PrefixPages == 0 {
 		return nil, nil
 	}

@@ -23,14 +23,14 @@ import (
 // and tokens of prompts that a step takes, unless a prompt is longer. Layers that move while a
 // prompt is computed go in fours, so that pieces of them are not too small.
 const (
-	kvSequences      = 256
-	kvBatchTokens    = 8192
-	kvLayersTogether = 4
+	maxSequences   = 256
+	maxBatchTokens = 8192
+	layersTogether = 4
 )
 
-func runKVPredict(ctx context.Context, o *kvPredictOptions) error {
-	if err := command.Writable(o.outFile); err != nil {
-		return fmt.Errorf("--out-file: %w", err)
+func runPredict(ctx context.Context, o *predictOptions) error {
+	if err := o.outFile.Check(); err != nil {
+		return err
 	}
 	w, err := o.load.workload(ctx, o.Host)
 	if err != nil {
@@ -76,11 +76,11 @@ func interruptible[T any](ctx context.Context, run func() (T, error)) (T, error)
 	}
 }
 
-// kvRun is a run that is ready to go.
-type kvRun struct {
-	o        *kvPredictOptions
+// predictRun is a run that is ready to go.
+type predictRun struct {
+	o        *predictOptions
 	w        *kv.Workload
-	site     *kvSite
+	site     *site
 	spec     predict.Spec
 	networks []predict.Network // the first is this run's
 	whatIf   []string
@@ -88,12 +88,12 @@ type kvRun struct {
 }
 
 // prepare puts a run together.
-func (o *kvPredictOptions) prepare(w *kv.Workload, site *kvSite) (*kvRun, error) {
-	r := &kvRun{o: o, w: w, site: site}
+func (o *predictOptions) prepare(w *kv.Workload, site *site) (*predictRun, error) {
+	r := &predictRun{o: o, w: w, site: site}
 	sides := [2]kvlayout.Side{{TP: o.prefillShape.tp, PageTokens: o.pageTokens}, {TP: o.decodeShape.tp, PageTokens: o.pageTokens}}
 	c := serve.Config{Move: o.move, Admit: serve.After, FirstToken: serve.FromDecode, Router: serve.LeastTokens}
 	if o.move == serve.PushLayers { // there must be memory before the first layers come
-		c.Admit, c.LayersPerMove = serve.Beside, min(kvLayersTogether, o.model.Layers)
+		c.Admit, c.LayersPerMove = serve.Beside, min(layersTogether, o.model.Layers)
 	}
 	var err error
 	if c.Prefill, err = r.pool(0, &site.prefill, sides[0]); err == nil {
@@ -116,7 +116,7 @@ func (o *kvPredictOptions) prepare(w *kv.Workload, site *kvSite) (*kvRun, error)
 }
 
 // pool is what the instances of a side are to the serving system, and in the report.
-func (r *kvRun) pool(which int, p *kvPool, side kvlayout.Side) (serve.Pool, error) {
+func (r *predictRun) pool(which int, p *sidePool, side kvlayout.Side) (serve.Pool, error) {
 	params, err := compute.Find(r.o.model.Name, p.gpu, p.shape.tp, 1)
 	if err != nil {
 		return serve.Pool{}, fmt.Errorf("--%s %s: %w", p.side, p.shape, err)
@@ -134,7 +134,7 @@ func (r *kvRun) pool(which int, p *kvPool, side kvlayout.Side) (serve.Pool, erro
 		return serve.Pool{}, command.WithHint(fmt.Errorf("--page-tokens %d: memory for no request: a page takes %d bytes on each rank, which has %d", side.PageTokens, page, memory), "give fewer")
 	}
 	longest := slices.MaxFunc(r.w.Requests, func(a, b kv.Request) int { return a.Input - b.Input }).Input
-	pool := serve.Pool{Instances: p.shape.instances, Compute: &params, PageTokens: side.PageTokens, Pages: pages, MaxBatchedTokens: max(kvBatchTokens, longest), MaxSequences: kvSequences}
+	pool := serve.Pool{Instances: p.shape.instances, Compute: &params, PageTokens: side.PageTokens, Pages: pages, MaxBatchedTokens: max(maxBatchTokens, longest), MaxSequences: maxSequences}
 	if r.o.chunk > 0 {
 		pool.Chunked, pool.MaxBatchedTokens = true, r.o.chunk
 	}
@@ -153,7 +153,7 @@ func (r *kvRun) pool(which int, p *kvPool, side kvlayout.Side) (serve.Pool, erro
 }
 
 // keepPrefixes gives prefill instances memory for prompts that are over.
-func (r *kvRun) keepPrefixes(pool *serve.Pool, side kvlayout.Side) error {
+func (r *predictRun) keepPrefixes(pool *serve.Pool, side kvlayout.Side) error {
 	if r.o.prefixBytes == 0 {
 		return nil
 	}
@@ -171,7 +171,7 @@ func (r *kvRun) keepPrefixes(pool *serve.Pool, side kvlayout.Side) error {
 }
 
 // addNetworks lists this run's network and those that it is compared with.
-func (r *kvRun) addNetworks() error {
+func (r *predictRun) addNetworks() error {
 	this := predict.Network{Name: "this run", Choice: predict.Ours, Policy: r.o.policy}
 	plain := this
 	plain.Name = "without what-ifs"
@@ -244,7 +244,7 @@ func predictAdvice(why string) string {
 
 // answer prints a report, and says by an error what it comes to. advice is the next step where no
 // request has an answer.
-func (o *kvServing) answer(r *kvreport.Report, advice func(why string) string) error {
+func (o *servingFlags) answer(r *kvreport.Report, advice func(why string) string) error {
 	if r.Metrics.Completed == 0 {
 		why := "none was over"
 		if len(r.Failures) > 0 {
@@ -265,24 +265,18 @@ func (o *kvServing) answer(r *kvreport.Report, advice func(why string) string) e
 }
 
 // put prints a report.
-func (o *kvServing) put(r *kvreport.Report) error {
+func (o *servingFlags) put(r *kvreport.Report) error {
 	data, err := o.rendered(r)
 	if err != nil {
 		return err
 	}
-	if o.outFile != "" && o.outFile != "-" {
-		if err := command.WriteFile(o.outFile, data, command.Everyone); err != nil {
-			return fmt.Errorf("--out-file: %w", err)
-		}
-		return nil
-	}
-	return command.Write(o.Streams.Out, data)
+	return o.outFile.Write(o.Streams, data)
 }
 
 // rendered is a report in the format that was asked for.
-func (o *kvServing) rendered(r *kvreport.Report) ([]byte, error) {
+func (o *servingFlags) rendered(r *kvreport.Report) ([]byte, error) {
 	look := kvreport.Options{Units: o.units}
-	switch o.format {
+	switch o.Format {
 	case command.FormatJSON:
 		return command.SafeJSON(r.Encode())
 	case command.FormatSVG:
@@ -294,6 +288,6 @@ func (o *kvServing) rendered(r *kvreport.Report) ([]byte, error) {
 }
 
 // metricsOf sums a result up.
-func (r *kvRun) metricsOf(x *predict.Result) (*metrics.Metrics, error) {
+func (r *predictRun) metricsOf(x *predict.Result) (*metrics.Metrics, error) {
 	return metrics.Compute(r.w, x.Times, metrics.Options{SLO: r.o.slo, MemoryFirst: r.spec.Serve.Admit == serve.Before})
 }

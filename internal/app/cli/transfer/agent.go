@@ -22,7 +22,6 @@ import (
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/internal/app/agent"
-	"github.com/topoctl/topoctl/internal/app/bench"
 	"github.com/topoctl/topoctl/internal/app/cli/command"
 	"github.com/topoctl/topoctl/internal/app/cli/peers"
 	"github.com/topoctl/topoctl/internal/app/probe/fabric"
@@ -43,23 +42,21 @@ const (
 
 type agentOptions struct {
 	*command.Host
-	format    string
-	listen    []string
-	advertise string
-	tokenFile string
-	http      []string
-	name      string
-	regions   []agent.Region
-	rank      int
-	ranks     int
-	untilEOF  bool
-	// transports are names, "auto" is all that this host can have.
-	transports []string
-	rdma       peers.RDMA
+	listen     []string
+	advertise  string
+	token      peers.Token
+	http       []string
+	name       string
+	regions    []agent.Region
+	rank       int
+	ranks      int
+	untilEOF   bool
+	transports peers.Transports
 	refresh    time.Duration
 	measured   command.Measured
 	probes     bool // controllers may measure
 	limits     fabric.Limits
+	typed      agentFlags
 }
 
 // agentFlags are the flags as they are typed.
@@ -76,7 +73,6 @@ func Commands(f *command.Env) []*cobra.Command {
 
 func newAgentCmd(f *command.Env, runF func(context.Context, *agentOptions) error) *cobra.Command {
 	opts := &agentOptions{Host: f.Host()}
-	var typed agentFlags
 	cmd := &cobra.Command{
 		Use:   "agent",
 		Short: "Serve memory, and what is known of this host, to other hosts",
@@ -96,31 +92,25 @@ func newAgentCmd(f *command.Env, runF func(context.Context, *agentOptions) error
 			"  topoctl agent --listen :7411 --token-file token\n" +
 			"  topoctl agent --listen 10.0.0.1:7411 --token-file token --http 127.0.0.1:9411 --region kv=4GiB",
 		Args: command.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := opts.parse(f, cmd, typed); err != nil {
-				return err
-			}
-			return runF(cmd.Context(), opts)
-		},
+		RunE: command.Action(opts, opts.parse, runF),
 	}
 	fl := cmd.Flags()
 	fl.StringSliceVar(&opts.listen, "listen", []string{agentListen}, "serve peers at `ADDRESS` (host:port, port 0 is any); repeatable")
 	fl.StringVar(&opts.advertise, "advertise", "", "tell peers `HOST[:PORT]`, not what --listen and the route to them say")
-	fl.StringVar(&opts.tokenFile, "token-file", "", "peers must have the secret in `FILE` (its first line), - is standard input")
+	opts.token.Add(cmd, "peers must have the secret in `FILE` (its first line), - is standard input")
 	fl.StringSliceVar(&opts.http, "http", nil, "answer HTTP at `ADDRESS` (host:port; without a host, this host only); repeatable")
-	fl.StringVar(&typed.size, "size", "256MiB", "`SIZE` of the region \"bench\", 0 for none")
-	fl.StringArrayVar(&typed.regions, "region", nil, "also serve `NAME=SIZE[@LOCATION]`, which peers may read and write; at cpu:1 it is that NUMA node's, at gpu:0 it has that GPU's lanes; repeatable")
+	fl.StringVar(&opts.typed.size, "size", "256MiB", "`SIZE` of the region \"bench\", 0 for none")
+	fl.StringArrayVar(&opts.typed.regions, "region", nil, "also serve `NAME=SIZE[@LOCATION]`, which peers may read and write; at cpu:1 it is that NUMA node's, at gpu:0 it has that GPU's lanes; repeatable")
 	fl.StringVar(&opts.name, "name", "", "call this engine `NAME` (default: the host's name)")
 	fl.IntVar(&opts.rank, "rank", 0, "this is engine `N` of --ranks, from 0: it uses its part of the NICs, others if those fail")
 	fl.IntVar(&opts.ranks, "ranks", 0, "`N` engines of this host share its NICs")
-	fl.StringSliceVar(&opts.transports, "transport", []string{bench.Auto}, "offer `TRANSPORT`: rdma, tcp, shm, or auto, which is all that this host has; repeatable")
-	opts.rdma.Add(cmd)
+	opts.transports.Add(cmd, "offer `TRANSPORT`: rdma, tcp, shm, or auto, which is all that this host has; repeatable")
 	opts.measured.Add(cmd)
-	opts.addProbes(cmd, &typed)
+	opts.addProbes(cmd)
 	fl.DurationVar(&opts.refresh, "refresh", time.Second, "look every `TIME` whether the network ports have changed, 0 never")
 	fl.BoolVar(&opts.untilEOF, "until-eof", false, "also stop when standard input ends (as a child process, or over ssh)")
 	command.Offer(cmd, map[string]command.Completer{
-		"transport": command.WordList(peers.Transports...), "listen": command.Words(), "advertise": command.Words(), "http": command.Words(), "size": command.Words("256MiB", "1GiB"),
+		"listen": command.Words(), "advertise": command.Words(), "http": command.Words(), "size": command.Words("256MiB", "1GiB"),
 		"region": command.Words(), "name": command.Words(), "rank": command.Words(), "ranks": command.Words(), "refresh": command.Words(),
 	})
 	command.Uses(cmd, "host-root", "timeout", "quiet", "verbose", "output", "json")
@@ -129,25 +119,19 @@ func newAgentCmd(f *command.Env, runF func(context.Context, *agentOptions) error
 }
 
 // parse takes over the flags and refuses what makes no sense.
-func (o *agentOptions) parse(f *command.Env, cmd *cobra.Command, typed agentFlags) error {
-	var err error
-	if o.format, err = f.Format(cmd); err != nil {
+func (o *agentOptions) parse(cmd *cobra.Command, _ []string) error {
+	if err := errors.Join(o.measured.Check(cmd), o.parseProbes(cmd), command.NotEmpty(cmd, "token-file", "advertise", "listen")); err != nil {
 		return err
 	}
-	if err := errors.Join(command.CheckHost(cmd), o.Choose(f), o.measured.Check(cmd), o.parseProbes(cmd, typed)); err != nil {
+	if err := o.parseAddresses(); err != nil {
 		return err
 	}
-	if err := o.parseAddresses(cmd); err != nil {
-		return err
-	}
-	if err := errors.Join(command.CheckWords("transport", o.transports, peers.Transports), o.rdma.Check(cmd, peers.UsesRDMA(o.transports))); err != nil {
+	if err := o.transports.Check(cmd); err != nil {
 		return err
 	}
 	switch changed := cmd.Flags().Changed; {
 	case o.refresh < 0:
 		return fmt.Errorf("--refresh %s: want 0 or more", o.refresh)
-	case changed("token-file") && o.tokenFile == "":
-		return errors.New("--token-file is empty")
 	case changed("name") && strings.TrimSpace(o.name) == "":
 		return errors.New("--name is empty")
 	case changed("rank") && !changed("ranks"):
@@ -157,23 +141,17 @@ func (o *agentOptions) parse(f *command.Env, cmd *cobra.Command, typed agentFlag
 	case changed("ranks") && (o.rank < 0 || o.rank >= o.ranks):
 		return fmt.Errorf("--rank %d: want 0 to %d", o.rank, o.ranks-1)
 	}
-	return o.parseRegions(typed)
+	return o.parseRegions()
 }
 
-func (o *agentOptions) parseAddresses(cmd *cobra.Command) error {
-	if cmd.Flags().Changed("advertise") && o.advertise == "" {
-		return errors.New("--advertise is empty")
-	}
-	if len(o.listen) == 0 {
-		return errors.New("--listen is empty")
-	}
+func (o *agentOptions) parseAddresses() error {
 	for i, a := range o.listen {
 		full, err := peers.ListenAddress(a, "", peers.AgentPort)
 		if err != nil {
 			return fmt.Errorf("--listen %w", err)
 		}
 		o.listen[i] = full
-		if o.tokenFile == "" && !peers.LoopbackOnly(full) {
+		if o.token.File == "" && !peers.LoopbackOnly(full) {
 			return command.WithHint(fmt.Errorf("--listen %s: other hosts reach it, and without a token all of them could write this host's memory", a),
 				"(umask 077; head -c 32 /dev/urandom | base64 > token), then add --token-file token here and at the other end")
 		}
@@ -181,7 +159,8 @@ func (o *agentOptions) parseAddresses(cmd *cobra.Command) error {
 	return peers.HTTPAddresses(o.http)
 }
 
-func (o *agentOptions) parseRegions(typed agentFlags) error {
+func (o *agentOptions) parseRegions() error {
+	typed := &o.typed
 	add := func(name string, size int64, at string) {
 		o.regions = append(o.regions, agent.Region{Bytes: size, RegionOptions: engine.RegionOptions{Name: name, Grant: memory.PeerRead | memory.PeerWrite, Location: pathsel.Location(at)}})
 	}
@@ -211,7 +190,7 @@ func (o *agentOptions) parseRegions(typed agentFlags) error {
 }
 
 func runAgent(ctx context.Context, o *agentOptions) error {
-	token, err := peers.ReadToken(o.tokenFile, o.Streams.In, o.Streams.Err)
+	token, err := o.token.Read(o.Streams)
 	if err != nil {
 		return err
 	}
@@ -248,7 +227,7 @@ func runAgent(ctx context.Context, o *agentOptions) error {
 	var printed error
 	err = agent.Run(ctx, agent.Options{
 		Engine: engine.Options{Name: o.name, Listen: o.listen, Advertise: o.advertise, Token: token,
-			Ports: engine.Ports{Topology: t, Overlay: rates, LocalRank: o.rank, LocalSize: o.ranks}, Logger: o.logger(), Transports: o.rdma.Transports(o.transports)},
+			Ports: engine.Ports{Topology: t, Overlay: rates, LocalRank: o.rank, LocalSize: o.ranks}, Logger: o.logger(), Transports: o.transports.Factories(o.transports.Names...)},
 		Regions: o.regions, HTTP: o.http, Probe: o.prober(),
 		Rediscover: o.Find, Look: look, Seen: seen, Every: o.refresh,
 		Ready: func(i agent.Info) { printed = o.print(i) },
@@ -322,7 +301,7 @@ func (o *agentOptions) print(i agent.Info) error {
 	if o.probes {
 		r.Probes = &o.limits
 	}
-	if o.format == command.FormatJSON {
+	if o.Format == command.FormatJSON {
 		line, err := command.JSONLine(r)
 		if err != nil {
 			return err
@@ -375,12 +354,12 @@ func (o *agentOptions) client(i agent.Info) *string {
 		at = i.Addresses[0]
 	}
 	line := "topoctl bench --peer " + at
-	switch o.tokenFile {
+	switch o.token.File {
 	case "":
 	case "-":
 		line += " --token-file FILE"
 	default:
-		line += " --token-file " + o.tokenFile
+		line += " --token-file " + o.token.File
 	}
 	return &line
 }

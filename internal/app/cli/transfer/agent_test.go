@@ -12,6 +12,7 @@ import (
 	"github.com/topoctl/topoctl/internal/app/agent"
 	"github.com/topoctl/topoctl/internal/app/cli/clitest"
 	"github.com/topoctl/topoctl/internal/app/cli/command"
+	"github.com/topoctl/topoctl/internal/app/cli/peers"
 	"github.com/topoctl/topoctl/internal/app/probe/fabric"
 )
 
@@ -32,7 +33,7 @@ func TestParseAgent(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	got, err = clitest.Parse(t, clitest.New().Streams, newAgentCmd, "--size", "0")
-	if err != nil || len(got.regions) != 0 || got.listen[0] != agentListen || got.format != command.FormatText {
+	if err != nil || len(got.regions) != 0 || got.listen[0] != agentListen || got.Format != command.FormatText {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
@@ -74,7 +75,7 @@ func TestParseAgentRefuses(t *testing.T) {
 // The start tells how the agent is reached and what to run.
 func TestAgentText(t *testing.T) {
 	f := clitest.New()
-	o := &agentOptions{Host: &command.Host{Streams: f.Streams}, tokenFile: "secret/token", format: command.FormatText, probes: true,
+	o := &agentOptions{Host: &command.Host{Streams: f.Streams, Format: command.FormatText}, token: peers.Token{File: "secret/token"}, probes: true,
 		limits: fabric.Limits{MemoryBytes: 1 << 30, Duration: 10 * time.Minute, BytesPerSec: 1.25e9}}
 	i := agent.Info{Name: "n1", Addresses: []string{"0.0.0.0:7411"}, HTTP: []string{"127.0.0.1:9411"},
 		Advertised: []engine.Advertised{
@@ -122,7 +123,7 @@ func TestUsable(t *testing.T) {
 // The first line of an agent is obeyed by no terminal.
 func TestAgentLineIsSafe(t *testing.T) {
 	f := clitest.New()
-	o := agentOptions{Host: &command.Host{Streams: f.Streams}, format: command.FormatJSON}
+	o := agentOptions{Host: &command.Host{Streams: f.Streams, Format: command.FormatJSON}}
 	if err := o.print(agent.Info{Name: "n" + clitest.Nasty}); err != nil {
 		t.Fatal(err)
 	}

@@ -1,16 +1,13 @@
 package transfer
 
 import (
-	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/topoctl/topoctl/engine"
-	"github.com/topoctl/topoctl/internal/app/bench"
 	"github.com/topoctl/topoctl/internal/app/cli/command"
 	"github.com/topoctl/topoctl/internal/app/cli/peers"
 	"github.com/topoctl/topoctl/internal/app/probe/fabric"
@@ -24,8 +21,8 @@ const (
 )
 
 // addProbes adds the flags of what an agent lets controllers measure.
-func (o *agentOptions) addProbes(cmd *cobra.Command, typed *agentFlags) {
-	fl := cmd.Flags()
+func (o *agentOptions) addProbes(cmd *cobra.Command) {
+	fl, typed := cmd.Flags(), &o.typed
 	fl.BoolVar(&o.probes, "serve-probes", true, "let \"topoctl probe fabric\" measure between this host and others")
 	fl.StringVar(&typed.probeMemory, "probe-memory", command.SizeText(probeMemory), "a probe may use `SIZE` of memory at a time")
 	fl.StringVar(&typed.probeRate, "probe-rate", "", "a probe may move `RATE` from here, such as 10Gb/s (default: no limit)")
@@ -33,23 +30,23 @@ func (o *agentOptions) addProbes(cmd *cobra.Command, typed *agentFlags) {
 	command.Offer(cmd, map[string]command.Completer{"probe-memory": command.Words("256MiB", "1GiB"), "probe-rate": command.Words("10Gb/s"), "probe-time": command.Words()})
 }
 
-func (o *agentOptions) parseProbes(cmd *cobra.Command, typed agentFlags) error {
-	for _, name := range []string{"probe-memory", "probe-rate", "probe-time"} {
-		if cmd.Flags().Changed(name) && !o.probes {
-			return fmt.Errorf("--%s has no effect with --serve-probes=false", name)
+func (o *agentOptions) parseProbes(cmd *cobra.Command) (err error) {
+	if !o.probes {
+		if err := command.NoEffect(cmd, "with --serve-probes=false", "probe-memory", "probe-rate", "probe-time"); err != nil {
+			return err
 		}
 	}
-	var err error
+	if err := command.NotEmpty(cmd, "probe-rate"); err != nil {
+		return err
+	}
+	typed := &o.typed
 	if o.limits.MemoryBytes, err = command.ParseBytes(typed.probeMemory); err != nil {
 		return fmt.Errorf("--probe-memory %w", err)
 	}
-	switch {
-	case typed.probeRate != "":
+	if typed.probeRate != "" {
 		if o.limits.BytesPerSec, err = command.ParseRate(typed.probeRate); err != nil {
 			return fmt.Errorf("--probe-rate %w", err)
 		}
-	case cmd.Flags().Changed("probe-rate"):
-		return errors.New("--probe-rate is empty")
 	}
 	if o.limits.Duration <= 0 {
 		return fmt.Errorf("--probe-time %s: want more than 0", o.limits.Duration)
@@ -64,7 +61,7 @@ func (o *agentOptions) prober() *fabric.ServerOptions {
 	}
 	s := &fabric.ServerOptions{Limits: o.limits, Transports: map[string]engine.TransportFactory{}}
 	for _, name := range peers.TransportNames {
-		if list := o.rdma.Transports([]string{name}); len(list) == 1 && o.offers(name) {
+		if list := o.transports.Factories(name); len(list) == 1 && o.transports.Offers(name) {
 			s.Transports[name] = list[0]
 		}
 	}
@@ -84,9 +81,4 @@ func probesText(l *fabric.Limits) string {
 		text += ", " + units.Rate(l.BytesPerSec, units.Auto)
 	}
 	return text + "\n"
-}
-
-// offers says whether an agent has a transport among those that it offers.
-func (o *agentOptions) offers(name string) bool {
-	return slices.Contains(o.transports, name) || slices.Contains(o.transports, bench.Auto)
 }

@@ -19,16 +19,16 @@ import (
 	"github.com/topoctl/topoctl/internal/base/units"
 )
 
-// BenchOptions are the flags of topoctl bench.
-type BenchOptions struct {
+// benchOptions are the flags of topoctl bench.
+type benchOptions struct {
 	*command.Host
-	format    string
-	tokenFile string
-	http      []string
-	run       bench.Options
-	rdma      peers.RDMA
-	look      command.Look
-	measured  command.Measured
+	token      peers.Token
+	http       []string
+	run        bench.Options
+	transports peers.Transports
+	look       command.Look
+	measured   command.Measured
+	typed      benchFlags
 }
 
 // benchFlags are the flags as they are typed.
@@ -38,9 +38,8 @@ type benchFlags struct {
 	seed                   uint64
 }
 
-func newBenchCmd(f *command.Env, runF func(context.Context, *BenchOptions) error) *cobra.Command {
-	opts := &BenchOptions{Host: f.Host()}
-	var typed benchFlags
+func newBenchCmd(f *command.Env, runF func(context.Context, *benchOptions) error) *cobra.Command {
+	opts := &benchOptions{Host: f.Host()}
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure the transfer engine against a peer, and against what the machine can do",
@@ -67,16 +66,11 @@ func newBenchCmd(f *command.Env, runF func(context.Context, *BenchOptions) error
 			"  topoctl bench --peer 10.0.0.2:7411 --token-file token --fail-lane eth1@2s+2s --duration 6s --check\n" +
 			"  topoctl bench -o json | jq '.results[] | {op, size_bytes, bytes_per_sec}'",
 		Args: command.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := opts.parse(f, cmd, typed); err != nil {
-				return err
-			}
-			return runF(cmd.Context(), opts)
-		},
+		RunE: command.Action(opts, opts.parse, runF),
 	}
-	opts.addFlags(cmd, &typed)
+	opts.addFlags(cmd)
 	command.Offer(cmd, map[string]command.Completer{
-		"op": command.WordList(bench.Read, bench.Write), "transport": command.WordList(peers.Transports...),
+		"op":     command.WordList(bench.Read, bench.Write),
 		"policy": command.WordList(pick.Policies()...), "size": command.WordList("4KiB", "64KiB", "1MiB", "16MiB"),
 		"peer": command.Words(), "region": command.Words(), "batch": command.Words(), "threads": command.Words(), "in-flight": command.Words(), "duration": command.Words("1s", "5s", "10s"),
 		"http": command.Words(), "warmup": command.Words(), "lanes": command.Words(), "memory": command.Words("256MiB", "1GiB"), "fail-lane": command.Words(), "seed": command.Words(),
@@ -86,10 +80,10 @@ func newBenchCmd(f *command.Env, runF func(context.Context, *BenchOptions) error
 	return cmd
 }
 
-func (o *BenchOptions) addFlags(cmd *cobra.Command, typed *benchFlags) {
-	fl, r := cmd.Flags(), &o.run
+func (o *benchOptions) addFlags(cmd *cobra.Command) {
+	fl, r, typed := cmd.Flags(), &o.run, &o.typed
 	fl.StringVar(&r.Peer, "peer", "", "the other end, `HOST:PORT` (without it an agent is started on this host)")
-	fl.StringVar(&o.tokenFile, "token-file", "", "the secret that the peer wants is in `FILE` (its first line), - is standard input")
+	o.token.Add(cmd, "the secret that the peer wants is in `FILE` (its first line), - is standard input")
 	fl.StringVar(&r.Region, "region", benchRegion, "use the peer's region `NAME`")
 	fl.StringSliceVar(&r.Ops, "op", []string{bench.Write, bench.Read}, "measure `OP`: read or write, as seen from here; repeatable")
 	fl.StringSliceVar(&typed.sizes, "size", []string{"4KiB", "64KiB", "1MiB"}, "`SIZE` of an op; repeatable")
@@ -98,7 +92,7 @@ func (o *BenchOptions) addFlags(cmd *cobra.Command, typed *benchFlags) {
 	fl.IntVar(&r.InFlight, "in-flight", 2, "`N` batches of each thread at a time")
 	fl.DurationVar(&r.Duration, "duration", time.Second, "`TIME` of each measurement")
 	fl.DurationVar(&r.Warmup, "warmup", 200*time.Millisecond, "`TIME` before each measurement that does not count")
-	fl.StringSliceVar(&r.Transports, "transport", []string{bench.Auto}, "over `TRANSPORT`: rdma, tcp, shm, or auto, which is the engine's choice; repeatable")
+	o.transports.Add(cmd, "over `TRANSPORT`: rdma, tcp, shm, or auto, which is the engine's choice; repeatable")
 	fl.StringSliceVar(&typed.policies, "policy", []string{string(pick.Adaptive)}, "share by `POLICY`: "+command.Either(pick.Policies())+"; repeatable")
 	fl.StringArrayVar(&typed.lanes, "lanes", nil, "use only lane `NAME` (repeatable), or the best N lanes")
 	fl.StringVar(&typed.memory, "memory", units.Bytes(benchDefault), "walk through `SIZE` of memory on each side")
@@ -106,17 +100,12 @@ func (o *BenchOptions) addFlags(cmd *cobra.Command, typed *benchFlags) {
 	fl.StringVar(&typed.failLane, "fail-lane", "", "take a lane out, `NAME@TIME` into each measurement; NAME@TIME+TIME: for so long")
 	fl.StringSliceVar(&o.http, "http", nil, "answer HTTP at `ADDRESS` while it runs (host:port; without a host, this host only); repeatable")
 	fl.Uint64Var(&typed.seed, "seed", 0, "the pattern of --check, 0 draws one")
-	o.rdma.Add(cmd)
 	o.measured.Add(cmd)
 }
 
 // parse takes over the flags and refuses what makes no sense.
-func (o *BenchOptions) parse(f *command.Env, cmd *cobra.Command, typed benchFlags) error {
-	var err error
-	if o.format, err = f.Format(cmd); err != nil {
-		return err
-	}
-	if err := errors.Join(command.CheckHost(cmd), o.Choose(f), o.measured.Check(cmd)); err != nil {
+func (o *benchOptions) parse(cmd *cobra.Command, _ []string) error {
+	if err := o.measured.Check(cmd); err != nil {
 		return err
 	}
 	if err := o.parsePeer(cmd); err != nil {
@@ -125,13 +114,14 @@ func (o *BenchOptions) parse(f *command.Env, cmd *cobra.Command, typed benchFlag
 	if err := peers.HTTPAddresses(o.http); err != nil {
 		return err
 	}
-	if err := o.parseLists(typed); err != nil {
+	if err := o.parseLists(); err != nil {
 		return err
 	}
-	r := &o.run
-	if err := o.rdma.Check(cmd, peers.UsesRDMA(r.Transports)); err != nil {
+	if err := o.transports.Check(cmd); err != nil {
 		return err
 	}
+	r, typed := &o.run, &o.typed
+	r.Transports = o.transports.Names
 	for _, n := range []struct {
 		flag        string
 		value, from int
@@ -146,6 +136,7 @@ func (o *BenchOptions) parse(f *command.Env, cmd *cobra.Command, typed benchFlag
 	case r.Warmup < 0:
 		return fmt.Errorf("--warmup %s: want 0 or more", r.Warmup)
 	}
+	var err error
 	if r.Memory, err = command.ParseBytes(strings.ReplaceAll(typed.memory, " ", "")); err != nil {
 		return fmt.Errorf("--memory %w", err)
 	}
@@ -157,23 +148,17 @@ func (o *BenchOptions) parse(f *command.Env, cmd *cobra.Command, typed benchFlag
 	if r.Seed = typed.seed; r.Seed == 0 {
 		r.Seed = rand.Uint64()
 	}
-	r.Now, r.OpenTime = o.Now, f.Globals.Timeout
-	o.look = command.Look{Color: f.Color(), Verbose: f.Globals.Verbose, Width: f.Streams.Width, Units: units.System(f.Globals.Units).Or(units.Gbyte)}
+	r.Now, r.OpenTime = o.Now, o.Globals.Timeout
+	o.look = command.Look{Color: o.Color(), Verbose: o.Globals.Verbose, Width: o.Streams.Width, Units: units.System(o.Globals.Units).Or(units.Gbyte)}
 	return nil
 }
 
-func (o *BenchOptions) parsePeer(cmd *cobra.Command) error {
-	changed := cmd.Flags().Changed
+func (o *benchOptions) parsePeer(cmd *cobra.Command) error {
 	if err := command.NotEmpty(cmd, "peer", "token-file", "region"); err != nil {
 		return err
 	}
 	if o.run.Peer == "" {
-		for _, name := range []string{"token-file", "region"} {
-			if changed(name) {
-				return fmt.Errorf("--%s has no effect without --peer: the agent is then started here", name)
-			}
-		}
-		return nil
+		return command.NoEffect(cmd, "without --peer: the agent is then started here", "token-file", "region")
 	}
 	var err error
 	o.run.Peer, err = peers.Address(o.run.Peer)
@@ -181,10 +166,9 @@ func (o *BenchOptions) parsePeer(cmd *cobra.Command) error {
 }
 
 // parseLists reads the flags that take several values.
-func (o *BenchOptions) parseLists(typed benchFlags) error {
-	r := &o.run
-	if err := errors.Join(command.CheckWords("op", r.Ops, []string{bench.Read, bench.Write}), command.CheckWords("transport", r.Transports, peers.Transports),
-		command.CheckWords("policy", typed.policies, pick.Policies())); err != nil {
+func (o *benchOptions) parseLists() error {
+	r, typed := &o.run, &o.typed
+	if err := errors.Join(command.CheckWords("op", r.Ops, []string{bench.Read, bench.Write}), command.CheckWords("policy", typed.policies, pick.Policies())); err != nil {
 		return err
 	}
 	for _, p := range typed.policies {
@@ -206,7 +190,7 @@ func (o *BenchOptions) parseLists(typed benchFlags) error {
 	return o.parseLanes(typed.lanes)
 }
 
-func (o *BenchOptions) parseLanes(given []string) error {
+func (o *benchOptions) parseLanes(given []string) error {
 	for _, text := range given {
 		n, err := strconv.Atoi(text)
 		switch {

@@ -90,7 +90,6 @@ func TestParseBenchRefuses(t *testing.T) {
 }
 
 func TestBenchHints(t *testing.T) {
-	o := &BenchOptions{}
 	for _, tt := range []struct {
 		err  error
 		want string
@@ -106,12 +105,7 @@ func TestBenchHints(t *testing.T) {
 		{&transport.NotOfferedError{Transports: []string{"shm"}, Err: engine.ErrNoLane}, ""},
 		{fmt.Errorf("10.0.0.1:7411: %w", engine.ErrToken), "both ends need the same --token-file"},
 	} {
-		var f *command.Error
-		got := ""
-		if errors.As(o.Hint(tt.err), &f) {
-			got = f.Hint
-		}
-		if got != tt.want {
+		if got := command.Hint(PeerHint(tt.err)); got != tt.want {
 			t.Errorf("%v: %q, want %q", tt.err, got, tt.want)
 		}
 	}
@@ -184,7 +178,7 @@ func TestDurationText(t *testing.T) {
 
 func TestBenchProgress(t *testing.T) {
 	f := clitest.New()
-	o := &BenchOptions{Host: &command.Host{Streams: f.Streams}, look: command.Look{Units: "gbyte"}}
+	o := &benchOptions{Host: &command.Host{Streams: f.Streams}, look: command.Look{Units: "gbyte"}}
 	o.progress(bench.Progress{What: "write 64 KiB, tcp, adaptive\x1b[2J", Step: 3, Steps: 12, BytesPerSec: 5e9, Left: 90 * time.Second})
 	if got := f.Stderr.String(); got != command.ClearLine+`[3/12] write 64 KiB, tcp, adaptive\x1b[2J  5.0 GB/s  1m30s left` {
 		t.Errorf("%q", got)

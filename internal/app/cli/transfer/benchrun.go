@@ -3,7 +3,6 @@ package transfer
 import (
 	"context"
 	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,7 +18,6 @@ import (
 	"github.com/topoctl/topoctl/internal/app/bench"
 	"github.com/topoctl/topoctl/internal/app/cli/build"
 	"github.com/topoctl/topoctl/internal/app/cli/command"
-	"github.com/topoctl/topoctl/internal/app/cli/peers"
 	"github.com/topoctl/topoctl/internal/base/engine/session"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
 	"github.com/topoctl/topoctl/internal/base/text"
@@ -39,7 +37,7 @@ func newBenchEndCmd(f *command.Env) *cobra.Command {
 	}
 }
 
-func runBench(ctx context.Context, o *BenchOptions) error {
+func runBench(ctx context.Context, o *benchOptions) error {
 	if !o.Globals.Quiet {
 		fmt.Fprintln(o.Streams.Err, "topoctl: "+text.Printable(o.announce()))
 	}
@@ -55,17 +53,19 @@ func runBench(ctx context.Context, o *BenchOptions) error {
 	}
 	o.run.Topology, o.run.Tool = t, build.Tool()
 	o.run.RawEnd = o.rawEnd
-	o.run.Engine = o.rdma.Transports(withFallbacks(o.run.Transports))
+	// What a peer is asked beside the measurements goes over shm or tcp where RDMA is not for that.
+	o.run.Engine = o.transports.Factories(append(slices.Clone(o.run.Transports), "shm", "tcp")...)
 	if !o.Globals.Quiet && o.Streams.ErrTTY {
 		o.run.Progress = o.progress
 	}
 	if o.run.Peer == "" {
-		stop, err := o.startAgent(ctx)
+		a, err := StartAgent(ctx, o.Host, &o.transports.RDMA, "--size", fmt.Sprint(o.run.Memory))
 		if err != nil {
 			return err
 		}
-		defer stop() //nolint:errcheck // the measurements are done; the child ends with this process at the latest
-	} else if o.run.Token, err = peers.ReadToken(o.tokenFile, o.Streams.In, o.Streams.Err); err != nil {
+		defer a.Stop() //nolint:errcheck // the measurements are done
+		o.run.Peer, o.run.ChildPID, o.run.Token = a.Address, a.PID, a.Token
+	} else if o.run.Token, err = o.token.Read(o.Streams); err != nil {
 		return err
 	}
 	if len(o.http) > 0 {
@@ -84,7 +84,7 @@ func runBench(ctx context.Context, o *BenchOptions) error {
 	case err != nil && ctx.Err() != nil:
 		return ctx.Err()
 	case err != nil:
-		return o.Hint(err)
+		return PeerHint(err)
 	case report.Bad():
 		return command.ErrBad
 	}
@@ -92,7 +92,7 @@ func runBench(ctx context.Context, o *BenchOptions) error {
 }
 
 // show answers HTTP for the engines that measure.
-func (o *BenchOptions) show(ctx context.Context, e *bench.Engines) (stop func(), err error) {
+func (o *benchOptions) show(ctx context.Context, e *bench.Engines) (stop func(), err error) {
 	pages, err := agent.ServePages(ctx, o.http, e)
 	if err != nil {
 		return nil, err
@@ -109,20 +109,8 @@ func (o *BenchOptions) show(ctx context.Context, e *bench.Engines) (stop func(),
 	}, nil
 }
 
-// withFallbacks adds what every engine has: what a peer is asked beside the
-// measurements goes over it where RDMA is not for that.
-func withFallbacks(names []string) []string {
-	out := slices.Clone(names)
-	for _, name := range []string{"shm", "tcp"} {
-		if !slices.Contains(out, name) {
-			out = append(out, name)
-		}
-	}
-	return out
-}
-
 // announce says what is going to happen.
-func (o *BenchOptions) announce() string {
+func (o *benchOptions) announce() string {
 	r := &o.run
 	n := len(r.Ops) * len(r.Sizes) * len(r.Transports) * len(r.Policies)
 	peer := r.Peer
@@ -132,8 +120,8 @@ func (o *BenchOptions) announce() string {
 	return fmt.Sprintf("%s of %s each with %s, and their ceilings", text.Plural(n, "measurement"), r.Duration, peer)
 }
 
-// Hint adds the next step to what commonly goes wrong.
-func (o *BenchOptions) Hint(err error) error {
+// PeerHint adds the next step to what commonly goes wrong.
+func PeerHint(err error) error {
 	var lane *bench.UnknownLaneError
 	var missing *transport.NotOfferedError
 	switch {
@@ -160,7 +148,7 @@ func (o *BenchOptions) Hint(err error) error {
 }
 
 // progress draws one line over and over.
-func (o *BenchOptions) progress(p bench.Progress) {
+func (o *benchOptions) progress(p bench.Progress) {
 	line := fmt.Sprintf("[%d/%d] %s", p.Step, p.Steps, p.What)
 	if p.BytesPerSec > 0 {
 		line += "  " + units.Rate(p.BytesPerSec, o.look.Units)
@@ -173,34 +161,8 @@ func (o *BenchOptions) progress(p bench.Progress) {
 	fmt.Fprint(o.Streams.Err, command.ClearLine+text.Printable(string([]rune(line)[:min(len([]rune(line)), width-1)])))
 }
 
-// startAgent runs the other end on this host.
-func (o *BenchOptions) startAgent(ctx context.Context) (stop func() error, err error) {
-	secret := make([]byte, 32)
-	if _, err := rand.Read(secret); err != nil {
-		return nil, err
-	}
-	o.run.Token = []byte(hex.EncodeToString(secret))
-	args := []string{"agent", "--listen", "127.0.0.1:0", "--token-file", "-", "--until-eof", "-o", "json", "-q", "--size", fmt.Sprint(o.run.Memory)}
-	for _, g := range []struct{ flag, value string }{{"--host-root", o.Globals.HostRoot}, {"--timeout", o.Globals.Timeout.String()}} {
-		if g.value != "" {
-			args = append(args, g.flag, g.value)
-		}
-	}
-	args = append(args, o.rdma.Args()...)
-	var ready AgentReady
-	pid, stop, err := StartChild(ctx, args, append(slices.Clone(o.run.Token), '\n'), &ready)
-	if err != nil {
-		return nil, fmt.Errorf("start an agent: %w", err)
-	}
-	if len(ready.Addresses) == 0 {
-		return nil, errors.Join(errors.New("start an agent: it says no address"), stop())
-	}
-	o.run.Peer, o.run.ChildPID = ready.Addresses[0], pid
-	return stop, nil
-}
-
 // rawEnd runs the other end of raw sockets on this host.
-func (o *BenchOptions) rawEnd(ctx context.Context, c bench.RawConfig) (*bench.RawEnd, error) {
+func (o *benchOptions) rawEnd(ctx context.Context, c bench.RawConfig) (*bench.RawEnd, error) {
 	c.Token = make([]byte, 32)
 	if _, err := rand.Read(c.Token); err != nil {
 		return nil, err
@@ -210,7 +172,7 @@ func (o *BenchOptions) rawEnd(ctx context.Context, c bench.RawConfig) (*bench.Ra
 		return nil, err
 	}
 	var ready bench.RawReady
-	pid, stop, err := StartChild(ctx, []string{benchEnd}, append(config, '\n'), &ready)
+	pid, stop, err := startChild(ctx, []string{benchEnd}, append(config, '\n'), &ready)
 	if err != nil {
 		return nil, fmt.Errorf("start the other end of raw sockets: %w", err)
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/topoctl/topoctl/internal/base/units"
 )
 
-func (o *BenchOptions) print(r *bench.Report) error {
-	if o.format == command.FormatJSON {
+func (o *benchOptions) print(r *bench.Report) error {
+	if o.Format == command.FormatJSON {
 		return command.PrintJSON(o.Streams.Out, r)
 	}
 	return command.Write(o.Streams.Out, []byte(command.Finish(benchText(r, &o.look))))

@@ -3,22 +3,56 @@ package transfer
 import (
 	"bufio"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/topoctl/topoctl/internal/app/cli/command"
+	"github.com/topoctl/topoctl/internal/app/cli/peers"
 )
 
 // childTime is how long a child may take to be ready, and to end.
 const childTime = 20 * time.Second
 
-// StartChild runs this program again: it gets a line, answers with a line of JSON, and
+// ChildAgent is an agent of this program's own on this host.
+type ChildAgent struct {
+	PID     int
+	Address string
+	Token   []byte
+	Stop    func() error // the agent also ends with this process
+}
+
+// StartAgent starts one that the host flags and the settings of RDMA hold for, too; args say what
+// it serves.
+func StartAgent(ctx context.Context, in *command.Host, rdma *peers.RDMA, args ...string) (*ChildAgent, error) {
+	a := &ChildAgent{Token: []byte(rand.Text())}
+	args = append([]string{"agent", "--listen", "127.0.0.1:0", "--token-file", "-", "--until-eof", "-o", "json", "-q", "--timeout", in.Globals.Timeout.String()}, args...)
+	if in.Globals.HostRoot != "" {
+		args = append(args, "--host-root", in.Globals.HostRoot)
+	}
+	var ready AgentReady
+	var err error
+	if a.PID, a.Stop, err = startChild(ctx, append(args, rdma.Args()...), append(slices.Clone(a.Token), '\n'), &ready); err != nil {
+		return nil, fmt.Errorf("start an agent: %w", err)
+	}
+	if len(ready.Addresses) == 0 {
+		return nil, errors.Join(errors.New("start an agent: it says no address"), a.Stop())
+	}
+	a.Address = ready.Addresses[0]
+	return a, nil
+}
+
+// startChild runs this program again: it gets a line, answers with a line of JSON, and
 // ends when its standard input does, which is when this process is gone at the
 // latest.
-func StartChild(ctx context.Context, args []string, line []byte, answer any) (pid int, stop func() error, err error) {
+func startChild(ctx context.Context, args []string, line []byte, answer any) (pid int, stop func() error, err error) {
 	self, err := os.Executable()
 	if err = errors.Join(err, ctx.Err()); err != nil {
 		return 0, nil, err

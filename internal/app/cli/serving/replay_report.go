@@ -20,7 +20,7 @@ import (
 )
 
 // report says what came of a run, which may have been stopped before its end.
-func (r *kvReplayRun) report(x *replay.Result, whole bool) (*kvreport.Report, error) {
+func (r *replayRun) report(x *replay.Result, whole bool) (*kvreport.Report, error) {
 	o, w, c := r.o, r.Workload, &r.Serve
 	m, err := metrics.Compute(w, x.Times, metrics.Options{SLO: o.slo})
 	if err != nil {
@@ -63,7 +63,7 @@ func (r *kvReplayRun) report(x *replay.Result, whole bool) (*kvreport.Report, er
 }
 
 // peerName is what a peer is called in the report.
-func (o *kvReplayOptions) peerName(address string) string {
+func (o *replayOptions) peerName(address string) string {
 	if len(o.peers) == 1 {
 		return "peer"
 	}
@@ -72,7 +72,7 @@ func (o *kvReplayOptions) peerName(address string) string {
 
 // ranksHere and ranksThere name the place of each rank, by instance: "here:gpu:0", or by its region where
 // nobody said where that is: "peer:kv0".
-func (r *kvReplayRun) ranksHere() (out [][]string) {
+func (r *replayRun) ranksHere() (out [][]string) {
 	for _, regions := range r.Local {
 		var ranks []string
 		for _, x := range regions {
@@ -83,7 +83,7 @@ func (r *kvReplayRun) ranksHere() (out [][]string) {
 	return out
 }
 
-func (r *kvReplayRun) ranksThere() (out [][]string) {
+func (r *replayRun) ranksThere() (out [][]string) {
 	_, there := r.o.sides()
 	for _, regions := range r.Remote {
 		var ranks []string
@@ -104,7 +104,7 @@ func rankName(host string, at pathsel.Location, region string) string {
 	return host + ":" + region
 }
 
-func (o *kvReplayOptions) pool(p *serve.Pool, side kvlayout.Side, ranks [][]string) kvreport.Pool {
+func (o *replayOptions) pool(p *serve.Pool, side kvlayout.Side, ranks [][]string) kvreport.Pool {
 	most := p.MaxSequences
 	page, _ := side.RankBytes(o.model, side.PageTokens) // it was fine before
 	out := kvreport.Pool{TP: side.TP, PP: 1, GPU: o.gpu, CacheBytes: page * int64(p.Pages), PageTokens: p.PageTokens, Pages: p.Pages, MaxBatchedTokens: p.MaxBatchedTokens,
@@ -119,7 +119,7 @@ func (o *kvReplayOptions) pool(p *serve.Pool, side kvlayout.Side, ranks [][]stri
 }
 
 // laneName names a lane, with its peer where there are several.
-func (o *kvReplayOptions) laneName(l *replay.Lane) string {
+func (o *replayOptions) laneName(l *replay.Lane) string {
 	name := l.Transport + " " + l.Name
 	if len(o.peers) > 1 {
 		name += " (" + o.peerName(l.Peer) + ")"
@@ -128,7 +128,7 @@ func (o *kvReplayOptions) laneName(l *replay.Lane) string {
 }
 
 // lanes says what each lane carried, and which part that is of what it should carry.
-func (o *kvReplayOptions) lanes(lanes []replay.Lane, durationNS int64) (out []kvreport.Lane) {
+func (o *replayOptions) lanes(lanes []replay.Lane, durationNS int64) (out []kvreport.Lane) {
 	total := int64(0)
 	for i := range lanes {
 		total += lanes[i].Bytes
@@ -150,7 +150,7 @@ func (o *kvReplayOptions) lanes(lanes []replay.Lane, durationNS int64) (out []kv
 }
 
 // notes are what people should know of a run beside its figures.
-func (r *kvReplayRun) notes(x *replay.Result) []string {
+func (r *replayRun) notes(x *replay.Result) []string {
 	o := r.o
 	var out []string
 	for _, l := range x.Lost {
@@ -180,7 +180,7 @@ func (r *kvReplayRun) notes(x *replay.Result) []string {
 }
 
 // memoryNote says what the caches here are in.
-func (r *kvReplayRun) memoryNote() string {
+func (r *replayRun) memoryNote() string {
 	atGPU := slices.ContainsFunc(r.Local, func(regions []*engine.Region) bool {
 		return strings.HasPrefix(string(regions[0].Location()), "gpu:")
 	})
