@@ -49,29 +49,33 @@ type Change struct {
 // Reports says what differs from report a to report b: by kind, then by name. Rates are
 // compared at the largest size that both measured, and only where both have an interval.
 func Reports(a, b *probe.Report) []Change {
-	out := compareHosts(a, b)
-	was := map[string]*probe.Result{}
-	for i := range a.Results {
-		was[a.Results[i].ID] = &a.Results[i]
-	}
-	for i := range b.Results {
-		now := &b.Results[i]
-		old := was[now.ID]
-		delete(was, now.ID)
-		if old == nil {
-			out = append(out, Change{Kind: New, Pair: now.ID, Of: now.Pair.Kind, BVerdict: now.Verdict, Reason: reason(now)})
-			continue
+	var out []Change
+	add := func(c Change) { out = append(out, c) }
+	match(a.Hosts, b.Hosts, func(h *probe.Host) string { return h.Name }, func(name string, old, now *probe.Host) {
+		switch {
+		case old == nil:
+			add(Change{Kind: New, Host: name})
+		case now == nil:
+			add(Change{Kind: Gone, Host: name})
+		case old.Fingerprint != now.Fingerprint && old.Fingerprint != "" && now.Fingerprint != "":
+			add(Change{Kind: Topology, Host: name})
 		}
-		if old.Verdict != now.Verdict {
-			out = append(out, Change{Kind: Verdict, Pair: now.ID, Of: now.Pair.Kind, AVerdict: old.Verdict, BVerdict: now.Verdict, Reason: reason(now)})
+	})
+	match(a.Results, b.Results, func(x *probe.Result) string { return x.ID }, func(id string, old, now *probe.Result) {
+		switch {
+		case old == nil:
+			add(Change{Kind: New, Pair: id, Of: now.Pair.Kind, BVerdict: now.Verdict, Reason: reason(now)})
+			return
+		case now == nil:
+			add(Change{Kind: Gone, Pair: id, Of: old.Pair.Kind, AVerdict: old.Verdict})
+			return
+		case old.Verdict != now.Verdict:
+			add(Change{Kind: Verdict, Pair: id, Of: now.Pair.Kind, AVerdict: old.Verdict, BVerdict: now.Verdict, Reason: reason(now)})
 		}
 		if c, ok := compareRates(old, now); ok {
-			out = append(out, c)
+			add(c)
 		}
-	}
-	for id, old := range was {
-		out = append(out, Change{Kind: Gone, Pair: id, Of: old.Pair.Kind, AVerdict: old.Verdict})
-	}
+	})
 	order := []Kind{Topology, Gone, New, Verdict, Slower, Faster, NotCompared}
 	slices.SortFunc(out, func(x, y Change) int {
 		// A host has no pair, so hosts come first.
@@ -80,27 +84,20 @@ func Reports(a, b *probe.Report) []Change {
 	return out
 }
 
-func compareHosts(a, b *probe.Report) []Change {
-	var out []Change
-	was := map[string]*probe.Host{}
-	for i := range a.Hosts {
-		was[a.Hosts[i].Name] = &a.Hosts[i]
+// match calls do for each key of two lists with what they have of it, nil for nothing.
+func match[T any](a, b []T, key func(*T) string, do func(key string, old, now *T)) {
+	was := map[string]*T{}
+	for i := range a {
+		was[key(&a[i])] = &a[i]
 	}
-	for i := range b.Hosts {
-		now := &b.Hosts[i]
-		old := was[now.Name]
-		delete(was, now.Name)
-		switch {
-		case old == nil:
-			out = append(out, Change{Kind: New, Host: now.Name})
-		case old.Fingerprint != now.Fingerprint && old.Fingerprint != "" && now.Fingerprint != "":
-			out = append(out, Change{Kind: Topology, Host: now.Name})
-		}
+	for i := range b {
+		name := key(&b[i])
+		do(name, was[name], &b[i])
+		delete(was, name)
 	}
-	for name := range was {
-		out = append(out, Change{Kind: Gone, Host: name})
+	for name, old := range was {
+		do(name, old, nil)
 	}
-	return out
 }
 
 // compareRates holds the rates of one pair against each other; ok is false where there

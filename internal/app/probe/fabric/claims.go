@@ -220,11 +220,7 @@ func (x *pairRun) checkLatency(l *probe.Latency, most int64) error {
 		if p == nil || x.spec.LatencySamples == 0 {
 			return fmt.Errorf("latency without round trips: %w", errClaim)
 		}
-		list := []int64{0, p.Min, p.P50, p.P90, p.P99, p.Max, most}
-		if p.P999 != nil {
-			list = slices.Insert(list, 5, *p.P999)
-		}
-		if p.N < 1 || p.N > x.spec.LatencySamples || !slices.IsSorted(list) || p.P999 != nil && p.N < 1000 || float64(p.N)*float64(p.Min) > float64(most) {
+		if p.N > x.spec.LatencySamples || !stats.InOrder(p, most) || p.P999 != nil && p.N < 1000 || float64(p.N)*float64(p.Min) > float64(most) {
 			return fmt.Errorf("%d round trips of %d to %d ns: %w", p.N, p.Min, p.Max, errClaim)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/topoctl/topoctl/internal/app/probe/stats"
 	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/probe"
 )
@@ -38,7 +39,7 @@ func sound(m *probe.Measurement, spec *probe.Spec) error {
 	}
 	if l := m.Latency; l != nil {
 		for _, p := range []*probe.Percentiles{l.RTT, l.OneWay, l.Load, l.Copy} {
-			if p != nil && !ordered(p) {
+			if p != nil && !stats.InOrder(p, math.MaxInt64) {
 				return fmt.Errorf("%w: latencies of %d samples are not in order", errAnswer, p.N)
 			}
 		}
@@ -67,13 +68,4 @@ func soundSamples(b *probe.Bandwidth, partial bool) error {
 		return fmt.Errorf("%w: figures of %d bytes are below zero", errAnswer, b.SizeBytes)
 	}
 	return nil
-}
-
-// ordered says whether percentiles are of at least one sample and do not fall.
-func ordered(p *probe.Percentiles) bool {
-	list := []int64{0, p.Min, p.P50, p.P90, p.P99, p.Max}
-	if p.P999 != nil {
-		list = slices.Insert(list, 5, *p.P999)
-	}
-	return p.N > 0 && slices.IsSorted(list)
 }

@@ -7,7 +7,6 @@ import (
 	"github.com/topoctl/topoctl/internal/app/probe/compare"
 	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/internal/base/units"
-	"github.com/topoctl/topoctl/probe"
 )
 
 // Changes writes what differs between two reports, a line each, and their number. For
@@ -64,9 +63,7 @@ func changeText(c *compare.Change, u units.System) string {
 	case compare.Verdict:
 		text = string(c.AVerdict) + " -> " + string(c.BVerdict)
 	case compare.Slower, compare.Faster:
-		if c.Of == probe.Port {
-			u = u.Or(units.Gbit)
-		}
+		u = unitOf(c.Of, u)
 		text = interval(c.A, c.ACI95, u) + " -> " + interval(c.B, c.BCI95, u) + fmt.Sprintf(" (%+.1f %%)", 100*(float64(*c.B)/float64(max(1, *c.A))-1))
 	}
 	if c.Reason != "" {
@@ -84,5 +81,5 @@ func interval(mean, ci *int64, u units.System) string {
 	if ci != nil {
 		text += " ±" + rate(ci, u)
 	}
-	return text + " " + u.Or(units.Gbyte).Suffix()
+	return text + " " + u.Suffix()
 }

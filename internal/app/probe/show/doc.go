@@ -20,3 +20,11 @@ type Options struct {
 	// ASCII leaves out all other characters.
 	ASCII bool
 }
+
+// text is a text as these options have it.
+func (o Options) text(s string) string {
+	if o.ASCII {
+		return ascii(s)
+	}
+	return s
+}

@@ -2,7 +2,6 @@ package show
 
 import (
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/topoctl/topoctl/internal/base/units"
@@ -36,28 +35,22 @@ func FiguresOf(x *probe.Result, local bool, o Options) Figures {
 	}
 	if want := x.Expected.BytesPerSec; want != nil {
 		f.Expected = units.Rate(int64(*want), s.unit)
-		if strings.HasPrefix(expected(&x.Expected, s.unit), "~") {
+		if uncertain(&x.Expected) {
 			f.Expected = "~" + f.Expected
 		}
 	}
 	if l := s.latencies(x); l != "-" {
 		f.Latency = l + " " + s.nsUnit
 	}
-	if o.ASCII {
-		for _, text := range []*string{&f.Pair, &f.Of, &f.Class, &f.Rate, &f.Interval, &f.Expected, &f.Efficiency, &f.Latency, &f.Reason} {
-			*text = ascii(*text)
-		}
+	for _, text := range []*string{&f.Pair, &f.Of, &f.Class, &f.Rate, &f.Interval, &f.Expected, &f.Efficiency, &f.Latency, &f.Reason} {
+		*text = o.text(*text)
 	}
 	return f
 }
 
 // Title is what pairs are grouped by: "memory by cpu, read".
 func Title(p *probe.Pair, o Options) string {
-	text := title(clean(string(p.Kind)), clean(p.Transport), clean(p.Variant))
-	if o.ASCII {
-		text = ascii(text)
-	}
-	return text
+	return o.text(title(clean(string(p.Kind)), clean(p.Transport), clean(p.Variant)))
 }
 
 // PairRate prints a rate of a pair of that kind: ports in gigabits unless units say otherwise.
@@ -79,6 +72,22 @@ type Part struct {
 	Lines []string
 }
 
+// parts collects the parts that there is something to say of.
+type parts struct {
+	o    Options
+	list []Part
+}
+
+func (p *parts) add(title string, lines ...string) {
+	if len(lines) == 0 {
+		return
+	}
+	for i := range lines {
+		lines[i] = p.o.text(lines[i])
+	}
+	p.list = append(p.list, Part{p.o.text(title), lines})
+}
+
 // PairParts is all that is known of a pair. Links and blame are those of r, which may be nil.
 func PairParts(r *probe.Report, x *probe.Result, o Options) []Part {
 	if r == nil {
@@ -86,30 +95,38 @@ func PairParts(r *probe.Report, x *probe.Result, o Options) []Part {
 	}
 	s := sectionOf(x, Local(r), o.Units)
 	d := s.detail(x, newReportLinks(r), "")
-	out := []Part{{Lines: []string{d.Of}}, {"why", d.Reasons}, {"sizes of ops", nil}, {"latency, " + d.LatencyUnit, nil}, {"way", nil}, {"measured again", d.Retests}}
+	head := []string{d.Of}
 	if d.Rate != "" {
 		if x.Efficiency != nil {
 			d.Rate += ", " + percent(x.Efficiency) + " of what is expected"
 		}
-		out[0].Lines = append(out[0].Lines, d.Rate)
+		head = append(head, d.Rate)
 	}
 	for _, f := range d.Facts {
-		out[0].Lines = append(out[0].Lines, f.Name+": "+f.Value)
+		head = append(head, f.Name+": "+f.Value)
 	}
+	var sizes, latencies, way []string
 	for i := range d.Sizes {
 		v := &d.Sizes[i]
-		out[2].Lines = append(out[2].Lines, v.Size+": "+v.Mean+" "+d.Unit+", median "+v.Median+", n "+v.N+", "+v.Stopped)
+		sizes = append(sizes, v.Size+": "+v.Mean+" "+d.Unit+", median "+v.Median+", n "+v.N+", "+v.Stopped)
 	}
 	for _, l := range d.Latencies {
-		out[3].Lines = append(out[3].Lines, l[0]+": p50 "+l[3]+", p90 "+l[4]+", p99 "+l[5]+", p99.9 "+l[6]+", min "+l[2]+", max "+l[7]+", n "+l[1])
+		latencies = append(latencies, l[0]+": p50 "+l[3]+", p90 "+l[4]+", p99 "+l[5]+", p99.9 "+l[6]+", min "+l[2]+", max "+l[7]+", n "+l[1])
 	}
 	for i := range d.Path {
-		out[4].Lines = append(out[4].Lines, d.Path[i].text())
+		way = append(way, d.Path[i].text())
 	}
 	if !d.PathKnown {
-		out[4].Lines = append(out[4].Lines, "not known to the end")
+		way = append(way, "not known to the end")
 	}
-	return finished(out, o)
+	p := parts{o: o}
+	p.add("", head...)
+	p.add("why", d.Reasons...)
+	p.add("sizes of ops", sizes...)
+	p.add("latency, "+d.LatencyUnit, latencies...)
+	p.add("way", way...)
+	p.add("measured again", d.Retests...)
+	return p.list
 }
 
 // text is a link of a way in one line.
@@ -131,29 +148,29 @@ func (h *hopView) text() string {
 }
 
 // BlameTitle says who is to blame, and for how many pairs.
-func BlameTitle(b *probe.Blame, r *probe.Report, o Options) string {
-	title := blameTitle(b, r)
-	if o.ASCII {
-		title = ascii(title)
-	}
-	return title
-}
+func BlameTitle(b *probe.Blame, r *probe.Report, o Options) string { return o.text(blameTitle(b, r)) }
 
 // BlameParts is all that is known of a fault.
 func BlameParts(b *probe.Blame, r *probe.Report, o Options) []Part {
 	v := viewBlame(b, r, o.Units)
-	out := []Part{{Lines: []string{v.Title}}, {"suspects", nil}, {"evidence", v.Evidence}, {"next", nil}, {"explains", v.Pairs}}
+	var suspects, next []string
 	for _, s := range v.Suspects {
 		line := s.Name
 		if s.Seen != "" {
 			line += ", " + s.Seen
 		}
-		out[1].Lines = append(out[1].Lines, line)
+		suspects = append(suspects, line)
 	}
 	if v.Next != "" {
-		out[3].Lines = []string{v.Next}
+		next = []string{v.Next}
 	}
-	return finished(out, o)
+	p := parts{o: o}
+	p.add("", v.Title)
+	p.add("suspects", suspects...)
+	p.add("evidence", v.Evidence...)
+	p.add("next", next...)
+	p.add("explains", v.Pairs...)
+	return p.list
 }
 
 // SummaryParts is what the pairs of a report come to: first how many there are of each
@@ -161,31 +178,18 @@ func BlameParts(b *probe.Blame, r *probe.Report, o Options) []Part {
 // Blame is for BlameTitle.
 func SummaryParts(r *probe.Report, o Options) []Part {
 	v := newOverview(r, o.Units)
-	return finished([]Part{{Lines: append([]string{v.Subtitle}, v.Early...)}, {"hosts", v.Lost}, {"waived", v.Waived}, {"notes", v.Notes}}, o)
+	p := parts{o: o}
+	p.add("", append([]string{v.Subtitle}, v.Early...)...)
+	p.add("hosts", v.Lost...)
+	p.add("waived", v.Waived...)
+	p.add("notes", v.Notes...)
+	return p.list
 }
 
 func cleaned(list []string) []string {
 	out := make([]string, len(list))
 	for i := range list {
 		out[i] = clean(list[i])
-	}
-	return out
-}
-
-// finished leaves out parts without lines.
-func finished(parts []Part, o Options) []Part {
-	var out []Part
-	for _, p := range parts {
-		if len(p.Lines) == 0 {
-			continue
-		}
-		if o.ASCII {
-			p.Title = ascii(p.Title)
-			for i := range p.Lines {
-				p.Lines[i] = ascii(p.Lines[i])
-			}
-		}
-		out = append(out, p)
 	}
 	return out
 }

@@ -137,20 +137,27 @@ func (g *grid) labels(ends []end, step int) []label {
 		return out
 	}
 	last := -least
-	for i := 0; i < len(ends); {
-		n := i
-		for n < len(ends) && ends[n].host == ends[i].host {
-			n++
-		}
-		name := text.Cut(clean(ends[i].host), 40, text.Ellipsis)
+	for _, run := range g.runs(ends) {
+		name := text.Cut(clean(ends[run[0]].host), 40, text.Ellipsis)
 		if g.local {
-			n, name = i+1, g.label(ends[i])
+			name = g.label(ends[run[0]])
 		}
-		if middle := (i + n) * step / 2; middle-last >= least {
-			out = append(out, label{name, i, n - 1})
+		if middle := (run[0] + run[1]) * step / 2; middle-last >= least {
+			out = append(out, label{name, run[0], run[1] - 1})
 			last = middle
 		}
-		i = n
+	}
+	return out
+}
+
+// runs are the ends of one host each, from first to before last; where all are of one host, single ends.
+func (g *grid) runs(ends []end) (out [][2]int) {
+	for i, e := range ends {
+		if n := len(out); n > 0 && !g.local && ends[i-1].host == e.host {
+			out[n-1][1]++
+		} else {
+			out = append(out, [2]int{i, i + 1})
+		}
 	}
 	return out
 }

@@ -43,9 +43,7 @@ func (p *Progress) Line(width int, o Options) string {
 			line += fmt.Sprintf(" and %d more", n-1)
 		}
 	}
-	if o.ASCII {
-		line = ascii(line)
-	}
+	line = o.text(line)
 	if width > 0 {
 		line = text.Cut(line, width, text.Ellipsis)
 	}

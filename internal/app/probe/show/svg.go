@@ -214,33 +214,20 @@ func (d *drawing) labels(g *grid, x, y int) {
 
 // hosts draws lines between hosts with several ends.
 func (d *drawing) hosts(g *grid, x, y int) {
-	if g.local || len(g.from) < 4 || g.h*len(g.from) > 0 && hostsOf(g.from) == len(g.from) && hostsOf(g.to) == len(g.to) || hostsOf(g.from) > 64 {
+	from, to := g.runs(g.from), g.runs(g.to)
+	if g.local || len(g.from) < 4 || len(from) > 64 || len(from) == len(g.from) && len(to) == len(g.to) {
 		return
 	}
 	var path strings.Builder
-	for i := 1; i < len(g.from); i++ {
-		if g.from[i].host != g.from[i-1].host {
-			fmt.Fprintf(&path, "M%d %dh%d", x, y+i*g.h, len(g.to)*g.w)
-		}
+	for _, run := range from[1:] {
+		fmt.Fprintf(&path, "M%d %dh%d", x, y+run[0]*g.h, len(g.to)*g.w)
 	}
-	for i := 1; i < len(g.to); i++ {
-		if g.to[i].host != g.to[i-1].host {
-			fmt.Fprintf(&path, "M%d %dv%d", x+i*g.w, y, len(g.from)*g.h)
-		}
+	for _, run := range to[1:] {
+		fmt.Fprintf(&path, "M%d %dv%d", x+run[0]*g.w, y, len(g.from)*g.h)
 	}
 	if path.Len() > 0 {
 		d.printf(`<path class="tp-line" fill="none" stroke="%s" stroke-width="0.7" d="%s"/>`+"\n", light.line, path.String())
 	}
-}
-
-func hostsOf(ends []end) int {
-	n := 0
-	for i := range ends {
-		if i == 0 || ends[i].host != ends[i-1].host {
-			n++
-		}
-	}
-	return n
 }
 
 // drawLegend says what colours, letters and marks mean.

@@ -62,11 +62,7 @@ func (p *printer) flush(w io.Writer) error {
 
 // linef writes a line. What is foreign in it was cleaned.
 func (p *printer) linef(format string, args ...any) {
-	text := fmt.Sprintf(format, args...)
-	if p.o.ASCII {
-		text = ascii(text)
-	}
-	p.out.WriteString(strings.TrimRight(text, " ") + "\n")
+	p.out.WriteString(strings.TrimRight(p.o.text(fmt.Sprintf(format, args...)), " ") + "\n")
 }
 
 // The terminal's own colours.
@@ -172,10 +168,8 @@ func (p *printer) rows(s *section, results []*probe.Result) {
 		columns[i].Right = true
 	}
 	for k, row := range all {
-		if p.o.ASCII {
-			for i := range row {
-				row[i] = ascii(row[i])
-			}
+		for i := range row {
+			row[i] = p.o.text(row[i])
 		}
 		if k > 0 {
 			row[last] = p.verdict(results[k-1])

@@ -74,10 +74,14 @@ func rate[T ~int64](v *T, u units.System) string {
 	return units.RateNumber(int64(*v), u)
 }
 
-// expected prints what was expected; "~" is before what is no more than a constant or
-// an assumption.
+// uncertain says whether an expected rate is no more than a constant or an assumption.
+func uncertain(e *probe.Expected) bool {
+	return e.Basis == topo.BasisConstant || e.Basis == topo.BasisAssumed
+}
+
+// expected prints what was expected, "~" before what is uncertain.
 func expected(e *probe.Expected, u units.System) string {
-	if e.BytesPerSec != nil && (e.Basis == topo.BasisConstant || e.Basis == topo.BasisAssumed) {
+	if e.BytesPerSec != nil && uncertain(e) {
 		return "~" + rate(e.BytesPerSec, u)
 	}
 	return rate(e.BytesPerSec, u)

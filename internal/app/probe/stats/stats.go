@@ -103,6 +103,15 @@ func Percentiles(samples []int64) *probe.Percentiles {
 	return p
 }
 
+// InOrder says whether percentiles are of at least one sample, do not fall, and end at most.
+func InOrder(p *probe.Percentiles, most int64) bool {
+	list := []int64{0, p.Min, p.P50, p.P90, p.P99, p.Max, most}
+	if p.P999 != nil {
+		list = slices.Insert(list, 5, *p.P999)
+	}
+	return p.N > 0 && slices.IsSorted(list)
+}
+
 // Half gives the percentiles of half of each sample.
 func Half(p *probe.Percentiles) *probe.Percentiles {
 	if p == nil {
