@@ -12,68 +12,68 @@ import (
 // retest confirmed. With none there is no blame. An entry without suspects says
 // that a bad pair, or all pairs of a kind, cannot be laid to any part.
 func Blame(r *probe.Report) []probe.Blame {
-	c := newTrial(r)
+	c := newJudgement(r)
 	out := []probe.Blame{}
-	for _, q := range []*question{c.askRates(c.isBad), c.askCongestion(), c.askLatency(c.isBad)} {
+	for _, q := range []*faultSearch{c.searchRates(c.isBad), c.searchCongestion(), c.searchLatency(c.isBad)} {
 		if q != nil {
-			out = append(out, q.answer()...)
+			out = append(out, q.blames()...)
 		}
 	}
 	return out
 }
 
-// question is one search for faults.
-type question struct {
-	*trial
+// faultSearch is a search for the faults behind one symptom.
+type faultSearch struct {
+	*judgement
 	*evidence
-	about about
-	may   [][]int32 // by bad pair: the parts that may be it
+	symptom     symptom
+	explainedBy [][]int32 // by bad pair: the parts that may be it
 }
 
-// about is what is wrong with the bad pairs of a question.
-type about int
+// symptom is what is wrong with the bad pairs of a search.
+type symptom int
 
 const (
-	aboutRate about = iota
-	aboutLatency
-	aboutCongestion
+	lowRate symptom = iota
+	highLatency
+	congested
 )
 
-// fault is one member of a smallest set, and what may stand in its place.
+// fault is one member of a smallest set, and the parts that explain the same pairs.
 type fault struct {
 	base     int32   // the part that the set holds
 	parts    []int32 // ascending
 	covering *covering
 	faults   int  // of the set
-	alike    bool // no pair of its pairs' kind is well, and all are equally slow
+	allAlike bool // no pair of this kind is healthy, and all are equally slow
 }
 
-// answer finds the faults and words them, those with the most pairs first.
-func (q *question) answer() []probe.Blame {
-	q.may = make([][]int32, len(q.bad))
+// blames finds the faults and describes them, those with the most pairs first.
+func (q *faultSearch) blames() []probe.Blame {
+	q.explainedBy = make([][]int32, len(q.bad))
 	var rows [][]int32
 	var blames []probe.Blame
 	scratch, crossed := make(map[int]float64), q.crossed()
 	for i := range q.bad {
-		q.may[i] = q.keep(q.explanations(&q.bad[i], scratch), crossed)
-		if len(q.may[i]) > 0 {
-			rows = append(rows, q.may[i])
+		q.explainedBy[i] = q.keep(q.suspects(&q.bad[i], scratch), crossed)
+		if len(q.explainedBy[i]) > 0 {
+			rows = append(rows, q.explainedBy[i])
 		}
 	}
-	if q.about != aboutCongestion {
-		blames = q.unexplained()
+	if q.symptom != congested {
+		blames = q.blameless()
 	}
 	for _, p := range reduce(rows, len(q.parts)).apart() {
 		s := p.search()
-		pairs, alike := q.common(p)
-		if alike && s.bound() >= commonLeast {
-			blames = append(blames, q.blameNobody(pairs))
+		pairs, alike := q.allAlike(p)
+		if alike && s.bound() >= leastForCommonCause {
+			blames = append(blames, q.commonCause(pairs))
 			continue
 		}
 		covering := s.cover()
 		for _, f := range faults(p, s, &covering) {
-			f.alike = alike && len(pairs) > 1
-			blames = append(blames, q.blame(&f))
+			f.allAlike = alike && len(pairs) > 1
+			blames = append(blames, q.describe(&f))
 		}
 	}
 	slices.SortStableFunc(blames, func(a, b probe.Blame) int {
@@ -82,8 +82,8 @@ func (q *question) answer() []probe.Blame {
 	return blames
 }
 
-// faults makes one fault of each member of the first smallest set, and sorts the members
-// of the other sets under the one with which they share most rows.
+// faults makes a fault of each member of the first smallest set, and adds each member of the other sets to
+// the fault with which it shares the most rows.
 func faults(p *problem, s *search, c *covering) []fault {
 	base := c.sets[0]
 	out := make([]fault, len(base))
@@ -99,7 +99,7 @@ func faults(p *problem, s *search, c *covering) []fault {
 			}
 			best, most := 0, -1
 			for i, b := range base {
-				if n := common(s.rowsOf[col], s.rowsOf[b]); n > most {
+				if n := countCommon(s.rowsOf[col], s.rowsOf[b]); n > most {
 					best, most = i, n
 				}
 			}
@@ -113,8 +113,8 @@ func faults(p *problem, s *search, c *covering) []fault {
 	return out
 }
 
-// common counts what two ascending lists share.
-func common(a, b []int32) int {
+// countCommon counts the elements that two ascending lists share.
+func countCommon(a, b []int32) int {
 	n := 0
 	for len(a) > 0 && len(b) > 0 {
 		switch {
@@ -130,10 +130,10 @@ func common(a, b []int32) int {
 	return n
 }
 
-// keep leaves those parts that the question is about: congestion is of a link that at least
-// two of the pairs cross, at the same time if there is such a link.
-func (q *question) keep(parts []int32, crossed []int) []int32 {
-	if q.about != aboutCongestion {
+// keep leaves the parts that the search is about: congestion needs a link that at least two of the pairs
+// cross, at the same time if there is such a link.
+func (q *faultSearch) keep(parts []int32, crossed []int) []int32 {
+	if q.symptom != congested {
 		return parts
 	}
 	parts = slices.DeleteFunc(parts, func(p int32) bool { return !isLink(&q.parts[p]) || crossed[p] < 2 })
@@ -146,8 +146,8 @@ func (q *question) keep(parts []int32, crossed []int) []int32 {
 	return parts
 }
 
-// crossed counts the bad pairs over each part.
-func (q *question) crossed() []int {
+// crossed counts the bad pairs that cross each part.
+func (q *faultSearch) crossed() []int {
 	n, last := make([]int, len(q.parts)), make([]int, len(q.parts))
 	for i := range q.bad {
 		for _, a := range q.paths[q.bad[i].result] {
@@ -162,13 +162,13 @@ func (q *question) crossed() []int {
 	return n
 }
 
-// A shortfall that would need so many faults, and that all of a group have alike, has a
-// common cause: the expectation, or something that all ends share.
-const commonLeast = 3
+// leastForCommonCause is the number of faults from which a common cause is more likely, if all pairs of a
+// group are equally slow: the expected rate, or something that all ends share.
+const leastForCommonCause = 3
 
-// common says whether the bad pairs of a problem are all alike, and none of their
-// groups has a pair that is well. pairs are the results.
-func (q *question) common(p *problem) (pairs []int, alike bool) {
+// allAlike says whether the bad pairs of a problem are all equally slow, and no pair of their groups is
+// healthy. pairs are their results.
+func (q *faultSearch) allAlike(p *problem) (pairs []int, alike bool) {
 	columns := make(map[int32]bool)
 	for _, row := range p.rows {
 		for _, c := range row {
@@ -179,7 +179,7 @@ func (q *question) common(p *problem) (pairs []int, alike bool) {
 	}
 	best, groups := make(map[string]float64), make(map[string]bool)
 	for i := range q.bad {
-		if slices.ContainsFunc(q.may[i], func(c int32) bool { return columns[c] }) {
+		if slices.ContainsFunc(q.explainedBy[i], func(c int32) bool { return columns[c] }) {
 			pairs = append(pairs, q.bad[i].result)
 			name := q.r.Results[q.bad[i].result].Group
 			groups[name] = true
@@ -192,9 +192,9 @@ func (q *question) common(p *problem) (pairs []int, alike bool) {
 		}
 	}
 	for _, i := range pairs {
-		if q.about == aboutRate && q.figures[i].mean < q.r.Rules.OutlierUnder*best[q.r.Results[i].Group] {
+		if q.symptom == lowRate && q.figures[i].mean < q.r.Rules.OutlierUnder*best[q.r.Results[i].Group] {
 			return pairs, false
 		}
 	}
-	return pairs, q.about != aboutLatency
+	return pairs, q.symptom != highLatency
 }

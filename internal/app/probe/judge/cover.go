@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// covering is the answer to: which smallest sets of columns hit every row?
+// covering is the answer to the question which smallest sets of columns hit every row.
 type covering struct {
-	sets  [][]int32 // smallest ones; more than one where they are equally small
+	sets  [][]int32 // the smallest ones: several if they are equally small
 	exact bool      // no smaller set is possible
 	all   bool      // and sets are all that are this small
 	least int       // no set is smaller than this
@@ -19,15 +19,15 @@ const (
 	coverSets  = 2_000
 )
 
-// problem is a set of rows of which none holds all of another, each column standing for
-// those that hit the same rows.
+// problem is a set of rows of which none contains all of another. Columns that hit the same rows are
+// represented by one of them.
 type problem struct {
 	rows    [][]int32
 	columns int
 	members map[int32][]int32 // the columns that one stands for, itself among them
 }
 
-// reduce leaves out what changes no answer. Rows hold columns, ascending, none empty.
+// reduce leaves out what does not change the answer. Rows list columns, ascending; no row is empty.
 func reduce(rows [][]int32, columns int) *problem {
 	rows = minimal(rows, columns)
 	hits := make([][]byte, columns)
@@ -63,7 +63,7 @@ func reduce(rows [][]int32, columns int) *problem {
 	return p
 }
 
-// apart splits a problem into those that have no column in common.
+// apart splits a problem into problems that have no column in common.
 func (p *problem) apart() []*problem {
 	head := make([]int32, p.columns)
 	for c := range head {
@@ -106,9 +106,9 @@ func (p *problem) search() *search {
 	return s
 }
 
-// cover finds the smallest sets of columns that have one in each row. It is exact, by
-// deepening, until it takes too many steps; then greedy, with a lower bound: so many
-// rows have no column in common.
+// cover finds the smallest sets of columns that have one in each row. It is exact, by iterative deepening,
+// until it takes too many steps; then it is greedy, with a lower bound: the number of rows that have no
+// column in common.
 func (s *search) cover() covering {
 	for size := s.bound(); ; size++ {
 		s.descend(size)
@@ -122,7 +122,7 @@ func (s *search) cover() covering {
 	}
 }
 
-// minimal leaves out rows that hold all of another one: what hits that hits these.
+// minimal leaves out rows that contain all of another row: a set that hits the other hits these.
 func minimal(rows [][]int32, columns int) [][]int32 {
 	sorted := slices.Clone(rows)
 	slices.SortFunc(sorted, func(a, b []int32) int {
@@ -142,7 +142,7 @@ func minimal(rows [][]int32, columns int) [][]int32 {
 	return kept
 }
 
-// subset says whether row holds all of k; both ascend.
+// subset says whether row contains all of k; both ascend.
 func subset(k, row []int32) bool {
 	for _, c := range k {
 		i, ok := slices.BinarySearch(row, c)
@@ -164,8 +164,8 @@ type search struct {
 	seen   map[string]bool
 }
 
-// bound counts rows, the shortest first, that have no column in common and are not hit:
-// each needs a column of its own.
+// bound counts rows, the shortest first, that have no column in common and are not hit yet: each needs a
+// column of its own.
 func (s *search) bound() int {
 	used := make(map[int32]bool)
 	n := 0
@@ -181,7 +181,7 @@ func (s *search) bound() int {
 	return n
 }
 
-// descend takes up to left more columns, and keeps what hits every row.
+// descend adds up to left more columns, and records the sets that hit every row.
 func (s *search) descend(left int) {
 	open := slices.Index(s.hits, 0)
 	if open < 0 {
@@ -225,7 +225,7 @@ func (s *search) keep() {
 	}
 }
 
-// greedy takes the column that hits most of what is left, the first one of equals.
+// greedy takes the column that hits most of the remaining rows, the first of equals.
 func (s *search) greedy() []int32 {
 	left := make([]int, len(s.rowsOf))
 	for c, rows := range s.rowsOf {

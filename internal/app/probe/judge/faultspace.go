@@ -8,26 +8,25 @@ import (
 	"github.com/topoctl/topoctl/probe"
 )
 
-// atom is the smallest thing that can be at fault: a directed link, or for latency, which
-// is of both directions, a link.
+// atom is the smallest thing that can be at fault: a directed link, or for latency, which uses both
+// directions, a link.
 type atom struct {
 	link *probe.Link // for latency that of the direction that was seen first
 	keys []probe.LinkKey
 	phys int // equal for both directions of a link
 }
 
-// part is a suspect before it is one: a direction, a link, a device or one direction
-// of a device.
+// part is a possible suspect: a direction, a link, a device or one direction of a device.
 type part struct {
 	kind      string
 	key       string
 	direction string // of a device: "" both
 	atoms     []int  // ascending; those that measured pairs cross
-	thing     string // equal for all parts of one link and for all of one device
+	component string // equal for all parts of one link and for all of one device
 }
 
-// faultSpace is what faults are sought on: the links that measured pairs cross, and what
-// they are part of. Directions and links are told by Link's fields, never by their keys.
+// faultSpace is where faults are searched: the links that measured pairs cross, and the devices that these
+// belong to. Directions and links are identified by Link's fields, never by their keys.
 type faultSpace struct {
 	atoms   []atom
 	parts   []part
@@ -46,9 +45,9 @@ const (
 	kindLink      = "link"
 )
 
-// newFaultSpace lays out the links of the results in use. both makes one atom of both
-// directions of a link.
-func newFaultSpace(c *trial, use func(i int) bool, both bool) *faultSpace {
+// newFaultSpace collects the links of the results that use selects. both makes one atom of both directions
+// of a link.
+func newFaultSpace(c *judgement, use func(i int) bool, both bool) *faultSpace {
 	g := &faultSpace{paths: make([][]int, len(c.r.Results))}
 	atomOf, physOf := make(map[probe.LinkKey]int), make(map[physKey]int)
 	firstOf := make(map[int]int) // the atom of a physical link, where both are one
@@ -71,7 +70,7 @@ func newFaultSpace(c *trial, use func(i int) bool, both bool) *faultSpace {
 	return g
 }
 
-func (g *faultSpace) add(c *trial, key probe.LinkKey, physOf map[physKey]int, firstOf map[int]int, both bool) int {
+func (g *faultSpace) add(c *judgement, key probe.LinkKey, physOf map[physKey]int, firstOf map[int]int, both bool) int {
 	l := c.links[key]
 	if l == nil { // the report does not describe it
 		l = &probe.Link{Key: key, Link: topo.LinkID(key), Name: string(key)}
@@ -92,7 +91,7 @@ func (g *faultSpace) add(c *trial, key probe.LinkKey, physOf map[physKey]int, fi
 }
 
 // addParts lists what may be at fault, the most specific first.
-func (g *faultSpace) addParts(c *trial, both bool) {
+func (g *faultSpace) addParts(c *judgement, both bool) {
 	ofPhys := make(map[int][]int)
 	ofDevice := make(map[string][]int)
 	for a := range g.atoms {
@@ -107,11 +106,11 @@ func (g *faultSpace) addParts(c *trial, both bool) {
 		if both || at.link.Direction == "both" {
 			kind = kindLink
 		}
-		g.parts = append(g.parts, part{kind: kind, key: string(at.link.Key), atoms: []int{a}, thing: thing(g.atoms[a].link)})
+		g.parts = append(g.parts, part{kind: kind, key: string(at.link.Key), atoms: []int{a}, component: component(g.atoms[a].link)})
 	}
 	for a := range g.atoms {
 		if dirs := ofPhys[g.atoms[a].phys]; len(dirs) > 1 && dirs[0] == a {
-			g.parts = append(g.parts, part{kind: kindLink, key: string(g.atoms[a].link.Key), atoms: dirs, thing: thing(g.atoms[a].link)})
+			g.parts = append(g.parts, part{kind: kindLink, key: string(g.atoms[a].link.Key), atoms: dirs, component: component(g.atoms[a].link)})
 		}
 	}
 	for _, d := range c.r.Devices {
@@ -126,10 +125,10 @@ func (g *faultSpace) addParts(c *trial, both bool) {
 	}
 }
 
-// thing is equal for both directions of a link.
-func thing(l *probe.Link) string { return "link\x00" + l.Host + "\x00" + string(l.Link) }
+// component is the same for both directions of a link.
+func component(l *probe.Link) string { return "link\x00" + l.Host + "\x00" + string(l.Link) }
 
-// addDevice adds a device, and its directions where pairs cross it in more than one.
+// addDevice adds a device, and its directions if pairs cross it in more than one.
 func (g *faultSpace) addDevice(d probe.Device, atoms []int) {
 	if len(atoms) == 0 {
 		return
@@ -143,13 +142,13 @@ func (g *faultSpace) addDevice(d probe.Device, atoms []int) {
 			}
 		}
 		if len(some) > 0 && len(some) < len(atoms) {
-			g.parts = append(g.parts, part{kind: d.Kind, key: d.Key, direction: direction, atoms: some, thing: thing})
+			g.parts = append(g.parts, part{kind: d.Kind, key: d.Key, direction: direction, atoms: some, component: thing})
 		}
 	}
-	g.parts = append(g.parts, part{kind: d.Kind, key: d.Key, atoms: atoms, thing: thing})
+	g.parts = append(g.parts, part{kind: d.Kind, key: d.Key, atoms: atoms, component: thing})
 }
 
-// kindRank orders suspects: what is smaller comes first.
+// kindRank orders suspects: the smaller part comes first.
 func kindRank(kind string) int {
 	order := []string{kindDirection, kindLink, "nic", "gpu", "numa", "switch", "host", "leaf", "spine"}
 	if i := slices.Index(order, kind); i >= 0 {

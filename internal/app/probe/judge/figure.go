@@ -7,17 +7,17 @@ import (
 	"github.com/topoctl/topoctl/probe"
 )
 
-// figure is what was measured of a pair, with the interval that holds the truth.
+// figure is what was measured of a pair, with its confidence interval.
 type figure struct {
 	measured bool
 	mean     float64 // bytes per second
 	lo, hi   float64 // hi is infinite with a single sample, lo 0
-	wide     bool    // the interval that was asked for was not reached
+	wide     bool    // the requested interval was not reached
 	latency  float64 // median in ns, 0 not measured
 }
 
-// figureOf reads the judged size, the largest that was asked for. Smaller ones, all that a
-// measurement has that was stopped, say nothing of it.
+// figureOf reads the judged size, the largest that was requested. A measurement that was stopped may have
+// only smaller ones, which are not judged.
 func figureOf(m *probe.Measurement, spec *probe.Spec) figure {
 	f := figure{latency: medianLatency(m.Latency)}
 	if len(m.Bandwidth) == 0 {
@@ -35,14 +35,14 @@ func figureOf(m *probe.Measurement, spec *probe.Spec) figure {
 	half := float64(*b.CI95BytesPerSec)
 	f.lo, f.hi = max(0, f.mean-half), f.mean+half
 	if f.wide && spec.CI > 0 && half <= spec.CI*f.mean {
-		f.wide = false // time ended it, but it had what it needed
+		f.wide = false // it ended because of time, but with enough samples
 	}
 	return f
 }
 
-// figureAgain is that of a retest, of which the mean alone is kept: as wide as
-// a measurement may be.
-func figureAgain(t *probe.Retest, spec *probe.Spec) figure {
+// retestFigure is the figure of a retest. Only its mean is stored, so the interval is the widest that a
+// measurement may have.
+func retestFigure(t *probe.Retest, spec *probe.Spec) figure {
 	var f figure
 	if t.BytesPerSec != nil {
 		f.measured, f.mean = true, float64(*t.BytesPerSec)
@@ -67,7 +67,7 @@ func medianLatency(l *probe.Latency) float64 {
 	return 0
 }
 
-// slowness is by how much a pair misses what is expected of it.
+// slowness says how far a pair misses what is expected of it.
 type slowness int
 
 const (
@@ -76,7 +76,7 @@ const (
 	belowFail
 )
 
-// slow compares a figure with the expectation: the whole interval must be below.
+// slow compares a figure with the expected rate: the whole interval must be below.
 func slow(f *figure, expected float64, rules *probe.Rules) slowness {
 	switch {
 	case !f.measured || expected <= 0:
@@ -89,7 +89,7 @@ func slow(f *figure, expected float64, rules *probe.Rules) slowness {
 	return notSlow
 }
 
-// known says whether a limit is known well enough to fail a pair.
+// known says whether a rate is certain enough to fail a pair: it was read or measured.
 func known(b topo.Basis) bool { return b == topo.BasisRead || b == topo.BasisMeasured }
 
 // rank orders verdicts: the worst reason decides.

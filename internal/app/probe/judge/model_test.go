@@ -254,7 +254,7 @@ func (m *model) retest(t interface{ Fatal(...any) }) (alone, other int) {
 				other++
 			}
 			i := slices.IndexFunc(m.r.Results, func(r probe.Result) bool { return r.ID == q.Pair.ID })
-			judge.Digest(m.r, q, m.sample(&q.Pair, m.fair([]int{i})[0]))
+			judge.AddRetest(m.r, q, m.sample(&q.Pair, m.fair([]int{i})[0]))
 		}
 		judge.Verdicts(m.r)
 	}

@@ -7,8 +7,7 @@ import (
 	"github.com/topoctl/topoctl/probe"
 )
 
-// Request asks for a measurement: of Pair, with no other pair at the same time, because of
-// the result For.
+// Request is a measurement of Pair that result For needs, with no other pair at the same time.
 type Request struct {
 	For  string // the ID of a result
 	How  string // probe.RetestAlone or probe.RetestOtherPartner
@@ -32,19 +31,19 @@ func Retests(r *probe.Report) []Request {
 	if r.Rules.Retests <= 0 {
 		return nil
 	}
-	c := newTrial(r)
+	c := newJudgement(r)
 	suspicious := c.suspicious()
 	if len(suspicious) == 0 {
 		return nil
 	}
 	pick := suspicious
 	if len(suspicious) > retestAll {
-		pick = c.sample(suspicious)
+		pick = c.sampleOfFaults(suspicious)
 	}
 	var out []Request
-	left := mostRetests - c.retested()
+	left := mostRetests - c.retestCount()
 	for _, i := range pick {
-		if c.wantsAlone(i) && len(out) < min(retestAll, left) {
+		if c.needsRetest(i) && len(out) < min(retestAll, left) {
 			out = append(out, Request{For: r.Results[i].ID, How: probe.RetestAlone, Pair: r.Results[i].Pair})
 		}
 	}
@@ -54,21 +53,21 @@ func Retests(r *probe.Report) []Request {
 	return c.partners(pick)
 }
 
-// suspicious are the results that are slow and might be so by chance: outliers, and those
-// that miss a rate that is known.
-func (c *trial) suspicious() []int {
+// suspicious are the results that are slow but might be so by chance: outliers, and those that miss a rate
+// that was read or measured.
+func (c *judgement) suspicious() []int {
 	var out []int
 	for i := range c.r.Results {
-		below := c.reason(i, CodeBelowFail) || c.reason(i, CodeBelowWarn)
-		if below && known(c.r.Results[i].Expected.Basis) || c.reason(i, CodeOutlier) || c.reason(i, CodeSlowAnswer) {
+		below := c.hasReason(i, CodeBelowFail) || c.hasReason(i, CodeBelowWarn)
+		if below && known(c.r.Results[i].Expected.Basis) || c.hasReason(i, CodeOutlier) || c.hasReason(i, CodeLatencyOutlier) {
 			out = append(out, i)
 		}
 	}
 	return out
 }
 
-// retested counts what was measured alone.
-func (c *trial) retested() int {
+// retestCount is how many measurements were made alone.
+func (c *judgement) retestCount() int {
 	n := 0
 	for i := range c.r.Results {
 		for _, t := range c.r.Results[i].Retests {
@@ -80,8 +79,8 @@ func (c *trial) retested() int {
 	return n
 }
 
-// wantsAlone says whether a result is to be measured alone once more.
-func (c *trial) wantsAlone(i int) bool {
+// needsRetest says whether a result is to be measured alone once more.
+func (c *judgement) needsRetest(i int) bool {
 	n := 0
 	for _, t := range c.r.Results[i].Retests {
 		if t.How == probe.RetestAlone {
@@ -91,38 +90,38 @@ func (c *trial) wantsAlone(i int) bool {
 	return n < c.r.Rules.Retests
 }
 
-// sample picks some pairs of each fault that would explain them all. Where one of them turned
-// out to be fine alone, each of the fault's pairs has to speak for itself.
-func (c *trial) sample(suspicious []int) []int {
+// sampleOfFaults picks some pairs of each fault that would explain all of them. If one of them turned out
+// to be fine alone, each of the fault's pairs is measured.
+func (c *judgement) sampleOfFaults(suspicious []int) []int {
 	in := make([]bool, len(c.r.Results))
 	for _, i := range suspicious {
 		in[i] = true
 	}
 	isBad := func(i int) bool { return in[i] }
 	picked := make(map[int]bool)
-	for _, q := range []*question{c.askRates(isBad), c.askLatency(isBad)} {
+	for _, q := range []*faultSearch{c.searchRates(isBad), c.searchLatency(isBad)} {
 		if q == nil {
 			continue
 		}
-		for _, b := range q.answer() {
-			c.pick(b, in, picked)
+		for _, b := range q.blames() {
+			c.pickPairs(b, in, picked)
 		}
 	}
 	var out []int
 	for _, i := range suspicious {
-		if picked[i] || c.besideGood(i) {
+		if picked[i] || c.besideFine(i) {
 			out = append(out, i)
 		}
 	}
 	return out
 }
 
-// pick takes some pairs of a fault, spread over all of them, those first that were
-// measured again already.
-func (c *trial) pick(b probe.Blame, in []bool, picked map[int]bool) {
+// pickPairs picks some pairs of a fault, spread over all of them, and first those that were already
+// measured again.
+func (c *judgement) pickPairs(b probe.Blame, in []bool, picked map[int]bool) {
 	left := perFault
 	for _, id := range b.Pairs {
-		if i := c.index[id]; in[i] && left > 0 && !c.wantsAlone(i) {
+		if i := c.index[id]; in[i] && left > 0 && !c.needsRetest(i) {
 			picked[i] = true
 			left--
 		}
@@ -139,27 +138,27 @@ func (c *trial) pick(b probe.Blame, in []bool, picked map[int]bool) {
 	}
 }
 
-// besideGood says whether a pair of the same round that was slow as well turned out to be
-// fine alone, and the two may have had a link in common.
-func (c *trial) besideGood(i int) bool {
-	if c.goodAlone == nil {
-		c.goodAlone = make(map[int][]int)
+// besideFine says whether another slow pair of the same round turned out to be fine alone, and the two may
+// share a link.
+func (c *judgement) besideFine(i int) bool {
+	if c.fineAlone == nil {
+		c.fineAlone = make(map[int][]int)
 		for j := range c.r.Results {
-			if c.reason(j, CodeContended) && c.again(j) != nil {
-				c.goodAlone[c.rounds[j]] = append(c.goodAlone[c.rounds[j]], j)
+			if c.hasReason(j, CodeContended) && c.lastRetest(j) != nil {
+				c.fineAlone[c.rounds[j]] = append(c.fineAlone[c.rounds[j]], j)
 			}
 		}
 	}
 	res := &c.r.Results[i]
-	return slices.ContainsFunc(c.goodAlone[c.rounds[i]], func(j int) bool {
+	return slices.ContainsFunc(c.fineAlone[c.rounds[i]], func(j int) bool {
 		other := &c.r.Results[j]
 		return !res.PathKnown && !other.PathKnown || slices.ContainsFunc(res.Path, func(k probe.LinkKey) bool { return slices.Contains(other.Path, k) })
 	})
 }
 
-// partners asks for each end of the picked pairs with a partner whose pairs are well, where the
-// blame so far names more than one suspect and no good pair of that end has spoken for it.
-func (c *trial) partners(pick []int) []Request {
+// partners are requests for each end of the picked pairs with a partner whose pairs are fine, if the blame
+// so far does not name exactly one suspect and there is no good pair from or to that end yet.
+func (c *judgement) partners(pick []int) []Request {
 	open := make(map[string]bool)
 	for _, b := range Blame(c.r) {
 		if len(b.Suspects) != 1 {
@@ -189,7 +188,7 @@ func (c *trial) partners(pick []int) []Request {
 }
 
 // partner appends the first pair of the report that fits, of the same kind.
-func (c *trial) partner(out []Request, i int, fits func(o *probe.Pair) bool) []Request {
+func (c *judgement) partner(out []Request, i int, fits func(o *probe.Pair) bool) []Request {
 	res := &c.r.Results[i]
 	for j := range c.r.Results {
 		o := &c.r.Results[j]
@@ -207,12 +206,12 @@ type endKey struct {
 
 func endOf(e *probe.End) endKey { return endKey{e.Host, e.Name} }
 
-// endState is what is known of an end: pairs from it, and to it, that are well.
+// endState is what is known of an end: whether there are good pairs from it and to it.
 type endState struct{ goodFrom, goodTo bool }
 
-// ends says what is known of each end, and which were tried with another partner: as the first
-// of two a sending end, as the second a receiving one.
-func (c *trial) ends() (ends map[endKey]endState, tried map[[2]endKey]bool) {
+// ends says what is known of each end, and which ends were tried with another partner: in the first place
+// of the key a sending end, in the second a receiving one.
+func (c *judgement) ends() (ends map[endKey]endState, tried map[[2]endKey]bool) {
 	ends, tried = make(map[endKey]endState), make(map[[2]endKey]bool)
 	for i := range c.r.Results {
 		res := &c.r.Results[i]
@@ -242,11 +241,11 @@ func (c *trial) ends() (ends map[endKey]endState, tried map[[2]endKey]bool) {
 	return ends, tried
 }
 
-// Digest notes in the result that asked for it what a retest measured, and whether that
-// confirms it: whether the pair that was measured is slow by its own expectation or
-// group. The result's own measurement, taken beside others, stays as it is.
-func Digest(r *probe.Report, q Request, m probe.Measurement) {
-	c := newTrial(r)
+// AddRetest adds what a retest measured to the result that requested it, and says whether it confirms the
+// result: whether the measured pair is slow compared with its own expectation or group. The result's first
+// measurement, taken beside others, stays as it is.
+func AddRetest(r *probe.Report, q Request, m probe.Measurement) {
+	c := newJudgement(r)
 	i, ok := c.index[q.For]
 	if !ok {
 		return
@@ -271,22 +270,21 @@ func Digest(r *probe.Report, q Request, m probe.Measurement) {
 		t.LatencyNS = &v
 	}
 	if j, ok := c.index[q.Pair.ID]; ok {
-		t.Confirms = t.Error == "" && c.asBad(i, j, &f, q.How)
+		t.Confirms = t.Error == "" && c.confirms(i, j, &f, q.How)
 	}
 	r.Results[i].Retests = append(r.Results[i].Retests, t)
 }
 
-// asBad says whether a figure of result j, measured because of result i, is slow in the
-// way in which i is.
-func (c *trial) asBad(i, j int, f *figure, how string) bool {
-	if f.wide { // it has to be said all the same
+// confirms says whether a figure of result j, measured because of result i, is slow in the same way as i.
+func (c *judgement) confirms(i, j int, f *figure, how string) bool {
+	if f.wide { // a retest must be confirmed or not
 		f.hi = f.mean
 	}
 	expected, _ := c.expected(j)
 	rate := slow(f, expected, &c.r.Rules) > notSlow || c.outlier(j, f)
-	late := c.slowAnswer(j, f)
+	late := c.latencyOutlier(j, f)
 	if how == probe.RetestOtherPartner {
 		return rate || late
 	}
-	return rate && c.bandwidthSlow(i) || late && c.reason(i, CodeSlowAnswer)
+	return rate && c.bandwidthSlow(i) || late && c.hasReason(i, CodeLatencyOutlier)
 }

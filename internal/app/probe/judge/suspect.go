@@ -11,29 +11,29 @@ import (
 	"github.com/topoctl/topoctl/probe"
 )
 
-// blame words one fault.
-func (q *question) blame(f *fault) probe.Blame {
+// describe makes the entry of one fault.
+func (q *faultSearch) describe(f *fault) probe.Blame {
 	var pairs []int
 	for i := range q.bad {
-		if slices.Contains(q.may[i], f.base) {
+		if slices.Contains(q.explainedBy[i], f.base) {
 			pairs = append(pairs, i)
 		}
 	}
 	parts := q.distinct(f.parts)
-	parts, sign := q.signed(parts, pairs)
+	parts, sign := q.narrowed(parts, pairs)
 	b := probe.Blame{Suspects: make([]probe.Suspect, 0, len(parts)), Pairs: q.names(pairs)}
 	for _, p := range parts {
 		b.Suspects = append(b.Suspects, q.suspect(p))
 	}
 	b.Evidence = q.evidenceOf(f, pairs, sign)
 	if len(parts) > 1 {
-		b.Next = q.next(parts)
+		b.Next = q.nextStep(parts)
 	}
 	return b
 }
 
 // names are the IDs of bad pairs, sorted.
-func (q *question) names(pairs []int) []string {
+func (q *faultSearch) names(pairs []int) []string {
 	ids := make([]string, 0, len(pairs))
 	for _, i := range pairs {
 		ids = append(ids, q.r.Results[q.bad[i].result].ID)
@@ -42,12 +42,12 @@ func (q *question) names(pairs []int) []string {
 	return ids
 }
 
-// distinct keeps one part of each thing: the only direction that explains the pairs, or, where
-// each of both would, the whole of it.
-func (q *question) distinct(parts []int32) []int32 {
+// distinct keeps one part of each link and device: the only direction that explains the pairs, or the
+// whole if each direction would.
+func (q *faultSearch) distinct(parts []int32) []int32 {
 	of := make(map[string][]int32)
 	for _, p := range parts {
-		of[q.parts[p].thing] = append(of[q.parts[p].thing], p)
+		of[q.parts[p].component] = append(of[q.parts[p].component], p)
 	}
 	var out []int32
 	for _, same := range of {
@@ -66,18 +66,17 @@ func (q *question) distinct(parts []int32) []int32 {
 	return out
 }
 
-// signed narrows suspects to links that were seen to be ill themselves, by counters of
-// errors or by a state below the topology's. Where every link among them was, or
-// none, it tells nothing apart.
-func (q *question) signed(parts []int32, pairs []int) ([]int32, []string) {
-	signs, losses := make(map[string]string), make(map[string]string) // by thing
+// narrowed keeps the suspected links whose own error counters or state point at them. If all of them have
+// such signs, or none has, they do not tell suspects apart.
+func (q *faultSearch) narrowed(parts []int32, pairs []int) ([]int32, []string) {
+	signs, losses := make(map[string]string), make(map[string]string) // by component
 	for _, i := range pairs {
 		links := q.r.Results[q.bad[i].result].Links
 		for j := range links {
-			if sign := q.sign(&links[j]); sign != "" {
-				signs[q.thingOf(links[j].Link)] = sign
-			} else if _, soft := moved(links[j].Counters); len(soft) > 0 {
-				losses[q.thingOf(links[j].Link)] = fmt.Sprintf("%s counted, which does not single out a suspect: %s", q.linkName(links[j].Link), text.List(soft, mostCounters))
+			if sign := q.troubleOf(&links[j]); sign != "" {
+				signs[q.componentOf(links[j].Link)] = sign
+			} else if _, soft := counterTexts(links[j].Counters); len(soft) > 0 {
+				losses[q.componentOf(links[j].Link)] = fmt.Sprintf("%s counted, which does not single out a suspect: %s", q.linkName(links[j].Link), text.List(soft, mostCounters))
 			}
 		}
 	}
@@ -89,10 +88,10 @@ func (q *question) signed(parts []int32, pairs []int) ([]int32, []string) {
 			continue
 		}
 		links++
-		if text := signs[q.parts[p].thing]; text != "" {
+		if text := signs[q.parts[p].component]; text != "" {
 			some = append(some, p)
 			texts = append(texts, text)
-		} else if text := losses[q.parts[p].thing]; text != "" {
+		} else if text := losses[q.parts[p].component]; text != "" {
 			texts = append(texts, text)
 		}
 	}
@@ -103,33 +102,33 @@ func (q *question) signed(parts []int32, pairs []int) ([]int32, []string) {
 	return some, slices.Compact(texts)
 }
 
-// sign says what a link's own state or counters say against it, "" nothing.
-func (q *question) sign(st *probe.LinkState) string {
-	if text, _ := q.worse(st); text != "" {
+// troubleOf is what a link's own state or counters say against it, "" nothing.
+func (q *faultSearch) troubleOf(st *probe.LinkState) string {
+	if text, _ := q.linkTrouble(st); text != "" {
 		return text
 	}
-	if hard, _ := moved(st.Counters); len(hard) > 0 {
+	if hard, _ := counterTexts(st.Counters); len(hard) > 0 {
 		return fmt.Sprintf("%s counted errors: %s", q.linkName(st.Link), text.List(hard, mostCounters))
 	}
 	return ""
 }
 
-func (q *question) thingOf(key probe.LinkKey) string {
+func (q *faultSearch) componentOf(key probe.LinkKey) string {
 	if l := q.links[key]; l != nil {
-		return thing(l)
+		return component(l)
 	}
 	return ""
 }
 
-// suspect is a part as the report names it.
-func (q *question) suspect(p int32) probe.Suspect {
+// suspect is a part as reports name it.
+func (q *faultSearch) suspect(p int32) probe.Suspect {
 	part := &q.parts[p]
 	s := probe.Suspect{Kind: part.kind, Key: part.key, Name: q.partName(part), Links: make([]probe.LinkKey, 0, len(part.atoms))}
 	for _, a := range part.atoms {
 		s.Links = append(s.Links, q.atoms[a].keys...)
 	}
 	slices.Sort(s.Links)
-	if most := q.mostOf(part); most > 0 && q.about != aboutLatency {
+	if most := q.largestOf(part); most > 0 && q.symptom != highLatency {
 		rate := topo.Rate(math.Round(most))
 		s.BytesPerSec = &rate
 	}
@@ -137,13 +136,13 @@ func (q *question) suspect(p int32) probe.Suspect {
 }
 
 // partName names a part for people.
-func (q *question) partName(p *part) string {
+func (q *faultSearch) partName(p *part) string {
 	l := q.atoms[p.atoms[0]].link
 	switch p.kind {
 	case kindLink:
 		return q.linkName(l.Key)
 	case kindDirection:
-		return q.linkName(l.Key) + ", " + way(l.Kind, l.Direction)
+		return q.linkName(l.Key) + ", " + directionText(l.Kind, l.Direction)
 	}
 	name := clean(p.key)
 	for i := range q.r.Devices {
@@ -158,23 +157,23 @@ func (q *question) partName(p *part) string {
 	if p.kind == "nic" || p.kind == "host" {
 		kind = topo.LinkPort
 	}
-	return name + ", " + way(kind, p.direction)
+	return name + ", " + directionText(kind, p.direction)
 }
 
-// evidenceOf says in figures what speaks against a fault, and what for the others.
-func (q *question) evidenceOf(f *fault, pairs []int, sign []string) []string {
+// evidenceOf lists the figures that speak against a fault, and those that clear other parts.
+func (q *faultSearch) evidenceOf(f *fault, pairs []int, sign []string) []string {
 	out := []string{q.summary(pairs)}
 	if cleared := q.cleared(f, pairs); cleared != "" {
 		out = append(out, cleared)
 	}
-	if q.about == aboutCongestion {
-		out = append(out, q.together(&q.parts[f.base])...)
+	if q.symptom == congested {
+		out = append(out, q.sharedLoad(&q.parts[f.base])...)
 	}
 	out = append(out, sign...)
-	if n := q.unknownWays(pairs); n > 0 {
+	if n := q.unknownPaths(pairs); n > 0 {
 		out = append(out, fmt.Sprintf("%s of them cross links that the topology does not know: one of those may be at fault too", text.Plural(n, "pair")))
 	}
-	if f.alike {
+	if f.allAlike {
 		out = append(out, "no pair of their kind is healthy, and all are equally slow: the cause may be something that all share")
 	}
 	switch {
@@ -186,8 +185,8 @@ func (q *question) evidenceOf(f *fault, pairs []int, sign []string) []string {
 	return out
 }
 
-// summary is what is wrong with the pairs.
-func (q *question) summary(pairs []int) string {
+// summary says what is wrong with the pairs.
+func (q *faultSearch) summary(pairs []int) string {
 	lo, hi := math.Inf(1), 0.0
 	broken := 0
 	for _, i := range pairs {
@@ -195,7 +194,7 @@ func (q *question) summary(pairs []int) string {
 		f := &q.figures[result]
 		v := f.mean
 		switch {
-		case q.about == aboutLatency:
+		case q.symptom == highLatency:
 			v = f.latency
 		case q.r.Results[result].Verdict == probe.Error:
 			broken++
@@ -205,15 +204,15 @@ func (q *question) summary(pairs []int) string {
 	}
 	n := len(pairs) - broken
 	switch {
-	case q.about == aboutLatency:
-		return fmt.Sprintf("late: %s, median %s; rates are fine", text.Plural(n, "pair"), between(ns(lo), ns(hi)))
-	case q.about == aboutCongestion:
-		return fmt.Sprintf("congested, not broken: %s slow while other pairs run, %s, but fine when measured alone", text.Plural(n, "pair"), between(q.print(lo), q.print(hi)))
+	case q.symptom == highLatency:
+		return fmt.Sprintf("late: %s, median %s; rates are fine", text.Plural(n, "pair"), rangeText(ns(lo), ns(hi)))
+	case q.symptom == congested:
+		return fmt.Sprintf("congested, not broken: %s slow while other pairs run, %s, but fine when measured alone", text.Plural(n, "pair"), rangeText(q.rateOf(lo), q.rateOf(hi)))
 	case n == 0:
 		return "failed with an error: " + text.Plural(broken, "pair")
 	}
-	text := fmt.Sprintf("slow: %s, %s", text.Plural(n, "pair"), between(q.print(lo), q.print(hi)))
-	if w, ok := q.wanted(pairs); ok {
+	text := fmt.Sprintf("slow: %s, %s", text.Plural(n, "pair"), rangeText(q.rateOf(lo), q.rateOf(hi)))
+	if w, ok := q.expectedText(pairs); ok {
 		text += " of " + w + " expected"
 	}
 	if broken > 0 {
@@ -222,19 +221,19 @@ func (q *question) summary(pairs []int) string {
 	return text
 }
 
-// wanted is what is expected of the pairs, where it is one figure.
-func (q *question) wanted(pairs []int) (string, bool) {
+// expectedText is what is expected of the pairs, if it is the same for all.
+func (q *faultSearch) expectedText(pairs []int) (string, bool) {
 	first, _ := q.expected(q.bad[pairs[0]].result)
 	for _, i := range pairs[1:] {
 		if e, _ := q.expected(q.bad[i].result); e != first {
 			return "", false
 		}
 	}
-	return q.print(first), first > 0
+	return q.rateOf(first), first > 0
 }
 
-// cleared names links on the way of the pairs that others have shown to carry more.
-func (q *question) cleared(f *fault, pairs []int) string {
+// cleared names links on the paths of the pairs that others have shown to carry more.
+func (q *faultSearch) cleared(f *fault, pairs []int) string {
 	suspect := make(map[int]bool)
 	for _, p := range f.parts {
 		for _, a := range q.parts[p].atoms {
@@ -255,25 +254,25 @@ func (q *question) cleared(f *fault, pairs []int) string {
 		return ""
 	}
 	slices.SortFunc(clear, func(a, b int) int { return cmp.Compare(q.atoms[a].link.Key, q.atoms[b].link.Key) })
-	if q.about == aboutLatency {
+	if q.symptom == highLatency {
 		return fmt.Sprintf("%s on the way answered in time for other pairs, %s among them", text.Plural(len(clear), "link"), q.linkName(q.atoms[clear[0]].link.Key))
 	}
 	l := q.atoms[clear[0]].link
 	return fmt.Sprintf("%s on the way carried more for other pairs, among them %s (%s): %s", text.Plural(len(clear), "link"),
-		q.linkName(l.Key), way(l.Kind, l.Direction), q.print(q.most[clear[0]]))
+		q.linkName(l.Key), directionText(l.Kind, l.Direction), q.rateOf(q.largest[clear[0]]))
 }
 
-// together says that a link which pairs shared never carried all that it should: then it
-// may be slower than the topology says, and not only busy.
-func (q *question) together(p *part) []string {
-	l, most := q.atoms[p.atoms[0]].link, q.mostOf(p)
+// sharedLoad says that a link which several pairs used at once never carried what it should. It may be
+// slower than the topology says, and not only busy.
+func (q *faultSearch) sharedLoad(p *part) []string {
+	l, most := q.atoms[p.atoms[0]].link, q.largestOf(p)
 	if l.BytesPerSec == nil || most >= q.r.Rules.WarnUnder*float64(*l.BytesPerSec) {
 		return nil
 	}
-	return []string{fmt.Sprintf("together they had at most %s of the %s of %s: other traffic is on it, or it is slower than that", q.print(most), q.print(float64(*l.BytesPerSec)), q.linkName(l.Key))}
+	return []string{fmt.Sprintf("together they had at most %s of the %s of %s: other traffic is on it, or it is slower than that", q.rateOf(most), q.rateOf(float64(*l.BytesPerSec)), q.linkName(l.Key))}
 }
 
-func (q *question) unknownWays(pairs []int) int {
+func (q *faultSearch) unknownPaths(pairs []int) int {
 	n := 0
 	for _, i := range pairs {
 		if !q.r.Results[q.bad[i].result].PathKnown {
@@ -283,8 +282,8 @@ func (q *question) unknownWays(pairs []int) int {
 	return n
 }
 
-// next says what would tell suspects apart.
-func (q *question) next(parts []int32) string {
+// nextStep says which measurement would tell the suspects apart.
+func (q *faultSearch) nextStep(parts []int32) string {
 	wire, inside := -1, false
 	for _, p := range parts {
 		switch l := q.atoms[q.parts[p].atoms[0]].link; {
@@ -296,12 +295,12 @@ func (q *question) next(parts []int32) string {
 		}
 	}
 	a, b := &q.parts[parts[0]], &q.parts[parts[1]]
-	switch id := q.waiting(a, b); {
+	switch id := q.unmeasuredPair(a, b); {
 	case id != "":
 		return "measure " + id + ": it crosses only one of them"
-	case wire >= 0 && inside && q.about != aboutCongestion:
+	case wire >= 0 && inside && q.symptom != congested:
 		return "measure a loopback of the NIC: it crosses PCIe and not " + q.linkName(q.atoms[wire].link.Key) + "; if that is fine, try another cable"
-	case wire >= 0 && q.about != aboutCongestion:
+	case wire >= 0 && q.symptom != congested:
 		return "try another cable at " + q.linkName(q.atoms[wire].link.Key)
 	}
 	return fmt.Sprintf("measure a pair that crosses %s and not %s, or the other way round", q.partName(a), q.partName(b))
@@ -309,8 +308,8 @@ func (q *question) next(parts []int32) string {
 
 func isLink(p *part) bool { return p.kind == kindDirection || p.kind == kindLink }
 
-// waiting is a pair of the report that was not measured and that crosses one of two parts only.
-func (q *question) waiting(a, b *part) string {
+// unmeasuredPair is a pair of the report that was not measured and that crosses only one of two parts.
+func (q *faultSearch) unmeasuredPair(a, b *part) string {
 	crosses := func(p *part, path []probe.LinkKey) bool {
 		return slices.ContainsFunc(p.atoms, func(at int) bool {
 			return slices.ContainsFunc(q.atoms[at].keys, func(k probe.LinkKey) bool { return slices.Contains(path, k) })
@@ -328,12 +327,12 @@ func (q *question) waiting(a, b *part) string {
 	return ""
 }
 
-// unexplained are entries for bad pairs all of whose links carried more for others: one for those
-// whose way is known, and one for the others.
-func (q *question) unexplained() []probe.Blame {
+// blameless are entries for bad pairs all of whose links carried more for others: one for those whose path
+// is known, and one for those whose path is not.
+func (q *faultSearch) blameless() []probe.Blame {
 	var pairs [2][]int
 	for i := range q.bad {
-		if len(q.may[i]) == 0 {
+		if len(q.explainedBy[i]) == 0 {
 			known := 0
 			if !q.r.Results[q.bad[i].result].PathKnown {
 				known = 1
@@ -342,7 +341,7 @@ func (q *question) unexplained() []probe.Blame {
 		}
 	}
 	verb := "carried clearly more"
-	if q.about == aboutLatency {
+	if q.symptom == highLatency {
 		verb = "answered in time"
 	}
 	var out []probe.Blame
@@ -360,8 +359,8 @@ func (q *question) unexplained() []probe.Blame {
 	return out
 }
 
-// blameNobody is the entry for pairs that are all alike.
-func (q *question) blameNobody(results []int) probe.Blame {
+// commonCause is the entry for pairs that are all equally slow.
+func (q *faultSearch) commonCause(results []int) probe.Blame {
 	b := probe.Blame{Suspects: []probe.Suspect{}, Pairs: make([]string, 0, len(results))}
 	lo, hi := math.Inf(1), 0.0
 	for _, i := range results {
@@ -369,10 +368,10 @@ func (q *question) blameNobody(results []int) probe.Blame {
 		lo, hi = min(lo, q.figures[i].mean), max(hi, q.figures[i].mean)
 	}
 	slices.Sort(b.Pairs)
-	b.Evidence = []string{fmt.Sprintf("all %d pairs of their kind are equally slow, %s: a common cause, no single part", len(results), between(q.printed(results[0], lo), q.printed(results[0], hi)))}
+	b.Evidence = []string{fmt.Sprintf("all %d pairs of their kind are equally slow, %s: a common cause, no single part", len(results), rangeText(q.rateText(results[0], lo), q.rateText(results[0], hi)))}
 	b.Next = "look at what all ends share: processors, settings (MTU, queues), the version of what moves the bytes, and whether the expected rate is realistic"
-	if q.about == aboutCongestion {
-		b.Evidence = []string{fmt.Sprintf("congested, not broken: all %d pairs of their kind are slow while other pairs run, %s, but fine when measured alone: no single link", len(results), between(q.printed(results[0], lo), q.printed(results[0], hi)))}
+	if q.symptom == congested {
+		b.Evidence = []string{fmt.Sprintf("congested, not broken: all %d pairs of their kind are slow while other pairs run, %s, but fine when measured alone: no single link", len(results), rangeText(q.rateText(results[0], lo), q.rateText(results[0], hi)))}
 		b.Next = "measure one pair at a time, and look at what the pairs of a round share: processors, memory, links that the topology does not know"
 	}
 	return b

@@ -12,8 +12,8 @@ import (
 	"github.com/topoctl/topoctl/probe"
 )
 
-// printed is a rate of a result in the unit that reports have for its kind: bits for ports.
-func (c *trial) printed(i int, rate float64) string {
+// rateText prints a rate of a result in the unit that reports use for its kind: bits for ports.
+func (c *judgement) rateText(i int, rate float64) string {
 	unit := units.Gbyte
 	if c.r.Results[i].Kind == probe.Port {
 		unit = units.Gbit
@@ -21,10 +21,10 @@ func (c *trial) printed(i int, rate float64) string {
 	return units.Rate(int64(math.Round(rate)), unit)
 }
 
-// print prints a rate in the unit of the pairs that a question is about.
-func (q *question) print(rate float64) string { return q.printed(q.bad[0].result, rate) }
+// rateOf prints a rate in the unit of the pairs that were searched.
+func (q *faultSearch) rateOf(rate float64) string { return q.rateText(q.bad[0].result, rate) }
 
-// percent is a part, rounded down: 79.9 % of a limit of 80 is not 80.
+// percent is a part in percent, rounded down: 79.9 % is not shown as 80.
 func percent(part, whole float64) string {
 	return strconv.Itoa(int(math.Floor(100*part/whole))) + " %"
 }
@@ -41,12 +41,12 @@ func ns(v float64) string {
 	return strconv.FormatFloat(v, 'g', 3, 64) + " " + unit
 }
 
-// measured prints a result's figure with its interval.
-func (c *trial) measured(i int, f *figure) string {
+// measuredText prints the figure of a result with its interval.
+func (c *judgement) measuredText(i int, f *figure) string {
 	if math.IsInf(f.hi, 1) {
-		return c.printed(i, f.mean) + " (one sample)"
+		return c.rateText(i, f.mean) + " (one sample)"
 	}
-	return fmt.Sprintf("%s ±%s", c.printed(i, f.mean), percentUp(f.hi-f.mean, f.mean))
+	return fmt.Sprintf("%s ±%s", c.rateText(i, f.mean), percentUp(f.hi-f.mean, f.mean))
 }
 
 func percentUp(part, whole float64) string {
@@ -56,17 +56,17 @@ func percentUp(part, whole float64) string {
 	return strconv.FormatFloat(math.Ceil(1000*part/whole)/10, 'f', 1, 64) + " %"
 }
 
-// said prints what findings are about: a latency where nothing else was slow.
-func (c *trial) said(i int, f *figure, first []finding) string {
+// figureText prints the figure that findings are about: a latency if nothing else was slow.
+func (c *judgement) figureText(i int, f *figure, first []finding) string {
 	codes := slowCodes(first)
-	if len(codes) == 1 && codes[0] == CodeSlowAnswer || !f.measured {
+	if len(codes) == 1 && codes[0] == CodeLatencyOutlier || !f.measured {
 		return ns(f.latency)
 	}
-	return c.printed(i, f.mean)
+	return c.rateText(i, f.mean)
 }
 
 // linkName names a link with its host.
-func (c *trial) linkName(key probe.LinkKey) string {
+func (c *judgement) linkName(key probe.LinkKey) string {
 	l := c.links[key]
 	if l == nil {
 		return clean(string(key))
@@ -78,8 +78,8 @@ func (c *trial) linkName(key probe.LinkKey) string {
 	return name
 }
 
-// way is a direction in words.
-func way(kind topo.LinkKind, direction string) string {
+// directionText is a direction in words.
+func directionText(kind topo.LinkKind, direction string) string {
 	switch {
 	case kind == topo.LinkPort && direction == "down":
 		return "sending"
@@ -101,8 +101,8 @@ func clean(s string) string { return text.Cut(text.Printable(s), longestName, te
 // cleanSentence does the same for a sentence.
 func cleanSentence(s string) string { return text.Cut(text.Printable(s), longestText, text.Ellipsis) }
 
-// between is a range of figures, or the one where both ends print alike.
-func between(lo, hi string) string {
+// rangeText is a range of figures, or one figure if both ends print alike.
+func rangeText(lo, hi string) string {
 	if lo == hi {
 		return lo
 	}

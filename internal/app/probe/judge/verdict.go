@@ -18,10 +18,10 @@ func found(v probe.Verdict, code, format string, args ...any) finding {
 	return finding{v, probe.Reason{Code: code, Text: fmt.Sprintf(format, args...)}}
 }
 
-// judge fills in the judgement of one result.
-func (c *trial) judge(i int) {
+// judge sets the verdict of one result and its reasons.
+func (c *judgement) judge(i int) {
 	res, f := &c.r.Results[i], &c.figures[i]
-	c.fill(i)
+	c.fillRatios(i)
 	var found []finding
 	switch {
 	case res.Pair.Waived != "":
@@ -30,16 +30,16 @@ func (c *trial) judge(i int) {
 	case res.Error != "":
 		res.Verdict, res.Reasons = probe.Error, []probe.Reason{{Code: CodeError, Text: cleanSentence(res.Error)}}
 		return
-	case c.fast[i] > 0:
+	case c.exceeded[i] > 0:
 		found = append(found, c.tooFast(i))
 	default:
-		found = append(c.rate(i, f), c.latency(i, f)...)
-		if again := c.again(i); again != nil && len(slowCodes(found)) > 0 {
-			found = c.retried(i, found, again)
+		found = append(c.judgeRate(i, f), c.judgeLatency(i, f)...)
+		if again := c.lastRetest(i); again != nil && len(slowCodes(found)) > 0 {
+			found = c.withRetest(i, found, again)
 		}
 	}
-	found = append(found, c.missing(i)...)
-	found = append(found, c.states(res)...)
+	found = append(found, c.notJudged(i)...)
+	found = append(found, c.linkFindings(res)...)
 	res.Verdict, res.Reasons = probe.Pass, []probe.Reason{}
 	for _, f := range found {
 		if rank(f.verdict) > rank(res.Verdict) {
@@ -49,8 +49,8 @@ func (c *trial) judge(i int) {
 	}
 }
 
-// fill computes the measured part of what is expected and of the best.
-func (c *trial) fill(i int) {
+// fillRatios computes the measured rate relative to the expected one and to the best.
+func (c *judgement) fillRatios(i int) {
 	res, f := &c.r.Results[i], &c.figures[i]
 	res.Efficiency, res.OfBest = nil, nil
 	if !f.measured {
@@ -66,8 +66,8 @@ func (c *trial) fill(i int) {
 	}
 }
 
-// rate judges a bandwidth by what is expected, or else by its group.
-func (c *trial) rate(i int, f *figure) []finding {
+// judgeRate judges a bandwidth by the expected rate, and by its group.
+func (c *judgement) judgeRate(i int, f *figure) []finding {
 	if !f.measured {
 		return nil
 	}
@@ -76,28 +76,28 @@ func (c *trial) rate(i int, f *figure) []finding {
 	expected, limited := c.expected(i)
 	class, outlier := slow(f, expected, rules), c.outlier(i, f)
 	if limited {
-		out = append(out, found(probe.Pass, CodeRateLimited, "limited to %s on purpose: whether it carries %s is not known", c.printed(i, expected), c.printed(i, float64(*res.Expected.BytesPerSec))))
+		out = append(out, found(probe.Pass, CodeRateLimited, "limited to %s on purpose: whether it carries %s is not known", c.rateText(i, expected), c.rateText(i, float64(*res.Expected.BytesPerSec))))
 	}
-	if (class > notSlow || outlier) && c.full[i] != "" {
-		return append(out, c.filled(i))
+	if (class > notSlow || outlier) && c.filled[i] != "" {
+		return append(out, c.filledLink(i))
 	}
 	if class > notSlow {
-		out = append(out, c.below(i, f, class))
+		out = append(out, c.belowExpected(i, f, class))
 	}
 	if outlier {
-		out = append(out, found(probe.Warn, CodeOutlier, "%s is %s of the best of %d alike, %s", c.measured(i, f), percent(f.mean, c.groups[res.Group].best), c.groups[res.Group].rates, c.printed(i, c.groups[res.Group].best)))
+		out = append(out, found(probe.Warn, CodeOutlier, "%s is %s of the best of %d alike, %s", c.measuredText(i, f), percent(f.mean, c.groups[res.Group].best), c.groups[res.Group].rates, c.rateText(i, c.groups[res.Group].best)))
 	}
 	if f.wide {
-		out = append(out, c.wide(i, f, class, outlier))
+		out = append(out, c.wideInterval(i, f, class, outlier))
 	}
 	return out
 }
 
-// below is the finding that a pair misses what is expected.
-func (c *trial) below(i int, f *figure, class slowness) finding {
+// belowExpected is the finding that a pair misses the expected rate.
+func (c *judgement) belowExpected(i int, f *figure, class slowness) finding {
 	res := &c.r.Results[i]
 	expected, _ := c.expected(i)
-	text := fmt.Sprintf("%s is %s of %s, the rate of %s (%s)", c.measured(i, f), percent(f.mean, expected), c.printed(i, expected), c.limitName(i), res.Expected.Basis)
+	text := fmt.Sprintf("%s is %s of %s, the rate of %s (%s)", c.measuredText(i, f), percent(f.mean, expected), c.rateText(i, expected), c.limitName(i), res.Expected.Basis)
 	switch {
 	case class == belowFail && known(res.Expected.Basis) && f.wide:
 		return found(probe.Warn, CodeBelowFail, "%s: so few samples fail nothing unless they are confirmed", text)
@@ -109,11 +109,11 @@ func (c *trial) below(i int, f *figure, class slowness) finding {
 	return found(probe.Warn, CodeBelowWarn, "%s", text)
 }
 
-// wide says what too wide an interval leaves of a verdict.
-func (c *trial) wide(i int, f *figure, class slowness, outlier bool) finding {
+// wideInterval says which verdict an interval that is too wide still allows.
+func (c *judgement) wideInterval(i int, f *figure, class slowness, outlier bool) finding {
 	res, rules := &c.r.Results[i], &c.r.Rules
 	b := &res.Bandwidth[len(res.Bandwidth)-1]
-	text := fmt.Sprintf("%s after %s (%s): the interval is wide", c.measured(i, f), text.Plural(len(b.SamplesBytesPerSec), "sample"), clean(b.Stopped))
+	text := fmt.Sprintf("%s after %s (%s): the interval is wide", c.measuredText(i, f), text.Plural(len(b.SamplesBytesPerSec), "sample"), clean(b.Stopped))
 	expected, _ := c.expected(i)
 	g := c.groups[res.Group]
 	switch {
@@ -128,43 +128,43 @@ func (c *trial) wide(i int, f *figure, class slowness, outlier bool) finding {
 	return found(probe.Inconclusive, CodeWideInterval, "%s, too wide to tell", text)
 }
 
-// filled is the finding that pairs of the round filled a link together. Where rounds are meant
-// to share links that is well; where they are not, the plan knew too little.
-func (c *trial) filled(i int) finding {
+// filledLink is the finding that pairs of the round filled a link together. That is fine if rounds are
+// meant to share links; if not, the plan did not know enough.
+func (c *judgement) filledLink(i int) finding {
 	verdict := probe.Pass
 	if c.disjoint() {
 		verdict = probe.Warn
 	}
-	key := c.full[i]
-	return found(verdict, CodeContended, "%s beside other pairs of its round, which filled %s together", c.measured(i, &c.figures[i]), c.linkName(key))
+	key := c.filled[i]
+	return found(verdict, CodeContended, "%s beside other pairs of its round, which filled %s together", c.measuredText(i, &c.figures[i]), c.linkName(key))
 }
 
-// disjoint says whether rounds were laid out so that no link has more than it carries.
-func (c *trial) disjoint() bool {
+// disjoint says whether rounds were planned so that no link gets more than it carries.
+func (c *judgement) disjoint() bool {
 	return c.r.Plan.Contend == "" && c.r.Plan.Schedule != "endpoint"
 }
 
-func (c *trial) latency(i int, f *figure) []finding {
-	if !c.slowAnswer(i, f) {
+func (c *judgement) judgeLatency(i int, f *figure) []finding {
+	if !c.latencyOutlier(i, f) {
 		return nil
 	}
 	g := c.groups[c.r.Results[i].Group]
-	return []finding{found(probe.Warn, CodeSlowAnswer, "median latency %s is %.1f times the smallest of %d alike, %s", ns(f.latency), f.latency/g.fastest, g.latencies, ns(g.fastest))}
+	return []finding{found(probe.Warn, CodeLatencyOutlier, "median latency %s is %.1f times the smallest of %d alike, %s", ns(f.latency), f.latency/g.fastest, g.latencies, ns(g.fastest))}
 }
 
-func (c *trial) tooFast(i int) finding {
-	return found(probe.Warn, CodeTooFast, "%s is more than the %s that a link on its way carries: an end counts wrongly, or the topology is of another machine", c.measured(i, &c.figures[i]), c.printed(i, c.fast[i]))
+func (c *judgement) tooFast(i int) finding {
+	return found(probe.Warn, CodeTooFast, "%s is more than the %s that a link on its way carries: an end counts wrongly, or the topology is of another machine", c.measuredText(i, &c.figures[i]), c.rateText(i, c.exceeded[i]))
 }
 
-// missing finds what could not be judged for want of a measurement or of an expectation.
-func (c *trial) missing(i int) []finding {
+// notJudged says what could not be judged because there is no measurement or nothing to compare it with.
+func (c *judgement) notJudged(i int) []finding {
 	res, f := &c.r.Results[i], &c.figures[i]
 	switch {
 	case !f.measured && f.latency == 0:
 		return []finding{found(probe.Inconclusive, CodeNotMeasured, "nothing was measured")}
 	case !f.measured && len(c.r.Spec.SizesBytes) > 0:
 		return []finding{found(probe.Inconclusive, CodeNotMeasured, "no bandwidth was measured")}
-	case c.fast[i] > 0:
+	case c.exceeded[i] > 0:
 		return nil
 	}
 	expected, _ := c.expected(i)
@@ -176,8 +176,8 @@ func (c *trial) missing(i int) []finding {
 	return []finding{found(probe.Inconclusive, CodeNoExpectation, "no rate is expected, and no other pair is comparable")}
 }
 
-// again is the last retest alone that has a figure for what was slow; nil none.
-func (c *trial) again(i int) *probe.Retest {
+// lastRetest is the last retest alone that has a figure for what was slow; nil none.
+func (c *judgement) lastRetest(i int) *probe.Retest {
 	retests := c.r.Results[i].Retests
 	for j := len(retests) - 1; j >= 0; j-- {
 		if t := &retests[j]; t.How == probe.RetestAlone && (t.BytesPerSec != nil || t.LatencyNS != nil) {
@@ -187,10 +187,10 @@ func (c *trial) again(i int) *probe.Retest {
 	return nil
 }
 
-// retried lets a retest speak: a pair that is fine alone was held up by others or by
-// chance; one that is as bad is confirmed, and then its outlier may fail it.
-func (c *trial) retried(i int, first []finding, again *probe.Retest) []finding {
-	res, f := &c.r.Results[i], figureAgain(again, &c.r.Spec)
+// withRetest replaces findings by what a retest alone showed: a pair that is fine alone was held up by
+// others or by chance; one that is just as slow is confirmed, and then an outlier may fail.
+func (c *judgement) withRetest(i int, first []finding, again *probe.Retest) []finding {
+	res, f := &c.r.Results[i], retestFigure(again, &c.r.Spec)
 	if !again.Confirms {
 		out := make([]finding, 0, len(first))
 		for _, x := range first {
@@ -198,7 +198,7 @@ func (c *trial) retried(i int, first []finding, again *probe.Retest) []finding {
 				out = append(out, x)
 			}
 		}
-		return append(out, found(probe.Warn, CodeContended, "%s at first and %s when measured again alone: other traffic, or chance", c.said(i, &c.figures[i], first), c.said(i, &f, first)))
+		return append(out, found(probe.Warn, CodeContended, "%s at first and %s when measured again alone: other traffic, or chance", c.figureText(i, &c.figures[i], first), c.figureText(i, &f, first)))
 	}
 	out := make([]finding, 0, len(first)+1)
 	expected, _ := c.expected(i)
@@ -215,13 +215,13 @@ func (c *trial) retried(i int, first []finding, again *probe.Retest) []finding {
 	if known(res.Expected.Basis) && c.outlier(i, &c.figures[i]) && c.outlier(i, &f) {
 		verdict = probe.Fail
 	}
-	return append(out, found(verdict, CodeConfirmed, "%s when measured again alone", c.said(i, &f, first)))
+	return append(out, found(verdict, CodeConfirmed, "%s when measured again alone", c.figureText(i, &f, first)))
 }
 
-// isSlow says whether a code is about a pair being slow.
+// isSlow says whether a code means that a pair is slow.
 func isSlow(code string) bool {
 	switch code {
-	case CodeBelowFail, CodeBelowWarn, CodeOutlier, CodeSlowAnswer:
+	case CodeBelowFail, CodeBelowWarn, CodeOutlier, CodeLatencyOutlier:
 		return true
 	}
 	return false
@@ -237,8 +237,8 @@ func slowCodes(all []finding) []string {
 	return codes
 }
 
-// limitName is the link that the expectation comes from, for people.
-func (c *trial) limitName(i int) string {
+// limitName names the link that the expected rate comes from.
+func (c *judgement) limitName(i int) string {
 	e := &c.r.Results[i].Expected
 	switch {
 	case e.Limit != "":

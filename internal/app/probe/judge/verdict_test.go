@@ -279,7 +279,7 @@ func TestHostileText(t *testing.T) {
 
 // A document that contradicts itself is judged all the same.
 func TestContradictions(t *testing.T) {
-	all := []string{judge.CodeBelowFail, judge.CodeOutlier, judge.CodeSlowAnswer, judge.CodeConfirmed, judge.CodeContended}
+	all := []string{judge.CodeBelowFail, judge.CodeOutlier, judge.CodeLatencyOutlier, judge.CodeConfirmed, judge.CodeContended}
 	rapid.Check(t, func(t *rapid.T) {
 		m := newModel(shapes(t), 1)
 		m.measure()
@@ -317,7 +317,7 @@ func TestContradictions(t *testing.T) {
 		}
 		judge.Blame(m.r)
 		for _, q := range judge.Retests(m.r) {
-			judge.Digest(m.r, q, probe.Measurement{})
+			judge.AddRetest(m.r, q, probe.Measurement{})
 		}
 		judge.Judge(m.r)
 		if _, err := json.Marshal(m.r); err != nil {
@@ -342,7 +342,7 @@ func TestDigest(t *testing.T) {
 		}
 		m := oneOf(tt.mean, tt.half, topo.BasisRead, 0, 0).Results[0].Measurement
 		m.Err = tt.err
-		judge.Digest(r, again[0], m)
+		judge.AddRetest(r, again[0], m)
 		judge.Verdicts(r)
 		res := &r.Results[0]
 		if got := res.Retests[0]; got.Confirms != (tt.mean == 60 && tt.err == nil) || (got.BytesPerSec == nil) != (tt.err != nil) || res.Verdict != tt.want {

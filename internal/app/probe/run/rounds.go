@@ -209,7 +209,7 @@ func (r *runner) retests(ctx context.Context) {
 				r.interrupted = true
 				return
 			}
-			judge.Digest(r.report, q, m)
+			judge.AddRetest(r.report, q, m)
 			r.tellRetest(q)
 		}
 		r.judged()

@@ -11,9 +11,9 @@ import (
 	"github.com/topoctl/topoctl/probe"
 )
 
-// linkErrors are counters that only a link that is ill moves. All others may move where there
-// is much to do, or where a loss was elsewhere: a retransmission is counted at the
-// ends, whichever link of the way lost the packet, and whether for want of room.
+// linkErrors are counters that only a faulty link moves. All others may also move under load, or count a
+// loss that happened elsewhere: retransmissions are counted at the ends, whichever link on the path lost
+// the packet, and even if it was lost for lack of buffers.
 var linkErrors = map[string]bool{
 	"symbol_error": true, "symbol_errors": true, "link_downed": true, "link_error_recovery": true, "port_rcv_errors": true,
 	"port_rcv_remote_physical_errors": true, "local_link_integrity_errors": true, "excessive_buffer_overrun_errors": true,
@@ -21,21 +21,21 @@ var linkErrors = map[string]bool{
 	"rx_crc_errors_phy": true, "rx_symbol_err_phy": true, "rx_pcs_symbol_err_phy": true, "link_down_events_phy": true,
 }
 
-// ofLink says whether a counter counts errors of the link itself; PCIe's are all of that kind.
+// ofLink says whether a counter counts errors of the link itself; all of PCIe's do.
 func ofLink(counter string) bool { return linkErrors[counter] || strings.HasPrefix(counter, "aer_") }
 
-// mostCounters are named in one reason.
+// mostCounters is how many counters one reason names.
 const mostCounters = 4
 
-// states finds what the links' own states and counters say.
-func (c *trial) states(res *probe.Result) []finding {
+// linkFindings are what the links' own states and counters say.
+func (c *judgement) linkFindings(res *probe.Result) []finding {
 	var out []finding
 	for i := range res.Links {
 		st := &res.Links[i]
-		if text, code := c.worse(st); code != "" {
+		if text, code := c.linkTrouble(st); code != "" {
 			out = append(out, found(probe.Warn, code, "%s", text))
 		}
-		hard, soft := moved(st.Counters)
+		hard, soft := counterTexts(st.Counters)
 		if names := append(slices.Clone(hard), soft...); len(names) > 0 {
 			verdict := probe.Pass
 			if len(hard) > 0 {
@@ -47,8 +47,8 @@ func (c *trial) states(res *probe.Result) []finding {
 	return out
 }
 
-// moved sorts counters that moved into errors of a link and signs of load or loss.
-func moved(counters map[string]int64) (hard, soft []string) {
+// counterTexts prints the counters that moved: hard are errors of a link, soft are signs of load or loss.
+func counterTexts(counters map[string]int64) (hard, soft []string) {
 	for name, n := range counters {
 		switch text := fmt.Sprintf("%s +%d", clean(name), n); {
 		case n <= 0:
@@ -63,8 +63,8 @@ func moved(counters map[string]int64) (hard, soft []string) {
 	return hard, soft
 }
 
-// worse says whether a link was slower than the topology says, or down.
-func (c *trial) worse(st *probe.LinkState) (text, code string) {
+// linkTrouble says whether a link was down, or slower than the topology says.
+func (c *judgement) linkTrouble(st *probe.LinkState) (text, code string) {
 	l := c.links[st.Link]
 	if l == nil || l.BytesPerSec == nil || *l.BytesPerSec <= 0 {
 		return "", ""
@@ -84,7 +84,7 @@ func (c *trial) worse(st *probe.LinkState) (text, code string) {
 	return "", ""
 }
 
-// genMTs is the lane speed of PCIe generations.
+// genMTs is the lane speed of each PCIe generation.
 var genMTs = [...]int{1: 2500, 2: 5000, 3: 8000, 4: 16000, 5: 32000, 6: 64000}
 
 // pcieState reads "gen5 x16".
