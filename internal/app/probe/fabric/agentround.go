@@ -16,7 +16,7 @@ import (
 	"github.com/topoctl/topoctl/pathsel"
 )
 
-// round is what a controller has begun on this agent.
+// round is a round that a controller has begun on this agent.
 type round struct {
 	number int64
 	ctx    context.Context // of its jobs
@@ -39,12 +39,13 @@ type lookAt struct {
 	at *lane.Look
 }
 
-// prepare begins a round: memory for others to write to, and a look at the links.
+// prepare begins a round: it allocates memory for initiators to write to, and reads the counters of the
+// links.
 func (s *Server) prepare(ctx context.Context, e *engine.Engine, l *lease, r *request, a *answer) error {
 	s.op.Lock()
 	defer s.op.Unlock()
 	s.mu.Lock()
-	before, last, over := l.round, l.last, l.over
+	before, last, over := l.round, l.last, l.ending
 	s.mu.Unlock()
 	switch {
 	case over:
@@ -85,8 +86,8 @@ func (s *Server) prepare(ctx context.Context, e *engine.Engine, l *lease, r *req
 	return nil
 }
 
-// take counts memory of a round.
-func (r *round) take(bytes, most int64) error {
+// reserveMemory counts memory of a round against the agent's limit.
+func (r *round) reserveMemory(bytes, most int64) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if bytes > most-r.memory {
@@ -96,19 +97,19 @@ func (r *round) take(bytes, most int64) error {
 	return nil
 }
 
-// alloc makes memory that initiators write to.
+// alloc allocates memory that initiators write to.
 func (s *Server) alloc(ctx context.Context, e *engine.Engine, l *lease, now *round, want *region) (region, error) {
 	if ctx.Err() != nil {
 		return region{}, context.Cause(ctx)
 	}
-	if err := now.take(want.Bytes, s.o.Limits.MemoryBytes); err != nil {
+	if err := now.reserveMemory(want.Bytes, s.o.Limits.MemoryBytes); err != nil {
 		return region{}, err
 	}
 	o, note := regionAt(topologyOf(e), want.Location)
 	o.Name, o.Grant = fmt.Sprintf("probe-%.8s-%d-%d", l.id, now.number, want.ID), memory.PeerRead|memory.PeerWrite
 	m, err := e.Alloc(want.Bytes, o)
 	if err != nil { // a node without memory, say: that is for the pairs of this one
-		return region{ID: want.ID, Error: clip(err.Error(), maxErrorText)}, now.take(-want.Bytes, s.o.Limits.MemoryBytes)
+		return region{ID: want.ID, Error: clip(err.Error(), maxErrorText)}, now.reserveMemory(-want.Bytes, s.o.Limits.MemoryBytes)
 	}
 	now.regions = append(now.regions, m)
 	return region{ID: want.ID, Bytes: m.Size(), Location: want.Location, Name: m.Name(), Node: lane.BoundTo(m), Note: note}, nil
@@ -137,19 +138,19 @@ func (s *Server) connect(e *engine.Engine, now *round, jobs []jobWant) error {
 	if now.started || len(now.jobs) > 0 || now.ctx.Err() != nil {
 		return errors.New("connect: the round has begun")
 	}
-	if err := s.allow(now, jobs); err != nil {
+	if err := s.reserve(now, jobs); err != nil {
 		return err
 	}
 	for i := range jobs {
 		j := &job{want: jobs[i], state: stateConnecting}
 		now.jobs = append(now.jobs, j)
-		now.running.Go(func() { s.run(now, e, j) })
+		now.running.Go(func() { s.runJob(now, e, j) })
 	}
 	return nil
 }
 
-// allow checks jobs against the agent's limits and counts them; the round is locked.
-func (s *Server) allow(now *round, jobs []jobWant) error {
+// reserve checks jobs against the agent's limits and counts them; the round is locked.
+func (s *Server) reserve(now *round, jobs []jobWant) error {
 	bytes, rate := now.memory, int64(0)
 	for i := range jobs {
 		if jobs[i].Bytes > s.o.Limits.MemoryBytes-bytes {
@@ -178,7 +179,7 @@ func (r *round) start() {
 	}
 }
 
-// poll says how jobs are, and what the controller has not seen of them yet.
+// poll returns the states of the jobs, with what the controller has not seen yet.
 func (r *round) poll(has []seen) []jobState {
 	r.mu.Lock()
 	jobs := r.jobs
@@ -207,11 +208,10 @@ func (s *Server) endRound(l *lease, now *round) {
 	}
 }
 
-// closeTime bounds how long the memory of a round is waited for: peers that write to it
-// are cut off.
+// closeTime bounds the wait for memory of a round that peers still write to; they are cut off after it.
 const closeTime = 10 * time.Second
 
-// end stops the jobs, waits for them, and gives the memory back.
+// end stops the jobs, waits for them, and frees the memory.
 func (r *round) end(log *slog.Logger) {
 	r.once.Do(func() {
 		r.cancel()
@@ -226,7 +226,7 @@ func (r *round) end(log *slog.Logger) {
 	})
 }
 
-// linkStates tell what became of the links since prepare.
+// linkStates are the states of the links, and what their counters counted since prepare.
 func (r *round) linkStates() []linkStates {
 	out := []linkStates{}
 	for _, k := range r.looks {

@@ -15,10 +15,10 @@ import (
 	"github.com/topoctl/topoctl/probe"
 )
 
-// errClaim says that what an agent claims cannot be.
+// errClaim says that what an agent claims is impossible.
 var errClaim = errors.New("that cannot be")
 
-// measurement is what is believed of a pair in the end.
+// measurement is the result of a pair, after all checks.
 func (t *controllerRound) measurement(ctx context.Context, x *pairRun) probe.Measurement {
 	m := probe.Measurement{Bandwidth: []probe.Bandwidth{}, Links: []probe.LinkState{}}
 	if x.waived != "" {
@@ -26,10 +26,10 @@ func (t *controllerRound) measurement(ctx context.Context, x *pairRun) probe.Mea
 		return m
 	}
 	if x.err == nil && x.result != nil {
-		m = t.believed(x)
+		m = t.accepted(x)
 	} else {
 		m = x.partial()
-		m.Err = x.broken(ctx)
+		m.Err = x.failure(ctx)
 	}
 	m.Notes = append(slices.Clone(x.notes), m.Notes...)
 	if x.spec.RateLimit != t.spec.RateLimit {
@@ -44,8 +44,8 @@ func (t *controllerRound) measurement(ctx context.Context, x *pairRun) probe.Mea
 	return m
 }
 
-// broken is why a pair has no result.
-func (x *pairRun) broken(ctx context.Context) error {
+// failure is the reason why a pair has no result.
+func (x *pairRun) failure(ctx context.Context) error {
 	err := x.err
 	for _, s := range []*roundHost{x.from, x.to} {
 		if s != nil {
@@ -55,7 +55,7 @@ func (x *pairRun) broken(ctx context.Context) error {
 	return cmp.Or(err, context.Cause(ctx), errors.New("no result came"))
 }
 
-// partial is what was heard of a pair whose result never came.
+// partial is what was received of a pair whose result never came.
 func (x *pairRun) partial() probe.Measurement {
 	m := probe.Measurement{Bandwidth: []probe.Bandwidth{}, Links: []probe.LinkState{}}
 	for _, size := range x.spec.SizesBytes {
@@ -78,14 +78,14 @@ func (x *pairRun) partial() probe.Measurement {
 	return m
 }
 
-// ranOut says whether a pair's time was over before it had its samples.
-func (x *pairRun) ranOut() bool {
+// ranOutOfTime says whether the time for a pair was over before it had its samples.
+func (x *pairRun) ranOutOfTime() bool {
 	return slices.ContainsFunc(x.result.Bandwidth, func(b probe.Bandwidth) bool { return b.Stopped == probe.StoppedTime })
 }
 
-// believed is the result of a pair, as far as it can be.
-func (t *controllerRound) believed(x *pairRun) probe.Measurement {
-	m := probe.Measurement{Bandwidth: []probe.Bandwidth{}, Links: t.links(x)}
+// accepted is the result of a pair, as far as it can be believed.
+func (t *controllerRound) accepted(x *pairRun) probe.Measurement {
+	m := probe.Measurement{Bandwidth: []probe.Bandwidth{}, Links: t.linksOf(x)}
 	r := x.result
 	if r.Waived != "" {
 		m.Waived = fmt.Sprintf("%s: %s", x.from.a.name, clip(r.Waived, maxErrorText))
@@ -93,7 +93,7 @@ func (t *controllerRound) believed(x *pairRun) probe.Measurement {
 	}
 	err, note := x.checkClaims(), ""
 	if err == nil {
-		note, err = t.compare(x)
+		note, err = t.compareWithServed(x)
 	}
 	if err != nil {
 		m = x.partial()
@@ -119,7 +119,7 @@ func (t *controllerRound) believed(x *pairRun) probe.Measurement {
 		m.Notes = append(m.Notes, note)
 	}
 	switch {
-	case x.to.err != nil && (r.Error != "" || x.ranOut()): // because its target was gone
+	case x.to.err != nil && (r.Error != "" || x.ranOutOfTime()): // because its target was gone
 		m.Err = x.to.err
 	case r.Error != "":
 		m.Err = fmt.Errorf("%s: %s", x.from.a.name, clip(r.Error, maxErrorText))
@@ -132,10 +132,10 @@ func (t *controllerRound) believed(x *pairRun) probe.Measurement {
 
 const maxNotes = 16
 
-// slack is what clocks of two hosts may differ by, as a part.
+// slack is by how much clocks of two hosts may differ, as a part.
 const slack = 0.02
 
-// checkClaims refuses a result that cannot be: more, or longer, than there was time for.
+// checkClaims refuses an impossible result: more bytes, or more time, than there was time for.
 func (x *pairRun) checkClaims() error {
 	r := x.result
 	if len(r.Bandwidth) > len(x.spec.SizesBytes) {
@@ -170,7 +170,7 @@ func (x *pairRun) checkClaims() error {
 	return nil
 }
 
-// checkBandwidth checks the samples of one size, which had at most left ns.
+// checkBandwidth checks the samples of one size, which took at most left ns.
 func (x *pairRun) checkBandwidth(b *probe.Bandwidth, left int64) error {
 	n := len(b.SamplesBytesPerSec)
 	if n > x.spec.MaxSamples {
@@ -208,10 +208,10 @@ func (x *pairRun) checkBandwidth(b *probe.Bandwidth, left int64) error {
 	return nil
 }
 
-// limitSlack is what goes beyond a limit of the rate: batches that were under way.
+// limitSlack is how many bytes may exceed a rate limit: batches that were under way.
 const limitSlack = 128 << 20
 
-// checkLatency checks round trips, which had at most most ns.
+// checkLatency checks round trips, which took at most most ns together.
 func (x *pairRun) checkLatency(l *probe.Latency, most int64) error {
 	if l == nil {
 		return nil
@@ -230,9 +230,9 @@ func (x *pairRun) checkLatency(l *probe.Latency, most int64) error {
 	return nil
 }
 
-// compare compares what the initiators of a target claim with what it served. Warm-up and
-// round trips are served, too, so it is never less.
-func (t *controllerRound) compare(x *pairRun) (note string, err error) {
+// compareWithServed compares what the initiators of a target claim with what the target served. Warm-up
+// and round trips are served too, so it is never less.
+func (t *controllerRound) compareWithServed(x *pairRun) (note string, err error) {
 	to := x.to
 	switch {
 	case to.began == nil || to.end == nil:
@@ -261,7 +261,7 @@ func (t *controllerRound) compare(x *pairRun) (note string, err error) {
 	return "", fmt.Errorf("%s says that it took %d bytes, %s: %d are claimed: %w", to.a.name, served, strings.Join(slices.Compact(by), ", "), claimed, errClaim)
 }
 
-// claimed are the bytes that a result says were moved.
+// claimed is how many bytes a result claims to have moved.
 func (x *pairRun) claimed() int64 {
 	sum := int64(0)
 	for i := range x.result.Bandwidth {
@@ -270,8 +270,8 @@ func (x *pairRun) claimed() int64 {
 	return sum
 }
 
-// links are what both ends say of the links between them.
-func (t *controllerRound) links(x *pairRun) []probe.LinkState {
+// linksOf are the states of the links between both ends, as these report them.
+func (t *controllerRound) linksOf(x *pairRun) []probe.LinkState {
 	out := []probe.LinkState{}
 	seen := map[probe.LinkKey]bool{}
 	for _, s := range []*roundHost{x.from, x.to} {

@@ -29,7 +29,7 @@ func claimed() (*controllerRound, *pairRun) {
 		Latency:   &probe.Latency{SizeBytes: 8, RTT: rtt, OneWay: stats.Half(rtt)},
 	}}
 	from.from, to.to = []*pairRun{x}, []*pairRun{x}
-	t := &controllerRound{f: f, spec: x.spec, pairs: []*pairRun{x}, sides: []*roundHost{from, to}, began: time.Now().Add(-time.Second)}
+	t := &controllerRound{f: f, spec: x.spec, pairs: []*pairRun{x}, hosts: []*roundHost{from, to}, began: time.Now().Add(-time.Second)}
 	return t, x
 }
 
@@ -130,12 +130,12 @@ func FuzzAnswers(f *testing.F) {
 		if json.Unmarshal(data, &a) != nil {
 			return
 		}
-		if h := (&agent{name: "n0"}); h.take(a.Agent) == nil && (h.host.Topology == nil || h.host.Topology.Derived == nil) {
+		if h := (&agent{name: "n0"}); h.setDescription(a.Agent) == nil && (h.host.Topology == nil || h.host.Topology.Derived == nil) {
 			t.Errorf("%s: no topology", data)
 		}
 		turn, x := claimed()
 		x.result = nil
-		err := turn.takeStates(x.from, a.Jobs)
+		err := turn.recordStates(x.from, a.Jobs)
 		if err != nil {
 			x.from.err = err
 		}

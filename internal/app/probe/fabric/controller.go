@@ -15,31 +15,31 @@ import (
 	"github.com/topoctl/topoctl/probe"
 )
 
-// controllerRound is one round as the controller sees it.
+// controllerRound is a round from the controller's point of view.
 type controllerRound struct {
 	f      *Fleet
 	number int64
 	spec   probe.Spec
-	tell   func(pair int, s probe.Sample)
+	report func(pair int, s probe.Sample)
 	pairs  []*pairRun
-	sides  []*roundHost // the hosts that take part
+	hosts  []*roundHost // the hosts that take part
 	began  time.Time
 
-	telling sync.Mutex
+	reporting sync.Mutex
 }
 
-// pairRun is one pair of a round. One goroutine at a time has it: that of its From host
-// while that is asked.
+// pairRun is one pair of a round. Only one goroutine uses it at a time: that of its From host while this
+// is asked.
 type pairRun struct {
-	place    int
-	pair     *probe.Pair
-	spec     probe.Spec // with what the agents allow
-	from, to *roundHost
-	bytes    int64 // of memory at each end
-	region   region
-	denied   error // why there is no region; its To host says it
-	notes    []string
-	waived   string
+	place     int
+	pair      *probe.Pair
+	spec      probe.Spec // with what the agents allow
+	from, to  *roundHost
+	bytes     int64 // of memory at each end
+	region    region
+	regionErr error // why there is no region; its To host says it
+	notes     []string
+	waived    string
 
 	state   string
 	samples []probe.Sample
@@ -63,18 +63,18 @@ func (f *Fleet) Round(ctx context.Context, pairs []probe.Pair, spec probe.Spec, 
 	f.rounds.Lock()
 	defer f.rounds.Unlock()
 	f.last++
-	t := &controllerRound{f: f, number: f.last, spec: spec, tell: tell}
-	t.lay(pairs)
-	each(t.sides, func(s *roundHost) { t.prepare(ctx, s) })
-	t.settle()
-	each(t.sides, func(s *roundHost) { t.connect(ctx, s) })
-	each(t.sides, func(s *roundHost) { t.follow(ctx, s, stateReady) })
+	t := &controllerRound{f: f, number: f.last, spec: spec, report: tell}
+	t.assign(pairs)
+	inParallel(t.hosts, func(s *roundHost) { t.prepare(ctx, s) })
+	t.checkTargets()
+	inParallel(t.hosts, func(s *roundHost) { t.connect(ctx, s) })
+	inParallel(t.hosts, func(s *roundHost) { t.pollUntil(ctx, s, stateReady) })
 	if ctx.Err() == nil {
 		t.began = time.Now()
-		each(t.sides, func(s *roundHost) { t.start(ctx, s) })
-		each(t.sides, func(s *roundHost) { t.follow(ctx, s, stateDone) })
+		inParallel(t.hosts, func(s *roundHost) { t.start(ctx, s) })
+		inParallel(t.hosts, func(s *roundHost) { t.pollUntil(ctx, s, stateDone) })
 	}
-	each(t.sides, t.finish)
+	inParallel(t.hosts, t.finish)
 	out := make([]probe.Measurement, len(pairs))
 	for i, x := range t.pairs {
 		out[i] = t.measurement(ctx, x)
@@ -82,20 +82,20 @@ func (f *Fleet) Round(ctx context.Context, pairs []probe.Pair, spec probe.Spec, 
 	return out
 }
 
-// lay says which host does what.
-func (t *controllerRound) lay(pairs []probe.Pair) {
+// assign says which host does what.
+func (t *controllerRound) assign(pairs []probe.Pair) {
 	by := map[string]*roundHost{}
 	at := func(host string) (*roundHost, error) {
 		a := t.f.by[host]
 		if a == nil {
 			return nil, fmt.Errorf("%s: the fleet has no such host", host)
 		}
-		if err := a.alive(); err != nil {
+		if err := a.lost(); err != nil {
 			return nil, err
 		}
 		if by[host] == nil {
 			by[host] = &roundHost{a: a, links: map[int][]probe.LinkState{}}
-			t.sides = append(t.sides, by[host])
+			t.hosts = append(t.hosts, by[host])
 		}
 		return by[host], nil
 	}
@@ -119,7 +119,7 @@ func (t *controllerRound) lay(pairs []probe.Pair) {
 		if x.err = cmp.Or(x.err, there); x.err != nil {
 			continue
 		}
-		if x.waived = cmp.Or(x.from.a.lacks(x.pair.Transport), x.to.a.lacks(x.pair.Transport)); x.waived != "" {
+		if x.waived = cmp.Or(x.from.a.missingTransport(x.pair.Transport), x.to.a.missingTransport(x.pair.Transport)); x.waived != "" {
 			continue
 		}
 		for _, s := range []*roundHost{x.from, x.to} {
@@ -129,14 +129,14 @@ func (t *controllerRound) lay(pairs []probe.Pair) {
 	}
 	for _, x := range t.pairs {
 		if x.err == nil && x.waived == "" {
-			x.waived = x.fit()
+			x.waived = x.applyLimits()
 		}
 	}
 	t.dropWaived()
 }
 
-// lacks says why a host cannot measure over a transport, "" where it can.
-func (a *agent) lacks(transport string) string {
+// missingTransport says why a host cannot measure over a transport, "" if it can.
+func (a *agent) missingTransport(transport string) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if slices.Contains(a.host.Transports, transport) {
@@ -148,9 +148,9 @@ func (a *agent) lacks(transport string) string {
 // What a pair has of memory, where the agents have so much: no cache holds it.
 const memoryBytes = 128 << 20
 
-// fit makes a pair keep to what both agents allow. Where that is too little for it, it says
-// why: nothing is wrong with what is between them.
-func (x *pairRun) fit() (waived string) {
+// applyLimits adjusts a pair to what both agents allow. If that is too little, it says why: then the path
+// between them is not at fault.
+func (x *pairRun) applyLimits() (waived string) {
 	ways, largest := int64(1), int64(8)
 	if x.pair.Variant == probe.VariantBothWays {
 		ways = 2
@@ -160,7 +160,7 @@ func (x *pairRun) fit() (waived string) {
 	}
 	x.bytes = max(memoryBytes, 4*largest)
 	for _, s := range []*roundHost{x.from, x.to} {
-		l := s.a.limits()
+		l := s.a.decodeLimits()
 		x.bytes = min(x.bytes, l.MemoryBytes/int64(s.uses))
 		if x.bytes < ways*largest {
 			return fmt.Sprintf("%s: it gives %d bytes of memory to each of %d ends of pairs, ops of %d bytes need %d", s.a.name, x.bytes, s.uses, largest, ways*largest)
@@ -184,16 +184,16 @@ func (x *pairRun) fit() (waived string) {
 	return ""
 }
 
-func (a *agent) limits() Limits {
+func (a *agent) decodeLimits() Limits {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.host.Limits
 }
 
-// ask asks the agent of a side, unless it has failed in this round.
+// ask calls the agent of a host, unless that has failed in this round.
 func (t *controllerRound) ask(ctx context.Context, s *roundHost, most time.Duration, r *request) *answer {
 	if s.err == nil {
-		s.err = s.a.alive()
+		s.err = s.a.lost()
 	}
 	if s.err != nil {
 		return nil
@@ -243,35 +243,35 @@ func (t *controllerRound) prepare(ctx context.Context, s *roundHost) {
 		g := given[x.place]
 		switch err := checkText("region", g.Name); {
 		case g.Error != "":
-			x.denied = lane.Waive(fmt.Errorf("%s: %s", s.a.name, clip(g.Error, maxErrorText)))
+			x.regionErr = lane.Waive(fmt.Errorf("%s: %s", s.a.name, clip(g.Error, maxErrorText)))
 		case err != nil || g.Name == "" || g.Bytes != x.bytes:
-			x.denied = fmt.Errorf("%s: memory %q of %d bytes, %d were asked for", s.a.name, clip(g.Name, maxText), g.Bytes, x.bytes)
+			x.regionErr = fmt.Errorf("%s: memory %q of %d bytes, %d were asked for", s.a.name, clip(g.Name, maxText), g.Bytes, x.bytes)
 		default:
 			x.region = g
 		}
 	}
 }
 
-// settle lets a pair know whether its target has memory for it.
-func (t *controllerRound) settle() {
+// checkTargets fails or waives the pairs whose target has no memory for them.
+func (t *controllerRound) checkTargets() {
 	for _, x := range t.pairs {
 		if x.err != nil || x.waived != "" || x.to == nil {
 			continue
 		}
 		var w lane.Waived
-		if errors.As(x.denied, &w) {
+		if errors.As(x.regionErr, &w) {
 			x.waived = w.Error()
 			continue
 		}
-		x.err = cmp.Or(x.denied, x.to.err)
+		x.err = cmp.Or(x.regionErr, x.to.err)
 	}
 	t.dropWaived()
 }
 
-// dropWaived takes the pairs out that are not measured.
+// dropWaived removes the pairs that are not measured.
 func (t *controllerRound) dropWaived() {
 	gone := func(x *pairRun) bool { return x.waived != "" }
-	for _, s := range t.sides {
+	for _, s := range t.hosts {
 		s.from, s.to = slices.DeleteFunc(s.from, gone), slices.DeleteFunc(s.to, gone)
 	}
 }
@@ -294,7 +294,7 @@ func (t *controllerRound) connect(ctx context.Context, s *roundHost) {
 	}
 }
 
-// alone says whether no other pair of the round uses the processes of its ends.
+// alone says whether no other pair of the round uses the processes at its ends.
 func (x *pairRun) alone() bool {
 	if x.from == x.to {
 		return x.from.uses == 2
@@ -302,8 +302,8 @@ func (x *pairRun) alone() bool {
 	return x.from.uses == 1 && x.to.uses == 1
 }
 
-// addresses are where the target may be reached from the initiator, best first: as we
-// reach it, then at the port that is measured, at other ports, and on the host itself.
+// addresses are where the initiator may reach the target, best first: the address that we use, then the
+// port that is measured, other ports, and loopback.
 func (x *pairRun) addresses() []string {
 	var first, other, loopback []string
 	add := func(to *[]string, a string) { *to = append(*to, a) }
@@ -352,16 +352,16 @@ const (
 	graceTime = 30 * time.Second
 )
 
-// follow asks an agent until all its pairs have come to a state, or are done. When ctx
-// ends it has them stopped, and takes what they have measured.
-func (t *controllerRound) follow(ctx context.Context, s *roundHost, state string) {
+// pollUntil asks an agent until all its pairs have reached a state, or are done. When ctx ends it stops
+// them, and collects what they have measured.
+func (t *controllerRound) pollUntil(ctx context.Context, s *roundHost, state string) {
 	if len(s.from) == 0 {
 		return
 	}
 	until := time.Now().Add(time.Duration(1+len(s.from)/maxConnecting)*connectTime + graceTime)
 	if state == stateDone {
 		for _, x := range s.from {
-			until = later(until, time.Now().Add(x.spec.PairTime+connectTime+graceTime))
+			until = laterOf(until, time.Now().Add(x.spec.PairTime+connectTime+graceTime))
 		}
 	}
 	stopped := ctx.Done()
@@ -370,9 +370,9 @@ func (t *controllerRound) follow(ctx context.Context, s *roundHost, state string
 	pause := pollFirst
 	for {
 		if out := t.ask(calls, s, callTime, &request{Do: doPoll, Seen: s.seen()}); out != nil {
-			s.err = t.takeStates(s, out.Jobs)
+			s.err = t.recordStates(s, out.Jobs)
 		}
-		if s.err != nil || s.all(state) {
+		if s.err != nil || s.allReached(state) {
 			return
 		}
 		if time.Now().After(until) {
@@ -394,14 +394,14 @@ func (t *controllerRound) follow(ctx context.Context, s *roundHost, state string
 	}
 }
 
-func later(a, b time.Time) time.Time {
+func laterOf(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
 	}
 	return b
 }
 
-// seen is what is known of the pairs of a side.
+// seen says what the controller has received of the pairs of a host.
 func (s *roundHost) seen() []seen {
 	out := []seen{}
 	for _, x := range s.from {
@@ -410,15 +410,15 @@ func (s *roundHost) seen() []seen {
 	return out
 }
 
-// all says whether all pairs of a side that were begun are in a state, or done.
-func (s *roundHost) all(state string) bool {
+// allReached says whether all pairs of a host that were begun are in a state, or done.
+func (s *roundHost) allReached(state string) bool {
 	return !slices.ContainsFunc(s.from, func(x *pairRun) bool {
 		return x.err == nil && x.result == nil && (x.state != state || state == stateDone)
 	})
 }
 
-// takeStates takes what an agent says of its pairs; an error is about the agent.
-func (t *controllerRound) takeStates(s *roundHost, states []jobState) error {
+// recordStates records what an agent reports of its pairs; an error is about the agent.
+func (t *controllerRound) recordStates(s *roundHost, states []jobState) error {
 	said := map[int]*jobState{}
 	for i := range states {
 		said[states[i].ID] = &states[i]
@@ -432,7 +432,7 @@ func (t *controllerRound) takeStates(s *roundHost, states []jobState) error {
 			return fmt.Errorf("%s: it says nothing of pair %s", s.a.name, x.pair.ID)
 		}
 		x.state = j.State
-		if err := t.takeSamples(x, j.Samples); err != nil {
+		if err := t.recordSamples(x, j.Samples); err != nil {
 			x.err = fmt.Errorf("%s: %w", s.a.name, err)
 			continue
 		}
@@ -446,7 +446,7 @@ func (t *controllerRound) takeStates(s *roundHost, states []jobState) error {
 	return nil
 }
 
-func (t *controllerRound) takeSamples(x *pairRun, list []probe.Sample) error {
+func (t *controllerRound) recordSamples(x *pairRun, list []probe.Sample) error {
 	if most := x.spec.MaxSamples * len(x.spec.SizesBytes); len(list) > most-len(x.samples) {
 		return fmt.Errorf("%d samples more, there are %d: at most %d were asked for", len(list), len(x.samples), most)
 	}
@@ -456,11 +456,11 @@ func (t *controllerRound) takeSamples(x *pairRun, list []probe.Sample) error {
 		}
 	}
 	x.samples = append(x.samples, list...)
-	if t.tell != nil {
-		t.telling.Lock()
-		defer t.telling.Unlock()
+	if t.report != nil {
+		t.reporting.Lock()
+		defer t.reporting.Unlock()
 		for _, s := range list {
-			t.tell(x.place, s)
+			t.report(x.place, s)
 		}
 	}
 	return nil

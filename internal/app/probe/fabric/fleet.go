@@ -39,7 +39,7 @@ type Host struct {
 	Limits      Limits
 }
 
-// Fleet is agents that one controller holds. Its methods may be used by many goroutines.
+// Fleet are the agents that one controller uses. Its methods may be called by many goroutines.
 type Fleet struct {
 	engine *engine.Engine
 	lease  string
@@ -55,16 +55,16 @@ type Fleet struct {
 	closed  error
 }
 
-// agent is one host's agent as the controller sees it.
+// agent is the agent of one host as the controller sees it.
 type agent struct {
-	name    string
-	address string
-	lease   string
-	peer    *engine.Peer // nil: never reached
-	started *launched    // nil: it was running
+	name     string
+	address  string
+	lease    string
+	peer     *engine.Peer   // nil: never reached
+	launched *launchedAgent // nil: it was running
 
-	endpoints []endpoint
-	every     time.Duration // that its lease is kept
+	endpoints    []endpoint
+	keepInterval time.Duration // that its lease is kept
 
 	mu   sync.Mutex
 	host Host
@@ -79,8 +79,8 @@ const (
 	maxLease      = time.Hour
 )
 
-// Open opens all agents at once. One that cannot be reached costs only its own pairs
-// (Host.Error); it is an error if none can, or if two of them are one.
+// Open opens all agents at once. An agent that cannot be reached costs only its own pairs (Host.Error); it
+// is an error if none can be reached, or if two of them are the same agent.
 func Open(ctx context.Context, o Options) (*Fleet, error) {
 	if err := checkHosts(o.Hosts); err != nil {
 		return nil, err
@@ -108,13 +108,13 @@ func Open(ctx context.Context, o Options) (*Fleet, error) {
 	}
 	keep, cancel := context.WithCancel(context.Background())
 	f.cancel = cancel
-	each(f.agents, func(a *agent) { a.open(ctx, f, &o) })
+	inParallel(f.agents, func(a *agent) { a.open(ctx, f, &o) })
 	if err := f.check(ctx); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	for _, a := range f.agents {
-		if a.alive() == nil {
-			f.keeping.Go(func() { a.keep(keep) })
+		if a.lost() == nil {
+			f.keeping.Go(func() { a.keepLease(keep) })
 		}
 	}
 	return f, nil
@@ -140,8 +140,8 @@ func checkHosts(hosts []probe.Host) error {
 	return nil
 }
 
-// each runs f for all at once, and waits.
-func each[T any](list []T, f func(T)) {
+// inParallel runs f for all elements at once, and waits.
+func inParallel[T any](list []T, f func(T)) {
 	var running sync.WaitGroup
 	for _, x := range list {
 		running.Go(func() { f(x) })
@@ -149,7 +149,7 @@ func each[T any](list []T, f func(T)) {
 	running.Wait()
 }
 
-// check says whether there is anything to work with.
+// check says whether any agent can be used.
 func (f *Fleet) check(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return pkgerr.Errorf("fabric", "opening the agents: %w", context.Cause(ctx))
@@ -163,7 +163,7 @@ func (f *Fleet) check(ctx context.Context) error {
 			}
 			epochs[a.peer.Epoch()] = a
 		}
-		if err := a.alive(); err != nil {
+		if err := a.lost(); err != nil {
 			errs = append(errs, err)
 		}
 	}
@@ -173,7 +173,7 @@ func (f *Fleet) check(ctx context.Context) error {
 	return nil
 }
 
-// open reaches an agent, asks what it is, and takes its lease.
+// open reaches an agent, asks what it is, and acquires its lease.
 func (a *agent) open(ctx context.Context, f *Fleet, o *Options) {
 	ctx, cancel := context.WithTimeoutCause(ctx, o.DialTime, fmt.Errorf("no answer within %v", o.DialTime))
 	defer cancel()
@@ -188,23 +188,23 @@ func (a *agent) open(ctx context.Context, f *Fleet, o *Options) {
 func (a *agent) reach(ctx context.Context, f *Fleet, o *Options) error {
 	if o.Launch != nil {
 		var err error
-		if a.started, err = o.Launch.start(ctx, a.address, o.Token); err != nil {
+		if a.launched, err = o.Launch.start(ctx, a.address, o.Token); err != nil {
 			return err
 		}
-		a.address = a.started.address
+		a.address = a.launched.address
 	}
 	var err error
 	if a.peer, err = f.engine.Open(ctx, a.address); err != nil {
 		return err
 	}
-	if a.started != nil && a.peer.Epoch() != a.started.epoch {
+	if a.launched != nil && a.peer.Epoch() != a.launched.epoch {
 		return fmt.Errorf("at %s is another agent than the one that was started", a.address)
 	}
 	said, err := a.call(ctx, &request{Do: doDescribe})
 	if err != nil {
 		return err
 	}
-	if err := a.take(said.Agent); err != nil {
+	if err := a.setDescription(said.Agent); err != nil {
 		return fmt.Errorf("its description: %w", err)
 	}
 	said, err = a.call(ctx, &request{Do: doLease, Controller: f.engine.Name()})
@@ -215,12 +215,12 @@ func (a *agent) reach(ctx context.Context, f *Fleet, o *Options) error {
 	if lease < minLease || lease > maxLease {
 		return fmt.Errorf("a lease of %v: want %v to %v", lease, minLease, maxLease)
 	}
-	a.every = min(keepTime, lease/4)
+	a.keepInterval = min(keepTime, lease/4)
 	return nil
 }
 
-// take takes over what an agent says of itself.
-func (a *agent) take(d *description) error {
+// setDescription checks and stores what an agent says about itself.
+func (a *agent) setDescription(d *description) error {
 	switch {
 	case d == nil:
 		return errors.New("nothing")
@@ -262,7 +262,7 @@ func (a *agent) take(d *description) error {
 	return nil
 }
 
-// fail takes a host out for good; the first reason stays.
+// fail excludes a host for the rest of the run; the first reason stays.
 func (a *agent) fail(err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -272,16 +272,16 @@ func (a *agent) fail(err error) {
 	}
 }
 
-// alive is why a host takes no part, nil where it does.
-func (a *agent) alive() error {
+// lost is the reason why a host takes no part, nil if it does.
+func (a *agent) lost() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.err
 }
 
-// keep tells the agent now and then that the controller is there, and notices its end.
-func (a *agent) keep(ctx context.Context) {
-	tick := time.NewTicker(a.every)
+// keepLease renews the lease in intervals, and notices when the agent is gone.
+func (a *agent) keepLease(ctx context.Context) {
+	tick := time.NewTicker(a.keepInterval)
 	defer tick.Stop()
 	for {
 		select {
@@ -320,17 +320,17 @@ func (f *Fleet) Hosts() []Host {
 	return out
 }
 
-// releaseTime bounds how long an agent may take to give everything back.
+// releaseTime bounds how long an agent may take to free everything.
 const releaseTime = 15 * time.Second
 
-// Close gives the leases back and ends the agents that were started. No Round may run.
+// Close gives the leases back and stops the agents that were started. No Round may be running.
 func (f *Fleet) Close() error {
 	f.once.Do(func() {
 		f.cancel()
 		f.keeping.Wait()
 		var mu sync.Mutex
 		var errs []error
-		each(f.agents, func(a *agent) {
+		inParallel(f.agents, func(a *agent) {
 			var err error
 			if a.peer != nil && a.peer.Err() == nil {
 				ctx, cancel := context.WithTimeout(context.Background(), releaseTime)
@@ -338,8 +338,8 @@ func (f *Fleet) Close() error {
 				cancel()
 				_ = a.peer.Close()
 			}
-			if a.started != nil {
-				err = a.started.stop()
+			if a.launched != nil {
+				err = a.launched.stop()
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -352,8 +352,8 @@ func (f *Fleet) Close() error {
 	return f.closed
 }
 
-// call asks an agent. An agent that is gone, or whose answer is none, takes no part any
-// more. Errors do not name the host.
+// call asks an agent. An agent that is gone, or whose answer is invalid, takes no part any more. Errors do
+// not name the host.
 func (a *agent) call(ctx context.Context, r *request) (*answer, error) {
 	r.Lease = a.lease
 	data, err := encodeRequest(r)

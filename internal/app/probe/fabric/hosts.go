@@ -20,12 +20,12 @@ const (
 	maxHostName  = 255     // bytes of a name, and of a DNS name
 )
 
-// DefaultPort is where agents listen unless somebody says otherwise.
+// DefaultPort is where agents listen by default.
 const DefaultPort = "7411"
 
-// ParseHosts reads a list of hosts: a line for each, `name address[:port]` or just
-// `address[:port]`, which is its name then. What follows a # is a comment. IPv6 addresses
-// that have a port stand in brackets. Errors tell the line.
+// ParseHosts reads a list of hosts: a line for each, `name address[:port]` or just `address[:port]`, which
+// is then its name too. A # begins a comment. IPv6 addresses with a port are in brackets. Errors name the
+// line.
 func ParseHosts(data []byte) ([]probe.Host, error) {
 	if len(data) > maxHostsFile {
 		return nil, fmt.Errorf("hosts: %d bytes: want at most %d", len(data), maxHostsFile)
@@ -118,8 +118,8 @@ func fullAddress(text string) (string, error) {
 
 func unprintable(r rune) bool { return !dnsRune(r) }
 
-// dnsName says whether a text can be looked up: letters, digits, '-', '_' and '.', and no
-// '-' in front, which programs would take for an option.
+// dnsName says whether a text can be looked up: letters, digits, '-', '_' and '.', but no leading '-',
+// which programs would take for an option.
 func dnsName(s string) bool {
 	return s != "" && len(s) <= maxHostName && s[0] != '-' && s[0] != '.' && !strings.ContainsFunc(s, func(r rune) bool { return !dnsRune(r) })
 }

@@ -35,13 +35,13 @@ const (
 // maxConnecting bounds how many jobs connect at a time: hundreds would be in each other's way.
 const maxConnecting = 16
 
-// run connects, waits for the others, and measures.
-func (s *Server) run(now *round, e *engine.Engine, j *job) {
+// runJob connects, waits for the others, and measures.
+func (s *Server) runJob(now *round, e *engine.Engine, j *job) {
 	w := worker{s: s, e: e, want: &j.want}
 	select {
 	case s.connecting <- struct{}{}:
 	case <-now.ctx.Done():
-		j.done(outcome(probe.Measurement{}, errors.New("stopped before it connected")))
+		j.finish(outcome(probe.Measurement{}, errors.New("stopped before it connected")))
 		return
 	}
 	limited, cancel := context.WithTimeoutCause(now.ctx, connectTime, fmt.Errorf("not connected within %v", connectTime))
@@ -53,29 +53,29 @@ func (s *Server) run(now *round, e *engine.Engine, j *job) {
 	<-s.connecting
 	defer w.close()
 	if err != nil {
-		j.done(outcome(probe.Measurement{}, err))
+		j.finish(outcome(probe.Measurement{}, err))
 		return
 	}
-	j.set(stateReady)
+	j.setState(stateReady)
 	select {
 	case <-now.begin:
 	case <-now.ctx.Done():
-		j.done(outcome(probe.Measurement{}, errors.New("stopped before it began")))
+		j.finish(outcome(probe.Measurement{}, errors.New("stopped before it began")))
 		return
 	}
-	j.set(stateRunning)
+	j.setState(stateRunning)
 	// Later than the time for the pair, by which the lane ends by itself.
 	ctx, end := context.WithTimeout(now.ctx, j.want.Spec.PairTime+connectTime)
 	defer end()
-	m := lane.Measure(ctx, w.lane, j.want.Spec, j.tell)
+	m := lane.Measure(ctx, w.lane, j.want.Spec, j.addSample)
 	m.Binding = probe.Binding{Threads: 1, FromMemory: lane.BoundTo(w.lane.Local)}
 	if w.note != "" {
 		m.Notes = append(m.Notes, w.note)
 	}
-	j.done(outcome(m, m.Err))
+	j.finish(outcome(m, m.Err))
 }
 
-// outcome is a measurement as it travels.
+// outcome is a measurement as it is sent.
 func outcome(m probe.Measurement, err error) *result {
 	r := &result{Measurement: m}
 	if m.Bandwidth == nil {
@@ -91,28 +91,28 @@ func outcome(m probe.Measurement, err error) *result {
 	return r
 }
 
-// maxErrorText bounds the texts of errors that travel.
+// maxErrorText bounds the texts of errors that are sent.
 const maxErrorText = 2 << 10
 
-func (j *job) set(state string) {
+func (j *job) setState(state string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.state = state
 }
 
-func (j *job) done(r *result) {
+func (j *job) finish(r *result) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.state, j.result = stateDone, r
 }
 
-func (j *job) tell(s probe.Sample) {
+func (j *job) addSample(s probe.Sample) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.samples = append(j.samples, s)
 }
 
-// poll tells what the controller has not seen, as far as there is room for it.
+// poll returns what the controller has not seen, as far as it fits.
 func (j *job) poll(has seen, room *int) jobState {
 	const sampleBytes, measurementBytes = 64, 4 << 10 // about, as JSON
 	j.mu.Lock()
@@ -129,7 +129,7 @@ func (j *job) poll(has seen, room *int) jobState {
 	return out
 }
 
-// worker is what a job holds while it runs.
+// worker holds the resources of a job while it runs.
 type worker struct {
 	s      *Server
 	e      *engine.Engine // the agent's
@@ -139,7 +139,7 @@ type worker struct {
 	note   string
 }
 
-// connect makes the engine of a job, with memory, and finds the lane.
+// connect creates the engine of a job, with memory, and finds the lane.
 func (w *worker) connect(ctx context.Context) error {
 	want := w.want
 	transports := []engine.TransportFactory{w.s.o.Transports[want.Transport]}
@@ -152,7 +152,7 @@ func (w *worker) connect(ctx context.Context) error {
 		Logger: w.s.o.Logger, Transports: transports, GiveUp: want.GiveUp,
 	})
 	if err != nil {
-		return waive(err)
+		return waiveUnavailable(err)
 	}
 	p, address, err := w.open(ctx)
 	if err != nil {
@@ -167,11 +167,11 @@ func (w *worker) connect(ctx context.Context) error {
 	if l.Remote, err = p.Region(ctx, want.Region); err != nil {
 		return err
 	}
-	if l.Name, err = lane.Only(w.engine, p, l.Local, l.Remote, want.Transport, want.LocalPort, want.RemotePort); err != nil {
+	if l.Name, err = lane.Isolate(w.engine, p, l.Local, l.Remote, want.Transport, want.LocalPort, want.RemotePort); err != nil {
 		if errors.Is(err, engine.ErrNoLane) && ownAddress(address) {
 			err = lane.Waive(fmt.Errorf("both agents are on one machine, where no port is between them: %w", err))
 		}
-		return waive(err)
+		return waiveUnavailable(err)
 	}
 	if want.Alone {
 		l.CPU = w.cpu(p)
@@ -186,16 +186,16 @@ func (w *worker) connect(ctx context.Context) error {
 	return probe.Because(probe.CauseConnect, err)
 }
 
-// waive marks the errors of a host that does not have what a pair needs.
-func waive(err error) error {
+// waiveUnavailable marks the errors of a host that does not have what a pair needs.
+func waiveUnavailable(err error) error {
 	if errors.Is(err, engine.ErrUnavailable) {
 		return lane.Waive(err)
 	}
 	return err
 }
 
-// open finds the target at one of its addresses: at some of them there may be another
-// agent, of another network.
+// open finds the target at one of its addresses. At some of them there may be another agent, of another
+// network.
 func (w *worker) open(ctx context.Context) (p *engine.Peer, at string, err error) {
 	var errs []error
 	for _, address := range w.want.Addresses {
@@ -216,7 +216,7 @@ func (w *worker) open(ctx context.Context) (p *engine.Peer, at string, err error
 	return nil, "", fmt.Errorf("%s is not reached: %w", w.want.Host, errors.Join(errs...))
 }
 
-// ownAddress says whether an address is of this machine.
+// ownAddress says whether an address belongs to this machine.
 func ownAddress(address string) bool {
 	if isLoopback(address) {
 		return true
@@ -246,7 +246,7 @@ func (w *worker) cpu(p *engine.Peer) func(context.Context) (time.Duration, bool)
 	}
 }
 
-// maxCPU is more processor time than a process takes.
+// maxCPU is more processor time than any process takes.
 const maxCPU = 1 << 61
 
 func (w *worker) close() {

@@ -19,9 +19,9 @@ import (
 	"time"
 )
 
-// Launch starts an agent on each host by the system's ssh, and stops it again. The token
-// goes over its standard input, which stays open: an agent ends when that does, so also
-// when this process dies.
+// Launch starts an agent on each host through the system's ssh, and stops it again. The token is passed
+// through standard input, which stays open: an agent ends when standard input does, so it ends with this
+// process.
 type Launch struct {
 	// Command starts the agent on the hosts: a program, and what comes before the arguments
 	// that Launch adds; default topoctl. It is quoted for the shell there.
@@ -43,8 +43,8 @@ const (
 	stopTime   = 5 * time.Second
 )
 
-// launched is an agent that was started.
-type launched struct {
+// launchedAgent is an agent that was started.
+type launchedAgent struct {
 	address string // where it is
 	epoch   uint64
 
@@ -77,7 +77,7 @@ func (l *Launch) arguments(host, port string) []string {
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 // start starts the agent of a host and waits until it can be reached. ctx bounds that.
-func (l *Launch) start(ctx context.Context, address string, token []byte) (*launched, error) {
+func (l *Launch) start(ctx context.Context, address string, token []byte) (*launchedAgent, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, fmt.Errorf("launch: %w", err)
@@ -92,11 +92,11 @@ func (l *Launch) start(ctx context.Context, address string, token []byte) (*laun
 	if len(ssh) == 0 {
 		ssh = []string{"ssh"}
 	}
-	x := &launched{errors: &tail{}, ended: make(chan struct{})}
+	x := &launchedAgent{errors: &tail{}, ended: make(chan struct{})}
 	x.cmd = exec.Command(ssh[0], append(slices.Clone(ssh[1:]), l.arguments(host, port)...)...)
 	x.cmd.Stderr = x.errors
 	x.cmd.WaitDelay = stopTime
-	ofItsOwn(x.cmd)
+	ownProcessGroup(x.cmd)
 	x.stdout, err = x.cmd.StdoutPipe()
 	if err == nil {
 		x.stdin, err = x.cmd.StdinPipe()
@@ -122,7 +122,7 @@ func (l *Launch) start(ctx context.Context, address string, token []byte) (*laun
 }
 
 // read takes the first line, drops what follows, and waits for the end of ssh.
-func (x *launched) read(ready chan<- []byte) {
+func (x *launchedAgent) read(ready chan<- []byte) {
 	defer close(x.ended)
 	r := bufio.NewReader(io.LimitReader(x.stdout, readyMost))
 	line, err := r.ReadBytes('\n')
@@ -135,12 +135,12 @@ func (x *launched) read(ready chan<- []byte) {
 }
 
 // wait waits for the ready line.
-func (x *launched) wait(ctx context.Context, host string, ready <-chan []byte) error {
+func (x *launchedAgent) wait(ctx context.Context, host string, ready <-chan []byte) error {
 	var line []byte
 	select {
 	case line = <-ready:
 	case <-ctx.Done():
-		return fmt.Errorf("%w%s", context.Cause(ctx), x.errors.said())
+		return fmt.Errorf("%w%s", context.Cause(ctx), x.errors.suffix())
 	}
 	if line == nil {
 		_ = x.stdin.Close()
@@ -148,9 +148,9 @@ func (x *launched) wait(ctx context.Context, host string, ready <-chan []byte) e
 		defer timer.Stop()
 		select {
 		case <-x.ended:
-			return fmt.Errorf("the agent did not start: %w%s", cmp.Or(x.failed, io.ErrUnexpectedEOF), x.errors.said())
+			return fmt.Errorf("the agent did not start: %w%s", cmp.Or(x.failed, io.ErrUnexpectedEOF), x.errors.suffix())
 		case <-timer.C:
-			return fmt.Errorf("the agent did not say that it is ready%s", x.errors.said())
+			return fmt.Errorf("the agent did not say that it is ready%s", x.errors.suffix())
 		}
 	}
 	var said struct {
@@ -159,7 +159,7 @@ func (x *launched) wait(ctx context.Context, host string, ready <-chan []byte) e
 		Addresses []string `json:"addresses"`
 	}
 	if err := json.Unmarshal(line, &said); err != nil || said.Schema != schemaAgent || len(said.Addresses) == 0 {
-		return fmt.Errorf("its ready line is not %s: %s%s", schemaAgent, clip(string(line), 200), x.errors.said())
+		return fmt.Errorf("its ready line is not %s: %s%s", schemaAgent, clip(string(line), 200), x.errors.suffix())
 	}
 	at, err := netip.ParseAddrPort(said.Addresses[0])
 	if err != nil {
@@ -169,9 +169,8 @@ func (x *launched) wait(ctx context.Context, host string, ready <-chan []byte) e
 	return nil
 }
 
-// stop ends the agent by the end of its standard input, and ssh by force if that does not
-// help.
-func (x *launched) stop() error {
+// stop ends the agent by closing its standard input, and kills ssh if that does not help.
+func (x *launchedAgent) stop() error {
 	var err error
 	x.once.Do(func() {
 		_ = x.stdin.Close()
@@ -183,7 +182,7 @@ func (x *launched) stop() error {
 			_ = x.cmd.Process.Kill()
 			_ = x.stdout.Close() // children of ssh may still have the other end
 			<-x.ended
-			err = fmt.Errorf("launch: the agent did not end within %v: ssh was killed, look for it on the host%s", stopTime, x.errors.said())
+			err = fmt.Errorf("launch: the agent did not end within %v: ssh was killed, look for it on the host%s", stopTime, x.errors.suffix())
 		}
 	})
 	return err
@@ -205,8 +204,8 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// said is the text for the end of an error.
-func (t *tail) said() string {
+// suffix is the last output of ssh and the agent, for the end of an error.
+func (t *tail) suffix() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if text := strings.TrimSpace(string(t.data)); text != "" {

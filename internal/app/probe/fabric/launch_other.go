@@ -4,4 +4,4 @@ package fabric
 
 import "os/exec"
 
-func ofItsOwn(*exec.Cmd) {}
+func ownProcessGroup(*exec.Cmd) {}

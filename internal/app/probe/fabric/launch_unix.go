@@ -7,6 +7,6 @@ import (
 	"syscall"
 )
 
-// ofItsOwn keeps the terminal's interrupt from ssh: it is for the controller, which ends
+// ownProcessGroup keeps the terminal's interrupt from ssh: it is for the controller, which ends
 // the agents when it has heard what they measured.
-func ofItsOwn(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
+func ownProcessGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }

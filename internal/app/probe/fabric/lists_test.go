@@ -29,17 +29,17 @@ func TestEntries(t *testing.T) {
 		`["topology",[1]]`:                             3,
 		`"a\`:                                          0,
 	} {
-		if err := limits(want).Check([]byte(text)); err != nil {
+		if err := decodeLimits(want).Check([]byte(text)); err != nil {
 			t.Errorf("%s: %v", text, err)
 		}
-		if want > 1 && limits(want-1).Check([]byte(text)) == nil {
+		if want > 1 && decodeLimits(want-1).Check([]byte(text)) == nil {
 			t.Errorf("%s has no more than %d", text, want-1)
 		}
 	}
-	if err := limits(1).Check([]byte(`]]}},,"`)); err == nil {
+	if err := decodeLimits(1).Check([]byte(`]]}},,"`)); err == nil {
 		t.Error("brackets that close nothing are taken")
 	}
-	if err := limits(1).Check(bytes.Repeat([]byte{'{'}, maxDepth+1)); err == nil {
+	if err := decodeLimits(1).Check(bytes.Repeat([]byte{'{'}, maxDepth+1)); err == nil {
 		t.Error("any depth is taken")
 	}
 }

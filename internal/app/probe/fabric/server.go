@@ -40,8 +40,8 @@ const (
 	defaultLease    = 10 * time.Second
 )
 
-// Server is the agent's part: it answers controllers' calls. One controller at a time has
-// the lease, and one round. Its methods may be used by many goroutines.
+// Server is the agent's side: it answers controllers' calls. One controller at a time has the lease, with
+// one round at a time. Its methods may be called by many goroutines.
 type Server struct {
 	o     ServerOptions
 	began time.Time // its monotonic clock is the server's
@@ -58,14 +58,14 @@ type Server struct {
 	ending sync.WaitGroup // leases that ran out
 }
 
-// lease is a controller's hold on the agent.
+// lease is the exclusive right of a controller to use the agent.
 type lease struct {
 	id, controller string
 	heard          time.Duration
 	timer          *time.Timer
 	last           int64 // the number of the last round
 	round          *round
-	over           bool // it is being ended
+	ending         bool // it is being ended
 }
 
 // NewServer makes a server that answers nothing until Serve. Its Answer is for
@@ -84,21 +84,21 @@ func NewServer(o ServerOptions) *Server {
 	return &Server{o: o, began: time.Now(), connecting: make(chan struct{}, maxConnecting)}
 }
 
-// Serve says which engine serves memory to initiators; it has Answer.
+// Serve sets the engine that serves memory to initiators; its Answer is the server's.
 func (s *Server) Serve(e *engine.Engine) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.engine = e
 }
 
-// Close ends what a controller began and waits for it. It comes before the engine's Close.
+// Close ends what a controller began and waits for it. Call it before the engine's Close.
 func (s *Server) Close() {
 	s.mu.Lock()
 	s.closed = true
 	l := s.lease
 	s.mu.Unlock()
 	if l != nil {
-		s.end(l)
+		s.endLease(l)
 	}
 	s.ending.Wait()
 }
@@ -126,10 +126,10 @@ func (s *Server) Answer(ctx context.Context, from string, data []byte) ([]byte, 
 			a.CPUNS = new(int64(cpu))
 		}
 	case doLease:
-		err = s.take(r, from)
+		err = s.acquireLease(r, from)
 		a.LeaseNS = int64(s.o.Lease)
 	default:
-		err = s.leased(ctx, e, r, a)
+		err = s.answerHolder(ctx, e, r, a)
 	}
 	if err != nil {
 		return nil, err
@@ -138,15 +138,15 @@ func (s *Server) Answer(ctx context.Context, from string, data []byte) ([]byte, 
 	return json.Marshal(a)
 }
 
-// leased does what only the holder of the lease may ask for.
-func (s *Server) leased(ctx context.Context, e *engine.Engine, r *request, a *answer) error {
-	l, err := s.touch(r.Lease)
+// answerHolder answers what only the holder of the lease may ask.
+func (s *Server) answerHolder(ctx context.Context, e *engine.Engine, r *request, a *answer) error {
+	l, err := s.renewLease(r.Lease)
 	if err != nil {
 		return err
 	}
 	switch r.Do {
 	case doRelease:
-		s.end(l)
+		s.endLease(l)
 		return nil
 	case doPrepare:
 		return s.prepare(ctx, e, l, r, a)
@@ -211,8 +211,8 @@ func servedBy(e *engine.Engine) *served {
 	return &served{ReadBytes: x.ServedReadBytes, WrittenBytes: x.ServedWrittenBytes, Uncounted: x.ServedUncounted}
 }
 
-// take gives the lease to a controller, or keeps it.
-func (s *Server) take(r *request, from string) error {
+// acquireLease gives the lease to a controller, or renews it.
+func (s *Server) acquireLease(r *request, from string) error {
 	if len(r.Lease) < 16 {
 		return fmt.Errorf("lease of %d bytes: want 16 or more", len(r.Lease))
 	}
@@ -222,13 +222,13 @@ func (s *Server) take(r *request, from string) error {
 	switch {
 	case s.closed:
 		return errors.New("the agent is stopping")
-	case l != nil && l.over:
+	case l != nil && l.ending:
 		return errors.New("what the last controller began is being ended: try again")
 	case l != nil && l.id != r.Lease:
 		silent := s.now() - l.heard
 		return fmt.Errorf("%q is measuring (heard %v ago; it counts as gone after %v)", l.controller, silent.Round(time.Second), s.o.Lease)
 	case l != nil:
-		s.hear(l)
+		s.extendLease(l)
 		return nil
 	}
 	l = &lease{id: r.Lease, controller: cmp.Or(r.Controller, clip(from, 40)), heard: s.now()}
@@ -238,19 +238,19 @@ func (s *Server) take(r *request, from string) error {
 	return nil
 }
 
-// touch is the lease with that ID, which was heard of now.
-func (s *Server) touch(id string) (*lease, error) {
+// renewLease finds the lease with this ID, and renews it.
+func (s *Server) renewLease(id string) (*lease, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if l := s.lease; l != nil && l.id == id && !l.over && !s.closed {
-		s.hear(l)
+	if l := s.lease; l != nil && l.id == id && !l.ending && !s.closed {
+		s.extendLease(l)
 		return l, nil
 	}
 	return nil, errors.New("the lease is not this controller's (any more): it was silent for too long, or the agent was restarted")
 }
 
-// hear notes a sign of life; the mutex is held.
-func (s *Server) hear(l *lease) {
+// extendLease restarts the time after which the lease ends; the mutex is held.
+func (s *Server) extendLease(l *lease) {
 	l.heard = s.now()
 	l.timer.Reset(s.o.Lease)
 }
@@ -258,7 +258,7 @@ func (s *Server) hear(l *lease) {
 // expire ends a lease whose controller was silent.
 func (s *Server) expire(l *lease) {
 	s.mu.Lock()
-	if l.over || s.closed || s.now()-l.heard < s.o.Lease {
+	if l.ending || s.closed || s.now()-l.heard < s.o.Lease {
 		s.mu.Unlock()
 		return // it was heard of, or somebody else ends it
 	}
@@ -266,13 +266,13 @@ func (s *Server) expire(l *lease) {
 	s.mu.Unlock()
 	defer s.ending.Done()
 	s.o.Logger.Warn("probe: the controller is silent: what it began is ended", "controller", l.controller)
-	s.end(l)
+	s.endLease(l)
 }
 
-// end ends a lease and all that came of it, and waits.
-func (s *Server) end(l *lease) {
+// endLease ends a lease and everything that depends on it, and waits.
+func (s *Server) endLease(l *lease) {
 	s.mu.Lock()
-	l.over = true
+	l.ending = true
 	l.timer.Stop()
 	if l.round != nil {
 		l.round.cancel()

@@ -18,8 +18,8 @@ import (
 	"github.com/topoctl/topoctl/probe"
 )
 
-// Schema is the name and major version of what controllers and agents say to each other,
-// as calls of engines (engine.Peer.Call).
+// Schema is the name and major version of the messages between controllers and agents, which are calls of
+// engines (engine.Peer.Call).
 const Schema = "topoctl.probe-agent/v1"
 
 // What a controller may ask for.
@@ -55,7 +55,7 @@ const (
 	maxGiveUp    = 10 * time.Minute
 )
 
-// request is what a controller says.
+// request is a call of a controller.
 type request struct {
 	Schema     string    `json:"schema"`
 	Do         string    `json:"do"`
@@ -114,7 +114,7 @@ type seen struct {
 	Result  bool `json:"result,omitempty"`
 }
 
-// answer is what an agent says; which fields there are depends on what was asked.
+// answer is the reply of an agent; which fields it has depends on the request.
 type answer struct {
 	Schema  string       `json:"schema"`
 	Epoch   uint64       `json:"epoch,string"`
@@ -127,7 +127,7 @@ type answer struct {
 	Links   []linkStates `json:"links,omitempty"` // end
 }
 
-// description is what an agent is, and may do.
+// description is what an agent is, and what it may do.
 type description struct {
 	Name     string          `json:"name"`
 	Topology json.RawMessage `json:"topology,omitempty"` // topoctl.topology/v1
@@ -154,7 +154,7 @@ type Limits struct {
 	MemoryBytes int64 `json:"max_memory_bytes"`
 }
 
-// served is what an agent's engine has moved for peers, ever.
+// served is what an agent's engine has moved for peers since it started.
 type served struct {
 	ReadBytes    int64    `json:"read_bytes"`
 	WrittenBytes int64    `json:"written_bytes"`
@@ -177,7 +177,7 @@ type jobState struct {
 	Result  *result        `json:"result,omitempty"` // of a job that is done, until it was seen
 }
 
-// result is a Measurement with what its JSON leaves out.
+// result is a Measurement with the fields that its JSON leaves out.
 type result struct {
 	probe.Measurement
 	Waived string `json:"waived,omitempty"`
@@ -208,21 +208,19 @@ var plainLists = map[string]bool{
 // undecoded stays JSON here: a topology has a decoder with limits of its own.
 var undecoded = map[string]bool{"topology": true}
 
-// decode reads JSON of a peer whose lists have at most most entries, those of plain ones
-// aside.
+// decode reads JSON of a peer whose lists have at most most entries, not counting plain lists.
 func decode(data []byte, most int, to any) error {
-	if err := limits(most).Check(data); err != nil {
+	if err := decodeLimits(most).Check(data); err != nil {
 		return err
 	}
 	return json.Unmarshal(data, to)
 }
 
-func limits(most int) *jsontext.Limits {
+func decodeLimits(most int) *jsontext.Limits {
 	return &jsontext.Limits{Elements: most, CheapLists: plainLists, CheapElements: maxPlainEntries, Opaque: undecoded, Depth: maxDepth}
 }
 
-// parseRequest reads what a controller says; all that a server takes is checked here but
-// for the server's own limits.
+// parseRequest reads a request; everything but the server's own limits is checked here.
 func parseRequest(data []byte) (*request, error) {
 	var r request
 	if err := decode(data, maxEntries, &r); err != nil {
@@ -289,7 +287,7 @@ func (j *jobWant) check() error {
 	return err
 }
 
-// CheckSpec refuses what agents do not measure by: it says what is wrong.
+// CheckSpec says what in a Spec agents do not measure.
 func CheckSpec(s *probe.Spec) error {
 	for _, d := range []struct {
 		name  string
@@ -336,7 +334,7 @@ func checkText(what, s string) error {
 	return nil
 }
 
-// checkLocation refuses what is no memory location: "", "cpu:N" or "gpu:N".
+// checkLocation refuses what is not a memory location: "", "cpu:N" or "gpu:N".
 func checkLocation(l pathsel.Location) error {
 	kind, number, ok := strings.Cut(string(l), ":")
 	if n, err := strconv.ParseUint(number, 10, 16); l != "" && (!ok || kind != "cpu" && kind != "gpu" || err != nil || strconv.FormatUint(n, 10) != number) {
@@ -363,8 +361,7 @@ func clip(s string, most int) string {
 	return s
 }
 
-// isPrintable says whether a name may be taken over as it is. What was no UTF-8 is a
-// replacement character once it is read.
+// isPrintable says whether a name can be used as it is. Invalid UTF-8 is read as a replacement character.
 func isPrintable(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar })
 }

@@ -9,14 +9,14 @@ import (
 )
 
 const (
-	// inFlight is how many batches are under way in each direction: while one ends, the
-	// other keeps the lane busy.
+	// inFlight is how many batches are under way in each direction: while one ends, the other keeps the
+	// lane busy.
 	inFlight = 2
 	// batchBytes and batchOps bound a batch.
 	batchBytes = 16 << 20
 	batchOps   = 128
-	// batchesPerSample is how many batches should come in during a sample: batches grow
-	// while there are more, and shrink where they take longer than half a sample.
+	// batchesPerSample is how many batches should complete during a sample: batches grow while more do,
+	// and shrink if one takes longer than half a sample.
 	batchesPerSample = 8
 )
 
@@ -49,11 +49,10 @@ func (r *run) bandwidth(ctx context.Context, size int64, until time.Duration, ju
 	}
 	series, err := s.Size(ctx, size)
 	series.Into(r.m, &cpu, err)
-	return stalled(err)
+	return stalledMoving(err)
 }
 
-// batch is how many ops of a size go into a batch at most: as fit, and as the rate limit
-// allows.
+// batch is how many ops of a size a batch may have: as many as fit, and as the rate limit allows.
 func (r *run) batch(size int64, ways int) int64 {
 	most := int64(batchBytes)
 	if r.spec.RateLimit > 0 {
@@ -63,8 +62,7 @@ func (r *run) batch(size int64, ways int) int64 {
 	return max(1, min(batchOps, min(most, room)/size))
 }
 
-// worker has one batch in flight, in a part of the memory that is its own where there
-// is so much.
+// worker has one batch in flight, in its own part of the memory if there is enough.
 type worker struct {
 	run            *run
 	read           bool
@@ -105,8 +103,8 @@ func (x *worker) move(ctx context.Context, pace *sampling.Pacer) (bytes int64, e
 	return bytes, nil
 }
 
-// next are the ops of the next batch. They walk forwards here and backwards there, so
-// that neighbours are not merged into larger ops.
+// next are the ops of the next batch. They go forwards here and backwards at the peer, so that neighbours
+// are not merged into larger ops.
 func (x *worker) next() []engine.Op {
 	kind := engine.Write
 	if x.read {

@@ -7,5 +7,6 @@ import (
 	"time"
 )
 
-// OwnCPU is not known here.
+// OwnCPU is the processor time that this process has taken, all threads together: for Lane.CPU if both
+// ends are in it.
 func OwnCPU(context.Context) (time.Duration, bool) { return 0, false }

@@ -53,13 +53,12 @@ func (w Waived) Unwrap() error { return w.error }
 // latencyBytes is the size of the ops whose round trips are timed.
 const latencyBytes = 8
 
-// Only takes every lane between an engine and a peer of it out of use but the one over
-// a transport between two ports, and gives its name. Ports are those of the topologies;
-// "" is any, as for transports between processes of one host, which have none. local and
-// remote are the regions that are going to be used. The error wraps engine.ErrUnavailable
-// where the engine does not have the transport, engine.ErrNoLane where no lane is between the
-// ports; both say why.
-func Only(e *engine.Engine, p *engine.Peer, local *engine.Region, remote *engine.RemoteRegion, transport string, from, to topo.ID) (name string, err error) {
+// Isolate takes every lane between an engine and one of its peers out of use except the one over a
+// transport between two ports, and returns its name. Ports are those of the topologies; "" is any port, as
+// for transports between processes of one host, which have none. local and remote are the regions that
+// will be used. The error wraps engine.ErrUnavailable if the engine does not have the transport, and
+// engine.ErrNoLane if there is no lane between the ports; both say why.
+func Isolate(e *engine.Engine, p *engine.Peer, local *engine.Region, remote *engine.RemoteRegion, transport string, from, to topo.ID) (name string, err error) {
 	x, err := p.Explain(local.Location(), remote.Location()) // this makes the lanes
 	if err != nil {
 		return "", err
@@ -122,10 +121,9 @@ func noLane(x *engine.Explanation, transport string, from, to topo.ID, all []str
 	return pkgerr.Errorf("probe", "lane: %w over %s from %s to the peer's %s: %s", engine.ErrNoLane, transport, orAny(from), orAny(to), strings.Join(why, "; "))
 }
 
-// Measure measures a lane: round trips first, while it is idle, then bandwidth by size.
-// It answers also where it fails, or ctx ends: with what was measured, and an error.
-// tell may be nil; it is called by one goroutine at a time, and not any more after
-// Measure has returned. Binding and LinkStates are left to the caller.
+// Measure measures a lane: round trips first, while it is idle, then bandwidth by size. If it fails or ctx
+// ends, it returns what was measured and an error. tell may be nil; it is called by one goroutine at a
+// time, and not after Measure has returned. Binding and LinkStates are left to the caller.
 func Measure(ctx context.Context, l Lane, spec probe.Spec, tell func(probe.Sample)) probe.Measurement {
 	m := probe.Measurement{Bandwidth: []probe.Bandwidth{}, Links: []probe.LinkState{}}
 	if m.Err = l.check(&spec); m.Err != nil {
@@ -172,7 +170,7 @@ type run struct {
 	until time.Duration // on Now, 0 never
 }
 
-// latencyPart is which part of the time for a pair round trips may take, as 1/latencyPart.
+// latencyPart says which part of the time for a pair round trips may take, 1/latencyPart.
 const latencyPart = 4
 
 func (r *run) measure(ctx context.Context) error {
@@ -193,7 +191,7 @@ func (r *run) latency(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if until > 0 { // also where nothing comes back
-		defer sampling.After(r.until-r.Now(), cancel)()
+		defer sampling.CancelStalled(r.until-r.Now(), cancel)()
 	}
 	var samples []int64
 	warm := r.Now() + r.spec.Warmup
@@ -218,8 +216,8 @@ func (r *run) latency(ctx context.Context) error {
 	return nil
 }
 
-// submit runs a batch. When ctx ends, the batch is cancelled, and waited for: its
-// memory is not free before.
+// submit runs a batch. When ctx ends, the batch is cancelled and waited for: its memory is in use until
+// then.
 func (r *run) submit(ctx context.Context, ops []engine.Op) error {
 	b, err := r.Peer.Submit(ctx, ops, engine.SubmitOptions{Transport: r.Transport})
 	if err == nil {
@@ -227,20 +225,20 @@ func (r *run) submit(ctx context.Context, ops []engine.Op) error {
 		err = b.Err()
 	}
 	if err != nil && ctx.Err() != nil {
-		return stalled(context.Cause(ctx))
+		return stalledMoving(context.Cause(ctx))
 	}
 	return probe.Because(probe.CauseMove, err)
 }
 
-// stalled says what it is about that nothing came in time.
-func stalled(err error) error {
+// stalledMoving adds the cause to an error that says that nothing arrived in time.
+func stalledMoving(err error) error {
 	if errors.Is(err, sampling.ErrStalled) {
 		return probe.Because(probe.CauseMove, err)
 	}
 	return err
 }
 
-// checkLanes says whether all bytes went over the lane, and how many were sent again.
+// checkLanes checks that all bytes went over the lane, and notes how many were sent again.
 func (r *run) checkLanes(before, after []engine.LaneStats) error {
 	var wrong []string
 	for i := range after {

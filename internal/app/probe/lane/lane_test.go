@@ -59,7 +59,7 @@ func (x *two) only(transport string, from, to topo.ID) {
 	x.t.Helper()
 	var err error
 	x.lane.Transport = transport
-	x.lane.Name, err = Only(x.client, x.lane.Peer, x.lane.Local, x.lane.Remote, transport, from, to)
+	x.lane.Name, err = Isolate(x.client, x.lane.Peer, x.lane.Local, x.lane.Remote, transport, from, to)
 	x.must(err)
 }
 
@@ -177,7 +177,7 @@ func TestNoLane(t *testing.T) {
 		{"tcp", "net:eth0", engine.ErrNoLane, "over tcp from net:eth0 to the peer's any port"},
 		{"shm", "", engine.ErrUnavailable, "the engine was made without it"},
 	} {
-		if _, err := Only(x.client, x.lane.Peer, x.lane.Local, x.lane.Remote, c.transport, c.from, ""); !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.text) {
+		if _, err := Isolate(x.client, x.lane.Peer, x.lane.Local, x.lane.Remote, c.transport, c.from, ""); !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.text) {
 			t.Errorf("%s from %q: %v", c.transport, c.from, err)
 		}
 	}

@@ -12,15 +12,14 @@ import (
 	"github.com/topoctl/topoctl/probe"
 )
 
-// Links reads what links are like: states, and counters of errors.
+// Links reads the state of links, and their error counters.
 type Links struct {
 	sysfs string
 	of    map[probe.LinkKey]*topo.Link
 	t     *topo.Topology
 }
 
-// NewLinks prepares to read the links of a host, which is called host in keys; sysfs is
-// where /sys is.
+// NewLinks prepares to read the links of a host, whose name in keys is host; sysfs is where /sys is.
 func NewLinks(t *topo.Topology, host, sysfs string) *Links {
 	l := &Links{sysfs: sysfs, of: map[probe.LinkKey]*topo.Link{}, t: t}
 	for i := range t.Links {
@@ -31,15 +30,15 @@ func NewLinks(t *topo.Topology, host, sysfs string) *Links {
 	return l
 }
 
-// Look is what links were like at one moment.
+// Look is the state of links at one moment.
 type Look struct {
 	links  *Links
 	keys   []probe.LinkKey
 	before []map[string]int64
 }
 
-// Look reads the links of a path. Those of other hosts, and those of which the kernel
-// tells nothing, are left out.
+// Look reads the links of a path. It leaves out those of other hosts, and those of which the kernel says
+// nothing.
 func (l *Links) Look(path []probe.LinkKey) *Look {
 	out := &Look{links: l}
 	seen := map[topo.LinkID]bool{}
@@ -56,8 +55,8 @@ func (l *Links) Look(path []probe.LinkKey) *Look {
 	return out
 }
 
-// Since reads them again: the state that they have now, and what was counted during the measurement. A
-// counter that went back was reset, and counts from 0.
+// Since reads the links again: the state that they have now, and what was counted since Look. A counter
+// that went back was reset, and counts from 0.
 func (k *Look) Since() []probe.LinkState {
 	out := []probe.LinkState{}
 	for i, key := range k.keys {
@@ -131,7 +130,7 @@ func pcieState(speed, width string) string {
 	return generation + " x" + width
 }
 
-// addAER takes the lines "RxErr 0" of a file; the sum of them is left out.
+// addAER adds the lines "RxErr 0" of a file; their sum is left out.
 func addAER(to map[string]int64, file, lines string) {
 	for line := range strings.Lines(lines) {
 		f := strings.Fields(line)
@@ -144,9 +143,9 @@ func addAER(to map[string]int64, file, lines string) {
 	}
 }
 
-// troubles are what is in the names of counters that count what should not be: errors,
-// losses, repetitions, and signs of congestion.
-var troubles = []string{"err", "drop", "discard", "downed", "recovery", "missed", "overrun", "collisions", "nak", "retry", "retrans",
+// errorWords are in the names of counters of what should not happen: errors, losses, repetitions, and
+// signs of congestion.
+var errorWords = []string{"err", "drop", "discard", "downed", "recovery", "missed", "overrun", "collisions", "nak", "retry", "retrans",
 	"timeout", "out_of_", "duplicate", "cnp", "ecn", "xmit_wait", "integrity"}
 
 // maxCounters bounds the files of one folder.
@@ -160,7 +159,7 @@ func addCounters(to map[string]int64, dir string) {
 	}
 	for _, f := range files[:min(len(files), maxCounters)] {
 		name := strings.ToLower(f.Name())
-		if !slices.ContainsFunc(troubles, func(t string) bool { return strings.Contains(name, t) }) {
+		if !slices.ContainsFunc(errorWords, func(t string) bool { return strings.Contains(name, t) }) {
 			continue
 		}
 		if n, err := strconv.ParseInt(FileText(filepath.Join(dir, f.Name())), 10, 64); err == nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/topoctl/topoctl/pathsel"
 )
 
-// MemoryAt says how memory at a location is allocated on a host of so many NUMA nodes, and in a note where
-// it is not quite there. Where there is one node there is nothing to bind to.
+// MemoryAt says how to allocate memory at a location on a host of so many NUMA nodes; note says if it is
+// not quite at that location. On a host of one node there is nothing to bind to.
 func MemoryAt(at pathsel.Location, nodes int) (o memory.Options, note string) {
 	o.Pages = memory.Huge
 	kind, number, _ := strings.Cut(string(at), ":")

@@ -9,9 +9,8 @@ import (
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
 )
 
-// OnPort makes transports that have one port only, that of the topology, so that an engine
-// of many ports makes no lanes that are not wanted. Those without ports of their own (TCP,
-// shared memory) stay as they are.
+// OnPort makes transports that have only one port of the topology, so that an engine on a host with many
+// ports makes no unwanted lanes. Those without ports of their own (TCP, shared memory) stay as they are.
 func OnPort(all []engine.TransportFactory, port topo.ID) []engine.TransportFactory {
 	out := make([]engine.TransportFactory, len(all))
 	for i, make := range all {

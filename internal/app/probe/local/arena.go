@@ -20,12 +20,12 @@ const (
 	fillPart = 2
 )
 
-// arena is memory of one node. A virtual machine may wait for its host for each page that
-// it has not used lately (4 s for 1 GiB were seen), so that pages are faulted in while
-// there is time for it, and kept for the next pair.
+// arena is memory of one node. A virtual machine may have to wait for its host for each page that it has
+// not used lately (up to 4 s for 1 GiB), so pages are faulted in while there is time, and kept for the
+// next pair.
 type arena struct {
-	block *memory.Block
-	ready int64 // bytes from the beginning that are there
+	block     *memory.Block
+	faultedIn int64 // bytes from the beginning that are there
 }
 
 // arenas are those that no pair uses now, by NUMA node.
@@ -34,8 +34,8 @@ type arenas struct {
 	free map[int][]*arena
 }
 
-// take gives an arena of a node that has been used before; nil: there is none.
-func (a *arenas) take(node int) *arena {
+// get returns an arena of a node that was used before, nil if there is none.
+func (a *arenas) get(node int) *arena {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	all := a.free[node]
@@ -46,7 +46,8 @@ func (a *arenas) take(node int) *arena {
 	return all[len(all)-1]
 }
 
-func (a *arenas) give(node int, x *arena) {
+// put writes the beginning of the memory at an end.
+func (a *arenas) put(node int, x *arena) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.free == nil {
@@ -55,8 +56,8 @@ func (a *arenas) give(node int, x *arena) {
 	a.free[node] = append(a.free[node], x)
 }
 
-// drop frees all that is not in use.
-func (a *arenas) drop() error {
+// freeAll frees the arenas that are not in use.
+func (a *arenas) freeAll() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var errs []error
@@ -69,12 +70,12 @@ func (a *arenas) drop() error {
 	return errors.Join(errs...)
 }
 
-// fill faults in memory up to want bytes, by as many goroutines as there are threads.
-// Before it has the least of them it goes on until hard, then until soft (on now, 0 never).
-func (x *arena) fill(threads int, least, want int64, now func() time.Duration, soft, hard time.Duration) {
+// faultIn faults in memory up to want bytes, with as many goroutines as there are threads. Until it has
+// least bytes it goes on until hard, after that until soft (on now, 0 never).
+func (x *arena) faultIn(threads int, least, want int64, now func() time.Duration, soft, hard time.Duration) {
 	mem, page := x.block.Bytes(), os.Getpagesize()
 	var next atomic.Int64
-	next.Store(x.ready)
+	next.Store(x.faultedIn)
 	var running sync.WaitGroup
 	for range threads {
 		running.Go(func() {
@@ -97,7 +98,7 @@ func (x *arena) fill(threads int, least, want int64, now func() time.Duration, s
 		})
 	}
 	running.Wait()
-	x.ready = max(x.ready, min(next.Load(), want)/fillBytes*fillBytes)
+	x.faultedIn = max(x.faultedIn, min(next.Load(), want)/fillBytes*fillBytes)
 }
 
 // parseHuge finds in smaps how much of the mapping at an address is in transparent huge
@@ -113,7 +114,7 @@ func parseHuge(smaps, address string) (bytes int64, ok bool) {
 	return kib << 10, err == nil
 }
 
-// pages says in which pages the working set is, as far as that is known.
+// pages says how much of the working set is in huge pages, if known.
 func (m *memoryJob) pages() string {
 	huge, ok := parseHuge(m.p.system.smaps(), address(m.arena.block))
 	if !ok {

@@ -35,15 +35,15 @@ func TestFill(t *testing.T) {
 		}
 		x := &arena{block: block}
 		looks := time.Duration(-1)
-		x.fill(1, c.least, c.want, func() time.Duration { looks++; return looks }, c.soft, c.hard)
+		x.faultIn(1, c.least, c.want, func() time.Duration { looks++; return looks }, c.soft, c.hard)
 		// Each look at the clock takes a tick.
-		if x.ready != c.ready {
-			t.Errorf("%+v: %d bytes are ready", c, x.ready)
+		if x.faultedIn != c.ready {
+			t.Errorf("%+v: %d bytes are ready", c, x.faultedIn)
 		}
-		had := x.ready
-		x.fill(3, c.least, 32*mib, func() time.Duration { return 0 }, 0, 0)
-		if x.ready != 32*mib || had > x.ready {
-			t.Errorf("%+v: %d bytes in the end", c, x.ready)
+		had := x.faultedIn
+		x.faultIn(3, c.least, 32*mib, func() time.Duration { return 0 }, 0, 0)
+		if x.faultedIn != 32*mib || had > x.faultedIn {
+			t.Errorf("%+v: %d bytes in the end", c, x.faultedIn)
 		}
 		if err := block.Free(); err != nil {
 			t.Error(err)
@@ -115,9 +115,9 @@ func TestSlowMemory(t *testing.T) {
 	m = one(t, p, memoryPair(0, 0, probe.VariantRead), spec)
 	used := int64(0)
 	if free := p.arenas.free[0]; len(free) == 1 {
-		used = free[0].ready
+		used = free[0].faultedIn
 	}
-	if m.Err != nil || used < tooLittle || used >= 256<<20 {
+	if m.Err != nil || used < minWorkingSet || used >= 256<<20 {
 		t.Errorf("%v, %d bytes", m.Err, used)
 	}
 	if used < 16<<20 != slices.ContainsFunc(m.Notes, func(n string) bool { return strings.Contains(n, "may be the cache's") }) {

@@ -28,8 +28,8 @@ const (
 	chasePart = 2
 )
 
-// cycle is a permutation of 2^width places that looks random. What comes after place k of
-// the order is computed, so that only the places that are visited are written.
+// cycle is a permutation of 2^width places that looks random. The next place is computed, so that only the
+// places that are visited are written.
 type cycle struct {
 	mask      uint64
 	a, b      uint64 // odd
@@ -40,16 +40,16 @@ func newCycle(width int, r *rand.Rand) cycle {
 	return cycle{mask: 1<<width - 1, a: r.Uint64() | 1, b: r.Uint64() | 1, halfWidth: (width + 1) / 2}
 }
 
-// place is the one that comes k-th: each step can be undone, so that no two are the same.
+// place is the k-th place: each step can be undone, so no two places are the same.
 func (c *cycle) place(k uint64) uint64 {
 	k = k * c.a & c.mask
 	k ^= k >> c.halfWidth
 	return k * c.b & c.mask
 }
 
-// link has the first n places, of a line each, point to the next of them, the last to
-// the first, and gives where that is. Only what no cache holds should be loaded: n places
-// of many are few lines, and none is loaded twice before all were.
+// link makes each of the first n places, of a line each, point to the next, the last to the first, and
+// returns the offset of the first. Only lines that no cache has should be loaded: n places of many are few
+// lines, and none is loaded twice before all were.
 func (c *cycle) link(mem []byte, n uint64) (first uint64) {
 	first = c.place(0) * lineBytes
 	at := first
@@ -62,7 +62,7 @@ func (c *cycle) link(mem []byte, n uint64) (first uint64) {
 	return first
 }
 
-// unlink makes memory what it was.
+// unlink restores the memory.
 func (c *cycle) unlink(mem []byte, n uint64) {
 	for k := range n {
 		binary.LittleEndian.PutUint64(mem[c.place(k)*lineBytes:], 0)
@@ -107,8 +107,8 @@ func (m *memoryJob) latency(ctx context.Context, until time.Duration, out *probe
 	return err
 }
 
-// sweep loads the working set, so that what was written to it is in no cache any more.
-// false: it was over before.
+// sweep loads the working set, so that no cache has what was written to it. false: there was not enough
+// time.
 func (m *memoryJob) sweep(ctx context.Context, until time.Duration) (whole bool) {
 	var running sync.WaitGroup
 	var short atomic.Bool
@@ -127,8 +127,8 @@ func (m *memoryJob) sweep(ctx context.Context, until time.Duration) (whole bool)
 	return !short.Load()
 }
 
-// chase follows the cycle for ChaseLoads loads. Where it ends depends on all of them, so
-// that none can be left out.
+// chase follows the cycle for ChaseLoads loads. Where it ends depends on all of them, so none can be
+// optimised away.
 func chase(mem []byte, at uint64) uint64 {
 	for range ChaseLoads {
 		at = binary.LittleEndian.Uint64(mem[at:])

@@ -15,18 +15,18 @@ type gpus struct {
 	lib *cuda.Lib
 
 	mu       sync.Mutex
-	contexts map[int]*cuda.Context // by CUDA's ordinal
-	peers    map[[2]int]*peering   // by ordinals, the smaller first
+	contexts map[int]*cuda.Context  // by CUDA's ordinal
+	peers    map[[2]int]*peerAccess // by ordinals, the smaller first
 }
 
-// peering is what pairs of this moment want of two GPUs: access to each other, or none.
-type peering struct {
+// peerAccess says what the current pairs need of two GPUs: access to each other, or none.
+type peerAccess struct {
 	on      bool
 	users   int
 	enabled [][2]*cuda.Context // by us
 }
 
-// cuda gives the GPUs; where there is no CUDA the loader says why.
+// cuda loads CUDA on the first call; the error says why there is none.
 func (p *Prober) cuda() (*gpus, error) {
 	p.cudaOnce.Do(func() {
 		lib, err := p.o.CUDA()
@@ -34,7 +34,7 @@ func (p *Prober) cuda() (*gpus, error) {
 			p.cudaErr = err
 			return
 		}
-		p.gpus = &gpus{lib: lib, contexts: map[int]*cuda.Context{}, peers: map[[2]int]*peering{}}
+		p.gpus = &gpus{lib: lib, contexts: map[int]*cuda.Context{}, peers: map[[2]int]*peerAccess{}}
 	})
 	switch {
 	case errors.Is(p.cudaErr, cuda.ErrUnavailable):
@@ -47,7 +47,7 @@ func (p *Prober) cuda() (*gpus, error) {
 	return p.gpus, nil
 }
 
-// context is that of a GPU of the topology, found by its PCI address.
+// context is the context of a GPU of the topology, found by its PCI address.
 func (g *gpus) context(t *topo.Topology, id topo.ID) (*cuda.Context, error) {
 	var gpu *topo.GPU
 	for i := range t.GPUs {
@@ -83,8 +83,8 @@ func (g *gpus) retain(ordinal int) (*cuda.Context, error) {
 	return c, nil
 }
 
-// peer lets two GPUs reach each other, or sees to it that they do not, until done.
-func (g *gpus) peer(a, b *cuda.Context, on bool) (done func() error, err error) {
+// setPeerAccess enables or prevents access of two GPUs to each other until done.
+func (g *gpus) setPeerAccess(a, b *cuda.Context, on bool) (done func() error, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	key := [2]int{min(a.Info().Ordinal, b.Info().Ordinal), max(a.Info().Ordinal, b.Info().Ordinal)}
@@ -93,7 +93,7 @@ func (g *gpus) peer(a, b *cuda.Context, on bool) (done func() error, err error) 
 		return nil, errors.New("peer access is measured with and without at the same time: give each a round of its own")
 	}
 	if p == nil {
-		p = &peering{on: on}
+		p = &peerAccess{on: on}
 		if err := p.begin(a, b); err != nil {
 			return nil, errors.Join(err, p.end())
 		}
@@ -111,9 +111,9 @@ func (g *gpus) peer(a, b *cuda.Context, on bool) (done func() error, err error) 
 	}, nil
 }
 
-// begin enables access in the directions that there are. Without, it only looks that
-// nobody else in this process has enabled it, which would go unnoticed.
-func (p *peering) begin(a, b *cuda.Context) error {
+// begin enables access in the directions that exist. If access is to be off, it only checks that no other
+// code of this process has enabled it, which would go unnoticed.
+func (p *peerAccess) begin(a, b *cuda.Context) error {
 	direct := 0
 	for _, x := range [][2]*cuda.Context{{a, b}, {b, a}} {
 		can, err := x[0].CanAccessPeer(x[1])
@@ -144,7 +144,7 @@ func (p *peering) begin(a, b *cuda.Context) error {
 	return nil
 }
 
-func (p *peering) end() error {
+func (p *peerAccess) end() error {
 	var errs []error
 	for _, x := range p.enabled {
 		errs = append(errs, x[0].DisablePeer(x[1]))
@@ -153,7 +153,7 @@ func (p *peering) end() error {
 	return errors.Join(errs...)
 }
 
-// close gives the contexts back.
+// close releases the contexts.
 func (g *gpus) close() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -17,11 +17,11 @@ import (
 )
 
 const (
-	// copyBytes is what copies walk through at each end.
+	// copyBytes is the memory that copies use at each end.
 	copyBytes = 64 << 20
-	// copiesMost is how many copies are queued at once.
-	copiesMost = 4096
-	// copyLatencyBytes is the size of the copies whose time is copy_ns.
+	// maxCopies is how many copies are queued at once.
+	maxCopies = 4096
+	// copyLatencyBytes is the size of the copies that copy_ns times.
 	copyLatencyBytes = 8
 )
 
@@ -37,7 +37,7 @@ type gpuJob struct {
 	notes    []string
 }
 
-// gpu makes a pair with a GPU ready.
+// gpu prepares a pair with a GPU.
 func (p *Prober) gpu(pair *probe.Pair, spec probe.Spec, alone bool) (*job, error) {
 	g, err := p.cuda()
 	if err != nil {
@@ -50,11 +50,11 @@ func (p *Prober) gpu(pair *probe.Pair, spec probe.Spec, alone bool) (*job, error
 	return &job{measure: j.measure, close: j.close}, nil
 }
 
-// open takes all that the pair needs; what it took is undone by close.
+// open acquires what the pair needs; close undoes it.
 func (j *gpuJob) open(g *gpus, pair *probe.Pair) error {
 	var ctx [2]*cuda.Context
 	for i, id := range []topo.ID{pair.From.Node, pair.To.Node} {
-		if j.p.numa(id) != nil {
+		if j.p.numaNode(id) != nil {
 			continue
 		}
 		var err error
@@ -66,19 +66,19 @@ func (j *gpuJob) open(g *gpus, pair *probe.Pair) error {
 		return fmt.Errorf("%s and %s: none of them is a GPU", pair.From.Node, pair.To.Node)
 	}
 	if ctx[0] != nil && ctx[1] != nil {
-		done, err := g.peer(ctx[0], ctx[1], pair.Variant != probe.VariantNoPeer)
+		done, err := g.setPeerAccess(ctx[0], ctx[1], pair.Variant != probe.VariantNoPeer)
 		if err != nil {
 			return err
 		}
 		j.undo = append(j.undo, done)
 	}
-	if err := j.takeMemory(pair, ctx); err != nil {
+	if err := j.allocate(pair, ctx); err != nil {
 		return err
 	}
 	return j.verify()
 }
 
-func (j *gpuJob) takeMemory(pair *probe.Pair, ctx [2]*cuda.Context) (err error) {
+func (j *gpuJob) allocate(pair *probe.Pair, ctx [2]*cuda.Context) (err error) {
 	bytes := j.p.copyBytes
 	if n := len(j.spec.SizesBytes); n > 0 {
 		bytes = max(bytes, j.spec.SizesBytes[n-1])
@@ -87,10 +87,10 @@ func (j *gpuJob) takeMemory(pair *probe.Pair, ctx [2]*cuda.Context) (err error) 
 	if pair.Variant == probe.VariantBothWays {
 		ways = 2
 	}
-	if j.from, err = j.take(pair.From.Node, ctx[0], ctx[1], ways*bytes); err != nil {
+	if j.from, err = j.memoryAt(pair.From.Node, ctx[0], ctx[1], ways*bytes); err != nil {
 		return err
 	}
-	if j.to, err = j.take(pair.To.Node, ctx[1], ctx[0], ways*bytes); err != nil {
+	if j.to, err = j.memoryAt(pair.To.Node, ctx[1], ctx[0], ways*bytes); err != nil {
 		return err
 	}
 	j.notes = append(slices.Clone(j.from.notes), j.to.notes...)
@@ -107,11 +107,11 @@ func (j *gpuJob) takeMemory(pair *probe.Pair, ctx [2]*cuda.Context) (err error) 
 	return nil
 }
 
-// oppositeStreams is how many streams keep the other direction busy: while one is waited
-// for, the other copies.
+// oppositeStreams is how many streams keep the other direction busy: while one is waited for, the other
+// copies.
 const oppositeStreams = 2
 
-func (j *gpuJob) take(id topo.ID, ctx, other *cuda.Context, bytes int64) (*gpuEnd, error) {
+func (j *gpuJob) memoryAt(id topo.ID, ctx, other *cuda.Context, bytes int64) (*gpuEnd, error) {
 	e, err := j.p.gpuAt(id, ctx, other, bytes)
 	if err == nil {
 		j.undo = append(j.undo, e.free)
@@ -119,6 +119,7 @@ func (j *gpuJob) take(id topo.ID, ctx, other *cuda.Context, bytes int64) (*gpuEn
 	return e, err
 }
 
+// copies are those of one direction, on a stream of their own.
 func (j *gpuJob) copies(from, to *gpuEnd, offset, bytes int64) (*copies, error) {
 	c, err := newCopies(from, to, offset, bytes)
 	if err == nil {
@@ -127,7 +128,7 @@ func (j *gpuJob) copies(from, to *gpuEnd, offset, bytes int64) (*copies, error) 
 	return c, err
 }
 
-// verify looks once, before anything is timed, that what is copied arrives.
+// verify checks once, before anything is timed, that what is copied arrives.
 func (j *gpuJob) verify() error {
 	ctx := j.from.ctx
 	if ctx == nil {
@@ -210,12 +211,12 @@ func (j *gpuJob) bandwidth(ctx context.Context, size int64, until time.Duration,
 			series.Stop(probe.StoppedError)
 			break
 		}
-		if took <= 0 && times == copiesMost {
+		if took <= 0 && times == maxCopies {
 			err = fmt.Errorf("%d copies of %d bytes took no time by the GPU's own timer", times, size)
 			series.Stop(probe.StoppedError)
 			break
 		}
-		if next := j.times(size, times, took); !began && (now < warm || next > 2*times) {
+		if next := j.copiesPerSample(size, times, took); !began && (now < warm || next > 2*times) {
 			times = next
 			err = context.Cause(ctx)
 			continue
@@ -229,7 +230,7 @@ func (j *gpuJob) bandwidth(ctx context.Context, size int64, until time.Duration,
 		err = context.Cause(ctx)
 	}
 	if err != nil && ctx.Err() != nil {
-		series.Stop(sampling.Why(ctx))
+		series.Stop(sampling.StopReason(ctx))
 	}
 	if j.alone {
 		cpu.End(ctx)
@@ -238,10 +239,10 @@ func (j *gpuJob) bandwidth(ctx context.Context, size int64, until time.Duration,
 	return err
 }
 
-// times is how many copies take about one sample, from how long some took. What a rate
-// limit lets through in that time bounds it.
-func (j *gpuJob) times(size int64, times int, took time.Duration) int {
-	want := int64(copiesMost)
+// copiesPerSample is how many copies take about one sample, judging by how long some took, and at most
+// what a rate limit allows in that time.
+func (j *gpuJob) copiesPerSample(size int64, times int, took time.Duration) int {
+	want := int64(maxCopies)
 	if took > 0 {
 		want = min(want, int64(float64(j.spec.SampleTime)/float64(took)*float64(times)))
 	}
@@ -251,7 +252,7 @@ func (j *gpuJob) times(size int64, times int, took time.Duration) int {
 	return int(max(1, want))
 }
 
-// startOpposite keeps the other direction busy until stop, which gives its error.
+// startOpposite keeps the other direction busy until stop, which returns its error.
 func (j *gpuJob) startOpposite() (stop func() error) {
 	if len(j.opposite) == 0 || len(j.spec.SizesBytes) == 0 {
 		return func() error { return nil }
@@ -265,7 +266,7 @@ func (j *gpuJob) startOpposite() (stop func() error) {
 			for times := 1; ctx.Err() == nil && errs[i] == nil; {
 				var took time.Duration
 				took, errs[i] = c.run(size, times)
-				times = min(oppositeMost, j.times(size, times, took))
+				times = min(maxOpposite, j.copiesPerSample(size, times, took))
 			}
 		})
 	}
@@ -276,5 +277,5 @@ func (j *gpuJob) startOpposite() (stop func() error) {
 	}
 }
 
-// oppositeMost bounds how much of the other direction is queued, and waited for at the end.
-const oppositeMost = 64
+// maxOpposite bounds how many copies of the other direction are queued, and waited for at the end.
+const maxOpposite = 64

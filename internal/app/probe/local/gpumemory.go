@@ -22,8 +22,7 @@ type gpuEnd struct {
 	free    func() error
 }
 
-// gpuAt takes memory at an end of a pair. other is the GPU's context by which the host's
-// memory is pinned.
+// gpuAt allocates memory at an end of a pair. other is the GPU's context that pins memory of the host.
 func (p *Prober) gpuAt(id topo.ID, ctx, other *cuda.Context, size int64) (*gpuEnd, error) {
 	if ctx == nil {
 		return p.pinned(id, other, size)
@@ -35,16 +34,16 @@ func (p *Prober) gpuAt(id topo.ID, ctx, other *cuda.Context, size int64) (*gpuEn
 	return &gpuEnd{ctx: ctx, address: address, free: func() error { return ctx.Free(address) }}, nil
 }
 
-// pinned is memory of a NUMA node that GPUs copy from and to by themselves.
+// pinned allocates memory of a NUMA node that GPUs access directly.
 func (p *Prober) pinned(id topo.ID, ctx *cuda.Context, size int64) (*gpuEnd, error) {
 	o := memory.Options{Backing: memory.Private, Pages: memory.Huge}
 	e := &gpuEnd{}
 	if id != "" {
-		node := p.numa(id)
+		node := p.numaNode(id)
 		if node == nil {
 			return nil, fmt.Errorf("%s: the topology has no such NUMA node", id)
 		}
-		if p.nodes() > 1 {
+		if p.memoryNodes() > 1 {
 			o.Nodes, e.node = []int{node.Index}, &node.Index
 		}
 	}
@@ -95,8 +94,8 @@ func newCopies(from, to *gpuEnd, offset, bytes int64) (*copies, error) {
 	return c, nil
 }
 
-// run copies size bytes so many times and says how long the GPU took for all of them. When
-// it returns nothing is under way.
+// run copies size bytes the given number of times and says how long the GPU took for all of them. When it
+// returns nothing is under way.
 func (c *copies) run(size int64, times int) (time.Duration, error) {
 	if err := c.stream.Record(c.start); err != nil {
 		return 0, err
@@ -142,11 +141,10 @@ func (c *copies) close() error {
 	return errors.Join(append(errs, c.stream.Close())...)
 }
 
-// verifyBytes is how much is looked at.
+// verifyBytes is how many bytes are checked.
 const verifyBytes = 1 << 20
 
-// verify copies a pattern and looks whether it has arrived. bounce is pinned memory of so
-// many bytes.
+// verify copies a pattern and checks that it has arrived. bounce is pinned memory of verifyBytes.
 func (c *copies) verify(bounce *gpuEnd) error {
 	n := min(verifyBytes, c.bytes)
 	want := make([]byte, n)
@@ -190,6 +188,7 @@ func (c *copies) put(e, bounce *gpuEnd, data []byte) error {
 	return c.through(bounce, e, int64(len(data)), false)
 }
 
+// get reads the beginning of the memory at an end.
 func (c *copies) get(e, bounce *gpuEnd, n int64) ([]byte, error) {
 	if e.ctx == nil {
 		return e.block.Bytes()[c.offset : c.offset+n], nil

@@ -33,7 +33,7 @@ import (
 	"github.com/topoctl/topoctl/probe"
 )
 
-// Options are what a Prober works with.
+// Options configure a Prober.
 type Options struct {
 	// Topology is this host's, derived.
 	Topology *topo.Topology
@@ -63,12 +63,12 @@ type Prober struct {
 	arenas arenas
 
 	mu      sync.Mutex
-	engines map[engineKey]*portEngine
+	engines map[engineKey]*engineAtPort
 	closed  bool
 	token   []byte
 }
 
-// New makes a Prober of this host. Close gives back what it holds.
+// New makes a Prober of this host. Call Close when done.
 func New(o Options) (*Prober, error) {
 	if o.Topology == nil {
 		return nil, pkgerr.New("probe", "local: no topology: discover the host first")
@@ -89,11 +89,11 @@ func newProber(o Options, h system) *Prober {
 	if o.Now == nil {
 		o.Now = sampling.Monotonic()
 	}
-	return &Prober{o: o, system: h, regionBytes: regionBytes, copyBytes: copyBytes, engines: map[engineKey]*portEngine{}}
+	return &Prober{o: o, system: h, regionBytes: regionBytes, copyBytes: copyBytes, engines: map[engineKey]*engineAtPort{}}
 }
 
-// DefaultSpec is how pairs of one host are measured where nobody says otherwise: a pair
-// takes at most 4 s, and up to 2 s more where it takes long to get its memory.
+// DefaultSpec is how pairs of one host are measured by default: a pair takes at most 4 s, and up to 2 s
+// more if allocating its memory takes long.
 func DefaultSpec() probe.Spec {
 	return probe.Spec{
 		Warmup: 200 * time.Millisecond, SampleTime: 100 * time.Millisecond, MinSamples: 5, MaxSamples: 30, CI: 0.025,
@@ -110,8 +110,8 @@ type job struct {
 	close   func() error
 }
 
-// Round measures pairs at the same time; see run.Prober. What it takes to make them ready
-// is a part of their time, of which measuring has a half at least.
+// Round measures pairs at the same time; see run.Prober. Preparing them counts as part of their time, of
+// which at least half is for measuring.
 func (p *Prober) Round(ctx context.Context, pairs []probe.Pair, spec probe.Spec, tell func(pair int, s probe.Sample)) []probe.Measurement {
 	began := p.o.Now()
 	freed := p.dropArenas(pairs)
@@ -122,14 +122,14 @@ func (p *Prober) Round(ctx context.Context, pairs []probe.Pair, spec probe.Spec,
 	alone := len(pairs) == 1
 	for i := range pairs {
 		running.Go(func() {
-			toll := func(s probe.Sample) {
+			report := func(s probe.Sample) {
 				if tell != nil {
 					telling.Lock()
 					defer telling.Unlock()
 					tell(i, s)
 				}
 			}
-			out[i] = p.one(ctx, &pairs[i], spec, began, alone, toll, &ready)
+			out[i] = p.measurePair(ctx, &pairs[i], spec, began, alone, report, &ready)
 		})
 	}
 	running.Wait()
@@ -139,16 +139,16 @@ func (p *Prober) Round(ctx context.Context, pairs []probe.Pair, spec probe.Spec,
 	return out
 }
 
-// dropArenas gives memory back where no pair of a round wants it.
+// dropArenas frees memory if no pair of a round needs it.
 func (p *Prober) dropArenas(pairs []probe.Pair) error {
 	if slices.ContainsFunc(pairs, func(x probe.Pair) bool { return x.Kind == probe.Memory }) {
 		return nil
 	}
-	return p.arenas.drop()
+	return p.arenas.freeAll()
 }
 
-// one measures one pair, together with the others: it begins when all are ready.
-func (p *Prober) one(ctx context.Context, pair *probe.Pair, spec probe.Spec, began time.Duration, alone bool, tell func(probe.Sample), ready *sync.WaitGroup) probe.Measurement {
+// measurePair measures one pair together with the others: it begins when all are ready.
+func (p *Prober) measurePair(ctx context.Context, pair *probe.Pair, spec probe.Spec, began time.Duration, alone bool, tell func(probe.Sample), ready *sync.WaitGroup) probe.Measurement {
 	j, err := p.prepare(ctx, pair, spec, began, alone)
 	ready.Done()
 	m := probe.Measurement{Bandwidth: []probe.Bandwidth{}, Links: []probe.LinkState{}}
@@ -175,10 +175,10 @@ func (p *Prober) one(ctx context.Context, pair *probe.Pair, spec probe.Spec, beg
 	return m
 }
 
-// othersMost is the part of all processors' time that others may take before it is told.
-const othersMost = 0.1
+// maxOthers is the part of all processors' time that other processes may take before the report says so.
+const maxOthers = 0.1
 
-// watchOthers says, when it is called again, whether other processes were busy meanwhile.
+// watchOthers returns a function that says whether other processes were busy in the meantime.
 func (p *Prober) watchOthers(alone bool) (notes func() []string) {
 	busy, known := p.system.busy()
 	own, knownOwn := lane.OwnCPU(context.Background())
@@ -188,14 +188,14 @@ func (p *Prober) watchOthers(alone bool) (notes func() []string) {
 		mine, _ := lane.OwnCPU(context.Background())
 		all := (p.o.Now() - began) * time.Duration(runtime.NumCPU())
 		part := float64(after-busy-(mine-own)) / float64(max(all, 1))
-		if !alone || !known || !knownOwn || !stillKnown || part <= othersMost {
+		if !alone || !known || !knownOwn || !stillKnown || part <= maxOthers {
 			return nil
 		}
 		return []string{fmt.Sprintf("other processes took %.0f %% of the processors' time during the measurement", 100*min(part, 1))}
 	}
 }
 
-// prepare takes hold of all that a pair needs.
+// prepare acquires what a pair needs.
 func (p *Prober) prepare(ctx context.Context, pair *probe.Pair, spec probe.Spec, began time.Duration, alone bool) (*job, error) {
 	if err := sampling.Check(&spec); err != nil {
 		return nil, err
@@ -216,7 +216,7 @@ func (p *Prober) prepare(ctx context.Context, pair *probe.Pair, spec probe.Spec,
 	return nil, fmt.Errorf("kind %q: want memory, gpu or port", pair.Kind)
 }
 
-// Close gives back what the Prober holds. No Round may run.
+// Close frees what the Prober uses. No Round may be running.
 func (p *Prober) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -226,7 +226,7 @@ func (p *Prober) Close() error {
 		errs = append(errs, e.engine.Close())
 	}
 	clear(p.engines)
-	errs = append(errs, p.arenas.drop())
+	errs = append(errs, p.arenas.freeAll())
 	if p.gpus != nil {
 		errs = append(errs, p.gpus.close())
 		p.gpus = nil

@@ -23,24 +23,24 @@ import (
 )
 
 const (
-	// setsPerCache is how many times the last level of caches the working set is: with
-	// four (STREAM's rule) at most a quarter of it is left there when it is used again. A
-	// copy goes from one half to the other past the caches (streaming stores).
+	// setsPerCache is how many times as large as the last-level cache the working set is: with four
+	// (STREAM's rule) at most a quarter of it is still in the cache when it is used again. A copy goes
+	// from one half to the other past the caches (streaming stores).
 	setsPerCache = 4
-	// leastPerCache is what it has at least where it takes long to get memory.
-	leastPerCache = 2
-	bufferLeast   = 256 << 20
-	bufferMost    = 8 << 30
-	// memoryPart is which part of the memory that is available a pair takes, as
-	// 1/memoryPart: others are there too.
+	// minPerCache is the minimum where it takes long to allocate memory.
+	minPerCache = 2
+	minBuffer   = 256 << 20
+	maxBuffer   = 8 << 30
+	// memoryPart says which part of the available memory a pair uses, 1/memoryPart: other processes need
+	// memory too.
 	memoryPart = 4
-	// tooLittle is below which memory is not worth measuring.
-	tooLittle = 16 << 20
-	// pieceBytes is what a thread moves before it looks whether it is over.
+	// minWorkingSet is the least memory that is worth measuring.
+	minWorkingSet = 16 << 20
+	// pieceBytes is what a thread moves between two checks whether to stop.
 	pieceBytes = 4 << 20
 )
 
-// memoryJob measures memory of one node from CPUs of one.
+// memoryJob measures memory of one node from CPUs of one node.
 type memoryJob struct {
 	p       *Prober
 	pair    *probe.Pair
@@ -55,27 +55,27 @@ type memoryJob struct {
 	swept   atomic.Int64 // what sweep counted, so that it has to load
 }
 
-// memory makes a pair of memory and CPUs ready: From is where the memory is.
-// began is when the round began, from which on time counts.
+// memory prepares a pair of memory and CPUs; the memory is that of From. began is when the round began,
+// from which time counts.
 func (p *Prober) memory(pair *probe.Pair, spec probe.Spec, began time.Duration, alone bool) (*job, error) {
 	if pair.Variant != probe.VariantRead && pair.Variant != probe.VariantCopy {
 		return nil, fmt.Errorf("variant %q of memory: there are %q and %q", pair.Variant, probe.VariantRead, probe.VariantCopy)
 	}
-	from, to := p.numa(pair.From.Node), p.numa(pair.To.Node)
+	from, to := p.numaNode(pair.From.Node), p.numaNode(pair.To.Node)
 	if from == nil || to == nil {
 		return nil, fmt.Errorf("NUMA nodes %s and %s: the topology has not both", pair.From.Node, pair.To.Node)
 	}
 	m := &memoryJob{p: p, pair: pair, spec: spec, alone: alone}
-	if err := m.takeCPUs(to); err != nil {
+	if err := m.chooseCPUs(to); err != nil {
 		return nil, err
 	}
-	if err := m.takeMemory(from, to, began); err != nil {
+	if err := m.allocate(from, to, began); err != nil {
 		return nil, err
 	}
-	return &job{measure: m.measure, close: func() error { p.arenas.give(from.Index, m.arena); return nil }}, nil
+	return &job{measure: m.measure, close: func() error { p.arenas.put(from.Index, m.arena); return nil }}, nil
 }
 
-func (p *Prober) numa(id topo.ID) *topo.NUMANode {
+func (p *Prober) numaNode(id topo.ID) *topo.NUMANode {
 	all := p.o.Topology.NUMANodes
 	if k := slices.IndexFunc(all, func(n topo.NUMANode) bool { return n.ID == id }); k >= 0 {
 		return &all[k]
@@ -83,14 +83,14 @@ func (p *Prober) numa(id topo.ID) *topo.NUMANode {
 	return nil
 }
 
-// takeCPUs chooses the CPUs of the threads: those of the node that this process may use,
-// as many as the cgroup gives time for.
-func (m *memoryJob) takeCPUs(node *topo.NUMANode) error {
+// chooseCPUs chooses the CPUs of the threads: those of the node that this process may use, as many as the
+// cgroup allows time for.
+func (m *memoryJob) chooseCPUs(node *topo.NUMANode) error {
 	h := &m.p.system
 	all, bad := cpuset.Parse(node.CPUs)
 	allowed, err := h.allowed()
 	if err = errors.Join(bad, err); err != nil {
-		if m.p.nodes() > 1 {
+		if m.p.memoryNodes() > 1 {
 			return waivef("the CPUs of NUMA node %d that this process may use are not known: %v", node.Index, err)
 		}
 		m.unpinned(err)
@@ -107,7 +107,7 @@ func (m *memoryJob) takeCPUs(node *topo.NUMANode) error {
 	}
 	undo, err := h.pin(usable[0]) // on this goroutine, to see whether it may be
 	if err != nil {
-		if m.p.nodes() > 1 {
+		if m.p.memoryNodes() > 1 {
 			return waivef("threads cannot be tied to the CPUs of NUMA node %d: %v", node.Index, err)
 		}
 		m.unpinned(err)
@@ -120,18 +120,17 @@ func (m *memoryJob) takeCPUs(node *topo.NUMANode) error {
 	return nil
 }
 
-// unpinned goes on with threads that run anywhere, which on a host of one node is right.
+// unpinned continues with threads that run anywhere, which is right on a host of one node.
 func (m *memoryJob) unpinned(err error) {
 	m.cpus = make([]int, runtime.GOMAXPROCS(0))
 	m.binding.Threads = len(m.cpus)
 	m.notes = append(m.notes, fmt.Sprintf("threads are not tied to CPUs: %v", err))
 }
 
-// takeMemory takes hold of the working set: memory of node, that the caches of cpus do not
-// hold.
-func (m *memoryJob) takeMemory(node, cpus *topo.NUMANode, began time.Duration) error {
-	several := m.p.nodes() > 1
-	m.arena = m.p.arenas.take(node.Index)
+// allocate gets the working set: memory of node, too large for the caches of cpus.
+func (m *memoryJob) allocate(node, cpus *topo.NUMANode, began time.Duration) error {
+	several := m.p.memoryNodes() > 1
+	m.arena = m.p.arenas.get(node.Index)
 	least, size, err := m.bufferSize(node, cpus)
 	if err == nil && m.arena == nil {
 		o := memory.Options{Backing: memory.Private, Pages: memory.Huge, Lazy: true}
@@ -151,26 +150,26 @@ func (m *memoryJob) takeMemory(node, cpus *topo.NUMANode, began time.Duration) e
 			soft, hard = began+t/fillPart, began+t
 		}
 		size = min(size, m.arena.block.Size())
-		m.arena.fill(len(m.cpus), least, size, m.p.o.Now, soft, hard)
-		if m.set = m.arena.block.Bytes()[:min(size, m.arena.ready)]; len(m.set) < tooLittle {
+		m.arena.faultIn(len(m.cpus), least, size, m.p.o.Now, soft, hard)
+		if m.set = m.arena.block.Bytes()[:min(size, m.arena.faultedIn)]; len(m.set) < minWorkingSet {
 			err = fmt.Errorf("memory of NUMA node %d: %d bytes could be faulted in within %v: too little to measure, give the pair more time", node.Index, len(m.set), m.spec.PairTime)
 		}
 	}
 	if err == nil && several {
-		err = m.verify(node.Index, m.arena.block.Info())
+		err = m.checkPlacement(node.Index, m.arena.block.Info())
 	}
 	if err != nil {
 		if m.arena != nil {
-			m.p.arenas.give(node.Index, m.arena)
+			m.p.arenas.put(node.Index, m.arena)
 		}
 		return err
 	}
-	m.describe(several, cpus)
+	m.noteWorkingSet(several, cpus)
 	return nil
 }
 
-// describe notes what the working set is.
-func (m *memoryJob) describe(several bool, cpus *topo.NUMANode) {
+// noteWorkingSet notes what the working set is.
+func (m *memoryJob) noteWorkingSet(several bool, cpus *topo.NUMANode) {
 	m.notes = append(m.notes, m.arena.block.Info().Notes...)
 	if !several {
 		m.notes = append(m.notes, "memory is not bound: the host has one NUMA node")
@@ -188,8 +187,8 @@ func refusesBinding(err error) bool {
 	return errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOSYS)
 }
 
-// verify asks the kernel whether the pages are where they should be.
-func (m *memoryJob) verify(node int, info memory.Info) error {
+// checkPlacement asks the kernel whether the pages are where they should be.
+func (m *memoryJob) checkPlacement(node int, info memory.Info) error {
 	if !slices.Equal(info.Nodes, []int{node}) {
 		return waivef("memory was not bound to NUMA node %d: %s", node, strings.Join(info.Notes, "; "))
 	}
@@ -204,7 +203,7 @@ func (m *memoryJob) verify(node int, info memory.Info) error {
 	return nil
 }
 
-// cache is how much the last level of caches of a node's CPUs holds, 0 not known.
+// cache is the size of the last-level caches of a node's CPUs, 0 not known.
 func (m *memoryJob) cache(cpus *topo.NUMANode) int64 {
 	set, err := cpuset.Parse(cpus.CPUs)
 	if err != nil {
@@ -213,36 +212,36 @@ func (m *memoryJob) cache(cpus *topo.NUMANode) int64 {
 	return lastLevel(m.p.o.Sysfs, set)
 }
 
-// bufferSize is several times what the caches hold, and a part of what is free; and the
-// least that is worth measuring.
+// bufferSize is several times the size of the caches, limited to a part of what is free, and the least
+// size that is worth measuring.
 func (m *memoryJob) bufferSize(node, cpus *topo.NUMANode) (least, size int64, err error) {
 	cache := m.cache(cpus)
-	size = min(bufferMost, max(bufferLeast, setsPerCache*cache))
+	size = min(maxBuffer, max(minBuffer, setsPerCache*cache))
 	available, known := m.p.system.available()
 	if free, ok := parseNodeFree(lane.FileText(m.p.o.Sysfs + "/devices/system/node/node" + strconv.Itoa(node.Index) + "/meminfo")); ok && (!known || free < available) {
 		available, known = free, true
 	}
 	if m.arena != nil { // is ours already
-		available += m.arena.ready
+		available += m.arena.faultedIn
 	}
 	if known {
 		size = min(size, available/memoryPart)
 	}
 	size = size / (2 * hugePage) * 2 * hugePage
-	if size < tooLittle {
+	if size < minWorkingSet {
 		return 0, 0, fmt.Errorf("memory of NUMA node %d: %d bytes are free, of which a pair takes a quarter: too little to measure, free some", node.Index, available)
 	}
-	return min(size, max(tooLittle, leastPerCache*cache)), size, nil
+	return min(size, max(minWorkingSet, minPerCache*cache)), size, nil
 }
 
 const hugePage = 2 << 20
 
-// measure measures latency, of "read", and bandwidth after it.
+// measure measures latency (of "read" only), and then bandwidth.
 func (m *memoryJob) measure(ctx context.Context, spec probe.Spec, tell func(probe.Sample)) probe.Measurement {
 	m.spec = spec
 	out := probe.Measurement{Bandwidth: []probe.Bandwidth{}, Binding: m.binding, Notes: m.notes}
 	until := sampling.Deadline(m.p.o.Now, &m.spec)
-	if m.chases() {
+	if m.measuresLatency() {
 		out.Err = m.latency(ctx, sampling.Share(m.p.o.Now(), until, chasePart), &out)
 	}
 	if len(m.spec.SizesBytes) > 0 && out.Err == nil {
@@ -251,11 +250,11 @@ func (m *memoryJob) measure(ctx context.Context, spec probe.Spec, tell func(prob
 	return out
 }
 
-func (m *memoryJob) chases() bool {
+func (m *memoryJob) measuresLatency() bool {
 	return m.spec.LatencySamples > 0 && m.pair.Variant == probe.VariantRead
 }
 
-// parts are those of the working set, one for each thread.
+// parts splits the working set, one part for each thread.
 func (m *memoryJob) parts() [][]byte {
 	part := len(m.set) / len(m.cpus) &^ 4095
 	out := make([][]byte, len(m.cpus))
@@ -265,8 +264,8 @@ func (m *memoryJob) parts() [][]byte {
 	return out
 }
 
-// bandwidth takes samples of the last size: how much a thread moves at once makes no
-// difference where the working set is the same.
+// bandwidth takes samples of the last size: as the working set is the same, it makes no difference how
+// much a thread moves at once.
 func (m *memoryJob) bandwidth(ctx context.Context, tell func(probe.Sample), until time.Duration, out *probe.Measurement) error {
 	size := m.spec.SizesBytes[len(m.spec.SizesBytes)-1]
 	threads := make([]thread, len(m.cpus))
@@ -303,16 +302,16 @@ func (m *memoryJob) pin(w int) (undo func(), err error) {
 	return m.p.system.pin(m.cpus[w])
 }
 
-// loads reads all bytes, of fresh memory, and says whether its halves are alike, as they
-// are. bytes.Equal loads whole vectors from two places at a time, which keeps more loads
-// under way than one place does: 1.4 times what bytes.IndexByte reads, 1.6 times a loop of
-// Go's (BenchmarkLoads), and as much as a vectorised loop of C.
-func loads(b []byte) (alike bool) {
+// loadAll reads all bytes of fresh memory, and says whether its halves are equal, as they should be.
+// bytes.Equal loads whole vectors from two places at once, which keeps more loads under way than one place
+// does: 1.4 times the rate of bytes.IndexByte, 1.6 times that of a loop in Go (BenchmarkLoads), and as
+// much as a vectorised loop in C.
+func loadAll(b []byte) (alike bool) {
 	half := len(b) / 2
 	return bytes.Equal(b[:half], b[half:2*half])
 }
 
-// thread walks through its part of the buffer over and over.
+// thread walks through its part of the buffer again and again.
 type thread struct {
 	src, dst []byte // dst nil: loads only
 	at       int
@@ -331,7 +330,7 @@ func (t *thread) move(ctx context.Context, size int64) (int64, error) {
 			mem.Stream(t.dst[t.at:t.at+n], t.src[t.at:t.at+n])
 			left -= 2 * int64(n)
 		} else {
-			if !loads(t.src[t.at : t.at+n]) {
+			if !loadAll(t.src[t.at : t.at+n]) {
 				return size - left, errors.New("memory that was not written has changed")
 			}
 			left -= int64(n)

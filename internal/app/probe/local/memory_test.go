@@ -421,7 +421,7 @@ func BenchmarkLoads(b *testing.B) {
 	defer block.Free()
 	sum := uint64(0)
 	for name, load := range map[string]func([]byte){
-		"loads": func(p []byte) { loads(p) },
+		"loads": func(p []byte) { loadAll(p) },
 		"loop": func(p []byte) {
 			for ; len(p) >= 32; p = p[32:] {
 				sum += binary.LittleEndian.Uint64(p) + binary.LittleEndian.Uint64(p[8:]) + binary.LittleEndian.Uint64(p[16:]) + binary.LittleEndian.Uint64(p[24:])

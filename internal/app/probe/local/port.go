@@ -16,15 +16,15 @@ import (
 	"github.com/topoctl/topoctl/probe"
 )
 
-// regionBytes is the memory at each end of a pair of ports: no private cache holds it.
+// regionBytes is the memory at each end of a pair of ports: too large for a private cache.
 const regionBytes = 64 << 20
 
 // regionName is what the far end calls its memory.
 const regionName = "probe"
 
-// engineKey names an engine: at a port, with memory at a location, to post (or to be
-// posted to) over one transport. Lanes are taken out of use by their names, whatever peer
-// they are to, so that two transports need two engines.
+// engineKey identifies an engine: at a port, with memory at a location, posting (or being posted to) over
+// one transport. Lanes are taken out of use by name, whatever peer they lead to, so two transports need
+// two engines.
 type engineKey struct {
 	transport string
 	port      topo.ID
@@ -33,24 +33,24 @@ type engineKey struct {
 	posts     bool
 }
 
-// portEngine is an engine at one port.
-type portEngine struct {
+// engineAtPort is an engine at one port.
+type engineAtPort struct {
 	engine *engine.Engine
 	region *engine.Region
 	notes  []string
 }
 
-// port makes a pair of ports ready: two engines, the one at From posts WRITEs.
+// port prepares a pair of ports: two engines, of which the one at From posts WRITEs.
 func (p *Prober) port(ctx context.Context, pair *probe.Pair, spec probe.Spec, alone bool) (*job, error) {
 	bytes := p.regionBytes
 	if n := len(spec.SizesBytes); n > 0 {
 		bytes = max(bytes, 4*spec.SizesBytes[n-1]) // two batches in each direction
 	}
-	from, err := p.engineAt(ctx, engineKey{pair.Transport, pair.From.Node, pair.From.Location, bytes, true})
+	from, err := p.portEngine(ctx, engineKey{pair.Transport, pair.From.Node, pair.From.Location, bytes, true})
 	if err != nil {
 		return nil, err
 	}
-	to, err := p.engineAt(ctx, engineKey{pair.Transport, pair.To.Node, pair.To.Location, bytes, false})
+	to, err := p.portEngine(ctx, engineKey{pair.Transport, pair.To.Node, pair.To.Location, bytes, false})
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +81,7 @@ func (p *Prober) port(ctx context.Context, pair *probe.Pair, spec probe.Spec, al
 }
 
 // lane finds the lane between the ports.
-func (p *Prober) lane(ctx context.Context, pair *probe.Pair, from *portEngine, peer *engine.Peer) (lane.Lane, error) {
+func (p *Prober) lane(ctx context.Context, pair *probe.Pair, from *engineAtPort, peer *engine.Peer) (lane.Lane, error) {
 	l := lane.Lane{Peer: peer, Local: from.region, Transport: pair.Transport, BothWays: pair.Variant == probe.VariantBothWays, Now: p.o.Now}
 	var err error
 	if l.Remote, err = peer.Region(ctx, regionName); err != nil {
@@ -91,12 +91,12 @@ func (p *Prober) lane(ctx context.Context, pair *probe.Pair, from *portEngine, p
 	if pair.Transport == probe.RDMA {
 		here, there = pair.From.Node, pair.To.Node
 	}
-	l.Name, err = lane.Only(from.engine, peer, l.Local, l.Remote, pair.Transport, here, there)
+	l.Name, err = lane.Isolate(from.engine, peer, l.Local, l.Remote, pair.Transport, here, there)
 	return l, err
 }
 
-// engineAt finds or makes an engine at a port.
-func (p *Prober) engineAt(ctx context.Context, key engineKey) (*portEngine, error) {
+// portEngine finds or makes an engine at a port.
+func (p *Prober) portEngine(ctx context.Context, key engineKey) (*engineAtPort, error) {
 	if key.transport != probe.RDMA {
 		key.port = "" // TCP and shared memory of one host go by no port
 	}
@@ -116,8 +116,8 @@ func (p *Prober) engineAt(ctx context.Context, key engineKey) (*portEngine, erro
 	return e, nil
 }
 
-func (p *Prober) newEngine(ctx context.Context, key engineKey) (*portEngine, error) {
-	token, err := p.secret()
+func (p *Prober) newEngine(ctx context.Context, key engineKey) (*engineAtPort, error) {
+	token, err := p.sharedToken()
 	if err != nil {
 		return nil, err
 	}
@@ -132,12 +132,12 @@ func (p *Prober) newEngine(ctx context.Context, key engineKey) (*portEngine, err
 	if key.posts {
 		role = "from"
 	}
-	e := &portEngine{}
+	e := &engineAtPort{}
 	e.engine, err = engine.New(ctx, engine.Options{Name: fmt.Sprintf("probe-%s-%d", role, os.Getpid()), Token: token, Transports: transports})
 	if err != nil {
 		return nil, err
 	}
-	o, note := lane.MemoryAt(key.location, p.nodes())
+	o, note := lane.MemoryAt(key.location, p.memoryNodes())
 	if note != "" {
 		e.notes = append(e.notes, note)
 	}
@@ -151,9 +151,9 @@ func (p *Prober) newEngine(ctx context.Context, key engineKey) (*portEngine, err
 	return e, nil
 }
 
-// secret is what the engines of this Prober share: they listen on loopback, where other
-// users of this host could reach them.
-func (p *Prober) secret() ([]byte, error) {
+// sharedToken is the secret of the engines of this Prober: they listen on loopback, where other users of
+// this host could reach them.
+func (p *Prober) sharedToken() ([]byte, error) {
 	if p.token == nil {
 		raw := make([]byte, 32)
 		if _, err := rand.Read(raw); err != nil {
@@ -164,8 +164,8 @@ func (p *Prober) secret() ([]byte, error) {
 	return p.token, nil
 }
 
-// nodes is how many NUMA nodes with memory the host has.
-func (p *Prober) nodes() int {
+// memoryNodes is how many NUMA nodes with memory the host has.
+func (p *Prober) memoryNodes() int {
 	n := 0
 	for i := range p.o.Topology.NUMANodes {
 		if x := &p.o.Topology.NUMANodes[i]; x.MemoryBytes == nil || *x.MemoryBytes > 0 {

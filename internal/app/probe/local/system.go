@@ -13,7 +13,7 @@ import (
 	"github.com/topoctl/topoctl/internal/base/cpuset"
 )
 
-// system is what memory pairs need of the operating system. Tests have their own.
+// system is what memory pairs need of the operating system. Tests replace it.
 type system struct {
 	allowed   func() (cpuset.Set, error)             // CPUs that this process may use
 	pin       func(cpu int) (undo func(), err error) // ties the calling goroutine
@@ -59,7 +59,7 @@ func parseQuota(v2, quota, period string) (cpus float64, ok bool) {
 	return float64(q) / float64(p), true
 }
 
-// noLimit is from where on v1's memory limit is none: it is the largest multiple of a page.
+// noLimit is the value from which v1's memory limit means none: the largest multiple of a page.
 const noLimit = math.MaxInt64 &^ (1<<20 - 1)
 
 // parseLeft is what a memory limit leaves.
@@ -84,8 +84,8 @@ func parseAvailable(meminfo string) (bytes int64, ok bool) {
 	return 0, false
 }
 
-// parseNodeFree is what can be had of a NUMA node, from its meminfo: what is free, and
-// pages of files that are not in use.
+// parseNodeFree is the memory that a NUMA node can provide, by its meminfo: free pages, and pages of files
+// that are not in use.
 func parseNodeFree(meminfo string) (bytes int64, ok bool) {
 	for line := range strings.Lines(meminfo) {
 		f := strings.Fields(line) // "Node 0 MemFree: 123 kB"
@@ -146,9 +146,8 @@ func parseSize(s string) (bytes int64, ok bool) {
 	return n << shift, true
 }
 
-// placed reads in numa_maps where the pages of the mapping at an address are: on a node,
-// and elsewhere. ok is false where the mapping is not listed.
-// Source: numa(7), /proc/[pid]/numa_maps.
+// placed counts in numa_maps the pages of the mapping at an address: on a node, and elsewhere. ok is false
+// if the mapping is not listed. Source: numa(7), /proc/[pid]/numa_maps.
 func placed(numaMaps, address string, node int) (there, elsewhere int64, ok bool) {
 	for line := range strings.Lines(numaMaps) {
 		f := strings.Fields(line)
@@ -176,8 +175,8 @@ func placed(numaMaps, address string, node int) (there, elsewhere int64, ok bool
 // maxCPUs bounds the CPUs whose caches are read.
 const maxCPUs = 8192
 
-// lastLevel is how much of the last level of caches some CPUs have, of which each is
-// counted once; 0 not known. Source: Documentation/ABI/testing/sysfs-devices-system-cpu.
+// lastLevel is the size of the last-level caches of some CPUs, each counted once; 0 not known. Source:
+// Documentation/ABI/testing/sysfs-devices-system-cpu.
 func lastLevel(sysfs string, cpus cpuset.Set) (bytes int64) {
 	type cache struct {
 		level  int

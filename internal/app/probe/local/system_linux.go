@@ -14,7 +14,7 @@ import (
 	"github.com/topoctl/topoctl/internal/base/cpuset"
 )
 
-// thisSystem is the one that this process runs on.
+// thisSystem is the system that this process runs on.
 func thisSystem() system {
 	return system{
 		allowed: allowedCPUs, pin: pinThread, quota: cgroupQuota, available: availableMemory, alloc: memory.Alloc, busy: busyTime,
@@ -39,8 +39,8 @@ func allowedCPUs() (cpuset.Set, error) {
 	return cpuset.Of(out...), nil
 }
 
-// pinThread ties the calling goroutine to a CPU until undo. Where that fails the thread
-// ends with the goroutine, so that no other goroutine inherits its CPU.
+// pinThread ties the calling goroutine to a CPU until undo. If undo fails the thread ends with the
+// goroutine, so that no other goroutine inherits its CPU.
 func pinThread(cpu int) (undo func(), err error) {
 	runtime.LockOSThread()
 	var before, only unix.CPUSet
@@ -60,7 +60,7 @@ func pinThread(cpu int) (undo func(), err error) {
 	}, nil
 }
 
-// cgroupQuota is how many CPUs' time the cgroup gives, false where it does not limit.
+// cgroupQuota is the number of CPUs whose time the cgroup allows, false without a limit.
 func cgroupQuota() (cpus float64, ok bool) {
 	for _, dir := range cgroupDirs("cpu") {
 		if n, limited := parseQuota(lane.FileText(dir+"/cpu.max"), lane.FileText(dir+"/cpu.cfs_quota_us"), lane.FileText(dir+"/cpu.cfs_period_us")); limited && (!ok || n < cpus) {
@@ -70,8 +70,8 @@ func cgroupQuota() (cpus float64, ok bool) {
 	return cpus, ok
 }
 
-// availableMemory is what can be allocated without pushing others out: what the system
-// has, or the cgroup leaves.
+// availableMemory is what can be allocated without evicting others: what the system has, or the cgroup
+// leaves.
 func availableMemory() (bytes int64, ok bool) {
 	bytes, ok = parseAvailable(lane.FileText("/proc/meminfo"))
 	for _, dir := range cgroupDirs("memory") {

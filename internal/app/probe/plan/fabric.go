@@ -57,7 +57,7 @@ type hostPorts struct {
 }
 
 // places are the ends' places by Port.Index.
-func (h *hostPorts) places() map[int]int {
+func (h *hostPorts) indexOfPorts() map[int]int {
 	out := make(map[int]int, len(h.ends))
 	for i := range h.ends {
 		out[h.ends[i].port.Index] = i
@@ -85,7 +85,7 @@ func Fabric(hosts []Host, o FabricOptions) (*Pairs, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.bothWays(o.BothWays)
+	b.setBothWays(o.BothWays)
 	f := fabric{b: b, o: &o, tcp: map[int]*hostPorts{}}
 	if err := f.prepare(hosts); err != nil {
 		return nil, err
@@ -97,7 +97,7 @@ func Fabric(hosts []Host, o FabricOptions) (*Pairs, error) {
 		return nil, err
 	}
 	f.noteMissingUplinks()
-	f.list()
+	f.addPairs()
 	return b.finish()
 }
 
@@ -152,7 +152,7 @@ func (f *fabric) prepareHost(h *host, transport pathsel.Transport) (*hostPorts, 
 	if err != nil {
 		return nil, &FabricFileError{err}
 	}
-	ends, err := h.portEnds(ph, orCPU(f.o.Memory), cabled)
+	ends, err := h.portEnds(ph, orOnCPU(f.o.Memory), cabled)
 	if err != nil {
 		return nil, err
 	}
@@ -215,7 +215,7 @@ func (f *fabric) checkRails() error {
 }
 
 // wanted says whether the rails of two ports are asked for.
-func (f *fabric) wanted(a, b *portEnd) bool {
+func (f *fabric) railsFit(a, b *portEnd) bool {
 	switch {
 	case f.o.Rails == RailsAll:
 		return true
@@ -244,7 +244,7 @@ func (f *fabric) connect() error {
 				return err
 			}
 			f.reached[[2]int{i, j}] = m
-			if total += f.count(a, b, m); total > maxPairs {
+			if total += f.countPairs(a, b, m); total > maxPairs {
 				return pkgerr.Errorf("plan", "more than %d pairs of ports: take one rail at a time, or fewer hosts", maxPairs)
 			}
 			for _, n := range m.notes {
@@ -254,7 +254,7 @@ func (f *fabric) connect() error {
 				}
 			}
 			for _, r := range m.refused {
-				f.b.rejectPairs(r, a.name, b.name, a.ends, b.ends, func(x, y int) bool { return f.wanted(&a.ends[x], &b.ends[y]) })
+				f.b.rejectPairs(r, a.name, b.name, a.ends, b.ends, func(x, y int) bool { return f.railsFit(&a.ends[x], &b.ends[y]) })
 			}
 		}
 	}
@@ -262,11 +262,11 @@ func (f *fabric) connect() error {
 }
 
 // count is how many pairs two hosts have, in both directions.
-func (f *fabric) count(a, b *hostPorts, m *reachable) int {
+func (f *fabric) countPairs(a, b *hostPorts, m *reachable) int {
 	n := 0
 	for x := range a.ends {
 		for y := range b.ends {
-			if from, to := &a.ends[x], &b.ends[y]; m.reach(x, y) && f.wanted(from, to) {
+			if from, to := &a.ends[x], &b.ends[y]; m.reach(x, y) && f.railsFit(from, to) {
 				for _, picked := range []bool{f.b.sel.pair(&from.end, &to.end), f.b.sel.pair(&to.end, &from.end)} {
 					if picked {
 						n++
@@ -279,7 +279,7 @@ func (f *fabric) count(a, b *hostPorts, m *reachable) int {
 }
 
 // list makes the pairs, by host and port.
-func (f *fabric) list() {
+func (f *fabric) addPairs() {
 	for i := range f.hosts {
 		for j := range f.hosts {
 			m := f.reached[[2]int{min(i, j), max(i, j)}]
@@ -294,7 +294,7 @@ func (f *fabric) list() {
 			for x := range a.ends {
 				for y := range b.ends {
 					ok := i < j && m.reach(x, y) || i > j && m.reach(y, x)
-					if from, to := &a.ends[x], &b.ends[y]; ok && f.wanted(from, to) {
+					if from, to := &a.ends[x], &b.ends[y]; ok && f.railsFit(from, to) {
 						between, distance := f.links.between(from.leaf, to.leaf)
 						f.b.addPorts(from, to, transport, between, distance)
 					}

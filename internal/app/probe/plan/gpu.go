@@ -90,7 +90,7 @@ func (h *host) stagedPair(a, b *topo.GPU, waived string) {
 		p.Expected.Basis = topo.BasisAssumed
 		p.Expected.Why += "; at most: the driver copies it piece by piece"
 	}
-	h.addCopy(p, a.ID, b.ID, w, "through "+class(h.g.Relate(here, there).Class))
+	h.addCopy(p, a.ID, b.ID, w, "through "+classText(h.g.Relate(here, there).Class))
 }
 
 func (h *host) addCopy(p probe.Pair, from, to topo.ID, w way, distance string) {

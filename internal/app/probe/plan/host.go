@@ -81,8 +81,8 @@ func (h *host) way(steps []topo.Step, known, toMemory bool) way {
 		for _, d := range dirs {
 			l := h.link(s.Link, d)
 			w.links = append(w.links, l)
-			if l.BytesPerSec == nil && w.open == nil && !(toMemory && s.Kind == topo.LinkRootComplex) {
-				w.open = l
+			if l.BytesPerSec == nil && w.unknownLink == nil && !(toMemory && s.Kind == topo.LinkRootComplex) {
+				w.unknownLink = l
 			}
 		}
 	}

@@ -150,7 +150,7 @@ func (h *host) devicesOn(function topo.ID) []topo.ID {
 // describePCIe names a PCIe link after what is below it.
 func (h *host) describePCIe(l *topo.Link) (name string, on []string) {
 	var names, cards []string
-	for _, id := range h.below(l) {
+	for _, id := range h.devicesBelow(l) {
 		kind := "nic"
 		if strings.HasPrefix(string(id), "gpu:") {
 			kind = "gpu"
@@ -186,7 +186,7 @@ func (h *host) describePCIe(l *topo.Link) (name string, on []string) {
 
 // below are the GPUs and NICs that hang from a PCIe link: those of all functions that
 // share it, virtual ones only where their physical function is not visible.
-func (h *host) below(l *topo.Link) []topo.ID {
+func (h *host) devicesBelow(l *topo.Link) []topo.ID {
 	head := h.index.PCIDevice(l.B)
 	if head == nil {
 		return nil

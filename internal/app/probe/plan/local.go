@@ -43,7 +43,7 @@ func Local(t *topo.Topology, o LocalOptions) (*Pairs, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.bothWays(o.BothWays)
+	b.setBothWays(o.BothWays)
 	h, err := newHost(b, cmp.Or(o.Name, t.Host.Name, "localhost"), "", t, o.Overlay)
 	if err != nil {
 		return nil, err
@@ -129,13 +129,13 @@ func (h *host) memoryPair(m, c *topo.NUMANode, variant, waived string) {
 	p.From, p.To = h.memoryEnd(m, class), h.memoryEnd(c, class)
 	if variant == probe.VariantCopy {
 		w = w.then(h.way(reversed(steps), true, true)).then(way{links: []*probe.Link{h.link(own, topo.Down)}, known: true})
-		p.Expected = both(h.b.expect(&w))
+		p.Expected = bothDirections(h.b.expect(&w))
 	}
-	h.b.add(p, w, slit(h.t, m, c))
+	h.b.add(p, w, nodeDistance(h.t, m, c))
 }
 
 // both is what the two directions of a link carry together.
-func both(e probe.Expected) probe.Expected {
+func bothDirections(e probe.Expected) probe.Expected {
 	if e.BytesPerSec == nil {
 		return e
 	}
@@ -146,7 +146,7 @@ func both(e probe.Expected) probe.Expected {
 }
 
 // slit is how far two NUMA nodes are by their own account, "" not known.
-func slit(t *topo.Topology, m, c *topo.NUMANode) string {
+func nodeDistance(t *topo.Topology, m, c *topo.NUMANode) string {
 	for i := range t.NUMANodes {
 		if t.NUMANodes[i].Index == m.Index && i < len(c.Distances) {
 			return fmt.Sprintf("distance %d", c.Distances[i])
@@ -176,7 +176,7 @@ func (h *host) portPairs(o *LocalOptions) error {
 	if err != nil {
 		return err
 	}
-	ends, err := h.portEnds(ph, orCPU(o.Memory), nil)
+	ends, err := h.portEnds(ph, orOnCPU(o.Memory), nil)
 	if err != nil {
 		return err
 	}

@@ -107,7 +107,7 @@ func newBuilder(mode string, patterns []string) (*builder, error) {
 		expected: map[bottleneck]probe.Expected{}}, nil
 }
 
-func (b *builder) bothWays(yes bool) {
+func (b *builder) setBothWays(yes bool) {
 	if yes {
 		b.ports = probe.VariantBothWays
 	}
@@ -143,7 +143,7 @@ func (b *builder) reject(r Rejection) { b.out.Rejected = append(b.out.Rejected, 
 // finish sorts the links and devices that pairs cross and drops the others.
 func (b *builder) finish() (*Pairs, error) {
 	out := b.out
-	if err := b.sel.check(); err != nil {
+	if err := b.sel.checkUsed(); err != nil {
 		return nil, err
 	}
 	crossed, on := map[probe.LinkKey]bool{}, map[string]bool{}
@@ -245,7 +245,7 @@ func checkHostName(name string) error {
 }
 
 // class is a class in words, "?" unknown.
-func class(c topo.Class) string {
+func classText(c topo.Class) string {
 	if !c.Known() {
 		return "?"
 	}

@@ -105,7 +105,7 @@ func wireOf(p *pathsel.Port) topo.LinkID {
 }
 
 // place is a memory location and how near it is to a port.
-type place struct {
+type nearMemory struct {
 	location pathsel.Location
 	class    topo.Class
 	rate     topo.Rate
@@ -115,7 +115,7 @@ type place struct {
 
 // nearest finds the memory of a kind that is nearest to each port, by Port.Index: by
 // class, rate and hops, then what the fewest other ports have.
-func nearest(ph *pathsel.Host, memory Where) ([]place, error) {
+func nearest(ph *pathsel.Host, memory Where) ([]nearMemory, error) {
 	gpus := len(ph.GPUs())
 	locations := ph.Locations()
 	switch memory {
@@ -127,7 +127,7 @@ func nearest(ph *pathsel.Host, memory Where) ([]place, error) {
 		return nil, pkgerr.Errorf("plan", "memory %q: want cpu or gpu", memory)
 	}
 	ports := ph.Ports()
-	candidates := make([][]place, len(ports))
+	candidates := make([][]nearMemory, len(ports))
 	for _, l := range locations {
 		a, err := ph.Affinity(l, nil)
 		if err != nil {
@@ -139,7 +139,7 @@ func nearest(ph *pathsel.Host, memory Where) ([]place, error) {
 			if !ok {
 				return nil, pkgerr.New("plan", "pathsel ranks a port that it does not have")
 			}
-			at := place{location: l, class: c.Class, rate: -1, hops: 1 << 20}
+			at := nearMemory{location: l, class: c.Class, rate: -1, hops: 1 << 20}
 			if c.BytesPerSec != nil {
 				at.rate = *c.BytesPerSec
 			}
@@ -150,7 +150,7 @@ func nearest(ph *pathsel.Host, memory Where) ([]place, error) {
 		}
 	}
 	used := map[pathsel.Location]int{}
-	out := make([]place, len(ports))
+	out := make([]nearMemory, len(ports))
 	for i := range ports {
 		for k, c := range candidates[i] {
 			c.used = used[c.location]
@@ -163,7 +163,7 @@ func nearest(ph *pathsel.Host, memory Where) ([]place, error) {
 	return out, nil
 }
 
-func (p *place) before(o *place) bool {
+func (p *nearMemory) before(o *nearMemory) bool {
 	if c := p.class.Compare(o.class); c != 0 {
 		return c < 0
 	}
@@ -176,7 +176,7 @@ func (p *place) before(o *place) bool {
 	return p.used < o.used
 }
 
-func orCPU(w Where) Where {
+func orOnCPU(w Where) Where {
 	if w == "" {
 		return OnCPU
 	}
@@ -192,7 +192,7 @@ func (h *host) rejectPorts(ph *pathsel.Host) {
 		}
 		h.b.reject(Rejection{Kind: probe.Port, From: h.name + "/" + p.Name, Reason: p.Reasons[0]})
 		broken := p.Reasons[0].Code == pathsel.CodePortDown && p.Role == pathsel.RoleData && !p.Software && !p.Virtual && !p.VF
-		if broken && h.b.sel.names(&probe.End{Host: h.name, Name: p.Name}) {
+		if broken && h.b.sel.namesEnd(&probe.End{Host: h.name, Name: p.Name}) {
 			h.b.out.Notes = append(h.b.out.Notes, fmt.Sprintf("%s%s/%s is down and was not measured", probe.PartialNote, h.name, p.Name))
 		}
 	}
@@ -235,7 +235,7 @@ func connect(a, b *hostPorts, fabric *pathsel.Fabric) (*reachable, error) {
 	if err != nil && !errors.Is(err, pathsel.ErrNoLane) {
 		return nil, err
 	}
-	here, there := a.places(), b.places()
+	here, there := a.indexOfPorts(), b.indexOfPorts()
 	for i := range set.Lanes {
 		l := &set.Lanes[i]
 		out.cells[here[l.LocalIndex]*out.width+there[l.RemoteIndex]] = true

@@ -36,14 +36,14 @@ func newProblem(p *Plan, links map[probe.LinkKey]*probe.Link, ph phase) *problem
 		pair := &p.Pairs.Pairs[i]
 		var list []need
 		if pair.Kind == probe.Memory {
-			list = append(list, pr.end("cpus ", "processors of ", &pair.To, false), pr.end("memory ", "memory of ", &pair.From, false))
+			list = append(list, pr.endNeed("cpus ", "processors of ", &pair.To, false), pr.endNeed("memory ", "memory of ", &pair.From, false))
 		} else {
 			list = pr.twoEnds(pair)
 		}
 		if p.Schedule == ByLink {
 			for _, c := range crossings(pair, links) {
 				if c.key != p.Contend {
-					list = pr.crossing(list, pair, c)
+					list = pr.addLink(list, pair, c)
 				}
 			}
 		}
@@ -102,7 +102,7 @@ func (pr *problem) twoEnds(pair *probe.Pair) []need {
 	var list []need
 	for _, e := range []*probe.End{&pair.From, &pair.To} {
 		if string(e.Node) == string(e.Location) || pair.Kind == probe.Port {
-			n := pr.end("end ", "", e, true)
+			n := pr.endNeed("end ", "", e, true)
 			if len(list) == 0 || list[0] != n {
 				list = append(list, n)
 			}
@@ -112,7 +112,7 @@ func (pr *problem) twoEnds(pair *probe.Pair) []need {
 }
 
 // end is an end that takes part in one pair at a time.
-func (pr *problem) end(key, text string, e *probe.End, isEnd bool) need {
+func (pr *problem) endNeed(key, text string, e *probe.End, isEnd bool) need {
 	shown := e.Name
 	if pr.plan.Pairs.Mode == "fabric" {
 		shown = e.Host + "/" + e.Name
@@ -126,7 +126,7 @@ const maxAmount = 1 << 42
 
 // crossing adds what a pair takes of a link. Where what it can have or what there is
 // is not known, links of a host carry one pair at a time.
-func (pr *problem) crossing(list []need, pair *probe.Pair, c crossing) []need {
+func (pr *problem) addLink(list []need, pair *probe.Pair, c crossing) []need {
 	rate, l := pair.Expected.BytesPerSec, c.link
 	key, name := "link "+string(c.key), l.Name+" "+l.Direction
 	if c.key != l.Key {

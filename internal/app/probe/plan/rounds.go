@@ -93,7 +93,7 @@ func (b *bitset) set(i int) {
 func (pr *problem) pack(order []int) *layout {
 	l := &layout{pr: pr, load: make([][]int64, len(pr.caps)), full: make([]bitset, len(pr.caps))}
 	for _, k := range order {
-		l.place(k, l.first(k))
+		l.nearMemory(k, l.firstRound(k))
 	}
 	return l
 }
@@ -109,7 +109,7 @@ func (l *layout) repack() *layout {
 }
 
 // first is the first round that has room for an item, a new one where none has.
-func (l *layout) first(k int) int {
+func (l *layout) firstRound(k int) int {
 	needs := l.pr.needs[k]
 	for w := 0; w*64 < len(l.rounds); w++ {
 		taken := uint64(0)
@@ -139,7 +139,7 @@ func (l *layout) fits(k, r int) bool {
 	})
 }
 
-func (l *layout) place(k, r int) {
+func (l *layout) nearMemory(k, r int) {
 	for r >= len(l.rounds) {
 		l.rounds = append(l.rounds, nil)
 	}

@@ -52,9 +52,9 @@ func (s selection) pair(from, to *probe.End) bool {
 		p := &s.patterns[i]
 		var ok bool
 		if p.to == "" {
-			ok = meets(p.from, from) || meets(p.from, to)
+			ok = matches(p.from, from) || matches(p.from, to)
 		} else {
-			ok = meets(p.from, from) && meets(p.to, to)
+			ok = matches(p.from, from) && matches(p.to, to)
 		}
 		if ok {
 			*p.used, found = true, true
@@ -70,7 +70,7 @@ func (s selection) between(here, there []portEnd) bool {
 	}
 	any := func(glob string, ends []portEnd) bool {
 		for i := range ends {
-			if meets(glob, &ends[i].end) {
+			if matches(glob, &ends[i].end) {
 				return true
 			}
 		}
@@ -88,12 +88,12 @@ func (s selection) between(here, there []portEnd) bool {
 }
 
 // names says whether any pattern means an end.
-func (s selection) names(e *probe.End) bool {
-	return len(s.patterns) == 0 || slices.ContainsFunc(s.patterns, func(p pattern) bool { return meets(p.from, e) || p.to != "" && meets(p.to, e) })
+func (s selection) namesEnd(e *probe.End) bool {
+	return len(s.patterns) == 0 || slices.ContainsFunc(s.patterns, func(p pattern) bool { return matches(p.from, e) || p.to != "" && matches(p.to, e) })
 }
 
 // check refuses patterns that picked nothing.
-func (s selection) check() error {
+func (s selection) checkUsed() error {
 	for _, p := range s.patterns {
 		if !*p.used {
 			return &SelectionError{p.text, "no pair has such ends: want names as in \"cpu:0>gpu:1\", \"n1>n2\" or \"n1/mlx5_0>*\""}
@@ -103,12 +103,12 @@ func (s selection) check() error {
 }
 
 // meets says whether a glob means an end: its name, its host, or both.
-func meets(glob string, e *probe.End) bool {
-	return match(glob, e.Name) || match(glob, e.Host) || match(glob, e.Host+"/"+e.Name)
+func matches(glob string, e *probe.End) bool {
+	return matchGlob(glob, e.Name) || matchGlob(glob, e.Host) || matchGlob(glob, e.Host+"/"+e.Name)
 }
 
 // match is a glob of * (anything) and ? (one byte).
-func match(glob, s string) bool {
+func matchGlob(glob, s string) bool {
 	star, from := -1, 0
 	i, j := 0, 0
 	for j < len(s) {

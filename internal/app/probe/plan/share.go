@@ -20,7 +20,7 @@ func (p *Plan) share(links map[probe.LinkKey]*probe.Link) {
 	for _, round := range p.Rounds {
 		s := newShares(p.Pairs.Pairs, round, links)
 		for n, i := range round {
-			if s.lower(n, &p.Pairs.Pairs[i]) {
+			if s.applyShare(n, &p.Pairs.Pairs[i]) {
 				p.Shared = append(p.Shared, i)
 			}
 		}
@@ -78,7 +78,7 @@ func (s *shares) of(at maxmin.Segment) *sharedLink { return &s.links[int(at)-len
 
 // lower tells a pair what it has of the round; true where that is less than alone, or
 // may be.
-func (s *shares) lower(n int, p *probe.Pair) bool {
+func (s *shares) applyShare(n int, p *probe.Pair) bool {
 	f := &s.flows[n]
 	rate := f.Rate / f.Weight
 	if int(f.Limit) >= len(s.flows) && rate < rateOr(p.Expected.BytesPerSec, math.Inf(1))*(1-1e-6) {

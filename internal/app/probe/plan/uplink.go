@@ -122,13 +122,13 @@ func (u *uplinks) between(from, to string) (way, string) {
 	at := [2]string{from, to}
 	w, ok := u.ways[at]
 	if !ok {
-		w = u.find(from, to)
+		w = u.pathBetween(from, to)
 		u.ways[at] = w
 	}
 	return w, "other leaf"
 }
 
-func (u *uplinks) find(from, to string) way {
+func (u *uplinks) pathBetween(from, to string) way {
 	var common []string
 	for _, s := range u.spines[from] {
 		if slices.Contains(u.spines[to], s) {
@@ -152,7 +152,7 @@ func (u *uplinks) find(from, to string) way {
 	}
 	for _, l := range w.links {
 		if l.BytesPerSec == nil {
-			w.open = l
+			w.unknownLink = l
 		}
 	}
 	return w

@@ -14,7 +14,7 @@ type way struct {
 	known bool
 	gap   bool // something between the wires is not known; what hosts promise holds all the same
 	// open is a link whose rate is not known and may be the lowest, nil none.
-	open *probe.Link
+	unknownLink *probe.Link
 	// flow is what one flow has of links that count as one, where that is less than all of
 	// them; 0 no such link.
 	flow topo.Rate
@@ -22,10 +22,10 @@ type way struct {
 
 // then is one way after the other.
 func (w way) then(o way) way {
-	out := way{links: make([]*probe.Link, 0, len(w.links)+len(o.links)), known: w.known && o.known, gap: w.gap || o.gap, open: w.open, flow: w.flow}
+	out := way{links: make([]*probe.Link, 0, len(w.links)+len(o.links)), known: w.known && o.known, gap: w.gap || o.gap, unknownLink: w.unknownLink, flow: w.flow}
 	out.links = append(append(out.links, w.links...), o.links...)
-	if out.open == nil {
-		out.open = o.open
+	if out.unknownLink == nil {
+		out.unknownLink = o.unknownLink
 	}
 	if w.flow == 0 || o.flow > 0 && o.flow < w.flow {
 		out.flow = o.flow
@@ -35,7 +35,7 @@ func (w way) then(o way) way {
 
 // bottleneck is what an expected rate hangs on.
 type bottleneck struct {
-	limit, open *probe.Link
+	limit, unknownLink *probe.Link
 	known       bool
 	flow        topo.Rate
 }
@@ -43,7 +43,7 @@ type bottleneck struct {
 // expect is what a way promises: its smallest known rate for data, which is no more than an
 // upper bound where another link has none or a part of the way is not known.
 func (b *builder) expect(w *way) probe.Expected {
-	n := bottleneck{open: w.open, known: w.known, flow: w.flow}
+	n := bottleneck{unknownLink: w.unknownLink, known: w.known, flow: w.flow}
 	for _, l := range w.links {
 		if r := l.Payload(); r != nil && (n.limit == nil || *r < *n.limit.Payload()) {
 			n.limit = l
@@ -68,14 +68,14 @@ func (n bottleneck) expected() probe.Expected {
 		text = fmt.Sprintf("%s of data (%s with headers)", text, units.Rate(int64(raw), units.Gbyte))
 	}
 	switch {
-	case n.flow > 0 && n.flow < rate && n.open == nil && n.known:
+	case n.flow > 0 && n.flow < rate && n.unknownLink == nil && n.known:
 		e.Basis = topo.BasisAssumed
 		e.Why = fmt.Sprintf("%s: at most %s, and of uplinks that share flows a single one may have %s", n.limit.Name, text, units.Rate(int64(n.flow), units.Gbyte))
-	case rate == 0 || n.open == nil && n.known:
+	case rate == 0 || n.unknownLink == nil && n.known:
 		e.Why = fmt.Sprintf("%s: %s, %s", n.limit.Name, text, n.limit.Basis)
-	case n.open != nil:
+	case n.unknownLink != nil:
 		e.Basis = topo.BasisAssumed
-		e.Why = fmt.Sprintf("%s: at most %s, and the rate of %s is not known", n.limit.Name, text, n.open.Name)
+		e.Why = fmt.Sprintf("%s: at most %s, and the rate of %s is not known", n.limit.Name, text, n.unknownLink.Name)
 	default:
 		e.Basis = topo.BasisAssumed
 		e.Why = fmt.Sprintf("%s: at most %s, and a part of the way is not known", n.limit.Name, text)
@@ -105,9 +105,9 @@ func group(p *probe.Pair, distance string) string {
 		out += " " + p.Variant
 	}
 	if p.Kind == probe.Port {
-		out += " " + class(p.From.Class) + "/" + class(p.To.Class)
+		out += " " + classText(p.From.Class) + "/" + classText(p.To.Class)
 	} else {
-		out += " " + class(p.From.Class)
+		out += " " + classText(p.From.Class)
 	}
 	if distance != "" {
 		out += " " + distance

@@ -8,10 +8,10 @@ import (
 	"github.com/topoctl/topoctl/probe"
 )
 
-// adopt gives the results of an earlier report that still hold, by pair, and says why
-// others are measured again. A result holds where the pair, the way there, the hosts at
-// both ends, the settings and the schedule are the same, and it was measured to its end.
-func adopt(old, now *probe.Report, pairs []probe.Pair) (kept map[string]probe.Result, notes []string) {
+// reusable are the results of an earlier report that are still valid, by pair; notes say why others are
+// measured again. A result is valid if the pair, its path, the hosts at both ends, the settings and the
+// schedule are the same, and it was measured to its end.
+func reusable(old, now *probe.Report, pairs []probe.Pair) (kept map[string]probe.Result, notes []string) {
 	kept = map[string]probe.Result{}
 	if !reflect.DeepEqual(old.Spec, now.Spec) {
 		return kept, []string{"resume: the report was measured with other settings: every pair is measured again"}
@@ -28,7 +28,7 @@ func adopt(old, now *probe.Report, pairs []probe.Pair) (kept map[string]probe.Re
 	for i := range pairs {
 		p := &pairs[i]
 		r := was[p.ID]
-		if r == nil || p.Waived != "" || !whole(r, &now.Spec) {
+		if r == nil || p.Waived != "" || !complete(r, &now.Spec) {
 			continue
 		}
 		host := changedHost(old, now, p)
@@ -57,9 +57,9 @@ func adopt(old, now *probe.Report, pairs []probe.Pair) (kept map[string]probe.Re
 	return kept, notes
 }
 
-// whole says whether a result was measured to its end: to the largest size, which all
-// kinds of pairs have.
-func whole(r *probe.Result, spec *probe.Spec) bool {
+// complete says whether a result was measured to its end: to the largest size, which all kinds of pairs
+// have.
+func complete(r *probe.Result, spec *probe.Spec) bool {
 	n, sizes := len(r.Bandwidth), spec.SizesBytes
 	if r.Round < 1 || r.Error != "" || n == 0 && (r.Latency == nil || len(sizes) > 0) {
 		return false
@@ -77,8 +77,8 @@ func whole(r *probe.Result, spec *probe.Spec) bool {
 	return true
 }
 
-// changedHost names a host of a pair whose topology is not the one that the old report
-// knew, or is not known; "" none.
+// changedHost names a host of a pair whose topology differs from that in the old report, or is not known;
+// "" none.
 func changedHost(old, now *probe.Report, p *probe.Pair) string {
 	for _, host := range []string{p.From.Host, p.To.Host} {
 		print := fingerprint(now, host)
@@ -89,7 +89,7 @@ func changedHost(old, now *probe.Report, p *probe.Pair) string {
 	return ""
 }
 
-// fingerprint is that of a host's topology in a report, "" not known.
+// fingerprint is the fingerprint of a host's topology in a report, "" not known.
 func fingerprint(r *probe.Report, host string) string {
 	for i := range r.Hosts {
 		if r.Hosts[i].Name == host {

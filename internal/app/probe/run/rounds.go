@@ -34,7 +34,7 @@ func newRunner(o Options) *runner {
 		r.place[i] = at
 		r.report.Results[at] = probe.Result{Pair: p.Pairs[i]}
 	}
-	r.told = make([]probe.Result, len(order))
+	r.reported = make([]probe.Result, len(order))
 	return r
 }
 
@@ -51,13 +51,13 @@ func rejectionNotes(p *plan.Pairs) []string {
 	return out
 }
 
-// resume takes over what an earlier report has of the plan.
+// resume takes over the results of an earlier report that are still valid.
 func (r *runner) resume() {
 	old := r.o.Resume
 	if old == nil {
 		return
 	}
-	kept, notes := adopt(old, r.report, r.o.Plan.Pairs.Pairs)
+	kept, notes := reusable(old, r.report, r.o.Plan.Pairs.Pairs)
 	for i := range r.report.Results {
 		if x, ok := kept[r.report.Results[i].ID]; ok {
 			r.report.Results[i] = x
@@ -68,11 +68,11 @@ func (r *runner) resume() {
 	r.report.Notes = append(r.report.Notes, fmt.Sprintf("resume: %d of %d pairs are from the report that began at %s",
 		len(kept), len(r.report.Results), old.StartedAt.UTC().Format(time.RFC3339)))
 	r.report.Notes = append(r.report.Notes, notes...)
-	r.judged()
+	r.updateVerdicts()
 }
 
-// open are the pairs of a round that have no measurement yet.
-func (r *runner) open(round []int) []int {
+// unmeasured are the pairs of a round that have no measurement yet.
+func (r *runner) unmeasured(round []int) []int {
 	var out []int
 	for _, i := range round {
 		if x := &r.report.Results[r.place[i]]; x.Round == 0 && x.Pair.Waived == "" {
@@ -87,7 +87,7 @@ func (r *runner) rounds(ctx context.Context) {
 	var pending [][]int
 	p := Progress{Total: r.report.Plan.Pairs}
 	for n, round := range r.o.Plan.Rounds {
-		open := r.open(round)
+		open := r.unmeasured(round)
 		if len(open) > 0 {
 			p.Rounds++
 		}
@@ -99,7 +99,7 @@ func (r *runner) rounds(ctx context.Context) {
 		if len(open) == 0 {
 			continue
 		}
-		if !r.fits(ctx) {
+		if !r.mayStart(ctx) {
 			return
 		}
 		p.Round++
@@ -118,13 +118,12 @@ func (r *runner) rounds(ctx context.Context) {
 		}
 		p.Done += len(open)
 		if r.o.Event != nil { // else nobody wants a verdict before the end
-			r.judged()
+			r.updateVerdicts()
 		}
 	}
 }
 
-// measure runs one round and gives one measurement for each pair, whatever the prober
-// answers.
+// measure runs one round and returns one measurement for each pair, whatever the prober answers.
 func (r *runner) measure(ctx context.Context, round int, pairs []probe.Pair, p Progress) []probe.Measurement {
 	ids := make([]string, len(pairs))
 	for i := range pairs {
@@ -133,30 +132,30 @@ func (r *runner) measure(ctx context.Context, round int, pairs []probe.Pair, p P
 	r.emit(&probe.Event{Type: probe.EventRound, Round: &probe.RoundEvent{Round: round, Rounds: len(r.o.Plan.Rounds), Pairs: ids}})
 	began := r.o.Elapsed()
 	p.Bytes, p.Pairs = r.bytes, pairs
-	say := func() {
+	progress := func() {
 		if r.o.Progress != nil {
 			spent := r.o.Elapsed() - began
 			p.Left = max(0, r.typical()*time.Duration(p.Rounds-p.Round+1)-spent)
 			r.o.Progress(p)
 		}
 	}
-	say()
+	progress()
 	got := r.o.Prober.Round(ctx, slices.Clone(pairs), r.o.Plan.Spec, func(pair int, s probe.Sample) {
 		if pair < 0 || pair >= len(pairs) {
 			return
 		}
 		r.emit(&probe.Event{Type: probe.EventSample, Sample: &probe.SampleEvent{Pair: ids[pair], Sample: s}})
-		say()
+		progress()
 	})
 	r.took, r.ran = r.took+r.o.Elapsed()-began, r.ran+1
 	out := make([]probe.Measurement, len(pairs))
 	for i := range pairs {
 		switch {
 		case len(got) != len(pairs):
-			out[i].Err = fmt.Errorf("%w: %d measurements of %d pairs", errAnswer, len(got), len(pairs))
+			out[i].Err = fmt.Errorf("%w: %d measurements of %d pairs", errImpossible, len(got), len(pairs))
 		default:
 			out[i] = got[i]
-			if err := sound(&got[i], &r.o.Plan.Spec); err != nil {
+			if err := checkMeasurement(&got[i], &r.o.Plan.Spec); err != nil {
 				out[i] = probe.Measurement{Err: err}
 			}
 		}
@@ -167,8 +166,8 @@ func (r *runner) measure(ctx context.Context, round int, pairs []probe.Pair, p P
 	return out
 }
 
-// record notes what was measured of a pair. What was stopped before anything came in
-// stays as not measured.
+// record stores what was measured of a pair. A pair that was stopped before anything arrived stays not
+// measured.
 func (r *runner) record(ctx context.Context, x *probe.Result, m probe.Measurement, round int) {
 	if cut := ctx.Err() != nil && m.Err != nil && (errors.Is(m.Err, ctx.Err()) || errors.Is(m.Err, context.Cause(ctx))); cut {
 		r.interrupted = true
@@ -179,27 +178,27 @@ func (r *runner) record(ctx context.Context, x *probe.Result, m probe.Measuremen
 	}
 	x.Measurement, x.Round = m, round
 	if m.Err != nil {
-		x.Error, x.ErrorCause = why(m.Err, x.ID), probe.CauseOf(m.Err)
+		x.Error, x.ErrorCause = errorText(m.Err, x.ID), probe.CauseOf(m.Err)
 		r.emit(&probe.Event{Type: probe.EventError, Error: x.ID + ": " + x.Error})
 	}
 }
 
-// why is an error without what its place in the report says: the pair.
-func why(err error, id string) string {
+// errorText is an error without the pair's ID, under which the report has it.
+func errorText(err error, id string) string {
 	return strings.TrimPrefix(pkgerr.Message(err), id+": ")
 }
 
 // retests measures doubtful pairs again, until nothing is left to find out.
 func (r *runner) retests(ctx context.Context) {
-	r.report.Complete = !r.interrupted && !r.late
-	r.judged()
+	r.report.Complete = !r.interrupted && !r.outOfTime
+	r.updateVerdicts()
 	for {
 		again := judge.Retests(r.report)
 		if len(again) == 0 {
 			return
 		}
 		for n, q := range again {
-			if !r.fits(ctx) {
+			if !r.mayStart(ctx) {
 				return
 			}
 			r.round++
@@ -210,14 +209,14 @@ func (r *runner) retests(ctx context.Context) {
 				return
 			}
 			judge.AddRetest(r.report, q, m)
-			r.tellRetest(q)
+			r.reportRetest(q)
 		}
-		r.judged()
+		r.updateVerdicts()
 	}
 }
 
-// tellRetest tells of the last retest of a result.
-func (r *runner) tellRetest(q judge.Request) {
+// reportRetest reports the last retest of a result.
+func (r *runner) reportRetest(q judge.Request) {
 	for i := range r.report.Results {
 		x := &r.report.Results[i]
 		if n := len(x.Retests); x.ID == q.For && n > 0 {
@@ -230,32 +229,32 @@ func (r *runner) tellRetest(q judge.Request) {
 func (r *runner) finish(ctx context.Context) {
 	x := r.report
 	r.interrupted = r.interrupted || ctx.Err() != nil
-	x.Complete = !r.interrupted && !r.late
-	r.judged()
+	x.Complete = !r.interrupted && !r.outOfTime
+	r.updateVerdicts()
 	x.Blame = judge.Blame(x)
 	for i := range x.Results {
-		if changed(&r.told[i], &x.Results[i]) {
-			r.tell(i)
+		if differs(&r.reported[i], &x.Results[i]) {
+			r.reportResult(i)
 		}
 	}
 	left := 0
 	for _, round := range r.o.Plan.Rounds {
-		left += len(r.open(round))
+		left += len(r.unmeasured(round))
 	}
 	switch {
 	case r.interrupted:
 		x.Notes = append(x.Notes, fmt.Sprintf("interrupted: %d of %d pairs are not measured", left, x.Plan.Pairs))
-	case r.late && left > 0:
+	case r.outOfTime && left > 0:
 		x.Notes = append(x.Notes, fmt.Sprintf("the time limit of %s is reached: %d of %d pairs are not measured", r.o.MaxDuration, left, x.Plan.Pairs))
-	case r.late:
+	case r.outOfTime:
 		x.Notes = append(x.Notes, fmt.Sprintf("the time limit of %s is reached: not all doubtful pairs are measured again", r.o.MaxDuration))
 	}
 	x.DurationNS = int64(r.elapsed())
 	r.emit(probe.EndEvent(x))
 }
 
-// changed says whether a result is another than was told.
-func changed(was, now *probe.Result) bool {
+// differs says whether a result differs from what was reported.
+func differs(was, now *probe.Result) bool {
 	return was.ID == "" || was.Verdict != now.Verdict || was.Round != now.Round || len(was.Retests) != len(now.Retests) ||
 		!reflect.DeepEqual(was.Efficiency, now.Efficiency) || !reflect.DeepEqual(was.OfBest, now.OfBest) || !slices.Equal(was.Reasons, now.Reasons)
 }

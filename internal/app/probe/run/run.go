@@ -14,7 +14,7 @@ import (
 	"github.com/topoctl/topoctl/probe"
 )
 
-// Prober measures pairs: local.Prober, fabric.Fleet, and in tests a simulator.
+// Prober measures pairs: local.Prober, fabric.Fleet, and a simulator in tests.
 type Prober interface {
 	// Round measures pairs at the same time: all of them begin together, when all
 	// are ready, and each ends when its own samples suffice. The answer has one
@@ -24,7 +24,7 @@ type Prober interface {
 	Round(ctx context.Context, pairs []probe.Pair, spec probe.Spec, tell func(pair int, s probe.Sample)) []probe.Measurement
 }
 
-// Options say what to run.
+// Options say what to run, and who is told of it.
 type Options struct {
 	Tool   topo.Tool
 	Plan   *plan.Plan
@@ -38,16 +38,15 @@ type Options struct {
 	MaxDuration time.Duration
 	// Resume is an earlier report: what it has of this plan is not measured again.
 	Resume *probe.Report
-	// Hosts gives the hosts as they are now, with the errors that they met; nil: those of
-	// the plan.
+	// Hosts returns the hosts as they are now, with their errors; nil: those of the plan.
 	Hosts func() []probe.Host
-	// Event hears of everything as it happens, one at a time; nil nobody does.
+	// Event is called for everything that happens, one event at a time; nil for nothing.
 	Event func(*probe.Event)
-	// Progress hears where the run is, often; nil nobody does.
+	// Progress is called often with the state of the run; nil for nothing.
 	Progress func(Progress)
 }
 
-// Progress is where a run is.
+// Progress is the state of a run.
 type Progress struct {
 	// Retest says what Round counts: rounds of the plan ("") or measurements that are
 	// made again, probe.RetestAlone or probe.RetestOtherPartner.
@@ -60,9 +59,8 @@ type Progress struct {
 	Left time.Duration
 }
 
-// Run measures what the plan says, judges it and says who is to blame. The report is
-// of all that was measured, also beside an error, which is that of ctx: the run was
-// stopped.
+// Run measures what the plan says, judges it and finds out what is to blame. The report has all that was
+// measured, also beside an error, which is that of ctx: the run was stopped.
 func Run(ctx context.Context, o Options) (*probe.Report, error) {
 	r := newRunner(o)
 	r.emit(probe.StartEvent(r.report))
@@ -78,39 +76,39 @@ func Run(ctx context.Context, o Options) (*probe.Report, error) {
 
 // runner is a run in progress.
 type runner struct {
-	o      Options
-	report *probe.Report
-	used   map[int]bool  // rounds whose results are from an earlier report
-	place  []int         // of each pair of the plan in Report.Results
-	began  time.Duration // on Elapsed
-	round  int           // the last one that ran; retests go on counting
-	took   time.Duration // all rounds that ran so far, and
-	ran    int           // how many
-	bytes  int64
-	told   []probe.Result // what was told of each result last
+	o        Options
+	report   *probe.Report
+	used     map[int]bool  // rounds whose results are from an earlier report
+	place    []int         // of each pair of the plan in Report.Results
+	began    time.Duration // on Elapsed
+	round    int           // the last one that ran; retests go on counting
+	took     time.Duration // all rounds that ran so far, and
+	ran      int           // how many
+	bytes    int64
+	reported []probe.Result // what was told of each result last
 	// interrupted: ctx ended before the run did; late: there was no time for more.
-	interrupted, late bool
+	interrupted, outOfTime bool
 }
 
 // elapsed is the time since the run began.
 func (r *runner) elapsed() time.Duration { return r.o.Elapsed() - r.began }
 
-// fits says whether another round may begin.
-func (r *runner) fits(ctx context.Context) bool {
+// mayStart says whether another round may begin.
+func (r *runner) mayStart(ctx context.Context) bool {
 	switch {
-	case r.late || r.interrupted:
+	case r.outOfTime || r.interrupted:
 		return false
 	case ctx.Err() != nil:
 		r.interrupted = true
 		return false
 	case r.o.MaxDuration > 0 && r.elapsed()+r.typical() > r.o.MaxDuration:
-		r.late = true
+		r.outOfTime = true
 		return false
 	}
 	return true
 }
 
-// typical is how long a round takes: as long as those so far, else as planned.
+// typical is how long a round takes: the mean of those so far, else the estimate of the plan.
 func (r *runner) typical() time.Duration {
 	switch p := &r.report.Plan; {
 	case r.ran > 0:
@@ -121,7 +119,7 @@ func (r *runner) typical() time.Duration {
 	return 0
 }
 
-// emit tells the listener.
+// emit sends an event.
 func (r *runner) emit(e *probe.Event) {
 	if r.o.Event == nil {
 		return
@@ -132,8 +130,9 @@ func (r *runner) emit(e *probe.Event) {
 	r.o.Event(e)
 }
 
-// judged tells of the results whose verdict or measurement is not what was told last.
-func (r *runner) judged() {
+// updateVerdicts judges the results, and reports those whose verdict or measurement differs from what was
+// reported last.
+func (r *runner) updateVerdicts() {
 	if r.o.Hosts != nil {
 		r.report.Hosts = r.o.Hosts()
 	}
@@ -143,14 +142,14 @@ func (r *runner) judged() {
 	}
 	for i := range r.report.Results {
 		x := &r.report.Results[i]
-		if (x.Round > 0 || x.Error != "" || x.Why() != "") && changed(&r.told[i], x) {
-			r.tell(i)
+		if (x.Round > 0 || x.Error != "" || x.Why() != "") && differs(&r.reported[i], x) {
+			r.reportResult(i)
 		}
 	}
 }
 
-func (r *runner) tell(i int) {
+func (r *runner) reportResult(i int) {
 	x := r.report.Results[i]
-	r.told[i] = x
+	r.reported[i] = x
 	r.emit(&probe.Event{Type: probe.EventResult, Result: &x})
 }

@@ -8,10 +8,9 @@ import (
 	"time"
 )
 
-// CPU is processor time for the bytes of a while.
+// CPU measures processor time for the bytes of a period.
 type CPU struct {
-	// Ask gives the processor time so far; it may ask another host, so that it is not
-	// waited for before perGB.
+	// Ask returns the processor time so far. It may ask another host, so it is not waited for until perGB.
 	Ask func(ctx context.Context) (cpu time.Duration, ok bool)
 
 	other         atomic.Int64
@@ -19,23 +18,23 @@ type CPU struct {
 	begun, asking sync.WaitGroup
 }
 
-// look is one look at it.
+// look is the processor time at one moment.
 type look struct {
 	cpu   time.Duration
 	other int64
 	known bool
 }
 
-// Add counts bytes that cost time and are not among those that perGB is told.
+// Add counts bytes that cost time and are not among those of perGB.
 func (c *CPU) Add(bytes int64) { c.other.Add(bytes) }
 
-// Begin and End mark the while.
+// Begin marks the beginning of the period.
 func (c *CPU) Begin(ctx context.Context) {
 	c.from.other = c.other.Load()
 	c.begun.Go(func() { c.from.cpu, c.from.known = c.Ask(ctx) })
 }
 
-// End ends it.
+// End marks its end.
 func (c *CPU) End(ctx context.Context) {
 	c.to.other = c.other.Load()
 	c.asking.Go(func() {

@@ -20,13 +20,13 @@ func Monotonic() Clock {
 	return func() time.Duration { return time.Since(began) }
 }
 
-// Move moves some bytes and says how many; 0 where they are not those that are measured. It is called again and again, by one
-// goroutine for each worker. It returns soon, some milliseconds, or when ctx ends.
+// Move moves some bytes and returns how many; 0 if they are not those that are measured. Each worker's
+// goroutine calls it again and again. It returns soon, within milliseconds, or when ctx ends.
 type Move func(ctx context.Context, worker int) (bytes int64, err error)
 
-// Run measures bandwidth while workers move bytes without a pause: a sample is what came
-// in between two completions that are at least Spec.SampleTime apart, so that neither
-// beginning nor end of a batch is counted as time without bytes.
+// Run measures bandwidth while workers move bytes without a pause. A sample is what arrived between two
+// completions that are at least Spec.SampleTime apart, so that neither the beginning nor the end of a
+// batch counts as time without bytes.
 type Run struct {
 	Workers int
 	Move    Move
@@ -35,22 +35,22 @@ type Run struct {
 	Tell    func(probe.Sample)
 	// Until ends the series, on Now; 0 never.
 	Until time.Duration
-	// Start is called on each worker's goroutine before its first move, and what it gives
-	// after its last one; nil for nothing.
+	// Start is called on each worker's goroutine before its first move, and the function it returns after
+	// the last one; nil for nothing.
 	Start func(worker int) (stop func(), err error)
 	// Began is called when the warm-up is over, Ended when the last sample is in; nil
 	// for nothing.
 	Began, Ended func()
 }
 
-// Size takes the samples of one size. It returns when all workers have: what was
-// measured until then, also with an error.
+// Size takes the samples of one size. It returns when all workers have, with what was measured until then,
+// also with an error.
 func (r *Run) Size(ctx context.Context, size int64) (*Series, error) {
 	m := &meter{r: r, series: NewSeries(size, r.Spec, r.Tell), start: r.Now() + r.Spec.Warmup}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if r.Until > 0 { // also where nothing comes in
-		defer After(r.Until-r.Now(), cancel)()
+		defer CancelStalled(r.Until-r.Now(), cancel)()
 	}
 	errs := make([]error, r.Workers)
 	var running sync.WaitGroup
@@ -89,7 +89,7 @@ func (r *Run) Size(ctx context.Context, size int64) (*Series, error) {
 			err = ErrStalled
 		}
 	case ctx.Err() != nil:
-		m.series.Stop(Why(ctx))
+		m.series.Stop(StopReason(ctx))
 		err = context.Cause(ctx)
 	}
 	return m.series, err
@@ -102,15 +102,14 @@ func (r *Run) begin(worker int) (stop func(), err error) {
 	return r.Start(worker)
 }
 
-// stallTime is how long after the end of the time what has not come back is waited for.
+// stallTime is how long after the end of the time outstanding moves are waited for.
 const stallTime = time.Second
 
 // ErrStalled says that nothing was moved in the time for a pair.
 var ErrStalled = pkgerr.New("probe", "nothing came in within the time for the pair")
 
-// After has cancel called with ErrStalled a little after a time is over, unless stop is
-// called before.
-func After(left time.Duration, cancel context.CancelCauseFunc) (stop func()) {
+// CancelStalled calls cancel with ErrStalled a little after a time is over, unless stop is called before.
+func CancelStalled(left time.Duration, cancel context.CancelCauseFunc) (stop func()) {
 	t := time.AfterFunc(max(0, left)+stallTime, func() { cancel(ErrStalled) })
 	return func() { t.Stop() }
 }

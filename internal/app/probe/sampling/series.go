@@ -72,7 +72,7 @@ func NewSeries(size int64, spec *probe.Spec, tell func(probe.Sample)) *Series {
 	return &Series{size: size, spec: spec, tell: tell, samples: []int64{}}
 }
 
-// Add takes a sample, and says whether there are enough.
+// Add adds a sample, and says whether there are enough.
 func (s *Series) Add(bytes int64, took time.Duration) (enough bool) {
 	if took <= 0 {
 		return false
@@ -111,8 +111,8 @@ func (s *Series) bandwidth() (b probe.Bandwidth, ok bool) {
 // allBytes are those moved from the end of the warm-up to the end, which are not quite those of the samples.
 func (s *Series) allBytes() int64 { return max(s.moved, s.bytes) }
 
-// Why says why ctx ended sampling: Spec.PairTime, the run's end, or somebody.
-func Why(ctx context.Context) string {
+// StopReason says why ctx ended sampling: Spec.PairTime, the end of the run, or the user.
+func StopReason(ctx context.Context) string {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return probe.StoppedTime
 	}

@@ -195,4 +195,4 @@ func cleaned(list []string) []string {
 }
 
 // Seconds is a time in whole seconds or more: "19 s", "3 min 5 s".
-func Seconds(ns int64) string { return left(time.Duration(ns)) }
+func Seconds(ns int64) string { return remaining(time.Duration(ns)) }

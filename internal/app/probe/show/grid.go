@@ -82,10 +82,10 @@ func (g *grid) size() {
 		g.w, g.h = 3, 3
 	}
 	for _, l := range g.labels(g.from, g.h) {
-		g.left = max(g.left, textWidth(l.text, labelFont)+g.gap()+4)
+		g.left = max(g.left, pixelWidth(l.text, labelFont)+g.gap()+4)
 	}
 	for _, l := range g.labels(g.to, g.w) {
-		g.top = max(g.top, textWidth(l.text, labelFont)+g.gap()+4)
+		g.top = max(g.top, pixelWidth(l.text, labelFont)+g.gap()+4)
 	}
 	if g.flat() {
 		g.top = 20
@@ -103,7 +103,7 @@ func (g *grid) gap() int {
 // flat says whether the labels of columns fit side by side.
 func (g *grid) flat() bool {
 	for _, e := range g.to {
-		if textWidth(g.label(e), labelFont) > g.w-4 {
+		if pixelWidth(g.label(e), labelFont) > g.w-4 {
 			return false
 		}
 	}
@@ -172,7 +172,7 @@ const gridHead = 24
 func (g *grid) tooLarge() bool { return max(len(g.from), len(g.to)) > mostEnds }
 
 // textWidth is about how wide a text is: fonts differ, so it is rather too much.
-func textWidth(s string, font int) int { return utf8.RuneCountInString(s) * font * 62 / 100 }
+func pixelWidth(s string, font int) int { return utf8.RuneCountInString(s) * font * 62 / 100 }
 
 // short is a rate for a cell: hundreds of gigabits without a fraction.
 func short(bytesPerSec int64, u units.System) string {
@@ -191,7 +191,7 @@ func measured(x *probe.Result) bool {
 
 // part is what the colour of a cell says: of the expected rate, else of the best of the
 // pair's group.
-func part(x *probe.Result) *float64 {
+func shareOf(x *probe.Result) *float64 {
 	if x.Efficiency != nil {
 		return x.Efficiency
 	}

@@ -40,7 +40,7 @@ type blameView struct {
 type suspectView struct{ Name, Seen string }
 
 func newOverview(r *probe.Report, u units.System) *overview {
-	v := &overview{Title: reportTitle(r), Counts: verdictCounts(r), Early: early(r), Lost: lost(r), Waived: waived(r), Notes: cleaned(r.Notes)}
+	v := &overview{Title: reportTitle(r), Counts: verdictCounts(r), Early: incompleteText(r), Lost: lostHosts(r), Waived: waivedReasons(r), Notes: cleaned(r.Notes)}
 	v.Subtitle = countsText(r, v.Counts)
 	for i := range r.Blame {
 		v.Blame = append(v.Blame, viewBlame(&r.Blame[i], r, u))
@@ -106,7 +106,7 @@ func reportTitle(r *probe.Report) string {
 }
 
 // early says how much a run that ended early lacks.
-func early(r *probe.Report) []string {
+func incompleteText(r *probe.Report) []string {
 	var out []string
 	if !r.Complete {
 		missing := 0
@@ -126,7 +126,7 @@ func early(r *probe.Report) []string {
 }
 
 // lost are the hosts that took no part, or stopped to.
-func lost(r *probe.Report) []string {
+func lostHosts(r *probe.Report) []string {
 	var out []string
 	for i := range r.Hosts {
 		if h := &r.Hosts[i]; h.Error != "" {
@@ -137,7 +137,7 @@ func lost(r *probe.Report) []string {
 }
 
 // waived sums up why pairs were not measured.
-func waived(r *probe.Report) []string {
+func waivedReasons(r *probe.Report) []string {
 	var reasons []string
 	for i := range r.Results {
 		if x := &r.Results[i]; x.Verdict == probe.Waived {

@@ -20,7 +20,7 @@ type Progress struct {
 }
 
 // left is a time in whole seconds: more would flicker.
-func left(d time.Duration) string {
+func remaining(d time.Duration) string {
 	if d = d.Round(time.Second); d < 10*time.Second {
 		return fmt.Sprintf("%d s", d/time.Second)
 	}
@@ -35,7 +35,7 @@ func (p *Progress) Line(width int, o Options) string {
 		line += ", " + units.Bytes(p.Bytes) + " moved"
 	}
 	if p.Left > 0 {
-		line += ", " + left(p.Left) + " left"
+		line += ", " + remaining(p.Left) + " left"
 	}
 	if n := len(p.Pairs); n > 0 {
 		line += ": " + clean(p.Pairs[0])

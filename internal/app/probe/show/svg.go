@@ -45,7 +45,7 @@ func draw(v *overview, all []*section, head bool) []byte {
 type drawing struct {
 	*overview
 	grids []*grid
-	at    [][2]int // of the grids
+	gridsAt    [][2]int // of the grids
 	lines []headLine
 	// withHead says whether the title and lines are drawn.
 	withHead bool
@@ -93,7 +93,7 @@ func (d *drawing) arrange() {
 	if d.withHead {
 		d.top += 26 + len(d.lines)*lineHeight + 10
 		for _, l := range d.lines {
-			d.width = max(d.width, min(mostText, textWidth(l.text, 13)+2*margin+30))
+			d.width = max(d.width, min(mostText, pixelWidth(l.text, 13)+2*margin+30))
 		}
 	}
 	y := d.top
@@ -103,11 +103,11 @@ func (d *drawing) arrange() {
 		if g.tooLarge() {
 			w, h = 400, gridHead+lineHeight
 		}
-		w = max(w, textWidth(g.head(), 13)+12)
+		w = max(w, pixelWidth(g.head(), 13)+12)
 		if x > margin && x+w > fullWidth {
 			x, y, row = margin, y+row+16, 0
 		}
-		d.at = append(d.at, [2]int{x, y})
+		d.gridsAt = append(d.gridsAt, [2]int{x, y})
 		x += w + 24
 		row = max(row, h)
 		d.width = max(d.width, x-24+margin)
@@ -136,7 +136,7 @@ func (d *drawing) print() []byte {
 		d.drawHead()
 	}
 	for i, g := range d.grids {
-		d.grid(g, d.at[i][0], d.at[i][1])
+		d.grid(g, d.gridsAt[i][0], d.gridsAt[i][1])
 	}
 	d.drawLegend()
 	d.printf("</svg>\n")
@@ -243,7 +243,7 @@ func (d *drawing) drawLegend() {
 		case i == noStep:
 			name = "not known"
 		}
-		w := textWidth(name, 11) + 18
+		w := pixelWidth(name, 11) + 18
 		d.printf(`<rect class="tp-s%d" fill="%s" x="%d" y="%d" width="%d" height="18" rx="2"/>`, i, light.steps[i], x, y, w)
 		d.text(name, x+w/2, y+13, 11, fmt.Sprintf("tp-i%d", i), light.ink[i], ` text-anchor="middle"`)
 		x += w + 4
@@ -252,7 +252,7 @@ func (d *drawing) drawLegend() {
 	for _, k := range []struct{ fill, name string }{{"url(#tp-hatch)", "not measured"}, {"url(#tp-cross)", "error"}} {
 		d.printf(`<rect class="tp-line" fill="%s" stroke="%s" stroke-width="0.7" x="%d" y="%d" width="22" height="18" rx="2"/>`, k.fill, light.line, x, y)
 		d.text(k.name, x+28, y+13, 11, "tp-faint", light.faint, "")
-		x += 28 + textWidth(k.name, 11) + 14
+		x += 28 + pixelWidth(k.name, 11) + 14
 	}
 	y += 18 + lineHeight
 	text := "P pass, W warn, F fail (framed), I inconclusive (dashed), E error; n/a or x waived; – not measured"
@@ -268,7 +268,7 @@ func (d *drawing) cell(g *grid, c *probe.Result, x, y int) {
 	if !g.letter || c.Verdict != probe.Pass {
 		d.tip(g, c)
 	}
-	step := stepOf(part(c))
+	step := stepOf(shareOf(c))
 	class, fill, more := fmt.Sprintf("tp-s%d", step), light.steps[step], ""
 	ink, inkFill := fmt.Sprintf("tp-i%d", step), light.ink[step]
 	switch {
@@ -294,7 +294,7 @@ func (d *drawing) cell(g *grid, c *probe.Result, x, y int) {
 	}
 	text := g.text(c)
 	if c.Verdict == probe.Waived || c.Verdict == probe.Error { // legible on the pattern
-		w := textWidth(text, g.font) + 2
+		w := pixelWidth(text, g.font) + 2
 		d.printf(`<rect class="tp-page" fill="%s" x="%d" y="%d" width="%d" height="%d"/>`, light.background, x+(g.w-w)/2, y+(g.h-g.font)/2, w, g.font)
 	}
 	d.printf(`<text class="%s" fill="%s" x="%d" y="%d" font-size="%d" text-anchor="middle"%s>%s</text></g>`+"\n",
@@ -330,7 +330,7 @@ func (d *drawing) small(g *grid, x, y int) {
 		case c.Verdict == probe.Waived, !measured(c):
 			return hatch
 		default:
-			return stepOf(part(c))
+			return stepOf(shareOf(c))
 		}
 	}
 	size := max(g.h-1, 2)
