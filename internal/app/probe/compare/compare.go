@@ -12,7 +12,7 @@ import (
 // Kind says what differs between two reports.
 type Kind string
 
-// The changes, in the order in which they are told.
+// The changes, in the order in which they are listed.
 const (
 	Topology    Kind = "topology"     // a host is built otherwise: its fingerprint differs
 	Gone        Kind = "gone"         // a host or pair that only the first report has
@@ -20,7 +20,7 @@ const (
 	Verdict     Kind = "verdict"      // a pair's verdict
 	Slower      Kind = "slower"       // the intervals do not overlap, and it is more than leastChange
 	Faster      Kind = "faster"       // the same
-	NotCompared Kind = "not-compared" // rates that cannot be held against each other
+	NotCompared Kind = "not-compared" // rates that cannot be compared
 )
 
 // leastChange is the part of the old rate below which a difference of rates is none.
@@ -39,7 +39,7 @@ type Change struct {
 	ACI95 *int64 `json:"a_ci95_bytes_per_sec"`
 	B     *int64 `json:"b_bytes_per_sec"`
 	BCI95 *int64 `json:"b_ci95_bytes_per_sec"`
-	// The verdicts of a pair, "" where a report does not have it.
+	// The verdicts of a pair, "" if a report does not have it.
 	AVerdict probe.Verdict `json:"a_verdict,omitempty"`
 	BVerdict probe.Verdict `json:"b_verdict,omitempty"`
 	// Reason is B's reason for its verdict, or why rates were not compared.
@@ -100,11 +100,10 @@ func match[T any](a, b []T, key func(*T) string, do func(key string, old, now *T
 	}
 }
 
-// compareRates holds the rates of one pair against each other; ok is false where there
-// is nothing to tell.
+// compareRates compares the rates of one pair; ok is false if they do not differ.
 func compareRates(old, now *probe.Result) (c Change, ok bool) {
 	if old.Judged() == nil || now.Judged() == nil {
-		return c, false // the verdicts tell
+		return c, false // the verdicts say so
 	}
 	c = Change{Kind: NotCompared, Pair: now.ID, Of: now.Pair.Kind, AVerdict: old.Verdict, BVerdict: now.Verdict}
 	x, y := common(old, now)

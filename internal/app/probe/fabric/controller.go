@@ -145,7 +145,7 @@ func (a *agent) missingTransport(transport string) string {
 	return strings.Join(append([]string{fmt.Sprintf("%s does not have %s", a.name, clip(transport, 40))}, a.host.Unavailable...), "; ")
 }
 
-// What a pair has of memory, where the agents have so much: no cache holds it.
+// memoryBytes is the memory of a pair at each end, if the agents have as much: too large for a cache.
 const memoryBytes = 128 << 20
 
 // applyLimits adjusts a pair to what both agents allow. If that is too little, it says why: then the path
@@ -209,7 +209,7 @@ func (t *controllerRound) ask(ctx context.Context, s *roundHost, most time.Durat
 	return out
 }
 
-// How long agents may take to make memory, and to give it back.
+// How long agents may take to allocate memory, and to free it.
 const (
 	prepareTime = 30 * time.Second
 	finishTime  = 20 * time.Second
@@ -469,7 +469,7 @@ func (t *controllerRound) recordSamples(x *pairRun, list []probe.Sample) error {
 // finish ends the round on a host, also after an interruption.
 func (t *controllerRound) finish(s *roundHost) {
 	broken := s.err
-	s.err = nil // it may have something to give back all the same
+	s.err = nil // it may still have something to free
 	out := t.ask(context.Background(), s, finishTime, &request{Do: doEnd})
 	s.err = cmp.Or(broken, s.err)
 	if out == nil {

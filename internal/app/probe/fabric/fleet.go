@@ -20,7 +20,7 @@ import (
 type Options struct {
 	Hosts []probe.Host
 	Token []byte // that the agents have; none: without
-	// DialTime is how long one agent may take to answer; default 10 s, 30 s where it is
+	// DialTime is how long one agent may take to answer; default 10 s, 30 s if it is
 	// started first.
 	DialTime time.Duration
 	// GiveUp is how long an agent may be unreachable before it is lost; default 5 s.

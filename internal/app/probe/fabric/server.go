@@ -33,7 +33,7 @@ type ServerOptions struct {
 	Logger *slog.Logger // nil: silent
 }
 
-// What an agent does unless it was told otherwise.
+// The defaults of an agent.
 const (
 	defaultMemory   = 1 << 30
 	defaultDuration = 10 * time.Minute
@@ -48,7 +48,7 @@ type Server struct {
 
 	connecting chan struct{} // has a place for each job that connects
 
-	// op is held while a round is made or ended, which may take a while.
+	// op is locked while a round is prepared or ended, which may take long.
 	op sync.Mutex
 
 	mu     sync.Mutex
@@ -260,7 +260,7 @@ func (s *Server) expire(l *lease) {
 	s.mu.Lock()
 	if l.ending || s.closed || s.now()-l.heard < s.o.Lease {
 		s.mu.Unlock()
-		return // it was heard of, or somebody else ends it
+		return // it was renewed, or is being ended
 	}
 	s.ending.Add(1)
 	s.mu.Unlock()

@@ -33,7 +33,7 @@ const (
 	doPoll    = "poll"    // how it goes
 	doStart   = "start"   // all that are connected begin
 	doStop    = "stop"
-	doEnd     = "end"     // the round is over: memory is given back
+	doEnd     = "end"     // the round is over: memory is freed
 	doRelease = "release" // the lease, too
 )
 
@@ -48,7 +48,7 @@ const (
 	maxSizes     = 64        // of ops
 	maxSamples   = 1 << 16   // of all sizes of a pair
 	maxRTTs      = 1 << 16   // round trips of a pair
-	maxRate      = 1e15      // bytes/s that anybody may ask for, or claim
+	maxRate      = 1e15      // bytes/s of requests and claims
 	maxPollBytes = 1 << 20   // of results in the answer to one poll, about
 	maxPause     = time.Hour // of warm-up, and of one sample
 	minGiveUp    = 100 * time.Millisecond
@@ -60,10 +60,10 @@ type request struct {
 	Schema     string    `json:"schema"`
 	Do         string    `json:"do"`
 	Lease      string    `json:"lease,omitempty"`
-	Controller string    `json:"controller,omitempty"` // lease: who that is, for people
+	Controller string    `json:"controller,omitempty"` // lease: its name, for people
 	Round      int64     `json:"round,omitempty"`      // prepare to end: it grows
 	Regions    []region  `json:"regions,omitempty"`    // prepare
-	Looks      []look    `json:"looks,omitempty"`      // prepare: what end tells of
+	Looks      []look    `json:"looks,omitempty"`      // prepare: what end reports
 	Jobs       []jobWant `json:"jobs,omitempty"`       // connect
 	Seen       []seen    `json:"seen,omitempty"`       // poll
 }

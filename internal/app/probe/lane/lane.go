@@ -2,7 +2,7 @@
 // It is what internal/app/probe/local does within a host, and agents do between hosts.
 //
 // Only takes every other lane between an engine and its peer out of use, and Measure fails
-// where bytes went another way all the same. Lanes are taken out by name: an engine that is
+// if bytes went another way nevertheless. Lanes are taken out by name: an engine that is
 // used for several transports to one peer at the same time is in its own way, so that each
 // measurement at a time has an engine of its own.
 package lane
@@ -33,7 +33,7 @@ type Lane struct {
 	Transport, Name string
 	// Read has bytes come from the peer (READ); else they go there (WRITE).
 	Read bool
-	// BothWays keeps the other direction as busy meanwhile.
+	// BothWays keeps the other direction as busy at the same time.
 	BothWays bool
 	// CPU is the processor time that the processes of both ends have taken so far; nil, or ok
 	// false: not known. It is asked twice, and may ask another host.

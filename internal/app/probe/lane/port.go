@@ -45,7 +45,7 @@ func (o onPort) Offers() []transport.Endpoint {
 	return slices.DeleteFunc(slices.Clone(o.all.Offers()), func(e transport.Endpoint) bool { return e.Port != o.port })
 }
 
-// LocalPorts is the port, where it can be dialled from now.
+// LocalPorts is the port, if it can be dialled from now.
 func (o onPort) LocalPorts() []transport.LocalPort {
 	return slices.DeleteFunc(slices.Clone(o.all.LocalPorts()), func(p transport.LocalPort) bool { return p.ID != o.port })
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/topoctl/topoctl/internal/base/cpuset"
 )
 
-// thisSystem is the one that this process runs on, of which only Linux tells enough.
+// thisSystem is the one that this process runs on, about which only Linux says enough.
 func thisSystem() system {
 	no := errors.New("only Linux ties threads to CPUs")
 	return system{

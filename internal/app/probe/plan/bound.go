@@ -6,11 +6,10 @@ import (
 	"slices"
 )
 
-// lowerBound is the number of rounds that no plan can do without, and what sets it:
-// the largest over all resources of what is needed of it divided by what there is, and
-// of the pairs that need more than half of it. Where ends take part in one pair at a
-// time, a round has no more pairs than half the ends. Pairs of which no two go together
-// need a round each.
+// lowerBound is the number of rounds that every plan needs, and why: the largest over all resources of the
+// amount needed divided by the capacity, and of the pairs that need more than half of it. If ends take
+// part in one pair at a time, a round has no more pairs than half the ends. Pairs of which no two fit
+// together need a round each.
 func (pr *problem) lowerBound() (int, string) {
 	if pr.serial {
 		return len(pr.items), "one pair at a time"
@@ -40,8 +39,8 @@ func (pr *problem) lowerBound() (int, string) {
 	return int(best), why
 }
 
-// density is the bound that an odd number of ends sets: half of them, rounded down, is
-// the most pairs of a round.
+// density is the bound that an odd number of ends sets: a round has at most half as many pairs, rounded
+// down.
 func (pr *problem) density() (rounds int64, ends int) {
 	pairs := int64(0)
 	used := map[int32]bool{}
@@ -58,12 +57,12 @@ func (pr *problem) density() (rounds int64, ends int) {
 	return (pairs + most - 1) / most, len(used)
 }
 
-// maxClique bounds the items among which cliques are looked for: it is for phases so
-// small that one round more or less matters.
+// maxClique bounds the items among which cliques are searched: it is for phases so small that one round
+// more or less matters.
 const maxClique = 128
 
-// clique is the size of a large set of items of which no two go together, found
-// greedily from each item, those first that conflict with the most. 0: not looked for.
+// clique is the size of a large set of items of which no two fit together, found greedily from each item,
+// first those that conflict with the most. 0: not searched.
 func (pr *problem) clique() int {
 	n := len(pr.items)
 	if n > maxClique {

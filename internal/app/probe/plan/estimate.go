@@ -7,7 +7,7 @@ import (
 	"github.com/topoctl/topoctl/probe"
 )
 
-// opTime is what one timed op takes, for estimates: a round trip of TCP is the longest.
+// opTime is how long one timed op takes, for estimates: a round trip of TCP is the longest.
 var opTime = map[string]time.Duration{
 	probe.CPU:  200 * time.Nanosecond,
 	probe.CUDA: 20 * time.Microsecond,
@@ -15,7 +15,7 @@ var opTime = map[string]time.Duration{
 	probe.TCP:  100 * time.Microsecond,
 }
 
-// estimate adds up what rounds take: each is as long as its longest pair.
+// estimate adds up the rounds: each takes as long as its longest pair.
 func (p *Plan) estimate() Estimate {
 	var total Estimate
 	for _, round := range p.Rounds {
@@ -64,7 +64,7 @@ func bytesOf(rate float64, d time.Duration) int64 {
 	return int64(min(rate*d.Seconds(), math.MaxInt64/2))
 }
 
-// times is n times d, no more than there is.
+// times is n times d, without overflow.
 func times(d time.Duration, n int) time.Duration {
 	if d <= 0 || n <= 0 {
 		return 0
@@ -75,7 +75,7 @@ func times(d time.Duration, n int) time.Duration {
 	return d * time.Duration(n)
 }
 
-// sum is a plus b, both not below zero, no more than there is.
+// sum is a plus b, both not below zero, without overflow.
 func sum[T ~int64](a, b T) T {
 	if a > math.MaxInt64/2-b {
 		return math.MaxInt64 / 2

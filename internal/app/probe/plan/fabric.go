@@ -35,7 +35,7 @@ type FabricOptions struct {
 	// Transport: Auto is RDMA between hosts that both have it, else TCP.
 	Transport pathsel.Transport
 	Memory    Where // "": OnCPU
-	BothWays  bool  // pairs keep the other direction as busy meanwhile
+	BothWays  bool  // pairs keep the other direction as busy at the same time
 	// Select picks pairs by patterns: "n1>n2", "n1/mlx5_0>*", "mlx5_0>mlx5_0"; a name
 	// alone means either end. None: all.
 	Select []string
@@ -56,7 +56,7 @@ type hostPorts struct {
 	ends []portEnd
 }
 
-// places are the ends' places by Port.Index.
+// indexOfPorts maps Port.Index to the place in ends.
 func (h *hostPorts) indexOfPorts() map[int]int {
 	out := make(map[int]int, len(h.ends))
 	for i := range h.ends {
@@ -113,7 +113,7 @@ type fabric struct {
 	reached map[[2]int]*reachable
 }
 
-// prepare makes the hosts ready, in the order of names.
+// prepare opens the hosts, in the order of their names.
 func (f *fabric) prepare(hosts []Host) error {
 	hosts = slices.Clone(hosts)
 	slices.SortStableFunc(hosts, func(x, y Host) int { return topo.NaturalCompare(x.Name, y.Name) })
@@ -159,7 +159,7 @@ func (f *fabric) prepareHost(h *host, transport pathsel.Transport) (*hostPorts, 
 	return &hostPorts{host: h, ph: ph, ends: ends}, nil
 }
 
-// sides are two hosts prepared for the better transport that both have.
+// sides are two hosts, both prepared for the better transport that both have.
 func (f *fabric) sides(i, j int) (a, b *hostPorts, err error) {
 	a, b = f.hosts[i], f.hosts[j]
 	if a.ph.Transport() == b.ph.Transport() {
@@ -172,6 +172,8 @@ func (f *fabric) sides(i, j int) (a, b *hostPorts, err error) {
 	return a, b, err
 }
 
+// overTCP makes a rate an assumption that the processors at both ends may not reach: a healthy host must
+// not fail because of it.
 func (f *fabric) overTCP(i int) (*hostPorts, error) {
 	h := f.hosts[i]
 	if h.ph.Transport() == pathsel.TCP {
@@ -188,7 +190,7 @@ func (f *fabric) overTCP(i int) (*hostPorts, error) {
 	return f.tcp[i], nil
 }
 
-// checkRails refuses a choice of rails where no rail is known.
+// checkRails refuses a choice of rails if no rail is known.
 func (f *fabric) checkRails() error {
 	if f.o.Rails == RailsAll {
 		return nil
@@ -214,7 +216,7 @@ func (f *fabric) checkRails() error {
 	return nil
 }
 
-// wanted says whether the rails of two ports are asked for.
+// railsFit says whether two ports are on the requested rails.
 func (f *fabric) railsFit(a, b *portEnd) bool {
 	switch {
 	case f.o.Rails == RailsAll:
@@ -225,7 +227,7 @@ func (f *fabric) railsFit(a, b *portEnd) bool {
 	return (*a.rail == *b.rail) == (f.o.Rails == RailsSame)
 }
 
-// connect finds out which ports reach each other. The answer is the same both ways.
+// connect finds out which ports reach each other; the answer is the same in both directions.
 func (f *fabric) connect() error {
 	f.reached = map[[2]int]*reachable{}
 	notes := map[string]bool{}
@@ -261,7 +263,7 @@ func (f *fabric) connect() error {
 	return nil
 }
 
-// count is how many pairs two hosts have, in both directions.
+// countPairs is how many pairs two hosts have, in both directions.
 func (f *fabric) countPairs(a, b *hostPorts, m *reachable) int {
 	n := 0
 	for x := range a.ends {
@@ -278,7 +280,7 @@ func (f *fabric) countPairs(a, b *hostPorts, m *reachable) int {
 	return n
 }
 
-// list makes the pairs, by host and port.
+// addPairs makes the pairs, by host and port.
 func (f *fabric) addPairs() {
 	for i := range f.hosts {
 		for j := range f.hosts {

@@ -8,8 +8,8 @@ import (
 	"github.com/topoctl/topoctl/probe"
 )
 
-// gpuPairs are the memory of every NUMA node with every GPU, both ways, and every GPU
-// with every other, with peer access and without.
+// gpuPairs are the memory of every NUMA node with every GPU, in both directions, and every GPU with every
+// other, with peer access and without.
 func (h *host) gpuPairs() {
 	if len(h.t.GPUs) == 0 {
 		h.b.reject(Rejection{Kind: probe.GPU, From: h.name, Reason: pathsel.Reason{Code: CodeNone, Text: "no GPU in this host"}})
@@ -45,7 +45,7 @@ func (h *host) gpuPairs() {
 	}
 }
 
-// unmeasurable says why a GPU cannot be measured, "" it can, for all that is known.
+// unmeasurable says why a GPU cannot be measured, "" if nothing speaks against it.
 func unmeasurable(g *topo.GPU) string {
 	switch {
 	case g.Vendor != "" && g.Vendor != "nvidia":
@@ -75,8 +75,8 @@ func (h *host) gpuPair(from, to topo.ID, waived string) {
 
 func isNUMA(id topo.ID) bool { return string(pathsel.LocationOf(id)) != string(id) }
 
-// stagedPair copies between GPUs through memory of the host. Wherever that is, the
-// bytes go up from one GPU, across the sockets once and down to the other.
+// stagedPair copies between GPUs through memory of the host. Wherever that memory is, the bytes go up from
+// one GPU, across the sockets once and down to the other.
 func (h *host) stagedPair(a, b *topo.GPU, waived string) {
 	p := probe.Pair{Variant: probe.VariantNoPeer, Waived: waived}
 	if a.NUMA == nil || b.NUMA == nil {

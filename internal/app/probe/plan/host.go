@@ -33,8 +33,8 @@ func newHost(b *builder, name, prefix string, t *topo.Topology, overlay topo.Ove
 	return h, nil
 }
 
-// checkTopology refuses names of nodes and links that a report cannot show: a topology may
-// come from anybody.
+// checkTopology refuses names of nodes and links that a report cannot show: topologies may come from
+// untrusted sources.
 func checkTopology(host string, t *topo.Topology) error {
 	var ids []string
 	for i := range t.Links {
@@ -63,8 +63,8 @@ func checkTopology(host string, t *topo.Topology) error {
 	return nil
 }
 
-// path is the way between two nodes of the host. toMemory: one end is memory of the
-// CPUs, for which root complexes are built.
+// path is the way between two nodes of the host. toMemory: one end is memory of the CPUs, which root
+// complexes are built for.
 func (h *host) path(a, b topo.ID, toMemory bool) way {
 	steps, ok := h.g.Path(a, b)
 	return h.way(steps, ok, toMemory)
@@ -89,7 +89,7 @@ func (h *host) way(steps []topo.Step, known, toMemory bool) way {
 	return w
 }
 
-// reversed are the steps of the way back.
+// reversed are the steps in the other direction.
 func reversed(steps []topo.Step) []topo.Step {
 	out := make([]topo.Step, 0, len(steps))
 	for i := len(steps) - 1; i >= 0; i-- {

@@ -12,7 +12,7 @@ import (
 // mostRate bounds rates, so that reports take them and sums of them fit.
 const mostRate topo.Rate = 400_000_000_000_000 // bytes/s
 
-// link is a directed link of the host, the same each time.
+// link is a directed link of the host; for the same arguments always the same one.
 func (h *host) link(id topo.LinkID, dir topo.Direction) *probe.Link {
 	direction := "down"
 	if dir == topo.Up {
@@ -104,7 +104,7 @@ func (h *host) describeWire(l *topo.Link) (name string, on []string) {
 	return "wire of " + h.prefix + shown, on
 }
 
-// card is the card of a NIC that is not alone on it.
+// card is the card of a NIC, if there are other devices on it.
 func (h *host) card(nic topo.ID) []string {
 	var function topo.ID
 	switch d := h.index.Node(nic).(type) {
@@ -127,8 +127,7 @@ func (h *host) card(nic topo.ID) []string {
 	return []string{h.device("nic", card.ID, "card "+card.ID.Name())}
 }
 
-// devicesOn are the GPUs and NICs of a PCI function: its network interface where it has
-// nothing else.
+// devicesOn are the GPUs and NICs of a PCI function, or its network interface if it has neither.
 func (h *host) devicesOn(function topo.ID) []topo.ID {
 	if function == "" {
 		return nil
@@ -184,8 +183,8 @@ func (h *host) describePCIe(l *topo.Link) (name string, on []string) {
 	return "PCIe link of " + name, append(on, h.self())
 }
 
-// below are the GPUs and NICs that hang from a PCIe link: those of all functions that
-// share it, virtual ones only where their physical function is not visible.
+// devicesBelow are the GPUs and NICs that are attached to a PCIe link: those of all functions that share
+// it, virtual ones only if their physical function is not visible.
 func (h *host) devicesBelow(l *topo.Link) []topo.ID {
 	head := h.index.PCIDevice(l.B)
 	if head == nil {

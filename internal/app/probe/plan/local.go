@@ -20,10 +20,10 @@ type LocalOptions struct {
 	// Select picks pairs by patterns of their ends' names: "gpu:0>*", "*>mlx5_?"; a name
 	// alone means either end. None: all.
 	Select []string
-	// Transport of port pairs; Auto is RDMA where the host has it.
+	// Transport of port pairs; Auto is RDMA if the host has it.
 	Transport pathsel.Transport
 	Memory    Where // of port pairs; "": OnCPU
-	BothWays  bool  // port pairs keep the other direction as busy meanwhile
+	BothWays  bool  // port pairs keep the other direction as busy at the same time
 	Roles     map[topo.ID]pathsel.Role
 	Overlay   topo.Overlay // measured rates of links
 }
@@ -134,7 +134,7 @@ func (h *host) memoryPair(m, c *topo.NUMANode, variant, waived string) {
 	h.b.add(p, w, nodeDistance(h.t, m, c))
 }
 
-// both is what the two directions of a link carry together.
+// bothDirections is the expected rate of both directions of a link together.
 func bothDirections(e probe.Expected) probe.Expected {
 	if e.BytesPerSec == nil {
 		return e
@@ -145,7 +145,7 @@ func bothDirections(e probe.Expected) probe.Expected {
 	return e
 }
 
-// slit is how far two NUMA nodes are by their own account, "" not known.
+// nodeDistance is the distance between two NUMA nodes that the firmware states, "" not known.
 func nodeDistance(t *topo.Topology, m, c *topo.NUMANode) string {
 	for i := range t.NUMANodes {
 		if t.NUMANodes[i].Index == m.Index && i < len(c.Distances) {
@@ -155,15 +155,14 @@ func nodeDistance(t *topo.Topology, m, c *topo.NUMANode) string {
 	return ""
 }
 
-// memoryEnd is a NUMA node as an end. Such ends and GPUs are memory themselves, so
-// their class is that of the pair.
+// memoryEnd is a NUMA node as an end. Such ends, and GPUs, are themselves memory, so their class is that
+// of the pair.
 func (h *host) memoryEnd(n *topo.NUMANode, class topo.Class) probe.End {
 	l := pathsel.LocationOf(n.ID)
 	return probe.End{Host: h.name, Node: n.ID, Name: string(l), Location: l, Class: class}
 }
 
-// overlap says whether two lists of CPUs have one in common; "" and what cannot be read
-// are all CPUs.
+// overlap says whether two lists of CPUs have one in common; "" and unreadable lists mean all CPUs.
 func overlap(a, b string) bool {
 	x, errX := cpuset.Parse(a)
 	y, errY := cpuset.Parse(b)
@@ -198,8 +197,8 @@ func (h *host) portPairs(o *LocalOptions) error {
 	return err
 }
 
-// rdmaPairs are the ports that reach each other. A port with itself stays in its card,
-// so it says nothing of a wire.
+// rdmaPairs are the ports that reach each other. A port with itself stays within its card, and says
+// nothing about a wire.
 func (h *host) rdmaPairs(ph *pathsel.Host, ends []portEnd) error {
 	if len(ends) == 0 {
 		return nil
@@ -224,7 +223,7 @@ func (h *host) rdmaPairs(ph *pathsel.Host, ends []portEnd) error {
 	return nil
 }
 
-// waivedTCP names the pairs that TCP would have.
+// waivedTCP adds the waived pairs that TCP would have.
 func (h *host) waivedTCP(ends []portEnd) {
 	for i := range ends {
 		for j := range ends {
@@ -256,7 +255,7 @@ func (h *host) stackPair() {
 	h.b.add(p, way{}, "")
 }
 
-// loopbackDown says whether the host has said that lo is switched off.
+// loopbackDown says whether lo is known to be down.
 func (h *host) loopbackDown() bool {
 	lo := h.index.NetdevNamed("lo")
 	return lo != nil && (lo.State == "down" || lo.AdminUp != nil && !*lo.AdminUp)

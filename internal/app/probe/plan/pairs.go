@@ -12,7 +12,7 @@ import (
 	"github.com/topoctl/topoctl/probe"
 )
 
-// Pairs are what can be measured, and what its bytes cross.
+// Pairs are what can be measured, and the links that its bytes cross.
 type Pairs struct {
 	Mode  string       // "local" or "fabric"
 	Hosts []probe.Host // by name
@@ -26,13 +26,13 @@ type Pairs struct {
 	Notes    []string
 }
 
-// Rejection is one reason and what there is no pair of for it.
+// Rejection is the reason why some pairs do not exist.
 type Rejection struct {
 	Kind probe.Kind
 	// From and To are hosts, or "host/port" where a port takes no part at all; To is ""
-	// where the reason is of one end alone.
+	// if the reason concerns one end alone.
 	From, To string
-	// Example is the first of the pairs, "mlx5_0>mlx5_1"; "" where there are no two ends.
+	// Example is the first of the pairs, "mlx5_0>mlx5_1"; "" if there are no two ends.
 	Example string
 	Pairs   int // how many pairs it would be; 0 of a part that is not there
 	Reason  pathsel.Reason
@@ -80,7 +80,7 @@ const (
 // maxPairs bounds a plan: each pair has about 1 KiB.
 const maxPairs = 1 << 20
 
-// checkCount refuses a number of pairs that no plan can have.
+// checkCount refuses more pairs than a plan can have.
 func checkCount(host string, kind probe.Kind, pairs int) error {
 	if pairs > maxPairs {
 		return pkgerr.Errorf("plan", "host %q: %d %s pairs: want at most %d", host, pairs, kind, maxPairs)
@@ -244,7 +244,7 @@ func checkHostName(name string) error {
 	return nil
 }
 
-// class is a class in words, "?" unknown.
+// classText is a class in words, "?" unknown.
 func classText(c topo.Class) string {
 	if !c.Known() {
 		return "?"

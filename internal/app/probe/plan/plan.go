@@ -20,11 +20,11 @@ const (
 	Serial     Schedule = "serial"   // one pair at a time
 )
 
-// Options say how pairs are laid out.
+// Options say how pairs are put into rounds.
 type Options struct {
 	Schedule Schedule // "": ByLink
-	// Contend is a link that pairs share on purpose: those that cross it come first, as
-	// many at once as their ends and other links allow. "": none.
+	// Contend is a link that pairs share on purpose: those that cross it come first, as many at once as
+	// their ends and other links allow. "": none.
 	Contend probe.LinkKey
 	Spec    probe.Spec // for the estimates
 }
@@ -42,14 +42,14 @@ type Plan struct {
 	Rounds [][]int
 	// LowerBound is the number of rounds below which no plan of this schedule can be.
 	LowerBound int
-	// Bound says what sets it: the link or end that is in the most pairs.
+	// Bound says why: the link or end that is in the most pairs.
 	Bound string
 	// Shared are the places of pairs whose expected rate is lower than alone.
 	Shared   []int
 	Estimate Estimate
 }
 
-// Estimate is what a plan will take. Times are from the fewest samples to the most.
+// Estimate is the time and the bytes that a plan takes, from the fewest samples to the most.
 type Estimate struct {
 	Time, MostTime   time.Duration
 	Bytes, MostBytes int64
@@ -57,7 +57,7 @@ type Estimate struct {
 	UnknownRates int
 }
 
-// Make lays pairs out in rounds. The same pairs in another order give the same rounds.
+// Make puts pairs into rounds. The same pairs in another order give the same rounds.
 func Make(p *Pairs, o Options) (*Plan, error) {
 	if p == nil {
 		return nil, pkgerr.Errorf("plan", "no pairs")
@@ -100,14 +100,14 @@ func Make(p *Pairs, o Options) (*Plan, error) {
 	return out, nil
 }
 
-// phase is a part of the pairs that has rounds of its own.
+// phase is a part of the pairs with rounds of its own.
 type phase struct {
 	name  string
 	pairs []int
 }
 
-// phases splits the pairs: those that contend come first, and pairs of memory are apart,
-// because they take the processors and the memory that all others need.
+// phases splits the pairs: those that contend come first, and pairs of memory are apart, because they use
+// the processors and the memory that all others need.
 func (p *Plan) phases() ([]phase, error) {
 	list := []phase{{name: "memory that contends"}, {name: "GPUs and ports that contend"}, {name: "memory"}, {name: "GPUs and ports"}}
 	for _, i := range canonical(p.Pairs.Pairs) {

@@ -69,8 +69,8 @@ func (h *host) portEnds(ph *pathsel.Host, memory Where, cabled []pathsel.FabricP
 	return out, nil
 }
 
-// findWays lists the links between a port's memory and the end of its wire. A wire
-// that the topology does not list (a container's interface) is a link of unknown rate.
+// findWays lists the links between a port's memory and the end of its wire. A wire that the topology does
+// not list (a container's interface) is a link of unknown rate.
 func (h *host) findWays(ph *pathsel.Host, e *portEnd) error {
 	var steps []topo.Step
 	known := false
@@ -93,7 +93,7 @@ func (h *host) findWays(ph *pathsel.Host, e *portEnd) error {
 	return nil
 }
 
-// wireOf is the link that a port's traffic leaves by.
+// wireOf is the link on which a port's traffic leaves.
 func wireOf(p *pathsel.Port) topo.LinkID {
 	switch {
 	case !p.RDMA():
@@ -104,7 +104,7 @@ func wireOf(p *pathsel.Port) topo.LinkID {
 	return topo.LinkID(p.ID)
 }
 
-// place is a memory location and how near it is to a port.
+// nearMemory is a memory location and how near it is to a port.
 type nearMemory struct {
 	location pathsel.Location
 	class    topo.Class
@@ -113,8 +113,8 @@ type nearMemory struct {
 	used     int // ports that have it
 }
 
-// nearest finds the memory of a kind that is nearest to each port, by Port.Index: by
-// class, rate and hops, then what the fewest other ports have.
+// nearest finds the memory of a kind that is nearest to each port, by Port.Index: by class, rate and hops,
+// then the memory that the fewest other ports use.
 func nearest(ph *pathsel.Host, memory Where) ([]nearMemory, error) {
 	gpus := len(ph.GPUs())
 	locations := ph.Locations()
@@ -183,8 +183,8 @@ func orOnCPU(w Where) Where {
 	return w
 }
 
-// rejectPorts lists the ports that take no part. A port that is there for data and is down
-// makes the run partial; one that is virtual may be down because nobody uses it.
+// rejectPorts lists the ports that take no part. A data port that is down makes the run partial; a virtual
+// port may be down because it is not used.
 func (h *host) rejectPorts(ph *pathsel.Host) {
 	for _, p := range ph.Ports() {
 		if p.Usable || len(p.Reasons) == 0 {
@@ -198,7 +198,7 @@ func (h *host) rejectPorts(ph *pathsel.Host) {
 	}
 }
 
-// addPorts takes a pair of ports; between is the way through the fabric.
+// addPorts adds a pair of ports; between is the way through the fabric.
 func (b *builder) addPorts(from, to *portEnd, transport string, between way, distance string) {
 	waived := from.waived
 	if waived == "" {
@@ -208,7 +208,7 @@ func (b *builder) addPorts(from, to *portEnd, transport string, between way, dis
 	b.add(p, from.out.then(between).then(to.in), distance)
 }
 
-// reachable is which ports of two hosts reach each other.
+// reachable says which ports of two hosts reach each other.
 type reachable struct {
 	here, there *hostPorts
 
@@ -249,7 +249,7 @@ func connect(a, b *hostPorts, fabric *pathsel.Fabric) (*reachable, error) {
 	return out, nil
 }
 
-// rejectPairs notes the pairs of one reason, those that anybody asked for.
+// rejectPairs lists the selected pairs that are rejected for one reason.
 func (b *builder) rejectPairs(r pathsel.Rejection, from, to string, here, there []portEnd, wanted func(i, j int) bool) {
 	out := Rejection{Kind: probe.Port, From: from, To: to, Reason: r.Reason}
 	at := func(ends []portEnd, id topo.ID) int {

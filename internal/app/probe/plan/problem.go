@@ -6,15 +6,14 @@ import (
 	"github.com/topoctl/topoctl/probe"
 )
 
-// need is what a pair takes of a resource: a directed link, an end, the memory or the
-// processors of a NUMA node.
+// need is the amount of a resource that a pair uses: a directed link, an end, the memory or the processors
+// of a NUMA node.
 type need struct {
 	at     int32
 	amount int64
 }
 
-// problem is one phase: pairs (items) that need resources of which each round has so
-// much.
+// problem is one phase: pairs (items) that use resources of which each round has a limited amount.
 type problem struct {
 	plan  *Plan
 	items []int // places of the pairs, in the order of IDs
@@ -28,7 +27,7 @@ type problem struct {
 	serial bool
 }
 
-// newProblem lists what the pairs of a phase need.
+// newProblem lists what the pairs of a phase use.
 func newProblem(p *Plan, links map[probe.LinkKey]*probe.Link, ph phase) *problem {
 	pr := &problem{plan: p, items: ph.pairs, index: map[string]int32{}, serial: p.Schedule == Serial}
 	pr.needs = make([][]need, len(ph.pairs))
@@ -66,9 +65,8 @@ type crossing struct {
 	link *probe.Link // of the same link, maybe of the other direction
 }
 
-// crossings are the links of a pair's path, each once, and where it goes both ways those
-// of the way back, which is the same. Memory is not among them: it is no link that
-// others cross.
+// crossings are the links of a pair's path, each once, and if the pair moves bytes both ways also those of
+// the way back, which is the same. Memory is not among them: other pairs do not cross it.
 func crossings(pair *probe.Pair, links map[probe.LinkKey]*probe.Link) []crossing {
 	out := make([]crossing, 0, 2*len(pair.Path))
 	add := func(key probe.LinkKey, l *probe.Link) {
@@ -96,8 +94,8 @@ func opposite(direction string) string {
 	return "up"
 }
 
-// twoEnds are the ends of a pair of ports or GPUs, each busy with it alone. Memory of a
-// NUMA node is not: several copies may use it.
+// twoEnds are the ends of a pair of ports or GPUs, which take part in one pair at a time. The memory of a
+// NUMA node may serve several copies.
 func (pr *problem) twoEnds(pair *probe.Pair) []need {
 	var list []need
 	for _, e := range []*probe.End{&pair.From, &pair.To} {
@@ -111,7 +109,7 @@ func (pr *problem) twoEnds(pair *probe.Pair) []need {
 	return list
 }
 
-// end is an end that takes part in one pair at a time.
+// endNeed is the need for an end that takes part in one pair at a time.
 func (pr *problem) endNeed(key, text string, e *probe.End, isEnd bool) need {
 	shown := e.Name
 	if pr.plan.Pairs.Mode == "fabric" {
@@ -120,12 +118,12 @@ func (pr *problem) endNeed(key, text string, e *probe.End, isEnd bool) need {
 	return need{pr.resource(key+e.Host+" "+string(e.Node), text+shown, 1, isEnd), 1}
 }
 
-// maxAmount bounds amounts, so that those of all pairs together fit: what is more is
-// counted in twos, fours and so on.
+// maxAmount bounds amounts, so that the sum over all pairs fits: larger ones are counted in twos, fours
+// and so on.
 const maxAmount = 1 << 42
 
-// crossing adds what a pair takes of a link. Where what it can have or what there is
-// is not known, links of a host carry one pair at a time.
+// addLink adds what a pair uses of a link. If the rate of the pair or of the link is not known, links of a
+// host carry one pair at a time.
 func (pr *problem) addLink(list []need, pair *probe.Pair, c crossing) []need {
 	rate, l := pair.Expected.BytesPerSec, c.link
 	key, name := "link "+string(c.key), l.Name+" "+l.Direction

@@ -9,8 +9,8 @@ import (
 // plan gets shorter, and the largest take seconds.
 const maxRepacks = 32
 
-// solve puts the items into rounds: by several orders, each item in the first round that
-// has room; the best of them is packed anew while it is above the bound.
+// solve puts the items into rounds: in several orders, each item into the first round with enough
+// capacity. The best layout is packed again while it is above the bound.
 func (pr *problem) solve(bound int) [][]int {
 	if pr.serial {
 		out := make([][]int, len(pr.items))
@@ -43,8 +43,8 @@ func (pr *problem) solve(bound int) [][]int {
 	return out
 }
 
-// orders are the orders in which items are placed: as a tournament is played, then those
-// first that need the most of what is scarce, then host by host in a ring.
+// orders are the orders in which items are placed: like the games of a tournament, then by the scarcest
+// resources that they use, then host by host in a ring.
 func (pr *problem) orders() [][]int {
 	games, ring := pr.tournament()
 	byGame := make([]int, len(pr.items))
@@ -89,7 +89,7 @@ func (b *bitset) set(i int) {
 	(*b)[i/64] |= 1 << (i % 64)
 }
 
-// pack puts items, in this order, each into the first round that has room for it.
+// pack puts items, in this order, each into the first round with enough capacity.
 func (pr *problem) pack(order []int) *layout {
 	l := &layout{pr: pr, load: make([][]int64, len(pr.caps)), full: make([]bitset, len(pr.caps))}
 	for _, k := range order {
@@ -98,8 +98,8 @@ func (pr *problem) pack(order []int) *layout {
 	return l
 }
 
-// repack packs the items round by round, the last round first. That never takes more
-// rounds: items that fitted together still do (iterated greedy, Culberson and Luo 1996).
+// repack packs the items round by round, the last round first. That never takes more rounds, because items
+// that fitted together still do (iterated greedy, Culberson and Luo 1996).
 func (l *layout) repack() *layout {
 	var order []int
 	for _, items := range slices.Backward(l.rounds) {
@@ -108,7 +108,7 @@ func (l *layout) repack() *layout {
 	return l.pr.pack(order)
 }
 
-// first is the first round that has room for an item, a new one where none has.
+// firstRound is the first round with capacity for an item, a new one if there is none.
 func (l *layout) firstRound(k int) int {
 	needs := l.pr.needs[k]
 	for w := 0; w*64 < len(l.rounds); w++ {
@@ -131,7 +131,7 @@ func (l *layout) firstRound(k int) int {
 	return len(l.rounds)
 }
 
-// fits says whether a round has room for an item.
+// fits says whether a round has capacity for an item.
 func (l *layout) fits(k, r int) bool {
 	return !slices.ContainsFunc(l.pr.needs[k], func(n need) bool {
 		load := l.load[n.at]

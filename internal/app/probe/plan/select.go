@@ -8,8 +8,8 @@ import (
 	"github.com/topoctl/topoctl/probe"
 )
 
-// selection picks pairs by patterns: "gpu:0>*", "n1>n2", "n1/mlx5_0>*", or one side
-// alone, which either end may be. A pair is picked by any of them; none pick all.
+// selection selects pairs by patterns: "gpu:0>*", "n1>n2", "n1/mlx5_0>*", or one side alone, which may be
+// either end. Any of them selects a pair; no patterns select all.
 type selection struct {
 	patterns []pattern
 }
@@ -42,7 +42,7 @@ func parseSelection(texts []string) (selection, error) {
 	return s, nil
 }
 
-// pair says whether a pair is picked.
+// pair says whether a pair is selected.
 func (s selection) pair(from, to *probe.End) bool {
 	if len(s.patterns) == 0 {
 		return true
@@ -63,7 +63,7 @@ func (s selection) pair(from, to *probe.End) bool {
 	return found
 }
 
-// between says whether any pair of these ends, in either direction, is picked.
+// between says whether any pair of these ends, in either direction, is selected.
 func (s selection) between(here, there []portEnd) bool {
 	if len(s.patterns) == 0 {
 		return true
@@ -87,12 +87,12 @@ func (s selection) between(here, there []portEnd) bool {
 	return false
 }
 
-// names says whether any pattern means an end.
+// namesEnd says whether any pattern means an end.
 func (s selection) namesEnd(e *probe.End) bool {
 	return len(s.patterns) == 0 || slices.ContainsFunc(s.patterns, func(p pattern) bool { return matches(p.from, e) || p.to != "" && matches(p.to, e) })
 }
 
-// check refuses patterns that picked nothing.
+// checkUsed refuses patterns that selected nothing.
 func (s selection) checkUsed() error {
 	for _, p := range s.patterns {
 		if !*p.used {
@@ -102,12 +102,12 @@ func (s selection) checkUsed() error {
 	return nil
 }
 
-// meets says whether a glob means an end: its name, its host, or both.
+// matches says whether a glob means an end: its name, its host, or both.
 func matches(glob string, e *probe.End) bool {
 	return matchGlob(glob, e.Name) || matchGlob(glob, e.Host) || matchGlob(glob, e.Host+"/"+e.Name)
 }
 
-// match is a glob of * (anything) and ? (one byte).
+// matchGlob matches a glob of * (anything) and ? (one byte).
 func matchGlob(glob, s string) bool {
 	star, from := -1, 0
 	i, j := 0, 0

@@ -11,8 +11,7 @@ import (
 	"github.com/topoctl/topoctl/probe"
 )
 
-// share lowers what is expected of pairs that share links in their round, to a max-min
-// fair part.
+// share lowers the expected rate of pairs that share links in their round to a max-min fair part.
 func (p *Plan) share(links map[probe.LinkKey]*probe.Link) {
 	if p.Schedule == ByLink && p.Contend == "" || p.Schedule == Serial {
 		return
@@ -27,8 +26,8 @@ func (p *Plan) share(links map[probe.LinkKey]*probe.Link) {
 	}
 }
 
-// shares are what the pairs of one round have of the links that they cross. Segment n of
-// flow n is what the pair carries alone; the segments of links follow.
+// shares are what the pairs of one round get of the links that they cross. Segment n of flow n is what the
+// pair carries alone; the segments of links follow.
 type shares struct {
 	flows []maxmin.Flow
 	links []sharedLink
@@ -76,8 +75,7 @@ func rateOr(r *topo.Rate, unknown float64) float64 {
 // of is the link of a segment.
 func (s *shares) of(at maxmin.Segment) *sharedLink { return &s.links[int(at)-len(s.flows)] }
 
-// lower tells a pair what it has of the round; true where that is less than alone, or
-// may be.
+// applyShare sets what a pair can expect in the round; true if that is less than alone, or may be.
 func (s *shares) applyShare(n int, p *probe.Pair) bool {
 	f := &s.flows[n]
 	rate := f.Rate / f.Weight

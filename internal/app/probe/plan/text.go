@@ -95,7 +95,7 @@ func amount(least, most int64) string {
 	return units.Bytes(least)
 }
 
-// names are those of the pairs at some places.
+// names are the names of the pairs at some places.
 func (p *Plan) names(pairs []int) []string {
 	names := make([]string, len(pairs))
 	for n, i := range pairs {
@@ -104,7 +104,7 @@ func (p *Plan) names(pairs []int) []string {
 	return names
 }
 
-// name is a pair in few words: its kind is plain from its ends.
+// name is a pair in few words: its kind is clear from its ends.
 func (p *Plan) name(pair *probe.Pair) string {
 	from, to := pair.From.Name, pair.To.Name
 	if p.Pairs.Mode == "fabric" {
@@ -178,7 +178,7 @@ func (p *Plan) leftOut(b *strings.Builder) {
 	}
 }
 
-// leftOutLine writes one reason, of so many pairs or, where it is of none, parts of hosts.
+// leftOutLine writes one reason, for so many pairs or, if there are none, for parts of hosts.
 func leftOutLine(b *strings.Builder, verdict, example, reason string, pairs, parts int) {
 	what := example
 	switch {

@@ -9,14 +9,14 @@ import (
 	"github.com/topoctl/topoctl/probe"
 )
 
-// tournament gives each item two keys to be sorted by.
+// tournament gives each item two sort keys.
 //
-// games is the circle method: N hosts play N-1 rounds (N where it is odd), in each of which
-// a host meets one other; within, port i of one meets port i+k of the other in the k-th, and
-// then the direction changes.
+// games is the circle method: N hosts play N-1 rounds (N if it is odd), in each of which a host meets one
+// other; within that, port i of one meets port i+k of the other in the k-th, and then the direction
+// changes.
 //
-// ring has every host send to the one s places further: with an odd number of hosts all are
-// busy then, and each direction of their links.
+// ring has every host send to the one s places further: with an odd number of hosts all are busy then, and
+// each direction of their links.
 func (pr *problem) tournament() (games, ring [][4]int) {
 	s := newSeats(pr)
 	hosts := len(s.hosts)
@@ -70,7 +70,7 @@ func newSeats(pr *problem) *seats {
 	return s
 }
 
-// circle is the round in which a and b of n meet: one stays, the others go round.
+// circle is the round in which a and b of n meet: one stays, the others move around it.
 func circle(a, b, n int) int {
 	n += n % 2
 	switch m := n - 1; {

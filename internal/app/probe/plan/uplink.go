@@ -10,8 +10,8 @@ import (
 	"github.com/topoctl/topoctl/probe"
 )
 
-// uplinks are the ways between leaves. Where a pair of leaves has several spines in
-// common, switches choose one for each flow, so all uplinks of a leaf count as one link.
+// uplinks are the ways between leaves. If two leaves have several spines in common, switches choose one
+// for each flow, so all uplinks of a leaf count as one link.
 type uplinks struct {
 	spines map[string][]string          // of each leaf, sorted
 	up     map[[2]string][2]*probe.Link // leaf and spine: up and down
@@ -60,7 +60,7 @@ func (b *builder) uplinks(f *pathsel.Fabric, overlay topo.Overlay) (uplinks, err
 	return u, nil
 }
 
-// addRates is a sum with one more rate: not known where one is not.
+// addRates is a sum with one more rate: not known if either is not.
 func addRates(sum, rate *topo.Rate, first bool) *topo.Rate {
 	switch {
 	case first:
@@ -90,7 +90,7 @@ func (b *builder) fabricLink(id topo.LinkID, name string, on []string, rate *top
 	return out, nil
 }
 
-// noteMissingUplinks notes the leaves of measured ports that a description of uplinks leaves out.
+// noteMissingUplinks notes the leaves of measured ports that the fabric file lists no uplinks of.
 func (f *fabric) noteMissingUplinks() {
 	if len(f.links.spines) == 0 {
 		return
@@ -108,8 +108,8 @@ func (f *fabric) noteMissingUplinks() {
 	}
 }
 
-// between is the way from one leaf to another, and what sets it apart from others.
-// What nobody describes is left out.
+// between is the way from one leaf to another, and the part of a group's name that tells it from others.
+// Links that no file describes are left out.
 func (u *uplinks) between(from, to string) (way, string) {
 	switch {
 	case from == "" || to == "":

@@ -12,7 +12,7 @@ import (
 type way struct {
 	links []*probe.Link
 	known bool
-	gap   bool // something between the wires is not known; what hosts promise holds all the same
+	gap   bool // something between the wires is not known; the rates within hosts are still promised
 	// open is a link whose rate is not known and may be the lowest, nil none.
 	unknownLink *probe.Link
 	// flow is what one flow has of links that count as one, where that is less than all of
@@ -20,7 +20,7 @@ type way struct {
 	flow topo.Rate
 }
 
-// then is one way after the other.
+// then is one way followed by another.
 func (w way) then(o way) way {
 	out := way{links: make([]*probe.Link, 0, len(w.links)+len(o.links)), known: w.known && o.known, gap: w.gap || o.gap, unknownLink: w.unknownLink, flow: w.flow}
 	out.links = append(append(out.links, w.links...), o.links...)
@@ -33,15 +33,15 @@ func (w way) then(o way) way {
 	return out
 }
 
-// bottleneck is what an expected rate hangs on.
+// bottleneck is what an expected rate depends on.
 type bottleneck struct {
 	limit, unknownLink *probe.Link
-	known       bool
-	flow        topo.Rate
+	known              bool
+	flow               topo.Rate
 }
 
-// expect is what a way promises: its smallest known rate for data, which is no more than an
-// upper bound where another link has none or a part of the way is not known.
+// expect is the rate that a way promises: its smallest known rate for data. It is only an upper bound if
+// another link has no known rate or a part of the way is not known.
 func (b *builder) expect(w *way) probe.Expected {
 	n := bottleneck{unknownLink: w.unknownLink, known: w.known, flow: w.flow}
 	for _, l := range w.links {
@@ -83,8 +83,8 @@ func (n bottleneck) expected() probe.Expected {
 	return e
 }
 
-// oneStream is what one stream of TCP surely carries, in bytes/s. The kernel's TCP on one
-// core carries some 10 to 40 Gb/s, whatever the wire could.
+// oneStream is what one stream of TCP reliably carries, in bytes/s. The kernel's TCP on one core carries
+// some 10 to 40 Gb/s, however fast the wire is.
 const oneStream topo.Rate = 1_250_000_000
 
 // overTCP doubts a rate that the processors at both ends may not reach: a healthy host
@@ -98,7 +98,7 @@ func overTCP(e probe.Expected) probe.Expected {
 	return e
 }
 
-// group names the pairs that should do alike.
+// group names the pairs that should perform alike.
 func group(p *probe.Pair, distance string) string {
 	out := string(p.Kind) + " " + p.Transport
 	if p.Variant != "" {

@@ -117,7 +117,7 @@ func (r *runner) rounds(ctx context.Context) {
 			r.record(ctx, &r.report.Results[r.place[i]], got[k], number)
 		}
 		p.Done += len(open)
-		if r.o.Event != nil { // else nobody wants a verdict before the end
+		if r.o.Event != nil { // otherwise verdicts are needed at the end only
 			r.updateVerdicts()
 		}
 	}

@@ -85,7 +85,7 @@ type runner struct {
 	took     time.Duration // all rounds that ran so far, and
 	ran      int           // how many
 	bytes    int64
-	reported []probe.Result // what was told of each result last
+	reported []probe.Result // what was reported of each result last
 	// interrupted: ctx ended before the run did; late: there was no time for more.
 	interrupted, outOfTime bool
 }

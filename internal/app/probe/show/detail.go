@@ -13,7 +13,7 @@ import (
 	"github.com/topoctl/topoctl/probe"
 )
 
-// detailView is all that is known of a pair.
+// detailView is everything that is known of a pair.
 type detailView struct {
 	ID, Pair, Of, Rate string
 	Verdict            probe.Verdict
@@ -101,7 +101,7 @@ func (s *section) detail(x *probe.Result, k *reportLinks, id string) detailView 
 	return d
 }
 
-// facts are what is known beside the figures.
+// facts are what is known besides the figures.
 func (s *section) facts(x *probe.Result) []fact {
 	out := []fact{{"id", clean(x.ID)}}
 	add := func(name, value string) {
@@ -155,7 +155,7 @@ func (s *section) facts(x *probe.Result) []fact {
 	return out
 }
 
-// sizeOf is what one size of op gave.
+// sizeOf is the result of one size of op.
 func (s *section) sizeOf(b *probe.Bandwidth) sizeView {
 	v := sizeView{Size: units.Bytes(b.SizeBytes), Mean: "-", Median: "-", N: count(len(b.SamplesBytesPerSec)), Stopped: stoppedText(b.Stopped)}
 	if len(b.SamplesBytesPerSec) > 0 {
@@ -188,8 +188,8 @@ func (s *section) percentiles(name string, p *probe.Percentiles) []string {
 	return []string{name, count(p.N), s.ns(p.Min), s.ns(p.P50), s.ns(p.P90), s.ns(p.P99), p999, s.ns(p.Max)}
 }
 
-// hop is a link of the way, with what it was like meanwhile. l is nil where the report
-// does not have it.
+// hop is a link of the path, with its state during the measurement. l is nil if the report does not have
+// it.
 func (s *section) hop(x *probe.Result, key probe.LinkKey, l *probe.Link) hopView {
 	v := hopView{Name: clean(string(key)), Rate: "-", Basis: topo.BasisUnknown, Limit: key == x.Expected.Limit}
 	if l != nil {
@@ -253,7 +253,7 @@ func (s *section) retest(t *probe.Retest) string {
 	return text + ": not as bad as before"
 }
 
-// mostPoints is how many samples a line has at most: of more, every n-th.
+// mostPoints is how many samples a line shows at most: of more, every n-th.
 const mostPoints = 120
 
 // spark draws samples in their order, with the mean and its interval.

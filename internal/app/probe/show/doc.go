@@ -10,10 +10,10 @@ import "github.com/topoctl/topoctl/internal/base/units"
 type Options struct {
 	// Units are those of rates; Auto is gigabits for ports, gigabytes for the rest.
 	Units units.System
-	// Columns is for people: a head, columns, only what needs attention of long results.
-	// Without it there is one line of tab-separated fields for each pair.
+	// Columns is for people: a header, columns, and only what needs attention of long results. Without it
+	// there is one line of tab-separated fields for each pair.
 	Columns bool
-	// Wide lists every pair, with the rest of what is known about it.
+	// Wide lists every pair, with everything else that is known of it.
 	Wide bool
 	// Color uses the terminal's own colours; they never carry a meaning alone.
 	Color bool

@@ -8,8 +8,8 @@ import (
 	"github.com/topoctl/topoctl/probe"
 )
 
-// Figures are what is said of a pair, as text of one line each. Foreign text in them is
-// clean. "-" is not measured, not known, or does not apply.
+// Figures are the figures of a pair, as text of one line each. Foreign text in them is clean. "-" means
+// not measured, not known, or not applicable.
 type Figures struct {
 	Pair       string // PairName
 	Of         string // kind, transport and variant: "memory by cpu, read"
@@ -22,7 +22,7 @@ type Figures struct {
 	Reason     string // of the verdict, the first; "" none
 }
 
-// FiguresOf are the figures of a pair. local: all ends are of one host (Local).
+// FiguresOf returns the figures of a pair. local: all ends are on one host (Local).
 func FiguresOf(x *probe.Result, local bool, o Options) Figures {
 	s := sectionOf(x, local, o.Units)
 	f := Figures{Pair: PairName(&x.Pair, local), Of: s.title, Class: classText(&x.Pair), Rate: "-", Interval: "-", Expected: "-", Latency: "-",
@@ -58,15 +58,15 @@ func PairRate(kind probe.Kind, bytesPerSec int64, u units.System) string {
 	return units.Rate(bytesPerSec, unitOf(kind, u))
 }
 
-// Local says whether all ends of a report are of one host.
+// Local says whether all ends of a report are on one host.
 func Local(r *probe.Report) bool { return local(r) }
 
-// Order compares kinds of pairs as reports have them: memory, gpu, port, then others.
+// Order compares kinds of pairs in the order of reports: memory, gpu, port, then others.
 func Order(a, b probe.Kind) int {
 	return indexOrEnd(kindOrder, string(a)) - indexOrEnd(kindOrder, string(b))
 }
 
-// Part is a part of what is known about something: a title, "" none, and lines of any length.
+// Part is a part of a description: a title, which may be empty, and lines of any length.
 type Part struct {
 	Title string
 	Lines []string
@@ -88,7 +88,7 @@ func (p *parts) add(title string, lines ...string) {
 	p.list = append(p.list, Part{p.o.text(title), lines})
 }
 
-// PairParts is all that is known of a pair. Links and blame are those of r, which may be nil.
+// PairParts is everything that is known of a pair. Links and blame are those of r, which may be nil.
 func PairParts(r *probe.Report, x *probe.Result, o Options) []Part {
 	if r == nil {
 		r = &probe.Report{Results: []probe.Result{*x}}
@@ -147,10 +147,10 @@ func (h *hopView) text() string {
 	return text
 }
 
-// BlameTitle says who is to blame, and for how many pairs.
+// BlameTitle says what is to blame, and for how many pairs.
 func BlameTitle(b *probe.Blame, r *probe.Report, o Options) string { return o.text(blameTitle(b, r)) }
 
-// BlameParts is all that is known of a fault.
+// BlameParts is everything that is known of a fault.
 func BlameParts(b *probe.Blame, r *probe.Report, o Options) []Part {
 	v := viewBlame(b, r, o.Units)
 	var suspects, next []string
@@ -173,9 +173,8 @@ func BlameParts(b *probe.Blame, r *probe.Report, o Options) []Part {
 	return p.list
 }
 
-// SummaryParts is what the pairs of a report come to: first how many there are of each
-// verdict, and how many are missing; then hosts that were lost, why pairs were waived, and notes.
-// Blame is for BlameTitle.
+// SummaryParts summarises the pairs of a report: first how many there are of each verdict, and how many
+// are missing; then lost hosts, why pairs were waived, and notes. Faults are left to BlameTitle.
 func SummaryParts(r *probe.Report, o Options) []Part {
 	v := newOverview(r, o.Units)
 	p := parts{o: o}

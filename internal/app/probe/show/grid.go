@@ -14,7 +14,7 @@ import (
 // mostEnds is how many ends an axis of a heat map may have.
 const mostEnds = 512
 
-// end names a row or column.
+// end identifies a row or column.
 type end struct{ host, name string }
 
 // grid is the heat map of one section: from the rows to the columns.
@@ -65,7 +65,7 @@ func index(ends []end) map[end]int {
 	return out
 }
 
-// size chooses how large a cell is, and the room for labels.
+// size chooses the size of a cell, and the space for labels.
 func (g *grid) size() {
 	switch n := max(len(g.from), len(g.to)); {
 	case n <= 16:
@@ -92,7 +92,7 @@ func (g *grid) size() {
 	}
 }
 
-// gap is between labels and cells: without text in cells there are marks in it.
+// gap is the space between labels and cells: if cells have no text, there are marks in it.
 func (g *grid) gap() int {
 	if g.font == 0 {
 		return 10
@@ -125,8 +125,7 @@ func (g *grid) label(e end) string {
 	return text.Cut(clean(e.host+"/"+e.name), 40, text.Ellipsis)
 }
 
-// labels are those of an axis: each end, or where there is no room each host, and of
-// those as many as there is room for.
+// labels writes the names beside the axes.
 func (g *grid) labels(ends []end, step int) []label {
 	const least = 13 // pixels from label to label
 	var out []label
@@ -150,7 +149,7 @@ func (g *grid) labels(ends []end, step int) []label {
 	return out
 }
 
-// runs are the ends of one host each, from first to before last; where all are of one host, single ends.
+// runs are the ends of each host, from the first to before the last; if all are of one host, single ends.
 func (g *grid) runs(ends []end) (out [][2]int) {
 	for i, e := range ends {
 		if n := len(out); n > 0 && !g.local && ends[i-1].host == e.host {
@@ -165,13 +164,13 @@ func (g *grid) runs(ends []end) (out [][2]int) {
 func (g *grid) width() int  { return g.left + len(g.to)*g.w + 12 }
 func (g *grid) height() int { return gridHead + g.top + len(g.from)*g.h + 4 }
 
-// gridHead is the room for a grid's title.
+// gridHead is the space for a grid's title.
 const gridHead = 24
 
 // tooLarge says whether a heat map would have more ends than are drawn.
 func (g *grid) tooLarge() bool { return max(len(g.from), len(g.to)) > mostEnds }
 
-// textWidth is about how wide a text is: fonts differ, so it is rather too much.
+// pixelWidth is about how wide a text is: fonts differ, so it is rather too much.
 func pixelWidth(s string, font int) int { return utf8.RuneCountInString(s) * font * 62 / 100 }
 
 // short is a rate for a cell: hundreds of gigabits without a fraction.
@@ -189,7 +188,7 @@ func measured(x *probe.Result) bool {
 	return x.Judged() != nil || p != nil
 }
 
-// part is what the colour of a cell says: of the expected rate, else of the best of the
+// shareOf is what the colour of a cell shows: the part of the expected rate, or else of the best of the
 // pair's group.
 func shareOf(x *probe.Result) *float64 {
 	if x.Efficiency != nil {

@@ -35,10 +35,9 @@ const (
 	mostPageDetails = 400
 )
 
-// HTML writes a report as one page that needs no network and works without scripts:
-// the summary, who is to blame, heat maps, the table of pairs, the details of each, and where
-// the figures come from. Of reports beyond 2,000 pairs those that passed are left out,
-// and beyond 400 their details.
+// HTML writes a report as one page that needs no network and works without scripts: the summary, what is
+// to blame, heat maps, the table of pairs, the details of each, and where the figures come from. In
+// reports of more than 2,000 pairs those that passed are left out, and of more than 400 their details.
 func HTML(r *probe.Report, o Options) ([]byte, error) {
 	p := newPage(r, o)
 	var out bytes.Buffer
@@ -48,8 +47,8 @@ func HTML(r *probe.Report, o Options) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// page is what the template shows. Everything in it but CSS, JS, SVG and the lines of
-// samples is text, which the template escapes.
+// page is what the template shows. Everything in it except CSS, JS, SVG and the lines of samples is text,
+// which the template escapes.
 type page struct {
 	*overview
 	CSP         string

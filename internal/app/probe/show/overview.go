@@ -11,11 +11,10 @@ import (
 	"github.com/topoctl/topoctl/probe"
 )
 
-// mostWaived is how many reasons for waived pairs are told.
+// mostWaived is how many reasons for waived pairs are listed.
 const mostWaived = 12
 
-// overview is what every form of a report says beside its pairs. What is foreign in it is
-// clean.
+// overview is what every form of a report shows besides its pairs. Foreign text in it is clean.
 type overview struct {
 	Title, Subtitle string
 	Counts          []verdictCount // of those that there are
@@ -48,7 +47,7 @@ func newOverview(r *probe.Report, u units.System) *overview {
 	return v
 }
 
-// Incomplete says what is missing, nothing where all is there.
+// Incomplete says what is missing, if anything.
 func (v *overview) Incomplete() []string { return slices.Concat(v.Early, v.Lost) }
 
 func viewBlame(b *probe.Blame, r *probe.Report, u units.System) blameView {
@@ -59,7 +58,7 @@ func viewBlame(b *probe.Blame, r *probe.Report, u units.System) blameView {
 	return v
 }
 
-// headline is a fault in one line, with what the only suspect was seen to carry.
+// headline is a fault in one line, with the rate that was seen on its only suspect.
 func (v *blameView) headline() string {
 	if len(v.Suspects) == 1 && v.Suspects[0].Seen != "" {
 		return v.Title + ", " + v.Suspects[0].Seen
@@ -93,7 +92,7 @@ func countsText(r *probe.Report, counts []verdictCount) string {
 	return line + ", " + duration(time.Duration(r.DurationNS))
 }
 
-// reportTitle is the image's and the page's.
+// reportTitle is the title of the image and the page.
 func reportTitle(r *probe.Report) string {
 	title := "probe"
 	switch {
@@ -105,7 +104,7 @@ func reportTitle(r *probe.Report) string {
 	return title + ", " + r.StartedAt.UTC().Format("2006-01-02 15:04 UTC")
 }
 
-// early says how much a run that ended early lacks.
+// incompleteText says how much is missing from a run that ended early.
 func incompleteText(r *probe.Report) []string {
 	var out []string
 	if !r.Complete {
@@ -125,7 +124,7 @@ func incompleteText(r *probe.Report) []string {
 	return out
 }
 
-// lost are the hosts that took no part, or stopped to.
+// lostHosts are the hosts that took no part, or were lost.
 func lostHosts(r *probe.Report) []string {
 	var out []string
 	for i := range r.Hosts {
@@ -136,7 +135,7 @@ func lostHosts(r *probe.Report) []string {
 	return out
 }
 
-// waived sums up why pairs were not measured.
+// waivedReasons counts why pairs were not measured.
 func waivedReasons(r *probe.Report) []string {
 	var reasons []string
 	for i := range r.Results {
@@ -159,7 +158,7 @@ func waivedReasons(r *probe.Report) []string {
 	return out
 }
 
-// suspectText names a part and what it is.
+// suspectText names a part and says what kind it is.
 func suspectText(s *probe.Suspect) string {
 	text := clean(s.Name)
 	switch s.Kind {
@@ -169,7 +168,7 @@ func suspectText(s *probe.Suspect) string {
 	return text
 }
 
-// seenText is what a suspect was seen to carry, "" not known. Wires are in gigabits.
+// seenText is the rate that was seen on a suspect, "" not known. Wires are in gigabits.
 func seenText(s *probe.Suspect, r *probe.Report, u units.System) string {
 	if s.BytesPerSec == nil {
 		return ""

@@ -9,7 +9,7 @@ import (
 	"github.com/topoctl/topoctl/internal/base/units"
 )
 
-// Progress is how far a run is.
+// Progress is how far a run has come.
 type Progress struct {
 	Round, Rounds int
 	Done, Total   int      // pairs
@@ -19,7 +19,7 @@ type Progress struct {
 	Left time.Duration
 }
 
-// left is a time in whole seconds: more would flicker.
+// remaining is a time in whole seconds: with fractions it would flicker.
 func remaining(d time.Duration) string {
 	if d = d.Round(time.Second); d < 10*time.Second {
 		return fmt.Sprintf("%d s", d/time.Second)

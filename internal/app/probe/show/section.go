@@ -11,7 +11,7 @@ import (
 	"github.com/topoctl/topoctl/probe"
 )
 
-// section are the pairs that are shown together: of one kind, transport and variant.
+// section are the pairs that are shown together: those of one kind, transport and variant.
 type section struct {
 	kind, transport, variant string
 	title                    string
@@ -22,7 +22,7 @@ type section struct {
 	results                  []*probe.Result // by ID
 }
 
-// kinds are in this order; those of a newer writer follow.
+// kindOrder is the order of kinds; those of a newer version follow.
 var kindOrder = []string{string(probe.Memory), string(probe.GPU), string(probe.Port)}
 
 func indexOrEnd(list []string, s string) int {
@@ -32,7 +32,7 @@ func indexOrEnd(list []string, s string) int {
 	return len(list)
 }
 
-// local says whether all ends of a report are of one host.
+// local says whether all ends of a report are on one host.
 func local(r *probe.Report) bool {
 	for i := range r.Results {
 		x := &r.Results[i]
@@ -43,7 +43,7 @@ func local(r *probe.Report) bool {
 	return true
 }
 
-// sections sorts a report's results.
+// sections groups and sorts the results of a report.
 func sections(r *probe.Report, u units.System) []*section {
 	type key struct{ kind, transport, variant string }
 	byKey := map[key]*section{}
@@ -86,7 +86,7 @@ func unitOf(kind probe.Kind, u units.System) units.System {
 	return u.Or(units.Gbyte)
 }
 
-// times takes over what a result's latency is of.
+// times sets the kind of latency and its unit from a result.
 func (s *section) times(x *probe.Result) {
 	if of, _ := x.Typical(); of != "" {
 		s.latency, s.nsUnit = of, "µs"
@@ -113,7 +113,7 @@ func (s *section) ns(v int64) string {
 	return number(float64(v) / 1e3)
 }
 
-// rate is the mean with its interval: "391.2 ±0.8".
+// rate prints a rate without its unit, "-" if there is none.
 func (s *section) rate(x *probe.Result) string {
 	b := x.Judged()
 	if b == nil {

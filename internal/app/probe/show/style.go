@@ -26,8 +26,8 @@ func stepOf(part *float64) int {
 	return len(steps)
 }
 
-// palette is one set of colours. Steps grow darker (on dark ground: lighter) the worse
-// they are, so that they tell without hue too.
+// palette is one set of colours. The worse a step, the darker it is (on dark ground: lighter), so that
+// steps can be told apart without hue too.
 type palette struct {
 	steps      [stepCount]string
 	ink        [stepCount]string // text on a step

@@ -20,17 +20,16 @@ const (
 	fullWidth  = 1500 // of panels side by side
 	mostText   = 1100 // of the lines above them
 	mostTips   = 4096 // cells with a text of their own that large heat maps have
-	mostBlame  = 6    // faults that are told above the heat maps
+	mostBlame  = 6    // faults that are listed above the heat maps
 )
 
-// SVG draws heat maps of a report, one for each kind, transport and variant, without
-// outside parts: rows are where bytes come from, columns where they go. The same report
-// gives the same bytes.
+// SVG draws heat maps of a report, one for each kind, transport and variant, without external parts: rows
+// are where bytes come from, columns where they go. The same report gives the same bytes.
 func SVG(r *probe.Report, o Options) []byte {
 	return draw(newOverview(r, o.Units), sections(r, o.Units), true)
 }
 
-// draw makes the image; head: with the title and what is above the heat maps.
+// draw makes the image; head: with the title and the lines above the heat maps.
 func draw(v *overview, all []*section, head bool) []byte {
 	d := &drawing{overview: v, withHead: head}
 	for _, s := range all {
@@ -41,12 +40,12 @@ func draw(v *overview, all []*section, head bool) []byte {
 	return d.print()
 }
 
-// drawing is an image that is being made.
+// drawing is an image in the making.
 type drawing struct {
 	*overview
-	grids []*grid
-	gridsAt    [][2]int // of the grids
-	lines []headLine
+	grids   []*grid
+	gridsAt [][2]int // of the grids
+	lines   []headLine
 	// withHead says whether the title and lines are drawn.
 	withHead bool
 	// width and height are those of the image; legend is where that begins.
@@ -87,7 +86,7 @@ func (d *drawing) head() {
 	}
 }
 
-// arrange puts the heat maps side by side where there is room, and the legend below.
+// arrange puts the heat maps side by side if they fit, and the legend below.
 func (d *drawing) arrange() {
 	d.width, d.top = leastWidth, margin
 	if d.withHead {
@@ -230,7 +229,7 @@ func (d *drawing) hosts(g *grid, x, y int) {
 	}
 }
 
-// drawLegend says what colours, letters and marks mean.
+// drawLegend explains colours, letters and marks.
 func (d *drawing) drawLegend() {
 	x, y := margin, d.legend
 	d.text("Colour: the measured part of the expected rate; where none is known, of the best rate of the pair's group.", x, y+12, 12, "tp-faint", light.faint, "")

@@ -19,11 +19,11 @@ const (
 	mostRows     = 60 // rows of a long section
 )
 
-// Table writes a report's pairs. For people (Options.Columns) there is a table for each
-// kind, transport and variant, and the summary follows; of long ones only the pairs
-// that did not pass are listed, and those that did are summed up by group. For programs there
-// is a line for each pair: ID, class, samples, rate, interval, expected, efficiency, p50, p99,
-// verdict, reason, separated by tabs; Summary has the rest.
+// Table writes a report's pairs. For people (Options.Columns) there is a table for each kind, transport
+// and variant, followed by the summary; of long ones only the pairs that did not pass are listed, and
+// those that did are summed up by group. For programs there is a line for each pair: ID, class, samples,
+// rate, interval, expected, efficiency, p50, p99, verdict, reason, separated by tabs; Summary has the
+// rest.
 func Table(w io.Writer, r *probe.Report, o Options) error {
 	p := &printer{o: o}
 	all := sections(r, o.Units)
@@ -40,8 +40,8 @@ func Table(w io.Writer, r *probe.Report, o Options) error {
 	return p.flush(w)
 }
 
-// Summary writes what a table is followed by: counts by verdict, who is to blame, why
-// pairs were waived, and notes.
+// Summary writes what follows a table: counts by verdict, what is to blame, why pairs were waived, and
+// notes.
 func Summary(w io.Writer, r *probe.Report, o Options) error {
 	p := &printer{o: o}
 	p.summary(newOverview(r, o.Units))
@@ -60,7 +60,7 @@ func (p *printer) flush(w io.Writer) error {
 	return nil
 }
 
-// linef writes a line. What is foreign in it was cleaned.
+// linef writes a line. Foreign text in it was cleaned.
 func (p *printer) linef(format string, args ...any) {
 	p.out.WriteString(strings.TrimRight(p.o.text(fmt.Sprintf(format, args...)), " ") + "\n")
 }
@@ -111,7 +111,7 @@ func (p *printer) section(s *section) {
 		rows, rest = nil, nil
 		for _, x := range s.results {
 			switch {
-			case x.Verdict == probe.Waived, x.Round == 0 && x.Error == "" && !measured(x): // the summary tells
+			case x.Verdict == probe.Waived, x.Round == 0 && x.Error == "" && !measured(x): // the summary says so
 			case long && x.Verdict == probe.Pass:
 				rest = append(rest, x)
 			default:
@@ -135,7 +135,7 @@ func (p *printer) section(s *section) {
 	p.linef("")
 }
 
-// rows sets results in columns: figures to the right, the last column as long as it is.
+// rows aligns results in columns: figures to the right, the last column at its natural width.
 func (p *printer) rows(s *section, results []*probe.Result) {
 	if len(results) == 0 {
 		return
@@ -183,7 +183,7 @@ func (p *printer) rows(s *section, results []*probe.Result) {
 	}
 }
 
-// alignIntervals sets the intervals of a column below each other.
+// alignIntervals aligns the intervals of a column below each other.
 func alignIntervals(rows [][]string, column int) {
 	most := 0
 	width := func(cell string) int {
@@ -243,7 +243,7 @@ func (p *printer) groups(s *section, passed []*probe.Result) {
 	}
 }
 
-// span is the smallest and largest of the values that there are.
+// span is the smallest and largest of the existing values.
 func span(list []*probe.Result, value func(*probe.Result) (float64, bool)) (low, high float64, ok bool) {
 	for _, x := range list {
 		v, has := value(x)
@@ -290,12 +290,13 @@ func (p *printer) summary(v *overview) {
 	}
 }
 
-// tally sums up equal texts, the most frequent first.
+// tally counts equal texts.
 type tally struct {
 	text string
 	n    int
 }
 
+// tallied counts equal texts, the most frequent first.
 func tallied(texts []string) []tally {
 	at := map[string]int{}
 	var out []tally

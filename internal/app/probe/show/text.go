@@ -34,7 +34,7 @@ func ascii(s string) string {
 	return b.String()
 }
 
-// endName names an end; the host goes without saying where there is one only.
+// endName names an end; the host is left out if there is only one.
 func endName(e *probe.End, local bool) string {
 	if local || e.Host == "" {
 		return clean(e.Name)
@@ -42,8 +42,8 @@ func endName(e *probe.End, local bool) string {
 	return clean(e.Host + "/" + e.Name)
 }
 
-// PairName names a pair for people: "gpu:0 > gpu:1" where all ends are of one host
-// (local), else "n1/mlx5_0 > n2/mlx5_0".
+// PairName names a pair for people: "gpu:0 > gpu:1" if all ends are on one host (local), else "n1/mlx5_0 >
+// n2/mlx5_0".
 func PairName(p *probe.Pair, local bool) string {
 	return endName(&p.From, local) + " > " + endName(&p.To, local)
 }

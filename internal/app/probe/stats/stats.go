@@ -9,8 +9,8 @@ import (
 	"github.com/topoctl/topoctl/probe"
 )
 
-// maxCorrelation bounds what is made of the correlation of neighbours: a few samples
-// cannot tell more.
+// maxCorrelation bounds the estimated correlation of neighbours: a few samples cannot
+// show more.
 const maxCorrelation = 0.9
 
 // leastFreedom bounds how few samples many count as: one degree of freedom fewer would
