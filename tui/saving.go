@@ -7,8 +7,8 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
-	"github.com/topoctl/topoctl/internal/app/draw"
 	"github.com/topoctl/topoctl/internal/app/tui/keys"
+	"github.com/topoctl/topoctl/internal/base/jsontext"
 	"github.com/topoctl/topoctl/internal/base/units"
 )
 
@@ -35,7 +35,7 @@ func (m *model) copySelection() tea.Cmd {
 		m.say("cannot copy: " + m.look.Safe(err.Error()))
 		return nil
 	}
-	data := draw.JSON(out.Bytes())
+	data := jsontext.Printable(out.Bytes())
 	if len(data) > maxClipboard {
 		m.save("json", data, "too large for a clipboard ("+units.Bytes(int64(len(data)))+"); in")
 		return nil

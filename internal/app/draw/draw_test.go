@@ -216,23 +216,8 @@ func TestPrintable(t *testing.T) {
 		{strings.Repeat("é", maxText), false, strings.Repeat("é", maxText)},
 	}
 	for _, tt := range tests {
-		if got := Printable(tt.in, tt.ascii); got != tt.want {
-			t.Errorf("Printable(%q, %v) = %q, want %q", tt.in, tt.ascii, got, tt.want)
-		}
-	}
-}
-
-// What a document says is the same afterwards, and no terminal obeys it.
-func TestJSON(t *testing.T) {
-	for _, tt := range []struct{ in, want string }{
-		{`{"a":"Gerät €"}`, `{"a":"Gerät €"}`},
-		{"\"\u009b31m\x7f\u0085x\"", `"\u009b31m\u007f\u0085x"`},
-		{"\"\u00a0\u0080\"", "\"\u00a0\\u0080\""},
-		{"\xc2", "\xc2"},
-		{"", ""},
-	} {
-		if got := string(JSON([]byte(tt.in))); got != tt.want {
-			t.Errorf("JSON(%q) = %q, want %q", tt.in, got, tt.want)
+		if got := printable(tt.in, tt.ascii); got != tt.want {
+			t.Errorf("printable(%q, %v) = %q, want %q", tt.in, tt.ascii, got, tt.want)
 		}
 	}
 }

@@ -138,7 +138,7 @@ func (g *grid) labels() func(topo.MatrixEntry) string {
 		if n, ok := number[e.ID]; ok {
 			return n
 		}
-		return Printable(e.Name, false)
+		return printable(e.Name, false)
 	}
 }
 
@@ -229,7 +229,7 @@ func (g *grid) affinity() func(topo.MatrixEntry) []string {
 		if list == "" {
 			list = "N/A"
 		}
-		return []string{Printable(list, false), orNA(e.NUMA), orNA(own)}
+		return []string{printable(list, false), orNA(e.NUMA), orNA(own)}
 	}
 }
 
@@ -317,7 +317,7 @@ func (g *grid) text(w *bytes.Buffer) {
 	if len(g.nics) > 0 {
 		w.WriteString("\nNIC Legend:\n\n")
 		for i, e := range g.nics {
-			fmt.Fprintf(w, "  NIC%d: %s\n", i, Printable(e.Name, false))
+			fmt.Fprintf(w, "  NIC%d: %s\n", i, printable(e.Name, false))
 		}
 	}
 }

@@ -316,3 +316,18 @@ func FuzzLayout(f *testing.F) {
 		}
 	})
 }
+
+// What a document says is the same afterwards, and no terminal obeys it.
+func TestPrintable(t *testing.T) {
+	for _, tt := range []struct{ in, want string }{
+		{`{"a":"Gerät €"}`, `{"a":"Gerät €"}`},
+		{"\"\u009b31m\x7f\u0085x\"", `"\u009b31m\u007f\u0085x"`},
+		{"\"\u00a0\u0080\"", "\"\u00a0\\u0080\""},
+		{"\xc2", "\xc2"},
+		{"", ""},
+	} {
+		if got := string(Printable([]byte(tt.in))); got != tt.want {
+			t.Errorf("Printable(%q) = %q, want %q", tt.in, got, tt.want)
+		}
+	}
+}

@@ -216,3 +216,24 @@ func layout(object []byte) ([]byte, error) {
 	out.WriteString("\n}\n")
 	return out.Bytes(), nil
 }
+
+// Printable is a document without bytes that a terminal would obey: a JSON encoder escapes only
+// the controls below the blank.
+func Printable(data []byte) []byte {
+	var out []byte
+	done := 0
+	for i := range data {
+		c, size := data[i], 1
+		if c == 0xc2 && i+1 < len(data) && data[i+1] >= 0x80 && data[i+1] < 0xa0 { // U+0080 to U+009F
+			c, size = data[i+1], 2
+		} else if c != 0x7f {
+			continue
+		}
+		out = fmt.Appendf(append(out, data[done:i]...), `\u%04x`, c)
+		done = i + size
+	}
+	if done == 0 {
+		return data
+	}
+	return append(out, data[done:]...)
+}

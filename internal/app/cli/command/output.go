@@ -9,7 +9,6 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"github.com/topoctl/topoctl/internal/app/draw"
 	"github.com/topoctl/topoctl/internal/base/jsontext"
 	"github.com/topoctl/topoctl/internal/base/text"
 )
@@ -34,7 +33,7 @@ func Write(w io.Writer, data []byte) error {
 
 // SafeJSON is JSON as every command gives it, a document or lines: nothing in it is obeyed
 // by a terminal, whatever a host or a peer is called.
-func SafeJSON(data []byte, err error) ([]byte, error) { return draw.JSON(data), err }
+func SafeJSON(data []byte, err error) ([]byte, error) { return jsontext.Printable(data), err }
 
 // JSONLine is a value as a line of JSON with its end.
 func JSONLine(v any) ([]byte, error) {

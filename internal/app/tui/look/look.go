@@ -8,7 +8,7 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 
-	"github.com/topoctl/topoctl/internal/app/draw"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/internal/base/units"
 )
 
@@ -73,12 +73,19 @@ func (l *Look) Mark(s Style) string {
 	return " "
 }
 
+// maxWord is how many columns one word from a file or a peer takes at most.
+const maxWord = 120
+
 // Safe makes text from a file or a peer fit for a terminal: what cannot be printed is
 // written as an escape, and words without end are cut.
 func (l *Look) Safe(s string) string {
+	printable := text.Printable
+	if l.ASCII {
+		printable = text.ASCII
+	}
 	words := strings.Split(s, " ")
 	for i, w := range words {
-		words[i] = draw.Printable(w, l.ASCII)
+		words[i] = text.Cut(printable(w), maxWord, text.Dots)
 	}
 	return strings.Join(words, " ")
 }
@@ -142,7 +149,7 @@ func Clean(line string) string {
 			if i > 0 {
 				b.WriteByte(' ')
 			}
-			b.WriteString(draw.Printable(part, false))
+			b.WriteString(text.Cut(text.Printable(part), maxWord, text.Dots))
 		}
 		line = line[n:]
 	}
