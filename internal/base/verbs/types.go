@@ -222,11 +222,14 @@ var wcNames = map[WCStatus]string{
 	WCGeneral: "general error",
 }
 
-func (s WCStatus) String() string {
-	if n, ok := wcNames[s]; ok {
+func (s WCStatus) String() string { return nameOf(wcNames, s, "completion status") }
+
+// nameOf is a value's name, or what it is of and its number.
+func nameOf[T ~uint32](names map[T]string, v T, what string) string {
+	if n, ok := names[v]; ok {
 		return n
 	}
-	return fmt.Sprintf("completion status %d", uint32(s))
+	return fmt.Sprintf("%s %d", what, uint32(v))
 }
 
 // WC is one completion. Of one that failed only these fields are defined.
@@ -335,12 +338,7 @@ var eventNames = map[EventType]string{
 	EventGIDChange: "GID changed",
 }
 
-func (t EventType) String() string {
-	if n, ok := eventNames[t]; ok {
-		return n
-	}
-	return fmt.Sprintf("event %d", uint32(t))
-}
+func (t EventType) String() string { return nameOf(eventNames, t, "event") }
 
 // Event is an asynchronous event of a device.
 type Event struct {

@@ -37,14 +37,15 @@ func (d *Descriptor) check() error {
 			return pkgerr.Errorf("registry", "%s: %w", where, err)
 		}
 	}
-	if err := checkTopology(d.Topology); err != nil {
-		return pkgerr.Errorf("registry", "%s: %w", where, err)
-	}
-	if err := checkEndpoints(d.Endpoints); err != nil {
-		return pkgerr.Errorf("registry", "%s: %w", where, err)
-	}
-	if err := checkRegions(d.Regions); err != nil {
-		return pkgerr.Errorf("registry", "%s: %w", where, err)
+	return checkOffer(where, d.Topology, d.Endpoints, d.Regions)
+}
+
+// checkOffer checks what a descriptor and a delta have in common.
+func checkOffer(where string, topology json.RawMessage, endpoints []transport.Endpoint, regions []Region) error {
+	for _, err := range []error{checkTopology(topology), checkEndpoints(endpoints), checkRegions(regions)} {
+		if err != nil {
+			return pkgerr.Errorf("registry", "%s: %w", where, err)
+		}
 	}
 	return nil
 }
@@ -63,18 +64,11 @@ func (x *Delta) check() error {
 			return pkgerr.Errorf("registry", "%s: closed region %d: want IDs above 0, in order", where, id)
 		}
 	}
-	if !isNull(x.Topology) {
-		if err := checkTopology(x.Topology); err != nil {
-			return pkgerr.Errorf("registry", "%s: %w", where, err)
-		}
+	topology := x.Topology
+	if isNull(topology) {
+		topology = nil
 	}
-	if err := checkEndpoints(x.Endpoints); err != nil {
-		return pkgerr.Errorf("registry", "%s: %w", where, err)
-	}
-	if err := checkRegions(x.Opened); err != nil {
-		return pkgerr.Errorf("registry", "%s: %w", where, err)
-	}
-	return nil
+	return checkOffer(where, topology, x.Endpoints, x.Opened)
 }
 
 // checkTopology looks at size and form; the reader of the document checks more.

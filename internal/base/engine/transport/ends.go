@@ -206,11 +206,17 @@ func (l *leftConns) add(c ConnID) {
 
 // LeaveEach leaves several ends at the same time, and waits for all of them.
 func LeaveEach[P End](ctx context.Context, ends []P) error {
-	errs := make([]error, len(ends))
+	return errors.Join(Concurrently(ends, func(p P) error { return p.Leave(ctx) })...)
+}
+
+// Concurrently does something with every item at the same time, waits for all of it, and
+// gives the errors in the order of the items, nil where there was none.
+func Concurrently[T any](items []T, do func(T) error) []error {
+	errs := make([]error, len(items))
 	var wg sync.WaitGroup
-	for i, p := range ends {
-		wg.Go(func() { errs[i] = p.Leave(ctx) })
+	for i, item := range items {
+		wg.Go(func() { errs[i] = do(item) })
 	}
 	wg.Wait()
-	return errors.Join(errs...)
+	return errs
 }

@@ -10,6 +10,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -294,11 +296,7 @@ func (t *Transport) Served() transport.Served {
 func (t *Transport) Conns() []*Conn {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	out := make([]*Conn, 0, len(t.active))
-	for c := range t.active {
-		out = append(out, c)
-	}
-	return out
+	return slices.Collect(maps.Keys(t.active))
 }
 
 // Close ends both sides of this transport and waits for its connections.

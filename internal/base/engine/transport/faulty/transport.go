@@ -14,7 +14,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -135,11 +137,7 @@ func (t *Transport) count(what func(*Counts)) {
 func (t *Transport) Conns() []*Conn {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	out := make([]*Conn, 0, len(t.conns))
-	for c := range t.conns {
-		out = append(out, c)
-	}
-	return out
+	return slices.Collect(maps.Keys(t.conns))
 }
 
 // Unwrap is the transport inside.

@@ -303,15 +303,10 @@ func (p *passive) destroy() error {
 		return p.stuck
 	}
 	p.ending = true
-	errs := make([]error, len(p.qps))
-	var wg sync.WaitGroup
-	for i, qp := range p.qps {
-		wg.Go(func() {
-			_ = qp.SetError() // refuses what comes while destroying takes its time
-			errs[i] = p.dev.freeQP(qp, passiveDepth)
-		})
-	}
-	wg.Wait()
+	errs := transport.Concurrently(p.qps, func(qp *verbs.QP) error {
+		_ = qp.SetError() // refuses what comes while destroying takes its time
+		return p.dev.freeQP(qp, passiveDepth)
+	})
 	var left []*verbs.QP
 	for i, qp := range p.qps {
 		if errs[i] != nil {

@@ -176,19 +176,10 @@ func (c *conn) lostPort(ports []*port) error {
 
 // watch reads devices and ports again from time to time: not all that happens to them
 // has an event.
-func (t *Transport) watch() {
-	ticker := time.NewTicker(t.o.Watch)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-t.ctx.Done():
-			return
-		case now := <-ticker.C:
-			_ = t.scan(now) // a list that cannot be read now is read again
-			for _, d := range t.openDevices() {
-				d.reread()
-			}
-			t.changed()
-		}
+func (t *Transport) watch(now time.Time) {
+	_ = t.scan(now) // a list that cannot be read now is read again
+	for _, d := range t.openDevices() {
+		d.reread()
 	}
+	t.changed()
 }

@@ -180,8 +180,8 @@ func New(o Options, lib *verbs.Lib, changed func()) (*Transport, error) {
 		return nil, pkgerr.Errorf("rdma", "%w", unavailable{why})
 	}
 	t.lastOffers = t.offerText()
-	t.wg.Go(t.watch)
-	t.wg.Go(t.tick)
+	t.wg.Go(func() { t.every(o.Watch, t.watch) })
+	t.wg.Go(func() { t.every(o.KeepAlive, t.tick) })
 	return t, nil
 }
 
@@ -350,20 +350,25 @@ func (t *Transport) changed() {
 }
 
 // tick looks at idle connections and at those that do not arrive.
-func (t *Transport) tick() {
-	ticker := time.NewTicker(t.o.KeepAlive)
+func (t *Transport) tick(now time.Time) {
+	for _, c := range t.conns(nil) {
+		c.keepAlive()
+	}
+	for _, p := range t.ends.Select(func(p *passive) bool { return p.late(now) }) {
+		p.end()
+	}
+}
+
+// every does something from time to time until the transport is closed.
+func (t *Transport) every(d time.Duration, do func(now time.Time)) {
+	ticker := time.NewTicker(d)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-t.ctx.Done():
 			return
 		case now := <-ticker.C:
-			for _, c := range t.conns(nil) {
-				c.keepAlive()
-			}
-			for _, p := range t.ends.Select(func(p *passive) bool { return p.late(now) }) {
-				p.end()
-			}
+			do(now)
 		}
 	}
 }

@@ -70,12 +70,7 @@ func (t *Transport) Register(r *memory.Region) (string, error) {
 		devices = append(devices, d)
 	}
 	t.mu.Unlock()
-	errs := make([]error, len(devices))
-	var wg sync.WaitGroup
-	for i, d := range devices {
-		wg.Go(func() { errs[i] = d.register(r) })
-	}
-	wg.Wait()
+	errs := transport.Concurrently(devices, func(d *device) error { return d.register(r) })
 	t.mu.Lock()
 	for i, d := range devices {
 		if d.gone != nil {
@@ -96,13 +91,7 @@ func (t *Transport) Deregister(r *memory.Region) error {
 	delete(t.regions, r)
 	devices := t.allDevices()
 	t.mu.Unlock()
-	errs := make([]error, len(devices))
-	var wg sync.WaitGroup
-	for i, d := range devices {
-		wg.Go(func() { errs[i] = d.deregister(r) })
-	}
-	wg.Wait()
-	return errors.Join(errs...)
+	return errors.Join(transport.Concurrently(devices, func(d *device) error { return d.deregister(r) })...)
 }
 
 // Key is what peers need to name the region now: other devices mean another key, see

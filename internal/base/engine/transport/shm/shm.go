@@ -45,8 +45,10 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"maps"
 	"net"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -283,10 +285,7 @@ func (t *Transport) Close() error {
 		return nil
 	}
 	t.closed = true
-	actives := make([]*conn, 0, len(t.active))
-	for c := range t.active {
-		actives = append(actives, c)
-	}
+	actives := slices.Collect(maps.Keys(t.active))
 	t.mu.Unlock()
 	err := t.socket.close()
 	t.cancel()

@@ -97,18 +97,7 @@ func (c *conn) Post(requests []*transport.Request, done []transport.Completion) 
 		c.enqueue(req)
 		taken++
 	}
-	ours := c.queue.len() > 0 && !c.sending && !c.closed
-	large := c.waiting > inlineBytes
-	if ours {
-		c.sending = true
-	}
-	c.mu.Unlock()
-	switch {
-	case ours && large:
-		c.handOver()
-	case ours:
-		c.pump(false)
-	}
+	c.flush(c.waiting)
 	return taken, done
 }
 

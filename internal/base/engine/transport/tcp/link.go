@@ -234,6 +234,29 @@ func (l *link) take() error {
 	return nil
 }
 
+// claim makes the caller the one who sends what is queued, unless somebody else is, or there
+// is nothing to send. mu is held.
+func (l *link) claim() bool {
+	if l.sending || l.closed || !l.end.queued() {
+		return false
+	}
+	l.sending = true
+	return true
+}
+
+// flush sends what is queued unless somebody else is sending: by itself where the bytes that
+// wait are few, else by the sender goroutine. mu is held, and released.
+func (l *link) flush(waiting int64) {
+	ours := l.claim()
+	l.mu.Unlock()
+	switch {
+	case ours && waiting > inlineBytes:
+		l.handOver()
+	case ours:
+		l.pump(false)
+	}
+}
+
 // send is the goroutine that sends what others do not.
 func (l *link) send() {
 	defer close(l.sender)

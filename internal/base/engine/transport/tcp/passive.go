@@ -330,18 +330,7 @@ func (p *passive) complete(sumOK bool) {
 // small.
 func (p *passive) settle() {
 	p.mu.Lock()
-	ours := p.replies.len() > 0 && !p.sending && !p.closed
-	large := p.waiting > inlineBytes
-	if ours {
-		p.sending = true
-	}
-	p.mu.Unlock()
-	switch {
-	case ours && large:
-		p.handOver()
-	case ours:
-		p.pump(false)
-	}
+	p.flush(p.waiting)
 }
 
 func (p *passive) queued() bool { return p.replies.len() > 0 }

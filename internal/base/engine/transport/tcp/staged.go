@@ -125,10 +125,7 @@ func (l *landing) over(err error) {
 // sendFrom has the sender goroutine send what is queued: the caller is a device's.
 // mu is held, and released.
 func (p *passive) sendFrom() {
-	ours := p.replies.len() > 0 && !p.sending && !p.closed
-	if ours {
-		p.sending = true
-	}
+	ours := p.claim()
 	p.idleDevice.Broadcast()
 	p.mu.Unlock()
 	if ours {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/topoctl/topoctl/internal/base/engine/memory"
@@ -16,10 +15,7 @@ import (
 func checkRestart(p *pair) {
 	l := p.dial()
 	p.usable(l, "before the peer ends")
-	began := make(chan struct{})
-	var traffic sync.WaitGroup
-	traffic.Go(func() { p.stream(l, began) })
-	<-began
+	traffic := p.stream(l)
 	if err := p.ends.Passive.Transport.Close(); err != nil {
 		p.Errorf("closing the passive transport: %v", err)
 	}

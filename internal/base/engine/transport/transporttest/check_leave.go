@@ -99,21 +99,27 @@ func checkLeaveUnknown(p *pair) {
 }
 
 // stream writes the whole local area to the remote one again and again, until the
-// connection is over. The first completion closes began.
-func (p *pair) stream(l *link, began chan struct{}) {
+// connection is over. It returns once the first requests have completed.
+func (p *pair) stream(l *link) (traffic *sync.WaitGroup) {
 	_, maxBytes, _ := p.limits(l)
-	once := sync.OnceFunc(func() { close(began) })
-	defer once()
 	size := min(maxBytes, 128<<10)
-	for !l.lostNow() {
-		var requests []*transport.Request
-		for at := int64(0); at+size <= p.h.RegionBytes && len(requests) < 64; at += size {
-			requests = append(requests, requestOn(transport.Write, p.local, p.remote, piece{at, at, size}))
+	began := make(chan struct{})
+	traffic = &sync.WaitGroup{}
+	traffic.Go(func() {
+		once := sync.OnceFunc(func() { close(began) })
+		defer once()
+		for !l.lostNow() {
+			var requests []*transport.Request
+			for at := int64(0); at+size <= p.h.RegionBytes && len(requests) < 64; at += size {
+				requests = append(requests, requestOn(transport.Write, p.local, p.remote, piece{at, at, size}))
+			}
+			n := l.start(requests)
+			l.wait(requests[:n])
+			once()
 		}
-		n := l.start(requests)
-		l.wait(requests[:n])
-		once()
-	}
+	})
+	<-began
+	return traffic
 }
 
 func checkLeaveDuringTraffic(p *pair) {
@@ -121,10 +127,7 @@ func checkLeaveDuringTraffic(p *pair) {
 	for round := range 20 {
 		l := p.dial()
 		p.refill(uint64(14000 + 2*round))
-		began := make(chan struct{})
-		var traffic sync.WaitGroup
-		traffic.Go(func() { p.stream(l, began) })
-		<-began
+		traffic := p.stream(l)
 		time.Sleep(time.Duration(rng.IntN(2000)) * time.Microsecond)
 		// Several may ask at the same time: each may rely on its answer.
 		var leavers sync.WaitGroup
@@ -153,10 +156,7 @@ func checkLeaveClosed(p *pair) {
 	for round := range 12 {
 		l := p.dial()
 		p.refill(uint64(15000 + 2*round))
-		began := make(chan struct{})
-		var traffic sync.WaitGroup
-		traffic.Go(func() { p.stream(l, began) })
-		<-began
+		traffic := p.stream(l)
 		l.conn.Close(errTest)
 		if round%2 == 0 {
 			_ = l.waitLost()
@@ -241,12 +241,7 @@ func checkLeaveAll(p *pair) {
 	}
 	p.usable(a, "after another session was left")
 	p.usable(b, "after another session was left")
-	var traffic sync.WaitGroup
-	for _, l := range []*link{a, b} {
-		began := make(chan struct{})
-		traffic.Go(func() { p.stream(l, began) })
-		<-began
-	}
+	overA, overB := p.stream(a), p.stream(b)
 	if err := p.ends.Passive.Transport.LeaveAll(ctx, p.session); err != nil {
 		p.Errorf("leaving a session: %v", err)
 	}
@@ -256,7 +251,8 @@ func checkLeaveAll(p *pair) {
 			p.Error("the peer left the session, and Lost has no error")
 		}
 	}
-	traffic.Wait()
+	overA.Wait()
+	overB.Wait()
 	time.Sleep(quiet)
 	p.verify("after the peer left the session")
 	if n := p.ends.Passive.Transport.Served().Conns; n != 0 {
