@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"unicode/utf8"
 
 	"github.com/topoctl/topoctl/internal/base/jsontext"
@@ -84,18 +83,9 @@ func schemaName(data []byte) string {
 	return ""
 }
 
-// checkSchema accepts this major version only, and says what a reader can do.
+// checkSchema accepts this major version only.
 func checkSchema(name, want string) error {
-	family, _, _ := strings.Cut(want, "/")
-	switch {
-	case name == want:
-		return nil
-	case name == "":
-		return fmt.Errorf("no \"schema\" key: not a probe report (want %q)", want)
-	case strings.HasPrefix(name, family+"/"):
-		return fmt.Errorf("schema %.40q is newer than this program reads (%q): use a newer topoctl", name, want)
-	}
-	return fmt.Errorf("schema %.40q is not %q", name, want)
+	return jsontext.CheckSchema(name, want, "not a probe report")
 }
 
 // read reads the fields of a report, and leaves out those that it does not know.

@@ -79,7 +79,7 @@ func decode(data []byte) (*Record, error) {
 	}
 	var l line
 	err := json.Unmarshal(data, &l)
-	if wrong := checkSchema(l.Schema, Schema); wrong != nil && (err == nil || l.Schema != "") {
+	if wrong := jsontext.CheckSchema(l.Schema, Schema, ""); wrong != nil && (err == nil || l.Schema != "") {
 		return nil, wrong
 	}
 	if err != nil {

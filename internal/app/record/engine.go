@@ -150,7 +150,7 @@ func decodeEngine(data []byte, recorded bool) (*Engine, error) {
 	}
 	err := json.Unmarshal(data, &doc)
 	if !recorded {
-		if wrong := checkSchema(doc.Schema, SchemaEngine); wrong != nil && (err == nil || doc.Schema != "") {
+		if wrong := jsontext.CheckSchema(doc.Schema, SchemaEngine, ""); wrong != nil && (err == nil || doc.Schema != "") {
 			return nil, wrong
 		}
 		doc.Notes = nil

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
@@ -128,18 +127,4 @@ func (r *Reader) line() ([]byte, error) {
 			return text, err
 		}
 	}
-}
-
-// checkSchema accepts one major version only, and says what a reader can do.
-func checkSchema(name, want string) error {
-	family, _, _ := strings.Cut(want, "/")
-	switch {
-	case name == want:
-		return nil
-	case name == "":
-		return fmt.Errorf("no \"schema\" key: want %q", want)
-	case strings.HasPrefix(name, family+"/"):
-		return fmt.Errorf("schema %.40q is newer than this program reads (%q): use a newer topoctl", name, want)
-	}
-	return fmt.Errorf("schema %.40q is not %q", name, want)
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 )
 
 // Reader reads a document piece by piece, so that a count is refused before it costs
@@ -157,4 +158,22 @@ func atEnd(dec *json.Decoder) error {
 		return errors.New("something follows the document")
 	}
 	return nil
+}
+
+// CheckSchema accepts a document's schema ("topoctl.probe/v1") where it is the one that is
+// wanted, and else says what the reader can do: another major version needs another program.
+// missing says what a document without a schema is; "" is nothing that can be told.
+func CheckSchema(name, want, missing string) error {
+	family, _, _ := strings.Cut(want, "/")
+	switch {
+	case name == want:
+		return nil
+	case name == "" && missing == "":
+		return fmt.Errorf("no \"schema\" key: want %q", want)
+	case name == "":
+		return fmt.Errorf("no \"schema\" key: %s (want %q)", missing, want)
+	case strings.HasPrefix(name, family+"/"):
+		return fmt.Errorf("schema %.40q is newer than this program reads (%q): use a newer topoctl", name, want)
+	}
+	return fmt.Errorf("schema %.40q is not %q", name, want)
 }
