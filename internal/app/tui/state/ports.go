@@ -27,15 +27,7 @@ func (s *State) counters(now *counters.Sample) {
 	for i := range now.Ports {
 		s.port(&now.Ports[i], rates)
 	}
-	for id, p := range s.Ports {
-		switch {
-		case p.LastNS == s.Now:
-		case s.Now-p.LastNS >= goneNS:
-			delete(s.Ports, id)
-		default:
-			p.gap(1)
-		}
-	}
+	missing(s.Ports, func(p *Port) int64 { return s.Now - p.LastNS })
 	s.Links = make(map[topo.ID]counters.Link, len(now.Links))
 	for _, l := range now.Links {
 		s.Links[l.ID] = l
@@ -43,19 +35,25 @@ func (s *State) counters(now *counters.Sample) {
 	for i := range now.GPUs {
 		s.gpu(&now.GPUs[i], rates)
 	}
-	for id, g := range s.GPUs {
-		switch {
-		case g.LastNS == s.Now:
-		case s.Now-g.LastNS >= goneNS:
-			delete(s.GPUs, id)
-		default:
-			g.gap(1)
-		}
-	}
+	missing(s.GPUs, func(g *GPU) int64 { return s.Now - g.LastNS })
 	if s.watch != nil {
 		s.tell(s.watch.Counters(s.Now, now))
 		for id, p := range s.Ports {
 			p.Flaps = s.watch.Flaps(id)
+		}
+	}
+}
+
+// missing notes a gap in the history of devices that the last look did not tell of, and
+// forgets those that were last seen too long ago.
+func missing[D interface{ gap(n int) }](devices map[topo.ID]D, unseenNS func(D) int64) {
+	for id, d := range devices {
+		switch ns := unseenNS(d); {
+		case ns == 0:
+		case ns >= goneNS:
+			delete(devices, id)
+		default:
+			d.gap(1)
 		}
 	}
 }

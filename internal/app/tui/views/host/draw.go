@@ -40,7 +40,7 @@ type Line struct {
 
 // Line is what is known of a port or an interface; ok is false for other nodes.
 func (h *Host) Line(s *state.State, id topo.ID) (l Line, ok bool) {
-	switch n := h.nodes[id].(type) {
+	switch n := h.Node(id).(type) {
 	case *topo.Port:
 		l = Line{ID: id, State: n.State, BytesPerSec: n.BytesPerSec}
 	case *topo.Netdev:
@@ -86,10 +86,10 @@ func (l *Line) Busier() *topo.Rate {
 // Netdevs are the interfaces of a port, or of an RDMA device.
 func (h *Host) Netdevs(id topo.ID) []topo.ID {
 	var names []string
-	switch n := h.nodes[id].(type) {
+	switch n := h.Node(id).(type) {
 	case *topo.Port:
 		names = n.Netdevs
-		if r, ok := h.nodes[n.RDMA].(*topo.RDMADevice); ok && len(names) == 0 && len(h.ports[n.RDMA]) == 1 {
+		if r := h.index.RDMADevice(n.RDMA); r != nil && len(names) == 0 && len(h.index.Ports(n.RDMA)) == 1 {
 			names = r.Netdevs
 		}
 	case *topo.RDMADevice:
@@ -97,7 +97,7 @@ func (h *Host) Netdevs(id topo.ID) []topo.ID {
 	}
 	var out []topo.ID
 	for _, name := range names {
-		if id := topo.NetdevID(name); h.nodes[id] != nil {
+		if id := topo.NetdevID(name); h.Node(id) != nil {
 			out = append(out, id)
 		}
 	}

@@ -18,8 +18,7 @@ type Host struct {
 	Graph    *topo.Graph
 
 	overlay  topo.Overlay
-	nodes    map[topo.ID]any
-	ports    map[topo.ID][]topo.ID // of an RDMA device
+	index    *topo.Index
 	paths    *pathsel.Host
 	pathsErr error
 	ranks    map[pathsel.Location]*pathsel.Affinity
@@ -51,46 +50,29 @@ func (c *Cache) Of(s *state.State) *Host {
 
 func newHost(s *state.State) *Host {
 	t := s.Topology
-	h := &Host{Topology: t, Graph: s.Graph, overlay: s.Overlay, nodes: map[topo.ID]any{},
-		ports: map[topo.ID][]topo.ID{}, ranks: map[pathsel.Location]*pathsel.Affinity{}}
+	h := &Host{Topology: t, Graph: s.Graph, overlay: s.Overlay, index: topo.NewIndex(t), ranks: map[pathsel.Location]*pathsel.Affinity{}}
 	if h.Graph == nil {
 		h.Graph = topo.NewGraph(t, s.Overlay)
-	}
-	index(h, t.Packages, func(n *topo.Package) topo.ID { return n.ID })
-	index(h, t.NUMANodes, func(n *topo.NUMANode) topo.ID { return n.ID })
-	index(h, t.HostBridges, func(n *topo.HostBridge) topo.ID { return n.ID })
-	index(h, t.PCIDevices, func(n *topo.PCIDevice) topo.ID { return n.ID })
-	index(h, t.Switches, func(n *topo.Switch) topo.ID { return n.ID })
-	index(h, t.GPUs, func(n *topo.GPU) topo.ID { return n.ID })
-	index(h, t.NICs, func(n *topo.NIC) topo.ID { return n.ID })
-	index(h, t.RDMADevices, func(n *topo.RDMADevice) topo.ID { return n.ID })
-	index(h, t.Ports, func(n *topo.Port) topo.ID { return n.ID })
-	index(h, t.Netdevs, func(n *topo.Netdev) topo.ID { return n.ID })
-	index(h, t.NVMes, func(n *topo.NVMe) topo.ID { return n.ID })
-	index(h, t.NVSwitches, func(n *topo.NVSwitch) topo.ID { return n.ID })
-	for i := range t.Ports {
-		p := &t.Ports[i]
-		h.ports[p.RDMA] = append(h.ports[p.RDMA], p.ID)
 	}
 	return h
 }
 
-func index[T any](h *Host, list []T, id func(*T) topo.ID) {
-	for i := range list {
-		h.nodes[id(&list[i])] = &list[i]
-	}
-}
-
 // Node is a node of the topology as a pointer to its type (*topo.GPU), nil where there is
 // none.
-func (h *Host) Node(id topo.ID) any { return h.nodes[id] }
+func (h *Host) Node(id topo.ID) any { return h.index.Node(id) }
 
 // Ports are the ports of an RDMA device.
-func (h *Host) Ports(rdma topo.ID) []topo.ID { return h.ports[rdma] }
+func (h *Host) Ports(rdma topo.ID) []topo.ID {
+	var ids []topo.ID
+	for _, p := range h.index.Ports(rdma) {
+		ids = append(ids, p.ID)
+	}
+	return ids
+}
 
 // Device is the device that a port belongs to, other nodes are it themselves.
 func (h *Host) Device(id topo.ID) topo.ID {
-	if p, ok := h.nodes[id].(*topo.Port); ok {
+	if p := h.index.Port(id); p != nil {
 		return p.RDMA
 	}
 	return id

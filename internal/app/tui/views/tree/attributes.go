@@ -3,6 +3,7 @@ package tree
 import (
 	"bytes"
 	"encoding/json"
+	"reflect"
 	"strconv"
 	"strings"
 
@@ -60,33 +61,14 @@ func (v *View) Selection(env *ui.Env) any {
 	return s
 }
 
-// factsOf are the sources of a node's attributes.
+// factsOf are the sources of a node's attributes: nodes of all kinds have them in one field.
 func factsOf(n any) topo.Facts {
-	switch n := n.(type) {
-	case *topo.Host:
-		return n.Facts
-	case *topo.Package:
-		return n.Facts
-	case *topo.NUMANode:
-		return n.Facts
-	case *topo.HostBridge:
-		return n.Facts
-	case *topo.PCIDevice:
-		return n.Facts
-	case *topo.GPU:
-		return n.Facts
-	case *topo.RDMADevice:
-		return n.Facts
-	case *topo.Port:
-		return n.Facts
-	case *topo.Netdev:
-		return n.Facts
-	case *topo.NVMe:
-		return n.Facts
-	case *topo.NVSwitch:
-		return n.Facts
+	v := reflect.Indirect(reflect.ValueOf(n))
+	if v.Kind() != reflect.Struct {
+		return nil
 	}
-	return nil
+	facts, _ := v.FieldByName("Facts").Interface().(topo.Facts)
+	return facts
 }
 
 // attribute is one of a node, as its document has it.
