@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/pick"
@@ -156,7 +157,7 @@ func knownFirst[T any](x, y *T, order func(T, T) int) int {
 func judge(ranked []Candidate, i int) (Verdict, Reason) {
 	c, first := &ranked[i], &ranked[0]
 	if i == 0 {
-		return Preferred, Reason{CodeBest, firstText(ranked) + about(c), ""}
+		return Preferred, bestReason(firstText(ranked), c)
 	}
 	verdict := Available
 	switch code, _ := compare(first, c); code {
@@ -180,6 +181,18 @@ func firstText(ranked []Candidate) string {
 		}
 	}
 	return "nearest usable port"
+}
+
+// bestReason is the reason of a candidate that nothing ranks before: why, and its class and rate.
+func bestReason(why string, c *Candidate) Reason { return Reason{CodeBest, why + about(c), ""} }
+
+// ShortReason is Reason.Text without the class and rate of the candidate itself, for a table
+// that shows both beside it.
+func (c *Candidate) ShortReason() string {
+	if c.Reason.Code != CodeBest {
+		return c.Reason.Text
+	}
+	return strings.TrimSuffix(c.Reason.Text, about(c))
 }
 
 // about is a candidate's class and rate in brackets.

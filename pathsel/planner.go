@@ -439,7 +439,7 @@ func (pl *planner) explain(c, p int) Candidate {
 	}
 	switch {
 	case best == p:
-		out.Reason = Reason{CodeBest, "nearest usable port" + about(&out), ""}
+		out.Reason = bestReason("nearest usable port", &out)
 	case own:
 		out.Reason = Reason{CodeSpare, fmt.Sprintf("idle otherwise%s, and no consumer nearer to it lacks ports", about(&out)), ""}
 	default:

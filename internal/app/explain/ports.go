@@ -1,20 +1,6 @@
 package explain
 
-import (
-	"strings"
-
-	"github.com/topoctl/topoctl/pathsel"
-)
-
-// ReasonText is why a port ranks where it does, for a table in which its class and rate
-// stand beside.
-func ReasonText(c *pathsel.Candidate) string {
-	if c.Reason.Code == pathsel.CodeBest {
-		reason, _, _ := strings.Cut(c.Reason.Text, " (")
-		return reason
-	}
-	return c.Reason.Text
-}
+import "github.com/topoctl/topoctl/pathsel"
 
 // Groups puts rejected ports together that have one reason.
 func Groups(list []pathsel.Candidate) [][]*pathsel.Candidate {

@@ -109,7 +109,7 @@ func assignmentRows(h *pathsel.Host, p *pathsel.Plan, l *command.Look) []command
 			if s := classOr(c.Class); !slices.Contains(classes, s) {
 				classes = append(classes, s)
 			}
-			if s := explain.ReasonText(c); !slices.Contains(reasons, s) {
+			if s := c.ShortReason(); !slices.Contains(reasons, s) {
 				reasons = append(reasons, s)
 			}
 		}

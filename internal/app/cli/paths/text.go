@@ -111,7 +111,7 @@ func (d *pathDoc) portsText(l *command.Look) string {
 	rows := []command.Row{{Cells: []string{"rank", "port", "class", "links", "expected", "verdict", "why"}, Color: command.Faint}}
 	for i := range d.Ranked {
 		c := &d.Ranked[i]
-		r := command.Row{Cells: []string{strconv.Itoa(i + 1), c.Name, classOr(c.Class), hopsOr(c.Hops), l.Rate(c.BytesPerSec, c.Basis), string(c.Verdict), explain.ReasonText(c)}}
+		r := command.Row{Cells: []string{strconv.Itoa(i + 1), c.Name, classOr(c.Class), hopsOr(c.Hops), l.Rate(c.BytesPerSec, c.Basis), string(c.Verdict), c.ShortReason()}}
 		if c.Verdict == pathsel.Preferred {
 			r.Color = command.Good
 		}

@@ -70,8 +70,7 @@ func TestPathCandidates(t *testing.T) {
 				t.Fatalf("%s: %s has no line", location, c.Name)
 			}
 			fields := strings.Fields(strings.TrimPrefix(lines[i], ">"))
-			reason, _, _ := strings.Cut(c.Reason.Text, " (")
-			if fields[1] != c.Name || !strings.Contains(lines[i], string(c.Verdict)) || !strings.Contains(lines[i], reason) || (fields[0] == "x") != (k >= len(want.Ranked)) {
+			if fields[1] != c.Name || !strings.Contains(lines[i], string(c.Verdict)) || !strings.Contains(lines[i], c.ShortReason()) || (fields[0] == "x") != (k >= len(want.Ranked)) {
 				t.Errorf("%s: %q is not %s, %s: %s", location, lines[i], c.Name, c.Verdict, c.Reason.Text)
 			}
 		}

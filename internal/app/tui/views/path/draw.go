@@ -224,7 +224,7 @@ func reason(c *pathsel.Candidate) string {
 	if c.Verdict == pathsel.Rejected {
 		return c.Reason.Text
 	}
-	return explain.ReasonText(c)
+	return c.ShortReason()
 }
 
 // cell is a candidate's text in a column.

@@ -344,7 +344,7 @@ func (d *detail) ports(location pathsel.Location) {
 			class = c.Class.String()
 		}
 		d.add(fmt.Sprintf("  %d %s  %s  %s", i+1, d.l.Safe(c.Name), class, d.l.Rate(c.BytesPerSec)))
-		d.wrapped(explain.ReasonText(c), 4)
+		d.wrapped(c.ShortReason(), 4)
 	}
 	if more := len(a.Ranked) - 3; more > 0 {
 		d.add(fmt.Sprintf("  %d more, %d rejected", more, len(a.Rejected)))
