@@ -11,42 +11,41 @@ import (
 // of the document: the same one may be another device in another capture. They
 // are no identities, nor are those that are zero or that software makes up.
 
-// gpuIdentity is what a GPU is: its UUID, else its serial number.
-func gpuIdentity(g *topo.GPU) (unique, why string) {
-	switch {
-	case realUUID(g.UUID):
-		return "gpu uuid " + g.UUID, "UUID"
-	case realSerial(g.Serial):
-		return "gpu serial " + g.Serial, "serial number"
+// identify gives what a device is, in a form that no other sort of identity has, and which
+// sort it is, the surest that is known; "" where nothing identifies it.
+func identify(device any) (unique, sort string) {
+	switch d := device.(type) {
+	case *topo.GPU:
+		switch {
+		case realUUID(d.UUID):
+			return "gpu uuid " + d.UUID, "UUID"
+		case realSerial(d.Serial):
+			return "gpu serial " + d.Serial, "serial number"
+		}
+	case *topo.RDMADevice:
+		switch {
+		case d.Software:
+		case realGUID(d.NodeGUID):
+			return "guid " + d.NodeGUID, "node GUID"
+		case realGUID(d.SysImageGUID) && d.BDF != nil: // its card's, with the number of the function
+			return "image guid " + d.SysImageGUID + " ." + strconv.Itoa(int(d.BDF.Func)), "system image GUID"
+		}
+	case *topo.Netdev:
+		// The address that a physical interface was made with, where it has that now: a bond
+		// gives its legs one address.
+		switch address := hardwareAddress(d); {
+		case address == "" || d.Virtual || d.PCI == "" || d.Master != "" && d.Type == "ether":
+		case d.Type == "infiniband":
+			return "port guid " + address, "port GUID"
+		default:
+			return "mac " + address, "MAC address"
+		}
+	case *topo.NVMe:
+		if realSerial(d.Serial) {
+			return "nvme serial " + d.Model + " " + d.Serial, "serial number"
+		}
 	}
 	return "", ""
-}
-
-// rdmaIdentity is an RDMA device's node GUID, else its card's GUID with the
-// number of the function.
-func rdmaIdentity(r *topo.RDMADevice) (unique, why string) {
-	switch {
-	case r.Software:
-		return "", ""
-	case realGUID(r.NodeGUID):
-		return "guid " + r.NodeGUID, "node GUID"
-	case realGUID(r.SysImageGUID) && r.BDF != nil:
-		return "image guid " + r.SysImageGUID + " ." + strconv.Itoa(int(r.BDF.Func)), "system image GUID"
-	}
-	return "", ""
-}
-
-// netdevIdentity is the address that a physical interface was made with, where
-// it has that now: a bond gives its legs one address.
-func netdevIdentity(n *topo.Netdev) (unique, why string) {
-	mac := hardwareAddress(n)
-	if mac == "" || n.Virtual || n.PCI == "" || n.Master != "" && n.Type == "ether" {
-		return "", ""
-	}
-	if n.Type == "infiniband" {
-		return "port guid " + mac, "port GUID"
-	}
-	return "mac " + mac, "MAC address"
 }
 
 // hardwareAddress is the part of an interface's address that belongs to the
@@ -69,13 +68,6 @@ func hardwareAddress(n *topo.Netdev) string {
 		return mac
 	}
 	return ""
-}
-
-func nvmeIdentity(n *topo.NVMe) (unique, why string) {
-	if realSerial(n.Serial) {
-		return "nvme serial " + n.Model + " " + n.Serial, "serial number"
-	}
-	return "", ""
 }
 
 func realUUID(s string) bool {

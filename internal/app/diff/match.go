@@ -14,25 +14,72 @@ type matching struct {
 	byStructure bool // identities say nothing
 }
 
-// match pairs the nodes of two sides: devices and their functions by what they are,
-// functions by their place in the tree, their slot, then their order, devices by their
-// function, then by name, and the rest by what they belong to. What is paired once stays so.
-func match(older, newer *side, byStructure bool) *matching {
-	m := &matching{older, newer, byStructure}
-	if !byStructure {
-		m.identities()
-	}
-	m.hostBridges()
-	m.functions()
-	for _, kind := range deviceKinds {
-		m.devices(kind)
-	}
-	m.rest()
-	return m
+// key is something by which both sides know nodes.
+type key struct {
+	nodes func(*side) []*node
+	of    func(*node) string // what has the key "" takes no part
+	pair  pairing
 }
 
-// pair notes that two nodes are the same, unless either has a match already.
-func (m *matching) pair(o, n *node, by Method, why string) *Match {
+// pairing pairs nodes of one key, which have no match yet; each list is in its side's order.
+type pairing func(m *matching, olds, news []*node)
+
+// keys are the ways to recognise a node, the surest first: devices and their functions by
+// what they are, functions by their place in the tree, their slot, then their order, devices
+// by their function, then by name, and the rest by what they belong to. What one key pairs
+// stays so.
+var keys = []key{
+	{devicesOf, func(n *node) string { return n.unique }, identical},
+	{(*side).bridgesInUse, func(*node) string { return "root bus" }, renumberedBridges},
+	{func(s *side) []*node { return s.bridges }, idOf, first(BySlot, "same root bus")},
+	{functionsOf, keyOf(placeOf, modelOf), inOrder(functions("same place in the tree"))},
+	{functionsOf, idOf, sameSlot},
+	{functionsWithDevices, keyOf(deviceKindOf, numaOf, modelOf), alike("same order on its NUMA node")},
+	{functionsWithDevices, keyOf(deviceKindOf, modelOf), alike("same order on the host")},
+	{functionsWithDevices, keyOf(deviceKindOf, idOf), otherModel},
+	{devicesOf, keyOf(kindOf, basisOf, nameOf), inOrder(inherit)},
+	{devicesOf, keyOf(kindOf, basisOf), inOrder(inherit)},
+	{devicesOf, keyOf(kindOf, nameOf), sameName},
+	{devicesOf, kindOf, withoutAddresses},
+	{func(s *side) []*node { return s.numa }, idOf, first(ByName, "same number")},
+	{func(s *side) []*node { return s.packages }, idOf, first(ByName, "same number")},
+	{func(s *side) []*node { return s.ports }, keyOf(basisOf, portNumberOf), inOrder(inherit)},
+}
+
+// match pairs the nodes of two sides.
+func match(older, newer *side, byStructure bool) {
+	m := &matching{older, newer, byStructure}
+	for _, k := range keys {
+		m.by(k)
+	}
+}
+
+// by pairs the nodes that have one key.
+func (m *matching) by(k key) {
+	groups := map[string]*[2][]*node{}
+	var order []string
+	for i, s := range []*side{m.old, m.new} {
+		for _, n := range k.nodes(s) {
+			x := k.of(n)
+			if x == "" || n.match != nil {
+				continue
+			}
+			if groups[x] == nil {
+				groups[x] = &[2][]*node{}
+				order = append(order, x)
+			}
+			groups[x][i] = append(groups[x][i], n)
+		}
+	}
+	for _, x := range order {
+		if g := groups[x]; len(g[0]) > 0 && len(g[1]) > 0 {
+			k.pair(m, g[0], g[1])
+		}
+	}
+}
+
+// same notes that two nodes are the same, unless either has a match already.
+func same(o, n *node, by Method, why string) *Match {
 	if o == nil || n == nil || o.match != nil || n.match != nil {
 		return nil
 	}
@@ -42,149 +89,161 @@ func (m *matching) pair(o, n *node, by Method, why string) *Match {
 	return p
 }
 
-// inherit pairs two nodes as what they stand on is paired.
-func (m *matching) inherit(o, n *node, from *Match) {
-	if p := m.pair(o, n, from.By, from.Why); p != nil {
-		p.Replaced = from.Replaced
-	}
-}
+// The lists of nodes.
 
-// byKey hands nodes without a match that have one key to pair, in the order of the old
-// ones. What has the key "" takes no part.
-func byKey(olds, news []*node, key func(*node) string, pair func(olds, news []*node)) {
-	groups := map[string]*[2][]*node{}
-	var order []string
-	for i, list := range [][]*node{olds, news} {
-		for _, n := range list {
-			k := key(n)
-			if k == "" || n.match != nil {
-				continue
-			}
-			if groups[k] == nil {
-				groups[k] = &[2][]*node{}
-				order = append(order, k)
-			}
-			groups[k][i] = append(groups[k][i], n)
-		}
-	}
-	for _, k := range order {
-		if g := groups[k]; len(g[0]) > 0 && len(g[1]) > 0 {
-			pair(g[0], g[1])
-		}
-	}
-}
+func devicesOf(s *side) []*node   { return s.devices }
+func functionsOf(s *side) []*node { return s.functions }
 
-// firstWithFirst pairs two lists in their order.
-func firstWithFirst(olds, news []*node, pair func(o, n *node)) {
-	for i := range min(len(olds), len(news)) {
-		pair(olds[i], news[i])
-	}
+// functionsWithDevices leaves out functions that stand for no device: these are only where
+// they were.
+func functionsWithDevices(s *side) []*node {
+	return slices.DeleteFunc(slices.Clone(s.functions), func(n *node) bool { return len(n.devices) == 0 })
 }
-
-func unmatched(list []*node) []*node {
-	return slices.DeleteFunc(slices.Clone(list), func(n *node) bool { return n.match != nil })
-}
-
-// identities pairs devices that are the same by what they are, and their functions.
-// What two devices of one side share identifies none.
-func (m *matching) identities() {
-	byKey(m.old.devices, m.new.devices, func(n *node) string { return n.unique }, func(olds, news []*node) {
-		if len(olds) == 1 && len(news) == 1 {
-			o, n := olds[0], news[0]
-			m.pair(o, n, ByIdentity, "same "+o.why)
-			m.pair(o.function, n.function, ByIdentity, "same "+o.why)
-		}
-	})
-}
-
-// hostBridges pairs root buses: by their number where the same ones are there, else by
-// their order where there are as many.
-func (m *matching) hostBridges() {
-	olds, news := m.old.bridgesInUse(), m.new.bridgesInUse()
-	same := 0
-	for _, o := range olds {
-		if slices.Contains(news, m.new.nodes[o.ID]) {
-			same++
-		}
-	}
-	if same < len(olds) && len(olds) == len(news) {
-		firstWithFirst(olds, news, func(o, n *node) { m.pair(o, n, ByPosition, "same place in the order of root buses") })
-		return
-	}
-	byKey(olds, news, idOf, func(olds, news []*node) { m.pair(olds[0], news[0], BySlot, "same root bus") })
-}
-
-func idOf(n *node) string { return string(n.ID) }
 
 // bridgesInUse lists the host bridges with functions below.
 func (s *side) bridgesInUse() []*node {
 	return slices.DeleteFunc(slices.Clone(s.bridges), func(n *node) bool { return len(s.index.Children(n.ID)) == 0 })
 }
 
-// functions pairs PCI functions.
-func (m *matching) functions() {
-	place := func(n *node) string { // one slot, whatever its bus is numbered
-		bridge, way := n.way()
-		if b := n.side.nodes[bridge]; b != nil && b.match != nil {
-			bridge = b.match.New
-		}
-		return string(bridge) + " " + way
-	}
-	byKey(m.old.functions, m.new.functions, ofOneMake(place), func(olds, news []*node) {
-		firstWithFirst(olds, news, m.pairFunctions("same place in the tree"))
-	})
-	byKey(m.old.functions, m.new.functions, idOf, func(olds, news []*node) {
-		if sameModel(olds[0].pci(), news[0].pci()) {
-			m.pairFunctions("")(olds[0], news[0])
-		}
-	})
-	m.inOrder("same order on its NUMA node", func(n *node) string {
-		return string(n.devices[0].kind) + " " + numberText(n.pci().NUMA)
-	})
-	m.inOrder("same order on the host", func(n *node) string { return string(n.devices[0].kind) })
-	byKey(m.old.functions, m.new.functions, idOf, func(olds, news []*node) {
-		o, n := olds[0], news[0]
-		if len(o.devices) > 0 && len(n.devices) > 0 && o.devices[0].kind == n.devices[0].kind {
-			m.pair(o, n, BySlot, "same slot").Replaced = true // the slot goes on with a device of another make
-		}
-	})
-}
+// The keys, and what they are joined from.
 
-// ofOneMake keeps functions of different makes apart.
-func ofOneMake(key func(*node) string) func(*node) string {
+func idOf(n *node) string         { return string(n.ID) }
+func nameOf(n *node) string       { return n.name }
+func kindOf(n *node) string       { return string(n.kind) }
+func deviceKindOf(n *node) string { return string(n.devices[0].kind) }
+func numaOf(n *node) string       { return numberText(n.pci().NUMA) }
+
+// keyOf is a key of several parts, all of which must be there.
+func keyOf(parts ...func(*node) string) func(*node) string {
 	return func(n *node) string {
-		d := n.pci()
-		return strings.Join([]string{key(n), string(d.Vendor), string(d.Device), string(d.SubVendor), string(d.SubDevice)}, " ")
+		all := make([]string, len(parts))
+		for i, part := range parts {
+			if all[i] = part(n); all[i] == "" {
+				return ""
+			}
+		}
+		return strings.Join(all, " ")
 	}
 }
 
-// sameModel says whether two functions are of the same make, as far as known.
-func sameModel(o, n *topo.PCIDevice) bool {
-	same := func(a, b topo.HexID) bool { return a == b || a == "" || b == "" }
-	return same(o.Vendor, n.Vendor) && same(o.Device, n.Device)
+// modelOf is what a function says that it is.
+func modelOf(n *node) string {
+	d := n.pci()
+	return strings.Join([]string{string(d.Vendor), string(d.Device), string(d.SubVendor), string(d.SubDevice)}, " ")
 }
 
-// inOrder pairs what is left: functions of one make with devices, first with first.
-// Devices whose identity both sides know are not the same, or they would have a match.
-// A function that stands for no device is only where it was.
-func (m *matching) inOrder(why string, key func(*node) string) {
-	pair := m.pairFunctions(why)
-	withDevices := func(n *node) bool { return len(n.devices) == 0 }
-	olds := slices.DeleteFunc(slices.Clone(m.old.functions), withDevices)
-	news := slices.DeleteFunc(slices.Clone(m.new.functions), withDevices)
-	byKey(olds, news, ofOneMake(key), func(olds, news []*node) {
+// placeOf is one slot, whatever its bus is numbered.
+func placeOf(n *node) string {
+	bridge, way := n.way()
+	if b := n.side.nodes[bridge]; b != nil && b.match != nil {
+		bridge = b.match.New
+	}
+	return string(bridge) + " " + way
+}
+
+// basis is what a node stands on: a device on its function, a port on its RDMA device.
+func (n *node) basis() *node {
+	if p, ok := n.value.(*topo.Port); ok {
+		return n.side.nodes[p.RDMA]
+	}
+	return n.function
+}
+
+// basisOf is what a node stands on, where that is paired.
+func basisOf(n *node) string {
+	if b := n.basis(); b != nil && b.match != nil {
+		return string(b.match.New)
+	}
+	return ""
+}
+
+func portNumberOf(n *node) string {
+	p, _ := n.value.(*topo.Port)
+	return strconv.Itoa(p.Number)
+}
+
+// The pairings.
+
+// first pairs the first of both lists.
+func first(by Method, why string) pairing {
+	return func(_ *matching, olds, news []*node) { same(olds[0], news[0], by, why) }
+}
+
+// inOrder pairs the first with the first, and so on.
+func inOrder(pairs func(m *matching, o, n *node)) pairing {
+	return func(m *matching, olds, news []*node) {
+		for i := range min(len(olds), len(news)) {
+			pairs(m, olds[i], news[i])
+		}
+	}
+}
+
+// inherit pairs two nodes as what they stand on is paired.
+func inherit(_ *matching, o, n *node) {
+	from := o.basis().match
+	if p := same(o, n, from.By, from.Why); p != nil {
+		p.Replaced = from.Replaced
+	}
+}
+
+// functions pairs functions and notes where their devices are known not to be the same.
+func functions(why string) func(m *matching, o, n *node) {
+	return func(m *matching, o, n *node) {
+		by, why := ByPosition, why
+		if *o.address == *n.address {
+			by, why = BySlot, "same slot"
+		}
+		if p := same(o, n, by, why); p != nil && !m.byStructure {
+			p.Replaced = otherDevice(o, n)
+		}
+	}
+}
+
+// identical pairs a device with the one that it is, and their functions. What two devices of
+// one side share identifies none.
+func identical(m *matching, olds, news []*node) {
+	if len(olds) == 1 && len(news) == 1 && !m.byStructure {
+		o, n := olds[0], news[0]
+		same(o, n, ByIdentity, "same "+o.why)
+		same(o.function, n.function, ByIdentity, "same "+o.why)
+	}
+}
+
+// renumberedBridges pairs root buses by their order, where there are as many and not all of
+// them have the numbers that they had.
+func renumberedBridges(m *matching, olds, news []*node) {
+	renumbered := slices.ContainsFunc(olds, func(o *node) bool { return !slices.Contains(news, m.new.nodes[o.ID]) })
+	if renumbered && len(olds) == len(news) {
+		inOrder(func(_ *matching, o, n *node) { same(o, n, ByPosition, "same place in the order of root buses") })(m, olds, news)
+	}
+}
+
+// sameSlot pairs functions of one model, as far as that is known.
+func sameSlot(m *matching, olds, news []*node) {
+	agree := func(a, b topo.HexID) bool { return a == b || a == "" || b == "" }
+	o, n := olds[0].pci(), news[0].pci()
+	if agree(o.Vendor, n.Vendor) && agree(o.Device, n.Device) {
+		functions("")(m, olds[0], news[0])
+	}
+}
+
+// alike pairs what is left. Devices whose identity both sides know are not the same, or they
+// would have a match; and of two hosts, unlike numbers say nothing.
+func alike(why string) pairing {
+	pairs := inOrder(functions(why))
+	return func(m *matching, olds, news []*node) {
 		if m.byStructure {
-			if len(olds) == len(news) { // of two hosts, unlike numbers say nothing
-				firstWithFirst(olds, news, pair)
+			if len(olds) == len(news) {
+				pairs(m, olds, news)
 			}
 			return
 		}
 		oldKnown, oldUnknown := splitByIdentity(olds)
 		newKnown, newUnknown := splitByIdentity(news)
-		firstWithFirst(oldUnknown, newUnknown, pair)
-		firstWithFirst(unmatched(oldUnknown), newKnown, pair)
-		firstWithFirst(oldKnown, unmatched(newUnknown), pair)
-	})
+		pairs(m, oldUnknown, newUnknown)
+		pairs(m, unmatched(oldUnknown), newKnown)
+		pairs(m, oldKnown, unmatched(newUnknown))
+	}
 }
 
 // splitByIdentity parts functions with a device of known identity from the others.
@@ -199,17 +258,8 @@ func splitByIdentity(list []*node) (known, unknown []*node) {
 	return known, unknown
 }
 
-// pairFunctions pairs functions and notes where their devices are known not to be the same.
-func (m *matching) pairFunctions(why string) func(o, n *node) {
-	return func(o, n *node) {
-		by, why := ByPosition, why
-		if *o.address == *n.address {
-			by, why = BySlot, "same slot"
-		}
-		if p := m.pair(o, n, by, why); p != nil && !m.byStructure {
-			p.Replaced = otherDevice(o, n)
-		}
-	}
+func unmatched(list []*node) []*node {
+	return slices.DeleteFunc(slices.Clone(list), func(n *node) bool { return n.match != nil })
 }
 
 // otherDevice says whether two functions have devices of one kind that are known to be
@@ -232,36 +282,19 @@ func otherDevice(o, n *node) bool {
 	return differs
 }
 
-// devices pairs the devices of one kind that are on matched functions, those of one name
-// first, the rest in their order; then by name those of which a side does not know the
-// function: software devices, virtual interfaces, other tools' files.
-func (m *matching) devices(kind topo.Kind) {
-	ofKind := func(s *side) []*node {
-		return slices.DeleteFunc(slices.Clone(s.devices), func(n *node) bool { return n.kind != kind })
+// otherModel pairs a slot with itself, in which there now is a device of another model.
+func otherModel(_ *matching, olds, news []*node) {
+	same(olds[0], news[0], BySlot, "same slot").Replaced = true
+}
+
+// sameName pairs devices of which a side does not know the function: software devices,
+// virtual interfaces, other tools' files.
+func sameName(m *matching, olds, news []*node) {
+	o, n := olds[0], news[0]
+	if o.function != nil && n.function != nil && !oneCard(o, n) || !m.byStructure && o.unique != "" && o.why == n.why && o.unique != n.unique {
+		return
 	}
-	olds, news := ofKind(m.old), ofKind(m.new)
-	onFunction := func(n *node) string {
-		if n.function == nil || n.function.match == nil {
-			return ""
-		}
-		return string(n.function.match.New)
-	}
-	inherit := func(o, n *node) { m.inherit(o, n, o.function.match) }
-	byKey(olds, news, func(n *node) string {
-		if onFunction(n) == "" {
-			return ""
-		}
-		return onFunction(n) + " " + n.name
-	}, func(olds, news []*node) { inherit(olds[0], news[0]) })
-	byKey(olds, news, onFunction, func(olds, news []*node) { firstWithFirst(olds, news, inherit) })
-	byKey(olds, news, func(n *node) string { return n.name }, func(olds, news []*node) {
-		o, n := olds[0], news[len(news)-1]
-		if o.function != nil && n.function != nil && !oneCard(o, n) || !m.byStructure && o.unique != "" && o.why == n.why && o.unique != n.unique {
-			return
-		}
-		m.pair(o, n, ByName, "same name")
-	})
-	m.withoutAddresses(unmatched(olds), unmatched(news))
+	same(o, n, ByName, "same name")
 }
 
 // oneCard says whether two devices are on one card: another tool's file may take a
@@ -275,33 +308,11 @@ const sameOrder = "same order, and no addresses"
 
 // withoutAddresses pairs devices in their order where one side has no address of any and
 // both have as many: some tools' files number devices and do not name them.
-func (m *matching) withoutAddresses(olds, news []*node) {
+func withoutAddresses(m *matching, olds, news []*node) {
 	addressed := func(n *node) bool { return n.function != nil }
 	if len(olds) != len(news) || !m.old.imported && !m.new.imported ||
 		slices.ContainsFunc(olds, addressed) && slices.ContainsFunc(news, addressed) {
 		return
 	}
-	firstWithFirst(olds, news, func(o, n *node) { m.pair(o, n, ByPosition, sameOrder) })
-}
-
-// rest pairs what has no identity of its own by number: ports of matched devices too.
-func (m *matching) rest() {
-	sameID := func(olds, news []*node, by Method, why string) {
-		byKey(olds, news, idOf, func(olds, news []*node) { m.pair(olds[0], news[0], by, why) })
-	}
-	sameID(m.old.numa, m.new.numa, ByName, "same number")
-	sameID(m.old.packages, m.new.packages, ByName, "same number")
-	sameID(m.old.bridges, m.new.bridges, BySlot, "same root bus")
-	device := func(n *node) *node {
-		p, _ := n.value.(*topo.Port)
-		return n.side.nodes[p.RDMA]
-	}
-	byKey(m.old.ports, m.new.ports, func(n *node) string {
-		d := device(n)
-		if d == nil || d.match == nil {
-			return ""
-		}
-		p, _ := n.value.(*topo.Port)
-		return string(d.match.New) + "/" + strconv.Itoa(p.Number)
-	}, func(olds, news []*node) { m.inherit(olds[0], news[len(news)-1], device(olds[0]).match) })
+	inOrder(func(_ *matching, o, n *node) { same(o, n, ByPosition, sameOrder) })(m, olds, news)
 }

@@ -90,49 +90,39 @@ func addAll[T any](s *side, list *[]*node, kind topo.Kind, values []T, common fu
 // add takes in a node. What it stands on was taken in before.
 func (s *side) add(list *[]*node, kind topo.Kind, common *topo.Node, value any) *node {
 	n := &node{Node: common, side: s, kind: kind, name: string(common.ID), value: value}
+	n.unique, n.why = identify(value)
+	function := topo.ID("")
 	switch v := value.(type) {
 	case *topo.HostBridge:
 		n.name = "root bus " + v.ID.Name()
 	case *topo.PCIDevice:
 		n.name, n.address, n.function = v.BDF.String(), &v.BDF, n
 	case *topo.GPU:
-		n.address, n.model = v.BDF, cmp.Or(v.Model, v.Vendor)
-		n.unique, n.why = gpuIdentity(v)
-		n.standsOn(v.PCI)
+		n.address, n.model, function = v.BDF, cmp.Or(v.Model, v.Vendor), v.PCI
 	case *topo.RDMADevice:
-		n.name, n.address, n.model = v.Name, v.BDF, cmp.Or(v.HCAType, v.Driver)
-		n.unique, n.why = rdmaIdentity(v)
-		n.standsOn(v.PCI)
+		n.name, n.address, n.model, function = v.Name, v.BDF, cmp.Or(v.HCAType, v.Driver), v.PCI
 	case *topo.Netdev:
-		n.name, n.address, n.model = v.Name, v.BDF, cmp.Or(v.LinkKind, v.Type)
-		n.unique, n.why = netdevIdentity(v)
-		n.standsOn(v.PCI)
+		n.name, n.address, n.model, function = v.Name, v.BDF, cmp.Or(v.LinkKind, v.Type), v.PCI
 	case *topo.NVMe:
-		n.name, n.address, n.model = v.Name, v.BDF, v.Model
-		n.unique, n.why = nvmeIdentity(v)
-		n.standsOn(v.PCI)
+		n.name, n.address, n.model, function = v.Name, v.BDF, v.Model, v.PCI
 	case *topo.NVSwitch:
-		n.name, n.address = v.ID.Name(), v.BDF
-		n.standsOn(v.PCI)
+		n.name, n.address, function = v.ID.Name(), v.BDF, v.PCI
 	case *topo.Port:
 		n.name = v.RDMA.Name()
 		if len(s.index.Ports(v.RDMA)) > 1 {
 			n.name += "/" + strconv.Itoa(v.Number)
 		}
 	}
+	// A document may name a function that it does not hold.
+	if fn := s.nodes[function]; fn != nil && fn.kind == topo.KindPCI {
+		n.function = fn
+		fn.devices = append(fn.devices, n)
+	}
 	s.nodes[n.ID] = n
 	if list != nil {
 		*list = append(*list, n)
 	}
 	return n
-}
-
-// standsOn notes a device's function. A document may name one that it does not hold.
-func (n *node) standsOn(function topo.ID) {
-	if fn := n.side.nodes[function]; fn != nil && fn.kind == topo.KindPCI {
-		n.function = fn
-		fn.devices = append(fn.devices, n)
-	}
 }
 
 // attribute is what a document says of a node at a path of keys: "bond.mode"; nil where
