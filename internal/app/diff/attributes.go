@@ -154,13 +154,13 @@ type rule struct {
 	// as makes a value of what the document has, where that is more than a word or number.
 	as     func(*side, value) value
 	absent absence
-	// toldBy are differences that tell this one too: of attributes of the same node ("state"),
+	// impliedBy are differences that imply this one: of attributes of the same node ("state"),
 	// its function ("pci.driver"), its RDMA device ("rdma.slot"), the host ("host.cpus"), or
 	// any NUMA node ("numa.cpus").
-	toldBy string
+	impliedBy string
 	// unless are other reasons to say nothing.
 	unless func(c *comparer, p *pair) bool
-	// quiet says that it is worth no line if only one side tells.
+	// quiet says that it is worth no line if only one side has it.
 	quiet bool
 }
 
@@ -176,16 +176,16 @@ const (
 	minusOneIfSaid         // the kernel says -1, on a host where it does so
 )
 
-// rules are the attributes that are compared, in an order in which what tells others
+// rules are the attributes that are compared, in an order in which what implies others
 // comes first.
 var rules = map[topo.Kind][]rule{
 	KindHost: {
 		{attr: "host_name", path: "name"}, {attr: "machine_id_sha256"}, {attr: "vendor"}, {attr: "product"}, {attr: "arch"},
 		{attr: "virtual", as: orUnknown}, {attr: "container"},
 		{attr: "cpu_model"},
-		{attr: "cpu_vendor", toldBy: "cpu_model"},
-		{attr: "cpu_family", toldBy: "cpu_model"},
-		{attr: "cpu_model_id", toldBy: "cpu_model"},
+		{attr: "cpu_vendor", impliedBy: "cpu_model"},
+		{attr: "cpu_family", impliedBy: "cpu_model"},
+		{attr: "cpu_model_id", impliedBy: "cpu_model"},
 		{attr: "cpus"}, {attr: "allowed_cpus", read: allowedCPUs},
 		{attr: "memory_bytes", as: memory, unless: nearlySameMemory},
 		{attr: "kernel"}, {attr: "gpu_driver_version"}, {attr: "gpu_module", path: "software.gpu_module"}, {attr: "memlock", read: memlock},
@@ -193,19 +193,19 @@ var rules = map[topo.Kind][]rule{
 	topo.KindNUMA: {
 		{attr: "cpus", absent: meansNone},
 		{attr: "memory_bytes", as: memory, unless: nearlySameMemory},
-		{attr: "memory_only", toldBy: "cpus"},
+		{attr: "memory_only", impliedBy: "cpus"},
 		{attr: "package"},
 		{attr: "owner", as: nodeID, absent: meansNone, unless: sameOwner},
 		{attr: "distances", read: distances, unless: otherNUMANodes},
 	},
 	topo.KindPackage: {
-		{attr: "model", toldBy: "host.cpu_model"},
+		{attr: "model", impliedBy: "host.cpu_model"},
 		{attr: "cores"}, {attr: "numa_nodes"},
-		{attr: "cpus", toldBy: "host.cpus numa.cpus"},
+		{attr: "cpus", impliedBy: "host.cpus numa.cpus"},
 	},
 	topo.KindPCI: {
-		{attr: "numa_node", absent: minusOneIfSaid, toldBy: "numa_node"},
-		{attr: "local_cpus", toldBy: "numa.cpus numa_node", unless: otherNUMANode},
+		{attr: "numa_node", absent: minusOneIfSaid, impliedBy: "numa_node"},
+		{attr: "local_cpus", impliedBy: "numa.cpus numa_node", unless: otherNUMANode},
 		{attr: "class"}, {attr: "vendor"}, {attr: "device"},
 		{attr: "subsystem_vendor", absent: noneIfRead}, {attr: "subsystem_device", absent: noneIfRead},
 		{attr: "revision"},
@@ -215,48 +215,48 @@ var rules = map[topo.Kind][]rule{
 		{attr: "driver", absent: noneIfRead}, {attr: "iommu_type", absent: noneIfRead}, {attr: "acs", read: acs},
 	},
 	topo.KindHostBridge: {
-		{attr: "numa_node", absent: minusOneIfSaid, unless: functionsTell},
+		{attr: "numa_node", absent: minusOneIfSaid, unless: functionsReport},
 	},
 	topo.KindGPU: {
-		{attr: "model"}, {attr: "vendor", toldBy: "pci.vendor"},
-		{attr: "numa_node", absent: minusOneIfSaid, toldBy: "pci.numa_node"},
+		{attr: "model"}, {attr: "vendor", impliedBy: "pci.vendor"},
+		{attr: "numa_node", absent: minusOneIfSaid, impliedBy: "pci.numa_node"},
 		{attr: "memory_numa_node", absent: meansNone},
 		{attr: "memory_bytes", as: memory},
 		{attr: "uuid"}, {attr: "serial"}, {attr: "compute_capability"},
-		{attr: "cpu_affinity", toldBy: "numa.cpus numa_node"},
-		{attr: "driver", absent: noneIfRead, toldBy: "pci.driver"},
+		{attr: "cpu_affinity", impliedBy: "numa.cpus numa_node"},
+		{attr: "driver", absent: noneIfRead, impliedBy: "pci.driver"},
 		{attr: "mig", read: mig}, {attr: "visible"},
 	},
 	topo.KindRDMA: {
-		{attr: "numa_node", absent: minusOneIfSaid, toldBy: "pci.numa_node", unless: withoutFunction},
+		{attr: "numa_node", absent: minusOneIfSaid, impliedBy: "pci.numa_node", unless: withoutFunction},
 		{attr: "software", absent: meansNo},
-		{attr: "driver", absent: noneIfRead, toldBy: "slot pci.driver"},
+		{attr: "driver", absent: noneIfRead, impliedBy: "slot pci.driver"},
 		{attr: "transport"}, {attr: "node_type"}, {attr: "node_guid"},
-		{attr: "sys_image_guid", toldBy: "node_guid"},
+		{attr: "sys_image_guid", impliedBy: "node_guid"},
 		{attr: "firmware"}, {attr: "board"}, {attr: "hca_type"}, {attr: "uverbs", as: orUnknown},
-		{attr: "netdevs", read: interfaces("netdevs"), toldBy: "slot"},
+		{attr: "netdevs", read: interfaces("netdevs"), impliedBy: "slot"},
 	},
 	topo.KindPort: {
 		{attr: "link_layer"}, {attr: "state", as: portStates},
-		{attr: "phys_state", toldBy: "state"},
-		{attr: "bytes_per_sec", as: rate, toldBy: "state"},
-		{attr: "rate", toldBy: "state bytes_per_sec", quiet: true},
+		{attr: "phys_state", impliedBy: "state"},
+		{attr: "bytes_per_sec", as: rate, impliedBy: "state"},
+		{attr: "rate", impliedBy: "state bytes_per_sec", quiet: true},
 		{attr: "mtu_bytes"}, {attr: "gid_index", read: gidIndex},
-		{attr: "gids", read: gids, toldBy: "gid_index", unless: addressesTell},
+		{attr: "gids", read: gids, impliedBy: "gid_index", unless: addressesReport},
 		{attr: "gid_table_size"}, {attr: "pkeys"}, {attr: "traffic_class", absent: meansNone},
-		{attr: "lid", toldBy: "state"},
-		{attr: "sm_lid", toldBy: "state"},
-		{attr: "netdevs", read: interfaces("netdevs"), toldBy: "rdma.slot rdma.netdevs"},
+		{attr: "lid", impliedBy: "state"},
+		{attr: "sm_lid", impliedBy: "state"},
+		{attr: "netdevs", read: interfaces("netdevs"), impliedBy: "rdma.slot rdma.netdevs"},
 	},
 	topo.KindNetdev: {
 		{attr: "type"}, {attr: "link_kind", absent: noneIfNetlink},
-		{attr: "numa_node", absent: minusOneIfSaid, toldBy: "pci.numa_node", unless: withoutFunction},
-		{attr: "driver", absent: noneIfRead, toldBy: "pci.driver"},
+		{attr: "numa_node", absent: minusOneIfSaid, impliedBy: "pci.numa_node", unless: withoutFunction},
+		{attr: "driver", absent: noneIfRead, impliedBy: "pci.driver"},
 		{attr: "mac", as: lowerCase, unless: madeUpAddress},
-		{attr: "state", as: netdevStates, unless: portTells("state")},
-		{attr: "carrier", toldBy: "state", unless: portTells("state"), quiet: true},
+		{attr: "state", as: netdevStates, unless: portReports("state")},
+		{attr: "carrier", impliedBy: "state", unless: portReports("state"), quiet: true},
 		{attr: "admin_up", quiet: true},
-		{attr: "bytes_per_sec", as: rate, toldBy: "state", unless: portTells("state", "bytes_per_sec")},
+		{attr: "bytes_per_sec", as: rate, impliedBy: "state", unless: portReports("state", "bytes_per_sec")},
 		{attr: "mtu_bytes"},
 		{attr: "master", as: netdevName, absent: meansNone},
 		{attr: "lower", read: interfaces("lower"), unless: isBridge},
@@ -265,12 +265,12 @@ var rules = map[topo.Kind][]rule{
 		{attr: "xmit_hash_policy", path: "bond.xmit_hash_policy", absent: meansNone},
 		{attr: "active_leg", path: "bond.active_leg", as: netdevName, absent: meansNone},
 		{attr: "addresses", read: addresses},
-		{attr: "routes", read: routes, toldBy: "addresses"},
-		{attr: "vfs", toldBy: "pci.num_vfs"},
+		{attr: "routes", read: routes, impliedBy: "addresses"},
+		{attr: "vfs", impliedBy: "pci.num_vfs"},
 		{attr: "phys_port_name", absent: meansNone}, {attr: "phys_switch_id", absent: meansNone},
 	},
 	topo.KindNVMe: {
-		{attr: "numa_node", absent: minusOneIfSaid, toldBy: "pci.numa_node"},
+		{attr: "numa_node", absent: minusOneIfSaid, impliedBy: "pci.numa_node"},
 		{attr: "model"}, {attr: "serial"}, {attr: "namespaces", read: namespaces},
 	},
 }
@@ -308,7 +308,7 @@ func (r *rule) of(n *node) value {
 
 // without is the value of an attribute that the document does not hold.
 func (n *node) without(a absence) value {
-	s, told := n.side, false
+	s, known := n.side, false
 	switch a {
 	case meansNo:
 		return boolean(false)
@@ -317,19 +317,19 @@ func (n *node) without(a absence) value {
 			return value{known: true, key: "-1", text: "none (-1)"}
 		}
 	case meansNone:
-		told = !s.imported
+		known = !s.imported
 	case noneIfRead:
-		told = n.function != nil && n.function.wasRead() || n.attribute("software") == true
+		known = n.function != nil && n.function.wasRead() || n.attribute("software") == true
 	case noneIfNetlink:
-		told = s.asksNetlink()
+		known = s.asksNetlink()
 	}
-	if told {
+	if known {
 		return none()
 	}
 	return value{}
 }
 
-// wasRead says whether all that there is of a function is told, so that what is absent is
+// wasRead says whether all that there is of a function was read, so that what is absent is
 // not there.
 func (n *node) wasRead() bool {
 	return !n.side.imported && !slices.ContainsFunc(n.side.warned[n.ID], (*topo.Warning).Partial)
@@ -370,13 +370,13 @@ func withoutFunction(_ *comparer, p *pair) bool {
 	return p.old.attribute("pci") == nil || p.new.attribute("pci") == nil
 }
 
-// functionsTell says that the functions below a root bus tell its NUMA node.
-func functionsTell(c *comparer, p *pair) bool {
+// functionsReport says that the functions below a root bus report its NUMA node.
+func functionsReport(c *comparer, p *pair) bool {
 	if p.old.attribute("synthetic") != nil || p.new.attribute("synthetic") != nil {
 		return true
 	}
 	return slices.ContainsFunc(c.new.functions, func(n *node) bool {
-		if n.other == nil || !c.tells(n.ID, "numa_node") {
+		if n.other == nil || !c.isReported(n.ID, "numa_node") {
 			return false
 		}
 		was, _ := n.other.way()
@@ -385,8 +385,8 @@ func functionsTell(c *comparer, p *pair) bool {
 	})
 }
 
-func addressesTell(c *comparer, p *pair) bool {
-	return slices.ContainsFunc(p.new.words("netdevs"), func(name string) bool { return c.tells(topo.NetdevID(name), "addresses") })
+func addressesReport(c *comparer, p *pair) bool {
+	return slices.ContainsFunc(p.new.words("netdevs"), func(name string) bool { return c.isReported(topo.NetdevID(name), "addresses") })
 }
 
 // madeUpAddress says that an interface's address does not stay the same as long as the
@@ -404,9 +404,9 @@ func madeUpAddress(_ *comparer, p *pair) bool {
 	return false
 }
 
-// portTells says that the port of the interface's RDMA device tells a difference. The rate
+// portReports says that the port of the interface's RDMA device reports a difference. The rate
 // of a virtual interface is made up.
-func portTells(attrs ...string) func(*comparer, *pair) bool {
+func portReports(attrs ...string) func(*comparer, *pair) bool {
 	return func(c *comparer, p *pair) bool {
 		if p.new.attribute("virtual") != nil && slices.Contains(attrs, "bytes_per_sec") {
 			return true

@@ -37,11 +37,11 @@ type pathPair struct {
 // choices compares what both sides choose.
 func (c *comparer) choices() error {
 	if c.old.imported != c.new.imported || c.old.imported && c.old.t.Origin != c.new.t.Origin {
-		silent := c.new
+		lacking := c.new
 		if c.old.imported {
-			silent = c.old
+			lacking = c.old
 		}
-		c.omitFor(ChoicePreferred, c.hostNode(), silent, "a choice depends on facts that "+silent.t.Origin+" does not contain")
+		c.omitFor(ChoicePreferred, c.hostNode(), lacking, "a choice depends on facts that "+lacking.t.Origin+" does not contain")
 		return nil
 	}
 	r, err := c.prepare()
@@ -364,14 +364,14 @@ func rates(p, q topo.Rate) string {
 var choiceRestsOn = []string{"presence", "slot", "state", "pcie_width", "pcie_speed", "pcie_max_width", "pcie_max_speed",
 	"bytes_per_sec", "link_layer", "numa_node", "uverbs", "gid_index", "gids", "lid", "type", "addresses", "routes"}
 
-// restsOn finds what only one side tells of some ports, so that a choice among
+// restsOn finds what only one side has of some ports, so that a choice among
 // them may differ for no other reason; nil if there is nothing.
 func (c *comparer) restsOn(r *paths, olds, news []topo.ID) *omission {
-	involved := map[told]bool{}
+	involved := map[nodeAttr]bool{}
 	note := func(side string, h *pathsel.Host, id topo.ID) {
 		if p, ok := h.Port(id); ok {
 			for _, node := range []topo.ID{p.ID, p.NIC, topo.NetdevID(p.Netdev)} {
-				involved[told{string(node), side}] = true
+				involved[nodeAttr{string(node), side}] = true
 			}
 		}
 	}
@@ -384,7 +384,7 @@ func (c *comparer) restsOn(r *paths, olds, news []topo.ID) *omission {
 	}
 	for i := range c.missing {
 		m := &c.missing[i]
-		if slices.Contains(choiceRestsOn, m.attr) && (involved[told{m.node.Old, "old"}] || involved[told{m.node.New, "new"}]) {
+		if slices.Contains(choiceRestsOn, m.attr) && (involved[nodeAttr{m.node.Old, "old"}] || involved[nodeAttr{m.node.New, "new"}]) {
 			return m
 		}
 	}
@@ -396,8 +396,8 @@ func (c *comparer) restsOn(r *paths, olds, news []topo.ID) *omission {
 	return nil
 }
 
-// choose notes a choice that changes, unless it may do so only because one side tells less.
-// Locations that choose alike are told together.
+// choose notes a choice that changes, unless it may do so only because one side knows less.
+// Locations that choose alike are reported together.
 func (c *comparer) choose(ch Choice, unless *omission) {
 	attr, node := ch.Choice, c.hostNode()
 	if attr == ChoiceTransport {

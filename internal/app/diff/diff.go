@@ -10,15 +10,15 @@
 // position, and identities, names that the fabric gives and addresses are no
 // differences then.
 //
-// What only one side tells is not a difference: a capture made without root
+// What only one side has is not a difference: a capture made without root
 // knows less, and so do other tools' files. It is listed under not_compared
-// with the reason. These are never looked at, because they move by themselves
+// with the reason. These are never compared, because they move by themselves
 // or say nothing about the host: times, the version of the tool, where a fact
 // was read, interface and IOMMU group numbers, device file numbers, names from
 // pci.ids, the current speed of a GPU's link (an idle GPU lowers it), the host's
 // ends of containers' interfaces, and what is computed from other facts.
 //
-// The package is pure: it reads two topologies, opens nothing, knows no clock.
+// The package is pure: it reads two topologies, opens nothing and has no clock.
 package diff
 
 import (
@@ -53,7 +53,7 @@ func Compare(older, newer *topo.Topology, o Options) (*Report, error) {
 	if err := checkIgnore(o.Ignore); err != nil {
 		return nil, err
 	}
-	c := &comparer{o: o, old: newSide(older, "old"), new: newSide(newer, "new"), told: map[told]bool{}, omitted: map[told]bool{}}
+	c := &comparer{o: o, old: newSide(older, "old"), new: newSide(newer, "new"), reported: map[nodeAttr]bool{}, omitted: map[nodeAttr]bool{}}
 	c.hosts = compareHosts(c.old, c.new)
 	c.identities = c.comparesIdentities()
 	match(c.old, c.new, o.Structure || c.hosts == DifferentHosts)
@@ -104,15 +104,15 @@ type comparer struct {
 	found   []finding
 	missing []omission
 	policy  []Choice
-	// told are the differences that are reported, because others that follow from them need
+	// reported are the differences that the report has, because others that follow from them need
 	// no line of their own; omitted is what could not be compared.
-	told, omitted map[told]bool
+	reported, omitted map[nodeAttr]bool
 	// paths is nil where the choices of both sides cannot be compared.
 	paths *paths
 }
 
-// told is a node of the new side with an attribute.
-type told struct{ id, attr string }
+// nodeAttr is a node of the new side with an attribute.
+type nodeAttr struct{ id, attr string }
 
 // finding is one difference of one node, before like ones are put together.
 type finding struct {
@@ -209,7 +209,7 @@ func (c *comparer) attributes(p *pair) {
 		x, y := r.of(p.old), r.of(p.new)
 		switch {
 		case x.known != y.known:
-			// What only one side tells to be absent is worth no line.
+			// That a thing is absent is worth no line where the other side does not say.
 			if x.text+y.text != absent && !r.quiet && !c.followsFrom(p, r) {
 				c.omit(r.attr, c.node(p, r.attr), x.known, p.shownOld, p.shownNew)
 			}
@@ -219,9 +219,9 @@ func (c *comparer) attributes(p *pair) {
 	}
 }
 
-// followsFrom says whether another difference tells this one already.
+// followsFrom says whether another difference implies this one.
 func (c *comparer) followsFrom(p *pair, r *rule) bool {
-	for ref := range strings.FieldsSeq(r.toldBy) {
+	for ref := range strings.FieldsSeq(r.impliedBy) {
 		of, attr, qualified := strings.Cut(ref, ".")
 		if !qualified {
 			of, attr = "", ref
@@ -229,17 +229,17 @@ func (c *comparer) followsFrom(p *pair, r *rule) bool {
 		follows := false
 		switch of {
 		case "":
-			follows = c.tells(p.shownNew.ID, attr)
+			follows = c.isReported(p.shownNew.ID, attr)
 		case "host":
-			follows = c.tells(topo.ID(KindHost), attr)
+			follows = c.isReported(topo.ID(KindHost), attr)
 		case "numa":
-			follows = slices.ContainsFunc(c.new.numa, func(n *node) bool { return c.tells(n.ID, attr) })
+			follows = slices.ContainsFunc(c.new.numa, func(n *node) bool { return c.isReported(n.ID, attr) })
 		case "pci":
 			fn := p.new.function
-			follows = fn != nil && (c.tells(fn.ID, attr) || c.omits(fn.ID, attr) || c.omits(p.new.ID, "presence"))
+			follows = fn != nil && (c.isReported(fn.ID, attr) || c.isOmitted(fn.ID, attr) || c.isOmitted(p.new.ID, "presence"))
 		case "rdma":
 			id, _ := p.new.attribute("rdma").(string)
-			follows = c.tells(topo.ID(id), attr) || c.omits(topo.ID(id), attr)
+			follows = c.isReported(topo.ID(id), attr) || c.isOmitted(topo.ID(id), attr)
 		}
 		if follows {
 			return true
@@ -281,41 +281,45 @@ func (c *comparer) node(p *pair, attr string) Node {
 	return out
 }
 
-// add notes a difference. What the caller wants ignored still counts as told:
+// add notes a difference. What the caller wants ignored still counts as reported:
 // what follows from it is ignored with it.
 func (c *comparer) add(f finding) {
-	c.told[told{f.node.New, f.attr}] = true
+	c.reported[nodeAttr{f.node.New, f.attr}] = true
 	if c.wants(f.kind, f.attr) {
 		c.found = append(c.found, f)
 	}
 }
 
-// tells says whether a difference of a node's attribute is reported, omits whether it could
+// isReported says whether a difference of a node's attribute is reported, isOmitted whether it could
 // not be compared.
-func (c *comparer) tells(id topo.ID, attr string) bool { return c.told[told{string(id), attr}] }
-func (c *comparer) omits(id topo.ID, attr string) bool { return c.omitted[told{string(id), attr}] }
-
-// omit notes that only one side tells an attribute.
-func (c *comparer) omit(attr string, node Node, oldTells bool, o, n *topo.Node) {
-	silent, other, tells := c.new, n, o
-	if !oldTells {
-		silent, other, tells = c.old, o, n
-	}
-	c.omitFor(attr, node, silent, silent.silence(other, tells, attr))
+func (c *comparer) isReported(id topo.ID, attr string) bool {
+	return c.reported[nodeAttr{string(id), attr}]
+}
+func (c *comparer) isOmitted(id topo.ID, attr string) bool {
+	return c.omitted[nodeAttr{string(id), attr}]
 }
 
-// omitFor notes that a side does not tell something, for a given reason.
-func (c *comparer) omitFor(attr string, node Node, silent *side, reason string) {
+// omit notes that only one side has an attribute.
+func (c *comparer) omit(attr string, node Node, oldHas bool, o, n *topo.Node) {
+	lacking, own, other := c.new, n, o
+	if !oldHas {
+		lacking, own, other = c.old, o, n
+	}
+	c.omitFor(attr, node, lacking, lacking.whyUnknown(own, other, attr))
+}
+
+// omitFor notes that a side lacks something, for a reason.
+func (c *comparer) omitFor(attr string, node Node, lacking *side, reason string) {
 	if slices.Contains(c.o.Ignore, attr) || !c.compares(attr) {
 		return
 	}
-	c.omitted[told{node.New, attr}] = true
-	c.missing = append(c.missing, omission{attr, node, silent, reason})
+	c.omitted[nodeAttr{node.New, attr}] = true
+	c.missing = append(c.missing, omission{attr, node, lacking, reason})
 }
 
-// silence says why a side does not tell an attribute that the other has: own is
+// whyUnknown says why a side lacks an attribute that the other has: own is
 // its own node, other the other side's.
-func (s *side) silence(own, other *topo.Node, attr string) string {
+func (s *side) whyUnknown(own, other *topo.Node, attr string) string {
 	var fact topo.Fact
 	if other != nil {
 		fact, _ = other.Facts.Get(attr)

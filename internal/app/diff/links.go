@@ -97,11 +97,11 @@ func (c *comparer) linkFigure(p *pair, x, y *topo.Link, now, most linkFigure) {
 		node.OldEvidence, node.NewEvidence = fileOf(p.old, f.file), fileOf(p.new, f.file)
 		switch {
 		case v.known != w.known:
-			silent := p.new
+			lacking := p.new
 			if !v.known {
-				silent = p.old
+				lacking = p.old
 			}
-			c.omitFor(f.attr, node, silent.side, silent.linkSilence(f.file))
+			c.omitFor(f.attr, node, lacking.side, lacking.whyLinkUnknown(f.file))
 		case v.known && v.key != w.key:
 			c.add(finding{kind: direction(v, w), attr: f.attr, node: node, old: v, new: w, note: note, links: [2]topo.LinkID{x.ID, y.ID}})
 		}
@@ -115,8 +115,8 @@ func fileOf(n *node, file string) string {
 	return n.Evidence + "/" + file
 }
 
-// linkSilence says why a side does not tell a link's figure.
-func (n *node) linkSilence(file string) string {
+// whyLinkUnknown says why a side lacks a link's figure.
+func (n *node) whyLinkUnknown(file string) string {
 	d := n.pci()
 	for _, id := range []topo.ID{d.ID, d.Parent} {
 		for _, w := range n.side.warned[id] {
@@ -128,7 +128,7 @@ func (n *node) linkSilence(file string) string {
 	if d.Implausible {
 		return "a virtual function or bridge whose link state is invented"
 	}
-	return n.side.silence(nil, nil, "pcie_width")
+	return n.side.whyUnknown(nil, nil, "pcie_width")
 }
 
 // directLinks compares the links of one kind between matched devices. What went or came
@@ -185,12 +185,12 @@ func (c *comparer) directLink(kind topo.LinkKind, ends [2]topo.ID, x, y *topo.Li
 		node.New, links[1] = string(y.ID), y.ID
 	}
 	for i, s := range []*side{c.old, c.new} {
-		if []*topo.Link{x, y}[i] == nil && !s.tellsLinks(kind) {
+		if []*topo.Link{x, y}[i] == nil && !s.reportsLinks(kind) {
 			source := topo.SourceNVML
 			if kind == topo.LinkXGMI {
 				source = topo.SourceSysfs
 			}
-			c.omitFor("links", node, s, s.silence(nil, &topo.Node{Facts: topo.Facts{{Name: "count", Source: source}}}, "count"))
+			c.omitFor("links", node, s, s.whyUnknown(nil, &topo.Node{Facts: topo.Facts{{Name: "count", Source: source}}}, "count"))
 			return
 		}
 	}
@@ -219,8 +219,8 @@ func linkRate(l *topo.Link) value {
 	return rate(nil, number(int64(*l.BytesPerSec)))
 }
 
-// tellsLinks says whether a side would tell links of a kind if there were any.
-func (s *side) tellsLinks(kind topo.LinkKind) bool {
+// reportsLinks says whether a side would have links of a kind if there were any.
+func (s *side) reportsLinks(kind topo.LinkKind) bool {
 	if slices.ContainsFunc(s.t.Links, func(l topo.Link) bool { return l.Kind == kind }) {
 		return true
 	}

@@ -89,8 +89,8 @@ func (c *comparer) functions() {
 			continue
 		}
 		p := pairOf(o)
-		if silent, own := vanished(p); silent != nil {
-			c.omitFor("presence", c.node(p, ""), silent, silent.silence(own, nil, ""))
+		if lacking, own := vanished(p); lacking != nil {
+			c.omitFor("presence", c.node(p, ""), lacking, lacking.whyUnknown(own, nil, ""))
 			continue
 		}
 		c.attributes(p)
@@ -98,8 +98,8 @@ func (c *comparer) functions() {
 			if p.match.Replaced && !belongsToPlace(topo.KindPCI, r.attr) {
 				continue
 			}
-			c.told[told{string(p.new.ID), r.attr}] = c.tells(p.shownNew.ID, r.attr)
-			c.omitted[told{string(p.new.ID), r.attr}] = c.omits(p.shownNew.ID, r.attr)
+			c.reported[nodeAttr{string(p.new.ID), r.attr}] = c.isReported(p.shownNew.ID, r.attr)
+			c.omitted[nodeAttr{string(p.new.ID), r.attr}] = c.isOmitted(p.shownNew.ID, r.attr)
 		}
 	}
 }
@@ -123,7 +123,7 @@ func vanished(p *pair) (*side, *topo.Node) {
 func (c *comparer) devices(kind topo.Kind) {
 	lost := kind == topo.KindGPU && c.lostGPU()
 	for _, o := range c.old.devices {
-		if o.kind != kind || o.other == nil || comesAndGoes(o) && comesAndGoes(o.other) {
+		if o.kind != kind || o.other == nil || isContainerEnd(o) && isContainerEnd(o.other) {
 			continue
 		}
 		p := pairOf(o)
@@ -140,14 +140,14 @@ func (c *comparer) devices(kind topo.Kind) {
 	}
 }
 
-// comesAndGoes knows the host's ends of containers' interfaces.
-func comesAndGoes(n *node) bool {
+// isContainerEnd says whether a node is the host's end of a container's interface.
+func isContainerEnd(n *node) bool {
 	d, ok := n.value.(*topo.Netdev)
 	return ok && d.LinkKind == "veth" && d.Master != ""
 }
 
 // gpuNumbers compares the numbers that a GPU is called by. NVML's number and the
-// device file's usually move with the place in PCI order: then that tells all.
+// device file's usually move with the place in PCI order: then that says it all.
 func (c *comparer) gpuNumbers(p *pair, lost bool) {
 	o, _ := p.old.value.(*topo.GPU)
 	n, _ := p.new.value.(*topo.GPU)
@@ -156,11 +156,11 @@ func (c *comparer) gpuNumbers(p *pair, lost bool) {
 	switch {
 	case x.key == y.key || !c.compares("index"):
 	case lost:
-		silent := c.new
+		lacking := c.new
 		if len(c.old.lost()) > 0 {
-			silent = c.old
+			lacking = c.old
 		}
-		c.omitFor("index", c.node(p, "index"), silent, "counts GPUs in PCI order, and one could not be read")
+		c.omitFor("index", c.node(p, "index"), lacking, "counts GPUs in PCI order, and one could not be read")
 	default:
 		c.add(finding{kind: Renumbered, attr: "index", node: c.node(p, "index"), old: x, new: y, note: p.match.Why})
 	}
@@ -170,13 +170,13 @@ func (c *comparer) gpuNumbers(p *pair, lost bool) {
 		case !c.compares(attr):
 		case a.known != b.known:
 			c.omit(attr, c.node(p, attr), a.known, p.shownOld, p.shownNew)
-		case a.key != b.key && !(a.key == x.key && b.key == y.key && c.tells(p.new.ID, "index")):
+		case a.key != b.key && !(a.key == x.key && b.key == y.key && c.isReported(p.new.ID, "index")):
 			c.add(finding{kind: Renumbered, attr: attr, node: c.node(p, attr), old: a, new: b, note: p.match.Why})
 		}
 	}
 }
 
-// lost lists the functions that could not be told to be GPUs or not.
+// lost lists the functions that may be GPUs: what they are could not be read.
 func (s *side) lost() []topo.ID {
 	var out []topo.ID
 	for i := range s.t.Warnings {
@@ -221,20 +221,20 @@ func (c *comparer) peers(p *pair) {
 	}
 }
 
-// functionOf notes that only one side knows an RDMA device's PCI function: the kernel shows
-// none any more, or its file does not tell.
+// functionOf notes that only one side has an RDMA device's PCI function: the kernel shows
+// none any more, or its file does not say.
 func (c *comparer) functionOf(p *pair) {
 	o, _ := p.old.value.(*topo.RDMADevice)
 	n, _ := p.new.value.(*topo.RDMADevice)
 	if (o.PCI == "") == (n.PCI == "") || o.Software || n.Software {
 		return
 	}
-	silent := p.new
+	lacking := p.new
 	if o.PCI == "" {
-		silent = p.old
+		lacking = p.old
 	}
 	node := c.node(p, "pci")
-	if slices.ContainsFunc(silent.side.warned[silent.ID], func(w *topo.Warning) bool { return w.Code == topo.CodeNoPCIParent }) {
+	if slices.ContainsFunc(lacking.side.warned[lacking.ID], func(w *topo.Warning) bool { return w.Code == topo.CodeNoPCIParent }) {
 		at := func(r *topo.RDMADevice) value {
 			if r.PCI == "" {
 				return none()
@@ -248,7 +248,7 @@ func (c *comparer) functionOf(p *pair) {
 }
 
 // relations compares classes that a side states without a tree to derive them
-// from. Where both have a tree, what changed in it is told instead.
+// from. Where both have a tree, what changed in it is reported instead.
 func (c *comparer) relations() {
 	if c.old.t.Asserted == nil && c.new.t.Asserted == nil {
 		return

@@ -19,16 +19,16 @@ func (c *comparer) presence() {
 // only reports the nodes of one side that have no match on the other.
 func (c *comparer) only(kind Kind, s, other *side) {
 	for _, d := range s.devices {
-		if d.match == nil && !d.foldsIntoOther() {
+		if d.match == nil && !d.reportedWithOther() {
 			c.present(kind, other, d)
 		}
 	}
 	for _, fn := range s.functions {
 		if fn.match != nil || len(fn.devices) > 0 {
-			continue // matched, or told by its device
+			continue // matched, or reported with its device
 		}
 		if up := fn.parent(); up != nil && up.kind == topo.KindPCI && up.upstreamOf() != nil && fn.pci().Role == topo.RoleDownstream && up.match == nil {
-			continue // a port of a switch that is told
+			continue // a port of a switch that is reported
 		}
 		c.present(kind, other, fn.face())
 	}
@@ -45,18 +45,18 @@ func (c *comparer) only(kind Kind, s, other *side) {
 	}
 }
 
-// foldsIntoOther says whether a device is told by a more important one of the same
+// reportedWithOther says whether a device is reported with a more important one of the same
 // function that came or went as a whole.
-func (n *node) foldsIntoOther() bool {
-	if comesAndGoes(n) {
+func (n *node) reportedWithOther() bool {
+	if isContainerEnd(n) {
 		return true
 	}
 	fn := n.function
 	return fn != nil && fn.match == nil && fn.devices[0] != n && fn.devices[0].match == nil
 }
 
-// present reports one node that is on one side only, unless the other side could
-// not tell it.
+// present reports one node that is on one side only, unless the other side may
+// lack it though the host has it.
 func (c *comparer) present(kind Kind, other *side, n *node) {
 	at, fn := "", n.function
 	if n.address != nil {
@@ -71,7 +71,7 @@ func (c *comparer) present(kind Kind, other *side, n *node) {
 	} else {
 		node.New, node.NewAddress, node.NewEvidence = string(n.ID), at, n.Evidence
 	}
-	if reason := other.cannotTell(n); reason != "" {
+	if reason := other.whyUnlisted(n); reason != "" {
 		c.omitFor("presence", node, other, reason)
 		return
 	}
@@ -99,18 +99,18 @@ func (c *comparer) present(kind Kind, other *side, n *node) {
 	c.add(f)
 }
 
-// cannotTell says why a side cannot tell a node that the other has, "" where it could: it
-// would be there if it was there.
-func (s *side) cannotTell(n *node) string {
+// whyUnlisted says why a side may not list a node that the other has although the host has
+// it, "" where it would.
+func (s *side) whyUnlisted(n *node) string {
 	switch inTree := n.kind == topo.KindPCI || n.kind == topo.KindSwitch || n.kind == topo.KindHostBridge; {
 	case s.imported && (inTree || !s.has(n.kind)):
 		return "a file of another tool (" + s.t.Origin + ") does not say"
 	case n.side.imported && inTree:
 		return "was not read, and " + n.side.t.Origin + " has its own tree"
 	}
-	about := func(id topo.ID, tells func(*topo.Warning) bool) string {
+	about := func(id topo.ID, explains func(*topo.Warning) bool) string {
 		for _, w := range s.warned[id] {
-			if tells(w) {
+			if explains(w) {
 				return fmt.Sprintf("%s: %s: %s (%s)", w.Code, w.Subject, w.Detail, w.Evidence)
 			}
 		}
@@ -144,7 +144,7 @@ func (s *side) has(kind topo.Kind) bool {
 }
 
 // replaced reports devices that have another one in their place: the slot is the
-// same, what is in it is not. Both are told by the most important device.
+// same, what is in it is not. Both are reported by the most important device.
 func (c *comparer) replaced() {
 	for _, o := range c.old.functions {
 		if o.match == nil || !o.match.Replaced {
@@ -193,7 +193,7 @@ func (c *comparer) places() {
 		node.OldAddress, node.NewAddress = o.address.String(), n.address.String()
 		switch {
 		case c.atOtherPlace(o, n):
-			c.told[told{node.New, "numa_node"}] = true // the slot tells it
+			c.reported[nodeAttr{node.New, "numa_node"}] = true // the slot implies it
 			c.add(finding{kind: Moved, attr: "slot", node: node, old: word(node.OldAddress + onNUMA(o)), new: word(node.NewAddress + onNUMA(n)), note: p.match.Why})
 		case *o.address != *n.address && c.compares("pci_address") && len(o.devices) > 0:
 			c.add(finding{kind: Renumbered, attr: "pci_address", node: node, old: word(node.OldAddress), new: word(node.NewAddress), note: p.match.Why})

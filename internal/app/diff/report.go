@@ -44,7 +44,7 @@ type Hosts string
 const (
 	SameHost       Hosts = "same"
 	DifferentHosts Hosts = "different"
-	UnknownHosts   Hosts = "unknown" // neither identities nor names tell
+	UnknownHosts   Hosts = "unknown" // neither identities nor names say
 )
 
 // Identities says whether UUIDs, GUIDs, MAC addresses, serial numbers, names of
@@ -96,7 +96,7 @@ type Side struct {
 }
 
 // Difference is one change of one or more nodes: those that changed alike are
-// told together.
+// reported together.
 type Difference struct {
 	Kind      Kind   `json:"kind"`
 	Attribute string `json:"attribute"` // "presence" for added and removed
@@ -161,11 +161,11 @@ const (
 	ChoicePlan      = "plan"      // which ports it has when all GPUs share them
 )
 
-// Omission is what was not compared, because one side does not tell.
+// Omission is what was not compared, because one side lacks it.
 type Omission struct {
 	Attribute string `json:"attribute"`
 	Nodes     []Node `json:"nodes"`
-	Side      string `json:"side"` // the one that does not tell: "old" or "new"
+	Side      string `json:"side"` // the one that lacks it: "old" or "new"
 	Reason    string `json:"reason"`
 }
 
