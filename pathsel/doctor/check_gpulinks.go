@@ -21,7 +21,7 @@ func (h *host) linksKnown(g *topo.GPU) bool {
 	return g.KnownFrom == "driver" || h.imported() && h.linkCount(g.ID) > 0
 }
 
-// withoutNVML ends the sentence about something that only NVML tells.
+// withoutNVML ends the sentence about something that only NVML reports.
 func (h *host) withoutNVML() string {
 	if h.imported() {
 		return "is not known"
@@ -40,7 +40,7 @@ func (h *host) linkCount(g topo.ID) (n int) {
 	return n
 }
 
-// askNVML says how to get what only NVML tells.
+// askNVML says how to get what only NVML reports.
 func (h *host) askNVML() string {
 	switch {
 	case h.imported():
@@ -69,7 +69,7 @@ func checkNVLinkMissing(h *host) (o outcome) {
 			linked[g.Model] = g.ID
 		}
 	}
-	var dark []topo.ID // without links on a host with switches
+	var unlinked []topo.ID // without links on a host with switches
 	for _, g := range gpus {
 		o.judged++
 		switch {
@@ -77,15 +77,15 @@ func checkNVLinkMissing(h *host) (o outcome) {
 			o.missing("the state of NVLinks "+h.withoutNVML(), h.askNVML(), g.ID)
 		case h.linkCount(g.ID) > 0 || h.hiddenLinks(g.ID):
 		case len(h.t.NVSwitches) > 0:
-			dark = append(dark, g.ID)
+			unlinked = append(unlinked, g.ID)
 		case linked[g.Model] != "" && g.Model != "":
 			o.find(Finding{Severity: Warning, Subjects: []topo.ID{g.ID}, Evidence: []string{"nvmlDeviceGetNvLinkState"},
 				Text: fmt.Sprintf("no active NVLink, while %s of the same model (%s) has %d", linked[g.Model], g.Model, h.linkCount(linked[g.Model])),
 				Fix:  fmt.Sprintf("nvidia-smi nvlink -s -i %s; look at dmesg for Xid messages", index(g))})
 		}
 	}
-	if len(dark) > 0 {
-		o.find(Finding{Severity: Error, Subjects: dark, Evidence: places("nvmlDeviceGetNvLinkState", h.t.NVSwitches[0].Evidence),
+	if len(unlinked) > 0 {
+		o.find(Finding{Severity: Error, Subjects: unlinked, Evidence: distinct("nvmlDeviceGetNvLinkState", h.t.NVSwitches[0].Evidence),
 			Text: fmt.Sprintf("no active NVLink, though the host has %s: CUDA does not start on such GPUs until the fabric is set up", text.Plural(len(h.t.NVSwitches), "NVSwitch")),
 			Fix:  "start the fabric manager in the version of the driver: systemctl status nvidia-fabricmanager"})
 	}
@@ -120,7 +120,7 @@ var nvlinkUneven = Check{
 }
 
 func checkNVLinkUneven(h *host) (o outcome) {
-	var models bins[string, *topo.GPU]
+	var models groups[string, *topo.GPU]
 	var unknown, hidden []topo.ID
 	for _, g := range h.gpus {
 		switch {
@@ -179,7 +179,7 @@ func checkP2P(h *host) (o outcome) {
 		reason   string
 		where    string
 	}
-	var refused bins[refusal, [2]topo.ID]
+	var refused groups[refusal, [2]topo.ID]
 	for i, a := range gpus {
 		silent := false
 		for j, b := range gpus {

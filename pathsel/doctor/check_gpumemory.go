@@ -25,9 +25,9 @@ var gpuDriverMissing = Check{
 func checkGPUDriver(h *host) (o outcome) {
 	for _, g := range h.gpus {
 		o.judged++
-		f := Finding{Severity: Error, Subjects: []topo.ID{g.ID}, Evidence: places(g.Evidence)}
+		f := Finding{Severity: Error, Subjects: []topo.ID{g.ID}, Evidence: distinct(g.Evidence)}
 		if d := h.PCIDevice(g.PCI); d != nil {
-			f.Evidence = places(pciFile(d, "driver", g.Driver))
+			f.Evidence = distinct(pciFile(d, "driver", g.Driver))
 		}
 		switch {
 		case g.KnownFrom == "driver" || g.KnownFrom == "proc":
@@ -83,7 +83,7 @@ func checkGDR(h *host) (o outcome) {
 	for _, g := range h.gpus {
 		switch {
 		case g.Vendor == "nvidia" && strings.Contains(g.Model, "GeForce"):
-			o.find(Finding{Severity: Error, Subjects: []topo.ID{g.ID}, Evidence: places(g.Evidence),
+			o.find(Finding{Severity: Error, Subjects: []topo.ID{g.ID}, Evidence: distinct(g.Evidence),
 				Text: fmt.Sprintf("%s: GeForce GPUs have no GPUDirect RDMA, so every transfer is copied through host memory", g.Model),
 				Fix:  "plan with copies through host memory, or use a data-centre GPU"})
 		case g.Vendor == "nvidia" || g.Vendor == "":
@@ -192,7 +192,7 @@ func checkIOMMU(h *host) (o outcome) {
 		case "DMA", "DMA-FQ":
 			translated = append(translated, d.id)
 			if len(evidence) == 0 && f.IOMMUGroup != nil {
-				evidence = append(evidence, saying(fmt.Sprintf("/sys/kernel/iommu_groups/%d/type", *f.IOMMUGroup), f.IOMMUType))
+				evidence = append(evidence, withValue(fmt.Sprintf("/sys/kernel/iommu_groups/%d/type", *f.IOMMUGroup), f.IOMMUType))
 			}
 		case "":
 			if h.imported() || f.IOMMUGroup != nil && !(known && passthrough) {
@@ -328,9 +328,9 @@ func (h *host) answer(name string) *replies.VerbsDevice {
 func (h *host) refused(r *topo.RDMADevice, a *replies.VerbsDevice) *Finding {
 	f := &Finding{Severity: Error, Subjects: []topo.ID{r.ID}}
 	step := func(e *replies.VerbsError, what string) {
-		f.Evidence = []string{saying(e.Verb, word(e))}
+		f.Evidence = []string{withValue(e.Verb, errorName(e))}
 		cause, fix := h.meaning(e.Errno, 0)
-		f.Text, f.Fix = what+" failed with "+word(e)+": "+cause, fix
+		f.Text, f.Fix = what+" failed with "+errorName(e)+": "+cause, fix
 	}
 	switch {
 	case a.Silent:
@@ -351,11 +351,11 @@ func (h *host) refused(r *topo.RDMADevice, a *replies.VerbsDevice) *Finding {
 	}
 	x := a.Registrations[i]
 	cause, fix := h.meaning(x.Failed.Errno, x.Bytes)
-	f.Text = fmt.Sprintf("the device refuses to register %s with %s: %s", units.Bytes(x.Bytes), word(x.Failed), cause)
+	f.Text = fmt.Sprintf("the device refuses to register %s with %s: %s", units.Bytes(x.Bytes), errorName(x.Failed), cause)
 	if i > 0 {
 		f.Text += fmt.Sprintf(" (it accepts %s)", units.Bytes(a.Registrations[i-1].Bytes))
 	}
-	f.Evidence, f.Fix = []string{saying(fmt.Sprintf("%s of %s", x.Failed.Verb, units.Bytes(x.Bytes)), word(x.Failed))}, fix
+	f.Evidence, f.Fix = []string{withValue(fmt.Sprintf("%s of %s", x.Failed.Verb, units.Bytes(x.Bytes)), errorName(x.Failed))}, fix
 	if a.MaxMRBytes != nil && *a.MaxMRBytes < x.Bytes {
 		f.Text = fmt.Sprintf("the device refuses to register %s: the largest region that it accepts is %s", units.Bytes(x.Bytes), units.Bytes(*a.MaxMRBytes))
 		f.Fix = "make regions no larger than that"
@@ -395,7 +395,7 @@ func (h *host) meaning(errno string, bytes int64) (cause, fix string) {
 }
 
 // lockLimit is the limit on locked memory that holds for the process that
-// looked; limited is false where there is none or it is not known.
+// ran topoctl; limited is false where there is none or it is not known.
 func (h *host) lockLimit() (bytes int64, limited bool) {
 	s := h.t.Host.Software
 	if s == nil || s.Memlock == nil || s.Memlock.SoftBytes == nil || s.Memlock.Exempt != nil && *s.Memlock.Exempt {
@@ -404,15 +404,14 @@ func (h *host) lockLimit() (bytes int64, limited bool) {
 	return *s.Memlock.SoftBytes, true
 }
 
-// lockLimitUnknown says that nothing tells the limit on locked memory, or whether it
-// holds.
+// lockLimitUnknown says whether the limit on locked memory is unknown.
 func (h *host) lockLimitUnknown() bool {
 	s := h.t.Host.Software
 	return s == nil || s.Memlock == nil
 }
 
-// word is an error number's name, with what the system says where it has none.
-func word(e *replies.VerbsError) string {
+// errorName is an error number's name, with what the system says where it has none.
+func errorName(e *replies.VerbsError) string {
 	if e.Errno == "" {
 		return e.Text
 	}
@@ -460,7 +459,7 @@ func (h *host) smallMemlock(m *topo.Memlock) Finding {
 	if m.HardBytes != nil {
 		hard = fmt.Sprint(*m.HardBytes)
 	}
-	f := Finding{Severity: Warning, Evidence: []string{saying("/proc/self/limits Max locked memory", fmt.Sprintf("%d, at most %s", limit, hard))}, Fix: h.memlockFix(m)}
+	f := Finding{Severity: Warning, Evidence: []string{withValue("/proc/self/limits Max locked memory", fmt.Sprintf("%d, at most %s", limit, hard))}, Fix: h.memlockFix(m)}
 	if m.Exempt != nil && *m.Exempt {
 		f.Severity = Info
 		f.Evidence = append(f.Evidence, "/proc/self/status CapEff has CAP_IPC_LOCK")

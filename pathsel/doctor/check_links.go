@@ -162,7 +162,7 @@ func (h *host) degraded(e *end, width, speed pcilink.Fit) Finding {
 		fix = "look for a speed limit of the slot in the firmware set-up; reseat the card, check riser and retimer"
 	}
 	return Finding{Severity: severity, Subjects: []topo.ID{e.id}, Text: sentence, Basis: topo.BasisRead,
-		Evidence: places(pciFile(e.dev, file, says), upFile(e, file)), Fix: fix}
+		Evidence: distinct(pciFile(e.dev, file, says), upFile(e, file)), Fix: fix}
 }
 
 // upFile is the same fact at the port above.
@@ -232,7 +232,7 @@ func checkDisagrees(h *host) (o outcome) {
 		}
 		o.find(Finding{Severity: Warning, Subjects: []topo.ID{e.id}, Basis: topo.BasisRead,
 			Text:     fmt.Sprintf("one link, two reports: %s says %s, the port above (%s) says %s; the lower is taken", e.dev.BDF, own, e.up.BDF, above),
-			Evidence: places(pciFile(e.dev, file, ""), pciFile(e.up, file, "")),
+			Evidence: distinct(pciFile(e.dev, file, ""), pciFile(e.up, file, "")),
 			Fix:      "look again; if it stays, reseat the card and update firmware and kernel"})
 	}
 	if o.judged+len(o.unknown) == 0 && h.imported() && len(h.t.PCIDevices) == 0 {
@@ -352,7 +352,7 @@ func (h *host) inventedLinks(bridges []*topo.PCIDevice, severity Severity, sure 
 	if severity == Warning {
 		fix = "NCCL believes them: topoctl export nccl-xml > topo.xml, and set NCCL_TOPO_FILE=topo.xml"
 	}
-	return Finding{Severity: severity, Subjects: functionIDs(bridges), Text: sentence, Evidence: places(pciFile(d, file, "")), Fix: fix}
+	return Finding{Severity: severity, Subjects: functionIDs(bridges), Text: sentence, Evidence: distinct(pciFile(d, file, "")), Fix: fix}
 }
 
 // value is a number, 0 where it is not known.

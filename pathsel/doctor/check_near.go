@@ -53,7 +53,7 @@ func (h *host) coherentEvidence(gpu topo.ID) []string {
 	if l.Facts[0].Source == topo.SourceNVML {
 		where += " (C2C links)"
 	}
-	return places(where)
+	return distinct(where)
 }
 
 var gpuWithoutNearNIC = Check{
@@ -71,7 +71,7 @@ func checkNearNIC(h *host) (o outcome) {
 	if len(h.gpus) == 0 || len(ports) == 0 {
 		return notApplicable("needs a GPU and an RDMA data port")
 	}
-	var far bins[topo.Class, topo.ID]
+	var far groups[topo.Class, topo.ID]
 	severity := Info
 	for _, g := range h.gpus {
 		o.judged++
@@ -132,7 +132,7 @@ func (h *host) farNICs(severity Severity, class topo.Class, gpus []topo.ID, port
 	if r, basis, ok := h.expected(gpus[0], ports); ok {
 		sentence += ", " + h.bounded(r, basis)
 	}
-	sentence += fmt.Sprintf(" (for %s %s)", gpus[0], few(names(at)))
+	sentence += fmt.Sprintf(" (for %s %s)", gpus[0], shortList(names(at)))
 	fix := "the host is built so: give each GPU the nearest NIC; " + perRank
 	if guest, _ := h.guest(); guest {
 		fix = "a guest may not see the switches that they share: look for the provider's NCCL_TOPO_FILE"
@@ -161,7 +161,7 @@ func (h *host) expected(gpu topo.ID, ports []*pathsel.Port) (topo.Rate, topo.Bas
 // treeEvidence is where a GPU's place in the tree is shown.
 func (h *host) treeEvidence(gpu topo.ID) []string {
 	if g := h.GPU(gpu); g != nil {
-		return places(g.Evidence)
+		return distinct(g.Evidence)
 	}
 	return nil
 }
@@ -185,7 +185,7 @@ func (h *host) misled(nics, data []*pathsel.Port) (gpus []topo.ID, what []string
 		best, at, _ := h.nearest(g.ID, data)
 		if c := h.class(g.ID, nics[i].NIC); c.Known() && best.Compare(c) < 0 {
 			gpus = append(gpus, g.ID)
-			what = append(what, fmt.Sprintf("%s gets %s (%s), its nearest %s %s (%s)", g.ID, nics[i].Name, c, text.Noun(len(at), "is", "are"), few(names(at)), best))
+			what = append(what, fmt.Sprintf("%s gets %s (%s), its nearest %s %s (%s)", g.ID, nics[i].Name, c, text.Noun(len(at), "is", "are"), shortList(names(at)), best))
 		}
 	}
 	return gpus, what
@@ -244,7 +244,7 @@ func checkRoles(h *host) (o outcome) {
 		role pathsel.Role
 		text string
 	}
-	var by bins[key, *pathsel.Port]
+	var by groups[key, *pathsel.Port]
 	for _, p := range byNumber(h.hardwarePorts()) {
 		o.judged++
 		switch {
@@ -255,13 +255,13 @@ func checkRoles(h *host) (o outcome) {
 		}
 	}
 	by.each(func(k key, ports []*pathsel.Port) {
-		devices := strings.Join(places(mapped(ports, func(p *pathsel.Port) string { return p.Device })...), ",")
+		devices := strings.Join(distinct(mapped(ports, func(p *pathsel.Port) string { return p.Device })...), ",")
 		fix := "leave them out elsewhere too: NCCL_IB_HCA=^" + devices
 		if k.role == pathsel.RoleDecoy {
 			fix = "keep data off them: NCCL_IB_HCA=^" + devices + ", and topoctl export env --for nccl for others"
 		}
 		o.find(Finding{Severity: Info, Subjects: ids(ports), Text: fmt.Sprintf("%s: %s; not used for data", k.role, k.text), Fix: fix,
-			Evidence: places(mapped(ports, func(p *pathsel.Port) string { return p.RoleReason.Evidence })...)})
+			Evidence: distinct(mapped(ports, func(p *pathsel.Port) string { return p.RoleReason.Evidence })...)})
 	})
 	return o
 }
@@ -284,7 +284,7 @@ func checkDPU(h *host) (o outcome) {
 	if h.imported() && len(h.t.RDMADevices) > 0 && len(h.t.PCIDevices) == 0 {
 		return couldNotCheck("the input has no PCI functions", h.lookAgain())
 	}
-	var cards bins[string, *topo.PCIDevice]
+	var cards groups[string, *topo.PCIDevice]
 	for _, d := range h.networkFunctions() {
 		o.judged++
 		switch name := blueFields[d.Device]; {
@@ -315,7 +315,7 @@ func (h *host) networkFunctions() []*topo.PCIDevice {
 }
 
 func (h *host) dpu(name string, functions []*topo.PCIDevice) Finding {
-	f := Finding{Severity: Info, Subjects: functionIDs(functions), Evidence: places(pciFile(functions[0], "device", string(functions[0].Device))),
+	f := Finding{Severity: Info, Subjects: functionIDs(functions), Evidence: distinct(pciFile(functions[0], "device", string(functions[0].Device))),
 		Text: fmt.Sprintf("%s of %s: in DPU mode its own system stands between these ports and the host, which is not visible from here", text.Plural(len(functions), "function"), name),
 		Fix:  "mlxconfig -d " + functions[0].BDF.String() + " q INTERNAL_CPU_OFFLOAD_ENGINE shows the mode"}
 	if strings.Contains(h.t.Host.Product, "BlueField") {

@@ -15,7 +15,7 @@ type resident struct {
 	id   topo.ID
 	dev  *topo.PCIDevice // nil: not here
 	node *int
-	seen string // where the device itself was told
+	seen string // where the device itself was found
 }
 
 func (h *host) residents() []resident {
@@ -72,7 +72,7 @@ func checkNUMA(h *host) (o outcome) {
 		return notApplicable("one NUMA node only")
 	}
 	var unknown []*resident
-	var guessed bins[string, *resident]
+	var guessed groups[string, *resident]
 	for i := range list {
 		s := &list[i]
 		switch {
@@ -87,12 +87,12 @@ func checkNUMA(h *host) (o outcome) {
 		}
 	}
 	if len(unknown) > 0 {
-		o.find(Finding{Severity: Warning, Subjects: residentIDs(unknown), Evidence: places(pciFile(unknown[0].dev, "numa_node", "-1")),
+		o.find(Finding{Severity: Warning, Subjects: residentIDs(unknown), Evidence: distinct(pciFile(unknown[0].dev, "numa_node", "-1")),
 			Text: fmt.Sprintf("the kernel does not know the NUMA node of %s (-1): near and far are not known, programs pick NICs and CPUs blindly", text.Plural(len(unknown), "device")),
 			Fix:  "update the firmware, turn NUMA on in its set-up; in a guest, the hypervisor must expose the nodes of passed-through devices"})
 	}
 	guessed.each(func(from string, devices []*resident) {
-		o.find(Finding{Severity: Info, Subjects: residentIDs(devices), Evidence: places(pciFile(devices[0].dev, "numa_node", "")),
+		o.find(Finding{Severity: Info, Subjects: residentIDs(devices), Evidence: distinct(pciFile(devices[0].dev, "numa_node", "")),
 			Text: fmt.Sprintf("the kernel does not report the NUMA node of %s; topoctl takes it from %s, other programs do not", text.Plural(len(devices), "device"), from),
 			Fix:  "update the firmware, so that other programs see it too"})
 	})
@@ -200,8 +200,8 @@ func checkSockets(h *host) (o outcome) {
 	return o
 }
 
-// nodeEvidence is where the NUMA nodes of devices were told, one device each.
-func (h *host) nodeEvidence() []string {
+// numaEvidence is where the NUMA nodes of devices were read, one device each.
+func (h *host) numaEvidence() []string {
 	var list []string
 	var seen []int
 	for _, s := range h.residents() {
@@ -213,7 +213,7 @@ func (h *host) nodeEvidence() []string {
 		if s.dev != nil {
 			where = pciFile(s.dev, "numa_node", fmt.Sprint(*s.node))
 			if f, ok := s.dev.Facts.Get("numa_node"); ok && f.Source == topo.SourceDerived {
-				where = s.dev.Evidence // another file told, see numa-unknown
+				where = s.dev.Evidence // it was read elsewhere, see numa-unknown
 				if strings.HasPrefix(f.Where, "/") {
 					where = f.Where
 				}
@@ -221,7 +221,7 @@ func (h *host) nodeEvidence() []string {
 		}
 		list = append(list, where)
 	}
-	return places(list...)
+	return distinct(list...)
 }
 
 func (h *host) compareSockets(o *outcome, sockets []int, shares map[int]*socketShare) {
@@ -244,11 +244,11 @@ func (h *host) compareSockets(o *outcome, sockets []int, shares map[int]*socketS
 	if even {
 		return
 	}
-	f := Finding{Severity: Info, Subjects: without, Text: strings.Join(parts, ", "), Evidence: h.nodeEvidence(),
+	f := Finding{Severity: Info, Subjects: without, Text: strings.Join(parts, ", "), Evidence: h.numaEvidence(),
 		Fix: "let a plan that knows the host share the NICs (topoctl path --plan), or move cards"}
 	if len(without) > 0 {
 		f.Severity = Warning
-		f.Text += fmt.Sprintf(": all traffic of %s crosses the link between sockets", text.Join(strs(without), mostNames))
+		f.Text += fmt.Sprintf(": all traffic of %s crosses the link between sockets", text.Join(asStrings(without), mostNames))
 		f.Fix = "move a NIC to that socket; until then plan with the link between sockets, which all of them share"
 	}
 	o.find(f)

@@ -82,7 +82,7 @@ func (h *host) downPort(p *pathsel.Port, state string) Finding {
 	}
 	cause := h.whyDown(p, state, phys)
 	f := Finding{Severity: Info, Subjects: []topo.ID{p.ID}, Fix: cause.fix,
-		Evidence: places(append([]string{h.portFile(p, "state", state), h.portFile(p, "phys_state", phys)}, cause.evidence...)...)}
+		Evidence: distinct(append([]string{h.portFile(p, "state", state), h.portFile(p, "phys_state", phys)}, cause.evidence...)...)}
 	f.Text = "port is " + state
 	if phys != "" {
 		f.Text += " (" + phys + ")"
@@ -199,7 +199,7 @@ var pfAndVFVisible = Check{
 
 func checkVFs(h *host) (o outcome) {
 	o.judged = len(h.hardware())
-	var by bins[topo.ID, *pathsel.Port]
+	var by groups[topo.ID, *pathsel.Port]
 	for _, p := range matching(h.ports, func(p *pathsel.Port) bool { return p.RDMA() && p.PF != "" }) {
 		by.add(p.PF, p)
 	}
@@ -212,7 +212,7 @@ func checkVFs(h *host) (o outcome) {
 		f := Finding{Severity: Warning, Subjects: append([]topo.ID{pf}, ids(vfs)...), Text: sentence + "; programs that list devices count each as bandwidth",
 			Fix: "name the physical functions to them (NCCL_IB_HCA, UCX_NET_DEVICES: topoctl export env --for nccl), or hide the virtual ones"}
 		if d := h.function(vfs[0]); d != nil {
-			f.Evidence = places(pciFile(d, "physfn", d.PF.Name()))
+			f.Evidence = distinct(pciFile(d, "physfn", d.PF.Name()))
 		}
 		o.find(f)
 	})
@@ -264,9 +264,9 @@ func checkSoftware(h *host) (o outcome) {
 	return o
 }
 
-// A downCause is why a port is not ACTIVE, as far as the host can tell.
+// A downCause is why a port is not ACTIVE, as far as the host shows.
 type downCause struct {
-	text     string // for a sentence, "" where nothing tells
+	text     string // for a sentence, "" where nothing shows it
 	fix      string
 	evidence []string
 }
@@ -308,7 +308,7 @@ func (h *host) linkTool(p *pathsel.Port) string {
 }
 
 // interfaceDown reads the reason from the port's own interface; false where
-// that is not visible or tells nothing.
+// that is not visible or does not show it.
 func (h *host) interfaceDown(p *pathsel.Port) (downCause, bool) {
 	n := h.ownNetdev(p)
 	if n == nil {
@@ -396,7 +396,7 @@ func checkUsable(h *host) (o outcome) {
 // unusable lists ports by the first reason why they cannot be used.
 func (h *host) unusable(ports []*pathsel.Port, severity Severity, intro string) Finding {
 	f := Finding{Severity: severity, Subjects: ids(ports), Fix: "see port-down, gid-missing and uverbs-inaccessible; topoctl path gpu:0 shows every reason"}
-	var why bins[string, string]
+	var why groups[string, string]
 	for _, p := range ports {
 		if len(p.Reasons) == 0 {
 			continue
@@ -407,7 +407,7 @@ func (h *host) unusable(ports []*pathsel.Port, severity Severity, intro string) 
 			r = pathsel.Reason{Code: pathsel.CodePortDown, Text: "port state " + s, Evidence: h.portFile(p, "state", s)}
 		}
 		why.add(string(r.Code)+": "+r.Text, p.Name)
-		f.Evidence = places(append(f.Evidence, r.Evidence)...)
+		f.Evidence = distinct(append(f.Evidence, r.Evidence)...)
 	}
 	var parts []string
 	why.each(func(reason string, names []string) {
@@ -427,7 +427,7 @@ var uverbsInaccessible = Check{
 }
 
 func checkUverbs(h *host) (o outcome) {
-	var shut bins[string, *topo.RDMADevice]
+	var shut groups[string, *topo.RDMADevice]
 	bad := 0
 	for _, r := range h.rdmaDevices() {
 		o.judged++
@@ -504,7 +504,7 @@ func (h *host) bond(p *pathsel.Port) Finding {
 	f := Finding{Severity: Info, Subjects: []topo.ID{p.ID}, Basis: topo.BasisRead}
 	sentence := "a bond of " + text.Plural(len(p.Legs), "interface")
 	if n != nil {
-		f.Evidence = places(netFile(n.Name, "bonding/slaves", strings.Join(p.Legs, " ")))
+		f.Evidence = distinct(netFile(n.Name, "bonding/slaves", strings.Join(p.Legs, " ")))
 		if b := n.Bond; b != nil && b.Mode != "" {
 			sentence += " (" + strings.TrimSuffix(b.Mode+", "+b.HashPolicy, ", ") + ")"
 		}

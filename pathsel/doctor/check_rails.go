@@ -23,7 +23,7 @@ var rateMismatch = Check{
 
 func checkRates(h *host) (o outcome) {
 	var unknown []topo.ID
-	var layers bins[string, *pathsel.Port]
+	var layers groups[string, *pathsel.Port]
 	for _, p := range h.dataPorts() {
 		switch {
 		case !h.active(p):
@@ -39,7 +39,7 @@ func checkRates(h *host) (o outcome) {
 	}
 	slices.Sort(layers.order)
 	layers.each(func(layer string, ports []*pathsel.Port) {
-		var by bins[topo.Rate, *pathsel.Port]
+		var by groups[topo.Rate, *pathsel.Port]
 		for _, p := range ports {
 			by.add(*p.BytesPerSec, p)
 		}
@@ -65,7 +65,7 @@ func checkRates(h *host) (o outcome) {
 
 // rolesOf lists the roles of ports, each once.
 func rolesOf(ports []*pathsel.Port) []string {
-	return places(mapped(ports, func(p *pathsel.Port) string { return string(p.Role) })...)
+	return distinct(mapped(ports, func(p *pathsel.Port) string { return string(p.Role) })...)
 }
 
 // rateHow says how to get the rate of ports.
@@ -89,7 +89,7 @@ var mixedLinkLayer = Check{
 }
 
 func checkLayers(h *host) (o outcome) {
-	var by bins[string, *pathsel.Port]
+	var by groups[string, *pathsel.Port]
 	for _, p := range h.hardwarePorts() {
 		switch {
 		case p.Role == pathsel.RoleDecoy || !h.active(p):
@@ -139,7 +139,7 @@ var firmwareDiffers = Check{
 }
 
 func checkFirmware(h *host) (o outcome) {
-	var boards bins[string, *topo.RDMADevice]
+	var boards groups[string, *topo.RDMADevice]
 	var unknown []topo.ID
 	for _, r := range h.hardware() {
 		switch {
@@ -155,7 +155,7 @@ func checkFirmware(h *host) (o outcome) {
 		return notApplicable("fewer than two NICs with a board and firmware of their own")
 	}
 	boards.each(func(board string, devices []*topo.RDMADevice) {
-		var by bins[string, string]
+		var by groups[string, string]
 		for _, r := range devices {
 			by.add(r.Firmware, r.Name)
 		}
@@ -191,7 +191,7 @@ var railsShareSubnet = Check{
 
 func checkSubnets(h *host) (o outcome) {
 	ports := h.ethernetData(&o)
-	var nets bins[netip.Prefix, *pathsel.Port]
+	var nets groups[netip.Prefix, *pathsel.Port]
 	for _, p := range ports {
 		if p.Netdev == "" || len(p.Addresses) == 0 && !h.addressesKnown() {
 			o.missing("the interface of the port or its addresses are not visible", h.seeInterfaces(), p.ID)

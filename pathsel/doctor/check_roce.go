@@ -15,8 +15,8 @@ import (
 	"github.com/topoctl/topoctl/pathsel"
 )
 
-// roce lists the RoCE ports that are up. Ports of which nothing tells whether they are
-// RoCE it notes as missing.
+// roce lists the RoCE ports that are up. Ports whose link layer is not known it notes
+// as missing.
 func (h *host) roce(o *outcome) []*pathsel.Port {
 	return slices.DeleteFunc(h.rdmaPorts(), func(p *pathsel.Port) bool {
 		r := h.RDMADevice(p.NIC)
@@ -76,7 +76,7 @@ func checkGIDs(h *host) (o outcome) {
 			if p.LinkLayer == "Ethernet" {
 				fix = "bring its interface up and give it an address; a container needs the interface in its network namespace"
 			}
-			o.find(Finding{Severity: Error, Subjects: []topo.ID{p.ID}, Evidence: places(h.portFile(p, "gids", "")),
+			o.find(Finding{Severity: Error, Subjects: []topo.ID{p.ID}, Evidence: distinct(h.portFile(p, "gids", "")),
 				Text: fmt.Sprintf("no entry in its GID table of %d: nobody can connect to it", *x.GIDTable), Fix: fix})
 		}
 		o.judged++
@@ -151,7 +151,7 @@ func gidKinds(p *topo.Port) string {
 // noneRoutable says that a port has no GID for peers on other networks, and what
 // of its interface explains that.
 func (h *host) noneRoutable(p *pathsel.Port, x *topo.Port) Finding {
-	f := Finding{Severity: Warning, Subjects: []topo.ID{p.ID}, Evidence: places(h.portFile(p, "gids", "")),
+	f := Finding{Severity: Warning, Subjects: []topo.ID{p.ID}, Evidence: distinct(h.portFile(p, "gids", "")),
 		Text: fmt.Sprintf("%s, none of RoCE v2 with a routable address: peers on other networks cannot be reached (%s)", text.Plural(len(x.GIDs), "GID"), gidKinds(x))}
 	n := h.NetdevNamed(p.Netdev)
 	switch {
@@ -161,10 +161,10 @@ func (h *host) noneRoutable(p *pathsel.Port, x *topo.Port) Finding {
 	case !h.addressesKnown():
 	case h.routableAddress(n) == "":
 		f.Text += "; interface " + n.Name + " has no such address: it was taken away, or never given"
-		f.Evidence = places(append(f.Evidence, "ip addr show dev "+n.Name)...)
+		f.Evidence = distinct(append(f.Evidence, "ip addr show dev "+n.Name)...)
 	default:
 		f.Text += fmt.Sprintf("; interface %s has %s, and the driver made no GID of it", n.Name, h.routableAddress(n))
-		f.Evidence = places(append(f.Evidence, "ip addr show dev "+n.Name+" = "+h.routableAddress(n))...)
+		f.Evidence = distinct(append(f.Evidence, "ip addr show dev "+n.Name+" = "+h.routableAddress(n))...)
 		f.Fix = "let the driver see the address again: ip addr del and add, or ip link set " + n.Name + " down and up; dmesg if the table is full"
 		return f
 	}
@@ -193,7 +193,7 @@ var gidIndexDiffers = Check{
 }
 
 func checkGIDIndex(h *host) (o outcome) {
-	var by bins[int, *pathsel.Port]
+	var by groups[int, *pathsel.Port]
 	for _, p := range onlyData(h.roce(&o)) {
 		x := h.Port(p.ID)
 		if x == nil || x.GIDTable == nil && len(x.GIDs) == 0 || !gidTypes(x) || h.unreadGIDs(p) {
@@ -235,7 +235,7 @@ var trafficClassUnset = Check{
 
 func checkTrafficClass(h *host) (o outcome) {
 	var unset []*pathsel.Port
-	var by bins[int, *pathsel.Port]
+	var by groups[int, *pathsel.Port]
 	for _, p := range h.roce(&o) {
 		if p.Role == pathsel.RoleManagement || p.Software {
 			continue
@@ -254,7 +254,7 @@ func checkTrafficClass(h *host) (o outcome) {
 		}
 	}
 	file := func(p *pathsel.Port, says string) string {
-		return saying(fmt.Sprintf("/sys/class/infiniband/%s/tc/%d/traffic_class", p.Device, p.Number), says)
+		return withValue(fmt.Sprintf("/sys/class/infiniband/%s/tc/%d/traffic_class", p.Device, p.Number), says)
 	}
 	if len(unset) > 0 {
 		p := unset[0]
@@ -271,7 +271,7 @@ func checkTrafficClass(h *host) (o outcome) {
 	return o
 }
 
-// chosenIndex is a GID index that programs are told to use.
+// chosenIndex is a GID index that programs are set to use.
 type chosenIndex struct {
 	name, value string
 	where       string // the file, "" for our own option
@@ -291,7 +291,7 @@ func (c *chosenIndex) seen() string {
 	if c.where == "" {
 		return c.says()
 	}
-	return saying(c.where, c.says())
+	return withValue(c.where, c.says())
 }
 
 // undo says how to be rid of it.
@@ -326,7 +326,7 @@ func (h *host) chosenIndices(o *outcome) (list []chosenIndex, known bool) {
 		switch c.index, err = strconv.Atoi(x.Value); {
 		case x.Value == "" || x.Value == "auto" || err == nil && c.index < 0:
 		case err != nil:
-			o.find(Finding{Severity: Warning, Evidence: []string{saying(x.Where, c.says())},
+			o.find(Finding{Severity: Warning, Evidence: []string{withValue(x.Where, c.says())},
 				Text: fmt.Sprintf("%s is not a GID index: programs read it as 0 or refuse to start", c.says()), Fix: c.undo() + ", or set a number"})
 		default:
 			list = append(list, c)
@@ -392,14 +392,14 @@ func (h *host) unreadEntry(p *pathsel.Port, index int) bool {
 }
 
 // wrongIndex judges a GID index on one port; known is false where its table is
-// not told.
+// not known.
 func (h *host) wrongIndex(c *chosenIndex, p *pathsel.Port) (f *Finding, known bool) {
 	x := h.Port(p.ID)
 	if x == nil || x.GIDTable == nil {
 		return nil, false
 	}
 	if len(x.GIDs) == 0 && !h.unreadGIDs(p) {
-		return nil, true // gid-missing tells
+		return nil, true // reported by gid-missing
 	}
 	entry := "gids/" + strconv.Itoa(c.index)
 	f = &Finding{Severity: Error, Subjects: []topo.ID{p.ID}, Evidence: []string{c.seen()}, Fix: c.undo() + h.goodIndex(p)}
@@ -407,28 +407,28 @@ func (h *host) wrongIndex(c *chosenIndex, p *pathsel.Port) (f *Finding, known bo
 	switch {
 	case c.index >= *x.GIDTable:
 		f.Text = fmt.Sprintf("%s: the port's GID table has %d entries, so there is none of that index: connections from here fail", c.says(), *x.GIDTable)
-		f.Evidence = places(append(f.Evidence, h.portFile(p, "gids", ""))...)
+		f.Evidence = distinct(append(f.Evidence, h.portFile(p, "gids", ""))...)
 		return f, true
 	case i < 0 && (h.unreadGIDs(p) || x.GIDsRead != nil && c.index >= *x.GIDsRead):
 		return nil, false
 	case i < 0:
 		f.Text = c.says() + ": the port has no GID of that index, its address is gone or was never there: connections from here fail"
-		f.Evidence = places(append(f.Evidence, h.portFile(p, entry, "0000:0000:0000:0000:0000:0000:0000:0000"))...)
+		f.Evidence = distinct(append(f.Evidence, h.portFile(p, entry, "0000:0000:0000:0000:0000:0000:0000:0000"))...)
 		return f, true
 	}
 	g := x.GIDs[i]
 	a, err := netip.ParseAddr(g.GID)
 	f.Severity = Warning
-	f.Evidence = places(append(f.Evidence, h.portFile(p, entry, g.GID))...)
+	f.Evidence = distinct(append(f.Evidence, h.portFile(p, entry, g.GID))...)
 	switch {
 	case g.Type == "" || err != nil:
 		return nil, false
 	case !strings.Contains(g.Type, "v2"):
 		f.Text = c.says() + ": that GID is of RoCE v1, whose packets no router forwards, and which peers with RoCE v2 do not understand"
-		f.Evidence = places(append(f.Evidence, h.portFile(p, "gid_attrs/types/"+strconv.Itoa(c.index), g.Type))...)
+		f.Evidence = distinct(append(f.Evidence, h.portFile(p, "gid_attrs/types/"+strconv.Itoa(c.index), g.Type))...)
 	case a.Unmap().IsLinkLocalUnicast():
 		f.Text = c.says() + ": that GID is a link-local address: peers on other networks cannot be reached"
-	case h.strange(p, &g, a):
+	case h.foreignAddress(p, &g, a):
 		f.Text = fmt.Sprintf("%s: that GID is of %s, which interface %s does not have: no answer finds its way back", c.says(), a.Unmap(), h.gidNetdev(p, &g))
 	default:
 		return nil, true
@@ -454,8 +454,8 @@ func (h *host) gidNetdev(p *pathsel.Port, g *topo.GID) string {
 	return p.Netdev
 }
 
-// strange says whether a GID is of an address that its interface does not have.
-func (h *host) strange(p *pathsel.Port, g *topo.GID, a netip.Addr) bool {
+// foreignAddress says whether a GID is of an address that its interface does not have.
+func (h *host) foreignAddress(p *pathsel.Port, g *topo.GID, a netip.Addr) bool {
 	n := h.NetdevNamed(h.gidNetdev(p, g))
 	if n == nil || !h.addressesKnown() {
 		return false
@@ -487,7 +487,7 @@ func (h *host) ethernetData(o *outcome) []*pathsel.Port {
 }
 
 // byMTU groups ports by the MTU of their interfaces.
-func (h *host) byMTU(o *outcome, ports []*pathsel.Port) (by bins[int, *pathsel.Port]) {
+func (h *host) byMTU(o *outcome, ports []*pathsel.Port) (by groups[int, *pathsel.Port]) {
 	for _, p := range ports {
 		if m := h.mtu(p); m != nil {
 			by.add(*m, p)
@@ -540,8 +540,8 @@ func checkMTU(h *host) (o outcome) {
 	return o
 }
 
-// legMTUs compares bonds with their legs, and gives how many legs it looked at.
-func (h *host) legMTUs(o *outcome) (looked int) {
+// legMTUs compares bonds with their legs, and counts the legs.
+func (h *host) legMTUs(o *outcome) (legs int) {
 	for i := range h.t.Netdevs {
 		n := &h.t.Netdevs[i]
 		if n.Bond == nil || n.MTU == nil {
@@ -552,7 +552,7 @@ func (h *host) legMTUs(o *outcome) (looked int) {
 			if l == nil || l.MTU == nil {
 				continue
 			}
-			looked++
+			legs++
 			if *l.MTU != *n.MTU {
 				o.find(Finding{Severity: Warning, Subjects: []topo.ID{l.ID, n.ID},
 					Text:     fmt.Sprintf("a leg with MTU %d in a bond with %d: large packets are lost on that leg", *l.MTU, *n.MTU),
@@ -561,7 +561,7 @@ func (h *host) legMTUs(o *outcome) (looked int) {
 			}
 		}
 	}
-	return looked
+	return legs
 }
 
 var mtuSmall = Check{
@@ -601,7 +601,7 @@ var pkeyMismatch = Check{
 }
 
 func checkPKeys(h *host) (o outcome) {
-	var by bins[string, *pathsel.Port]
+	var by groups[string, *pathsel.Port]
 	for _, p := range h.dataPorts() {
 		if !h.active(p) || p.LinkLayer == "Ethernet" || h.RDMADevice(p.NIC).Transport == "efa" {
 			continue
@@ -612,10 +612,10 @@ func checkPKeys(h *host) (o outcome) {
 			continue
 		}
 		o.judged++
-		keys := slices.Sorted(slices.Values(strs(x.PKeys)))
+		keys := slices.Sorted(slices.Values(asStrings(x.PKeys)))
 		by.add(strings.Join(keys, " "), p)
 		if !slices.ContainsFunc(x.PKeys, func(k topo.HexID) bool { return k.Uint()&fullMember != 0 }) {
-			o.find(Finding{Severity: Warning, Subjects: []topo.ID{p.ID}, Evidence: places(h.portFile(p, "pkeys/0", keys[0])),
+			o.find(Finding{Severity: Warning, Subjects: []topo.ID{p.ID}, Evidence: distinct(h.portFile(p, "pkeys/0", keys[0])),
 				Text: "a limited member of every partition (" + text.Join(keys, mostNames) + "): it cannot talk to other limited members",
 				Fix:  "ask whoever runs the subnet manager for full membership (partitions.conf, UFM)"})
 		}
@@ -696,7 +696,7 @@ func checkActiveMTU(h *host) (o outcome) {
 		if v.MaxMTUBytes > 0 {
 			most = min(most, v.MaxMTUBytes)
 		}
-		f := Finding{Severity: Warning, Subjects: []topo.ID{p.ID}, Evidence: []string{saying("ibv_query_port active_mtu", strconv.Itoa(v.ActiveMTUBytes)), mtuFile(p, *m)}}
+		f := Finding{Severity: Warning, Subjects: []topo.ID{p.ID}, Evidence: []string{withValue("ibv_query_port active_mtu", strconv.Itoa(v.ActiveMTUBytes)), mtuFile(p, *m)}}
 		switch {
 		case v.ActiveMTUBytes < most:
 			f.Text = fmt.Sprintf("RDMA packets carry %d bytes, though the MTU of %s, %d, holds %d: the port did not follow its interface", v.ActiveMTUBytes, p.Netdev, *m, most)
@@ -771,7 +771,7 @@ func checkPeerMTU(h *host) (o outcome) {
 		return couldNotCheck(why, "\"topoctl path cpu:0 --peer FILE\" says which ports do not reach each other, and why")
 	}
 	other := topo.NewIndex(h.peer)
-	var by bins[mtuPair, [2]*pathsel.Port]
+	var by groups[mtuPair, [2]*pathsel.Port]
 	var unknown []topo.ID
 	for i := range lanes {
 		a, okA := h.paths.Port(lanes[i].Local)

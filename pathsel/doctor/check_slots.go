@@ -9,7 +9,7 @@ import (
 )
 
 // carries is what a PCIe link can do: at the maximum of both ends where both
-// tell, else at what it runs, because the end that does not tell may be narrower.
+// are known, else at what it runs, because the unknown end may be narrower.
 func (h *host) carries(l *topo.Link) (topo.LaneRate, bool) {
 	ends := pcilink.EndsOf(h.PCIDevice(l.A), h.PCIDevice(l.B))
 	a, b := &ends.Above, &ends.Below
@@ -89,7 +89,7 @@ func (h *host) slotFinding(p *pathsel.Port, l *topo.Link, lane topo.LaneRate, ow
 	}
 	d := h.PCIDevice(l.B)
 	f := Finding{Severity: Warning, Subjects: []topo.ID{p.ID}, Basis: topo.BasisRead,
-		Evidence: places(append([]string{h.portFile(p, "rate", h.wire(*p.BytesPerSec))}, slotFiles(d)...)...)}
+		Evidence: distinct(append([]string{h.portFile(p, "rate", h.wire(*p.BytesPerSec))}, slotFiles(d)...)...)}
 	if !own {
 		f.Severity = Info
 		f.Text = fmt.Sprintf("the switch uplink %s above it carries %s (%s), its port %s (%s): less for host memory and for GPUs elsewhere",
@@ -100,14 +100,14 @@ func (h *host) slotFinding(p *pathsel.Port, l *topo.Link, lane topo.LaneRate, ow
 	f.Text = fmt.Sprintf("the port has %s (%s), its slot carries %s (%s): %d %% of the port",
 		h.wire(*p.BytesPerSec), h.rate(*p.BytesPerSec), h.rate(lane.BytesPerSec), state, lane.BytesPerSec*100/(*p.BytesPerSec))
 	ends := pcilink.EndsOf(h.PCIDevice(l.A), d)
-	said, slot := ends.Below, ends.Above
+	card, slot := ends.Below, ends.Above
 	switch {
-	case said.MaxSpeedMTs == nil || said.MaxWidth == nil || slot.MaxSpeedMTs == nil || slot.MaxWidth == nil:
+	case card.MaxSpeedMTs == nil || card.MaxWidth == nil || slot.MaxSpeedMTs == nil || slot.MaxWidth == nil:
 		f.Fix = "compare what the card and its slot can do, one of them is not known here; until then plan with " + h.rate(lane.BytesPerSec)
-	case topo.PCIeRate(*said.MaxSpeedMTs, *said.MaxWidth) <= lane.BytesPerSec:
+	case topo.PCIeRate(*card.MaxSpeedMTs, *card.MaxWidth) <= lane.BytesPerSec:
 		f.Fix = "the card itself can do no more: plan with " + h.rate(lane.BytesPerSec)
 	default:
-		f.Fix = fmt.Sprintf("move the card, which can do %s, to a slot that can; until then plan with %s", pcie(*said.MaxSpeedMTs, *said.MaxWidth), h.rate(lane.BytesPerSec))
+		f.Fix = fmt.Sprintf("move the card, which can do %s, to a slot that can; until then plan with %s", pcie(*card.MaxSpeedMTs, *card.MaxWidth), h.rate(lane.BytesPerSec))
 	}
 	return f
 }
@@ -123,7 +123,7 @@ var sharedSlot = Check{
 }
 
 func checkSharedSlot(h *host) (o outcome) {
-	var cards bins[topo.ID, *pathsel.Port]
+	var cards groups[topo.ID, *pathsel.Port]
 	for _, p := range h.slotPorts() {
 		if p.Card != "" {
 			cards.add(p.Card, p)
@@ -164,7 +164,7 @@ func (h *host) sharedFinding(ports []*pathsel.Port, total topo.Rate, lane topo.L
 	f := Finding{Severity: Warning, Subjects: ids(ports), Basis: topo.BasisRead,
 		Text: fmt.Sprintf("%s of one card have %s together, their slot carries %s (%s)", portList(ports),
 			h.rate(total), h.rate(lane.BytesPerSec), pcie(lane.SpeedMTs, lane.Width)),
-		Evidence: places(append([]string{h.portFile(ports[0], "rate", h.wire(*ports[0].BytesPerSec))}, slotFiles(d)...)...),
+		Evidence: distinct(append([]string{h.portFile(ports[0], "rate", h.wire(*ports[0].BytesPerSec))}, slotFiles(d)...)...),
 		Fix:      "use one of the ports, or ports of different cards first; topoctl counts the slot once"}
 	if len(onlyData(ports)) < 2 {
 		f.Severity = Info
@@ -173,7 +173,7 @@ func (h *host) sharedFinding(ports []*pathsel.Port, total topo.Rate, lane topo.L
 	return f
 }
 
-// slotFiles are the files that tell what a slot can do.
+// slotFiles are the files that say what a slot can do.
 func slotFiles(d *topo.PCIDevice) []string {
 	l := d.Believed()
 	speed, lanes := "", ""
@@ -203,7 +203,7 @@ func checkNoPCI(h *host) (o outcome) {
 		case h.imported():
 			o.missing("the input has no PCI functions for RDMA devices", h.lookAgain(), r.ID)
 		default:
-			o.find(Finding{Severity: Warning, Subjects: []topo.ID{r.ID}, Evidence: places(r.Evidence),
+			o.find(Finding{Severity: Warning, Subjects: []topo.ID{r.ID}, Evidence: distinct(r.Evidence),
 				Text: "RDMA hardware without a PCI function here: its slot, NUMA node and distance to GPUs are not known, and it ranks last",
 				Fix:  "in a container, mount all of the host's /sys; on the host, look at /sys/class/infiniband/" + r.Name + "/device and the driver's messages"})
 		}

@@ -56,14 +56,14 @@ func checkFlat(h *host) (o outcome) {
 	if unknown > 0 {
 		where = fmt.Sprintf("the NUMA node of %d of them unknown", unknown)
 	}
-	o.find(Finding{Severity: Warning, Evidence: places(h.hypervisorFile(), "/sys/bus/pci/devices"),
+	o.find(Finding{Severity: Warning, Evidence: distinct(h.hypervisorFile(), "/sys/bus/pci/devices"),
 		Text: fmt.Sprintf("a guest (%s) with a flat PCI tree: %s and %s stand side by side, %s: which NIC is near which GPU cannot be seen from here",
 			h.t.Host.Virtual, text.Plural(gpus, "GPU"), text.Plural(nics, "RDMA NIC"), where),
 		Fix: "get the layout of the physical host (cloud provider, topoctl on the hypervisor) and give it to programs: NCCL_TOPO_FILE, topoctl --from; or let the hypervisor build switches and NUMA nodes"})
 	return o
 }
 
-// hypervisorFile is the file that told of the hypervisor.
+// hypervisorFile is the file that shows the hypervisor.
 func (h *host) hypervisorFile() string {
 	if f, ok := h.t.Host.Facts.Get("virtual"); ok {
 		return f.Where
@@ -103,7 +103,7 @@ func checkView(h *host) (o outcome) {
 		if w.Code != topo.CodePartialView || w.Evidence == "nvmlDeviceGetCount" || w.Evidence == "/dev" || strings.Contains(w.Evidence, "dev/infiniband") || strings.HasPrefix(w.Detail, "this process cannot use gpu") {
 			continue
 		}
-		o.find(Finding{Severity: Warning, Subjects: subjects(w), Text: w.Detail, Evidence: places(w.Evidence), Fix: "in a container, mount all of /sys and give it all devices; in a guest, look on the host"})
+		o.find(Finding{Severity: Warning, Subjects: subjects(w), Text: w.Detail, Evidence: distinct(w.Evidence), Fix: "in a container, mount all of /sys and give it all devices; in a guest, look on the host"})
 	}
 	if allowed := h.t.Host.AllowedCPUs; allowed != "" {
 		o.find(Finding{Severity: Info, Evidence: []string{"/proc/self/status Cpus_allowed_list = " + allowed},
@@ -129,7 +129,7 @@ func (h *host) otherNamespace(o *outcome) {
 		return len(on.Netdevs)+len(on.RDMADevices) > 0 || d.Driver == "" || strings.HasPrefix(d.Driver, "vfio") || strings.HasPrefix(d.Driver, "uio") || d.PF != ""
 	})
 	if len(away) > 0 {
-		o.find(Finding{Severity: Info, Subjects: functionIDs(away), Evidence: places(pciFile(away[0], "driver", away[0].Driver)),
+		o.find(Finding{Severity: Info, Subjects: functionIDs(away), Evidence: distinct(pciFile(away[0], "driver", away[0].Driver)),
 			Text: fmt.Sprintf("%s without an interface here: the interfaces are in another network namespace, so their state and addresses are not known", text.Plural(len(away), "NIC function")),
 			Fix:  "run topoctl in the host's network namespace (--network host) to see them"})
 	}
@@ -156,7 +156,7 @@ var factsUnread = Check{
 }
 
 func checkUnread(h *host) (o outcome) {
-	var by bins[topo.Code, topo.Warning]
+	var by groups[topo.Code, topo.Warning]
 	for _, w := range h.t.Warnings {
 		if w.Partial() {
 			by.add(w.Code, w)
@@ -168,7 +168,7 @@ func checkUnread(h *host) (o outcome) {
 			sentence = fmt.Sprintf("%s failed: %s", text.Plural(len(warnings), "source"), warnings[0].Detail)
 		}
 		o.find(Finding{Severity: Warning, Subjects: subjects(warnings...), Text: sentence,
-			Evidence: places(mapped(warnings, func(w topo.Warning) string { return w.Evidence })...),
+			Evidence: distinct(mapped(warnings, func(w topo.Warning) string { return w.Evidence })...),
 			Fix:      "look at the files; \"topoctl discover\" lists every one of them on stderr"})
 	})
 	if len(o.findings) == 0 && !h.t.Complete {
@@ -192,7 +192,7 @@ var factsConflict = Check{
 func checkConflicts(h *host) (o outcome) {
 	for _, w := range h.t.Warnings {
 		if w.Code == topo.CodeConflict {
-			o.find(Finding{Severity: Info, Subjects: subjects(w), Text: w.Detail, Evidence: places(w.Evidence), Fix: "look at both; topoctl uses the one that the text names"})
+			o.find(Finding{Severity: Info, Subjects: subjects(w), Text: w.Detail, Evidence: distinct(w.Evidence), Fix: "look at both; topoctl uses the one that the text names"})
 		}
 	}
 	var answered []string

@@ -21,7 +21,7 @@ type Options struct {
 	// Verbs is how trying the RDMA devices of the running host went; nil where
 	// they were not tried.
 	Verbs *replies.VerbsReport
-	// GIDIndex is the index that a program will be told to use; nil none.
+	// GIDIndex is the index that a program will be set to use; nil none.
 	GIDIndex *int
 	// Peer is another host that this one talks to, derived; nil none.
 	Peer *topo.Topology
@@ -55,7 +55,7 @@ func Codes() []Code {
 }
 
 // Run makes the checks on a derived topology. The error is for a topology
-// that cannot be looked at and for unknown codes; what is wrong with the host
+// that is not derived and for unknown codes; what is wrong with the host
 // is in the report.
 func Run(t *topo.Topology, o Options) (*Report, error) {
 	if t == nil || t.Derived == nil {

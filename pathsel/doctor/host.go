@@ -63,7 +63,7 @@ func (h *host) asRoot() string {
 	return "record the host again as root, or run topoctl there as root"
 }
 
-// onHost says that only a look at the running host can tell.
+// onHost is how to get what only the running host shows.
 func (h *host) onHost() string {
 	return "run topoctl on the host itself, as the user that the programs run as"
 }
@@ -77,7 +77,7 @@ func (h *host) placeHow() string {
 }
 
 // guest says whether the host is a virtual machine; known is false where
-// nothing tells.
+// that is not known.
 func (h *host) guest() (guest, known bool) {
 	return h.t.Host.Virtual != "" && h.t.Host.Virtual != "none", h.t.Host.Virtual != ""
 }
@@ -170,7 +170,7 @@ func pciFile(d *topo.PCIDevice, name, says string) string {
 	if !strings.HasPrefix(d.Evidence, "/sys/") {
 		return d.Evidence
 	}
-	return saying("/sys/bus/pci/devices/"+d.BDF.String()+"/"+name, says)
+	return withValue("/sys/bus/pci/devices/"+d.BDF.String()+"/"+name, says)
 }
 
 // portFile is a file of an RDMA port with what it says.
@@ -182,23 +182,24 @@ func (h *host) portFile(p *pathsel.Port, name, says string) string {
 		}
 		return ""
 	}
-	return saying(fmt.Sprintf("/sys/class/infiniband/%s/ports/%d/%s", p.Device, p.Number, name), says)
+	return withValue(fmt.Sprintf("/sys/class/infiniband/%s/ports/%d/%s", p.Device, p.Number, name), says)
 }
 
 // netFile is a file of an interface with what it says.
 func netFile(name, file, says string) string {
-	return saying("/sys/class/net/"+name+"/"+file, says)
+	return withValue("/sys/class/net/"+name+"/"+file, says)
 }
 
-func saying(path, says string) string {
+// withValue is a file or call with what it said, as evidence.
+func withValue(path, says string) string {
 	if says == "" {
 		return path
 	}
 	return path + " = " + says
 }
 
-// places drops what is no place and what was said before.
-func places(list ...string) []string {
+// distinct drops "" and repetitions.
+func distinct(list ...string) []string {
 	return unique(slices.DeleteFunc(slices.Clone(list), func(s string) bool { return s == "" }))
 }
 
@@ -225,25 +226,25 @@ func names(ports []*pathsel.Port) []string {
 // mostNames is how many names of a long list a sentence has.
 const mostNames = 7
 
-// few joins names like text.Join, and leaves room for the sentence around.
-func few(list []string) string {
+// shortList joins names like text.Join, and leaves room for the sentence around.
+func shortList(list []string) string {
 	if len(list) > 3 {
 		return text.List(list, 2)
 	}
 	return text.Join(list, mostNames)
 }
 
-func strs[T ~string](list []T) []string {
+func asStrings[T ~string](list []T) []string {
 	return mapped(list, func(s T) string { return string(s) })
 }
 
-// bins collects things by a name, in the order of first use.
-type bins[K comparable, T any] struct {
+// groups collects things by a name, in the order of first use.
+type groups[K comparable, T any] struct {
 	order []K
 	of    map[K][]T
 }
 
-func (b *bins[K, T]) add(key K, value ...T) {
+func (b *groups[K, T]) add(key K, value ...T) {
 	if b.of == nil {
 		b.of = map[K][]T{}
 	}
@@ -254,17 +255,17 @@ func (b *bins[K, T]) add(key K, value ...T) {
 }
 
 // each visits the groups.
-func (b *bins[K, T]) each(visit func(K, []T)) {
+func (b *groups[K, T]) each(visit func(K, []T)) {
 	for _, k := range b.order {
 		visit(k, b.of[k])
 	}
 }
 
-// matching are the items of a list that a condition holds for.
-func matching[T any](list []T, holds func(*T) bool) []*T {
+// matching are the items of a list that meet a condition.
+func matching[T any](list []T, meets func(*T) bool) []*T {
 	var out []*T
 	for i := range list {
-		if holds(&list[i]) {
+		if meets(&list[i]) {
 			out = append(out, &list[i])
 		}
 	}
@@ -286,7 +287,7 @@ func portList(ports []*pathsel.Port) string { return text.Join(names(ports), mos
 // differing is the finding about ports that should have one value and have several: all of them
 // are its subjects, its text is "9000 on eth0 and eth1; 1500 on eth2", and of each value it has
 // the file of one port.
-func differing[K comparable](by *bins[K, *pathsel.Port], say func(K) string, file func(*pathsel.Port, K) string) Finding {
+func differing[K comparable](by *groups[K, *pathsel.Port], say func(K) string, file func(*pathsel.Port, K) string) Finding {
 	f := Finding{Severity: Warning}
 	var parts []string
 	by.each(func(value K, ports []*pathsel.Port) {

@@ -222,7 +222,7 @@ func merged(list []Finding) []Finding {
 				out[i].Subjects = append(out[i].Subjects, id)
 			}
 		}
-		out[i].Evidence = places(append(out[i].Evidence, f.Evidence...)...)
+		out[i].Evidence = distinct(append(out[i].Evidence, f.Evidence...)...)
 	}
 	return out
 }

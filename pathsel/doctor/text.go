@@ -121,7 +121,7 @@ func (w *writer) unchecked(r *Report) {
 	type entry struct {
 		code, text string
 	}
-	var by bins[string, entry]
+	var by groups[string, entry]
 	for _, c := range r.Checks {
 		for _, m := range c.Missing {
 			sentence := m.Text
