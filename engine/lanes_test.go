@@ -8,12 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine/memory"
-	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
 	"github.com/topoctl/topoctl/internal/base/engine/transport/fake"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
@@ -28,15 +27,7 @@ numa 0 package 0 cpus 0-3 mem 8GiB
 	for i, port := range ports {
 		text += fmt.Sprintf("netdev %s kind veth ip 10.0.%d.%d/24\n", port, i, number)
 	}
-	tree, err := fixtures.OpenFile([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	top, err := discover.Discover(t.Context(), discover.Options{FS: tree, Origin: "spec"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return top
+	return fixturetest.Spec(t, text)
 }
 
 // plannedLanes asks for the TCP lanes between two hosts, over a session that is on one.

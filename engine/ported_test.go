@@ -9,12 +9,11 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/base/engine/memory"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
 	"github.com/topoctl/topoctl/internal/base/engine/transport/fake"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
@@ -42,15 +41,7 @@ func rdmaHost(t testing.TB, name string, number int, devices ...string) *topo.To
 		text += fmt.Sprintf("root 0000:%02x numa %d\n  port %02x:02.0 intel-port-gen4\n    nic %02x:00.0 connectx6-dx eth rdma %s net eth%d ip 10.2.%d.%d/24\n",
 			0x10*(i+1), i, 0x10*(i+1), 0x10*(i+1)+1, device, i, i, number)
 	}
-	tree, err := fixtures.OpenFile([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	top, err := discover.Discover(t.Context(), discover.Options{FS: tree, Origin: "spec"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return top
+	return fixturetest.Spec(t, text)
 }
 
 // portedPair is a client with a server, over a fake transport with ports and,

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/probe"
 )
@@ -200,7 +201,7 @@ func TestOverlayOfReports(t *testing.T) {
 			t.Errorf("%s: %v", h.Name, o)
 		}
 	}
-	host := discoverFixture(t, "dgx-h100")
+	host := fixturetest.Topology(t, "dgx-h100")
 	g := topo.NewGraph(host, r.Overlay("n3"))
 	if l, ok := g.Link("port:mlx5_0/1"); !ok || l.Basis != topo.BasisMeasured || *l.BytesPerSec > 13*gb {
 		t.Errorf("the graph has %v of it", l)
@@ -253,7 +254,7 @@ func TestLevel(t *testing.T) {
 // A port that was measured and is well is neither before nor behind its equals that
 // were not; one that is slow comes last.
 func TestLevelledPortsEqualOthers(t *testing.T) {
-	host := discoverFixture(t, "dgx-h100")
+	host := fixturetest.Topology(t, "dgx-h100")
 	first := func(rates topo.Overlay) []pathsel.Candidate {
 		h, err := pathsel.New(host, pathsel.Options{Overlay: probe.Level(rates, host)})
 		if err != nil {

@@ -1,7 +1,6 @@
 package probe_test
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -9,10 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/app/probe/stats"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/probe"
 )
@@ -36,30 +34,10 @@ func newMaker(tb testing.TB, mode string) *maker {
 		Plan: probe.Plan{Schedule: "link"}}}
 }
 
-// discovered are fixtures by name, which no test changes.
-var discovered = map[string]*topo.Topology{}
-
-func discoverFixture(tb testing.TB, name string) *topo.Topology {
-	tb.Helper()
-	if t := discovered[name]; t != nil {
-		return t
-	}
-	tree, err := fixtures.Open(name)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	t, err := discover.Discover(context.Background(), discover.Options{FS: tree, Origin: "fixture:" + name})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	discovered[name] = t
-	return t
-}
-
 // host adds a fixture as a host.
 func (m *maker) host(name, fixture string) *topo.Topology {
 	m.tb.Helper()
-	t := discoverFixture(m.tb, fixture)
+	t := fixturetest.Topology(m.tb, fixture)
 	h := probe.Host{Name: name, Fingerprint: t.Fingerprint()}
 	if m.r.Mode == "fabric" {
 		m.ips++

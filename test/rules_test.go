@@ -163,6 +163,7 @@ var onlyIn = []struct {
 	{"testing", []string{"internal/base/longtest", "internal/base/fixturetest", "internal/app/cli/clitest", "internal/base/golden", "internal/base/schematest", "internal/base/engine/gputest", "internal/base/engine/registrytest", "internal/base/engine/transport/transporttest", "internal/base/engine/session/sessiontest"}, "tests only"},
 	{"github.com/santhosh-tekuri/", []string{"internal/base/schematest"}, "tests only"},
 	{modulePath + "/internal/base/schematest", []string{"internal/base/schematest"}, "tests only"},
+	{modulePath + "/internal/base/fixturetest", []string{"internal/base/fixturetest", "internal/app/cli/clitest"}, "tests only"},
 	{modulePath + "/internal/base/cuda/cudafake", []string{"internal/base/cuda/cudafake", "internal/base/engine/gputest"}, "tests only"},
 	{modulePath + "/engine/memory/cuda", []string{".", "cmd/topoctl", "internal/app/cli", "internal/base/engine/gputest"}, "a leaf that users pass in: an import decides whether CUDA is in the binary"},
 	{modulePath + "/internal/base/engine/transport/rdma", []string{"engine/transport/rdma", "internal/base/engine/transport/rdma"}, "the public package gives it to engines"},

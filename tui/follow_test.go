@@ -7,13 +7,14 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/app/record"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 )
 
 // withoutGPU is a fixture's host after a GPU has fallen off the bus: the next ones take its
 // number.
 func withoutGPU(t *testing.T, fixture string, lost int) *topo.Topology {
 	t.Helper()
-	data, err := host(t, fixture).Encode()
+	data, err := fixturetest.Topology(t, fixture).Encode()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +62,7 @@ func TestCursorsFollowGPUs(t *testing.T) {
 	if b.shared.From != topo.GPUID(2) || b.shared.To != topo.RDMAID("mlx5_1") {
 		t.Errorf("in the matrix: from %q to %q", b.shared.From, b.shared.To)
 	}
-	b.take(&record.Record{AtNS: 4 * second, Source: record.SourceHost, Topology: host(t, "dgx-h100")}) // it is back
+	b.take(&record.Record{AtNS: 4 * second, Source: record.SourceHost, Topology: fixturetest.Topology(t, "dgx-h100")}) // it is back
 	b.press("1")
 	cursor(b, "GPU3 ")
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/internal/app/record"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/internal/base/golden"
 	"github.com/topoctl/topoctl/probe"
 )
@@ -43,7 +44,7 @@ func agentSays(seconds int) *record.Record {
 func openFramed(t *testing.T, fixture string, o Options) *board {
 	o.Prober = &fakeProber{pairs: pairs}
 	b := open(t, o, "", 0, 80, 24)
-	for _, r := range looked(host(t, fixture), fixture, 5) {
+	for _, r := range looked(fixturetest.Topology(t, fixture), fixture, 5) {
 		b.Update(news{{record: r}})
 	}
 	if fixture == "dgx-h100" {

@@ -12,52 +12,12 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
 
-	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/app/record"
 	"github.com/topoctl/topoctl/internal/base/counters"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/probe"
 )
-
-// hosts are the topologies of fixtures, each read once.
-var hosts struct {
-	sync.Mutex
-	known map[string]*topo.Topology
-}
-
-// host is the topology of a fixture, which must stay as it is; "empty" is a host of which
-// nothing is known.
-func host(t testing.TB, fixture string) *topo.Topology {
-	t.Helper()
-	hosts.Lock()
-	defer hosts.Unlock()
-	if hosts.known[fixture] == nil {
-		if hosts.known == nil {
-			hosts.known = map[string]*topo.Topology{}
-		}
-		hosts.known[fixture] = readHost(t, fixture)
-	}
-	return hosts.known[fixture]
-}
-
-func readHost(t testing.TB, fixture string) *topo.Topology {
-	t.Helper()
-	if fixture == "empty" {
-		x := &topo.Topology{Origin: "capture"}
-		x.Derive()
-		return x
-	}
-	tree, err := fixtures.Open(fixture)
-	if err != nil {
-		t.Fatal(err)
-	}
-	x, err := discover.Discover(context.Background(), discover.Options{FS: tree, Origin: "fixture:" + fixture})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return x
-}
 
 // sample is what the counters of a host say after some seconds: port i sends i+1 gigabits
 // a second, with a wave on it, and receives half of that.
@@ -224,7 +184,7 @@ func open(t testing.TB, o Options, fixture string, seconds, w, h int) *board {
 	t.Cleanup(b.stop)
 	b.send(tea.WindowSizeMsg{Width: w, Height: h})
 	if fixture != "" {
-		b.take(looked(host(t, fixture), fixture, seconds)...)
+		b.take(looked(fixturetest.Topology(t, fixture), fixture, seconds)...)
 	}
 	return b
 }

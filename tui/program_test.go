@@ -16,6 +16,7 @@ import (
 
 	"github.com/topoctl/topoctl/internal/app/record"
 	"github.com/topoctl/topoctl/internal/app/tui/ui"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 )
 
 // terminal is a virtual one: what the program writes is a screen, what tests type is its
@@ -154,7 +155,7 @@ func (x *terminal) mustBeRestored() {
 }
 
 func feedOf(t *testing.T, fixture string, seconds int) *script {
-	return &script{records: looked(host(t, fixture), fixture, seconds)}
+	return &script{records: looked(fixturetest.Topology(t, fixture), fixture, seconds)}
 }
 
 func TestProgramKeys(t *testing.T) {
@@ -276,7 +277,7 @@ func (f *flood) Run(ctx context.Context, tell func(*record.Record)) error {
 
 // Whatever comes in, every key counts.
 func TestProgramFlood(t *testing.T) {
-	x := start(t, Options{Feed: &flood{script{records: looked(host(t, "cpu-2eth"), "cpu-2eth", 3)}}}, 80, 24)
+	x := start(t, Options{Feed: &flood{script{records: looked(fixturetest.Topology(t, "cpu-2eth"), "cpu-2eth", 3)}}}, 80, 24)
 	x.see("[1 tree]")
 	const typed = "0123456789abcdefghijklmnopqrstuvwxyz0123456789abcdefghijklmnop"
 	x.type_("/")
@@ -293,7 +294,7 @@ func TestProgramFlood(t *testing.T) {
 
 // A feed that fails, or ends, or hangs says so; the dashboard lives on.
 func TestProgramFeedFails(t *testing.T) {
-	x := start(t, Options{Feed: &script{records: looked(host(t, "cpu-2eth"), "cpu-2eth", 2), ends: true, err: errors.New("all is lost")}}, 80, 24)
+	x := start(t, Options{Feed: &script{records: looked(fixturetest.Topology(t, "cpu-2eth"), "cpu-2eth", 2), ends: true, err: errors.New("all is lost")}}, 80, 24)
 	x.see("the feed failed: all is lost")
 	x.type_("6")
 	x.see("[6 events]")

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/topoctl/topoctl/internal/app/record"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/probe"
 )
 
@@ -199,13 +200,13 @@ func TestFrame(t *testing.T) {
 	}
 	// A host without counters needs the topology only; one of which the counters are missing
 	// is not whole.
-	o = Options{Feed: &script{records: looked(host(t, "cpu-2eth"), "cpu-2eth", 0)}}
+	o = Options{Feed: &script{records: looked(fixturetest.Topology(t, "cpu-2eth"), "cpu-2eth", 0)}}
 	if _, whole, err = Frame(t.Context(), o, 100, 30); err != nil || !whole {
 		t.Errorf("without counters: whole %v, %v", whole, err)
 	}
 	short, stop := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer stop()
-	o = Options{Feed: &script{records: looked(host(t, "cpu-2eth"), "cpu-2eth", 0)}, Counters: true}
+	o = Options{Feed: &script{records: looked(fixturetest.Topology(t, "cpu-2eth"), "cpu-2eth", 0)}, Counters: true}
 	if text, whole, err = Frame(short, o, 100, 30); err != nil || whole || !strings.Contains(text, "cpu-2eth") {
 		t.Errorf("counters are missing: whole %v, %v", whole, err)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/topoctl/topoctl/internal/app/tui/keys"
 	"github.com/topoctl/topoctl/internal/app/tui/ui"
 	"github.com/topoctl/topoctl/internal/app/watch"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/internal/base/units"
 )
 
@@ -211,7 +212,7 @@ func TestFilter(t *testing.T) {
 
 // The frozen picture stays, the watching goes on.
 func TestFreeze(t *testing.T) {
-	x := host(t, "dgx-h100")
+	x := fixturetest.Topology(t, "dgx-h100")
 	all := looked(x, "dgx-h100", 20)
 	b := open(t, Options{}, "", 0, 120, 30)
 	b.take(all[:8]...)
@@ -262,7 +263,7 @@ func TestHeader(t *testing.T) {
 	b := open(t, Options{Replay: "run.jsonl"}, "", 0, 160, 40)
 	b.has("this host")
 	b.has("no topology yet")
-	x := host(t, "dgx-h100-missing-files")
+	x := fixturetest.Topology(t, "dgx-h100-missing-files")
 	b.take(looked(x, "dgx-h100-missing-files", 2)...)
 	for _, want := range []string{"fixture:dgx-h100-missing-files", "2 sockets 8 GPUs", "SYNTHETIC", "load", "REPLAY", "run.jsonl", "12:00:02Z"} {
 		if !strings.Contains(b.line(0), want) {
@@ -342,7 +343,7 @@ func TestNothingHostileReachesTheTerminal(t *testing.T) {
 	b.press("2")
 	checkFrame(t, "sneaky", b.View().Content, 80, 24, false)
 	b.take(&record.Record{AtNS: 9 * second, Source: "agent \x1b[2J", State: &record.SourceState{Status: record.StatusFailed, Detail: "\x1b[2J"}})
-	x := readHost(t, "cpu-2eth")
+	x := fixturetest.Topology(t, "cpu-2eth")
 	x.Host.Name = "evil\x1b[2J\u202e"
 	b.take(&record.Record{AtNS: 10 * second, Start: &record.Start{Host: "\x1b]0;x\x07", Synthetic: "\x1b[H", At: "\x1b"}},
 		&record.Record{AtNS: 10 * second, Source: record.SourceHost, Topology: x})

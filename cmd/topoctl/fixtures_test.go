@@ -2,31 +2,17 @@ package main_test
 
 import (
 	"bytes"
-	"context"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/fixtures"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/internal/base/golden"
 	"github.com/topoctl/topoctl/internal/base/schematest"
 )
-
-func discoverFixture(tb testing.TB, name string) *topo.Topology {
-	tb.Helper()
-	tree, err := fixtures.Open(name)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	t, err := discover.Discover(context.Background(), discover.Options{FS: tree, Origin: "fixture:" + name})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return t
-}
 
 // Every machine gives the same document as before, valid by the published
 // schema, under 1 MB, the same when it is read back. Synthetic machines exist
@@ -36,7 +22,7 @@ func TestFixtureDocuments(t *testing.T) {
 	for _, name := range fixtures.Names() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			data, err := discoverFixture(t, name).Encode()
+			data, err := fixturetest.Topology(t, name).Encode()
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -18,6 +18,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo/hwlocxml"
 	"github.com/topoctl/topoctl/discover/topo/ncclxml"
 	"github.com/topoctl/topoctl/fixtures"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/internal/base/hosttree"
 	"github.com/topoctl/topoctl/internal/base/longtest"
 	"github.com/topoctl/topoctl/internal/base/replies"
@@ -29,7 +30,7 @@ func TestFormatsKeepClasses(t *testing.T) {
 	for _, name := range fixtures.Names() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			before := discoverFixture(t, name)
+			before := fixturetest.Topology(t, name)
 			hwloc := through(t, before, hwlocxml.Encode, hwlocxml.Decode)
 			if diff := cmp.Diff(pairs(before, classOf), pairs(hwloc, classOf)); diff != "" {
 				t.Errorf("classes through hwloc XML:\n%s", diff)

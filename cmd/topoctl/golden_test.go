@@ -13,6 +13,7 @@ import (
 
 	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/app/cli"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/internal/base/golden"
 )
 
@@ -48,7 +49,7 @@ func TestTreeShowsEverything(t *testing.T) {
 	for _, name := range fixtures.Names() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			host := discoverFixture(t, name)
+			host := fixturetest.Topology(t, name)
 			all := string(view(t, "topo", "--fixture", name, "-q", "--all", "--ascii"))
 			for i := range host.PCIDevices {
 				if address := host.PCIDevices[i].BDF.String(); !strings.Contains(all, address) {

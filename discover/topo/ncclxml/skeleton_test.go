@@ -6,8 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/topoctl/topoctl/discover"
-	"github.com/topoctl/topoctl/fixtures"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 )
 
 // A skeleton has the PCI elements of the whole file, with all their attributes,
@@ -16,14 +15,7 @@ func TestSkeletonKeepsPCI(t *testing.T) {
 	pci := regexp.MustCompile(`<pci [^>]*?/?>`)
 	others := regexp.MustCompile(`<(gpu|nic|net|nvlink|c2c|xgmi)\b`)
 	for _, name := range []string{"dgx-h100", "gb200-tray", "lab-softrdma", "mi300x-8nic", "vm-flat"} {
-		tree, err := fixtures.Open(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		top, err := discover.Discover(t.Context(), discover.Options{FS: tree, Origin: "fixture:" + name})
-		if err != nil {
-			t.Fatal(err)
-		}
+		top := fixturetest.Topology(t, name)
 		var whole, bare bytes.Buffer
 		if err := Encode(&whole, top); err != nil {
 			t.Fatal(err)

@@ -11,11 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
-	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/app/record"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 )
 
 // still is an engine that stands still.
@@ -31,14 +30,7 @@ func (s *still) Topology() *topo.Topology      { return s.topo }
 
 func sample(t *testing.T) *still {
 	t.Helper()
-	tree, err := fixtures.Open("cpu-2eth")
-	if err != nil {
-		t.Fatal(err)
-	}
-	host, err := discover.Discover(t.Context(), discover.Options{FS: tree})
-	if err != nil {
-		t.Fatal(err)
-	}
+	host := fixturetest.Topology(t, "cpu-2eth")
 	read, written, rate := int64(7), int64(1)<<40, topo.Rate(1e9)
 	return &still{topo: host, recent: []*engine.Explanation{{
 		Schema: engine.SchemaExplain, Peer: "n2", Label: "kv", State: "failed", Error: "evil\x1b[2J", Bytes: 5, Total: 6, Ops: 1, DurationNS: 1e6,

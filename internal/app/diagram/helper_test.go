@@ -70,10 +70,8 @@ func hosts(t testing.TB) map[string]*topo.Topology {
 	if len(out) == 0 {
 		t.Logf("%s is not here: imports are left out", shared)
 	}
-	for _, name := range fixtures.Names() {
+	for _, name := range append(fixtures.Names(), "empty") {
 		out[name] = fixturetest.Topology(t, name)
 	}
-	out["empty"] = &topo.Topology{Origin: "test"}
-	out["empty"].Derive()
 	return out
 }

@@ -7,13 +7,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/discover/topo/hwlocxml"
 	"github.com/topoctl/topoctl/discover/topo/ncclxml"
 	"github.com/topoctl/topoctl/discover/topo/nvsmi"
-	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/app/diff"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/internal/base/golden"
 	"github.com/topoctl/topoctl/internal/base/redact"
 )
@@ -22,19 +21,10 @@ import (
 // is written down.
 func machine(t testing.TB, text string) *topo.Topology {
 	t.Helper()
-	name, isFixture := strings.CutPrefix(text, "fixture:")
-	tree, err := fixtures.OpenFile([]byte(text))
-	if isFixture {
-		tree, err = fixtures.Open(name)
+	if name, ok := strings.CutPrefix(text, "fixture:"); ok {
+		return fixturetest.Topology(t, name)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	top, err := discover.Discover(t.Context(), discover.Options{FS: tree, Origin: "fixture:" + name})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return top
+	return fixturetest.Spec(t, text)
 }
 
 // again gives a copy that shares nothing with t.

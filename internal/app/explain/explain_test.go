@@ -1,28 +1,18 @@
 package explain_test
 
 import (
-	"context"
 	"strings"
 	"testing"
 
-	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/app/explain"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
 func prepare(t *testing.T, name string) *pathsel.Host {
 	t.Helper()
-	tree, err := fixtures.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	x, err := discover.Discover(context.Background(), discover.Options{FS: tree})
-	if err != nil {
-		t.Fatal(err)
-	}
-	h, err := pathsel.New(x, pathsel.Options{})
+	h, err := pathsel.New(fixturetest.Topology(t, name), pathsel.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,25 +10,11 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/app/record"
 	"github.com/topoctl/topoctl/internal/base/counters"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 )
-
-func fixture(t *testing.T, name string) *topo.Topology {
-	t.Helper()
-	tree, err := fixtures.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	host, err := discover.Discover(t.Context(), discover.Options{FS: tree, Origin: "fixture:" + name})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return host
-}
 
 // What a curve comes to is the sum of what it is at each moment.
 func TestCurvesAddUp(t *testing.T) {
@@ -51,7 +37,7 @@ func TestCurvesAddUp(t *testing.T) {
 
 func TestSyntheticLoad(t *testing.T) {
 	for _, name := range []string{"aws-p5-44nic-synthetic", "bonds", "cpu-2eth", "dgx-h100", "dgx-h100-port-down", "gb200-tray", "lab-softrdma", "sriov-pf-vf", "v100-8gpu"} {
-		host := fixture(t, name)
+		host := fixturetest.Topology(t, name)
 		a, b, other := newLoad(host, 1), newLoad(host, 1), newLoad(host, 2)
 		before := a.at(0)
 		errors, flaps, busy, idle, differs := 0, 0, 0, 0, false

@@ -9,17 +9,15 @@ import (
 	"maps"
 	"reflect"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
-	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/app/record"
 	"github.com/topoctl/topoctl/internal/base/counters"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/internal/base/golden"
 	"github.com/topoctl/topoctl/internal/base/schematest"
 	"github.com/topoctl/topoctl/probe"
@@ -49,23 +47,12 @@ func TestSchemaMatchesTheTypes(t *testing.T) {
 	schematest.Compare(t, schemaFile, s)
 }
 
-var machine = sync.OnceValues(func() (*topo.Topology, error) {
-	tree, err := fixtures.Open("cpu-2eth")
-	if err != nil {
-		return nil, err
-	}
-	return discover.Discover(context, discover.Options{FS: tree, Origin: "fixture:cpu-2eth"})
-})
-
 func p[T any](v T) *T { return &v }
 
 // recording has a record of each kind.
 func recording(tb testing.TB) []*record.Record {
 	tb.Helper()
-	host, err := machine()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	host := fixturetest.Topology(tb, "cpu-2eth")
 	return []*record.Record{
 		{Source: "", Start: &record.Start{Tool: topo.Tool{Name: "topoctl", Version: "1"}, At: "2026-01-02T03:04:05Z", Host: "fixture:cpu-2eth", Synthetic: "counters (seed 1)"}},
 		{AtNS: 1, Source: record.SourceHost, Topology: host},
@@ -128,7 +115,7 @@ func TestRoundTrip(t *testing.T) {
 	if again := written(t, back); !bytes.Equal(again, data) {
 		t.Errorf("reading changes the recording:\n%s", cmp.Diff(strings.Split(string(data), "\n"), strings.Split(string(again), "\n")))
 	}
-	host, _ := machine()
+	host := fixturetest.Topology(t, "cpu-2eth")
 	if got := back[1].Topology; got.Derived == nil || got.Host.Fingerprint != host.Host.Fingerprint {
 		t.Error("the topology is not what it was")
 	}
@@ -268,15 +255,7 @@ func TestLargestTopologyFits(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes a second")
 	}
-	tree, err := fixtures.Open("nvl72-synthetic")
-	if err != nil {
-		t.Fatal(err)
-	}
-	host, err := discover.Discover(t.Context(), discover.Options{FS: tree})
-	if err != nil {
-		t.Fatal(err)
-	}
-	line, err := (&record.Record{Source: "host", Topology: host}).Encode()
+	line, err := (&record.Record{Source: "host", Topology: fixturetest.Topology(t, "nvl72-synthetic")}).Encode()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,9 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/fixtures"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 )
 
 const (
@@ -17,29 +16,9 @@ const (
 	second      = 1000 * millisecond
 )
 
-var topologies = map[string]*topo.Topology{}
-
-// fixture discovers a machine that ships with topoctl, once.
-func fixture(t testing.TB, name string) *topo.Topology {
-	t.Helper()
-	if top := topologies[name]; top != nil {
-		return top
-	}
-	tree, err := fixtures.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	top, err := discover.Discover(t.Context(), discover.Options{FS: tree, Origin: "fixture:" + name})
-	if err != nil {
-		t.Fatal(err)
-	}
-	topologies[name] = top
-	return top
-}
-
 func kind(t testing.TB, name string, o KindOptions) *Kind {
 	t.Helper()
-	k, err := NewKind(fixture(t, name), o)
+	k, err := NewKind(fixturetest.Topology(t, name), o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,9 +15,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/app/cli/command"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/pathsel/doctor"
 )
 
@@ -58,15 +58,8 @@ func DoctorReports(t *testing.T) map[string]*doctor.Report {
 	t.Helper()
 	out := map[string]*doctor.Report{}
 	for _, name := range fixtures.Names() {
-		tree, err := fixtures.Open(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		host, err := discover.Discover(context.Background(), discover.Options{FS: tree})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if out[name], err = doctor.Run(host, doctor.Options{}); err != nil {
+		var err error
+		if out[name], err = doctor.Run(fixturetest.Topology(t, name), doctor.Options{}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -8,12 +8,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/app/cli/clitest"
 	"github.com/topoctl/topoctl/internal/app/cli/command"
 	"github.com/topoctl/topoctl/internal/app/rival"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/internal/base/pick"
 	"github.com/topoctl/topoctl/internal/base/schematest"
 	"github.com/topoctl/topoctl/pathsel"
@@ -109,14 +109,7 @@ func TestPathOnATerminal(t *testing.T) {
 
 // Nothing from a foreign file reaches a terminal as it is.
 func TestPathIsPrintable(t *testing.T) {
-	tree, err := fixtures.Open("a10-2nic")
-	if err != nil {
-		t.Fatal(err)
-	}
-	top, err := discover.Discover(t.Context(), discover.Options{FS: tree})
-	if err != nil {
-		t.Fatal(err)
-	}
+	top := fixturetest.Topology(t, "a10-2nic")
 	const evil = "\x1b[2J\x1b[31m\u202e\x07"
 	top.Host.Name, top.GPUs[0].P2P = "host"+evil, map[topo.ID]string{"gpu:1": "no" + evil}
 	for i := range top.Ports {

@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/topoctl/topoctl/discover"
-	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/app/cli/clitest"
 	"github.com/topoctl/topoctl/internal/app/cli/command"
 	"github.com/topoctl/topoctl/internal/app/cli/peers"
@@ -20,6 +18,7 @@ import (
 	"github.com/topoctl/topoctl/internal/app/probe/plan"
 	proberun "github.com/topoctl/topoctl/internal/app/probe/run"
 	"github.com/topoctl/topoctl/internal/app/probe/stats"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/probe"
 )
 
@@ -42,15 +41,7 @@ func (g *fakeGround) pairs(ctx context.Context) (*plan.Pairs, error) {
 		<-ctx.Done()
 		return nil, context.Cause(ctx)
 	}
-	tree, err := fixtures.Open("cpu-2eth")
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	top, err := discover.Discover(g.t.Context(), discover.Options{FS: tree, Origin: "fixture"})
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	pairs, err := plan.Local(top, plan.LocalOptions{})
+	pairs, err := plan.Local(fixturetest.Topology(g.t, "cpu-2eth"), plan.LocalOptions{})
 	if err != nil {
 		g.t.Fatal(err)
 	}

@@ -6,27 +6,19 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/engine"
-	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/app/cli/clitest"
 	"github.com/topoctl/topoctl/internal/app/cli/command"
 	"github.com/topoctl/topoctl/internal/app/probe/fabric"
 	"github.com/topoctl/topoctl/internal/app/probe/plan"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/probe"
 )
 
 // An agent without RDMA takes its own host to TCP, and the report says so.
 func TestProbeWithoutRDMA(t *testing.T) {
-	tree, err := fixtures.Open("a10-2nic")
-	if err != nil {
-		t.Fatal(err)
-	}
-	top, err := discover.Discover(t.Context(), discover.Options{FS: tree, Origin: "fixture:a10-2nic"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	top := fixturetest.Topology(t, "a10-2nic")
 	both := []string{probe.RDMA, probe.TCP}
 	agents := []fabric.Host{ // the second takes no part
 		{Host: probe.Host{Name: "n1"}, Topology: top, Transports: both},

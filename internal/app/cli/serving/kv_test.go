@@ -10,12 +10,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/app/cli/clitest"
 	kvreport "github.com/topoctl/topoctl/internal/app/kv/report"
 	"github.com/topoctl/topoctl/internal/app/sim"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/internal/base/schematest"
 	"github.com/topoctl/topoctl/pathsel"
 )
@@ -155,15 +154,7 @@ func TestKVPredictPrefixes(t *testing.T) {
 
 // A fabric file becomes the simulator's fabric.
 func TestFabricOf(t *testing.T) {
-	tree, err := fixtures.Open("a10-2nic")
-	if err != nil {
-		t.Fatal(err)
-	}
-	top, err := discover.Discover(t.Context(), discover.Options{FS: tree, Origin: "fixture:a10-2nic"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	kind, err := sim.NewKind(top, sim.KindOptions{})
+	kind, err := sim.NewKind(fixturetest.Topology(t, "a10-2nic"), sim.KindOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

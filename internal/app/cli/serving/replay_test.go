@@ -10,11 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/topoctl/topoctl/discover"
-	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/memory"
-	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/app/cli/clitest"
 	"github.com/topoctl/topoctl/internal/app/cli/command"
 	"github.com/topoctl/topoctl/internal/app/cli/peers"
@@ -23,6 +20,7 @@ import (
 	"github.com/topoctl/topoctl/internal/app/kv/replay"
 	kvreport "github.com/topoctl/topoctl/internal/app/kv/report"
 	"github.com/topoctl/topoctl/internal/app/kv/serve"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/internal/base/schematest"
 	"github.com/topoctl/topoctl/pathsel"
 )
@@ -175,7 +173,7 @@ func TestRankPlaces(t *testing.T) {
 		{"hgx-h100-8nic", []pathsel.Location{"cpu:1", "gpu:7"}, 3, "cpu:1 gpu:7 cpu:1", "1 1 1"},
 		{"cpu-2eth", nil, 3, "cpu:0 cpu:1 cpu:0", "0 1 0"},
 	} {
-		top := topologyOf(t, tt.fixture)
+		top := fixturetest.Topology(t, tt.fixture)
 		got, err := rankPlaces(top, tt.given, tt.ranks)
 		if err != nil {
 			t.Errorf("%s: %v", tt.fixture, err)
@@ -193,22 +191,9 @@ func TestRankPlaces(t *testing.T) {
 			t.Errorf("%s, %d ranks: %v on nodes %v, want %s on %s", tt.fixture, tt.ranks, places, nodes, tt.want, tt.nodes)
 		}
 	}
-	if _, err := rankPlaces(topologyOf(t, "cpu-2eth"), []pathsel.Location{"gpu:0"}, 1); err == nil {
+	if _, err := rankPlaces(fixturetest.Topology(t, "cpu-2eth"), []pathsel.Location{"gpu:0"}, 1); err == nil {
 		t.Error("a GPU that is not there was taken")
 	}
-}
-
-func topologyOf(t *testing.T, fixture string) *topo.Topology {
-	t.Helper()
-	tree, err := fixtures.Open(fixture)
-	if err != nil {
-		t.Fatal(err)
-	}
-	top, err := discover.Discover(t.Context(), discover.Options{FS: tree, Origin: "fixture:" + fixture})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return top
 }
 
 func TestParseKVReplay(t *testing.T) {

@@ -3,9 +3,7 @@ package predict
 import (
 	"testing"
 
-	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/app/kv"
 	"github.com/topoctl/topoctl/internal/app/kv/compute"
 	"github.com/topoctl/topoctl/internal/app/kv/layout"
@@ -13,6 +11,7 @@ import (
 	"github.com/topoctl/topoctl/internal/app/kv/serve"
 	"github.com/topoctl/topoctl/internal/app/kv/workload"
 	"github.com/topoctl/topoctl/internal/app/sim"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 )
 
 const gb = topo.GBPerSec
@@ -25,15 +24,7 @@ func kind(t testing.TB, fixture string) *sim.Kind {
 	if kinds[fixture] != nil {
 		return kinds[fixture]
 	}
-	tree, err := fixtures.Open(fixture)
-	if err != nil {
-		t.Fatal(err)
-	}
-	top, err := discover.Discover(t.Context(), discover.Options{FS: tree, Origin: "fixture:" + fixture})
-	if err != nil {
-		t.Fatal(err)
-	}
-	k, err := sim.NewKind(top, sim.KindOptions{})
+	k, err := sim.NewKind(fixturetest.Topology(t, fixture), sim.KindOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,10 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
-	"github.com/topoctl/topoctl/fixtures"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/probe"
 )
 
@@ -117,24 +116,11 @@ func pair(from, to string) probe.Pair {
 	return p
 }
 
-func topology(t *testing.T, name string) *topo.Topology {
-	t.Helper()
-	tree, err := fixtures.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := discover.Discover(t.Context(), discover.Options{FS: tree})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
-}
-
 // A round measures its pairs, all of which begin when all are ready, and gives everything
 // back.
 func TestRound(t *testing.T) {
 	checkLeaks(t)
-	agents := []*host{agentOf(t, "a", ServerOptions{}, topology(t, "cpu-2eth"), nil), agentOf(t, "b", ServerOptions{}, nil, nil)}
+	agents := []*host{agentOf(t, "a", ServerOptions{}, fixturetest.Topology(t, "cpu-2eth"), nil), agentOf(t, "b", ServerOptions{}, nil, nil)}
 	f := fleetOf(t, agents...)
 	hosts := f.Hosts()
 	if hosts[0].Error != "" || hosts[0].Topology == nil || hosts[0].Topology.Derived == nil || hosts[0].Fingerprint == "" || !slices.Contains(hosts[0].Transports, "tcp") || hosts[1].Address != agents[1].address() {
@@ -197,7 +183,7 @@ func TestRound(t *testing.T) {
 // What cannot be measured is said, for each pair, and costs no other.
 func TestRoundRefuses(t *testing.T) {
 	checkLeaks(t)
-	f := fleetOf(t, agentOf(t, "a", ServerOptions{}, topology(t, "dgx-h100"), nil), agentOf(t, "b", ServerOptions{}, nil, nil))
+	f := fleetOf(t, agentOf(t, "a", ServerOptions{}, fixturetest.Topology(t, "dgx-h100"), nil), agentOf(t, "b", ServerOptions{}, nil, nil))
 	waived, memory, stranger, transport, port, node := pair("n0", "n1"), pair("n0", "n1"), pair("n0", "n9"), pair("n0", "n1"), pair("n0", "n1"), pair("n1", "n0")
 	waived.Waived = "no cable"
 	memory.Kind = probe.Memory

@@ -14,6 +14,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/probe"
 )
 
@@ -117,7 +118,7 @@ func TestOpenRefuses(t *testing.T) {
 // Both ends tell of the links on the way: states, and what was counted during the measurement.
 func TestLinkStates(t *testing.T) {
 	checkLeaks(t)
-	host := topology(t, "cpu-2eth")
+	host := fixturetest.Topology(t, "cpu-2eth")
 	var port *topo.Link
 	for i := range host.Links {
 		if l := &host.Links[i]; l.Kind == topo.LinkPort {

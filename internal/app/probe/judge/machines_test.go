@@ -7,27 +7,13 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/app/probe/judge"
 	"github.com/topoctl/topoctl/internal/app/probe/plan"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/probe"
 )
-
-func machine(t *testing.T, name string) *topo.Topology {
-	t.Helper()
-	tree, err := fixtures.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	top, err := discover.Discover(t.Context(), discover.Options{FS: tree, Origin: "fixture:" + name})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return top
-}
 
 // rails cables the i-th usable port of every host to leaf i.
 func rails(t *testing.T, top *topo.Topology) *pathsel.Fabric {
@@ -108,7 +94,7 @@ func TestMachines(t *testing.T) {
 		hosts int // 0: local
 	}{{"dgx-h100", 2}, {"dgx-h100", 0}, {"gb200-tray", 3}, {"lab-softrdma", 3}} {
 		t.Run(fmt.Sprintf("%s/%d", tt.name, tt.hosts), func(t *testing.T) {
-			top := machine(t, tt.name)
+			top := fixturetest.Topology(t, tt.name)
 			var pairs *plan.Pairs
 			var err error
 			if tt.hosts == 0 {

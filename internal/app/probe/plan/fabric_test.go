@@ -10,6 +10,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/app/probe/plan"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/internal/base/golden"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/probe"
@@ -44,11 +45,11 @@ func spined(f *pathsel.Fabric, leaves, spines, count int, each topo.Rate) *paths
 }
 
 func TestFabricGoldens(t *testing.T) {
-	down := fixture(t, "dgx-h100-port-down")
+	down := fixturetest.Topology(t, "dgx-h100-port-down")
 	railOnly := railed(t, down)
 	railOnly.RailOnly = true
-	eth := fixture(t, "cpu-2eth")
-	mixed := []plan.Host{{Name: "a", Topology: fixture(t, "l40-4gpu-2nic")}, {Name: "b", Topology: eth}, {Name: "c", Topology: fixture(t, "l40-4gpu-2nic")}}
+	eth := fixturetest.Topology(t, "cpu-2eth")
+	mixed := []plan.Host{{Name: "a", Topology: fixturetest.Topology(t, "l40-4gpu-2nic")}, {Name: "b", Topology: eth}, {Name: "c", Topology: fixturetest.Topology(t, "l40-4gpu-2nic")}}
 	for name, c := range map[string]struct {
 		hosts []plan.Host
 		o     plan.FabricOptions
@@ -60,9 +61,9 @@ func TestFabricGoldens(t *testing.T) {
 		"uplinks":     {many(eth, 4), plan.FabricOptions{Fabric: spined(leaves(t, eth, 4, true), 2, 1, 4, 2*topo.GBPerSec)}},
 		"no-uplinks":  {many(eth, 4), plan.FabricOptions{Fabric: spined(leaves(t, eth, 4, true), 1, 1, 0, topo.GBPerSec)}},
 		"mixed":       {mixed, plan.FabricOptions{}},
-		"gpu-memory":  {many(fixture(t, "l40-4gpu-2nic"), 2), plan.FabricOptions{Memory: plan.OnGPU}},
-		"softrdma":    {many(fixture(t, "lab-softrdma"), 2), plan.FabricOptions{}},
-		"virtual-fun": {many(fixture(t, "sriov-pf-vf"), 2), plan.FabricOptions{Select: []string{"n1>n2"}}},
+		"gpu-memory":  {many(fixturetest.Topology(t, "l40-4gpu-2nic"), 2), plan.FabricOptions{Memory: plan.OnGPU}},
+		"softrdma":    {many(fixturetest.Topology(t, "lab-softrdma"), 2), plan.FabricOptions{}},
+		"virtual-fun": {many(fixturetest.Topology(t, "sriov-pf-vf"), 2), plan.FabricOptions{Select: []string{"n1>n2"}}},
 	} {
 		pairs := fabric(t, c.hosts, c.o)
 		checkPairs(t, pairs)
@@ -73,7 +74,7 @@ func TestFabricGoldens(t *testing.T) {
 }
 
 func TestRails(t *testing.T) {
-	top := fixture(t, "dgx-h100")
+	top := fixturetest.Topology(t, "dgx-h100")
 	for rails, want := range map[plan.Rails]int{plan.RailsAll: 2 * 64, plan.RailsSame: 2 * 8, plan.RailsCross: 2 * 56} {
 		if got := len(fabric(t, many(top, 2), plan.FabricOptions{Rails: rails, Fabric: railed(t, top)}).Pairs); got != want {
 			t.Errorf("rails %s: %d pairs, want %d", rails, got, want)
@@ -98,7 +99,7 @@ func TestRails(t *testing.T) {
 }
 
 func TestRailOnlyIsToldAsRejected(t *testing.T) {
-	top := fixture(t, "dgx-h100")
+	top := fixturetest.Topology(t, "dgx-h100")
 	f := railed(t, top)
 	f.RailOnly = true
 	pairs := fabric(t, many(top, 3), plan.FabricOptions{Fabric: f})
@@ -117,7 +118,7 @@ func TestRailOnlyIsToldAsRejected(t *testing.T) {
 }
 
 func TestFabricSelect(t *testing.T) {
-	top := fixture(t, "dgx-h100")
+	top := fixturetest.Topology(t, "dgx-h100")
 	for pattern, want := range map[string]int{"n1>n2": 64, "n1": 4 * 64, "n3/mlx5_0>*": 16, "mlx5_0>mlx5_0": 6, "n?>n1": 128} {
 		if got := len(fabric(t, many(top, 3), plan.FabricOptions{Select: []string{pattern}}).Pairs); got != want {
 			t.Errorf("%s: %d pairs, want %d", pattern, got, want)
@@ -131,7 +132,7 @@ func TestFabricSelect(t *testing.T) {
 }
 
 func TestFabricErrors(t *testing.T) {
-	top := fixture(t, "cpu-2eth")
+	top := fixturetest.Topology(t, "cpu-2eth")
 	two := many(top, 2)
 	bad := topo.Rate(-1)
 	for want, c := range map[string]struct {
@@ -157,7 +158,7 @@ func TestFabricErrors(t *testing.T) {
 
 // The order of hosts and of pairs does not matter.
 func TestOrderDoesNotMatter(t *testing.T) {
-	top := fixture(t, "dgx-h100")
+	top := fixturetest.Topology(t, "dgx-h100")
 	hosts := many(top, 6)
 	want := fabric(t, hosts, plan.FabricOptions{Fabric: railed(t, top)})
 	wantRounds := ids(makePlan(t, want, plan.Options{}))
@@ -190,7 +191,7 @@ func ids(p *plan.Plan) [][]string {
 // Memory of GPUs is spread where several are equally near.
 func TestGPUMemoryIsNearAndSpread(t *testing.T) {
 	for _, name := range []string{"dgx-h100", "mi300x-8nic", "l40-4gpu-2nic"} {
-		pairs := fabric(t, many(fixture(t, name), 2), plan.FabricOptions{Memory: plan.OnGPU})
+		pairs := fabric(t, many(fixturetest.Topology(t, name), 2), plan.FabricOptions{Memory: plan.OnGPU})
 		used := map[pathsel.Location]string{}
 		for _, p := range pairs.Pairs {
 			if p.From.Host != "n1" {
@@ -205,7 +206,7 @@ func TestGPUMemoryIsNearAndSpread(t *testing.T) {
 			used[p.From.Location] = p.From.Name
 		}
 	}
-	pairs := fabric(t, []plan.Host{{Name: "a", Topology: fixture(t, "dgx-h100")}, {Name: "b", Topology: fixture(t, "cpu-2eth")}}, plan.FabricOptions{Memory: plan.OnGPU})
+	pairs := fabric(t, []plan.Host{{Name: "a", Topology: fixturetest.Topology(t, "dgx-h100")}, {Name: "b", Topology: fixturetest.Topology(t, "cpu-2eth")}}, plan.FabricOptions{Memory: plan.OnGPU})
 	for _, p := range pairs.Pairs {
 		if p.Waived != "no GPU in host b" {
 			t.Errorf("%s: waived with %q", p.ID, p.Waived)
@@ -238,7 +239,7 @@ func TestWireThatNobodyLists(t *testing.T) {
 
 // A host that can use TCP alone takes the others to TCP for its own pairs only.
 func TestFabricHostOverTCP(t *testing.T) {
-	hosts := many(fixture(t, "l40-4gpu-2nic"), 3)
+	hosts := many(fixturetest.Topology(t, "l40-4gpu-2nic"), 3)
 	hosts[2].Transport = pathsel.TCP
 	pairs := fabric(t, hosts, plan.FabricOptions{})
 	count := map[string]int{}
@@ -263,7 +264,7 @@ func TestFabricHostOverTCP(t *testing.T) {
 
 // Ports for data that are down make a run partial where they were asked for.
 func TestPortsDownArePartial(t *testing.T) {
-	down := many(fixture(t, "dgx-h100-port-down"), 2)
+	down := many(fixturetest.Topology(t, "dgx-h100-port-down"), 2)
 	for selected, want := range map[string]int{"": 2, "n1>n2": 2, "mlx5_0>mlx5_0": 0} {
 		var o plan.FabricOptions
 		if selected != "" {

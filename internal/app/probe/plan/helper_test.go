@@ -6,52 +6,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/app/probe/plan"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/probe"
 )
-
-var discovered = map[string]*topo.Topology{}
-
-// fixture is one of the described machines, which no test changes.
-func fixture(t testing.TB, name string) *topo.Topology {
-	t.Helper()
-	if discovered[name] == nil {
-		discovered[name] = fresh(t, name)
-	}
-	return discovered[name]
-}
-
-// fresh discovers one of the described machines.
-func fresh(t testing.TB, name string) *topo.Topology {
-	t.Helper()
-	tree, err := fixtures.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	top, err := discover.Discover(t.Context(), discover.Options{FS: tree, Origin: "fixture:" + name})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return top
-}
-
-// machine discovers a machine that is written down in the test.
-func machine(t testing.TB, text string) *topo.Topology {
-	t.Helper()
-	tree, err := fixtures.OpenFile([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	top, err := discover.Discover(t.Context(), discover.Options{FS: tree, Origin: "spec"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return top
-}
 
 // many is a host n times.
 func many(top *topo.Topology, n int) []plan.Host {

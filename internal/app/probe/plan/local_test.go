@@ -9,6 +9,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/app/probe/plan"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/internal/base/golden"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/probe"
@@ -61,7 +62,7 @@ func describe(p *plan.Plan) string {
 
 func TestLocalGoldens(t *testing.T) {
 	for _, name := range []string{"dgx-h100", "dgx-h100-port-down", "cpu-2eth", "gb200-tray", "gh200-4gpu", "sriov-pf-vf", "mi300x-8nic", "vm-flat", "lab-numa4"} {
-		p := makePlan(t, local(t, fixture(t, name), plan.LocalOptions{}), plan.Options{Spec: defaultSpec()})
+		p := makePlan(t, local(t, fixturetest.Topology(t, name), plan.LocalOptions{}), plan.Options{Spec: defaultSpec()})
 		golden.Check(t, "testdata/"+"local-"+name+".golden", describe(p))
 	}
 }
@@ -119,7 +120,7 @@ func checkPairs(t *testing.T, pairs *plan.Pairs) {
 
 func TestEverythingNamedIsThere(t *testing.T) {
 	for _, name := range []string{"dgx-h100", "sriov-pf-vf", "gb200-tray", "v100-8gpu", "lab-numa2", "bonds", "h20-4ib-1roce"} {
-		top := fixture(t, name)
+		top := fixturetest.Topology(t, name)
 		checkPairs(t, local(t, top, plan.LocalOptions{}))
 		checkPairs(t, fabric(t, many(top, 3), plan.FabricOptions{}))
 		checkPairs(t, fabric(t, many(top, 2), plan.FabricOptions{Transport: pathsel.TCP}))
@@ -131,7 +132,7 @@ func TestEverythingNamedIsThere(t *testing.T) {
 // PCIe packets.
 func TestExpectedAgreesWithTopology(t *testing.T) {
 	for _, name := range []string{"dgx-h100", "dgx-h100-gpu2-x8", "dgx-h100-nic-gen1", "gh200-4gpu", "mi300x-8nic", "h100-nvl-8gpu-2nic", "nd96asr-v4"} {
-		top := fixture(t, name)
+		top := fixturetest.Topology(t, name)
 		pairs := local(t, top, plan.LocalOptions{Kinds: []probe.Kind{probe.GPU}})
 		for _, p := range pairs.Pairs {
 			if p.Variant == probe.VariantNoPeer {
@@ -157,7 +158,7 @@ func rate(r *topo.Rate) string {
 }
 
 func TestOverlayReplacesRates(t *testing.T) {
-	top := fixture(t, "dgx-h100")
+	top := fixturetest.Topology(t, "dgx-h100")
 	pairs := local(t, top, plan.LocalOptions{Overlay: topo.Overlay{"smp:0/1": 31 * topo.GBPerSec, "port:mlx5_0/1": 40 * topo.GBPerSec, "memory:cpu:1": 200 * topo.GBPerSec}})
 	for id, want := range map[string]string{
 		"memory dgx-h100/cpu:0>dgx-h100/cpu:1 cpu read": "socket link cpu:0 - cpu:1: 31.0 GB/s, measured",
@@ -191,7 +192,7 @@ func TestWaivedPairs(t *testing.T) {
 		"own CPUs":  {func(top *topo.Topology) { top.Host.AllowedCPUs = "0-3" }, "memory h/cpu:1>h/cpu:0 cpu read", ""},
 		"no memory": {func(top *topo.Topology) { top.NUMANodes[1].MemoryBytes = new(int64) }, "memory h/cpu:1>h/cpu:0 cpu copy", "no memory in cpu:1"},
 	} {
-		top := fresh(t, "dgx-h100")
+		top := fixturetest.Topology(t, "dgx-h100")
 		c.change(top)
 		pairs := local(t, top, plan.LocalOptions{Name: "h"})
 		if got := find(t, pairs, c.id).Waived; got != c.want {
@@ -202,7 +203,7 @@ func TestWaivedPairs(t *testing.T) {
 }
 
 func TestLocalWithoutHardware(t *testing.T) {
-	pairs := local(t, fixture(t, "cpu-2eth"), plan.LocalOptions{})
+	pairs := local(t, fixturetest.Topology(t, "cpu-2eth"), plan.LocalOptions{})
 	var texts []string
 	for _, r := range pairs.Rejected {
 		texts = append(texts, r.Reason.Text)
@@ -213,7 +214,7 @@ func TestLocalWithoutHardware(t *testing.T) {
 	if p := find(t, pairs, "port cpu-2eth/lo>cpu-2eth/lo tcp"); p.Waived != "" || p.Expected.BytesPerSec != nil || len(p.Path) != 0 {
 		t.Errorf("loopback: %+v", p)
 	}
-	pairs = local(t, fixture(t, "cpu-2eth"), plan.LocalOptions{Transport: pathsel.RDMA, Kinds: []probe.Kind{probe.Port}})
+	pairs = local(t, fixturetest.Topology(t, "cpu-2eth"), plan.LocalOptions{Transport: pathsel.RDMA, Kinds: []probe.Kind{probe.Port}})
 	if len(pairs.Pairs) != 0 || len(pairs.Rejected) == 0 {
 		t.Errorf("RDMA of a host that has none: %d pairs, rejected %v", len(pairs.Pairs), pairs.Rejected)
 	}
@@ -237,7 +238,7 @@ func TestLoopbackDown(t *testing.T) {
 		"down":         func(n *topo.Netdev) { n.State, n.AdminUp = "down", nil },
 		"switched off": func(n *topo.Netdev) { n.State, n.AdminUp = "unknown", new(false) },
 	} {
-		top := fresh(t, "cpu-2eth")
+		top := fixturetest.Topology(t, "cpu-2eth")
 		i := slices.IndexFunc(top.Netdevs, func(n topo.Netdev) bool { return n.Name == "lo" })
 		if i < 0 {
 			top.Netdevs = append(top.Netdevs, topo.Netdev{Node: topo.Node{ID: topo.NetdevID("lo")}, Name: "lo"})
@@ -263,7 +264,7 @@ func TestLoopbackDown(t *testing.T) {
 }
 
 func TestAbsurdRates(t *testing.T) {
-	top := fixture(t, "dgx-h100")
+	top := fixturetest.Topology(t, "dgx-h100")
 	overlay := topo.Overlay{}
 	for _, l := range top.Links {
 		overlay[l.ID] = 1<<63 - 1
@@ -281,7 +282,7 @@ func TestAbsurdRates(t *testing.T) {
 
 // TCP between ports of one host does not cross the wire.
 func TestTCPPortsOfOneHostAreWaived(t *testing.T) {
-	pairs := local(t, fixture(t, "lab-softrdma"), plan.LocalOptions{Transport: pathsel.TCP, Kinds: []probe.Kind{probe.Port}})
+	pairs := local(t, fixturetest.Topology(t, "lab-softrdma"), plan.LocalOptions{Transport: pathsel.TCP, Kinds: []probe.Kind{probe.Port}})
 	waived := 0
 	for _, p := range pairs.Pairs {
 		switch {
@@ -298,7 +299,7 @@ func TestTCPPortsOfOneHostAreWaived(t *testing.T) {
 }
 
 func TestSelect(t *testing.T) {
-	top := fixture(t, "dgx-h100")
+	top := fixturetest.Topology(t, "dgx-h100")
 	for _, c := range []struct {
 		patterns []string
 		want     int
@@ -330,13 +331,13 @@ func TestSelect(t *testing.T) {
 }
 
 func TestBadInput(t *testing.T) {
-	top := fixture(t, "cpu-2eth")
+	top := fixturetest.Topology(t, "cpu-2eth")
 	named := func(name string) error {
 		_, err := plan.Local(top, plan.LocalOptions{Name: name})
 		return err
 	}
 	odd := func(change func(*topo.Topology)) error {
-		top := fresh(t, "cpu-2eth")
+		top := fixturetest.Topology(t, "cpu-2eth")
 		change(top)
 		_, err := plan.Local(top, plan.LocalOptions{})
 		return err
@@ -379,7 +380,7 @@ func errors(list ...error) error {
 }
 
 func FuzzSelect(f *testing.F) {
-	top := fixture(f, "cpu-2eth")
+	top := fixturetest.Topology(f, "cpu-2eth")
 	for _, s := range []string{"*", "cpu:0>*", "a>b", "?*?>**", ">"} {
 		f.Add(s)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/app/probe/plan"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/internal/base/golden"
 )
 
@@ -49,7 +50,7 @@ func TestRoundsOfFixtures(t *testing.T) {
 		}
 	}
 	for _, name := range slices.Concat(fixtures.Names(), fixtures.Captures()) {
-		top := fixture(t, name)
+		top := fixturetest.Topology(t, name)
 		ports := usable(t, top)
 		if all || ports <= 32 {
 			check(name+" local", local(t, top, plan.LocalOptions{}))
@@ -72,9 +73,9 @@ func TestRoundsOfFixtures(t *testing.T) {
 
 // An odd number of hosts, and hosts that differ.
 func TestRoundsOfOddFabrics(t *testing.T) {
-	small, large := fixture(t, "l40-4gpu-2nic"), fixture(t, "dgx-h100")
+	small, large := fixturetest.Topology(t, "l40-4gpu-2nic"), fixturetest.Topology(t, "dgx-h100")
 	for _, n := range []int{3, 5, 7} {
-		for _, top := range []*topo.Topology{small, large, fixture(t, "vm-flat")} {
+		for _, top := range []*topo.Topology{small, large, fixturetest.Topology(t, "vm-flat")} {
 			p := makePlan(t, fabric(t, many(top, n), plan.FabricOptions{}), plan.Options{})
 			valid(t, p)
 			if len(p.Rounds) > p.LowerBound*5/4 {
@@ -82,7 +83,7 @@ func TestRoundsOfOddFabrics(t *testing.T) {
 			}
 		}
 	}
-	hosts := append(many(large, 3), plan.Host{Name: "slow", Topology: fixture(t, "dgx-a100")}, plan.Host{Name: "small", Topology: small})
+	hosts := append(many(large, 3), plan.Host{Name: "slow", Topology: fixturetest.Topology(t, "dgx-a100")}, plan.Host{Name: "small", Topology: small})
 	p := makePlan(t, fabric(t, hosts, plan.FabricOptions{}), plan.Options{})
 	valid(t, p)
 	if len(p.Rounds) > p.LowerBound*5/4 {

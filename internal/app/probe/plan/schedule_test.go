@@ -13,6 +13,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/app/probe/plan"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/internal/base/golden"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/probe"
@@ -30,7 +31,7 @@ func twoSockets(t testing.TB) *topo.Topology {
 			"      down %02x:01.0\n        nic %02x:00.0 connectx7 ib rdma mlx5_%d net ib%d lid %d\n",
 			bus, i/4, bus, bus+1, bus+2, bus+3, bus+2, bus+4, i, i, 10+i)
 	}
-	return machine(t, text)
+	return fixturetest.Spec(t, text)
 }
 
 // gpuToNIC are the 64 pairs of the example: every GPU's memory out by every NIC.
@@ -117,7 +118,7 @@ func TestShared(t *testing.T) {
 }
 
 func TestContend(t *testing.T) {
-	top := fixture(t, "dgx-h100")
+	top := fixturetest.Topology(t, "dgx-h100")
 	pairs := local(t, top, plan.LocalOptions{Kinds: []probe.Kind{probe.GPU}})
 	key, err := pairs.Link("smp:0/1")
 	if err != nil {
@@ -160,7 +161,7 @@ func TestContend(t *testing.T) {
 }
 
 func TestLinkByName(t *testing.T) {
-	pairs := fabric(t, many(fixture(t, "dgx-h100"), 2), plan.FabricOptions{Select: []string{"n1>n2"}})
+	pairs := fabric(t, many(fixturetest.Topology(t, "dgx-h100"), 2), plan.FabricOptions{Select: []string{"n1>n2"}})
 	for name, want := range map[string]string{
 		"n1 port:mlx5_0/1 down": "n1 port:mlx5_0/1 down",
 		"n1 port:mlx5_0/1":      "n1 port:mlx5_0/1 down",
@@ -178,19 +179,19 @@ func TestLinkByName(t *testing.T) {
 
 // A pair that goes both ways needs the links of both.
 func TestBothWays(t *testing.T) {
-	pairs := fabric(t, many(fixture(t, "dgx-h100"), 2), plan.FabricOptions{BothWays: true, Select: []string{"mlx5_0>mlx5_0"}})
+	pairs := fabric(t, many(fixturetest.Topology(t, "dgx-h100"), 2), plan.FabricOptions{BothWays: true, Select: []string{"mlx5_0>mlx5_0"}})
 	if p := pairs.Pairs[0]; p.Variant != probe.VariantBothWays || !strings.HasSuffix(p.ID, "both-ways") {
 		t.Errorf("pair %s", p.ID)
 	}
-	one, both := makePlan(t, fabric(t, many(fixture(t, "vm-flat"), 2), plan.FabricOptions{}), plan.Options{}),
-		makePlan(t, fabric(t, many(fixture(t, "vm-flat"), 2), plan.FabricOptions{BothWays: true}), plan.Options{})
+	one, both := makePlan(t, fabric(t, many(fixturetest.Topology(t, "vm-flat"), 2), plan.FabricOptions{}), plan.Options{}),
+		makePlan(t, fabric(t, many(fixturetest.Topology(t, "vm-flat"), 2), plan.FabricOptions{BothWays: true}), plan.Options{})
 	if len(one.Rounds)*2 != len(both.Rounds) {
 		t.Errorf("through one root complex: %d rounds one way, %d both ways: want twice as many", len(one.Rounds), len(both.Rounds))
 	}
 }
 
 func TestEstimate(t *testing.T) {
-	pairs := fabric(t, many(fixture(t, "cpu-2eth"), 2), plan.FabricOptions{})
+	pairs := fabric(t, many(fixturetest.Topology(t, "cpu-2eth"), 2), plan.FabricOptions{})
 	spec := probe.Spec{Warmup: time.Second, SampleTime: 2 * time.Second, MinSamples: 3, MaxSamples: 10, SizesBytes: []int64{1, 2}}
 	check := func(what string, spec probe.Spec, want plan.Estimate) {
 		t.Helper()
@@ -208,7 +209,7 @@ func TestEstimate(t *testing.T) {
 	check("nothing", probe.Spec{}, plan.Estimate{})
 	check("absurd", probe.Spec{SampleTime: 1 << 62, MinSamples: 1 << 40, SizesBytes: []int64{1}, RateLimit: 1},
 		plan.Estimate{Time: 1<<62 - 1, MostTime: 1<<62 - 1, Bytes: 2 * (1<<62 - 1) / 1_000_000_000, MostBytes: 2 * (1<<62 - 1) / 1_000_000_000})
-	memory := makePlan(t, local(t, fixture(t, "cpu-2eth"), plan.LocalOptions{}), plan.Options{Spec: defaultSpec()})
+	memory := makePlan(t, local(t, fixturetest.Topology(t, "cpu-2eth"), plan.LocalOptions{}), plan.Options{Spec: defaultSpec()})
 	if n := memory.Estimate.UnknownRates; n != 5 || !strings.Contains(memory.Text(), "of 5 pairs of unknown rate") {
 		t.Errorf("%d pairs of unknown rate, want 5:\n%s", n, memory.Text())
 	}
@@ -352,7 +353,7 @@ func fair(t fataler, p *plan.Plan) {
 }
 
 func BenchmarkFabric(b *testing.B) {
-	top := fixture(b, "dgx-h100")
+	top := fixturetest.Topology(b, "dgx-h100")
 	for _, c := range []struct {
 		hosts int
 		rails plan.Rails
@@ -373,7 +374,7 @@ func BenchmarkFabric(b *testing.B) {
 func BenchmarkLocal(b *testing.B) {
 	for _, name := range []string{"dgx-h100", "nvl72-synthetic"} {
 		b.Run(name, func(b *testing.B) {
-			top := fixture(b, name)
+			top := fixturetest.Topology(b, name)
 			b.ReportAllocs()
 			for b.Loop() {
 				makePlan(b, local(b, top, plan.LocalOptions{Kinds: []probe.Kind{probe.Memory, probe.GPU}}), plan.Options{})

@@ -10,13 +10,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/app/probe/plan"
 	"github.com/topoctl/topoctl/internal/app/probe/run"
 	"github.com/topoctl/topoctl/internal/app/probe/stats"
 	"github.com/topoctl/topoctl/internal/app/sim"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/probe"
 )
 
@@ -81,28 +80,11 @@ func (s *simulated) end(e *probe.End) sim.End {
 	return sim.End{Host: s.host[e.Host], Location: e.Location, Port: e.Node}
 }
 
-// machines are the topologies of fixtures, read once.
-var machines = map[string]*topo.Topology{}
-
-func machine(t *testing.T, name string) *topo.Topology {
-	t.Helper()
-	if machines[name] == nil {
-		tree, err := fixtures.Open(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if machines[name], err = discover.Discover(t.Context(), discover.Options{FS: tree, Origin: "fixture:" + name}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return machines[name]
-}
-
 // fabricOf is hosts of one kind on leaves of two hosts each, under one spine that none
 // of them can fill, and the plan for all pairs of ports.
 func fabricOf(t *testing.T, fixture string, hosts int, rails plan.Rails, seed uint64) *simulated {
 	t.Helper()
-	k, err := sim.NewKind(machine(t, fixture), sim.KindOptions{})
+	k, err := sim.NewKind(fixturetest.Topology(t, fixture), sim.KindOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -350,7 +332,7 @@ func TestSimulatedGPULink(t *testing.T) {
 	for seed := range seeds() {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 3))
-			top := machine(t, "dgx-h100")
+			top := fixturetest.Topology(t, "dgx-h100")
 			k, err := sim.NewKind(top, sim.KindOptions{})
 			if err != nil {
 				t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"github.com/topoctl/topoctl/internal/app/record"
 	"github.com/topoctl/topoctl/internal/app/tui/state"
 	"github.com/topoctl/topoctl/internal/base/counters"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/probe"
 )
 
@@ -94,7 +95,7 @@ func bounded(t *rapid.T, s *state.State) {
 // Whatever comes in, nothing grows without bound, and a clone and its original do not know
 // of each other.
 func TestAnyNews(t *testing.T) {
-	hosts := []*topo.Topology{machine(t, "cpu-2eth"), machine(t, "lab-softrdma")}
+	hosts := []*topo.Topology{fixturetest.Topology(t, "cpu-2eth"), fixturetest.Topology(t, "lab-softrdma")}
 	rapid.Check(t, func(t *rapid.T) {
 		s := state.New(state.Options{})
 		n := rapid.IntRange(1, 25).Draw(t, "n")
@@ -162,7 +163,7 @@ type busy struct {
 
 func busyHost(t testing.TB) busy {
 	b := busy{}
-	host := machine(t, "aws-p5-44nic-synthetic")
+	host := fixturetest.Topology(t, "aws-p5-44nic-synthetic")
 	for i := range host.Ports {
 		b.ids = append(b.ids, host.Ports[i].ID)
 	}
@@ -207,7 +208,7 @@ func (b *busy) engine(sec int64) *record.Record {
 // Forty minutes of a busy host take no memory.
 func TestMemoryIsFlat(t *testing.T) {
 	b, s := busyHost(t), state.New(state.Options{})
-	s.Apply(&record.Record{Source: record.SourceHost, Topology: machine(t, "aws-p5-44nic-synthetic")})
+	s.Apply(&record.Record{Source: record.SourceHost, Topology: fixturetest.Topology(t, "aws-p5-44nic-synthetic")})
 	heap := func() int64 {
 		var m runtime.MemStats
 		runtime.GC()
@@ -241,7 +242,7 @@ func TestMemoryIsFlat(t *testing.T) {
 // A look at the counters of 44 NICs, as it comes every second.
 func BenchmarkApplyCounters(b *testing.B) {
 	host, s := busyHost(b), state.New(state.Options{})
-	s.Apply(&record.Record{Source: record.SourceHost, Topology: machine(b, "aws-p5-44nic-synthetic")})
+	s.Apply(&record.Record{Source: record.SourceHost, Topology: fixturetest.Topology(b, "aws-p5-44nic-synthetic")})
 	var looks [64]*record.Record
 	sec := int64(0)
 	b.ReportAllocs()

@@ -3,14 +3,11 @@ package state_test
 import (
 	"fmt"
 	"reflect"
-	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/app/diff"
 	"github.com/topoctl/topoctl/internal/app/record"
 	"github.com/topoctl/topoctl/internal/app/tui/state"
@@ -21,23 +18,6 @@ import (
 const second = int64(1e9)
 
 const agent = record.AgentPrefix + "http://n1:9411"
-
-// machines are the topologies of fixtures, read once.
-var machines = map[string]*topo.Topology{}
-
-func machine(t testing.TB, name string) *topo.Topology {
-	t.Helper()
-	if machines[name] == nil {
-		tree, err := fixtures.Open(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if machines[name], err = discover.Discover(t.Context(), discover.Options{FS: tree, Origin: "fixture:" + name}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return machines[name]
-}
 
 func ptr[T any](v T) *T { return &v }
 

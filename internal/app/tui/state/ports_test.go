@@ -10,6 +10,7 @@ import (
 	"github.com/topoctl/topoctl/internal/app/tui/state"
 	"github.com/topoctl/topoctl/internal/app/watch"
 	"github.com/topoctl/topoctl/internal/base/counters"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 )
 
 func TestPortRates(t *testing.T) {
@@ -144,7 +145,7 @@ func TestLateCounters(t *testing.T) {
 // A host that has not changed brings nothing: that is not late.
 func TestQuietHostIsNotLate(t *testing.T) {
 	s := state.New(state.Options{})
-	host := &record.Record{Source: record.SourceHost, Topology: machine(t, "cpu-2eth")}
+	host := &record.Record{Source: record.SourceHost, Topology: fixturetest.Topology(t, "cpu-2eth")}
 	for _, at := range []int64{0, 1, 2} {
 		host.AtNS = at * second
 		s.Apply(host)
@@ -165,7 +166,7 @@ func kinds(s *state.State) map[watch.Kind]int {
 
 func TestPortsByName(t *testing.T) {
 	s := state.New(state.Options{})
-	host := machine(t, "dgx-h100")
+	host := fixturetest.Topology(t, "dgx-h100")
 	s.Apply(&record.Record{Source: record.SourceHost, Topology: host})
 	p := &host.Ports[0]
 	s.Apply(sample(0, port(p.ID, 0, 0), port("net:eth7", 0, 0)))
@@ -193,7 +194,7 @@ func TestPortsByName(t *testing.T) {
 // Counters of a device that another one's name goes to are not compared with those of the
 // other: an interface was renamed, a GPU fell off the bus and the next one took its number.
 func TestDevicesReplaced(t *testing.T) {
-	x, y := *machine(t, "dgx-h100"), *machine(t, "dgx-h100")
+	x, y := *fixturetest.Topology(t, "dgx-h100"), *fixturetest.Topology(t, "dgx-h100")
 	for _, t := range []*topo.Topology{&x, &y} {
 		t.Netdevs, t.RDMADevices, t.GPUs = slices.Clone(t.Netdevs), slices.Clone(t.RDMADevices), slices.Clone(t.GPUs)
 	}

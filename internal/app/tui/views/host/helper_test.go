@@ -1,12 +1,9 @@
 package host_test
 
 import (
-	"context"
 	"testing"
 
-	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/app/record"
 	"github.com/topoctl/topoctl/internal/app/tui/look"
 	"github.com/topoctl/topoctl/internal/app/tui/state"
@@ -15,40 +12,16 @@ import (
 	"github.com/topoctl/topoctl/internal/app/tui/views/path"
 	"github.com/topoctl/topoctl/internal/app/tui/views/tree"
 	"github.com/topoctl/topoctl/internal/base/counters"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 )
 
 const second = int64(1e9)
-
-// machines are the topologies of fixtures, read once; they do not change.
-var machines = map[string]*topo.Topology{}
-
-// machine is a fixture's topology; "empty" is a host of which nothing is known.
-func machine(t testing.TB, name string) *topo.Topology {
-	t.Helper()
-	if machines[name] != nil {
-		return machines[name]
-	}
-	x := &topo.Topology{Origin: "capture"}
-	if name == "empty" {
-		x.Derive()
-	} else {
-		files, err := fixtures.Open(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if x, err = discover.Discover(context.Background(), discover.Options{FS: files, Origin: "fixture:" + name}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	machines[name] = x
-	return x
-}
 
 // watched is what is known of a host after some seconds: port i sends at (i+1) tenths of its
 // rate and receives half of that; the first one has errors that count up.
 func watched(t testing.TB, name string, seconds int) *state.State {
 	t.Helper()
-	return after(machine(t, name), seconds)
+	return after(fixturetest.Topology(t, name), seconds)
 }
 
 func after(x *topo.Topology, seconds int) *state.State {

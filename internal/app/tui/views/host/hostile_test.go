@@ -12,12 +12,13 @@ import (
 	"github.com/topoctl/topoctl/internal/app/tui/look"
 	"github.com/topoctl/topoctl/internal/app/tui/ui"
 	"github.com/topoctl/topoctl/internal/base/counters"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 )
 
 // Figures of a recording that no host can have are not drawn as others: nothing becomes
 // negative.
 func TestFiguresThatCannotBe(t *testing.T) {
-	x := machine(t, "dgx-h100")
+	x := fixturetest.Topology(t, "dgx-h100")
 	for _, huge := range []int64{math.MaxInt64, math.MaxInt64 / 3, 1 << 40} {
 		s := after(x, 2)
 		c := sample(x, 3*second, 2)
@@ -51,7 +52,7 @@ func TestFiguresThatCannotBe(t *testing.T) {
 // What could not be read is told: of a device in its detail, of the host all of it, and how
 // the sources do where there is something to say.
 func TestNotAllIsKnown(t *testing.T) {
-	x := machine(t, "dgx-h100")
+	x := fixturetest.Topology(t, "dgx-h100")
 	s := after(x, 2)
 	e := env(s, look.Look{ASCII: true, Bare: true})
 	view := views[0].make()
@@ -86,7 +87,7 @@ func TestNotAllIsKnown(t *testing.T) {
 
 // A port whose state cannot be read any more is not said to be as it was.
 func TestStateThatIsNotKnown(t *testing.T) {
-	x := machine(t, "dgx-h100")
+	x := fixturetest.Topology(t, "dgx-h100")
 	s := after(x, 2)
 	e := env(s, look.Look{ASCII: true, Bare: true})
 	c := sample(x, 3*second, 2)
@@ -111,7 +112,7 @@ func TestStateThatIsNotKnown(t *testing.T) {
 
 // Of a port that the counters no longer tell of, the topology knows more than they did.
 func TestStateThatIsOld(t *testing.T) {
-	x := *machine(t, "dgx-h100")
+	x := *fixturetest.Topology(t, "dgx-h100")
 	s := after(&x, 4)
 	e := env(s, look.Look{ASCII: true, Bare: true})
 	x.Ports = slices.Clone(x.Ports)
@@ -163,7 +164,7 @@ func TestHostThatCannotBe(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			x := *machine(t, "dgx-h100")
+			x := *fixturetest.Topology(t, "dgx-h100")
 			x.Packages, x.GPUs, x.PCIDevices, x.Links = slices.Clone(x.Packages), slices.Clone(x.GPUs), slices.Clone(x.PCIDevices), slices.Clone(x.Links)
 			spoil(&x)
 			data, err := x.Encode()

@@ -12,6 +12,7 @@ import (
 	"github.com/topoctl/topoctl/internal/app/tui/state"
 	"github.com/topoctl/topoctl/internal/app/tui/ui"
 	"github.com/topoctl/topoctl/internal/app/tui/views/matrix"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/probe"
 )
 
@@ -130,7 +131,7 @@ func report(x *topo.Topology) *probe.Report {
 // Measured rates come from a loaded report and its overlay; what a running probe measures
 // replaces it. What is too little has a mark.
 func TestMatrixMeasured(t *testing.T) {
-	x := machine(t, "dgx-h100")
+	x := fixturetest.Topology(t, "dgx-h100")
 	s := state.New(state.Options{Overlay: topo.Overlay{"port:mlx5_0/1": 30e9}, Measured: report(x)})
 	s.Apply(&record.Record{Source: record.SourceHost, Topology: x})
 	v, e := matrix.New(), env(s, mono)
@@ -181,8 +182,8 @@ func TestMatrixMeasured(t *testing.T) {
 
 // A report of another host says nothing of this one.
 func TestMatrixMeasuredElsewhere(t *testing.T) {
-	s := state.New(state.Options{Measured: report(machine(t, "gb200-tray"))})
-	s.Apply(&record.Record{Source: record.SourceHost, Topology: machine(t, "dgx-h100")})
+	s := state.New(state.Options{Measured: report(fixturetest.Topology(t, "gb200-tray"))})
+	s.Apply(&record.Record{Source: record.SourceHost, Topology: fixturetest.Topology(t, "dgx-h100")})
 	v, e := matrix.New(), env(s, mono)
 	v.Key(keys.Wide, e)
 	v.Key(keys.Wide, e)

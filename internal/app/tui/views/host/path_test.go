@@ -9,6 +9,7 @@ import (
 	"github.com/topoctl/topoctl/internal/app/tui/keys"
 	"github.com/topoctl/topoctl/internal/app/tui/ui"
 	"github.com/topoctl/topoctl/internal/app/tui/views/path"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
@@ -100,7 +101,7 @@ func TestPathKeys(t *testing.T) {
 			t.Errorf("step %d, %s: at %q, want %s", i, s.key, got, s.want)
 		}
 	}
-	e.State = after(machine(t, "dgx-h100-gpu2-x8"), 2)
+	e.State = after(fixturetest.Topology(t, "dgx-h100-gpu2-x8"), 2)
 	if got := at(); !strings.Contains(got, " mlx5_8 ") {
 		t.Errorf("the host was read again, and the cursor is at %q", got)
 	}

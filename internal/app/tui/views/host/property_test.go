@@ -13,6 +13,7 @@ import (
 	"github.com/topoctl/topoctl/internal/app/tui/look"
 	"github.com/topoctl/topoctl/internal/app/tui/state"
 	"github.com/topoctl/topoctl/internal/app/tui/ui"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 )
 
 // evil are names that a hostile host or document could have.
@@ -25,7 +26,7 @@ var evil = []string{
 // hostile is a host whose every text came from somebody who means harm.
 func hostile(t testing.TB) *topo.Topology {
 	t.Helper()
-	x := *machine(t, "dgx-h100-gpu2-x8")
+	x := *fixturetest.Topology(t, "dgx-h100-gpu2-x8")
 	n := 0
 	next := func() string { n++; return evil[n%len(evil)] }
 	x.Host.Name, x.Host.Product, x.Host.Lacks, x.Origin = next(), next(), evil, next()

@@ -12,6 +12,7 @@ import (
 	"github.com/topoctl/topoctl/internal/app/tui/ui"
 	"github.com/topoctl/topoctl/internal/app/tui/views/tree"
 	"github.com/topoctl/topoctl/internal/base/counters"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 )
 
 var mono = look.Look{ASCII: true, Bare: true}
@@ -126,7 +127,7 @@ func TestTreeIsLive(t *testing.T) {
 			t.Errorf("%s: %q lacks %q", what, line, want)
 		}
 	}
-	x := machine(t, "dgx-h100-gpu2-x8")
+	x := fixturetest.Topology(t, "dgx-h100-gpu2-x8")
 	next := sample(x, 4*second, 3)
 	for i := range next.Ports {
 		if p := &next.Ports[i]; p.ID == "port:mlx5_3/1" {
@@ -197,7 +198,7 @@ func TestTreeKeepsItsPlace(t *testing.T) {
 	v, e := tree.New(), env(watched(t, "dgx-h100", 2), mono)
 	e.Shared.Node = "gpu:3"
 	v.Main(e, ui.Size{W: 100, H: 30})
-	e.State = after(machine(t, "dgx-h100-gpu2-x8"), 2)
+	e.State = after(fixturetest.Topology(t, "dgx-h100-gpu2-x8"), 2)
 	if got := text(v, e, 100, 30); !strings.HasPrefix(lineOf(got, "GPU3"), ">") {
 		t.Errorf("the cursor left GPU3:\n%s", got)
 	}
