@@ -28,10 +28,10 @@ type Options struct {
 	// every so often, gives another text than Seen, which it gave before the topology
 	// was discovered, and a little later the same again. Without it, or with Every 0,
 	// the topology stays as it is.
-	Rediscover func(context.Context) (*topo.Topology, error)
-	Look       func() string
-	Seen       string
-	Every      time.Duration
+	Rediscover       func(context.Context) (*topo.Topology, error)
+	PortState        func() string
+	InitialPortState string
+	PollInterval     time.Duration
 }
 
 // Region is memory that peers may use.
@@ -52,8 +52,8 @@ type Info struct {
 	Unavailable []string
 }
 
-// stopTime is how long requests that are being answered may take at the end.
-const stopTime = 2 * time.Second
+// stopTimeout is how long requests that are being answered may take at the end.
+const stopTimeout = 2 * time.Second
 
 // Run serves until ctx ends, then stops everything and waits for it. Being
 // stopped is no error.

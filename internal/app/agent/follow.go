@@ -15,15 +15,15 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 )
 
-// settable is what follows the topology; an engine.
-type settable interface {
+// topologySetter is what follows the topology; an engine.
+type topologySetter interface {
 	SetTopology(ctx context.Context, t *topo.Topology) error
 }
 
 // follow looks at the host's ports until ctx ends or it is stopped, and has the engine
 // know what has become of them.
-func follow(ctx context.Context, o *Options, e settable) (stop func()) {
-	if o.Rediscover == nil || o.Look == nil || o.Every <= 0 {
+func follow(ctx context.Context, o *Options, e topologySetter) (stop func()) {
+	if o.Rediscover == nil || o.PortState == nil || o.PollInterval <= 0 {
 		return func() {}
 	}
 	log := o.Engine.Logger
@@ -33,8 +33,8 @@ func follow(ctx context.Context, o *Options, e settable) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	running.Go(func() {
-		f := follower{known: o.Seen, seen: o.Seen}
-		tick := time.NewTicker(o.Every)
+		f := follower{applied: o.InitialPortState, last: o.InitialPortState}
+		tick := time.NewTicker(o.PollInterval)
 		defer tick.Stop()
 		for {
 			select {
@@ -42,7 +42,7 @@ func follow(ctx context.Context, o *Options, e settable) (stop func()) {
 				return
 			case <-tick.C:
 			}
-			if !f.changed(o.Look()) {
+			if !f.changed(o.PortState()) {
 				continue
 			}
 			t, err := o.Rediscover(ctx)
@@ -52,7 +52,7 @@ func follow(ctx context.Context, o *Options, e settable) (stop func()) {
 			switch {
 			case ctx.Err() != nil:
 			case err != nil:
-				f.known = "" // once more, when it has been looked at again
+				f.applied = "" // once more, when it has been looked at again
 				log.Warn("network ports have changed, and the host cannot be discovered anew", "error", err)
 			default:
 				log.Info("network ports have changed: the topology was discovered anew")
@@ -66,24 +66,24 @@ func follow(ctx context.Context, o *Options, e settable) (stop func()) {
 }
 
 // follower knows what was last acted upon, and what was last seen.
-type follower struct{ known, seen string }
+type follower struct{ applied, last string }
 
 // changed says whether something is as it was the last time it was looked at, and not
 // as it was before: ports that come up do so step by step.
 func (f *follower) changed(now string) bool {
-	settled := now == f.seen
-	f.seen = now
-	if !settled || now == f.known {
+	settled := now == f.last
+	f.last = now
+	if !settled || now == f.applied {
 		return false
 	}
-	f.known = now
+	f.applied = now
 	return true
 }
 
-// LookAtPorts gives a text of the network interfaces with their addresses and of the
+// PortState gives a text of the network interfaces with their addresses and of the
 // RDMA ports with their states and GIDs, which costs little. root is where the host's
 // /sys is, "" for /.
-func LookAtPorts(root string) func() string {
+func PortState(root string) func() string {
 	sys := filepath.Join("/", root, "sys/class/infiniband")
 	return func() string {
 		var b strings.Builder
@@ -101,7 +101,7 @@ func LookAtPorts(root string) func() string {
 				fmt.Fprintln(&b, " ", a)
 			}
 		}
-		lookAtRDMA(&b, sys)
+		writeRDMAPorts(&b, sys)
 		return b.String()
 	}
 }
@@ -109,12 +109,12 @@ func LookAtPorts(root string) func() string {
 // What is read of RDMA ports, and how many GIDs of each: tables are long and nearly
 // empty, so the first run of empty entries ends one.
 const (
-	gidsMost  = 64
-	emptyMost = 8
+	maxGIDs      = 64
+	maxEmptyGIDs = 8
 )
 
 // Files: Documentation/ABI/stable/sysfs-class-infiniband.
-func lookAtRDMA(b *strings.Builder, sys string) {
+func writeRDMAPorts(b *strings.Builder, sys string) {
 	ports, err := filepath.Glob(filepath.Join(sys, "*", "ports", "*"))
 	if err != nil {
 		return
@@ -130,7 +130,7 @@ func lookAtRDMA(b *strings.Builder, sys string) {
 	for _, port := range ports {
 		fmt.Fprintln(b, port, read(port+"/state"), read(port+"/rate"), read(port+"/lid"))
 		empty := 0
-		for n := 0; n < gidsMost && empty < emptyMost; n++ {
+		for n := 0; n < maxGIDs && empty < maxEmptyGIDs; n++ {
 			gid := read(fmt.Sprint(port, "/gids/", n))
 			if strings.Trim(gid, "0:") == "" {
 				empty++

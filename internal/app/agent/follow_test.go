@@ -38,8 +38,8 @@ func TestFollow(t *testing.T) {
 	var mu sync.Mutex
 	text, fails, asked := "up", 1, 0
 	set := func(s string) { mu.Lock(); defer mu.Unlock(); text = s }
-	o := &Options{Every: time.Millisecond, Seen: "up",
-		Look: func() string { mu.Lock(); defer mu.Unlock(); return text },
+	o := &Options{PollInterval: time.Millisecond, InitialPortState: "up",
+		PortState: func() string { mu.Lock(); defer mu.Unlock(); return text },
 		Rediscover: func(context.Context) (*topo.Topology, error) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -80,11 +80,11 @@ func TestFollow(t *testing.T) {
 	if e.count() != 2 {
 		t.Error("it goes on after the end")
 	}
-	follow(t.Context(), &Options{Rediscover: o.Rediscover, Look: o.Look}, e)() // every 0: never
+	follow(t.Context(), &Options{Rediscover: o.Rediscover, PortState: o.PortState}, e)() // every 0: never
 }
 
 func TestFollowerWaitsUntilItSettles(t *testing.T) {
-	f := follower{known: "a", seen: "a"}
+	f := follower{applied: "a", last: "a"}
 	for i, step := range []struct {
 		now  string
 		want bool
@@ -110,7 +110,7 @@ func TestLookAtPorts(t *testing.T) {
 	write("state", "4: ACTIVE\n")
 	write("gids/0", "fe80:0000:0000:0000:0000:0000:0000:0001\n")
 	write("gids/1", "0000:0000:0000:0000:0000:0000:0000:0000\n")
-	look := LookAtPorts(root)
+	look := PortState(root)
 	was := look()
 	if was != look() || !strings.Contains(was, "4: ACTIVE") || !strings.Contains(was, "0 fe80:") || strings.Contains(was, "1 0000") {
 		t.Errorf("looks like\n%s", was)

@@ -83,7 +83,7 @@ func (p *Pages) Failed() <-chan error { return p.failed }
 // Stop lets requests that are being answered end, for a short time, and waits.
 func (p *Pages) Stop(ctx context.Context) error {
 	p.handler.stopping.Store(true)
-	limited, stop := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
+	limited, stop := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer stop()
 	var err error
 	if p.server.Shutdown(limited) != nil {
@@ -96,12 +96,12 @@ func (p *Pages) Stop(ctx context.Context) error {
 // What clients may take: they are few and on this host, unless the user said
 // otherwise.
 const (
-	headerTime  = 5 * time.Second
-	requestTime = 10 * time.Second
-	answerTime  = 30 * time.Second
-	idleTime    = time.Minute
-	headerBytes = 16 << 10
-	clientsMost = 64
+	headerTimeout  = 5 * time.Second
+	requestTimeout = 10 * time.Second
+	answerTimeout  = 30 * time.Second
+	idleTimeout    = time.Minute
+	maxHeaderBytes = 16 << 10
+	maxClients     = 64
 )
 
 func newServer(h *handler) *http.Server {
@@ -110,8 +110,8 @@ func newServer(h *handler) *http.Server {
 	mux.HandleFunc("GET /v1/topology", h.topology)
 	mux.HandleFunc("GET /v1/engine", h.engine)
 	mux.HandleFunc("GET /metrics", h.metrics)
-	return &http.Server{Handler: mux, ReadHeaderTimeout: headerTime, ReadTimeout: requestTime, WriteTimeout: answerTime,
-		IdleTimeout: idleTime, MaxHeaderBytes: headerBytes}
+	return &http.Server{Handler: mux, ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: answerTimeout,
+		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes}
 }
 
 func (h *handler) health(w http.ResponseWriter, _ *http.Request) {
@@ -168,7 +168,7 @@ func listenHTTP(ctx context.Context, addresses []string) ([]net.Listener, error)
 			}
 			return nil, errors.Join(errs...)
 		}
-		out = append(out, &bounded{Listener: ln, free: make(chan struct{}, clientsMost), closed: make(chan struct{})})
+		out = append(out, &bounded{Listener: ln, free: make(chan struct{}, maxClients), closed: make(chan struct{})})
 	}
 	return out, nil
 }

@@ -165,7 +165,7 @@ func TestBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	ln := listeners[0]
-	accepted := make(chan net.Conn, clientsMost+2)
+	accepted := make(chan net.Conn, maxClients+2)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -177,7 +177,7 @@ func TestBounded(t *testing.T) {
 			accepted <- c
 		}
 	}()
-	for range clientsMost + 1 {
+	for range maxClients + 1 {
 		c, err := net.Dial("tcp", ln.Addr().String())
 		if err != nil {
 			t.Fatal(err)
@@ -185,7 +185,7 @@ func TestBounded(t *testing.T) {
 		defer c.Close()
 	}
 	var in []net.Conn
-	for range clientsMost {
+	for range maxClients {
 		in = append(in, <-accepted)
 	}
 	select {

@@ -9,9 +9,9 @@ import (
 	"github.com/topoctl/topoctl/internal/base/promtext"
 )
 
-// healths are the states of a lane, each with a series of its own, so that one
+// laneHealths are the states of a lane, each with a series of its own, so that one
 // can be waited for.
-var healths = []string{"idle", "dialling", "healthy", "half-open", "sick", "suspended", "gone"}
+var laneHealths = []string{"idle", "dialling", "healthy", "half-open", "sick", "suspended", "gone"}
 
 // metricsText is an engine's counters for Prometheus. What is not known has no
 // sample.
@@ -81,7 +81,7 @@ func laneMetrics(x *promtext.Text, l *engine.LaneStats) {
 		x.Add("topoctl_engine_lane_service_bytes_per_second", promtext.Gauge, "What a lane moves while it is busy; measured, or promised by the topology.",
 			promtext.Int(int64(l.BytesPerSec)), append(slices.Clone(with), "measured", strconv.FormatBool(l.Measured))...)
 	}
-	for _, h := range healths {
+	for _, h := range laneHealths {
 		x.Add("topoctl_engine_lane_health", promtext.Gauge, "1 for the state that a lane is in.", promtext.Bool(l.Health == h), append(slices.Clone(with), "health", h)...)
 	}
 }

@@ -129,7 +129,7 @@ func (c *cell) runFault(m *meter, over <-chan struct{}) error {
 	if !wait(c.fault.At) {
 		return nil
 	}
-	m.enter(duringFault, time.Now())
+	m.setPhase(duringFault, time.Now())
 	if err := c.engine.Suspend(c.fault.Lane); err != nil {
 		return err
 	}
@@ -139,7 +139,7 @@ func (c *cell) runFault(m *meter, over <-chan struct{}) error {
 	}
 	err := c.engine.Resume(c.fault.Lane)
 	if inTime {
-		m.enter(afterFault, time.Now())
+		m.setPhase(afterFault, time.Now())
 	}
 	return err
 }
@@ -174,8 +174,8 @@ func (c *cell) countLanes(before, after []engine.LaneStats) {
 	})
 }
 
-// over says whether a transport carried any of the ops, or was to.
-func (c *cell) over(transport string) bool {
+// usesTransport says whether a transport carried any of the ops, or was to.
+func (c *cell) usesTransport(transport string) bool {
 	return c.transport == transport || slices.ContainsFunc(c.lanes, func(l LaneResult) bool { return l.Transport == transport })
 }
 
@@ -237,8 +237,8 @@ func (c *cell) result() Result {
 	return r
 }
 
-// note counts the verification of one op.
-func (c *cell) note(bytes, wrong, at int64) {
+// recordCheck counts the verification of one op.
+func (c *cell) recordCheck(bytes, wrong, at int64) {
 	c.verifying.Lock()
 	defer c.verifying.Unlock()
 	v := c.verified

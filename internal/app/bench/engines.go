@@ -66,11 +66,11 @@ func (x *Engines) Recent() []*engine.Explanation {
 		out = append(out, list...)
 	}
 	slices.SortStableFunc(out, func(a, b *engine.Explanation) int { return cmp.Compare(a.EndedAgoNS, b.EndedAgoNS) })
-	return out[:min(len(out), recentMost)]
+	return out[:min(len(out), maxRecent)]
 }
 
-// recentMost is how many batches are told of where there are several engines.
-const recentMost = 48
+// maxRecent is how many batches are told of where there are several engines.
+const maxRecent = 48
 
 func labelled(name, label string) string {
 	if label == "" {

@@ -73,7 +73,7 @@ func TestShow(t *testing.T) {
 	if len(last.Peers) != 3 || last.Batches <= 0 || bytes < ops*4096 || last.Failed != 0 {
 		t.Errorf("%d bytes of %d ops: %+v", bytes, ops, last)
 	}
-	if len(recent) == 0 || len(recent) > recentMost {
+	if len(recent) == 0 || len(recent) > maxRecent {
 		t.Errorf("%d recent batches", len(recent))
 	}
 	for i, b := range recent {

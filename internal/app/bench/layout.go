@@ -59,16 +59,16 @@ func (l *layout) far(part int, k int64) int64 {
 // walk gives the ops of one part as pieces of memory, one after the other.
 type walk struct {
 	layout
-	mem   []byte
-	place int // which part
-	far   bool
-	k     int64
+	mem  []byte
+	part int // which part
+	far  bool
+	k    int64
 }
 
 func (w *walk) next() []byte {
-	at := w.layout.near(w.place, w.k)
+	at := w.layout.near(w.part, w.k)
 	if w.far {
-		at = w.layout.far(w.place, w.k)
+		at = w.layout.far(w.part, w.k)
 	}
 	w.k++
 	return w.mem[at : at+w.size : at+w.size]

@@ -145,20 +145,20 @@ func (r *run) steps(g *group) []step {
 				return err
 			}
 			s, err := rawRound(ctx, r.raw, g.op == Read, g.cells[0].local.Bytes(), l, d)
-			return keep(&g.raw, s, err)
+			return appendSample(&g.raw, s, err)
 		}, each / 2})
 	}
 	for _, c := range g.copies {
 		name := describe("copy", g.size, fmt.Sprintf("%s x %d", c.kind, c.threads))
 		out = append(out, step{name, func(ctx context.Context, d time.Duration) error {
 			s, err := copyRound(ctx, r.copyTo.Bytes(), g.cells[0].local.Bytes(), c.layout, d, c.copyTo)
-			return keep(&c.samples, s, err)
+			return appendSample(&c.samples, s, err)
 		}, each / 4})
 	}
 	return out
 }
 
-func keep(to *samples, s sample, err error) error {
+func appendSample(to *samples, s sample, err error) error {
 	if err == nil {
 		*to = append(*to, s)
 	}

@@ -14,7 +14,7 @@ func copyRound(ctx context.Context, dst, src []byte, l layout, d time.Duration, 
 	var running sync.WaitGroup
 	for part := range l.parts {
 		running.Go(func() {
-			from, to := walk{layout: l, mem: src, place: part}, walk{layout: l, mem: dst, place: part, far: true}
+			from, to := walk{layout: l, mem: src, part: part}, walk{layout: l, mem: dst, part: part, far: true}
 			for ctx.Err() == nil && time.Since(start) < d {
 				for moved := int64(0); moved < 1<<20; moved += l.size { // the clock is not asked for each op
 					done[part] += int64(copyTo(to.next(), from.next()))

@@ -56,8 +56,8 @@ func (m *meter) noteGap(now time.Time) {
 	}
 }
 
-// enter begins a phase.
-func (m *meter) enter(phase int, now time.Time) {
+// setPhase begins a phase.
+func (m *meter) setPhase(phase int, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.phase = phase

@@ -19,7 +19,7 @@ func TestMeterFault(t *testing.T) {
 	if m.fault("eth1", at(1000)) != nil {
 		t.Error("a fault that never was")
 	}
-	m.enter(duringFault, at(1050)) // 50 ms after a batch: this gap begins with the fault
+	m.setPhase(duringFault, at(1050)) // 50 ms after a batch: this gap begins with the fault
 	m.done(at(1000), at(1350), 100, 1)
 	m.done(at(1350), at(1450), 100, 1)
 	n := func(v int64) *int64 { return &v }
@@ -27,7 +27,7 @@ func TestMeterFault(t *testing.T) {
 	if diff := cmp.Diff(want, m.fault("eth1", at(1550))); diff != "" {
 		t.Errorf("lane out until the end (-want +got):\n%s", diff)
 	}
-	m.enter(afterFault, at(2050))
+	m.setPhase(afterFault, at(2050))
 	m.done(at(1450), at(2100), 100, 1)
 	want = &Fault{Lane: "eth1", AtNS: 1050e6, ResumedAtNS: n(2050e6), BeforeBytesPerSec: n(952), DuringBytesPerSec: n(200),
 		AfterBytesPerSec: n(1000), LongestGapNS: n(650e6)}

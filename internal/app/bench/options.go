@@ -22,16 +22,16 @@ const (
 // Options say what to measure. Lists are measured in all combinations.
 type Options struct {
 	Peer string // host:port
-	// OpenTime is how long the peer may take to be opened, 0: as long as it wants.
-	OpenTime   time.Duration
-	Token      []byte
-	Region     string // of the peer
-	Ops        []string
-	Sizes      []int64 // bytes of an op
-	Batch      int     // ops; 0: as many as make 16 MiB, at most 128
-	Threads    int
-	InFlight   int      // batches of each thread
-	Transports []string // "auto", "rdma", "tcp", "shm"
+	// OpenTimeout is how long the peer may take to be opened, 0: as long as it wants.
+	OpenTimeout time.Duration
+	Token       []byte
+	Region      string // of the peer
+	Ops         []string
+	Sizes       []int64 // bytes of an op
+	Batch       int     // ops; 0: as many as make 16 MiB, at most 128
+	Threads     int
+	InFlight    int      // batches of each thread
+	Transports  []string // "auto", "rdma", "tcp", "shm"
 	// Engine are the transports of the engines that measure; nil: the engine's default.
 	Engine   []engine.TransportFactory
 	Policies []pick.Policy
@@ -79,7 +79,7 @@ type Progress struct {
 // The limits of automatic batches.
 const (
 	autoBatchBytes = 16 << 20
-	autoBatchMost  = 128
+	maxAutoBatch   = 128
 )
 
 // batchFor is how many ops of a size go into a batch.
@@ -87,13 +87,13 @@ func (o *Options) batchFor(size int64) int {
 	if o.Batch > 0 {
 		return o.Batch
 	}
-	return int(min(autoBatchMost, max(1, autoBatchBytes/size)))
+	return int(min(maxAutoBatch, max(1, autoBatchBytes/size)))
 }
 
 // A round is at least so long, and a measurement has at most so many of them.
 const (
-	roundMin   = 100 * time.Millisecond
-	roundsMost = 7
+	minRound  = 100 * time.Millisecond
+	maxRounds = 7
 )
 
 // rounds is in how many pieces each measurement is cut, so that those of a
@@ -102,7 +102,7 @@ func (o *Options) rounds() int {
 	if o.Fault != nil {
 		return 1
 	}
-	return int(min(roundsMost, max(1, o.Duration/roundMin)))
+	return int(min(maxRounds, max(1, o.Duration/minRound)))
 }
 
 // UnknownLaneError says that no lane has a name.

@@ -31,12 +31,12 @@ type rawHello struct {
 }
 
 const (
-	rawTokenBytes = 32
-	rawHelloMost  = 1 << 10
-	rawHelloTime  = 10 * time.Second
-	rawCall       = 1 << 20 // bytes that one system call is given
-	rawPieces     = 512     // and pieces
-	rawBatch      = 1       // ops that a part must have room for
+	rawTokenBytes   = 32
+	maxRawHello     = 1 << 10
+	rawHelloTimeout = 10 * time.Second
+	rawCall         = 1 << 20 // bytes that one system call is given
+	rawPieces       = 512     // and pieces
+	rawBatch        = 1       // ops that a part must have room for
 )
 
 // RawEnd is the other end of raw sockets: a process of this host that runs
@@ -70,7 +70,7 @@ func rawRound(ctx context.Context, end *RawEnd, read bool, mem []byte, l layout,
 	var running sync.WaitGroup
 	for part, c := range conns {
 		running.Go(func() {
-			w := walk{layout: l, mem: mem, place: part}
+			w := walk{layout: l, mem: mem, part: part}
 			if read {
 				moved[part], errs[part] = drainRaw(c, &w, start.Add(d))
 			} else {
@@ -96,7 +96,7 @@ func rawRound(ctx context.Context, end *RawEnd, read bool, mem []byte, l layout,
 }
 
 func dialRaw(ctx context.Context, end *RawEnd, h rawHello) (*net.TCPConn, error) {
-	d := net.Dialer{Timeout: rawHelloTime, Control: congestion}
+	d := net.Dialer{Timeout: rawHelloTimeout, Control: congestion}
 	c, err := d.DialContext(ctx, "tcp", end.Address.String())
 	if err != nil {
 		return nil, pkgerr.Errorf("bench", "raw socket: %w", err)
@@ -202,11 +202,11 @@ type rawServer struct {
 	open  atomic.Int64
 }
 
-// rawConnsMost bounds the streams at a time.
-const rawConnsMost = 256
+// maxRawConns bounds the streams at a time.
+const maxRawConns = 256
 
 func (s *rawServer) serve(c *net.TCPConn) error {
-	if s.open.Add(1) > rawConnsMost {
+	if s.open.Add(1) > maxRawConns {
 		s.open.Add(-1)
 		return errors.New("too many streams")
 	}
@@ -222,7 +222,7 @@ func (s *rawServer) serve(c *net.TCPConn) error {
 	if _, err := c.Write([]byte{1}); err != nil {
 		return err
 	}
-	w := walk{layout: l, mem: s.mem, place: h.Part, far: true}
+	w := walk{layout: l, mem: s.mem, part: h.Part, far: true}
 	if !h.Read {
 		got, err := receiveOps(c, &w)
 		if err != nil {
@@ -246,7 +246,7 @@ func (s *rawServer) serve(c *net.TCPConn) error {
 // hello checks the token and what is asked for.
 func (s *rawServer) hello(c *net.TCPConn) (rawHello, error) {
 	var h rawHello
-	if err := c.SetReadDeadline(time.Now().Add(rawHelloTime)); err != nil {
+	if err := c.SetReadDeadline(time.Now().Add(rawHelloTimeout)); err != nil {
 		return h, err
 	}
 	head := make([]byte, rawTokenBytes+2)
@@ -254,7 +254,7 @@ func (s *rawServer) hello(c *net.TCPConn) (rawHello, error) {
 		return h, err
 	}
 	n := int(binary.BigEndian.Uint16(head[rawTokenBytes:]))
-	if !sameToken(head[:rawTokenBytes], s.token) || n > rawHelloMost {
+	if !sameToken(head[:rawTokenBytes], s.token) || n > maxRawHello {
 		return h, errors.New("not our other end")
 	}
 	text := make([]byte, n)
@@ -264,7 +264,7 @@ func (s *rawServer) hello(c *net.TCPConn) (rawHello, error) {
 	if err := json.Unmarshal(text, &h); err != nil {
 		return h, err
 	}
-	if h.Size < 1 || h.Parts < 1 || h.Parts > rawConnsMost || h.Part < 0 || h.Part >= h.Parts || h.Memory != int64(len(s.mem)) {
+	if h.Size < 1 || h.Parts < 1 || h.Parts > maxRawConns || h.Part < 0 || h.Part >= h.Parts || h.Memory != int64(len(s.mem)) {
 		return h, errors.New("asks for what is not there")
 	}
 	return h, c.SetReadDeadline(time.Time{})

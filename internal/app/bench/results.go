@@ -18,7 +18,7 @@ func (r *run) addResults(g *group) {
 			continue
 		}
 		res := c.result()
-		if c.over("rdma") {
+		if c.usesTransport("rdma") {
 			rdma = true
 		} else {
 			res.OfRawSocket = ratio(res.BytesPerSec, g.raw)
@@ -37,7 +37,7 @@ func (r *run) addResults(g *group) {
 	raw := r.ceiling(RawSocket, g, g.raw, g.streams)
 	switch {
 	case r.raw == nil:
-		raw.Reason = &r.noRaw
+		raw.Reason = &r.rawUnavailable
 	case r.raw.CongestionControl != "":
 		raw.CongestionControl = &r.raw.CongestionControl
 	}

@@ -20,15 +20,15 @@ import (
 
 // run is one run of the benchmark.
 type run struct {
-	o        Options
-	ends     map[pick.Policy]*end
-	verifier *end          // nil unless every byte is verified
-	raw      *RawEnd       // nil where it cannot be
-	noRaw    string        // why
-	copyTo   *memory.Block // what copies are made to
-	memory   int64         // that is walked through on each side
-	report   *Report
-	watch    watcher
+	o              Options
+	ends           map[pick.Policy]*end
+	verifier       *end          // nil unless every byte is verified
+	raw            *RawEnd       // nil where it cannot be
+	rawUnavailable string        // why
+	copyTo         *memory.Block // what copies are made to
+	memory         int64         // that is walked through on each side
+	report         *Report
+	watch          watcher
 }
 
 // Run measures. It returns a report also together with an error where some of it
@@ -129,8 +129,8 @@ func (r *run) dial(ctx context.Context, p pick.Policy) (*end, error) {
 // is not waited for longer than the user wants.
 func (x *end) open(ctx context.Context, o *Options) error {
 	limited, stop := ctx, context.CancelFunc(func() {})
-	if o.OpenTime > 0 {
-		limited, stop = context.WithTimeout(ctx, o.OpenTime)
+	if o.OpenTimeout > 0 {
+		limited, stop = context.WithTimeout(ctx, o.OpenTimeout)
 	}
 	defer stop()
 	var err error
@@ -138,7 +138,7 @@ func (x *end) open(ctx context.Context, o *Options) error {
 		x.remote, err = x.peer.Region(limited, o.Region)
 	}
 	if err != nil && limited.Err() != nil && ctx.Err() == nil {
-		return pkgerr.Errorf("bench", "peer %q has not answered in %s: %w", o.Peer, o.OpenTime, context.DeadlineExceeded)
+		return pkgerr.Errorf("bench", "peer %q has not answered in %s: %w", o.Peer, o.OpenTimeout, context.DeadlineExceeded)
 	}
 	return err
 }
@@ -178,7 +178,7 @@ func (r *run) layout(size int64) (layout, error) {
 func (r *run) startRaw(ctx context.Context, first *end) error {
 	peer, ok := first.peerAddress(r.o.Peer)
 	if !ok {
-		r.noRaw = "the address of the peer is not known"
+		r.rawUnavailable = "the address of the peer is not known"
 		return nil
 	}
 	own, err := net.InterfaceAddrs()
@@ -194,10 +194,10 @@ func (r *run) startRaw(ctx context.Context, first *end) error {
 	r.report.Peer.SameHost = ownAddress(peer.Addr(), addrs)
 	switch {
 	case !r.report.Peer.SameHost:
-		r.noRaw = "the peer's address is not this host's: nothing there takes a raw socket"
+		r.rawUnavailable = "the peer's address is not this host's: nothing there takes a raw socket"
 		return nil
 	case r.o.RawEnd == nil:
-		r.noRaw = "not asked for"
+		r.rawUnavailable = "not asked for"
 		return nil
 	}
 	if r.raw, err = r.o.RawEnd(ctx, RawConfig{Listen: netip.AddrPortFrom(peer.Addr(), 0).String(), Memory: r.memory}); err != nil {

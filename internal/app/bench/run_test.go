@@ -241,7 +241,7 @@ func TestRunMutePeer(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := quick(ln.Addr().String())
-	o.OpenTime = 100 * time.Millisecond
+	o.OpenTimeout = 100 * time.Millisecond
 	report, err := Run(t.Context(), o)
 	if report != nil || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "has not answered in 100ms") {
 		t.Errorf("%v, %v", report, err)

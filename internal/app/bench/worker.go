@@ -135,7 +135,7 @@ func (w *worker) verify(ctx context.Context) error {
 			there = w.scratch.Bytes()[int64(i)*c.size:][:c.size]
 		}
 		wrong, first := want.differs(there, far)
-		c.note(int64(len(there)), wrong, far+int64(first))
+		c.recordCheck(int64(len(there)), wrong, far+int64(first))
 	}
 	return nil
 }

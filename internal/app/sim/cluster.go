@@ -27,12 +27,12 @@ type HostSpec struct {
 // Cluster is hosts and a fabric in one virtual time.
 type Cluster struct {
 	*Net
-	hosts  []host
-	made   []int // hosts that have links, in the order of those
-	names  []string
-	fabric *Fabric
-	file   *pathsel.Fabric
-	seed   uint64
+	hosts       []host
+	hostsByLink []int // hosts that have links, in the order of those
+	names       []string
+	fabric      *Fabric
+	file        *pathsel.Fabric
+	seed        uint64
 	// up and down are the first of the links from each leaf to each spine and back:
 	// [leaf*Spines+spine], with one after the other for parallel ones.
 	up, down Link
@@ -40,10 +40,10 @@ type Cluster struct {
 	unequal  map[[2]int]Uplink // by leaf and spine
 	leafOf   []map[topo.ID]int // the cable of each port, by host
 
-	faults map[Link]*linkFaults
-	ports  map[portKey]*portState
-	heard  []func(host, port int, up bool)
-	pairs  map[[2]int]*pathsel.Pair
+	faults        map[Link]*linkFaults
+	ports         map[portKey]*portState
+	portListeners []func(host, port int, up bool)
+	pairs         map[[2]int]*pathsel.Pair
 }
 
 type host struct {
@@ -66,7 +66,7 @@ func New(s Spec) (*Cluster, error) {
 	if err := f.check(len(s.Hosts)); err != nil {
 		return nil, err
 	}
-	c := &Cluster{Net: NewNet(s.Options), fabric: f, seed: s.Seed, up: NoLink, down: NoLink, stride: f.mostLinks(), unequal: f.unequal(), leafOf: make([]map[topo.ID]int, len(s.Hosts)),
+	c := &Cluster{Net: NewNet(s.Options), fabric: f, seed: s.Seed, up: NoLink, down: NoLink, stride: f.maxLinks(), unequal: f.unequal(), leafOf: make([]map[topo.ID]int, len(s.Hosts)),
 		faults: map[Link]*linkFaults{}, ports: map[portKey]*portState{}, pairs: map[[2]int]*pathsel.Pair{}}
 	seen := map[string]bool{}
 	for i, h := range s.Hosts {
@@ -128,8 +128,8 @@ func (c *Cluster) Pair(local, remote int) (*pathsel.Pair, error) {
 	if p := c.pairs[key]; p != nil {
 		return p, nil
 	}
-	if !c.has(local) || !c.has(remote) {
-		return nil, c.noHost(local, remote)
+	if !c.hasHost(local) || !c.hasHost(remote) {
+		return nil, c.checkHosts(local, remote)
 	}
 	there := c.hosts[remote].kind.there
 	if local == remote {
@@ -143,39 +143,39 @@ func (c *Cluster) Pair(local, remote int) (*pathsel.Pair, error) {
 	return p, nil
 }
 
-func (c *Cluster) has(host int) bool { return host >= 0 && host < len(c.hosts) }
+func (c *Cluster) hasHost(host int) bool { return host >= 0 && host < len(c.hosts) }
 
-func (c *Cluster) noHost(hosts ...int) error {
+func (c *Cluster) checkHosts(hosts ...int) error {
 	for _, h := range hosts {
-		if !c.has(h) {
+		if !c.hasHost(h) {
 			return pkgerr.Errorf("sim", "no host %d: there are %d", h, len(c.hosts))
 		}
 	}
 	return nil
 }
 
-// first is the first link of a host, which are made now if need be.
-func (c *Cluster) first(h int) Link {
+// firstLink is the first link of a host, which are made now if need be.
+func (c *Cluster) firstLink(h int) Link {
 	x := &c.hosts[h]
 	if x.base != NoLink {
 		return x.base
 	}
 	k := x.kind
 	x.base = Link(c.Links())
-	c.made = append(c.made, h)
+	c.hostsByLink = append(c.hostsByLink, h)
 	for i := range k.lines {
 		l := &k.lines[i]
 		c.AddLink(l.rate, l.latency, l.port >= 0)
 	}
 	for i := range k.ports {
-		c.layCable(h, i)
+		c.applyCable(h, i)
 	}
 	return x.base
 }
 
-// layCable gives the wire of a port what its cable says. A virtual function uses
+// applyCable gives the wire of a port what its cable says. A virtual function uses
 // that of its physical function.
-func (c *Cluster) layCable(h, port int) {
+func (c *Cluster) applyCable(h, port int) {
 	k := c.hosts[h].kind
 	own := k.wires[port][0] &^ 1
 	at, ok := c.leafOf[h][k.ports[port].ID]
@@ -208,7 +208,7 @@ type End struct {
 // takes is drawn from the ports and the entropy (what a connection's own numbers
 // are to a switch), among those that are up: equal questions get equal answers.
 func (c *Cluster) Path(from, to End, entropy uint64) ([]Link, error) {
-	if err := c.noHost(from.Host, to.Host); err != nil {
+	if err := c.checkHosts(from.Host, to.Host); err != nil {
 		return nil, err
 	}
 	if (from.Port == "") != (to.Port == "") {
@@ -223,7 +223,7 @@ func (c *Cluster) Path(from, to End, entropy uint64) ([]Link, error) {
 	}
 	loop := from.Host == to.Host && from.Port == to.Port
 	var path []Link
-	base := c.first(from.Host)
+	base := c.firstLink(from.Host)
 	for _, l := range trim(out.lines, c.hosts[from.Host].kind, from.Port, loop) {
 		path = append(path, base+Link(l))
 	}
@@ -233,7 +233,7 @@ func (c *Cluster) Path(from, to End, entropy uint64) ([]Link, error) {
 			return nil, err
 		}
 	}
-	base = c.first(to.Host)
+	base = c.firstLink(to.Host)
 	lines := trim(in.lines, c.hosts[to.Host].kind, to.Port, loop)
 	for i := len(lines) - 1; i >= 0; i-- {
 		path = append(path, base+Link(lines[i]^1))
@@ -259,14 +259,14 @@ func (c *Cluster) inside(from, to End) ([]Link, error) {
 
 // Within lists the links between two nodes inside a host: GPUs, NUMA nodes, NICs.
 func (c *Cluster) Within(host int, a, b topo.ID) ([]Link, error) {
-	if err := c.noHost(host); err != nil {
+	if err := c.checkHosts(host); err != nil {
 		return nil, err
 	}
 	w := c.hosts[host].kind.within(a, b)
 	if w.err != nil {
 		return nil, fmt.Errorf("%w (host %q)", w.err, c.names[host])
 	}
-	base, path := c.first(host), make([]Link, 0, len(w.lines))
+	base, path := c.firstLink(host), make([]Link, 0, len(w.lines))
 	for _, l := range w.lines {
 		path = append(path, base+Link(l))
 	}
@@ -366,7 +366,7 @@ func (c *Cluster) parallel(first Link, leaf, spine int, h uint64) Link {
 
 func (c *Cluster) endName(e End) string {
 	var b strings.Builder
-	if c.has(e.Host) {
+	if c.hasHost(e.Host) {
 		b.WriteString(c.names[e.Host])
 	} else {
 		fmt.Fprintf(&b, "host %d", e.Host)

@@ -23,7 +23,7 @@ type conn struct {
 	posted  []*sched.Slice // in order
 	queues  [2]queue       // written, read
 	flows   []*laneFlow
-	ways    []Link // between the ports, there and back
+	links   []Link // between the ports, there and back
 	rtt     int64
 	// unanswered slices have left, and their answers do not get through.
 	unanswered int
@@ -33,7 +33,7 @@ type conn struct {
 // queue is slices on their way in one direction; the first is on the wire.
 type queue struct {
 	waiting []*sched.Slice
-	on      *laneFlow
+	flow    *laneFlow
 }
 
 // laneFlow is a connection's flow for one route and direction: its path ends at the
@@ -56,7 +56,7 @@ var (
 func (e *Engine) dial(id sched.LaneID, connID sched.ConnID) {
 	l := e.lanes[id]
 	x := &conn{e: e, id: connID, laneID: id, lane: l, entropy: hash(e.c.seed, uint64(e.host), uint64(connID))}
-	x.giveUp.run = func() { x.lose(errRetries) }
+	x.giveUp.run = func() { x.fail(errRetries) }
 	e.conns[connID] = x
 	a, b := End{Host: e.host, Port: l.local}, End{Host: l.peer.host, Port: l.remote}
 	there, err := e.c.Path(a, b, x.entropy)
@@ -69,12 +69,12 @@ func (e *Engine) dial(id sched.LaneID, connID sched.ConnID) {
 		})
 		return
 	}
-	x.ways = slices.Concat(there, back)
-	x.rtt = e.c.latency(x.ways)
+	x.links = slices.Concat(there, back)
+	x.rtt = e.c.latency(x.links)
 	e.c.At(e.c.now+x.rtt, func() {
 		if !x.dead {
 			x.up = true
-			e.tell(sched.Event{Kind: sched.Connected, Lane: id, Conn: connID, Limits: e.o.Limits})
+			e.emit(sched.Event{Kind: sched.Connected, Lane: id, Conn: connID, Limits: e.o.Limits})
 		}
 	})
 }
@@ -105,10 +105,10 @@ func (x *conn) begin(q *queue) {
 	s := q.waiting[0]
 	f, err := x.flowOf(s)
 	if err != nil {
-		x.lose(err)
+		x.fail(err)
 		return
 	}
-	q.on = f
+	q.flow = f
 	f.flow.SetLimit(x.limit(s))
 	f.flow.Extend(s.Bytes)
 }
@@ -143,14 +143,14 @@ func (x *conn) flowOf(s *sched.Slice) (*laneFlow, error) {
 	}
 	read := s.Read // the slice is the core's again when it is done
 	f := &laneFlow{route: r, read: read}
-	f.flow = x.e.c.Start(FlowSpec{Path: path, End: func(*Flow) { x.through(read) }, Rate: func(*Flow) { x.patience() }})
+	f.flow = x.e.c.Start(FlowSpec{Path: path, End: func(*Flow) { x.finishSending(read) }, Rate: func(*Flow) { x.updateRetryTimer() }})
 	x.flows = append(x.flows, f)
 	return f, nil
 }
 
-// through is when the first slice of a queue has left: the next one begins, and
+// finishSending is when the first slice of a queue has left: the next one begins, and
 // a round trip later it is done.
-func (x *conn) through(read bool) {
+func (x *conn) finishSending(read bool) {
 	q := &x.queues[0]
 	if read {
 		q = &x.queues[1]
@@ -166,8 +166,8 @@ func (x *conn) through(read bool) {
 	x.e.c.At(x.e.c.now+x.rtt, func() { x.answer(s, false) })
 }
 
-// answerAgain is how often an answer that gets lost is tried again.
-const answerAgain = 1_000_000
+// answerRetryNS is how often an answer that gets lost is tried again.
+const answerRetryNS = 1_000_000
 
 // answer says that a slice is done, as soon as the way there and back is open.
 func (x *conn) answer(s *sched.Slice, late bool) {
@@ -175,25 +175,25 @@ func (x *conn) answer(s *sched.Slice, late bool) {
 	if at < 0 || x.dead {
 		return
 	}
-	if !x.e.c.open(x.ways) {
+	if !x.e.c.open(x.links) {
 		if !late {
 			x.unanswered++
-			x.patience()
+			x.updateRetryTimer()
 		}
-		x.e.c.At(x.e.c.now+answerAgain, func() { x.answer(s, true) })
+		x.e.c.At(x.e.c.now+answerRetryNS, func() { x.answer(s, true) })
 		return
 	}
 	if late {
 		x.unanswered--
-		x.patience()
+		x.updateRetryTimer()
 	}
 	x.posted = slices.Delete(x.posted, at, at+1)
-	x.e.tell(sched.Event{Kind: sched.Done, Slice: s})
+	x.e.emit(sched.Event{Kind: sched.Done, Slice: s})
 }
 
-// patience gives a connection up that stands still for too long, in either
+// updateRetryTimer gives a connection up that stands still for too long, in either
 // direction.
-func (x *conn) patience() {
+func (x *conn) updateRetryTimer() {
 	stuck := x.unanswered > 0
 	for _, f := range x.flows {
 		stuck = stuck || f.flow.active && f.flow.rate == 0
@@ -206,11 +206,11 @@ func (x *conn) patience() {
 	}
 }
 
-// loseNS is how long it takes to close a connection.
-const loseNS = 10_000
+// closeNS is how long it takes to close a connection.
+const closeNS = 10_000
 
-// lose ends a connection: its slices come back, then it is told lost.
-func (x *conn) lose(err error) {
+// fail ends a connection: its slices come back, then it is told lost.
+func (x *conn) fail(err error) {
 	if x.dead {
 		return
 	}
@@ -223,7 +223,7 @@ func (x *conn) lose(err error) {
 	if !x.up {
 		kind = sched.ConnectFailed
 	}
-	x.e.c.At(x.e.c.now+loseNS, func() { x.end(kind, err) })
+	x.e.c.At(x.e.c.now+closeNS, func() { x.end(kind, err) })
 }
 
 func (x *conn) end(kind sched.Kind, err error) {
@@ -232,9 +232,9 @@ func (x *conn) end(kind sched.Kind, err error) {
 		x.e.trace(fmt.Sprintf("lost conn %d of %s with %d slices: %v", x.id, x.lane.name, len(x.posted), err))
 	}
 	for _, s := range x.posted {
-		x.e.tell(sched.Event{Kind: sched.Done, Slice: s, Err: err, MayLand: !s.Read, Retry: true})
+		x.e.emit(sched.Event{Kind: sched.Done, Slice: s, Err: err, MayLand: !s.Read, Retry: true})
 	}
 	x.posted = nil
 	delete(x.e.conns, x.id)
-	x.e.tell(sched.Event{Kind: kind, Lane: x.laneID, Conn: x.id, Err: err})
+	x.e.emit(sched.Event{Kind: kind, Lane: x.laneID, Conn: x.id, Err: err})
 }

@@ -23,8 +23,8 @@ type EngineOptions struct {
 	// DialNS is when a dial over a way that carries nothing is given up, RetryNS when
 	// a connection over one is. 0: 100 ms and 500 ms.
 	DialNS, RetryNS int64
-	// Deaf: it is not told when links of its own ports go down or come up.
-	Deaf bool
+	// IgnoreLinkEvents: it is not told when links of its own ports go down or come up.
+	IgnoreLinkEvents bool
 }
 
 // Engine is the scheduler of one host, in a cluster's time.
@@ -34,7 +34,7 @@ type Engine struct {
 	o       EngineOptions
 	core    *sched.Core
 	side    sched.SideID
-	sided   bool
+	hasSide bool
 	peers   map[int]*peer
 	lanes   []*lane // by sched.LaneID
 	routes  map[*sched.Route]*route
@@ -95,7 +95,7 @@ type Work struct {
 
 // Engine makes an engine of a host.
 func (c *Cluster) Engine(host int, o EngineOptions) (*Engine, error) {
-	if err := c.noHost(host); err != nil {
+	if err := c.checkHosts(host); err != nil {
 		return nil, err
 	}
 	o.Limits.MaxSpans = cmp.Or(o.Limits.MaxSpans, 512)
@@ -108,31 +108,31 @@ func (c *Cluster) Engine(host int, o EngineOptions) (*Engine, error) {
 	e := &Engine{c: c, host: host, o: o, core: sched.New(o.Sched), peers: map[int]*peer{}, routes: map[*sched.Route]*route{}, conns: map[sched.ConnID]*conn{},
 		work: map[*sched.Job]*Work{}}
 	e.step, e.wake = &Timer{run: e.run}, &Timer{run: e.tick}
-	c.heard = append(c.heard, e.port)
+	c.portListeners = append(c.portListeners, e.port)
 	return e, nil
 }
 
 // port hears of the link of a port.
 func (e *Engine) port(host, port int, up bool) {
-	if host != e.host || e.o.Deaf || !e.sided {
+	if host != e.host || e.o.IgnoreLinkEvents || !e.hasSide {
 		return
 	}
 	kind := sched.PortDown
 	if up {
 		kind = sched.PortUp
 	}
-	e.tell(sched.Event{Kind: kind, Side: e.side, Port: port})
+	e.emit(sched.Event{Kind: kind, Side: e.side, Port: port})
 }
 
-// tell brings the core an event, with all others of the same time.
-func (e *Engine) tell(v sched.Event) {
+// emit brings the core an event, with all others of the same time.
+func (e *Engine) emit(v sched.Event) {
 	e.events = append(e.events, v)
 	if e.step.pos == 0 {
 		e.c.Set(e.step, e.c.now)
 	}
 }
 
-func (e *Engine) tick() { e.tell(sched.Event{Kind: sched.Tick}) }
+func (e *Engine) tick() { e.emit(sched.Event{Kind: sched.Tick}) }
 
 // run steps the core and carries out what it says.
 func (e *Engine) run() {
@@ -140,7 +140,7 @@ func (e *Engine) run() {
 	e.events = nil
 	e.actions = e.core.Step(e.c.now, events, e.actions[:0])
 	for i := range e.actions {
-		e.act(&e.actions[i])
+		e.perform(&e.actions[i])
 	}
 	e.c.Set(e.wake, e.core.Next())
 	if e.events == nil {
@@ -149,7 +149,7 @@ func (e *Engine) run() {
 	}
 }
 
-func (e *Engine) act(a *sched.Action) {
+func (e *Engine) perform(a *sched.Action) {
 	switch a.Do {
 	case sched.Connect:
 		e.dial(a.Lane, a.Conn)
@@ -157,7 +157,7 @@ func (e *Engine) act(a *sched.Action) {
 		e.conns[a.Conn].post(a.Slice)
 	case sched.Kill:
 		if x := e.conns[a.Conn]; x != nil {
-			x.lose(a.Err)
+			x.fail(a.Err)
 		}
 	case sched.Fence:
 		e.fence(a.Peer, a.Conn)
@@ -201,7 +201,7 @@ func (e *Engine) Submit(w Work) (*sched.Job, error) {
 		j.DeadlineNS = e.c.now + w.DeadlineNS
 	}
 	e.work[j] = &w
-	e.tell(sched.Event{Kind: sched.Submit, Job: j})
+	e.emit(sched.Event{Kind: sched.Submit, Job: j})
 	return j, nil
 }
 
@@ -210,14 +210,14 @@ func (e *Engine) Over(j *sched.Job) bool { return e.work[j] == nil }
 
 // Cancel gives a job up.
 func (e *Engine) Cancel(j *sched.Job, err error) {
-	e.tell(sched.Event{Kind: sched.Cancel, Job: j, Err: err})
+	e.emit(sched.Event{Kind: sched.Cancel, Job: j, Err: err})
 }
 
 // PeerGone tells the engine that a peer is gone, or was started again and has
 // nothing left in which anything could land.
 func (e *Engine) PeerGone(host int, restarted bool) {
 	if p := e.peers[host]; p != nil {
-		e.tell(sched.Event{Kind: sched.PeerGone, Peer: p.id, Err: errPeerGone, Restarted: restarted})
+		e.emit(sched.Event{Kind: sched.PeerGone, Peer: p.id, Err: errPeerGone, Restarted: restarted})
 	}
 }
 

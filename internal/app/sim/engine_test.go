@@ -154,7 +154,7 @@ func TestNICDiesAndComesBack(t *testing.T) {
 		read bool
 	}{{"our own", 0, false, false}, {"our own, unheard", 0, true, false}, {"the peer's", 1, false, false}, {"the peer's, read", 1, false, true}} {
 		c := dgx(t, 2, false, nil, Options{Seed: 3})
-		e := engineOf(t, c, 0, EngineOptions{Deaf: tt.deaf, Sched: sched.Config{SliceMaxBytes: 4 << 20}})
+		e := engineOf(t, c, 0, EngineOptions{IgnoreLinkEvents: tt.deaf, Sched: sched.Config{SliceMaxBytes: 4 << 20}})
 		const bytes = 200 << 30
 		j := submit(t, e, Work{Peer: 1, Local: "cpu:0", Remote: "cpu:0", Read: tt.read, Bytes: bytes})
 		port := e.LaneSet(j).Lanes[0].Local
@@ -360,7 +360,7 @@ func TestNoFaultCostsData(t *testing.T) {
 		var jobs []*sched.Job
 		var engines []*Engine
 		for h := range 3 {
-			e := engineOf(t, c, h, EngineOptions{Deaf: rapid.Bool().Draw(rt, "deaf"), RetryNS: rapid.SampledFrom([]int64{0, 20 * millisecond}).Draw(rt, "retry")})
+			e := engineOf(t, c, h, EngineOptions{IgnoreLinkEvents: rapid.Bool().Draw(rt, "deaf"), RetryNS: rapid.SampledFrom([]int64{0, 20 * millisecond}).Draw(rt, "retry")})
 			for range rapid.IntRange(0, 3).Draw(rt, "jobs") {
 				loc := rapid.SampledFrom(c.Kind(0).Host().Locations())
 				w := Work{Peer: (h + rapid.IntRange(0, 2).Draw(rt, "peer")) % 3, Local: loc.Draw(rt, "local"), Remote: loc.Draw(rt, "remote"), Read: rapid.Bool().Draw(rt, "read"), Bytes: 512 << 20}

@@ -171,8 +171,8 @@ func (f *Fabric) uplink(other map[[2]int]Uplink, leaf, spine int) Uplink {
 	return Uplink{leaf, spine, max(f.Uplinks, 1), f.UplinkBytesPerSec}
 }
 
-// mostLinks is how many parallel links a leaf and a spine have at most.
-func (f *Fabric) mostLinks() int {
+// maxLinks is how many parallel links a leaf and a spine have at most.
+func (f *Fabric) maxLinks() int {
 	most := max(f.Uplinks, 1)
 	for _, u := range f.Unequal {
 		most = max(most, u.Links)
@@ -188,7 +188,7 @@ func (f *Fabric) check(hosts int) error {
 	if f.Leaves < 0 || f.Spines < 0 || f.Uplinks < 0 || f.UplinkBytesPerSec < 0 || f.CableNS < 0 || f.UplinkNS < 0 || f.SwitchNS < 0 {
 		return pkgerr.New("sim", "fabric: a number below 0")
 	}
-	if links := f.mostLinks(); f.Leaves > most || f.Spines > most || links > most || f.Leaves*f.Spines > most || f.Leaves*f.Spines*links > most {
+	if links := f.maxLinks(); f.Leaves > most || f.Spines > most || links > most || f.Leaves*f.Spines > most || f.Leaves*f.Spines*links > most {
 		return pkgerr.Errorf("sim", "fabric of %d leaves and %d spines with %d links each: more than %d uplinks", f.Leaves, f.Spines, links, most)
 	}
 	seen := map[[2]int]bool{}

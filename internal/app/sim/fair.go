@@ -253,7 +253,7 @@ func (s *fair) finish(n *Net) {
 
 // setShare takes over the share of this round; one that differs by rounding alone is left.
 func (f *Flow) setShare() {
-	if f.told && math.Abs(f.next-f.rate) <= f.rate*1e-12 {
+	if f.notified && math.Abs(f.next-f.rate) <= f.rate*1e-12 {
 		return
 	}
 	f.setRate(f.next)

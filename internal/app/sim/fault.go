@@ -37,7 +37,7 @@ type Fault struct {
 type linkFaults struct {
 	cap     float64 // without faults
 	latency int64
-	now     []*Fault
+	active  []*Fault
 	// Errors after carrying this many bytes, and again per byte from then on.
 	symbols, lost        float64
 	bytes                int64
@@ -129,9 +129,9 @@ func (c *Cluster) fault(f *Fault, begins bool) {
 	for _, l := range f.Links {
 		x := c.healthy(l)
 		if begins {
-			x.now = append(x.now, f)
+			x.active = append(x.active, f)
 		} else {
-			x.now = slices.DeleteFunc(x.now, func(o *Fault) bool { return o == f })
+			x.active = slices.DeleteFunc(x.active, func(o *Fault) bool { return o == f })
 		}
 		c.apply(l, x)
 	}
@@ -149,7 +149,7 @@ func (c *Cluster) apply(l Link, x *linkFaults) {
 	rate, latency, down := x.cap, x.latency, false
 	x.symbolRate, x.lossRate = 0, 0
 	most, taken := math.Inf(1), 0.0
-	for _, f := range x.now {
+	for _, f := range x.active {
 		if f.Factor > 0 {
 			rate *= f.Factor
 		}
@@ -163,7 +163,7 @@ func (c *Cluster) apply(l Link, x *linkFaults) {
 		x.lossRate += f.Loss / float64(c.o.PacketBytes)
 	}
 	rate = max(0, min(rate, most)-taken)
-	for _, f := range x.now {
+	for _, f := range x.active {
 		rate *= (1 - f.Loss) / (1 + f.Loss*f.ResentPackets)
 	}
 	if down {
@@ -210,7 +210,7 @@ func (c *Cluster) portChanged(l Link) {
 	if down {
 		p.downed++
 	}
-	for _, hear := range c.heard {
+	for _, hear := range c.portListeners {
 		hear(w.Host, i, !down)
 	}
 }

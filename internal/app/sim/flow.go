@@ -35,16 +35,16 @@ type Flow struct {
 	boundLink Link
 	hot       []Link
 
-	active  bool
-	told    bool // Rate was called since it began
-	quality float64
-	rate    float64 // its share of the links, bytes per second
-	limiter Link    // the link that keeps it from more, NoLink: its own limit
-	left    float64 // to move, infinite for an endless one
-	moved   float64
-	joined  float64 // what had moved when it came to its links
-	since   int64   // when these were true
-	end     Timer
+	active    bool
+	notified  bool // Rate was called since it began
+	quality   float64
+	rate      float64 // its share of the links, bytes per second
+	limiter   Link    // the link that keeps it from more, NoLink: its own limit
+	remaining float64 // to move, infinite for an endless one
+	moved     float64
+	joined    float64 // what had moved when it came to its links
+	updatedAt int64   // when these were true
+	end       Timer
 
 	startNS, endNS int64
 
@@ -60,7 +60,7 @@ func (n *Net) Start(s FlowSpec) *Flow {
 	if s.LimitBytesPerSec > 0 {
 		f.limit = float64(min(s.LimitBytesPerSec, Unlimited))
 	}
-	f.end.run = f.through
+	f.end.run = f.finish
 	if s.Bytes > 0 {
 		f.Extend(s.Bytes)
 	}
@@ -70,22 +70,22 @@ func (n *Net) Start(s FlowSpec) *Flow {
 // Extend gives a flow more bytes to move; one that has ended begins again.
 func (f *Flow) Extend(bytes int64) {
 	n := f.net
-	if f.left <= 0 {
+	if f.remaining <= 0 {
 		f.quality = n.quality()
 	}
 	if bytes == Endless {
-		f.left = math.Inf(1)
+		f.remaining = math.Inf(1)
 	} else {
 		f.settle()
-		f.left += float64(bytes)
+		f.remaining += float64(bytes)
 	}
 	if f.active {
 		f.schedule()
 		return
 	}
-	f.active, f.told, f.rate, f.since, f.joined = true, false, 0, n.now, f.moved
+	f.active, f.notified, f.rate, f.updatedAt, f.joined = true, false, 0, n.now, f.moved
 	n.active++
-	f.bound, f.boundLink = f.least()
+	f.bound, f.boundLink = f.upperBound()
 	for i, l := range f.spec.Path {
 		x := &n.links[l]
 		f.at[i] = int32(len(x.flows))
@@ -96,14 +96,14 @@ func (f *Flow) Extend(bytes int64) {
 		}
 	}
 	for _, l := range f.spec.Path {
-		n.heat(l)
+		n.updateHot(l)
 	}
 	n.fair.flows = append(n.fair.flows, f)
 	n.trace(Event{What: Started, Flow: f.number, Link: NoLink})
 }
 
-// least is the most that a flow can have, and the link that sets it.
-func (f *Flow) least() (bound float64, by Link) {
+// upperBound is the most that a flow can have, and the link that sets it.
+func (f *Flow) upperBound() (bound float64, by Link) {
 	bound, by = f.limit, NoLink
 	for _, l := range f.spec.Path {
 		if c := f.net.links[l].cap; c < bound {
@@ -113,9 +113,9 @@ func (f *Flow) least() (bound float64, by Link) {
 	return bound, by
 }
 
-// rebound follows a change of a flow's limit or of a link's rate.
-func (f *Flow) rebound() {
-	bound, by := f.least()
+// updateBound follows a change of a flow's limit or of a link's rate.
+func (f *Flow) updateBound() {
+	bound, by := f.upperBound()
 	if bound == f.bound && by == f.boundLink {
 		return
 	}
@@ -125,7 +125,7 @@ func (f *Flow) rebound() {
 		f.net.links[l].bound += delta
 	}
 	for _, l := range f.spec.Path {
-		f.net.heat(l)
+		f.net.updateHot(l)
 	}
 	f.net.fair.flows = append(f.net.fair.flows, f)
 }
@@ -141,13 +141,13 @@ func (n *Net) quality() float64 {
 // Stop ends a flow where it is; End is not called.
 func (f *Flow) Stop() {
 	if !f.active {
-		f.left = 0
+		f.remaining = 0
 		return
 	}
 	f.settle()
-	f.left = 0
+	f.remaining = 0
 	f.net.trace(Event{What: Stopped, Flow: f.number, Link: NoLink})
-	f.leave()
+	f.detach()
 }
 
 // SetLimit changes what a flow wants at most; 0: all it gets.
@@ -161,12 +161,12 @@ func (f *Flow) SetLimit(rate topo.Rate) {
 	}
 	f.limit = limit
 	if f.active {
-		f.rebound()
+		f.updateBound()
 	}
 }
 
-// leave takes a flow off its links.
-func (f *Flow) leave() {
+// detach takes a flow off its links.
+func (f *Flow) detach() {
 	n := f.net
 	f.active, f.endNS = false, n.now
 	n.active--
@@ -184,11 +184,11 @@ func (f *Flow) leave() {
 			x.bound = 0 // without what rounding leaves
 		}
 		if x.full {
-			n.touch(l)
+			n.markDirty(l)
 		}
 	}
 	for _, l := range f.spec.Path {
-		n.heat(l)
+		n.updateHot(l)
 	}
 	f.rate, f.hot = 0, f.hot[:0]
 }
@@ -196,57 +196,57 @@ func (f *Flow) leave() {
 // settle books what a flow has moved until now.
 func (f *Flow) settle() {
 	n := f.net
-	if !f.active || n.now == f.since {
-		f.since = n.now
+	if !f.active || n.now == f.updatedAt {
+		f.updatedAt = n.now
 		return
 	}
-	f.book(min(f.left, f.rate*f.quality*float64(n.now-f.since)/1e9))
-	f.since = n.now
+	f.advance(min(f.remaining, f.rate*f.quality*float64(n.now-f.updatedAt)/1e9))
+	f.updatedAt = n.now
 }
 
-func (f *Flow) book(bytes float64) {
+func (f *Flow) advance(bytes float64) {
 	f.moved += bytes
-	f.left -= bytes
+	f.remaining -= bytes
 }
 
 // schedule finds out when a flow is through.
 func (f *Flow) schedule() {
 	at := Never
-	if f.rate > 0 && !math.IsInf(f.left, 1) {
-		if ns := math.Ceil(f.left / (f.rate * f.quality) * 1e9); ns < math.MaxInt64/4 {
-			at = f.since + int64(ns)
+	if f.rate > 0 && !math.IsInf(f.remaining, 1) {
+		if ns := math.Ceil(f.remaining / (f.rate * f.quality) * 1e9); ns < math.MaxInt64/4 {
+			at = f.updatedAt + int64(ns)
 		}
 	}
 	f.net.Set(&f.end, at)
 }
 
-// through is when the last byte has left.
-func (f *Flow) through() {
-	f.since = f.net.now
-	f.book(f.left)
-	f.left = 0
+// finish is when the last byte has left.
+func (f *Flow) finish() {
+	f.updatedAt = f.net.now
+	f.advance(f.remaining)
+	f.remaining = 0
 	f.net.trace(Event{What: Ended, Flow: f.number, Link: NoLink})
 	f.endNS = f.net.now
 	if f.spec.End != nil {
 		f.spec.End(f)
 	}
-	if f.active && f.left <= 0 {
-		f.leave()
+	if f.active && f.remaining <= 0 {
+		f.detach()
 	}
 }
 
 // setRate gives a flow another share.
 func (f *Flow) setRate(rate float64) {
-	if rate == f.rate && f.told {
+	if rate == f.rate && f.notified {
 		return
 	}
 	f.settle()
 	f.rate = rate
 	f.schedule()
-	f.told = true
+	f.notified = true
 	f.net.trace(Event{What: Rated, Flow: f.number, Link: f.limiter, BytesPerSec: rateOf(rate)})
 	if f.spec.Rate != nil {
-		f.net.news = append(f.net.news, f)
+		f.net.rateChanges = append(f.net.rateChanges, f)
 	}
 }
 

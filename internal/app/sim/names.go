@@ -48,8 +48,8 @@ func (c *Cluster) Where(l Link) Where {
 
 // hostOf finds the host that a link is of.
 func (c *Cluster) hostOf(l Link) int {
-	at, _ := slices.BinarySearchFunc(c.made, l, func(h int, l Link) int { return cmp.Compare(c.hosts[h].base, l+1) })
-	return c.made[at-1]
+	at, _ := slices.BinarySearchFunc(c.hostsByLink, l, func(h int, l Link) int { return cmp.Compare(c.hosts[h].base, l+1) })
+	return c.hostsByLink[at-1]
 }
 
 // Name is a link in words, "n3 pcie:0000:18:00.0 up" or "leaf2 > spine0".
@@ -83,23 +83,23 @@ func (c *Cluster) Name(l Link) string {
 
 // HostLink gives the directions of a link of a host: down (out of a port) and up.
 func (c *Cluster) HostLink(host int, id topo.LinkID) ([]Link, error) {
-	if err := c.noHost(host); err != nil {
+	if err := c.checkHosts(host); err != nil {
 		return nil, err
 	}
 	at, ok := c.hosts[host].kind.at[id]
 	if !ok {
 		return nil, pkgerr.Errorf("sim", "host %q has no link %q", c.names[host], id)
 	}
-	base := c.first(host)
+	base := c.firstLink(host)
 	return []Link{base + Link(at), base + Link(at) + 1}, nil
 }
 
 // HostLinks gives every link of a host, both directions.
 func (c *Cluster) HostLinks(host int) ([]Link, error) {
-	if err := c.noHost(host); err != nil {
+	if err := c.checkHosts(host); err != nil {
 		return nil, err
 	}
-	base := c.first(host)
+	base := c.firstLink(host)
 	out := make([]Link, len(c.hosts[host].kind.lines))
 	for i := range out {
 		out[i] = base + Link(i)
@@ -109,7 +109,7 @@ func (c *Cluster) HostLinks(host int) ([]Link, error) {
 
 // Cable gives the directions of a port's own wire, to the leaf and from it.
 func (c *Cluster) Cable(host int, port topo.ID) ([]Link, error) {
-	if err := c.noHost(host); err != nil {
+	if err := c.checkHosts(host); err != nil {
 		return nil, err
 	}
 	k := c.hosts[host].kind
@@ -117,7 +117,7 @@ func (c *Cluster) Cable(host int, port topo.ID) ([]Link, error) {
 	if !ok {
 		return nil, pkgerr.Errorf("sim", "host %q has no port %q", c.names[host], port)
 	}
-	base := c.first(host) + Link(k.wires[i][0]&^1)
+	base := c.firstLink(host) + Link(k.wires[i][0]&^1)
 	return []Link{base, base + 1}, nil
 }
 
@@ -128,7 +128,7 @@ func (c *Cluster) NIC(host int, port topo.ID) ([]Link, error) {
 		return nil, err
 	}
 	k := c.hosts[host].kind
-	base := c.first(host)
+	base := c.firstLink(host)
 	var out []Link
 	for _, l := range k.own[k.portAt[port]] {
 		out = append(out, base+Link(l), base+Link(l)+1)

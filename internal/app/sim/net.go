@@ -69,8 +69,8 @@ type Net struct {
 	flows  uint64 // numbers given
 	active int
 
-	fair fair
-	news []*Flow // whose new rate is not told yet
+	fair        fair
+	rateChanges []*Flow // whose new rate is not told yet
 }
 
 // link is one direction of a link.
@@ -180,15 +180,15 @@ func (n *Net) setRate(l Link, c float64) {
 	}
 	x.cap = c
 	for i := range x.flows {
-		x.flows[i].flow.rebound()
+		x.flows[i].flow.updateBound()
 	}
-	n.heat(l)
-	n.touch(l)
+	n.updateHot(l)
+	n.markDirty(l)
 	n.trace(Event{What: Changed, Link: l, BytesPerSec: rateOf(c)})
 }
 
-// heat finds out whether a link's flows could fill it, and has them know.
-func (n *Net) heat(l Link) {
+// updateHot finds out whether a link's flows could fill it, and has them know.
+func (n *Net) updateHot(l Link) {
 	x := &n.links[l]
 	hot := x.bound > x.cap*(1+tiny)
 	if hot == x.hot {
@@ -203,7 +203,7 @@ func (n *Net) heat(l Link) {
 			f.hot = drop(f.hot, l)
 		}
 	}
-	n.touch(l)
+	n.markDirty(l)
 }
 
 // drop takes one link out of a list.
@@ -213,8 +213,8 @@ func drop(list []Link, l Link) []Link {
 	return list[:len(list)-1]
 }
 
-// touch has a link shared out anew before time passes.
-func (n *Net) touch(l Link) {
+// markDirty has a link shared out anew before time passes.
+func (n *Net) markDirty(l Link) {
 	if x := &n.links[l]; !x.dirty {
 		x.dirty = true
 		n.fair.links = append(n.fair.links, l)
@@ -246,7 +246,7 @@ func (n *Net) RunUntil(untilNS int64, done func() bool) bool {
 		if len(n.timers) == 0 || n.timers[0].at > n.now {
 			n.share()
 		}
-		if n.tell() {
+		if n.notifyNext() {
 			continue
 		}
 		if len(n.timers) == 0 || n.timers[0].at > untilNS {
@@ -262,16 +262,16 @@ func (n *Net) RunUntil(untilNS int64, done func() bool) bool {
 	}
 }
 
-// tell lets one flow's owner know its new rate: outside of sharing, so that it may
+// notifyNext lets one flow's owner know its new rate: outside of sharing, so that it may
 // do whatever it likes.
-func (n *Net) tell() bool {
-	if len(n.news) == 0 {
+func (n *Net) notifyNext() bool {
+	if len(n.rateChanges) == 0 {
 		return false
 	}
-	f := n.news[0]
-	n.news = n.news[1:]
-	if len(n.news) == 0 {
-		n.news = nil
+	f := n.rateChanges[0]
+	n.rateChanges = n.rateChanges[1:]
+	if len(n.rateChanges) == 0 {
+		n.rateChanges = nil
 	}
 	if f.active {
 		f.spec.Rate(f)

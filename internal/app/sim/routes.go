@@ -48,8 +48,8 @@ func (e *Engine) peer(host int, set *pathsel.LaneSet) *peer {
 	if p := e.peers[host]; p != nil {
 		return p
 	}
-	if !e.sided {
-		e.side, e.sided = e.core.AddSide(sched.Side{Rates: set.PickSet().Local.BytesPerSec()}), true
+	if !e.hasSide {
+		e.side, e.hasSide = e.core.AddSide(sched.Side{Rates: set.PickSet().Local.BytesPerSec()}), true
 		e.portsDown()
 	}
 	p := &peer{id: e.core.AddPeer(e.c.names[host]), host: host, side: e.core.AddSide(sched.Side{Rates: set.PickSet().Remote.BytesPerSec()}),
@@ -98,8 +98,8 @@ func (e *Engine) emptyRoundTrip(l *lane) int64 {
 	return e.c.latency(there) + e.c.latency(back)
 }
 
-// fenceAgain is how often a peer that cannot be reached is asked again.
-const fenceAgain = 10_000_000
+// fenceRetryNS is how often a peer that cannot be reached is asked again.
+const fenceRetryNS = 10_000_000
 
 // fence has the peer leave a connection, over any pair of ports that can be
 // crossed now.
@@ -113,19 +113,19 @@ func (e *Engine) fence(id sched.PeerID, conn sched.ConnID) {
 	if p == nil {
 		return
 	}
-	if rtt := e.anyWay(p); rtt > 0 {
+	if rtt := e.bestRoundTrip(p); rtt > 0 {
 		e.c.At(e.c.now+rtt, func() {
 			e.trace(fmt.Sprintf("fenced conn %d", conn))
-			e.tell(sched.Event{Kind: sched.Fenced, Peer: id, Conn: conn})
+			e.emit(sched.Event{Kind: sched.Fenced, Peer: id, Conn: conn})
 		})
 		return
 	}
-	e.c.At(e.c.now+fenceAgain, func() { e.fence(id, conn) })
+	e.c.At(e.c.now+fenceRetryNS, func() { e.fence(id, conn) })
 }
 
-// anyWay is the round trip to a peer over the first lane that can be crossed, 0
+// bestRoundTrip is the round trip to a peer over the first lane that can be crossed, 0
 // where there is none.
-func (e *Engine) anyWay(p *peer) int64 {
+func (e *Engine) bestRoundTrip(p *peer) int64 {
 	ids := make([]sched.LaneID, 0, len(p.lanes))
 	for _, id := range p.lanes {
 		ids = append(ids, id)

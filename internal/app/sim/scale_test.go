@@ -166,13 +166,13 @@ func BenchmarkHost(b *testing.B) {
 			runtime.GC()
 			runtime.ReadMemStats(&before)
 			for h := range 200 {
-				c.first(h)
+				c.firstLink(h)
 			}
 			c.links = slices.Clip(slices.Clone(c.links))
 			runtime.GC()
 			runtime.ReadMemStats(&after)
 			for b.Loop() {
-				c.Rate(c.first(0))
+				c.Rate(c.firstLink(0))
 			}
 			b.ReportMetric((float64(after.HeapAlloc)-float64(before.HeapAlloc))/200, "B/host")
 			b.ReportMetric(float64(len(k.lines)), "lines/host")

@@ -32,7 +32,7 @@ func Renamed(was, now *topo.Topology) map[topo.ID]topo.ID {
 	if was == nil || now == nil || was == now {
 		return out
 	}
-	before, after := names(was), names(now)
+	before, after := idsByDevice(was), idsByDevice(now)
 	for device, id := range before {
 		if is := after[device]; id != "" && is != "" && is != id {
 			out[id] = is
@@ -44,8 +44,8 @@ func Renamed(was, now *topo.Topology) map[topo.ID]topo.ID {
 // device is what stands behind a name: of one kind, by its identity.
 type device struct{ kind, identity string }
 
-// names are the names of devices, "" of those that have several.
-func names(t *topo.Topology) map[device]topo.ID {
+// idsByDevice are the names of devices, "" of those that have several.
+func idsByDevice(t *topo.Topology) map[device]topo.ID {
 	out := map[device]topo.ID{}
 	for id, is := range identities(t) {
 		kind, _, _ := strings.Cut(string(id), ":")

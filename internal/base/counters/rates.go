@@ -58,7 +58,7 @@ func Between(before, after *Sample) Rates {
 		is := &after.GPUs[i]
 		if was := gpus[is.ID]; was != nil {
 			sent, received := change{was.NVLinkSentBytes, is.NVLinkSentBytes}, change{was.NVLinkReceivedBytes, is.NVLinkReceivedBytes}
-			if anew(sent, received) {
+			if wasReset(sent, received) {
 				sent, received = change{}, change{}
 			}
 			r.GPUs[is.ID] = GPURates{
@@ -79,15 +79,15 @@ func elapsed(before, after int64) int64 {
 }
 
 // change is a counter before and after.
-type change struct{ was, is *uint64 }
+type change struct{ before, after *uint64 }
 
-func (p change) both() bool { return p.was != nil && p.is != nil }
+func (p change) both() bool { return p.before != nil && p.after != nil }
 
-// anew says whether any of the counters of one device went back: then all of them began
+// wasReset says whether any of the counters of one device went back: then all of them began
 // anew at some moment in between.
-func anew(counters ...change) bool {
+func wasReset(counters ...change) bool {
 	for _, c := range counters {
-		if c.both() && *c.is < *c.was {
+		if c.both() && *c.after < *c.before {
 			return true
 		}
 	}
@@ -100,7 +100,7 @@ func portRates(was, is *Port, ns int64) PortRates {
 	sent, received := change{was.SentBytes, is.SentBytes}, change{was.ReceivedBytes, is.ReceivedBytes}
 	sentPackets, receivedPackets := change{was.SentPackets, is.SentPackets}, change{was.ReceivedPackets, is.ReceivedPackets}
 	var r PortRates
-	if !anew(sent, received, sentPackets, receivedPackets) {
+	if !wasReset(sent, received, sentPackets, receivedPackets) {
 		r.SentBytesPerSec, r.ReceivedBytesPerSec = perSecond[topo.Rate](sent, ns), perSecond[topo.Rate](received, ns)
 		r.SentPacketsPerSec, r.ReceivedPacketsPerSec = perSecond[int64](sentPackets, ns), perSecond[int64](receivedPackets, ns)
 	}
@@ -118,11 +118,11 @@ func portRates(was, is *Port, ns int64) PortRates {
 // perSecond is the counter's rate, nil where it is not known. What no number of this type
 // can hold is no rate either: it is a counter that went wrong.
 func perSecond[T ~int64](c change, ns int64) *T {
-	if !c.both() || *c.is < *c.was || ns <= 0 {
+	if !c.both() || *c.after < *c.before || ns <= 0 {
 		return nil
 	}
 	const second = 1_000_000_000
-	high, low := bits.Mul64(*c.is-*c.was, second)
+	high, low := bits.Mul64(*c.after-*c.before, second)
 	if high >= uint64(ns) {
 		return nil
 	}

@@ -68,19 +68,19 @@ func checkHostDir(dir string) error {
 	if !info.IsDir() {
 		return pkgerr.Errorf("hosttree", "%s: not a directory: %w", dir, ErrNotHostTree)
 	}
-	if holdsHost(dir) {
+	if hasHostFiles(dir) {
 		return nil
 	}
 	hint := "give the directory that holds sys/"
 	if isDirAt(dir, "class") && isDirAt(dir, "devices") {
 		hint = "this looks like the sys directory itself; give the one above, " + filepath.Dir(filepath.Clean(dir))
-	} else if sub := onlyHost(dir); sub != "" {
+	} else if sub := onlyHostBelow(dir); sub != "" {
 		hint += ", perhaps " + sub
 	}
 	return pkgerr.Errorf("hosttree", "%s: %w; %s", dir, ErrNotHostTree, hint)
 }
 
-func holdsHost(dir string) bool {
+func hasHostFiles(dir string) bool {
 	return isDirAt(dir, "sys") || isDirAt(dir, "proc") || isDirAt(dir, "topoctl")
 }
 
@@ -89,8 +89,8 @@ func isDirAt(dir, name string) bool {
 	return err == nil && info.IsDir()
 }
 
-// onlyHost gives the one directory below dir that holds a host's files.
-func onlyHost(dir string) string {
+// onlyHostBelow gives the one directory below dir that holds a host's files.
+func onlyHostBelow(dir string) string {
 	f, err := os.Open(dir)
 	if err != nil {
 		return ""
@@ -103,7 +103,7 @@ func onlyHost(dir string) string {
 	}
 	found := ""
 	for _, name := range names {
-		if sub := filepath.Join(dir, name); isDirAt(dir, name) && holdsHost(sub) {
+		if sub := filepath.Join(dir, name); isDirAt(dir, name) && hasHostFiles(sub) {
 			if found != "" {
 				return ""
 			}
@@ -194,7 +194,7 @@ func (d *Dir) realPath(name string) (string, error) {
 	if err != nil {
 		return "", pathError("realpath", name, cause(err))
 	}
-	d.knownReal(path.Dir(real))
+	d.rememberReal(path.Dir(real))
 	return real, nil
 }
 
@@ -208,7 +208,7 @@ func (d *Dir) link(name string) (string, error) {
 	case errors.Is(err, syscall.EINVAL):
 		return "", nil
 	case err == nil:
-		d.knownReal(path.Dir(name))
+		d.rememberReal(path.Dir(name))
 	}
 	return target, err
 }
@@ -218,8 +218,8 @@ func (d *Dir) isDir(name string) bool {
 	return err == nil && info.IsDir()
 }
 
-// knownReal remembers a directory and those above it.
-func (d *Dir) knownReal(dir string) {
+// rememberReal remembers a directory and those above it.
+func (d *Dir) rememberReal(dir string) {
 	for ; dir != "."; dir = path.Dir(dir) {
 		if _, known := d.real.LoadOrStore(dir, nil); known {
 			return

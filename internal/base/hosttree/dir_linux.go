@@ -15,10 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// beneath reads with openat2(2), which resolves a whole path below a directory
+// openat2Backend reads with openat2(2), which resolves a whole path below a directory
 // in one call and refuses to leave it. Discovery reads thousands of small
 // files, so each costs an open, a read and a close and no more.
-type beneath struct {
+type openat2Backend struct {
 	fd atomic.Int32 // the directory; -1 after close
 
 	// The directory of the last link that was read stays open: a device has
@@ -35,7 +35,7 @@ func newBackend(dir string) (backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &beneath{dirFD: -1}
+	b := &openat2Backend{dirFD: -1}
 	b.fd.Store(int32(fd))
 	probe, err := b.openAt(".", unix.O_PATH)
 	if err != nil {
@@ -46,7 +46,7 @@ func newBackend(dir string) (backend, error) {
 	return b, nil
 }
 
-func (b *beneath) close() error {
+func (b *openat2Backend) close() error {
 	b.mu.Lock()
 	b.forgetDir()
 	b.mu.Unlock()
@@ -59,12 +59,12 @@ func (b *beneath) close() error {
 
 // crossed: the path left the directory, or went through an absolute link
 // (EXDEV), a loop, or a link of /proc that is no path (ELOOP).
-func (b *beneath) crossed(err error) bool {
+func (b *openat2Backend) crossed(err error) bool {
 	return errors.Is(err, unix.EXDEV) || errors.Is(err, unix.ELOOP)
 }
 
 // openAt opens a name below the directory.
-func (b *beneath) openAt(name string, flags uint64) (int, error) {
+func (b *openat2Backend) openAt(name string, flags uint64) (int, error) {
 	how := unix.OpenHow{
 		Flags:   flags | unix.O_CLOEXEC,
 		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS,
@@ -103,7 +103,7 @@ func regular(fd int) (size int64, err error) {
 	return st.Size, checkFile(fileType(st.Mode))
 }
 
-func (b *beneath) open(name string) (*os.File, error) {
+func (b *openat2Backend) open(name string) (*os.File, error) {
 	fd, err := b.openAt(name, nonblock)
 	if err != nil {
 		return nil, err
@@ -121,7 +121,7 @@ func (b *beneath) open(name string) (*os.File, error) {
 // readFile reads an attribute, a file below sys, in one read: it is at most a
 // page, and less than a page is all of it. That needs no look at what the file
 // is, as no read waits here; one that gives nothing, or more, is looked at.
-func (b *beneath) readFile(name string) ([]byte, error) {
+func (b *openat2Backend) readFile(name string) ([]byte, error) {
 	fd, err := b.openAt(name, nonblock)
 	if err != nil {
 		return nil, err
@@ -193,7 +193,7 @@ func readSome(fd int, buf []byte) (int, error) {
 
 // readDir parses the records of getdents64(2): inode 8 bytes, offset 8,
 // record length 2, type 1, name to a zero byte.
-func (b *beneath) readDir(name string) ([]dirEntry, error) {
+func (b *openat2Backend) readDir(name string) ([]dirEntry, error) {
 	fd, err := b.openAt(name, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return nil, err
@@ -229,7 +229,7 @@ func (b *beneath) readDir(name string) ([]dirEntry, error) {
 }
 
 // entryType is the type of an entry; some file systems do not list it.
-func (b *beneath) entryType(fd int, name string, listed byte) (fs.FileMode, error) {
+func (b *openat2Backend) entryType(fd int, name string, listed byte) (fs.FileMode, error) {
 	if listed != unix.DT_UNKNOWN {
 		return fileType(uint32(listed) << 12), nil // DT_* are the S_IF* bits
 	}
@@ -241,7 +241,7 @@ func (b *beneath) entryType(fd int, name string, listed byte) (fs.FileMode, erro
 	return fileType(st.Mode), err
 }
 
-func (b *beneath) readLink(name string) (string, error) {
+func (b *openat2Backend) readLink(name string) (string, error) {
 	dir, base := path.Split(name)
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -257,14 +257,16 @@ func (b *beneath) readLink(name string) (string, error) {
 }
 
 // forgetDir is called with mu held.
-func (b *beneath) forgetDir() {
+func (b *openat2Backend) forgetDir() {
 	if b.dirFD >= 0 {
 		unix.Close(b.dirFD)
 		b.dirFD = -1
 	}
 }
 
-func (b *beneath) linkAt(name string) (string, error) { return readLinkAt(int(b.fd.Load()), name) }
+func (b *openat2Backend) linkAt(name string) (string, error) {
+	return readLinkAt(int(b.fd.Load()), name)
+}
 
 func readLinkAt(fd int, name string) (string, error) {
 	var buf [maxName]byte
@@ -275,7 +277,7 @@ func readLinkAt(fd int, name string) (string, error) {
 	return string(buf[:n]), nil
 }
 
-func (b *beneath) stat(name string, follow bool) (fs.FileInfo, error) {
+func (b *openat2Backend) stat(name string, follow bool) (fs.FileInfo, error) {
 	flags := uint64(unix.O_PATH)
 	if !follow {
 		flags |= unix.O_NOFOLLOW

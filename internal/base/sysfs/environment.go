@@ -44,14 +44,14 @@ func (r *reader) readEnvironment() *topo.Environment {
 	return out
 }
 
-// mostSettings bounds the settings that are taken from one file.
-const mostSettings = 64
+// maxSettings bounds the settings that are taken from one file.
+const maxSettings = 64
 
 // settings picks the relevant ones from NAME=VALUE with sep between them.
 func settings(data []byte, sep byte, where string) []topo.Setting {
 	var out []topo.Setting
 	for line := range bytes.SplitSeq(data, []byte{sep}) {
-		if name, value, ok := setting(line); ok && len(out) < mostSettings {
+		if name, value, ok := setting(line); ok && len(out) < maxSettings {
 			out = append(out, topo.Setting{Name: name, Value: value, Where: where})
 		}
 	}

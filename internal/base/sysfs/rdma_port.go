@@ -237,7 +237,7 @@ func parseRate(s string) (topo.Rate, error) {
 // InfiniBand a table has 128 entries, on Ethernet one.
 // Source: opensm/osm_pkey_mgr.c.
 const (
-	pkeyMost = 128
+	maxPKeys = 128
 	pkeyGap  = 8
 )
 
@@ -246,7 +246,7 @@ const (
 // Source: Documentation/ABI/stable/sysfs-class-infiniband.
 func (f files) readPKeys(p *topo.Port) {
 	gap := 0
-	for i := 0; i < pkeyMost && gap < pkeyGap; i++ {
+	for i := 0; i < maxPKeys && gap < pkeyGap; i++ {
 		name := "pkeys/" + strconv.Itoa(i)
 		s, there, ok := f.lookup(name, optional)
 		if !there {

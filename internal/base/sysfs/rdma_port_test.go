@@ -35,7 +35,7 @@ func TestPKeys(t *testing.T) {
 			for i := range 300 {
 				m.dir(table, fmt.Sprint(i), fmt.Sprintf("0x8%03x", i))
 			}
-		}, make([]topo.HexID, pkeyMost), ""},
+		}, make([]topo.HexID, maxPKeys), ""},
 		{"garbled", func(m *machine) { m.dir(table, "0", "ffff0000", "1", "0x8001") }, []topo.HexID{"0x8001"}, topo.CodeMalformed},
 		{"denied", func(m *machine) { m.errors[table+"/0"] = syscall.EACCES }, nil, topo.CodeUnreadable},
 		{"without a prefix", func(m *machine) { m.dir(table, "0", "8001") }, []topo.HexID{"0x8001"}, ""},
@@ -46,7 +46,7 @@ func TestPKeys(t *testing.T) {
 		top := m.read(t)
 		p := portOf(t, top, "mlx5_0", 1)
 		_, told := p.Facts.Get("pkeys")
-		if len(tt.want) == pkeyMost && len(p.PKeys) == pkeyMost {
+		if len(tt.want) == maxPKeys && len(p.PKeys) == maxPKeys {
 			tt.want = p.PKeys
 		}
 		if diff := cmp.Diff(tt.want, p.PKeys); diff != "" || told != (tt.want != nil) {

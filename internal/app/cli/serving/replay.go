@@ -482,7 +482,7 @@ func (o *replayOptions) pagesIn(s kvlayout.Side, regions int, size int64, flag s
 	if err != nil {
 		return 0, err
 	}
-	return int(min(size/page, replay.MostPages)), nil
+	return int(min(size/page, replay.MaxPages)), nil
 }
 
 // peerHint says what to do where a peer cannot be opened.

@@ -194,7 +194,7 @@ func runAgent(ctx context.Context, o *agentOptions) error {
 	if err != nil {
 		return err
 	}
-	look := agent.LookAtPorts(o.Globals.HostRoot)
+	look := agent.PortState(o.Globals.HostRoot)
 	seen := look()
 	t, err := o.Find(ctx)
 	if err != nil {
@@ -229,7 +229,7 @@ func runAgent(ctx context.Context, o *agentOptions) error {
 		Engine: engine.Options{Name: o.name, Listen: o.listen, Advertise: o.advertise, Token: token,
 			Ports: engine.Ports{Topology: t, Overlay: rates, LocalRank: o.rank, LocalSize: o.ranks}, Logger: o.logger(), Transports: o.transports.Factories(o.transports.Names...)},
 		Regions: o.regions, HTTP: o.http, Probe: o.prober(),
-		Rediscover: o.Find, Look: look, Seen: seen, Every: o.refresh,
+		Rediscover: o.Find, PortState: look, InitialPortState: seen, PollInterval: o.refresh,
 		Ready: func(i agent.Info) { printed = o.print(i) },
 	})
 	return errors.Join(o.listenHint(err), printed)

@@ -148,7 +148,7 @@ func (o *benchOptions) parse(cmd *cobra.Command, _ []string) error {
 	if r.Seed = typed.seed; r.Seed == 0 {
 		r.Seed = rand.Uint64()
 	}
-	r.Now, r.OpenTime = o.Now, o.Globals.Timeout
+	r.Now, r.OpenTimeout = o.Now, o.Globals.Timeout
 	o.look = command.Look{Color: o.Color(), Verbose: o.Globals.Verbose, Width: o.Streams.Width, Units: units.System(o.Globals.Units).Or(units.Gbyte)}
 	return nil
 }

@@ -167,9 +167,9 @@ func (c clock) At(atNS int64, run func()) { c.Cluster.At(atNS, run) }
 
 // Bounds of slices.
 const (
-	mostSlices   = 2_000_000
-	leastSlice   = 1 << 20
-	largestSlice = 64 << 20
+	maxSlices = 2_000_000
+	minSlice  = 1 << 20
+	maxSlice  = 64 << 20
 )
 
 func (s *Spec) check() error {
@@ -216,7 +216,7 @@ func (s *Spec) slice() {
 		for i := range s.Workload.Requests {
 			total += int64(max(s.Workload.Requests[i].Input, 0)) * s.Serve.Cache.Model.BytesPerToken()
 		}
-		size = min(max(total/mostSlices, leastSlice), largestSlice)
+		size = min(max(total/maxSlices, minSlice), maxSlice)
 	}
 	s.Engine.Sched.SliceMaxBytes = size
 	s.Engine.Sched.SliceMinBytes = max(size/16, 64<<10)

@@ -106,7 +106,7 @@ func (p *Preset) addH20(tables []lengths, answers string) {
 			_, _ = fmt.Sscan(r.key, &c)
 			ms := like.figure(r.key, E2EMean) - like.figure(r.key, TTFTMean)
 			p.addRow(Row{Table: l.table, Key: r.key, Workload: fmt.Sprintf("%s: %d:%d tokens, concurrency %d", reportOf(l.table), l.isl, l.osl, c),
-				Input: l.isl, Output: min(l.osl, 1+round(ms/like.figure(r.key, TPOTMean))), OutputMost: l.osl, Requests: perClient * c, Concurrency: c})
+				Input: l.isl, Output: min(l.osl, 1+round(ms/like.figure(r.key, TPOTMean))), MaxOutput: l.osl, Requests: perClient * c, Concurrency: c})
 		}
 	}
 }

@@ -91,9 +91,9 @@ func pair(first, second string, a, b *RowResult) []Order {
 			continue
 		}
 		o := Order{Workload: a.Workload, Metric: m, Presets: names, Published: [2]float64{x.Published, y.Published},
-			Predicted: [2]float64{*x.Predicted, *y.Predicted}, Hit: apart(*x.Predicted, *y.Predicted), Fitted: x.Fitted != "" || y.Fitted != ""}
+			Predicted: [2]float64{*x.Predicted, *y.Predicted}, Hit: differ(*x.Predicted, *y.Predicted), Fitted: x.Fitted != "" || y.Fitted != ""}
 		if m == TTFTMean {
-			hit := apart(*cmp.Or(less.WireOnlyTTFTMean, x.Predicted), *cmp.Or(more.WireOnlyTTFTMean, y.Predicted))
+			hit := differ(*cmp.Or(less.WireOnlyTTFTMean, x.Predicted), *cmp.Or(more.WireOnlyTTFTMean, y.Predicted))
 			o.NetworkHit = &hit
 		}
 		out = append(out, o)
@@ -101,7 +101,7 @@ func pair(first, second string, a, b *RowResult) []Order {
 	return out
 }
 
-func apart(less, more float64) bool { return more > less*(1+predictedGap) }
+func differ(less, more float64) bool { return more > less*(1+predictedGap) }
 
 // column is a compared one; nil: there is none.
 func (r *RowResult) column(m Metric) *Column {

@@ -69,7 +69,7 @@ type Row struct {
 	// Input and Output are tokens of each request; means where Spread is set, and Output one
 	// where answers end early: they have up to OutputMost tokens then.
 	Input, Output int
-	OutputMost    int // 0: all answers have Output tokens
+	MaxOutput     int // 0: all answers have Output tokens
 	Spread        bool
 	Requests      int
 	RatePerSec    float64 // 0: all at once, or a concurrency
@@ -123,7 +123,7 @@ func (p *Preset) addRow(r Row) {
 	t := tableOf(r.Table)
 	known := fits()
 	for _, m := range t.columns {
-		if slices.Contains(given, m) {
+		if slices.Contains(requestFigures, m) {
 			continue
 		}
 		f := Figure{Metric: m, Value: t.figure(r.Key, m)}
@@ -147,8 +147,8 @@ func (p *Preset) requests(r Row, most int) (*kv.Workload, error) {
 	}
 	s := workload.Spec{Requests: r.Requests, Seed: 1, Input: workload.Fixed(r.Input), Output: workload.Fixed(r.Output),
 		Arrivals: workload.Arrivals{Concurrency: r.Concurrency}}
-	if r.OutputMost > r.Output {
-		s.Output = workload.Uniform(r.Output, min(float64(r.OutputMost-r.Output)/float64(r.Output), 0.99))
+	if r.MaxOutput > r.Output {
+		s.Output = workload.Uniform(r.Output, min(float64(r.MaxOutput-r.Output)/float64(r.Output), 0.99))
 	}
 	if r.Spread {
 		s.Input, s.Output = workload.LognormalMean(r.Input/2, r.Input, 1024), workload.LognormalMean(r.Output/2, r.Output, 1024)

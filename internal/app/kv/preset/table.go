@@ -48,8 +48,8 @@ var (
 	nd96Columns = append([]Metric{Requests, RequestsPerSec, OutputTokensPerSec, TotalTokensPerSec}, latencies...)
 )
 
-// given are columns that say what was asked for, not what came of it.
-var given = []Metric{Requests, InputTokens, OutputTokens}
+// requestFigures are columns that say what was asked for, not what came of it.
+var requestFigures = []Metric{Requests, InputTokens, OutputTokens}
 
 // figure is a figure of a row; there is none: 0.
 func (t *table) figure(key string, m Metric) float64 {

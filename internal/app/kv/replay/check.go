@@ -30,7 +30,7 @@ func pattern(out []byte, request, layer, part, token, head int) {
 
 // fill makes the cache of a transfer on the prefill side.
 func (m *mover) fill(ctx context.Context, j *job) error {
-	return m.each(ctx, j, m.prefill, func(p place, page []byte) error {
+	return m.each(ctx, j, m.prefill, func(p pageRef, page []byte) error {
 		clear(page)
 		m.cells(j, m.prefill, p, page, func(cell, want []byte) { copy(cell, want) })
 		region, offset := m.prefill.at(p.rank, p.layer, j.source[p.number])
@@ -41,7 +41,7 @@ func (m *mover) fill(ctx context.Context, j *job) error {
 
 // verify reads the cache of a transfer back from the decode side.
 func (m *mover) verify(ctx context.Context, j *job) error {
-	return m.each(ctx, j, m.decode, func(p place, page []byte) error {
+	return m.each(ctx, j, m.decode, func(p pageRef, page []byte) error {
 		region, offset := m.decode.at(p.rank, p.layer, j.dest[p.number])
 		if _, err := m.memory(&j.t, m.pull(), region).ReadAt(page, offset); err != nil {
 			return fmt.Errorf("reading it back: %w", err)
@@ -62,11 +62,11 @@ func (m *mover) verify(ctx context.Context, j *job) error {
 	})
 }
 
-// place is a page of a prompt, on a rank and in a layer.
-type place struct{ rank, layer, number int }
+// pageRef is a page of a prompt, on a rank and in a layer.
+type pageRef struct{ rank, layer, number int }
 
 // each visits the pages of a transfer on one side, until ctx ends.
-func (m *mover) each(ctx context.Context, j *job, s *side, visit func(place, []byte) error) error {
+func (m *mover) each(ctx context.Context, j *job, s *side, visit func(pageRef, []byte) error) error {
 	page := make([]byte, s.pool.PageBytes)
 	for rank := range s.layout.TP {
 		for layer := j.t.FromLayer; layer < j.t.ToLayer; layer++ {
@@ -74,7 +74,7 @@ func (m *mover) each(ctx context.Context, j *job, s *side, visit func(place, []b
 				if ctx.Err() != nil {
 					return context.Cause(ctx)
 				}
-				if err := visit(place{rank, layer, number}, page); err != nil {
+				if err := visit(pageRef{rank, layer, number}, page); err != nil {
 					return err
 				}
 			}
@@ -85,7 +85,7 @@ func (m *mover) each(ctx context.Context, j *job, s *side, visit func(place, []b
 
 // cells visits what a page has of a transfer, by part, token and head, with what it should
 // be.
-func (m *mover) cells(j *job, s *side, p place, page []byte, visit func(cell, want []byte)) {
+func (m *mover) cells(j *job, s *side, p pageRef, page []byte, visit func(cell, want []byte)) {
 	want := make([]byte, s.pool.HeadBytes)
 	first := p.number * s.layout.PageTokens
 	end := min(first+s.layout.PageTokens, j.t.ToToken)

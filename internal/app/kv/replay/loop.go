@@ -12,33 +12,33 @@ import (
 // due and what is new is run one after the other. For all that one of them does it is the
 // same time.
 type loop struct {
-	began  time.Time
-	nowNS  int64
-	alarms alarms
-	count  int64
+	startedAt time.Time
+	nowNS     int64
+	alarms    alarms
+	count     int64
 
-	mu    sync.Mutex
-	news  []item
-	woken chan struct{}
+	mu     sync.Mutex
+	posted []item
+	wake   chan struct{}
 
-	timersLate, newsLate []int64
+	timersLate, postedLate []int64
 }
 
 // item is something to run.
 type item struct {
-	atNS  int64
-	order int64 // of asking
-	ahead bool  // asked for a time that had not come
-	run   func()
+	atNS     int64
+	order    int64 // of asking
+	inFuture bool  // asked for a time that had not come
+	run      func()
 }
 
-func newLoop() *loop { return &loop{woken: make(chan struct{}, 1)} }
+func newLoop() *loop { return &loop{wake: make(chan struct{}, 1)} }
 
 // begin sets the clock to 0.
-func (l *loop) begin() { l.began, l.nowNS = time.Now(), 0 }
+func (l *loop) begin() { l.startedAt, l.nowNS = time.Now(), 0 }
 
 // sinceNS is the time at this moment. Any goroutine may ask.
-func (l *loop) sinceNS() int64 { return int64(time.Since(l.began)) }
+func (l *loop) sinceNS() int64 { return int64(time.Since(l.startedAt)) }
 
 // NowNS implements serve.Clock.
 func (l *loop) NowNS() int64 { return l.nowNS }
@@ -46,16 +46,16 @@ func (l *loop) NowNS() int64 { return l.nowNS }
 // At implements serve.Clock.
 func (l *loop) At(atNS int64, run func()) {
 	l.count++
-	heap.Push(&l.alarms, item{atNS: max(atNS, l.nowNS), order: l.count, ahead: atNS > l.nowNS, run: run})
+	heap.Push(&l.alarms, item{atNS: max(atNS, l.nowNS), order: l.count, inFuture: atNS > l.nowNS, run: run})
 }
 
 // post has the loop run something. Any goroutine may do it; it does not wait.
 func (l *loop) post(run func()) {
 	l.mu.Lock()
-	l.news = append(l.news, item{atNS: l.sinceNS(), run: run})
+	l.posted = append(l.posted, item{atNS: l.sinceNS(), run: run})
 	l.mu.Unlock()
 	select {
-	case l.woken <- struct{}{}:
+	case l.wake <- struct{}{}:
 	default:
 	}
 }
@@ -65,10 +65,10 @@ func (l *loop) run(ctx context.Context, over *bool) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		l.hear()
+		l.runPosted()
 		for !*over && ctx.Err() == nil && l.due() {
 			x := heap.Pop(&l.alarms).(item)
-			if x.ahead {
+			if x.inFuture {
 				l.timersLate = append(l.timersLate, l.nowNS-x.atNS)
 			}
 			x.run()
@@ -83,7 +83,7 @@ func (l *loop) run(ctx context.Context, over *bool) {
 		timer.Reset(wait)
 		select {
 		case <-timer.C:
-		case <-l.woken:
+		case <-l.wake:
 		case <-ctx.Done():
 		}
 	}
@@ -99,15 +99,15 @@ func (l *loop) due() bool {
 	return true
 }
 
-// hear runs what is new.
-func (l *loop) hear() {
+// runPosted runs what is new.
+func (l *loop) runPosted() {
 	l.mu.Lock()
-	news := l.news
-	l.news = nil
+	news := l.posted
+	l.posted = nil
 	l.mu.Unlock()
 	for _, x := range news {
 		l.nowNS = l.sinceNS()
-		l.newsLate = append(l.newsLate, l.nowNS-x.atNS)
+		l.postedLate = append(l.postedLate, l.nowNS-x.atNS)
 		x.run()
 	}
 }

@@ -22,10 +22,10 @@ type mover struct {
 	loop            *loop
 	prefill, decode *side
 	senders         []*sender          // by local instance
-	lose            func(instance int) // tells the serving system of a remote one
-	lost            map[int]Lost       // remote instances, and the first loss of each
-	gone            []Lost             // peers, the first one first
-	decodes         []int              // the decode instance that a request was at last; -1 none
+	stopRouting     func(instance int) // tells the serving system of a remote one
+	lostInstances   map[int]Lost       // remote instances, and the first loss of each
+	lostPeers       []Lost             // peers, the first one first
+	lastDecode      []int              // the decode instance that a request was at last; -1 none
 	lanes           map[laneKey]*Lane
 	transfers       int64
 	pieces          int64
@@ -49,7 +49,7 @@ type job struct {
 // batch is what of it goes between two ranks.
 type batch struct {
 	*engine.Batch
-	there   *engine.RemoteRegion
+	remote  *engine.RemoteRegion
 	beganNS int64 // of Submit
 	cancel  context.CancelFunc
 }
@@ -59,9 +59,9 @@ func newMover(o *Options) (*mover, error) {
 		return nil, err
 	}
 	o.Transfer = cmp.Or(o.Transfer, defaultTransfer)
-	m := &mover{o: o, loop: newLoop(), lose: func(int) {}, lost: map[int]Lost{}, lanes: map[laneKey]*Lane{}, decodes: make([]int, len(o.Workload.Requests))}
-	for i := range m.decodes {
-		m.decodes[i] = -1
+	m := &mover{o: o, loop: newLoop(), stopRouting: func(int) {}, lostInstances: map[int]Lost{}, lanes: map[laneKey]*Lane{}, lastDecode: make([]int, len(o.Workload.Requests))}
+	for i := range m.lastDecode {
+		m.lastDecode[i] = -1
 	}
 	rng := rand.New(rand.NewPCG(o.Seed, 0x7061676573))
 	prefillRegions, decodeRegions := len(o.Local[0]), len(o.Remote[0])
@@ -81,7 +81,7 @@ func newMover(o *Options) (*mover, error) {
 // start begins to take transfers. wait ends that, once ctx has ended.
 func (m *mover) start(ctx context.Context) {
 	for range m.o.Local {
-		s := &sender{m: m, woken: make(chan struct{}, 1)}
+		s := &sender{m: m, wake: make(chan struct{}, 1)}
 		m.senders = append(m.senders, s)
 		m.running.Go(func() { s.run(ctx) })
 	}
@@ -102,12 +102,12 @@ func (m *mover) watch(ctx context.Context, instance int, p *engine.Peer) {
 	case <-p.Done():
 		m.loop.post(func() {
 			loss := Lost{p.Name(), m.loop.nowNS, p.Err()}
-			if !slices.ContainsFunc(m.gone, func(x Lost) bool { return x.Peer == loss.Peer }) {
-				m.gone = append(m.gone, loss)
+			if !slices.ContainsFunc(m.lostPeers, func(x Lost) bool { return x.Peer == loss.Peer }) {
+				m.lostPeers = append(m.lostPeers, loss)
 			}
-			if _, known := m.lost[instance]; !known {
-				m.lost[instance] = loss
-				m.lose(instance)
+			if _, known := m.lostInstances[instance]; !known {
+				m.lostInstances[instance] = loss
+				m.stopRouting(instance)
 			}
 		})
 	case <-ctx.Done():
@@ -120,20 +120,20 @@ func (m *mover) wait() { m.running.Wait() }
 func (m *mover) pull() bool { return m.o.Serve.Move == serve.Pull }
 
 // Pages implements serve.Pager.
-func (m *mover) Pages(h serve.Held) {
+func (m *mover) Pages(h serve.Holding) {
 	if !h.Decode {
-		m.prefill.tables[h.Instance].hold(h.Request, h.Pages)
+		m.prefill.tables[h.Instance].resize(h.Request, h.Pages)
 		return
 	}
-	m.decode.tables[h.Instance].hold(h.Request, h.Pages)
-	m.decodes[h.Request] = h.Instance
+	m.decode.tables[h.Instance].resize(h.Request, h.Pages)
+	m.lastDecode[h.Request] = h.Instance
 }
 
 // Move implements serve.Mover.
 func (m *mover) Move(t serve.Transfer, done func(int64, error)) {
-	j := &job{t: t, done: done, source: slices.Clone(m.prefill.tables[t.Prefill].of[t.Request]), dest: slices.Clone(m.decode.tables[t.Decode].of[t.Request])}
+	j := &job{t: t, done: done, source: slices.Clone(m.prefill.tables[t.Prefill].byRequest[t.Request]), dest: slices.Clone(m.decode.tables[t.Decode].byRequest[t.Request])}
 	local, _ := m.ends(&t)
-	m.senders[local].take(j)
+	m.senders[local].enqueue(j)
 }
 
 // ends are the instances of a transfer, ours and the peer's.
@@ -147,7 +147,7 @@ func (m *mover) ends(t *serve.Transfer) (local, remote int) {
 // regions are those of two ranks.
 func (m *mover) regions(t *serve.Transfer, p layout.Pair) (*engine.Region, *engine.RemoteRegion) {
 	local, remote := m.ends(t)
-	from, to := p.Prefill/m.prefill.together, p.Decode/m.decode.together
+	from, to := p.Prefill/m.prefill.ranksPerRegion, p.Decode/m.decode.ranksPerRegion
 	if m.pull() {
 		from, to = to, from
 	}
@@ -175,9 +175,9 @@ func (m *mover) finish(ctx context.Context, j *job, nowNS int64) {
 		<-b.Done()
 		b.cancel()
 		if err := b.Err(); err != nil && j.err == nil {
-			j.err = failedAt(b.there, err)
+			j.err = failedAt(b.remote, err)
 		}
-		first, lanes := b.used()
+		first, lanes := b.usage()
 		began = min(began, first)
 		used = append(used, lanes...)
 	}
@@ -189,7 +189,7 @@ func (m *mover) finish(ctx context.Context, j *job, nowNS int64) {
 	}
 	m.loop.post(func() {
 		for i := range used {
-			m.sum(&used[i])
+			m.addLane(&used[i])
 		}
 		if j.err == nil {
 			m.transfers += int64(len(j.t.Pairs))
@@ -201,9 +201,9 @@ func (m *mover) finish(ctx context.Context, j *job, nowNS int64) {
 	})
 }
 
-// used is when the first byte of a batch began to move, and what its lanes did.
-func (b *batch) used() (firstNS int64, lanes []Lane) {
-	first, peer := int64(-1), b.there.Peer().Name()
+// usage is when the first byte of a batch began to move, and what its lanes did.
+func (b *batch) usage() (firstNS int64, lanes []Lane) {
+	first, peer := int64(-1), b.remote.Peer().Name()
 	for _, r := range b.Explain().Routes {
 		for _, u := range r.Used {
 			if u.Slices > 0 && (first < 0 || u.FirstNS < first) {
@@ -234,8 +234,8 @@ func failedAt(r *engine.RemoteRegion, err error) error {
 	return fmt.Errorf("region %q of peer %q: %w", r.Name(), r.Peer().Name(), err)
 }
 
-// sum adds what a lane did for a batch.
-func (m *mover) sum(u *Lane) {
+// addLane adds what a lane did for a batch.
+func (m *mover) addLane(u *Lane) {
 	if u.Slices == 0 && u.Retries == 0 && u.Error == "" {
 		return
 	}
@@ -251,8 +251,8 @@ func (m *mover) sum(u *Lane) {
 	}
 }
 
-// used lists the lanes.
-func (m *mover) used() []Lane {
+// usedLanes lists the lanes.
+func (m *mover) usedLanes() []Lane {
 	out := make([]Lane, 0, len(m.lanes))
 	for _, l := range m.lanes {
 		out = append(out, *l)
@@ -263,15 +263,15 @@ func (m *mover) used() []Lane {
 	return out
 }
 
-// loseAnswers fails the requests that were at a decode instance when it was lost: what
+// failLostAnswers fails the requests that were at a decode instance when it was lost: what
 // the model gave them since is not true.
-func (m *mover) loseAnswers(times []kv.Times) {
+func (m *mover) failLostAnswers(times []kv.Times) {
 	if m.pull() {
 		return
 	}
 	for i := range times {
 		t := &times[i]
-		gone, ok := m.lost[m.decodes[i]]
+		gone, ok := m.lostInstances[m.lastDecode[i]]
 		if !ok || t.Failed != "" {
 			continue
 		}
@@ -281,7 +281,7 @@ func (m *mover) loseAnswers(times []kv.Times) {
 		}
 		if n < m.o.Workload.Requests[i].Output {
 			t.TokensNS = t.TokensNS[:n]
-			t.Failed = fmt.Sprintf("decode instance %d was lost: peer %q: %v", m.decodes[i], gone.Peer, gone.Err)
+			t.Failed = fmt.Sprintf("decode instance %d was lost: peer %q: %v", m.lastDecode[i], gone.Peer, gone.Err)
 		}
 	}
 }

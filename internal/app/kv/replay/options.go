@@ -42,8 +42,8 @@ func partBytes(m layout.Model, s layout.Side, pages, regions int) (int64, error)
 	if regions < 1 || s.TP%regions != 0 {
 		return 0, fmt.Errorf("%d regions for the %d ranks of an instance: each has to be for as many", regions, s.TP)
 	}
-	if pages > MostPages {
-		return 0, fmt.Errorf("%d pages: an instance has at most %d", pages, MostPages)
+	if pages > MaxPages {
+		return 0, fmt.Errorf("%d pages: an instance has at most %d", pages, MaxPages)
 	}
 	all, err := RegionBytes(m, s, pages)
 	return all / int64(regions), err

@@ -12,9 +12,9 @@ type side struct {
 	pool   layout.Pool
 	layers int
 	pages  int
-	// together is how many ranks share a region.
-	together int
-	tables   []*tables // by instance
+	// ranksPerRegion is how many ranks share a region.
+	ranksPerRegion int
+	tables         []*tables // by instance
 }
 
 func newSide(m layout.Model, s layout.Side, pages, instances, regions int, rng *rand.Rand) (*side, error) {
@@ -22,9 +22,9 @@ func newSide(m layout.Model, s layout.Side, pages, instances, regions int, rng *
 	if err != nil {
 		return nil, err
 	}
-	out := &side{layout: s, pool: pool, layers: m.Layers, pages: pages, together: s.TP / regions}
+	out := &side{layout: s, pool: pool, layers: m.Layers, pages: pages, ranksPerRegion: s.TP / regions}
 	for range instances {
-		t := &tables{of: map[int][]uint32{}, free: make([]uint32, pages)}
+		t := &tables{byRequest: map[int][]uint32{}, free: make([]uint32, pages)}
 		for i, p := range rng.Perm(pages) {
 			t.free[i] = uint32(p)
 		}
@@ -35,7 +35,7 @@ func newSide(m layout.Model, s layout.Side, pages, instances, regions int, rng *
 
 // at is in which region of an instance a page of a rank and a layer is, and where it begins.
 func (s *side) at(rank, layer int, page uint32) (region int, offset int64) {
-	return rank / s.together, (int64(rank%s.together*s.layers+layer)*int64(s.pages) + int64(page)) * s.pool.PageBytes
+	return rank / s.ranksPerRegion, (int64(rank%s.ranksPerRegion*s.layers+layer)*int64(s.pages) + int64(page)) * s.pool.PageBytes
 }
 
 // vector is where what a page keeps of one head and token begins in it, keys (part 0) or
@@ -62,14 +62,14 @@ func (s *side) head(m layout.Model, rank, head int) int {
 // tables say which pages of an instance are whose, in the order of their tokens. All ranks
 // and layers use the same numbers.
 type tables struct {
-	free []uint32
-	of   map[int][]uint32 // by request
+	free      []uint32
+	byRequest map[int][]uint32 // by request
 }
 
-// hold gives a request pages or takes its last ones, so that it has so many. The serving
+// resize gives a request pages or takes its last ones, so that it has so many. The serving
 // system never asks for more than there are.
-func (t *tables) hold(request, pages int) {
-	has := t.of[request]
+func (t *tables) resize(request, pages int) {
+	has := t.byRequest[request]
 	for len(has) > pages {
 		t.free = append(t.free, has[len(has)-1])
 		has = has[:len(has)-1]
@@ -80,8 +80,8 @@ func (t *tables) hold(request, pages int) {
 		t.free = t.free[:left]
 	}
 	if pages == 0 {
-		delete(t.of, request)
+		delete(t.byRequest, request)
 		return
 	}
-	t.of[request] = has
+	t.byRequest[request] = has
 }

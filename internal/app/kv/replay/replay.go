@@ -82,17 +82,17 @@ func RegionBytes(m layout.Model, s layout.Side, pages int) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if pages < 1 || float64(pages)*float64(p.PageBytes)*float64(s.TP)*float64(m.Layers) > mostBytes {
+	if pages < 1 || float64(pages)*float64(p.PageBytes)*float64(s.TP)*float64(m.Layers) > maxBytes {
 		return 0, fmt.Errorf("%d pages of %d bytes on %d ranks in %d layers: give a page at least, and less than 2^50 bytes", pages, p.PageBytes, s.TP, m.Layers)
 	}
 	return int64(s.TP) * int64(m.Layers) * int64(pages) * p.PageBytes, nil
 }
 
 const (
-	mostBytes = 1 << 50
-	// MostPages bounds the pages of an instance: there is an entry for each here, and how many
+	maxBytes = 1 << 50
+	// MaxPages bounds the pages of an instance: there is an entry for each here, and how many
 	// there are peers say.
-	MostPages       = 1 << 24
+	MaxPages        = 1 << 24
 	defaultTransfer = 10 * time.Minute
 )
 
@@ -110,7 +110,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	if err != nil {
 		return nil, fmt.Errorf("replay: %w", err)
 	}
-	m.lose = func(instance int) { system.Lose(!m.pull(), instance) }
+	m.stopRouting = func(instance int) { system.StopRouting(!m.pull(), instance) }
 	moving, stop := context.WithCancel(ctx)
 	m.loop.begin() // those that start ask it for the time
 	m.start(moving)
@@ -120,9 +120,9 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	end := m.loop.sinceNS()
 	stop()
 	m.wait()
-	r := &Result{Times: system.Times(), EndNS: end, PrefillUse: system.PrefillUse(), DecodeUse: system.DecodeUse(), Lanes: m.used(), Lost: m.gone,
-		Transfers: m.transfers, Pieces: m.pieces, Timers: lateness(m.loop.timersLate), News: lateness(m.loop.newsLate), CheckedBytes: m.checked.Load()}
-	m.loseAnswers(r.Times)
+	r := &Result{Times: system.Times(), EndNS: end, PrefillUse: system.PrefillUse(), DecodeUse: system.DecodeUse(), Lanes: m.usedLanes(), Lost: m.lostPeers,
+		Transfers: m.transfers, Pieces: m.pieces, Timers: lateness(m.loop.timersLate), News: lateness(m.loop.postedLate), CheckedBytes: m.checked.Load()}
+	m.failLostAnswers(r.Times)
 	if over {
 		return r, nil
 	}

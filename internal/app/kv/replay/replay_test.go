@@ -75,9 +75,9 @@ func TestCheckSees(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.loop.begin()
-	m.Pages(serve.Held{Pages: 2})
-	m.Pages(serve.Held{Decode: true, Pages: 2})
-	j := &job{t: serve.Transfer{ToToken: tokens, ToLayer: 2, Pairs: make([]serve.Pair, 1)}, source: m.prefill.tables[0].of[0], dest: m.decode.tables[0].of[0]}
+	m.Pages(serve.Holding{Pages: 2})
+	m.Pages(serve.Holding{Decode: true, Pages: 2})
+	j := &job{t: serve.Transfer{ToToken: tokens, ToLayer: 2, Pairs: make([]serve.Pair, 1)}, source: m.prefill.tables[0].byRequest[0], dest: m.decode.tables[0].byRequest[0]}
 	j.t.Pairs[0].Descriptors = 8
 	l.Check = true
 	m.submit(t.Context(), j)
@@ -290,7 +290,7 @@ func TestBadOptions(t *testing.T) {
 		"no KV layout for the way":           func(_ *testing.T, l *lab) { l.Serve.Cache = nil },
 		"no instances to move caches":        func(_ *testing.T, l *lab) { l.Remote = nil },
 		"0 pages of 32768 bytes on 1 ranks":  func(_ *testing.T, l *lab) { l.Serve.Decode.Pages = 0 },
-		"an instance has at most 16777216":   func(_ *testing.T, l *lab) { l.Serve.Decode.Pages = MostPages + 1 },
+		"an instance has at most 16777216":   func(_ *testing.T, l *lab) { l.Serve.Decode.Pages = MaxPages + 1 },
 		"9 pages take ":                      func(_ *testing.T, l *lab) { l.Serve.Prefill.Pages = 9 },
 		"has 786432 bytes: 10 pages take ":   func(_ *testing.T, l *lab) { l.Serve.Decode.Pages = 10 },
 		"is given twice: instances and":      func(_ *testing.T, l *lab) { l.Local = append(l.Local, l.Local[0]) },

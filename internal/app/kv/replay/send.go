@@ -12,18 +12,18 @@ import (
 // sender starts the transfers of a local instance, one after the other. They then run
 // beside each other.
 type sender struct {
-	m     *mover
-	mu    sync.Mutex
-	jobs  []*job
-	woken chan struct{}
+	m    *mover
+	mu   sync.Mutex
+	jobs []*job
+	wake chan struct{}
 }
 
-func (s *sender) take(j *job) {
+func (s *sender) enqueue(j *job) {
 	s.mu.Lock()
 	s.jobs = append(s.jobs, j)
 	s.mu.Unlock()
 	select {
-	case s.woken <- struct{}{}:
+	case s.wake <- struct{}{}:
 	default:
 	}
 }
@@ -31,7 +31,7 @@ func (s *sender) take(j *job) {
 func (s *sender) run(ctx context.Context) {
 	for {
 		select {
-		case <-s.woken:
+		case <-s.wake:
 		case <-ctx.Done():
 			return
 		}

@@ -13,20 +13,20 @@ import (
 
 // Sizes of the drawing, in pixels.
 const (
-	svgMargin  = 20
-	svgLine    = 18
-	svgBar     = 16
-	svgStep    = 24
-	svgBars    = 560 // the longest bar
-	svgValue   = 90  // beside it
-	svgLetter  = 7   // the mean width of one
-	svgNames   = 360 // the widest column of names
-	svgFont    = "system-ui,-apple-system,'Segoe UI',Helvetica,Arial,'DejaVu Sans',sans-serif"
-	mostBars   = 24
-	svgLeast   = 1e-9
-	svgSwatch  = 12
-	svgLegend  = 190 // of an entry of the legend
-	svgEntries = 4   // in a line
+	svgMargin   = 20
+	svgLine     = 18
+	svgBar      = 16
+	svgStep     = 24
+	svgBars     = 560 // the longest bar
+	svgValue    = 90  // beside it
+	svgLetter   = 7   // the mean width of one
+	svgNames    = 360 // the widest column of names
+	svgFont     = "system-ui,-apple-system,'Segoe UI',Helvetica,Arial,'DejaVu Sans',sans-serif"
+	maxBars     = 24
+	svgMinWidth = 1e-9
+	svgSwatch   = 12
+	svgLegend   = 190 // of an entry of the legend
+	svgEntries  = 4   // in a line
 )
 
 // parts are those of TTFT, in the order of time. Their colours can be told apart by people who
@@ -66,7 +66,7 @@ func (r *Report) SVG() []byte {
 		}
 		lengths = append(lengths, splitBar(fmt.Sprintf("%d to %s tokens", x.From, to), &x.Split))
 	}
-	for i := range r.Lanes[:min(len(r.Lanes), mostBars)] {
+	for i := range r.Lanes[:min(len(r.Lanes), maxBars)] {
 		x := bar{name: r.Lanes[i].Lane, value: "?"}
 		if use := r.Lanes[i].Use; use != nil {
 			x.value, x.parts = percent(*use), []float64{*use}
@@ -87,7 +87,7 @@ func (r *Report) SVG() []byte {
 	}
 	if len(lanes) > 0 {
 		d.group("Use of lanes over the whole run", lanes, 1)
-		if more := len(r.Lanes) - mostBars; more > 0 {
+		if more := len(r.Lanes) - maxBars; more > 0 {
 			d.text("", fmt.Sprintf("and %d more", more))
 		}
 	}
@@ -151,7 +151,7 @@ func (d *drawing) group(title string, bars []bar, most float64) {
 		}
 		most = max(most, sum)
 	}
-	scale := svgBars / max(most, svgLeast)
+	scale := svgBars / max(most, svgMinWidth)
 	for _, b := range bars {
 		name := []rune(b.name)
 		if len(name) > svgNames/svgLetter {

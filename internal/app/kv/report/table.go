@@ -18,8 +18,8 @@ type Options struct {
 	Units units.System // of rates; "" is Gbyte
 }
 
-// mostLanes is how many lanes and places the table lists; the document has all.
-const mostLanes = 16
+// maxLanes is how many lanes and places the table lists; the document has all.
+const maxLanes = 16
 
 // Text is the report for people. Names are printed as they are: whoever writes it to a
 // terminal makes it safe.
@@ -261,7 +261,7 @@ func (r *Report) lanes(b *strings.Builder, o Options) {
 		return
 	}
 	rows := [][]string{{"", "Bytes", "Share", "Rate", "Use", "Slices", "Retries"}}
-	for i := range r.Lanes[:min(len(r.Lanes), mostLanes)] {
+	for i := range r.Lanes[:min(len(r.Lanes), maxLanes)] {
 		x := &r.Lanes[i]
 		rate, use, share := "?", "?", "-"
 		if x.BytesPerSec != nil {
@@ -276,7 +276,7 @@ func (r *Report) lanes(b *strings.Builder, o Options) {
 		rows = append(rows, []string{x.Lane, units.Bytes(x.Bytes), share, rate, use, strconv.FormatInt(x.Slices, 10), strconv.FormatInt(x.Retries, 10)})
 	}
 	b.WriteString(columns(rows))
-	if more := len(r.Lanes) - mostLanes; more > 0 {
+	if more := len(r.Lanes) - maxLanes; more > 0 {
 		fmt.Fprintf(b, "and %d more\n", more)
 	}
 }

@@ -95,7 +95,7 @@ func play(t testing.TB, c Config, w *kv.Workload, clock *clock, m Mover) *System
 	s.Start(func() { ended++ })
 	clock.Run(sim.Never)
 	if ended != 1 || !s.Ended() {
-		t.Fatalf("ended %d times, %v: %d of %d requests are over", ended, s.Ended(), s.over, len(w.Requests))
+		t.Fatalf("ended %d times, %v: %d of %d requests are over", ended, s.Ended(), s.finished, len(w.Requests))
 	}
 	return s
 }

@@ -27,8 +27,8 @@ func TestLose(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.Start(nil)
-		clock.At(9_500, func() { s.Lose(true, 1) })
-		clock.At(19_500, func() { s.Lose(true, 0); s.Lose(true, 2) })
+		clock.At(9_500, func() { s.StopRouting(true, 1) })
+		clock.At(19_500, func() { s.StopRouting(true, 0); s.StopRouting(true, 2) })
 		clock.Run(sim.Never)
 		seen := [3][3]int{}
 		for i, x := range at {

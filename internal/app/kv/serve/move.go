@@ -23,31 +23,31 @@ func (x *instance) pushLayers(stepNS int64, step int) {
 // of the prompt.
 func (s *System) offerLayers(q *seq, from, to int) {
 	j := q.j
-	end := q.computed + q.now
+	end := q.computed + q.batchTokens
 	if end < j.r.Input {
 		end -= end % s.pageSpan
 	}
 	last := to == s.c.Cache.Model.Layers
-	j.complete = last && end == j.r.Input
-	if end > j.offered {
-		s.offer(j, part{j.offered, end, from, to})
+	j.allOffered = last && end == j.r.Input
+	if end > j.offeredTokens {
+		s.offer(j, part{j.offeredTokens, end, from, to})
 	}
 	if last {
-		j.offered = end
+		j.offeredTokens = end
 	}
 }
 
 // prefilled is when a prompt is computed on a prefill instance.
 func (s *System) prefilled(j *job) {
 	if s.c.FirstToken == FromPrefill {
-		s.give(j)
+		s.emitToken(j)
 	}
 	switch {
 	case j.decode == nil:
-		j.prefill.release(&j.at[0])
-		s.end(j, "")
+		j.prefill.release(&j.seqs[0])
+		s.finish(j, "")
 	case s.c.Move == PushLayers:
-		s.settle(j)
+		s.checkArrived(j)
 	case s.c.HandoffNS > 0:
 		s.after(s.c.HandoffNS, func() { s.handOver(j) })
 	default:
@@ -57,10 +57,10 @@ func (s *System) prefilled(j *job) {
 
 // handOver has the whole cache moved, once there is memory for it.
 func (s *System) handOver(j *job) {
-	j.complete = true
+	j.allOffered = true
 	s.offer(j, part{0, j.r.Input, 0, s.c.Cache.Model.Layers})
 	if s.c.Admit == After {
-		j.decode.ask(&j.at[1])
+		j.decode.requestMemory(&j.seqs[1])
 	}
 }
 
@@ -70,7 +70,7 @@ func (s *System) offer(j *job, p part) {
 		return
 	}
 	if !j.admitted {
-		j.parts = append(j.parts, p)
+		j.pendingParts = append(j.pendingParts, p)
 		return
 	}
 	s.move(j, p)
@@ -81,35 +81,35 @@ func (s *System) admitted(j *job) {
 	j.admitted = true
 	j.t.AdmittedNS = s.now()
 	if s.c.Admit == Before {
-		j.prefill.queue(&j.at[0])
+		j.prefill.enqueue(&j.seqs[0])
 	}
-	for len(j.parts) > 0 && j.failed == nil {
-		p := j.parts[0]
-		j.parts = j.parts[1:]
+	for len(j.pendingParts) > 0 && j.failed == nil {
+		p := j.pendingParts[0]
+		j.pendingParts = j.pendingParts[1:]
 		s.move(j, p)
 	}
 }
 
 func (s *System) move(j *job, p part) {
-	t := Transfer{Request: j.place, Prefill: j.prefill.number, Decode: j.decode.number, FromToken: p.fromToken, ToToken: p.toToken,
+	t := Transfer{Request: j.index, Prefill: j.prefill.number, Decode: j.decode.number, FromToken: p.fromToken, ToToken: p.toToken,
 		FromLayer: p.fromLayer, ToLayer: p.toLayer, Pull: s.c.Move == Pull, Pairs: s.pairs(p)}
 	j.t.KVBytes += t.Bytes()
-	s.moving(j, 1)
+	s.countTransfers(j, 1)
 	s.mover.Move(t, func(beganNS int64, err error) {
-		s.moving(j, -1)
+		s.countTransfers(j, -1)
 		if err != nil && j.failed == nil {
 			j.failed = err
 		}
-		if at := beganNS - s.startNS; err == nil && (!j.wired || at < j.t.WireNS) {
-			j.wired, j.t.WireNS = true, at
+		if at := beganNS - s.startNS; err == nil && (!j.wireStarted || at < j.t.WireNS) {
+			j.wireStarted, j.t.WireNS = true, at
 		}
-		s.settle(j)
+		s.checkArrived(j)
 	})
 }
 
-// moving counts transfers that are under way.
-func (s *System) moving(j *job, by int) {
-	j.moving += by
+// countTransfers counts transfers that are under way.
+func (s *System) countTransfers(j *job, by int) {
+	j.activeTransfers += by
 	if s.c.SendBlocks {
 		j.prefill.block(by)
 	}
@@ -136,31 +136,31 @@ func (s *System) pairs(p part) []Pair {
 	return out
 }
 
-// settle finds out whether the whole cache has come.
-func (s *System) settle(j *job) {
-	if j.moving > 0 || !j.complete || !j.prefilled || len(j.parts) > 0 && j.failed == nil {
+// checkArrived finds out whether the whole cache has come.
+func (s *System) checkArrived(j *job) {
+	if j.activeTransfers > 0 || !j.allOffered || !j.prefilled || len(j.pendingParts) > 0 && j.failed == nil {
 		return
 	}
-	j.prefill.release(&j.at[0])
-	q := &j.at[1]
+	j.prefill.release(&j.seqs[0])
+	q := &j.seqs[1]
 	if j.failed != nil {
 		j.decode.release(q)
-		s.end(j, j.failed.Error())
+		s.finish(j, j.failed.Error())
 		return
 	}
 	j.t.ArrivedNS = s.now()
 	switch s.c.FirstToken {
 	case WithCache:
-		s.give(j)
+		s.emitToken(j)
 	case FromDecode:
 		q.computed = j.r.Input - 1
 		q.target = q.computed
 	}
-	if j.given == j.r.Output {
+	if j.outputTokens == j.r.Output {
 		j.decode.release(q)
-		s.end(j, "")
+		s.finish(j, "")
 		return
 	}
 	j.decode.ready = append(j.decode.ready, q)
-	j.decode.wake()
+	j.decode.scheduleStep()
 }

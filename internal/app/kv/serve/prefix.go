@@ -9,9 +9,9 @@ import (
 // prefixes are blocks of prompts that an instance keeps; the ones not used for longest give
 // way. nil keeps nothing.
 type prefixes struct {
-	most   int
-	blocks map[int64]*list.Element
-	used   *list.List // latest first
+	maxBlocks int
+	blocks    map[int64]*list.Element
+	recent    *list.List // latest first
 }
 
 func newPrefixes(p *Pool) *prefixes {
@@ -19,20 +19,20 @@ func newPrefixes(p *Pool) *prefixes {
 	if most == 0 {
 		return nil
 	}
-	return &prefixes{most: most, blocks: map[int64]*list.Element{}, used: list.New()}
+	return &prefixes{maxBlocks: most, blocks: map[int64]*list.Element{}, recent: list.New()}
 }
 
-// whole are the blocks of a prompt that are full: others are no prefix of anything.
-func whole(r *kv.Request) []int64 { return r.Blocks[:min(len(r.Blocks), r.Input/kv.BlockTokens)] }
+// fullBlocks are the blocks of a prompt that are full: others are no prefix of anything.
+func fullBlocks(r *kv.Request) []int64 { return r.Blocks[:min(len(r.Blocks), r.Input/kv.BlockTokens)] }
 
-// find is how many tokens of a prompt need not be computed. The last one has to be: it
+// cachedTokens is how many tokens of a prompt need not be computed. The last one has to be: it
 // gives the answer's first.
-func (p *prefixes) find(r *kv.Request) int {
+func (p *prefixes) cachedTokens(r *kv.Request) int {
 	if p == nil {
 		return 0
 	}
 	n := 0
-	for _, b := range whole(r) {
+	for _, b := range fullBlocks(r) {
 		if p.blocks[b] == nil {
 			break
 		}
@@ -42,10 +42,10 @@ func (p *prefixes) find(r *kv.Request) int {
 	return min(n*kv.BlockTokens, r.Input-1)
 }
 
-// keep remembers a prompt.
-func (p *prefixes) keep(r *kv.Request) {
+// insert remembers a prompt.
+func (p *prefixes) insert(r *kv.Request) {
 	if p != nil {
-		p.touch(whole(r))
+		p.touch(fullBlocks(r))
 	}
 }
 
@@ -53,13 +53,13 @@ func (p *prefixes) keep(r *kv.Request) {
 func (p *prefixes) touch(blocks []int64) {
 	for i := len(blocks) - 1; i >= 0; i-- {
 		if e := p.blocks[blocks[i]]; e != nil {
-			p.used.MoveToFront(e)
+			p.recent.MoveToFront(e)
 			continue
 		}
-		p.blocks[blocks[i]] = p.used.PushFront(blocks[i])
-		if p.used.Len() > p.most {
-			last := p.used.Back()
-			p.used.Remove(last)
+		p.blocks[blocks[i]] = p.recent.PushFront(blocks[i])
+		if p.recent.Len() > p.maxBlocks {
+			last := p.recent.Back()
+			p.recent.Remove(last)
 			delete(p.blocks, last.Value.(int64))
 		}
 	}

@@ -103,30 +103,30 @@ func TestEverythingIsKept(t *testing.T) {
 			s.Start(func() { ended++ })
 			clock.RunUntil(sim.Never, func() bool {
 				for _, x := range instances {
-					if x.held < 0 || x.p.Pages > 0 && x.held > x.p.Pages {
-						t.Fatalf("%d of %d pages are held", x.held, x.p.Pages)
+					if x.usedPages < 0 || x.p.Pages > 0 && x.usedPages > x.p.Pages {
+						t.Fatalf("%d of %d pages are held", x.usedPages, x.p.Pages)
 					}
 					if x.p.MaxSequences > 0 && len(x.running) > x.p.MaxSequences {
 						t.Fatalf("%d of %d sequences run", len(x.running), x.p.MaxSequences)
 					}
-					if x.steps < 0 || x.steps > max(x.p.Stages, 1) {
-						t.Fatalf("%d steps are in %d stages", x.steps, x.p.Stages)
+					if x.runningSteps < 0 || x.runningSteps > max(x.p.Stages, 1) {
+						t.Fatalf("%d steps are in %d stages", x.runningSteps, x.p.Stages)
 					}
 				}
-				if w.Concurrency > 0 && s.underWay > w.Concurrency || s.underWay < 0 {
-					t.Fatalf("%d of %d requests are under way", s.underWay, w.Concurrency)
+				if w.Concurrency > 0 && s.inFlight > w.Concurrency || s.inFlight < 0 {
+					t.Fatalf("%d of %d requests are under way", s.inFlight, w.Concurrency)
 				}
 				return false
 			})
 			if ended != 1 {
-				t.Fatalf("ended %d times, %d of %d requests are over", ended, s.over, len(w.Requests))
+				t.Fatalf("ended %d times, %d of %d requests are over", ended, s.finished, len(w.Requests))
 			}
 			return s
 		}
 		s := run()
 		for _, x := range slices.Concat(s.prefill, s.decode) {
-			if x.held != 0 || x.owed != 0 || x.blocked+x.steps+len(x.running)+len(x.ready)+x.waiting.len()+x.incoming.len() != 0 {
-				t.Fatalf("left over: %d pages, %d tokens owed, %d sequences", x.held, x.owed, len(x.running))
+			if x.usedPages != 0 || x.queuedTokens != 0 || x.blockingTransfers+x.runningSteps+len(x.running)+len(x.ready)+x.waiting.len()+x.incoming.len() != 0 {
+				t.Fatalf("left over: %d pages, %d tokens owed, %d sequences", x.usedPages, x.queuedTokens, len(x.running))
 			}
 		}
 		for i, x := range s.Times() {
@@ -142,7 +142,7 @@ func checkTimes(t *rapid.T, c *Config, r *kv.Request, x kv.Times) {
 	if x.Request != r.ID || x.SentNS < r.ArriveNS {
 		t.Fatalf("request %d came at %d: %+v", r.ID, r.ArriveNS, x)
 	}
-	if why := c.impossible(r); why != "" || x.Failed != "" {
+	if why := c.whyImpossible(r); why != "" || x.Failed != "" {
 		if why != "" && x.Failed != why || x.Failed == "" {
 			t.Fatalf("request %d failed with %q, want %q", r.ID, x.Failed, why)
 		}

@@ -28,11 +28,11 @@ type Mover interface {
 // is there.
 type Pager interface {
 	// Pages is called when a request holds more or fewer pages of an instance than before.
-	Pages(h Held)
+	Pages(h Holding)
 }
 
-// Held is how many pages of an instance a request holds.
-type Held struct {
+// Holding is how many pages of an instance a request holds.
+type Holding struct {
 	Decode   bool // a decode instance; otherwise one of prefill
 	Instance int
 	Request  int // place in Workload.Requests
@@ -221,10 +221,10 @@ func (p *Pool) check(name string) error {
 	return nil
 }
 
-func (p *Pool) pages(tokens int) int { return (tokens + p.PageTokens - 1) / p.PageTokens }
+func (p *Pool) pagesFor(tokens int) int { return (tokens + p.PageTokens - 1) / p.PageTokens }
 
-// impossible says why a request can never be answered; "" it can.
-func (c *Config) impossible(r *kv.Request) string {
+// whyImpossible says why a request can never be answered; "" it can.
+func (c *Config) whyImpossible(r *kv.Request) string {
 	prompt, all := r.Input, r.Input+r.Output-1 // the last token's cache is never made
 	if !c.Prefill.Chunked && prompt > c.Prefill.MaxBatchedTokens {
 		return fmt.Sprintf("prompt of %d tokens is longer than a batch of %d, and prompts are not computed in chunks", prompt, c.Prefill.MaxBatchedTokens)
@@ -239,7 +239,7 @@ func (c *Config) impossible(r *kv.Request) string {
 		sides[0].name, sides[0].tokens = "", all
 	}
 	for _, x := range sides {
-		if n := x.pool.pages(x.tokens); x.pool.Pages > 0 && n > x.pool.Pages {
+		if n := x.pool.pagesFor(x.tokens); x.pool.Pages > 0 && n > x.pool.Pages {
 			where := "an instance"
 			if x.name != "" {
 				where = "a " + x.name + " instance"

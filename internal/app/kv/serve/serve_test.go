@@ -281,8 +281,8 @@ func TestFailedTransfersFailTheirRequest(t *testing.T) {
 		if got := s.Times(); got[0].Failed != "peer is gone" || got[1].Failed != "" || len(got[1].TokensNS) != 2 {
 			t.Errorf("%s: %+v", move, got)
 		}
-		if s.decode[0].held != 0 || s.prefill[0].held != 0 {
-			t.Errorf("%s: %d and %d pages are still held", move, s.prefill[0].held, s.decode[0].held)
+		if s.decode[0].usedPages != 0 || s.prefill[0].usedPages != 0 {
+			t.Errorf("%s: %d and %d pages are still held", move, s.prefill[0].usedPages, s.decode[0].usedPages)
 		}
 	}
 }

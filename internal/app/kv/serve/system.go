@@ -16,35 +16,35 @@ type System struct {
 	pager Pager // the mover, where it is one; nil
 
 	prefill, decode []*instance
-	routed          [2][]*instance // of either side, those that are given requests
+	routable        [2][]*instance // of either side, those that are given requests
 	pageSpan        int            // tokens after which pages of both sides end together
-	turns           [2]int
+	nextInstance    [2]int
 	times           []kv.Times
 
-	startNS   int64
-	next      int   // request to be sent
-	alarmNS   int64 // when sending goes on; -1: nothing is set
-	underWay  int
-	over      int
-	whenEnded func()
+	startNS    int64
+	next       int   // request to be sent
+	nextSendNS int64 // when sending goes on; -1: nothing is set
+	inFlight   int
+	finished   int
+	onEnd      func()
 }
 
 // job is a request that was sent.
 type job struct {
 	r       *kv.Request
 	t       *kv.Times
-	place   int // in Workload.Requests
+	index   int // in Workload.Requests
 	prefill *instance
 	decode  *instance // nil: nothing moves
-	// at are its sequences on either side; without a decode instance the first does both.
-	at                                [2]seq
-	given                             int    // tokens of the answer
-	begun, prefilled, admitted, wired bool   // whether those times stand
-	parts                             []part // that wait for memory
-	offered                           int    // tokens of the prompt that were handed to moves
-	moving                            int
-	complete                          bool // all of its parts were offered
-	failed                            error
+	// seqs are its sequences on either side; without a decode instance the first does both.
+	seqs                                             [2]seq
+	outputTokens                                     int    // tokens of the answer
+	prefillStarted, prefilled, admitted, wireStarted bool   // whether those times stand
+	pendingParts                                     []part // that wait for memory
+	offeredTokens                                    int    // tokens of the prompt that were handed to moves
+	activeTransfers                                  int
+	allOffered                                       bool // all of its parts were offered
+	failed                                           error
 }
 
 // New prepares a system for a workload. The clock is read at Start.
@@ -61,7 +61,7 @@ func New(c Config, w *kv.Workload, clock Clock, mover Mover) (*System, error) {
 		}
 		before = r.ArriveNS
 	}
-	s := &System{c: c, w: w, clock: clock, mover: mover, times: make([]kv.Times, len(w.Requests)), alarmNS: -1, whenEnded: func() {}}
+	s := &System{c: c, w: w, clock: clock, mover: mover, times: make([]kv.Times, len(w.Requests)), nextSendNS: -1, onEnd: func() {}}
 	s.pager, _ = mover.(Pager)
 	for i := range c.Prefill.Instances {
 		s.prefill = append(s.prefill, newInstance(s, &s.c.Prefill, i))
@@ -69,7 +69,7 @@ func New(c Config, w *kv.Workload, clock Clock, mover Mover) (*System, error) {
 	for i := range c.Decode.Instances {
 		s.decode = append(s.decode, newInstance(s, &s.c.Decode, i))
 	}
-	s.routed = [2][]*instance{slices.Clone(s.prefill), slices.Clone(s.decode)}
+	s.routable = [2][]*instance{slices.Clone(s.prefill), slices.Clone(s.decode)}
 	if c.Split() {
 		a, b := c.Prefill.PageTokens, c.Decode.PageTokens
 		for b != 0 {
@@ -84,17 +84,17 @@ func New(c Config, w *kv.Workload, clock Clock, mover Mover) (*System, error) {
 func (s *System) Start(ended func()) {
 	s.startNS = s.clock.NowNS()
 	if ended != nil {
-		s.whenEnded = ended
+		s.onEnd = ended
 	}
 	if len(s.w.Requests) == 0 {
-		s.clock.At(s.startNS, s.whenEnded)
+		s.clock.At(s.startNS, s.onEnd)
 		return
 	}
 	s.clock.At(s.startNS, s.send)
 }
 
 // Ended says whether every request is over.
-func (s *System) Ended() bool { return s.over == len(s.w.Requests) }
+func (s *System) Ended() bool { return s.finished == len(s.w.Requests) }
 
 // Times are what became of the requests, in the workload's order. They are whole when the run
 // has ended.
@@ -109,105 +109,105 @@ func (s *System) after(ns int64, run func()) { s.clock.At(s.clock.NowNS()+ns, ru
 func (s *System) send() {
 	now := s.now()
 	for s.next < len(s.w.Requests) {
-		if s.w.Concurrency > 0 && s.underWay >= s.w.Concurrency {
+		if s.w.Concurrency > 0 && s.inFlight >= s.w.Concurrency {
 			return
 		}
 		if at := s.w.Requests[s.next].ArriveNS; at > now {
-			if s.alarmNS != at {
-				s.alarmNS = at
+			if s.nextSendNS != at {
+				s.nextSendNS = at
 				s.clock.At(s.startNS+at, s.send)
 			}
 			return
 		}
 		s.next++
-		s.underWay++
-		s.take(s.next - 1)
+		s.inFlight++
+		s.accept(s.next - 1)
 	}
 }
 
-// take is a request that comes in.
-func (s *System) take(place int) {
+// accept is a request that comes in.
+func (s *System) accept(place int) {
 	r := &s.w.Requests[place]
-	j := &job{r: r, t: &s.times[place], place: place}
+	j := &job{r: r, t: &s.times[place], index: place}
 	*j.t = kv.Times{Request: r.ID, SentNS: s.now()}
-	if why := s.c.impossible(r); why != "" {
-		s.end(j, why)
+	if why := s.c.whyImpossible(r); why != "" {
+		s.finish(j, why)
 		return
 	}
-	j.prefill = s.pick(0)
-	j.at[0] = seq{j: j, target: r.Input}
+	j.prefill = s.chooseInstance(0)
+	j.seqs[0] = seq{j: j, target: r.Input}
 	// An answer of one token that prefill gives needs no cache.
 	if s.c.Split() && (r.Output > 1 || s.c.FirstToken != FromPrefill) {
-		j.decode = s.pick(1)
-		j.decode.owed += int64(r.Input + r.Output)
-		j.at[1] = seq{j: j, computed: r.Input, target: r.Input}
+		j.decode = s.chooseInstance(1)
+		j.decode.queuedTokens += int64(r.Input + r.Output)
+		j.seqs[1] = seq{j: j, computed: r.Input, target: r.Input}
 	}
-	j.prefill.owed += s.owedToPrefill(j)
+	j.prefill.queuedTokens += s.prefillTokens(j)
 	if j.decode != nil && s.c.Admit != After {
-		j.decode.ask(&j.at[1])
+		j.decode.requestMemory(&j.seqs[1])
 	}
 	if j.decode == nil || s.c.Admit != Before {
-		j.prefill.queue(&j.at[0])
+		j.prefill.enqueue(&j.seqs[0])
 	}
 }
 
-// owedToPrefill are the tokens that the first instance of a job has to compute.
-func (s *System) owedToPrefill(j *job) int64 {
+// prefillTokens are the tokens that the first instance of a job has to compute.
+func (s *System) prefillTokens(j *job) int64 {
 	if s.c.Split() {
 		return int64(j.r.Input)
 	}
 	return int64(j.r.Input + j.r.Output)
 }
 
-// Lose keeps requests that come from now on from an instance, unless it is the last of its side.
+// StopRouting keeps requests that come from now on from an instance, unless it is the last of its side.
 // What it has is not touched.
-func (s *System) Lose(decode bool, number int) {
+func (s *System) StopRouting(decode bool, number int) {
 	side := 0
 	if decode {
 		side = 1
 	}
-	if len(s.routed[side]) > 1 {
-		s.routed[side] = slices.DeleteFunc(s.routed[side], func(x *instance) bool { return x.number == number })
+	if len(s.routable[side]) > 1 {
+		s.routable[side] = slices.DeleteFunc(s.routable[side], func(x *instance) bool { return x.number == number })
 	}
 }
 
-// pick chooses an instance of a side.
-func (s *System) pick(side int) *instance {
-	of := s.routed[side]
+// chooseInstance chooses an instance of a side.
+func (s *System) chooseInstance(side int) *instance {
+	of := s.routable[side]
 	if s.c.Router == RoundRobin {
-		s.turns[side]++
-		return of[(s.turns[side]-1)%len(of)]
+		s.nextInstance[side]++
+		return of[(s.nextInstance[side]-1)%len(of)]
 	}
 	best := of[0]
 	for _, x := range of[1:] {
-		if x.owed < best.owed {
+		if x.queuedTokens < best.queuedTokens {
 			best = x
 		}
 	}
 	return best
 }
 
-// give gives the client a token.
-func (s *System) give(j *job) {
-	if j.given == 0 {
+// emitToken gives the client a token.
+func (s *System) emitToken(j *job) {
+	if j.outputTokens == 0 {
 		j.t.TokensNS = make([]int64, 0, j.r.Output)
 	}
-	j.given++
+	j.outputTokens++
 	j.t.TokensNS = append(j.t.TokensNS, s.now())
 }
 
-// end is when a request is over.
-func (s *System) end(j *job, failed string) {
+// finish is when a request is over.
+func (s *System) finish(j *job, failed string) {
 	j.t.Failed = failed
 	if j.decode != nil {
-		j.decode.owed -= int64(j.r.Input + j.r.Output)
+		j.decode.queuedTokens -= int64(j.r.Input + j.r.Output)
 	} else if !s.c.Split() && j.prefill != nil {
-		j.prefill.owed -= s.owedToPrefill(j)
+		j.prefill.queuedTokens -= s.prefillTokens(j)
 	}
-	s.over++
-	s.underWay--
+	s.finished++
+	s.inFlight--
 	if s.Ended() {
-		s.after(0, s.whenEnded)
+		s.after(0, s.onEnd)
 	} else if s.w.Concurrency > 0 {
 		s.after(0, s.send)
 	}
@@ -224,12 +224,12 @@ type Use struct {
 }
 
 // PrefillUse is what the prefill instances did, or those that do both.
-func (s *System) PrefillUse() []Use { return uses(s.prefill) }
+func (s *System) PrefillUse() []Use { return usesOf(s.prefill) }
 
 // DecodeUse is what the decode instances did.
-func (s *System) DecodeUse() []Use { return uses(s.decode) }
+func (s *System) DecodeUse() []Use { return usesOf(s.decode) }
 
-func uses(of []*instance) []Use {
+func usesOf(of []*instance) []Use {
 	var out []Use
 	for _, x := range of {
 		out = append(out, x.use)

@@ -64,25 +64,25 @@ func LognormalMean(median, mean, most int) Lengths {
 }
 
 type lognormal struct {
-	median, most int
-	sigma        float64
-	other        string
+	median, max int
+	sigma       float64
+	other       string
 }
 
 func (l lognormal) String() string {
-	return fmt.Sprintf("lognormal (median %d, %s, at most %d) tokens", l.median, l.other, l.most)
+	return fmt.Sprintf("lognormal (median %d, %s, at most %d) tokens", l.median, l.other, l.max)
 }
 
 func (l lognormal) draw(n int, r *rand.Rand) ([]int, error) {
-	if l.median < 1 || l.most < l.median || l.most > MaxTokens {
-		return nil, fmt.Errorf("median %d, at most %d tokens: give 1 to %d, the median first", l.median, l.most, MaxTokens)
+	if l.median < 1 || l.max < l.median || l.max > MaxTokens {
+		return nil, fmt.Errorf("median %d, at most %d tokens: give 1 to %d, the median first", l.median, l.max, MaxTokens)
 	}
 	if !(l.sigma >= 0 && l.sigma < 10) {
 		return nil, fmt.Errorf("median %d and %s do not make a lognormal distribution: the median is the smaller one", l.median, l.other)
 	}
 	lengths := make([]int, n)
 	for i := range lengths {
-		lengths[i] = min(l.most, roundTokens(float64(l.median)*math.Exp(l.sigma*r.NormFloat64())))
+		lengths[i] = min(l.max, roundTokens(float64(l.median)*math.Exp(l.sigma*r.NormFloat64())))
 	}
 	return lengths, nil
 }
