@@ -10,6 +10,7 @@ import (
 	"github.com/topoctl/topoctl/internal/base/cuda/cudafake"
 	"github.com/topoctl/topoctl/internal/base/engine/memory"
 	"github.com/topoctl/topoctl/internal/base/engine/transport/transporttest"
+	"github.com/topoctl/topoctl/internal/base/longtest"
 )
 
 // Open opens a driver of two GPUs. When the test ends it closes the driver, and fails the
@@ -83,22 +84,20 @@ func Poke(b *memory.Block, p []byte, off int64) {
 	copy(b.Bytes()[off:], p)
 }
 
-// Run runs the suite of transports with memory of GPUs on the active side, on the passive
-// side and on both. The harness is given for each of the three by its name; its memory is
+// Run runs the suite of transports with memory of GPUs on both sides, and with longtest also on
+// the active or the passive side alone. The harness is given for each of the three by its name; its memory is
 // filled in here. The pools are small, so that there are not buffers for everybody.
 func Run(t *testing.T, harness func(name string) transporttest.Harness) {
-	for _, c := range []struct {
+	type sides struct {
 		name            string
 		active, passive string // GPUs, "" for memory of the host
-	}{
+	}
+	for _, c := range longtest.Sample([]sides{
+		{"both", "cuda:0", "cuda:0"},
 		{"active", "cuda:0", ""},
 		{"passive", "", "cuda:1"},
-		{"both", "cuda:0", "cuda:0"},
-	} {
+	}, 1) {
 		t.Run(c.name, func(t *testing.T) {
-			if testing.Short() && c.name != "both" {
-				t.Skip("one of three with -short")
-			}
 			// The driver outlives the checks, which look for leaks of their own.
 			d := Open(t, cudafake.Options{}, cuda.Options{StagingBytes: 8 * memory.PieceBytes})
 			MakePools(t, d, "cuda:0")

@@ -48,10 +48,7 @@ func newFabric(t testing.TB, o verbsfake.Options) *verbsfake.Fabric {
 }
 
 func harness(f verbsfake.Options, o Options) transporttest.Harness {
-	h := transporttest.Harness{Uncounted: true, RegionBytes: 4 << 20}
-	if testing.Short() {
-		h.RegionBytes = 2 << 20
-	}
+	h := transporttest.Harness{Uncounted: true}
 	h.New = func(t testing.TB) *transporttest.Ends {
 		f := newFabric(t, f)
 		return &transporttest.Ends{

@@ -29,13 +29,8 @@ func TestTransport(t *testing.T) {
 	}
 	// The requester copies by itself: a peer that stands still (TestSilentPeer) or
 	// bytes that are held back are not possible here.
-	size := int64(0) // the suite's
-	if testing.Short() {
-		size = 2 << 20
-	}
 	transporttest.Run(t, transporttest.Harness{
-		Uncounted:   true,
-		RegionBytes: size,
+		Uncounted: true,
 		New: func(t testing.TB) *transporttest.Ends {
 			dir := shortDir(t)
 			t.Cleanup(func() {

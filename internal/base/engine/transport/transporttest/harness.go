@@ -8,12 +8,14 @@
 package transporttest
 
 import (
+	"cmp"
 	"net/netip"
 	"testing"
 	"time"
 
 	"github.com/topoctl/topoctl/internal/base/engine/memory"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/longtest"
 )
 
 // Harness says how to make the transport under test, and how much of it the
@@ -22,10 +24,10 @@ type Harness struct {
 	// New makes two ends that can reach each other. The suite closes the transports
 	// and the tables; whatever else belongs to them goes to t.Cleanup.
 	New func(t testing.TB) *Ends
-	// RegionBytes is the size of the regions, default 8 MiB, at least 64 KiB.
+	// RegionBytes is the size of the regions, default 2 MiB (longtest: 8 MiB), at least 64 KiB.
 	RegionBytes int64
-	// Requests of the large batch, default 10,000, and Cycles of connecting and
-	// closing, default 1,000. Both are a tenth with -short.
+	// Requests of the large batch, default 2,500 (longtest: 10,000), and Cycles of connecting
+	// and closing, default 250 (longtest: 1,000). Both are a tenth with -short.
 	Requests, Cycles int
 	// Memory is how regions are allocated.
 	Memory memory.Options
@@ -148,15 +150,13 @@ func (h Harness) run(t testing.TB, c check) {
 }
 
 func (h Harness) withDefaults() Harness {
-	if h.RegionBytes == 0 {
-		h.RegionBytes = 8 << 20
+	times := 1
+	if longtest.On() {
+		times = 4
 	}
-	if h.Requests == 0 {
-		h.Requests = 10_000
-	}
-	if h.Cycles == 0 {
-		h.Cycles = 1000
-	}
+	h.RegionBytes = cmp.Or(h.RegionBytes, int64(times)*2<<20)
+	h.Requests = cmp.Or(h.Requests, times*2500)
+	h.Cycles = cmp.Or(h.Cycles, times*250)
 	if h.Patience == 0 {
 		h.Patience = 30 * time.Second
 	}
