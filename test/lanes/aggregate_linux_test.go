@@ -4,6 +4,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/topoctl/topoctl/internal/base/longtest"
 	"github.com/topoctl/topoctl/internal/base/pick"
 )
 
@@ -50,8 +51,8 @@ func goal(alone, beside float64) float64 {
 
 // Lanes of which one has half the rate of the other: nothing promises which.
 func TestUnequalLanes(t *testing.T) {
-	if testing.Short() {
-		t.Skip("rates need seconds")
+	if os.Getenv("TOPOCTL_LANES") != "alone" {
+		longtest.Only(t)
 	}
 	l := newLab(t, 200, 400)
 	far := l.far.ask(ask{Do: "engine", Lanes: 2})

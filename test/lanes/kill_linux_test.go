@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/engine"
+	"github.com/topoctl/topoctl/internal/base/longtest"
 	"github.com/topoctl/topoctl/internal/base/pick"
 )
 
@@ -41,8 +42,10 @@ func (n *nearEngine) arrived(l *lab, read bool, seed uint64) {
 // batch fails, no byte is wrong, and each lane is used again when it is back. One
 // of them carried the control connection.
 func TestKills(t *testing.T) {
-	kills := 20
-	if testing.Short() {
+	kills := 8 // each lane, in each way, with READ and with WRITE
+	if longtest.On() {
+		kills = 20
+	} else if testing.Short() {
 		kills = 4
 	}
 	const mbit = 300
@@ -52,9 +55,9 @@ func TestKills(t *testing.T) {
 	one := payload(mbit)
 	var recovery, back []time.Duration
 	for k := range kills {
-		lane, read := k/2%2, k/8%2 == 1
+		lane, silent, read := k%2, k/2%2 == 1, k/4%2 == 1
 		kill, heal := l.down, l.up
-		if k/4%2 == 1 {
+		if silent {
 			kill, heal = l.silence, l.heal
 		}
 		n.content(l, read, uint64(k))
@@ -67,7 +70,7 @@ func TestKills(t *testing.T) {
 		recovery = append(recovery, took-ideal)
 		heal(lane)
 		back = append(back, n.usedAgain(lane))
-		t.Logf("lane %d, silent: %v, read: %v: cost %v, back after %v", lane, k/4%2 == 1, read,
+		t.Logf("lane %d, silent: %v, read: %v: cost %v, back after %v", lane, silent, read,
 			recovery[k].Round(time.Millisecond), back[k].Round(time.Millisecond))
 	}
 	slices.Sort(recovery)

@@ -10,6 +10,7 @@ import (
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/internal/app/kv/replay"
 	"github.com/topoctl/topoctl/internal/app/kv/workload"
+	"github.com/topoctl/topoctl/internal/base/longtest"
 	"github.com/topoctl/topoctl/internal/base/pick"
 )
 
@@ -17,7 +18,7 @@ import (
 // wrong, and the result says which lane it was.
 func TestKVLaneDies(t *testing.T) {
 	const requests, tokens = 5, 1024 // 8 MiB each
-	for _, silent := range []bool{false, true} {
+	for _, silent := range longtest.Sample([]bool{true, false}, 1) {
 		name := "down"
 		if silent {
 			name = "silent"

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/topoctl/topoctl/internal/base/longtest"
 	"github.com/topoctl/topoctl/probe"
 )
 
@@ -20,8 +21,8 @@ const (
 // pair that is well fails. Beside others a run may fall short, because agents that
 // do not run move nothing; where the lab has the machine to itself, none of 20 may.
 func TestSlowCable(t *testing.T) {
-	if testing.Short() {
-		t.Skip("rates need seconds")
+	if !alone {
+		longtest.Only(t)
 	}
 	l := newLab(t, 3, 2, labMbit)
 	runs, tries := 1, 3

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/topoctl/topoctl/internal/app/record"
+	"github.com/topoctl/topoctl/internal/base/longtest"
 	"github.com/topoctl/topoctl/probe"
 )
 
@@ -116,9 +117,7 @@ func TestDashboard(t *testing.T) {
 
 // An agent dies while it is measured: the pane says so, and the rest lives on.
 func TestDashboardAgentKilled(t *testing.T) {
-	if testing.Short() {
-		t.Skip("an agent is given up after seconds")
-	}
+	longtest.Only(t) // TestAgentKilled
 	l := newLab(t, 3, 1, tuiMbit)
 	s := l.measuring()
 	s.until("being measured")

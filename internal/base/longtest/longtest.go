@@ -12,6 +12,14 @@ import (
 // On says whether tests take the time for all of their cases.
 func On() bool { return os.Getenv("TOPOCTL_TESTS") == "long" }
 
+// Only skips a test where tests are not long: others check the same thing less closely.
+func Only(t testing.TB) {
+	t.Helper()
+	if !On() {
+		t.Skip("TOPOCTL_TESTS is not \"long\" (.ci/long)")
+	}
+}
+
 // Main runs the tests of a package whose properties are dear: in an ordinary run rapid draws 25
 // cases for each and not 100. A -rapid.checks on the command line stands. It does not return.
 func Main(m *testing.M) {
