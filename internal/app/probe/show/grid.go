@@ -125,7 +125,8 @@ func (g *grid) label(e end) string {
 	return text.Cut(clean(e.host+"/"+e.name), 40, text.Ellipsis)
 }
 
-// labels writes the names beside the axes.
+// labels are those of an axis: each end, or if there is not enough space each host, and of those as many
+// as fit.
 func (g *grid) labels(ends []end, step int) []label {
 	const least = 13 // pixels from label to label
 	var out []label
