@@ -44,6 +44,7 @@ var pureCore = map[string]string{
 var everywhere = []string{
 	"internal/base/text", "internal/base/units", "internal/base/edit",
 	"internal/base/cpuset", "internal/base/jsontext", "internal/base/promtext", "internal/base/maxmin", "internal/base/pkgerr",
+	"internal/base/group",
 }
 
 var rules = []rule{
@@ -53,6 +54,7 @@ var rules = []rule{
 	{room: "internal/base/promtext", ban: noOS},
 	{room: "internal/base/maxmin", ban: noOS},
 	{room: "internal/base/pkgerr", ban: noOS},
+	{room: "internal/base/group", ban: noOS},
 	{room: "internal/base/golden"},
 	{room: "internal/base/longtest"},
 	{room: "internal/base/fixturetest", ours: []string{"discover", "discover/topo", "fixtures"}},

@@ -7,6 +7,7 @@ import (
 	"unicode"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/group"
 	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/probe"
@@ -55,18 +56,7 @@ func (p *Pairs) RejectedByReason() [][]Rejection {
 		kind probe.Kind
 		code pathsel.Code
 	}
-	at := map[reason]int{}
-	var out [][]Rejection
-	for _, r := range p.Rejected {
-		k := reason{r.Kind, r.Reason.Code}
-		i, ok := at[k]
-		if !ok {
-			i = len(out)
-			at[k], out = i, append(out, nil)
-		}
-		out[i] = append(out[i], r)
-	}
-	return out
+	return group.By(p.Rejected, func(r Rejection) reason { return reason{r.Kind, r.Reason.Code} })
 }
 
 // Why there is no pair, beside pathsel's codes.
@@ -134,7 +124,7 @@ func (b *builder) add(p probe.Pair, w way, distance string) {
 	if r := p.Expected.BytesPerSec; r != nil && *r == 0 && p.Waived == "" {
 		p.Waived = b.links[p.Expected.Limit].Name + " carries nothing"
 	}
-	p.Group = group(&p, distance)
+	p.Group = groupName(&p, distance)
 	b.out.Pairs = append(b.out.Pairs, p)
 }
 

@@ -2,9 +2,11 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/topoctl/topoctl/internal/base/group"
 	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/internal/base/units"
 	"github.com/topoctl/topoctl/probe"
@@ -131,12 +133,6 @@ func (p *Plan) sharedText(b *strings.Builder) {
 	}
 }
 
-// waivedAlike are pairs that are waived for one reason.
-type waivedAlike struct {
-	reason, example string
-	pairs           int
-}
-
 // withoutNumbers is what reasons have in common that differ in the names of GPUs.
 func withoutNumbers(s string) string {
 	return strings.Map(func(c rune) rune {
@@ -149,22 +145,9 @@ func withoutNumbers(s string) string {
 
 // leftOut lists what is waived and rejected, by reason.
 func (p *Plan) leftOut(b *strings.Builder) {
-	var order []*waivedAlike
-	by := map[string]*waivedAlike{}
-	for i := range p.Pairs.Pairs {
-		pair := &p.Pairs.Pairs[i]
-		if pair.Waived == "" {
-			continue
-		}
-		key := string(pair.Kind) + withoutNumbers(pair.Waived)
-		if by[key] == nil {
-			by[key] = &waivedAlike{reason: pair.Waived, example: p.name(pair)}
-			order = append(order, by[key])
-		}
-		by[key].pairs++
-	}
-	for _, w := range order {
-		leftOutLine(b, "waived", w.example, w.reason, w.pairs, 0)
+	waived := slices.DeleteFunc(slices.Clone(p.Pairs.Pairs), func(x probe.Pair) bool { return x.Waived == "" })
+	for _, alike := range group.By(waived, func(x probe.Pair) string { return string(x.Kind) + withoutNumbers(x.Waived) }) {
+		leftOutLine(b, "waived", p.name(&alike[0]), alike[0].Waived, len(alike), 0)
 	}
 	for _, alike := range p.Pairs.RejectedByReason() {
 		pairs, parts := 0, 0

@@ -13,7 +13,7 @@ type way struct {
 	links []*probe.Link
 	known bool
 	gap   bool // something between the wires is not known; the rates within hosts are still promised
-	// open is a link whose rate is not known and may be the lowest, nil none.
+	// unknownLink is a link whose rate is not known and may be the lowest, nil none.
 	unknownLink *probe.Link
 	// flow is what one flow has of links that count as one, where that is less than all of
 	// them; 0 no such link.
@@ -98,8 +98,8 @@ func overTCP(e probe.Expected) probe.Expected {
 	return e
 }
 
-// group names the pairs that should perform alike.
-func group(p *probe.Pair, distance string) string {
+// groupName names the pairs that should perform alike.
+func groupName(p *probe.Pair, distance string) string {
 	out := string(p.Kind) + " " + p.Transport
 	if p.Variant != "" {
 		out += " " + p.Variant

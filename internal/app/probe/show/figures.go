@@ -1,6 +1,7 @@
 package show
 
 import (
+	"slices"
 	"strconv"
 	"time"
 
@@ -59,7 +60,11 @@ func PairRate(kind probe.Kind, bytesPerSec int64, u units.System) string {
 }
 
 // Local says whether all ends of a report are on one host.
-func Local(r *probe.Report) bool { return local(r) }
+func Local(r *probe.Report) bool {
+	return !slices.ContainsFunc(r.Results, func(x probe.Result) bool {
+		return x.From.Host != x.To.Host || x.From.Host != r.Results[0].From.Host
+	})
+}
 
 // Order compares kinds of pairs in the order of reports: memory, gpu, port, then others.
 func Order(a, b probe.Kind) int {

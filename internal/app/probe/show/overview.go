@@ -1,11 +1,13 @@
 package show
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/topoctl/topoctl/internal/base/group"
 	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/internal/base/units"
 	"github.com/topoctl/topoctl/probe"
@@ -147,13 +149,14 @@ func waivedReasons(r *probe.Report) []string {
 			reasons = append(reasons, why)
 		}
 	}
+	equal := group.By(reasons, func(why string) string { return why })
+	slices.SortStableFunc(equal, func(a, b []string) int { return cmp.Or(len(b)-len(a), strings.Compare(a[0], b[0])) })
 	var out []string
-	list := tallied(reasons)
-	for i, t := range list {
+	for i, list := range equal {
 		if i == mostWaived {
-			return append(out, fmt.Sprintf("waived for %d other reasons", len(list)-i))
+			return append(out, fmt.Sprintf("waived for %d other reasons", len(equal)-i))
 		}
-		out = append(out, fmt.Sprintf("%d waived: %s", t.n, t.text))
+		out = append(out, fmt.Sprintf("%d waived: %s", len(list), list[0]))
 	}
 	return out
 }

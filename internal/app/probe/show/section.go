@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/group"
 	"github.com/topoctl/topoctl/internal/base/units"
 	"github.com/topoctl/topoctl/probe"
 )
@@ -32,36 +33,22 @@ func indexOrEnd(list []string, s string) int {
 	return len(list)
 }
 
-// local says whether all ends of a report are on one host.
-func local(r *probe.Report) bool {
-	for i := range r.Results {
-		x := &r.Results[i]
-		if x.From.Host != x.To.Host || x.From.Host != r.Results[0].From.Host {
-			return false
-		}
-	}
-	return true
-}
-
 // sections groups and sorts the results of a report.
 func sections(r *probe.Report, u units.System) []*section {
-	type key struct{ kind, transport, variant string }
-	byKey := map[key]*section{}
-	var out []*section
-	here := local(r)
+	results := make([]*probe.Result, len(r.Results))
 	for i := range r.Results {
-		x := &r.Results[i]
-		k := key{string(x.Kind), x.Transport, x.Variant}
-		s := byKey[k]
-		if s == nil {
-			s = sectionOf(x, here, u)
-			byKey[k], out = s, append(out, s)
-		}
-		s.times(x)
-		s.results = append(s.results, x)
+		results[i] = &r.Results[i]
 	}
-	for _, s := range out {
+	here := Local(r)
+	var out []*section
+	for _, alike := range group.By(results, func(x *probe.Result) [3]string { return [3]string{string(x.Kind), x.Transport, x.Variant} }) {
+		s := sectionOf(alike[0], here, u)
+		for _, x := range alike {
+			s.times(x)
+		}
+		s.results = alike
 		slices.SortStableFunc(s.results, func(a, b *probe.Result) int { return topo.NaturalCompare(a.ID, b.ID) })
+		out = append(out, s)
 	}
 	slices.SortStableFunc(out, func(a, b *section) int {
 		return cmp.Or(indexOrEnd(kindOrder, a.kind)-indexOrEnd(kindOrder, b.kind), cmp.Compare(a.kind, b.kind),

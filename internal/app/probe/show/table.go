@@ -2,12 +2,12 @@ package show
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
 
+	"github.com/topoctl/topoctl/internal/base/group"
 	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/internal/base/units"
@@ -211,51 +211,26 @@ func (p *printer) verdict(x *probe.Result) string {
 
 // groups sums up the pairs that passed.
 func (p *printer) groups(s *section, passed []*probe.Result) {
-	var order []string
-	byGroup := map[string][]*probe.Result{}
-	for _, x := range passed {
-		if byGroup[x.Group] == nil {
-			order = append(order, x.Group)
+	for _, list := range group.By(passed, func(x *probe.Result) string { return x.Group }) {
+		var rates []int64
+		var efficiencies []float64
+		for _, x := range list {
+			if b := x.Judged(); b != nil {
+				rates = append(rates, b.MeanBytesPerSec)
+			}
+			if x.Efficiency != nil {
+				efficiencies = append(efficiencies, *x.Efficiency)
+			}
 		}
-		byGroup[x.Group] = append(byGroup[x.Group], x)
-	}
-	for _, g := range order {
-		list := byGroup[g]
 		line := text.Plural(len(list), "pair") + " " + p.paint(string(probe.Pass), verdictCodes[probe.Pass])
-		if low, high, ok := span(list, func(x *probe.Result) (float64, bool) {
-			b := x.Judged()
-			if b == nil {
-				return 0, false
-			}
-			return float64(b.MeanBytesPerSec), true
-		}); ok {
-			line += ", " + fromTo(units.RateNumber(int64(low), s.unit), units.RateNumber(int64(high), s.unit), s.unit.Suffix())
+		if len(rates) > 0 {
+			line += ", " + fromTo(units.RateNumber(slices.Min(rates), s.unit), units.RateNumber(slices.Max(rates), s.unit), s.unit.Suffix())
 		}
-		if low, high, ok := span(list, func(x *probe.Result) (float64, bool) {
-			if x.Efficiency == nil {
-				return 0, false
-			}
-			return *x.Efficiency, true
-		}); ok {
-			line += ", " + fromTo(number(low*100), number(high*100), "% of what was expected")
+		if len(efficiencies) > 0 {
+			line += ", " + fromTo(number(slices.Min(efficiencies)*100), number(slices.Max(efficiencies)*100), "% of what was expected")
 		}
 		p.linef("  %s", line)
 	}
-}
-
-// span is the smallest and largest of the existing values.
-func span(list []*probe.Result, value func(*probe.Result) (float64, bool)) (low, high float64, ok bool) {
-	for _, x := range list {
-		v, has := value(x)
-		if !has {
-			continue
-		}
-		if !ok {
-			low, high, ok = v, v, true
-		}
-		low, high = min(low, v), max(high, v)
-	}
-	return low, high, ok
 }
 
 // fromTo is "97 to 98 %", "98 %".
@@ -288,26 +263,4 @@ func (p *printer) summary(v *overview) {
 	for _, n := range v.Notes {
 		p.linef("note: %s", n)
 	}
-}
-
-// tally counts equal texts.
-type tally struct {
-	text string
-	n    int
-}
-
-// tallied counts equal texts, the most frequent first.
-func tallied(texts []string) []tally {
-	at := map[string]int{}
-	var out []tally
-	for _, t := range texts {
-		i, ok := at[t]
-		if !ok {
-			i = len(out)
-			at[t], out = i, append(out, tally{text: t})
-		}
-		out[i].n++
-	}
-	slices.SortStableFunc(out, func(a, b tally) int { return cmp.Or(b.n-a.n, strings.Compare(a.text, b.text)) })
-	return out
 }
