@@ -38,12 +38,12 @@ type gpuJob struct {
 }
 
 // gpu prepares a pair with a GPU.
-func (p *Prober) gpu(pair *probe.Pair, spec probe.Spec, alone bool) (*job, error) {
-	g, err := p.cuda()
+func (r *round) gpu(pair *probe.Pair) (*job, error) {
+	g, err := r.cuda()
 	if err != nil {
 		return nil, err
 	}
-	j := &gpuJob{p: p, spec: spec, alone: alone}
+	j := &gpuJob{p: r.Prober, spec: r.spec, alone: r.alone}
 	if err := j.open(g, pair); err != nil {
 		return nil, errors.Join(err, j.close())
 	}

@@ -110,26 +110,33 @@ type job struct {
 	close   func() error
 }
 
+// round is pairs that are measured at the same time.
+type round struct {
+	*Prober
+	spec  probe.Spec
+	began time.Duration // on Now
+	alone bool          // there is one pair: the processor time of the process is its own
+	ready sync.WaitGroup
+}
+
 // Round measures pairs at the same time; see run.Prober. Preparing them counts as part of their time, of
 // which at least half is for measuring.
 func (p *Prober) Round(ctx context.Context, pairs []probe.Pair, spec probe.Spec, tell func(pair int, s probe.Sample)) []probe.Measurement {
-	began := p.o.Now()
+	r := &round{Prober: p, spec: spec, began: p.o.Now(), alone: len(pairs) == 1}
 	freed := p.dropArenas(pairs)
 	out := make([]probe.Measurement, len(pairs))
 	var telling sync.Mutex
-	var ready, running sync.WaitGroup
-	ready.Add(len(pairs))
-	alone := len(pairs) == 1
+	var running sync.WaitGroup
+	r.ready.Add(len(pairs))
 	for i := range pairs {
 		running.Go(func() {
-			report := func(s probe.Sample) {
+			out[i] = r.measure(ctx, &pairs[i], func(s probe.Sample) {
 				if tell != nil {
 					telling.Lock()
 					defer telling.Unlock()
 					tell(i, s)
 				}
-			}
-			out[i] = p.measurePair(ctx, &pairs[i], spec, began, alone, report, &ready)
+			})
 		})
 	}
 	running.Wait()
@@ -147,10 +154,10 @@ func (p *Prober) dropArenas(pairs []probe.Pair) error {
 	return p.arenas.freeAll()
 }
 
-// measurePair measures one pair together with the others: it begins when all are ready.
-func (p *Prober) measurePair(ctx context.Context, pair *probe.Pair, spec probe.Spec, began time.Duration, alone bool, tell func(probe.Sample), ready *sync.WaitGroup) probe.Measurement {
-	j, err := p.prepare(ctx, pair, spec, began, alone)
-	ready.Done()
+// measure measures one pair together with the others: it begins when all are ready.
+func (r *round) measure(ctx context.Context, pair *probe.Pair, tell func(probe.Sample)) probe.Measurement {
+	j, err := r.prepare(ctx, pair)
+	r.ready.Done()
 	m := probe.Measurement{Bandwidth: []probe.Bandwidth{}, Links: []probe.LinkState{}}
 	if err != nil {
 		var w lane.Waived
@@ -161,10 +168,11 @@ func (p *Prober) measurePair(ctx context.Context, pair *probe.Pair, spec probe.S
 		}
 		return m
 	}
-	ready.Wait()
-	spec.PairTime = max(spec.PairTime-(p.o.Now()-began), (spec.PairTime+1)/2) // 0, no limit, stays 0
-	links := lane.NewLinks(p.o.Topology, pair.From.Host, p.o.Sysfs).Look(pair.Path)
-	others := p.watchOthers(alone)
+	r.ready.Wait()
+	spec := r.spec
+	spec.PairTime = max(spec.PairTime-(r.o.Now()-r.began), (spec.PairTime+1)/2) // 0, no limit, stays 0
+	links := lane.NewLinks(r.o.Topology, pair.From.Host, r.o.Sysfs).Look(pair.Path)
+	others := r.watchOthers()
 	m = j.measure(ctx, spec, tell)
 	m.Notes = append(m.Notes, others()...)
 	m.Links = links.Since()
@@ -179,16 +187,16 @@ func (p *Prober) measurePair(ctx context.Context, pair *probe.Pair, spec probe.S
 const maxOthers = 0.1
 
 // watchOthers returns a function that says whether other processes were busy in the meantime.
-func (p *Prober) watchOthers(alone bool) (notes func() []string) {
-	busy, known := p.system.busy()
+func (r *round) watchOthers() (notes func() []string) {
+	busy, known := r.system.busy()
 	own, knownOwn := lane.OwnCPU(context.Background())
-	began := p.o.Now()
+	began := r.o.Now()
 	return func() []string {
-		after, stillKnown := p.system.busy()
+		after, stillKnown := r.system.busy()
 		mine, _ := lane.OwnCPU(context.Background())
-		all := (p.o.Now() - began) * time.Duration(runtime.NumCPU())
+		all := (r.o.Now() - began) * time.Duration(runtime.NumCPU())
 		part := float64(after-busy-(mine-own)) / float64(max(all, 1))
-		if !alone || !known || !knownOwn || !stillKnown || part <= maxOthers {
+		if !r.alone || !known || !knownOwn || !stillKnown || part <= maxOthers {
 			return nil
 		}
 		return []string{fmt.Sprintf("other processes took %.0f %% of the processors' time during the measurement", 100*min(part, 1))}
@@ -196,8 +204,8 @@ func (p *Prober) watchOthers(alone bool) (notes func() []string) {
 }
 
 // prepare acquires what a pair needs.
-func (p *Prober) prepare(ctx context.Context, pair *probe.Pair, spec probe.Spec, began time.Duration, alone bool) (*job, error) {
-	if err := sampling.Check(&spec); err != nil {
+func (r *round) prepare(ctx context.Context, pair *probe.Pair) (*job, error) {
+	if err := sampling.Check(&r.spec); err != nil {
 		return nil, err
 	}
 	if err := ctx.Err(); err != nil {
@@ -207,11 +215,11 @@ func (p *Prober) prepare(ctx context.Context, pair *probe.Pair, spec probe.Spec,
 	case pair.Waived != "":
 		return nil, lane.Waive(errors.New(pair.Waived))
 	case pair.Kind == probe.Memory:
-		return p.memory(pair, spec, began, alone)
+		return r.memory(pair)
 	case pair.Kind == probe.GPU:
-		return p.gpu(pair, spec, alone)
+		return r.gpu(pair)
 	case pair.Kind == probe.Port:
-		return p.port(ctx, pair, spec, alone)
+		return r.port(ctx, pair)
 	}
 	return nil, fmt.Errorf("kind %q: want memory, gpu or port", pair.Kind)
 }

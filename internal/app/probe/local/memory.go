@@ -55,24 +55,23 @@ type memoryJob struct {
 	swept   atomic.Int64 // what sweep counted, so that it has to load
 }
 
-// memory prepares a pair of memory and CPUs; the memory is that of From. began is when the round began,
-// from which time counts.
-func (p *Prober) memory(pair *probe.Pair, spec probe.Spec, began time.Duration, alone bool) (*job, error) {
+// memory prepares a pair of memory and CPUs; the memory is that of From.
+func (r *round) memory(pair *probe.Pair) (*job, error) {
 	if pair.Variant != probe.VariantRead && pair.Variant != probe.VariantCopy {
 		return nil, fmt.Errorf("variant %q of memory: there are %q and %q", pair.Variant, probe.VariantRead, probe.VariantCopy)
 	}
-	from, to := p.numaNode(pair.From.Node), p.numaNode(pair.To.Node)
+	from, to := r.numaNode(pair.From.Node), r.numaNode(pair.To.Node)
 	if from == nil || to == nil {
 		return nil, fmt.Errorf("NUMA nodes %s and %s: the topology has not both", pair.From.Node, pair.To.Node)
 	}
-	m := &memoryJob{p: p, pair: pair, spec: spec, alone: alone}
+	m := &memoryJob{p: r.Prober, pair: pair, spec: r.spec, alone: r.alone}
 	if err := m.chooseCPUs(to); err != nil {
 		return nil, err
 	}
-	if err := m.allocate(from, to, began); err != nil {
+	if err := m.allocate(from, to, r.began); err != nil {
 		return nil, err
 	}
-	return &job{measure: m.measure, close: func() error { p.arenas.put(from.Index, m.arena); return nil }}, nil
+	return &job{measure: m.measure, close: func() error { r.arenas.put(from.Index, m.arena); return nil }}, nil
 }
 
 func (p *Prober) numaNode(id topo.ID) *topo.NUMANode {
@@ -128,41 +127,45 @@ func (m *memoryJob) unpinned(err error) {
 }
 
 // allocate gets the working set: memory of node, too large for the caches of cpus.
-func (m *memoryJob) allocate(node, cpus *topo.NUMANode, began time.Duration) error {
+func (m *memoryJob) allocate(node, cpus *topo.NUMANode, began time.Duration) (err error) {
 	several := m.p.memoryNodes() > 1
 	m.arena = m.p.arenas.get(node.Index)
+	defer func() {
+		if err != nil && m.arena != nil {
+			m.p.arenas.put(node.Index, m.arena)
+		}
+	}()
 	least, size, err := m.bufferSize(node, cpus)
-	if err == nil && m.arena == nil {
+	if err != nil {
+		return err
+	}
+	if m.arena == nil {
 		o := memory.Options{Backing: memory.Private, Pages: memory.Huge, Lazy: true}
 		if several {
 			o.Nodes = []int{node.Index}
 		}
-		var block *memory.Block
-		if block, err = m.p.system.alloc(size, o); err == nil {
-			m.arena = &arena{block: block}
-		} else if several && refusesBinding(err) {
+		block, err := m.p.system.alloc(size, o)
+		if err != nil && several && refusesBinding(err) {
 			err = lane.Waive(err)
 		}
-	}
-	if err == nil {
-		var soft, hard time.Duration
-		if t := m.spec.PairTime; t > 0 {
-			soft, hard = began+t/fillPart, began+t
+		if err != nil {
+			return err
 		}
-		size = min(size, m.arena.block.Size())
-		m.arena.faultIn(len(m.cpus), least, size, m.p.o.Now, soft, hard)
-		if m.set = m.arena.block.Bytes()[:min(size, m.arena.faultedIn)]; len(m.set) < minWorkingSet {
-			err = fmt.Errorf("memory of NUMA node %d: %d bytes could be faulted in within %v: too little to measure, give the pair more time", node.Index, len(m.set), m.spec.PairTime)
-		}
+		m.arena = &arena{block: block}
 	}
-	if err == nil && several {
-		err = m.checkPlacement(node.Index, m.arena.block.Info())
+	var soft, hard time.Duration
+	if t := m.spec.PairTime; t > 0 {
+		soft, hard = began+t/fillPart, began+t
 	}
-	if err != nil {
-		if m.arena != nil {
-			m.p.arenas.put(node.Index, m.arena)
+	size = min(size, m.arena.block.Size())
+	m.arena.faultIn(len(m.cpus), least, size, m.p.o.Now, soft, hard)
+	if m.set = m.arena.block.Bytes()[:min(size, m.arena.faultedIn)]; len(m.set) < minWorkingSet {
+		return fmt.Errorf("memory of NUMA node %d: %d bytes could be faulted in within %v: too little to measure, give the pair more time", node.Index, len(m.set), m.spec.PairTime)
+	}
+	if several {
+		if err := m.checkPlacement(node.Index, m.arena.block.Info()); err != nil {
+			return err
 		}
-		return err
 	}
 	m.noteWorkingSet(several, cpus)
 	return nil

@@ -41,16 +41,16 @@ type engineAtPort struct {
 }
 
 // port prepares a pair of ports: two engines, of which the one at From posts WRITEs.
-func (p *Prober) port(ctx context.Context, pair *probe.Pair, spec probe.Spec, alone bool) (*job, error) {
-	bytes := p.regionBytes
-	if n := len(spec.SizesBytes); n > 0 {
-		bytes = max(bytes, 4*spec.SizesBytes[n-1]) // two batches in each direction
+func (r *round) port(ctx context.Context, pair *probe.Pair) (*job, error) {
+	bytes := r.regionBytes
+	if n := len(r.spec.SizesBytes); n > 0 {
+		bytes = max(bytes, 4*r.spec.SizesBytes[n-1]) // two batches in each direction
 	}
-	from, err := p.portEngine(ctx, engineKey{pair.Transport, pair.From.Node, pair.From.Location, bytes, true})
+	from, err := r.portEngine(ctx, engineKey{pair.Transport, pair.From.Node, pair.From.Location, bytes, true})
 	if err != nil {
 		return nil, err
 	}
-	to, err := p.portEngine(ctx, engineKey{pair.Transport, pair.To.Node, pair.To.Location, bytes, false})
+	to, err := r.portEngine(ctx, engineKey{pair.Transport, pair.To.Node, pair.To.Location, bytes, false})
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +58,7 @@ func (p *Prober) port(ctx context.Context, pair *probe.Pair, spec probe.Spec, al
 	if err != nil {
 		return nil, err // over loopback, whatever ports are measured
 	}
-	l, err := p.lane(ctx, pair, from, peer)
+	l, err := r.lane(ctx, pair, from, peer)
 	if err != nil {
 		err = errors.Join(err, peer.Close())
 		if errors.Is(err, engine.ErrUnavailable) || errors.Is(err, engine.ErrNoLane) {
@@ -66,7 +66,7 @@ func (p *Prober) port(ctx context.Context, pair *probe.Pair, spec probe.Spec, al
 		}
 		return nil, err
 	}
-	if alone { // else other pairs are in the same figure
+	if r.alone { // else other pairs are in the same figure
 		l.CPU = lane.OwnCPU
 	}
 	return &job{
