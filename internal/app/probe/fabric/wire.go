@@ -1,6 +1,7 @@
 package fabric
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -232,56 +233,48 @@ func parseRequest(data []byte) (*request, error) {
 	if n := max(len(r.Regions), len(r.Looks), len(r.Jobs), len(r.Seen)); n > maxJobs {
 		return nil, fmt.Errorf("%s: %d entries: want at most %d", clip(r.Do, 40), n, maxJobs)
 	}
-	err := errors.Join(checkText("lease", r.Lease), checkText("controller", r.Controller))
+	err := cmp.Or(checkText("lease", r.Lease), checkText("controller", r.Controller))
 	ids := map[int]bool{}
 	for i := range r.Regions {
-		err = errors.Join(err, checkID(ids, r.Regions[i].ID), checkLocation(r.Regions[i].Location))
+		err = cmp.Or(err, checkID(ids, r.Regions[i].ID), checkLocation(r.Regions[i].Location))
 		if r.Regions[i].Bytes < 1 {
-			err = errors.Join(err, fmt.Errorf("region of %d bytes: want 1 or more", r.Regions[i].Bytes))
+			err = cmp.Or(err, fmt.Errorf("region of %d bytes: want 1 or more", r.Regions[i].Bytes))
 		}
 	}
 	clear(ids)
 	links := 0
 	for i := range r.Looks {
 		links += len(r.Looks[i].Path)
-		err = errors.Join(err, checkID(ids, r.Looks[i].ID), checkText("host", r.Looks[i].Host))
+		err = cmp.Or(err, checkID(ids, r.Looks[i].ID), checkText("host", r.Looks[i].Host))
 		if len(r.Looks[i].Path) > maxPath || links > maxLinks {
-			err = errors.Join(err, fmt.Errorf("%d links on a way, %d up to there: want at most %d and %d", len(r.Looks[i].Path), links, maxPath, maxLinks))
+			err = cmp.Or(err, fmt.Errorf("%d links on a way, %d up to there: want at most %d and %d", len(r.Looks[i].Path), links, maxPath, maxLinks))
 		}
 	}
 	clear(ids)
 	for i := range r.Jobs {
-		err = errors.Join(err, checkID(ids, r.Jobs[i].ID), r.Jobs[i].check())
+		err = cmp.Or(err, checkID(ids, r.Jobs[i].ID), r.Jobs[i].check())
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", clip(r.Do, 40), firstError(err))
+		return nil, fmt.Errorf("%s: %w", clip(r.Do, 40), err)
 	}
 	return &r, nil
 }
 
-// firstError is the first of joined ones: a peer needs no more.
-func firstError(err error) error {
-	if list, ok := err.(interface{ Unwrap() []error }); ok && len(list.Unwrap()) > 0 {
-		return firstError(list.Unwrap()[0])
-	}
-	return err
-}
-
 func (j *jobWant) check() error {
-	err := errors.Join(checkText("transport", j.Transport), checkText("local port", string(j.LocalPort)), checkText("remote port", string(j.RemotePort)),
+	err := cmp.Or(checkText("transport", j.Transport), checkText("local port", string(j.LocalPort)), checkText("remote port", string(j.RemotePort)),
 		checkText("host", j.Host), checkText("region", j.Region), checkLocation(j.Location), CheckSpec(&j.Spec))
 	if j.GiveUp < minGiveUp || j.GiveUp > maxGiveUp {
-		err = errors.Join(err, fmt.Errorf("unreachable for %v: want %v to %v", j.GiveUp, minGiveUp, maxGiveUp))
+		err = cmp.Or(err, fmt.Errorf("unreachable for %v: want %v to %v", j.GiveUp, minGiveUp, maxGiveUp))
 	}
 	if j.Bytes < 1 {
-		err = errors.Join(err, fmt.Errorf("memory of %d bytes: want 1 or more", j.Bytes))
+		err = cmp.Or(err, fmt.Errorf("memory of %d bytes: want 1 or more", j.Bytes))
 	}
 	if len(j.Addresses) < 1 || len(j.Addresses) > maxAddresses {
-		err = errors.Join(err, fmt.Errorf("%d addresses: want 1 to %d", len(j.Addresses), maxAddresses))
+		err = cmp.Or(err, fmt.Errorf("%d addresses: want 1 to %d", len(j.Addresses), maxAddresses))
 	}
 	for _, a := range j.Addresses {
 		if _, bad := fullAddress(a); bad != nil {
-			err = errors.Join(err, bad)
+			err = cmp.Or(err, bad)
 		}
 	}
 	return err
