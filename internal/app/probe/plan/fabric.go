@@ -108,8 +108,7 @@ type fabric struct {
 	hosts []*hostPorts
 	tcp   map[int]*hostPorts // hosts whose better transport is RDMA, for peers without
 	links uplinks
-	// reached is which ports of two hosts reach each other, the host of the smaller
-	// number first.
+	// reached says which ports of two hosts reach each other, in either order of the hosts.
 	reached map[[2]int]*reachable
 }
 
@@ -245,8 +244,8 @@ func (f *fabric) connect() error {
 			if err != nil {
 				return err
 			}
-			f.reached[[2]int{i, j}] = m
-			if total += f.countPairs(a, b, m); total > maxPairs {
+			f.reached[[2]int{i, j}], f.reached[[2]int{j, i}] = m, m.reversed()
+			if total += f.countPairs(m); total > maxPairs {
 				return pkgerr.Errorf("plan", "more than %d pairs of ports: take one rail at a time, or fewer hosts", maxPairs)
 			}
 			for _, n := range m.notes {
@@ -263,20 +262,27 @@ func (f *fabric) connect() error {
 	return nil
 }
 
-// countPairs is how many pairs two hosts have, in both directions.
-func (f *fabric) countPairs(a, b *hostPorts, m *reachable) int {
-	n := 0
-	for x := range a.ends {
-		for y := range b.ends {
-			if from, to := &a.ends[x], &b.ends[y]; m.reach(x, y) && f.railsFit(from, to) {
-				for _, picked := range []bool{f.b.sel.pair(&from.end, &to.end), f.b.sel.pair(&to.end, &from.end)} {
-					if picked {
-						n++
-					}
-				}
+// eachPair calls do for the ports of two hosts that reach each other and are on the requested rails.
+func (f *fabric) eachPair(m *reachable, do func(from, to *portEnd)) {
+	for x := range m.here.ends {
+		for y := range m.there.ends {
+			if from, to := &m.here.ends[x], &m.there.ends[y]; m.reach(x, y) && f.railsFit(from, to) {
+				do(from, to)
 			}
 		}
 	}
+}
+
+// countPairs is how many pairs two hosts have, in both directions.
+func (f *fabric) countPairs(m *reachable) int {
+	n := 0
+	f.eachPair(m, func(from, to *portEnd) {
+		for _, selected := range []bool{f.b.sel.pair(&from.end, &to.end), f.b.sel.pair(&to.end, &from.end)} {
+			if selected {
+				n++
+			}
+		}
+	})
 	return n
 }
 
@@ -284,24 +290,15 @@ func (f *fabric) countPairs(a, b *hostPorts, m *reachable) int {
 func (f *fabric) addPairs() {
 	for i := range f.hosts {
 		for j := range f.hosts {
-			m := f.reached[[2]int{min(i, j), max(i, j)}]
-			if i == j || m == nil {
+			m := f.reached[[2]int{i, j}]
+			if m == nil {
 				continue
 			}
-			a, b := m.here, m.there
-			if i > j {
-				a, b = b, a
-			}
-			transport := string(a.ph.Transport())
-			for x := range a.ends {
-				for y := range b.ends {
-					ok := i < j && m.reach(x, y) || i > j && m.reach(y, x)
-					if from, to := &a.ends[x], &b.ends[y]; ok && f.railsFit(from, to) {
-						between, distance := f.links.between(from.leaf, to.leaf)
-						f.b.addPorts(from, to, transport, between, distance)
-					}
-				}
-			}
+			transport := string(m.here.ph.Transport())
+			f.eachPair(m, func(from, to *portEnd) {
+				between, distance := f.links.between(from.leaf, to.leaf)
+				f.b.addPorts(from, to, transport, between, distance)
+			})
 		}
 	}
 }

@@ -220,6 +220,17 @@ type reachable struct {
 
 func (r *reachable) reach(i, j int) bool { return r.cells[i*r.width+j] }
 
+// reversed is the same from the other host's side.
+func (r *reachable) reversed() *reachable {
+	out := &reachable{here: r.there, there: r.here, width: len(r.here.ends), cells: make([]bool, len(r.cells))}
+	for i := range r.here.ends {
+		for j := range r.there.ends {
+			out.cells[j*out.width+i] = r.reach(i, j)
+		}
+	}
+	return out
+}
+
 // connect asks pathsel which ports reach each other.
 func connect(a, b *hostPorts, fabric *pathsel.Fabric) (*reachable, error) {
 	out := &reachable{here: a, there: b, width: len(b.ends), cells: make([]bool, len(a.ends)*len(b.ends))}
