@@ -9,8 +9,8 @@ import (
 	"github.com/topoctl/topoctl/pathsel"
 )
 
-// linkAttributes are what link events tell while the watch goes on: as drift they are told
-// only where they were there at the first look.
+// linkAttributes are what link events report while the watch goes on: as drift they are
+// reported only where they were there at the first look.
 var linkAttributes = []string{"state", "phys_state", "carrier", "bytes_per_sec", "rate", "pcie_width", "pcie_speed"}
 
 // followAttributes are what a port that goes down takes with it, and brings again.
@@ -49,13 +49,13 @@ func (w *Watch) driftItems(r *diff.Report, beginning bool) []item {
 	return out
 }
 
-// isLink says whether a difference is of those that link events tell. Direct links of GPUs
+// isLink says whether a difference is of those that link events report. Direct links of GPUs
 // have no events.
 func isLink(d *diff.Difference, n *diff.Node) bool {
 	return n.Kind != diff.KindLink && slices.Contains(linkAttributes, d.Attribute)
 }
 
-// linkDifferences finds the nodes of differences that link events tell, and of the first
+// linkDifferences finds the nodes of differences that link events report, and of the first
 // look notes which were there.
 func (w *Watch) linkDifferences(r *diff.Report, beginning bool) (moved map[string]bool) {
 	moved = map[string]bool{}
@@ -115,7 +115,7 @@ func drifted(d *diff.Difference) Event {
 }
 
 // choices are the choices of ports that change, but for those that follow from what link
-// events tell.
+// events report.
 func choices(c *diff.Choice, moved map[string]bool) []item {
 	follows := func(port string) bool {
 		rdma, _, _ := strings.Cut(strings.TrimPrefix(port, "port:"), "/")
@@ -143,7 +143,7 @@ func choices(c *diff.Choice, moved map[string]bool) []item {
 	return out
 }
 
-// notCompared gives, of a difference that is there no more, why it can no longer be told, ""
+// notCompared gives, of a difference that is there no more, why it can no longer be determined, ""
 // where it can.
 func notCompared(r *diff.Report) func(*item) string {
 	missing := map[string]string{}

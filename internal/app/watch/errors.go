@@ -10,7 +10,7 @@ import (
 	"github.com/topoctl/topoctl/internal/base/counters"
 )
 
-// When error counters are told: when they begin to move, then at most every again while they
+// When error counters are reported: when they begin to move, then at most every again while they
 // go on, and when they have stood still for still.
 const (
 	again = 10 * second
@@ -21,10 +21,10 @@ const (
 type errorCounters map[topo.ID]*portErrors
 
 type portErrors struct {
-	last                 map[string]uint64
-	going                bool
-	began, moved, toldAt int64
-	untold, total        map[string]uint64
+	last                     map[string]uint64
+	going                    bool
+	began, moved, reportedAt int64
+	unreported, total        map[string]uint64
 }
 
 // keep forgets ports that are no more, where they are many.
@@ -39,14 +39,14 @@ func (t errorCounters) keep(x *snapshot) {
 	}
 }
 
-// forget gives up what was counted of devices whose names others have now, and tells first
+// forget gives up what was counted of devices whose names others have now, and first reports
 // what was held back.
 func (t errorCounters) forget(at int64, gone map[topo.ID]bool) []Event {
 	var out []Event
 	for _, id := range slices.SortedFunc(maps.Keys(gone), byName) {
 		if x := t[id]; x != nil {
-			x.toldAt = at - again
-			out = append(out, x.tell(at, id)...)
+			x.reportedAt = at - again
+			out = append(out, x.report(at, id)...)
 			delete(t, id)
 		}
 	}
@@ -87,7 +87,7 @@ func (w *Watch) Counters(at int64, s *counters.Sample) []Event {
 	return out
 }
 
-// downCounters count what a link event tells; alone they tell of one that was too short to
+// downCounters count what a link event reports; alone they report one that was too short to
 // be seen.
 var downCounters = []string{"link_downed", "carrier_down_count"}
 
@@ -116,10 +116,10 @@ func (w *Watch) errors(at int64, id topo.ID, now map[string]uint64) []Event {
 		t.add(at, name, n-was)
 	}
 	t.last = maps.Clone(now)
-	if out := t.tell(at, id); out != nil {
+	if out := t.report(at, id); out != nil {
 		return out
 	}
-	if !t.going || len(t.untold) > 0 || at-t.moved < still {
+	if !t.going || len(t.unreported) > 0 || at-t.moved < still {
 		return nil
 	}
 	e := Event{AtNS: at, Kind: ErrorsStop, Severity: info, Subject: id, Counters: t.total,
@@ -130,20 +130,20 @@ func (w *Watch) errors(at int64, id topo.ID, now map[string]uint64) []Event {
 
 func (t *portErrors) add(at int64, name string, n uint64) {
 	if !t.going && len(t.total) == 0 {
-		t.began, t.untold, t.total = at, map[string]uint64{}, map[string]uint64{}
+		t.began, t.unreported, t.total = at, map[string]uint64{}, map[string]uint64{}
 	}
 	t.moved = at
-	t.untold[name] += n
+	t.unreported[name] += n
 	t.total[name] += n
 }
 
-// tell tells of what has moved, unless it was told a moment ago.
-func (t *portErrors) tell(at int64, id topo.ID) []Event {
-	if len(t.untold) == 0 || t.going && at-t.toldAt < again {
+// report reports what has moved, unless there was a report a moment ago.
+func (t *portErrors) report(at int64, id topo.ID) []Event {
+	if len(t.unreported) == 0 || t.going && at-t.reportedAt < again {
 		return nil
 	}
-	e := Event{AtNS: at, Kind: Errors, Severity: info, Subject: id, Counters: t.untold, Text: sums(t.untold)}
-	for name := range t.untold {
+	e := Event{AtNS: at, Kind: Errors, Severity: info, Subject: id, Counters: t.unreported, Text: sums(t.unreported)}
+	for name := range t.unreported {
 		if counters.Serious(name) {
 			e.Severity = warning
 		}
@@ -151,15 +151,15 @@ func (t *portErrors) tell(at int64, id topo.ID) []Event {
 	if t.going {
 		e.Text += fmt.Sprintf(" (%s since %s ago)", sums(t.total), duration(at-t.began))
 	}
-	t.going, t.toldAt, t.untold = true, at, map[string]uint64{}
+	t.going, t.reportedAt, t.unreported = true, at, map[string]uint64{}
 	return []Event{stamp(e)}
 }
 
-// due tells of what was held back.
+// due reports what was held back.
 func (t errorCounters) due(at int64) []Event {
 	var out []Event
 	for _, id := range slices.SortedFunc(maps.Keys(t), byName) {
-		out = append(out, t[id].tell(at, id)...)
+		out = append(out, t[id].report(at, id)...)
 	}
 	return out
 }

@@ -11,26 +11,26 @@ import (
 
 // What a ledger does at most.
 const (
-	mostFacts = 4096 // that it knows at a time
+	mostFacts = 4096 // that it remembers at a time
 	mostNews  = 64   // events of one step
-	// mostTurns is how often one fact is told, to be so or not, within calm: what comes and
-	// goes all the time is told again when calm is over.
+	// mostTurns is how often one fact is reported, to be so or not, within calm: what comes and
+	// goes all the time is reported again when calm is over.
 	mostTurns = 6
 	calm      = 600 * second
 )
 
 // item is a fact that is so now: of one device, so that facts of several devices come and
-// go one by one, and are told together where they do so together.
+// go one by one, and are reported together where they do so together.
 type item struct {
 	key     string
 	subject topo.ID
-	group   string // facts of one group are told by one event
+	group   string // facts of one group are one event
 	event   Event  // without time and subjects
 	gone    string // the text of the event that takes it back
-	lacking string // why it can no longer be told whether it is so, "" it can
+	lacking string // why it can no longer be determined whether it is so, "" it can
 }
 
-// ledger knows what is so and what of it was told, and tells each change once.
+// ledger remembers what is so and what of it was reported, and reports each change once.
 type ledger struct {
 	appears, goes Kind
 	facts         map[string]*fact
@@ -38,11 +38,11 @@ type ledger struct {
 
 type fact struct {
 	item
-	present, told bool
-	muted         bool   // never told, and so never taken back
-	severity      string // that was told
-	since         int64  // when turns began to count
-	turns         int
+	present, reported bool
+	muted             bool   // never reported, and so never taken back
+	severity          string // that was reported
+	since             int64  // when turns began to count
+	turns             int
 }
 
 func newLedger(appears, goes Kind) ledger {
@@ -50,7 +50,7 @@ func newLedger(appears, goes Kind) ledger {
 }
 
 // update takes in all that is so now. What is not among it is so no more, and lacking says
-// of which of that it cannot be told.
+// of which of that it cannot be determined.
 func (l *ledger) update(at int64, now []item, lacking func(*item) string) []Event {
 	for _, f := range l.facts {
 		f.present = false
@@ -80,7 +80,7 @@ func worse(a, b string) bool {
 	return slices.Index(order, a) < slices.Index(order, b)
 }
 
-// due tells what is so and was not told, and takes back what is so no more.
+// due reports what is so and was not reported, and takes back what is so no more.
 func (l *ledger) due(at int64) []Event {
 	var came, gone news
 	for _, key := range slices.Sorted(maps.Keys(l.facts)) {
@@ -89,19 +89,19 @@ func (l *ledger) due(at int64) []Event {
 			f.since, f.turns = at, 0
 		}
 		switch {
-		case !f.present && f.muted, !f.present && !f.told && f.turns == 0:
+		case !f.present && f.muted, !f.present && !f.reported && f.turns == 0:
 			delete(l.facts, key)
 		case f.muted || f.turns >= mostTurns:
-		case f.present && (!f.told || worse(f.event.Severity, f.severity)):
+		case f.present && (!f.reported || worse(f.event.Severity, f.severity)):
 			came.add(f)
-		case !f.present && f.told:
+		case !f.present && f.reported:
 			gone.add(f)
 		}
 	}
 	return append(gone.events(at, l.goes), came.events(at, l.appears)...)
 }
 
-// news are facts to tell, by group.
+// news are facts to report, by group.
 type news struct {
 	groups []string
 	facts  map[string][]*fact
@@ -127,11 +127,11 @@ func (n *news) events(at int64, kind Kind) []Event {
 		list := n.facts[group]
 		if i >= mostNews {
 			for _, f := range list {
-				f.told, f.muted = false, true
+				f.reported, f.muted = false, true
 			}
 			continue
 		}
-		out = append(out, tell(at, kind, appears, list))
+		out = append(out, eventOf(at, kind, appears, list))
 	}
 	if more := len(n.groups) - mostNews; more > 0 {
 		out = append(out, stamp(Event{AtNS: at, Kind: kind, Severity: info, Text: fmt.Sprintf("and %d more, which are not listed", more)}))
@@ -150,17 +150,17 @@ func order(a, b *fact) int {
 	return cmp.Or(cmp.Compare(a.event.Code, b.event.Code), topo.NaturalCompare(string(a.subject), string(b.subject)), cmp.Compare(a.key, b.key))
 }
 
-// tell makes one event of facts that came or went together.
-func tell(at int64, kind Kind, appears bool, list []*fact) Event {
+// eventOf makes one event of facts that came or went together.
+func eventOf(at int64, kind Kind, appears bool, list []*fact) Event {
 	slices.SortStableFunc(list, order)
 	e := list[0].event
 	e.AtNS, e.Kind, e.Subject = at, kind, list[0].subject
 	e.Detail = slices.Clone(e.Detail)
-	restless := false
+	flapping := false
 	for _, f := range list {
-		f.told, f.severity = appears, f.event.Severity
+		f.reported, f.severity = appears, f.event.Severity
 		f.turns++
-		restless = restless || f.turns == mostTurns
+		flapping = flapping || f.turns == mostTurns
 		if len(list) > 1 {
 			e.Subjects = append(e.Subjects, f.subject)
 		}
@@ -171,7 +171,7 @@ func tell(at int64, kind Kind, appears bool, list []*fact) Event {
 			e.Severity, e.Detail = warning, []string{"it can no longer be determined: " + lacking}
 		}
 	}
-	if restless {
+	if flapping {
 		e.Detail = append(e.Detail, fmt.Sprintf("it comes and goes: reported %d times, and not again for a while", mostTurns))
 	}
 	return stamp(e)

@@ -12,11 +12,11 @@ import (
 type links map[topo.ID]*linkState
 
 type linkState struct {
-	up      bool
-	state   string // as it was told last
-	changed int64  // when
-	told    bool   // that it went down
-	flaps   int
+	up       bool
+	state    string // as it was reported last
+	changed  int64  // when
+	reported bool   // that it went down
+	flaps    int
 }
 
 // Flaps is how often a port went down since the watch began.
@@ -42,7 +42,7 @@ func carries(rdma bool, state string) (up, known bool) {
 	return false, false
 }
 
-// liveCounters remembers which ports counters tell of. As long as they come, they alone tell of
+// liveCounters remembers which ports counters cover. As long as they come, they alone count for
 // these: a look at the whole host takes long, and may be out of date when it arrives.
 type liveCounters struct {
 	at, gap int64
@@ -80,8 +80,8 @@ func (l *liveCounters) live(at int64) bool {
 // brings its ports back.
 const mostGone = 1024
 
-// lookAtLinks compares the states of a topology's ports with what they were.
-func (w *Watch) lookAtLinks(at int64, seen *snapshot) []Event {
+// updateLinks compares the states of a topology's ports with what they were.
+func (w *Watch) updateLinks(at int64, seen *snapshot) []Event {
 	var out []Event
 	live := w.live.live(at)
 	for _, p := range seen.ports {
@@ -118,9 +118,9 @@ func (w *Watch) setState(at int64, x *snapshot, p *port, state string) []Event {
 	since := at - s.changed
 	s.up, s.state, s.changed = up, state, at
 	if up {
-		wasTold := s.told
-		s.told = false
-		if !wasTold {
+		wasReported := s.reported
+		s.reported = false
+		if !wasReported {
 			return nil
 		}
 		e.Kind, e.Severity, e.Flaps = LinkUp, info, s.flaps
@@ -128,9 +128,9 @@ func (w *Watch) setState(at int64, x *snapshot, p *port, state string) []Event {
 		return []Event{stamp(e)}
 	}
 	s.flaps++
-	s.told = !w.isDown(x, p.leader)
-	if !s.told {
-		return nil // the other tells it
+	s.reported = !w.isDown(x, p.leader)
+	if !s.reported {
+		return nil // the other reports it
 	}
 	e.Kind, e.Flaps = LinkDown, s.flaps
 	if s.flaps > 1 {

@@ -20,7 +20,7 @@ type snapshot struct {
 type port struct {
 	id     topo.ID
 	rdma   bool
-	leader topo.ID // what tells that this one went down: a netdev's RDMA port, a VLAN's parent
+	leader topo.ID // whose events cover this one: a netdev's RDMA port, a VLAN's parent
 	depth  int     // how many leaders are above
 	state  string
 	rate   *topo.Rate

@@ -59,7 +59,7 @@ func lost(at int64, name, detail string) Event {
 	return stamp(Event{AtNS: at, Kind: SourceLost, Severity: warning, Source: name, Text: detail})
 }
 
-// overdue tells of sources that wait for too long.
+// overdue reports sources that wait for too long.
 func (w *Watch) overdue(at int64) []Event {
 	var out []Event
 	for _, name := range slices.Sorted(maps.Keys(w.sources)) {

@@ -8,8 +8,8 @@ import (
 	"github.com/topoctl/topoctl/internal/base/units"
 )
 
-// lookAtSpeeds compares a topology's rates with what they were.
-func (w *Watch) lookAtSpeeds(at int64, seen *snapshot) []Event {
+// updateSpeeds compares a topology's rates with what they were.
+func (w *Watch) updateSpeeds(at int64, seen *snapshot) []Event {
 	var out []Event
 	live := w.live.live(at)
 	for _, p := range seen.ports {
@@ -39,7 +39,7 @@ func (w *Watch) lookAtSpeeds(at int64, seen *snapshot) []Event {
 	return out
 }
 
-// speedsOf does the same with what counters tell of PCIe links.
+// speedsOf does the same with what counters say of PCIe links.
 func (w *Watch) speedsOf(at int64, s *counters.Sample) []Event {
 	now := map[topo.ID]lanes{}
 	for i := range s.Links {

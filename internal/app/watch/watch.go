@@ -22,11 +22,11 @@ type Options struct {
 	BaselineName string       // what people call it
 	Overlay      topo.Overlay // measured rates of links
 	Doctor       doctor.Options
-	// Infos: findings that are only good to know are told as well.
+	// Infos: findings that are only good to know are reported as well.
 	Infos bool
 }
 
-// Watch knows what a host was like when it was last looked at. It is stepped from one
+// Watch remembers what a host was like when it was last looked at. It is stepped from one
 // goroutine; time is in nanoseconds since the watch began and does not go back. What it
 // remembers is bounded by the host's size.
 type Watch struct {
@@ -68,7 +68,7 @@ func (w *Watch) Topology(at int64, t *topo.Topology) []Event {
 		return nil
 	}
 	report, err := doctor.Run(t, w.o.Doctor)
-	out := w.own(at, "doctor", err)
+	out := w.ownStatus(at, "doctor", err)
 	if err != nil {
 		return out
 	}
@@ -78,8 +78,8 @@ func (w *Watch) Topology(at int64, t *topo.Topology) []Event {
 	}
 	w.doctor = report
 	seen := newSnapshot(t)
-	out = append(out, w.lookAtLinks(at, seen)...)
-	out = append(out, w.lookAtSpeeds(at, seen)...)
+	out = append(out, w.updateLinks(at, seen)...)
+	out = append(out, w.updateSpeeds(at, seen)...)
 	out = append(out, w.errorCounters.forget(at, counters.Replaced(w.last, t))...)
 	w.last, w.seen, w.paths = t, seen, nil
 	w.errorCounters.keep(seen)
@@ -101,7 +101,7 @@ func (w *Watch) compare(at int64, t *topo.Topology, beginning bool) []Event {
 		older, name = w.first, "the start"
 	}
 	report, err := diff.Compare(older, t, diff.Options{OldLabel: name, NewLabel: "now"})
-	out := w.own(at, "drift", err)
+	out := w.ownStatus(at, "drift", err)
 	if err != nil {
 		return out
 	}
@@ -109,8 +109,8 @@ func (w *Watch) compare(at int64, t *topo.Topology, beginning bool) []Event {
 	return append(out, w.drifts.update(at, w.driftItems(report, beginning), notCompared(report))...)
 }
 
-// own tells of this watch's own parts as of sources.
-func (w *Watch) own(at int64, name string, err error) []Event {
+// ownStatus reports on this watch's own parts as on sources.
+func (w *Watch) ownStatus(at int64, name string, err error) []Event {
 	if err != nil {
 		return w.Source(at, name, "failed", pkgerr.Message(err))
 	}
