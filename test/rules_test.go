@@ -94,7 +94,7 @@ var rules = []rule{
 	{room: "internal/base/counters", ours: []string{"discover/topo"}, ban: noOS},
 	{room: "internal/app/record", ours: []string{"discover/topo", "internal/base/counters", "engine", "probe"}, ban: noOS},
 	{room: "internal/app/observe", ours: []string{"discover/topo", "internal/base/counters", "discover", "internal/app/record", "probe"}},
-	{room: "internal/app/watch", ours: []string{"discover/topo", "internal/base/counters", "pathsel", "pathsel/doctor", "internal/app/diff"}, ban: noOS},
+	{room: "internal/app/watch", ours: []string{"internal/base/pcilink", "discover/topo", "internal/base/counters", "pathsel", "pathsel/doctor", "internal/app/diff"}, ban: noOS},
 	{room: "tui", ours: []string{"engine", "discover/topo", "internal/base/counters", "internal/app/draw", "pathsel", "pathsel/doctor", "internal/app/explain", "internal/app/watch", "internal/app/diff", "internal/app/tui/...", "probe", "internal/app/probe/show", "internal/app/record"},
 		ban: map[string]string{"os": "the dashboard draws: its feed touches the host", "net": "the feed does", "net/http": "the feed does", "os/exec": "it runs nothing"}},
 	{room: "internal/app/tui", ours: []string{"engine", "discover/topo", "internal/base/counters", "internal/app/draw", "pathsel", "pathsel/doctor", "internal/app/explain", "internal/app/watch", "internal/app/diff", "internal/app/tui/...", "probe", "internal/app/probe/show", "internal/app/record"}, ban: noOS},

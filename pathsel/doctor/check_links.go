@@ -40,7 +40,7 @@ func (h *host) ends() []end {
 		}
 		if d.Role == topo.RoleUpstream {
 			e.id, e.bridge = topo.SwitchID(d.BDF), true
-			e.gpu = h.gpuModule(d)
+			e.gpu = pcilink.LeadsToGPU(h.Index, d)
 		}
 		if e.id != "" {
 			out = append(out, e)
@@ -66,24 +66,6 @@ func (h *host) identify(e *end, f *topo.PCIDevice) {
 	case f.Class.Uint()>>16 == 0x02:
 		e.id = f.ID
 	}
-}
-
-// gpuModule says whether a switch is part of a GPU's own card, as AMD builds
-// them: the link above it then is the GPU's, which idling slows down.
-func (h *host) gpuModule(up *topo.PCIDevice) bool {
-	const amd, amdGPU = "0x1022", "0x1002"
-	if up.Vendor != amd && up.Vendor != amdGPU {
-		return false
-	}
-	gpus := 0
-	for _, down := range h.Children(up.ID) {
-		for _, f := range h.Children(down.ID) {
-			if g := h.gpuOn(f.ID); g != nil && g.Vendor == "amd" {
-				gpus++
-			}
-		}
-	}
-	return gpus == 1
 }
 
 // ends is what both ends say of the link.

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/pcilink"
 )
 
 // snapshot is what a watch looks up in a topology.
@@ -132,7 +133,7 @@ func (x *snapshot) addLinks(t *topo.Topology, index *topo.Index) {
 				continue // on a root bus each slot has a link of its own
 			}
 			link.end(d)
-			link.idles = link.idles || hasGPU(index, d) || amdGPUSwitch(index, d)
+			link.idles = link.idles || len(index.On(d.ID).GPUs) > 0 || pcilink.LeadsToGPU(index, d)
 			if link.device == "" {
 				link.device = deviceOn(index, d.ID)
 			}
@@ -182,23 +183,4 @@ func deviceOn(index *topo.Index, function topo.ID) topo.ID {
 		return on.NVSwitches[0].ID
 	}
 	return ""
-}
-
-func hasGPU(index *topo.Index, d *topo.PCIDevice) bool { return len(index.On(d.ID).GPUs) > 0 }
-
-// amdGPUSwitch knows the upstream port of the switch that AMD builds into a GPU's card: the
-// link above it is the GPU's, which idling slows down.
-func amdGPUSwitch(index *topo.Index, up *topo.PCIDevice) bool {
-	if up.Role != topo.RoleUpstream || up.Vendor != "0x1022" && up.Vendor != "0x1002" {
-		return false
-	}
-	n := 0
-	for _, down := range index.Children(up.ID) {
-		for _, d := range index.Children(down.ID) {
-			if hasGPU(index, d) {
-				n++
-			}
-		}
-	}
-	return n == 1
 }

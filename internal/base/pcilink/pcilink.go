@@ -72,3 +72,19 @@ func lower(a, b *int) *int {
 	}
 	return a
 }
+
+// LeadsToGPU says whether the link above a switch's upstream port is a GPU's own, which idling
+// slows down: AMD builds a switch into the card of a GPU.
+func LeadsToGPU(index *topo.Index, up *topo.PCIDevice) bool {
+	const amd, amdGPU = "0x1022", "0x1002"
+	if up.Role != topo.RoleUpstream || up.Vendor != amd && up.Vendor != amdGPU {
+		return false
+	}
+	gpus := 0
+	for _, down := range index.Children(up.ID) {
+		for _, d := range index.Children(down.ID) {
+			gpus += len(index.On(d.ID).GPUs)
+		}
+	}
+	return gpus == 1
+}
