@@ -179,7 +179,7 @@ func kvExposed(t *testing.T, times []kv.Times) (out []float64) {
 	t.Helper()
 	for i := range times {
 		p, err := metrics.PartsOf(&times[i], false)
-		if err != nil || times[i].Failed != "" {
+		if err != nil || times[i].Failed != nil {
 			t.Fatalf("request %d: %v %s", i, err, times[i].Failed)
 		}
 		out = append(out, float64(p.ExposedNS))

@@ -52,7 +52,7 @@ func TestKVLaneDies(t *testing.T) {
 				t.Fatal(err)
 			}
 			for i := range r.Times {
-				if r.Times[i].Failed != "" {
+				if r.Times[i].Failed != nil {
 					t.Errorf("request %d: %s", i, r.Times[i].Failed)
 				}
 			}

@@ -47,6 +47,28 @@ type Times struct {
 	// TokensNS is when each token of the answer came to the client.
 	TokensNS []int64
 	KVBytes  int64
-	// Failed says why there is no answer; "" there is one.
-	Failed string
+	// Failed says why there is no answer; nil: there is one.
+	Failed *Failure
+}
+
+// Failure is why a request has no answer. Kind is the same for requests that fail for the same
+// reason, whatever the figures in the error.
+type Failure struct {
+	Kind string
+	Err  error
+}
+
+// Error is the reason in words, "" for nil.
+func (f *Failure) Error() string {
+	if f == nil {
+		return ""
+	}
+	return f.Err.Error()
+}
+
+func (f *Failure) Unwrap() error {
+	if f == nil {
+		return nil
+	}
+	return f.Err
 }

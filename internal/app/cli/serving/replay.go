@@ -315,7 +315,7 @@ func (r *replayRun) replay(ctx context.Context) error {
 		}
 		return ctx.Err()
 	}
-	return r.o.answer(report, func(string) string {
+	return r.o.answer(report, func() string {
 		if more := r.needs(); more != "" {
 			return more
 		}

@@ -2,7 +2,6 @@ package serving
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/topoctl/topoctl/internal/app/cli/build"
 	"github.com/topoctl/topoctl/internal/app/kv"
@@ -157,26 +156,20 @@ func runsOn(instances []predict.Instance, host int) bool {
 	return false
 }
 
-// failuresOf gathers the reasons why requests have no answer, by the words before their figures.
+// failuresOf gathers the reasons why requests have no answer.
 func failuresOf(w *kv.Workload, times []kv.Times) []kvreport.Failure {
 	var out []kvreport.Failure
 	at := map[string]int{}
 	for i := range times {
 		why := times[i].Failed
-		if why == "" {
+		if why == nil {
 			continue
 		}
-		kind := strings.Map(func(c rune) rune {
-			if c >= '0' && c <= '9' {
-				return -1
-			}
-			return c
-		}, why)
-		k, known := at[kind]
+		k, known := at[why.Kind]
 		if !known {
 			k = len(out)
-			at[kind] = k
-			f := kvreport.Failure{First: i, Reason: why}
+			at[why.Kind] = k
+			f := kvreport.Failure{First: i, Reason: why.Error()}
 			if line := w.Requests[i].Line; line > 0 {
 				f.Line = &line
 			}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/topoctl/topoctl/internal/app/cli/command"
 	"github.com/topoctl/topoctl/internal/app/kv"
@@ -15,6 +14,7 @@ import (
 	"github.com/topoctl/topoctl/internal/app/kv/predict"
 	kvreport "github.com/topoctl/topoctl/internal/app/kv/report"
 	"github.com/topoctl/topoctl/internal/app/kv/serve"
+	"github.com/topoctl/topoctl/internal/base/engine/sched"
 	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/internal/base/units"
 )
@@ -52,7 +52,7 @@ func runPredict(ctx context.Context, o *predictOptions) error {
 	if err != nil {
 		return err
 	}
-	return o.answer(r, predictAdvice)
+	return o.answer(r, func() string { return predictAdvice(results[0].Times) })
 }
 
 // interruptible gives up waiting when ctx ends: what runs has no other end, and the program
@@ -235,8 +235,8 @@ func predictHint(err error) error {
 }
 
 // predictAdvice is the next step where no request can be answered.
-func predictAdvice(why string) string {
-	if strings.Contains(why, "deadline exceeded") {
+func predictAdvice(times []kv.Times) string {
+	if len(times) > 0 && errors.Is(times[0].Failed, sched.ErrDeadline) {
 		return "no lane carried anything: --down and --nics leave too little, or the fabric does"
 	}
 	return "shorter requests, or instances of more ranks (--prefill, --decode), need less memory on each"
@@ -244,7 +244,7 @@ func predictAdvice(why string) string {
 
 // answer prints a report, and says by an error what it comes to. advice is the next step where no
 // request has an answer.
-func (o *servingFlags) answer(r *kvreport.Report, advice func(why string) string) error {
+func (o *servingFlags) answer(r *kvreport.Report, advice func() string) error {
 	if r.Metrics.Completed == 0 {
 		why := "none was over"
 		if len(r.Failures) > 0 {
@@ -253,7 +253,7 @@ func (o *servingFlags) answer(r *kvreport.Report, advice func(why string) string
 				why = fmt.Sprintf("line %d: %s", *r.Failures[0].Line, why)
 			}
 		}
-		return command.WithHint(fmt.Errorf("no request can be answered: %s", why), "%s", advice(why))
+		return command.WithHint(fmt.Errorf("no request can be answered: %s", why), "%s", advice())
 	}
 	if err := o.put(r); err != nil {
 		return err

@@ -117,7 +117,7 @@ func Compute(w *kv.Workload, times []kv.Times, o Options) (*Metrics, error) {
 			return nil, fmt.Errorf("metrics: request %d is none of the workload, or has come twice", t.Request)
 		}
 		delete(byID, t.Request)
-		if t.Failed != "" {
+		if t.Failed != nil {
 			m.Failed++
 			continue
 		}

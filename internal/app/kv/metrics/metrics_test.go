@@ -2,6 +2,7 @@ package metrics_test
 
 import (
 	"encoding/json"
+	"errors"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -42,7 +43,7 @@ func example() (*kv.Workload, []kv.Times) {
 		{Request: 0, SentNS: 0, PrefillNS: 10 * ms, PrefilledNS: 110 * ms, AdmittedNS: 110 * ms, WireNS: 115 * ms, ArrivedNS: 135 * ms, TokensNS: tokens(140, 150, 165, 180), KVBytes: 7},
 		{Request: 1, SentNS: 50 * ms, PrefillNS: 110 * ms, PrefilledNS: 410 * ms, AdmittedNS: 100 * ms, WireNS: 200 * ms, ArrivedNS: 440 * ms, TokensNS: tokens(450, 470), KVBytes: 5},
 		{Request: 2, SentNS: 100 * ms, PrefillNS: 410 * ms, PrefilledNS: 460 * ms, AdmittedNS: 500 * ms, WireNS: 505 * ms, ArrivedNS: 510 * ms, TokensNS: tokens(460), KVBytes: 1},
-		{Request: 3, SentNS: 120 * ms, TokensNS: tokens(900), Failed: "no memory"},
+		{Request: 3, SentNS: 120 * ms, TokensNS: tokens(900), Failed: &kv.Failure{Err: errors.New("no memory")}},
 	}
 }
 

@@ -99,7 +99,7 @@ func run(t testing.TB, s Spec) *Result {
 		t.Fatal(err)
 	}
 	for i := range r.Times {
-		if f := r.Times[i].Failed; f != "" {
+		if f := r.Times[i].Failed; f != nil {
 			t.Fatalf("request %d: %s", i, f)
 		}
 		if parts, err := metrics.PartsOf(&r.Times[i], s.Serve.Admit == serve.Before); err != nil || parts.ExposedNS != exposed(&r.Times[i]) {

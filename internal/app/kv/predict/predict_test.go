@@ -298,8 +298,8 @@ func TestAllNICsDown(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range r.Times {
-		if failed := r.Times[i].Failed != ""; failed != (i > 0) {
-			t.Errorf("request %d failed: %q", i, r.Times[i].Failed)
+		if failed := r.Times[i].Failed != nil; failed != (i > 0) {
+			t.Errorf("request %d failed: %v", i, r.Times[i].Failed)
 		}
 	}
 }

@@ -179,8 +179,8 @@ func (p *Preset) predict(s predict.Spec) (*metrics.Metrics, error) {
 		return nil, err
 	}
 	for i := range r.Times {
-		if why := r.Times[i].Failed; why != "" {
-			return nil, fmt.Errorf("request %d: %s", i, why)
+		if why := r.Times[i].Failed; why != nil {
+			return nil, fmt.Errorf("request %d: %w", i, why)
 		}
 	}
 	return metrics.Compute(s.Workload, r.Times, metrics.Options{MemoryFirst: s.Serve.Admit == serve.Before})

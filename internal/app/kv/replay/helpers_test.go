@@ -144,7 +144,7 @@ func (l *lab) run(t testing.TB) *Result {
 		t.Fatal(err)
 	}
 	for i := range r.Times {
-		if r.Times[i].Failed != "" {
+		if r.Times[i].Failed != nil {
 			t.Fatalf("request %d: %s", i, r.Times[i].Failed)
 		}
 	}

@@ -170,7 +170,7 @@ func (m *mover) memory(t *serve.Transfer, here bool, region int) interface {
 func (m *mover) finish(ctx context.Context, j *job, nowNS int64) {
 	defer m.running.Done()
 	var used []Lane
-	began := nowNS
+	began, kind := nowNS, "move"
 	for _, b := range j.batches {
 		<-b.Done()
 		b.cancel()
@@ -182,10 +182,10 @@ func (m *mover) finish(ctx context.Context, j *job, nowNS int64) {
 		used = append(used, lanes...)
 	}
 	if j.err == nil && m.o.Check {
-		j.err = m.verify(ctx, j)
+		j.err, kind = m.verify(ctx, j), "check"
 	}
 	if j.err != nil {
-		j.err = fmt.Errorf("cache from prefill instance %d to decode instance %d: %w", j.t.Prefill, j.t.Decode, j.err)
+		j.err = &kv.Failure{Kind: kind, Err: fmt.Errorf("cache from prefill instance %d to decode instance %d: %w", j.t.Prefill, j.t.Decode, j.err)}
 	}
 	m.loop.post(func() {
 		for i := range used {
@@ -272,7 +272,7 @@ func (m *mover) failLostAnswers(times []kv.Times) {
 	for i := range times {
 		t := &times[i]
 		gone, ok := m.lostInstances[m.lastDecode[i]]
-		if !ok || t.Failed != "" {
+		if !ok || t.Failed != nil {
 			continue
 		}
 		n := len(t.TokensNS)
@@ -281,7 +281,7 @@ func (m *mover) failLostAnswers(times []kv.Times) {
 		}
 		if n < m.o.Workload.Requests[i].Output {
 			t.TokensNS = t.TokensNS[:n]
-			t.Failed = fmt.Sprintf("decode instance %d was lost: peer %q: %v", m.lastDecode[i], gone.Peer, gone.Err)
+			t.Failed = &kv.Failure{Kind: "lost", Err: fmt.Errorf("decode instance %d was lost: peer %q: %w", m.lastDecode[i], gone.Peer, gone.Err)}
 		}
 	}
 }

@@ -13,6 +13,7 @@ package replay
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -128,8 +129,8 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	}
 	for i := range r.Times {
 		t, asked := &r.Times[i], &o.Workload.Requests[i]
-		if t.Request = asked.ID; t.Failed == "" && len(t.TokensNS) < asked.Output {
-			t.Failed = "not over when the run was stopped"
+		if t.Request = asked.ID; t.Failed == nil && len(t.TokensNS) < asked.Output {
+			t.Failed = &kv.Failure{Kind: "stopped", Err: errors.New("not over when the run was stopped")}
 		}
 	}
 	return r, fmt.Errorf("replay: stopped: %w", context.Cause(ctx))

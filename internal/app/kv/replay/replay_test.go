@@ -211,7 +211,7 @@ func TestKilled(t *testing.T) {
 	}
 	moved, failed, lost := 0, 0, 0
 	for i := range r.Times {
-		why := r.Times[i].Failed
+		why := r.Times[i].Failed.Error()
 		if strings.Contains(why, engine.ErrPeerLost.Error()) {
 			lost++
 		}
@@ -250,7 +250,7 @@ func TestOneOfTwoLost(t *testing.T) {
 	}
 	answered, failed := 0, 0
 	for i := range r.Times {
-		switch why := r.Times[i].Failed; {
+		switch why := r.Times[i].Failed.Error(); {
 		case why == "":
 			answered++
 		case strings.Contains(why, "decode instance 1") && strings.Contains(why, fmt.Sprintf("peer %q", peer.Name())):
@@ -259,7 +259,7 @@ func TestOneOfTwoLost(t *testing.T) {
 			t.Errorf("request %d: %s", i, why)
 		}
 	}
-	if last := r.Times[len(r.Times)-1].Failed; last != "" || failed == 0 || answered < failed {
+	if last := r.Times[len(r.Times)-1].Failed.Error(); last != "" || failed == 0 || answered < failed {
 		t.Errorf("%d answered, %d failed; the last one: %q", answered, failed, last)
 	}
 	if len(r.Lost) != 1 || r.Lost[0].Peer != peer.Name() || !errors.Is(r.Lost[0].Err, engine.ErrPeerLost) || r.Lost[0].AtNS <= 0 {
@@ -279,7 +279,7 @@ func TestStopped(t *testing.T) {
 	if !errors.Is(err, stop) || r == nil {
 		t.Fatalf("%v, %v", r, err)
 	}
-	if a, b := &r.Times[0], &r.Times[1]; a.Failed != "" || len(a.TokensNS) != 1 || b.Failed != "not over when the run was stopped" || b.Request != 1 {
+	if a, b := &r.Times[0], &r.Times[1]; a.Failed != nil || len(a.TokensNS) != 1 || b.Failed.Error() != "not over when the run was stopped" || b.Request != 1 {
 		t.Errorf("%+v %+v", a, b)
 	}
 }

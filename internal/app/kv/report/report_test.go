@@ -64,8 +64,8 @@ func small(t testing.TB) *report.Report {
 	w := &kv.Workload{Name: "trace small.jsonl", Requests: []kv.Request{
 		{ID: 0, Input: 512, Output: 3, Line: 1}, {ID: 1, ArriveNS: 50 * ms, Input: 512, Output: 3, Line: 2},
 		{ID: 2, ArriveNS: 60 * ms, Input: 2000, Output: 3, Line: 3}, {ID: 3, ArriveNS: 70 * ms, Input: 1 << 20, Output: 3, Line: 5}}}
-	times := []kv.Times{answered(0, 0, 0), answered(1, 50*ms, 50*ms), answered(2, 60*ms, 140*ms), {Request: 3, SentNS: 70 * ms, Failed: "no memory"}}
-	slow := []kv.Times{answered(0, 0, 0), answered(1, 50*ms, 90*ms), answered(2, 60*ms, 240*ms), {Request: 3, SentNS: 70 * ms, Failed: "no memory"}}
+	times := []kv.Times{answered(0, 0, 0), answered(1, 50*ms, 50*ms), answered(2, 60*ms, 140*ms), {Request: 3, SentNS: 70 * ms, Failed: &kv.Failure{Err: errors.New("no memory")}}}
+	slow := []kv.Times{answered(0, 0, 0), answered(1, 50*ms, 90*ms), answered(2, 60*ms, 240*ms), {Request: 3, SentNS: 70 * ms, Failed: &kv.Failure{Err: errors.New("no memory")}}}
 	params, err := compute.Find("Qwen3-32B", "H20", 4, 1)
 	if err != nil {
 		t.Fatal(err)

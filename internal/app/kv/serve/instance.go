@@ -348,7 +348,7 @@ func (x *instance) advance(q *seq) bool {
 		return true
 	}
 	x.release(q)
-	x.s.finish(j, "")
+	x.s.finish(j, nil)
 	return false
 }
 

@@ -1,5 +1,11 @@
 package serve
 
+import (
+	"errors"
+
+	"github.com/topoctl/topoctl/internal/app/kv"
+)
+
 // part is tokens and layers of a prompt that are computed.
 type part struct{ fromToken, toToken, fromLayer, toLayer int }
 
@@ -45,7 +51,7 @@ func (s *System) prefilled(j *job) {
 	switch {
 	case j.decode == nil:
 		j.prefill.release(&j.seqs[0])
-		s.finish(j, "")
+		s.finish(j, nil)
 	case s.c.Move == PushLayers:
 		s.checkArrived(j)
 	case s.c.HandoffNS > 0:
@@ -145,7 +151,9 @@ func (s *System) checkArrived(j *job) {
 	q := &j.seqs[1]
 	if j.failed != nil {
 		j.decode.release(q)
-		s.finish(j, j.failed.Error())
+		failure := &kv.Failure{Kind: "move", Err: j.failed}
+		errors.As(j.failed, &failure) // whoever moves may know the kind
+		s.finish(j, failure)
 		return
 	}
 	j.t.ArrivedNS = s.now()
@@ -158,7 +166,7 @@ func (s *System) checkArrived(j *job) {
 	}
 	if j.outputTokens == j.r.Output {
 		j.decode.release(q)
-		s.finish(j, "")
+		s.finish(j, nil)
 		return
 	}
 	j.decode.ready = append(j.decode.ready, q)

@@ -142,9 +142,9 @@ func checkTimes(t *rapid.T, c *Config, r *kv.Request, x kv.Times) {
 	if x.Request != r.ID || x.SentNS < r.ArriveNS {
 		t.Fatalf("request %d came at %d: %+v", r.ID, r.ArriveNS, x)
 	}
-	if why := c.whyImpossible(r); why != "" || x.Failed != "" {
-		if why != "" && x.Failed != why || x.Failed == "" {
-			t.Fatalf("request %d failed with %q, want %q", r.ID, x.Failed, why)
+	if why := c.whyImpossible(r); why != nil || x.Failed != nil {
+		if why != nil && x.Failed.Error() != why.Error() || x.Failed == nil {
+			t.Fatalf("request %d failed with %v, want %v", r.ID, x.Failed, why)
 		}
 		return
 	}

@@ -223,11 +223,11 @@ func (p *Pool) check(name string) error {
 
 func (p *Pool) pagesFor(tokens int) int { return (tokens + p.PageTokens - 1) / p.PageTokens }
 
-// whyImpossible says why a request can never be answered; "" it can.
-func (c *Config) whyImpossible(r *kv.Request) string {
+// whyImpossible says why a request can never be answered; nil: it can.
+func (c *Config) whyImpossible(r *kv.Request) *kv.Failure {
 	prompt, all := r.Input, r.Input+r.Output-1 // the last token's cache is never made
 	if !c.Prefill.Chunked && prompt > c.Prefill.MaxBatchedTokens {
-		return fmt.Sprintf("prompt of %d tokens is longer than a batch of %d, and prompts are not computed in chunks", prompt, c.Prefill.MaxBatchedTokens)
+		return &kv.Failure{Kind: "prompt", Err: fmt.Errorf("prompt of %d tokens is longer than a batch of %d, and prompts are not computed in chunks", prompt, c.Prefill.MaxBatchedTokens)}
 	}
 	sides := []struct {
 		pool   *Pool
@@ -244,8 +244,8 @@ func (c *Config) whyImpossible(r *kv.Request) string {
 			if x.name != "" {
 				where = "a " + x.name + " instance"
 			}
-			return fmt.Sprintf("prompt of %d and answer of %d tokens need %d pages: %s has %d", r.Input, r.Output, n, where, x.pool.Pages)
+			return &kv.Failure{Kind: "memory of " + where, Err: fmt.Errorf("prompt of %d and answer of %d tokens need %d pages: %s has %d", r.Input, r.Output, n, where, x.pool.Pages)}
 		}
 	}
-	return ""
+	return nil
 }

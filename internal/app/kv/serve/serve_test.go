@@ -249,7 +249,7 @@ func TestImpossibleRequests(t *testing.T) {
 		w := two()
 		w.Concurrency = 1
 		got := playWire(t, c, w).Times()
-		if !strings.Contains(got[0].Failed, x.want) || got[1].Failed != "" || len(got[1].TokensNS) != 2 {
+		if !strings.Contains(got[0].Failed.Error(), x.want) || got[1].Failed != nil || len(got[1].TokensNS) != 2 {
 			t.Errorf("want %q for the first and an answer for the second: %+v", x.want, got)
 		}
 	}
@@ -278,7 +278,7 @@ func TestFailedTransfersFailTheirRequest(t *testing.T) {
 		c.Move, c.Admit, c.Decode.Pages, c.Prefill.Pages = move, Beside, 8, 8
 		m := &broken{wire{c: clock, ns: 4, bytes: tinyToken}, func(t Transfer) bool { return t.Request == 0 && t.FromLayer == 0 }}
 		s := play(t, c, two(), clock, m)
-		if got := s.Times(); got[0].Failed != "peer is gone" || got[1].Failed != "" || len(got[1].TokensNS) != 2 {
+		if got := s.Times(); got[0].Failed.Error() != "peer is gone" || got[1].Failed != nil || len(got[1].TokensNS) != 2 {
 			t.Errorf("%s: %+v", move, got)
 		}
 		if s.decode[0].usedPages != 0 || s.prefill[0].usedPages != 0 {

@@ -130,7 +130,7 @@ func (s *System) accept(place int) {
 	r := &s.w.Requests[place]
 	j := &job{r: r, t: &s.times[place], index: place}
 	*j.t = kv.Times{Request: r.ID, SentNS: s.now()}
-	if why := s.c.whyImpossible(r); why != "" {
+	if why := s.c.whyImpossible(r); why != nil {
 		s.finish(j, why)
 		return
 	}
@@ -197,7 +197,7 @@ func (s *System) emitToken(j *job) {
 }
 
 // finish is when a request is over.
-func (s *System) finish(j *job, failed string) {
+func (s *System) finish(j *job, failed *kv.Failure) {
 	j.t.Failed = failed
 	if j.decode != nil {
 		j.decode.queuedTokens -= int64(j.r.Input + j.r.Output)
