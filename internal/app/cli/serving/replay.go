@@ -369,11 +369,8 @@ func (o *replayOptions) serving(w *kv.Workload) (*serve.Config, error) {
 	if err != nil {
 		return nil, command.WithHint(err, "--prefill and --decode say how many tensor ranks an instance has")
 	}
-	c := &serve.Config{Cache: cache, Move: o.move, Admit: serve.After, FirstToken: serve.FromDecode, Router: serve.LeastTokens}
-	if o.move == serve.PushLayers {
-		c.Admit, c.LayersPerMove = serve.Beside, min(layersTogether, o.model.Layers)
-	}
-	longest := slices.MaxFunc(w.Requests, func(a, b kv.Request) int { return a.Input - b.Input }).Input
+	c := o.config()
+	c.Cache = cache
 	for _, x := range []struct {
 		pool  *serve.Pool
 		shape shape
@@ -383,12 +380,9 @@ func (o *replayOptions) serving(w *kv.Workload) (*serve.Config, error) {
 		if err != nil {
 			return nil, fmt.Errorf("--%s %s: %w", x.flag, x.shape, err)
 		}
-		*x.pool = serve.Pool{Instances: x.shape.instances, Compute: &params, PageTokens: o.pageTokens, MaxBatchedTokens: max(maxBatchTokens, longest), MaxSequences: maxSequences}
-		if o.chunk > 0 {
-			x.pool.Chunked, x.pool.MaxBatchedTokens = true, o.chunk
-		}
+		*x.pool = o.pool(w, x.shape, &params)
 	}
-	return c, nil
+	return &c, nil
 }
 
 // startAgent starts the other side on this host, with a region for each of its ranks.

@@ -7,9 +7,7 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/engine"
-	"github.com/topoctl/topoctl/internal/app/cli/build"
 	"github.com/topoctl/topoctl/internal/app/kv"
-	"github.com/topoctl/topoctl/internal/app/kv/compute"
 	kvlayout "github.com/topoctl/topoctl/internal/app/kv/layout"
 	"github.com/topoctl/topoctl/internal/app/kv/metrics"
 	"github.com/topoctl/topoctl/internal/app/kv/replay"
@@ -31,32 +29,17 @@ func (r *replayRun) report(x *replay.Result, whole bool) (*kvreport.Report, erro
 	if pulls {
 		prefillAt, decodeAt = decodeAt, prefillAt
 	}
-	decode := o.pool(&c.Decode, c.Cache.Decode, decodeAt)
-	out := &kvreport.Report{Tool: build.Tool(), ComputeBasis: kvreport.Modelled, NetworkBasis: kvreport.Measured,
-		Workload: kvreport.Workload{Name: w.Name, Requests: len(w.Requests), Seed: o.load.seed},
-		Model:    kvreport.Model{Name: o.model.Name, Layers: o.model.Layers, KVBytesPerToken: o.model.BytesPerToken(), Source: o.model.Source},
-		Prefill:  o.pool(&c.Prefill, c.Cache.Prefill, prefillAt), Decode: &decode,
-		Serving: kvreport.Serving{Move: string(c.Move), Admit: string(c.Admit), FirstToken: string(c.FirstToken), Router: string(c.Router)},
-		Network: kvreport.Network{Choice: "pathsel", Policy: string(o.policy)}, Metrics: m, Failures: failuresOf(w, x.Times),
-		Hosts: []kvreport.Host{{Name: "here", Source: "this host", Prefill: !pulls, Decode: pulls}}}
+	decode := o.describe(&c.Decode, c.Cache.Decode, decodeAt)
+	out := o.document(w, c)
+	out.NetworkBasis, out.Network.Choice, out.Metrics, out.Failures = kvreport.Measured, "pathsel", m, failuresOf(w, x.Times)
+	out.Prefill, out.Decode = o.describe(&c.Prefill, c.Cache.Prefill, prefillAt), &decode
+	out.Hosts = []kvreport.Host{{Name: "here", Source: "this host", Prefill: !pulls, Decode: pulls}}
 	for _, address := range o.peers {
 		out.Hosts = append(out.Hosts, kvreport.Host{Name: o.peerName(address), Source: address, Prefill: pulls, Decode: !pulls})
 	}
 	if whole {
 		out.Prefill.Busy, out.Prefill.Preempted = busy(x.PrefillUse, &x.EndNS)
 		out.Decode.Busy, out.Decode.Preempted = busy(x.DecodeUse, &x.EndNS)
-	}
-	if w.Concurrency > 0 {
-		n := w.Concurrency
-		out.Workload.Concurrency = &n
-	}
-	if o.load.trace != "" {
-		name := o.load.trace
-		out.Workload.Trace = &name
-	}
-	if c.Move == serve.PushLayers {
-		n := c.LayersPerMove
-		out.Serving.LayersPerMove = &n
 	}
 	out.Lanes, out.Notes = o.lanes(x.Lanes, x.EndNS), r.notes(x)
 	return out, nil
@@ -104,18 +87,10 @@ func rankName(host string, at pathsel.Location, region string) string {
 	return host + ":" + region
 }
 
-func (o *replayOptions) pool(p *serve.Pool, side kvlayout.Side, ranks [][]string) kvreport.Pool {
-	most := p.MaxSequences
+// describe is a side of the run in the report.
+func (o *replayOptions) describe(p *serve.Pool, side kvlayout.Side, ranks [][]string) kvreport.Pool {
 	page, _ := side.RankBytes(o.model, side.PageTokens) // it was fine before
-	out := kvreport.Pool{TP: side.TP, PP: 1, GPU: o.gpu, CacheBytes: page * int64(p.Pages), PageTokens: p.PageTokens, Pages: p.Pages, MaxBatchedTokens: p.MaxBatchedTokens,
-		MaxSequences: &most, Chunked: p.Chunked}
-	if params, ok := p.Compute.(*compute.Params); ok {
-		out.Compute = kvreport.ComputeOf(params)
-	}
-	for _, names := range ranks {
-		out.Instances = append(out.Instances, kvreport.Instance{Ranks: names})
-	}
-	return out
+	return describePool(p, o.gpu, side.TP, page*int64(p.Pages), ranks)
 }
 
 // laneName names a lane, with its peer where there are several.
@@ -128,24 +103,13 @@ func (o *replayOptions) laneName(l *replay.Lane) string {
 }
 
 // lanes says what each lane carried, and which part that is of what it should carry.
-func (o *replayOptions) lanes(lanes []replay.Lane, durationNS int64) (out []kvreport.Lane) {
-	total := int64(0)
-	for i := range lanes {
-		total += lanes[i].Bytes
-	}
+func (o *replayOptions) lanes(lanes []replay.Lane, durationNS int64) []kvreport.Lane {
+	var out []kvreport.Lane
 	for i := range lanes {
 		l := &lanes[i]
-		x := kvreport.Lane{Lane: o.laneName(l), Bytes: l.Bytes, BytesPerSec: l.BytesPerSec, Slices: l.Slices, Retries: l.Retries}
-		if total > 0 {
-			part := float64(l.Bytes) / float64(total)
-			x.Share = &part
-		}
-		if l.BytesPerSec != nil && *l.BytesPerSec > 0 && durationNS > 0 {
-			use := float64(l.Bytes) / (float64(*l.BytesPerSec) * float64(durationNS) / 1e9)
-			x.Use = &use
-		}
-		out = append(out, x)
+		out = append(out, kvreport.Lane{Lane: o.laneName(l), Bytes: l.Bytes, BytesPerSec: l.BytesPerSec, Slices: l.Slices, Retries: l.Retries})
 	}
+	setShares(out, &durationNS)
 	return out
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/topoctl/topoctl/internal/app/cli/build"
 	"github.com/topoctl/topoctl/internal/app/kv"
+	"github.com/topoctl/topoctl/internal/app/kv/compute"
 	"github.com/topoctl/topoctl/internal/app/kv/predict"
 	kvreport "github.com/topoctl/topoctl/internal/app/kv/report"
 	"github.com/topoctl/topoctl/internal/app/kv/serve"
@@ -52,35 +53,53 @@ func (r *predictRun) report(results []*predict.Result) (*kvreport.Report, error)
 	return out, nil
 }
 
+// document is what the flags and the workload tell of a report.
+func (o *servingFlags) document(w *kv.Workload, c *serve.Config) *kvreport.Report {
+	out := &kvreport.Report{Tool: build.Tool(), ComputeBasis: kvreport.Modelled,
+		Workload: kvreport.Workload{Name: w.Name, Requests: len(w.Requests), Seed: o.load.seed},
+		Model:    kvreport.Model{Name: o.model.Name, Layers: o.model.Layers, KVBytesPerToken: o.model.BytesPerToken(), Source: o.model.Source},
+		Serving: kvreport.Serving{Move: string(c.Move), Admit: string(c.Admit), FirstToken: string(c.FirstToken), Router: string(c.Router), ReserveOutput: c.ReserveOutput,
+			SendBlocks: c.SendBlocks, ReceiveBlocks: c.ReceiveBlocks, HandoffNS: c.HandoffNS},
+		Network: kvreport.Network{Policy: string(o.policy)}}
+	if w.Concurrency > 0 {
+		out.Workload.Concurrency = &w.Concurrency
+	}
+	if o.load.trace != "" {
+		out.Workload.Trace = &o.load.trace
+	}
+	if c.Move == serve.PushLayers {
+		out.Serving.LayersPerMove = &c.LayersPerMove
+	}
+	return out
+}
+
+// describePool is a side of the serving system with the names of its ranks, by instance.
+func describePool(p *serve.Pool, gpu string, tp int, cacheBytes int64, ranks [][]string) kvreport.Pool {
+	most := p.MaxSequences
+	out := kvreport.Pool{TP: tp, PP: 1, GPU: gpu, CacheBytes: cacheBytes, PageTokens: p.PageTokens, Pages: p.Pages, MaxBatchedTokens: p.MaxBatchedTokens,
+		MaxSequences: &most, Chunked: p.Chunked}
+	if params, ok := p.Compute.(*compute.Params); ok {
+		out.Compute = kvreport.ComputeOf(params)
+	}
+	for _, names := range ranks {
+		out.Instances = append(out.Instances, kvreport.Instance{Ranks: names})
+	}
+	return out
+}
+
 // described is what was run.
 func (r *predictRun) described() *kvreport.Report {
 	o, c := r.o, &r.spec.Serve
-	out := &kvreport.Report{Tool: build.Tool(), ComputeBasis: kvreport.Modelled, NetworkBasis: kvreport.Simulated,
-		Workload: kvreport.Workload{Name: r.w.Name, Requests: len(r.w.Requests), Seed: o.load.seed},
-		Model:    kvreport.Model{Name: o.model.Name, Layers: o.model.Layers, KVBytesPerToken: o.model.BytesPerToken(), Source: o.model.Source},
-		Prefill:  r.pools[0],
-		Serving: kvreport.Serving{Move: string(c.Move), Admit: string(c.Admit), FirstToken: string(c.FirstToken), Router: string(c.Router), ReserveOutput: c.ReserveOutput,
-			SendBlocks: c.SendBlocks, ReceiveBlocks: c.ReceiveBlocks, HandoffNS: c.HandoffNS, SetupNS: r.spec.SetupNS, PieceNS: r.spec.PieceNS},
-		Network: kvreport.Network{Leaves: &r.site.fabric.Leaves, Spines: &r.site.fabric.Spines, Choice: string(predict.Ours), Policy: string(o.policy), WhatIf: r.whatIf},
-		Notes:   r.site.notes}
+	out := o.document(r.w, c)
+	out.NetworkBasis, out.Prefill, out.Notes = kvreport.Simulated, r.pools[0], r.site.notes
+	out.Serving.SetupNS, out.Serving.PieceNS = r.spec.SetupNS, r.spec.PieceNS
+	out.Network.Leaves, out.Network.Spines, out.Network.Choice, out.Network.WhatIf = &r.site.fabric.Leaves, &r.site.fabric.Spines, string(predict.Ours), r.whatIf
 	if c.Split() {
 		out.Decode = &r.pools[1]
-	}
-	if r.w.Concurrency > 0 {
-		n := r.w.Concurrency
-		out.Workload.Concurrency = &n
-	}
-	if o.load.trace != "" {
-		name := o.load.trace
-		out.Workload.Trace = &name
 	}
 	if o.fabricFile != "" {
 		name := o.fabricFile
 		out.Network.FabricFile = &name
-	}
-	if c.Move == serve.PushLayers {
-		n := c.LayersPerMove
-		out.Serving.LayersPerMove = &n
 	}
 	for i, h := range r.site.hosts {
 		out.Hosts = append(out.Hosts, kvreport.Host{Name: h.Name, Source: r.site.sources[i], Prefill: runsOn(r.spec.Prefill, i), Decode: runsOn(r.spec.Decode, i)})
@@ -180,27 +199,34 @@ func failuresOf(w *kv.Workload, times []kv.Times) []kvreport.Failure {
 	return out
 }
 
-// lanesOf says what part of all bytes, and of its rate, each lane carried.
+// lanesOf says what each lane carried, and which part that is of what it should carry.
 func lanesOf(lanes []predict.Lane, durationNS *int64, c *sim.Cluster) []kvreport.Lane {
 	var out []kvreport.Lane
+	for i := range lanes {
+		l := &lanes[i]
+		out = append(out, kvreport.Lane{Lane: l.Name, Bytes: l.Bytes, Slices: l.Slices, Retries: l.Retries, BytesPerSec: laneRate(c, l)})
+	}
+	setShares(out, durationNS)
+	return out
+}
+
+// setShares fills in what part of all bytes, and of its rate, each lane carried.
+func setShares(lanes []kvreport.Lane, durationNS *int64) {
 	total := int64(0)
 	for i := range lanes {
 		total += lanes[i].Bytes
 	}
 	for i := range lanes {
 		l := &lanes[i]
-		x := kvreport.Lane{Lane: l.Name, Bytes: l.Bytes, Slices: l.Slices, Retries: l.Retries, BytesPerSec: laneRate(c, l)}
 		if total > 0 {
 			part := float64(l.Bytes) / float64(total)
-			x.Share = &part
+			l.Share = &part
 		}
-		if x.BytesPerSec != nil && *x.BytesPerSec > 0 && durationNS != nil && *durationNS > 0 {
-			use := float64(l.Bytes) / (float64(*x.BytesPerSec) * float64(*durationNS) / 1e9)
-			x.Use = &use
+		if l.BytesPerSec != nil && *l.BytesPerSec > 0 && durationNS != nil && *durationNS > 0 {
+			use := float64(l.Bytes) / (float64(*l.BytesPerSec) * float64(*durationNS) / 1e9)
+			l.Use = &use
 		}
-		out = append(out, x)
 	}
-	return out
 }
 
 // laneRate is the lowest rate between the ports of a lane, nil where none is known.

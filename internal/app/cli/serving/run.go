@@ -76,6 +76,25 @@ func interruptible[T any](ctx context.Context, run func() (T, error)) (T, error)
 	}
 }
 
+// config is the serving system of the flags, without its pools and caches.
+func (o *servingFlags) config() serve.Config {
+	c := serve.Config{Move: o.move, Admit: serve.After, FirstToken: serve.FromDecode, Router: serve.LeastTokens}
+	if o.move == serve.PushLayers { // there must be memory before the first layers come
+		c.Admit, c.LayersPerMove = serve.Beside, min(layersTogether, o.model.Layers)
+	}
+	return c
+}
+
+// pool is what the instances of a side do with a workload, without its pages.
+func (o *servingFlags) pool(w *kv.Workload, s shape, params *compute.Params) serve.Pool {
+	longest := slices.MaxFunc(w.Requests, func(a, b kv.Request) int { return a.Input - b.Input }).Input
+	p := serve.Pool{Instances: s.instances, Compute: params, PageTokens: o.pageTokens, MaxBatchedTokens: max(maxBatchTokens, longest), MaxSequences: maxSequences}
+	if o.chunk > 0 {
+		p.Chunked, p.MaxBatchedTokens = true, o.chunk
+	}
+	return p
+}
+
 // predictRun is a run that is ready to go.
 type predictRun struct {
 	o        *predictOptions
@@ -91,10 +110,7 @@ type predictRun struct {
 func (o *predictOptions) prepare(w *kv.Workload, site *site) (*predictRun, error) {
 	r := &predictRun{o: o, w: w, site: site}
 	sides := [2]kvlayout.Side{{TP: o.prefillShape.tp, PageTokens: o.pageTokens}, {TP: o.decodeShape.tp, PageTokens: o.pageTokens}}
-	c := serve.Config{Move: o.move, Admit: serve.After, FirstToken: serve.FromDecode, Router: serve.LeastTokens}
-	if o.move == serve.PushLayers { // there must be memory before the first layers come
-		c.Admit, c.LayersPerMove = serve.Beside, min(layersTogether, o.model.Layers)
-	}
+	c := o.config()
 	var err error
 	if c.Prefill, err = r.pool(0, &site.prefill, sides[0]); err == nil {
 		err = r.keepPrefixes(&c.Prefill, sides[0])
@@ -133,22 +149,17 @@ func (r *predictRun) pool(which int, p *sidePool, side kvlayout.Side) (serve.Poo
 	if pages < 1 {
 		return serve.Pool{}, command.WithHint(fmt.Errorf("--page-tokens %d: memory for no request: a page takes %d bytes on each rank, which has %d", side.PageTokens, page, memory), "give fewer")
 	}
-	longest := slices.MaxFunc(r.w.Requests, func(a, b kv.Request) int { return a.Input - b.Input }).Input
-	pool := serve.Pool{Instances: p.shape.instances, Compute: &params, PageTokens: side.PageTokens, Pages: pages, MaxBatchedTokens: max(maxBatchTokens, longest), MaxSequences: maxSequences}
-	if r.o.chunk > 0 {
-		pool.Chunked, pool.MaxBatchedTokens = true, r.o.chunk
-	}
-	most := pool.MaxSequences
-	x := kvreport.Pool{TP: p.shape.tp, PP: 1, GPU: p.gpu, CacheBytes: memory, PageTokens: pool.PageTokens, Pages: pages, MaxBatchedTokens: pool.MaxBatchedTokens,
-		MaxSequences: &most, Chunked: pool.Chunked, Compute: kvreport.ComputeOf(&params)}
+	pool := r.o.pool(r.w, p.shape, &params)
+	pool.Pages = pages
+	var names [][]string
 	for _, ranks := range p.instances {
-		var names []string
+		var list []string
 		for _, at := range ranks {
-			names = append(names, r.site.hosts[at.Host].Name+":"+string(at.Location))
+			list = append(list, r.site.hosts[at.Host].Name+":"+string(at.Location))
 		}
-		x.Instances = append(x.Instances, kvreport.Instance{Ranks: names})
+		names = append(names, list)
 	}
-	r.pools[which] = x
+	r.pools[which] = describePool(&pool, p.gpu, p.shape.tp, memory, names)
 	return pool, nil
 }
 
