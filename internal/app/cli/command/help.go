@@ -7,6 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/topoctl/topoctl/internal/base/edit"
 )
 
 // usage prints how a command is called, with those flags only that do something.
@@ -78,4 +80,19 @@ func newHelpCmd() *cobra.Command {
 			return about.Help()
 		},
 	}
+}
+
+// Closest finds the candidate that a mistyped name most likely meant, "" where
+// none is near: one edit, and one more for each four letters.
+func Closest(name string, candidates []string) string {
+	if len(name) > 64 { // nobody types that
+		return ""
+	}
+	best, bestDistance := "", 2+len(name)/4
+	for _, c := range candidates {
+		if d := edit.Distance(strings.ToLower(name), strings.ToLower(c)); d < bestDistance {
+			best, bestDistance = c, d
+		}
+	}
+	return best
 }

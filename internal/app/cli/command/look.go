@@ -15,6 +15,12 @@ type Look struct {
 	Units                 units.System
 }
 
+// Look is how the flags have answers printed.
+func (in *Host) Look() Look {
+	g := &in.Globals
+	return Look{Color: in.Color(), ASCII: g.ASCII, Verbose: g.Verbose, Width: in.Streams.Width, Units: units.System(g.Units).Or(units.Gbyte)}
+}
+
 // The terminal's own colours, so that they suit its background. Colour never
 // carries a meaning that the text lacks.
 const (

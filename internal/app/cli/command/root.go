@@ -194,11 +194,14 @@ func Either(names []string) string {
 func (in *Host) Color() bool { return in.Streams.color(in.Globals.color, in.Globals.noColor) }
 
 // NoArgs refuses arguments: what a command looks at is said by flags.
-func NoArgs(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
+func NoArgs(cmd *cobra.Command, args []string) error { return AtMost(cmd, args, 0) }
+
+// AtMost refuses more arguments than a command has.
+func AtMost(cmd *cobra.Command, args []string, most int) error {
+	if len(args) <= most {
 		return nil
 	}
-	return WithHint(fmt.Errorf("unexpected argument %q", args[0]), "see %q", cmd.CommandPath()+" --help")
+	return WithHint(fmt.Errorf("unexpected argument %q", args[most]), "see %q", cmd.CommandPath()+" --help")
 }
 
 // UnknownCommand refuses arguments of a command that has subcommands.

@@ -74,14 +74,12 @@ func diffArgs(cmd *cobra.Command, args []string) error {
 	switch {
 	case len(args) == 0:
 		return command.WithHint(errors.New("nothing to compare with: want a capture"), "%q writes one", "topoctl discover > host.json")
-	case len(args) > 2:
-		return command.WithHint(fmt.Errorf("unexpected argument %q", args[2]), "see %q", cmd.CommandPath()+" --help")
 	case slices.Contains(args, ""):
 		return errors.New("an argument is empty: want a file")
 	case len(args) == 2 && args[0] == "-" && args[1] == "-":
 		return errors.New("only one of OLD and NEW can be standard input")
 	}
-	return nil
+	return command.AtMost(cmd, args, 2)
 }
 
 // parse takes over the flags and arguments and refuses what makes no sense.

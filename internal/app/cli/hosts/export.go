@@ -102,10 +102,8 @@ func exportArgs(cmd *cobra.Command, args []string) error {
 	switch {
 	case len(args) == 0:
 		return command.WithHint(errors.New("no format is given"), "formats: %s", strings.Join(names, ", "))
-	case len(args) > 1:
-		return command.WithHint(fmt.Errorf("unexpected argument %q", args[1]), "see %q", cmd.CommandPath()+" --help")
-	case slices.Contains(names, args[0]):
-		return nil
+	case len(args) > 1 || slices.Contains(names, args[0]):
+		return command.AtMost(cmd, args, 1)
 	}
 	err := fmt.Errorf("unknown format %q", args[0])
 	if near := command.Closest(args[0], names); near != "" {

@@ -37,7 +37,7 @@ func (o *pathOptions) lanes(ctx context.Context, d *pathDoc, src pathsel.Locatio
 	if err != nil {
 		return fmt.Errorf("peer %s: %w", o.peer, pkgerr.Plain(err))
 	}
-	fabric, err := o.readFabric(ctx)
+	fabric, err := o.ReadFabric(ctx, o.fabric)
 	if err != nil {
 		return err
 	}
@@ -102,21 +102,6 @@ func peerLocation(h *pathsel.Host, src pathsel.Location, dst string) (pathsel.Lo
 	kind, _, _ := strings.Cut(string(src), ":")
 	i := slices.IndexFunc(all, func(l pathsel.Location) bool { return strings.HasPrefix(string(l), kind+":") })
 	return all[max(i, 0)], nil
-}
-
-func (o *pathOptions) readFabric(ctx context.Context) (*pathsel.Fabric, error) {
-	if o.fabric == "" {
-		return nil, nil
-	}
-	data, err := o.ReadFile(ctx, o.fabric)
-	if err != nil {
-		return nil, err
-	}
-	f, err := pathsel.ParseFabric(data)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", o.fabric, pkgerr.Plain(err))
-	}
-	return f, nil
 }
 
 // mostPicks bounds the slices that a policy is asked for.

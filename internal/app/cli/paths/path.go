@@ -14,7 +14,6 @@ import (
 	"github.com/topoctl/topoctl/internal/app/cli/command"
 	"github.com/topoctl/topoctl/internal/app/rival"
 	"github.com/topoctl/topoctl/internal/base/pick"
-	"github.com/topoctl/topoctl/internal/base/units"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
@@ -74,7 +73,7 @@ func newPathCmd(f *command.Env, runF func(context.Context, *pathOptions) error) 
 			"  topoctl path gpu:0 --engine mooncake --engine nccl\n  topoctl path --plan\n" +
 			"  topoctl path gpu:0 --peer node2.json --fabric fabric.json --bytes 64MiB\n" +
 			"  topoctl path cpu:1 -o json | jq -r .chosen.name",
-		Args:              cobra.ArbitraryArgs, // parse judges them together with the flags
+		Args:              func(cmd *cobra.Command, args []string) error { return command.AtMost(cmd, args, 2) },
 		RunE:              command.Action(opts, opts.parse, runF),
 		ValidArgsFunction: opts.complete,
 	}
@@ -134,8 +133,7 @@ func (o *pathOptions) parse(cmd *cobra.Command, args []string) error {
 	if o.Format == command.FormatJSON && !cmd.Flags().Changed("k") {
 		o.most = 0
 	}
-	o.look = command.Look{Color: o.Color(), ASCII: o.Globals.ASCII, Verbose: o.Globals.Verbose, Width: o.Streams.Width,
-		Units: units.System(o.Globals.Units).Or(units.Gbyte)}
+	o.look = o.Look()
 	return nil
 }
 
@@ -146,8 +144,6 @@ func (o *pathOptions) parseArgs(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	switch {
-	case len(args) > 2:
-		return command.WithHint(fmt.Errorf("unexpected argument %q", args[2]), "see %q", cmd.CommandPath()+" --help")
 	case o.plan && len(args) > 0:
 		return fmt.Errorf("--plan is about all GPUs at once: leave out %s", args[0])
 	case changed("ranks") && !o.plan:

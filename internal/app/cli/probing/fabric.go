@@ -242,14 +242,9 @@ func (o *probeFabricOptions) plan(ctx context.Context, hosts []plan.Host) (*plan
 // pairs lists the pairs between hosts.
 func (o *probeFabricOptions) pairs(ctx context.Context, hosts []plan.Host) (*plan.Pairs, error) {
 	fo := plan.FabricOptions{Rails: plan.Rails(o.rails), BothWays: o.flags.bidir, Transport: o.ports.wanted(), Memory: plan.Where(o.ports.memory), Select: o.flags.selected}
-	if o.fabricFile != "" {
-		data, err := o.ReadFile(ctx, o.fabricFile)
-		if err != nil {
-			return nil, fmt.Errorf("--fabric: %w", err)
-		}
-		if fo.Fabric, err = pathsel.ParseFabric(data); err != nil {
-			return nil, fmt.Errorf("--fabric %s: %w", o.fabricFile, pkgerr.Plain(err))
-		}
+	var err error
+	if fo.Fabric, err = o.ReadFabric(ctx, o.fabricFile); err != nil {
+		return nil, err
 	}
 	pairs, err := plan.Fabric(hosts, fo)
 	var file *plan.FabricFileError

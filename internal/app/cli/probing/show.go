@@ -3,7 +3,6 @@ package probing
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -27,13 +26,10 @@ func newProbeShowCmd(f *command.Env, runF func(context.Context, *probeShowOption
 		Example: "  topoctl probe show report.json\n  topoctl probe show events.jsonl -o wide\n" +
 			"  topoctl probe show report.json -o html --out-file report.html",
 		Args: func(cmd *cobra.Command, args []string) error {
-			switch {
-			case len(args) == 0 || args[0] == "":
+			if len(args) == 0 || args[0] == "" {
 				return command.WithHint(errors.New("no file: want a report"), "%q writes one", "topoctl probe local --report FILE")
-			case len(args) > 1:
-				return command.WithHint(fmt.Errorf("unexpected argument %q", args[1]), "see %q", cmd.CommandPath()+" --help")
 			}
-			return nil
+			return command.AtMost(cmd, args, 1)
 		},
 		RunE: command.Action(opts, opts.parse, runF),
 	}

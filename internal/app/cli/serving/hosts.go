@@ -1,9 +1,11 @@
 package serving
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -165,7 +167,11 @@ func (s *site) findGPU(p *sidePool, given string) error {
 
 // cable joins the ports: as --fabric says, else by one switch.
 func (o *predictOptions) cable(ctx context.Context, s *site) error {
-	if o.fabricFile == "" {
+	file, err := o.ReadFabric(ctx, o.fabricFile)
+	if err != nil {
+		return err
+	}
+	if file == nil {
 		s.fabric = &sim.Fabric{Leaves: 1}
 		for h := range s.hosts {
 			for _, id := range s.hosts[h].Kind.DataPorts() {
@@ -173,15 +179,7 @@ func (o *predictOptions) cable(ctx context.Context, s *site) error {
 			}
 		}
 	} else {
-		data, err := o.ReadFile(ctx, o.fabricFile)
-		if err != nil {
-			return fmt.Errorf("--fabric: %w", err)
-		}
-		file, err := pathsel.ParseFabric(data)
-		if err == nil {
-			s.fabric, s.notes, err = fabricOf(file, s.hosts)
-		}
-		if err != nil {
+		if s.fabric, s.notes, err = fabricOf(file, s.hosts); err != nil {
 			return fmt.Errorf("--fabric %s: %w", o.fabricFile, pkgerr.Plain(err))
 		}
 	}
@@ -237,4 +235,111 @@ func (s *site) ports(flag, line string, anyHost bool) (map[int][]topo.ID, error)
 		return nil, command.WithHint(err, "there are %s", text.List(slices.Compact(known), 12))
 	}
 	return out, nil
+}
+
+// fabricOf makes the simulator's fabric of a fabric file. Usable ports are cabled to their
+// leaves. Where the file names none, a rail is a switch of its own if rails are separate,
+// else one switch joins all.
+func fabricOf(file *pathsel.Fabric, hosts []sim.HostSpec) (*sim.Fabric, []string, error) {
+	f := &sim.Fabric{RailOnly: file.RailOnly}
+	var cables []sim.Cable
+	var leaves []string // of each cable
+	var notes []string
+	named := false
+	for i, h := range hosts {
+		cabled, err := file.Cabling(h.Name, h.Kind.Host())
+		if err != nil {
+			return nil, nil, err
+		}
+		for k, p := range h.Kind.Host().Ports() {
+			c := cabled[k]
+			if !p.Usable || c.Leaf == "" && c.Rail == nil {
+				continue
+			}
+			rail, leaf := -1, c.Leaf
+			if c.Rail != nil {
+				rail = *c.Rail
+			}
+			named = named || leaf != ""
+			if leaf == "" && file.RailOnly {
+				leaf = fmt.Sprintf("rail %d", rail)
+			}
+			cables, leaves = append(cables, sim.Cable{Host: i, Port: p.ID, Rail: rail}), append(leaves, leaf)
+		}
+	}
+	if len(cables) == 0 {
+		return nil, nil, errors.New("fabric: it says of no usable port of these hosts which leaf or rail it is on")
+	}
+	number := map[string]int{}
+	for _, name := range slices.Sorted(slices.Values(leaves)) {
+		if _, ok := number[name]; !ok && !(named && name == "") {
+			number[name] = len(number)
+		}
+	}
+	for i, c := range cables {
+		leaf, ok := number[leaves[i]]
+		if !ok {
+			notes = append(notes, fmt.Sprintf("the fabric file says no leaf of %s/%s, but of others: it is cabled nowhere here", hosts[c.Host].Name, portName(hosts[c.Host], c.Port)))
+			continue
+		}
+		c.Leaf = leaf
+		f.Cables = append(f.Cables, c)
+	}
+	f.Leaves = len(number)
+	return f, append(notes, joinLeaves(f, file, number)...), nil
+}
+
+// joinLeaves takes the uplinks of leaves that have ports over. A leaf and a spine that the file does not
+// join are not joined, unless it joins none at all.
+func joinLeaves(f *sim.Fabric, file *pathsel.Fabric, number map[string]int) (notes []string) {
+	if f.Leaves < 2 || f.RailOnly {
+		return nil
+	}
+	type pair struct{ leaf, spine string }
+	joined := map[pair]*pathsel.FabricUplink{}
+	spines := map[string]bool{}
+	var first *pathsel.FabricUplink
+	unknown := 0
+	for i := range file.Uplinks {
+		u := &file.Uplinks[i]
+		if _, here := number[u.Leaf]; !here {
+			continue
+		}
+		first = cmp.Or(first, u)
+		joined[pair{u.Leaf, u.Spine}], spines[u.Spine] = u, true
+		if u.BytesPerSec == nil {
+			unknown++
+		}
+	}
+	if first == nil {
+		f.Spines = 1
+		return []string{"the fabric file has no uplinks of these leaves: nothing limits what goes between leaves here"}
+	}
+	f.Spines, f.Uplinks, f.UplinkBytesPerSec = len(spines), first.Links(), rateOr(first.BytesPerSec)
+	for _, name := range slices.Sorted(maps.Keys(number)) {
+		for spine, other := range slices.Sorted(maps.Keys(spines)) {
+			x := sim.Uplink{Leaf: number[name], Spine: spine}
+			if u := joined[pair{name, other}]; u != nil {
+				x.Links, x.BytesPerSec = u.Links(), rateOr(u.BytesPerSec)
+			}
+			if x.Links != f.Uplinks || x.BytesPerSec != f.UplinkBytesPerSec {
+				f.Unequal = append(f.Unequal, x)
+			}
+		}
+	}
+	switch {
+	case unknown == len(joined):
+		notes = append(notes, "the fabric file has no rates of uplinks: nothing limits what goes between leaves here")
+	case unknown > 0:
+		notes = append(notes, fmt.Sprintf("uplinks of these leaves without a rate in the fabric file (%d): they limit nothing here", unknown))
+	}
+	return notes
+}
+
+// rateOr is a rate, 0 where it is not known, as the simulator takes it.
+func rateOr(r *topo.Rate) topo.Rate {
+	if r == nil {
+		return 0
+	}
+	return *r
 }

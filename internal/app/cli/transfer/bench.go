@@ -149,7 +149,7 @@ func (o *benchOptions) parse(cmd *cobra.Command, _ []string) error {
 		r.Seed = rand.Uint64()
 	}
 	r.Now, r.OpenTimeout = o.Now, o.Globals.Timeout
-	o.look = command.Look{Color: o.Color(), Verbose: o.Globals.Verbose, Width: o.Streams.Width, Units: units.System(o.Globals.Units).Or(units.Gbyte)}
+	o.look = o.Look()
 	return nil
 }
 
