@@ -12,6 +12,7 @@ import (
 
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/engine/registry"
+	"github.com/topoctl/topoctl/internal/base/engine/registrytest"
 	"github.com/topoctl/topoctl/internal/base/engine/transport/fake"
 )
 
@@ -616,7 +617,7 @@ func (f *flaky) Publish(ctx context.Context, r registry.Record) (registry.Lease,
 
 func TestRegistry(t *testing.T) {
 	checkLeaks(t)
-	names := &flaky{Registry: registry.NewMemory(0, nil).Client(), lost: make(chan struct{})}
+	names := &flaky{Registry: registrytest.NewMemory(0, nil).Client(), lost: make(chan struct{})}
 	newEngine(t, Options{Name: "node2", Registry: names})
 	close(names.lost)
 	eventually(t, "the record is published again", func() bool { return names.published.Load() == 2 })

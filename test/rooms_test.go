@@ -77,7 +77,7 @@ var rooms = map[string]string{
 	"internal/base/engine/gputest":                 "memory of the fake driver's GPUs, and the transports' tests with it",
 	"internal/base/engine/memory":                  "the table of regions with grants and pins, vectors, the copier and its pinned buffers",
 	"internal/base/engine/peerdoc":                 "what an engine tells its peers about itself, and the changes to it",
-	"internal/base/engine/registrytest":            "what every registry must do, as tests",
+	"internal/base/engine/registrytest":            "what every registry must do, as tests; a registry in memory for them",
 	"internal/base/engine/route":                   "which address a peer is told, and why",
 	"internal/base/engine/sched":                   "the pure scheduler: `Step(now, events, out) []Action`",
 	"internal/base/engine/session":                 "hello, authentication, calls that survive their connection ([wire protocol](wire.md))",

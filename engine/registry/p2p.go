@@ -91,7 +91,7 @@ func (p *p2p) Publish(ctx context.Context, r Record) (Lease, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if err := r.check(); err != nil {
+	if err := r.Check(); err != nil {
 		return nil, err
 	}
 	return p2pLease{}, nil

@@ -1,8 +1,7 @@
 // Package registry says where peers are: a Registry finds the addresses of an engine by
 // name. P2P, the default, needs no server: the name is host:port. What the engine offers
-// (ports, regions, topology) it tells its peers itself. Memory keeps records within one
-// process. The interface is shaped so that an etcd registry can follow: records are small,
-// published under a lease and watched. registrytest holds implementations to it.
+// (ports, regions, topology) it tells its peers itself. The interface is shaped so that an
+// etcd registry can follow: records are small, published under a lease and watched.
 package registry
 
 import (
@@ -31,8 +30,9 @@ const (
 	maxAddresses = 4096
 )
 
-// check is what must hold of a record that is published.
-func (r *Record) check() error {
+// Check says what is wrong with a record that is to be published: no name, no epoch, too
+// many addresses, or one that no peer can reach.
+func (r *Record) Check() error {
 	if err := errors.Join(peerdoc.CheckText("name", r.Name, 1, maxName), peerdoc.CheckText("fingerprint", r.Fingerprint, 0, maxName)); err != nil {
 		return pkgerr.Errorf("registry", "record: %w", err)
 	}
@@ -47,8 +47,7 @@ func (r *Record) check() error {
 	return nil
 }
 
-// Registry finds engines. Implementations may be used by many goroutines;
-// registrytest holds them to this contract.
+// Registry finds engines. It may be used by many goroutines.
 type Registry interface {
 	// Lookup finds an engine; the error wraps ErrNotFound if there is none of that name.
 	Lookup(ctx context.Context, name string) (Record, error)

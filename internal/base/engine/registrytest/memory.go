@@ -1,4 +1,4 @@
-package registry
+package registrytest
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/topoctl/topoctl/engine/registry"
 	"github.com/topoctl/topoctl/internal/base/engine/peerdoc"
 	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
@@ -23,7 +24,7 @@ type Memory struct {
 
 // entry is a record from its first publication until it is gone.
 type entry struct {
-	record  Record
+	record  registry.Record
 	lease   *memoryLease // whose it is
 	version int          // counts changes
 	gone    bool
@@ -86,7 +87,7 @@ type MemoryClient struct {
 	once   sync.Once
 }
 
-var _ Registry = (*MemoryClient)(nil)
+var _ registry.Registry = (*MemoryClient)(nil)
 
 // Cut takes the client off the network, or back: while it is cut off its leases
 // are not renewed.
@@ -105,28 +106,28 @@ func (c *MemoryClient) enter(ctx context.Context) error {
 	select {
 	case <-c.closed:
 		c.m.mu.Unlock()
-		return ErrClosed
+		return registry.ErrClosed
 	default:
 		return nil
 	}
 }
 
 // Lookup implements Registry.
-func (c *MemoryClient) Lookup(ctx context.Context, name string) (Record, error) {
+func (c *MemoryClient) Lookup(ctx context.Context, name string) (registry.Record, error) {
 	if err := c.enter(ctx); err != nil {
-		return Record{}, err
+		return registry.Record{}, err
 	}
 	defer c.m.mu.Unlock()
 	e := c.m.entries[name]
 	if e == nil {
-		return Record{}, pkgerr.Errorf("registry", "peer %q: %w", peerdoc.Clip(name), ErrNotFound)
+		return registry.Record{}, pkgerr.Errorf("registrytest", "peer %q: %w", peerdoc.Clip(name), registry.ErrNotFound)
 	}
-	return e.record.clone(), nil
+	return clone(e.record), nil
 }
 
 // Publish implements Registry.
-func (c *MemoryClient) Publish(ctx context.Context, r Record) (Lease, error) {
-	if err := r.check(); err != nil {
+func (c *MemoryClient) Publish(ctx context.Context, r registry.Record) (registry.Lease, error) {
+	if err := r.Check(); err != nil {
 		return nil, err
 	}
 	if err := c.enter(ctx); err != nil {
@@ -136,34 +137,34 @@ func (c *MemoryClient) Publish(ctx context.Context, r Record) (Lease, error) {
 	l := &memoryLease{client: c, lost: make(chan struct{}), until: c.m.now().Add(c.m.ttl)}
 	e := c.m.entries[r.Name]
 	if e == nil {
-		l.entry = &entry{record: r.clone(), lease: l, changed: make(chan struct{})}
+		l.entry = &entry{record: clone(r), lease: l, changed: make(chan struct{})}
 		c.m.entries[r.Name] = l.entry
 		return l, nil
 	}
 	if r.Epoch < e.record.Epoch {
-		return nil, pkgerr.Errorf("registry", "record of %q with epoch %d, there is %d: %w", r.Name, r.Epoch, e.record.Epoch, ErrOldEpoch)
+		return nil, pkgerr.Errorf("registrytest", "record of %q with epoch %d, there is %d: %w", r.Name, r.Epoch, e.record.Epoch, registry.ErrOldEpoch)
 	}
 	e.lease.over = true
 	if r.Epoch > e.record.Epoch {
 		close(e.lease.lost)
 	}
-	e.record, e.lease, l.entry = r.clone(), l, e
+	e.record, e.lease, l.entry = clone(r), l, e
 	e.tell()
 	return l, nil
 }
 
 // Watch implements Registry.
-func (c *MemoryClient) Watch(ctx context.Context, name string, changed func(r Record, gone bool)) error {
+func (c *MemoryClient) Watch(ctx context.Context, name string, changed func(r registry.Record, gone bool)) error {
 	if err := c.enter(ctx); err != nil {
 		return err
 	}
 	e, told := c.m.entries[name], -1
 	if e == nil {
 		c.m.mu.Unlock()
-		return pkgerr.Errorf("registry", "watch of %q: %w", peerdoc.Clip(name), ErrNotFound)
+		return pkgerr.Errorf("registrytest", "watch of %q: %w", peerdoc.Clip(name), registry.ErrNotFound)
 	}
 	for {
-		r, version, gone, next := e.record.clone(), e.version, e.gone, e.changed
+		r, version, gone, next := clone(e.record), e.version, e.gone, e.changed
 		c.m.mu.Unlock()
 		if version != told {
 			changed(r, gone)
@@ -176,7 +177,7 @@ func (c *MemoryClient) Watch(ctx context.Context, name string, changed func(r Re
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-c.closed:
-			return ErrClosed
+			return registry.ErrClosed
 		case <-next:
 		}
 		c.m.mu.Lock()
@@ -217,8 +218,7 @@ func (l *memoryLease) Close() error {
 	return nil
 }
 
-func (r *Record) clone() Record {
-	out := *r
-	out.Addresses = slices.Clone(r.Addresses)
-	return out
+func clone(r registry.Record) registry.Record {
+	r.Addresses = slices.Clone(r.Addresses)
+	return r
 }
