@@ -60,11 +60,11 @@ func through(t *testing.T, before *topo.Topology, encode func(io.Writer, *topo.T
 	return after
 }
 
-func classOf(r topo.RelationKind) string { return r.Class.String() }
-func ncclOf(r topo.RelationKind) string  { return string(r.NCCL) }
+func classOf(r topo.Relation) string { return r.Class.String() }
+func ncclOf(r topo.Relation) string  { return string(r.NCCL) }
 
 // pairs are the relations of GPUs and RDMA devices on PCI, by name.
-func pairs(t *topo.Topology, what func(topo.RelationKind) string) map[string]string {
+func pairs(t *topo.Topology, what func(topo.Relation) string) map[string]string {
 	onPCI := map[topo.ID]bool{}
 	for i := range t.GPUs {
 		onPCI[t.GPUs[i].ID] = t.GPUs[i].PCI != ""

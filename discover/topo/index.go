@@ -27,6 +27,7 @@ type Index struct {
 	above     map[ID]*Link // PCIe links by the node at the lower end
 	axis      map[ID]int
 	derived   *Derived
+	allLinks  []Link // as Derived.Limit counts them
 }
 
 // Devices are the nodes that stand on one PCI function.
@@ -51,7 +52,7 @@ func NewIndex(t *Topology) *Index {
 		children: make(map[ID][]*PCIDevice, len(t.PCIDevices)), vfs: map[ID][]*PCIDevice{}, first: make(map[slot]*PCIDevice, len(t.PCIDevices)),
 		switches: map[ID]*Switch{}, cards: map[ID]*NIC{}, ports: map[ID][]*Port{}, netdevs: make(map[string]*Netdev, len(t.Netdevs)),
 		numaNodes: map[int]*NUMANode{}, gpus: map[BDF]*GPU{},
-		links: make(map[LinkID]*Link, len(t.Links)), above: map[ID]*Link{}, axis: map[ID]int{}, derived: t.Derived,
+		links: make(map[LinkID]*Link, len(t.Links)), above: map[ID]*Link{}, axis: map[ID]int{}, derived: t.Derived, allLinks: t.Links,
 	}
 	eachNode(x, t.Packages, func(*Package) {})
 	eachNode(x, t.NUMANodes, func(n *NUMANode) { addFirst(x.numaNodes, n.Index, n) })
@@ -278,11 +279,15 @@ func (x *Index) Place(id ID) (place int, ok bool) {
 }
 
 // Relation is what Derived says of two nodes; ok is false where one is not on its axis.
-func (x *Index) Relation(a, b ID) (r RelationKind, ok bool) {
+func (x *Index) Relation(a, b ID) (r Relation, ok bool) {
 	i, okI := x.axis[a]
 	j, okJ := x.axis[b]
 	if !okI || !okJ {
-		return RelationKind{}, false
+		return Relation{}, false
 	}
-	return x.derived.At(i, j), true
+	r = x.derived.At(i, j)
+	if at := x.derived.Limit[i][j]; at != nil {
+		r.Limit = x.allLinks[*at].ID
+	}
+	return r, true
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -60,7 +61,7 @@ func TestRelationsAreSymmetric(t *testing.T) {
 		for i, a := range d.Axis {
 			for j, b := range d.Axis {
 				x, y := g.Relate(a, b), g.Relate(b, a)
-				if x.Class != y.Class || x.NCCL != y.NCCL || x.Hops != y.Hops || rate(x) != rate(y) {
+				if x.Class != y.Class || x.NCCL != y.NCCL || !reflect.DeepEqual(x.Hops, y.Hops) || rate(x) != rate(y) {
 					rt.Fatalf("%s to %s: %+v, back: %+v", a, b, x, y)
 				}
 				if at := d.At(i, j); x.Class != at.Class || x.NCCL != at.NCCL || rate(x) != rateOf(at.BytesPerSec) {

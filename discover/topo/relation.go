@@ -4,22 +4,22 @@ import "strings"
 
 // Relation is what holds between two devices of one host.
 type Relation struct {
-	Class Class
-	NCCL  NCCLClass
-	// Hops counts the links on the path; -1 where no path is known.
-	Hops int
+	Class Class     `json:"class"`
+	NCCL  NCCLClass `json:"nccl"`
+	// Hops counts the links on the path; nil where no path is known.
+	Hops *int `json:"hops"`
 	// BytesPerSec is the smallest rate on the path, in one direction; nil
 	// where no link on it has a known rate.
-	BytesPerSec *Rate
-	// Limit is the link with that rate, "" where there is none.
-	Limit LinkID
+	BytesPerSec *Rate `json:"expected_bytes_per_sec"`
 	// Basis says how the rate is known: that of the limiting link, or
 	// "assumed" where another link on the path has no known rate, so that
 	// BytesPerSec is an upper bound.
-	Basis Basis
+	Basis Basis `json:"basis"`
 	// SamePackage is set for SYS pairs whose NUMA nodes share a socket
 	// (NPS4, sub-NUMA clustering): cheaper than SYS sounds.
-	SamePackage bool
+	SamePackage bool `json:"same_package,omitempty"`
+	// Limit is the link with that rate, "" where there is none.
+	Limit LinkID `json:"-"`
 }
 
 // Asserted are classes that an origin states for pairs of nodes: a square
@@ -36,27 +36,18 @@ type Asserted struct {
 // Pairs are alike: a host has a few dozen different relations among thousands
 // of pairs. So each is kept once, in Relations, and Cells is the square matrix
 // over Axis of indices into it. What differs from pair to pair, the limiting
-// link, is a matrix of its own: indices into the topology's Links.
+// link, is a matrix of its own: indices into the topology's Links. Index.Relation
+// puts both together.
 type Derived struct {
-	Rules     string         `json:"rules"`
-	Axis      []ID           `json:"axis"`
-	Relations []RelationKind `json:"relations"`
-	Cells     [][]int        `json:"cells"`
-	Limit     [][]*int       `json:"limit_link"`
+	Rules     string     `json:"rules"`
+	Axis      []ID       `json:"axis"`
+	Relations []Relation `json:"relations"`
+	Cells     [][]int    `json:"cells"`
+	Limit     [][]*int   `json:"limit_link"`
 }
 
-// RelationKind is what many pairs have in common.
-type RelationKind struct {
-	Class       Class     `json:"class"`
-	NCCL        NCCLClass `json:"nccl"`
-	Hops        *int      `json:"hops"`
-	BytesPerSec *Rate     `json:"expected_bytes_per_sec"`
-	Basis       Basis     `json:"basis"`
-	SamePackage bool      `json:"same_package,omitempty"`
-}
-
-// At is the relation of the pair at two places of the axis.
-func (d *Derived) At(i, j int) RelationKind { return d.Relations[d.Cells[i][j]] }
+// At is the relation of the pair at two places of the axis, without its Limit.
+func (d *Derived) At(i, j int) Relation { return d.Relations[d.Cells[i][j]] }
 
 // Relate says how two nodes of a derived topology relate.
 func (t *Topology) Relate(a, b ID) Relation {
@@ -69,7 +60,7 @@ func (g *Graph) Relate(a, b ID) Relation {
 	x, ok1 := g.endpoint(a)
 	y, ok2 := g.endpoint(b)
 	if !ok1 || !ok2 {
-		return Relation{Hops: -1, Basis: BasisUnknown}
+		return Relation{Basis: BasisUnknown}
 	}
 	return g.relate(x, y, newNCCLTree(g), g.assertedClass(a, b))
 }
@@ -77,11 +68,11 @@ func (g *Graph) Relate(a, b ID) Relation {
 // relate is Relate for resolved endpoints.
 func (g *Graph) relate(a, b endpoint, nccl *ncclTree, asserted Class) Relation {
 	r := g.route(a, b)
-	rel := Relation{Hops: -1, Basis: BasisUnknown, Class: g.class(a, b, r)}
+	rel := Relation{Basis: BasisUnknown, Class: g.class(a, b, r)}
 	rel.NCCL = nccl.class(a, b, r, rel.Class)
 	rel.SamePackage = rel.Class.Kind == ClassSYS && g.samePackage(a.numa, b.numa)
 	if r.known {
-		rel.Hops = len(r.links)
+		rel.Hops = new(len(r.links))
 		g.limit(&rel, a, b, r)
 	}
 	if asserted.Known() {
@@ -265,7 +256,7 @@ func (n *Netdev) PhysPortIsOwn() bool {
 func (t *Topology) deriveRelations() {
 	g := NewGraph(t, nil)
 	nccl := newNCCLTree(g)
-	d := derivation{Derived: &Derived{Rules: Rules, Axis: []ID{}, Relations: []RelationKind{}}, seen: map[relationKey]int{}}
+	d := derivation{Derived: &Derived{Rules: Rules, Axis: []ID{}, Relations: []Relation{}}, seen: map[relationKey]int{}}
 	for _, kind := range []Kind{KindGPU, KindNIC, KindNUMA} {
 		d.Axis = append(d.Axis, t.MatrixAxis(kind)...)
 	}
@@ -294,7 +285,7 @@ type derivation struct {
 	seen map[relationKey]int
 }
 
-// relationKey is a RelationKind that can be compared; -1 is unknown.
+// relationKey is a Relation without its Limit that can be compared; -1 is unknown.
 type relationKey struct {
 	class       Class
 	nccl        NCCLClass
@@ -306,7 +297,10 @@ type relationKey struct {
 
 // kind gives the index of a relation, which is new or known already.
 func (d *derivation) kind(r Relation) int {
-	key := relationKey{r.Class, r.NCCL, r.Hops, -1, r.Basis, r.SamePackage}
+	key := relationKey{r.Class, r.NCCL, -1, -1, r.Basis, r.SamePackage}
+	if r.Hops != nil {
+		key.hops = *r.Hops
+	}
 	if r.BytesPerSec != nil {
 		key.rate = *r.BytesPerSec
 	}
@@ -314,11 +308,8 @@ func (d *derivation) kind(r Relation) int {
 	if !ok {
 		i = len(d.Relations)
 		d.seen[key] = i
-		kind := RelationKind{Class: r.Class, NCCL: r.NCCL, BytesPerSec: r.BytesPerSec, Basis: r.Basis, SamePackage: r.SamePackage}
-		if r.Hops >= 0 {
-			kind.Hops = &r.Hops
-		}
-		d.Relations = append(d.Relations, kind)
+		r.Limit = ""
+		d.Relations = append(d.Relations, r)
 	}
 	return i
 }

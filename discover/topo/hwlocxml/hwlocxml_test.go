@@ -693,8 +693,8 @@ func FuzzDecode(f *testing.F) {
 }
 
 // relations is the whole derived matrix, cell by cell.
-func relations(top *topo.Topology) [][]topo.RelationKind {
-	out := make([][]topo.RelationKind, len(top.Derived.Axis))
+func relations(top *topo.Topology) [][]topo.Relation {
+	out := make([][]topo.Relation, len(top.Derived.Axis))
 	for i := range out {
 		for j := range out {
 			out[i] = append(out[i], top.Derived.At(i, j))

@@ -60,11 +60,8 @@ func RouteBetween(h *pathsel.Host, from, to topo.ID) *Route {
 	a, wireA := Anchor(h, from)
 	b, wireB := Anchor(h, to)
 	rel := g.Relate(a, b)
-	r := &Route{From: from, To: to, Class: rel.Class, NCCL: rel.NCCL, BytesPerSec: rel.BytesPerSec, Limit: rel.Limit,
+	r := &Route{From: from, To: to, Class: rel.Class, NCCL: rel.NCCL, Hops: rel.Hops, BytesPerSec: rel.BytesPerSec, Limit: rel.Limit,
 		Basis: rel.Basis, SamePackage: rel.SamePackage, Steps: []Step{}}
-	if rel.Hops >= 0 {
-		r.Hops = &rel.Hops
-	}
 	path, ok := g.Path(a, b)
 	r.Known = ok
 	wired := false
