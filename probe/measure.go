@@ -1,7 +1,6 @@
 package probe
 
 import (
-	"errors"
 	"time"
 )
 
@@ -46,10 +45,9 @@ type Measurement struct {
 	// their counters counted meanwhile.
 	Links []LinkState `json:"link_states"`
 	Notes []string    `json:"notes,omitempty"`
-	// Waived says why it could not be measured here: hardware, driver, permission. An
-	// error is another matter; CauseOf says what it is about.
+	// Waived says why it could not be measured here: hardware, driver, permission.
 	Waived string `json:"-"`
-	Err    error  `json:"-"`
+	Err    error  `json:"-"` // why it was not measured, or not to the end
 }
 
 // Cause is what an error of a measurement is about; "" is none of these: an agent that
@@ -64,31 +62,6 @@ const (
 
 // OnTheWay says whether a cause may lie on the way between the ends, and not in one of them.
 func (c Cause) OnTheWay() bool { return c == CauseConnect || c == CauseMove }
-
-// causedError is an error with its cause.
-type causedError struct {
-	error
-	cause Cause
-}
-
-func (e *causedError) Unwrap() error { return e.error }
-
-// Because says what an error is about; nil stays nil.
-func Because(c Cause, err error) error {
-	if err == nil {
-		return nil
-	}
-	return &causedError{err, c}
-}
-
-// CauseOf is what an error is about.
-func CauseOf(err error) Cause {
-	var e *causedError
-	if errors.As(err, &e) {
-		return e.cause
-	}
-	return ""
-}
 
 // Bandwidth is what a pair carried with ops of one size.
 type Bandwidth struct {

@@ -2,7 +2,6 @@ package probe
 
 import (
 	"cmp"
-	"maps"
 	"math"
 	"slices"
 
@@ -188,20 +187,6 @@ func (r *Report) Between(host string) map[[2]topo.ID]topo.Rate {
 		out[k] = max(out[k], topo.Rate(b.MeanBytesPerSec))
 	}
 	return out
-}
-
-// Measured lists the hosts of a report that Overlay has rates for, sorted.
-func (r *Report) Measured() []string {
-	hosts := map[string]bool{}
-	e := newEvidence(r)
-	for i := range r.Links {
-		if l := &r.Links[i]; l.Host != "" && !hosts[l.Host] {
-			if _, ok := e.rate(l); ok {
-				hosts[l.Host] = true
-			}
-		}
-	}
-	return slices.SortedFunc(maps.Keys(hosts), topo.NaturalCompare)
 }
 
 // levelWithin is the part of a rate within which rates count as equal: that by which a

@@ -53,6 +53,7 @@ var rooms = map[string]string{
 	"internal/app/kv/serve":       "the serving system: instances, queues, batches, memory, moves",
 	"internal/app/kv/workload":    "arrivals, lengths and traces",
 	"internal/app/observe":        "sources that feed the dashboard: host, counters, agents, a recording, made-up load",
+	"internal/app/probe/cause":    "what an error of a measurement is about",
 	"internal/app/probe/compare":  "two reports compared",
 	"internal/app/probe/fabric":   "the prober of many hosts, through their agents",
 	"internal/app/probe/judge":    "verdicts, outliers, what to measure again, [blame](blame.md)",

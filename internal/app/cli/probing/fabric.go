@@ -363,7 +363,7 @@ func (o *probeFabricOptions) withoutRDMA(hosts []plan.Host, agents []fabric.Host
 			why = strings.Join(a.Unavailable, "; ")
 		}
 		text := fmt.Sprintf("%s has RDMA that cannot be used (%s): its pairs are measured over TCP", h.Name, why)
-		notes = append(notes, probe.PartialNote+text)
+		notes = append(notes, plan.PartialNote+text)
 		o.warn("%s", text)
 	}
 	return notes

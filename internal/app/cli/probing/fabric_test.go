@@ -34,7 +34,7 @@ func TestProbeWithoutRDMA(t *testing.T) {
 			t.Errorf("%s: transports %q and %q", transport, hosts[0].Transport, hosts[1].Transport)
 		}
 		text := "n2 has RDMA that cannot be used (rdma: no device file): its pairs are measured over TCP"
-		told := len(notes) == 1 && notes[0] == probe.PartialNote+text && strings.Contains(f.Stderr.String(), text)
+		told := len(notes) == 1 && notes[0] == plan.PartialNote+text && strings.Contains(f.Stderr.String(), text)
 		if told != (want == pathsel.TCP) || !told && len(notes) > 0 {
 			t.Errorf("%s: notes %q, stderr %q", transport, notes, f.Stderr.String())
 		}

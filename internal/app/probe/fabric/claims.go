@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/topoctl/topoctl/internal/app/probe/cause"
 	"github.com/topoctl/topoctl/internal/app/probe/stats"
 	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/probe"
@@ -124,7 +125,7 @@ func (t *controllerRound) accepted(x *pairRun) probe.Measurement {
 	case r.Error != "":
 		m.Err = fmt.Errorf("%s: %s", x.from.a.name, clip(r.Error, maxErrorText))
 		if r.Cause.OnTheWay() {
-			m.Err = probe.Because(r.Cause, m.Err)
+			m.Err = cause.Because(r.Cause, m.Err)
 		}
 	}
 	return m

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/topoctl/topoctl/internal/app/probe/cause"
 	"github.com/topoctl/topoctl/internal/app/probe/stats"
 	"github.com/topoctl/topoctl/probe"
 )
@@ -100,13 +101,13 @@ func TestCauseOfAnError(t *testing.T) {
 			t.Fatal(err)
 		}
 		x.result.Bandwidth, x.result.Latency = nil, nil
-		if m := turn.measurement(t.Context(), x); m.Err == nil || probe.CauseOf(m.Err) != want {
-			t.Errorf("%s: %v, about %q", said, m.Err, probe.CauseOf(m.Err))
+		if m := turn.measurement(t.Context(), x); m.Err == nil || cause.Of(m.Err) != want {
+			t.Errorf("%s: %v, about %q", said, m.Err, cause.Of(m.Err))
 		}
 	}
-	for _, cause := range []probe.Cause{"", probe.CauseConnect, probe.CauseMove} {
-		if r := outcome(probe.Measurement{}, fmt.Errorf("later: %w (%w)", errors.New("time"), probe.Because(cause, errors.New("first")))); r.Cause != cause || r.Error == "" {
-			t.Errorf("%q: %+v", cause, r)
+	for _, why := range []probe.Cause{"", probe.CauseConnect, probe.CauseMove} {
+		if r := outcome(probe.Measurement{}, fmt.Errorf("later: %w (%w)", errors.New("time"), cause.Because(why, errors.New("first")))); r.Cause != why || r.Error == "" {
+			t.Errorf("%q: %+v", why, r)
 		}
 	}
 }

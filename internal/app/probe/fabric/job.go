@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/engine"
+	"github.com/topoctl/topoctl/internal/app/probe/cause"
 	"github.com/topoctl/topoctl/internal/app/probe/lane"
 	"github.com/topoctl/topoctl/probe"
 )
@@ -86,7 +87,7 @@ func outcome(m probe.Measurement, err error) *result {
 	case errors.As(err, &w):
 		r.Waived = clip(err.Error(), maxErrorText)
 	case err != nil:
-		r.Error, r.Cause = clip(err.Error(), maxErrorText), probe.CauseOf(err)
+		r.Error, r.Cause = clip(err.Error(), maxErrorText), cause.Of(err)
 	}
 	return r
 }
@@ -156,7 +157,7 @@ func (w *worker) connect(ctx context.Context) error {
 	}
 	p, address, err := w.open(ctx)
 	if err != nil {
-		return probe.Because(probe.CauseConnect, err)
+		return cause.Because(probe.CauseConnect, err)
 	}
 	o, note := regionAt(topologyOf(w.e), want.Location)
 	w.note = note
@@ -183,7 +184,7 @@ func (w *worker) connect(ctx context.Context) error {
 		<-b.Done()
 		err = b.Err()
 	}
-	return probe.Because(probe.CauseConnect, err)
+	return cause.Because(probe.CauseConnect, err)
 }
 
 // waiveUnavailable marks the errors of a host that does not have what a pair needs.

@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/topoctl/topoctl/internal/app/probe/cause"
 	"github.com/topoctl/topoctl/internal/app/probe/judge"
 	"github.com/topoctl/topoctl/probe"
 )
@@ -199,7 +200,7 @@ func TestBlameIsSmallest(t *testing.T) {
 		m.measure()
 		for i := range m.r.Results {
 			if res := &m.r.Results[i]; res.Bandwidth != nil && rateOf(res) == 0 {
-				res.Measurement = probe.Measurement{Err: probe.Because(probe.CauseMove, errors.New("timeout"))}
+				res.Measurement = probe.Measurement{Err: cause.Because(probe.CauseMove, errors.New("timeout"))}
 			}
 		}
 		judge.Judge(m.r)

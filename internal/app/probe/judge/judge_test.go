@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/topoctl/topoctl/internal/app/probe/cause"
 	"github.com/topoctl/topoctl/internal/app/probe/judge"
 	"github.com/topoctl/topoctl/probe"
 )
@@ -125,7 +126,7 @@ func TestUnknownNeighbour(t *testing.T) {
 	m.r.Hosts[1].Error = "gone"
 	for i := range m.r.Results {
 		if res := &m.r.Results[i]; res.From.Host == "n2" && res.To.Host == "n4" {
-			res.Measurement = probe.Measurement{Err: probe.Because(probe.CauseConnect, errors.New("gone"))}
+			res.Measurement = probe.Measurement{Err: cause.Because(probe.CauseConnect, errors.New("gone"))}
 		}
 	}
 	judge.Judge(m.r)
@@ -180,17 +181,17 @@ func BenchmarkBlame(b *testing.B) {
 
 // Errors that are not of the way accuse nobody: an agent refused, or had no memory.
 func TestRefusedIsNoBlame(t *testing.T) {
-	for cause, want := range map[probe.Cause]bool{"": false, "of a newer writer": false, probe.CauseConnect: true, probe.CauseMove: true} {
+	for why, want := range map[probe.Cause]bool{"": false, "of a newer writer": false, probe.CauseConnect: true, probe.CauseMove: true} {
 		m := newModel(shape{hosts: 4, nics: 1, spines: 1, uplink: 2}, 1)
 		m.measure()
 		for i := range m.r.Results {
 			if res := &m.r.Results[i]; res.From.Host == "n2" {
-				res.Measurement = probe.Measurement{Err: probe.Because(cause, errors.New("refused"))}
+				res.Measurement = probe.Measurement{Err: cause.Because(why, errors.New("refused"))}
 			}
 		}
 		judge.Judge(m.r)
 		if blamed := len(m.r.Blame) > 0; blamed != want || m.r.Summary.Error != 3 {
-			t.Errorf("%q: blame %+v, %+v", cause, m.r.Blame, m.r.Summary)
+			t.Errorf("%q: blame %+v, %+v", why, m.r.Blame, m.r.Summary)
 		}
 	}
 }

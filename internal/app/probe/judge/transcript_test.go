@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/app/probe/cause"
 	"github.com/topoctl/topoctl/internal/app/probe/judge"
 	"github.com/topoctl/topoctl/internal/base/golden"
 	"github.com/topoctl/topoctl/probe"
@@ -143,7 +144,7 @@ func (s *script) line(f []string) error {
 		})
 	case "error":
 		each(func(r *probe.Result) {
-			r.Measurement = probe.Measurement{Err: probe.Because(probe.CauseMove, errors.New(rest))}
+			r.Measurement = probe.Measurement{Err: cause.Because(probe.CauseMove, errors.New(rest))}
 		})
 	case "waive":
 		each(func(r *probe.Result) { r.Measurement = probe.Measurement{Waived: rest} })

@@ -18,6 +18,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
+	"github.com/topoctl/topoctl/internal/app/probe/cause"
 	"github.com/topoctl/topoctl/internal/app/probe/sampling"
 	"github.com/topoctl/topoctl/internal/app/probe/stats"
 	"github.com/topoctl/topoctl/internal/base/pkgerr"
@@ -227,13 +228,13 @@ func (r *run) submit(ctx context.Context, ops []engine.Op) error {
 	if err != nil && ctx.Err() != nil {
 		return stalledMoving(context.Cause(ctx))
 	}
-	return probe.Because(probe.CauseMove, err)
+	return cause.Because(probe.CauseMove, err)
 }
 
 // stalledMoving adds the cause to an error that says that nothing arrived in time.
 func stalledMoving(err error) error {
 	if errors.Is(err, sampling.ErrStalled) {
-		return probe.Because(probe.CauseMove, err)
+		return cause.Because(probe.CauseMove, err)
 	}
 	return err
 }

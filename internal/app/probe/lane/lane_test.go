@@ -13,6 +13,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/internal/app/probe/cause"
 	"github.com/topoctl/topoctl/internal/app/probe/sampling"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
 	"github.com/topoctl/topoctl/internal/base/engine/transport/fake"
@@ -222,8 +223,8 @@ func TestEnded(t *testing.T) {
 		if name == "interrupted" && !errors.Is(m.Err, context.Canceled) {
 			t.Errorf("%s: %v", name, m.Err)
 		}
-		if want := map[string]probe.Cause{"peer dies": probe.CauseMove}[name]; probe.CauseOf(m.Err) != want {
-			t.Errorf("%s: %v is about %q", name, m.Err, probe.CauseOf(m.Err))
+		if want := map[string]probe.Cause{"peer dies": probe.CauseMove}[name]; cause.Of(m.Err) != want {
+			t.Errorf("%s: %v is about %q", name, m.Err, cause.Of(m.Err))
 		}
 	}
 }
@@ -279,7 +280,7 @@ func TestRefused(t *testing.T) {
 	} {
 		l, spec := x.lane, quick()
 		change(&l, &spec)
-		if m := Measure(t.Context(), l, spec, nil); m.Err == nil || !strings.Contains(m.Err.Error(), want) || len(m.Bandwidth) != 0 || probe.CauseOf(m.Err) != "" {
+		if m := Measure(t.Context(), l, spec, nil); m.Err == nil || !strings.Contains(m.Err.Error(), want) || len(m.Bandwidth) != 0 || cause.Of(m.Err) != "" {
 			t.Errorf("%s: %+v", want, m)
 		}
 	}
@@ -335,7 +336,7 @@ func TestStalled(t *testing.T) {
 	for _, latency := range []int{0, 1} {
 		spec := quick()
 		spec.PairTime, spec.LatencySamples = 50*time.Millisecond, latency
-		if m := Measure(t.Context(), x.lane, spec, nil); !errors.Is(m.Err, sampling.ErrStalled) || probe.CauseOf(m.Err) != probe.CauseMove {
+		if m := Measure(t.Context(), x.lane, spec, nil); !errors.Is(m.Err, sampling.ErrStalled) || cause.Of(m.Err) != probe.CauseMove {
 			t.Errorf("%+v", m)
 		}
 	}
