@@ -10,6 +10,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/replies"
+	"github.com/topoctl/topoctl/internal/base/units"
 )
 
 // nvml asks the GPU vendor's library, or replays what a capture recorded.
@@ -282,15 +283,10 @@ func mergeGPULink(t *topo.Topology, d *topo.PCIDevice, a *replies.GPU) {
 // genSpeed is the lane speed of a PCIe generation in MT/s, nil for one that
 // does not exist.
 func genSpeed(gen *int) *int {
-	if gen == nil {
+	if gen == nil || units.PCIeSpeed(*gen) == 0 {
 		return nil
 	}
-	for _, mts := range []int{2500, 5000, 8000, 16000, 32000, 64000, 128000} {
-		if topo.PCIeGen(mts) == *gen {
-			return &mts
-		}
-	}
-	return nil
+	return new(units.PCIeSpeed(*gen))
 }
 
 // positive is nil for 0, which drivers use for unknown.

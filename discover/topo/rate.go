@@ -38,24 +38,3 @@ func PCIeRate(speedMTs, width int) Rate {
 		return Rate(bits * 242 / 256 / 8)
 	}
 }
-
-// PCIeGen is the PCIe generation of a lane speed ("5" for 32000), 0 if none has it.
-func PCIeGen(speedMTs int) int {
-	switch speedMTs {
-	case 2500:
-		return 1
-	case 5000:
-		return 2
-	case 8000:
-		return 3
-	case 16000:
-		return 4
-	case 32000:
-		return 5
-	case 64000:
-		return 6
-	case 128000:
-		return 7
-	}
-	return 0
-}

@@ -132,7 +132,7 @@ func (h *host) degraded(e *end, width, speed pcilink.Fit) Finding {
 	if narrow {
 		file, says = "current_link_width", fmt.Sprint(width.Now)
 	}
-	sentence := fmt.Sprintf("PCIe link %s runs at %s, both ends can do %s", e.dev.BDF, pcie(nowMTs, width.Now), pcie(speed.Could, width.Could))
+	sentence := fmt.Sprintf("PCIe link %s runs at %s, both ends can do %s", e.dev.BDF, units.PCIe(nowMTs, width.Now), units.PCIe(speed.Could, width.Could))
 	if nowMTs > 0 && width.Now > 0 {
 		sentence += fmt.Sprintf(": %s instead of %s", h.rate(topo.PCIeRate(nowMTs, width.Now)), h.rate(topo.PCIeRate(speed.Could, width.Could)))
 	}
@@ -164,8 +164,6 @@ func upFile(e *end, file string) string {
 
 // gts prints a lane speed as sysfs does.
 func gts(mts int) string { return fmt.Sprintf("%g GT/s", float64(mts)/1000) }
-
-func pcie(mts, lanes int) string { return units.PCIe(topo.PCIeGen(mts), mts, lanes) }
 
 // limited counts the pairs of GPU and NIC whose rate a link bounds.
 func (h *host) limited(id topo.LinkID) (n int) {
@@ -316,7 +314,7 @@ func (h *host) inventedLinks(bridges []*topo.PCIDevice, severity Severity, sure 
 	if severity == Warning {
 		mts, lanes, file = link.MaxSpeedMTs, link.MaxWidth, "max_link_speed"
 	}
-	state := pcie(value(mts), value(lanes))
+	state := units.PCIe(value(mts), value(lanes))
 	if state == "" { // neither speed nor width could be understood
 		state = "a link"
 	}

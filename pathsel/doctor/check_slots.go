@@ -5,6 +5,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/pcilink"
+	"github.com/topoctl/topoctl/internal/base/units"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
@@ -85,7 +86,7 @@ func checkSlots(h *host) (o outcome) {
 func (h *host) slotFinding(p *pathsel.Port, l *topo.Link, lane topo.LaneRate, own bool) Finding {
 	state := "its PCIe link"
 	if lane.Width > 0 {
-		state = pcie(lane.SpeedMTs, lane.Width)
+		state = units.PCIe(lane.SpeedMTs, lane.Width)
 	}
 	d := h.PCIDevice(l.B)
 	f := Finding{Severity: Warning, Subjects: []topo.ID{p.ID}, Basis: topo.BasisRead,
@@ -107,7 +108,7 @@ func (h *host) slotFinding(p *pathsel.Port, l *topo.Link, lane topo.LaneRate, ow
 	case topo.PCIeRate(*card.MaxSpeedMTs, *card.MaxWidth) <= lane.BytesPerSec:
 		f.Fix = "the card itself can do no more: plan with " + h.rate(lane.BytesPerSec)
 	default:
-		f.Fix = fmt.Sprintf("move the card, which can do %s, to a slot that can; until then plan with %s", pcie(*card.MaxSpeedMTs, *card.MaxWidth), h.rate(lane.BytesPerSec))
+		f.Fix = fmt.Sprintf("move the card, which can do %s, to a slot that can; until then plan with %s", units.PCIe(*card.MaxSpeedMTs, *card.MaxWidth), h.rate(lane.BytesPerSec))
 	}
 	return f
 }
@@ -163,7 +164,7 @@ func checkSharedSlot(h *host) (o outcome) {
 func (h *host) sharedFinding(ports []*pathsel.Port, total topo.Rate, lane topo.LaneRate, d *topo.PCIDevice) Finding {
 	f := Finding{Severity: Warning, Subjects: ids(ports), Basis: topo.BasisRead,
 		Text: fmt.Sprintf("%s of one card have %s together, their slot carries %s (%s)", portList(ports),
-			h.rate(total), h.rate(lane.BytesPerSec), pcie(lane.SpeedMTs, lane.Width)),
+			h.rate(total), h.rate(lane.BytesPerSec), units.PCIe(lane.SpeedMTs, lane.Width)),
 		Evidence: distinct(append([]string{h.portFile(ports[0], "rate", h.wire(*ports[0].BytesPerSec))}, slotFiles(d)...)...),
 		Fix:      "use one of the ports, or ports of different cards first; topoctl counts the slot once"}
 	if len(onlyData(ports)) < 2 {

@@ -22,12 +22,12 @@ func (b *builder) wire(d *topo.PCIDevice, gpu, main bool, subject string) *wire 
 		return w
 	}
 	if l.IdleSpeed > 0 {
-		w.tip = append(w.tip, "now "+gen(l.IdleSpeed)+", which an idle GPU lowers")
+		w.tip = append(w.tip, "now "+units.PCIeGen(l.IdleSpeed)+", which an idle GPU lowers")
 	}
-	words := pcie(l.Speed, l.Width)
+	words := units.PCIe(l.Speed, l.Width)
 	if l.Degraded {
 		w.state = wireDegraded
-		words = ofFull(gen(l.Speed), gen(l.FullSpeed)) + " " + ofFull("x"+strconv.Itoa(l.Width), "x"+strconv.Itoa(l.FullWidth))
+		words = ofFull(units.PCIeGen(l.Speed), units.PCIeGen(l.FullSpeed)) + " " + ofFull("x"+strconv.Itoa(l.Width), "x"+strconv.Itoa(l.FullWidth))
 		b.problems = append(b.problems, subject+" runs at "+words)
 	}
 	if l.Cur == nil {
@@ -35,7 +35,7 @@ func (b *builder) wire(d *topo.PCIDevice, gpu, main bool, subject string) *wire 
 	}
 	w.labels = []string{words, b.linkRate(l.Link)}
 	if l.AbleSpeed > l.FullSpeed || l.AbleWidth > l.FullWidth {
-		able := pcie(max(l.AbleSpeed, l.Speed), max(l.AbleWidth, l.Width))
+		able := units.PCIe(max(l.AbleSpeed, l.Speed), max(l.AbleWidth, l.Width))
 		w.tip = append(w.tip, "the device could do "+able)
 		if main {
 			w.labels = append(w.labels, "device: "+able)
@@ -45,23 +45,12 @@ func (b *builder) wire(d *topo.PCIDevice, gpu, main bool, subject string) *wire 
 	return w
 }
 
-func pcie(speedMTs, width int) string {
-	return units.PCIe(topo.PCIeGen(speedMTs), speedMTs, width)
-}
-
 // ofFull is "x8 of x16", or "x16" where that is all.
 func ofFull(now, full string) string {
 	if now == full {
 		return now
 	}
 	return now + " of " + full
-}
-
-func gen(speedMTs int) string {
-	if g := topo.PCIeGen(speedMTs); g > 0 {
-		return "gen" + strconv.Itoa(g)
-	}
-	return strconv.FormatFloat(float64(speedMTs)/1000, 'g', -1, 64) + "GT/s"
 }
 
 func stateOf(l *topo.Link) wireState {

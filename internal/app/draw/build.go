@@ -319,18 +319,14 @@ func (b *builder) link(d *topo.PCIDevice, gpu bool, now *topo.LaneRate) LinkStat
 	case !l.Known:
 		return LinkState{Rate: l.Rate}
 	}
-	s := LinkState{Text: pcie(l.Speed, l.Width), Rate: l.Rate, Degraded: l.Degraded}
+	s := LinkState{Text: units.PCIe(l.Speed, l.Width), Rate: l.Rate, Degraded: l.Degraded}
 	switch {
 	case l.AbleSpeed > l.Speed || l.AbleWidth > l.Width:
-		s.Note = "(max " + pcie(max(l.AbleSpeed, l.Speed), max(l.AbleWidth, l.Width)) + ")"
+		s.Note = "(max " + units.PCIe(max(l.AbleSpeed, l.Speed), max(l.AbleWidth, l.Width)) + ")"
 	case l.IdleSpeed > 0:
-		s.Note = "(now " + pcie(l.IdleSpeed, l.Width) + ")"
+		s.Note = "(now " + units.PCIe(l.IdleSpeed, l.Width) + ")"
 	}
 	return s
-}
-
-func pcie(speedMTs, width int) string {
-	return units.PCIe(topo.PCIeGen(speedMTs), speedMTs, width)
 }
 
 // device is a line in columns: name, address, link and rate of the PCIe link,

@@ -144,5 +144,5 @@ func pcieText(h *pathsel.Host, l *topo.Link) string {
 }
 
 func laneText(r *topo.LaneRate) string {
-	return units.PCIe(topo.PCIeGen(r.SpeedMTs), r.SpeedMTs, r.Width)
+	return units.PCIe(r.SpeedMTs, r.Width)
 }

@@ -107,7 +107,7 @@ func (w *Watch) lowest(l *pcieLink) lanes {
 	return out
 }
 
-func pcie(l lanes) string { return units.PCIe(topo.PCIeGen(l.speed), l.speed, l.width) }
+func pcie(l lanes) string { return units.PCIe(l.speed, l.width) }
 
 // setRate takes in what a port that is up runs at. What it says while it is down means
 // nothing.

@@ -4,6 +4,7 @@ package units
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -113,16 +114,35 @@ func Bytes(n int64) string {
 	return fmt.Sprintf("%s %ciB", text, names[i])
 }
 
-// PCIe prints a link state: "gen5 x16". A speed that no generation has is
-// printed in GT/s; zero means unknown, and a link of which nothing is known is "".
-func PCIe(gen, speedMTs, width int) string {
-	speed, lanes := "gen?", "x?"
-	switch {
-	case gen > 0:
-		speed = "gen" + strconv.Itoa(gen)
-	case speedMTs > 0:
-		speed = strconv.FormatFloat(float64(speedMTs)/1000, 'g', -1, 64) + "GT/s"
-	case width <= 0:
+// pcieSpeeds are the lane speeds of PCIe's generations, in mega transfers per second.
+var pcieSpeeds = [...]int{1: 2500, 2: 5000, 3: 8000, 4: 16000, 5: 32000, 6: 64000, 7: 128000}
+
+// PCIeSpeed is the lane speed of a PCIe generation in mega transfers per second, 0 for one
+// that does not exist.
+func PCIeSpeed(gen int) int {
+	if gen < 0 || gen >= len(pcieSpeeds) {
+		return 0
+	}
+	return pcieSpeeds[gen]
+}
+
+// PCIeGen prints a lane speed as its generation, "gen5", or where none has it in GT/s;
+// 0 is unknown, "gen?".
+func PCIeGen(speedMTs int) string {
+	if speedMTs <= 0 {
+		return "gen?"
+	}
+	if gen := slices.Index(pcieSpeeds[:], speedMTs); gen > 0 {
+		return "gen" + strconv.Itoa(gen)
+	}
+	return strconv.FormatFloat(float64(speedMTs)/1000, 'g', -1, 64) + "GT/s"
+}
+
+// PCIe prints a link state: "gen5 x16". Zero means unknown, and a link of which nothing is
+// known is "".
+func PCIe(speedMTs, width int) string {
+	speed, lanes := PCIeGen(speedMTs), "x?"
+	if speedMTs <= 0 && width <= 0 {
 		return ""
 	}
 	if width > 0 {

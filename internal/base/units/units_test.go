@@ -67,19 +67,19 @@ func TestBytes(t *testing.T) {
 
 func TestPCIe(t *testing.T) {
 	tests := []struct {
-		gen, speedMTs, width int
-		want                 string
+		speedMTs, width int
+		want            string
 	}{
-		{5, 32000, 16, "gen5 x16"},
-		{1, 2500, 1, "gen1 x1"},
-		{0, 3125, 8, "3.125GT/s x8"},
-		{0, 0, 8, "gen? x8"},
-		{4, 16000, 0, "gen4 x?"},
-		{0, 0, 0, ""},
+		{32000, 16, "gen5 x16"},
+		{2500, 1, "gen1 x1"},
+		{3125, 8, "3.125GT/s x8"},
+		{0, 8, "gen? x8"},
+		{16000, 0, "gen4 x?"},
+		{0, 0, ""},
 	}
 	for _, tt := range tests {
-		if got := PCIe(tt.gen, tt.speedMTs, tt.width); got != tt.want {
-			t.Errorf("PCIe(%d, %d, %d) = %q, want %q", tt.gen, tt.speedMTs, tt.width, got, tt.want)
+		if got := PCIe(tt.speedMTs, tt.width); got != tt.want {
+			t.Errorf("PCIe(%d, %d) = %q, want %q", tt.speedMTs, tt.width, got, tt.want)
 		}
 	}
 }

@@ -70,10 +70,10 @@ func (c *judgement) linkTrouble(st *probe.LinkState) (text, code string) {
 		return "", ""
 	}
 	if gen, width, ok := pcieState(st.State); ok && l.Kind == topo.LinkPCIe {
-		rate := topo.PCIeRate(genMTs[gen], width)
+		rate := topo.PCIeRate(units.PCIeSpeed(gen), width)
 		if float64(rate) < 0.99*float64(*l.BytesPerSec) {
 			return fmt.Sprintf("%s ran at %s, %s, while it was measured: the topology says %s", c.linkName(st.Link),
-				units.PCIe(gen, 0, width), units.Rate(int64(rate), units.Gbyte), units.Rate(int64(*l.BytesPerSec), units.Gbyte)), CodeLinkDegraded
+				units.PCIe(units.PCIeSpeed(gen), width), units.Rate(int64(rate), units.Gbyte), units.Rate(int64(*l.BytesPerSec), units.Gbyte)), CodeLinkDegraded
 		}
 		return "", ""
 	}
@@ -84,12 +84,9 @@ func (c *judgement) linkTrouble(st *probe.LinkState) (text, code string) {
 	return "", ""
 }
 
-// genMTs is the lane speed of each PCIe generation.
-var genMTs = [...]int{1: 2500, 2: 5000, 3: 8000, 4: 16000, 5: 32000, 6: 64000}
-
 // pcieState reads "gen5 x16".
 func pcieState(s string) (gen, width int, ok bool) {
 	var rest string
 	n, _ := fmt.Sscanf(s, "gen%d x%d%s", &gen, &width, &rest)
-	return gen, width, n == 2 && gen >= 1 && gen < len(genMTs) && width >= 1 && width <= 32
+	return gen, width, n == 2 && units.PCIeSpeed(gen) > 0 && width >= 1 && width <= 32
 }
