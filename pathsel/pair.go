@@ -122,12 +122,6 @@ func sameMachine(a, b *topo.Topology) bool {
 	return false
 }
 
-// Local is the host that the pair was made for.
-func (p *Pair) Local() *Host { return p.local }
-
-// Remote is the host at the other end.
-func (p *Pair) Remote() *Host { return p.remote }
-
 // ErrNoLane is what Lanes fails with where no port of one host reaches a port of
 // the other.
 var ErrNoLane = errors.New("no lane")

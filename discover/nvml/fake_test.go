@@ -32,9 +32,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv(envLoad) != "" {
 		os.Exit(loadChild(path))
 	}
-	report, err := NewFrom(path).GPUs(context.Background())
+	report, err := (&Source{path: path}).GPUs(context.Background())
 	if err == nil { // a second time: the library was let go in between
-		report, err = NewFrom(path).GPUs(context.Background())
+		report, err = (&Source{path: path}).GPUs(context.Background())
 	}
 	var absent interface{ Absent() bool }
 	switch {

@@ -16,9 +16,6 @@ package nvml
 // New returns the system's NVML, as the dynamic linker finds it.
 func New() *Source { return &Source{} }
 
-// NewFrom returns the NVML of a library file.
-func NewFrom(path string) *Source { return &Source{path: path} }
-
 // absentError says that there is no NVML to ask, which is not a failure.
 type absentError string
 

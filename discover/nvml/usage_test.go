@@ -34,7 +34,7 @@ type loadAnswer struct {
 // loadChild asks for load as a sampler does: twice with a discovery in between, and once more
 // after Close. Where the library hangs, it looks that a discovery is not held up by it.
 func loadChild(path string) int {
-	s := NewFrom(path)
+	s := &Source{path: path}
 	if os.Getenv(envLoad) == "hang" {
 		go func() { _, _, _ = s.Load(context.Background()) }()
 		for len(one) == 0 { // until Load is at it
