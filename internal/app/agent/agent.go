@@ -14,20 +14,20 @@ import (
 
 // Options say what an agent serves.
 type Options struct {
-	// Engine is the engine's; its Topology is also what HTTP gives out.
+	// Engine are the options of the engine; its Topology is also served by HTTP.
 	Engine  engine.Options
 	Regions []Region
-	// Probe lets controllers measure between this host and others, within these limits;
-	// nil: it does not. Token and Logger are the engine's. Engine.Answer is the agent's then.
+	// Probe lets controllers measure between this host and others, within these limits; nil
+	// does not. Token and Logger are taken from the engine, and Engine.Answer is set.
 	Probe *fabric.ServerOptions
-	// HTTP are the addresses to answer HTTP at; none: no HTTP.
+	// HTTP are the addresses to serve HTTP at; none: no HTTP.
 	HTTP []string
-	// Ready is told once, when everything can be reached.
+	// Ready is called once, when everything can be reached.
 	Ready func(Info)
-	// Rediscover gives the host's topology anew; it is called when Look, which is asked
-	// every so often, gives another text than Seen, which it gave before the topology
-	// was discovered, and a little later the same again. Without it, or with Every 0,
-	// the topology stays as it is.
+	// Rediscover discovers the host's topology again. It is called when PortState, polled
+	// every PollInterval, has changed from InitialPortState (its text before the topology
+	// was discovered) and is the same at the next poll. Without Rediscover, or with a
+	// PollInterval of 0, the topology stays as it is.
 	Rediscover       func(context.Context) (*topo.Topology, error)
 	PortState        func() string
 	InitialPortState string
@@ -40,7 +40,7 @@ type Region struct {
 	engine.RegionOptions
 }
 
-// Info is what a running agent can be reached by.
+// Info says how a running agent can be reached.
 type Info struct {
 	Name       string
 	Epoch      uint64
@@ -52,11 +52,11 @@ type Info struct {
 	Unavailable []string
 }
 
-// stopTimeout is how long requests that are being answered may take at the end.
+// stopTimeout bounds the requests that are being answered when the agent stops.
 const stopTimeout = 2 * time.Second
 
-// Run serves until ctx ends, then stops everything and waits for it. Being
-// stopped is no error.
+// Run serves until ctx ends, then stops everything and waits for it. Being stopped is
+// not an error.
 func Run(ctx context.Context, o Options) (err error) {
 	var prober *fabric.Server
 	if o.Probe != nil {
@@ -97,7 +97,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	return errors.Join(err, pages.Stop(ctx))
 }
 
-// unlessStopped is an error that a user who stopped the agent need not see.
+// unlessStopped drops an error that only says that the user stopped the agent.
 func unlessStopped(ctx context.Context, err error) error {
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return nil

@@ -15,13 +15,13 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 )
 
-// topologySetter is what follows the topology; an engine.
+// topologySetter is an engine.
 type topologySetter interface {
 	SetTopology(ctx context.Context, t *topo.Topology) error
 }
 
-// follow looks at the host's ports until ctx ends or it is stopped, and has the engine
-// know what has become of them.
+// follow polls the host's ports until ctx ends or it is stopped, and gives the engine a new
+// topology when they have changed.
 func follow(ctx context.Context, o *Options, e topologySetter) (stop func()) {
 	if o.Rediscover == nil || o.PortState == nil || o.PollInterval <= 0 {
 		return func() {}
@@ -52,7 +52,7 @@ func follow(ctx context.Context, o *Options, e topologySetter) (stop func()) {
 			switch {
 			case ctx.Err() != nil:
 			case err != nil:
-				f.applied = "" // once more, when it has been looked at again
+				f.applied = "" // try again at the next poll
 				log.Warn("network ports have changed, and the host cannot be discovered anew", "error", err)
 			default:
 				log.Info("network ports have changed: the topology was discovered anew")
@@ -65,11 +65,11 @@ func follow(ctx context.Context, o *Options, e topologySetter) (stop func()) {
 	}
 }
 
-// follower knows what was last acted upon, and what was last seen.
+// follower has the state that was applied last, and the state of the last poll.
 type follower struct{ applied, last string }
 
-// changed says whether something is as it was the last time it was looked at, and not
-// as it was before: ports that come up do so step by step.
+// changed says whether the state differs from the one that was applied and is the same as at
+// the last poll: ports come up step by step.
 func (f *follower) changed(now string) bool {
 	settled := now == f.last
 	f.last = now
@@ -80,9 +80,9 @@ func (f *follower) changed(now string) bool {
 	return true
 }
 
-// PortState gives a text of the network interfaces with their addresses and of the
-// RDMA ports with their states and GIDs, which costs little. root is where the host's
-// /sys is, "" for /.
+// PortState returns a function that describes the network interfaces with their addresses
+// and the RDMA ports with their states and GIDs, which costs little. root is the directory
+// above the host's /sys, "" for /.
 func PortState(root string) func() string {
 	sys := filepath.Join("/", root, "sys/class/infiniband")
 	return func() string {
@@ -106,8 +106,8 @@ func PortState(root string) func() string {
 	}
 }
 
-// What is read of RDMA ports, and how many GIDs of each: tables are long and nearly
-// empty, so the first run of empty entries ends one.
+// How many GIDs are read of each RDMA port: tables are long and nearly empty, so reading
+// stops at a run of empty entries.
 const (
 	maxGIDs      = 64
 	maxEmptyGIDs = 8

@@ -9,12 +9,11 @@ import (
 	"github.com/topoctl/topoctl/internal/base/promtext"
 )
 
-// laneHealths are the states of a lane, each with a series of its own, so that one
-// can be waited for.
+// laneHealths are the states of a lane. Each has a series of its own, so that alerts can wait
+// for one.
 var laneHealths = []string{"idle", "dialling", "healthy", "half-open", "sick", "suspended", "gone"}
 
-// metricsText is an engine's counters for Prometheus. What is not known has no
-// sample.
+// metricsText is an engine's counters for Prometheus. What is unknown has no sample.
 func metricsText(s engine.Stats, started time.Time) []byte {
 	x := &promtext.Text{}
 	x.Add("topoctl_engine_info", promtext.Gauge, "The engine. A new epoch is a new process.", promtext.Int(1), "name", s.Name, "epoch", strconv.FormatUint(s.Epoch, 10))

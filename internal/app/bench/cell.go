@@ -14,7 +14,7 @@ import (
 	"github.com/topoctl/topoctl/internal/base/units"
 )
 
-// end is an engine of ours with the peer as it sees it.
+// end is a local engine and its view of the peer.
 type end struct {
 	engine *engine.Engine
 	local  *engine.Region
@@ -25,7 +25,7 @@ type end struct {
 // cell is one measurement: an op of one size, over one transport, by one policy.
 type cell struct {
 	*end
-	verifier  *end // reads back and fills, nil unless every byte is verified
+	verifier  *end // reads back and fills; nil unless every byte is verified
 	op        string
 	size      int64
 	batch     int
@@ -45,7 +45,7 @@ type cell struct {
 	retries   int64
 	fallbacks int64
 	checksum  string
-	verifying sync.Mutex // guards verified's fields
+	verifying sync.Mutex // guards the fields of verified
 	verified  *Check
 	faulted   *Fault
 	err       error
@@ -56,8 +56,8 @@ func (c *cell) name() string {
 	return fmt.Sprintf("%s %s, %s, %s", c.op, units.Bytes(c.size), c.transport, c.policy)
 }
 
-// round moves batches for a while. It leaves the error of a failed batch in c.err
-// and returns that of ctx.
+// round moves batches for a while. It adds the error of a failed batch to c.err and returns
+// that of ctx.
 func (c *cell) round(ctx context.Context, d time.Duration, record bool, watch func(*meter)) error {
 	peerCPU, known := processCPU(c.childPID)
 	stats, lanes := c.engine.Stats(), c.peer.Lanes()
@@ -101,7 +101,7 @@ func (c *cell) runWorkers(ctx context.Context, m *meter, until time.Time) error 
 		running.Go(func() {
 			if err := w.run(ctx, m, until); err != nil && ctx.Err() == nil {
 				errs[i] = err
-				stop() // the others need not go on
+				stop() // the others stop as well
 			}
 		})
 	}
@@ -114,7 +114,7 @@ func (c *cell) runWorkers(ctx context.Context, m *meter, until time.Time) error 
 	return errors.Join(errs...)
 }
 
-// runFault takes the lane out and, in time or at the end, back in.
+// runFault suspends the lane and, after the planned time or at the end, resumes it.
 func (c *cell) runFault(m *meter, over <-chan struct{}) error {
 	wait := func(d time.Duration) bool {
 		t := time.NewTimer(d)
@@ -144,7 +144,7 @@ func (c *cell) runFault(m *meter, over <-chan struct{}) error {
 	return err
 }
 
-// countLanes adds what each lane did between two looks at them.
+// countLanes adds the difference between two readings of the lanes.
 func (c *cell) countLanes(before, after []engine.LaneStats) {
 	key := func(l *engine.LaneStats) string { return l.Transport + "\x00" + l.Lane }
 	was := map[string]engine.LaneStats{}
@@ -174,7 +174,7 @@ func (c *cell) countLanes(before, after []engine.LaneStats) {
 	})
 }
 
-// usesTransport says whether a transport carried any of the ops, or was to.
+// usesTransport says whether a transport carried any of the ops, or was asked to.
 func (c *cell) usesTransport(transport string) bool {
 	return c.transport == transport || slices.ContainsFunc(c.lanes, func(l LaneResult) bool { return l.Transport == transport })
 }
@@ -190,7 +190,7 @@ func (c *cell) streams() int {
 	return max(1, n)
 }
 
-// congestionControl is that of the sockets, nil without any.
+// congestionControl is that of the sockets, nil without sockets.
 func (c *cell) congestionControl() *string {
 	var names []string
 	for _, l := range c.lanes {

@@ -8,15 +8,15 @@ import (
 	"github.com/topoctl/topoctl/engine"
 )
 
-// Engines are those that measure, seen as one: counters are added up, and the peer's name
+// Engines shows the engines that measure as one: counters are added up, and the peer's name
 // says whose lane or batch something is where there are several. They take turns, each with
-// lanes of its own, so nothing of one is in the figures of another.
+// its own lanes, so the figures of one include nothing of another.
 type Engines struct {
 	list   []*engine.Engine
 	labels []string // of the peer as each has opened it; "" no label
 }
 
-// show gives the engines to who asked for them.
+// show passes the engines to Options.Show.
 func (r *run) show() (hide func(), err error) {
 	x := &Engines{}
 	for _, p := range r.o.Policies {
@@ -54,8 +54,8 @@ func (x *Engines) Stats() engine.Stats {
 	return all
 }
 
-// Recent are the latest batches of all engines: those that run, then those that are over,
-// the latest first.
+// Recent are the latest batches of all engines: running ones, then finished ones, the latest
+// first.
 func (x *Engines) Recent() []*engine.Explanation {
 	out := []*engine.Explanation{}
 	for i, e := range x.list {
@@ -69,14 +69,14 @@ func (x *Engines) Recent() []*engine.Explanation {
 	return out[:min(len(out), maxRecent)]
 }
 
-// maxRecent is how many batches are told of where there are several engines.
+// maxRecent bounds the batches of several engines.
 const maxRecent = 48
 
 func labelled(name, label string) string {
 	if label == "" {
 		return name
 	}
-	return label + ": " + name // the label is what is left of it where there is little room
+	return label + ": " + name // label first: the end is cut off where space is short
 }
 
 func label(s *engine.Stats, text string) {

@@ -5,14 +5,14 @@ import (
 	"github.com/topoctl/topoctl/internal/base/units"
 )
 
-// layout says where the ops of one size lie in the memory of both ends: each
-// worker walks through a part of its own, in order here and in large steps there.
+// layout places the ops of one size in the memory of both ends: each worker walks through
+// its own part, in order on this side and in large steps on the other.
 type layout struct {
 	size, part, slots, step int64
 	parts                   int
 }
 
-// partAlign keeps the parts of workers on pages of their own.
+// partAlign keeps the parts of workers on separate pages.
 const partAlign = 4096
 
 // newLayout divides memory bytes on each side among parts workers that have batch
@@ -32,8 +32,8 @@ func newLayout(memory, size int64, parts, batch int) (layout, error) {
 
 func roundUp(n int64) int64 { return (n + partAlign - 1) / partAlign * partAlign }
 
-// coprime gives a step near the golden section of n that visits all of n places,
-// so that consecutive places lie far apart.
+// coprime finds a step near the golden section of n that visits all of n slots, so that
+// consecutive ones are far apart.
 func coprime(n int64) int64 {
 	for step := max(1, n*382/1000); ; step++ {
 		if gcd(step, n) == 1 {
@@ -49,14 +49,14 @@ func gcd(a, b int64) int64 {
 	return a
 }
 
-// near is where op k of a part lies on this side, far on the other.
+// near is the offset of op k of a part on this side, far that on the other.
 func (l *layout) near(part int, k int64) int64 { return int64(part)*l.part + k%l.slots*l.size }
 
 func (l *layout) far(part int, k int64) int64 {
 	return int64(part)*l.part + k%l.slots*l.step%l.slots*l.size
 }
 
-// walk gives the ops of one part as pieces of memory, one after the other.
+// walk iterates over the memory of the ops of one part.
 type walk struct {
 	layout
 	mem  []byte

@@ -12,15 +12,14 @@ import (
 	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
-// step is one thing that takes turns with others.
+// step is one measurement that alternates with others.
 type step struct {
 	name  string
 	run   func(ctx context.Context, d time.Duration) error
 	takes time.Duration // of one round
 }
 
-// group is what is compared with each other: cells of one op and size, and the
-// ceilings for them.
+// group is what is compared: cells of one op and size, and their ceilings.
 type group struct {
 	op      string
 	size    int64
@@ -40,12 +39,12 @@ type copying struct {
 	samples samples
 }
 
-// copyThreads is how many threads the copies have that results are held against:
-// as many as submit batches, as far as there are processors for them.
+// copyThreads is the number of threads of the copies that results are compared with: as many
+// as submit batches, but at most the number of processors.
 func (r *run) copyThreads() int { return min(r.o.Threads, runtime.GOMAXPROCS(0)) }
 
-// copyings are the ways for ops of one size: by copyThreads, and, where those are
-// fewer, by all processors, as an engine may copy on more than it is called on.
+// copyings are the ways to copy ops of one size: with copyThreads and, if that is fewer, with
+// all processors, since an engine may copy on more threads than call it.
 func (r *run) copyings(size int64) ([]*copying, error) {
 	own := r.copyThreads()
 	threads := []int{own}
@@ -56,7 +55,7 @@ func (r *run) copyings(size int64) ([]*copying, error) {
 	for _, n := range threads {
 		l, err := newLayout(r.memory, size, n, 1)
 		if err != nil && n > own {
-			continue // not so many pieces of this size
+			continue // too few pieces of this size
 		} else if err != nil {
 			return nil, err
 		}
@@ -112,7 +111,7 @@ func (r *run) groups() ([]*group, error) {
 	return out, nil
 }
 
-// total is how long all of it takes at least.
+// total is the number of steps, and how long all of them take at least.
 func (r *run) total(groups []*group) (steps int, d time.Duration) {
 	for _, g := range groups {
 		for _, s := range r.steps(g) {
@@ -125,14 +124,14 @@ func (r *run) total(groups []*group) (steps int, d time.Duration) {
 	return steps, d
 }
 
-// steps are the parts of a group's round, in their order. Ceilings take a half and
-// a quarter of the time of a measurement: they vary less.
+// steps are the parts of a group's round, in order. Ceilings get a half and a quarter of the
+// time of a measurement, since they vary less.
 func (r *run) steps(g *group) []step {
 	each := r.o.Duration / time.Duration(r.o.rounds())
 	var out []step
 	for _, c := range g.cells {
 		out = append(out, step{c.name(), func(ctx context.Context, d time.Duration) error {
-			if c.err == nil { // else it has failed already
+			if c.err == nil { // otherwise it has already failed
 				return c.round(ctx, d, true, r.watch.follow)
 			}
 			return ctx.Err()
@@ -165,8 +164,8 @@ func appendSample(to *samples, s sample, err error) error {
 	return err
 }
 
-// measureGroup warms the cells up, then takes turns: forwards and backwards, so
-// that a machine that gets slower or faster does so for all.
+// measureGroup warms the cells up, then alternates between them, forwards and backwards, so
+// that a machine that gets slower or faster affects all alike.
 func (r *run) measureGroup(ctx context.Context, g *group) (err error) {
 	for _, c := range g.cells {
 		if err := r.warmUp(ctx, g, c); err != nil {
@@ -193,7 +192,7 @@ func (r *run) measureGroup(ctx context.Context, g *group) (err error) {
 	return nil
 }
 
-// warmUp connects, and learns how many sockets there are.
+// warmUp connects, and counts the sockets.
 func (r *run) warmUp(ctx context.Context, g *group, c *cell) error {
 	if c.verified != nil && c.op == Read {
 		if err := r.fillRemote(ctx, c.pattern); err != nil {
@@ -214,7 +213,7 @@ func (r *run) warmUp(ctx context.Context, g *group, c *cell) error {
 	g.streams = max(g.streams, c.streams())
 	c.fault, c.lanes = fault, nil
 	if verified != nil {
-		*verified = Check{} // of the warm-up; only what is reported counts
+		*verified = Check{} // drops that of the warm-up
 	}
 	return nil
 }
@@ -222,7 +221,7 @@ func (r *run) warmUp(ctx context.Context, g *group, c *cell) error {
 // fillPiece is how much of the peer's region is filled at a time.
 const fillPiece = 4 << 20
 
-// fillRemote writes a pattern into the peer's region, for reads to be held against.
+// fillRemote writes a pattern into the peer's region, to compare reads with.
 func (r *run) fillRemote(ctx context.Context, p pattern) error {
 	v := r.verifier
 	piece := min(fillPiece, r.memory)

@@ -13,7 +13,7 @@ const (
 	phases
 )
 
-// meter counts the batches of one round. Batches are few enough for a lock.
+// meter counts the batches of one round. There are few enough of them for a lock.
 type meter struct {
 	mu      sync.Mutex
 	start   time.Time
@@ -25,7 +25,7 @@ type meter struct {
 	phase   int
 	entered [phases]time.Duration // since start; the first is 0
 	moved   [phases]int64
-	gap     time.Duration // the longest without an end, since the fault
+	gap     time.Duration // the longest time without a finished batch, since the fault
 }
 
 func newMeter(start time.Time, latency *Recorder) *meter {
@@ -56,7 +56,7 @@ func (m *meter) noteGap(now time.Time) {
 	}
 }
 
-// setPhase begins a phase.
+// setPhase starts a phase.
 func (m *meter) setPhase(phase int, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -12,17 +12,17 @@ import (
 	"github.com/topoctl/topoctl/internal/base/pick"
 )
 
-// The ops and what stands for any transport.
+// The ops, and the name for any transport.
 const (
 	Read  = "read"
 	Write = "write"
 	Auto  = "auto"
 )
 
-// Options say what to measure. Lists are measured in all combinations.
+// Options say what to measure: all combinations of the lists.
 type Options struct {
 	Peer string // host:port
-	// OpenTimeout is how long the peer may take to be opened, 0: as long as it wants.
+	// OpenTimeout bounds the time to open the peer; 0: unlimited.
 	OpenTimeout time.Duration
 	Token       []byte
 	Region      string // of the peer
@@ -35,8 +35,8 @@ type Options struct {
 	// Engine are the transports of the engines that measure; nil: the engine's default.
 	Engine   []engine.TransportFactory
 	Policies []pick.Policy
-	// Lanes are the names (or local ports) of the only lanes to use, LaneCount how
-	// many of the best of each transport; neither: all.
+	// Lanes are the names (or local ports) of the lanes to use; LaneCount is how many of
+	// the best lanes of each transport to use. Neither: all lanes.
 	Lanes     []string
 	LaneCount int
 	Duration  time.Duration // of each measurement
@@ -47,28 +47,28 @@ type Options struct {
 	Fault     *FaultPlan
 	Topology  *topo.Topology // of this host, nil not known
 	Overlay   topo.Overlay   // measured rates of its links
-	// ChildPID is the process ID of the agent where the caller started it: its
-	// processor time is counted. 0: somebody else's.
+	// ChildPID is the process ID of the agent if the caller started it: its processor time
+	// is counted. 0: not started by the caller.
 	ChildPID int
 	// RawEnd starts the other end of raw sockets on this host.
 	RawEnd func(ctx context.Context, c RawConfig) (*RawEnd, error)
-	// Progress is told now and then what is going on, nil: nobody is.
+	// Progress, if not nil, is called every Tick.
 	Progress func(Progress)
-	// Show is given the engines that measure before anything is measured, nil: nobody is.
-	// What it returns is called when they are about to be closed.
+	// Show, if not nil, is called with the engines before anything is measured. The function
+	// that it returns is called before they are closed.
 	Show func(*Engines) (stop func(), err error)
 	Tool topo.Tool
 	Now  func() time.Time
 }
 
-// FaultPlan takes a lane out of use at a time of each measurement, and back in
-// after For, 0: at the end.
+// FaultPlan suspends a lane at a time of each measurement, and resumes it after For; 0: at the
+// end.
 type FaultPlan struct {
 	Lane    string
 	At, For time.Duration
 }
 
-// Progress is how far a run is.
+// Progress is the progress of a run.
 type Progress struct {
 	What        string // "write 64 KiB, tcp, adaptive"
 	Step, Steps int
@@ -82,7 +82,7 @@ const (
 	maxAutoBatch   = 128
 )
 
-// batchFor is how many ops of a size go into a batch.
+// batchFor is the number of ops of a size in a batch.
 func (o *Options) batchFor(size int64) int {
 	if o.Batch > 0 {
 		return o.Batch
@@ -90,14 +90,14 @@ func (o *Options) batchFor(size int64) int {
 	return int(min(maxAutoBatch, max(1, autoBatchBytes/size)))
 }
 
-// A round is at least so long, and a measurement has at most so many of them.
+// Bounds of the rounds of a measurement.
 const (
 	minRound  = 100 * time.Millisecond
 	maxRounds = 7
 )
 
-// rounds is in how many pieces each measurement is cut, so that those of a
-// comparison can take turns. A fault has a time, so nothing is cut there.
+// rounds is the number of rounds of each measurement, so that those of a comparison can
+// alternate. With a fault, which happens at a certain time, it is one.
 func (o *Options) rounds() int {
 	if o.Fault != nil {
 		return 1
@@ -105,7 +105,7 @@ func (o *Options) rounds() int {
 	return int(min(maxRounds, max(1, o.Duration/minRound)))
 }
 
-// UnknownLaneError says that no lane has a name.
+// UnknownLaneError is the error for a name that no lane has.
 type UnknownLaneError struct {
 	Name  string
 	Lanes []string // that there are

@@ -16,12 +16,11 @@ import (
 	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
-// What a raw socket does here is what an engine could do at best: the same ops
-// from and to the same places, in as many streams, and nothing said about them.
-// One end is this process, the other a process of this host (ServeRaw).
+// A raw socket shows the best that an engine could do: the same ops from and to the same
+// memory, in as many streams, without a protocol. One end is this process, the other another
+// process of this host (ServeRaw).
 
-// rawHello opens a stream. It follows the token that both processes have from
-// whoever started them.
+// rawHello opens a stream. It follows the token that both processes got from their parent.
 type rawHello struct {
 	Read   bool  `json:"read"` // the other end sends
 	Size   int64 `json:"size"`
@@ -34,9 +33,9 @@ const (
 	rawTokenBytes   = 32
 	maxRawHello     = 1 << 10
 	rawHelloTimeout = 10 * time.Second
-	rawCall         = 1 << 20 // bytes that one system call is given
-	rawPieces       = 512     // and pieces
-	rawBatch        = 1       // ops that a part must have room for
+	rawCall         = 1 << 20 // bytes per system call
+	rawPieces       = 512     // pieces per system call
+	rawBatch        = 1       // ops that must fit into a part
 )
 
 // RawEnd is the other end of raw sockets: a process of this host that runs
@@ -45,7 +44,7 @@ type RawEnd struct {
 	Address netip.AddrPort
 	Token   []byte
 	PID     int
-	// CongestionControl is what its listening socket has, "" not known.
+	// CongestionControl is that of its listening socket, "" not known.
 	CongestionControl string
 	Stop              func() error
 }
@@ -116,8 +115,7 @@ func dialRaw(ctx context.Context, end *RawEnd, h rawHello) (*net.TCPConn, error)
 	return c.(*net.TCPConn), nil
 }
 
-// pushRaw sends until the time is over, then waits for the count of bytes that
-// have arrived.
+// pushRaw sends until a time, then waits for the count of bytes that have arrived.
 func pushRaw(c *net.TCPConn, w *walk, until time.Time) (int64, error) {
 	sent, err := sendOps(c, w, func() bool { return time.Now().After(until) })
 	if err != nil {
@@ -136,15 +134,14 @@ func pushRaw(c *net.TCPConn, w *walk, until time.Time) (int64, error) {
 	return sent, nil
 }
 
-// drainRaw receives, asks for the end when the time is over, and takes what is
-// still under way.
+// drainRaw receives, asks the other end to stop at a time, and receives what is still on its way.
 func drainRaw(c *net.TCPConn, w *walk, until time.Time) (int64, error) {
 	ask := time.AfterFunc(time.Until(until), func() { c.CloseWrite() }) //nolint:errcheck // what is wrong with the connection, receiving tells
 	defer ask.Stop()
 	return receiveOps(c, w)
 }
 
-// sendOps sends op after op, several with one system call, until over says so.
+// sendOps sends ops, several with one system call, until over returns true.
 func sendOps(c *net.TCPConn, w *walk, over func() bool) (int64, error) {
 	total := int64(0)
 	var pieces [rawPieces][]byte
@@ -164,7 +161,7 @@ func sendOps(c *net.TCPConn, w *walk, over func() bool) (int64, error) {
 	return total, nil
 }
 
-// receiveOps puts what comes where the ops belong, until the other end is done.
+// receiveOps receives ops into their memory until the other end is done.
 func receiveOps(c *net.TCPConn, w *walk) (int64, error) {
 	r, err := newScatter(c)
 	if err != nil {
@@ -202,7 +199,7 @@ type rawServer struct {
 	open  atomic.Int64
 }
 
-// maxRawConns bounds the streams at a time.
+// maxRawConns bounds the concurrent streams.
 const maxRawConns = 256
 
 func (s *rawServer) serve(c *net.TCPConn) error {
@@ -243,7 +240,7 @@ func (s *rawServer) serve(c *net.TCPConn) error {
 	return err
 }
 
-// hello checks the token and what is asked for.
+// hello checks the token and the request.
 func (s *rawServer) hello(c *net.TCPConn) (rawHello, error) {
 	var h rawHello
 	if err := c.SetReadDeadline(time.Now().Add(rawHelloTimeout)); err != nil {

@@ -23,16 +23,16 @@ type run struct {
 	o              Options
 	ends           map[pick.Policy]*end
 	verifier       *end          // nil unless every byte is verified
-	raw            *RawEnd       // nil where it cannot be
+	raw            *RawEnd       // nil where it is unavailable
 	rawUnavailable string        // why
 	copyTo         *memory.Block // what copies are made to
-	memory         int64         // that is walked through on each side
+	memory         int64         // used on each side
 	report         *Report
 	watch          watcher
 }
 
-// Run measures. It returns a report also together with an error where some of it
-// was measured: the context's where the user stopped it.
+// Run measures. If something was measured it returns a report together with an error, such as
+// the context's when the user stopped the run.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	r := &run{o: o, ends: map[pick.Policy]*end{}}
 	hide := func() {}
@@ -55,7 +55,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	return r.report, errors.Join(err, r.close())
 }
 
-// open opens the peer once for each policy, which belongs to an engine.
+// open opens the peer once for each policy, since a policy belongs to an engine.
 func (r *run) open(ctx context.Context) error {
 	o := &r.o
 	for _, p := range o.Policies {
@@ -125,8 +125,8 @@ func (r *run) dial(ctx context.Context, p pick.Policy) (*end, error) {
 	return x, nil
 }
 
-// open opens the peer and finds the region. A peer that accepts and says nothing
-// is not waited for longer than the user wants.
+// open opens the peer and finds the region. OpenTimeout also bounds a peer that accepts and
+// does not answer.
 func (x *end) open(ctx context.Context, o *Options) error {
 	limited, stop := ctx, context.CancelFunc(func() {})
 	if o.OpenTimeout > 0 {
@@ -160,7 +160,7 @@ func (r *run) checkGrant(x *end) error {
 	return nil
 }
 
-// checkLayouts refuses what does not fit before anything is measured.
+// checkLayouts refuses what does not fit into memory, before anything is measured.
 func (r *run) checkLayouts() error {
 	for _, size := range r.o.Sizes {
 		if _, err := r.layout(size); err != nil {
@@ -206,8 +206,7 @@ func (r *run) startRaw(ctx context.Context, first *end) error {
 	return nil
 }
 
-// peerAddress is where the peer is reached: a lane's address, or what its name
-// stands for.
+// peerAddress is the address of the peer: that of a lane, or that of its name.
 func (x *end) peerAddress(name string) (netip.AddrPort, bool) {
 	for _, l := range x.peer.Lanes() {
 		if a, err := netip.ParseAddrPort(l.RemoteAddress); l.Transport == "tcp" && err == nil {
@@ -221,7 +220,7 @@ func (x *end) peerAddress(name string) (netip.AddrPort, bool) {
 	return a.AddrPort(), true
 }
 
-// close ends everything that was started.
+// close closes everything that was opened.
 func (r *run) close() error {
 	var errs []error
 	if r.raw != nil {
@@ -241,8 +240,7 @@ func (r *run) close() error {
 	return errors.Join(errs...)
 }
 
-// restrict takes every lane out of use that was not asked for, and finds the lane
-// of a fault.
+// restrict suspends every lane that was not asked for, and finds the lane of a fault.
 func (x *end) restrict(names []string, count int, fault *FaultPlan) error {
 	plan, err := x.peer.Explain(x.local.Location(), x.remote.Location())
 	if err != nil {
@@ -282,8 +280,7 @@ func (x *end) restrict(names []string, count int, fault *FaultPlan) error {
 	return nil
 }
 
-// findLane finds a lane by its name, or by that of the local port where only one
-// lane has it.
+// findLane finds a lane by its name, or by its local port if only one lane has it.
 func findLane(lanes []string, name string) (string, error) {
 	if slices.Contains(lanes, name) {
 		return name, nil

@@ -7,18 +7,18 @@ import (
 	"unicode"
 )
 
-// watcher tells somebody how far a run is.
+// watcher reports the progress of a run.
 type watcher struct {
 	mu       sync.Mutex
 	what     string
 	n, steps int
-	left     time.Duration // of the steps after the present one
-	until    time.Time     // the end of the present one
+	left     time.Duration // of the steps after the current one
+	until    time.Time     // the end of the current one
 	meter    *meter
 	last     int64 // its bytes at the last tick
 }
 
-// start tells once a second, until the function that it returns is called.
+// start reports every Tick, until the function that it returns is called.
 func (w *watcher) start(tell func(Progress)) (stop func()) {
 	if tell == nil {
 		return func() {}
@@ -50,7 +50,7 @@ func (w *watcher) plan(steps int, total time.Duration) {
 	w.steps, w.left = steps, total
 }
 
-// step begins a step.
+// step starts a step.
 func (w *watcher) step(what string, takes time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

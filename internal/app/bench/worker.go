@@ -8,7 +8,7 @@ import (
 	"github.com/topoctl/topoctl/engine"
 )
 
-// worker has one batch in flight, in a part of the memory that is its own.
+// worker has one batch in flight, in its own part of the memory.
 type worker struct {
 	c       *cell
 	part    int
@@ -42,7 +42,7 @@ func newWorkers(c *cell) error {
 	return nil
 }
 
-// closeWorkers gives back what they hold.
+// closeWorkers frees what they use.
 func closeWorkers(ctx context.Context, c *cell) error {
 	for _, w := range c.workers {
 		if w.scratch != nil {
@@ -55,7 +55,7 @@ func closeWorkers(ctx context.Context, c *cell) error {
 	return nil
 }
 
-// run submits one batch after the other. A batch that was begun in time counts.
+// run submits one batch after the other. A batch that was started in time counts.
 func (w *worker) run(ctx context.Context, m *meter, until time.Time) error {
 	bytes := w.c.size * int64(w.c.batch)
 	for time.Now().Before(until) && ctx.Err() == nil {
@@ -81,12 +81,12 @@ func (w *worker) run(ctx context.Context, m *meter, until time.Time) error {
 	return nil
 }
 
-// pattern is what the present batch writes.
+// pattern is what the current batch writes.
 func (w *worker) pattern() pattern {
 	return w.c.pattern + pattern(w.batches)<<16 + pattern(w.part)
 }
 
-// prepare sets the next ops up, and for verification what they must not find.
+// prepare sets up the next ops, and clears or fills memory for verification.
 func (w *worker) prepare() {
 	c, kind := w.c, engine.Write
 	if c.op == Read {
@@ -107,8 +107,8 @@ func (w *worker) prepare() {
 	}
 }
 
-// verify compares every byte of the batch with what it must be: what was read
-// lies here; what was written is read back, by another engine.
+// verify compares every byte of the batch with what it must be. What was written is read back
+// by another engine.
 func (w *worker) verify(ctx context.Context) error {
 	c := w.c
 	if c.verified == nil {

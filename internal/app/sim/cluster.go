@@ -14,21 +14,21 @@ import (
 // Spec describes a cluster.
 type Spec struct {
 	Hosts  []HostSpec
-	Fabric *Fabric // nil: hosts have no way to each other
+	Fabric *Fabric // nil: hosts are not connected
 	Options
 }
 
-// HostSpec is one host: a name and what kind it is. Names tell hosts apart.
+// HostSpec is one host: a unique name and its kind.
 type HostSpec struct {
 	Name string
 	Kind *Kind
 }
 
-// Cluster is hosts and a fabric in one virtual time.
+// Cluster is hosts and a fabric with one virtual clock.
 type Cluster struct {
 	*Net
 	hosts       []host
-	hostsByLink []int // hosts that have links, in the order of those
+	hostsByLink []int // hosts whose links exist, in the order of their links
 	names       []string
 	fabric      *Fabric
 	file        *pathsel.Fabric
@@ -51,7 +51,7 @@ type host struct {
 	base Link // of its links, NoLink until something crosses one
 }
 
-// New builds a cluster. Links of hosts are made when something needs them.
+// New builds a cluster. Links of hosts are created when they are first needed.
 func New(s Spec) (*Cluster, error) {
 	if len(s.Hosts) == 0 {
 		return nil, pkgerr.New("sim", "no hosts")
@@ -105,7 +105,7 @@ func (c *Cluster) addUplinks() {
 		for leaf := range f.Leaves {
 			for spine := range f.Spines {
 				rate := cmp.Or(f.uplink(c.unequal, leaf, spine).BytesPerSec, -1)
-				for range c.stride { // those that are not there are never asked for
+				for range c.stride { // Path never uses those that do not exist
 					c.AddLink(rate, latency, true)
 				}
 			}
@@ -113,16 +113,16 @@ func (c *Cluster) addUplinks() {
 	}
 }
 
-// Names are the hosts' names, by number.
+// Names are the hosts' names, by index.
 func (c *Cluster) Names() []string { return c.names }
 
-// Kind is what a host is.
+// Kind is the kind of a host.
 func (c *Cluster) Kind(host int) *Kind { return c.hosts[host].kind }
 
-// File is what a fabric file of the cluster says.
+// File describes the cluster as a fabric file does.
 func (c *Cluster) File() *pathsel.Fabric { return c.file }
 
-// Pair is what pathsel makes of two hosts, or of one with itself.
+// Pair is pathsel's view of two hosts, or of one with itself.
 func (c *Cluster) Pair(local, remote int) (*pathsel.Pair, error) {
 	key := [2]int{local, remote}
 	if p := c.pairs[key]; p != nil {
@@ -154,7 +154,7 @@ func (c *Cluster) checkHosts(hosts ...int) error {
 	return nil
 }
 
-// firstLink is the first link of a host, which are made now if need be.
+// firstLink is the first link of a host, whose links it creates if they do not exist yet.
 func (c *Cluster) firstLink(h int) Link {
 	x := &c.hosts[h]
 	if x.base != NoLink {
@@ -173,8 +173,8 @@ func (c *Cluster) firstLink(h int) Link {
 	return x.base
 }
 
-// applyCable gives the wire of a port what its cable says. A virtual function uses
-// that of its physical function.
+// applyCable sets rate and latency of a port's wire by its cable. A virtual function uses
+// the cable of its physical function.
 func (c *Cluster) applyCable(h, port int) {
 	k := c.hosts[h].kind
 	own := k.wires[port][0] &^ 1
@@ -204,9 +204,9 @@ type End struct {
 	Port     topo.ID
 }
 
-// Path lists the links that data crosses from one end to the other. Which spine it
-// takes is drawn from the ports and the entropy (what a connection's own numbers
-// are to a switch), among those that are up: equal questions get equal answers.
+// Path lists the links that data crosses from one end to the other. The spine is drawn by
+// a hash of the ports and the entropy (as a switch hashes a connection's addresses), among
+// those that are up: equal arguments give equal paths.
 func (c *Cluster) Path(from, to End, entropy uint64) ([]Link, error) {
 	if err := c.checkHosts(from.Host, to.Host); err != nil {
 		return nil, err
@@ -241,7 +241,7 @@ func (c *Cluster) Path(from, to End, entropy uint64) ([]Link, error) {
 	return path, nil
 }
 
-// trim leaves the wires out for a port that talks to itself.
+// trim removes the wires for a port that talks to itself.
 func trim(lines []int32, k *Kind, port topo.ID, loop bool) []int32 {
 	if loop {
 		return lines[:len(lines)-len(k.wires[k.portAt[port]])]
@@ -306,8 +306,8 @@ func (c *Cluster) across(path []Link, from, to End, entropy uint64) ([]Link, err
 	return append(path, c.parallel(c.up, src, spine, hash(c.seed, append(key, 2)...)), c.parallel(c.down, dst, spine, hash(c.seed, append(key, 3)...))), nil
 }
 
-// spine draws one that joins two leaves, if there is any. Where their links are unequal, a spine stands for
-// as many draws as the first leaf has links to it, as with ECMP.
+// spine draws one that joins two leaves, if there is any. Where their links are unequal, a spine
+// is weighted by the number of links that the first leaf has to it, as with ECMP.
 func (c *Cluster) spine(src, dst int, h uint64) (int, bool) {
 	ok := func(s int) bool { return c.anyUp(c.up, src, s) && c.anyUp(c.down, dst, s) }
 	if len(c.unequal) == 0 {
@@ -330,7 +330,7 @@ func (c *Cluster) parallels(leaf, spine int) int {
 	return c.fabric.uplink(c.unequal, leaf, spine).Links
 }
 
-// drawOne draws one of n for which ok holds, or any where it holds for none.
+// drawOne draws one of n for which ok holds, or any of them if it holds for none.
 func drawOne(n int, h uint64, ok func(int) bool) int {
 	var good []int
 	for i := range n {

@@ -10,27 +10,27 @@ import (
 	"github.com/topoctl/topoctl/internal/base/engine/sched"
 )
 
-// conn is a connection of a lane: slices cross it one after the other, those
-// that are read beside those that are written.
+// conn is a connection of a lane: slices cross it one after the other, reads and writes
+// independently.
 type conn struct {
 	e       *Engine
 	id      sched.ConnID
 	laneID  sched.LaneID
 	lane    *lane
 	up      bool
-	dead    bool // lost, or to be lost in a moment
+	dead    bool // failed, or about to
 	entropy uint64
 	posted  []*sched.Slice // in order
 	queues  [2]queue       // written, read
 	flows   []*laneFlow
-	links   []Link // between the ports, there and back
+	links   []Link // from port to port and back
 	rtt     int64
-	// unanswered slices have left, and their answers do not get through.
+	// unanswered slices have been sent, but their answers do not get through.
 	unanswered int
 	giveUp     Timer
 }
 
-// queue is slices on their way in one direction; the first is on the wire.
+// queue has the slices of one direction; the first is on the wire.
 type queue struct {
 	waiting []*sched.Slice
 	flow    *laneFlow
@@ -51,8 +51,8 @@ var (
 	errRetries  = errors.New("transport retries exceeded")
 )
 
-// dial connects a lane: it takes a round trip, or fails after a while where
-// nothing gets through.
+// dial connects a lane, which takes a round trip, or fails after DialNS if nothing gets
+// through.
 func (e *Engine) dial(id sched.LaneID, connID sched.ConnID) {
 	l := e.lanes[id]
 	x := &conn{e: e, id: connID, laneID: id, lane: l, entropy: hash(e.c.seed, uint64(e.host), uint64(connID))}
@@ -79,8 +79,7 @@ func (e *Engine) dial(id sched.LaneID, connID sched.ConnID) {
 	})
 }
 
-// post takes a slice. On a connection that is being lost it comes back with the
-// others.
+// post adds a slice. On a connection that is failing it is returned with the others.
 func (x *conn) post(s *sched.Slice) {
 	x.posted = append(x.posted, s)
 	if x.dead {
@@ -113,7 +112,7 @@ func (x *conn) begin(q *queue) {
 	f.flow.Extend(s.Bytes)
 }
 
-// limit is what the connection's processor lets it move now.
+// limit is the connection's rate limit for a slice.
 func (x *conn) limit(s *sched.Slice) topo.Rate {
 	limit := x.e.o.ConnBytesPerSec
 	if ns := x.e.o.SliceNS + int64(len(s.Spans))*x.e.o.SpanNS; ns > 0 {
@@ -148,8 +147,8 @@ func (x *conn) flowOf(s *sched.Slice) (*laneFlow, error) {
 	return f, nil
 }
 
-// finishSending is when the first slice of a queue has left: the next one begins, and
-// a round trip later it is done.
+// finishSending is called when the first slice of a queue has left: the next one starts,
+// and a round trip later the first is done.
 func (x *conn) finishSending(read bool) {
 	q := &x.queues[0]
 	if read {
@@ -166,10 +165,10 @@ func (x *conn) finishSending(read bool) {
 	x.e.c.At(x.e.c.now+x.rtt, func() { x.answer(s, false) })
 }
 
-// answerRetryNS is how often an answer that gets lost is tried again.
+// answerRetryNS is the interval at which a lost answer is sent again.
 const answerRetryNS = 1_000_000
 
-// answer says that a slice is done, as soon as the way there and back is open.
+// answer completes a slice as soon as the path in both directions is open.
 func (x *conn) answer(s *sched.Slice, late bool) {
 	at := slices.Index(x.posted, s)
 	if at < 0 || x.dead {
@@ -191,7 +190,7 @@ func (x *conn) answer(s *sched.Slice, late bool) {
 	x.e.emit(sched.Event{Kind: sched.Done, Slice: s})
 }
 
-// updateRetryTimer gives a connection up that stands still for too long, in either
+// updateRetryTimer runs the timer that fails the connection while it is stuck in either
 // direction.
 func (x *conn) updateRetryTimer() {
 	stuck := x.unanswered > 0
@@ -209,7 +208,7 @@ func (x *conn) updateRetryTimer() {
 // closeNS is how long it takes to close a connection.
 const closeNS = 10_000
 
-// fail ends a connection: its slices come back, then it is told lost.
+// fail ends a connection: its slices are returned, then the loss is reported.
 func (x *conn) fail(err error) {
 	if x.dead {
 		return

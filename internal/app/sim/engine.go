@@ -10,20 +10,19 @@ import (
 	"github.com/topoctl/topoctl/pathsel"
 )
 
-// EngineOptions say how an engine and its transport behave.
+// EngineOptions configure an engine and its transport.
 type EngineOptions struct {
 	Sched  sched.Config // its seed is drawn from the cluster's where it is 0
 	Limits sched.Limits // of a connection; zero fields: 512 spans, 4 MiB, 256 slices
-	// ConnBytesPerSec is what one connection moves at most in each direction,
-	// 0: no bound.
+	// ConnBytesPerSec bounds the rate of one connection in each direction; 0: unlimited.
 	ConnBytesPerSec topo.Rate
-	// SliceNS and SpanNS are what a connection's processor spends on each slice and on
-	// each contiguous piece of it, while others are on the wire: a bound on rates.
+	// SliceNS and SpanNS are the processor time of each slice and of each contiguous piece
+	// of it, while others are on the wire: they bound a connection's rate.
 	SliceNS, SpanNS int64
-	// DialNS is when a dial over a way that carries nothing is given up, RetryNS when
-	// a connection over one is. 0: 100 ms and 500 ms.
+	// DialNS is the timeout of dialing over a path that carries nothing, RetryNS that of
+	// a connection over such a path. 0: 100 ms and 500 ms.
 	DialNS, RetryNS int64
-	// IgnoreLinkEvents: it is not told when links of its own ports go down or come up.
+	// IgnoreLinkEvents: the engine is not told when links of its own ports go down or come up.
 	IgnoreLinkEvents bool
 }
 
@@ -41,8 +40,8 @@ type Engine struct {
 	conns   map[sched.ConnID]*conn
 	events  []sched.Event
 	actions []sched.Action
-	step    *Timer // there are events
-	wake    *Timer // when the core wants to be called
+	step    *Timer // set while there are events
+	wake    *Timer // the next time that the core asks for
 	work    map[*sched.Job]*Work
 	notes   []sched.Note
 }
@@ -76,20 +75,20 @@ type lane struct {
 	local, remote topo.ID
 }
 
-// Work is a job for an engine: bytes between a memory location of its host and
-// one of another.
+// Work is a job for an engine: a transfer between a memory location of its host and
+// one of another host.
 type Work struct {
 	Peer        int              // the other host
 	Local       pathsel.Location // of the engine's host
 	Remote      pathsel.Location
-	Read        bool       // from the peer; else to it
-	Bytes       int64      // contiguous; or
-	Ops         []sched.Op // what moves in detail
+	Read        bool       // from the peer; otherwise to it
+	Bytes       int64      // contiguous; or use Ops
+	Ops         []sched.Op // strided or several pieces
 	Priority    sched.Priority
 	DeadlineNS  int64 // from now; 0: none
 	Policy      pick.Policy
 	LaneOptions pathsel.LaneOptions
-	// Done is called when it is over; its Result stands then.
+	// Done is called when the job is over and its Result final.
 	Done func(*sched.Job)
 }
 
@@ -112,7 +111,7 @@ func (c *Cluster) Engine(host int, o EngineOptions) (*Engine, error) {
 	return e, nil
 }
 
-// port hears of the link of a port.
+// port is called when the link of a port goes up or down.
 func (e *Engine) port(host, port int, up bool) {
 	if host != e.host || e.o.IgnoreLinkEvents || !e.hasSide {
 		return
@@ -124,7 +123,7 @@ func (e *Engine) port(host, port int, up bool) {
 	e.emit(sched.Event{Kind: kind, Side: e.side, Port: port})
 }
 
-// emit brings the core an event, with all others of the same time.
+// emit passes an event to the core, together with all others of the same time.
 func (e *Engine) emit(v sched.Event) {
 	e.events = append(e.events, v)
 	if e.step.pos == 0 {
@@ -134,7 +133,7 @@ func (e *Engine) emit(v sched.Event) {
 
 func (e *Engine) tick() { e.emit(sched.Event{Kind: sched.Tick}) }
 
-// run steps the core and carries out what it says.
+// run steps the core and carries out its actions.
 func (e *Engine) run() {
 	events := e.events
 	e.events = nil
@@ -186,7 +185,7 @@ func (e *Engine) finish(j *sched.Job) {
 	}
 }
 
-// Submit begins a job. It fails where pathsel knows no lane.
+// Submit starts a job. It fails if pathsel finds no lane.
 func (e *Engine) Submit(w Work) (*sched.Job, error) {
 	r, err := e.route(&w)
 	if err != nil {
@@ -208,13 +207,13 @@ func (e *Engine) Submit(w Work) (*sched.Job, error) {
 // Over says whether a job is over.
 func (e *Engine) Over(j *sched.Job) bool { return e.work[j] == nil }
 
-// Cancel gives a job up.
+// Cancel cancels a job.
 func (e *Engine) Cancel(j *sched.Job, err error) {
 	e.emit(sched.Event{Kind: sched.Cancel, Job: j, Err: err})
 }
 
-// PeerGone tells the engine that a peer is gone, or was started again and has
-// nothing left in which anything could land.
+// PeerGone tells the engine that a peer is gone, or was restarted, so that nothing can land in
+// its memory any more.
 func (e *Engine) PeerGone(host int, restarted bool) {
 	if p := e.peers[host]; p != nil {
 		e.emit(sched.Event{Kind: sched.PeerGone, Peer: p.id, Err: errPeerGone, Restarted: restarted})
@@ -224,7 +223,7 @@ func (e *Engine) PeerGone(host int, restarted bool) {
 // Lanes are the states of the engine's lanes.
 func (e *Engine) Lanes() []sched.LaneStats { return e.core.Lanes(nil) }
 
-// Notes are what the core told, in order.
+// Notes are the core's notes, in order.
 func (e *Engine) Notes() []sched.Note { return e.notes }
 
 // LaneName names a lane as "mlx5_0 > n2:mlx5_0", for a job's LaneUse.

@@ -9,18 +9,18 @@ import (
 	"github.com/topoctl/topoctl/pathsel"
 )
 
-// Fabric describes what is between the hosts: leaf switches that ports are cabled
-// to, and spines that join the leaves. Every leaf has the same links to every
-// spine, but for those in Unequal.
+// Fabric describes the network between the hosts: leaf switches that ports are cabled
+// to, and spines that join the leaves. Every leaf has the same links to every spine,
+// except those in Unequal.
 type Fabric struct {
 	Leaves int
-	Spines int // 0: leaves are not joined; 1 may be a core switch
+	Spines int // 0: leaves are not connected; 1 may be a core switch
 	// Uplinks is how many links each leaf has to each spine; 0 is 1.
 	Uplinks int
-	// UplinkBytesPerSec is what each of them carries in each direction; 0 unknown:
-	// it limits nothing.
+	// UplinkBytesPerSec is the rate of each of them in each direction; 0: unknown, limits
+	// nothing.
 	UplinkBytesPerSec topo.Rate
-	// Unequal are leaves and spines that have other links between them, each two once.
+	// Unequal are pairs of a leaf and a spine with other links, each pair once.
 	Unequal []Uplink
 	Cables  []Cable
 	// CableNS and UplinkNS are the one-way latencies of a cable with its port and of
@@ -31,11 +31,11 @@ type Fabric struct {
 	RailOnly bool
 }
 
-// Uplink is what joins a leaf and a spine.
+// Uplink is the links between a leaf and a spine.
 type Uplink struct {
 	Leaf, Spine int
 	Links       int       // parallel ones; 0: none
-	BytesPerSec topo.Rate // of each, in each direction; 0 unknown: it limits nothing
+	BytesPerSec topo.Rate // of each, in each direction; 0: unknown, limits nothing
 }
 
 // Cable joins a port of a host to a leaf.
@@ -44,12 +44,12 @@ type Cable struct {
 	Port topo.ID
 	Leaf int
 	Rail int // -1: not known
-	// BytesPerSec is the most that it carries, 0: what the port does.
+	// BytesPerSec bounds its rate; 0: by the port only.
 	BytesPerSec topo.Rate
 }
 
-// Latencies of a fabric that says nothing: assumed, so that a write over one switch
-// takes about 1 us and its round trip 2.
+// Default latencies, assumed: a write over one switch takes about 1 us and its round
+// trip 2.
 const (
 	defaultCableNS  = 400
 	defaultUplinkNS = 100
@@ -60,14 +60,14 @@ const (
 type Shape struct {
 	Hosts int
 	Ports []topo.ID // of each host, in the order of rails
-	// PortBytesPerSec is what a port carries; uplinks are made of links of this rate.
+	// PortBytesPerSec is the rate of a port, and of each uplink.
 	PortBytesPerSec topo.Rate
 	// HostsPerGroup share leaves: with rails a group has one leaf for each port, by
 	// host it has one leaf. 0: with rails all hosts, by host 4.
 	HostsPerGroup int
 	Spines        int // 0: none, leaves are not joined
-	// Oversubscription is what the ports of a leaf carry, divided by what its
-	// uplinks do: 1 (also 0) is non-blocking, 2 is half of that.
+	// Oversubscription is the total rate of a leaf's ports divided by that of its uplinks:
+	// 1 (also 0) is non-blocking, 2 is half of that.
 	Oversubscription float64
 }
 
@@ -84,7 +84,7 @@ func (s Shape) ByHost() (*Fabric, error) {
 	return s.build(per, per*len(s.Ports), func(host, _ int) int { return host / max(per, 1) })
 }
 
-// build makes a fabric of leaves with so many ports.
+// build makes a fabric of leaves with a number of ports each.
 func (s Shape) build(group, ports int, leaf func(host, port int) int) (*Fabric, error) {
 	switch {
 	case s.Hosts < 1 || len(s.Ports) == 0:
@@ -108,8 +108,8 @@ func (s Shape) build(group, ports int, leaf func(host, port int) int) (*Fabric, 
 	return f, nil
 }
 
-// File is the fabric as a fabric file would describe it, for pathsel. Names are
-// the hosts' names by number; rails that are not known are left out.
+// File is the fabric as a fabric file would describe it, for pathsel. names are the hosts'
+// names by index; unknown rails are left out.
 func (f *Fabric) File(names []string) *pathsel.Fabric {
 	out := &pathsel.Fabric{Schema: pathsel.SchemaFabric, RailOnly: f.RailOnly}
 	at := map[int]int{}
@@ -182,7 +182,7 @@ func (f *Fabric) maxLinks() int {
 
 func leafName(i int) string { return fmt.Sprintf("leaf%d", i) }
 
-// check says what is wrong with a fabric for so many hosts.
+// check checks a fabric for a number of hosts.
 func (f *Fabric) check(hosts int) error {
 	const most = 1 << 20
 	if f.Leaves < 0 || f.Spines < 0 || f.Uplinks < 0 || f.UplinkBytesPerSec < 0 || f.CableNS < 0 || f.UplinkNS < 0 || f.SwitchNS < 0 {
@@ -213,8 +213,7 @@ func (f *Fabric) check(hosts int) error {
 	return nil
 }
 
-// hash mixes numbers into one that looks random and is always the same: it
-// stands for what a switch does with addresses and ports.
+// hash mixes numbers deterministically, as a switch hashes addresses and ports.
 func hash(seed uint64, values ...uint64) uint64 {
 	h := seed ^ 0x9e3779b97f4a7c15
 	for _, v := range values {

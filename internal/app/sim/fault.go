@@ -13,13 +13,13 @@ import (
 type Effect struct {
 	Factor          float64   // of the rate: 0.25 is a quarter; 0 is all
 	MostBytesPerSec topo.Rate // 0: no such bound
-	// TakenBytesPerSec is what others carry there and do not give way with.
+	// TakenBytesPerSec is the rate of other traffic there, which does not give way.
 	TakenBytesPerSec topo.Rate
 	// Loss is the part of packets that are lost, and ResentPackets how many are sent
 	// again for each: what a link carries falls to (1-Loss)/(1+Loss*ResentPackets).
 	Loss          float64
 	ResentPackets float64
-	// SymbolErrorsPerGB are counted for each 10^9 bytes.
+	// SymbolErrorsPerGB is for each 10^9 bytes.
 	SymbolErrorsPerGB float64
 	AddedNS           int64 // one way
 	Down              bool
@@ -33,7 +33,7 @@ type Fault struct {
 	FromNS, UntilNS int64 // UntilNS 0: for good
 }
 
-// linkFaults is what was done to a link.
+// linkFaults are the faults of a link.
 type linkFaults struct {
 	cap     float64 // without faults
 	latency int64
@@ -44,7 +44,7 @@ type linkFaults struct {
 	symbolRate, lossRate float64
 }
 
-// count brings the errors up to now.
+// count updates the error counters.
 func (x *linkFaults) count(bytes int64) {
 	x.symbols += float64(bytes-x.bytes) * x.symbolRate
 	x.lost += float64(bytes-x.bytes) * x.lossRate
@@ -61,8 +61,7 @@ func (c *Cluster) Errors(l Link) (symbols, packets int64) {
 	return int64(x.symbols), int64(x.lost)
 }
 
-// Inject has a fault happen at its time; one in the past happens now, and always
-// before the next thing does.
+// Inject schedules a fault; one in the past takes effect at once, before any other event.
 func (c *Cluster) Inject(f Fault) error {
 	if err := c.checkFault(&f); err != nil {
 		return err
@@ -124,7 +123,7 @@ func (c *Cluster) healthy(l Link) *linkFaults {
 	return x
 }
 
-// fault begins or ends a fault.
+// fault starts or ends a fault.
 func (c *Cluster) fault(f *Fault, begins bool) {
 	for _, l := range f.Links {
 		x := c.healthy(l)
@@ -142,7 +141,7 @@ func (c *Cluster) fault(f *Fault, begins bool) {
 	c.trace(Event{What: Changed, Link: NoLink, Text: text})
 }
 
-// apply gives a link what its faults leave of it.
+// apply sets rate, latency and state of a link by its faults.
 func (c *Cluster) apply(l Link, x *linkFaults) {
 	x.count(c.Bytes(l))
 	link := &c.links[l]
@@ -186,8 +185,8 @@ type portState struct {
 	downed int64
 }
 
-// portChanged tells of ports whose wire went down or came up: a wire with one
-// direction down is down.
+// portChanged notifies the listeners when a port's wire went down or came up: a wire is down
+// if one direction is.
 func (c *Cluster) portChanged(l Link) {
 	w := c.Where(l)
 	if w.Host < 0 || w.Port == "" {
@@ -215,7 +214,7 @@ func (c *Cluster) portChanged(l Link) {
 	}
 }
 
-// PortCounters are what a port has counted since the beginning.
+// PortCounters are the counters of a port since the start.
 type PortCounters struct {
 	TxBytes, RxBytes int64
 	SymbolErrors     int64 // received
@@ -224,8 +223,8 @@ type PortCounters struct {
 	Down             bool
 }
 
-// PortCounters reads the counters of a port: of its wire, so that what it carries
-// for its virtual functions counts too.
+// PortCounters reads the counters of a port's wire, traffic of its virtual functions
+// included.
 func (c *Cluster) PortCounters(host int, port topo.ID) (PortCounters, error) {
 	wire, err := c.Cable(host, port)
 	if err != nil {

@@ -6,19 +6,19 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 )
 
-// Endless is the size of a flow that goes on until it is stopped.
+// Endless is the size of a flow that runs until it is stopped.
 const Endless int64 = math.MaxInt64
 
 // FlowSpec describes a flow.
 type FlowSpec struct {
-	Path  []Link // the links it crosses, in order; kept, never written to
+	Path  []Link // the links it crosses, in order; not to be changed afterwards
 	Bytes int64  // 0: it waits for Extend
-	// LimitBytesPerSec is what it wants at most; 0: all it gets.
+	// LimitBytesPerSec bounds its rate; 0: unlimited.
 	LimitBytesPerSec topo.Rate
-	// End is called when its last byte has left: it may Extend the flow, which then
-	// goes on without a gap.
+	// End is called when its last byte has left. It may Extend the flow, which then continues
+	// without a gap.
 	End func(*Flow)
-	// Rate is called when its rate was set anew and has changed, and the first time.
+	// Rate is called when its rate is first set and whenever it changes.
 	Rate func(*Flow)
 }
 
@@ -27,8 +27,8 @@ type Flow struct {
 	net    *Net
 	number uint64
 	spec   FlowSpec
-	at     []int32 // place in each link's list
-	limit  float64 // what it wants at most, bytes per second
+	at     []int32 // index in each link's list
+	limit  float64 // bytes per second
 	// bound is the least of its limit and the rates of its links, by boundLink
 	// (NoLink: its limit); hot are the crossings of links that its flows could fill.
 	bound     float64
@@ -36,24 +36,24 @@ type Flow struct {
 	hot       []Link
 
 	active    bool
-	notified  bool // Rate was called since it began
+	notified  bool // Rate was called since it started
 	quality   float64
 	rate      float64 // its share of the links, bytes per second
-	limiter   Link    // the link that keeps it from more, NoLink: its own limit
-	remaining float64 // to move, infinite for an endless one
+	limiter   Link    // the link that limits it, NoLink: its own limit
+	remaining float64 // bytes to move, infinite for an endless flow
 	moved     float64
-	joined    float64 // what had moved when it came to its links
-	updatedAt int64   // when these were true
+	joined    float64 // moved when it was added to its links
+	updatedAt int64   // when moved and remaining were computed
 	end       Timer
 
 	startNS, endNS int64
 
 	mark   uint32 // of the round that has it, see fair
-	frozen bool   // its share is settled in this round
+	frozen bool   // its share is final in this round
 	next   float64
 }
 
-// Start begins a flow.
+// Start starts a flow.
 func (n *Net) Start(s FlowSpec) *Flow {
 	n.flows++
 	f := &Flow{net: n, number: n.flows, spec: s, at: make([]int32, len(s.Path)), limit: float64(Unlimited), quality: 1, limiter: NoLink, startNS: n.now}
@@ -67,7 +67,7 @@ func (n *Net) Start(s FlowSpec) *Flow {
 	return f
 }
 
-// Extend gives a flow more bytes to move; one that has ended begins again.
+// Extend gives a flow more bytes to move; one that has ended starts again.
 func (f *Flow) Extend(bytes int64) {
 	n := f.net
 	if f.remaining <= 0 {
@@ -102,7 +102,7 @@ func (f *Flow) Extend(bytes int64) {
 	n.trace(Event{What: Started, Flow: f.number, Link: NoLink})
 }
 
-// upperBound is the most that a flow can have, and the link that sets it.
+// upperBound is the highest possible rate of a flow, and the link that sets it.
 func (f *Flow) upperBound() (bound float64, by Link) {
 	bound, by = f.limit, NoLink
 	for _, l := range f.spec.Path {
@@ -130,7 +130,7 @@ func (f *Flow) updateBound() {
 	f.net.fair.flows = append(f.net.fair.flows, f)
 }
 
-// quality draws what a flow makes of its share.
+// quality draws the factor between a flow's share and its rate.
 func (n *Net) quality() float64 {
 	if n.o.Jitter <= 0 {
 		return 1
@@ -138,7 +138,7 @@ func (n *Net) quality() float64 {
 	return min(max(1+n.o.Jitter*n.rng.NormFloat64(), 0.5), 1.5)
 }
 
-// Stop ends a flow where it is; End is not called.
+// Stop stops a flow; End is not called.
 func (f *Flow) Stop() {
 	if !f.active {
 		f.remaining = 0
@@ -150,7 +150,7 @@ func (f *Flow) Stop() {
 	f.detach()
 }
 
-// SetLimit changes what a flow wants at most; 0: all it gets.
+// SetLimit changes a flow's limit; 0: unlimited.
 func (f *Flow) SetLimit(rate topo.Rate) {
 	limit := float64(Unlimited)
 	if rate > 0 {
@@ -165,7 +165,7 @@ func (f *Flow) SetLimit(rate topo.Rate) {
 	}
 }
 
-// detach takes a flow off its links.
+// detach removes a flow from its links.
 func (f *Flow) detach() {
 	n := f.net
 	f.active, f.endNS = false, n.now
@@ -193,7 +193,7 @@ func (f *Flow) detach() {
 	f.rate, f.hot = 0, f.hot[:0]
 }
 
-// settle books what a flow has moved until now.
+// settle accounts for what a flow has moved until now.
 func (f *Flow) settle() {
 	n := f.net
 	if !f.active || n.now == f.updatedAt {
@@ -209,7 +209,7 @@ func (f *Flow) advance(bytes float64) {
 	f.remaining -= bytes
 }
 
-// schedule finds out when a flow is through.
+// schedule sets the timer for the end of a flow.
 func (f *Flow) schedule() {
 	at := Never
 	if f.rate > 0 && !math.IsInf(f.remaining, 1) {
@@ -220,7 +220,7 @@ func (f *Flow) schedule() {
 	f.net.Set(&f.end, at)
 }
 
-// finish is when the last byte has left.
+// finish is called when the last byte has left.
 func (f *Flow) finish() {
 	f.updatedAt = f.net.now
 	f.advance(f.remaining)
@@ -235,7 +235,7 @@ func (f *Flow) finish() {
 	}
 }
 
-// setRate gives a flow another share.
+// setRate sets a flow's share.
 func (f *Flow) setRate(rate float64) {
 	if rate == f.rate && f.notified {
 		return
@@ -250,23 +250,22 @@ func (f *Flow) setRate(rate float64) {
 	}
 }
 
-// Number tells flows apart in events.
+// Number identifies the flow in events.
 func (f *Flow) Number() uint64 { return f.number }
 
 // Path is the links that it crosses.
 func (f *Flow) Path() []Link { return f.spec.Path }
 
-// Active says whether it moves or wants to.
+// Active says whether it has bytes to move.
 func (f *Flow) Active() bool { return f.active }
 
-// BytesPerSec is what it moves now.
+// BytesPerSec is its rate now.
 func (f *Flow) BytesPerSec() topo.Rate {
 	f.net.share()
 	return topo.Rate(f.rate * f.quality)
 }
 
-// Limiter is the link that keeps it from more; NoLink where that is its own limit,
-// or nothing that is known.
+// Limiter is the link that limits it; NoLink where that is its own limit or nothing known.
 func (f *Flow) Limiter() Link {
 	f.net.share()
 	return f.limiter

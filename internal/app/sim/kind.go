@@ -8,33 +8,30 @@ import (
 	"github.com/topoctl/topoctl/pathsel"
 )
 
-// KindOptions say what a kind of host is made of.
+// KindOptions configure a kind of host.
 type KindOptions struct {
 	Transport pathsel.Transport
-	// Overlay holds what links really carry, where that is not what the topology
+	// Overlay has the actual rates of links, where they differ from those that the topology
 	// expects.
 	Overlay topo.Overlay
-	// Believed holds what pathsel is told of the links; nil: what the topology
-	// expects.
+	// Believed has the rates that pathsel is told; nil: those that the topology expects.
 	Believed topo.Overlay
-	// Unknown are rates of links whose rate nobody knows, by kind: without one such
-	// a link limits nothing.
+	// Unknown are rates for links of unknown rate, by kind; without one such a link limits
+	// nothing.
 	Unknown map[topo.LinkKind]topo.Rate
-	// LatencyNS is the one-way latency of links, by kind; ports have that of their
-	// cable.
+	// LatencyNS is the one-way latency of links, by kind; ports have that of their cable.
 	LatencyNS map[topo.LinkKind]int64
 }
 
-// Kind is a host that many others are like: they share its topology, what
-// pathsel makes of it and the ways through it. It is not safe for concurrent use.
+// Kind is what hosts of one kind share: topology, pathsel's view of it, and the paths through
+// it. It is not safe for concurrent use.
 type Kind struct {
 	t     *topo.Topology
 	graph *topo.Graph
-	// Two, because pathsel takes two hosts for a pair; the same one twice is one
-	// host with itself.
+	// Two of them, because pathsel takes one host twice for a host with itself.
 	here, there *pathsel.Host
 
-	lines  []line // directions of links, by place
+	lines  []line // directions of links
 	at     map[topo.LinkID]int32
 	ports  []pathsel.Port
 	portAt map[topo.ID]int
@@ -53,7 +50,7 @@ type line struct {
 	port    int // whose own wire it is, -1: none
 }
 
-// way is lines in the direction of travel.
+// way is a path: lines in the direction of travel.
 type way struct {
 	lines []int32
 	err   error
@@ -98,8 +95,8 @@ func (k *Kind) addLink(id topo.LinkID, rate topo.Rate, latencyNS int64) int32 {
 	return first
 }
 
-// addPort finds the wires of a port. One that the topology has no link for gets
-// one of unknown rate, so that there is something to cable.
+// addPort finds the wires of a port. A port without a link in the topology gets one of
+// unknown rate, to be cabled.
 func (k *Kind) addPort(i int) {
 	p := &k.ports[i]
 	var wires, own []int32
@@ -117,7 +114,7 @@ func (k *Kind) addPort(i int) {
 				above = l &^ 1
 			}
 		}
-		break // the way from any location ends alike
+		break // all locations share the end of the path
 	}
 	if len(wires) == 0 {
 		wires = []int32{k.addLink(topo.LinkID("cable:"+p.ID.Name()), -1, 0)}
@@ -141,14 +138,14 @@ func (k *Kind) place(s topo.Step) int32 {
 	return l
 }
 
-// Topology is what the kind was made of.
+// Topology is the topology that the kind was made of.
 func (k *Kind) Topology() *topo.Topology { return k.t }
 
-// Host is what pathsel makes of it.
+// Host is pathsel's view of it.
 func (k *Kind) Host() *pathsel.Host { return k.here }
 
-// DataPorts lists the usable ports with the best role, in the order of names: those
-// that a cluster's fabric is there for.
+// DataPorts lists the usable ports with the best role, in the order of names: those that
+// a cluster's fabric connects.
 func (k *Kind) DataPorts() []topo.ID {
 	best := pathsel.RoleDecoy
 	rank := map[pathsel.Role]int{pathsel.RoleData: 0, pathsel.RoleUnknown: 1, pathsel.RoleStorage: 2, pathsel.RoleManagement: 3, pathsel.RoleDecoy: 4}
@@ -166,8 +163,8 @@ func (k *Kind) DataPorts() []topo.ID {
 	return out
 }
 
-// toWire is the way from a memory location out by a port's wire; with an empty
-// location it is the wire alone.
+// toWire is the path from a memory location out over a port's wire; with an empty location
+// the wire alone.
 func (k *Kind) toWire(loc pathsel.Location, port topo.ID) way {
 	key := [2]topo.ID{topo.ID(loc), port}
 	if w, ok := k.routes[key]; ok {

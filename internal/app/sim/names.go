@@ -9,7 +9,7 @@ import (
 	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
-// Where is what a link is of the cluster: of a host, or of the fabric.
+// Where describes a link: of a host, or of the fabric.
 type Where struct {
 	Host   int         // -1: of the fabric
 	LinkID topo.LinkID // of a host
@@ -20,7 +20,7 @@ type Where struct {
 	Number int         // of parallel uplinks
 }
 
-// Where says what a link is.
+// Where describes a link.
 func (c *Cluster) Where(l Link) Where {
 	if n := c.fabric.Leaves * c.fabric.Spines * c.stride; int(l) < 2*n {
 		w := Where{Host: -1, Up: l < c.down}
@@ -46,13 +46,13 @@ func (c *Cluster) Where(l Link) Where {
 	return w
 }
 
-// hostOf finds the host that a link is of.
+// hostOf finds the host that a link belongs to.
 func (c *Cluster) hostOf(l Link) int {
 	at, _ := slices.BinarySearchFunc(c.hostsByLink, l, func(h int, l Link) int { return cmp.Compare(c.hosts[h].base, l+1) })
 	return c.hostsByLink[at-1]
 }
 
-// Name is a link in words, "n3 pcie:0000:18:00.0 up" or "leaf2 > spine0".
+// Name describes a link in words, "n3 pcie:0000:18:00.0 up" or "leaf2 > spine0".
 func (c *Cluster) Name(l Link) string {
 	if l == NoLink {
 		return "none"

@@ -8,7 +8,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 )
 
-// Link is one direction of a link: a place in the Net's list.
+// Link is one direction of a link: an index into the Net's list.
 type Link int32
 
 // NoLink is no link at all.
@@ -21,14 +21,13 @@ const Unlimited = topo.Rate(1) << 50
 // Options of a Net.
 type Options struct {
 	Seed uint64
-	// Jitter is the standard deviation of what flows get, as a part of their share:
-	// 0.01 is one per cent. Each flow draws its own.
+	// Jitter is the relative standard deviation of the flows' rates: 0.01 is one per cent.
+	// Each flow draws its own.
 	Jitter float64
-	// PacketBytes and QueueBytes are for the delay of small messages on links that
-	// queue: the size of the packets there and how many bytes of them at most. 0 is 4096 bytes
-	// and 1 MiB.
+	// PacketBytes and QueueBytes are the sizes of packets and of queues, for the delay of
+	// small messages. 0: 4096 bytes and 1 MiB.
 	PacketBytes, QueueBytes int64
-	// Trace is told what happens, in order; nil: nobody.
+	// Trace, if not nil, is called with every event, in order.
 	Trace func(Event)
 }
 
@@ -43,7 +42,7 @@ type Event struct {
 	Text        string // a fault's name, what an engine did
 }
 
-// What tells events apart.
+// What is the kind of an event.
 type What string
 
 // The events.
@@ -51,14 +50,14 @@ const (
 	Started What = "start"
 	Rated   What = "rate" // a flow's rate changed
 	Ended   What = "end"  // a flow's last byte left
-	Stopped What = "stop" // a flow was ended early
+	Stopped What = "stop" // a flow was stopped early
 	Changed What = "link" // a link's rate changed
 	Acted   What = "act"  // an engine did something
 )
 
 // Net is directed links, flows over them and a clock. Flows share links max-min
-// fairly and at once; see the package's text. It is not safe for concurrent use:
-// everything, callbacks too, happens in whoever calls Run.
+// fairly and at once; see the package documentation. It is not safe for concurrent use:
+// everything, callbacks included, happens in the caller of Run.
 type Net struct {
 	o      Options
 	rng    *rand.Rand
@@ -70,29 +69,29 @@ type Net struct {
 	active int
 
 	fair        fair
-	rateChanges []*Flow // whose new rate is not told yet
+	rateChanges []*Flow // flows whose Rate has yet to be called
 }
 
 // link is one direction of a link.
 type link struct {
 	cap     float64 // bytes per second, infinite where unknown
-	bytes   float64 // of flows that have left it
+	bytes   float64 // of flows that have ended
 	flows   []hop
-	bound   float64 // what its flows would have if this link were not there, at most
+	bound   float64 // the sum of its flows' bounds
 	level   float64 // the largest share on it, while it is full
 	latency int64
-	queues  bool // packets wait here while it is busy
+	queues  bool // packets queue here while it is busy
 	down    bool
-	hot     bool // its flows could fill it: only then it counts
-	full    bool // it keeps some flow from more
+	hot     bool // its flows could fill it: only then it limits them
+	full    bool // it limits some flow
 	dirty   bool // it is in fair.links
 
 	mark uint32  // of the round that has it, see fair
-	free float64 // what is not given away yet, while it is shared out
-	n    int32   // crossings of flows that still grow, then
+	free float64 // capacity left while it is being shared
+	n    int32   // crossings of flows that are not frozen yet, meanwhile
 }
 
-// hop is a flow's crossing of a link: one place of its path.
+// hop is a flow's crossing of a link: one element of its path.
 type hop struct {
 	flow *Flow
 	at   int32
@@ -129,11 +128,11 @@ func (n *Net) Now() int64 { return n.now }
 // Links is how many directions of links there are.
 func (n *Net) Links() int { return len(n.links) }
 
-// Active is how many flows move or want to.
+// Active is how many flows are active.
 func (n *Net) Active() int { return n.active }
 
-// Rate is what a link carries at most now, in bytes per second; ok is false where
-// that is not known.
+// Rate is the capacity of a link now, in bytes per second; ok is false where it is not
+// known.
 func (n *Net) Rate(l Link) (rate topo.Rate, ok bool) {
 	c := n.links[l].cap
 	if math.IsInf(c, 1) {
@@ -172,7 +171,7 @@ func (n *Net) Bytes(l Link) int64 {
 // Down says whether a link is down.
 func (n *Net) Down(l Link) bool { return n.links[l].down }
 
-// setRate changes what a link carries.
+// setRate changes the capacity of a link.
 func (n *Net) setRate(l Link, c float64) {
 	x := &n.links[l]
 	if x.cap == c {
@@ -187,7 +186,7 @@ func (n *Net) setRate(l Link, c float64) {
 	n.trace(Event{What: Changed, Link: l, BytesPerSec: rateOf(c)})
 }
 
-// updateHot finds out whether a link's flows could fill it, and has them know.
+// updateHot computes whether a link's flows could fill it, and tells them.
 func (n *Net) updateHot(l Link) {
 	x := &n.links[l]
 	hot := x.bound > x.cap*(1+tiny)
@@ -206,14 +205,14 @@ func (n *Net) updateHot(l Link) {
 	n.markDirty(l)
 }
 
-// drop takes one link out of a list.
+// drop removes one link from a list, whose order does not matter.
 func drop(list []Link, l Link) []Link {
 	i := slices.Index(list, l)
 	list[i] = list[len(list)-1]
 	return list[:len(list)-1]
 }
 
-// markDirty has a link shared out anew before time passes.
+// markDirty has a link shared again before time passes.
 func (n *Net) markDirty(l Link) {
 	if x := &n.links[l]; !x.dirty {
 		x.dirty = true
@@ -230,14 +229,13 @@ func (n *Net) trace(e Event) {
 
 func rateOf(v float64) topo.Rate { return topo.Rate(min(v, float64(Unlimited))) }
 
-// Run lets time pass until a time. What happens then happens too.
+// Run advances to a time, and runs the events of that time as well.
 func (n *Net) Run(untilNS int64) {
 	n.RunUntil(untilNS, func() bool { return false })
 }
 
-// RunUntil lets time pass until a condition holds, nothing is left to happen or
-// a time is reached, and says whether the condition holds. The condition is
-// asked after everything that happens.
+// RunUntil advances until a condition holds, no events are left or a time is reached, and
+// says whether the condition holds. It is checked after every event.
 func (n *Net) RunUntil(untilNS int64, done func() bool) bool {
 	for {
 		if done() {
@@ -262,8 +260,7 @@ func (n *Net) RunUntil(untilNS int64, done func() bool) bool {
 	}
 }
 
-// notifyNext lets one flow's owner know its new rate: outside of sharing, so that it may
-// do whatever it likes.
+// notifyNext calls one flow's Rate: outside of sharing, so that it may do anything.
 func (n *Net) notifyNext() bool {
 	if len(n.rateChanges) == 0 {
 		return false

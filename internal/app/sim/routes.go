@@ -58,7 +58,7 @@ func (e *Engine) peer(host int, set *pathsel.LaneSet) *peer {
 	return p
 }
 
-// portsDown tells of ports that are down before the first job.
+// portsDown reports the ports that are down before the first job.
 func (e *Engine) portsDown() {
 	for i := range e.c.hosts[e.host].kind.ports {
 		if s := e.c.ports[portKey{e.host, i}]; s != nil && s.down {
@@ -67,7 +67,7 @@ func (e *Engine) portsDown() {
 	}
 }
 
-// lane finds or makes the lane at a place of a set.
+// lane finds or makes the lane at an index of a set.
 func (e *Engine) lane(p *peer, set *pathsel.LaneSet, at int) sched.LaneID {
 	l := &set.Lanes[at]
 	key := [2]int{l.LocalIndex, l.RemoteIndex}
@@ -98,7 +98,7 @@ func (e *Engine) emptyRoundTrip(l *lane) int64 {
 	return e.c.latency(there) + e.c.latency(back)
 }
 
-// fenceRetryNS is how often a peer that cannot be reached is asked again.
+// fenceRetryNS is the interval at which an unreachable peer is asked again.
 const fenceRetryNS = 10_000_000
 
 // fence has the peer leave a connection, over any pair of ports that can be

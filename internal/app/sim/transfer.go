@@ -8,11 +8,11 @@ import (
 	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
-// Transfer is bytes from one end to another by one path.
+// Transfer is a transfer from one end to another over one path.
 type Transfer struct {
 	From, To End
 	Bytes    int64 // Endless: until it is stopped
-	// LimitBytesPerSec is what it wants at most; 0: all it gets.
+	// LimitBytesPerSec bounds its rate; 0: unlimited.
 	LimitBytesPerSec topo.Rate
 	Entropy          uint64 // see Cluster.Path
 	// Done is called when its last byte has arrived.
@@ -35,9 +35,8 @@ func (c *Cluster) Move(t Transfer) (*Flow, error) {
 	return c.Start(s), nil
 }
 
-// Together runs transfers at the same time until the last byte of all has arrived,
-// and gives how long each took, in nanoseconds; 0 for one that did not end by a
-// time that is so much later. It is a round of a probe.
+// Together runs transfers concurrently until all have arrived, and returns how long each
+// took, in nanoseconds; 0 for those that did not end within mostNS. It is a round of a probe.
 func (c *Cluster) Together(ts []Transfer, mostNS int64) ([]int64, error) {
 	took, open := make([]int64, len(ts)), len(ts)
 	flows := make([]*Flow, 0, len(ts))
@@ -71,7 +70,7 @@ func (c *Cluster) Together(ts []Transfer, mostNS int64) ([]int64, error) {
 // RoundTrip is how long a small message and its answer take now, in nanoseconds:
 // the links' latencies there and back, and on links that queue the mean wait of
 // an M/D/1 queue at the link's load, at most as long as a full queue takes to
-// drain. The jitter makes it longer, never shorter.
+// drain. Jitter only makes it longer.
 func (c *Cluster) RoundTrip(from, to End, entropy uint64) (int64, error) {
 	there, err := c.Path(from, to, entropy)
 	if err != nil {
@@ -96,7 +95,7 @@ func (c *Cluster) RoundTrip(from, to End, entropy uint64) (int64, error) {
 	return int64(math.Round(total)), nil
 }
 
-// wait is how long a packet waits on a link, in nanoseconds.
+// wait is how long a packet queues at a link, in nanoseconds.
 func (c *Cluster) wait(x *link) float64 {
 	load := x.load()
 	if !x.queues || math.IsInf(x.cap, 1) || load <= 0 {

@@ -1,14 +1,14 @@
-// Package counters is what a running host says again and again: bytes and errors of
-// ports, states of links, load of GPUs. It holds the values and what two of them mean
-// together; discover.Sampler reads them.
+// Package counters has what changes on a running host: bytes and errors of ports, states of
+// links, load of GPUs. It holds samples and computes rates between two of them;
+// discover.Sampler reads them.
 package counters
 
 import "github.com/topoctl/topoctl/discover/topo"
 
-// Sample is what one look at a host gave. A device that could not be read is missing, or has
-// nil where a value is not known.
+// Sample is one reading of a host. A device that could not be read is missing; a value that is
+// not known is nil.
 type Sample struct {
-	AtNS  int64  `json:"at_ns"` // since some moment, by a clock that nobody steps
+	AtNS  int64  `json:"at_ns"` // since some moment, by a monotonic clock
 	Ports []Port `json:"ports"` // by ID
 	Links []Link `json:"pcie_links"`
 	GPUs  []GPU  `json:"gpus"`
@@ -17,17 +17,17 @@ type Sample struct {
 }
 
 // Port is a port of an RDMA device (ID of a topo.Port) or a network interface (of a
-// topo.Netdev). Counters count from some moment on: only differences mean something.
+// topo.Netdev). Counters start at some moment: only differences mean something.
 type Port struct {
 	ID topo.ID `json:"id"`
-	// State is what topo calls it: "ACTIVE", "DOWN" of RDMA ports, operstate of interfaces.
+	// State is as in topo: "ACTIVE" or "DOWN" of RDMA ports, operstate of interfaces.
 	State           string     `json:"state,omitempty"`
-	BytesPerSec     *topo.Rate `json:"bytes_per_sec"` // the line's rate now, nil not known
+	BytesPerSec     *topo.Rate `json:"bytes_per_sec"` // the line rate, nil not known
 	SentBytes       *uint64    `json:"sent_bytes"`
 	ReceivedBytes   *uint64    `json:"received_bytes"`
 	SentPackets     *uint64    `json:"sent_packets"`
 	ReceivedPackets *uint64    `json:"received_packets"`
-	// Errors are the counters of which every step is trouble, by their file names:
+	// Errors are the counters whose every increment means trouble, by their file names:
 	// "symbol_error", "rx_crc_errors", "packet_seq_err". See Trouble and Serious.
 	Errors map[string]uint64 `json:"errors,omitempty"`
 }
@@ -39,15 +39,15 @@ type Link struct {
 	Width    *int    `json:"width"`
 }
 
-// GPULoad is the load of a GPU as its vendor's library knows it: by PCI address and UUID.
-// The ID of the GPU is for whoever has the topology.
+// GPULoad is the load of a GPU as its vendor's library reports it, by PCI address and UUID.
+// Callers that have the topology set the GPU's ID.
 type GPULoad struct {
 	BDF  *topo.BDF // nil not known
 	UUID string    // "" not known
 	GPU
 }
 
-// GPU is what the vendor's library says of a GPU, nil what it does not.
+// GPU is what the vendor's library reports of a GPU; nil is not reported.
 type GPU struct {
 	ID                      topo.ID    `json:"id"`
 	UtilizationPercent      *int       `json:"utilization_percent"`

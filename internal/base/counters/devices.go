@@ -8,9 +8,9 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 )
 
-// Replaced are the names that other devices have now: interfaces are renamed, and where a GPU
-// is gone the next ones take its number. What was counted under them is not of the new ones.
-// A device that either topology knows too little of is taken for the same.
+// Replaced are the names that now belong to other devices: interfaces are renamed, and where a
+// GPU is gone the next ones take its number. What was counted under such a name does not belong
+// to the new device. A device without an identity in either topology counts as the same.
 func Replaced(was, now *topo.Topology) map[topo.ID]bool {
 	out := map[topo.ID]bool{}
 	if was == nil || now == nil || was == now {
@@ -25,8 +25,8 @@ func Replaced(was, now *topo.Topology) map[topo.ID]bool {
 	return out
 }
 
-// Renamed are the names that devices have now, by those that they had; devices that kept
-// theirs, and those that cannot be told from others, are not in it.
+// Renamed are the new names of renamed devices, by their old names. Devices that cannot be told
+// from others are left out.
 func Renamed(was, now *topo.Topology) map[topo.ID]topo.ID {
 	out := map[topo.ID]topo.ID{}
 	if was == nil || now == nil || was == now {
@@ -41,10 +41,10 @@ func Renamed(was, now *topo.Topology) map[topo.ID]topo.ID {
 	return out
 }
 
-// device is what stands behind a name: of one kind, by its identity.
+// device is a device by kind and identity, whatever its name.
 type device struct{ kind, identity string }
 
-// idsByDevice are the names of devices, "" of those that have several.
+// idsByDevice are the names of devices, "" where several devices have one identity.
 func idsByDevice(t *topo.Topology) map[device]topo.ID {
 	out := map[device]topo.ID{}
 	for id, is := range identities(t) {
@@ -58,7 +58,7 @@ func idsByDevice(t *topo.Topology) map[device]topo.ID {
 	return out
 }
 
-// identities are the devices behind the names of what is counted, "" where that is not known.
+// identities are the identities of the devices that are counted, "" where not known.
 func identities(t *topo.Topology) map[topo.ID]string {
 	out := map[topo.ID]string{}
 	for i := range t.RDMADevices {

@@ -2,7 +2,7 @@ package counters
 
 import "strings"
 
-// severity says of a counter how bad each step of it is.
+// severity is how bad each increment of a counter is.
 type severity bool
 
 const (
@@ -12,10 +12,10 @@ const (
 	broken severity = true
 )
 
-// severities are the counters of which every step is trouble, by file name. What counts
-// congestion that was handled as designed is not among them: port_xmit_wait, np_cnp_sent,
+// severities are the counters whose every increment means trouble, by file name. Counters of
+// congestion that was handled as designed are not among them: port_xmit_wait, np_cnp_sent,
 // rp_cnp_handled, np_ecn_marked_roce_packets, out_of_sequence (adaptive routing reorders),
-// roce_slow_restart. Nor is what counts in normal life: rx_dropped (a frame of a protocol
+// roce_slow_restart. Nor are those that count in normal operation: rx_dropped (a frame of a protocol
 // that nobody listens to), rx_nohandler, port_rcv_switch_relay_errors (one's own multicast),
 // resp_cqe_error and req_cqe_error (each queue pair that is closed with work in it), and
 // bnxt_re's recoverable_errors (broadcasts that were sent, in older kernels).
@@ -133,16 +133,16 @@ func severityOf(name string) (severity, bool) {
 	return t, ok
 }
 
-// Trouble says whether every step of a counter is trouble, by the name of its file:
-// the counters that Port.Errors may hold.
+// Trouble says whether every increment of a counter means trouble, by the name of its file.
+// These are the counters that Port.Errors may have.
 func Trouble(name string) bool {
 	_, ok := severityOf(name)
 	return ok
 }
 
-// Serious says whether a step of a counter means that something is broken: a cable, a
-// port, a setting, a connection that died. Steps of the others mean that packets were lost
-// or sent again, which a busy network does now and then.
+// Serious says whether an increment of a counter means that something is broken: a cable, a
+// port, a setting, a connection that died. The others mean that packets were lost or sent
+// again, which happens on a busy network.
 func Serious(name string) bool {
 	t, _ := severityOf(name)
 	return t == broken

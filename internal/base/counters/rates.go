@@ -7,22 +7,22 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 )
 
-// Rates is what two samples of a host mean together. Devices that are not in both samples
-// are missing.
+// Rates are the rates between two samples of a host. Devices that are not in both samples are
+// missing.
 type Rates struct {
-	IntervalNS int64                 `json:"interval_ns"` // 0: there is no time between the samples, and no rate
+	IntervalNS int64                 `json:"interval_ns"` // 0: no time passed between the samples, and there are no rates
 	Ports      map[topo.ID]PortRates `json:"ports"`
 	GPUs       map[topo.ID]GPURates  `json:"gpus"`
 }
 
 // PortRates is what a port carried, averaged over the interval. nil: not known, because one
-// of the samples lacks the counter, or the port's counters began anew between them.
+// of the samples lacks the counter, or the port's counters were reset between them.
 type PortRates struct {
 	SentBytesPerSec       *topo.Rate `json:"sent_bytes_per_sec"`
 	ReceivedBytesPerSec   *topo.Rate `json:"received_bytes_per_sec"`
 	SentPacketsPerSec     *int64     `json:"sent_packets_per_sec"`
 	ReceivedPacketsPerSec *int64     `json:"received_packets_per_sec"`
-	// Errors are the error counters that moved, and by how much.
+	// Errors are the increments of the error counters that changed.
 	Errors map[string]uint64 `json:"errors,omitempty"`
 }
 
@@ -32,9 +32,9 @@ type GPURates struct {
 	NVLinkReceivedBytesPerSec *topo.Rate `json:"nvlink_received_bytes_per_sec"`
 }
 
-// Between gives the rates between two samples; nil is a sample that is not there. Counters
-// that went back were reset, wrapped, or belong to another device now: what was counted
-// meanwhile is not known, and never guessed.
+// Between computes the rates between two samples; nil is a missing sample. Counters that went
+// back were reset, wrapped, or belong to another device now: what was counted meanwhile is not
+// known and not guessed.
 func Between(before, after *Sample) Rates {
 	r := Rates{Ports: map[topo.ID]PortRates{}, GPUs: map[topo.ID]GPURates{}}
 	if before == nil || after == nil {
@@ -83,8 +83,8 @@ type change struct{ before, after *uint64 }
 
 func (p change) both() bool { return p.before != nil && p.after != nil }
 
-// wasReset says whether any of the counters of one device went back: then all of them began
-// anew at some moment in between.
+// wasReset says whether any of the counters of one device went back: then all of them were
+// reset in between.
 func wasReset(counters ...change) bool {
 	for _, c := range counters {
 		if c.both() && *c.after < *c.before {
@@ -94,8 +94,8 @@ func wasReset(counters ...change) bool {
 	return false
 }
 
-// portRates compares a port with what it was. Error counters are compared one by one: they
-// are as narrow as 32 bits and wrap alone.
+// portRates compares two readings of a port. Error counters are compared one by one: some are
+// only 32 bits wide and wrap on their own.
 func portRates(was, is *Port, ns int64) PortRates {
 	sent, received := change{was.SentBytes, is.SentBytes}, change{was.ReceivedBytes, is.ReceivedBytes}
 	sentPackets, receivedPackets := change{was.SentPackets, is.SentPackets}, change{was.ReceivedPackets, is.ReceivedPackets}
@@ -115,8 +115,8 @@ func portRates(was, is *Port, ns int64) PortRates {
 	return r
 }
 
-// perSecond is the counter's rate, nil where it is not known. What no number of this type
-// can hold is no rate either: it is a counter that went wrong.
+// perSecond is the counter's rate, nil where it is not known or does not fit, as of a counter
+// that went wrong.
 func perSecond[T ~int64](c change, ns int64) *T {
 	if !c.both() || *c.after < *c.before || ns <= 0 {
 		return nil
@@ -134,9 +134,9 @@ func perSecond[T ~int64](c change, ns int64) *T {
 	return &v
 }
 
-// Share is a rate's part of the line's rate: 1 is all of it. It is above 1 where the counter
-// counts what the line's rate does not, or was read at another moment than the clock. It is
-// false where one of both is not known, or the line carries nothing.
+// Share is a rate as a part of the line rate: 1 is all of it. It is above 1 where the counter
+// includes what the line rate does not, or was read at another moment than the clock. It is
+// not known where either rate is not known or the line rate is 0.
 func Share(rate, line *topo.Rate) (part float64, known bool) {
 	if rate == nil || line == nil || *line <= 0 {
 		return 0, false

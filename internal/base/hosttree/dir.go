@@ -14,7 +14,7 @@ import (
 	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
-// ErrNotHostTree says that a directory holds no host's files.
+// ErrNotHostTree is the error for a directory without a host's files.
 var ErrNotHostTree = errors.New("no sys directory below it")
 
 // Dir is a directory on disk as a tree: "/" of the live machine, or a captured
@@ -23,21 +23,21 @@ var ErrNotHostTree = errors.New("no sys directory below it")
 type Dir struct {
 	path string
 	in   backend
-	// real holds the directories that are known to be reached through no link,
-	// so that RealPath looks at each once.
+	// real has the directories whose names are known to contain no link, so that RealPath
+	// looks at each once.
 	real sync.Map
 }
 
 // backend reads below one directory. Its errors are bare. It may refuse a path
-// that an absolute link leads through: crossed recognises that error, and the
-// path is then tried again with its links resolved.
+// with an absolute link: crossed recognizes that error, and the path is then tried again
+// with its links resolved.
 type backend interface {
 	// open opens a regular file.
 	open(name string) (*os.File, error)
 	readFile(name string) ([]byte, error)
 	readDir(name string) ([]dirEntry, error)
 	readLink(name string) (string, error)
-	// linkAt is readLink of a name that holds no link before its end.
+	// linkAt is readLink of a name that contains no link before its end.
 	linkAt(name string) (string, error)
 	stat(name string, follow bool) (fs.FileInfo, error)
 	crossed(err error) bool
@@ -46,8 +46,8 @@ type backend interface {
 
 var _ Tree = (*Dir)(nil)
 
-// OpenDir opens the directory that holds a host's sys, proc or topoctl
-// directory. The error says which directory was probably meant.
+// OpenDir opens a directory that contains a host's sys, proc or topoctl directory. The error
+// suggests the directory that was probably meant.
 func OpenDir(dir string) (*Dir, error) {
 	if err := checkHostDir(dir); err != nil {
 		return nil, err
@@ -89,14 +89,15 @@ func isDirAt(dir, name string) bool {
 	return err == nil && info.IsDir()
 }
 
-// onlyHostBelow gives the one directory below dir that holds a host's files.
+// onlyHostBelow is the only directory below dir with a host's files, "" if there is not
+// exactly one.
 func onlyHostBelow(dir string) string {
 	f, err := os.Open(dir)
 	if err != nil {
 		return ""
 	}
 	defer f.Close()
-	const most = 100 // more than a person would unpack beside each other
+	const most = 100 // more than a person would unpack into one directory
 	names, err := f.Readdirnames(most)
 	if err != nil {
 		return ""
@@ -113,10 +114,10 @@ func onlyHostBelow(dir string) string {
 	return found
 }
 
-// Path is the directory as OpenDir was given it.
+// Path is the directory as passed to OpenDir.
 func (d *Dir) Path() string { return d.path }
 
-// Close gives the directory back.
+// Close closes the directory.
 func (d *Dir) Close() error { return d.in.close() }
 
 // ReadFile reads a regular file of at most MaxFileSize bytes. It never waits
@@ -156,8 +157,8 @@ func (d *Dir) Stat(name string) (fs.FileInfo, error) {
 	return within(d, "stat", name, true, func(name string) (fs.FileInfo, error) { return d.in.stat(name, true) })
 }
 
-// Open opens a regular file or a directory for reading. A file is read only as
-// far as the reader asks, and may be of any size.
+// Open opens a regular file or a directory for reading. A file may be of any size and is not
+// read before the caller does.
 func (d *Dir) Open(name string) (fs.File, error) {
 	f, err := within(d, "open", name, true, d.in.open)
 	if errors.Is(err, syscall.EISDIR) {
@@ -169,8 +170,8 @@ func (d *Dir) Open(name string) (fs.File, error) {
 	return f, nil
 }
 
-// within does one operation on one name: first as the backend resolves the
-// name, then with the links resolved here.
+// within runs one operation on one name: first with the name resolved by the backend, then
+// with its links resolved here.
 func within[T any](d *Dir, op, name string, follow bool, do func(string) (T, error)) (T, error) {
 	var none T
 	if err := checkName(name); err != nil {
@@ -198,7 +199,7 @@ func (d *Dir) realPath(name string) (string, error) {
 	return real, nil
 }
 
-// link and isDir are what resolve asks.
+// link and isDir implement links.
 func (d *Dir) link(name string) (string, error) {
 	if _, known := d.real.Load(name); known {
 		return "", nil
@@ -218,7 +219,7 @@ func (d *Dir) isDir(name string) bool {
 	return err == nil && info.IsDir()
 }
 
-// rememberReal remembers a directory and those above it.
+// rememberReal adds a directory and those above it to real.
 func (d *Dir) rememberReal(dir string) {
 	for ; dir != "."; dir = path.Dir(dir) {
 		if _, known := d.real.LoadOrStore(dir, nil); known {

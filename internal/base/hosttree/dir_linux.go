@@ -21,7 +21,7 @@ import (
 type openat2Backend struct {
 	fd atomic.Int32 // the directory; -1 after close
 
-	// The directory of the last link that was read stays open: a device has
+	// The directory of the last link that was read is kept open: a device has
 	// several links, and the lists of a class are links.
 	mu    sync.Mutex
 	dir   string
@@ -119,8 +119,8 @@ func (b *openat2Backend) open(name string) (*os.File, error) {
 }
 
 // readFile reads an attribute, a file below sys, in one read: it is at most a
-// page, and less than a page is all of it. That needs no look at what the file
-// is, as no read waits here; one that gives nothing, or more, is looked at.
+// page, and less than a page is all of it. Its type need not be checked first, since no read
+// blocks here; it is checked if the read returns nothing, or a page or more.
 func (b *openat2Backend) readFile(name string) ([]byte, error) {
 	fd, err := b.openAt(name, nonblock)
 	if err != nil {
@@ -152,8 +152,7 @@ func (b *openat2Backend) readFile(name string) ([]byte, error) {
 			return nil, err
 		}
 		n += k
-		// What says that it fits in a page comes with one read: no need to ask
-		// for the end.
+		// A file whose size is at most a page is complete after one read.
 		if k == 0 || 0 < size && size <= int64(pageSize) {
 			return append(make([]byte, 0, n), buf[:n]...), nil
 		}
@@ -294,7 +293,7 @@ func (b *openat2Backend) stat(name string, follow bool) (fs.FileInfo, error) {
 	return &info, nil
 }
 
-// fileInfo is what fstat(2) said.
+// fileInfo is the result of fstat(2).
 type fileInfo struct {
 	name string
 	st   unix.Stat_t

@@ -68,7 +68,7 @@ func (b rootBackend) readFile(name string) ([]byte, error) {
 	return data, err
 }
 
-// checkFile says whether a file of this kind may be read.
+// checkFile refuses all but regular files.
 func checkFile(kind fs.FileMode) error {
 	switch {
 	case kind.IsDir():

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// open is Open in terms of a tree's other methods: files are small, so a file
-// is read, and a directory listed, when it is opened. t has a Stat of its own.
+// open implements Open by a tree's other methods: files are small, so a file is read, and a
+// directory listed, when it is opened. t must have its own Stat.
 func open(t Tree, name string) (fs.File, error) {
 	info, err := fs.Stat(t, name)
 	if err != nil {
@@ -46,7 +46,7 @@ type openDir struct {
 
 func (d *openDir) Read([]byte) (int, error) { return 0, pathError("read", d.name, syscall.EISDIR) }
 
-// ReadDir gives the next n entries, as fs.ReadDirFile asks.
+// ReadDir implements fs.ReadDirFile.
 func (d *openDir) ReadDir(n int) ([]fs.DirEntry, error) {
 	if n <= 0 {
 		n = len(d.rest)

@@ -1,4 +1,4 @@
-// Package hosttree gives a host's files (/sys, /proc, and what topoctl
+// Package hosttree presents a host's files (/sys, /proc, and what topoctl
 // recorded) as an fs.FS with symbolic links: of the live machine, of a captured
 // directory, of a text archive, or of a machine spec.
 package hosttree
@@ -36,14 +36,14 @@ const (
 	maxName = 4096
 )
 
-// Errors that a tree gives beside those of package fs, inside an *fs.PathError.
+// Errors that a tree returns in addition to those of package fs, inside an *fs.PathError.
 var (
 	ErrEscapes    = errors.New("path escapes from the tree")
 	ErrLoop       = fmt.Errorf("symlink loop (more than %d links)", maxLinks)
 	ErrTooLarge   = fmt.Errorf("larger than %d MiB", MaxFileSize>>20)
 	ErrNotRegular = errors.New("not a regular file")
-	// ErrNotCaptured is given for a file that a capture lists without its
-	// content; it also is fs.ErrNotExist to errors.Is.
+	// ErrNotCaptured is the error for a file that a capture lists without its content.
+	// errors.Is also matches it with fs.ErrNotExist.
 	ErrNotCaptured error = notCaptured{}
 )
 
@@ -57,7 +57,7 @@ func pathError(op, name string, err error) error {
 	return &fs.PathError{Op: op, Path: name, Err: err}
 }
 
-// cause is what an *fs.PathError is about, without its operation and path.
+// cause is the cause of an *fs.PathError, without operation and path.
 func cause(err error) error {
 	var pe *fs.PathError
 	if errors.As(err, &pe) {
@@ -66,7 +66,7 @@ func cause(err error) error {
 	return err
 }
 
-// checkName says whether a tree can hold the name.
+// checkName says whether a tree can have the name.
 func checkName(name string) error {
 	if !fs.ValidPath(name) || strings.ContainsRune(name, 0) {
 		return fs.ErrInvalid
@@ -77,8 +77,8 @@ func checkName(name string) error {
 	return nil
 }
 
-// knownErrors are the errors that an archive names and that a reader may ask
-// for with errors.Is, with the texts of Linux.
+// knownErrors are the errors that an archive names and that errors.Is finds, with the texts
+// of Linux.
 var knownErrors = []struct {
 	err  error
 	text string

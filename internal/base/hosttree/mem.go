@@ -29,13 +29,13 @@ type node struct {
 	kind     fs.FileMode // 0, fs.ModeDir or fs.ModeSymlink
 	data     []byte
 	target   string
-	err      error // what reading or listing it gives, instead of content
+	err      error // of reading or listing it
 	children map[string]*node
 }
 
 var _ Tree = (*Mem)(nil)
 
-// NewMem gives an empty tree.
+// NewMem returns an empty tree.
 func NewMem() *Mem {
 	return &Mem{root: &node{name: ".", kind: fs.ModeDir}}
 }
@@ -109,7 +109,7 @@ func (m *Mem) add(name string, n *node) error {
 	}
 }
 
-// put adds a node below at; old is what has its name now.
+// put adds a node below at; old is the node that has its name now.
 func (m *Mem) put(at, old *node, elem, name string, n *node) error {
 	switch {
 	case old == nil:
@@ -134,8 +134,8 @@ func (m *Mem) attach(at *node, elem string, n *node) *node {
 	return n
 }
 
-// find gives the node of a name. Links on the way are followed, one at the end
-// only where follow says so.
+// find returns the node of a name. Links within the name are followed, one at the end only
+// if follow is set.
 func (m *Mem) find(op, name string, follow bool) (*node, error) {
 	if !fs.ValidPath(name) {
 		return nil, pathError(op, name, fs.ErrInvalid)
@@ -176,7 +176,7 @@ func (m *Mem) find(op, name string, follow bool) (*node, error) {
 	return at, nil
 }
 
-// ReadFile gives a copy of a file's content.
+// ReadFile returns a copy of a file's content.
 func (m *Mem) ReadFile(name string) ([]byte, error) {
 	n, err := m.find("open", name, true)
 	if err != nil {

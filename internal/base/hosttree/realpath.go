@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// RealPath gives the name, inside the tree, of the file or directory that name
-// leads to, with every symbolic link resolved.
+// RealPath returns the name in the tree of the file or directory that name leads to, with
+// every symbolic link resolved.
 func RealPath(t Tree, name string) (string, error) {
 	if r, ok := t.(interface{ realPath(string) (string, error) }); ok {
 		return r.realPath(name)
@@ -24,9 +24,9 @@ func RealPath(t Tree, name string) (string, error) {
 	return real, nil
 }
 
-// links is what resolve asks about names that hold no link before their end.
+// links answers resolve's questions about names that contain no link before their end.
 type links interface {
-	// link gives a link's target, or "" for what is no link.
+	// link returns a link's target, or "" if the name is not a link.
 	link(name string) (string, error)
 	isDir(name string) bool
 }
@@ -55,7 +55,7 @@ func resolve(name string, follow bool, ask links) (string, error) {
 		return "", fs.ErrInvalid
 	}
 	at, rest, followed := ".", name, 0
-	maybeFile := false // at may be a file: it has been seen only to be no link
+	maybeFile := false // at may be a file: it is only known not to be a link
 	for rest != "" {
 		var elem string
 		elem, rest, _ = strings.Cut(rest, "/")

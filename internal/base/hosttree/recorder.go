@@ -9,9 +9,8 @@ import (
 	"syscall"
 )
 
-// Recorder is a tree that remembers what was read of it: contents, listings,
-// links (those on the way of a path too), and reads that failed. Recorded gives
-// a tree that answers the same questions the same way.
+// Recorder is a tree that records what is read from it: contents, listings, links (also
+// those within a path), and failed reads. Recorded returns a tree that behaves the same.
 type Recorder struct {
 	tree Tree
 
@@ -19,13 +18,13 @@ type Recorder struct {
 	seen map[string]*record // by name without links
 }
 
-// record is what is known of one name.
+// record is what was recorded of one name.
 type record struct {
 	kind   fs.FileMode // type bits
 	target string      // of a link
 	data   []byte
-	err    error // what reading or listing it gave
-	read   bool  // data or err is its answer
+	err    error // of reading or listing it
+	read   bool  // data or err are valid
 }
 
 var _ Tree = (*Recorder)(nil)
@@ -54,7 +53,7 @@ func (r *Recorder) ReadDir(name string) ([]fs.DirEntry, error) {
 	}
 	r.keep(real, nil, err)
 	for _, e := range entries {
-		_, _ = r.note(childName(real, e.Name()), e.Type()) // a link that is gone again is not there
+		_, _ = r.note(childName(real, e.Name()), e.Type()) // a link that has vanished is left out
 	}
 	return entries, err
 }
@@ -85,8 +84,8 @@ func (r *Recorder) realPath(name string) (string, error) {
 	return RealPath(r.tree, name)
 }
 
-// follow remembers every element of a path and gives the name without links.
-// It is false for a path that leads nowhere.
+// follow records every element of a path and returns the name without links. It is false
+// for a path that leads nowhere.
 func (r *Recorder) follow(name string, end bool) (string, bool) {
 	real, err := resolve(name, end, r)
 	if err == nil && !end && real != "." {
@@ -95,7 +94,7 @@ func (r *Recorder) follow(name string, end bool) (string, bool) {
 	return real, err == nil
 }
 
-// link and isDir are what resolve asks.
+// link and isDir implement links.
 func (r *Recorder) link(name string) (string, error) {
 	rec, err := r.look(name)
 	if err != nil {
@@ -109,7 +108,7 @@ func (r *Recorder) isDir(name string) bool {
 	return err == nil && rec.kind == fs.ModeDir
 }
 
-// look describes a name that holds no link before its end.
+// look returns the record of a name that contains no link before its end.
 func (r *Recorder) look(name string) (*record, error) {
 	r.mu.Lock()
 	rec, known := r.seen[name]
@@ -124,7 +123,7 @@ func (r *Recorder) look(name string) (*record, error) {
 	return r.note(name, info.Mode().Type())
 }
 
-// note remembers that something is there, with a link's target.
+// note records that a name exists, with a link's target.
 func (r *Recorder) note(name string, kind fs.FileMode) (*record, error) {
 	rec := &record{kind: kind}
 	if kind == fs.ModeSymlink {
@@ -143,9 +142,8 @@ func (r *Recorder) note(name string, kind fs.FileMode) (*record, error) {
 	return rec, nil
 }
 
-// keep remembers the answer of a read. The last answer counts, but a failure
-// does not replace content, and asking the wrong question of a file or
-// directory says nothing about it.
+// keep records the result of a read. The last result counts, but a failure does not replace
+// content, and reading a directory or listing a file is not recorded.
 func (r *Recorder) keep(name string, data []byte, err error) {
 	if errors.Is(err, syscall.EISDIR) || errors.Is(err, syscall.ENOTDIR) {
 		return
@@ -154,7 +152,7 @@ func (r *Recorder) keep(name string, data []byte, err error) {
 	defer r.mu.Unlock()
 	rec := r.seen[name]
 	if rec == nil {
-		rec = &record{kind: fs.ModeDir} // only the root is not looked at before
+		rec = &record{kind: fs.ModeDir} // only the root has no record yet
 		r.seen[name] = rec
 	}
 	if err != nil && rec.read && rec.err == nil {
@@ -166,8 +164,8 @@ func (r *Recorder) keep(name string, data []byte, err error) {
 	}
 }
 
-// Recorded gives what was remembered. A file that was listed or looked at but
-// never read is there and gives ErrNotCaptured. Devices, sockets and FIFOs
+// Recorded returns what was recorded. A file that was listed or described but never read
+// exists, and reading it fails with ErrNotCaptured. Devices, sockets and FIFOs
 // become such files.
 func (r *Recorder) Recorded() *Mem {
 	r.mu.Lock()

@@ -5,9 +5,9 @@ import (
 	"io/fs"
 )
 
-// Rewrite gives a copy of the tree with text applied to every name, link
-// target, error and file. text is given the name of the file, or "" for what is
-// not a file's content. Entries for which drop is true are left out.
+// Rewrite returns a copy of the tree with text applied to every name, link target, error and
+// file. text gets the name of the file, or "" for anything but the content of a file. Entries
+// for which drop is true are left out.
 func (m *Mem) Rewrite(text func(name string, data []byte) []byte, drop func(name string) bool) (*Mem, error) {
 	c := NewMem()
 	c.Comment = m.Comment

@@ -7,11 +7,11 @@ import (
 	"fmt"
 )
 
-// A check knows nothing of descriptors: it goes through the ranks, layers, heads and tokens of
-// a side and says what has to be where. A cache whose parts went to the wrong rank, head,
-// page, layer or request does not pass.
+// A check is independent of descriptors: it goes through the ranks, layers, heads and tokens of
+// a side and computes what must be where. It detects parts that went to the wrong rank, head,
+// page, layer or request.
 
-// pattern makes what a model keeps of a head and token: keys (part 0) or values.
+// pattern makes the cache content of a head and token: keys (part 0) or values.
 func pattern(out []byte, request, layer, part, token, head int) {
 	x := uint64(1)
 	for _, v := range [...]int{request, layer, part, token, head} {

@@ -8,9 +8,8 @@ import (
 	"time"
 )
 
-// loop is the serving system's clock, and the one goroutine that its state is for: what is
-// due and what is new is run one after the other. For all that one of them does it is the
-// same time.
+// loop is the serving system's clock, and the one goroutine that owns its state: it runs due
+// alarms and posted functions one after the other. The time stands still while one of them runs.
 type loop struct {
 	startedAt time.Time
 	nowNS     int64
@@ -28,7 +27,7 @@ type loop struct {
 type item struct {
 	atNS     int64
 	order    int64 // of asking
-	inFuture bool  // asked for a time that had not come
+	inFuture bool  // it was asked for a time in the future
 	run      func()
 }
 
@@ -37,7 +36,7 @@ func newLoop() *loop { return &loop{wake: make(chan struct{}, 1)} }
 // begin sets the clock to 0.
 func (l *loop) begin() { l.startedAt, l.nowNS = time.Now(), 0 }
 
-// sinceNS is the time at this moment. Any goroutine may ask.
+// sinceNS is the real time. Any goroutine may call it.
 func (l *loop) sinceNS() int64 { return int64(time.Since(l.startedAt)) }
 
 // NowNS implements serve.Clock.
@@ -49,7 +48,7 @@ func (l *loop) At(atNS int64, run func()) {
 	heap.Push(&l.alarms, item{atNS: max(atNS, l.nowNS), order: l.count, inFuture: atNS > l.nowNS, run: run})
 }
 
-// post has the loop run something. Any goroutine may do it; it does not wait.
+// post runs something on the loop. Any goroutine may call it; it does not wait.
 func (l *loop) post(run func()) {
 	l.mu.Lock()
 	l.posted = append(l.posted, item{atNS: l.sinceNS(), run: run})
@@ -60,7 +59,7 @@ func (l *loop) post(run func()) {
 	}
 }
 
-// run runs what is due and what is new until over is true or ctx ends.
+// run runs alarms and posted functions until over is true or ctx ends.
 func (l *loop) run(ctx context.Context, over *bool) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -89,7 +88,7 @@ func (l *loop) run(ctx context.Context, over *bool) {
 	}
 }
 
-// due says whether something is due, and sets the time if so.
+// due says whether an alarm is due, and advances the time if so.
 func (l *loop) due() bool {
 	now := l.sinceNS()
 	if len(l.alarms) == 0 || l.alarms[0].atNS > now {
@@ -99,7 +98,7 @@ func (l *loop) due() bool {
 	return true
 }
 
-// runPosted runs what is new.
+// runPosted runs what was posted.
 func (l *loop) runPosted() {
 	l.mu.Lock()
 	news := l.posted
@@ -112,7 +111,7 @@ func (l *loop) runPosted() {
 	}
 }
 
-// alarms are what is to be run, the next one first.
+// alarms is a heap of what is to run, the earliest first.
 type alarms []item
 
 func (a alarms) Len() int { return len(a) }
@@ -128,7 +127,7 @@ func (a *alarms) Pop() any {
 	return last
 }
 
-// Late is by how much things were late that were to run at some time.
+// Late is how late things ran.
 type Late struct {
 	Count               int
 	P50NS, P99NS, MaxNS int64

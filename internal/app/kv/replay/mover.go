@@ -16,16 +16,16 @@ import (
 	"github.com/topoctl/topoctl/internal/app/kv/serve"
 )
 
-// mover carries transfers out. What is not said to be otherwise is the loop's.
+// mover carries out transfers. Its fields belong to the loop unless they say otherwise.
 type mover struct {
 	o               *Options
 	loop            *loop
 	prefill, decode *side
 	senders         []*sender          // by local instance
-	stopRouting     func(instance int) // tells the serving system of a remote one
+	stopRouting     func(instance int) // of a remote one
 	lostInstances   map[int]Lost       // remote instances, and the first loss of each
 	lostPeers       []Lost             // peers, the first one first
-	lastDecode      []int              // the decode instance that a request was at last; -1 none
+	lastDecode      []int              // by request; -1 none
 	lanes           map[laneKey]*Lane
 	transfers       int64
 	pieces          int64
@@ -34,7 +34,7 @@ type mover struct {
 	running sync.WaitGroup
 }
 
-// laneKey tells lanes apart.
+// laneKey identifies a lane.
 type laneKey struct{ peer, name, transport string }
 
 // job is a transfer of all ranks.
@@ -46,7 +46,7 @@ type job struct {
 	err          error
 }
 
-// batch is what of it goes between two ranks.
+// batch is the part of a job between two ranks.
 type batch struct {
 	*engine.Batch
 	remote  *engine.RemoteRegion
@@ -78,7 +78,7 @@ func newMover(o *Options) (*mover, error) {
 	return m, nil
 }
 
-// start begins to take transfers. wait ends that, once ctx has ended.
+// start starts the senders and watches the peers. wait waits for them, once ctx has ended.
 func (m *mover) start(ctx context.Context) {
 	for range m.o.Local {
 		s := &sender{m: m, wake: make(chan struct{}, 1)}
@@ -96,7 +96,7 @@ func (m *mover) start(ctx context.Context) {
 	}
 }
 
-// watch tells when a peer of an instance is gone.
+// watch stops routing to an instance when one of its peers is gone.
 func (m *mover) watch(ctx context.Context, instance int, p *engine.Peer) {
 	select {
 	case <-p.Done():
@@ -136,7 +136,7 @@ func (m *mover) Move(t serve.Transfer, done func(int64, error)) {
 	m.senders[local].enqueue(j)
 }
 
-// ends are the instances of a transfer, ours and the peer's.
+// ends are the local and the remote instance of a transfer.
 func (m *mover) ends(t *serve.Transfer) (local, remote int) {
 	if m.pull() {
 		return t.Decode, t.Prefill
@@ -166,7 +166,7 @@ func (m *mover) memory(t *serve.Transfer, here bool, region int) interface {
 	return m.o.Remote[remote][region]
 }
 
-// finish waits for the batches of a job and says what came of it.
+// finish waits for the batches of a job and reports the outcome.
 func (m *mover) finish(ctx context.Context, j *job, nowNS int64) {
 	defer m.running.Done()
 	var used []Lane
@@ -229,7 +229,7 @@ func expected(r *engine.RouteRecord, u *engine.LaneUse) *int64 {
 	return nil
 }
 
-// failedAt says at which memory something failed.
+// failedAt names the remote region in an error.
 func failedAt(r *engine.RemoteRegion, err error) error {
 	return fmt.Errorf("region %q of peer %q: %w", r.Name(), r.Peer().Name(), err)
 }
@@ -263,8 +263,8 @@ func (m *mover) usedLanes() []Lane {
 	return out
 }
 
-// failLostAnswers fails the requests that were at a decode instance when it was lost: what
-// the model gave them since is not true.
+// failLostAnswers fails the requests that were decoding on an instance when it was lost, and
+// removes the tokens that the model produced for them since.
 func (m *mover) failLostAnswers(times []kv.Times) {
 	if m.pull() {
 		return

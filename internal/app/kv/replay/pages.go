@@ -6,7 +6,7 @@ import (
 	"github.com/topoctl/topoctl/internal/app/kv/layout"
 )
 
-// side is where the memory of the instances that prefill, or that decode, has what.
+// side is the memory layout of the prefill or the decode instances.
 type side struct {
 	layout layout.Side
 	pool   layout.Pool
@@ -33,13 +33,12 @@ func newSide(m layout.Model, s layout.Side, pages, instances, regions int, rng *
 	return out, nil
 }
 
-// at is in which region of an instance a page of a rank and a layer is, and where it begins.
+// at is the region of an instance that has a page of a rank and a layer, and its offset there.
 func (s *side) at(rank, layer int, page uint32) (region int, offset int64) {
 	return rank / s.ranksPerRegion, (int64(rank%s.ranksPerRegion*s.layers+layer)*int64(s.pages) + int64(page)) * s.pool.PageBytes
 }
 
-// vector is where what a page keeps of one head and token begins in it, keys (part 0) or
-// values.
+// vector is the offset within a page of one head and token, in its keys (part 0) or values.
 func (s *side) vector(part, token, head int) int64 {
 	row := token*s.pool.Heads + head
 	if s.layout.Order == layout.HND {
@@ -59,15 +58,15 @@ func (s *side) head(m layout.Model, rank, head int) int {
 	return rank*s.pool.Heads + head
 }
 
-// tables say which pages of an instance are whose, in the order of their tokens. All ranks
-// and layers use the same numbers.
+// tables are the page tables of an instance, in the order of tokens. All ranks and layers use
+// the same page numbers.
 type tables struct {
 	free      []uint32
 	byRequest map[int][]uint32 // by request
 }
 
-// resize gives a request pages or takes its last ones, so that it has so many. The serving
-// system never asks for more than there are.
+// resize allocates pages to a request or frees its last ones. The serving system never asks
+// for more pages than there are.
 func (t *tables) resize(request, pages int) {
 	has := t.byRequest[request]
 	for len(has) > pages {

@@ -1,14 +1,14 @@
-// Package replay works a workload off in real time, with real bytes: the serving system of
-// kv/serve on the system's clock, whose caches the engine moves. Computing is waited for,
-// moving takes what it takes. kv/predict gives the same answer without doing any of it.
+// Package replay runs a workload in real time, with real bytes: the serving system of kv/serve
+// on the system's clock, whose caches the engine moves. Computing is simulated by waiting,
+// moving takes as long as it takes. kv/predict answers the same question without moving anything.
 //
 // This process drives one side and has its memory: that of prefill where caches are pushed,
 // that of decode where they are pulled. The other side is regions of other engines, in other
-// processes or on other hosts: those of "topoctl agent --region" will do. Who drives knows that
-// a cache is there when its batches are done; the other side is not told.
+// processes or on other hosts: those of "topoctl agent --region" will do. The driving side knows
+// that a cache has arrived when its batches are done; the other side is not told.
 //
-// Where a region says that it is, the engine takes the lanes that are near: a region for each rank
-// has each rank's bytes go its own way.
+// The engine prefers lanes near a region's location: with a region for each rank, each rank's
+// bytes take their own way.
 package replay
 
 import (
@@ -25,46 +25,46 @@ import (
 
 // Options say what is replayed.
 type Options struct {
-	// Serve is the serving system. Its instances are counted by the regions; its pools need
-	// a bound.
+	// Serve is the serving system. Its instances are counted by the regions; its pools must be
+	// bounded.
 	Serve    serve.Config
 	Workload *kv.Workload
 	// Local are the pools of the instances that this process drives, Remote those of the
 	// others. With serve.Pull those of decode are local, else those of prefill. An instance has
-	// one region or several, on one side all as many: each is for as many of its ranks, in
-	// their order, and has its part of RegionBytes at least.
+	// one or more regions, the same number for all instances of a side. Each region is for an
+	// equal number of its ranks, in order, and has at least its part of RegionBytes.
 	Local  [][]*engine.Region
 	Remote [][]*engine.RemoteRegion
-	Seed   uint64 // of the order in which pages are given out
-	// Transfer is when a transfer between two ranks is given up; 0: after 10 minutes.
+	Seed   uint64 // of the order in which pages are allocated
+	// Transfer is the timeout of a transfer between two ranks; 0: 10 minutes.
 	Transfer time.Duration
-	// Check fills caches with a pattern that says whose they are, and reads them back once
-	// they are there. A cache counts as arrived after that: times are worthless then.
+	// Check fills caches with a pattern that identifies their owner, and reads them back once
+	// they have arrived. That delays arrival, so times mean nothing then.
 	Check bool
 }
 
-// Result is what came of it.
+// Result is the outcome of a run.
 type Result struct {
 	Times                 []kv.Times // in the workload's order
-	EndNS                 int64      // when the last request was over, or the run was stopped
+	EndNS                 int64      // when the last request finished, or the run was stopped
 	PrefillUse, DecodeUse []serve.Use
 	Lanes                 []Lane // that carried something, or failed, by peer and name
 	Lost                  []Lost // peers that went away, the first one first
-	// Transfers between two ranks that ended well, and what is contiguous in them on both
-	// sides.
+	// Transfers between two ranks that succeeded, and how many pieces of them were contiguous
+	// on both sides.
 	Transfers, Pieces int64
-	// Timers is how late computing ended and requests were sent, News how long word of
-	// caches that had come lay about.
+	// Timers is how late computing ended and requests were sent, News how long arrived caches
+	// waited to be noticed.
 	Timers, News Late
-	CheckedBytes int64 // that were as they should be, with Options.Check
+	CheckedBytes int64 // that were correct, with Options.Check
 }
 
 // Lane is what went over a lane.
 type Lane struct {
 	Peer, Name, Transport  string
 	Bytes, Slices, Retries int64
-	// BytesPerSec is what it should carry alone by what is known of both hosts, nil not known.
-	// Where that is not the same for all memory, it is the most.
+	// BytesPerSec is the expected rate of the lane alone, nil not known. Where it differs by
+	// memory, it is the highest.
 	BytesPerSec *int64
 	Error       string // its last one; "": none
 }
@@ -76,8 +76,8 @@ type Lost struct {
 	Err  error
 }
 
-// RegionBytes is what the pool of an instance takes, in all of its regions: all layers of all
-// ranks, each with so many pages.
+// RegionBytes is the size of an instance's pool over all of its regions: a number of pages for
+// each layer of each rank.
 func RegionBytes(m layout.Model, s layout.Side, pages int) (int64, error) {
 	p, err := s.Pool(m)
 	if err != nil {
@@ -91,17 +91,17 @@ func RegionBytes(m layout.Model, s layout.Side, pages int) (int64, error) {
 
 const (
 	maxBytes = 1 << 50
-	// MaxPages bounds the pages of an instance: there is an entry for each here, and how many
-	// there are peers say.
+	// MaxPages bounds the pages of an instance, since peers say how many there are and this
+	// process has an entry for each.
 	MaxPages        = 1 << 24
 	defaultTransfer = 10 * time.Minute
 )
 
 // Run replays a workload. It fails before anything moves where something does not fit
-// together; a request that cannot be answered says so in its times. Where ctx ends it, there
-// is a result beside the error, and requests that were not over say so. A peer that is lost
-// fails the requests whose caches are on their way to it or there; those that come later go to
-// the instances that are left.
+// together; a request that cannot be answered says so in its times. If ctx ends the run, Run
+// returns a result with the error, and requests that had not finished say so. Losing a peer
+// fails the requests whose caches are there or on their way; later requests go to the
+// remaining instances.
 func Run(ctx context.Context, o Options) (*Result, error) {
 	m, err := newMover(&o)
 	if err != nil {
@@ -113,7 +113,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	}
 	m.stopRouting = func(instance int) { system.StopRouting(!m.pull(), instance) }
 	moving, stop := context.WithCancel(ctx)
-	m.loop.begin() // those that start ask it for the time
+	m.loop.begin() // start reads the time
 	m.start(moving)
 	over := false
 	system.Start(func() { over = true })

@@ -10,7 +10,7 @@ import (
 )
 
 // sender starts the transfers of a local instance, one after the other. They then run
-// beside each other.
+// concurrently.
 type sender struct {
 	m    *mover
 	mu   sync.Mutex

@@ -6,21 +6,21 @@ import (
 	"github.com/topoctl/topoctl/internal/app/kv/compute"
 )
 
-// instance computes: prompts, answers or both.
+// instance prefills, decodes or does both.
 type instance struct {
 	s            *System
 	p            *Pool
 	number       int
-	queuedTokens int64 // tokens of what it was asked for and has not done
+	queuedTokens int64 // of requests that it has not finished
 	usedPages    int   // pages
-	// waiting want memory to be computed here, incoming want it for a cache that comes.
+	// waiting sequences need memory to be computed here, incoming ones for a cache that arrives.
 	waiting, incoming          queue
-	ready                      []*seq // their cache has come: they run from the next step on
+	ready                      []*seq // their cache has arrived: they run from the next step on
 	running                    []*seq // oldest first
 	stepScheduled              bool
-	stages                     []int64 // when each stage of the pipeline is done with all steps that have begun
-	runningSteps, startedSteps int     // under way; all that have begun
-	blockingTransfers          int     // transfers that let no step begin
+	stages                     []int64 // when each pipeline stage has finished all steps that have started
+	runningSteps, startedSteps int     // at present, and in total
+	blockingTransfers          int     // that keep steps from starting
 	chunks                     []compute.Chunk
 	prefixes                   *prefixes
 	use                        Use
@@ -29,11 +29,11 @@ type instance struct {
 // seq is a request at an instance.
 type seq struct {
 	j *job
-	// computed tokens are in the cache. Up to target they are computed as a prompt, then
-	// one by one.
+	// computed tokens are in the cache. Up to target they are computed as a prompt, after that
+	// one at a time.
 	computed, target int
 	pages            int
-	batchTokens      int // tokens that a step under way computes; 0: none does
+	batchTokens      int // tokens that the running step computes; 0: no step does
 	step             int // the number of that step
 }
 
@@ -46,19 +46,19 @@ func newInstance(s *System, p *Pool, number int) *instance {
 // isDecoder says whether the instance decodes.
 func (x *instance) isDecoder() bool { return x.p == &x.s.c.Decode || !x.s.c.Split() }
 
-// enqueue has a prompt computed here.
+// enqueue adds a prompt to be computed here.
 func (x *instance) enqueue(q *seq) {
 	x.waiting.push(q)
 	x.scheduleStep()
 }
 
-// requestMemory asks for memory for a cache.
+// requestMemory queues a sequence whose cache needs memory here.
 func (x *instance) requestMemory(q *seq) {
 	x.incoming.push(q)
 	x.admit()
 }
 
-// scheduleStep begins a step, after all that happens now.
+// scheduleStep starts a step after everything that happens at the present time.
 func (x *instance) scheduleStep() {
 	if x.stepScheduled || !x.canStep() {
 		return
@@ -72,12 +72,12 @@ func (x *instance) scheduleStep() {
 	})
 }
 
-// canStep says whether a step may begin: the first stage has none.
+// canStep says whether a step may start: the first pipeline stage is free.
 func (x *instance) canStep() bool {
 	return x.blockingTransfers == 0 && x.runningSteps < len(x.stages) && (x.runningSteps == 0 || x.stages[0] <= x.s.now())
 }
 
-// block lets no step begin until the same with -1.
+// block keeps steps from starting until it is called with -1.
 func (x *instance) block(by int) {
 	x.blockingTransfers += by
 	if x.blockingTransfers == 0 {
@@ -85,7 +85,7 @@ func (x *instance) block(by int) {
 	}
 }
 
-// pagesFor is how many pages a sequence needs to begin.
+// pagesFor is how many pages a sequence needs to start.
 func (x *instance) pagesFor(q *seq) int {
 	if x.s.c.ReserveOutput && x.isDecoder() {
 		return x.p.pagesFor(q.j.r.Input + q.j.r.Output - 1)
@@ -100,7 +100,7 @@ func (x *instance) reserve(q *seq, pages int) {
 	x.use.PeakPages = max(x.use.PeakPages, x.usedPages)
 }
 
-// setPages has a sequence hold so many pages.
+// setPages changes how many pages a sequence holds.
 func (x *instance) setPages(q *seq, pages int) {
 	if pages == q.pages {
 		return
@@ -112,7 +112,7 @@ func (x *instance) setPages(q *seq, pages int) {
 	}
 }
 
-// release gives the memory of a sequence to those who wait for it.
+// release frees the memory of a sequence for those that wait.
 func (x *instance) release(q *seq) {
 	x.setPages(q, 0)
 	x.admit()
@@ -121,7 +121,7 @@ func (x *instance) release(q *seq) {
 	}
 }
 
-// admit gives memory to caches that come. Who had to yield goes first.
+// admit gives memory to arriving caches. Preempted sequences go first.
 func (x *instance) admit() {
 	for x.waiting.len() == 0 && x.incoming.len() > 0 {
 		q := x.incoming.first()
@@ -138,7 +138,7 @@ func (x *instance) admit() {
 // hasSlot says whether another sequence may run.
 func (x *instance) hasSlot() bool { return x.p.MaxSequences == 0 || len(x.running) < x.p.MaxSequences }
 
-// startReady has those run whose cache has come.
+// startReady runs the sequences whose cache has arrived.
 func (x *instance) startReady() {
 	n := 0
 	for n < len(x.ready) && x.hasSlot() {
@@ -148,7 +148,7 @@ func (x *instance) startReady() {
 	x.ready = append(x.ready[:0], x.ready[n:]...)
 }
 
-// planStep decides what the next step computes: the sequences whose now is not 0.
+// planStep decides what the next step computes: the sequences whose batchTokens are not 0.
 func (x *instance) planStep() {
 	x.startReady()
 	if !x.p.Chunked {
@@ -170,8 +170,8 @@ func (x *instance) planStep() {
 	}
 }
 
-// scheduleDecodes puts every sequence that decodes into the step, and gives their number. The
-// youngest yield where there is no memory for the others' next token.
+// scheduleDecodes puts every decoding sequence into the step and returns how many there are. Where
+// memory for their next tokens is short, the youngest are preempted.
 func (x *instance) scheduleDecodes() int {
 	n := 0
 	for i := 0; i < len(x.running); i++ {
@@ -193,8 +193,8 @@ func (x *instance) scheduleDecodes() int {
 	return n
 }
 
-// preempt takes the memory of the youngest sequence that no step computes, and gives it. All of it has
-// to be computed again, and that gives its next token.
+// preempt takes the memory from the youngest sequence that no step computes, and returns that sequence.
+// All of it must be computed again, which also produces its next token.
 func (x *instance) preempt() *seq {
 	last := len(x.running) - 1
 	for x.running[last].batchTokens > 0 {
@@ -246,7 +246,7 @@ func (x *instance) step() {
 		if len(x.ready) == 0 || !x.hasSlot() {
 			return
 		}
-		step = x.nextStep() // all that ran had to yield to those that are ready
+		step = x.nextStep() // all running sequences were preempted for those that are ready
 	}
 	x.use.Steps++
 	ns := x.runStages(max(x.p.Compute.StepNS(step), 0))
@@ -275,7 +275,7 @@ func (x *instance) runStages(ns int64) int64 {
 	return at - now
 }
 
-// nextStep is what the next step computes.
+// nextStep plans and returns what the next step computes.
 func (x *instance) nextStep() compute.Step {
 	x.startedSteps++
 	x.planStep()
@@ -296,7 +296,7 @@ func (x *instance) nextStep() compute.Step {
 			step.ContextTokens += int64(q.computed)
 		}
 	}
-	x.chunks = step.Chunks // the memory, for the next one
+	x.chunks = step.Chunks // reused by the next step
 	return step
 }
 
@@ -307,7 +307,7 @@ func (x *instance) notePrefillStart(q *seq) {
 	}
 }
 
-// finishStep is the end of a step.
+// finishStep is called at the end of a step.
 func (x *instance) finishStep(step int) {
 	x.runningSteps--
 	kept := x.running[:0]
@@ -327,7 +327,7 @@ func (x *instance) finishStep(step int) {
 	x.scheduleStep()
 }
 
-// advance is a sequence that has a token more. It says whether it stays.
+// advance handles a sequence that has one more token, and says whether it keeps running.
 func (x *instance) advance(q *seq) bool {
 	j := q.j
 	first := !j.prefilled
@@ -352,7 +352,7 @@ func (x *instance) advance(q *seq) bool {
 	return false
 }
 
-// queue is a line of sequences.
+// queue is a FIFO of sequences.
 type queue struct {
 	items []*seq
 	head  int

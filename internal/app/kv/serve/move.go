@@ -6,7 +6,7 @@ import (
 	"github.com/topoctl/topoctl/internal/app/kv"
 )
 
-// part is tokens and layers of a prompt that are computed.
+// part is a range of computed tokens and layers of a prompt.
 type part struct{ fromToken, toToken, fromLayer, toLayer int }
 
 // pushLayers offers groups of layers while a step computes them. The last one is offered
@@ -43,7 +43,7 @@ func (s *System) offerLayers(q *seq, from, to int) {
 	}
 }
 
-// prefilled is when a prompt is computed on a prefill instance.
+// prefilled is called when a prefill instance has computed a prompt.
 func (s *System) prefilled(j *job) {
 	if s.c.FirstToken == FromPrefill {
 		s.emitToken(j)
@@ -61,7 +61,7 @@ func (s *System) prefilled(j *job) {
 	}
 }
 
-// handOver has the whole cache moved, once there is memory for it.
+// handOver moves the whole cache once the decode side has memory for it.
 func (s *System) handOver(j *job) {
 	j.allOffered = true
 	s.offer(j, part{0, j.r.Input, 0, s.c.Cache.Model.Layers})
@@ -70,7 +70,7 @@ func (s *System) handOver(j *job) {
 	}
 }
 
-// offer moves a part now, or when there is memory.
+// offer moves a part now, or as soon as there is memory.
 func (s *System) offer(j *job, p part) {
 	if j.failed != nil {
 		return
@@ -82,7 +82,7 @@ func (s *System) offer(j *job, p part) {
 	s.move(j, p)
 }
 
-// admitted is when the decode side has memory for a job.
+// admitted is called when the decode side has memory for a job.
 func (s *System) admitted(j *job) {
 	j.admitted = true
 	j.t.AdmittedNS = s.now()
@@ -113,7 +113,7 @@ func (s *System) move(j *job, p part) {
 	})
 }
 
-// countTransfers counts transfers that are under way.
+// countTransfers adds to a job's active transfers, and blocks instances where the config says so.
 func (s *System) countTransfers(j *job, by int) {
 	j.activeTransfers += by
 	if s.c.SendBlocks {
@@ -124,7 +124,7 @@ func (s *System) countTransfers(j *job, by int) {
 	}
 }
 
-// pairs is what goes from rank to rank for a part.
+// pairs is what each pair of ranks transfers for a part.
 func (s *System) pairs(p part) []Pair {
 	end := s.c.Cache.Plan(p.toToken)
 	out := make([]Pair, len(end.Pairs))
@@ -142,7 +142,7 @@ func (s *System) pairs(p part) []Pair {
 	return out
 }
 
-// checkArrived finds out whether the whole cache has come.
+// checkArrived continues with decoding once the whole cache has arrived.
 func (s *System) checkArrived(j *job) {
 	if j.activeTransfers > 0 || !j.allOffered || !j.prefilled || len(j.pendingParts) > 0 && j.failed == nil {
 		return

@@ -6,8 +6,7 @@ import (
 	"github.com/topoctl/topoctl/internal/app/kv"
 )
 
-// prefixes are blocks of prompts that an instance keeps; the ones not used for longest give
-// way. nil keeps nothing.
+// prefixes is a least-recently-used cache of prompt blocks. nil keeps nothing.
 type prefixes struct {
 	maxBlocks int
 	blocks    map[int64]*list.Element
@@ -22,11 +21,11 @@ func newPrefixes(p *Pool) *prefixes {
 	return &prefixes{maxBlocks: most, blocks: map[int64]*list.Element{}, recent: list.New()}
 }
 
-// fullBlocks are the blocks of a prompt that are full: others are no prefix of anything.
+// fullBlocks are the full blocks of a prompt; only those can be shared as a prefix.
 func fullBlocks(r *kv.Request) []int64 { return r.Blocks[:min(len(r.Blocks), r.Input/kv.BlockTokens)] }
 
-// cachedTokens is how many tokens of a prompt need not be computed. The last one has to be: it
-// gives the answer's first.
+// cachedTokens is how many tokens of a prompt are cached. The last token is always computed, since it
+// produces the answer's first token.
 func (p *prefixes) cachedTokens(r *kv.Request) int {
 	if p == nil {
 		return 0
@@ -42,14 +41,14 @@ func (p *prefixes) cachedTokens(r *kv.Request) int {
 	return min(n*kv.BlockTokens, r.Input-1)
 }
 
-// insert remembers a prompt.
+// insert adds the full blocks of a prompt.
 func (p *prefixes) insert(r *kv.Request) {
 	if p != nil {
 		p.touch(fullBlocks(r))
 	}
 }
 
-// touch uses blocks, those at the end first: a prefix is no use without its beginning.
+// touch marks blocks as used, from the end, since a prefix is useless without its beginning.
 func (p *prefixes) touch(blocks []int64) {
 	for i := len(blocks) - 1; i >= 0; i-- {
 		if e := p.blocks[blocks[i]]; e != nil {

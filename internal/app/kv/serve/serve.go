@@ -9,40 +9,40 @@ import (
 	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
-// Clock is the time that the system lives in.
+// Clock is the clock of the system.
 type Clock interface {
 	NowNS() int64
-	// At runs something at a time, after what was asked for earlier at the same one. A time
-	// in the past is now; it never runs within the call.
+	// At calls run at a time, after everything scheduled earlier for the same time. A time in
+	// the past means now. It never calls run before returning.
 	At(atNS int64, run func())
 }
 
 // Mover moves KV caches.
 type Mover interface {
-	// Move moves what t says and calls done once, also within the call: beganNS is the
-	// clock's time when the first byte began to move.
+	// Move carries out t and calls done once, possibly before returning: beganNS is the
+	// clock's time when the first byte started to move.
 	Move(t Transfer, done func(beganNS int64, err error))
 }
 
-// Pager is a Mover that keeps page tables: it hears of memory before it is asked to move what
-// is there.
+// Pager is a Mover that keeps page tables: it is told of memory before it is asked to move its
+// content.
 type Pager interface {
-	// Pages is called when a request holds more or fewer pages of an instance than before.
+	// Pages is called when the number of pages that a request holds on an instance changes.
 	Pages(h Holding)
 }
 
-// Holding is how many pages of an instance a request holds.
+// Holding is how many pages a request holds on an instance.
 type Holding struct {
-	Decode   bool // a decode instance; otherwise one of prefill
+	Decode   bool // a decode instance; otherwise a prefill instance
 	Instance int
-	Request  int // place in Workload.Requests
-	Pages    int // 0: all of them are given back
+	Request  int // index in Workload.Requests
+	Pages    int // 0: all pages are freed
 }
 
 // Transfer is a part of a prompt's cache, or all of it, on its way from a prefill instance to
 // a decode instance.
 type Transfer struct {
-	Request            int // place in Workload.Requests
+	Request            int // index in Workload.Requests
 	Prefill, Decode    int // instances
 	FromToken, ToToken int // of the prompt, the last not included
 	FromLayer, ToLayer int // likewise
@@ -50,7 +50,7 @@ type Transfer struct {
 	Pairs              []Pair // what goes from rank to rank, in the order of layout.Pairs; not to be changed
 }
 
-// Pair is what one rank has for another.
+// Pair is what one rank sends to another.
 type Pair struct {
 	PrefillRank, DecodeRank int
 	Bytes                   int64
@@ -74,60 +74,59 @@ type Compute interface {
 	StepNS(s compute.Step) int64
 }
 
-// Pool are equal instances.
+// Pool is a number of identical instances.
 type Pool struct {
 	Instances  int
 	Compute    Compute
 	PageTokens int
-	Pages      int // of KV memory of an instance; 0: no bound
-	// MaxBatchedTokens are those of prompts that a step computes, with chunks less the
-	// sequences that decode in it.
+	Pages      int // of KV memory per instance; 0: unlimited
+	// MaxBatchedTokens bounds the prompt tokens of a step; with chunked prompts the sequences
+	// that decode in the step count as well.
 	MaxBatchedTokens int
-	MaxSequences     int // that run at once; 0: no bound
+	MaxSequences     int // that run at the same time; 0: unlimited
 	// Chunked prompts are computed in parts, in the same steps as decodes. Otherwise a
 	// prompt is computed in one step, and prompts go before decodes.
 	Chunked bool
-	// Stages are those of a pipeline; 0 is 1. A step passes through all and takes each its part of the step's
-	// time. A stage has one step at a time, so that there are as many steps under way as stages, each with
-	// sequences of its own.
+	// Stages is the number of pipeline stages; 0 is 1. A step passes through all stages and spends an equal
+	// part of its time in each. A stage runs one step at a time, so as many steps run at once as there are
+	// stages, each with its own sequences.
 	Stages int
-	// PrefixPages is how much an instance keeps of prompts that are over, for prompts that
-	// begin alike; beside Pages. 0: nothing.
+	// PrefixPages is the size of an instance's prefix cache, in addition to Pages. 0: no cache.
 	PrefixPages int
 }
 
-// Move is how a cache gets to the decode side.
+// Move is how a cache is moved to the decode side.
 type Move string
 
 // Ways of moving.
 const (
 	Push       Move = "push"        // the prefill side writes it once the prompt is computed
-	PushLayers Move = "push-layers" // and layer by layer while it computes
+	PushLayers Move = "push-layers" // the prefill side writes it layer by layer while it computes
 	Pull       Move = "pull"        // the decode side reads it once the prompt is computed
 )
 
-// Admit is when the decode side is asked for memory.
+// Admit is when memory is requested from the decode side.
 type Admit string
 
 // Times of admission.
 const (
-	Before Admit = "before" // prefill begins when it has some (Dynamo 0.3's remote prefill)
-	Beside Admit = "beside" // when the request comes; prefill does not wait (SGLang)
+	Before Admit = "before" // prefill waits for it (Dynamo 0.3's remote prefill)
+	Beside Admit = "beside" // when the request arrives; prefill does not wait (SGLang)
 	After  Admit = "after"  // when the prompt is computed (vLLM's connectors behind a proxy)
 )
 
-// FirstToken is who gives the first token of an answer.
+// FirstToken is where the first token of an answer comes from.
 type FirstToken string
 
-// Givers of the first token.
+// Sources of the first token.
 const (
-	// FromPrefill: it goes to the client when the prefill ends (Splitwise, DistServe).
+	// FromPrefill: prefill sends it to the client when it ends (Splitwise, DistServe).
 	FromPrefill FirstToken = "prefill"
-	// WithCache: it is computed by prefill, and goes to the client when the decode side has
-	// the cache (SGLang).
+	// WithCache: prefill computes it, and the client gets it when the decode side has the
+	// cache (SGLang).
 	WithCache FirstToken = "cache"
-	// FromDecode: the decode side computes it in a step of its own, the last token of the
-	// prompt once more (vLLM's proxies, which ask prefill for one token and drop it).
+	// FromDecode: the decode side computes it by computing the last token of the prompt once
+	// more, in a step of its own (vLLM's proxies, which ask prefill for one token and drop it).
 	FromDecode FirstToken = "decode"
 )
 
@@ -136,37 +135,37 @@ type Router string
 
 // Routers.
 const (
-	LeastTokens Router = "least-tokens" // the fewest tokens of requests that it has not done
+	LeastTokens Router = "least-tokens" // the instance with the fewest tokens to compute
 	RoundRobin  Router = "round-robin"
 )
 
 // Config describes a serving system.
 type Config struct {
 	Prefill Pool
-	// Decode without instances: Prefill's do both, and nothing moves.
+	// Decode may have no instances: those of Prefill then do both, and nothing moves.
 	Decode Pool
-	// Cache is the way from a prefill to a decode instance.
+	// Cache is how a cache is laid out on both sides.
 	Cache      *layout.Reslice
 	Move       Move
 	Admit      Admit
 	FirstToken FirstToken
 	Router     Router
-	// LayersPerMove is how many go together with PushLayers.
+	// LayersPerMove is how many layers move together with PushLayers.
 	LayersPerMove int
-	// HandoffNS is how long the word that a prompt is computed takes; with PushLayers the
-	// decode side needs none.
+	// HandoffNS is how long it takes to tell the decode side that a prompt is computed; with
+	// PushLayers it need not be told.
 	HandoffNS int64
-	// SendBlocks: a prefill instance begins no step while a cache leaves it. ReceiveBlocks: a
-	// decode instance begins none while one comes. vLLM's first connectors move within a step
+	// SendBlocks: a prefill instance starts no step while it sends a cache. ReceiveBlocks: a
+	// decode instance starts none while it receives one. vLLM's first connectors move within a step
 	// of the model.
 	SendBlocks, ReceiveBlocks bool
-	// ReserveOutput: whoever decodes takes memory for prompt and answer at once. Otherwise
-	// for the prompt, and then page by page: the youngest sequence has to yield where there
-	// is none left, and is computed again.
+	// ReserveOutput: memory for prompt and answer is reserved at once. Otherwise memory for the
+	// prompt is reserved first, then page by page: where none is left, the youngest sequence is
+	// preempted and computed again.
 	ReserveOutput bool
 }
 
-// Split says whether prefill and decode are instances of their own.
+// Split says whether prefill and decode have instances of their own.
 func (c *Config) Split() bool { return c.Decode.Instances > 0 }
 
 func (c *Config) check() error {

@@ -7,7 +7,7 @@ import (
 	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
-// System is a serving system at work.
+// System is a running serving system.
 type System struct {
 	c     Config
 	w     *kv.Workload
@@ -16,34 +16,34 @@ type System struct {
 	pager Pager // the mover, where it is one; nil
 
 	prefill, decode []*instance
-	routable        [2][]*instance // of either side, those that are given requests
-	pageSpan        int            // tokens after which pages of both sides end together
+	routable        [2][]*instance // per side, the instances that get requests
+	pageSpan        int            // tokens after which the pages of both sides end at the same token
 	nextInstance    [2]int
 	times           []kv.Times
 
 	startNS    int64
-	next       int   // request to be sent
-	nextSendNS int64 // when sending goes on; -1: nothing is set
+	next       int   // request to send
+	nextSendNS int64 // the time that sending is scheduled for; -1: not scheduled
 	inFlight   int
 	finished   int
 	onEnd      func()
 }
 
-// job is a request that was sent.
+// job is a request that has been sent.
 type job struct {
 	r       *kv.Request
 	t       *kv.Times
 	index   int // in Workload.Requests
 	prefill *instance
 	decode  *instance // nil: nothing moves
-	// seqs are its sequences on either side; without a decode instance the first does both.
+	// seqs are its sequences on the prefill and the decode side; without a decode instance the first is both.
 	seqs                                             [2]seq
-	outputTokens                                     int    // tokens of the answer
-	prefillStarted, prefilled, admitted, wireStarted bool   // whether those times stand
-	pendingParts                                     []part // that wait for memory
-	offeredTokens                                    int    // tokens of the prompt that were handed to moves
+	outputTokens                                     int    // of the answer, so far
+	prefillStarted, prefilled, admitted, wireStarted bool   // whether those times are known
+	pendingParts                                     []part // until there is memory
+	offeredTokens                                    int    // tokens of the prompt that were offered for moving
 	activeTransfers                                  int
-	allOffered                                       bool // all of its parts were offered
+	allOffered                                       bool // all of the cache was offered for moving
 	failed                                           error
 }
 
@@ -80,7 +80,7 @@ func New(c Config, w *kv.Workload, clock Clock, mover Mover) (*System, error) {
 	return s, nil
 }
 
-// Start begins the run; ended is called when the last request is over.
+// Start starts the run; ended is called when the last request has finished.
 func (s *System) Start(ended func()) {
 	s.startNS = s.clock.NowNS()
 	if ended != nil {
@@ -93,19 +93,19 @@ func (s *System) Start(ended func()) {
 	s.clock.At(s.startNS, s.send)
 }
 
-// Ended says whether every request is over.
+// Ended says whether every request has finished.
 func (s *System) Ended() bool { return s.finished == len(s.w.Requests) }
 
-// Times are what became of the requests, in the workload's order. They are whole when the run
+// Times are the times of the requests, in the workload's order. They are complete when the run
 // has ended.
 func (s *System) Times() []kv.Times { return s.times }
 
-// now is the time since the run began.
+// now is the time since the start of the run.
 func (s *System) now() int64 { return s.clock.NowNS() - s.startNS }
 
 func (s *System) after(ns int64, run func()) { s.clock.At(s.clock.NowNS()+ns, run) }
 
-// send sends what has come and may be under way.
+// send sends the requests that have arrived, as many as may be in flight.
 func (s *System) send() {
 	now := s.now()
 	for s.next < len(s.w.Requests) {
@@ -125,7 +125,7 @@ func (s *System) send() {
 	}
 }
 
-// accept is a request that comes in.
+// accept routes a request, or fails it where it can never be answered.
 func (s *System) accept(place int) {
 	r := &s.w.Requests[place]
 	j := &job{r: r, t: &s.times[place], index: place}
@@ -136,7 +136,7 @@ func (s *System) accept(place int) {
 	}
 	j.prefill = s.chooseInstance(0)
 	j.seqs[0] = seq{j: j, target: r.Input}
-	// An answer of one token that prefill gives needs no cache.
+	// An answer of one token that prefill produces needs no cache.
 	if s.c.Split() && (r.Output > 1 || s.c.FirstToken != FromPrefill) {
 		j.decode = s.chooseInstance(1)
 		j.decode.queuedTokens += int64(r.Input + r.Output)
@@ -151,7 +151,7 @@ func (s *System) accept(place int) {
 	}
 }
 
-// prefillTokens are the tokens that the first instance of a job has to compute.
+// prefillTokens are the tokens that a job's prefill instance computes.
 func (s *System) prefillTokens(j *job) int64 {
 	if s.c.Split() {
 		return int64(j.r.Input)
@@ -159,8 +159,8 @@ func (s *System) prefillTokens(j *job) int64 {
 	return int64(j.r.Input + j.r.Output)
 }
 
-// StopRouting keeps requests that come from now on from an instance, unless it is the last of its side.
-// What it has is not touched.
+// StopRouting sends an instance no further requests, unless it is the last one of its side.
+// Requests that it has already are not affected.
 func (s *System) StopRouting(decode bool, number int) {
 	side := 0
 	if decode {
@@ -171,7 +171,7 @@ func (s *System) StopRouting(decode bool, number int) {
 	}
 }
 
-// chooseInstance chooses an instance of a side.
+// chooseInstance routes to an instance of a side: 0 is prefill, 1 is decode.
 func (s *System) chooseInstance(side int) *instance {
 	of := s.routable[side]
 	if s.c.Router == RoundRobin {
@@ -187,7 +187,7 @@ func (s *System) chooseInstance(side int) *instance {
 	return best
 }
 
-// emitToken gives the client a token.
+// emitToken sends the client a token.
 func (s *System) emitToken(j *job) {
 	if j.outputTokens == 0 {
 		j.t.TokensNS = make([]int64, 0, j.r.Output)
@@ -196,7 +196,7 @@ func (s *System) emitToken(j *job) {
 	j.t.TokensNS = append(j.t.TokensNS, s.now())
 }
 
-// finish is when a request is over.
+// finish ends a request; failed says why it failed, nil that it did not.
 func (s *System) finish(j *job, failed *kv.Failure) {
 	j.t.Failed = failed
 	if j.decode != nil {
@@ -213,13 +213,13 @@ func (s *System) finish(j *job, failed *kv.Failure) {
 	}
 }
 
-// Use is what an instance did.
+// Use is what an instance did during a run.
 type Use struct {
 	BusyNS       int64
 	Steps        int64
-	Computed     int64 // tokens of prompts, again where they had to be
+	Computed     int64 // prompt tokens, including those computed again
 	CachedTokens int64 // of prompts, found in the prefix cache
-	Preempted    int64 // sequences that had to yield their memory
+	Preempted    int64 // sequences that lost their memory
 	PeakPages    int
 }
 
