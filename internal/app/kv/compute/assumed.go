@@ -7,7 +7,7 @@ import (
 	"github.com/topoctl/topoctl/internal/app/kv/layout"
 )
 
-// GPU is what data sheets say of one.
+// GPU is a GPU by its data sheet.
 type GPU struct {
 	Name           string
 	FlopsPerSec    float64 // dense BF16
@@ -25,7 +25,7 @@ var gpus = []GPU{
 	{"H200", 989e12, 4800e9, 141e9, "NVIDIA H200 data sheet, SXM"},
 }
 
-// FindGPU gives the GPU of a name, in any case. The error lists the known ones.
+// FindGPU finds a GPU by name, ignoring case. The error lists the known ones.
 func FindGPU(name string) (GPU, error) {
 	var known []string
 	for _, g := range gpus {

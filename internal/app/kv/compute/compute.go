@@ -14,7 +14,7 @@ const (
 	Assumed   Basis = "assumed"   // from data sheets, or scaled from a setting next to it
 )
 
-// Prefill is the time of a step that works n new tokens of one prompt off: A + B*n + C*n*n.
+// Prefill is the time of a step that computes n new tokens of one prompt: A + B*n + C*n*n.
 type Prefill struct {
 	ANS           float64 // ns: fixed for each step
 	BNSPerToken   float64
@@ -25,7 +25,7 @@ type Prefill struct {
 	WorstResidual float64 // of the rows, in parts of their time
 }
 
-// Decode is the time of a step that gives each of a batch one token more:
+// Decode is the time of a step that produces one token for each request of a batch:
 // D + E*batch + F*tokens, where tokens are those of all contexts together.
 type Decode struct {
 	DNS                float64 // ns: fixed for each step
@@ -37,7 +37,7 @@ type Decode struct {
 	WorstResidual      float64
 }
 
-// Params are those of a model on GPUs of a kind.
+// Params are the parameters of a model on one kind of GPU.
 type Params struct {
 	Model, GPU string
 	TP, PP     int // ranks of an instance: TP*PP
@@ -45,23 +45,23 @@ type Params struct {
 	Decode     Decode
 }
 
-// Chunk is the part of a prompt that a step works off.
+// Chunk is the part of a prompt that a step computes.
 type Chunk struct {
-	Done   int // tokens of the prompt that are in the cache already
-	Tokens int // that are computed in this step
+	Done   int // tokens of the prompt that are already in the cache
+	Tokens int // computed in this step
 }
 
-// Step is what an instance does at once: parts of prompts, and a token for each request of
-// a batch. Both at once is what chunked prefill makes of it.
+// Step is what an instance computes at once: parts of prompts, and a token for each request
+// of a batch. With chunked prefill it has both.
 type Step struct {
 	Chunks        []Chunk
 	Decode        int   // requests that get a token
 	ContextTokens int64 // of those, all together
 }
 
-// StepNS is how long a step takes. The fixed part is there once, the larger of both: it
-// stands for launching the step and reading the weights. A token attends to all before it, so
-// that the chunks of a prompt cost together what the prompt costs at once, but for A.
+// StepNS is how long a step takes. The fixed part counts once, the larger of both: it is the
+// time to launch the step and read the weights. A token attends to all before it, so the
+// chunks of a prompt together take as long as the whole prompt at once, except for A.
 func (p *Params) StepNS(s Step) int64 {
 	var fixed, ns float64
 	for _, c := range s.Chunks {

@@ -6,12 +6,12 @@ import (
 	"math"
 )
 
-// Row is what a published table says of a setting.
+// Row is a row of a published table.
 type Row struct {
 	Table  string  // of what the row is
 	Key    string  // the row in it, and where it matters the column
-	Tokens float64 // of a prompt that prefill works off
-	Batch  float64 // requests that decode works on together
+	Tokens float64 // of a prompt
+	Batch  float64 // requests that decode together
 	// ContextTokens are those of all requests of the batch.
 	ContextTokens float64
 	MS            float64

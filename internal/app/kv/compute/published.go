@@ -29,7 +29,7 @@ var published = []Params{
 			Source: "mean TPOT of vLLM, Llama 3 70B on two hosts TP4 PP2, at 1 and 4 requests/s"}},
 }
 
-// Find gives the parameters of a setting: fitted ones where there are, else those of the
+// Find returns the parameters of a setting: fitted ones where there are, else those of the
 // same model and GPUs with another TP, scaled, else assumed ones. PP 0 is 1. The error
 // names what is unknown.
 func Find(model, gpu string, tp, pp int) (Params, error) {

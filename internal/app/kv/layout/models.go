@@ -1,5 +1,5 @@
-// Package layout says where the KV cache of a prompt lies on the ranks of a serving
-// instance, and which bytes have to go where between an instance that prefills and one that
+// Package layout computes where the KV cache of a prompt is on the ranks of a serving
+// instance, and which bytes must be copied where between an instance that prefills and one that
 // decodes, whatever their tensor parallelism, page sizes and page orders are.
 package layout
 
@@ -41,7 +41,7 @@ const maxTypos = 3
 // Models lists the known models.
 func Models() []Model { return slices.Clone(models) }
 
-// Find gives the model of a name, in any case. The error names the nearest ones, or all.
+// Find finds a model by name, ignoring case. The error lists similar names, or all.
 func Find(name string) (Model, error) {
 	var near, all []string
 	nearest := maxTypos + 1
@@ -68,7 +68,7 @@ func Find(name string) (Model, error) {
 }
 
 // MLA says whether the model keeps a latent vector instead of keys and values. Every
-// tensor rank has all of it.
+// tensor rank has the whole vector.
 func (m Model) MLA() bool { return m.LatentDim > 0 }
 
 // BytesPerToken are those of a token's cache in all layers, kept once.

@@ -1,6 +1,6 @@
 package layout
 
-// Plan is how much goes where for a prompt, without a list of it.
+// Plan is how much each pair of ranks transfers for a prompt.
 type Plan struct {
 	Tokens int
 	Layers int
@@ -9,7 +9,7 @@ type Plan struct {
 	Bytes, Descriptors, Pieces int64
 }
 
-// PairPlan is what a prefill rank has for a decode rank of each layer.
+// PairPlan is what a prefill rank sends to a decode rank for each layer.
 type PairPlan struct {
 	Pair
 	LayerBytes int64
@@ -20,12 +20,12 @@ type PairPlan struct {
 	MinPiece, MaxPiece int64
 }
 
-// Plan sums the descriptors of a prompt of n tokens up, in a time that does not grow with it.
-// Fewer than no tokens are none.
+// Plan sums up the descriptors of a prompt of n tokens, in a time that does not depend on n.
+// A negative n counts as 0.
 func (r *Reslice) Plan(tokens int) Plan {
 	p := Plan{Tokens: max(0, tokens), Layers: r.Model.Layers, Pairs: make([]PairPlan, 0, len(r.pairs))}
 	counts := r.runLengths(p.Tokens)
-	var last PairPlan // pairs with as many heads in common have as much to move
+	var last PairPlan // pairs with the same number of common heads move the same amount
 	for _, pair := range r.pairs {
 		if last.Heads != pair.Heads {
 			last = r.pairPlan(pair, counts)
@@ -61,7 +61,7 @@ func (r *Reslice) pairPlan(pair Pair, counts []runCount) PairPlan {
 	return p
 }
 
-// runCount is how many runs have so many tokens.
+// runCount is how many runs have a number of tokens.
 type runCount struct {
 	tokens int
 	times  int64

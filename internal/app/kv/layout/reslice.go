@@ -2,8 +2,8 @@ package layout
 
 import "iter"
 
-// Reslice is the way of the cache from a prefill side to a decode side. Every layer goes
-// the same way.
+// Reslice maps the cache of a prefill side to that of a decode side. It is the same for every
+// layer.
 type Reslice struct {
 	Model           Model
 	Prefill, Decode Side
@@ -11,8 +11,8 @@ type Reslice struct {
 	pairs           []Pair
 }
 
-// Pair is a prefill rank that has something for a decode rank: heads that both have. A
-// decode rank gets each head from one prefill rank only, also where several have it.
+// Pair is a prefill rank that sends heads to a decode rank. A decode rank gets each head from
+// only one prefill rank, even if several have it.
 type Pair struct {
 	Prefill, Decode   int // ranks
 	Heads             int // how many they have in common; with MLA 1
@@ -29,7 +29,7 @@ type Descriptor struct {
 	SourceStride, DestStride int64 // from piece to piece; 0 with one
 }
 
-// New prepares the way. The error says what does not fit.
+// New computes the mapping. The error says what does not fit.
 func New(m Model, prefill, decode Side) (*Reslice, error) {
 	r := &Reslice{Model: m, Prefill: prefill, Decode: decode}
 	var err error
@@ -52,8 +52,8 @@ func New(m Model, prefill, decode Side) (*Reslice, error) {
 	return r, nil
 }
 
-// sourceRank is the prefill rank from which a decode rank takes a head. The decode ranks
-// that want it are spread evenly over the prefill ranks that have it.
+// sourceRank is the prefill rank from which a decode rank gets a head. The decode ranks that
+// need it are spread evenly over the prefill ranks that have it.
 func (r *Reslice) sourceRank(head, decode int) int {
 	total := r.Model.KVHeads
 	if r.Model.MLA() {
@@ -66,7 +66,7 @@ func (r *Reslice) sourceRank(head, decode int) int {
 	return head*have + decode%want*have/want
 }
 
-// Pairs lists who gives to whom, by decode rank.
+// Pairs lists the pairs, by decode rank.
 func (r *Reslice) Pairs() []Pair { return r.pairs }
 
 // axis is a dimension of what is copied: how often, and how far apart on both sides.
@@ -125,7 +125,7 @@ func join(axes []axis) []axis {
 	return axes
 }
 
-// run are tokens that lie in one page on each side.
+// run is tokens within one page on each side.
 type run struct{ from, tokens int }
 
 // runs cuts tokens at the pages' ends of both sides.
@@ -142,7 +142,7 @@ func (r *Reslice) runs(tokens int) iter.Seq[run] {
 }
 
 // Descriptors gives the copies of one layer for a pair and a prompt of n tokens, in the
-// order of tokens. Nothing but the one at hand is kept.
+// order of tokens, without building a list.
 func (r *Reslice) Descriptors(pair Pair, tokens int) iter.Seq[Descriptor] {
 	return func(yield func(Descriptor) bool) {
 		_, sToken, sHead := r.Prefill.strides(r.source)

@@ -13,7 +13,7 @@ const (
 	HND Order = "HND" // [K|V][head][token][dim]
 )
 
-// Side is how an instance keeps its cache. Each tensor rank has a pool of pages for each
+// Side is how an instance stores its cache. Each tensor rank has a pool of pages for each
 // layer; all pools use the same page numbers.
 type Side struct {
 	TP         int // tensor ranks
@@ -27,7 +27,7 @@ const (
 	maxPageTokens = 1 << 16
 )
 
-// Pool is what a rank of a side has of one layer.
+// Pool is what a rank of a side stores of one layer.
 type Pool struct {
 	Heads     int // KV heads on the rank; with MLA 1, the latent vector
 	HeadBytes int64
@@ -35,9 +35,9 @@ type Pool struct {
 	PageBytes int64
 }
 
-// Pool says what each rank of a side keeps. Heads are split over ranks; where there are
-// fewer heads than ranks, each is kept by as many ranks as come on it, next to each other.
-// Neither divides the other: an error, as in vLLM.
+// Pool is what each rank of a side stores. Heads are split over ranks; if there are fewer
+// heads than ranks, an equal number of neighboring ranks stores each head. If neither number
+// divides the other it is an error, as in vLLM.
 func (s Side) Pool(m Model) (Pool, error) {
 	if err := m.check(); err != nil {
 		return Pool{}, err

@@ -11,34 +11,35 @@ import (
 	"github.com/topoctl/topoctl/internal/app/kv"
 )
 
-// Options say what is asked for beside the usual.
+// Options are what to compute in addition.
 type Options struct {
 	SLO SLO
-	// Buckets are the longest prompts of each bucket, in tokens, ascending; what is longer
-	// is one more. nil: DefaultBuckets.
+	// Buckets are the longest prompts of the buckets, in tokens, ascending; longer prompts go
+	// to one more bucket. nil: DefaultBuckets.
 	Buckets []int
-	// MemoryFirst says that the system begins no prefill before the decode side has memory:
-	// until then a request waits for memory, not in the queue.
+	// MemoryFirst says that prefill starts only when the decode side has memory: until then a
+	// request waits for memory, not in the queue.
 	MemoryFirst bool
 }
 
 // DefaultBuckets are prompts of up to so many tokens.
 var DefaultBuckets = []int{1 << 10, 1 << 12, 1 << 14, 1 << 16}
 
-// SLO is what a good request meets, in nanoseconds; nil asks for nothing. Equal is met.
+// SLO are the latency objectives of a request, in nanoseconds; nil is no objective. A request
+// that equals an objective meets it.
 type SLO struct{ TTFTNS, TPOTNS, E2ENS *int64 }
 
 func (s SLO) none() bool { return s.TTFTNS == nil && s.TPOTNS == nil && s.E2ENS == nil }
 
-// Metrics is what came of a run. What is not known is nil: times when no request was
-// answered, rates when no time went by, goodput when no SLO was given.
+// Metrics are the metrics of a run. Unknown ones are nil: times if no request was answered,
+// rates if no time passed, goodput without an SLO.
 type Metrics struct {
 	Requests  int `json:"requests"`
 	Completed int `json:"completed"`
 	Failed    int `json:"failed"`
-	// Unfinished have neither an answer nor a failure: the run ended before.
+	// Unfinished requests have neither an answer nor a failure, because the run ended before.
 	Unfinished int `json:"unfinished"`
-	// DurationNS is from the begin of the run to the last token of the last answer.
+	// DurationNS is from the start of the run to the last token of the last answer.
 	DurationNS *int64 `json:"duration_ns"`
 	// InputTokens and OutputTokens are of completed requests; output is what came.
 	InputTokens  int64 `json:"input_tokens"`
@@ -48,7 +49,7 @@ type Metrics struct {
 	RequestsPerSec     *float64 `json:"requests_per_s"`
 	OutputTokensPerSec *float64 `json:"output_tokens_per_s"`
 	TotalTokensPerSec  *float64 `json:"total_tokens_per_s"` // input and output
-	// GoodputPerSec are completed requests that meet every SLO, each second.
+	// GoodputPerSec is the rate of completed requests that meet every SLO.
 	GoodputPerSec *float64 `json:"goodput_requests_per_s"`
 
 	Latencies
@@ -58,8 +59,8 @@ type Metrics struct {
 
 // Latencies are by vLLM's definitions.
 type Latencies struct {
-	// TTFT is from sending to the first token. What a client holds back for its own
-	// concurrency is not in it.
+	// TTFT is from sending to the first token, without the time that a client delays sending
+	// to limit its concurrency.
 	TTFT *Summary `json:"ttft_ms"`
 	// TPOT is (latency - TTFT) / (output - 1), of requests with more than one token.
 	TPOT *Summary `json:"tpot_ms"`
@@ -69,7 +70,7 @@ type Latencies struct {
 	E2E *Summary `json:"e2e_ms"`
 }
 
-// Split is where the time to the first token went; see Parts.
+// Split is the time to the first token by cause; see Parts.
 type Split struct {
 	Queue       *Summary `json:"queue_ms"`
 	Compute     *Summary `json:"compute_ms"`
@@ -79,11 +80,11 @@ type Split struct {
 	WireExposed *Summary `json:"kv_wire_exposed_ms"`
 	Exposed     *Summary `json:"kv_exposed_ms"`
 	Rest        *Summary `json:"first_step_ms"`
-	// KVShareOfTTFT is the exposed time before the first token in parts of all TTFT.
+	// KVShareOfTTFT is the exposed time before the first token as a part of TTFT.
 	KVShareOfTTFT *float64 `json:"kv_share_of_ttft"`
 }
 
-// Bucket is the part of a run with prompts of From to To tokens.
+// Bucket are the requests with prompts of From to To tokens.
 type Bucket struct {
 	From      int  `json:"from_tokens"`
 	To        *int `json:"to_tokens"` // nil: no bound
@@ -92,9 +93,9 @@ type Bucket struct {
 	Split
 }
 
-// Compute sums a run up. times are in any order, at most one of each request; those of
-// failed requests count as failed and otherwise for nothing, as in vLLM. The error names a
-// request whose times are impossible.
+// Compute computes the metrics of a run. times are in any order, at most one per request;
+// failed requests only count as failed, as in vLLM. The error names a request whose times are
+// impossible.
 func Compute(w *kv.Workload, times []kv.Times, o Options) (*Metrics, error) {
 	bounds := o.Buckets
 	if bounds == nil {
@@ -181,7 +182,7 @@ func collect(bounds []int, buckets []samples) []Bucket {
 	return list
 }
 
-// tpot is a request's time for each token after the first; ok is false with one token.
+// tpot is a request's time per token after the first; ok is false with one token.
 func tpot(t *kv.Times) (ns float64, ok bool) {
 	n := len(t.TokensNS)
 	if n < 2 {
@@ -190,7 +191,7 @@ func tpot(t *kv.Times) (ns float64, ok bool) {
 	return float64(t.TokensNS[n-1]-t.TokensNS[0]) / float64(n-1), true
 }
 
-// met says whether a request is good. With one token TPOT counts as 0, as in vLLM.
+// met says whether a request meets the SLO. With one token TPOT counts as 0, as in vLLM.
 func (s SLO) met(t *kv.Times) bool {
 	perToken, _ := tpot(t)
 	return (s.TTFTNS == nil || t.TokensNS[0]-t.SentNS <= *s.TTFTNS) &&

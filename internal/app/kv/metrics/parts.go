@@ -6,32 +6,32 @@ import (
 	"github.com/topoctl/topoctl/internal/app/kv"
 )
 
-// Parts is where the time of a request went up to its first token and the arrival of its
-// cache, in nanoseconds. Where decode gives the first token, TTFT is Queue + MemoryWait +
+// Parts are the parts of a request's time up to its first token and the arrival of its cache,
+// in nanoseconds. Where decode gives the first token, TTFT is Queue + MemoryWait +
 // Compute + LinkWait + WireExposed + Rest. The division is ours: vLLM's benchmark has none.
 type Parts struct {
-	// Queue is from sending to the begin of prefill, but for what of MemoryWait is in it.
+	// Queue is from sending to the start of prefill, without what counts as MemoryWait.
 	QueueNS int64
-	// Compute is from the begin to the end of prefill.
+	// Compute is from the start to the end of prefill.
 	ComputeNS int64
-	// MemoryWait is what the request waited for memory on the decode side: after prefill,
-	// with the word that asks for it, and where memory is asked for first, from sending on.
+	// MemoryWait is the time that the request waited for memory on the decode side: after
+	// prefill, including the request for it, or from sending if memory is requested first.
 	MemoryWaitNS int64
 	// LinkWait is from then to when the first byte moved: earlier transfers, set-up.
 	LinkWaitNS int64
-	// WireExposed is what was then left until the last byte was there.
+	// WireExposed is from then until the last byte arrived.
 	WireExposedNS int64
-	// Exposed is from the end of prefill to the arrival of the last byte of the cache: what
-	// nothing hides. 0 where the cache is there before, or nothing moves.
+	// Exposed is from the end of prefill to the arrival of the last byte of the cache: the
+	// time that no computation hides. 0 if the cache arrives before, or nothing moves.
 	ExposedNS int64
 	// Wire is from the first byte to the last one, hidden behind prefill or not.
 	WireNS int64
-	// BeforeFirst is the part of Exposed before the first token: all of it where decode
-	// gives the first token, none where prefill does. It is what the cache costs of TTFT; the
-	// rest of Exposed comes before the second token.
+	// BeforeFirst is the part of Exposed before the first token: all of it if decode produces
+	// the first token, none if prefill does. It is what moving the cache adds to TTFT; the
+	// rest of Exposed is before the second token.
 	BeforeFirstNS int64
-	// Rest is from the later one of prefill's end and the cache's arrival to the first
-	// token: the first step of decode. 0 where prefill gives the first token.
+	// Rest is from the end of prefill or the arrival of the cache, whichever is later, to the
+	// first token: the first step of decode. 0 if prefill produces the first token.
 	RestNS int64
 }
 

@@ -20,10 +20,10 @@ type mover struct {
 	c       *sim.Cluster
 	s       *Spec
 	engines map[int]*sim.Engine
-	// ways are what may be asked of pathsel for a pair of ranks, from the one that starts:
-	// one of them is drawn for each transfer.
+	// ways are the possible lane options of a pair of ranks, from the one that starts: one of
+	// them is drawn for each transfer.
 	ways   map[[2]Rank][]pathsel.LaneOptions
-	posted map[Rank]int64 // until when a rank starts transfers
+	posted map[Rank]int64 // until when a rank is busy starting transfers
 	lanes  map[[2]sim.End]*Lane
 	rng    *rand.Rand
 
@@ -94,7 +94,7 @@ func (m *mover) send(local, remote Rank, read bool, bytes int64, x *move) {
 	}
 }
 
-// finished books what a job used.
+// finished accounts for what a job used.
 func (m *mover) finished(e *sim.Engine, host int, j *sched.Job, x *move) {
 	began := j.Result.EndNS
 	for _, u := range j.Result.Lanes {
@@ -112,8 +112,8 @@ func (m *mover) finished(e *sim.Engine, host int, j *sched.Job, x *move) {
 	x.end(began, j.Result.Err)
 }
 
-// prepare makes the engines, and asks pathsel about every pair of ranks that have
-// something for each other.
+// prepare makes the engines, and asks pathsel about every pair of ranks that exchange
+// something.
 func (m *mover) prepare() error {
 	if len(m.s.Decode) == 0 || m.s.Network.Choice == Infinite {
 		return nil
@@ -154,7 +154,7 @@ func (m *mover) pair(local, remote Rank) error {
 	return nil
 }
 
-// lanesOf is what may be asked of pathsel for two ranks.
+// lanesOf are the possible lane options of two ranks.
 func (m *mover) lanesOf(local, remote Rank) ([]pathsel.LaneOptions, error) {
 	n := &m.s.Network
 	pair, err := m.c.Pair(local.Host, remote.Host)
@@ -166,7 +166,7 @@ func (m *mover) lanesOf(local, remote Rank) ([]pathsel.LaneOptions, error) {
 	if err != nil {
 		return nil, err
 	}
-	// pathsel takes other ports where those do not reach each other: not here.
+	// pathsel would use other ports if these did not reach each other.
 	may := func(ports []topo.ID, id topo.ID) bool { return len(ports) == 0 || slices.Contains(ports, id) }
 	var single []pathsel.LaneOptions
 	for i := range set.Lanes {

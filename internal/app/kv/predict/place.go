@@ -7,19 +7,19 @@ import (
 	"github.com/topoctl/topoctl/internal/app/sim"
 )
 
-// Places hands the GPUs of hosts out to instances, each GPU once and in the order of its host.
+// Places assigns the GPUs of hosts to instances, each GPU once and in the order of its host.
 type Places struct {
 	hosts []sim.HostSpec
 	taken []int // GPUs of each host
 }
 
-// NewPlaces has all GPUs of all hosts free.
+// NewPlaces starts with all GPUs of all hosts free.
 func NewPlaces(hosts []sim.HostSpec) *Places { return &Places{hosts, make([]int, len(hosts))} }
 
-// Place gives an instance of tp ranks GPUs of the hosts with these numbers: of the first host that
-// has as many free. Only an instance that none of these hosts could ever hold is split: it takes
-// what is free of the first one, then of the next. With pp pipeline stages (0 is 1) each stage is placed so,
-// on hosts behind those of the stage before. The error says what is free.
+// Place assigns an instance of tp ranks GPUs of the hosts with these indices: those of the first host
+// with enough free. Only an instance that is too large for every one of these hosts is split: it gets
+// the free GPUs of the first host, then those of the next. With pp pipeline stages (0 is 1) each stage
+// is placed that way, on hosts after those of the previous stage. The error says what is free.
 func (p *Places) Place(on []int, tp, pp int) (Instance, error) {
 	var out Instance
 	left, whole := on, p.largest(on) >= tp
@@ -36,8 +36,8 @@ func (p *Places) Place(on []int, tp, pp int) (Instance, error) {
 	return out, nil
 }
 
-// stage finds GPUs for tp ranks, if whole on one host, and how many of the hosts that needs from the
-// first on; it takes none.
+// stage finds GPUs for tp ranks, on one host if whole is set, and how many of the hosts that uses,
+// counted from the first. It does not assign them.
 func (p *Places) stage(on []int, tp int, whole bool) (Instance, int) {
 	var out Instance
 	for i, h := range on {
@@ -55,7 +55,7 @@ func (p *Places) stage(on []int, tp int, whole bool) (Instance, int) {
 	return nil, 0
 }
 
-// largest is how many GPUs the host has that has the most.
+// largest is the number of GPUs of the largest host.
 func (p *Places) largest(on []int) int {
 	most := 0
 	for _, h := range on {
@@ -64,7 +64,7 @@ func (p *Places) largest(on []int) int {
 	return most
 }
 
-// full says what is free of hosts that have no room.
+// full is the error that lists what is free.
 func (p *Places) full(on []int, tp, pp int) error {
 	const named = 4
 	var free []string

@@ -28,8 +28,8 @@ type Instance []Rank
 type Spec struct {
 	Hosts  []sim.HostSpec
 	Fabric *sim.Fabric
-	// Prefill and Decode are where instances run; their numbers stand for those of Serve's
-	// pools. Without Decode, Prefill's do both and nothing moves.
+	// Prefill and Decode are where instances run; their lengths replace the numbers of
+	// instances in Serve. Without Decode, those of Prefill do both and nothing moves.
 	Prefill, Decode []Instance
 	Serve           serve.Config
 	Workload        *kv.Workload
@@ -37,12 +37,12 @@ type Spec struct {
 	Seed            uint64
 	Jitter          float64 // see sim.Options
 	Engine          sim.EngineOptions
-	// SetupNS is what starting a transfer between two ranks takes the one that starts it, and
-	// PieceNS what each piece takes it that is contiguous on both sides, before bytes move.
+	// SetupNS is the time that the starting rank of a transfer needs before bytes move, and
+	// PieceNS the time that it needs for each piece that is contiguous on both sides.
 	SetupNS, PieceNS int64
-	// SliceBytes is the largest slice; 0: as small as keeps the whole run to two million.
+	// SliceBytes is the largest slice; 0: as small as possible with two million slices in all.
 	SliceBytes int64
-	// TransferNS is when a transfer between two ranks is given up; 0: after 10 minutes.
+	// TransferNS is the timeout of a transfer between two ranks; 0: 10 minutes.
 	TransferNS int64
 }
 
@@ -51,20 +51,20 @@ type Choice string
 
 // Choices.
 const (
-	Ours     Choice = "pathsel"  // as pathsel does, by Network.Policy
+	Ours     Choice = "pathsel"  // by pathsel, with Network.Policy
 	Infinite Choice = "infinite" // moving takes no time
 	BestNIC  Choice = "best-nic" // the best lane of each pair of ranks, alone
-	// RandomNIC is any lane of the two hosts' data ports for each transfer between two ranks,
-	// drawn by the seed.
+	// RandomNIC is a random lane of the two hosts' data ports for each transfer between two
+	// ranks.
 	RandomNIC Choice = "random-nic"
 )
 
-// Network is what may be different about it.
+// Network is a variation of a Spec's network.
 type Network struct {
 	Name   string // for people
 	Choice Choice // "" is Ours
 	Policy pick.Policy
-	// Ports are those that may be used, by host; a host that is not there has all.
+	// Ports are those that may be used, by host; hosts that are not listed use all.
 	Ports map[int][]topo.ID
 	Down  []Port
 	// Fabric replaces Spec.Fabric: other leaves, for instance.
@@ -75,14 +75,14 @@ type Network struct {
 type Port struct {
 	Host            int
 	Port            topo.ID
-	FromNS, UntilNS int64 // UntilNS 0: for good
+	FromNS, UntilNS int64 // UntilNS 0: for the rest of the run
 }
 
-// Result is what came of it.
+// Result is the outcome of a prediction.
 type Result struct {
 	Network               string
 	Times                 []kv.Times // in the workload's order
-	EndNS                 int64      // when the last request was over
+	EndNS                 int64      // when the last request finished
 	PrefillUse, DecodeUse []serve.Use
 	Lanes                 []Lane // that carried something, by name
 	SliceBytes            int64  // the largest slice
@@ -97,8 +97,8 @@ type Lane struct {
 	Slices, Retries int64
 }
 
-// Run predicts. It fails where something does not fit together, or two ranks cannot reach
-// each other; a request that cannot be answered says so in its times.
+// Run predicts. It fails if something does not fit together or two ranks cannot reach each
+// other; a request that cannot be answered says so in its times.
 func Run(s Spec) (*Result, error) {
 	s.Network.Choice = cmp.Or(s.Network.Choice, Ours)
 	if err := s.check(); err != nil {
@@ -159,7 +159,7 @@ func Compare(s Spec, networks []Network) ([]*Result, error) {
 	return out, nil
 }
 
-// clock is the simulator's.
+// clock is the simulator's clock.
 type clock struct{ *sim.Cluster }
 
 func (c clock) NowNS() int64              { return c.Now() }
@@ -208,7 +208,7 @@ func (s *Spec) check() error {
 	return nil
 }
 
-// slice says how large slices are.
+// slice is the size of slices.
 func (s *Spec) slice() {
 	size := s.SliceBytes
 	if size == 0 {
@@ -223,7 +223,7 @@ func (s *Spec) slice() {
 	s.Engine.Limits.MaxBytes = max(s.Engine.Limits.MaxBytes, size)
 }
 
-// checkRanks says which rank is nowhere.
+// checkRanks checks that every rank has a host and a location.
 func checkRanks(c *sim.Cluster, sides ...[]Instance) error {
 	for _, r := range slices.Concat(slices.Concat(sides...)...) {
 		if r.Host < 0 || r.Host >= len(c.Names()) {

@@ -7,15 +7,15 @@ import (
 	"math/rand/v2"
 )
 
-// Arrivals say when requests come. The zero value has all of them come at once.
+// Arrivals say when requests arrive. With the zero value all arrive at once.
 type Arrivals struct {
-	// RatePerSec is how many come each second on average; 0 or infinite: all at 0.
+	// RatePerSec is the mean number of arrivals per second; 0 or infinite: all at 0.
 	RatePerSec float64
 	// Burstiness is the shape of the gamma distribution of the gaps: 1 (or 0) is Poisson,
 	// less is burstier, infinite gives equal gaps.
 	Burstiness float64
-	// Concurrency is how many requests are under way at most, the next one being sent when
-	// one ends; 0 no bound. It goes with no rate.
+	// Concurrency bounds the requests in flight: the next one is sent when one ends. 0:
+	// unlimited. It cannot be combined with a rate.
 	Concurrency int
 	// TickNS puts each arrival on the last multiple of it, as traces do whose clock is
 	// coarse; 0 leaves them.

@@ -6,13 +6,13 @@ import (
 	"math/rand/v2"
 )
 
-// Lengths say how many tokens prompts or answers have.
+// Lengths are the distribution of the tokens of prompts or answers.
 type Lengths interface {
 	draw(n int, r *rand.Rand) ([]int, error)
 	String() string
 }
 
-// Fixed gives all the same length.
+// Fixed is one length for all.
 func Fixed(tokens int) Lengths { return uniform{tokens: tokens} }
 
 // Uniform draws each length between tokens*(1-ratio) and tokens*(1+ratio), both rounded
