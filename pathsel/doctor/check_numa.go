@@ -121,7 +121,7 @@ type socketShare struct {
 	ports []*pathsel.Port
 }
 
-// socketsOf gives the socket of each NUMA node with CPUs, and the sockets; a node
+// socketsOf returns the socket of each NUMA node with CPUs, and the sockets; a node
 // whose package is not known is a socket of its own.
 func (h *host) socketsOf() (of map[int]int, sockets []int) {
 	of = map[int]int{}

@@ -82,7 +82,7 @@ func Run(t *topo.Topology, o Options) (*Report, error) {
 	return r, nil
 }
 
-// selected gives the checks of some codes in the order of codes, all for none.
+// selected returns the checks of some codes in the order of codes, all for none.
 func selected(codes []Code) ([]Check, error) {
 	all := Checks()
 	for _, code := range codes {

@@ -272,7 +272,7 @@ func matching[T any](list []T, meets func(*T) bool) []*T {
 	return out
 }
 
-// mapped gives something of each item of a list.
+// mapped returns something of each item of a list.
 func mapped[T, U any](list []T, get func(T) U) []U {
 	out := make([]U, len(list))
 	for i, x := range list {

@@ -234,7 +234,7 @@ var (
 	functionDir = regexp.MustCompile(`^/sys/devices/\S*?/([0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7])(/[a-z]\S*)?$`)
 )
 
-// short gives a device's path by its link in /sys/class or /sys/bus.
+// short returns a device's path by its link in /sys/class or /sys/bus.
 func short(path string) string {
 	if m := classDir.FindStringSubmatchIndex(path); m != nil {
 		return "/sys/class/" + path[m[2]:m[3]] + "/" + path[m[4]:m[5]] + path[m[1]:]

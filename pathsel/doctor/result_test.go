@@ -53,3 +53,26 @@ func TestStatus(t *testing.T) {
 		t.Error("what is missing beside a finding is lost")
 	}
 }
+
+// A check that judged nothing and lacks nothing does not apply; the note counts what was judged.
+func TestNote(t *testing.T) {
+	c := Check{Code: "x", Severity: Warning, noun: "port", none: "no port"}
+	var seen, partly outcome
+	seen.judged = 2
+	partly.missing("state", "look", "port:a")
+	partly.missing("state", "look", "port:b")
+	partly.missing("rate", "look", "port:c", "port:d")
+	for _, tt := range []struct {
+		o      outcome
+		status Status
+		note   string
+	}{{outcome{}, NotApplicable, "no port"}, {seen, OK, "2 ports"}, {partly, CouldNotCheck, "0 ports"}, {couldNotCheck("a", "b"), CouldNotCheck, ""}} {
+		if r := c.result(tt.o); r.Status != tt.status || r.Note != tt.note {
+			t.Errorf("%s, %q; want %s, %q", r.Status, r.Note, tt.status, tt.note)
+		}
+	}
+	r := c.result(partly)
+	if len(r.Missing) != 2 || len(r.Missing[0].Subjects) != 2 || len(r.Missing[1].Subjects) != 2 {
+		t.Errorf("%+v: want two facts of two devices each", r.Missing)
+	}
+}

@@ -428,7 +428,7 @@ func portReports(attrs ...string) func(*comparer, *pair) bool {
 
 func isBridge(_ *comparer, p *pair) bool { return p.new.attribute("link_kind") == "bridge" }
 
-// position gives an attribute's place in the list, which must hold it.
+// position returns an attribute's place in the list, which must hold it.
 func position(key string) int {
 	return slices.IndexFunc(attributes, func(a attribute) bool { return a.key == key })
 }

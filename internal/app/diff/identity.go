@@ -11,7 +11,7 @@ import (
 // of the document: the same one may be another device in another capture. They
 // are no identities, nor are those that are zero or that software makes up.
 
-// identify gives what a device is, in a form that no other sort of identity has, and which
+// identify returns what a device is, in a form that no other sort of identity has, and which
 // sort it is, the surest that is known; "" where nothing identifies it.
 func identify(device any) (unique, sort string) {
 	switch d := device.(type) {

@@ -104,7 +104,7 @@ func (c *comparer) functions() {
 	}
 }
 
-// vanished gives the side on which a function went away while it was read, and its node
+// vanished returns the side on which a function went away while it was read, and its node
 // there; nil if that is neither or both.
 func vanished(p *pair) (*side, *topo.Node) {
 	gone := func(n *node) bool {

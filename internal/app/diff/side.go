@@ -202,7 +202,7 @@ func (n *node) way() (bridge topo.ID, way string) {
 	return bridge, strings.Join(steps, "/")
 }
 
-// rename gives for a node's ID one that is the same on both sides if the node is: the
+// rename returns for a node's ID one that is the same on both sides if the node is: the
 // new side's. Of a node that only this side has it is a name that the other side does not
 // use; what is no node keeps its name.
 func (s *side) rename(id topo.ID) topo.ID {

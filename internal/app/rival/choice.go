@@ -114,7 +114,7 @@ const (
 	CodeNoGPUDirect  pathsel.Code = "no-gpudirect"  // the NIC is too far for that in the engine's rule
 	CodeMaximumSpeed pathsel.Code = "maximum-speed" // the engine believes a link's maximum, not its state
 	CodeGuess        pathsel.Code = "guess"         // something the rule looks at is not known for certain here
-	CodeTakenAsYes   pathsel.Code = "taken-as-yes"  // something that the engine demands is not told and taken as fulfilled
+	CodeTakenAsYes   pathsel.Code = "taken-as-yes"  // something that the engine demands is not known and taken as fulfilled
 )
 
 // Choose applies an engine's rule to a memory location.

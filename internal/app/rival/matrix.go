@@ -13,7 +13,7 @@ import (
 // Wildcard is the location that stands for any memory: every NIC is preferred.
 const Wildcard = "*"
 
-// ErrMalformed is given for a priority matrix that Mooncake would refuse.
+// ErrMalformed is the error for a priority matrix that Mooncake would refuse.
 var ErrMalformed = pkgerr.New("rival", "malformed priority matrix")
 
 // Bounds of a priority matrix. Mooncake's control messages are 1 MiB at most.
@@ -157,7 +157,7 @@ func (m *Matrix) Disable(name string) {
 	}
 }
 
-// Select gives the number of the NIC for a location: a random one of the
+// Select returns the number of the NIC for a location: a random one of the
 // preferred (or, where there are none, of the available) at the first try, then
 // one after the other. random gives a number from 0 to n-1. ok is false where
 // Mooncake finds no device.

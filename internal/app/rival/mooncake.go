@@ -58,7 +58,7 @@ func (v *view) mooncakeHost() *mooncakeHost {
 }
 
 // mooncakeRefuses says why Mooncake's discovery leaves a device out, "" where
-// it does not. What the origin does not tell counts as fulfilled.
+// it does not. What the origin does not say counts as fulfilled.
 func (v *view) mooncakeRefuses(r *topo.RDMADevice) string {
 	switch r.Uverbs {
 	case "rw", "unknown", "":

@@ -2,7 +2,7 @@ package rival
 
 import "encoding/binary"
 
-// mapOrder gives the order in which a std::unordered_map of GNU's C++ library
+// mapOrder returns the order in which a std::unordered_map of GNU's C++ library
 // goes through string keys that were put in one after the other. Mooncake
 // numbers NICs in that order, so the model has to know it.
 //

@@ -47,7 +47,7 @@ func (v *view) function(nic topo.ID) *topo.PCIDevice {
 	return nil
 }
 
-// active says whether a port is up, as far as the origin tells.
+// active says whether a port is up, as far as the origin says.
 func (v *view) active(p *pathsel.Port) bool {
 	port := v.index.Port(p.ID)
 	return port == nil || port.State == "" || port.State == "ACTIVE"

@@ -39,7 +39,7 @@ func (t errorCounters) keep(x *snapshot) {
 	}
 }
 
-// forget gives up what was counted of devices whose names others have now, and first reports
+// forget drops what was counted of devices whose names others have now, and first reports
 // what was held back.
 func (t errorCounters) forget(at int64, gone map[topo.ID]bool) []Event {
 	var out []Event

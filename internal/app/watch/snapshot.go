@@ -97,7 +97,7 @@ func (x *snapshot) addNetdevs(t *topo.Topology, index *topo.Index) {
 	}
 }
 
-// rdmaPorts gives the RDMA port that is an interface's hardware, by the interface's name.
+// rdmaPorts returns the RDMA port that is an interface's hardware, by the interface's name.
 func rdmaPorts(t *topo.Topology, index *topo.Index) map[string]topo.ID {
 	out := map[string]topo.ID{}
 	for i := range t.RDMADevices {

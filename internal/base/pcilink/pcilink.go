@@ -26,12 +26,12 @@ type Ability string
 const (
 	Full    Ability = "full"
 	Less    Ability = "less"    // both ends can do more
-	Maybe   Ability = "maybe"   // one end can do more, the other does not tell
-	Unknown Ability = "unknown" // what runs, or what is possible, is not told
+	Maybe   Ability = "maybe"   // one end can do more, the other does not say
+	Unknown Ability = "unknown" // what runs, or what is possible, is not known
 )
 
 // Fit is a link's width in lanes, or its speed in mega transfers per second,
-// held against what both ends can do. The numbers are 0 where they are not told.
+// compared with what both ends can do. The numbers are 0 where they are not known.
 type Fit struct {
 	Ability    Ability
 	Now, Could int
