@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"net"
 	"net/netip"
@@ -28,44 +29,43 @@ type Session struct {
 	limits    Limits
 	peer      bounds // what the peer takes
 	handle    Handler
-	ended     func(s *Session, err error)
-	forget    func(s *Session) // the server's, when the session ends
+	onEnd     func(s *Session, err error)
+	onForget  func(s *Session) // the server's, when the session ends
 
-	ctx    context.Context // of handlers
-	cancel context.CancelFunc
-	wg     sync.WaitGroup // all goroutines but the one that ends it
-	over   chan struct{}  // closed when the session ends
-	gone   chan struct{}  // closed when all is done, Ended too
-	poke   chan struct{}  // wakes the keeper; nil on the answering side
+	ctx        context.Context // of handlers
+	cancel     context.CancelFunc
+	wg         sync.WaitGroup // all goroutines but the one that ends it
+	done       chan struct{}  // closed when the session ends
+	finished   chan struct{}  // closed when all is done, Ended too
+	keeperWake chan struct{}  // nil on the answering side
 
-	start time.Time
-	heard atomic.Int64 // when the last byte came, since start
-	trips trips
+	start      time.Time
+	lastHeard  atomic.Int64 // when the last byte came, since start
+	roundTrips roundTrips
 
-	room room // for our calls
-	key  sessionKey
+	credits   credits
+	resumeKey sessionKey
 
-	mu         sync.Mutex
-	link       *link // nil: not connected
-	last       [2]netip.AddrPort
-	generation uint64
-	isOver     bool
-	closing    bool // we said goodbye: how it ends is our doing
-	err        error
-	next       uint64           // number of the next call
-	calls      map[uint64]*call // ours without an answer
-	acks       []uint64         // answers that came, to be acknowledged
-	answers    uint64           // that came, ever
+	mu              sync.Mutex
+	link            *link // nil: not connected
+	last            [2]netip.AddrPort
+	generation      uint64
+	over            bool
+	closing         bool // we said goodbye: how it ends is our doing
+	err             error
+	nextNumber      uint64               // of our next call
+	sentCalls       map[uint64]*sentCall // without an answer
+	pendingAcks     []uint64             // of answers that came
+	answersReceived uint64               // ever
 
-	taken   map[uint64]*taken // the peer's calls until it acknowledges the answer
-	running int
-	bodies  int       // bytes of those that run
-	kept    int       // bytes of answers
-	drained sync.Cond // kept became less
+	receivedCalls  map[uint64]*receivedCall // until the peer acknowledges the answer
+	runningCalls   int
+	runningBytes   int       // bodies of the calls that run
+	answerBytes    int       // of answers that are not acknowledged
+	answersDrained sync.Cond // answerBytes became less
 }
 
-// call is one of ours.
-type call struct {
+type sentCall struct {
 	method uint16
 	body   []byte
 	done   chan struct{}
@@ -73,8 +73,7 @@ type call struct {
 	err    error
 }
 
-// taken is one of the peer's.
-type taken struct {
+type receivedCall struct {
 	number   uint64
 	answered bool
 	outcome  uint8
@@ -83,17 +82,17 @@ type taken struct {
 
 func newSession(id transport.SessionID, w welcome, l Limits, h Handler, key sessionKey) *Session {
 	s := &Session{
-		id: id, peerName: w.name, peerEpoch: w.epoch, limits: l, handle: h, key: key,
-		peer:  bounds{body: int(min(w.messageBytes, 1<<30)), calls: int(min(w.calls, 1<<16))},
-		over:  make(chan struct{}),
-		gone:  make(chan struct{}),
-		start: time.Now(),
-		next:  1,
-		calls: map[uint64]*call{},
-		taken: map[uint64]*taken{},
+		id: id, peerName: w.name, peerEpoch: w.epoch, limits: l, handle: h, resumeKey: key,
+		peer:          bounds{body: int(min(w.messageBytes, 1<<30)), calls: int(min(w.calls, 1<<16))},
+		done:          make(chan struct{}),
+		finished:      make(chan struct{}),
+		start:         time.Now(),
+		nextNumber:    1,
+		sentCalls:     map[uint64]*sentCall{},
+		receivedCalls: map[uint64]*receivedCall{},
 	}
-	s.drained.L = &s.mu
-	s.room = room{slots: s.peer.calls, bytes: bodiesInFlight * s.peer.body}
+	s.answersDrained.L = &s.mu
+	s.credits = credits{calls: s.peer.calls, bytes: bodiesInFlight * s.peer.body}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
 }
@@ -122,7 +121,7 @@ func (s *Session) Local() netip.AddrPort {
 }
 
 // RoundTrip is the smallest recent round trip, 0 not known.
-func (s *Session) RoundTrip() time.Duration { return s.trips.min() }
+func (s *Session) RoundTrip() time.Duration { return s.roundTrips.min() }
 
 // Call asks the peer and waits for the answer, over as many connections as it
 // takes. A *RemoteError is the peer's answer; ErrRestarted, ErrUnreachable and
@@ -131,29 +130,29 @@ func (s *Session) Call(ctx context.Context, method uint16, body []byte) ([]byte,
 	if len(body) > s.peer.body {
 		return nil, pkgerr.Errorf("session", "peer %q: call of %d bytes: %w (%d)", s.peerName, len(body), ErrTooLarge, s.peer.body)
 	}
-	if err := s.room.take(ctx, s.over, len(body)); err != nil {
-		if errors.Is(err, errOver) {
-			err = s.overErr()
+	if err := s.credits.acquire(ctx, s.done, len(body)); err != nil {
+		if errors.Is(err, errSessionOver) {
+			err = s.endError()
 		}
 		return nil, pkgerr.Errorf("session", "peer %q: %w", s.peerName, err)
 	}
-	c := &call{method: method, body: slices.Clone(body), done: make(chan struct{})}
+	c := &sentCall{method: method, body: slices.Clone(body), done: make(chan struct{})}
 	s.mu.Lock()
-	if s.isOver || s.closing {
+	if s.over || s.closing {
 		s.mu.Unlock()
-		s.room.release(len(body))
-		return nil, pkgerr.Errorf("session", "peer %q: %w", s.peerName, s.overErr())
+		s.credits.release(len(body))
+		return nil, pkgerr.Errorf("session", "peer %q: %w", s.peerName, s.endError())
 	}
-	number := s.next
-	s.next++
-	s.calls[number] = c
-	first := len(s.calls) == 1
+	number := s.nextNumber
+	s.nextNumber++
+	s.sentCalls[number] = c
+	first := len(s.sentCalls) == 1
 	if s.link != nil {
 		s.link.send(message{kind: msgCall, number: number, method: method, body: c.body})
 	}
 	s.mu.Unlock()
 	if first {
-		s.nudge()
+		s.wakeKeeper()
 	}
 	select {
 	case <-c.done:
@@ -167,17 +166,233 @@ func (s *Session) Call(ctx context.Context, method uint16, body []byte) ([]byte,
 	return c.answer, c.err
 }
 
-// nudge wakes the keeper, which watches the connection more closely while a call
+// wakeKeeper wakes the keeper, which watches the connection more closely while a call
 // is unanswered.
-func (s *Session) nudge() {
+func (s *Session) wakeKeeper() {
 	select {
-	case s.poke <- struct{}{}:
+	case s.keeperWake <- struct{}{}:
 	default:
 	}
 }
 
-// overErr is why the session is over, for callers: never nil.
-func (s *Session) overErr() error {
+// attach makes a connection the session's. sync is the peer's where that has been
+// read already. It reports false where the session is over, or a later connection
+// was there before.
+func (s *Session) attach(c net.Conn, generation uint64, sync *message) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over || generation <= s.generation {
+		return false
+	}
+	s.generation = generation
+	if s.link != nil {
+		s.link.close()
+	}
+	l := newLink(s, c)
+	s.link = l
+	s.last = [2]netip.AddrPort{addrOf(c.LocalAddr()), addrOf(c.RemoteAddr())}
+	s.lastHeard.Store(s.now())
+	waiting := slices.Sorted(maps.Keys(s.sentCalls))
+	s.pendingAcks = s.pendingAcks[:0] // the list says it
+	l.send(message{kind: msgSync, number: generation, numbers: waiting})
+	for _, n := range waiting {
+		l.send(message{kind: msgCall, number: n, method: s.sentCalls[n].method, body: s.sentCalls[n].body})
+	}
+	if sync != nil {
+		s.synced(l, sync)
+	}
+	s.wg.Add(2)
+	go l.write()
+	go l.read()
+	return true
+}
+
+// detach is told by a link that it is dead.
+func (s *Session) detach(l *link) {
+	s.mu.Lock()
+	mine := s.link == l
+	if mine {
+		s.link = nil
+	}
+	s.mu.Unlock()
+	if mine {
+		s.wakeKeeper()
+	}
+}
+
+// receive handles one message of the present connection. What comes over another
+// one is dropped: a call that waits in a dead connection's buffers has been sent
+// again over the present one, and would run twice.
+func (s *Session) receive(l *link, m *message) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.link != l {
+		return errStale
+	}
+	if l.synced == (m.kind == msgSync) {
+		return fmt.Errorf("%w: type %d is out of place", errMalformed, m.kind)
+	}
+	switch m.kind {
+	case msgSync:
+		s.synced(l, m)
+	case msgCall:
+		return s.receiveCall(l, m)
+	case msgAnswer:
+		s.receiveAnswer(l, m)
+	case msgAck:
+		for _, n := range m.numbers {
+			if t := s.receivedCalls[n]; t != nil && t.answered {
+				s.forgetCall(n, t)
+			}
+		}
+	case msgPing:
+		l.pongValue, l.pongDue = m.number, true
+		l.wakeWriter()
+	case msgPong:
+		l.ponged(m.number)
+	case msgBye:
+		return errBye
+	}
+	return nil
+}
+
+var (
+	errStale = errors.New("another connection has taken over")
+	errBye   = errors.New("goodbye")
+)
+
+// receiveCall begins a call of the peer's, if it is not running or answered already.
+func (s *Session) receiveCall(l *link, m *message) error {
+	if m.number <= l.lastCall {
+		return fmt.Errorf("%w: call %d after %d", errMalformed, m.number, l.lastCall)
+	}
+	l.lastCall = m.number
+	if s.receivedCalls[m.number] != nil {
+		return nil
+	}
+	if max(len(s.receivedCalls), s.runningCalls) >= s.limits.CallsInFlight || s.runningBytes+len(m.body) > bodiesInFlight*s.limits.MessageBytes {
+		return fmt.Errorf("%w: more calls in flight than are taken", errMalformed)
+	}
+	t := &receivedCall{number: m.number}
+	s.receivedCalls[m.number] = t
+	s.runningCalls++
+	s.runningBytes += len(m.body)
+	s.wg.Add(1)
+	go s.runCall(t, m.method, m.body)
+	return nil
+}
+
+// runCall runs a call of the peer's and keeps the answer until it is acknowledged.
+func (s *Session) runCall(t *receivedCall, method uint16, body []byte) {
+	defer s.wg.Done()
+	s.mu.Lock()
+	// A peer that does not take its answers gets no new ones.
+	for s.answerBytes > bodiesInFlight*s.maxAnswerBytes() && !s.over {
+		s.answersDrained.Wait()
+	}
+	over := s.over
+	s.mu.Unlock()
+	if over {
+		return
+	}
+	answer, err := s.answer(method, body)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	// Others that ran at the same time may have left answers meanwhile.
+	for s.answerBytes > 0 && s.answerBytes+len(answer) > (bodiesInFlight+1)*s.maxAnswerBytes() && !s.over {
+		s.answersDrained.Wait()
+	}
+	s.runningCalls--
+	s.runningBytes -= len(body)
+	if s.over || s.receivedCalls[t.number] != t {
+		return
+	}
+	t.answered, t.answer, t.outcome = true, answer, outcomeOK
+	if err != nil {
+		text := err.Error()
+		t.answer, t.outcome = []byte(text[:min(len(text), s.peer.body)]), outcomeError
+	}
+	s.answerBytes += len(t.answer)
+	if s.link != nil && s.link.synced {
+		s.link.send(t.message())
+	}
+}
+
+// maxAnswerBytes is the largest answer that is kept for the peer, which may take more than that.
+func (s *Session) maxAnswerBytes() int { return min(s.peer.body, s.limits.MessageBytes) }
+
+func (s *Session) answer(method uint16, body []byte) ([]byte, error) {
+	if s.handle == nil {
+		return nil, fmt.Errorf("no calls are answered here (method %d)", method)
+	}
+	out, err := s.handle(s.ctx, s, method, body)
+	if err == nil && len(out) > s.peer.body {
+		err = fmt.Errorf("answer of %d bytes: %w (%d)", len(out), ErrTooLarge, s.peer.body)
+	}
+	return out, err
+}
+
+// Acknowledgements wait for the next message that goes out, unless there are so many, or an
+// answer was larger than that.
+const (
+	maxDelayedAcks     = 32
+	maxDelayedAckBytes = 4 << 10
+)
+
+// receiveAnswer ends a call of ours.
+func (s *Session) receiveAnswer(l *link, m *message) {
+	c := s.sentCalls[m.number]
+	if c == nil {
+		return // it came over an earlier connection too
+	}
+	delete(s.sentCalls, m.number)
+	s.answersReceived++
+	s.credits.release(len(c.body))
+	s.pendingAcks = append(s.pendingAcks, m.number)
+	if len(s.pendingAcks) >= maxDelayedAcks || len(m.body) > maxDelayedAckBytes {
+		l.wakeWriter()
+	}
+	if m.outcome == outcomeOK {
+		c.answer = m.body
+	} else {
+		c.err = &RemoteError{Text: string(m.body)}
+	}
+	close(c.done)
+}
+
+// synced takes the peer's list of calls that still wait for an answer: those that
+// are not on it have been answered, the answers of the others are sent again.
+func (s *Session) synced(l *link, m *message) {
+	l.synced = true
+	close(l.ready)
+	waiting := make(map[uint64]bool, len(m.numbers))
+	for _, n := range m.numbers {
+		waiting[n] = true
+	}
+	for n, t := range s.receivedCalls {
+		switch {
+		case !waiting[n]:
+			s.forgetCall(n, t)
+		case t.answered:
+			l.send(t.message())
+		}
+	}
+}
+
+func (s *Session) forgetCall(number uint64, t *receivedCall) {
+	delete(s.receivedCalls, number)
+	if t.answered {
+		s.answerBytes -= len(t.answer)
+		s.answersDrained.Broadcast()
+	}
+}
+
+func (t *receivedCall) message() message {
+	return message{kind: msgAnswer, number: t.number, outcome: t.outcome, body: t.answer}
+}
+
+// endError is why the session is over, for callers: never nil.
+func (s *Session) endError() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return cmp.Or(s.err, ErrEnded)
@@ -186,38 +401,38 @@ func (s *Session) overErr() error {
 // end ends the session, once. Its goroutines end soon after, then Ended is told.
 func (s *Session) end(err error) {
 	s.mu.Lock()
-	if s.isOver {
+	if s.over {
 		s.mu.Unlock()
 		return
 	}
 	if s.closing {
 		err = nil
 	}
-	s.isOver, s.err = true, err
-	for _, c := range s.calls {
+	s.over, s.err = true, err
+	for _, c := range s.sentCalls {
 		c.err = pkgerr.Errorf("session", "peer %q: %w", s.peerName, cmp.Or(err, ErrEnded))
 		close(c.done)
 	}
-	clear(s.calls)
-	clear(s.taken)
-	link, ended := s.link, s.ended
+	clear(s.sentCalls)
+	clear(s.receivedCalls)
+	link, onEnd := s.link, s.onEnd
 	s.link = nil
-	s.drained.Broadcast()
-	close(s.over)
+	s.answersDrained.Broadcast()
+	close(s.done)
 	s.mu.Unlock()
 	s.cancel()
 	if link != nil {
-		link.shut()
+		link.close()
 	}
-	if s.forget != nil {
-		s.forget(s)
+	if s.onForget != nil {
+		s.onForget(s)
 	}
 	go func() {
 		s.wg.Wait()
-		if ended != nil {
-			ended(s, err)
+		if onEnd != nil {
+			onEnd(s, err)
 		}
-		close(s.gone)
+		close(s.finished)
 	}()
 }
 
@@ -244,83 +459,77 @@ func (s *Session) Close() error {
 		t.Stop()
 	}
 	s.end(nil)
-	<-s.gone
+	<-s.finished
 	return nil
 }
 
-// attach makes a connection the session's. sync is the peer's where that has been
-// read already. It reports false where the session is over, or a later connection
-// was there before.
-func (s *Session) attach(c net.Conn, generation uint64, sync *message) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.isOver || generation <= s.generation {
-		return false
-	}
-	s.generation = generation
-	if s.link != nil {
-		s.link.shut()
-	}
-	l := newLink(s, c)
-	s.link = l
-	s.last = [2]netip.AddrPort{addrOf(c.LocalAddr()), addrOf(c.RemoteAddr())}
-	s.heard.Store(s.now())
-	waiting := slices.Sorted(maps.Keys(s.calls))
-	s.acks = s.acks[:0] // the list says it
-	l.send(message{kind: msgSync, number: generation, numbers: waiting})
-	for _, n := range waiting {
-		l.send(message{kind: msgCall, number: n, method: s.calls[n].method, body: s.calls[n].body})
-	}
-	if sync != nil {
-		s.synced(l, sync)
-	}
-	s.wg.Add(2)
-	go l.write()
-	go l.read()
-	return true
+// credits are how many more calls of ours the peer takes, and bytes of them: first come,
+// first served.
+type credits struct {
+	mu      sync.Mutex
+	calls   int
+	bytes   int
+	waiting []*creditWait
 }
 
-// detach is told by a link that it is dead.
-func (s *Session) detach(l *link) {
-	s.mu.Lock()
-	mine := s.link == l
-	if mine {
-		s.link = nil
-	}
-	s.mu.Unlock()
-	if mine {
-		s.nudge()
-	}
+type creditWait struct {
+	bytes int
+	ready chan struct{}
 }
 
-// synced takes the peer's list of calls that still wait for an answer: those that
-// are not on it have been answered, the answers of the others are sent again.
-func (s *Session) synced(l *link, m *message) {
-	l.synced = true
-	close(l.ready)
-	waiting := make(map[uint64]bool, len(m.numbers))
-	for _, n := range m.numbers {
-		waiting[n] = true
+var errSessionOver = errors.New("over")
+
+// acquire waits for a call's credits; over ends the wait with errSessionOver.
+func (c *credits) acquire(ctx context.Context, over <-chan struct{}, bytes int) error {
+	c.mu.Lock()
+	if len(c.waiting) == 0 && c.calls > 0 && c.bytes >= bytes {
+		c.calls--
+		c.bytes -= bytes
+		c.mu.Unlock()
+		return nil
 	}
-	for n, t := range s.taken {
-		switch {
-		case !waiting[n]:
-			s.drop(n, t)
-		case t.answered:
-			l.send(t.message())
+	p := &creditWait{bytes: bytes, ready: make(chan struct{})}
+	c.waiting = append(c.waiting, p)
+	c.mu.Unlock()
+	var err error
+	select {
+	case <-p.ready:
+		return nil
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-over:
+		err = errSessionOver
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, w := range c.waiting {
+		if w == p {
+			c.waiting = append(c.waiting[:i], c.waiting[i+1:]...)
+			c.grant()
+			return err
 		}
 	}
+	// It was let in meanwhile.
+	c.calls++
+	c.bytes += bytes
+	c.grant()
+	return err
 }
 
-// drop forgets one of the peer's calls.
-func (s *Session) drop(number uint64, t *taken) {
-	delete(s.taken, number)
-	if t.answered {
-		s.kept -= len(t.answer)
-		s.drained.Broadcast()
+func (c *credits) release(bytes int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.calls++
+	c.bytes += bytes
+	c.grant()
+}
+
+func (c *credits) grant() {
+	for len(c.waiting) > 0 && c.calls > 0 && c.bytes >= c.waiting[0].bytes {
+		p := c.waiting[0]
+		c.waiting = c.waiting[1:]
+		c.calls--
+		c.bytes -= p.bytes
+		close(p.ready)
 	}
-}
-
-func (t *taken) message() message {
-	return message{kind: msgAnswer, number: t.number, outcome: t.outcome, body: t.answer}
 }

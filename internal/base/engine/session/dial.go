@@ -14,27 +14,33 @@ import (
 )
 
 const (
-	mostRoutes = 64
+	maxRoutes = 64
 	// stagger is the head start that a route has over the next one.
 	stagger = 10 * time.Millisecond
-	// handshakes that pass (busy, cut) are tried again so often.
-	passing = 6
+	// maxBusyRetries are of handshakes with a peer that is busy, or cuts them off.
+	maxBusyRetries = 6
 )
 
 // Dial connects and authenticates; ctx bounds that.
 func Dial(ctx context.Context, o DialOptions) (*Session, error) {
 	o = o.withDefaults()
+	s, err := retryBusy(ctx, func() (*Session, error) { return dialOnce(ctx, o) })
+	if err != nil {
+		return nil, pkgerr.Errorf("session", "%w", err)
+	}
+	return s, nil
+}
+
+// retryBusy dials again, after longer and longer pauses, while the peer is busy.
+func retryBusy[T any](ctx context.Context, dial func() (T, error)) (T, error) {
 	for pause, try := 10*time.Millisecond, 0; ; pause, try = pause*2, try+1 {
-		s, err := dialOnce(ctx, o)
-		if err == nil {
-			return s, nil
-		}
-		if passes := errors.Is(err, errBusy) || errors.Is(err, errCut); !passes || try == passing {
-			return nil, pkgerr.Errorf("session", "%w", err)
+		out, err := dial()
+		if busy := errors.Is(err, errBusy) || errors.Is(err, errCut); !busy || try == maxBusyRetries {
+			return out, err
 		}
 		select {
 		case <-ctx.Done():
-			return nil, pkgerr.Errorf("session", "%w (%w)", err, ctx.Err())
+			return out, fmt.Errorf("%w (%w)", err, ctx.Err())
 		case <-time.After(pause):
 		}
 	}
@@ -57,28 +63,28 @@ func dialOnce(ctx context.Context, o DialOptions) (*Session, error) {
 	random(id[:])
 	h := controlHello(o.Identity, o.Limits, id)
 	won, err := search(ctx, o.Routes(), func(ctx context.Context, r Route) (established, error) {
-		return dialGreet(ctx, r, h, o.Identity.Token, sessionKey{}, nil)
+		return dialAndGreet(ctx, r, h, o.Identity.Token, sessionKey{}, nil)
 	})
 	if err != nil {
 		return nil, err
 	}
 	s := newSession(id, won.welcome, o.Limits, o.Handle, won.key)
-	s.poke = make(chan struct{}, 1)
-	s.trips.add(won.trip)
+	s.keeperWake = make(chan struct{}, 1)
+	s.roundTrips.add(won.trip)
 	k := &keeper{s: s, o: o, route: won.route}
 	// The session exists when the server's first message has come: from then on it
 	// can be resumed.
 	if err := begin(ctx, s, won.conn); err != nil {
 		s.end(err)
-		<-s.gone
+		<-s.finished
 		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.isOver {
+	if s.over {
 		return nil, cmp.Or(s.err, ErrEnded)
 	}
-	s.ended = o.Ended
+	s.onEnd = o.Ended
 	s.wg.Add(1)
 	go k.run()
 	return s, nil
@@ -106,8 +112,8 @@ func begin(ctx context.Context, s *Session, c net.Conn) error {
 	}
 }
 
-// dialGreet connects over one route and does the handshake.
-func dialGreet(ctx context.Context, r Route, h hello, token []byte, key sessionKey, control func(uintptr) error) (established, error) {
+// dialAndGreet connects over one route and does the handshake.
+func dialAndGreet(ctx context.Context, r Route, h hello, token []byte, key sessionKey, control func(uintptr) error) (established, error) {
 	c, err := dialRoute(ctx, r, control)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -116,7 +122,7 @@ func dialGreet(ctx context.Context, r Route, h hello, token []byte, key sessionK
 		return established{}, err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
-	out, err := greet(c, h, token, key)
+	out, err := dialHandshake(c, h, token, key)
 	out.route = r
 	if !stop() && err == nil {
 		err = ctx.Err()
@@ -189,11 +195,11 @@ func search(ctx context.Context, routes []Route, try func(context.Context, Route
 	if won.conn != nil {
 		return won, nil
 	}
-	return established{}, worst(failed)
+	return established{}, mostTelling(failed)
 }
 
-// worst is the error that says most: the peer's own word before the network's.
-func worst(errs []error) error {
+// mostTelling is the error that says most: the peer's own word before the network's.
+func mostTelling(errs []error) error {
 	rank := func(err error) int {
 		for i, e := range []error{ErrRestarted, ErrEnded, ErrLimit, ErrToken, ErrVersion, errBusy, errCut} {
 			if errors.Is(err, e) {
@@ -215,7 +221,7 @@ func worst(errs []error) error {
 func distinct(routes []Route) []Route {
 	var out []Route
 	for _, r := range routes {
-		if r.Remote.IsValid() && !slices.Contains(out, r) && len(out) < mostRoutes {
+		if r.Remote.IsValid() && !slices.Contains(out, r) && len(out) < maxRoutes {
 			out = append(out, r)
 		}
 	}
@@ -238,18 +244,11 @@ func (r Route) String() string {
 func DialData(ctx context.Context, d DataDial) (*net.TCPConn, error) {
 	id := d.Identity.cleaned()
 	h := hello{kind: kindData, epoch: id.Epoch, session: d.Session, conn: d.Conn, name: id.Name}
-	for pause, try := 10*time.Millisecond, 0; ; pause, try = pause*2, try+1 {
-		e, err := dialGreet(ctx, d.Route, h, id.Token, sessionKey{}, d.Control)
-		if err == nil {
-			return e.conn.(*net.TCPConn), nil
-		}
-		if passes := errors.Is(err, errBusy) || errors.Is(err, errCut); !passes || try == passing {
-			return nil, pkgerr.Errorf("session", "data connection to %s: %w", d.Route, err)
-		}
-		select {
-		case <-ctx.Done():
-			return nil, pkgerr.Errorf("session", "data connection to %s: %w (%w)", d.Route, err, ctx.Err())
-		case <-time.After(pause):
-		}
+	e, err := retryBusy(ctx, func() (established, error) {
+		return dialAndGreet(ctx, d.Route, h, id.Token, sessionKey{}, d.Control)
+	})
+	if err != nil {
+		return nil, pkgerr.Errorf("session", "data connection to %s: %w", d.Route, err)
 	}
+	return e.conn.(*net.TCPConn), nil
 }

@@ -44,20 +44,20 @@ type established struct {
 	trip    time.Duration
 }
 
-// greet does the dialling side of the handshake. key is the session's where the
+// dialHandshake does the dialling side of the handshake. key is the session's where the
 // hello resumes one. The caller has set the connection's deadline.
-func greet(c net.Conn, h hello, token []byte, key sessionKey) (established, error) {
+func dialHandshake(c net.Conn, h hello, token []byte, key sessionKey) (established, error) {
 	out := established{conn: c}
 	h.min, h.max, h.features = minVersion, maxVersion, ourFeatures
 	h.token = len(token) > 0
 	random(h.nonce[:])
 	t := transcript{hello: h.encode()}
 	if _, err := c.Write(t.hello); err != nil {
-		return out, cut(err)
+		return out, handshakeError(err)
 	}
 	var err error
 	if t.answer, err = readPacket(c, helloHead); err != nil {
-		return out, cut(err)
+		return out, handshakeError(err)
 	}
 	a, err := parseAnswer(t.answer)
 	if err != nil {
@@ -73,11 +73,11 @@ func greet(c net.Conn, h hello, token []byte, key sessionKey) (established, erro
 	t.proof = p.encode()
 	sent := time.Now()
 	if _, err := c.Write(t.proof); err != nil {
-		return out, cut(err)
+		return out, handshakeError(err)
 	}
 	packet, err := readPacket(c, 2)
 	if err != nil {
-		return out, cut(err)
+		return out, handshakeError(err)
 	}
 	out.trip = time.Since(sent)
 	if out.welcome, err = parseWelcome(packet); err != nil {
@@ -145,7 +145,7 @@ var (
 	errCut  = errors.New("peer closed the connection during the handshake; is it a topoctl engine?")
 )
 
-func cut(err error) error {
+func handshakeError(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || isReset(err) {
 		return errCut
 	}
@@ -167,9 +167,9 @@ var (
 	errOldVersion = errors.New("no common version")
 )
 
-// meet does the server's side up to the point where the dialler has proven that
+// acceptHandshake does the server's side up to the point where the dialler has proven that
 // it has the token.
-func meet(c net.Conn, id *Identity) (*arrival, error) {
+func acceptHandshake(c net.Conn, id *Identity) (*arrival, error) {
 	a := &arrival{conn: c}
 	var err error
 	if a.t.hello, err = readPacket(c, helloHead); err != nil {

@@ -177,7 +177,7 @@ func greeting(t *testing.T, addr net.Addr, h hello) (net.Conn, []byte) {
 	t.Helper()
 	c := knock(t, addr)
 	rec := &recorder{Conn: c}
-	if _, err := greet(rec, h, secret, sessionKey{}); err != nil {
+	if _, err := dialHandshake(rec, h, secret, sessionKey{}); err != nil {
 		t.Fatal(err)
 	}
 	first := message{kind: msgSync, number: 1}
@@ -226,12 +226,12 @@ func TestTakeover(t *testing.T) {
 	}
 	for _, resume := range []bool{true, false} {
 		h.resume, h.peerEpoch = resume, 0x5ec2e7
-		if _, err := greet(knock(t, addr), h, secret, sessionKey{1}); !errors.Is(err, ErrEnded) {
+		if _, err := dialHandshake(knock(t, addr), h, secret, sessionKey{1}); !errors.Is(err, ErrEnded) {
 			t.Errorf("resume %v: %v", resume, err)
 		}
 	}
 	h.resume, h.peerEpoch = true, 77
-	if _, err := greet(knock(t, addr), h, secret, sessionKey{1}); !errors.Is(err, ErrRestarted) {
+	if _, err := dialHandshake(knock(t, addr), h, secret, sessionKey{1}); !errors.Is(err, ErrRestarted) {
 		t.Error(err)
 	}
 	// The session's own connection still works.
@@ -334,7 +334,7 @@ func TestCallsInFlight(t *testing.T) {
 		_ = c.SetDeadline(time.Now().Add(30 * time.Second))
 		h := controlHello(Identity{Name: "x"}, Limits{}.withDefaults(), transport.SessionID{1})
 		h.resume = i > 0
-		e, err := greet(c, h, nil, key)
+		e, err := dialHandshake(c, h, nil, key)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -365,7 +365,7 @@ func enter(t *testing.T, ln *pipes, l Limits) net.Conn {
 	c := ln.dial()
 	t.Cleanup(func() { _ = c.Close() })
 	_ = c.SetDeadline(time.Now().Add(30 * time.Second))
-	if _, err := greet(c, controlHello(Identity{Name: "x"}, l.withDefaults(), transport.SessionID{1}), nil, sessionKey{}); err != nil {
+	if _, err := dialHandshake(c, controlHello(Identity{Name: "x"}, l.withDefaults(), transport.SessionID{1}), nil, sessionKey{}); err != nil {
 		t.Fatal(err)
 	}
 	_, _ = c.Write(encode(message{kind: msgSync, number: 1}))
@@ -483,7 +483,7 @@ func TestStaleConnection(t *testing.T) {
 			t.Error("it ran")
 			return nil, nil
 		}, sessionKey{})
-	defer func() { s.end(nil); <-s.gone }()
+	defer func() { s.end(nil); <-s.finished }()
 	var ours []net.Conn
 	for range 2 {
 		a, b := net.Pipe()
@@ -561,7 +561,7 @@ func FuzzSession(f *testing.F) {
 		})
 		c := ln.dial()
 		h := controlHello(Identity{Name: "x"}, Limits{}.withDefaults(), transport.SessionID{1})
-		if _, err := greet(c, h, nil, sessionKey{}); err != nil {
+		if _, err := dialHandshake(c, h, nil, sessionKey{}); err != nil {
 			t.Fatal(err)
 		}
 		done := make(chan struct{})

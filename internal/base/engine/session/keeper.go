@@ -11,21 +11,21 @@ import (
 
 const (
 	pingEvery = time.Second // of an idle session
-	// An idle session's connection may be silent this much longer than that of one
-	// with an unanswered call.
-	idlePatience = 10
-	longTrips    = 4 // round trips that no answer takes
+	// The connection of an idle session may be silent this much longer than that of a
+	// session with an unanswered call.
+	idleSilenceFactor = 10
+	minSilenceTrips   = 4 // round trips that no answer takes
 	// A peer whose kernel has taken all that we sent is reachable: its process is
 	// slow, or something between us swallows what we say. Another connection helps
 	// in the second case only, so it gets more time.
-	takenPatience = 5
-	mostPatience  = 16
-	shortLife     = time.Second // of a connection that brought no answer: the next is not hurried
-	longestPause  = 500 * time.Millisecond
-	firstRound    = time.Second // that all routes may take
-	longestRound  = 4 * time.Second
-	deferral      = 5 * time.Millisecond
-	mostDeferred  = 3
+	deliveredSilenceFactor = 5
+	maxPatience            = 16
+	shortLife              = time.Second // of a connection that brought no answer: the next is not hurried
+	maxRetryPause          = 500 * time.Millisecond
+	firstSearchTime        = time.Second // that all routes may take
+	maxSearchTime          = 4 * time.Second
+	deferTime              = 5 * time.Millisecond
+	maxDeferrals           = 3
 )
 
 // keeper watches over the connection of a session on the dialling side, and finds
@@ -34,29 +34,28 @@ type keeper struct {
 	s *Session
 	o DialOptions
 
-	route    Route // of the present connection
-	due      int64 // when step is to be called again, on the session's clock
-	late     int64 // by how much it was called late
-	deferred int   // calls in a row that were too late to judge by
-	silence  quiet // of the present connection
-	absence  quiet // of the peer
-	found    chan outcome
-	stop     context.CancelFunc // of the search that is running, nil none
-	suspect  int64              // when the present connection was found silent, 0 not
-	attached int64
-	lost     bool
-	retryAt  int64
-	pause    time.Duration
-	round    time.Duration
-	lastErr  error
+	route        Route        // of the present connection
+	dueAt        int64        // of step, on the session's clock
+	lateBy       int64        // of the last step
+	deferrals    int          // steps in a row that came too late to judge
+	linkSilence  silenceTimer // of the present connection
+	peerSilence  silenceTimer
+	searchResult chan searchOutcome
+	cancelSearch context.CancelFunc // of the search that is running, nil none
+	suspectedAt  int64              // when the present connection was found silent, 0: it was not
+	attachedAt   int64
+	linkLost     bool
+	retryAt      int64
+	retryPause   time.Duration
+	searchTime   time.Duration
+	lastErr      error
 
-	patience int64  // grows with every move that brought no answer
-	answers  uint64 // at the last move
-	acked    uint64 // bytes that the peer's kernel has taken
+	patience       int64 // grows with every move that brought no answer
+	answersAtMove  uint64
+	deliveredBytes uint64 // that the peer's kernel has acknowledged
 }
 
-// outcome is how a search ended.
-type outcome struct {
+type searchOutcome struct {
 	established
 	verdict error // the session is over
 	err     error
@@ -65,21 +64,21 @@ type outcome struct {
 func (k *keeper) run() {
 	s := k.s
 	defer s.wg.Done()
-	k.found = make(chan outcome, 1)
-	k.patience, k.round, k.attached = 1, firstRound, s.now()
+	k.searchResult = make(chan searchOutcome, 1)
+	k.patience, k.searchTime, k.attachedAt = 1, firstSearchTime, s.now()
 	t := time.NewTimer(0)
 	defer t.Stop()
 	for {
 		select {
-		case <-s.over:
+		case <-s.done:
 			k.endSearch()
 			return
-		case <-s.poke:
+		case <-s.keeperWake:
 		case <-t.C:
-		case o := <-k.found:
-			k.stop()
-			k.stop = nil
-			if k.take(o) {
+		case o := <-k.searchResult:
+			k.cancelSearch()
+			k.cancelSearch = nil
+			if k.adopt(o) {
 				return
 			}
 		}
@@ -95,33 +94,33 @@ func (k *keeper) run() {
 
 // endSearch cancels a search and waits for it.
 func (k *keeper) endSearch() {
-	if k.stop == nil {
+	if k.cancelSearch == nil {
 		return
 	}
-	k.stop()
-	if o := <-k.found; o.conn != nil {
+	k.cancelSearch()
+	if o := <-k.searchResult; o.conn != nil {
 		_ = o.conn.Close()
 	}
-	k.stop, k.suspect = nil, 0
+	k.cancelSearch, k.suspectedAt = nil, 0
 }
 
 // step looks at the connection, acts, and says how long nothing needs to be done.
 func (k *keeper) step(now int64) (wait time.Duration, end error) {
-	k.late = 0
-	if k.due != 0 {
-		k.late = max(0, now-k.due)
+	k.lateBy = 0
+	if k.dueAt != 0 {
+		k.lateBy = max(0, now-k.dueAt)
 	}
-	wait, end = k.look(now)
+	wait, end = k.check(now)
 	wait = max(wait, time.Millisecond)
-	k.due = now + int64(wait)
+	k.dueAt = now + int64(wait)
 	return wait, end
 }
 
-// quiet measures how long nothing has happened, without the time in which our own
+// silenceTimer measures how long nothing has happened, without the time in which our own
 // process did not run and could not have seen it.
-type quiet struct{ since, absent int64 }
+type silenceTimer struct{ since, absent int64 }
 
-func (q *quiet) time(now, since, late int64) time.Duration {
+func (q *silenceTimer) elapsed(now, since, late int64) time.Duration {
 	if q.since != since {
 		q.since, q.absent = since, 0
 	} else {
@@ -130,32 +129,33 @@ func (q *quiet) time(now, since, late int64) time.Duration {
 	return time.Duration(max(0, now-since-q.absent))
 }
 
-// tooLate says whether what came may not have been read yet, because we did not
+// tooLateToJudge says whether what came may not have been read yet, because we did not
 // run for a while. On a machine where that is always so it must be judged anyway.
-func (k *keeper) tooLate() bool {
-	if time.Duration(k.late) < k.o.Silence/2 || k.deferred == mostDeferred {
-		k.deferred = 0
+func (k *keeper) tooLateToJudge() bool {
+	if time.Duration(k.lateBy) < k.o.Silence/2 || k.deferrals == maxDeferrals {
+		k.deferrals = 0
 		return false
 	}
-	k.deferred++
+	k.deferrals++
 	return true
 }
 
-func (k *keeper) look(now int64) (wait time.Duration, end error) {
+// check looks at the connection: it gives up, reconnects, or listens.
+func (k *keeper) check(now int64) (wait time.Duration, end error) {
 	s := k.s
 	s.mu.Lock()
-	l, waiting, answers, closing := s.link, len(s.calls) > 0, s.answers, s.closing
+	l, waiting, answers, closing := s.link, len(s.sentCalls) > 0, s.answersReceived, s.closing
 	s.mu.Unlock()
 	if closing {
 		return pingEvery, nil // until the end, which is near
 	}
-	heard := s.heard.Load()
+	heard := s.lastHeard.Load()
 	if l != nil {
-		heard = max(heard, l.moved.Load())
+		heard = max(heard, l.lastActive.Load())
 	}
-	gone := k.absence.time(now, heard, k.late)
-	if k.tooLate() {
-		return deferral, nil
+	gone := k.peerSilence.elapsed(now, heard, k.lateBy)
+	if k.tooLateToJudge() {
+		return deferTime, nil
 	}
 	if gone > k.o.GiveUp {
 		err := fmt.Errorf("%w: nothing came for %v", ErrUnreachable, gone.Round(time.Millisecond))
@@ -168,26 +168,26 @@ func (k *keeper) look(now int64) (wait time.Duration, end error) {
 	if l == nil {
 		return min(k.reconnect(now, answers), giveUp), nil
 	}
-	k.lost = false
-	if answers != k.answers || (!waiting && now-k.attached > int64(shortLife)) {
+	k.linkLost = false
+	if answers != k.answersAtMove || (!waiting && now-k.attachedAt > int64(shortLife)) {
 		k.patience = 1
 	}
-	if k.suspect != 0 && s.heard.Load() > k.suspect {
+	if k.suspectedAt != 0 && s.lastHeard.Load() > k.suspectedAt {
 		k.endSearch() // it speaks again
 	}
-	return min(k.listen(l, now, waiting), giveUp), nil
+	return min(k.checkLink(l, now, waiting), giveUp), nil
 }
 
 // reconnect starts a search where the connection is gone.
 func (k *keeper) reconnect(now int64, answers uint64) time.Duration {
-	if !k.lost {
-		k.lost = true
-		if now-k.attached > int64(shortLife) || answers != k.answers {
-			k.pause = 0
+	if !k.linkLost {
+		k.linkLost = true
+		if now-k.attachedAt > int64(shortLife) || answers != k.answersAtMove {
+			k.retryPause = 0
 		}
-		k.later(now)
+		k.postponeRetry(now)
 	}
-	if k.stop != nil {
+	if k.cancelSearch != nil {
 		return time.Second
 	}
 	if now < k.retryAt {
@@ -197,59 +197,59 @@ func (k *keeper) reconnect(now int64, answers uint64) time.Duration {
 	return time.Second
 }
 
-// later sets when to search next, each time a little later.
-func (k *keeper) later(now int64) {
-	k.retryAt = now + int64(k.pause)
-	k.pause = min(max(2*k.pause, 20*time.Millisecond), longestPause)
+// postponeRetry sets when to search next, each time a little later.
+func (k *keeper) postponeRetry(now int64) {
+	k.retryAt = now + int64(k.retryPause)
+	k.retryPause = min(max(2*k.retryPause, 20*time.Millisecond), maxRetryPause)
 }
 
-// listen pings, and finds out whether the present connection is silent.
-func (k *keeper) listen(l *link, now int64, waiting bool) time.Duration {
-	quiet, every := k.o.Silence*idlePatience, min(pingEvery, k.o.GiveUp/4)
+// checkLink pings, and finds out whether the present connection is silent.
+func (k *keeper) checkLink(l *link, now int64, waiting bool) time.Duration {
+	maxSilence, every := k.o.Silence*idleSilenceFactor, min(pingEvery, k.o.GiveUp/4)
 	if waiting {
-		quiet, every = k.o.Silence, k.o.Silence/2
+		maxSilence, every = k.o.Silence, k.o.Silence/2
 	}
-	quiet = max(quiet, longTrips*l.s.RoundTrip()) // far peers cannot answer sooner
-	moved := l.moved.Load()
+	maxSilence = max(maxSilence, minSilenceTrips*l.s.RoundTrip()) // far peers cannot answer sooner
+	active := l.lastActive.Load()
 	l.s.mu.Lock()
-	if !l.unponged && now-moved >= int64(every) {
+	if !l.awaitingPong && now-active >= int64(every) {
 		l.askPing(now)
 	}
-	asked, unponged := l.pinged, l.unponged
+	asked, awaitingPong := l.pingQueuedAt, l.awaitingPong
 	l.s.mu.Unlock()
-	if !unponged {
-		return every - time.Duration(now-moved)
+	if !awaitingPong {
+		return every - time.Duration(now-active)
 	}
-	silent := k.silence.time(now, max(asked, moved), k.late)
-	quiet *= time.Duration(k.patience)
-	if silent < quiet {
-		return quiet - silent
+	silent := k.linkSilence.elapsed(now, max(asked, active), k.lateBy)
+	maxSilence *= time.Duration(k.patience)
+	if silent < maxSilence {
+		return maxSilence - silent
 	}
-	if k.suspect != 0 {
-		if k.stop == nil && now >= k.retryAt {
+	if k.suspectedAt != 0 {
+		if k.cancelSearch == nil && now >= k.retryAt {
 			k.search()
 		}
-		return quiet
+		return maxSilence
 	}
 	bytes, all, ok := delivered(l.c)
-	if ok && bytes != k.acked {
-		k.acked = bytes
-		l.moved.Store(now)
-		return quiet
+	if ok && bytes != k.deliveredBytes {
+		k.deliveredBytes = bytes
+		l.lastActive.Store(now)
+		return maxSilence
 	}
-	if ok && all && silent < takenPatience*quiet {
-		return takenPatience*quiet - silent
+	if ok && all && silent < deliveredSilenceFactor*maxSilence {
+		return deliveredSilenceFactor*maxSilence - silent
 	}
-	k.suspect, k.pause = now, 0
+	k.suspectedAt, k.retryPause = now, 0
 	k.search()
-	return quiet
+	return maxSilence
 }
 
 // search tries all routes, the present one last, in a goroutine.
 func (k *keeper) search() {
-	ctx, cancel := context.WithTimeout(context.Background(), k.round)
-	k.round = min(2*k.round, longestRound)
-	k.stop = cancel
+	ctx, cancel := context.WithTimeout(context.Background(), k.searchTime)
+	k.searchTime = min(2*k.searchTime, maxSearchTime)
+	k.cancelSearch = cancel
 	s := k.s
 	present := k.route
 	h := controlHello(k.o.Identity, k.o.Limits, s.id)
@@ -259,11 +259,11 @@ func (k *keeper) search() {
 	go func() {
 		defer s.wg.Done()
 		routes := slices.DeleteFunc(slices.Clone(k.o.Routes()), func(r Route) bool { return r == present })
-		routes = append(routes[:min(len(routes), mostRoutes-1)], present)
+		routes = append(routes[:min(len(routes), maxRoutes-1)], present)
 		var mu sync.Mutex
 		var verdict error
 		won, err := search(ctx, routes, func(ctx context.Context, r Route) (established, error) {
-			e, err := dialGreet(ctx, r, h, k.o.Identity.Token, s.key, nil)
+			e, err := dialAndGreet(ctx, r, h, k.o.Identity.Token, s.resumeKey, nil)
 			if final := k.judge(r, err, was.String() == r.Remote.String()); final != nil {
 				mu.Lock()
 				verdict = final
@@ -272,7 +272,7 @@ func (k *keeper) search() {
 			}
 			return e, err
 		})
-		k.found <- outcome{won, verdict, err}
+		k.searchResult <- searchOutcome{won, verdict, err}
 	}()
 }
 
@@ -293,8 +293,8 @@ func (k *keeper) judge(r Route, err error, sameAddress bool) error {
 	return nil
 }
 
-// take uses what a search found; true: the session is over.
-func (k *keeper) take(o outcome) bool {
+// adopt uses what a search found; true: the session is over.
+func (k *keeper) adopt(o searchOutcome) bool {
 	s, now := k.s, k.s.now()
 	if o.conn == nil {
 		if o.verdict != nil {
@@ -302,23 +302,23 @@ func (k *keeper) take(o outcome) bool {
 			return true
 		}
 		k.lastErr = o.err
-		k.later(now)
+		k.postponeRetry(now)
 		return false
 	}
 	s.mu.Lock()
-	generation, answers := s.generation+1, s.answers
+	generation, answers := s.generation+1, s.answersReceived
 	s.mu.Unlock()
-	if k.suspect != 0 {
-		k.patience = min(2*k.patience, mostPatience)
+	if k.suspectedAt != 0 {
+		k.patience = min(2*k.patience, maxPatience)
 	}
 	if !s.attach(o.conn, generation, nil) {
 		_ = o.conn.Close()
 		return false
 	}
-	s.trips.reset()
-	s.trips.add(o.trip)
+	s.roundTrips.reset()
+	s.roundTrips.add(o.trip)
 	k.route = o.route
-	k.suspect, k.acked, k.attached, k.answers, k.round = 0, 0, now, answers, firstRound
-	k.lost, k.lastErr = false, nil
+	k.suspectedAt, k.deliveredBytes, k.attachedAt, k.answersAtMove, k.searchTime = 0, 0, now, answers, firstSearchTime
+	k.linkLost, k.lastErr = false, nil
 	return false
 }

@@ -15,27 +15,27 @@ import (
 func kept(t *testing.T, waiting bool) *keeper {
 	t.Helper()
 	s := newSession(transport.SessionID{1}, welcome{messageBytes: 100, calls: 4}, Limits{}.withDefaults(), nil, sessionKey{})
-	s.poke = make(chan struct{}, 1)
+	s.keeperWake = make(chan struct{}, 1)
 	a, b := net.Pipe()
 	go func() { _, _ = io.Copy(io.Discard, b) }()
 	s.attach(a, 1, nil)
 	if waiting {
 		s.mu.Lock()
-		s.calls[1] = &call{done: make(chan struct{})}
+		s.sentCalls[1] = &sentCall{done: make(chan struct{})}
 		s.mu.Unlock()
 	}
-	s.heard.Store(int64(base))
-	k := &keeper{s: s, o: DialOptions{Routes: func() []Route { return nil }}.withDefaults(), patience: 1, round: firstRound}
-	k.found = make(chan outcome, 1)
+	s.lastHeard.Store(int64(base))
+	k := &keeper{s: s, o: DialOptions{Routes: func() []Route { return nil }}.withDefaults(), patience: 1, searchTime: firstSearchTime}
+	k.searchResult = make(chan searchOutcome, 1)
 	t.Cleanup(func() {
 		k.endSearch()
 		s.end(nil)
-		<-s.gone
+		<-s.finished
 		_ = b.Close()
 	})
 	// What is written now is written.
 	time.Sleep(20 * time.Millisecond)
-	s.link.moved.Store(int64(base))
+	s.link.lastActive.Store(int64(base))
 	return k
 }
 
@@ -48,7 +48,7 @@ func (k *keeper) runTo(t *testing.T, from, to time.Duration) bool {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if k.stop != nil {
+		if k.cancelSearch != nil {
 			return true
 		}
 		now += wait
@@ -87,11 +87,11 @@ func TestLateKeeperBlamesNobody(t *testing.T) {
 		}
 		now += pause
 		wait, err := k.step(int64(now))
-		if err != nil || k.stop != nil {
+		if err != nil || k.cancelSearch != nil {
 			t.Fatal(err, "searches at once")
 		}
-		k.s.link.moved.Store(int64(now)) // what had come is read
-		k.s.heard.Store(int64(now))
+		k.s.link.lastActive.Store(int64(now)) // what had come is read
+		k.s.lastHeard.Store(int64(now))
 		if k.runTo(t, now+wait, now+40*time.Millisecond) {
 			t.Error("searches")
 		}
@@ -107,7 +107,7 @@ func TestAlwaysLate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if k.stop != nil {
+		if k.cancelSearch != nil {
 			return
 		}
 		now += wait + 100*time.Millisecond

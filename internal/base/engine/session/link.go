@@ -11,49 +11,49 @@ import (
 
 // link is a session's connection: a reader and a writer.
 type link struct {
-	s        *Session
-	c        net.Conn
-	wake     chan struct{} // 1: the writer has something to do
-	closing  sync.Once
-	dead     chan struct{}
-	ready    chan struct{} // closed when the peer's first message has come
-	readDone chan struct{}
-	moved    atomic.Int64 // when the last byte came or went, on the session's clock
+	s          *Session
+	c          net.Conn
+	wake       chan struct{} // 1: the writer has something to do
+	closing    sync.Once
+	dead       chan struct{}
+	ready      chan struct{} // closed when the peer's first message has come
+	readDone   chan struct{}
+	lastActive atomic.Int64 // when the last byte came or went, on the session's clock
 
 	// Guarded by the session's mutex.
-	out      []message
-	synced   bool   // the peer's sync has come
-	lastCall uint64 // numbers of calls only grow
-	pong     uint64
-	hasPong  bool
-	ping     uint64 // value of the last one, 0 none
-	pinged   int64  // when it was asked for
-	pingOut  int64  // when it was written, 0 not yet
-	unponged bool
+	queue        []message
+	synced       bool   // the peer's sync has come
+	lastCall     uint64 // numbers of calls only grow
+	pongValue    uint64
+	pongDue      bool
+	pingValue    uint64 // 0: there was none
+	pingQueuedAt int64
+	pingSentAt   int64 // 0: not yet
+	awaitingPong bool
 }
 
 func newLink(s *Session, c net.Conn) *link {
 	l := &link{s: s, c: c, wake: make(chan struct{}, 1), dead: make(chan struct{}), ready: make(chan struct{}), readDone: make(chan struct{})}
-	l.moved.Store(s.now())
+	l.lastActive.Store(s.now())
 	return l
 }
 
 // send queues a message. The queue is bounded by the calls in flight of both
 // sides.
 func (l *link) send(m message) {
-	l.out = append(l.out, m)
-	l.wakeUp()
+	l.queue = append(l.queue, m)
+	l.wakeWriter()
 }
 
-func (l *link) wakeUp() {
+func (l *link) wakeWriter() {
 	select {
 	case l.wake <- struct{}{}:
 	default:
 	}
 }
 
-// shut closes the connection: reader and writer end.
-func (l *link) shut() {
+// close closes the connection: reader and writer end.
+func (l *link) close() {
 	l.closing.Do(func() {
 		close(l.dead)
 		_ = l.c.Close()
@@ -65,8 +65,8 @@ func (l *link) Read(b []byte) (int, error) {
 	n, err := l.c.Read(b)
 	if n > 0 {
 		now := l.s.now()
-		l.moved.Store(now)
-		l.s.heard.Store(now)
+		l.lastActive.Store(now)
+		l.s.lastHeard.Store(now)
 	}
 	return n, err
 }
@@ -82,7 +82,7 @@ func (l *link) read() {
 			err = l.s.receive(l, &m)
 		}
 		if err != nil {
-			l.shut()
+			l.close()
 			l.s.detach(l)
 			if errors.Is(err, errBye) {
 				l.s.end(ErrEnded)
@@ -93,14 +93,14 @@ func (l *link) read() {
 }
 
 const (
-	writeStep = 256 << 10 // between two of these a writer's progress is seen
-	inlined   = 2 << 10   // bodies up to this are copied to their head
+	maxWriteBytes = 256 << 10 // at a time, so that the progress of a long body is seen
+	maxInlineBody = 2 << 10   // longer bodies are written by themselves
 )
 
 func (l *link) write() {
 	defer l.s.wg.Done()
 	defer l.s.detach(l)
-	defer l.shut()
+	defer l.close()
 	buf := make([]byte, 0, 4<<10)
 	var batch []message
 	for {
@@ -109,17 +109,17 @@ func (l *link) write() {
 		case <-l.dead:
 			return
 		}
-		batch = l.take(batch[:0])
+		batch = l.nextBatch(batch[:0])
 		for i := range batch {
 			m := &batch[i]
 			buf = m.appendHead(buf)
-			if len(m.body) <= inlined {
+			if len(m.body) <= maxInlineBody {
 				buf = append(buf, m.body...)
 			}
-			if len(m.body) <= inlined && len(buf) < 32<<10 {
+			if len(m.body) <= maxInlineBody && len(buf) < 32<<10 {
 				continue
 			}
-			if l.flush(&buf) != nil || (len(m.body) > inlined && l.put(m.body) != nil) {
+			if l.flush(&buf) != nil || (len(m.body) > maxInlineBody && l.writeAll(m.body) != nil) {
 				return
 			}
 		}
@@ -130,51 +130,51 @@ func (l *link) write() {
 	}
 }
 
-// take gives what there is to write: acknowledgements first, so that the peer
+// nextBatch gives what there is to write: acknowledgements first, so that the peer
 // never sees more calls in flight than it takes.
-func (l *link) take(batch []message) []message {
+func (l *link) nextBatch(batch []message) []message {
 	s := l.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.link != l {
 		return batch
 	}
-	rest := l.out
+	rest := l.queue
 	if len(rest) > 0 && rest[0].kind == msgSync {
 		batch = append(batch, rest[0])
 		rest = rest[1:]
 	}
-	for len(s.acks) > 0 {
-		n := min(len(s.acks), s.peer.calls)
-		batch = append(batch, message{kind: msgAck, numbers: append([]uint64(nil), s.acks[:n]...)})
-		s.acks = s.acks[:copy(s.acks, s.acks[n:])]
+	for len(s.pendingAcks) > 0 {
+		n := min(len(s.pendingAcks), s.peer.calls)
+		batch = append(batch, message{kind: msgAck, numbers: append([]uint64(nil), s.pendingAcks[:n]...)})
+		s.pendingAcks = s.pendingAcks[:copy(s.pendingAcks, s.pendingAcks[n:])]
 	}
-	if l.hasPong {
-		batch = append(batch, message{kind: msgPong, number: l.pong})
-		l.hasPong = false
+	if l.pongDue {
+		batch = append(batch, message{kind: msgPong, number: l.pongValue})
+		l.pongDue = false
 	}
-	if l.unponged && l.pingOut == 0 {
-		batch = append(batch, message{kind: msgPing, number: l.ping})
-		l.pingOut = s.now()
+	if l.awaitingPong && l.pingSentAt == 0 {
+		batch = append(batch, message{kind: msgPing, number: l.pingValue})
+		l.pingSentAt = s.now()
 	}
 	batch = append(batch, rest...)
-	clear(l.out)
-	l.out = l.out[:0]
+	clear(l.queue)
+	l.queue = l.queue[:0]
 	return batch
 }
 
 func (l *link) flush(buf *[]byte) error {
-	err := l.put(*buf)
+	err := l.writeAll(*buf)
 	*buf = (*buf)[:0]
 	return err
 }
 
-func (l *link) put(b []byte) error {
+func (l *link) writeAll(b []byte) error {
 	for len(b) > 0 {
-		n, err := l.c.Write(b[:min(len(b), writeStep)])
+		n, err := l.c.Write(b[:min(len(b), maxWriteBytes)])
 		b = b[n:]
 		if n > 0 {
-			l.moved.Store(l.s.now())
+			l.lastActive.Store(l.s.now())
 		}
 		if err != nil {
 			return err
@@ -185,44 +185,44 @@ func (l *link) put(b []byte) error {
 
 // askPing queues a ping unless one is on its way.
 func (l *link) askPing(now int64) {
-	if l.unponged {
+	if l.awaitingPong {
 		return
 	}
-	l.ping++
-	l.pinged, l.pingOut, l.unponged = now, 0, true
-	l.wakeUp()
+	l.pingValue++
+	l.pingQueuedAt, l.pingSentAt, l.awaitingPong = now, 0, true
+	l.wakeWriter()
 }
 
 // ponged takes the answer to a ping.
 func (l *link) ponged(value uint64) {
-	if !l.unponged || value != l.ping || l.pingOut == 0 {
+	if !l.awaitingPong || value != l.pingValue || l.pingSentAt == 0 {
 		return
 	}
-	l.unponged = false
-	l.s.trips.add(time.Duration(l.s.now() - l.pingOut))
+	l.awaitingPong = false
+	l.s.roundTrips.add(time.Duration(l.s.now() - l.pingSentAt))
 }
 
-// trips are the last round trips.
-type trips struct {
+// roundTrips are the last round trips.
+type roundTrips struct {
 	mu   sync.Mutex
 	ring [16]time.Duration
 	n    int
 }
 
-func (t *trips) add(d time.Duration) {
+func (t *roundTrips) add(d time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.ring[t.n%len(t.ring)] = max(d, 1)
 	t.n++
 }
 
-func (t *trips) reset() {
+func (t *roundTrips) reset() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.n = 0
 }
 
-func (t *trips) min() time.Duration {
+func (t *roundTrips) min() time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var least time.Duration

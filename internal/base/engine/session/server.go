@@ -29,12 +29,12 @@ type Server struct {
 	mu       sync.Mutex
 	closed   bool
 	pending  map[net.Conn]time.Time // in their handshake, since when
-	sessions map[transport.SessionID]*served
+	sessions map[transport.SessionID]*serverSession
 	counts   Counts
 }
 
-// served is a session with the data connections that were let in for it.
-type served struct {
+// serverSession is a session with the data connections that were let in for it.
+type serverSession struct {
 	*Session
 	data []net.Conn
 }
@@ -46,7 +46,7 @@ func Serve(listeners []net.Listener, o ServerOptions) *Server {
 	s := &Server{
 		o: o, listeners: listeners, stop: make(chan struct{}), start: time.Now(),
 		pending:  map[net.Conn]time.Time{},
-		sessions: map[transport.SessionID]*served{},
+		sessions: map[transport.SessionID]*serverSession{},
 	}
 	s.wg.Add(1 + len(listeners))
 	go s.watch()
@@ -76,7 +76,7 @@ func (s *Server) Close() error {
 	}
 	s.closed = true
 	close(s.stop)
-	var all []*served
+	var all []*serverSession
 	for _, v := range s.sessions {
 		all = append(all, v)
 	}
@@ -184,7 +184,7 @@ func (s *Server) arrive(c net.Conn, deadline time.Time) error {
 	if err := c.SetDeadline(deadline); err != nil {
 		return err
 	}
-	a, err := meet(c, &s.o.Identity)
+	a, err := acceptHandshake(c, &s.o.Identity)
 	if err != nil {
 		return err
 	}
@@ -267,7 +267,7 @@ func (s *Server) arriveControl(a *arrival) error {
 	case v != nil || len(s.sessions) >= s.o.Limits.Sessions:
 		return errRefused
 	default:
-		v = &served{Session: s.make(a)}
+		v = &serverSession{Session: s.make(a)}
 		s.sessions[v.id] = v
 	}
 	if !v.attach(a.conn, sync.number, &sync) {
@@ -290,7 +290,7 @@ func (s *Server) judge(a *arrival) status {
 		return statusOK
 	case a.hello.peerEpoch != s.o.Identity.Epoch:
 		return statusRestarted
-	case v == nil || !a.resumes(v.key):
+	case v == nil || !a.resumes(v.resumeKey):
 		return statusEnded
 	}
 	return statusOK
@@ -303,13 +303,13 @@ func (s *Server) make(a *arrival) *Session {
 	}
 	v := newSession(a.hello.session, w, s.o.Limits, s.o.Handle, a.key)
 	s.wg.Add(1)
-	v.ended = func(v *Session, err error) {
+	v.onEnd = func(v *Session, err error) {
 		defer s.wg.Done()
 		if s.o.Ended != nil {
 			s.o.Ended(v, err)
 		}
 	}
-	v.forget = func(v *Session) {
+	v.onForget = func(v *Session) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(s.sessions, v.id)
@@ -338,7 +338,7 @@ func (s *Server) watch() {
 		s.mu.Lock()
 		var silent []*Session
 		for _, v := range s.sessions {
-			heard := v.start.Add(time.Duration(v.heard.Load()))
+			heard := v.start.Add(time.Duration(v.lastHeard.Load()))
 			if awake.After(heard) {
 				heard = awake
 			}
