@@ -15,6 +15,7 @@ import (
 	"github.com/topoctl/topoctl/internal/app/tui/state"
 	"github.com/topoctl/topoctl/internal/app/tui/ui"
 	view "github.com/topoctl/topoctl/internal/app/tui/views/engine"
+	"github.com/topoctl/topoctl/internal/app/tui/viewtest"
 	"github.com/topoctl/topoctl/internal/base/golden"
 	"github.com/topoctl/topoctl/internal/base/units"
 )
@@ -125,34 +126,12 @@ var states = []struct {
 	make func() *state.State
 }{{"busy", busy}, {"gone", gone}, {"idle", idle}, {"none", func() *state.State { return &state.State{} }}}
 
-var sizes = []ui.Size{{W: 60, H: 14}, {W: 80, H: 22}, {W: 120, H: 28}, {W: 200, H: 48}}
-
-func env(s *state.State, l look.Look) *ui.Env {
-	return &ui.Env{State: s, Look: &l, Shared: &ui.Shared{}}
-}
-
-// frame draws a pane and checks its size.
-func frame(t *testing.T, v ui.View, e *ui.Env, size ui.Size) string {
-	t.Helper()
-	lines := v.Main(e, size)
-	if len(lines) != size.H {
-		t.Errorf("%d lines, want %d", len(lines), size.H)
-	}
-	for i, line := range lines {
-		if w := look.Width(line); w > size.W {
-			t.Errorf("line %d has %d columns, want %d: %q", i, w, size.W, line)
-		}
-		lines[i] = strings.TrimRight(strings.ReplaceAll(line, "\x1b", "^["), " ")
-	}
-	return strings.TrimRight(strings.Join(lines, "\n"), "\n") + "\n"
-}
-
 func TestGolden(t *testing.T) {
 	for _, s := range states {
 		for mode, l := range map[string]look.Look{"color": {Color: true}, "ascii": {ASCII: true, Bare: true, Units: units.Gbit}} {
 			var b strings.Builder
-			for _, size := range sizes {
-				fmt.Fprintf(&b, "== %dx%d\n%s", size.W, size.H, frame(t, view.New(), env(s.make(), l), size))
+			for _, size := range viewtest.Sizes {
+				fmt.Fprintf(&b, "== %dx%d\n%s", size.W, size.H, viewtest.Frame(t, view.New(), viewtest.Env(s.make(), l), size))
 			}
 			golden.Check(t, "testdata/"+s.name+"."+mode+".txt", b.String())
 		}
@@ -164,18 +143,14 @@ func TestGoldenDetails(t *testing.T) {
 	for _, s := range states {
 		var b strings.Builder
 		for _, w := range []int{30, 72} {
-			v, e := view.New(), env(s.make(), look.Look{Bare: true})
+			v, e := view.New(), viewtest.Env(s.make(), look.Look{Bare: true})
 			for i, last := 0, any(nil); ; i++ {
-				frame(t, v, e, ui.Size{W: 80, H: 22})
+				viewtest.Frame(t, v, e, ui.Size{W: 80, H: 22})
 				lines := v.Detail(e, w)
-				for _, line := range lines {
-					if look.Width(line) > w {
-						t.Errorf("%d columns, want %d: %q", look.Width(line), w, line)
-					}
-				}
+				viewtest.Fits(t, lines, w)
 				fmt.Fprintf(&b, "== %d, line %d\n%s\n", w, i, strings.TrimRight(strings.Join(lines, "\n"), " "))
 				v.Key(keys.Down, e)
-				now := strings.Join(v.Detail(e, w), "\n") + frame(t, v, e, ui.Size{W: 80, H: 22})
+				now := strings.Join(v.Detail(e, w), "\n") + viewtest.Frame(t, v, e, ui.Size{W: 80, H: 22})
 				if now == last {
 					break
 				}
@@ -232,17 +207,17 @@ func TestKeys(t *testing.T) {
 		{"filter batches", "kv layer 6", []keys.Action{down, down, down, down}, "batch done"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			v, e := view.New(), env(busy(), look.Look{Bare: true})
+			v, e := view.New(), viewtest.Env(busy(), look.Look{Bare: true})
 			e.Filter = tt.filter
-			frame(t, v, e, sizes[0])
+			viewtest.Frame(t, v, e, viewtest.Sizes[0])
 			for _, k := range tt.keys {
 				if r := v.Key(k, e); r != (ui.Request{}) {
 					t.Errorf("%s asks for %+v", k, r)
 				}
-				frame(t, v, e, sizes[0])
+				viewtest.Frame(t, v, e, viewtest.Sizes[0])
 			}
 			if got := selected(v, e); got != tt.want {
-				t.Errorf("%s, want %s\n%s", got, tt.want, frame(t, v, e, sizes[1]))
+				t.Errorf("%s, want %s\n%s", got, tt.want, viewtest.Frame(t, v, e, viewtest.Sizes[1]))
 			}
 		})
 	}
@@ -250,11 +225,11 @@ func TestKeys(t *testing.T) {
 
 // Where a lane goes the cursor stays where it was; a click chooses, another one folds.
 func TestCursorAndClick(t *testing.T) {
-	v, e := view.New(), env(busy(), look.Look{Bare: true})
-	size := sizes[2]
+	v, e := view.New(), viewtest.Env(busy(), look.Look{Bare: true})
+	size := viewtest.Sizes[2]
 	find := func(text string) int {
 		t.Helper()
-		for i, line := range strings.Split(frame(t, v, e, size), "\n") {
+		for i, line := range strings.Split(viewtest.Frame(t, v, e, size), "\n") {
 			if strings.Contains(line, text) {
 				return i
 			}
@@ -279,7 +254,7 @@ func TestCursorAndClick(t *testing.T) {
 	}
 	v.Click(0, 0, e)
 	v.Click(0, 0, e)
-	if got := frame(t, v, e, size); strings.Contains(got, "eth0 > n2") || !strings.Contains(got, "▸ n1 at") {
+	if got := viewtest.Frame(t, v, e, size); strings.Contains(got, "eth0 > n2") || !strings.Contains(got, "▸ n1 at") {
 		t.Errorf("not folded:\n%s", got)
 	}
 	for _, y := range []int{-1, 1, size.H - 1, size.H, 1000} {
@@ -295,10 +270,10 @@ func TestCursorAndClick(t *testing.T) {
 
 // Every row can be reached in the smallest pane, and is seen there.
 func TestScroll(t *testing.T) {
-	v, e := view.New(), env(busy(), look.Look{Bare: true, ASCII: true})
+	v, e := view.New(), viewtest.Env(busy(), look.Look{Bare: true, ASCII: true})
 	seen := map[string]bool{}
 	for range 30 {
-		for _, line := range strings.Split(frame(t, v, e, sizes[0]), "\n") {
+		for _, line := range strings.Split(viewtest.Frame(t, v, e, viewtest.Sizes[0]), "\n") {
 			if strings.HasPrefix(line, "> ") {
 				seen[line] = true
 			}

@@ -12,33 +12,15 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/app/record"
 	"github.com/topoctl/topoctl/internal/app/tui/keys"
-	"github.com/topoctl/topoctl/internal/app/tui/look"
 	"github.com/topoctl/topoctl/internal/app/tui/state"
-	"github.com/topoctl/topoctl/internal/app/tui/ui"
 	view "github.com/topoctl/topoctl/internal/app/tui/views/engine"
+	"github.com/topoctl/topoctl/internal/app/tui/viewtest"
 )
-
-const nasty = "\x1b]0;owned\a\x1b[2J\u202e\u009b31m\x00\r\n\t世界\u0301 \xff end"
-
-// clean fails where a line holds what a terminal would obey, or has more than a pane has
-// room for.
-func clean(t *rapid.T, lines []string, w int) {
-	for _, line := range lines {
-		if look.Width(line) > w {
-			t.Fatalf("%d columns in a pane of %d: %q", look.Width(line), w, line)
-		}
-		for _, r := range line {
-			if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 || r == 0x202e || r == 0xfffd {
-				t.Fatalf("%q gets through: %q", r, line)
-			}
-		}
-	}
-}
 
 // hostile is an engine of which every text is bad and every number is odd.
 func hostile(t *rapid.T) *state.State {
 	text := func() string {
-		return rapid.SampledFrom([]string{nasty, "", "a", "世界", strings.Repeat("x", 3000), strings.Repeat(nasty, 5), "running", "sick", "tcp"}).Draw(t, "text")
+		return rapid.SampledFrom([]string{viewtest.Nasty, "", "a", "世界", strings.Repeat("x", 3000), strings.Repeat(viewtest.Nasty, 5), "running", "sick", "tcp"}).Draw(t, "text")
 	}
 	number := func() int64 {
 		return rapid.SampledFrom([]int64{0, 1, -1, 4096, 1 << 40, 1<<63 - 1, -1 << 63}).Draw(t, "number")
@@ -72,30 +54,12 @@ func hostile(t *rapid.T) *state.State {
 		e.Last.Recent = append(e.Last.Recent, b)
 	}
 	return &state.State{Now: number(), Engines: []*state.Engine{e}, Sources: []state.Source{
-		{Name: e.Source, Status: rapid.SampledFrom([]string{record.StatusOK, record.StatusFailed, record.StatusWaiting, nasty}).Draw(t, "status"), Detail: text()}}}
+		{Name: e.Source, Status: rapid.SampledFrom([]string{record.StatusOK, record.StatusFailed, record.StatusWaiting, viewtest.Nasty}).Draw(t, "status"), Detail: text()}}}
 }
 
 // Whatever an agent says, panes are whole and obey nobody.
 func TestHostile(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		v, l := view.New(), &look.Look{ASCII: rapid.Bool().Draw(t, "ascii"), Bare: true}
-		e := &ui.Env{State: hostile(t), Look: l, Shared: &ui.Shared{}}
-		for range 12 {
-			size := ui.Size{W: rapid.IntRange(1, 220).Draw(t, "w"), H: rapid.IntRange(0, 50).Draw(t, "h")}
-			e.Filter = ui.Filter(rapid.SampledFrom([]string{"", "tcp", "!tcp", nasty}).Draw(t, "filter"))
-			lines := v.Main(e, size)
-			if len(lines) != size.H {
-				t.Fatalf("%d lines, want %d", len(lines), size.H)
-			}
-			clean(t, lines, size.W)
-			w := rapid.IntRange(20, 200).Draw(t, "detail")
-			clean(t, v.Detail(e, w), w)
-			if rapid.Bool().Draw(t, "click") {
-				v.Click(0, rapid.IntRange(-1, 60).Draw(t, "y"), e)
-			} else {
-				v.Key(rapid.SampledFrom([]keys.Action{keys.Up, keys.Down, keys.PageDown, keys.End, keys.Home, keys.Enter, keys.Left, keys.Right, keys.Sort, keys.Wide}).Draw(t, "key"), e)
-			}
-			v.Selection(e)
-		}
+		viewtest.Hostile(t, view.New(), hostile(t), []string{"", "tcp", "!tcp", viewtest.Nasty}, keys.Sort)
 	})
 }

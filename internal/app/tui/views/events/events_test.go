@@ -13,6 +13,7 @@ import (
 	"github.com/topoctl/topoctl/internal/app/tui/state"
 	"github.com/topoctl/topoctl/internal/app/tui/ui"
 	"github.com/topoctl/topoctl/internal/app/tui/views/events"
+	"github.com/topoctl/topoctl/internal/app/tui/viewtest"
 	"github.com/topoctl/topoctl/internal/app/watch"
 	"github.com/topoctl/topoctl/internal/base/golden"
 	"github.com/topoctl/topoctl/pathsel/doctor"
@@ -64,35 +65,14 @@ var states = []struct {
 	make func() *state.State
 }{{"seen", seen}, {"fine", fine}, {"unknown", func() *state.State { return &state.State{} }}}
 
-var sizes = []ui.Size{{W: 60, H: 14}, {W: 80, H: 22}, {W: 120, H: 28}, {W: 200, H: 48}}
-
-func env(s *state.State, l look.Look) *ui.Env {
-	return &ui.Env{State: s, Look: &l, Shared: &ui.Shared{}}
-}
-
-func frame(t *testing.T, v ui.View, e *ui.Env, size ui.Size) string {
-	t.Helper()
-	lines := v.Main(e, size)
-	if len(lines) != size.H {
-		t.Errorf("%d lines, want %d", len(lines), size.H)
-	}
-	for i, line := range lines {
-		if w := look.Width(line); w > size.W {
-			t.Errorf("line %d has %d columns, want %d: %q", i, w, size.W, line)
-		}
-		lines[i] = strings.TrimRight(strings.ReplaceAll(line, "\x1b", "^["), " ")
-	}
-	return strings.TrimRight(strings.Join(lines, "\n"), "\n") + "\n"
-}
-
 func TestGolden(t *testing.T) {
 	for _, s := range states {
 		for mode, l := range map[string]look.Look{"color": {Color: true}, "ascii": {ASCII: true, Bare: true}} {
 			var b strings.Builder
-			for _, size := range sizes {
-				v, e := events.New(), env(s.make(), l)
+			for _, size := range viewtest.Sizes {
+				v, e := events.New(), viewtest.Env(s.make(), l)
 				for _, page := range []string{"events", "findings", "drift"} {
-					fmt.Fprintf(&b, "== %s %dx%d\n%s", page, size.W, size.H, frame(t, v, e, size))
+					fmt.Fprintf(&b, "== %s %dx%d\n%s", page, size.W, size.H, viewtest.Frame(t, v, e, size))
 					v.Key(keys.Wide, e)
 				}
 			}
@@ -105,16 +85,12 @@ func TestGolden(t *testing.T) {
 func TestGoldenDetails(t *testing.T) {
 	var b strings.Builder
 	for _, w := range []int{30, 72} {
-		v, e := events.New(), env(seen(), look.Look{Bare: true})
+		v, e := events.New(), viewtest.Env(seen(), look.Look{Bare: true})
 		for range 3 {
 			for last := any(nil); v.Selection(e) != last; v.Key(keys.Down, e) {
 				last = v.Selection(e)
 				lines := v.Detail(e, w)
-				for _, line := range lines {
-					if look.Width(line) > w {
-						t.Errorf("%d columns, want %d: %q", look.Width(line), w, line)
-					}
-				}
+				viewtest.Fits(t, lines, w)
 				b.WriteString(strings.Join(lines, "\n") + "\n\n")
 			}
 			v.Key(keys.Wide, e)
@@ -172,15 +148,15 @@ func TestKeys(t *testing.T) {
 		{"nothing matches", "zebra", []keys.Action{down, enter}, "nothing", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			v, e := events.New(), env(seen(), look.Look{Bare: true})
+			v, e := events.New(), viewtest.Env(seen(), look.Look{Bare: true})
 			e.Filter = tt.filter
 			var last ui.Request
 			for _, k := range tt.keys {
-				frame(t, v, e, sizes[0])
+				viewtest.Frame(t, v, e, viewtest.Sizes[0])
 				last = v.Key(k, e)
 			}
 			if got := selected(v, e); got != tt.want {
-				t.Errorf("%s, want %s\n%s", got, tt.want, frame(t, v, e, sizes[1]))
+				t.Errorf("%s, want %s\n%s", got, tt.want, viewtest.Frame(t, v, e, viewtest.Sizes[1]))
 			}
 			if e.Shared.Node != tt.node || (last.Show == keys.Tree) != (tt.node != "") {
 				t.Errorf("asks for %+v of %q, want %q", last, e.Shared.Node, tt.node)
@@ -192,13 +168,13 @@ func TestKeys(t *testing.T) {
 // The cursor follows the newest event until it was moved; then it stays on its event, also
 // when old ones are dropped.
 func TestFollow(t *testing.T) {
-	v, e := events.New(), env(seen(), look.Look{Bare: true})
+	v, e := events.New(), viewtest.Env(seen(), look.Look{Bare: true})
 	news := func() {
 		s := e.State
 		s.Events = append(s.Events[1:], watch.Event{Kind: watch.LinkUp, Severity: "info", Text: "again"})
 		s.Dropped++
 	}
-	frame(t, v, e, sizes[0])
+	viewtest.Frame(t, v, e, viewtest.Sizes[0])
 	news()
 	if got := selected(v, e); got != "link-up" {
 		t.Errorf("on %s, want the newest", got)
@@ -218,8 +194,8 @@ func TestFollow(t *testing.T) {
 
 // A click chooses, another one on the same line shows the device in the tree.
 func TestClick(t *testing.T) {
-	v, e := events.New(), env(seen(), look.Look{Bare: true})
-	lines := strings.Split(frame(t, v, e, sizes[1]), "\n")
+	v, e := events.New(), viewtest.Env(seen(), look.Look{Bare: true})
+	lines := strings.Split(viewtest.Frame(t, v, e, viewtest.Sizes[1]), "\n")
 	for i, line := range lines {
 		if !strings.Contains(line, "went down") {
 			continue

@@ -8,33 +8,16 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/app/diff"
-	"github.com/topoctl/topoctl/internal/app/tui/keys"
-	"github.com/topoctl/topoctl/internal/app/tui/look"
 	"github.com/topoctl/topoctl/internal/app/tui/state"
-	"github.com/topoctl/topoctl/internal/app/tui/ui"
 	"github.com/topoctl/topoctl/internal/app/tui/views/events"
+	"github.com/topoctl/topoctl/internal/app/tui/viewtest"
 	"github.com/topoctl/topoctl/internal/app/watch"
 	"github.com/topoctl/topoctl/pathsel/doctor"
 )
 
-const nasty = "\x1b]0;owned\a\x1b[2J\u202e\u009b31m\x00\r\n\t世界\u0301 \xff end"
-
-func clean(t *rapid.T, lines []string, w int) {
-	for _, line := range lines {
-		if look.Width(line) > w {
-			t.Fatalf("%d columns in a pane of %d: %q", look.Width(line), w, line)
-		}
-		for _, r := range line {
-			if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 || r == 0x202e || r == 0xfffd {
-				t.Fatalf("%q gets through: %q", r, line)
-			}
-		}
-	}
-}
-
 func hostile(t *rapid.T) *state.State {
 	text := func() string {
-		return rapid.SampledFrom([]string{nasty, "", "a", "error", "port:" + nasty, strings.Repeat("x", 3000), strings.Repeat(nasty, 5)}).Draw(t, "text")
+		return rapid.SampledFrom([]string{viewtest.Nasty, "", "a", "error", "port:" + viewtest.Nasty, strings.Repeat("x", 3000), strings.Repeat(viewtest.Nasty, 5)}).Draw(t, "text")
 	}
 	few := func() int { return rapid.IntRange(0, 3).Draw(t, "few") }
 	s := &state.State{BaselineName: text(), Doctor: &doctor.Report{}, Drift: &diff.Report{}, Dropped: few()}
@@ -59,24 +42,6 @@ func hostile(t *rapid.T) *state.State {
 // Whatever files and peers say, panes are whole and obey nobody.
 func TestHostile(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		v, l := events.New(), &look.Look{ASCII: rapid.Bool().Draw(t, "ascii"), Bare: true}
-		e := &ui.Env{State: hostile(t), Look: l, Shared: &ui.Shared{}}
-		for range 12 {
-			size := ui.Size{W: rapid.IntRange(1, 220).Draw(t, "w"), H: rapid.IntRange(0, 50).Draw(t, "h")}
-			e.Filter = ui.Filter(rapid.SampledFrom([]string{"", "a", "!a", nasty}).Draw(t, "filter"))
-			lines := v.Main(e, size)
-			if len(lines) != size.H {
-				t.Fatalf("%d lines, want %d", len(lines), size.H)
-			}
-			clean(t, lines, size.W)
-			w := rapid.IntRange(20, 200).Draw(t, "detail")
-			clean(t, v.Detail(e, w), w)
-			if rapid.Bool().Draw(t, "click") {
-				v.Click(0, rapid.IntRange(-1, 60).Draw(t, "y"), e)
-			} else {
-				v.Key(rapid.SampledFrom([]keys.Action{keys.Up, keys.Down, keys.PageDown, keys.End, keys.Home, keys.Enter, keys.Left, keys.Right, keys.Wide}).Draw(t, "key"), e)
-			}
-			v.Selection(e)
-		}
+		viewtest.Hostile(t, events.New(), hostile(t), []string{"", "a", "!a", viewtest.Nasty})
 	})
 }

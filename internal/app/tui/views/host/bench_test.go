@@ -5,6 +5,7 @@ import (
 
 	"github.com/topoctl/topoctl/internal/app/tui/look"
 	"github.com/topoctl/topoctl/internal/app/tui/ui"
+	"github.com/topoctl/topoctl/internal/app/tui/viewtest"
 )
 
 // A frame of the largest hosts: 44 NICs with all their counters, and 72 GPUs.
@@ -13,7 +14,7 @@ func BenchmarkMain(b *testing.B) {
 		s := watched(b, name, 5)
 		for _, v := range views {
 			b.Run(name+"/"+v.name, func(b *testing.B) {
-				e := env(s, look.Look{Color: true})
+				e := viewtest.Env(s, look.Look{Color: true})
 				x := v.make()
 				b.ReportAllocs()
 				for b.Loop() {
@@ -29,7 +30,7 @@ func BenchmarkDetail(b *testing.B) {
 	s := watched(b, "aws-p5-44nic-synthetic", 5)
 	for _, v := range views {
 		b.Run(v.name, func(b *testing.B) {
-			e := env(s, look.Look{Color: true})
+			e := viewtest.Env(s, look.Look{Color: true})
 			e.Shared.Node = "gpu:0"
 			x := v.make()
 			b.ReportAllocs()

@@ -8,11 +8,9 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/app/tui/keys"
 	"github.com/topoctl/topoctl/internal/app/tui/look"
-	"github.com/topoctl/topoctl/internal/app/tui/ui"
+	"github.com/topoctl/topoctl/internal/app/tui/viewtest"
 	"github.com/topoctl/topoctl/internal/base/golden"
 )
-
-var goldenSizes = []ui.Size{{W: 60, H: 14}, {W: 80, H: 22}, {W: 120, H: 28}, {W: 200, H: 48}}
 
 // frame is lines as a golden file has them: styles readable, nothing that is blank at the ends.
 func frame(lines []string) string {
@@ -30,15 +28,15 @@ func TestGoldenPanes(t *testing.T) {
 			var b strings.Builder
 			s := watched(t, name, 5)
 			for _, v := range views {
-				for _, size := range goldenSizes {
+				for _, size := range viewtest.Sizes {
 					for mode, l := range []look.Look{{Color: true}, {ASCII: true, Bare: true}} {
-						e := env(s, l)
+						e := viewtest.Env(s, l)
 						x := v.make()
 						fmt.Fprintf(&b, "== %s %dx%d %s\n", v.name, size.W, size.H, []string{"colour", "ascii"}[mode])
 						b.WriteString(frame(x.Main(e, size)))
 					}
 				}
-				e := env(s, look.Look{ASCII: true, Bare: true})
+				e := viewtest.Env(s, look.Look{ASCII: true, Bare: true})
 				x := v.make()
 				fmt.Fprintf(&b, "== %s detail\n%s", v.name, frame(x.Detail(e, 48)))
 			}
@@ -50,7 +48,7 @@ func TestGoldenPanes(t *testing.T) {
 // What the detail says of each kind of node of a host with a fault.
 func TestGoldenTreeDetails(t *testing.T) {
 	var b strings.Builder
-	e := env(watched(t, "dgx-h100-gpu2-x8", 5), look.Look{Bare: true})
+	e := viewtest.Env(watched(t, "dgx-h100-gpu2-x8", 5), look.Look{Bare: true})
 	x := views[0].make()
 	for _, id := range []string{"", "numa:0", "gpu:2", "rdma:mlx5_0", "net:eno2", "nvme:nvme0", "hb:0000:15", "pci:0000:16:00.0"} {
 		if id == "" {

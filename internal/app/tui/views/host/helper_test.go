@@ -5,7 +5,6 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/app/record"
-	"github.com/topoctl/topoctl/internal/app/tui/look"
 	"github.com/topoctl/topoctl/internal/app/tui/state"
 	"github.com/topoctl/topoctl/internal/app/tui/ui"
 	"github.com/topoctl/topoctl/internal/app/tui/views/matrix"
@@ -66,11 +65,6 @@ func sample(x *topo.Topology, at int64, k int) *counters.Sample {
 		s.GPUs = append(s.GPUs, g)
 	}
 	return s
-}
-
-// env is what views draw from, with a screen of one kind.
-func env(s *state.State, l look.Look) *ui.Env {
-	return &ui.Env{State: s, Look: &l, Shared: &ui.Shared{}}
 }
 
 var views = []struct {

@@ -11,6 +11,7 @@ import (
 	"github.com/topoctl/topoctl/internal/app/tui/keys"
 	"github.com/topoctl/topoctl/internal/app/tui/look"
 	"github.com/topoctl/topoctl/internal/app/tui/ui"
+	"github.com/topoctl/topoctl/internal/app/tui/viewtest"
 	"github.com/topoctl/topoctl/internal/base/counters"
 	"github.com/topoctl/topoctl/internal/base/fixturetest"
 )
@@ -33,7 +34,7 @@ func TestFiguresThatCannotBe(t *testing.T) {
 			c.Ports[i].SentBytes, c.Ports[i].BytesPerSec = new(uint64(math.MaxUint64)), new(topo.Rate(1))
 		}
 		s.Apply(&record.Record{AtNS: 3 * second, Source: record.SourceCounters, Counters: c})
-		e := env(s, look.Look{ASCII: true, Bare: true})
+		e := viewtest.Env(s, look.Look{ASCII: true, Bare: true})
 		for _, v := range views {
 			view := v.make()
 			for range 12 {
@@ -54,7 +55,7 @@ func TestFiguresThatCannotBe(t *testing.T) {
 func TestNotAllIsKnown(t *testing.T) {
 	x := fixturetest.Topology(t, "dgx-h100")
 	s := after(x, 2)
-	e := env(s, look.Look{ASCII: true, Bare: true})
+	e := viewtest.Env(s, look.Look{ASCII: true, Bare: true})
 	view := views[0].make()
 	if text := frame(view.Detail(e, 100)); strings.Contains(text, "not all is known") {
 		t.Errorf("nothing is wrong:\n%s", text)
@@ -89,7 +90,7 @@ func TestNotAllIsKnown(t *testing.T) {
 func TestStateThatIsNotKnown(t *testing.T) {
 	x := fixturetest.Topology(t, "dgx-h100")
 	s := after(x, 2)
-	e := env(s, look.Look{ASCII: true, Bare: true})
+	e := viewtest.Env(s, look.Look{ASCII: true, Bare: true})
 	c := sample(x, 3*second, 2)
 	for i := range c.Ports {
 		if c.Ports[i].ID == "port:mlx5_3/1" {
@@ -114,7 +115,7 @@ func TestStateThatIsNotKnown(t *testing.T) {
 func TestStateThatIsOld(t *testing.T) {
 	x := *fixturetest.Topology(t, "dgx-h100")
 	s := after(&x, 4)
-	e := env(s, look.Look{ASCII: true, Bare: true})
+	e := viewtest.Env(s, look.Look{ASCII: true, Bare: true})
 	x.Ports = slices.Clone(x.Ports)
 	for i := range x.Ports {
 		if x.Ports[i].ID == "port:mlx5_3/1" {
@@ -175,7 +176,7 @@ func TestHostThatCannotBe(t *testing.T) {
 			if err != nil {
 				t.Skip(err) // refused where it is read
 			}
-			e := env(after(read, 3), look.Look{})
+			e := viewtest.Env(after(read, 3), look.Look{})
 			whole := views[0].make()
 			rows := 0
 			for _, line := range whole.Main(e, ui.Size{W: 100, H: 1000}) {

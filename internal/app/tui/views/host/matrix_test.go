@@ -12,13 +12,14 @@ import (
 	"github.com/topoctl/topoctl/internal/app/tui/state"
 	"github.com/topoctl/topoctl/internal/app/tui/ui"
 	"github.com/topoctl/topoctl/internal/app/tui/views/matrix"
+	"github.com/topoctl/topoctl/internal/app/tui/viewtest"
 	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/probe"
 )
 
 // The cursor moves by whole cells and tells the other views which pair it is at.
 func TestMatrixKeys(t *testing.T) {
-	v, e := matrix.New(), env(watched(t, "dgx-h100", 2), mono)
+	v, e := matrix.New(), viewtest.Env(watched(t, "dgx-h100", 2), mono)
 	v.Main(e, ui.Size{W: 80, H: 8})
 	for i, s := range []struct {
 		key      keys.Action
@@ -49,7 +50,7 @@ func TestMatrixKeys(t *testing.T) {
 // Heads stay while cells scroll both ways; the corner says where there is more, and NICs
 // with long names are numbered.
 func TestMatrixScrolls(t *testing.T) {
-	v, e := matrix.New(), env(watched(t, "aws-p5-44nic-synthetic", 2), mono)
+	v, e := matrix.New(), viewtest.Env(watched(t, "aws-p5-44nic-synthetic", 2), mono)
 	got := text(v, e, 60, 8)
 	if head := strings.Split(got, "\n")[1]; !strings.HasPrefix(head, " >v") || !strings.Contains(head, "NIC0 ") {
 		t.Errorf("the heads are %q", head)
@@ -73,7 +74,7 @@ func TestMatrixScrolls(t *testing.T) {
 
 // w goes through the figures, o through the kinds of rows and columns that the host has.
 func TestMatrixFiguresAndAxes(t *testing.T) {
-	v, e := matrix.New(), env(watched(t, "dgx-h100", 2), mono)
+	v, e := matrix.New(), viewtest.Env(watched(t, "dgx-h100", 2), mono)
 	for _, want := range []string{"class", "expected GB/s", "measured GB/s", "delta", "class"} {
 		got := text(v, e, 120, 20)
 		if !strings.HasPrefix(got, want+" ") {
@@ -101,7 +102,7 @@ func TestMatrixFiguresAndAxes(t *testing.T) {
 
 // A filter that names rows keeps all columns, and the other way round.
 func TestMatrixFilter(t *testing.T) {
-	v, e := matrix.New(), env(watched(t, "dgx-h100", 2), mono)
+	v, e := matrix.New(), viewtest.Env(watched(t, "dgx-h100", 2), mono)
 	for filter, want := range map[ui.Filter]string{
 		"gpu1": "1 rows, 14 columns", "mlx5_3": "10 rows, 1 columns", "!gpu": "2 rows, 14 columns", "cpu:": "2 rows, 14 columns",
 	} {
@@ -134,7 +135,7 @@ func TestMatrixMeasured(t *testing.T) {
 	x := fixturetest.Topology(t, "dgx-h100")
 	s := state.New(state.Options{Overlay: topo.Overlay{"port:mlx5_0/1": 30e9}, Measured: report(x)})
 	s.Apply(&record.Record{Source: record.SourceHost, Topology: x})
-	v, e := matrix.New(), env(s, mono)
+	v, e := matrix.New(), viewtest.Env(s, mono)
 	v.Key(keys.Wide, e)
 	v.Key(keys.Wide, e)
 	got := text(v, e, 200, 20)
@@ -184,7 +185,7 @@ func TestMatrixMeasured(t *testing.T) {
 func TestMatrixMeasuredElsewhere(t *testing.T) {
 	s := state.New(state.Options{Measured: report(fixturetest.Topology(t, "gb200-tray"))})
 	s.Apply(&record.Record{Source: record.SourceHost, Topology: fixturetest.Topology(t, "dgx-h100")})
-	v, e := matrix.New(), env(s, mono)
+	v, e := matrix.New(), viewtest.Env(s, mono)
 	v.Key(keys.Wide, e)
 	v.Key(keys.Wide, e)
 	if got := text(v, e, 200, 20); !strings.Contains(got, "no rate of this host was measured") {
@@ -197,7 +198,7 @@ func TestMatrixMeasuredElsewhere(t *testing.T) {
 
 // A click on a cell selects it, again explains it.
 func TestMatrixClick(t *testing.T) {
-	v, e := matrix.New(), env(watched(t, "dgx-h100", 2), mono)
+	v, e := matrix.New(), viewtest.Env(watched(t, "dgx-h100", 2), mono)
 	got := strings.Split(text(v, e, 120, 20), "\n")
 	x, y := strings.Index(got[1], "NIC3"), 4 // the third row
 	if x < 0 {

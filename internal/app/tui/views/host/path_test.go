@@ -9,6 +9,7 @@ import (
 	"github.com/topoctl/topoctl/internal/app/tui/keys"
 	"github.com/topoctl/topoctl/internal/app/tui/ui"
 	"github.com/topoctl/topoctl/internal/app/tui/views/path"
+	"github.com/topoctl/topoctl/internal/app/tui/viewtest"
 	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/pathsel"
 )
@@ -39,7 +40,7 @@ func TestPathQuestions(t *testing.T) {
 		{"empty", "", "", "", "the host has no GPU and no NUMA node with CPUs"},
 		{"dgx-h100-rdma-no-pci", "", "gpu:0", "rdma:mlx5_9", "no way between gpu:0 and mlx5_9 is known: mlx5_9 has no PCI device"},
 	} {
-		e := env(watched(t, c.machine, 1), mono)
+		e := viewtest.Env(watched(t, c.machine, 1), mono)
 		*e.Shared = ui.Shared{Node: c.node, From: c.from, To: c.to}
 		got := text(path.New(), e, 120, 30)
 		if !strings.Contains(got, c.want) {
@@ -50,7 +51,7 @@ func TestPathQuestions(t *testing.T) {
 
 // The candidates are pathsel's, in its order, each with its reason and what its port carries.
 func TestPathCandidates(t *testing.T) {
-	e := env(watched(t, "dgx-h100-port-down", 3), mono)
+	e := viewtest.Env(watched(t, "dgx-h100-port-down", 3), mono)
 	h, err := pathsel.New(e.State.Topology, pathsel.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -85,7 +86,7 @@ func TestPathCandidates(t *testing.T) {
 // The cursor begins at the port of the pair; enter goes to it in the tree. Another question
 // begins anew, the same one does not.
 func TestPathKeys(t *testing.T) {
-	v, e := path.New(), env(watched(t, "dgx-h100", 2), mono)
+	v, e := path.New(), viewtest.Env(watched(t, "dgx-h100", 2), mono)
 	e.Shared.From, e.Shared.To = "gpu:0", "rdma:mlx5_4"
 	at := func() string {
 		return firstWith(text(v, e, 100, 20), ">")
@@ -129,7 +130,7 @@ func firstWith(pane, prefix string) string {
 
 // The filter keeps candidates by name, verdict and reason.
 func TestPathFilter(t *testing.T) {
-	v, e := path.New(), env(watched(t, "dgx-h100", 2), mono)
+	v, e := path.New(), viewtest.Env(watched(t, "dgx-h100", 2), mono)
 	e.Filter = "storage"
 	if got := text(v, e, 120, 30); !strings.Contains(got, "x mlx5_1") || strings.Contains(got, "1 mlx5_0") {
 		t.Error(got)
@@ -142,7 +143,7 @@ func TestPathFilter(t *testing.T) {
 
 // The detail is of the candidate under the cursor; hints are those of topoctl path.
 func TestPathDetail(t *testing.T) {
-	v, e := path.New(), env(watched(t, "dgx-h100-gpu2-x8", 3), mono)
+	v, e := path.New(), viewtest.Env(watched(t, "dgx-h100-gpu2-x8", 3), mono)
 	e.Shared.From = "gpu:2"
 	got := frame(v.Detail(e, 100))
 	for _, want := range []string{"mlx5_4  preferred", "route from gpu:2", "31.5 GB/s!", "class: they meet at switch 4d:00.0", "on 1 preferred port", "carries 31.5 GB/s of 63.0 GB/s"} {

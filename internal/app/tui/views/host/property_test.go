@@ -13,6 +13,7 @@ import (
 	"github.com/topoctl/topoctl/internal/app/tui/look"
 	"github.com/topoctl/topoctl/internal/app/tui/state"
 	"github.com/topoctl/topoctl/internal/app/tui/ui"
+	"github.com/topoctl/topoctl/internal/app/tui/viewtest"
 	"github.com/topoctl/topoctl/internal/base/fixturetest"
 )
 
@@ -99,7 +100,7 @@ func TestPanesFit(t *testing.T) {
 	states = append(states, after(hostile(t), 3), &state.State{Topology: &topo.Topology{}})
 	rapid.Check(t, func(t *rapid.T) {
 		l := look.Look{ASCII: rapid.Bool().Draw(t, "ascii"), Color: rapid.Bool().Draw(t, "color")}
-		e := env(states[rapid.IntRange(0, len(states)-1).Draw(t, "state")], l)
+		e := viewtest.Env(states[rapid.IntRange(0, len(states)-1).Draw(t, "state")], l)
 		var all []ui.View
 		for _, v := range views {
 			all = append(all, v.make())
@@ -136,7 +137,7 @@ func TestPanesFit(t *testing.T) {
 func TestCursorIsSeen(t *testing.T) {
 	random := rand.New(rand.NewSource(1)) //nolint:gosec // a fixed sequence
 	for _, v := range views {
-		e := env(watched(t, "dgx-h100", 2), look.Look{ASCII: true, Bare: true})
+		e := viewtest.Env(watched(t, "dgx-h100", 2), look.Look{ASCII: true, Bare: true})
 		x := v.make()
 		for range 300 {
 			x.Key(actions[random.Intn(8)], e)

@@ -11,40 +11,38 @@ import (
 	"github.com/topoctl/topoctl/internal/app/tui/look"
 	"github.com/topoctl/topoctl/internal/app/tui/state"
 	"github.com/topoctl/topoctl/internal/app/tui/ui"
+	"github.com/topoctl/topoctl/internal/app/tui/viewtest"
 	"github.com/topoctl/topoctl/probe"
 )
-
-// nasty is what names and texts of others may be.
-const nasty = "\x1b]0;owned\a\x1b[2J\u202e\u009b31m\x00\r\n\t世界\u0301 \xff end"
 
 // hostile is a report whose every foreign text is nasty.
 func hostile(t testing.TB, name string) *probe.Report {
 	r := load(t, name)
-	r.Notes = append(r.Notes, nasty)
+	r.Notes = append(r.Notes, viewtest.Nasty)
 	for i := range r.Hosts {
-		r.Hosts[i].Error = nasty
+		r.Hosts[i].Error = viewtest.Nasty
 	}
 	for i := range r.Links {
-		r.Links[i].Name = nasty
+		r.Links[i].Name = viewtest.Nasty
 	}
 	for i := range r.Blame {
 		b := &r.Blame[i]
-		b.Evidence, b.Next = append(b.Evidence, nasty), nasty
+		b.Evidence, b.Next = append(b.Evidence, viewtest.Nasty), viewtest.Nasty
 		for k := range b.Suspects {
-			b.Suspects[k].Name = nasty
+			b.Suspects[k].Name = viewtest.Nasty
 		}
 	}
 	for i := range r.Results {
 		x := &r.Results[i]
-		x.ID += nasty
-		x.From.Name, x.To.Host, x.Variant, x.Expected.Why = nasty, nasty, nasty, nasty
-		x.Reasons = append([]probe.Reason{{Code: nasty, Text: nasty}}, x.Reasons...)
-		x.Measurement.Notes = []string{nasty}
+		x.ID += viewtest.Nasty
+		x.From.Name, x.To.Host, x.Variant, x.Expected.Why = viewtest.Nasty, viewtest.Nasty, viewtest.Nasty, viewtest.Nasty
+		x.Reasons = append([]probe.Reason{{Code: viewtest.Nasty, Text: viewtest.Nasty}}, x.Reasons...)
+		x.Measurement.Notes = []string{viewtest.Nasty}
 		if i%3 == 0 {
-			x.Verdict, x.Pair.Waived = probe.Verdict(nasty), nasty
+			x.Verdict, x.Pair.Waived = probe.Verdict(viewtest.Nasty), viewtest.Nasty
 		}
 		if i%3 == 1 {
-			x.Kind, x.Transport, x.Error = nasty, nasty, nasty
+			x.Kind, x.Transport, x.Error = viewtest.Nasty, viewtest.Nasty, viewtest.Nasty
 		}
 	}
 	return r
@@ -78,19 +76,19 @@ func TestAnySize(t *testing.T) {
 		r := all[prefix+rapid.SampledFrom(reports).Draw(t, "report")]
 		events := halfway(r)
 		if rapid.Bool().Draw(t, "over") {
-			events = append(events, &probe.Event{Type: probe.EventError, AtNS: 60e9, Error: nasty}, probe.EndEvent(r))
+			events = append(events, &probe.Event{Type: probe.EventError, AtNS: 60e9, Error: viewtest.Nasty}, probe.EndEvent(r))
 		}
 		v, env := New(), newEnv(told(events[:rapid.IntRange(0, len(events)).Draw(t, "events")]...))
 		env.Look = &look.Look{ASCII: rapid.Bool().Draw(t, "ascii"), Color: rapid.Bool().Draw(t, "color"), Bare: rapid.Bool().Draw(t, "bare")}
 		env.Filter = ui.Filter(rapid.SampledFrom([]string{"", "cpu", "!pass", "nothing has it", "\x1b[2J"}).Draw(t, "filter"))
 		if rapid.Bool().Draw(t, "loaded") {
-			v.SetReport(r, nasty)
+			v.SetReport(r, viewtest.Nasty)
 		}
 		if rapid.Bool().Draw(t, "listed") {
 			v.SetPairs(pairsOf(r), nil)
 		}
 		if rapid.IntRange(0, 4).Draw(t, "unable") == 0 {
-			v.SetUnable(nasty)
+			v.SetUnable(viewtest.Nasty)
 		}
 		for range rapid.IntRange(1, 12).Draw(t, "steps") {
 			size := ui.Size{W: rapid.IntRange(0, 210).Draw(t, "w"), H: rapid.IntRange(0, 60).Draw(t, "h")}

@@ -15,6 +15,7 @@ import (
 	"github.com/topoctl/topoctl/internal/app/tui/look"
 	"github.com/topoctl/topoctl/internal/app/tui/state"
 	"github.com/topoctl/topoctl/internal/app/tui/ui"
+	"github.com/topoctl/topoctl/internal/app/tui/viewtest"
 	"github.com/topoctl/topoctl/internal/base/golden"
 	"github.com/topoctl/topoctl/probe"
 )
@@ -91,12 +92,10 @@ func pairsOf(r *probe.Report) []probe.Pair {
 	return out
 }
 
-var sizes = []ui.Size{{W: 60, H: 14}, {W: 80, H: 22}, {W: 120, H: 28}, {W: 200, H: 48}}
-
-// frames are the pane at all sizes, each with the detail of what is under the cursor.
+// frames are the pane at all viewtest.Sizes, each with the detail of what is under the cursor.
 func frames(v *View, env *ui.Env) string {
 	var b strings.Builder
-	for _, size := range sizes {
+	for _, size := range viewtest.Sizes {
 		b.WriteString(strings.Repeat("=", size.W) + "\n")
 		for _, line := range v.Main(env, size) {
 			b.WriteString(strings.TrimRight(line, " ") + "\n")
