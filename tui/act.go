@@ -45,14 +45,14 @@ func (m *model) act(a keys.Action) tea.Cmd {
 		return nil
 	}
 	if keys.ForView(a) {
-		return m.toView(m.at, a)
+		return m.toView(m.current, a)
 	}
 	n := len(m.views)
 	switch a {
 	case keys.Next:
-		m.show((m.at + 1) % n)
+		m.show((m.current + 1) % n)
 	case keys.Prev:
-		m.show((m.at + n - 1) % n)
+		m.show((m.current + n - 1) % n)
 	case keys.Help:
 		m.help, m.helpTop = true, 0
 	case keys.Back:
@@ -87,7 +87,7 @@ func (m *model) act(a keys.Action) tea.Cmd {
 	return nil
 }
 
-func (m *model) show(view int) { m.at, m.detailTop = view, 0 }
+func (m *model) show(view int) { m.current, m.detailTop = view, 0 }
 
 // toView has a view carry an action out, and does what it asks for.
 func (m *model) toView(view int, a keys.Action) tea.Cmd {
@@ -114,7 +114,7 @@ func (m *model) toView(view int, a keys.Action) tea.Cmd {
 
 // request does what a view asks for.
 func (m *model) request(r ui.Request) tea.Cmd {
-	if i := slices.Index(keys.ViewActions(), r.Show); i >= 0 && i != m.at {
+	if i := slices.Index(keys.ViewActions(), r.Show); i >= 0 && i != m.current {
 		m.show(i)
 	}
 	switch {
@@ -191,7 +191,7 @@ func (m *model) click(x, y int) tea.Cmd {
 	case m.help:
 		return nil
 	case s.Main.Holds(x, y) && y > s.Main.Y:
-		return m.clickView(m.at, x-s.Main.X, y-s.Main.Y-1)
+		return m.clickView(m.current, x-s.Main.X, y-s.Main.Y-1)
 	case s.Side.Holds(x, y) && y > s.Side.Y:
 		return m.clickView(0, x-s.Side.X, y-s.Side.Y-1)
 	}
@@ -222,7 +222,7 @@ func (m *model) wheel(msg tea.MouseWheelMsg) tea.Cmd {
 	default:
 		return nil
 	}
-	view := m.at
+	view := m.current
 	switch {
 	case s.TooSmall, m.editing, m.dialog != nil:
 		return nil

@@ -67,7 +67,7 @@ func (m *model) body(l *look.Look, s *layout.Screen) []string {
 	}
 	// The tree first: it says to the others what is under its cursor.
 	add(s.Side, func(r layout.Rect) []string { return m.mainPane(l, 0, r) })
-	main := func(r layout.Rect) []string { return m.mainPane(l, m.at, r) }
+	main := func(r layout.Rect) []string { return m.mainPane(l, m.current, r) }
 	add(s.Main, main)
 	add(s.Detail, func(r layout.Rect) []string { return m.detailPane(l, r) })
 	for _, r := range s.Separators {

@@ -60,7 +60,7 @@ func Frame(ctx context.Context, o Options, w, h int) (text string, whole bool, e
 // source.
 func (m *model) whole(looks map[string]int) bool {
 	if m.o.Replay != "" {
-		return m.over()
+		return m.replayEnded()
 	}
 	agents := 0
 	for i := range m.live.Sources {

@@ -127,7 +127,7 @@ func (m *model) mode(l *look.Look) []part {
 	}
 	if m.o.Replay != "" {
 		text := "REPLAY"
-		if m.over() {
+		if m.replayEnded() {
 			text = "REPLAY ended"
 		}
 		out = append(out, part{text, look.Middle, needed}, part{l.Cut(l.Safe(m.o.Replay), 30), look.Plain, about})
@@ -182,17 +182,17 @@ func (m *model) footer(l *look.Look, w int) string {
 	for i, a := range keys.ViewActions() {
 		style := look.Plain
 		switch i {
-		case m.at:
+		case m.current:
 			put("[", look.Strong)
 			style = look.Selected
-		case m.at + 1:
+		case m.current + 1:
 			put("]", look.Strong)
 		default:
 			put(" ", look.Plain)
 		}
 		action(a, keys.Get(a).Short(l.ASCII)+" "+keys.Get(a).Hint, style)
 	}
-	put(map[bool]string{true: "]", false: " "}[m.at == len(m.views)-1], look.Strong)
+	put(map[bool]string{true: "]", false: " "}[m.current == len(m.views)-1], look.Strong)
 	for _, a := range append([]keys.Action{keys.Help}, m.hints()...) {
 		text := keys.Get(a).Short(l.ASCII) + " " + keys.Get(a).Hint
 		if x+1+look.Width(text) > w {

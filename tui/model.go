@@ -26,13 +26,13 @@ type model struct {
 	live     *state.State   // what is known
 	shown    *state.State   // what is drawn: live, or as it was when the picture was frozen
 	followed *topo.Topology // whose names cursors have
-	known    known          // what a recording begins with
+	latest   latest         // what a recording begins with
 	clock    clock
 
-	look   look.Look
-	shared ui.Shared
-	views  []ui.View // in the order of keys.ViewActions
-	at     int       // the view that is shown
+	look    look.Look
+	shared  ui.Shared
+	views   []ui.View // in the order of keys.ViewActions
+	current int       // the view that is shown
 
 	w, h      int
 	detail    bool // where there is room for one pane: the detail
@@ -64,7 +64,7 @@ func newModel(o Options) *model {
 		views: newViews(o), frozenNS: -1, dirty: true, clock: clock{now: o.Now}}
 	for i, a := range keys.ViewActions() {
 		if string(a) == o.View {
-			m.at = i
+			m.current = i
 		}
 	}
 	return m
@@ -114,7 +114,7 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		cmd = m.wheel(msg)
 	case tea.ResumeMsg:
 	case news:
-		m.dirty = m.takeIn(msg)
+		m.dirty = m.applyNews(msg)
 	case tick:
 		m.live.Tick(m.now())
 		m.dirty = m.stale()
@@ -148,8 +148,8 @@ func (m *model) View() tea.View {
 	return v
 }
 
-// takeIn applies news and says whether the picture may have changed.
-func (m *model) takeIn(items news) bool {
+// applyNews applies news and says whether the picture may have changed.
+func (m *model) applyNews(items news) bool {
 	for _, it := range items {
 		if it.record != nil {
 			m.apply(it.record)
@@ -165,30 +165,30 @@ func (m *model) apply(r *record.Record) {
 	if r.Source == record.SourceProbe && r.AtNS == 0 { // of this dashboard's own probe
 		r.AtNS = m.now()
 	}
-	m.clock.heard(r.AtNS)
+	m.clock.set(r.AtNS)
 	m.live.Apply(r)
-	m.known.note(r)
+	m.latest.keep(r)
 	m.record(r)
 }
 
 func (m *model) now() int64 {
-	if m.over() {
+	if m.replayEnded() {
 		return m.live.Now // nothing happens after the end of a recording
 	}
 	return max(m.clock.at(), m.live.Now)
 }
 
-// over says whether a recording is at its end: every source of it has ended.
-func (m *model) over() bool {
+// replayEnded says whether a recording is at its end: every source of it has ended.
+func (m *model) replayEnded() bool {
 	return m.o.Replay != "" && len(m.live.Sources) > 0 && !slices.ContainsFunc(m.live.Sources, func(x state.Source) bool {
 		return x.Status != record.StatusEnded
 	})
 }
 
-func (m *model) view() ui.View { return m.views[m.at] }
+func (m *model) view() ui.View { return m.views[m.current] }
 
 // tree is whether the tree is the main pane.
-func (m *model) tree() bool { return m.at == 0 }
+func (m *model) tree() bool { return m.current == 0 }
 
 func (m *model) screen() layout.Screen { return layout.Of(m.w, m.h, m.tree(), m.detail) }
 
@@ -227,18 +227,18 @@ func (m *model) say(text string) { m.shared.Message = text }
 type clock struct {
 	now    func() time.Time
 	lastNS int64     // the latest time that the feed told,
-	heardT time.Time // and when
+	setAt  time.Time // and when
 }
 
-func (c *clock) heard(atNS int64) {
-	if atNS >= c.at() || c.heardT.IsZero() {
-		c.lastNS, c.heardT = atNS, c.now()
+func (c *clock) set(atNS int64) {
+	if atNS >= c.at() || c.setAt.IsZero() {
+		c.lastNS, c.setAt = atNS, c.now()
 	}
 }
 
 func (c *clock) at() int64 {
-	if c.heardT.IsZero() {
+	if c.setAt.IsZero() {
 		return 0
 	}
-	return c.lastNS + int64(max(0, c.now().Sub(c.heardT)))
+	return c.lastNS + int64(max(0, c.now().Sub(c.setAt)))
 }

@@ -52,7 +52,7 @@ func (m *model) list() {
 		m.say("nothing can be measured: " + m.look.Safe(why))
 		return
 	}
-	m.work.do(func(ctx context.Context) tea.Msg {
+	m.work.background(func(ctx context.Context) tea.Msg {
 		pairs, err := m.o.Prober.Pairs(ctx)
 		return answered(func(m *model) tea.Cmd {
 			m.tellProber(func(p prober) { p.SetPairs(pairs, err) })
@@ -75,7 +75,7 @@ func (m *model) measure(pairs []string) {
 		m.say("no pair is chosen")
 		return
 	}
-	m.work.do(func(context.Context) tea.Msg {
+	m.work.background(func(context.Context) tea.Msg {
 		plan, err := m.o.Prober.Plan(pairs)
 		return answered(func(m *model) tea.Cmd {
 			switch {
@@ -133,35 +133,35 @@ func (m *model) start(pairs []string) {
 	ctx, stop := context.WithCancel(m.work.ctx)
 	p := &probing{stop: stop}
 	m.probe = p
-	m.apply(probeState(record.StatusOK, ""))
+	m.apply(probeStatus(record.StatusOK, ""))
 	m.say("measuring")
-	m.work.do(func(context.Context) tea.Msg {
+	m.work.background(func(context.Context) tea.Msg {
 		err := m.o.Prober.Run(ctx, pairs, func(e *probe.Event) {
-			m.work.put(item{record: &record.Record{Schema: record.Schema, Source: record.SourceProbe, Probe: e}})
+			m.work.enqueue(item{record: &record.Record{Schema: record.Schema, Source: record.SourceProbe, Probe: e}})
 		})
 		stop()
-		m.work.put(item{then: func(m *model) { m.probed(p, err) }})
+		m.work.enqueue(item{then: func(m *model) { m.probeEnded(p, err) }})
 		return nil
 	})
 }
 
-// probed notes how a probe ended.
-func (m *model) probed(p *probing, err error) {
+// probeEnded notes how a probe ended.
+func (m *model) probeEnded(p *probing, err error) {
 	m.probe = nil
 	switch {
 	case p.asked && (err == nil || errors.Is(err, context.Canceled)):
 		m.say("the probe was stopped")
-		m.apply(probeState(record.StatusEnded, "stopped"))
+		m.apply(probeStatus(record.StatusEnded, "stopped"))
 	case err != nil:
 		m.say("the probe failed: " + m.look.Safe(err.Error()))
-		m.apply(probeState(record.StatusFailed, err.Error()))
+		m.apply(probeStatus(record.StatusFailed, err.Error()))
 	default:
 		m.say("measured")
-		m.apply(probeState(record.StatusEnded, ""))
+		m.apply(probeStatus(record.StatusEnded, ""))
 	}
 }
 
-func probeState(status, detail string) *record.Record {
+func probeStatus(status, detail string) *record.Record {
 	return &record.Record{Schema: record.Schema, Source: record.SourceProbe, State: &record.SourceState{Status: status, Detail: detail}}
 }
 

@@ -13,26 +13,26 @@ import (
 	"github.com/topoctl/topoctl/probe"
 )
 
-// known is the last of what each source said: what a recording that begins now has to
+// latest is the last of what each source said: what a recording that begins now has to
 // begin with.
-type known struct {
-	start    *record.Record
-	topology *record.Record
-	counters *record.Record
-	engines  map[string]*record.Record // by source
-	states   map[string]*record.Record
-	began    *record.Record            // of the last probe: its start,
-	results  map[string]*record.Record // its results by pair,
-	probed   *record.Record            // and its end, or the round it is in
+type latest struct {
+	start         *record.Record
+	topology      *record.Record
+	counters      *record.Record
+	engines       map[string]*record.Record // by source
+	states        map[string]*record.Record
+	probeStart    *record.Record            // of the last probe: its start,
+	probeResults  map[string]*record.Record // its results by pair,
+	probeProgress *record.Record            // and its end, or the round it is in
 }
 
 // The most that is kept of sources and of a probe's results.
 const (
-	mostSources = 64
-	mostResults = 1 << 14
+	maxKeptSources = 64
+	maxKeptResults = 1 << 14
 )
 
-func keep(m *map[string]*record.Record, key string, r *record.Record, most int) {
+func keepIn(m *map[string]*record.Record, key string, r *record.Record, most int) {
 	if *m == nil {
 		*m = map[string]*record.Record{}
 	}
@@ -41,49 +41,49 @@ func keep(m *map[string]*record.Record, key string, r *record.Record, most int) 
 	}
 }
 
-func (k *known) note(r *record.Record) {
+func (l *latest) keep(r *record.Record) {
 	switch {
 	case r.Start != nil:
-		k.start = r
+		l.start = r
 	case r.Topology != nil:
-		k.topology = r
+		l.topology = r
 	case r.Counters != nil:
-		k.counters = r
+		l.counters = r
 	case r.Engine != nil:
-		keep(&k.engines, r.Source, r, mostSources)
+		keepIn(&l.engines, r.Source, r, maxKeptSources)
 	case r.State != nil:
-		keep(&k.states, r.Source, r, mostSources)
+		keepIn(&l.states, r.Source, r, maxKeptSources)
 	case r.Probe != nil:
-		k.noteProbe(r)
+		l.keepProbe(r)
 	}
 }
 
-func (k *known) noteProbe(r *record.Record) {
+func (l *latest) keepProbe(r *record.Record) {
 	switch e := r.Probe; e.Type {
 	case probe.EventStart:
-		k.began, k.results, k.probed = r, nil, nil
+		l.probeStart, l.probeResults, l.probeProgress = r, nil, nil
 	case probe.EventRound, probe.EventEnd:
-		k.probed = r
+		l.probeProgress = r
 	case probe.EventResult:
 		if e.Result != nil {
-			keep(&k.results, e.Result.ID, r, mostResults)
+			keepIn(&l.probeResults, e.Result.ID, r, maxKeptResults)
 		}
 	}
 }
 
 // all is what is known, in an order in which it can be taken in.
-func (k *known) all() []*record.Record {
-	out := []*record.Record{k.start, k.topology, k.counters}
-	for _, m := range []map[string]*record.Record{k.states, k.engines} {
+func (l *latest) all() []*record.Record {
+	out := []*record.Record{l.start, l.topology, l.counters}
+	for _, m := range []map[string]*record.Record{l.states, l.engines} {
 		for _, source := range slices.Sorted(maps.Keys(m)) {
 			out = append(out, m[source])
 		}
 	}
-	out = append(out, k.began)
-	for _, pair := range slices.Sorted(maps.Keys(k.results)) {
-		out = append(out, k.results[pair])
+	out = append(out, l.probeStart)
+	for _, pair := range slices.Sorted(maps.Keys(l.probeResults)) {
+		out = append(out, l.probeResults[pair])
 	}
-	out = append(out, k.probed)
+	out = append(out, l.probeProgress)
 	return slices.DeleteFunc(out, func(r *record.Record) bool { return r == nil })
 }
 
@@ -96,8 +96,7 @@ type recorder struct {
 	err    error // what it ended with; read it after the goroutine
 }
 
-// waiting is how many records may wait for the disk.
-const waiting = 4096
+const maxQueuedRecords = 4096
 
 // toggleRecord begins a recording, or ends the one that runs.
 func (m *model) toggleRecord() {
@@ -107,7 +106,7 @@ func (m *model) toggleRecord() {
 	case m.o.Record == nil || m.work == nil:
 		m.say("there is nowhere to write a recording")
 	default:
-		m.work.do(func(context.Context) tea.Msg {
+		m.work.background(func(context.Context) tea.Msg {
 			to, err := m.o.Record()
 			return answered(func(m *model) tea.Cmd {
 				m.beginRecord(to, err)
@@ -122,8 +121,8 @@ func (m *model) beginRecord(to Recording, err error) {
 		m.say("cannot record: " + m.look.Safe(err.Error()))
 		return
 	}
-	first := m.known.all()
-	rec := &recorder{to: to, fromNS: m.now(), queue: make(chan *record.Record, len(first)+waiting)}
+	first := m.latest.all()
+	rec := &recorder{to: to, fromNS: m.now(), queue: make(chan *record.Record, len(first)+maxQueuedRecords)}
 	if m.rec != nil {
 		m.endRecord("")
 	}
@@ -134,7 +133,7 @@ func (m *model) beginRecord(to Recording, err error) {
 		}
 		m.record(r)
 	}
-	m.work.do(func(context.Context) tea.Msg {
+	m.work.background(func(context.Context) tea.Msg {
 		rec.write()
 		return answered(func(m *model) tea.Cmd {
 			if rec.err != nil {

@@ -154,7 +154,7 @@ func TestRecordSlowDisk(t *testing.T) {
 	b := open(t, recordingTo(p), "cpu-2eth", 1, 120, 30)
 	b.press("r")
 	b.wait(func() bool { return b.rec != nil })
-	for k := range waiting + 10 {
+	for k := range maxQueuedRecords + 10 {
 		b.Update(news{{record: &record.Record{AtNS: int64(k) * second, Source: record.SourceCounters, State: &record.SourceState{Status: record.StatusOK}}}})
 	}
 	b.dirty = true

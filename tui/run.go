@@ -77,17 +77,17 @@ type work struct {
 	wg   sync.WaitGroup
 }
 
-// queued is how many items may wait; then the sources that bring them wait.
-const queued = 512
+// Beyond maxQueuedItems the sources wait.
+const maxQueuedItems = 512
 
 func newWork(ctx context.Context, send func(tea.Msg)) *work {
-	return &work{ctx: ctx, send: send, in: make(chan item, queued)}
+	return &work{ctx: ctx, send: send, in: make(chan item, maxQueuedItems)}
 }
 
 func (w *work) wait() { w.wg.Wait() }
 
-// do runs f in the background; its message goes to the event loop, and so does a panic.
-func (w *work) do(f func(ctx context.Context) tea.Msg) {
+// background runs f in the background; its message goes to the event loop, and so does a panic.
+func (w *work) background(f func(ctx context.Context) tea.Msg) {
 	w.wg.Go(func() {
 		defer func() {
 			if v := recover(); v != nil {
@@ -100,8 +100,8 @@ func (w *work) do(f func(ctx context.Context) tea.Msg) {
 	})
 }
 
-// put brings an item to the event loop, after all that were put before it.
-func (w *work) put(it item) {
+// enqueue brings an item to the event loop, after all that were put before it.
+func (w *work) enqueue(it item) {
 	select {
 	case w.in <- it:
 	case <-w.ctx.Done():
@@ -110,16 +110,16 @@ func (w *work) put(it item) {
 
 // begin runs the feed, and the clock.
 func (w *work) begin(f Feed) {
-	w.do(func(ctx context.Context) tea.Msg {
-		err := f.Run(ctx, func(r *record.Record) { w.put(item{record: r}) })
-		w.put(item{then: func(m *model) { m.feedEnded(err) }})
+	w.background(func(ctx context.Context) tea.Msg {
+		err := f.Run(ctx, func(r *record.Record) { w.enqueue(item{record: r}) })
+		w.enqueue(item{then: func(m *model) { m.feedEnded(err) }})
 		return nil
 	})
-	w.do(func(ctx context.Context) tea.Msg {
-		w.pass(ctx)
+	w.background(func(ctx context.Context) tea.Msg {
+		w.deliver(ctx)
 		return nil
 	})
-	w.do(func(ctx context.Context) tea.Msg {
+	w.background(func(ctx context.Context) tea.Msg {
 		t := time.NewTicker(time.Second)
 		defer t.Stop()
 		for {
@@ -133,9 +133,9 @@ func (w *work) begin(f Feed) {
 	})
 }
 
-// pass hands items over in bunches, some time apart: however many there are, keys get
+// deliver hands items over in bunches, some time apart: however many there are, keys get
 // their turn.
-func (w *work) pass(ctx context.Context) {
+func (w *work) deliver(ctx context.Context) {
 	for {
 		var bunch news
 		select {
@@ -144,7 +144,7 @@ func (w *work) pass(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		for more := true; more && len(bunch) < queued; {
+		for more := true; more && len(bunch) < maxQueuedItems; {
 			select {
 			case it := <-w.in:
 				bunch = append(bunch, it)

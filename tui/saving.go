@@ -57,9 +57,9 @@ func (m *model) save(ext string, data []byte, done string) {
 		m.say("there is nowhere to write a file")
 		return
 	}
-	name := "topoctl-" + string(keys.ViewActions()[m.at]) + "-" + m.o.Now().UTC().Format("20060102-150405") + "." + ext
+	name := "topoctl-" + string(keys.ViewActions()[m.current]) + "-" + m.o.Now().UTC().Format("20060102-150405") + "." + ext
 	m.say("saving " + name)
-	m.work.do(func(context.Context) tea.Msg {
+	m.work.background(func(context.Context) tea.Msg {
 		where, err := m.o.Save(name, data)
 		return answered(func(m *model) tea.Cmd {
 			if err != nil {

@@ -41,7 +41,7 @@ func TestKeysSwitchViews(t *testing.T) {
 func TestFirstView(t *testing.T) {
 	for _, name := range Views() {
 		b := open(t, Options{View: name}, "cpu-2eth", 1, 80, 24)
-		if got := string(keys.ViewActions()[b.at]); got != name {
+		if got := string(keys.ViewActions()[b.current]); got != name {
 			t.Errorf("--view %s shows %s", name, got)
 		}
 	}

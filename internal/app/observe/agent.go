@@ -73,12 +73,12 @@ func (f *Feed) agent(address string, late time.Duration) *source {
 		}
 		return &record.Record{Engine: e}, nil
 	}
-	return &source{name: record.AgentPrefix + oneLine(name), every: f.o.Interval, late: late, ask: ask}
+	return &source{name: record.AgentPrefix + oneLine(name), every: f.o.Interval, lateAfter: late, ask: ask}
 }
 
 // engine asks an agent for its engine.
 func (f *Feed) engine(ctx context.Context, page string) (*record.Engine, error) {
-	ctx, cancel := context.WithTimeout(ctx, agentTime)
+	ctx, cancel := context.WithTimeout(ctx, agentTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, page, nil)
 	if err != nil {
@@ -86,7 +86,7 @@ func (f *Feed) engine(ctx context.Context, page string) (*record.Engine, error) 
 	}
 	resp, err := f.client.Do(req)
 	if err != nil {
-		return nil, without(ctx, err)
+		return nil, withoutAddress(ctx, err)
 	}
 	defer resp.Body.Close() //nolint:errcheck // it was only read
 	switch {
@@ -97,7 +97,7 @@ func (f *Feed) engine(ctx context.Context, page string) (*record.Engine, error) 
 	}
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	if err != nil {
-		return nil, without(ctx, err)
+		return nil, withoutAddress(ctx, err)
 	}
 	if len(data) > maxAnswer {
 		return nil, fmt.Errorf("its answer is longer than %d MiB", maxAnswer>>20)
@@ -109,10 +109,10 @@ func (f *Feed) engine(ctx context.Context, page string) (*record.Engine, error) 
 	return e, nil
 }
 
-// without is an error of a request without the address, which stands beside it already.
-func without(ctx context.Context, err error) error {
+// withoutAddress is an error of a request without the address, which stands beside it already.
+func withoutAddress(ctx context.Context, err error) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return fmt.Errorf("no answer within %s", agentTime)
+		return fmt.Errorf("no answer within %s", agentTimeout)
 	}
 	var u *url.Error
 	if errors.As(err, &u) {

@@ -43,13 +43,13 @@ type Options struct {
 
 // How long things may take.
 const (
-	settle    = 200 * time.Millisecond // changes come in bursts: the host is looked at after them
-	rest      = time.Second            // from the end of one look at the host to the next at least
-	backoff   = 5 * time.Second        // the most between two tries of a source that fails
-	agentTime = 5 * time.Second        // for one answer of an agent
-	lateLeast = time.Second            // calls that are shorter are never told of as late
-	lateHost  = 10 * time.Second       // drivers may take seconds to begin: looks at the host are not late before
-	grace     = 2 * time.Second        // for what still runs when the feed ends
+	settleTime    = 200 * time.Millisecond // changes come in bursts: the host is read after them
+	minHostPause  = time.Second            // between two readings of the host
+	maxRetryPause = 5 * time.Second        // between two tries of a source that fails
+	agentTimeout  = 5 * time.Second
+	minLateTime   = time.Second      // no call is late before
+	hostLateTime  = 10 * time.Second // the same for the host: drivers may take seconds to begin
+	stopTime      = 2 * time.Second  // for what still runs when the feed ends
 )
 
 // Feed brings records of a host and of agents. It can be run once.
@@ -58,13 +58,13 @@ type Feed struct {
 	client *http.Client
 	began  time.Time
 	news   chan *record.Record
-	over   chan struct{} // closed when Run takes no more
+	done   chan struct{} // closed when Run takes no more
 
-	wake     chan struct{} // the host is to be looked at
-	seen     [32]byte      // of the topology that was told last; the host's source has it
-	topology atomic.Pointer[topo.Topology]
-	known    chan struct{} // closed when there is a topology
-	polling  atomic.Pointer[string]
+	rescan          chan struct{}
+	lastTopologySum [32]byte // the host's source owns it
+	topology        atomic.Pointer[topo.Topology]
+	haveTopology    chan struct{} // closed when there is a topology
+	watchNote       atomic.Pointer[string]
 }
 
 // New makes a feed. Nothing is asked before it runs.
@@ -72,8 +72,8 @@ func New(o Options) *Feed {
 	if o.Interval <= 0 {
 		o.Interval = time.Second
 	}
-	return &Feed{o: o, client: agentClient(o.Client), news: make(chan *record.Record), over: make(chan struct{}),
-		wake: make(chan struct{}, 1), known: make(chan struct{})}
+	return &Feed{o: o, client: agentClient(o.Client), news: make(chan *record.Record), done: make(chan struct{}),
+		rescan: make(chan struct{}, 1), haveTopology: make(chan struct{})}
 }
 
 // Run asks the sources until ctx ends. tell is called by one goroutine, with records
@@ -109,7 +109,7 @@ func (f *Feed) Run(ctx context.Context, tell func(*record.Record)) error {
 			continue
 		case <-ctx.Done():
 		}
-		close(f.over)
+		close(f.done)
 		cancel()
 		return f.wait(&running, sources)
 	}
@@ -125,7 +125,7 @@ func (f *Feed) wait(running *sync.WaitGroup, sources []*source) error {
 		}
 		close(ended)
 	}()
-	late := time.NewTimer(grace)
+	late := time.NewTimer(stopTime)
 	defer late.Stop()
 	select {
 	case <-ended:
@@ -145,17 +145,17 @@ func (f *Feed) wait(running *sync.WaitGroup, sources []*source) error {
 // now is the time of the feed.
 func (f *Feed) now() int64 { return int64(time.Since(f.began)) }
 
-// send hands a record over; false: the feed is over.
-func (f *Feed) send(r *record.Record) bool {
+// emit hands a record over; false: the feed is over.
+func (f *Feed) emit(r *record.Record) bool {
 	select {
-	case <-f.over: // also where somebody would still take it
+	case <-f.done: // also where somebody would still take it
 		return false
 	default:
 	}
 	select {
 	case f.news <- r:
 		return true
-	case <-f.over:
+	case <-f.done:
 		return false
 	}
 }
@@ -165,13 +165,13 @@ func (f *Feed) send(r *record.Record) bool {
 // the feed's from then on.
 func (f *Feed) Tell(r *record.Record) {
 	r.Schema, r.AtNS = record.Schema, 0
-	f.send(r)
+	f.emit(r)
 }
 
 // Rescan asks for a new look at the host, soon.
 func (f *Feed) Rescan() {
 	select {
-	case f.wake <- struct{}{}:
+	case f.rescan <- struct{}{}:
 	default: // one is asked for already
 	}
 }
@@ -179,12 +179,12 @@ func (f *Feed) Rescan() {
 // sources are those that the options name.
 func (f *Feed) sources() []*source {
 	var out []*source
-	late := max(2*f.o.Interval, lateLeast)
+	late := max(2*f.o.Interval, minLateTime)
 	if f.o.Discover != nil {
-		out = append(out, &source{name: record.SourceHost, every: f.o.Every, late: max(late, lateHost), wake: f.wake, ask: f.look, note: f.polling.Load})
+		out = append(out, &source{name: record.SourceHost, every: f.o.Every, lateAfter: max(late, hostLateTime), wake: f.rescan, ask: f.lookAtHost, note: f.watchNote.Load})
 	}
 	if f.o.Sample != nil && f.o.Discover != nil {
-		out = append(out, &source{name: record.SourceCounters, every: f.o.Interval, late: late, ask: f.sample, after: f.known})
+		out = append(out, &source{name: record.SourceCounters, every: f.o.Interval, lateAfter: late, ask: f.readCounters, ready: f.haveTopology})
 	}
 	agents := slices.Clone(f.o.Agents)
 	slices.Sort(agents)

@@ -195,7 +195,7 @@ func TestFailure(t *testing.T) {
 		if want := []float64{0, 1, 2, 4, 8, 13, 18, 23, 28, 29, 30, 31}; !slices.Equal(at, want) {
 			t.Errorf("asked at %v, want %v", at, want)
 		}
-		why := "failed: open /sys/x: no such?[31m file"
+		why := "failed: open /sys/x: no such\\x1b[31m file"
 		h.wantStates(record.SourceCounters, "0s ok", "1s "+why, "2s failed: the counters gave no sample", "4s "+why, "28s ok")
 	})
 }
@@ -318,7 +318,7 @@ func TestWatchNotes(t *testing.T) {
 			got = append(got, text)
 		}
 		const one = "ok: uevents: refused; files are compared instead"
-		want := []string{one, one + "; rtnetlink: ?[2J gone", "ok: no news of changes (both gone): looked at every 30s", "ok"}
+		want := []string{one, one + "; rtnetlink: \\x1b[2J gone", "ok: no news of changes (both gone): looked at every 30s", "ok"}
 		if len(got) > 0 && got[0] == "ok" { // the first look may be faster than the watch
 			got = got[1:]
 		}
@@ -348,7 +348,7 @@ func TestTell(t *testing.T) {
 					for {
 						f.Tell(&record.Record{Source: record.SourceProbe})
 						select {
-						case <-f.over:
+						case <-f.done:
 							return
 						default:
 						}
@@ -383,7 +383,7 @@ func TestStuckAtTheEnd(t *testing.T) {
 		defer cancel()
 		began := time.Now()
 		err := f.Run(ctx, func(*record.Record) {})
-		if err == nil || !strings.Contains(err.Error(), "counters does not stop") || time.Since(began) != 5*time.Second+grace {
+		if err == nil || !strings.Contains(err.Error(), "counters does not stop") || time.Since(began) != 5*time.Second+stopTime {
 			t.Errorf("after %s: %v", time.Since(began), err)
 		}
 		close(release)

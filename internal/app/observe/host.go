@@ -12,9 +12,9 @@ import (
 	"github.com/topoctl/topoctl/internal/app/record"
 )
 
-// look looks at the host. It is news where anything but the time differs from what was
+// lookAtHost looks at the host. It is news where anything but the time differs from what was
 // told last.
-func (f *Feed) look(ctx context.Context) (*record.Record, error) {
+func (f *Feed) lookAtHost(ctx context.Context) (*record.Record, error) {
 	t, err := f.o.Discover(ctx)
 	if err != nil {
 		return nil, err
@@ -31,17 +31,17 @@ func (f *Feed) look(ctx context.Context) (*record.Record, error) {
 	sum := sha256.Sum256(data)
 	first := f.topology.Swap(t) == nil
 	if first {
-		close(f.known)
+		close(f.haveTopology)
 	}
-	if !first && sum == f.seen {
+	if !first && sum == f.lastTopologySum {
 		return nil, nil //nolint:nilnil // no news, and nothing is wrong
 	}
-	f.seen = sum
+	f.lastTopologySum = sum
 	return &record.Record{Topology: t}, nil
 }
 
-// sample reads the counters of the host as it was seen last.
-func (f *Feed) sample(ctx context.Context) (*record.Record, error) {
+// readCounters reads the counters of the host as it was seen last.
+func (f *Feed) readCounters(ctx context.Context) (*record.Record, error) {
 	c, err := f.o.Sample(ctx, f.topology.Load(), time.Since(f.began))
 	if err != nil {
 		return nil, err
@@ -63,7 +63,7 @@ func (f *Feed) watch(ctx context.Context) {
 		var notes []string
 		show := func() {
 			text := strings.Join(notes, "; ")
-			f.polling.Store(&text)
+			f.watchNote.Store(&text)
 			f.Rescan()
 		}
 		err := f.o.Watch(ctx, func(string) { show() }, func(text string) {
@@ -83,7 +83,7 @@ func (f *Feed) watch(ctx context.Context) {
 		if f.o.Every > 0 {
 			text = fmt.Sprintf("no news of changes (%s): looked at every %s", why, f.o.Every)
 		}
-		if was := f.polling.Swap(&text); was == nil || *was != text {
+		if was := f.watchNote.Swap(&text); was == nil || *was != text {
 			f.Rescan() // what it has missed, and to tell of it
 		}
 		timer := time.NewTimer(pause)

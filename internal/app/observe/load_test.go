@@ -19,7 +19,7 @@ import (
 // What a curve comes to is the sum of what it is at each moment.
 func TestCurvesAddUp(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		c := pick(rapid.Uint64().Draw(t, "hash"))
+		c := curveOf(rapid.Uint64().Draw(t, "hash"))
 		from := rapid.Float64Range(0, 1e6).Draw(t, "from")
 		sum, step, n := 0.0, 0.01, 6000
 		for i := range n {
@@ -38,7 +38,7 @@ func TestCurvesAddUp(t *testing.T) {
 func TestSyntheticLoad(t *testing.T) {
 	for _, name := range []string{"aws-p5-44nic-synthetic", "bonds", "cpu-2eth", "dgx-h100", "dgx-h100-port-down", "gb200-tray", "lab-softrdma", "sriov-pf-vf", "v100-8gpu"} {
 		host := fixturetest.Topology(t, name)
-		a, b, other := newLoad(host, 1), newLoad(host, 1), newLoad(host, 2)
+		a, b, other := newSyntheticLoad(host, 1), newSyntheticLoad(host, 1), newSyntheticLoad(host, 2)
 		before := a.at(0)
 		errors, flaps, busy, idle, differs := 0, 0, 0, 0, false
 		for sec := 1; sec <= 200; sec++ {

@@ -7,30 +7,30 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-	"unicode"
 
 	"github.com/topoctl/topoctl/internal/app/record"
+	"github.com/topoctl/topoctl/internal/base/text"
 )
 
 // source is asked again and again, one call at a time.
 type source struct {
-	name  string
-	every time.Duration // from one call to the next; 0: only when woken
-	late  time.Duration // a call that takes longer is told of
+	name      string
+	every     time.Duration // from one call to the next; 0: only when woken
+	lateAfter time.Duration // a call that takes longer is told of
 	// ask gives news; a nil record: there is none.
 	ask  func(ctx context.Context) (*record.Record, error)
 	wake <-chan struct{} // nil never
-	// after is closed when there is something to ask about; nil: there is from the beginning.
-	after <-chan struct{}
+	// ready is closed when there is something to ask about; nil: there is from the beginning.
+	ready <-chan struct{}
 	// note is what is to be said of a source that works; nil nothing.
 	note func() *string
 
-	told   record.SourceState // what was told of it last
-	fails  int                // in a row
-	calls  sync.WaitGroup
-	busy   atomic.Bool // a call has not returned
-	called time.Time   // when the last one began
-	ended  time.Time
+	lastState record.SourceState // that was emitted
+	failures  int                // in a row
+	calls     sync.WaitGroup
+	busy      atomic.Bool // a call has not returned
+	callBegan time.Time   // the last one
+	callEnded time.Time
 }
 
 // answer is what came of a call.
@@ -42,16 +42,16 @@ type answer struct {
 
 // poll asks a source until ctx ends.
 func (f *Feed) poll(ctx context.Context, s *source) {
-	if s.after != nil {
+	if s.ready != nil {
 		select {
-		case <-s.after:
+		case <-s.ready:
 		case <-ctx.Done():
 			return
 		}
 	}
 	for {
 		a, ok := f.call(ctx, s)
-		if !ok || !f.report(s, a) || !s.pause(ctx) {
+		if !ok || !f.report(s, a) || !s.awaitNext(ctx) {
 			return
 		}
 	}
@@ -61,26 +61,26 @@ func (f *Feed) poll(ctx context.Context, s *source) {
 // goroutine of its own, because a file or a driver may hold it whatever ctx says.
 func (f *Feed) call(ctx context.Context, s *source) (answer, bool) {
 	done := make(chan answer, 1)
-	s.called = time.Now()
+	s.callBegan = time.Now()
 	s.busy.Store(true)
 	s.calls.Go(func() {
 		r, err := s.ask(ctx)
 		s.busy.Store(false)
 		done <- answer{r, err, f.now()}
 	})
-	late := time.NewTimer(s.late)
+	late := time.NewTimer(s.lateAfter)
 	defer late.Stop()
 	for {
 		select {
 		case a := <-done:
-			s.ended = time.Now()
+			s.callEnded = time.Now()
 			return a, ctx.Err() == nil
 		case <-ctx.Done():
 			return answer{}, false
 		case <-late.C:
 			// What has failed is known not to work: that it hangs now is no news.
-			if s.told.Status != record.StatusFailed {
-				f.state(s, record.StatusWaiting, fmt.Sprintf("no answer for %s", s.late), f.now())
+			if s.lastState.Status != record.StatusFailed {
+				f.state(s, record.StatusWaiting, fmt.Sprintf("no answer for %s", s.lateAfter), f.now())
 			}
 		}
 	}
@@ -89,14 +89,14 @@ func (f *Feed) call(ctx context.Context, s *source) (answer, bool) {
 // report tells what came of a call; false: the feed is over.
 func (f *Feed) report(s *source, a answer) bool {
 	if a.err != nil {
-		s.fails++
+		s.failures++
 		return f.state(s, record.StatusFailed, oneLine(a.err.Error()), a.at)
 	}
-	s.fails = 0
+	s.failures = 0
 	note := ""
 	if s.note != nil {
-		if text := s.note(); text != nil {
-			note = *text
+		if said := s.note(); said != nil {
+			note = *said
 		}
 	}
 	if !f.state(s, record.StatusOK, note, a.at) {
@@ -106,23 +106,23 @@ func (f *Feed) report(s *source, a answer) bool {
 		return true
 	}
 	a.r.Schema, a.r.Source, a.r.AtNS = record.Schema, s.name, a.at
-	return f.send(a.r)
+	return f.emit(a.r)
 }
 
 // state tells how a source does where that has changed.
 func (f *Feed) state(s *source, status, detail string, at int64) bool {
 	now := record.SourceState{Status: status, Detail: detail}
-	if now == s.told {
+	if now == s.lastState {
 		return true
 	}
-	s.told = now
-	return f.send(&record.Record{Schema: record.Schema, AtNS: at, Source: s.name, State: &now})
+	s.lastState = now
+	return f.emit(&record.Record{Schema: record.Schema, AtNS: at, Source: s.name, State: &now})
 }
 
-// pause waits for the time of the next call; false: ctx has ended.
-func (s *source) pause(ctx context.Context) bool {
+// awaitNext waits for the time of the next call; false: ctx has ended.
+func (s *source) awaitNext(ctx context.Context) bool {
 	var due <-chan time.Time
-	if d, ok := s.next(); ok {
+	if d, ok := s.untilNext(); ok {
 		timer := time.NewTimer(d)
 		defer timer.Stop()
 		due = timer.C
@@ -134,7 +134,7 @@ func (s *source) pause(ctx context.Context) bool {
 		return true
 	case <-s.wake:
 	}
-	timer := time.NewTimer(max(settle, rest-time.Since(s.ended)))
+	timer := time.NewTimer(max(settleTime, minHostPause-time.Since(s.callEnded)))
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
@@ -148,36 +148,24 @@ func (s *source) pause(ctx context.Context) bool {
 	return true
 }
 
-// next is how long it is until the next call; false: until somebody wakes the source. A
+// untilNext is how long it is until the next call; false: until somebody wakes the source. A
 // source that takes all its time for an answer rests a tenth of it.
-func (s *source) next() (time.Duration, bool) {
-	if s.fails > 0 {
+func (s *source) untilNext() (time.Duration, bool) {
+	if s.failures > 0 {
 		first := time.Second
 		if s.every > 0 {
 			first = min(first, s.every)
 		}
-		return min(backoff, first<<min(s.fails-1, 10)), true
+		return min(maxRetryPause, first<<min(s.failures-1, 10)), true
 	}
-	return max(s.every-s.ended.Sub(s.called), s.every/10), s.every > 0
+	return max(s.every-s.callEnded.Sub(s.callBegan), s.every/10), s.every > 0
 }
 
-// maxDetail is what a source may say of itself, in characters.
+// maxDetail is what a source may say of itself, in columns.
 const maxDetail = 200
 
-// oneLine is the first line of a text, of characters that can be shown.
-func oneLine(text string) string {
-	text, _, _ = strings.Cut(strings.TrimSpace(text), "\n")
-	var b strings.Builder
-	n := 0
-	for _, c := range text {
-		if !unicode.IsPrint(c) {
-			c = '?'
-		}
-		if n++; n > maxDetail {
-			b.WriteString("...")
-			break
-		}
-		b.WriteRune(c)
-	}
-	return b.String()
+// oneLine is the first line of a text, made printable.
+func oneLine(s string) string {
+	s, _, _ = strings.Cut(strings.TrimSpace(s), "\n")
+	return text.Cut(text.Printable(s), maxDetail, text.Dots)
 }

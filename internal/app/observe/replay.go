@@ -29,8 +29,8 @@ func Replay(from io.Reader, speed float64) *ReplayFeed {
 // Rescan does nothing: what is replayed has been looked at.
 func (f *ReplayFeed) Rescan() {}
 
-// read is what came of reading on.
-type read struct {
+// readResult is what came of reading on.
+type readResult struct {
 	r   *record.Record
 	err error
 }
@@ -43,9 +43,9 @@ func (f *ReplayFeed) Run(ctx context.Context, tell func(*record.Record)) error {
 	began := time.Now()
 	var first, last int64
 	sources := map[string]bool{}
-	reading := f.read(ctx)
+	reading := f.readAhead(ctx)
 	for n := 0; ; n++ {
-		var next read
+		var next readResult
 		select {
 		case next = <-reading:
 		case <-ctx.Done():
@@ -56,14 +56,14 @@ func (f *ReplayFeed) Run(ctx context.Context, tell func(*record.Record)) error {
 			if n == 0 && !errors.Is(err, io.EOF) {
 				return err
 			}
-			end(tell, sources, last, f.why(err))
+			endSources(tell, sources, last, f.endReason(err))
 			<-ctx.Done()
 			return nil
 		}
 		if n == 0 {
 			first = r.AtNS
 		}
-		if !f.wait(ctx, began, r.AtNS-first) {
+		if !f.waitUntil(ctx, began, r.AtNS-first) {
 			return nil
 		}
 		if last = r.AtNS; len(sources) < maxSources {
@@ -73,15 +73,15 @@ func (f *ReplayFeed) Run(ctx context.Context, tell func(*record.Record)) error {
 	}
 }
 
-// read reads until ctx ends, or an error. It has a goroutine of its own, which is left where
+// readAhead reads until ctx ends, or an error. It has a goroutine of its own, which is left where
 // it is while a pipe brings nothing: nobody can call it off.
-func (f *ReplayFeed) read(ctx context.Context) <-chan read {
-	out := make(chan read)
+func (f *ReplayFeed) readAhead(ctx context.Context) <-chan readResult {
+	out := make(chan readResult)
 	go func() {
 		for {
 			r, err := f.from.Read()
 			select {
-			case out <- read{r, err}:
+			case out <- readResult{r, err}:
 			case <-ctx.Done():
 				return
 			}
@@ -93,8 +93,8 @@ func (f *ReplayFeed) read(ctx context.Context) <-chan read {
 	return out
 }
 
-// why is why a recording goes no further.
-func (f *ReplayFeed) why(err error) string {
+// endReason is why a recording goes no further.
+func (f *ReplayFeed) endReason(err error) string {
 	switch {
 	case !errors.Is(err, io.EOF):
 		return oneLine(err.Error())
@@ -104,15 +104,15 @@ func (f *ReplayFeed) why(err error) string {
 	return "the recording has ended"
 }
 
-// end tells that every source has ended.
-func end(tell func(*record.Record), sources map[string]bool, at int64, why string) {
+// endSources tells that every source has ended.
+func endSources(tell func(*record.Record), sources map[string]bool, at int64, why string) {
 	for _, name := range slices.Sorted(maps.Keys(sources)) {
 		tell(&record.Record{Schema: record.Schema, AtNS: at, Source: name, State: &record.SourceState{Status: record.StatusEnded, Detail: why}})
 	}
 }
 
-// wait waits for the time of a record; false: ctx has ended.
-func (f *ReplayFeed) wait(ctx context.Context, began time.Time, ns int64) bool {
+// waitUntil waits for the time of a record; false: ctx has ended.
+func (f *ReplayFeed) waitUntil(ctx context.Context, began time.Time, ns int64) bool {
 	left := time.Duration(0)
 	if f.speed > 0 {
 		left = time.Duration(min(float64(ns)/f.speed, 1e18)) - time.Since(began)

@@ -87,15 +87,15 @@ func checkSample(s *counters.Sample) error {
 	seen = map[topo.ID]bool{}
 	for i := range s.Links {
 		l := &s.Links[i]
-		if err := errors.Join(checkID(l.ID, seen), upTo("speed_mts", l.SpeedMTs, maxSpeedMTs), upTo("width", l.Width, maxLanes)); err != nil {
+		if err := errors.Join(checkID(l.ID, seen), checkAtMost("speed_mts", l.SpeedMTs, maxSpeedMTs), checkAtMost("width", l.Width, maxLanes)); err != nil {
 			return fmt.Errorf("counters: pcie_links[%d]: %w", i, err)
 		}
 	}
 	seen = map[topo.ID]bool{}
 	for i := range s.GPUs {
 		g := &s.GPUs[i]
-		if err := errors.Join(checkID(g.ID, seen), within("utilization_percent", g.UtilizationPercent), within("memory_used_bytes", g.MemoryUsedBytes),
-			rate(g.PCIeSentBytesPerSec), rate(g.PCIeReceivedBytesPerSec)); err != nil {
+		if err := errors.Join(checkID(g.ID, seen), checkNotNegative("utilization_percent", g.UtilizationPercent), checkNotNegative("memory_used_bytes", g.MemoryUsedBytes),
+			checkRate(g.PCIeSentBytesPerSec), checkRate(g.PCIeReceivedBytesPerSec)); err != nil {
 			return fmt.Errorf("counters: gpus[%d]: %w", i, err)
 		}
 	}
@@ -114,7 +114,7 @@ func checkPort(p *counters.Port, seen map[topo.ID]bool) error {
 	if len(p.State) > maxName {
 		return fmt.Errorf("a state of %d bytes: at most %d are read", len(p.State), maxName)
 	}
-	return errors.Join(checkID(p.ID, seen), rate(p.BytesPerSec))
+	return errors.Join(checkID(p.ID, seen), checkRate(p.BytesPerSec))
 }
 
 // checkID refuses devices without name, and two of one name.
@@ -129,21 +129,21 @@ func checkID(id topo.ID, seen map[topo.ID]bool) error {
 	return nil
 }
 
-func within[T ~int | ~int64](what string, v *T) error {
+func checkNotNegative[T ~int | ~int64](what string, v *T) error {
 	if v != nil && *v < 0 {
 		return fmt.Errorf("%s %d: want 0 or more, or null", what, *v)
 	}
 	return nil
 }
 
-func upTo(what string, v *int, most int) error {
+func checkAtMost(what string, v *int, most int) error {
 	if v != nil && (*v < 0 || *v > most) {
 		return fmt.Errorf("%s %d: want 0 to %d, or null", what, *v, most)
 	}
 	return nil
 }
 
-func rate(r *topo.Rate) error {
+func checkRate(r *topo.Rate) error {
 	if r != nil && (*r < 0 || *r > maxRate) {
 		return fmt.Errorf("a rate of %d bytes/s: want 0 to %d, or null", *r, maxRate)
 	}

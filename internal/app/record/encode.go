@@ -86,17 +86,17 @@ func decode(data []byte) (*Record, error) {
 		return nil, fmt.Errorf("no record: %w", err)
 	}
 	r := &Record{Schema: Schema, AtNS: l.AtNS, Source: l.Source, Start: l.Start, Counters: normalSample(l.Counters), State: l.State}
-	if holds(l.Topology) {
+	if isSet(l.Topology) {
 		if r.Topology, err = topo.Decode(l.Topology); err != nil {
 			return nil, fmt.Errorf("topology: %w", err)
 		}
 	}
-	if holds(l.Probe) {
+	if isSet(l.Probe) {
 		if r.Probe, err = probe.DecodeEvent(l.Probe); err != nil {
 			return nil, err
 		}
 	}
-	if holds(l.Engine) {
+	if isSet(l.Engine) {
 		if r.Engine, err = decodeEngine(l.Engine, true); err != nil {
 			return nil, pkgerr.Errorf("engine", "%w", err)
 		}
@@ -104,8 +104,8 @@ func decode(data []byte) (*Record, error) {
 	return r, r.check()
 }
 
-// holds says whether there is a value: null is none.
-func holds(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
+// isSet says whether there is a value: null is none.
+func isSet(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
 
 // normalSample has no list that is nil.
 func normalSample(s *counters.Sample) *counters.Sample {

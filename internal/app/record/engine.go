@@ -58,8 +58,8 @@ var engineFields = fields(`name peers lanes served served_unlisted batches faile
 				field{"lanes", fields("lane verdict reason health expected_bytes_per_sec")})},
 			field{"used", fields("lane transport bytes slices retries first_ns last_ns error")})})})
 
-// keep is a JSON value with those fields only.
-func keep(value json.RawMessage, of []field) (json.RawMessage, error) {
+// keepFields is a JSON value with those fields only.
+func keepFields(value json.RawMessage, of []field) (json.RawMessage, error) {
 	switch {
 	case len(of) == 0 || len(value) == 0:
 		return value, nil
@@ -70,7 +70,7 @@ func keep(value json.RawMessage, of []field) (json.RawMessage, error) {
 		}
 		for i := range list {
 			var err error
-			if list[i], err = keep(list[i], of); err != nil {
+			if list[i], err = keepFields(list[i], of); err != nil {
 				return nil, err
 			}
 		}
@@ -86,7 +86,7 @@ func keep(value json.RawMessage, of []field) (json.RawMessage, error) {
 		if !ok {
 			continue
 		}
-		v, err := keep(v, f.of)
+		v, err := keepFields(v, f.of)
 		if err != nil {
 			return nil, err
 		}
@@ -105,7 +105,7 @@ func (e *Engine) encode() (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
-	return keep(all, engineFields)
+	return keepFields(all, engineFields)
 }
 
 // SchemaEngine is the name and major version of what an agent answers.
@@ -116,14 +116,14 @@ var answerLimits = jsontext.Limits{Bytes: 8 << 20, Text: 1 << 14, Elements: 1 <<
 
 // How much of an answer is shown.
 const (
-	mostPeers   = 1024
-	mostLanes   = 4096
-	mostServed  = 1024
-	mostBatches = 64
-	mostRoutes  = 16 // of a batch
-	mostGroups  = 16 // of a route
-	mostUses    = 256
-	mostNotes   = 64
+	maxPeers       = 1024
+	maxEngineLanes = 4096
+	maxServed      = 1024
+	maxBatches     = 64
+	maxRoutes      = 16 // of a batch
+	maxGroups      = 16 // of a route
+	maxUsedLanes   = 256
+	maxNotes       = 64
 )
 
 // DecodeEngine reads the topoctl.engine/v1 document that an agent answers and takes nothing
@@ -173,26 +173,26 @@ func (e *Engine) cut() {
 			e.Notes = append(e.Notes, fmt.Sprintf("%d of %d %s are shown", most, n, what))
 		}
 	}
-	note("peers", shorten(&e.Peers, mostPeers), mostPeers)
-	note("lanes", shorten(&e.Lanes, mostLanes), mostLanes)
-	note("served connections", shorten(&e.Served, mostServed), mostServed)
-	note("batches", shorten(&e.Recent, mostBatches), mostBatches)
-	shorten(&e.ServedUncounted, mostNotes)
+	note("peers", shorten(&e.Peers, maxPeers), maxPeers)
+	note("lanes", shorten(&e.Lanes, maxEngineLanes), maxEngineLanes)
+	note("served connections", shorten(&e.Served, maxServed), maxServed)
+	note("batches", shorten(&e.Recent, maxBatches), maxBatches)
+	shorten(&e.ServedUncounted, maxNotes)
 	for i := range e.Recent {
 		b := &e.Recent[i]
-		note("notes of a batch", shorten(&b.Notes, mostNotes), mostNotes)
-		note("routes of a batch", shorten(&b.Routes, mostRoutes), mostRoutes)
+		note("notes of a batch", shorten(&b.Notes, maxNotes), maxNotes)
+		note("routes of a batch", shorten(&b.Routes, maxRoutes), maxRoutes)
 		for k := range b.Routes {
 			r := &b.Routes[k]
-			note("transports of a route", shorten(&r.Groups, mostGroups), mostGroups)
-			note("used lanes of a route", shorten(&r.Used, mostUses), mostUses)
+			note("transports of a route", shorten(&r.Groups, maxGroups), maxGroups)
+			note("used lanes of a route", shorten(&r.Used, maxUsedLanes), maxUsedLanes)
 			for g := range r.Groups {
-				note("lanes of a transport", shorten(&r.Groups[g].Lanes, mostUses), mostUses)
-				note("rejected ports of a transport", shorten(&r.Groups[g].Rejected, mostNotes), mostNotes)
+				note("lanes of a transport", shorten(&r.Groups[g].Lanes, maxUsedLanes), maxUsedLanes)
+				note("rejected ports of a transport", shorten(&r.Groups[g].Rejected, maxNotes), maxNotes)
 			}
 		}
 	}
-	shorten(&e.Notes, mostNotes)
+	shorten(&e.Notes, maxNotes)
 }
 
 // shorten cuts a list and says how long it was.
@@ -206,8 +206,8 @@ func shorten[T any](list *[]T, most int) int {
 
 var errNegative = errors.New("want 0 or more")
 
-// counted refuses figures below zero, and those that sums would not hold.
-func counted(values ...int64) error {
+// checkCounts refuses figures below zero, and those that sums would not hold.
+func checkCounts(values ...int64) error {
 	for _, v := range values {
 		if v < 0 || v > math.MaxInt64/4 {
 			return fmt.Errorf("%d: %w", v, errNegative)
@@ -218,26 +218,26 @@ func counted(values ...int64) error {
 
 // check refuses figures that count nothing.
 func (e *Engine) check() error {
-	err := counted(e.Batches, e.Failed, e.Unsafe, e.Slices, e.Retries, e.Fallback, e.ServedReadBytes, e.ServedWrittenBytes, e.Refused,
+	err := checkCounts(e.Batches, e.Failed, e.Unsafe, e.Slices, e.Retries, e.Fallback, e.ServedReadBytes, e.ServedWrittenBytes, e.Refused,
 		int64(e.Sessions), int64(e.ServedUnlisted))
 	if err != nil {
 		return err
 	}
 	for i := range e.Peers {
-		if err := counted(e.Peers[i].RoundTripNS, e.Peers[i].Batches); err != nil {
+		if err := checkCounts(e.Peers[i].RoundTripNS, e.Peers[i].Batches); err != nil {
 			return fmt.Errorf("peers[%d]: %w", i, err)
 		}
 	}
 	for i := range e.Lanes {
 		l := &e.Lanes[i]
-		if err := counted(int64(l.BytesPerSec), l.Bytes, l.Slices, l.InflightBytes, int64(l.InflightSlices), l.WindowBytes, l.Retries, l.Failures); err != nil {
+		if err := checkCounts(int64(l.BytesPerSec), l.Bytes, l.Slices, l.InflightBytes, int64(l.InflightSlices), l.WindowBytes, l.Retries, l.Failures); err != nil {
 			return fmt.Errorf("lanes[%d]: %w", i, err)
 		}
 	}
 	for i := range e.Served {
 		for _, n := range []*int64{e.Served[i].ReadBytes, e.Served[i].WrittenBytes} {
-			if n != nil && counted(*n) != nil {
-				return fmt.Errorf("served[%d]: %w", i, counted(*n))
+			if n != nil && checkCounts(*n) != nil {
+				return fmt.Errorf("served[%d]: %w", i, checkCounts(*n))
 			}
 		}
 	}
@@ -250,24 +250,24 @@ func (e *Engine) check() error {
 }
 
 func checkBatch(b *engine.Explanation) error {
-	if err := counted(b.Bytes, b.Total, int64(b.Ops), b.DurationNS, b.EndedAgoNS, b.Retries); err != nil {
+	if err := checkCounts(b.Bytes, b.Total, int64(b.Ops), b.DurationNS, b.EndedAgoNS, b.Retries); err != nil {
 		return err
 	}
 	for i := range b.Routes {
 		r := &b.Routes[i]
-		if err := counted(r.Bytes); err != nil {
+		if err := checkCounts(r.Bytes); err != nil {
 			return err
 		}
 		for g := range r.Groups {
 			for k := range r.Groups[g].Lanes {
-				if err := rate(r.Groups[g].Lanes[k].ExpectedBytesPerSec); err != nil {
+				if err := checkRate(r.Groups[g].Lanes[k].ExpectedBytesPerSec); err != nil {
 					return err
 				}
 			}
 		}
 		for k := range r.Used {
 			u := &r.Used[k]
-			if err := counted(u.Bytes, u.Slices, u.Retries, u.FirstNS, u.LastNS); err != nil {
+			if err := checkCounts(u.Bytes, u.Slices, u.Retries, u.FirstNS, u.LastNS); err != nil {
 				return err
 			}
 		}
@@ -279,17 +279,17 @@ func checkBatch(b *engine.Explanation) error {
 func (e *Engine) normal() *Engine {
 	n := *e
 	n.Peers, n.Lanes, n.Served, n.ServedUncounted = notNil(n.Peers), notNil(n.Lanes), notNil(n.Served), notNil(n.ServedUncounted)
-	n.Recent = each(n.Recent, func(b *engine.Explanation) {
-		b.Routes = each(b.Routes, func(r *engine.RouteRecord) {
+	n.Recent = mapped(n.Recent, func(b *engine.Explanation) {
+		b.Routes = mapped(b.Routes, func(r *engine.RouteRecord) {
 			r.Used = notNil(r.Used)
-			r.Groups = each(r.Groups, func(g *engine.GroupRecord) { g.Lanes = notNil(g.Lanes) })
+			r.Groups = mapped(r.Groups, func(g *engine.GroupRecord) { g.Lanes = notNil(g.Lanes) })
 		})
 	})
 	return &n
 }
 
-// each is a copy of a list whose elements were changed.
-func each[T any](list []T, change func(*T)) []T {
+// mapped is a copy of a list whose elements were changed.
+func mapped[T any](list []T, change func(*T)) []T {
 	out := append([]T{}, list...)
 	for i := range out {
 		change(&out[i])

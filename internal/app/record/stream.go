@@ -13,10 +13,10 @@ import (
 // Writer writes a recording, each record at once, so that one that is cut off has all but its
 // last line.
 type Writer struct {
-	w     io.Writer
-	last  int64
-	begun bool
-	err   error
+	w      io.Writer
+	lastNS int64
+	begun  bool
+	err    error
 }
 
 // NewWriter begins a recording.
@@ -34,12 +34,12 @@ func (w *Writer) Write(r *Record) error {
 		return pkgerr.New("record", "want a start first, and once")
 	}
 	n := *r
-	n.AtNS = max(n.AtNS, w.last)
+	n.AtNS = max(n.AtNS, w.lastNS)
 	data, err := n.Encode()
 	if err != nil {
 		return err
 	}
-	w.begun, w.last = true, n.AtNS
+	w.begun, w.lastNS = true, n.AtNS
 	if _, err := w.w.Write(data); err != nil {
 		w.err = pkgerr.Errorf("record", "write: %w", err)
 	}
@@ -48,12 +48,12 @@ func (w *Writer) Write(r *Record) error {
 
 // Reader reads a recording, whoever made it.
 type Reader struct {
-	in    *bufio.Reader
-	n     int // of the line
-	last  int64
-	begun bool
-	ended bool
-	note  string
+	in     *bufio.Reader
+	n      int // of the line
+	lastNS int64
+	begun  bool
+	ended  bool
+	note   string
 }
 
 // NewReader begins to read a recording.
@@ -84,7 +84,7 @@ func (r *Reader) Read() (*Record, error) {
 			break
 		}
 		if err == nil {
-			err = r.follows(rec)
+			err = r.checkOrder(rec)
 		}
 		if err != nil {
 			r.ended = true
@@ -100,17 +100,17 @@ func (r *Reader) Read() (*Record, error) {
 	return nil, io.EOF
 }
 
-// follows checks a record's place.
-func (r *Reader) follows(rec *Record) error {
+// checkOrder checks a record's place.
+func (r *Reader) checkOrder(rec *Record) error {
 	switch {
 	case (rec.Start != nil) == r.begun && r.begun:
 		return errors.New("a second start: two recordings in one")
 	case (rec.Start != nil) == r.begun:
 		return errors.New("no start before it: the beginning of the recording is missing")
-	case rec.AtNS < r.last:
-		return fmt.Errorf("at_ns %d after %d: time goes back", rec.AtNS, r.last)
+	case rec.AtNS < r.lastNS:
+		return fmt.Errorf("at_ns %d after %d: time goes back", rec.AtNS, r.lastNS)
 	}
-	r.begun, r.last = true, rec.AtNS
+	r.begun, r.lastNS = true, rec.AtNS
 	return nil
 }
 

@@ -20,8 +20,8 @@ type Options struct {
 	Measured     *probe.Report // that they are from, nil none
 }
 
-// private is what Apply needs from one record to the next.
-type private struct {
+// applyState is what Apply needs from one record to the next.
+type applyState struct {
 	watch  *watch.Watch // nil in a clone
 	sample *counters.Sample
 }
@@ -30,7 +30,7 @@ type private struct {
 func New(o Options) *State {
 	w := watch.New(watch.Options{Baseline: o.Baseline, BaselineName: o.BaselineName, Overlay: o.Overlay})
 	return &State{Overlay: o.Overlay, Measured: o.Measured, BaselineName: o.BaselineName, Ports: map[topo.ID]*Port{},
-		Links: map[topo.ID]counters.Link{}, GPUs: map[topo.ID]*GPU{}, private: private{watch: w}}
+		Links: map[topo.ID]counters.Link{}, GPUs: map[topo.ID]*GPU{}, applyState: applyState{watch: w}}
 }
 
 // Apply takes in a record, which must not change afterwards. Time never goes back: a record
@@ -53,7 +53,7 @@ func (s *State) Apply(r *record.Record) {
 	if r.Topology == nil && r.Counters == nil && r.Engine == nil && r.Probe == nil {
 		return
 	}
-	s.heard(x)
+	s.noteNews(x)
 	if r.Topology != nil {
 		s.topology(r.Topology)
 	}
@@ -72,7 +72,7 @@ func (s *State) Apply(r *record.Record) {
 func (s *State) Tick(now int64) {
 	s.advance(now)
 	if s.watch != nil {
-		s.tell(s.watch.Tick(s.Now))
+		s.addEvents(s.watch.Tick(s.Now))
 	}
 }
 
@@ -82,7 +82,7 @@ func (s *State) advance(now int64) {
 		return
 	}
 	s.Now = now
-	s.overdue()
+	s.markLate()
 	s.expire()
 	if s.Probe != nil {
 		s.Probe.tick(s.Now)
@@ -99,7 +99,7 @@ func (s *State) sourceState(x *Source, now *record.SourceState) {
 	s.setStatus(x, now.Status, now.Detail)
 	if p := s.Probe; x.Name == record.SourceProbe && p != nil && (now.Status == record.StatusEnded || now.Status == record.StatusFailed) {
 		if p.Running && now.Detail != "" {
-			p.fail(now.Detail)
+			p.addError(now.Detail)
 		}
 		p.stop()
 	}
@@ -112,12 +112,12 @@ func (s *State) topology(t *topo.Topology) {
 	if s.watch == nil {
 		return
 	}
-	s.tell(s.watch.Topology(s.Now, t))
+	s.addEvents(s.watch.Topology(s.Now, t))
 	s.Doctor, s.Drift = s.watch.Doctor(), s.watch.Drift()
 }
 
-// tell adds events; the oldest go where there is no room.
-func (s *State) tell(events []watch.Event) {
+// addEvents adds events; the oldest go where there is no room.
+func (s *State) addEvents(events []watch.Event) {
 	s.Events = append(s.Events, events...)
 	if more := len(s.Events) - MaxEvents; more > 0 {
 		s.Events = s.Events[more:]
@@ -134,7 +134,7 @@ func (s *State) Clone() *State {
 	out.Ports, out.GPUs = make(map[topo.ID]*Port, len(s.Ports)), make(map[topo.ID]*GPU, len(s.GPUs))
 	for id, p := range s.Ports {
 		c := *p
-		c.moves = slices.Clip(c.moves)
+		c.errorMoves = slices.Clip(c.errorMoves)
 		out.Ports[id] = &c
 	}
 	for id, g := range s.GPUs {

@@ -86,7 +86,7 @@ func bounded(t *rapid.T, s *state.State) {
 		t.Fatalf("%d sources, %d engines, %d ports, %d GPUs, %d events, %d lanes", len(s.Sources), len(s.Engines), len(s.Ports), len(s.GPUs), len(s.Events), lanes)
 	}
 	for id, p := range s.Ports {
-		if n := len(p.Moving); n > 2 {
+		if n := len(p.RecentErrors); n > 2 {
 			t.Fatalf("%s: %d counters move", id, n)
 		}
 	}
@@ -233,8 +233,8 @@ func TestMemoryIsFlat(t *testing.T) {
 	if n := len(s.Ports); n > len(b.ids)+8 {
 		t.Errorf("%d ports of %d", n, len(b.ids))
 	}
-	if p := s.Port(b.ids[3]); p.Flaps < 50 || p.Moving["rx_drops"] != 60 {
-		t.Errorf("flaps %d, moving %v", p.Flaps, p.Moving)
+	if p := s.Port(b.ids[3]); p.Flaps < 50 || p.RecentErrors["rx_drops"] != 60 {
+		t.Errorf("flaps %d, moving %v", p.Flaps, p.RecentErrors)
 	}
 	runtime.KeepAlive(s)
 }

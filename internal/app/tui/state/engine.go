@@ -20,7 +20,7 @@ type connKey struct {
 	peer, transport, remote string
 }
 
-func connOf(c *engine.ServedStats) connKey {
+func connKeyOf(c *engine.ServedStats) connKey {
 	return connKey{c.Conn, c.Peer, c.Transport, c.RemoteAddress}
 }
 
@@ -29,30 +29,29 @@ func (s *State) engine(source string, now *record.Engine) {
 	i, found := slices.BinarySearchFunc(s.Engines, source, func(e *Engine, name string) int { return compareNames(e.Source, name) })
 	if !found {
 		e := &Engine{Source: source}
-		e.meet(now, s.Now)
+		e.first(now, s.Now)
 		s.Engines = slices.Insert(s.Engines, i, e)
 		return
 	}
 	e := s.Engines[i]
 	if e.Last.Name != now.Name { // another engine at the same address
 		*e = Engine{Source: source}
-		e.meet(now, s.Now)
+		e.first(now, s.Now)
 		return
 	}
-	e.follow(now, s.Now)
+	e.update(now, s.Now)
 }
 
-// meet takes in the first answer: nothing is known of rates.
-func (e *Engine) meet(now *record.Engine, at int64) {
-	e.ReadBytesPerSec.gap(1)
-	e.WrittenBytesPerSec.gap(1)
+// first takes in the first answer: nothing is known of rates.
+func (e *Engine) first(now *record.Engine, at int64) {
+	e.ReadBytesPerSec.addGap(1)
+	e.WrittenBytesPerSec.addGap(1)
 	e.lanes(now, 0)
 	e.served(now, 0)
 	e.Last, e.LastNS = now, at
 }
 
-// follow takes in another answer.
-func (e *Engine) follow(now *record.Engine, at int64) {
+func (e *Engine) update(now *record.Engine, at int64) {
 	ns := at - e.LastNS
 	if restarted(e.Last, now) {
 		ns = 0 // what it counts began again: differences mean nothing
@@ -79,8 +78,7 @@ func perSec(before, after, ns int64) float64 {
 	return float64(after-before) / (float64(ns) / 1e9)
 }
 
-// perSecKnown is the rate of a counter that may not be known.
-func perSecKnown(before, after *int64, ns int64) float64 {
+func perSecOrUnknown(before, after *int64, ns int64) float64 {
 	if before == nil || after == nil {
 		return math.NaN()
 	}
@@ -103,7 +101,7 @@ func (e *Engine) lanes(now *record.Engine, ns int64) {
 		switch {
 		case l == nil:
 			l = &Lane{}
-			l.Throughput.gap(1)
+			l.Throughput.addGap(1)
 		default:
 			l.Throughput.Push(perSec(l.Bytes, x.Bytes, ns))
 			if ns > 0 && l.Retries >= 0 && x.Retries > l.Retries {
@@ -120,20 +118,20 @@ func (e *Engine) lanes(now *record.Engine, ns int64) {
 func (e *Engine) served(now *record.Engine, ns int64) {
 	was := map[connKey]*Served{}
 	for _, c := range slices.Backward(e.Served) {
-		was[connOf(&c.ServedStats)] = c
+		was[connKeyOf(&c.ServedStats)] = c
 	}
 	list := make([]*Served, min(len(now.Served), MaxLanes))
 	for i := range list {
 		x := &now.Served[i]
-		k := connOf(x)
+		k := connKeyOf(x)
 		c := was[k]
 		delete(was, k)
 		switch {
 		case c == nil:
 			c = &Served{}
-			c.Throughput.gap(1)
+			c.Throughput.addGap(1)
 		default:
-			c.Throughput.Push(perSecKnown(c.ReadBytes, x.ReadBytes, ns) + perSecKnown(c.WrittenBytes, x.WrittenBytes, ns))
+			c.Throughput.Push(perSecOrUnknown(c.ReadBytes, x.ReadBytes, ns) + perSecOrUnknown(c.WrittenBytes, x.WrittenBytes, ns))
 		}
 		c.ServedStats = *x
 		list[i] = c
@@ -141,15 +139,15 @@ func (e *Engine) served(now *record.Engine, ns int64) {
 	e.Served = list
 }
 
-// gap says that n answers of the engine did not come.
-func (e *Engine) gap(n int) {
-	e.ReadBytesPerSec.gap(n)
-	e.WrittenBytesPerSec.gap(n)
+// addGap says that n answers of the engine did not come.
+func (e *Engine) addGap(n int) {
+	e.ReadBytesPerSec.addGap(n)
+	e.WrittenBytesPerSec.addGap(n)
 	for _, l := range e.Lanes {
-		l.Throughput.gap(n)
+		l.Throughput.addGap(n)
 	}
 	for _, c := range e.Served {
-		c.Throughput.gap(n)
+		c.Throughput.addGap(n)
 	}
 }
 

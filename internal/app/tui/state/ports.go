@@ -9,15 +9,15 @@ import (
 )
 
 const (
-	second   = int64(1e9)
-	movingNS = 60 * second // for how long errors count as moving
-	goneNS   = 60 * second // after which a device that was not seen again is forgotten
+	second         = int64(1e9)
+	recentErrorsNS = 60 * second // for how long errors count as moving
+	forgetAfterNS  = 60 * second // after which a device that was not seen again is forgotten
 )
 
-// move is how much error counters moved at a time.
-type move struct {
-	atNS   int64
-	errors map[string]uint64
+// errorMove is how much error counters moved at a time.
+type errorMove struct {
+	atNS int64
+	by   map[string]uint64
 }
 
 // counters takes in a look at the counters.
@@ -37,7 +37,7 @@ func (s *State) counters(now *counters.Sample) {
 	}
 	missing(s.GPUs, func(g *GPU) int64 { return s.Now - g.LastNS })
 	if s.watch != nil {
-		s.tell(s.watch.Counters(s.Now, now))
+		s.addEvents(s.watch.Counters(s.Now, now))
 		for id, p := range s.Ports {
 			p.Flaps = s.watch.Flaps(id)
 		}
@@ -46,14 +46,14 @@ func (s *State) counters(now *counters.Sample) {
 
 // missing notes a gap in the history of devices that the last look did not tell of, and
 // forgets those that were last seen too long ago.
-func missing[D interface{ gap(n int) }](devices map[topo.ID]D, unseenNS func(D) int64) {
+func missing[D interface{ addGap(n int) }](devices map[topo.ID]D, unseenNS func(D) int64) {
 	for id, d := range devices {
 		switch ns := unseenNS(d); {
 		case ns == 0:
-		case ns >= goneNS:
+		case ns >= forgetAfterNS:
 			delete(devices, id)
 		default:
-			d.gap(1)
+			d.addGap(1)
 		}
 	}
 }
@@ -74,7 +74,7 @@ func (s *State) port(now *counters.Port, rates counters.Rates) {
 	p.Sent.Push(value(r.SentBytesPerSec))
 	p.Received.Push(value(r.ReceivedBytesPerSec))
 	if len(r.Errors) > 0 {
-		p.moved(s.Now, r.Errors)
+		p.addErrors(s.Now, r.Errors)
 	}
 }
 
@@ -86,20 +86,19 @@ func value[T ~int | ~int64](v *T) float64 {
 	return float64(*v)
 }
 
-// moved notes that error counters moved. Those of one second are one move, so that there
+// addErrors notes that error counters moved. Those of one second are one move, so that there
 // are few. Maps that a clone may have are never changed.
-func (p *Port) moved(now int64, errors map[string]uint64) {
-	p.Moving = plus(p.Moving, errors)
-	if n := len(p.moves); n > 0 && now-p.moves[n-1].atNS < second {
-		last := p.moves[n-1]
-		p.moves = append(p.moves[:n-1:n-1], move{last.atNS, plus(last.errors, errors)})
+func (p *Port) addErrors(now int64, errors map[string]uint64) {
+	p.RecentErrors = addCounts(p.RecentErrors, errors)
+	if n := len(p.errorMoves); n > 0 && now-p.errorMoves[n-1].atNS < second {
+		last := p.errorMoves[n-1]
+		p.errorMoves = append(p.errorMoves[:n-1:n-1], errorMove{last.atNS, addCounts(last.by, errors)})
 		return
 	}
-	p.moves = append(p.moves, move{now, errors})
+	p.errorMoves = append(p.errorMoves, errorMove{now, errors})
 }
 
-// plus adds what counters moved.
-func plus(a, b map[string]uint64) map[string]uint64 {
+func addCounts(a, b map[string]uint64) map[string]uint64 {
 	out := make(map[string]uint64, max(len(a), len(b)))
 	maps.Copy(out, a)
 	for name, by := range b {
@@ -108,8 +107,8 @@ func plus(a, b map[string]uint64) map[string]uint64 {
 	return out
 }
 
-// minus takes it away again; counters that did not move are left out.
-func minus(a, b map[string]uint64) map[string]uint64 {
+// subtractCounts leaves counters out that come to 0.
+func subtractCounts(a, b map[string]uint64) map[string]uint64 {
 	out := maps.Clone(a)
 	for name, by := range b {
 		if out[name] -= by; out[name] == 0 {
@@ -122,18 +121,18 @@ func minus(a, b map[string]uint64) map[string]uint64 {
 // expire forgets what moved too long ago.
 func (s *State) expire() {
 	for _, p := range s.Ports {
-		for len(p.moves) > 0 && s.Now-p.moves[0].atNS >= movingNS {
-			p.Moving = minus(p.Moving, p.moves[0].errors)
-			p.moves = p.moves[1:]
+		for len(p.errorMoves) > 0 && s.Now-p.errorMoves[0].atNS >= recentErrorsNS {
+			p.RecentErrors = subtractCounts(p.RecentErrors, p.errorMoves[0].by)
+			p.errorMoves = p.errorMoves[1:]
 		}
 	}
 }
 
-// gap says that n looks did not tell of the port: nothing is known of its rates.
-func (p *Port) gap(n int) {
+// addGap says that n looks did not tell of the port: nothing is known of its rates.
+func (p *Port) addGap(n int) {
 	p.Seen, p.SentBytesPerSec, p.ReceivedBytesPerSec = false, nil, nil
-	p.Sent.gap(n)
-	p.Received.gap(n)
+	p.Sent.addGap(n)
+	p.Received.addGap(n)
 }
 
 // gpu takes in what was read of a GPU.
@@ -155,20 +154,20 @@ func (s *State) gpu(now *counters.GPU, rates counters.Rates) {
 	g.NVLinkReceived.Push(value(r.NVLinkReceivedBytesPerSec))
 }
 
-// gap says that n looks did not tell of the GPU: what it does now is not known.
-func (g *GPU) gap(n int) {
+// addGap says that n looks did not tell of the GPU: what it does now is not known.
+func (g *GPU) addGap(n int) {
 	g.UtilizationPercent, g.MemoryUsedBytes, g.PCIeSentBytesPerSec, g.PCIeReceivedBytesPerSec = nil, nil, nil, nil
 	for _, h := range []*Series{&g.Utilization, &g.PCIeSent, &g.PCIeReceived, &g.NVLinkSent, &g.NVLinkReceived} {
-		h.gap(n)
+		h.addGap(n)
 	}
 }
 
-// countersGap says that n looks at the counters did not come.
-func (s *State) countersGap(n int) {
+// addCounterGaps says that n looks at the counters did not come.
+func (s *State) addCounterGaps(n int) {
 	for _, p := range s.Ports {
-		p.gap(n)
+		p.addGap(n)
 	}
 	for _, g := range s.GPUs {
-		g.gap(n)
+		g.addGap(n)
 	}
 }

@@ -75,14 +75,14 @@ func TestErrorsMove(t *testing.T) {
 		s.Apply(sample(sec*second, p))
 		return s.Port("net:eth0")
 	}
-	if p := at(0, 1000, 5); len(p.Moving) > 0 {
-		t.Errorf("what was counted before counts: %v", p.Moving)
+	if p := at(0, 1000, 5); len(p.RecentErrors) > 0 {
+		t.Errorf("what was counted before counts: %v", p.RecentErrors)
 	}
 	for sec := int64(1); sec <= 10; sec++ {
 		at(sec, 1000+uint64(sec), 5)
 	}
-	if p := at(11, 1010, 7); p.Moving["rx_crc_errors"] != 10 || p.Moving["tx_dropped"] != 2 || len(p.Moving) != 2 {
-		t.Errorf("moving: %v", p.Moving)
+	if p := at(11, 1010, 7); p.RecentErrors["rx_crc_errors"] != 10 || p.RecentErrors["tx_dropped"] != 2 || len(p.RecentErrors) != 2 {
+		t.Errorf("moving: %v", p.RecentErrors)
 	}
 	frozen := s.Clone()
 	s.Tick(11*second + second/2)
@@ -91,18 +91,18 @@ func TestErrorsMove(t *testing.T) {
 		p.Errors = map[string]uint64{"rx_crc_errors": 1010, "tx_dropped": 8}
 		return p
 	}()))
-	if p := at(65, 1010, 8); p.Moving["rx_crc_errors"] != 5 || p.Moving["tx_dropped"] != 3 {
-		t.Errorf("after 65 s: %v, want what moved in the last minute", p.Moving)
+	if p := at(65, 1010, 8); p.RecentErrors["rx_crc_errors"] != 5 || p.RecentErrors["tx_dropped"] != 3 {
+		t.Errorf("after 65 s: %v, want what moved in the last minute", p.RecentErrors)
 	}
 	s.Tick(71 * second)
-	if p := s.Port("net:eth0"); len(p.Moving) > 0 {
-		t.Errorf("a minute later: %v", p.Moving)
+	if p := s.Port("net:eth0"); len(p.RecentErrors) > 0 {
+		t.Errorf("a minute later: %v", p.RecentErrors)
 	}
-	if m := frozen.Port("net:eth0").Moving; m["rx_crc_errors"] != 10 || m["tx_dropped"] != 2 {
+	if m := frozen.Port("net:eth0").RecentErrors; m["rx_crc_errors"] != 10 || m["tx_dropped"] != 2 {
 		t.Errorf("the frozen one has changed: %v", m)
 	}
-	if p := at(72, 3, 8); len(p.Moving) > 0 {
-		t.Errorf("a counter that went back has moved: %v", p.Moving)
+	if p := at(72, 3, 8); len(p.RecentErrors) > 0 {
+		t.Errorf("a counter that went back has moved: %v", p.RecentErrors)
 	}
 }
 
@@ -225,13 +225,13 @@ func TestDevicesReplaced(t *testing.T) {
 	host(2, &y)
 	look(3, 1e12)
 	for _, id := range moved {
-		if p := s.Ports[id]; p.SentBytesPerSec != nil || len(p.Moving) > 0 || values(&p.Sent) != "[?]" {
-			t.Errorf("%s: sends %s, %v move, %s", id, rate(p.SentBytesPerSec), p.Moving, values(&p.Sent))
+		if p := s.Ports[id]; p.SentBytesPerSec != nil || len(p.RecentErrors) > 0 || values(&p.Sent) != "[?]" {
+			t.Errorf("%s: sends %s, %v move, %s", id, rate(p.SentBytesPerSec), p.RecentErrors, values(&p.Sent))
 		}
 	}
 	for _, id := range stays {
-		if p := s.Ports[id]; rate(p.SentBytesPerSec) != "999999999800" || len(p.Moving) != 1 {
-			t.Errorf("%s: sends %s, %v move", id, rate(p.SentBytesPerSec), p.Moving)
+		if p := s.Ports[id]; rate(p.SentBytesPerSec) != "999999999800" || len(p.RecentErrors) != 1 {
+			t.Errorf("%s: sends %s, %v move", id, rate(p.SentBytesPerSec), p.RecentErrors)
 		}
 	}
 	if a, b := values(&s.GPUs[x.GPUs[0].ID].NVLinkSent), values(&s.GPUs[x.GPUs[1].ID].NVLinkSent); a != "[?]" || b != "[? 100 9.999999998e+11]" {

@@ -11,7 +11,7 @@ import (
 // probe takes in what a probe tells. Events before its start are of no use.
 func (s *State) probe(e *probe.Event) {
 	if e.Type == probe.EventStart && e.Start != nil {
-		s.Probe = begun(e, s.Now)
+		s.Probe = newProbe(e, s.Now)
 		return
 	}
 	p := s.Probe
@@ -31,79 +31,78 @@ func (s *State) probe(e *probe.Event) {
 	case e.Type == probe.EventRetest && e.Retest != nil:
 		p.retest(e.Retest)
 	case e.Type == probe.EventError && e.Error != "":
-		p.fail(e.Error)
+		p.addError(e.Error)
 	case e.Type == probe.EventEnd && e.End != nil:
 		p.end(e.End)
 	}
 }
 
-// begun is a probe whose start was told.
-func begun(e *probe.Event, now int64) *Probe {
+func newProbe(e *probe.Event, now int64) *Probe {
 	r := *e.Start
 	r.Results, r.Blame, r.Summary, r.Complete = nil, nil, probe.Summary{}, false
-	p := &Probe{Report: &r, Running: true, Samples: map[string]probe.Sample{}, BeganNS: now - e.AtNS, at: map[string]int{}}
-	p.left(e.AtNS)
+	p := &Probe{Report: &r, Running: true, Samples: map[string]probe.Sample{}, BeganNS: now - e.AtNS, placeOf: map[string]int{}}
+	p.estimateRest(e.AtNS)
 	return p
 }
 
 // round notes which pairs begin.
 func (p *Probe) round(e *probe.Event) {
 	if p.Round > 0 {
-		p.roundsNS += max(0, e.AtNS-p.roundNS)
-		p.rounds++
+		p.doneRoundsNS += max(0, e.AtNS-p.roundBeganNS)
+		p.doneRounds++
 	}
-	p.Round, p.roundNS = e.Round.Round, e.AtNS
+	p.Round, p.roundBeganNS = e.Round.Round, e.AtNS
 	p.Active = e.Round.Pairs[:min(len(e.Round.Pairs), MaxResults)]
 	p.Samples = map[string]probe.Sample{}
 	// Retests go on counting, and so do rounds of which an earlier report has a part: but
 	// then pairs are still to be measured.
 	p.Retest = e.Round.Round > e.Round.Rounds && p.Done >= p.Report.Plan.Pairs
-	p.left(e.AtNS)
+	p.estimateRest(e.AtNS)
 }
 
-// left guesses how long the rounds of the plan take from now on, by the time of the run:
+// estimateRest guesses how long the rounds of the plan take from now on, by the time of the run:
 // a round takes as long as those before, else as planned. How many retests there will be
 // nobody knows.
-func (p *Probe) left(at int64) {
+func (p *Probe) estimateRest(at int64) {
 	plan := &p.Report.Plan
 	typical := int64(0)
 	switch {
-	case p.rounds > 0:
-		typical = p.roundsNS / int64(p.rounds)
+	case p.doneRounds > 0:
+		typical = p.doneRoundsNS / int64(p.doneRounds)
 	case plan.Rounds > 0:
 		typical = plan.TimeNS / int64(plan.Rounds)
 	}
-	p.LeftNS = 0
+	p.RemainingNS = 0
 	if rounds := plan.Rounds - max(p.Round, 1) + 1; p.Running && !p.Retest && rounds > 0 {
 		spent := int64(0)
 		if p.Round > 0 {
-			spent = at - p.roundNS
+			spent = at - p.roundBeganNS
 		}
-		p.LeftNS = max(0, int64(float64(typical)*float64(rounds))-max(0, spent))
+		p.RemainingNS = max(0, int64(float64(typical)*float64(rounds))-max(0, spent))
 	}
 }
 
 // result takes in a result, or another verdict on one.
 func (p *Probe) result(x *probe.Result) {
 	r := p.Report
-	p.Told++
-	i, found := p.at[x.ID]
+	p.ResultsSeen++
+	i, found := p.placeOf[x.ID]
 	switch {
 	case found:
-		p.count(&r.Results[i], -1)
+		p.addToSummary(&r.Results[i], -1)
 		r.Results[i] = *x
 	case len(r.Results) == MaxResults:
 		p.Omitted++
 		return
 	default:
-		p.at[x.ID] = len(r.Results)
+		p.placeOf[x.ID] = len(r.Results)
 		r.Results = append(r.Results, *x)
 	}
-	p.count(x, 1)
+	p.addToSummary(x, 1)
 }
 
-// count adds a result to the summary, or takes it out.
-func (p *Probe) count(x *probe.Result, n int) {
+// addToSummary adds a result to the summary, or takes it out.
+func (p *Probe) addToSummary(x *probe.Result, n int) {
 	if x.Round > 0 || x.Error != "" {
 		p.Done += n
 	}
@@ -129,7 +128,7 @@ const maxRetests = 64
 
 // retest adds a retest to its pair, which is told again once it is judged.
 func (p *Probe) retest(e *probe.RetestEvent) {
-	i, found := p.at[e.Of]
+	i, found := p.placeOf[e.Of]
 	if !found {
 		return
 	}
@@ -138,8 +137,8 @@ func (p *Probe) retest(e *probe.RetestEvent) {
 	}
 }
 
-// fail notes an error, the latest MaxErrors of them.
-func (p *Probe) fail(text string) {
+// addError notes an error, the latest MaxErrors of them.
+func (p *Probe) addError(text string) {
 	if len(p.Errors) == MaxErrors {
 		p.Errors = p.Errors[1:]
 	}
@@ -155,20 +154,20 @@ func (p *Probe) end(o *probe.Outcome) {
 	}
 	slices.SortStableFunc(r.Results, func(a, b probe.Result) int { return topo.NaturalCompare(a.ID, b.ID) })
 	for i := range r.Results {
-		p.at[r.Results[i].ID] = i
+		p.placeOf[r.Results[i].ID] = i
 	}
 	p.stop()
 }
 
 // stop says that nothing more is measured.
 func (p *Probe) stop() {
-	p.Running, p.Active, p.Samples, p.LeftNS = false, nil, map[string]probe.Sample{}, 0
+	p.Running, p.Active, p.Samples, p.RemainingNS = false, nil, map[string]probe.Sample{}, 0
 }
 
 // tick lets the time that is left run down.
 func (p *Probe) tick(now int64) {
 	if p.Running {
-		p.left(now - p.BeganNS)
+		p.estimateRest(now - p.BeganNS)
 	}
 }
 
@@ -179,6 +178,6 @@ func (p *Probe) clone() *Probe {
 	out := *p
 	report := *p.Report
 	report.Results = slices.Clone(report.Results)
-	out.Report, out.Samples, out.at = &report, maps.Clone(p.Samples), maps.Clone(p.at)
+	out.Report, out.Samples, out.placeOf = &report, maps.Clone(p.Samples), maps.Clone(p.placeOf)
 	return &out
 }

@@ -138,8 +138,8 @@ func TestProbeReportGrows(t *testing.T) {
 	if retests == 0 || len(p.Report.Blame) == 0 {
 		t.Fatalf("%d retests, blame %+v: the test looks at too little", retests, p.Report.Blame)
 	}
-	if p.Running || len(p.Active) > 0 || p.Done != len(whole.Results) || len(p.Errors) != 6 || p.LeftNS != 0 {
-		t.Errorf("at the end: running %v, active %v, %d done, errors %q, %d ns left", p.Running, p.Active, p.Done, p.Errors, p.LeftNS)
+	if p.Running || len(p.Active) > 0 || p.Done != len(whole.Results) || len(p.Errors) != 6 || p.RemainingNS != 0 {
+		t.Errorf("at the end: running %v, active %v, %d done, errors %q, %d ns left", p.Running, p.Active, p.Done, p.Errors, p.RemainingNS)
 	}
 	if diff := cmp.Diff(whole.Summary, p.Report.Summary); diff != "" {
 		t.Error(diff)
@@ -169,8 +169,8 @@ func TestProbeProgress(t *testing.T) {
 			if !planned {
 				want, retested = 0, true
 			}
-			if p.Round != e.Round.Round || p.Retest == planned || p.LeftNS != want || len(p.Active) != len(e.Round.Pairs) || len(p.Samples) > 0 {
-				t.Fatalf("round %d of %d: retest %v, left %d, want %d; %d samples", p.Round, whole.Plan.Rounds, p.Retest, p.LeftNS, want, len(p.Samples))
+			if p.Round != e.Round.Round || p.Retest == planned || p.RemainingNS != want || len(p.Active) != len(e.Round.Pairs) || len(p.Samples) > 0 {
+				t.Fatalf("round %d of %d: retest %v, left %d, want %d; %d samples", p.Round, whole.Plan.Rounds, p.Retest, p.RemainingNS, want, len(p.Samples))
 			}
 		case probe.EventSample:
 			if p.Samples[e.Sample.Pair] != e.Sample.Sample {
@@ -197,28 +197,28 @@ func retests(r *probe.Report) (out []probe.Retest) {
 func TestProbeTimeLeft(t *testing.T) {
 	s := state.New(state.Options{})
 	tell(s, probe.StartEvent(&probe.Report{Plan: probe.Plan{Rounds: 4, Pairs: 4, TimeNS: 8 * second}}))
-	if s.Probe.LeftNS != 8*second {
-		t.Errorf("as planned: %d", s.Probe.LeftNS)
+	if s.Probe.RemainingNS != 8*second {
+		t.Errorf("as planned: %d", s.Probe.RemainingNS)
 	}
 	at := func(sec int64, n int) {
 		tell(s, &probe.Event{Type: probe.EventRound, AtNS: sec * second, Round: &probe.RoundEvent{Round: n, Rounds: 4, Pairs: []string{fmt.Sprint(n)}}})
 	}
 	at(0, 1)
 	s.Tick(101 * second)
-	if s.Probe.LeftNS != 7*second {
-		t.Errorf("a second later: %d", s.Probe.LeftNS)
+	if s.Probe.RemainingNS != 7*second {
+		t.Errorf("a second later: %d", s.Probe.RemainingNS)
 	}
 	at(3, 2)
-	if s.Probe.LeftNS != 9*second {
-		t.Errorf("after a round of 3 s: %d", s.Probe.LeftNS)
+	if s.Probe.RemainingNS != 9*second {
+		t.Errorf("after a round of 3 s: %d", s.Probe.RemainingNS)
 	}
 	at(8, 3)
-	if s.Probe.LeftNS != 8*second {
-		t.Errorf("after another of 5 s: %d", s.Probe.LeftNS)
+	if s.Probe.RemainingNS != 8*second {
+		t.Errorf("after another of 5 s: %d", s.Probe.RemainingNS)
 	}
 	s.Tick(200 * second)
-	if s.Probe.LeftNS != 0 {
-		t.Errorf("long after: %d", s.Probe.LeftNS)
+	if s.Probe.RemainingNS != 0 {
+		t.Errorf("long after: %d", s.Probe.RemainingNS)
 	}
 	at(101, 5) // of a run that goes on with an earlier one: a round of the plan under another number
 	if s.Probe.Retest {

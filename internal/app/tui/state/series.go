@@ -17,8 +17,8 @@ func (s *Series) Push(v float64) {
 	s.n = min(s.n+1, HistoryLen)
 }
 
-// gap adds n values that are not known.
-func (s *Series) gap(n int) {
+// addGap adds n values that are not known.
+func (s *Series) addGap(n int) {
 	for range min(n, HistoryLen) {
 		s.Push(math.NaN())
 	}

@@ -49,7 +49,7 @@ func TestEmptySeries(t *testing.T) {
 	if v, known := s.Last(); known || v != 0 || s.Max() != 0 || len(s.Values()) != 0 {
 		t.Errorf("last %v, %v, max %v, values %v", v, known, s.Max(), s.Values())
 	}
-	s.gap(1 << 30)
+	s.addGap(1 << 30)
 	if _, known := s.Last(); known || s.Len() != HistoryLen || s.Max() != 0 {
 		t.Errorf("of a long gap: known %v, %d values, max %v", known, s.Len(), s.Max())
 	}

@@ -8,11 +8,10 @@ import (
 	"github.com/topoctl/topoctl/internal/app/record"
 )
 
-// latePeriods is after how many of its periods without news a source counts as late.
-const latePeriods = 3
+// lateAfterPeriods without news make a source late.
+const lateAfterPeriods = 3
 
-// mostPeriod is the longest that is taken for the period of a source.
-const mostPeriod = 3600 * second
+const maxPeriod = 3600 * second
 
 func compareNames(a, b string) int { return cmp.Compare(a, b) }
 
@@ -34,16 +33,16 @@ func (s *State) source(name string) *Source {
 	return &s.Sources[i]
 }
 
-// heard notes that a source has brought news.
-func (s *State) heard(x *Source) {
-	if since := min(s.Now-x.LastNS, mostPeriod); x.heard && since > 0 {
+// noteNews notes that a source has brought news.
+func (s *State) noteNews(x *Source) {
+	if since := min(s.Now-x.LastNS, maxPeriod); x.hasNews && since > 0 {
 		if x.periodNS == 0 {
 			x.periodNS = since
 		}
 		// One long silence is no period, many are.
 		x.periodNS = max(1, x.periodNS+(min(since, 4*x.periodNS)-x.periodNS)/4)
 	}
-	x.heard, x.LastNS, x.gapNS = true, s.Now, s.Now
+	x.hasNews, x.LastNS, x.filledNS = true, s.Now, s.Now
 	if x.Status != record.StatusOK {
 		s.setStatus(x, record.StatusOK, "")
 	}
@@ -63,7 +62,7 @@ func (s *State) setStatus(x *Source, status, detail string) {
 	}
 	x.Status, x.Detail = status, detail
 	if s.watch != nil {
-		s.tell(s.watch.Source(s.Now, x.Name, status, detail))
+		s.addEvents(s.watch.Source(s.Now, x.Name, status, detail))
 	}
 }
 
@@ -73,33 +72,33 @@ func (x *Source) periodic() bool {
 	return x.Name == record.SourceCounters || strings.HasPrefix(x.Name, record.AgentPrefix)
 }
 
-// late says whether a source should have brought news by now.
-func (x *Source) late(now int64) bool {
-	return x.periodic() && x.heard && x.periodNS > 0 && x.Status != record.StatusEnded &&
-		(now-x.LastNS)/latePeriods > x.periodNS
+// isLate says whether a source should have brought news by now.
+func (x *Source) isLate(now int64) bool {
+	return x.periodic() && x.hasNews && x.periodNS > 0 && x.Status != record.StatusEnded &&
+		(now-x.LastNS)/lateAfterPeriods > x.periodNS
 }
 
-// overdue looks after the sources that are late: they are waited for, and what they
+// markLate looks after the sources that are late: they are waited for, and what they
 // feed is not known meanwhile.
-func (s *State) overdue() {
+func (s *State) markLate() {
 	for i := range s.Sources {
 		x := &s.Sources[i]
-		if !x.late(s.Now) {
+		if !x.isLate(s.Now) {
 			continue
 		}
 		if x.Status == record.StatusOK {
 			s.setStatus(x, record.StatusWaiting, "it brings no news")
 		}
-		missed := (s.Now - x.gapNS) / x.periodNS
+		missed := (s.Now - x.filledNS) / x.periodNS
 		if missed == 0 {
 			continue
 		}
-		x.gapNS += missed * x.periodNS
+		x.filledNS += missed * x.periodNS
 		n := int(min(missed, HistoryLen))
 		if x.Name == record.SourceCounters {
-			s.countersGap(n)
+			s.addCounterGaps(n)
 		} else if e := s.Engine(x.Name); e != nil {
-			e.gap(n)
+			e.addGap(n)
 		}
 	}
 }

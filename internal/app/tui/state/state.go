@@ -45,7 +45,7 @@ type State struct {
 	Dropped int           // events that there was no room for
 	Sources []Source      // by name
 
-	private // what Apply needs from one record to the next
+	applyState
 }
 
 // The bounds of what grows.
@@ -68,12 +68,12 @@ type Port struct {
 	Seen                                 bool  // by the last look: State and BytesPerSec are of now
 	SentBytesPerSec, ReceivedBytesPerSec *topo.Rate
 	Sent, Received                       Series // bytes per second
-	// Moving are the error counters that moved within the last minute, and by how much
+	// RecentErrors are the error counters that moved within the last minute, and by how much
 	// in it.
-	Moving map[string]uint64
-	Flaps  int // times it went down since the feed began
+	RecentErrors map[string]uint64
+	Flaps        int // times it went down since the feed began
 
-	moves []move // of error counters, the oldest first
+	errorMoves []errorMove // of error counters, the oldest first
 }
 
 // GPU is what is known of a GPU's load.
@@ -120,18 +120,18 @@ type Probe struct {
 	// Samples are the latest samples of the Active pairs, by ID.
 	Samples map[string]probe.Sample
 	BeganNS int64 // on State.Now
-	// LeftNS is until the rounds end, by what rounds took so far; 0 not known.
-	LeftNS int64
-	Done   int      // pairs that were measured, or could not be
-	Told   int      // results, those that were told again among them
-	Errors []string // the latest MaxErrors
+	// RemainingNS is until the rounds end, by what rounds took so far; 0 not known.
+	RemainingNS int64
+	Done        int      // pairs that were measured, or could not be
+	ResultsSeen int      // results, those that were told again among them
+	Errors      []string // the latest MaxErrors
 	// Omitted are pairs with results beyond MaxResults, which are not in Report.
 	Omitted int
 
-	at map[string]int // the place of a pair's result
+	placeOf map[string]int // the place of a pair's result
 
-	roundNS, roundsNS int64 // when the round began, and how long those before took
-	rounds            int   // before this one
+	roundBeganNS, doneRoundsNS int64 // when the round began, and how long those before took
+	doneRounds                 int   // before this one
 }
 
 // Source is how one source does.
@@ -142,7 +142,7 @@ type Source struct {
 	Failed bool  // Status is failed, or was when the source ended; Detail says why
 	LastNS int64 // of its last news, on State.Now
 
-	heard    bool  // it has brought news
+	hasNews  bool
 	periodNS int64 // that they come in, 0 not known
-	gapNS    int64 // until when the histories that it feeds have values
+	filledNS int64 // until when the histories that it feeds have values
 }

@@ -25,14 +25,14 @@ func laneColumns(b *block) func(w int) []pane.Column {
 		}
 	}
 	return func(w int) []pane.Column {
-		if w >= roomy {
+		if w >= wideLane {
 			columns[0].Width = 24
 		}
 		return pane.Fit(columns, w)
 	}
 }
 
-const roomy = 66
+const wideLane = 66
 
 var columnsOfLanes = []pane.Column{
 	{Title: "lane", Width: 16, Most: 44, Rank: 0},
@@ -57,12 +57,12 @@ func laneText(env *ui.Env, b *block, x *state.Lane, top float64, w int) string {
 		func(int) string { return l.Safe(x.Lane) },
 		func(int) string { return l.Safe(x.Transport) },
 		func(int) string { return health(l, x.Health) },
-		func(int) string { return nowRate(l, b, &x.Throughput) },
+		func(int) string { return currentRate(l, b, &x.Throughput) },
 		func(w int) string { return l.Spark(x.Throughput.Values(), top, w) },
 		func(int) string { return estimate(l, &x.LaneStats) },
 		func(int) string { return basis(&x.LaneStats) },
 		func(int) string {
-			return l.Bar(part(x.InflightBytes, x.WindowBytes), 6) + " " + units.Bytes(x.InflightBytes)
+			return l.Bar(fraction(x.InflightBytes, x.WindowBytes), 6) + " " + units.Bytes(x.InflightBytes)
 		},
 		func(int) string { return strconv.FormatInt(x.Slices, 10) },
 		func(int) string { return retries(x) },
@@ -72,10 +72,10 @@ func laneText(env *ui.Env, b *block, x *state.Lane, top float64, w int) string {
 	return pane.Cells(l, laneColumns(b)(w), func(i, w int) string { return cells[i](w) })
 }
 
-// nowRate is the newest value; what a source said that is silent now is not of now.
-func nowRate(l *look.Look, b *block, s *state.Series) string {
+// currentRate is the newest value; what a source said that is silent now is not of now.
+func currentRate(l *look.Look, b *block, s *state.Series) string {
 	x, ok := s.Last()
-	if !ok || b.old() {
+	if !ok || b.isOld() {
 		return look.Unknown
 	}
 	return l.RateOf(x)
@@ -87,8 +87,8 @@ func health(l *look.Look, text string) string {
 	return l.Paint(l.Mark(style)+" "+l.Safe(text), style)
 }
 
-// marked is text for a line of its own: where there is no mark, there is no room for one.
-func marked(l *look.Look, text string, style look.Style) string {
+// markedLine is text for a line of its own: where there is no mark, there is no room for one.
+func markedLine(l *look.Look, text string, style look.Style) string {
 	if mark := l.Mark(style); mark != " " {
 		text = mark + " " + text
 	}
@@ -129,8 +129,8 @@ func basis(x *engine.LaneStats) string {
 	return "promised"
 }
 
-// part is a share, NaN where the whole is not known.
-func part(of, whole int64) float64 {
+// fraction is a share, NaN where the whole is not known.
+func fraction(of, whole int64) float64 {
 	if whole <= 0 {
 		return math.NaN()
 	}
@@ -166,7 +166,7 @@ func servedText(env *ui.Env, b *block, x *state.Served, top float64, w int) stri
 	cells := []func(w int) string{
 		func(int) string { return l.Safe(x.Peer) },
 		func(int) string { return l.Safe(x.Transport) },
-		func(int) string { return nowRate(l, b, &x.Throughput) },
+		func(int) string { return currentRate(l, b, &x.Throughput) },
 		func(w int) string { return l.Spark(x.Throughput.Values(), top, w) },
 		func(int) string { return bytesOf(x.WrittenBytes) },
 		func(int) string { return bytesOf(x.ReadBytes) },
@@ -269,19 +269,19 @@ func ended(env *ui.Env, b *block, x *engine.Explanation) string {
 	if x.State == "running" {
 		return "-"
 	}
-	return pane.Ago(env.Look, later(x.EndedAgoNS, since(env, b)))
+	return pane.Ago(env.Look, addTimes(x.EndedAgoNS, ageNS(env, b)))
 }
 
-// since is how old the figures are.
-func since(env *ui.Env, b *block) int64 {
+// ageNS is how old the figures are.
+func ageNS(env *ui.Env, b *block) int64 {
 	if b.engine.LastNS > env.State.Now {
 		return 0
 	}
-	return later(env.State.Now, -b.engine.LastNS)
+	return addTimes(env.State.Now, -b.engine.LastNS)
 }
 
-// later adds times that come from elsewhere.
-func later(a, b int64) int64 {
+// addTimes adds times that come from elsewhere.
+func addTimes(a, b int64) int64 {
 	if sum := a + b; (sum > a) == (b > 0) {
 		return sum
 	}

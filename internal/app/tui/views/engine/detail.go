@@ -48,7 +48,7 @@ func (d *detail) title(text string) {
 	for _, line := range pane.Wrap(d.l.Safe(text), d.w, 2) {
 		d.lines = append(d.lines, d.l.Paint(line, look.Strong))
 	}
-	if text, style := trouble(d.env, d.b); text != "" {
+	if text, style := sourceTrouble(d.env, d.b); text != "" {
 		d.styled(d.l.Mark(style)+" "+text, 2, style)
 	}
 }
@@ -77,7 +77,7 @@ var healths = map[string]string{
 func (d *detail) lane(x *state.Lane) {
 	l := d.l
 	d.title("lane " + x.Lane)
-	text := marked(l, l.Safe(x.Health), healthStyle(x.Health))
+	text := markedLine(l, l.Safe(x.Health), healthStyle(x.Health))
 	if why := healths[x.Health]; why != "" {
 		text += ": " + why
 	}
@@ -114,7 +114,7 @@ func (d *detail) ends(localPort, localAddress, remotePort, remoteAddress string)
 
 // moves is the rate now, and of late.
 func (d *detail) moves(s *state.Series) {
-	text := nowRate(d.l, d.b, s)
+	text := currentRate(d.l, d.b, s)
 	if s.Max() > 0 {
 		text += ", at most " + d.l.RateOf(s.Max()) + " of late"
 	}

@@ -17,7 +17,7 @@ func (d *detail) batch(x *engine.Explanation) {
 		name = x.Label + ", " + name
 	}
 	d.title(name)
-	text := marked(l, l.Safe(x.State), batchStyle(x))
+	text := markedLine(l, l.Safe(x.State), batchStyle(x))
 	if x.Error != "" {
 		text += ": " + l.Safe(x.Error)
 	}

@@ -11,8 +11,7 @@ import (
 	"github.com/topoctl/topoctl/internal/base/units"
 )
 
-// sparkHere is how wide a sparkline in running text is.
-const sparkHere = 16
+const inlineSpark = 16 // columns
 
 // head is who it is and how that does, then the totals.
 func (v *View) head(env *ui.Env, b *block) []row {
@@ -33,13 +32,13 @@ func (v *View) head(env *ui.Env, b *block) []row {
 		return l.Paint(l.Fit(glyph+" "+l.Safe(name), w-look.Width(right)-1), look.Accent) + " " + right
 	}}}
 	add := func(pieces ...string) {
-		for _, line := range pane.Flow(l, v.room()-2, pieces...) {
-			out = append(out, plain("  "+line))
+		for _, line := range pane.Flow(l, v.lineWidth()-2, pieces...) {
+			out = append(out, textRow("  "+line))
 		}
 	}
-	if text, style := trouble(env, b); text != "" {
-		for _, line := range pane.Wrap(l.Mark(style)+" "+text, v.room()-2, 2) {
-			out = append(out, plain("  "+l.Paint(line, style)))
+	if text, style := sourceTrouble(env, b); text != "" {
+		for _, line := range pane.Wrap(l.Mark(style)+" "+text, v.lineWidth()-2, 2) {
+			out = append(out, textRow("  "+l.Paint(line, style)))
 		}
 	}
 	if e := b.engine; e != nil {
@@ -63,7 +62,7 @@ func count(l *look.Look, n int64, text string, style look.Style) string {
 func served(l *look.Look, b *block) []string {
 	e := b.engine
 	one := func(what string, total int64, s *state.Series) string {
-		return what + " " + units.Bytes(total) + ", " + nowRate(l, b, s) + " " + strings.TrimLeft(l.Spark(s.Values(), 0, sparkHere), " ")
+		return what + " " + units.Bytes(total) + ", " + currentRate(l, b, s) + " " + strings.TrimLeft(l.Spark(s.Values(), 0, inlineSpark), " ")
 	}
 	out := []string{"peers:", one("wrote", e.Last.ServedWrittenBytes, &e.WrittenBytesPerSec), one("read", e.Last.ServedReadBytes, &e.ReadBytesPerSec)}
 	if len(e.Last.ServedUncounted) > 0 {
@@ -81,15 +80,15 @@ func asOf(env *ui.Env, b *block) string {
 	if b.engine == nil {
 		return ""
 	}
-	text := pane.Ago(env.Look, since(env, b))
-	if b.old() {
+	text := pane.Ago(env.Look, ageNS(env, b))
+	if b.isOld() {
 		return env.Look.Paint("old, "+text, look.Bad)
 	}
 	return env.Look.Paint(text, look.Faint)
 }
 
-// trouble says what is wrong with the source, "" nothing.
-func trouble(env *ui.Env, b *block) (string, look.Style) {
+// sourceTrouble says what is wrong with the source, "" nothing.
+func sourceTrouble(env *ui.Env, b *block) (string, look.Style) {
 	x := b.status
 	if x == nil || x.Status == record.StatusOK {
 		return "", look.Plain
@@ -104,7 +103,7 @@ func trouble(env *ui.Env, b *block) (string, look.Style) {
 		what = env.Look.Safe(x.Status)
 	}
 	if b.engine != nil {
-		what += ", last heard of " + pane.Ago(env.Look, since(env, b))
+		what += ", last heard of " + pane.Ago(env.Look, ageNS(env, b))
 	}
 	if x.Detail != "" {
 		what += ": " + env.Look.Safe(x.Detail)

@@ -26,8 +26,8 @@ type block struct {
 	recent []*engine.Explanation
 }
 
-// old says whether the figures are not those of now.
-func (b *block) old() bool { return b.status != nil && b.status.Status != record.StatusOK }
+// isOld says whether the figures are not those of now.
+func (b *block) isOld() bool { return b.status != nil && b.status.Status != record.StatusOK }
 
 // row is one line: of a block, of a section of it, or of a thing in that.
 type row struct {
@@ -62,14 +62,14 @@ func (v *View) blocks(env *ui.Env) []*block {
 	for _, e := range s.Engines {
 		b := of(e.Source)
 		b.engine = e
-		v.choose(env, b)
+		v.filter(env, b)
 	}
 	slices.SortStableFunc(out, func(a, b *block) int { return cmp.Compare(a.source, b.source) })
 	return out
 }
 
-// choose takes what the filter lets through, and sorts it.
-func (v *View) choose(env *ui.Env, b *block) {
+// filter takes what the filter lets through, and sorts it.
+func (v *View) filter(env *ui.Env, b *block) {
 	f := env.Filter
 	for _, l := range b.engine.Lanes {
 		if f.Match(strings.Join([]string{l.Lane, l.Peer, l.Transport, l.Health, l.LastError, l.LocalAddress, l.RemoteAddress, string(l.LocalPort), string(l.RemotePort)}, " ")) {
@@ -102,14 +102,14 @@ func (v *View) choose(env *ui.Env, b *block) {
 func (v *View) compare(a, b *state.Series, retriesA, retriesB int64) int {
 	switch v.order {
 	case byThroughput:
-		return cmp.Compare(known(b), known(a))
+		return cmp.Compare(lastOrNone(b), lastOrNone(a))
 	case byRetries:
 		return cmp.Compare(retriesB, retriesA)
 	}
 	return 0
 }
 
-func known(s *state.Series) float64 {
+func lastOrNone(s *state.Series) float64 {
 	if x, ok := s.Last(); ok {
 		return x
 	}
@@ -125,7 +125,7 @@ func (v *View) rows(env *ui.Env) []row {
 	var out []row
 	for i, b := range blocks {
 		if i > 0 {
-			out = append(out, plain(""))
+			out = append(out, textRow(""))
 		}
 		out = append(out, v.head(env, b)...)
 		if b.engine == nil || v.folded["block "+b.source] {
@@ -139,19 +139,19 @@ func (v *View) rows(env *ui.Env) []row {
 }
 
 func (v *View) noAgent(env *ui.Env) []row {
-	out := []row{plain(env.Look.Paint("no agent is watched", look.Strong)), plain("")}
+	out := []row{textRow(env.Look.Paint("no agent is watched", look.Strong)), textRow("")}
 	for _, s := range pane.Wrap("topoctl tui --agent http://HOST:PORT shows the engine of an agent (topoctl agent --http), "+
-		"or of a bench while it runs (topoctl bench --http)", v.room(), 0) {
-		out = append(out, plain(s))
+		"or of a bench while it runs (topoctl bench --http)", v.lineWidth(), 0) {
+		out = append(out, textRow(s))
 	}
 	return out
 }
 
-// room are the columns of a line without the cursor's.
-func (v *View) room() int { return max(v.width-2, 1) }
+// lineWidth are the columns of a line without the cursor's.
+func (v *View) lineWidth() int { return max(v.width-2, 1) }
 
-// plain is a line that the cursor passes by.
-func plain(text string) row { return row{text: func(int) string { return text }} }
+// textRow is a line that the cursor passes by.
+func textRow(text string) row { return row{text: func(int) string { return text }} }
 
 func lines(rows []row) []pane.Line {
 	out := make([]pane.Line, len(rows))
@@ -163,7 +163,7 @@ func lines(rows []row) []pane.Line {
 
 // title is the head of a section, and of its columns.
 func (v *View) title(env *ui.Env, b *block, what, first string, columns func(w int) []pane.Column) row {
-	if b.old() {
+	if b.isOld() {
 		first = "old: " + first
 	}
 	key := what + " of " + b.source
@@ -183,8 +183,8 @@ func (v *View) title(env *ui.Env, b *block, what, first string, columns func(w i
 	}}
 }
 
-// counted says how many there are, and how many the filter lets through.
-func counted(shown, all int, one, many string) string {
+// shownOf says how many there are, and how many the filter lets through.
+func shownOf(shown, all int, one, many string) string {
 	if shown == all {
 		return pane.Plural(int64(all), one, many)
 	}
@@ -193,9 +193,9 @@ func counted(shown, all int, one, many string) string {
 
 func (v *View) laneRows(env *ui.Env, b *block) []row {
 	if len(b.engine.Last.Lanes) == 0 {
-		return []row{plain("  no lanes: it has opened no peer, or sent nothing yet")}
+		return []row{textRow("  no lanes: it has opened no peer, or sent nothing yet")}
 	}
-	what := counted(len(b.lanes), len(b.engine.Lanes), "lane", "lanes")
+	what := shownOf(len(b.lanes), len(b.engine.Lanes), "lane", "lanes")
 	if more := len(b.engine.Last.Lanes) - len(b.engine.Lanes); more > 0 {
 		what += fmt.Sprintf(" (+%d)", more)
 	}
@@ -224,7 +224,7 @@ func (v *View) servedRows(env *ui.Env, b *block) []row {
 	if all == 0 {
 		return nil
 	}
-	out := []row{v.title(env, b, "served", counted(len(b.served), all, "conn of peers", "conns of peers"), servedColumns)}
+	out := []row{v.title(env, b, "served", shownOf(len(b.served), all, "conn of peers", "conns of peers"), servedColumns)}
 	if v.folded[out[0].key] {
 		return out
 	}
@@ -247,7 +247,7 @@ func (v *View) batchRows(env *ui.Env, b *block) []row {
 	if all == 0 {
 		return nil
 	}
-	out := []row{v.title(env, b, "batches", counted(len(b.recent), all, "batch", "batches"), batchColumns)}
+	out := []row{v.title(env, b, "batches", shownOf(len(b.recent), all, "batch", "batches"), batchColumns)}
 	if v.folded[out[0].key] {
 		return out
 	}

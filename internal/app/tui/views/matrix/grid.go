@@ -46,7 +46,7 @@ func newGrid(h *host.Host, axis int) *grid {
 func (g *grid) measure(s *state.State) {
 	now := seen{file: s.Measured}
 	if s.Probe != nil && s.Probe.Report != nil {
-		now.live, now.told = s.Probe.Report, s.Probe.Told
+		now.live, now.told = s.Probe.Report, s.Probe.ResultsSeen
 	}
 	if g.pairs != nil && now == g.seen {
 		return

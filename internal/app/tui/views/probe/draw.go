@@ -21,7 +21,7 @@ func (v *View) Main(env *ui.Env, size ui.Size) []string {
 	}
 	rows := v.rows(env)
 	out := []string{v.tabLine(env, size.W)}
-	if v.page == choosing {
+	if v.page == choosingPage {
 		out = append(out, v.choosingHead(env, size.W)...)
 	} else {
 		out = append(out, v.resultsHead(env, size.W)...)
@@ -61,7 +61,7 @@ func (v *View) tabLine(env *ui.Env, width int) string {
 	case r != nil && env.State.Probe == nil:
 		right += " of " + l.Safe(v.source)
 	}
-	style := map[page]look.Style{choosing: look.Faint, results: look.Faint}
+	style := map[page]look.Style{choosingPage: look.Faint, resultsPage: look.Faint}
 	style[v.page] = look.Accent
 	mark := func(p page, text string) string {
 		if v.page == p {
@@ -69,9 +69,9 @@ func (v *View) tabLine(env *ui.Env, width int) string {
 		}
 		return " " + text + " "
 	}
-	left, right = mark(choosing, left), mark(results, right)
+	left, right = mark(choosingPage, left), mark(resultsPage, right)
 	v.tabs = [2]int{look.Width(left) + 1, look.Width(left) + 1 + look.Width(right)}
-	return l.Cut(l.Paint(left, style[choosing])+" "+l.Paint(right, style[results]), width)
+	return l.Cut(l.Paint(left, style[choosingPage])+" "+l.Paint(right, style[resultsPage]), width)
 }
 
 // choosingHead says what the list of pairs is for, or why there is none.
@@ -181,8 +181,8 @@ func (*View) progress(env *ui.Env, r *probe.Report, width int) string {
 		part = min(1, float64(p.Done)/float64(r.Plan.Pairs))
 	}
 	text := fmt.Sprintf(" %d of %d in %s", p.Done, r.Plan.Pairs, show.Seconds(max(0, env.State.Now-p.BeganNS)))
-	if p.LeftNS > 0 {
-		text += ", " + show.Seconds(p.LeftNS) + " left"
+	if p.RemainingNS > 0 {
+		text += ", " + show.Seconds(p.RemainingNS) + " left"
 	}
 	text += "; " + keyOf(keys.Measure, env) + " stops"
 	bar := max(5, min(30, width-look.Width(round)-look.Width(text)-2))

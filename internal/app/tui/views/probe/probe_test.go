@@ -232,13 +232,13 @@ func TestFollows(t *testing.T) {
 		t.Errorf("it cannot be stopped: %+v", q)
 	}
 	v.Key(keys.Left, env)
-	if v.Main(env, ui.Size{W: 120, H: 40}); v.page != choosing {
+	if v.Main(env, ui.Size{W: 120, H: 40}); v.page != choosingPage {
 		t.Error("the user is taken away from the pairs")
 	}
 	again := *r
 	again.StartedAt = r.StartedAt.Add(time.Hour)
 	env.State = told(halfway(&again)...)
-	if v.Main(env, ui.Size{W: 120, H: 40}); v.page != results {
+	if v.Main(env, ui.Size{W: 120, H: 40}); v.page != resultsPage {
 		t.Error("the next probe is not shown")
 	}
 }
@@ -293,7 +293,7 @@ func TestClick(t *testing.T) {
 	v.SetPairs(pairsOf(r), nil)
 	lines := v.Main(env, ui.Size{W: 100, H: 30})
 	y := slices.IndexFunc(lines, func(s string) bool { return strings.Contains(s, "[ ]") }) + 1
-	v.list[choosing].Go("group") // somewhere else
+	v.list[choosingPage].Go("group") // somewhere else
 	want := v.rows(env)[1].pair.ID
 	if q := v.Click(10, y-1, env); q != (ui.Request{}) || len(v.Marked()) != 0 {
 		t.Fatalf("the first click: %+v, %v", q, v.Marked())
@@ -302,11 +302,11 @@ func TestClick(t *testing.T) {
 		t.Errorf("again on the same line: %v", v.Marked())
 	}
 	v.Click(strings.Index(lines[0], "results"), 0, env)
-	if v.page != results {
+	if v.page != resultsPage {
 		t.Error("the results are not shown")
 	}
 	v.Main(env, ui.Size{W: 100, H: 30})
-	if v.Click(0, 0, env); v.page != choosing {
+	if v.Click(0, 0, env); v.page != choosingPage {
 		t.Error("the pairs are not shown")
 	}
 	for _, y := range []int{-1, 29, 1 << 20} {

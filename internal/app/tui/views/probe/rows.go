@@ -30,7 +30,7 @@ type row struct {
 
 // rows are those of the page.
 func (v *View) rows(env *ui.Env) []row {
-	if v.page == choosing {
+	if v.page == choosingPage {
 		return v.pairRows(env)
 	}
 	return v.resultRows(env)

@@ -22,15 +22,15 @@ type column struct {
 }
 
 var (
-	pairColumn     = column{title: "pair", text: func(f *show.Figures) string { return f.Pair }}
-	rateColumn     = column{"rate", 11, true, func(f *show.Figures) string { return f.Rate }}
-	intervalColumn = column{"95 %", 7, true, func(f *show.Figures) string { return f.Interval }}
-	wantColumn     = column{"expected", 12, true, func(f *show.Figures) string { return f.Expected }}
-	partColumn     = column{"eff", 6, true, func(f *show.Figures) string { return f.Efficiency }}
-	latencyColumn  = column{"p50 / p99", 16, true, func(f *show.Figures) string { return f.Latency }}
-	classColumn    = column{"class", 10, false, func(f *show.Figures) string { return f.Class }}
-	ofColumn       = column{"by", 13, false, func(f *show.Figures) string { return beforeComma(f.Of) }}
-	reasonColumn   = column{"reason", 40, false, func(f *show.Figures) string { return f.Reason }}
+	pairColumn       = column{title: "pair", text: func(f *show.Figures) string { return f.Pair }}
+	rateColumn       = column{"rate", 11, true, func(f *show.Figures) string { return f.Rate }}
+	intervalColumn   = column{"95 %", 7, true, func(f *show.Figures) string { return f.Interval }}
+	expectedColumn   = column{"expected", 12, true, func(f *show.Figures) string { return f.Expected }}
+	efficiencyColumn = column{"eff", 6, true, func(f *show.Figures) string { return f.Efficiency }}
+	latencyColumn    = column{"p50 / p99", 16, true, func(f *show.Figures) string { return f.Latency }}
+	classColumn      = column{"class", 10, false, func(f *show.Figures) string { return f.Class }}
+	limitColumn      = column{"by", 13, false, func(f *show.Figures) string { return beforeComma(f.Of) }}
+	reasonColumn     = column{"reason", 40, false, func(f *show.Figures) string { return f.Reason }}
 )
 
 // beforeComma leaves the variant out, which stands with the name.
@@ -41,16 +41,16 @@ func beforeComma(s string) string {
 
 // The columns of results in the order in which they stand, and in that in which they get room.
 var (
-	shown = []*column{&rateColumn, &intervalColumn, &wantColumn, &partColumn, &latencyColumn, &classColumn, &ofColumn, &reasonColumn}
-	usual = []*column{&rateColumn, &partColumn, &wantColumn, &intervalColumn, &latencyColumn, &ofColumn, &classColumn, &reasonColumn}
-	other = []*column{&latencyColumn, &classColumn, &reasonColumn, &ofColumn, &rateColumn, &partColumn, &wantColumn, &intervalColumn}
+	columnOrder    = []*column{&rateColumn, &intervalColumn, &expectedColumn, &efficiencyColumn, &latencyColumn, &classColumn, &limitColumn, &reasonColumn}
+	columnPriority = []*column{&rateColumn, &efficiencyColumn, &expectedColumn, &intervalColumn, &latencyColumn, &limitColumn, &classColumn, &reasonColumn}
+	widePriority   = []*column{&latencyColumn, &classColumn, &reasonColumn, &limitColumn, &rateColumn, &efficiencyColumn, &expectedColumn, &intervalColumn}
 )
 
 const (
 	verdictWidth = 14 // "x INCONCLUSIVE"
 	markWidth    = 3  // "[x]"
-	leastName    = 16
-	mostName     = 48
+	minName      = 16
+	maxName      = 48
 )
 
 // table draws rows in columns.
@@ -67,30 +67,29 @@ type table struct {
 
 func (v *View) table(env *ui.Env, width int) *table {
 	t := &table{v: v, env: env, width: width, options: options(env)}
-	if v.page == choosing {
+	if v.page == choosingPage {
 		t.local = localPairs(v.pairs)
 		for i := range v.pairs {
-			t.named(&v.pairs[i])
+			t.makeRoomFor(&v.pairs[i])
 		}
-		t.fit([]*column{&wantColumn, &classColumn}, []*column{&wantColumn, &classColumn}, markWidth+1)
+		t.fit([]*column{&expectedColumn, &classColumn}, []*column{&expectedColumn, &classColumn}, markWidth+1)
 		return t
 	}
 	if r := v.report(env); r != nil {
 		t.local = show.Local(r)
 		for i := range r.Results {
-			t.named(&r.Results[i].Pair)
+			t.makeRoomFor(&r.Results[i].Pair)
 		}
 	}
-	first := usual
+	first := columnPriority
 	if v.wide {
-		first = other
+		first = widePriority
 	}
-	t.fit(shown, first, verdictWidth+1)
+	t.fit(columnOrder, first, verdictWidth+1)
 	return t
 }
 
-// named makes room for the name of a pair.
-func (t *table) named(p *probe.Pair) {
+func (t *table) makeRoomFor(p *probe.Pair) {
 	n := len(p.From.Name) + len(" > ") + len(p.To.Name)
 	if !t.local {
 		n += len(p.From.Host) + len(p.To.Host) + len("//")
@@ -104,7 +103,7 @@ func (t *table) named(p *probe.Pair) {
 // fit takes the columns that there is room for. What is left is the name's, and the
 // reason's where it has a place.
 func (t *table) fit(all, first []*column, before int) {
-	room, least := t.width-2-before, min(max(t.names, leastName), mostName)
+	room, least := t.width-2-before, min(max(t.names, minName), maxName)
 	taken := map[*column]bool{}
 	for _, c := range first {
 		if room-c.width-1 >= least {
@@ -128,7 +127,7 @@ func (t *table) fit(all, first []*column, before int) {
 // head names the columns.
 func (t *table) head() string {
 	cells := []string{" "}
-	if t.v.page == choosing {
+	if t.v.page == choosingPage {
 		cells = append(cells, t.env.Look.Fit("", markWidth))
 	} else {
 		cells = append(cells, t.env.Look.Fit("  verdict", verdictWidth))
@@ -272,7 +271,7 @@ func (t *table) pair(p *probe.Pair) (string, look.Style) {
 	l := t.env.Look
 	f := t.figures(&probe.Result{Pair: *p})
 	if p.Waived != "" {
-		return "[-] " + l.Fit(f.Pair, min(t.name, max(t.names, leastName))) + " waived: " + l.Safe(p.Waived), look.Faint
+		return "[-] " + l.Fit(f.Pair, min(t.name, max(t.names, minName))) + " waived: " + l.Safe(p.Waived), look.Faint
 	}
 	box, style := "[ ]", look.Plain
 	if t.v.marked[p.ID] {

@@ -19,18 +19,18 @@ import (
 
 // View is the probe view. Use New.
 type View struct {
-	page    page
-	order   order
-	wide    bool
-	marked  map[string]bool // by pair ID
-	folded  map[string]bool // groups of pairs, by title
-	list    [pages]pane.List
-	seen    seen   // the probe that was shown last
-	top     int    // lines before the rows in what Main drew last
-	tabs    [2]int // where the words of its first line end
-	unable  string // why nothing can be measured
-	asking  bool
-	askedNS int64 // State.Now
+	page       page
+	order      order
+	wide       bool
+	marked     map[string]bool // by pair ID
+	folded     map[string]bool // groups of pairs, by title
+	list       [pages]pane.List
+	shownProbe shownProbe // the probe that was shown last
+	top        int        // lines before the rows in what Main drew last
+	tabs       [2]int     // where the words of its first line end
+	unable     string     // why nothing can be measured
+	asking     bool
+	askedNS    int64 // State.Now
 
 	pairs  []probe.Pair
 	byID   map[string]*probe.Pair // of pairs
@@ -44,13 +44,13 @@ type View struct {
 type page int
 
 const (
-	choosing page = iota
-	results
+	choosingPage page = iota
+	resultsPage
 	pages
 )
 
-// seen tells one probe from another.
-type seen struct {
+// shownProbe tells one probe from another.
+type shownProbe struct {
 	at     time.Time
 	began  int64
 	loaded bool
@@ -125,9 +125,9 @@ func (v *View) Key(a keys.Action, env *ui.Env) ui.Request {
 	rows := v.rows(env)
 	switch a {
 	case keys.Left:
-		v.page = choosing
+		v.page = choosingPage
 	case keys.Right:
-		v.page = results
+		v.page = resultsPage
 	case keys.Enter:
 		return v.enter(v.current(rows), env)
 	case keys.Mark:
@@ -149,7 +149,7 @@ func (v *View) Key(a keys.Action, env *ui.Env) ui.Request {
 // enter asks which pairs there are where that is not known, else folds or marks.
 func (v *View) enter(r *row, env *ui.Env) ui.Request {
 	switch {
-	case v.page != choosing:
+	case v.page != choosingPage:
 		return ui.Request{}
 	case v.unable != "" || v.asking:
 		return ui.Request{}
@@ -181,8 +181,8 @@ func (v *View) mark(r *row, rows []row) {
 	case r.pair != nil:
 		v.toggle(r.pair)
 		v.list[v.page].Move(keys.Down, lines(rows))
-	case r.group != "" && v.page == choosing:
-		v.markThose(r.members)
+	case r.group != "" && v.page == choosingPage:
+		v.markAllOf(r.members)
 	case r.result != nil:
 		if p := v.byID[r.result.ID]; p != nil {
 			v.toggle(p)
@@ -204,10 +204,10 @@ func (v *View) markAll(rows []row) {
 			}
 		}
 	}
-	v.markThose(all)
+	v.markAllOf(all)
 }
 
-func (v *View) markThose(list []*probe.Pair) {
+func (v *View) markAllOf(list []*probe.Pair) {
 	missing := slices.ContainsFunc(list, func(p *probe.Pair) bool { return p.Waived == "" && !v.marked[p.ID] })
 	for _, p := range list {
 		switch {
@@ -245,9 +245,9 @@ func (v *View) Click(x, y int, env *ui.Env) ui.Request {
 	if y == 0 {
 		switch {
 		case x < v.tabs[0]:
-			v.page = choosing
+			v.page = choosingPage
 		case x < v.tabs[1]:
-			v.page = results
+			v.page = resultsPage
 		}
 		return ui.Request{}
 	}
@@ -279,12 +279,12 @@ func (v *View) follow(env *ui.Env) {
 	if r == nil {
 		return
 	}
-	now := seen{at: r.StartedAt, loaded: p == nil}
+	now := shownProbe{at: r.StartedAt, loaded: p == nil}
 	if p != nil {
 		now.began = p.BeganNS
 	}
-	if v.seen != now {
-		v.seen, v.page, v.list[results] = now, results, pane.List{}
+	if v.shownProbe != now {
+		v.shownProbe, v.page, v.list[resultsPage] = now, resultsPage, pane.List{}
 	}
 }
 

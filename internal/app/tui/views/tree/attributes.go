@@ -54,7 +54,7 @@ func (v *View) Selection(env *ui.Env) any {
 	}
 	for _, id := range d.related() {
 		if p := env.State.Ports[id]; p != nil {
-			s.Ports = append(s.Ports, portSelection{p.Port, p.SentBytesPerSec, p.ReceivedBytesPerSec, p.Moving})
+			s.Ports = append(s.Ports, portSelection{p.Port, p.SentBytesPerSec, p.ReceivedBytesPerSec, p.RecentErrors})
 		}
 	}
 	s.Findings = append(s.Findings, d.h.Findings(d.found()...)...)

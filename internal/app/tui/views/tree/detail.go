@@ -250,7 +250,7 @@ func (d *detail) port(id topo.ID) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(t.Errors)) {
 		text, style := strconv.FormatUint(t.Errors[name], 10), look.Plain
-		switch moved := t.Moving[name]; {
+		switch moved := t.RecentErrors[name]; {
 		case moved > 0:
 			text, style = fmt.Sprintf("%s  e %d more in the last minute", text, moved), look.Middle
 		case t.Errors[name] == 0:

@@ -191,7 +191,7 @@ func (p *drawing) findMarks() {
 		}
 	}
 	for id, port := range p.s.Ports {
-		if at, ok := t.place[id]; ok && len(port.Moving) > 0 {
+		if at, ok := t.place[id]; ok && len(port.RecentErrors) > 0 {
 			p.moving[shown(at)] = true
 		}
 	}
