@@ -35,6 +35,9 @@ func anonymous(t *topo.Topology) *topo.Topology {
 // TestCaptureReplays: what is found in a capture is what was found on the
 // host, redacted.
 func TestCaptureReplays(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: slow, and one goroutine")
+	}
 	for _, name := range []string{
 		"bonds", "cpu-2eth", "dgx-a100", "dgx-h100-missing-files", "dgx-h100-rdma-no-pci", "gb200-tray",
 		"lab-softrdma", "mi300x-8nic", "nd96asr-v4", "sriov-pf-vf", "vm-flat",

@@ -57,6 +57,9 @@ func untar(t testing.TB, file string) *Mem {
 // TestCaptures holds every captured machine in memory, writes and reads it as
 // an archive, and some of them on disk: nothing is lost.
 func TestCaptures(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: slow, and one goroutine")
+	}
 	files, _ := filepath.Glob(filepath.Join(capturesDir, "*.tar.*"))
 	if len(files) == 0 {
 		t.Skipf("no captures of real machines: %s is not there", capturesDir)

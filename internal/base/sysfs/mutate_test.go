@@ -14,6 +14,9 @@ import (
 // No other device may disappear, and a warning must name the file, unless its
 // absence is normal or other files tell the same: then it may not even be read.
 func TestMutations(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: slow, and one goroutine")
+	}
 	base := newMachine()
 	bond := base.netdev("sys/devices/virtual", "bond0", "uevent", "DEVTYPE=bond")
 	base.dir(bond, "bonding/mode", "802.3ad 4", "bonding/xmit_hash_policy", "layer3+4 1", "bonding/active_slave", "", "bonding/slaves", "ib0 ib1")
@@ -117,6 +120,9 @@ func silent(file, how string) bool {
 
 // TestMutationsOfEverything empties all files of one name at once.
 func TestMutationsOfEverything(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: slow, and one goroutine")
+	}
 	base := newMachine()
 	names := map[string]bool{}
 	for f := range base.files {
