@@ -1,7 +1,7 @@
 // Command vmlab runs tests in the VM lab.
 //
 //	vmlab                                   all suites of the lab
-//	vmlab -short                            without what needs an idle host or minutes
+//	vmlab -short                            the core, on one pair of machines
 //	vmlab [flags] PACKAGE... [-- test flags]
 //
 // The packages' tests are built with the tag vmlab. The exit code is that of the first
@@ -50,7 +50,7 @@ func parse(args []string, errs io.Writer) (*flags, error) {
 	set.SetOutput(errs)
 	set.StringVar(&f.layout, "machines", "rails,rails", "hardware of each machine, one or two of "+strings.Join(hardware.LayoutNames(), ", "))
 	set.BoolVar(&f.race, "race", false, "build the tests with the race detector")
-	set.BoolVar(&f.short, "short", false, "leave out of all suites what needs an idle host or minutes")
+	set.BoolVar(&f.short, "short", false, "the core of the suites, on one pair of machines")
 	set.DurationVar(&f.limit, "limit", 0, "how long the machines may run (default 4m, or what their suites need)")
 	set.StringVar(&f.kernel, "kernel", "", "Debian `package` of another kernel, or release/package: bookworm-backports/linux-image-amd64")
 	set.StringVar(&f.out, "out", "", "`folder` for what tests leave in $VMLAB_OUT")
