@@ -25,6 +25,23 @@ func serve(name string, size int64, grant memory.Grant) (*engine.Engine, *engine
 	return e, r
 }
 
+// open makes another engine and opens the region of the first one.
+func open(ctx context.Context, name string, server *engine.Engine, region string) (*engine.Engine, *engine.RemoteRegion) {
+	e, err := engine.New(ctx, engine.Options{Name: name})
+	if err != nil {
+		log.Fatal(err)
+	}
+	peer, err := e.Open(ctx, server.Addrs()[0].String())
+	if err != nil {
+		log.Fatal(err)
+	}
+	r, err := peer.Region(ctx, region)
+	if err != nil {
+		log.Fatal(err)
+	}
+	return e, r
+}
+
 func Example() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -91,10 +108,7 @@ func ExamplePeer_Submit() {
 	defer cancel()
 	server, theirs := serve("kv", 64<<10, memory.PeerWrite)
 	defer server.Close()
-	e, err := engine.New(ctx, engine.Options{Name: "prefill"})
-	if err != nil {
-		log.Fatal(err)
-	}
+	e, kv := open(ctx, "prefill", server, "kv")
 	defer e.Close()
 	mine, err := e.Alloc(64<<10, engine.RegionOptions{})
 	if err != nil {
@@ -103,16 +117,8 @@ func ExamplePeer_Submit() {
 	for i := range mine.Bytes() {
 		mine.Bytes()[i] = byte('a' + i/4096)
 	}
-	peer, err := e.Open(ctx, server.Addrs()[0].String())
-	if err != nil {
-		log.Fatal(err)
-	}
-	kv, err := peer.Region(ctx, "kv")
-	if err != nil {
-		log.Fatal(err)
-	}
 
-	batch, err := peer.Submit(ctx, []engine.Op{{
+	batch, err := kv.Peer().Submit(ctx, []engine.Op{{
 		Local: mine.Span(0, 0), Remote: kv.At(0),
 		Layout: &engine.Layout{Bytes: 4096, Count: 3, LocalPages: []uint32{0, 1, 2}, RemotePages: []uint32{9, 4, 7}},
 	}}, engine.SubmitOptions{Notify: []byte("request 17")})
@@ -138,19 +144,8 @@ func ExampleRemoteRegion_ReadAt() {
 	server, theirs := serve("greeting", 5, memory.PeerRead)
 	defer server.Close()
 	copy(theirs.Bytes(), "hello")
-	e, err := engine.New(ctx, engine.Options{})
-	if err != nil {
-		log.Fatal(err)
-	}
+	e, r := open(ctx, "reader", server, "greeting")
 	defer e.Close()
-	peer, err := e.Open(ctx, server.Addrs()[0].String())
-	if err != nil {
-		log.Fatal(err)
-	}
-	r, err := peer.Region(ctx, "greeting")
-	if err != nil {
-		log.Fatal(err)
-	}
 	p := make([]byte, 100)
 	k, err := r.ReadAt(p, 1)
 	fmt.Printf("%q %v\n", p[:k], err)

@@ -90,26 +90,13 @@ func checkSchema(name, want string) error {
 
 // read reads the fields of a report, and leaves out those that it does not know.
 func (r *Report) read(in *jsontext.Reader) error {
+	values := map[string]any{"tool": &r.Tool, "mode": &r.Mode, "started_at": &r.StartedAt, "duration_ns": &r.DurationNS,
+		"complete": &r.Complete, "spec": &r.Spec, "rules": &r.Rules, "plan": &r.Plan, "summary": &r.Summary}
 	err := in.Object(0, func(key string) error {
+		if v, ok := values[key]; ok {
+			return in.Value(v, maxElement)
+		}
 		switch key {
-		case "tool":
-			return in.Value(&r.Tool, maxElement)
-		case "mode":
-			return in.Value(&r.Mode, maxElement)
-		case "started_at":
-			return in.Value(&r.StartedAt, maxElement)
-		case "duration_ns":
-			return in.Value(&r.DurationNS, maxElement)
-		case "complete":
-			return in.Value(&r.Complete, maxElement)
-		case "spec":
-			return in.Value(&r.Spec, maxElement)
-		case "rules":
-			return in.Value(&r.Rules, maxElement)
-		case "plan":
-			return in.Value(&r.Plan, maxElement)
-		case "summary":
-			return in.Value(&r.Summary, maxElement)
 		case "hosts":
 			return jsontext.ReadList(in, &r.Hosts, maxHosts, maxElement, nil)
 		case "devices":

@@ -87,18 +87,13 @@ func (c Class) Compare(o Class) int {
 }
 
 // MarshalJSON writes the name, or null for unknown.
-func (c Class) MarshalJSON() ([]byte, error) {
-	if !c.Known() {
-		return []byte("null"), nil
-	}
-	return []byte(`"` + c.String() + `"`), nil
-}
+func (c Class) MarshalJSON() ([]byte, error) { return encodeName(c.String()) }
 
 // UnmarshalJSON reads what MarshalJSON writes.
 func (c *Class) UnmarshalJSON(data []byte) error {
-	var s *string
-	if err := json.Unmarshal(data, &s); err != nil {
-		return pkgerr.Errorf("topo", "class: %w", err)
+	s, err := decodeName("class", data)
+	if err != nil {
+		return err
 	}
 	if s == nil {
 		*c = Class{}
@@ -109,6 +104,22 @@ func (c *Class) UnmarshalJSON(data []byte) error {
 		*c = v
 	}
 	return err
+}
+
+// encodeName is the JSON of a name, null for "".
+func encodeName(s string) ([]byte, error) {
+	if s == "" {
+		return []byte("null"), nil
+	}
+	return json.Marshal(s)
+}
+
+// decodeName reads what encodeName writes; nil is null.
+func decodeName(what string, data []byte) (s *string, err error) {
+	if err := json.Unmarshal(data, &s); err != nil {
+		return nil, pkgerr.Errorf("topo", "%s: %w", what, err)
+	}
+	return s, nil
 }
 
 // NCCLClass is NCCL's path type for a pair, near to far: "LOC", "NVL", "NVB",
@@ -130,18 +141,13 @@ const (
 )
 
 // MarshalJSON writes the name, or null for unknown.
-func (c NCCLClass) MarshalJSON() ([]byte, error) {
-	if c == "" {
-		return []byte("null"), nil
-	}
-	return []byte(`"` + string(c) + `"`), nil
-}
+func (c NCCLClass) MarshalJSON() ([]byte, error) { return encodeName(string(c)) }
 
 // UnmarshalJSON reads what MarshalJSON writes.
 func (c *NCCLClass) UnmarshalJSON(data []byte) error {
-	var s *string
-	if err := json.Unmarshal(data, &s); err != nil {
-		return pkgerr.Errorf("topo", "nccl class: %w", err)
+	s, err := decodeName("nccl class", data)
+	if err != nil {
+		return err
 	}
 	*c = ""
 	if s != nil {
