@@ -9,6 +9,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/pick"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
@@ -49,7 +50,7 @@ func (p *Peer) portLanes(g *group, key routeKey, offers []transport.Endpoint, sa
 		}
 		g.reason = err.Error()
 	}
-	p.pairedLanes(g, key, local, offers)
+	p.pairedLanes(g, local, offers)
 }
 
 // plannedPortLanes asks pathsel, of the ports that both transports have now.
@@ -117,11 +118,11 @@ func (x *portPlan) ends(set *pathsel.LaneSet) (ends []laneOffer, usable bool) {
 	ends = make([]laneOffer, len(set.Lanes))
 	for i := range set.Lanes {
 		l := &set.Lanes[i]
-		ends[i] = laneOffer{localName: l.LocalName, tier: l.Tier, laneEnds: laneEnds{
+		ends[i] = laneOffer{Listed: pick.Listed{LocalName: l.LocalName, Tier: l.Tier}, laneEnds: laneEnds{
 			name: laneName(x.group.carrier.name, l.LocalName, set.RemoteHost, l.RemoteName), localPort: l.Local,
 		}}
 		if l.BytesPerSec != nil {
-			ends[i].rate = *l.BytesPerSec
+			ends[i].BytesPerSec = *l.BytesPerSec
 		}
 		var err error
 		if ends[i].remote, err = x.remote(l); err != nil {
@@ -154,7 +155,7 @@ func laneName(transport, local, host, remote string) string {
 
 // pairedLanes makes lanes without pathsel: pairs of ports that reach each other, so that
 // each is used, and others for when those fail.
-func (p *Peer) pairedLanes(g *group, key routeKey, local []transport.LocalPort, offers []transport.Endpoint) {
+func (p *Peer) pairedLanes(g *group, local []transport.LocalPort, offers []transport.Endpoint) {
 	var notes portNotes
 	m := newPairing(len(local), len(offers))
 	names := make([]string, len(local))
@@ -188,8 +189,8 @@ func (p *Peer) pairedLanes(g *group, key routeKey, local []transport.LocalPort, 
 		name := shortName(here.Name, names)
 		ends = append(ends, laneOffer{
 			laneEnds:  laneEnds{name: laneName(g.carrier.name, name, p.name, endpointName(there, offers)), localPort: here.ID, remote: there},
-			localName: name, failover: n >= len(chosen),
-			rate: slower(here.BytesPerSec, there.BytesPerSec), localRate: here.BytesPerSec, remoteRate: there.BytesPerSec,
+			Listed:    pick.Listed{LocalName: name, BytesPerSec: slower(here.BytesPerSec, there.BytesPerSec), Failover: n >= len(chosen)},
+			localRate: here.BytesPerSec, remoteRate: there.BytesPerSec,
 		})
 	}
 	p.listLanes(g, ends)

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -174,7 +175,7 @@ func (p *Peer) group(c *carrier, key routeKey) group {
 	case c.ports != nil:
 		p.portLanes(&g, key, offers, sameMachine)
 	case c.data == nil:
-		p.endpointLanes(&g, key, offers)
+		p.endpointLanes(&g, offers)
 	default:
 		p.networkLanes(&g, key, offers, host, note)
 	}
@@ -182,14 +183,14 @@ func (p *Peer) group(c *carrier, key routeKey) group {
 }
 
 // endpointLanes makes one lane of each endpoint that a transport offers by itself.
-func (p *Peer) endpointLanes(g *group, key routeKey, offers []transport.Endpoint) {
+func (p *Peer) endpointLanes(g *group, offers []transport.Endpoint) {
 	var ends []laneOffer
 	for i := range offers {
 		name := g.carrier.name
 		if len(offers) > 1 {
 			name = fmt.Sprintf("%s > %s", name, offers[i].Address)
 		}
-		ends = append(ends, laneOffer{laneEnds: laneEnds{name: name, remote: offers[i]}, localName: g.carrier.name})
+		ends = append(ends, laneOffer{laneEnds: laneEnds{name: name, remote: offers[i]}, Listed: pick.Listed{LocalName: g.carrier.name}})
 	}
 	p.listLanes(g, ends)
 }
@@ -228,7 +229,7 @@ func (p *Peer) networkLanes(g *group, key routeKey, offers []transport.Endpoint,
 		}
 	}
 	for i := range ends {
-		ends[i].localName = here.String()
+		ends[i].LocalName = here.String()
 		ends[i].name = fmt.Sprintf("%s > %s", here, ends[i].remote.Address)
 	}
 	p.listLanes(g, ends)
@@ -237,12 +238,8 @@ func (p *Peer) networkLanes(g *group, key routeKey, offers []transport.Endpoint,
 // laneOffer is a lane before the scheduler knows it.
 type laneOffer struct {
 	laneEnds
-	localName  string
-	rate       topo.Rate
-	tier       int
-	failover   bool
-	localRate  topo.Rate
-	remoteRate topo.Rate
+	pick.Listed           // RemoteName: set by listLanes
+	localRate, remoteRate topo.Rate
 }
 
 // listLanes makes a set of exactly these lanes, each as often as there are connections
@@ -260,23 +257,14 @@ func (p *Peer) listLanes(g *group, ends []laneOffer) {
 			if k > 0 {
 				one.name = fmt.Sprintf("%s #%d", end.name, k+1)
 			}
-			all = append(all, one)
-			listed := one.listed()
-			o.Lanes = append(o.Lanes, listed)
-			o.LocalRates[listed.LocalName], o.RemoteRates[listed.RemoteName] = one.localRate, one.remoteRate
+			one.RemoteName = cmp.Or(string(one.remote.Port), one.remote.Address)
+			all, o.Lanes = append(all, one), append(o.Lanes, one.Listed)
+			o.LocalRates[one.LocalName], o.RemoteRates[one.RemoteName] = one.localRate, one.remoteRate
 		}
 	}
 	g.set, g.plan = o.Set(), nil
-	slices.SortStableFunc(all, func(a, b laneOffer) int { return pick.CompareListed(a.listed(), b.listed()) }) // as the set
+	slices.SortStableFunc(all, func(a, b laneOffer) int { return pick.CompareListed(a.Listed, b.Listed) }) // as the set
 	p.addLanes(g, all, fmt.Sprintf("%s to %s", g.carrier.name, p.name))
-}
-
-func (x *laneOffer) listed() pick.Listed {
-	l := pick.Listed{LocalName: x.localName, RemoteName: string(x.remote.Port), BytesPerSec: x.rate, Tier: x.tier, Failover: x.failover}
-	if l.RemoteName == "" {
-		l.RemoteName = x.remote.Address
-	}
-	return l
 }
 
 // plannedLanes asks pathsel.
@@ -337,7 +325,7 @@ func listening(offers []transport.Endpoint, remote *pathsel.Host) (at map[netip.
 
 // endOf is one of pathsel's lanes as it is dialled.
 func endOf(l *pathsel.Lane, set *pathsel.LaneSet, local *pathsel.Host, at map[netip.Addr]transport.Endpoint) laneOffer {
-	end := laneOffer{localName: l.LocalName, tier: l.Tier, laneEnds: laneEnds{
+	end := laneOffer{Listed: pick.Listed{LocalName: l.LocalName, Tier: l.Tier}, laneEnds: laneEnds{
 		name:  fmt.Sprintf("%s > %s:%s", l.LocalName, set.RemoteHost, l.RemoteName),
 		local: l.Contact.LocalAddress, localPort: l.Local, remote: at[l.Contact.RemoteAddress],
 	}}
@@ -345,7 +333,7 @@ func endOf(l *pathsel.Lane, set *pathsel.LaneSet, local *pathsel.Host, at map[ne
 		end.iface = port.Netdev
 	}
 	if l.BytesPerSec != nil {
-		end.rate = *l.BytesPerSec
+		end.BytesPerSec = *l.BytesPerSec
 	}
 	return end
 }
@@ -373,7 +361,7 @@ func hostLocation(h *pathsel.Host, l pathsel.Location, whose string) (pathsel.Lo
 // sides of their own.
 func (p *Peer) addLanes(g *group, ends []laneOffer, what string) {
 	e := p.engine
-	local := p.side("local "+what+names(ends, func(x *laneOffer) string { return x.localName }), g.set.Local.BytesPerSec())
+	local := p.side("local "+what+names(ends, func(x *laneOffer) string { return x.LocalName }), g.set.Local.BytesPerSec())
 	remote := p.side("remote "+what+names(ends, func(x *laneOffer) string { return x.remote.Address }), g.set.Remote.BytesPerSec())
 	for i := range ends {
 		g.lanes = append(g.lanes, e.laneFor(p, g, i, ends[i].key(g.carrier, local, remote), &ends[i]))
@@ -405,7 +393,7 @@ func (p *Peer) repeatLanes(g *group, ends []laneOffer) {
 			continue
 		}
 		ends[i].localRate, ends[i].remoteRate = here[l.Local], there[l.Remote]
-		ends[i].failover = i >= g.set.Chosen
+		ends[i].Failover = i >= g.set.Chosen
 		out = append(out, ends[i])
 	}
 	p.listLanes(g, out)
