@@ -1,12 +1,7 @@
 package pathsel_test
 
 import (
-	"bytes"
-	"compress/gzip"
 	"fmt"
-	"io"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -14,12 +9,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/discover/topo/hwlocxml"
-	"github.com/topoctl/topoctl/discover/topo/ncclxml"
-	"github.com/topoctl/topoctl/discover/topo/nvsmi"
 	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/internal/base/golden"
+	"github.com/topoctl/topoctl/internal/base/importtest"
 	"github.com/topoctl/topoctl/internal/base/units"
 	"github.com/topoctl/topoctl/pathsel"
 )
@@ -96,72 +89,8 @@ func TestAffinityOfFixtures(t *testing.T) {
 	}
 }
 
-const shared = "../../shared/data"
-
-// imports are the hosts of other tools' files in ../shared/data.
-func imports(t *testing.T) map[string]*topo.Topology {
-	t.Helper()
-	if _, err := os.Stat(shared); err != nil {
-		t.Skipf("%s is not here", shared)
-	}
-	out := map[string]*topo.Topology{}
-	for _, pattern := range []string{"nccl-xml/*.xml", "topo-matrices/*.txt", "captures/hwloc-xml/*.xml.gz"} {
-		files, err := filepath.Glob(filepath.Join(shared, pattern))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, file := range files {
-			if top := importFile(t, file); top != nil {
-				name, _, _ := strings.Cut(filepath.Base(file), ".xml")
-				out[strings.TrimSuffix(name, ".txt")] = top
-			}
-		}
-	}
-	if len(out) < 40 {
-		t.Fatalf("%d imports only", len(out))
-	}
-	return out
-}
-
-// importFile reads a file of any format; nil for what is no host (NCCL's graph
-// files, matrices of peer access alone).
-func importFile(t *testing.T, file string) *topo.Topology {
-	t.Helper()
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if strings.HasSuffix(file, ".gz") {
-		zr, err := gzip.NewReader(bytes.NewReader(data))
-		if err == nil {
-			data, err = io.ReadAll(zr)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	if strings.Contains(file, "graph") {
-		return nil // NCCL's channels, no host
-	}
-	var top *topo.Topology
-	switch {
-	case ncclxml.Detect(data):
-		top, err = ncclxml.Decode(data)
-	case hwlocxml.Detect(data):
-		top, err = hwlocxml.Decode(data)
-	case nvsmi.Detect(data):
-		top, err = nvsmi.Decode(data)
-	default:
-		return nil
-	}
-	if err != nil {
-		t.Fatalf("%s: %v", file, err)
-	}
-	return top
-}
-
 func TestAffinityOfImports(t *testing.T) {
-	for name, top := range imports(t) {
+	for name, top := range importtest.Hosts(t) {
 		t.Run(name, func(t *testing.T) {
 			golden.Check(t, "testdata/affinity/import-"+name+".txt", digest(t, prepare(t, top, pathsel.Options{})))
 		})

@@ -17,6 +17,7 @@ import (
 	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/internal/base/golden"
+	"github.com/topoctl/topoctl/internal/base/importtest"
 	"github.com/topoctl/topoctl/internal/base/schematest"
 	"github.com/topoctl/topoctl/pathsel"
 )
@@ -42,7 +43,7 @@ func TestPlanOfFixtures(t *testing.T) {
 }
 
 func TestPlanOfImports(t *testing.T) {
-	for name, top := range imports(t) {
+	for name, top := range importtest.Hosts(t) {
 		t.Run(name, func(t *testing.T) {
 			h := prepare(t, top, pathsel.Options{})
 			p, err := h.Plan(nil)

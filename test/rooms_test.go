@@ -95,6 +95,7 @@ var rooms = map[string]string{
 	"internal/base/golden":                         "golden files and `-update`, for tests",
 	"internal/base/hosttree":                       "a host's files with symbolic links: live, captured directory, text archive; the recorder",
 	"internal/base/hosttree/machine":               "machine specs: a text expanded to a host tree",
+	"internal/base/importtest":                     "the hosts of other tools' published files, for tests",
 	"internal/base/jsontext":                       "JSON with an item a line, and JSON of others within limits",
 	"internal/base/longtest":                       "how thorough a test is to be",
 	"internal/base/maxmin":                         "max-min fair shares of links",

@@ -1,68 +1,11 @@
 package doctor_test
 
 import (
-	"bytes"
-	"compress/gzip"
-	"io"
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 
-	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/discover/topo/hwlocxml"
-	"github.com/topoctl/topoctl/discover/topo/ncclxml"
-	"github.com/topoctl/topoctl/discover/topo/nvsmi"
+	"github.com/topoctl/topoctl/internal/base/importtest"
 	"github.com/topoctl/topoctl/pathsel/doctor"
 )
-
-const shared = "../../../shared/data"
-
-// imports are the hosts of other tools' files in ../shared/data, by the file.
-func imports(t *testing.T) map[string]*topo.Topology {
-	t.Helper()
-	var files []string
-	for _, pattern := range []string{"nccl-xml/*.xml", "captures/hwloc-xml/*.gz", "topo-matrices/*.txt"} {
-		found, err := filepath.Glob(filepath.Join(shared, pattern))
-		if err != nil {
-			t.Fatal(err)
-		}
-		files = append(files, found...)
-	}
-	if len(files) == 0 {
-		t.Skipf("%s is not here: published files cannot be read", shared)
-	}
-	out := map[string]*topo.Topology{}
-	for _, file := range files {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if strings.HasSuffix(file, ".gz") {
-			z, err := gzip.NewReader(bytes.NewReader(data))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if data, err = io.ReadAll(z); err != nil {
-				t.Fatal(err)
-			}
-		}
-		decode := nvsmi.Decode
-		switch {
-		case ncclxml.Detect(data):
-			decode = ncclxml.Decode
-		case hwlocxml.Detect(data):
-			decode = hwlocxml.Decode
-		}
-		if top, err := decode(data); err == nil {
-			out[filepath.Base(file)] = top
-		}
-	}
-	if len(out) < 20 {
-		t.Fatalf("%d of %d files could be read", len(out), len(files))
-	}
-	return out
-}
 
 // What another tool's file does not tell is never ok. The right-hand side are
 // facts that these formats have no word for.
@@ -87,7 +30,7 @@ func TestImportsAreNeverJudgedByWhatTheyLack(t *testing.T) {
 			"nic-role", "dpu", "nic-unassigned", "nic-oversubscribed", "vm-flat", "partial-view", "facts-unread", "facts-conflict",
 		},
 	}
-	for name, top := range imports(t) {
+	for name, top := range importtest.Hosts(t) {
 		t.Run(name, func(t *testing.T) {
 			r := run(t, top)
 			if testing.Verbose() {

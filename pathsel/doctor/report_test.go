@@ -16,6 +16,7 @@ import (
 	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/internal/base/golden"
+	"github.com/topoctl/topoctl/internal/base/importtest"
 	"github.com/topoctl/topoctl/internal/base/schematest"
 	"github.com/topoctl/topoctl/internal/base/units"
 	"github.com/topoctl/topoctl/pathsel/doctor"
@@ -29,7 +30,7 @@ func everyHost(t *testing.T) map[string]*topo.Topology {
 		hosts[name] = fixturetest.Topology(t, name)
 	}
 	t.Run("imports", func(t *testing.T) {
-		for name, top := range imports(t) {
+		for name, top := range importtest.Hosts(t) {
 			hosts[name] = top
 		}
 	})

@@ -3,8 +3,6 @@ package export_test
 import (
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -12,6 +10,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo/ncclxml"
 	"github.com/topoctl/topoctl/discover/topo/nvsmi"
 	"github.com/topoctl/topoctl/internal/base/fixturetest"
+	"github.com/topoctl/topoctl/internal/base/importtest"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/pathsel/export"
 )
@@ -144,22 +143,9 @@ func TestImportSockets(t *testing.T) {
 
 // The files of others that were found to be exported with names of no device.
 func TestImportSharedFiles(t *testing.T) {
-	const shared = "../../../shared/data"
-	if _, err := os.Stat(shared); err != nil {
-		t.Skip("no ../shared/data: the files of others are not there")
-	}
-	for file, decode := range map[string]func([]byte) (*topo.Topology, error){
-		"topo-matrices/dgx-h100-12nic-partial.txt": nvsmi.Decode,
-		"nccl-xml/azure-ndv5-topo.xml":             ncclxml.Decode,
-	} {
-		data, err := os.ReadFile(filepath.Join(shared, file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		top, err := decode(data)
-		if err != nil {
-			t.Fatal(err)
-		}
+	hosts := importtest.Hosts(t)
+	for _, file := range []string{"dgx-h100-12nic-partial", "azure-ndv5-topo"} {
+		top := hosts[file]
 		h, v := prepare(t, top), export.AllGPUs(top)
 		if _, err := export.Mooncake(io.Discard, h, v); err == nil || !strings.Contains(err.Error(), "and 7 more, which Mooncake's matrix") {
 			t.Errorf("%s: %v", file, err)

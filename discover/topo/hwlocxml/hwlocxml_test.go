@@ -2,10 +2,8 @@ package hwlocxml
 
 import (
 	"bytes"
-	"compress/gzip"
 	"encoding/xml"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,35 +16,15 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/discover/topo/ncclxml"
 	"github.com/topoctl/topoctl/discover/topo/nvsmi"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 )
 
-const (
-	shared   = "../../../../shared/data"
-	captures = shared + "/captures/hwloc-xml"
-)
-
-// files reads the published files; the test is skipped where they are not.
+// files are the published files; the test is skipped where they are not there.
 func files(t *testing.T) map[string][]byte {
 	t.Helper()
-	paths, err := filepath.Glob(filepath.Join(captures, "*.xml.gz"))
-	if err != nil || len(paths) == 0 {
-		t.Skipf("%s is not here: published hwloc files cannot be read", captures)
-	}
-	out := map[string][]byte{}
-	for _, p := range paths {
-		packed, err := os.ReadFile(p)
-		if err != nil {
-			t.Fatal(err)
-		}
-		z, err := gzip.NewReader(bytes.NewReader(packed))
-		if err != nil {
-			t.Fatal(err)
-		}
-		data, err := io.ReadAll(z)
-		if err != nil {
-			t.Fatal(err)
-		}
-		out[strings.TrimSuffix(filepath.Base(p), ".xml.gz")] = data
+	out := fixturetest.Published(t, "captures/hwloc-xml/*.xml.gz")
+	if len(out) == 0 {
+		t.Skipf("%s is not there: published hwloc files cannot be read", fixturetest.Shared)
 	}
 	return out
 }
@@ -278,25 +256,17 @@ func TestRoundTripOfOtherImports(t *testing.T) {
 		glob   string
 		decode func([]byte) (*topo.Topology, error)
 	}{{"nccl-xml/*.xml", ncclxml.Decode}, {"topo-matrices/*.txt", nvsmi.Decode}} {
-		paths, err := filepath.Glob(filepath.Join(shared, other.glob))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, p := range paths {
-			data, err := os.ReadFile(p)
-			if err != nil {
-				t.Fatal(err)
-			}
+		for name, data := range fixturetest.Published(t, other.glob) {
 			top, err := other.decode(data)
 			if err != nil {
 				continue // the graph file
 			}
 			read++
-			t.Run(filepath.Base(p), func(t *testing.T) { same(t, top, decode(t, encode(t, top))) })
+			t.Run(name, func(t *testing.T) { same(t, top, decode(t, encode(t, top))) })
 		}
 	}
 	if read == 0 {
-		t.Skipf("%s is not here: nothing to convert", shared)
+		t.Skipf("%s is not there: nothing to convert", fixturetest.Shared)
 	}
 }
 

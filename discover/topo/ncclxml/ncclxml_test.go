@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"encoding/xml"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -13,27 +11,17 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 )
 
-const published = "../../../../shared/data/nccl-xml"
-
-// files reads the published files; the test is skipped where they are not.
+// files are the published files; the test is skipped where they are not there.
 func files(t *testing.T) map[string][]byte {
 	t.Helper()
-	paths, err := filepath.Glob(filepath.Join(published, "*.xml"))
-	if err != nil || len(paths) == 0 {
-		t.Skipf("%s is not here: published topology files cannot be read", published)
+	out := fixturetest.Published(t, "nccl-xml/*.xml")
+	if len(out) == 0 {
+		t.Skipf("%s is not there: published topology files cannot be read", fixturetest.Shared)
 	}
-	out := map[string][]byte{}
-	for _, p := range paths {
-		data, err := os.ReadFile(p)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if name := strings.TrimSuffix(filepath.Base(p), ".xml"); name != "azure-ncv4-graph" {
-			out[name] = data
-		}
-	}
+	delete(out, "azure-ncv4-graph") // channels, no topology
 	return out
 }
 
@@ -320,8 +308,8 @@ func hasWarning(top *topo.Topology, code topo.Code, part string) bool {
 }
 
 func TestGraphFileIsRefused(t *testing.T) {
-	data, err := os.ReadFile(filepath.Join(published, "azure-ncv4-graph.xml"))
-	if err != nil {
+	data := fixturetest.Published(t, "nccl-xml/azure-ncv4-graph.xml")["azure-ncv4-graph"]
+	if data == nil {
 		data = []byte("<graphs version=\"1\">\n<graph id=\"0\"/></graphs>")
 	}
 	if !Detect(data) {

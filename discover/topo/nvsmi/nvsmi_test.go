@@ -2,32 +2,21 @@ package nvsmi
 
 import (
 	"bytes"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 )
 
-const matrices = "../../../../shared/data/topo-matrices"
-
-// published reads the published matrices; the test is skipped where they are not.
+// published are the published matrices; the test is skipped where they are not there.
 func published(t *testing.T) map[string][]byte {
 	t.Helper()
-	paths, err := filepath.Glob(filepath.Join(matrices, "*.txt"))
-	if err != nil || len(paths) == 0 {
-		t.Skipf("%s is not here: published matrices cannot be read", matrices)
-	}
-	out := map[string][]byte{}
-	for _, p := range paths {
-		data, err := os.ReadFile(p)
-		if err != nil {
-			t.Fatal(err)
-		}
-		out[strings.TrimSuffix(filepath.Base(p), ".txt")] = data
+	out := fixturetest.Published(t, "topo-matrices/*.txt")
+	if len(out) == 0 {
+		t.Skipf("%s is not there: published matrices cannot be read", fixturetest.Shared)
 	}
 	return out
 }

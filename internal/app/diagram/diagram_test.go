@@ -17,6 +17,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/internal/base/golden"
+	"github.com/topoctl/topoctl/internal/base/importtest"
 	"github.com/topoctl/topoctl/internal/base/units"
 )
 
@@ -271,10 +272,7 @@ func TestShows(t *testing.T) {
 // The classes that the text of nvidia-smi states are all that is known of the
 // links: they are told in words.
 func TestStatedClasses(t *testing.T) {
-	host, ok := imports(t)["a800-8gpu-8bond-topo-matrices"]
-	if !ok {
-		t.Skipf("%s is not here", shared)
-	}
+	host := importtest.Hosts(t)["a800-8gpu-8bond"]
 	picture := mustParse(t, svg(t, host, Options{}))
 	for _, want := range []string{"NVLink x8 between every two of GPUs 0-7 · unknown rate", "PIX: mlx5_bond_0, mlx5_bond_1", "mlx5_bond_0 .. mlx5_bond_7", "8 NICs"} {
 		if !slices.Contains(picture.texts, want) {

@@ -3,6 +3,11 @@
 package fixturetest
 
 import (
+	"bytes"
+	"compress/gzip"
+	"io"
+	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"sync"
@@ -102,4 +107,45 @@ func Spec(tb testing.TB, text string) *topo.Topology {
 func Variant(tb testing.TB, base string, changes ...string) *topo.Topology {
 	tb.Helper()
 	return Spec(tb, "machine variant \"a variant\"\nbase "+base+"\n"+strings.Join(changes, "\n")+"\n")
+}
+
+// Shared is the folder of published files, which lies beside the repository and is no part of it.
+const Shared = "../shared/data"
+
+// Published are the published files below Shared that match a pattern, by their names without
+// folder and ending, unpacked. There are none where the folder is not there.
+func Published(tb testing.TB, pattern string) map[string][]byte {
+	tb.Helper()
+	root := "." // of the module: tests run in the folder of their package
+	for {
+		if _, err := os.Stat(filepath.Join(root, "go.mod")); err == nil {
+			break
+		}
+		if root = filepath.Join("..", root); len(root) > 100 {
+			tb.Fatal("there is no go.mod above the test")
+		}
+	}
+	paths, err := filepath.Glob(filepath.Join(root, Shared, pattern))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	out := map[string][]byte{}
+	for _, path := range paths {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		name, packed := strings.CutSuffix(filepath.Base(path), ".gz")
+		if packed {
+			z, err := gzip.NewReader(bytes.NewReader(data))
+			if err == nil {
+				data, err = io.ReadAll(z)
+			}
+			if err != nil {
+				tb.Fatalf("%s: %v", path, err)
+			}
+		}
+		out[strings.TrimSuffix(name, filepath.Ext(name))] = data
+	}
+	return out
 }
