@@ -11,9 +11,13 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/app/probe/stats"
 	"github.com/topoctl/topoctl/internal/base/fixturetest"
+	"github.com/topoctl/topoctl/internal/base/longtest"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/probe"
 )
+
+// An ordinary run tries the properties on fewer cases.
+func TestMain(m *testing.M) { longtest.Main(m) }
 
 // The reports of this file are made up, of fixture machines and with figures as they
 // are measured: testdata holds them for the tests of all that reads reports.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/fixtures"
+	"github.com/topoctl/topoctl/internal/base/longtest"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
@@ -32,7 +33,7 @@ func pairOf(t testing.TB, k *Kind) *Cluster {
 // From every location of every machine: what several ports carry together in the
 // simulator is what pathsel says, port by port, in both directions.
 func TestHostsCarryWhatPathselSays(t *testing.T) {
-	for _, name := range append(fixtures.Names(), fixtures.Captures()...) {
+	for _, name := range longtest.Sample(append(fixtures.Names(), fixtures.Captures()...), 12) {
 		k := kind(t, name, KindOptions{})
 		c := pairOf(t, k)
 		for _, loc := range k.Host().Locations() {

@@ -7,7 +7,11 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/fixturetest"
+	"github.com/topoctl/topoctl/internal/base/longtest"
 )
+
+// An ordinary run tries the properties on fewer cases.
+func TestMain(m *testing.M) { longtest.Main(m) }
 
 const (
 	gb          = topo.GBPerSec

@@ -11,9 +11,13 @@ import (
 	"github.com/topoctl/topoctl/internal/app/probe/judge"
 	"github.com/topoctl/topoctl/internal/app/probe/plan"
 	"github.com/topoctl/topoctl/internal/base/fixturetest"
+	"github.com/topoctl/topoctl/internal/base/longtest"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/probe"
 )
+
+// An ordinary run tries the properties on fewer cases.
+func TestMain(m *testing.M) { longtest.Main(m) }
 
 // rails cables the i-th usable port of every host to leaf i.
 func rails(t *testing.T, top *topo.Topology) *pathsel.Fabric {

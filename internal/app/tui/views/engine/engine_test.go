@@ -6,9 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/topoctl/topoctl/engine"
-
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/internal/app/record"
 	"github.com/topoctl/topoctl/internal/app/tui/keys"
 	"github.com/topoctl/topoctl/internal/app/tui/look"
@@ -17,8 +16,12 @@ import (
 	view "github.com/topoctl/topoctl/internal/app/tui/views/engine"
 	"github.com/topoctl/topoctl/internal/app/tui/viewtest"
 	"github.com/topoctl/topoctl/internal/base/golden"
+	"github.com/topoctl/topoctl/internal/base/longtest"
 	"github.com/topoctl/topoctl/internal/base/units"
 )
+
+// An ordinary run tries the properties on fewer cases.
+func TestMain(m *testing.M) { longtest.Main(m) }
 
 const (
 	second = int64(1e9)

@@ -12,7 +12,11 @@ import (
 	"github.com/topoctl/topoctl/internal/app/tui/views/tree"
 	"github.com/topoctl/topoctl/internal/base/counters"
 	"github.com/topoctl/topoctl/internal/base/fixturetest"
+	"github.com/topoctl/topoctl/internal/base/longtest"
 )
+
+// An ordinary run tries the properties on fewer cases.
+func TestMain(m *testing.M) { longtest.Main(m) }
 
 const second = int64(1e9)
 

@@ -17,8 +17,12 @@ import (
 	"github.com/topoctl/topoctl/internal/app/tui/ui"
 	"github.com/topoctl/topoctl/internal/app/tui/viewtest"
 	"github.com/topoctl/topoctl/internal/base/golden"
+	"github.com/topoctl/topoctl/internal/base/longtest"
 	"github.com/topoctl/topoctl/probe"
 )
+
+// An ordinary run tries the properties on fewer cases.
+func TestMain(m *testing.M) { longtest.Main(m) }
 
 // reports are those in the testdata of package probe.
 var reports = []string{"bad-cable", "dgx-pair", "local-cpu", "interrupted", "all-waived"}
