@@ -369,7 +369,7 @@ var rulings = map[doctor.Code]ruling{
 			"below it": {found: variant(ethernet, "change 0000:1a:00.0 state down", "set sys/class/net/ens1f0np0/operstate lowerlayerdown"), severity: doctor.Error,
 				text: "what is below its interface is down"},
 			"not let in": {found: variant(ethernet, `set sys/class/infiniband/mlx5_0/ports/1/state "1: DOWN"`, "set sys/class/net/ens1f0np0/operstate dormant"), severity: doctor.Error,
-				text: "its interface waits for permission"},
+				text: "its interface waits to be authorized"},
 			"the driver": {found: variant(ethernet, `set sys/class/infiniband/mlx5_0/ports/1/state "1: DOWN"`), severity: doctor.Error, text: "though its interface is up and has carrier"},
 			"half-way":   {found: variant(healthy, `set sys/class/infiniband/mlx5_0/ports/1/state "3: ARMED"`), severity: doctor.Error, text: "has begun and not finished"},
 			"training": {found: variant(healthy, `set sys/class/infiniband/mlx5_0/ports/1/state "1: DOWN"`, `set sys/class/infiniband/mlx5_0/ports/1/phys_state "4: PortConfigurationTraining"`),
@@ -740,8 +740,8 @@ func TestWords(t *testing.T) {
 		"C2C of NCCL's file":       {"c2c-path", throughNCCL("gb200-tray"), "/c2c[0]", "nvml"},
 		"sockets of sysfs":         {"asymmetric-sockets", named("h100-nvl-8gpu-2nic"), "/numa_node = 1", "*"},
 		"sockets of NCCL's file":   {"asymmetric-sockets", throughNCCL("h100-nvl-8gpu-2nic"), "system/cpu[1]", "/sys/"},
-		"one NIC for several GPUs": {"nic-oversubscribed", named("dgx-a100"), "--for ucx (or vllm, nvshmem, mooncake) names it to each rank; NCCL gets one list", "nccl names"},
-		"numbers that mislead":     {"gpu-nic-index", named("b300-16nic"), "--for ucx (or vllm, nvshmem, mooncake) names it to each rank; NCCL gets one list", "nccl sets"},
+		"one NIC for several GPUs": {"nic-oversubscribed", named("dgx-a100"), "--for ucx (or vllm, nvshmem, mooncake) sets it for each rank; NCCL gets one list", "nccl sets"},
+		"numbers that mislead":     {"gpu-nic-index", named("b300-16nic"), "--for ucx (or vllm, nvshmem, mooncake) sets it for each rank; NCCL gets one list", "nccl sets"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -33,7 +33,7 @@ func checkGPUDriver(h *host) (o outcome) {
 		case g.KnownFrom == "driver" || g.KnownFrom == "proc":
 			continue
 		case strings.HasPrefix(g.Driver, "vfio"):
-			f.Severity, f.Text = Info, "bound to "+g.Driver+": a virtual machine has it, this host cannot use it"
+			f.Severity, f.Text = Info, "bound to "+g.Driver+": it belongs to a virtual machine, and this host cannot use it"
 			f.Fix = "nothing, if that is intended"
 		case g.Vendor == "nvidia" && g.Driver == "nouveau":
 			f.Text, f.Fix = "bound to nouveau, which cannot compute", "install NVIDIA's driver, which keeps nouveau away, and reboot"
@@ -127,14 +127,14 @@ func (h *host) nvidiaGDR(o *outcome, gpus []topo.ID) {
 	case peer != "":
 		o.note = "by " + peer
 	case open && known && recent && h.noDMABuf() != nil:
-		o.find(Finding{Severity: Error, Subjects: h.noDMABuf(), Evidence: []string{"ibv_reg_dmabuf_mr = EOPNOTSUPP", "/sys/module/nvidia_peermem is not there"},
+		o.find(Finding{Severity: Error, Subjects: h.noDMABuf(), Evidence: []string{"ibv_reg_dmabuf_mr = EOPNOTSUPP", "/sys/module/nvidia_peermem does not exist"},
 			Text: "RDMA devices cannot reach GPU memory: nvidia_peermem is not loaded, and their driver does not register dma-bufs",
 			Fix:  "modprobe nvidia_peermem, or update the driver of the NIC and rdma-core"})
 	case open && known && recent && s.Modules == nil:
 		o.note = "by dma-buf: open kernel module, kernel " + kernel
 	case open && known && recent:
-		o.find(Finding{Severity: Info, Subjects: gpus, Evidence: []string{version + " = Open Kernel Module", "/sys/module/nvidia_peermem is not there"},
-			Text: "dma-buf is the only way from RDMA devices to GPU memory (open kernel module, kernel " + kernel + "): programs must know it",
+		o.find(Finding{Severity: Info, Subjects: gpus, Evidence: []string{version + " = Open Kernel Module", "/sys/module/nvidia_peermem does not exist"},
+			Text: "dma-buf is the only way from RDMA devices to GPU memory (open kernel module, kernel " + kernel + "): programs must support it",
 			Fix:  "nothing for programs that register dma-buf (current NCCL, UCX, NIXL); for older ones modprobe nvidia_peermem"})
 	case s.Modules == nil:
 		o.missing("kernel modules are not known, so whether nvidia_peermem is loaded", h.lookAgain(), gpus...)
@@ -149,7 +149,7 @@ func (h *host) nvidiaGDR(o *outcome, gpus []topo.ID) {
 		if open {
 			why = "the kernel is " + kernel + ", older than 5.12"
 		}
-		o.find(Finding{Severity: Error, Subjects: gpus, Evidence: []string{"/sys/module/nvidia_peermem is not there", version + " = " + s.GPUModule},
+		o.find(Finding{Severity: Error, Subjects: gpus, Evidence: []string{"/sys/module/nvidia_peermem does not exist", version + " = " + s.GPUModule},
 			Text: "RDMA devices cannot reach GPU memory: nvidia_peermem is not loaded, and dma-buf is not there (" + why +
 				"): registering GPU memory fails with \"Bad address\", or data is copied through host memory",
 			Fix: "modprobe nvidia_peermem, and add it to /etc/modules-load.d; or install the driver's open kernel module on kernel 5.12 or newer"})
@@ -205,9 +205,9 @@ func checkIOMMU(h *host) (o outcome) {
 		if h.t.Host.Arch == "aarch64" {
 			option = "iommu.passthrough=1"
 		}
-		sentence := fmt.Sprintf("the IOMMU translates every access of %s: less throughput, and peer-to-peer transfers may take the way through the root complex", text.Plural(len(translated), "device"))
+		sentence := fmt.Sprintf("the IOMMU translates every access of %s: less throughput, and peer-to-peer transfers may go through the root complex", text.Plural(len(translated), "device"))
 		if known && passthrough {
-			sentence += "; the kernel was booted with pass-through, so something set these devices apart"
+			sentence += "; the kernel was booted with pass-through, so something made an exception for these devices"
 		} else if known {
 			evidence = append(evidence, "/proc/cmdline without "+option)
 		}

@@ -106,7 +106,7 @@ func checkDegraded(h *host) (o outcome) {
 		return couldNotCheck("the input has no PCIe links", h.lookAgain())
 	}
 	o.missing("current or maximum link state is not known", h.linkHow(), unknown...)
-	o.missing("runs below what the device can do, and what the slot above can do is not visible", "look at the hypervisor's host, or at a sister machine", hidden...)
+	o.missing("runs below what the device can do, and what the slot above can do is not visible", "look at the hypervisor's host, or at a similar machine", hidden...)
 	o.missing("full width, reduced speed: an idle GPU does that, and so does a degraded link", "run topoctl again while the GPU works", idle...)
 	return o
 }
@@ -139,7 +139,7 @@ func (h *host) degraded(e *end, width, speed pcilink.Fit) Finding {
 	if n := h.limited(e.link.ID); n > 0 {
 		sentence += fmt.Sprintf("; the bottleneck of %s between GPUs and NICs", text.Plural(n, "path"))
 	}
-	fix := "reseat the card, check riser and cable; compare with a sister host (topoctl diff)"
+	fix := "reseat the card, check riser and cable; compare with a similar host (topoctl diff)"
 	if !narrow {
 		fix = "look for a speed limit of the slot in the firmware set-up; reseat the card, check riser and retimer"
 	}

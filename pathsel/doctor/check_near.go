@@ -60,7 +60,7 @@ var gpuWithoutNearNIC = Check{
 	Code: "gpu-without-near-nic", Severity: Warning,
 	Title: "every GPU has a NIC below its own PCIe switch, or reaches NICs over its CPU's C2C link",
 	Judged: "The best class of each GPU to the RDMA data ports, up or down: farther than PXB is a warning if other GPUs of the host have a near one, " +
-		"info if none has, because the host is built so.",
+		"info if none has, because that is how the host is built.",
 	Facts: "the PCI tree",
 	Fix:   "Use the nearest one by name (topoctl path gpu:N), or move a NIC to the GPU's switch.",
 	run:   checkNearNIC, noun: "GPU",
@@ -133,7 +133,7 @@ func (h *host) farNICs(severity Severity, class topo.Class, gpus []topo.ID, port
 		sentence += ", " + h.bounded(r, basis)
 	}
 	sentence += fmt.Sprintf(" (for %s %s)", gpus[0], shortList(names(at)))
-	fix := "the host is built so: give each GPU the nearest NIC; " + perRank
+	fix := "the host is built this way: give each GPU the nearest NIC; " + perRank
 	if guest, _ := h.guest(); guest {
 		fix = "a guest may not see the switches that they share: look for the provider's NCCL_TOPO_FILE"
 	}

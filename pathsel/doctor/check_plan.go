@@ -154,7 +154,7 @@ func (h *host) fewPorts(p *pathsel.Plan) string {
 	if len(out) > 0 && len(out)+len(p.Ports) >= len(p.Assignments) {
 		return fmt.Sprintf("bring back what is out of use (%s): see port-down", text.Join(out, mostNames))
 	}
-	return "nothing, the host is built so; " + perRank
+	return "nothing, the host is built this way; " + perRank
 }
 
 // pileUp looks for GPUs that would all take one NIC, were each to take the

@@ -210,14 +210,14 @@ func checkVFs(h *host) (o outcome) {
 			sentence += " of " + h.wire(*p.BytesPerSec)
 		}
 		f := Finding{Severity: Warning, Subjects: append([]topo.ID{pf}, ids(vfs)...), Text: sentence + "; programs that list devices count each as bandwidth",
-			Fix: "name the physical functions to them (NCCL_IB_HCA, UCX_NET_DEVICES: topoctl export env --for nccl), or hide the virtual ones"}
+			Fix: "configure them with the physical functions only (NCCL_IB_HCA, UCX_NET_DEVICES: topoctl export env --for nccl), or hide the virtual ones"}
 		if d := h.function(vfs[0]); d != nil {
 			f.Evidence = distinct(pciFile(d, "physfn", d.PF.Name()))
 		}
 		o.find(f)
 	})
 	if o.judged > 0 && h.imported() && len(by.order) == 0 {
-		o.missingOfHost("the input does not tell virtual functions from physical ones", h.lookAgain())
+		o.missingOfHost("the input does not distinguish virtual functions from physical ones", h.lookAgain())
 	}
 	return o
 }
@@ -241,7 +241,7 @@ func checkSoftware(h *host) (o outcome) {
 		switch {
 		case !r.Software:
 			if h.imported() && r.PCI == "" {
-				o.missing("the input does not tell software devices from hardware", h.lookAgain(), r.ID)
+				o.missing("the input does not distinguish software devices from hardware", h.lookAgain(), r.ID)
 			}
 			continue
 		case r.Driver == "siw" && len(h.nvidia()) > 0:
@@ -323,10 +323,10 @@ func (h *host) interfaceDown(p *pathsel.Port) (downCause, bool) {
 		return downCause{"what is below its interface is down", "look at the interface below: ip -d link show " + n.Name,
 			[]string{netFile(n.Name, "operstate", n.State)}}, true
 	case n.Carrier != nil && !*n.Carrier:
-		return downCause{"its interface has no carrier", "the interface is switched on and the wire is dead: look at cable, transceiver and switch port (ethtool -m " + n.Name + ", " + h.linkTool(p) + ")",
+		return downCause{"its interface has no carrier", "the interface is switched on and gets no signal: look at cable, transceiver and switch port (ethtool -m " + n.Name + ", " + h.linkTool(p) + ")",
 			[]string{netFile(n.Name, "carrier", "0")}}, true
 	case n.State == "dormant":
-		return downCause{"its interface waits for permission", "the link is up and the network has not let it in: look at 802.1X (wpa_supplicant) or LACP",
+		return downCause{"its interface waits to be authorized", "the link is up and the network has not authorized it: look at 802.1X (wpa_supplicant) or LACP",
 			[]string{netFile(n.Name, "operstate", n.State)}}, true
 	case on && n.Carrier != nil:
 		return downCause{"though its interface is up and has carrier", "the driver did not follow its interface: dmesg, rdma link show; then ip link set " + n.Name + " down and up",

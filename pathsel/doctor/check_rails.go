@@ -102,7 +102,7 @@ func checkLayers(h *host) (o outcome) {
 	}
 	slices.Sort(by.order)
 	if len(by.order) > 1 {
-		f := Finding{Severity: Info, Fix: "name the data ports to other programs (NCCL_IB_HCA, UCX_NET_DEVICES): topoctl export env --for nccl"}
+		f := Finding{Severity: Info, Fix: "configure other programs with the data ports (NCCL_IB_HCA, UCX_NET_DEVICES): topoctl export env --for nccl"}
 		var data, other []topo.ID
 		var parts []string
 		layersOfData := 0

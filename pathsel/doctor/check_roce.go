@@ -338,10 +338,10 @@ func (h *host) chosenIndices(o *outcome) (list []chosenIndex, known bool) {
 
 var gidIndexWrong = Check{
 	Code: "gid-index-wrong", Severity: Error,
-	Title: "the GID index that programs are told to use works on every RoCE data port",
+	Title: "the GID index that programs are configured to use works on every RoCE data port",
 	Judged: "Each GID index that is set, on each RoCE data port that is up. An index without a GID is an error: connections from there fail. " +
 		"One of RoCE v1, of a link-local address, or of an address that the interface does not have, is a warning. " +
-		"Looked at are NCCL_IB_GID_INDEX, NVSHMEM_IB_GID_INDEX, UCX_IB_GID_INDEX and MC_GID_INDEX, and the index of --gid-index; -1 and auto choose nothing. " +
+		"The check looks at NCCL_IB_GID_INDEX, NVSHMEM_IB_GID_INDEX, UCX_IB_GID_INDEX and MC_GID_INDEX, and at the index of --gid-index; -1 and auto choose nothing. " +
 		"It does not apply where none is set. sudo clears the environment: run doctor the way the programs are run.",
 	Facts: "the environment of the process that ran topoctl (/proc/self/environ), /etc/nccl.conf, /etc/ucx/ucx.conf; gids, gid_attrs/types and gid_attrs/ndevs in /sys/class/infiniband/DEV/ports/N; addresses by netlink",
 	Fix:   "Unset it, so that programs choose by themselves, or set the index that the finding names. A GID that is gone comes back with the address of its interface: ip addr add.",

@@ -12,7 +12,7 @@ not hold for root, and sudo drops variables like NCCL_IB_GID_INDEX. Root is need
     topoctl doctor --all                                 # also what is ok and what does not apply
     topoctl doctor --from host.json                      # a host that was saved with topoctl discover
     topoctl doctor --peer node2.json mtu-peer            # the two ends of the lanes between two hosts
-    topoctl doctor --gid-index 3 gid-index-wrong         # an index that a program will be told to use
+    topoctl doctor --gid-index 3 gid-index-wrong         # an index that a program will be configured to use
     topoctl doctor -o nagios                             # for a monitoring system
 
 The exit code is 0 if nothing is as bad as --fail-on (warning, if it is left out), 1 if something is, 2 if

@@ -66,10 +66,10 @@ func (r *Report) counts(all bool) string {
 	for _, p := range []struct {
 		n    int
 		what string
-	}{{s.Errors, "error"}, {s.Warnings, "warning"}} {
+	}{{s.Errors, "error"}, {s.Warnings, "warning"}, {s.Infos, "note"}} {
 		parts = append(parts, text.Plural(p.n, p.what))
 	}
-	sentence := strings.Join(append(parts, fmt.Sprintf("%d to know", s.Infos)), ", ")
+	sentence := strings.Join(parts, ", ")
 	n := 0
 	for _, c := range r.Checks {
 		if len(c.Missing) > 0 {
@@ -216,7 +216,7 @@ func (w *writer) wrap(lead, next, sentence string) {
 
 // perRank says how programs get the NIC that the plan gives to each rank. NCCL
 // takes one list for all ranks of a host (NVIDIA/nccl issue 1478).
-const perRank = "topoctl export env --for ucx (or vllm, nvshmem, mooncake) names it to each rank; NCCL gets one list of all (--for nccl) and takes the nearest itself"
+const perRank = "topoctl export env --for ucx (or vllm, nvshmem, mooncake) sets it for each rank; NCCL gets one list of all (--for nccl) and picks the nearest itself"
 
 // unitGap is the blank between a number and its unit, which no line ends at.
 var unitGap = regexp.MustCompile(`(\d) ([GKMT]i?B(?:/s)?|Gb/s|GT/s|%)`)

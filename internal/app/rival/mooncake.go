@@ -238,7 +238,7 @@ func (v *view) mooncakeNotes(c *Choice, m *mooncakeHost) {
 		c.note(CodeGuess, "sysfs paths are rebuilt from the PCI tree, which may lack bridges")
 	}
 	if slices.ContainsFunc(m.nics, func(n mooncakeNIC) bool { return v.index.RDMADevice(n.nic).Uverbs == "unknown" }) {
-		c.note(CodeTakenAsYes, "whether the uverbs files can be opened is not told by the origin; taken as yes")
+		c.note(CodeTakenAsYes, "whether the uverbs files can be opened is not known; taken as yes")
 	}
 	routes, err := m.matrix(v.nodesAscending()).Misroutes()
 	if err != nil {

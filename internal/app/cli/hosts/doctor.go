@@ -247,7 +247,7 @@ func nagiosCode(r *doctor.Report) int {
 func nagiosText(r *doctor.Report) string {
 	var b strings.Builder
 	s := r.Summary
-	fmt.Fprintf(&b, "TOPOCTL %s - errors: %d, warnings: %d, to know: %d, could not be checked: %d | errors=%d warnings=%d infos=%d could_not_check=%d ok=%d\n",
+	fmt.Fprintf(&b, "TOPOCTL %s - errors: %d, warnings: %d, notes: %d, could not be checked: %d | errors=%d warnings=%d infos=%d could_not_check=%d ok=%d\n",
 		nagiosWords[nagiosCode(r)], s.Errors, s.Warnings, s.Infos, s.CouldNotCheck, s.Errors, s.Warnings, s.Infos, s.CouldNotCheck, s.OK)
 	plain := func(line string) string { return text.Printable(strings.ReplaceAll(line, "|", "/")) }
 	for _, f := range r.Findings() {

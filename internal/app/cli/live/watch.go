@@ -65,7 +65,7 @@ func newWatchCmd(f *command.Env, runF func(context.Context, *watchOptions) error
 	fl.DurationVar(&opts.every, "every", 30*time.Second, "look at the whole host every `TIME`, and when something has changed; 0: only then")
 	fl.DurationVar(&opts.limit, "for", 0, "stop after `TIME`")
 	fl.BoolVar(&opts.exitOnChange, "exit-on-change", false, "stop with exit code 1 at the first change")
-	fl.BoolVar(&opts.infos, "all", false, "also tell findings that are only good to know")
+	fl.BoolVar(&opts.infos, "all", false, "also report findings that are only notes")
 	fl.StringVar(&opts.baseline, "baseline", "", "tell drift against the host in `FILE` (as diff reads them, also "+command.FixturePrefix+"NAME), not against the start")
 	fl.StringSliceVar(&opts.agents, "agent", nil, "also watch whether the agent at `URL` (its --http) answers; repeatable")
 	command.Offer(cmd, map[string]command.Completer{"interval": command.Words("1s"), "every": command.Words("30s"), "for": command.Words(), "agent": command.Words()})

@@ -52,7 +52,7 @@ func severities(l *look.Look, bad, middle, infos int) string {
 		}
 		return text
 	}
-	return one(bad, "error", "errors", look.Bad) + ", " + one(middle, "warning", "warnings", look.Middle) + ", " + fmt.Sprintf("%d to know", infos)
+	return one(bad, "error", "errors", look.Bad) + ", " + one(middle, "warning", "warnings", look.Middle) + ", " + pane.Plural(int64(infos), "note", "notes")
 }
 
 // driftSummary is one phrase on how the host differs.
