@@ -27,14 +27,7 @@ func TestRDMAWithoutExport(t *testing.T) {
 		Options{Transports: []TransportFactory{overRDMA(f.Lib("b0")), TCP()}})
 	ctx := testContext(t)
 	onGPU := func(e *Engine, name string) *Region {
-		g, err := driver.GPU("cuda:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		b, err := g.Alloc(size)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := (*memory.Block)(gputest.Alloc(t, driver, "cuda:0", size))
 		r, err := e.Register(b, RegionOptions{Name: name, Grant: memory.PeerRead | memory.PeerWrite})
 		if err != nil {
 			t.Fatal(err)

@@ -29,14 +29,7 @@ func fakeGPUs(t testing.TB) *cuda.Driver {
 
 func onGPU(t testing.TB, e *engine.Engine, d *cuda.Driver, gpu, name string, size int64, grant memory.Grant) *engine.Region {
 	t.Helper()
-	g, err := d.GPU(gpu)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := g.Alloc(size)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := (*memory.Block)(gputest.Alloc(t, d, gpu, size))
 	r, err := e.Register(b, engine.RegionOptions{Name: name, Grant: grant})
 	if err != nil {
 		t.Fatal(err)

@@ -110,13 +110,14 @@ func (d *Device) Limits() DeviceLimits { return d.limits }
 func (d *Device) QueryPort(port int) (PortAttr, error) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	if d.ctx == nil {
-		return PortAttr{}, ErrClosed
-	}
 	return d.queryPort(port)
 }
 
+// queryPort is QueryPort with the mutex held.
 func (d *Device) queryPort(port int) (PortAttr, error) {
+	if d.ctx == nil {
+		return PortAttr{}, ErrClosed
+	}
 	what := "port " + strconv.Itoa(port)
 	if port < 1 || port > d.limits.Ports {
 		return PortAttr{}, &Error{Verb: "ibv_query_port", Device: d.name, What: what, Errno: syscall.EINVAL}
@@ -138,9 +139,6 @@ func (d *Device) queryPort(port int) (PortAttr, error) {
 func (d *Device) PKeys(port int) ([]uint16, error) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	if d.ctx == nil {
-		return nil, ErrClosed
-	}
 	p, err := d.queryPort(port)
 	if err != nil {
 		return nil, err
@@ -161,9 +159,6 @@ func (d *Device) PKeys(port int) ([]uint16, error) {
 func (d *Device) GIDs(port int) ([]GID, error) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	if d.ctx == nil {
-		return nil, ErrClosed
-	}
 	p, err := d.queryPort(port)
 	if err != nil {
 		return nil, err

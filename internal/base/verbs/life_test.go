@@ -280,3 +280,155 @@ func TestNoAllocations(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 }
+
+// Of a removed device everything can be ended, once the device has said that it is over and
+// not before: until then queue pairs may still move bytes.
+func TestRemovedDevice(t *testing.T) {
+	f, a, b := pair(t, verbsfake.Options{})
+	f.Remove("b", false)
+	for what, err := range map[string]error{"qp": b.qp.Destroy(), "mr": b.mr.Close()} {
+		if !errors.Is(err, syscall.EIO) {
+			t.Errorf("%s: %v while its device is being removed", what, err)
+		}
+	}
+	fill(a.mem, 7)
+	a.post(t, a.wr(verbs.OpRDMAWrite, b, 1, 0, 64))
+	a.expect(t, verbs.WCSuccess) // that it did not end is true
+	f.Remove("b", true)
+	if err := b.qp.Destroy(); !errors.Is(err, syscall.EIO) {
+		t.Errorf("qp: %v before the event was taken", err)
+	}
+	for {
+		e, err := b.dev.NextEvent()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Type == verbs.EventDeviceFatal {
+			break
+		}
+	}
+	ok(t, b.qp.Destroy())
+	ok(t, b.mr.Close())
+	ok(t, b.cq.Close())
+	ok(t, b.pd.Close())
+	ok(t, b.dev.Close())
+	if left := f.Objects("b"); left != (verbsfake.Objects{}) {
+		t.Errorf("objects are left: %+v", left)
+	}
+}
+
+// A device that fails and is removed later has not ended anything when it failed, nor when
+// it begins to be removed.
+func TestRemovedAfterFailure(t *testing.T) {
+	f, a, b := pair(t, verbsfake.Options{})
+	fatal := func() {
+		t.Helper()
+		for {
+			e, err := b.dev.NextEvent()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if e.Type == verbs.EventDeviceFatal {
+				return
+			}
+		}
+	}
+	f.Fatal("b")
+	fatal()
+	f.Remove("b", false)
+	for what, err := range map[string]error{"qp": b.qp.Destroy(), "mr": b.mr.Close(), "cq": b.cq.Close()} {
+		if err == nil {
+			t.Errorf("%s: ended while its device is being removed", what)
+		}
+	}
+	f.Remove("b", true)
+	fatal()
+	ok(t, b.qp.Destroy())
+	ok(t, b.mr.Close())
+	ok(t, b.cq.Close())
+	ok(t, b.pd.Close())
+	ok(t, b.dev.Close())
+	ok(t, a.qp.Destroy())
+}
+
+// EIO of a device that has not said anything is an error.
+func TestIOErrorIsNoEnd(t *testing.T) {
+	f, a, _ := pair(t, verbsfake.Options{})
+	f.Fail("a", "ibv_destroy_qp", 1, syscall.EIO)
+	if err := a.qp.Destroy(); !errors.Is(err, syscall.EIO) {
+		t.Errorf("destroy: %v", err)
+	}
+	if n := f.Objects("a").QueuePairs; n != 1 {
+		t.Errorf("%d queue pairs", n)
+	}
+}
+
+// While somebody leads events are his alone; what he has not taken is the owner's after
+// that.
+func TestLead(t *testing.T) {
+	f, a, b := pair(t, verbsfake.Options{})
+	owner := make(chan error, 1)
+	go func() { owner <- a.cq.Wait() }()
+	asleep := func() {
+		t.Helper()
+		select {
+		case err := <-owner:
+			t.Fatalf("the owner was woken: %v", err)
+		case <-time.After(time.Millisecond):
+		}
+	}
+	for i := range 50 {
+		ok(t, a.cq.Lead())
+		ok(t, a.cq.Arm())
+		f.Stall("a", true)
+		a.post(t, a.wr(verbs.OpRDMAWrite, b, uint64(i), 0, 100))
+		led := make(chan error, 1)
+		go func() { led <- a.cq.LeaderWait() }()
+		f.Stall("a", false)
+		ok(t, soon(t, "LeaderWait", func() error { return <-led }))
+		a.expect(t, verbs.WCSuccess)
+		if i%10 == 0 {
+			asleep()
+		}
+		ok(t, a.cq.Unlead())
+		if i%10 == 0 {
+			asleep()
+		}
+	}
+	// An event that comes while somebody leads, and is not taken.
+	ok(t, a.cq.Lead())
+	ok(t, a.cq.Arm())
+	a.post(t, a.wr(verbs.OpRDMAWrite, b, 1, 0, 100))
+	a.expect(t, verbs.WCSuccess)
+	asleep()
+	ok(t, a.cq.Unlead())
+	ok(t, soon(t, "Wait", func() error { return <-owner }))
+}
+
+// No wake of a leader is lost, before its wait or in it, and Close ends it.
+func TestLeaderWakes(t *testing.T) {
+	f := fabric(t, verbsfake.Options{})
+	s := open(t, f.Lib("a"), "a", 4096)
+	ok(t, s.cq.Lead())
+	for range 1000 {
+		done := make(chan error, 1)
+		go func() { done <- s.cq.LeaderWait() }()
+		s.cq.LeaderWake()
+		ok(t, soon(t, "LeaderWait", func() error { return <-done }))
+	}
+	done := make(chan error, 1)
+	go func() { done <- s.cq.LeaderWait() }()
+	time.Sleep(time.Millisecond)
+	ok(t, s.qp.Destroy())
+	ok(t, s.cq.Close())
+	if err := soon(t, "LeaderWait", func() error { return <-done }); !errors.Is(err, verbs.ErrClosed) {
+		t.Errorf("LeaderWait after Close: %v", err)
+	}
+	if err := s.cq.Lead(); !errors.Is(err, verbs.ErrClosed) {
+		t.Errorf("Lead after Close: %v", err)
+	}
+	if err := s.cq.LeaderWait(); !errors.Is(err, verbs.ErrClosed) {
+		t.Errorf("LeaderWait after Close: %v", err)
+	}
+	s.cq.LeaderWake()
+}

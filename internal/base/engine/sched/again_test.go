@@ -63,13 +63,7 @@ func TestFallbackIsToldOnce(t *testing.T) {
 	s.noted(Fallback, 1)
 	s.noted(FallbackOver, 1)
 	for _, j := range []*Job{a, b} {
-		n := 0
-		for _, x := range j.Result.Notes {
-			if x.Code == Fallback {
-				n++
-			}
-		}
-		if n == 0 {
+		if n := notes(j, Fallback); n == 0 {
 			t.Errorf("notes %+v", j.Result.Notes)
 		}
 	}

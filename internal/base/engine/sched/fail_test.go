@@ -255,13 +255,7 @@ func TestFallback(t *testing.T) {
 	s.noted(Fallback, 1)
 	s.noted(FallbackOver, 1)
 	for _, x := range []*Job{j, later} {
-		n := 0
-		for _, note := range x.Result.Notes {
-			if note.Code == Fallback {
-				n++
-			}
-		}
-		if n != 1 {
+		if n := notes(x, Fallback); n != 1 {
 			t.Errorf("notes of the job: %+v", x.Result.Notes)
 		}
 	}
@@ -505,4 +499,15 @@ func TestOnlyLaneComesBackSoon(t *testing.T) {
 	if len(resent) == 0 || resent[0]-back > 250*millisecond {
 		t.Errorf("sent again at %v ns, want within 250 ms of %d", resent, back)
 	}
+}
+
+// notes counts the notes of a job with a code.
+func notes(j *Job, code NoteCode) int {
+	n := 0
+	for _, x := range j.Result.Notes {
+		if x.Code == code {
+			n++
+		}
+	}
+	return n
 }

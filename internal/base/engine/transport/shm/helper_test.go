@@ -90,6 +90,19 @@ func remote(r *memory.Region) *transport.RemoteRegion {
 	return &transport.RemoteRegion{ID: r.ID(), Bytes: r.Size(), Grant: r.Grant()}
 }
 
+// dialTo dials where a test answers by hand.
+func (h *host) dialTo(d transport.Dial) *end {
+	h.t.Helper()
+	e := newEnd(h.t)
+	d.Events = e.events()
+	conn, err := h.Dial(within(h.t), d)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	e.conn = conn
+	return e
+}
+
 // end collects what a connection reports.
 type end struct {
 	t    testing.TB

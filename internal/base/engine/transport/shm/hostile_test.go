@@ -445,19 +445,13 @@ func TestHostileAnswers(t *testing.T) {
 			closeFD(fd)
 			_, _ = u.Read(buf[:])
 		})
-		e := newEnd(t)
-		d.Events = e.events()
-		conn, err := a.Dial(within(t), d)
-		if err != nil {
-			t.Fatal(err)
-		}
-		e.conn = conn
+		e := a.dialTo(d)
 		to := &transport.RemoteRegion{ID: id, Bytes: 8192, Grant: 3}
 		if err := e.do(one(transport.Write, local, 0, to, 0, 100)); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
 		}
 		if !c.lost {
-			conn.Close(nil)
+			e.conn.Close(nil)
 		}
 		if err := e.waitLost(); (err != nil) != c.lost {
 			t.Errorf("%s: lost with %v", name, err)
@@ -493,23 +487,17 @@ func TestSilentPeer(t *testing.T) {
 			}
 		}
 	})
-	e := newEnd(t)
-	d.Events = e.events()
-	conn, err := a.Dial(within(t), d)
-	if err != nil {
-		t.Fatal(err)
-	}
-	e.conn = conn
+	e := a.dialTo(d)
 	var list []*transport.Request
 	for i := range 2 * maxPosted {
 		list = append(list, one(transport.Read, local, 0, &transport.RemoteRegion{ID: memory.ID(i/10 + 1), Bytes: 10}, 0, 10))
 	}
-	n, done := conn.Post(list, nil)
+	n, done := e.conn.Post(list, nil)
 	if n != maxPosted || len(done) != 0 {
 		t.Errorf("%d were taken, %d complete", n, len(done))
 	}
 	cause := errors.New("enough")
-	conn.Close(cause)
+	e.conn.Close(cause)
 	if err := e.wait(list[:n]...); !errors.Is(err, cause) || !errors.Is(err, transport.ErrClosed) {
 		t.Errorf("%v", err)
 	}

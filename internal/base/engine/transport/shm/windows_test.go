@@ -428,13 +428,7 @@ func TestHostileWindows(t *testing.T) {
 					}
 				}
 			})
-			e := newEnd(t)
-			d.Events = e.events()
-			conn, err := a.Dial(within(t), d)
-			if err != nil {
-				t.Fatal(err)
-			}
-			e.conn = conn
+			e := a.dialTo(d)
 			e.post(one(transport.Read, local, 0, &transport.RemoteRegion{ID: id, Bytes: 1 << 20, Grant: 3}, 0, 100))
 			if err := e.waitLost(); err == nil {
 				t.Error("the connection goes on")
