@@ -164,7 +164,7 @@ var onlyIn = []struct {
 	{"github.com/Mellanox/rdmamap", []string{"discover"}, "one room owns each library"},
 	{"github.com/vishvananda/netlink", []string{"discover"}, "one room owns each library"},
 	{"github.com/clipperhouse/", []string{"internal/base/text"}, "one room owns each library"},
-	{"testing", []string{"internal/app/tui/viewtest", "internal/base/longtest", "internal/base/fixturetest", "internal/base/importtest", "internal/app/cli/clitest", "internal/base/golden", "internal/base/schematest", "internal/base/engine/gputest", "internal/base/engine/registrytest", "internal/base/engine/transport/transporttest", "internal/base/engine/session/sessiontest"}, "tests only"},
+	{"testing", []string{"internal/app/tui/viewtest", "internal/base/longtest", "internal/base/fixturetest", "internal/base/importtest", "internal/app/cli/clitest", "internal/base/golden", "internal/base/schematest", "internal/base/engine/gputest", "internal/base/engine/registrytest", "internal/base/engine/transport/transporttest", "internal/base/engine/session/sessiontest", "test/vmlab/guest"}, "tests only"},
 	{"github.com/santhosh-tekuri/", []string{"internal/base/schematest"}, "tests only"},
 	{modulePath + "/internal/base/schematest", []string{"internal/base/schematest"}, "tests only"},
 	{modulePath + "/internal/base/fixturetest", []string{"internal/base/fixturetest", "internal/base/importtest", "internal/app/cli/clitest"}, "tests only"},

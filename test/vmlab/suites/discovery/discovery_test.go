@@ -22,18 +22,7 @@ import (
 
 func open(t *testing.T) (*guest.Lab, context.Context) {
 	t.Helper()
-	l, err := guest.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := l.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
-	t.Cleanup(cancel)
-	return l, ctx
+	return guest.ForTest(t, 90*time.Second)
 }
 
 // topoctl runs the program as a user would. Codes 0 (fine), 1 (the answer is bad) and 3

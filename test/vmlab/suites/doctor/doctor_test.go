@@ -32,18 +32,7 @@ const rails = 4
 // breaks the other must not see.
 func open(t *testing.T) (*guest.Lab, context.Context) {
 	t.Helper()
-	l, err := guest.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := l.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
-	t.Cleanup(cancel)
-	return l, ctx
+	return guest.ForTest(t, 90*time.Second)
 }
 
 // how a doctor is run.

@@ -21,20 +21,10 @@ import (
 
 func open(t *testing.T) (*guest.Lab, context.Context) {
 	t.Helper()
-	l, err := guest.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := l.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	l, ctx := guest.ForTest(t, 60*time.Second)
 	if l.Peer() == 0 {
 		t.Skip("needs two machines")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
-	t.Cleanup(cancel)
 	return l, ctx
 }
 

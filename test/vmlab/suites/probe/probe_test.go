@@ -95,18 +95,7 @@ func measure(t *testing.T, ctx context.Context, l *guest.Lab, token string) (wro
 // open opens the lab.
 func open(t *testing.T) (*guest.Lab, context.Context) {
 	t.Helper()
-	l, err := guest.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := l.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	ctx, cancel := context.WithTimeout(t.Context(), within)
-	t.Cleanup(cancel)
-	return l, ctx
+	return guest.ForTest(t, within)
 }
 
 // agent runs topoctl agent until the test is over, and waits until it listens.
