@@ -18,7 +18,7 @@ import (
 // one device, so that packets stay in the machine.
 func TestSoftRoCE(t *testing.T) {
 	end := func(t testing.TB) transporttest.End {
-		r, err := New(Options{Devices: []string{"rxe0"}, Timeout: 14, KeepAlive: 50 * time.Millisecond, Watch: 200 * time.Millisecond})
+		r, err := New(Options{Devices: []string{"rxe0"}, Timeout: 14, KeepAlive: 50 * time.Millisecond, Watch: 200 * time.Millisecond}, nil, func() {})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -43,19 +43,12 @@ func TestSoftRoCE(t *testing.T) {
 
 // TestSoftRoCEFaults has links, addresses and devices go away and come back.
 func TestSoftRoCEFaults(t *testing.T) {
-	lab, err := guest.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := lab.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	lab, ctx := guest.ForTest(t, 5*time.Minute)
 	w := &world{t: t, session: transport.SessionID{4, 5}}
 	for _, h := range []**host{&w.a, &w.b} {
 		*h = &host{t: t, regions: memory.NewTable(64)}
 		h := *h
+		var err error
 		h.Transport, err = New(Options{
 			Devices: []string{"rxe0"}, Timeout: 14, Watch: 100 * time.Millisecond,
 		}, nil, func() { h.changed.Add(1) })
@@ -68,7 +61,6 @@ func TestSoftRoCEFaults(t *testing.T) {
 			}
 		})
 	}
-	ctx := t.Context()
 	for _, fault := range []struct {
 		name       string
 		away, back func() error
