@@ -5,7 +5,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/app/kv"
-	"github.com/topoctl/topoctl/internal/app/kv/compute"
+	"github.com/topoctl/topoctl/internal/app/kv/kvtest"
 	"github.com/topoctl/topoctl/internal/app/kv/layout"
 	"github.com/topoctl/topoctl/internal/app/kv/metrics"
 	"github.com/topoctl/topoctl/internal/app/kv/serve"
@@ -32,20 +32,6 @@ func kind(t testing.TB, fixture string) *sim.Kind {
 	return k
 }
 
-// linear computes a token of a prompt in so many ns, and a step of decode.
-type linear struct{ token, decode int64 }
-
-func (l linear) StepNS(s compute.Step) int64 {
-	ns := int64(0)
-	for _, c := range s.Chunks {
-		ns += l.token * int64(c.Tokens)
-	}
-	if s.Decode > 0 {
-		ns += l.decode
-	}
-	return ns
-}
-
 // pair is two hosts of a kind on one switch with ports of a rate: TP ranks prefill on the
 // first, as many decode on the second.
 func pair(t testing.TB, fixture, model string, tp int, rate topo.Rate, w *kv.Workload) Spec {
@@ -68,7 +54,7 @@ func pair(t testing.TB, fixture, model string, tp int, rate topo.Rate, w *kv.Wor
 		loc := k.Host().Locations()[i]
 		p, d = append(p, Rank{0, loc}), append(d, Rank{1, loc})
 	}
-	pool := serve.Pool{Compute: linear{20_000, 20_000_000}, PageTokens: 16, MaxBatchedTokens: 1 << 20}
+	pool := serve.Pool{Compute: kvtest.Linear{TokenNS: 20_000, DecodeNS: 20_000_000}, PageTokens: 16, MaxBatchedTokens: 1 << 20}
 	return Spec{Hosts: []sim.HostSpec{{Name: "n0", Kind: k}, {Name: "n1", Kind: k}}, Fabric: fabric, Prefill: []Instance{p}, Decode: []Instance{d},
 		Serve:    serve.Config{Prefill: pool, Decode: pool, Cache: cache, Move: serve.Push, Admit: serve.After, FirstToken: serve.FromDecode, Router: serve.LeastTokens, LayersPerMove: 4},
 		Workload: w, Seed: 1}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/app/kv"
+	"github.com/topoctl/topoctl/internal/app/kv/kvtest"
 	"github.com/topoctl/topoctl/internal/app/kv/layout"
 	"github.com/topoctl/topoctl/internal/app/kv/serve"
 	"github.com/topoctl/topoctl/internal/app/kv/workload"
@@ -176,7 +177,7 @@ func TestLayersOverlap(t *testing.T) {
 		s := a10(t, full)
 		port := s.Hosts[0].Kind.DataPorts()[:1]
 		s.Network.Ports = map[int][]topo.ID{0: port, 1: port}
-		s.Serve.Prefill.Compute = linear{token, 0}
+		s.Serve.Prefill.Compute = kvtest.Linear{TokenNS: token, DecodeNS: 0}
 		tx := meanExposed(run(t, s))
 		s.Serve.Move, s.Serve.Admit, s.Serve.LayersPerMove = serve.PushLayers, serve.Before, 4
 		tp, groups := float64(token*8000), 7.0
@@ -319,7 +320,7 @@ func TestNotDisaggregated(t *testing.T) {
 // on the wire, and every request has its bytes.
 func TestBurst(t *testing.T) {
 	s := a10(t, full)
-	s.Serve.Prefill.Compute = linear{1, 0}
+	s.Serve.Prefill.Compute = kvtest.Linear{TokenNS: 1, DecodeNS: 0}
 	s.Workload = &kv.Workload{}
 	for i := range 20 {
 		s.Workload.Requests = append(s.Workload.Requests, kv.Request{ID: i, Input: 8000, Output: 2})

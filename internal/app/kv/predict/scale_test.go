@@ -3,6 +3,7 @@ package predict
 import (
 	"testing"
 
+	"github.com/topoctl/topoctl/internal/app/kv/kvtest"
 	"github.com/topoctl/topoctl/internal/app/kv/serve"
 	"github.com/topoctl/topoctl/internal/app/kv/workload"
 )
@@ -13,7 +14,7 @@ func conversation(t testing.TB, requests int, model string) Spec {
 	w := generate(t, workload.Conversation(requests, 1, 0))
 	s := pair(t, "hgx-h100-8nic", model, 8, 50*gb, w)
 	s.Serve.Prefill.MaxBatchedTokens, s.Serve.Prefill.Chunked = 8192, true
-	s.Serve.Prefill.Compute, s.Serve.Decode.Compute = linear{15_000, 20_000_000}, linear{15_000, 20_000_000}
+	s.Serve.Prefill.Compute, s.Serve.Decode.Compute = kvtest.Linear{TokenNS: 15_000, DecodeNS: 20_000_000}, kvtest.Linear{TokenNS: 15_000, DecodeNS: 20_000_000}
 	s.Serve.Decode.MaxSequences = 256
 	return s
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/internal/app/kv"
-	"github.com/topoctl/topoctl/internal/app/kv/compute"
+	"github.com/topoctl/topoctl/internal/app/kv/kvtest"
 	"github.com/topoctl/topoctl/internal/app/kv/layout"
 	"github.com/topoctl/topoctl/internal/app/kv/serve"
 )
@@ -18,20 +18,6 @@ var (
 	qwen = layout.Model{Name: "Qwen2.5-7B, 3 layers", Layers: 3, KVHeads: 4, HeadDim: 128, ElementBytes: 2}
 	r1   = layout.Model{Name: "DeepSeek-R1, 2 layers", Layers: 2, LatentDim: 512, RopeDim: 64, ElementBytes: 2}
 )
-
-// linear computes a token of a prompt in so many ns, and a step of decode.
-type linear struct{ token, decode int64 }
-
-func (l linear) StepNS(s compute.Step) int64 {
-	ns := int64(0)
-	for _, c := range s.Chunks {
-		ns += l.token * int64(c.Tokens)
-	}
-	if s.Decode > 0 {
-		ns += l.decode
-	}
-	return ns
-}
 
 // lab is two engines of this process, with TCP between them.
 type lab struct {
@@ -65,8 +51,8 @@ func newLabOf(t testing.TB, m layout.Model, prefill, decode layout.Side, move se
 	}
 	l := &lab{near: newEngine(t, "near"), far: newEngine(t, "far")}
 	l.Serve = serve.Config{
-		Prefill: serve.Pool{Compute: linear{2_000, 500_000}, PageTokens: prefill.PageTokens, Pages: pages[0], MaxBatchedTokens: 1 << 20},
-		Decode:  serve.Pool{Compute: linear{2_000, 500_000}, PageTokens: decode.PageTokens, Pages: pages[1], MaxBatchedTokens: 1 << 20},
+		Prefill: serve.Pool{Compute: kvtest.Linear{TokenNS: 2_000, DecodeNS: 500_000}, PageTokens: prefill.PageTokens, Pages: pages[0], MaxBatchedTokens: 1 << 20},
+		Decode:  serve.Pool{Compute: kvtest.Linear{TokenNS: 2_000, DecodeNS: 500_000}, PageTokens: decode.PageTokens, Pages: pages[1], MaxBatchedTokens: 1 << 20},
 		Cache:   cache, Move: move, Admit: serve.Beside, FirstToken: serve.FromDecode, Router: serve.LeastTokens, LayersPerMove: 1,
 	}
 	sizes := [2]int64{regionBytes(t, m, prefill, pages[0]) / int64(regions[0]), regionBytes(t, m, decode, pages[1]) / int64(regions[1])}

@@ -13,6 +13,7 @@ import (
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/internal/app/kv"
+	"github.com/topoctl/topoctl/internal/app/kv/kvtest"
 	"github.com/topoctl/topoctl/internal/app/kv/layout"
 	"github.com/topoctl/topoctl/internal/app/kv/metrics"
 	"github.com/topoctl/topoctl/internal/app/kv/serve"
@@ -201,7 +202,7 @@ func (l *lab) whenWritten(e *engine.Engine, requests int, do func()) (ended func
 func TestKilled(t *testing.T) {
 	l := newLab(t, qwen, sideOf(1, 16, ""), sideOf(1, 16, ""), serve.Push, [2]int{1, 1}, [2]int{64, 64})
 	l.Workload = prompts(5*time.Millisecond, 4, 100, 100, 100, 100, 100, 100, 100, 100, 100, 100, 100, 100, 100, 100, 100, 100, 100, 100, 100, 100)
-	l.Serve.Decode.Compute = linear{0, 100_000_000}
+	l.Serve.Decode.Compute = kvtest.Linear{TokenNS: 0, DecodeNS: 100_000_000}
 	defer l.whenWritten(l.far, 4, func() { l.far.Close() })()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
@@ -240,7 +241,7 @@ func TestOneOfTwoLost(t *testing.T) {
 	l.Remote = append(l.Remote, remotes(t, peer, []*engine.Region{alloc(t, second, l.theirs[0][0].Size())}))
 	l.Workload = prompts(0, 4, slices.Repeat([]int{100}, 60)...)
 	l.Workload.Concurrency = 6
-	l.Serve.Decode.Compute = linear{0, 20_000_000}
+	l.Serve.Decode.Compute = kvtest.Linear{TokenNS: 0, DecodeNS: 20_000_000}
 	defer l.whenWritten(second, 4, func() { second.Close() })()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()

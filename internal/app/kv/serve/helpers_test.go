@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/topoctl/topoctl/internal/app/kv"
-	"github.com/topoctl/topoctl/internal/app/kv/compute"
+	"github.com/topoctl/topoctl/internal/app/kv/kvtest"
 	"github.com/topoctl/topoctl/internal/app/kv/layout"
 	"github.com/topoctl/topoctl/internal/app/sim"
 )
@@ -24,20 +24,6 @@ func (c *clock) At(atNS int64, run func()) {
 		c.calls++
 		run()
 	})
-}
-
-// linear takes so long for each token of a prompt, and for a step that decodes.
-type linear struct{ token, decode int64 }
-
-func (l linear) StepNS(s compute.Step) int64 {
-	ns := int64(0)
-	for _, p := range s.Chunks {
-		ns += l.token * int64(p.Tokens)
-	}
-	if s.Decode > 0 {
-		ns += l.decode
-	}
-	return ns
 }
 
 // wire moves one transfer after the other: a fixed number of ns for each block of bytes.
@@ -80,7 +66,7 @@ func reslice(t testing.TB, m layout.Model, prefillTP, decodeTP, page int) *layou
 // split is one prefill and one decode instance: 10 ns for each token of a prompt, 50 ns
 // for a step of decode, batches of 128 tokens.
 func split(t testing.TB) Config {
-	p := Pool{Instances: 1, Compute: linear{10, 50}, PageTokens: 16, MaxBatchedTokens: 128}
+	p := Pool{Instances: 1, Compute: kvtest.Linear{TokenNS: 10, DecodeNS: 50}, PageTokens: 16, MaxBatchedTokens: 128}
 	return Config{Prefill: p, Decode: p, Cache: reslice(t, tiny, 1, 1, 16), Move: Push, Admit: After, FirstToken: FromDecode, Router: LeastTokens, LayersPerMove: 1}
 }
 

@@ -7,34 +7,16 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/app/probe/judge"
 	"github.com/topoctl/topoctl/internal/app/probe/plan"
+	"github.com/topoctl/topoctl/internal/app/probe/plan/plantest"
 	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/internal/base/longtest"
-	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/probe"
 )
 
 // An ordinary run tries the properties on fewer cases.
 func TestMain(m *testing.M) { longtest.Main(m) }
-
-// rails cables the i-th usable port of every host to leaf i.
-func rails(t *testing.T, top *topo.Topology) *pathsel.Fabric {
-	t.Helper()
-	h, err := pathsel.New(top, pathsel.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := &pathsel.Fabric{Hosts: []pathsel.FabricHost{{Host: "*"}}}
-	for _, p := range h.Ports() {
-		if p.Usable {
-			rail := len(f.Hosts[0].Ports)
-			f.Hosts[0].Ports = append(f.Hosts[0].Ports, pathsel.FabricPort{Port: p.ID.Name(), Rail: &rail, Leaf: fmt.Sprintf("l%d", rail)})
-		}
-	}
-	return f
-}
 
 // planned is a model of real plans: the pairs, links and rounds that a run would have.
 func planned(p *plan.Plan) *model {
@@ -104,11 +86,7 @@ func TestMachines(t *testing.T) {
 			if tt.hosts == 0 {
 				pairs, err = plan.Local(top, plan.LocalOptions{})
 			} else {
-				hosts := make([]plan.Host, tt.hosts)
-				for i := range hosts {
-					hosts[i] = plan.Host{Name: fmt.Sprintf("n%d", i+1), Topology: top}
-				}
-				pairs, err = plan.Fabric(hosts, plan.FabricOptions{Fabric: rails(t, top)})
+				pairs, err = plan.Fabric(plantest.Hosts(top, tt.hosts), plan.FabricOptions{Fabric: plantest.Rails(t, top)})
 			}
 			if err != nil {
 				t.Fatal(err)

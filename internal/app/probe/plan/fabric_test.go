@@ -10,6 +10,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/app/probe/plan"
+	"github.com/topoctl/topoctl/internal/app/probe/plan/plantest"
 	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/internal/base/golden"
 	"github.com/topoctl/topoctl/pathsel"
@@ -20,7 +21,7 @@ import (
 // on leaves.
 func leaves(t testing.TB, top *topo.Topology, hosts int, byHost bool) *pathsel.Fabric {
 	t.Helper()
-	one := railed(t, top)
+	one := plantest.Rails(t, top)
 	f := &pathsel.Fabric{}
 	for h := range hosts {
 		ports := slices.Clone(one.Hosts[0].Ports)
@@ -46,7 +47,7 @@ func spined(f *pathsel.Fabric, leaves, spines, count int, each topo.Rate) *paths
 
 func TestFabricGoldens(t *testing.T) {
 	down := fixturetest.Topology(t, "dgx-h100-port-down")
-	railOnly := railed(t, down)
+	railOnly := plantest.Rails(t, down)
 	railOnly.RailOnly = true
 	eth := fixturetest.Topology(t, "cpu-2eth")
 	mixed := []plan.Host{{Name: "a", Topology: fixturetest.Topology(t, "l40-4gpu-2nic")}, {Name: "b", Topology: eth}, {Name: "c", Topology: fixturetest.Topology(t, "l40-4gpu-2nic")}}
@@ -54,16 +55,16 @@ func TestFabricGoldens(t *testing.T) {
 		hosts []plan.Host
 		o     plan.FabricOptions
 	}{
-		"rails-same":  {many(down, 4), plan.FabricOptions{Rails: plan.RailsSame, Fabric: railed(t, down)}},
-		"rail-only":   {many(down, 2), plan.FabricOptions{Fabric: railOnly}},
-		"leaves":      {many(eth, 4), plan.FabricOptions{Fabric: spined(leaves(t, eth, 4, true), 2, 1, 0, topo.GBPerSec)}},
-		"spines":      {many(eth, 4), plan.FabricOptions{Fabric: spined(leaves(t, eth, 4, true), 2, 2, 0, topo.GBPerSec)}},
-		"uplinks":     {many(eth, 4), plan.FabricOptions{Fabric: spined(leaves(t, eth, 4, true), 2, 1, 4, 2*topo.GBPerSec)}},
-		"no-uplinks":  {many(eth, 4), plan.FabricOptions{Fabric: spined(leaves(t, eth, 4, true), 1, 1, 0, topo.GBPerSec)}},
+		"rails-same":  {plantest.Hosts(down, 4), plan.FabricOptions{Rails: plan.RailsSame, Fabric: plantest.Rails(t, down)}},
+		"rail-only":   {plantest.Hosts(down, 2), plan.FabricOptions{Fabric: railOnly}},
+		"leaves":      {plantest.Hosts(eth, 4), plan.FabricOptions{Fabric: spined(leaves(t, eth, 4, true), 2, 1, 0, topo.GBPerSec)}},
+		"spines":      {plantest.Hosts(eth, 4), plan.FabricOptions{Fabric: spined(leaves(t, eth, 4, true), 2, 2, 0, topo.GBPerSec)}},
+		"uplinks":     {plantest.Hosts(eth, 4), plan.FabricOptions{Fabric: spined(leaves(t, eth, 4, true), 2, 1, 4, 2*topo.GBPerSec)}},
+		"no-uplinks":  {plantest.Hosts(eth, 4), plan.FabricOptions{Fabric: spined(leaves(t, eth, 4, true), 1, 1, 0, topo.GBPerSec)}},
 		"mixed":       {mixed, plan.FabricOptions{}},
-		"gpu-memory":  {many(fixturetest.Topology(t, "l40-4gpu-2nic"), 2), plan.FabricOptions{Memory: plan.OnGPU}},
-		"softrdma":    {many(fixturetest.Topology(t, "lab-softrdma"), 2), plan.FabricOptions{}},
-		"virtual-fun": {many(fixturetest.Topology(t, "sriov-pf-vf"), 2), plan.FabricOptions{Select: []string{"n1>n2"}}},
+		"gpu-memory":  {plantest.Hosts(fixturetest.Topology(t, "l40-4gpu-2nic"), 2), plan.FabricOptions{Memory: plan.OnGPU}},
+		"softrdma":    {plantest.Hosts(fixturetest.Topology(t, "lab-softrdma"), 2), plan.FabricOptions{}},
+		"virtual-fun": {plantest.Hosts(fixturetest.Topology(t, "sriov-pf-vf"), 2), plan.FabricOptions{Select: []string{"n1>n2"}}},
 	} {
 		pairs := fabric(t, c.hosts, c.o)
 		checkPairs(t, pairs)
@@ -76,17 +77,17 @@ func TestFabricGoldens(t *testing.T) {
 func TestRails(t *testing.T) {
 	top := fixturetest.Topology(t, "dgx-h100")
 	for rails, want := range map[plan.Rails]int{plan.RailsAll: 2 * 64, plan.RailsSame: 2 * 8, plan.RailsCross: 2 * 56} {
-		if got := len(fabric(t, many(top, 2), plan.FabricOptions{Rails: rails, Fabric: railed(t, top)}).Pairs); got != want {
+		if got := len(fabric(t, plantest.Hosts(top, 2), plan.FabricOptions{Rails: rails, Fabric: plantest.Rails(t, top)}).Pairs); got != want {
 			t.Errorf("rails %s: %d pairs, want %d", rails, got, want)
 		}
 	}
-	_, err := plan.Fabric(many(top, 2), plan.FabricOptions{Rails: plan.RailsSame})
+	_, err := plan.Fabric(plantest.Hosts(top, 2), plan.FabricOptions{Rails: plan.RailsSame})
 	if err == nil || !strings.Contains(err.Error(), "no rail is known") || !strings.Contains(err.Error(), "give a fabric file") {
 		t.Errorf("same rails without a fabric file: %v", err)
 	}
-	part := railed(t, top)
+	part := plantest.Rails(t, top)
 	part.Hosts[0].Ports = part.Hosts[0].Ports[:2]
-	pairs := fabric(t, many(top, 2), plan.FabricOptions{Rails: plan.RailsSame, Fabric: part})
+	pairs := fabric(t, plantest.Hosts(top, 2), plan.FabricOptions{Rails: plan.RailsSame, Fabric: part})
 	gaps := 0
 	for _, r := range pairs.Rejected {
 		if r.Reason.Code == plan.CodeRailGap {
@@ -100,9 +101,9 @@ func TestRails(t *testing.T) {
 
 func TestRailOnlyIsToldAsRejected(t *testing.T) {
 	top := fixturetest.Topology(t, "dgx-h100")
-	f := railed(t, top)
+	f := plantest.Rails(t, top)
 	f.RailOnly = true
-	pairs := fabric(t, many(top, 3), plan.FabricOptions{Fabric: f})
+	pairs := fabric(t, plantest.Hosts(top, 3), plan.FabricOptions{Fabric: f})
 	rejected := 0
 	for _, r := range pairs.Rejected {
 		if r.Pairs > 0 && r.Reason.Code == "other-rail" {
@@ -112,7 +113,7 @@ func TestRailOnlyIsToldAsRejected(t *testing.T) {
 	if len(pairs.Pairs) != 6*8 || rejected != 3*56 {
 		t.Errorf("%d pairs, %d rejected, want 48 and 168", len(pairs.Pairs), rejected)
 	}
-	if same := fabric(t, many(top, 3), plan.FabricOptions{Fabric: f, Rails: plan.RailsSame}); slices.ContainsFunc(same.Rejected, func(r plan.Rejection) bool { return r.Pairs > 0 }) {
+	if same := fabric(t, plantest.Hosts(top, 3), plan.FabricOptions{Fabric: f, Rails: plan.RailsSame}); slices.ContainsFunc(same.Rejected, func(r plan.Rejection) bool { return r.Pairs > 0 }) {
 		t.Error("pairs are rejected that nobody asked for")
 	}
 }
@@ -120,12 +121,12 @@ func TestRailOnlyIsToldAsRejected(t *testing.T) {
 func TestFabricSelect(t *testing.T) {
 	top := fixturetest.Topology(t, "dgx-h100")
 	for pattern, want := range map[string]int{"n1>n2": 64, "n1": 4 * 64, "n3/mlx5_0>*": 16, "mlx5_0>mlx5_0": 6, "n?>n1": 128} {
-		if got := len(fabric(t, many(top, 3), plan.FabricOptions{Select: []string{pattern}}).Pairs); got != want {
+		if got := len(fabric(t, plantest.Hosts(top, 3), plan.FabricOptions{Select: []string{pattern}}).Pairs); got != want {
 			t.Errorf("%s: %d pairs, want %d", pattern, got, want)
 		}
 	}
 	for _, pattern := range []string{"n7>*", "n1>n1"} {
-		if _, err := plan.Fabric(many(top, 3), plan.FabricOptions{Select: []string{pattern}}); err == nil || !strings.Contains(err.Error(), "no pair has such ends") {
+		if _, err := plan.Fabric(plantest.Hosts(top, 3), plan.FabricOptions{Select: []string{pattern}}); err == nil || !strings.Contains(err.Error(), "no pair has such ends") {
 			t.Errorf("%s: error %v", pattern, err)
 		}
 	}
@@ -133,7 +134,7 @@ func TestFabricSelect(t *testing.T) {
 
 func TestFabricErrors(t *testing.T) {
 	top := fixturetest.Topology(t, "cpu-2eth")
-	two := many(top, 2)
+	two := plantest.Hosts(top, 2)
 	bad := topo.Rate(-1)
 	for want, c := range map[string]struct {
 		hosts []plan.Host
@@ -159,13 +160,13 @@ func TestFabricErrors(t *testing.T) {
 // The order of hosts and of pairs does not matter.
 func TestOrderDoesNotMatter(t *testing.T) {
 	top := fixturetest.Topology(t, "dgx-h100")
-	hosts := many(top, 6)
-	want := fabric(t, hosts, plan.FabricOptions{Fabric: railed(t, top)})
+	hosts := plantest.Hosts(top, 6)
+	want := fabric(t, hosts, plan.FabricOptions{Fabric: plantest.Rails(t, top)})
 	wantRounds := ids(makePlan(t, want, plan.Options{}))
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 3 {
 		random.Shuffle(len(hosts), func(i, j int) { hosts[i], hosts[j] = hosts[j], hosts[i] })
-		got := fabric(t, hosts, plan.FabricOptions{Fabric: railed(t, top)})
+		got := fabric(t, hosts, plan.FabricOptions{Fabric: plantest.Rails(t, top)})
 		if !reflect.DeepEqual(got, want) {
 			t.Fatal("hosts in another order give other pairs")
 		}
@@ -191,7 +192,7 @@ func ids(p *plan.Plan) [][]string {
 // Memory of GPUs is spread where several are equally near.
 func TestGPUMemoryIsNearAndSpread(t *testing.T) {
 	for _, name := range []string{"dgx-h100", "mi300x-8nic", "l40-4gpu-2nic"} {
-		pairs := fabric(t, many(fixturetest.Topology(t, name), 2), plan.FabricOptions{Memory: plan.OnGPU})
+		pairs := fabric(t, plantest.Hosts(fixturetest.Topology(t, name), 2), plan.FabricOptions{Memory: plan.OnGPU})
 		used := map[pathsel.Location]string{}
 		for _, p := range pairs.Pairs {
 			if p.From.Host != "n1" {
@@ -239,7 +240,7 @@ func TestWireThatNobodyLists(t *testing.T) {
 
 // A host that can use TCP alone takes the others to TCP for its own pairs only.
 func TestFabricHostOverTCP(t *testing.T) {
-	hosts := many(fixturetest.Topology(t, "l40-4gpu-2nic"), 3)
+	hosts := plantest.Hosts(fixturetest.Topology(t, "l40-4gpu-2nic"), 3)
 	hosts[2].Transport = pathsel.TCP
 	pairs := fabric(t, hosts, plan.FabricOptions{})
 	count := map[string]int{}
@@ -264,7 +265,7 @@ func TestFabricHostOverTCP(t *testing.T) {
 
 // Ports for data that are down make a run partial where they were asked for.
 func TestPortsDownArePartial(t *testing.T) {
-	down := many(fixturetest.Topology(t, "dgx-h100-port-down"), 2)
+	down := plantest.Hosts(fixturetest.Topology(t, "dgx-h100-port-down"), 2)
 	for selected, want := range map[string]int{"": 2, "n1>n2": 2, "mlx5_0>mlx5_0": 0} {
 		var o plan.FabricOptions
 		if selected != "" {

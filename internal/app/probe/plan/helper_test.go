@@ -1,7 +1,6 @@
 package plan_test
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -15,32 +14,6 @@ import (
 
 // An ordinary run tries the properties on fewer cases.
 func TestMain(m *testing.M) { longtest.Main(m) }
-
-// many is a host n times.
-func many(top *topo.Topology, n int) []plan.Host {
-	hosts := make([]plan.Host, n)
-	for i := range hosts {
-		hosts[i] = plan.Host{Name: fmt.Sprintf("n%d", i+1), Topology: top}
-	}
-	return hosts
-}
-
-// railed is a fabric file in which the i-th usable port of every host is on rail i.
-func railed(t testing.TB, top *topo.Topology) *pathsel.Fabric {
-	t.Helper()
-	h, err := pathsel.New(top, pathsel.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := &pathsel.Fabric{Hosts: []pathsel.FabricHost{{Host: "*"}}}
-	for _, p := range h.Ports() {
-		if p.Usable {
-			rail := len(f.Hosts[0].Ports)
-			f.Hosts[0].Ports = append(f.Hosts[0].Ports, pathsel.FabricPort{Port: p.ID.Name(), Rail: &rail, Leaf: fmt.Sprintf("l%d", rail)})
-		}
-	}
-	return f
-}
 
 func local(t testing.TB, top *topo.Topology, o plan.LocalOptions) *plan.Pairs {
 	t.Helper()

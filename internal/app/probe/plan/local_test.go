@@ -9,6 +9,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/app/probe/plan"
+	"github.com/topoctl/topoctl/internal/app/probe/plan/plantest"
 	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/internal/base/golden"
 	"github.com/topoctl/topoctl/pathsel"
@@ -122,9 +123,9 @@ func TestEverythingNamedIsThere(t *testing.T) {
 	for _, name := range []string{"dgx-h100", "sriov-pf-vf", "gb200-tray", "v100-8gpu", "lab-numa2", "bonds", "h20-4ib-1roce"} {
 		top := fixturetest.Topology(t, name)
 		checkPairs(t, local(t, top, plan.LocalOptions{}))
-		checkPairs(t, fabric(t, many(top, 3), plan.FabricOptions{}))
-		checkPairs(t, fabric(t, many(top, 2), plan.FabricOptions{Transport: pathsel.TCP}))
-		checkPairs(t, fabric(t, many(top, 2), plan.FabricOptions{Memory: plan.OnGPU, BothWays: true}))
+		checkPairs(t, fabric(t, plantest.Hosts(top, 3), plan.FabricOptions{}))
+		checkPairs(t, fabric(t, plantest.Hosts(top, 2), plan.FabricOptions{Transport: pathsel.TCP}))
+		checkPairs(t, fabric(t, plantest.Hosts(top, 2), plan.FabricOptions{Memory: plan.OnGPU, BothWays: true}))
 	}
 }
 

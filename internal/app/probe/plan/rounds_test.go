@@ -10,6 +10,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/app/probe/plan"
+	"github.com/topoctl/topoctl/internal/app/probe/plan/plantest"
 	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/internal/base/golden"
 )
@@ -59,7 +60,7 @@ func TestRoundsOfFixtures(t *testing.T) {
 			for _, rails := range []plan.Rails{plan.RailsSame, plan.RailsAll} {
 				costly := n == 8 && rails == plan.RailsAll && ports > 4 && name != "dgx-h100"
 				if all || ports <= 32 && !costly {
-					check(fmt.Sprintf("%s x%d rails %s", name, n, rails), fabric(t, many(top, n), plan.FabricOptions{Rails: rails, Fabric: railed(t, top)}))
+					check(fmt.Sprintf("%s x%d rails %s", name, n, rails), fabric(t, plantest.Hosts(top, n), plan.FabricOptions{Rails: rails, Fabric: plantest.Rails(t, top)}))
 				}
 			}
 		}
@@ -76,14 +77,14 @@ func TestRoundsOfOddFabrics(t *testing.T) {
 	small, large := fixturetest.Topology(t, "l40-4gpu-2nic"), fixturetest.Topology(t, "dgx-h100")
 	for _, n := range []int{3, 5, 7} {
 		for _, top := range []*topo.Topology{small, large, fixturetest.Topology(t, "vm-flat")} {
-			p := makePlan(t, fabric(t, many(top, n), plan.FabricOptions{}), plan.Options{})
+			p := makePlan(t, fabric(t, plantest.Hosts(top, n), plan.FabricOptions{}), plan.Options{})
 			valid(t, p)
 			if len(p.Rounds) > p.LowerBound*5/4 {
 				t.Errorf("%d of %s: %d rounds, %d would do", n, top.Host.Name, len(p.Rounds), p.LowerBound)
 			}
 		}
 	}
-	hosts := append(many(large, 3), plan.Host{Name: "slow", Topology: fixturetest.Topology(t, "dgx-a100")}, plan.Host{Name: "small", Topology: small})
+	hosts := append(plantest.Hosts(large, 3), plan.Host{Name: "slow", Topology: fixturetest.Topology(t, "dgx-a100")}, plan.Host{Name: "small", Topology: small})
 	p := makePlan(t, fabric(t, hosts, plan.FabricOptions{}), plan.Options{})
 	valid(t, p)
 	if len(p.Rounds) > p.LowerBound*5/4 {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/app/probe/plan"
+	"github.com/topoctl/topoctl/internal/app/probe/plan/plantest"
 	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/internal/base/golden"
 	"github.com/topoctl/topoctl/pathsel"
@@ -161,7 +162,7 @@ func TestContend(t *testing.T) {
 }
 
 func TestLinkByName(t *testing.T) {
-	pairs := fabric(t, many(fixturetest.Topology(t, "dgx-h100"), 2), plan.FabricOptions{Select: []string{"n1>n2"}})
+	pairs := fabric(t, plantest.Hosts(fixturetest.Topology(t, "dgx-h100"), 2), plan.FabricOptions{Select: []string{"n1>n2"}})
 	for name, want := range map[string]string{
 		"n1 port:mlx5_0/1 down": "n1 port:mlx5_0/1 down",
 		"n1 port:mlx5_0/1":      "n1 port:mlx5_0/1 down",
@@ -179,19 +180,19 @@ func TestLinkByName(t *testing.T) {
 
 // A pair that goes both ways needs the links of both.
 func TestBothWays(t *testing.T) {
-	pairs := fabric(t, many(fixturetest.Topology(t, "dgx-h100"), 2), plan.FabricOptions{BothWays: true, Select: []string{"mlx5_0>mlx5_0"}})
+	pairs := fabric(t, plantest.Hosts(fixturetest.Topology(t, "dgx-h100"), 2), plan.FabricOptions{BothWays: true, Select: []string{"mlx5_0>mlx5_0"}})
 	if p := pairs.Pairs[0]; p.Variant != probe.VariantBothWays || !strings.HasSuffix(p.ID, "both-ways") {
 		t.Errorf("pair %s", p.ID)
 	}
-	one, both := makePlan(t, fabric(t, many(fixturetest.Topology(t, "vm-flat"), 2), plan.FabricOptions{}), plan.Options{}),
-		makePlan(t, fabric(t, many(fixturetest.Topology(t, "vm-flat"), 2), plan.FabricOptions{BothWays: true}), plan.Options{})
+	one, both := makePlan(t, fabric(t, plantest.Hosts(fixturetest.Topology(t, "vm-flat"), 2), plan.FabricOptions{}), plan.Options{}),
+		makePlan(t, fabric(t, plantest.Hosts(fixturetest.Topology(t, "vm-flat"), 2), plan.FabricOptions{BothWays: true}), plan.Options{})
 	if len(one.Rounds)*2 != len(both.Rounds) {
 		t.Errorf("through one root complex: %d rounds one way, %d both ways: want twice as many", len(one.Rounds), len(both.Rounds))
 	}
 }
 
 func TestEstimate(t *testing.T) {
-	pairs := fabric(t, many(fixturetest.Topology(t, "cpu-2eth"), 2), plan.FabricOptions{})
+	pairs := fabric(t, plantest.Hosts(fixturetest.Topology(t, "cpu-2eth"), 2), plan.FabricOptions{})
 	spec := probe.Spec{Warmup: time.Second, SampleTime: 2 * time.Second, MinSamples: 3, MaxSamples: 10, SizesBytes: []int64{1, 2}}
 	check := func(what string, spec probe.Spec, want plan.Estimate) {
 		t.Helper()
@@ -359,10 +360,10 @@ func BenchmarkFabric(b *testing.B) {
 		rails plan.Rails
 	}{{8, plan.RailsAll}, {64, plan.RailsSame}, {64, plan.RailsAll}} {
 		b.Run(fmt.Sprintf("hosts=%d/rails=%s", c.hosts, c.rails), func(b *testing.B) {
-			f := railed(b, top)
+			f := plantest.Rails(b, top)
 			b.ReportAllocs()
 			for b.Loop() {
-				p := makePlan(b, fabric(b, many(top, c.hosts), plan.FabricOptions{Rails: c.rails, Fabric: f}), plan.Options{})
+				p := makePlan(b, fabric(b, plantest.Hosts(top, c.hosts), plan.FabricOptions{Rails: c.rails, Fabric: f}), plan.Options{})
 				b.ReportMetric(float64(len(p.Rounds)), "rounds")
 				b.ReportMetric(float64(p.LowerBound), "bound")
 				b.ReportMetric(float64(len(p.Pairs.Pairs)), "pairs")
