@@ -40,8 +40,8 @@ func (o *DashboardOptions) Add(cmd *cobra.Command) {
 // HostsFile is the file with hosts, "" none.
 func (o *DashboardOptions) HostsFile() string { return o.hosts.file }
 
-// ground is where pairs are. Its calls come one at a time.
-type ground interface {
+// target is where pairs are. Its calls come one at a time.
+type target interface {
 	// pairs lists them. An error beside them says what is missing.
 	pairs(ctx context.Context) (*plan.Pairs, error)
 	// prober gives who measures them, and what to do when that is over.
@@ -68,14 +68,14 @@ func NewDashboardProber(ctx context.Context, o DashboardOptions) (p tui.Prober, 
 	case o.Globals.Described():
 		return nil, nil, "it is not this host as it runs that is looked at", nil
 	}
-	var where ground = &localGround{o: probeLocalOptions{measuring: m, kinds: pairKinds, ports: ports,
+	var where target = &localTarget{o: probeLocalOptions{measuring: m, kinds: pairKinds, ports: ports,
 		rdma: peers.DefaultRDMA()}}
 	if o.hosts.given() {
-		if where, err = newFabricGround(ctx, &o, probeFabricOptions{measuring: m, ports: ports, rails: railChoices[0]}, warn); err != nil {
+		if where, err = newFleetTarget(ctx, &o, probeFabricOptions{measuring: m, ports: ports, rails: railChoices[0]}, warn); err != nil {
 			return nil, nil, "", err
 		}
 	}
-	x := &dashboardProber{m: m, ground: where}
+	x := &dashboardProber{m: m, target: where}
 	x.closing, x.stop = context.WithCancel(context.Background())
 	return x, x, "", nil
 }
@@ -86,8 +86,8 @@ type dashboardProber struct {
 	closing context.Context
 	stop    context.CancelFunc
 
-	busy   sync.Mutex // the ground
-	ground ground
+	busy   sync.Mutex // the target
+	target target
 	closed bool
 
 	mu  sync.Mutex
@@ -96,7 +96,7 @@ type dashboardProber struct {
 
 var errBusy = errors.New("another probe runs, or is being planned: wait for it, or stop it")
 
-// hold takes hold of the ground until release is called. ctx ends with the prober.
+// hold takes hold of the target until release is called. ctx ends with the prober.
 func (x *dashboardProber) hold(ctx context.Context) (held context.Context, release func(), err error) {
 	if !x.busy.TryLock() {
 		return nil, nil, errBusy
@@ -122,7 +122,7 @@ func (x *dashboardProber) Pairs(ctx context.Context) ([]probe.Pair, error) {
 		return nil, err
 	}
 	defer release()
-	all, err := x.ground.pairs(ctx)
+	all, err := x.target.pairs(ctx)
 	if all == nil {
 		return nil, advised(err)
 	}
@@ -183,11 +183,11 @@ func (x *dashboardProber) Run(ctx context.Context, pairs []string, tell func(*pr
 	if err != nil {
 		return err
 	}
-	prober, done, err := x.ground.prober(held)
+	prober, done, err := x.target.prober(held)
 	if err != nil {
 		return advised(err)
 	}
-	o := x.m.options(p, prober, x.ground.hosts())
+	o := x.m.options(p, prober, x.target.hosts())
 	o.Event = tell
 	_, err = proberun.Run(held, o)
 	return errors.Join(unlessCanceled(err), done())

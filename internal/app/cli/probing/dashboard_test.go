@@ -22,8 +22,8 @@ import (
 	"github.com/topoctl/topoctl/probe"
 )
 
-// fakeGround has the pairs of a described host, measured by a prober that moves nothing.
-type fakeGround struct {
+// fakeTarget has the pairs of a described host, measured by a prober that moves nothing.
+type fakeTarget struct {
 	t      *testing.T
 	hang   bool  // pairs and rounds take until they are stopped
 	err    error // of pairs
@@ -32,7 +32,7 @@ type fakeGround struct {
 	done   bool
 }
 
-func (g *fakeGround) pairs(ctx context.Context) (*plan.Pairs, error) {
+func (g *fakeTarget) pairs(ctx context.Context) (*plan.Pairs, error) {
 	if g.err != nil {
 		return nil, g.err
 	}
@@ -48,13 +48,13 @@ func (g *fakeGround) pairs(ctx context.Context) (*plan.Pairs, error) {
 	return pairs, errors.New("one host is missing")
 }
 
-func (g *fakeGround) prober(context.Context) (proberun.Prober, func() error, error) {
+func (g *fakeTarget) prober(context.Context) (proberun.Prober, func() error, error) {
 	return g, func() error { g.done = true; return nil }, nil
 }
 
-func (*fakeGround) hosts() func() []probe.Host { return nil }
+func (*fakeTarget) hosts() func() []probe.Host { return nil }
 
-func (g *fakeGround) Round(ctx context.Context, pairs []probe.Pair, spec probe.Spec, tell func(int, probe.Sample)) []probe.Measurement {
+func (g *fakeTarget) Round(ctx context.Context, pairs []probe.Pair, spec probe.Spec, tell func(int, probe.Sample)) []probe.Measurement {
 	g.rounds++
 	if g.hang && g.rounds == 2 {
 		close(g.began)
@@ -71,16 +71,16 @@ func (g *fakeGround) Round(ctx context.Context, pairs []probe.Pair, spec probe.S
 	return out
 }
 
-func fakeProber(g *fakeGround) *dashboardProber {
+func fakeProber(g *fakeTarget) *dashboardProber {
 	m := measuring{Host: command.QuietHost(&command.Host{Streams: clitest.New().Streams, Now: time.Now}), spec: local.DefaultSpec(), rules: probe.DefaultRules(), flags: measureFlags{planFlags: planFlags{schedule: schedules[0]}}}
-	x := &dashboardProber{m: m, ground: g}
+	x := &dashboardProber{m: m, target: g}
 	x.closing, x.stop = context.WithCancel(context.Background())
 	return x
 }
 
 // What is chosen is measured, and no more; an error beside pairs says what is missing.
 func TestTUIProber(t *testing.T) {
-	g := &fakeGround{t: t}
+	g := &fakeTarget{t: t}
 	x := fakeProber(g)
 	if _, err := x.Plan([]string{"a"}); err == nil {
 		t.Error("a plan before the pairs are known")
@@ -132,7 +132,7 @@ func TestTUIProber(t *testing.T) {
 // A run that is stopped tells what it has, and its end; Close stops what hangs and waits for it.
 func TestTUIProberStops(t *testing.T) {
 	for _, how := range []string{"by its context", "by Close"} {
-		g := &fakeGround{t: t}
+		g := &fakeTarget{t: t}
 		x := fakeProber(g)
 		pairs, _ := x.Pairs(t.Context())
 		var ids []string
@@ -169,7 +169,7 @@ func TestTUIProberStops(t *testing.T) {
 			t.Errorf("%s: %v, given back: %v", how, err, g.done)
 		}
 	}
-	g := &fakeGround{t: t, hang: true, began: make(chan struct{})}
+	g := &fakeTarget{t: t, hang: true, began: make(chan struct{})}
 	x := fakeProber(g)
 	var running sync.WaitGroup
 	running.Go(func() {
@@ -186,7 +186,7 @@ func TestTUIProberStops(t *testing.T) {
 
 // An error has its advice in the same line.
 func TestTUIProberAdvice(t *testing.T) {
-	x := fakeProber(&fakeGround{t: t, err: command.WithHint(errors.New("it is not there"), "look elsewhere")})
+	x := fakeProber(&fakeTarget{t: t, err: command.WithHint(errors.New("it is not there"), "look elsewhere")})
 	if _, err := x.Pairs(t.Context()); err == nil || err.Error() != "it is not there: look elsewhere" {
 		t.Error(err)
 	}

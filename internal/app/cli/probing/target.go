@@ -17,13 +17,13 @@ import (
 	"github.com/topoctl/topoctl/probe"
 )
 
-// localGround is this host.
-type localGround struct {
+// localTarget is this host.
+type localTarget struct {
 	o        probeLocalOptions
 	topology *topo.Topology
 }
 
-func (g *localGround) pairs(ctx context.Context) (*plan.Pairs, error) {
+func (g *localTarget) pairs(ctx context.Context) (*plan.Pairs, error) {
 	t, err := g.o.Find(ctx)
 	if err != nil {
 		return nil, err
@@ -37,7 +37,7 @@ func (g *localGround) pairs(ctx context.Context) (*plan.Pairs, error) {
 }
 
 // prober is one for each run: between runs this process holds no memory for it.
-func (g *localGround) prober(context.Context) (proberun.Prober, func() error, error) {
+func (g *localTarget) prober(context.Context) (proberun.Prober, func() error, error) {
 	p, err := g.o.prober(g.topology)
 	if err != nil {
 		return nil, nil, err
@@ -45,18 +45,18 @@ func (g *localGround) prober(context.Context) (proberun.Prober, func() error, er
 	return p, p.Close, nil
 }
 
-func (*localGround) hosts() func() []probe.Host { return nil }
+func (*localTarget) hosts() func() []probe.Host { return nil }
 
-// fabricGround are hosts with agents. It holds the agents, which one controller at a time can, only
+// fleetTarget are hosts with agents. It holds the agents, which one controller at a time can, only
 // while it lists pairs or measures: others want to probe beside a dashboard that is left open.
-type fabricGround struct {
+type fleetTarget struct {
 	o     probeFabricOptions
 	to    []probe.Host
 	token []byte
 	fleet *fabric.Fleet // nil: not held
 }
 
-func newFabricGround(ctx context.Context, o *DashboardOptions, fo probeFabricOptions, warn io.Writer) (*fabricGround, error) {
+func newFleetTarget(ctx context.Context, o *DashboardOptions, fo probeFabricOptions, warn io.Writer) (*fleetTarget, error) {
 	fo.hosts, fo.dialTime = o.hosts, 0
 	to, _, err := fo.listHosts(ctx)
 	if err != nil {
@@ -66,10 +66,10 @@ func newFabricGround(ctx context.Context, o *DashboardOptions, fo probeFabricOpt
 		return nil, command.WithHint(fmt.Errorf("%s: want two or more", text.Plural(len(to), "host")), "this host takes part as one of them, with an agent of its own")
 	}
 	token, err := peers.ReadToken(o.hosts.token.File, nil, warn)
-	return &fabricGround{o: fo, to: to, token: token}, err
+	return &fleetTarget{o: fo, to: to, token: token}, err
 }
 
-func (g *fabricGround) pairs(ctx context.Context) (*plan.Pairs, error) {
+func (g *fleetTarget) pairs(ctx context.Context) (*plan.Pairs, error) {
 	if err := g.open(ctx); err != nil {
 		return nil, err
 	}
@@ -78,7 +78,7 @@ func (g *fabricGround) pairs(ctx context.Context) (*plan.Pairs, error) {
 }
 
 // list lists the pairs of the agents that are held.
-func (g *fabricGround) list(ctx context.Context) (*plan.Pairs, error) {
+func (g *fleetTarget) list(ctx context.Context) (*plan.Pairs, error) {
 	var lost []error
 	for _, h := range g.fleet.Hosts() {
 		if h.Error != "" {
@@ -99,7 +99,7 @@ func (g *fabricGround) list(ctx context.Context) (*plan.Pairs, error) {
 }
 
 // open takes hold of the agents.
-func (g *fabricGround) open(ctx context.Context) error {
+func (g *fleetTarget) open(ctx context.Context) error {
 	fleet, err := fabric.Open(ctx, fabric.Options{Hosts: g.to, Token: g.token, DialTime: g.o.dialTime})
 	if err != nil {
 		return g.o.openHint(pkgerr.Plain(err))
@@ -108,17 +108,17 @@ func (g *fabricGround) open(ctx context.Context) error {
 	return nil
 }
 
-func (g *fabricGround) prober(ctx context.Context) (proberun.Prober, func() error, error) {
+func (g *fleetTarget) prober(ctx context.Context) (proberun.Prober, func() error, error) {
 	if err := g.open(ctx); err != nil {
 		return nil, nil, err
 	}
 	return g.fleet, g.close, nil
 }
 
-func (g *fabricGround) hosts() func() []probe.Host { return hostsOf(g.fleet) }
+func (g *fleetTarget) hosts() func() []probe.Host { return hostsOf(g.fleet) }
 
 // close gives the agents back.
-func (g *fabricGround) close() error {
+func (g *fleetTarget) close() error {
 	fleet := g.fleet
 	g.fleet = nil
 	if err := fleet.Close(); err != nil {
