@@ -1,4 +1,4 @@
-// Topoctl finds out how a host's GPUs, NICs, memory and CPUs are joined.
+// Topoctl shows how a host's GPUs, NICs, memory and CPUs are connected.
 package main
 
 import (

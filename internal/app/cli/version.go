@@ -23,7 +23,7 @@ func newVersionCmd(f *command.Env, runF func(context.Context, *versionOptions) e
 	opts := &versionOptions{f.Host()}
 	cmd := &cobra.Command{
 		Use:   "version",
-		Short: "Print the version, and what this program was built with",
+		Short: "Print the version and build information",
 		Args:  command.NoArgs,
 		RunE:  command.Action(opts, opts.parse, runF),
 	}

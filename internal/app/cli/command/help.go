@@ -68,7 +68,7 @@ func helpFlags(cmd *cobra.Command) *pflag.FlagSet {
 func newHelpCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [COMMAND | TOPIC]",
-		Short: "Help on a command or a topic",
+		Short: "Show help for a command or topic",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			about, rest, err := cmd.Root().Find(args)
 			if err == nil {
@@ -80,6 +80,18 @@ func newHelpCmd() *cobra.Command {
 			return about.Help()
 		},
 	}
+}
+
+// Suggest adds advice to the error of a mistyped name: the nearest of the known ones, or else what
+// to do where none is near.
+func Suggest(err error, typed string, known []string, otherwise string) error {
+	if near := Closest(typed, known); near != "" {
+		return WithHint(err, "did you mean %q?", near)
+	}
+	if otherwise == "" {
+		return err
+	}
+	return WithHint(err, "%s", otherwise)
 }
 
 // Closest finds the candidate that a mistyped name most likely meant, "" where

@@ -82,7 +82,7 @@ func (in *Host) Ready(cmd *cobra.Command) error {
 		}
 	}
 	if len(given) > 1 {
-		return WithHint(fmt.Errorf("%s exclude each other", strings.Join(given, " and ")), "each names the host to look at; give one")
+		return WithHint(fmt.Errorf("%s cannot be used together", strings.Join(given, " and ")), "each selects the host to inspect; use only one")
 	}
 	return nil
 }
@@ -158,7 +158,7 @@ func (in *Host) discover(ctx context.Context, opts discover.Options) (*topo.Topo
 // TimeoutHint says what ended a discovery that took too long.
 func (in *Host) TimeoutHint(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
-		return WithHint(fmt.Errorf("gave up after %s%w", in.Globals.Timeout, quiet{err}), "--timeout DURATION gives it more time")
+		return WithHint(fmt.Errorf("gave up after %s%w", in.Globals.Timeout, quiet{err}), "use --timeout DURATION to allow more time")
 	}
 	return err
 }
@@ -192,14 +192,14 @@ func (in *Host) Locate(ctx context.Context) (*topo.Topology, discover.Options, e
 // checkDir says in words of its own why a directory cannot be looked at.
 func checkDir(dir string) error {
 	info, err := os.Stat(dir)
-	const want = "give a directory that holds another host's sys and proc directories"
+	const want = "use a directory with the sys and proc directories of another host"
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return WithHint(fmt.Errorf("%s: no such directory", dir), want)
 	case err != nil:
 		return fmt.Errorf("%s: %w", dir, Cause(err))
 	case !info.IsDir():
-		return WithHint(fmt.Errorf("%s: not a directory", dir), "--from reads files")
+		return WithHint(fmt.Errorf("%s: not a directory", dir), "use --from to read a file")
 	}
 	return nil
 }
@@ -262,7 +262,7 @@ func Incomplete(t *topo.Topology, strict bool) error {
 	case t.Complete:
 		return nil
 	case strict:
-		return WithHint(errors.New("the topology is incomplete (--strict)"), "the warnings say what could not be read")
+		return WithHint(errors.New("the topology is incomplete (--strict)"), "see the warnings for what could not be read")
 	}
 	return ErrPartial
 }
@@ -305,8 +305,8 @@ func (in *Host) readFrom(ctx context.Context, name string) (*topo.Topology, fs.F
 		}
 	}
 	if !hosttree.DetectArchive(data) && !isSpec(data) {
-		return nil, nil, WithHint(fmt.Errorf("%s: not a format that topoctl reads", name),
-			"--from reads topoctl's JSON, NCCL topology XML, hwloc XML, nvidia-smi topo -m, and captures")
+		return nil, nil, WithHint(fmt.Errorf("%s: unknown format", name),
+			"--from reads topoctl JSON, NCCL topology XML, hwloc XML, nvidia-smi topo -m output and captures")
 	}
 	tree, err := fixtures.OpenFile(data)
 	if err != nil {
@@ -382,7 +382,7 @@ func readFile(name string, r io.Reader) ([]byte, error) {
 		case err != nil:
 			return nil, fmt.Errorf("%s: %w", name, Cause(err))
 		case info.IsDir():
-			return nil, WithHint(fmt.Errorf("%s: is a directory", name), "--root reads a captured file tree")
+			return nil, WithHint(fmt.Errorf("%s: is a directory", name), "use --root to read a captured file tree")
 		case info.Mode().IsRegular() && info.Size() > maxFile:
 			return nil, tooLarge(name)
 		}
@@ -406,7 +406,7 @@ func readFile(name string, r io.Reader) ([]byte, error) {
 		return nil, fmt.Errorf("%s: is empty", name)
 	}
 	if len(data) > 262 && string(data[257:262]) == "ustar" {
-		return nil, WithHint(fmt.Errorf("%s: is a tar archive", name), "unpack it into a directory and read that with --root")
+		return nil, WithHint(fmt.Errorf("%s: is a tar archive", name), "unpack it and pass the directory to --root")
 	}
 	return data, nil
 }

@@ -25,8 +25,8 @@ type Measured struct {
 
 // Add registers the flags.
 func (m *Measured) Add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&m.File, "probe", "", "start from the rates in `FILE`, a report of \"topoctl probe\"")
-	cmd.Flags().StringVar(&m.host, "probe-host", "", "with --probe: this host is `NAME` in the report (default: the one that is built like it, and has its name)")
+	cmd.Flags().StringVar(&m.File, "probe", "", "use the rates measured by \"topoctl probe\" in `FILE`, a report")
+	cmd.Flags().StringVar(&m.host, "probe-host", "", "with --probe, the `NAME` of this host in the report (default: the host with the same hardware and name)")
 	Offer(cmd, map[string]Completer{"probe-host": Words()})
 }
 
@@ -60,7 +60,7 @@ func (m *Measured) Overlay(in *Host, t *topo.Topology) (topo.Overlay, error) {
 	m.Found = name
 	rates := m.Report.Overlay(name)
 	if len(rates) == 0 && !in.Globals.Quiet {
-		fmt.Fprintln(in.Streams.Err, "topoctl: warning: "+text.Printable(fmt.Sprintf("--probe %s: nothing in it tells what a link of %s carries: the expected rates stay", m.File, name)))
+		fmt.Fprintln(in.Streams.Err, "topoctl: warning: "+text.Printable(fmt.Sprintf("--probe %s: no measured link rates for %s; using the expected rates", m.File, name)))
 	}
 	return rates, nil
 }
@@ -98,7 +98,7 @@ func (m *Measured) find(t *topo.Topology) (string, error) {
 		switch {
 		case h.Fingerprint != print:
 			if h.Name == m.host {
-				return "", WithHint(fmt.Errorf("--probe-host %s: it is built otherwise than this host", m.host), "was a card or processor changed since? \"topoctl probe\" measures anew")
+				return "", WithHint(fmt.Errorf("--probe-host %s: its hardware differs from this host's", m.host), "if the hardware has changed since, measure again with \"topoctl probe\"")
 			}
 		case h.Name == m.host || m.host == "" && h.Name == t.Host.Name:
 			return h.Name, nil
@@ -108,14 +108,14 @@ func (m *Measured) find(t *topo.Topology) (string, error) {
 	}
 	switch {
 	case m.host != "":
-		return "", fmt.Errorf("--probe-host %s: the report knows %s", m.host, text.List(all, 8))
+		return "", fmt.Errorf("--probe-host %s: not in the report, which has %s", m.host, text.List(all, 8))
 	case len(alike) == 1:
 		return alike[0], nil
 	case len(alike) > 1:
-		return "", WithHint(fmt.Errorf("--probe %s: several of its hosts are built like this one: %s", m.File, text.List(alike, 8)), "--probe-host NAME says which it is")
+		return "", WithHint(fmt.Errorf("--probe %s: several of its hosts have the same hardware as this one: %s", m.File, text.List(alike, 8)), "use --probe-host NAME to select one")
 	}
-	return "", WithHint(fmt.Errorf("--probe %s: it does not know this host: it measured %s", m.File, strings.TrimSpace(text.List(all, 8))),
-		"measure this host with \"topoctl probe local --report FILE\", or as one of \"topoctl probe fabric\"")
+	return "", WithHint(fmt.Errorf("--probe %s: this host is not in the report, which has %s", m.File, strings.TrimSpace(text.List(all, 8))),
+		"measure this host with \"topoctl probe local --report FILE\" or \"topoctl probe fabric\"")
 }
 
 // ReportOptions say how a report is printed for people.

@@ -76,9 +76,9 @@ var InputFlags = []string{"root", "host-root", "from", "fixture", "timeout", "qu
 func NewRoot(f *Env, commands ...*cobra.Command) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "topoctl",
-		Short: "How a host's GPUs, NICs, memory and CPUs are joined",
-		Long: "topoctl finds out what a host has (GPUs, NICs, NUMA nodes, PCIe switches), how it\n" +
-			"is joined, and what each path should carry.",
+		Short: "Show how a host's GPUs, NICs, memory and CPUs are connected",
+		Long: "topoctl discovers a host's GPUs, NICs, NUMA nodes and PCIe switches, how they are\n" +
+			"connected, and the bandwidth that each path should reach.",
 		Example: "  topoctl topo\n  topoctl matrix\n  topoctl discover > host.json\n" +
 			"  topoctl matrix --from host.json --show expected",
 		SilenceErrors: true, SilenceUsage: true, DisableSuggestions: true,
@@ -110,19 +110,19 @@ func NewRoot(f *Env, commands ...*cobra.Command) *cobra.Command {
 func (f *Env) addGlobals(root *cobra.Command) {
 	fl := root.PersistentFlags()
 	g := &f.Globals
-	fl.StringVar(&g.Root, "root", "", "read another host's captured files under `DIR`")
-	fl.StringVar(&g.HostRoot, "host-root", "", "this host's files are under `DIR` (in a container)")
-	fl.StringVar(&g.From, "from", "", "read a saved host from `FILE`, or from - (our JSON, NCCL XML, hwloc XML, nvidia-smi topo -m, a capture)")
-	fl.StringVar(&g.Fixture, "fixture", "", "look at a described or captured machine: `NAME` or file")
+	fl.StringVar(&g.Root, "root", "", "read the captured files of another host from `DIR`")
+	fl.StringVar(&g.HostRoot, "host-root", "", "read this host's files from `DIR`, where a container mounts them")
+	fl.StringVar(&g.From, "from", "", "read a saved host from `FILE`, - for standard input (topoctl JSON, NCCL XML, hwloc XML, nvidia-smi topo -m, or a capture)")
+	fl.StringVar(&g.Fixture, "fixture", "", "use a built-in machine description, by `NAME` or file")
 	fl.StringVarP(&g.Output, "output", "o", "", "output `FORMAT`")
 	fl.BoolVar(&g.json, "json", false, "same as -o json")
-	fl.BoolVarP(&g.Quiet, "quiet", "q", false, "no warnings on stderr")
-	fl.BoolVarP(&g.Verbose, "verbose", "v", false, "say on stderr how each source did")
-	fl.StringVar(&g.color, "color", colorAuto, "colour `WHEN`: auto, always or never")
+	fl.BoolVarP(&g.Quiet, "quiet", "q", false, "print no warnings")
+	fl.BoolVarP(&g.Verbose, "verbose", "v", false, "report on stderr what each source found")
+	fl.StringVar(&g.color, "color", colorAuto, "when to use color: auto, always or never (`WHEN`)")
 	fl.BoolVar(&g.noColor, "no-color", false, "same as --color never")
-	fl.BoolVar(&g.ASCII, "ascii", false, "draw with ASCII characters")
-	fl.StringVar(&g.Units, "units", string(units.Auto), "`UNIT` of rates for people: auto, gbit, gbyte or gibyte")
-	fl.DurationVar(&g.Timeout, "timeout", time.Minute, "give up what has not answered after `DURATION`")
+	fl.BoolVar(&g.ASCII, "ascii", false, "use ASCII characters only")
+	fl.StringVar(&g.Units, "units", string(units.Auto), "`UNIT` of rates in text output: auto, gbit, gbyte or gibyte")
+	fl.DurationVar(&g.Timeout, "timeout", time.Minute, "give up after `DURATION`")
 	addCompletions(root)
 }
 
@@ -147,9 +147,9 @@ func (f *Env) checkGlobals(cmd *cobra.Command) error {
 	case g.color != colorAuto && g.color != colorAlways && g.color != colorNever:
 		return fmt.Errorf("--color %q: want auto, always or never", g.color)
 	case g.noColor && g.color == colorAlways:
-		return errors.New("--no-color and --color always exclude each other")
+		return errors.New("--no-color and --color always cannot be used together")
 	case g.Quiet && g.Verbose:
-		return errors.New("--quiet and --verbose exclude each other")
+		return errors.New("--quiet and --verbose cannot be used together")
 	case g.Timeout <= 0:
 		return fmt.Errorf("--timeout %s: want more than 0", g.Timeout)
 	}
@@ -166,7 +166,7 @@ func (g *Globals) format(cmd *cobra.Command) (string, error) {
 	case len(known) == 0:
 		return "", nil
 	case g.json && g.Output != "" && g.Output != FormatJSON:
-		return "", fmt.Errorf("--json and -o %s exclude each other", g.Output)
+		return "", fmt.Errorf("--json and -o %s cannot be used together", g.Output)
 	case g.json:
 		return FormatJSON, nil
 	case g.Output == "":

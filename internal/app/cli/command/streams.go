@@ -55,14 +55,14 @@ func (s Streams) color(choice string, never bool) bool {
 
 // Screen says why there is none to draw on.
 func (s Streams) Screen() error {
-	const hint = "\"topoctl tui --once\" prints one picture, \"topoctl watch -o jsonl\" a line for each change"
+	const hint = "use \"topoctl tui --once\" to print one frame, or \"topoctl watch -o jsonl\" to print each change"
 	switch {
 	case !s.InTTY:
-		return WithHint(errors.New("standard input is not a terminal: there is nobody to press keys"), hint)
+		return WithHint(errors.New("standard input is not a terminal"), hint)
 	case !s.OutTTY:
 		return WithHint(errors.New("standard output is not a terminal"), hint)
 	case s.Getenv("TERM") == "dumb" || s.Getenv("TERM") == "":
-		return WithHint(errors.New("this terminal cannot be drawn on (TERM is \"dumb\" or not set)"), hint)
+		return WithHint(errors.New("the terminal does not support a dashboard (TERM is \"dumb\" or not set)"), hint)
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ func ParsePart(s string) (float64, error) {
 		v /= 100
 	}
 	if err != nil || !(v > 0 && v <= 1) {
-		return 0, fmt.Errorf("%q: want a part above 0 and up to 100%%, such as 85%% or 0.85", s)
+		return 0, fmt.Errorf("%q: want a percentage or fraction above 0 and up to 100%%, such as 85%% or 0.85", s)
 	}
 	return v, nil
 }
@@ -34,7 +34,7 @@ func ParseOutlier(s string) (under, over float64, err error) {
 		}
 	}
 	if err != nil || !both {
-		return 0, 0, fmt.Errorf("%q: want a part and a multiple, such as 93%%/2.1x", s)
+		return 0, 0, fmt.Errorf("%q: want a percentage and a multiple, such as 93%%/2.1x", s)
 	}
 	return under, over, nil
 }

@@ -50,7 +50,7 @@ type OutFile struct{ Name string }
 
 // Add registers the flag.
 func (f *OutFile) Add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.Name, "out-file", "", "write the output to `FILE`, in one step")
+	cmd.Flags().StringVar(&f.Name, "out-file", "", "write the output to `FILE`")
 }
 
 // Stdout says whether the output goes to standard output.

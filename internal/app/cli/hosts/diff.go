@@ -32,19 +32,18 @@ func newDiffCmd(f *command.Env, runF func(context.Context, *diffOptions) error) 
 	opts := &diffOptions{Host: f.Host()}
 	cmd := &cobra.Command{
 		Use:   "diff OLD [NEW]",
-		Short: "Say what differs between two captures, or between a capture and this host",
-		Long: "diff finds out which device of one host is which of the other, by UUID, GUID, MAC\n" +
-			"or serial number, then by slot, then by position in the tree, and says what was\n" +
-			"added, removed, moved, renumbered, degraded or changed, and which choices of ports\n" +
-			"change with it. What only one side tells is listed as not compared.\n\n" +
-			"OLD and NEW are files that --from reads, directories that --root reads, - for\n" +
-			"standard input, or " + command.FixturePrefix + "NAME. Without NEW it is this host, or the one that the\n" +
-			"flags name. Two hosts without a common device are compared by slot and position,\n" +
-			"and what identifies them is no difference.\n\n" +
-			"With --probe, OLD and NEW are reports of \"topoctl probe\": it says which pairs got slower\n" +
-			"or faster (where the 95 % intervals do not overlap, and by more than 2 %), whose verdict\n" +
-			"changed, which came and went, and which hosts are built otherwise.\n\n" +
-			"The exit code is 0 if nothing differs, 1 if something does.",
+		Short: "Compare two captures, or a capture and this host",
+		Long: "diff lists the devices that were added, removed, moved, renumbered, degraded or changed,\n" +
+			"and how that affects the choice of ports. It matches devices by UUID, GUID, MAC or serial\n" +
+			"number, then by slot, then by position in the tree. Attributes that only one side has are\n" +
+			"listed as not compared.\n\n" +
+			"OLD and NEW are files as for --from, directories as for --root, - for standard input, or\n" +
+			command.FixturePrefix + "NAME. NEW defaults to this host, or the one that the flags select. Hosts with no\n" +
+			"device in common are compared by slot and position, and their identifiers are ignored.\n\n" +
+			"With --probe, OLD and NEW are reports of \"topoctl probe\". diff then lists the pairs that\n" +
+			"became slower or faster by more than 2 % (if their 95 % intervals do not overlap), changed\n" +
+			"verdicts, pairs found in one report only, and hosts with different hardware.\n\n" +
+			"The exit code is 0 if there are no differences and 1 if there are.",
 		Example: "  topoctl discover > host.json; topoctl diff host.json\n  topoctl diff node1.json node2.json --structure\n" +
 			"  topoctl diff old.json new.json --ignore renumbered,kernel -o json\n  topoctl diff --probe monday.json tuesday.json",
 		Args: diffArgs,
@@ -61,9 +60,9 @@ func newDiffCmd(f *command.Env, runF func(context.Context, *diffOptions) error) 
 		},
 	}
 	fl := cmd.Flags()
-	fl.StringSliceVar(&opts.ignore, "ignore", nil, "leave out `KINDS` of difference (removed, added, moved, renumbered, degraded, improved, changed, policy) and attributes (as the JSON names them)")
-	fl.BoolVar(&opts.structure, "structure", false, "compare what there is and how it is joined only: no names, identities, addresses, software or settings")
-	fl.BoolVar(&opts.probe, "probe", false, "OLD and NEW are reports of measurements (\"topoctl probe\")")
+	fl.StringSliceVar(&opts.ignore, "ignore", nil, "ignore these `KINDS` of difference (removed, added, moved, renumbered, degraded, improved, changed, policy) or attributes (by their JSON names)")
+	fl.BoolVar(&opts.structure, "structure", false, "compare only hardware and connections: ignore names, identifiers, addresses, software and settings")
+	fl.BoolVar(&opts.probe, "probe", false, "compare two reports of \"topoctl probe\"")
 	command.Offer(cmd, map[string]command.Completer{"ignore": command.WordList(diff.Ignorable()...)})
 	command.Uses(cmd, append(slices.Clone(command.InputFlags), "output", "json", "ascii", "units")...)
 	command.Formats(cmd, command.FormatTable, command.FormatJSON)
@@ -73,9 +72,9 @@ func newDiffCmd(f *command.Env, runF func(context.Context, *diffOptions) error) 
 func diffArgs(cmd *cobra.Command, args []string) error {
 	switch {
 	case len(args) == 0:
-		return command.WithHint(errors.New("nothing to compare with: want a capture"), "%q writes one", "topoctl discover > host.json")
+		return command.WithHint(errors.New("no capture to compare with"), "create one with %q", "topoctl discover > host.json")
 	case slices.Contains(args, ""):
-		return errors.New("an argument is empty: want a file")
+		return errors.New("an argument is empty")
 	case len(args) == 2 && args[0] == "-" && args[1] == "-":
 		return errors.New("only one of OLD and NEW can be standard input")
 	}
@@ -94,7 +93,7 @@ func (o *diffOptions) parse(cmd *cobra.Command, args []string) error {
 	if len(args) > 1 {
 		o.new = args[1]
 		if g := &o.Globals; g.Described() || g.HostRoot != "" {
-			return command.WithHint(errors.New("two hosts are named already"), "leave out NEW, or the flag that names a host")
+			return command.WithHint(errors.New("more than two hosts to compare"), "leave out NEW or the flag that selects a host")
 		}
 	} else if o.old == "-" && o.Globals.From == "-" {
 		return errors.New("only one of OLD and --from can be standard input")
@@ -105,10 +104,7 @@ func (o *diffOptions) parse(cmd *cobra.Command, args []string) error {
 			continue
 		}
 		err := fmt.Errorf("--ignore %q: neither a kind of difference nor an attribute", word)
-		if near := command.Closest(word, known); near != "" {
-			return command.WithHint(err, "did you mean %s?", near)
-		}
-		return command.WithHint(err, "-o json names the attributes of differences")
+		return command.Suggest(err, word, known, "use -o json to see the names of attributes")
 	}
 	return nil
 }
@@ -177,11 +173,11 @@ func (o *diffOptions) sayOnce(older, newer *topo.Topology) {
 
 // parseProbe takes over the arguments of a comparison of reports.
 func (o *diffOptions) parseProbe(cmd *cobra.Command, args []string) error {
-	if err := command.NoEffect(cmd, "with --probe: reports are compared, not hosts", "ignore", "structure", "root", "host-root", "from", "fixture"); err != nil {
+	if err := command.NoEffect(cmd, "with --probe, which compares reports", "ignore", "structure", "root", "host-root", "from", "fixture"); err != nil {
 		return err
 	}
 	if len(args) < 2 {
-		return command.WithHint(errors.New("--probe: want two reports"), "%q writes one", "topoctl probe local --report FILE")
+		return command.WithHint(errors.New("--probe: expected two reports"), "create one with %q", "topoctl probe local --report FILE")
 	}
 	o.new, o.show = args[1], o.ReportOptions()
 	return nil
@@ -205,7 +201,7 @@ func runDiffProbe(o *diffOptions) error {
 		return command.ErrBad
 	case !d.Complete:
 		if !o.Globals.Quiet {
-			fmt.Fprintln(o.Streams.Err, "topoctl: warning: one of the runs ended early: what it did not measure was not compared")
+			fmt.Fprintln(o.Streams.Err, "topoctl: warning: one of the runs ended early; pairs that it did not measure were not compared")
 		}
 		return command.ErrPartial
 	}

@@ -27,20 +27,20 @@ func newDiscoverCmd(f *command.Env, runF func(context.Context, *discoverOptions)
 	opts := &discoverOptions{Host: f.Host()}
 	cmd := &cobra.Command{
 		Use:   "discover",
-		Short: "Print everything found out about a host, as JSON",
-		Long: "discover looks at this host, or at the one that --root, --host-root, --from or\n" +
-			"--fixture names, and prints its topology as a " + topo.SchemaTopology + " document.\n" +
-			"What could not be seen is in the document's warnings and on stderr.",
+		Short: "Discover a host and print its topology as JSON",
+		Long: "discover prints the topology of this host, or of the host selected by --root,\n" +
+			"--host-root, --from or --fixture, as a " + topo.SchemaTopology + " document. Anything that\n" +
+			"could not be read is listed in the document's warnings and on stderr.",
 		Example: "  topoctl discover > host.json\n  topoctl discover -o table\n" +
 			"  topoctl discover --redact --capture host.capture > host.json",
 		Args: command.NoArgs,
 		RunE: command.Action(opts, opts.parse, runF),
 	}
 	fl := cmd.Flags()
-	fl.StringSliceVar(&opts.Sources, "sources", nil, "ask these `SOURCES` only ("+strings.Join(discover.SourceNames(), ", ")+"); sysfs always runs")
-	fl.BoolVar(&opts.redact, "redact", false, "replace names, serial numbers, UUIDs, GUIDs, MAC and IP addresses by stand-ins")
-	fl.BoolVar(&opts.strict, "strict", false, "exit with 2 if something could not be read")
-	fl.StringVar(&opts.capture, "capture", "", "also write a redacted capture of the host to `FILE`; - prints it instead of the document")
+	fl.StringSliceVar(&opts.Sources, "sources", nil, "use only these `SOURCES` ("+strings.Join(discover.SourceNames(), ", ")+"); sysfs is always used")
+	fl.BoolVar(&opts.redact, "redact", false, "replace names, serial numbers, UUIDs, GUIDs, and MAC and IP addresses with placeholders")
+	fl.BoolVar(&opts.strict, "strict", false, "exit with code 2 if anything could not be read")
+	fl.StringVar(&opts.capture, "capture", "", "also write a redacted capture of the host to `FILE`; with -, print it instead of the document")
 	command.Offer(cmd, map[string]command.Completer{"sources": command.WordList(discover.SourceNames()...)})
 	command.Uses(cmd, append(command.InputFlags, "output", "json", "units")...)
 	command.Formats(cmd, command.FormatJSON, command.FormatYAML, command.FormatTable)
@@ -162,7 +162,7 @@ func (o *discoverOptions) writeCapture(ctx context.Context) (done bool, err erro
 	case err != nil:
 		return false, err
 	case t != nil:
-		return false, fmt.Errorf("--capture needs a host's files; %s is a document made from them", o.Globals.From)
+		return false, fmt.Errorf("--capture needs the files of a host; %s is a document", o.Globals.From)
 	}
 	limited, stop := context.WithTimeout(ctx, o.Globals.Timeout)
 	defer stop()

@@ -43,20 +43,19 @@ func newDoctorCmd(f *command.Env, runF func(context.Context, *doctorOptions) err
 	var gidIndex int
 	cmd := &cobra.Command{
 		Use:   "doctor [CODE...]",
-		Short: "Check a host for what slows down or breaks its data paths",
-		Long: "doctor judges what discovery found: links that are degraded, NICs that cannot reach\n" +
-			"GPU memory, ports that are down and what the fallback costs, GIDs, MTUs, NUMA nodes,\n" +
-			"what a virtual machine or a container hides. Each check is ok, has findings with\n" +
-			"evidence and a fix, could not be made (with what is missing), or does not apply.\n" +
-			"Without codes all checks are made; --all lists them, docs/doctor.md describes them.\n\n" +
-			"Run it as the programs run: in their container, as their user, with their environment.\n" +
-			"Limits and settings are those of this process. Root sees more: ACS is readable by root\n" +
-			"only; but the limit on locked memory does not hold for root, and sudo takes settings\n" +
-			"like NCCL_IB_GID_INDEX away. On the running host each RDMA device is opened and given\n" +
-			"16 MiB to register for a moment, which says why it refuses, if it does.\n\n" +
-			"The exit code is 1 if there is a finding that is as bad as --fail-on or worse. A\n" +
-			"check that could not be made is never ok, and does not change the exit code; with\n" +
-			"-o nagios it is UNKNOWN (3), unless something is worse.",
+		Short: "Check a host for problems that slow down or break data transfers",
+		Long: "doctor checks for degraded links, NICs that cannot reach GPU memory, ports that are down\n" +
+			"and what the fallback costs, wrong GIDs, MTUs and NUMA nodes, and anything that a virtual\n" +
+			"machine or a container hides. A check passes, has findings with evidence and a fix, cannot\n" +
+			"be made (with the reason), or does not apply. By default all checks run; --all lists them,\n" +
+			"and docs/doctor.md describes them.\n\n" +
+			"Run doctor the way your programs run: in the same container, as the same user, with the\n" +
+			"same environment. Some settings, such as ACS, are readable only by root, but root has no\n" +
+			"limit on locked memory, and sudo drops variables such as NCCL_IB_GID_INDEX. On the running\n" +
+			"host, doctor opens each RDMA device and registers 16 MiB of memory for a moment.\n\n" +
+			"The exit code is 1 if a finding has the severity of --fail-on or a higher one. A check that\n" +
+			"cannot be made does not change the exit code. With -o nagios it is UNKNOWN (3), unless\n" +
+			"there are warnings or errors.",
 		Example: "  topoctl doctor\n  sudo topoctl doctor acs-redirect link-degraded\n  topoctl doctor --fail-on error -o json\n" +
 			"  topoctl doctor memlock registration-refused\n  topoctl doctor --peer node2.json mtu-peer\n" +
 			"  topoctl doctor --fixture dgx-h100-port-down",
@@ -78,10 +77,10 @@ func newDoctorCmd(f *command.Env, runF func(context.Context, *doctorOptions) err
 		},
 	}
 	fl := cmd.Flags()
-	fl.StringVar(&opts.failOn, "fail-on", string(doctor.Warning), "exit with 1 from this `SEVERITY` on: info, warning, error, or never")
-	fl.StringVar(&opts.peer, "peer", "", "the other host is in `FILE` (as --from reads them): also compare the ends of the lanes between both")
-	fl.IntVar(&gidIndex, "gid-index", 0, "also judge GID index `N`, which a program will be told to use")
-	fl.BoolVar(&opts.all, "all", false, "also list the checks that are ok and those that do not apply")
+	fl.StringVar(&opts.failOn, "fail-on", string(doctor.Warning), "exit with code 1 for findings of this `SEVERITY` or higher: info, warning, error or never")
+	fl.StringVar(&opts.peer, "peer", "", "also compare both ends of each lane to the host in `FILE` (as for --from)")
+	fl.IntVar(&gidIndex, "gid-index", 0, "also check GID index `N`, which a program will use")
+	fl.BoolVar(&opts.all, "all", false, "also list the checks that pass or do not apply")
 	command.Offer(cmd, map[string]command.Completer{"fail-on": command.Words(failLevels...)})
 	flags := slices.DeleteFunc(slices.Clone(command.InputFlags), func(name string) bool { return name == "quiet" })
 	command.Uses(cmd, append(flags, "output", "json", "color", "no-color", "units")...)
@@ -98,13 +97,13 @@ func (o *doctorOptions) parse(cmd *cobra.Command, args []string) error {
 	case !slices.Contains(failLevels, o.failOn):
 		return fmt.Errorf("--fail-on %q: want %s", o.failOn, command.Either(failLevels))
 	case o.Format == formatNagios && cmd.Flag("fail-on").Changed:
-		return command.WithHint(errors.New("--fail-on has no effect on -o nagios"), "its exit codes are 0 OK, 1 WARNING, 2 CRITICAL and 3 UNKNOWN")
+		return command.WithHint(errors.New("--fail-on has no effect with -o nagios"), "its exit codes are 0 OK, 1 WARNING, 2 CRITICAL and 3 UNKNOWN")
 	case o.gidIndex != nil && (*o.gidIndex < 0 || *o.gidIndex > maxGIDIndex):
 		return fmt.Errorf("--gid-index %d: want 0 to %d", *o.gidIndex, maxGIDIndex)
 	case o.peer == "-" && o.Globals.From == "-":
-		return errors.New("--from - and --peer - exclude each other: there is one standard input")
+		return errors.New("only one of --from and --peer can be standard input")
 	case o.Format != command.FormatTable && o.all:
-		return fmt.Errorf("--all has no effect on -o %s", o.Format)
+		return fmt.Errorf("--all has no effect with -o %s", o.Format)
 	}
 	known := doctor.Codes()
 	for _, arg := range args {
@@ -122,9 +121,9 @@ func unknownCheck(arg string, known []doctor.Code) error {
 	for i, c := range known {
 		names[i] = string(c)
 	}
-	err := fmt.Errorf("no check is called %q", arg)
+	err := fmt.Errorf("unknown check %q", arg)
 	if near := command.Closest(arg, names); near != "" {
-		return command.WithHint(err, "did you mean %s?", near)
+		return command.WithHint(err, "did you mean %q?", near)
 	}
 	var within []string
 	for _, n := range names {
@@ -135,7 +134,7 @@ func unknownCheck(arg string, known []doctor.Code) error {
 	if len(within) > 0 {
 		return command.WithHint(err, "did you mean %s?", command.Either(within))
 	}
-	return command.WithHint(err, "%q lists them", "topoctl doctor --all")
+	return command.WithHint(err, "use %q to list the checks", "topoctl doctor --all")
 }
 
 func runDoctor(ctx context.Context, o *doctorOptions) error {

@@ -65,9 +65,9 @@ func newExportCmd(f *command.Env, runF func(context.Context, *exportOptions) err
 	}
 	cmd := &cobra.Command{
 		Use:   "export FORMAT",
-		Short: "Write a host in the form that another program reads",
-		Long: "export writes what topoctl knows and decides in the form that another program reads:\n" + formats.String() + "\n\n" +
-			"What each contains, and how it was checked, is in docs/export.md.",
+		Short: "Export a host's topology in the format of another program",
+		Long: "export writes the topology, and the paths that topoctl chooses, for another program:\n" + formats.String() + "\n\n" +
+			"docs/export.md describes each format.",
 		Example: "  topoctl export mooncake --out-file /etc/mooncake/topo.json\n" +
 			"  eval \"$(topoctl export env --for ucx --rank 0)\"\n" +
 			"  topoctl export env --for nccl --visible 4,5,6,7 --out-file nccl.sh\n" +
@@ -79,14 +79,14 @@ func newExportCmd(f *command.Env, runF func(context.Context, *exportOptions) err
 	}
 	fl := cmd.Flags()
 	opts.out.Add(cmd)
-	fl.StringVar(&opts.engine, "for", "", "env: the `ENGINE` to write for: "+engineList())
-	fl.IntVar(&opts.rank, "rank", -1, "env: write the settings of local rank `N` only")
-	fl.IntVar(&opts.ranks, "ranks", 0, "env: there are `N` local ranks (default one for each visible GPU)")
-	fl.StringVar(&opts.visible, "visible", "", "mooncake, env: number the GPUs by `LIST` as in CUDA_VISIBLE_DEVICES (default this environment's, on this machine)")
-	fl.StringVar(&opts.topologyFile, "topology-file", "", "env for nccl or mooncake: the engine will find the exported topology in `FILE`")
-	fl.BoolVar(&opts.skeleton, "skeleton", false, "nccl-xml: CPUs and PCI elements only; NCCL adds the GPUs and NICs that it finds")
-	fl.StringVar(&opts.theme, "theme", string(diagram.ThemeAuto), "svg: `COLOURS`: "+command.Either(diagram.Themes()))
-	fl.BoolVar(&opts.allPairs, "all-pairs", false, "prometheus: paths of each GPU to every NIC, not only to those that it prefers")
+	fl.StringVar(&opts.engine, "for", "", "env: write variables for `ENGINE`: "+engineList())
+	fl.IntVar(&opts.rank, "rank", -1, "env: write only the settings of local rank `N`")
+	fl.IntVar(&opts.ranks, "ranks", 0, "env: number `N` of local ranks (default: one for each visible GPU)")
+	fl.StringVar(&opts.visible, "visible", "", "mooncake, env: number GPUs by `LIST`, as in CUDA_VISIBLE_DEVICES (default: that of the environment, on this host)")
+	fl.StringVar(&opts.topologyFile, "topology-file", "", "env for nccl or mooncake: `FILE` where the engine finds the exported topology")
+	fl.BoolVar(&opts.skeleton, "skeleton", false, "nccl-xml: write only CPUs and PCI elements; NCCL adds the GPUs and NICs that it finds")
+	fl.StringVar(&opts.theme, "theme", string(diagram.ThemeAuto), "svg: `THEME`: "+command.Either(diagram.Themes()))
+	fl.BoolVar(&opts.allPairs, "all-pairs", false, "prometheus: write the paths from each GPU to every NIC, not only to preferred ones")
 	fl.Lookup("rank").DefValue = "all"
 	command.Offer(cmd, map[string]command.Completer{"for": command.Words(engineWords()...), "theme": command.Words(diagram.Themes()...)})
 	command.Uses(cmd, append(command.InputFlags, "units")...)
@@ -101,15 +101,11 @@ func exportArgs(cmd *cobra.Command, args []string) error {
 	}
 	switch {
 	case len(args) == 0:
-		return command.WithHint(errors.New("no format is given"), "formats: %s", strings.Join(names, ", "))
+		return command.WithHint(errors.New("no format"), "formats: %s", strings.Join(names, ", "))
 	case len(args) > 1 || slices.Contains(names, args[0]):
 		return command.AtMost(cmd, args, 1)
 	}
-	err := fmt.Errorf("unknown format %q", args[0])
-	if near := command.Closest(args[0], names); near != "" {
-		return command.WithHint(err, "did you mean %q? Formats: %s", near, strings.Join(names, ", "))
-	}
-	return command.WithHint(err, "formats: %s", strings.Join(names, ", "))
+	return command.Suggest(fmt.Errorf("unknown format %q", args[0]), args[0], names, "formats: "+strings.Join(names, ", "))
 }
 
 // exportNames offers the formats to the shell.
@@ -143,7 +139,7 @@ func (o *exportOptions) parse(cmd *cobra.Command, args []string) error {
 		others = append(others, e.flags...)
 	}
 	others = slices.DeleteFunc(others, func(name string) bool { return slices.Contains(format.flags, name) })
-	if err := command.NoEffect(cmd, "on "+format.name, others...); err != nil {
+	if err := command.NoEffect(cmd, "with "+format.name, others...); err != nil {
 		return err
 	}
 	if err := command.NotEmpty(cmd, "out-file", "visible", "topology-file"); err != nil {
@@ -164,15 +160,11 @@ func (o *exportOptions) parse(cmd *cobra.Command, args []string) error {
 func (o *exportOptions) checkEnv(changed func(string) bool) error {
 	switch {
 	case o.engine == "":
-		return command.WithHint(errors.New("--for is missing"), "--for ENGINE: %s", engineList())
+		return command.WithHint(errors.New("--for is required"), "--for ENGINE: %s", engineList())
 	case !slices.Contains(engineWords(), o.engine):
-		err := fmt.Errorf("--for %q: want %s", o.engine, engineList())
-		if near := command.Closest(o.engine, engineWords()); near != "" {
-			return command.WithHint(err, "did you mean %q?", near)
-		}
-		return err
+		return command.Suggest(fmt.Errorf("--for %q: want %s", o.engine, engineList()), o.engine, engineWords(), "")
 	case changed("topology-file") && !export.Engine(o.engine).TakesTopology():
-		return fmt.Errorf("--topology-file has no effect on %s", o.engine)
+		return fmt.Errorf("--topology-file has no effect with %s", o.engine)
 	case changed("ranks") && o.ranks < 1:
 		return fmt.Errorf("--ranks %d: want 1 or more", o.ranks)
 	case changed("rank") && o.rank < 0:
@@ -328,10 +320,10 @@ func (o *exportOptions) jobGPUs(v export.Visible) (export.Visible, error) {
 		}
 		selected, err := v.Select(list)
 		if err != nil {
-			return v, command.WithHint(fmt.Errorf("%s: %w", name, pkgerr.Plain(err)), "--visible LIST takes its place")
+			return v, command.WithHint(fmt.Errorf("%s: %w", name, pkgerr.Plain(err)), "use --visible LIST to override it")
 		}
 		v = selected
-		v.Notes = append(v.Notes, fmt.Sprintf("GPUs are numbered by %s=%s of this environment", name, list))
+		v.Notes = append(v.Notes, fmt.Sprintf("GPUs are numbered by %s=%s from the environment", name, list))
 	}
 	return v, nil
 }

@@ -72,7 +72,7 @@ func TestJobGPUs(t *testing.T) {
 		case c.fault == "" && (err != nil || strings.Join(got, " ") != c.want):
 			t.Errorf("%s: %v, %v; want %s", c.about, got, err, c.want)
 		}
-		noted := len(v.Notes) > 0 && strings.Contains(strings.Join(v.Notes, " "), "of this environment")
+		noted := len(v.Notes) > 0 && strings.Contains(strings.Join(v.Notes, " "), "from the environment")
 		if applied := c.env != nil && c.want != "gpu:0 gpu:1 gpu:2 gpu:3" && o.visible == "" && c.fault == ""; noted != applied {
 			t.Errorf("%s: notes %q", c.about, v.Notes)
 		}

@@ -34,22 +34,22 @@ func newMatrixCmd(f *command.Env, runF func(context.Context, *matrixOptions) err
 	opts := &matrixOptions{Host: f.Host()}
 	cmd := &cobra.Command{
 		Use:   "matrix",
-		Short: "Print how each GPU, NIC and NUMA node relates to each other",
-		Long: "matrix prints the relations in the look of nvidia-smi topo -m: its classes, NCCL's\n" +
-			"path types, or the rate that each path should carry. A NIC is an RDMA device, or\n" +
-			"an interface where there is none. What is not known is a question mark.\n\n" +
-			"With --probe it shows what \"topoctl probe\" measured, or by how many percent that differs\n" +
-			"from what is expected: of the two themselves where they were a pair of the probe, else\n" +
-			"of the slowest link of the path.",
+		Short: "Print how GPUs, NICs and NUMA nodes are connected to each other",
+		Long: "matrix prints a table like nvidia-smi topo -m, with its classes, with NCCL's path\n" +
+			"types, or with the rate expected of each path. A NIC is an RDMA device, or a network\n" +
+			"interface that has no RDMA device. A question mark means unknown.\n\n" +
+			"With --probe, it shows the rates that \"topoctl probe\" measured, or their difference from\n" +
+			"the expected rates in percent. For two devices that were not measured as a pair, the\n" +
+			"slowest link between them counts.",
 		Example: "  topoctl matrix\n  topoctl matrix --show expected --rows gpu --cols nic\n" +
 			"  topoctl matrix --show delta --probe report.json\n  topoctl matrix -o json | jq .class",
 		Args: command.NoArgs,
 		RunE: command.Action(opts, opts.parse, runF),
 	}
 	fl := cmd.Flags()
-	fl.StringVar(&opts.show, "show", string(draw.ViewClass), "show the `VIEW`: class, nccl, expected, measured or delta")
-	fl.StringSliceVar(&opts.rowNames, "rows", []string{"gpu", "nic"}, "`KINDS` of the rows: gpu, nic, numa")
-	fl.StringSliceVar(&opts.colNames, "cols", []string{"gpu", "nic"}, "`KINDS` of the columns: gpu, nic, numa")
+	fl.StringVar(&opts.show, "show", string(draw.ViewClass), "what to show (`VIEW`): class, nccl, expected, measured or delta")
+	fl.StringSliceVar(&opts.rowNames, "rows", []string{"gpu", "nic"}, "`KINDS` of device in the rows: gpu, nic, numa")
+	fl.StringSliceVar(&opts.colNames, "cols", []string{"gpu", "nic"}, "`KINDS` of device in the columns: gpu, nic, numa")
 	opts.Measured.Add(cmd)
 	command.Offer(cmd, map[string]command.Completer{
 		"show": command.Words(matrixViews...), "rows": command.WordList(matrixKindNames...), "cols": command.WordList(matrixKindNames...),
@@ -69,9 +69,9 @@ func (o *matrixOptions) parse(cmd *cobra.Command, _ []string) error {
 	case !slices.Contains(matrixViews, o.show):
 		return fmt.Errorf("--show %q: want %s", o.show, command.Either(matrixViews))
 	case measures && o.Measured.File == "":
-		return command.WithHint(fmt.Errorf("--show %s wants --probe FILE", o.show), "%q writes one", "topoctl probe local --report FILE")
+		return command.WithHint(fmt.Errorf("--show %s needs --probe FILE", o.show), "create one with %q", "topoctl probe local --report FILE")
 	case !measures && o.Measured.File != "" && o.Format != command.FormatJSON:
-		return fmt.Errorf("--probe has no effect with --show %s: want --show measured or delta", o.show)
+		return fmt.Errorf("--probe has no effect with --show %s: use --show measured or delta", o.show)
 	}
 	var errRows, errCols error
 	o.rows, errRows = kindsOf("--rows", o.rowNames, matrixKinds, matrixKindNames)

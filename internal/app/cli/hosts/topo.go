@@ -30,15 +30,15 @@ func newTopoCmd(f *command.Env, runF func(context.Context, *topoOptions) error) 
 	opts := &topoOptions{Host: f.Host()}
 	cmd := &cobra.Command{
 		Use:   "topo",
-		Short: "Draw a host as a tree",
+		Short: "Draw the topology of a host as a tree",
 		Long: "topo draws sockets and NUMA nodes, the host bridges and PCIe switches below them,\n" +
-			"and the GPUs, NICs and drives with their links. A link that runs below what both\n" +
-			"of its ends can do is marked with an exclamation mark.",
+			"and GPUs, NICs and drives with their links. An exclamation mark shows a link that\n" +
+			"runs slower than both of its ends support.",
 		Example: "  topoctl topo\n  topoctl topo --only gpu,nic\n  topoctl topo --fixture dgx-h100",
 		Args:    command.NoArgs,
 		RunE:    command.Action(opts, opts.parse, runF),
 	}
-	cmd.Flags().StringSliceVar(&opts.only, "only", nil, "show these `KINDS` only: gpu, nic, nvme, nvswitch")
+	cmd.Flags().StringSliceVar(&opts.only, "only", nil, "show only these `KINDS` of device: gpu, nic, nvme, nvswitch")
 	cmd.Flags().BoolVar(&opts.all, "all", false, "show every PCI function and every interface")
 	cmd.MarkFlagsMutuallyExclusive("only", "all")
 	command.Offer(cmd, map[string]command.Completer{"only": command.WordList(treeKindNames...)})

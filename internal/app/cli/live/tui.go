@@ -66,13 +66,13 @@ func newTUICmd(f *command.Env, runF func(context.Context, *tuiOptions) error) *c
 	opts := &tuiOptions{Host: f.Host()}
 	cmd := &cobra.Command{
 		Use:   "tui",
-		Short: "The dashboard: the host, what is wrong with it, and what moves where, right now",
-		Long: "tui shows this host, or another, on the terminal: its tree of devices with live rates, the\n" +
-			"matrix of GPUs and NICs, one path explained, probes, the lanes of running agents, and\n" +
-			"events. Keys 1 to 6 and tab go from view to view, ? lists all keys. It sends no traffic\n" +
-			"unless a probe is started (p), and asks before that.\n\n" +
-			"It needs no hardware: --fixture, --root and --from show a described host, --replay plays\n" +
-			"what r or --record recorded, --once prints one picture as text. docs/tui.md describes it.",
+		Short: "Show a dashboard of the host, its problems and its traffic",
+		Long: "tui shows a host on the terminal: the tree of its devices with live rates, the matrix of GPUs\n" +
+			"and NICs, an explanation of one path, probes, the lanes of running agents, and events.\n" +
+			"Press 1 to 6 or tab to switch views, and ? for help. It sends no traffic unless you start a\n" +
+			"probe (p), which it asks you to confirm.\n\n" +
+			"It can also show another host (--fixture, --root, --from) or a recording (--replay; made\n" +
+			"with r or --record), or print one frame as text (--once). See docs/tui.md.",
 		Example: "  topoctl tui\n  topoctl tui --agent 127.0.0.1:9411\n  topoctl tui --fixture dgx-h100 --synthetic-load\n" +
 			"  topoctl tui --record run.jsonl; topoctl tui --replay run.jsonl --speed 10\n" +
 			"  topoctl tui --once --view matrix --fixture dgx-h100 --size 100x30",
@@ -80,21 +80,21 @@ func newTUICmd(f *command.Env, runF func(context.Context, *tuiOptions) error) *c
 		RunE: command.Action(opts, opts.parse, runF),
 	}
 	fl := cmd.Flags()
-	fl.StringArrayVar(&opts.agents, "agent", nil, "also show the engine of the agent whose HTTP answers at `URL` (or HOST:PORT); repeatable")
-	fl.StringVar(&opts.baseline, "baseline", "", "drift is what differs from the host in `FILE` (as --from reads them, or fixture:NAME), not from the first look")
+	fl.StringArrayVar(&opts.agents, "agent", nil, "also show the engine of the agent with the HTTP address `URL` (or HOST:PORT); repeatable")
+	fl.StringVar(&opts.baseline, "baseline", "", "show drift from the host in `FILE` (as for --from, or fixture:NAME), instead of from the start")
 	opts.measured.Add(cmd)
 	opts.hosts.Add(cmd)
-	fl.StringVar(&opts.replay, "replay", "", "play the recording in `FILE`, or - for standard input with --once")
-	fl.Float64Var(&opts.speed, "speed", 1, "play it `N` times as fast as it was made")
-	fl.StringVar(&opts.record, "record", "", "record all that comes in to `FILE`, from the beginning")
-	fl.BoolVar(&opts.once, "once", false, "print one picture as text, as soon as it is whole")
-	fl.StringVar(&opts.view, "view", tuiViews[0], "begin with `VIEW`: "+command.Either(tuiViews))
-	fl.StringVar(&opts.size, "size", "", "with --once: a picture of `COLUMNSxLINES` (default: the terminal's, else "+sizeWords(frameW, frameH)+")")
-	fl.DurationVar(&opts.interval, "interval", time.Second, "read counters and ask agents every `TIME`")
-	fl.DurationVar(&opts.every, "every", 30*time.Second, "look at the whole host every `TIME`, beside when the kernel tells of a change; 0 never")
-	fl.BoolVar(&opts.noMouse, "no-mouse", false, "leave the mouse to the terminal")
-	fl.BoolVar(&opts.readonly, "readonly", false, "measure nothing, whatever key is pressed")
-	fl.BoolVar(&opts.synthetic, "synthetic-load", false, "make traffic up on the host of --fixture, --root or --from; the picture says so")
+	fl.StringVar(&opts.replay, "replay", "", "play the recording in `FILE`; - for standard input, with --once")
+	fl.Float64Var(&opts.speed, "speed", 1, "play a recording at `N` times its speed")
+	fl.StringVar(&opts.record, "record", "", "record all data to `FILE`, from the start")
+	fl.BoolVar(&opts.once, "once", false, "print one frame as text, as soon as it is complete")
+	fl.StringVar(&opts.view, "view", tuiViews[0], "`VIEW` to start with: "+command.Either(tuiViews))
+	fl.StringVar(&opts.size, "size", "", "with --once, size of the frame (`COLUMNSxLINES`; default: that of the terminal, or "+sizeWords(frameW, frameH)+")")
+	fl.DurationVar(&opts.interval, "interval", time.Second, "read counters and query agents every `TIME`")
+	fl.DurationVar(&opts.every, "every", 30*time.Second, "discover the host again every `TIME`, and when the kernel reports a change; 0 for only then")
+	fl.BoolVar(&opts.noMouse, "no-mouse", false, "do not capture the mouse")
+	fl.BoolVar(&opts.readonly, "readonly", false, "disable probes")
+	fl.BoolVar(&opts.synthetic, "synthetic-load", false, "simulate traffic on the host of --fixture, --root or --from")
 	command.Offer(cmd, map[string]command.Completer{"agent": command.Words(), "speed": command.Words(), "view": command.Words(tuiViews...), "size": command.Words("80x24", "120x40"),
 		"interval": command.Words(), "every": command.Words()})
 	flags := slices.DeleteFunc(slices.Clone(command.InputFlags), func(name string) bool { return name == "quiet" || name == "verbose" })
@@ -127,13 +127,13 @@ func (o *tuiOptions) parse(cmd *cobra.Command, _ []string) error {
 	case o.once && o.record != "":
 		return errors.New("--record has no effect with --once")
 	case o.synthetic && !o.Globals.Described():
-		return command.WithHint(errors.New("--synthetic-load makes traffic up, and does so only on a described host"), "--fixture NAME describes one")
+		return command.WithHint(errors.New("--synthetic-load needs --fixture, --root or --from"), "use --fixture NAME for a built-in machine")
 	}
 	if err := o.parseReplay(cmd); err != nil {
 		return err
 	}
 	if !o.once && o.Globals.From == "-" {
-		return errors.New("the dashboard reads keys from standard input: want a file for --from")
+		return errors.New("--from cannot be standard input, from which the dashboard reads keys")
 	}
 	for i, a := range o.agents {
 		url, err := observe.AgentURL(a)
@@ -151,12 +151,12 @@ func (o *tuiOptions) parseReplay(cmd *cobra.Command) error {
 	if o.replay == "" {
 		return nil
 	}
-	if err := command.NoEffect(cmd, "with --replay: the recording has all there is",
+	if err := command.NoEffect(cmd, "with --replay",
 		"root", "host-root", "from", "fixture", "agent", "hosts", "host", "synthetic-load", "interval", "every"); err != nil {
 		return err
 	}
 	if o.replay == "-" && !o.once {
-		return errors.New("the dashboard reads keys from standard input: want a file for --replay")
+		return errors.New("--replay cannot be standard input, from which the dashboard reads keys")
 	}
 	return nil
 }
@@ -213,7 +213,7 @@ func (o *tuiOptions) printFrame(ctx context.Context, show tui.Options) error {
 		return err
 	}
 	if !whole {
-		fmt.Fprintf(o.Streams.Err, "topoctl: warning: the picture is not whole: not all sources answered within %s\n", o.Globals.Timeout)
+		fmt.Fprintf(o.Streams.Err, "topoctl: warning: the frame is incomplete: not all sources answered within %s\n", o.Globals.Timeout)
 		return command.ErrPartial
 	}
 	return nil
@@ -268,7 +268,7 @@ func (o *tuiOptions) assemble(ctx context.Context, files *cleanup) (tui.Options,
 	case o.readonly:
 		o.hosts.NotLive = "--readonly"
 	case o.replay != "":
-		o.hosts.NotLive = "a recording is played"
+		o.hosts.NotLive = "a recording is playing"
 	case o.once:
 		o.hosts.NotLive = "--once measures nothing"
 	}
@@ -424,7 +424,7 @@ func (o *tuiOptions) overwrites() error {
 	}
 	for _, read := range [][2]string{{"replay", o.replay}, {"from", o.Globals.From}, {"baseline", o.baseline}, {"probe", o.measured.File}, {"hosts", o.hosts.HostsFile()}} {
 		if from, err := os.Stat(read[1]); err == nil && os.SameFile(from, to) {
-			return fmt.Errorf("--record %s: --%s reads that file, and recording would overwrite it", o.record, read[0])
+			return fmt.Errorf("--record %s: recording would overwrite the file of --%s", o.record, read[0])
 		}
 	}
 	return nil

@@ -48,8 +48,8 @@ func TestTUINeedsATerminal(t *testing.T) {
 	}{
 		"no input":      {false, true, "xterm", "standard input is not a terminal"},
 		"no output":     {true, false, "xterm", "standard output is not a terminal"},
-		"dumb":          {true, true, "dumb", "cannot be drawn on"},
-		"no TERM":       {true, true, "", "cannot be drawn on"},
+		"dumb":          {true, true, "dumb", "does not support a dashboard"},
+		"no TERM":       {true, true, "", "does not support a dashboard"},
 		"a terminal":    {true, true, "xterm", ""},
 		"linux console": {true, true, "linux", ""},
 	} {
@@ -120,7 +120,7 @@ func TestRecordOverwrites(t *testing.T) {
 		"baseline": {Host: in(), baseline: "link.jsonl", record: "./run.jsonl"},
 	} {
 		err := o.recorder(&tui.Options{}, &cleanup{})
-		if data, _ := os.ReadFile("run.jsonl"); err == nil || !strings.Contains(err.Error(), "--"+name+" reads that file") || string(data) != "text" {
+		if data, _ := os.ReadFile("run.jsonl"); err == nil || !strings.Contains(err.Error(), "overwrite the file of --"+name) || string(data) != "text" {
 			t.Errorf("%s: %v, and then %q", name, err, data)
 		}
 	}

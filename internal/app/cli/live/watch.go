@@ -40,19 +40,17 @@ func newWatchCmd(f *command.Env, runF func(context.Context, *watchOptions) error
 	opts := &watchOptions{Host: f.Host()}
 	cmd := &cobra.Command{
 		Use:   "watch",
-		Short: "Print what changes on this host, as it happens",
-		Long: "watch looks at this host again and again and prints what changes: ports that go down\n" +
-			"and come back, with what that costs, PCIe links and ports that run at another speed,\n" +
-			"error counters that move, findings of the doctor that appear and go, and drift: how\n" +
-			"the host differs from what it was at the start, or from --baseline.\n\n" +
-			"Counters are read every --interval. The whole host is looked at when the kernel says\n" +
-			"that something has changed, and every --every. It begins with what is wrong already.\n\n" +
-			"It prints lines for people, and with -o jsonl (or json) one JSON object a line, also to\n" +
-			"a pipe nothing else (topoctl.watch/v1; docs/watch.md). Another host that the flags name\n" +
-			"is looked at once.\n\n" +
-			"The exit code is 1 if --exit-on-change saw a change, and 0 if the time is over or, where\n" +
-			"nothing else would end it, when you stop it; 130 when you stop it before --for or\n" +
-			"--exit-on-change did.",
+		Short: "Print changes on this host as they happen",
+		Long: "watch first prints the problems of this host, then what changes: ports that go down or come\n" +
+			"up and what that costs, PCIe links and ports that change speed, error counters that grow,\n" +
+			"doctor findings that appear or disappear, and drift, which is any difference from the start\n" +
+			"or from --baseline.\n\n" +
+			"watch reads counters every --interval. It discovers the whole host again every --every, and\n" +
+			"when the kernel reports a change. A host that the flags select is checked once.\n\n" +
+			"The output is text, or with -o jsonl (or json) one JSON object per line (topoctl.watch/v1;\n" +
+			"see docs/watch.md).\n\n" +
+			"The exit code is 1 if --exit-on-change saw a change. It is 0 at the end of --for, or when you\n" +
+			"stop watch, and 130 if you stop it before --for or --exit-on-change ends it.",
 		Example: "  topoctl watch\n  topoctl watch -o jsonl >> events.jsonl\n" +
 			"  topoctl discover > good.json; topoctl watch --baseline good.json\n" +
 			"  topoctl watch --exit-on-change --for 10m && echo nothing happened\n" +
@@ -61,13 +59,13 @@ func newWatchCmd(f *command.Env, runF func(context.Context, *watchOptions) error
 		RunE: command.Action(opts, opts.parse, runF),
 	}
 	fl := cmd.Flags()
-	fl.DurationVar(&opts.interval, "interval", time.Second, "read counters (and ask agents) every `TIME`; 0: no counters")
-	fl.DurationVar(&opts.every, "every", 30*time.Second, "look at the whole host every `TIME`, and when something has changed; 0: only then")
+	fl.DurationVar(&opts.interval, "interval", time.Second, "read counters and query agents every `TIME`; 0 for never")
+	fl.DurationVar(&opts.every, "every", 30*time.Second, "discover the host again every `TIME`, and when the kernel reports a change; 0 for only then")
 	fl.DurationVar(&opts.limit, "for", 0, "stop after `TIME`")
-	fl.BoolVar(&opts.exitOnChange, "exit-on-change", false, "stop with exit code 1 at the first change")
-	fl.BoolVar(&opts.infos, "all", false, "also report findings that are only notes")
-	fl.StringVar(&opts.baseline, "baseline", "", "tell drift against the host in `FILE` (as diff reads them, also "+command.FixturePrefix+"NAME), not against the start")
-	fl.StringSliceVar(&opts.agents, "agent", nil, "also watch whether the agent at `URL` (its --http) answers; repeatable")
+	fl.BoolVar(&opts.exitOnChange, "exit-on-change", false, "stop at the first change, with exit code 1")
+	fl.BoolVar(&opts.infos, "all", false, "also print findings of severity info")
+	fl.StringVar(&opts.baseline, "baseline", "", "report drift from the host in `FILE` (as for diff, or "+command.FixturePrefix+"NAME), instead of from the start")
+	fl.StringSliceVar(&opts.agents, "agent", nil, "also watch whether the agent with the --http address `URL` answers; repeatable")
 	command.Offer(cmd, map[string]command.Completer{"interval": command.Words("1s"), "every": command.Words("30s"), "for": command.Words(), "agent": command.Words()})
 	command.Uses(cmd, append(append([]string{}, command.InputFlags...), "output", "json", "color", "no-color")...)
 	command.Formats(cmd, command.FormatText, command.FormatJSONL, command.FormatJSON)
@@ -90,14 +88,14 @@ func (o *watchOptions) parse(cmd *cobra.Command, _ []string) error {
 	case changed("for") && o.limit <= 0:
 		return fmt.Errorf("--for %s: want more than 0", o.limit)
 	case o.baseline == "-" && o.Globals.From == "-":
-		return errors.New("--from - and --baseline - exclude each other: there is one standard input")
+		return errors.New("only one of --from and --baseline can be standard input")
 	}
 	if err := command.NotEmpty(cmd, "baseline", "agent"); err != nil {
 		return err
 	}
 	if o.Globals.Described() {
 		if err := command.NoEffect(cmd, "on a host that does not change", "interval", "every", "for", "exit-on-change", "agent"); err != nil {
-			return command.WithHint(err, "leave out the flag that names a host: this one is watched")
+			return command.WithHint(err, "leave out the flag that selects a host to watch this one")
 		}
 	}
 	for i, a := range o.agents {

@@ -70,7 +70,7 @@ func (o *pathOptions) lanes(ctx context.Context, d *pathDoc, src pathsel.Locatio
 func (o *pathOptions) loadPeer(ctx context.Context) (*topo.Topology, error) {
 	t, err := o.Named(ctx, o.peer)
 	if _, _, bad := net.SplitHostPort(o.peer); bad == nil && errors.Is(err, fs.ErrNotExist) {
-		return nil, command.WithHint(fmt.Errorf("--peer %w", err), `it wants a file, not an address: "topoctl discover -o json" at the other end writes it`)
+		return nil, command.WithHint(fmt.Errorf("--peer %w", err), `--peer needs a file, not an address; create it with "topoctl discover -o json" on the other host`)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("--peer %w", err)

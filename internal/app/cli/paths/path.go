@@ -55,20 +55,20 @@ func newPathCmd(f *command.Env, runF func(context.Context, *pathOptions) error) 
 	opts := &pathOptions{Host: f.Host()}
 	cmd := &cobra.Command{
 		Use:   "path SRC [DST]",
-		Short: "Say which NIC data of a GPU or NUMA node should use, and why",
-		Long: "path chooses the network ports for memory (gpu:N in PCI order, cpu:N a NUMA node),\n" +
-			"draws the way there with the rate of each link, and says why the other ports rank\n" +
-			"behind or are rejected. With DST it explains the way between any two devices of\n" +
-			"the host; with --peer it pairs the ports of two hosts into lanes.\n\n" +
-			"Devices are named as people do: gpu:0, GPU0, nvml:0, a UUID or its beginning,\n" +
-			"cpu:0, mlx5_0, mlx5_0/1, eth0, nvme0, a PCI address, or cuda:0 with --visible.\n\n" +
-			"--fabric tells what no host sees: the switch (leaf), rail and plane of each port.\n" +
-			"Of a port all but its name may be left out; host \"*\" is every host not listed:\n" +
+		Short: "Show which NIC a GPU or NUMA node should use, and why",
+		Long: "path chooses the network ports for the memory of a GPU (gpu:N, in PCI order) or a NUMA\n" +
+			"node (cpu:N), draws the path with the rate of each link, and explains why other ports\n" +
+			"rank lower or are rejected. With DST, it explains the path between any two devices of\n" +
+			"the host. With --peer, it pairs the ports of two hosts into lanes.\n\n" +
+			"A device can be gpu:0, GPU0, nvml:0, a UUID or the beginning of one, cpu:0, mlx5_0,\n" +
+			"mlx5_0/1, eth0, nvme0, a PCI address, or cuda:0 with --visible.\n\n" +
+			"--fabric describes what a host cannot see: the leaf switch, rail and plane of each port.\n" +
+			"Only the name of a port is required. Host \"*\" stands for all hosts that are not listed:\n" +
 			"  {\"schema\": \"topoctl.fabric/v1\", \"rail_only\": false, \"hosts\": [{\"host\": \"node1\", \"ports\": [\n" +
 			"    {\"port\": \"mlx5_0/1\", \"rail\": 0, \"leaf\": \"leaf-0\", \"plane\": 0}, {\"port\": \"mlx5_1\", \"rail\": 1}]}]}\n\n" +
-			"It may list \"uplinks\" as well, which \"topoctl probe fabric\" uses (its help shows them).\n\n" +
-			"--verbose adds each link, and the codes, notes and evidence of each decision.\n\n" +
-			"The exit code is 1 if no port or lane can be used.",
+			"The file can also list \"uplinks\" (see \"topoctl help probe fabric\").\n\n" +
+			"--verbose adds details of each link, and the code, notes and evidence of each decision.\n\n" +
+			"The exit code is 1 if there is no usable port or lane.",
 		Example: "  topoctl path gpu:0\n  topoctl path gpu:0 mlx5_3\n  topoctl path gpu:0 gpu:1\n" +
 			"  topoctl path gpu:0 --engine mooncake --engine nccl\n  topoctl path --plan\n" +
 			"  topoctl path gpu:0 --peer node2.json --fabric fabric.json --bytes 64MiB\n" +
@@ -78,17 +78,17 @@ func newPathCmd(f *command.Env, runF func(context.Context, *pathOptions) error) 
 		ValidArgsFunction: opts.complete,
 	}
 	fl := cmd.Flags()
-	fl.StringVar(&opts.peer, "peer", "", "the other host is in `FILE` (as --from reads them): pair the ports of both into lanes, DST is there")
-	fl.StringVar(&opts.fabric, "fabric", "", "`FILE` with rail, leaf and plane of each port (topoctl.fabric/v1)")
-	fl.StringVar(&opts.typed.bytes, "bytes", "64MiB", "share a transfer of `SIZE` among the lanes")
-	fl.StringVar(&opts.typed.policy, "policy", string(pick.Adaptive), "share it by `POLICY`: "+command.Either(pick.Policies()))
-	fl.StringVar(&opts.typed.transport, "transport", "", "choose ports for `TRANSPORT`: rdma or tcp (without it RDMA where that can be used)")
-	fl.StringArrayVar(&opts.roles, "role", nil, "`NIC=ROLE` sets what a NIC is for: data, storage, management or decoy; repeatable")
-	fl.StringSliceVar(&opts.typed.engines, "engine", nil, "also say what `ENGINE`'s own rule chooses and what that costs: mooncake, nccl or ucx; repeatable")
-	fl.IntVar(&opts.most, "k", tableMost, "list the best `N` ports, 0 for all (JSON has all unless this is given)")
-	fl.BoolVar(&opts.plan, "plan", false, "share all ports among all GPUs at once")
-	fl.IntVar(&opts.ranks, "ranks", 0, "with --plan: share them among `N` local ranks instead")
-	fl.StringVar(&opts.visible, "visible", "", "cuda:N is entry N of `LIST`, as in CUDA_VISIBLE_DEVICES")
+	fl.StringVar(&opts.peer, "peer", "", "pair the ports of this host with those of the host in `FILE` (as for --from), where DST is")
+	fl.StringVar(&opts.fabric, "fabric", "", "`FILE` with the rail, leaf and plane of each port (topoctl.fabric/v1)")
+	fl.StringVar(&opts.typed.bytes, "bytes", "64MiB", "`SIZE` of the transfer that lanes share")
+	fl.StringVar(&opts.typed.policy, "policy", string(pick.Adaptive), "`POLICY` by which lanes share the transfer: "+command.Either(pick.Policies()))
+	fl.StringVar(&opts.typed.transport, "transport", "", "choose ports for `TRANSPORT`: rdma or tcp (default: rdma if it can be used)")
+	fl.StringArrayVar(&opts.roles, "role", nil, "set the role of a NIC (`NIC=ROLE`): data, storage, management or decoy; repeatable")
+	fl.StringSliceVar(&opts.typed.engines, "engine", nil, "also show what `ENGINE` would choose, and the cost of that: mooncake, nccl or ucx; repeatable")
+	fl.IntVar(&opts.most, "k", tableMost, "list the best `N` ports, 0 for all (with -o json, all by default)")
+	fl.BoolVar(&opts.plan, "plan", false, "assign all ports to all GPUs at once")
+	fl.IntVar(&opts.ranks, "ranks", 0, "with --plan, assign them to `N` local ranks instead")
+	fl.StringVar(&opts.visible, "visible", "", "`LIST` that cuda:N counts in, as in CUDA_VISIBLE_DEVICES")
 	opts.measured.Add(cmd)
 	command.Offer(cmd, map[string]command.Completer{
 		"policy": command.Words(pick.Policies()...), "transport": command.Words("rdma", "tcp"), "engine": command.WordList(engineNames()...),
@@ -145,7 +145,7 @@ func (o *pathOptions) parseArgs(cmd *cobra.Command, args []string) error {
 	}
 	switch {
 	case o.plan && len(args) > 0:
-		return fmt.Errorf("--plan is about all GPUs at once: leave out %s", args[0])
+		return fmt.Errorf("unexpected argument %q: --plan is for all GPUs", args[0])
 	case changed("ranks") && !o.plan:
 		return errors.New("--ranks has no effect without --plan")
 	case changed("ranks") && o.ranks < 1:
@@ -153,13 +153,13 @@ func (o *pathOptions) parseArgs(cmd *cobra.Command, args []string) error {
 	case changed("visible") && strings.TrimSpace(o.visible) == "":
 		return errors.New("--visible is empty")
 	case changed("visible") && o.plan:
-		return errors.New("--plan and --visible exclude each other")
+		return errors.New("--plan and --visible cannot be used together")
 	case o.peer == "-" && o.Globals.From == "-":
 		return errors.New("only one of --from and --peer can be standard input")
 	}
 	for _, flag := range []string{"peer", "engine"} {
 		if o.plan && changed(flag) {
-			return fmt.Errorf("--plan and --%s exclude each other", flag)
+			return fmt.Errorf("--plan and --%s cannot be used together", flag)
 		}
 	}
 	if len(args) > 0 {
@@ -172,7 +172,7 @@ func (o *pathOptions) parseArgs(cmd *cobra.Command, args []string) error {
 		}
 	}
 	if o.dst != "" && o.peer == "" && changed("engine") {
-		return errors.New("--engine has no effect with DST: an engine chooses the NIC itself")
+		return errors.New("--engine has no effect with DST")
 	}
 	return nil
 }
@@ -247,11 +247,7 @@ func rolesOf(t *topo.Topology, given []string) (map[topo.ID]pathsel.Role, error)
 			for _, id := range known {
 				names = append(names, id.Name())
 			}
-			err := fmt.Errorf("--role %q: this host has no NIC %q", g, name)
-			if near := command.Closest(name, names); near != "" {
-				return nil, command.WithHint(err, "did you mean %s?", near)
-			}
-			return nil, err
+			return nil, command.Suggest(fmt.Errorf("--role %q: this host has no NIC %q", g, name), name, names, "")
 		}
 		if _, twice := out[known[i]]; twice {
 			return nil, fmt.Errorf("--role %q: %s is given twice", g, name)

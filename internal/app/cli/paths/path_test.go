@@ -38,11 +38,11 @@ func TestParsePath(t *testing.T) {
 	}
 	for args, want := range map[string]string{
 		"a b c":                       `unexpected argument "c"`,
-		"gpu:0 --plan":                "leave out gpu:0",
+		"gpu:0 --plan":                "--plan is for all GPUs",
 		"gpu:0 --ranks 2":             "without --plan",
 		"--plan --ranks 0":            "--ranks 0",
-		"--plan --engine ucx":         "--plan and --engine exclude each other",
-		"--plan --peer x":             "--plan and --peer exclude each other",
+		"--plan --engine ucx":         "--plan and --engine cannot be used together",
+		"--plan --peer x":             "--plan and --peer cannot be used together",
 		"gpu:0 --bytes 1MiB":          "--bytes has no effect without --peer",
 		"gpu:0 --policy first":        "--policy has no effect without --peer",
 		"gpu:0 --fabric x":            "--fabric has no effect without --peer",

@@ -44,11 +44,11 @@ func TestReadToken(t *testing.T) {
 		t.Errorf("%q, %v, %q", got, err, warned.String())
 	}
 	for name, path := range map[string]string{
-		"a token of 15 bytes, want 16 or more": file("short", secret[1:]+"\n", 0o600),
-		"a token of 0 bytes":                   file("empty", "", 0o600),
-		"longer than 4096 bytes":               file("long", strings.Repeat("x", 5000), 0o600),
-		"no such file":                         filepath.Join(dir, "none"),
-		"is a directory":                       dir,
+		"the token has 15 bytes, want 16 or more": file("short", secret[1:]+"\n", 0o600),
+		"the token has 0 bytes":                   file("empty", "", 0o600),
+		"longer than 4096 bytes":                  file("long", strings.Repeat("x", 5000), 0o600),
+		"no such file":                            filepath.Join(dir, "none"),
+		"is a directory":                          dir,
 	} {
 		if _, err := ReadToken(path, nil, io.Discard); err == nil || !strings.Contains(err.Error(), name) || strings.Contains(err.Error(), secret[1:]) {
 			t.Errorf("%s: %v", name, err)

@@ -17,7 +17,7 @@ func UnknownLocation(err error, known []pathsel.Location) error {
 		names = append(names, string(l))
 	}
 	if len(names) == 0 {
-		return command.WithHint(err, "nothing is known of where its memory is")
+		return command.WithHint(err, "its memory locations are unknown")
 	}
 	return command.WithHint(err, "it has %s", text.List(names, 12))
 }

@@ -24,8 +24,8 @@ const tokenMost = 4 << 10
 type Token struct{ File string }
 
 // Add registers the flag.
-func (t *Token) Add(cmd *cobra.Command, usage string) {
-	cmd.Flags().StringVar(&t.File, "token-file", "", usage)
+func (t *Token) Add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&t.File, "token-file", "", "read the token that both ends share from the first line of `FILE`, - for standard input")
 }
 
 // Read reads the secret, nil without the flag.
@@ -43,7 +43,7 @@ func ReadToken(name string, in io.Reader, warn io.Writer) ([]byte, error) {
 		if err != nil {
 			err := fmt.Errorf("--token-file %s: %w", name, command.Cause(err))
 			if errors.Is(err, fs.ErrNotExist) {
-				return nil, command.WithHint(err, "make one: (umask 077; head -c 32 /dev/urandom | base64 > %s), and copy it to the other host", name)
+				return nil, command.WithHint(err, "create one with (umask 077; head -c 32 /dev/urandom | base64 > %s), and copy it to the other host", name)
 			}
 			return nil, err
 		}
@@ -62,8 +62,8 @@ func ReadToken(name string, in io.Reader, warn io.Writer) ([]byte, error) {
 	case err != nil:
 		return nil, fmt.Errorf("--token-file: %s: %w", from, command.Cause(err))
 	case len(line) < tokenMin:
-		return nil, command.WithHint(fmt.Errorf("--token-file: %s: a token of %d bytes, want %d or more", from, len(line), tokenMin),
-			"make one: head -c 32 /dev/urandom | base64")
+		return nil, command.WithHint(fmt.Errorf("--token-file: %s: the token has %d bytes, want %d or more", from, len(line), tokenMin),
+			"create one with: head -c 32 /dev/urandom | base64")
 	}
 	return line, nil
 }
@@ -83,7 +83,7 @@ func firstLine(in io.Reader) ([]byte, error) {
 		case err != nil:
 			return nil, err
 		case len(out) == tokenMost:
-			return nil, fmt.Errorf("no token: the first line is longer than %d bytes", tokenMost)
+			return nil, fmt.Errorf("the first line is longer than %d bytes", tokenMost)
 		}
 		out = append(out, b)
 	}

@@ -44,11 +44,11 @@ type rdmaSetting struct {
 
 func (r *RDMA) settings() []rdmaSetting {
 	return []rdmaSetting{
-		{"rdma-gid-index", &r.gid, 0, 1<<16 - 1, "use entry `N` of the ports' GID tables (default: chosen for each peer)"},
-		{"rdma-traffic-class", &r.class, 0, 255, "mark RDMA packets with traffic class `N`, 0 to 255; its upper six bits are the DSCP (default 0)"},
+		{"rdma-gid-index", &r.gid, 0, 1<<16 - 1, "GID index `N` of the ports (default: chosen for each peer)"},
+		{"rdma-traffic-class", &r.class, 0, 255, "traffic class `N` of RDMA packets, 0 to 255; the upper six bits are the DSCP (default 0)"},
 		{"rdma-service-level", &r.level, 0, 15, "InfiniBand service level or VLAN priority `N`, 0 to 15 (default 0)"},
-		{"rdma-timeout", &r.timeout, 1, 31, "send again after 4.096 µs * 2^`N` without an answer, 1 to 31 (default 17: half a second)"},
-		{"rdma-retries", &r.retries, 1, 6, "give a connection up after it has sent `N` times again, 1 to 6 (default 6)"},
+		{"rdma-timeout", &r.timeout, 1, 31, "retransmit after 4.096 µs * 2^`N` without an answer, 1 to 31 (default 17: half a second)"},
+		{"rdma-retries", &r.retries, 1, 6, "close a connection after `N` retransmissions, 1 to 6 (default 6)"},
 	}
 }
 
@@ -72,7 +72,7 @@ func (r *RDMA) Check(cmd *cobra.Command, used bool) error {
 		for _, s := range r.settings() {
 			flags = append(flags, s.flag)
 		}
-		if err := command.NoEffect(cmd, "without RDMA: --transport rdma or auto", append(flags, "rdma-device")...); err != nil {
+		if err := command.NoEffect(cmd, "without RDMA (--transport rdma or auto)", append(flags, "rdma-device")...); err != nil {
 			return err
 		}
 	}
@@ -131,9 +131,9 @@ func (r *RDMA) transport(must bool) engine.TransportFactory {
 // devices that are not there.
 func withoutRDMA(t *topo.Topology) string {
 	if t != nil && len(t.RDMADevices) == 0 {
-		return "it has no RDMA device; --transport tcp or auto goes on without, and \"rdma link add rxe0 type rxe netdev NAME\" makes one in software of interface NAME"
+		return "this host has no RDMA device; use --transport tcp or auto, or create a software device with \"rdma link add rxe0 type rxe netdev INTERFACE\""
 	}
-	return "\"topoctl doctor\" says what is missing; --transport auto goes on without RDMA"
+	return "run \"topoctl doctor\" to see what is missing, or use --transport auto to continue without RDMA"
 }
 
 // Factories are those of the transports that the names stand for, in the order of preference.

@@ -27,7 +27,7 @@ func TestRDMAByName(t *testing.T) {
 	if err == nil || errors.Is(err, engine.ErrUnavailable) || !strings.Contains(err.Error(), "--transport rdma on this host: RDMA verbs are not available") {
 		t.Errorf("asked for by name: %v", err)
 	}
-	const doctor, none = `"topoctl doctor" says what is missing`, "it has no RDMA device"
+	const doctor, none = `"topoctl doctor" to see what is missing`, "this host has no RDMA device"
 	for x, want := range map[*topo.Topology]string{nil: doctor, {RDMADevices: make([]topo.RDMADevice, 1)}: doctor, {}: none} {
 		_, err := r.transport(true)(transport.Env{Topology: x})
 		if !strings.Contains(command.Hint(err), want) {

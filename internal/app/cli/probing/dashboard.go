@@ -32,9 +32,8 @@ type DashboardOptions struct {
 
 // Add adds the flags that name hosts.
 func (o *DashboardOptions) Add(cmd *cobra.Command) {
-	o.hosts.add(cmd, "the probe view measures between the hosts in `FILE`: lines of a name and its agent's HOST[:PORT]",
-		"the probe view measures the host of the agent at `[NAME=]HOST[:PORT]`, beside those of --hosts; repeatable",
-		"the secret that these agents want is in `FILE` (its first line)")
+	o.hosts.add(cmd, "hosts for the probe view to measure, one per line of `FILE`",
+		"host for the probe view to measure, by its agent at `[NAME=]HOST[:PORT]`; repeatable")
 }
 
 // HostsFile is the file with hosts, "" none.
@@ -62,11 +61,11 @@ func NewDashboardProber(ctx context.Context, o DashboardOptions) (p tui.Prober, 
 	case !o.hosts.given() && o.hosts.token.File != "":
 		return nil, nil, "", errors.New("--token-file has no effect without --hosts or --host")
 	case o.hosts.file == "-" || o.hosts.token.File == "-":
-		return nil, nil, "", errors.New("the dashboard reads keys from standard input: want files for --hosts and --token-file")
+		return nil, nil, "", errors.New("--hosts and --token-file cannot be standard input, from which the dashboard reads keys")
 	case o.NotLive != "":
 		return nil, nil, o.NotLive, nil
 	case o.Globals.Described():
-		return nil, nil, "it is not this host as it runs that is looked at", nil
+		return nil, nil, "only the running host can be measured", nil
 	}
 	var where target = &localTarget{o: probeLocalOptions{measuring: m, kinds: pairKinds, ports: ports,
 		rdma: peers.DefaultRDMA()}}
@@ -94,7 +93,7 @@ type dashboardProber struct {
 	all *plan.Pairs // nil: not asked yet
 }
 
-var errBusy = errors.New("another probe runs, or is being planned: wait for it, or stop it")
+var errBusy = errors.New("another probe is running: wait for it or stop it")
 
 // hold takes hold of the target until release is called. ctx ends with the prober.
 func (x *dashboardProber) hold(ctx context.Context) (held context.Context, release func(), err error) {
@@ -155,7 +154,7 @@ func (x *dashboardProber) plan(ids []string) (*plan.Plan, error) {
 	all := x.all
 	x.mu.Unlock()
 	if all == nil {
-		return nil, errors.New("which pairs there are is not known: ask for them first")
+		return nil, errors.New("the pairs are not known yet")
 	}
 	wanted := map[string]bool{}
 	for _, id := range ids {
@@ -164,7 +163,7 @@ func (x *dashboardProber) plan(ids []string) (*plan.Plan, error) {
 	own := *all
 	own.Pairs = slices.DeleteFunc(slices.Clone(all.Pairs), func(p probe.Pair) bool { return !wanted[p.ID] })
 	if len(own.Pairs) < len(wanted) || len(own.Pairs) == 0 {
-		return nil, fmt.Errorf("%d of %s are there: list them again", len(own.Pairs), text.Plural(len(wanted), "pair"))
+		return nil, fmt.Errorf("%d of %s still exist: list them again", len(own.Pairs), text.Plural(len(wanted), "pair"))
 	}
 	if len(own.Pairs) < len(all.Pairs) { // what there are no pairs of is no news of these
 		own.Rejected = nil

@@ -212,7 +212,7 @@ func TestNewTUIProber(t *testing.T) {
 		{name: "a token for nobody", o: DashboardOptions{hosts: agentFlags{token: peers.Token{File: token}}}, want: "no effect"},
 		{name: "standard input", o: DashboardOptions{hosts: agentFlags{file: "-"}}, want: "keys"},
 		{name: "no such file", o: DashboardOptions{hosts: agentFlags{file: token + "x"}}, want: "--hosts"},
-		{name: "a fixture", globals: command.Globals{Fixture: "dgx-h100"}, why: "not this host as it runs"},
+		{name: "a fixture", globals: command.Globals{Fixture: "dgx-h100"}, why: "only the running host"},
 		{name: "a recording", o: DashboardOptions{NotLive: "a recording is played", hosts: agentFlags{names: two}}, why: "a recording is played"},
 	} {
 		c.o.Host = &command.Host{Streams: clitest.New().Streams, Globals: c.globals, Now: time.Now}

@@ -44,10 +44,10 @@ type agentFlags struct {
 	token peers.Token
 }
 
-func (h *agentFlags) add(cmd *cobra.Command, fileUsage, nameUsage, tokenUsage string) {
+func (h *agentFlags) add(cmd *cobra.Command, fileUsage, nameUsage string) {
 	cmd.Flags().StringVar(&h.file, "hosts", "", fileUsage)
 	cmd.Flags().StringArrayVar(&h.names, "host", nil, nameUsage)
-	h.token.Add(cmd, tokenUsage)
+	h.token.Add(cmd)
 	command.Offer(cmd, map[string]command.Completer{"host": command.Words()})
 }
 
@@ -60,21 +60,20 @@ func newProbeFabricCmd(f *command.Env, runF func(context.Context, *probeFabricOp
 	opts := &probeFabricOptions{measuring: measuring{Host: f.Host()}}
 	cmd := &cobra.Command{
 		Use:   "fabric",
-		Short: "Measure the ports of many hosts, every one with every other",
-		Long: "fabric measures pairs of ports of different hosts, from each to each, through agents\n" +
-			"that run there (\"topoctl agent --listen :" + peers.AgentPort + " --token-file token\"), or that --launch ssh\n" +
-			"starts and stops again. This host only says when; it takes part if it is one of --host\n" +
-			"or --hosts.\n\n" +
-			"--hosts is a file with a line for each host: a name and its agent's HOST[:PORT] (the port\n" +
-			"is " + peers.AgentPort + " unless given), or the address alone; # begins a comment.\n\n" +
-			"--fabric is the file that \"topoctl path\" reads: which rail and which leaf switch each port\n" +
-			"is on. With leaves a switch can be blamed. Where it also lists the links between leaves\n" +
-			"and spines (rates of one link in one direction), pairs of different leaves count them,\n" +
-			"and they can be blamed too:\n" +
+		Short: "Measure the ports of many hosts with each other",
+		Long: "fabric measures every pair of ports of different hosts. Each host runs an agent\n" +
+			"(\"topoctl agent --listen :" + peers.AgentPort + " --token-file token\"), or --launch ssh starts and stops one.\n" +
+			"This host only controls the run, unless it is also one of --host or --hosts.\n\n" +
+			"--hosts is a file with one host per line: a name and the HOST[:PORT] of its agent, or only\n" +
+			"the address. The default port is " + peers.AgentPort + ". # starts a comment.\n\n" +
+			"--fabric is a file as for \"topoctl path\", with the rail and leaf switch of each port. With\n" +
+			"leaves, a switch can be found to be the cause. If the file also lists the uplinks between\n" +
+			"leaves and spines (with the rate of one link in one direction), they limit what pairs are\n" +
+			"expected to reach, and can be found to be the cause:\n" +
 			"  \"uplinks\": [{\"leaf\": \"leaf-0\", \"spine\": \"spine-0\", \"count\": 4, \"bytes_per_sec\": 50000000000}]\n\n" +
-			"With --dry-run it prints the rounds; hosts may then be files that --from reads, or\n" +
-			command.FixturePrefix + "NAME, in place of addresses.\n\n" + verdictsText + " It is 3 also where a\n" +
-			"host took no part, or has RDMA that its agent cannot use.",
+			"With --dry-run, which prints the rounds, hosts can also be files as for --from, or\n" +
+			command.FixturePrefix + "NAME.\n\n" + verdictsText + " It is also 3 if a host\n" +
+			"took no part, or its agent cannot use its RDMA devices.",
 		Example: "  topoctl probe fabric --host n1=10.0.0.1 --host n2=10.0.0.2 --token-file token\n" +
 			"  topoctl probe fabric --hosts hosts --fabric fabric.json --rails same --report today.json\n" +
 			"  topoctl probe fabric --hosts hosts --launch ssh --max-duration 10m --events run.jsonl\n" +
@@ -83,13 +82,12 @@ func newProbeFabricCmd(f *command.Env, runF func(context.Context, *probeFabricOp
 		RunE: command.Action(opts, opts.parse, runF),
 	}
 	fl := cmd.Flags()
-	opts.hosts.add(cmd, "measure between the hosts in `FILE`, - is standard input",
-		"measure the host of the agent at `[NAME=]HOST[:PORT]`, beside those of --hosts; repeatable",
-		"the secret that the agents want is in `FILE` (its first line), - is standard input")
-	fl.StringVar(&opts.rails, "rails", railChoices[0], "pair ports of `RAILS`: all, same or cross; the last two need --fabric")
-	fl.StringVar(&opts.fabricFile, "fabric", "", "`FILE` with rail and leaf of each port, and the uplinks of leaves (topoctl.fabric/v1)")
-	fl.StringVar(&opts.launch, "launch", "", "start the agents by `HOW` (ssh), and stop them at the end")
-	fl.StringVar(&opts.command, "launch-command", "topoctl", "with --launch: `COMMAND` is topoctl there")
+	opts.hosts.add(cmd, "hosts to measure, one per line of `FILE`, - for standard input",
+		"host to measure, by its agent at `[NAME=]HOST[:PORT]`; repeatable")
+	fl.StringVar(&opts.rails, "rails", railChoices[0], "`RAILS` of the ports to pair: all, same or cross; same and cross need --fabric")
+	fl.StringVar(&opts.fabricFile, "fabric", "", "`FILE` with the rail and leaf of each port, and uplinks (topoctl.fabric/v1)")
+	fl.StringVar(&opts.launch, "launch", "", "start the agents with `METHOD` (ssh), and stop them at the end")
+	fl.StringVar(&opts.command, "launch-command", "topoctl", "with --launch, `COMMAND` that runs topoctl on the other hosts")
 	opts.flags.add(cmd, local.DefaultSpec())
 	opts.ports.add(cmd)
 	command.Offer(cmd, map[string]command.Completer{"rails": command.Words(railChoices...), "launch": command.Words("ssh"), "launch-command": command.Words()})
@@ -106,14 +104,14 @@ func (o *probeFabricOptions) parse(cmd *cobra.Command, _ []string) error {
 		return err
 	}
 	if err := fabric.CheckSpec(&o.spec); err != nil {
-		return fmt.Errorf("agents do not measure that: %w", err)
+		return fmt.Errorf("agents cannot measure this: %w", err)
 	}
 	if err := errors.Join(o.ports.check(), command.CheckWords("rails", []string{o.rails}, railChoices)); err != nil {
 		return err
 	}
 	switch changed := cmd.Flags().Changed; {
 	case !o.hosts.given():
-		return command.WithHint(errors.New("no hosts: want --hosts FILE or --host NAME=HOST[:PORT]"), "run \"topoctl agent\" on each of them, or add --launch ssh")
+		return command.WithHint(errors.New("no hosts: want --hosts FILE or --host NAME=HOST[:PORT]"), "run \"topoctl agent\" on each host, or use --launch ssh")
 	case o.launch != "" && o.launch != "ssh":
 		return fmt.Errorf("--launch %q: want ssh", o.launch)
 	case o.launch == "" && changed("launch-command"):
@@ -132,7 +130,7 @@ func runProbeFabric(ctx context.Context, o *probeFabricOptions) error {
 		return err
 	}
 	if n := len(hosts) + len(described); n < 2 {
-		return command.WithHint(fmt.Errorf("%s: want two or more", text.Plural(n, "host")), "this host takes part as one of them; \"topoctl probe local\" measures it alone")
+		return command.WithHint(fmt.Errorf("%s: want two or more", text.Plural(n, "host")), "use \"topoctl probe local\" to measure this host alone")
 	}
 	if len(described) > 0 {
 		return o.dryDescribed(ctx, described, hosts)
@@ -213,7 +211,7 @@ func isDescription(source string) bool {
 // dryDescribed plans for hosts that need not be there.
 func (o *probeFabricOptions) dryDescribed(ctx context.Context, described []describedHost, others []probe.Host) error {
 	if len(others) > 0 {
-		return command.WithHint(fmt.Errorf("--host %s: files and addresses of agents do not go together", described[0].name), "%s was taken for an agent at %s: there is no such file", others[0].Name, others[0].Address)
+		return command.WithHint(fmt.Errorf("--host %s: descriptions and addresses of agents cannot be mixed", described[0].name), "%s is taken as an agent at %s, because there is no such file", others[0].Name, others[0].Address)
 	}
 	var hosts []plan.Host
 	for _, d := range described {
@@ -280,15 +278,15 @@ func (o *probeFabricOptions) openFleet(ctx context.Context, hosts []probe.Host) 
 func (o *probeFabricOptions) openHint(err error) error {
 	switch {
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return command.WithHint(err, "is the interface of that address up? Loopback needs \"ip link set lo up\"")
+		return command.WithHint(err, "check that the interface with this address is up; for loopback, run \"ip link set lo up\"")
 	case errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.EHOSTUNREACH):
-		return command.WithHint(err, "this host has no way there: \"ip route get ADDRESS\" says which, and \"ip addr\" which interfaces are up")
+		return command.WithHint(err, "this host has no route to it; check \"ip route get ADDRESS\" and \"ip addr\"")
 	case errors.Is(err, engine.ErrToken):
-		return command.WithHint(err, "all of them and this command need the same --token-file")
+		return command.WithHint(err, "use the same --token-file for all agents and this command")
 	case o.launch != "":
-		return command.WithHint(err, "does \"ssh HOST topoctl version\" work without a password? --launch-command says where topoctl is there")
+		return command.WithHint(err, "check that \"ssh HOST topoctl version\" works without a password; use --launch-command if topoctl is not in the PATH there")
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return command.WithHint(err, "run \"topoctl agent --listen :%s --token-file token\" on each host, or add --launch ssh", peers.AgentPort)
+		return command.WithHint(err, "run \"topoctl agent --listen :%s --token-file token\" on each host, or use --launch ssh", peers.AgentPort)
 	}
 	return err
 }
@@ -327,7 +325,7 @@ func hostsOf(fleet *fabric.Fleet) func() []probe.Host {
 func (o *probeFabricOptions) run(ctx context.Context, fleet *fabric.Fleet) error {
 	hosts, err := o.usable(fleet)
 	if err != nil {
-		return command.WithHint(err, "the warnings say what is wrong with the others")
+		return command.WithHint(err, "see the warnings for what is wrong with the others")
 	}
 	notes := o.withoutRDMA(hosts, fleet.Hosts())
 	p, err := o.plan(ctx, hosts)
@@ -362,7 +360,7 @@ func (o *probeFabricOptions) withoutRDMA(hosts []plan.Host, agents []fabric.Host
 		if len(a.Unavailable) > 0 {
 			why = strings.Join(a.Unavailable, "; ")
 		}
-		text := fmt.Sprintf("%s has RDMA that cannot be used (%s): its pairs are measured over TCP", h.Name, why)
+		text := fmt.Sprintf("%s has RDMA devices that cannot be used (%s); its pairs are measured over TCP", h.Name, why)
 		notes = append(notes, plan.PartialNote+text)
 		o.warn("%s", text)
 	}
@@ -376,11 +374,11 @@ func planHint(err error) error {
 	var rails *plan.RailsError
 	switch {
 	case errors.As(err, &selection):
-		return command.WithHint(err, "--dry-run lists the pairs")
+		return command.WithHint(err, "use --dry-run to list the pairs")
 	case errors.As(err, &name):
-		return command.WithHint(err, "--host NAME=HOST gives it one")
+		return command.WithHint(err, "use --host NAME=HOST to name it")
 	case errors.As(err, &rails):
-		return command.WithHint(err, "--fabric FILE names the rail of each port: \"topoctl help path\" shows such a file")
+		return command.WithHint(err, "use --fabric FILE to give the rail of each port; \"topoctl help path\" shows an example")
 	}
 	return err
 }

@@ -33,7 +33,7 @@ func TestProbeWithoutRDMA(t *testing.T) {
 		if hosts[0].Transport != pathsel.Auto || hosts[1].Transport != want {
 			t.Errorf("%s: transports %q and %q", transport, hosts[0].Transport, hosts[1].Transport)
 		}
-		text := "n2 has RDMA that cannot be used (rdma: no device file): its pairs are measured over TCP"
+		text := "n2 has RDMA devices that cannot be used (rdma: no device file); its pairs are measured over TCP"
 		told := len(notes) == 1 && notes[0] == plan.PartialNote+text && strings.Contains(f.Stderr.String(), text)
 		if told != (want == pathsel.TCP) || !told && len(notes) > 0 {
 			t.Errorf("%s: notes %q, stderr %q", transport, notes, f.Stderr.String())

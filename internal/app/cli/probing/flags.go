@@ -69,14 +69,14 @@ func (s *sampleFlags) add(cmd *cobra.Command, defaults probe.Spec) {
 	fl := cmd.Flags()
 	fl.BoolVar(&s.bw, "bw", false, "measure bandwidth only")
 	fl.BoolVar(&s.lat, "lat", false, "measure latency only")
-	fl.StringVar(&s.size, "size", command.SizeText(defaults.SizesBytes[0]), "`SIZE` of one op")
-	fl.StringVar(&s.sweep, "sweep", "", "measure sizes `FROM:TO:xFACTOR`, such as 4KiB:256MiB:x4; the largest is judged")
-	fl.DurationVar(&s.warmup, "warmup", defaults.Warmup, "move bytes for `TIME` before each size, which does not count")
-	fl.DurationVar(&s.duration, "duration", defaults.SampleTime*time.Duration(defaults.MinSamples), "take the first --min-samples of each size in `TIME`; more follow until --ci holds")
-	fl.StringVar(&s.ci, "ci", command.PartText(defaults.CI), "enough samples are there when the 95 % interval is within `PART` of the mean")
-	fl.IntVar(&s.minSamples, "min-samples", defaults.MinSamples, "take `N` samples at least")
-	fl.IntVar(&s.maxSamples, "max-samples", defaults.MaxSamples, "take `N` samples at most")
-	fl.StringVar(&s.rateLimit, "rate-limit", "", "no pair moves more than `RATE`, such as 10Gb/s")
+	fl.StringVar(&s.size, "size", command.SizeText(defaults.SizesBytes[0]), "`SIZE` of each op")
+	fl.StringVar(&s.sweep, "sweep", "", "measure a range of sizes (`FROM:TO:xFACTOR`), such as 4KiB:256MiB:x4; the largest decides the verdict")
+	fl.DurationVar(&s.warmup, "warmup", defaults.Warmup, "warm up for `TIME` before each size")
+	fl.DurationVar(&s.duration, "duration", defaults.SampleTime*time.Duration(defaults.MinSamples), "`TIME` for the first --min-samples of each size; more follow until --ci is reached")
+	fl.StringVar(&s.ci, "ci", command.PartText(defaults.CI), "stop when the 95 % confidence interval is within this `PERCENT` of the mean")
+	fl.IntVar(&s.minSamples, "min-samples", defaults.MinSamples, "minimum number `N` of samples")
+	fl.IntVar(&s.maxSamples, "max-samples", defaults.MaxSamples, "maximum number `N` of samples")
+	fl.StringVar(&s.rateLimit, "rate-limit", "", "limit each pair to `RATE`, such as 10Gb/s")
 	command.Offer(cmd, map[string]command.Completer{
 		"size": command.Words("64KiB", "1MiB", "16MiB"), "sweep": command.Words("4KiB:16MiB:x4"), "warmup": command.Words(), "duration": command.Words("500ms", "2s"),
 		"ci": command.Words("2.5%", "5%"), "min-samples": command.Words(), "max-samples": command.Words(), "rate-limit": command.Words("1GB/s"),
@@ -92,7 +92,7 @@ func (s *sampleFlags) spec(cmd *cobra.Command, defaults probe.Spec) (probe.Spec,
 	changed := cmd.Flags().Changed
 	for _, pair := range [][2]string{{"size", "sweep"}, {"bw", "lat"}} {
 		if changed(pair[0]) && changed(pair[1]) {
-			return out, fmt.Errorf("--%s and --%s exclude each other", pair[0], pair[1])
+			return out, fmt.Errorf("--%s and --%s cannot be used together", pair[0], pair[1])
 		}
 	}
 	if s.lat {
@@ -169,10 +169,10 @@ type judgeFlags struct {
 func (j *judgeFlags) add(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	rules := probe.DefaultRules()
-	fl.StringVar(&j.failUnder, "fail-under", command.PartText(rules.FailUnder), "a pair FAILs below this `PART` of what is expected")
-	fl.StringVar(&j.warnUnder, "warn-under", command.PartText(rules.WarnUnder), "it is a WARN below this `PART`")
-	fl.StringVar(&j.outlier, "outlier", fmt.Sprintf("%s/%gx", command.PartText(rules.OutlierUnder), rules.OutlierOver), "an outlier has less than this part of the best rate of equal pairs, or more than this multiple of their smallest latency: `PART/MULTIPLEx`")
-	fl.IntVar(&j.retest, "retest", rules.Retests, "measure bad pairs again alone, `N` times; 0 never")
+	fl.StringVar(&j.failUnder, "fail-under", command.PartText(rules.FailUnder), "a pair fails below this `PERCENT` of the expected rate")
+	fl.StringVar(&j.warnUnder, "warn-under", command.PartText(rules.WarnUnder), "warn about a pair below this `PERCENT` of the expected rate")
+	fl.StringVar(&j.outlier, "outlier", fmt.Sprintf("%s/%gx", command.PartText(rules.OutlierUnder), rules.OutlierOver), "an outlier is below this part of the best rate of similar pairs, or above this multiple of their lowest latency (`PERCENT/MULTIPLEx`)")
+	fl.IntVar(&j.retest, "retest", rules.Retests, "number `N` of times to measure bad pairs again, alone")
 	command.Offer(cmd, map[string]command.Completer{
 		"fail-under": command.Words("80%"), "warn-under": command.Words("90%"), "outlier": command.Words("93%/2.1x"), "retest": command.Words(),
 	})
@@ -216,12 +216,12 @@ var schedules = []string{string(plan.ByLink), string(plan.ByEndpoint), string(pl
 
 func (p *planFlags) add(cmd *cobra.Command) {
 	fl := cmd.Flags()
-	fl.StringArrayVar(&p.selected, "select", nil, "measure only pairs `FROM>TO`, or those with an end NAME; * and ? stand for others; repeatable")
-	fl.BoolVar(&p.bidir, "bidir", false, "keep the other direction of each pair as busy meanwhile")
-	fl.StringVar(&p.schedule, "schedule", schedules[0], "measure at the same time what shares no `WHAT`: "+command.Either(schedules)+", where serial is one pair at a time")
-	fl.StringVar(&p.contend, "contend", "", "measure all pairs that cross `LINK` at the same time, to see what it carries")
-	fl.DurationVar(&p.maxDuration, "max-duration", 0, "begin no round that would end after `TIME`; 0 measures all")
-	fl.BoolVar(&p.dryRun, "dry-run", false, "print the rounds, their time and bytes, and measure nothing")
+	fl.StringArrayVar(&p.selected, "select", nil, "measure only pairs that match `FROM>TO`, or have an endpoint NAME; * and ? are wildcards; repeatable")
+	fl.BoolVar(&p.bidir, "bidir", false, "load both directions of each pair")
+	fl.StringVar(&p.schedule, "schedule", schedules[0], "measure at the same time pairs that share no `WHAT`: link or endpoint; serial for one pair at a time")
+	fl.StringVar(&p.contend, "contend", "", "measure all pairs that use `LINK` at the same time, to find its capacity")
+	fl.DurationVar(&p.maxDuration, "max-duration", 0, "start no round that would end after `TIME`; 0 for no limit")
+	fl.BoolVar(&p.dryRun, "dry-run", false, "print the rounds with their time and bytes, but measure nothing")
 	command.Offer(cmd, map[string]command.Completer{
 		"schedule": command.Words(schedules...), "select": command.Words(), "contend": command.Words(), "max-duration": command.Words("1m", "10m"),
 	})
@@ -246,16 +246,16 @@ type outputFlags struct {
 func (o *outputFlags) add(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	o.outFile.Add(cmd)
-	fl.StringVar(&o.report, "report", "", "also write the report as JSON to `FILE`, in one step")
-	fl.StringVar(&o.events, "events", "", "also write events as JSON lines to `FILE` while measuring")
-	fl.StringVar(&o.resume, "resume", "", "measure only what `FILE`, the report or the events of an earlier run, lacks")
+	fl.StringVar(&o.report, "report", "", "also write the report as JSON to `FILE`")
+	fl.StringVar(&o.events, "events", "", "also write events as JSON lines to `FILE` during the run")
+	fl.StringVar(&o.resume, "resume", "", "measure only pairs that are not in `FILE`, the report or events of an earlier run")
 }
 
 func (o *outputFlags) check(cmd *cobra.Command) error {
 	files := []string{o.outFile.Name, o.report, o.events}
 	for i, f := range files {
 		if f != "" && f != "/dev/full" && slices.Contains(files[:i], f) {
-			return fmt.Errorf("two outputs would go to %s", f)
+			return fmt.Errorf("more than one output would go to %s", f)
 		}
 	}
 	return command.NotEmpty(cmd, "out-file", "report", "events", "resume")
@@ -272,8 +272,8 @@ var (
 )
 
 func (p *portFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&p.transport, "transport", bench.Auto, "between ports, use `TRANSPORT`: "+command.Either(probeTransports)+"; auto is RDMA where both ends have it")
-	cmd.Flags().StringVar(&p.memory, "memory", memoryKinds[0], "between ports, move memory of `KIND` nearest to the port: cpu or gpu")
+	cmd.Flags().StringVar(&p.transport, "transport", bench.Auto, "`TRANSPORT` between ports: "+command.Either(probeTransports)+"; auto uses RDMA if both ends have it")
+	cmd.Flags().StringVar(&p.memory, "memory", memoryKinds[0], "`KIND` of memory to move between ports, nearest to each: cpu or gpu")
 	command.Offer(cmd, map[string]command.Completer{"transport": command.Words(probeTransports...), "memory": command.Words(memoryKinds...)})
 }
 

@@ -31,12 +31,11 @@ func newProbeLocalCmd(f *command.Env, runF func(context.Context, *probeLocalOpti
 	cmd := &cobra.Command{
 		Use:   "local",
 		Short: "Measure memory, GPUs and ports of this host",
-		Long: "local measures, of this host, what is there: memory from the processors of each NUMA\n" +
-			"node (loads, copies, and how long one load takes), GPUs with memory and with each\n" +
-			"other, ports with each other over RDMA, and TCP over loopback. What cannot be\n" +
-			"measured is WAIVED with the reason.\n\n" +
-			"With --dry-run it says in which rounds that would be measured, also of other hosts\n" +
-			"(--fixture, --from, --root).\n\n" + verdictsText,
+		Long: "local measures memory from the CPUs of each NUMA node (loads, copies and load latency),\n" +
+			"GPUs with memory and with each other, ports with each other over RDMA, and TCP over\n" +
+			"loopback. A pair that cannot be measured is WAIVED, with the reason.\n\n" +
+			"--dry-run prints the rounds that it would measure, also for another host (--fixture,\n" +
+			"--from, --root).\n\n" + verdictsText,
 		Example: "  topoctl probe local\n  topoctl probe local --pairs gpu,port --fail-under 85%\n" +
 			"  topoctl probe local --select 'cpu:0>*' --sweep 4KiB:64MiB:x16 -o json\n" +
 			"  topoctl probe local --report today.json; topoctl probe show today.json -o html --out-file today.html\n" +
@@ -44,7 +43,7 @@ func newProbeLocalCmd(f *command.Env, runF func(context.Context, *probeLocalOpti
 		Args: command.NoArgs,
 		RunE: command.Action(opts, opts.parse, runF),
 	}
-	cmd.Flags().StringSliceVar(&opts.kinds, "pairs", pairKinds, "measure `KINDS` of pairs: memory, gpu, port")
+	cmd.Flags().StringSliceVar(&opts.kinds, "pairs", pairKinds, "`KINDS` of pairs to measure: memory, gpu, port")
 	opts.flags.add(cmd, local.DefaultSpec())
 	opts.ports.add(cmd)
 	opts.rdma.Add(cmd)
@@ -59,7 +58,7 @@ func (o *probeLocalOptions) parse(cmd *cobra.Command, _ []string) error {
 		return err
 	}
 	if o.Globals.Described() && !o.flags.dryRun {
-		return command.WithHint(errors.New("only this host can be measured"), "--dry-run says what would be measured of another")
+		return command.WithHint(errors.New("only this host can be measured"), "use --dry-run to see what would be measured on another")
 	}
 	return o.rdma.Check(cmd, o.ports.transport != "tcp")
 }

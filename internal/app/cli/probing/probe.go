@@ -25,12 +25,12 @@ func Commands(f *command.Env) []*cobra.Command {
 func newProbeCmd(f *command.Env, run probeRuns) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "probe",
-		Short: "Measure whether every path is as fast as it should be, and which part is to blame",
-		Long: "probe measures pairs of ends: memory and GPUs of this host, its ports, the ports of\n" +
-			"many hosts. What each pair should carry follows from the topology: the slowest link\n" +
-			"on its way. Pairs that share no link are measured at the same time. Slow pairs are\n" +
-			"measured again alone, then with partners that are well, and the links and devices\n" +
-			"that the bad pairs have in common, and the good ones have not, are named.",
+		Short: "Measure whether each path is as fast as expected, and find the cause if not",
+		Long: "probe measures pairs of endpoints: memory, GPUs and ports of this host, or ports of many\n" +
+			"hosts. The expected rate of a pair is that of the slowest link between its endpoints.\n" +
+			"Pairs that share no link are measured at the same time. Slow pairs are measured again,\n" +
+			"alone and then with other endpoints. probe names the links and devices that only the\n" +
+			"slow pairs use.",
 		Example: "  topoctl probe local\n  topoctl probe fabric --host n1=10.0.0.1 --host n2=10.0.0.2 --token-file token\n" +
 			"  topoctl probe show report.json -o html --out-file report.html",
 		Args: command.UnknownCommand,
@@ -41,11 +41,14 @@ func newProbeCmd(f *command.Env, run probeRuns) *cobra.Command {
 }
 
 // verdictsText is what help says of verdicts and exit codes.
-const verdictsText = "Verdicts: PASS; WARN below --warn-under of what is expected, or an outlier among\n" +
-	"equals; FAIL below --fail-under of a rate that was read or measured, or an outlier where\n" +
-	"such a rate is known (a constant or an assumption never fails a pair); INCONCLUSIVE where\n" +
-	"the samples do not suffice, or nothing is known to compare with; WAIVED where it cannot\n" +
-	"be measured here; ERROR.\n\n" +
-	"The exit code is 1 if a pair FAILs or a part is blamed, 3 if a pair is in ERROR, had not\n" +
-	"enough samples or was not reached in --max-duration, if a port for data is down, or if no\n" +
-	"pair was measured, 0 otherwise."
+const verdictsText = "Verdicts:\n" +
+	"  PASS          as fast as expected\n" +
+	"  WARN          below --warn-under of the expected rate, or an outlier among similar pairs\n" +
+	"  FAIL          below --fail-under of an expected rate that was read or measured, or an\n" +
+	"                outlier where there is one (assumed rates and constants never fail a pair)\n" +
+	"  INCONCLUSIVE  too few samples, or no rate or similar pair to compare with\n" +
+	"  WAIVED        cannot be measured here\n" +
+	"  ERROR         the measurement failed\n\n" +
+	"The exit code is 1 if a pair fails or a cause is found. It is 3 if a pair has an error, has\n" +
+	"too few samples or was not reached within --max-duration, if a data port is down, or if no\n" +
+	"pair was measured. Otherwise it is 0."

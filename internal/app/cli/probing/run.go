@@ -49,7 +49,7 @@ func (o *measuring) parseMeasuring(cmd *cobra.Command) (err error) {
 	case o.flags.dryRun && o.Format != command.FormatTable && o.Format != command.FormatWide && o.Format != command.FormatJSON:
 		return fmt.Errorf("-o %s has no effect with --dry-run: want table or json", o.Format)
 	case o.Format == command.FormatJSONL && o.flags.outFile.Name != "":
-		return command.WithHint(errors.New("--out-file has no effect with -o jsonl"), "--events FILE writes events to a file")
+		return command.WithHint(errors.New("--out-file has no effect with -o jsonl"), "use --events FILE to write events to a file")
 	}
 	return nil
 }
@@ -195,7 +195,7 @@ func nothingWhy(r *probe.Report) string {
 			return fmt.Sprintf("%s waived, the first because %s", text.Plural(r.Summary.Waived, "pair"), x.Pair.Waived)
 		}
 	}
-	return "there is none, the notes of the report say why"
+	return "there is none; see the notes of the report"
 }
 
 // outcome is what a report's verdicts come to, as the error that gives the exit code.

@@ -63,7 +63,7 @@ func newFleetTarget(ctx context.Context, o *DashboardOptions, fo probeFabricOpti
 		return nil, err
 	}
 	if len(to) < 2 {
-		return nil, command.WithHint(fmt.Errorf("%s: want two or more", text.Plural(len(to), "host")), "this host takes part as one of them, with an agent of its own")
+		return nil, command.WithHint(fmt.Errorf("%s: want two or more", text.Plural(len(to), "host")), "to include this host, run an agent on it")
 	}
 	token, err := peers.ReadToken(o.hosts.token.File, nil, warn)
 	return &fleetTarget{o: fo, to: to, token: token}, err

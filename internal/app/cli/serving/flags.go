@@ -41,15 +41,15 @@ type servingFlags struct {
 func (o *servingFlags) add(cmd *cobra.Command, gpuHelp, decodeHelp string, decodeWords ...string) {
 	o.load.add(cmd)
 	fl := cmd.Flags()
-	fl.StringVar(&o.modelName, "model", "", "whose KV cache moves: `MODEL`, such as llama-3.1-8b")
+	fl.StringVar(&o.modelName, "model", "", "`MODEL` to serve, such as llama-3.1-8b")
 	fl.StringVar(&o.gpu, "gpu", "", gpuHelp)
-	fl.StringVar(&o.prefillText, "prefill", "1xtp1", "prefill on `INSTANCES`xtpRANKS, such as 2xtp4")
+	fl.StringVar(&o.prefillText, "prefill", "1xtp1", "prefill instances and tensor ranks of each (`NxtpN`), such as 2xtp4")
 	fl.StringVar(&o.decodeText, "decode", "1xtp1", decodeHelp)
-	fl.StringVar(&o.mode, "mode", modeNames[0], "move a cache by `MODE`: push or pull once a prompt is computed, or layers while it is")
-	fl.IntVar(&o.pageTokens, "page-tokens", 16, "keep the cache in pages of `N` tokens")
-	fl.IntVar(&o.chunk, "chunk", 0, "compute prompts in parts, `N` tokens in a step at most (without it at once)")
-	fl.StringVar(&o.policyName, "policy", string(pick.Adaptive), "share a transfer among lanes by `POLICY`: "+command.Either(pick.Policies()))
-	fl.StringSliceVar(&o.sloText, "slo", nil, "count requests that meet `LIMITS`, such as ttft=500ms,tpot=50ms; also e2e")
+	fl.StringVar(&o.mode, "mode", modeNames[0], "how caches move (`MODE`): push or pull after prefill, or layers during it")
+	fl.IntVar(&o.pageTokens, "page-tokens", 16, "`N` tokens in a page of the cache")
+	fl.IntVar(&o.chunk, "chunk", 0, "process prompts in chunks of at most `N` tokens (default: not chunked)")
+	fl.StringVar(&o.policyName, "policy", string(pick.Adaptive), "`POLICY` by which lanes share a transfer: "+command.Either(pick.Policies()))
+	fl.StringSliceVar(&o.sloText, "slo", nil, "count the requests that meet `LIMITS` for ttft, tpot or e2e, such as ttft=500ms,tpot=50ms")
 	o.outFile.Add(cmd)
 	var names []string
 	for _, name := range modelNames() {
@@ -68,7 +68,7 @@ func (o *servingFlags) check(cmd *cobra.Command) error {
 		return err
 	}
 	if o.modelName == "" {
-		return command.WithHint(errors.New("no model: want --model NAME"), "known are %s", strings.ToLower(strings.Join(modelNames(), ", ")))
+		return command.WithHint(errors.New("no model: want --model NAME"), "known models: %s", strings.ToLower(strings.Join(modelNames(), ", ")))
 	}
 	var err error
 	if o.model, err = kvlayout.Find(o.modelName); err != nil {

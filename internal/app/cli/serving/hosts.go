@@ -55,7 +55,7 @@ func (o *predictOptions) site(ctx context.Context) (*site, error) {
 	}
 	for i := range s.hosts {
 		if !slices.Contains(s.prefill.hosts, i) && !slices.Contains(s.decode.hosts, i) {
-			return nil, command.WithHint(fmt.Errorf("--host %s: it neither prefills nor decodes", s.hosts[i].Name), "name it in --prefill-hosts or --decode-hosts")
+			return nil, command.WithHint(fmt.Errorf("--host %s: not used for prefill or decode", s.hosts[i].Name), "add it to --prefill-hosts or --decode-hosts")
 		}
 	}
 	places := predict.NewPlaces(s.hosts)
@@ -70,16 +70,16 @@ func (o *predictOptions) site(ctx context.Context) (*site, error) {
 // readHosts reads the hosts; those of one source are of one kind.
 func (o *predictOptions) readHosts(ctx context.Context, s *site) error {
 	if len(o.hostFlags) == 0 {
-		return command.WithHint(errors.New("no hosts: want --host NAME=FILE"), "--host p=%sa10-2nic --host d=%sa10-2nic are two described hosts", command.FixturePrefix, command.FixturePrefix)
+		return command.WithHint(errors.New("no hosts: want --host NAME=FILE"), "for two built-in machines, use --host p=%sa10-2nic --host d=%sa10-2nic", command.FixturePrefix, command.FixturePrefix)
 	}
 	kinds := map[string]*sim.Kind{}
 	for _, line := range o.hostFlags {
 		name, source, _ := strings.Cut(line, "=")
 		if source == "" || name == "" || strings.ContainsAny(name, " \t\r\n:/>,") || text.Printable(name) != name {
-			return fmt.Errorf("--host %q: want NAME=FILE or NAME=%sNAME, the name without spaces and without : / , >", line, command.FixturePrefix)
+			return fmt.Errorf("--host %q: want NAME=FILE or NAME=%sNAME, with a name that has no space and none of : / , >", line, command.FixturePrefix)
 		}
 		if slices.ContainsFunc(s.hosts, func(h sim.HostSpec) bool { return h.Name == name }) {
-			return fmt.Errorf("--host %q: two hosts are called %s", line, name)
+			return fmt.Errorf("--host %q: the name %s is given twice", line, name)
 		}
 		if kinds[source] == nil {
 			t, err := o.Named(ctx, source)
@@ -114,11 +114,7 @@ func (s *site) pool(side string, given []string, otherwise int) ([]int, error) {
 		i := slices.Index(s.names(), name)
 		switch {
 		case i < 0:
-			err := fmt.Errorf("--%s-hosts %q: no --host is called %q", side, strings.Join(given, ","), name)
-			if near := command.Closest(name, s.names()); near != "" {
-				return nil, command.WithHint(err, "did you mean %s?", near)
-			}
-			return nil, err
+			return nil, command.Suggest(fmt.Errorf("--%s-hosts %q: there is no --host %s", side, strings.Join(given, ","), name), name, s.names(), "")
 		case slices.Contains(out, i):
 			return nil, fmt.Errorf("--%s-hosts %q: %s is given twice", side, strings.Join(given, ","), name)
 		}
@@ -135,7 +131,7 @@ func (s *site) place(p *sidePool, places *predict.Places) error {
 	for n := range p.shape.instances {
 		ranks, err := places.Place(p.hosts, p.shape.tp, 1)
 		if err != nil {
-			return command.WithHint(fmt.Errorf("--%s %s: instance %d: %w", p.side, p.shape, n+1, err), "give fewer instances or ranks, or more hosts in --%s-hosts", p.side)
+			return command.WithHint(fmt.Errorf("--%s %s: instance %d: %w", p.side, p.shape, n+1, err), "use fewer instances or ranks, or more hosts in --%s-hosts", p.side)
 		}
 		p.instances = append(p.instances, ranks)
 	}
@@ -154,10 +150,10 @@ func (s *site) findGPU(p *sidePool, given string) error {
 			model := t.GPUs[slices.Index(h.Kind.Host().GPUs(), r.Location)].Model
 			name, known := knownGPUs[model]
 			if !known {
-				return command.WithHint(fmt.Errorf("how fast %q computes is not known (%s of %s)", model, r.Location, h.Name), "--gpu NAME says what to compute as: %s", command.Either(gpuNames()))
+				return command.WithHint(fmt.Errorf("the speed of GPU %q is unknown (%s of %s)", model, r.Location, h.Name), "use --gpu NAME to choose one: %s", command.Either(gpuNames()))
 			}
 			if p.gpu != "" && p.gpu != name {
-				return command.WithHint(fmt.Errorf("%s instances would run on %s and on %s", p.side, p.gpu, name), "--gpu NAME has all compute alike")
+				return command.WithHint(fmt.Errorf("%s instances would run on different GPUs, %s and %s", p.side, p.gpu, name), "use --gpu NAME to treat all as the same")
 			}
 			p.gpu = name
 		}
@@ -186,7 +182,7 @@ func (o *predictOptions) cable(ctx context.Context, s *site) error {
 	for _, c := range s.fabric.Cables {
 		h := s.hosts[c.Host]
 		if p, ok := h.Kind.Host().Port(c.Port); ok && p.BytesPerSec == nil {
-			s.notes = append(s.notes, fmt.Sprintf("the rate of %s/%s is not known: it limits nothing here", h.Name, p.Name))
+			s.notes = append(s.notes, fmt.Sprintf("the rate of %s/%s is unknown, and not limited here", h.Name, p.Name))
 		}
 	}
 	return nil
@@ -208,7 +204,7 @@ func (s *site) ports(flag, line string, anyHost bool) (map[int][]topo.ID, error)
 		host, name = "", line
 	}
 	if name == "" || !both && !anyHost {
-		return nil, fmt.Errorf("--%s %q: want HOST/PORT, the host being one of %s", flag, line, text.List(s.names(), 4))
+		return nil, fmt.Errorf("--%s %q: want HOST/PORT, with one of the hosts %s", flag, line, text.List(s.names(), 4))
 	}
 	out := map[int][]topo.ID{}
 	var known []string
@@ -228,11 +224,8 @@ func (s *site) ports(flag, line string, anyHost bool) (map[int][]topo.ID, error)
 		if both {
 			err = fmt.Errorf("--%s %q: %s has no such port", flag, line, host)
 		}
-		if near := command.Closest(name, known); near != "" {
-			return nil, command.WithHint(err, "did you mean %s?", near)
-		}
 		slices.Sort(known)
-		return nil, command.WithHint(err, "there are %s", text.List(slices.Compact(known), 12))
+		return nil, command.Suggest(err, name, known, "known ports: "+text.List(slices.Compact(known), 12))
 	}
 	return out, nil
 }
@@ -268,7 +261,7 @@ func fabricOf(file *pathsel.Fabric, hosts []sim.HostSpec) (*sim.Fabric, []string
 		}
 	}
 	if len(cables) == 0 {
-		return nil, nil, errors.New("fabric: it says of no usable port of these hosts which leaf or rail it is on")
+		return nil, nil, errors.New("fabric: no leaf or rail for any usable port of these hosts")
 	}
 	number := map[string]int{}
 	for _, name := range slices.Sorted(slices.Values(leaves)) {
@@ -279,7 +272,7 @@ func fabricOf(file *pathsel.Fabric, hosts []sim.HostSpec) (*sim.Fabric, []string
 	for i, c := range cables {
 		leaf, ok := number[leaves[i]]
 		if !ok {
-			notes = append(notes, fmt.Sprintf("the fabric file says no leaf of %s/%s, but of others: it is cabled nowhere here", hosts[c.Host].Name, portName(hosts[c.Host], c.Port)))
+			notes = append(notes, fmt.Sprintf("the fabric file has no leaf for %s/%s, but for others; the port is not connected here", hosts[c.Host].Name, portName(hosts[c.Host], c.Port)))
 			continue
 		}
 		c.Leaf = leaf
@@ -313,7 +306,7 @@ func joinLeaves(f *sim.Fabric, file *pathsel.Fabric, number map[string]int) (not
 	}
 	if first == nil {
 		f.Spines = 1
-		return []string{"the fabric file has no uplinks of these leaves: nothing limits what goes between leaves here"}
+		return []string{"the fabric file has no uplinks of these leaves; traffic between leaves is not limited here"}
 	}
 	f.Spines, f.Uplinks, f.UplinkBytesPerSec = len(spines), first.Links(), rateOr(first.BytesPerSec)
 	for _, name := range slices.Sorted(maps.Keys(number)) {
@@ -329,9 +322,9 @@ func joinLeaves(f *sim.Fabric, file *pathsel.Fabric, number map[string]int) (not
 	}
 	switch {
 	case unknown == len(joined):
-		notes = append(notes, "the fabric file has no rates of uplinks: nothing limits what goes between leaves here")
+		notes = append(notes, "the fabric file has no rates of uplinks; traffic between leaves is not limited here")
 	case unknown > 0:
-		notes = append(notes, fmt.Sprintf("uplinks of these leaves without a rate in the fabric file (%d): they limit nothing here", unknown))
+		notes = append(notes, fmt.Sprintf("uplinks without a rate in the fabric file (%d) are not limited here", unknown))
 	}
 	return notes
 }

@@ -16,10 +16,10 @@ func Commands(f *command.Env) []*cobra.Command {
 func newKVCmd(f *command.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "kv",
-		Short: "Say what topology and path choice do to serving with a KV cache that moves",
-		Long: "kv is about serving where some hosts compute prompts (prefill), others the answers\n" +
-			"(decode), and the KV cache of each prompt moves between them: how long until the first\n" +
-			"token, which part of that is the network's, and what other NICs or paths would change.",
+		Short: "Show how topology and path choice affect LLM serving that moves KV caches",
+		Long: "kv is about serving in which some hosts process prompts (prefill), others generate the\n" +
+			"answers (decode), and the KV cache of each prompt moves between them. It shows the time to\n" +
+			"the first token, how much of it is network time, and how other NICs or paths change it.",
 		Example: "  topoctl kv predict --model llama-3.1-8b --host p=fixture:a10-2nic --host d=fixture:a10-2nic --rate 2",
 		Args:    command.UnknownCommand,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },

@@ -185,7 +185,7 @@ func TestFabricOf(t *testing.T) {
 		{name: "a rate that is not known", file: head + both(`"leaf": "x"`, `"leaf": "y"`) + `, "uplinks": [{"leaf": "x", "spine": "s", "bytes_per_sec": 9}, {"leaf": "y", "spine": "s"}]}`,
 			leaves: 2, spines: 1, cables: 4, uplink: 9, note: "without a rate in the fabric file (1)", unequal: []sim.Uplink{{Leaf: 1, Spine: 0, Links: 1}}},
 		{name: "a port without leaf", file: head + `"hosts": [{"host": "*", "ports": [{"port": "mlx5_0", "leaf": "x"}, {"port": "mlx5_1", "rail": 1}]}]}`, leaves: 1, cables: 2, note: "a/mlx5_1,"},
-		{name: "nothing known", file: head + `"hosts": [{"host": "*", "ports": [{"port": "mlx5_0"}]}]}`, err: "no usable port"},
+		{name: "nothing known", file: head + `"hosts": [{"host": "*", "ports": [{"port": "mlx5_0"}]}]}`, err: "any usable port"},
 		{name: "another host's", file: head + `"hosts": [{"host": "a", "ports": [{"port": "mlx5_9", "leaf": "x"}]}]}`, err: "no such port"},
 	}
 	for _, tt := range tests {

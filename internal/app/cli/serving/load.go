@@ -33,16 +33,16 @@ var generated = []string{"requests", "rate", "burstiness", "concurrency", "input
 
 func (l *loadFlags) add(cmd *cobra.Command) {
 	fl := cmd.Flags()
-	fl.IntVar(&l.requests, "requests", 1000, "generate `N` requests")
-	fl.StringVar(&l.rateText, "rate", "inf", "`N` of them come each second, inf: all at once")
-	fl.Float64Var(&l.burstiness, "burstiness", 1, "with --rate: `SHAPE` of the gamma distribution of the gaps; 1 is Poisson, less is burstier")
-	fl.IntVar(&l.concurrency, "concurrency", 0, "`N` are under way at once; the next one is sent when one ends")
-	fl.IntVar(&l.inputLen, "input-len", 1024, "prompts have `N` tokens")
-	fl.IntVar(&l.outputLen, "output-len", 128, "answers have `N` tokens")
-	fl.Float64Var(&l.inputRange, "input-range", 0, "draw prompts up to this `PART` shorter and longer, 0 to less than 1")
-	fl.StringVar(&l.trace, "trace", "", "the requests are in `FILE` (Mooncake's trace format), - is standard input")
-	fl.IntVar(&l.conversation, "conversation", 0, "draw `N` requests with the statistics of Mooncake's conversation trace")
-	fl.Uint64Var(&l.seed, "seed", 1, "`N` decides what is drawn; equal seeds give equal runs")
+	fl.IntVar(&l.requests, "requests", 1000, "number `N` of requests to generate")
+	fl.StringVar(&l.rateText, "rate", "inf", "`N` requests per second; inf for all at once")
+	fl.Float64Var(&l.burstiness, "burstiness", 1, "with --rate, `SHAPE` of the gamma distribution of gaps; 1 is Poisson, less is burstier")
+	fl.IntVar(&l.concurrency, "concurrency", 0, "keep `N` requests in progress")
+	fl.IntVar(&l.inputLen, "input-len", 1024, "`N` tokens in each prompt")
+	fl.IntVar(&l.outputLen, "output-len", 128, "`N` tokens in each answer")
+	fl.Float64Var(&l.inputRange, "input-range", 0, "vary the length of prompts by up to this `FRACTION`, 0 to less than 1")
+	fl.StringVar(&l.trace, "trace", "", "read requests from `FILE` in Mooncake's trace format, - for standard input")
+	fl.IntVar(&l.conversation, "conversation", 0, "generate `N` requests like those of Mooncake's conversation trace")
+	fl.Uint64Var(&l.seed, "seed", 1, "random seed `N`; equal seeds give equal runs")
 }
 
 // check says which flags do not go together.
@@ -59,21 +59,21 @@ func (l *loadFlags) check(cmd *cobra.Command) error {
 	l.ratePerSec = rate
 	switch {
 	case changed("trace") && changed("conversation"):
-		return errors.New("--trace and --conversation exclude each other")
+		return errors.New("--trace and --conversation cannot be used together")
 	case changed("conversation") && (l.conversation < 1 || l.conversation > workload.MaxRequests):
 		return fmt.Errorf("--conversation %d: want 1 to %d requests", l.conversation, workload.MaxRequests)
 	case l.requests < 1 || l.requests > workload.MaxRequests:
 		return fmt.Errorf("--requests %d: want 1 to %d", l.requests, workload.MaxRequests)
 	case err != nil || !(rate > 0):
-		return fmt.Errorf("--rate %q: want requests each second, above 0, or inf", l.rateText)
+		return fmt.Errorf("--rate %q: want requests per second, above 0, or inf", l.rateText)
 	case changed("burstiness") && math.IsInf(rate, 1):
-		return errors.New("--burstiness has no effect without --rate: all requests come at once")
+		return errors.New("--burstiness has no effect without --rate")
 	case !(l.burstiness > 0):
 		return fmt.Errorf("--burstiness %v: want more than 0; 1 is Poisson", l.burstiness)
 	case changed("concurrency") && (l.concurrency < 1 || l.concurrency > workload.MaxRequests):
 		return fmt.Errorf("--concurrency %d: want 1 to %d", l.concurrency, workload.MaxRequests)
 	case l.concurrency > 0 && !math.IsInf(rate, 1):
-		return errors.New("--rate and --concurrency exclude each other: with a concurrency requests are sent when others end")
+		return errors.New("--rate and --concurrency cannot be used together")
 	case l.inputLen < 1 || l.inputLen > workload.MaxTokens:
 		return fmt.Errorf("--input-len %d: want 1 to %d tokens", l.inputLen, workload.MaxTokens)
 	case l.outputLen < 1 || l.outputLen > workload.MaxTokens:

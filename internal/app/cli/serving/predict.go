@@ -44,22 +44,21 @@ func newPredictCmd(f *command.Env, runF func(context.Context, *predictOptions) e
 	opts := &predictOptions{servingFlags: servingFlags{Host: f.Host()}}
 	cmd := &cobra.Command{
 		Use:   "predict",
-		Short: "Predict times to first token on described hosts and networks",
-		Long: "predict works a workload off on hosts that need not be there. How long GPUs compute is\n" +
-			"modelled by formula; the network is simulated with the lanes and policies that real\n" +
-			"transfers use. Nothing is measured, and the output says so.\n\n" +
-			"Hosts are files that --from reads, or " + command.FixturePrefix + "NAME. The first one prefills and the second\n" +
-			"one decodes, unless --prefill-hosts and --decode-hosts say otherwise. Instances take the\n" +
-			"GPUs of their hosts in order, each those of one host. Only one that is larger than every host\n" +
-			"of its side goes over several: all GPUs of one, then of the next. Without --fabric one switch\n" +
-			"joins all ports for data.\n\n" +
-			"Requests are generated (--requests, --rate or --concurrency, --input-len, --output-len), read\n" +
-			"from Mooncake's trace format (--trace), or drawn with the statistics of Mooncake's\n" +
+		Short: "Predict the time to the first token on described hosts and networks",
+		Long: "predict runs a workload on hosts that need not exist. It models the compute time of GPUs\n" +
+			"with formulas, and simulates the network with the lanes and policies of real transfers.\n" +
+			"It measures nothing, and the output says so.\n\n" +
+			"Hosts are files as for --from, or " + command.FixturePrefix + "NAME. By default, the first one runs prefill and\n" +
+			"the second one decode. Instances take the GPUs of their hosts in order, each within one\n" +
+			"host. Only an instance that is larger than every host spans several: it takes all GPUs of\n" +
+			"one, then those of the next. Without --fabric, one switch connects all data ports.\n\n" +
+			"Requests are generated (--requests, --rate or --concurrency, --input-len, --output-len),\n" +
+			"read from a file in Mooncake's trace format (--trace), or generated like those of Mooncake's\n" +
 			"conversation trace (--conversation).\n\n" +
-			"--nics and --down ask what if: the same run without them stands beside it. --compare adds\n" +
-			"an infinite network, the best NIC alone and a random NIC.\n\n" +
-			"The columns are those of vLLM's serving benchmark, by its definitions. The exit code is 1\n" +
-			"if a request has no answer.",
+			"With --nics and --down, the output also shows the run without them. --compare adds an\n" +
+			"infinite network, the best single NIC and a random NIC.\n\n" +
+			"The columns are those of vLLM's serving benchmark, with the same definitions. The exit code\n" +
+			"is 1 if a request was not answered.",
 		Example: "  topoctl kv predict --model llama-3.1-8b --host p=fixture:a10-2nic --host d=fixture:a10-2nic --rate 2 --output-len 6\n" +
 			"  topoctl kv predict --model qwen3-32b --prefill 2xtp4 --decode 1xtp4 --host p=fixture:hgx-h20-8nic \\\n" +
 			"      --host d=fixture:hgx-h20-8nic --concurrency 16 --mode layers --compare\n" +
@@ -76,18 +75,18 @@ func newPredictCmd(f *command.Env, runF func(context.Context, *predictOptions) e
 }
 
 func (o *predictOptions) add(cmd *cobra.Command) {
-	o.servingFlags.add(cmd, "compute as `GPU` does, whatever the hosts have", "decode on `INSTANCES`xtpRANKS, or none: the instances of --prefill do both", noDecode)
+	o.servingFlags.add(cmd, "`GPU` to model (default: those of the hosts)", "decode instances and tensor ranks of each (`NxtpN`), or none if prefill instances also decode", noDecode)
 	fl := cmd.Flags()
-	fl.StringArrayVar(&o.hostFlags, "host", nil, "`NAME=FILE` is a host, also NAME="+command.FixturePrefix+"NAME; repeatable")
-	fl.StringVar(&o.fabricFile, "fabric", "", "`FILE` with leaf and rail of each port, and the uplinks of leaves (topoctl.fabric/v1)")
-	fl.StringSliceVar(&o.prefillHosts, "prefill-hosts", nil, "prefill on the hosts of `NAMES` (without it on the first)")
-	fl.StringSliceVar(&o.decodeHosts, "decode-hosts", nil, "decode on the hosts of `NAMES` (without it on the second; on the first where it is the only one)")
-	fl.StringSliceVar(&o.nics, "nics", nil, "what if only the ports of `NAMES` are used: on each host that has them, or HOST/PORT")
-	fl.StringArrayVar(&o.downs, "down", nil, "what if the port at `HOST/PORT` is down; repeatable")
-	fl.BoolVar(&o.compare, "compare", false, "run it over an infinite network, the best NIC alone and a random NIC as well")
-	fl.StringVar(&o.prefixText, "prefix-memory", "0", "each prefill instance keeps `SIZE` of prompts that are over, for those of a --trace that begin alike (hash_ids)")
-	fl.DurationVar(&o.setup, "setup-time", 0, "starting a transfer between two ranks takes `TIME`, such as 50us")
-	fl.DurationVar(&o.piece, "piece-time", 0, "posting each contiguous piece of a transfer takes `TIME`, such as 200ns")
+	fl.StringArrayVar(&o.hostFlags, "host", nil, "name and description of a host (`NAME=FILE`, or NAME="+command.FixturePrefix+"NAME); repeatable")
+	fl.StringVar(&o.fabricFile, "fabric", "", "`FILE` with the leaf and rail of each port, and uplinks (topoctl.fabric/v1)")
+	fl.StringSliceVar(&o.prefillHosts, "prefill-hosts", nil, "`NAMES` of the hosts for prefill (default: the first)")
+	fl.StringSliceVar(&o.decodeHosts, "decode-hosts", nil, "`NAMES` of the hosts for decode (default: the second, or the only one)")
+	fl.StringSliceVar(&o.nics, "nics", nil, "use only the ports with these `NAMES`, on all hosts that have them, or HOST/PORT")
+	fl.StringArrayVar(&o.downs, "down", nil, "take down the port `HOST/PORT`; repeatable")
+	fl.BoolVar(&o.compare, "compare", false, "also run with an infinite network, the best single NIC and a random NIC")
+	fl.StringVar(&o.prefixText, "prefix-memory", "0", "memory (`SIZE`) in which each prefill instance keeps finished prompts, for prompts of a --trace that share a prefix (hash_ids)")
+	fl.DurationVar(&o.setup, "setup-time", 0, "`TIME` to start a transfer between two ranks, such as 50us")
+	fl.DurationVar(&o.piece, "piece-time", 0, "`TIME` to post each contiguous piece of a transfer, such as 200ns")
 	command.Offer(cmd, map[string]command.Completer{"host": command.Words(), "prefill-hosts": command.Words(), "decode-hosts": command.Words(), "nics": command.Words(), "down": command.Words(),
 		"prefix-memory": command.Words("0", "16GiB", "1TiB"), "setup-time": command.Words(), "piece-time": command.Words()})
 	command.Uses(cmd, "timeout", "output", "json", "units")
@@ -124,7 +123,7 @@ func (o *predictOptions) parseCosts(cmd *cobra.Command) (err error) {
 		return fmt.Errorf("--prefix-memory %w, or 0 for none", err)
 	}
 	if !cmd.Flags().Changed("trace") {
-		return command.WithHint(errors.New("--prefix-memory has no effect without --trace: generated prompts do not begin alike"), "Mooncake's traces say by hash_ids which do")
+		return command.WithHint(errors.New("--prefix-memory has no effect without --trace"), "only prompts of a trace share prefixes (hash_ids)")
 	}
 	return nil
 }
@@ -139,7 +138,7 @@ func (o *predictOptions) parseDecode(cmd *cobra.Command) (err error) {
 		}
 		return nil
 	}
-	return command.NoEffect(cmd, "with --decode "+noDecode+": nothing moves", "decode-hosts", "fabric", "mode", "nics", "down", "policy", "compare", "setup-time", "piece-time")
+	return command.NoEffect(cmd, "with --decode "+noDecode, "decode-hosts", "fabric", "mode", "nics", "down", "policy", "compare", "setup-time", "piece-time")
 }
 
 func modelNames() []string {

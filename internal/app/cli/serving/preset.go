@@ -22,13 +22,13 @@ func newPresetCmd(f *command.Env, runF func(context.Context, *presetOptions) err
 	opts := &presetOptions{Host: f.Host()}
 	cmd := &cobra.Command{
 		Use:   "preset [NAME...]",
-		Short: "Lay predictions beside published serving benchmarks",
-		Long: "preset predicts the rows of a published benchmark and says how far off each column is, which\n" +
-			"figures were fitted and which are held out, and what part of the time to the first token is\n" +
-			"the network's. Without NAME it lists the presets. Of several it also says whether the order\n" +
-			"between them is as published, where the published gap is above 10 %.\n\n" +
-			"Computing is modelled and the network simulated: nothing is measured. Some presets take half\n" +
-			"a minute.",
+		Short: "Compare predictions with published serving benchmarks",
+		Long: "preset predicts the rows of a published benchmark. It prints the error of each column, which\n" +
+			"numbers were fitted and which were held out, and the network's share of the time to the\n" +
+			"first token. Without NAME, it lists the presets. With several names, it also checks whether\n" +
+			"their order is as published, where the published gap is above 10 %.\n\n" +
+			"Compute times are modelled and the network is simulated: nothing is measured. Some presets\n" +
+			"take half a minute.",
 		Example: "  topoctl kv preset\n  topoctl kv preset a10-qwen2.5-7b-1nic\n  topoctl kv preset a10-qwen2.5-7b-tcp a10-qwen2.5-7b-1nic a10-qwen2.5-7b-base -o json",
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return preset.Names(), cobra.ShellCompDirectiveNoFileComp

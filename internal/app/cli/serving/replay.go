@@ -45,20 +45,20 @@ func newReplayCmd(f *command.Env, runF func(context.Context, *replayOptions) err
 	opts := &replayOptions{servingFlags: servingFlags{Host: f.Host()}}
 	cmd := &cobra.Command{
 		Use:   "replay",
-		Short: "Work a workload off in real time, with real bytes through the engine",
-		Long: "replay is predict without a simulated network: requests come when they come, computing is\n" +
-			"waited for by the same formulas, and each KV cache moves between this process and peers by\n" +
-			"the engine, page by page and rank by rank. A run takes as long as it says.\n\n" +
-			"Prefill is here and decode at the peers; with --mode pull it is the other way round. A peer\n" +
-			"is \"topoctl agent\", and each one has all regions that --region names. In order, peer by\n" +
-			"peer, they are shared out among the instances there: one for each, or several, each for as\n" +
-			"many of its ranks. Without --peer an agent is started on this host. How much memory there\n" +
-			"is for caches, --memory says; at peers, the regions do.\n\n" +
-			"Caches are in host memory, but lanes are those of the place that memory says it has. Ranks\n" +
-			"here are at the GPUs in order, or go round the NUMA nodes where there are fewer GPUs;\n" +
-			"--location says otherwise. At a peer \"topoctl agent --region NAME=SIZE@LOCATION\" says it.\n\n" +
-			"A peer that dies costs the requests that it has; those that come later go to the others. The\n" +
-			"exit code is 1 if a request has no answer. Interrupted, it prints what was measured.",
+		Short: "Run a workload in real time, with real transfers through the engine",
+		Long: "replay is like predict, but in real time and on a real network. It waits for the modelled\n" +
+			"compute times, and the engine moves each KV cache between this process and the peers, by\n" +
+			"page and by rank.\n\n" +
+			"Prefill runs here and decode on the peers; with --mode pull, it is the reverse. A peer is a\n" +
+			"\"topoctl agent\" that serves all regions of --region. The regions of all peers, in order, are\n" +
+			"divided equally among the instances there, and those of an instance among its ranks. Without\n" +
+			"--peer, replay starts an agent on this host. --memory sets the size of the caches here; on\n" +
+			"peers, it is that of the regions.\n\n" +
+			"Caches are in host memory, but use the lanes of their location. Ranks here are located at the\n" +
+			"GPUs in order, or in turn at the NUMA nodes if there are fewer GPUs; --location overrides\n" +
+			"this. For a peer, use \"topoctl agent --region NAME=SIZE@LOCATION\".\n\n" +
+			"If a peer fails, its requests fail, and later ones go to the other peers. The exit code is 1\n" +
+			"if a request was not answered. If interrupted, replay prints the results so far.",
 		Example: "  topoctl kv replay --model llama-3.1-8b --gpu a10 --requests 20 --rate 2 --output-len 6\n" +
 			"  topoctl agent --listen 10.0.0.2:7411 --token-file token --region kv=4GiB\n" +
 			"  topoctl kv replay --peer 10.0.0.2:7411 --token-file token --region kv --model qwen3-32b --gpu h20 --prefill tp4 --decode tp4 --rate 1\n" +
@@ -72,15 +72,15 @@ func newReplayCmd(f *command.Env, runF func(context.Context, *replayOptions) err
 }
 
 func (o *replayOptions) add(cmd *cobra.Command) {
-	o.servingFlags.add(cmd, "compute as `GPU` does", "decode on `INSTANCES`xtpRANKS")
+	o.servingFlags.add(cmd, "`GPU` to model", "decode instances and tensor ranks of each (`NxtpN`)")
 	fl := cmd.Flags()
-	fl.StringVar(&o.memoryText, "memory", "1GiB", "`SIZE` of the caches of each instance here, all ranks together; without --peer also there")
-	fl.StringSliceVar(&o.peers, "peer", nil, "the other side is the agent at `HOST:PORT`; repeatable (without it one is started on this host)")
-	o.token.Add(cmd, "the secret that peers want is in `FILE` (its first line), - is standard input")
-	fl.StringSliceVar(&o.regions, "region", nil, "each peer keeps caches in its region `NAME`; repeatable: one for each instance there, or for each rank")
-	fl.StringSliceVar(&o.placeTexts, "location", nil, "ranks on this host keep their caches at `LOCATIONS`, such as cpu:0,cpu:1, in order and round again")
-	o.transports.Add(cmd, "over `TRANSPORT`: rdma, tcp, shm, or auto, which is the engine's choice; repeatable")
-	fl.BoolVar(&o.verify, "check", false, "read every cache back and verify it; times are then those of verifying")
+	fl.StringVar(&o.memoryText, "memory", "1GiB", "`SIZE` of the caches of each instance here (without --peer, also of those in the agent), all ranks together")
+	fl.StringSliceVar(&o.peers, "peer", nil, "`HOST:PORT` of an agent; repeatable (default: an agent that replay starts on this host)")
+	o.token.Add(cmd)
+	fl.StringSliceVar(&o.regions, "region", nil, "`NAME` of a region of each peer for caches, one for each instance or rank; repeatable")
+	fl.StringSliceVar(&o.placeTexts, "location", nil, "`LOCATIONS` of ranks on this host, in turn, such as cpu:0,cpu:1")
+	o.transports.Add(cmd, "`TRANSPORT` to use: rdma, tcp, shm, or auto to let the engine choose; repeatable")
+	fl.BoolVar(&o.verify, "check", false, "read every cache back and verify it; the times include this")
 	command.Offer(cmd, map[string]command.Completer{"memory": command.Words("1GiB", "4GiB"), "peer": command.Words(), "region": command.Words(), "location": command.WordList("cpu:0", "cpu:1", "gpu:0", "gpu:1")})
 	command.Uses(cmd, "host-root", "timeout", "quiet", "verbose", "output", "json", "units")
 	command.Formats(cmd, command.FormatTable, command.FormatJSON, command.FormatSVG, command.FormatHTML)
@@ -97,7 +97,7 @@ func (o *replayOptions) parse(cmd *cobra.Command, _ []string) (err error) {
 		return err
 	}
 	if o.gpu == "" {
-		return command.WithHint(errors.New("no GPU: want --gpu NAME"), "what it computes is modelled; this host needs none")
+		return command.WithHint(errors.New("no GPU: want --gpu NAME"), "this is the GPU to model; this host needs none")
 	}
 	if o.decodeShape, err = parseShape(o.decodeText); err != nil {
 		return fmt.Errorf("--decode %w", err)
@@ -113,7 +113,7 @@ func (o *replayOptions) parse(cmd *cobra.Command, _ []string) (err error) {
 
 func (o *replayOptions) parsePeers(cmd *cobra.Command) error {
 	if o.own = len(o.peers) == 0; o.own {
-		return command.NoEffect(cmd, "without --peer: the agent is then started here", "token-file", "region")
+		return command.NoEffect(cmd, "without --peer", "token-file", "region")
 	}
 	for i, text := range o.peers {
 		at, err := peers.Address(text)
@@ -127,7 +127,7 @@ func (o *replayOptions) parsePeers(cmd *cobra.Command) error {
 	}
 	for i, name := range o.regions {
 		if slices.Contains(o.regions[:i], name) {
-			return command.WithHint(fmt.Errorf("--region %s is given twice", name), "each peer has its own of that name; give it once")
+			return command.WithHint(fmt.Errorf("--region %s is given twice", name), "each peer has its own region of that name")
 		}
 	}
 	_, there := o.sides()
@@ -136,8 +136,8 @@ func (o *replayOptions) parsePeers(cmd *cobra.Command) error {
 		if there.tp > 1 {
 			want += fmt.Sprintf(" of %d ranks", there.tp)
 		}
-		return command.WithHint(fmt.Errorf("--region: %s at %s cannot be shared out among %s", text.Plural(len(o.regions), "name"), text.Plural(len(o.peers), "peer"), want),
-			"every peer has each of them; together there must be one for each instance there, or one for each rank: \"topoctl agent --region NAME=SIZE\" serves one")
+		return command.WithHint(fmt.Errorf("--region: %s at %s cannot be divided among %s", text.Plural(len(o.regions), "name"), text.Plural(len(o.peers), "peer"), want),
+			"all peers together need one region for each instance, or one for each rank; \"topoctl agent --region NAME=SIZE\" serves one")
 	}
 	return nil
 }
@@ -198,7 +198,7 @@ func rankPlaces(t *topo.Topology, given []pathsel.Location, ranks int) ([]pathse
 	known := h.Locations()
 	for _, l := range given {
 		if !slices.Contains(known, l) {
-			return nil, peers.UnknownLocation(fmt.Errorf("--location %q: this host has no such place for memory", l), known)
+			return nil, peers.UnknownLocation(fmt.Errorf("--location %q: this host has no such location", l), known)
 		}
 	}
 	out := make([]pathsel.Location, ranks)
@@ -208,7 +208,7 @@ func rankPlaces(t *topo.Topology, given []pathsel.Location, ranks int) ([]pathse
 		}
 		consumers, err := h.Ranks(ranks)
 		if err != nil {
-			return nil, command.WithHint(err, "--location says where ranks of this host have their memory, and goes round")
+			return nil, command.WithHint(err, "use --location to set the locations of ranks on this host")
 		}
 		for i := range consumers {
 			given = append(given, consumers[i].Location)
@@ -228,7 +228,7 @@ func (o *replayOptions) allocate(e *engine.Engine, p *placement, tp int) ([][]*e
 		p.unbound = p.unbound || nodes == nil && peers.NodeOf(p.t, at) != nil
 		r, err := e.Alloc(o.memory/int64(tp), engine.RegionOptions{Location: at, Memory: memory.Options{Nodes: nodes}})
 		if err != nil {
-			return nil, command.WithHint(fmt.Errorf("--memory %s for each of %s here: %w", o.memoryText, text.Plural(len(p.here)/tp, "instance"), err), "give less, or fewer instances")
+			return nil, command.WithHint(fmt.Errorf("--memory %s for each of %s here: %w", o.memoryText, text.Plural(len(p.here)/tp, "instance"), err), "use less memory or fewer instances")
 		}
 		if i%tp == 0 {
 			out = append(out, nil)
@@ -292,11 +292,11 @@ type replayRun struct {
 
 func (r *replayRun) replay(ctx context.Context) error {
 	if q := r.Workload.Requests; !r.o.Globals.Quiet && len(q) > 0 {
-		at := "an agent started here"
+		at := "an agent on this host"
 		if !r.o.own {
 			at = text.Plural(len(r.o.peers), "peer")
 		}
-		fmt.Fprintf(r.o.Streams.Err, "topoctl: %s with %s, %s; the last request comes at %v or later\n", text.Plural(len(q), "request"), at, text.Printable(r.Workload.Name),
+		fmt.Fprintf(r.o.Streams.Err, "topoctl: %s with %s, %s; the last request arrives after %v or later\n", text.Plural(len(q), "request"), at, text.Printable(r.Workload.Name),
 			time.Duration(q[len(q)-1].ArriveNS).Round(time.Millisecond))
 	}
 	result, err := replay.Run(ctx, r.Options)
@@ -319,7 +319,7 @@ func (r *replayRun) replay(ctx context.Context) error {
 		if more := r.needs(); more != "" {
 			return more
 		}
-		return "\"topoctl bench --peer HOST:PORT\" says how a peer is reached"
+		return "use \"topoctl bench --peer HOST:PORT\" to check the connection to a peer"
 	})
 }
 
@@ -367,7 +367,7 @@ func mebibytes(n int64) int64 { return (n + 1<<20 - 1) >> 20 }
 func (o *replayOptions) serving(w *kv.Workload) (*serve.Config, error) {
 	cache, err := kvlayout.New(o.model, kvlayout.Side{TP: o.prefillShape.tp, PageTokens: o.pageTokens}, kvlayout.Side{TP: o.decodeShape.tp, PageTokens: o.pageTokens})
 	if err != nil {
-		return nil, command.WithHint(err, "--prefill and --decode say how many tensor ranks an instance has")
+		return nil, command.WithHint(err, "--prefill and --decode set the number of tensor ranks of an instance")
 	}
 	c := o.config()
 	c.Cache = cache
@@ -399,7 +399,7 @@ func (o *replayOptions) startAgent(ctx context.Context, places *placement) (*tra
 	}
 	a, err := transfer.StartAgent(ctx, o.Host, &o.transports.RDMA, args...)
 	if err != nil {
-		return nil, command.WithHint(err, "--memory %s is for each instance, here and there", o.memoryText)
+		return nil, command.WithHint(err, "--memory %s is needed for each instance, here and in the agent", o.memoryText)
 	}
 	o.peers = []string{a.Address}
 	return a, nil
@@ -436,7 +436,7 @@ func (r *replayRun) memories(ctx context.Context, e *engine.Engine, places *plac
 	if o.own {
 		there.Pages, err = o.pagesIn(thereSide, len(r.Remote[0]), least, "--memory")
 	} else if there.Pages, err = o.pagesIn(thereSide, len(r.Remote[0]), least, "--region"); err != nil {
-		err = command.WithHint(err, "\"topoctl agent --region NAME=SIZE\" there gives more")
+		err = command.WithHint(err, "use \"topoctl agent --region NAME=SIZE\" there for a larger region")
 	}
 	if err != nil {
 		return err
@@ -471,7 +471,7 @@ func (o *replayOptions) pagesIn(s kvlayout.Side, regions int, size int64, flag s
 	page, err := replay.RegionBytes(o.model, s, 1)
 	page /= int64(regions)
 	if err == nil && size < page {
-		err = fmt.Errorf("%s: memory for no request: there are %d bytes for %s, a page of %d tokens takes %d", flag, size, text.Plural(s.TP/regions, "rank"), s.PageTokens, page)
+		err = fmt.Errorf("%s: not enough memory for one page: there are %d bytes for %s, and a page of %d tokens takes %d", flag, size, text.Plural(s.TP/regions, "rank"), s.PageTokens, page)
 	}
 	if err != nil {
 		return 0, err
@@ -487,12 +487,12 @@ func (o *replayOptions) peerHint(ctx context.Context, err error, address string)
 	err = fmt.Errorf("--peer %s: %w", address, pkgerr.Plain(err))
 	if errors.Is(err, engine.ErrToken) {
 		if o.token.File == "" {
-			return command.WithHint(err, "--token-file FILE: the one that \"topoctl agent\" was started with; all peers need the same")
+			return command.WithHint(err, "use the --token-file of the agents; all peers need the same token")
 		}
-		return command.WithHint(err, "all peers need the same --token-file as this side")
+		return command.WithHint(err, "use the same --token-file on this host and all peers")
 	}
 	if errors.Is(err, engine.ErrNoPeer) {
-		return command.WithHint(err, "--peer is the --listen address of \"topoctl agent\" at the other end")
+		return command.WithHint(err, "--peer is the --listen address of \"topoctl agent\" on the other host")
 	}
 	return transfer.PeerHint(err)
 }
@@ -511,9 +511,9 @@ func (o *replayOptions) regionHint(ctx context.Context, err error, p *engine.Pee
 			known = append(known, r.Name())
 		}
 	}
-	serves := fmt.Sprintf("\"topoctl agent --region %s=SIZE\" there serves it", name)
+	serves := fmt.Sprintf("start \"topoctl agent --region %s=SIZE\" there", name)
 	if near := command.Closest(name, known); near != "" {
-		return command.WithHint(err, "did you mean %q? %s", near, serves)
+		return command.WithHint(err, "did you mean %q? Otherwise, %s", near, serves)
 	}
 	if len(known) > 0 {
 		return command.WithHint(err, "it has %s; %s", text.List(known, 8), serves)

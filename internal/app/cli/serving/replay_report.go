@@ -133,12 +133,12 @@ func (r *replayRun) notes(x *replay.Result) []string {
 		out = append(out, more)
 	}
 	if slices.ContainsFunc(r.Workload.Requests, func(q kv.Request) bool { return q.Blocks != nil }) {
-		out = append(out, "prefixes that prompts of the trace share are not kept: each prompt is computed in full, and all of it moves")
+		out = append(out, "shared prefixes of prompts are not reused: each prompt is computed in full, and all of it moves")
 	}
-	out = append(out, fmt.Sprintf("timers were late by %d us at the median and %d us at P99: that is in the times", x.Timers.P50NS/1000, x.Timers.P99NS/1000),
+	out = append(out, fmt.Sprintf("timers were late by %d us at the median and %d us at P99; the times include this", x.Timers.P50NS/1000, x.Timers.P99NS/1000),
 		r.memoryNote())
 	if o.verify {
-		out = append(out, fmt.Sprintf("%d bytes were read back, and are as they should be: times are those of verifying", x.CheckedBytes))
+		out = append(out, fmt.Sprintf("%d bytes were read back and are correct; the times include this", x.CheckedBytes))
 	}
 	return out
 }
@@ -150,10 +150,10 @@ func (r *replayRun) memoryNote() string {
 	})
 	text := "caches here are in host memory"
 	if r.unbound {
-		text += ", which could not be bound to the NUMA nodes of its places"
+		text += ", which could not be bound to the NUMA nodes of its locations"
 	}
 	if atGPU {
-		text += "; lanes are those of the GPUs that ranks are at"
+		text += "; lanes are those of the GPUs where ranks are located"
 	}
 	return text
 }

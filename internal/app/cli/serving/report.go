@@ -106,7 +106,7 @@ func (r *predictRun) described() *kvreport.Report {
 	}
 	out.Notes = append(out.Notes, r.caveats()...)
 	if r.w.Concurrency > 0 && o.load.inputRange == 0 && len(r.networks) > 1 {
-		out.Notes = append(out.Notes, "with a fixed concurrency and equal lengths requests fall into step, and any difference of the network moves it: compare at a --rate, or with --input-range")
+		out.Notes = append(out.Notes, "with a fixed concurrency and equal lengths, requests synchronize, and small differences of the network have large effects: compare with --rate or --input-range")
 	}
 	return out
 }
@@ -117,17 +117,17 @@ func (r *predictRun) caveats() []string {
 	keeps := r.spec.Serve.Prefill.PrefixPages > 0
 	switch shared := slices.ContainsFunc(r.w.Requests, func(x kv.Request) bool { return x.Blocks != nil }); {
 	case shared && !keeps:
-		out = append(out, "prefixes that prompts of the trace share are not kept: each prompt is computed in full (--prefix-memory keeps them)")
+		out = append(out, "shared prefixes of prompts are not reused: each prompt is computed in full (--prefix-memory reuses them)")
 	case !shared && keeps:
-		out = append(out, "the trace has no hash_ids: no prompt begins like another, and --prefix-memory changes nothing")
+		out = append(out, "--prefix-memory has no effect: the trace has no hash_ids, so no prompts share a prefix")
 	case keeps && r.spec.Serve.Split():
-		out = append(out, "what is found of a prompt moves like the rest of it: decode keeps nothing of earlier prompts here")
+		out = append(out, "a reused prefix moves like the rest of its prompt: decode keeps nothing of earlier prompts here")
 	}
 	split := func(x predict.Instance) bool {
 		return slices.ContainsFunc(x, func(at predict.Rank) bool { return at.Host != x[0].Host })
 	}
 	if slices.ContainsFunc(r.spec.Prefill, split) || slices.ContainsFunc(r.spec.Decode, split) {
-		out = append(out, "what the ranks of an instance on several hosts tell each other does not cross the network here: it is in the times of compute, or nowhere")
+		out = append(out, "traffic between the ranks of an instance on several hosts is not simulated; compute times may include it")
 	}
 	return out
 }

@@ -123,7 +123,7 @@ func (o *predictOptions) prepare(w *kv.Workload, site *site) (*predictRun, error
 			return nil, err
 		}
 		if c.Cache, err = kvlayout.New(o.model, sides[0], sides[1]); err != nil {
-			return nil, command.WithHint(err, "--prefill and --decode say how many tensor ranks an instance has")
+			return nil, command.WithHint(err, "--prefill and --decode set the number of tensor ranks of an instance")
 		}
 	}
 	r.spec = predict.Spec{Hosts: site.hosts, Fabric: site.fabric, Prefill: site.prefill.instances, Decode: site.decode.instances, Serve: c, Workload: w, Seed: o.load.seed,
@@ -139,15 +139,15 @@ func (r *predictRun) pool(which int, p *sidePool, side kvlayout.Side) (serve.Poo
 	}
 	memory, err := compute.CacheBytes(r.o.model.Name, p.gpu, p.shape.tp, 1)
 	if err != nil {
-		return serve.Pool{}, command.WithHint(fmt.Errorf("--%s %s: %w", p.side, p.shape, err), "more ranks share the weights: --%s 1xtp%d", p.side, 2*p.shape.tp)
+		return serve.Pool{}, command.WithHint(fmt.Errorf("--%s %s: %w", p.side, p.shape, err), "use more ranks, which share the weights: --%s 1xtp%d", p.side, 2*p.shape.tp)
 	}
 	page, err := side.RankBytes(r.o.model, side.PageTokens)
 	if err != nil {
-		return serve.Pool{}, command.WithHint(fmt.Errorf("--%s %s: %w", p.side, p.shape, err), "--prefill and --decode say how many tensor ranks an instance has")
+		return serve.Pool{}, command.WithHint(fmt.Errorf("--%s %s: %w", p.side, p.shape, err), "--prefill and --decode set the number of tensor ranks of an instance")
 	}
 	pages := int(memory / page)
 	if pages < 1 {
-		return serve.Pool{}, command.WithHint(fmt.Errorf("--page-tokens %d: memory for no request: a page takes %d bytes on each rank, which has %d", side.PageTokens, page, memory), "give fewer")
+		return serve.Pool{}, command.WithHint(fmt.Errorf("--page-tokens %d: not enough memory for one page: it takes %d bytes on each rank, which has %d", side.PageTokens, page, memory), "use fewer")
 	}
 	pool := r.o.pool(r.w, p.shape, &params)
 	pool.Pages = pages
@@ -175,7 +175,7 @@ func (r *predictRun) keepPrefixes(pool *serve.Pool, side kvlayout.Side) error {
 	page *= int64(side.TP)
 	pool.PrefixPages = int(r.o.prefixBytes / page)
 	if block := (page*kv.BlockTokens + int64(side.PageTokens) - 1) / int64(side.PageTokens); pool.PrefixPages*side.PageTokens < kv.BlockTokens {
-		return fmt.Errorf("--prefix-memory %s: a block of %d tokens takes %s on %s: want as much at least", r.o.prefixText, kv.BlockTokens, units.Bytes(block), text.Plural(side.TP, "rank"))
+		return fmt.Errorf("--prefix-memory %s: want at least one block of %d tokens, which takes %s on %s", r.o.prefixText, kv.BlockTokens, units.Bytes(block), text.Plural(side.TP, "rank"))
 	}
 	r.pools[0].PrefixBytes = &r.o.prefixBytes
 	return nil
@@ -242,22 +242,22 @@ func predictHint(err error) error {
 	if errors.Is(err, context.Canceled) {
 		return err
 	}
-	return command.WithHint(err, "\"topoctl path gpu:0 --peer FILE\" says which ports of two hosts reach each other; --fabric and --nics decide too")
+	return command.WithHint(err, "use \"topoctl path gpu:0 --peer FILE\" to see which ports reach each other, and check --fabric and --nics")
 }
 
 // predictAdvice is the next step where no request can be answered.
 func predictAdvice(times []kv.Times) string {
 	if len(times) > 0 && errors.Is(times[0].Failed, sched.ErrDeadline) {
-		return "no lane carried anything: --down and --nics leave too little, or the fabric does"
+		return "no lane moved any data: check --down, --nics and --fabric"
 	}
-	return "shorter requests, or instances of more ranks (--prefill, --decode), need less memory on each"
+	return "use shorter requests, or instances with more ranks (--prefill, --decode)"
 }
 
 // answer prints a report, and says by an error what it comes to. advice is the next step where no
 // request has an answer.
 func (o *servingFlags) answer(r *kvreport.Report, advice func() string) error {
 	if r.Metrics.Completed == 0 {
-		why := "none was over"
+		why := "none has completed"
 		if len(r.Failures) > 0 {
 			why = r.Failures[0].Reason
 			if r.Failures[0].Line != nil {

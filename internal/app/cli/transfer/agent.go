@@ -76,18 +76,18 @@ func newAgentCmd(f *command.Env, runF func(context.Context, *agentOptions) error
 	opts := &agentOptions{Host: f.Host()}
 	cmd := &cobra.Command{
 		Use:   "agent",
-		Short: "Serve memory, and what is known of this host, to other hosts",
-		Long: "agent runs a transfer engine that serves regions of memory to peers (the region \"bench\" is\n" +
-			"what \"topoctl bench\" reads and writes), and prints the line to run at the other end. It\n" +
-			"serves this host only, unless --listen says otherwise; then peers must prove that they\n" +
-			"have the token. Interrupt it to stop it.\n\n" +
-			"With --http it also answers, to whoever reaches that address, without a token:\n" +
+		Short: "Serve memory and information about this host to other hosts",
+		Long: "agent runs a transfer engine that serves regions of memory to peers, and prints the command\n" +
+			"to run on the other host. \"topoctl bench\" uses the region \"bench\". By default, agent serves\n" +
+			"only this host. To serve others, use --listen and --token-file; peers must have the same\n" +
+			"token. Press Ctrl-C to stop it.\n\n" +
+			"With --http, it also answers HTTP requests, without a token:\n" +
 			"  /v1/topology  this host's topology (" + "topoctl.topology/v1)\n" +
-			"  /v1/engine    the engine's counters, lane by lane, its peers' connections and what\n" +
-			"                became of the latest batches (" + agent.SchemaEngine + ")\n" +
-			"  /metrics      the same for Prometheus\n" +
-			"  /healthz      200 while it serves\n" +
-			"\"topoctl tui --agent http://ADDRESS\" shows it.",
+			"  /v1/engine    the engine's counters by lane, the connections of its peers, and the\n" +
+			"                results of the latest batches (" + agent.SchemaEngine + ")\n" +
+			"  /metrics      the same as Prometheus metrics\n" +
+			"  /healthz      200 while the agent serves\n" +
+			"\"topoctl tui --agent http://ADDRESS\" shows them.",
 		Example: "  topoctl agent\n" +
 			"  (umask 077; head -c 32 /dev/urandom | base64 > token)\n" +
 			"  topoctl agent --listen :7411 --token-file token\n" +
@@ -96,20 +96,20 @@ func newAgentCmd(f *command.Env, runF func(context.Context, *agentOptions) error
 		RunE: command.Action(opts, opts.parse, runF),
 	}
 	fl := cmd.Flags()
-	fl.StringSliceVar(&opts.listen, "listen", []string{agentListen}, "serve peers at `ADDRESS` (host:port, port 0 is any); repeatable")
-	fl.StringVar(&opts.advertise, "advertise", "", "tell peers `HOST[:PORT]`, not what --listen and the route to them say")
-	opts.token.Add(cmd, "peers must have the secret in `FILE` (its first line), - is standard input")
-	fl.StringSliceVar(&opts.http, "http", nil, "answer HTTP at `ADDRESS` (host:port; without a host, this host only); repeatable")
-	fl.StringVar(&opts.typed.size, "size", "256MiB", "`SIZE` of the region \"bench\", 0 for none")
-	fl.StringArrayVar(&opts.typed.regions, "region", nil, "also serve `NAME=SIZE[@LOCATION]`, which peers may read and write; at cpu:1 it is that NUMA node's, at gpu:0 it has that GPU's lanes; repeatable")
-	fl.StringVar(&opts.name, "name", "", "call this engine `NAME` (default: the host's name)")
-	fl.IntVar(&opts.rank, "rank", 0, "this is engine `N` of --ranks, from 0: it uses its part of the NICs, others if those fail")
-	fl.IntVar(&opts.ranks, "ranks", 0, "`N` engines of this host share its NICs")
-	opts.transports.Add(cmd, "offer `TRANSPORT`: rdma, tcp, shm, or auto, which is all that this host has; repeatable")
+	fl.StringSliceVar(&opts.listen, "listen", []string{agentListen}, "listen for peers on `ADDRESS` (host:port; port 0 chooses a free one); repeatable")
+	fl.StringVar(&opts.advertise, "advertise", "", "tell peers to connect to `HOST[:PORT]`")
+	opts.token.Add(cmd)
+	fl.StringSliceVar(&opts.http, "http", nil, "serve HTTP on `ADDRESS` (host:port; without a host, only to this host); repeatable")
+	fl.StringVar(&opts.typed.size, "size", "256MiB", "`SIZE` of the region \"bench\"; 0 for none")
+	fl.StringArrayVar(&opts.typed.regions, "region", nil, "also serve region `NAME=SIZE[@LOCATION]`, on the NUMA node of cpu:N or with the lanes of gpu:N; repeatable")
+	fl.StringVar(&opts.name, "name", "", "`NAME` of this engine (default: the host name)")
+	fl.IntVar(&opts.rank, "rank", 0, "this is engine `N` of --ranks, from 0; it uses its share of the NICs, and others if those fail")
+	fl.IntVar(&opts.ranks, "ranks", 0, "number `N` of engines that share the NICs of this host")
+	opts.transports.Add(cmd, "`TRANSPORT` to offer: rdma, tcp, shm, or auto for all that this host has; repeatable")
 	opts.measured.Add(cmd)
 	opts.addProbes(cmd)
-	fl.DurationVar(&opts.refresh, "refresh", time.Second, "look every `TIME` whether the network ports have changed, 0 never")
-	fl.BoolVar(&opts.untilEOF, "until-eof", false, "also stop when standard input ends (as a child process, or over ssh)")
+	fl.DurationVar(&opts.refresh, "refresh", time.Second, "check every `TIME` whether network ports have changed; 0 for never")
+	fl.BoolVar(&opts.untilEOF, "until-eof", false, "also stop when standard input ends, for child processes and ssh")
 	command.Offer(cmd, map[string]command.Completer{
 		"listen": command.Words(), "advertise": command.Words(), "http": command.Words(), "size": command.Words("256MiB", "1GiB"),
 		"region": command.Words(), "name": command.Words(), "rank": command.Words(), "ranks": command.Words(), "refresh": command.Words(),
@@ -153,8 +153,8 @@ func (o *agentOptions) parseAddresses() error {
 		}
 		o.listen[i] = full
 		if o.token.File == "" && !peers.LoopbackOnly(full) {
-			return command.WithHint(fmt.Errorf("--listen %s: other hosts reach it, and without a token all of them could write this host's memory", a),
-				"(umask 077; head -c 32 /dev/urandom | base64 > token), then add --token-file token here and at the other end")
+			return command.WithHint(fmt.Errorf("--listen %s: a token is required, because other hosts could write to memory", a),
+				"create one with (umask 077; head -c 32 /dev/urandom | base64 > token), and use --token-file token on both hosts")
 		}
 	}
 	return peers.HTTPAddresses(o.http)
@@ -183,7 +183,7 @@ func (o *agentOptions) parseRegions() error {
 			return fmt.Errorf("--region %q: %w", r, err)
 		}
 		if slices.ContainsFunc(o.regions, func(have agent.Region) bool { return have.Name == name }) {
-			return fmt.Errorf("--region %q: there is a region %s already", r, name)
+			return fmt.Errorf("--region %q: region %s is given twice", r, name)
 		}
 		add(name, size, at)
 	}
@@ -209,7 +209,7 @@ func runAgent(ctx context.Context, o *agentOptions) error {
 	}
 	if o.name == "" {
 		if o.name, err = os.Hostname(); err != nil {
-			return fmt.Errorf("--name is needed: %w", err)
+			return fmt.Errorf("--name is required: %w", err)
 		}
 	}
 	if o.untilEOF {
@@ -248,7 +248,7 @@ func (o *agentOptions) locate(t *topo.Topology) error {
 			continue
 		}
 		if !slices.Contains(h.Locations(), r.Location) {
-			return peers.UnknownLocation(fmt.Errorf("--region %s: this host has no place %q for memory", r.Name, r.Location), h.Locations())
+			return peers.UnknownLocation(fmt.Errorf("--region %s: this host has no location %q", r.Name, r.Location), h.Locations())
 		}
 		r.Memory.Nodes = peers.NodesAt(t, r.Location)
 	}
@@ -259,9 +259,9 @@ func (o *agentOptions) locate(t *topo.Topology) error {
 func (o *agentOptions) listenHint(err error) error {
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return command.WithHint(err, "another program has that port (another agent?); port 0 takes any that is free")
+		return command.WithHint(err, "another program, perhaps another agent, uses this port; port 0 chooses a free one")
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return command.WithHint(err, "that is no address of this host; \":%s\" is all of them, --advertise tells peers another", peers.AgentPort)
+		return command.WithHint(err, "this is not an address of this host; \":%s\" listens on all of them, and --advertise tells peers another", peers.AgentPort)
 	}
 	return err
 }
@@ -367,7 +367,7 @@ func (o *agentOptions) client(i agent.Info) *string {
 
 func (r *AgentReady) text() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "agent %s serves at %s\n", r.Name, strings.Join(r.Addresses, ", "))
+	fmt.Fprintf(&b, "agent %s listens on %s\n", r.Name, strings.Join(r.Addresses, ", "))
 	for _, g := range r.Regions {
 		may := map[[2]bool]string{{true, true}: "peers read and write", {true, false}: "peers read", {false, true}: "peers write"}[[2]bool{g.Read, g.Write}]
 		at := ""
@@ -400,7 +400,7 @@ func (r *AgentReady) text() string {
 	}
 	b.WriteString(probesText(r.Probes))
 	if r.Client != nil {
-		where := "at the other end"
+		where := "on the other host"
 		if !slices.ContainsFunc(r.Addresses, func(a string) bool { return !peers.LoopbackOnly(a) }) {
 			where = "on this host, in another terminal"
 		}
@@ -418,10 +418,10 @@ const (
 // addProbes adds the flags of what an agent lets controllers measure.
 func (o *agentOptions) addProbes(cmd *cobra.Command) {
 	fl, typed := cmd.Flags(), &o.typed
-	fl.BoolVar(&o.probes, "serve-probes", true, "let \"topoctl probe fabric\" measure between this host and others")
-	fl.StringVar(&typed.probeMemory, "probe-memory", command.SizeText(probeMemory), "a probe may use `SIZE` of memory at a time")
-	fl.StringVar(&typed.probeRate, "probe-rate", "", "a probe may move `RATE` from here, such as 10Gb/s (default: no limit)")
-	fl.DurationVar(&o.limits.Duration, "probe-time", probeTime, "a probe may take `TIME` for each pair")
+	fl.BoolVar(&o.probes, "serve-probes", true, "allow \"topoctl probe fabric\" to measure between this host and others")
+	fl.StringVar(&typed.probeMemory, "probe-memory", command.SizeText(probeMemory), "memory that a probe may use (`SIZE`)")
+	fl.StringVar(&typed.probeRate, "probe-rate", "", "rate at which a probe may send (`RATE`), such as 10Gb/s (default: no limit)")
+	fl.DurationVar(&o.limits.Duration, "probe-time", probeTime, "time that a probe may take for each pair (`TIME`)")
 	command.Offer(cmd, map[string]command.Completer{"probe-memory": command.Words("256MiB", "1GiB"), "probe-rate": command.Words("10Gb/s"), "probe-time": command.Words()})
 }
 

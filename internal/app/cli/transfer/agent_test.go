@@ -40,17 +40,17 @@ func TestParseAgent(t *testing.T) {
 
 func TestParseAgentRefuses(t *testing.T) {
 	for _, tt := range []struct{ args, want string }{
-		{"--listen 0.0.0.0:7411", "--listen 0.0.0.0:7411: other hosts reach it, and without a token"},
-		{"--listen :7411", "without a token"},
-		{"--listen [fe80::1]:7411", "without a token"},
-		{"--listen 127.0.0.1:0,node1:0", "--listen node1:0: other hosts"},
+		{"--listen 0.0.0.0:7411", "--listen 0.0.0.0:7411: a token is required"},
+		{"--listen :7411", "a token is required"},
+		{"--listen [fe80::1]:7411", "a token is required"},
+		{"--listen 127.0.0.1:0,node1:0", "--listen node1:0: a token"},
 		{"--listen=", "--listen"},
 		{"--listen http://x/", "want host:port"},
 		{"--listen 127.0.0.1:99999", `--listen "127.0.0.1:99999": port "99999": want 0 to 65535`},
 		{"--http 9411", `--http "9411": want host:port`},
 		{"--size 0B", "--size"},
 		{"--region kv", `--region "kv": want NAME=SIZE`},
-		{"--region bench=1MiB", "there is a region bench already"},
+		{"--region bench=1MiB", "region bench is given twice"},
 		{"--rank 1", "--rank has no effect without --ranks"},
 		{"--rank 2 --ranks 2", "--rank 2: want 0 to 1"},
 		{"--ranks 0", "--ranks 0: want 1 or more"},
@@ -86,14 +86,14 @@ func TestAgentText(t *testing.T) {
 	if err := o.print(i); err != nil {
 		t.Fatal(err)
 	}
-	want := `agent n1 serves at 0.0.0.0:7411
+	want := `agent n1 listens on 0.0.0.0:7411
   region bench      256 MiB, peers read and write
     no huge pages
   shm at @x
   tcp at 10.0.0.1:7411 (eth0): the default route leaves here
   http://127.0.0.1:9411/metrics, /v1/topology, /v1/engine, /healthz
   probes with 1 GiB of memory, 10m0s for a pair at most, 1.2 GB/s
-Run at the other end:
+Run on the other host:
   topoctl bench --peer 10.0.0.1:7411 --token-file secret/token
 `
 	if diff := cmp.Diff(want, f.Stdout.String()); diff != "" {

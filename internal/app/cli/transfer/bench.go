@@ -42,24 +42,23 @@ func newBenchCmd(f *command.Env, runF func(context.Context, *benchOptions) error
 	opts := &benchOptions{Host: f.Host()}
 	cmd := &cobra.Command{
 		Use:   "bench",
-		Short: "Measure the transfer engine against a peer, and against what the machine can do",
-		Long: "bench reads and writes the memory of a peer (\"topoctl agent\" there, or any engine with a\n" +
-			"region of that name) and prints rates, latencies and processor time. Without --peer it\n" +
-			"starts an agent of its own on this host.\n\n" +
-			"Ops walk through all of --memory on both sides, so that caches do not help, and those\n" +
-			"that follow each other here lie apart there, so that they are not merged. Beside them,\n" +
-			"taking turns in the same run, it measures ceilings: a raw socket that moves the same ops\n" +
-			"in as many streams (where the peer is on this host), and copies of memory. Lists of\n" +
-			"--op, --size, --transport and --policy are measured in all combinations.\n\n" +
-			"Latency is that of a batch, from its submission to its end; percentiles are by nearest\n" +
-			"rank and at most 0.8 % too high. Processor time is user and system, of both ends where\n" +
-			"the other is a child of this process.\n\n" +
-			"With --http it answers what \"topoctl agent --http\" does, for its own engine while it runs:\n" +
-			"\"topoctl tui --agent http://ADDRESS\" shows the lanes. Several policies are several engines,\n" +
-			"shown together. Who asks once a second costs under a thousandth of a processor, which is\n" +
-			"in the figures.\n\n" +
-			"The exit code is 1 if a transfer failed or --check found a wrong byte. Interrupted, it\n" +
-			"prints what it has measured.",
+		Short: "Benchmark transfers to a peer",
+		Long: "bench reads and writes the memory of a peer (\"topoctl agent\", or another engine that has\n" +
+			"the region) and prints rates, latencies and CPU time. Without --peer, it starts an agent\n" +
+			"on this host.\n\n" +
+			"Ops cover all of --memory on both sides, to avoid cache effects. Consecutive ops use remote\n" +
+			"memory that is not contiguous, so that they are not merged. In the same run, alternating\n" +
+			"with the transfers, bench measures their limits: a raw socket that moves the same ops in\n" +
+			"the same number of streams (if the peer is on this host), and copies of memory. It measures\n" +
+			"all combinations of --op, --size, --transport and --policy.\n\n" +
+			"Latency is that of a batch, from submission to completion. Percentiles are nearest-rank and\n" +
+			"at most 0.8 % too high. CPU time is user and system time, of both ends if bench started the\n" +
+			"peer.\n\n" +
+			"With --http, bench serves the same pages as \"topoctl agent --http\" while it runs, and\n" +
+			"\"topoctl tui --agent http://ADDRESS\" shows the lanes. There is one engine for each policy.\n" +
+			"One request per second takes less than a thousandth of a CPU, which the results include.\n\n" +
+			"The exit code is 1 if a transfer failed or --check found a wrong byte. If interrupted, bench\n" +
+			"prints the results so far.",
 		Example: "  topoctl bench\n" +
 			"  topoctl bench --op write --size 64KiB,1MiB --transport tcp --duration 5s\n" +
 			"  topoctl bench --peer 10.0.0.2:7411 --token-file token --policy adaptive,random,mooncake\n" +
@@ -82,24 +81,24 @@ func newBenchCmd(f *command.Env, runF func(context.Context, *benchOptions) error
 
 func (o *benchOptions) addFlags(cmd *cobra.Command) {
 	fl, r, typed := cmd.Flags(), &o.run, &o.typed
-	fl.StringVar(&r.Peer, "peer", "", "the other end, `HOST:PORT` (without it an agent is started on this host)")
-	o.token.Add(cmd, "the secret that the peer wants is in `FILE` (its first line), - is standard input")
-	fl.StringVar(&r.Region, "region", benchRegion, "use the peer's region `NAME`")
-	fl.StringSliceVar(&r.Ops, "op", []string{bench.Write, bench.Read}, "measure `OP`: read or write, as seen from here; repeatable")
-	fl.StringSliceVar(&typed.sizes, "size", []string{"4KiB", "64KiB", "1MiB"}, "`SIZE` of an op; repeatable")
-	fl.IntVar(&r.Batch, "batch", 0, "`N` ops in a batch, 0: as many as make 16 MiB, at most 128")
-	fl.IntVar(&r.Threads, "threads", 1, "`N` threads that submit batches")
-	fl.IntVar(&r.InFlight, "in-flight", 2, "`N` batches of each thread at a time")
+	fl.StringVar(&r.Peer, "peer", "", "`HOST:PORT` of the peer (default: an agent that bench starts on this host)")
+	o.token.Add(cmd)
+	fl.StringVar(&r.Region, "region", benchRegion, "`NAME` of the peer's region")
+	fl.StringSliceVar(&r.Ops, "op", []string{bench.Write, bench.Read}, "`OP` to measure: read or write, as seen from this host; repeatable")
+	fl.StringSliceVar(&typed.sizes, "size", []string{"4KiB", "64KiB", "1MiB"}, "`SIZE` of each op; repeatable")
+	fl.IntVar(&r.Batch, "batch", 0, "`N` ops in a batch (default: as many as make 16 MiB, at most 128)")
+	fl.IntVar(&r.Threads, "threads", 1, "number `N` of threads that submit batches")
+	fl.IntVar(&r.InFlight, "in-flight", 2, "number `N` of batches that each thread has in flight")
 	fl.DurationVar(&r.Duration, "duration", time.Second, "`TIME` of each measurement")
-	fl.DurationVar(&r.Warmup, "warmup", 200*time.Millisecond, "`TIME` before each measurement that does not count")
-	o.transports.Add(cmd, "over `TRANSPORT`: rdma, tcp, shm, or auto, which is the engine's choice; repeatable")
-	fl.StringSliceVar(&typed.policies, "policy", []string{string(pick.Adaptive)}, "share by `POLICY`: "+command.Either(pick.Policies())+"; repeatable")
-	fl.StringArrayVar(&typed.lanes, "lanes", nil, "use only lane `NAME` (repeatable), or the best N lanes")
-	fl.StringVar(&typed.memory, "memory", units.Bytes(benchDefault), "walk through `SIZE` of memory on each side")
-	fl.BoolVar(&r.Check, "check", false, "verify every byte, reading back what is written; rates are then those of verifying")
-	fl.StringVar(&typed.failLane, "fail-lane", "", "take a lane out, `NAME@TIME` into each measurement; NAME@TIME+TIME: for so long")
-	fl.StringSliceVar(&o.http, "http", nil, "answer HTTP at `ADDRESS` while it runs (host:port; without a host, this host only); repeatable")
-	fl.Uint64Var(&typed.seed, "seed", 0, "the pattern of --check, 0 draws one")
+	fl.DurationVar(&r.Warmup, "warmup", 200*time.Millisecond, "`TIME` before each measurement that is not counted")
+	o.transports.Add(cmd, "`TRANSPORT` to use: rdma, tcp, shm, or auto to let the engine choose; repeatable")
+	fl.StringSliceVar(&typed.policies, "policy", []string{string(pick.Adaptive)}, "`POLICY` by which lanes share transfers: "+command.Either(pick.Policies())+"; repeatable")
+	fl.StringArrayVar(&typed.lanes, "lanes", nil, "use only lane `NAME` (repeatable), or a number for the best lanes")
+	fl.StringVar(&typed.memory, "memory", units.Bytes(benchDefault), "`SIZE` of the memory used on each side")
+	fl.BoolVar(&r.Check, "check", false, "verify every byte, also of writes by reading them back; the rates include this")
+	fl.StringVar(&typed.failLane, "fail-lane", "", "fail lane NAME at `NAME@TIME` of each measurement; NAME@TIME+DURATION restores it")
+	fl.StringSliceVar(&o.http, "http", nil, "serve HTTP on `ADDRESS` during the run (host:port; without a host, only to this host); repeatable")
+	fl.Uint64Var(&typed.seed, "seed", 0, "`SEED` of the data for --check; 0 for a random one")
 	o.measured.Add(cmd)
 }
 
@@ -158,7 +157,7 @@ func (o *benchOptions) parsePeer(cmd *cobra.Command) error {
 		return err
 	}
 	if o.run.Peer == "" {
-		return command.NoEffect(cmd, "without --peer: the agent is then started here", "token-file", "region")
+		return command.NoEffect(cmd, "without --peer", "token-file", "region")
 	}
 	var err error
 	o.run.Peer, err = peers.Address(o.run.Peer)
@@ -201,7 +200,7 @@ func (o *benchOptions) parseLanes(given []string) error {
 		case n < 1:
 			return fmt.Errorf("--lanes %d: want 1 or more", n)
 		case len(given) > 1:
-			return errors.New("--lanes takes one number, or names")
+			return errors.New("--lanes: want one number, or names")
 		default:
 			o.run.LaneCount = n
 		}
@@ -223,9 +222,9 @@ func parseFault(text string, duration time.Duration) (*bench.FaultPlan, error) {
 	}
 	switch {
 	case err != nil || p.At < 0 || both && p.For <= 0:
-		return nil, fmt.Errorf("--fail-lane %q: want NAME@TIME, such as eth1@3s, or NAME@TIME+TIME", text)
+		return nil, fmt.Errorf("--fail-lane %q: want NAME@TIME, such as eth1@3s, or NAME@TIME+DURATION", text)
 	case p.At+p.For >= duration:
-		return nil, command.WithHint(fmt.Errorf("--fail-lane %s: a measurement is over after %s", text, duration), "--duration %s makes it longer", p.At+p.For+2*time.Second)
+		return nil, command.WithHint(fmt.Errorf("--fail-lane %s: a measurement ends after %s", text, duration), "use --duration %s or more", p.At+p.For+2*time.Second)
 	}
 	return p, nil
 }

@@ -30,7 +30,7 @@ const benchEnd = "bench-raw-end"
 func newBenchEndCmd(f *command.Env) *cobra.Command {
 	return &cobra.Command{
 		Use: benchEnd, Hidden: true, Args: command.NoArgs,
-		Short: "The other end of the raw sockets that bench compares with",
+		Short: "Run the peer of the raw sockets that bench measures",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return bench.ServeRaw(cmd.Context(), f.Streams.In, f.Streams.Out)
 		},
@@ -115,9 +115,9 @@ func (o *benchOptions) announce() string {
 	n := len(r.Ops) * len(r.Sizes) * len(r.Transports) * len(r.Policies)
 	peer := r.Peer
 	if peer == "" {
-		peer = "an agent started here"
+		peer = "an agent on this host"
 	}
-	return fmt.Sprintf("%s of %s each with %s, and their ceilings", text.Plural(n, "measurement"), r.Duration, peer)
+	return fmt.Sprintf("%s of %s with %s, and their limits", text.Plural(n, "measurement"), r.Duration, peer)
 }
 
 // PeerHint adds the next step to what commonly goes wrong.
@@ -126,23 +126,21 @@ func PeerHint(err error) error {
 	var missing *transport.NotOfferedError
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return command.WithHint(err, "is it the address of \"topoctl agent\"? --timeout DURATION gives it more time")
+		return command.WithHint(err, "check that this is the address of \"topoctl agent\", or use --timeout DURATION to allow more time")
 	case errors.As(err, &lane):
-		if near := command.Closest(lane.Name, lane.Lanes); near != "" {
-			return command.WithHint(err, "did you mean %q?", near)
-		}
+		return command.Suggest(err, lane.Name, lane.Lanes, "")
 	case errors.Is(err, syscall.EADDRINUSE):
-		return command.WithHint(err, "another program has that port; --http with port 0 takes any that is free")
+		return command.WithHint(err, "another program uses this port; --http with port 0 chooses a free one")
 	case errors.Is(err, engine.ErrNoRegion):
-		return command.WithHint(err, "--region NAME names another; \"topoctl agent\" serves %q", benchRegion)
+		return command.WithHint(err, "\"topoctl agent\" serves %q; use --region NAME for another", benchRegion)
 	case errors.Is(err, engine.ErrToken):
-		return command.WithHint(err, "both ends need the same --token-file")
+		return command.WithHint(err, "use the same --token-file on both hosts")
 	case errors.Is(err, session.ErrNotEngine):
-		return command.WithHint(err, "--peer is the --listen address of \"topoctl agent\", not that of its --http")
+		return command.WithHint(err, "--peer is the --listen address of \"topoctl agent\", not its --http address")
 	case errors.As(err, &missing) && slices.Contains(missing.Transports, "rdma"):
-		return command.WithHint(err, "the agent at the other end says when it starts why it has no RDMA")
+		return command.WithHint(err, "see the output of the agent on the other host for why it has no RDMA")
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return command.WithHint(err, "run \"topoctl agent\" at the other end: it prints the line to run here")
+		return command.WithHint(err, "run \"topoctl agent\" on the other host; it prints the command to run here")
 	}
 	return err
 }

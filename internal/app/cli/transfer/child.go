@@ -43,7 +43,7 @@ func StartAgent(ctx context.Context, in *command.Host, rdma *peers.RDMA, args ..
 		return nil, fmt.Errorf("start an agent: %w", err)
 	}
 	if len(ready.Addresses) == 0 {
-		return nil, errors.Join(errors.New("start an agent: it says no address"), a.Stop())
+		return nil, errors.Join(errors.New("start an agent: it has no address"), a.Stop())
 	}
 	a.Address = ready.Addresses[0]
 	return a, nil
