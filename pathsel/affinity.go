@@ -22,7 +22,7 @@ type Affinity struct {
 	Rejected []Candidate `json:"rejected"`
 }
 
-// Candidate is one port as a decision sees it.
+// Candidate is one port in a ranking for a memory location.
 type Candidate struct {
 	Port    topo.ID `json:"port"`
 	NIC     topo.ID `json:"nic"`
@@ -38,11 +38,11 @@ type Candidate struct {
 	Basis       topo.Basis     `json:"basis"`
 	Load        int64          `json:"load_bytes"`
 
-	// Reason says why the port ranks where it does: the first criterion that
-	// sets it behind the one before, or why it is rejected.
+	// Reason says why the port ranks where it does (the first criterion that puts it behind the
+	// port before it), or why it is rejected.
 	Reason Reason `json:"reason"`
-	// Notes say what else there is to know: doubts, the reason for its role, the
-	// legs of a bond, other reasons for its rejection.
+	// Notes are further remarks: doubts, the reason for its role, the legs of a bond, other
+	// reasons for its rejection.
 	Notes []Reason `json:"notes,omitempty"`
 
 	index   int
@@ -67,8 +67,8 @@ func (a *Affinity) ports(v Verdict) []topo.ID {
 }
 
 // Affinity ranks the ports for a memory location, by: how certainly usable,
-// role, class, limiting rate, hops, load, name. load is what each port has to do
-// already, in bytes, by Port.Index; nil is nothing at all.
+// role, class, limiting rate, hops, load, name. load is the bytes already queued on each port, by
+// Port.Index; nil means none.
 func (h *Host) Affinity(location Location, load []int64) (*Affinity, error) {
 	loc, err := h.location(location)
 	if err != nil {

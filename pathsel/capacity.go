@@ -29,8 +29,8 @@ type Share struct {
 	SharedWith []topo.ID `json:"shared_with,omitempty"`
 }
 
-// Capacity says what the given ports carry together for a location. Ports that
-// are not usable count as they are: a port that is down adds 0.
+// Capacity returns what the given ports carry together for a location. Unusable ports count too: a
+// port that is down adds 0.
 func (h *Host) Capacity(location Location, ports []topo.ID) (*Capacity, error) {
 	loc, err := h.location(location)
 	if err != nil {

@@ -16,9 +16,9 @@ import (
 // SchemaFabric is the name and major version of a fabric file.
 const SchemaFabric = "topoctl.fabric/v1"
 
-// Fabric holds what no host can see of the network: which rail, leaf switch and
-// plane each port is cabled to, and the links between the switches. Ports are named within their host; nothing is
-// ever concluded from equal names on two hosts.
+// Fabric describes what hosts cannot see of the network: which rail, leaf switch and
+// plane each port is cabled to, and the links between the switches. Ports are named within their
+// host; equal names on two hosts mean nothing.
 type Fabric struct {
 	Schema string `json:"schema"`
 	// RailOnly says that ports of different rails cannot reach each other: there
@@ -38,7 +38,7 @@ type FabricHost struct {
 	Ports []FabricPort `json:"ports"`
 }
 
-// FabricPort is where one port is cabled to. What is nil or "" is unknown.
+// FabricPort says where one port is cabled to; nil and "" mean unknown.
 type FabricPort struct {
 	Port  string `json:"port"`           // "mlx5_0/1", "mlx5_0" for each port of the device, or an interface
 	Rail  *int   `json:"rail,omitempty"` // the plane of switches that NICs of one place in each host share
@@ -55,8 +55,7 @@ const (
 	maxFabricIndex = 1 << 20 // rails and planes
 )
 
-// ParseFabric reads a topoctl.fabric/v1 document. Keys that it does not know are
-// left out.
+// ParseFabric reads a topoctl.fabric/v1 document. Unknown keys are ignored.
 func ParseFabric(data []byte) (*Fabric, error) {
 	if len(data) > maxFabricBytes {
 		return nil, fmt.Errorf("fabric: %d bytes: at most %d are read", len(data), maxFabricBytes)
@@ -268,8 +267,8 @@ func (f *Fabric) cable(name string, h *Host) ([]cabling, []Reason, error) {
 	return out, problems, nil
 }
 
-// Cabling gives what the file says of each port of a host, by Port.Index: nil and ""
-// are unknown, which all is where f is nil. name is what the file calls the host.
+// Cabling returns what the file says about each port of a host, by Port.Index; nil and "" mean
+// unknown, and with a nil f everything is unknown. name is the host's name in the file.
 func (f *Fabric) Cabling(name string, h *Host) ([]FabricPort, error) {
 	cabled, _, err := f.cable(name, h)
 	if err != nil {
@@ -418,7 +417,7 @@ func tooManyUplinks(n int) error {
 	return fmt.Errorf("fabric: %d uplinks: at most %d are read: links between the same two switches are one entry with a count", n, maxUplinks)
 }
 
-// CheckUplinks says what is wrong with uplinks, of a file or of a program.
+// CheckUplinks reports what is wrong with a list of uplinks, from a file or made by a program.
 func CheckUplinks(list []FabricUplink) error {
 	if len(list) > maxUplinks {
 		return tooManyUplinks(len(list))

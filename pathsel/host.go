@@ -12,7 +12,7 @@ import (
 // "cpu:N", a NUMA node.
 type Location string
 
-// LocationOf is the location that a GPU or NUMA node is.
+// LocationOf is the location of memory in a GPU or NUMA node, named by its ID in the topology.
 func LocationOf(node topo.ID) Location {
 	if n, ok := strings.CutPrefix(string(node), "numa:"); ok {
 		return Location("cpu:" + n)
@@ -20,7 +20,7 @@ func LocationOf(node topo.ID) Location {
 	return Location(node)
 }
 
-// Node is the topology's node of a location.
+// Node is the ID of the location's GPU or NUMA node in the topology.
 func (l Location) Node() topo.ID {
 	if n, ok := strings.CutPrefix(string(l), "cpu:"); ok {
 		return topo.ID("numa:" + n)
@@ -28,7 +28,7 @@ func (l Location) Node() topo.ID {
 	return topo.ID(l)
 }
 
-// Transport is the way of moving data that ports are wanted for.
+// Transport is the way of moving data that ports are chosen for.
 type Transport string
 
 // The transports. Auto is RDMA where a usable RDMA port exists, else TCP.
@@ -40,7 +40,7 @@ const (
 
 // Options say what a Host is prepared for.
 type Options struct {
-	// Transport is what ports are wanted for.
+	// Transport is what the ports are chosen for.
 	Transport Transport
 	// Roles overrides the role of NICs, by matrix NIC ID ("rdma:mlx5_0", "net:eth0").
 	Roles map[topo.ID]Role
@@ -111,7 +111,7 @@ func (h *Host) Transport() Transport { return h.transport }
 // place in this list.
 func (h *Host) Ports() []Port { return slices.Clone(h.ports) }
 
-// Port is the port of an ID; ok is false if there is none.
+// Port returns the port with this ID; ok is false if there is none.
 func (h *Host) Port(id topo.ID) (p Port, ok bool) {
 	i, ok := h.portIndex[id]
 	if !ok {

@@ -32,7 +32,7 @@ type Lane struct {
 	Share *topo.Rate `json:"share_bytes_per_sec"`
 	// Reason says what the lane adds, or why it is not chosen.
 	Reason Reason `json:"reason"`
-	// Notes say what else there is to know: rail and leaf, legs of a bond.
+	// Notes are further remarks: rail and leaf, legs of a bond.
 	Notes []Reason `json:"notes,omitempty"`
 
 	// LocalIndex and RemoteIndex are the ports' Port.Index in the two hosts.
@@ -49,9 +49,8 @@ const (
 	SideRemote Side = "remote"
 )
 
-// LaneSet is the decision for one pair of memory locations. It does not change
-// and may be used by many goroutines: prepare it once, keep it, and ask it for
-// each transfer.
+// LaneSet is the decision for one pair of memory locations. It does not change and may be used by
+// many goroutines: make it once and use it for every transfer.
 type LaneSet struct {
 	LocalHost   string    `json:"local_host"`
 	RemoteHost  string    `json:"remote_host"`
@@ -68,7 +67,7 @@ type LaneSet struct {
 	Lanes  []Lane `json:"ranked"`
 	// Rejected are the ports and pairs of ports that are no lanes.
 	Rejected []Rejection `json:"rejected"`
-	// Notes are what the fabric file and the hosts do not agree on.
+	// Notes are disagreements between the fabric file and the hosts.
 	Notes []Reason `json:"notes,omitempty"`
 
 	pair  *Pair     // that the set is of: its links
@@ -86,8 +85,8 @@ type Rejection struct {
 	Reason Reason `json:"reason"` // of the first pair, where there are several
 }
 
-// PickSet is the set as the policies of this module's engine and simulator see it; nil
-// for a set that was read from JSON.
+// PickSet is for the engine and the simulator of this module: the set as their policies use it. It
+// is nil for a set that was read from JSON.
 func (s *LaneSet) PickSet() *pick.Set { return s.picks }
 
 // index prepares what decisions for transfers need.
@@ -113,10 +112,9 @@ func pickPorts(h *Host, a *Affinity) pick.Ports {
 	return out
 }
 
-// Deserves says how many of the chosen lanes a transfer of that size, in bytes, should
-// use: enough that each is busy for at least two round trips, and one in any
-// case. The chosen lanes are as many as add bandwidth, so it is never more. An
-// rtt of 0 stands for 10 µs, over TCP 100 µs.
+// Deserves returns how many of the chosen lanes a transfer of this many bytes should use: as many
+// as are busy for at least two round trips, and at least one. An rtt of 0 means 10 µs, or 100 µs
+// over TCP.
 func (s *LaneSet) Deserves(bytes int64, rtt time.Duration) int { return s.picks.Deserves(bytes, rtt) }
 
 // LaneShare is a lane's part of one transfer.
@@ -127,11 +125,11 @@ type LaneShare struct {
 	FinishNS int64 `json:"finish_ns"`
 }
 
-// Predict shares a transfer of that many bytes among as many chosen lanes as it deserves,
-// all of them idle, so that all are done at the same time. The shares are in the order of
-// lanes and sum to bytes; without any lane there are none.
+// Predict divides a transfer of this many bytes among as many chosen lanes as it deserves (see
+// Deserves), so that idle lanes all finish at the same time. The shares are in the order of lanes
+// and add up to bytes; without lanes there are none.
 //
-// This is a prediction: lanes that take slices as they have room end up close to it.
+// An engine, whose lanes take slices as they have room, ends up close to it.
 func (s *LaneSet) Predict(bytes int64) []LaneShare {
 	var out []LaneShare
 	for _, x := range s.picks.Predict(bytes, pick.States{}, nil) {
@@ -140,17 +138,15 @@ func (s *LaneSet) Predict(bytes int64) []LaneShare {
 	return out
 }
 
-// Finish says when the last byte of a transfer is through that is shared among
-// lanes so, all of them idle and nothing else on their links, in nanoseconds: no
-// link of either host carries its bytes faster than its rate, so the most loaded
-// one tells. Lanes that share a port or an uplink wait for each other there, which
-// what they carry alone does not say.
+// Finish returns when the last byte of a transfer arrives that is shared among lanes like this, in
+// nanoseconds from its start, with nothing else on their links. No link of either host carries
+// bytes faster than its rate, so the most loaded link decides: lanes that share a port or an
+// uplink wait for each other there.
 //
-// The end is one where the links are kept busy; an engine may be later. basis is
-// that of the most loaded link's rate: assumed where it, or a rate on the way, is
-// an upper bound, so that the end is no earlier than that; unknown, with 0, where
-// nothing is known of a lane's rate or nothing is shared. Shares without bytes and
-// those of lanes that the set does not have count nothing.
+// It assumes that the links are kept busy; an engine may take longer. basis is that of the most
+// loaded link's rate: assumed if a rate on the way is an upper bound, so that the transfer cannot
+// end earlier; unknown, with 0 ns, if a lane's rate is not known or nothing is shared. Shares
+// without bytes, or of lanes that are not in the set, are ignored.
 func (s *LaneSet) Finish(shares []LaneShare) (ns int64, basis topo.Basis) {
 	picks := make([]pick.Share, len(shares))
 	for i, x := range shares {

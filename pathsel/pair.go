@@ -11,7 +11,7 @@ import (
 	"github.com/topoctl/topoctl/internal/base/text"
 )
 
-// PairOptions say what is known of two hosts beyond their topologies.
+// PairOptions say what is known about two hosts beyond their topologies.
 type PairOptions struct {
 	// Fabric is what no host can see: rails, leaves, planes; nil if nothing is known.
 	Fabric *Fabric
@@ -122,16 +122,15 @@ func sameMachine(a, b *topo.Topology) bool {
 	return false
 }
 
-// ErrNoLane is what Lanes fails with where no port of one host reaches a port of
-// the other.
+// ErrNoLane is the error of Lanes when no port of one host reaches a port of the other.
 var ErrNoLane = errors.New("no lane")
 
 // Lanes ranks every pair of ports that reach each other, for transfers between
 // src, a location of the local host, and dst, one of the remote host. Data may
 // flow either way: each direction of a link has its whole rate.
 //
-// Where there is no lane at all, the error wraps ErrNoLane and says why and what
-// to do, and the set is given too: it holds the reasons, port by port.
+// If there is no lane at all, the error wraps ErrNoLane and says why and what to do; the set is
+// returned too, with the reasons port by port.
 func (p *Pair) Lanes(src, dst Location) (*LaneSet, error) {
 	return p.lanes(src, dst, LaneOptions{})
 }
@@ -223,19 +222,18 @@ func nextStep(code Code) string {
 	return "check the link with a measurement or another pair of NICs"
 }
 
-// LaneOptions say which ports of the two hosts a set of lanes is for: one process
-// of several on a host uses its own part of the ports (Host.Plan), and those of
-// the others only when its own fail.
+// LaneOptions restrict a set of lanes to some ports of the two hosts: where several processes
+// share a host, each uses its own part of the ports (Host.Plan), and the others' only when its own
+// fail.
 type LaneOptions struct {
 	// Local and Remote are the assigned ports of each host; without any, all are.
 	Local, Remote []topo.ID
 }
 
-// LanesOf is Lanes for the assigned ports: only lanes of those are chosen, and
-// only those count in the joint capacity. Lanes that end at another port rank
-// behind, for failover. Where no assigned port of one host reaches one of the
-// other, the peer's other ports count as assigned too, and if that is not enough
-// all ports of both: a note says so.
+// LanesOf is Lanes for assigned ports: only their lanes are chosen and count in the joint
+// capacity. Lanes that end at another port rank behind them, for failover. If no assigned port of
+// one host reaches one of the other, the peer's other ports count as assigned too, and if that is
+// not enough, all ports of both hosts; a note says so.
 func (p *Pair) LanesOf(src, dst Location, o LaneOptions) (*LaneSet, error) {
 	used := o
 	s, err := p.lanes(src, dst, used)

@@ -26,11 +26,11 @@ type Plan struct {
 	// busy, in one direction; nil where a port's part is not known.
 	BytesPerSec *topo.Rate `json:"bytes_per_sec"`
 	Basis       topo.Basis `json:"basis"`
-	// Bottleneck is the link that keeps the slowest consumer from more, and who
-	// shares it; nil where no consumer's rate is known.
+	// Bottleneck is the link that holds the slowest consumer back, and the consumers that share
+	// it; nil if no consumer's rate is known.
 	Bottleneck *Bottleneck `json:"bottleneck"`
-	// Rejected are the ports that take no part, with the reason. What depends on
-	// a memory location (class, hops, rate) is not known of them.
+	// Rejected are the ports that take no part, with the reason. Their class, hops and rate, which
+	// depend on a memory location, are not set.
 	Rejected []Candidate `json:"rejected"`
 }
 
@@ -43,18 +43,17 @@ type Assignment struct {
 	// no port can be used, nil where it is not known.
 	BytesPerSec *topo.Rate `json:"bytes_per_sec"`
 	Basis       topo.Basis `json:"basis"`
-	// Limit is the link that keeps it from more: a full one that all of its data
-	// crosses, else what bounds its slowest port.
+	// Limit is the link that holds it back: a full one that all of its data crosses, else the one
+	// that bounds its slowest port.
 	Limit topo.LinkID `json:"limit_link,omitempty"`
 }
 
-// PortLoad is what one port has to do in a plan.
+// PortLoad is the part of a plan that one port carries.
 type PortLoad struct {
 	Port      topo.ID  `json:"port"`
 	Name      string   `json:"name"`
 	Consumers []string `json:"consumers"` // in the order of the plan
-	// Share is the number of consumers that it carries: 0.5 where it is one of
-	// two ports of a single consumer.
+	// Share is the number of consumers that it carries: 0.5 if it is one of a consumer's two ports.
 	Share float64 `json:"share"`
 	// BytesPerSec is what flows through it when all consumers move data.
 	BytesPerSec *topo.Rate `json:"bytes_per_sec"`
@@ -70,8 +69,8 @@ type Bottleneck struct {
 	Consumers []string `json:"consumers"`
 	// SlowestBytesPerSec is the slowest consumer's part.
 	SlowestBytesPerSec topo.Rate `json:"slowest_bytes_per_sec"`
-	// AsSlow are the consumers that are as slow behind links of their own: on a
-	// host that is the same everywhere, all the others.
+	// AsSlow are the consumers that are just as slow behind links of their own: on a symmetric
+	// host, all the others.
 	AsSlow []string `json:"as_slow"`
 }
 
@@ -122,7 +121,7 @@ func (h *Host) Ranks(size int, gpus ...int) ([]Consumer, error) {
 // then hops; then the one that gives every consumer its part of the far ports
 // rather than some all of them; equals are paired in PCI order, so that the
 // first GPU of a group gets the first port and the ports of one card stay
-// together. The order of the consumers changes nothing but that of the answer.
+// together. The order of the consumers affects only the order of the answer.
 func (h *Host) Plan(consumers []Consumer) (*Plan, error) {
 	pl, err := h.newPlanner(consumers)
 	if err != nil {
@@ -132,8 +131,7 @@ func (h *Host) Plan(consumers []Consumer) (*Plan, error) {
 	return pl.evaluate(), nil
 }
 
-// Of is the assignment of a consumer; ok is false if the plan has no such
-// consumer.
+// Of returns the assignment of a consumer; ok is false if the plan has no such consumer.
 func (p *Plan) Of(consumer string) (a *Assignment, ok bool) {
 	i := slices.IndexFunc(p.Assignments, func(a Assignment) bool { return a.Consumer == consumer })
 	if i < 0 {

@@ -489,8 +489,7 @@ func (pl *planner) loads(flows []planFlow) []PortLoad {
 	return out
 }
 
-// bottleneck finds the slowest consumer, the first among equals, and the link
-// that keeps it from more.
+// bottleneck finds the slowest consumer, the first among equals, and the link that limits it.
 func (pl *planner) bottleneck(p *Plan, flows []planFlow) *Bottleneck {
 	var slow *Assignment
 	limit, first := segment(-1), 0

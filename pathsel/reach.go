@@ -12,8 +12,8 @@ import (
 // Reach says whether two ports can reach each other.
 type Reach string
 
-// The answers. Assumed means that nothing speaks against it and something that
-// decides is not known; where that may well be otherwise, the lane ranks behind.
+// The values of Reach. ReachAssumed means that nothing speaks against it but not everything is
+// known; where that is doubtful, the lane ranks behind others.
 const (
 	ReachYes     Reach = "yes"
 	ReachAssumed Reach = "assumed"

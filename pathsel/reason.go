@@ -119,7 +119,7 @@ const (
 	codeRail        Code = "rail"         // a note: what the fabric file says of both ports
 )
 
-// Verdict sums up what a decision says of a port or a lane.
+// Verdict is the result of a decision for a port or a lane.
 type Verdict string
 
 // The verdicts, of ports and then of lanes.
@@ -129,5 +129,5 @@ const (
 	Rejected  Verdict = "rejected"
 
 	Chosen   Verdict = "chosen"   // carries its part of every large transfer
-	Failover Verdict = "failover" // adds nothing to the chosen ones; for when one of them fails
+	Failover Verdict = "failover" // adds nothing to the chosen lanes; used when one of them fails
 )

@@ -15,7 +15,7 @@ import (
 // maxRef bounds the length of a name: a UUID of a MIG device has 45 characters.
 const maxRef = 128
 
-// ErrNoNode is the error of Resolve for a name that no node of the host has, or several.
+// ErrNoNode is the error of Resolve for a name that matches no node of the host, or more than one.
 var ErrNoNode = errors.New("no such node")
 
 // resolveError is ErrNoNode with what was asked for and what there is.

@@ -11,7 +11,7 @@ import (
 	"github.com/topoctl/topoctl/internal/base/units"
 )
 
-// Role is what a NIC is there for.
+// Role is the purpose of a NIC.
 type Role string
 
 // The roles, best first.

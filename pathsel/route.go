@@ -100,9 +100,8 @@ func (h *Host) walk(r *route, loc topo.ID, p *Port, links map[topo.LinkID]int) {
 
 // Route lists the links that data crosses from a memory location to a port and out
 // by its wire, in the direction of travel, with the rates that the host was prepared
-// with; what comes in crosses them the other way. A link that is crossed both ways,
-// as a root complex may be, is there twice, and ways of which a part is not known
-// lack that part.
+// with; incoming data crosses them the other way. A link that is crossed both ways, as a root
+// complex may be, is listed twice. Parts of the way that are not known are missing.
 func (h *Host) Route(location Location, port topo.ID) ([]topo.Step, error) {
 	loc, err := h.location(location)
 	if err != nil {

@@ -6,11 +6,11 @@ import (
 	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
-// Split says how fast one transfer moves whose bytes are divided among ports in
-// fixed parts, whatever each of them carries: the slowest part decides. Weights
-// are the parts, in the order of the ports, each above 0; only their proportion
-// counts. The rate is nil where no link on the way has a known one. Other
-// engines divide like this; Capacity is what the ports carry at best.
+// Split returns the rate, in bytes per second, of one transfer whose bytes are divided among ports
+// in fixed parts, however fast each port is: the slowest part decides. Weights are the parts, in
+// the order of the ports, each above 0; only their proportion counts. The rate is nil where no
+// link on the way has a known one. Other engines divide transfers this way; Capacity is what the
+// ports carry at best.
 func (h *Host) Split(location Location, ports []topo.ID, weights []float64) (*topo.Rate, topo.Basis, error) {
 	loc, err := h.location(location)
 	if err != nil {

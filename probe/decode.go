@@ -23,9 +23,9 @@ const (
 	maxBlameLen = 1 << 26 // bytes of one Blame, which lists pairs
 )
 
-// Decode reads a topoctl.probe/v1 document and takes nothing in it on trust: sizes and
-// counts are bounded, names printable, and what refers to a host, link or pair refers to
-// one that is there. Unknown keys are left out, another major version is refused.
+// Decode reads a topoctl.probe/v1 document and checks everything in it: sizes and counts are
+// bounded, names printable, and references to a host, link or pair point to one that is there.
+// Unknown keys are ignored, another major version is refused.
 func Decode(data []byte) (*Report, error) {
 	if len(data) > maxDocument {
 		return nil, pkgerr.Errorf("probe", "a report of %d bytes: at most %d are read", len(data), maxDocument)

@@ -1,5 +1,5 @@
-// Package probe says what measurements of a host's and a fabric's paths are: pairs of
-// ends, what is expected of each and why, what was measured, the verdict, and who is
-// to blame. It holds the report (topoctl.probe/v1), its events, and the overlay that package
-// pathsel takes from it; it opens nothing. "topoctl probe" plans, measures and judges.
+// Package probe describes measurements of the paths of a host and of a fabric: pairs of ends, what
+// is expected of each and why, what was measured, the verdict, and what is to blame. It holds the
+// report (topoctl.probe/v1), its events, and the overlay that package pathsel takes from it. It
+// measures nothing: "topoctl probe" does.
 package probe

@@ -115,8 +115,8 @@ func names(s []string) []string {
 	return s
 }
 
-// Judged is what verdicts go by: the bandwidth with the largest ops that has samples;
-// nil where there is none.
+// Judged returns the bandwidth that the verdict is based on, that of the largest ops with samples;
+// nil if there is none.
 func (m *Measurement) Judged() *Bandwidth {
 	for i := len(m.Bandwidth) - 1; i >= 0; i-- {
 		if len(m.Bandwidth[i].SamplesBytesPerSec) > 0 {
@@ -126,8 +126,8 @@ func (m *Measurement) Judged() *Bandwidth {
 	return nil
 }
 
-// Typical is the latency that people are shown, and what it is of: "rtt", "load" or
-// "copy"; nil where none was measured.
+// Typical returns the latency to show, and what it is of: "rtt", "load" or "copy"; nil if none was
+// measured.
 func (m *Measurement) Typical() (of string, p *Percentiles) {
 	switch l := m.Latency; {
 	case l == nil:
@@ -141,7 +141,7 @@ func (m *Measurement) Typical() (of string, p *Percentiles) {
 	return "", nil
 }
 
-// Why is why the pair was not measured, or not to the end; "" it was.
+// Why says why the pair was not measured, or not to the end; "" if it was.
 func (x *Result) Why() string {
 	switch {
 	case x.Error != "":

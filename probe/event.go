@@ -118,9 +118,8 @@ func (e *Event) Encode() ([]byte, error) {
 	return line, nil
 }
 
-// DecodeEvent reads one line of a run's log and takes nothing in it on trust, as Decode does
-// with a report. What the parts of a report say of each other is not checked: a line has but
-// some of them.
+// DecodeEvent reads one line of a run's log and checks it as Decode checks a report, except for
+// references between the parts of a report, of which a line has only some.
 func DecodeEvent(data []byte) (*Event, error) {
 	e, err := decodeWhole(bytes.TrimSpace(data))
 	if err != nil {
@@ -200,9 +199,9 @@ func (e *Event) decodeRest(data []byte) error {
 // maxLine bounds one event; the longest is start, which lists all links.
 const maxLine = 1 << 28
 
-// ReadEvents gives the report so far of a run's events, or the report that r holds. Of
-// a run that was cut off in the middle of a line that line is lost, and Notes say so;
-// what is broken elsewhere is an error. A run without its end event is not complete.
+// ReadEvents returns the report so far from a run's events, or the report that r holds. If the run
+// was cut off in the middle of a line, that line is lost, and Notes say so; damage elsewhere is an
+// error. A run without its end event is not complete.
 func ReadEvents(r io.Reader) (*Report, error) {
 	in := bufio.NewReaderSize(io.LimitReader(r, maxDocument+1), 1<<16)
 	head, err := in.Peek(len(`{"schema":"`) + 256)

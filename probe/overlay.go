@@ -8,7 +8,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 )
 
-// Overlay gives the measured rates of a host's links, for path choice to start from.
+// Overlay returns the measured rates of a host's links, for path choice to start from.
 //
 // A link has one where the evidence is about the link itself:
 //
@@ -172,9 +172,9 @@ func usageByRound(r *Report) map[int]*usage {
 	return out
 }
 
-// Between gives the largest mean that was measured from one node of a host to another,
-// with the largest ops that were asked for.
-// The variants that move bytes both ways at once, or count them twice, do not count.
+// Between returns the largest mean that was measured from one node of a host to another, with the
+// largest ops of the Spec. The variants that move bytes both ways at once, or count them twice, do
+// not count.
 func (r *Report) Between(host string) map[[2]topo.ID]topo.Rate {
 	out := map[[2]topo.ID]topo.Rate{}
 	for i := range r.Results {
@@ -193,9 +193,8 @@ func (r *Report) Between(host string) map[[2]topo.ID]topo.Rate {
 // pair may be behind its equals and is no outlier (DefaultRules).
 const levelWithin = 0.07
 
-// Level takes from measured rates what is noise, for path choice to start from. Choices
-// rest on which ports equal each other, and small differences would take equal ports apart,
-// and their rails with them.
+// Level removes noise from measured rates before paths are chosen by them. Choices depend on which
+// ports are equal, and small differences would separate equal ports, and their rails with them.
 //
 //   - A link that was seen to carry what was read of it, within 7 %, is left out: it is as
 //     good as its equals that were not measured, which have the rate that was read.

@@ -42,7 +42,7 @@ type Host struct {
 	Error       string `json:"error,omitempty"` // why it took no part, or stopped to
 }
 
-// Rules are what verdicts go by.
+// Rules are the limits by which verdicts are given.
 type Rules struct {
 	// FailUnder and WarnUnder are parts of the expected rate.
 	FailUnder float64 `json:"fail_under"`
@@ -137,7 +137,7 @@ type Blame struct {
 	Suspects []Suspect `json:"suspects"`
 	Pairs    []string  `json:"pairs"` // the bad pairs that it explains, by ID
 	Evidence []string  `json:"evidence"`
-	// Next says what would tell the suspects apart, "" nothing is left to tell.
+	// Next says what would tell the suspects apart; "" if there is nothing more to tell.
 	Next string `json:"next,omitempty"`
 }
 

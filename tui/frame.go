@@ -11,11 +11,10 @@ import (
 	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
-// Frame gives the dashboard's first whole picture as text of h lines of at most w columns,
-// without escape codes unless Options.Color: when the topology is known, two looks at the
-// counters and at each agent have given rates or failed, or when a recording or a feed is at
-// its end, or ctx is. whole is false where ctx ended before that; the error is that of a feed
-// that failed.
+// Frame returns the dashboard's first complete picture as text of h lines of at most w columns,
+// without escape codes unless Options.Color is set. It waits until the topology is known and the
+// counters and each agent have been read twice or failed, or until the recording, the feed or ctx
+// ends. whole is false if ctx ended first; the error is that of a feed that failed.
 func Frame(ctx context.Context, o Options, w, h int) (text string, whole bool, err error) {
 	m := newModel(o)
 	m.look.Bare = !o.Color

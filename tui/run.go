@@ -22,9 +22,9 @@ const (
 	newsPause       = 100 * time.Millisecond
 )
 
-// Run shows the dashboard on a terminal until the user quits or ctx ends; what it started
-// has ended when it returns. The terminal is as before then, also after a panic. The
-// error is that of ctx where that ended it.
+// Run shows the dashboard on a terminal until the user quits or ctx ends. When it returns,
+// everything that it started has ended and the terminal is as before, even after a panic. If ctx
+// ended it, the error is ctx's.
 func Run(ctx context.Context, o Options, in io.Reader, out io.Writer) error {
 	return run(ctx, o, tea.WithInput(in), tea.WithOutput(out))
 }

@@ -1,6 +1,6 @@
-// Package tui is the dashboard of topoctl: what a host looks like, what is wrong with it
-// and what moves where, live or replayed. It draws and decides; the feed and the prober
-// that it is given touch the host.
+// Package tui is the dashboard of topoctl: what a host looks like, what is wrong with it and what
+// moves where, live or replayed. It only draws; all access to hosts is by the Feed and the Prober
+// in its Options.
 package tui
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/topoctl/topoctl/probe"
 )
 
-// Feed brings records until ctx ends. It calls tell from one goroutine at a time, in the
+// Feed delivers records until ctx ends. It calls tell from one goroutine at a time, in the
 // order of time, and returns when no more will come.
 type Feed interface {
 	Run(ctx context.Context, tell func(*record.Record)) error
@@ -21,10 +21,10 @@ type Feed interface {
 	Rescan()
 }
 
-// Prober measures pairs, and only when it is told to.
+// Prober measures pairs on request.
 type Prober interface {
-	// Pairs says what could be measured. It may ask agents; it sends no load. An error beside
-	// pairs says what is missing.
+	// Pairs lists what can be measured. It may ask agents, but sends no load. An error together
+	// with pairs says what is missing.
 	Pairs(ctx context.Context) ([]probe.Pair, error)
 	// Plan says what measuring these pairs would take, without sending anything.
 	Plan(pairs []string) (probe.Plan, error)
@@ -35,17 +35,17 @@ type Prober interface {
 // Options say what the dashboard shows, and how.
 type Options struct {
 	Feed Feed
-	// Prober is nil where nothing can be measured; NoProber says why.
+	// Prober is nil if nothing can be measured; NoProber says why.
 	Prober   Prober
 	NoProber string
-	// Baseline is what drift is against; nil: the first topology of the feed.
+	// Baseline is the topology that drift is measured against; nil means the first topology of the feed.
 	Baseline     *topo.Topology
 	BaselineName string
 	Overlay      topo.Overlay  // measured rates of links, from a probe's report
 	Measured     *probe.Report // that report, nil none
 	MeasuredName string        // its file
-	// Counters says that the feed brings samples of counters, Agents how many agents it asks:
-	// what Frame waits for.
+	// Counters says that the feed brings samples of counters, and Agents how many agents it asks:
+	// Frame waits for these.
 	Counters bool
 	Agents   int
 	// Replay is the name of the recording that the feed plays; "" it is live.
@@ -53,15 +53,15 @@ type Options struct {
 	Now          func() time.Time
 	Color, ASCII bool
 	Mouse        bool
-	Suspend      bool // there is a shell to which ctrl+z goes, and which comes back
+	Suspend      bool // ctrl+z returns to a shell, which can resume the dashboard
 	Units        units.System
 	View         string // the first view: "tree", ...
-	// Save writes a snapshot or a copied selection under a name, and says where it is; nil: there is
-	// nowhere to write.
+	// Save writes a snapshot or a copied selection under a name, and returns where it is; nil
+	// means that nothing can be written.
 	Save func(name string, data []byte) (string, error)
-	// Record begins a recording, and says where it is written; nil: there is nowhere to write.
+	// Record begins a recording; nil means that nothing can be written.
 	Record func() (Recording, error)
-	// RecordAtOnce begins one with the dashboard.
+	// RecordAtOnce begins a recording at the start.
 	RecordAtOnce bool
 }
 

@@ -178,7 +178,8 @@ func appendNodes[T any](out []nodeRef, list []T, value func(*T, factsReference) 
 	return out
 }
 
-// Detect says whether data looks like one of our own documents.
+// Detect reports whether data, the beginning of a file, may be a topoctl.topology document: it
+// begins like a JSON object.
 func Detect(head []byte) bool {
 	head = bytes.TrimLeft(head, " \t\r\n\ufeff")
 	return len(head) > 0 && head[0] == '{'

@@ -1,7 +1,7 @@
 package topo
 
-// Overlay holds measured rates of links, in bytes per second and one
-// direction. Where it has a link, its figure replaces the expected one.
+// Overlay holds measured rates of links, in bytes per second in one direction. They replace the
+// expected rates of those links.
 type Overlay map[LinkID]Rate
 
 // Graph is the host as a graph: PCI functions form trees below host bridges,
@@ -110,7 +110,7 @@ func (g *Graph) buildTrees() {
 // Index finds the nodes of the graph's topology.
 func (g *Graph) Index() *Index { return g.index }
 
-// Link gives a link by its ID, with measured rates applied.
+// Link returns the link with this ID, with measured rates applied.
 func (g *Graph) Link(id LinkID) (Link, bool) {
 	i, ok := g.byID[id]
 	if !ok {
@@ -421,8 +421,8 @@ func wireOf(a, b endpoint) []int {
 	return nil
 }
 
-// Bottleneck is the smallest known rate of a path and its step; ok is false
-// where no step has a known rate.
+// Bottleneck returns the step of a path with the smallest known rate; ok is false if no step has a
+// known rate.
 func Bottleneck(path []Step) (Step, bool) {
 	best := -1
 	for i, s := range path {

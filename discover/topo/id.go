@@ -32,21 +32,41 @@ const (
 // IDs of different hosts are never comparable.
 type ID string
 
-// Kind-specific constructors: the only place that knows how IDs are spelt.
-func PackageID(n int) ID       { return ID("pkg:" + strconv.Itoa(n)) }
-func NUMAID(n int) ID          { return ID("numa:" + strconv.Itoa(n)) }
-func HostBridgeID(s string) ID { return ID("hb:" + s) } // s is "0000:17", domain and root bus
-func PCIID(b BDF) ID           { return ID("pci:" + b.String()) }
+// PackageID is the ID of a CPU socket: "pkg:0".
+func PackageID(n int) ID { return ID("pkg:" + strconv.Itoa(n)) }
+
+// NUMAID is the ID of a NUMA node: "numa:0".
+func NUMAID(n int) ID { return ID("numa:" + strconv.Itoa(n)) }
+
+// HostBridgeID is the ID of a host bridge, named by its domain and root bus: "hb:0000:17".
+func HostBridgeID(s string) ID { return ID("hb:" + s) }
+
+// PCIID is the ID of a PCI function: "pci:0000:18:00.0".
+func PCIID(b BDF) ID { return ID("pci:" + b.String()) }
+
+// SwitchID is the ID of a PCIe switch, named by its upstream port: "sw:0000:15:00.0".
 func SwitchID(upstream BDF) ID { return ID("sw:" + upstream.String()) }
-func GPUID(index int) ID       { return ID("gpu:" + strconv.Itoa(index)) }
-func NICID(slot string) ID     { return ID("nic:" + slot) } // slot is BDF.Slot, or a name
-func RDMAID(name string) ID    { return ID("rdma:" + name) }
-func PortID(rdma string, n int) ID {
-	return ID("port:" + rdma + "/" + strconv.Itoa(n))
-}
+
+// GPUID is the ID of a GPU, counted in PCI order: "gpu:0".
+func GPUID(index int) ID { return ID("gpu:" + strconv.Itoa(index)) }
+
+// NICID is the ID of a card, named by its slot (BDF.Slot) or otherwise: "nic:0000:18:00".
+func NICID(slot string) ID { return ID("nic:" + slot) }
+
+// RDMAID is the ID of an RDMA device: "rdma:mlx5_0".
+func RDMAID(name string) ID { return ID("rdma:" + name) }
+
+// PortID is the ID of a port of an RDMA device: "port:mlx5_0/1".
+func PortID(rdma string, n int) ID { return ID("port:" + rdma + "/" + strconv.Itoa(n)) }
+
+// NetdevID is the ID of a network interface: "net:eth0".
 func NetdevID(name string) ID { return ID("net:" + name) }
-func NVMeID(name string) ID   { return ID("nvme:" + name) }
-func NVSwitchID(b BDF) ID     { return ID("nvsw:" + b.String()) }
+
+// NVMeID is the ID of an NVMe controller: "nvme:nvme0".
+func NVMeID(name string) ID { return ID("nvme:" + name) }
+
+// NVSwitchID is the ID of an NVSwitch: "nvsw:0000:85:00.0".
+func NVSwitchID(b BDF) ID { return ID("nvsw:" + b.String()) }
 
 // Name is the part of an ID after its prefix: "mlx5_0" of "rdma:mlx5_0".
 func (id ID) Name() string {

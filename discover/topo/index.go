@@ -2,15 +2,14 @@ package topo
 
 import "iter"
 
-// Index finds the nodes of a topology without a search of its lists: by ID, and by what
-// they stand on, hang from or belong to. It is a snapshot: it holds pointers into the
-// topology's lists and stays valid as long as nobody adds to them, sorts them or calls
-// Derive; then a new one is needed, which takes one pass over the nodes and links. It
-// does not change and may be used by many goroutines.
+// Index finds the nodes of a topology without searching its lists: by ID, and by what they sit on,
+// hang from or belong to. It is a snapshot with pointers into the topology's lists, valid until
+// somebody adds to them, sorts them or calls Derive. Making one takes a pass over the nodes and
+// links. It does not change and may be used by many goroutines.
 //
-// A look-up gives nil for what the topology does not have. Lists are in the order of
-// the topology's and belong to the Index: callers do not change them. Of two nodes of
-// one ID, which no document has, the first is found.
+// A look-up returns nil for what the topology does not have. Lists are in the topology's order and
+// belong to the Index: callers must not change them. If two nodes have one ID, which happens in no
+// document, the first is found.
 type Index struct {
 	nodes     map[ID]any // pointers to the nodes
 	devices   map[ID]*Devices
@@ -147,8 +146,8 @@ func (x *Index) devicesOn(function ID) *Devices {
 	return d
 }
 
-// Node is the node of an ID as a pointer to its type (*GPU), for a switch over types;
-// nil where there is none.
+// Node returns a pointer to the node with this ID (a *GPU, for example), for a type switch; nil if
+// there is none.
 func (x *Index) Node(id ID) any { return x.nodes[id] }
 
 // node is the node of an ID if it is of type T.
@@ -157,46 +156,46 @@ func node[T any](x *Index, id ID) *T {
 	return n
 }
 
-// NUMANode is the NUMA node of an ID, nil for an ID that is none.
+// NUMANode returns the NUMA node with this ID, or nil.
 func (x *Index) NUMANode(id ID) *NUMANode { return node[NUMANode](x, id) }
 
-// PCIDevice is the PCI function of an ID, nil for an ID that is none.
+// PCIDevice returns the PCI function with this ID, or nil.
 func (x *Index) PCIDevice(id ID) *PCIDevice { return node[PCIDevice](x, id) }
 
-// Switch is the PCIe switch of an ID, nil for an ID that is none.
+// Switch returns the PCIe switch with this ID, or nil.
 func (x *Index) Switch(id ID) *Switch { return node[Switch](x, id) }
 
-// GPU is the GPU of an ID, nil for an ID that is none.
+// GPU returns the GPU with this ID, or nil.
 func (x *Index) GPU(id ID) *GPU { return node[GPU](x, id) }
 
-// RDMADevice is the RDMA device of an ID, nil for an ID that is none.
+// RDMADevice returns the RDMA device with this ID, or nil.
 func (x *Index) RDMADevice(id ID) *RDMADevice { return node[RDMADevice](x, id) }
 
-// Port is the port of an RDMA device of an ID, nil for an ID that is none.
+// Port returns the port of an RDMA device with this ID, or nil.
 func (x *Index) Port(id ID) *Port { return node[Port](x, id) }
 
-// Netdev is the network interface of an ID, nil for an ID that is none.
+// Netdev returns the network interface with this ID, or nil.
 func (x *Index) Netdev(id ID) *Netdev { return node[Netdev](x, id) }
 
-// NVMe is the NVMe controller of an ID, nil for an ID that is none.
+// NVMe returns the NVMe controller with this ID, or nil.
 func (x *Index) NVMe(id ID) *NVMe { return node[NVMe](x, id) }
 
-// NVSwitch is the NVSwitch of an ID, nil for an ID that is none.
+// NVSwitch returns the NVSwitch with this ID, or nil.
 func (x *Index) NVSwitch(id ID) *NVSwitch { return node[NVSwitch](x, id) }
 
-// GPUAt is the GPU at a PCI address.
+// GPUAt returns the GPU at a PCI address, or nil.
 func (x *Index) GPUAt(at BDF) *GPU { return x.gpus[at] }
 
-// NUMANodeAt is the NUMA node of a number.
+// NUMANodeAt returns the NUMA node with this number, or nil.
 func (x *Index) NUMANodeAt(index int) *NUMANode { return x.numaNodes[index] }
 
-// NetdevNamed is the network interface of a name.
+// NetdevNamed returns the network interface of this name, or nil.
 func (x *Index) NetdevNamed(name string) *Netdev { return x.netdevs[name] }
 
 // Ports are the ports of an RDMA device.
 func (x *Index) Ports(rdma ID) []*Port { return x.ports[rdma] }
 
-// On are the devices that stand on a PCI function; those on "" have none.
+// On returns the devices of a PCI function; those of "" have no function.
 func (x *Index) On(function ID) Devices {
 	if d := x.devices[function]; d != nil {
 		return *d
@@ -204,13 +203,13 @@ func (x *Index) On(function ID) Devices {
 	return Devices{}
 }
 
-// NICOf is the card that a PCI function is part of.
+// NICOf returns the card that a PCI function is part of, or nil.
 func (x *Index) NICOf(function ID) *NIC { return x.cards[function] }
 
-// VFs are the virtual functions of a physical function.
+// VFs lists the virtual functions of a physical function.
 func (x *Index) VFs(pf ID) []*PCIDevice { return x.vfs[pf] }
 
-// SwitchOf is the PCIe switch that a function is an upstream or downstream port of.
+// SwitchOf returns the PCIe switch that a function is an upstream or downstream port of, or nil.
 func (x *Index) SwitchOf(port ID) *Switch { return x.switches[port] }
 
 // Children are the PCI functions directly below a host bridge or a bridge.
@@ -238,8 +237,8 @@ func (x *Index) Below(bridge ID) iter.Seq[*PCIDevice] {
 	}
 }
 
-// Climb visits a PCI function and the bridges above it, nearest first. The last one
-// hangs from a host bridge, from nothing that the topology has, or is too deep.
+// Climb visits a PCI function and the bridges above it, nearest first. It ends at a host bridge,
+// at a parent that the topology does not have, or at a depth that no real host reaches.
 func (x *Index) Climb(function ID) iter.Seq[*PCIDevice] {
 	return func(yield func(*PCIDevice) bool) {
 		d := x.PCIDevice(function)
@@ -249,10 +248,10 @@ func (x *Index) Climb(function ID) iter.Seq[*PCIDevice] {
 	}
 }
 
-// Link is the link of an ID, as the topology states it (Graph.Link applies measured rates).
+// Link returns the link with this ID as the topology has it, or nil (Graph.Link applies measured rates).
 func (x *Index) Link(id LinkID) *Link { return x.links[id] }
 
-// LinkAbove is the PCIe link that a function hangs from, which functions of one bus
+// LinkAbove returns the PCIe link that a function hangs from, which the functions of one bus
 // share; nil inside a chip.
 func (x *Index) LinkAbove(function ID) *Link {
 	d := x.PCIDevice(function)
@@ -272,13 +271,13 @@ func (x *Index) linkHead(d *PCIDevice) *PCIDevice {
 	return x.first[slotOf(d)]
 }
 
-// Place is the place of a node on the axis of Derived; ok is false for one that is not on it.
+// Place returns the index of a node in Derived.Axis; ok is false if it is not there.
 func (x *Index) Place(id ID) (place int, ok bool) {
 	place, ok = x.axis[id]
 	return place, ok
 }
 
-// Relation is what Derived says of two nodes; ok is false where one is not on its axis.
+// Relation returns what Derived says about two nodes; ok is false if one of them is not in its Axis.
 func (x *Index) Relation(a, b ID) (r Relation, ok bool) {
 	i, okI := x.axis[a]
 	j, okJ := x.axis[b]

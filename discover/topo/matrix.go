@@ -33,8 +33,8 @@ type Matrix struct {
 	Measured [][]*Rate
 }
 
-// Matrix selects the relations of the given kinds of node (KindGPU, KindNIC,
-// KindNUMA) of a derived topology, in the order given.
+// Matrix returns the relations between nodes of the given kinds (KindGPU, KindNIC, KindNUMA) of a
+// derived topology, in the order given.
 func (t *Topology) Matrix(rows, cols []Kind) *Matrix {
 	x := NewIndex(t)
 	m := &Matrix{Rows: t.entries(x, rows), Cols: t.entries(x, cols)}

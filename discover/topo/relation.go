@@ -23,7 +23,7 @@ type Relation struct {
 }
 
 // Asserted are classes that an origin states for pairs of nodes: a square
-// matrix over Axis. Unknown cells say nothing.
+// matrix over Axis. Unknown cells assert nothing.
 type Asserted struct {
 	Source Source    `json:"source"`
 	Axis   []ID      `json:"axis"`
@@ -54,8 +54,7 @@ func (t *Topology) Relate(a, b ID) Relation {
 	return NewGraph(t, nil).Relate(a, b)
 }
 
-// Relate says how two nodes relate; everything is unknown for a node that the
-// topology does not hold.
+// Relate says how two nodes relate; everything is unknown for a node that the topology does not have.
 func (g *Graph) Relate(a, b ID) Relation {
 	x, ok1 := g.endpoint(a)
 	y, ok2 := g.endpoint(b)

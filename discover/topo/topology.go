@@ -82,9 +82,9 @@ type Host struct {
 	Facts       Facts     `json:"facts,omitempty"`
 }
 
-// Node is what every node has. Evidence is where its facts were read: a path
-// in the host's file tree, or a place in the imported file. Facts say for each
-// attribute (by JSON key) which source gave it.
+// Node is the part that all nodes have. Evidence is where its facts were read: a path in the
+// host's file tree, or a place in the imported file. Facts say for each attribute (by JSON key)
+// which source it came from.
 type Node struct {
 	ID       ID     `json:"id"`
 	Kind     Kind   `json:"kind"`

@@ -25,9 +25,8 @@ const (
 	CodeSkipped       Code = "skipped"          // a part was left out on purpose (too large, too many)
 )
 
-// Warning is something a reader of the topology should know: what (Code), of
-// which node (Subject, may be empty), the sentence, and the file or call that
-// shows it.
+// Warning is something a reader of the topology should know: its kind (Code), the node concerned
+// (Subject, may be empty), a sentence, and the file or call that shows it.
 type Warning struct {
 	Code     Code   `json:"code"`
 	Subject  ID     `json:"subject,omitempty"`

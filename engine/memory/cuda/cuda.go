@@ -35,18 +35,18 @@ import (
 // built without cgo.
 var ErrUnavailable = driver.ErrUnavailable
 
-// Options configure the driver. The zero value is fine.
+// Options configure the driver. The zero value is usable.
 type Options struct {
-	// Topology says which GPU is "gpu:N" and on which NUMA node it is. Without it GPUs
-	// have no location, and sysfs tells the node.
+	// Topology says which GPU is "gpu:N" and on which NUMA node it is. Without it GPUs have no
+	// location, and the node is read from sysfs.
 	Topology *topo.Topology
 	// StagingBytes is the pinned host memory of each GPU that is used, half of it for
 	// our own requests and half for those of peers; default 64 MiB, at least 4 buffers
 	// of 512 KiB. What peers map of it (shared memory) comes on top, at most half as much.
 	StagingBytes int64
-	// Library is loaded in place of libcuda.so.1.
+	// Library is the path of the library to load instead of libcuda.so.1.
 	Library string
-	// Lib is a driver that is loaded already, as tests have one; nil loads it.
+	// Lib is for this module's tests: a driver that is already loaded. Leave it nil.
 	Lib *driver.Lib
 }
 
@@ -58,7 +58,7 @@ type Driver struct {
 	gpus []*GPU
 }
 
-// Info is what is known of a GPU.
+// Info describes a GPU.
 type Info struct {
 	Location  string // "gpu:0", "" where Options.Topology does not have it
 	BDF       topo.BDF
@@ -200,8 +200,8 @@ func (g *GPU) Alloc(size int64) (*memory.Block, error) {
 // address is one that CUDA knows as memory of this GPU (not managed memory), and the
 // range lies inside its allocation. The block does not free it.
 //
-// Kernels and copies that write the memory must be over before a transfer reads it,
-// and the other way round: the engine waits for no stream but its own.
+// Kernels and copies that write the memory must have finished before a transfer reads it, and vice
+// versa: the engine waits for no streams but its own.
 func (g *GPU) Foreign(address uintptr, size int64) (*memory.Block, error) {
 	u, err := g.use()
 	if err != nil {
@@ -224,9 +224,9 @@ func Pointer(b *memory.Block) (address uintptr, ok bool) {
 	return uintptr(a.address), true
 }
 
-// FlushRDMAWrites makes what RDMA hardware has written to the GPU's memory visible to
-// kernels that are started from now on. It does nothing where the driver says that
-// they see it anyway, or cannot be asked.
+// FlushRDMAWrites makes what RDMA hardware has written to the GPU's memory visible to kernels that
+// start afterwards. It does nothing if the driver says that they see it anyway, or cannot be
+// asked.
 func (g *GPU) FlushRDMAWrites() error {
 	u, err := g.use()
 	if err != nil || !u.ctx.CanFlush() {

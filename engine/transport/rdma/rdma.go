@@ -1,12 +1,12 @@
 // Package rdma gives an engine RDMA verbs, over InfiniBand and RoCE: one-sided READs and
-// WRITEs that devices carry out. It needs Linux, cgo and libibverbs, which is loaded at
-// run time; an engine on a host without goes on with its other transports.
+// WRITEs that devices carry out. It needs Linux, cgo and libibverbs, which is loaded at run time;
+// on a host without it, an engine uses its other transports.
 //
 //	engine.Options{Transports: []engine.TransportFactory{
 //		engine.SHM(), rdma.Factory(rdma.Options{}), engine.TCP()}}
 //
-// docs/wire.md specifies what two ends tell each other, under "RDMA", and docs/status.md
-// says what was tried on what.
+// docs/wire.md specifies the protocol under "RDMA", and docs/status.md lists the hardware that it
+// was tried on.
 package rdma
 
 import (
@@ -67,8 +67,8 @@ type Options struct {
 	FlushTime time.Duration
 }
 
-// Factory makes RDMA for an engine: one of engine.Options.Transports. Where the host has
-// none the engine goes on without, and its Unavailable says why (engine.ErrUnavailable).
+// Factory makes RDMA for an engine: one of engine.Options.Transports. If the host has no RDMA, the
+// engine works without it, and its Unavailable says why (engine.ErrUnavailable).
 func Factory(o Options) engine.TransportFactory {
 	return func(env transport.Env) (transport.Transport, error) {
 		t, err := rdma.New(rdma.Options(o), nil, env.Changed)
