@@ -19,15 +19,8 @@ import (
 	"github.com/topoctl/topoctl/internal/base/fixturetest"
 )
 
-// files are the published files; the test is skipped where they are not there.
-func files(t *testing.T) map[string][]byte {
-	t.Helper()
-	out := fixturetest.Published(t, "captures/hwloc-xml/*.xml.gz")
-	if len(out) == 0 {
-		t.Skipf("%s is not there: published hwloc files cannot be read", fixturetest.Shared)
-	}
-	return out
-}
+// published are the published files.
+const published = "captures/hwloc-xml/*.xml.gz"
 
 func decode(t *testing.T, data []byte) *topo.Topology {
 	t.Helper()
@@ -157,7 +150,7 @@ func (a oraclePlace) class(b oraclePlace) string {
 }
 
 func TestClassesAgreeWithTheFilesTree(t *testing.T) {
-	for name, data := range files(t) {
+	for name, data := range fixturetest.Published(t, published) {
 		t.Run(name, func(t *testing.T) {
 			if !Detect(data[:min(len(data), 4096)]) {
 				t.Error("not recognised")
@@ -224,7 +217,7 @@ func same(t *testing.T, before, after *topo.Topology) {
 }
 
 func TestRoundTripKeepsEverything(t *testing.T) {
-	for name, data := range files(t) {
+	for name, data := range fixturetest.Published(t, published) {
 		t.Run(name, func(t *testing.T) {
 			top := decode(t, data)
 			first := encode(t, top)
@@ -256,7 +249,7 @@ func TestRoundTripOfOtherImports(t *testing.T) {
 		glob   string
 		decode func([]byte) (*topo.Topology, error)
 	}{{"nccl-xml/*.xml", ncclxml.Decode}, {"topo-matrices/*.txt", nvsmi.Decode}} {
-		for name, data := range fixturetest.Published(t, other.glob) {
+		for name, data := range fixturetest.PublishedIfThere(t, other.glob) {
 			top, err := other.decode(data)
 			if err != nil {
 				continue // the graph file
@@ -277,7 +270,7 @@ func TestLstopoReadsOurFiles(t *testing.T) {
 		t.Skip("lstopo-no-graphics (package hwloc-nox) is not installed")
 	}
 	tops := map[string]*topo.Topology{"small": decode(t, []byte(small)), "old": decode(t, []byte(old)), "nothing": {}}
-	for name, data := range files(t) {
+	for name, data := range fixturetest.Published(t, published) {
 		tops[name] = decode(t, data)
 	}
 	for name, top := range tops {
@@ -303,7 +296,7 @@ func TestLstopoReadsOurFiles(t *testing.T) {
 }
 
 func TestFactsOfPublishedFiles(t *testing.T) {
-	all := files(t)
+	all := fixturetest.Published(t, published)
 	count := func(name string, gpus, rdma, switches int) *topo.Topology {
 		t.Helper()
 		top := decode(t, all[name])
@@ -644,13 +637,7 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			return
 		}
-		doc, err := top.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := topo.Decode(doc); err != nil {
-			t.Fatal(err)
-		}
+		fixturetest.ReadBack(t, top)
 		text := encode(t, top)
 		back, err := Decode(text)
 		if err != nil {

@@ -11,15 +11,8 @@ import (
 	"github.com/topoctl/topoctl/internal/base/fixturetest"
 )
 
-// published are the published matrices; the test is skipped where they are not there.
-func published(t *testing.T) map[string][]byte {
-	t.Helper()
-	out := fixturetest.Published(t, "topo-matrices/*.txt")
-	if len(out) == 0 {
-		t.Skipf("%s is not there: published matrices cannot be read", fixturetest.Shared)
-	}
-	return out
-}
+// published are the published matrices.
+const published = "topo-matrices/*.txt"
 
 // tokens reads the cells of a text without our parser: the words after each
 // row's name, as many as there are columns.
@@ -48,7 +41,7 @@ func tokens(text string) (devices []string, cells map[string][]string) {
 }
 
 func TestPublishedMatricesParseAndPrintAgain(t *testing.T) {
-	for name, data := range published(t) {
+	for name, data := range fixturetest.Published(t, published) {
 		t.Run(name, func(t *testing.T) {
 			if !Detect(data[:min(len(data), 4096)]) {
 				t.Error("not recognised")
@@ -81,7 +74,7 @@ func TestPublishedMatricesParseAndPrintAgain(t *testing.T) {
 }
 
 func TestPublishedMatricesKeepTheirClasses(t *testing.T) {
-	for name, data := range published(t) {
+	for name, data := range fixturetest.Published(t, published) {
 		top, err := Decode(data)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -147,7 +140,7 @@ func printed(t *matrix) matrix {
 }
 
 func TestFactsOfPublishedMachines(t *testing.T) {
-	files := published(t)
+	files := fixturetest.Published(t, published)
 	decode := func(name string) *topo.Topology {
 		top, err := Decode(files[name])
 		if err != nil {
@@ -299,13 +292,7 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			return
 		}
-		doc, err := top.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := topo.Decode(doc); err != nil {
-			t.Fatal(err)
-		}
+		fixturetest.ReadBack(t, top)
 	})
 }
 

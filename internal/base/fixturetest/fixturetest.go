@@ -113,8 +113,18 @@ func Variant(tb testing.TB, base string, changes ...string) *topo.Topology {
 const Shared = "../shared/data"
 
 // Published are the published files below Shared that match a pattern, by their names without
-// folder and ending, unpacked. There are none where the folder is not there.
+// folder and ending, unpacked. The test is skipped where they are not there.
 func Published(tb testing.TB, pattern string) map[string][]byte {
+	tb.Helper()
+	out := PublishedIfThere(tb, pattern)
+	if len(out) == 0 {
+		tb.Skipf("%s/%s is not there: published files cannot be read", Shared, pattern)
+	}
+	return out
+}
+
+// PublishedIfThere are Published, or none where the files are not there.
+func PublishedIfThere(tb testing.TB, pattern string) map[string][]byte {
 	tb.Helper()
 	root := "." // of the module: tests run in the folder of their package
 	for {
@@ -148,4 +158,16 @@ func Published(tb testing.TB, pattern string) map[string][]byte {
 		out[strings.TrimSuffix(name, filepath.Ext(name))] = data
 	}
 	return out
+}
+
+// ReadBack fails the test unless the document of a topology can be read again.
+func ReadBack(tb testing.TB, top *topo.Topology) {
+	tb.Helper()
+	doc, err := top.Encode()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if _, err := topo.Decode(doc); err != nil {
+		tb.Fatal(err)
+	}
 }

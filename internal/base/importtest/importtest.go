@@ -33,7 +33,7 @@ func HostsIfThere(tb testing.TB) map[string]*topo.Topology {
 	}{
 		{"nccl-xml", "xml", ncclxml.Decode}, {"captures/hwloc-xml", "xml.gz", hwlocxml.Decode}, {"topo-matrices", "txt", nvsmi.Decode},
 	} {
-		for name, data := range fixturetest.Published(tb, format.folder+"/*."+format.ending) {
+		for name, data := range fixturetest.PublishedIfThere(tb, format.folder+"/*."+format.ending) {
 			top, err := format.decode(data)
 			if err != nil {
 				continue // NCCL's channels, or a matrix of peer access alone
