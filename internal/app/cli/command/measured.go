@@ -25,7 +25,7 @@ type Measured struct {
 
 // Add registers the flags.
 func (m *Measured) Add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&m.File, "probe", "", "use the rates measured by \"topoctl probe\" in `FILE`, a report")
+	cmd.Flags().StringVar(&m.File, "probe", "", "use the measured rates in `FILE`, a report of \"topoctl probe\"")
 	cmd.Flags().StringVar(&m.host, "probe-host", "", "with --probe, the `NAME` of this host in the report (default: the host with the same hardware and name)")
 	Offer(cmd, map[string]Completer{"probe-host": Words()})
 }

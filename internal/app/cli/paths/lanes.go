@@ -262,7 +262,7 @@ func (d *pathDoc) refusals(l *command.Look) []command.Row {
 		}
 		text := g.reason.Text
 		if g.others {
-			text += " (the first, and the like)"
+			text += " (the first of several)"
 		}
 		rows[i].Cells = []string{string(pathsel.Rejected), g.where, names, text}
 		if l.Verbose && g.reason.Evidence != "" {

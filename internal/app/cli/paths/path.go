@@ -88,7 +88,7 @@ func newPathCmd(f *command.Env, runF func(context.Context, *pathOptions) error) 
 	fl.IntVar(&opts.most, "k", tableMost, "list the best `N` ports, 0 for all (with -o json, all by default)")
 	fl.BoolVar(&opts.plan, "plan", false, "assign all ports to all GPUs at once")
 	fl.IntVar(&opts.ranks, "ranks", 0, "with --plan, assign them to `N` local ranks instead")
-	fl.StringVar(&opts.visible, "visible", "", "`LIST` that cuda:N counts in, as in CUDA_VISIBLE_DEVICES")
+	fl.StringVar(&opts.visible, "visible", "", "number cuda:N by `LIST`, as in CUDA_VISIBLE_DEVICES")
 	opts.measured.Add(cmd)
 	command.Offer(cmd, map[string]command.Completer{
 		"policy": command.Words(pick.Policies()...), "transport": command.Words("rdma", "tcp"), "engine": command.WordList(engineNames()...),

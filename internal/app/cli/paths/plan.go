@@ -22,7 +22,7 @@ func (o *pathOptions) runPlan(h *pathsel.Host) error {
 	}
 	note := ""
 	if n := len(h.Topology().GPUs); o.ranks > n && n > 0 {
-		note = fmt.Sprintf("%s and %s: the ranks are processes without GPU, on NUMA nodes", text.Plural(o.ranks, "rank"), text.Plural(n, "GPU"))
+		note = fmt.Sprintf("%s and %s: ranks are processes without a GPU, on NUMA nodes", text.Plural(o.ranks, "rank"), text.Plural(n, "GPU"))
 	}
 	p, err := h.Plan(consumers)
 	if err != nil {

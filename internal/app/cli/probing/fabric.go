@@ -296,7 +296,7 @@ func (o *probeFabricOptions) usable(fleet *fabric.Fleet) ([]plan.Host, error) {
 	var hosts []plan.Host
 	for _, h := range fleet.Hosts() {
 		if h.Error != "" {
-			o.warn("%s takes no part: %s", h.Name, h.Error)
+			o.warn("%s does not take part: %s", h.Name, h.Error)
 			continue
 		}
 		if o.Globals.Verbose {

@@ -82,7 +82,7 @@ func (g *fleetTarget) list(ctx context.Context) (*plan.Pairs, error) {
 	var lost []error
 	for _, h := range g.fleet.Hosts() {
 		if h.Error != "" {
-			lost = append(lost, fmt.Errorf("%s takes no part: %s", h.Name, h.Error))
+			lost = append(lost, fmt.Errorf("%s does not take part: %s", h.Name, h.Error))
 		}
 	}
 	hosts, err := g.o.usable(g.fleet)
