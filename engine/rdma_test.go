@@ -137,7 +137,7 @@ func TestWhyThereIsNoRDMA(t *testing.T) {
 		here, there []TransportFactory
 		want        string
 	}{
-		"a wrong GID index":       {[]TransportFactory{wrong, TCP()}, []TransportFactory{overRDMA(f.Lib("b0")), TCP()}, "GID index 77, which the options want, is not in use"},
+		"a wrong GID index":       {[]TransportFactory{wrong, TCP()}, []TransportFactory{overRDMA(f.Lib("b0")), TCP()}, "GID index 77, set in the options, is not in use"},
 		"a peer that has no RDMA": {[]TransportFactory{overRDMA(f.Lib("a0")), TCP()}, []TransportFactory{TCP()}, "rdma: the peer does not offer it"},
 	} {
 		t.Run(name, func(t *testing.T) {

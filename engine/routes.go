@@ -296,7 +296,7 @@ func (p *Peer) plannedLanes(g *group, key routeKey, offers []transport.Endpoint,
 		}
 	}
 	if !any {
-		return errors.New("the peer listens at no address of a port that reaches it")
+		return errors.New("the peer listens at no address that our ports can reach")
 	}
 	g.set, g.plan, g.notes = set.PickSet(), set, notes
 	if e.o.ConnsPerLane > 1 {

@@ -102,7 +102,7 @@ func (m *model) askToMeasure(plan probe.Plan, pairs []string) *dialog {
 		}
 		d.lines = append(d.lines, "  "+m.look.Safe(id))
 	}
-	bytes := "nobody knows how many bytes" // no rate is expected of these pairs
+	bytes := "an unknown number of bytes" // no rate is expected of these pairs
 	if plan.Bytes > 0 {
 		bytes = "about " + units.Bytes(plan.Bytes) + " in all"
 	}

@@ -44,7 +44,7 @@ func (p *p2p) Lookup(ctx context.Context, name string) (Record, error) {
 	}
 	for _, a := range addrs {
 		if a = a.Unmap(); a.IsUnspecified() || a.IsMulticast() {
-			return Record{}, pkgerr.Errorf("registry", "peer %q: %s is no address of a host: %w", name, a, ErrNotFound)
+			return Record{}, pkgerr.Errorf("registry", "peer %q: %s is not an address of a host: %w", name, a, ErrNotFound)
 		}
 		if ap := netip.AddrPortFrom(a, port); !slices.Contains(r.Addresses, ap) {
 			r.Addresses = append(r.Addresses, ap)

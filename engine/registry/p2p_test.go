@@ -37,7 +37,7 @@ func TestP2PLookup(t *testing.T) {
 		{"2001:db8::1:7411", "", "with an IPv6 address in brackets", true},
 		{"n2:http", "", `port "http": want 1 to 65535`, true},
 		{"empty:1", "", `host "empty" has no address`, true},
-		{"unset:1", "", "0.0.0.0 is no address of a host", true},
+		{"unset:1", "", "0.0.0.0 is not an address of a host", true},
 		{"n9:1", "", "no such host", true},
 		{"servfail:1", "", "server misbehaving", false},
 		{strings.Repeat("n", 300) + ":1", "", "want host:port", true},

@@ -46,7 +46,7 @@ func Bind(find, from unsafe.Pointer) (*Lib, error) {
 
 func bound(o C.tc_opened, path string) (*Lib, error) {
 	if o.missing != nil {
-		return nil, pkgerr.Errorf("cuda", "%s has no %s: no driver that this program knows: %w", path, C.GoString(o.missing), ErrUnavailable)
+		return nil, pkgerr.Errorf("cuda", "%s has no %s: not a driver that this program supports: %w", path, C.GoString(o.missing), ErrUnavailable)
 	}
 	if o.lib == nil {
 		return nil, pkgerr.Errorf("cuda", "%s: no memory: %w", path, ErrUnavailable)

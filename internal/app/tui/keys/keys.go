@@ -100,7 +100,7 @@ var bindings = []Binding{
 	{DetailDown, []string{"]"}, "detail down", "the detail pane down", Move},
 
 	{Filter, []string{"/"}, "filter", "show only lines that contain a text, with ! before it only others", See},
-	{Freeze, []string{"space"}, "freeze", "stop the picture, not the watching; again to go on", See},
+	{Freeze, []string{"space"}, "freeze", "freeze the display while data goes on coming in; again to resume", See},
 	{Units, []string{"u"}, "units", "units of rates: Gb/s, GB/s, GiB/s, or what is customary", See},
 	{Sort, []string{"o"}, "sort", "sort by the next column", See},
 	{Wide, []string{"w"}, "wide", "more columns, or the next kind of figure", See},

@@ -334,7 +334,7 @@ func (b *Block) advise() {
 func (b *Block) countHuge() {
 	smaps, err := os.ReadFile("/proc/self/smaps")
 	if err != nil {
-		b.note("huge pages: not known how many were given: %v", err)
+		b.note("huge pages: cannot tell how many were given: %v", err)
 		return
 	}
 	want := int64(b.area.size) / mib2 * mib2

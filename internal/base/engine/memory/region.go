@@ -118,7 +118,7 @@ func (r *Region) Close(ctx context.Context) error {
 		case r.closing <- struct{}{}:
 			defer func() { <-r.closing }()
 		case <-ctx.Done():
-			return pkgerr.Errorf("memory", "region %q: close: somebody else is closing it: %w", r.name, ctx.Err())
+			return pkgerr.Errorf("memory", "region %q: close: it is already being closed: %w", r.name, ctx.Err())
 		}
 	}
 	for r.Pins() > 0 {

@@ -132,7 +132,7 @@ func checkRegions(list []Region) error {
 			}
 		}
 		if other, ok := names[r.Name]; ok {
-			return fmt.Errorf("regions %d and %d have one name, %q", other, r.ID, r.Name)
+			return fmt.Errorf("regions %d and %d are both named %q", other, r.ID, r.Name)
 		}
 		names[r.Name] = r.ID
 	}

@@ -278,9 +278,9 @@ func (d *decision) wanted(ctx context.Context) (*Choice, error) {
 	a = a.Unmap()
 	switch {
 	case a.IsUnspecified() || a.IsMulticast():
-		return nil, pkgerr.Errorf("route", "advertise %q: %s is no address of a host: give one that peers can reach", d.q.Want, a)
+		return nil, pkgerr.Errorf("route", "advertise %q: %s is not an address of a host: give one that peers can reach", d.q.Want, a)
 	case a.IsLinkLocalUnicast():
-		return nil, pkgerr.Errorf("route", "advertise %q: %s is link-local: it means nothing to a peer without a zone of its own, give another", d.q.Want, a)
+		return nil, pkgerr.Errorf("route", "advertise %q: %s is link-local: a peer needs a zone of its own to use it, give another", d.q.Want, a)
 	}
 	if port == 0 {
 		if port, err = d.portFor(a); err != nil {

@@ -126,7 +126,7 @@ func TestAdvertise(t *testing.T) {
 		{"a name for loopback, as Debian has it", "", listen(wildcard), "local", false, "local:7411", "is given; 127.0.1.1 is for peers of this host only"},
 		{"no such name", "", listen(wildcard), "n7", false, "", `advertise "n7": no such host: give an address`},
 		{"a name without address", "", listen(wildcard), "empty", false, "", "the name has no address"},
-		{"a wildcard", "", listen(wildcard), "0.0.0.0", false, "", "0.0.0.0 is no address of a host"},
+		{"a wildcard", "", listen(wildcard), "0.0.0.0", false, "", "0.0.0.0 is not an address of a host"},
 		{"link-local", "", listen("[::]:7411"), "[fe80::2%eth2]:7411", false, "", "fe80::2%eth2 is link-local"},
 		{"port 0", "", listen(wildcard), "10.0.1.2:0", false, "", `port "0": want 1 to 65535`},
 		{"no host", "", listen(wildcard), ":7411", false, "", "want host or host:port"},

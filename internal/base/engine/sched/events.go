@@ -263,7 +263,7 @@ func (c *Core) tell(n Note) {
 }
 
 func (c *Core) tellDescheduled(gap int64) {
-	n := Note{Code: Descheduled, Text: fmt.Sprintf("this process did not run for %d ms: that time counts for no lane", gap/millisecond)}
+	n := Note{Code: Descheduled, Text: fmt.Sprintf("this process did not run for %d ms: no lane is blamed for that time", gap/millisecond)}
 	for j := c.jobs.first; j != nil; j = j.liveNext {
 		j.note(n)
 	}

@@ -298,6 +298,6 @@ func (c *Core) switched(r *Route) {
 }
 
 func (r *Route) fallbackNote() Note {
-	return Note{Code: Fallback, Peer: r.Peer, Text: fmt.Sprintf("peer %q: %s is used in place of %s, of which no lane is well",
+	return Note{Code: Fallback, Peer: r.Peer, Text: fmt.Sprintf("peer %q: %s is used in place of %s, which has no healthy lane",
 		r.peer.name, r.groups[r.cur].transport, r.groups[0].transport)}
 }

@@ -158,7 +158,7 @@ func (k *keeper) check(now int64) (wait time.Duration, end error) {
 		return deferTime, nil
 	}
 	if gone > k.o.GiveUp {
-		err := fmt.Errorf("%w: nothing came for %v", ErrUnreachable, gone.Round(time.Millisecond))
+		err := fmt.Errorf("%w: nothing was received for %v", ErrUnreachable, gone.Round(time.Millisecond))
 		if k.lastErr != nil {
 			err = fmt.Errorf("%w; %w", err, k.lastErr)
 		}
@@ -286,7 +286,7 @@ func (k *keeper) judge(r Route, err error, sameAddress bool) error {
 	}
 	switch {
 	case no.status == statusEnded && no.epoch == k.s.peerEpoch:
-		return fmt.Errorf("%w: %s does not know it any more", ErrEnded, r)
+		return fmt.Errorf("%w: %s no longer knows it", ErrEnded, r)
 	case no.status == statusRestarted && (sameAddress || no.name == k.s.peerName):
 		return ErrRestarted
 	}

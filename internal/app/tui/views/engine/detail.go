@@ -68,8 +68,8 @@ var healths = map[string]string{
 	"idle":      "nothing has used it yet",
 	"dialling":  "it is being connected",
 	"healthy":   "",
-	"half-open": "it was sick, and carries one slice at a time until it is well",
-	"sick":      "it failed or stood still: others carry its slices, and it is dialled again after a while",
+	"half-open": "it was sick, and carries one slice at a time until it has recovered",
+	"sick":      "it failed or stalled: other lanes carry its slices, and it is dialled again after a while",
 	"suspended": "it was taken out of use",
 	"gone":      "there is no such lane any more",
 }
@@ -87,7 +87,7 @@ func (d *detail) lane(x *state.Lane) {
 	if x.BytesPerSec > 0 {
 		d.field("estimate", l.RateOf(float64(x.BytesPerSec))+" while it is busy, "+basis(&x.LaneStats))
 	} else {
-		d.field("estimate", look.Unknown+": nothing was measured, and the topology promises nothing")
+		d.field("estimate", look.Unknown+": not measured, and the topology gives no rate")
 	}
 	flight := units.Bytes(x.InflightBytes) + " in " + pane.Plural(int64(x.InflightSlices), "slice", "slices")
 	if x.WindowBytes > 0 {
@@ -129,7 +129,7 @@ func (d *detail) served(x *state.Served) {
 	d.title("connection " + strconv.FormatUint(x.Conn, 10) + " of peer " + x.Peer)
 	d.field("transport", l.Safe(x.Transport))
 	if x.WrittenBytes == nil && x.ReadBytes == nil {
-		d.field("bytes", look.Unknown+": by "+l.Safe(x.Transport)+" peers move them by themselves, and nobody counts them here")
+		d.field("bytes", look.Unknown+": by "+l.Safe(x.Transport)+" peers move them directly, so they are not counted here")
 	} else {
 		d.field("written", bytesOf(x.WrittenBytes)+" by the peer, into this engine's memory")
 		d.field("read", bytesOf(x.ReadBytes)+" by the peer, from this engine's memory")
@@ -169,7 +169,7 @@ func (d *detail) uncounted() string {
 	if len(d.b.engine.Last.ServedUncounted) == 0 {
 		return ""
 	}
-	return " without " + d.l.Safe(strings.Join(d.b.engine.Last.ServedUncounted, ", ")) + ", where nobody counts"
+	return " without " + d.l.Safe(strings.Join(d.b.engine.Last.ServedUncounted, ", ")) + ", which is not counted"
 }
 
 func (d *detail) peer(p *engine.PeerStats) {

@@ -193,7 +193,7 @@ func shownOf(shown, all int, one, many string) string {
 
 func (v *View) laneRows(env *ui.Env, b *block) []row {
 	if len(b.engine.Last.Lanes) == 0 {
-		return []row{textRow("  no lanes: it has opened no peer, or sent nothing yet")}
+		return []row{textRow("  no lanes: no peer was opened, or nothing was sent yet")}
 	}
 	what := shownOf(len(b.lanes), len(b.engine.Lanes), "lane", "lanes")
 	if more := len(b.engine.Last.Lanes) - len(b.engine.Lanes); more > 0 {

@@ -108,7 +108,7 @@ func (v *View) explain(q question) error {
 	case q.from == "":
 		q.from = locations[0].Node()
 		if asked.from != "" {
-			v.note = fmt.Sprintf("%s is not on this host: this is the way from %s", explain.ShortName(asked.from), locations[0])
+			v.note = fmt.Sprintf("%s is not on this host: this is the path from %s", explain.ShortName(asked.from), locations[0])
 		}
 	case q.to != "" && v.h.Node(q.to) != nil:
 		v.answer, err = explain.Between(paths, q.from, q.to)
@@ -124,10 +124,10 @@ func (v *View) explain(q question) error {
 	// No memory: the way to it from the first that prefers it.
 	near := v.h.Preferring(append(v.h.Ports(q.from), q.from)...)
 	if len(near) > 0 {
-		v.note = fmt.Sprintf("%s is no memory: this is the way from %s, which prefers it", explain.ShortName(q.from), near[0])
+		v.note = fmt.Sprintf("%s is not memory: this is the path from %s, which prefers it", explain.ShortName(q.from), near[0])
 	} else {
 		near = locations
-		v.note = fmt.Sprintf("%s is no memory, and none prefers it: this is the way from %s", explain.ShortName(q.from), near[0])
+		v.note = fmt.Sprintf("%s is not memory, and none prefers it: this is the path from %s", explain.ShortName(q.from), near[0])
 	}
 	v.answer, err = explain.Between(paths, near[0].Node(), q.from)
 	return err

@@ -82,7 +82,7 @@ func (v *View) choosingHead(env *ui.Env, width int) []string {
 	case v.unable != "":
 		return v.said("nothing can be measured here: "+l.Safe(v.unable), look.Middle, env, width)
 	case v.asking:
-		text := "asking what can be measured; agents are connected to meanwhile, and nothing is measured"
+		text := "asking what can be measured; this connects to agents, and measures nothing"
 		if waited := env.State.Now - v.askedNS; waited > 1e9 {
 			text += ": " + show.Seconds(waited)
 		}

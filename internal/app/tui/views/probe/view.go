@@ -226,11 +226,11 @@ func (v *View) measure(env *ui.Env) ui.Request {
 	case running(env):
 		return ui.Request{Stop: true}
 	case v.asking:
-		env.Shared.Message = "which pairs there are is being asked"
+		env.Shared.Message = "the list of pairs is still being fetched"
 	case v.unable != "":
 		env.Shared.Message = "nothing can be measured here: " + env.Look.Safe(v.unable)
 	case !v.listed:
-		env.Shared.Message = "which pairs there are is not known yet: " + keyOf(keys.Enter, env) + " lists them"
+		env.Shared.Message = "the list of pairs is not known yet: " + keyOf(keys.Enter, env) + " lists them"
 	case len(marked) == 0:
 		env.Shared.Message = "no pair is marked: " + keyOf(keys.Mark, env) + " marks one, " + keyOf(keys.MarkAll, env) + " all"
 	default:

@@ -156,7 +156,7 @@ func (p *port) setName(s string) error {
 	case !ok || err != nil || n == 0:
 		return errors.New("want device/number")
 	case !validDevice(device):
-		return fmt.Errorf("%.70q is no name of a device", device)
+		return fmt.Errorf("%.70q is not a device name", device)
 	}
 	p.device, p.number = device, int(n)
 	return nil

@@ -80,7 +80,7 @@ var eventSayings = map[verbs.EventType]saying{
 	verbs.EventQPRequestErr: {"the peer sent an invalid request", "compare the versions of both ends"},
 	verbs.EventQPAccessErr:  {"the peer broke access rights", "the peer asked for memory that it may not touch"},
 	verbs.EventDeviceFatal:  {"the device failed", "see the kernel log; it is opened again when it is back"},
-	verbs.EventPortErr:      {"our port went down", "look at its cable and its switch, or who took the interface down"},
+	verbs.EventPortErr:      {"our port went down", "check its cable and its switch, and whether the interface was taken down"},
 	verbs.EventLIDChange:    {"our LID changed", "the subnet manager gave out new ones"},
 	verbs.EventPKeyChange:   {"our partition keys changed", "the subnet manager gave out new ones"},
 	verbs.EventGIDChange:    {"our GID is gone", "the interface lost that address"},
@@ -101,7 +101,7 @@ func connectError(err error, local, remote string, w *way) error {
 	case errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.EHOSTUNREACH):
 		advice = fmt.Sprintf("no route from GID %s to %s: look at addresses and routes of both interfaces", w.local.addr.Unmap(), w.remote.addr.Unmap())
 	case errors.Is(err, syscall.ETIMEDOUT):
-		advice = fmt.Sprintf("nobody answered for the address %s: is the peer's interface up and on this network?", w.remote.addr.Unmap())
+		advice = fmt.Sprintf("no answer for the address %s: is the peer's interface up and on this network?", w.remote.addr.Unmap())
 	case errors.Is(err, syscall.ENODEV), errors.Is(err, syscall.EIO):
 		advice = "the device is gone or has failed: see the kernel log"
 	default:

@@ -88,7 +88,7 @@ func TestVerbErrorsSayWhatToDo(t *testing.T) {
 		{"b0", "ibv_create_qp", 1, syscall.ENOMEM, []string{"b0", "no queue pair", "accept from"}},
 		{"a0", "ibv_modify_qp", 1, syscall.EINVAL, []string{"a0/1 to the peer's b0/1", "GID index 3"}},
 		{"b0", "ibv_modify_qp", 2, syscall.ENETUNREACH, []string{"b0/1", "no route from GID 10.0.0.2 to 10.0.0.1"}},
-		{"a0", "ibv_modify_qp", 3, syscall.ETIMEDOUT, []string{"a0/1 to the peer's b0/1", "nobody answered for the address 10.0.0.2"}},
+		{"a0", "ibv_modify_qp", 3, syscall.ETIMEDOUT, []string{"a0/1 to the peer's b0/1", "no answer for the address 10.0.0.2"}},
 		{"a0", "ibv_modify_qp", 4, syscall.EHOSTUNREACH, []string{"no route"}},
 		{"a0", "ibv_modify_qp", 5, syscall.ENODEV, []string{"the device is gone"}},
 		{"a0", "ibv_modify_qp", 3, syscall.ENOMEM, []string{"no room"}},
@@ -147,7 +147,7 @@ func TestOpeningErrors(t *testing.T) {
 	}
 	f := newFabric(t, verbsfake.Options{Devices: ethernetDevices()})
 	_, err := New(Options{Devices: []string{"mlx5_9"}}, f.Lib(), nil)
-	says(t, err, "no RDMA device of the name mlx5_9: this host has a0, b0")
+	says(t, err, "no RDMA device named mlx5_9: this host has a0, b0")
 	if strings.Contains(err.Error(), "not available") {
 		t.Errorf("RDMA is available, and it says %q", err)
 	}

@@ -76,7 +76,7 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	for _, d := range o.Devices {
 		if !validDevice(d) {
-			errs = append(errs, fmt.Errorf("device %.70q is no name of a device", d))
+			errs = append(errs, fmt.Errorf("device %.70q is not a device name", d))
 		}
 	}
 	if len(errs) > 0 {

@@ -158,7 +158,7 @@ func (p *passive) address(q *request) error {
 	case p.local.state != verbs.PortActive:
 		return fmt.Errorf("port %s is %s", p.local, stateNames[p.local.state])
 	case p.dev.generation != q.generation:
-		return fmt.Errorf("device %s was opened again: what the peer knows of it is old", p.dev.name)
+		return fmt.Errorf("device %s was opened again: the peer's information about it is out of date", p.dev.name)
 	case p.local.link != q.from.link:
 		return fmt.Errorf("port %s is %s, the peer's %s", p.local, linkWord(p.local.link), linkWord(q.from.link))
 	}

@@ -141,7 +141,7 @@ func (u unavailable) Unwrap() []error {
 type unknownDevice struct{ wanted, known []string }
 
 func (u unknownDevice) Error() string {
-	return fmt.Sprintf("no RDMA device of the name %s: this host has %s", strings.Join(u.wanted, ", "), strings.Join(u.known, ", "))
+	return fmt.Sprintf("no RDMA device named %s: this host has %s", strings.Join(u.wanted, ", "), strings.Join(u.known, ", "))
 }
 
 // New opens the RDMA devices. It fails with ErrUnavailable, which is also

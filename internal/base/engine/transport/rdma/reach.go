@@ -85,7 +85,7 @@ func (w *way) overInfiniBand(local, remote *port, o *Options) error {
 	if o.GIDIndex != nil {
 		i := slices.IndexFunc(local.gids, func(g gid) bool { return g.index == *o.GIDIndex })
 		if i < 0 {
-			return fmt.Errorf("GID index %d, which the options want, is not in use", *o.GIDIndex)
+			return fmt.Errorf("GID index %d, set in the options, is not in use", *o.GIDIndex)
 		}
 		w.local = local.gids[i]
 	}
@@ -129,7 +129,7 @@ func (w *way) partition(local, remote *port, o *Options) error {
 		return fmt.Errorf("both are limited members of their partition (keys %04x here, %04x there), which cannot talk to each other", local.pkeys, remote.pkeys)
 	}
 	if o.PKeyIndex != nil {
-		return fmt.Errorf("partition key index %d, which the options want, has no partition in common with the peer (keys %04x here, %04x there)", *o.PKeyIndex, local.pkeys, remote.pkeys)
+		return fmt.Errorf("partition key index %d, set in the options, has no partition in common with the peer (keys %04x here, %04x there)", *o.PKeyIndex, local.pkeys, remote.pkeys)
 	}
 	return fmt.Errorf("no partition in common (keys %04x here, %04x there)", local.pkeys, remote.pkeys)
 }
@@ -191,7 +191,7 @@ func noGIDs(local, remote *port, o *Options, whyNot string) error {
 	case len(remote.gids) == 0:
 		return fmt.Errorf("the peer's port has no GID: does its interface have an address?")
 	case o.GIDIndex != nil && !slices.ContainsFunc(local.gids, func(g gid) bool { return g.index == *o.GIDIndex }):
-		return fmt.Errorf("GID index %d, which the options want, is not in use", *o.GIDIndex)
+		return fmt.Errorf("GID index %d, set in the options, is not in use", *o.GIDIndex)
 	}
 	return fmt.Errorf("no pair of GIDs fits: %s", whyNot)
 }

@@ -41,7 +41,7 @@ func TestReachOverEthernet(t *testing.T) {
 		{"IPv6", []gid{g(2, v2, "fd00:1::1", 64)}, []gid{g(2, v2, "fd00:1::2", 64)}, nil, Options{}, 2, 2, false, "fd00:1::1 to fd00:1::2: same subnet (/64)"},
 		{"IPv4 and IPv6", []gid{g(2, v2, "fd00:1::1", 64)}, []gid{g(2, v2, "10.0.0.1", 24)}, nil, Options{}, -1, 0, false, "different kinds"},
 		{"the index that is wanted", []gid{g(1, v2, "10.0.0.1", 24), g(3, v2, "10.0.0.3", 24)}, []gid{g(1, v2, "10.0.0.2", 24)}, nil, Options{GIDIndex: new(3)}, 3, 1, false, "10.0.0.3"},
-		{"a wrong index", []gid{g(1, v2, "10.0.0.1", 24)}, []gid{g(1, v2, "10.0.0.2", 24)}, nil, Options{GIDIndex: new(5)}, -1, 0, false, "GID index 5, which the options want, is not in use"},
+		{"a wrong index", []gid{g(1, v2, "10.0.0.1", 24)}, []gid{g(1, v2, "10.0.0.2", 24)}, nil, Options{GIDIndex: new(5)}, -1, 0, false, "GID index 5, set in the options, is not in use"},
 		{"no GID here", nil, []gid{g(1, v2, "10.0.0.2", 24)}, nil, Options{}, -1, 0, false, "our port has no GID"},
 		{"no GID there", []gid{g(1, v2, "10.0.0.2", 24)}, nil, nil, Options{}, -1, 0, false, "the peer's port has no GID"},
 	} {
@@ -83,7 +83,7 @@ func TestReachOverInfiniBand(t *testing.T) {
 		{"both limited", infiniband("here", 7, 0x0005), infiniband("there", 9, 0x0005), Options{}, way{}, "both are limited members", true},
 		{"no partition", infiniband("here", 7, 0x8005), infiniband("there", 9, 0x8006), Options{}, way{}, "no partition in common", true},
 		{"key index that is wanted", infiniband("here", 7, 0xffff, 0x8005), infiniband("there", 9, 0xffff, 0x8005), Options{PKeyIndex: new(1)}, way{pkeyIndex: 1, pkey: 0x8005}, "0x8005", false},
-		{"key index without use", infiniband("here", 7, 0xffff, 0x8005), infiniband("there", 9, 0xffff), Options{PKeyIndex: new(1)}, way{}, "index 1, which the options want", true},
+		{"key index without use", infiniband("here", 7, 0xffff, 0x8005), infiniband("there", 9, 0xffff), Options{PKeyIndex: new(1)}, way{}, "index 1, set in the options", true},
 		{"another subnet", infiniband("here", 7, 0xffff), other, Options{}, way{}, "subnet prefix fe80000000000000 here, fec0000000000000 there", true},
 		{"by GID", infiniband("here", 7, 0xffff), noLID, Options{}, way{global: true, pkey: 0xffff}, "by GID", false},
 		{"neither", infiniband("here", 7, 0xffff), bare, Options{}, way{}, "subnet manager", true},

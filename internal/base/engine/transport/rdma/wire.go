@@ -196,7 +196,7 @@ func (q *request) readConnect(r *reader) {
 	}
 	switch {
 	case global > 1 || linkNames[q.from.link] == "" || gidNames[q.from.kind] == "":
-		r.err = errors.New("an address of no known kind")
+		r.err = errors.New("an address of unknown kind")
 	case !q.from.global && (q.from.link != verbs.LinkInfiniBand || q.from.lid == 0):
 		r.err = errors.New("neither a GID nor a LID")
 	case !validMTU(int(q.mtu)):

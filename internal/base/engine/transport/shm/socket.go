@@ -136,7 +136,7 @@ func ownerIsDead(name string) bool {
 // dial connects to a peer's socket. The path is what a peer says.
 func dial(ctx context.Context, path string) (*net.UnixConn, error) {
 	if !filepath.IsAbs(path) || filepath.Clean(path) != path || !strings.HasSuffix(path, suffix) || len(path) > maxPath {
-		return nil, fmt.Errorf("%.120q is no socket of shared memory", path)
+		return nil, fmt.Errorf("%.120q is not a socket of the shared memory transport", path)
 	}
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "unixpacket", path)

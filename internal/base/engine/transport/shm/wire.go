@@ -68,7 +68,7 @@ const (
 )
 
 var (
-	errNoFile    = errors.New("the region is no shared memory (private or foreign)")
+	errNoFile    = errors.New("the region is not shared memory (private or foreign)")
 	errNoHandles = errors.New("the peer has no descriptors left")
 )
 
