@@ -126,7 +126,7 @@ func (m *maker) port(a, b nic) probe.Pair {
 
 // expect finds the smallest known rate on the way.
 func (m *maker) expect(p *probe.Pair) {
-	p.Expected = probe.Expected{Basis: topo.BasisUnknown, Why: "nothing on the way has a known rate"}
+	p.Expected = probe.Expected{Basis: topo.BasisUnknown, Why: "no link on the path has a known rate"}
 	for _, k := range p.Path {
 		l := &m.r.Links[slices.IndexFunc(m.r.Links, func(l probe.Link) bool { return l.Key == k })]
 		if l.BytesPerSec != nil && (p.Expected.BytesPerSec == nil || *l.BytesPerSec < *p.Expected.BytesPerSec) {

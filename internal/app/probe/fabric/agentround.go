@@ -73,7 +73,7 @@ func (s *Server) prepare(ctx context.Context, e *engine.Engine, l *lease, r *req
 		if readers[k.Host] == nil {
 			if len(readers) > 0 {
 				now.end(s.o.Logger)
-				return fmt.Errorf("this host is %q and %q", r.Looks[0].Host, k.Host)
+				return fmt.Errorf("this host is called both %q and %q", r.Looks[0].Host, k.Host)
 			}
 			readers[k.Host] = lane.NewLinks(t, k.Host, s.o.Sysfs)
 		}
@@ -91,7 +91,7 @@ func (r *round) reserveMemory(bytes, most int64) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if bytes > most-r.memory {
-		return pkgerr.Errorf("memory", "%d bytes more, %d are in use: this agent gives %d to probes", bytes, r.memory, most)
+		return pkgerr.Errorf("memory", "%d more bytes do not fit: %d are in use, and this agent allows %d for probes", bytes, r.memory, most)
 	}
 	r.memory += bytes
 	return nil
@@ -130,7 +130,7 @@ func (s *Server) connect(e *engine.Engine, now *round, jobs []jobWant) error {
 			return fmt.Errorf("transport %q: this agent does not measure it", j.Transport)
 		}
 		if j.Spec.PairTime == 0 || j.Spec.PairTime > s.o.Limits.Duration {
-			return fmt.Errorf("time for a pair: %v, 0 is no bound: this agent gives at most %v", j.Spec.PairTime, s.o.Limits.Duration)
+			return fmt.Errorf("time for a pair: %v, 0 is no limit: this agent allows at most %v", j.Spec.PairTime, s.o.Limits.Duration)
 		}
 	}
 	now.mu.Lock()
@@ -154,7 +154,7 @@ func (s *Server) reserve(now *round, jobs []jobWant) error {
 	bytes, rate := now.memory, int64(0)
 	for i := range jobs {
 		if jobs[i].Bytes > s.o.Limits.MemoryBytes-bytes {
-			return pkgerr.Errorf("memory", "%d bytes more, %d are in use: this agent gives %d to probes", jobs[i].Bytes, bytes, s.o.Limits.MemoryBytes)
+			return pkgerr.Errorf("memory", "%d more bytes do not fit: %d are in use, and this agent allows %d for probes", jobs[i].Bytes, bytes, s.o.Limits.MemoryBytes)
 		}
 		bytes += jobs[i].Bytes
 		limit := jobs[i].Spec.RateLimit
@@ -220,7 +220,7 @@ func (r *round) end(log *slog.Logger) {
 		defer cancel()
 		for _, m := range r.regions {
 			if err := m.Close(ctx); err != nil {
-				log.Warn("probe: memory of a round is not free", "region", m.Name(), "error", err)
+				log.Warn("probe: cannot free memory of a round", "region", m.Name(), "error", err)
 			}
 		}
 	})

@@ -17,7 +17,7 @@ import (
 )
 
 // errClaim says that what an agent claims is impossible.
-var errClaim = errors.New("that cannot be")
+var errClaim = errors.New("this is impossible")
 
 // measurement is the result of a pair, after all checks.
 func (t *controllerRound) measurement(ctx context.Context, x *pairRun) probe.Measurement {
@@ -53,7 +53,7 @@ func (x *pairRun) failure(ctx context.Context) error {
 			err = cmp.Or(err, s.err)
 		}
 	}
-	return cmp.Or(err, context.Cause(ctx), errors.New("no result came"))
+	return cmp.Or(err, context.Cause(ctx), errors.New("no result arrived"))
 }
 
 // partial is what was received of a pair whose result never came.
@@ -74,7 +74,7 @@ func (x *pairRun) partial() probe.Measurement {
 		}
 	}
 	if len(m.Bandwidth) > 0 {
-		m.Notes = append(m.Notes, "bytes and duration are reckoned from the samples that came in: the result did not")
+		m.Notes = append(m.Notes, "bytes and duration are calculated from the samples that arrived: the result did not arrive")
 	}
 	return m
 }
@@ -140,14 +140,14 @@ const slack = 0.02
 func (x *pairRun) checkClaims() error {
 	r := x.result
 	if len(r.Bandwidth) > len(x.spec.SizesBytes) {
-		return fmt.Errorf("%d sizes, %d were asked for: %w", len(r.Bandwidth), len(x.spec.SizesBytes), errClaim)
+		return fmt.Errorf("%d sizes, %d were requested: %w", len(r.Bandwidth), len(x.spec.SizesBytes), errClaim)
 	}
 	elapsed := int64(float64(x.elapsed)*(1+slack)) + int64(time.Millisecond)
 	left := elapsed
 	for i := range r.Bandwidth {
 		b := &r.Bandwidth[i]
 		if !slices.Contains(x.spec.SizesBytes, b.SizeBytes) || i > 0 && b.SizeBytes <= r.Bandwidth[i-1].SizeBytes {
-			return fmt.Errorf("ops of %d bytes: sizes are not those that were asked for: %w", b.SizeBytes, errClaim)
+			return fmt.Errorf("ops of %d bytes: these sizes were not requested: %w", b.SizeBytes, errClaim)
 		}
 		if err := x.checkBandwidth(b, left); err != nil {
 			return fmt.Errorf("ops of %d bytes: %w", b.SizeBytes, err)
@@ -175,13 +175,13 @@ func (x *pairRun) checkClaims() error {
 func (x *pairRun) checkBandwidth(b *probe.Bandwidth, left int64) error {
 	n := len(b.SamplesBytesPerSec)
 	if n > x.spec.MaxSamples {
-		return fmt.Errorf("%d samples, at most %d were asked for: %w", n, x.spec.MaxSamples, errClaim)
+		return fmt.Errorf("%d samples, at most %d were requested: %w", n, x.spec.MaxSamples, errClaim)
 	}
 	if b.Bytes < 0 || b.DurationNS < 0 {
 		return fmt.Errorf("%d bytes in %d ns: %w", b.Bytes, b.DurationNS, errClaim)
 	}
 	if b.DurationNS > left {
-		return fmt.Errorf("it took %v, there were %v: %w", time.Duration(b.DurationNS), time.Duration(max(left, 0)), errClaim)
+		return fmt.Errorf("it took %v, but there were only %v: %w", time.Duration(b.DurationNS), time.Duration(max(left, 0)), errClaim)
 	}
 	if !slices.Contains([]string{probe.StoppedCI, probe.StoppedMaxSamples, probe.StoppedTime, probe.StoppedInterrupted, probe.StoppedError, ""}, b.Stopped) {
 		return fmt.Errorf("it stopped for %.40q: %w", b.Stopped, errClaim)
@@ -239,7 +239,7 @@ func (t *controllerRound) compareWithServed(x *pairRun) (note string, err error)
 	case to.began == nil || to.end == nil:
 		return "", nil // the target is lost: an error says so, or will
 	case slices.Contains(to.end.Uncounted, x.pair.Transport):
-		return fmt.Sprintf("the bytes are what %s says: %s does not count those that come over %s", x.from.a.name, to.a.name, x.pair.Transport), nil
+		return fmt.Sprintf("the bytes are those that %s reports: %s does not count bytes over %s", x.from.a.name, to.a.name, x.pair.Transport), nil
 	case x.claimed() == 0:
 		return "", nil
 	}

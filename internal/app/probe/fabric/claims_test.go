@@ -67,11 +67,11 @@ func TestClaimsAndServed(t *testing.T) {
 	}{
 		"as much":            {served: 30e6},
 		"more is served":     {served: 31e6},
-		"less":               {served: 30e6 - 1, want: "n0: its result is refused: n1 says that it took 29999999 bytes, n0: 30000000 are claimed: that cannot be"},
+		"less":               {served: 30e6 - 1, want: "n0: its result is refused: n1 says that it took 29999999 bytes, n0: 30000000 are claimed: this is impossible"},
 		"together":           {served: 60e6, other: 30e6},
 		"together less":      {served: 59e6, other: 30e6, want: "n1 says that it took 59000000 bytes, n0, n2: 60000000 are claimed"},
 		"another impossible": {served: 30e6, other: math.MaxInt64},
-		"not counted":        {uncounted: []string{probe.TCP}, note: "the bytes are what n0 says"},
+		"not counted":        {uncounted: []string{probe.TCP}, note: "the bytes are those that n0 reports"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			turn, x := claimed()

@@ -163,7 +163,7 @@ func (x *pairRun) applyLimits() (waived string) {
 		l := s.a.decodeLimits()
 		x.bytes = min(x.bytes, l.MemoryBytes/int64(s.uses))
 		if x.bytes < ways*largest {
-			return fmt.Sprintf("%s: it gives %d bytes of memory to each of %d ends of pairs, ops of %d bytes need %d", s.a.name, x.bytes, s.uses, largest, ways*largest)
+			return fmt.Sprintf("%s: it allows %d bytes of memory for each of %d ends of pairs, but ops of %d bytes need %d", s.a.name, x.bytes, s.uses, largest, ways*largest)
 		}
 		if x.spec.PairTime == 0 || x.spec.PairTime > l.Duration {
 			if x.spec.PairTime > 0 {
@@ -198,7 +198,7 @@ func (t *controllerRound) ask(ctx context.Context, s *roundHost, most time.Durat
 	if s.err != nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, most, fmt.Errorf("%s is not answered within %v", r.Do, most))
+	ctx, cancel := context.WithTimeoutCause(ctx, most, fmt.Errorf("no answer to %s within %v", r.Do, most))
 	defer cancel()
 	r.Round = t.number
 	out, err := s.a.call(ctx, r)
@@ -245,7 +245,7 @@ func (t *controllerRound) prepare(ctx context.Context, s *roundHost) {
 		case g.Error != "":
 			x.regionErr = lane.Waive(fmt.Errorf("%s: %s", s.a.name, clip(g.Error, maxErrorText)))
 		case err != nil || g.Name == "" || g.Bytes != x.bytes:
-			x.regionErr = fmt.Errorf("%s: memory %q of %d bytes, %d were asked for", s.a.name, clip(g.Name, maxText), g.Bytes, x.bytes)
+			x.regionErr = fmt.Errorf("%s: memory %q of %d bytes, %d were requested", s.a.name, clip(g.Name, maxText), g.Bytes, x.bytes)
 		default:
 			x.region = g
 		}
@@ -376,7 +376,7 @@ func (t *controllerRound) pollUntil(ctx context.Context, s *roundHost, state str
 			return
 		}
 		if time.Now().After(until) {
-			s.err = fmt.Errorf("%s: its pairs do not come to an end", s.a.name)
+			s.err = fmt.Errorf("%s: its pairs do not end", s.a.name)
 			return
 		}
 		timer := time.NewTimer(pause)
@@ -429,7 +429,7 @@ func (t *controllerRound) recordStates(s *roundHost, states []jobState) error {
 		}
 		j := said[x.place]
 		if j == nil {
-			return fmt.Errorf("%s: it says nothing of pair %s", s.a.name, x.pair.ID)
+			return fmt.Errorf("%s: it does not report pair %s", s.a.name, x.pair.ID)
 		}
 		x.state = j.State
 		if err := t.recordSamples(x, j.Samples); err != nil {
@@ -448,7 +448,7 @@ func (t *controllerRound) recordStates(s *roundHost, states []jobState) error {
 
 func (t *controllerRound) recordSamples(x *pairRun, list []probe.Sample) error {
 	if most := x.spec.MaxSamples * len(x.spec.SizesBytes); len(list) > most-len(x.samples) {
-		return fmt.Errorf("%d samples more, there are %d: at most %d were asked for", len(list), len(x.samples), most)
+		return fmt.Errorf("%d more samples after %d: at most %d were requested", len(list), len(x.samples), most)
 	}
 	for _, s := range list {
 		if s.BytesPerSec < 0 || s.BytesPerSec > maxRate || !slices.Contains(x.spec.SizesBytes, s.SizeBytes) {

@@ -159,7 +159,7 @@ func (f *Fleet) check(ctx context.Context) error {
 	for _, a := range f.agents {
 		if a.peer != nil {
 			if other := epochs[a.peer.Epoch()]; other != nil {
-				return pkgerr.Errorf("fabric", "%s (%s) and %s (%s) are one agent: each host has an agent of its own", other.name, other.address, a.name, a.address)
+				return pkgerr.Errorf("fabric", "%s (%s) and %s (%s) are the same agent: each host needs its own", other.name, other.address, a.name, a.address)
 			}
 			epochs[a.peer.Epoch()] = a
 		}
@@ -198,7 +198,7 @@ func (a *agent) reach(ctx context.Context, f *Fleet, o *Options) error {
 		return err
 	}
 	if a.launched != nil && a.peer.Epoch() != a.launched.epoch {
-		return fmt.Errorf("at %s is another agent than the one that was started", a.address)
+		return fmt.Errorf("the agent at %s is not the one that was started", a.address)
 	}
 	said, err := a.call(ctx, &request{Do: doDescribe})
 	if err != nil {

@@ -175,7 +175,7 @@ func TestRound(t *testing.T) {
 	shared := pair("n1", "n0")
 	shared.Transport = probe.SHM
 	out = f.Round(limited(t), []probe.Pair{shared}, quick(), nil)
-	if runtime.GOOS == "linux" && (out[0].Err != nil || !slices.ContainsFunc(out[0].Notes, func(n string) bool { return strings.Contains(n, "does not count those that come over shm") })) {
+	if runtime.GOOS == "linux" && (out[0].Err != nil || !slices.ContainsFunc(out[0].Notes, func(n string) bool { return strings.Contains(n, "does not count bytes over shm") })) {
 		t.Errorf("shm: %+v", out[0])
 	}
 }
@@ -199,7 +199,7 @@ func TestRoundRefuses(t *testing.T) {
 			t.Errorf("pair %d: %v, want %q", i, out[i].Err, want)
 		}
 	}
-	if out[3].Err != nil || !strings.Contains(out[3].Waived, "n0: both agents are on one machine") {
+	if out[3].Err != nil || !strings.Contains(out[3].Waived, "n0: both agents run on one machine") {
 		t.Errorf("a port over loopback: %v, %q", out[3].Err, out[3].Waived)
 	}
 	if out[5].Err != nil || !strings.Contains(out[5].Waived, "n0: engine: region") {

@@ -170,7 +170,7 @@ func (w *worker) connect(ctx context.Context) error {
 	}
 	if l.Name, err = lane.Isolate(w.engine, p, l.Local, l.Remote, want.Transport, want.LocalPort, want.RemotePort); err != nil {
 		if errors.Is(err, engine.ErrNoLane) && ownAddress(address) {
-			err = lane.Waive(fmt.Errorf("both agents are on one machine, where no port is between them: %w", err))
+			err = lane.Waive(fmt.Errorf("both agents run on one machine, with no port between them: %w", err))
 		}
 		return waiveUnavailable(err)
 	}
@@ -210,7 +210,7 @@ func (w *worker) open(ctx context.Context) (p *engine.Peer, at string, err error
 			return p, address, nil
 		}
 		if err == nil {
-			err = errors.Join(fmt.Errorf("at %s is another agent, %.40q", address, p.EngineName()), p.Close())
+			err = errors.Join(fmt.Errorf("the agent at %s is another one, %.40q", address, p.EngineName()), p.Close())
 		}
 		errs = append(errs, err)
 	}
@@ -255,6 +255,6 @@ func (w *worker) close() {
 		return
 	}
 	if err := w.engine.Close(); err != nil {
-		w.s.o.Logger.Warn("probe: the engine of a pair does not close", "error", err)
+		w.s.o.Logger.Warn("probe: cannot close the engine of a pair", "error", err)
 	}
 }

@@ -253,7 +253,7 @@ func TestLaunchFails(t *testing.T) {
 	_, address := child(t, "127.0.0.1:0")
 	fakeSSH(t, fmt.Sprintf(`echo '{"schema":"topoctl.agent/v1","epoch":"1","addresses":["%s"]}'; cat >/dev/null`, address))
 	_, err := fabric.Open(limited(t), fabric.Options{Token: []byte(secret), Launch: &fabric.Launch{}, Hosts: []probe.Host{{Name: "n0", Address: address}}})
-	if err == nil || !strings.Contains(err.Error(), "is another agent than the one that was started") {
+	if err == nil || !strings.Contains(err.Error(), "is not the one that was started") {
 		t.Errorf("another agent: %v", err)
 	}
 	for _, h := range []string{"-oProxyCommand=x:1", "a b:1", "1.2.3.4"} {
@@ -262,7 +262,7 @@ func TestLaunchFails(t *testing.T) {
 			t.Errorf("%q: %v", h, err)
 		}
 	}
-	if _, err := fabric.Open(limited(t), fabric.Options{Launch: &fabric.Launch{}, Hosts: []probe.Host{{Name: "n0", Address: "h:1"}}}); err == nil || !strings.Contains(err.Error(), "they need a token") {
+	if _, err := fabric.Open(limited(t), fabric.Options{Launch: &fabric.Launch{}, Hosts: []probe.Host{{Name: "n0", Address: "h:1"}}}); err == nil || !strings.Contains(err.Error(), "need a token") {
 		t.Errorf("no token: %v", err)
 	}
 }

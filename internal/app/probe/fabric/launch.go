@@ -86,7 +86,7 @@ func (l *Launch) start(ctx context.Context, address string, token []byte) (*laun
 		return nil, fmt.Errorf("launch: host %.80q: want an IP address or a host name", host)
 	}
 	if len(token) == 0 || bytes.ContainsAny(token, "\r\n") {
-		return nil, errors.New("launch: the agents listen for other hosts: they need a token of one line")
+		return nil, errors.New("launch: agents that other hosts can reach need a token of one line")
 	}
 	ssh := l.SSH
 	if len(ssh) == 0 {
@@ -163,7 +163,7 @@ func (x *launchedAgent) wait(ctx context.Context, host string, ready <-chan []by
 	}
 	at, err := netip.ParseAddrPort(said.Addresses[0])
 	if err != nil {
-		return fmt.Errorf("it listens at %.40q, which is no address", said.Addresses[0])
+		return fmt.Errorf("it listens at %.40q, which is not an address", said.Addresses[0])
 	}
 	x.address, x.epoch = net.JoinHostPort(host, strconv.Itoa(int(at.Port()))), said.Epoch
 	return nil

@@ -57,17 +57,17 @@ func TestLies(t *testing.T) {
 		wrap func(answer) answer
 		want string
 	}{
-		"bytes":             {results(func(r *result) { last(r).Bytes *= 1000 }), "cannot be"},
-		"negative bytes":    {results(func(r *result) { last(r).Bytes = -1 }), "cannot be"},
-		"negative duration": {results(func(r *result) { last(r).DurationNS = -5 }), "cannot be"},
+		"bytes":             {results(func(r *result) { last(r).Bytes *= 1000 }), "is impossible"},
+		"negative bytes":    {results(func(r *result) { last(r).Bytes = -1 }), "is impossible"},
+		"negative duration": {results(func(r *result) { last(r).DurationNS = -5 }), "is impossible"},
 		"long duration":     {results(func(r *result) { last(r).DurationNS += int64(time.Hour); last(r).Bytes *= 1 << 20 }), "there were"},
-		"no time":           {results(func(r *result) { last(r).DurationNS, last(r).Bytes = 1, 1 }), "cannot be"},
-		"another size":      {results(func(r *result) { last(r).SizeBytes = 12345 }), "sizes are not those"},
-		"a size twice":      {results(func(r *result) { r.Bandwidth[0] = *last(r) }), "sizes are not those"},
-		"more sizes":        {results(func(r *result) { r.Bandwidth = append(r.Bandwidth, *last(r)) }), "3 sizes, 2 were asked for"},
+		"no time":           {results(func(r *result) { last(r).DurationNS, last(r).Bytes = 1, 1 }), "is impossible"},
+		"another size":      {results(func(r *result) { last(r).SizeBytes = 12345 }), "these sizes were not requested"},
+		"a size twice":      {results(func(r *result) { r.Bandwidth[0] = *last(r) }), "these sizes were not requested"},
+		"more sizes":        {results(func(r *result) { r.Bandwidth = append(r.Bandwidth, *last(r)) }), "3 sizes, 2 were requested"},
 		"a million samples": {results(func(r *result) { last(r).SamplesBytesPerSec = make([]int64, 1000000/5) }), "200000 samples"},
-		"negative samples":  {results(func(r *result) { last(r).SamplesBytesPerSec[0] = -1 }), "cannot be"},
-		"endless rate":      {results(func(r *result) { last(r).SamplesBytesPerSec[0] = 1 << 62 }), "cannot be"},
+		"negative samples":  {results(func(r *result) { last(r).SamplesBytesPerSec[0] = -1 }), "is impossible"},
+		"endless rate":      {results(func(r *result) { last(r).SamplesBytesPerSec[0] = 1 << 62 }), "is impossible"},
 		"why it stopped":    {results(func(r *result) { last(r).Stopped = "\x1b[2J" }), `stopped for "\x1b[2J"`},
 		"round trips":       {results(func(r *result) { r.Latency.RTT.N = 1 << 40 }), "round trips of"},
 		"negative latency":  {results(func(r *result) { r.Latency.RTT.Min = -4 }), "round trips of -4"},
@@ -79,7 +79,7 @@ func TestLies(t *testing.T) {
 				a.Jobs[i].Samples = make([]probe.Sample, 1000)
 			}
 			return a
-		}, "1000 samples more"},
+		}, "1000 more samples"},
 		"a live sample": {func(a answer) answer {
 			for i := range a.Jobs {
 				a.Jobs[i].Samples = []probe.Sample{{SizeBytes: 4 << 10, BytesPerSec: -3}}
@@ -91,7 +91,7 @@ func TestLies(t *testing.T) {
 				a.Jobs[i].ID = 1 << 40
 			}
 			return a
-		}, "says nothing of pair"},
+		}, "does not report pair"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			lie.Store(&c.wrap)
@@ -121,7 +121,7 @@ func TestLiesOfTargets(t *testing.T) {
 			r.Error = "broken \x07"
 		})))
 	out := f.Round(limited(t), []probe.Pair{pair("n0", "n1"), pair("n2", "n0")}, quick(), nil)
-	if err := out[0].Err; err == nil || !strings.Contains(err.Error(), "n1: memory") || !strings.Contains(err.Error(), "were asked for") {
+	if err := out[0].Err; err == nil || !strings.Contains(err.Error(), "n1: memory") || !strings.Contains(err.Error(), "were requested") {
 		t.Errorf("half of the memory: %v", err)
 	}
 	if err := out[1].Err; err == nil || !strings.HasSuffix(err.Error(), `n2: broken \a`) || out[1].Notes[0] != `a\x1b[31m note of two lines` || len(out[1].Bandwidth) != 2 {

@@ -91,7 +91,7 @@ func TestOpenRefuses(t *testing.T) {
 		"a name of 0 bytes":               {{Name: "", Address: here}},
 		`two hosts are called "x"`:        {{Name: "x", Address: here}, {Name: "x", Address: "127.0.0.1:1"}},
 		`hosts "x" and "y" are both at`:   {{Name: "x", Address: here}, {Name: "y", Address: here}},
-		"are one agent":                   {{Name: "x", Address: here}, {Name: "y", Address: "localhost:" + port}},
+		"are the same agent":              {{Name: "x", Address: here}, {Name: "y", Address: "localhost:" + port}},
 		"no agent can be used: x: engine": {{Name: "x", Address: "127.0.0.1:1"}},
 	} {
 		f, err := Open(limited(t), Options{Token: token, Hosts: hosts, DialTime: 5 * time.Second})

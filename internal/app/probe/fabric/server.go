@@ -223,10 +223,10 @@ func (s *Server) acquireLease(r *request, from string) error {
 	case s.closed:
 		return errors.New("the agent is stopping")
 	case l != nil && l.ending:
-		return errors.New("what the last controller began is being ended: try again")
+		return errors.New("the last controller's round is still ending: try again")
 	case l != nil && l.id != r.Lease:
 		silent := s.now() - l.heard
-		return fmt.Errorf("%q is measuring (heard %v ago; it counts as gone after %v)", l.controller, silent.Round(time.Second), s.o.Lease)
+		return fmt.Errorf("%q is measuring (last heard from %v ago; its lease ends after %v)", l.controller, silent.Round(time.Second), s.o.Lease)
 	case l != nil:
 		s.extendLease(l)
 		return nil
@@ -246,7 +246,7 @@ func (s *Server) renewLease(id string) (*lease, error) {
 		s.extendLease(l)
 		return l, nil
 	}
-	return nil, errors.New("the lease is not this controller's (any more): it was silent for too long, or the agent was restarted")
+	return nil, errors.New("this controller has no lease: it was silent for too long, or the agent was restarted")
 }
 
 // extendLease restarts the time after which the lease ends; the mutex is held.
@@ -265,7 +265,7 @@ func (s *Server) expire(l *lease) {
 	s.ending.Add(1)
 	s.mu.Unlock()
 	defer s.ending.Done()
-	s.o.Logger.Warn("probe: the controller is silent: what it began is ended", "controller", l.controller)
+	s.o.Logger.Warn("probe: the controller is silent: its round is ended", "controller", l.controller)
 	s.endLease(l)
 }
 

@@ -101,13 +101,13 @@ func TestSilentController(t *testing.T) {
 		t.Errorf("%d regions", n)
 	}
 	c.refused(request{Do: doLease, Lease: leaseB}, `"first" is measuring`)
-	c.refused(request{Do: doPrepare, Lease: leaseB, Round: 1}, "the lease is not this controller's")
+	c.refused(request{Do: doPrepare, Lease: leaseB, Round: 1}, "this controller has no lease")
 	eventually(t, "the lease ends", func() bool { _, err := c.say(request{Do: doLease, Lease: leaseB}); return err == nil })
 	if n := len(h.e.Regions()); n != 0 {
 		t.Errorf("%d regions are left", n)
 	}
 	eventually(t, "no data connection is left", func() bool { return h.e.Stats().ServedConns == 0 })
-	c.refused(request{Do: doPoll, Lease: leaseA, Round: 1}, "the lease is not this controller's")
+	c.refused(request{Do: doPoll, Lease: leaseA, Round: 1}, "this controller has no lease")
 }
 
 // A controller that is heard of keeps the lease, whatever it says.
@@ -160,8 +160,8 @@ func TestServerLimits(t *testing.T) {
 	h := agentOf(t, "a", ServerOptions{Limits: Limits{BytesPerSec: 1 << 20, Duration: time.Minute, MemoryBytes: 1 << 20}}, nil, nil)
 	c := controllerOf(t, h)
 	c.must(request{Do: doLease, Lease: leaseA})
-	c.refused(request{Do: doPrepare, Lease: leaseA, Round: 1, Regions: []region{{ID: 0, Bytes: 1 << 19}, {ID: 1, Bytes: 1<<19 + 1}}}, "this agent gives 1048576 to probes")
-	c.refused(request{Do: doPrepare, Lease: leaseA, Round: 2, Regions: []region{{Bytes: 1<<63 - 1}}}, "this agent gives 1048576")
+	c.refused(request{Do: doPrepare, Lease: leaseA, Round: 1, Regions: []region{{ID: 0, Bytes: 1 << 19}, {ID: 1, Bytes: 1<<19 + 1}}}, "this agent allows 1048576 for probes")
+	c.refused(request{Do: doPrepare, Lease: leaseA, Round: 2, Regions: []region{{Bytes: 1<<63 - 1}}}, "this agent allows 1048576")
 	if n := len(h.e.Regions()); n != 0 {
 		t.Errorf("%d regions are left of a round that was refused", n)
 	}
@@ -203,7 +203,7 @@ func TestControllerKeepsToLimits(t *testing.T) {
 		t.Errorf("ops that fit: %v", err)
 	}
 	out = f.Round(limited(t), []probe.Pair{pair("n1", "n2"), pair("n0", "n1")}, quick(), nil)
-	if out[0].Err != nil || !strings.Contains(out[0].Waived, "n2: it gives 4096 bytes of memory to each of 1 ends") {
+	if out[0].Err != nil || !strings.Contains(out[0].Waived, "n2: it allows 4096 bytes of memory for each of 1 ends") {
 		t.Errorf("ops that do not fit: %v, %q", out[0].Err, out[0].Waived)
 	}
 	if out[1].Err != nil || len(out[1].Bandwidth) != 2 {
@@ -246,7 +246,7 @@ func TestParseRequestRefuses(t *testing.T) {
 		"samples of 1ns":           spec(func(s *probe.Spec) { s.SampleTime = 1 }),
 		"0 to 0 samples":           spec(func(s *probe.Spec) { s.MinSamples, s.MaxSamples = 0, 0 }),
 		"6 to 5 samples":           spec(func(s *probe.Spec) { s.MinSamples = 6 }),
-		"65536 of all together":    spec(func(s *probe.Spec) { s.MaxSamples = 40000 }),
+		"65536 in all":             spec(func(s *probe.Spec) { s.MaxSamples = 40000 }),
 		"65 sizes":                 spec(func(s *probe.Spec) { s.SizesBytes = make([]int64, 65) }),
 		"sizes of 1":               spec(func(s *probe.Spec) { s.SizesBytes = []int64{4, 4} }),
 		"1073741824 bytes":         spec(func(s *probe.Spec) { s.SizesBytes = []int64{1<<30 + 1} }),

@@ -247,7 +247,7 @@ func parseRequest(data []byte) (*request, error) {
 		links += len(r.Looks[i].Path)
 		err = cmp.Or(err, checkID(ids, r.Looks[i].ID), checkText("host", r.Looks[i].Host))
 		if len(r.Looks[i].Path) > maxPath || links > maxLinks {
-			err = cmp.Or(err, fmt.Errorf("%d links on a way, %d up to there: want at most %d and %d", len(r.Looks[i].Path), links, maxPath, maxLinks))
+			err = cmp.Or(err, fmt.Errorf("%d links on a path, %d in all so far: want at most %d and %d", len(r.Looks[i].Path), links, maxPath, maxLinks))
 		}
 	}
 	clear(ids)
@@ -297,11 +297,11 @@ func CheckSpec(s *probe.Spec) error {
 	case n > maxSizes:
 		return fmt.Errorf("%d sizes: want at most %d", n, maxSizes)
 	case n > 0 && (s.SizesBytes[0] < 1 || s.SizesBytes[n-1] > maxOp || !slices.IsSorted(s.SizesBytes) || len(slices.Compact(slices.Clone(s.SizesBytes))) < n):
-		return fmt.Errorf("sizes of 1 to %d bytes are wanted, ascending", maxOp)
+		return fmt.Errorf("want sizes of 1 to %d bytes, ascending", maxOp)
 	case n > 0 && s.SampleTime < time.Millisecond:
 		return fmt.Errorf("samples of %v: want 1ms or more", s.SampleTime)
 	case n > 0 && (s.MaxSamples < 1 || s.MinSamples < 0 || s.MinSamples > s.MaxSamples || s.MaxSamples > maxSamples/n):
-		return fmt.Errorf("%d to %d samples of %d sizes: want 1 to %d of all together", s.MinSamples, s.MaxSamples, n, maxSamples)
+		return fmt.Errorf("%d to %d samples of %d sizes: want 1 to %d in all", s.MinSamples, s.MaxSamples, n, maxSamples)
 	case s.LatencySamples < 0 || s.LatencySamples > maxRTTs:
 		return fmt.Errorf("%d round trips: want 0 to %d", s.LatencySamples, maxRTTs)
 	case !(s.CI >= 0 && s.CI <= 1): // also NaN
@@ -314,7 +314,7 @@ func CheckSpec(s *probe.Spec) error {
 
 func checkID(have map[int]bool, id int) error {
 	if id < 0 || id >= 1<<20 || have[id] {
-		return fmt.Errorf("pair %d: want a number from 0, each once", id)
+		return fmt.Errorf("pair %d: want different numbers from 0 on", id)
 	}
 	have[id] = true
 	return nil

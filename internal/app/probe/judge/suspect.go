@@ -180,7 +180,7 @@ func (q *faultSearch) evidenceOf(f *fault, pairs []int, sign []string) []string 
 	case !f.covering.exact:
 		out = append(out, fmt.Sprintf("found by greedy search: %s here, at least %d needed", text.Plural(f.faults, "fault"), f.covering.least))
 	case !f.covering.all:
-		out = append(out, "there are more sets of faults as small as this than were looked at")
+		out = append(out, "there are more sets of faults of this size than were examined")
 	}
 	return out
 }
@@ -255,10 +255,10 @@ func (q *faultSearch) cleared(f *fault, pairs []int) string {
 	}
 	slices.SortFunc(clear, func(a, b int) int { return cmp.Compare(q.atoms[a].link.Key, q.atoms[b].link.Key) })
 	if q.symptom == highLatency {
-		return fmt.Sprintf("%s on the way answered in time for other pairs, %s among them", text.Plural(len(clear), "link"), q.linkName(q.atoms[clear[0]].link.Key))
+		return fmt.Sprintf("%s on the path answered in time for other pairs, %s among them", text.Plural(len(clear), "link"), q.linkName(q.atoms[clear[0]].link.Key))
 	}
 	l := q.atoms[clear[0]].link
-	return fmt.Sprintf("%s on the way carried more for other pairs, among them %s (%s): %s", text.Plural(len(clear), "link"),
+	return fmt.Sprintf("%s on the path carried more for other pairs, among them %s (%s): %s", text.Plural(len(clear), "link"),
 		q.linkName(l.Key), directionText(l.Kind, l.Direction), q.rateOf(q.largest[clear[0]]))
 }
 
@@ -346,9 +346,9 @@ func (q *faultSearch) blameless() []probe.Blame {
 	}
 	var out []probe.Blame
 	for i, text := range []struct{ evidence, next string }{
-		{"every link on the way " + verb + " for other pairs: no part of the topology explains it",
+		{"every link on the path " + verb + " for other pairs: no part of the topology explains it",
 			"measure alone again, and look at the processors of both ends and at how their traffic is routed"},
-		{"every link of the way that is known " + verb + " for other pairs: the cause lies between them, outside the topology",
+		{"every link of the path that is known " + verb + " for other pairs: the cause lies between them, outside the topology",
 			"describe the fabric between the ends"},
 	} {
 		if len(pairs[i]) > 0 {

@@ -85,7 +85,7 @@ func (c *judgement) judgeRate(i int, f *figure) []finding {
 		out = append(out, c.belowExpected(i, f, class))
 	}
 	if outlier {
-		out = append(out, found(probe.Warn, CodeOutlier, "%s is %s of the best of %d alike, %s", c.measuredText(i, f), percent(f.mean, c.groups[res.Group].best), c.groups[res.Group].rates, c.rateText(i, c.groups[res.Group].best)))
+		out = append(out, found(probe.Warn, CodeOutlier, "%s is %s of the best of %d comparable pairs, %s", c.measuredText(i, f), percent(f.mean, c.groups[res.Group].best), c.groups[res.Group].rates, c.rateText(i, c.groups[res.Group].best)))
 	}
 	if f.wide {
 		out = append(out, c.wideInterval(i, f, class, outlier))
@@ -100,11 +100,11 @@ func (c *judgement) belowExpected(i int, f *figure, class slowness) finding {
 	text := fmt.Sprintf("%s is %s of %s, the rate of %s (%s)", c.measuredText(i, f), percent(f.mean, expected), c.rateText(i, expected), c.limitName(i), res.Expected.Basis)
 	switch {
 	case class == belowFail && known(res.Expected.Basis) && f.wide:
-		return found(probe.Warn, CodeBelowFail, "%s: so few samples fail nothing unless they are confirmed", text)
+		return found(probe.Warn, CodeBelowFail, "%s: too few samples to fail it without a retest", text)
 	case class == belowFail && known(res.Expected.Basis):
 		return found(probe.Fail, CodeBelowFail, "%s", text)
 	case class == belowFail:
-		return found(probe.Warn, CodeBelowFail, "%s: a rate that is not known for certain fails nothing", text)
+		return found(probe.Warn, CodeBelowFail, "%s: a rate that is not certain fails no pair", text)
 	}
 	return found(probe.Warn, CodeBelowWarn, "%s", text)
 }
@@ -136,7 +136,7 @@ func (c *judgement) filledLink(i int) finding {
 		verdict = probe.Warn
 	}
 	key := c.filled[i]
-	return found(verdict, CodeContended, "%s beside other pairs of its round, which filled %s together", c.measuredText(i, &c.figures[i]), c.linkName(key))
+	return found(verdict, CodeContended, "%s next to other pairs of its round, which together filled %s", c.measuredText(i, &c.figures[i]), c.linkName(key))
 }
 
 // disjoint says whether rounds were planned so that no link gets more than it carries.
@@ -149,11 +149,11 @@ func (c *judgement) judgeLatency(i int, f *figure) []finding {
 		return nil
 	}
 	g := c.groups[c.r.Results[i].Group]
-	return []finding{found(probe.Warn, CodeLatencyOutlier, "median latency %s is %.1f times the smallest of %d alike, %s", ns(f.latency), f.latency/g.fastest, g.latencies, ns(g.fastest))}
+	return []finding{found(probe.Warn, CodeLatencyOutlier, "median latency %s is %.1f times the smallest of %d comparable pairs, %s", ns(f.latency), f.latency/g.fastest, g.latencies, ns(g.fastest))}
 }
 
 func (c *judgement) tooFast(i int) finding {
-	return found(probe.Warn, CodeTooFast, "%s is more than the %s that a link on its way carries: an end counts wrongly, or the topology is of another machine", c.measuredText(i, &c.figures[i]), c.rateText(i, c.exceeded[i]))
+	return found(probe.Warn, CodeTooFast, "%s is more than the %s that a link on its path carries: an end counts incorrectly, or the topology is of another machine", c.measuredText(i, &c.figures[i]), c.rateText(i, c.exceeded[i]))
 }
 
 // notJudged says what could not be judged because there is no measurement or nothing to compare it with.

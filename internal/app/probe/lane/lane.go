@@ -156,7 +156,7 @@ func (l *Lane) check(spec *probe.Spec) error {
 		need *= 2
 	}
 	if need > room {
-		return pkgerr.Errorf("probe", "lane %s: %d bytes are needed at both ends, there are %d here and %d at the peer: ask for smaller sizes",
+		return pkgerr.Errorf("probe", "lane %s: %d bytes of memory are needed at each end, but there are %d here and %d at the peer: use smaller sizes",
 			l.Name, need, l.Local.Size(), l.Remote.Size())
 	}
 	return nil
@@ -250,13 +250,13 @@ func (r *run) checkLanes(before, after []engine.LaneStats) error {
 		}
 		switch ours := a.Transport == r.Transport && a.Lane == r.Name; {
 		case ours && retries > 0:
-			r.m.Notes = append(r.m.Notes, fmt.Sprintf("%d slices were not delivered at first, and sent again", retries))
+			r.m.Notes = append(r.m.Notes, fmt.Sprintf("%d slices were not delivered at first and were sent again", retries))
 		case !ours && bytes > 0:
 			wrong = append(wrong, fmt.Sprintf("%d bytes went over %s", bytes, a.Lane))
 		}
 	}
 	if len(wrong) > 0 {
-		return pkgerr.Errorf("probe", "lane %s: %s: it is not this lane that was measured", r.Name, strings.Join(wrong, ", "))
+		return pkgerr.Errorf("probe", "lane %s: %s: not only this lane was measured", r.Name, strings.Join(wrong, ", "))
 	}
 	return nil
 }

@@ -191,7 +191,7 @@ func TestWrongLane(t *testing.T) {
 	x.lane.Name = "eth0 > elsewhere"
 	spec := quick()
 	spec.SizesBytes = nil
-	if m := Measure(t.Context(), x.lane, spec, nil); m.Err == nil || !strings.Contains(m.Err.Error(), "400 bytes went over 127.0.0.1 > ") && !strings.Contains(m.Err.Error(), "it is not this lane that was measured") {
+	if m := Measure(t.Context(), x.lane, spec, nil); m.Err == nil || !strings.Contains(m.Err.Error(), "400 bytes went over 127.0.0.1 > ") && !strings.Contains(m.Err.Error(), "not only this lane was measured") {
 		t.Errorf("%v", m.Err)
 	}
 }
@@ -274,9 +274,9 @@ func TestRefused(t *testing.T) {
 	x := open(t, 1<<20, both(), both())
 	x.only("shm", "", "")
 	for want, change := range map[string]func(*Lane, *probe.Spec){
-		"2097152 bytes are needed at both ends": func(_ *Lane, s *probe.Spec) { s.SizesBytes = []int64{2 << 20} },
-		"1310720 bytes are needed at both ends": func(l *Lane, s *probe.Spec) { l.BothWays, s.SizesBytes = true, []int64{640 << 10} },
-		"-1 samples of latency":                 func(_ *Lane, s *probe.Spec) { s.LatencySamples = -1 },
+		"2097152 bytes of memory are needed at each end": func(_ *Lane, s *probe.Spec) { s.SizesBytes = []int64{2 << 20} },
+		"1310720 bytes of memory are needed at each end": func(l *Lane, s *probe.Spec) { l.BothWays, s.SizesBytes = true, []int64{640 << 10} },
+		"-1 samples of latency":                          func(_ *Lane, s *probe.Spec) { s.LatencySamples = -1 },
 	} {
 		l, spec := x.lane, quick()
 		change(&l, &spec)

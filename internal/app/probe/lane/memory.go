@@ -17,7 +17,7 @@ func MemoryAt(at pathsel.Location, nodes int) (o memory.Options, note string) {
 	kind, number, _ := strings.Cut(string(at), ":")
 	switch node, err := strconv.Atoi(number); {
 	case kind == "gpu":
-		note = fmt.Sprintf("memory of the host stood for that of %s", at)
+		note = fmt.Sprintf("memory of the host was used instead of that of %s", at)
 	case err == nil && nodes > 1:
 		o.Nodes = []int{node}
 	}

@@ -106,7 +106,7 @@ func TestSlowMemory(t *testing.T) {
 	spec.SizesBytes, spec.LatencySamples = []int64{4096}, 0
 	spec.PairTime = 50 * time.Millisecond
 	m := one(t, p, memoryPair(0, 0, probe.VariantRead), spec)
-	if m.Err == nil || !strings.Contains(m.Err.Error(), "too little to measure, give the pair more time") {
+	if m.Err == nil || !strings.Contains(m.Err.Error(), "too little to measure: give the pair more time") {
 		t.Errorf("%v", m.Err)
 	}
 	h.available = func() (int64, bool) { return 1 << 30, true }

@@ -82,7 +82,7 @@ func (m *memoryJob) latency(ctx context.Context, until time.Duration, out *probe
 	at := c.link(mem, n)
 	defer c.unlink(mem, n)
 	if !m.sweep(ctx, sampling.Share(now(), until, 2)) {
-		out.Notes = append(out.Notes, "load_ns: there was no time to empty the caches before: some loads may be theirs")
+		out.Notes = append(out.Notes, "load_ns: there was no time to empty the caches first: some loads may be from a cache")
 	}
 	var samples []int64
 	for k := 0; len(samples) < m.spec.LatencySamples; k++ {

@@ -90,7 +90,7 @@ func (g *gpus) setPeerAccess(a, b *cuda.Context, on bool) (done func() error, er
 	key := [2]int{min(a.Info().Ordinal, b.Info().Ordinal), max(a.Info().Ordinal, b.Info().Ordinal)}
 	p := g.peers[key]
 	if p != nil && p.on != on {
-		return nil, errors.New("peer access is measured with and without at the same time: give each a round of its own")
+		return nil, errors.New("peer access cannot be on and off at the same time: measure in separate rounds")
 	}
 	if p == nil {
 		p = &peerAccess{on: on}

@@ -63,7 +63,7 @@ func (j *gpuJob) open(g *gpus, pair *probe.Pair) error {
 		}
 	}
 	if ctx[0] == nil && ctx[1] == nil {
-		return fmt.Errorf("%s and %s: none of them is a GPU", pair.From.Node, pair.To.Node)
+		return fmt.Errorf("%s and %s: neither of them is a GPU", pair.From.Node, pair.To.Node)
 	}
 	if ctx[0] != nil && ctx[1] != nil {
 		done, err := g.setPeerAccess(ctx[0], ctx[1], pair.Variant != probe.VariantNoPeer)

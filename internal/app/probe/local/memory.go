@@ -62,7 +62,7 @@ func (r *round) memory(pair *probe.Pair) (*job, error) {
 	}
 	from, to := r.numaNode(pair.From.Node), r.numaNode(pair.To.Node)
 	if from == nil || to == nil {
-		return nil, fmt.Errorf("NUMA nodes %s and %s: the topology has not both", pair.From.Node, pair.To.Node)
+		return nil, fmt.Errorf("NUMA nodes %s and %s: the topology does not have both", pair.From.Node, pair.To.Node)
 	}
 	m := &memoryJob{p: r.Prober, pair: pair, spec: r.spec, alone: r.alone}
 	if err := m.chooseCPUs(to); err != nil {
@@ -102,7 +102,7 @@ func (m *memoryJob) chooseCPUs(node *topo.NUMANode) error {
 	threads := min(len(usable), runtime.GOMAXPROCS(0))
 	if quota, limited := h.quota(); limited && int(quota) < threads {
 		threads = max(1, int(quota))
-		m.notes = append(m.notes, fmt.Sprintf("%d threads for %d CPUs: the cgroup gives no more time", threads, len(usable)))
+		m.notes = append(m.notes, fmt.Sprintf("%d threads for %d CPUs: the cgroup allows no more CPU time", threads, len(usable)))
 	}
 	undo, err := h.pin(usable[0]) // on this goroutine, to see whether it may be
 	if err != nil {
@@ -160,7 +160,7 @@ func (m *memoryJob) allocate(node, cpus *topo.NUMANode, began time.Duration) (er
 	size = min(size, m.arena.block.Size())
 	m.arena.faultIn(len(m.cpus), least, size, m.p.o.Now, soft, hard)
 	if m.set = m.arena.block.Bytes()[:min(size, m.arena.faultedIn)]; len(m.set) < minWorkingSet {
-		return fmt.Errorf("memory of NUMA node %d: %d bytes could be faulted in within %v: too little to measure, give the pair more time", node.Index, len(m.set), m.spec.PairTime)
+		return fmt.Errorf("memory of NUMA node %d: %d bytes could be faulted in within %v: too little to measure: give the pair more time", node.Index, len(m.set), m.spec.PairTime)
 	}
 	if several {
 		if err := m.checkPlacement(node.Index, m.arena.block.Info()); err != nil {
@@ -179,9 +179,9 @@ func (m *memoryJob) noteWorkingSet(several bool, cpus *topo.NUMANode) {
 	}
 	switch cache := m.cache(cpus); {
 	case cache == 0:
-		m.notes = append(m.notes, fmt.Sprintf("the working set is %d bytes; how large the caches are is not known", len(m.set)))
+		m.notes = append(m.notes, fmt.Sprintf("the working set is %d bytes; the size of the caches is not known", len(m.set)))
 	case int64(len(m.set)) < setsPerCache*cache:
-		m.notes = append(m.notes, fmt.Sprintf("the working set is %d bytes, the last level of caches %d: a part of the figure may be the cache's", len(m.set), cache))
+		m.notes = append(m.notes, fmt.Sprintf("the working set is %d bytes, the last-level caches %d: some of it may have come from the caches", len(m.set), cache))
 	}
 }
 
@@ -199,7 +199,7 @@ func (m *memoryJob) checkPlacement(node int, info memory.Info) error {
 	there, elsewhere, ok := placed(m.p.system.numaMaps(), address(m.arena.block), node)
 	switch {
 	case !ok || there+elsewhere == 0:
-		m.notes = append(m.notes, "memory is bound; /proc/self/numa_maps does not tell where its pages are")
+		m.notes = append(m.notes, "memory is bound; /proc/self/numa_maps does not say where its pages are")
 	case elsewhere > 0:
 		return fmt.Errorf("%d of %d pages are not on NUMA node %d, to which they are bound", elsewhere, there+elsewhere, node)
 	}
@@ -232,7 +232,7 @@ func (m *memoryJob) bufferSize(node, cpus *topo.NUMANode) (least, size int64, er
 	}
 	size = size / (2 * hugePage) * 2 * hugePage
 	if size < minWorkingSet {
-		return 0, 0, fmt.Errorf("memory of NUMA node %d: %d bytes are free, of which a pair takes a quarter: too little to measure, free some", node.Index, available)
+		return 0, 0, fmt.Errorf("memory of NUMA node %d: %d bytes are free, of which a pair takes a quarter: too little to measure: free some memory", node.Index, available)
 	}
 	return min(size, max(minWorkingSet, minPerCache*cache)), size, nil
 }

@@ -194,7 +194,7 @@ func TestMemoryRefused(t *testing.T) {
 			h.allowed = func() (cpuset.Set, error) { return cpuset.Set{}, syscall.ENOSYS }
 		}, waived: "are not known: function not implemented"},
 		{name: "cpuset", nodes: 2, change: func(_ *fakeHost, h *system) { h.allowed = func() (cpuset.Set, error) { return cpuset.Of(4), nil } }, waived: "this process may use none of them"},
-		{name: "quota", nodes: 1, change: func(_ *fakeHost, h *system) { h.quota = func() (float64, bool) { return 0.5, true } }, note: "1 threads for 2 CPUs: the cgroup gives no more time", threads: 1},
+		{name: "quota", nodes: 1, change: func(_ *fakeHost, h *system) { h.quota = func() (float64, bool) { return 0.5, true } }, note: "1 threads for 2 CPUs: the cgroup allows no more CPU time", threads: 1},
 		{name: "binding", nodes: 2, change: func(_ *fakeHost, h *system) {
 			h.alloc = func(int64, memory.Options) (*memory.Block, error) { return nil, eperm }
 		}, waived: "mbind: operation not permitted"},
@@ -204,7 +204,7 @@ func TestMemoryRefused(t *testing.T) {
 		{name: "next to no memory", nodes: 1, change: func(_ *fakeHost, h *system) { h.available = func() (int64, bool) { return 10 << 20, true } }, err: "too little to measure"},
 		{name: "little memory", nodes: 1, change: func(_ *fakeHost, h *system) { h.available = func() (int64, bool) { return 64 << 20, true } }, note: ""},
 		{name: "pages elsewhere", nodes: 2, change: func(f *fakeHost, _ *system) { f.numa = " N0=3 N1=2" }, err: "2 of 5 pages are not on NUMA node 0"},
-		{name: "pages not told", nodes: 2, change: func(_ *fakeHost, h *system) { h.numaMaps = func() string { return "" } }, note: "does not tell where its pages are"},
+		{name: "pages not told", nodes: 2, change: func(_ *fakeHost, h *system) { h.numaMaps = func() string { return "" } }, note: "does not say where its pages are"},
 	} {
 		f := &fakeHost{numa: " N0=5"}
 		h := f.host()
@@ -303,7 +303,7 @@ func TestRound(t *testing.T) {
 	pairs := []probe.Pair{memoryPair(0, 0, probe.VariantRead), memoryPair(0, 7, probe.VariantRead), {ID: "x", Kind: "disk"}, {ID: "y", Waived: "not wanted"}, memoryPair(0, 0, probe.VariantCopy), memoryPair(0, 0, "squint")}
 	told := map[int]int{}
 	m := p.Round(t.Context(), pairs, memorySpec(), func(i int, s probe.Sample) { told[i]++ })
-	for i, want := range []string{"", "the topology has not both", `kind "disk"`, "", "", `variant "squint"`} {
+	for i, want := range []string{"", "the topology does not have both", `kind "disk"`, "", "", `variant "squint"`} {
 		if want == "" && m[i].Err != nil || want != "" && (m[i].Err == nil || !strings.Contains(m[i].Err.Error(), want)) {
 			t.Errorf("%d: %v", i, m[i].Err)
 		}

@@ -34,7 +34,7 @@ func (pr *problem) lowerBound() (int, string) {
 		best, why = n, fmt.Sprintf("%d ends, each in one pair at a time", ends)
 	}
 	if n := int64(pr.clique()); n > best {
-		best, why = n, fmt.Sprintf("%d pairs of which no two go together", n)
+		best, why = n, fmt.Sprintf("%d pairs of which no two fit in one round", n)
 	}
 	return int(best), why
 }

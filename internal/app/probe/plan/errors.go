@@ -23,7 +23,7 @@ type RailsError struct {
 }
 
 func (e *RailsError) Error() string {
-	return fmt.Sprintf("plan: rails %s: no rail is known of any port, such as %s: give a fabric file that names rails, or take all", e.Rails, e.Example)
+	return fmt.Sprintf("plan: rails %s: the rail of no port is known, for example of %s: use a fabric file with rails, or all rails", e.Rails, e.Example)
 }
 
 // FabricFileError is what is wrong with the description of the fabric.

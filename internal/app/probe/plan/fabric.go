@@ -184,7 +184,7 @@ func (f *fabric) overTCP(i int) (*hostPorts, error) {
 			return nil, err
 		}
 		f.tcp[i] = fh
-		f.b.out.Notes = append(f.b.out.Notes, fmt.Sprintf("%s has RDMA and a peer has not: they are measured over TCP", h.name))
+		f.b.out.Notes = append(f.b.out.Notes, fmt.Sprintf("%s has RDMA but a peer does not: they are measured over TCP", h.name))
 	}
 	return f.tcp[i], nil
 }
@@ -246,7 +246,7 @@ func (f *fabric) connect() error {
 			}
 			f.reached[[2]int{i, j}], f.reached[[2]int{j, i}] = m, m.reversed()
 			if total += f.countPairs(m); total > maxPairs {
-				return pkgerr.Errorf("plan", "more than %d pairs of ports: take one rail at a time, or fewer hosts", maxPairs)
+				return pkgerr.Errorf("plan", "more than %d pairs of ports: measure one rail at a time, or fewer hosts", maxPairs)
 			}
 			for _, n := range m.notes {
 				if !notes[n.Text] {

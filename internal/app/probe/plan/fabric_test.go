@@ -82,7 +82,7 @@ func TestRails(t *testing.T) {
 		}
 	}
 	_, err := plan.Fabric(plantest.Hosts(top, 2), plan.FabricOptions{Rails: plan.RailsSame})
-	if err == nil || !strings.Contains(err.Error(), "no rail is known") || !strings.Contains(err.Error(), "give a fabric file") {
+	if err == nil || !strings.Contains(err.Error(), "the rail of no port is known") || !strings.Contains(err.Error(), "use a fabric file") {
 		t.Errorf("same rails without a fabric file: %v", err)
 	}
 	part := plantest.Rails(t, top)

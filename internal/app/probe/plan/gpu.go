@@ -49,11 +49,11 @@ func (h *host) gpuPairs() {
 func unmeasurable(g *topo.GPU) string {
 	switch {
 	case g.Vendor != "" && g.Vendor != "nvidia":
-		return fmt.Sprintf("%s is not measured: copies go through CUDA, and it is of vendor %s", g.ID, g.Vendor)
+		return fmt.Sprintf("%s is not measured: copies go through CUDA, and its vendor is %s", g.ID, g.Vendor)
 	case g.Visible != nil && !*g.Visible:
 		return fmt.Sprintf("%s is not visible to this process", g.ID)
 	case g.KnownFrom == "pci":
-		return fmt.Sprintf("%s has no driver to ask: it is known from PCI alone", g.ID)
+		return fmt.Sprintf("%s has no driver: it is known from PCI only", g.ID)
 	case g.MIG != nil && g.MIG.Enabled:
 		return fmt.Sprintf("%s is partitioned (MIG): its parts share what would be measured", g.ID)
 	}

@@ -57,7 +57,7 @@ func checkTopology(host string, t *topo.Topology) error {
 	}
 	for _, id := range ids {
 		if !showable(id) {
-			return pkgerr.Errorf("plan", "host %q: its topology calls something %.60q: want printable names without space and >, of at most %d bytes", host, id, maxName)
+			return pkgerr.Errorf("plan", "host %q: its topology has the name %.60q: want printable names without space and >, of at most %d bytes", host, id, maxName)
 		}
 	}
 	return nil

@@ -187,8 +187,8 @@ func TestWaivedPairs(t *testing.T) {
 		}, "gpu h/gpu:1>h/gpu:0 cuda no-peer-access", ""},
 		"invisible": {func(top *topo.Topology) { top.GPUs[1].Visible = &no }, "gpu h/cpu:0>h/gpu:1 cuda", "gpu:1 is not visible to this process"},
 		"MIG":       {func(top *topo.Topology) { top.GPUs[0].MIG = &topo.MIG{Enabled: true} }, "gpu h/gpu:1>h/gpu:0 cuda", "gpu:0 is partitioned (MIG): its parts share what would be measured"},
-		"no driver": {func(top *topo.Topology) { top.GPUs[0].KnownFrom = "pci" }, "gpu h/gpu:0>h/cpu:1 cuda", "gpu:0 has no driver to ask: it is known from PCI alone"},
-		"vendor":    {func(top *topo.Topology) { top.GPUs[0].Vendor = "amd" }, "gpu h/gpu:0>h/cpu:1 cuda", "gpu:0 is not measured: copies go through CUDA, and it is of vendor amd"},
+		"no driver": {func(top *topo.Topology) { top.GPUs[0].KnownFrom = "pci" }, "gpu h/gpu:0>h/cpu:1 cuda", "gpu:0 has no driver: it is known from PCI only"},
+		"vendor":    {func(top *topo.Topology) { top.GPUs[0].Vendor = "amd" }, "gpu h/gpu:0>h/cpu:1 cuda", "gpu:0 is not measured: copies go through CUDA, and its vendor is amd"},
 		"cpuset":    {func(top *topo.Topology) { top.Host.AllowedCPUs = "0-3" }, "memory h/cpu:0>h/cpu:1 cpu read", "this process may not run on the CPUs of cpu:1"},
 		"own CPUs":  {func(top *topo.Topology) { top.Host.AllowedCPUs = "0-3" }, "memory h/cpu:1>h/cpu:0 cpu read", ""},
 		"no memory": {func(top *topo.Topology) { top.NUMANodes[1].MemoryBytes = new(int64) }, "memory h/cpu:1>h/cpu:0 cpu copy", "no memory in cpu:1"},
@@ -362,7 +362,7 @@ func TestBadInput(t *testing.T) {
 		`contend on "x": no pair crosses it`: contend,
 		"puts no two pairs together":         serial,
 		"no pairs":                           nothing,
-		"its topology calls something":       errors(odd(func(top *topo.Topology) { top.Netdevs[0].Name = "a>b" }), odd(func(top *topo.Topology) { top.Links[0].ID = "pcie:\x1b[31m" })),
+		"its topology has the name":          errors(odd(func(top *topo.Topology) { top.Netdevs[0].Name = "a>b" }), odd(func(top *topo.Topology) { top.Links[0].ID = "pcie:\x1b[31m" })),
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)

@@ -188,7 +188,7 @@ func (p *Pairs) Link(name string) (probe.LinkKey, error) {
 	case best < 0:
 		return "", pkgerr.Errorf("plan", "link %q: no pair crosses such a link: want one such as %s", name, p.examples())
 	case len(ends) > 1:
-		return "", pkgerr.Errorf("plan", "link %q is there on %d hosts: say the host too, as in %q", name, len(ends), p.Links[best].Host+" "+string(p.Links[best].Link))
+		return "", pkgerr.Errorf("plan", "link %q exists on %d hosts: add the host, as in %q", name, len(ends), p.Links[best].Host+" "+string(p.Links[best].Link))
 	}
 	return p.Links[best].Key, nil
 }

@@ -168,7 +168,7 @@ func TestLinkByName(t *testing.T) {
 		"n1 port:mlx5_0/1":      "n1 port:mlx5_0/1 down",
 		"n2 port:mlx5_0/1":      "n2 port:mlx5_0/1 up",
 		"wire of n1/mlx5_3":     "n1 port:mlx5_3/1 down",
-		"port:mlx5_0/1":         "on 2 hosts: say the host too",
+		"port:mlx5_0/1":         "on 2 hosts: add the host",
 		"port:mlx5_99/1":        "no pair crosses such a link: want one such as",
 	} {
 		key, err := pairs.Link(name)

@@ -123,7 +123,7 @@ func (p *Plan) sharedText(b *strings.Builder) {
 	if len(p.Shared) == 0 {
 		return
 	}
-	fmt.Fprintf(b, "%s of a lower rate than alone:\n", text.Plural(len(p.Shared), "pair"))
+	fmt.Fprintf(b, "%s expected to be slower than alone:\n", text.Plural(len(p.Shared), "pair"))
 	for n, i := range p.Shared {
 		if n == shownShared && len(p.Shared) > shownShared+1 {
 			fmt.Fprintf(b, "  ... %d more\n", len(p.Shared)-n)

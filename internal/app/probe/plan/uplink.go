@@ -103,7 +103,7 @@ func (f *fabric) noteMissingUplinks() {
 				continue
 			}
 			noted[leaf] = true
-			f.b.out.Notes = append(f.b.out.Notes, fmt.Sprintf("the fabric file has no uplinks of leaf %s: its way to other leaves is not known", leaf))
+			f.b.out.Notes = append(f.b.out.Notes, fmt.Sprintf("the fabric file has no uplinks of leaf %s: its path to other leaves is not known", leaf))
 		}
 	}
 }

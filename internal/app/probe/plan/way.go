@@ -59,7 +59,7 @@ func (b *builder) expect(w *way) probe.Expected {
 
 func (n bottleneck) expected() probe.Expected {
 	if n.limit == nil {
-		return probe.Expected{Basis: topo.BasisUnknown, Why: "nothing on the way has a known rate"}
+		return probe.Expected{Basis: topo.BasisUnknown, Why: "no link on the path has a known rate"}
 	}
 	rate := *n.limit.Payload()
 	e := probe.Expected{BytesPerSec: &rate, Basis: n.limit.Basis, Limit: n.limit.Key}
@@ -78,7 +78,7 @@ func (n bottleneck) expected() probe.Expected {
 		e.Why = fmt.Sprintf("%s: at most %s, and the rate of %s is not known", n.limit.Name, text, n.unknownLink.Name)
 	default:
 		e.Basis = topo.BasisAssumed
-		e.Why = fmt.Sprintf("%s: at most %s, and a part of the way is not known", n.limit.Name, text)
+		e.Why = fmt.Sprintf("%s: at most %s, and a part of the path is not known", n.limit.Name, text)
 	}
 	return e
 }

@@ -26,7 +26,7 @@ func checkMeasurement(m *probe.Measurement, spec *probe.Spec) error {
 		b := &m.Bandwidth[i]
 		switch {
 		case !slices.Contains(spec.SizesBytes, b.SizeBytes):
-			return fmt.Errorf("%w: ops of %d bytes, which nobody asked for", errImpossible, b.SizeBytes)
+			return fmt.Errorf("%w: ops of %d bytes, which was not requested", errImpossible, b.SizeBytes)
 		case i > 0 && b.SizeBytes <= m.Bandwidth[i-1].SizeBytes:
 			return fmt.Errorf("%w: ops of %d bytes twice or out of order", errImpossible, b.SizeBytes)
 		}

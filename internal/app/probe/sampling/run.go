@@ -106,7 +106,7 @@ func (r *Run) begin(worker int) (stop func(), err error) {
 const stallTime = time.Second
 
 // ErrStalled says that nothing was moved in the time for a pair.
-var ErrStalled = pkgerr.New("probe", "nothing came in within the time for the pair")
+var ErrStalled = pkgerr.New("probe", "nothing arrived within the time for the pair")
 
 // CancelStalled calls cancel with ErrStalled a little after a time is over, unless stop is called before.
 func CancelStalled(left time.Duration, cancel context.CancelCauseFunc) (stop func()) {

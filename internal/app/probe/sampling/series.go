@@ -37,7 +37,7 @@ func Check(s *probe.Spec) error {
 	case len(s.SizesBytes) > 0 && s.SampleTime == 0:
 		return pkgerr.New("probe", "samples of bandwidth take no time: want more than 0")
 	case len(s.SizesBytes) > 0 && (s.MaxSamples < 1 || s.MaxSamples > maxSamples || s.MinSamples < 0 || s.MinSamples > s.MaxSamples):
-		return pkgerr.Errorf("probe", "%d to %d samples: want up to %d, and not more at least than at most", s.MinSamples, s.MaxSamples, maxSamples)
+		return pkgerr.Errorf("probe", "%d to %d samples: want up to %d, and a minimum that is not above the maximum", s.MinSamples, s.MaxSamples, maxSamples)
 	case !(s.CI >= 0): // also NaN
 		return pkgerr.Errorf("probe", "confidence interval of %v: want a part of the mean", s.CI)
 	case s.LatencySamples < 0 || s.LatencySamples > maxLatency:

@@ -147,7 +147,7 @@ func (s *section) facts(x *probe.Result) []fact {
 	}
 	add("bound to", strings.Join(where, ", "))
 	if x.CPUSecondsPerGB != nil {
-		add("processor time", number(*x.CPUSecondsPerGB)+" s for a GB, both ends")
+		add("processor time", number(*x.CPUSecondsPerGB)+" s per GB, both ends")
 	}
 	for _, n := range x.Notes {
 		add("note", clean(n))
@@ -173,7 +173,7 @@ func stoppedText(s string) string {
 	case probe.StoppedCI:
 		return "interval narrow enough"
 	case probe.StoppedMaxSamples:
-		return "most samples, interval still wide"
+		return "maximum number of samples, interval still wide"
 	case probe.StoppedTime:
 		return "out of time"
 	}

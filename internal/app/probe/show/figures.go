@@ -122,7 +122,7 @@ func PairParts(r *probe.Report, x *probe.Result, o Options) []Part {
 		way = append(way, d.Path[i].text())
 	}
 	if !d.PathKnown {
-		way = append(way, "not known to the end")
+		way = append(way, "not known completely")
 	}
 	p := parts{o: o}
 	p.add("", head...)

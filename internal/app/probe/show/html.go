@@ -189,8 +189,8 @@ func (p *page) bases(r *probe.Report) {
 		{Name: topo.BasisRead, Meaning: "the hardware said so"},
 		{Name: topo.BasisMeasured, Meaning: "an earlier measurement"},
 		{Name: topo.BasisConstant, Meaning: "a table by model: warns, and never fails a pair"},
-		{Name: topo.BasisAssumed, Meaning: "an upper bound, because something on the way has no known rate: warns, and never fails a pair"},
-		{Name: topo.BasisUnknown, Meaning: "nothing is expected: pairs are held against their peers only"},
+		{Name: topo.BasisAssumed, Meaning: "an upper bound, because a link on the path has no known rate: warns, and never fails a pair"},
+		{Name: topo.BasisUnknown, Meaning: "nothing is expected: pairs are only compared with each other"},
 	} {
 		if b.N = n[b.Name]; b.N > 0 {
 			p.Bases = append(p.Bases, b)

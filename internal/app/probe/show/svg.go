@@ -76,7 +76,7 @@ func (d *drawing) head() {
 	}
 	for i := range d.Blame {
 		if i == mostBlame {
-			d.lines = append(d.lines, headLine{fmt.Sprintf("and %d suspects more", len(d.Blame)-i), true})
+			d.lines = append(d.lines, headLine{fmt.Sprintf("and %d more suspects", len(d.Blame)-i), true})
 			break
 		}
 		d.lines = append(d.lines, headLine{d.Blame[i].headline(), true})
