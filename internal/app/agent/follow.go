@@ -53,9 +53,9 @@ func follow(ctx context.Context, o *Options, e topologySetter) (stop func()) {
 			case ctx.Err() != nil:
 			case err != nil:
 				f.applied = "" // try again at the next poll
-				log.Warn("network ports have changed, and the host cannot be discovered anew", "error", err)
+				log.Warn("network ports have changed, and discovering the host again failed", "error", err)
 			default:
-				log.Info("network ports have changed: the topology was discovered anew")
+				log.Info("network ports have changed: the topology was discovered again")
 			}
 		}
 	})

@@ -17,7 +17,7 @@ var laneHealths = []string{"idle", "dialling", "healthy", "half-open", "sick", "
 func metricsText(s engine.Stats, started time.Time) []byte {
 	x := &promtext.Text{}
 	x.Add("topoctl_engine_info", promtext.Gauge, "The engine. A new epoch is a new process.", promtext.Int(1), "name", s.Name, "epoch", strconv.FormatUint(s.Epoch, 10))
-	x.Add("topoctl_engine_start_time_seconds", promtext.Gauge, "When the engine began, since 1970.", promtext.Float(float64(started.UnixMilli())/1e3))
+	x.Add("topoctl_engine_start_time_seconds", promtext.Gauge, "When the engine started, in seconds since 1970.", promtext.Float(float64(started.UnixMilli())/1e3))
 	for _, c := range []struct {
 		name, help string
 		value      int64
@@ -30,19 +30,19 @@ func metricsText(s engine.Stats, started time.Time) []byte {
 		{"transport_fallbacks_total", "Changes to a worse transport, because every lane of the better one was sick.", s.Fallback},
 		{"served_read_bytes_total", "Bytes that peers read from the regions, as far as they are counted.", s.ServedReadBytes},
 		{"served_written_bytes_total", "Bytes that peers wrote into the regions, as far as they are counted.", s.ServedWrittenBytes},
-		{"refused_requests_total", "Requests of peers that were against the rules.", s.Refused},
+		{"refused_requests_total", "Requests of peers that were refused because they broke a rule.", s.Refused},
 		{"notifications_total", "Notifications of peers that arrived.", s.Notifications},
 	} {
 		x.Add("topoctl_engine_"+c.name, promtext.Counter, c.help, promtext.Int(c.value))
 	}
 	for _, t := range s.ServedUncounted {
-		x.Add("topoctl_engine_served_uncounted", promtext.Gauge, "1 for each transport over which peers move bytes that the counters of served bytes do not see.", promtext.Int(1), "transport", t)
+		x.Add("topoctl_engine_served_uncounted", promtext.Gauge, "1 for each transport over which peers move bytes that the counters of served bytes do not include.", promtext.Int(1), "transport", t)
 	}
-	x.Add("topoctl_engine_served_connections", promtext.Gauge, "Data connections of peers that are open.", promtext.Int(int64(s.ServedConns)))
-	x.Add("topoctl_engine_served_sessions", promtext.Gauge, "Peers that have this engine open.", promtext.Int(int64(s.Sessions)))
+	x.Add("topoctl_engine_served_connections", promtext.Gauge, "Open data connections of peers.", promtext.Int(int64(s.ServedConns)))
+	x.Add("topoctl_engine_served_sessions", promtext.Gauge, "Peers with an open session to this engine.", promtext.Int(int64(s.Sessions)))
 	for i := range s.Regions {
 		r := &s.Regions[i]
-		x.Add("topoctl_engine_region_bytes", promtext.Gauge, "Memory that peers can name, and what they may do with it.", promtext.Int(r.Bytes),
+		x.Add("topoctl_engine_region_bytes", promtext.Gauge, "Memory that peers can access, and how.", promtext.Int(r.Bytes),
 			"region", r.Name, "id", strconv.FormatUint(uint64(r.ID), 10), "location", r.Location,
 			"read", strconv.FormatBool(r.Read), "write", strconv.FormatBool(r.Write))
 	}
@@ -58,7 +58,7 @@ func metricsText(s engine.Stats, started time.Time) []byte {
 func peerMetrics(x *promtext.Text, p *engine.PeerStats) {
 	x.Add("topoctl_engine_peer_open", promtext.Gauge, "1 while a peer that this engine opened can be used.", promtext.Bool(p.State == "open"), "peer", p.Name)
 	if p.RoundTripNS > 0 {
-		x.Add("topoctl_engine_peer_round_trip_seconds", promtext.Gauge, "The smallest round trip of late.", promtext.Float(float64(p.RoundTripNS)/1e9), "peer", p.Name)
+		x.Add("topoctl_engine_peer_round_trip_seconds", promtext.Gauge, "The smallest recent round trip.", promtext.Float(float64(p.RoundTripNS)/1e9), "peer", p.Name)
 	}
 	x.Add("topoctl_engine_peer_batches", promtext.Gauge, "Batches that are running.", promtext.Int(p.Batches), "peer", p.Name)
 	x.Add("topoctl_engine_peer_quarantined_ranges", promtext.Gauge, "Ranges of the peer's memory in which bytes may still land.", promtext.Int(int64(p.Quarantined)), "peer", p.Name)
@@ -71,13 +71,13 @@ func laneMetrics(x *promtext.Text, l *engine.LaneStats) {
 	}
 	add("bytes_total", promtext.Counter, "Bytes that a lane carried.", l.Bytes)
 	add("slices_total", promtext.Counter, "Slices that a lane carried.", l.Slices)
-	add("retries_total", promtext.Counter, "Slices that were taken from a lane and sent again.", l.Retries)
+	add("retries_total", promtext.Counter, "Slices that a lane did not complete and that were sent again.", l.Retries)
 	add("failures_total", promtext.Counter, "How often a lane became sick.", l.Failures)
 	add("inflight_bytes", promtext.Gauge, "Bytes that a lane carries now.", l.InflightBytes)
 	add("inflight_slices", promtext.Gauge, "Slices that a lane carries now.", int64(l.InflightSlices))
 	add("window_bytes", promtext.Gauge, "Bytes that a lane may carry at a time.", l.WindowBytes)
 	if l.BytesPerSec > 0 {
-		x.Add("topoctl_engine_lane_service_bytes_per_second", promtext.Gauge, "What a lane moves while it is busy; measured, or promised by the topology.",
+		x.Add("topoctl_engine_lane_service_bytes_per_second", promtext.Gauge, "The rate of a lane while it is busy, measured or expected by the topology.",
 			promtext.Int(int64(l.BytesPerSec)), append(slices.Clone(with), "measured", strconv.FormatBool(l.Measured))...)
 	}
 	for _, h := range laneHealths {

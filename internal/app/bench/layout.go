@@ -23,7 +23,7 @@ func newLayout(memory, size int64, parts, batch int) (layout, error) {
 		l.part -= l.part % partAlign
 	}
 	if l.slots = l.part / size; l.slots < int64(batch) || batch < 1 {
-		return layout{}, pkgerr.Errorf("bench", "ops of %s, %d in a batch and %d batches at a time need %s on each side, there are %s",
+		return layout{}, pkgerr.Errorf("bench", "ops of %s, %d in a batch and %d batches at a time need %s on each side: there is %s",
 			units.Bytes(size), batch, parts, units.Bytes(roundUp(size*int64(batch))*int64(parts)), units.Bytes(memory))
 	}
 	l.step = coprime(l.slots)

@@ -37,7 +37,7 @@ func TestLayout(t *testing.T) {
 		}
 	}
 	if _, err := newLayout(1<<20, 1<<16, 2, 9); err == nil || err.Error() !=
-		"bench: ops of 64 KiB, 9 in a batch and 2 batches at a time need 1.1 MiB on each side, there are 1 MiB" {
+		"bench: ops of 64 KiB, 9 in a batch and 2 batches at a time need 1.1 MiB on each side: there is 1 MiB" {
 		t.Errorf("%v", err)
 	}
 }

@@ -252,7 +252,7 @@ func (s *rawServer) hello(c *net.TCPConn) (rawHello, error) {
 	}
 	n := int(binary.BigEndian.Uint16(head[rawTokenBytes:]))
 	if !sameToken(head[:rawTokenBytes], s.token) || n > maxRawHello {
-		return h, errors.New("not our other end")
+		return h, errors.New("wrong token")
 	}
 	text := make([]byte, n)
 	if _, err := io.ReadFull(c, text); err != nil {
@@ -262,7 +262,7 @@ func (s *rawServer) hello(c *net.TCPConn) (rawHello, error) {
 		return h, err
 	}
 	if h.Size < 1 || h.Parts < 1 || h.Parts > maxRawConns || h.Part < 0 || h.Part >= h.Parts || h.Memory != int64(len(s.mem)) {
-		return h, errors.New("asks for what is not there")
+		return h, errors.New("the request does not fit this memory")
 	}
 	return h, c.SetReadDeadline(time.Time{})
 }

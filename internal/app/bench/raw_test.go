@@ -130,7 +130,7 @@ func TestRawBytes(t *testing.T) {
 	}
 }
 
-// Whoever has no token, or asks for what is not there, gets nothing.
+// Requests without the token, or that do not fit the memory, get nothing.
 func TestRawRefuses(t *testing.T) {
 	end := startRawEnd(t, 1<<20)
 	defer end.Stop()

@@ -155,7 +155,7 @@ func (r *run) checkGrant(x *end) error {
 		}
 	}
 	if r.o.Check && g != memory.PeerRead|memory.PeerWrite {
-		return pkgerr.Errorf("bench", "verifying reads and writes region %q of the peer, which may not be both", x.remote.Name())
+		return pkgerr.Errorf("bench", "verifying needs to read and write region %q of the peer, which does not allow both", x.remote.Name())
 	}
 	return nil
 }
@@ -194,7 +194,7 @@ func (r *run) startRaw(ctx context.Context, first *end) error {
 	r.report.Peer.SameHost = ownAddress(peer.Addr(), addrs)
 	switch {
 	case !r.report.Peer.SameHost:
-		r.rawUnavailable = "the peer's address is not this host's: nothing there takes a raw socket"
+		r.rawUnavailable = "the peer is on another host, where nothing accepts a raw socket"
 		return nil
 	case r.o.RawEnd == nil:
 		r.rawUnavailable = "not asked for"

@@ -215,7 +215,7 @@ func TestRunRefuses(t *testing.T) {
 	before := runtime.NumGoroutine()
 	for want, change := range map[string]func(*Options){
 		`may not be written`:   func(*Options) {},
-		`verifying reads and`:  func(o *Options) { o.Ops, o.Check = []string{Read}, true },
+		`verifying needs to`:   func(o *Options) { o.Ops, o.Check = []string{Read}, true },
 		`region "kv": no such`: func(o *Options) { o.Region = "kv" },
 		`need 8 MiB`:           func(o *Options) { o.Ops, o.Sizes = []string{Read}, []int64{256 << 10} },
 		`connection refused`:   func(o *Options) { o.Peer = "127.0.0.1:1" },

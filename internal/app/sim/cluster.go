@@ -296,12 +296,12 @@ func (c *Cluster) across(path []Link, from, to End, entropy uint64) ([]Link, err
 		return path, nil
 	}
 	if f.Spines == 0 {
-		return nil, pkgerr.Errorf("sim", "%s to %s: %s and %s are not joined", c.endName(from), c.endName(to), leafName(src), leafName(dst))
+		return nil, pkgerr.Errorf("sim", "%s to %s: %s and %s are not connected", c.endName(from), c.endName(to), leafName(src), leafName(dst))
 	}
 	key := []uint64{uint64(a), uint64(b), entropy}
 	spine, joined := c.spine(src, dst, hash(c.seed, append(key, 1)...))
 	if !joined {
-		return nil, pkgerr.Errorf("sim", "%s to %s: no spine joins %s and %s", c.endName(from), c.endName(to), leafName(src), leafName(dst))
+		return nil, pkgerr.Errorf("sim", "%s to %s: no spine connects %s and %s", c.endName(from), c.endName(to), leafName(src), leafName(dst))
 	}
 	return append(path, c.parallel(c.up, src, spine, hash(c.seed, append(key, 2)...)), c.parallel(c.down, dst, spine, hash(c.seed, append(key, 3)...))), nil
 }

@@ -88,7 +88,7 @@ func (s Shape) ByHost() (*Fabric, error) {
 func (s Shape) build(group, ports int, leaf func(host, port int) int) (*Fabric, error) {
 	switch {
 	case s.Hosts < 1 || len(s.Ports) == 0:
-		return nil, pkgerr.Errorf("sim", "fabric of %d hosts with %d ports: want one of each at least", s.Hosts, len(s.Ports))
+		return nil, pkgerr.Errorf("sim", "fabric of %d hosts with %d ports: want at least one of each", s.Hosts, len(s.Ports))
 	case group < 1 || s.Spines < 0 || s.Oversubscription < 0 || s.PortBytesPerSec < 0:
 		return nil, pkgerr.New("sim", "fabric: a number below 0")
 	}

@@ -94,7 +94,7 @@ func (c *Cluster) checkFault(f *Fault) error {
 			return pkgerr.Errorf("sim", "fault %q: no link %d", f.Name, l)
 		}
 		if (f.Factor != 0 || f.Loss > 0 || f.TakenBytesPerSec > 0) && f.MostBytesPerSec == 0 && !f.Down && math.IsInf(c.healthy(l).cap, 1) {
-			return pkgerr.Errorf("sim", "fault %q: nothing is known of the rate of %s: want one in bytes per second", f.Name, c.Name(l))
+			return pkgerr.Errorf("sim", "fault %q: the rate of %s is unknown: want a rate in bytes per second", f.Name, c.Name(l))
 		}
 	}
 	return nil

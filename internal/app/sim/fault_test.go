@@ -261,7 +261,7 @@ func TestFaultsRefused(t *testing.T) {
 		{Fault{Links: wire, Effect: Effect{Factor: math.NaN()}}, "below 0"},
 		{Fault{Links: wire, Effect: Effect{Loss: 1}}, "loss of 1"},
 		{Fault{Links: wire, FromNS: 2, UntilNS: 1}, "ends before"},
-		{Fault{Links: root, Effect: Effect{Factor: 0.5}}, "nothing is known of the rate of n0 rc:0000:15"},
+		{Fault{Links: root, Effect: Effect{Factor: 0.5}}, "the rate of n0 rc:0000:15 down is unknown"},
 	} {
 		if err := c.Inject(tt.f); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%v, want %q", err, tt.want)

@@ -206,7 +206,7 @@ func (k *Kind) within(a, b topo.ID) way {
 	steps, ok := k.graph.Path(a, b)
 	var w way
 	if !ok {
-		w.err = pkgerr.Errorf("sim", "no way from %s to %s is known", cmp.Or(a, "nothing"), cmp.Or(b, "nothing"))
+		w.err = pkgerr.Errorf("sim", "no path from %s to %s is known", cmp.Or(a, "nothing"), cmp.Or(b, "nothing"))
 	}
 	for _, s := range steps {
 		if s.Kind == topo.LinkPort {

@@ -99,7 +99,7 @@ func TestUnequalThatIsEqual(t *testing.T) {
 
 func TestUnequalRefuses(t *testing.T) {
 	c, a, b := unequalPair(t, Uplink{0, 0, 0, 0}, Uplink{0, 1, 0, 0}, Uplink{1, 2, 0, 0})
-	if _, err := c.Path(a, b, 0); err == nil || !strings.Contains(err.Error(), "no spine joins leaf0 and leaf1") {
+	if _, err := c.Path(a, b, 0); err == nil || !strings.Contains(err.Error(), "no spine connects leaf0 and leaf1") {
 		t.Errorf("leaves without a common spine: %v", err)
 	}
 	for _, bad := range [][]Uplink{{{2, 0, 1, 1}}, {{0, 3, 1, 1}}, {{-1, 0, 1, 1}}, {{0, 0, -1, 1}}, {{0, 0, 1, -1}}, {{0, 0, 1, 1}, {0, 0, 2, 1}}, {{0, 0, 1 << 21, 1}}} {

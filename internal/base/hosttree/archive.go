@@ -119,7 +119,7 @@ func (p *archiveParser) atHead() bool { return bytes.HasPrefix(p.rest, []byte(he
 func (p *archiveParser) parse() error {
 	first, _ := p.next()
 	if strings.HasSuffix(first, "\r") {
-		return errors.New(`lines end in "\r\n"; the archive was changed on its way`)
+		return errors.New(`lines end in "\r\n"; the archive was changed in transit`)
 	}
 	if first != ArchiveFormat {
 		return fmt.Errorf("first line is %.60q, want %q", first, ArchiveFormat)

@@ -71,9 +71,9 @@ func checkHostDir(dir string) error {
 	if hasHostFiles(dir) {
 		return nil
 	}
-	hint := "give the directory that holds sys/"
+	hint := "pass the directory that contains sys/"
 	if isDirAt(dir, "class") && isDirAt(dir, "devices") {
-		hint = "this looks like the sys directory itself; give the one above, " + filepath.Dir(filepath.Clean(dir))
+		hint = "this looks like the sys directory itself; pass the one above, " + filepath.Dir(filepath.Clean(dir))
 	} else if sub := onlyHostBelow(dir); sub != "" {
 		hint += ", perhaps " + sub
 	}

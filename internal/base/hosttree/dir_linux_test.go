@@ -170,10 +170,10 @@ func TestOpenDirRefuses(t *testing.T) {
 	file := filepath.Join(dir, "file")
 	must(t, os.WriteFile(file, nil, 0o644))
 	for path, want := range map[string]string{
-		mk("empty"):     "no sys directory below it; give the directory that holds sys/",
-		mk("tarball"):   "give the directory that holds sys/, perhaps " + filepath.Join(dir, "tarball", "machine-1"),
-		mk("two"):       "give the directory that holds sys/",
-		mk("root/sys"):  "this looks like the sys directory itself; give the one above, " + filepath.Join(dir, "root"),
+		mk("empty"):     "no sys directory below it; pass the directory that contains sys/",
+		mk("tarball"):   "pass the directory that contains sys/, perhaps " + filepath.Join(dir, "tarball", "machine-1"),
+		mk("two"):       "pass the directory that contains sys/",
+		mk("root/sys"):  "this looks like the sys directory itself; pass the one above, " + filepath.Join(dir, "root"),
 		file:            "not a directory",
 		dir + "/absent": "no such file or directory",
 	} {

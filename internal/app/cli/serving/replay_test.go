@@ -155,7 +155,7 @@ func TestKVReplayInterrupted(t *testing.T) {
 	if code != command.ExitInterrupted || r == nil || r.Metrics.Completed < 2 || r.Metrics.Completed > 9999 || r.Metrics.Completed+r.Metrics.Failed != 10000 {
 		t.Fatalf("code %d, %+v: %s", code, r, errs)
 	}
-	if why := r.Failures[0].Reason; why != "not over when the run was stopped" {
+	if why := r.Failures[0].Reason; why != "not finished when the run was stopped" {
 		t.Errorf("failed: %s", why)
 	}
 }

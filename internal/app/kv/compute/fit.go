@@ -45,7 +45,7 @@ func Fit(rows []Row) (parameters [3]float64, residuals []float64, err error) {
 	}
 	for i, r := range rows {
 		if !(r.MS > 0) || !(r.Tokens > 0) && !(r.Batch > 0) || (r.Tokens > 0) != (rows[0].Tokens > 0) || math.IsInf(r.MS+r.Tokens+r.Batch+r.ContextTokens, 0) {
-			return parameters, nil, fmt.Errorf("fit: row %d is no time of prefill, or of decode, as the others are", i)
+			return parameters, nil, fmt.Errorf("fit: row %d is not a time of the same phase as the others", i)
 		}
 	}
 	best := math.Inf(1)

@@ -51,7 +51,7 @@ func (s Side) Pool(m Model) (Pool, error) {
 	p := Pool{Heads: 1, HeadBytes: int64(m.LatentDim+m.RopeDim) * int64(m.ElementBytes), Parts: 1}
 	if !m.MLA() {
 		if m.KVHeads%s.TP != 0 && s.TP%m.KVHeads != 0 {
-			return Pool{}, fmt.Errorf("%d KV heads of %s cannot be split over TP %d: one has to divide the other", m.KVHeads, m.Name, s.TP)
+			return Pool{}, fmt.Errorf("%d KV heads of %s cannot be split over TP %d: one must divide the other", m.KVHeads, m.Name, s.TP)
 		}
 		p = Pool{Heads: max(1, m.KVHeads/s.TP), HeadBytes: int64(m.HeadDim) * int64(m.ElementBytes), Parts: 2}
 	}

@@ -115,7 +115,7 @@ func Compute(w *kv.Workload, times []kv.Times, o Options) (*Metrics, error) {
 		t := &times[i]
 		request := byID[t.Request]
 		if request == nil {
-			return nil, fmt.Errorf("metrics: request %d is none of the workload, or has come twice", t.Request)
+			return nil, fmt.Errorf("metrics: request %d is not in the workload, or is there twice", t.Request)
 		}
 		delete(byID, t.Request)
 		if t.Failed != nil {

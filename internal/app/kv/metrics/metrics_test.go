@@ -106,7 +106,7 @@ func TestByHand(t *testing.T) {
 	}
 }
 
-// Where memory is asked for first, that of #0 is there when it is prefilled already, that of #1
+// Where memory is requested first, that of #0 is there when it is prefilled already, that of #1
 // 50 ms after it was sent, and that of #2 after its prefill.
 func TestMemoryFirst(t *testing.T) {
 	w, times := example()
@@ -186,14 +186,14 @@ func TestNothing(t *testing.T) {
 
 func TestImpossible(t *testing.T) {
 	for want, change := range map[string]func(*kv.Times){
-		"request 9 is none of the workload":              func(x *kv.Times) { x.Request = 9 },
-		"request 1 is none of the workload, or has come": func(x *kv.Times) { x.Request = 1 },
-		"request 0 was answered without a token":         func(x *kv.Times) { x.TokensNS = nil },
-		"request 0: sent at 20000000 ns":                 func(x *kv.Times) { x.SentNS = 20 * ms },
-		"request 0: sent at 0 ns, prefill from 10000000": func(x *kv.Times) { x.PrefilledNS = 5 * ms },
-		"request 0: first token at 140000000 ns":         func(x *kv.Times) { x.PrefilledNS = 141 * ms },
-		"request 0: token 2 comes at 149000000":          func(x *kv.Times) { x.TokensNS[2] = 149 * ms },
-		"request 0: cache moves from 115000000":          func(x *kv.Times) { x.ArrivedNS = 114 * ms },
+		"request 9 is not in the workload":                    func(x *kv.Times) { x.Request = 9 },
+		"request 1 is not in the workload, or is there twice": func(x *kv.Times) { x.Request = 1 },
+		"request 0 was answered without a token":              func(x *kv.Times) { x.TokensNS = nil },
+		"request 0: sent at 20000000 ns":                      func(x *kv.Times) { x.SentNS = 20 * ms },
+		"request 0: sent at 0 ns, prefill from 10000000":      func(x *kv.Times) { x.PrefilledNS = 5 * ms },
+		"request 0: first token at 140000000 ns":              func(x *kv.Times) { x.PrefilledNS = 141 * ms },
+		"request 0: token 2 comes at 149000000":               func(x *kv.Times) { x.TokensNS[2] = 149 * ms },
+		"request 0: cache moves from 115000000":               func(x *kv.Times) { x.ArrivedNS = 114 * ms },
 	} {
 		w, times := example()
 		change(&times[0])

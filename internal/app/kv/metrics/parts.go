@@ -72,7 +72,7 @@ func check(t *kv.Times) error {
 	}
 	for i := 1; i < len(t.TokensNS); i++ {
 		if t.TokensNS[i] < t.TokensNS[i-1] {
-			return fmt.Errorf("request %d: token %d comes at %d ns, before the one ahead of it", t.Request, i, t.TokensNS[i])
+			return fmt.Errorf("request %d: token %d comes at %d ns, before the previous one", t.Request, i, t.TokensNS[i])
 		}
 	}
 	return nil

@@ -132,7 +132,7 @@ func Run(s Spec) (*Result, error) {
 	}
 	system.Start(nil)
 	if !c.RunUntil(sim.Never, system.Ended) {
-		return nil, pkgerr.New("predict", "nothing is left to happen, and not every request is over") // a defect
+		return nil, pkgerr.New("predict", "nothing is left to happen, but not every request has finished") // a defect
 	}
 	r := &Result{Network: s.Network.Name, Times: system.Times(), EndNS: c.Now(), PrefillUse: system.PrefillUse(), DecodeUse: system.DecodeUse(),
 		SliceBytes: s.Engine.Sched.SliceMaxBytes, Transfers: m.transfers, Pieces: m.pieces}
@@ -191,7 +191,7 @@ func (s *Spec) check() error {
 		return nil
 	}
 	if s.Serve.Cache == nil {
-		return pkgerr.New("predict", "no KV layout for the way from prefill to decode")
+		return pkgerr.New("predict", "no KV layout from prefill to decode")
 	}
 	for _, side := range []struct {
 		name string

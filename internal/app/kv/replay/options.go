@@ -17,11 +17,11 @@ func (o *Options) check() error {
 	case o.Workload == nil:
 		return errors.New("no workload")
 	case c == nil:
-		return errors.New("no KV layout for the way from prefill to decode")
+		return errors.New("no KV layout from prefill to decode")
 	case len(o.Local) == 0 || len(o.Remote) == 0:
 		return errors.New("no instances to move caches between: give regions for each, here and at peers")
 	case o.Transfer < 0:
-		return fmt.Errorf("transfers that are given up after %v", o.Transfer)
+		return fmt.Errorf("a transfer timeout of %v", o.Transfer)
 	}
 	o.Serve.Prefill.Instances, o.Serve.Decode.Instances = len(o.Local), len(o.Remote)
 	local, remote := &o.Serve.Prefill, &o.Serve.Decode
@@ -40,7 +40,7 @@ func (o *Options) check() error {
 // partBytes is what each region of an instance takes that has so many of them.
 func partBytes(m layout.Model, s layout.Side, pages, regions int) (int64, error) {
 	if regions < 1 || s.TP%regions != 0 {
-		return 0, fmt.Errorf("%d regions for the %d ranks of an instance: each has to be for as many", regions, s.TP)
+		return 0, fmt.Errorf("%d regions for the %d ranks of an instance: the ranks must be split equally", regions, s.TP)
 	}
 	if pages > MaxPages {
 		return 0, fmt.Errorf("%d pages: an instance has at most %d", pages, MaxPages)
@@ -57,14 +57,14 @@ func checkLocal(instances [][]*engine.Region, m layout.Model, s layout.Side, pag
 	seen := map[*engine.Region]bool{}
 	for i, regions := range instances {
 		if len(regions) != len(instances[0]) {
-			return fmt.Errorf("memory here: instance 0 has %d regions, instance %d has %d: give all as many", len(instances[0]), i, len(regions))
+			return fmt.Errorf("memory here: instance 0 has %d regions, instance %d has %d: all need the same number", len(instances[0]), i, len(regions))
 		}
 		for _, r := range regions {
 			switch {
 			case r == nil:
 				return fmt.Errorf("instance %d has no region here", i)
 			case seen[r]:
-				return fmt.Errorf("region %q is given twice: instances and ranks share none", r.Name())
+				return fmt.Errorf("region %q is given twice: instances and ranks cannot share a region", r.Name())
 			case r.Size() < need:
 				return fmt.Errorf("region %q has %d bytes: %d pages take %d", r.Name(), r.Size(), pages, need)
 			}
@@ -86,7 +86,7 @@ func checkRemote(instances [][]*engine.RemoteRegion, m layout.Model, s layout.Si
 	seen := map[place]bool{}
 	for i, regions := range instances {
 		if len(regions) != len(instances[0]) {
-			return fmt.Errorf("memory of peers: instance 0 has %d regions, instance %d has %d: give all as many", len(instances[0]), i, len(regions))
+			return fmt.Errorf("memory of peers: instance 0 has %d regions, instance %d has %d: all need the same number", len(instances[0]), i, len(regions))
 		}
 		for _, r := range regions {
 			if r == nil {
@@ -95,7 +95,7 @@ func checkRemote(instances [][]*engine.RemoteRegion, m layout.Model, s layout.Si
 			at, name := place{r.Peer().Epoch(), r.ID()}, fmt.Sprintf("region %q of peer %q", r.Name(), r.Peer().Name())
 			switch {
 			case seen[at]:
-				return fmt.Errorf("%s is given twice: instances and ranks share none", name)
+				return fmt.Errorf("%s is given twice: instances and ranks cannot share a region", name)
 			case r.Size() < need:
 				return fmt.Errorf("%s has %d bytes: %d pages take %d", name, r.Size(), pages, need)
 			case r.Grant()&want != want:

@@ -84,7 +84,7 @@ func RegionBytes(m layout.Model, s layout.Side, pages int) (int64, error) {
 		return 0, err
 	}
 	if pages < 1 || float64(pages)*float64(p.PageBytes)*float64(s.TP)*float64(m.Layers) > maxBytes {
-		return 0, fmt.Errorf("%d pages of %d bytes on %d ranks in %d layers: give a page at least, and less than 2^50 bytes", pages, p.PageBytes, s.TP, m.Layers)
+		return 0, fmt.Errorf("%d pages of %d bytes on %d ranks in %d layers: want at least one page and less than 2^50 bytes", pages, p.PageBytes, s.TP, m.Layers)
 	}
 	return int64(s.TP) * int64(m.Layers) * int64(pages) * p.PageBytes, nil
 }
@@ -130,7 +130,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	for i := range r.Times {
 		t, asked := &r.Times[i], &o.Workload.Requests[i]
 		if t.Request = asked.ID; t.Failed == nil && len(t.TokensNS) < asked.Output {
-			t.Failed = &kv.Failure{Kind: "stopped", Err: errors.New("not over when the run was stopped")}
+			t.Failed = &kv.Failure{Kind: "stopped", Err: errors.New("not finished when the run was stopped")}
 		}
 	}
 	return r, fmt.Errorf("replay: stopped: %w", context.Cause(ctx))

@@ -280,28 +280,28 @@ func TestStopped(t *testing.T) {
 	if !errors.Is(err, stop) || r == nil {
 		t.Fatalf("%v, %v", r, err)
 	}
-	if a, b := &r.Times[0], &r.Times[1]; a.Failed != nil || len(a.TokensNS) != 1 || b.Failed.Error() != "not over when the run was stopped" || b.Request != 1 {
+	if a, b := &r.Times[0], &r.Times[1]; a.Failed != nil || len(a.TokensNS) != 1 || b.Failed.Error() != "not finished when the run was stopped" || b.Request != 1 {
 		t.Errorf("%+v %+v", a, b)
 	}
 }
 
 func TestBadOptions(t *testing.T) {
 	for want, spoil := range map[string]func(t *testing.T, l *lab){
-		"no workload":                        func(_ *testing.T, l *lab) { l.Workload = nil },
-		"no KV layout for the way":           func(_ *testing.T, l *lab) { l.Serve.Cache = nil },
-		"no instances to move caches":        func(_ *testing.T, l *lab) { l.Remote = nil },
-		"0 pages of 32768 bytes on 1 ranks":  func(_ *testing.T, l *lab) { l.Serve.Decode.Pages = 0 },
-		"an instance has at most 16777216":   func(_ *testing.T, l *lab) { l.Serve.Decode.Pages = MaxPages + 1 },
-		"9 pages take ":                      func(_ *testing.T, l *lab) { l.Serve.Prefill.Pages = 9 },
-		"has 786432 bytes: 10 pages take ":   func(_ *testing.T, l *lab) { l.Serve.Decode.Pages = 10 },
-		"is given twice: instances and":      func(_ *testing.T, l *lab) { l.Local = append(l.Local, l.Local[0]) },
-		`of peer "127.0.0.1:`:                func(_ *testing.T, l *lab) { l.Remote = append(l.Remote, l.Remote[0]) },
-		"instance 0 has no region here":      func(_ *testing.T, l *lab) { l.Local[0][0] = nil },
-		"memory here: 0 regions for the 1 r": func(_ *testing.T, l *lab) { l.Local[0] = nil },
-		"memory of peers: 2 regions for the": func(_ *testing.T, l *lab) { l.Remote[0] = append(l.Remote[0], l.Remote[0]...) },
-		"instance 1 has 0: give all as many": func(_ *testing.T, l *lab) { l.Remote = append(l.Remote, nil) },
-		"given up after -1s":                 func(_ *testing.T, l *lab) { l.Transfer = -time.Second },
-		`way of moving "carry"`:              func(_ *testing.T, l *lab) { l.Serve.Move = "carry" },
+		"no workload":                                func(_ *testing.T, l *lab) { l.Workload = nil },
+		"no KV layout from prefill":                  func(_ *testing.T, l *lab) { l.Serve.Cache = nil },
+		"no instances to move caches":                func(_ *testing.T, l *lab) { l.Remote = nil },
+		"0 pages of 32768 bytes on 1 ranks":          func(_ *testing.T, l *lab) { l.Serve.Decode.Pages = 0 },
+		"an instance has at most 16777216":           func(_ *testing.T, l *lab) { l.Serve.Decode.Pages = MaxPages + 1 },
+		"9 pages take ":                              func(_ *testing.T, l *lab) { l.Serve.Prefill.Pages = 9 },
+		"has 786432 bytes: 10 pages take ":           func(_ *testing.T, l *lab) { l.Serve.Decode.Pages = 10 },
+		"is given twice: instances and":              func(_ *testing.T, l *lab) { l.Local = append(l.Local, l.Local[0]) },
+		`of peer "127.0.0.1:`:                        func(_ *testing.T, l *lab) { l.Remote = append(l.Remote, l.Remote[0]) },
+		"instance 0 has no region here":              func(_ *testing.T, l *lab) { l.Local[0][0] = nil },
+		"memory here: 0 regions for the 1 r":         func(_ *testing.T, l *lab) { l.Local[0] = nil },
+		"memory of peers: 2 regions for the":         func(_ *testing.T, l *lab) { l.Remote[0] = append(l.Remote[0], l.Remote[0]...) },
+		"instance 1 has 0: all need the same number": func(_ *testing.T, l *lab) { l.Remote = append(l.Remote, nil) },
+		"transfer timeout of -1s":                    func(_ *testing.T, l *lab) { l.Transfer = -time.Second },
+		`move "carry"`:                               func(_ *testing.T, l *lab) { l.Serve.Move = "carry" },
 		"the run needs ": func(t *testing.T, l *lab) {
 			r, err := l.far.Alloc(l.theirs[0][0].Size(), engine.RegionOptions{Grant: memory.PeerRead})
 			if err != nil {

@@ -139,7 +139,7 @@ func TestInstancesOnSeveralHosts(t *testing.T) {
 		return x
 	}
 	r.Prefill.Instances = []report.Instance{ranks(2, 8), ranks(1, 1), ranks(6, 2), {}}
-	want := "4 x TP2 of H20 (n0:gpu:0 to n0:gpu:7, n1:gpu:0 to n1:gpu:7; n0:gpu:0; n0:gpu:0 to n0:gpu:1, n1:gpu:0 to n1:gpu:1, n2:gpu:0 to n2:gpu:1, and 3 hosts more; -), "
+	want := "4 x TP2 of H20 (n0:gpu:0 to n0:gpu:7, n1:gpu:0 to n1:gpu:7; n0:gpu:0; n0:gpu:0 to n0:gpu:1, n1:gpu:0 to n1:gpu:1, n2:gpu:0 to n2:gpu:1, and 3 more hosts; -), "
 	if text := r.Text(report.Options{}); !strings.Contains(text, want) {
 		t.Errorf("no %q in\n%s", want, text)
 	}

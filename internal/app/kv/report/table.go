@@ -55,7 +55,7 @@ func (r *Report) head(b *strings.Builder) {
 		w = fmt.Sprintf("%s; %s", r.Workload.Name, text.Plural(r.Workload.Requests, "request"))
 	}
 	x := [][]string{
-		{"workload", w}, {"model", fmt.Sprintf("%s, %s of KV cache for a token", r.Model.Name, units.Bytes(r.Model.KVBytesPerToken))},
+		{"workload", w}, {"model", fmt.Sprintf("%s, %s of KV cache per token", r.Model.Name, units.Bytes(r.Model.KVBytesPerToken))},
 		{"prefill", r.Prefill.text()}, {"", "modelled, " + basisText(string(r.Prefill.Compute.Prefill.Basis), r.Prefill.Compute.Prefill.Source)},
 	}
 	decode := &r.Prefill
@@ -102,7 +102,7 @@ func (p *Pool) text() string {
 	if p.PrefixBytes != nil {
 		prefixes = fmt.Sprintf(", %s for prefixes", units.Bytes(*p.PrefixBytes))
 	}
-	return fmt.Sprintf("%d x %s of %s (%s), %s of cache on each rank, pages of %d tokens%s", len(p.Instances), ranks, p.GPU, where,
+	return fmt.Sprintf("%d x %s of %s (%s), %s of cache per rank, pages of %d tokens%s", len(p.Instances), ranks, p.GPU, where,
 		units.Bytes(p.CacheBytes), p.PageTokens, prefixes)
 }
 
@@ -126,7 +126,7 @@ func span(ranks []string) string {
 		first = last + 1
 	}
 	if len(spans) > 4 {
-		spans = append(spans[:3], fmt.Sprintf("and %d hosts more", len(spans)-3))
+		spans = append(spans[:3], fmt.Sprintf("and %d more hosts", len(spans)-3))
 	}
 	return strings.Join(spans, ", ")
 }
@@ -136,9 +136,9 @@ func (s *Serving) text() string {
 	if s.LayersPerMove != nil {
 		what += fmt.Sprintf(" (%s together)", text.Plural(*s.LayersPerMove, "layer"))
 	}
-	text := fmt.Sprintf("%s; memory is asked for %s; the first token is from %s; router %s", what, map[string]string{
-		"before": "before the prefill", "beside": "beside the prefill", "after": "after the prefill"}[s.Admit],
-		map[string]string{"prefill": "prefill", "cache": "prefill, and given when the cache is there", "decode": "decode"}[s.FirstToken], s.Router)
+	text := fmt.Sprintf("%s; memory is requested %s; the first token comes from %s; router %s", what, map[string]string{
+		"before": "before the prefill", "beside": "during the prefill", "after": "after the prefill"}[s.Admit],
+		map[string]string{"prefill": "prefill", "cache": "prefill, sent when the cache has arrived", "decode": "decode"}[s.FirstToken], s.Router)
 	if s.SetupNS > 0 {
 		text += fmt.Sprintf("; starting a transfer takes %v", time.Duration(s.SetupNS))
 	}
@@ -154,7 +154,7 @@ func (n *Network) text(basis Basis) string {
 	case n.FabricFile != nil && n.Leaves != nil && n.Spines != nil:
 		return *n.FabricFile + ": " + text.Plural(*n.Leaves, "leaf switch") + ", " + text.Plural(*n.Spines, "spine") + "; " + lanes
 	case basis == Simulated:
-		return "one switch that joins all ports (assumed); " + lanes
+		return "one switch for all ports (assumed); " + lanes
 	}
 	return lanes
 }
@@ -214,10 +214,10 @@ func (p *Pool) busy(b *strings.Builder, name string) {
 	}
 	fmt.Fprintf(b, "%s instances compute %s of the time.", name, percent(*p.Busy))
 	if p.Preempted != nil && *p.Preempted > 0 {
-		fmt.Fprintf(b, " For want of memory %s had to be computed again.", text.Plural(int(*p.Preempted), "sequence"))
+		fmt.Fprintf(b, " %s had to be computed again for lack of memory.", text.Plural(int(*p.Preempted), "sequence"))
 	}
 	if p.PrefixTokens != nil && p.PrefixHitRatio != nil {
-		fmt.Fprintf(b, " Of their prompts %d tokens (%s) were found, not computed.", *p.PrefixTokens, percent(*p.PrefixHitRatio))
+		fmt.Fprintf(b, " %d tokens (%s) of their prompts came from the prefix cache.", *p.PrefixTokens, percent(*p.PrefixHitRatio))
 	}
 	b.WriteByte('\n')
 }
@@ -225,7 +225,7 @@ func (p *Pool) busy(b *strings.Builder, name string) {
 // splitTitle says what the parts add up to: where prefill gives the first token, caches move after it.
 func (r *Report) splitTitle(usual string) string {
 	if r.Serving.FirstToken == "prefill" && r.Decode != nil {
-		return "Where the time goes until the cache is there; the first token comes when prefill ends"
+		return "Where the time goes until the cache has arrived; the first token comes when prefill ends"
 	}
 	return usual
 }
@@ -257,7 +257,7 @@ func (r *Report) lanes(b *strings.Builder, o Options) {
 	}
 	b.WriteString("\nLanes\n")
 	if len(r.Lanes) == 0 {
-		b.WriteString("none carried anything: what moved stayed within a host, or nothing did\n")
+		b.WriteString("none: nothing moved, or only within a host\n")
 		return
 	}
 	rows := [][]string{{"", "Bytes", "Share", "Rate", "Use", "Slices", "Retries"}}

@@ -183,16 +183,16 @@ func (c *Config) check() error {
 	}
 	switch {
 	case c.Cache == nil:
-		return pkgerr.New("serve", "no KV layout for the way from prefill to decode")
+		return pkgerr.New("serve", "no KV layout from prefill to decode")
 	case c.Cache.Prefill.PageTokens != c.Prefill.PageTokens || c.Cache.Decode.PageTokens != c.Decode.PageTokens:
-		return pkgerr.Errorf("serve", "pages of %d and %d tokens, and of %d and %d in the KV layout: want the same",
+		return pkgerr.Errorf("serve", "pages of %d and %d tokens, but of %d and %d in the KV layout",
 			c.Prefill.PageTokens, c.Decode.PageTokens, c.Cache.Prefill.PageTokens, c.Cache.Decode.PageTokens)
 	case c.Move != Push && c.Move != PushLayers && c.Move != Pull:
-		return pkgerr.Errorf("serve", "way of moving %q: want %s, %s or %s", c.Move, Push, PushLayers, Pull)
+		return pkgerr.Errorf("serve", "move %q: want %s, %s or %s", c.Move, Push, PushLayers, Pull)
 	case c.Admit != Before && c.Admit != Beside && c.Admit != After:
 		return pkgerr.Errorf("serve", "admission %q: want %s, %s or %s", c.Admit, Before, Beside, After)
 	case c.Move == PushLayers && c.Admit == After:
-		return pkgerr.New("serve", "layers cannot move while a prompt is computed when memory is asked for after that")
+		return pkgerr.New("serve", "layers cannot move while a prompt is computed when memory is requested after that")
 	case c.FirstToken != FromPrefill && c.FirstToken != WithCache && c.FirstToken != FromDecode:
 		return pkgerr.Errorf("serve", "first token from %q: want %s, %s or %s", c.FirstToken, FromPrefill, WithCache, FromDecode)
 	case c.Move == PushLayers && (c.LayersPerMove < 1 || c.LayersPerMove > c.Cache.Model.Layers):
@@ -210,12 +210,12 @@ func (p *Pool) check(name string) error {
 	case p.Compute == nil:
 		return pkgerr.Errorf("serve", "no compute model for %s", name)
 	case p.PageTokens < 1 || p.Pages < 0 || p.PrefixPages < 0 || p.MaxSequences < 0:
-		return pkgerr.Errorf("serve", "%s: %d pages of %d tokens, %d for prefixes, %d sequences: want pages of a token at least, and nothing below 0",
+		return pkgerr.Errorf("serve", "%s: %d pages of %d tokens, %d for prefixes, %d sequences: want pages of at least one token, and nothing below 0",
 			name, p.Pages, p.PageTokens, p.PrefixPages, p.MaxSequences)
 	case p.Stages < 0 || p.Stages > 1<<10:
 		return pkgerr.Errorf("serve", "%s: %d pipeline stages: want up to %d", name, p.Stages, 1<<10)
 	case p.MaxBatchedTokens < 1:
-		return pkgerr.Errorf("serve", "%s: batches of %d tokens: want 1 at least", name, p.MaxBatchedTokens)
+		return pkgerr.Errorf("serve", "%s: batches of %d tokens: want at least 1", name, p.MaxBatchedTokens)
 	}
 	return nil
 }

@@ -297,7 +297,7 @@ func TestConfigErrors(t *testing.T) {
 		"layers cannot move":         func(c *Config) { c.Move = PushLayers },
 		"9 layers together":          func(c *Config) { c.Move, c.Admit, c.LayersPerMove = PushLayers, Beside, 9 },
 		"router \"fast\"":            func(c *Config) { c.Router = "fast" },
-		"way of moving \"\"":         func(c *Config) { c.Move = "" },
+		"move \"\"":                  func(c *Config) { c.Move = "" },
 		"admission \"\"":             func(c *Config) { c.Admit = "" },
 		"first token from \"\"":      func(c *Config) { c.FirstToken = "" },
 		"a hand-over of -1 ns":       func(c *Config) { c.HandoffNS = -1 },

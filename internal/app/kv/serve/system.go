@@ -56,7 +56,7 @@ func New(c Config, w *kv.Workload, clock Clock, mover Mover) (*System, error) {
 	for i := range w.Requests {
 		r := &w.Requests[i]
 		if r.Input < 1 || r.Output < 1 || r.ArriveNS < before {
-			return nil, pkgerr.Errorf("serve", "request %d: %d tokens in, %d out, %d ns after the start: want 1 token at least, and requests in the order of arrival",
+			return nil, pkgerr.Errorf("serve", "request %d: %d tokens in, %d out, %d ns after the start: want at least 1 token, and requests in the order of arrival",
 				i, r.Input, r.Output, r.ArriveNS)
 		}
 		before = r.ArriveNS

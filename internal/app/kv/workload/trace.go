@@ -153,7 +153,7 @@ func formatMS(ns int64) string {
 // format has no place for a concurrency: such a workload is refused.
 func WriteTrace(out io.Writer, w *kv.Workload) error {
 	if w.Concurrency > 0 {
-		return errors.New("a trace says when requests come: one of fixed concurrency cannot be written")
+		return errors.New("a workload of fixed concurrency has no arrival times and cannot be written as a trace")
 	}
 	next := int64(0)
 	for _, r := range w.Requests {

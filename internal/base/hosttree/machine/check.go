@@ -46,12 +46,12 @@ func (p *parser) check() {
 func (p *parser) checkNUMA() {
 	s := p.spec
 	if len(s.numa) == 0 {
-		p.rep.add(1, "a machine wants at least one numa statement")
+		p.rep.add(1, "a machine needs at least one numa statement")
 	}
 	for i, n := range s.numa {
 		for _, other := range s.numa[:i] {
 			if twice := n.CPUs.Intersect(other.CPUs); !twice.IsEmpty() {
-				p.rep.add(n.line, "numa %d: CPU %d belongs to numa %d already", n.Index, twice.First(), other.Index)
+				p.rep.add(n.line, "numa %d: CPU %d already belongs to numa %d", n.Index, twice.First(), other.Index)
 				break
 			}
 		}
@@ -59,7 +59,7 @@ func (p *parser) checkNUMA() {
 			p.rep.add(n.line, "numa %d: %d distances, but %d nodes", n.Index, count, len(s.numa))
 		}
 		if n.CPUs.Len()%s.cpu.Threads != 0 {
-			p.rep.add(n.line, "numa %d: %d CPUs do not make cores of %d threads", n.Index, n.CPUs.Len(), s.cpu.Threads)
+			p.rep.add(n.line, "numa %d: %d CPUs cannot be divided into cores of %d threads", n.Index, n.CPUs.Len(), s.cpu.Threads)
 		}
 	}
 	if len(s.numa) > 0 && s.cpus().IsEmpty() {
@@ -122,7 +122,7 @@ func (p *parser) checkTree(f *function, on uint8) {
 // claimBus reports a bus that two bridges lead to.
 func (p *parser) claimBus(line int, b bus) {
 	if other, taken := p.buses[b]; taken {
-		p.rep.add(line, "bus %02x hangs below line %d already", b.number, other)
+		p.rep.add(line, "bus %02x is already below line %d", b.number, other)
 		return
 	}
 	p.buses[b] = line
@@ -132,11 +132,11 @@ func (p *parser) checkVF(f *function) {
 	address, _ := parseAddress(f.nic.VFOf, f.bdf.Domain)
 	pf := p.byBDF[address]
 	if pf == nil || pf.nic == nil || pf.isVF() {
-		p.rep.add(f.line, "%s: vf-of %s, which is no physical function of a nic", f.where(), address)
+		p.rep.add(f.line, "%s: vf-of %s, which is not a physical function of a nic", f.where(), address)
 		return
 	}
 	if pf.parent != f.parent || pf.root != f.root {
-		p.rep.add(f.line, "%s: stands on another bridge than its physical function %s", f.where(), pf.bdf)
+		p.rep.add(f.line, "%s: is on another bridge than its physical function %s", f.where(), pf.bdf)
 	}
 	f.pf, pf.vfs = pf, append(pf.vfs, f)
 }
@@ -186,7 +186,7 @@ func (p *parser) number(gpus []*function, what string, field func(*function) *in
 	for _, f := range gpus {
 		v := *field(f)
 		if v >= 0 && taken[v] {
-			p.rep.add(f.line, "%s: another GPU has %s %d", f.where(), what, v)
+			p.rep.add(f.line, "%s: another GPU already has %s %d", f.where(), what, v)
 		}
 		taken[v] = true
 	}
@@ -219,7 +219,7 @@ func (p *parser) checkInterfaces() {
 		for _, leg := range d.Legs {
 			need(d.line, "bond "+d.Name, leg)
 			if legs[leg] || leg == d.Name {
-				p.rep.add(d.line, "bond %s: %s is a leg already", d.Name, leg)
+				p.rep.add(d.line, "bond %s: %s is already a leg", d.Name, leg)
 			}
 			legs[leg] = true
 		}

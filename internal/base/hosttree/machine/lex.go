@@ -66,7 +66,7 @@ func (r *report) err() error {
 // above it with less indentation.
 func scan(text []byte, rep *report) []*stmt {
 	if len(text) > maxText {
-		rep.add(1, "%d bytes of text, at most %d", len(text), maxText)
+		rep.add(1, "a text of %d bytes: at most %d are read", len(text), maxText)
 		return nil
 	}
 	var top []*stmt
@@ -89,13 +89,13 @@ func scan(text []byte, rep *report) []*stmt {
 			rep.add(line, "more than %d levels of indentation", maxNesting)
 			return top
 		case len(open) == 0 && s.indent > 0:
-			rep.add(line, "%s is indented, but nothing stands above it", s.word)
+			rep.add(line, "%s is indented, but there is no statement above it", s.word)
 		case len(open) == 0:
 			top = append(top, s)
 		default:
 			above := open[len(open)-1]
 			if len(above.kids) > 0 && above.kids[0].indent != s.indent {
-				rep.add(line, "indented by %d blanks, the lines beside it by %d", s.indent, above.kids[0].indent)
+				rep.add(line, "indented by %d spaces, but the lines beside it by %d", s.indent, above.kids[0].indent)
 			}
 			above.kids = append(above.kids, s)
 		}
@@ -108,7 +108,7 @@ func scanLine(raw string, line int, rep *report) *stmt {
 	text := strings.TrimLeft(raw, " ")
 	indent := len(raw) - len(text)
 	if strings.HasPrefix(text, "\t") {
-		rep.add(line, "indent with blanks, not with tabs")
+		rep.add(line, "indent with spaces, not with tabs")
 		return nil
 	}
 	var tokens []token
@@ -128,7 +128,7 @@ func scanLine(raw string, line int, rep *report) *stmt {
 		}
 		quoted, err := strconv.QuotedPrefix(text)
 		if err != nil {
-			rep.add(line, "a quoted word does not end or holds an unknown escape: %.40s", text)
+			rep.add(line, "a quoted word is not closed or contains an unknown escape: %.40s", text)
 			return nil
 		}
 		value, err := strconv.Unquote(quoted)

@@ -79,7 +79,7 @@ func (p *parser) run(top []*stmt) {
 		if len(top) > 0 {
 			line = top[0].line
 		}
-		p.rep.add(line, "a spec begins with: machine NAME \"DESCRIPTION\"")
+		p.rep.add(line, "a spec must begin with: machine NAME \"DESCRIPTION\"")
 		return
 	}
 	p.spec.top = top
@@ -122,11 +122,11 @@ func (p *parser) statement(s *stmt) {
 	}
 	switch {
 	case p.spec.base != "" && form.place == whole:
-		p.rep.add(s.line, "%s: a variant (base) holds patches only%s", s.word, choices(placed(patching)))
+		p.rep.add(s.line, "%s: a variant (base) can only have patches%s", s.word, choices(placed(patching)))
 	case !slices.Contains(allowed, form.place):
 		p.rep.add(s.line, "unknown statement %q%s", s.word, choices(placed(allowed...)))
 	case form.once && p.once[s.word]:
-		p.rep.add(s.line, "%s stands twice", s.word)
+		p.rep.add(s.line, "%s is given twice", s.word)
 	default:
 		p.once[s.word] = true
 		p.add(s)
@@ -142,7 +142,7 @@ func (p *parser) add(s *stmt) {
 		spec.seed, spec.host.Name = spec.name, spec.name
 	case "base":
 		if len(spec.roots)+len(spec.numa) > 0 {
-			p.rep.add(s.line, "base stands before everything but machine and source")
+			p.rep.add(s.line, "base must come before everything but machine and source")
 		}
 		p.read(s, options{"NAME": into(&spec.base, "name")}, nil)
 	case "source":
@@ -159,7 +159,7 @@ func (p *parser) add(s *stmt) {
 		n := &numaNode{line: s.line}
 		if w, ok := p.readInto(s, n); ok {
 			if other := spec.node(n.Index); other != nil {
-				w.fail("numa %d stands in line %d already", n.Index, other.line)
+				w.fail("numa %d is already defined in line %d", n.Index, other.line)
 			}
 			spec.numa = append(spec.numa, n)
 		}
@@ -175,7 +175,7 @@ func (p *parser) add(s *stmt) {
 		r := route{line: s.line}
 		if w, ok := p.readInto(s, &r); ok && !w.full(len(spec.routes), maxVirtual) {
 			if r.Dev == "" {
-				w.fail("route %s: wants dev NAME", r.Dst)
+				w.fail("route %s: needs dev NAME", r.Dst)
 			}
 			spec.routes = append(spec.routes, r)
 		}
@@ -189,10 +189,10 @@ func (p *parser) add(s *stmt) {
 func (p *parser) claim(w *words, what, name string) {
 	key := what + " " + name
 	if key == "interface lo" {
-		w.fail("%s: every machine has the interface lo already", w.word)
+		w.fail("%s: every machine already has the interface lo", w.word)
 	}
 	if line, taken := p.byName[key]; taken {
-		w.fail("%s: %s %q stands in line %d already", w.word, what, name, line)
+		w.fail("%s: %s %q is already defined in line %d", w.word, what, name, line)
 		return
 	}
 	p.byName[key] = w.line
@@ -209,10 +209,10 @@ func (p *parser) between(s *stmt) {
 	switch {
 	case !all && !w.put("gpu", w.args[0], into(&x.a, "")):
 	case all != (len(w.args) == 2):
-		w.fail("%s wants two GPUs, or all, and then one word more", w.word)
+		w.fail("%s needs two GPUs, or all, and then one more word", w.word)
 	case !all && w.args[1] != "all" && !w.put("gpu", w.args[1], into(&x.b, "")):
 	case !all && (x.b < 0 || x.a == x.b):
-		w.fail("%s wants two different GPUs", w.word)
+		w.fail("%s needs two different GPUs", w.word)
 	case w.word != "p2p" && !w.put("count", x.answer, into(&x.count, "1..64")):
 	case !w.full(len(p.spec.between), maxPairs):
 		p.spec.between = append(p.spec.between, x)
@@ -237,9 +237,9 @@ func (p *parser) virtual(s *stmt) {
 	case !ok || w.full(len(p.spec.netdevs), maxVirtual):
 		return
 	case s.word == "bond" && len(d.Legs) == 0:
-		w.fail("bond %s: wants legs NAME,NAME", d.Name)
+		w.fail("bond %s: needs legs NAME,NAME", d.Name)
 	case s.word == "vlan" && d.On == "":
-		w.fail("vlan %s: wants on NAME", d.Name)
+		w.fail("vlan %s: needs on NAME", d.Name)
 	}
 	p.claim(w, "interface", d.Name)
 	p.spec.netdevs = append(p.spec.netdevs, d)
@@ -253,7 +253,7 @@ func (p *parser) softRDMA(s *stmt) {
 	}
 	p.claim(w, "RDMA device", r.Name)
 	if (r.On == "") != (r.Driver == "scif") {
-		w.fail("softrdma %s: rxe and siw want on NAME, scif has none", r.Name)
+		w.fail("softrdma %s: rxe and siw need on NAME, scif does not take it", r.Name)
 	}
 	p.spec.software = append(p.spec.software, r)
 }
@@ -268,7 +268,7 @@ func (p *parser) patch(s *stmt) {
 		return
 	}
 	if (s.word == "link" || s.word == "move") && (arrow != "->" || c.operand == "") {
-		w.fail("%s wants PATH -> TARGET", s.word)
+		w.fail("%s needs PATH -> TARGET", s.word)
 	}
 	if c.path = strings.TrimPrefix(c.path, "/"); c.path == "" || len(c.path) > 1024 {
 		w.fail("%s: an empty path, or one of more than 1024 bytes", s.word)
@@ -289,7 +289,7 @@ func (p *parser) root(s *stmt) {
 	}
 	for _, other := range p.spec.roots {
 		if other.Bus == r.Bus {
-			w.fail("root %s stands in line %d already", w.args[0], other.line)
+			w.fail("root %s is already defined in line %d", w.args[0], other.line)
 		}
 	}
 	p.spec.roots = append(p.spec.roots, r)
@@ -332,11 +332,11 @@ func (p *parser) function(w *words, at string, r *root, parent *function) *funct
 	f.line, f.root, f.parent, f.NUMA = w.line, r, parent, r.NUMA
 	var ok bool
 	if f.bdf, ok = parseAddress(at, r.Bus.domain); !ok || len(at) < len("1b:00.0") {
-		w.fail("%s: address %v", w.word, want(at, "bus:device.function as 1b:00.0"))
+		w.fail("%s: address %v", w.word, want(at, "bus:device.function such as 1b:00.0"))
 		return nil
 	}
 	if other := p.byBDF[f.bdf]; other != nil {
-		w.fail("%s stands in line %d already", f.where(), other.line)
+		w.fail("%s is already defined in line %d", f.where(), other.line)
 		return nil
 	}
 	if f.part = p.choosePart(w, f); f.part == nil {
@@ -371,7 +371,7 @@ func (p *parser) completeNIC(w *words, f *function) {
 	n := f.nic
 	switch {
 	case n.IB && n.Eth:
-		w.fail("%s: ib and eth at once", f.where())
+		w.fail("%s: cannot be both ib and eth", f.where())
 	case n.IB:
 		n.layer = "ib"
 	case n.Eth:
@@ -384,12 +384,12 @@ func (p *parser) completeNIC(w *words, f *function) {
 		n.MTU = map[string]int{"ib": 4092, "eth": 1500, "efa": 1500}[n.layer]
 	}
 	if f.Driver == "" && n.Net+n.RDMA != "" {
-		w.fail("%s: without a driver it has no net and no rdma", f.where())
+		w.fail("%s: without a driver it cannot have net or rdma", f.where())
 	}
 	if n.RDMA != "" {
 		p.claim(w, "RDMA device", n.RDMA)
 	} else if w.has("pkeys") || w.has("tc") {
-		w.fail("%s: pkeys and tc are of an RDMA device, and it has none", f.where())
+		w.fail("%s: pkeys and tc need an RDMA device (rdma NAME)", f.where())
 	}
 	if n.Net != "" {
 		p.claim(w, "interface", n.Net)
@@ -400,12 +400,12 @@ func (p *parser) completeNIC(w *words, f *function) {
 // its own statement, or beside them.
 func (p *parser) change(c *stmt) {
 	if len(c.rest) < 2 || len(c.kids) > 0 {
-		p.rep.add(c.line, "change wants BDF and options, nothing below it")
+		p.rep.add(c.line, "change needs BDF and options, and nothing below it")
 		return
 	}
 	bdf, err := topo.ParseBDF(c.rest[0].text)
 	if err != nil {
-		p.rep.add(c.line, "change: %q is no address as 0000:1b:00.0", c.rest[0].text)
+		p.rep.add(c.line, "change: %q is not an address such as 0000:1b:00.0", c.rest[0].text)
 		return
 	}
 	p.changes[bdf] = append(p.changes[bdf], c)
@@ -459,13 +459,13 @@ func (p *parser) part(s *stmt) {
 		return
 	}
 	if p.spec.parts[x.name] != nil {
-		w.fail("part %s stands twice", x.name)
+		w.fail("part %s is defined twice", x.name)
 		return
 	}
 	x.kind, x.Class = w.args[1], class
 	w.apply(o)
 	if !w.has("id") {
-		w.fail("part %s: wants id VENDOR:DEVICE", x.name)
+		w.fail("part %s: needs id VENDOR:DEVICE", x.name)
 	}
 	if x.Model == "" {
 		x.Model = x.Title

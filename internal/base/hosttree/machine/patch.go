@@ -21,7 +21,7 @@ func (e *expansion) patched() (*hosttree.Mem, error) {
 	for _, c := range e.patches {
 		names, err := patchedNames(m, c)
 		if err == nil && c.word == "move" && len(names) > 1 {
-			err = errors.New("stands for several directories")
+			err = errors.New("matches several directories")
 		}
 		if err != nil {
 			return nil, fmt.Errorf("machine: line %d: %s %s: %w", c.line, c.word, c.path, err)
@@ -129,11 +129,11 @@ func patchedNames(m *hosttree.Mem, c patch) ([]string, error) {
 			}
 		}
 		if dirs = next; len(dirs) > maxEntries {
-			return nil, errors.New("stands for too many files")
+			return nil, errors.New("matches too many files")
 		}
 	}
 	if len(dirs) == 0 {
-		return nil, errors.New("nothing has such a name")
+		return nil, errors.New("nothing matches")
 	}
 	return dirs, nil
 }

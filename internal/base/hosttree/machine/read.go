@@ -75,7 +75,7 @@ func (o options) settings(rest []token, report func(format string, args ...any))
 		case o[key].isFlag():
 			list, rest = append(list, setting{key, ""}), rest[1:]
 		case len(rest) < 2:
-			report("%s wants a value", key)
+			report("%s needs a value", key)
 			return nil, false
 		default:
 			list, rest = append(list, setting{key, rest[1].text}), rest[2:]
@@ -87,10 +87,10 @@ func (o options) settings(rest []token, report func(format string, args ...any))
 // choices ends a sentence about a word that is not known.
 func choices(words []string) string {
 	if len(words) == 0 {
-		return "; nothing may"
+		return "; nothing can"
 	}
 	slices.Sort(words)
-	return "; there is " + strings.Join(words, ", ")
+	return "; allowed: " + strings.Join(words, ", ")
 }
 
 // words are a statement's words, sorted out.
@@ -113,7 +113,7 @@ func (s *stmt) words(o options, rep *report) *words {
 		w.args, rest = append(w.args, rest[0].text), rest[1:]
 	}
 	if len(w.args) < required {
-		w.fail("%s wants %s", s.word, form.args)
+		w.fail("%s needs %s", s.word, form.args)
 		return nil
 	}
 	var ok bool
@@ -122,13 +122,13 @@ func (s *stmt) words(o options, rep *report) *words {
 	}
 	for i, x := range w.settings {
 		if !o[x.key].isRepeated() && slices.ContainsFunc(w.settings[:i], func(y setting) bool { return y.key == x.key }) {
-			w.fail("%s: %s stands twice", s.word, x.key)
+			w.fail("%s: %s is given twice", s.word, x.key)
 			return nil
 		}
 	}
 	for _, kid := range s.kids {
 		if below := strings.Fields(form.below); !slices.Contains(below, kid.word) {
-			rep.add(kid.line, "%s cannot stand below %s%s", kid.word, s.word, choices(below))
+			rep.add(kid.line, "%s cannot be below %s%s", kid.word, s.word, choices(below))
 			return nil
 		}
 	}
@@ -297,9 +297,9 @@ func oneOf(words []string) form {
 
 var forms = map[string]form{
 	"name":      fileName,
-	"mac":       matching("six bytes as a0:88:c2:00:00:01", `^([0-9a-f]{2}:){5}[0-9a-f]{2}$`),
-	"oui":       matching("three bytes as a0:88:c2", `^([0-9a-f]{2}:){2}[0-9a-f]{2}$`),
-	"guid":      matching("four groups as a088:c203:0000:0001", `^([0-9a-f]{4}:){3}[0-9a-f]{4}$`),
+	"mac":       matching("six bytes such as a0:88:c2:00:00:01", `^([0-9a-f]{2}:){5}[0-9a-f]{2}$`),
+	"oui":       matching("three bytes such as a0:88:c2", `^([0-9a-f]{2}:){2}[0-9a-f]{2}$`),
+	"guid":      matching("four groups such as a088:c203:0000:0001", `^([0-9a-f]{4}:){3}[0-9a-f]{4}$`),
 	"acpi":      matching("a path below /sys/devices", `^([A-Za-z0-9_:-][A-Za-z0-9_.:-]*/){0,7}[A-Za-z0-9_:-][A-Za-z0-9_.:-]*$`),
 	"serial":    matching("letters, digits and -", `^[A-Za-z0-9-]{1,64}$`),
 	"mig":       matching("a profile such as 1g.10gb", `^[A-Za-z0-9.-]{1,64}$`),
@@ -316,7 +316,7 @@ var forms = map[string]form{
 		}
 		return fileName.parse(s)
 	}},
-	"function": valid("an address as 18:00.0", func(s string) bool {
+	"function": valid("an address such as 18:00.0", func(s string) bool {
 		_, err := topo.ParseBDF(s)
 		return err == nil
 	}),
@@ -376,7 +376,7 @@ func setCPUs(to *cpuset.Set, s string) error {
 	for part := range strings.SplitSeq(s, ",") {
 		set, err := cpuset.Parse(part)
 		if err != nil || set.IsEmpty() || set.Last() >= maxCPU {
-			return want(part, "CPUs as 0-7,16-23, below "+strconv.Itoa(maxCPU))
+			return want(part, "CPUs such as 0-7,16-23, below "+strconv.Itoa(maxCPU))
 		}
 		if all.Overlaps(set) {
 			return want(s, "each CPU once")
@@ -438,7 +438,7 @@ var busForm = regexp.MustCompile(`^([0-9a-f]{4,8}):([0-9a-f]{2})$`)
 func (b *bus) set(s string) error {
 	m := busForm.FindStringSubmatch(s)
 	if m == nil {
-		return want(s, "DOMAIN:BUS as 0000:15")
+		return want(s, "DOMAIN:BUS such as 0000:15")
 	}
 	domain, _ := strconv.ParseUint(m[1], 16, 32)
 	number, _ := strconv.ParseUint(m[2], 16, 8)
@@ -488,7 +488,7 @@ var pkeysForm = regexp.MustCompile(`^0x[0-9a-f]{4}(,0x[0-9a-f]{4})*$`)
 
 func (k *pkeys) set(s string) error {
 	if !pkeysForm.MatchString(s) || len(s) > pkeyTable*len("0xffff,") {
-		return want(s, "at most 128 keys as 0xffff,0x8001")
+		return want(s, "at most 128 keys such as 0xffff,0x8001")
 	}
 	*k = strings.Split(s, ",")
 	return nil

@@ -82,7 +82,7 @@ func (e *expansion) set(name string, x entry) {
 // add adds an entry whose name must be free.
 func (e *expansion) add(name string, x entry) {
 	if old, taken := e.entries[name]; taken && !(old.dir && x.dir) && e.err == nil {
-		e.err = fmt.Errorf("machine: %s: %s stands for two things", e.name, name)
+		e.err = fmt.Errorf("machine: %s: %s is defined twice", e.name, name)
 	}
 	e.set(name, x)
 }
