@@ -170,7 +170,7 @@ func TestLanesOfProperties(t *testing.T) {
 			rt.Fatalf("all ports assigned:\n%s\nLanes:\n%s", y, x)
 		}
 	})
-	if restricted < 5 {
+	if restricted < 5 && !testing.Short() { // -short draws five cases
 		t.Errorf("%d restricted sets: too few to tell", restricted)
 	}
 }
