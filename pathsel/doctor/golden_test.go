@@ -3,7 +3,6 @@ package doctor_test
 import (
 	"fmt"
 	"path/filepath"
-	"sync"
 	"testing"
 
 	"github.com/topoctl/topoctl/discover/topo"
@@ -12,9 +11,6 @@ import (
 	"github.com/topoctl/topoctl/internal/base/golden"
 	"github.com/topoctl/topoctl/pathsel/doctor"
 )
-
-// known keeps the fixtures of tests that only look.
-var known sync.Map
 
 func run(tb testing.TB, t *topo.Topology, codes ...doctor.Code) *doctor.Report {
 	tb.Helper()

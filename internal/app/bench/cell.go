@@ -44,6 +44,7 @@ type cell struct {
 	lanes     []LaneResult
 	retries   int64
 	fallbacks int64
+	explained sync.Once // the first batch of any worker tells:
 	checksum  string
 	verifying sync.Mutex // guards the fields of verified
 	verified  *Check

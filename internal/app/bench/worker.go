@@ -69,9 +69,7 @@ func (w *worker) run(ctx context.Context, m *meter, until time.Time) error {
 			return err
 		}
 		m.done(submitted, time.Now(), bytes, int64(w.c.batch))
-		if w.part == 0 && w.c.checksum == "" {
-			w.c.checksum = b.Explain().Check
-		}
+		w.c.explained.Do(func() { w.c.checksum = b.Explain().Check })
 		if err := w.verify(ctx); err != nil {
 			return err
 		}

@@ -2,7 +2,6 @@ package record_test
 
 import (
 	"bytes"
-	stdcontext "context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -14,8 +13,6 @@ import (
 	"github.com/topoctl/topoctl/internal/app/record"
 	"github.com/topoctl/topoctl/internal/base/schematest"
 )
-
-var context = stdcontext.Background()
 
 // answer is what an agent answers.
 func answer(tb testing.TB) []byte {

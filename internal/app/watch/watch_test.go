@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/topoctl/topoctl/discover/topo"
@@ -16,8 +15,6 @@ import (
 
 // An ordinary run tries the properties on fewer cases.
 func TestMain(m *testing.M) { longtest.Main(m) }
-
-var known sync.Map
 
 // changed is a fixture after a change of its nodes.
 func changed(tb testing.TB, name string, change func(*topo.Topology)) *topo.Topology {

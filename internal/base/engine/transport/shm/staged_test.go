@@ -32,12 +32,6 @@ func gpu(t testing.TB, o cudafake.Options, buffers int64) *device {
 	return &device{g, d}
 }
 
-// alloc allocates memory of a GPU.
-func (d *device) alloc(size int64) (*memory.Block, error) {
-	b, err := d.GPU.Alloc(size)
-	return (*memory.Block)(b), err
-}
-
 // stagedEnd is an end whose requests are staged.
 func stagedEnd(t testing.TB, dir string) transporttest.End {
 	e := suiteEnd(t, dir)
