@@ -108,7 +108,7 @@ func TestDescriptorIsChecked(t *testing.T) {
 		{"size", func(d *peerdoc.Descriptor) { d.Regions[1].Bytes = 0 }, "0 bytes"},
 		{"negative size", func(d *peerdoc.Descriptor) { d.Regions[1].Bytes = -1 }, "-1 bytes"},
 		{"region name", func(d *peerdoc.Descriptor) { d.Regions[1].Name = "\u202eevil" }, "printable"},
-		{"one name", func(d *peerdoc.Descriptor) { d.Regions[1].Name = d.Regions[0].Name }, "one name"},
+		{"one name", func(d *peerdoc.Descriptor) { d.Regions[1].Name = d.Regions[0].Name }, "are both named"},
 		{"key", func(d *peerdoc.Descriptor) { d.Regions[0].Keys = map[string]string{"rdma": strings.Repeat("k", 2000)} }, "key"},
 		{"keys", func(d *peerdoc.Descriptor) {
 			d.Regions[0].Keys = map[string]string{}
@@ -225,7 +225,7 @@ func TestApply(t *testing.T) {
 		{"for a later sequence", peerdoc.Delta{From: 5, To: 6}, true, "we have 4"},
 		{"a region that we do not have", peerdoc.Delta{From: 4, To: 5, Closed: peerdoc.IDs{3}}, true, "closes 1 regions"},
 		{"a region that we have", peerdoc.Delta{From: 4, To: 5, Opened: []peerdoc.Region{{ID: 2, Name: "x", Bytes: 1}}}, false, "none twice"},
-		{"a name that we have", peerdoc.Delta{From: 4, To: 5, Opened: []peerdoc.Region{{ID: 9, Name: "kv", Bytes: 1}}}, false, "one name"},
+		{"a name that we have", peerdoc.Delta{From: 4, To: 5, Opened: []peerdoc.Region{{ID: 9, Name: "kv", Bytes: 1}}}, false, "are both named"},
 		{"backwards", peerdoc.Delta{From: 4, To: 4}, false, "forward"},
 	} {
 		got, err := d.Apply(&tt.x)

@@ -58,7 +58,7 @@ func TestRefusals(t *testing.T) {
 		want error
 		says string
 	}{
-		"private":      {one(transport.Write, local, 0, remote(private), 0, 10), transport.ErrRefused, "no shared memory"},
+		"private":      {one(transport.Write, local, 0, remote(private), 0, 10), transport.ErrRefused, "is not shared memory"},
 		"unregistered": {one(transport.Write, local, 0, remote(unregistered), 0, 10), memory.ErrNoRegion, ""},
 		"local range":  {one(transport.Write, local, 990, remote(shared), 0, 11), memory.ErrRange, "local region"},
 		"local before": {one(transport.Read, local, -1, remote(shared), 0, 11), memory.ErrRange, "local region"},
