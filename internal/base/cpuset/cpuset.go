@@ -286,7 +286,10 @@ func (s Set) mask(prefix string, firstDigits, groups int) string {
 	var b strings.Builder
 	digits := firstDigits
 	for i := groups - 1; i >= 0; i-- {
-		fmt.Fprintf(&b, "%s%0*x", prefix, digits, uint32(s.word(i/2)>>(i%2*32)))
+		word := strconv.FormatUint(uint64(uint32(s.word(i/2)>>(i%2*32))), 16)
+		b.WriteString(prefix)
+		b.WriteString("00000000"[:max(0, digits-len(word))])
+		b.WriteString(word)
 		if digits = 8; i > 0 {
 			b.WriteByte(',')
 		}
