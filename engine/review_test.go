@@ -301,7 +301,7 @@ func TestSubmitWhileClosing(t *testing.T) {
 // engine from closing.
 func TestCloseWithPeerThatDoesNotStop(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes seconds")
+		t.Skip("-short: waits for four seconds")
 	}
 	checkLeaks(t)
 	server := newEngine(t, Options{Name: "server", Transports: []TransportFactory{SHM()}})

@@ -11,7 +11,7 @@ import (
 // Several lanes carry what they carry alone, together.
 func TestAggregation(t *testing.T) {
 	if testing.Short() {
-		t.Skip("rates need seconds")
+		t.Skip("-short: rates need seconds")
 	}
 	const mbit = 300
 	l := newLab(t, mbit, mbit, mbit, mbit)

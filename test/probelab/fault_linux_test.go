@@ -46,7 +46,7 @@ func until(t *testing.T, name string, want func(probe.Event) bool) {
 // everything else is measured.
 func TestAgentKilled(t *testing.T) {
 	if testing.Short() {
-		t.Skip("an agent is given up after seconds")
+		t.Skip("-short: an agent is given up after seconds")
 	}
 	l := newLab(t, 3, 1, labMbit)
 	dir := t.TempDir()
@@ -93,7 +93,7 @@ func TestAgentKilled(t *testing.T) {
 // A run that is interrupted prints what it has; resumed, it measures the rest only.
 func TestInterruptAndResume(t *testing.T) {
 	if testing.Short() {
-		t.Skip("rates need seconds")
+		t.Skip("-short: rates need seconds")
 	}
 	l := newLab(t, 3, 1, labMbit)
 	dir := t.TempDir()

@@ -74,7 +74,7 @@ var verdictLine = regexp.MustCompile(`([A-Z]{4,}) +\* (n\d/eth\d > n\d/eth\d) `)
 // recording.
 func TestDashboard(t *testing.T) {
 	if testing.Short() {
-		t.Skip("rates need seconds")
+		t.Skip("-short: rates need seconds")
 	}
 	l := newLab(t, 2, 2, tuiMbit)
 	file := filepath.Join(t.TempDir(), "run.jsonl")
@@ -138,7 +138,7 @@ func TestDashboardAgentKilled(t *testing.T) {
 // A probe that is stopped keeps what it has, and ends soon.
 func TestDashboardStop(t *testing.T) {
 	if testing.Short() {
-		t.Skip("rates need seconds")
+		t.Skip("-short: rates need seconds")
 	}
 	l := newLab(t, 3, 1, tuiMbit)
 	s := l.measuring()

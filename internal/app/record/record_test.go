@@ -253,7 +253,7 @@ func TestWriter(t *testing.T) {
 // The largest machine fits, with room to spare.
 func TestLargestTopologyFits(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it takes a second")
+		t.Skip("-short: encodes the largest machine, in one goroutine")
 	}
 	line, err := (&record.Record{Source: "host", Topology: fixturetest.Topology(t, "nvl72-synthetic")}).Encode()
 	if err != nil {

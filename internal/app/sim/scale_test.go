@@ -80,7 +80,7 @@ func checkBottlenecks(t *testing.T, c *Cluster) {
 // 1,000 hosts with 8,000 ports and as many flows at a time take less than 2 GB.
 func TestThousandHosts(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes seconds")
+		t.Skip("-short: simulates 1,000 hosts for seconds")
 	}
 	for _, f := range longtest.Sample(loads, 1) {
 		var before, built, after runtime.MemStats

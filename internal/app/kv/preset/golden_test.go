@@ -22,7 +22,7 @@ const (
 // their part of the golden file is compared.
 func TestPublished(t *testing.T) {
 	if testing.Short() {
-		t.Skip("2 s")
+		t.Skip("-short: predicts for seconds, in one goroutine")
 	}
 	families := []string{"a10-"}
 	if os.Getenv(full) != "" {

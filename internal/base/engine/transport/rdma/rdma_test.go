@@ -533,9 +533,6 @@ func TestPoll(t *testing.T) {
 // Connections of several hosts, devices that go away and come back, and regions that
 // come and go, all at the same time: nothing is lost, and nothing is left.
 func TestEverythingAtOnce(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes a second")
-	}
 	w := newWorld(t, verbsfake.Options{Devices: []verbsfake.Device{
 		verbsfake.RoCE("a0", 1, "10.0.0.1"), verbsfake.RoCE("a1", 2, "10.0.0.3"),
 		verbsfake.RoCE("b0", 3, "10.0.0.2"), verbsfake.RoCE("b1", 4, "10.0.0.4")}}, Options{Watch: 2 * time.Millisecond})

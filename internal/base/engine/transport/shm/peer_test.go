@@ -238,7 +238,7 @@ func TestLeaveOfADeadProcess(t *testing.T) {
 // TestCloseWithAHungPeer does not wait for it for ever, and says so.
 func TestCloseWithAHungPeer(t *testing.T) {
 	if testing.Short() {
-		t.Skip("waits as long as Close gives peers")
+		t.Skip("-short: waits as long as Close gives peers")
 	}
 	h := newHost(t, 1)
 	r := h.region(1<<20, memory.PeerWrite|memory.PeerRead, memory.Options{})
@@ -295,7 +295,7 @@ func TestServerDies(t *testing.T) {
 func mappings(t *testing.T) map[string]int {
 	text, err := os.ReadFile("/proc/self/maps")
 	if err != nil {
-		t.Skip(err)
+		t.Fatal(err)
 	}
 	n := map[string]int{}
 	for line := range strings.Lines(string(text)) {
