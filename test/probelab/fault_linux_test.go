@@ -48,6 +48,7 @@ func TestAgentKilled(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: an agent is given up after seconds")
 	}
+	t.Parallel()
 	l := newLab(t, 3, 1, labMbit)
 	dir := t.TempDir()
 	log, report := filepath.Join(dir, "events"), filepath.Join(dir, "report.json")
@@ -95,6 +96,7 @@ func TestInterruptAndResume(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: rates need seconds")
 	}
+	t.Parallel()
 	l := newLab(t, 3, 1, labMbit)
 	dir := t.TempDir()
 	first, second, report := filepath.Join(dir, "first"), filepath.Join(dir, "second"), filepath.Join(dir, "report.json")
@@ -154,6 +156,7 @@ func roundPairs(e probe.Event, rounds int) []string {
 
 // What cannot be written is told at the end, and nothing that was measured is lost.
 func TestFullDisk(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, 2, 1, labMbit)
 	for _, flag := range []string{"--report", "--events"} {
 		x := start(t, l.probing(short(flag, "/dev/full")...)...).wait(t)
@@ -175,13 +178,14 @@ func TestFullDisk(t *testing.T) {
 
 // Who lacks the token is told so, and what to do.
 func TestToken(t *testing.T) {
-	newLab(t, 2, 1, labMbit)
+	t.Parallel()
+	l := newLab(t, 2, 1, labMbit)
 	other := filepath.Join(t.TempDir(), "other")
 	if err := os.WriteFile(other, []byte("another token of the probe lab\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{{"--token-file", other}, nil} {
-		x := start(t, append([]string{"probe", "fabric", "--host", "n1=" + address(0, 0).String(), "--host", "n2=" + address(1, 0).String()}, args...)...).wait(t)
+		x := start(t, append([]string{"probe", "fabric", "--host", "n1=" + l.addressOf(0, 0).String(), "--host", "n2=" + l.addressOf(1, 0).String()}, args...)...).wait(t)
 		t.Logf("%v: exit code %d:\n%s", args, x.code, x.errors.String())
 		if said := x.errors.String(); x.code != 2 || !strings.Contains(said, "token") || !strings.Contains(said, "--token-file") || x.out.Len() > 0 {
 			t.Errorf("%v: exit code %d, and stdout has %q", args, x.code, x.out.String())

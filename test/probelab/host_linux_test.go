@@ -70,7 +70,7 @@ numa 0 package 0 cpus 0-1 mem 8GiB distance "10"
 `, h.name())
 	for r := range l.rails {
 		fmt.Fprintf(&b, "root 0000:%[1]x0 numa 0\n  port %[1]x0:01.0 intel-port-gen3 link gen3x8\n    nic %[1]x1:00.0 x710 net %[2]s gbps 1 ip %[3]s/24 mtu %[4]d\n",
-			r+1, portName(r), address(h.number, r), mtu)
+			r+1, portName(r), l.addressOf(h.number, r), mtu)
 	}
 	tree, err := fixtures.OpenFile([]byte(b.String()))
 	l.must("machine", err)

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,13 +18,16 @@ import (
 // all hosts by a bridge, in a subnet of its own. A cable is a veth pair, shaped at the
 // host's end for what the host sends, at the switch's for what it receives.
 type lab struct {
-	t     *testing.T
-	here  *netlink.Handle // the switches'
-	mbit  int             // that each port promises, 0 is the lab's not to shape
-	rails int
-	hosts []*host
-	token string // its file
+	t      *testing.T
+	number int             // of labs that share the switches' namespace
+	here   *netlink.Handle // the switches'
+	mbit   int             // that each port promises, 0 is the lab's not to shape
+	rails  int
+	hosts  []*host
+	token  string // its file
 }
+
+var labs atomic.Int32
 
 // mtu is large, so that headers are half a percent of what a cable carries.
 const mtu = 9000
@@ -43,7 +47,7 @@ func newLab(t *testing.T, hosts, rails, mbit int) *lab {
 	if notPermitted != "" {
 		t.Skip(notPermitted)
 	}
-	l := &lab{t: t, mbit: mbit, rails: rails, token: filepath.Join(t.TempDir(), "token")}
+	l := &lab{t: t, number: int(labs.Add(1)), mbit: mbit, rails: rails, token: filepath.Join(t.TempDir(), "token")}
 	l.must("token", os.WriteFile(l.token, []byte("the token of the probe lab\n"), 0o600))
 	var err error
 	if l.here, err = netlink.NewHandle(); err != nil {
@@ -84,19 +88,25 @@ func (l *lab) loopback(h *netlink.Handle) {
 
 func portName(rail int) string { return fmt.Sprintf("eth%d", rail) }
 
-// address is that of a host's port; host -1 is the switch.
-func address(host, rail int) netip.Addr {
-	return netip.AddrFrom4([4]byte{10, 88, byte(rail), byte(host + 2)})
+// addressOf is that of a host's port; host -1 is the switch.
+func (l *lab) addressOf(host, rail int) netip.Addr {
+	return netip.AddrFrom4([4]byte{10, byte(l.number), byte(rail), byte(host + 2)})
+}
+
+func (l *lab) switchName(rail int) string { return fmt.Sprintf("rail%d-%d", l.number, rail) }
+
+func (l *lab) switchPort(host, rail int) string {
+	return fmt.Sprintf("n%d-%d-%d", host+1, l.number, rail)
 }
 
 func (l *lab) addSwitch(rail int) {
 	l.t.Helper()
-	bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: fmt.Sprintf("rail%d", rail), MTU: mtu}}
+	bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: l.switchName(rail), MTU: mtu}}
 	if err := l.here.LinkAdd(bridge); err != nil {
 		l.t.Skipf("no bridge can be made here: %v", err)
 	}
 	l.t.Cleanup(func() { _ = l.here.LinkDel(bridge) })
-	l.address(l.here, bridge, address(-1, rail))
+	l.address(l.here, bridge, l.addressOf(-1, rail))
 	l.must("up", l.here.LinkSetUp(bridge))
 }
 
@@ -104,8 +114,6 @@ func (l *lab) address(h *netlink.Handle, link netlink.Link, a netip.Addr) {
 	l.t.Helper()
 	l.must("address", h.AddrAdd(link, &netlink.Addr{IPNet: &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(24, 32)}}))
 }
-
-func switchPort(host, rail int) string { return fmt.Sprintf("n%d-%d", host+1, rail) }
 
 func (l *lab) addCable(h *host, rail int) {
 	l.t.Helper()
@@ -118,18 +126,18 @@ func (l *lab) addCable(h *host, rail int) {
 		l.t.Cleanup(h.there.Close)
 		l.loopback(h.there)
 	}
-	veth := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: switchPort(h.number, rail), MTU: mtu}, PeerName: portName(rail), PeerNamespace: netlink.NsPid(h.cmd.Process.Pid), PeerMTU: mtu}
+	veth := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: l.switchPort(h.number, rail), MTU: mtu}, PeerName: portName(rail), PeerNamespace: netlink.NsPid(h.cmd.Process.Pid), PeerMTU: mtu}
 	if err := l.here.LinkAdd(veth); err != nil {
 		l.t.Skipf("no veth pair can be made here: %v", err)
 	}
 	l.t.Cleanup(func() { _ = l.here.LinkDel(veth) }) // with its other end
-	bridge, err := l.here.LinkByName(fmt.Sprintf("rail%d", rail))
+	bridge, err := l.here.LinkByName(l.switchName(rail))
 	l.must("bridge", err)
 	l.must("plug in", l.here.LinkSetMaster(veth, bridge))
 	l.must("up", l.here.LinkSetUp(veth))
 	port, err := h.there.LinkByName(portName(rail))
 	l.must("port", err)
-	l.address(h.there, port, address(h.number, rail))
+	l.address(h.there, port, l.addressOf(h.number, rail))
 	l.must("up", h.there.LinkSetUp(port))
 }
 
@@ -164,7 +172,7 @@ func (l *lab) shape(c cable, mbit int) {
 		l.limit(l.hosts[c.host].there, portName(c.rail), mbit)
 	}
 	if c.way != sending {
-		l.limit(l.here, switchPort(c.host, c.rail), mbit)
+		l.limit(l.here, l.switchPort(c.host, c.rail), mbit)
 	}
 }
 

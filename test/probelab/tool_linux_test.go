@@ -51,7 +51,7 @@ func (x *tool) wait(t *testing.T) *tool {
 func (l *lab) probing(more ...string) []string {
 	args := []string{"probe", "fabric", "--token-file", l.token}
 	for _, h := range l.hosts {
-		args = append(args, "--host", h.name()+"="+address(h.number, 0).String())
+		args = append(args, "--host", h.name()+"="+l.addressOf(h.number, 0).String())
 	}
 	return append(args, more...)
 }

@@ -21,7 +21,7 @@ const tuiMbit = 400
 func (l *lab) dashboard(more ...string) *screen {
 	args := []string{"tui", "--view", "probe", "--ascii", "--token-file", l.token}
 	for _, h := range l.hosts {
-		args = append(args, "--host", h.name()+"="+address(h.number, 0).String())
+		args = append(args, "--host", h.name()+"="+l.addressOf(h.number, 0).String())
 	}
 	return openScreen(l.t, 160, 44, append(args, more...)...)
 }
@@ -76,6 +76,7 @@ func TestDashboard(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: rates need seconds")
 	}
+	t.Parallel()
 	l := newLab(t, 2, 2, tuiMbit)
 	file := filepath.Join(t.TempDir(), "run.jsonl")
 	s := l.dashboard("--record", file)
@@ -118,6 +119,7 @@ func TestDashboard(t *testing.T) {
 // An agent dies while it is measured: the pane says so, and the rest lives on.
 func TestDashboardAgentKilled(t *testing.T) {
 	longtest.Only(t) // TestAgentKilled
+	t.Parallel()
 	l := newLab(t, 3, 1, tuiMbit)
 	s := l.measuring()
 	s.until("being measured")
@@ -140,6 +142,7 @@ func TestDashboardStop(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: rates need seconds")
 	}
+	t.Parallel()
 	l := newLab(t, 3, 1, tuiMbit)
 	s := l.measuring()
 	s.until("round 2 of")

@@ -15,7 +15,7 @@ func (l *lab) watch(hosts ...int) (stop func() [][]look) {
 		seen := make([][]look, len(hosts))
 		for {
 			for i, h := range hosts {
-				link, err := l.here.LinkByName(switchPort(h, 0))
+				link, err := l.here.LinkByName(l.switchPort(h, 0))
 				if err != nil {
 					l.t.Error(err)
 					break
