@@ -91,6 +91,9 @@ func (m *machine) function(f []string) {
 		if sub, ok := strings.CutPrefix(w, "bcm="); ok {
 			d.Vendor, d.Device, d.SubVendor, d.SubDevice = "0x1000", "0xc030", "0x1000", topo.HexID(sub)
 		}
+		if sub, ok := strings.CutPrefix(w, "bcm4="); ok {
+			d.Vendor, d.Device, d.SubVendor, d.SubDevice = "0x1000", "0xc010", "0x1000", topo.HexID(sub)
+		}
 		if pf, ok := strings.CutPrefix(w, "vf="); ok {
 			d.PF = topo.PCIID(bdf(pf))
 		}

@@ -43,14 +43,15 @@ func flattened(above, below *PCIDevice) bool {
 }
 
 // broadcomGen is 4 or 5 for a Broadcom switch of the given level of a
-// two-level chip, 0 for anything else.
+// two-level chip, 0 for anything else. Both levels of the older one carry the
+// same numbers. Source: NCCL 2.30 src/graph/topo.cc, getBcmGen.
 func broadcomGen(d *PCIDevice, level uint32) int {
 	if d.Vendor.Uint() != 0x1000 || d.SubVendor.Uint() != 0x1000 {
 		return 0
 	}
 	switch sub := d.SubDevice.Uint() >> 12; d.Device.Uint() {
 	case 0xc010:
-		if sub == 0xa|level {
+		if sub == 0xa {
 			return 4
 		}
 	case 0xc030:

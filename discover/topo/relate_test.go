@@ -2,6 +2,7 @@ package topo_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/topoctl/topoctl/discover/topo"
@@ -65,25 +66,38 @@ func TestRelateClasses(t *testing.T) {
 	}
 }
 
-// Two-level Broadcom switches are one chip: NCCL calls PIX what crosses both.
+// Two-level Broadcom switches are one chip: NCCL calls PIX what crosses both. Those of Gen5 tell
+// their level, those of Gen4 do not.
 func TestBroadcomIsFlattenedForNCCLOnly(t *testing.T) {
-	topology := build(t, `
+	const switches = `
 numa 0
 hb 0000:10 numa0
 port 10:01.0 < 0000:10
-port 11:00.0 < 10:01.0 bcm=0x0072
-port 12:00.0 < 11:00.0 bcm=0x0072
-port 12:01.0 < 11:00.0 bcm=0x0072
-port 13:00.0 < 12:00.0 bcm=0x1003
-port 14:00.0 < 13:00.0 bcm=0x1003
+port 11:00.0 < 10:01.0 UPPER
+port 12:00.0 < 11:00.0 UPPER
+port 12:01.0 < 11:00.0 UPPER
+port 13:00.0 < 12:00.0 LOWER
+port 14:00.0 < 13:00.0 LOWER
 gpu 15:00.0 < 14:00.0 numa0
-port 16:00.0 < 12:01.0 bcm=0x1003
-port 17:00.0 < 16:00.0 bcm=0x1003
+port 16:00.0 < 12:01.0 LOWER
+port 17:00.0 < 16:00.0 LOWER
 nic 18:00.0 < 17:00.0 mlx5_0 numa0
-`)
-	got := topology.Relate("gpu:0", "rdma:mlx5_0")
-	if got.Class.Kind != topo.ClassPXB || got.NCCL != "PIX" {
-		t.Errorf("class %q nccl %q, want PXB and PIX", got.Class, got.NCCL)
+`
+	for name, level := range map[string]struct {
+		upper, lower string
+		nccl         topo.NCCLClass
+	}{
+		"gen5":                   {"bcm=0x0072", "bcm=0x1003", "PIX"},
+		"gen5, both upper":       {"bcm=0x0072", "bcm=0x0072", "PXB"},
+		"gen4":                   {"bcm4=0xa000", "bcm4=0xa000", "PIX"},
+		"gen4, another function": {"bcm4=0xa012", "bcm4=0xa034", "PIX"},
+		"gen4, another product":  {"bcm4=0xb000", "bcm4=0xb000", "PXB"},
+	} {
+		topology := build(t, strings.NewReplacer("UPPER", level.upper, "LOWER", level.lower).Replace(switches))
+		got := topology.Relate("gpu:0", "rdma:mlx5_0")
+		if got.Class.Kind != topo.ClassPXB || got.NCCL != level.nccl {
+			t.Errorf("%s: class %q nccl %q, want PXB and %s", name, got.Class, got.NCCL, level.nccl)
+		}
 	}
 }
 
