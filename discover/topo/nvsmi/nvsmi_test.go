@@ -2,6 +2,7 @@ package nvsmi
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -264,6 +265,38 @@ func TestDamagedTextsKeepTheRest(t *testing.T) {
 	}
 }
 
+// Terminals show columns that are as wide as the distance of their tabs without a blank between.
+func TestGluedColumns(t *testing.T) {
+	const heads = "\tGPU0\tGPU1\tNIC0\tNIC1NIC2\tNIC3\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\n"
+	const gpu1 = "GPU1\tNV18\t X \tSYS\tSYSSYS\tPIX\t56-111\t1\t\tN/A\n"
+	class := func(t *testing.T, text string, gpu, nic int) string {
+		top, err := Decode([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return top.Relate(topo.GPUID(gpu), topo.RDMAID(fmt.Sprintf("NIC%d", nic))).Class.String()
+	}
+	t.Run("split", func(t *testing.T) {
+		text := heads + "GPU0\t X \tNV18\tPIX\tNODENODE\tSYS\t0-55\t0\t\tN/A\n" + gpu1
+		for nic, want := range []string{"PIX", "NODE", "NODE", "SYS"} {
+			if got := class(t, text, 0, nic); got != want {
+				t.Errorf("GPU0 NIC%d: %q, want %s", nic, got, want)
+			}
+		}
+		if got := class(t, text, 1, 3); got != "PIX" {
+			t.Errorf("GPU1 NIC3: %q, want PIX", got)
+		}
+	})
+	t.Run("a cell is missing", func(t *testing.T) { // any of them: none may move into another's place
+		text := heads + "GPU0\t X \tNV18\tPIX\tNODE\tSYS\t0-55\t0\t\tN/A\n" + gpu1
+		for nic := range 4 {
+			if got := class(t, text, 0, nic); got != "" {
+				t.Errorf("GPU0 NIC%d: %q, want not known", nic, got)
+			}
+		}
+	})
+}
+
 func TestDetectRefusesOtherFormats(t *testing.T) {
 	for _, s := range []string{"", `{"schema":"topoctl.topology/v1"}`, "<system version=\"1\">\n GPU0 GPU1\n", "GPU0 is fine\n"} {
 		if Detect([]byte(s)) {
@@ -276,6 +309,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte(sample))
 	f.Add([]byte(" \tGPU0\tGPU1\t\n GPU0\tX\tGNS\t\n GPU1\tGNS\tX\t\n"))
 	f.Add([]byte("=== ROCm System Management Interface ===\n=== Link Type between two GPUs ===\n  GPU0 GPU1\nGPU0 0 XGMI\nGPU1 PCIE 0\n=== Numa Nodes ===\nGPU[0]\t\t: (Topology) Numa Affinity: 1\n"))
+	f.Add([]byte("\tGPU0\tNIC0NIC1\nGPU0\tX\tNODENODE\n"))
 	f.Add([]byte("        GPU0    mlx5_0  CPU Affinity    NUMA Affinity\nGPU0     X      PIX     0-19,40-59      0\nmlx5_0  PIX      X\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		table, err := parse(data)

@@ -19,6 +19,10 @@ var (
 	nicEntry  = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9_]{0,31}):\s+([!-~]{1,64})$`)
 	rocmNUMA  = regexp.MustCompile(`^GPU\[([0-9]{1,4})\]\s*:\s*\(Topology\) Numa Affinity:\s*([0-9]{1,6})$`)
 	ansi      = regexp.MustCompile("\x1b\\[[0-9;]*[A-Za-z]")
+	gluedHead = regexp.MustCompile(`^((GPU|NIC)[0-9]{1,4}|mlx[45]_[0-9]{1,4})+$`)
+	headWord  = regexp.MustCompile(`(GPU|NIC)[0-9]{1,4}|mlx[45]_[0-9]{1,4}`)
+	gluedRow  = regexp.MustCompile(`^(XGMI|X|SYS|NODE|PHB|PXB|PIX|NV[1-9][0-9]?|C2C)+$`)
+	rowWord   = regexp.MustCompile(`XGMI|X|SYS|NODE|PHB|PXB|PIX|NV[1-9][0-9]?|C2C`)
 	p2pWords  = []string{"OK", "CNS", "GNS", "TNS", "NS", "DR", "U"}
 	rocmWords = []string{"0", "XGMI", "PCIE", "N/A"}
 )
@@ -103,7 +107,9 @@ func parseHeader(line string) (header, bool) {
 	if i := strings.Index(line, "CPU Affinity"); i >= 0 {
 		line = line[:i]
 	}
-	h.devices = strings.Fields(line)
+	for _, word := range strings.Fields(line) {
+		h.devices = append(h.devices, unglue(word, gluedHead, headWord)...)
+	}
 	if len(h.devices) == 0 || !gpuName.MatchString(h.devices[0]) {
 		return header{}, false
 	}
@@ -154,21 +160,35 @@ func (t *matrix) parseRows(all []string, from int) int {
 	return len(all)
 }
 
-// parseRow reads a row's cells and its affinity columns.
+// parseRow reads a row's cells and its affinity columns. Of a row with more or fewer cells than
+// there are columns none is taken: which of them is missing cannot be known, and those behind it
+// would be another device's.
 func (t *matrix) parseRow(name, rest string, line int) tableRow {
 	r := tableRow{Name: name, Line: line, Cells: make([]string, len(t.Devices))}
-	n := 0
-	for n < len(r.Cells) {
+	var cells []string
+	for len(cells) < len(r.Cells) {
 		word, after := cutWord(rest)
-		if word == "" || !t.isCell(word) {
-			t.problem("line %d: row %q has %d cells for %d columns", line, name, n, len(r.Cells))
-			return r
+		if word == "" || !t.isCell(word) && !gluedRow.MatchString(word) {
+			break
 		}
-		r.Cells[n], rest = word, after
-		n++
+		cells, rest = append(cells, unglue(word, gluedRow, rowWord)...), after
 	}
+	if len(cells) != len(r.Cells) {
+		t.problem("line %d: row %q has %d cells for %d columns: not read", line, name, len(cells), len(r.Cells))
+		return r
+	}
+	copy(r.Cells, cells)
 	t.parseAffinity(&r, rest)
 	return r
+}
+
+// unglue takes apart words that stand in one, as a terminal shows columns that are as wide as
+// the distance of its tabs: "NODENODE", "NIC10NIC11".
+func unglue(word string, run, one *regexp.Regexp) []string {
+	if !run.MatchString(word) {
+		return []string{word}
+	}
+	return one.FindAllString(word, -1)
 }
 
 // parseAffinity reads what follows the cells. With tabs the columns are told
