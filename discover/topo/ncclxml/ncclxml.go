@@ -9,6 +9,7 @@ package ncclxml
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/pkgerr"
@@ -26,7 +27,8 @@ func Detect(head []byte) bool {
 }
 
 // Decode reads a topology file; its relations are derived. Beside whole files
-// it takes fragments whose roots are cpu or pci elements.
+// it takes fragments whose roots are cpu or pci elements. A file of several hosts
+// is refused.
 func Decode(data []byte) (*topo.Topology, error) {
 	roots, err := xmltree.Parse(data)
 	if err != nil {
@@ -36,6 +38,9 @@ func Decode(data []byte) (*topo.Topology, error) {
 	for _, e := range roots {
 		switch e.Name {
 		case "system":
+			if err := oneHost(e); err != nil {
+				return nil, err
+			}
 			d.system(e)
 		case "cpu":
 			d.cpu(e)
@@ -108,6 +113,27 @@ func (d *decoder) system(e *xmltree.Element) {
 		}
 	}
 }
+
+// oneHost refuses several hosts: NCCL dumps all hosts of a multi-node NVLink domain in one tree,
+// with the same PCI addresses again and again. A CPU that tells no host belongs to any.
+func oneHost(system *xmltree.Element) error {
+	var hashes []string
+	for _, c := range system.All("cpu") {
+		if hash := clip(c.Get("host_hash")); hash != "" && !slices.Contains(hashes, hash) {
+			if hashes = append(hashes, hash); len(hashes) > maxHosts {
+				return pkgerr.Errorf("ncclxml", "line %d: more than %d hosts in one file", c.Line, maxHosts)
+			}
+		}
+	}
+	if len(hashes) > 1 {
+		return pkgerr.Errorf("ncclxml", "the file holds %d hosts (host_hash %s): keep the <cpu> elements of one of them, or dump it with one host alone",
+			len(hashes), strings.Join(hashes, ", "))
+	}
+	return nil
+}
+
+// maxHosts bounds the list of hosts in an error: the largest NVLink domains have 18 to 36 trays.
+const maxHosts = 64
 
 func (d *decoder) cpu(e *xmltree.Element) {
 	c := d.cpuAt(e, e)

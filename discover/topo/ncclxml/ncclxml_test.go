@@ -317,6 +317,25 @@ func TestGraphFileIsRefused(t *testing.T) {
 	}
 }
 
+// A dump of a multi-node NVLink domain holds every tray, each with the same PCI addresses.
+func TestSeveralHostsAreRefused(t *testing.T) {
+	const tray = `<cpu host_hash="%s" numaid="0" arch="arm64"><pci busid="0008:06:00.0" class="0x068000"><pci busid="0009:01:00.0" class="0x030200"><gpu dev="0" sm="100"/></pci></pci></cpu>`
+	dump := func(hashes ...string) []byte {
+		var b strings.Builder
+		for _, h := range hashes {
+			fmt.Fprintf(&b, tray, h)
+		}
+		return []byte("<system version=\"1\">" + b.String() + "</system>")
+	}
+	_, err := Decode(dump("0xa1", "0xb2", "0xa1"))
+	if want := "the file holds 2 hosts (host_hash 0xa1, 0xb2)"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("two trays: %v, want %q", err, want)
+	}
+	if _, err := Decode(dump("0xa1", "", "0xa1")); err != nil {
+		t.Errorf("one tray: %v", err)
+	}
+}
+
 func TestBadFilesSayWhere(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"empty":     {"", "no XML element"},
