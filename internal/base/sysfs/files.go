@@ -306,8 +306,9 @@ func ueventValue(data []byte, key string) string {
 	return ""
 }
 
-// oneLine is an attribute's text without surrounding blanks. An empty file is an
-// error: a kernel ends even an empty value with a newline.
+// oneLine is an attribute's text without surrounding blanks, and without the zero
+// bytes that some kernels end it with. An empty file is an error: a kernel ends
+// even an empty value with a newline.
 func oneLine(data []byte) (string, error) {
 	if len(data) == 0 {
 		return "", errors.New("empty file")
@@ -315,7 +316,7 @@ func oneLine(data []byte) (string, error) {
 	if len(data) > maxAttr {
 		return "", fmt.Errorf("%d bytes, too long for an attribute", len(data))
 	}
-	data = bytes.TrimSpace(data)
+	data = bytes.TrimSpace(bytes.TrimRight(data, "\x00\n"))
 	for _, c := range data {
 		if c < ' ' && c != '\t' || c == 0x7f {
 			return "", fmt.Errorf("%s: not a line of text", strconv.Quote(clip(string(data))))

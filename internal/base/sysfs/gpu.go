@@ -85,6 +85,9 @@ func vendorName(id topo.HexID) string {
 // readNVIDIA adds what the driver's /proc directory of a GPU tells.
 func (r *reader) readNVIDIA(g *topo.GPU, dir string) {
 	f := files{r: r, dir: dir, show: dir, subject: g.ID}
+	g.KnownFrom = "proc" // whatever its files say: the driver lists only GPUs that it has
+	g.Facts.Set("known_from", topo.SourceProc, "/"+nvidiaProc+"/{bdf}")
+	r.readGPUMemoryNode(f, g)
 	data, err := r.tree.ReadFile(dir + "/information")
 	if err != nil {
 		f.readError("information", required, err)
@@ -96,7 +99,6 @@ func (r *reader) readNVIDIA(g *topo.GPU, dir string) {
 		return
 	}
 	const where = "/" + nvidiaProc + "/{bdf}/information"
-	g.KnownFrom = "proc"
 	g.Facts.Set("known_from", topo.SourceProc, where)
 	if g.Vendor == "" {
 		g.Vendor = "nvidia"
@@ -111,7 +113,6 @@ func (r *reader) readNVIDIA(g *topo.GPU, dir string) {
 	if g.Minor = info.minor; g.Minor != nil {
 		g.Facts.Set("minor", topo.SourceProc, where)
 	}
-	r.readGPUMemoryNode(f, g)
 }
 
 // parseNVIDIA reads the "Key: value" lines of a GPU's information file.

@@ -255,6 +255,23 @@ func TestOtherMachines(t *testing.T) {
 			t.Errorf("%+v %q", n, texts(top.Warnings))
 		}
 	})
+	t.Run("GPU memory node, no information", func(t *testing.T) {
+		m := newMachine()
+		m.node(10, "", "10")
+		m.dir("proc/driver/nvidia/gpus/0000:1a:00.0", "numa_status", "Node: 10\nOffline: 0")
+		m.remove("proc/driver/nvidia/gpus/0000:1a:00.0/information")
+		top := m.read(t)
+		if g := top.GPUs[0]; g.MemoryNUMA == nil || *g.MemoryNUMA != 10 || g.KnownFrom != "proc" {
+			t.Errorf("%+v %q", g, texts(top.Warnings))
+		}
+	})
+	t.Run("zero byte at the end", func(t *testing.T) {
+		m := newMachine()
+		m.file("sys/devices/system/node/node0/cpulist", "0-3\n\x00")
+		if top := m.read(t); top.NUMANodes[0].CPUs != "0-3" || len(top.Warnings) > 0 {
+			t.Errorf("%+v %q", top.NUMANodes, texts(top.Warnings))
+		}
+	})
 	t.Run("IOMMU", func(t *testing.T) {
 		m := newMachine()
 		m.link(gpu0+"/iommu_group", "../../../../../../kernel/iommu_groups/16")
