@@ -182,16 +182,20 @@ func parseMemlock(data []byte) (*topo.Memlock, error) {
 	return nil, fmt.Errorf("no line %q", memlockName)
 }
 
-// parseLimit is nil for "unlimited".
+// parseLimit is nil for "unlimited", and for numbers that no address space reaches: a limit
+// set in KiB from an unlimited one in bytes reads 18446744073708503040.
 func parseLimit(s string) (*int64, error) {
 	if s == "unlimited" {
 		return nil, nil
 	}
-	n, err := strconv.ParseInt(s, 10, 64)
-	if err != nil || n < 0 {
-		return nil, fmt.Errorf("%q: want bytes up to %d, or unlimited", clip(s), int64(math.MaxInt64))
+	n, err := strconv.ParseUint(s, 10, 64)
+	if err != nil {
+		return nil, fmt.Errorf("%q: want bytes, or unlimited", clip(s))
 	}
-	return &n, nil
+	if n > math.MaxInt64 {
+		return nil, nil
+	}
+	return new(int64(n)), nil
 }
 
 // ForCapture is what a capture may hold of a file's content. Of files that say

@@ -67,6 +67,7 @@ func TestParseMemlock(t *testing.T) {
 		{limits("8388608", "8388608"), &topo.Memlock{SoftBytes: eight, HardBytes: eight}, ""},
 		{limits("8388608", "unlimited"), &topo.Memlock{SoftBytes: eight}, ""},
 		{limits("unlimited", "unlimited"), &topo.Memlock{}, ""},
+		{limits("8388608", "18446744073708503040"), &topo.Memlock{SoftBytes: eight}, ""},
 		{limits("0", "8388608"), &topo.Memlock{SoftBytes: zero, HardBytes: eight}, ""},
 		{"Max locked memory 0 0", &topo.Memlock{SoftBytes: zero, HardBytes: zero}, ""},
 		{"Max open files 1 2 files\n", nil, `no line "Max locked memory"`},
