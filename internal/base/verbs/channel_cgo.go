@@ -9,6 +9,7 @@ import (
 	"encoding/binary"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -25,6 +26,11 @@ type channel struct {
 	fd      int // the completion channel, in the set
 	in, out func(set uintptr)
 	err     error // of in and out, which the leader calls
+
+	// The set alone does not keep the owner from a leader's events: a wait that is about to
+	// begin, or was woken for an older event, looks at the channel before it sleeps.
+	taking sync.Mutex
+	led    bool
 
 	// The leader's thread sleeps in the kernel, as a program in C does: on its way through
 	// the net poller Go's scheduler puts all to sleep, its monitor too, and wakes them again.
@@ -74,12 +80,38 @@ func (c *channel) control(set, op int) error {
 	return unix.EpollCtl(set, op, c.fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(c.fd)})
 }
 
-// change takes the channel out of the owner's set, or puts it back.
-func (c *channel) change(how func(uintptr)) error {
+// setLed gives the channel's events to a leader, or back to the owner, whom the set wakes
+// where one is waiting.
+func (c *channel) setLed(led bool) error {
+	how := c.in
+	if led {
+		how = c.out
+	}
+	before := c.swapLed(led)
 	if err := c.owner.raw.Control(how); err != nil {
 		return ErrClosed
 	}
+	if c.err != nil {
+		c.swapLed(before)
+	}
 	return c.err
+}
+
+func (c *channel) swapLed(led bool) (before bool) {
+	c.taking.Lock()
+	defer c.taking.Unlock()
+	before, c.led = c.led, led
+	return before
+}
+
+// take calls get, which does not wait, for the owner. While there is a leader it finds nothing.
+func (c *channel) take(get func() C.int) C.int {
+	c.taking.Lock()
+	defer c.taking.Unlock()
+	if c.led {
+		return C.int(syscall.EAGAIN)
+	}
+	return get()
 }
 
 // lead calls take, which sleeps until there is an event or the eventfd can be read.

@@ -70,7 +70,8 @@ func (d *Device) NewCQ(entries int) (*CQ, error) {
 	d.uses.Add(1)
 	q := &CQ{dev: d, events: events, ch: ch, cq: cq,
 		wc: (*[MaxBatch]C.struct_tv_wc)(C.calloc(MaxBatch, C.sizeof_struct_tv_wc))}
-	q.take = func() C.int { return C.tv_take_cq_event(d.lib.c, ch) }
+	get := func() C.int { return C.tv_take_cq_event(d.lib.c, ch) }
+	q.take = func() C.int { return events.take(get) }
 	q.sleep = func() C.int { return C.tv_wait_cq_event(d.lib.c, ch, C.int(events.wake)) }
 	return q, nil
 }
@@ -133,10 +134,10 @@ func (q *CQ) event(rc C.int, err error) error {
 func (q *CQ) Wake() { q.events.owner.wake() }
 
 // Lead has events wake LeaderWait, and not Wait, until Unlead. One leads at a time.
-func (q *CQ) Lead() error { return q.events.change(q.events.out) }
+func (q *CQ) Lead() error { return q.events.setLed(true) }
 
 // Unlead ends Lead. An event that nobody has taken wakes Wait then.
-func (q *CQ) Unlead() error { return q.events.change(q.events.in) }
+func (q *CQ) Unlead() error { return q.events.setLed(false) }
 
 // LeaderWait is Wait for who leads. It sleeps in the kernel, with its thread: that wakes
 // sooner, and is for one at a time. It may come back without an event.

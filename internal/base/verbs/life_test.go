@@ -363,8 +363,8 @@ func TestIOErrorIsNoEnd(t *testing.T) {
 	}
 }
 
-// While somebody leads events are his alone; what he has not taken is the owner's after
-// that.
+// Events are the leader's alone while there is one, and the owner's afterwards if they were
+// not taken.
 func TestLead(t *testing.T) {
 	f, a, b := pair(t, verbsfake.Options{})
 	owner := make(chan error, 1)
@@ -402,6 +402,25 @@ func TestLead(t *testing.T) {
 	a.expect(t, verbs.WCSuccess)
 	asleep()
 	ok(t, a.cq.Unlead())
+	ok(t, soon(t, "Wait", func() error { return <-owner }))
+}
+
+// An owner that begins to wait while there is a leader takes none of the leader's events.
+func TestOwnerWaitsForLeader(t *testing.T) {
+	_, a, b := pair(t, verbsfake.Options{})
+	ok(t, a.cq.Lead())
+	ok(t, a.cq.Arm())
+	a.post(t, a.wr(verbs.OpRDMAWrite, b, 1, 0, 100))
+	a.expect(t, verbs.WCSuccess)
+	owner := make(chan error, 1)
+	go func() { owner <- a.cq.Wait() }()
+	select {
+	case err := <-owner:
+		t.Fatalf("the owner took the leader's event: %v", err)
+	case <-time.After(10 * time.Millisecond):
+	}
+	ok(t, soon(t, "LeaderWait", a.cq.LeaderWait))
+	a.cq.Wake()
 	ok(t, soon(t, "Wait", func() error { return <-owner }))
 }
 
