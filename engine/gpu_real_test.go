@@ -25,7 +25,7 @@ import (
 func TestRealGPU(t *testing.T) {
 	d, err := cuda.Open(cuda.Options{})
 	if errors.Is(err, cuda.ErrUnavailable) {
-		t.Skip(err)
+		t.Skipf("no GPU with NVIDIA's driver here: %v", err)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -132,7 +132,7 @@ func realExport(t *testing.T, g *cuda.GPU) {
 	for want, x := range map[int64]*memory.Block{0: b, 512: part} {
 		fd, offset, err := (*mem.Block)(x).Device().DMABuf()
 		if errors.Is(err, mem.ErrNoExport) && !g.Info().DMABuf {
-			t.Skip(err)
+			t.Skipf("this GPU or driver exports no dma-buf: %v", err)
 		}
 		if err != nil {
 			t.Error(err)

@@ -14,7 +14,7 @@ func realABI(t *testing.T) []string {
 	t.Helper()
 	cc, err := exec.LookPath("gcc")
 	if err != nil {
-		t.Skip("no gcc")
+		t.Skip("gcc is not installed: the real header cannot be compiled")
 	}
 	probe := exec.Command(cc, "-E", "-x", "c", "-o", os.DevNull, "-")
 	probe.Stdin = strings.NewReader("#include <infiniband/verbs.h>\n")

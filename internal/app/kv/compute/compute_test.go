@@ -70,7 +70,7 @@ func table(t *testing.T, name string) func(key, column string) float64 {
 	t.Helper()
 	f, err := os.Open(filepath.Join(tables, name+".csv"))
 	if errors.Is(err, fs.ErrNotExist) {
-		t.Skip("the published tables are not here")
+		t.Skipf("the published table is not there: %v", err)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -232,7 +232,7 @@ func TestMemoryRefused(t *testing.T) {
 // Of several nodes memory is bound to one and threads to another.
 func TestMemoryNodes(t *testing.T) {
 	if _, err := os.Stat("/sys/devices/system/node/node0"); err != nil {
-		t.Skip("this kernel binds no memory")
+		t.Skip("no /sys/devices/system/node: a kernel without NUMA binds no memory")
 	}
 	f := &fakeHost{numa: " N1=5"}
 	h := f.host()
@@ -416,7 +416,7 @@ func TestThread(t *testing.T) {
 func BenchmarkLoads(b *testing.B) {
 	block, err := memory.Alloc(1<<30, memory.Options{Backing: memory.Private, Pages: memory.Huge})
 	if err != nil {
-		b.Skip(err)
+		b.Skipf("no 1 GiB of memory in huge pages: %v", err)
 	}
 	defer block.Free()
 	sum := uint64(0)

@@ -5,8 +5,6 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/topoctl/topoctl/internal/app/probe/lane"
 )
 
 // A thread is on the CPU that it is tied to, and afterwards where it was before.
@@ -40,7 +38,7 @@ func TestPinThread(t *testing.T) {
 	}
 	before := now()
 	if _, err := pinThread(maxCPU - 1); err == nil {
-		t.Skip("this machine has that many CPUs")
+		t.Skipf("this machine has %d CPUs: none is missing", maxCPU)
 	}
 	if now() != before {
 		t.Error("a CPU that is not there has changed where the thread runs")
@@ -53,8 +51,5 @@ func TestSystem(t *testing.T) {
 	}
 	if n, ok := cgroupQuota(); ok && n <= 0 {
 		t.Errorf("a quota of %v CPUs", n)
-	}
-	if lane.FileText("/proc/self/cgroup") == "" {
-		t.Skip("no cgroup is told")
 	}
 }

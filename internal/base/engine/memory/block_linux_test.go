@@ -176,7 +176,7 @@ func TestMapRefusesUnsealed(t *testing.T) {
 func TestAllocPool(t *testing.T) {
 	text, err := os.ReadFile("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages")
 	if err != nil {
-		t.Skip("no huge page pool: ", err)
+		t.Skipf("this kernel has no pool of 2 MiB pages: %v", err)
 	}
 	empty := strings.TrimSpace(string(text)) == "0"
 	for _, backing := range []Backing{Shared, Private} {
@@ -219,7 +219,7 @@ func TestHugeIsToldAsItIs(t *testing.T) {
 func TestBind(t *testing.T) {
 	b, err := Alloc(1<<20, Options{Nodes: []int{0, 0}})
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSYS) {
-		t.Skip(err)
+		t.Skipf("mbind is not permitted or not in this kernel: %v", err)
 	}
 	if err != nil {
 		t.Fatal(err)

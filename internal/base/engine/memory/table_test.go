@@ -295,7 +295,7 @@ func TestTableModel(t *testing.T) {
 		var all []*entry
 		pick := func() *entry {
 			if len(all) == 0 {
-				t.Skip("nothing is there to pick")
+				t.Skip("no region yet: this step cannot be drawn")
 			}
 			return all[rapid.IntRange(0, len(all)-1).Draw(t, "entry")]
 		}

@@ -86,7 +86,7 @@ func TestWriteCPIO(t *testing.T) {
 func TestCPIOProgram(t *testing.T) {
 	cpio, err := exec.LookPath("cpio")
 	if err != nil {
-		t.Skip("there is no cpio to compare with")
+		t.Skip("cpio is not installed: nothing else reads the archive")
 	}
 	var out bytes.Buffer
 	if err := WriteCPIO(&out, Tree{"d/odd": {Data: []byte("123")}, "d/l": {Link: "odd"}}); err != nil {
@@ -156,12 +156,12 @@ func FuzzVmlinux(f *testing.F) {
 func TestLibraries(t *testing.T) {
 	sh, err := exec.LookPath("sh")
 	if err != nil {
-		t.Skip(err)
+		t.Skipf("no sh: no program whose libraries are known: %v", err)
 	}
 	folders := []string{"/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/lib/aarch64-linux-gnu"}
 	libs, err := Libraries([]string{sh, "image_test.go"}, folders)
 	if err != nil {
-		t.Skipf("no usual Linux: %v", err)
+		t.Skipf("the libraries of sh are in none of %v: %v", folders, err)
 	}
 	for name, file := range libs {
 		if _, err := os.Stat(file); err != nil || filepath.Base(file) != name {

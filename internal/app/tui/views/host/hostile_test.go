@@ -174,7 +174,7 @@ func TestHostThatCannotBe(t *testing.T) {
 			}
 			read, err := topo.Decode(data)
 			if err != nil {
-				t.Skip(err) // refused where it is read
+				return // refused where it is read
 			}
 			e := viewtest.Env(after(read, 3), look.Look{})
 			whole := views[0].make()
