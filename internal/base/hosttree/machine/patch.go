@@ -60,15 +60,18 @@ func (e *expansion) patch(c patch, names []string) {
 		for _, name := range names {
 			gone[name] = true
 		}
-		e.names = slices.DeleteFunc(e.names, func(name string) bool {
-			for end := len(name); end > 0; end = strings.LastIndexByte(name[:end], '/') {
-				if gone[name[:end]] {
-					delete(e.entries, name)
+		e.entries = slices.DeleteFunc(e.entries, func(x entry) bool {
+			for end := len(x.name); end > 0; end = strings.LastIndexByte(x.name[:end], '/') {
+				if gone[x.name[:end]] {
 					return true
 				}
 			}
 			return false
 		})
+		clear(e.at)
+		for i, x := range e.entries {
+			e.at[x.name] = i
+		}
 	case "move":
 		e.move(names[0], strings.TrimPrefix(c.operand, "/"))
 	}
@@ -77,8 +80,8 @@ func (e *expansion) patch(c patch, names []string) {
 // directories are the names that have something below them.
 func (e *expansion) directories() map[string]bool {
 	dirs := map[string]bool{}
-	for name := range e.entries {
-		for dir := path.Dir(name); dir != "." && !dirs[dir]; dir = path.Dir(dir) {
+	for _, x := range e.entries {
+		for dir := path.Dir(x.name); dir != "." && !dirs[dir]; dir = path.Dir(dir) {
 			dirs[dir] = true
 		}
 	}
@@ -93,12 +96,11 @@ func (e *expansion) move(from, to string) {
 		}
 		return name
 	}
-	names, was := e.names, e.entries
-	e.names, e.entries, e.bytes = nil, make(map[string]entry, len(was)), 0
-	for _, name := range names {
-		x := was[name]
+	was := e.entries
+	e.entries, e.at, e.bytes = nil, make(map[string]int, len(was)), 0
+	for _, x := range was {
 		x.to = moved(x.to)
-		e.add(moved(name), x)
+		e.add(moved(x.name), x)
 	}
 }
 

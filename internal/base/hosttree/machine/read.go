@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/cpuset"
@@ -27,12 +28,25 @@ type option struct {
 // lists in errors go by them alone.
 type options map[string]option
 
+// fields are those of a struct and of what it embeds. They are worked out once: a machine has a
+// statement for each of its functions.
+func fields(t reflect.Type) []reflect.StructField {
+	if known, ok := visible.Load(t); ok {
+		return known.([]reflect.StructField)
+	}
+	all := reflect.VisibleFields(t)
+	visible.Store(t, all)
+	return all
+}
+
+var visible sync.Map // reflect.Type to []reflect.StructField
+
 // tagged are the fields of structs that have a tag, by the first word of it.
 func tagged(tag string, structs ...any) options {
 	o := options{}
 	for _, x := range structs {
 		v := reflect.ValueOf(x).Elem()
-		for _, f := range reflect.VisibleFields(v.Type()) {
+		for _, f := range fields(v.Type()) {
 			if key, form, _ := strings.Cut(f.Tag.Get(tag), " "); key != "" {
 				o[key] = option{v.FieldByIndex(f.Index), form}
 			}

@@ -22,7 +22,7 @@ func (s *Spec) Tree() (*hosttree.Mem, error) {
 	if s.base != "" {
 		return nil, fmt.Errorf("machine: %s is a variant of %s, which is not loaded", s.name, s.base)
 	}
-	e := &expansion{Spec: s, entries: map[string]entry{}}
+	e := &expansion{Spec: s, at: map[string]int{}}
 	e.addHost()
 	e.addCPUs()
 	e.addNUMANodes()
@@ -38,13 +38,14 @@ func (s *Spec) Tree() (*hosttree.Mem, error) {
 // before the tree is made.
 type expansion struct {
 	*Spec
-	entries map[string]entry
-	names   []string // of the entries, in the order in which they came: directory by directory, mostly
+	entries []entry        // in the order in which they came: directory by directory, mostly
+	at      map[string]int // where in entries, by name
 	bytes   int
 	err     error
 }
 
 type entry struct {
+	name   string
 	data   []byte
 	target string        // a link to this, as it stands
 	to     string        // a relative link to this, from the tree's root
@@ -68,20 +69,34 @@ func unlessEmpty(line string) any {
 
 // set adds an entry or replaces one.
 func (e *expansion) set(name string, x entry) {
+	if i, taken := e.at[name]; taken {
+		e.bytes += len(x.data)
+		x.name = name
+		e.entries[i] = x
+		return
+	}
+	e.append(name, x)
+}
+
+func (e *expansion) append(name string, x entry) {
 	e.bytes += len(x.data) + len(name)
 	if len(e.entries) >= maxEntries || e.bytes > maxBytes {
 		e.err = fmt.Errorf("machine: %s: expands to more than %d files or %d MiB", e.name, maxEntries, maxBytes>>20)
 		return
 	}
-	if _, taken := e.entries[name]; !taken {
-		e.names = append(e.names, name)
-	}
-	e.entries[name] = x
+	x.name = name
+	e.at[name] = len(e.entries)
+	e.entries = append(e.entries, x)
 }
 
 // add adds an entry whose name must be free.
 func (e *expansion) add(name string, x entry) {
-	if old, taken := e.entries[name]; taken && !(old.dir && x.dir) && e.err == nil {
+	i, taken := e.at[name]
+	if !taken {
+		e.append(name, x)
+		return
+	}
+	if !(e.entries[i].dir && x.dir) && e.err == nil {
 		e.err = fmt.Errorf("machine: %s: %s is defined twice", e.name, name)
 	}
 	e.set(name, x)
@@ -130,8 +145,8 @@ func (e *expansion) tree() (*hosttree.Mem, error) {
 		return nil, e.err
 	}
 	m := hosttree.NewMem()
-	for _, name := range e.names {
-		x := e.entries[name]
+	for _, x := range e.entries {
+		name := x.name
 		var err error
 		switch {
 		case x.fail != 0 && x.dir:
