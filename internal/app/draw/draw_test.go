@@ -181,7 +181,7 @@ func TestMatrixHostileNames(t *testing.T) {
 	m.RDMADevices[0].Name = "=cmd|' /C calc'!A0\x1b[2J"
 	m.Derive()
 	axis := []topo.Kind{topo.KindGPU, topo.KindNIC}
-	for _, format := range []Format{FormatText, FormatMarkdown, FormatCSV} {
+	for _, format := range []Format{FormatText, FormatMarkdown, FormatCSV, FormatTSV} {
 		var b bytes.Buffer
 		if err := Matrix(&b, m.Matrix(axis, axis), MatrixOptions{Format: format}); err != nil {
 			t.Fatal(err)
@@ -232,7 +232,7 @@ func TestWriteErrors(t *testing.T) {
 	if err := Tree(brokenWriter{}, m.Topology, TreeOptions{}); err == nil {
 		t.Error("Tree: no error from a writer that fails")
 	}
-	for _, format := range []Format{FormatText, FormatMarkdown, FormatCSV} {
+	for _, format := range []Format{FormatText, FormatMarkdown, FormatCSV, FormatTSV} {
 		axis := []topo.Kind{topo.KindGPU}
 		if err := Matrix(brokenWriter{}, m.Matrix(axis, axis), MatrixOptions{Format: format}); err == nil {
 			t.Errorf("Matrix %s: no error from a writer that fails", format)

@@ -36,6 +36,7 @@ const (
 	FormatText     Format = "table" // the look of nvidia-smi topo -m
 	FormatMarkdown Format = "md"
 	FormatCSV      Format = "csv"
+	FormatTSV      Format = "tsv"
 )
 
 // MatrixOptions say how a matrix is printed. The zero value prints the classes
@@ -62,7 +63,11 @@ func Matrix(w io.Writer, m *topo.Matrix, opts MatrixOptions) error {
 	var err error
 	switch opts.Format {
 	case FormatCSV:
-		err = g.csv(&out)
+		err = csv.NewWriter(&out).WriteAll(g.records())
+	case FormatTSV:
+		for _, line := range text.TSV(g.records()) {
+			out.WriteString(line + "\n")
+		}
 	case FormatMarkdown:
 		g.markdown(&out)
 	default:
@@ -164,7 +169,7 @@ func (g *grid) cell(i, j int) string {
 }
 
 // expected is a rate. One that is only an upper bound has a "<" before it where
-// people read it; CSV has plain numbers.
+// people read it; programs get plain numbers.
 func (g *grid) expected(i, j int) string {
 	switch rate := g.m.Rate[i][j]; {
 	case g.m.Rows[i].ID == g.m.Cols[j].ID:
@@ -175,7 +180,7 @@ func (g *grid) expected(i, j int) string {
 	case *rate == 0:
 		g.none = true
 		return "0"
-	case g.m.Basis[i][j] == topo.BasisAssumed && g.opts.Format != FormatCSV:
+	case g.m.Basis[i][j] == topo.BasisAssumed && g.opts.Format != FormatCSV && g.opts.Format != FormatTSV:
 		g.most = true
 		return "<" + units.RateNumber(int64(*rate), g.opts.Units)
 	default:
@@ -240,9 +245,9 @@ func orNA(v *int) string {
 	return strconv.Itoa(*v)
 }
 
-// csv writes the names and the cells; an unknown cell is empty.
-func (g *grid) csv(w io.Writer) error {
-	out := csv.NewWriter(w)
+// records are the names and the cells for programs; an unknown cell is empty.
+func (g *grid) records() [][]string {
+	var out [][]string
 	for _, row := range append([][]string{g.head}, g.rows...) {
 		record := make([]string, len(row))
 		for i, c := range row {
@@ -254,12 +259,9 @@ func (g *grid) csv(w io.Writer) error {
 				record[i] = formulaSafe(c)
 			}
 		}
-		if err := out.Write(record); err != nil {
-			return err
-		}
+		out = append(out, record)
 	}
-	out.Flush()
-	return out.Error()
+	return out
 }
 
 // formulaSafe keeps a spreadsheet from running a foreign name as a formula.

@@ -83,3 +83,12 @@ func ExampleColumns() {
 	// mlx5_0   48.3  same switch
 	// mlx5_10   9.1  other socket
 }
+
+func ExampleTSV() {
+	for _, line := range text.TSV([][]string{{"PORT", "WHY"}, {"mlx5_0", "same switch"}}) {
+		fmt.Println(strings.ReplaceAll(line, "\t", "<TAB>"))
+	}
+	// Output:
+	// PORT<TAB>WHY
+	// mlx5_0<TAB>same switch
+}

@@ -188,3 +188,17 @@ func Columns(rows [][]string, specs ...Column) []string {
 	}
 	return lines
 }
+
+// TSV sets rows for programs, a line for each: its cells made [Printable] and separated by tabs,
+// which no cell has then.
+func TSV(rows [][]string) []string {
+	lines := make([]string, len(rows))
+	for k, row := range rows {
+		cells := make([]string, len(row))
+		for i, cell := range row {
+			cells[i] = Printable(cell)
+		}
+		lines[k] = strings.Join(cells, "\t")
+	}
+	return lines
+}

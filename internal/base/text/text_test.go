@@ -187,6 +187,14 @@ func TestColumns(t *testing.T) {
 	}
 }
 
+func TestTSV(t *testing.T) {
+	rows := [][]string{{"KIND", "NAME"}, {"gpu", "a\tb\nc\x1b[2J"}, {"", "größer", "x"}, {}}
+	want := []string{"KIND\tNAME", `gpu` + "\t" + `a\tb\nc\x1b[2J`, "\tgrößer\tx", ""}
+	if diff := cmp.Diff(want, TSV(rows)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
 func FuzzText(f *testing.F) {
 	for _, s := range []string{"", "mlx5_0", "\x1b]0;owned\x07 x", "\u202eright\u2066 left", "\x9b\xff", "日本語 e\u0301", "👩‍👩‍👧‍👦👍🏽 🇩🇪 a \ufe0f", "50\u00a0GB/s"} {
 		for _, width := range []int{-1, 0, 1, 7, 80} {

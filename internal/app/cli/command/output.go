@@ -18,6 +18,7 @@ const (
 	FormatJSON     = "json"
 	FormatYAML     = "yaml"
 	FormatTable    = "table"
+	FormatTSV      = "tsv"
 	FormatCSV      = "csv"
 	FormatMarkdown = "md"
 	FormatText     = "text"
@@ -121,8 +122,7 @@ func yamlNode(dec *json.Decoder) (*yaml.Node, error) {
 	return scalar("!!null", "null")
 }
 
-// Table prints rows in columns for people; for programs that read a pipe it
-// leaves the head out and separates by tabs.
+// Table is rows in columns below a head.
 type Table struct {
 	Head []string
 	rows [][]string
@@ -136,19 +136,14 @@ func (t *Table) Add(cells ...string) {
 	t.rows = append(t.rows, cells)
 }
 
-// Print writes the table.
-func (t *Table) Print(s Streams) error {
-	var out bytes.Buffer
-	if !s.OutTTY {
-		for _, r := range t.rows {
-			out.WriteString(strings.Join(r, "\t") + "\n")
-		}
-		return Write(s.Out, out.Bytes())
+// Print writes the table: aligned for people, on a terminal and in a pipe alike, or as FormatTSV
+// for programs.
+func (t *Table) Print(w io.Writer, format string) error {
+	set := func(rows [][]string) []string { return text.Columns(rows) }
+	if format == FormatTSV {
+		set = text.TSV
 	}
-	for _, line := range text.Columns(append([][]string{t.Head}, t.rows...)) {
-		out.WriteString(line + "\n")
-	}
-	return Write(s.Out, out.Bytes())
+	return Write(w, []byte(strings.Join(set(append([][]string{t.Head}, t.rows...)), "\n")+"\n"))
 }
 
 // The formats of measurements beside the usual ones.

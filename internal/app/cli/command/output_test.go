@@ -64,18 +64,16 @@ func TestTable(t *testing.T) {
 	tab := &Table{Head: []string{"KIND", "NAME", "MODEL"}}
 	tab.Add("gpu", "GPU0", "")
 	tab.Add("nvswitch", "x\x1b[2J", "A\tB")
-	var pipe, tty bytes.Buffer
-	if err := tab.Print(Streams{Out: &pipe}); err != nil {
-		t.Fatal(err)
-	}
-	if err := tab.Print(Streams{Out: &tty, OutTTY: true}); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff("gpu\tGPU0\t\nnvswitch\tx\\x1b[2J\tA\\tB\n", pipe.String()); diff != "" {
-		t.Errorf("pipe (-want +got):\n%s", diff)
-	}
-	want := "KIND      NAME      MODEL\ngpu       GPU0\nnvswitch  x\\x1b[2J  A\\tB\n"
-	if diff := cmp.Diff(want, tty.String()); diff != "" {
-		t.Errorf("terminal (-want +got):\n%s", diff)
+	for format, want := range map[string]string{
+		FormatTSV:   "KIND\tNAME\tMODEL\ngpu\tGPU0\t\nnvswitch\tx\\x1b[2J\tA\\tB\n",
+		FormatTable: "KIND      NAME      MODEL\ngpu       GPU0\nnvswitch  x\\x1b[2J  A\\tB\n",
+	} {
+		var out bytes.Buffer
+		if err := tab.Print(&out, format); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, out.String()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", format, diff)
+		}
 	}
 }

@@ -43,7 +43,7 @@ func newDiscoverCmd(f *command.Env, runF func(context.Context, *discoverOptions)
 	fl.StringVar(&opts.capture, "capture", "", "also write a redacted capture of the host to `FILE`; with -, print it instead of the document")
 	command.Offer(cmd, map[string]command.Completer{"sources": command.WordList(discover.SourceNames()...)})
 	command.Uses(cmd, append(command.InputFlags, "output", "json", "units")...)
-	command.Formats(cmd, command.FormatJSON, command.FormatYAML, command.FormatTable)
+	command.Formats(cmd, command.FormatJSON, command.FormatYAML, command.FormatTable, command.FormatTSV)
 	return cmd
 }
 
@@ -72,8 +72,8 @@ func runDiscover(ctx context.Context, opts *discoverOptions) error {
 }
 
 func (o *discoverOptions) print(t *topo.Topology) error {
-	if o.Format == command.FormatTable {
-		return o.table(t).Print(o.Streams)
+	if o.Format == command.FormatTable || o.Format == command.FormatTSV {
+		return o.table(t).Print(o.Streams.Out, o.Format)
 	}
 	data, err := command.SafeJSON(t.Encode())
 	if err == nil && o.Format == command.FormatYAML {

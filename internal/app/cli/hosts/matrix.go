@@ -55,7 +55,7 @@ func newMatrixCmd(f *command.Env, runF func(context.Context, *matrixOptions) err
 		"show": command.Words(matrixViews...), "rows": command.WordList(matrixKindNames...), "cols": command.WordList(matrixKindNames...),
 	})
 	command.Uses(cmd, append(command.InputFlags, "output", "json", "color", "no-color", "units")...)
-	command.Formats(cmd, command.FormatTable, command.FormatJSON, command.FormatCSV, command.FormatMarkdown)
+	command.Formats(cmd, command.FormatTable, command.FormatJSON, command.FormatCSV, command.FormatTSV, command.FormatMarkdown)
 	return cmd
 }
 

@@ -36,7 +36,7 @@ func newPresetCmd(f *command.Env, runF func(context.Context, *presetOptions) err
 		RunE: command.Action(opts, opts.parse, runF),
 	}
 	command.Uses(cmd, "timeout", "output", "json")
-	command.Formats(cmd, command.FormatTable, command.FormatJSON)
+	command.Formats(cmd, command.FormatTable, command.FormatJSON, command.FormatTSV)
 	return cmd
 }
 
@@ -103,24 +103,34 @@ func (o *presetOptions) list() error {
 	if o.Format == command.FormatJSON {
 		return command.PrintJSON(o.Streams.Out, l)
 	}
-	return t.Print(o.Streams)
+	return t.Print(o.Streams.Out, o.Format)
 }
 
 // text prints each comparison: where it is from, a line for each row and column, what is assumed.
+// As FormatTSV it is the rows of all comparisons alone.
 func (o *presetOptions) text(r *preset.Report) error {
+	if o.Format == command.FormatTSV {
+		return presetTable(r.Comparisons...).Print(o.Streams.Out, o.Format)
+	}
 	for _, c := range r.Comparisons {
 		if err := command.Write(o.Streams.Out, []byte(presetHead(c))); err != nil {
 			return err
 		}
-		t := &command.Table{Head: []string{"ROW", "COLUMN", "PUBLISHED", "PREDICTED", "ERROR", "USE"}}
-		for i := range c.Rows {
-			addPresetRow(t, &c.Rows[i])
-		}
-		if err := t.Print(o.Streams); err != nil {
+		if err := presetTable(c).Print(o.Streams.Out, o.Format); err != nil {
 			return err
 		}
 	}
 	return command.Write(o.Streams.Out, []byte(presetFoot(r)))
+}
+
+func presetTable(list ...*preset.Comparison) *command.Table {
+	t := &command.Table{Head: []string{"ROW", "COLUMN", "PUBLISHED", "PREDICTED", "ERROR", "USE"}}
+	for _, c := range list {
+		for i := range c.Rows {
+			addPresetRow(t, &c.Rows[i])
+		}
+	}
+	return t
 }
 
 func presetHead(c *preset.Comparison) string {
