@@ -50,7 +50,9 @@ func (t *Topology) sortNodes() {
 	slices.SortStableFunc(t.HostBridges, func(a, b HostBridge) int {
 		return cmp.Or(cmp.Compare(a.Domain, b.Domain), cmp.Compare(a.Bus, b.Bus), NaturalCompare(string(a.ID), string(b.ID)))
 	})
-	slices.SortStableFunc(t.PCIDevices, func(a, b PCIDevice) int { return a.BDF.Compare(b.BDF) })
+	slices.SortStableFunc(t.PCIDevices, func(a, b PCIDevice) int {
+		return cmp.Or(a.BDF.Compare(b.BDF), NaturalCompare(string(a.ID), string(b.ID)))
+	})
 	slices.SortStableFunc(t.GPUs, func(a, b GPU) int { return cmp.Compare(a.Index, b.Index) })
 	sortByID(t.RDMADevices)
 	sortByID(t.Ports)
@@ -127,7 +129,7 @@ func (t *Topology) deriveSwitches(x *Index) {
 			continue
 		}
 		s := Switch{
-			Node:     Node{ID: SwitchID(d.BDF), Kind: KindSwitch, Evidence: d.Evidence, Facts: Facts{{"upstream", SourceDerived, "role of PCI functions"}}},
+			Node:     Node{ID: SwitchID(d.BDF) + ID(d.repeat()), Kind: KindSwitch, Evidence: d.Evidence, Facts: Facts{{"upstream", SourceDerived, "role of PCI functions"}}},
 			Upstream: d.ID, Downstream: []ID{}, Name: d.DeviceName, NUMA: d.NUMA,
 		}
 		for _, port := range x.Children(d.ID) {
@@ -156,9 +158,9 @@ func (t *Topology) deriveNICs(x *Index) {
 		if !x.isNetworkFunction(d) {
 			continue
 		}
-		slot := d.BDF.Slot()
+		slot := d.BDF.Slot() + d.repeat()
 		if d.PF != "" {
-			slot = d.BDF.String()
+			slot = d.BDF.String() + d.repeat()
 		}
 		slotOf[d.ID] = slot
 		n, ok := bySlot[slot]
@@ -214,12 +216,19 @@ func (t *Topology) deriveLinks(x *Index) {
 
 // compareLinkIDs orders PCIe links by address and others by name.
 func compareLinkIDs(a, b LinkID) int {
-	x, errX := ParseBDF(strings.TrimPrefix(string(a), "pcie:"))
-	y, errY := ParseBDF(strings.TrimPrefix(string(b), "pcie:"))
-	if errX == nil && errY == nil {
-		return x.Compare(y)
+	x, okX := addressOf(a)
+	y, okY := addressOf(b)
+	if okX && okY {
+		return cmp.Or(x.Compare(y), NaturalCompare(string(a), string(b)))
 	}
 	return NaturalCompare(string(a), string(b))
+}
+
+// addressOf is the address in the ID of a PCIe link.
+func addressOf(id LinkID) (BDF, bool) {
+	name, _, _ := strings.Cut(strings.TrimPrefix(string(id), "pcie:"), "#")
+	b, err := ParseBDF(name)
+	return b, err == nil
 }
 
 type linkBuilder struct {
@@ -263,7 +272,7 @@ func (b *linkBuilder) pcie() {
 // pcieLink is the link between a port (nil on a root bus) and what is below
 // it. Of an end whose link state is invented nothing is taken.
 func (b *linkBuilder) pcieLink(port, d *PCIDevice, gpu bool) Link {
-	l := Link{ID: PCIeLinkID(d.BDF), Kind: LinkPCIe, A: d.Parent, B: d.ID, Basis: BasisUnknown}
+	l := Link{ID: PCIeLinkID(d.BDF) + LinkID(d.repeat()), Kind: LinkPCIe, A: d.Parent, B: d.ID, Basis: BasisUnknown}
 	l.Facts = Facts{{"link", SourceDerived, "both ends' link state"}}
 	above, below := PCILink{}, d.Believed()
 	if port != nil && port.Role != RoleUpstream { // that one speaks of its own link, not of one below it

@@ -44,6 +44,19 @@ func HostBridgeID(s string) ID { return ID("hb:" + s) }
 // PCIID is the ID of a PCI function: "pci:0000:18:00.0".
 func PCIID(b BDF) ID { return ID("pci:" + b.String()) }
 
+// RepeatedPCIID is the ID of the n-th function, from 2, that a file has at one address:
+// "pci:0000:c5:00.0#2". Some dumps of NCCL's have several switches of one address. What is named by
+// the function has the same ending: "sw:0000:c5:00.0#2", "pcie:0000:c5:00.0#2".
+func RepeatedPCIID(b BDF, n int) ID { return PCIID(b) + ID("#"+strconv.Itoa(n)) }
+
+// repeat is how a function's ID ends if it is not the first at its address, "" if it is.
+func (d *PCIDevice) repeat() string {
+	if i := strings.IndexByte(string(d.ID), '#'); i >= 0 {
+		return string(d.ID[i:])
+	}
+	return ""
+}
+
 // SwitchID is the ID of a PCIe switch, named by its upstream port: "sw:0000:15:00.0".
 func SwitchID(upstream BDF) ID { return ID("sw:" + upstream.String()) }
 

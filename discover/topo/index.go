@@ -41,7 +41,8 @@ type Devices struct {
 // slot is a place for a card on the bus below a bridge.
 type slot struct {
 	parent ID
-	at     BDF // of function 0
+	at     BDF    // of function 0
+	repeat string // of another slot at the same address
 }
 
 // NewIndex makes the index of a topology as it is now, derived or not.
@@ -132,7 +133,7 @@ func (x *Index) addFunction(d *PCIDevice) {
 }
 
 func slotOf(d *PCIDevice) slot {
-	s := slot{d.Parent, d.BDF}
+	s := slot{d.Parent, d.BDF, d.repeat()}
 	s.at.Func = 0
 	return s
 }

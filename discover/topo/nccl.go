@@ -112,7 +112,7 @@ func (n *ncclTree) pciClass(a, b int) NCCLClass {
 			return ncclPXB
 		}
 	}
-	if n.g.nodes[a].dev.BDF.Slot() == n.g.nodes[b].dev.BDF.Slot() {
+	if x, y := n.g.nodes[a].dev, n.g.nodes[b].dev; x.BDF.Slot() == y.BDF.Slot() && x.repeat() == y.repeat() {
 		return ncclPIX
 	}
 	return ""

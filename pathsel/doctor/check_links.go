@@ -39,7 +39,7 @@ func (h *host) ends() []end {
 			}
 		}
 		if d.Role == topo.RoleUpstream {
-			e.id, e.bridge = topo.SwitchID(d.BDF), true
+			e.id, e.bridge = h.SwitchOf(d.ID).ID, true
 			e.gpu = pcilink.LeadsToGPU(h.Index, d)
 		}
 		if e.id != "" {

@@ -164,7 +164,9 @@ func (e *encoder) tree() []*node {
 	for _, c := range e.cards {
 		cards = append(cards, c)
 	}
-	slices.SortFunc(cards, func(a, b *card) int { return a.busID.Compare(b.busID) })
+	slices.SortFunc(cards, func(a, b *card) int {
+		return cmp.Or(a.busID.Compare(b.busID), topo.NaturalCompare(string(a.first.ID), string(b.first.ID)))
+	})
 	for _, c := range cards {
 		below := &node{dev: c.first, card: c, numa: c.numa}
 		up := e.host.PCIDevice(c.first.Parent)
@@ -278,7 +280,9 @@ func (e *encoder) node(depth int, n *node) {
 		e.card(depth, n.card)
 		return
 	}
-	slices.SortStableFunc(n.children, func(a, b *node) int { return cmp.Or(a.dev.BDF.Compare(b.dev.BDF)) })
+	slices.SortStableFunc(n.children, func(a, b *node) int {
+		return cmp.Or(a.dev.BDF.Compare(b.dev.BDF), topo.NaturalCompare(string(a.dev.ID), string(b.dev.ID)))
+	})
 	e.open(depth, "pci", e.pciAttrs(n.dev, n.dev.BDF, "0x060400")...)
 	for _, child := range n.children {
 		e.node(depth+1, child)

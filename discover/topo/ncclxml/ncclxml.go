@@ -46,7 +46,7 @@ func Decode(data []byte) (*topo.Topology, error) {
 			d.cpu(e)
 		case "pci":
 			d.warn(topo.CodeLossyImport, "", "a fragment: the CPU and the switches above are not in it", e.Path())
-			d.pci(e, d.cpuAt(nil, e), "")
+			d.pci(e, d.cpuAt(nil, e), nil)
 		case "graphs":
 			return nil, pkgerr.Errorf("ncclxml", "line %d: a NCCL graph file, not a topology: it holds channels, use the file of NCCL_TOPO_DUMP_FILE", e.Line)
 		default:
@@ -77,8 +77,9 @@ var lacks = []string{
 
 type decoder struct {
 	t      *topo.Topology
-	cpus   map[string]*cpu // by host bridge name
-	pcis   map[topo.BDF]bool
+	cpus   map[string]*cpu        // by host bridge name
+	pcis   map[topo.BDF]int       // how many elements have an address
+	cards  map[topo.BDF]*function // with NICs
 	gpus   []gpuElement
 	names  map[topo.ID]bool // of NICs
 	noName int              // NICs without a net element
@@ -95,7 +96,7 @@ type cpu struct {
 func newDecoder() *decoder {
 	t := &topo.Topology{Origin: string(topo.SourceNCCL)}
 	t.Host.Lacks = slices.Clone(lacks)
-	return &decoder{t: t, cpus: map[string]*cpu{}, pcis: map[topo.BDF]bool{}, names: map[topo.ID]bool{}}
+	return &decoder{t: t, cpus: map[string]*cpu{}, pcis: map[topo.BDF]int{}, cards: map[topo.BDF]*function{}, names: map[topo.ID]bool{}}
 }
 
 func (d *decoder) warn(code topo.Code, subject topo.ID, detail, evidence string) {
@@ -140,7 +141,7 @@ func (d *decoder) cpu(e *xmltree.Element) {
 	for _, child := range e.Children {
 		switch child.Name {
 		case "pci":
-			d.pci(child, c, "")
+			d.pci(child, c, nil)
 		case "nic":
 			d.virtualNIC(child)
 		}

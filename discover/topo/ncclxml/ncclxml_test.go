@@ -14,13 +14,16 @@ import (
 	"github.com/topoctl/topoctl/internal/base/fixturetest"
 )
 
-// files are the published files; the test is skipped where they are not there.
+// files are those below and, where they are there, the published ones.
 func files(t *testing.T) map[string][]byte {
 	t.Helper()
-	out := fixturetest.Published(t, "nccl-xml/*.xml")
+	out := fixturetest.PublishedIfThere(t, published)
 	delete(out, "azure-ncv4-graph") // channels, no topology
+	out["small"], out["repeated"] = []byte(small), []byte(repeated)
 	return out
 }
+
+const published = "nccl-xml/*.xml"
 
 func decode(t *testing.T, data []byte) *topo.Topology {
 	t.Helper()
@@ -50,7 +53,7 @@ type oraclePCI struct {
 // place is where a device stands: its CPU and the switches above it.
 type place struct {
 	cpu, busID string
-	path       []string
+	path       []string // each element has its own number: addresses may repeat
 }
 
 func oracle(t *testing.T, data []byte) (gpus []place, nics map[string]place) {
@@ -62,6 +65,7 @@ func oracle(t *testing.T, data []byte) (gpus []place, nics map[string]place) {
 		t.Fatal(err)
 	}
 	nics = map[string]place{}
+	elements := 0
 	var walk func(cpu string, p oraclePCI, above []string)
 	walk = func(cpu string, p oraclePCI, above []string) {
 		here := place{cpu, p.BusID, above}
@@ -78,8 +82,10 @@ func oracle(t *testing.T, data []byte) (gpus []place, nics map[string]place) {
 		if len(p.Net) == 0 && strings.HasPrefix(p.Class, "0x02") {
 			nics[p.BusID] = here
 		}
+		elements++
+		above = append(slices.Clip(above), fmt.Sprint(elements))
 		for _, child := range p.PCI {
-			walk(cpu, child, append(slices.Clip(above), p.BusID))
+			walk(cpu, child, above)
 		}
 	}
 	for _, c := range file.CPU {
@@ -207,7 +213,8 @@ func TestRoundTripKeepsNCCLsClasses(t *testing.T) {
 }
 
 func TestFactsOfPublishedFiles(t *testing.T) {
-	all := files(t)
+	all := fixturetest.Published(t, published)
+	delete(all, "azure-ncv4-graph") // channels, no topology
 	oracleH100 := decode(t, all["oracle-bm-h100-topology-kubernetes"])
 	if n := len(oracleH100.RDMADevices); n != 16 {
 		t.Errorf("oracle H100: %d RDMA devices, want 16 ports of 8 dual-port cards", n)
@@ -425,6 +432,64 @@ func TestSmallFile(t *testing.T) {
 	}
 }
 
+// repeated is a tree whose switches of one level have one address, and a NIC that of a switch, as in
+// RCCL's models of cascaded switches.
+const repeated = `<system version="2">
+  <cpu numaid="0" affinity="00000000,0000ffff" arch="x86_64" vendor="AuthenticAMD" familyid="143" modelid="49">
+    <pci busid="0000:20:00.0" class="0x060400" link_speed="16.0 GT/s PCIe" link_width="16">
+      <pci busid="0000:22:00.0" class="0x060400" link_speed="8.0 GT/s PCIe" link_width="16">
+        <pci busid="0000:2a:00.0" class="0x038000" vendor="0x1002" link_speed="16.0 GT/s PCIe" link_width="16">
+          <gpu dev="0" gcn="gfx908" rank="0" gdr="1"><xgmi target="0000:29:00.0" count="1" tclass="0x038000"/></gpu>
+        </pci>
+        <pci busid="0000:24:00.0" class="0x020700" vendor="0x15b3" link_speed="16.0 GT/s PCIe" link_width="16"><nic><net name="mlx5_1" dev="1" speed="200000" port="1"/></nic></pci>
+      </pci>
+      <pci busid="0000:22:00.0" class="0x060400" link_speed="16.0 GT/s PCIe" link_width="16">
+        <pci busid="0000:29:00.0" class="0x038000" vendor="0x1002" link_speed="16.0 GT/s PCIe" link_width="16">
+          <gpu dev="1" gcn="gfx908" rank="1" gdr="1"><xgmi target="0000:2a:00.0" count="1" tclass="0x038000"/></gpu>
+        </pci>
+        <pci busid="0000:23:00.0" class="0x020700" vendor="0x15b3" link_speed="16.0 GT/s PCIe" link_width="16"><nic><net name="mlx5_0" dev="0" speed="200000" port="1"/></nic></pci>
+      </pci>
+    </pci>
+  </cpu>
+  <cpu numaid="1" affinity="00000000,ffff0000" arch="x86_64" vendor="AuthenticAMD" familyid="143" modelid="49">
+    <pci busid="0000:20:00.0" class="0x060400" link_speed="16.0 GT/s PCIe" link_width="16">
+      <pci busid="0000:22:00.0" class="0x060400" link_speed="16.0 GT/s PCIe" link_width="16">
+        <pci busid="0000:2b:00.0" class="0x038000" vendor="0x1002" link_speed="16.0 GT/s PCIe" link_width="16"><gpu dev="2" gcn="gfx908" rank="2" gdr="1"/></pci>
+        <pci busid="0000:25:00.0" class="0x020700" vendor="0x15b3" link_speed="16.0 GT/s PCIe" link_width="16"><nic><net name="mlx5_2" dev="2" speed="200000" port="1"/></nic></pci>
+      </pci>
+    </pci>
+    <pci busid="0000:22:00.0" class="0x060400" link_speed="16.0 GT/s PCIe" link_width="16">
+      <pci busid="0000:2c:00.0" class="0x038000" vendor="0x1002" link_speed="16.0 GT/s PCIe" link_width="16"><gpu dev="3" gcn="gfx908" rank="3" gdr="1"/></pci>
+      <pci busid="0000:20:00.0" class="0x020700" vendor="0x15b3" link_speed="16.0 GT/s PCIe" link_width="16"><nic><net name="mlx5_3" dev="3" speed="200000" port="1"/></nic></pci>
+    </pci>
+  </cpu>
+</system>`
+
+// An element with an address that another element has is a function of its own, with its own
+// link, switch and name; a document and a file of it tell the same.
+func TestRepeatedAddressesAreToldApartByPlace(t *testing.T) {
+	top := decode(t, []byte(repeated))
+	var switches []string
+	for _, s := range top.Switches {
+		switches = append(switches, string(s.ID))
+	}
+	want := []string{"sw:0000:20:00.0", "sw:0000:20:00.0#2", "sw:0000:22:00.0", "sw:0000:22:00.0#2", "sw:0000:22:00.0#3", "sw:0000:22:00.0#4"}
+	if diff := cmp.Diff(want, switches); diff != "" {
+		t.Errorf("switches:\n%s", diff)
+	}
+	slow := top.Relate(topo.GPUID(1), topo.RDMAID("mlx5_0")) // 0000:2a:00.0, below the first 22:00.0
+	if slow.Limit != "pcie:0000:22:00.0" {
+		t.Errorf("GPU 1 to mlx5_0 is limited by %s, want the link of the first switch", slow.Limit)
+	}
+	if r := top.Relate(topo.GPUID(0), topo.RDMAID("mlx5_0")); r.Class.Kind != topo.ClassPIX || r.Limit != "port:mlx5_0/1" {
+		t.Errorf("GPU 0 to mlx5_0: %s by %s", r.Class, r.Limit)
+	}
+	if !hasWarning(top, topo.CodeConflict, "another element with the busid of pci:0000:22:00.0") {
+		t.Errorf("no word of it in %v", top.Warnings)
+	}
+	fixturetest.ReadBack(t, top)
+}
+
 func TestNICsOnNoFunction(t *testing.T) {
 	top := decode(t, []byte(`<system version="1"><cpu numaid="0"><pci busid="0000:01:00.0" class="0x030200"/>`+
 		`<nic><net name="rxe0" port="1" speed="100000"/></nic><nic><net name="eth0" port="0" speed="100000"/></nic></cpu></system>`))
@@ -446,7 +511,8 @@ func TestNICsOnNoFunction(t *testing.T) {
 func TestBrokenPartsKeepTheRest(t *testing.T) {
 	for name, c := range map[string]struct{ old, new, warning string }{
 		"busid":      {`busid="0000:12:00.0"`, `busid="12"`, `busid "12" is no PCI address`},
-		"dup busid":  {`busid="0000:22:00.0"`, `busid="0000:12:00.0"`, "a second element with this busid"},
+		"dup NIC":    {`busid="0000:22:00.0"`, `busid="0000:12:00.0"`, "a second NIC with this busid: taken for the first one's"},
+		"dup GPU":    {`<pci busid="0000:22:00.0"`, `<pci busid="0000:21:00.0" class="0x060400"/><pci busid="0000:22:00.0"`, "another element with the busid of pci:0000:21:00.0"},
 		"speed":      {`"16 GT/s"`, `"8 GT/x"`, `link_speed "8 GT/x" is no speed`},
 		"width":      {`link_width="8"`, `link_width="x8"`, `link_width "x8" is no count`},
 		"class":      {`vendor="0x15b3"`, `vendor="mellanox"`, `vendor "mellanox" is no number`},
@@ -560,6 +626,7 @@ func TestEncodeCollapsesSwitches(t *testing.T) {
 
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(small))
+	f.Add([]byte(repeated))
 	f.Add([]byte(`<pci busid="0002:81:00.0" class="0x030200"><gpu dev="0" sm="107" mlopart="1"><nvlink target="fffffff:ff:ff.0" count="36" tclass="0x068000"/></gpu></pci>`))
 	f.Add([]byte(`<system version="2"><cpu numaid="-1"><nic><net name="eth0" port="0" speed="-1"/></nic><pci busid="ffff:ff:01.0"><pci busid="0:1.0"/></pci></cpu></system>`))
 	f.Add([]byte(`<graphs version="1"/>`))

@@ -16,23 +16,19 @@ const maxMbps = 6_400_000
 // nic adds the net elements of one card. NCCL merges the functions of a card
 // into function 0 and adds the function number to each port number, so where a
 // card has several names, each is an own device with its port 1.
-func (d *decoder) nic(e *xmltree.Element, c *cpu, pci topo.ID) {
-	if pci == "" {
+func (d *decoder) nic(e *xmltree.Element, c *cpu, at *function) {
+	if at == nil {
 		d.virtualNIC(e)
 		return
-	}
-	bdf, err := topo.ParseBDF(pci.Name())
-	if err != nil {
-		return // PCIID made it
 	}
 	names, byName := d.nets(e)
 	for _, name := range names {
 		nets := byName[name]
 		if isSocket(nets[0]) {
-			d.netdev(nets[0], name, &bdf, c.numa)
+			d.netdev(nets[0], name, at, c.numa)
 			continue
 		}
-		d.rdma(nets, name, &bdf, c.numa, len(names) > 1)
+		d.rdma(nets, name, at, c.numa, len(names) > 1)
 	}
 }
 
@@ -58,12 +54,12 @@ func (d *decoder) nets(e *xmltree.Element) (names []string, byName map[string][]
 func isSocket(net *xmltree.Element) bool { return net.Get("port") == "0" }
 
 // rdma adds an RDMA device with one port for each of its net elements.
-func (d *decoder) rdma(nets []*xmltree.Element, name string, bdf *topo.BDF, numa *int, merged bool) {
-	name = d.free(topo.RDMAID, name, bdf, nets[0])
-	r := topo.RDMADevice{Node: topo.Node{ID: topo.RDMAID(name), Evidence: nets[0].Path()}, Name: name, BDF: bdf, NUMA: numa, Uverbs: "unknown"}
+func (d *decoder) rdma(nets []*xmltree.Element, name string, at *function, numa *int, merged bool) {
+	name = d.free(topo.RDMAID, name, at, nets[0])
+	r := topo.RDMADevice{Node: topo.Node{ID: topo.RDMAID(name), Evidence: nets[0].Path()}, Name: name, NUMA: numa, Uverbs: "unknown"}
 	r.Facts.Set("name", topo.SourceNCCL, "")
-	if bdf != nil {
-		r.PCI = topo.PCIID(*bdf)
+	if at != nil {
+		r.PCI, r.BDF = at.id, &at.bdf
 		r.Facts.Set("pci", topo.SourceNCCL, "")
 	}
 	if numa != nil {
@@ -95,12 +91,12 @@ func (d *decoder) rdma(nets []*xmltree.Element, name string, bdf *topo.BDF, numa
 }
 
 // free gives a NIC name that no other node has.
-func (d *decoder) free(id func(string) topo.ID, name string, bdf *topo.BDF, e *xmltree.Element) string {
+func (d *decoder) free(id func(string) topo.ID, name string, at *function, e *xmltree.Element) string {
 	name = clip(name)
 	if d.names[id(name)] {
 		other := name
-		if bdf != nil {
-			name += "-" + bdf.String()
+		if at != nil {
+			name += "-" + at.bdf.String()
 		}
 		for n := 2; d.names[id(name)]; n++ {
 			name = fmt.Sprintf("%s-%d", other, n)
@@ -112,11 +108,11 @@ func (d *decoder) free(id func(string) topo.ID, name string, bdf *topo.BDF, e *x
 }
 
 // netdev adds a network interface.
-func (d *decoder) netdev(net *xmltree.Element, name string, bdf *topo.BDF, numa *int) {
-	name = d.free(topo.NetdevID, name, bdf, net)
-	n := topo.Netdev{Node: topo.Node{ID: topo.NetdevID(name), Evidence: net.Path()}, Name: name, BDF: bdf, NUMA: numa, Virtual: bdf == nil}
-	if bdf != nil {
-		n.PCI = topo.PCIID(*bdf)
+func (d *decoder) netdev(net *xmltree.Element, name string, at *function, numa *int) {
+	name = d.free(topo.NetdevID, name, at, net)
+	n := topo.Netdev{Node: topo.Node{ID: topo.NetdevID(name), Evidence: net.Path()}, Name: name, NUMA: numa, Virtual: at == nil}
+	if at != nil {
+		n.PCI, n.BDF = at.id, &at.bdf
 	}
 	n.Facts.Set("name", topo.SourceNCCL, "")
 	if n.BytesPerSec = d.rate(net, n.ID); n.BytesPerSec != nil {

@@ -9,24 +9,41 @@ import (
 	"github.com/topoctl/topoctl/internal/base/xmltree"
 )
 
-// pci adds a pci element and all below it. parent is "" directly below the CPU.
-func (d *decoder) pci(e *xmltree.Element, c *cpu, parent topo.ID) {
+// function is a PCI function that elements hang from.
+type function struct {
+	id  topo.ID
+	bdf topo.BDF
+}
+
+// pci adds a pci element and all below it. parent is nil directly below the CPU.
+//
+// As in NCCL, an address that comes again is another function at another place: machines are
+// described whose switches all have one address. Only the NICs of one address are one card.
+// Source: NCCL 2.30 and RCCL src/graph/topo.cc, ncclTopoAddPci.
+func (d *decoder) pci(e *xmltree.Element, c *cpu, parent *function) {
 	bdf, err := topo.ParseBDF(e.Get("busid"))
 	if err != nil {
 		d.warn(topo.CodeMalformed, "", fmt.Sprintf("busid %.40q is no PCI address: what is below hangs from the level above", e.Get("busid")), e.Path())
 		d.below(e, c, parent)
 		return
 	}
-	id := topo.PCIID(bdf)
-	if d.pcis[bdf] {
-		d.warn(topo.CodeConflict, id, "a second element with this busid: the first is kept", e.Path())
-		d.below(e, c, id)
+	if first := d.cards[bdf]; first != nil && len(e.All("nic")) > 0 {
+		d.warn(topo.CodeConflict, first.id, "a second NIC with this busid: taken for the first one's", e.Path())
+		d.below(e, c, first)
 		return
 	}
-	d.pcis[bdf] = true
-	p := topo.PCIDevice{Node: topo.Node{ID: id, Evidence: e.Path()}, BDF: bdf, Parent: parent, NUMA: c.numa, Role: topo.RoleEndpoint}
-	if parent == "" {
-		p.Parent = c.bridge
+	at := &function{topo.PCIID(bdf), bdf}
+	d.pcis[bdf]++
+	if n := d.pcis[bdf]; n > 1 {
+		at.id = topo.RepeatedPCIID(bdf, n)
+		d.warn(topo.CodeConflict, at.id, fmt.Sprintf("another element with the busid of %s: told apart by their places", topo.PCIID(bdf)), e.Path())
+	}
+	if len(e.All("nic")) > 0 {
+		d.cards[bdf] = at
+	}
+	p := topo.PCIDevice{Node: topo.Node{ID: at.id, Evidence: e.Path()}, BDF: bdf, Parent: c.bridge, NUMA: c.numa, Role: topo.RoleEndpoint}
+	if parent != nil {
+		p.Parent = parent.id
 	}
 	p.Facts.Set("bdf", topo.SourceNCCL, "busid")
 	p.Facts.Set("parent", topo.SourceNCCL, "")
@@ -52,19 +69,19 @@ func (d *decoder) pci(e *xmltree.Element, c *cpu, parent topo.ID) {
 	}
 	d.t.PCIDevices = append(d.t.PCIDevices, p)
 	for _, link := range e.All("pcilink") {
-		d.warn(topo.CodeLossyImport, id, fmt.Sprintf("a link between switches to %.40q is left out: classes follow the tree alone", link.Get("target")), link.Path())
+		d.warn(topo.CodeLossyImport, at.id, fmt.Sprintf("a link between switches to %.40q is left out: classes follow the tree alone", link.Get("target")), link.Path())
 	}
-	d.below(e, c, id)
+	d.below(e, c, at)
 }
 
 // below adds the functions and named NICs below a pci element.
-func (d *decoder) below(e *xmltree.Element, c *cpu, id topo.ID) {
+func (d *decoder) below(e *xmltree.Element, c *cpu, at *function) {
 	for _, child := range e.Children {
 		switch child.Name {
 		case "pci":
-			d.pci(child, c, id)
+			d.pci(child, c, at)
 		case "nic":
-			d.nic(child, c, id)
+			d.nic(child, c, at)
 		}
 	}
 }
@@ -157,7 +174,7 @@ func parseSpeed(text string) (int, bool) {
 }
 
 func (d *decoder) nvswitch(e *xmltree.Element, p *topo.PCIDevice) {
-	s := topo.NVSwitch{Node: topo.Node{ID: topo.NVSwitchID(p.BDF), Evidence: e.Path()}, PCI: p.ID, BDF: &p.BDF, NUMA: p.NUMA}
+	s := topo.NVSwitch{Node: topo.Node{ID: topo.ID("nvsw:" + p.ID.Name()), Evidence: e.Path()}, PCI: p.ID, BDF: &p.BDF, NUMA: p.NUMA}
 	s.Facts.Set("pci", topo.SourceNCCL, "class")
 	d.t.NVSwitches = append(d.t.NVSwitches, s)
 }

@@ -142,7 +142,7 @@ func (x *snapshot) addLinks(t *topo.Topology, index *topo.Index) {
 			link.end(up)
 		}
 		if head.Role == topo.RoleUpstream && link.device == "" {
-			link.device = topo.SwitchID(head.BDF)
+			link.device = index.SwitchOf(head.ID).ID
 		}
 		if link.device != "" && len(link.read) > 0 {
 			x.pcie = append(x.pcie, link)
