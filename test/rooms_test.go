@@ -19,6 +19,7 @@ var rooms = map[string]string{
 	"discover/topo":          "the model: nodes, `Derive`, `Graph`, `Index`, `Matrix`, `Fingerprint`, the JSON document and its schemas",
 	"discover/topo/hwlocxml": "hwloc's XML, read and written",
 	"discover/topo/ncclxml":  "NCCL's and RCCL's XML, read and written",
+	"internal/base/lspci":    "the text of `lspci -vv`, read",
 	"discover/topo/nvsmi":    "the text of `nvidia-smi topo -m`, read and written",
 	"engine":                 "the importable API: regions, peers, batches, explanations; carries out what the scheduler says",
 	"engine/memory":          "memory outside Go's heap that users allocate or hand over, and what peers may do with it",

@@ -68,6 +68,18 @@ func (db *DB) Device(vendor, device string) string {
 	return ""
 }
 
+// Each calls f for every vendor, with an empty device, and for every device, in no order.
+func (db *DB) Each(f func(vendor, device string)) {
+	for _, d := range db.dbs {
+		for vendor := range d.Vendors {
+			f(vendor, "")
+		}
+		for product := range d.Products {
+			f(product[:4], product[4:])
+		}
+	}
+}
+
 // maxLine is longer than any line of pci.ids.
 const maxLine = 4096
 

@@ -25,6 +25,7 @@ import (
 	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/app/cli/build"
 	"github.com/topoctl/topoctl/internal/base/hosttree"
+	"github.com/topoctl/topoctl/internal/base/lspci"
 	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/pathsel"
 )
@@ -305,8 +306,7 @@ func (in *Host) readFrom(ctx context.Context, name string) (*topo.Topology, fs.F
 		}
 	}
 	if !hosttree.DetectArchive(data) && !isSpec(data) {
-		return nil, nil, WithHint(fmt.Errorf("%s: unknown format", name),
-			"--from reads topoctl JSON, NCCL topology XML, hwloc XML, nvidia-smi topo -m output and captures")
+		return nil, nil, WithHint(fmt.Errorf("%s: unknown format", name), "--from reads %s", Known("and"))
 	}
 	tree, err := fixtures.OpenFile(data)
 	if err != nil {
@@ -335,10 +335,20 @@ var documentFormats = []struct {
 	detect func(head []byte) bool
 	decode func(data []byte) (*topo.Topology, error)
 }{
-	{"topoctl's JSON", topo.Detect, topo.Decode},
+	{"topoctl JSON", topo.Detect, topo.Decode},
 	{"NCCL topology XML", ncclxml.Detect, ncclxml.Decode},
 	{"hwloc XML", hwlocxml.Detect, hwlocxml.Decode},
 	{"nvidia-smi topo -m", nvsmi.Detect, nvsmi.Decode},
+	{"lspci -vv", lspci.Detect, lspci.Decode},
+}
+
+// Known lists what --from reads, by a word that joins the last.
+func Known(and string) string {
+	var out strings.Builder
+	for _, f := range documentFormats {
+		out.WriteString(f.name + ", ")
+	}
+	return strings.TrimSuffix(out.String(), ", ") + " " + and + " captures"
 }
 
 // ReadFile reads the file, or standard input for "-". A pipe may keep it

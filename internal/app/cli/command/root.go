@@ -112,7 +112,7 @@ func (f *Env) addGlobals(root *cobra.Command) {
 	g := &f.Globals
 	fl.StringVar(&g.Root, "root", "", "read the captured files of another host from `DIR`")
 	fl.StringVar(&g.HostRoot, "host-root", "", "read this host's files from `DIR`, where a container mounts them")
-	fl.StringVar(&g.From, "from", "", "read a saved host from `FILE`, - for standard input (topoctl JSON, NCCL XML, hwloc XML, nvidia-smi topo -m, or a capture)")
+	fl.StringVar(&g.From, "from", "", "read a saved host from `FILE`, - for standard input ("+Known("or")+")")
 	fl.StringVar(&g.Fixture, "fixture", "", "use a built-in machine description, by `NAME` or file")
 	fl.StringVarP(&g.Output, "output", "o", "", "output `FORMAT`")
 	fl.BoolVar(&g.json, "json", false, "same as -o json")
