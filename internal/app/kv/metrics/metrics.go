@@ -80,7 +80,7 @@ type Split struct {
 	WireExposed *Summary `json:"kv_wire_exposed_ms"`
 	Exposed     *Summary `json:"kv_exposed_ms"`
 	Rest        *Summary `json:"first_step_ms"`
-	// KVShareOfTTFT is the exposed time before the first token as a part of TTFT.
+	// KVShareOfTTFT is LinkWait and WireExposed before the first token as a part of TTFT.
 	KVShareOfTTFT *float64 `json:"kv_share_of_ttft"`
 }
 

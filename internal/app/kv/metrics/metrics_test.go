@@ -106,6 +106,18 @@ func TestByHand(t *testing.T) {
 	}
 }
 
+// Waiting for memory of the decode side is not part of the share of moving the cache.
+func TestShareWithoutMemoryWait(t *testing.T) {
+	w := &kv.Workload{Requests: []kv.Request{{Input: 10, Output: 1}}}
+	m, err := metrics.Compute(w, []kv.Times{{PrefilledNS: 20 * ms, AdmittedNS: 80 * ms, WireNS: 85 * ms, ArrivedNS: 95 * ms, TokensNS: []int64{100 * ms}}}, metrics.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.MemoryWait.Mean != 60 || m.Exposed.Mean != 75 || math.Abs(*m.KVShareOfTTFT-0.15) > 1e-12 {
+		t.Errorf("memory wait %v, exposed %v, share %v: want 60, 75 and 0.15", m.MemoryWait.Mean, m.Exposed.Mean, *m.KVShareOfTTFT)
+	}
+}
+
 // Where memory is requested first, that of #0 is there when it is prefilled already, that of #1
 // 50 ms after it was sent, and that of #2 after its prefill.
 func TestMemoryFirst(t *testing.T) {
@@ -259,8 +271,10 @@ func TestProperties(t *testing.T) {
 				t.Fatal(err)
 			}
 			ttft = append(ttft, float64(x.TokensNS[0]-x.SentNS)/ms)
-			ahead := x.PrefillNS - x.SentNS - p.QueueNS // of waiting for memory
-			if p.QueueNS+ahead+p.ComputeNS+p.BeforeFirstNS+p.RestNS != x.TokensNS[0]-x.SentNS || p.MemoryWaitNS-ahead+p.LinkWaitNS+p.WireExposedNS != p.ExposedNS || !memoryFirst && ahead != 0 {
+			ahead := x.PrefillNS - x.SentNS - p.QueueNS                                                    // of waiting for memory
+			moving, last := p.LinkWaitNS+p.WireExposedNS, x.TokensNS[0] >= max(x.ArrivedNS, x.PrefilledNS) // the first token is
+			if last && (p.QueueNS+p.MemoryWaitNS+p.ComputeNS+moving+p.RestNS != x.TokensNS[0]-x.SentNS || p.BeforeFirstNS != moving) ||
+				p.BeforeFirstNS > moving || p.MemoryWaitNS-ahead+moving != p.ExposedNS || !memoryFirst && ahead != 0 {
 				t.Fatalf("%+v of %+v do not add up", p, x)
 			}
 			if v := min(p.QueueNS, p.ComputeNS, p.ExposedNS, p.MemoryWaitNS, p.LinkWaitNS, p.WireExposedNS, p.WireNS, p.BeforeFirstNS, p.RestNS); v < 0 {

@@ -26,9 +26,9 @@ type Parts struct {
 	ExposedNS int64
 	// Wire is from the first byte to the last one, hidden behind prefill or not.
 	WireNS int64
-	// BeforeFirst is the part of Exposed before the first token: all of it if decode produces
-	// the first token, none if prefill does. It is what moving the cache adds to TTFT; the
-	// rest of Exposed is before the second token.
+	// BeforeFirst is the part of LinkWait and WireExposed before the first token: all of both if
+	// decode produces the first token, none if prefill does. It is what moving the cache adds to
+	// TTFT. Waiting for memory is not part of it: a faster network would not shorten it.
 	BeforeFirstNS int64
 	// Rest is from the end of prefill or the arrival of the cache, whichever is later, to the
 	// first token: the first step of decode. 0 if prefill produces the first token.
@@ -48,7 +48,7 @@ func PartsOf(t *kv.Times, memoryFirst bool) (Parts, error) {
 	p := Parts{
 		QueueNS: t.PrefillNS - t.SentNS, ComputeNS: t.PrefilledNS - t.PrefillNS, ExposedNS: here - t.PrefilledNS,
 		MemoryWaitNS: admitted - t.PrefilledNS, LinkWaitNS: moving - admitted, WireExposedNS: here - moving, WireNS: t.ArrivedNS - t.WireNS,
-		BeforeFirstNS: min(here, first) - t.PrefilledNS, RestNS: max(0, first-here),
+		BeforeFirstNS: max(0, min(here, first)-admitted), RestNS: max(0, first-here),
 	}
 	if memoryFirst {
 		asked := max(0, min(t.AdmittedNS, t.PrefillNS)-t.SentNS)

@@ -7,7 +7,7 @@ type samples struct {
 	ttft, itl, e2e                                                         []int64
 	tpot                                                                   []float64
 	queue, compute, memoryWait, linkWait, wire, wireExposed, exposed, rest []int64
-	before, all                                                            int64 // sums: exposed before the first token, TTFT
+	before, all                                                            int64 // sums: moving before the first token, TTFT
 }
 
 // newSamples has room for the gaps of all times, which are millions.

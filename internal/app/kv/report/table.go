@@ -200,7 +200,7 @@ func (r *Report) split(b *strings.Builder) {
 	if m.KVShareOfTTFT != nil {
 		share = percent(*m.KVShareOfTTFT)
 	}
-	fmt.Fprintf(b, "KV exposed is %s of all time to first token; %s moved.\n", share, units.Bytes(m.KVBytes))
+	fmt.Fprintf(b, "Waiting for the link and KV on the wire are %s of all time to first token; %s moved.\n", share, units.Bytes(m.KVBytes))
 	r.Prefill.busy(b, "Prefill")
 	if r.Decode != nil {
 		r.Decode.busy(b, "Decode")
@@ -235,7 +235,7 @@ func (r *Report) buckets(b *strings.Builder) {
 		return
 	}
 	b.WriteString("\nBy prompt length\n")
-	rows := [][]string{{"Tokens", "Requests", "TTFT mean (ms)", "P99 (ms)", "Queue mean (ms)", "KV exposed mean (ms)", "P99 (ms)", "of TTFT"}}
+	rows := [][]string{{"Tokens", "Requests", "TTFT mean (ms)", "P99 (ms)", "Queue mean (ms)", "KV exposed mean (ms)", "P99 (ms)", "link and wire of TTFT"}}
 	for i := range r.Metrics.Buckets {
 		x := &r.Metrics.Buckets[i]
 		to := "more"
