@@ -41,8 +41,11 @@ type Decode struct {
 type Params struct {
 	Model, GPU string
 	TP, PP     int // ranks of an instance: TP*PP
-	Prefill    Prefill
-	Decode     Decode
+	// WeightBytes is the memory that the weights take on all ranks together, as they are stored for
+	// these times: quantised ones as quantised.
+	WeightBytes float64
+	Prefill     Prefill
+	Decode      Decode
 }
 
 // Chunk is the part of a prompt that a step computes.

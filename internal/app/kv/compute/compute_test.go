@@ -340,6 +340,19 @@ func TestFind(t *testing.T) {
 			t.Errorf("error %v, want %q", err, want)
 		}
 	}
+	// The published files have 4.00 and 1.58 GB.
+	if got := find("Qwen2.5-7B", "A10", 1, 1).WeightBytes; math.Abs(got/5.58e9-1) > 0.005 {
+		t.Errorf("GPTQ-Int4 weights of Qwen2.5-7B take %v bytes", got)
+	}
+	for _, x := range []struct {
+		gpu  string
+		tp   int
+		want float64 // 90 % of the GPU's, less the weights and 2 GB
+	}{{"A10", 1, 0.9*24e9 - 5.58e9 - 2e9}, {"A10", 2, 0.9*24e9 - 5.58e9/2 - 2e9}, {"H100", 1, 0.9*80e9 - 2*7.62e9 - 2e9}} {
+		if got, err := compute.CacheBytes("Qwen2.5-7B", x.gpu, x.tp, 1); err != nil || math.Abs(float64(got)-x.want) > 2e7 {
+			t.Errorf("cache of Qwen2.5-7B on TP%d of %s: %d, %v, want %.0f", x.tp, x.gpu, got, err, x.want)
+		}
+	}
 	// 0.9*96 - 32.8*2/4 - 2 GB.
 	if got, err := compute.CacheBytes("Qwen3-32B", "H20", 4, 1); err != nil || got != 68_000_000_000 {
 		t.Errorf("cache of Qwen3-32B on TP4 of H20: %d, %v", got, err)

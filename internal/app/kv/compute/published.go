@@ -1,6 +1,9 @@
 package compute
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+)
 
 // published are the settings whose parameters were fitted. Its figures are what Fit gives for
 // the rows, which a test checks.
@@ -15,7 +18,7 @@ var published = []Params{
 			Source: "mean TTFT of vLLM 0.9.0.1, TP16 without disaggregation, at concurrency 1 (1000 and 3000 tokens)"},
 		Decode: Decode{DNS: 30.9082e6, ENSPerRequest: 624_746, Basis: Published, Rows: r1Decode, WorstResidual: 0.091,
 			Source: "mean TPOT of vLLM 0.9.0.1, TP16 without disaggregation, at concurrency 1, 4, 16, 64"}},
-	{Model: "Qwen2.5-7B", GPU: "A10", TP: 1, PP: 1,
+	{Model: "Qwen2.5-7B", GPU: "A10", TP: 1, PP: 1, WeightBytes: qwen7Int4Bytes,
 		Prefill: Prefill{BNSPerToken: 218_062, CNSPerSquare: 39.496, Basis: Published, Rows: qwen7Prefill,
 			Source: "median TTFT of vLLM without disaggregation at 2 requests/s, less the wait for others (245 and 1012 tokens, GPTQ-Int4)"},
 		Decode: Decode{DNS: 11.9437e6, FNSPerContextToken: 912.647, Basis: Published, Rows: qwen7Decode,
@@ -43,6 +46,7 @@ func Find(model, gpu string, tp, pp int) (Params, error) {
 		if p.Model != assumed.Model || p.GPU != assumed.GPU || p.PP != pp {
 			continue
 		}
+		p.WeightBytes = cmp.Or(p.WeightBytes, assumed.WeightBytes)
 		if p.TP == tp {
 			return p, nil
 		}
@@ -56,7 +60,7 @@ func Find(model, gpu string, tp, pp int) (Params, error) {
 func (p Params) scaled(tp int) Params {
 	f := float64(p.TP) / float64(tp)
 	from := fmt.Sprintf("fitted with TP%d, what grows with tokens and requests scaled by %d/%d; ", p.TP, p.TP, tp)
-	s := Params{Model: p.Model, GPU: p.GPU, TP: tp, PP: p.PP, Prefill: p.Prefill, Decode: p.Decode}
+	s := Params{Model: p.Model, GPU: p.GPU, TP: tp, PP: p.PP, WeightBytes: p.WeightBytes, Prefill: p.Prefill, Decode: p.Decode}
 	s.Prefill.BNSPerToken *= f
 	s.Prefill.CNSPerSquare *= f
 	s.Decode.ENSPerRequest *= f
@@ -67,7 +71,7 @@ func (p Params) scaled(tp int) Params {
 }
 
 // The rows that were fitted, by the published tables' own figures. For TPOT the batch and the
-// context that a request saw on average are computed from the row: with concurrency c it is
+// context that a request had on average are computed from the row: with concurrency c it is
 // 1 + (c-1) * (E2E-TTFT)/E2E, each request with its prompt and half its answer of
 // (E2E-TTFT)/TPOT + 1 tokens; at a rate, rate * TPOT * answer.
 //
@@ -107,7 +111,7 @@ var r1Prefill = []Row{
 }
 
 // Answers of 1000 tokens, in which the prefill of others shows little, every other
-// concurrency up to 64; of 150 tokens only with nobody else there.
+// concurrency up to 64; of 150 tokens only at concurrency 1.
 var r1Decode = []Row{
 	{Table: "h20-deepseek-r1-dynamo-vllm.05", Key: "1", Batch: 1.00, ContextTokens: 1500, MS: 29.88},
 	{Table: "h20-deepseek-r1-dynamo-vllm.05", Key: "4", Batch: 3.97, ContextTokens: 5954, MS: 36.03},
@@ -118,7 +122,7 @@ var r1Decode = []Row{
 
 // Medians at 2 requests/s without disaggregation. That of 1012 tokens, 282.00 ms, has half of all
 // requests wait for others: with Poisson arrivals (M/D/1) it is what 261 ms alone give. At 245
-// tokens the median waits for nobody.
+// tokens the median does not wait.
 var qwen7Prefill = []Row{
 	{Table: "mooncake-a10-v0.1.01", Key: "Non-disaggregated", Tokens: 1011.57, MS: 261},
 	{Table: "mooncake-a10-v0.1.02", Key: "2,Non-disaggregated", Tokens: 245.27, MS: 55.86},
