@@ -24,7 +24,7 @@ func newPresetCmd(f *command.Env, runF func(context.Context, *presetOptions) err
 		Use:   "preset [NAME...]",
 		Short: "Compare predictions with published serving benchmarks",
 		Long: "preset predicts the rows of a published benchmark. It prints the error of each column, which\n" +
-			"numbers were fitted and which were held out, and the network's share of the time to the\n" +
+			"numbers were fitted, which rows were held out, and the network's share of the time to the\n" +
 			"first token. Without NAME, it lists the presets. With several names, it also checks whether\n" +
 			"their order is as published, where the published gap is above 10 %.\n\n" +
 			"Compute times are modelled and the network is simulated: nothing is measured. Some presets\n" +
@@ -166,6 +166,10 @@ func addPresetRow(t *command.Table, r *preset.RowResult) {
 			use = "not compared: " + c.Why
 		case c.Fitted != "":
 			use = "fitted: " + c.Fitted
+		case r.Declared != "":
+			use = "not held out: given the " + r.Declared
+		case !r.HeldOut:
+			use = "not held out: another figure of the row was fitted"
 		}
 		t.Add(row, string(c.Metric), fmt.Sprintf("%.4g", c.Published), predicted, off, use)
 	}

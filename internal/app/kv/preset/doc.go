@@ -3,7 +3,7 @@
 // with the rows that were published of it; Run predicts each row (kv/predict) and says how far
 // off every column is.
 //
-// Which figures a parameter was fitted to is marked; all others are held out. A preset may have
-// one software cost, fitted to one stated figure: what the network does not explain and a
-// constant may. Where that does not explain a row either, the row says so by its errors.
+// A figure that a parameter was fitted to is marked, and no row with such a figure is held out. A
+// preset may have one software cost, fitted to one stated figure, for what the network does not
+// explain. The errors of each row are printed as they are.
 package preset

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// What is scored: published figures that are further apart than noise, and predictions that
-// are no tie.
+// Scored are published figures that are further apart than noise, and predictions that are not
+// equal.
 const (
 	publishedGap = 0.10
 	predictedGap = 0.01
@@ -24,9 +24,9 @@ type Order struct {
 	Published [2]float64 `json:"published"`
 	Predicted [2]float64 `json:"predicted"`
 	Hit       bool       `json:"hit"`
-	Fitted    bool       `json:"fitted"` // one of the published figures was fitted
-	// NetworkHit is Hit without software costs: what the network and computing alone say. null
-	// where the metric is not the mean TTFT.
+	HeldOut   bool       `json:"held_out"` // both rows are
+	// NetworkHit is Hit without software costs, with network and computing alone. null where the
+	// metric is not the mean TTFT.
 	NetworkHit *bool `json:"hit_without_software"`
 }
 
@@ -34,7 +34,7 @@ type Order struct {
 type Score struct {
 	Hits       int `json:"hits"`
 	Misses     int `json:"misses"`
-	HeldHits   int `json:"held_out_hits"` // of those where nothing was fitted
+	HeldHits   int `json:"held_out_hits"` // of those where both rows are held out
 	HeldMisses int `json:"held_out_misses"`
 }
 
@@ -91,7 +91,7 @@ func pair(first, second string, a, b *RowResult) []Order {
 			continue
 		}
 		o := Order{Workload: a.Workload, Metric: m, Presets: names, Published: [2]float64{x.Published, y.Published},
-			Predicted: [2]float64{*x.Predicted, *y.Predicted}, Hit: differ(*x.Predicted, *y.Predicted), Fitted: x.Fitted != "" || y.Fitted != ""}
+			Predicted: [2]float64{*x.Predicted, *y.Predicted}, Hit: differ(*x.Predicted, *y.Predicted), HeldOut: a.HeldOut && b.HeldOut}
 		if m == TTFTMean {
 			hit := differ(*cmp.Or(less.WireOnlyTTFTMean, x.Predicted), *cmp.Or(more.WireOnlyTTFTMean, y.Predicted))
 			o.NetworkHit = &hit
@@ -119,26 +119,26 @@ func ScoreOf(orders []Order) Score {
 	for i := range orders {
 		o := &orders[i]
 		switch {
-		case o.Hit && o.Fitted:
-			s.Hits++
-		case o.Hit:
+		case o.Hit && o.HeldOut:
 			s.Hits++
 			s.HeldHits++
-		case o.Fitted:
-			s.Misses++
-		default:
+		case o.Hit:
+			s.Hits++
+		case o.HeldOut:
 			s.Misses++
 			s.HeldMisses++
+		default:
+			s.Misses++
 		}
 	}
 	return s
 }
 
-// Explained counts the rows with a held-out mean TTFT, and those of them that are explained.
+// Explained counts the held-out rows with a mean TTFT, and those of them that are explained.
 func (c *Comparison) Explained() (explained, heldOut int) {
 	for i := range c.Rows {
 		x := c.Rows[i].column(TTFTMean)
-		if x == nil || x.Fitted != "" {
+		if x == nil || !c.Rows[i].HeldOut {
 			continue
 		}
 		heldOut++

@@ -28,7 +28,7 @@ type Preset struct {
 	Transport pathsel.Transport
 	// NICs is how many data ports of each host are used; 0: all.
 	NICs int
-	// Staged: caches are moved from and to host memory, for want of GPUDirect.
+	// Staged: caches are moved from and to host memory, without GPUDirect.
 	Staged bool
 	// SliceBytes are those of predict.Spec: coarse ones where the wire is a small part.
 	SliceBytes int64
@@ -49,8 +49,8 @@ type Instances struct {
 	PageTokens    int
 }
 
-// Software is what a system's software takes to move a cache, beside the network. One of its
-// times was fitted; the other is 0.
+// Software is the time that a system's software takes to move a cache, in addition to the network.
+// One of its two times was fitted; the other is 0.
 type Software struct {
 	What string
 	// PieceNS is for each contiguous piece, one after the other on a rank; HandoffNS once for a
@@ -64,25 +64,33 @@ type Software struct {
 // Row is a published one.
 type Row struct {
 	Table, Key string
-	// Workload is what was asked for, equal for rows whose settings may be compared.
+	// Workload names the requests, equal for rows whose settings may be compared.
 	Workload string
-	// Input and Output are tokens of each request; means where Spread is set, and Output one
-	// where answers end early: they have up to OutputMost tokens then.
+	// Input and Output are tokens of each request; means where Spread is set. They are the
+	// benchmark's settings unless Declared says otherwise.
 	Input, Output int
-	MaxOutput     int // 0: all answers have Output tokens
 	Spread        bool
-	Requests      int
-	RatePerSec    float64 // 0: all at once, or a concurrency
-	Concurrency   int
-	Figures       []Figure
+	// Declared is the input that was computed from published results of the row itself; ""
+	// none. Such a row is not held out.
+	Declared    string
+	Requests    int
+	RatePerSec  float64 // 0: all at once, or a concurrency
+	Concurrency int
+	Figures     []Figure
 }
 
 // Figure is a published one.
 type Figure struct {
 	Metric Metric
 	Value  float64
-	// Fitted is what was fitted to it, "" nothing: it is held out.
+	// Fitted is what was fitted to it, "" nothing.
 	Fitted string
+}
+
+// HeldOut says whether a row can tell how good a prediction is: no parameter was fitted to any of
+// its figures, and no input was computed from them.
+func (r *Row) HeldOut() bool {
+	return r.Declared == "" && !slices.ContainsFunc(r.Figures, func(f Figure) bool { return f.Fitted != "" })
 }
 
 // Split says whether a cache moves.
@@ -147,9 +155,6 @@ func (p *Preset) requests(r Row, most int) (*kv.Workload, error) {
 	}
 	s := workload.Spec{Requests: r.Requests, Seed: 1, Input: workload.Fixed(r.Input), Output: workload.Fixed(r.Output),
 		Arrivals: workload.Arrivals{Concurrency: r.Concurrency}}
-	if r.MaxOutput > r.Output {
-		s.Output = workload.Uniform(r.Output, min(float64(r.MaxOutput-r.Output)/float64(r.Output), 0.99))
-	}
 	if r.Spread {
 		s.Input, s.Output = workload.LognormalMean(r.Input/2, r.Input, 1024), workload.LognormalMean(r.Output/2, r.Output, 1024)
 	}
@@ -168,8 +173,8 @@ func (p *Preset) requests(r Row, most int) (*kv.Workload, error) {
 	return w, nil
 }
 
-// scale has requests of drawn lengths have these tokens on average, as the table says: with a tail as long
-// as theirs, the mean of 200 is anything within a quarter.
+// scale gives requests of drawn lengths the table's mean numbers of tokens: with such a long tail, the
+// mean of 200 draws may be off by a quarter.
 func scale(requests []kv.Request, input, output int) {
 	var in, out float64
 	for _, r := range requests {

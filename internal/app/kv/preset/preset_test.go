@@ -3,6 +3,7 @@ package preset
 import (
 	"encoding/csv"
 	"errors"
+	"fmt"
 	"io/fs"
 	"math"
 	"os"
@@ -149,15 +150,87 @@ func TestArrivalsArePublished(t *testing.T) {
 	}
 }
 
-func TestOrders(t *testing.T) {
-	row := func(published, predicted float64, fitted string) RowResult {
-		e := 0.
-		return RowResult{Workload: "w", Columns: []Column{{Metric: TTFTMean, Published: published, Predicted: &predicted, ErrorPct: &e, Fitted: fitted}}}
+// Requests have the lengths of the benchmark's settings, not of its results, or the row says so.
+func TestLengthsAreSettings(t *testing.T) {
+	declared := 0
+	for _, name := range Names() {
+		p, _ := Find(name)
+		for _, r := range p.Rows {
+			if r.Declared != "" {
+				declared++
+			}
+			w, err := p.requests(r, 8)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, q := range w.Requests {
+				want := settings[r.Table]
+				if !r.Spread && (q.Input != want[0] || q.Output != want[1]) {
+					t.Errorf("%s, %s %s: a request of %d and %d tokens, the table has %v", name, r.Table, r.Key, q.Input, q.Output, want)
+				}
+			}
+		}
 	}
-	a := &Comparison{Preset: "a", Rows: []RowResult{row(200, 100, "")}}
-	b := &Comparison{Preset: "b", Rows: []RowResult{row(100, 90, "")}}
-	near := &Comparison{Preset: "near", Rows: []RowResult{row(105, 300, "")}}
-	wrong := &Comparison{Preset: "wrong", Rows: []RowResult{row(50, 90, "prefill")}}
+	if declared != 4 { // those of drawn lengths
+		t.Errorf("%d rows have a declared input", declared)
+	}
+}
+
+// A row of which one figure was fitted, or an input computed, is not held out for any other figure.
+func TestHeldOutRows(t *testing.T) {
+	notHeldOut := map[string]Metric{ // a figure of each row that was not fitted itself
+		a10Long + ": Non-disaggregated": TTFTMean, a10Short + ": 2,Non-disaggregated": TTFTMean, a10Short + ": 2,MooncakeTransferEngine with TCP backend": TTFTMean,
+		qwen32Report + ".02: 4": TTFTMean, r1Report + ".05: 64": TTFTMean, r1Report + ".01: 1": E2EMean, nd96Table + ": tp4_pp2_optimized_IB_qps_16": TTFTMean,
+	}
+	heldOut := 0
+	for _, name := range Names() {
+		p, _ := Find(name)
+		for _, r := range p.Rows {
+			row := r.Table + ": " + r.Key
+			for _, f := range r.Figures {
+				if f.Fitted != "" && r.HeldOut() {
+					t.Errorf("%s: held out, but %s was fitted", row, f.Metric)
+				}
+				if f.Metric == notHeldOut[row] && f.Fitted == "" && !r.HeldOut() {
+					delete(notHeldOut, row)
+				}
+			}
+			if r.HeldOut() {
+				heldOut++
+			}
+		}
+	}
+	if len(notHeldOut) > 0 || heldOut < 150 {
+		t.Errorf("%d rows are held out, and these too: %v", heldOut, notHeldOut)
+	}
+}
+
+// settings are the tokens of prompts and answers by table: of the titles, or of the columns that
+// count the tokens of all requests.
+var settings = func() map[string][2]int {
+	out := map[string][2]int{a10Long: {1012, 6}, a10Short: {245, 6}, a10TP: {1010, 6}, a10Rate: {1010, 6}}
+	for _, first := range []int{1, 5, 9, 13, 17} {
+		for i, l := range [][2]int{{3000, 150}, {1000, 1000}, {500, 1000}} {
+			out[fmt.Sprintf("%s.%02d", qwen32Report, first+i)] = l
+		}
+	}
+	for _, first := range []int{1, 4} {
+		for i, l := range [][2]int{{3000, 150}, {1000, 1000}} {
+			out[fmt.Sprintf("%s.%02d", r1Report, first+i)] = l
+		}
+	}
+	return out
+}()
+
+func TestOrders(t *testing.T) {
+	row := func(published, predicted float64, heldOut bool) RowResult {
+		e := 0.
+		return RowResult{Workload: "w", HeldOut: heldOut, Columns: []Column{{Metric: TTFTMean, Published: published, Predicted: &predicted, ErrorPct: &e}}}
+	}
+	a := &Comparison{Preset: "a", Rows: []RowResult{row(200, 100, true)}}
+	b := &Comparison{Preset: "b", Rows: []RowResult{row(100, 90, true)}}
+	near := &Comparison{Preset: "near", Rows: []RowResult{row(105, 300, true)}}
+	wrong := &Comparison{Preset: "wrong", Rows: []RowResult{row(50, 90, false)}}
 	got := Orders([]*Comparison{a, b, near, wrong})
 	var text []string
 	for _, o := range got {

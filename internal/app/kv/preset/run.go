@@ -59,10 +59,14 @@ type SoftwareAs struct {
 
 // RowResult is a row's.
 type RowResult struct {
-	Table    string   `json:"table"`
-	Row      string   `json:"row"`
-	Workload string   `json:"workload"`
-	Requests int      `json:"requests"`
+	Table    string `json:"table"`
+	Row      string `json:"row"`
+	Workload string `json:"workload"`
+	Requests int    `json:"requests"`
+	// HeldOut says that no parameter was fitted to any figure of the row, and no input was computed
+	// from them; Declared names such an input, "" none.
+	HeldOut  bool     `json:"held_out"`
+	Declared string   `json:"declared_input"`
 	Columns  []Column `json:"columns"`
 	// WireOnlyTTFTMean is what the same gives without the software cost, in milliseconds; null where
 	// the preset has none.
@@ -81,7 +85,7 @@ type Column struct {
 	Published float64  `json:"published"`
 	Predicted *float64 `json:"predicted"`  // null: nothing was answered
 	ErrorPct  *float64 `json:"error_pct"`  // predicted / published - 1; null where it is not compared
-	Fitted    string   `json:"fitted"`     // what was fitted to it; "" nothing: held out
+	Fitted    string   `json:"fitted"`     // what was fitted to it; "" nothing
 	Why       string   `json:"uncompared"` // why it is not compared; "" it is
 }
 
@@ -136,7 +140,7 @@ func (p *Preset) row(s *site, r *Row, most int) (*RowResult, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &RowResult{Table: r.Table, Row: r.Key, Workload: r.Workload, Requests: len(w.Requests)}
+	out := &RowResult{Table: r.Table, Row: r.Key, Workload: r.Workload, Requests: len(w.Requests), HeldOut: r.HeldOut(), Declared: r.Declared}
 	spec := s.spec
 	spec.Workload = w
 	wire, err := p.predict(spec)
@@ -154,7 +158,7 @@ func (p *Preset) row(s *site, r *Row, most int) (*RowResult, error) {
 		}
 	}
 	if p.Split() {
-		out.NetworkShare, out.MovingShare = share(wire), share(all)
+		out.NetworkShare, out.MovingShare = wire.KVShareOfTTFT, all.KVShareOfTTFT
 	}
 	if p.Activations {
 		if out.NetworkShare, err = activations(&s.spec, w, all); err != nil {
@@ -184,16 +188,6 @@ func (p *Preset) predict(s predict.Spec) (*metrics.Metrics, error) {
 		}
 	}
 	return metrics.Compute(s.Workload, r.Times, metrics.Options{MemoryFirst: s.Serve.Admit == serve.Before})
-}
-
-// share is what waiting for the link and the wire take of the mean TTFT, as far as nothing
-// hides them. The hand-over counts as waiting for memory in metrics: it is software.
-func share(m *metrics.Metrics) *float64 {
-	if m.TTFT == nil || m.LinkWait == nil || m.WireExposed == nil || m.TTFT.Mean == 0 {
-		return nil
-	}
-	x := (m.LinkWait.Mean + m.WireExposed.Mean) / m.TTFT.Mean
-	return &x
 }
 
 // value is a metric of a run; nil is unknown.

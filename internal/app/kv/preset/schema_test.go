@@ -44,15 +44,17 @@ var described = map[string]string{
 	"comparisons[].rows":                    "the published rows",
 	"comparisons[].rows[].table":            "file of the table, without .csv",
 	"comparisons[].rows[].row":              "the cells that name the row",
-	"comparisons[].rows[].workload":         "what was asked for; equal where rows of two presets may be compared",
+	"comparisons[].rows[].workload":         "the requests; equal where rows of two presets may be compared",
 	"comparisons[].rows[].requests":         "how many requests were predicted",
+	"comparisons[].rows[].held_out":         "no parameter was fitted to any figure of the row, and no input was computed from them",
+	"comparisons[].rows[].declared_input":   "the input that was computed from published results of the row itself, so that it is not held out; empty: none",
 	"comparisons[].rows[].columns":          "the published figures of the row, with ours",
 	"comparisons[].rows[].columns[].metric": "which figure; keys and units as in topoctl.kv/v1: _ms milliseconds, _s seconds, _per_s each second",
 
 	"comparisons[].rows[].columns[].published":  "in the unit of the metric",
 	"comparisons[].rows[].columns[].predicted":  "in the unit of the metric; null: no request was answered",
 	"comparisons[].rows[].columns[].error_pct":  "predicted / published - 1, in percent; null: not compared",
-	"comparisons[].rows[].columns[].fitted":     "what was fitted to the published figure; empty: nothing, it is held out",
+	"comparisons[].rows[].columns[].fitted":     "what was fitted to the published figure; empty: nothing (held_out says whether that holds for the whole row)",
 	"comparisons[].rows[].columns[].uncompared": "why the column is not compared; empty: it is",
 
 	"comparisons[].rows[].ttft_ms_mean_without_software": "the mean time to first token without the software cost, in milliseconds; null: the preset has none",
@@ -67,13 +69,13 @@ var described = map[string]string{
 	"orders[].published":            "the published figures in that order, in the unit of the metric",
 	"orders[].predicted":            "ours in that order, in the unit of the metric",
 	"orders[].hit":                  "ours are more than 1 % apart the same way round",
-	"orders[].fitted":               "something was fitted to one of the published figures",
+	"orders[].held_out":             "both rows are held out",
 	"orders[].hit_without_software": "hit, of predictions without software costs; null: the metric is not the mean time to first token",
 	"score":                         "orders, counted",
 	"score.hits":                    "orders that are right",
 	"score.misses":                  "orders that are wrong or tied",
-	"score.held_out_hits":           "right ones of those where nothing was fitted",
-	"score.held_out_misses":         "wrong ones of those where nothing was fitted",
+	"score.held_out_hits":           "right ones of those where both rows are held out",
+	"score.held_out_misses":         "wrong ones of those where both rows are held out",
 }
 
 // schemaOf is the schema of the types, with what is described.
