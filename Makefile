@@ -1,5 +1,5 @@
 # Short names for the commands that are used most.
-.PHONY: build test bench ci lint fuzz golden lab
+.PHONY: build test bench ci lint fuzz golden lab gpu
 
 # -z lazy: go-nvml's calls are looked up when they are made, so that a machine
 # without the driver can start the program.
@@ -26,6 +26,10 @@ lint:
 # Suites in virtual machines with RDMA devices: docs/lab.md.
 lab:
 	./.ci/lab
+
+# What only a machine with a GPU can show: docs/hardware.md.
+gpu:
+	./.ci/gpu
 
 golden:
 	go test $$(git grep -l internal/base/golden -- '*_test.go' | xargs -n1 dirname | sort -u | sed "s,^,./,") -update

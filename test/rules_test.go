@@ -172,7 +172,7 @@ var onlyIn = []struct {
 	{modulePath + "/internal/base/schematest", []string{"internal/base/schematest"}, "tests only"},
 	{modulePath + "/internal/base/fixturetest", []string{"internal/base/fixturetest", "internal/base/importtest", "internal/app/cli/clitest"}, "tests only"},
 	{modulePath + "/internal/base/cuda/cudafake", []string{"internal/base/cuda/cudafake", "internal/base/engine/gputest"}, "tests only"},
-	{modulePath + "/engine/memory/cuda", []string{".", "cmd/topoctl", "internal/app/cli", "internal/base/engine/gputest"}, "a leaf that users pass in: an import decides whether CUDA is in the binary"},
+	{modulePath + "/engine/memory/cuda", []string{".", "cmd/topoctl", "internal/app/cli", "internal/base/engine/gputest", "test/gpu/gpucheck"}, "a leaf that users pass in: an import decides whether CUDA is in the binary"},
 	{modulePath + "/internal/base/engine/transport/rdma", []string{"engine/transport/rdma", "internal/base/engine/transport/rdma"}, "the public package gives it to engines"},
 	{modulePath + "/engine/transport/rdma", []string{".", "cmd/topoctl", "internal/app/cli", "engine/transport/rdma"}, "a leaf that users pass in: an import decides whether RDMA is in the binary"},
 	{modulePath + "/internal/base/verbs/verbsfake", []string{"internal/base/verbs/verbsfake"}, "tests only"},

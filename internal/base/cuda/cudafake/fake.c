@@ -13,7 +13,7 @@
 
 enum {
 	OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, NO_DEVICE = 100, INVALID_DEVICE = 101,
-	INVALID_CONTEXT = 201, PEER_UNSUPPORTED = 217, INVALID_HANDLE = 400, PEER_ENABLED = 704, PEER_NOT_ENABLED = 705, NOT_FOUND = 500, NOT_READY = 600, NOT_SUPPORTED = 801,
+	INVALID_CONTEXT = 201, LAUNCH_FAILED = 719, PEER_UNSUPPORTED = 217, INVALID_HANDLE = 400, PEER_ENABLED = 704, PEER_NOT_ENABLED = 705, NOT_FOUND = 500, NOT_READY = 600, NOT_SUPPORTED = 801,
 	MAX_DEVICES = 8, MAX_ALLOCS = 4096, MAX_PINS = 1024, MAX_FAILS = 16, MAX_DEPTH = 8,
 };
 #define SPACE (64ull << 30)
@@ -56,7 +56,11 @@ typedef struct {
 
 static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-static fake_options opts = {.devices = 2, .dmabuf = 1, .gpudirect = 1, .flush = 1, .memory = 1ll << 33, .pinnable = 1ll << 33};
+#ifndef FAKE_RATE // of copies from and to the host, of a library that no test can set it in
+#define FAKE_RATE 0
+#endif
+static fake_options opts = {.devices = 2, .dmabuf = 1, .gpudirect = 1, .flush = 1, .memory = 1ll << 33, .pinnable = 1ll << 33,
+	.from_host = FAKE_RATE, .to_host = FAKE_RATE};
 static fake_stats stats;
 static char *space;
 static uint64_t next_address;
@@ -591,6 +595,34 @@ static int f_FlushGPUDirectRDMAWrites(int target, int scope) {
 	LEAVE(OK);
 }
 
+// The one kernel that this GPU runs traps, which ends the context.
+static int f_ModuleLoadData(void **m, const void *image) {
+	ENTER("cuModuleLoadData");
+	CURRENT();
+	*m = (void *)image;
+	LEAVE(image ? OK : INVALID_VALUE);
+}
+static int f_ModuleGetFunction(void **f, void *m, const char *name) {
+	ENTER("cuModuleGetFunction");
+	CURRENT();
+	*f = m;
+	LEAVE(m && name ? OK : INVALID_VALUE);
+}
+static int f_LaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+	unsigned shared, void *stream, void **args, void **extra) {
+	(void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared, (void)stream, (void)args, (void)extra;
+	ENTER("cuLaunchKernel");
+	CURRENT();
+	if (!f) LEAVE(INVALID_VALUE);
+	cur->error = LAUNCH_FAILED;
+	LEAVE(OK);
+}
+static int f_CtxSynchronize(void) {
+	ENTER("cuCtxSynchronize");
+	CURRENT();
+	LEAVE(OK);
+}
+
 static const struct { int code; const char *name, *text; } words[] = {
 	{1, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
 	{2, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
@@ -602,6 +634,7 @@ static const struct { int code; const char *name, *text; } words[] = {
 	{217, "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED", "peer access is not supported between these two devices"},
 	{704, "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED", "peer access is already enabled"},
 	{700, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
+	{719, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
 	{801, "CUDA_ERROR_NOT_SUPPORTED", "operation not supported"},
 	{803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "system has unsupported display driver / cuda driver combination"},
 };
@@ -650,6 +683,10 @@ static int f_GetErrorString(int code, const char **s) {
 	X(cuCtxDisablePeerAccess, f_CtxDisablePeerAccess, 0)                    \
 	X(cuPointerGetAttribute, f_PointerGetAttribute, 0)                      \
 	X(cuPointerSetAttribute, f_PointerSetAttribute, 0)                      \
+	X(cuModuleLoadData, f_ModuleLoadData, 0)                                \
+	X(cuModuleGetFunction, f_ModuleGetFunction, 0)                          \
+	X(cuLaunchKernel, f_LaunchKernel, 0)                                    \
+	X(cuCtxSynchronize, f_CtxSynchronize, 0)                                \
 	X(cuGetErrorName, f_GetErrorName, 0)                                    \
 	X(cuGetErrorString, f_GetErrorString, 0)                                \
 	X(cuMemGetHandleForAddressRange, f_MemGetHandleForAddressRange, 1)      \

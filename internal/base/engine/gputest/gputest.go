@@ -3,6 +3,8 @@
 package gputest
 
 import (
+	"errors"
+	"os"
 	"testing"
 
 	blocks "github.com/topoctl/topoctl/engine/memory"
@@ -13,7 +15,29 @@ import (
 	"github.com/topoctl/topoctl/internal/base/longtest"
 )
 
-// Open opens a driver of two GPUs. When the test ends it closes the driver, and fails the
+// OfMachine says whether tests of Run use the GPUs of this machine instead of the fake ones:
+// TOPOCTL_GPU is "machine".
+func OfMachine() bool { return os.Getenv("TOPOCTL_GPU") == "machine" }
+
+// openMachine opens the machine's driver.
+func openMachine(t testing.TB, o cuda.Options) *cuda.Driver {
+	t.Helper()
+	d, err := cuda.Open(o)
+	if errors.Is(err, cuda.ErrUnavailable) {
+		t.Skipf("TOPOCTL_GPU is \"machine\", which has no GPU: %v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return d
+}
+
+// Open opens a driver of two fake GPUs. When the test ends it closes the driver, and fails the
 // test where something is left behind.
 func Open(t testing.TB, f cudafake.Options, o cuda.Options) *cuda.Driver {
 	t.Helper()
@@ -40,6 +64,9 @@ func Open(t testing.TB, f cudafake.Options, o cuda.Options) *cuda.Driver {
 // Alloc allocates memory of a GPU, which has any name that the driver knows.
 func Alloc(t testing.TB, d *cuda.Driver, gpu string, size int64) *memory.Block {
 	t.Helper()
+	if gpu == "cuda:1" && len(d.GPUs()) == 1 {
+		gpu = "cuda:0"
+	}
 	g, err := d.GPU(gpu)
 	if err != nil {
 		t.Fatal(err)
@@ -99,11 +126,21 @@ func Run(t *testing.T, harness func(name string) transporttest.Harness) {
 	}, 1) {
 		t.Run(c.name, func(t *testing.T) {
 			// The driver outlives the checks, which look for leaks of their own.
-			d := Open(t, cudafake.Options{}, cuda.Options{StagingBytes: 8 * memory.PieceBytes})
+			o := cuda.Options{StagingBytes: 8 * memory.PieceBytes}
+			var d *cuda.Driver
+			if OfMachine() {
+				d = openMachine(t, o)
+			} else {
+				d = Open(t, cudafake.Options{}, o)
+			}
 			MakePools(t, d, "cuda:0")
 			MakePools(t, d, "cuda:1")
 			h := harness(c.name)
 			h.Read, h.Write = Peek, Poke
+			if OfMachine() {
+				h.Read = func(b *memory.Block, p []byte, off int64) { readAt(t, b, p, off) }
+				h.Write = func(b *memory.Block, p []byte, off int64) { writeAt(t, b, p, off) }
+			}
 			h.RegionBytes, h.Requests, h.Cycles = 2<<20, 500, 50
 			h.Alloc = func(t testing.TB, s transporttest.Side, size int64) *memory.Block {
 				gpu := c.active
@@ -121,5 +158,22 @@ func Run(t *testing.T, harness func(name string) transporttest.Harness) {
 			}
 			transporttest.Run(t, h)
 		})
+	}
+}
+
+// readAt and writeAt reach memory of real GPUs, or of the host, as users do.
+func readAt(t testing.TB, b *memory.Block, p []byte, off int64) {
+	if b.Device() == nil {
+		copy(p, b.Bytes()[off:])
+	} else if _, err := b.ReadAt(p, off); err != nil {
+		t.Error(err)
+	}
+}
+
+func writeAt(t testing.TB, b *memory.Block, p []byte, off int64) {
+	if b.Device() == nil {
+		copy(b.Bytes()[off:], p)
+	} else if _, err := b.WriteAt(p, off); err != nil {
+		t.Error(err)
 	}
 }
