@@ -466,7 +466,7 @@ func (h *host) smallMemlock(m *topo.Memlock) Finding {
 		f.Text = fmt.Sprintf("the limit on locked memory is %s; it does not apply to the process that ran topoctl (CAP_IPC_LOCK), but programs of other users cannot register more than that", units.Bytes(limit))
 		return f
 	}
-	f.Text = fmt.Sprintf("the process that ran topoctl may lock %s: registering more than that with an RDMA device fails", units.Bytes(limit))
+	f.Text = fmt.Sprintf("the process that ran topoctl may lock only %s of memory: registering more than that with an RDMA device fails", units.Bytes(limit))
 	switch {
 	case m.Exempt == nil:
 		f.Text += ", unless the program has CAP_IPC_LOCK"

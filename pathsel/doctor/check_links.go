@@ -132,7 +132,7 @@ func (h *host) degraded(e *end, width, speed pcilink.Fit) Finding {
 	if narrow {
 		file, says = "current_link_width", fmt.Sprint(width.Now)
 	}
-	sentence := fmt.Sprintf("PCIe link %s runs at %s, both ends can do %s", e.dev.BDF, units.PCIe(nowMTs, width.Now), units.PCIe(speed.Could, width.Could))
+	sentence := fmt.Sprintf("its PCIe link runs at %s, both ends can do %s", units.PCIe(nowMTs, width.Now), units.PCIe(speed.Could, width.Could))
 	if nowMTs > 0 && width.Now > 0 {
 		sentence += fmt.Sprintf(": %s instead of %s", h.rate(topo.PCIeRate(nowMTs, width.Now)), h.rate(topo.PCIeRate(speed.Could, width.Could)))
 	}
@@ -211,7 +211,7 @@ func checkDisagrees(h *host) (o outcome) {
 			continue
 		}
 		o.find(Finding{Severity: Warning, Subjects: []topo.ID{e.id}, Basis: topo.BasisRead,
-			Text:     fmt.Sprintf("one link, two reports: %s says %s, the port above (%s) says %s; the lower is taken", e.dev.BDF, own, e.up.BDF, above),
+			Text:     fmt.Sprintf("the two ends of its PCIe link report different states: %s says %s, the port above (%s) says %s; the lower is taken", e.dev.BDF, own, e.up.BDF, above),
 			Evidence: distinct(pciFile(e.dev, file, ""), pciFile(e.up, file, "")),
 			Fix:      "look again; if it stays, reseat the card and update firmware and kernel"})
 	}

@@ -406,13 +406,13 @@ func (h *host) wrongIndex(c *chosenIndex, p *pathsel.Port) (f *Finding, known bo
 	i := slices.IndexFunc(x.GIDs, func(g topo.GID) bool { return g.Index == c.index })
 	switch {
 	case c.index >= *x.GIDTable:
-		f.Text = fmt.Sprintf("%s: the port's GID table has %d entries, so there is none of that index: connections from here fail", c.says(), *x.GIDTable)
+		f.Text = fmt.Sprintf("%s, but the port's GID table has only %d entries: connections from here fail", c.says(), *x.GIDTable)
 		f.Evidence = distinct(append(f.Evidence, h.portFile(p, "gids", ""))...)
 		return f, true
 	case i < 0 && (h.unreadGIDs(p) || x.GIDsRead != nil && c.index >= *x.GIDsRead):
 		return nil, false
 	case i < 0:
-		f.Text = c.says() + ": the port has no GID of that index, its address is gone or was never there: connections from here fail"
+		f.Text = c.says() + ", but the port has no GID of that index: its address is gone or was never there, connections from here fail"
 		f.Evidence = distinct(append(f.Evidence, h.portFile(p, entry, "0000:0000:0000:0000:0000:0000:0000:0000"))...)
 		return f, true
 	}
@@ -424,12 +424,12 @@ func (h *host) wrongIndex(c *chosenIndex, p *pathsel.Port) (f *Finding, known bo
 	case g.Type == "" || err != nil:
 		return nil, false
 	case !strings.Contains(g.Type, "v2"):
-		f.Text = c.says() + ": that GID is of RoCE v1, whose packets no router forwards, and which peers with RoCE v2 do not understand"
+		f.Text = c.says() + ", but that GID is of RoCE v1: no router forwards its packets, and peers with RoCE v2 do not understand them"
 		f.Evidence = distinct(append(f.Evidence, h.portFile(p, "gid_attrs/types/"+strconv.Itoa(c.index), g.Type))...)
 	case a.Unmap().IsLinkLocalUnicast():
-		f.Text = c.says() + ": that GID is a link-local address: peers on other networks cannot be reached"
+		f.Text = c.says() + ", but that GID is a link-local address: peers on other networks cannot be reached"
 	case h.foreignAddress(p, &g, a):
-		f.Text = fmt.Sprintf("%s: that GID is of %s, which interface %s does not have: no answer finds its way back", c.says(), a.Unmap(), h.gidNetdev(p, &g))
+		f.Text = fmt.Sprintf("%s, but that GID is of %s, which interface %s does not have: no answer finds its way back", c.says(), a.Unmap(), h.gidNetdev(p, &g))
 	default:
 		return nil, true
 	}

@@ -57,7 +57,7 @@ func checkFlat(h *host) (o outcome) {
 		where = fmt.Sprintf("the NUMA node of %d of them unknown", unknown)
 	}
 	o.find(Finding{Severity: Warning, Evidence: distinct(h.hypervisorFile(), "/sys/bus/pci/devices"),
-		Text: fmt.Sprintf("a guest (%s) with a flat PCI tree: %s and %s stand side by side, %s: which NIC is near which GPU cannot be seen from here",
+		Text: fmt.Sprintf("which NIC is near which GPU cannot be seen in this guest (%s): its PCI tree is flat, %s and %s stand side by side, %s",
 			h.t.Host.Virtual, text.Plural(gpus, "GPU"), text.Plural(nics, "RDMA NIC"), where),
 		Fix: "get the layout of the physical host (cloud provider, topoctl on the hypervisor) and give it to programs: NCCL_TOPO_FILE, topoctl --from; or let the hypervisor build switches and NUMA nodes"})
 	return o
@@ -163,7 +163,7 @@ func checkUnread(h *host) (o outcome) {
 		}
 	}
 	by.each(func(code topo.Code, warnings []topo.Warning) {
-		sentence := fmt.Sprintf("%s could not be read (%s), for example: %s", text.Plural(len(warnings), "fact"), code, warnings[0].Detail)
+		sentence := fmt.Sprintf("%s could not be read (%s): for example, %s", text.Plural(len(warnings), "fact"), code, warnings[0].Detail)
 		if code == topo.CodeSourceFailed {
 			sentence = fmt.Sprintf("%s failed: %s", text.Plural(len(warnings), "source"), warnings[0].Detail)
 		}

@@ -1,7 +1,6 @@
 package doctor_test
 
 import (
-	"fmt"
 	"path/filepath"
 	"testing"
 
@@ -21,28 +20,14 @@ func run(tb testing.TB, t *topo.Topology, codes ...doctor.Code) *doctor.Report {
 	return r
 }
 
-// readable is a report as people read it, and the checks that need no words.
-func readable(r *doctor.Report) string {
-	text := r.Text(doctor.TextOptions{}) + "\n"
-	for _, c := range r.Checks {
-		switch c.Status {
-		case doctor.OK:
-			text += fmt.Sprintf("ok             %s: %s\n", c.Code, c.Note)
-		case doctor.NotApplicable:
-			text += fmt.Sprintf("not applicable %s: %s\n", c.Code, c.Note)
-		}
-	}
-	return text
-}
-
-// What people read of each machine.
+// What people read of each machine when they want all of it.
 func TestFixtures(t *testing.T) {
 	files := map[string]bool{}
 	for _, name := range fixtures.Names() {
 		files[name+".txt"] = true
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			golden.Check(t, filepath.Join("testdata", name+".txt"), readable(run(t, fixturetest.Topology(t, name))))
+			golden.Check(t, filepath.Join("testdata", name+".txt"), run(t, fixturetest.Topology(t, name)).Text(doctor.TextOptions{All: true}))
 		})
 	}
 	found, err := filepath.Glob(filepath.Join("testdata", "*.txt"))

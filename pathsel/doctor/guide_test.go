@@ -8,12 +8,16 @@ settings are those of the process that runs doctor, and root is the wrong user f
 not hold for root, and sudo drops variables like NCCL_IB_GID_INDEX. Root is needed for one thing, ACS.
 
     topoctl doctor                                       # this host, all checks
-    topoctl doctor memlock registration-refused          # some checks: those that are ok are listed too
-    topoctl doctor --all                                 # also what is ok and what does not apply
+    topoctl doctor memlock registration-refused          # some checks, in full
+    topoctl doctor --all                                 # nothing folded: notes, what could not be made, what is ok
     topoctl doctor --from host.json                      # a host that was saved with topoctl discover
     topoctl doctor --peer node2.json mtu-peer            # the two ends of the lanes between two hosts
     topoctl doctor --gid-index 3 gid-index-wrong         # an index that a program will be configured to use
     topoctl doctor -o nagios                             # for a monitoring system
+
+The first line is the answer: the worst problem and how many more there are, or that none was found. Problems
+follow with their evidence and a fix. Notes and checks that could not be made are folded to a line each, checks that
+passed to their number; --all prints all of them, -o tsv has a line for each for other programs.
 
 The exit code is 0 if nothing is as bad as --fail-on (warning, if it is left out), 1 if something is, 2 if
 doctor could not run, 3 if nothing is and facts could not be read. A check that could not be made is never ok;

@@ -34,7 +34,7 @@ func TestImportsAreNeverJudgedByWhatTheyLack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := run(t, top)
 			if testing.Verbose() {
-				t.Log("\n" + readable(r))
+				t.Log("\n" + r.Text(doctor.TextOptions{All: true}))
 			}
 			for _, c := range r.Checks {
 				for _, code := range lacks[top.Origin] {

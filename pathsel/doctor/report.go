@@ -3,6 +3,7 @@ package doctor
 import (
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/text"
@@ -90,11 +91,19 @@ type Finding struct {
 	Code     Code      `json:"code"`
 	Severity Severity  `json:"severity"`
 	Subjects []topo.ID `json:"subjects"`
-	Text     string    `json:"text"`
+	Text     string    `json:"text"`     // what is wrong, then what that means after a colon or semicolon
 	Evidence []string  `json:"evidence"` // files with what they say, or other places
 	Fix      string    `json:"fix"`
 	// Basis says how the rate is known that the finding rests on, "" for none.
 	Basis topo.Basis `json:"basis,omitempty"`
+}
+
+// Brief is what is wrong without what it means: the part of the text before a colon or semicolon.
+// It stays the same while the finding does.
+func (f *Finding) Brief() string {
+	brief, _, _ := strings.Cut(f.Text, ";")
+	brief, _, _ = strings.Cut(brief, ": ")
+	return brief
 }
 
 // Missing is a fact that a check needs and the topology lacks.

@@ -189,6 +189,28 @@ func TestTextWidth(t *testing.T) {
 	}
 }
 
+// A host that is well takes five lines at most; what is folded is there when all is wanted.
+func TestFolded(t *testing.T) {
+	for _, name := range fixtures.Names() {
+		r := run(t, fixturetest.Topology(t, name))
+		folded, all := r.Text(doctor.TextOptions{Width: 80}), r.Text(doctor.TextOptions{Width: 80, All: true})
+		if n := strings.Count(folded, "\n"); !r.Worst().AtLeast(doctor.Warning) && n > 5 {
+			t.Errorf("%s: well in %d lines:\n%s", name, n, folded)
+		}
+		for _, f := range r.Findings() {
+			head := f.Severity.Label() + "  " + string(f.Code)
+			if strings.Contains(folded, head) != (f.Severity != doctor.Info) || !strings.Contains(all, head) {
+				t.Errorf("%s: %s is at the wrong place:\n%s", name, head, folded)
+			}
+		}
+		for _, c := range r.Checks {
+			if !strings.Contains(all, string(c.Code)) {
+				t.Errorf("%s: nothing is said of %s", name, c.Code)
+			}
+		}
+	}
+}
+
 const schemaFile = "schema/doctor.v1.schema.json"
 
 var generator = schematest.Generator{Types: map[reflect.Type]schematest.Object{

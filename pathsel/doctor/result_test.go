@@ -54,6 +54,47 @@ func TestStatus(t *testing.T) {
 	}
 }
 
+// The answer is one sentence: the worst problem, or how much was found well.
+func TestHeadline(t *testing.T) {
+	find := func(s Severity, text string, subjects ...topo.ID) CheckResult {
+		return CheckResult{Status: Found, Findings: []Finding{{Code: "x", Severity: s, Text: text, Subjects: subjects}}}
+	}
+	ok, absent := CheckResult{Status: OK}, CheckResult{Status: NotApplicable}
+	lacking := CheckResult{Status: CouldNotCheck, Missing: []Missing{{Text: "a", How: "b"}}}
+	partly := find(Info, "a note", "gpu:0")
+	partly.Missing = lacking.Missing
+	slow := find(Warning, "its link runs at x8: half; the bottleneck", "gpu:2")
+	down := find(Error, "port is DOWN, no carrier: gpu:0 falls back", "port:mlx5_0/1", "port:mlx5_1/2")
+	for _, tt := range []struct {
+		want   string
+		checks []CheckResult
+	}{
+		{"No problem found on h: 2 checks passed.", []CheckResult{ok, ok, absent}},
+		{"No problem found on h: 2 checks passed, 2 could not be made.", []CheckResult{ok, ok, lacking, lacking}},
+		{"No problem found on h, but only 1 of 3 checks could be made.", []CheckResult{ok, lacking, lacking, absent}},
+		{"No problem found on h: 1 check passed, 2 could not be made in full.", []CheckResult{ok, lacking, partly}},
+		{"No problem found on h: 0 checks passed.", []CheckResult{find(Info, "a note")}},
+		{"Nothing is known of h: 1 check could not be made.", []CheckResult{lacking, absent}},
+		{"Nothing to check on h: 2 checks do not apply.", []CheckResult{absent, absent}},
+		{"gpu:2: its link runs at x8.", []CheckResult{slow, ok, find(Info, "a note")}},
+		{"mlx5_0 and mlx5_1/2: port is DOWN, no carrier; and 1 more problem.", []CheckResult{slow, down}},
+		{"A limit is low; and 2 more problems.", []CheckResult{find(Error, "a limit is low"), slow, slow}},
+		{"mlx5_0 and mlx5_1 share a wire.", []CheckResult{find(Warning, "mlx5_0 and mlx5_1 share a wire", "port:mlx5_0/1", "port:mlx5_1/1")}},
+		{"gpu:0, gpu:1 and 3 more: no driver.", []CheckResult{find(Error, "no driver", "gpu:0", "gpu:1", "gpu:2", "gpu:3", "gpu:4")}},
+	} {
+		r := Report{Host: "h", Checks: tt.checks}
+		for i := range r.Checks {
+			r.Summary.add(&r.Checks[i])
+		}
+		if got := r.headline(); got != tt.want {
+			t.Errorf("%q, want %q", got, tt.want)
+		}
+	}
+	if got := (&Report{}).headline(); got != "Nothing to check on the host: 0 checks do not apply." {
+		t.Error(got)
+	}
+}
+
 // A check that judged nothing and lacks nothing does not apply; the note counts what was judged.
 func TestNote(t *testing.T) {
 	c := Check{Code: "x", Severity: Warning, noun: "port", none: "no port"}

@@ -1,8 +1,10 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
@@ -12,7 +14,7 @@ import (
 // TextOptions say how a report is printed.
 type TextOptions struct {
 	Width int  // columns to break lines at, at least 60; 0 is 100
-	All   bool // also list the checks that are ok or do not apply
+	All   bool // fold nothing: notes, what could not be checked, and the checks that are ok or do not apply
 }
 
 // The words before a finding. They say how bad it is without colour.
@@ -34,62 +36,100 @@ const (
 	customary = 100
 )
 
+// mostFolded is how many names a sentence or a folded line has.
+const mostFolded = 2
+
 // mostSeen is how many pieces of evidence are printed of one finding.
 const mostSeen = 3
 
-// Text is the report for people: findings from the worst to the least, then
-// what could not be checked, then counts.
+// Text is the report for people: the answer in a sentence, then the findings from the worst to the
+// least. Notes and what could not be checked are a line each unless all is wanted.
 func (r *Report) Text(o TextOptions) string {
 	w := writer{width: customary}
 	if o.Width > 0 {
 		w.width = max(o.Width, narrowest)
 	}
-	for _, f := range r.Findings() {
-		w.finding(&f)
+	w.wrap("", "", r.headline())
+	if problems := r.problems(); problems > 0 || o.All {
+		w.b.WriteByte('\n')
+		for _, f := range r.Findings() {
+			if f.Severity != Info || o.All {
+				w.finding(&f)
+			}
+		}
+		if problems > 0 && !o.All {
+			w.b.WriteByte('\n')
+		}
 	}
-	w.unchecked(r)
 	if o.All {
+		w.unchecked(r)
 		w.rest(r, OK, labelOK)
 		w.rest(r, NotApplicable, labelAbsent)
+	} else {
+		w.folded(r)
 	}
-	if w.b.Len() > 0 {
-		w.b.WriteByte('\n')
-	}
-	w.wrap("", "", r.counts(o.All))
 	return strings.ReplaceAll(w.b.String(), "\u00a0", " ")
 }
 
-// counts is the last line of a report.
-func (r *Report) counts(all bool) string {
+// problems counts the findings that are more than notes.
+func (r *Report) problems() int { return r.Summary.Errors + r.Summary.Warnings }
+
+// headline is the answer in a sentence: the worst problem and how many more there are, or that there
+// is none, and how much of the host that rests on.
+func (r *Report) headline() string {
 	s := r.Summary
-	var parts []string
-	for _, p := range []struct {
-		n    int
-		what string
-	}{{s.Errors, "error"}, {s.Warnings, "warning"}, {s.Infos, "note"}} {
-		parts = append(parts, text.Plural(p.n, p.what))
+	host := cmp.Or(r.Host, "the host")
+	if n := r.problems(); n > 0 {
+		worst := r.Findings()[0]
+		sentence := worst.sentence()
+		if n > 1 {
+			sentence += "; and " + text.Plural(n-1, "more problem")
+		}
+		return sentence + "."
 	}
-	sentence := strings.Join(parts, ", ")
-	n := 0
+	notMade, inFull := r.notMade()
+	switch {
+	case s.OK+s.Found == 0 && len(notMade) > 0:
+		return fmt.Sprintf("Nothing is known of %s: %s could not be made.", host, text.Plural(len(notMade), "check"))
+	case s.OK+s.Found == 0:
+		return fmt.Sprintf("Nothing to check on %s: %s not apply.", host, text.Plural(len(r.Checks), "check does", "checks do"))
+	case s.CouldNotCheck > s.OK+s.Found:
+		return fmt.Sprintf("No problem found on %s, but only %d of %s could be made.", host, s.OK+s.Found, text.Plural(s.OK+s.Found+s.CouldNotCheck, "check"))
+	}
+	sentence := fmt.Sprintf("No problem found on %s: %s passed", host, text.Plural(s.OK, "check"))
+	if n := len(notMade); n > 0 {
+		sentence += fmt.Sprintf(", %d could not be made%s", n, inFull)
+	}
+	return sentence + "."
+}
+
+// sentence is a finding in a clause that names its devices.
+func (f *Finding) sentence() string {
+	brief := f.Brief()
+	var names []string
+	for _, id := range f.Subjects {
+		names = append(names, SubjectName(id))
+	}
+	switch {
+	case len(names) == 0:
+		return strings.ToUpper(brief[:1]) + brief[1:]
+	case strings.HasPrefix(brief, names[0]+" "):
+		return brief
+	}
+	return text.Join(names, mostFolded) + ": " + brief
+}
+
+// notMade lists the checks that lack facts; inFull is " in full" where some of them judged a part.
+func (r *Report) notMade() (codes []string, inFull string) {
 	for _, c := range r.Checks {
 		if len(c.Missing) > 0 {
-			n++
+			codes = append(codes, string(c.Code))
 		}
 	}
-	if n > 0 {
-		sentence += fmt.Sprintf("; %s could not be made", text.Plural(n, "check"))
-		if partly := n - s.CouldNotCheck; partly > 0 {
-			sentence += fmt.Sprintf(" (%d of them in part)", partly)
-		}
+	if len(codes) > r.Summary.CouldNotCheck {
+		inFull = " in full"
 	}
-	sentence += fmt.Sprintf("; %d ok", s.OK)
-	if s.NotApplicable > 0 {
-		sentence += fmt.Sprintf(", %d do not apply", s.NotApplicable)
-	}
-	if !all && s.OK+s.NotApplicable > 0 {
-		sentence += " (--all lists them)"
-	}
-	return sentence
+	return codes, inFull
 }
 
 type writer struct {
@@ -113,6 +153,33 @@ func (w *writer) finding(f *Finding) {
 	}
 	if f.Fix != "" {
 		w.wrap(indent+"fix   ", indent+indent, f.Fix)
+	}
+}
+
+// folded says in a line of each sort what is not printed.
+func (w *writer) folded(r *Report) {
+	var notes []string
+	for _, f := range r.Findings() {
+		if code := string(f.Code); f.Severity == Info && !slices.Contains(notes, code) {
+			notes = append(notes, code)
+		}
+	}
+	notMade, inFull := r.notMade()
+	var advice []string
+	if len(notes) > 0 {
+		w.wrap("", "", text.Plural(r.Summary.Infos, "note")+": "+text.Join(notes, mostFolded))
+	}
+	if n := len(notMade); n > 0 {
+		w.wrap("", "", fmt.Sprintf("%s could not be made%s: %s", text.Plural(n, "check"), inFull, text.Join(notMade, mostFolded)))
+	}
+	if len(notes)+len(notMade) > 0 {
+		advice = append(advice, "--all shows everything")
+	}
+	if n := r.Summary.OK; r.problems() > 0 && n > 0 {
+		advice = slices.Insert(advice, 0, text.Plural(n, "check")+" passed")
+	}
+	if len(advice) > 0 {
+		w.wrap("", "", strings.Join(advice, "; ")+".")
 	}
 }
 

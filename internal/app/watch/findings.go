@@ -15,8 +15,8 @@ func (w *Watch) findingItems(r *doctor.Report) []item {
 		if f.Severity == doctor.Info && !w.o.Infos {
 			continue
 		}
-		head := head(f.Text)
-		group := string(f.Code) + "\x00" + masked(head)
+		brief := f.Brief()
+		group := string(f.Code) + "\x00" + masked(brief)
 		e := Event{Severity: string(f.Severity), Code: string(f.Code), Text: f.Text}
 		for i, x := range f.Evidence {
 			if i == mostNamed {
@@ -32,18 +32,10 @@ func (w *Watch) findingItems(r *doctor.Report) []item {
 			subjects = []topo.ID{""}
 		}
 		for _, id := range subjects {
-			out = append(out, item{key: group + "\x00" + string(id), subject: id, group: group, event: e, gone: head})
+			out = append(out, item{key: group + "\x00" + string(id), subject: id, group: group, event: e, gone: brief})
 		}
 	}
 	return out
-}
-
-// head is the part of a finding's text that stays while the finding does: without the
-// consequences that follow a colon or semicolon.
-func head(text string) string {
-	text, _, _ = strings.Cut(text, ";")
-	text, _, _ = strings.Cut(text, ": ")
-	return text
 }
 
 // masked is a text without its figures, which may change while it says the same.

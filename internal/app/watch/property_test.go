@@ -15,6 +15,7 @@ import (
 	"github.com/topoctl/topoctl/internal/base/counters"
 	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/internal/base/schematest"
+	"github.com/topoctl/topoctl/pathsel/doctor"
 )
 
 const schemaFile = "schema/watch.v1.schema.json"
@@ -173,7 +174,7 @@ func (c *told) key(e *Event, id topo.ID) string {
 	family := map[Kind]string{Finding: "finding", Cleared: "finding", Drift: "drift", DriftGone: "drift"}[e.Kind]
 	text := e.Text
 	if family == "finding" {
-		text = masked(head(text))
+		text = masked((&doctor.Finding{Text: text}).Brief())
 	}
 	return fmt.Sprintf("%s %s %s %s", family, e.Code, id, text)
 }

@@ -47,8 +47,9 @@ func newDoctorCmd(f *command.Env, runF func(context.Context, *doctorOptions) err
 		Long: "doctor checks for degraded links, NICs that cannot reach GPU memory, ports that are down\n" +
 			"and what the fallback costs, wrong GIDs, MTUs and NUMA nodes, and anything that a virtual\n" +
 			"machine or a container hides. A check passes, has findings with evidence and a fix, cannot\n" +
-			"be made (with the reason), or does not apply. By default all checks run; --all lists them,\n" +
-			"and docs/doctor.md describes them.\n\n" +
+			"be made (with the reason), or does not apply. The first line is the answer. Notes and checks\n" +
+			"that could not be made are a line each; --all prints them in full, with the checks that\n" +
+			"passed. Checks that are named are always printed in full. docs/doctor.md describes them.\n\n" +
 			"Run doctor the way your programs run: in the same container, as the same user, with the\n" +
 			"same environment. Some settings, such as ACS, are readable only by root, but root has no\n" +
 			"limit on locked memory, and sudo drops variables such as NCCL_IB_GID_INDEX. On the running\n" +
@@ -80,11 +81,11 @@ func newDoctorCmd(f *command.Env, runF func(context.Context, *doctorOptions) err
 	fl.StringVar(&opts.failOn, "fail-on", string(doctor.Warning), "exit with code 1 for findings of this `SEVERITY` or higher: info, warning, error or never")
 	fl.StringVar(&opts.peer, "peer", "", "also compare both ends of each lane to the host in `FILE` (as for --from)")
 	fl.IntVar(&gidIndex, "gid-index", 0, "also check GID index `N`, which a program will use")
-	fl.BoolVar(&opts.all, "all", false, "also list the checks that pass or do not apply")
+	fl.BoolVar(&opts.all, "all", false, "print notes, checks that could not be made, and checks that pass or do not apply in full")
 	command.Offer(cmd, map[string]command.Completer{"fail-on": command.Words(failLevels...)})
 	flags := slices.DeleteFunc(slices.Clone(command.InputFlags), func(name string) bool { return name == "quiet" })
 	command.Uses(cmd, append(flags, "output", "json", "color", "no-color", "units")...)
-	command.Formats(cmd, command.FormatTable, command.FormatJSON, formatNagios)
+	command.Formats(cmd, command.FormatTable, command.FormatJSON, command.FormatTSV, formatNagios)
 	return cmd
 }
 
@@ -189,6 +190,8 @@ func (o *doctorOptions) print(r *doctor.Report) error {
 	switch o.Format {
 	case command.FormatJSON:
 		return command.PrintJSON(o.Streams.Out, r)
+	case command.FormatTSV:
+		return doctorTable(r).Print(o.Streams.Out, o.Format)
 	case formatNagios:
 		return command.Write(o.Streams.Out, []byte(nagiosText(r)))
 	}
@@ -198,6 +201,27 @@ func (o *doctorOptions) print(r *doctor.Report) error {
 		lines[i] = o.paint(text.Printable(line))
 	}
 	return command.Write(o.Streams.Out, []byte(strings.Join(lines, "\n")))
+}
+
+// doctorTable has a line for each finding, and for each fact that a check lacks.
+func doctorTable(r *doctor.Report) *command.Table {
+	t := &command.Table{Head: []string{"SEVERITY", "CHECK", "SUBJECTS", "TEXT", "NEXT"}}
+	add := func(severity string, code doctor.Code, subjects []topo.ID, text, next string) {
+		var names []string
+		for _, id := range subjects {
+			names = append(names, doctor.SubjectName(id))
+		}
+		t.Add(severity, string(code), strings.Join(names, ","), text, next)
+	}
+	for _, f := range r.Findings() {
+		add(string(f.Severity), f.Code, f.Subjects, f.Text, f.Fix)
+	}
+	for _, c := range r.Checks {
+		for _, m := range c.Missing {
+			add(string(doctor.CouldNotCheck), c.Code, m.Subjects, m.Text, m.How)
+		}
+	}
+	return t
 }
 
 // paint colours the word that says how bad a finding is.

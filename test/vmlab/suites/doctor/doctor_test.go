@@ -168,16 +168,16 @@ func TestWrongGID(t *testing.T) {
 	l, ctx := open(t)
 	r := examine(t, ctx, how{env: []string{"NCCL_IB_GID_INDEX=7"}})
 	only(t, r, "gid-index-wrong")
-	finds(t, r, "gid-index-wrong", doctor.Error, "NCCL_IB_GID_INDEX=7: the port has no GID of that index", ports()...)
+	finds(t, r, "gid-index-wrong", doctor.Error, "NCCL_IB_GID_INDEX=7, but the port has no GID of that index", ports()...)
 	r = examine(t, ctx, how{args: []string{"--gid-index", "0"}})
 	only(t, r, "gid-index-wrong")
-	finds(t, r, "gid-index-wrong", doctor.Warning, "--gid-index 0: that GID is a link-local address", ports()...)
+	finds(t, r, "gid-index-wrong", doctor.Warning, "--gid-index 0, but that GID is a link-local address", ports()...)
 	if err := l.RemoveAddress(ctx, 0); err != nil {
 		t.Fatal(err)
 	}
 	r = examine(t, ctx, how{env: []string{"UCX_IB_GID_INDEX=1"}})
 	only(t, r, "gid-index-wrong", "gid-none-routable")
-	finds(t, r, "gid-index-wrong", doctor.Error, "UCX_IB_GID_INDEX=1: the port has no GID of that index", port(0))
+	finds(t, r, "gid-index-wrong", doctor.Error, "UCX_IB_GID_INDEX=1, but the port has no GID of that index", port(0))
 	finds(t, r, "gid-none-routable", doctor.Warning, "interface rail0 has no such address: it was taken away, or never given", port(0))
 }
 
@@ -264,7 +264,7 @@ func TestMemlock(t *testing.T) {
 	limit := int64(64 << 10)
 	r := examine(t, ctx, how{user: true, memlock: &limit})
 	only(t, r, "memlock", "registration-refused")
-	finds(t, r, "memlock", doctor.Error, "may lock 64 KiB")
+	finds(t, r, "memlock", doctor.Error, "may lock only 64 KiB")
 	finds(t, r, "registration-refused", doctor.Error, "refuses to register 16 MiB with ENOMEM: the limit on locked memory, 64 KiB", devices()...)
 	limit = 0
 	r = examine(t, ctx, how{user: true, memlock: &limit})
