@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -105,7 +106,7 @@ func (x *Result) check() error {
 	}
 	for i := range x.Retests {
 		t := &x.Retests[i]
-		err = first(err, checkNames("retest", t.How, t.Pair), checkRate("retest", t.BytesPerSec))
+		err = first(err, checkNames("retest", t.How, t.Pair), checkRate("retest", t.BytesPerSec), checkRate("retest", t.CI95BytesPerSec))
 		if t.LatencyNS != nil {
 			err = first(err, within("retest: latency_ns", maxNS, *t.LatencyNS))
 		}
@@ -146,6 +147,19 @@ func (x *Result) checkLatency() error {
 }
 
 func (x *Result) checkRatios() error {
+	if len(x.Processors) > 2 {
+		return fmt.Errorf("processors of %d hosts: a pair has two ends", len(x.Processors))
+	}
+	for _, p := range x.Processors {
+		if err := checkName("processors: host", p.Host); err != nil {
+			return err
+		}
+		for _, v := range []float64{p.Busy, p.Own} {
+			if !(v >= 0 && v <= 1) {
+				return fmt.Errorf("processors of %s: %g: want a part of their time, 0 to 1", p.Host, v)
+			}
+		}
+	}
 	for _, v := range []*float64{x.Efficiency, x.OfBest, x.CPUSecondsPerGB} {
 		if v != nil && !(*v >= 0 && *v < 1e9) {
 			return fmt.Errorf("efficiency, of_best or cpu_seconds_per_gb %g: want 0 or more", *v)
@@ -230,6 +244,10 @@ func (x *Result) checkRefs(hosts map[string]bool, links map[LinkKey]bool) error 
 func (r *Report) checkBlame(links map[LinkKey]bool, pairs map[string]bool) error {
 	for i := range r.Blame {
 		b := &r.Blame[i]
+		b.Kind = cmp.Or(b.Kind, Fault) // of an earlier version
+		if b.Kind != Fault && b.Kind != Congestion {
+			return pkgerr.Errorf("probe", "blame[%d]: kind %.40q: want %s or %s", i, b.Kind, Fault, Congestion)
+		}
 		for _, id := range b.Pairs {
 			if !pairs[id] {
 				return pkgerr.Errorf("probe", "blame[%d]: pair %.80q is not among the results", i, id)

@@ -107,6 +107,25 @@ func TestDecodeLenient(t *testing.T) {
 	}
 }
 
+// A report of an earlier version has no kinds of blame and no count of measured pairs.
+func TestDecodeEarlier(t *testing.T) {
+	data := file(t, "bad-cable")
+	was := bytes.ReplaceAll(bytes.Replace(data, []byte(`"measured":0,`), nil, 1), []byte(`"kind":"fault",`), nil)
+	if len(was) == len(data) {
+		t.Fatal("nothing was left out")
+	}
+	r, err := probe.Decode(was)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Blame) == 0 || r.Blame[0].Kind != probe.Fault {
+		t.Errorf("blame %+v", r.Blame)
+	}
+	if !bytes.Equal(encode(t, r), data) {
+		t.Error("it is another report")
+	}
+}
+
 func FuzzDecode(f *testing.F) {
 	for _, name := range []string{"all-waived", "interrupted"} {
 		f.Add(file(f, name))

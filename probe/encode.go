@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"cmp"
 	"maps"
 	"math"
 	"slices"
@@ -63,6 +64,7 @@ func (r *Report) normal() *Report {
 	}
 	for i := range n.Blame {
 		b := &n.Blame[i]
+		b.Kind = cmp.Or(b.Kind, Fault)
 		b.Suspects, b.Pairs, b.Evidence = cloned(b.Suspects), names(b.Pairs), cloned(b.Evidence)
 		for k := range b.Suspects {
 			b.Suspects[k].Links = cloned(b.Suspects[k].Links)
@@ -158,11 +160,11 @@ func Count(results []Result) Summary {
 	for i := range results {
 		n[results[i].Verdict]++
 	}
-	return Summary{Pass: n[Pass], Warn: n[Warn], Fail: n[Fail], Inconclusive: n[Inconclusive], Waived: n[Waived], Error: n[Error]}
+	return Summary{Pass: n[Pass], Measured: n[Measured], Warn: n[Warn], Fail: n[Fail], Inconclusive: n[Inconclusive], Waived: n[Waived], Error: n[Error]}
 }
 
 // verdicts are all there are.
-func verdicts() []Verdict { return []Verdict{Pass, Warn, Fail, Inconclusive, Waived, Error} }
+func verdicts() []Verdict { return []Verdict{Pass, Measured, Warn, Fail, Inconclusive, Waived, Error} }
 
 // keysOf lists a set's members for an error, the first few.
 func keysOf[V any](m map[string]V) string {

@@ -41,6 +41,8 @@ type Measurement struct {
 	// Spec.RateLimit: an agent allows no more. 0: as the Spec says.
 	RateLimit int64   `json:"rate_limit_bytes_per_sec,omitempty"`
 	Binding   Binding `json:"binding"`
+	// Processors are how busy the hosts at the ends were meanwhile; those of which it is not known are left out.
+	Processors []ProcessorLoad `json:"processors,omitempty"`
 	// Links are the states of ports and PCIe links on the way at that time, and what
 	// their counters counted meanwhile.
 	Links []LinkState `json:"link_states"`
@@ -117,6 +119,13 @@ type Binding struct {
 	// FromMemory and ToMemory are the NUMA nodes that memory was taken from, nil where it was not bound.
 	FromMemory *int `json:"from_numa_node"`
 	ToMemory   *int `json:"to_numa_node"`
+}
+
+// ProcessorLoad is how busy all processors of a host together were during a measurement, as parts of their time.
+type ProcessorLoad struct {
+	Host string  `json:"host"`
+	Busy float64 `json:"busy"` // not idle, or taken by a hypervisor for others
+	Own  float64 `json:"own"`  // in the process that measured
 }
 
 // LinkState is what a link was like while it was measured.

@@ -74,10 +74,11 @@ type Plan struct {
 // Verdict is the judgement of a pair.
 type Verdict string
 
-// The verdicts. A pair of which nothing is expected and that has no peers is
-// INCONCLUSIVE: it was measured, and nobody can say whether that is good.
+// The verdicts. A pair of which nothing is expected and that has no peers is MEASURED: there is nothing
+// to judge it by. INCONCLUSIVE is one that there is something to judge by, and was not measured well enough.
 const (
 	Pass         Verdict = "PASS"
+	Measured     Verdict = "MEASURED"
 	Warn         Verdict = "WARN"
 	Fail         Verdict = "FAIL"
 	Inconclusive Verdict = "INCONCLUSIVE"
@@ -124,14 +125,26 @@ type Retest struct {
 	Pair string `json:"pair"` // what was measured: the ID of this pair or of another
 	// BytesPerSec is the mean, nil where it could not be measured.
 	BytesPerSec *int64 `json:"bytes_per_sec"`
-	LatencyNS   *int64 `json:"latency_ns"` // the median
-	Error       string `json:"error,omitempty"`
+	// CI95BytesPerSec is the half width of its confidence interval, nil not known.
+	CI95BytesPerSec *int64 `json:"ci95_bytes_per_sec,omitempty"`
+	LatencyNS       *int64 `json:"latency_ns"` // the median
+	Error           string `json:"error,omitempty"`
 	// Confirms says whether it is as bad as before.
 	Confirms bool `json:"confirms"`
 }
 
-// Blame is one fault that explains bad pairs.
+// BlameKind says what a Blame is about.
+type BlameKind string
+
+// The kinds of Blame.
+const (
+	Fault      BlameKind = "fault"      // a part is slow or broken
+	Congestion BlameKind = "congestion" // pairs are slow next to other traffic, and fine alone
+)
+
+// Blame is one cause that explains bad pairs.
 type Blame struct {
+	Kind BlameKind `json:"kind"` // documents of earlier versions have none: a Fault
 	// Suspects are the parts that the evidence cannot tell apart: one of them is it. One
 	// entry is a culprit.
 	Suspects []Suspect `json:"suspects"`
@@ -154,6 +167,7 @@ type Suspect struct {
 // Summary counts results by verdict.
 type Summary struct {
 	Pass         int `json:"pass"`
+	Measured     int `json:"measured"`
 	Warn         int `json:"warn"`
 	Fail         int `json:"fail"`
 	Inconclusive int `json:"inconclusive"`

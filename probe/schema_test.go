@@ -21,7 +21,8 @@ const (
 )
 
 var generator = schematest.Generator{Types: map[reflect.Type]schematest.Object{
-	reflect.TypeFor[probe.Verdict]():   {"enum": []any{probe.Pass, probe.Warn, probe.Fail, probe.Inconclusive, probe.Waived, probe.Error}},
+	reflect.TypeFor[probe.Verdict]():   {"enum": []any{probe.Pass, probe.Measured, probe.Warn, probe.Fail, probe.Inconclusive, probe.Waived, probe.Error}},
+	reflect.TypeFor[probe.BlameKind](): {"enum": []any{probe.Fault, probe.Congestion}},
 	reflect.TypeFor[probe.EventType](): {"type": "string"}, // readers pass over those that they do not know
 }}
 
@@ -70,8 +71,8 @@ func TestReports(t *testing.T) {
 // numbers that are no measure of anything: counts, indices, ratios.
 var plainNumbers = []string{
 	"min_samples", "max_samples", "latency_samples", "retests", "rounds", "round", "lower_bound", "pairs", "threads", "n",
-	"pass", "warn", "fail", "inconclusive", "waived", "error", "from_numa_node", "to_numa_node", // counts and indices
-	"ci", "fail_under", "warn_under", "outlier_under", "outlier_over", "efficiency", "of_best", // ratios
+	"pass", "measured", "warn", "fail", "inconclusive", "waived", "error", "from_numa_node", "to_numa_node", // counts and indices
+	"ci", "fail_under", "warn_under", "outlier_under", "outlier_over", "efficiency", "of_best", "busy", "own", // ratios
 }
 
 // Every number has its unit in its key, or in that of the object it is part of.

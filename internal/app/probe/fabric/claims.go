@@ -108,7 +108,7 @@ func (t *controllerRound) accepted(x *pairRun) probe.Measurement {
 	if r.Latency != nil {
 		m.Latency = &probe.Latency{SizeBytes: r.Latency.SizeBytes, RTT: r.Latency.RTT, OneWay: r.Latency.OneWay}
 	}
-	m.CPUSecondsPerGB = r.CPUSecondsPerGB
+	m.CPUSecondsPerGB, m.Processors = r.CPUSecondsPerGB, x.processors()
 	m.Binding = probe.Binding{CPUs: clip(r.Binding.CPUs, maxText), Threads: r.Binding.Threads, FromMemory: r.Binding.FromMemory, ToMemory: x.region.Node}
 	for _, n := range r.Notes[:min(len(r.Notes), maxNotes)] {
 		m.Notes = append(m.Notes, clip(n, maxText))
@@ -129,6 +129,20 @@ func (t *controllerRound) accepted(x *pairRun) probe.Measurement {
 		}
 	}
 	return m
+}
+
+// processors are how busy the hosts at the ends of a pair were during its round.
+func (x *pairRun) processors() []probe.ProcessorLoad {
+	var out []probe.ProcessorLoad
+	for _, s := range []*roundHost{x.from, x.to} {
+		if s.load[0] == nil || s.load[1] == nil || s == x.to && x.from == x.to {
+			continue
+		}
+		if p, ok := s.load[1].Since(*s.load[0], s.a.name); ok {
+			out = append(out, p)
+		}
+	}
+	return out
 }
 
 const maxNotes = 16

@@ -55,6 +55,7 @@ type roundHost struct {
 	from, to   []*pairRun
 	err        error // why it cannot go on
 	began, end *served
+	load       [2]*lane.Load             // at the start and at the end
 	links      map[int][]probe.LinkState // by pair
 }
 
@@ -339,8 +340,8 @@ func isLoopback(address string) bool {
 }
 
 func (t *controllerRound) start(ctx context.Context, s *roundHost) {
-	if len(s.from) > 0 {
-		t.ask(ctx, s, callTime, &request{Do: doStart})
+	if out := t.ask(ctx, s, callTime, &request{Do: doStart}); out != nil {
+		s.load[0] = out.Load
 	}
 }
 
@@ -475,7 +476,7 @@ func (t *controllerRound) finish(s *roundHost) {
 	if out == nil {
 		return
 	}
-	s.end = out.Served
+	s.end, s.load[1] = out.Served, out.Load
 	for _, l := range out.Links {
 		if l.ID >= 0 && l.ID < len(t.pairs) {
 			s.links[l.ID] = l.Links

@@ -13,6 +13,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
+	"github.com/topoctl/topoctl/internal/app/probe/lane"
 	"github.com/topoctl/topoctl/internal/base/jsontext"
 	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/pathsel"
@@ -122,6 +123,7 @@ type answer struct {
 	LeaseNS int64        `json:"lease_ns,omitempty"` // lease: how long the controller may be silent
 	Agent   *description `json:"agent,omitempty"`
 	CPUNS   *int64       `json:"cpu_ns,omitempty"`
+	Load    *lane.Load   `json:"load,omitempty"` // start and end
 	Regions []region     `json:"regions,omitempty"`
 	Served  *served      `json:"served,omitempty"` // prepare and end
 	Jobs    []jobState   `json:"jobs,omitempty"`

@@ -19,7 +19,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -172,9 +171,9 @@ func (r *round) measure(ctx context.Context, pair *probe.Pair, tell func(probe.S
 	spec := r.spec
 	spec.PairTime = max(spec.PairTime-(r.o.Now()-r.began), (spec.PairTime+1)/2) // 0, no limit, stays 0
 	links := lane.NewLinks(r.o.Topology, pair.From.Host, r.o.Sysfs).Look(pair.Path)
-	others := r.watchOthers()
+	load := r.watchLoad(pair.From.Host)
 	m = j.measure(ctx, spec, tell)
-	m.Notes = append(m.Notes, others()...)
+	m.Processors = load()
 	m.Links = links.Since()
 	m.Err = errors.Join(m.Err, j.close())
 	if m.Err != nil {
@@ -183,23 +182,15 @@ func (r *round) measure(ctx context.Context, pair *probe.Pair, tell func(probe.S
 	return m
 }
 
-// maxOthers is the part of all processors' time that other processes may take before the report says so.
-const maxOthers = 0.1
-
-// watchOthers returns a function that says whether other processes were busy in the meantime.
-func (r *round) watchOthers() (notes func() []string) {
-	busy, known := r.system.busy()
-	own, knownOwn := lane.OwnCPU(context.Background())
-	began := r.o.Now()
-	return func() []string {
-		after, stillKnown := r.system.busy()
-		mine, _ := lane.OwnCPU(context.Background())
-		all := (r.o.Now() - began) * time.Duration(runtime.NumCPU())
-		part := float64(after-busy-(mine-own)) / float64(max(all, 1))
-		if !r.alone || !known || !knownOwn || !stillKnown || part <= maxOthers {
-			return nil
+// watchLoad returns a function that says how busy this host was in the meantime.
+func (r *round) watchLoad(host string) (since func() []probe.ProcessorLoad) {
+	before, known := r.system.load()
+	return func() []probe.ProcessorLoad {
+		now, still := r.system.load()
+		if p, ok := now.Since(before, host); ok && known && still {
+			return []probe.ProcessorLoad{p}
 		}
-		return []string{fmt.Sprintf("other processes took %.0f %% of the processors' time during the measurement", 100*min(part, 1))}
+		return nil
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/internal/app/probe/lane"
 	"github.com/topoctl/topoctl/internal/base/cpuset"
 	"github.com/topoctl/topoctl/probe"
 )
@@ -34,7 +35,7 @@ type fakeHost struct {
 	numa    string        // for numa_maps: " N0=5"
 	block   *memory.Block
 	looks   int
-	others  time.Duration // of processor time between two looks
+	busy    time.Duration // of an hour between two looks, one minute of it by this process; 0 not known
 }
 
 func (f *fakeHost) host() system {
@@ -63,11 +64,12 @@ func (f *fakeHost) host() system {
 			f.block = b
 			return b, err
 		},
-		busy: func() (time.Duration, bool) {
+		load: func() (lane.Load, bool) {
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			f.looks++
-			return time.Duration(f.looks) * f.others, true
+			n := time.Duration(f.looks)
+			return lane.Load{All: n * time.Hour, Busy: n * f.busy, Own: n * time.Minute}, f.busy > 0
 		},
 		smaps: func() string { return "" },
 		numaMaps: func() string {
@@ -158,19 +160,19 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// Where others were busy meanwhile, the figures say so.
-func TestOthers(t *testing.T) {
-	f := &fakeHost{others: time.Hour}
+// A measurement says how busy the host was meanwhile, where the system tells it.
+func TestLoad(t *testing.T) {
+	f := &fakeHost{busy: 45 * time.Minute}
 	spec := memorySpec()
 	spec.LatencySamples = 0
-	m := one(t, memoryProber(t, 1, f.host()), memoryPair(0, 0, probe.VariantRead), spec)
-	if !slices.Contains(m.Notes, "other processes took 100 % of the processors' time during the measurement") {
-		t.Errorf("%q", m.Notes)
+	pair := memoryPair(0, 0, probe.VariantRead)
+	m := one(t, memoryProber(t, 1, f.host()), pair, spec)
+	if want := (probe.ProcessorLoad{Host: pair.From.Host, Busy: 0.75, Own: 0.017}); len(m.Processors) != 1 || m.Processors[0] != want {
+		t.Errorf("%+v, want %+v", m.Processors, want)
 	}
-	f.others = 0
-	m = one(t, memoryProber(t, 1, f.host()), memoryPair(0, 0, probe.VariantRead), spec)
-	if strings.Contains(strings.Join(m.Notes, "\n"), "others took") {
-		t.Errorf("%q", m.Notes)
+	f.busy = 0
+	if m = one(t, memoryProber(t, 1, f.host()), pair, spec); m.Processors != nil {
+		t.Errorf("%+v", m.Processors)
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/internal/app/probe/lane"
@@ -20,30 +19,9 @@ type system struct {
 	quota     func() (cpus float64, ok bool)         // CPU time that the cgroup gives
 	available func() (bytes int64, ok bool)          // memory
 	alloc     func(int64, memory.Options) (*memory.Block, error)
-	busy      func() (cpu time.Duration, ok bool) // time of all CPUs that was not idle
-	numaMaps  func() string                       // /proc/self/numa_maps
-	smaps     func() string                       // /proc/self/smaps
-}
-
-// parseBusy is the time that all CPUs together have not been idle, in ticks, from
-// /proc/stat. Source: proc(5): user, nice, system, idle, iowait, irq, softirq, steal, of
-// which guests' time is a part.
-func parseBusy(stat string) (ticks int64, ok bool) {
-	line, _, _ := strings.Cut(stat, "\n")
-	f := strings.Fields(line)
-	if len(f) < 9 || f[0] != "cpu" {
-		return 0, false
-	}
-	for i, word := range f[1:9] {
-		n, err := strconv.ParseInt(word, 10, 60)
-		if err != nil || n < 0 || n > math.MaxInt64/16 {
-			return 0, false
-		}
-		if i != 3 && i != 4 { // idle, iowait
-			ticks += n
-		}
-	}
-	return ticks, true
+	load      func() (lane.Load, bool)
+	numaMaps  func() string // /proc/self/numa_maps
+	smaps     func() string // /proc/self/smaps
 }
 
 // parseQuota reads cgroup v2's cpu.max ("200000 100000", "max 100000"), or v1's two files.

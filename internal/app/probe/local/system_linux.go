@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -17,7 +16,7 @@ import (
 // thisSystem is the system that this process runs on.
 func thisSystem() system {
 	return system{
-		allowed: allowedCPUs, pin: pinThread, quota: cgroupQuota, available: availableMemory, alloc: memory.Alloc, busy: busyTime,
+		allowed: allowedCPUs, pin: pinThread, quota: cgroupQuota, available: availableMemory, alloc: memory.Alloc, load: lane.LoadNow,
 		numaMaps: func() string { return lane.FileText("/proc/self/numa_maps") }, smaps: func() string { return lane.FileText("/proc/self/smaps") },
 	}
 }
@@ -81,14 +80,6 @@ func availableMemory() (bytes int64, ok bool) {
 		}
 	}
 	return bytes, ok
-}
-
-// tick is that of /proc/stat: USER_HZ, which is 100 on all architectures of Go.
-const tick = 10 * time.Millisecond
-
-func busyTime() (time.Duration, bool) {
-	ticks, ok := parseBusy(lane.FileText("/proc/stat"))
-	return time.Duration(ticks) * tick, ok
 }
 
 // cgroupDirs are the folders of this process's cgroup of a controller, and of those above.

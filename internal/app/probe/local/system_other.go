@@ -4,9 +4,9 @@ package local
 
 import (
 	"errors"
-	"time"
 
 	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/internal/app/probe/lane"
 	"github.com/topoctl/topoctl/internal/base/cpuset"
 )
 
@@ -19,7 +19,7 @@ func thisSystem() system {
 		quota:     func() (float64, bool) { return 0, false },
 		available: func() (int64, bool) { return 0, false },
 		alloc:     memory.Alloc,
-		busy:      func() (time.Duration, bool) { return 0, false },
+		load:      lane.LoadNow,
 		numaMaps:  func() string { return "" },
 		smaps:     func() string { return "" },
 	}

@@ -26,17 +26,6 @@ func TestParseQuota(t *testing.T) {
 	}
 }
 
-func TestParseBusy(t *testing.T) {
-	if n, ok := parseBusy("cpu  10 1 5 1000 200 2 3 4 9 9\ncpu0 1 1 1 1 1 1 1 1\n"); n != 25 || !ok {
-		t.Errorf("%d, %v", n, ok)
-	}
-	for _, text := range []string{"", "cpu 1 2 3", "cpu0 1 2 3 4 5 6 7 8", "cpu 1 2 3 4 5 6 7 -8", "cpu 1 2 3 4 x 6 7 8"} {
-		if n, ok := parseBusy(text); ok {
-			t.Errorf("%q: %d", text, n)
-		}
-	}
-}
-
 func TestParseMemory(t *testing.T) {
 	for _, c := range []struct {
 		limit, used string
@@ -145,8 +134,8 @@ func TestLastLevel(t *testing.T) {
 
 // Whatever the files hold, nothing breaks and no figure is below zero.
 func FuzzParse(f *testing.F) {
-	f.Add("cpu  10 1 5 1000 200 2 3 4 9 9", "0::/a/b", "200000 100000", "266240K", "7f10 bind:1 N0=2")
-	f.Fuzz(func(t *testing.T, stat, cgroups, quota, size, maps string) {
+	f.Add("0::/a/b", "200000 100000", "266240K", "7f10 bind:1 N0=2")
+	f.Fuzz(func(t *testing.T, cgroups, quota, size, maps string) {
 		for _, dir := range parseCgroups(cgroups, "cpu", func(string) bool { return true }) {
 			if dir != "/sys/fs/cgroup" && !strings.HasPrefix(dir, "/sys/fs/cgroup/") {
 				t.Fatalf("%q: %q", cgroups, dir)
@@ -157,9 +146,6 @@ func FuzzParse(f *testing.F) {
 		}
 		if n, ok := parseSize(size); ok && n < 0 {
 			t.Fatalf("%q: %d", size, n)
-		}
-		if n, ok := parseBusy(stat); ok && n < 0 {
-			t.Fatalf("%q: %d", stat, n)
 		}
 		parseAvailable(quota)
 		parseNodeFree(maps)
