@@ -43,10 +43,11 @@ func newProbeCmd(f *command.Env, run probeRuns) *cobra.Command {
 // verdictsText is what help says of verdicts and exit codes.
 const verdictsText = "Verdicts:\n" +
 	"  PASS          as fast as expected\n" +
+	"  MEASURED      measured; no rate is expected, and there is no similar pair to compare with\n" +
 	"  WARN          below --warn-under of the expected rate, or an outlier among similar pairs\n" +
 	"  FAIL          below --fail-under of an expected rate that was read or measured, or an\n" +
 	"                outlier where there is one (assumed rates and constants never fail a pair)\n" +
-	"  INCONCLUSIVE  too few samples, or no rate or similar pair to compare with\n" +
+	"  INCONCLUSIVE  too few samples, or processors too busy, to tell\n" +
 	"  WAIVED        cannot be measured here\n" +
 	"  ERROR         the measurement failed\n\n" +
 	"The exit code is 1 if a pair fails or a cause is found. It is 3 if a pair has an error, has\n" +

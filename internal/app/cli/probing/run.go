@@ -185,7 +185,7 @@ func partialNotes(r *probe.Report) []string {
 // tried counts the pairs that were not waived.
 func tried(r *probe.Report) int {
 	s := &r.Summary
-	return s.Pass + s.Warn + s.Fail + s.Inconclusive + s.Error
+	return s.Pass + s.Measured + s.Warn + s.Fail + s.Inconclusive + s.Error
 }
 
 // nothingWhy says why no pair was measured.
@@ -219,7 +219,7 @@ func outcome(r *probe.Report) error {
 
 // untold says whether a reason is one that more samples, or another try, would change.
 func untold(r probe.Reason) bool {
-	return r.Code == judge.CodeWideInterval || r.Code == judge.CodeNotMeasured || r.Code == judge.CodeTooFast
+	return r.Code == judge.CodeWideInterval || r.Code == judge.CodeBusy || r.Code == judge.CodeNotMeasured || r.Code == judge.CodeTooFast
 }
 
 // print writes a report to stdout, or to --out-file. A table for programs has pairs only:

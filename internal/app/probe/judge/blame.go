@@ -14,7 +14,7 @@ import (
 func Blame(r *probe.Report) []probe.Blame {
 	c := newJudgement(r)
 	out := []probe.Blame{}
-	for _, q := range []*faultSearch{c.searchRates(c.isBad), c.searchCongestion(), c.searchLatency(c.isBad)} {
+	for _, q := range []*faultSearch{c.searchRates(c.badRate), c.searchCongestion(), c.searchLatency(c.badLatency)} {
 		if q != nil {
 			out = append(out, q.blames()...)
 		}
@@ -60,7 +60,7 @@ func (q *faultSearch) blames() []probe.Blame {
 			rows = append(rows, q.explainedBy[i])
 		}
 	}
-	if q.symptom != congested {
+	if q.symptom == lowRate {
 		blames = q.blameless()
 	}
 	for _, p := range reduce(rows, len(q.parts)).apart() {
@@ -76,10 +76,40 @@ func (q *faultSearch) blames() []probe.Blame {
 			blames = append(blames, q.describe(&f))
 		}
 	}
+	if q.symptom == congested {
+		blames = q.congestion(blames)
+	}
 	slices.SortStableFunc(blames, func(a, b probe.Blame) int {
 		return cmp.Or(cmp.Compare(min(1, len(b.Suspects)), min(1, len(a.Suspects))), cmp.Compare(len(b.Pairs), len(a.Pairs)), slices.Compare(a.Pairs, b.Pairs))
 	})
 	return blames
+}
+
+// leastCongested is the number of pairs from which one link that all of them cross explains that they were
+// slow, though no two were measured at the same time.
+const leastCongested = 3
+
+// congestion keeps the entries that there is evidence for: links that pairs crossed at the same time, or one
+// link for all. Pairs that were slow once, and have no more in common than that, were so by chance.
+func (q *faultSearch) congestion(blames []probe.Blame) []probe.Blame {
+	if len(blames) == 1 && len(blames[0].Pairs) == len(q.bad) && len(q.bad) >= leastCongested {
+		return blames
+	}
+	return slices.DeleteFunc(blames, func(b probe.Blame) bool {
+		return !slices.ContainsFunc(b.Suspects, func(s probe.Suspect) bool {
+			return slices.ContainsFunc(s.Links, func(k probe.LinkKey) bool { return q.sharedLink(k) })
+		})
+	})
+}
+
+// sharedLink says whether pairs crossed a link at the same time.
+func (q *faultSearch) sharedLink(key probe.LinkKey) bool {
+	for a := range q.atoms {
+		if q.shared[a] && slices.Contains(q.atoms[a].keys, key) {
+			return true
+		}
+	}
+	return false
 }
 
 // faults makes a fault of each member of the first smallest set, and adds each member of the other sets to

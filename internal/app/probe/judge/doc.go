@@ -28,6 +28,7 @@ const (
 	CodeConfirmed      = "confirmed"       // as bad when measured again alone
 	CodeContended      = "contended"       // others, or chance, made it slow: alone it is fine
 	CodeWideInterval   = "wide-interval"   // the requested interval was not reached
+	CodeBusy           = "busy-processors" // the hosts' processors were too busy to tell
 	CodeTooFast        = "faster-than-possible"
 	CodeRateLimited    = "rate-limited"   // Spec.RateLimit is below what is expected
 	CodeErrorsCounted  = "errors-counted" // error counters moved during the measurement

@@ -183,39 +183,56 @@ func (e *evidence) largestOf(p *part) float64 {
 	return most
 }
 
-// isBad says whether a result needs an explanation: it failed, it is slow by a rate that is read or
-// measured, or it is an outlier that a retest confirmed.
-func (c *judgement) isBad(i int) bool {
+// badRate says whether the rate of a result needs an explanation: it misses a rate that was read or
+// measured, or is an outlier that a retest confirmed. One that was not measured again needs one if it is so
+// far below the best of its group that a known rate would have failed it.
+func (c *judgement) badRate(i int) bool {
 	res := &c.r.Results[i]
-	confirmed, outlier, below := false, false, false
-	for _, reason := range res.Reasons {
-		switch reason.Code {
-		case CodeConfirmed:
-			confirmed = true
-		case CodeOutlier, CodeLatencyOutlier:
-			outlier = true
-		case CodeBelowFail, CodeBelowWarn:
-			below = true
-		}
-	}
-	switch res.Verdict {
-	case probe.Fail:
+	below := c.hasReason(i, CodeBelowFail) || c.hasReason(i, CodeBelowWarn)
+	switch {
+	case c.hasReason(i, CodeContended):
+		return false
+	case below && known(res.Expected.Basis):
 		return true
-	case probe.Warn:
-		return below && known(res.Expected.Basis) || outlier && confirmed
+	case !c.hasReason(i, CodeOutlier):
+		return false
 	}
-	return false
+	if c.retestCount(i) > 0 {
+		again := c.lastRetest(i)
+		return again != nil && again.Confirms && again.BytesPerSec != nil
+	}
+	return c.farBelowBest(i)
 }
 
-// isGood says whether a result is good evidence: it was judged, and nothing about it is slow.
+// farBelowBest says whether the whole interval of a rate is below what FailUnder leaves of the best of its
+// group.
+func (c *judgement) farBelowBest(i int) bool {
+	g := c.groups[c.r.Results[i].Group]
+	return g != nil && c.figures[i].hi < c.r.Rules.FailUnder*min(g.bestLo, c.rateLimit(i))
+}
+
+// badLatency says whether the latency of a result needs an explanation: a retest confirmed it, and nothing
+// is wrong with its rate.
+func (c *judgement) badLatency(i int) bool {
+	again := c.lastRetest(i)
+	return c.hasReason(i, CodeLatencyOutlier) && !c.badRate(i) && again != nil && again.Confirms && again.LatencyNS != nil
+}
+
+// isGood says whether a result is good evidence: it was measured, and its rate is not slow by anything that
+// is certain.
 func (c *judgement) isGood(i int) bool {
 	res := &c.r.Results[i]
-	if res.Verdict != probe.Pass && res.Verdict != probe.Warn || !c.usable(i) {
+	if res.Verdict == probe.Fail || res.Verdict == probe.Error || !c.usable(i) {
 		return false
 	}
 	for _, reason := range res.Reasons {
-		if isSlow(reason.Code) || reason.Code == CodeContended || reason.Code == CodeTooFast {
+		switch reason.Code {
+		case CodeOutlier, CodeContended, CodeTooFast, CodeBusy:
 			return false
+		case CodeBelowFail, CodeBelowWarn:
+			if known(res.Expected.Basis) {
+				return false
+			}
 		}
 	}
 	return true

@@ -18,7 +18,7 @@ func (c *judgement) searchRates(isBad func(i int) bool) *faultSearch {
 	var bad []int
 	doubtful := c.untestedNeighbours()
 	for i := range c.r.Results {
-		if isBad(i) && c.bandwidthSlow(i) && !doubtful(i) || c.dead(i) {
+		if isBad(i) && !doubtful(i) || c.dead(i) {
 			bad = append(bad, i)
 		}
 	}
@@ -67,7 +67,7 @@ func (c *judgement) dead(i int) bool {
 // untestedNeighbours finds slow pairs that no part is blamed for. If so many pairs turned out to be fine
 // alone that the others were not measured again, these are the others that share a link with one of them.
 func (c *judgement) untestedNeighbours() func(i int) bool {
-	if c.retestCount() < mostRetests {
+	if c.allRetests() < mostRetests {
 		return func(int) bool { return false }
 	}
 	links, unknown := make(map[probe.LinkKey]bool), false
@@ -172,7 +172,7 @@ func (c *judgement) searchLatency(isBad func(i int) bool) *faultSearch {
 	for i := range c.r.Results {
 		// The reasons in a document may contradict its figures: then there is no group to compare with.
 		late := c.usable(i) && c.figures[i].latency > 0 && c.groups[c.r.Results[i].Group] != nil
-		if late && isBad(i) && c.hasReason(i, CodeLatencyOutlier) && !c.bandwidthSlow(i) {
+		if late && isBad(i) {
 			bad = append(bad, i)
 		}
 	}
@@ -189,7 +189,7 @@ func (c *judgement) searchLatency(isBad func(i int) bool) *faultSearch {
 		}
 	}
 	for i := range c.r.Results {
-		add(i, c.figures[i].latency, c.isGood(i))
+		add(i, c.figures[i].latency, !c.hasReason(i, CodeLatencyOutlier))
 		for _, t := range c.r.Results[i].Retests {
 			if j, ok := c.index[t.Pair]; ok && t.LatencyNS != nil && t.Error == "" {
 				add(j, float64(*t.LatencyNS), !t.Confirms)

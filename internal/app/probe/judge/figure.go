@@ -14,12 +14,14 @@ type figure struct {
 	lo, hi   float64 // hi is infinite with a single sample, lo 0
 	wide     bool    // the requested interval was not reached
 	latency  float64 // median in ns, 0 not measured
+	quickest float64 // of what latency is the median of
 }
 
 // figureOf reads the judged size, the largest that was requested. A measurement that was stopped may have
 // only smaller ones, which are not judged.
 func figureOf(m *probe.Measurement, spec *probe.Spec) figure {
-	f := figure{latency: medianLatency(m.Latency)}
+	var f figure
+	f.latency, f.quickest = latencyOf(m.Latency)
 	if len(m.Bandwidth) == 0 {
 		return f
 	}
@@ -40,31 +42,44 @@ func figureOf(m *probe.Measurement, spec *probe.Spec) figure {
 	return f
 }
 
-// retestFigure is the figure of a retest. Only its mean is stored, so the interval is the widest that a
+// retestFigure is the figure of a retest. Where its interval is not stored, it is the widest that a
 // measurement may have.
 func retestFigure(t *probe.Retest, spec *probe.Spec) figure {
 	var f figure
 	if t.BytesPerSec != nil {
 		f.measured, f.mean = true, float64(*t.BytesPerSec)
-		f.lo, f.hi = f.mean*(1-spec.CI), f.mean*(1+spec.CI)
+		half := f.mean * spec.CI
+		if t.CI95BytesPerSec != nil {
+			half = float64(*t.CI95BytesPerSec)
+		}
+		f.lo, f.hi, f.wide = max(0, f.mean-half), f.mean+half, half > spec.CI*f.mean
 	}
 	if t.LatencyNS != nil {
-		f.latency = float64(*t.LatencyNS)
+		f.latency, f.quickest = float64(*t.LatencyNS), float64(*t.LatencyNS)
 	}
 	return f
 }
 
-// medianLatency is the median of the one kind of latency that was measured.
-func medianLatency(l *probe.Latency) float64 {
+// decisive is a figure of a retest to judge by: a retest must confirm or not, so that a wide interval is
+// its mean.
+func (f figure) decisive() figure {
+	if f.wide {
+		f.hi = f.mean
+	}
+	return f
+}
+
+// latencyOf is the median and the minimum of the one kind of latency that was measured.
+func latencyOf(l *probe.Latency) (median, quickest float64) {
 	if l == nil {
-		return 0
+		return 0, 0
 	}
 	for _, p := range []*probe.Percentiles{l.RTT, l.Load, l.Copy, l.OneWay} {
 		if p != nil && p.N > 0 {
-			return float64(p.P50)
+			return float64(p.P50), float64(p.Min)
 		}
 	}
-	return 0
+	return 0, 0
 }
 
 // slowness says how far a pair misses what is expected of it.
@@ -96,10 +111,12 @@ func known(b topo.Basis) bool { return b == topo.BasisRead || b == topo.BasisMea
 func rank(v probe.Verdict) int {
 	switch v {
 	case probe.Fail:
-		return 3
+		return 4
 	case probe.Warn:
-		return 2
+		return 3
 	case probe.Inconclusive:
+		return 2
+	case probe.Measured:
 		return 1
 	}
 	return 0

@@ -77,8 +77,8 @@ func (c *judgement) addToGroup(i int) {
 	f := &c.figures[i]
 	if f.measured {
 		g.rates++
-		// A few scattered samples are no best for others to reach.
-		if !f.wide && f.mean > g.best {
+		// By the lower end: a few scattered samples are no best for others to reach.
+		if f.lo > g.bestLo {
 			g.best, g.bestLo = f.mean, f.lo
 		}
 	}
@@ -155,10 +155,11 @@ func (c *judgement) outlier(i int, f *figure) bool {
 	return g != nil && f.measured && g.rates > 1 && f.hi < c.r.Rules.OutlierUnder*min(g.bestLo, c.rateLimit(i))
 }
 
-// latencyOutlier says whether a latency is an outlier of its group.
+// latencyOutlier says whether a latency is an outlier of its group. What a path adds is in each of its round
+// trips: where the quickest took no longer than others' do, the ends were late.
 func (c *judgement) latencyOutlier(i int, f *figure) bool {
 	g := c.groups[c.r.Results[i].Group]
-	return g != nil && f.latency > 0 && g.latencies > 1 && f.latency > c.r.Rules.OutlierOver*g.fastest
+	return g != nil && f.latency > 0 && g.latencies > 1 && f.latency > c.r.Rules.OutlierOver*g.fastest && f.quickest >= g.fastest
 }
 
 // findRounds numbers the sets of results that were measured together, from 1.

@@ -41,7 +41,7 @@ func Retests(r *probe.Report) []Request {
 		pick = c.sampleOfFaults(suspicious)
 	}
 	var out []Request
-	left := mostRetests - c.retestCount()
+	left := mostRetests - c.allRetests()
 	for _, i := range pick {
 		if c.needsRetest(i) && len(out) < min(retestAll, left) {
 			out = append(out, Request{For: r.Results[i].ID, How: probe.RetestAlone, Pair: r.Results[i].Pair})
@@ -66,29 +66,28 @@ func (c *judgement) suspicious() []int {
 	return out
 }
 
-// retestCount is how many measurements were made alone.
-func (c *judgement) retestCount() int {
-	n := 0
-	for i := range c.r.Results {
-		for _, t := range c.r.Results[i].Retests {
-			if t.How == probe.RetestAlone {
-				n++
-			}
-		}
-	}
-	return n
-}
-
-// needsRetest says whether a result is to be measured alone once more.
-func (c *judgement) needsRetest(i int) bool {
+// retestCount is how many measurements of a result were made alone.
+func (c *judgement) retestCount(i int) int {
 	n := 0
 	for _, t := range c.r.Results[i].Retests {
 		if t.How == probe.RetestAlone {
 			n++
 		}
 	}
-	return n < c.r.Rules.Retests
+	return n
 }
+
+// allRetests is how many measurements were made alone.
+func (c *judgement) allRetests() int {
+	n := 0
+	for i := range c.r.Results {
+		n += c.retestCount(i)
+	}
+	return n
+}
+
+// needsRetest says whether a result is to be measured alone once more.
+func (c *judgement) needsRetest(i int) bool { return c.retestCount(i) < c.r.Rules.Retests }
 
 // sampleOfFaults picks some pairs of each fault that would explain all of them. If one of them turned out
 // to be fine alone, each of the fault's pairs is measured.
@@ -97,9 +96,10 @@ func (c *judgement) sampleOfFaults(suspicious []int) []int {
 	for _, i := range suspicious {
 		in[i] = true
 	}
-	isBad := func(i int) bool { return in[i] }
 	picked := make(map[int]bool)
-	for _, q := range []*faultSearch{c.searchRates(isBad), c.searchLatency(isBad)} {
+	slow := func(i int) bool { return in[i] && c.bandwidthSlow(i) }
+	late := func(i int) bool { return in[i] && c.hasReason(i, CodeLatencyOutlier) && !c.bandwidthSlow(i) }
+	for _, q := range []*faultSearch{c.searchRates(slow), c.searchLatency(late)} {
 		if q == nil {
 			continue
 		}
@@ -258,30 +258,39 @@ func AddRetest(r *probe.Report, q Request, m probe.Measurement) {
 		t.Error = m.Waived
 	}
 	f := figureOf(&m, &r.Spec)
+	j, known := c.index[q.Pair.ID]
+	if known && t.Error == "" && c.slowRate(j, &f) {
+		if l := c.heldUp(j, f.hi, m.Processors); l != nil {
+			t.Error = busyText(l) + ": too busy to tell"
+		}
+	}
 	if !f.measured && t.Error == "" && c.bandwidthSlow(i) {
 		t.Error = "no rate was measured"
 	}
 	if f.measured && t.Error == "" {
 		v := int64(math.Round(f.mean))
-		t.BytesPerSec = &v
+		t.BytesPerSec, t.CI95BytesPerSec = &v, m.Judged().CI95BytesPerSec
 	}
 	if f.latency > 0 && t.Error == "" {
 		v := int64(f.latency)
 		t.LatencyNS = &v
 	}
-	if j, ok := c.index[q.Pair.ID]; ok {
+	if known {
 		t.Confirms = t.Error == "" && c.confirms(i, j, &f, q.How)
 	}
 	r.Results[i].Retests = append(r.Results[i].Retests, t)
 }
 
+// slowRate says whether a rate of result j would be too low.
+func (c *judgement) slowRate(j int, f *figure) bool {
+	expected, _ := c.expected(j)
+	return slow(f, expected, &c.r.Rules) > notSlow || c.outlier(j, f)
+}
+
 // confirms says whether a figure of result j, measured because of result i, is slow in the same way as i.
 func (c *judgement) confirms(i, j int, f *figure, how string) bool {
-	if f.wide { // a retest must be confirmed or not
-		f.hi = f.mean
-	}
-	expected, _ := c.expected(j)
-	rate := slow(f, expected, &c.r.Rules) > notSlow || c.outlier(j, f)
+	judged := f.decisive()
+	rate := c.slowRate(j, &judged)
 	late := c.latencyOutlier(j, f)
 	if how == probe.RetestOtherPartner {
 		return rate || late

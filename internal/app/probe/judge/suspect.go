@@ -21,7 +21,7 @@ func (q *faultSearch) describe(f *fault) probe.Blame {
 	}
 	parts := q.distinct(f.parts)
 	parts, sign := q.narrowed(parts, pairs)
-	b := probe.Blame{Suspects: make([]probe.Suspect, 0, len(parts)), Pairs: q.names(pairs)}
+	b := probe.Blame{Kind: q.kind(), Suspects: make([]probe.Suspect, 0, len(parts)), Pairs: q.names(pairs)}
 	for _, p := range parts {
 		b.Suspects = append(b.Suspects, q.suspect(p))
 	}
@@ -30,6 +30,14 @@ func (q *faultSearch) describe(f *fault) probe.Blame {
 		b.Next = q.nextStep(parts)
 	}
 	return b
+}
+
+// kind is what the entries of this search are about.
+func (q *faultSearch) kind() probe.BlameKind {
+	if q.symptom == congested {
+		return probe.Congestion
+	}
+	return probe.Fault
 }
 
 // names are the IDs of bad pairs, sorted.
@@ -327,12 +335,18 @@ func (q *faultSearch) unmeasuredPair(a, b *part) string {
 	return ""
 }
 
+// certain says whether a bad pair is slow by more than noise between pairs would make it, even if no part
+// of its path explains it.
+func (c *judgement) certain(i int) bool {
+	return c.dead(i) || !c.hasReason(i, CodeOutlier) || known(c.r.Results[i].Expected.Basis) || c.farBelowBest(i)
+}
+
 // blameless are entries for bad pairs all of whose links carried more for others: one for those whose path
 // is known, and one for those whose path is not.
 func (q *faultSearch) blameless() []probe.Blame {
 	var pairs [2][]int
 	for i := range q.bad {
-		if len(q.explainedBy[i]) == 0 {
+		if len(q.explainedBy[i]) == 0 && q.certain(q.bad[i].result) {
 			known := 0
 			if !q.r.Results[q.bad[i].result].PathKnown {
 				known = 1
@@ -340,10 +354,7 @@ func (q *faultSearch) blameless() []probe.Blame {
 			pairs[known] = append(pairs[known], i)
 		}
 	}
-	verb := "carried clearly more"
-	if q.symptom == highLatency {
-		verb = "answered in time"
-	}
+	const verb = "carried clearly more"
 	var out []probe.Blame
 	for i, text := range []struct{ evidence, next string }{
 		{"every link on the path " + verb + " for other pairs: no part of the topology explains it",
@@ -352,7 +363,7 @@ func (q *faultSearch) blameless() []probe.Blame {
 			"describe the fabric between the ends"},
 	} {
 		if len(pairs[i]) > 0 {
-			out = append(out, probe.Blame{Suspects: []probe.Suspect{}, Pairs: q.names(pairs[i]),
+			out = append(out, probe.Blame{Kind: probe.Fault, Suspects: []probe.Suspect{}, Pairs: q.names(pairs[i]),
 				Evidence: []string{q.summary(pairs[i]), text.evidence}, Next: text.next})
 		}
 	}
@@ -361,7 +372,7 @@ func (q *faultSearch) blameless() []probe.Blame {
 
 // commonCause is the entry for pairs that are all equally slow.
 func (q *faultSearch) commonCause(results []int) probe.Blame {
-	b := probe.Blame{Suspects: []probe.Suspect{}, Pairs: make([]string, 0, len(results))}
+	b := probe.Blame{Kind: q.kind(), Suspects: []probe.Suspect{}, Pairs: make([]string, 0, len(results))}
 	lo, hi := math.Inf(1), 0.0
 	for _, i := range results {
 		b.Pairs = append(b.Pairs, q.r.Results[i].ID)

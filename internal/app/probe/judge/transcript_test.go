@@ -29,6 +29,7 @@ import (
 //	busy KEY 0.5               others use that much of a link, but not during retests
 //	got PATTERN 12.4           pairs give this, whenever they are measured
 //	once PATTERN 12.4 ±0.1     pairs were measured so beside others
+//	processors HOST 0.97       how busy a host's processors were, 0.2 by what measured
 //	error PATTERN TEXT · waive PATTERN TEXT · nothing PATTERN
 //	host-error HOST TEXT
 //	state KEY STATE · count KEY COUNTER N
@@ -141,6 +142,14 @@ func (s *script) line(f []string) error {
 			if float64(half) > s.m.r.Spec.CI*float64(mean) {
 				b.Stopped = probe.StoppedMaxSamples
 			}
+		})
+	case "processors":
+		s.after = append(s.after, func() {
+			s.each("*", func(r *probe.Result) {
+				if r.From.Host == arg(1) || r.To.Host == arg(1) {
+					r.Processors = append(r.Processors, probe.ProcessorLoad{Host: arg(1), Busy: number(2), Own: 0.2})
+				}
+			})
 		})
 	case "error":
 		each(func(r *probe.Result) {

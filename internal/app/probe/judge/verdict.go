@@ -81,6 +81,9 @@ func (c *judgement) judgeRate(i int, f *figure) []finding {
 	if (class > notSlow || outlier) && c.filled[i] != "" {
 		return append(out, c.filledLink(i))
 	}
+	if l := c.heldUp(i, f.hi, res.Processors); l != nil && (class > notSlow || outlier) {
+		return append(out, found(probe.Inconclusive, CodeBusy, "%s, but %s: too busy to tell", c.measuredText(i, f), busyText(l)))
+	}
 	if class > notSlow {
 		out = append(out, c.belowExpected(i, f, class))
 	}
@@ -125,6 +128,12 @@ func (c *judgement) wideInterval(i int, f *figure, class slowness, outlier bool)
 		expected == 0 && g != nil && g.rates > 1 && g.best > 0 && f.lo >= rules.OutlierUnder*g.best:
 		return found(probe.Pass, CodeWideInterval, "%s, but all of it is high enough", text)
 	}
+	if expected == 0 && (g == nil || g.rates < 2) {
+		return found(probe.Pass, CodeWideInterval, "%s", text) // there is nothing to tell
+	}
+	if l := busiest(&res.Pair, res.Processors); l != nil {
+		return found(probe.Inconclusive, CodeBusy, "%s, and %s: too busy to tell", text, busyText(l))
+	}
 	return found(probe.Inconclusive, CodeWideInterval, "%s, too wide to tell", text)
 }
 
@@ -145,7 +154,7 @@ func (c *judgement) disjoint() bool {
 }
 
 func (c *judgement) judgeLatency(i int, f *figure) []finding {
-	if !c.latencyOutlier(i, f) {
+	if res := &c.r.Results[i]; !c.latencyOutlier(i, f) || busiest(&res.Pair, res.Processors) != nil {
 		return nil
 	}
 	g := c.groups[c.r.Results[i].Group]
@@ -173,7 +182,7 @@ func (c *judgement) notJudged(i int) []finding {
 	if f.measured && expected > 0 || peers {
 		return nil
 	}
-	return []finding{found(probe.Inconclusive, CodeNoExpectation, "no rate is expected, and no other pair is comparable")}
+	return []finding{found(probe.Measured, CodeNoExpectation, "no rate is expected, and no other pair is comparable")}
 }
 
 // lastRetest is the last retest alone that has a figure for what was slow; nil none.
@@ -190,7 +199,7 @@ func (c *judgement) lastRetest(i int) *probe.Retest {
 // withRetest replaces findings by what a retest alone showed: a pair that is fine alone was held up by
 // others or by chance; one that is just as slow is confirmed, and then an outlier may fail.
 func (c *judgement) withRetest(i int, first []finding, again *probe.Retest) []finding {
-	res, f := &c.r.Results[i], retestFigure(again, &c.r.Spec)
+	res, f := &c.r.Results[i], retestFigure(again, &c.r.Spec).decisive()
 	if !again.Confirms {
 		out := make([]finding, 0, len(first))
 		for _, x := range first {

@@ -97,10 +97,23 @@ func TestVerdicts(t *testing.T) {
 		{"faster than the wire", 110, 1, read, 2, 97, nil, probe.Warn, "faster-than-possible"},
 		{"faster than a constant", 110, 1, constant, 0, 0, nil, probe.Pass, ""},
 		{"within the tolerance of a rate", 104, 1, read, 0, 0, nil, probe.Pass, ""},
-		{"nothing expected, no peers", 50, 0.1, read, 0, 0, unexpected, probe.Inconclusive, "no-expectation"},
+		{"nothing expected, no peers", 50, 0.1, read, 0, 0, unexpected, probe.Measured, "no-expectation"},
 		{"nothing expected, as good as peers", 50, 0.1, read, 1, 50, unexpected, probe.Pass, ""},
 		{"nothing expected, worse than peers", 40, 0.1, read, 1, 50, unexpected, probe.Warn, "outlier"},
 		{"nothing expected, wide, peers", 50, 4, read, 1, 50, unexpected, probe.Inconclusive, "wide-interval"},
+		{"wide, nothing expected, no peers", 50, 20, read, 0, 0, unexpected, probe.Measured, "wide-interval no-expectation"},
+		{"slow, on a busy host", 60, 0.5, read, 0, 0, busy(0.95, 0.2), probe.Inconclusive, "busy-processors"},
+		{"slow, on a host that is not busy enough", 60, 0.5, read, 0, 0, busy(0.6, 0.2), probe.Fail, "below-fail"},
+		{"slow, as busy as a pair that moved more", 60, 0.5, read, 1, 97, busy(0.95, 0.2), probe.Inconclusive, "busy-processors"},
+		{"slow, as busy as a pair that moved far more", 40, 0.5, read, 1, 97, busy(0.95, 0.2), probe.Fail, "below-fail outlier"},
+		{"slow, where a pair moved far more when the host was not busy", 40, 0.5, read, 1, 97, func(r *probe.Report) {
+			busy(0.95, 0.2)(r)
+			r.Results[1].Processors = nil
+		}, probe.Inconclusive, "busy-processors"},
+		{"well, on a busy host", 97, 1, read, 0, 0, busy(0.95, 0.2), probe.Pass, ""},
+		{"wide, on a busy host", 90, 15, read, 0, 0, busy(0.95, 0.2), probe.Inconclusive, "busy-processors"},
+		{"slow, within a host, which it keeps busy itself", 60, 0.5, read, 0, 0, within(busy(1, 0.95)), probe.Fail, "below-fail"},
+		{"slow, within a host that others keep busy", 60, 0.5, read, 0, 0, within(busy(1, 0.5)), probe.Inconclusive, "busy-processors"},
 		{"waived", 0, 0, read, 0, 0, func(r *probe.Report) {
 			r.Results[0].Measurement = probe.Measurement{Waived: "no GPU"}
 		}, probe.Waived, "waived"},
@@ -109,7 +122,15 @@ func TestVerdicts(t *testing.T) {
 			r.Results[0].Measurement, r.Results[0].Round = probe.Measurement{}, 0
 		}, probe.Inconclusive, "not-measured"},
 		{"latency alone, of two", 0, 0, read, 1, 0, late(5000, 1000), probe.Warn, "latency-outlier"},
-		{"latency alone, none like it", 0, 0, read, 0, 0, late(5000), probe.Inconclusive, "no-expectation"},
+		{"latency alone, but the quickest took no longer", 0, 0, read, 1, 0, func(r *probe.Report) {
+			late(5000, 1000)(r)
+			r.Results[0].Latency.Load.Min = 900
+		}, probe.Pass, ""},
+		{"latency on a busy host", 0, 0, read, 1, 0, func(r *probe.Report) {
+			late(5000, 1000)(r)
+			r.Results[0].Processors = []probe.ProcessorLoad{{Host: "n1", Busy: 0.95}}
+		}, probe.Pass, ""},
+		{"latency alone, none like it", 0, 0, read, 0, 0, late(5000), probe.Measured, "no-expectation"},
 		{"rate limited", 79, 0.5, read, 0, 0, func(r *probe.Report) { r.Spec.RateLimit = one }, probe.Pass, "rate-limited"},
 		{"rate limited by an agent", 79, 0.5, read, 0, 0, func(r *probe.Report) { r.Results[0].RateLimit = one }, probe.Pass, "rate-limited"},
 		{"rate limited by both", 79, 0.5, read, 0, 0, func(r *probe.Report) {
@@ -149,10 +170,31 @@ func TestVerdicts(t *testing.T) {
 			if got := &r.Results[0]; got.Verdict != tt.want || codes(got) != tt.codes {
 				t.Errorf("%s %q, want %s %q\n%+v", got.Verdict, codes(got), tt.want, tt.codes, got.Reasons)
 			}
-			if s := r.Summary; s.Pass+s.Warn+s.Fail+s.Inconclusive+s.Waived+s.Error != len(r.Results) {
+			if s := r.Summary; s.Pass+s.Measured+s.Warn+s.Fail+s.Inconclusive+s.Waived+s.Error != len(r.Results) {
 				t.Errorf("summary %+v", s)
 			}
 		})
+	}
+}
+
+// busy gives the hosts of all results a load.
+func busy(busy, own float64) func(r *probe.Report) {
+	return func(r *probe.Report) {
+		for i := range r.Results {
+			x := &r.Results[i]
+			x.From.Host, x.To.Host = "n1", "n2"
+			x.Processors = []probe.ProcessorLoad{{Host: "n1", Busy: busy, Own: own}, {Host: "n2", Busy: 0.05}}
+		}
+	}
+}
+
+// within makes pairs of ends of one host.
+func within(change func(r *probe.Report)) func(r *probe.Report) {
+	return func(r *probe.Report) {
+		change(r)
+		for i := range r.Results {
+			r.Results[i].To.Host = "n1"
+		}
 	}
 }
 
@@ -174,7 +216,7 @@ func late(ns ...int64) func(r *probe.Report) {
 	return func(r *probe.Report) {
 		r.Spec.SizesBytes = nil
 		for i := range r.Results {
-			r.Results[i].Measurement = probe.Measurement{Latency: &probe.Latency{Load: &probe.Percentiles{N: 9, P50: ns[i]}}}
+			r.Results[i].Measurement = probe.Measurement{Latency: &probe.Latency{Load: &probe.Percentiles{N: 9, Min: ns[i] / 2, P50: ns[i]}}}
 		}
 	}
 }

@@ -199,7 +199,7 @@ func shareOf(x *probe.Result) *float64 {
 }
 
 // letters are the verdicts in a cell.
-var letters = map[probe.Verdict]string{probe.Pass: "P", probe.Warn: "W", probe.Fail: "F", probe.Inconclusive: "I", probe.Error: "E"}
+var letters = map[probe.Verdict]string{probe.Pass: "P", probe.Measured: "M", probe.Warn: "W", probe.Fail: "F", probe.Inconclusive: "I", probe.Error: "E"}
 
 // text is what a cell says.
 func (g *grid) text(x *probe.Result) string {

@@ -70,7 +70,7 @@ func (v *blameView) headline() string {
 
 func verdictCounts(r *probe.Report) []verdictCount {
 	s := probe.Count(r.Results)
-	all := []verdictCount{{probe.Pass, s.Pass}, {probe.Warn, s.Warn}, {probe.Fail, s.Fail}, {probe.Inconclusive, s.Inconclusive}, {probe.Error, s.Error}, {probe.Waived, s.Waived}}
+	all := []verdictCount{{probe.Pass, s.Pass}, {probe.Measured, s.Measured}, {probe.Warn, s.Warn}, {probe.Fail, s.Fail}, {probe.Inconclusive, s.Inconclusive}, {probe.Error, s.Error}, {probe.Waived, s.Waived}}
 	return slices.DeleteFunc(all, func(c verdictCount) bool { return c.N == 0 })
 }
 

@@ -254,7 +254,7 @@ func (d *drawing) drawLegend() {
 		x += 28 + pixelWidth(k.name, 11) + 14
 	}
 	y += 18 + lineHeight
-	text := "P pass, W warn, F fail (framed), I inconclusive (dashed), E error; n/a or x waived; – not measured"
+	text := "P pass, M measured, W warn, F fail (framed), I inconclusive (dashed), E error; n/a or x waived; – not measured"
 	if slices.ContainsFunc(d.grids, func(g *grid) bool { return g.font == 0 }) {
 		text += "; triangles point at rows and columns of which half or more failed"
 	}

@@ -110,6 +110,8 @@ func (p *Probe) addToSummary(x *probe.Result, n int) {
 	switch x.Verdict {
 	case probe.Pass:
 		s.Pass += n
+	case probe.Measured:
+		s.Measured += n
 	case probe.Warn:
 		s.Warn += n
 	case probe.Fail:

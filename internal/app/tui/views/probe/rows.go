@@ -201,7 +201,7 @@ func troubleRows(env *ui.Env) []row {
 }
 
 // worst orders verdicts; those without one are not judged yet.
-var worst = []probe.Verdict{probe.Error, probe.Fail, probe.Warn, probe.Inconclusive, "", probe.Pass, probe.Waived}
+var worst = []probe.Verdict{probe.Error, probe.Fail, probe.Warn, probe.Inconclusive, "", probe.Measured, probe.Pass, probe.Waived}
 
 // sort sorts results, which are by name.
 func (v *View) sort(list []*probe.Result) {
