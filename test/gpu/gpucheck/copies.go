@@ -156,9 +156,10 @@ func stagingRate(device mem.DeviceMemory, pinned []byte, toHost bool) (bytesPerS
 // probeLocal measures with the program, in turn with the C loop at the sizes and nodes of its
 // report. Nothing is compared whose pair the program could not measure.
 func probeLocal(ctx context.Context, c *check) (err error) {
-	args := []string{"probe", "local", "--pairs", "gpu", "--size", "16MiB", "-o", "json"}
+	args := slices.Clip([]string{"probe", "local", "--pairs", "gpu", "--size", "16MiB", "-o", "json"})
 	if standIn() {
 		args = append(args, "--duration", "20ms", "--warmup", "5ms", "--max-samples", "5", "--size", "1MiB")
+		args = slices.Clip(args)
 	}
 	ours := map[string][]float64{}
 	theirs := map[string][]float64{}
@@ -168,7 +169,11 @@ func probeLocal(ctx context.Context, c *check) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, loop.close()) }()
-	for range 3 {
+	for i := range 4 {
+		args := args
+		if i%2 == 1 {
+			args = append(args, "--bidir")
+		}
 		data, err := c.topoctl(ctx, args...)
 		if err != nil {
 			return err

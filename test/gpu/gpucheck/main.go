@@ -35,13 +35,13 @@ type part struct {
 var parts = []part{
 	{name: "discovery", shows: "what NVML tells is what nvidia-smi and /proc tell", limit: 60 * time.Second, run: discovery},
 	{name: "memory", shows: "allocation, memory of others, export", limit: 40 * time.Second, run: deviceMemory},
-	{name: "transfers", shows: "GPU memory moves whole between engines", limit: 60 * time.Second, run: transfers},
+	{name: "transfers", shows: "GPU memory moves whole between engines", limit: 50 * time.Second, run: transfers},
 	{name: "staging", shows: "copies through pinned memory beside a C loop", limit: 60 * time.Second, run: staging},
-	{name: "probe", shows: "topoctl probe local beside a C loop", limit: 90 * time.Second, run: probeLocal},
+	{name: "probe", shows: "topoctl probe local beside a C loop", limit: 110 * time.Second, run: probeLocal},
 	{name: "broken", shows: "a context that a kernel breaks costs what is on it", limit: 40 * time.Second, run: brokenContext},
 	{name: "load", shows: "the dashboard's GPU columns under load", limit: 30 * time.Second, run: load},
 	{name: "visible", shows: "CUDA_VISIBLE_DEVICES", limit: 20 * time.Second, run: visible},
-	{name: "tensors", shows: "memory of cupy and torch", limit: 60 * time.Second, run: tensors},
+	{name: "tensors", shows: "memory of cupy and torch", limit: 50 * time.Second, run: tensors},
 	{name: "tcp", shows: "the transport suite with GPU memory over TCP", limit: 60 * time.Second, suite: [2]string{"tcp.test", "^TestConformanceOfDeviceMemory$"}},
 	{name: "shm", shows: "the transport suite with GPU memory over shared memory", limit: 60 * time.Second, suite: [2]string{"shm.test", "^TestTransportOfDeviceMemory$"}},
 }

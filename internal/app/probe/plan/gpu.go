@@ -70,7 +70,7 @@ func (h *host) gpuPair(from, to topo.ID, waived string) {
 	case isNUMA(to):
 		direction = "from GPU"
 	}
-	h.addCopy(probe.Pair{Waived: waived}, from, to, h.path(from, to, cpu), direction)
+	h.addCopy(probe.Pair{Variant: h.b.variant, Waived: waived}, from, to, h.path(from, to, cpu), direction)
 }
 
 func isNUMA(id topo.ID) bool { return string(pathsel.LocationOf(id)) != string(id) }

@@ -23,7 +23,7 @@ type LocalOptions struct {
 	// Transport of port pairs; Auto is RDMA if the host has it.
 	Transport pathsel.Transport
 	Memory    Where // of port pairs; "": OnCPU
-	BothWays  bool  // port pairs keep the other direction as busy at the same time
+	BothWays  bool  // pairs of ports, and direct copies of GPUs, keep the other direction as busy at the same time
 	Roles     map[topo.ID]pathsel.Role
 	Overlay   topo.Overlay // measured rates of links
 }
@@ -244,7 +244,7 @@ func (h *host) stackPair() {
 			break
 		}
 	}
-	p := probe.Pair{Kind: probe.Port, Transport: probe.TCP, Variant: h.b.ports, From: end, To: end,
+	p := probe.Pair{Kind: probe.Port, Transport: probe.TCP, Variant: h.b.variant, From: end, To: end,
 		Expected: probe.Expected{Basis: topo.BasisUnknown, Why: "loopback: the processors copy, no link is crossed"}}
 	if h.loopbackDown() {
 		p.Waived = "lo is down"

@@ -392,3 +392,15 @@ func FuzzSelect(f *testing.F) {
 		}
 	})
 }
+
+// Both ways is for GPUs too, but not through memory of the host, where each copy goes both ways already.
+func TestLocalBothWays(t *testing.T) {
+	pairs := local(t, fixturetest.Topology(t, "a10-2nic"), plan.LocalOptions{Kinds: []probe.Kind{probe.GPU}, BothWays: true})
+	count := map[string]int{}
+	for _, p := range pairs.Pairs {
+		count[p.Variant]++
+	}
+	if gpus := len(fixturetest.Topology(t, "a10-2nic").GPUs); count[probe.VariantBothWays] == 0 || count[""] != 0 || count[probe.VariantNoPeer] != gpus*(gpus-1) {
+		t.Errorf("pairs by variant: %v", count)
+	}
+}

@@ -82,7 +82,7 @@ func checkCount(host string, kind probe.Kind, pairs int) error {
 type builder struct {
 	out      *Pairs
 	sel      selection
-	ports    string // the variant of port pairs
+	variant  string // of pairs of ports, and of GPUs with direct copies
 	links    map[probe.LinkKey]*probe.Link
 	devices  map[string]probe.Device
 	expected map[bottleneck]probe.Expected
@@ -99,7 +99,7 @@ func newBuilder(mode string, patterns []string) (*builder, error) {
 
 func (b *builder) setBothWays(yes bool) {
 	if yes {
-		b.ports = probe.VariantBothWays
+		b.variant = probe.VariantBothWays
 	}
 }
 

@@ -204,7 +204,7 @@ func (b *builder) addPorts(from, to *portEnd, transport string, between way, dis
 	if waived == "" {
 		waived = to.waived
 	}
-	p := probe.Pair{Kind: probe.Port, Transport: transport, Variant: b.ports, From: from.end, To: to.end, Waived: waived}
+	p := probe.Pair{Kind: probe.Port, Transport: transport, Variant: b.variant, From: from.end, To: to.end, Waived: waived}
 	b.add(p, from.out.then(between).then(to.in), distance)
 }
 
