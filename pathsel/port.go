@@ -1,7 +1,6 @@
 package pathsel
 
 import (
-	"cmp"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -95,13 +94,16 @@ func (f *finder) addRDMA(r *topo.RDMADevice) {
 	ports := f.index.Ports(r.ID)
 	if len(ports) == 0 { // an importer that knows devices only
 		f.out = append(f.out, Port{ID: r.ID, NIC: r.ID, Name: r.Name, Device: r.Name, Card: r.NIC, Software: r.Software,
-			LinkLayer: namedLinkLayer(r.Name), VF: f.isVF(r.PCI), rdma: r, evidence: r.Evidence})
+			LinkLayer: f.likelyLinkLayer(r), VF: f.isVF(r.PCI), rdma: r, evidence: r.Evidence})
 	}
 	for _, p := range ports {
 		port := Port{ID: p.ID, NIC: r.ID, Name: r.Name, Device: r.Name, Number: p.Number, Card: r.NIC, VF: f.isVF(r.PCI),
-			LinkLayer: cmp.Or(p.LinkLayer, namedLinkLayer(r.Name)), BytesPerSec: p.BytesPerSec, Software: r.Software, rdma: r, port: p, evidence: p.Evidence}
+			LinkLayer: p.LinkLayer, BytesPerSec: p.BytesPerSec, Software: r.Software, rdma: r, port: p, evidence: p.Evidence}
 		if len(ports) > 1 {
 			port.Name += "/" + strconv.Itoa(p.Number)
+		}
+		if port.LinkLayer == "" {
+			port.LinkLayer = f.likelyLinkLayer(r)
 		}
 		names := p.Netdevs
 		if len(names) == 0 && len(ports) == 1 {
@@ -119,6 +121,25 @@ func (f *finder) addRDMA(r *topo.RDMADevice) {
 		}
 		f.out = append(f.out, port)
 	}
+}
+
+// likelyLinkLayer is the link layer of an RDMA device where its port does not tell it: by its name, or
+// by the class of its function if that has one port (one with several may have one of each).
+func (f *finder) likelyLinkLayer(r *topo.RDMADevice) string {
+	if layer := namedLinkLayer(r.Name); layer != "" {
+		return layer
+	}
+	d := f.index.PCIDevice(r.PCI)
+	if d == nil || r.Transport == "efa" || len(f.index.Ports(r.ID)) > 1 || len(f.index.On(d.ID).RDMADevices) > 1 {
+		return ""
+	}
+	switch d.Class.Uint() >> 8 {
+	case 0x0200:
+		return "Ethernet"
+	case 0x0207:
+		return "InfiniBand"
+	}
+	return ""
 }
 
 // namedLinkLayer is what the name of an RDMA device tells where nothing else

@@ -54,6 +54,11 @@ func TestReach(t *testing.T) {
 	unknownTransport := func(_ testing.TB, top *topo.Topology) {
 		top.RDMADevices[0].Transport = ""
 		top.Ports[0].LinkLayer = ""
+		for i := range top.PCIDevices {
+			if d := &top.PCIDevices[i]; d.ID == top.RDMADevices[0].PCI {
+				d.Class = "" // an InfiniBand controller's
+			}
+		}
 	}
 	planes := func(here, there string) string {
 		return `{"schema":"topoctl.fabric/v1","hosts":[{"host":"one","ports":[{"port":"mlx5_0",` + here + `}]},{"host":"one-b","ports":[{"port":"mlx5_0",` + there + `}]}]}`

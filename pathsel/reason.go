@@ -48,6 +48,8 @@ const (
 	codeVirtualFunction Code = "vf" // a note: it shares the wire and slot of its physical function
 )
 
+const codeAddressUnknown Code = "address-unknown" // a note: the origin does not tell the port's addresses
+
 // Why a port cannot be used.
 const (
 	codeNoAccess  Code = "no-access"  // its device file cannot be used by this process
@@ -72,6 +74,7 @@ const (
 	codeSameCard     Code = "same-card"     // an interface on the card of a management port
 	codeNoGPUBeside  Code = "no-gpu-beside" // every GPU has a port of its own switch, and this is none
 	codeBesideGPU    Code = "beside-gpu"    // shares a PCIe switch with a GPU
+	codeWhichFabric  Code = "which-fabric"  // Ethernet beside InfiniBand, and their rates do not tell which is for data
 	codeNoOther      Code = "no-other"      // nothing sets it apart from the others
 )
 

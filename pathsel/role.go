@@ -38,8 +38,13 @@ type roles struct {
 	covered bool           // every GPU has a port beside it, for all we know
 	layers  map[string]int // link layers of the ports beside GPUs
 	rates   map[topo.Rate]int
-	// fabrics are the rates of all RDMA ports together, by link layer.
-	fabrics map[string]topo.Rate
+	fabrics map[string]*fabric // by link layer
+}
+
+// fabric is all RDMA ports of one link layer together.
+type fabric struct {
+	rate    topo.Rate
+	unknown bool // the rate of a port is not known
 }
 
 // assignRoles gives every port its role and the reason for it.
@@ -53,7 +58,7 @@ func (h *Host) assignRoles(override map[topo.ID]Role) error {
 		}
 	}
 	r := roles{h: h, beside: make([]topo.ID, len(h.ports)), placed: make([]bool, len(h.ports)),
-		layers: map[string]int{}, rates: map[topo.Rate]int{}, fabrics: map[string]topo.Rate{}}
+		layers: map[string]int{}, rates: map[topo.Rate]int{}, fabrics: map[string]*fabric{"InfiniBand": {}, "Ethernet": {}}}
 	r.gather()
 	for i := range h.ports {
 		p := &h.ports[i]
@@ -114,8 +119,12 @@ func (r *roles) gather() {
 		if _, onAxis := r.h.index.Place(p.NIC); !onAxis || isDecoy || rdma && !p.RDMA() {
 			continue
 		}
-		if p.RDMA() && p.BytesPerSec != nil {
-			r.fabrics[p.LinkLayer] += *p.BytesPerSec
+		if f := r.fabrics[p.LinkLayer]; f != nil && p.RDMA() {
+			if p.BytesPerSec != nil {
+				f.rate += *p.BytesPerSec
+			} else {
+				f.unknown = true
+			}
 		}
 		r.placed[i] = r.h.index.PCIDevice(p.pci()) != nil
 		for g := range t.GPUs {
@@ -156,6 +165,11 @@ func (r *roles) judge(i int) (Role, Reason) {
 	}
 	if reason, ok := r.storage(i); ok {
 		return RoleStorage, reason
+	}
+	if len(r.layers) == 0 {
+		if role, reason, ok := r.lesserFabric(p); ok {
+			return role, reason
+		}
 	}
 	return RoleData, Reason{codeNoOther, "nothing sets it apart from a data port", p.evidence}
 }
@@ -215,10 +229,8 @@ func hasDefaultRoute(n *topo.Netdev) bool {
 func (r *roles) storage(i int) (Reason, bool) {
 	p := &r.h.ports[i]
 	switch {
-	case p.Software || p.Virtual:
+	case p.Software || p.Virtual || len(r.layers) == 0:
 		return Reason{}, false
-	case len(r.layers) == 0:
-		return r.lesserFabric(p)
 	case r.covered && r.placed[i]:
 		return Reason{codeNoGPUBeside, "no GPU below its PCIe switch, and every GPU has a port below its own", p.evidence}, true
 	case p.LinkLayer != "" && r.layers[p.LinkLayer] == 0 && r.layers[""] == 0:
@@ -234,19 +246,23 @@ func (r *roles) storage(i int) (Reason, bool) {
 
 // lesserFabric recognizes the ports of a link layer that carries less than the
 // other one, where InfiniBand and Ethernet stand side by side and no port is
-// nearer to a GPU than the others.
-func (r *roles) lesserFabric(p *Port) (Reason, bool) {
-	ib, eth := r.fabrics["InfiniBand"], r.fabrics["Ethernet"]
-	if !p.RDMA() || ib == 0 || eth == 0 || ib == eth {
-		return Reason{}, false
+// nearer to a GPU than the others. Where the rates that are known do not tell, it
+// doubts Ethernet: InfiniBand is built for data alone.
+func (r *roles) lesserFabric(p *Port) (Role, Reason, bool) {
+	own, other, otherLayer := r.fabrics[p.LinkLayer], r.fabrics["Ethernet"], "Ethernet"
+	if p.LinkLayer == otherLayer {
+		other, otherLayer = r.fabrics["InfiniBand"], "InfiniBand"
 	}
-	more, less, other := ib, eth, "InfiniBand"
-	if eth > ib {
-		more, less, other = eth, ib, "Ethernet"
+	switch {
+	case !p.RDMA() || p.Software || own == nil || own.carriesNothing() || other.carriesNothing() || own.rate > other.rate:
+		return "", Reason{}, false
+	case own.rate < other.rate && !own.unknown:
+		return RoleStorage, Reason{codeOtherFabric, fmt.Sprintf("%s (%s in all) beside %s (%s in all)", p.LinkLayer,
+			units.Rate(int64(own.rate), units.Gbit), otherLayer, units.Rate(int64(other.rate), units.Gbit)), p.at("link_layer")}, true
+	case p.LinkLayer == "Ethernet" && (own.unknown || other.unknown):
+		return RoleUnknown, Reason{codeWhichFabric, "Ethernet beside InfiniBand, and their rates are not known: it may not be the data network", p.evidence}, true
 	}
-	if p.LinkLayer == other || p.LinkLayer != "InfiniBand" && p.LinkLayer != "Ethernet" {
-		return Reason{}, false
-	}
-	return Reason{codeOtherFabric, fmt.Sprintf("%s (%s in all) beside %s (%s in all)", p.LinkLayer,
-		units.Rate(int64(less), units.Gbit), other, units.Rate(int64(more), units.Gbit)), p.at("link_layer")}, true
+	return "", Reason{}, false
 }
+
+func (f *fabric) carriesNothing() bool { return f.rate == 0 && !f.unknown }

@@ -3,6 +3,7 @@ package pathsel
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
@@ -20,7 +21,7 @@ func (h *Host) judgePorts() {
 		if h.transport == RDMA {
 			p.Reasons = rdmaFaults(p)
 		} else {
-			p.Reasons = tcpFaults(p)
+			p.Reasons = h.tcpFaults(p)
 		}
 		p.Usable = len(p.Reasons) == 0
 		if p.Usable {
@@ -80,7 +81,7 @@ func (h *Host) better() Transport {
 			}
 			software = max(software, rate)
 		}
-		if len(tcpFaults(p)) == 0 {
+		if len(h.tcpFaults(p)) == 0 {
 			tcp = max(tcp, rate)
 		}
 	}
@@ -122,9 +123,10 @@ func forWhat(role Role) string {
 
 func (p *Port) iWARP() bool { return p.rdma != nil && p.rdma.Transport == "iwarp" }
 
+// reject puts the reason before doubts, which only a usable port has.
 func (p *Port) reject(r Reason) {
 	p.Usable = false
-	p.Reasons = append(p.Reasons, r)
+	p.Reasons = slices.Insert(p.Reasons, 0, r)
 }
 
 // rejectBeside rejects the usable ports of one sort if one of the other is usable.
@@ -159,8 +161,7 @@ func rdmaFaults(p *Port) []Reason {
 	if p.port == nil || len(out) > 0 {
 		return out
 	}
-	usesGIDs := p.rdma.Transport != "efa" && p.rdma.Transport != "iwarp"
-	if usesGIDs && p.port.GIDTable != nil && len(p.port.GIDs) == 0 {
+	if p.usesGIDs() && p.port.GIDTable != nil && len(p.port.GIDs) == 0 {
 		out = append(out, Reason{codeNoGID, "its GID table is empty", p.at("gids")})
 	}
 	if p.LinkLayer == "InfiniBand" && p.port.LID != nil && (*p.port.LID <= 0 || *p.port.LID > 0xbfff) {
@@ -186,24 +187,41 @@ func accessText(r *topo.RDMADevice) string {
 	return "this process may not open its /dev/infiniband/uverbs file"
 }
 
-// tcpFaults are the reasons why TCP cannot use a port.
-func tcpFaults(p *Port) []Reason {
+// tcpFaults are the reasons why TCP cannot use a port. What the input does not tell is none:
+// doubts has it.
+func (h *Host) tcpFaults(p *Port) []Reason {
 	n := p.netdev
-	if n == nil {
+	switch {
+	case n == nil && h.interfacesKnown():
 		return []Reason{{codeNoNetdev, "it has no network interface", p.evidence}}
-	}
-	if !interfaceUp(n) {
+	case n != nil && !interfaceUp(n):
 		return []Reason{{CodePortDown, fmt.Sprintf("interface %s is %s", n.Name, n.State), n.Evidence + "/operstate"}}
-	}
-	if p.BytesPerSec != nil && *p.BytesPerSec == 0 {
+	case p.BytesPerSec == nil || *p.BytesPerSec != 0:
+	case n == nil:
+		return []Reason{{CodePortDown, "its link is down", p.evidence}}
+	default:
 		return []Reason{{CodePortDown, fmt.Sprintf("its own link is down, though %s is up", n.Name), p.evidence}}
 	}
-	for _, a := range p.Addresses {
-		if routable(a.Addr()) {
-			return nil
-		}
+	if n == nil || !h.AddressesKnown() || slices.ContainsFunc(p.Addresses, func(a netip.Prefix) bool { return routable(a.Addr()) }) {
+		return nil
 	}
 	return []Reason{{codeNoAddress, fmt.Sprintf("interface %s has no IP address that peers can reach", n.Name), n.Evidence}}
+}
+
+// imported says whether the topology is another tool's file, which lacks much that a host has.
+func (h *Host) imported() bool { return strings.HasPrefix(h.t.Origin, "import:") }
+
+// interfacesKnown says whether an RDMA device without network interface has none: other tools' files
+// do not say which interface belongs to which device, and every host has at least its loopback.
+func (h *Host) interfacesKnown() bool { return !h.imported() && len(h.t.Netdevs) > 0 }
+
+// AddressesKnown says whether an interface without IP addresses has none. They come from netlink, so
+// without its answer nothing is known of them.
+func (h *Host) AddressesKnown() bool {
+	return slices.ContainsFunc(h.t.Netdevs, func(n topo.Netdev) bool { return len(n.Addresses) > 0 }) ||
+		slices.ContainsFunc(h.t.Sources, func(r topo.SourceReport) bool {
+			return r.Source == topo.SourceNetlink && r.Status == topo.StatusOK
+		})
 }
 
 // routable says whether peers on other links can reach an address.
@@ -213,25 +231,49 @@ func routable(a netip.Addr) bool {
 
 // doubts notes what is uncertain about a usable port.
 func (h *Host) doubts(p *Port) {
+	doubt := func(code Code, text, evidence string) {
+		p.doubt++
+		p.Reasons = append(p.Reasons, Reason{code, text, evidence})
+	}
 	switch {
-	case h.transport != RDMA:
-		return
-	case p.port == nil:
-		if len(h.t.Ports) > 0 {
-			p.doubt++
-			p.Reasons = append(p.Reasons, Reason{CodeStateUnknown, "none of its ports could be read, unlike those of other devices", p.evidence})
+	case h.transport == TCP && p.netdev == nil:
+		doubt(CodeStateUnknown, "the input does not tell its network interface", p.evidence)
+	case h.transport == TCP:
+		if p.netdev.State == "" && p.netdev.Carrier == nil {
+			doubt(CodeStateUnknown, "the input does not tell its state", p.netdev.Evidence)
 		}
-		return
-	}
-	if p.port.State == "" {
-		p.doubt++
-		p.Reasons = append(p.Reasons, Reason{CodeStateUnknown, "the input does not tell its state", p.evidence})
-	}
-	if p.LinkLayer == "Ethernet" && len(p.port.GIDs) > 0 && len(RoCEGIDs(p.port)) == 0 {
-		p.doubt++
-		p.Reasons = append(p.Reasons, Reason{CodeLinkLocal, "only link-local GIDs or none of RoCE v2: peers on other networks cannot be reached", p.at("gids")})
+		if len(p.Addresses) == 0 {
+			doubt(codeAddressUnknown, "the input does not tell its IP addresses", p.netdev.Evidence)
+		}
+	case p.port == nil && len(h.t.Ports) > 0:
+		doubt(CodeStateUnknown, "none of its ports could be read, unlike those of other devices", p.evidence)
+	case p.port == nil:
+	default:
+		if p.port.State == "" {
+			doubt(CodeStateUnknown, "the input does not tell its state", p.evidence)
+		}
+		switch {
+		case !addressed(p.port) && p.usesGIDs() && slices.ContainsFunc(h.t.Ports, func(x topo.Port) bool { return addressed(&x) }):
+			doubt(codeAddressUnknown, "the input has neither LID nor GID of it, which it has of other ports", p.evidence)
+		case p.LinkLayer == "Ethernet" && len(p.port.GIDs) > 0 && !slices.ContainsFunc(p.port.GIDs, mayLeaveLink):
+			doubt(CodeLinkLocal, "only link-local GIDs or none of RoCE v2: peers on other networks cannot be reached", p.at("gids"))
+		}
 	}
 }
+
+// addressed says whether the input tells an address of an RDMA port that peers connect to.
+func addressed(p *topo.Port) bool { return len(p.GIDs) > 0 || p.LID != nil && *p.LID > 0 }
+
+// usesGIDs says whether peers connect to a port of an RDMA device by GID, or by a LID in its place.
+func (p *Port) usesGIDs() bool { return p.rdma.Transport != "efa" && p.rdma.Transport != "iwarp" }
+
+// mayLeaveLink says whether a GID may reach peers on other links; one whose type is not told may.
+func mayLeaveLink(g topo.GID) bool {
+	addr, err := netip.ParseAddr(g.GID)
+	return err == nil && routable(addr.Unmap()) && (g.Type == "" || isRoCEv2(g))
+}
+
+func isRoCEv2(g topo.GID) bool { return strings.Contains(g.Type, "v2") }
 
 // RoCEGIDs are the entries of a RoCE port's GID table that reach peers on other
 // links: RoCE v2 with a routable address, IPv4 first, then in the table's order.
@@ -240,7 +282,7 @@ func RoCEGIDs(p *topo.Port) []topo.GID {
 	var v4, v6 []topo.GID
 	for _, g := range p.GIDs {
 		addr, err := netip.ParseAddr(g.GID)
-		if err != nil || !strings.Contains(g.Type, "v2") || !routable(addr.Unmap()) {
+		if err != nil || !isRoCEv2(g) || !mayLeaveLink(g) {
 			continue
 		}
 		if addr.Is4In6() {

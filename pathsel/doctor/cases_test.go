@@ -384,6 +384,7 @@ var rulings = map[doctor.Code]ruling{
 	"no-usable-port": {
 		found: edited(named(healthy), func(t *topo.Topology) {
 			noInterfaces(t)
+			t.Netdevs = []topo.Netdev{{Node: topo.Node{ID: "net:lo"}, Name: "lo", Virtual: true}}
 			for i := range t.RDMADevices {
 				t.RDMADevices[i].Uverbs = "denied"
 			}

@@ -367,18 +367,20 @@ var noUsablePort = Check{
 
 func checkUsable(h *host) (o outcome) {
 	hardware := h.hardwarePorts()
-	if len(h.ports) == 0 {
-		if h.imported() {
-			return notApplicable("the input has no NIC")
-		}
+	switch n := len(h.networkFunctions()); {
+	case len(h.ports) > 0:
+	case n > 0:
+		return couldNotCheck("neither interfaces nor RDMA devices of "+text.Plural(n, "NIC function")+" are visible", h.seeInterfaces())
+	case h.imported():
+		return notApplicable("the input has no NIC")
+	default:
 		return notApplicable("no NIC")
 	}
 	certain := false
 	for i := range h.ports {
 		if p := &h.ports[i]; p.Usable {
 			o.judged++
-			n := h.NetdevNamed(p.Netdev)
-			certain = certain || h.state(p) == "ACTIVE" || !p.RDMA() && n != nil && n.State != ""
+			certain = certain || h.surelyUsable(p)
 		}
 	}
 	switch {
@@ -386,26 +388,39 @@ func checkUsable(h *host) (o outcome) {
 		o.find(h.unusable(matching(h.ports, func(*pathsel.Port) bool { return true }), Error, "no port can be used: "))
 	case len(hardware) > 0 && h.paths.Transport() == pathsel.TCP:
 		o.find(h.unusable(hardware, Warning, "no port of the RDMA hardware can be used, so data goes by TCP: "))
-	case !certain:
-		o.missingOfHost("the states of the ports are not known", h.lookAgain())
+	}
+	if o.judged > 0 && !certain {
+		o.missingOfHost("the states or addresses of the ports are not known", h.lookAgain())
 	}
 	o.note = fmt.Sprintf("%d of %s", o.judged, text.Plural(len(h.ports), "port"))
 	return o
+}
+
+// surelyUsable says whether all is known that makes a usable port usable.
+func (h *host) surelyUsable(p *pathsel.Port) bool {
+	if h.paths.Transport() == pathsel.RDMA {
+		return h.state(p) == "ACTIVE"
+	}
+	n := h.NetdevNamed(p.Netdev)
+	return n != nil && n.State != "" && h.paths.AddressesKnown()
 }
 
 // unusable lists ports by the first reason why they cannot be used.
 func (h *host) unusable(ports []*pathsel.Port, severity Severity, intro string) Finding {
 	f := Finding{Severity: severity, Subjects: ids(ports), Fix: "see port-down, gid-missing and uverbs-inaccessible; topoctl path gpu:0 shows every reason"}
 	var why groups[string, string]
+	rdma, err := pathsel.New(h.t, pathsel.Options{Transport: pathsel.RDMA})
 	for _, p := range ports {
-		if len(p.Reasons) == 0 {
+		// Of an RDMA port that is why RDMA cannot use it, whatever the transport that is left.
+		if err == nil && p.RDMA() {
+			if x, ok := rdma.Port(p.ID); ok && !x.Usable {
+				p = &x
+			}
+		}
+		if p.Usable || len(p.Reasons) == 0 {
 			continue
 		}
-		// In TCP terms an RDMA port that is down is one without address.
 		r := p.Reasons[0]
-		if s := h.state(p); p.RDMA() && s != "" && s != "ACTIVE" {
-			r = pathsel.Reason{Code: pathsel.CodePortDown, Text: "port state " + s, Evidence: h.portFile(p, "state", s)}
-		}
 		why.add(string(r.Code)+": "+r.Text, p.Name)
 		f.Evidence = distinct(append(f.Evidence, r.Evidence)...)
 	}

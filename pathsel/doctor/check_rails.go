@@ -193,7 +193,7 @@ func checkSubnets(h *host) (o outcome) {
 	ports := h.ethernetData(&o)
 	var nets groups[netip.Prefix, *pathsel.Port]
 	for _, p := range ports {
-		if p.Netdev == "" || len(p.Addresses) == 0 && !h.addressesKnown() {
+		if p.Netdev == "" || len(p.Addresses) == 0 && !h.paths.AddressesKnown() {
 			o.missing("the interface of the port or its addresses are not visible", h.seeInterfaces(), p.ID)
 			continue
 		}
@@ -223,12 +223,6 @@ func checkSubnets(h *host) (o outcome) {
 		return notApplicable("fewer than two Ethernet data ports")
 	}
 	return o
-}
-
-// addressesKnown says whether the addresses of interfaces are known: they come
-// from netlink alone.
-func (h *host) addressesKnown() bool {
-	return slices.ContainsFunc(h.t.Netdevs, func(n topo.Netdev) bool { return len(n.Addresses) > 0 })
 }
 
 func addressIn(p *pathsel.Port, net netip.Prefix) string {

@@ -158,7 +158,7 @@ func (h *host) noneRoutable(p *pathsel.Port, x *topo.Port) Finding {
 	case n == nil:
 		f.Fix = "its interface is not visible here: give it an IP address, in a container share its network namespace"
 		return f
-	case !h.addressesKnown():
+	case !h.paths.AddressesKnown():
 	case h.routableAddress(n) == "":
 		f.Text += "; interface " + n.Name + " has no such address: it was taken away, or never given"
 		f.Evidence = distinct(append(f.Evidence, "ip addr show dev "+n.Name)...)
@@ -457,7 +457,7 @@ func (h *host) gidNetdev(p *pathsel.Port, g *topo.GID) string {
 // foreignAddress says whether a GID is of an address that its interface does not have.
 func (h *host) foreignAddress(p *pathsel.Port, g *topo.GID, a netip.Addr) bool {
 	n := h.NetdevNamed(h.gidNetdev(p, g))
-	if n == nil || !h.addressesKnown() {
+	if n == nil || !h.paths.AddressesKnown() {
 		return false
 	}
 	return !slices.ContainsFunc(n.Addresses, func(s string) bool {
