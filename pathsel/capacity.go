@@ -1,6 +1,7 @@
 package pathsel
 
 import (
+	"math"
 	"slices"
 
 	"github.com/topoctl/topoctl/discover/topo"
@@ -37,6 +38,7 @@ func (h *Host) Capacity(location Location, ports []topo.ID) (*Capacity, error) {
 		return nil, err
 	}
 	flows := make([]maxmin.Flow, 0, len(ports))
+	through := make([]*Port, 0, len(ports))
 	seen := make(map[topo.ID]bool, len(ports))
 	for _, id := range ports {
 		i, ok := h.portIndex[id]
@@ -48,8 +50,9 @@ func (h *Host) Capacity(location Location, ports []topo.ID) (*Capacity, error) {
 		}
 		seen[id] = true
 		flows = append(flows, maxmin.Flow{Segments: h.routes[loc][i].segments, Weight: 1})
+		through = append(through, &h.ports[i])
 	}
-	maxmin.New(h.caps).Share(flows)
+	h.share(flows, through)
 	c := &Capacity{Shares: make([]Share, 0, len(ports))}
 	bases := make([]topo.Basis, 0, len(ports))
 	for i, id := range ports {
@@ -74,6 +77,49 @@ func (h *Host) Capacity(location Location, ports []topo.ID) (*Capacity, error) {
 	}
 	c.BytesPerSec, c.Basis = sum(c.Shares), weakest(bases)
 	return c, nil
+}
+
+// share shares the links among flows, each through a port. What several flows through ports of unknown
+// rate have of a PCIe link or a wire of unknown rate is not known, however fast the links are that each
+// has for itself: such flows are left without limit, unless a link of known rate that all of them
+// cross is full.
+func (h *Host) share(flows []maxmin.Flow, through []*Port) {
+	maxmin.New(h.caps).Share(flows)
+	across := map[topo.LinkID][]int{} // flows that cross a link of unknown rate
+	for i := range flows {
+		unrated := slices.DeleteFunc(h.wires(through[i]), func(id topo.LinkID) bool {
+			l, ok := h.graph.Link(id)
+			return ok && l.BytesPerSec != nil
+		})
+		if len(unrated) == 0 {
+			continue
+		}
+		for _, s := range flows[i].Segments {
+			if l := &h.segLinks[s/2]; l.Kind == topo.LinkPCIe && l.BytesPerSec == nil {
+				unrated = append(unrated, l.ID)
+			}
+		}
+		for _, id := range unrated {
+			across[id] = append(across[id], i)
+		}
+	}
+	var unknown []int
+	for _, of := range across {
+		if len(of) > 1 && !fullTogether(flows, of) {
+			unknown = append(unknown, of...)
+		}
+	}
+	for _, i := range unknown {
+		flows[i].Rate, flows[i].Limit = math.Inf(1), -1
+	}
+}
+
+// fullTogether says whether a link that holds one of some flows back is on the way of all of them.
+func fullTogether(flows []maxmin.Flow, of []int) bool {
+	return slices.ContainsFunc(of, func(i int) bool {
+		limit := flows[i].Limit
+		return limit >= 0 && !slices.ContainsFunc(of, func(j int) bool { return !slices.Contains(flows[j].Segments, limit) })
+	})
 }
 
 // sum adds the shares up, nil where one is not known.

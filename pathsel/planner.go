@@ -310,14 +310,16 @@ func (pl *planner) evaluate() *Plan {
 func (pl *planner) flow() []planFlow {
 	var pairs []planFlow
 	var flows []maxmin.Flow
-	for c, ports := range pl.portsOf {
-		for _, p := range ports {
+	var ports []*Port
+	for c, of := range pl.portsOf {
+		for _, p := range of {
+			ports = append(ports, pl.ports[p])
 			segments := pl.route(c, p).segments
 			pairs = append(pairs, planFlow{consumer: c, port: p, segments: segments, limit: -1, basis: topo.BasisUnknown})
 			flows = append(flows, maxmin.Flow{Segments: segments, Weight: 1})
 		}
 	}
-	maxmin.New(pl.h.caps).Share(flows)
+	pl.h.share(flows, ports)
 	for i := range flows {
 		if flows[i].Unlimited() {
 			continue

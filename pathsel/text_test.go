@@ -181,7 +181,7 @@ func (p *Plan) boundText() string {
 	text := fmt.Sprintf("\n  all together %s (%s)\n", rateOr(p.BytesPerSec, p.Basis, "?"), p.Basis)
 	b := p.Bottleneck
 	if b == nil {
-		return text + "  bottleneck unknown: no link on the way has a known rate\n"
+		return text + "  no bottleneck is known\n"
 	}
 	text += fmt.Sprintf("  bottleneck %s (%s), used by %s: the slowest consumer gets %s", b.Link, rateOr(b.BytesPerSec, "", "?"),
 		planNames(b.Consumers), rateOr(&b.SlowestBytesPerSec, b.Basis, "?"))

@@ -281,11 +281,14 @@ func (b *linkBuilder) pcieLink(port, d *PCIDevice, gpu bool) Link {
 	l.Max = laneRate(lower(below.MaxSpeedMTs, above.MaxSpeedMTs), lower(below.MaxWidth, above.MaxWidth))
 	l.Cur = laneRate(lower(below.SpeedMTs, above.SpeedMTs), lower(below.Width, above.Width))
 	b.checkEnds(port, d, &above, &below)
+	maxSpeed := lower(below.MaxSpeedMTs, above.MaxSpeedMTs)
 	switch {
 	case d.Implausible:
 		l.Cur, l.Max, l.Note = nil, nil, "a virtual function's invented link state, not believed"
-	case gpu && l.Cur != nil && l.Max != nil && l.Max.SpeedMTs > l.Cur.SpeedMTs:
-		r := PCIeRate(l.Max.SpeedMTs, l.Cur.Width)
+	case gpu && l.Cur != nil && maxSpeed == nil:
+		l.Note = "GPU: an idle GPU lowers its speed, and the maximum is not known"
+	case gpu && l.Cur != nil && *maxSpeed > l.Cur.SpeedMTs:
+		r := PCIeRate(*maxSpeed, l.Cur.Width)
 		l.BytesPerSec, l.Basis = &r, BasisRead
 		l.Note = "GPU: maximum speed, because an idle GPU lowers it; current width"
 	case l.Cur != nil:

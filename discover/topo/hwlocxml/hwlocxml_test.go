@@ -316,9 +316,10 @@ func TestFactsOfPublishedFiles(t *testing.T) {
 	if rel.Class.Kind != topo.ClassPIX || rel.BytesPerSec == nil || *rel.BytesPerSec/1e6 != 15753 {
 		t.Errorf("p5: GPU 0 to its EFA: %s %v", rel.Class, rel.BytesPerSec)
 	}
-	// The virtual bridges claim 15.75 GB/s above a 63 GB/s GPU; that is not believed.
-	if rel := p5.Relate(topo.GPUID(0), topo.NUMAID(0)); *rel.BytesPerSec/1e6 != 63015 || rel.Limit != "pcie:0000:53:00.0" || rel.Basis != topo.BasisAssumed {
-		t.Errorf("p5: GPU 0 to memory: %v by %s (%s), want the GPU's own link as an upper bound", *rel.BytesPerSec, rel.Limit, rel.Basis)
+	// The virtual bridges claim 15.75 GB/s above a 63 GB/s GPU; that is not believed. Nor does what the GPU's
+	// own link runs at just now bound it: an idle GPU lowers it, and hwloc has no maximum.
+	if rel := p5.Relate(topo.GPUID(0), topo.NUMAID(0)); rel.BytesPerSec != nil || rel.Basis != topo.BasisUnknown {
+		t.Errorf("p5: GPU 0 to memory: %v by %s (%s), want nothing", *rel.BytesPerSec, rel.Limit, rel.Basis)
 	}
 	if l := p5.PCIDevices[slices.IndexFunc(p5.PCIDevices, func(d topo.PCIDevice) bool { return d.BDF == *p5.GPUs[0].BDF })].Link; *l.SpeedMTs != 32000 || *l.Width != 16 {
 		t.Errorf("p5: 63.015385 GB/s is Gen5 x16, got %v", l)
@@ -403,13 +404,13 @@ const small = `<?xml version="1.0" encoding="UTF-8"?>
       <object type="Bridge" bridge_type="0-1" depth="0" bridge_pci="0000:[10-14]" gp_index="4">
         <object type="Bridge" bridge_type="1-1" depth="1" bridge_pci="0000:[11-14]" pci_busid="0000:10:00.0" pci_type="0604 [8086:2030] [0000:0000] 04" pci_link_speed="63.015385" gp_index="5">
           <object type="Bridge" bridge_type="1-1" depth="2" bridge_pci="0000:[12-14]" pci_busid="0000:11:00.0" pci_type="0604 [10b5:9781] [10b5:9781] b0" pci_link_speed="63.015385" gp_index="6">
-            <object type="Bridge" bridge_type="1-1" depth="3" bridge_pci="0000:[13-13]" pci_busid="0000:12:00.0" pci_type="0604 [10b5:9781] [10b5:9781] b0" pci_link_speed="31.507692" gp_index="7">
-              <object type="PCIDev" pci_busid="0000:13:00.0" pci_type="0302 [10de:2330] [10de:16c1] a1" pci_link_speed="31.507692" gp_index="8">
+            <object type="Bridge" bridge_type="1-1" depth="3" bridge_pci="0000:[13-13]" pci_busid="0000:12:00.0" pci_type="0604 [10b5:9781] [10b5:9781] b0" pci_link_speed="2.000000" gp_index="7">
+              <object type="PCIDev" pci_busid="0000:13:00.0" pci_type="0302 [10de:2330] [10de:16c1] a1" pci_link_speed="2.000000" gp_index="8">
                 <object type="OSDev" name="cuda0" subtype="CUDA" osdev_type="5" gp_index="9"><info name="GPUModel" value="H100"/><info name="CUDAGlobalMemorySize" value="1"/></object>
               </object>
             </object>
-            <object type="Bridge" bridge_type="1-1" depth="3" bridge_pci="0000:[14-14]" pci_busid="0000:12:01.0" pci_type="0604 [10b5:9781] [10b5:9781] b0" pci_link_speed="63.015385" gp_index="10">
-              <object type="PCIDev" pci_busid="0000:14:00.0" pci_type="0207 [15b3:1021] [15b3:0041] 00" pci_link_speed="63.015385" gp_index="11">
+            <object type="Bridge" bridge_type="1-1" depth="3" bridge_pci="0000:[14-14]" pci_busid="0000:12:01.0" pci_type="0604 [10b5:9781] [10b5:9781] b0" pci_link_speed="31.507692" gp_index="10">
+              <object type="PCIDev" pci_busid="0000:14:00.0" pci_type="0207 [15b3:1021] [15b3:0041] 00" pci_link_speed="31.507692" gp_index="11">
                 <object type="OSDev" name="mlx5_0" osdev_type="3" gp_index="12"><info name="NodeGUID" value="0001:0002:0003:0004"/><info name="Port1State" value="4"/><info name="Port1LID" value="0x2"/></object>
                 <object type="OSDev" name="ib0" osdev_type="2" gp_index="13"><info name="Address" value="80:00:00:48:fe:80:00:00:00:00:00:00:78:e7:d1:03:00:21:55:35"/></object>
               </object>
@@ -437,8 +438,8 @@ const small = `<?xml version="1.0" encoding="UTF-8"?>
 
 func TestSmallFile(t *testing.T) {
 	top := decode(t, []byte(small))
-	if rel := top.Relate(topo.GPUID(0), topo.RDMAID("mlx5_0")); rel.Class.Kind != topo.ClassPIX || *rel.BytesPerSec/1e6 != 31507 {
-		t.Errorf("GPU to mlx5_0: %s %v", rel.Class, *rel.BytesPerSec)
+	if rel := top.Relate(topo.GPUID(0), topo.RDMAID("mlx5_0")); rel.Class.Kind != topo.ClassPIX || *rel.BytesPerSec/1e6 != 31507 || rel.Basis != topo.BasisAssumed {
+		t.Errorf("GPU to mlx5_0: %s %v %s, want the NIC's link as an upper bound: the GPU idles", rel.Class, *rel.BytesPerSec, rel.Basis)
 	}
 	if c := top.Relate(topo.GPUID(0), topo.RDMAID("mlx5_1")).Class; c.Kind != topo.ClassSYS {
 		t.Errorf("GPU to mlx5_1: %s", c)

@@ -2,6 +2,7 @@ package hwlocxml
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -232,7 +233,8 @@ func invert(gbs float64) (speedMTs, width int, ok bool) {
 }
 
 // fillRates gives PCIe links the rate that hwloc states where Derive could not
-// know one, the lower of both ends; it says whether it changed anything.
+// know one, the lower of both ends; it says whether it changed anything. A GPU's is what runs
+// just now, which an idle GPU lowers: it says nothing.
 func (d *decoder) fillRates() bool {
 	if len(d.raw) == 0 {
 		return false
@@ -242,7 +244,7 @@ func (d *decoder) fillRates() bool {
 	for i := range d.t.Links {
 		l := &d.t.Links[i]
 		below := x.PCIDevice(l.B)
-		if l.Kind != topo.LinkPCIe || below == nil || below.Implausible {
+		if l.Kind != topo.LinkPCIe || below == nil || below.Implausible || leadsToGPU(x, l) {
 			continue
 		}
 		rate := d.raw[l.B]
@@ -258,4 +260,11 @@ func (d *decoder) fillRates() bool {
 		changed = true
 	}
 	return changed
+}
+
+// leadsToGPU says whether one of the functions at the lower end of a link is a GPU.
+func leadsToGPU(x *topo.Index, l *topo.Link) bool {
+	return slices.ContainsFunc(x.Children(l.A), func(f *topo.PCIDevice) bool {
+		return x.LinkAbove(f.ID) == l && len(x.On(f.ID).GPUs) > 0
+	})
 }
