@@ -67,6 +67,7 @@ var rules = []rule{
 	{room: "discover/topo/ncclxml", ours: []string{"discover/topo", "internal/base/xmltree"}, ban: noOS},
 	{room: "discover/topo/hwlocxml", ours: []string{"discover/topo", "internal/base/xmltree"}, ban: noOS},
 	{room: "discover/topo/nvsmi", ours: []string{"discover/topo"}, ban: noOS},
+	{room: "internal/base/nettext", ours: []string{"discover/topo"}, ban: noOS},
 	{room: "internal/base/lspci", ours: []string{"discover/topo", "internal/base/pciids"}, ban: noOS},
 	{room: "internal/app/hostview", ours: []string{"internal/base/pcilink", "discover/topo"}, ban: noOS},
 	{room: "internal/app/draw", ours: []string{"discover/topo", "internal/app/hostview"}, ban: noOS},

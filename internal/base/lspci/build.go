@@ -86,46 +86,31 @@ func (b *builder) findParents() {
 		domain uint32
 		number int
 	}
-	direct := map[bus]int{}
-	var bridges []int
+	leads := map[bus]int{} // the bridge whose secondary bus it is
 	for i, f := range b.functions {
 		if f.secondary <= int(f.bdf.Bus) { // bus numbers grow away from the root; 0 is a bridge that is not set up
 			continue
 		}
-		bridges = append(bridges, i)
 		key := bus{f.bdf.Domain, f.secondary}
-		if other, twice := direct[key]; twice {
+		if other, twice := leads[key]; twice {
 			b.warn(topo.CodeConflict, f, fmt.Sprintf("leads to bus %02x, as %s does: that one is kept", f.secondary, b.functions[other].bdf))
 			continue
 		}
-		direct[key] = i
+		leads[key] = i
 	}
 	for i, f := range b.functions {
 		d := &b.t.PCIDevices[i]
 		d.Facts.Set("parent", Source, "Bus")
-		up, ok := direct[bus{f.bdf.Domain, int(f.bdf.Bus)}]
-		if !ok {
-			up, ok = b.within(f, bridges)
+		for number := int(f.bdf.Bus); number > 0 && d.Parent == ""; number-- {
+			up, ok := leads[bus{f.bdf.Domain, number}]
+			if ok && (number == int(f.bdf.Bus) || b.functions[up].subordinate >= int(f.bdf.Bus)) {
+				d.Parent = b.t.PCIDevices[up].ID
+			}
 		}
-		if !ok {
+		if d.Parent == "" {
 			d.Parent = b.hostBridge(i)
-			continue
-		}
-		d.Parent = b.t.PCIDevices[up].ID
-	}
-}
-
-// within is the innermost bridge whose range of buses holds a function.
-func (b *builder) within(f *function, bridges []int) (int, bool) {
-	best := -1
-	for _, i := range bridges {
-		r := b.functions[i]
-		if r.bdf.Domain == f.bdf.Domain && r.secondary < int(f.bdf.Bus) && int(f.bdf.Bus) <= r.subordinate &&
-			(best < 0 || r.secondary > b.functions[best].secondary) {
-			best = i
 		}
 	}
-	return best, best >= 0
 }
 
 // hostBridge gives the root bus of a function. Below a port there is one device, number 0: if such a

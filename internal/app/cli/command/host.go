@@ -26,6 +26,7 @@ import (
 	"github.com/topoctl/topoctl/internal/app/cli/build"
 	"github.com/topoctl/topoctl/internal/base/hosttree"
 	"github.com/topoctl/topoctl/internal/base/lspci"
+	"github.com/topoctl/topoctl/internal/base/nettext"
 	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/pathsel"
 )
@@ -71,7 +72,7 @@ func (in *Host) Ready(cmd *cobra.Command) error {
 	if in.Format, err = g.format(cmd); err != nil {
 		return err
 	}
-	if err := NotEmpty(cmd, "root", "host-root", "from", "fixture"); err != nil {
+	if err := NotEmpty(cmd, "root", "host-root", "from", "with", "fixture"); err != nil {
 		return err
 	}
 	var given []string
@@ -84,6 +85,9 @@ func (in *Host) Ready(cmd *cobra.Command) error {
 	}
 	if len(given) > 1 {
 		return WithHint(fmt.Errorf("%s cannot be used together", strings.Join(given, " and ")), "each selects the host to inspect; use only one")
+	}
+	if len(g.With) > 0 && g.From == "" {
+		return WithHint(errors.New("--with needs --from"), "it adds the texts of network tools to a saved host")
 	}
 	return nil
 }
@@ -132,10 +136,35 @@ func (in *Host) Load(ctx context.Context) (*topo.Topology, error) {
 // Find gives the topology of the host that the flags name.
 func (in *Host) Find(ctx context.Context) (*topo.Topology, error) {
 	t, opts, err := in.Locate(ctx)
-	if err != nil || t != nil {
+	if err == nil && t == nil {
+		t, err = in.discover(ctx, opts)
+	}
+	if err != nil || len(in.Globals.With) == 0 {
 		return t, err
 	}
-	return in.discover(ctx, opts)
+	var texts []*nettext.Report
+	for _, name := range in.Globals.With {
+		text, err := in.readText(ctx, name)
+		if err != nil {
+			return nil, fmt.Errorf("--with %w", err)
+		}
+		texts = append(texts, text)
+	}
+	nettext.Lay(t, texts)
+	return t, nil
+}
+
+// readText reads a text of network tools.
+func (in *Host) readText(ctx context.Context, name string) (*nettext.Report, error) {
+	data, err := in.ReadFile(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	text, err := nettext.Parse(name, data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, pkgerr.Plain(err))
+	}
+	return text, nil
 }
 
 // Say writes the warnings to stderr, and with --verbose how each source did.
@@ -242,7 +271,7 @@ func (in *Host) Named(ctx context.Context, arg string) (*topo.Topology, error) {
 	other := *in
 	if arg != "" {
 		g := &other.Globals
-		g.Root, g.HostRoot, g.From, g.Fixture = "", "", "", ""
+		g.Root, g.HostRoot, g.From, g.Fixture, g.With = "", "", "", "", nil
 		name, isFixture := strings.CutPrefix(arg, FixturePrefix)
 		info, err := os.Stat(arg)
 		switch {

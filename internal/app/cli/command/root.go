@@ -20,6 +20,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/internal/app/cli/build"
+	"github.com/topoctl/topoctl/internal/base/nettext"
 	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/internal/base/replies"
 	"github.com/topoctl/topoctl/internal/base/units"
@@ -42,6 +43,7 @@ type Env struct {
 // Globals are the flags that several commands have.
 type Globals struct {
 	Root, HostRoot, From, Fixture string
+	With                          []string // texts that are laid over From
 
 	Output, color, Units                 string
 	json, noColor, ASCII, Quiet, Verbose bool
@@ -70,7 +72,7 @@ func Formats(cmd *cobra.Command, names ...string) {
 }
 
 // InputFlags say which host a command looks at.
-var InputFlags = []string{"root", "host-root", "from", "fixture", "timeout", "quiet", "verbose"}
+var InputFlags = []string{"root", "host-root", "from", "with", "fixture", "timeout", "quiet", "verbose"}
 
 // NewRoot is topoctl with the commands and help topics that it is given.
 func NewRoot(f *Env, commands ...*cobra.Command) *cobra.Command {
@@ -113,6 +115,7 @@ func (f *Env) addGlobals(root *cobra.Command) {
 	fl.StringVar(&g.Root, "root", "", "read the captured files of another host from `DIR`")
 	fl.StringVar(&g.HostRoot, "host-root", "", "read this host's files from `DIR`, where a container mounts them")
 	fl.StringVar(&g.From, "from", "", "read a saved host from `FILE`, - for standard input ("+Known("or")+")")
+	fl.StringArrayVar(&g.With, "with", nil, "lay the text of `FILE` over the host of --from ("+Either(nettext.Formats)+"); repeat it for more")
 	fl.StringVar(&g.Fixture, "fixture", "", "use a built-in machine description, by `NAME` or file")
 	fl.StringVarP(&g.Output, "output", "o", "", "output `FORMAT`")
 	fl.BoolVar(&g.json, "json", false, "same as -o json")

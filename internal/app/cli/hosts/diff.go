@@ -173,7 +173,7 @@ func (o *diffOptions) sayOnce(older, newer *topo.Topology) {
 
 // parseProbe takes over the arguments of a comparison of reports.
 func (o *diffOptions) parseProbe(cmd *cobra.Command, args []string) error {
-	if err := command.NoEffect(cmd, "with --probe, which compares reports", "ignore", "structure", "root", "host-root", "from", "fixture"); err != nil {
+	if err := command.NoEffect(cmd, "with --probe, which compares reports", "ignore", "structure", "root", "host-root", "from", "with", "fixture"); err != nil {
 		return err
 	}
 	if len(args) < 2 {

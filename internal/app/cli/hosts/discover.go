@@ -3,6 +3,7 @@ package hosts
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -157,6 +158,9 @@ func rate(r *topo.Rate, system units.System) string {
 // writeCapture writes the capture; done says that it took the place of the
 // document on stdout.
 func (o *discoverOptions) writeCapture(ctx context.Context) (done bool, err error) {
+	if len(o.Globals.With) > 0 {
+		return false, errors.New("--with and --capture cannot be used together")
+	}
 	t, place, err := o.Locate(ctx)
 	switch {
 	case err != nil:

@@ -152,7 +152,7 @@ func (o *tuiOptions) parseReplay(cmd *cobra.Command) error {
 		return nil
 	}
 	if err := command.NoEffect(cmd, "with --replay",
-		"root", "host-root", "from", "fixture", "agent", "hosts", "host", "synthetic-load", "interval", "every"); err != nil {
+		"root", "host-root", "from", "with", "fixture", "agent", "hosts", "host", "synthetic-load", "interval", "every"); err != nil {
 		return err
 	}
 	if o.replay == "-" && !o.once {
