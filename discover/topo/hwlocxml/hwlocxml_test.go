@@ -423,7 +423,7 @@ const small = `<?xml version="1.0" encoding="UTF-8"?>
       <object type="NUMANode" os_index="1" cpuset="0x000000f0" nodeset="0x00000002" local_memory="4096" gp_index="21"/>
       <object type="PCIDev" pci_busid="0000:80:00.0" pci_type="0200 [15b3:1017] [15b3:0041] 00" pci_link_speed="0.000000" gp_index="22">
         <object type="OSDev" name="mlx5_1" osdev_type="3" gp_index="23"/>
-        <object type="OSDev" name="nvme0n1" osdev_type="0" gp_index="24"/>
+        <object type="OSDev" name="nvme0n1" osdev_type="0" gp_index="24"><info name="Model" value="LVM PV hYx0aB-1234-abcd-EFGH-ijkl-MNOP-qrstUV on /dev/nvme0n1"/><info name="SerialNumber" value="S1"/></object>
       </object>
     </object>
     <object type="OSDev" name="rxe0" osdev_type="3" gp_index="30"/>
@@ -462,7 +462,7 @@ func TestSmallFile(t *testing.T) {
 	if diff := cmp.Diff([]int{21, 10, 80}, top.NUMANodes[1].Distances); diff != "" {
 		t.Errorf("distances:\n%s", diff)
 	}
-	if len(top.Switches) != 1 || len(top.NVMes) != 1 || top.NVMes[0].Name != "nvme0" {
+	if len(top.Switches) != 1 || len(top.NVMes) != 1 || top.NVMes[0].Name != "nvme0" || top.NVMes[0].Model != "" || top.NVMes[0].Serial != "S1" {
 		t.Errorf("%d switches, NVMe %+v", len(top.Switches), top.NVMes)
 	}
 	if !top.Complete {

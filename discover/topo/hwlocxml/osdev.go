@@ -222,6 +222,9 @@ func (d *decoder) nvme(e *xmltree.Element, pci *topo.PCIDevice) {
 		}
 	}
 	n := topo.NVMe{Model: info(e, "Model"), Serial: info(e, "SerialNumber")}
+	if strings.HasPrefix(n.Model, "LVM PV ") {
+		n.Model = "" // udev's word for the volume on it. Source: LVM2 udev/69-dm-lvm.rules.in
+	}
 	n.PCI, n.BDF, n.NUMA = identity(pci)
 	if m[3] != "" {
 		n.Namespaces = []string{m[1] + m[3]}

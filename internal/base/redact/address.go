@@ -14,27 +14,18 @@ func (r *Redactor) mac(m [6]byte) [6]byte {
 	if m == [6]byte{} || m[0]&1 == 1 {
 		return m
 	}
-	n := binary.BigEndian.Uint64(append([]byte{0, 0}, m[:]...))
-	if n>>24 == 0x020000 {
-		r.macs.keep(n & 0xffffff)
-		return m
-	}
 	var placeholder [8]byte
 	binary.BigEndian.PutUint64(placeholder[:], 0x020000_000000|r.macs.number(m))
 	return [6]byte(placeholder[2:])
 }
 
-// guid maps an EUI-64: one that is made from a MAC address (ff:fe in its
+// guid maps an EUI-64: one that is made from a device's MAC address (ff:fe in its
 // middle) to one that is made from the placeholder.
 func (r *Redactor) guid(g uint64) uint64 {
-	if g>>24&0xffff == 0xfffe {
-		return eui64(r.mac(macOf(g)))
-	}
-	switch {
+	switch m := macOf(g); {
+	case g>>24&0xffff == 0xfffe && m[0]&1 == 0:
+		return eui64(r.mac(m))
 	case g < 1<<16: // zero, or an interface identifier that someone chose
-		return g
-	case g>>16 == 0x0200_0000_0000:
-		r.guids.keep(g & 0xffff)
 		return g
 	}
 	return 0x0200_0000_0000_0000 | r.guids.number(g)
@@ -52,8 +43,7 @@ func macOf(eui uint64) [6]byte {
 }
 
 func (r *Redactor) uuid(u [16]byte) [16]byte {
-	if [12]byte(u[:12]) == [12]byte{} {
-		r.uuids.keep(uint64(binary.BigEndian.Uint32(u[12:])))
+	if u == [16]byte{} {
 		return u
 	}
 	var placeholder [16]byte
@@ -72,10 +62,9 @@ func parseUniqueID(s string) (uint64, bool) {
 	return id, err == nil
 }
 
-// uniqueID gives a small number: real ones use most of their 64 bits.
+// uniqueID keeps 0, which is that of nodes without a GPU.
 func (r *Redactor) uniqueID(id uint64) uint64 {
-	if id < 1<<32 {
-		r.uniqueIDs.keep(id)
+	if id == 0 {
 		return id
 	}
 	return r.uniqueIDs.number(id)
@@ -93,20 +82,16 @@ func (r *Redactor) ip(a netip.Addr) netip.Addr {
 	}
 	b := a.As16()
 	high, low := binary.BigEndian.Uint64(b[:8]), binary.BigEndian.Uint64(b[8:])
-	switch {
-	case a.IsLinkLocalUnicast():
-	case high>>32 == 0x2001_0db8:
-		r.net6.keep(high & 0xffff)
-	default:
+	if !a.IsLinkLocalUnicast() {
 		high = 0x2001_0db8_0000_0000 | r.net6.number(high)
 	}
 	binary.BigEndian.PutUint64(b[:8], high)
 	binary.BigEndian.PutUint64(b[8:], r.guid(low))
-	return netip.AddrFrom16(b).WithZone(a.Zone())
+	return netip.AddrFrom16(b).WithZone(r.text(a.Zone())) // an interface's name
 }
 
 func (r *Redactor) ip4(a netip.Addr) netip.Addr {
-	if r.stays4(a) {
+	if stays4(a) {
 		return a
 	}
 	if known, ok := r.known4[a]; ok {
@@ -116,16 +101,9 @@ func (r *Redactor) ip4(a netip.Addr) netip.Addr {
 }
 
 // stays4 says whether an IPv4 address says nothing about its owner.
-func (r *Redactor) stays4(a netip.Addr) bool {
+func stays4(a netip.Addr) bool {
 	broadcast := netip.AddrFrom4([4]byte{255, 255, 255, 255})
-	if a.IsUnspecified() || a.IsLoopback() || a.IsMulticast() || a.IsLinkLocalUnicast() || a == broadcast {
-		return true
-	}
-	n, placeholder := block4Number(a)
-	if placeholder {
-		r.net4.keep(n)
-	}
-	return placeholder
+	return a.IsUnspecified() || a.IsLoopback() || a.IsMulticast() || a.IsLinkLocalUnicast() || a == broadcast
 }
 
 // subnet4 is the machine's own subnet that holds the address, if that is
@@ -157,8 +135,11 @@ func (r *Redactor) place4(a netip.Addr, subnet netip.Prefix) netip.Addr {
 			used[last] = a
 			b := block4(r.net4.number(subnet)).As4()
 			b[3] = last
-			r.known4[a] = netip.AddrFrom4(b)
-			return r.known4[a]
+			c := netip.AddrFrom4(b)
+			if _, known := r.known4[a]; !known { // perhaps of another subnet
+				r.known4[a] = c
+			}
+			return c
 		}
 		last++
 	}
@@ -189,25 +170,6 @@ func block4(n uint64) netip.Addr {
 	return netip.AddrFrom4(b)
 }
 
-// block4Number is the inverse of block4.
-func block4Number(a netip.Addr) (uint64, bool) {
-	b := a.As4()
-	b[3] = 0
-	for i, doc := range docBlocks {
-		if b == doc {
-			return uint64(i) + 1, true
-		}
-	}
-	n := binary.BigEndian.Uint32(b[:])
-	switch {
-	case n >= lastBlocks:
-		return uint64(n-lastBlocks)>>8 + 1 + uint64(len(docBlocks)) + benchCount, true
-	case n >= benchBlock && n < benchBlock+benchCount<<8:
-		return uint64(n-benchBlock)>>8 + 1 + uint64(len(docBlocks)), true
-	}
-	return 0, false
-}
-
 func (r *Redactor) learnSubnet(cidr string) {
 	if p, err := netip.ParsePrefix(cidr); err == nil && p.Addr().Is4() {
 		r.onLink = append(r.onLink, p.Masked())
@@ -227,7 +189,7 @@ func (r *Redactor) cidr(s string) (string, bool) {
 	a, bits := p.Addr(), p.Bits()
 	if a.Is4() {
 		switch {
-		case r.stays4(a):
+		case stays4(a):
 			return s, true
 		case bits < 24 && p == p.Masked(): // a whole subnet
 			a = r.place4(a, p)

@@ -22,6 +22,7 @@ import (
 //	UUID of a GPU or MIG device      GPU-00000000-0000-0000-0000-000000000001
 //	unique ID of an AMD GPU          GPU-0000000000000001
 //	serial number                    SN00000001
+//	LVM physical volume              000000-0000-0000-0000-0000-0000-000001
 //	switch id                        same length, 000...01
 //	IPv4 address, route              192.0.2.0/24 and other documentation and test ranges
 //	IPv6 address, GID                2001:db8:0:1::/64, link-local stays link-local
@@ -29,15 +30,19 @@ import (
 // Equal values get equal placeholders, and a GID or GUID that is made from a
 // MAC address or GUID is made from its placeholder. IPv4 addresses of one
 // subnet stay in one subnet (of at most 256 addresses) with their last byte
-// where it is free. Placeholders are numbered in document order; what already
-// is one stays. Loopback, multicast, unspecified and IPv4 link-local addresses
-// stay, as do device and interface names (but for a MAC or GUID within them),
-// PCI addresses and models.
+// where it is free. Loopback, multicast, unspecified and IPv4 link-local addresses
+// stay, as do device and interface names (but for a MAC, GUID or host name within
+// them), PCI addresses and models.
+//
+// Placeholders are numbered in document order, so that what is redacted already
+// stays as it is. A value that only looks like a placeholder, as the MAC addresses of
+// Slingshot NICs do, gets one like any other.
 //
 // A Redactor learns new values from what it is shown. It is not for several
 // goroutines at once.
 type Redactor struct {
 	hosts, digests, serials pool[string]
+	volumes                 pool[string] // of LVM
 	uuids                   pool[[16]byte]
 	macs                    pool[[6]byte]
 	guids                   pool[uint64]
@@ -51,10 +56,34 @@ type Redactor struct {
 
 	words    map[string]bool // of models, drivers and names: never replaced in text
 	literals []literal       // replaced in text wherever they stand alone
+
+	next *Redactor // redacts again what this one gives, nil for the last
 }
 
 // New learns the values of a topology.
+//
+// Names can hold values, and lists are sorted by names: after redaction the document's order,
+// and so the numbers, may be others. Then it is redacted again, until nothing changes.
 func New(t *topo.Topology) *Redactor {
+	first := learn(t)
+	last, redacted := first, first.topology(t)
+	for range maxRounds {
+		next := learn(redacted)
+		again := next.topology(redacted)
+		if reflect.DeepEqual(redacted, again) {
+			break
+		}
+		last.next = next
+		last, redacted = next, again
+	}
+	return first
+}
+
+// maxRounds bounds how often a document is redacted again. Only one that was made for it needs more.
+const maxRounds = 4
+
+// learn makes a Redactor that knows the values of a topology.
+func learn(t *topo.Topology) *Redactor {
 	r := &Redactor{
 		octets: make(map[netip.Prefix]map[byte]netip.Addr),
 		known4: make(map[netip.Addr]netip.Addr),
@@ -72,33 +101,45 @@ func New(t *topo.Topology) *Redactor {
 
 // Topology gives a redacted copy.
 func (r *Redactor) Topology(t *topo.Topology) *topo.Topology {
+	for ; r != nil; r = r.next {
+		t = r.topology(t)
+	}
+	return t
+}
+
+func (r *Redactor) topology(t *topo.Topology) *topo.Topology {
 	c := redacted(r, t)
-	for i := range c.Netdevs {
-		if c.Netdevs[i].Name != t.Netdevs[i].Name && c.Derived != nil {
-			c.Derive() // lists and matrices are ordered by name
-			break
-		}
+	if c.Derived != nil {
+		c.Derive() // lists and matrices are ordered by name
 	}
 	return c
 }
 
 // GPUReport gives a redacted copy.
-func (r *Redactor) GPUReport(rep *replies.GPUReport) *replies.GPUReport { return redacted(r, rep) }
+func (r *Redactor) GPUReport(rep *replies.GPUReport) *replies.GPUReport {
+	for ; r != nil; r = r.next {
+		rep = redacted(r, rep)
+	}
+	return rep
+}
 
 // NetlinkReport gives a redacted copy.
 func (r *Redactor) NetlinkReport(rep *replies.NetlinkReport) *replies.NetlinkReport {
-	for _, a := range rep.Addresses {
-		r.learnSubnet(a.CIDR)
+	for ; r != nil; r = r.next {
+		for _, a := range rep.Addresses {
+			r.learnSubnet(a.CIDR)
+		}
+		rep = redacted(r, rep)
 	}
-	return redacted(r, rep)
+	return rep
 }
 
 // secret says what a string may give away.
 type secret int
 
 const (
-	plain    secret = iota // a name, a model: only addresses within it
-	freeText               // a sentence or path: everything that is known
+	plain    secret = iota // a name, a model: its words are not taken for a host's name elsewhere
+	freeText               // a sentence or path
 	hostName
 	digest
 	uuid
@@ -178,18 +219,18 @@ func (r *Redactor) replace(kind secret, s string) string {
 	case plain:
 		r.learnWords(s)
 	case freeText:
-		return string(r.Text([]byte(s)))
+		return r.text(s)
 	case hostName:
 		return r.host(s)
 	case digest:
-		return r.digest(s)
+		return fmt.Sprintf("%064x", r.digests.number(s))
 	case serial:
 		return r.serial(s)
 	case uuid:
 		if id, ok := parseUniqueID(s); ok {
 			return fmt.Sprintf("GPU-%016x", r.uniqueID(id))
 		}
-		if c := r.addresses(s); c != s || uuidPattern.MatchString(s) {
+		if c := r.text(s); c != s || uuidPattern.MatchString(s) {
 			return c
 		}
 		return r.serial(s) // some other form of name for the device
@@ -200,47 +241,31 @@ func (r *Redactor) replace(kind secret, s string) string {
 			return c
 		}
 	}
-	return r.addresses(s)
+	return r.text(s)
 }
 
 // pool numbers values from 1 in the order in which they are first seen.
 type pool[K comparable] struct {
 	given map[K]uint64
-	taken map[uint64]bool // by values that are placeholders themselves
-	last  uint64
 }
 
 func (p *pool[K]) number(k K) uint64 {
 	if n, ok := p.given[k]; ok {
 		return n
 	}
-	p.last++
-	for p.taken[p.last] {
-		p.last++
-	}
 	if p.given == nil {
 		p.given = make(map[K]uint64)
 	}
-	p.given[k] = p.last
-	return p.last
-}
-
-// keep gives a value that is the placeholder of n to itself.
-func (p *pool[K]) keep(n uint64) {
-	if p.taken == nil {
-		p.taken = make(map[uint64]bool)
-	}
-	p.taken[n] = true
+	p.given[k] = uint64(len(p.given)) + 1
+	return p.given[k]
 }
 
 func (r *Redactor) host(s string) string {
 	if s == "localhost" || s == "(none)" {
 		return s
 	}
-	return numbered(&r.hosts, s, "host-%d")
+	return fmt.Sprintf("host-%d", r.hosts.number(s))
 }
-
-func (r *Redactor) digest(s string) string { return numbered(&r.digests, s, "%064x") }
 
 // serial keeps what stands for "no serial number": a real one has a digit
 // other than zero.
@@ -248,27 +273,14 @@ func (r *Redactor) serial(s string) string {
 	if !strings.ContainsAny(s, "123456789") {
 		return s
 	}
-	return numbered(&r.serials, s, "SN%08d")
-}
-
-// numbered gives the placeholder of a string; format holds one verb.
-func numbered(p *pool[string], s, format string) string {
-	var n uint64
-	if _, err := fmt.Sscanf(s, format, &n); err == nil && fmt.Sprintf(format, n) == s {
-		p.keep(n)
-		return s
-	}
-	return fmt.Sprintf(format, p.number(s))
+	return fmt.Sprintf("SN%08d", r.serials.number(s))
 }
 
 // switchID gives a number of the same length in hexadecimal. What is no such
 // number is treated as any other text.
 func (r *Redactor) switchID(s string) string {
 	if !isHex(s) {
-		return r.addresses(s)
-	}
-	if len(s) > 4 && strings.Trim(s[:len(s)-4], "0") == "" {
-		return s
+		return r.text(s)
 	}
 	s = strings.ToLower(s)
 	return switchIDPlaceholder(s, r.switchIDs.number(s))

@@ -13,30 +13,35 @@ import (
 
 // Text gives a copy of any text (a file's content, a path) with what can be
 // recognised replaced: MAC addresses, GUIDs and IPv6 addresses written with
-// colons, UUIDs, interface names that hold a MAC address or GUID, and those
-// host names, serial numbers, IPv4 addresses and bare hexadecimal numbers that
-// are known from the topology or the reports.
+// colons, UUIDs, identifiers of LVM, interface names that hold a MAC address or GUID,
+// and those host names, serial numbers, IPv4 addresses and bare hexadecimal numbers
+// that are known from the topology or the reports.
 func (r *Redactor) Text(s []byte) []byte {
-	text := r.addresses(r.uniqueIDLines(string(s)))
-	for _, l := range r.literals {
-		text = l.replaceIn(text)
+	text := string(s)
+	for ; r != nil; r = r.next {
+		text = r.text(r.uniqueIDLines(text))
 	}
 	return []byte(text)
 }
 
 var (
-	uuidPattern = regexp.MustCompile(`(?i)` + uuidForm)
+	uuidPattern   = regexp.MustCompile(`(?i)` + uuidForm)
+	volumePattern = regexp.MustCompile(`(?i)^` + volumeForm + `$`)
 	// addressPattern finds what may be an address; found decides. In order: a
-	// UUID, groups of hexadecimal digits between colons, an IPv4 address, a
-	// bare number, perhaps at the end of an interface's name (systemd's
-	// "enx" + MAC, rdma-core's "ibx" + GUID).
-	addressPattern = regexp.MustCompile(`(?i)` + uuidForm +
-		`|[0-9a-f]{0,4}(?::[0-9a-f]{0,4}){2,19}` +
+	// UUID, an identifier of LVM, groups of hexadecimal digits between colons (perhaps
+	// with an IPv4 address at the end), an IPv4 address, a bare number, perhaps at the
+	// end of an interface's name (systemd's "enx" + MAC, rdma-core's "ibx" + GUID).
+	addressPattern = regexp.MustCompile(`(?i)` + uuidForm + `|` + volumeForm +
+		`|[0-9a-f]{0,4}(?::[0-9a-f]{0,4}){2,19}(?:(?:\.[0-9]{1,3}){3})?` +
 		`|[0-9]{1,3}(?:\.[0-9]{1,3}){3}` +
 		`|(?:0x|(?:en|wl|ww|ib|roce|iw|opa)x)?[0-9a-f]{8,40}`)
 )
 
 const uuidForm = `[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`
+
+// volumeForm is that of LVM's identifiers: 32 letters and digits. udev writes "LVM PV" and
+// one as the model of a drive. Source: LVM2 lib/uuid/uuid.c, udev/69-dm-lvm.rules.in.
+const volumeForm = `[0-9a-z]{6}(?:-[0-9a-z]{4}){5}-[0-9a-z]{6}`
 
 // uniqueIDLine is how the properties of the KFD topology tell the unique ID of
 // an AMD GPU, and that of the group of GPUs between which there is xGMI.
@@ -56,10 +61,10 @@ func (r *Redactor) uniqueIDLines(s string) string {
 	})
 }
 
-// addresses replaces every kind of address in a text.
-func (r *Redactor) addresses(s string) string {
+// text replaces every kind of address, and in what is between them the literals.
+func (r *Redactor) text(s string) string {
 	if !mayHoldAddress(s) {
-		return s
+		return r.literal(s)
 	}
 	var out strings.Builder
 	done := 0
@@ -72,23 +77,23 @@ func (r *Redactor) addresses(s string) string {
 			continue
 		}
 		if c := r.found(s[begin:end], surrounding(s, begin, end)); c != s[begin:end] {
-			out.WriteString(s[done:begin])
+			out.WriteString(r.literal(s[done:begin]))
 			out.WriteString(c)
 			done = end
 		}
 	}
 	if done == 0 {
-		return s
+		return r.literal(s)
 	}
-	out.WriteString(s[done:])
+	out.WriteString(r.literal(s[done:]))
 	return out.String()
 }
 
 // mayHoldAddress is a quick no for the many short words and numbers of sysfs:
-// whatever addressPattern finds has two colons, three dots or eight
+// whatever addressPattern finds has two colons, three dots, six hyphens or eight
 // hexadecimal digits.
 func mayHoldAddress(s string) bool {
-	colons, dots, digits := 0, 0, 0
+	colons, dots, hyphens, digits := 0, 0, 0, 0
 	for i := range len(s) {
 		c := s[i]
 		switch {
@@ -98,10 +103,12 @@ func mayHoldAddress(s string) bool {
 			colons, digits = colons+1, 0
 		case c == '.':
 			dots, digits = dots+1, 0
+		case c == '-':
+			hyphens, digits = hyphens+1, 0
 		default:
 			digits = 0
 		}
-		if colons == 2 || dots == 3 || digits == 8 {
+		if colons == 2 || dots == 3 || hyphens == 6 || digits == 8 {
 			return true
 		}
 	}
@@ -151,6 +158,9 @@ func (r *Redactor) found(s string, around [2]byte) string {
 			return s
 		}
 		return uuidString(r.uuid([16]byte(b)))
+	case volumePattern.MatchString(s):
+		n := fmt.Sprintf("%032d", r.volumes.number(s))
+		return strings.Join([]string{n[:6], n[6:10], n[10:14], n[14:18], n[18:22], n[22:26], n[26:]}, "-")
 	case strings.Contains(s, "."):
 		a, err := netip.ParseAddr(s)
 		c, known := r.known4[a]
@@ -228,34 +238,48 @@ func (r *Redactor) bareNumber(s string) string {
 	return s
 }
 
+// literal replaces the literals in a text; of two that begin at one place the longer.
+func (r *Redactor) literal(s string) string {
+	lower := asciiLower(s)
+	var out strings.Builder
+	for done := 0; ; {
+		next, begin := -1, len(s)
+		for i, l := range r.literals {
+			if at := l.find(lower, done); at >= 0 && at < begin {
+				next, begin = i, at
+			}
+		}
+		if next < 0 {
+			if done == 0 {
+				return s
+			}
+			return out.String() + s[done:]
+		}
+		l := r.literals[next]
+		out.WriteString(s[done:begin])
+		out.WriteString(l.new)
+		done = begin + len(l.old)
+	}
+}
+
+// find is the first place at or after from where the literal stands alone, -1 for none.
+func (l literal) find(lower string, from int) int {
+	for {
+		i := strings.Index(lower[from:], l.old)
+		if i < 0 {
+			return -1
+		}
+		begin := from + i
+		from = begin + len(l.old)
+		if (begin == 0 || !isAlnum(lower[begin-1])) && (from == len(lower) || !isAlnum(lower[from])) {
+			return begin
+		}
+	}
+}
+
 // literal is a string to replace wherever it stands between other characters
 // than letters and digits, in upper or lower case.
 type literal struct{ old, new string }
-
-func (l literal) replaceIn(s string) string {
-	lower := asciiLower(s)
-	var out strings.Builder
-	done := 0
-	for from := 0; ; {
-		i := strings.Index(lower[from:], l.old)
-		if i < 0 {
-			break
-		}
-		begin := from + i
-		end := begin + len(l.old)
-		from = end
-		if begin > 0 && isAlnum(s[begin-1]) || end < len(s) && isAlnum(s[end]) {
-			continue
-		}
-		out.WriteString(s[done:begin])
-		out.WriteString(l.new)
-		done = end
-	}
-	if done == 0 {
-		return s
-	}
-	return out.String() + s[done:]
-}
 
 // asciiLower keeps every byte's place, which strings.ToLower does not.
 func asciiLower(s string) string {
