@@ -126,7 +126,22 @@ func (s *site) pool(side string, given []string, otherwise int) ([]int, error) {
 	return out, nil
 }
 
-// place gives each instance GPUs that nobody has yet.
+// hasRoom says whether the hosts have the GPUs for another shape of one side beside the other side.
+func (s *site) hasRoom(p *sidePool, other shape) bool {
+	places := predict.NewPlaces(s.hosts)
+	for _, x := range []*sidePool{&s.prefill, &s.decode} {
+		would := sidePool{side: x.side, hosts: x.hosts, shape: x.shape}
+		if x == p {
+			would.shape = other
+		}
+		if s.place(&would, places) != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// place gives each instance GPUs that no other instance has.
 func (s *site) place(p *sidePool, places *predict.Places) error {
 	for n := range p.shape.instances {
 		ranks, err := places.Place(p.hosts, p.shape.tp, 1)

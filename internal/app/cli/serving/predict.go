@@ -32,6 +32,11 @@ type predictOptions struct {
 	setup, piece              time.Duration
 }
 
+const (
+	maxInstances = 4096
+	maxRanks     = 1024 // of an instance
+)
+
 // shape is how many instances of how many tensor ranks there are.
 type shape struct{ instances, tp int }
 
@@ -162,8 +167,8 @@ func parseShape(text string) (shape, error) {
 	if err := errors.Join(err, err2); err != nil {
 		return shape{}, fmt.Errorf("%q: %w", text, err)
 	}
-	if n < 1 || n > 4096 || tp < 1 || tp > 1024 {
-		return shape{}, fmt.Errorf("%q: want 1 to 4096 instances of 1 to 1024 ranks", text)
+	if n < 1 || n > maxInstances || tp < 1 || tp > maxRanks {
+		return shape{}, fmt.Errorf("%q: want 1 to %d instances of 1 to %d ranks", text, maxInstances, maxRanks)
 	}
 	return shape{n, tp}, nil
 }

@@ -52,7 +52,7 @@ func runPredict(ctx context.Context, o *predictOptions) error {
 	if err != nil {
 		return err
 	}
-	return o.answer(r, func() string { return predictAdvice(results[0].Times) })
+	return o.answer(r, func() string { return run.advice(results[0].Times) })
 }
 
 // interruptible gives up waiting when ctx ends: what runs has no other end, and the program
@@ -139,7 +139,7 @@ func (r *predictRun) pool(which int, p *sidePool, side kvlayout.Side) (serve.Poo
 	}
 	memory, err := compute.CacheBytes(r.o.model.Name, p.gpu, p.shape.tp, 1)
 	if err != nil {
-		return serve.Pool{}, command.WithHint(fmt.Errorf("--%s %s: %w", p.side, p.shape, err), "use more ranks, which share the weights: --%s 1xtp%d", p.side, 2*p.shape.tp)
+		return serve.Pool{}, command.WithHint(fmt.Errorf("--%s %s: %w", p.side, p.shape, err), "%s", r.memoryHint(p))
 	}
 	page, err := side.RankBytes(r.o.model, side.PageTokens)
 	if err != nil {
@@ -161,6 +161,29 @@ func (r *predictRun) pool(which int, p *sidePool, side kvlayout.Side) (serve.Poo
 	}
 	r.pools[which] = describePool(&pool, p.gpu, p.shape.tp, memory, names)
 	return pool, nil
+}
+
+// memoryHint is the next step where the weights do not fit: more ranks to share them, if the hosts
+// have the GPUs.
+func (r *predictRun) memoryHint(p *sidePool) string {
+	larger := p.shape
+	for larger.tp *= 2; larger.tp <= maxRanks; larger.tp *= 2 {
+		_, tooSmall := compute.CacheBytes(r.o.model.Name, p.gpu, larger.tp, 1)
+		_, uneven := kvlayout.Side{TP: larger.tp, PageTokens: r.o.pageTokens}.RankBytes(r.o.model, r.o.pageTokens)
+		if uneven != nil {
+			break
+		}
+		if tooSmall != nil {
+			continue
+		}
+		for _, larger.instances = range []int{p.shape.instances, 1} {
+			if r.site.hasRoom(p, larger) {
+				return fmt.Sprintf("use more ranks, which share the weights: --%s %s", p.side, larger)
+			}
+		}
+		return fmt.Sprintf("it needs %d ranks of %s, more GPUs than the hosts of %s have free: add hosts (--%s-hosts), or choose a smaller --model", larger.tp, p.gpu, p.side, p.side)
+	}
+	return "choose a smaller --model, or hosts whose GPUs have more memory"
 }
 
 // keepPrefixes gives prefill instances memory for prompts that are over.
@@ -245,12 +268,17 @@ func predictHint(err error) error {
 	return command.WithHint(err, "use \"topoctl path gpu:0 --peer FILE\" to see which ports reach each other, and check --fabric and --nics")
 }
 
-// predictAdvice is the next step where no request can be answered.
-func predictAdvice(times []kv.Times) string {
+// advice is the next step where no request can be answered.
+func (r *predictRun) advice(times []kv.Times) string {
 	if len(times) > 0 && errors.Is(times[0].Failed, sched.ErrDeadline) {
 		return "no lane moved any data: check --down, --nics and --fabric"
 	}
-	return "use shorter requests, or instances with more ranks (--prefill, --decode)"
+	for _, p := range []*sidePool{&r.site.prefill, &r.site.decode} {
+		if larger := (shape{p.shape.instances, 2 * p.shape.tp}); p.shape.instances > 0 && r.site.hasRoom(p, larger) {
+			return fmt.Sprintf("use shorter requests, or instances with more ranks, such as --%s %s", p.side, larger)
+		}
+	}
+	return "use shorter requests, or hosts with more GPUs"
 }
 
 // answer prints a report, and says by an error what it comes to. advice is the next step where no
