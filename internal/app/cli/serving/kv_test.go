@@ -12,6 +12,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/app/cli/clitest"
+	"github.com/topoctl/topoctl/internal/app/cli/command"
 	kvreport "github.com/topoctl/topoctl/internal/app/kv/report"
 	"github.com/topoctl/topoctl/internal/app/sim"
 	"github.com/topoctl/topoctl/internal/base/fixturetest"
@@ -116,6 +117,26 @@ func TestKVPredictNetworks(t *testing.T) {
 	}
 	if len(by["without what-ifs"].WhatIf) != 0 || len(by["random NIC"].WhatIf) != 1 {
 		t.Errorf("what-ifs: %+v", r.Compared)
+	}
+}
+
+// On a terminal it says which network is predicted, and takes the line away; elsewhere nothing.
+func TestKVPredictProgress(t *testing.T) {
+	for _, tt := range []struct {
+		terminal bool
+		args     []string
+		want     bool
+	}{{true, nil, true}, {false, nil, false}, {true, []string{"-q"}, false}} {
+		f := clitest.New()
+		f.ErrTTY = tt.terminal
+		args := append([]string{"kv", "predict", "--model", "llama-3.1-8b", "--host", "p=fixture:a10-2nic", "--host", "d=fixture:a10-2nic", "--requests", "2", "--compare"}, tt.args...)
+		if code := clitest.Run(t.Context(), f, Commands, args...); code != 0 {
+			t.Fatal(f.Stderr.String())
+		}
+		said := f.Stderr.String()
+		if !tt.want && said != "" || tt.want && (!strings.Contains(said, "predicting 2 requests: random NIC (4 of 4)") || !strings.HasSuffix(said, command.ClearLine)) {
+			t.Errorf("terminal %v, %v: %q", tt.terminal, tt.args, said)
+		}
 	}
 }
 

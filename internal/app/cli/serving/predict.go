@@ -94,7 +94,7 @@ func (o *predictOptions) add(cmd *cobra.Command) {
 	fl.DurationVar(&o.piece, "piece-time", 0, "`TIME` to post each contiguous piece of a transfer, such as 200ns")
 	command.Offer(cmd, map[string]command.Completer{"host": command.Words(), "prefill-hosts": command.Words(), "decode-hosts": command.Words(), "nics": command.Words(), "down": command.Words(),
 		"prefix-memory": command.Words("0", "16GiB", "1TiB"), "setup-time": command.Words(), "piece-time": command.Words()})
-	command.Uses(cmd, "timeout", "output", "json", "units")
+	command.Uses(cmd, "timeout", "quiet", "output", "json", "units")
 	command.Formats(cmd, command.FormatTable, command.FormatJSON, command.FormatSVG, command.FormatHTML)
 }
 

@@ -44,7 +44,10 @@ func runPredict(ctx context.Context, o *predictOptions) error {
 	if err != nil {
 		return err
 	}
-	results, err := interruptible(ctx, func() ([]*predict.Result, error) { return predict.Compare(run.spec, run.networks) })
+	results, err := interruptible(ctx, func() ([]*predict.Result, error) { return predict.Compare(run.spec, run.networks, run.progress()) })
+	if run.progress() != nil {
+		fmt.Fprint(o.Streams.Err, command.ClearLine)
+	}
 	if err != nil {
 		return predictHint(err)
 	}
@@ -93,6 +96,17 @@ func (o *servingFlags) pool(w *kv.Workload, s shape, params *compute.Params) ser
 		p.Chunked, p.MaxBatchedTokens = true, o.chunk
 	}
 	return p
+}
+
+// progress says on a terminal which network is predicted; nil elsewhere.
+func (r *predictRun) progress() func(int) {
+	o := r.o
+	if o.Globals.Quiet || !o.Streams.ErrTTY {
+		return nil
+	}
+	return func(which int) {
+		fmt.Fprintf(o.Streams.Err, "%spredicting %s: %s (%d of %d)", command.ClearLine, text.Plural(len(r.w.Requests), "request"), r.networks[which].Name, which+1, len(r.networks))
+	}
 }
 
 // predictRun is a run that is ready to go.

@@ -145,10 +145,13 @@ func Run(s Spec) (*Result, error) {
 	return r, nil
 }
 
-// Compare predicts the same with other networks.
-func Compare(s Spec, networks []Network) ([]*Result, error) {
+// Compare predicts the same with other networks, and calls begin before each; nil: no call.
+func Compare(s Spec, networks []Network, begin func(which int)) ([]*Result, error) {
 	var out []*Result
-	for _, n := range networks {
+	for i, n := range networks {
+		if begin != nil {
+			begin(i)
+		}
 		s.Network = n
 		r, err := Run(s)
 		if err != nil {

@@ -109,7 +109,7 @@ func TestOrderOfChoices(t *testing.T) {
 	for seed := range uint64(3) {
 		s := pair(t, "hgx-h100-8nic", "Llama-3.1-8B", 1, 50*gb, prompts(12, 8000, 2, 10*second))
 		s.Prefill, s.Decode, s.Seed = []Instance{{{0, "cpu:0"}}}, []Instance{{{1, "cpu:0"}}}, seed
-		rs, err := Compare(s, []Network{{Name: "infinite", Choice: Infinite}, {Name: "ours"}, {Name: "best NIC", Choice: BestNIC}, {Name: "random NIC", Choice: RandomNIC}})
+		rs, err := Compare(s, []Network{{Name: "infinite", Choice: Infinite}, {Name: "ours"}, {Name: "best NIC", Choice: BestNIC}, {Name: "random NIC", Choice: RandomNIC}}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -210,7 +210,7 @@ func TestPoolsOnOtherLeaves(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rs, err := Compare(s, []Network{{Name: "one leaf"}, {Name: "two leaves", Fabric: far}})
+	rs, err := Compare(s, []Network{{Name: "one leaf"}, {Name: "two leaves", Fabric: far}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
