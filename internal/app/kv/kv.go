@@ -5,6 +5,8 @@
 // of vLLM's serving benchmark.
 package kv
 
+import "errors"
+
 // Request is one prompt and the answer that is asked for.
 type Request struct {
 	ID int // in the order of the workload, from 0
@@ -50,6 +52,9 @@ type Times struct {
 	// Failed says why there is no answer; nil: there is one.
 	Failed *Failure
 }
+
+// ErrStopped is the failure of requests that were not finished when the run was stopped.
+var ErrStopped = errors.New("not finished when the run was stopped")
 
 // Failure is why a request has no answer. Kind is the same for requests that fail for the same
 // reason, whatever the figures in the error.

@@ -152,11 +152,8 @@ func TestKVReplayInterrupted(t *testing.T) {
 	ended := whenWritten(a, 4*100*57344, cancel)
 	code, r, errs := replayed(ctx, t, []*engine.Engine{a}, "--region", "kv", "--requests", "10000", "--concurrency", "1", "--input-len", "100")
 	ended()
-	if code != command.ExitInterrupted || r == nil || r.Metrics.Completed < 2 || r.Metrics.Completed > 9999 || r.Metrics.Completed+r.Metrics.Failed != 10000 {
+	if code != command.ExitInterrupted || r == nil || r.Metrics.Completed < 2 || r.Metrics.Completed > 9999 || r.Metrics.Completed+r.Metrics.Unfinished != 10000 || len(r.Failures) > 0 {
 		t.Fatalf("code %d, %+v: %s", code, r, errs)
-	}
-	if why := r.Failures[0].Reason; why != "not finished when the run was stopped" {
-		t.Errorf("failed: %s", why)
 	}
 }
 

@@ -1,6 +1,7 @@
 package serving
 
 import (
+	"errors"
 	"slices"
 
 	"github.com/topoctl/topoctl/internal/app/cli/build"
@@ -181,7 +182,7 @@ func failuresOf(w *kv.Workload, times []kv.Times) []kvreport.Failure {
 	at := map[string]int{}
 	for i := range times {
 		why := times[i].Failed
-		if why == nil {
+		if why == nil || errors.Is(why, kv.ErrStopped) {
 			continue
 		}
 		k, known := at[why.Kind]

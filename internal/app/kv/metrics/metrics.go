@@ -118,7 +118,11 @@ func Compute(w *kv.Workload, times []kv.Times, o Options) (*Metrics, error) {
 			return nil, fmt.Errorf("metrics: request %d is not in the workload, or is there twice", t.Request)
 		}
 		delete(byID, t.Request)
-		if t.Failed != nil {
+		switch {
+		case errors.Is(t.Failed.Unwrap(), kv.ErrStopped):
+			m.Unfinished++
+			continue
+		case t.Failed != nil:
 			m.Failed++
 			continue
 		}
@@ -138,7 +142,7 @@ func Compute(w *kv.Workload, times []kv.Times, o Options) (*Metrics, error) {
 			good++
 		}
 	}
-	m.Unfinished = len(byID)
+	m.Unfinished += len(byID)
 	m.rates(end, good, o.SLO)
 	m.Latencies, m.Split = all.latencies(), all.split()
 	m.Buckets = collect(bounds, buckets)

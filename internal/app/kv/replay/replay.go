@@ -13,7 +13,6 @@ package replay
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -130,7 +129,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	for i := range r.Times {
 		t, asked := &r.Times[i], &o.Workload.Requests[i]
 		if t.Request = asked.ID; t.Failed == nil && len(t.TokensNS) < asked.Output {
-			t.Failed = &kv.Failure{Kind: "stopped", Err: errors.New("not finished when the run was stopped")}
+			t.Failed = &kv.Failure{Kind: "stopped", Err: kv.ErrStopped}
 		}
 	}
 	return r, fmt.Errorf("replay: stopped: %w", context.Cause(ctx))
