@@ -44,7 +44,7 @@ func (r *predictRun) report(results []*predict.Result) (*kvreport.Report, error)
 		if n.Ports != nil || n.Down != nil {
 			c.WhatIf = r.whatIf
 		}
-		if own.TTFT != nil && m.TTFT != nil && own.TTFT.Mean > 0 {
+		if own.TTFT != nil && m.TTFT != nil && own.TTFT.Mean > 0 && !synchronizes(r.w) {
 			ratio := m.TTFT.Mean / own.TTFT.Mean
 			c.TTFTRatio = &ratio
 		}
@@ -106,10 +106,18 @@ func (r *predictRun) described() *kvreport.Report {
 		out.Hosts = append(out.Hosts, kvreport.Host{Name: h.Name, Source: r.site.sources[i], Prefill: runsOn(r.spec.Prefill, i), Decode: runsOn(r.spec.Decode, i)})
 	}
 	out.Notes = append(out.Notes, r.caveats()...)
-	if r.w.Concurrency > 0 && o.load.inputRange == 0 && len(r.networks) > 1 {
-		out.Notes = append(out.Notes, "with a fixed concurrency and equal lengths, requests synchronize, and small differences of the network have large effects: compare with --rate or --input-range")
+	if synchronizes(r.w) && len(r.networks) > 1 {
+		out.Notes = append(out.Notes, "networks are not compared: with a fixed concurrency and equal lengths, requests synchronize, and small differences of the network have large effects; use --rate or --input-range to compare")
 	}
 	return out
+}
+
+// synchronizes says whether the requests of a workload fall into step, so that any difference shifts
+// the whole pattern: at a fixed concurrency, with equal lengths.
+func synchronizes(w *kv.Workload) bool {
+	return w.Concurrency > 0 && !slices.ContainsFunc(w.Requests, func(x kv.Request) bool {
+		return x.Input != w.Requests[0].Input || x.Output != w.Requests[0].Output
+	})
 }
 
 // caveats are what a reader of the figures should know of this run.

@@ -185,7 +185,8 @@ type Compared struct {
 	Policy  string           `json:"policy"`
 	WhatIf  []string         `json:"what_if"`
 	Metrics *metrics.Metrics `json:"metrics"`
-	// TTFTRatio is its mean time to first token in parts of this run's.
+	// TTFTRatio is its mean time to first token in parts of this run's. null: one of both has none, or
+	// requests of equal lengths keep a fixed concurrency, where the ratio says nothing of the network.
 	TTFTRatio *float64 `json:"ttft_mean_ratio"`
 }
 

@@ -288,7 +288,7 @@ func (r *Report) compared(b *strings.Builder) {
 	b.WriteString("\nThe same run with other networks\n")
 	rows := [][]string{{"", "TTFT mean (ms)", "Median", "P99", "of this run", "E2EL mean (ms)", "KV exposed mean (ms)", "Requests/s", "Failed"}}
 	var one *float64
-	if r.Metrics.TTFT != nil {
+	if slices.ContainsFunc(r.Compared, func(c Compared) bool { return c.TTFTRatio != nil }) {
 		v := 1.0
 		one = &v
 	}
