@@ -29,6 +29,7 @@ type servingFlags struct {
 	chunk, pageTokens         int
 	sloText                   []string
 	outFile                   command.OutFile
+	all                       bool
 	model                     kvlayout.Model
 	move                      serve.Move
 	policy                    pick.Policy
@@ -50,6 +51,7 @@ func (o *servingFlags) add(cmd *cobra.Command, gpuHelp, decodeHelp string, decod
 	fl.IntVar(&o.chunk, "chunk", 0, "process prompts in chunks of at most `N` tokens (default: not chunked)")
 	fl.StringVar(&o.policyName, "policy", string(pick.Adaptive), "`POLICY` by which lanes share a transfer: "+command.Either(pick.Policies()))
 	fl.StringSliceVar(&o.sloText, "slo", nil, "count the requests that meet `LIMITS` for ttft, tpot or e2e, such as ttft=500ms,tpot=50ms")
+	fl.BoolVar(&o.all, "all", false, "also print what was run, where the time goes, prompt lengths and lanes")
 	o.outFile.Add(cmd)
 	var names []string
 	for _, name := range modelNames() {
@@ -66,6 +68,9 @@ func (o *servingFlags) check(cmd *cobra.Command) error {
 	o.units = units.System(o.Globals.Units).Or(units.Gbyte)
 	if err := command.NotEmpty(cmd, "gpu", "trace", "out-file"); err != nil {
 		return err
+	}
+	if o.all && o.Format != command.FormatTable {
+		return fmt.Errorf("--all has no effect with -o %s", o.Format)
 	}
 	if o.modelName == "" {
 		return command.WithHint(errors.New("no model: want --model NAME"), "known models: %s", strings.ToLower(strings.Join(modelNames(), ", ")))

@@ -51,6 +51,8 @@ type Metrics struct {
 	TotalTokensPerSec  *float64 `json:"total_tokens_per_s"` // input and output
 	// GoodputPerSec is the rate of completed requests that meet every SLO.
 	GoodputPerSec *float64 `json:"goodput_requests_per_s"`
+	// Load is nil where requests do not arrive over time.
+	Load *Load `json:"-"`
 
 	Latencies
 	Split
@@ -93,8 +95,8 @@ type Bucket struct {
 	Split
 }
 
-// Compute computes the metrics of a run. times are in any order, at most one per request;
-// failed requests only count as failed, as in vLLM. The error names a request whose times are
+// Compute computes the metrics of a run. times are at most one per request, in any order, which
+// only Load assumes to be that of arrival; failed requests only count as failed, as in vLLM. The error names a request whose times are
 // impossible.
 func Compute(w *kv.Workload, times []kv.Times, o Options) (*Metrics, error) {
 	bounds := o.Buckets
@@ -111,6 +113,7 @@ func Compute(w *kv.Workload, times []kv.Times, o Options) (*Metrics, error) {
 	m := &Metrics{Requests: len(w.Requests)}
 	all, buckets, good := newSamples(times), make([]samples, len(bounds)+1), 0
 	end := int64(0)
+	var waits []int64 // for an instance or its memory
 	for i := range times {
 		t := &times[i]
 		request := byID[t.Request]
@@ -136,6 +139,7 @@ func Compute(w *kv.Workload, times []kv.Times, o Options) (*Metrics, error) {
 		m.KVBytes += t.KVBytes
 		end = max(end, t.TokensNS[len(t.TokensNS)-1])
 		all.add(t, &parts)
+		waits = append(waits, parts.QueueNS+parts.MemoryWaitNS)
 		which, _ := slices.BinarySearch(bounds, request.Input)
 		buckets[which].add(t, &parts)
 		if o.SLO.met(t) {
@@ -144,6 +148,7 @@ func Compute(w *kv.Workload, times []kv.Times, o Options) (*Metrics, error) {
 	}
 	m.Unfinished += len(byID)
 	m.rates(end, good, o.SLO)
+	m.Load = loadOf(w, waits, all.all)
 	m.Latencies, m.Split = all.latencies(), all.split()
 	m.Buckets = collect(bounds, buckets)
 	return m, nil

@@ -106,6 +106,51 @@ func TestByHand(t *testing.T) {
 	}
 }
 
+// A system with one server of 100 ms: at 8 requests/s it keeps up, at 10.5 and 20 it does not, and
+// nothing is said of requests that come at once or when others end.
+func TestLoad(t *testing.T) {
+	for _, tt := range []struct {
+		name       string
+		ratePerSec float64
+		requests   int
+		closed     bool
+		want       *bool
+	}{
+		{"keeps up", 8, 500, false, ptr(false)}, {"regular", 9.9, 500, false, ptr(false)}, {"a little too much", 10.5, 500, false, ptr(true)}, {"twice as much", 20, 40, false, ptr(true)},
+		{"too few to tell", 20, 4, false, ptr(false)}, {"at once", math.Inf(1), 50, false, nil}, {"closed", 20, 50, true, nil},
+	} {
+		w := &kv.Workload{}
+		if tt.closed {
+			w.Concurrency = 4
+		}
+		var times []kv.Times
+		free, rng := int64(0), rand.New(rand.NewPCG(1, 2))
+		for i := range tt.requests {
+			at := int64((float64(i) + rng.Float64()) / tt.ratePerSec * 1e9)
+			begin := max(at, free)
+			free = begin + 100*ms
+			w.Requests = append(w.Requests, kv.Request{ID: i, ArriveNS: at, Input: 1, Output: 1})
+			times = append(times, kv.Times{Request: i, SentNS: at, PrefillNS: begin, PrefilledNS: free, AdmittedNS: free, WireNS: free, ArrivedNS: free, TokensNS: []int64{free}})
+		}
+		m, err := metrics.Compute(w, times, metrics.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if (m.Load == nil) != (tt.want == nil) || m.Load != nil && (m.Load.Overloaded != *tt.want || math.Abs(m.Load.ArrivalsPerSec/tt.ratePerSec-1) > 0.3) {
+			t.Errorf("%s: %+v, want %v", tt.name, m.Load, tt.want)
+		}
+	}
+}
+
+// Requests that were stopped are unfinished, not failed.
+func TestStopped(t *testing.T) {
+	w := &kv.Workload{Requests: []kv.Request{{Input: 1, Output: 1}, {ID: 1, Input: 1, Output: 1}}}
+	m, err := metrics.Compute(w, []kv.Times{{Failed: &kv.Failure{Kind: "stopped", Err: kv.ErrStopped}}, {Request: 1, Failed: &kv.Failure{Kind: "move", Err: errors.New("gone")}}}, metrics.Options{})
+	if err != nil || m.Unfinished != 1 || m.Failed != 1 {
+		t.Errorf("%+v, %v: want 1 unfinished and 1 failed", m, err)
+	}
+}
+
 // Waiting for memory of the decode side is not part of the share of moving the cache.
 func TestShareWithoutMemoryWait(t *testing.T) {
 	w := &kv.Workload{Requests: []kv.Request{{Input: 10, Output: 1}}}

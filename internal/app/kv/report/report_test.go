@@ -121,8 +121,33 @@ func TestReports(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		golden.Check(t, "testdata/"+name+".json", data)
-		golden.Check(t, "testdata/"+name+".txt", r.Text(report.Options{}))
+		golden.Check(t, "testdata/"+name+".txt", r.Text(report.Options{All: true}))
+		golden.Check(t, "testdata/"+name+".short.txt", r.Text(report.Options{}))
 		golden.Check(t, "testdata/"+name+".svg", r.SVG())
+	}
+}
+
+// The first line is the answer: the time to the first token, what it is mostly, whether the system
+// keeps up; the second what other networks would change.
+func TestAnswer(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change func(*report.Report)
+		want   string
+	}{
+		"as it is": {func(*report.Report) {}, "The first token takes 218 ms on average (P99 293 ms), the largest part prefill (45.8 %); moving the KV cache is 11.5 % of it. 1 of 4 requests failed.\n" +
+			"A random NIC would add 46.7 ms (25.0 %).\nCompute is "},
+		"overloaded": {func(r *report.Report) { r.Metrics.Load.Overloaded = true }, "Overloaded, because 42.9 requests arrive each second and 7.23 are served. " +
+			"The first token takes 218 ms on average (P99 293 ms) and ever longer; decode is busy 50.0 % of the time. 1 of 4 "},
+		"at once":                 {func(r *report.Report) { r.Metrics.Load = nil }, "All 4 requests arrive at once, and the first token takes 218 ms on average (P99 293 ms), the largest "},
+		"no ratio means anything": {func(r *report.Report) { r.Compared[0].TTFTRatio = nil }, "requests failed.\nCompute is "},
+		"both on one instance":    {func(r *report.Report) { r.Decode, r.Compared = nil, nil }, "the largest part prefill (45.8 %). 1 of 4 requests failed.\nCompute is "},
+		"unknown":                 {func(r *report.Report) { *r = *nothing(t) }, "No request was answered.\nCompute is "},
+	} {
+		r := small(t)
+		tt.change(r)
+		if got := r.Text(report.Options{}); !strings.Contains(got, tt.want) || strings.Index(got, "Compute is ") > len(strings.Join(r.Answer(), "\n"))+1 {
+			t.Errorf("%s: no %q in\n%s", name, tt.want, got)
+		}
 	}
 }
 
@@ -140,7 +165,7 @@ func TestInstancesOnSeveralHosts(t *testing.T) {
 	}
 	r.Prefill.Instances = []report.Instance{ranks(2, 8), ranks(1, 1), ranks(6, 2), {}}
 	want := "4 x TP2 of H20 (n0:gpu:0 to n0:gpu:7, n1:gpu:0 to n1:gpu:7; n0:gpu:0; n0:gpu:0 to n0:gpu:1, n1:gpu:0 to n1:gpu:1, n2:gpu:0 to n2:gpu:1, and 3 more hosts; -), "
-	if text := r.Text(report.Options{}); !strings.Contains(text, want) {
+	if text := r.Text(report.Options{All: true}); !strings.Contains(text, want) {
 		t.Errorf("no %q in\n%s", want, text)
 	}
 }
@@ -194,7 +219,7 @@ func TestUnknown(t *testing.T) {
 			t.Errorf("%s is not null:\n%s", key, data)
 		}
 	}
-	for _, line := range strings.Split(r.Text(report.Options{}), "\n") {
+	for _, line := range strings.Split(r.Text(report.Options{All: true}), "\n") {
 		if strings.HasPrefix(line, "TTFT") && strings.ContainsAny(line, "0123456789") {
 			t.Errorf("a number nobody knows: %q", line)
 		}
@@ -210,7 +235,7 @@ func TestUnknown(t *testing.T) {
 func TestUnits(t *testing.T) {
 	r := small(t)
 	for unit, want := range map[units.System]string{"": " 50.0 GB/s ", units.Gbit: " 400 Gb/s ", units.Gibyte: " 46.6 GiB/s "} {
-		if text := r.Text(report.Options{Units: unit}); !strings.Contains(text, want) {
+		if text := r.Text(report.Options{Units: unit, All: true}); !strings.Contains(text, want) {
 			t.Errorf("units %q: no %q in\n%s", unit, want, text)
 		}
 	}

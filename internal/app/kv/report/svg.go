@@ -220,6 +220,7 @@ h1 { font-size: 1.45rem; } h2 { font-size: 1.1rem; }
 func (r *Report) HTML(o Options) []byte {
 	title := safe("kv: " + r.Model.Name + ", " + r.Workload.Name)
 	var table strings.Builder
+	o.All = true
 	for line := range strings.Lines(r.Text(o)) {
 		body, _ := strings.CutSuffix(line, "\n")
 		table.WriteString(safe(body) + "\n")

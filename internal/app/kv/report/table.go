@@ -16,20 +16,32 @@ import (
 // Options say how a report is printed.
 type Options struct {
 	Units units.System // of rates; "" is Gbyte
+	// All prints everything; otherwise the answer, the latencies and what limits them.
+	All bool
 }
 
 // maxLanes is how many lanes and places the table lists; the document has all.
 const maxLanes = 16
 
-// Text is the report for people. Names are printed as they are: whoever writes it to a
-// terminal makes it safe.
+// Text is the report for people, with the answer in the first line. Names are printed as they are:
+// the caller makes the text safe for a terminal.
 func (r *Report) Text(o Options) string {
 	var b strings.Builder
-	r.head(&b)
-	r.served(&b)
-	r.split(&b)
-	r.buckets(&b)
-	r.lanes(&b, o)
+	for _, line := range r.Answer() {
+		b.WriteString(line + "\n")
+	}
+	fmt.Fprintf(&b, "Compute is %s, the network is %s.\n", r.ComputeBasis, r.NetworkBasis)
+	if o.All {
+		b.WriteByte('\n')
+		r.head(&b)
+		r.served(&b)
+	}
+	r.latencies(&b)
+	if o.All {
+		r.split(&b)
+		r.buckets(&b)
+		r.lanes(&b, o)
+	}
 	r.compared(&b)
 	if len(r.Notes)+len(r.Failures) > 0 {
 		b.WriteByte('\n')
@@ -44,12 +56,14 @@ func (r *Report) Text(o Options) string {
 	for _, n := range r.Notes {
 		b.WriteString("note: " + n + "\n")
 	}
+	if !o.All {
+		b.WriteString("\n--all shows what was run, where the time goes, and lanes.\n")
+	}
 	return b.String()
 }
 
-// head says what was run, and what of it is real.
+// head says what was run.
 func (r *Report) head(b *strings.Builder) {
-	fmt.Fprintf(b, "Compute is %s, the network is %s.\n", r.ComputeBasis, r.NetworkBasis)
 	w := fmt.Sprintf("%s; %s, seed %d", r.Workload.Name, text.Plural(r.Workload.Requests, "request"), r.Workload.Seed)
 	if r.Workload.Trace != nil {
 		w = fmt.Sprintf("%s; %s", r.Workload.Name, text.Plural(r.Workload.Requests, "request"))
@@ -165,8 +179,11 @@ func (r *Report) served(b *strings.Builder) {
 	b.WriteByte('\n')
 	line := func(name, value string) { fmt.Fprintf(b, "%-33s %12s\n", name+":", value) }
 	line("Successful requests", strconv.Itoa(m.Completed))
-	if m.Failed+m.Unfinished > 0 {
-		line("Failed requests", strconv.Itoa(m.Failed+m.Unfinished))
+	if m.Failed > 0 {
+		line("Failed requests", strconv.Itoa(m.Failed))
+	}
+	if m.Unfinished > 0 {
+		line("Unfinished requests", strconv.Itoa(m.Unfinished))
 	}
 	seconds := "-"
 	if m.DurationNS != nil {
@@ -176,15 +193,20 @@ func (r *Report) served(b *strings.Builder) {
 	line("Total input tokens", strconv.FormatInt(m.InputTokens, 10))
 	line("Total generated tokens", strconv.FormatInt(m.OutputTokens, 10))
 	line("Request throughput (req/s)", known(m.RequestsPerSec))
-	if m.GoodputPerSec != nil {
-		line("Request goodput (req/s)", known(m.GoodputPerSec))
-	}
 	line("Output token throughput (tok/s)", known(m.OutputTokensPerSec))
 	line("Total token throughput (tok/s)", known(m.TotalTokensPerSec))
+}
+
+// latencies are those of vLLM's serving benchmark, and the goodput where limits were given.
+func (r *Report) latencies(b *strings.Builder) {
+	m := r.Metrics
 	b.WriteByte('\n')
 	rows := [][]string{{"", "Mean", "Median", "P99"}}
 	rows = append(rows, summary("TTFT (ms)", m.TTFT), summary("TPOT (ms)", m.TPOT), summary("ITL (ms)", m.ITL), summary("E2EL (ms)", m.E2E))
 	b.WriteString(columns(rows))
+	if m.GoodputPerSec != nil {
+		fmt.Fprintf(b, "\nRequest goodput (req/s): %s of %s\n", known(m.GoodputPerSec), known(m.RequestsPerSec))
+	}
 }
 
 // split is where the time to the first token went.
@@ -286,7 +308,7 @@ func (r *Report) compared(b *strings.Builder) {
 		return
 	}
 	b.WriteString("\nThe same run with other networks\n")
-	rows := [][]string{{"", "TTFT mean (ms)", "Median", "P99", "of this run", "E2EL mean (ms)", "KV exposed mean (ms)", "Requests/s", "Failed"}}
+	rows := [][]string{{"", "TTFT mean (ms)", "Median", "P99", "of this run", "E2EL mean (ms)", "KV exposed mean (ms)", "Requests/s", "No answer"}}
 	var one *float64
 	if slices.ContainsFunc(r.Compared, func(c Compared) bool { return c.TTFTRatio != nil }) {
 		v := 1.0
