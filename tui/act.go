@@ -18,14 +18,14 @@ func (m *model) key(name, text string) tea.Cmd {
 	m.shared.Message = ""
 	a := keys.Of(name)
 	switch {
-	case name == "ctrl+c", a == keys.Quit && (m.screen().TooSmall || !m.editing && m.dialog == nil):
+	case name == "ctrl+c", a == keys.Quit && (m.laid.TooSmall || !m.editing && m.dialog == nil):
 		return tea.Quit
 	case a == keys.Suspend && m.o.Suspend:
 		return tea.Suspend
 	case a == keys.Suspend: // bubbletea would wait for ever for somebody to wake it
 		m.say("no shell to go back to")
 		return nil
-	case m.screen().TooSmall:
+	case m.laid.TooSmall:
 		return nil
 	case m.editing:
 		m.edit(name, text)
@@ -65,11 +65,11 @@ func (m *model) act(a keys.Action) tea.Cmd {
 		m.look.Units = look.Next(m.look.Units)
 		m.say("rates in " + unitsName(m.look.Units))
 	case keys.Detail:
-		if m.screen().DetailHasItsOwnPlace {
-			m.say("the detail is there already")
-			break
-		}
 		m.detail = !m.detail
+	case keys.NextFinding:
+		m.nextFinding(1)
+	case keys.PrevFinding:
+		m.nextFinding(-1)
 	case keys.DetailUp:
 		m.detailTop--
 	case keys.DetailDown:
@@ -131,7 +131,7 @@ func (m *model) request(r ui.Request) tea.Cmd {
 // back closes one thing: what was opened last.
 func (m *model) back() {
 	switch {
-	case m.detail && !m.screen().DetailHasItsOwnPlace:
+	case m.detail:
 		m.detail = false
 	case m.filter != "":
 		m.filter = ""
@@ -175,7 +175,7 @@ func (m *model) edit(name, text string) {
 
 // click takes a click on a place of the screen.
 func (m *model) click(x, y int) tea.Cmd {
-	s := m.screen()
+	s := m.laid
 	m.shared.Message = ""
 	switch {
 	case s.TooSmall, m.editing, m.dialog != nil:
@@ -213,7 +213,7 @@ const wheelLines = 3
 
 // wheel scrolls the pane under the pointer.
 func (m *model) wheel(msg tea.MouseWheelMsg) tea.Cmd {
-	s := m.screen()
+	s := m.laid
 	step, a := 1, keys.Down
 	switch msg.Button {
 	case tea.MouseWheelUp:

@@ -15,7 +15,8 @@ import (
 
 // draw gives the whole screen: a line for each of the terminal's, of at most its width.
 func (m *model) draw(l *look.Look) string {
-	s := m.screen()
+	s := m.screen(l)
+	m.laid = s
 	if s.TooSmall {
 		return tooSmall(m.w, m.h)
 	}
@@ -117,13 +118,16 @@ func paneAt(panes []drawnPane, x, y int) *drawnPane {
 func (m *model) mainPane(l *look.Look, view int, r layout.Rect) []string {
 	v := m.views[view]
 	var lines []string
-	failed := guarded(func() { lines = v.Main(m.env(l), ui.Size{W: r.W, H: r.H - 1}) })
+	note := ""
+	failed := guarded(func() {
+		lines = v.Main(m.env(l), ui.Size{W: r.W, H: r.H - 1})
+		note = v.Position()
+	})
 	if failed != "" {
 		lines = failure(l, failed, r.W)
 	}
-	note := ""
 	if m.filter != "" {
-		note = keys.Get(keys.Filter).Short(l.ASCII) + l.Safe(m.filter)
+		note = strings.TrimSpace(note + " " + keys.Get(keys.Filter).Short(l.ASCII) + l.Safe(m.filter))
 	}
 	return titled(l, v.Name(), note, r, lines)
 }
@@ -143,7 +147,7 @@ func (m *model) detailPane(l *look.Look, r layout.Rect) []string {
 			keys.Get(keys.DetailUp).Short(l.ASCII), keys.Get(keys.DetailDown).Short(l.ASCII))
 	}
 	title := "Detail"
-	if !m.screen().DetailHasItsOwnPlace {
+	if m.detail {
 		title = v.Name() + ": detail"
 	}
 	return titled(l, title, note, r, lines[m.detailTop:])
@@ -208,9 +212,9 @@ func guarded(f func()) (failed string) {
 func place(stack []byte) string {
 	_, below, _ := strings.Cut(string(stack), "panic(")
 	for line := range strings.Lines(below) {
-		if _, file, ok := strings.Cut(line, "/tui/"); ok && strings.HasPrefix(line, "\t") {
-			file, _, _ = strings.Cut(strings.TrimSpace(file), " ")
-			return "(tui/" + file + ")"
+		if i := strings.LastIndex(line, "/tui/"); i >= 0 && strings.HasPrefix(line, "\t") {
+			file, _, _ := strings.Cut(strings.TrimSpace(line[i+1:]), " ")
+			return "(" + file + ")"
 		}
 	}
 	return ""

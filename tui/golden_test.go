@@ -16,10 +16,13 @@ import (
 )
 
 // The frames of testdata/frames: each view of each host at each size, in colour (⟨32⟩ is
-// the code for green, ⟨⟩ the end of it) and in ASCII without any codes.
+// the code for green, ⟨⟩ the end of it), in ASCII, or without codes. dgx-h100 has an agent.
 var (
-	framedHosts = []string{"dgx-h100", "gb200-tray", "cpu-2eth", "dgx-h100-missing-files", "nvl72-synthetic", "empty"}
-	framedSizes = [][2]int{{60, 16}, {80, 24}, {120, 30}, {200, 50}}
+	framedHosts = []string{"dgx-h100", "gb200-tray", "dgx-h100-gpu2-x8", "cpu-2eth", "empty"}
+	framedSizes = []struct {
+		w, h int
+		mode string
+	}{{60, 16, "ascii"}, {80, 24, "colour"}, {80, 24, "ascii"}, {120, 30, "colour"}, {160, 45, "plain"}, {220, 60, "plain"}}
 )
 
 // agentSays is an engine of two lanes that have moved data for some seconds.
@@ -57,26 +60,25 @@ func openFramed(t *testing.T, fixture string, o Options) *board {
 func TestFrames(t *testing.T) {
 	known := map[string]bool{}
 	for _, fixture := range framedHosts {
-		color := openFramed(t, fixture, Options{Color: true})
-		ascii := openFramed(t, fixture, Options{ASCII: true})
-		ascii.look.Bare = true
+		boards := map[string]*board{
+			"colour": openFramed(t, fixture, Options{Color: true}),
+			"ascii":  openFramed(t, fixture, Options{ASCII: true}),
+			"plain":  openFramed(t, fixture, Options{}),
+		}
+		boards["ascii"].look.Bare, boards["plain"].look.Bare = true, true
 		for _, view := range Views() {
 			var out strings.Builder
 			for _, size := range framedSizes {
-				for _, b := range []*board{color, ascii} {
-					b.Update(keyPress(t, key(view)))
-					b.send(tea.WindowSizeMsg{Width: size[0], Height: size[1]})
-					what := fmt.Sprintf("%dx%d", size[0], size[1])
-					if b == ascii {
-						what += " ascii"
-					}
-					frame := b.View().Content
-					checkFrame(t, fixture+" "+view+" "+what, frame, size[0], size[1], b == ascii)
-					if strings.Contains(frame, "this view failed") {
-						t.Errorf("%s: %s: the view failed:\n%s", fixture, view, frame)
-					}
-					fmt.Fprintf(&out, "-- %s --\n%s", what, plain(legible(frame)))
+				b := boards[size.mode]
+				b.Update(keyPress(t, key(view)))
+				b.send(tea.WindowSizeMsg{Width: size.w, Height: size.h})
+				what := fmt.Sprintf("%dx%d %s", size.w, size.h, size.mode)
+				frame := b.View().Content
+				checkFrame(t, fixture+" "+view+" "+what, frame, size.w, size.h, size.mode == "ascii")
+				if strings.Contains(frame, "this view failed") {
+					t.Errorf("%s: %s: the view failed:\n%s", fixture, view, frame)
 				}
+				fmt.Fprintf(&out, "-- %s --\n%s", what, plain(legible(frame)))
 			}
 			name := view + "-" + fixture + ".txt"
 			known[name] = true

@@ -99,6 +99,10 @@ func (m *model) troubles(l *look.Look) []part {
 		add(s.Doctor.Summary.Errors, "error", look.Bad)
 		add(s.Doctor.Summary.Warnings, "warning", look.Middle)
 	}
+	if list := m.findings(); len(list) > 0 {
+		worst := &list[0]
+		out = append(out, part{l.Cut(l.Safe(strings.TrimSpace(string(worst.Code)+" "+subjectOf(worst))), 40), look.Plain, about})
+	}
 	if s.Drift != nil {
 		add(len(s.Drift.Differences)+len(s.Drift.Policy), "drift", look.Middle)
 	}
@@ -226,10 +230,13 @@ func (m *model) filterLine(l *look.Look, w int) string {
 func (m *model) hints() []keys.Action {
 	var of []keys.Action
 	guarded(func() { of = m.view().Hints() })
+	if len(m.findings()) > 0 {
+		of = append([]keys.Action{keys.NextFinding}, of...)
+	}
 	seen := map[keys.Action]bool{keys.Help: true}
 	var out []keys.Action
-	for _, a := range append(of[:len(of):len(of)], keys.Filter, keys.Freeze, keys.Units, keys.Record, keys.Snapshot, keys.Quit) {
-		if seen[a] || a == keys.Measure && m.o.noProber() != "" || a == keys.Detail && m.screen().DetailHasItsOwnPlace {
+	for _, a := range append(of[:len(of):len(of)], keys.Detail, keys.Filter, keys.Freeze, keys.Units, keys.Record, keys.Snapshot, keys.Quit) {
+		if seen[a] || a == keys.Measure && m.o.noProber() != "" || a == keys.Detail && !m.detail && m.laid.Detail.Shown() {
 			continue
 		}
 		seen[a] = true

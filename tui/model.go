@@ -35,7 +35,9 @@ type model struct {
 	current int       // the view that is shown
 
 	w, h      int
-	detail    bool // where there is room for one pane: the detail
+	laid      layout.Screen // where the panes lay in the frame that was drawn last
+	detail    bool          // the detail has the place of the view
+	finding   int           // of findings(): where n and N went last
 	detailTop int
 	filter    string
 	editing   bool   // the filter's line takes the keys
@@ -166,7 +168,11 @@ func (m *model) apply(r *record.Record) {
 		r.AtNS = m.now()
 	}
 	m.clock.set(r.AtNS)
+	first := r.Topology != nil && m.live.Topology == nil
 	m.live.Apply(r)
+	if first && m.shared.Node == "" {
+		m.openAtFinding()
+	}
 	m.latest.keep(r)
 	m.record(r)
 }
@@ -190,7 +196,20 @@ func (m *model) view() ui.View { return m.views[m.current] }
 // tree is whether the tree is the main pane.
 func (m *model) tree() bool { return m.current == 0 }
 
-func (m *model) screen() layout.Screen { return layout.Of(m.w, m.h, m.tree(), m.detail) }
+// showsDevices is whether the view has a cursor on a device of the host.
+func (m *model) showsDevices() bool {
+	return slices.Contains([]keys.Action{keys.Tree, keys.Matrix, keys.Path}, keys.ViewActions()[m.current])
+}
+
+// screen is where the panes lie.
+func (m *model) screen(l *look.Look) layout.Screen {
+	need := layout.Need{H: m.h} // of a view that fails
+	guarded(func() {
+		size := m.view().Needs(m.env(l), m.w)
+		need = layout.Need{W: size.W, H: size.H + 1}
+	})
+	return layout.Of(m.w, m.h, need, m.tree(), m.detail)
+}
 
 // follower is a view with cursors of its own on devices.
 type follower interface {

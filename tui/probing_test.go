@@ -24,9 +24,9 @@ func TestExplain(t *testing.T) {
 	if from := b.shared.From; from != topo.GPUID(3) {
 		t.Errorf("the path is from %q", from)
 	}
-	b.press("esc", "2", "down", "right", "e")
+	b.press("esc", "2", "down", "right", "e") // the matrix began at the row of the tree's GPU
 	b.has("[3 path]")
-	if b.shared.From != topo.GPUID(1) || b.shared.To == "" {
+	if b.shared.From != topo.GPUID(4) || b.shared.To == "" {
 		t.Errorf("the path is from %q to %q", b.shared.From, b.shared.To)
 	}
 	b.press("2", "p")
@@ -34,7 +34,7 @@ func TestExplain(t *testing.T) {
 	b.o.Prober = &fakeProber{}
 	b.press("p")
 	b.has("─ Probe ─")
-	b.has("no report names GPU1 > mlx5_1: choose pairs with x, then p measures them")
+	b.has("no report names GPU4 > mlx5_1: choose pairs with x, then p measures them")
 }
 
 // No key sends traffic without a yes.

@@ -309,7 +309,7 @@ var _ ui.View = broken{}
 func TestProgramNoColor(t *testing.T) {
 	for _, color := range []bool{false, true} {
 		x := start(t, Options{Feed: feedOf(t, "dgx-h100-port-down", 3), Color: color}, 120, 30)
-		x.see("[1 tree]", "mlx5_0")
+		x.see("[1 tree]", "mlx5_")
 		x.type_("6")
 		x.see("[6 events]")
 		x.type_("q")

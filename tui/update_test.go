@@ -260,7 +260,7 @@ func TestClock(t *testing.T) {
 }
 
 func TestHeader(t *testing.T) {
-	b := open(t, Options{Replay: "run.jsonl"}, "", 0, 160, 40)
+	b := open(t, Options{Replay: "run.jsonl"}, "", 0, 200, 40)
 	b.has("this host")
 	b.has("no topology yet")
 	x := fixturetest.Topology(t, "dgx-h100-missing-files")
@@ -305,6 +305,8 @@ type broken struct{}
 
 func (broken) Name() string                        { return "Broken" }
 func (broken) Key(keys.Action, *ui.Env) ui.Request { panic("key\x1b[2J") }
+func (broken) Needs(*ui.Env, int) ui.Size          { panic("needs") }
+func (broken) Position() string                    { panic("position") }
 func (broken) Main(*ui.Env, ui.Size) []string      { return slices.Clone([]string{})[len("x"):] }
 func (broken) Detail(*ui.Env, int) []string        { panic(errors.New("detail")) }
 func (broken) Click(int, int, *ui.Env) ui.Request  { panic("click") }
@@ -413,12 +415,12 @@ func TestMouse(t *testing.T) {
 		t.Error("the mouse is off")
 	}
 	b.press("2") // with the tree at the side
-	s := b.screen()
+	s := b.laid
 	if !s.Side.Shown() {
 		t.Fatal("no tree at the side")
 	}
 	before := b.shared.Node
-	b.send(tea.MouseWheelMsg{X: s.Side.X + 2, Y: 10, Button: tea.MouseWheelDown})
+	b.send(tea.MouseWheelMsg{X: s.Side.X + 2, Y: s.Side.Y + 3, Button: tea.MouseWheelDown})
 	if b.shared.Node == before {
 		t.Error("the wheel does not move the tree's cursor")
 	}

@@ -44,7 +44,10 @@ const (
 	MarkAll  Action = "mark all"
 	Sort     Action = "sort"
 	Wide     Action = "wide"   // more columns, or the next kind of figure
-	Detail   Action = "detail" // show or hide the detail pane where there is no room for both
+	Detail   Action = "detail" // the detail pane in place of the view, or the view again
+
+	NextFinding Action = "next finding"
+	PrevFinding Action = "previous finding"
 
 	// DetailUp and DetailDown scroll the detail pane.
 	DetailUp   Action = "detail up"
@@ -96,6 +99,8 @@ var bindings = []Binding{
 	{Home, []string{"home", "g"}, "top", "to the beginning", Move},
 	{End, []string{"end", "G"}, "end", "to the end", Move},
 	{Enter, []string{"enter"}, "open", "fold, open or choose what is under the cursor", Move},
+	{NextFinding, []string{"n"}, "next finding", "to the device of the next error or warning of the doctor", Move},
+	{PrevFinding, []string{"N"}, "previous finding", "to the device of the one before", Move},
 	{DetailUp, []string{"["}, "detail up", "the detail pane up", Move},
 	{DetailDown, []string{"]"}, "detail down", "the detail pane down", Move},
 
@@ -104,7 +109,7 @@ var bindings = []Binding{
 	{Units, []string{"u"}, "units", "units of rates: Gb/s, GB/s, GiB/s, or what is customary", See},
 	{Sort, []string{"o"}, "sort", "sort by the next column", See},
 	{Wide, []string{"w"}, "wide", "more columns, or the next kind of figure", See},
-	{Detail, []string{"v"}, "detail", "the detail pane, where there is no room for both", See},
+	{Detail, []string{"v"}, "detail", "the detail alone; again for the view", See},
 	{Help, []string{"?"}, "help", "this help", See},
 
 	{Explain, []string{"e"}, "explain", "explain the selection in the path view", Do},
@@ -150,8 +155,8 @@ func ViewActions() []Action { return []Action{Tree, Matrix, Path, Probe, Engine,
 func ForView(a Action) bool {
 	b := Get(a)
 	switch a {
-	case DetailUp, DetailDown, Detail:
-		return false // the program's, which owns the pane
+	case DetailUp, DetailDown, NextFinding, PrevFinding:
+		return false // the program's: it owns the detail pane, and a finding concerns several views
 	case Mark, MarkAll, Sort, Wide, Measure, Explain:
 		return true
 	}

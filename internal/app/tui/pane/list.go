@@ -3,6 +3,7 @@
 package pane
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/topoctl/topoctl/internal/app/tui/keys"
@@ -31,7 +32,9 @@ type List struct {
 	at     int    // its place when it was last there
 	top    int    // the first line that is shown
 	height int
+	all    int      // lines there were when it was drawn last
 	shown  []string // the keys of the lines that were drawn last
+	jumped bool     // since then, by Go
 }
 
 // Cursor is the place of the line under the cursor, -1 where there is none. Where the line
@@ -63,8 +66,9 @@ func nearest(lines []Line, at int) int {
 	return -1
 }
 
-// Go puts the cursor on a line.
-func (l *List) Go(key string) { l.key = key }
+// Go puts the cursor on a line. One that is not on the screen is drawn in its middle, with what
+// stands around it.
+func (l *List) Go(key string) { l.key, l.jumped = key, true }
 
 // Move carries out a movement, and says whether the action is one.
 func (l *List) Move(a keys.Action, lines []Line) bool {
@@ -117,7 +121,7 @@ func (l *List) step(lines []Line, at, by int) {
 // Two columns before each line are the cursor's.
 func (l *List) Draw(lk *look.Look, lines []Line, size ui.Size) []string {
 	at := l.Cursor(lines)
-	l.height = size.H
+	l.height, l.all = size.H, len(lines)
 	if at >= 0 {
 		first := at
 		for first > 0 && lines[first-1].Key == "" {
@@ -126,9 +130,13 @@ func (l *List) Draw(lk *look.Look, lines []Line, size ui.Size) []string {
 		if first > 0 {
 			first = at
 		}
+		if l.jumped && (at < l.top || at >= l.top+size.H) {
+			l.top = at - size.H/2
+		}
 		l.top = min(l.top, first)
 		l.top = max(l.top, at-size.H+1)
 	}
+	l.jumped = false
 	l.top = max(0, min(l.top, len(lines)-size.H))
 	out := make([]string, 0, size.H)
 	l.shown = l.shown[:0]
@@ -145,6 +153,14 @@ func (l *List) Draw(lk *look.Look, lines []Line, size ui.Size) []string {
 		out = append(out, lk.Fit("", size.W))
 	}
 	return out
+}
+
+// Position says which lines were drawn last, "12-38 of 77"; "" all of them.
+func (l *List) Position() string {
+	if len(l.shown) == 0 || len(l.shown) == l.all {
+		return ""
+	}
+	return fmt.Sprintf("%d-%d of %d", l.top+1, l.top+len(l.shown), l.all)
 }
 
 // Click puts the cursor on what was drawn last at line y. It says whether it was there

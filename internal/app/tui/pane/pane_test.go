@@ -130,7 +130,7 @@ func TestFit(t *testing.T) {
 	for _, tt := range []struct {
 		w    int
 		want []int
-	}{{5, []int{8, 0, 0}}, {11, []int{11, 0, 0}}, {12, []int{8, 3, 0}}, {13, []int{8, 0, 4}}, {16, []int{11, 0, 4}}, {17, []int{8, 3, 4}}, {21, []int{12, 3, 4}}, {30, []int{12, 3, 13}}, {99, []int{12, 3, 40}}} {
+	}{{5, []int{8, 0, 0}}, {11, []int{11, 0, 0}}, {12, []int{12, 0, 0}}, {13, []int{8, 0, 4}}, {16, []int{11, 0, 4}}, {17, []int{8, 3, 4}}, {21, []int{12, 3, 4}}, {30, []int{12, 3, 13}}, {99, []int{12, 3, 40}}} {
 		var got []int
 		for _, c := range pane.Fit(columns, tt.w) {
 			got = append(got, c.Width)

@@ -10,14 +10,16 @@ import (
 // Column is one of a table's.
 type Column struct {
 	Title string
-	Width int  // at least
+	Width int  // at least; 0: there is no such column
 	Most  int  // that it grows to where there is room; 0: it does not
 	Right bool // its figures stand at the right
 	Rank  int  // columns of the lowest ranks are left out last
 }
 
 // Fit gives the columns that a line of w has room for, by their places, with the widths
-// that they have then. Room that is left goes to those that grow, the lowest rank first.
+// that they have then. A column of a higher rank has no place where one of a lower has none, so
+// that a wider line never shows fewer. Room that is left goes to those that grow, the lowest rank
+// first.
 func Fit(columns []Column, w int) []Column {
 	order := make([]int, len(columns))
 	for i := range order {
@@ -27,9 +29,13 @@ func Fit(columns []Column, w int) []Column {
 	width := make([]int, len(columns)) // 0: left out
 	used := -1
 	for _, i := range order {
-		if n := columns[i].Width + 1; used+n <= w || used < 0 {
-			width[i] = columns[i].Width
-			used += n
+		n := columns[i].Width
+		if n > 0 && used >= 0 && used+1+n > w {
+			break
+		}
+		if n > 0 {
+			width[i] = n
+			used += n + 1
 		}
 	}
 	for _, i := range order {

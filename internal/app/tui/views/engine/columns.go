@@ -24,18 +24,11 @@ func laneColumns(b *block) func(w int) []pane.Column {
 			break
 		}
 	}
-	return func(w int) []pane.Column {
-		if w >= wideLane {
-			columns[0].Width = 24
-		}
-		return pane.Fit(columns, w)
-	}
+	return func(w int) []pane.Column { return pane.Fit(columns, w) }
 }
 
-const wideLane = 66
-
 var columnsOfLanes = []pane.Column{
-	{Title: "lane", Width: 16, Most: 44, Rank: 0},
+	{Title: "lane", Width: 24, Most: 44, Rank: 0},
 	{Title: "via", Width: 4, Rank: 7},
 	{Title: "health", Width: 11, Rank: 1},
 	{Title: "moves", Width: 10, Right: true, Rank: 2},

@@ -65,6 +65,15 @@ func (v *View) Key(a keys.Action, env *ui.Env) ui.Request {
 	return ui.Request{}
 }
 
+// Needs is all lines; names and sparklines can use any width.
+func (v *View) Needs(env *ui.Env, width int) ui.Size {
+	v.width = width
+	return ui.Size{H: len(v.rows(env))}
+}
+
+// Position says which lines are shown.
+func (v *View) Position() string { return v.list.Position() }
+
 // Main draws the engines one below the other.
 func (v *View) Main(env *ui.Env, size ui.Size) []string {
 	v.width = size.W

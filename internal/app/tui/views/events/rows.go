@@ -2,6 +2,7 @@ package events
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -12,30 +13,38 @@ import (
 	"github.com/topoctl/topoctl/internal/app/tui/pane"
 	"github.com/topoctl/topoctl/internal/app/tui/ui"
 	"github.com/topoctl/topoctl/internal/app/watch"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/pathsel/doctor"
 )
 
-// line is a row with a mark, cells and a rest that takes what is left.
+// line is a row with a mark, cells and a rest that takes what is left. The columns are those of all
+// rows of a page: the subject gets as much as the longest takes.
 func line(env *ui.Env, key string, style look.Style, columns []pane.Column, cells ...string) pane.Line {
 	l := env.Look
+	subject := &columns[len(columns)-2]
+	subject.Most = max(subject.Most, min(look.Width(cells[len(cells)-2]), mostSubject))
 	return pane.Line{Key: key, Text: func(w int) string {
 		text := pane.Cells(l, pane.Fit(columns, w), func(i, _ int) string { return cells[i] })
 		return l.Paint(text, style)
 	}}
 }
 
+// A subject takes so many columns at most, and names so many devices: "gpu:0, gpu:1, gpu:2 and 9
+// more".
+const mostSubject, mostNamed = 40, 3
+
 // The columns of the pages: when, mark, what kind, of what, in words.
 var (
 	eventColumns = []pane.Column{
-		{Width: 8, Rank: 1}, {Width: 1, Rank: 0}, {Width: 15, Rank: 2}, {Width: 12, Most: 20, Rank: 3}, {Width: 16, Most: 400, Rank: 4},
+		{Width: 8, Rank: 1}, {Width: 1, Rank: 0}, {Width: 15, Rank: 2}, {Width: 12, Rank: 3}, {Width: 16, Most: 400, Rank: 4},
 	}
-	findingColumns = []pane.Column{{Width: 1, Rank: 0}, {Width: 18, Rank: 1}, {Width: 14, Most: 20, Rank: 2}, {Width: 16, Most: 400, Rank: 3}}
-	driftColumns   = []pane.Column{{Width: 1, Rank: 0}, {Width: 10, Rank: 1}, {Width: 14, Most: 20, Rank: 2}, {Width: 16, Most: 400, Rank: 3}}
+	findingColumns = []pane.Column{{Width: 1, Rank: 0}, {Width: 18, Rank: 1}, {Width: 14, Rank: 2}, {Width: 16, Most: 400, Rank: 3}}
+	driftColumns   = []pane.Column{{Width: 1, Rank: 0}, {Width: 10, Rank: 1}, {Width: 14, Rank: 2}, {Width: 16, Most: 400, Rank: 3}}
 )
 
 // eventRows are the events, the newest first.
 func eventRows(env *ui.Env) []row {
-	s, l := env.State, env.Look
+	s, l, columns := env.State, env.Look, slices.Clone(eventColumns)
 	var out []row
 	for i := len(s.Events) - 1; i >= 0; i-- {
 		e := &s.Events[i]
@@ -45,7 +54,7 @@ func eventRows(env *ui.Env) []row {
 		style := styleOf(e.Severity)
 		out = append(out, row{
 			// Events are dropped at the other end: the number of each stays.
-			Line: line(env, "event "+strconv.Itoa(s.Dropped+i), style, eventColumns, clock(env, e), l.Mark(style), l.Safe(string(e.Kind)),
+			Line: line(env, "event "+strconv.Itoa(s.Dropped+i), style, columns, clock(env, e), l.Mark(style), l.Safe(string(e.Kind)),
 				l.Safe(orHost(e.Who())), l.Safe(e.Text)),
 			subject: e.Subject, value: e, detail: func(d *detail) { d.event(e) },
 		})
@@ -87,6 +96,7 @@ func findingRows(env *ui.Env) []row {
 		return []row{plain("the host is not known yet")}
 	}
 	var out []row
+	columns := slices.Clone(findingColumns)
 	list := d.Findings()
 	for i := range list {
 		f := &list[i]
@@ -95,13 +105,13 @@ func findingRows(env *ui.Env) []row {
 		}
 		style := styleOf(string(f.Severity))
 		out = append(out, row{
-			Line: line(env, fmt.Sprintf("finding %s %v %s", f.Code, f.Subjects, f.Text), style, findingColumns, l.Mark(style), l.Safe(string(f.Code)),
-				l.Safe(orHost(names(f.Subjects))), l.Safe(f.Text)),
+			Line: line(env, fmt.Sprintf("finding %s %v %s", f.Code, f.Subjects, f.Text), style, columns, l.Mark(style), l.Safe(string(f.Code)),
+				l.Safe(orHost(few(f.Subjects))), l.Safe(f.Text)),
 			subject: first(f.Subjects), value: f, detail: func(d *detail) { d.finding(f) },
 		})
 	}
 	for i := range d.Checks {
-		out = append(out, missingRows(env, &d.Checks[i])...)
+		out = append(out, missingRows(env, columns, &d.Checks[i])...)
 	}
 	switch {
 	case len(out) > 0:
@@ -113,7 +123,7 @@ func findingRows(env *ui.Env) []row {
 }
 
 // missingRows are what a check lacks.
-func missingRows(env *ui.Env, c *doctor.CheckResult) []row {
+func missingRows(env *ui.Env, columns []pane.Column, c *doctor.CheckResult) []row {
 	l := env.Look
 	var out []row
 	for k := range c.Missing {
@@ -122,20 +132,25 @@ func missingRows(env *ui.Env, c *doctor.CheckResult) []row {
 			continue
 		}
 		out = append(out, row{
-			Line: line(env, fmt.Sprintf("missing %s %v %s", c.Code, m.Subjects, m.Text), look.Faint, findingColumns, "?", l.Safe(string(c.Code)),
-				l.Safe(orHost(names(m.Subjects))), "not checked: "+l.Safe(m.Text)),
+			Line: line(env, fmt.Sprintf("missing %s %v %s", c.Code, m.Subjects, m.Text), look.Faint, columns, "?", l.Safe(string(c.Code)),
+				l.Safe(orHost(few(m.Subjects))), "not checked: "+l.Safe(m.Text)),
 			subject: first(m.Subjects), value: m, detail: func(d *detail) { d.missing(c, m) },
 		})
 	}
 	return out
 }
 
-func names(ids []topo.ID) string {
+// names are those of all devices, few those of the first and how many more there are.
+func names(ids []topo.ID) string { return text.List(subjects(ids), len(ids)) }
+
+func few(ids []topo.ID) string { return text.List(subjects(ids), mostNamed) }
+
+func subjects(ids []topo.ID) []string {
 	list := make([]string, len(ids))
 	for i, id := range ids {
 		list[i] = doctor.SubjectName(id)
 	}
-	return strings.Join(list, ", ")
+	return list
 }
 
 func orHost(s string) string {
@@ -159,6 +174,7 @@ func driftRows(env *ui.Env) []row {
 		return []row{plain("nothing to compare yet")}
 	}
 	var out []row
+	columns := slices.Clone(driftColumns)
 	for i := range r.Differences {
 		x := &r.Differences[i]
 		if !env.Filter.Match(strings.Join([]string{string(x.Kind), x.Attribute, nodes(x.Nodes), x.Text(), x.Effect}, " ")) {
@@ -170,7 +186,7 @@ func driftRows(env *ui.Env) []row {
 			text += "; " + x.Effect
 		}
 		out = append(out, row{
-			Line: line(env, fmt.Sprintf("difference %s %s %s", x.Kind, x.Attribute, nodes(x.Nodes)), style, driftColumns, l.Mark(style), l.Safe(string(x.Kind)),
+			Line: line(env, fmt.Sprintf("difference %s %s %s", x.Kind, x.Attribute, nodes(x.Nodes)), style, columns, l.Mark(style), l.Safe(string(x.Kind)),
 				l.Safe(orHost(nodes(x.Nodes))), l.Safe(text)),
 			subject: nodeNow(x.Nodes), value: x, detail: func(d *detail) { d.difference(x) },
 		})
@@ -181,7 +197,7 @@ func driftRows(env *ui.Env) []row {
 			continue
 		}
 		out = append(out, row{
-			Line: line(env, fmt.Sprintf("choice %s %s", x.Choice, nodes(x.Locations)), look.Middle, driftColumns, l.Mark(look.Middle), l.Safe(string(x.Kind)),
+			Line: line(env, fmt.Sprintf("choice %s %s", x.Choice, nodes(x.Locations)), look.Middle, columns, l.Mark(look.Middle), l.Safe(string(x.Kind)),
 				l.Safe(orHost(nodes(x.Locations))), l.Safe(x.Text())),
 			subject: nodeNow(x.Locations), value: x, detail: func(d *detail) { d.choice(x) },
 		})

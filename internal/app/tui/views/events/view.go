@@ -67,6 +67,14 @@ func (v *View) Key(a keys.Action, env *ui.Env) ui.Request {
 	return ui.Request{}
 }
 
+// Needs is all lines; what they say can use any width.
+func (v *View) Needs(env *ui.Env, width int) ui.Size {
+	return ui.Size{H: len(v.summary(env, width)) + len(v.rows(env))}
+}
+
+// Position says which lines are shown.
+func (v *View) Position() string { return v.at[v.page].list.Position() }
+
 // Main draws the counts, then the page.
 func (v *View) Main(env *ui.Env, size ui.Size) []string {
 	out := v.summary(env, size.W)

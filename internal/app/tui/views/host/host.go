@@ -4,9 +4,11 @@
 package host
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/app/tui/look"
 	"github.com/topoctl/topoctl/internal/app/tui/state"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/pathsel/doctor"
@@ -24,6 +26,7 @@ type Host struct {
 	ranks    map[pathsel.Location]*pathsel.Affinity
 	doctor   *doctor.Report
 	findings map[topo.ID][]*doctor.Finding
+	worst    map[topo.ID]look.Style // of the findings about a device, its ports and its function
 }
 
 // Cache keeps the host of one view. The zero value is empty.
@@ -70,12 +73,38 @@ func (h *Host) Ports(rdma topo.ID) []topo.ID {
 	return ids
 }
 
-// Device is the device that a port belongs to, other nodes are it themselves.
+// Device is the device that a node stands for: that of a port or a PCI function, and for a bridge
+// the first GPU below it, else the first NIC. Other nodes are it themselves.
 func (h *Host) Device(id topo.ID) topo.ID {
 	if p := h.index.Port(id); p != nil {
 		return p.RDMA
 	}
-	return id
+	switch h.index.Node(id).(type) {
+	case *topo.PCIDevice, *topo.HostBridge:
+	default:
+		return id
+	}
+	gpu, nic := h.on(id)
+	for d := range h.index.Below(id) {
+		below, card := h.on(d.ID)
+		gpu, nic = cmp.Or(gpu, below), cmp.Or(nic, card)
+	}
+	return cmp.Or(gpu, nic, id)
+}
+
+// on are the GPU and the NIC of a PCI function, "" none.
+func (h *Host) on(function topo.ID) (gpu, nic topo.ID) {
+	devices := h.index.On(function)
+	if len(devices.GPUs) > 0 {
+		gpu = devices.GPUs[0].ID
+	}
+	switch {
+	case len(devices.RDMADevices) > 0:
+		nic = devices.RDMADevices[0].ID
+	case len(devices.Netdevs) > 0:
+		nic = devices.Netdevs[0].ID
+	}
+	return gpu, nic
 }
 
 // Paths is the host prepared for choices.
@@ -129,7 +158,7 @@ func (h *Host) Preferring(ids ...topo.ID) []pathsel.Location {
 
 // diagnose notes which findings are about which node.
 func (h *Host) diagnose(r *doctor.Report) {
-	h.doctor, h.findings = r, map[topo.ID][]*doctor.Finding{}
+	h.doctor, h.findings, h.worst = r, map[topo.ID][]*doctor.Finding{}, map[topo.ID]look.Style{}
 	if r == nil {
 		return
 	}
@@ -138,6 +167,8 @@ func (h *Host) diagnose(r *doctor.Report) {
 		f := &list[i]
 		for _, id := range f.Subjects {
 			h.findings[id] = append(h.findings[id], f)
+			d := h.Device(id)
+			h.worst[d] = max(h.worst[d], StyleOf(f.Severity))
 		}
 		if len(f.Subjects) == 0 {
 			h.findings[""] = append(h.findings[""], f)
@@ -159,6 +190,9 @@ func (h *Host) Findings(ids ...topo.ID) []*doctor.Finding {
 	slices.SortStableFunc(out, func(a, b *doctor.Finding) int { return rank(a.Severity) - rank(b.Severity) })
 	return out
 }
+
+// Worst is how bad the worst finding about a device is.
+func (h *Host) Worst(device topo.ID) look.Style { return h.worst[device] }
 
 // Subjects are the nodes that findings are about.
 func (h *Host) Subjects() []topo.ID {

@@ -122,7 +122,7 @@ func TestTreeIsLive(t *testing.T) {
 	v, e := tree.New(), viewtest.Env(s, mono)
 	got := text(v, e, 160, 80)
 	for what, want := range map[string]string{
-		"mlx5_0 ": "  e", "GPU2": "  ! ", "mlx5_3": "ACTIVE   40%", "GPU1": "7%",
+		"mlx5_0 ": "  e", "GPU2": "  ! ", "mlx5_3": "ACTIVE   400 Gb/s   40%", "GPU1": "  7%",
 	} {
 		if line := lineOf(got, what); !strings.Contains(line, want) {
 			t.Errorf("%s: %q lacks %q", what, line, want)

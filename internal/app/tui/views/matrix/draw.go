@@ -2,6 +2,7 @@ package matrix
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 
@@ -19,7 +20,7 @@ const (
 )
 
 // cellWidth is what the figures take, marks included.
-var cellWidth = [...]int{class: 5, expected: 7, measured: 8, delta: 6}
+var cellWidth = [...]int{class: 4, expected: 6, measured: 7, delta: 6}
 
 // Main draws the matrix.
 func (v *View) Main(env *ui.Env, size ui.Size) []string {
@@ -67,15 +68,10 @@ type drawing struct {
 func (v *View) layout(env *ui.Env, rows, cols []int, size ui.Size) *drawing {
 	p := &drawing{v: v, l: env.Look, g: v.grid, rows: rows, cols: cols}
 	p.at, p.col = v.find(rows, cols)
-	head := 0
-	for _, i := range rows {
-		head = max(head, look.Width(p.l.Safe(label(&v.grid.m.Rows[i]))))
-	}
-	f := frame{head: 2 + max(4, min(head, max(shortHead, size.W/4)))}
-	p.names, p.width = p.columnNames(size.W - f.head)
-	p.width = max(p.width, cellWidth[v.figure])
-	f.slot = p.width + 2
-	fit := max(1, (size.W-f.head)/f.slot)
+	f := frame{head: beforeLabel + min(v.labelWidth(p.l, rows), max(shortHead, size.W/4))}
+	p.names, p.width = p.columnNames(size.W - f.head - 1)
+	f.slot = p.width + 1
+	fit := max(1, (size.W-f.head-1)/f.slot)
 	switch {
 	case size.H > 3:
 		f.first = 2
@@ -90,30 +86,57 @@ func (v *View) layout(env *ui.Env, rows, cols []int, size ui.Size) *drawing {
 	return p
 }
 
-// columnNames are the heads of the columns and how wide they are: names where all columns
-// have room, else NICs by number, which the legend explains, unless that does not help and
-// no name is long.
-func (p *drawing) columnNames(room int) (map[int]string, int) {
-	names, width := map[int]string{}, 0
-	for _, j := range p.cols {
-		names[j] = p.l.Safe(label(&p.g.m.Cols[j]))
-		width = max(width, look.Width(names[j]))
+// beforeLabel are the columns before the name of a row: the cursor, and the mark of a finding.
+const beforeLabel = 2
+
+// labelWidth is what the longest name of a row takes.
+func (v *View) labelWidth(l *look.Look, rows []int) int {
+	w := 4
+	for _, i := range rows {
+		w = max(w, look.Width(l.Safe(label(&v.grid.m.Rows[i]))))
 	}
-	short, least := map[int]string{}, 0
+	return w
+}
+
+// columnNames are the heads of the columns and how wide a cell is: names where all columns have
+// room, else NICs by number, which the legend explains.
+func (p *drawing) columnNames(room int) (map[int]string, int) {
+	names, width := map[int]string{}, cellWidth[p.v.figure]
+	short, least := map[int]string{}, width
 	for _, j := range p.cols {
+		e := &p.g.m.Cols[j]
+		mark := strings.TrimSpace(p.l.Mark(p.g.h.Worst(e.ID)))
+		names[j] = mark + p.l.Safe(label(e))
+		width = max(width, look.Width(names[j]))
 		short[j] = names[j]
 		if n := number(p.g.m, j); n != "" {
-			short[j] = n
+			short[j] = mark + n
 		}
 		least = max(least, min(look.Width(short[j]), shortHead))
 	}
-	all := func(w int) bool { return (max(w, cellWidth[p.v.figure])+2)*len(p.cols) <= room }
-	p.v.short = !(width <= longHead && all(width) || width <= shortHead && !all(least))
+	p.v.short = width > longHead || (width+1)*len(p.cols) > room
 	if p.v.short {
 		return short, least
 	}
 	return names, width
 }
+
+// Needs is all rows and columns, these with their names.
+func (v *View) Needs(env *ui.Env, _ int) ui.Size {
+	if !v.sync(env) {
+		return ui.Size{H: 1}
+	}
+	rows, cols := v.kept(env)
+	if len(rows) == 0 || len(cols) == 0 {
+		return ui.Size{H: 1}
+	}
+	p := &drawing{v: v, l: env.Look, g: v.grid, cols: cols}
+	_, width := p.columnNames(math.MaxInt)
+	return ui.Size{W: beforeLabel + v.labelWidth(p.l, rows) + (width+1)*len(cols) + 1, H: 2 + len(rows)}
+}
+
+// Position says nothing: the first line has rows and columns.
+func (*View) Position() string { return "" }
 
 // number is the short name of a NIC, as nvidia-smi numbers them; "" for other columns.
 func number(m *topo.Matrix, j int) string {
@@ -172,11 +195,14 @@ func (p *drawing) heads() string {
 	var b strings.Builder
 	b.WriteString(p.l.Fit(corner, f.head))
 	for k, j := range f.cols {
-		style := look.Head
-		if p.v.left+k == p.col {
+		style := p.g.h.Worst(p.g.m.Cols[j].ID)
+		switch {
+		case p.v.left+k == p.col:
 			style = look.Accent
+		case style == look.Plain:
+			style = look.Head
 		}
-		b.WriteString(" " + p.l.Paint(p.l.FitRight(p.names[j], p.width), style) + " ")
+		b.WriteString(" " + p.l.Paint(p.l.FitRight(p.names[j], p.width), style))
 	}
 	return b.String()
 }
@@ -190,15 +216,19 @@ func (p *drawing) row(i int) string {
 	if selected {
 		cursor, style = p.l.Cursor(), look.Accent
 	}
+	mark := p.g.h.Worst(p.g.m.Rows[r].ID)
 	var b strings.Builder
-	b.WriteString(cursor + p.l.Paint(p.l.Fit(p.l.Safe(label(&p.g.m.Rows[r])), f.head-1), style))
+	b.WriteString(cursor + p.l.Paint(p.l.Mark(mark), mark) + p.l.Paint(p.l.Fit(p.l.Safe(label(&p.g.m.Rows[r])), f.head-beforeLabel), style))
+	after := " " // the brackets stand where the blanks between cells are
 	for k, j := range f.cols {
 		text, style := p.g.cell(p.l, p.v.figure, r, j)
 		text = p.l.FitRight(text, p.width)
 		if selected && p.v.left+k == p.col {
 			b.WriteString(p.l.Paint("["+text+"]", look.Selected))
+			after = ""
 		} else {
-			b.WriteString(" " + p.l.Paint(text, style) + " ")
+			b.WriteString(after + p.l.Paint(text, style))
+			after = " "
 		}
 	}
 	return b.String()

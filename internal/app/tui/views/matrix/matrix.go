@@ -19,6 +19,7 @@ type View struct {
 	axes     int
 	grid     *grid
 	row, col topo.ID // under the cursor
+	shared   topo.ID // Shared.Node as it was seen last
 	// Where they were when they were last found, among those that the filter keeps.
 	rowAt, colAt int
 	top, left    int
@@ -81,7 +82,22 @@ func (v *View) sync(env *ui.Env) bool {
 		v.grid = newGrid(h, v.axes)
 	}
 	v.grid.measure(env.State)
+	if id := env.Shared.Node; id != v.shared {
+		v.shared = id
+		v.goTo(h.Device(id))
+	}
 	return true
+}
+
+// goTo puts the cursor on the row or the column of a device, where it has one.
+func (v *View) goTo(id topo.ID) {
+	is := func(e topo.MatrixEntry) bool { return e.ID == id }
+	if slices.ContainsFunc(v.grid.m.Rows, is) {
+		v.row = id
+	}
+	if slices.ContainsFunc(v.grid.m.Cols, is) {
+		v.col = id
+	}
 }
 
 // kept are the rows and columns that the filter keeps. One that names rows keeps all

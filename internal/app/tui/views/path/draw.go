@@ -1,6 +1,7 @@
 package path
 
 import (
+	"math"
 	"strconv"
 	"strings"
 
@@ -42,12 +43,46 @@ func (v *View) Main(env *ui.Env, size ui.Size) []string {
 	case all > 0:
 		out = append(out, " nothing matches "+l.Safe(string(env.Filter)))
 	}
-	for _, r := range v.answer.Hints {
-		for _, line := range pane.Wrap(l.Mark(look.Middle)+" "+l.Safe(r.Text), size.W-1, 2) {
-			out = append(out, " "+l.Paint(line, look.Middle))
+	return host.Exact(l, append(out, p.hints()...), size.W, size.H)
+}
+
+// Needs is the whole answer: the candidates with their reasons, and the route above them.
+func (v *View) Needs(env *ui.Env, width int) ui.Size {
+	if !v.sync(env) {
+		return ui.Size{H: 1}
+	}
+	p := &drawing{v: v, l: env.Look, env: env, width: width}
+	list := v.candidates(env)
+	size := ui.Size{W: cursor}
+	for _, c := range p.tableColumns(list) {
+		if w := max(c.Width, c.Most); w > 0 {
+			size.W += w + 1
 		}
 	}
-	return host.Exact(l, out, size.W, size.H)
+	p.width = min(width, size.W)
+	above := append(p.headline(), p.route(math.MaxInt)...)
+	for _, line := range above {
+		size.W = max(size.W, look.Width(line))
+	}
+	size.H = len(above) + len(p.hints())
+	if len(list) > 0 {
+		size.H += 1 + len(list)
+	}
+	return size
+}
+
+// Position says which candidates are shown.
+func (v *View) Position() string { return v.list.Position() }
+
+// hints are what else there is to say, below the candidates.
+func (p *drawing) hints() []string {
+	var out []string
+	for _, r := range p.v.answer.Hints {
+		for _, line := range pane.Wrap(p.l.Mark(look.Middle)+" "+p.l.Safe(r.Text), p.width-1, 2) {
+			out = append(out, " "+p.l.Paint(line, look.Middle))
+		}
+	}
+	return out
 }
 
 // fewLines is how many a pane has that needs them for the candidates.
@@ -169,20 +204,20 @@ const (
 	columnCount
 )
 
-// Reasons take what the other columns leave, which is at least leastReason.
-const leastReason, mostReason = 20, 400
+// cursor are the columns before a candidate, leastReason the least for its reason.
+const cursor, leastReason = 2, 20
 
-// table lists the candidates in what is left of h lines.
-func (p *drawing) table(list []*pathsel.Candidate, used, h int) []string {
-	v, l := p.v, p.l
-	name := 4
+// tableColumns are the columns of the candidates. Names and reasons grow to what the longest takes.
+func (p *drawing) tableColumns(list []*pathsel.Candidate) []pane.Column {
+	name, why := len("port"), leastReason
 	for _, c := range list {
-		name = max(name, look.Width(l.Safe(c.Name)))
+		name = max(name, look.Width(p.l.Safe(c.Name)))
+		why = max(why, look.Width(p.l.Safe(reason(c))))
 	}
 	columns := make([]pane.Column, columnCount)
 	columns[colRank] = pane.Column{Title: "#", Width: 3, Right: true, Rank: 0}
-	columns[colName] = pane.Column{Title: "port", Width: min(name, max(8, p.width/4)), Rank: 0}
-	columns[colWhy] = pane.Column{Title: "why", Width: leastReason, Most: mostReason, Rank: 1}
+	columns[colName] = pane.Column{Title: "port", Width: min(name, leastName), Most: name, Rank: 0}
+	columns[colWhy] = pane.Column{Title: "why", Width: leastReason, Most: why, Rank: 1}
 	columns[colClass] = pane.Column{Title: "class", Width: 5, Rank: 2}
 	columns[colExpected] = pane.Column{Title: "expected", Width: 11, Right: true, Rank: 3}
 	columns[colVerdict] = pane.Column{Title: "verdict", Width: 9, Rank: 5}
@@ -191,7 +226,16 @@ func (p *drawing) table(list []*pathsel.Candidate, used, h int) []string {
 		columns[colReceived] = pane.Column{Title: "received", Width: 10, Right: true, Rank: 6}
 	}
 	columns[colHops] = pane.Column{Title: "links", Width: 5, Right: true, Rank: 7}
-	p.columns = pane.Fit(columns, p.width-2)
+	return columns
+}
+
+// leastName is what a port's name has at least.
+const leastName = 10
+
+// table lists the candidates in what is left of h lines.
+func (p *drawing) table(list []*pathsel.Candidate, used, h int) []string {
+	v, l := p.v, p.l
+	p.columns = pane.Fit(p.tableColumns(list), p.width-cursor)
 	var out []string
 	if h-used > 1 {
 		out = append(out, "  "+l.Paint(pane.Heads(l, p.columns), look.Head))

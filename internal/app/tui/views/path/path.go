@@ -117,17 +117,31 @@ func (v *View) explain(q question) error {
 	if q.to != "" {
 		v.note = fmt.Sprintf("%s is not on this host: these are the ports for %s", explain.ShortName(q.to), explain.ShortName(q.from))
 	}
+	below := ""
+	if d := v.h.Device(q.from); d != q.from {
+		if len(paths.Index().Children(q.from)) > 0 {
+			below = " below " + explain.NodeText(paths, q.from)
+		}
+		q.from = d
+	}
 	if l := pathsel.LocationOf(q.from); slices.Contains(locations, l) {
+		if below != "" {
+			v.note = fmt.Sprintf("these are the ports for %s, the first GPU%s", l, below)
+		}
 		v.answer, err = explain.Memory(paths, l)
 		return err
 	}
 	// No memory: the way to it from the first that prefers it.
+	name := explain.ShortName(q.from)
+	if below != "" {
+		name += ", the first NIC" + below + ","
+	}
 	near := v.h.Preferring(append(v.h.Ports(q.from), q.from)...)
 	if len(near) > 0 {
-		v.note = fmt.Sprintf("%s is not memory: this is the path from %s, which prefers it", explain.ShortName(q.from), near[0])
+		v.note = fmt.Sprintf("%s is not memory: this is the path from %s, which prefers it", name, near[0])
 	} else {
 		near = locations
-		v.note = fmt.Sprintf("%s is not memory, and none prefers it: this is the path from %s", explain.ShortName(q.from), near[0])
+		v.note = fmt.Sprintf("%s is not memory, and none prefers it: this is the path from %s", name, near[0])
 	}
 	v.answer, err = explain.Between(paths, near[0].Node(), q.from)
 	return err

@@ -19,14 +19,8 @@ func (v *View) Main(env *ui.Env, size ui.Size) []string {
 	if size.H <= 0 {
 		return nil
 	}
-	rows := v.rows(env)
-	out := []string{v.tabLine(env, size.W)}
-	if v.page == choosingPage {
-		out = append(out, v.choosingHead(env, size.W)...)
-	} else {
-		out = append(out, v.resultsHead(env, size.W)...)
-	}
-	t := v.table(env, size.W)
+	rows, t := v.rows(env), v.table(env, size.W)
+	out := v.head(env, size.W)
 	if len(rows) > 0 {
 		out = append(out, env.Look.Paint(t.head(), look.Faint))
 	}
@@ -44,6 +38,25 @@ func (v *View) Main(env *ui.Env, size ui.Size) []string {
 	}
 	return out[:size.H]
 }
+
+// head is what stands above the rows and their columns.
+func (v *View) head(env *ui.Env, width int) []string {
+	out := []string{v.tabLine(env, width)}
+	if v.page == choosingPage {
+		return append(out, v.choosingHead(env, width)...)
+	}
+	return append(out, v.resultsHead(env, width)...)
+}
+
+// Needs is all lines; names and reasons can use any width.
+func (v *View) Needs(env *ui.Env, width int) ui.Size {
+	v.follow(env)
+	n := len(v.rows(env))
+	return ui.Size{H: len(v.head(env, width)) + min(n, 1) + n}
+}
+
+// Position says which lines are shown.
+func (v *View) Position() string { return v.list[v.page].Position() }
 
 // tabLine names the pages.
 func (v *View) tabLine(env *ui.Env, width int) string {

@@ -106,10 +106,11 @@ func (t *table) fit(all, first []*column, before int) {
 	room, least := t.width-2-before, min(max(t.names, minName), maxName)
 	taken := map[*column]bool{}
 	for _, c := range first {
-		if room-c.width-1 >= least {
-			taken[c] = true
-			room -= c.width + 1
+		if room-c.width-1 < least {
+			break // none after it either: a wider pane never has fewer
 		}
+		taken[c] = true
+		room -= c.width + 1
 	}
 	for _, c := range all {
 		if taken[c] {

@@ -30,8 +30,8 @@ func (v *View) Detail(env *ui.Env, width int) []string {
 	}
 	d.width = width
 	d.add(d.l.Paint(d.l.Cut(d.n.line.Name, width), look.Strong))
-	d.sources()
 	d.findings()
+	d.sources()
 	d.link()
 	for _, id := range d.related() {
 		d.port(id)
@@ -156,14 +156,10 @@ func (d *detail) found() []topo.ID {
 	return ids
 }
 
-// findings are the doctor's, of the node and what its line stands for.
+// findings are the doctor's, of the node and what its line stands for. They come first, without a
+// title: a small pane shows little more.
 func (d *detail) findings() {
-	list := d.h.Findings(d.found()...)
-	if len(list) == 0 {
-		return
-	}
-	d.section("findings of the doctor")
-	for _, f := range list {
+	for _, f := range d.h.Findings(d.found()...) {
 		s := host.StyleOf(f.Severity)
 		d.add(d.l.Paint(d.l.Mark(s)+" "+string(f.Severity)+" "+string(f.Code), s) + d.subjects(f))
 		d.wrapped(f.Text, 2)

@@ -18,23 +18,29 @@ import (
 
 // The columns, in the order in which they stand.
 const (
-	colLink = iota
+	colName = iota
+	colLink
 	colNote
 	colRate
 	colState
+	colLine
 	colLoad
 	colSpark
 	colSent
 	colReceived
+	colBusy
+	colPCIeSent
+	colPCIeReceived
 	colAddress
 	columnCount
 )
 
 const (
-	marks      = 2  // columns before the name: finding, errors that count up
-	cursor     = 2  // columns before those
-	sparkWidth = 10 // values of a sparkline
-	rateWidth  = 10 // "399.8 Gb/s"
+	marks        = 2  // columns before the name: finding, errors that count up
+	cursor       = 2  // columns before those
+	sparkWidth   = 10 // values of a sparkline
+	rateWidth    = 10 // "399.8 Gb/s"
+	percentWidth = 5  // ">99%"
 )
 
 // Main draws the tree.
@@ -58,6 +64,24 @@ func (v *View) Main(env *ui.Env, size ui.Size) []string {
 	return host.Exact(l, append(lines, list...), size.W, size.H)
 }
 
+// Needs is all lines with all columns. What stands behind the columns the detail has, too.
+func (v *View) Needs(env *ui.Env, _ int) ui.Size {
+	rows, at := v.sync(env)
+	if at < 0 {
+		return ui.Size{H: 1}
+	}
+	size := ui.Size{W: cursor + marks, H: 1 + len(rows)}
+	for _, c := range v.columns(env, rows) {
+		if w := max(c.Width, c.Most); w > 0 {
+			size.W += w + 1
+		}
+	}
+	return size
+}
+
+// Position says which lines are shown.
+func (v *View) Position() string { return v.list.Position() }
+
 // drawing is one drawing of the tree.
 type drawing struct {
 	v        *View
@@ -67,7 +91,6 @@ type drawing struct {
 	prefixes []string // the branches before the names
 	marks    map[int]look.Style
 	moving   map[int]bool
-	name     int // columns of branch and name
 	columns  []pane.Column
 }
 
@@ -75,51 +98,54 @@ func (v *View) drawing(env *ui.Env, rows []int, width int) *drawing {
 	p := &drawing{v: v, l: env.Look, s: env.State, rows: rows, moving: map[int]bool{}}
 	p.prefixes = v.branches(env.Look, rows)
 	p.findMarks()
-	for i, r := range rows {
-		if n := &v.tree.nodes[r]; n.device {
-			p.name = max(p.name, look.Width(p.prefixes[i])+look.Width(n.line.Name))
-		}
-	}
-	p.name = max(min(p.name, max(width/2, leastName), width-marks), 0)
-	w := v.tree.widths
-	columns := make([]pane.Column, columnCount)
-	columns[colLink] = pane.Column{Title: "link", Width: w.link, Rank: 2}
-	columns[colNote] = pane.Column{Title: "could be", Width: w.note, Rank: 7}
-	columns[colRate] = pane.Column{Title: "rate", Width: max(w.rate, rateWidth), Right: true, Rank: 5}
-	columns[colState] = pane.Column{Title: "state", Width: w.state, Rank: 1}
-	columns[colAddress] = pane.Column{Title: "address", Width: w.address, Rank: 8}
-	if len(p.s.Ports)+len(p.s.GPUs) > 0 {
-		columns[colLoad] = pane.Column{Title: "load", Width: 5, Right: true, Rank: 0}
-		columns[colSent] = pane.Column{Title: "sent", Width: rateWidth, Right: true, Rank: 3}
-		columns[colReceived] = pane.Column{Title: "received", Width: rateWidth, Right: true, Rank: 4}
-		columns[colSpark] = pane.Column{Width: sparkWidth, Rank: 6}
-	}
-	p.columns = fit(columns, width-marks-p.name-1)
+	p.columns = v.columns(env, rows)
+	name := &p.columns[colName]
+	name.Width = max(min(name.Most, max(width/2, leastName)), 0)
+	p.columns = pane.Fit(p.columns, width-marks)
 	return p
 }
 
 // leastName is the room that branch and name have at least.
 const leastName = 22
 
-// fit gives the columns that there is room for. One that is less wanted has none where one
-// that is more wanted has not, so that columns go in one order.
-func fit(columns []pane.Column, room int) []pane.Column {
-	wanted := slices.Clone(columns)
-	slices.SortStableFunc(wanted, func(a, b pane.Column) int { return a.Rank - b.Rank })
-	for _, c := range wanted {
-		if c.Width > 0 && room < c.Width {
-			for i := range columns {
-				if columns[i].Rank >= c.Rank {
-					columns[i].Width = 0
-				}
-			}
-			break
-		}
-		if c.Width > 0 {
-			room -= c.Width + 1
+// columns are those that there is something to show in. Branch and name need Most columns.
+func (v *View) columns(env *ui.Env, rows []int) []pane.Column {
+	s, w := env.State, v.tree.widths
+	out := make([]pane.Column, columnCount)
+	out[colName] = pane.Column{Title: "device", Most: v.nameWidth(env.Look, rows)}
+	out[colLink] = pane.Column{Title: "link", Width: w.link, Rank: 3}
+	out[colNote] = pane.Column{Title: "could be", Width: w.note, Rank: 10}
+	out[colAddress] = pane.Column{Title: "address", Width: w.address, Rank: 11}
+	if w.link > 0 {
+		out[colRate] = pane.Column{Title: "rate", Width: rateWidth, Right: true, Rank: 8}
+	}
+	if w.state > 0 {
+		out[colState] = pane.Column{Title: "state", Width: w.state, Rank: 2}
+		out[colLine] = pane.Column{Title: "line", Width: rateWidth, Right: true, Rank: 5}
+	}
+	if len(s.Ports) > 0 {
+		out[colLoad] = pane.Column{Title: "load", Width: percentWidth, Right: true, Rank: 1}
+		out[colSpark] = pane.Column{Width: sparkWidth, Rank: 9}
+		out[colSent] = pane.Column{Title: "sent", Width: rateWidth, Right: true, Rank: 6}
+		out[colReceived] = pane.Column{Title: "received", Width: rateWidth, Right: true, Rank: 7}
+	}
+	if len(s.GPUs) > 0 {
+		out[colBusy] = pane.Column{Title: "busy", Width: percentWidth, Right: true, Rank: 4}
+		out[colPCIeSent] = pane.Column{Title: "PCIe sent", Width: rateWidth, Right: true, Rank: 12}
+		out[colPCIeReceived] = pane.Column{Title: "PCIe recv", Width: rateWidth, Right: true, Rank: 13}
+	}
+	return out
+}
+
+// nameWidth is what the longest branch and name of a device take.
+func (v *View) nameWidth(l *look.Look, rows []int) int {
+	w := 0
+	for _, r := range rows {
+		if n := &v.tree.nodes[r]; n.device {
+			w = max(w, 2*n.line.Depth+look.Width(v.fold(l, n))+look.Width(n.line.Name))
 		}
 	}
-	return columns
+	return w
 }
 
 // branches are the lines and signs before the names.
@@ -156,18 +182,23 @@ func (v *View) branches(l *look.Look, rows []int) []string {
 		default:
 			b.WriteString(l.Branch())
 		}
-		switch {
-		case !n.children && l.ASCII:
-			b.WriteByte(' ')
-		case !n.children:
-		case v.folded[n.key]:
-			b.WriteString(l.Folded() + " ")
-		default:
-			b.WriteString(l.Open() + " ")
-		}
+		b.WriteString(v.fold(l, n))
 		out[i] = b.String()
 	}
 	return out
+}
+
+// fold is the sign between branch and name.
+func (v *View) fold(l *look.Look, n *node) string {
+	switch {
+	case !n.children && l.ASCII:
+		return " "
+	case !n.children:
+		return ""
+	case v.folded[n.key]:
+		return l.Folded() + " "
+	}
+	return l.Open() + " "
 }
 
 // findMarks notes what the doctor says of the lines and which of them have errors that count
@@ -198,7 +229,7 @@ func (p *drawing) findMarks() {
 }
 
 func (p *drawing) head() string {
-	return strings.Repeat(" ", marks) + p.l.Fit("device", p.name) + " " + pane.Heads(p.l, p.columns)
+	return strings.Repeat(" ", marks) + pane.Heads(p.l, p.columns)
 }
 
 // line draws a row in so many columns.
@@ -215,7 +246,10 @@ func (p *drawing) line(row, width int) string {
 		text := l.Cut(name, width-marks)
 		return before + text + p.details(n, width-marks-look.Width(text))
 	}
-	text := l.Fit(name, p.name) + " " + pane.Cells(l, p.columns, func(i, w int) string {
+	text := pane.Cells(l, p.columns, func(i, w int) string {
+		if i == colName {
+			return name
+		}
 		cell, style := p.cell(n, i)
 		return l.Paint(l.Cut(cell, w), style)
 	})
@@ -257,21 +291,17 @@ func (p *drawing) cell(n *node, column int) (string, look.Style) {
 	switch column {
 	case colAddress:
 		return n.line.Address, look.Faint
-	case colLink, colNote:
+	case colLink, colNote, colRate:
 		return p.link(n, column)
-	}
-	if n.gpu {
-		return p.gpuCell(n, column)
+	case colBusy, colPCIeSent, colPCIeReceived:
+		return p.gpuCell(n, column), look.Plain
 	}
 	line, ok := p.busiest(n)
 	if !ok {
-		if column == colRate {
-			return n.line.Rate, look.Plain
-		}
 		return "", look.Plain
 	}
 	switch column {
-	case colRate:
+	case colLine:
 		return p.l.PortRate(line.BytesPerSec), look.Plain
 	case colState:
 		return p.l.Safe(cmp.Or(line.State, look.Unknown)), host.StyleOfState(line.State)
@@ -305,6 +335,10 @@ func (p *drawing) cell(n *node, column int) (string, look.Style) {
 func (p *drawing) link(n *node, column int) (string, look.Style) {
 	s := p.linkOf(n)
 	switch {
+	case column == colRate && s.Text == "" && s.Rate == nil:
+		return "", look.Plain
+	case column == colRate:
+		return p.l.Rate(s.Rate), look.Plain
 	case column == colNote && s.Degraded:
 		return s.Note, look.Middle
 	case column == colNote:
@@ -342,29 +376,20 @@ func liveLink(s *state.State, n *node) (now topo.LaneRate, ok bool) {
 // within says whether a figure is known and can be.
 func within(n *int, most int) bool { return n != nil && *n > 0 && *n <= most }
 
-// gpuCell is a GPU's text in a column.
-func (p *drawing) gpuCell(n *node, column int) (string, look.Style) {
-	if column == colRate {
-		return p.l.Rate(p.linkOf(n).Rate), look.Plain
-	}
+// gpuCell is the text of a GPU's load in a column.
+func (p *drawing) gpuCell(n *node, column int) string {
 	g := p.s.GPUs[n.id()]
-	if g == nil {
-		return "", look.Plain
+	switch {
+	case g == nil:
+		return ""
+	case column == colPCIeSent:
+		return p.l.Rate(g.PCIeSentBytesPerSec)
+	case column == colPCIeReceived:
+		return p.l.Rate(g.PCIeReceivedBytesPerSec)
+	case g.UtilizationPercent == nil:
+		return look.Unknown
 	}
-	switch column {
-	case colLoad:
-		if g.UtilizationPercent == nil {
-			return look.Unknown, look.Plain
-		}
-		return p.l.Percent(float64(*g.UtilizationPercent) / 100), look.Plain
-	case colSpark:
-		return p.l.Spark(g.Utilization.Values(), 100, sparkWidth), look.Accent
-	case colSent:
-		return p.l.Rate(g.PCIeSentBytesPerSec), look.Plain
-	case colReceived:
-		return p.l.Rate(g.PCIeReceivedBytesPerSec), look.Plain
-	}
-	return "", look.Plain
+	return p.l.Percent(float64(*g.UtilizationPercent) / 100)
 }
 
 // busiest is the port of a line. Where the interface on it moves more than RDMA counts,

@@ -40,7 +40,7 @@ type node struct {
 }
 
 // widths are what columns take where that depends on what is in them.
-type widths struct{ state, link, note, rate, address int }
+type widths struct{ state, link, note, address int }
 
 // leastState is the title of the column, mostState the longest state that is common.
 const leastState, mostState = 5, 8
@@ -115,7 +115,6 @@ func (t *tree) fill(i int) {
 	w := &t.widths
 	w.address = max(w.address, look.Width(n.line.Address))
 	w.link = max(w.link, look.Width(n.line.Link.Text)+1)
-	w.rate = max(w.rate, look.Width(n.line.Rate))
 	if n.line.Link.Degraded {
 		w.note = max(w.note, look.Width(n.line.Link.Note))
 	}

@@ -1,9 +1,11 @@
 // Package tree is the dashboard's first view: the host as a tree, with what its links and
 // ports do right now. It also stands beside other views, in a narrow pane.
 //
-// Columns go when there is no room, in this order: details, address, what the link could be,
-// sparkline, rate of the line, received, sent, link, state, load. What is wrong stands before
-// the name and never goes.
+// Each column has one meaning and one kind of unit: link, "could be" and rate are those of the
+// PCIe link; state, line, load, sent and received those of the network port; busy and the last
+// two rates those of the GPU. Where there is no room columns go, in this order: details, what
+// GPUs receive and send over PCIe, address, what the link could be, sparkline, rate, received,
+// sent, line, busy, link, state, load. What is wrong stands before the name and never goes.
 package tree
 
 import (
