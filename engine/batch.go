@@ -181,9 +181,6 @@ func (b *Batch) finish(p *part) {
 		b.errs = append(b.errs, b.engine.errorOf(p, err))
 	}
 	b.mu.Unlock()
-	if len(p.result.Unsafe) > 0 {
-		b.engine.quarantine(p)
-	}
 	if b.left.Add(-1) == 0 {
 		b.conclude()
 	}
@@ -239,6 +236,9 @@ func (b *Batch) close() {
 	b.stopCancel, b.o.Notify = nil, nil // they are the user's
 	e.mu.Lock()
 	e.unlink(b)
+	if b.peer.removed {
+		e.forgetFences(b.peer)
+	}
 	for _, p := range b.parts {
 		p.used = p.usedOf[:0]
 		for i := range p.result.Lanes {

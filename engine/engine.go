@@ -85,7 +85,7 @@ type scheduler struct {
 	wake          chan struct{} // of the time keeper
 	anyQuarantine atomic.Bool
 
-	mu          sync.Mutex // of all that follows
+	mu          mutex // of all that follows
 	core        *sched.Core
 	closing     bool
 	wakeAt      int64 // when the time keeper steps the core
@@ -370,11 +370,7 @@ func (e *Engine) removePeer(p *Peer) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.peers, p)
-	for id, key := range e.unfenced {
-		if key.session == p.session.ID() && !e.holdsQuarantine(p.epoch, key) {
-			delete(e.unfenced, id)
-		}
-	}
+	e.forgetFences(p)
 	clear(p.lanes)
 	p.removed = true
 	// With those that an earlier change of routes has taken out.

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 
 // fenceKey names a connection that a peer has to leave.
 type fenceKey struct {
+	epoch     uint64 // of the peer
 	session   transport.SessionID
 	conn      transport.ConnID
 	transport string
@@ -42,7 +44,7 @@ func (e *Engine) leave(p *Peer, key fenceKey) bool {
 	for {
 		_, err := p.session.Call(e.ctx, methodLeave, body)
 		if err == nil {
-			e.lift(p.epoch, key)
+			e.lift(key)
 			return true
 		}
 		timer := time.NewTimer(fenceRetry)
@@ -72,13 +74,12 @@ func (e *Engine) peerOf(epoch uint64) *Peer {
 	return nil
 }
 
-// quarantine keeps the places that a part has written from being used.
+// quarantine keeps the places that a part has written from being used. It belongs to
+// the step that ends the part; the mutex is held. Once it was free between the two, the
+// peer could be closed, its fences be forgotten, and nothing be left to wait for.
 func (e *Engine) quarantine(p *part) {
-	peer := p.batch.peer
-	e.mu.Lock()
-	defer e.mu.Unlock()
 	var conns []fenceKey
-	for _, id := range p.result.Unsafe {
+	for _, id := range p.job.Result.Unsafe {
 		if key, ok := e.unfenced[id]; ok {
 			conns = append(conns, key)
 		}
@@ -86,31 +87,41 @@ func (e *Engine) quarantine(p *part) {
 	if len(conns) == 0 {
 		return // all were left meanwhile
 	}
+	epoch := p.batch.peer.epoch
 	for i := range p.ops {
 		if o := &p.ops[i]; !o.Read {
 			r := p.batch.remotes[o.Remote]
-			e.quarantines[peer.epoch] = append(e.quarantines[peer.epoch], quarantined{r.t.ID, r.name, p.places[i].remote, conns})
+			e.quarantines[epoch] = append(e.quarantines[epoch], quarantined{r.t.ID, r.name, p.places[i].remote, conns})
 			e.anyQuarantine.Store(true)
 		}
 	}
 }
 
-// lift ends what hung on a connection.
-func (e *Engine) lift(epoch uint64, key fenceKey) {
+// lift ends what hung on a connection, which the peer has left.
+func (e *Engine) lift(key fenceKey) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.unfenced, sched.ConnID(key.conn))
-	list := e.quarantines[epoch]
+	list := e.quarantines[key.epoch]
 	for i := range list {
 		list[i].conns = slices.DeleteFunc(slices.Clone(list[i].conns), func(k fenceKey) bool { return k == key })
 	}
-	e.setQuarantines(epoch, slices.DeleteFunc(list, func(q quarantined) bool { return len(q.conns) == 0 }))
+	e.setQuarantines(key.epoch, slices.DeleteFunc(list, func(q quarantined) bool { return len(q.conns) == 0 }))
 }
 
-// holdsQuarantine says whether a connection keeps a range from being used; the
-// mutex is held.
-func (e *Engine) holdsQuarantine(epoch uint64, key fenceKey) bool {
-	return slices.ContainsFunc(e.quarantines[epoch], func(q quarantined) bool { return slices.Contains(q.conns, key) })
+// forgetFences forgets what a closed peer has not left, where that keeps no range from
+// being used. It waits for the peer's last batch: a connection that is not in unfenced
+// counts as left, and that batch may yet end with one.
+func (e *Engine) forgetFences(p *Peer) {
+	for b := e.first; b != nil; b = b.next {
+		if b.peer == p {
+			return
+		}
+	}
+	maps.DeleteFunc(e.unfenced, func(_ sched.ConnID, key fenceKey) bool {
+		return key.session == p.session.ID() &&
+			!slices.ContainsFunc(e.quarantines[key.epoch], func(q quarantined) bool { return slices.Contains(q.conns, key) })
+	})
 }
 
 // liftAll forgets the memory of a peer's former life.
@@ -118,6 +129,7 @@ func (e *Engine) liftAll(epoch uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.setQuarantines(epoch, nil)
+	maps.DeleteFunc(e.unfenced, func(_ sched.ConnID, key fenceKey) bool { return key.epoch == epoch })
 }
 
 func (e *Engine) setQuarantines(epoch uint64, list []quarantined) {
@@ -134,11 +146,9 @@ func (e *Engine) setQuarantines(epoch uint64, list []quarantined) {
 func (e *Engine) adoptFences(p *Peer) {
 	e.mu.Lock()
 	var keys []fenceKey
-	for _, q := range e.quarantines[p.epoch] {
-		for _, key := range q.conns {
-			if !slices.Contains(keys, key) && key.session != p.session.ID() {
-				keys = append(keys, key)
-			}
+	for _, key := range e.unfenced {
+		if key.epoch == p.epoch && key.session != p.session.ID() {
+			keys = append(keys, key)
 		}
 	}
 	e.mu.Unlock()

@@ -278,14 +278,14 @@ func (p *Peer) end(err error, restarted bool) {
 	if !p.ended.CompareAndSwap(nil, &err) {
 		return
 	}
-	if restarted {
-		e.liftAll(p.epoch)
-	}
 	e.mu.Lock()
 	known := p.scheduled
 	e.mu.Unlock()
 	if known {
 		e.tell(sched.Event{Kind: sched.PeerGone, Peer: p.id, Err: err, Restarted: restarted})
+	}
+	if restarted { // from here on no batch ends with a fence
+		e.liftAll(p.epoch)
 	}
 	close(p.gone)
 	if !errors.Is(err, ErrClosed) {
