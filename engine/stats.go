@@ -35,9 +35,12 @@ type Stats struct {
 	Served         []ServedStats `json:"served"`
 	ServedUnlisted int           `json:"served_unlisted"`
 	Refused        int64         `json:"refused_requests"` // peers' requests that failed a check
-	ServedConns    int           `json:"served_conns"`     // open now
-	Sessions       int           `json:"served_sessions"`  // peers that have this engine open now
-	Notifications  int64         `json:"notifications"`    // received
+	// RefusedConns are connections that were not let in, by reason: "wrong_token",
+	// "malformed", "version", "slow", "busy", "limit", "ended", "gone".
+	RefusedConns  map[string]int64 `json:"refused_conns"`
+	ServedConns   int              `json:"served_conns"`    // open now
+	Sessions      int              `json:"served_sessions"` // peers that have this engine open now
+	Notifications int64            `json:"notifications"`   // received
 }
 
 // PeerStats is the state of a peer that this engine has opened.
@@ -127,7 +130,11 @@ func (e *Engine) Stats() Stats {
 		s.ServedConns += served.Conns
 	}
 	s.Served, s.ServedUnlisted = e.servedStats()
-	s.Sessions = e.server.Counts().Sessions
+	in := e.server.Counts()
+	s.Sessions, s.RefusedConns = in.Sessions, map[string]int64{}
+	for why, count := range in.Refused {
+		s.RefusedConns[string(why)] = count
+	}
 	for _, r := range e.Regions() {
 		grant := r.Grant()
 		s.Regions = append(s.Regions, RegionStats{

@@ -56,14 +56,34 @@ func TestRun(t *testing.T) {
 	if _, err := to.ReadAt(got, 7); err != nil || string(got) != "hello" {
 		t.Errorf("%q, %v", got, err)
 	}
-	resp, err := http.Get("http://" + i.HTTP[0] + "/metrics")
+	stranger, err := engine.New(t.Context(), engine.Options{Token: []byte("another token, 1")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := io.ReadAll(resp.Body)
-	resp.Body.Close()
-	if err != nil || !strings.Contains(string(text), `topoctl_engine_region_bytes{region="bench",`) || !strings.Contains(string(text), "topoctl_engine_served_sessions 1\n") {
-		t.Errorf("%v: %s", err, text)
+	if _, err := stranger.Open(t.Context(), i.Addresses[0]); err == nil {
+		t.Error("let in without the token")
+	}
+	if err := stranger.Close(); err != nil {
+		t.Error(err)
+	}
+	var metrics string
+	refused := `topoctl_engine_refused_connections_total{reason="wrong_token"} 1` + "\n"
+	for until := time.Now().Add(30 * time.Second); !strings.Contains(metrics, refused) && time.Now().Before(until); { // it is counted when it has been sent
+		resp, err := http.Get("http://" + i.HTTP[0] + "/metrics")
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		metrics = string(text)
+	}
+	for _, want := range []string{`topoctl_engine_region_bytes{region="bench",`, "topoctl_engine_served_sessions 1\n", refused} {
+		if !strings.Contains(metrics, want) {
+			t.Errorf("no %q in: %s", want, metrics)
+		}
 	}
 	http.DefaultClient.CloseIdleConnections()
 	if err := e.Close(); err != nil {

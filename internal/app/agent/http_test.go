@@ -44,7 +44,8 @@ func sample(t *testing.T) *still {
 			{Conn: 1 << 63, Peer: "n3", Transport: "tcp", LocalAddress: "10.0.0.1:7411", RemoteAddress: "10.0.0.3:9", LocalPort: "net:eth0", ReadBytes: &read, WrittenBytes: &written},
 			{Conn: 1, Peer: "n3", Transport: "shm"},
 		}, ServedUnlisted: 2,
-		Name: "n1", Epoch: 1 << 63, Batches: 7, Retries: 2, ServedWrittenBytes: 1 << 40, ServedUncounted: []string{"shm"},
+		RefusedConns: map[string]int64{"wrong_token": 15_000, "gone": 0},
+		Name:         "n1", Epoch: 1 << 63, Batches: 7, Retries: 2, ServedWrittenBytes: 1 << 40, ServedUncounted: []string{"shm"},
 		Peers: []engine.PeerStats{{Name: "evil\"\n\\\xff", State: "open", RoundTripNS: 1500}, {Name: "n3", State: "lost"}},
 		Lanes: []engine.LaneStats{
 			{Peer: "n2", Lane: "eth0 > n2:eth1", Transport: "tcp", Health: "sick", Bytes: 5, InflightBytes: 3, BytesPerSec: 1e9, Measured: true, Retries: 2, Failures: 1},
@@ -118,6 +119,8 @@ func TestMetrics(t *testing.T) {
 	for _, want := range []string{
 		`topoctl_engine_info{name="n1",epoch="9223372036854775808"} 1`,
 		`topoctl_engine_start_time_seconds 1700000000.5`,
+		`topoctl_engine_refused_connections_total{reason="wrong_token"} 15000`,
+		`topoctl_engine_refused_connections_total{reason="gone"} 0`,
 		`topoctl_engine_served_uncounted{transport="shm"} 1`,
 		`topoctl_engine_served_written_bytes_total 1099511627776`,
 		`topoctl_engine_region_bytes{region="bench",id="4294967297",read="true",write="false"} 4096`,

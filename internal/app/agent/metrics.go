@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -34,6 +35,9 @@ func metricsText(s engine.Stats, started time.Time) []byte {
 		{"notifications_total", "Notifications of peers that arrived.", s.Notifications},
 	} {
 		x.Add("topoctl_engine_"+c.name, promtext.Counter, c.help, promtext.Int(c.value))
+	}
+	for _, why := range slices.Sorted(maps.Keys(s.RefusedConns)) {
+		x.Add("topoctl_engine_refused_connections_total", promtext.Counter, "Connections that were not let in, by reason.", promtext.Int(s.RefusedConns[why]), "reason", why)
 	}
 	for _, t := range s.ServedUncounted {
 		x.Add("topoctl_engine_served_uncounted", promtext.Gauge, "1 for each transport over which peers move bytes that the counters of served bytes do not include.", promtext.Int(1), "transport", t)

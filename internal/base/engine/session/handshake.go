@@ -161,12 +161,6 @@ type arrival struct {
 	proof proof
 }
 
-// Why arrivals are turned away, for the counters.
-var (
-	errWrongToken = errors.New("wrong token")
-	errOldVersion = errors.New("no common version")
-)
-
 // acceptHandshake does the server's side up to the point where the dialler has proven that
 // it has the token.
 func acceptHandshake(c net.Conn, id *Identity) (*arrival, error) {
@@ -193,9 +187,9 @@ func acceptHandshake(c net.Conn, id *Identity) (*arrival, error) {
 	}
 	switch ans.status {
 	case statusVersion:
-		return nil, errOldVersion
+		return nil, refused{RefusedVersion}
 	case statusToken:
-		return nil, errWrongToken
+		return nil, refused{RefusedToken}
 	}
 	if a.t.proof, err = readPacket(c, 2); err != nil {
 		return nil, err
@@ -207,7 +201,7 @@ func acceptHandshake(c net.Conn, id *Identity) (*arrival, error) {
 		// No proof of ours and no name: a peer without the token learns nothing.
 		w := welcome{status: statusToken}
 		_, _ = c.Write(w.encode())
-		return nil, errWrongToken
+		return nil, refused{RefusedToken}
 	}
 	a.key = a.t.key(id.Token)
 	return a, nil

@@ -152,8 +152,18 @@ func TestSlowAndGarbage(t *testing.T) {
 	}
 	works(t, addr)
 	_ = s.Close() // counting comes after closing
-	if n := s.Counts().Dropped + s.Counts().WrongToken; n != int64(len(all)) {
-		t.Errorf("%d dropped, want %d: %+v", n, len(all), s.Counts())
+	n := int64(0)
+	for _, count := range s.Counts().Refused {
+		n += count
+	}
+	if n != int64(len(all)) {
+		t.Errorf("%d refused, want %d: %+v", n, len(all), s.Counts())
+	}
+	// The silent, those that stop, and the slow one; one that is half closed; garbage.
+	for why, want := range map[Refusal]int64{RefusedSlow: 5, RefusedGone: 1, RefusedMalformed: 4} {
+		if got := s.Counts().Refused[why]; got != want {
+			t.Errorf("%s: %d, want %d", why, got, want)
+		}
 	}
 }
 
@@ -209,7 +219,7 @@ func TestReplay(t *testing.T) {
 	_, _ = again.Write(sent)
 	gone(t, again)
 	_ = s.Close()
-	if s.Counts().WrongToken != 1 || reached.Load() != 0 {
+	if s.Counts().Refused[RefusedToken] != 1 || reached.Load() != 0 {
 		t.Errorf("%+v, %d reached", s.Counts(), reached.Load())
 	}
 }
@@ -241,7 +251,7 @@ func TestTakeover(t *testing.T) {
 		t.Error(m, err)
 	}
 	until := time.Now().Add(30 * time.Second) // counting comes after closing
-	for n := s.Counts(); n.Sessions != 1 || n.Refused != 3; n = s.Counts() {
+	for n := s.Counts(); n.Sessions != 1 || n.Refused[RefusedEnded] != 3; n = s.Counts() {
 		if time.Now().After(until) {
 			t.Fatalf("%+v", n)
 		}

@@ -378,7 +378,7 @@ func TestTokens(t *testing.T) {
 			t.Error(err)
 		}
 		_ = srv.Close()
-		if n := srv.Counts().WrongToken; n != 2 {
+		if n := srv.Counts().Refused[session.RefusedToken]; n != 2 {
 			t.Errorf("%d wrong tokens counted, want 2", n)
 		}
 	}

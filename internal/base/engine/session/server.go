@@ -11,11 +11,9 @@ import (
 
 // Counts say what a server did since it began.
 type Counts struct {
-	Accepted   int64 // connections
-	WrongToken int64 // had no token, or not ours
-	Dropped    int64 // garbage, too slow, or gone before the end of the handshake
-	Refused    int64 // authenticated, but over a limit or for a session that is not
-	Sessions   int   // now
+	Accepted int64             // connections
+	Refused  map[Refusal]int64 // of them; every Refusal has its place
+	Sessions int               // now
 }
 
 // Server lets peers in.
@@ -30,7 +28,8 @@ type Server struct {
 	closed   bool
 	pending  map[net.Conn]time.Time // in their handshake, since when
 	sessions map[transport.SessionID]*serverSession
-	counts   Counts
+	accepted int64
+	refused  refusalLog
 }
 
 // serverSession is a session with the data connections that were let in for it.
@@ -47,6 +46,7 @@ func Serve(listeners []net.Listener, o ServerOptions) *Server {
 		o: o, listeners: listeners, stop: make(chan struct{}), start: time.Now(),
 		pending:  map[net.Conn]time.Time{},
 		sessions: map[transport.SessionID]*serverSession{},
+		refused:  newRefusalLog(o.Logger),
 	}
 	s.wg.Add(1 + len(listeners))
 	go s.watch()
@@ -60,9 +60,7 @@ func Serve(listeners []net.Listener, o ServerOptions) *Server {
 func (s *Server) Counts() Counts {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := s.counts
-	c.Sessions = len(s.sessions)
-	return c
+	return Counts{Accepted: s.accepted, Refused: s.refused.byReason(), Sessions: len(s.sessions)}
 }
 
 // Close ends every session and connection and waits for all goroutines. Data
@@ -126,7 +124,7 @@ func (s *Server) accept(l net.Listener) {
 func (s *Server) admit(c net.Conn) {
 	now := time.Now()
 	s.mu.Lock()
-	s.counts.Accepted++
+	s.accepted++
 	room := !s.closed
 	if room && len(s.pending) >= s.o.Limits.UnauthenticatedConns {
 		var oldest net.Conn
@@ -140,7 +138,7 @@ func (s *Server) admit(c net.Conn) {
 			delete(s.pending, oldest)
 			_ = oldest.Close()
 		} else {
-			s.counts.Dropped++
+			s.refused.add(RefusedBusy, c.RemoteAddr(), now)
 		}
 	}
 	if room {
@@ -164,20 +162,30 @@ func (s *Server) admit(c net.Conn) {
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
+		_, pending := s.pending[c]
 		delete(s.pending, c)
-		switch {
-		case err == nil:
-		case errors.Is(err, errWrongToken):
-			s.counts.WrongToken++
-		case errors.Is(err, errRefused):
-			s.counts.Refused++
-		default:
-			s.counts.Dropped++
+		if err == nil {
+			return
 		}
+		why := refusalOf(err)
+		if why == RefusedGone && !pending {
+			why = RefusedSlow // it was closed here, to make room
+		}
+		s.refused.add(why, c.RemoteAddr(), time.Now())
 	}()
 }
 
-var errRefused = errors.New("refused")
+// errEvicted is the end of a connection that had to make room.
+var errEvicted = refused{RefusedSlow}
+
+// settled takes a connection out of those that may have to make room for others; false
+// where it had to already. It comes before the connection is handed on: it belongs to a
+// session then, and closing it would be that session's loss. The mutex is held.
+func (s *Server) settled(c net.Conn) bool {
+	_, ok := s.pending[c]
+	delete(s.pending, c)
+	return ok
+}
 
 // arrive takes a connection through its handshake to its session.
 func (s *Server) arrive(c net.Conn, deadline time.Time) error {
@@ -222,13 +230,19 @@ func (s *Server) arriveData(a *arrival) error {
 		return err
 	}
 	if st != statusOK {
-		return errRefused
+		return refusedBy(st)
 	}
 	if err := a.conn.SetDeadline(time.Time{}); err != nil {
 		return err
 	}
+	s.mu.Lock()
+	ok := s.settled(a.conn)
+	s.mu.Unlock()
+	if !ok {
+		return errEvicted
+	}
 	if err := s.o.Data(id, a.hello.conn, v.peerName, a.conn); err != nil {
-		return errRefused
+		return refused{RefusedEnded}
 	}
 	return nil
 }
@@ -242,7 +256,7 @@ func (s *Server) arriveControl(a *arrival) error {
 		return err
 	}
 	if st != statusOK {
-		return errRefused
+		return refusedBy(st)
 	}
 	sync, err := readMessage(a.conn, bounds{calls: s.o.Limits.CallsInFlight})
 	if err != nil {
@@ -257,30 +271,40 @@ func (s *Server) arriveControl(a *arrival) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	v := s.sessions[a.hello.session]
-	switch {
-	case s.closed:
-		return errRefused
-	case a.hello.resume:
-		if v == nil {
-			return errRefused
-		}
-	case v != nil || len(s.sessions) >= s.o.Limits.Sessions:
-		return errRefused
-	default:
+	// Sessions came and went since the answer: another one may have taken the ID.
+	if st := s.judged(a, v); st != statusOK || s.closed {
+		return refusedBy(st)
+	}
+	if !s.settled(a.conn) {
+		return errEvicted
+	}
+	if v == nil {
 		v = &serverSession{Session: s.make(a)}
 		s.sessions[v.id] = v
 	}
 	if !v.attach(a.conn, sync.number, &sync) {
-		return errRefused
+		return refused{RefusedEnded}
 	}
 	return nil
+}
+
+// refusedBy is the refusal that a status says.
+func refusedBy(st status) error {
+	if st == statusLimit {
+		return refused{RefusedLimit}
+	}
+	return refused{RefusedEnded}
 }
 
 // judge says what becomes of an authenticated control connection.
 func (s *Server) judge(a *arrival) status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	v := s.sessions[a.hello.session]
+	return s.judged(a, s.sessions[a.hello.session])
+}
+
+// judged is judge for the session that has the ID, nil without. The mutex is held.
+func (s *Server) judged(a *arrival, v *serverSession) status {
 	switch {
 	case !a.hello.resume && v != nil:
 		return statusEnded // the name is taken: IDs are random, this is no accident
@@ -336,6 +360,7 @@ func (s *Server) watch() {
 		}
 		last = now
 		s.mu.Lock()
+		s.refused.tell(now)
 		var silent []*Session
 		for _, v := range s.sessions {
 			heard := v.start.Add(time.Duration(v.lastHeard.Load()))

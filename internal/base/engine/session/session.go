@@ -13,6 +13,7 @@ package session
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"net/netip"
 	"strings"
@@ -72,6 +73,7 @@ type ServerOptions struct {
 	Identity Identity
 	Limits   Limits
 	Handle   Handler
+	Logger   *slog.Logger // of what was refused; nil: nothing is logged
 	// Data takes over a data connection that has proven to belong to a session. It
 	// owns the connection from then on and must return soon. With an error the
 	// connection is closed.
