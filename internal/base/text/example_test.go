@@ -84,6 +84,19 @@ func ExampleColumns() {
 	// mlx5_10   9.1  other socket
 }
 
+func ExampleWrapColumns() {
+	for _, lines := range text.WrapColumns([][]string{
+		{"port", "why"},
+		{"mlx5_0", "below the same switch as the GPU"},
+	}, 34) {
+		fmt.Println(strings.Join(lines, "\n"))
+	}
+	// Output:
+	// port    why
+	// mlx5_0  below the same switch as
+	//         the GPU
+}
+
 func ExampleTSV() {
 	for _, line := range text.TSV([][]string{{"PORT", "WHY"}, {"mlx5_0", "same switch"}}) {
 		fmt.Println(strings.ReplaceAll(line, "\t", "<TAB>"))

@@ -189,6 +189,39 @@ func Columns(rows [][]string, specs ...Column) []string {
 	return lines
 }
 
+// The least room in which [WrapColumns] wraps a cell where it stands, and how far it is set in where
+// there is less.
+const (
+	leastRoom = 24
+	setIn     = 6
+)
+
+// WrapColumns is [Columns] in lines of at most width cells: the last cell of a row is wrapped in its
+// column, or below the row where its column is too narrow. It returns the lines of each row. Other
+// cells stay whole, and 0 is no limit.
+func WrapColumns(rows [][]string, width int, specs ...Column) [][]string {
+	out := make([][]string, len(rows))
+	for k, line := range Columns(rows, specs...) {
+		out[k] = []string{line}
+		if width <= 0 || Width(line) <= width {
+			continue
+		}
+		last := strings.TrimRight(rows[k][len(rows[k])-1], " ")
+		before := strings.TrimSuffix(line, last)
+		at, rest := Width(before), out[k][:0]
+		if width-at < leastRoom {
+			rest, at = append(rest, strings.TrimRight(before, " ")), setIn
+			before = blanks(at)
+		}
+		for _, part := range Wrap(last, width-at) {
+			rest = append(rest, before+part)
+			before = blanks(at)
+		}
+		out[k] = rest
+	}
+	return out
+}
+
 // TSV sets rows for programs, a line for each: its cells made [Printable] and separated by tabs,
 // which no cell has then.
 func TSV(rows [][]string) []string {

@@ -187,6 +187,22 @@ func TestColumns(t *testing.T) {
 	}
 }
 
+func TestWrapColumns(t *testing.T) {
+	rows := [][]string{{"rank", "port", "why"}, {"1", "mlx5_0", "nearest"}, {"2", "mlx5_10", "equal to mlx5_9 in all else, later by name"}, {"3 more"}, {"it stands alone and is longer than that"}, {}}
+	for _, tt := range []struct {
+		width int
+		want  [][]string
+	}{
+		{0, [][]string{{"rank  port     why"}, {"1     mlx5_0   nearest"}, {"2     mlx5_10  equal to mlx5_9 in all else, later by name"}, {"3 more"}, {"it stands alone and is longer than that"}, {""}}},
+		{40, [][]string{{"rank  port     why"}, {"1     mlx5_0   nearest"}, {"2     mlx5_10  equal to mlx5_9 in all", "               else, later by name"}, {"3 more"}, {"it stands alone and is longer than that"}, {""}}},
+		{30, [][]string{{"rank  port     why"}, {"1     mlx5_0   nearest"}, {"2     mlx5_10", "      equal to mlx5_9 in all", "      else, later by name"}, {"3 more"}, {"it stands alone and is longer", "than that"}, {""}}},
+	} {
+		if diff := cmp.Diff(tt.want, WrapColumns(rows, tt.width)); diff != "" {
+			t.Errorf("width %d (-want +got):\n%s", tt.width, diff)
+		}
+	}
+}
+
 func TestTSV(t *testing.T) {
 	rows := [][]string{{"KIND", "NAME"}, {"gpu", "a\tb\nc\x1b[2J"}, {"", "größer", "x"}, {}}
 	want := []string{"KIND\tNAME", `gpu` + "\t" + `a\tb\nc\x1b[2J`, "\tgrößer\tx", ""}

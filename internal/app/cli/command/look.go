@@ -80,16 +80,27 @@ func (l *Look) Rate(r *topo.Rate, basis topo.Basis) string {
 	return units.Rate(int64(*r), l.Units)
 }
 
-// cut shortens a line to the terminal. Verbose output is never cut.
-func (l *Look) cut(line string) string {
-	if l.Width <= 0 || l.Verbose {
-		return line
+// Wrap is a sentence in lines that the terminal has room for, in one colour: the first after lead,
+// the others set in as far.
+func (l *Look) Wrap(lead, sentence, code string) string {
+	return l.wrapped(text.WrapColumns([][]string{{sentence}}, l.room(lead))[0], lead, code)
+}
+
+// room is how wide lines are after lead, 0 without limit.
+func (l *Look) room(lead string) int {
+	if l.Width <= 0 {
+		return 0
 	}
-	end := text.Ellipsis
-	if l.ASCII {
-		end = text.Dots
+	return max(1, l.Width-text.Width(lead))
+}
+
+func (l *Look) wrapped(lines []string, lead, code string) string {
+	var b strings.Builder
+	for _, line := range lines {
+		b.WriteString(lead + l.Paint(line, code) + "\n")
+		lead = text.Pad("", text.Width(lead))
 	}
-	return text.Cut(line, l.Width, end)
+	return b.String()
 }
 
 // Row is a line of a listing, and lines below it that belong to it.
@@ -99,18 +110,19 @@ type Row struct {
 	Below []string
 }
 
-// Listing sets rows in columns, the last one as long as it is.
+// Listing sets rows in columns, the last of which is wrapped to the terminal.
 func (l *Look) Listing(rows []Row) string {
 	cells := make([][]string, len(rows))
 	for i := range rows {
 		cells[i] = rows[i].Cells
 	}
-	lines := text.Columns(cells)
+	const lead, below = "  ", "        "
+	lines := text.WrapColumns(cells, l.room(lead))
 	var b strings.Builder
 	for i, r := range rows {
-		b.WriteString(l.Paint(l.cut("  "+lines[i]), r.Color) + "\n")
-		for _, below := range r.Below {
-			b.WriteString(l.Paint("        "+below, Faint) + "\n")
+		b.WriteString(l.wrapped(lines[i], lead, r.Color))
+		for _, sentence := range r.Below {
+			b.WriteString(l.Wrap(below, sentence, Faint))
 		}
 	}
 	return b.String()

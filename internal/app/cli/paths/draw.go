@@ -64,11 +64,7 @@ func (d *pathDoc) routeText(l *command.Look) string {
 	if w.broken {
 		out += "   ! below what the link can do"
 	}
-	out += "\n"
-	if l.Verbose {
-		out += d.stepsText(l)
-	}
-	return out
+	return out + "\n"
 }
 
 // link draws one link and the node that it leads to.

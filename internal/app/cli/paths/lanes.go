@@ -35,7 +35,11 @@ func (o *pathOptions) lanes(ctx context.Context, d *pathDoc, src pathsel.Locatio
 	}
 	dst, err := peerLocation(there, src, o.dst)
 	if err != nil {
-		return fmt.Errorf("peer %s: %w", o.peer, pkgerr.Plain(err))
+		err = fmt.Errorf("peer %s: %w", o.peer, pkgerr.Plain(err))
+		if all := there.Locations(); o.dst == "" && len(all) > 0 {
+			return command.WithHint(err, "use %q to name memory of the peer", fmt.Sprintf("topoctl path %s %s --peer %s", o.src, all[0], o.peer))
+		}
+		return err
 	}
 	fabric, err := o.ReadFabric(ctx, o.fabric)
 	if err != nil {
@@ -85,8 +89,7 @@ func (o *pathOptions) loadPeer(ctx context.Context) (*topo.Topology, error) {
 	return t, nil
 }
 
-// peerLocation is where the data goes on the peer: what DST names, else the first
-// location of the source's kind, else the first at all.
+// peerLocation is where the data goes on the peer: what DST names, else what the source is called.
 func peerLocation(h *pathsel.Host, src pathsel.Location, dst string) (pathsel.Location, error) {
 	if dst != "" {
 		id, err := h.Resolve(dst)
@@ -95,13 +98,13 @@ func peerLocation(h *pathsel.Host, src pathsel.Location, dst string) (pathsel.Lo
 		}
 		return explain.LocationOf(h, id)
 	}
-	all := h.Locations()
-	if len(all) == 0 {
+	switch all := h.Locations(); {
+	case len(all) == 0:
 		return "", errors.New("it has no GPU and no NUMA node")
+	case !slices.Contains(all, src):
+		return "", fmt.Errorf("it has no %s", src)
 	}
-	kind, _, _ := strings.Cut(string(src), ":")
-	i := slices.IndexFunc(all, func(l pathsel.Location) bool { return strings.HasPrefix(string(l), kind+":") })
-	return all[max(i, 0)], nil
+	return src, nil
 }
 
 // mostPicks bounds the slices that a policy is asked for.
@@ -161,20 +164,6 @@ func (x *pathTransfer) pick(s *pathsel.LaneSet) []pathsel.LaneShare {
 	return shares
 }
 
-func (d *pathDoc) lanesHeadline(l *command.Look) string {
-	s := d.Lanes
-	rate := "rate unknown"
-	if s.BytesPerSec != nil {
-		rate = l.Rate(s.BytesPerSec, s.Basis)
-	}
-	over := "RDMA"
-	if s.Transport == pathsel.TCP {
-		over = "TCP"
-	}
-	return l.Paint(fmt.Sprintf("%s %s -> %s %s", s.LocalHost, s.Source, s.RemoteHost, s.Destination), command.Strong) +
-		fmt.Sprintf("   %s, %s together, over %s\n", text.Plural(s.Chosen, "lane"), rate, over)
-}
-
 // lanesText lists the lanes, how a transfer is shared, and what is no lane.
 func (d *pathDoc) lanesText(l *command.Look) string {
 	s := d.Lanes
@@ -202,7 +191,7 @@ func (d *pathDoc) lanesText(l *command.Look) string {
 	}
 	out += d.reachText(l) + "\n" + l.Listing(d.refusals(l)) + d.Transfer.text(l, s)
 	for _, n := range s.Notes {
-		out += "\nnote: " + n.Text + "\n"
+		out += "\n" + l.Wrap("", "note: "+n.Text, "")
 	}
 	return out
 }
@@ -218,7 +207,7 @@ func (d *pathDoc) reachText(l *command.Look) string {
 	if len(reasons) == 0 || l.Verbose {
 		return ""
 	}
-	return "  reach is assumed: " + text.List(reasons, 2) + "\n"
+	return l.Wrap("  ", "reach is assumed: "+text.List(reasons, 2), "")
 }
 
 // refusals lists what is no lane: ports of either host with one reason
@@ -303,7 +292,7 @@ func (x *pathTransfer) text(l *command.Look, s *pathsel.LaneSet) string {
 	for i, sh := range x.Shares {
 		parts[i] = fmt.Sprintf("%s -> %s %.0f %%", sh.Local, sh.Remote, 100*float64(sh.Bytes)/float64(x.Bytes))
 	}
-	out := fmt.Sprintf("\n  %s by %s: %s", units.Bytes(x.Bytes), x.Policy, text.List(parts, 4))
+	out := fmt.Sprintf("%s by %s: %s", units.Bytes(x.Bytes), x.Policy, text.List(parts, 4))
 	out += doneText(l, x.FinishNS, x.bounded)
 	if x.Policy != pick.Adaptive && x.AdaptiveFinishNS != nil {
 		out += "; adaptive" + doneText(l, x.AdaptiveFinishNS, x.adaptiveBounded)
@@ -311,10 +300,11 @@ func (x *pathTransfer) text(l *command.Look, s *pathsel.LaneSet) string {
 	if x.Policy == pick.Adaptive && s.Chosen > x.DeservedLanes {
 		out += fmt.Sprintf("; worth %s of %d", text.Plural(x.DeservedLanes, "lane"), s.Chosen)
 	}
+	out = "\n" + l.Wrap("  ", out, "")
 	if x.UnreachablePicks > 0 {
-		out += "\n  " + l.Paint(fmt.Sprintf("%d of its draws for %d slices are pairs that cannot reach each other", x.UnreachablePicks, x.Picks), command.Bad)
+		out += l.Wrap("  ", fmt.Sprintf("%d of its draws for %d slices are pairs that cannot reach each other", x.UnreachablePicks, x.Picks), command.Bad)
 	}
-	return out + "\n"
+	return out
 }
 
 // doneText says when a transfer is through; bounded: not before that.

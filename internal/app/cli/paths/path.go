@@ -59,7 +59,8 @@ func newPathCmd(f *command.Env, runF func(context.Context, *pathOptions) error) 
 		Long: "path chooses the network ports for the memory of a GPU (gpu:N, in PCI order) or a NUMA\n" +
 			"node (cpu:N), draws the path with the rate of each link, and explains why other ports\n" +
 			"rank lower or are rejected. With DST, it explains the path between any two devices of\n" +
-			"the host. With --peer, it pairs the ports of two hosts into lanes.\n\n" +
+			"the host. With --peer, it pairs the ports of two hosts into lanes: from gpu:3 to gpu:3 of\n" +
+			"the peer, unless DST names another of its GPUs or NUMA nodes.\n\n" +
 			"A device can be gpu:0, GPU0, nvml:0, a UUID or the beginning of one, cpu:0, mlx5_0,\n" +
 			"mlx5_0/1, eth0, nvme0, a PCI address, or cuda:0 with --visible.\n\n" +
 			"--fabric describes what a host cannot see: the leaf switch, rail and plane of each port.\n" +
@@ -78,7 +79,7 @@ func newPathCmd(f *command.Env, runF func(context.Context, *pathOptions) error) 
 		ValidArgsFunction: opts.complete,
 	}
 	fl := cmd.Flags()
-	fl.StringVar(&opts.peer, "peer", "", "pair the ports of this host with those of the host in `FILE` (as for --from), where DST is")
+	fl.StringVar(&opts.peer, "peer", "", "pair the ports of this host with those of the host in `FILE` (as for --from); DST is memory there (default: what SRC is called)")
 	fl.StringVar(&opts.fabric, "fabric", "", "`FILE` with the rail, leaf and plane of each port (topoctl.fabric/v1)")
 	fl.StringVar(&opts.typed.bytes, "bytes", "64MiB", "`SIZE` of the transfer that lanes share")
 	fl.StringVar(&opts.typed.policy, "policy", string(pick.Adaptive), "`POLICY` by which lanes share the transfer: "+command.Either(pick.Policies()))

@@ -57,15 +57,17 @@ func (o *pathOptions) runPlan(h *pathsel.Host) error {
 func planText(h *pathsel.Host, p *pathsel.Plan, l *command.Look) string {
 	var b strings.Builder
 	if len(p.Ports) == 0 {
-		b.WriteString(l.Paint("no usable port: no data can leave", command.Bad) + "\n\n")
+		b.WriteString(l.Paint("No usable port: no data can leave.", command.Bad) + "\n\n")
 	} else {
-		rate := "rate unknown"
-		if p.BytesPerSec != nil {
-			rate = l.Rate(p.BytesPerSec, p.Basis)
+		b.WriteString(l.Wrap("", planHeadline(p, l), command.Strong))
+		if p.Bottleneck != nil {
+			of := "limit of the slowest: "
+			if alike(p) {
+				of = "limit: such as "
+			}
+			b.WriteString(l.Wrap("  ", of+explain.LinkText(h, p.Bottleneck.Link), ""))
 		}
-		fmt.Fprintf(&b, "%s   %s together", l.Paint(text.Plural(len(p.Assignments), "consumer")+", "+text.Plural(len(p.Ports), "port"), command.Strong), rate)
-		b.WriteString(bottleneckText(h, p, l))
-		b.WriteString("\n\n" + l.Listing(assignmentRows(h, p, l)))
+		b.WriteString("\n" + l.Listing(assignmentRows(h, p, l)))
 		if shared := sharedText(p); shared != "" {
 			b.WriteString("\n" + shared)
 		}
@@ -74,20 +76,6 @@ func planText(h *pathsel.Host, p *pathsel.Plan, l *command.Look) string {
 	d := &pathDoc{h: h}
 	b.WriteString(d.rejectedText(l, p.Rejected, "no part"))
 	return strings.TrimRight(b.String(), "\n") + "\n"
-}
-
-// bottleneckText says what the slowest consumer gets, or each where all get
-// the same.
-func bottleneckText(h *pathsel.Host, p *pathsel.Plan, l *command.Look) string {
-	n := p.Bottleneck
-	if n == nil {
-		return ""
-	}
-	slowest := l.Rate(&n.SlowestBytesPerSec, n.Basis)
-	if len(n.Consumers)+len(n.AsSlow) == len(p.Assignments) && len(p.Assignments) > 1 {
-		return ", " + slowest + " each   limit: such as " + explain.LinkText(h, n.Link)
-	}
-	return fmt.Sprintf("   slowest: %s with %s, limit: %s", text.List(append(n.Consumers, n.AsSlow...), 3), slowest, explain.LinkText(h, n.Link))
 }
 
 func assignmentRows(h *pathsel.Host, p *pathsel.Plan, l *command.Look) []command.Row {

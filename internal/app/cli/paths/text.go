@@ -17,9 +17,14 @@ import (
 // text is the answer for people.
 func (d *pathDoc) text(l command.Look) string {
 	var b strings.Builder
-	b.WriteString(d.headline(&l))
+	sentence, color := d.headline(&l)
+	b.WriteString(l.Wrap("", sentence, color))
 	if d.Route != nil && d.Lanes == nil {
 		b.WriteString(d.routeText(&l))
+		b.WriteString(d.factsText(&l))
+		if l.Verbose {
+			b.WriteString(d.stepsText(&l))
+		}
 	}
 	switch {
 	case d.Lanes != nil:
@@ -39,23 +44,13 @@ func (d *pathDoc) text(l command.Look) string {
 		if l.Verbose && h.Evidence != "" {
 			text += " (" + h.Evidence + ")"
 		}
-		b.WriteString(l.Paint(text, command.Caution) + "\n")
+		b.WriteString(l.Wrap("", text, command.Caution))
 	}
 	return command.Finish(b.String())
 }
 
-// headline says from where to where, and what the way carries.
-func (d *pathDoc) headline(l *command.Look) string {
-	if d.why != "" {
-		return l.Paint(d.why, command.Bad) + "\n"
-	}
-	if d.Lanes != nil {
-		return d.lanesHeadline(l)
-	}
-	from, to := explain.ShortName(d.Request.Source), explain.ShortName(d.Request.Destination)
-	if d.Request.Destination == "" {
-		to = d.Chosen.Name
-	}
+// factsText says what the route is in the terms of nvidia-smi and NCCL, and what limits it.
+func (d *pathDoc) factsText(l *command.Look) string {
 	r := d.Route
 	class := "class unknown"
 	if r.Class.Known() {
@@ -71,18 +66,11 @@ func (d *pathDoc) headline(l *command.Look) string {
 	if r.Hops != nil {
 		facts = append(facts, text.Plural(*r.Hops, "link"))
 	}
-	rate := "rate unknown"
-	if r.BytesPerSec != nil {
-		rate = l.Rate(r.BytesPerSec, r.Basis)
-	}
-	line := l.Paint(from+" -> "+to, command.Strong) + "   " + strings.Join(append(facts, rate), ", ")
-	if d.Request.Transport == pathsel.TCP && d.Request.Destination == "" {
-		line += ", over TCP"
-	}
+	line := strings.Join(facts, ", ")
 	if r.Limit != "" {
-		line += "   limit: " + explain.LinkText(d.h, r.Limit)
+		line += "; limit: " + explain.LinkText(d.h, r.Limit)
 	}
-	return line + "\n"
+	return l.Wrap("  ", line, "")
 }
 
 // endText names an end of the route: of a port the device that it is on.
@@ -93,6 +81,9 @@ func (d *pathDoc) endText(id topo.ID) string {
 
 // stepsText lists the links of the route.
 func (d *pathDoc) stepsText(l *command.Look) string {
+	if len(d.Route.Steps) == 0 {
+		return ""
+	}
 	rows := []command.Row{{Cells: []string{"link", "rate", "basis", "what"}}}
 	for i := range d.Route.Steps {
 		s := &d.Route.Steps[i]
@@ -211,7 +202,7 @@ func (d *pathDoc) capacityText(l *command.Look) string {
 	if len(parts) == 0 {
 		return ""
 	}
-	return "\n  together: " + strings.Join(parts, "; ") + "\n"
+	return "\n" + l.Wrap("  ", "together: "+strings.Join(parts, "; "), "")
 }
 
 // betweenText says what else there is to know of a pair of devices.
@@ -232,13 +223,13 @@ func (d *pathDoc) betweenText(l *command.Look) string {
 	for i := range d.Ranked {
 		c := &d.Ranked[i]
 		if c.NIC == d.portNIC() || c.Port == d.Request.Destination || c.Port == d.Request.Source {
-			out += fmt.Sprintf("  %s ranks %d of %d for this memory (%s): %s\n", c.Name, i+1, len(d.Ranked), c.Verdict, c.Reason.Text)
+			out += l.Wrap("  ", fmt.Sprintf("%s ranks %d of %d for this memory (%s): %s", c.Name, i+1, len(d.Ranked), c.Verdict, c.Reason.Text), "")
 		}
 	}
 	for i := range d.Rejected {
 		c := &d.Rejected[i]
 		if c.NIC == d.portNIC() || c.Port == d.Request.Destination || c.Port == d.Request.Source {
-			out += "  " + l.Paint(fmt.Sprintf("%s is rejected for this memory: %s", c.Name, c.Reason.Text), command.Caution) + "\n"
+			out += l.Wrap("  ", fmt.Sprintf("%s is rejected for this memory: %s", c.Name, c.Reason.Text), command.Caution)
 		}
 	}
 	return out
