@@ -73,6 +73,43 @@ func matrix(tb testing.TB) *topo.Topology {
 	return t
 }
 
+// linksOfMatrix has four GPUs in a matrix of classes, one without NVLink.
+func linksOfMatrix(tb testing.TB) *topo.Topology {
+	tb.Helper()
+	t, err := nvsmi.Decode([]byte("\tGPU0\tGPU1\tGPU2\tGPU3\tCPU Affinity\tNUMA Affinity\n" +
+		"GPU0\t X \tNODE\tNODE\tNODE\t0-7\t0\nGPU1\tNODE\t X \tNV18\tNV18\t0-7\t0\n" +
+		"GPU2\tNODE\tNV18\t X \tNV18\t0-7\t0\nGPU3\tNODE\tNV18\tNV18\t X \t0-7\t0\n"))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return t
+}
+
+// dies is a host of AMD GPUs that are the two dies of a package each, with four links to each other: the
+// further ones of each, up to so many in all, lead to GPUs of other packages.
+func dies(links ...int) machine {
+	return edited(named("mi300x-8nic"), func(t *topo.Topology) {
+		t.GPUs = t.GPUs[:len(links)]
+		t.Links = slices.DeleteFunc(t.Links, func(l topo.Link) bool { return l.Kind == topo.LinkXGMI })
+		join := func(a, b topo.ID, n int) {
+			if n > 0 {
+				t.Links = append(t.Links, topo.Link{ID: topo.XGMILinkID(a, b), Kind: topo.LinkXGMI, A: a, B: b, Count: n})
+			}
+		}
+		for i := range t.GPUs {
+			t.GPUs[i].Model, t.GPUs[i].ComputeCap = "MI250X", "gfx90a"
+			id := t.GPUs[i].ID
+			if links[i] == 0 {
+				continue
+			}
+			if i%2 == 0 {
+				join(id, t.GPUs[i+1].ID, 4)
+			}
+			join(id, topo.GPUID(90+i), links[i]-4) // a GPU of a package that is not looked at
+		}
+	})
+}
+
 // aces is a host whose configuration space could be read as a whole.
 func aces(control string) machine {
 	return func(tb testing.TB) *topo.Topology {
@@ -272,11 +309,21 @@ var rulings = map[doctor.Code]ruling{
 	"nvlink-missing": {
 		found: variant("dgx-h100", "change 0000:1b:00.0 nvlink 0"), severity: doctor.Error, text: "4 NVSwitches", subjects: []topo.ID{"gpu:0"},
 		fine: named(healthy), blind: variant(healthy, silentNVML),
-		more: map[string]ruling{"no switches on PCI": {found: variant(healthy, "change 0000:18:00.0 nvlink 0"), severity: doctor.Warning, text: "gpu:1 of the same model"}},
+		more: map[string]ruling{"no switches on PCI": {found: variant(healthy, "change 0000:18:00.0 nvlink 0"), severity: doctor.Warning, text: "gpu:1 of the same model"},
+			"NCCL's file": {found: edited(throughNCCL(healthy), func(t *topo.Topology) {
+				t.Links = slices.DeleteFunc(t.Links, func(l topo.Link) bool { return l.Kind == topo.LinkNVLink && l.A == "gpu:2" })
+			}), severity: doctor.Warning, text: "gpu:0 of the same compute capability (9.0) has 18", subjects: []topo.ID{"gpu:2"}},
+			"a matrix of classes": {found: linksOfMatrix, severity: doctor.Warning, text: "gpu:1 has 18; whether both are of one model is not known", subjects: []topo.ID{"gpu:0"}},
+		},
 	},
 	"nvlink-uneven": {
 		found: variant(healthy, "change 0000:18:00.0 nvlink 17"), severity: doctor.Warning, text: "17 of 18 links", subjects: []topo.ID{"gpu:0"},
 		fine: named(healthy), blind: variant(healthy, silentNVML),
+		more: map[string]ruling{
+			"the die with fewer links":     {found: dies(7, 6, 7, 5), severity: doctor.Warning, text: "5 of 6 links", subjects: []topo.ID{"gpu:3"}},
+			"a link between two packages":  {found: dies(6, 6, 7, 5), severity: doctor.Warning, text: "6 of 7 links"},
+			"an AMD GPU without any links": {found: dies(7, 6, 0, 0), severity: doctor.Warning, text: "0 of 7 links", subjects: []topo.ID{"gpu:2", "gpu:3"}},
+		},
 	},
 	"p2p-disabled": {
 		found:    edited(named(healthy), func(t *topo.Topology) { t.GPUs[0].P2P["gpu:1"] = "disabled by regkey" }),
@@ -623,6 +670,9 @@ var elsewhere = []struct {
 	{"full links below invented ports", "link-degraded", doctor.OK, named("vm-flat")},
 	{"a guest whose switch reads clean", "acs-redirect", doctor.CouldNotCheck, edited(aces("0x01"), func(t *topo.Topology) { t.Host.Virtual = "kvm" })},
 	{"GPUs that have NVLinks", "acs-redirect", doctor.NotApplicable, written(linked)},
+	{"dies of packages, which differ by design", "nvlink-uneven", doctor.OK, dies(7, 6, 7, 6)},
+	{"a GPU without links beside others", "nvlink-uneven", doctor.CouldNotCheck, variant(healthy, "change 0000:18:00.0 nvlink 0")},
+	{"a matrix with NV18 and NODE", "nvlink-uneven", doctor.CouldNotCheck, linksOfMatrix},
 	{"AMD without its driver's topology", "nvlink-uneven", doctor.CouldNotCheck, edited(named("mi300x-8nic"), func(t *topo.Topology) {
 		t.Links = slices.DeleteFunc(t.Links, func(l topo.Link) bool { return l.Kind == topo.LinkXGMI })
 		for i := range t.GPUs {

@@ -15,10 +15,24 @@ func (h *host) nvidia() []*topo.GPU {
 	return matching(h.t.GPUs, func(g *topo.GPU) bool { return g.Vendor == "nvidia" || g.Vendor == "" })
 }
 
-// linksKnown says whether NVLinks and the like of a GPU are known: NVML answered
-// for it, or the input states its links.
+// linksKnown says whether NVLinks and the like of a GPU are known: NVML answered for it, or the input states those
+// of other GPUs, so that it would state this one's.
 func (h *host) linksKnown(g *topo.GPU) bool {
-	return g.KnownFrom == "driver" || h.imported() && h.linkCount(g.ID) > 0
+	return g.KnownFrom == "driver" || h.imported() && slices.ContainsFunc(h.gpus, func(o *topo.GPU) bool {
+		return o.Vendor == g.Vendor && h.linkCount(o.ID) > 0
+	})
+}
+
+// linked says whether a GPU has an NVLink, and how many: where the input has a matrix of classes and no links,
+// what the matrix has for a pair.
+func (h *host) linked(g topo.ID) (n int, ok bool) {
+	n = h.linkCount(g)
+	for _, o := range h.gpus {
+		if c := h.class(g, o.ID); n == 0 && o.ID != g && c.Kind == topo.ClassNV {
+			n, ok = c.Links, true
+		}
+	}
+	return n, ok || n > 0
 }
 
 // withoutNVML ends the sentence about something that only NVML reports.
@@ -63,34 +77,69 @@ var nvlinkMissing = Check{
 
 func checkNVLinkMissing(h *host) (o outcome) {
 	gpus := h.nvidia()
-	linked := map[string]topo.ID{} // models that have NVLinks, with an example
-	for _, g := range gpus {
-		if h.linkCount(g.ID) > 0 && linked[g.Model] == "" {
-			linked[g.Model] = g.ID
-		}
-	}
+	anyLinked := slices.ContainsFunc(gpus, func(g *topo.GPU) bool { _, ok := h.linked(g.ID); return ok })
 	var unlinked []topo.ID // without links on a host with switches
 	for _, g := range gpus {
 		o.judged++
+		_, linked := h.linked(g.ID)
 		switch {
-		case !h.linksKnown(g):
+		case !h.linksKnown(g) && (!h.imported() || !anyLinked || linked): // NV18 in a matrix does not say of how many
 			o.missing("the state of NVLinks "+h.withoutNVML(), h.askNVML(), g.ID)
-		case h.linkCount(g.ID) > 0 || h.hiddenLinks(g.ID):
+		case linked || h.hiddenLinks(g.ID):
 		case len(h.t.NVSwitches) > 0:
 			unlinked = append(unlinked, g.ID)
-		case linked[g.Model] != "" && g.Model != "":
-			o.find(Finding{Severity: Warning, Subjects: []topo.ID{g.ID}, Evidence: []string{"nvmlDeviceGetNvLinkState"},
-				Text: fmt.Sprintf("no active NVLink, while %s of the same model (%s) has %d", linked[g.Model], g.Model, h.linkCount(linked[g.Model])),
-				Fix:  fmt.Sprintf("nvidia-smi nvlink -s -i %s; look at dmesg for Xid messages", index(g))})
+		default:
+			if f := h.unlike(g, gpus); f != nil {
+				o.find(*f)
+			}
 		}
 	}
 	if len(unlinked) > 0 {
-		o.find(Finding{Severity: Error, Subjects: unlinked, Evidence: distinct("nvmlDeviceGetNvLinkState", h.t.NVSwitches[0].Evidence),
+		o.find(Finding{Severity: Error, Subjects: unlinked, Evidence: distinct(h.linkEvidence(h.GPU(unlinked[0])), h.t.NVSwitches[0].Evidence),
 			Text: fmt.Sprintf("no active NVLink, though the host has %s: CUDA does not start on such GPUs until the fabric is set up", text.Plural(len(h.t.NVSwitches), "NVSwitch")),
 			Fix:  "start the fabric manager in the version of the driver: systemctl status nvidia-fabricmanager"})
 	}
 	return o
 }
+
+// unlike is the finding about a GPU without NVLinks beside others of its model that have some, or beside
+// others where models are not known; nil if there is none.
+func (h *host) unlike(g *topo.GPU, gpus []*topo.GPU) *Finding {
+	for _, other := range gpus {
+		n, ok := h.linked(other.ID)
+		model := cmp.Or(g.Model, g.ComputeCap)
+		if !ok || model != cmp.Or(other.Model, other.ComputeCap) {
+			continue
+		}
+		f := Finding{Severity: Warning, Subjects: []topo.ID{g.ID}, Evidence: distinct(h.linkEvidence(g)),
+			Text: fmt.Sprintf("no active NVLink, while %s of the same model (%s) has %d", other.ID, model, n),
+			Fix:  fmt.Sprintf("nvidia-smi nvlink -s -i %s; look at dmesg for Xid messages", index(g))}
+		switch {
+		case model == "":
+			f.Text = fmt.Sprintf("no active NVLink, while %s has %d; whether both are of one model is not known", other.ID, n)
+		case g.Model == "":
+			f.Text = fmt.Sprintf("no active NVLink, while %s of the same compute capability (%s) has %d", other.ID, model, n)
+		}
+		return &f
+	}
+	return nil
+}
+
+// linkEvidence is where it shows which links a GPU has.
+func (h *host) linkEvidence(g *topo.GPU) string {
+	if g.KnownFrom == "driver" {
+		return nvlinkState
+	}
+	for i := range h.t.Links { // the driver's files, which are the same for all GPUs
+		if f, ok := h.t.Links[i].Facts.Get("kind"); ok && h.t.Links[i].Kind == topo.LinkXGMI && !h.imported() {
+			return f.Where
+		}
+	}
+	return g.Evidence
+}
+
+// nvlinkState is the call that tells whether an NVLink is active.
+const nvlinkState = "nvmlDeviceGetNvLinkState"
 
 // index is how NVIDIA's tools call a GPU.
 func index(g *topo.GPU) string {
@@ -112,11 +161,13 @@ func (h *host) hiddenLinks(g topo.ID) bool {
 
 var nvlinkUneven = Check{
 	Code: "nvlink-uneven", Severity: Warning,
-	Title:  "GPUs of one model have equally many active links to each other",
-	Judged: "The number of active NVLinks (of AMD GPUs, xGMI links) of each GPU against the others of its model. GPUs whose links lead to devices that are hidden here are not judged.",
-	Facts:  "NVML (nvmlDeviceGetNvLinkState); the amdgpu driver's topology in /sys/class/kfd",
-	Fix:    "nvidia-smi nvlink -s shows which link is down, nvidia-smi nvlink -e its errors; reset the GPU or have the board looked at.",
-	run:    checkNVLinkUneven, none: "no two GPUs of one model",
+	Title: "GPUs of one model have equally many active links to each other",
+	Judged: "The number of active NVLinks (of AMD GPUs, xGMI links) of each GPU against the others of its model. Of GPUs that are the two dies of a package (MI250X), which have " +
+		"most of their links to each other, the one with more links is held against those with more, and the one with fewer against those with fewer: they differ by design. " +
+		"GPUs whose links lead to devices that are hidden here are not judged.",
+	Facts: "NVML (nvmlDeviceGetNvLinkState); the amdgpu driver's topology in /sys/class/kfd",
+	Fix:   "NVIDIA: nvidia-smi nvlink -s shows which link is down, nvidia-smi nvlink -e its errors. AMD: amd-smi xgmi. Reset the GPU or have the board looked at.",
+	run:   checkNVLinkUneven, none: "no two GPUs of one model",
 }
 
 func checkNVLinkUneven(h *host) (o outcome) {
@@ -127,36 +178,117 @@ func checkNVLinkUneven(h *host) (o outcome) {
 		case g.Vendor == "intel":
 		case h.hiddenLinks(g.ID):
 			hidden = append(hidden, g.ID)
-		case g.Vendor == "nvidia" && !h.linksKnown(g), g.KnownFrom == "pci", h.imported() && h.linkCount(g.ID) == 0:
+		case (g.Vendor == "nvidia" || h.imported()) && !h.linksKnown(g), g.KnownFrom == "pci":
 			unknown = append(unknown, g.ID)
 		default:
-			models.add(g.Vendor+" "+g.Model, g)
+			models.add(g.Vendor+" "+cmp.Or(g.Model, g.ComputeCap), g)
 		}
 	}
+	var none []topo.ID
 	models.each(func(_ string, gpus []*topo.GPU) {
-		if len(gpus) < 2 {
-			return
-		}
-		o.judged += len(gpus)
-		most := slices.Max(mapped(gpus, func(g *topo.GPU) int { return h.linkCount(g.ID) }))
-		for _, g := range gpus {
-			n := h.linkCount(g.ID)
-			if n == most || n == 0 { // none at all is nvlink-missing's
-				continue
+		without := func(g *topo.GPU) bool { return h.linkCount(g.ID) == 0 }
+		if most := h.mostLinks(gpus); most > 0 {
+			for _, g := range gpus {
+				switch {
+				case !without(g):
+				case g.Vendor == "amd":
+					o.judged++
+					o.find(h.fewerLinks(g, 0, most))
+				default:
+					none = append(none, g.ID)
+				}
 			}
-			o.find(Finding{Severity: Warning, Subjects: []topo.ID{g.ID}, Evidence: []string{"nvmlDeviceGetNvLinkState"},
-				Text: fmt.Sprintf("%d of %d links are active: others of its model (%s) have %d", n, most, cmp.Or(g.Model, "model unknown"), most),
-				Fix:  fmt.Sprintf("nvidia-smi nvlink -s -i %s shows which link is down, nvidia-smi nvlink -e its errors", index(g))})
+			gpus = slices.DeleteFunc(slices.Clone(gpus), without)
+		}
+		for _, alike := range h.alike(gpus) {
+			if len(alike) > 1 {
+				h.unevenLinks(&o, alike)
+			}
 		}
 	})
 	if len(unknown) > 1 { // one GPU has none to compare it with
 		o.missing("links between GPUs are not known", h.askNVML(), unknown...)
 	}
 	o.missing("some of its NVLinks lead to devices that are hidden here", "run topoctl outside the container or guest", hidden...)
+	o.missing("it has no active NVLink at all", "see nvlink-missing", none...)
 	if o.judged > 0 {
 		o.note = text.Plural(o.judged, "GPU")
 	}
 	return o
+}
+
+// mostLinks is the largest number of links that some GPU has.
+func (h *host) mostLinks(gpus []*topo.GPU) int {
+	return slices.Max(mapped(gpus, func(g *topo.GPU) int { return h.linkCount(g.ID) }))
+}
+
+// unevenLinks finds the GPUs that have fewer links than others that are alike.
+func (h *host) unevenLinks(o *outcome, alike []*topo.GPU) {
+	most := h.mostLinks(alike)
+	for _, g := range alike {
+		o.judged++
+		if n := h.linkCount(g.ID); n < most {
+			o.find(h.fewerLinks(g, n, most))
+		}
+	}
+}
+
+// fewerLinks is the finding about a GPU that has fewer links than others that are alike.
+func (h *host) fewerLinks(g *topo.GPU, n, most int) Finding {
+	f := Finding{Severity: Warning, Subjects: []topo.ID{g.ID}, Evidence: distinct(h.linkEvidence(g)),
+		Text: fmt.Sprintf("%d of %d links are active: others of its model (%s) have %d", n, most, cmp.Or(g.Model, g.ComputeCap, "model unknown"), most),
+		Fix:  fmt.Sprintf("nvidia-smi nvlink -s -i %s shows which link is down, nvidia-smi nvlink -e its errors", index(g))}
+	if g.Vendor == "amd" {
+		f.Fix = "amd-smi xgmi shows the links and their errors; dmesg; reset the GPU or have the board looked at"
+	}
+	return f
+}
+
+// alike splits the GPUs of a model into those that should have equally many links: all of them, or, where they are
+// the two dies of packages, the die of each with more links and the one with fewer.
+func (h *host) alike(gpus []*topo.GPU) [][]*topo.GPU {
+	var more, fewer []*topo.GPU
+	for _, g := range gpus {
+		twin := h.twin(g, gpus)
+		if len(gpus) < 4 || twin == nil || h.twin(twin, gpus) != g {
+			return [][]*topo.GPU{gpus}
+		}
+		switch order := cmp.Compare(h.linkCount(g.ID), h.linkCount(twin.ID)); {
+		case order > 0, order == 0 && g.Index < twin.Index:
+			more = append(more, g)
+		default:
+			fewer = append(fewer, g)
+		}
+	}
+	return [][]*topo.GPU{more, fewer}
+}
+
+// twin is the GPU to which another has more links than to any other, nil if there is none.
+func (h *host) twin(g *topo.GPU, gpus []*topo.GPU) (twin *topo.GPU) {
+	most := 0
+	for _, o := range gpus {
+		if o == g {
+			continue
+		}
+		switch n := h.linksBetween(g.ID, o.ID); {
+		case n > most:
+			most, twin = n, o
+		case n == most:
+			twin = nil
+		}
+	}
+	return twin
+}
+
+// linksBetween is the number of direct links of two GPUs.
+func (h *host) linksBetween(a, b topo.ID) (n int) {
+	for i := range h.t.Links {
+		l := &h.t.Links[i]
+		if (l.Kind == topo.LinkNVLink || l.Kind == topo.LinkXGMI) && (l.A == a && l.B == b || l.A == b && l.B == a) {
+			n += l.Count
+		}
+	}
+	return n
 }
 
 var p2pDisabled = Check{
