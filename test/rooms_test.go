@@ -19,6 +19,8 @@ var rooms = map[string]string{
 	"discover/topo":          "the model: nodes, `Derive`, `Graph`, `Index`, `Matrix`, `Fingerprint`, the JSON document and its schemas",
 	"discover/topo/hwlocxml": "hwloc's XML, read and written",
 	"discover/topo/ncclxml":  "NCCL's and RCCL's XML, read and written",
+	"internal/base/amdsmi":   "the text, JSON and CSV of `amd-smi topology`, read",
+	"internal/base/xgmi":     "what the numbers of AMD's driver say of a link between GPUs",
 	"internal/base/nettext":  "the texts of `ibstat`, `ibdev2netdev`, `rdma link` and `ip addr`, laid over a topology",
 	"internal/base/lspci":    "the text of `lspci -vv`, read",
 	"discover/topo/nvsmi":    "the text of `nvidia-smi topo -m`, read and written",

@@ -16,7 +16,7 @@ func TestImportViews(t *testing.T) {
 	}
 	for _, path := range texts {
 		tool := filepath.Base(filepath.Dir(filepath.Dir(path)))
-		if tool != "lspci" {
+		if tool != "lspci" && tool != "amdsmi" {
 			continue
 		}
 		for _, command := range []string{"topo", "matrix"} {

@@ -19,7 +19,7 @@ const Rules = "R1"
 type Topology struct {
 	Tool       Tool
 	CapturedAt *time.Time // UTC; nil where the origin does not say
-	Origin     string     // "live", "capture", "fixture:NAME", "import:nccl", "import:hwloc", "import:nvsmi", "import:lspci"
+	Origin     string     // "live", "capture", "fixture:NAME", "import:nccl", "import:hwloc", "import:nvsmi", "import:amdsmi", "import:lspci"
 	Complete   bool       // false: something that is there could not be read (see Warnings)
 	Host       Host
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/xgmi"
 )
 
 // kfdNodes is where AMD's compute driver describes the machine: a node for
@@ -24,10 +25,10 @@ const (
 // kfd is the state of reading that description.
 type kfd struct {
 	*reader
-	listed map[int]bool    // numbers of all nodes
-	nodes  []kfdNode       // of GPUs
-	ends   map[[2]int]xgmi // by number of the node, and of the one at the other end
-	hidden int             // files that this process may not read
+	listed map[int]bool        // numbers of all nodes
+	nodes  []kfdNode           // of GPUs
+	ends   map[[2]int]xgmi.End // by number of the node, and of the one at the other end
+	hidden int                 // files that this process may not read
 }
 
 // kfdNode is a GPU's node.
@@ -45,7 +46,7 @@ type kfdProps map[string]uint64
 // links. A machine without that driver has none of it.
 // Source: drivers/gpu/drm/amd/amdkfd/kfd_topology.c.
 func (r *reader) readKFD() {
-	k := kfd{reader: r, listed: map[int]bool{}, ends: map[[2]int]xgmi{}}
+	k := kfd{reader: r, listed: map[int]bool{}, ends: map[[2]int]xgmi.End{}}
 	k.readNodes()
 	partitions := make([][]kfdNode, len(r.t.GPUs))
 	for _, n := range k.nodes {

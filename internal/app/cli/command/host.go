@@ -24,6 +24,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo/nvsmi"
 	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/app/cli/build"
+	"github.com/topoctl/topoctl/internal/base/amdsmi"
 	"github.com/topoctl/topoctl/internal/base/hosttree"
 	"github.com/topoctl/topoctl/internal/base/lspci"
 	"github.com/topoctl/topoctl/internal/base/nettext"
@@ -368,6 +369,7 @@ var documentFormats = []struct {
 	{"NCCL topology XML", ncclxml.Detect, ncclxml.Decode},
 	{"hwloc XML", hwlocxml.Detect, hwlocxml.Decode},
 	{"nvidia-smi topo -m", nvsmi.Detect, nvsmi.Decode},
+	{"amd-smi topology", amdsmi.Detect, amdsmi.Decode},
 	{"lspci -vv", lspci.Detect, lspci.Decode},
 }
 

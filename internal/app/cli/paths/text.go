@@ -124,7 +124,7 @@ func (d *pathDoc) portsText(l *command.Look) string {
 		out += rejected
 	}
 	if out == "" {
-		out = "  the host has no network port\n"
+		out = "  no network port of the host is known\n"
 	}
 	return "\n" + out
 }
