@@ -171,6 +171,25 @@ func (b *Block) Free() error {
 	return b.closeFile()
 }
 
+// addresses is how many bytes of addresses the block takes.
+func (b *Block) addresses() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return int64(b.area.size)
+}
+
+// unmap gives the addresses of a hidden block back. Bytes stays as it is: it is read
+// without the lock.
+func (b *Block) unmap() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := b.area.unmap(); err != nil {
+		return pkgerr.Errorf("memory", "free %d bytes: %w", b.size, err)
+	}
+	b.area = area{}
+	return nil
+}
+
 // own makes the block a region's, once, and seals its file for the region's grant.
 func (b *Block) own(grant Grant) error {
 	b.mu.Lock()

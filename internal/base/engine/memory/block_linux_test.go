@@ -2,6 +2,7 @@ package memory
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -355,5 +356,28 @@ func TestEnough(t *testing.T) {
 	}
 	if err := enough(math.MaxInt64); !errors.Is(err, unix.ENOMEM) {
 		t.Errorf("everything there is: %v", err)
+	}
+}
+
+// Of large blocks fewer stay hidden: addresses are what is short.
+func TestHiddenBytesAreBounded(t *testing.T) {
+	tab := NewTable(4)
+	defer closeTable(t, tab)
+	for range 3 {
+		b := &Block{size: maxHiddenBytes/2 + 1, fd: -1, info: Info{Backing: Private}}
+		var err error
+		if b.area, err = mmap(0, uintptr(b.size), unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE, -1); err != nil {
+			t.Fatal(err)
+		}
+		r, err := tab.Add(b, "kv", "", None)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(r.Close(context.Background()), r.Close(context.Background())); err != nil {
+			t.Fatal(err)
+		}
+		if len(tab.hidden) != 1 || tab.hiddenBytes != b.addresses() {
+			t.Errorf("%d blocks of %d bytes", len(tab.hidden), tab.hiddenBytes)
+		}
 	}
 }

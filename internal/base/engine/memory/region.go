@@ -100,7 +100,8 @@ func (r *Region) Bytes(offset, length int64) []byte {
 	return r.bytes[offset : offset+length : offset+length]
 }
 
-// Close refuses new pins, waits for those that are held, and hides the bytes.
+// Close refuses new pins, waits for those that are held, and hides the bytes. Their
+// addresses are given back when enough other regions have been closed.
 // Where pins are left when ctx ends, the region stays closed and hidden memory is
 // not touched: the error says how many, and Close can be called again.
 //
@@ -128,5 +129,9 @@ func (r *Region) Close(ctx context.Context) error {
 			return pkgerr.Errorf("memory", "region %q: close: %d pins are held: %w", r.name, r.Pins(), ctx.Err())
 		}
 	}
-	return r.block.Hide()
+	if err := r.block.Hide(); err != nil {
+		return err
+	}
+	r.table.retire(r)
+	return nil
 }

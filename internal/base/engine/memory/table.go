@@ -32,10 +32,30 @@ type Table struct {
 	closed bool
 	// devices says that a region of device memory was ever added.
 	devices atomic.Bool
-	// gone are closed regions: their addresses stay taken.
-	gone   []*Region
-	number int // of the last name that was given
+	// gone are closed regions whose memory is still there: they are pinned, or a device
+	// did not take it back.
+	gone map[*Region]bool
+	// hidden are blocks of closed regions whose addresses are taken, the oldest first.
+	hidden      []*Block
+	hiddenBytes int64
+	number      int // of the last name that was given
 }
+
+// Addresses of closed regions are given back to the system in the order in which the
+// regions were closed, when there are more than these.
+//
+// No late write of a peer can come to them. A region is hidden only when it has no pins,
+// which everything of ours that touches bytes holds meanwhile, and the engine lets go of
+// its own pin only when every transport has given the region up (a device by deregistering
+// it, so that no key of it is valid). Its ID is never used again, so what a peer still asks
+// for is refused; and a process of this host that has mapped the block's memfd has pages of
+// its own at addresses of its own. What is left is the program: it may have kept a slice of
+// the bytes. That such a slice faults for a while, rather than reaching somebody else's
+// memory, is what the latest ones are kept for.
+const (
+	maxHidden      = 1024
+	maxHiddenBytes = 1 << 40
+)
 
 // NewTable makes a table for at most limit regions at a time (1 to 1,048,576;
 // other values are moved there).
@@ -43,6 +63,7 @@ func NewTable(limit int) *Table {
 	return &Table{
 		places: make([]atomic.Pointer[Region], min(max(limit, 1), maxRegions)),
 		names:  map[string]*Region{},
+		gone:   map[*Region]bool{},
 	}
 }
 
@@ -193,7 +214,32 @@ func (t *Table) drop(r *Region) {
 		t.free = append(t.free, place)
 	}
 	delete(t.names, r.name)
-	t.gone = append(t.gone, r)
+	t.gone[r] = true
+}
+
+// retire takes a region in whose memory is hidden, and gives back the addresses of those
+// that were before it. An address that the system does not take is tried again by Close.
+func (t *Table) retire(r *Region) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.gone[r] {
+		return // it was here already
+	}
+	delete(t.gone, r)
+	if r.block.addresses() == 0 {
+		return // device memory, and what belongs to others
+	}
+	t.hidden = append(t.hidden, r.block)
+	t.hiddenBytes += r.block.addresses()
+	for len(t.hidden) > maxHidden || t.hiddenBytes > maxHiddenBytes {
+		b := t.hidden[0]
+		t.hiddenBytes -= b.addresses()
+		t.hidden = t.hidden[1:]
+		if err := b.unmap(); err != nil {
+			t.hidden, t.hiddenBytes = append(t.hidden, b), t.hiddenBytes+b.addresses()
+			return
+		}
+	}
 }
 
 // Close hides every region that is still open and unmaps all blocks that were
@@ -213,16 +259,23 @@ func (t *Table) Close() error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.gone = slices.DeleteFunc(t.gone, func(r *Region) bool {
+	for r := range t.gone {
 		if pins := r.Pins(); pins > 0 {
 			errs = append(errs, pkgerr.Errorf("memory", "region %q: still pinned %d times, left mapped", r.name, pins))
-			return false
+			continue
 		}
 		if err := r.block.Free(); err != nil {
 			errs = append(errs, err)
-			return false
+			continue
 		}
-		return true
+		delete(t.gone, r)
+	}
+	t.hidden = slices.DeleteFunc(t.hidden, func(b *Block) bool {
+		err := b.Free()
+		if err != nil {
+			errs = append(errs, err)
+		}
+		return err == nil
 	})
 	return errors.Join(errs...)
 }

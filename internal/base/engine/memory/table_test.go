@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -372,4 +373,52 @@ func TestTableModel(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// Closed regions give addresses and memory back: 300,000 of them would need twice the
+// addresses that a process has.
+func TestClosedRegionsGiveAddressesBack(t *testing.T) {
+	const size = 1 << 30
+	rounds := 300_000
+	if testing.Short() {
+		rounds = 140_000 // there are addresses for 131,068
+	}
+	tab := NewTable(4)
+	heap := func() int64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	before := int64(0)
+	for i := range rounds {
+		b, err := Alloc(size, Options{Backing: Private, Lazy: true})
+		if err != nil {
+			t.Fatalf("round %d: %v", i, err)
+		}
+		r, err := tab.Add(b, "kv", "", PeerWrite)
+		if err != nil {
+			t.Fatalf("round %d: %v", i, err)
+		}
+		at := b.Bytes()
+		if err := r.Close(context.Background()); err != nil {
+			t.Fatalf("round %d: %v", i, err)
+		}
+		if i%10_000 == 0 && !faults(func() { at[size/2] = 1 }) {
+			t.Errorf("round %d: memory that was just closed can be touched", i)
+		}
+		if i == 2*maxHidden {
+			before = heap()
+		}
+	}
+	if more := heap() - before; more > 4<<20 {
+		t.Errorf("%d regions that are closed hold %d bytes", rounds, more)
+	}
+	if len(tab.hidden) != maxHidden || tab.hiddenBytes != maxHidden*size || len(tab.gone) != 0 {
+		t.Errorf("%d hidden (%d bytes), %d gone", len(tab.hidden), tab.hiddenBytes, len(tab.gone))
+	}
+	closeTable(t, tab)
+	if len(tab.hidden) != 0 {
+		t.Errorf("%d are left", len(tab.hidden))
+	}
 }
