@@ -2,8 +2,6 @@ package local
 
 import (
 	"math"
-	"path"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -37,31 +35,6 @@ func parseQuota(v2, quota, period string) (cpus float64, ok bool) {
 	return float64(q) / float64(p), true
 }
 
-// noLimit is the value from which v1's memory limit means none: the largest multiple of a page.
-const noLimit = math.MaxInt64 &^ (1<<20 - 1)
-
-// parseLeft is what a memory limit leaves.
-func parseLeft(limit, used string) (bytes int64, ok bool) {
-	l, errL := strconv.ParseInt(limit, 10, 64)
-	u, errU := strconv.ParseInt(used, 10, 64)
-	if errL != nil || errU != nil || l < 0 || u < 0 || l >= noLimit {
-		return 0, false
-	}
-	return max(0, l-u), true
-}
-
-// parseAvailable finds MemAvailable in /proc/meminfo.
-func parseAvailable(meminfo string) (bytes int64, ok bool) {
-	for line := range strings.Lines(meminfo) {
-		f := strings.Fields(line)
-		if len(f) == 3 && f[0] == "MemAvailable:" && f[2] == "kB" {
-			kib, err := strconv.ParseInt(f[1], 10, 53)
-			return kib << 10, err == nil
-		}
-	}
-	return 0, false
-}
-
 // parseNodeFree is the memory that a NUMA node can provide, by its meminfo: free pages, and pages of files
 // that are not in use.
 func parseNodeFree(meminfo string) (bytes int64, ok bool) {
@@ -78,35 +51,6 @@ func parseNodeFree(meminfo string) (bytes int64, ok bool) {
 		ok = ok || f[2] == "MemFree:"
 	}
 	return bytes, ok
-}
-
-// parseCgroups finds the folders of a process's cgroup and of those above it, where they
-// are there. Source: cgroups(7), /proc/[pid]/cgroup: "0::/a/b", "4:cpu,cpuacct:/a".
-func parseCgroups(file, controller string, there func(string) bool) []string {
-	const root = "/sys/fs/cgroup"
-	var out []string
-	for line := range strings.Lines(file) {
-		f := strings.SplitN(strings.TrimSpace(line), ":", 3)
-		if len(f) != 3 || !path.IsAbs(f[2]) {
-			continue
-		}
-		base := root
-		if f[1] != "" {
-			if !slices.Contains(strings.Split(f[1], ","), controller) {
-				continue
-			}
-			base = root + "/" + controller
-		}
-		for at := path.Clean(f[2]); ; at = path.Dir(at) {
-			if dir := path.Join(base, at); there(dir) {
-				out = append(out, dir)
-			}
-			if at == "/" {
-				break
-			}
-		}
-	}
-	return out
 }
 
 // parseSize reads a size of sysfs, "266240K".

@@ -1,7 +1,6 @@
 package local
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/internal/app/probe/lane"
+	"github.com/topoctl/topoctl/internal/base/cgroup"
 	"github.com/topoctl/topoctl/internal/base/cpuset"
 )
 
@@ -61,7 +61,8 @@ func pinThread(cpu int) (undo func(), err error) {
 
 // cgroupQuota is the number of CPUs whose time the cgroup allows, false without a limit.
 func cgroupQuota() (cpus float64, ok bool) {
-	for _, dir := range cgroupDirs("cpu") {
+	for _, dir := range cgroup.Folders(os.DirFS("/"), "cpu") {
+		dir = "/" + dir
 		if n, limited := parseQuota(lane.FileText(dir+"/cpu.max"), lane.FileText(dir+"/cpu.cfs_quota_us"), lane.FileText(dir+"/cpu.cfs_period_us")); limited && (!ok || n < cpus) {
 			cpus, ok = n, true
 		}
@@ -72,20 +73,6 @@ func cgroupQuota() (cpus float64, ok bool) {
 // availableMemory is what can be allocated without evicting others: what the system has, or the cgroup
 // leaves.
 func availableMemory() (bytes int64, ok bool) {
-	bytes, ok = parseAvailable(lane.FileText("/proc/meminfo"))
-	for _, dir := range cgroupDirs("memory") {
-		left, limited := parseLeft(lane.FileText(dir+"/memory.max")+lane.FileText(dir+"/memory.limit_in_bytes"), lane.FileText(dir+"/memory.current")+lane.FileText(dir+"/memory.usage_in_bytes"))
-		if limited && (!ok || left < bytes) {
-			bytes, ok = left, true
-		}
-	}
-	return bytes, ok
-}
-
-// cgroupDirs are the folders of this process's cgroup of a controller, and of those above.
-func cgroupDirs(controller string) []string {
-	return parseCgroups(lane.FileText("/proc/self/cgroup"), controller, func(path string) bool {
-		_, err := os.Stat(path)
-		return !errors.Is(err, os.ErrNotExist)
-	})
+	m, ok := cgroup.MemoryLeft(os.DirFS("/"))
+	return m.Left, ok
 }

@@ -4,8 +4,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 
 	"github.com/topoctl/topoctl/internal/base/cpuset"
@@ -27,23 +25,6 @@ func TestParseQuota(t *testing.T) {
 }
 
 func TestParseMemory(t *testing.T) {
-	for _, c := range []struct {
-		limit, used string
-		want        int64
-		ok          bool
-	}{{"1000", "300", 700, true}, {"1000", "3000", 0, true}, {"max", "1", 0, false}, {"9223372036854771712", "1", 0, false}, {"", "", 0, false}, {"-1", "0", 0, false}} {
-		if got, ok := parseLeft(c.limit, c.used); got != c.want || ok != c.ok {
-			t.Errorf("%+v: %v, %v", c, got, ok)
-		}
-	}
-	if n, ok := parseAvailable("MemTotal: 9 kB\nMemAvailable:   12 kB\n"); n != 12<<10 || !ok {
-		t.Errorf("%d, %v", n, ok)
-	}
-	for _, text := range []string{"", "MemTotal: 9 kB\n", "MemAvailable: 9 MB\n", "MemAvailable: x kB\n"} {
-		if n, ok := parseAvailable(text); ok {
-			t.Errorf("%q: %d", text, n)
-		}
-	}
 	if n, ok := parseNodeFree("Node 1 MemTotal: 99 kB\nNode 1 MemFree:  10 kB\nNode 1 Inactive(file): 5 kB\n"); n != 15<<10 || !ok {
 		t.Errorf("%d, %v", n, ok)
 	}
@@ -51,27 +32,6 @@ func TestParseMemory(t *testing.T) {
 		if n, ok := parseNodeFree(text); ok {
 			t.Errorf("%q: %d", text, n)
 		}
-	}
-}
-
-func TestParseCgroups(t *testing.T) {
-	all := func(string) bool { return true }
-	for _, c := range []struct {
-		file string
-		want []string
-	}{
-		{"0::/a/b\n", []string{"/sys/fs/cgroup/a/b", "/sys/fs/cgroup/a", "/sys/fs/cgroup"}},
-		{"0::/\n", []string{"/sys/fs/cgroup"}},
-		{"4:memory:/x\n3:cpu,cpuacct:/a\n", []string{"/sys/fs/cgroup/cpu/a", "/sys/fs/cgroup/cpu"}},
-		{"0::/../../etc\n", []string{"/sys/fs/cgroup/etc", "/sys/fs/cgroup"}},
-		{"0::relative\nnonsense\n", nil},
-	} {
-		if got := parseCgroups(c.file, "cpu", all); !slices.Equal(got, c.want) {
-			t.Errorf("%q: %q", c.file, got)
-		}
-	}
-	if got := parseCgroups("0::/a/b\n", "cpu", func(p string) bool { return p == "/sys/fs/cgroup/a" }); !slices.Equal(got, []string{"/sys/fs/cgroup/a"}) {
-		t.Errorf("%q", got)
 	}
 }
 
@@ -134,20 +94,14 @@ func TestLastLevel(t *testing.T) {
 
 // Whatever the files hold, nothing breaks and no figure is below zero.
 func FuzzParse(f *testing.F) {
-	f.Add("0::/a/b", "200000 100000", "266240K", "7f10 bind:1 N0=2")
-	f.Fuzz(func(t *testing.T, cgroups, quota, size, maps string) {
-		for _, dir := range parseCgroups(cgroups, "cpu", func(string) bool { return true }) {
-			if dir != "/sys/fs/cgroup" && !strings.HasPrefix(dir, "/sys/fs/cgroup/") {
-				t.Fatalf("%q: %q", cgroups, dir)
-			}
-		}
+	f.Add("200000 100000", "266240K", "7f10 bind:1 N0=2")
+	f.Fuzz(func(t *testing.T, quota, size, maps string) {
 		if n, ok := parseQuota(quota, "", ""); ok && !(n > 0 && !math.IsInf(n, 0)) {
 			t.Fatalf("%q: %v", quota, n)
 		}
 		if n, ok := parseSize(size); ok && n < 0 {
 			t.Fatalf("%q: %d", size, n)
 		}
-		parseAvailable(quota)
 		parseNodeFree(maps)
 		placed(maps, "7f10", 0)
 	})

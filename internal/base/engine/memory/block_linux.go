@@ -4,14 +4,16 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
-	"strconv"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/topoctl/topoctl/internal/base/cgroup"
 	"github.com/topoctl/topoctl/internal/base/pkgerr"
+	"github.com/topoctl/topoctl/internal/base/units"
 )
 
 const (
@@ -164,7 +166,7 @@ func (b *Block) prepare(o Options) error {
 	}
 	if !o.Lazy {
 		if o.Pages != Huge2MiB && o.Pages != Huge1GiB { // their pool has said yes already
-			if err := enough(int64(b.area.size)); err != nil {
+			if err := enough(os.DirFS("/"), int64(b.area.size)); err != nil {
 				return err
 			}
 		}
@@ -376,33 +378,21 @@ func setting(path string) string {
 // askFrom is from how many bytes on the system is asked whether it has them.
 const askFrom = 64 << 20
 
-// enough refuses to fault in what the system does not have: it does not say no to
-// that but kills a process, of its choice. Where it does not tell what it has,
-// all is well.
-func enough(size int64) error {
+// enough refuses to fault in what this process cannot have: the system does not say no to
+// that but kills a process, of its choice. Where nothing tells how much there is, all is
+// well. root is the tree of the system's files.
+func enough(root fs.FS, size int64) error {
 	if size < askFrom {
 		return nil
 	}
-	text, err := os.ReadFile("/proc/meminfo")
-	if err != nil {
-		return nil //nolint:nilerr // not told
+	m, ok := cgroup.MemoryLeft(root)
+	switch {
+	case !ok || size <= m.Left:
+		return nil
+	case m.Limit == 0:
+		return fmt.Errorf("%w: %s of memory are available (MemAvailable in %s): ask for less, or free some",
+			unix.ENOMEM, units.Bytes(m.Left), m.File)
 	}
-	if have, ok := available(text); ok && size > have {
-		return fmt.Errorf("%w: %d bytes are available (MemAvailable in /proc/meminfo)", unix.ENOMEM, have)
-	}
-	return nil
-}
-
-// available finds MemAvailable in /proc/meminfo, in bytes.
-// Source: Documentation/filesystems/proc.rst.
-func available(meminfo []byte) (int64, bool) {
-	for line := range bytes.Lines(meminfo) {
-		f := bytes.Fields(line)
-		if len(f) != 3 || string(f[0]) != "MemAvailable:" || string(f[2]) != "kB" {
-			continue
-		}
-		kib, err := strconv.ParseInt(string(f[1]), 10, 53)
-		return kib << 10, err == nil
-	}
-	return 0, false
+	return fmt.Errorf("%w: %s are left of the %s that this process's control group may have (%s): ask for less, or raise that limit",
+		unix.ENOMEM, units.Bytes(m.Left), units.Bytes(m.Limit), m.File)
 }

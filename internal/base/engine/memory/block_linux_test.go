@@ -5,12 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"os"
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
+	"testing/fstest"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -336,26 +338,34 @@ func TestNoDescriptorsLeft(t *testing.T) {
 	}
 }
 
-// The system is never asked to fault in more than it has: it would kill a process.
+// The system is never asked to fault in more than it has, or the control group may have: it
+// would kill a process.
 func TestEnough(t *testing.T) {
-	for text, want := range map[string]int64{
-		"MemTotal:  9 kB\nMemAvailable:       3 kB\nBuffers: 1 kB\n": 3 << 10,
-		"MemAvailable: 3\n":                    -1,
-		"MemAvailable: x kB\n":                 -1,
-		"MemAvailable: 99999999999999999 kB\n": -1,
-		"MemTotal: 9 kB":                       -1,
-		"":                                     -1,
+	system := fstest.MapFS{"proc/meminfo": {Data: []byte("MemAvailable: 1048576 kB\n")}}
+	group := fstest.MapFS{
+		"proc/meminfo": system["proc/meminfo"], "proc/self/cgroup": {Data: []byte("0::/job\n")},
+		"proc/self/mountinfo":              {Data: []byte("35 24 0:30 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n")},
+		"sys/fs/cgroup/job/memory.max":     {Data: []byte("314572800\n")},
+		"sys/fs/cgroup/job/memory.current": {Data: []byte("104857600\n")},
+	}
+	for _, c := range []struct {
+		root fs.FS
+		size int64
+		says string // "": there is enough
+	}{
+		{system, 1 << 30, ""},
+		{system, 1<<30 + 1, "1 GiB of memory are available (MemAvailable in /proc/meminfo): ask for less, or free some"},
+		{group, 200 << 20, ""},
+		{group, 201 << 20, "200 MiB are left of the 300 MiB that this process's control group may have (/sys/fs/cgroup/job/memory.max): ask for less, or raise that limit"},
+		{group, askFrom - 1, ""},
+		{fstest.MapFS{}, math.MaxInt64, ""}, // nothing tells
+		{os.DirFS("/"), 4096, ""},
+		{os.DirFS("/"), math.MaxInt64, "ask for less"},
 	} {
-		got, ok := available([]byte(text))
-		if ok != (want >= 0) || ok && got != want {
-			t.Errorf("%q: %d, %v", text, got, ok)
+		err := enough(c.root, c.size)
+		if (err == nil) != (c.says == "") || err != nil && (!errors.Is(err, unix.ENOMEM) || !strings.Contains(err.Error(), c.says)) {
+			t.Errorf("%d bytes: %v, want %q", c.size, err, c.says)
 		}
-	}
-	if err := enough(4096); err != nil {
-		t.Error(err)
-	}
-	if err := enough(math.MaxInt64); !errors.Is(err, unix.ENOMEM) {
-		t.Errorf("everything there is: %v", err)
 	}
 }
 
