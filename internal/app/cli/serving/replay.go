@@ -441,7 +441,8 @@ func (r *replayRun) memories(ctx context.Context, e *engine.Engine, places *plac
 	if err != nil {
 		return err
 	}
-	r.Local, err = o.allocate(e, places, hereSide.TP)
+	// Making a large memory resident takes seconds and cannot be stopped.
+	r.Local, err = interruptible(ctx, func() ([][]*engine.Region, error) { return o.allocate(e, places, hereSide.TP) })
 	r.unbound = places.unbound
 	return err
 }

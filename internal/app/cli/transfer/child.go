@@ -72,8 +72,9 @@ func startChild(ctx context.Context, args []string, line []byte, answer any) (pi
 	if err := cmd.Start(); err != nil {
 		return 0, nil, err
 	}
-	limit := time.AfterFunc(childTime, func() { cmd.Process.Kill() }) //nolint:errcheck // it has ended
-	interrupted := context.AfterFunc(ctx, func() { limit.Reset(time.Second) })
+	kill := func() { cmd.Process.Kill() } //nolint:errcheck // it has ended
+	limit := time.AfterFunc(childTime, kill)
+	interrupted := context.AfterFunc(ctx, kill)
 	_, err = in.Write(line)
 	if err == nil {
 		var first []byte
@@ -84,8 +85,11 @@ func startChild(ctx context.Context, args []string, line []byte, answer any) (pi
 	limit.Stop()
 	interrupted()
 	stop = func() error {
-		in.Close()                                                    //nolint:errcheck // this is what ends it
-		t := time.AfterFunc(childTime, func() { cmd.Process.Kill() }) //nolint:errcheck // it has ended
+		if ctx.Err() != nil {
+			kill() // an orderly end gives its memory back first, which takes a while
+		}
+		in.Close() //nolint:errcheck // this is what ends it
+		t := time.AfterFunc(childTime, kill)
 		defer t.Stop()
 		return cmd.Wait()
 	}
