@@ -1,6 +1,7 @@
 package serving
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -291,6 +292,9 @@ type replayRun struct {
 }
 
 func (r *replayRun) replay(ctx context.Context) error {
+	if err := r.checkMemory(); err != nil {
+		return err
+	}
 	if q := r.Workload.Requests; !r.o.Globals.Quiet && len(q) > 0 {
 		at := "an agent on this host"
 		if !r.o.own {
@@ -321,6 +325,24 @@ func (r *replayRun) replay(ctx context.Context) error {
 		}
 		return "use \"topoctl bench --peer HOST:PORT\" to check the connection to a peer"
 	})
+}
+
+// checkMemory says before the run which requests can never be answered, and fails if that is all.
+func (r *replayRun) checkMemory() error {
+	times, never := make([]kv.Times, len(r.Workload.Requests)), 0
+	for i := range times {
+		if times[i].Failed = r.Serve.WhyImpossible(&r.Workload.Requests[i]); times[i].Failed != nil {
+			never++
+		}
+	}
+	failures := failuresOf(r.Workload, times)
+	if never > 0 && never == len(times) {
+		return noAnswer(failures, cmp.Or(r.needs(), "use shorter prompts, or --chunk"))
+	}
+	if never > 0 && !r.o.Globals.Quiet {
+		fmt.Fprintf(r.o.Streams.Err, "topoctl: %d of %d requests cannot be answered: %s\n", never, len(times), failures[0].Reason)
+	}
+	return nil
 }
 
 // needs says what memory the longest request takes where there is not enough for it; else "".

@@ -299,14 +299,7 @@ func (r *predictRun) advice(times []kv.Times) string {
 // request has an answer.
 func (o *servingFlags) answer(r *kvreport.Report, advice func() string) error {
 	if r.Metrics.Completed == 0 {
-		why := "none has completed"
-		if len(r.Failures) > 0 {
-			why = r.Failures[0].Reason
-			if r.Failures[0].Line != nil {
-				why = fmt.Sprintf("line %d: %s", *r.Failures[0].Line, why)
-			}
-		}
-		return command.WithHint(fmt.Errorf("no request can be answered: %s", why), "%s", advice())
+		return noAnswer(r.Failures, advice())
 	}
 	if err := o.put(r); err != nil {
 		return err
@@ -315,6 +308,18 @@ func (o *servingFlags) answer(r *kvreport.Report, advice func() string) error {
 		return command.ErrBad
 	}
 	return nil
+}
+
+// noAnswer is the error where no request can be answered.
+func noAnswer(failures []kvreport.Failure, advice string) error {
+	why := "none has completed"
+	if len(failures) > 0 {
+		why = failures[0].Reason
+		if failures[0].Line != nil {
+			why = fmt.Sprintf("line %d: %s", *failures[0].Line, why)
+		}
+	}
+	return command.WithHint(fmt.Errorf("no request can be answered: %s", why), "%s", advice)
 }
 
 // put prints a report.

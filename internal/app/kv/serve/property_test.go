@@ -143,7 +143,7 @@ func checkTimes(t *rapid.T, c *Config, r *kv.Request, x kv.Times) {
 	if x.Request != r.ID || x.SentNS < r.ArriveNS {
 		t.Fatalf("request %d came at %d: %+v", r.ID, r.ArriveNS, x)
 	}
-	if why := c.whyImpossible(r); why != nil || x.Failed != nil {
+	if why := c.WhyImpossible(r); why != nil || x.Failed != nil {
 		if why != nil && x.Failed.Error() != why.Error() || x.Failed == nil {
 			t.Fatalf("request %d failed with %v, want %v", r.ID, x.Failed, why)
 		}

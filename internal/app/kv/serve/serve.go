@@ -222,8 +222,8 @@ func (p *Pool) check(name string) error {
 
 func (p *Pool) pagesFor(tokens int) int { return (tokens + p.PageTokens - 1) / p.PageTokens }
 
-// whyImpossible says why a request can never be answered; nil: it can.
-func (c *Config) whyImpossible(r *kv.Request) *kv.Failure {
+// WhyImpossible says why a request can never be answered; nil: it can.
+func (c *Config) WhyImpossible(r *kv.Request) *kv.Failure {
 	prompt, all := r.Input, r.Input+r.Output-1 // the last token's cache is never made
 	if !c.Prefill.Chunked && prompt > c.Prefill.MaxBatchedTokens {
 		return &kv.Failure{Kind: "prompt", Err: fmt.Errorf("prompt of %d tokens is longer than a batch of %d, and prompts are not computed in chunks", prompt, c.Prefill.MaxBatchedTokens)}

@@ -130,7 +130,7 @@ func (s *System) accept(place int) {
 	r := &s.w.Requests[place]
 	j := &job{r: r, t: &s.times[place], index: place}
 	*j.t = kv.Times{Request: r.ID, SentNS: s.now()}
-	if why := s.c.whyImpossible(r); why != nil {
+	if why := s.c.WhyImpossible(r); why != nil {
 		s.finish(j, why)
 		return
 	}
