@@ -7,7 +7,7 @@ package kv
 
 import "errors"
 
-// Request is one prompt and the answer that is asked for.
+// Request is one prompt and the length of its answer.
 type Request struct {
 	ID int // in the order of the workload, from 0
 	// ArriveNS is when the client sends it, since the run began. With a fixed
@@ -24,7 +24,7 @@ type Request struct {
 // BlockTokens is how many tokens a block of Request.Blocks has (Mooncake's traces).
 const BlockTokens = 512
 
-// Workload is what clients ask for.
+// Workload is the requests of all clients.
 type Workload struct {
 	Requests []Request // by arrival
 	// Concurrency is how many requests are under way at most; 0: they come when they come.

@@ -15,7 +15,7 @@ import (
 	"github.com/topoctl/topoctl/internal/app/kv/workload"
 )
 
-// loadFlags are the flags that say what clients ask for.
+// loadFlags are the flags of the requests.
 type loadFlags struct {
 	requests, concurrency int
 	rateText              string

@@ -54,7 +54,7 @@ func (o *replayOptions) peerName(address string) string {
 }
 
 // ranksHere and ranksThere name the place of each rank, by instance: "here:gpu:0", or by its region where
-// nobody said where that is: "peer:kv0".
+// that is not known: "peer:kv0".
 func (r *replayRun) ranksHere() (out [][]string) {
 	for _, regions := range r.Local {
 		var ranks []string

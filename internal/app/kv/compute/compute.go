@@ -82,7 +82,7 @@ func (p *Params) StepNS(s Step) int64 {
 	return int64(math.Round(fixed + ns))
 }
 
-// PrefillNS is how long a prompt takes alone, of which so many tokens are in the cache.
+// PrefillNS is how long a prompt takes alone, of which some tokens are in the cache.
 func (p *Params) PrefillNS(cached, tokens int) int64 {
 	return p.StepNS(Step{Chunks: []Chunk{{cached, tokens - cached}}})
 }

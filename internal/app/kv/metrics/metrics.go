@@ -22,7 +22,7 @@ type Options struct {
 	MemoryFirst bool
 }
 
-// DefaultBuckets are prompts of up to so many tokens.
+// DefaultBuckets are the longest prompts of the buckets, in tokens.
 var DefaultBuckets = []int{1 << 10, 1 << 12, 1 << 14, 1 << 16}
 
 // SLO are the latency objectives of a request, in nanoseconds; nil is no objective. A request

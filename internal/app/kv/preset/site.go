@@ -41,7 +41,7 @@ func (p *Preset) site(t *topo.Topology) (*site, error) {
 }
 
 // sharing is how many ranks of an instance have one memory. Each is a process of its own, and
-// predict has what starts in one memory wait for each other: so many share the cost of a piece.
+// predict has what starts in one memory wait for each other: that number of ranks shares the cost of a piece.
 func (s *site) sharing() int64 {
 	ranks := map[predict.Rank]bool{}
 	for _, r := range s.spec.Prefill[0] {

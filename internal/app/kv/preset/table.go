@@ -48,7 +48,7 @@ var (
 	nd96Columns = append([]Metric{Requests, RequestsPerSec, OutputTokensPerSec, TotalTokensPerSec}, latencies...)
 )
 
-// requestFigures are columns that say what was asked for, not what came of it.
+// requestFigures are columns of what was requested, not of results.
 var requestFigures = []Metric{Requests, InputTokens, OutputTokens}
 
 // figure is a figure of a row; there is none: 0.

@@ -45,7 +45,7 @@ func (r *Report) bound() string {
 	parts := []struct {
 		name string
 		of   *metrics.Summary
-	}{{"waiting for prefill", m.Queue}, {"prefill", m.Compute}, {"waiting for KV memory", m.MemoryWait}, {"waiting for the link", m.LinkWait},
+	}{{"waiting for prefill", m.Queue}, {"prefill", m.Compute}, {"waiting for KV memory", m.MemoryWait}, {"waiting for the transfer to begin", m.LinkWait},
 		{"KV on the wire", m.WireExposed}, {"the step of decode", m.Rest}}
 	if r.Serving.FirstToken == "prefill" || r.Decode == nil {
 		parts = parts[:2] // caches move later, or not at all

@@ -50,7 +50,7 @@ type Report struct {
 	Notes    []string   `json:"notes"`
 }
 
-// Workload is what clients asked for.
+// Workload is the requests of the clients.
 type Workload struct {
 	Name        string  `json:"name"`
 	Trace       *string `json:"trace"` // the file that it is from; null: generated
@@ -156,7 +156,7 @@ type Host struct {
 // Network is what is between them.
 type Network struct {
 	FabricFile *string  `json:"fabric_file"` // null: none was given; where it is simulated, one switch joins all ports
-	Leaves     *int     `json:"leaves"`      // null: a real network, nobody said
+	Leaves     *int     `json:"leaves"`      // null: a real network, not known
 	Spines     *int     `json:"spines"`
 	Choice     string   `json:"choice"` // of lanes
 	Policy     string   `json:"policy"` // by which lanes share a transfer

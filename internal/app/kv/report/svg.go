@@ -38,7 +38,7 @@ var parts = []struct {
 	{"queue", "#999999", func(s *metrics.Split) *metrics.Summary { return s.Queue }},
 	{"prefill", "#0072b2", func(s *metrics.Split) *metrics.Summary { return s.Compute }},
 	{"wait for KV memory", "#cc79a7", func(s *metrics.Split) *metrics.Summary { return s.MemoryWait }},
-	{"wait for the link", "#e69f00", func(s *metrics.Split) *metrics.Summary { return s.LinkWait }},
+	{"wait for the transfer", "#e69f00", func(s *metrics.Split) *metrics.Summary { return s.LinkWait }},
 	{"KV on the wire", "#d55e00", func(s *metrics.Split) *metrics.Summary { return s.WireExposed }},
 	{"then to the first token", "#56b4e9", func(s *metrics.Split) *metrics.Summary { return s.Rest }},
 }

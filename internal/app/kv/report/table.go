@@ -215,14 +215,14 @@ func (r *Report) split(b *strings.Builder) {
 	b.WriteString("\n" + r.splitTitle("Where the time to first token goes") + "\n")
 	rows := [][]string{{"", "Mean", "Median", "P99"}}
 	rows = append(rows, summary("Queue (ms)", m.Queue), summary("Prefill (ms)", m.Compute), summary("Wait for KV memory (ms)", m.MemoryWait),
-		summary("Wait for the link (ms)", m.LinkWait), summary("KV on the wire, not hidden (ms)", m.WireExposed), summary("Then to the first token (ms)", m.Rest),
+		summary("Wait for the transfer to begin (ms)", m.LinkWait), summary("KV on the wire, not hidden (ms)", m.WireExposed), summary("Then to the first token (ms)", m.Rest),
 		summary("KV on the wire, all (ms)", m.Wire), summary("KV exposed: from prefill to cache (ms)", m.Exposed))
 	b.WriteString(columns(rows))
 	share := "-"
 	if m.KVShareOfTTFT != nil {
 		share = percent(*m.KVShareOfTTFT)
 	}
-	fmt.Fprintf(b, "Waiting for the link and KV on the wire are %s of all time to first token; %s moved.\n", share, units.Bytes(m.KVBytes))
+	fmt.Fprintf(b, "Moving the KV cache is %s of all time to first token; %s moved.\n", share, units.Bytes(m.KVBytes))
 	r.Prefill.busy(b, "Prefill")
 	if r.Decode != nil {
 		r.Decode.busy(b, "Decode")
@@ -257,7 +257,7 @@ func (r *Report) buckets(b *strings.Builder) {
 		return
 	}
 	b.WriteString("\nBy prompt length\n")
-	rows := [][]string{{"Tokens", "Requests", "TTFT mean (ms)", "P99 (ms)", "Queue mean (ms)", "KV exposed mean (ms)", "P99 (ms)", "link and wire of TTFT"}}
+	rows := [][]string{{"Tokens", "Requests", "TTFT mean (ms)", "P99 (ms)", "Queue mean (ms)", "KV exposed mean (ms)", "P99 (ms)", "moving, of TTFT"}}
 	for i := range r.Metrics.Buckets {
 		x := &r.Metrics.Buckets[i]
 		to := "more"

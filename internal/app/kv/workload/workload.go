@@ -1,4 +1,4 @@
-// Package workload makes what clients ask for: generated arrivals and lengths, as vLLM's
+// Package workload makes requests: generated arrivals and lengths, as vLLM's
 // serving benchmark has them, and Mooncake's public trace format, read and written. Equal
 // specs with equal seeds give equal workloads.
 package workload
