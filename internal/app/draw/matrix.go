@@ -342,13 +342,18 @@ func (g *grid) textRow(w *bytes.Buffer, row []string, widths []int, styleOf func
 	w.WriteByte('\n')
 }
 
-// style colours a class from near to far.
+// style is that of a cell: only classes have one.
 func (g *grid) style(i, j int) Style {
 	switch g.opts.View {
 	case ViewExpected, ViewMeasured, ViewDelta:
 		return Plain
 	}
-	switch c := g.m.Class[i][j]; c.Kind {
+	return ClassStyle(g.m.Class[i][j])
+}
+
+// ClassStyle colours a class from near to far.
+func ClassStyle(c topo.Class) Style {
+	switch c.Kind {
 	case topo.ClassUnknown:
 		return Bad
 	case topo.ClassSelf:

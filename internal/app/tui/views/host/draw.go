@@ -2,10 +2,17 @@ package host
 
 import (
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/app/draw"
 	"github.com/topoctl/topoctl/internal/app/tui/look"
 	"github.com/topoctl/topoctl/internal/app/tui/state"
 	"github.com/topoctl/topoctl/pathsel/doctor"
 )
+
+// Styles are the dashboard's for those of text output.
+var Styles = map[draw.Style]look.Style{
+	draw.Plain: look.Plain, draw.Strong: look.Plain, draw.Faint: look.Faint, draw.Good: look.Good,
+	draw.Middling: look.Middle, draw.Bad: look.Bad,
+}
 
 // StyleOf is how bad a finding is.
 func StyleOf(s doctor.Severity) look.Style {

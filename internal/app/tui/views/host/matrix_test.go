@@ -9,6 +9,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/app/record"
 	"github.com/topoctl/topoctl/internal/app/tui/keys"
+	"github.com/topoctl/topoctl/internal/app/tui/look"
 	"github.com/topoctl/topoctl/internal/app/tui/state"
 	"github.com/topoctl/topoctl/internal/app/tui/ui"
 	"github.com/topoctl/topoctl/internal/app/tui/views/matrix"
@@ -100,11 +101,44 @@ func TestMatrixFiguresAndAxes(t *testing.T) {
 	}
 }
 
+// The best class of a row is green, and so is the best rate that is known: an upper bound is not,
+// however large, and what is not known is no fault.
+func TestMatrixColours(t *testing.T) {
+	v, e := matrix.New(), viewtest.Env(watched(t, "dgx-h100-gpu2-x8", 2), look.Look{Color: true})
+	const green, yellow, red, end = "\x1b[32m", "\x1b[33m", "\x1b[1;31m", "\x1b[m"
+	line := func(name string) string {
+		return strings.NewReplacer(" ", "").Replace(lineOf(strings.Join(v.Main(e, ui.Size{W: 200, H: 20}), "\n"), name))
+	}
+	v.Key(keys.End, e) // away from the cells that are looked at
+	for _, want := range []string{green + "PXB" + end, yellow + "NODE" + end, red + "SYS" + end} {
+		if got := line("GPU1"); !strings.Contains(got, want) {
+			t.Errorf("%q lacks %q", got, want)
+		}
+	}
+	v.Key(keys.Wide, e)
+	for name, want := range map[string]string{"GPU1": green + "50.0" + end, "GPU2": green + "31.5" + end} {
+		got := line(name)
+		if !strings.Contains(got, want) {
+			t.Errorf("%q lacks %q", got, want)
+		}
+		if strings.Contains(got, green+"<") {
+			t.Errorf("a bound is green: %q", got)
+		}
+	}
+	e.State = watched(t, "dgx-h100-rdma-no-pci", 2)
+	v.Key(keys.Wide, e)
+	v.Key(keys.Wide, e)
+	v.Key(keys.Wide, e)
+	if got := line("GPU1"); !strings.Contains(got, "?") || strings.Contains(got, red+"?") {
+		t.Errorf("what is not known is red: %q", got)
+	}
+}
+
 // A filter that names rows keeps all columns, and the other way round.
 func TestMatrixFilter(t *testing.T) {
 	v, e := matrix.New(), viewtest.Env(watched(t, "dgx-h100", 2), mono)
 	for filter, want := range map[ui.Filter]string{
-		"gpu1": "1 rows, 14 columns", "mlx5_3": "10 rows, 1 columns", "!gpu": "2 rows, 14 columns", "cpu:": "2 rows, 14 columns",
+		"gpu1": "1 row, 14 columns", "mlx5_3": "10 rows, 1 column", "!gpu": "2 rows, 14 columns", "cpu:": "2 rows, 14 columns",
 	} {
 		e.Filter = filter
 		if got := text(v, e, 200, 20); !strings.Contains(got, want) {

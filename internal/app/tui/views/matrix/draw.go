@@ -10,6 +10,7 @@ import (
 	"github.com/topoctl/topoctl/internal/app/tui/look"
 	"github.com/topoctl/topoctl/internal/app/tui/ui"
 	"github.com/topoctl/topoctl/internal/app/tui/views/host"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/internal/base/units"
 )
 
@@ -19,7 +20,7 @@ const (
 	shortHead = 8  // where they do not: longer names are numbers
 )
 
-// cellWidth is what the figures take, marks included.
+// cellWidth is what the figures take at least, marks included.
 var cellWidth = [...]int{class: 4, expected: 6, measured: 7, delta: 6}
 
 // Main draws the matrix.
@@ -102,6 +103,9 @@ func (v *View) labelWidth(l *look.Look, rows []int) int {
 // room, else NICs by number, which the legend explains.
 func (p *drawing) columnNames(room int) (map[int]string, int) {
 	names, width := map[int]string{}, cellWidth[p.v.figure]
+	if p.v.figure == expected || p.v.figure == measured {
+		width = max(width, len("<")+len(units.RateNumber(int64(p.g.most), p.l.Units)))
+	}
 	short, least := map[int]string{}, width
 	for _, j := range p.cols {
 		e := &p.g.m.Cols[j]
@@ -161,20 +165,20 @@ func (p *drawing) title() string {
 	case expected, measured:
 		what += " " + p.l.Units.Or(units.Gbyte).Suffix()
 	}
-	text := p.l.Paint(what, look.Strong) + "  " + axes[p.v.axes].name
+	line := p.l.Paint(what, look.Strong) + "  " + axes[p.v.axes].name
 	if p.v.figure == measured || p.v.figure == delta {
 		if why := p.g.unmeasured(); why != "" {
-			text += "  " + p.l.Paint(why, look.Middle)
+			line += "  " + p.l.Paint(why, look.Middle)
 		}
 	}
 	part := func(name string, from, n, all int) string {
 		if n >= all {
-			return fmt.Sprintf("%d %s", all, name)
+			return text.Plural(all, name)
 		}
-		return fmt.Sprintf("%s %d-%d of %d", name, from+1, from+n, all)
+		return fmt.Sprintf("%ss %d-%d of %d", name, from+1, from+n, all)
 	}
 	f := p.v.drawn
-	return text + "  " + p.l.Paint(part("rows", p.v.top, len(f.rows), len(p.rows))+", "+part("columns", p.v.left, len(f.cols), len(p.cols)), look.Faint)
+	return line + "  " + p.l.Paint(part("row", p.v.top, len(f.rows), len(p.rows))+", "+part("column", p.v.left, len(f.cols), len(p.cols)), look.Faint)
 }
 
 // heads are the columns' heads; the corner says where there is more.

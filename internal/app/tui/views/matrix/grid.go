@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/app/draw"
 	"github.com/topoctl/topoctl/internal/app/tui/look"
 	"github.com/topoctl/topoctl/internal/app/tui/state"
 	"github.com/topoctl/topoctl/internal/app/tui/views/host"
@@ -17,6 +18,7 @@ type grid struct {
 	h    *host.Host
 	axes int
 	m    *topo.Matrix
+	most topo.Rate // the largest that is expected
 
 	seen  seen
 	pairs map[[2]topo.ID]topo.Rate // that were measured, devices in place of ports
@@ -39,7 +41,15 @@ type measurement struct {
 
 func newGrid(h *host.Host, axis int) *grid {
 	a := &axes[axis]
-	return &grid{h: h, axes: axis, m: h.Topology.Matrix(a.rows, a.cols), rates: map[[2]int]measurement{}}
+	g := &grid{h: h, axes: axis, m: h.Topology.Matrix(a.rows, a.cols), rates: map[[2]int]measurement{}}
+	for _, row := range g.m.Rate {
+		for _, r := range row {
+			if r != nil {
+				g.most = max(g.most, *r)
+			}
+		}
+	}
+	return g
 }
 
 // measure takes in what was measured since.
@@ -142,44 +152,33 @@ func (g *grid) cell(l *look.Look, f figure, i, j int) (string, look.Style) {
 	}
 	c := g.m.Class[i][j]
 	if !c.Known() {
-		return look.Unknown, look.Bad
+		return look.Unknown, look.Faint
 	}
-	return c.String(), styleOfClass(c)
+	return c.String(), host.Styles[draw.ClassStyle(c)]
 }
 
-// styleOfClass goes from near to far.
-func styleOfClass(c topo.Class) look.Style {
-	switch c.Kind {
-	case topo.ClassPHB, topo.ClassNODE:
-		return look.Middle
-	case topo.ClassSYS, topo.ClassUnknown:
-		return look.Bad
-	case topo.ClassPXB:
-		return look.Plain
-	}
-	return look.Good
-}
-
-// expected is a rate against the best of its row; "<" is an upper bound.
+// expected is a rate against the best of its row; "<" is an upper bound, which may be far from what
+// there is: it is never as good as a rate that is known.
 func (g *grid) expected(l *look.Look, i, j int) (string, look.Style) {
 	rate := g.m.Rate[i][j]
 	if rate == nil {
 		return look.Unknown, look.Plain
 	}
 	text := units.RateNumber(int64(*rate), l.Units)
-	if g.m.Basis[i][j] == topo.BasisAssumed && *rate > 0 {
+	bound := g.m.Basis[i][j] == topo.BasisAssumed && *rate > 0
+	if bound {
 		text = "<" + text
 	}
 	best := topo.Rate(0)
 	for k, r := range g.m.Rate[i] {
-		if r != nil && g.m.Rows[i].ID != g.m.Cols[k].ID {
+		if r != nil && g.m.Rows[i].ID != g.m.Cols[k].ID && g.m.Basis[i][k] != topo.BasisAssumed {
 			best = max(best, *r)
 		}
 	}
 	switch part := float64(*rate) / float64(max(best, 1)); {
 	case *rate == 0:
 		return text, look.Bad
-	case part >= 0.95:
+	case part >= 0.95 && !bound:
 		return text, look.Good
 	case part >= 0.5:
 		return text, look.Plain

@@ -274,16 +274,10 @@ func (p *drawing) details(n *node, room int) string {
 		if w < 3 {
 			break
 		}
-		out += "  " + p.l.Paint(p.l.Cut(c.Text, w), styles[c.Style])
+		out += "  " + p.l.Paint(p.l.Cut(c.Text, w), host.Styles[c.Style])
 		room -= w + 2
 	}
 	return out
-}
-
-// styles are draw's.
-var styles = map[draw.Style]look.Style{
-	draw.Plain: look.Plain, draw.Strong: look.Plain, draw.Faint: look.Faint, draw.Good: look.Good,
-	draw.Middling: look.Middle, draw.Bad: look.Bad,
 }
 
 // cell is a device's text in a column.
