@@ -22,7 +22,7 @@ func (m *model) key(name, text string) tea.Cmd {
 		return tea.Quit
 	case a == keys.Suspend && m.o.Suspend:
 		return tea.Suspend
-	case a == keys.Suspend: // bubbletea would wait for ever for somebody to wake it
+	case a == keys.Suspend: // bubbletea would stop and nothing would continue it
 		m.say("no shell to go back to")
 		return nil
 	case m.laid.TooSmall:
@@ -89,7 +89,7 @@ func (m *model) act(a keys.Action) tea.Cmd {
 
 func (m *model) show(view int) { m.current, m.detailTop = view, 0 }
 
-// toView has a view carry an action out, and does what it asks for.
+// toView hands an action to a view, and carries out the view's request.
 func (m *model) toView(view int, a keys.Action) tea.Cmd {
 	m.detailTop = 0
 	var r ui.Request
@@ -112,7 +112,7 @@ func (m *model) toView(view int, a keys.Action) tea.Cmd {
 	return m.request(r)
 }
 
-// request does what a view asks for.
+// request carries out a view's request.
 func (m *model) request(r ui.Request) tea.Cmd {
 	if i := slices.Index(keys.ViewActions(), r.Show); i >= 0 && i != m.current {
 		m.show(i)

@@ -55,7 +55,7 @@ func Frame(ctx context.Context, o Options, w, h int) (text string, whole bool, e
 	return plain(m.draw(&m.look)), whole, nil
 }
 
-// whole says whether a picture has what the feed can bring, after so many looks at each
+// whole says whether a picture has what the feed can bring, after this many readings of each
 // source.
 func (m *model) whole(looks map[string]int) bool {
 	if m.o.Replay != "" {

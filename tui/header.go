@@ -31,7 +31,7 @@ const (
 	needed
 )
 
-// header is the first line: what is looked at, what is wrong, how this picture came about.
+// header is the first line: which host, what is wrong, and where the data is from.
 func (m *model) header(l *look.Look, w int) string {
 	parts := append(m.subject(l), m.troubles(l)...)
 	parts = append(parts, m.mode(l)...)
@@ -123,7 +123,7 @@ func (m *model) troubles(l *look.Look) []part {
 	return out
 }
 
-// mode says how the picture came about, and what the dashboard does beside drawing.
+// mode says where the data is from, and what the dashboard does besides drawing.
 func (m *model) mode(l *look.Look) []part {
 	var out []part
 	if what := m.shown.Start.Synthetic; what != "" {

@@ -92,7 +92,7 @@ type item struct {
 	then   func(m *model)
 }
 
-// Init asks for nothing: work has begun already.
+// Init starts nothing: the work has begun already.
 func (m *model) Init() tea.Cmd { return nil }
 
 // Update takes in a message.
@@ -245,7 +245,7 @@ func (m *model) say(text string) { m.shared.Message = text }
 // clock goes on between the records of a feed.
 type clock struct {
 	now    func() time.Time
-	lastNS int64     // the latest time that the feed told,
+	lastNS int64     // the latest time of the feed,
 	setAt  time.Time // and when
 }
 

@@ -19,7 +19,7 @@ type probing struct {
 	asked bool // to stop
 }
 
-// prober is what the probe view is told.
+// prober is what the program tells the probe view.
 type prober interface {
 	SetPairs(pairs []probe.Pair, err error)
 	SetUnable(why string)

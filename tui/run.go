@@ -68,8 +68,8 @@ func run(ctx context.Context, o Options, more ...tea.ProgramOption) error {
 	return m.recErr
 }
 
-// work is what goes on beside the event loop: the feed, a probe, files. Whoever runs the
-// loop ends it and waits for it.
+// work is what goes on beside the event loop: the feed, a probe, files. The owner of the
+// loop stops it and waits for it.
 type work struct {
 	ctx  context.Context
 	send func(tea.Msg) // to the event loop; after that has ended it does nothing

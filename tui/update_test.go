@@ -96,7 +96,7 @@ func TestSuspend(t *testing.T) {
 	b.has("[1 tree]")
 	b = open(t, Options{}, "cpu-2eth", 0, 80, 24)
 	if b.press("ctrl+z") != nil {
-		t.Error("ctrl+z suspends where nobody would come back")
+		t.Error("ctrl+z suspends without a shell to resume it")
 	}
 	b.has("no shell to go back to")
 }

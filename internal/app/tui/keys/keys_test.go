@@ -30,7 +30,7 @@ func TestBindings(t *testing.T) {
 		}
 	}
 	if keys.Of("f12") != "" {
-		t.Error("a key that nobody bound is an action")
+		t.Error("an unbound key is an action")
 	}
 	for i, a := range keys.ViewActions() {
 		if want := string(rune('1' + i)); keys.Get(a).Short(true) != want {

@@ -168,7 +168,7 @@ func dirty(line string) bool {
 			i += n - 1
 		case c < ' ' || c == 0x7f:
 			return true
-		case c == 0xc2 && i+1 < len(line) && line[i+1] < 0xa0: // C1, which some terminals obey
+		case c == 0xc2 && i+1 < len(line) && line[i+1] < 0xa0: // C1, which some terminals execute
 			return true
 		}
 	}

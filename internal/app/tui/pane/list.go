@@ -13,9 +13,9 @@ import (
 
 // Line is one line of a list.
 type Line struct {
-	Key string // what the cursor stays on; "": it passes the line by
-	// Text is what is drawn in so many columns; it may have styles. Only lines that are
-	// seen are asked for it. nil is an empty line.
+	Key string // what the cursor stays on; "": it skips the line
+	// Text draws the line in w columns; it may have styles. It is called for visible lines only.
+	// nil is an empty line.
 	Text func(w int) string
 }
 
@@ -93,7 +93,7 @@ func (l *List) Move(a keys.Action, lines []Line) bool {
 	return true
 }
 
-// step moves by so many lines, and on to the next one that has a key; where there is none,
+// step moves the cursor by some lines, and on to the next one that has a key; where there is none,
 // back to the last one that has.
 func (l *List) step(lines []Line, at, by int) {
 	if at < 0 {

@@ -225,7 +225,7 @@ func TestMemoryIsFlat(t *testing.T) {
 			warm = heap()
 		}
 	}
-	// A history that nobody drops is 2 kB, and there would be 200 of ports and 14,000 of
+	// A history that is never dropped is 2 kB, and there would be 200 of ports and 14,000 of
 	// connections; kept samples would be 30 MB.
 	if grown := heap() - warm; grown > 256<<10 {
 		t.Errorf("%d bytes more than after ten minutes", grown)

@@ -58,7 +58,7 @@ func (p *Port) Busy() *topo.Rate {
 // Share is the part of the line's rate that Busy is; false: not known.
 func (p *Port) Share() (part float64, known bool) { return counters.Share(p.Busy(), p.BytesPerSec) }
 
-// Engine is that of a source; nil: it has told of none.
+// Engine is that of a source; nil: it has reported none.
 func (s *State) Engine(source string) *Engine {
 	i, found := slices.BinarySearchFunc(s.Engines, source, func(e *Engine, name string) int { return compareNames(e.Source, name) })
 	if !found {

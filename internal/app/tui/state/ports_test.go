@@ -29,7 +29,7 @@ func TestPortRates(t *testing.T) {
 		{5 * second, []counters.Port{port("net:eth0", 17, 9)}, "10", "0", "1e-08", "[? 5e+08 0 ? 10]"},
 		{5 * second, []counters.Port{port("net:eth0", 18, 9)}, "?", "?", "?", "[? 5e+08 0 ? 10 ?]"}, // no time between them
 		{6 * second, nil, "?", "?", "?", "[? 5e+08 0 ? 10 ? ?]"},
-		{7 * second, []counters.Port{port("net:eth0", 1e9, 9)}, "?", "?", "?", "[? 5e+08 0 ? 10 ? ? ?]"}, // nobody saw it meanwhile
+		{7 * second, []counters.Port{port("net:eth0", 1e9, 9)}, "?", "?", "?", "[? 5e+08 0 ? 10 ? ? ?]"}, // it was not seen meanwhile
 		{8 * second, []counters.Port{{ID: "net:eth0", SentBytes: ptr(uint64(2e9))}}, "1000000000", "?", "?", "[? 5e+08 0 ? 10 ? ? ? 1e+09]"},
 	}
 	for i, x := range steps {
@@ -187,7 +187,7 @@ func TestPortsByName(t *testing.T) {
 		}
 	}
 	if sent, received := s.Rates("net:none"); sent != nil || received != nil {
-		t.Errorf("a port that nobody knows: %v, %v", sent, received)
+		t.Errorf("an unknown port: %v, %v", sent, received)
 	}
 }
 

@@ -61,8 +61,8 @@ func (p *Probe) round(e *probe.Event) {
 }
 
 // estimateRest guesses how long the rounds of the plan take from now on, by the time of the run:
-// a round takes as long as those before, else as planned. How many retests there will be
-// nobody knows.
+// a round takes as long as those before, else as planned. The number of retests is not
+// known in advance.
 func (p *Probe) estimateRest(at int64) {
 	plan := &p.Report.Plan
 	typical := int64(0)
@@ -125,10 +125,10 @@ func (p *Probe) addToSummary(x *probe.Result, n int) {
 	}
 }
 
-// maxRetests are kept of a pair until it is told again, with all there are.
+// maxRetests are kept of a pair until its result comes again, with all of them.
 const maxRetests = 64
 
-// retest adds a retest to its pair, which is told again once it is judged.
+// retest adds a retest to its pair, whose result comes again once it is judged.
 func (p *Probe) retest(e *probe.RetestEvent) {
 	i, found := p.placeOf[e.Of]
 	if !found {

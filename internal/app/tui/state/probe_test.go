@@ -296,6 +296,6 @@ func TestProbeIsBounded(t *testing.T) {
 		t.Errorf("%d errors", len(p.Errors))
 	}
 	if n := len(p.Report.Results[0].Retests); n > 100 || n == 0 || len(p.Samples) > 0 {
-		t.Errorf("%d retests of one pair, samples of %d pairs that nobody measures", n, len(p.Samples))
+		t.Errorf("%d retests of one pair, samples of %d pairs that are not being measured", n, len(p.Samples))
 	}
 }

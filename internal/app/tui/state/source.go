@@ -53,7 +53,7 @@ func (s *State) setStatus(x *Source, status, detail string) {
 	switch status {
 	case record.StatusFailed:
 		x.Failed = true
-	case record.StatusEnded: // a recording's end cures nobody
+	case record.StatusEnded: // the end of a recording mends nothing
 		if x.Failed {
 			detail = x.Detail
 		}

@@ -84,7 +84,7 @@ type GPU struct {
 	PCIeSent, PCIeReceived, NVLinkSent, NVLinkReceived Series // bytes per second
 }
 
-// Engine is an engine that an agent tells of.
+// Engine is an engine that an agent reports.
 type Engine struct {
 	Source string // "agent http://127.0.0.1:9411"
 	Last   *record.Engine
@@ -105,7 +105,7 @@ type Lane struct {
 // Served is a connection of a peer with its history.
 type Served struct {
 	engine.ServedStats
-	Throughput Series // bytes per second, both directions together; NaN where nobody counts them
+	Throughput Series // bytes per second, both directions together; NaN where they are not counted
 }
 
 // Probe is a probe that runs or ran.
@@ -123,7 +123,7 @@ type Probe struct {
 	// RemainingNS is until the rounds end, by what rounds took so far; 0 not known.
 	RemainingNS int64
 	Done        int      // pairs that were measured, or could not be
-	ResultsSeen int      // results, those that were told again among them
+	ResultsSeen int      // results, repeated ones included
 	Errors      []string // the latest MaxErrors
 	// Omitted are pairs with results beyond MaxResults, which are not in Report.
 	Omitted int

@@ -51,7 +51,7 @@ type View interface {
 	// says nothing, or the probe view and in Shared.Message why, the program tells the user
 	// how to choose.
 	Key(a keys.Action, env *Env) Request
-	// Needs is the size from which on Main hides nothing, on a screen of so many columns. W is 0
+	// Needs is the size from which on Main hides nothing, on a screen with width columns. W is 0
 	// where more width is always of use: then the detail never stands beside it.
 	Needs(env *Env, width int) Size
 	// Main gives exactly size.H lines of at most size.W columns. It keeps the cursor
@@ -60,8 +60,8 @@ type View interface {
 	// Position says which lines Main drew last, "12-38 of 77"; "" where it drew all, or says so
 	// itself.
 	Position() string
-	// Detail tells of what is under the cursor, as many lines as there are; the program
-	// cuts them and lets the user scroll.
+	// Detail describes what is under the cursor, in as many lines as that takes; the program
+	// shows a part of them and scrolls.
 	Detail(env *Env, width int) []string
 	// Click selects what Main drew last at column x and line y; again on the same place
 	// is Enter.

@@ -118,7 +118,7 @@ func gone() *state.State {
 	return s
 }
 
-// idle is an engine that nobody uses, whose feed ended.
+// idle is an unused engine whose feed ended.
 func idle() *state.State {
 	return &state.State{Now: second, Engines: []*state.Engine{{Source: agentA, LastNS: second, Last: &record.Engine{Stats: engine.Stats{Name: "n1"}}}},
 		Sources: []state.Source{{Name: agentA, Status: record.StatusEnded}}}

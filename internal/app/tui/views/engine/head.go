@@ -13,7 +13,7 @@ import (
 
 const inlineSpark = 16 // columns
 
-// head is who it is and how that does, then the totals.
+// head names the engine and its state, then the totals.
 func (v *View) head(env *ui.Env, b *block) []row {
 	l := env.Look
 	key := "block " + b.source

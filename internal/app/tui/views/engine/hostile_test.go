@@ -57,7 +57,7 @@ func hostile(t *rapid.T) *state.State {
 		{Name: e.Source, Status: rapid.SampledFrom([]string{record.StatusOK, record.StatusFailed, record.StatusWaiting, viewtest.Nasty}).Draw(t, "status"), Detail: text()}}}
 }
 
-// Whatever an agent says, panes are whole and obey nobody.
+// Whatever an agent says, panes are whole and no escape code gets through.
 func TestHostile(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		viewtest.Hostile(t, view.New(), hostile(t), []string{"", "tcp", "!tcp", viewtest.Nasty}, keys.Sort)

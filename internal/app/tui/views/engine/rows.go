@@ -31,7 +31,7 @@ func (b *block) isOld() bool { return b.status != nil && b.status.Status != reco
 
 // row is one line: of a block, of a section of it, or of a thing in that.
 type row struct {
-	key    string // "": the cursor passes it by
+	key    string // "": the cursor skips it
 	parent string // the key of what it is folded away with
 	folds  bool
 	block  *block

@@ -126,7 +126,7 @@ func (d *detail) difference(x *diff.Difference) {
 	}
 }
 
-// nodesMost bounds how many devices are told of one by one.
+// nodesMost bounds how many devices are listed.
 const nodesMost = 32
 
 // node is a device on both sides.

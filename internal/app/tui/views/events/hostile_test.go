@@ -39,7 +39,7 @@ func hostile(t *rapid.T) *state.State {
 	return s
 }
 
-// Whatever files and peers say, panes are whole and obey nobody.
+// Whatever files and peers say, panes are whole and no escape code gets through.
 func TestHostile(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		viewtest.Hostile(t, events.New(), hostile(t), []string{"", "a", "!a", viewtest.Nasty})

@@ -29,8 +29,8 @@ func line(env *ui.Env, key string, style look.Style, columns []pane.Column, cell
 	}}
 }
 
-// A subject takes so many columns at most, and names so many devices: "gpu:0, gpu:1, gpu:2 and 9
-// more".
+// The most columns that a subject takes, and the most devices that it names: "gpu:0, gpu:1, gpu:2
+// and 9 more".
 const mostSubject, mostNamed = 40, 3
 
 // The columns of the pages: when, mark, what kind, of what, in words.
@@ -72,7 +72,7 @@ func eventWords(e *watch.Event) string {
 	return strings.Join(append([]string{e.Severity, string(e.Kind), string(e.Subject), names(e.Subjects), e.Source, e.Code, e.Text}, e.Detail...), " ")
 }
 
-// when is the time of an event, false where nobody has said when the feed began.
+// when is the time of an event, false if it is not known when the feed began.
 func when(env *ui.Env, e *watch.Event) (time.Time, bool) {
 	if t, err := time.Parse(time.RFC3339, e.Time); err == nil {
 		return t.UTC(), true
@@ -122,7 +122,7 @@ func findingRows(env *ui.Env) []row {
 	return []row{plain("nothing is wrong, as far as " + pane.Plural(int64(d.Summary.OK), "check", "checks") + " can tell")}
 }
 
-// missingRows are what a check lacks.
+// missingRows say what a check could not read.
 func missingRows(env *ui.Env, columns []pane.Column, c *doctor.CheckResult) []row {
 	l := env.Look
 	var out []row

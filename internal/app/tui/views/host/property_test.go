@@ -24,7 +24,7 @@ var evil = []string{
 	"[X] \u200b\u2060", "－－－－－－－－", "]8;;http://x\x1b\\",
 }
 
-// hostile is a host whose every text came from somebody who means harm.
+// hostile is a host whose every text was chosen by an attacker.
 func hostile(t testing.TB) *topo.Topology {
 	t.Helper()
 	x := *fixturetest.Topology(t, "dgx-h100-gpu2-x8")

@@ -29,7 +29,7 @@ type grid struct {
 // seen is what the measured rates were taken from.
 type seen struct {
 	file, live *probe.Report
-	told       int // results of live
+	results    int // of live
 }
 
 // measurement is a measured rate of a cell.
@@ -56,7 +56,7 @@ func newGrid(h *host.Host, axis int) *grid {
 func (g *grid) measure(s *state.State) {
 	now := seen{file: s.Measured}
 	if s.Probe != nil && s.Probe.Report != nil {
-		now.live, now.told = s.Probe.Report, s.Probe.ResultsSeen
+		now.live, now.results = s.Probe.Report, s.Probe.ResultsSeen
 	}
 	if g.pairs != nil && now == g.seen {
 		return

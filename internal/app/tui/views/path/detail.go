@@ -11,7 +11,7 @@ import (
 	"github.com/topoctl/topoctl/pathsel"
 )
 
-// Detail tells of the candidate under the cursor, or of the pair where there is none: its
+// Detail describes the candidate under the cursor, or of the pair where there is none: its
 // route and all reasons.
 func (v *View) Detail(env *ui.Env, width int) []string {
 	if !v.sync(env) {

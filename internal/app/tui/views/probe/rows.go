@@ -90,7 +90,7 @@ func localPairs(pairs []probe.Pair) bool {
 	return !slices.ContainsFunc(pairs, func(p probe.Pair) bool { return p.From.Host != p.To.Host || p.From.Host != pairs[0].From.Host })
 }
 
-// resultRows are those of a report: what is being measured, who is to blame, the pairs, notes.
+// resultRows are those of a report: what is being measured, the blame, the pairs, notes.
 func (v *View) resultRows(env *ui.Env) []row {
 	r := v.report(env)
 	if r == nil {

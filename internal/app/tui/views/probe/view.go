@@ -220,7 +220,7 @@ func (v *View) markAllOf(list []*probe.Pair) {
 	}
 }
 
-// measure asks for a probe of what is marked, or to stop the one that runs.
+// measure requests a probe of the marked pairs, or that the running one stops.
 func (v *View) measure(env *ui.Env) ui.Request {
 	switch marked := v.Marked(); {
 	case running(env):

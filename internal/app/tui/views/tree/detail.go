@@ -45,8 +45,8 @@ func (v *View) Detail(env *ui.Env, width int) []string {
 	return d.lines
 }
 
-// sources is what is not known because nobody could say: of the host how its sources do, of
-// a device what could not be read at the last look.
+// sources is what could not be read: for the host the state of its sources, for a device what the
+// last reading lacked.
 func (d *detail) sources() {
 	var lines []string
 	if d.at == 0 {

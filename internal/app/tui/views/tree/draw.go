@@ -232,7 +232,7 @@ func (p *drawing) head() string {
 	return strings.Repeat(" ", marks) + pane.Heads(p.l, p.columns)
 }
 
-// line draws a row in so many columns.
+// line draws a row of at most width columns.
 func (p *drawing) line(row, width int) string {
 	l, n := p.l, &p.v.tree.nodes[p.rows[row]]
 	counts := " "
@@ -358,7 +358,7 @@ func linkNow(t *tree, s *state.State, n *node) draw.LinkState {
 	return n.line.Link
 }
 
-// liveLink is a node's link by the last look at the host; false: that told nothing of it.
+// liveLink is a node's link as last read; false if it was not.
 func liveLink(s *state.State, n *node) (now topo.LaneRate, ok bool) {
 	x := s.Links[n.line.PCI]
 	if !within(x.SpeedMTs, mostSpeedMTs) || !within(x.Width, mostWidth) {

@@ -56,7 +56,7 @@ func newTree(h *host.Host, l *look.Look) *tree {
 	o := draw.NewOutline(h.Topology, draw.TreeOptions{ASCII: l.ASCII, Units: l.Units})
 	t := &tree{h: h, ascii: l.ASCII, units: l.Units, outline: o, nodes: make([]node, len(o.Lines)),
 		byKey: make(map[string]int, len(o.Lines)), place: map[topo.ID]int{}}
-	var open []int // the nodes that the next one may hang from
+	var open []int // the possible parents of the next node
 	for i, line := range o.Lines {
 		for len(open) > line.Depth {
 			t.nodes[open[len(open)-1]].end = i
@@ -173,7 +173,7 @@ func (t *tree) places() {
 	}
 }
 
-// matching are the nodes that a filter keeps, with all that they hang from.
+// matching are the nodes that a filter keeps, with their ancestors.
 func (t *tree) matching(f ui.Filter) []int {
 	keep := make([]bool, len(t.nodes))
 	for i := range t.nodes {

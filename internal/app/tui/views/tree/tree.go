@@ -143,7 +143,7 @@ func (v *View) Click(_, y int, env *ui.Env) ui.Request {
 }
 
 // visible are the nodes that are shown: those that no folded one hides, or with a filter
-// those that match, with what they hang from.
+// those that match, with their ancestors.
 func (v *View) visible(env *ui.Env) []int {
 	t := v.tree
 	if env.Filter != "" {
