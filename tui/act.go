@@ -101,7 +101,7 @@ func (m *model) toView(view int, a keys.Action) tea.Cmd {
 	switch said := m.shared.Message; {
 	case r == (ui.Request{}) && a == keys.Explain:
 		r.Show = keys.Path
-	case a != keys.Measure || r.Measure != nil || r.Stop:
+	case a != keys.Measure || r.Measure != nil || r.Stop || r.List:
 	case m.o.noProber() != "":
 		r = ui.Request{}
 		m.say("nothing can be measured: " + m.look.Safe(m.o.noProber()))

@@ -3,6 +3,7 @@ package tui
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -113,4 +114,22 @@ func TestProbePane(t *testing.T) {
 	b.wait(func() bool { return b.probe == nil })
 	b.lacks("being measured")
 	b.has("x ERROR")
+}
+
+// Two keys and a yes measure everything: 4, p, y.
+func TestMeasureAll(t *testing.T) {
+	f := &fakeProber{pairs: []probe.Pair{ofPort("n1", "n2"), ofPort("n2", "n1")}}
+	f.pairs[1].Waived = "the port is down"
+	b := open(t, Options{Prober: f}, "cpu-2eth", 3, 120, 30)
+	b.press("4", "p")
+	b.wait(func() bool { return b.dialog != nil })
+	b.has("Measure 1 pair? This sends traffic.")
+	if f.runs() != 0 {
+		t.Fatal("it measures before the yes")
+	}
+	b.press("y")
+	b.wait(func() bool { return f.runs() == 1 })
+	if want := []string{f.pairs[0].ID}; !slices.Equal(f.ran[0], want) {
+		t.Errorf("measured %v, want %v", f.ran[0], want)
+	}
 }

@@ -9,6 +9,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/topoctl/topoctl/internal/app/record"
+	"github.com/topoctl/topoctl/internal/app/tui/ui"
 	"github.com/topoctl/topoctl/internal/base/units"
 	"github.com/topoctl/topoctl/probe"
 )
@@ -21,7 +22,7 @@ type probing struct {
 
 // prober is what the program tells the probe view.
 type prober interface {
-	SetPairs(pairs []probe.Pair, err error)
+	SetPairs(pairs []probe.Pair, err error) ui.Request
 	SetUnable(why string)
 	SetReport(r *probe.Report, source string)
 }
@@ -55,8 +56,9 @@ func (m *model) list() {
 	m.work.background(func(ctx context.Context) tea.Msg {
 		pairs, err := m.o.Prober.Pairs(ctx)
 		return answered(func(m *model) tea.Cmd {
-			m.tellProber(func(p prober) { p.SetPairs(pairs, err) })
-			return nil
+			var next ui.Request
+			m.tellProber(func(p prober) { next = p.SetPairs(pairs, err) })
+			return m.request(next)
 		})
 	})
 }

@@ -107,13 +107,16 @@ func (v *View) choosingHead(env *ui.Env, width int) []string {
 			return out
 		}
 	case !v.listed:
-		text := fmt.Sprintf("%s lists what can be measured here; %s measures the marked pairs; nothing is sent before you say so", keyOf(keys.Enter, env), keyOf(keys.Measure, env))
+		text := fmt.Sprintf("%s lists what can be measured here; %s measures all of it; nothing is sent before you say yes", keyOf(keys.Enter, env), keyOf(keys.Measure, env))
 		return v.said(text, look.Plain, env, width)
 	}
 	if len(v.pairs) == 0 {
 		return append(out, v.said("there is no pair to measure", look.Middle, env, width)...)
 	}
-	text := fmt.Sprintf("%s marks, %s marks all, %s measures what is marked", keyOf(keys.Mark, env), keyOf(keys.MarkAll, env), keyOf(keys.Measure, env))
+	text := fmt.Sprintf("%s measures all pairs, or those that %s marks; it asks first", keyOf(keys.Measure, env), keyOf(keys.Mark, env))
+	if len(v.marked) > 0 {
+		text = fmt.Sprintf("%s measures the marked pairs; %s marks, %s marks all or none", keyOf(keys.Measure, env), keyOf(keys.Mark, env), keyOf(keys.MarkAll, env))
+	}
 	if env.Filter != "" {
 		text += "; the filter is " + l.Safe(string(env.Filter))
 	}

@@ -62,10 +62,10 @@ func (v *View) pairRows(env *ui.Env) []row {
 	var titles []string
 	for i := range v.pairs {
 		p := &v.pairs[i]
-		title := show.Title(p, options(env))
-		if !env.Filter.Match(p.ID + " " + title + " " + p.Waived) {
+		if !v.keeps(env, p) {
 			continue
 		}
+		title := show.Title(p, options(env))
 		if byTitle[title] == nil {
 			titles = append(titles, title)
 		}
@@ -83,6 +83,11 @@ func (v *View) pairRows(env *ui.Env) []row {
 		}
 	}
 	return out
+}
+
+// keeps says whether the filter keeps a pair.
+func (*View) keeps(env *ui.Env, p *probe.Pair) bool {
+	return env.Filter.Match(p.ID + " " + show.Title(p, options(env)) + " " + p.Waived)
 }
 
 // localPairs says whether all ends are of one host.

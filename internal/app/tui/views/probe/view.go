@@ -3,7 +3,8 @@
 //
 // The program answers Request.List with SetPairs, and says by SetUnable why nothing can be
 // measured. A report from a file (SetReport) is shown until a probe is there. keys.Measure
-// gives a Request.Measure of the pairs that are marked, and a Request.Stop while a probe runs.
+// gives a Request.Measure of the marked pairs, or of all if none is marked, and a Request.Stop while
+// a probe runs.
 package probe
 
 import (
@@ -30,6 +31,7 @@ type View struct {
 	tabs       [2]int     // where the words of its first line end
 	unable     string     // why nothing can be measured
 	asking     bool
+	measures   bool  // all pairs, when they are known
 	askedNS    int64 // State.Now
 
 	pairs  []probe.Pair
@@ -76,11 +78,13 @@ func New() *View {
 }
 
 // SetPairs takes the answer to Request.List: what can be measured, and what went wrong.
-// Both may be there: an agent that does not answer costs its own pairs only.
-func (v *View) SetPairs(pairs []probe.Pair, err error) {
-	v.asking, v.failed = false, err
+// Both may be there: an agent that does not answer costs its own pairs only. If the user asked
+// to measure before the pairs were known, that is the request.
+func (v *View) SetPairs(pairs []probe.Pair, err error) ui.Request {
+	measures := v.measures
+	v.asking, v.measures, v.failed = false, false, err
 	if err != nil && len(pairs) == 0 {
-		return // what was known before still is
+		return ui.Request{} // what was known before still is
 	}
 	v.pairs, v.byID, v.listed = pairs, make(map[string]*probe.Pair, len(pairs)), true
 	for i := range pairs {
@@ -91,6 +95,16 @@ func (v *View) SetPairs(pairs []probe.Pair, err error) {
 			delete(v.marked, id)
 		}
 	}
+	var all []string
+	for i := range pairs {
+		if pairs[i].Waived == "" {
+			all = append(all, pairs[i].ID)
+		}
+	}
+	if !measures || len(all) == 0 {
+		return ui.Request{}
+	}
+	return ui.Request{Measure: &ui.MeasureRequest{Pairs: all}}
 }
 
 // SetUnable says why nothing can be measured here; "" it can.
@@ -154,8 +168,7 @@ func (v *View) enter(r *row, env *ui.Env) ui.Request {
 	case v.unable != "" || v.asking:
 		return ui.Request{}
 	case !v.listed || v.failed != nil:
-		v.asking, v.askedNS = true, env.State.Now
-		return ui.Request{List: true}
+		return v.ask(env)
 	case r == nil:
 	case r.pair == nil:
 		v.folded[r.group] = !v.folded[r.group]
@@ -163,6 +176,12 @@ func (v *View) enter(r *row, env *ui.Env) ui.Request {
 		v.toggle(r.pair)
 	}
 	return ui.Request{}
+}
+
+// ask requests the list of what can be measured.
+func (v *View) ask(env *ui.Env) ui.Request {
+	v.asking, v.askedNS = true, env.State.Now
+	return ui.Request{List: true}
 }
 
 func (v *View) toggle(p *probe.Pair) {
@@ -220,9 +239,10 @@ func (v *View) markAllOf(list []*probe.Pair) {
 	}
 }
 
-// measure requests a probe of the marked pairs, or that the running one stops.
+// measure requests a probe of the marked pairs, of all that the filter keeps if none is marked, or
+// that the running one stops.
 func (v *View) measure(env *ui.Env) ui.Request {
-	switch marked := v.Marked(); {
+	switch pairs := v.chosen(env); {
 	case running(env):
 		return ui.Request{Stop: true}
 	case v.asking:
@@ -230,13 +250,28 @@ func (v *View) measure(env *ui.Env) ui.Request {
 	case v.unable != "":
 		env.Shared.Message = "nothing can be measured here: " + env.Look.Safe(v.unable)
 	case !v.listed:
-		env.Shared.Message = "the list of pairs is not known yet: " + keyOf(keys.Enter, env) + " lists them"
-	case len(marked) == 0:
-		env.Shared.Message = "no pair is marked: " + keyOf(keys.Mark, env) + " marks one, " + keyOf(keys.MarkAll, env) + " all"
+		v.measures = true
+		return v.ask(env)
+	case len(pairs) == 0:
+		env.Shared.Message = "there is no pair to measure"
 	default:
-		return ui.Request{Measure: &ui.MeasureRequest{Pairs: marked}}
+		return ui.Request{Measure: &ui.MeasureRequest{Pairs: pairs}}
 	}
 	return ui.Request{}
+}
+
+// chosen are the pairs to measure: the marked ones, or all that the filter keeps.
+func (v *View) chosen(env *ui.Env) []string {
+	if marked := v.Marked(); len(marked) > 0 {
+		return marked
+	}
+	var out []string
+	for i := range v.pairs {
+		if p := &v.pairs[i]; p.Waived == "" && v.keeps(env, p) {
+			out = append(out, p.ID)
+		}
+	}
+	return out
 }
 
 // Click moves the cursor to a line; where it is already it is Enter. The words of the
