@@ -134,7 +134,7 @@ var rules = []rule{
 	{room: "internal/app/probe/stats", ours: []string{"probe"}, ban: noOS},
 	{room: "internal/app/probe/judge", ours: []string{"discover/topo", "pathsel", "probe", "internal/app/probe/stats", "internal/app/probe/cause"}, ban: noOS},
 	{room: "internal/app/probe/compare", ours: []string{"discover/topo", "probe"}, ban: noOS},
-	{room: "internal/app/probe/show", ours: []string{"discover/topo", "pathsel", "probe", "internal/app/probe/compare"}, ban: noOS},
+	{room: "internal/app/probe/show", ours: []string{"discover/topo", "pathsel", "probe", "internal/app/probe/compare", "internal/app/probe/judge"}, ban: noOS},
 	{room: "internal/app/probe/run", ours: []string{"discover/topo", "pathsel", "probe", "internal/app/probe/plan", "internal/app/probe/stats", "internal/app/probe/judge", "internal/app/probe/cause"}},
 	{room: "internal/app/probe/sampling", ours: []string{"probe", "internal/app/probe/stats"}},
 	{room: "internal/app/probe/lane", ours: []string{"discover/topo", "pathsel", "probe", "internal/app/probe/stats", "internal/app/probe/sampling", "engine", "engine/memory", "internal/base/engine/memory", "internal/base/engine/transport", "internal/app/probe/cause"}},

@@ -120,8 +120,7 @@ func (m *Measured) find(t *topo.Topology) (string, error) {
 
 // ReportOptions say how a report is printed for people.
 func (in *Host) ReportOptions() show.Options {
-	return show.Options{Units: units.System(in.Globals.Units), Columns: in.Streams.OutTTY || in.Format == FormatWide, Wide: in.Format == FormatWide,
-		Color: in.Color(), ASCII: in.Globals.ASCII}
+	return show.Options{Units: units.System(in.Globals.Units), Wide: in.Format == FormatWide, Width: in.Streams.Columns(), Color: in.Color(), ASCII: in.Globals.ASCII}
 }
 
 // ReadReport reads a report, or the events of a run.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"strconv"
 )
 
 // Streams are what a command reads from and writes to: data to Out, everything
@@ -27,6 +28,17 @@ func Stdio() Streams {
 	s.Width, s.Height, s.OutTTY = terminal(os.Stdout)
 	_, _, s.ErrTTY = terminal(os.Stderr)
 	return s
+}
+
+// Columns is how wide text for people is: the terminal, else what COLUMNS says, else 100.
+func (s Streams) Columns() int {
+	if s.Width > 0 {
+		return s.Width
+	}
+	if n, err := strconv.Atoi(s.Getenv("COLUMNS")); err == nil && n > 0 {
+		return n
+	}
+	return 100
 }
 
 // The values of --color.

@@ -240,15 +240,22 @@ func (p *planFlags) check(cmd *cobra.Command) error {
 // outputFlags say where results go, and which there are already.
 type outputFlags struct {
 	outFile                command.OutFile
+	all                    bool
 	report, events, resume string
 }
 
 func (o *outputFlags) add(cmd *cobra.Command) {
 	fl := cmd.Flags()
-	o.outFile.Add(cmd)
+	o.addPrinted(cmd)
 	fl.StringVar(&o.report, "report", "", "also write the report as JSON to `FILE`")
 	fl.StringVar(&o.events, "events", "", "also write events as JSON lines to `FILE` during the run")
 	fl.StringVar(&o.resume, "resume", "", "measure only pairs that are not in `FILE`, the report or events of an earlier run")
+}
+
+// addPrinted adds the flags of commands that print a report.
+func (o *outputFlags) addPrinted(cmd *cobra.Command) {
+	o.outFile.Add(cmd)
+	cmd.Flags().BoolVar(&o.all, "all", false, "list every pair, all evidence and all notes")
 }
 
 func (o *outputFlags) check(cmd *cobra.Command) error {

@@ -36,7 +36,7 @@ type measuring struct {
 
 var (
 	reportFlags = []string{"output", "json", "color", "no-color", "ascii", "units"} // of commands that print a report
-	runFormats  = []string{command.FormatTable, command.FormatWide, command.FormatJSON, command.FormatJSONL, command.FormatSVG, command.FormatHTML}
+	runFormats  = []string{command.FormatTable, command.FormatWide, command.FormatTSV, command.FormatJSON, command.FormatJSONL, command.FormatSVG, command.FormatHTML}
 )
 
 // parseMeasuring takes over what the commands that measure have in common.
@@ -57,8 +57,9 @@ func (o *measuring) parseMeasuring(cmd *cobra.Command) (err error) {
 // prepareShow says how reports are printed: where --out-file names a file, as for a file.
 func (o *measuring) prepareShow() {
 	o.show = o.ReportOptions()
+	o.show.All = o.flags.all
 	if !o.flags.outFile.Stdout() {
-		o.show.Color, o.show.Columns = false, o.Format == command.FormatWide
+		o.show.Color = false
 	}
 }
 
@@ -222,17 +223,13 @@ func untold(r probe.Reason) bool {
 	return r.Code == judge.CodeWideInterval || r.Code == judge.CodeBusy || r.Code == judge.CodeNotMeasured || r.Code == judge.CodeTooFast
 }
 
-// print writes a report to stdout, or to --out-file. A table for programs has pairs only:
-// who is to blame stands on stderr then.
+// print writes a report to stdout, or to --out-file.
 func (o *measuring) print(r *probe.Report) error {
 	data, err := rendered(r, o.Format, o.show)
 	if err != nil {
 		return err
 	}
-	if err := o.flags.outFile.Write(o.Streams, data); err != nil || o.Format != command.FormatTable || o.show.Columns || o.Globals.Quiet {
-		return err
-	}
-	return show.Summary(o.Streams.Err, r, o.show)
+	return o.flags.outFile.Write(o.Streams, data)
 }
 
 // rendered is a report in a format.
@@ -246,7 +243,11 @@ func rendered(r *probe.Report, format string, o show.Options) ([]byte, error) {
 		return show.HTML(r, o)
 	}
 	var out bytes.Buffer
-	err := show.Table(&out, r, o)
+	write := show.Table
+	if format == command.FormatTSV {
+		write = show.TSV
+	}
+	err := write(&out, r, o)
 	return out.Bytes(), err
 }
 

@@ -33,9 +33,9 @@ func newProbeShowCmd(f *command.Env, runF func(context.Context, *probeShowOption
 		},
 		RunE: command.Action(opts, opts.parse, runF),
 	}
-	opts.flags.outFile.Add(cmd)
+	opts.flags.addPrinted(cmd)
 	command.Uses(cmd, append([]string{"quiet"}, reportFlags...)...)
-	command.Formats(cmd, command.FormatTable, command.FormatWide, command.FormatJSON, command.FormatSVG, command.FormatHTML)
+	command.Formats(cmd, command.FormatTable, command.FormatWide, command.FormatTSV, command.FormatJSON, command.FormatSVG, command.FormatHTML)
 	return cmd
 }
 

@@ -14,6 +14,7 @@ type Kind string
 
 // The changes, in the order in which they are listed.
 const (
+	Settings    Kind = "settings"     // how the runs measured or judged
 	Topology    Kind = "topology"     // a host is built otherwise: its fingerprint differs
 	Gone        Kind = "gone"         // a host or pair that only the first report has
 	New         Kind = "new"          // one that only the second has
@@ -28,7 +29,12 @@ const leastChange = 0.02
 
 // Change is one difference between two reports, A and B.
 type Change struct {
-	Kind Kind       `json:"kind"`
+	Kind Kind `json:"kind"`
+	// Setting is what the runs were told differently, and what each was told.
+	Setting  string `json:"setting,omitempty"`
+	ASetting string `json:"a_setting,omitempty"`
+	BSetting string `json:"b_setting,omitempty"`
+
 	Host string     `json:"host,omitempty"` // of a host
 	Pair string     `json:"pair,omitempty"` // its ID
 	Of   probe.Kind `json:"pair_kind,omitempty"`
@@ -46,10 +52,12 @@ type Change struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// Reports says what differs from report a to report b: by kind, then by name. Rates are
-// compared at the largest size that both measured, and only where both have an interval.
+// Reports says what differs from report a to report b: by kind, then by name. Rates are compared at the
+// largest size that both measured, and only where both have an interval and were measured alike; verdicts
+// only where they were given alike.
 func Reports(a, b *probe.Report) []Change {
-	var out []Change
+	s := settingsOf(a, b)
+	out := s.changes
 	add := func(c Change) { out = append(out, c) }
 	match(a.Hosts, b.Hosts, func(h *probe.Host) string { return h.Name }, func(name string, old, now *probe.Host) {
 		switch {
@@ -63,23 +71,30 @@ func Reports(a, b *probe.Report) []Change {
 	})
 	match(a.Results, b.Results, func(x *probe.Result) string { return x.ID }, func(id string, old, now *probe.Result) {
 		switch {
+		case old == nil && otherTransport(s.a, now) != "":
+			return // the other transport's pair says so
 		case old == nil:
 			add(Change{Kind: New, Pair: id, Of: now.Pair.Kind, BVerdict: now.Verdict, Reason: reason(now)})
+			return
+		case now == nil && otherTransport(s.b, old) != "":
+			add(Change{Kind: NotCompared, Pair: id, Of: old.Pair.Kind, AVerdict: old.Verdict, Reason: "measured over " + old.Transport + " and over " + otherTransport(s.b, old)})
 			return
 		case now == nil:
 			add(Change{Kind: Gone, Pair: id, Of: old.Pair.Kind, AVerdict: old.Verdict})
 			return
-		case old.Verdict != now.Verdict:
+		}
+		why := s.differs(old, now)
+		if why == "" && !s.verdicts && old.Verdict != now.Verdict {
 			add(Change{Kind: Verdict, Pair: id, Of: now.Pair.Kind, AVerdict: old.Verdict, BVerdict: now.Verdict, Reason: reason(now)})
 		}
-		if c, ok := compareRates(old, now); ok {
+		if c, ok := compareRates(old, now, why); ok {
 			add(c)
 		}
 	})
-	order := []Kind{Topology, Gone, New, Verdict, Slower, Faster, NotCompared}
+	order := []Kind{Settings, Topology, Gone, New, Verdict, Slower, Faster, NotCompared}
 	slices.SortFunc(out, func(x, y Change) int {
 		// A host has no pair, so hosts come first.
-		return cmp.Or(slices.Index(order, x.Kind)-slices.Index(order, y.Kind), topo.NaturalCompare(x.Pair, y.Pair), topo.NaturalCompare(x.Host, y.Host))
+		return cmp.Or(slices.Index(order, x.Kind)-slices.Index(order, y.Kind), topo.NaturalCompare(x.Pair, y.Pair), topo.NaturalCompare(x.Host, y.Host), cmp.Compare(x.Setting, y.Setting))
 	})
 	return out
 }
@@ -100,13 +115,18 @@ func match[T any](a, b []T, key func(*T) string, do func(key string, old, now *T
 	}
 }
 
-// compareRates compares the rates of one pair; ok is false if they do not differ.
-func compareRates(old, now *probe.Result) (c Change, ok bool) {
+// compareRates compares the rates of one pair; ok is false if they do not differ. why says what about the runs
+// forbids it, "" nothing.
+func compareRates(old, now *probe.Result, why string) (c Change, ok bool) {
 	if old.Judged() == nil || now.Judged() == nil {
 		return c, false // the verdicts say so
 	}
 	c = Change{Kind: NotCompared, Pair: now.ID, Of: now.Pair.Kind, AVerdict: old.Verdict, BVerdict: now.Verdict}
 	x, y := common(old, now)
+	if why != "" {
+		c.Reason = why
+		return c, true
+	}
 	if x == nil {
 		c.Reason = "no size was measured in both"
 		return c, true
@@ -150,10 +170,11 @@ func reason(x *probe.Result) string {
 	return x.Reasons[0].Text
 }
 
-// Differ says whether one of the changes is a difference: what was not compared is none.
-func Differ(changes []Change) bool {
-	return slices.ContainsFunc(changes, func(c Change) bool { return c.Kind != NotCompared })
-}
+// Differ says whether one of the changes is a difference.
+func Differ(changes []Change) bool { return slices.ContainsFunc(changes, IsDifference) }
+
+// IsDifference says whether a change is one: settings, and what was not compared, are none.
+func IsDifference(c Change) bool { return c.Kind != NotCompared && c.Kind != Settings }
 
 // Schema is the name and major version of a comparison.
 const Schema = "topoctl.probe-diff/v1"

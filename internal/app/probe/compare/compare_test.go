@@ -33,8 +33,8 @@ func measure(r *probe.Report, from, to string, mean int64, v probe.Verdict) *pro
 const schemaFile = "../../../../probe/schema/probe-diff.v1.schema.json"
 
 var generator = schematest.Generator{Types: map[reflect.Type]schematest.Object{
-	reflect.TypeFor[probe.Verdict](): {"enum": []any{probe.Pass, probe.Warn, probe.Fail, probe.Inconclusive, probe.Waived, probe.Error}},
-	reflect.TypeFor[compare.Kind]():  {"enum": []any{compare.Topology, compare.Gone, compare.New, compare.Verdict, compare.Slower, compare.Faster, compare.NotCompared}},
+	reflect.TypeFor[probe.Verdict](): {"enum": []any{probe.Pass, probe.Measured, probe.Warn, probe.Fail, probe.Inconclusive, probe.Waived, probe.Error}},
+	reflect.TypeFor[compare.Kind]():  {"enum": []any{compare.Settings, compare.Topology, compare.Gone, compare.New, compare.Verdict, compare.Slower, compare.Faster, compare.NotCompared}},
 }}
 
 // The published schema says what the types say.
@@ -135,4 +135,59 @@ func FuzzReports(f *testing.F) {
 			t.Fatal("a report differs from itself")
 		}
 	})
+}
+
+// Runs that measured differently are compared only where it makes no difference, and it is said.
+func TestSettings(t *testing.T) {
+	report := func(change func(r *probe.Report)) *probe.Report {
+		r := small()
+		r.Rules, r.Spec.SizesBytes, r.Plan.Schedule = probe.DefaultRules(), []int64{1 << 20}, "link"
+		measure(r, "a", "b", 48, probe.Pass).From.Name = "a1"
+		r.Results[0].Transport = probe.RDMA
+		if change != nil {
+			change(r)
+		}
+		return r
+	}
+	slower := func(r *probe.Report) {
+		r.Results[0].Bandwidth[0].MeanBytesPerSec, r.Results[0].Verdict = 20*gb, probe.Fail
+	}
+	for name, tt := range map[string]struct {
+		change func(r *probe.Report)
+		want   []compare.Change
+	}{
+		"slower": {slower, []compare.Change{{Kind: compare.Verdict}, {Kind: compare.Slower}}},
+		"rate limit": {func(r *probe.Report) { slower(r); r.Spec.RateLimit = 12_500_000 }, []compare.Change{
+			{Kind: compare.Settings, Setting: "rate limit", ASetting: "none", BSetting: "0.1 Gb/s"},
+			{Kind: compare.NotCompared, Reason: "the rate limits differ: none and 0.1 Gb/s"}}},
+		"limit of an agent": {func(r *probe.Report) { slower(r); r.Results[0].RateLimit = 12_500_000 }, []compare.Change{
+			{Kind: compare.NotCompared, Reason: "the rate limits differ: none and 0.1 Gb/s"}}},
+		"shared links": {func(r *probe.Report) { slower(r); r.Plan.Schedule = "endpoint" }, []compare.Change{
+			{Kind: compare.Settings, Setting: "schedule", ASetting: "link", BSetting: "endpoint"},
+			{Kind: compare.NotCompared, Reason: "pairs shared links in one of the runs only"}}},
+		"rules": {func(r *probe.Report) { slower(r); r.Rules.FailUnder = 0.5 }, []compare.Change{
+			{Kind: compare.Settings, Setting: "rules of verdicts", ASetting: "fail under 80 %, warn under 90 %, outliers 93 %/2.1x, 1 retests", BSetting: "fail under 50 %, warn under 90 %, outliers 93 %/2.1x, 1 retests"},
+			{Kind: compare.Slower}}},
+		"transport": {func(r *probe.Report) { slower(r); r.Results[0].Transport, r.Results[0].ID = probe.TCP, "a>b tcp" }, []compare.Change{
+			{Kind: compare.Settings, Setting: "transports", ASetting: "rdma", BSetting: "tcp"},
+			{Kind: compare.NotCompared, Reason: "measured over rdma and over tcp"}}},
+		"sizes": {func(r *probe.Report) {
+			slower(r)
+			r.Spec.SizesBytes, r.Results[0].Bandwidth[0].SizeBytes = []int64{4096}, 4096
+		}, []compare.Change{
+			{Kind: compare.Settings, Setting: "sizes of ops", ASetting: "1 MiB", BSetting: "4 KiB"},
+			{Kind: compare.NotCompared, Reason: "no size was measured in both"}}},
+		"duration": {func(r *probe.Report) { slower(r); r.Spec.MinSamples = 3 }, []compare.Change{
+			{Kind: compare.Settings, Setting: "duration", ASetting: "0 to 0 samples of 0s after 0s, interval 0 %", BSetting: "3 to 0 samples of 0s after 0s, interval 0 %"},
+			{Kind: compare.Verdict}, {Kind: compare.Slower}}},
+	} {
+		got := compare.Reports(report(nil), report(tt.change))
+		for i := range got {
+			c := &got[i]
+			got[i] = compare.Change{Kind: c.Kind, Setting: c.Setting, ASetting: c.ASetting, BSetting: c.BSetting, Reason: c.Reason}
+		}
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", name, diff)
+		}
+	}
 }

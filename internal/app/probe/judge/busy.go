@@ -1,6 +1,8 @@
 package judge
 
 import (
+	"slices"
+
 	"github.com/topoctl/topoctl/probe"
 )
 
@@ -21,6 +23,11 @@ func isBusy(p *probe.Pair, l *probe.ProcessorLoad) bool {
 		return l.Busy >= busyBetween
 	}
 	return l.Busy-l.Own >= busyWithin
+}
+
+// BusyHosts are the hosts at the ends of a result that were too busy to tell.
+func BusyHosts(x *probe.Result) []probe.ProcessorLoad {
+	return slices.DeleteFunc(slices.Clone(x.Processors), func(l probe.ProcessorLoad) bool { return !isBusy(&x.Pair, &l) })
 }
 
 // busiest is the busiest of the hosts at the ends of a pair that were too busy; nil: none was.

@@ -10,16 +10,21 @@ import "github.com/topoctl/topoctl/internal/base/units"
 type Options struct {
 	// Units are those of rates; Auto is gigabits for ports, gigabytes for the rest.
 	Units units.System
-	// Columns is for people: a header, columns, and only what needs attention of long results. Without it
-	// there is one line of tab-separated fields for each pair.
-	Columns bool
-	// Wide lists every pair, with everything else that is known of it.
+	// All lists every pair with its first reason, all evidence and all notes. Without it there is what needs
+	// attention, and one line if nothing does.
+	All bool
+	// Wide does the same with everything else that is known of a pair.
 	Wide bool
+	// Width is that of lines, where reasons and evidence are wrapped; 0 is no limit.
+	Width int
 	// Color uses the terminal's own colours; they never carry a meaning alone.
 	Color bool
 	// ASCII leaves out all other characters.
 	ASCII bool
 }
+
+// everything says whether nothing is folded.
+func (o Options) everything() bool { return o.All || o.Wide }
 
 // text is a text as these options have it.
 func (o Options) text(s string) string {

@@ -51,10 +51,12 @@ func axis(s *section, of func(*probe.Result) *probe.End) []end {
 			out = append(out, e)
 		}
 	}
-	slices.SortFunc(out, func(a, b end) int {
-		return cmp.Or(topo.NaturalCompare(a.host, b.host), topo.NaturalCompare(a.name, b.name))
-	})
+	slices.SortFunc(out, compareEnds)
 	return out
+}
+
+func compareEnds(a, b end) int {
+	return cmp.Or(topo.NaturalCompare(a.host, b.host), topo.NaturalCompare(a.name, b.name))
 }
 
 func index(ends []end) map[end]int {

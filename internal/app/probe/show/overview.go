@@ -19,6 +19,7 @@ const mostWaived = 12
 // overview is what every form of a report shows besides its pairs. Foreign text in it is clean.
 type overview struct {
 	Title, Subtitle string
+	Answer, Busy    string         // Busy is the note on busy processors, "" none
 	Counts          []verdictCount // of those that there are
 	Early, Lost     []string       // what is missing: pairs, hosts
 	Blame           []blameView
@@ -33,6 +34,7 @@ type verdictCount struct {
 // blameView is one fault.
 type blameView struct {
 	Title, Next     string
+	Kind            probe.BlameKind
 	Suspects        []suspectView
 	Evidence, Pairs []string
 }
@@ -41,8 +43,11 @@ type blameView struct {
 type suspectView struct{ Name, Seen string }
 
 func newOverview(r *probe.Report, u units.System) *overview {
-	v := &overview{Title: reportTitle(r), Counts: verdictCounts(r), Early: incompleteText(r), Lost: lostHosts(r), Waived: waivedReasons(r), Notes: cleaned(r.Notes)}
+	v := &overview{Answer: Answer(r, Options{Units: u}), Title: reportTitle(r), Counts: verdictCounts(r), Early: incompleteText(r), Lost: lostHosts(r), Waived: waivedReasons(r), Notes: cleaned(r.Notes)}
 	v.Subtitle = countsText(r, v.Counts)
+	if v.Busy = busyNote(r); v.Busy != "" {
+		v.Notes = append([]string{v.Busy}, v.Notes...)
+	}
 	for i := range r.Blame {
 		v.Blame = append(v.Blame, viewBlame(&r.Blame[i], r, u))
 	}
@@ -53,7 +58,7 @@ func newOverview(r *probe.Report, u units.System) *overview {
 func (v *overview) Incomplete() []string { return slices.Concat(v.Early, v.Lost) }
 
 func viewBlame(b *probe.Blame, r *probe.Report, u units.System) blameView {
-	v := blameView{Title: blameTitle(b, r), Next: clean(b.Next), Evidence: cleaned(b.Evidence), Pairs: cleaned(b.Pairs)}
+	v := blameView{Title: blameTitle(b, r), Kind: b.Kind, Next: clean(b.Next), Evidence: cleaned(b.Evidence), Pairs: cleaned(b.Pairs)}
 	for i := range b.Suspects {
 		v.Suspects = append(v.Suspects, suspectView{suspectText(&b.Suspects[i]), seenText(&b.Suspects[i], r, u)})
 	}
@@ -214,6 +219,9 @@ func blameTitle(b *probe.Blame, r *probe.Report) string {
 		}
 	}
 	of := fmt.Sprintf("%d of %s", len(b.Pairs), text.Plural(max(bad, len(b.Pairs)), "bad pair"))
+	if b.Kind == probe.Congestion && len(names) > 0 {
+		return "congested: " + strings.Join(names, " or ") + ": explains " + of
+	}
 	if len(b.Suspects) == 0 { // the evidence says why
 		return "no part is to blame for " + of
 	}

@@ -49,6 +49,15 @@ func table(t testing.TB, r *probe.Report, o show.Options) []byte {
 	return b.Bytes()
 }
 
+func fields(t testing.TB, r *probe.Report) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := show.TSV(&b, r, show.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
 func page(t testing.TB, r *probe.Report) []byte {
 	t.Helper()
 	data, err := show.HTML(r, show.Options{})
@@ -62,7 +71,7 @@ func TestGoldens(t *testing.T) {
 	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
 			r := load(t, name)
-			golden.Check(t, "testdata/"+name+".txt", table(t, r, show.Options{Columns: true}))
+			golden.Check(t, "testdata/"+name+".txt", table(t, r, show.Options{Width: 100}))
 			golden.Check(t, "testdata/"+name+".svg", show.SVG(r, show.Options{}))
 			switch name {
 			case "dgx-pair": // bad-cable is like it
@@ -74,8 +83,9 @@ func TestGoldens(t *testing.T) {
 		})
 	}
 	r := load(t, "bad-cable")
-	golden.Check(t, "testdata/"+"bad-cable.wide.txt", table(t, r, show.Options{Columns: true, Wide: true, ASCII: true, Color: true, Units: "gbyte"}))
-	golden.Check(t, "testdata/"+"local-cpu.tsv", table(t, load(t, "local-cpu"), show.Options{}))
+	golden.Check(t, "testdata/"+"bad-cable.wide.txt", table(t, r, show.Options{Wide: true, ASCII: true, Color: true, Units: "gbyte"}))
+	golden.Check(t, "testdata/local-cpu.tsv", fields(t, load(t, "local-cpu")))
+	golden.Check(t, "testdata/local-cpu.all.txt", table(t, load(t, "local-cpu"), show.Options{All: true, Width: 100}))
 }
 
 // few is a report with the first pair of each verdict of each kind and variant.
@@ -212,7 +222,7 @@ func TestHostile(t *testing.T) {
 		wellFormed(t, show.SVG(r, show.Options{}))
 		doc := page(t, r)
 		for what, data := range map[string][]byte{"SVG": show.SVG(r, show.Options{}), "page": doc,
-			"table": table(t, r, show.Options{Columns: true}), "wide": table(t, r, show.Options{Columns: true, Wide: true}), "fields": table(t, r, show.Options{}),
+			"table": table(t, r, show.Options{}), "wide": table(t, r, show.Options{Wide: true}), "fields": fields(t, r),
 			"progress": []byte((&show.Progress{Total: 3, Pairs: []string{r.Results[0].ID}}).Line(0, show.Options{}))} {
 			for _, bad := range []string{"\x1b", "\u202e", "<script>alert", "</script><script"} {
 				if (what == "SVG" || what == "page" || bad[0] != '<') && bytes.Contains(data, []byte(bad)) {
@@ -223,12 +233,12 @@ func TestHostile(t *testing.T) {
 		if n := bytes.Count(doc, []byte("<script")); n != 1 {
 			t.Errorf("%s: %d scripts", name, n)
 		}
-		for line := range strings.Lines(string(table(t, r, show.Options{}))) {
+		for line := range strings.Lines(string(fields(t, r))) {
 			if n := strings.Count(line, "\t"); n != 10 {
 				t.Errorf("%s: %d fields in a line: %.80q", name, n+1, line)
 			}
 		}
-		if text := string(table(t, r, show.Options{Columns: true, ASCII: true})); strings.IndexFunc(text, func(c rune) bool { return c > 0x7e || c < ' ' && c != '\n' }) >= 0 {
+		if text := string(table(t, r, show.Options{ASCII: true})); strings.IndexFunc(text, func(c rune) bool { return c > 0x7e || c < ' ' && c != '\n' }) >= 0 {
 			t.Errorf("%s: a table in ASCII is none", name)
 		}
 	}
@@ -287,8 +297,8 @@ func TestSizes(t *testing.T) {
 	if doc := page(t, r); len(doc) > 8e6 || bytes.Count(doc, []byte("<tr data-verdict")) != 2000 || bytes.Count(doc, []byte("<details>")) != 400 {
 		t.Errorf("a page of %d bytes, %d rows, %d details", len(doc), bytes.Count(doc, []byte("<tr data-verdict")), bytes.Count(doc, []byte("<details>")))
 	}
-	text := string(table(t, r, show.Options{Columns: true}))
-	if n := strings.Count(text, "\n"); n > 80 || !strings.Contains(text, " more that did not pass") || !strings.Contains(text, "pairs PASS, 392 Gb/s, 98.0 % of what was expected") {
+	text := string(table(t, r, show.Options{}))
+	if n := strings.Count(text, "\n"); n > 80 || !strings.Contains(text, "2476 pairs FAIL, 96 Gb/s") || !strings.Contains(text, "pairs PASS, 392 Gb/s, 98.0 % of what was expected") {
 		t.Errorf("%d lines:\n%.600s", n, text)
 	}
 }
@@ -324,15 +334,13 @@ func TestChanges(t *testing.T) {
 	}
 	b.Hosts[0].Fingerprint = "sha256:1"
 	b.Results = b.Results[1:]
-	for _, columns := range []bool{true, false} {
-		var out bytes.Buffer
-		if err := show.Changes(&out, compare.Reports(a, b), show.Options{Columns: columns}); err != nil {
-			t.Fatal(err)
-		}
-		golden.Check(t, "testdata/"+fmt.Sprintf("changes.%s", map[bool]string{true: "txt", false: "tsv"}[columns]), out.Bytes())
-	}
 	var out bytes.Buffer
-	if err := show.Changes(&out, compare.Reports(a, a), show.Options{Columns: true}); err != nil || out.String() != "no differences\n" {
+	if err := show.Changes(&out, compare.Reports(a, b), show.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	golden.Check(t, "testdata/changes.txt", out.Bytes())
+	out.Reset()
+	if err := show.Changes(&out, compare.Reports(a, a), show.Options{}); err != nil || out.String() != "No differences\n" {
 		t.Errorf("%v: %q", err, out.String())
 	}
 }
@@ -344,7 +352,7 @@ func (failing) Write([]byte) (int, error) { return 0, errors.New("no space left 
 
 func TestFullDisk(t *testing.T) {
 	r := load(t, "local-cpu")
-	for name, err := range map[string]error{"table": show.Table(failing{}, r, show.Options{}), "summary": show.Summary(failing{}, r, show.Options{}), "changes": show.Changes(failing{}, make([]compare.Change, 1), show.Options{})} {
+	for name, err := range map[string]error{"table": show.Table(failing{}, r, show.Options{}), "tsv": show.TSV(failing{}, r, show.Options{}), "changes": show.Changes(failing{}, make([]compare.Change, 1), show.Options{})} {
 		if err == nil || !strings.Contains(err.Error(), "no space left") {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -35,6 +35,7 @@ type palette struct {
 	text       string
 	faint      string
 	alert      string
+	traffic    string // what is congested and not broken
 	line       string
 }
 
@@ -44,12 +45,12 @@ var (
 	light = palette{
 		steps:      [stepCount]string{"#d7efe3", "#c3e3c4", "#e3dc92", "#f2c25f", "#ec9a45", "#da6f38", "#b3392f", "#7d1730", "#e4e7eb"},
 		ink:        [stepCount]string{"#1b222c", "#1b222c", "#1b222c", "#1b222c", "#1b222c", "#11151b", "#ffffff", "#ffffff", "#1b222c"},
-		background: "#ffffff", text: "#1b222c", faint: "#525c69", alert: "#b3190f", line: "#8b96a3",
+		background: "#ffffff", text: "#1b222c", faint: "#525c69", alert: "#b3190f", traffic: "#5b3fa8", line: "#8b96a3",
 	}
 	dark = palette{
 		steps:      [stepCount]string{"#17372c", "#24482f", "#4a4a1c", "#6b5316", "#95571a", "#cf6a35", "#f28b66", "#ffc2ad", "#2a313a"},
 		ink:        [stepCount]string{"#e8edf2", "#e8edf2", "#e8edf2", "#e8edf2", "#f5f8fa", "#0a0e13", "#0a0e13", "#0a0e13", "#e8edf2"},
-		background: "#0a0e13", text: "#e8edf2", faint: "#a9b4c0", alert: "#ff9289", line: "#6b7785",
+		background: "#0a0e13", text: "#e8edf2", faint: "#a9b4c0", alert: "#ff9289", traffic: "#bda6ff", line: "#6b7785",
 	}
 )
 
@@ -68,6 +69,7 @@ func (p *palette) sheet(indent string) string {
 	rule(".tp-text", "fill:%s", p.text)
 	rule(".tp-faint", "fill:%s", p.faint)
 	rule(".tp-alert", "fill:%s", p.alert)
+	rule(".tp-traffic", "fill:%s", p.traffic)
 	rule(".tp-line", "stroke:%s", p.line)
 	rule(".tp-edge", "stroke:%s", p.alert)
 	return b.String()

@@ -40,7 +40,7 @@ func TestContrast(t *testing.T) {
 				t.Errorf("%s: step %d: %.2f", name, i, c)
 			}
 		}
-		for what, text := range map[string]string{"text": p.text, "faint": p.faint, "alert": p.alert} {
+		for what, text := range map[string]string{"text": p.text, "faint": p.faint, "alert": p.alert, "traffic": p.traffic} {
 			if c := contrast(t, p.background, text); c < 4.5 {
 				t.Errorf("%s: %s: %.2f", name, what, c)
 			}

@@ -57,9 +57,18 @@ type drawing struct {
 
 // headLine is a line above the heat maps.
 type headLine struct {
-	text  string
-	alert bool
+	text string
+	mark mark
 }
+
+// mark is the sign before a line: colour is not the only one.
+type mark int
+
+const (
+	noMark      mark = iota
+	alertMark        // a triangle
+	trafficMark      // two bars
+)
 
 func (d *drawing) printf(format string, args ...any) { fmt.Fprintf(&d.out, format, args...) }
 
@@ -70,16 +79,20 @@ func escape(s string) string { return escaper.Replace(s) }
 
 // head are the lines above the heat maps.
 func (d *drawing) head() {
-	d.lines = append(d.lines, headLine{text: d.Subtitle})
+	d.lines = append(d.lines, headLine{text: d.Answer}, headLine{text: d.Subtitle})
 	for _, l := range d.Incomplete() {
-		d.lines = append(d.lines, headLine{l, true})
+		d.lines = append(d.lines, headLine{l, alertMark})
 	}
 	for i := range d.Blame {
 		if i == mostBlame {
-			d.lines = append(d.lines, headLine{fmt.Sprintf("and %d more suspects", len(d.Blame)-i), true})
+			d.lines = append(d.lines, headLine{fmt.Sprintf("and %d more suspects", len(d.Blame)-i), alertMark})
 			break
 		}
-		d.lines = append(d.lines, headLine{d.Blame[i].headline(), true})
+		mark := alertMark
+		if d.Blame[i].Kind == probe.Congestion {
+			mark = trafficMark
+		}
+		d.lines = append(d.lines, headLine{d.Blame[i].headline(), mark})
 	}
 	for _, l := range d.Waived {
 		d.lines = append(d.lines, headLine{text: l})
@@ -148,9 +161,14 @@ func (d *drawing) drawHead() {
 	y := margin + 26 + 13
 	for _, l := range d.lines {
 		class, fill, x := "tp-text", light.text, margin
-		if l.alert {
+		switch l.mark {
+		case alertMark:
 			class, fill = "tp-alert", light.alert
-			d.printf(`<path class="tp-alert" fill="%s" d="M%d %dl5 10h-10z"/>`, light.alert, x+5, y-10)
+			d.printf(`<path class="tp-alert" fill="%s" d="M%d %dl5 10h-10z"/>`, fill, x+5, y-10)
+			x += 16
+		case trafficMark:
+			class, fill = "tp-traffic", light.traffic
+			d.printf(`<path class="tp-traffic" fill="%s" d="M%d %dh10v3h-10zm0 6h10v3h-10z"/>`, fill, x, y-9)
 			x += 16
 		}
 		d.text(text.Cut(l.text, (d.width-margin-x)*100/(13*62), text.Ellipsis), x, y, 13, class, fill, "")

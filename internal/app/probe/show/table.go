@@ -14,43 +14,58 @@ import (
 	"github.com/topoctl/topoctl/probe"
 )
 
+// What a table lists without Options.All.
 const (
-	shortSection = 40 // results up to which all are listed
-	mostRows     = 60 // rows of a long section
+	mostRows     = 12 // pairs of a section that need attention
+	mostEvidence = 1  // of what is blamed
 )
 
-// Table writes a report's pairs. For people (Options.Columns) there is a table for each kind, transport
-// and variant, followed by the summary; of long ones only the pairs that did not pass are listed, and
-// those that did are summed up by group. For programs there is a line for each pair: ID, class, samples,
-// rate, interval, expected, efficiency, p50, p99, verdict, reason, separated by tabs; Summary has the
-// rest.
+// Table writes a report for people: the answer, what is blamed, and a table for each kind, transport and
+// variant. Options.All and Wide list everything; without them only pairs that need attention are listed, the
+// others are summed up, and a report in which all is well is one line.
 func Table(w io.Writer, r *probe.Report, o Options) error {
-	p := &printer{o: o}
-	all := sections(r, o.Units)
-	if !o.Columns {
-		for _, s := range all {
-			p.fields(s)
+	p := &printer{o: o, blamed: newAnswer(r, o.Units).blamed}
+	v := newOverview(r, o.Units)
+	p.linef("%s", p.paint(v.Answer, inStrong))
+	if o.everything() || !wellDone(r) {
+		p.lines("", v.Lost)
+		p.blame(v)
+		for _, s := range sections(r, o.Units) {
+			p.section(s)
 		}
-		return p.flush(w)
+		p.linef("")
+		p.linef("%s", v.Subtitle)
 	}
-	for _, s := range all {
-		p.section(s)
-	}
-	p.summary(newOverview(r, o.Units))
+	p.notes(v)
 	return p.flush(w)
 }
 
-// Summary writes what follows a table: counts by verdict, what is to blame, why pairs were waived, and
-// notes.
-func Summary(w io.Writer, r *probe.Report, o Options) error {
+// wellDone says whether a report has nothing to show but its answer.
+func wellDone(r *probe.Report) bool {
+	return r.Complete && len(r.Blame) == 0 && len(lostHosts(r)) == 0 && !slices.ContainsFunc(r.Results, func(x probe.Result) bool {
+		return x.Verdict != probe.Pass && x.Verdict != probe.Waived
+	})
+}
+
+// TSV writes a line for each pair, for programs: a head, then fields separated by tabs.
+func TSV(w io.Writer, r *probe.Report, o Options) error {
+	rows := [][]string{{"id", "class", "samples", "rate", "ci95", "expected", "of_expected", "p50", "p99", "verdict", "reason"}}
+	for _, s := range sections(r, o.Units) {
+		for _, x := range s.results {
+			rows = append(rows, s.fields(x))
+		}
+	}
 	p := &printer{o: o}
-	p.summary(newOverview(r, o.Units))
+	for _, line := range text.TSV(rows) {
+		p.linef("%s", line)
+	}
 	return p.flush(w)
 }
 
 type printer struct {
-	o   Options
-	out bytes.Buffer
+	o      Options
+	blamed map[string]bool // pairs that a blame explains
+	out    bytes.Buffer
 }
 
 func (p *printer) flush(w io.Writer) error {
@@ -67,8 +82,10 @@ func (p *printer) linef(format string, args ...any) {
 
 // The terminal's own colours.
 const (
-	inStrong = "1"
-	inFaint  = "2"
+	inStrong     = "1"
+	inFaint      = "2"
+	inFault      = "1;31"
+	inCongestion = "35"
 )
 
 var verdictCodes = map[probe.Verdict]string{probe.Pass: "32", probe.Warn: "33", probe.Inconclusive: "33", probe.Fail: "31", probe.Error: "31", probe.Waived: inFaint}
@@ -80,60 +97,56 @@ func (p *printer) paint(text, code string) string {
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }
 
-// fields writes a section for programs: rates are all in the section's unit.
-func (p *printer) fields(s *section) {
+// fields are those of a pair for programs: rates are all in the section's unit.
+func (s *section) fields(x *probe.Result) []string {
 	rate := func(bytesPerSec int64) string { return units.RateNumber(bytesPerSec, s.unit) + " " + s.unit.Suffix() }
-	for _, x := range s.results {
-		mean, ci, p50, p99 := "-", "-", "-", "-"
-		if b := x.Judged(); b != nil {
-			mean = rate(b.MeanBytesPerSec)
-			if b.CI95BytesPerSec != nil {
-				ci = rate(*b.CI95BytesPerSec)
-			}
+	mean, ci, p50, p99, want := "-", "-", "-", "-", "-"
+	if b := x.Judged(); b != nil {
+		mean = rate(b.MeanBytesPerSec)
+		if b.CI95BytesPerSec != nil {
+			ci = rate(*b.CI95BytesPerSec)
 		}
-		want := "-"
-		if x.Expected.BytesPerSec != nil {
-			want = rate(int64(*x.Expected.BytesPerSec))
-		}
-		if _, l := x.Typical(); l != nil {
-			p50, p99 = s.ns(l.P50)+" "+s.nsUnit, s.ns(l.P99)+" "+s.nsUnit
-		}
-		row := []string{clean(x.ID), classText(&x.Pair), samples(x), mean, ci, want, percent(x.Efficiency), p50, p99, string(x.Verdict), reason(x, true)}
-		p.linef("%s", strings.Join(row, "\t"))
 	}
+	if x.Expected.BytesPerSec != nil {
+		want = rate(int64(*x.Expected.BytesPerSec))
+	}
+	if _, l := x.Typical(); l != nil {
+		p50, p99 = s.ns(l.P50)+" "+s.nsUnit, s.ns(l.P99)+" "+s.nsUnit
+	}
+	return []string{clean(x.ID), classText(&x.Pair), samples(x), mean, ci, want, percent(x.Efficiency), p50, p99, string(x.Verdict), reason(x, true)}
 }
 
 // section writes the table of a section.
 func (p *printer) section(s *section) {
-	rows, rest := s.results, []*probe.Result(nil)
-	if !p.o.Wide {
-		long := len(s.results) > shortSection
-		rows, rest = nil, nil
-		for _, x := range s.results {
-			switch {
-			case x.Verdict == probe.Waived, x.Round == 0 && x.Error == "" && !measured(x): // the summary says so
-			case long && x.Verdict == probe.Pass:
-				rest = append(rest, x)
-			default:
-				rows = append(rows, x)
-			}
+	var rows, rest []*probe.Result
+	for _, x := range s.results {
+		switch {
+		case p.o.Wide:
+			rows = append(rows, x)
+		case x.Verdict == probe.Waived, x.Round == 0 && x.Error == "" && !measured(x): // the notes say so
+		case !p.o.All && (x.Verdict == probe.Pass || x.Verdict == probe.Inconclusive):
+			rest = append(rest, x)
+		default:
+			rows = append(rows, x)
 		}
 	}
 	if len(rows)+len(rest) == 0 {
 		return
 	}
-	more := 0
-	if !p.o.Wide && len(rows) > mostRows && len(s.results) > shortSection {
-		rows, more = rows[:mostRows], len(rows)-mostRows
+	if !p.o.everything() {
+		slices.SortStableFunc(rows, func(a, b *probe.Result) int { return slices.Index(worst, a.Verdict) - slices.Index(worst, b.Verdict) })
+		if len(rows) > mostRows {
+			rows, rest = rows[:mostRows], append(rows[mostRows:], rest...)
+		}
 	}
+	p.linef("")
 	p.linef("%s", p.paint(s.title, inStrong))
 	p.rows(s, rows)
-	if more > 0 {
-		p.linef("  and %s more that did not pass", text.Plural(more, "pair"))
-	}
 	p.groups(s, rest)
-	p.linef("")
 }
+
+// worst orders verdicts by how much they need attention.
+var worst = []probe.Verdict{probe.Error, probe.Fail, probe.Warn, probe.Measured, probe.Inconclusive, probe.Pass, probe.Waived}
 
 // rows aligns results in columns: figures to the right, the last column at its natural width.
 func (p *printer) rows(s *section, results []*probe.Result) {
@@ -172,14 +185,51 @@ func (p *printer) rows(s *section, results []*probe.Result) {
 			row[i] = p.o.text(row[i])
 		}
 		if k > 0 {
-			row[last] = p.verdict(results[k-1])
+			row[last] = string(results[k-1].Verdict)
 		}
 	}
-	for k, line := range text.Columns(all, columns...) {
-		if line = "  " + line; k == 0 {
-			line = p.paint(line, inFaint)
+	lines := text.Columns(all, columns...)
+	at := 0
+	for _, line := range lines {
+		at = max(at, 2+text.Width(line))
+	}
+	for k, line := range lines {
+		if k == 0 {
+			p.linef("%s", p.paint("  "+line, inFaint))
+			continue
 		}
+		x := results[k-1]
+		v := string(x.Verdict)
+		why := p.o.text(reason(x, p.o.Wide))
+		if !p.o.everything() && p.blamed[x.ID] { // the blame says it
+			why = ""
+		}
+		p.reasoned("  "+strings.TrimSuffix(line, v)+p.verdict(x)+strings.Repeat(" ", at-2-text.Width(line)), at+2, why)
+	}
+}
+
+// leastReason is how wide the column of reasons is at least: else they stand below their rows.
+const leastReason = 30
+
+// reasoned writes a line and a reason, wrapped in a column of its own that begins at a cell.
+func (p *printer) reasoned(line string, at int, why string) {
+	below := p.o.Width > 0 && p.o.Width-at < leastReason
+	if below || why == "" {
 		p.linef("%s", line)
+		at = 6
+	}
+	if why == "" {
+		return
+	}
+	room := text.Width(why)
+	if p.o.Width > 0 {
+		room = max(leastReason, p.o.Width-at)
+	}
+	for i, part := range text.Wrap(why, room) {
+		if i > 0 || below {
+			line = strings.Repeat(" ", at-2)
+		}
+		p.linef("%s  %s", line, part)
 	}
 }
 
@@ -200,18 +250,18 @@ func alignIntervals(rows [][]string, column int) {
 	}
 }
 
-// verdict is the verdict with its reason.
+// verdict is the verdict in its colour.
 func (p *printer) verdict(x *probe.Result) string {
-	text := p.paint(string(x.Verdict), verdictCodes[x.Verdict])
-	if why := reason(x, p.o.Wide); why != "" {
-		text += " (" + why + ")"
-	}
-	return text
+	return p.paint(string(x.Verdict), verdictCodes[x.Verdict])
 }
 
-// groups sums up the pairs that passed.
-func (p *printer) groups(s *section, passed []*probe.Result) {
-	for _, list := range group.By(passed, func(x *probe.Result) string { return x.Group }) {
+// groups sums up the pairs that are not listed.
+func (p *printer) groups(s *section, rest []*probe.Result) {
+	type kind struct {
+		verdict probe.Verdict
+		group   string
+	}
+	for _, list := range group.By(rest, func(x *probe.Result) kind { return kind{x.Verdict, x.Group} }) {
 		var rates []int64
 		var efficiencies []float64
 		for _, x := range list {
@@ -222,7 +272,7 @@ func (p *printer) groups(s *section, passed []*probe.Result) {
 				efficiencies = append(efficiencies, *x.Efficiency)
 			}
 		}
-		line := text.Plural(len(list), "pair") + " " + p.paint(string(probe.Pass), verdictCodes[probe.Pass])
+		line := text.Plural(len(list), "pair") + " " + p.verdict(list[0])
 		if len(rates) > 0 {
 			line += ", " + fromTo(units.RateNumber(slices.Min(rates), s.unit), units.RateNumber(slices.Max(rates), s.unit), s.unit.Suffix())
 		}
@@ -241,26 +291,57 @@ func fromTo(a, b, unit string) string {
 	return a + " to " + b + " " + unit
 }
 
-// summary writes what follows the tables.
-func (p *printer) summary(v *overview) {
-	p.linef("%s", v.Subtitle)
-	for _, line := range v.Incomplete() {
-		p.linef("%s", line)
-	}
+// blame writes what explains the bad pairs.
+func (p *printer) blame(v *overview) {
 	for i := range v.Blame {
 		b := &v.Blame[i]
-		p.linef("%s", p.paint(b.headline(), inStrong))
-		for _, e := range b.Evidence {
-			p.linef("  %s", e)
+		code := inFault
+		if b.Kind == probe.Congestion {
+			code = inCongestion
 		}
+		p.wrapped("", b.headline(), code)
+		evidence := b.Evidence
+		if !p.o.everything() {
+			evidence = evidence[:min(mostEvidence, len(evidence))]
+		}
+		p.lines("  ", evidence)
 		if b.Next != "" {
-			p.linef("  next: %s", b.Next)
+			p.wrapped("  ", "next: "+b.Next, "")
 		}
 	}
-	for _, line := range v.Waived {
-		p.linef("%s", line)
+}
+
+// notes writes what was not measured, and notes: all of them, or those on what should have been measured.
+func (p *printer) notes(v *overview) {
+	if p.o.everything() {
+		p.lines("", v.Waived)
 	}
 	for _, n := range v.Notes {
-		p.linef("note: %s", n)
+		if p.o.everything() || n == v.Busy || strings.HasPrefix(n, partialNote) {
+			p.wrapped("", "note: "+n, "")
+		}
+	}
+}
+
+// partialNote begins the notes on what is there and was not measured.
+const partialNote = "partial: "
+
+func (p *printer) lines(indent string, lines []string) {
+	for _, l := range lines {
+		p.wrapped(indent, l, "")
+	}
+}
+
+// wrapped writes a text in lines of Options.Width, those after the first further in.
+func (p *printer) wrapped(indent, s, code string) {
+	list := []string{s}
+	if p.o.Width > 0 {
+		list = text.Wrap(s, max(leastReason, p.o.Width-len(indent)-2))
+	}
+	for i, line := range list {
+		if i > 0 {
+			line = "  " + line
+		}
+		p.linef("%s%s", indent, p.paint(line, code))
 	}
 }

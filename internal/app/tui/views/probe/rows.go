@@ -178,7 +178,7 @@ func activeRows(env *ui.Env, r *probe.Report) []row {
 func blameRows(env *ui.Env, r *probe.Report, i int) []row {
 	const most = 4 // the detail has all
 	b, o := &r.Blame[i], options(env)
-	out := []row{{key: "blame " + strconv.Itoa(i), blame: b, text: show.BlameTitle(b, r, o), style: look.Bad}}
+	out := []row{{key: "blame " + strconv.Itoa(i), blame: b, text: show.BlameTitle(b, r, o), style: blameStyle(b)}}
 	for _, part := range show.BlameParts(b, r, o) {
 		switch part.Title {
 		case "evidence":
@@ -190,6 +190,14 @@ func blameRows(env *ui.Env, r *probe.Report, i int) []row {
 		}
 	}
 	return out
+}
+
+// blameStyle is how a cause looks: congestion is no fault.
+func blameStyle(b *probe.Blame) look.Style {
+	if b.Kind == probe.Congestion {
+		return look.Middle
+	}
+	return look.Bad
 }
 
 // troubleRows are the errors that a probe met so far.

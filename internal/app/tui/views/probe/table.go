@@ -170,7 +170,7 @@ func (t *table) text(r *row) (string, look.Style) {
 	}
 	text := r.text
 	if r.blame != nil {
-		text = t.env.Look.Mark(look.Bad) + " " + text
+		text = t.env.Look.Mark(blameStyle(r.blame)) + " " + text
 	}
 	return text, r.style
 }
