@@ -174,7 +174,7 @@ func (b *laneBuilder) noLane() error {
 		if len(side.a.Ranked) > 0 {
 			continue
 		}
-		why := "it has no network port"
+		why := "no network port of it is known"
 		if len(side.a.Rejected) > 0 {
 			c := &side.a.Rejected[0]
 			why = fmt.Sprintf("%d are rejected, the first, %s: %s", len(side.a.Rejected), c.Name, c.Reason.Text)

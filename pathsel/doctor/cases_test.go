@@ -337,7 +337,8 @@ var rulings = map[doctor.Code]ruling{
 	},
 	"gpu-driver-missing": {
 		found:    edited(named(healthy), func(t *topo.Topology) { t.GPUs[1].KnownFrom, t.GPUs[1].Driver = "pci", "" }),
-		severity: doctor.Error, text: "no driver is bound", subjects: []topo.ID{"gpu:1"}, fine: named(healthy), blind: throughNCCL(healthy),
+		severity: doctor.Error, text: "no driver is bound", subjects: []topo.ID{"gpu:1"}, fine: named(healthy),
+		blind: edited(named(healthy), func(t *topo.Topology) { t.GPUs[1].KnownFrom, t.GPUs[1].Driver, t.GPUs[1].Facts = "pci", "", nil }),
 		more: map[string]ruling{
 			"nouveau":      {found: edited(named(healthy), func(t *topo.Topology) { t.GPUs[1].KnownFrom, t.GPUs[1].Driver = "pci", "nouveau" }), severity: doctor.Error, text: "nouveau"},
 			"in a machine": {found: edited(named(healthy), func(t *topo.Topology) { t.GPUs[1].KnownFrom, t.GPUs[1].Driver = "pci", "vfio-pci" }), severity: doctor.Info, text: "vfio-pci"},

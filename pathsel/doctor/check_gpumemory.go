@@ -25,6 +25,7 @@ var gpuDriverMissing = Check{
 func checkGPUDriver(h *host) (o outcome) {
 	for _, g := range h.gpus {
 		o.judged++
+		_, told := g.Facts.Get("driver")
 		f := Finding{Severity: Error, Subjects: []topo.ID{g.ID}, Evidence: distinct(g.Evidence)}
 		if d := h.PCIDevice(g.PCI); d != nil {
 			f.Evidence = distinct(pciFile(d, "driver", g.Driver))
@@ -39,7 +40,7 @@ func checkGPUDriver(h *host) (o outcome) {
 			f.Text, f.Fix = "bound to nouveau, which cannot compute", "install NVIDIA's driver, which keeps nouveau away, and reboot"
 		case g.Driver != "":
 			continue
-		case h.imported():
+		case !told:
 			o.missing("the driver is not known", h.lookAgain(), g.ID)
 			continue
 		default:

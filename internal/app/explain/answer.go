@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
@@ -60,7 +61,9 @@ func Memory(h *pathsel.Host, location pathsel.Location) (*Answer, error) {
 	a := newAnswer(h, location.Node(), "")
 	a.Ranked, a.Rejected = aff.Ranked, aff.Rejected
 	if len(a.Ranked) == 0 {
-		a.Why = fmt.Sprintf("%s has no usable port", location)
+		if a.Why = PortsUnknown(h); a.Why == "" {
+			a.Why = fmt.Sprintf("%s has no usable port", location)
+		}
 		return a, nil
 	}
 	a.Chosen = &a.Ranked[0]
@@ -139,4 +142,14 @@ func notOnTree(h *pathsel.Host, node topo.ID) error {
 		}
 	}
 	return nil
+}
+
+// PortsUnknown says that a host's network cards are known but none of their ports, "" where that is not so:
+// whether data can leave such a host cannot be told.
+func PortsUnknown(h *pathsel.Host) string {
+	cards := len(h.Topology().NICs)
+	if cards == 0 || len(h.Ports()) > 0 {
+		return ""
+	}
+	return "No network port is known: neither interfaces nor RDMA devices of " + text.Plural(cards, "network card") + " are visible"
 }

@@ -56,7 +56,7 @@ func (r *reader) addGPU(d *topo.PCIDevice, name string, known, driverLists bool)
 	g.Node = topo.Node{ID: topo.GPUID(g.Index), Kind: topo.KindGPU, Evidence: d.Evidence}
 	f := files{facts: &g.Facts}
 	f.fact(true, "bdf", "")
-	f.fact(d.Driver != "", "driver", "driver")
+	f.fact(r.tellsDrivers(), "driver", "driver") // none, where there is a fact and no driver
 	f.fact(true, "known_from", "class")
 	f.fact(d.PF != "", "known_from", "class physfn") // a virtual function
 	f.fact(true, "pci", "")
@@ -68,6 +68,12 @@ func (r *reader) addGPU(d *topo.PCIDevice, name string, known, driverLists bool)
 		r.setVisible(&g, known, driverLists)
 	}
 	r.t.GPUs = append(r.t.GPUs, g)
+}
+
+// tellsDrivers says whether a function without a driver has none: a tree in which none has one was
+// saved without the links.
+func (r *reader) tellsDrivers() bool {
+	return slices.ContainsFunc(r.t.PCIDevices, func(d topo.PCIDevice) bool { return d.Driver != "" })
 }
 
 func vendorName(id topo.HexID) string {
@@ -199,6 +205,9 @@ func (r *reader) warnNoDriver() {
 	}
 	for _, v := range vendors {
 		where, what := pciDevices, "no driver is bound to them"
+		if !r.tellsDrivers() {
+			what = "which drivers are bound is not told"
+		}
 		if v == "nvidia" {
 			where, what = nvidiaProc, "the driver does not list them in /"+nvidiaProc
 		}

@@ -1,6 +1,8 @@
 package sysfs
 
 import (
+	"maps"
+	"path"
 	"slices"
 	"strings"
 	"syscall"
@@ -286,6 +288,22 @@ func TestWarnings(t *testing.T) {
 					t.Errorf("%q", texts(top.Warnings))
 				}
 			}},
+		{"a driver of others", func(m *machine) {
+			m.remove("proc/driver/nvidia")
+			m.remove(gpu0 + "/driver")
+		}, topo.CodeDriverOnly, "2", func(t *testing.T, top *topo.Topology) {
+			if _, told := top.GPUs[0].Facts.Get("driver"); !told {
+				t.Error("others have drivers, so this GPU has none: that is a fact")
+			}
+		}},
+		{"no driver links", func(m *machine) {
+			m.remove("proc/driver/nvidia")
+			maps.DeleteFunc(m.links, func(name, _ string) bool { return path.Base(name) == "driver" })
+		}, topo.CodeDriverOnly, "2", func(t *testing.T, top *topo.Topology) {
+			if f, told := top.GPUs[0].Facts.Get("driver"); told {
+				t.Errorf("no function has a driver, but %v tells that of a GPU", f)
+			}
+		}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

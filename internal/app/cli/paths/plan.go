@@ -1,6 +1,7 @@
 package paths
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -57,7 +58,7 @@ func (o *pathOptions) runPlan(h *pathsel.Host) error {
 func planText(h *pathsel.Host, p *pathsel.Plan, l *command.Look) string {
 	var b strings.Builder
 	if len(p.Ports) == 0 {
-		b.WriteString(l.Paint("No usable port: no data can leave.", command.Bad) + "\n\n")
+		b.WriteString(l.Paint(cmp.Or(explain.PortsUnknown(h), "No usable port: no data can leave")+".", command.Bad) + "\n\n")
 	} else {
 		b.WriteString(l.Wrap("", planHeadline(p, l), command.Strong))
 		if p.Bottleneck != nil {

@@ -123,6 +123,9 @@ func (d *pathDoc) portsText(l *command.Look) string {
 	} else {
 		out += rejected
 	}
+	if out == "" && explain.PortsUnknown(d.h) != "" {
+		return "" // the headline says so
+	}
 	if out == "" {
 		out = "  no network port of the host is known\n"
 	}
