@@ -156,7 +156,7 @@ func TestTranscripts(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := compare(t, machine(t, tt.pair[0]), machine(t, tt.pair[1]), tt.o)
-			golden.Check(t, "testdata/"+tt.name+".txt", r.Text())
+			golden.Check(t, "testdata/"+tt.name+".txt", r.Text(diff.TextOptions{All: true}))
 		})
 	}
 }
@@ -264,7 +264,7 @@ func TestOtherTranscripts(t *testing.T) {
 		})},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			golden.Check(t, "testdata/"+tt.name+".txt", compare(t, tt.older, tt.newer, diff.Options{}).Text())
+			golden.Check(t, "testdata/"+tt.name+".txt", compare(t, tt.older, tt.newer, diff.Options{}).Text(diff.TextOptions{All: true}))
 		})
 	}
 }

@@ -29,12 +29,12 @@ func TestSameIsEqual(t *testing.T) {
 			for _, o := range []diff.Options{{}, {Structure: true}} {
 				r := compare(t, top, again(t, top), o)
 				if !r.Equal || !r.FingerprintsEqual || len(r.NotCompared) > 0 {
-					t.Errorf("structure only %v:\n%s", o.Structure, r.Text())
+					t.Errorf("structure only %v:\n%s", o.Structure, r.Text(diff.TextOptions{}))
 				}
 			}
 			r := compare(t, top, redact.New(top).Topology(top), diff.Options{})
 			if !r.Equal || !r.FingerprintsEqual {
-				t.Errorf("redacted:\n%s", r.Text())
+				t.Errorf("redacted:\n%s", r.Text(diff.TextOptions{}))
 			}
 		})
 	}
@@ -304,7 +304,7 @@ func TestUnseenIsNoDifference(t *testing.T) {
 		}
 		tried[m.path] = true
 		if r := compare(t, top, changed(t, top, m.apply), diff.Options{}); !r.Equal {
-			t.Errorf("%s %s is told:\n%s", m.path, m.where, r.Text())
+			t.Errorf("%s %s is told:\n%s", m.path, m.where, r.Text(diff.TextOptions{}))
 		}
 	}
 	for path := range still {
@@ -320,11 +320,11 @@ func TestUnseenIsNoDifference(t *testing.T) {
 		x.Netdevs = append(x.Netdevs, topo.Netdev{Node: topo.Node{ID: "net:veth1"}, Name: "veth1", LinkKind: "veth", Virtual: true, Master: "docker0"})
 	})
 	if r := compare(t, top, later, diff.Options{}); !r.Equal {
-		t.Errorf("a little later:\n%s", r.Text())
+		t.Errorf("a little later:\n%s", r.Text(diff.TextOptions{}))
 	}
 	idle := machine(t, swap(t, box, "gpu 13:00.0 h100-sxm", "gpu 13:00.0 h100-sxm at gen1"))
 	if r := compare(t, machine(t, box), idle, diff.Options{}); !r.Equal {
-		t.Errorf("an idle GPU:\n%s", r.Text())
+		t.Errorf("an idle GPU:\n%s", r.Text(diff.TextOptions{}))
 	}
 	slow := machine(t, swap(t, box, "nic 14:00.0 connectx7", "nic 14:00.0 connectx7 at gen1"))
 	if r := compare(t, machine(t, box), slow, diff.Options{}); r.Equal {
@@ -398,8 +398,8 @@ func TestRandomChanges(t *testing.T) {
 		if d := cmp.Diff(document(t, there), document(t, compare(t, x, y, diff.Options{}))); d != "" {
 			rt.Fatalf("the order of lists matters (-before +after):\n%s", d)
 		}
-		if strings.Contains(there.Text(), "%!") {
-			rt.Fatalf("malformed:\n%s", there.Text())
+		if strings.Contains(there.Text(diff.TextOptions{}), "%!") {
+			rt.Fatalf("malformed:\n%s", there.Text(diff.TextOptions{}))
 		}
 	})
 }
@@ -478,12 +478,12 @@ func FuzzCompare(f *testing.F) {
 		if err != nil {
 			return // refused
 		}
-		if !strings.HasSuffix(r.Text(), "\n") {
+		if !strings.HasSuffix(r.Text(diff.TextOptions{}), "\n") {
 			t.Error("the text has no end")
 		}
 		document(t, r)
 		if same, err := diff.Compare(a, a, diff.Options{}); err != nil || !same.Equal {
-			t.Errorf("a document differs from itself (%v):\n%s", err, same.Text())
+			t.Errorf("a document differs from itself (%v):\n%s", err, same.Text(diff.TextOptions{}))
 		}
 	})
 }

@@ -10,13 +10,48 @@ import (
 	"github.com/topoctl/topoctl/internal/base/text"
 )
 
-// Text is the report for people: a line for each difference, then what changes
-// in the choice of ports, what could not be compared, and the sum.
-func (r *Report) Text() string {
-	var rows [][]string
+// TextOptions say how a report is printed.
+type TextOptions struct {
+	Width int  // columns to wrap lines at; 0: no limit
+	All   bool // also list what could not be compared
+}
+
+// Text is the report for people: the answer in a sentence, a line for each difference, those that
+// cost something first, then what changes in the choice of ports, how was compared, and the sum.
+func (r *Report) Text(o TextOptions) string {
+	out := r.headline() + ".\n"
+	if !r.Equal {
+		out += "\n"
+	}
+	// A wide cell does not widen its column.
+	for _, lines := range text.WrapColumns(r.Rows(), o.Width, text.Column{Most: 10}, text.Column{Most: 28}, text.Column{Most: 48}, text.Column{}) {
+		out += strings.Join(lines, "\n") + "\n"
+	}
+	if !r.Equal {
+		out += "\n"
+	}
+	notes := []string{r.heading(), r.omitted(o.All)}
+	if !r.Equal {
+		notes = append(notes, r.summary())
+	}
+	for line := range strings.Lines(strings.Join(notes, "")) {
+		out += strings.Join(text.WrapColumns([][]string{{strings.TrimSuffix(line, "\n")}}, o.Width)[0], "\n") + "\n"
+	}
+	return out
+}
+
+// Rows are the differences, a row for each: its kind, what it is about, what differs, and what
+// follows from it.
+func (r *Report) Rows() [][]string {
+	type row struct {
+		kind  Kind
+		costs bool
+		cells []string
+	}
+	var rows []row
 	for _, kind := range []Kind{Removed, Added} {
 		if n, makes := r.plainFunctions(kind); makes > mostMakes {
-			rows = append(rows, []string{string(kind), fmt.Sprintf("%d PCI functions", n), fmt.Sprintf("of %d makes that are neither GPU, NIC nor drive (see the JSON)", makes), ""})
+			rows = append(rows, row{kind: kind, cells: []string{string(kind), fmt.Sprintf("%d PCI functions", n), fmt.Sprintf("of %d makes that are neither GPU, NIC nor drive (see the JSON)", makes), ""}})
 		}
 	}
 	for i := range r.Differences {
@@ -24,24 +59,119 @@ func (r *Report) Text() string {
 		if _, makes := r.plainFunctions(d.Kind); d.ofPlainFunctions() && makes > mostMakes {
 			continue
 		}
-		rows = append(rows, []string{string(d.Kind), d.subject(), d.what(), d.Effect})
+		rows = append(rows, row{d.Kind, d.costs(), []string{string(d.Kind), d.subject(), d.what(), d.Effect}})
 	}
-	slices.SortStableFunc(rows, func(a, b []string) int {
-		return cmp.Compare(slices.Index(kinds, Kind(a[0])), slices.Index(kinds, Kind(b[0])))
-	})
 	for i := range r.Policy {
 		p := &r.Policy[i]
 		if p.Choice == ChoicePlan && r.planFollows(p) {
 			continue
 		}
-		rows = append(rows, []string{string(Policy), p.subject(), p.what(), p.why()})
+		rows = append(rows, row{Policy, true, []string{string(Policy), p.subject(), p.what(), p.why()}})
 	}
-	out := r.heading()
-	// A wide cell does not widen its column, the last one is as long as it is.
-	for _, line := range text.Columns(rows, text.Column{Most: 10}, text.Column{Most: 28}, text.Column{Most: 48}, text.Column{}) {
-		out += line + "\n"
+	slices.SortStableFunc(rows, func(a, b row) int {
+		if a.costs != b.costs {
+			if a.costs {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Compare(slices.Index(kinds, a.kind), slices.Index(kinds, b.kind))
+	})
+	out := make([][]string, len(rows))
+	for i := range rows {
+		out[i] = rows[i].cells
 	}
-	return out + r.omitted() + r.summary() + "\n"
+	return out
+}
+
+// costs says whether a difference is for the worse: a device is gone, a link or port got slower,
+// or settings and expected rates have to follow.
+func (d *Difference) costs() bool {
+	switch d.Kind {
+	case Degraded:
+		return true
+	case Removed:
+		return !d.ofPlainFunctions()
+	case Added, Improved:
+		return false
+	}
+	return d.Effect != ""
+}
+
+// headline is the answer in a sentence: how many differences there are, and the worst.
+func (r *Report) headline() string {
+	if r.Equal {
+		return r.noDifference()
+	}
+	choices := ""
+	if n := len(r.Policy); n > 0 {
+		choices = text.Plural(n, "choice") + " of ports " + text.Noun(n, "changes", "change")
+	}
+	n := len(r.Differences)
+	sentence := text.Plural(n, "difference")
+	worst := r.worst()
+	switch {
+	case n == 0:
+		return "No differences, but " + choices
+	case worst == nil && choices == "":
+		return sentence + "; nothing is gone or slower, and the same ports are chosen"
+	case worst == nil:
+		return sentence + "; nothing is gone or slower, but " + choices
+	case n == 1:
+		sentence += ": " + worst.sentence()
+	default:
+		sentence += ", the worst: " + worst.sentence()
+	}
+	if choices != "" {
+		sentence += "; " + choices
+	}
+	return sentence
+}
+
+// worst is the first difference that costs something, in the order of kinds; nil: none does.
+func (r *Report) worst() *Difference {
+	for _, kind := range kinds {
+		for i := range r.Differences {
+			if d := &r.Differences[i]; d.Kind == kind && d.costs() {
+				return d
+			}
+		}
+	}
+	return nil
+}
+
+// sentence says what differs in words: "gpu:2: PCIe width is x8, was x16".
+func (d *Difference) sentence() string {
+	switch {
+	case d.Kind == Removed && d.Note == "replaced":
+		return d.subject() + " " + text.Noun(len(d.Nodes), "is", "are") + " replaced"
+	case d.Kind == Removed && d.Attribute == "presence":
+		return d.subject() + " " + text.Noun(len(d.Nodes), "is", "are") + " gone"
+	case d.Kind == Renumbered && (d.Attribute == "name" || d.Attribute == "index"):
+		return d.Old + " is called " + d.New
+	case d.Kind == Degraded && d.Note == "":
+		return fmt.Sprintf("%s: %s is %s, was %s", d.subject(), wordsOf(d.Attribute), d.New, d.Old)
+	}
+	return d.subject() + ": " + d.what()
+}
+
+// noDifference says that there is none, in what was compared.
+func (r *Report) noDifference() string {
+	s := "No differences"
+	if len(r.NotCompared) > 0 {
+		s += " in what both contain"
+	}
+	if len(r.Ignored) > 0 {
+		s += ", " + strings.Join(r.Ignored, ", ") + " ignored"
+	}
+	return s + r.fingerprints()
+}
+
+func (r *Report) fingerprints() string {
+	if r.FingerprintsEqual {
+		return "; fingerprints equal"
+	}
+	return "; fingerprints differ"
 }
 
 // mostMakes is how many sorts of plain PCI functions are told apart.
@@ -69,7 +199,7 @@ func (d *Difference) subject() string {
 	return nodeNames(d.Nodes)
 }
 
-// Text says in words what differs, without naming the nodes: "pcie width x16 -> x8".
+// Text says in words what differs, without naming the nodes: "PCIe width x16 -> x8".
 func (d *Difference) Text() string { return d.what() }
 
 // Text says in words what is chosen now: "preferred mlx5_6 -> mlx5_7".
@@ -181,8 +311,11 @@ func (s *Side) who() string {
 // mostParts is how many attributes a line of omissions names.
 const mostParts = 8
 
-// omitted says what could not be compared, a line for each reason.
-func (r *Report) omitted() string {
+// omitted says what could not be compared: a line for each reason, or how much it is.
+func (r *Report) omitted(all bool) string {
+	if n := len(r.NotCompared); n > 0 && !all {
+		return text.Plural(n, "fact") + " could not be compared; --all lists " + text.Noun(n, "it", "them") + "\n"
+	}
 	const most = 12
 	type key struct{ side, reason string }
 	var order []key
@@ -218,42 +351,24 @@ func (r *Report) omitted() string {
 	return b.String()
 }
 
-// summary is the last line: how many differences, and whether the structures
-// are equal.
+// summary is the last line: how many differences of each kind, and whether the structures are equal.
 func (r *Report) summary() string {
-	var parts []string
-	if n := len(r.Differences); n > 0 {
-		var each []string
-		for _, k := range kinds {
-			count := 0
-			for i := range r.Differences {
-				if r.Differences[i].Kind == k {
-					count++
-				}
-			}
-			if count > 0 {
-				each = append(each, fmt.Sprintf("%d %s", count, k))
+	var each []string
+	for _, k := range kinds {
+		count := 0
+		for i := range r.Differences {
+			if r.Differences[i].Kind == k {
+				count++
 			}
 		}
-		parts = append(parts, fmt.Sprintf("%s (%s)", text.Plural(n, "difference"), strings.Join(each, ", ")))
+		if count > 0 {
+			each = append(each, fmt.Sprintf("%d %s", count, k))
+		}
 	}
 	if n := len(r.Policy); n > 0 {
-		parts = append(parts, text.Plural(n, "choice")+" of ports "+text.Noun(n, "changes", "change"))
+		each = append(each, text.Plural(n, "choice")+" of ports")
 	}
-	s := strings.Join(parts, ", ")
-	if s == "" {
-		s = "no differences"
-		if len(r.NotCompared) > 0 {
-			s += " in what both contain"
-		}
-		if len(r.Ignored) > 0 {
-			s += ", " + strings.Join(r.Ignored, ", ") + " ignored"
-		}
-	}
-	if r.FingerprintsEqual {
-		return s + "; fingerprints equal"
-	}
-	return s + "; fingerprints differ"
+	return strings.Join(each, ", ") + r.fingerprints() + "\n"
 }
 
 // nodeNames names nodes for people, kind by kind; of many it gives the number.

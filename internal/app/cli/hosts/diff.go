@@ -24,6 +24,7 @@ type diffOptions struct {
 	old, new  string // new is "" for the host that the flags name
 	ignore    []string
 	structure bool
+	all       bool // print what could not be compared
 	probe     bool // OLD and NEW are reports of measurements
 	show      show.Options
 }
@@ -35,8 +36,8 @@ func newDiffCmd(f *command.Env, runF func(context.Context, *diffOptions) error) 
 		Short: "Compare two captures, or a capture and this host",
 		Long: "diff lists the devices that were added, removed, moved, renumbered, degraded or changed,\n" +
 			"and how that affects the choice of ports. It matches devices by UUID, GUID, MAC or serial\n" +
-			"number, then by slot, then by position in the tree. Attributes that only one side has are\n" +
-			"listed as not compared.\n\n" +
+			"number, then by slot, then by position in the tree. The first line is the answer. Attributes\n" +
+			"that only one side has cannot be compared; --all lists them.\n\n" +
 			"OLD and NEW are files as for --from, directories as for --root, - for standard input, or\n" +
 			command.FixturePrefix + "NAME. NEW defaults to this host, or the one that the flags select. Hosts with no\n" +
 			"device in common are compared by slot and position, and their identifiers are ignored.\n\n" +
@@ -62,10 +63,11 @@ func newDiffCmd(f *command.Env, runF func(context.Context, *diffOptions) error) 
 	fl := cmd.Flags()
 	fl.StringSliceVar(&opts.ignore, "ignore", nil, "ignore these `KINDS` of difference (removed, added, moved, renumbered, degraded, improved, changed, policy) or attributes (by their JSON names)")
 	fl.BoolVar(&opts.structure, "structure", false, "compare only hardware and connections: ignore names, identifiers, addresses, software and settings")
+	fl.BoolVar(&opts.all, "all", false, "also list what could not be compared, and why")
 	fl.BoolVar(&opts.probe, "probe", false, "compare two reports of \"topoctl probe\"")
 	command.Offer(cmd, map[string]command.Completer{"ignore": command.WordList(diff.Ignorable()...)})
 	command.Uses(cmd, append(slices.Clone(command.InputFlags), "output", "json", "ascii", "units")...)
-	command.Formats(cmd, command.FormatTable, command.FormatJSON)
+	command.Formats(cmd, command.FormatTable, command.FormatJSON, command.FormatTSV)
 	return cmd
 }
 
@@ -89,6 +91,9 @@ func (o *diffOptions) parse(cmd *cobra.Command, args []string) error {
 	}
 	if err := command.NoEffect(cmd, "without --probe", "ascii", "units"); err != nil {
 		return err
+	}
+	if o.all && o.Format != command.FormatTable {
+		return fmt.Errorf("--all has no effect with -o %s", o.Format)
 	}
 	if len(args) > 1 {
 		o.new = args[1]
@@ -142,7 +147,14 @@ func (o *diffOptions) print(r *diff.Report) error {
 	if o.Format == command.FormatJSON {
 		return command.PrintJSON(o.Streams.Out, r)
 	}
-	lines := strings.Split(r.Text(), "\n")
+	if o.Format == command.FormatTSV {
+		t := &command.Table{Head: []string{"KIND", "SUBJECT", "DIFFERENCE", "EFFECT"}}
+		for _, row := range r.Rows() {
+			t.Add(row...)
+		}
+		return t.Print(o.Streams.Out, o.Format)
+	}
+	lines := strings.Split(r.Text(diff.TextOptions{Width: o.Streams.Width, All: o.all}), "\n")
 	for i := range lines {
 		lines[i] = text.Printable(lines[i])
 	}
@@ -173,8 +185,11 @@ func (o *diffOptions) sayOnce(older, newer *topo.Topology) {
 
 // parseProbe takes over the arguments of a comparison of reports.
 func (o *diffOptions) parseProbe(cmd *cobra.Command, args []string) error {
-	if err := command.NoEffect(cmd, "with --probe, which compares reports", "ignore", "structure", "root", "host-root", "from", "with", "fixture"); err != nil {
+	if err := command.NoEffect(cmd, "with --probe, which compares reports", "all", "ignore", "structure", "root", "host-root", "from", "with", "fixture"); err != nil {
 		return err
+	}
+	if o.Format == command.FormatTSV {
+		return errors.New("-o tsv has no effect with --probe: want table or json")
 	}
 	if len(args) < 2 {
 		return command.WithHint(errors.New("--probe: expected two reports"), "create one with %q", "topoctl probe local --report FILE")
