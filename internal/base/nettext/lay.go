@@ -185,10 +185,16 @@ func (l *layer) findDevice(d *device) (int, bool) {
 	}
 	if placed {
 		if f := l.function[bdf]; f != nil {
-			r := topo.RDMADevice{Node: topo.Node{ID: topo.RDMAID(d.Name), Evidence: d.Evidence}, Name: d.Name, PCI: f.ID, BDF: &bdf,
-				NUMA: f.NUMA, Driver: f.Driver, Uverbs: "unknown"}
+			r := topo.RDMADevice{Node: topo.Node{ID: topo.RDMAID(d.Name), Evidence: d.Evidence}, Name: d.Name, Uverbs: "unknown"}
 			r.Facts.Set("name", d.source, "")
-			r.Facts.Set("pci", d.source, "")
+			if d.BDF == nil && f.Driver != "" && !slices.Contains(hardwareRDMA, f.Driver) {
+				// It is over an interface whose driver has none.
+				r.Software, r.Transport = true, "software"
+				r.Facts.Set("transport", topo.SourceDerived, "driver of its interface")
+			} else {
+				r.PCI, r.BDF, r.NUMA, r.Driver = f.ID, &bdf, f.NUMA, f.Driver
+				r.Facts.Set("pci", d.source, "")
+			}
 			l.t.RDMADevices = append(list, r)
 			return len(list), true
 		}
@@ -206,6 +212,11 @@ func (l *layer) hint(placed bool) string {
 	}
 	return ""
 }
+
+// hardwareRDMA are the drivers of functions that may have RDMA devices of hardware.
+// Source: drivers/infiniband/hw of the kernel.
+var hardwareRDMA = []string{"be2net", "bnge", "bnxt_en", "cxgb4", "efa", "enic", "erdma", "hfi1", "hns3", "i40e", "ib_mthca", "ib_qib",
+	"ice", "idpf", "ionic", "mana", "mlx4_core", "mlx5_core", "qede", "vmw_pvrdma"}
 
 func (l *layer) renameDevice(r *topo.RDMADevice, name string, source topo.Source) {
 	old := r.ID

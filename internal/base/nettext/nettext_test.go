@@ -232,6 +232,20 @@ func TestLayPairsByGUID(t *testing.T) {
 	}
 }
 
+// An RDMA device over an interface whose driver has none is of software.
+func TestLaySoftware(t *testing.T) {
+	for driver, software := range map[string]bool{"virtio-pci": true, "bnxt_en": false, "": false} {
+		top := host()
+		top.RDMADevices = nil
+		top.PCIDevices[0].Driver = driver
+		lays(t, top, strings.ReplaceAll(rdmaText, "mlx5_0", "dev0"), ipText)
+		r := topo.NewIndex(top).RDMADevice("rdma:dev0")
+		if r == nil || r.Software != software || (r.PCI == "") != software || !cmp.Equal(r.Netdevs, []string{"ib0"}) {
+			t.Errorf("driver %q: %+v", driver, r)
+		}
+	}
+}
+
 // What differs is reported, and the topology's fact stands.
 func TestLayConflicts(t *testing.T) {
 	for name, c := range map[string]struct {
