@@ -299,7 +299,7 @@ func checkDPU(h *host) (o outcome) {
 	if len(representors) > 0 {
 		n := representors[0]
 		o.find(Finding{Severity: Info, Subjects: mapped(representors, func(n *topo.Netdev) topo.ID { return n.ID }),
-			Evidence: []string{netFile(n.Name, "phys_port_name", n.PhysPort)},
+			Evidence: []string{h.netFile(n.Name, "phys_port_name", n.PhysPort)},
 			Text:     fmt.Sprintf("%s: stand-ins for virtual functions on a switch inside the NIC, not counted as NICs", text.Plural(len(representors), "representor")),
 			Fix:      "leave them out of lists of interfaces"})
 	}

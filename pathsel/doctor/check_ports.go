@@ -318,22 +318,22 @@ func (h *host) interfaceDown(p *pathsel.Port) (downCause, bool) {
 	switch {
 	case off:
 		return downCause{"its interface is switched off", "ip link set " + n.Name + " up; if it does not stay up, see what manages it (NetworkManager, netplan, ifupdown)",
-			[]string{netFile(n.Name, "flags", "without IFF_UP")}}, true
+			[]string{h.netFile(n.Name, "flags", "without IFF_UP")}}, true
 	case n.State == "lowerlayerdown":
 		return downCause{"what is below its interface is down", "look at the interface below: ip -d link show " + n.Name,
-			[]string{netFile(n.Name, "operstate", n.State)}}, true
+			[]string{h.netFile(n.Name, "operstate", n.State)}}, true
 	case n.Carrier != nil && !*n.Carrier:
 		return downCause{"its interface has no carrier", "the interface is switched on and gets no signal: look at cable, transceiver and switch port (ethtool -m " + n.Name + ", " + h.linkTool(p) + ")",
-			[]string{netFile(n.Name, "carrier", "0")}}, true
+			[]string{h.netFile(n.Name, "carrier", "0")}}, true
 	case n.State == "dormant":
 		return downCause{"its interface waits to be authorized", "the link is up and the network has not authorized it: look at 802.1X (wpa_supplicant) or LACP",
-			[]string{netFile(n.Name, "operstate", n.State)}}, true
+			[]string{h.netFile(n.Name, "operstate", n.State)}}, true
 	case on && n.Carrier != nil:
 		return downCause{"though its interface is up and has carrier", "the driver did not follow its interface: dmesg, rdma link show; then ip link set " + n.Name + " down and up",
-			[]string{netFile(n.Name, "carrier", "1")}}, true
+			[]string{h.netFile(n.Name, "carrier", "1")}}, true
 	case n.State == "down":
 		return downCause{"its interface is down", "ip link set " + n.Name + " up; if that is done, look at cable, transceiver and switch port (" + h.linkTool(p) + ")",
-			[]string{netFile(n.Name, "operstate", n.State)}}, true
+			[]string{h.netFile(n.Name, "operstate", n.State)}}, true
 	}
 	return downCause{}, false
 }
@@ -519,7 +519,7 @@ func (h *host) bond(p *pathsel.Port) Finding {
 	f := Finding{Severity: Info, Subjects: []topo.ID{p.ID}, Basis: topo.BasisRead}
 	sentence := "a bond of " + text.Plural(len(p.Legs), "interface")
 	if n != nil {
-		f.Evidence = distinct(netFile(n.Name, "bonding/slaves", strings.Join(p.Legs, " ")))
+		f.Evidence = distinct(h.netFile(n.Name, "bonding/slaves", strings.Join(p.Legs, " ")))
 		if b := n.Bond; b != nil && b.Mode != "" {
 			sentence += " (" + strings.TrimSuffix(b.Mode+", "+b.HashPolicy, ", ") + ")"
 		}
@@ -532,7 +532,7 @@ func (h *host) bond(p *pathsel.Port) Finding {
 		case l == nil:
 		case l.State != "" && l.State != "up" && l.State != "unknown":
 			down = append(down, leg)
-			f.Evidence = append(f.Evidence, netFile(leg, "operstate", l.State))
+			f.Evidence = append(f.Evidence, h.netFile(leg, "operstate", l.State))
 		case l.BytesPerSec != nil:
 			sum, most = sum+*l.BytesPerSec, max(most, *l.BytesPerSec)
 		}

@@ -498,7 +498,9 @@ func (h *host) byMTU(o *outcome, ports []*pathsel.Port) (by groups[int, *pathsel
 	return by
 }
 
-func mtuFile(p *pathsel.Port, mtu int) string { return netFile(p.Netdev, "mtu", strconv.Itoa(mtu)) }
+func (h *host) mtuFile(p *pathsel.Port, mtu int) string {
+	return h.netFile(p.Netdev, "mtu", strconv.Itoa(mtu))
+}
 
 // mtu is the MTU of a port's interface.
 func (h *host) mtu(p *pathsel.Port) *int {
@@ -525,7 +527,7 @@ func checkMTU(h *host) (o outcome) {
 		o.judged += len(same)
 	}
 	if len(by.order) > 1 {
-		f := differing(&by, strconv.Itoa, mtuFile)
+		f := differing(&by, strconv.Itoa, h.mtuFile)
 		f.Text = "data ports have different MTUs: " + f.Text + ": transfers between such ports stall or use the smaller packets"
 		f.Fix = "ip link set DEV mtu N: one MTU on all of them, as the switches have it"
 		o.find(f)
@@ -556,7 +558,7 @@ func (h *host) legMTUs(o *outcome) (legs int) {
 			if *l.MTU != *n.MTU {
 				o.find(Finding{Severity: Warning, Subjects: []topo.ID{l.ID, n.ID},
 					Text:     fmt.Sprintf("a leg with MTU %d in a bond with %d: large packets are lost on that leg", *l.MTU, *n.MTU),
-					Evidence: []string{netFile(leg, "mtu", fmt.Sprint(*l.MTU)), netFile(n.Name, "mtu", fmt.Sprint(*n.MTU))},
+					Evidence: []string{h.netFile(leg, "mtu", fmt.Sprint(*l.MTU)), h.netFile(n.Name, "mtu", fmt.Sprint(*n.MTU))},
 					Fix:      fmt.Sprintf("ip link set %s mtu %d", leg, *n.MTU)})
 			}
 		}
@@ -578,7 +580,7 @@ func checkSmallMTU(h *host) (o outcome) {
 	by := h.byMTU(&o, ports)
 	by.each(func(m int, small []*pathsel.Port) {
 		if m < fullMTU {
-			o.find(Finding{Severity: Info, Subjects: ids(small), Evidence: []string{mtuFile(small[0], m)},
+			o.find(Finding{Severity: Info, Subjects: ids(small), Evidence: []string{h.mtuFile(small[0], m)},
 				Text: fmt.Sprintf("MTU %d: RDMA packets carry %d bytes instead of 4096, which costs throughput and packet rate", m, payload(m)),
 				Fix:  "ip link set " + small[0].Netdev + " mtu 9000, and so on, if all switches on the way have it"})
 		}
@@ -696,7 +698,7 @@ func checkActiveMTU(h *host) (o outcome) {
 		if v.MaxMTUBytes > 0 {
 			most = min(most, v.MaxMTUBytes)
 		}
-		f := Finding{Severity: Warning, Subjects: []topo.ID{p.ID}, Evidence: []string{withValue("ibv_query_port active_mtu", strconv.Itoa(v.ActiveMTUBytes)), mtuFile(p, *m)}}
+		f := Finding{Severity: Warning, Subjects: []topo.ID{p.ID}, Evidence: []string{withValue("ibv_query_port active_mtu", strconv.Itoa(v.ActiveMTUBytes)), h.mtuFile(p, *m)}}
 		switch {
 		case v.ActiveMTUBytes < most:
 			f.Text = fmt.Sprintf("RDMA packets carry %d bytes, though the MTU of %s, %d, holds %d: the port did not follow its interface", v.ActiveMTUBytes, p.Netdev, *m, most)
@@ -789,7 +791,7 @@ func checkPeerMTU(h *host) (o outcome) {
 			by.add(mtuPair{*m, *n.MTU}, [2]*pathsel.Port{&a, &b})
 		}
 	}
-	by.each(func(m mtuPair, ends [][2]*pathsel.Port) { o.find(differentMTU(m, ends, name)) })
+	by.each(func(m mtuPair, ends [][2]*pathsel.Port) { o.find(h.differentMTU(m, ends, name)) })
 	o.missing("the interface at one end of its lanes is not visible, so its MTU", h.seeInterfaces(), unique(unknown)...)
 	if o.note = text.Plural(o.judged, "lane") + " to " + name; o.judged == 0 {
 		o.absent = "no Ethernet lane to " + name
@@ -798,12 +800,12 @@ func checkPeerMTU(h *host) (o outcome) {
 }
 
 // differentMTU is the finding about lanes whose ends have different MTUs.
-func differentMTU(m mtuPair, ends [][2]*pathsel.Port, name string) Finding {
+func (h *host) differentMTU(m mtuPair, ends [][2]*pathsel.Port, name string) Finding {
 	here := mapped(ends, func(e [2]*pathsel.Port) *pathsel.Port { return e[0] })
 	there := mapped(ends, func(e [2]*pathsel.Port) *pathsel.Port { return e[1] })
 	f := Finding{Severity: Warning, Subjects: unique(ids(here)),
 		Fix:      fmt.Sprintf("ip link set DEV mtu %d on the side with less, if the switches between carry it, or %d on the other", max(m.here, m.there), min(m.here, m.there)),
-		Evidence: []string{mtuFile(here[0], m.here), name + ": " + mtuFile(there[0], m.there)}}
+		Evidence: []string{h.mtuFile(here[0], m.here), name + ": " + netFile(there[0].Netdev, "mtu", strconv.Itoa(m.there))}}
 	f.Text = fmt.Sprintf("MTU %d here (%s) and %d at %s (%s): ", m.here, text.Join(unique(names(here)), mostNames), m.there, name, text.Join(unique(names(there)), mostNames))
 	rdma := slices.ContainsFunc(here, func(p *pathsel.Port) bool { return p.RDMA() })
 	if small := payload(min(m.here, m.there)); rdma && small < payload(max(m.here, m.there)) {

@@ -177,6 +177,9 @@ func pciFile(d *topo.PCIDevice, name, says string) string {
 func (h *host) portFile(p *pathsel.Port, name, says string) string {
 	x := h.Port(p.ID)
 	if x == nil || !strings.HasPrefix(x.Evidence, "/sys/") {
+		if x != nil && x.Evidence != "" {
+			return x.Evidence
+		}
 		if r := h.RDMADevice(p.NIC); r != nil {
 			return r.Evidence
 		}
@@ -185,7 +188,14 @@ func (h *host) portFile(p *pathsel.Port, name, says string) string {
 	return withValue(fmt.Sprintf("/sys/class/infiniband/%s/ports/%d/%s", p.Device, p.Number, name), says)
 }
 
-// netFile is a file of an interface with what it says.
+// netFile is a file of an interface with what it says, or the place in an imported file.
+func (h *host) netFile(name, file, says string) string {
+	if n := h.NetdevNamed(name); n != nil && n.Evidence != "" && !strings.HasPrefix(n.Evidence, "/sys/") {
+		return n.Evidence
+	}
+	return netFile(name, file, says)
+}
+
 func netFile(name, file, says string) string {
 	return withValue("/sys/class/net/"+name+"/"+file, says)
 }

@@ -44,7 +44,7 @@ gpu:2 0000:8c:00.0 XGMI SYS X XGMI
 gpu:3 0000:aa:00.0 SYS SYS XGMI X
 xgmi:gpu:0/gpu:1 2 100.0 read
 xgmi:gpu:0/gpu:2 0 2 hops unknown
-xgmi:gpu:2/gpu:3 1 50.0 read
+xgmi:gpu:2/gpu:3 2 100.0 read
 complete true
 `
 	for _, name := range files {

@@ -430,7 +430,11 @@ type setter struct {
 }
 
 func (s setter) conflict(name string, theirs, ours any) {
-	s.warn(topo.CodeConflict, s.node.ID, s.source, s.evidence, "%s: %s says %v, the input says %v, which is kept", name, s.source, theirs, ours)
+	before := "the input"
+	if from, ok := s.node.Facts.Get(name); ok && slices.Contains(Formats, string(from.Source)) {
+		before = string(from.Source) // of an earlier text
+	}
+	s.warn(topo.CodeConflict, s.node.ID, s.source, s.evidence, "%s: %s says %v, %s says %v, which is kept", name, s.source, theirs, before, ours)
 }
 
 // lay sets what the topology does not know, and reports what it knows otherwise.

@@ -256,6 +256,8 @@ func TestLayConflicts(t *testing.T) {
 		"a fact": {func(t *topo.Topology) {
 			t.Ports = []topo.Port{{Node: topo.Node{ID: "port:mlx5_0/1"}, RDMA: "rdma:mlx5_0", Number: 1, State: "DOWN", LID: new(7)}}
 		}, ibstat, "conflict: port:mlx5_0/1: lid: ibstat says 12, the input says 7, which is kept (text line 8)\nconflict: port:mlx5_0/1: state: ibstat says ACTIVE, the input says DOWN, which is kept (text line 8)"},
+		"two texts": {func(*topo.Topology) {}, "link mlx5_0/1 state DOWN physical_state LINK_UP\n" + mapping[:strings.Index(mapping, "\n")],
+			"conflict: port:mlx5_0/1: state: ibdev2netdev says ACTIVE, rdma link says DOWN, which is kept (text line 2)"},
 		"another place": {func(*topo.Topology) {}, strings.Replace(mapping[:strings.Index(mapping, "\n")], "1a", "1b", 1),
 			"conflict: rdma:mlx5_0: ibdev2netdev has mlx5_0 at 0000:1b:00.0, the input at 0000:1a:00.0: not laid over (text line 1)\nlossy-import: 1 interface of no device of the input: ib0 (text)"},
 		"another device": {func(t *topo.Topology) { t.RDMADevices[1].NodeGUID = "0000:0000:0000:0001" }, ibstat,

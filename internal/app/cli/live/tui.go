@@ -422,7 +422,11 @@ func (o *tuiOptions) overwrites() error {
 	if err != nil || !to.Mode().IsRegular() {
 		return nil //nolint:nilerr // opening it says what is wrong
 	}
-	for _, read := range [][2]string{{"replay", o.replay}, {"from", o.Globals.From}, {"baseline", o.baseline}, {"probe", o.measured.File}, {"hosts", o.hosts.HostsFile()}} {
+	files := [][2]string{{"replay", o.replay}, {"from", o.Globals.From}, {"baseline", o.baseline}, {"probe", o.measured.File}, {"hosts", o.hosts.HostsFile()}}
+	for _, name := range o.Globals.With {
+		files = append(files, [2]string{"with", name})
+	}
+	for _, read := range files {
 		if from, err := os.Stat(read[1]); err == nil && os.SameFile(from, to) {
 			return fmt.Errorf("--record %s: recording would overwrite the file of --%s", o.record, read[0])
 		}
