@@ -91,3 +91,35 @@ func TestPortRoomIsPassedOn(t *testing.T) {
 		}
 	}
 }
+
+// A lane that is gone stays until its slices are back, even where its loss is told before
+// them: their job waits for each.
+func TestGoneLaneKeepsItsSlices(t *testing.T) {
+	s := newSim(t, Config{})
+	r := s.route(s.group("tcp", same(2*gbit)))
+	s.warm(r)
+	j := s.submit(readOf(r, 64*mib))
+	l, c := s.links[0], s.sorted()[0]
+	l.queue, l.held = nil, 0
+	l.gen++
+	back := c.order
+	c.order = nil
+	clear(c.posted)
+	if len(back) < 2 {
+		t.Fatalf("%d slices are in flight", len(back))
+	}
+	s.step(Event{Kind: LaneGone, Lane: 0}, Event{Kind: Lost, Lane: 0, Conn: c.id, Err: errors.New("reset")})
+	for i, x := range back {
+		if s.core.lane(0) == nil || j.finished {
+			t.Fatalf("%d slices are out: the lane is %v, the job is over: %v", len(back)-i, s.core.lane(0), j.finished)
+		}
+		s.step(Event{Kind: Done, Slice: x, Err: errors.New("reset"), Retry: true})
+	}
+	if s.core.lane(0) != nil || s.core.posted != 0 || j.inflight != 0 {
+		t.Errorf("lane %v, %d slices in flight, %d of the job", s.core.lane(0), s.core.posted, j.inflight)
+	}
+	s.step(Event{Kind: Cancel, Job: j})
+	if !j.finished {
+		t.Error("the job never ends")
+	}
+}

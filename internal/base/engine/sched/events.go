@@ -89,7 +89,7 @@ func (c *Core) done(e *Event) {
 	s := e.Slice
 	j, l := s.Job, c.lane(s.Lane)
 	if l == nil {
-		return // no lane is forgotten while it holds slices
+		return // it came back before: no lane is forgotten while it holds slices
 	}
 	l.unlist(s)
 	l.posted--
@@ -117,7 +117,11 @@ func (c *Core) done(e *Event) {
 		l.mirrorLoad()
 	}
 	if l.gone && l.posted == 0 {
-		c.kill(l, ErrTakenOut)
+		if l.phase == idle { // its connection was lost before
+			c.forget(l)
+		} else {
+			c.kill(l, ErrTakenOut)
+		}
 	}
 	c.settle(j)
 }

@@ -197,8 +197,12 @@ func (c *Core) laneGone(l *lane) {
 	}
 }
 
-// forget drops a lane that is gone. Its ID is not used again.
+// forget drops a lane that is gone. Its ID is not used again. One that holds slices stays
+// until the last has come back: a job waits for them, and done finds it by its lane.
 func (c *Core) forget(l *lane) {
+	if l.posted > 0 {
+		return
+	}
 	c.lanes[l.id] = nil
 	p := l.peer
 	for i := range p.lanes {
