@@ -438,7 +438,8 @@ func (p *passive) stuck(rounds int) bool {
 // Deregister waits until no frame of a peer holds the region, and ends the
 // connections whose frames do for longer than CloseTime: a peer that sends slowly
 // could keep it from being closed for ever. The region must refuse new pins
-// already, so its Close must have been called.
+// already, so its Close must have been called. A copy to or from a device that does not
+// end is not waited for longer than ReleaseTime: the region is not free then.
 func (t *Transport) Deregister(r *memory.Region) error {
 	holders := t.holders(r)
 	if len(holders) == 0 {
@@ -452,13 +453,27 @@ func (t *Transport) Deregister(r *memory.Region) error {
 		select {
 		case <-tick.C:
 		case <-timer.C:
-			for _, p := range t.holders(r) {
-				p.fail(errRegion)
-				<-p.finished
-			}
-			return nil
+			return t.endHolders(r)
 		}
 		holders = t.holders(r)
+	}
+	return nil
+}
+
+// endHolders ends the connections whose frames hold a region, and waits until they do not.
+func (t *Transport) endHolders(r *memory.Region) error {
+	ended := t.holders(r)
+	for _, p := range ended {
+		p.fail(errRegion)
+	}
+	timer := time.NewTimer(t.o.ReleaseTime)
+	defer timer.Stop()
+	for _, p := range ended {
+		select {
+		case <-p.finished:
+		case <-timer.C:
+			return pkgerr.Errorf("tcp", "a copy for peer %q still uses the memory %v after its connection was ended: close the region again", p.name, t.o.ReleaseTime)
+		}
 	}
 	return nil
 }

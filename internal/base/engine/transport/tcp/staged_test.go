@@ -4,6 +4,7 @@ package tcp
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -110,6 +111,34 @@ func TestWriteCompletesInDeviceMemory(t *testing.T) {
 		t.Fatal(x.Err)
 	}
 	p.landed(t)
+}
+
+// A copy to a device that does not end keeps its region from being given up, and nobody
+// waiting for that for ever.
+func TestRegionOfACopyThatDoesNotEnd(t *testing.T) {
+	d := gpus(t, cudafake.Options{})
+	p := newGPUPair(t, d, "", "cuda:1", 1<<20)
+	p.b.o.CloseTime, p.b.o.ReleaseTime = time.Millisecond, 20*time.Millisecond
+	cudafake.Hold(true)
+	defer cudafake.Hold(false)
+	p.c.post(t, request(transport.Write, p.local, 0, p.theirs, 0, 1<<20))
+	eventually(t, "that the copies wait for the device", func() bool { return cudafake.Count().MostQueued >= 1 })
+	now, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := p.remote.Close(now); err == nil {
+		t.Fatal("the region is closed though it is held")
+	}
+	if err := p.b.Deregister(p.remote); err == nil || !strings.Contains(err.Error(), "close the region again") {
+		t.Errorf("while the copy stands still: %v", err)
+	}
+	if p.remote.Pins() == 0 {
+		t.Error("the memory is free while a copy uses it")
+	}
+	cudafake.Hold(false)
+	eventually(t, "that the copy is over", func() bool { return p.b.Deregister(p.remote) == nil })
+	if err := p.remote.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
 }
 
 // One request keeps several buffers busy: pieces are copied while others are sent.

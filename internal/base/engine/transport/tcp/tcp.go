@@ -52,6 +52,9 @@ type Options struct {
 	// CloseTime is how long a peer's frame may hold a region that is being closed;
 	// default 250 ms.
 	CloseTime time.Duration
+	// ReleaseTime is how long a connection that was ended for that may take to let go of
+	// the region; default 5 s.
+	ReleaseTime time.Duration
 }
 
 // Transport is a transport.Transport and a transport.DataServer.
@@ -90,6 +93,7 @@ func New(o Options) (*Transport, error) {
 	setDefault(&o.ArriveTime, 30*time.Second)
 	setDefault(&o.FrameTime, 30*time.Second)
 	setDefault(&o.CloseTime, 250*time.Millisecond)
+	setDefault(&o.ReleaseTime, 5*time.Second)
 	if o.MaxSpans < 1 || o.MaxSpans > spansLimit || o.MaxBytes < 1 || o.MaxBytes > bytesLimit ||
 		o.MaxPosted < 1 || o.MaxPosted > postedLimit {
 		return nil, pkgerr.Errorf("tcp", "limits of %d spans, %d bytes, %d requests: each must be from 1 to %d, %d, %d",
