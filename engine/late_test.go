@@ -37,6 +37,57 @@ func (c slowConn) Close(cause error) {
 	}()
 }
 
+// lossFirst is a transport that says that a connection is lost before it says what became
+// of its requests, against the contract.
+type lossFirst struct{ *faked }
+
+func (l lossFirst) Dial(ctx context.Context, d transport.Dial) (transport.Conn, error) {
+	events := d.Events
+	var late []transport.Completion
+	d.Events.Done = func(c transport.Conn, done []transport.Completion) {
+		for i := range done {
+			if done[i].Err == nil {
+				events.Done(c, done[i:i+1])
+			} else {
+				late = append(late, done[i])
+			}
+		}
+	}
+	d.Events.Lost = func(c transport.Conn, err error) {
+		events.Lost(c, err)
+		for i := range late {
+			events.Done(c, late[i:i+1])
+		}
+	}
+	return l.faked.Dial(ctx, d)
+}
+
+// Slices that come back after the loss of their connection are taken back, and sent again.
+func TestDoneAfterLost(t *testing.T) {
+	checkLeaks(t)
+	n := newNetwork()
+	build := func(env transport.Env) (transport.Transport, error) {
+		x, err := n.transport(fake.Options{Name: "fake", MaxBytes: 64 << 10})(env)
+		return lossFirst{x.(*faked)}, err
+	}
+	p := newPair(t, 1<<20, Options{Transports: []TransportFactory{build}}, Options{Transports: []TransportFactory{n.transport(fake.Options{Name: "fake"})}})
+	p.warm(t)
+	p.randomize(7)
+	ctx := testContext(t)
+	conn := n.of("client", "fake").Conns()[0]
+	conn.HoldWrites()
+	b, err := p.peer.Submit(ctx, []Op{WriteOp(p.mine.All(), p.to.At(0))}, SubmitOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "writes are on the wire", func() bool { return conn.Held() > 2 })
+	conn.Kill(errors.New("the cable was pulled"))
+	if err := b.Wait(ctx); err != nil {
+		t.Error(err)
+	}
+	equal(t, "the peer's memory", p.theirs.Bytes(), p.mine.Bytes())
+}
+
 // A write that comes back after Peer.Close has given up waiting, and may still land,
 // keeps its place from being used all the same.
 func TestFenceAfterClose(t *testing.T) {

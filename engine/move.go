@@ -108,7 +108,9 @@ func (e *Engine) step(w *work) {
 }
 
 // account keeps the books of connections: a loss is told to the core only when
-// every slice that was given to the connection has come back.
+// every slice that was given to the connection has come back. So a connection is there
+// as long as any of its slices can come, even where its transport says that it is lost
+// before it says what became of them.
 func (e *Engine) account(w *work, event *sched.Event) {
 	var c *conn
 	switch event.Kind {

@@ -106,6 +106,8 @@ func (e *Engine) handle(ctx context.Context, s *session.Session, method uint16, 
 		who, _ := s.Peer()
 		return c.t.Accept(ctx, transport.Origin{Session: s.ID(), Conn: conn, Name: who}, request)
 	case methodLeave:
+		// Calls of a peer run side by side, so this may overtake the connection's accept.
+		// Transports remember what was left, and refuse the accept then (transport.Ends).
 		name, id, conn, err := parseLeave(body)
 		if err != nil {
 			return nil, err

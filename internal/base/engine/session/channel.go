@@ -125,7 +125,10 @@ func (s *Session) RoundTrip() time.Duration { return s.roundTrips.min() }
 
 // Call asks the peer and waits for the answer, over as many connections as it
 // takes. A *RemoteError is the peer's answer; ErrRestarted, ErrUnreachable and
-// ErrEnded end the session; ctx ends the waiting only: the call may still run.
+// ErrEnded end the session; ctx ends the waiting only: the call may still run, and
+// keeps its credits until the peer has answered, because it takes the peer's room as
+// long. That bounds what is kept here of calls for which nobody waits, and there of
+// their answers.
 func (s *Session) Call(ctx context.Context, method uint16, body []byte) ([]byte, error) {
 	if len(body) > s.peer.body {
 		return nil, pkgerr.Errorf("session", "peer %q: call of %d bytes: %w (%d)", s.peerName, len(body), ErrTooLarge, s.peer.body)

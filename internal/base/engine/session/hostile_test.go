@@ -485,6 +485,67 @@ func testKeptAnswers(t *testing.T, ours, theirs Limits) {
 	}
 }
 
+// TestAbandonedCalls: calls for which nobody waits any more are kept, up to what the peer
+// takes, until they are answered.
+func TestAbandonedCalls(t *testing.T) {
+	const most = 3
+	ln := newPipes()
+	hang := make(chan struct{})
+	var ran atomic.Int32
+	srv := Serve([]net.Listener{ln}, ServerOptions{Limits: Limits{CallsInFlight: most}, Handle: func(_ context.Context, _ *Session, _ uint16, b []byte) ([]byte, error) {
+		ran.Add(1)
+		<-hang
+		return b, nil
+	}})
+	defer srv.Close()
+	c := ln.dial()
+	_ = c.SetDeadline(time.Now().Add(30 * time.Second))
+	got, err := dialHandshake(c, controlHello(Identity{Name: "x"}, Limits{}.withDefaults(), transport.SessionID{1}), nil, sessionKey{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newSession(transport.SessionID{1}, got.welcome, Limits{}.withDefaults(), nil, got.key)
+	defer s.Close()
+	if !s.attach(c, 1, nil) {
+		t.Fatal("not attached")
+	}
+	for i := range 3 * most {
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			for until := time.Now().Add(30 * time.Second); i < most && ran.Load() <= int32(i) && time.Now().Before(until); {
+				time.Sleep(time.Millisecond)
+			}
+			cancel()
+		}()
+		if _, err := s.Call(ctx, 1, []byte("x")); !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+	}
+	kept := func() (int, int) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.credits.mu.Lock()
+		defer s.credits.mu.Unlock()
+		return len(s.sentCalls), s.credits.calls
+	}
+	if calls, free := kept(); calls != most || free != 0 || ran.Load() != most {
+		t.Errorf("%d calls are kept, %d are free, %d ran", calls, free, ran.Load())
+	}
+	close(hang)
+	if _, err := s.Call(t.Context(), 1, []byte("x")); err != nil {
+		t.Error(err)
+	}
+	for until := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
+		calls, free := kept()
+		if calls == 0 && free == most {
+			break
+		}
+		if time.Now().After(until) {
+			t.Fatalf("%d calls are kept, %d are free", calls, free)
+		}
+	}
+}
+
 // TestStaleConnection: a call that comes over a connection that has been replaced
 // is not run, its caller has sent it again.
 func TestStaleConnection(t *testing.T) {

@@ -12,27 +12,33 @@ import (
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
 )
 
-// Left between Accept and arrival, a connection is not let in.
+// Left before Accept, which a Leave may overtake, or between Accept and arrival, a connection
+// is not let in.
 func checkLeaveBeforeArrival(p *pair) {
-	for _, all := range []bool{false, true} {
+	for _, when := range []string{"before Accept", "after it", "after it, with all"} {
 		d := p.request(newLink(p))
 		accept := d.Exchange
 		var asked atomic.Bool
 		d.Exchange = func(ctx context.Context, request []byte) ([]byte, error) {
+			leave := func() error { return p.ends.Passive.Transport.Leave(ctx, p.origin(d.Conn), d.Conn) }
+			first := !asked.Swap(true) // then comes a goodbye, which may come late
+			if first && when == "before Accept" {
+				if err := leave(); err != nil {
+					return nil, err
+				}
+			}
 			answer, err := accept(ctx, request)
-			if asked.Swap(true) {
-				return answer, err // a goodbye, which may come late
+			if !first || when == "before Accept" {
+				return answer, err
 			}
-			if all {
-				err = joined(err, p.ends.Passive.Transport.LeaveAll(ctx, p.session))
-			} else {
-				err = joined(err, p.ends.Passive.Transport.Leave(ctx, p.origin(d.Conn), d.Conn))
+			if when == "after it" {
+				return answer, joined(err, leave())
 			}
-			return answer, err
+			return answer, joined(err, p.ends.Passive.Transport.LeaveAll(ctx, p.session))
 		}
 		ctx, cancel := p.context()
 		if err := p.dialMustFail(ctx, d); ctx.Err() != nil {
-			p.Errorf("a connection that was left before it arrived was not refused, only timed out: %v", err)
+			p.Errorf("a connection that was left %s was not refused, only timed out: %v", when, err)
 		}
 		cancel()
 	}
