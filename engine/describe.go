@@ -29,7 +29,22 @@ type offering struct {
 	sequence    uint64
 	now         *peerdoc.Descriptor
 	encoded     []byte // of now, nil until a peer asks: one for all of them
+	last        delta  // one for all that know as much
 	subscribers map[*session.Session]*subscriber
+}
+
+// delta is a change from one sequence to another, encoded when the first peer is told.
+type delta struct {
+	from, to uint64
+	body     func() ([]byte, error)
+}
+
+// delta is the change between two descriptors; the lock is held.
+func (o *offering) delta(from, to *peerdoc.Descriptor) func() ([]byte, error) {
+	if o.last.body == nil || o.last.from != from.Sequence || o.last.to != to.Sequence {
+		o.last = delta{from.Sequence, to.Sequence, sync.OnceValues(func() ([]byte, error) { return encodeDelta(from, to) })}
+	}
+	return o.last.body
 }
 
 // subscriber is a session whose engine is told of changes.
@@ -173,8 +188,9 @@ func (e *Engine) push(s *subscriber) {
 			return
 		}
 		s.told = to
+		encode := o.delta(from, to)
 		o.mu.Unlock()
-		body, err := encodeDelta(from, to)
+		body, err := encode()
 		if err != nil {
 			e.log.Error("a change cannot be told to peers", "error", err)
 			continue

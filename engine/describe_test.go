@@ -1,0 +1,37 @@
+package engine
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/topoctl/topoctl/engine/memory"
+)
+
+// A change is encoded once, however many peers are told; one that knows less gets its own.
+func TestChangeIsEncodedOnce(t *testing.T) {
+	checkLeaks(t)
+	e := newEngine(t, Options{})
+	descriptor := func() func() ([]byte, error) {
+		o := &e.offering
+		o.mu.Lock()
+		from := e.descriptor()
+		o.mu.Unlock()
+		if _, err := e.Alloc(4096, RegionOptions{Name: fmt.Sprintf("kv-%d", from.Sequence), Grant: memory.PeerRead}); err != nil {
+			t.Fatal(err)
+		}
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		one, other := o.delta(from, e.descriptor()), o.delta(from, e.descriptor())
+		a, err := one()
+		b, err2 := other()
+		if err != nil || err2 != nil || &a[0] != &b[0] {
+			t.Errorf("%v, %v: encoded twice", err, err2)
+		}
+		return one
+	}
+	first, _ := descriptor()()
+	second, _ := descriptor()()
+	if string(first) == string(second) {
+		t.Error("another change has the same delta")
+	}
+}
