@@ -107,7 +107,7 @@ func splitBar(name string, s *metrics.Split) bar {
 		sum += v
 	}
 	if any {
-		b.value = fixed(sum) + " ms"
+		b.value = millis(sum)
 	}
 	return b
 }
@@ -167,7 +167,7 @@ func (d *drawing) group(title string, bars []bar, most float64) {
 			}
 			tip := b.name + ": " + b.value
 			if len(b.parts) == len(parts) {
-				tip = fmt.Sprintf("%s: %s %s ms", b.name, parts[i].name, fixed(v))
+				tip = fmt.Sprintf("%s: %s %s", b.name, parts[i].name, millis(v))
 			}
 			colour := parts[1].colour
 			if len(b.parts) == len(parts) {
@@ -192,38 +192,84 @@ func (d *drawing) done() []byte {
 	return out.Bytes()
 }
 
-// page is the HTML page; its style is allowed by what the page says itself, and nothing else is.
+// page is the HTML page; its style is allowed by what the page says itself, and nothing else is. The
+// style's colours go before those that the drawing has by itself.
 const page = `<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>%s</title>
+<title>%[1]s</title>
 <style>
 :root { color-scheme: light dark; }
-body { margin: 0 auto; padding: 1.2rem; max-width: 96rem; font: 15px/1.5 system-ui, -apple-system, "Segoe UI", Helvetica, Arial, sans-serif; }
-h1 { font-size: 1.45rem; } h2 { font-size: 1.1rem; }
-.scroll { overflow-x: auto; } pre { font-size: .85rem; line-height: 1.35; }
+body { margin: 0 auto; padding: 1.2rem; max-width: 64rem; font: 15px/1.5 system-ui, -apple-system, "Segoe UI", Helvetica, Arial, sans-serif; }
+h1 { font-size: 1.45rem; } h2 { font-size: 1.1rem; margin: 1.6rem 0 .4rem; } p { margin: .3rem 0; }
+.answer { font-size: 1.15rem; }
+svg { max-width: 100%%; height: auto; fill: currentColor; }
+svg > rect:first-of-type { fill: none; }
+.scroll { overflow-x: auto; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; margin: .4rem 0; }
+th, td { padding: .15rem .9rem .15rem 0; text-align: right; vertical-align: top; white-space: nowrap; }
+th:first-child, td:first-child, .words td { text-align: left; } .words td { white-space: normal; }
+thead th, tbody tr + tr td, tbody tr + tr th { border-top: 1px solid #88888844; }
+tbody th { font-weight: normal; }
 </style>
 </head>
 <body>
-<h1>%s</h1>
-<div class="scroll">%s</div>
-<h2>Figures</h2>
-<div class="scroll"><pre>%s</pre></div>
-</body>
+<h1>%[1]s</h1>
+%[2]s<h2>Picture</h2>
+%[3]s%[4]s</body>
 </html>
 `
 
-// HTML is a page with the drawing and the table that needs no network and no scripts.
+// HTML is a page with the answer, the drawing and all tables that needs no network and no scripts.
 func (r *Report) HTML(o Options) []byte {
-	title := safe("kv: " + r.Model.Name + ", " + r.Workload.Name)
-	var table strings.Builder
 	o.All = true
-	for line := range strings.Lines(r.Text(o)) {
-		body, _ := strings.CutSuffix(line, "\n")
-		table.WriteString(safe(body) + "\n")
+	sections := r.sections(o)
+	var answer, tables strings.Builder
+	for i, line := range sections[0].lines {
+		class := ""
+		if i == 0 {
+			class = ` class="answer"`
+		}
+		fmt.Fprintf(&answer, "<p%s>%s</p>\n", class, safe(line))
 	}
-	return fmt.Appendf(nil, page, title, title, r.SVG(), table.String())
+	for _, s := range sections[1:] {
+		s.html(&tables)
+	}
+	return fmt.Appendf(nil, page, safe("kv: "+r.Model.Name+", "+r.Workload.Name), answer.String(), r.SVG(), tables.String())
+}
+
+// html writes a section as a table and paragraphs.
+func (s *section) html(b *strings.Builder) {
+	if s.title != "" {
+		fmt.Fprintf(b, "<h2>%s</h2>\n", safe(s.title))
+	}
+	if s.rows != nil {
+		class := ""
+		if s.words {
+			class = ` class="words"`
+		}
+		fmt.Fprintf(b, "<div class=\"scroll\"><table%s>\n", class)
+		for i, cells := range s.rows {
+			open, end, cell := "", "", "td"
+			if s.head && i == 0 {
+				open, end, cell = "<thead>", "</thead>", "th"
+			}
+			b.WriteString(open + "<tr>")
+			for k, text := range cells {
+				name := cell
+				if k == 0 {
+					name = "th"
+				}
+				fmt.Fprintf(b, "<%[1]s>%[2]s</%[1]s>", name, safe(text))
+			}
+			b.WriteString("</tr>" + end + "\n")
+		}
+		b.WriteString("</table></div>\n")
+	}
+	for _, line := range s.lines {
+		fmt.Fprintf(b, "<p>%s</p>\n", safe(line))
+	}
 }

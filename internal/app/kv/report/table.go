@@ -23,38 +23,29 @@ type Options struct {
 // maxLanes is how many lanes and places the table lists; the document has all.
 const maxLanes = 16
 
+// section is a part of the report: a table and lines under it, both of which may be empty.
+type section struct {
+	title string
+	rows  [][]string
+	head  bool // the first row has the names of the columns
+	words bool // the second column has words, not figures
+	lines []string
+}
+
 // Text is the report for people, with the answer in the first line. Names are printed as they are:
 // the caller makes the text safe for a terminal.
 func (r *Report) Text(o Options) string {
 	var b strings.Builder
-	for _, line := range r.Answer() {
-		b.WriteString(line + "\n")
-	}
-	fmt.Fprintf(&b, "Compute is %s, the network is %s.\n", r.ComputeBasis, r.NetworkBasis)
-	if o.All {
-		b.WriteByte('\n')
-		r.head(&b)
-		r.served(&b)
-	}
-	r.latencies(&b)
-	if o.All {
-		r.split(&b)
-		r.buckets(&b)
-		r.lanes(&b, o)
-	}
-	r.compared(&b)
-	if len(r.Notes)+len(r.Failures) > 0 {
-		b.WriteByte('\n')
-	}
-	for _, f := range r.Failures {
-		where := fmt.Sprintf("request %d", f.First)
-		if f.Line != nil {
-			where = fmt.Sprintf("line %d of the trace", *f.Line)
+	for i, s := range r.sections(o) {
+		if i > 0 {
+			b.WriteByte('\n')
 		}
-		fmt.Fprintf(&b, "failed: %d, the first in %s: %s\n", f.Requests, where, f.Reason)
-	}
-	for _, n := range r.Notes {
-		b.WriteString("note: " + n + "\n")
+		if s.title != "" {
+			b.WriteString(s.title + "\n")
+		}
+		for _, line := range append(text.Columns(s.rows, text.Column{}, text.Column{Right: !s.words}), s.lines...) {
+			b.WriteString(line + "\n")
+		}
 	}
 	if !o.All {
 		b.WriteString("\n--all shows what was run, where the time goes, and lanes.\n")
@@ -62,8 +53,40 @@ func (r *Report) Text(o Options) string {
 	return b.String()
 }
 
-// head says what was run.
-func (r *Report) head(b *strings.Builder) {
+// sections are those that are printed, without empty ones.
+func (r *Report) sections(o Options) []section {
+	all := []section{{lines: append(r.Answer(), fmt.Sprintf("Compute is %s, the network is %s.", r.ComputeBasis, r.NetworkBasis))}}
+	if o.All {
+		all = append(all, r.run(), r.served())
+	}
+	all = append(all, r.latencies())
+	if m := r.Metrics; m.GoodputPerSec != nil {
+		all = append(all, section{lines: []string{fmt.Sprintf("Request goodput (req/s): %s of %s", known(m.GoodputPerSec), known(m.RequestsPerSec))}})
+	}
+	if o.All {
+		all = append(all, r.split(), r.buckets(), r.lanes(o))
+	}
+	all = append(all, r.compared(), r.remarks())
+	return slices.DeleteFunc(all, func(s section) bool { return s.rows == nil && s.lines == nil })
+}
+
+// remarks are failures and notes.
+func (r *Report) remarks() (s section) {
+	for _, f := range r.Failures {
+		where := fmt.Sprintf("request %d", f.First)
+		if f.Line != nil {
+			where = fmt.Sprintf("line %d of the trace", *f.Line)
+		}
+		s.lines = append(s.lines, fmt.Sprintf("failed: %d, the first in %s: %s", f.Requests, where, f.Reason))
+	}
+	for _, n := range r.Notes {
+		s.lines = append(s.lines, "note: "+n)
+	}
+	return s
+}
+
+// run says what was run.
+func (r *Report) run() section {
 	w := fmt.Sprintf("%s; %s, seed %d", r.Workload.Name, text.Plural(r.Workload.Requests, "request"), r.Workload.Seed)
 	if r.Workload.Trace != nil {
 		w = fmt.Sprintf("%s; %s", r.Workload.Name, text.Plural(r.Workload.Requests, "request"))
@@ -83,12 +106,10 @@ func (r *Report) head(b *strings.Builder) {
 	if r.Decode != nil {
 		x = append(x, []string{"moving", r.Serving.text()}, []string{"network", r.Network.text(r.NetworkBasis)})
 	}
-	for _, line := range x {
-		fmt.Fprintf(b, "%-9s %s\n", line[0], line[1])
-	}
 	for _, what := range r.Network.WhatIf {
-		fmt.Fprintf(b, "%-9s %s\n", "what if", what)
+		x = append(x, []string{"what if", what})
 	}
+	return section{rows: x, words: true}
 }
 
 // basisText is how a parameter is known. Sources of assumptions begin with the word.
@@ -173,11 +194,11 @@ func (n *Network) text(basis Basis) string {
 	return lanes
 }
 
-// served are the columns of vLLM's serving benchmark, with its names.
-func (r *Report) served(b *strings.Builder) {
+// served are figures of vLLM's serving benchmark, with its names.
+func (r *Report) served() section {
 	m := r.Metrics
-	b.WriteByte('\n')
-	line := func(name, value string) { fmt.Fprintf(b, "%-33s %12s\n", name+":", value) }
+	var s section
+	line := func(name, value string) { s.rows = append(s.rows, []string{name + ":", value}) }
 	line("Successful requests", strconv.Itoa(m.Completed))
 	if m.Failed > 0 {
 		line("Failed requests", strconv.Itoa(m.Failed))
@@ -195,53 +216,48 @@ func (r *Report) served(b *strings.Builder) {
 	line("Request throughput (req/s)", known(m.RequestsPerSec))
 	line("Output token throughput (tok/s)", known(m.OutputTokensPerSec))
 	line("Total token throughput (tok/s)", known(m.TotalTokensPerSec))
+	return s
 }
 
-// latencies are those of vLLM's serving benchmark, and the goodput where limits were given.
-func (r *Report) latencies(b *strings.Builder) {
+// latencies are those of vLLM's serving benchmark.
+func (r *Report) latencies() section {
 	m := r.Metrics
-	b.WriteByte('\n')
-	rows := [][]string{{"", "Mean", "Median", "P99"}}
-	rows = append(rows, summary("TTFT (ms)", m.TTFT), summary("TPOT (ms)", m.TPOT), summary("ITL (ms)", m.ITL), summary("E2EL (ms)", m.E2E))
-	b.WriteString(columns(rows))
-	if m.GoodputPerSec != nil {
-		fmt.Fprintf(b, "\nRequest goodput (req/s): %s of %s\n", known(m.GoodputPerSec), known(m.RequestsPerSec))
-	}
+	return section{head: true, rows: [][]string{{"", "Mean", "Median", "P99"},
+		summary("TTFT (ms)", m.TTFT), summary("TPOT (ms)", m.TPOT), summary("ITL (ms)", m.ITL), summary("E2EL (ms)", m.E2E)}}
 }
 
 // split is where the time to the first token went.
-func (r *Report) split(b *strings.Builder) {
+func (r *Report) split() section {
 	m := r.Metrics
-	b.WriteString("\n" + r.splitTitle("Where the time to first token goes") + "\n")
-	rows := [][]string{{"", "Mean", "Median", "P99"}}
-	rows = append(rows, summary("Queue (ms)", m.Queue), summary("Prefill (ms)", m.Compute), summary("Wait for KV memory (ms)", m.MemoryWait),
+	s := section{title: r.splitTitle("Where the time to first token goes"), head: true, rows: [][]string{{"", "Mean", "Median", "P99"},
+		summary("Queue (ms)", m.Queue), summary("Prefill (ms)", m.Compute), summary("Wait for KV memory (ms)", m.MemoryWait),
 		summary("Wait for the transfer to begin (ms)", m.LinkWait), summary("KV on the wire, not hidden (ms)", m.WireExposed), summary("Then to the first token (ms)", m.Rest),
-		summary("KV on the wire, all (ms)", m.Wire), summary("KV exposed: from prefill to cache (ms)", m.Exposed))
-	b.WriteString(columns(rows))
+		summary("KV on the wire, all (ms)", m.Wire), summary("KV exposed: from prefill to cache (ms)", m.Exposed)}}
 	share := "-"
 	if m.KVShareOfTTFT != nil {
 		share = percent(*m.KVShareOfTTFT)
 	}
-	fmt.Fprintf(b, "Moving the KV cache is %s of all time to first token; %s moved.\n", share, units.Bytes(m.KVBytes))
-	r.Prefill.busy(b, "Prefill")
+	s.lines = append(s.lines, fmt.Sprintf("Moving the KV cache is %s of all time to first token; %s moved.", share, units.Bytes(m.KVBytes)))
+	s.lines = append(s.lines, r.Prefill.busy("Prefill")...)
 	if r.Decode != nil {
-		r.Decode.busy(b, "Decode")
+		s.lines = append(s.lines, r.Decode.busy("Decode")...)
 	}
+	return s
 }
 
 // busy says what the instances of a pool did.
-func (p *Pool) busy(b *strings.Builder, name string) {
+func (p *Pool) busy(name string) []string {
 	if p.Busy == nil {
-		return
+		return nil
 	}
-	fmt.Fprintf(b, "%s instances compute %s of the time.", name, percent(*p.Busy))
+	line := fmt.Sprintf("%s instances compute %s of the time.", name, percent(*p.Busy))
 	if p.Preempted != nil && *p.Preempted > 0 {
-		fmt.Fprintf(b, " %s had to be computed again for lack of memory.", text.Plural(int(*p.Preempted), "sequence"))
+		line += fmt.Sprintf(" %s had to be computed again for lack of memory.", text.Plural(int(*p.Preempted), "sequence"))
 	}
 	if p.PrefixTokens != nil && p.PrefixHitRatio != nil {
-		fmt.Fprintf(b, " %d tokens (%s) of their prompts came from the prefix cache.", *p.PrefixTokens, percent(*p.PrefixHitRatio))
+		line += fmt.Sprintf(" %d tokens (%s) of their prompts came from the prefix cache.", *p.PrefixTokens, percent(*p.PrefixHitRatio))
 	}
-	b.WriteByte('\n')
+	return []string{line}
 }
 
 // splitTitle says what the parts add up to: where prefill gives the first token, caches move after it.
@@ -252,11 +268,10 @@ func (r *Report) splitTitle(usual string) string {
 	return usual
 }
 
-func (r *Report) buckets(b *strings.Builder) {
+func (r *Report) buckets() section {
 	if len(r.Metrics.Buckets) < 2 {
-		return
+		return section{}
 	}
-	b.WriteString("\nBy prompt length\n")
 	rows := [][]string{{"Tokens", "Requests", "TTFT mean (ms)", "P99 (ms)", "Queue mean (ms)", "KV exposed mean (ms)", "P99 (ms)", "moving, of TTFT"}}
 	for i := range r.Metrics.Buckets {
 		x := &r.Metrics.Buckets[i]
@@ -270,17 +285,15 @@ func (r *Report) buckets(b *strings.Builder) {
 		}
 		rows = append(rows, []string{fmt.Sprintf("%d to %s", x.From, to), strconv.Itoa(x.Completed), mean(x.TTFT), p99(x.TTFT), mean(x.Queue), mean(x.Exposed), p99(x.Exposed), share})
 	}
-	b.WriteString(columns(rows))
+	return section{title: "By prompt length", head: true, rows: rows}
 }
 
-func (r *Report) lanes(b *strings.Builder, o Options) {
+func (r *Report) lanes(o Options) section {
 	if r.Decode == nil {
-		return
+		return section{}
 	}
-	b.WriteString("\nLanes\n")
 	if len(r.Lanes) == 0 {
-		b.WriteString("none: nothing moved, or only within a host\n")
-		return
+		return section{title: "Lanes", lines: []string{"none: nothing moved, or only within a host"}}
 	}
 	rows := [][]string{{"", "Bytes", "Share", "Rate", "Use", "Slices", "Retries"}}
 	for i := range r.Lanes[:min(len(r.Lanes), maxLanes)] {
@@ -297,17 +310,17 @@ func (r *Report) lanes(b *strings.Builder, o Options) {
 		}
 		rows = append(rows, []string{x.Lane, units.Bytes(x.Bytes), share, rate, use, strconv.FormatInt(x.Slices, 10), strconv.FormatInt(x.Retries, 10)})
 	}
-	b.WriteString(columns(rows))
+	s := section{title: "Lanes", head: true, rows: rows}
 	if more := len(r.Lanes) - maxLanes; more > 0 {
-		fmt.Fprintf(b, "and %d more\n", more)
+		s.lines = []string{fmt.Sprintf("and %d more", more)}
 	}
+	return s
 }
 
-func (r *Report) compared(b *strings.Builder) {
+func (r *Report) compared() section {
 	if len(r.Compared) == 0 {
-		return
+		return section{}
 	}
-	b.WriteString("\nThe same run with other networks\n")
 	rows := [][]string{{"", "TTFT mean (ms)", "Median", "P99", "of this run", "E2EL mean (ms)", "KV exposed mean (ms)", "Requests/s", "No answer"}}
 	var one *float64
 	if slices.ContainsFunc(r.Compared, func(c Compared) bool { return c.TTFTRatio != nil }) {
@@ -318,7 +331,7 @@ func (r *Report) compared(b *strings.Builder) {
 	for i := range r.Compared {
 		rows = append(rows, comparedRow(r.Compared[i].Name, r.Compared[i].Metrics, r.Compared[i].TTFTRatio))
 	}
-	b.WriteString(columns(rows))
+	return section{title: "The same run with other networks", head: true, rows: rows}
 }
 
 func comparedRow(name string, m *metrics.Metrics, ratio *float64) []string {
@@ -364,8 +377,3 @@ func known(v *float64) string {
 func fixed(v float64) string { return strconv.FormatFloat(v, 'f', 2, 64) }
 
 func percent(part float64) string { return strconv.FormatFloat(100*part, 'f', 1, 64) + " %" }
-
-// columns sets names at the left and figures at the right, a row a line.
-func columns(rows [][]string) string {
-	return strings.Join(text.Columns(rows, text.Column{}, text.Column{Right: true}), "\n") + "\n"
-}
