@@ -33,7 +33,9 @@ type matrix struct {
 	// Affinities is how many of the columns CPU Affinity, NUMA Affinity and GPU
 	// NUMA ID there are, in this order; it grew with the driver's age.
 	Affinities int
-	Problems   []string // what could not be understood, each with its line
+	// Across are the pairs of devices whose NUMA nodes differ, as rocm-smi's table of hops says.
+	Across   map[[2]string]bool
+	Problems []string // what could not be understood, each with its line
 }
 
 // tableRow is one device's line.

@@ -297,6 +297,25 @@ func TestGluedColumns(t *testing.T) {
 	})
 }
 
+// Hops of rocm-smi tell pairs whose NUMA nodes differ; the table of link types may be the first.
+func TestROCmHops(t *testing.T) {
+	hops := "========= Hops between two GPUs =========\n       GPU0  GPU1  GPU2\nGPU0   0     1     3\nGPU1   1     0     2\nGPU2   3     2     0\n\n"
+	types := "========= Link Type between two GPUs =========\n       GPU0  GPU1  GPU2\nGPU0   0     XGMI  PCIE\nGPU1   XGMI  0     PCIE\nGPU2   PCIE  PCIE  0\n\n"
+	for _, text := range []string{hops + types, types + hops} {
+		top, err := Decode([]byte("=== ROCm System Management Interface ===\n" + text + "========= Numa Nodes =========\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := [3]string{}
+		for i, pair := range [][2]topo.ID{{"gpu:0", "gpu:1"}, {"gpu:0", "gpu:2"}, {"gpu:1", "gpu:2"}} {
+			got[i] = top.Relate(pair[0], pair[1]).Class.String()
+		}
+		if want := [3]string{"XGMI", "SYS", ""}; got != want {
+			t.Errorf("classes %q, want %q", got, want)
+		}
+	}
+}
+
 func TestDetectRefusesOtherFormats(t *testing.T) {
 	for _, s := range []string{"", `{"schema":"topoctl.topology/v1"}`, "<system version=\"1\">\n GPU0 GPU1\n", "GPU0 is fine\n"} {
 		if Detect([]byte(s)) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -68,6 +69,9 @@ func parse(data []byte) (*matrix, error) {
 	}
 	t.Kind = t.guessKind()
 	t.parseLegend(all[end:])
+	if t.Kind == kindROCm {
+		t.parseHops(all)
+	}
 	return t, nil
 }
 
@@ -249,6 +253,35 @@ func (t *matrix) parseLegend(rest []string) {
 		if m := rocmNUMA.FindStringSubmatch(line); m != nil && t.Kind == kindROCm {
 			if r := t.row("GPU" + m[1]); r != nil && r.NUMAAffinity == "" {
 				r.NUMAAffinity = m[2]
+			}
+		}
+	}
+}
+
+// parseHops reads rocm-smi's table of hops, which are no links: 1 is xGMI, 2 is PCIe within a NUMA
+// node, more is PCIe between nodes. Source: AMD, MI200 system optimization, "Hops between two GPUs";
+// rocm-systems pull request 7372.
+func (t *matrix) parseHops(all []string) {
+	t.Across = map[[2]string]bool{}
+	title := slices.IndexFunc(all, func(l string) bool { return strings.Contains(l, "Hops between two GPUs") })
+	if title < 0 {
+		return
+	}
+	var heads []string
+	for _, line := range all[title+1:] {
+		words := strings.Fields(line)
+		h, isHead := parseHeader(line)
+		switch {
+		case strings.HasPrefix(line, "===="):
+			return
+		case heads == nil && isHead:
+			heads = h.devices
+		case len(words) != len(heads)+1:
+		case slices.Contains(t.Devices, words[0]):
+			for i, steps := range words[1:] {
+				if n, err := strconv.Atoi(steps); err == nil && n >= 3 {
+					t.Across[[2]string{words[0], heads[i]}] = true
+				}
 			}
 		}
 	}

@@ -71,7 +71,7 @@ func (b *builder) warn(code topo.Code, subject topo.ID, detail, evidence string)
 func (b *builder) lossy() {
 	detail := "a matrix of classes has no PCI tree: rates, ports and NUMA nodes of NICs are not known"
 	if b.table.Kind == kindROCm {
-		detail = "rocm-smi's link types tell XGMI from PCIe and nothing more: PCIe pairs and NICs have no class"
+		detail = "rocm-smi tells XGMI from PCIe, and PCIe across NUMA nodes: other PCIe pairs and NICs have no class"
 	}
 	b.warn(topo.CodeLossyImport, "", detail, "")
 }
@@ -228,6 +228,9 @@ func (b *builder) asserted(ids []topo.ID) {
 		}
 		for j, cell := range row.Cells {
 			a.Class[i][j] = table.class(cell, i == j, unknown)
+			if cell == "PCIE" && table.Across[[2]string{label, table.Devices[j]}] {
+				a.Class[i][j] = topo.Class{Kind: topo.ClassSYS}
+			}
 		}
 	}
 	for i := range n {
