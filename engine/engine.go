@@ -212,7 +212,7 @@ func (e *Engine) makeCarriers() error {
 	for _, build := range e.o.Transports {
 		t, err := build(env)
 		if errors.Is(err, ErrUnavailable) {
-			e.log.Info("a transport is not available", "error", err)
+			e.log.Debug("a transport is not available", "error", err) // Unavailable has it
 			e.unavailable = append(e.unavailable, err)
 			continue
 		}

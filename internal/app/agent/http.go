@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -58,6 +59,7 @@ func ServePages(ctx context.Context, addresses []string, s Source) (*Pages, erro
 		return nil, err
 	}
 	p.server = newServer(p.handler)
+	p.server.ConnState = func(c net.Conn, state http.ConnState) { c.(*client).now(state) }
 	for _, ln := range p.listeners {
 		p.running.Go(func() {
 			if err := p.server.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
@@ -173,26 +175,50 @@ func listenHTTP(ctx context.Context, addresses []string) ([]net.Listener, error)
 	return out, nil
 }
 
-// bounded lets so many clients in at a time; the others wait in the kernel.
+// bounded lets maxClients in at a time; the others wait in the kernel. While all places are
+// taken, clients that ask nothing lose theirs: a monitor that keeps its connections open
+// must not keep others out.
 type bounded struct {
 	net.Listener
 	free   chan struct{} // holds a token for each client
 	closed chan struct{}
 	once   sync.Once
+
+	mu   sync.Mutex
+	full bool
+	idle []*client // the one that has been so the longest first
 }
 
 func (b *bounded) Accept() (net.Conn, error) {
 	select {
 	case b.free <- struct{}{}:
-	case <-b.closed:
-		return nil, net.ErrClosed
+	default:
+		b.crowded(true)
+		select {
+		case b.free <- struct{}{}:
+			b.crowded(false)
+		case <-b.closed:
+			return nil, net.ErrClosed
+		}
 	}
 	c, err := b.Listener.Accept()
 	if err != nil {
 		<-b.free
 		return nil, err
 	}
-	return &client{Conn: c, release: sync.OnceFunc(func() { <-b.free })}, nil
+	return &client{Conn: c, from: b, release: sync.OnceFunc(func() { <-b.free })}, nil
+}
+
+// crowded says that a place is wanted and none is free, or that this is over.
+func (b *bounded) crowded(full bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.full = full
+	if full && len(b.idle) > 0 {
+		c := b.idle[0]
+		b.idle = b.idle[1:]
+		_ = c.Close()
+	}
 }
 
 func (b *bounded) Close() error {
@@ -202,7 +228,23 @@ func (b *bounded) Close() error {
 
 type client struct {
 	net.Conn
+	from    *bounded
 	release func()
+}
+
+// now follows what the server does with the connection.
+func (c *client) now(state http.ConnState) {
+	b := c.from
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.idle = slices.DeleteFunc(b.idle, func(x *client) bool { return x == c })
+	switch {
+	case state != http.StateIdle:
+	case b.full:
+		_ = c.Close()
+	default:
+		b.idle = append(b.idle, c)
+	}
 }
 
 func (c *client) Close() error {

@@ -216,3 +216,26 @@ func TestListenFails(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// Clients that keep their connections and ask nothing leave room for others.
+func TestIdleClientsMakeRoom(t *testing.T) {
+	pages, err := ServePages(t.Context(), []string{"127.0.0.1:0"}, sample(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pages.Stop(t.Context()) //nolint:errcheck // of no interest here
+	url := "http://" + pages.Addresses()[0] + "/healthz"
+	for i := range 3 * maxClients {
+		keeps := &http.Client{Transport: &http.Transport{}, Timeout: 30 * time.Second}
+		defer keeps.CloseIdleConnections()
+		resp, err := keeps.Get(url)
+		if err != nil {
+			t.Fatalf("client %d: %v", i+1, err)
+		}
+		_, _ = io.Copy(io.Discard, resp.Body)
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			t.Fatalf("client %d: %s", i+1, resp.Status)
+		}
+	}
+}

@@ -294,11 +294,13 @@ type AgentReady struct {
 	Probes *fabric.Limits `json:"probe_limits"`
 	// Client is the command to run at the other end, null without the region for it.
 	Client *string `json:"client"`
+
+	everywhere []string // of the addresses that HTTP is served at, those that are all of the host
 }
 
 func (o *agentOptions) print(i agent.Info) error {
 	r := AgentReady{Schema: SchemaAgent, Name: i.Name, Epoch: i.Epoch, PID: os.Getpid(), Addresses: i.Addresses,
-		Advertised: i.Advertised, HTTP: usable(i), Regions: i.Regions, Unavailable: i.Unavailable, Client: o.client(i)}
+		Advertised: i.Advertised, HTTP: usable(i), Regions: i.Regions, Unavailable: i.Unavailable, Client: o.client(i), everywhere: unspecified(i.HTTP)}
 	if o.probes {
 		r.Probes = &o.limits
 	}
@@ -327,6 +329,14 @@ func reachable(list []string, host string) []string {
 		out = append(out, h)
 	}
 	return out
+}
+
+// unspecified are the addresses that stand for all of the host.
+func unspecified(list []string) []string {
+	return slices.DeleteFunc(slices.Clone(list), func(h string) bool {
+		at, err := netip.ParseAddrPort(h)
+		return err != nil || !at.Addr().IsUnspecified()
+	})
 }
 
 // hostOf is the host that peers are told first.
@@ -395,8 +405,14 @@ func (r *AgentReady) text() string {
 		}
 		b.WriteString(line + "\n")
 	}
+	for _, u := range r.Unavailable {
+		fmt.Fprintf(&b, "  without %s\n", u)
+	}
 	for _, h := range r.HTTP {
 		fmt.Fprintf(&b, "  http://%s/metrics, /v1/topology, /v1/engine, /healthz\n", h)
+	}
+	for _, h := range r.everywhere {
+		fmt.Fprintf(&b, "    HTTP at %s answers every host that reaches it, without a token\n", h)
 	}
 	b.WriteString(probesText(r.Probes))
 	if r.Client != nil {

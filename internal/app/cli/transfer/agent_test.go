@@ -77,7 +77,7 @@ func TestAgentText(t *testing.T) {
 	f := clitest.New()
 	o := &agentOptions{Host: &command.Host{Streams: f.Streams, Format: command.FormatText}, token: peers.Token{File: "secret/token"}, probes: true,
 		limits: fabric.Limits{MemoryBytes: 1 << 30, Duration: 10 * time.Minute, BytesPerSec: 1.25e9}}
-	i := agent.Info{Name: "n1", Addresses: []string{"0.0.0.0:7411"}, HTTP: []string{"127.0.0.1:9411"},
+	i := agent.Info{Name: "n1", Addresses: []string{"0.0.0.0:7411"}, HTTP: []string{"127.0.0.1:9411", "[::]:9412"}, Unavailable: []string{"rdma: no devices"},
 		Advertised: []engine.Advertised{
 			{Transport: "shm", Address: "@x"},
 			{Transport: "tcp", Address: "10.0.0.1:7411", Port: "net:eth0", Reason: "the default route leaves here"},
@@ -91,7 +91,10 @@ func TestAgentText(t *testing.T) {
     no huge pages
   shm at @x
   tcp at 10.0.0.1:7411 (eth0): the default route leaves here
+  without rdma: no devices
   http://127.0.0.1:9411/metrics, /v1/topology, /v1/engine, /healthz
+  http://10.0.0.1:9412/metrics, /v1/topology, /v1/engine, /healthz
+    HTTP at [::]:9412 answers every host that reaches it, without a token
   probes with 1 GiB of memory, 10m0s for a pair at most, 1.2 GB/s
 Run on the other host:
   topoctl bench --peer 10.0.0.1:7411 --token-file secret/token
