@@ -21,7 +21,7 @@ type lab struct {
 	t      *testing.T
 	number int             // of labs that share the switches' namespace
 	here   *netlink.Handle // the switches'
-	mbit   int             // that each port promises, 0 is the lab's not to shape
+	mbit   int             // that each port promises and carries; 0 nothing is known of it
 	rails  int
 	hosts  []*host
 	token  string // its file

@@ -20,6 +20,7 @@ const (
 	roleInside = "inside"
 	roleHost   = "host"    // topoctl, once its input says so
 	roleTool   = "topoctl" // topoctl at once
+	roleLoop   = "loop"    // a processor that has something else to do
 )
 
 // notPermitted says why there is no lab, "" where there is one.
@@ -35,6 +36,9 @@ func TestMain(m *testing.M) {
 		os.Exit(topoctl())
 	case roleTool:
 		os.Exit(topoctl())
+	case roleLoop:
+		for {
+		}
 	case roleInside:
 		os.Exit(m.Run())
 	}

@@ -16,6 +16,9 @@ var alone = os.Getenv("TOPOCTL_LANES") == "alone"
 
 const within = 60 * time.Second
 
+// toolTime bounds a run of topoctl, also where the machine is busy.
+const toolTime = 3 * time.Minute
+
 // tool is a run of topoctl on the switches.
 type tool struct {
 	cmd         *exec.Cmd
@@ -34,7 +37,7 @@ func start(t *testing.T, args ...string) *tool {
 	if err := x.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	x.limit = time.AfterFunc(within, func() { _ = x.cmd.Process.Kill() })
+	x.limit = time.AfterFunc(toolTime, func() { _ = x.cmd.Process.Kill() })
 	return x
 }
 
