@@ -32,8 +32,8 @@ func usage(cmd *cobra.Command) error {
 	}
 	section("Commands", func(c *cobra.Command) bool { return c.IsAvailableCommand() })
 	section("Help topics (topoctl help TOPIC)", (*cobra.Command).IsAdditionalHelpTopicCommand)
-	if flags := helpFlags(cmd); flags.HasAvailableFlags() {
-		fmt.Fprintf(&b, "\nFlags:\n%s", flags.FlagUsages())
+	for _, g := range flagGroups(cmd) {
+		fmt.Fprintf(&b, "\n%s:\n%s", g.Name(), g.FlagUsages())
 	}
 	if cmd.Example != "" {
 		fmt.Fprintf(&b, "\nExamples:\n%s\n", cmd.Example)
@@ -62,6 +62,51 @@ func helpFlags(cmd *cobra.Command) *pflag.FlagSet {
 		set.AddFlag(fl)
 	})
 	return set
+}
+
+// groupKey is the annotation of a flag that has a heading of its own in help, and of a command's headings.
+const groupKey = "topoctl_group"
+
+// Group puts flags of a command under a heading of its help. Headings are in the order of the first calls.
+func Group(cmd *cobra.Command, title string, names ...string) {
+	for _, name := range names {
+		if err := cmd.Flags().SetAnnotation(name, groupKey, []string{title}); err != nil {
+			panic(err) // a flag that is not there
+		}
+	}
+	if titles := groupTitles(cmd); !slices.Contains(titles, title) {
+		if cmd.Annotations == nil {
+			cmd.Annotations = map[string]string{}
+		}
+		cmd.Annotations[groupKey] = strings.Join(append(titles, title), "\n")
+	}
+}
+
+func groupTitles(cmd *cobra.Command) []string {
+	return strings.FieldsFunc(cmd.Annotations[groupKey], func(r rune) bool { return r == '\n' })
+}
+
+// flagGroups are the flags that do something on a command under their headings, those without one last.
+func flagGroups(cmd *cobra.Command) []*pflag.FlagSet {
+	titles := groupTitles(cmd)
+	rest := "Flags"
+	if len(titles) > 0 {
+		rest = "Other flags"
+	}
+	var out []*pflag.FlagSet
+	for _, title := range append(titles, rest) {
+		set := pflag.NewFlagSet(title, pflag.ContinueOnError)
+		set.SortFlags = false
+		out = append(out, set)
+	}
+	helpFlags(cmd).VisitAll(func(fl *pflag.Flag) {
+		at := len(titles)
+		if of := fl.Annotations[groupKey]; len(of) > 0 {
+			at = slices.Index(titles, of[0])
+		}
+		out[at].AddFlag(fl)
+	})
+	return slices.DeleteFunc(out, func(set *pflag.FlagSet) bool { return !set.HasAvailableFlags() })
 }
 
 // newHelpCmd is "topoctl help": of a command or a topic.

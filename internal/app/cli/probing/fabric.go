@@ -64,16 +64,9 @@ func newProbeFabricCmd(f *command.Env, runF func(context.Context, *probeFabricOp
 		Long: "fabric measures every pair of ports of different hosts. Each host runs an agent\n" +
 			"(\"topoctl agent --listen :" + peers.AgentPort + " --token-file token\"), or --launch ssh starts and stops one.\n" +
 			"This host only controls the run, unless it is also one of --host or --hosts.\n\n" +
-			"--hosts is a file with one host per line: a name and the HOST[:PORT] of its agent, or only\n" +
-			"the address. The default port is " + peers.AgentPort + ". # starts a comment.\n\n" +
-			"--fabric is a file as for \"topoctl path\", with the rail and leaf switch of each port. With\n" +
-			"leaves, a switch can be found to be the cause. If the file also lists the uplinks between\n" +
-			"leaves and spines (with the rate of one link in one direction), they limit what pairs are\n" +
-			"expected to reach, and can be found to be the cause:\n" +
-			"  \"uplinks\": [{\"leaf\": \"leaf-0\", \"spine\": \"spine-0\", \"count\": 4, \"bytes_per_sec\": 50000000000}]\n\n" +
-			"With --dry-run, which prints the rounds, hosts can also be files as for --from, or\n" +
-			command.FixturePrefix + "NAME.\n\n" + verdictsText + " It is also 3 if a host\n" +
-			"took no part, or its agent cannot use its RDMA devices.",
+			"A line of --hosts is a name and the HOST[:PORT] of an agent (port " + peers.AgentPort + "), or only the address.\n" +
+			"--fabric is a file as for \"topoctl path\": with it, switches and uplinks can be the cause.\n" +
+			"With --dry-run, hosts can also be files as for --from, or " + command.FixturePrefix + "NAME.\n\n" + verdictsHint,
 		Example: "  topoctl probe fabric --host n1=10.0.0.1 --host n2=10.0.0.2 --token-file token\n" +
 			"  topoctl probe fabric --hosts hosts --fabric fabric.json --rails same --report today.json\n" +
 			"  topoctl probe fabric --hosts hosts --launch ssh --max-duration 10m --events run.jsonl\n" +
@@ -88,8 +81,10 @@ func newProbeFabricCmd(f *command.Env, runF func(context.Context, *probeFabricOp
 	fl.StringVar(&opts.fabricFile, "fabric", "", "`FILE` with the rail and leaf of each port, and uplinks (topoctl.fabric/v1)")
 	fl.StringVar(&opts.launch, "launch", "", "start the agents with `METHOD` (ssh), and stop them at the end")
 	fl.StringVar(&opts.command, "launch-command", "topoctl", "with --launch, `COMMAND` that runs topoctl on the other hosts")
+	command.Group(cmd, "Hosts", "hosts", "host", "token-file", "launch", "launch-command")
 	opts.flags.add(cmd, local.DefaultSpec())
 	opts.ports.add(cmd)
+	command.Group(cmd, pairsGroup, "rails", "fabric")
 	command.Offer(cmd, map[string]command.Completer{"rails": command.Words(railChoices...), "launch": command.Words("ssh"), "launch-command": command.Words()})
 	command.Uses(cmd, append([]string{"timeout", "quiet", "verbose"}, reportFlags...)...)
 	command.Formats(cmd, runFormats...)

@@ -25,10 +25,10 @@ type measureFlags struct {
 }
 
 func (m *measureFlags) add(cmd *cobra.Command, defaults probe.Spec) {
-	m.sampleFlags.add(cmd, defaults)
-	m.judgeFlags.add(cmd)
 	m.planFlags.add(cmd)
 	m.outputFlags.add(cmd)
+	m.sampleFlags.add(cmd, defaults)
+	m.judgeFlags.add(cmd)
 }
 
 // parse checks the flags and gives what measurements and verdicts go by.
@@ -70,13 +70,14 @@ func (s *sampleFlags) add(cmd *cobra.Command, defaults probe.Spec) {
 	fl.BoolVar(&s.bw, "bw", false, "measure bandwidth only")
 	fl.BoolVar(&s.lat, "lat", false, "measure latency only")
 	fl.StringVar(&s.size, "size", command.SizeText(defaults.SizesBytes[0]), "`SIZE` of each op")
-	fl.StringVar(&s.sweep, "sweep", "", "measure a range of sizes (`FROM:TO:xFACTOR`), such as 4KiB:256MiB:x4; the largest decides the verdict")
+	fl.StringVar(&s.sweep, "sweep", "", "range of sizes (`FROM:TO:xFACTOR`), such as 4KiB:256MiB:x4; the largest is judged")
 	fl.DurationVar(&s.warmup, "warmup", defaults.Warmup, "warm up for `TIME` before each size")
-	fl.DurationVar(&s.duration, "duration", defaults.SampleTime*time.Duration(defaults.MinSamples), "`TIME` for the first --min-samples of each size; more follow until --ci is reached")
-	fl.StringVar(&s.ci, "ci", command.PartText(defaults.CI), "stop when the 95 % confidence interval is within this `PERCENT` of the mean")
+	fl.DurationVar(&s.duration, "duration", defaults.SampleTime*time.Duration(defaults.MinSamples), "`TIME` for --min-samples of each size; more follow until --ci is reached")
+	fl.StringVar(&s.ci, "ci", command.PartText(defaults.CI), "stop when the 95 % interval is within this `PERCENT` of the mean")
 	fl.IntVar(&s.minSamples, "min-samples", defaults.MinSamples, "minimum number `N` of samples")
 	fl.IntVar(&s.maxSamples, "max-samples", defaults.MaxSamples, "maximum number `N` of samples")
 	fl.StringVar(&s.rateLimit, "rate-limit", "", "limit each pair to `RATE`, such as 10Gb/s")
+	command.Group(cmd, "Samples", "bw", "lat", "size", "sweep", "warmup", "duration", "ci", "min-samples", "max-samples", "rate-limit")
 	command.Offer(cmd, map[string]command.Completer{
 		"size": command.Words("64KiB", "1MiB", "16MiB"), "sweep": command.Words("4KiB:16MiB:x4"), "warmup": command.Words(), "duration": command.Words("500ms", "2s"),
 		"ci": command.Words("2.5%", "5%"), "min-samples": command.Words(), "max-samples": command.Words(), "rate-limit": command.Words("1GB/s"),
@@ -171,8 +172,9 @@ func (j *judgeFlags) add(cmd *cobra.Command) {
 	rules := probe.DefaultRules()
 	fl.StringVar(&j.failUnder, "fail-under", command.PartText(rules.FailUnder), "a pair fails below this `PERCENT` of the expected rate")
 	fl.StringVar(&j.warnUnder, "warn-under", command.PartText(rules.WarnUnder), "warn about a pair below this `PERCENT` of the expected rate")
-	fl.StringVar(&j.outlier, "outlier", fmt.Sprintf("%s/%gx", command.PartText(rules.OutlierUnder), rules.OutlierOver), "an outlier is below this part of the best rate of similar pairs, or above this multiple of their lowest latency (`PERCENT/MULTIPLEx`)")
+	fl.StringVar(&j.outlier, "outlier", fmt.Sprintf("%s/%gx", command.PartText(rules.OutlierUnder), rules.OutlierOver), "outliers: below this part of the best similar rate, above so many times the latency (`PERCENT/MULTIPLEx`)")
 	fl.IntVar(&j.retest, "retest", rules.Retests, "number `N` of times to measure bad pairs again, alone")
+	command.Group(cmd, "Verdicts", "fail-under", "warn-under", "outlier", "retest")
 	command.Offer(cmd, map[string]command.Completer{
 		"fail-under": command.Words("80%"), "warn-under": command.Words("90%"), "outlier": command.Words("93%/2.1x"), "retest": command.Words(),
 	})
@@ -216,12 +218,13 @@ var schedules = []string{string(plan.ByLink), string(plan.ByEndpoint), string(pl
 
 func (p *planFlags) add(cmd *cobra.Command) {
 	fl := cmd.Flags()
-	fl.StringArrayVar(&p.selected, "select", nil, "measure only pairs that match `FROM>TO`, or have an endpoint NAME; * and ? are wildcards; repeatable")
+	fl.StringArrayVar(&p.selected, "select", nil, "only pairs that match `FROM>TO`, or an endpoint NAME; * and ? are wildcards; repeatable")
 	fl.BoolVar(&p.bidir, "bidir", false, "load both directions of each pair")
-	fl.StringVar(&p.schedule, "schedule", schedules[0], "measure at the same time pairs that share no `WHAT`: link or endpoint; serial for one pair at a time")
-	fl.StringVar(&p.contend, "contend", "", "measure all pairs that use `LINK` at the same time, to find its capacity")
+	fl.StringVar(&p.schedule, "schedule", schedules[0], "pairs at the same time share no `WHAT`: link or endpoint; serial: one at a time")
+	fl.StringVar(&p.contend, "contend", "", "all pairs that use `LINK` at the same time, to find its capacity")
 	fl.DurationVar(&p.maxDuration, "max-duration", 0, "start no round that would end after `TIME`; 0 for no limit")
 	fl.BoolVar(&p.dryRun, "dry-run", false, "print the rounds with their time and bytes, but measure nothing")
+	command.Group(cmd, pairsGroup, "select", "bidir", "schedule", "contend", "max-duration", "dry-run")
 	command.Offer(cmd, map[string]command.Completer{
 		"schedule": command.Words(schedules...), "select": command.Words(), "contend": command.Words(), "max-duration": command.Words("1m", "10m"),
 	})
@@ -244,12 +247,17 @@ type outputFlags struct {
 	report, events, resume string
 }
 
+// pairsGroup is the heading of the flags that say what is measured.
+const pairsGroup = "Pairs"
+
 func (o *outputFlags) add(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	o.addPrinted(cmd)
 	fl.StringVar(&o.report, "report", "", "also write the report as JSON to `FILE`")
 	fl.StringVar(&o.events, "events", "", "also write events as JSON lines to `FILE` during the run")
-	fl.StringVar(&o.resume, "resume", "", "measure only pairs that are not in `FILE`, the report or events of an earlier run")
+	command.Group(cmd, "Output", "all", "out-file", "report", "events")
+	fl.StringVar(&o.resume, "resume", "", "only pairs that are not in `FILE`, the report or events of an earlier run")
+	command.Group(cmd, pairsGroup, "resume")
 }
 
 // addPrinted adds the flags of commands that print a report.
@@ -281,6 +289,7 @@ var (
 func (p *portFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&p.transport, "transport", bench.Auto, "`TRANSPORT` between ports: "+command.Either(probeTransports)+"; auto uses RDMA if both ends have it")
 	cmd.Flags().StringVar(&p.memory, "memory", memoryKinds[0], "`KIND` of memory to move between ports, nearest to each: cpu or gpu")
+	command.Group(cmd, pairsGroup, "transport", "memory")
 	command.Offer(cmd, map[string]command.Completer{"transport": command.Words(probeTransports...), "memory": command.Words(memoryKinds...)})
 }
 

@@ -35,7 +35,7 @@ func newProbeLocalCmd(f *command.Env, runF func(context.Context, *probeLocalOpti
 			"GPUs with memory and with each other, ports with each other over RDMA, and TCP over\n" +
 			"loopback. A pair that cannot be measured is WAIVED, with the reason.\n\n" +
 			"--dry-run prints the rounds that it would measure, also for another host (--fixture,\n" +
-			"--from, --root).\n\n" + verdictsText,
+			"--from, --root).\n\n" + verdictsHint,
 		Example: "  topoctl probe local\n  topoctl probe local --pairs gpu,port --fail-under 85%\n" +
 			"  topoctl probe local --select 'cpu:0>*' --sweep 4KiB:64MiB:x16 -o json\n" +
 			"  topoctl probe local --report today.json; topoctl probe show today.json -o html --out-file today.html\n" +
@@ -47,6 +47,7 @@ func newProbeLocalCmd(f *command.Env, runF func(context.Context, *probeLocalOpti
 	opts.flags.add(cmd, local.DefaultSpec())
 	opts.ports.add(cmd)
 	opts.rdma.Add(cmd)
+	command.Group(cmd, pairsGroup, "pairs")
 	command.Offer(cmd, map[string]command.Completer{"pairs": command.WordList(pairKinds...)})
 	command.Uses(cmd, append(slices.Clone(command.InputFlags), reportFlags...)...)
 	command.Formats(cmd, runFormats...)

@@ -30,7 +30,7 @@ func newProbeCmd(f *command.Env, run probeRuns) *cobra.Command {
 			"hosts. The expected rate of a pair is that of the slowest link between its endpoints.\n" +
 			"Pairs that share no link are measured at the same time. Slow pairs are measured again,\n" +
 			"alone and then with other endpoints. probe names the links and devices that only the\n" +
-			"slow pairs use.",
+			"slow pairs use.\n\n" + verdictsText,
 		Example: "  topoctl probe local\n  topoctl probe fabric --host n1=10.0.0.1 --host n2=10.0.0.2 --token-file token\n" +
 			"  topoctl probe show report.json -o html --out-file report.html",
 		Args: command.UnknownCommand,
@@ -51,5 +51,9 @@ const verdictsText = "Verdicts:\n" +
 	"  WAIVED        cannot be measured here\n" +
 	"  ERROR         the measurement failed\n\n" +
 	"The exit code is 1 if a pair fails or a cause is found. It is 3 if a pair has an error, has\n" +
-	"too few samples or was not reached within --max-duration, if a data port is down, or if no\n" +
-	"pair was measured. Otherwise it is 0."
+	"too few samples or was not reached within --max-duration, if a data port is down or its\n" +
+	"host's RDMA cannot be used, if a host took no part, or if no pair was measured. Otherwise it\n" +
+	"is 0."
+
+// verdictsHint is what help of the commands that measure says of them.
+const verdictsHint = "\"topoctl probe --help\" lists the verdicts and exit codes."
