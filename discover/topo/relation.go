@@ -1,6 +1,10 @@
 package topo
 
-import "strings"
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
 
 // Relation is what holds between two devices of one host.
 type Relation struct {
@@ -222,7 +226,8 @@ func (t *Topology) MatrixAxis(kind Kind) []ID {
 }
 
 // nics lists the matrix NICs. A leg of a bond that an RDMA device speaks for
-// is part of that device.
+// is part of that device. Where the origin is a matrix, they are in its order, so
+// that NIC0 stays NIC0.
 func (t *Topology) nics() []ID {
 	out := []ID{}
 	carries, speaksFor := map[ID]bool{}, map[string]bool{}
@@ -240,6 +245,13 @@ func (t *Topology) nics() []ID {
 		if n.PCI != "" && !n.Virtual && n.PhysPortIsOwn() && !carries[n.PCI] && !leg {
 			out = append(out, n.ID)
 		}
+	}
+	if a := t.Asserted; a != nil {
+		place := make(map[ID]int, len(a.Axis))
+		for i, id := range a.Axis {
+			place[id] = i - len(a.Axis) // before those that it does not have
+		}
+		slices.SortStableFunc(out, func(x, y ID) int { return cmp.Compare(place[x], place[y]) })
 	}
 	return out
 }

@@ -47,16 +47,18 @@ func fromTopology(t *topo.Topology) (*matrix, error) {
 }
 
 func nics(t *topo.Topology) []topo.ID {
-	var out []topo.ID
-	for i := range t.RDMADevices {
-		if !t.RDMADevices[i].Software {
-			out = append(out, t.RDMADevices[i].ID)
+	all := t.MatrixAxis(topo.KindNIC)
+	var hardware []topo.ID
+	x := topo.NewIndex(t)
+	for _, id := range all {
+		if r := x.RDMADevice(id); r != nil && !r.Software {
+			hardware = append(hardware, id)
 		}
 	}
-	if out == nil {
-		return t.MatrixAxis(topo.KindNIC)
+	if hardware == nil {
+		return all
 	}
-	return out
+	return hardware
 }
 
 // affinityOf fills the last three columns of a GPU's row.

@@ -316,6 +316,87 @@ func TestROCmHops(t *testing.T) {
 	}
 }
 
+// What a NIC is called in the text stays its number, though names have another order.
+func TestNICsKeepTheirNumbers(t *testing.T) {
+	const text = "\tGPU0\tNIC0\tNIC1\tNIC2\nGPU0\tX\tPIX\tNODE\tSYS\nNIC0\tPIX\tX\tNODE\tSYS\nNIC1\tNODE\tNODE\tX\tSYS\nNIC2\tSYS\tSYS\tSYS\tX\n" +
+		"\nNIC Legend:\n\n  NIC0: rocep9s0\n  NIC1: mlx5_1\n  NIC2: ibp3s0\n"
+	top, err := Decode([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []topo.ID{"rdma:rocep9s0", "rdma:mlx5_1", "rdma:ibp3s0"}
+	if diff := cmp.Diff(want, top.MatrixAxis(topo.KindNIC)); diff != "" {
+		t.Errorf("matrix:\n%s", diff)
+	}
+	var b bytes.Buffer
+	if err := Encode(&b, top); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(b.String(), "NIC0: rocep9s0") || !strings.Contains(b.String(), "GPU0\t X \tPIX\tNODE\tSYS") {
+		t.Errorf("printed:\n%s", b.String())
+	}
+	doc, err := top.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	back, err := topo.Decode(doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, back.MatrixAxis(topo.KindNIC)); diff != "" {
+		t.Errorf("written and read:\n%s", diff)
+	}
+}
+
+// A text is the same in whatever wrapping people paste it: a reply's marks, a Markdown block, a byte
+// order mark, narrower titles, columns of drives.
+func TestWrappedTexts(t *testing.T) {
+	const plain = "\tGPU0\tGPU1\tNIC0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\n" +
+		"GPU0\t X \tNV4\tPIX\t0-3\t0\t\tN/A\nGPU1\tNV4\t X \tSYS\t4-7\t1\t\tN/A\nNIC0\tPIX\tSYS\t X \n\nNIC Legend:\n\n  NIC0: mlx5_3\n"
+	quote := "> > " + strings.ReplaceAll(plain, "\n", "\n> > ")
+	for name, text := range map[string]string{
+		"plain":         plain,
+		"quoted":        quote,
+		"Markdown":      "The host:\n```console\n" + plain + "```\nthanks\n",
+		"cut Markdown":  "```\n" + plain[:strings.Index(plain, "\nNIC Legend")] + "```\n  NIC0: mlx5_3\n",
+		"Windows":       "\ufeff" + strings.ReplaceAll(plain, "\n", "\r\n"),
+		"narrow titles": strings.NewReplacer("CPU Affinity", "CPU", "NUMA Affinity", "NUMA", "GPU NUMA ID", "GPU NUMA").Replace(plain),
+		"a drive":       strings.NewReplacer("NIC0\tCPU", "NIC0\tNVME0\tCPU", "PIX\t0", "PIX\tPHB\t0", "SYS\t4", "SYS\tSYS\t4", " X \n\n", " X \tPHB\nNVME0\tPHB\tSYS\tPHB\t X \n\n").Replace(plain),
+	} {
+		top, err := Decode([]byte(text))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if !Detect([]byte(text)) || !top.Complete || len(top.RDMADevices) != 1 {
+			t.Errorf("%s: %d NICs, warnings %v", name, len(top.RDMADevices), top.Warnings)
+		}
+		if c := top.Relate(topo.GPUID(1), topo.RDMAID("mlx5_3")).Class.String(); c != "SYS" {
+			t.Errorf("%s: GPU1 to mlx5_3 %q", name, c)
+		}
+		if g := top.GPUs[1]; g.CPUAffinity != "4-7" || g.NUMA == nil || *g.NUMA != 1 {
+			t.Errorf("%s: GPU1 %q %v", name, g.CPUAffinity, g.NUMA)
+		}
+	}
+}
+
+// On Grace the NUMA affinity lists the CPUs' node and those of the memory of the GPUs near it.
+func TestNodesOfGPUMemoryAreNotTheGPUsPlace(t *testing.T) {
+	top, err := Decode([]byte("\tGPU0\tGPU1\tGPU2\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\nGPU0\tX\tNV18\tNV18\t0-71\t0,3-9,11-17\t\t2\n" +
+		"GPU1\tNV18\tX\tNV18\t0-71\t0,3-9,11-17\t\t10\nGPU2\tNV18\tNV18\tX\t72-143\t1,19-25,27-33\t\t18\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []struct{ numa, memory int }{{0, 2}, {0, 10}, {1, 18}} {
+		if g := top.GPUs[i]; g.NUMA == nil || *g.NUMA != want.numa || g.MemoryNUMA == nil || *g.MemoryNUMA != want.memory {
+			t.Errorf("%s: NUMA node %v, memory %v", g.ID, g.NUMA, g.MemoryNUMA)
+		}
+	}
+	if n := len(top.NUMANodes); n != 5 || top.NUMANodes[0].CPUs != "0-71" {
+		t.Errorf("%d NUMA nodes, want two of CPUs and three of GPUs: %+v", n, top.NUMANodes)
+	}
+}
+
 func TestDetectRefusesOtherFormats(t *testing.T) {
 	for _, s := range []string{"", `{"schema":"topoctl.topology/v1"}`, "<system version=\"1\">\n GPU0 GPU1\n", "GPU0 is fine\n"} {
 		if Detect([]byte(s)) {
@@ -330,6 +411,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte("=== ROCm System Management Interface ===\n=== Link Type between two GPUs ===\n  GPU0 GPU1\nGPU0 0 XGMI\nGPU1 PCIE 0\n=== Numa Nodes ===\nGPU[0]\t\t: (Topology) Numa Affinity: 1\n"))
 	f.Add([]byte("\tGPU0\tNIC0NIC1\nGPU0\tX\tNODENODE\n"))
 	f.Add([]byte("        GPU0    mlx5_0  CPU Affinity    NUMA Affinity\nGPU0     X      PIX     0-19,40-59      0\nmlx5_0  PIX      X\n"))
+	f.Add([]byte("> \ufeff```\n> \tGPU0\tNVME0\tCPU\tNUMA\tGPU NUMA\n> GPU0\tX\tPHB\t0-71\t0,3-9\t\t2\n> ```\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		table, err := parse(data)
 		if err != nil {

@@ -16,7 +16,9 @@ const maxDevices = 512
 var (
 	gpuName   = regexp.MustCompile(`^GPU(0|[1-9][0-9]{0,3})$`)
 	device    = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.:-]{0,63}$`)
-	cellWord  = regexp.MustCompile(`^([A-Z][A-Z0-9]{0,7}|\?)$`)
+	cellWord  = regexp.MustCompile(`^([A-Z]{1,8}|NV[0-9]{1,3}|[CP]2C|\?)$`) // not NVME0, a column of some machines
+	cpuTitle  = regexp.MustCompile(`\bCPU( Affinity)?\b`)
+	quoted    = regexp.MustCompile(`^[ \t]*(?:>[ \t]?)+`)
 	nicEntry  = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9_]{0,31}):\s+([!-~]{1,64})$`)
 	rocmNUMA  = regexp.MustCompile(`^GPU\[([0-9]{1,4})\]\s*:\s*\(Topology\) Numa Affinity:\s*([0-9]{1,6})$`)
 	ansi      = regexp.MustCompile("\x1b\\[[0-9;]*[A-Za-z]")
@@ -28,11 +30,13 @@ var (
 	rocmWords = []string{"0", "XGMI", "PCIE", "N/A"}
 )
 
-// lines gives the text's lines without terminal escapes and line ends.
+// lines gives the text's lines without what editors, terminals, mail and Markdown put around them: a
+// byte order mark, escapes, line ends of Windows, and the marks of a quotation.
 func lines(data []byte) []string {
+	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	out := strings.Split(string(ansi.ReplaceAll(data, nil)), "\n")
 	for i, l := range out {
-		out[i] = strings.TrimRight(l, "\r")
+		out[i] = strings.TrimRight(l[len(quoted.FindString(l)):], "\r")
 	}
 	return out
 }
@@ -103,13 +107,15 @@ func findHeader(all []string) (int, *header) {
 // followed by up to three affinity titles.
 func parseHeader(line string) (header, bool) {
 	h := header{}
-	for _, title := range []string{"CPU Affinity", "NUMA Affinity", "GPU NUMA ID"} {
-		if strings.Contains(line, title) {
-			h.affinity++
+	if at := cpuTitle.FindStringIndex(line); at != nil {
+		h.affinity = 1
+		switch titles := line[at[1]:]; { // "NUMA" and "GPU NUMA" where someone made them narrower
+		case strings.Contains(titles, "GPU NUMA"):
+			h.affinity = 3
+		case strings.Contains(titles, "NUMA"):
+			h.affinity = 2
 		}
-	}
-	if i := strings.Index(line, "CPU Affinity"); i >= 0 {
-		line = line[:i]
+		line = line[:at[0]]
 	}
 	for _, word := range strings.Fields(line) {
 		h.devices = append(h.devices, unglue(word, gluedHead, headWord)...)
@@ -143,7 +149,7 @@ func (t *matrix) parseRows(all []string, from int) int {
 		switch {
 		case line == "" || strings.HasPrefix(line, "#"):
 			continue
-		case strings.HasPrefix(line, "Legend"), strings.HasPrefix(line, "NIC Legend"), strings.HasPrefix(line, "===="):
+		case strings.HasPrefix(line, "Legend"), strings.HasPrefix(line, "NIC Legend"), strings.HasPrefix(line, "===="), strings.HasPrefix(line, "```"):
 			return i
 		}
 		if h, again := parseHeader(line); again && len(h.devices) > 1 {

@@ -3,8 +3,10 @@ package nvsmi
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/cpuset"
@@ -90,6 +92,9 @@ func (b *builder) devices() ([]topo.ID, error) {
 				return nil, fmt.Errorf("nvsmi: two columns are called GPU%d", n)
 			}
 			b.gpu(n, label)
+		} else if strings.HasPrefix(label, "NVME") {
+			ids[i] = topo.NVMeID(label)
+			b.nvme(label)
 		} else {
 			name := b.table.nameOf(label)
 			if seen[topo.RDMAID(name)] {
@@ -115,6 +120,12 @@ func (b *builder) where(label string) string {
 	return "column " + label
 }
 
+func (b *builder) nvme(label string) {
+	n := topo.NVMe{Node: topo.Node{ID: topo.NVMeID(label), Kind: topo.KindNVMe, Evidence: b.where(label)}, Name: label}
+	n.Facts.Set("name", topo.SourceSMI, "")
+	b.t.NVMes = append(b.t.NVMes, n)
+}
+
 func (b *builder) nic(name, label string) {
 	r := topo.RDMADevice{Node: topo.Node{ID: topo.RDMAID(name), Kind: topo.KindRDMA, Evidence: b.where(label)}, Name: name, Uverbs: "unknown"}
 	r.Facts.Set("name", topo.SourceSMI, "NIC Legend "+label)
@@ -136,8 +147,8 @@ func (b *builder) gpu(n int, label string) {
 	b.t.GPUs = append(b.t.GPUs, g)
 }
 
-// affinity takes the affinity columns of a GPU's row. A range of NUMA nodes
-// says that the GPU's node is not known.
+// affinity takes the affinity columns of a GPU's row. Several NUMA nodes of CPUs
+// say that the GPU's node is not known.
 func (b *builder) affinity(g *topo.GPU, row *tableRow) {
 	cpus := row.CPUAffinity
 	if _, err := cpuset.Parse(cpus); err != nil {
@@ -150,6 +161,8 @@ func (b *builder) affinity(g *topo.GPU, row *tableRow) {
 		g.Facts.Set("cpu_affinity", topo.SourceSMI, "")
 	}
 	nodes, ok := parseList(row.NUMAAffinity)
+	memories := b.firstMemory()
+	nodes = slices.DeleteFunc(nodes, func(n int) bool { return n >= memories })
 	switch {
 	case !ok:
 		b.warn(topo.CodeMalformed, g.ID, fmt.Sprintf("NUMA affinity %q is no list of NUMA nodes", clip(row.NUMAAffinity)), g.Evidence)
@@ -173,6 +186,19 @@ func (b *builder) affinity(g *topo.GPU, row *tableRow) {
 			n.MemoryOnly, n.Owner = true, g.ID
 		}
 	}
+}
+
+// firstMemory is the first NUMA node of a GPU's memory. On Grace each GPU has eight of them (for MIG),
+// behind those of the CPUs, and the affinity of a GPU lists all near it but its own: "0,3-9,11-17" of
+// GPUs with the nodes 2 and 10. Source: published texts of GB200 and GB300 trays.
+func (b *builder) firstMemory() int {
+	first := math.MaxInt
+	for _, r := range b.table.Rows {
+		if n, err := strconv.Atoi(r.GPUNUMAID); err == nil {
+			first = min(first, n)
+		}
+	}
+	return first
 }
 
 // node gives the NUMA node of an index, made when it is first seen.
