@@ -10,7 +10,7 @@ const (
 // The least that is worth a pane.
 const (
 	mostBelow         = 10      // lines of the detail below a view that scrolls
-	leastBelow        = 5       // lines of the detail below the view
+	leastBelow        = 4       // lines of the detail below the view
 	leastBeside       = 46      // columns of the detail beside the view
 	sideW, leastSideH = 160, 15 // columns of the screen and lines of the tree, for that to stand beside the detail
 )

@@ -29,7 +29,7 @@ func TestBreakpoints(t *testing.T) {
 		{"it scrolls", 60, 16, long, false, false, with(head(60, 16), func(s *layout.Screen) { s.Main, s.Detail = rect{0, 1, 60, 10}, rect{0, 11, 60, 4} })},
 		{"the detail alone", 60, 16, long, false, true, with(head(60, 16), func(s *layout.Screen) { s.Detail = rect{0, 1, 60, 14} })},
 		{"it just fits", 80, 16, short, false, false, with(head(80, 16), func(s *layout.Screen) { s.Main = rect{0, 1, 80, 14} })},
-		{"and something below", 80, 19, short, false, false, with(head(80, 19), func(s *layout.Screen) { s.Main, s.Detail = rect{0, 1, 80, 12}, rect{0, 13, 80, 5} })},
+		{"and something below", 80, 18, short, false, false, with(head(80, 18), func(s *layout.Screen) { s.Main, s.Detail = rect{0, 1, 80, 12}, rect{0, 13, 80, 4} })},
 		{"not wide enough", 146, 40, long, false, false, with(head(146, 40), func(s *layout.Screen) { s.Main, s.Detail = rect{0, 1, 146, 28}, rect{0, 29, 146, 10} })},
 		{"beside each other", 147, 40, long, false, false, with(head(147, 40), func(s *layout.Screen) {
 			s.Main, s.Detail, s.Separators = rect{0, 1, 100, 38}, rect{101, 1, 46, 38}, []rect{{100, 1, 1, 38}}

@@ -193,6 +193,22 @@ func TestTreeColumnsGo(t *testing.T) {
 	}
 }
 
+// A host without PCIe links, as many virtual machines are, has no columns for them.
+func TestTreeWithoutLinks(t *testing.T) {
+	x := *fixturetest.Topology(t, "cpu-2eth")
+	x.PCIDevices = slices.Clone(x.PCIDevices)
+	for i := range x.PCIDevices {
+		x.PCIDevices[i].Link = nil
+	}
+	x.Derived, x.Links = nil, nil
+	x.Derive()
+	v, e := tree.New(), viewtest.Env(after(&x, 2), mono)
+	head := strings.Fields(strings.Split(text(v, e, 160, 40), "\n")[0])
+	if want := []string{"device", "state", "line", "load", "sent", "received", "address"}; !slices.Equal(head, want) {
+		t.Errorf("columns %q, want %q", head, want)
+	}
+}
+
 // The cursor stays on its device when the host is read again, and is somewhere when the
 // device is gone.
 func TestTreeKeepsItsPlace(t *testing.T) {

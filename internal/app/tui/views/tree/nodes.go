@@ -42,8 +42,9 @@ type node struct {
 // widths are what columns take where that depends on what is in them.
 type widths struct{ state, link, note, address int }
 
-// leastState is the title of the column, mostState the longest state that is common.
-const leastState, mostState = 5, 8
+// leastLink and leastState are the titles of the columns, mostState the longest state that is
+// common.
+const leastLink, leastState, mostState = 4, 5, 8
 
 func (n *node) id() topo.ID { return n.line.ID }
 
@@ -114,7 +115,9 @@ func (t *tree) fill(i int) {
 	}
 	w := &t.widths
 	w.address = max(w.address, look.Width(n.line.Address))
-	w.link = max(w.link, look.Width(n.line.Link.Text)+1)
+	if text := n.line.Link.Text; text != "" {
+		w.link = max(w.link, leastLink, look.Width(text)+1)
+	}
 	if n.line.Link.Degraded {
 		w.note = max(w.note, look.Width(n.line.Link.Note))
 	}
