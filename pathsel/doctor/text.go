@@ -49,7 +49,11 @@ func (r *Report) Text(o TextOptions) string {
 	if o.Width > 0 {
 		w.width = max(o.Width, narrowest)
 	}
-	w.wrap("", "", r.headline())
+	if o.Width > 0 {
+		w.wrap("", "", r.headline())
+	} else {
+		w.b.WriteString(r.headline() + "\n") // the first line of a pipe is the answer, whole
+	}
 	if problems := r.problems(); problems > 0 || o.All {
 		w.b.WriteByte('\n')
 		for _, f := range r.Findings() {

@@ -66,6 +66,10 @@ func Uses(cmd *cobra.Command, flags ...string) {
 	cmd.Annotations[usesKey] = strings.Join(flags, " ")
 }
 
+// everywhere are the flags that every command takes, in colour or not, so that an alias or a script
+// may always give them.
+var everywhere = []string{"color", "no-color"}
+
 // Formats notes the formats that a command's -o takes.
 func Formats(cmd *cobra.Command, names ...string) {
 	cmd.Annotations[FormatsKey] = strings.Join(names, " ")
@@ -132,7 +136,7 @@ func (f *Env) addGlobals(root *cobra.Command) {
 // checkGlobals refuses global flags that the command does not use, and values
 // that no command takes.
 func (f *Env) checkGlobals(cmd *cobra.Command) error {
-	used := strings.Fields(cmd.Annotations[usesKey])
+	used := append(strings.Fields(cmd.Annotations[usesKey]), everywhere...)
 	var err error
 	cmd.InheritedFlags().VisitAll(func(fl *pflag.Flag) {
 		if err == nil && fl.Changed && cmd.HasParent() && !slices.Contains(used, fl.Name) {

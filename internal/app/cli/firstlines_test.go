@@ -1,0 +1,55 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/topoctl/topoctl/fixtures"
+	"github.com/topoctl/topoctl/internal/app/cli/clitest"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
+	"github.com/topoctl/topoctl/internal/base/golden"
+	"github.com/topoctl/topoctl/internal/base/text"
+)
+
+// The first line of an answer is the answer: of each command on each machine, to be read alone.
+func TestFirstLines(t *testing.T) {
+	dir := t.TempDir()
+	names := fixtures.Names()
+	file := func(name string) string { return filepath.Join(dir, name) }
+	where := map[string]string{} // a location of each machine that data leaves from
+	for _, name := range names {
+		top := fixturetest.Topology(t, name)
+		data, err := top.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file(name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if where[name] = "cpu:0"; len(top.GPUs) > 0 {
+			where[name] = "gpu:0"
+		}
+	}
+	f := clitest.New()
+	var rows [][]string
+	for i, name := range names {
+		near := names[(i+1)%len(names)]
+		for _, args := range []string{
+			"doctor --from " + file(name),
+			"path " + where[name] + " --from " + file(name),
+			"path --plan --from " + file(name),
+			"diff " + file(name) + " " + file(name),
+			"diff " + file(name) + " " + file(near),
+		} {
+			clitest.Run(t.Context(), f, commands, strings.Fields(args)...)
+			answer := f.Stdout.String() + f.Stderr.String() // an answer that is none says why
+			first, _, _ := strings.Cut(answer, "\n")
+			plain := strings.NewReplacer(dir+"/", "", " --from "+file(name), "")
+			rows = append(rows, []string{name, plain.Replace(args), plain.Replace(first)})
+		}
+	}
+	golden.Check(t, filepath.Join("testdata", "first-lines.golden"), fmt.Sprintln(strings.Join(text.Columns(rows), "\n")))
+}
