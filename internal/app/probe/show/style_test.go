@@ -3,6 +3,7 @@ package show
 import (
 	"math"
 	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -71,5 +72,13 @@ func TestStepOf(t *testing.T) {
 	}
 	if stepOf(nil) != noStep {
 		t.Error("what is not known has a step")
+	}
+}
+
+// On paper nothing scrolls: what is wider than the page would be lost.
+func TestPrint(t *testing.T) {
+	_, print, ok := strings.Cut(pageCSS, "@media print")
+	if !ok || !strings.Contains(print, ".scroll { overflow: visible; }") || !strings.Contains(print, "th, td { white-space: normal;") {
+		t.Errorf("printed, tables keep what only scrolls: %s", print)
 	}
 }
