@@ -288,7 +288,9 @@ func (r *predictRun) advice(times []kv.Times) string {
 		return "no lane moved any data: check --down, --nics and --fabric"
 	}
 	for _, p := range []*sidePool{&r.site.prefill, &r.site.decode} {
-		if larger := (shape{p.shape.instances, 2 * p.shape.tp}); p.shape.instances > 0 && r.site.hasRoom(p, larger) {
+		larger := shape{p.shape.instances, 2 * p.shape.tp}
+		_, uneven := kvlayout.Side{TP: larger.tp, PageTokens: r.o.pageTokens}.RankBytes(r.o.model, r.o.pageTokens)
+		if p.shape.instances > 0 && uneven == nil && r.site.hasRoom(p, larger) {
 			return fmt.Sprintf("use shorter requests, or instances with more ranks, such as --%s %s", p.side, larger)
 		}
 	}
