@@ -413,9 +413,9 @@ func (l *layer) source(r *Report) {
 	for _, n := range r.interfaces {
 		tools[n.source]++
 	}
-	for _, name := range Formats {
-		if n := tools[topo.Source(name)]; n > 0 {
-			l.t.Sources = append(l.t.Sources, topo.SourceReport{Source: topo.Source(name), Status: topo.StatusOK,
+	for _, tool := range sources {
+		if n := tools[tool]; n > 0 {
+			l.t.Sources = append(l.t.Sources, topo.SourceReport{Source: tool, Status: topo.StatusOK,
 				Detail: fmt.Sprintf("%s, %s", r.file, text.Plural(n, "entry", "entries"))})
 		}
 	}
@@ -431,7 +431,7 @@ type setter struct {
 
 func (s setter) conflict(name string, theirs, ours any) {
 	before := "the input"
-	if from, ok := s.node.Facts.Get(name); ok && slices.Contains(Formats, string(from.Source)) {
+	if from, ok := s.node.Facts.Get(name); ok && slices.Contains(sources, from.Source) {
 		before = string(from.Source) // of an earlier text
 	}
 	s.warn(topo.CodeConflict, s.node.ID, s.source, s.evidence, "%s: %s says %v, %s says %v, which is kept", name, s.source, theirs, before, ours)

@@ -21,12 +21,15 @@ import (
 const (
 	sourceIBStat topo.Source = "ibstat"
 	sourceMap    topo.Source = "ibdev2netdev"
-	sourceRDMA   topo.Source = "rdma link"
-	sourceIP     topo.Source = "ip addr"
+	sourceRDMA   topo.Source = "rdma"
+	sourceIP     topo.Source = "ip"
 )
 
 // Formats are the names of what is read.
-var Formats = []string{string(sourceIBStat), string(sourceMap), string(sourceRDMA), string(sourceIP)}
+var Formats = []string{"ibstat", "ibdev2netdev", "rdma link", "ip addr"}
+
+// sources are the sources of all facts that texts may tell. A source has no blank, see [topo.Facts].
+var sources = []topo.Source{sourceIBStat, sourceMap, sourceRDMA, sourceIP}
 
 // Report is what one text says.
 type Report struct {

@@ -113,15 +113,15 @@ func TestParse(t *testing.T) {
 			"ibdev2netdev mlx5_1 0000:99:00.0  28.39.1002 MT4129 \n port 1 DOWN   <nil> <nil> <nil>  ens9np0 \n" +
 			"ibdev2netdev ib0 <nil> <nil>  true <nil>     <nil> [] \nibdev2netdev ens9np0 <nil> <nil> down <nil> <nil>     <nil> [] \n"},
 		"ibdev2netdev": {"mlx5_ib0 port 1 ==> ib0 (NA)\n", "ibdev2netdev mlx5_ib0 <nil>    \n port 1    <nil> <nil> <nil>  ib0 \nibdev2netdev ib0 <nil> <nil>  <nil> <nil>     <nil> [] \n"},
-		"rdma link": {rdmaText, "rdma link mlx5_0 <nil>    \n port 1 ACTIVE LinkUp InfiniBand <nil> 12 1  ib0 \n" +
-			"rdma link mlx5_1 <nil>    \n port 1 DOWN Disabled  <nil> <nil> <nil>  ens9np0 \n"},
-		"rdma -j link": {rdmaJSON, "rdma link mlx5_0 <nil>    \n port 1 ACTIVE LinkUp InfiniBand <nil> 12 1  ib0 \n" +
-			"rdma link mlx5_1 <nil>    \n port 1 DOWN Disabled  <nil> <nil> <nil>  ens9np0 \n"},
-		"ip addr": {ipText, "ip addr lo 1 65536 unknown true true loopback 00:00:00:00:00:00   <nil> [127.0.0.1/8] \n" +
-			"ip addr ib0 4 2044 up true true infiniband 00:00:10:49:fe:80:00:00:00:00:00:00:0a:0b:0c:03:00:00:00:10   0000:1a:00.0 [10.1.0.4/24 fe80::a0b:c03:0:10/64] \n" +
-			"ip addr ens9np0 5 1500 down false true ether 0a:00:00:00:00:99 bond0  <nil> [] \n" +
-			"ip addr bond0 6 1500 down <nil> false ether 0a:00:00:00:00:99  bond <nil> [] \n"},
-		"ip -j addr":                           {ipJSON, "ip addr ib0 4 2044 up true true infiniband 00:00:10:49:fe:80:00:00:00:00:00:00:0a:0b:0c:03:00:00:00:10   0000:1a:00.0 [10.1.0.4/24 fe80::a0b:c03:0:10/64] \n"},
+		"rdma link": {rdmaText, "rdma mlx5_0 <nil>    \n port 1 ACTIVE LinkUp InfiniBand <nil> 12 1  ib0 \n" +
+			"rdma mlx5_1 <nil>    \n port 1 DOWN Disabled  <nil> <nil> <nil>  ens9np0 \n"},
+		"rdma -j link": {rdmaJSON, "rdma mlx5_0 <nil>    \n port 1 ACTIVE LinkUp InfiniBand <nil> 12 1  ib0 \n" +
+			"rdma mlx5_1 <nil>    \n port 1 DOWN Disabled  <nil> <nil> <nil>  ens9np0 \n"},
+		"ip addr": {ipText, "ip lo 1 65536 unknown true true loopback 00:00:00:00:00:00   <nil> [127.0.0.1/8] \n" +
+			"ip ib0 4 2044 up true true infiniband 00:00:10:49:fe:80:00:00:00:00:00:00:0a:0b:0c:03:00:00:00:10   0000:1a:00.0 [10.1.0.4/24 fe80::a0b:c03:0:10/64] \n" +
+			"ip ens9np0 5 1500 down false true ether 0a:00:00:00:00:99 bond0  <nil> [] \n" +
+			"ip bond0 6 1500 down <nil> false ether 0a:00:00:00:00:99  bond <nil> [] \n"},
+		"ip -j addr":                           {ipJSON, "ip ib0 4 2044 up true true infiniband 00:00:10:49:fe:80:00:00:00:00:00:00:0a:0b:0c:03:00:00:00:10   0000:1a:00.0 [10.1.0.4/24 fe80::a0b:c03:0:10/64] \n"},
 		"with a prompt, and Windows line ends": {"$ ibstat\r\n" + strings.ReplaceAll(ibstat, "\n", "\r\n"), "ibstat mlx5_0 <nil> 0a0b:0c03:0000:0010 28.39.1002 MT4129 \n port 1 ACTIVE LinkUp InfiniBand 50000000000 12 1 0a0b:0c03:0000:0010  \n"},
 	} {
 		if diff := cmp.Diff(c.want, summary(parse(t, c.text))); diff != "" {
@@ -211,6 +211,13 @@ func TestLay(t *testing.T) {
 	if leg == nil || leg.PCI != "pci:0000:99:00.0" || leg.Master != "bond0" || bond == nil || bond.LinkKind != "bond" || !cmp.Equal(bond.Lower, []string{"ens9np0"}) {
 		t.Errorf("leg %+v, bond %+v", leg, bond)
 	}
+	for _, n := range top.Netdevs {
+		for _, fact := range n.Facts {
+			if strings.Contains(string(fact.Source), " ") {
+				t.Errorf("a document cannot hold the source %q", fact.Source)
+			}
+		}
+	}
 	if x.NetdevNamed("lo") != nil || warnings(top) != "" || !top.Complete || len(top.Sources) != 4 {
 		t.Errorf("warnings %s, sources %v", warnings(top), top.Sources)
 	}
@@ -257,7 +264,7 @@ func TestLayConflicts(t *testing.T) {
 			t.Ports = []topo.Port{{Node: topo.Node{ID: "port:mlx5_0/1"}, RDMA: "rdma:mlx5_0", Number: 1, State: "DOWN", LID: new(7)}}
 		}, ibstat, "conflict: port:mlx5_0/1: lid: ibstat says 12, the input says 7, which is kept (text line 8)\nconflict: port:mlx5_0/1: state: ibstat says ACTIVE, the input says DOWN, which is kept (text line 8)"},
 		"two texts": {func(*topo.Topology) {}, "link mlx5_0/1 state DOWN physical_state LINK_UP\n" + mapping[:strings.Index(mapping, "\n")],
-			"conflict: port:mlx5_0/1: state: ibdev2netdev says ACTIVE, rdma link says DOWN, which is kept (text line 2)"},
+			"conflict: port:mlx5_0/1: state: ibdev2netdev says ACTIVE, rdma says DOWN, which is kept (text line 2)"},
 		"another place": {func(*topo.Topology) {}, strings.Replace(mapping[:strings.Index(mapping, "\n")], "1a", "1b", 1),
 			"conflict: rdma:mlx5_0: ibdev2netdev has mlx5_0 at 0000:1b:00.0, the input at 0000:1a:00.0: not laid over (text line 1)\nlossy-import: 1 interface of no device of the input: ib0 (text)"},
 		"another device": {func(t *topo.Topology) { t.RDMADevices[1].NodeGUID = "0000:0000:0000:0001" }, ibstat,
