@@ -27,8 +27,10 @@ func checkGPUDriver(h *host) (o outcome) {
 		o.judged++
 		_, told := g.Facts.Get("driver")
 		f := Finding{Severity: Error, Subjects: []topo.ID{g.ID}, Evidence: distinct(g.Evidence)}
-		if d := h.PCIDevice(g.PCI); d != nil {
+		if d := h.PCIDevice(g.PCI); d != nil && g.Driver != "" {
 			f.Evidence = distinct(pciFile(d, "driver", g.Driver))
+		} else if d != nil {
+			f.Evidence = distinct(pciFile(d, "driver", "") + " does not exist")
 		}
 		switch {
 		case g.KnownFrom == "driver" || g.KnownFrom == "proc":

@@ -94,7 +94,7 @@ func checkDegraded(h *host) (o outcome) {
 		switch {
 		case ends.Degraded(e.gpu):
 			o.find(h.degraded(&e, width, speed))
-		case width.Ability == pcilink.Unknown || speed.Ability == pcilink.Unknown:
+		case width.Ability == pcilink.Unknown || speed.Ability == pcilink.Unknown || halfTold(&ends, e.gpu):
 			unknown = append(unknown, e.id)
 		case width.Ability == pcilink.Maybe || speed.Ability == pcilink.Maybe && !e.gpu:
 			hidden = append(hidden, e.id)
@@ -128,9 +128,9 @@ func (h *host) degraded(e *end, width, speed pcilink.Fit) Finding {
 	if e.drive {
 		severity = Info
 	}
-	file, says := "current_link_speed", gts(speed.Now)
+	file := "current_link_speed"
 	if narrow {
-		file, says = "current_link_width", fmt.Sprint(width.Now)
+		file = "current_link_width"
 	}
 	sentence := fmt.Sprintf("its PCIe link runs at %s, both ends can do %s", units.PCIe(nowMTs, width.Now), units.PCIe(speed.Could, width.Could))
 	if nowMTs > 0 && width.Now > 0 {
@@ -144,22 +144,47 @@ func (h *host) degraded(e *end, width, speed pcilink.Fit) Finding {
 		fix = "look for a speed limit of the slot in the firmware set-up; reseat the card, check riser and retimer"
 	}
 	return Finding{Severity: severity, Subjects: []topo.ID{e.id}, Text: sentence, Basis: topo.BasisRead,
-		Evidence: distinct(pciFile(e.dev, file, says), upFile(e, file)), Fix: fix}
+		Evidence: e.files(file), Fix: fix}
 }
 
-// upFile is the same fact at the port above.
-func upFile(e *end, file string) string {
-	if e.up == nil {
+// files are the files of a name at the two ends of a link, as far as they were read, with what they say.
+func (e *end) files(names ...string) []string {
+	ends := e.ends()
+	var out []string
+	for _, name := range names {
+		out = append(out, linkFile(e.dev, &ends.Below, name), linkFile(e.up, &ends.Above, name))
+	}
+	return distinct(out...)
+}
+
+// linkFile is a file of one end of a link, or the call that took its place, with what it says; "" where nothing was read.
+func linkFile(d *topo.PCIDevice, l *topo.PCILink, name string) string {
+	fact := map[string]struct {
+		name  string
+		value *int
+	}{
+		"current_link_width": {"link.width", l.Width}, "current_link_speed": {"link.speed_mts", l.SpeedMTs},
+		"max_link_width": {"link.max_width", l.MaxWidth}, "max_link_speed": {"link.max_speed_mts", l.MaxSpeedMTs},
+	}[name]
+	if d == nil || fact.value == nil {
 		return ""
 	}
-	l := e.ends().Above
-	switch {
-	case file == "current_link_width" && l.Width != nil:
-		return pciFile(e.up, file, fmt.Sprint(*l.Width))
-	case file == "current_link_speed" && l.SpeedMTs != nil:
-		return pciFile(e.up, file, gts(*l.SpeedMTs))
+	says := fmt.Sprint(*fact.value)
+	if strings.HasSuffix(name, "speed") {
+		says = gts(*fact.value)
 	}
-	return ""
+	if f, ok := d.Facts.Get(fact.name); ok && f.Source == topo.SourceNVML {
+		return withValue(f.Where, says)
+	}
+	return pciFile(d, name, says)
+}
+
+// halfTold says whether one end of a link tells what it can do and not what runs: the other end's word is then
+// one of two.
+func halfTold(ends *pcilink.Ends, gpu bool) bool {
+	return slices.ContainsFunc([]*topo.PCILink{&ends.Above, &ends.Below}, func(l *topo.PCILink) bool {
+		return l.MaxWidth != nil && l.Width == nil || !gpu && l.MaxSpeedMTs != nil && l.SpeedMTs == nil
+	})
 }
 
 // gts prints a lane speed as sysfs does.
@@ -212,7 +237,7 @@ func checkDisagrees(h *host) (o outcome) {
 		}
 		o.find(Finding{Severity: Warning, Subjects: []topo.ID{e.id}, Basis: topo.BasisRead,
 			Text:     fmt.Sprintf("the two ends of its PCIe link report different states: %s says %s, the port above (%s) says %s; the lower is taken", e.dev.BDF, own, e.up.BDF, above),
-			Evidence: distinct(pciFile(e.dev, file, ""), pciFile(e.up, file, "")),
+			Evidence: e.files(file),
 			Fix:      "look again; if it stays, reseat the card and update firmware and kernel"})
 	}
 	if o.judged+len(o.unknown) == 0 && h.imported() && len(h.t.PCIDevices) == 0 {

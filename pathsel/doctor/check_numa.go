@@ -76,7 +76,7 @@ func checkNUMA(h *host) (o outcome) {
 	for i := range list {
 		s := &list[i]
 		switch {
-		case s.node == nil && (h.imported() || s.dev == nil):
+		case s.node == nil && (h.imported() || s.dev == nil || h.lacksNodeFile(s.dev)):
 			o.missing("the NUMA node is not known", h.lookAgain(), s.id)
 		case s.node == nil:
 			unknown = append(unknown, s)
@@ -98,6 +98,13 @@ func checkNUMA(h *host) (o outcome) {
 	})
 	o.note = text.Plural(len(list), "device")
 	return o
+}
+
+// lacksNodeFile says whether a function has no numa_node to read: only discovery's warning tells that from -1.
+func (h *host) lacksNodeFile(d *topo.PCIDevice) bool {
+	return slices.ContainsFunc(h.t.Warnings, func(w topo.Warning) bool {
+		return w.Code == topo.CodeNUMAUnknown && w.Subject == d.ID && !strings.HasSuffix(w.Evidence, "/numa_node")
+	})
 }
 
 func residentIDs(list []*resident) []topo.ID {

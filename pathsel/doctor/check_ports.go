@@ -82,9 +82,10 @@ func (h *host) downPort(p *pathsel.Port, state string) Finding {
 	}
 	cause := h.whyDown(p, state, phys)
 	f := Finding{Severity: Info, Subjects: []topo.ID{p.ID}, Fix: cause.fix,
-		Evidence: distinct(append([]string{h.portFile(p, "state", state), h.portFile(p, "phys_state", phys)}, cause.evidence...)...)}
+		Evidence: distinct(append([]string{h.portFile(p, "state", state)}, cause.evidence...)...)}
 	f.Text = "port is " + state
 	if phys != "" {
+		f.Evidence = slices.Insert(f.Evidence, 1, h.portFile(p, "phys_state", phys))
 		f.Text += " (" + phys + ")"
 	}
 	if cause.text != "" {
@@ -216,6 +217,15 @@ func checkVFs(h *host) (o outcome) {
 		}
 		o.find(f)
 	})
+	for _, r := range h.hardware() {
+		d := h.PCIDevice(r.PCI)
+		if d == nil || d.SRIOV == nil || d.SRIOV.NumVFs == nil {
+			continue
+		}
+		if n := len(h.VFs(d.ID)); n < *d.SRIOV.NumVFs {
+			o.missingOfHost(fmt.Sprintf("%s has %s, and %d can be told by physfn: others may look like NICs of their own", r.Name, text.Plural(*d.SRIOV.NumVFs, "virtual function"), n), h.lookAgain())
+		}
+	}
 	if o.judged > 0 && h.imported() && len(by.order) == 0 {
 		o.missingOfHost("the input does not distinguish virtual functions from physical ones", h.lookAgain())
 	}

@@ -90,7 +90,7 @@ func (h *host) slotFinding(p *pathsel.Port, l *topo.Link, lane topo.LaneRate, ow
 	}
 	d := h.PCIDevice(l.B)
 	f := Finding{Severity: Warning, Subjects: []topo.ID{p.ID}, Basis: topo.BasisRead,
-		Evidence: distinct(append([]string{h.portFile(p, "rate", h.wire(*p.BytesPerSec))}, slotFiles(d)...)...)}
+		Evidence: distinct(append([]string{h.portFile(p, "rate", h.wire(*p.BytesPerSec))}, h.slotFiles(l)...)...)}
 	if !own {
 		f.Severity = Info
 		f.Text = fmt.Sprintf("the switch uplink %s above it carries %s (%s), its port %s (%s): less for host memory and for GPUs elsewhere",
@@ -143,7 +143,8 @@ func checkSharedSlot(h *host) (o outcome) {
 		}
 		d := h.function(ports[0])
 		var lane topo.LaneRate
-		if l := h.LinkAbove(d.ID); l == nil {
+		l := h.LinkAbove(d.ID)
+		if l == nil {
 			known = false
 		} else if known {
 			lane, known = h.carries(l)
@@ -152,7 +153,7 @@ func checkSharedSlot(h *host) (o outcome) {
 		case !known:
 			o.missing("the rate of a port or of the slot is not known", h.lookAgain(), ids(ports)...)
 		case total > lane.BytesPerSec:
-			o.find(h.sharedFinding(ports, total, lane, d))
+			o.find(h.sharedFinding(ports, total, lane, l))
 		}
 	})
 	if o.judged == 0 && h.imported() && len(h.t.PCIDevices) == 0 && len(h.t.RDMADevices) > 1 {
@@ -161,11 +162,11 @@ func checkSharedSlot(h *host) (o outcome) {
 	return o
 }
 
-func (h *host) sharedFinding(ports []*pathsel.Port, total topo.Rate, lane topo.LaneRate, d *topo.PCIDevice) Finding {
+func (h *host) sharedFinding(ports []*pathsel.Port, total topo.Rate, lane topo.LaneRate, l *topo.Link) Finding {
 	f := Finding{Severity: Warning, Subjects: ids(ports), Basis: topo.BasisRead,
 		Text: fmt.Sprintf("%s of one card have %s together, their slot carries %s (%s)", portList(ports),
 			h.rate(total), h.rate(lane.BytesPerSec), units.PCIe(lane.SpeedMTs, lane.Width)),
-		Evidence: distinct(append([]string{h.portFile(ports[0], "rate", h.wire(*ports[0].BytesPerSec))}, slotFiles(d)...)...),
+		Evidence: distinct(append([]string{h.portFile(ports[0], "rate", h.wire(*ports[0].BytesPerSec))}, h.slotFiles(l)...)...),
 		Fix:      "use one of the ports, or ports of different cards first; topoctl counts the slot once"}
 	if len(onlyData(ports)) < 2 {
 		f.Severity = Info
@@ -174,17 +175,13 @@ func (h *host) sharedFinding(ports []*pathsel.Port, total topo.Rate, lane topo.L
 	return f
 }
 
-// slotFiles are the files that say what a slot can do.
-func slotFiles(d *topo.PCIDevice) []string {
-	l := d.Believed()
-	speed, lanes := "", ""
-	if l.MaxSpeedMTs != nil {
-		speed = gts(*l.MaxSpeedMTs)
+// slotFiles are the files that say what carries takes for what a slot can do.
+func (h *host) slotFiles(l *topo.Link) []string {
+	e := end{dev: h.PCIDevice(l.B), up: h.PCIDevice(l.A)}
+	if lane, _ := h.carries(l); l.Max != nil && lane == *l.Max {
+		return e.files("max_link_speed", "max_link_width")
 	}
-	if l.MaxWidth != nil {
-		lanes = fmt.Sprint(*l.MaxWidth)
-	}
-	return []string{pciFile(d, "max_link_speed", speed), pciFile(d, "max_link_width", lanes)}
+	return e.files("current_link_speed", "current_link_width")
 }
 
 var rdmaNoPCI = Check{

@@ -56,7 +56,7 @@ func checkFlat(h *host) (o outcome) {
 	if unknown > 0 {
 		where = fmt.Sprintf("the NUMA node of %d of them unknown", unknown)
 	}
-	o.find(Finding{Severity: Warning, Evidence: distinct(h.hypervisorFile(), "/sys/bus/pci/devices"),
+	o.find(Finding{Severity: Warning, Evidence: distinct(h.hypervisorFile(), h.gpus[0].Evidence),
 		Text: fmt.Sprintf("which NIC is near which GPU cannot be seen in this guest (%s): its PCI tree is flat, %s and %s stand side by side, %s",
 			h.t.Host.Virtual, text.Plural(gpus, "GPU"), text.Plural(nics, "RDMA NIC"), where),
 		Fix: "get the layout of the physical host (cloud provider, topoctl on the hypervisor) and give it to programs: NCCL_TOPO_FILE, topoctl --from; or let the hypervisor build switches and NUMA nodes"})
@@ -168,7 +168,7 @@ func checkUnread(h *host) (o outcome) {
 			sentence = fmt.Sprintf("%s failed: %s", text.Plural(len(warnings), "source"), warnings[0].Detail)
 		}
 		o.find(Finding{Severity: Warning, Subjects: subjects(warnings...), Text: sentence,
-			Evidence: distinct(mapped(warnings, func(w topo.Warning) string { return w.Evidence })...),
+			Evidence: distinct(mapped(warnings, warned)...),
 			Fix:      "look at the files; \"topoctl discover\" lists every one of them on stderr"})
 	})
 	if len(o.findings) == 0 && !h.t.Complete {
@@ -178,6 +178,14 @@ func checkUnread(h *host) (o outcome) {
 		o.missingOfHost("another tool's file does not say what that tool could not read", h.lookAgain())
 	}
 	return o
+}
+
+// warned is what shows a warning: a file, or that it is not there.
+func warned(w topo.Warning) string {
+	if w.Code == topo.CodeMissing && strings.HasPrefix(w.Evidence, "/") {
+		return w.Evidence + " does not exist"
+	}
+	return w.Evidence
 }
 
 var factsConflict = Check{

@@ -188,10 +188,17 @@ func (h *host) portFile(p *pathsel.Port, name, says string) string {
 	return withValue(fmt.Sprintf("/sys/class/infiniband/%s/ports/%d/%s", p.Device, p.Number, name), says)
 }
 
-// netFile is a file of an interface with what it says, or the place in an imported file.
+// netFile is a file of an interface with what it says, the call of netlink that told it, or the place in an imported file.
 func (h *host) netFile(name, file, says string) string {
-	if n := h.NetdevNamed(name); n != nil && n.Evidence != "" && !strings.HasPrefix(n.Evidence, "/sys/") {
+	n := h.NetdevNamed(name)
+	if n != nil && n.Evidence != "" && !strings.HasPrefix(n.Evidence, "/sys/") {
 		return n.Evidence
+	}
+	fact := map[string]string{"mtu": "mtu_bytes", "operstate": "state", "bonding/slaves": "lower"}[file]
+	if n != nil && fact != "" {
+		if f, ok := n.Facts.Get(fact); ok && f.Source == topo.SourceNetlink {
+			return withValue(f.Where+" "+file+" of "+name, says)
+		}
 	}
 	return netFile(name, file, says)
 }

@@ -26,8 +26,12 @@ func (r *reader) resolveNUMA() {
 		f := r.functionFiles(d)
 		matters := d.PF == "" && (rdma[d.ID] || isNear(d))
 		if node == nil {
-			if matters {
+			_, there, _ := f.lookup("numa_node", quiet)
+			switch {
+			case matters && there:
 				f.warn(topo.CodeNUMAUnknown, "numa_node", "not known, and neither local CPUs nor a bridge above tell")
+			case matters:
+				f.warn(topo.CodeNUMAUnknown, "", "no numa_node, and neither local CPUs nor a bridge above tell")
 			}
 			continue
 		}

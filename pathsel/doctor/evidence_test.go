@@ -1,0 +1,240 @@
+package doctor_test
+
+import (
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/topoctl/topoctl/discover"
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/fixtures"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
+	"github.com/topoctl/topoctl/internal/base/hosttree"
+	"github.com/topoctl/topoctl/internal/base/longtest"
+	"github.com/topoctl/topoctl/internal/base/replies"
+	"github.com/topoctl/topoctl/pathsel/doctor"
+)
+
+// faulty are machines on which a check has something to find that no fixture has: a fixture and
+// patches in the language of machines.
+var faulty = map[string]string{
+	"both ends narrow":        "base hgx-h100-8nic\nchange 0000:18:00.0 at x8",
+	"the ends disagree":       "base hgx-h100-8nic\nset sys/bus/pci/devices/0000:17:00.0/current_link_width 8",
+	"a slow uplink":           "base hgx-h100-8nic\nchange 0000:16:00.0 at gen3",
+	"a slot too narrow":       "base hgx-h100-8nic\nchange 0000:17:01.0 link gen4x16",
+	"NVLinks missing":         "base hgx-h100-8nic\nchange 0000:18:00.0 nvlink 0",
+	"NVLinks uneven":          "base hgx-h100-8nic\nchange 0000:18:00.0 nvlink 17",
+	"a port switched off":     "base a10-2nic\nchange 0000:1a:00.0 state down\nset sys/class/net/ens1f0np0/flags 0x1002",
+	"a port without carrier":  "base a10-2nic\nchange 0000:1a:00.0 state down",
+	"no port at all":          "base a10-2nic\nchange 0000:1a:00.0 state down\nchange 0000:9b:00.0 state down",
+	"no subnet manager":       "base hgx-h100-8nic\nset sys/class/infiniband/mlx5_0/ports/1/state \"2: INIT\"",
+	"no LID":                  "base hgx-h100-8nic\nset sys/class/infiniband/mlx5_0/ports/1/lid 0x0",
+	"MTUs differ":             "base a10-2nic\nchange 0000:1a:00.0 mtu 1500",
+	"a slow rail":             "base hgx-h100-8nic\nset sys/class/infiniband/mlx5_0/ports/1/rate \"100 Gb/sec (4X EDR)\"",
+	"partitions differ":       "base hgx-h100-8nic\nset sys/class/infiniband/mlx5_0/ports/1/pkeys/0 0x7fff",
+	"another layer":           "base hgx-h100-8nic\nset sys/class/infiniband/mlx5_0/ports/1/link_layer Ethernet",
+	"an unknown NUMA node":    "base hgx-h100-8nic\nset sys/bus/pci/devices/0000:18:00.0/numa_node -1\nremove sys/bus/pci/devices/0000:18:00.0/local_cpulist",
+	"no driver":               "base hgx-h100-8nic\nremove sys/bus/pci/devices/0000:18:00.0/driver\nremove proc/driver/nvidia\nremove topoctl/nvml.json",
+	"nouveau":                 "base a10-2nic\nlink sys/bus/pci/devices/0000:19:00.0/driver -> ../../../../bus/pci/drivers/nouveau\nremove proc/driver/nvidia\nremove topoctl/nvml.json",
+	"the IOMMU translates":    "base hgx-h100-8nic\nset sys/kernel/iommu_groups/*/type DMA",
+	"no way to GPU memory":    "base hgx-h100-8nic\nremove sys/module/nvidia_peermem",
+	"a leg that is down":      "base bonds\nset sys/class/net/eth0/operstate down",
+	"RDMA without a function": "base hgx-h100-8nic\nremove sys/class/infiniband/mlx5_0/device",
+	"ACS":                     "base pcie-8gpu-2nic-epyc",
+}
+
+// seen is one piece of evidence of a finding: a file or a directory of the tree, or a call whose recorded answers
+// are in one.
+type seen struct {
+	file   string // "" where it is the word of the running host or of the command line
+	absent bool   // it is that there is no such file
+}
+
+// calls are the files with the recorded answers of what is not a file.
+var calls = map[string]string{"nvml": replies.NVMLPath, "RTM_": replies.NetlinkPath, "RDMA_NLDEV": replies.NetlinkPath, "IFLA_": replies.NetlinkPath, "ip addr show": replies.NetlinkPath}
+
+func parseEvidence(e string) seen {
+	for prefix, file := range calls {
+		if strings.HasPrefix(e, prefix) {
+			return seen{file: file}
+		}
+	}
+	name, absent := strings.CutSuffix(e, " does not exist")
+	name, _, _ = strings.Cut(name, " = ")
+	name, _, _ = strings.Cut(name, " without ")
+	name, _, _ = strings.Cut(name, " ") // "/proc/self/limits Max locked memory"
+	if !strings.HasPrefix(name, "/") {
+		return seen{}
+	}
+	return seen{file: strings.TrimPrefix(name, "/"), absent: absent}
+}
+
+// found lists the real paths of what a name stands for, which may have asterisks.
+func found(tb testing.TB, tree hosttree.Tree, name string) (paths []string) {
+	tb.Helper()
+	names := []string{name}
+	if strings.Contains(name, "*") {
+		var err error
+		if names, err = fs.Glob(tree, name); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	for _, n := range names {
+		// The file itself where it is a link: what is taken away is the word, not what it points to.
+		dir, err := hosttree.RealPath(tree, path.Dir(n))
+		if err != nil {
+			continue
+		}
+		n = path.Join(dir, path.Base(n))
+		if i, err := fs.Lstat(tree, n); err != nil {
+			continue
+		} else if i.Mode()&fs.ModeSymlink != 0 && strings.HasPrefix(name, "sys/class/") && strings.Count(name, "/") == 3 {
+			paths = append(paths, n) // a device: the link in its class, and where it leads
+			if n, err = hosttree.RealPath(tree, n); err != nil {
+				continue
+			}
+		}
+		paths = append(paths, n)
+	}
+	return paths
+}
+
+// examined is a machine with what doctor says of it.
+type examined struct {
+	name   string
+	tree   *hosttree.Mem
+	report *doctor.Report
+}
+
+func memory(tb testing.TB, tree fs.FS) *hosttree.Mem {
+	tb.Helper()
+	mem, ok := tree.(*hosttree.Mem)
+	if !ok {
+		tb.Fatalf("%T is no tree in memory", tree)
+	}
+	return mem
+}
+
+func diagnose(tb testing.TB, tree fs.FS) *doctor.Report {
+	tb.Helper()
+	top, err := discover.Discover(tb.Context(), discover.Options{FS: tree, Origin: "fixture"})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return run(tb, top)
+}
+
+// without is the tree without some files, or directories with all that is in them.
+func (x *examined) without(tb testing.TB, paths []string) *hosttree.Mem {
+	tb.Helper()
+	out, err := x.tree.Rewrite(func(_ string, data []byte) []byte { return data }, func(name string) bool { return slices.Contains(paths, name) })
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return out
+}
+
+// Each error and warning (not notes) rests on what is there: every file of its evidence exists, and with
+// one of them taken away the same check no longer reports it by that file. It says then that it could
+// not check one of the devices, or the finding stands on other evidence. Where the evidence is a device
+// itself, with all that is in its directory, there is no such device any more and others may have its
+// number. Evidence that a file is not there must be true, and is gone with the directory that would
+// have it.
+func TestFindingsRestOnEvidence(t *testing.T) {
+	var machines []examined
+	for _, name := range slices.Concat(fixtures.Names(), fixtures.Captures()) {
+		tree, err := fixtures.Open(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		machines = append(machines, examined{name, memory(t, tree), run(t, fixturetest.Topology(t, name))})
+	}
+	for name, patches := range faulty {
+		tree, err := fixtures.OpenFile([]byte("machine v \"a variant\"\n" + patches + "\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		machines = append(machines, examined{name, memory(t, tree), diagnose(t, tree)})
+	}
+	slices.SortFunc(machines, func(a, b examined) int { return strings.Compare(a.name, b.name) })
+	type removal struct {
+		on    examined
+		at    string   // as the evidence names it
+		paths []string // what is taken away
+
+		device bool // it is a device, with all that is in its directory
+	}
+	var removals []removal
+	for _, x := range machines {
+		known := map[string]bool{}
+		for _, f := range x.report.Findings() {
+			if f.Severity == doctor.Info {
+				continue
+			}
+			if len(f.Evidence) == 0 {
+				t.Errorf("%s: %s: %s: no evidence", x.name, f.Code, f.Text)
+			}
+			for _, e := range f.Evidence {
+				s := parseEvidence(e)
+				at := s.file
+				if s.absent {
+					if len(found(t, x.tree, at)) > 0 {
+						t.Errorf("%s: %s: %s: it does", x.name, f.Code, e)
+					}
+					at = path.Dir(at)
+				}
+				paths := found(t, x.tree, at)
+				if len(paths) == 0 {
+					t.Errorf("%s: %s: %q is not in the tree", x.name, f.Code, e)
+				}
+				if !known[at] {
+					known[at] = true
+					removals = append(removals, removal{x, at, paths, isDevice(x.tree, at)})
+				}
+			}
+		}
+	}
+	t.Logf("%d removals on %d machines", len(removals), len(machines))
+	for _, r := range longtest.Sample(removals, 24) {
+		t.Run(r.on.name+" "+strings.ReplaceAll(r.at, "/", "_"), func(t *testing.T) {
+			t.Parallel()
+			tree := r.on.without(t, r.paths)
+			after := diagnose(t, tree)
+			for _, f := range r.on.report.Findings() {
+				if f.Severity != doctor.Info && slices.ContainsFunc(f.Evidence, func(e string) bool { return under(r.at, parseEvidence(e)) }) {
+					stands(t, &f, after, r.device, r.at)
+				}
+			}
+		})
+	}
+}
+
+// isDevice says whether a name is a directory, or the link to one by which a device is listed.
+func isDevice(tree fs.FS, name string) bool {
+	i, err := fs.Stat(tree, name)
+	return err == nil && i.IsDir() || path.Dir(name) == "sys/bus/pci/devices"
+}
+
+// under says whether a piece of evidence is what was taken away.
+func under(at string, s seen) bool { return s.file == at || s.absent && path.Dir(s.file) == at }
+
+// stands checks what became of a finding after one of its pieces of evidence was taken away.
+func stands(t *testing.T, f *doctor.Finding, after *doctor.Report, device bool, at string) {
+	t.Helper()
+	c := after.Checks[slices.IndexFunc(after.Checks, func(c doctor.CheckResult) bool { return c.Code == f.Code })]
+	for _, x := range c.Findings {
+		if x.Severity != doctor.Info && slices.ContainsFunc(x.Evidence, func(e string) bool { s := parseEvidence(e); return s.file == at && !s.absent }) {
+			t.Errorf("%s: %s, still by %s, which is not there: %v", f.Code, x.Text, at, x.Evidence)
+		}
+	}
+	about := func(list []topo.ID) bool {
+		return len(list) == 0 || len(f.Subjects) == 0 || slices.ContainsFunc(list, func(id topo.ID) bool { return slices.Contains(f.Subjects, id) })
+	}
+	stays := slices.ContainsFunc(c.Findings, func(x doctor.Finding) bool { return about(x.Subjects) })
+	open := slices.ContainsFunc(c.Missing, func(m doctor.Missing) bool { return about(m.Subjects) })
+	if !stays && !open && !device {
+		t.Errorf("%s: without %s: %s (%s), want could_not_check of %v", f.Code, at, c.Status, c.Note, f.Subjects)
+	}
+}
