@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"net"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/topoctl/topoctl/internal/base/engine/transport/fake"
 )
 
 // mute accepts connections and says nothing.
@@ -66,5 +69,18 @@ func TestCloseEndsOpen(t *testing.T) {
 		}
 	case <-time.After(within):
 		t.Fatal("Open still waits")
+	}
+}
+
+// A region that grants nothing is not offered, and who asks for it is told so.
+func TestRegionWithoutGrant(t *testing.T) {
+	checkLeaks(t)
+	p, _ := fakePair(t, 4096, fake.Options{})
+	if _, err := p.server.Alloc(4096, RegionOptions{Name: "mine alone"}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := p.peer.Region(testContext(t), "mine alone")
+	if !errors.Is(err, ErrNoRegion) || !strings.Contains(err.Error(), `it offers ["kv"] (regions that grant nothing are not offered)`) {
+		t.Errorf("%v", err)
 	}
 }
