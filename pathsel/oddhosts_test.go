@@ -1,6 +1,7 @@
 package pathsel_test
 
 import (
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -51,6 +52,31 @@ func usable(h *pathsel.Host) string {
 		}
 	}
 	return strings.Join(names, " ")
+}
+
+// EFA is for data wherever it stands; another NIC away from the GPUs is not.
+func TestEFAAwayFromGPUsIsForData(t *testing.T) {
+	const spec = "machine m \"m\"\nhost kernel 6.8.0\n" + oneSocket + `root 0000:90 numa 0
+  port 90:01.0 nitro-port
+    switch 91:00.0 virtual-switch
+      down 92:00.0
+        nic 93:00.0 efa rdma rdmap147s0
+      down 92:01.0
+        gpu 94:00.0 h100-sxm
+root 0000:a0 numa 0
+  port a0:01.0 nitro-port
+    switch a1:00.0 virtual-switch
+      down a2:00.0
+        nic a3:00.0 %s rdma rdmap163s0
+`
+	for model, want := range map[string]pathsel.Role{"efa": pathsel.RoleData, "connectx6-dx eth gbps 100": pathsel.RoleStorage} {
+		h := prepare(t, fixturetest.Spec(t, fmt.Sprintf(spec, model)), pathsel.Options{})
+		for _, p := range h.Ports() {
+			if p.Device == "rdmap163s0" && p.Role != want {
+				t.Errorf("%s: %s (%s), want %s", model, p.Role, p.RoleReason.Text, want)
+			}
+		}
+	}
 }
 
 // A dual-port card with a slow and a fast port: the fast one is for data.

@@ -225,11 +225,13 @@ func hasDefaultRoute(n *topo.Netdev) bool {
 }
 
 // storage recognizes ports away from the GPUs on hosts where GPUs have ports of
-// their own: every GPU has one, or this one is of another fabric.
+// their own: every GPU has one, or this one is of another fabric. EFA is never for
+// storage, which AWS attaches by ENA and as NVMe: instances have EFA devices away
+// from the GPUs too. Source: NIXL test/unit/utils/libfabric/topo/p6e-gb200.36xl-topo.xml.
 func (r *roles) storage(i int) (Reason, bool) {
 	p := &r.h.ports[i]
 	switch {
-	case p.Software || p.Virtual || len(r.layers) == 0:
+	case p.Software || p.Virtual || len(r.layers) == 0 || p.rdma != nil && p.rdma.Transport == "efa":
 		return Reason{}, false
 	case r.covered && r.placed[i]:
 		return Reason{codeNoGPUBeside, "no GPU below its PCIe switch, and every GPU has a port below its own", p.evidence}, true
