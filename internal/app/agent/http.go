@@ -108,12 +108,18 @@ const (
 
 func newServer(h *handler) *http.Server {
 	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", index)
 	mux.HandleFunc("GET /healthz", h.health)
 	mux.HandleFunc("GET /v1/topology", h.topology)
 	mux.HandleFunc("GET /v1/engine", h.engine)
 	mux.HandleFunc("GET /metrics", h.metrics)
 	return &http.Server{Handler: mux, ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: answerTimeout,
 		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes}
+}
+
+// index names the pages that there are.
+func index(w http.ResponseWriter, _ *http.Request) {
+	answer(w, "text/plain; charset=utf-8", []byte("topoctl agent\n\n/healthz      ok while it serves\n/v1/topology  this host, as JSON\n/v1/engine    regions, peers and lanes, as JSON\n/metrics      counters for Prometheus\n"))
 }
 
 func (h *handler) health(w http.ResponseWriter, _ *http.Request) {

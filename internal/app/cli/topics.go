@@ -33,6 +33,10 @@ func helpTopics() []*cobra.Command {
 TERM
   Disables color if it is "dumb".
 
+LC_ALL, LC_CTYPE, LANG
+  The first that is set decides: "C" and "POSIX" draw with ASCII characters only, as
+  --ascii does.
+
 CUDA_VISIBLE_DEVICES
   Numbers the GPUs of this host for "topoctl export mooncake" and "topoctl export
   env". For AMD GPUs, it is ROCR_VISIBLE_DEVICES, then HIP_VISIBLE_DEVICES.

@@ -48,6 +48,25 @@ func FixtureNames(*cobra.Command, []string, string) ([]string, cobra.ShellCompDi
 	return out, cobra.ShellCompDirectiveDefault
 }
 
+// HostArgs offers fixture:NAME where a file or a described machine is expected, once its beginning
+// is typed; before is what stands before it, "NAME=" of kv's hosts.
+func HostArgs(typed, before string) ([]string, cobra.ShellCompDirective) {
+	prefix := before + FixturePrefix
+	if typed == before || !strings.HasPrefix(typed, prefix[:min(len(typed), len(prefix))]) {
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	names, _ := FixtureNames(nil, nil, "")
+	for i := range names {
+		names[i] = prefix + names[i]
+	}
+	return names, cobra.ShellCompDirectiveDefault
+}
+
+// HostFlag offers the values of a flag that takes a file or a described machine.
+func HostFlag(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+	return HostArgs(typed, "")
+}
+
 // formatNames offers what -o takes on the command.
 func formatNames(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 	return strings.Fields(cmd.Annotations[FormatsKey]), cobra.ShellCompDirectiveNoFileComp

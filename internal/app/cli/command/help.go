@@ -9,10 +9,63 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/topoctl/topoctl/internal/base/edit"
+	"github.com/topoctl/topoctl/internal/base/text"
 )
 
+// plainWidth is how wide help is where there is no terminal.
+const plainWidth = 80
+
+func (s Streams) helpWidth() int {
+	if s.Width > 0 {
+		return s.Width
+	}
+	return plainWidth
+}
+
+// help prints a command's description and usage. A word that is no command has no help: cobra
+// looks at --help before it looks at arguments.
+func (f *Env) help(cmd *cobra.Command, _ []string) {
+	if cmd.HasSubCommands() {
+		if f.unhelpful = UnknownCommand(cmd, cmd.Flags().Args()); f.unhelpful != nil {
+			return
+		}
+	}
+	about := cmd.Long
+	if about == "" {
+		about = cmd.Short
+	}
+	fmt.Fprintln(cmd.OutOrStdout(), reflow(about, f.Streams.helpWidth()))
+	if cmd.Runnable() || cmd.HasSubCommands() {
+		fmt.Fprintln(cmd.OutOrStdout())
+		if err := cmd.Usage(); err != nil {
+			f.unhelpful = err
+		}
+	}
+}
+
+// reflow wraps the paragraphs of a text. Lines that are set in stay as they are.
+func reflow(s string, width int) string {
+	var out, prose []string
+	flush := func() {
+		if len(prose) > 0 {
+			out = append(out, text.Wrap(strings.Join(prose, " "), width)...)
+			prose = nil
+		}
+	}
+	for line := range strings.SplitSeq(strings.TrimRight(s, "\n"), "\n") {
+		if line != "" && line[0] != ' ' {
+			prose = append(prose, line)
+			continue
+		}
+		flush()
+		out = append(out, line)
+	}
+	flush()
+	return strings.Join(out, "\n")
+}
+
 // usage prints how a command is called, with those flags only that do something.
-func usage(cmd *cobra.Command) error {
+func usage(cmd *cobra.Command, width int) error {
 	var b strings.Builder
 	line := cmd.UseLine()
 	if cmd.HasAvailableSubCommands() {
@@ -33,7 +86,7 @@ func usage(cmd *cobra.Command) error {
 	section("Commands", func(c *cobra.Command) bool { return c.IsAvailableCommand() })
 	section("Help topics (topoctl help TOPIC)", (*cobra.Command).IsAdditionalHelpTopicCommand)
 	for _, g := range flagGroups(cmd) {
-		fmt.Fprintf(&b, "\n%s:\n%s", g.Name(), g.FlagUsages())
+		fmt.Fprintf(&b, "\n%s:\n%s", g.Name(), g.FlagUsagesWrapped(width))
 	}
 	if cmd.Example != "" {
 		fmt.Fprintf(&b, "\nExamples:\n%s\n", cmd.Example)
@@ -114,6 +167,19 @@ func newHelpCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [COMMAND | TOPIC]",
 		Short: "Show help for a command or topic",
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			about, rest, err := cmd.Root().Find(args)
+			if err != nil || len(rest) > 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			var out []string
+			for _, c := range about.Commands() {
+				if c.IsAvailableCommand() || c.IsAdditionalHelpTopicCommand() {
+					out = append(out, cobra.CompletionWithDesc(c.Name(), c.Short))
+				}
+			}
+			return out, cobra.ShellCompDirectiveNoFileComp
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			about, rest, err := cmd.Root().Find(args)
 			if err == nil {

@@ -69,6 +69,7 @@ func Action[O interface{ Ready(*cobra.Command) error }](opts O, parse func(*cobr
 func (in *Host) Ready(cmd *cobra.Command) error {
 	in.Globals = in.env.Globals
 	g := &in.Globals
+	g.ASCII = g.ASCII || in.Streams.asciiLocale()
 	var err error
 	if in.Format, err = g.format(cmd); err != nil {
 		return err

@@ -38,6 +38,8 @@ type Env struct {
 	RDMA    RDMASource
 	Now     func() time.Time
 	Globals Globals
+
+	unhelpful error // why there is no help on what was named
 }
 
 // Globals are the flags that several commands have.
@@ -99,7 +101,8 @@ func NewRoot(f *Env, commands ...*cobra.Command) *cobra.Command {
 	root.Version = build.Read().String()
 	root.SetVersionTemplate("topoctl {{.Version}}\n")
 	root.Flags().Bool("version", false, "print the version and the commit")
-	root.SetUsageFunc(usage)
+	root.SetUsageFunc(func(cmd *cobra.Command) error { return usage(cmd, f.Streams.helpWidth()) })
+	root.SetHelpFunc(f.help)
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(commands...)
 	root.SetHelpCommand(newHelpCmd())
@@ -249,5 +252,8 @@ func Run(ctx context.Context, f *Env, args []string, commands ...*cobra.Command)
 	root := NewRoot(f, commands...)
 	root.SetArgs(append([]string{}, args...)) // nil would mean os.Args
 	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		err = f.unhelpful
+	}
 	return report(f.Streams.Err, strings.TrimPrefix(strings.TrimPrefix(cmd.CommandPath(), "topoctl"), " "), err)
 }

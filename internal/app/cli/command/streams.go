@@ -65,6 +65,16 @@ func (s Streams) color(choice string, never bool) bool {
 	return s.OutTTY
 }
 
+// asciiLocale says whether the user chose a locale that has ASCII only.
+func (s Streams) asciiLocale() bool {
+	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
+		if v := s.Getenv(name); v != "" {
+			return v == "C" || v == "POSIX"
+		}
+	}
+	return false
+}
+
 // Screen says why there is none to draw on.
 func (s Streams) Screen() error {
 	const hint = "use \"topoctl tui --once\" to print one frame, or \"topoctl watch -o jsonl\" to print each change"

@@ -50,14 +50,10 @@ func newDiffCmd(f *command.Env, runF func(context.Context, *diffOptions) error) 
 		Args: diffArgs,
 		RunE: command.Action(opts, opts.parse, runF),
 		ValidArgsFunction: func(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-			if len(args) > 1 || !strings.HasPrefix(typed, command.FixturePrefix[:min(len(typed), len(command.FixturePrefix))]) || typed == "" {
+			if len(args) > 1 {
 				return nil, cobra.ShellCompDirectiveDefault
 			}
-			names, _ := command.FixtureNames(nil, nil, "")
-			for i := range names {
-				names[i] = command.FixturePrefix + names[i]
-			}
-			return names, cobra.ShellCompDirectiveDefault
+			return command.HostArgs(typed, "")
 		},
 	}
 	fl := cmd.Flags()

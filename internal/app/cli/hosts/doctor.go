@@ -82,7 +82,7 @@ func newDoctorCmd(f *command.Env, runF func(context.Context, *doctorOptions) err
 	fl.StringVar(&opts.peer, "peer", "", "also compare both ends of each lane to the host in `FILE` (as for --from)")
 	fl.IntVar(&gidIndex, "gid-index", 0, "also check GID index `N`, which a program will use")
 	fl.BoolVar(&opts.all, "all", false, "print notes, checks that could not be made, and checks that pass or do not apply in full")
-	command.Offer(cmd, map[string]command.Completer{"fail-on": command.Words(failLevels...)})
+	command.Offer(cmd, map[string]command.Completer{"fail-on": command.Words(failLevels...), "peer": command.HostFlag})
 	flags := slices.DeleteFunc(slices.Clone(command.InputFlags), func(name string) bool { return name == "quiet" })
 	command.Uses(cmd, append(flags, "output", "json", "color", "no-color", "units")...)
 	command.Formats(cmd, command.FormatTable, command.FormatJSON, command.FormatTSV, formatNagios)

@@ -92,7 +92,7 @@ func newPathCmd(f *command.Env, runF func(context.Context, *pathOptions) error) 
 	fl.StringVar(&opts.visible, "visible", "", "number cuda:N by `LIST`, as in CUDA_VISIBLE_DEVICES")
 	opts.measured.Add(cmd)
 	command.Offer(cmd, map[string]command.Completer{
-		"policy": command.Words(pick.Policies()...), "transport": command.Words("rdma", "tcp"), "engine": command.WordList(engineNames()...),
+		"policy": command.Words(pick.Policies()...), "transport": command.Words("rdma", "tcp"), "engine": command.WordList(engineNames()...), "peer": command.HostFlag,
 	})
 	command.Uses(cmd, append(slices.Clone(command.InputFlags), "output", "json", "color", "no-color", "ascii", "units")...)
 	command.Formats(cmd, command.FormatTable, command.FormatJSON)
@@ -284,10 +284,8 @@ func (o *pathOptions) complete(cmd *cobra.Command, args []string, _ string) ([]s
 		}
 		out = append(out, cobra.CompletionWithDesc(string(l), what))
 	}
-	if len(args) == 1 {
-		for _, id := range t.MatrixAxis(topo.KindNIC) {
-			out = append(out, cobra.CompletionWithDesc(id.Name(), "NIC"))
-		}
+	for _, id := range t.MatrixAxis(topo.KindNIC) {
+		out = append(out, cobra.CompletionWithDesc(id.Name(), "NIC"))
 	}
 	return out, none
 }
