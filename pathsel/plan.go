@@ -140,6 +140,15 @@ func (p *Plan) Of(consumer string) (a *Assignment, ok bool) {
 	return &p.Assignments[i], true
 }
 
+// Load returns what a port carries in the plan, and for whom; ok is false if it takes no part.
+func (p *Plan) Load(port topo.ID) (l *PortLoad, ok bool) {
+	i := slices.IndexFunc(p.Ports, func(l PortLoad) bool { return l.Port == port })
+	if i < 0 {
+		return nil, false
+	}
+	return &p.Ports[i], true
+}
+
 // MarshalJSON writes the plan as a topoctl.plan/v1 document.
 func (p *Plan) MarshalJSON() ([]byte, error) {
 	type fields Plan // without this method

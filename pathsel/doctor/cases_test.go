@@ -9,8 +9,10 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/discover/topo/ncclxml"
 	"github.com/topoctl/topoctl/discover/topo/nvsmi"
+	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/internal/base/replies"
+	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/pathsel/doctor"
 )
 
@@ -404,7 +406,7 @@ var rulings = map[doctor.Code]ruling{
 	},
 	"port-down": {
 		found: named("dgx-h100-port-down"), severity: doctor.Error, subjects: []topo.ID{"port:mlx5_6/1"},
-		text: "gpu:4 falls back to mlx5_9: NODE instead of PXB, at most 50.0 GB/s, shared with gpu:5",
+		text: "gpu:4 falls back to mlx5_9: NODE instead of PXB, at most 25.0 GB/s, shared with gpu:5",
 		fine: named(healthy), blind: variant(healthy, "remove sys/class/infiniband/mlx5_0/ports/1/state"),
 		more: map[string]ruling{
 			"one of two that are as near": {found: variant("b300-16nic", "change 0000:19:00.0 state down"), severity: doctor.Warning, text: "its bandwidth is lost"},
@@ -890,4 +892,61 @@ func finds(t *testing.T, code doctor.Code, want ruling) {
 	if want.subjects != nil && !slices.Equal(worst.Subjects, want.subjects) {
 		t.Errorf("it is about %v, want %v", worst.Subjects, want.subjects)
 	}
+}
+
+// What doctor says of a port that is down is what the plan gives: the port, and with whom it is shared.
+func TestFallbacksAreThePlans(t *testing.T) {
+	for _, name := range fixtures.Names() {
+		down := 0
+		for _, id := range portIDs(fixturetest.Topology(t, name)) {
+			if down++; down > 2 {
+				break
+			}
+			top := edited(named(name), func(t *topo.Topology) {
+				for i := range t.Ports {
+					if t.Ports[i].ID == id {
+						t.Ports[i].State = "DOWN"
+					}
+				}
+			})(t)
+			h, err := pathsel.New(top, pathsel.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			plan, err := h.Plan(nil)
+			if err != nil {
+				continue
+			}
+			for _, f := range run(t, top, "port-down").Findings() {
+				for _, a := range plan.Assignments {
+					clause, ok := between(f.Text, a.Consumer+" falls back to ", ";")
+					if !ok {
+						continue
+					}
+					with := ""
+					if load, _ := plan.Load(a.Ports[0].Port); len(load.Consumers) > 1 {
+						with = "shared with"
+					}
+					if !strings.HasPrefix(clause, a.Ports[0].Name+":") || strings.Contains(clause, "shared with") != (with != "") {
+						t.Errorf("%s, %s down: %q; the plan has %s %s", name, id, clause, a.Ports[0].Name, with)
+					}
+				}
+			}
+		}
+	}
+}
+
+// portIDs are the RDMA ports of a host.
+func portIDs(t *topo.Topology) (ids []topo.ID) {
+	for i := range t.Ports {
+		ids = append(ids, t.Ports[i].ID)
+	}
+	return ids
+}
+
+// between is what stands between a phrase and the next end of it.
+func between(s, phrase, end string) (string, bool) {
+	_, rest, ok := strings.Cut(s, phrase)
+	rest, _, _ = strings.Cut(rest, end)
+	return rest, ok
 }

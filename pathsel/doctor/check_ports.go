@@ -43,8 +43,7 @@ func checkPortDown(h *host) (o outcome) {
 // loss is what a location loses by a port that is down.
 type loss struct {
 	location pathsel.Location
-	class    topo.Class         // of the port that is down
-	next     *pathsel.Candidate // nil: nothing is left
+	class    topo.Class // of the port that is down
 }
 
 // losses compares a port that is down with what is left, for each GPU, or for
@@ -62,12 +61,12 @@ func (h *host) losses(p *pathsel.Port) (lost []loss, equal bool) {
 		}
 		c := h.class(l.Node(), p.NIC)
 		if len(a.Ranked) == 0 {
-			lost = append(lost, loss{l, c, nil})
+			lost = append(lost, loss{l, c})
 			continue
 		}
 		switch order := c.Compare(a.Ranked[0].Class); {
 		case c.Known() && order < 0:
-			lost = append(lost, loss{l, c, &a.Ranked[0]})
+			lost = append(lost, loss{l, c})
 		case c.Known() && order == 0:
 			equal = true
 		}
@@ -139,25 +138,31 @@ func (h *host) spare(p *pathsel.Port) bool {
 	return p.Card != "" && cards[p.Card].up > 0
 }
 
-// fallbacks says for each location that lost its nearest port what is left.
+// fallbacks says for each location that lost its nearest port what the plan for all of them gives it instead.
 func (h *host) fallbacks(lost []loss) string {
 	const most = 4
+	plan, err := h.paths.Plan(nil)
 	var out []string
 	for i, l := range lost {
 		if i == most {
 			out = append(out, fmt.Sprintf("%d more locations", len(lost)-most))
 			break
 		}
-		if l.next == nil {
+		var a *pathsel.Assignment
+		if err == nil {
+			a, _ = plan.Of(string(l.location))
+		}
+		if a == nil || len(a.Ports) == 0 {
 			out = append(out, fmt.Sprintf("%s has no usable port left", l.location))
 			continue
 		}
-		s := fmt.Sprintf("%s falls back to %s: %s instead of %s", l.location, l.next.Name, l.next.Class, l.class)
-		if r := l.next.BytesPerSec; r != nil {
-			s += ", " + h.bounded(*r, l.next.Basis)
+		next := &a.Ports[0]
+		s := fmt.Sprintf("%s falls back to %s: %s instead of %s", l.location, next.Name, next.Class, l.class)
+		if r := a.BytesPerSec; r != nil {
+			s += ", " + h.bounded(*r, a.Basis)
 		}
-		if with := h.alsoUsing(l.next.Port, l.location); len(with) > 0 {
-			s += ", shared with " + text.Join(with, mostNames)
+		if load, ok := plan.Load(next.Port); ok && len(load.Consumers) > 1 {
+			s += ", shared with " + text.Join(slices.DeleteFunc(slices.Clone(load.Consumers), func(c string) bool { return c == a.Consumer }), mostNames)
 		}
 		out = append(out, s)
 	}
@@ -173,20 +178,6 @@ func (h *host) bounded(r topo.Rate, basis topo.Basis) string {
 		return "about " + h.rate(r)
 	}
 	return h.rate(r)
-}
-
-// alsoUsing lists the other GPUs that prefer a port.
-func (h *host) alsoUsing(port topo.ID, but pathsel.Location) []string {
-	var out []string
-	for _, l := range h.paths.GPUs() {
-		if l == but {
-			continue
-		}
-		if a, err := h.paths.Affinity(l, nil); err == nil && slices.Contains(a.Preferred(), port) {
-			out = append(out, string(l))
-		}
-	}
-	return out
 }
 
 var pfAndVFVisible = Check{
