@@ -92,10 +92,19 @@ func (o *predictOptions) add(cmd *cobra.Command) {
 	fl.StringVar(&o.prefixText, "prefix-memory", "0", "memory (`SIZE`) in which each prefill instance keeps finished prompts, for prompts of a --trace that share a prefix (hash_ids)")
 	fl.DurationVar(&o.setup, "setup-time", 0, "`TIME` to start a transfer between two ranks, such as 50us")
 	fl.DurationVar(&o.piece, "piece-time", 0, "`TIME` to post each contiguous piece of a transfer, such as 200ns")
-	command.Offer(cmd, map[string]command.Completer{"host": command.Words(), "prefill-hosts": command.Words(), "decode-hosts": command.Words(), "nics": command.Words(), "down": command.Words(),
+	command.Offer(cmd, map[string]command.Completer{"host": namedHost, "prefill-hosts": command.Words(), "decode-hosts": command.Words(), "nics": command.Words(), "down": command.Words(),
 		"prefix-memory": command.Words("0", "16GiB", "1TiB"), "setup-time": command.Words(), "piece-time": command.Words()})
 	command.Uses(cmd, "timeout", "quiet", "output", "json", "units")
 	command.Formats(cmd, command.FormatTable, command.FormatJSON, command.FormatSVG, command.FormatHTML)
+}
+
+// namedHost offers the machines that ship with topoctl after NAME=.
+func namedHost(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+	name, _, named := strings.Cut(typed, "=")
+	if !named {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return command.HostArgs(typed, name+"=")
 }
 
 func (o *predictOptions) parse(cmd *cobra.Command, _ []string) error {
