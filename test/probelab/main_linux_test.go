@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"os/exec"
 	"syscall"
 	"testing"
@@ -38,6 +39,7 @@ func TestMain(m *testing.M) {
 		os.Exit(topoctl())
 	case roleLoop:
 		for {
+			runtime.Gosched()
 		}
 	case roleInside:
 		os.Exit(m.Run())

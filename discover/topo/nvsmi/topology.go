@@ -83,7 +83,8 @@ func (b *builder) devices() ([]topo.ID, error) {
 	ids := make([]topo.ID, len(b.table.Devices))
 	seen := map[topo.ID]bool{}
 	for i, label := range b.table.Devices {
-		if gpuName.MatchString(label) {
+		switch {
+		case gpuName.MatchString(label):
 			n, err := strconv.Atoi(label[len("GPU"):])
 			if err != nil {
 				return nil, fmt.Errorf("nvsmi: column %q: %w", label, err)
@@ -92,10 +93,10 @@ func (b *builder) devices() ([]topo.ID, error) {
 				return nil, fmt.Errorf("nvsmi: two columns are called GPU%d", n)
 			}
 			b.gpu(n, label)
-		} else if strings.HasPrefix(label, "NVME") {
+		case strings.HasPrefix(label, "NVME"):
 			ids[i] = topo.NVMeID(label)
 			b.nvme(label)
-		} else {
+		default:
 			name := b.table.nameOf(label)
 			if seen[topo.RDMAID(name)] {
 				b.warn(topo.CodeConflict, topo.RDMAID(name), fmt.Sprintf("two columns are called %q; %s is kept under its column's name", name, label), "")

@@ -223,7 +223,7 @@ func TestIdleClientsMakeRoom(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer pages.Stop(t.Context()) //nolint:errcheck // of no interest here
+	defer pages.Stop(t.Context())
 	url := "http://" + pages.Addresses()[0] + "/healthz"
 	for i := range 3 * maxClients {
 		keeps := &http.Client{Transport: &http.Transport{}, Timeout: 30 * time.Second}

@@ -82,11 +82,7 @@ func Decode(data []byte) (*topo.Topology, error) {
 	if err != nil {
 		return nil, pkgerr.Errorf("amdsmi", "%w", err)
 	}
-	t, err := r.topology()
-	if err != nil {
-		return nil, pkgerr.Errorf("amdsmi", "%w", err)
-	}
-	return t, nil
+	return r.topology(), nil
 }
 
 // add gives the place of a GPU, which is new.
@@ -138,7 +134,7 @@ var lacks = []string{
 	"NUMA nodes, GPU models and memory",
 }
 
-func (r *report) topology() (*topo.Topology, error) {
+func (r *report) topology() *topo.Topology {
 	t := &topo.Topology{Origin: string(source)}
 	t.Host.Lacks = slices.Clone(lacks)
 	order := make([]int, len(r.gpus)) // gpu:N counts in PCI order
@@ -192,7 +188,7 @@ func (r *report) topology() (*topo.Topology, error) {
 	}
 	t.Sources = []topo.SourceReport{{Source: source, Status: status, Detail: fmt.Sprintf("%d GPUs", len(r.gpus))}}
 	t.Derive()
-	return t, nil
+	return t
 }
 
 // class is what a text says of the way from one GPU to another. Hops are no links: 1 is xGMI however

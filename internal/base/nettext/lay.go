@@ -195,7 +195,7 @@ func (l *layer) findDevice(d *device) (int, bool) {
 				r.PCI, r.BDF, r.NUMA, r.Driver = f.ID, &bdf, f.NUMA, f.Driver
 				r.Facts.Set("pci", d.source, "")
 			}
-			l.t.RDMADevices = append(list, r)
+			l.t.RDMADevices = append(l.t.RDMADevices, r)
 			return len(list), true
 		}
 	}
@@ -360,7 +360,7 @@ func (l *layer) findInterface(n *iface) (int, bool) {
 	default:
 		return 0, false
 	}
-	l.t.Netdevs = append(list, q)
+	l.t.Netdevs = append(l.t.Netdevs, q)
 	return len(list), true
 }
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"time"
 
@@ -20,7 +21,7 @@ import (
 // this process: transfers of GPU memory end with an error that says so, those of host memory go
 // on between the same engines, and both engines close.
 func brokenContext(ctx context.Context, c *check) error {
-	d, err := open(cuda.Options{})
+	d, err := open()
 	if err != nil {
 		return err
 	}
@@ -50,7 +51,7 @@ func brokenContext(ctx context.Context, c *check) error {
 	}()
 	time.Sleep(50 * time.Millisecond) // some transfers are over, one is under way
 	code := breakContext(g.Info().Ordinal)
-	fmt.Println("the kernel ended with", code)
+	fmt.Fprintln(os.Stdout, "the kernel ended with", code)
 	if code == 0 {
 		return errors.New("the kernel that traps has not failed")
 	}
@@ -60,7 +61,7 @@ func brokenContext(ctx context.Context, c *check) error {
 	begin := time.Now()
 	select {
 	case err := <-ended:
-		fmt.Printf("the transfer ended after %v: %v\n", time.Since(begin), err)
+		fmt.Fprintf(os.Stdout, "the transfer ended after %v: %v\n", time.Since(begin), err)
 		if !errors.Is(err, memory.ErrDevice) {
 			c.wrongf("the transfer's error is not memory.ErrDevice: %v", err)
 		}
@@ -76,7 +77,7 @@ func brokenContext(ctx context.Context, c *check) error {
 	}
 	begin = time.Now()
 	if err := p.close(); err != nil {
-		fmt.Println("closing the engines:", err)
+		fmt.Fprintln(os.Stdout, "closing the engines:", err)
 	}
 	c.figure("closing both engines afterwards", time.Since(begin).Seconds(), "s", 0)
 	return nil

@@ -64,14 +64,14 @@ func (c *check) write(n note) {
 // wrongf records a failure; the part goes on.
 func (c *check) wrongf(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
-	fmt.Println("WRONG:", text)
+	fmt.Fprintln(os.Stdout, "WRONG:", text)
 	c.wrong = append(c.wrong, text)
 }
 
 // cannotf records a step that could not be checked.
 func (c *check) cannotf(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
-	fmt.Println("could not check:", text)
+	fmt.Fprintln(os.Stdout, "could not check:", text)
 	c.write(note{Unchecked: text})
 }
 
@@ -82,17 +82,17 @@ func (c *check) equal(what string, ours, theirs any) {
 		c.wrongf("%s: topoctl says %q, the other source %q", what, a, b)
 		return
 	}
-	fmt.Printf("same: %s: %s\n", what, a)
+	fmt.Fprintf(os.Stdout, "same: %s: %s\n", what, a)
 }
 
 // figure records what was measured. Less than goal (0: none) is wrong, but for stand-ins, whose
 // rates mean nothing.
 func (c *check) figure(name string, value float64, unit string, goal float64) {
-	fmt.Printf("figure: %s: %.4g %s", name, value, unit)
+	fmt.Fprintf(os.Stdout, "figure: %s: %.4g %s", name, value, unit)
 	if goal > 0 {
-		fmt.Printf(" (goal %g)", goal)
+		fmt.Fprintf(os.Stdout, " (goal %g)", goal)
 	}
-	fmt.Println()
+	fmt.Fprintln(os.Stdout)
 	c.write(note{Figure: &figure{Name: name, Value: value, Unit: unit, Goal: goal}})
 	if value < goal && !standIn() {
 		c.wrongf("%s is %.4g %s, %g is wanted", name, value, unit, goal)
@@ -152,7 +152,7 @@ func (c *check) run(ctx context.Context, env []string, program string, args ...s
 	err := cmd.Run()
 	what := filepath.Base(program) + " " + strings.Join(args, " ")
 	if errs.Len() > 0 {
-		fmt.Printf("%s: standard error:\n%s", what, errs.String())
+		fmt.Fprintf(os.Stdout, "%s: standard error:\n%s", what, errs.String())
 	}
 	if code := cmd.ProcessState.ExitCode(); err != nil && code != 1 && code != 3 {
 		return nil, fmt.Errorf("%s: %w: %s", what, err, lastLine(errs.String()))
@@ -161,8 +161,8 @@ func (c *check) run(ctx context.Context, env []string, program string, args ...s
 }
 
 // open opens the driver.
-func open(o cuda.Options) (*cuda.Driver, error) {
-	d, err := cuda.Open(o)
+func open() (*cuda.Driver, error) {
+	d, err := cuda.Open(cuda.Options{})
 	if err != nil {
 		return nil, cannot("no GPU: %v", err)
 	}

@@ -16,7 +16,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/topoctl/topoctl/engine/memory/cuda"
 	mem "github.com/topoctl/topoctl/internal/base/engine/memory"
 	"github.com/topoctl/topoctl/probe"
 )
@@ -84,7 +83,7 @@ func median(x []float64) float64 {
 // staging copies between pinned buffers and the GPU as transports do, one copy at a time as
 // long as a request is, in turn with a C program that does the same in one call.
 func staging(ctx context.Context, c *check) (err error) {
-	d, err := open(cuda.Options{})
+	d, err := open()
 	if err != nil {
 		return err
 	}
@@ -106,7 +105,7 @@ func staging(ctx context.Context, c *check) (err error) {
 		return err
 	}
 	pinned := pool.Region().Bytes(0, pool.Region().Size())
-	fmt.Printf("%d bytes of pinned memory\n", len(pinned))
+	fmt.Fprintf(os.Stdout, "%d bytes of pinned memory\n", len(pinned))
 	for _, bytes := range []int64{64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20} {
 		bytes = min(bytes, int64(len(pinned)))
 		for _, mode := range []string{"h2d", "d2h"} {

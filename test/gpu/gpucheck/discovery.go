@@ -151,7 +151,7 @@ func compareMatrix(ctx context.Context, c *check, t *topo.Topology) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("nvidia-smi topo -m:\n%s", data)
+	fmt.Fprintf(os.Stdout, "nvidia-smi topo -m:\n%s", data)
 	theirs, err := nvsmi.Decode(data)
 	if err != nil {
 		return fmt.Errorf("nvidia-smi topo -m: %w", err)
@@ -226,7 +226,7 @@ func answers(ctx context.Context, c *check, _ *topo.Topology) error {
 		if err != nil {
 			return err
 		}
-		fmt.Printf("topoctl %s:\n%s", strings.Join(args, " "), out)
+		fmt.Fprintf(os.Stdout, "topoctl %s:\n%s", strings.Join(args, " "), out)
 	}
 	return nil
 }

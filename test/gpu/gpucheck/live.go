@@ -40,7 +40,7 @@ func load(ctx context.Context, c *check) (err error) {
 		return cannot("NVML: %v", err)
 	}
 	for _, text := range notes {
-		fmt.Println("note:", text)
+		fmt.Fprintln(os.Stdout, "note:", text)
 	}
 	if len(loads) == 0 {
 		return cannot("NVML shows no GPU")
@@ -83,7 +83,7 @@ func frame(ctx context.Context, c *check) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%s\n", out)
+	fmt.Fprintf(os.Stdout, "%s\n", out)
 	return os.WriteFile(filepath.Join(c.out, "dashboard.txt"), out, 0o644)
 }
 
@@ -92,7 +92,7 @@ func visible(ctx context.Context, c *check) error {
 	if text := os.Getenv(envVisible); text != "" {
 		return reportVisible()
 	}
-	d, err := open(cuda.Options{})
+	d, err := open()
 	if err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ const envVisible = "TOPOCTL_GPUCHECK_VISIBLE"
 func reportVisible() error {
 	d, err := cuda.Open(cuda.Options{})
 	if errors.Is(err, cuda.ErrUnavailable) {
-		fmt.Println("none", err)
+		fmt.Fprintln(os.Stdout, "none", err)
 		return nil
 	}
 	if err != nil {
@@ -131,6 +131,6 @@ func reportVisible() error {
 	for _, g := range d.GPUs() {
 		ids = append(ids, g.Info().UUID)
 	}
-	fmt.Println(strings.Join(ids, " "))
+	fmt.Fprintln(os.Stdout, strings.Join(ids, " "))
 	return d.Close()
 }

@@ -182,7 +182,7 @@ func (p *part) start(out string, log io.Writer) result {
 	ctx, cancel := context.WithTimeout(context.Background(), p.limit)
 	defer cancel()
 	notes := filepath.Join(out, "."+p.name)
-	defer os.Remove(notes)
+	defer func() { _ = os.Remove(notes) }()
 	cmd := exec.CommandContext(ctx, beside("gpucheck"), "-part", p.name, "-out", out)
 	if p.run == nil {
 		cmd = exec.CommandContext(ctx, beside(p.suite[0]), "-test.v", "-test.run", p.suite[1], "-test.timeout", p.limit.String())
@@ -234,19 +234,19 @@ func runChild(name, out string) int {
 	c := newCheck(out)
 	err := p.run(context.Background(), c)
 	if err := c.close(); err != nil {
-		fmt.Println(err)
+		fmt.Fprintln(os.Stdout, err)
 		return 1
 	}
 	var cannot *uncheckedError
 	switch {
 	case errors.As(err, &cannot):
-		fmt.Println(cannot)
+		fmt.Fprintln(os.Stdout, cannot)
 		return exitUnchecked
 	case err != nil:
-		fmt.Println(err)
+		fmt.Fprintln(os.Stdout, err)
 		return 1
 	case len(c.wrong) > 0:
-		fmt.Println(strings.Join(c.wrong, "; "))
+		fmt.Fprintln(os.Stdout, strings.Join(c.wrong, "; "))
 		return 1
 	}
 	return 0

@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	}
 	fmt.Println(`"ready"`)
-	io.Copy(io.Discard, os.Stdin) //nolint:errcheck // until the end of it
+	io.Copy(io.Discard, os.Stdin) // until the end of it
 	time.Sleep(10 * time.Second)
 }
 
