@@ -35,7 +35,7 @@ func TestPublishedCaptures(t *testing.T) {
 		t.Run(filepath.Base(archive), func(t *testing.T) {
 			root := hostRoot(t, expand(t, archive))
 			var out, errs bytes.Buffer
-			code := cli.Main(t.Context(), []string{"discover", "--root", root}, cli.Streams{Out: &out, Err: &errs}, nil, nil)
+			code := cli.Main(t.Context(), []string{"discover", "--root", root}, cli.Streams{Out: &out, Err: &errs, Getenv: func(string) string { return "" }}, nil, nil)
 			if code != 0 && code != 3 {
 				t.Fatalf("exit %d: %s", code, errs.String())
 			}

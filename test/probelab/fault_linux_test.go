@@ -100,7 +100,7 @@ func TestInterruptAndResume(t *testing.T) {
 	l := newLab(t, 3, 1, labMbit)
 	dir := t.TempDir()
 	first, second, report := filepath.Join(dir, "first"), filepath.Join(dir, "second"), filepath.Join(dir, "report.json")
-	x := start(t, l.probing(short("--events", first)...)...)
+	x := start(t, l.probing(short("--all", "--events", first)...)...)
 	until(t, first, func(e probe.Event) bool { return e.Round != nil && e.Round.Round == 3 })
 	if err := x.cmd.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
@@ -159,7 +159,7 @@ func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, 2, 1, labMbit)
 	for _, flag := range []string{"--report", "--events"} {
-		x := start(t, l.probing(short(flag, "/dev/full")...)...).wait(t)
+		x := start(t, l.probing(short("--all", flag, "/dev/full")...)...).wait(t)
 		t.Logf("%s: exit code %d:\n%s%s", flag, x.code, x.out.String(), x.errors.String())
 		if x.code != 2 {
 			t.Errorf("%s: exit code %d, want 2", flag, x.code)
