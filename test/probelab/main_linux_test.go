@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"os/exec"
+	"runtime"
 	"syscall"
 	"testing"
 

@@ -49,7 +49,7 @@ func (w *world) run(workers int, slices int64) {
 
 // A million slices over a transport that does everything that the contract allows.
 func TestFaultyTransport(t *testing.T) {
-	slices := length(5_000, 30_000, 1_000_000)
+	slices := length(5_000, 15_000, 1_000_000)
 	// Each of these ends a connection, which the scheduler punishes with seconds: so
 	// many of each, whatever the length.
 	rare := 12.0 / float64(slices)

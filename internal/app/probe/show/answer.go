@@ -88,7 +88,7 @@ func (a *answer) sentence() string {
 		return fmt.Sprintf("%s not measured: %s", a.of(s.Error, "was", "were"), a.firstError())
 	case len(a.congestion) > 0:
 		b := a.congestion[0]
-		return fmt.Sprintf("Congested, not broken: %s over %s slow next to other traffic and well alone", text.Plural(len(b.Pairs), "pair"), suspectText(&b.Suspects[0]))
+		return fmt.Sprintf("Congested, not broken: %s over %s, slow next to other traffic and fine alone", text.Plural(len(b.Pairs), "pair"), suspectText(&b.Suspects[0]))
 	case s.Inconclusive > 0 && len(busy) > 0:
 		return "Could not tell" + a.forSome(s.Inconclusive) + ": the measuring hosts were busy (" + strings.Join(busy, ", ") + ")"
 	case s.Inconclusive > 0:
@@ -165,7 +165,7 @@ func (a *answer) warned() string {
 		}
 		switch {
 		case has(x, judge.CodeContended):
-			n["slow next to other traffic, and well alone"]++
+			n["slow next to other traffic, fine alone"]++
 		case has(x, judge.CodeOutlier):
 			n["slower than comparable ones"]++
 		case has(x, judge.CodeBelowFail, judge.CodeBelowWarn):

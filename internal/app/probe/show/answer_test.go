@@ -47,8 +47,8 @@ func TestAnswer(t *testing.T) {
 			all(probe.Pass)(r)
 			b.Kind = probe.Congestion
 			r.Blame = []probe.Blame{b}
-		}, "Congested, not broken: 14 pairs over wire of n3/mlx5_0 (link) slow next to other traffic and well alone"},
-		{"congestion without a part", "bad-cable", all(probe.Warn, judge.CodeContended), "All 56 pairs are slow next to other traffic, and well alone"},
+		}, "Congested, not broken: 14 pairs over wire of n3/mlx5_0 (link), slow next to other traffic and fine alone"},
+		{"congestion without a part", "bad-cable", all(probe.Warn, judge.CodeContended), "All 56 pairs are slow next to other traffic, fine alone"},
 		{"outliers", "bad-cable", all(probe.Warn, judge.CodeOutlier), "All 56 pairs are slower than comparable ones"},
 		{"measured", "local-cpu", all(probe.Measured), "Measured 10 rates; nothing is known of what to expect"},
 		{"busy", "dgx-pair", func(r *probe.Report) {
