@@ -1,5 +1,3 @@
-//go:build cgo && linux
-
 // Command gpucheck shows on a machine with NVIDIA GPUs what no other machine can: what the
 // driver tells is what nvidia-smi tells, GPU memory moves whole and as fast as the driver copies
 // it, and a GPU whose context breaks costs what is on it and nothing else. make gpu builds it with
