@@ -16,6 +16,9 @@ import (
 
 // The first line of an answer is the answer: of each command on each machine, to be read alone.
 func TestFirstLines(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: slow, and one goroutine")
+	}
 	dir := t.TempDir()
 	names := fixtures.Names()
 	file := func(name string) string { return filepath.Join(dir, name) }
