@@ -266,7 +266,7 @@ func TestHostileDirectory(t *testing.T) {
 	dir := smallDir(t)
 	for _, link := range []string{"sys/bus/pci/devices/0000:ff:00.0", "sys/class/infiniband_verbs/uverbs9"} {
 		if err := os.Symlink(outside, filepath.Join(dir, link)); err != nil {
-			t.Skipf("cannot make links: %v", err)
+			t.Skipf("symbolic links cannot be made in the temporary folder: %v", err)
 		}
 	}
 	fifo(t, filepath.Join(dir, "sys/bus/pci/devices/0000:1c:00.0/modalias"))

@@ -126,7 +126,7 @@ func talk(t *testing.T, bytes int) {
 	t.Helper()
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
-		t.Skipf("no loopback: %v", err)
+		t.Skipf("no loopback interface here: %v", err)
 	}
 	defer func() { _ = l.Close() }()
 	got := make(chan error, 1)

@@ -185,7 +185,7 @@ func (r *Region) Grant() memory.Grant { return r.r.Grant() }
 // Info says what the memory is made of.
 func (r *Region) Info() memory.Info { return memory.Info(r.r.Block().Info()) }
 
-// Bytes are the region's bytes; using them after Close faults, until so many other regions
+// Bytes are the region's bytes; using them after Close faults, until enough other regions
 // have been closed that the addresses are given away. For device memory they are
 // nil: use ReadAt and WriteAt, or the device.
 func (r *Region) Bytes() []byte { return r.r.Block().Bytes() }

@@ -249,7 +249,7 @@ func TestTUIRecord(t *testing.T) {
 	}
 
 	if _, err := os.Stat("/dev/full"); err != nil {
-		t.Skip("no /dev/full")
+		t.Skip("/dev/full is not there: no file that is always full")
 	}
 	x = startPTY(t, "--fixture", "cpu-2eth", "--record", "/dev/full")
 	x.see("no space left on device") // the rest may be on the screen already

@@ -88,7 +88,7 @@ func linksOfMatrix(tb testing.TB) *topo.Topology {
 }
 
 // dies is a host of AMD GPUs that are the two dies of a package each, with four links to each other: the
-// further ones of each, up to so many in all, lead to GPUs of other packages.
+// further ones of each, up to a limit in all, lead to GPUs of other packages.
 func dies(links ...int) machine {
 	return edited(named("mi300x-8nic"), func(t *topo.Topology) {
 		t.GPUs = t.GPUs[:len(links)]

@@ -187,7 +187,7 @@ func TestProcessCPU(t *testing.T) {
 		t.Error("this process takes no time")
 	}
 	if runtime.GOOS != "linux" {
-		t.Skip("clocks of other processes: Linux only")
+		t.Skip("no /proc outside Linux: the time of other processes is not known")
 	}
 	now, ok := processCPU(os.Getpid())
 	if !ok || now < self-50*time.Millisecond || now > selfCPU()+50*time.Millisecond {

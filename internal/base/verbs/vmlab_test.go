@@ -35,7 +35,7 @@ func lab(t *testing.T) (*guest.Lab, context.Context) {
 	ok(t, err)
 	t.Cleanup(func() { ok(t, l.Close()) })
 	if l.Peer() == 0 {
-		t.Skip("needs two machines")
+		t.Skip("the lab has one machine: this needs a second")
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	t.Cleanup(cancel)

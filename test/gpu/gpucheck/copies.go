@@ -42,7 +42,7 @@ func startLoop(ctx context.Context, bytes int64) (*copyLoop, error) {
 	return l, l.cmd.Start()
 }
 
-// rate is in bytes per second: of h2d, d2h or both, with so many copies queued at a time.
+// rate is in bytes per second: of h2d, d2h or both, with that number of copies queued at a time.
 func (l *copyLoop) rate(mode string, size int64, queued, node int, turn time.Duration) (float64, error) {
 	if _, err := fmt.Fprintf(l.in, "%s %d %d %d %d\n", mode, size, queued, node, turn.Milliseconds()); err != nil {
 		return 0, fmt.Errorf("copyloop: %w", err)

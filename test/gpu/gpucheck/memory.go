@@ -250,7 +250,7 @@ func transfer(ctx context.Context, c *check, here, there *cuda.GPU, over string)
 	return p.close()
 }
 
-// manySlices moves pages to other places and back until so many slices were done. A shadow on
+// manySlices moves pages to other places and back until that number of slices is done. A shadow on
 // the host says what each byte must be.
 func manySlices(ctx context.Context, c *check, g *cuda.GPU, over string, slices int) error {
 	const page, pages = 4096, 4096

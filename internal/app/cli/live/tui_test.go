@@ -97,7 +97,7 @@ func TestRecordFile(t *testing.T) {
 func TestRecordFileFull(t *testing.T) {
 	file, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
-		t.Skip("no /dev/full")
+		t.Skip("/dev/full is not there: no file that is always full")
 	}
 	r := newRecordFile(file)
 	if err := r.Write(&record.Record{Start: &record.Start{At: "2026-01-10T12:00:00Z", Host: "live"}}); err == nil || err.Error() != "no space left on device" {

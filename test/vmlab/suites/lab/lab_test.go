@@ -23,7 +23,7 @@ func open(t *testing.T) (*guest.Lab, context.Context) {
 	t.Helper()
 	l, ctx := guest.ForTest(t, 60*time.Second)
 	if l.Peer() == 0 {
-		t.Skip("needs two machines")
+		t.Skip("the lab has one machine: this needs a second")
 	}
 	return l, ctx
 }

@@ -27,7 +27,7 @@ const shapedRate = 12_000_000
 // On a shaped cable the engine carries what perftest's programs do.
 func TestShapedSpeed(t *testing.T) {
 	if *over != "rdma" {
-		t.Skip("this is about RDMA")
+		t.Skip("-over is not rdma, which this is about")
 	}
 	mended(t)
 	if err := shape(bounded(t), map[int]int64{0: shapedRate}); err != nil {
@@ -108,7 +108,7 @@ func perftest(t *testing.T, tool string) float64 {
 // take turns, often: other work on the host hits both.
 func TestUnshapedSpeed(t *testing.T) {
 	if *over != "rdma" {
-		t.Skip("this is about RDMA")
+		t.Skip("-over is not rdma, which this is about")
 	}
 	for _, read := range []bool{false, true} {
 		op := map[bool]string{false: "WRITE", true: "READ"}[read]

@@ -36,7 +36,7 @@ type benchReport struct {
 // The commands of a user: an agent on machine 2, bench on machine 1.
 func TestCommands(t *testing.T) {
 	if *over != "rdma" {
-		t.Skip("this is about RDMA")
+		t.Skip("-over is not rdma, which this is about")
 	}
 	if _, err := exec.LookPath("topoctl"); err != nil {
 		t.Skip("topoctl is not on the path: run the lab with -program ./cmd/topoctl")

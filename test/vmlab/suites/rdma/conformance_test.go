@@ -16,7 +16,7 @@ import (
 // The transport's contract, between two machines.
 func TestConformance(t *testing.T) {
 	if *over != "rdma" {
-		t.Skip("this is about RDMA")
+		t.Skip("-over is not rdma, which this is about")
 	}
 	mended(t)
 	h := transporttest.Harness{New: newEnds, RegionBytes: 256 << 10, Requests: 1000, Cycles: 9, Patience: 30 * time.Second, Uncounted: true}

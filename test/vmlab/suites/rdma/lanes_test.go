@@ -88,7 +88,7 @@ const tries = 3
 // Lanes together move what they move alone.
 func TestAggregation(t *testing.T) {
 	if *over != "rdma" {
-		t.Skip("TCP always has all lanes")
+		t.Skip("-over is not rdma: over TCP there are always all lanes")
 	}
 	t.Run("WRITE", func(t *testing.T) { aggregate(t, false) })
 	if *long {

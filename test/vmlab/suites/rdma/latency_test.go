@@ -15,7 +15,7 @@ import (
 // and polls one.
 func TestLatency(t *testing.T) {
 	if *over != "rdma" {
-		t.Skip("this is about RDMA")
+		t.Skip("-over is not rdma, which this is about")
 	}
 	for _, read := range []bool{false, true} {
 		op := map[bool]string{false: "WRITE", true: "READ"}[read]

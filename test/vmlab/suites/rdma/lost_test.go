@@ -125,7 +125,7 @@ func (d *duo) loseLane(t *testing.T, tr *traffic, f fault, rail int, rates map[i
 // A lane between whose ends only RDMA is lost: TCP takes over, and gives back.
 func TestFailoverToTCP(t *testing.T) {
 	if *over != "rdma" {
-		t.Skip("this is about RDMA")
+		t.Skip("-over is not rdma, which this is about")
 	}
 	mended(t)
 	rails := []int{0, 1}
