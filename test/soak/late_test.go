@@ -21,8 +21,8 @@ func (deaf) Leave(context.Context, transport.Origin, transport.ConnID) error { r
 
 // lateWrites holds back what one lane carries in the middle of a WRITE, waits for
 // the batch, which other lanes end, uses the peer's memory for something else, and
-// lets go. It says in how many rounds that other content did not survive.
-func lateWrites(w *world, rounds int, hold, release func()) (lost int) {
+// lets go. It says whether that other content was destroyed in any round.
+func lateWrites(w *world, rounds int, hold, release func()) (lost bool) {
 	w.t.Helper()
 	local, there, remote := w.regions(stripeBytes)
 	s := newStripe(w, 0, local, there, remote)
@@ -41,15 +41,14 @@ func lateWrites(w *world, rounds int, hold, release func()) (lost int) {
 		s.noise(s.far, s.wantF)
 		release()
 		time.Sleep(5 * time.Millisecond)
-		if at := differ(s.far, s.wantF); at >= 0 {
-			lost++
+		if differ(s.far, s.wantF) >= 0 {
+			return true
 		}
-		s.noise(s.far, s.wantF)
-		if err := s.round(); err != nil && lost == 0 {
+		if err := s.round(); err != nil {
 			w.t.Fatalf("after round %d: %v", round, err)
 		}
 	}
-	return lost
+	return false
 }
 
 // heldByTransport holds WRITEs of one connection of a transport with faults.
@@ -73,7 +72,7 @@ func heldByTransport(faults func() *faulty.Transport) (hold, release func()) {
 	return hold, release
 }
 
-func lateOnFake(t *testing.T, rounds int, b func(transport.Transport) transport.Transport) (lost int, held int64) {
+func lateOnFake(t *testing.T, rounds int, b func(transport.Transport) transport.Transport) (lost bool, held int64) {
 	var faults *faulty.Transport
 	from, to := onFake(fake.Options{Lanes: 16, MaxBytes: 16 << 10}, func(name string, t transport.Transport) transport.Transport {
 		if name == "b" {
@@ -89,7 +88,7 @@ func lateOnFake(t *testing.T, rounds int, b func(transport.Transport) transport.
 	return lost, faults.Counts().Held
 }
 
-func lateOnTCP(t *testing.T, rounds int, b func(transport.Transport) transport.Transport) (lost int) {
+func lateOnTCP(t *testing.T, rounds int, b func(transport.Transport) transport.Transport) (lost bool) {
 	d := &detour{}
 	from, to := onTCP(d, func(t transport.Transport) transport.Transport { return t })
 	w := newWorld(t, from, func(env transport.Env) (transport.Transport, error) {
@@ -119,8 +118,8 @@ func lying(t transport.Transport) transport.Transport { return deaf{t} }
 // What was written over after a batch had ended stays, always.
 func TestLateWritesFake(t *testing.T) {
 	lost, held := lateOnFake(t, length(3, 15, 100), honest)
-	if lost > 0 {
-		t.Errorf("in %d rounds a late WRITE destroyed what was there since", lost)
+	if lost {
+		t.Error("a late WRITE destroyed what was there since")
 	}
 	if held == 0 {
 		t.Error("nothing was held back")
@@ -129,21 +128,22 @@ func TestLateWritesFake(t *testing.T) {
 }
 
 func TestLateWritesTCP(t *testing.T) {
-	if lost := lateOnTCP(t, length(3, 15, 100), honest); lost > 0 {
-		t.Errorf("in %d rounds a late WRITE destroyed what was there since", lost)
+	if lost := lateOnTCP(t, length(3, 15, 100), honest); lost {
+		t.Error("a late WRITE destroyed what was there since")
 	}
 }
 
 // These tests can fail: a peer that only says that it has left a connection is
-// found out.
+// found out, though not in every round: where the lane that was held had nothing on
+// the way, as on a loaded machine, nothing comes late.
 func TestLateWritesAreFound(t *testing.T) {
 	t.Run("fake", func(t *testing.T) {
-		if lost, _ := lateOnFake(t, 6, lying); lost == 0 {
+		if lost, _ := lateOnFake(t, 500, lying); !lost {
 			t.Error("no late WRITE was found though nobody is fenced")
 		}
 	})
 	t.Run("tcp", func(t *testing.T) {
-		if lost := lateOnTCP(t, 6, lying); lost == 0 {
+		if lost := lateOnTCP(t, 500, lying); !lost {
 			t.Error("no late WRITE was found though nobody is fenced")
 		}
 	})
