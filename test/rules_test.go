@@ -153,6 +153,7 @@ var rules = []rule{
 	{room: "internal/app/kv/preset", ours: []string{"internal/app/kv", "internal/app/kv/...", "internal/app/sim", "discover/topo", "pathsel"}, ban: noOS},
 	{room: "internal/app/kv/replay", ours: []string{"internal/app/kv", "internal/app/kv/...", "engine", "engine/memory"}},
 	{room: "internal/base/engine/registrytest", ours: []string{"engine/registry", "internal/base/engine/peerdoc"}},
+	{room: "internal/base/mooncake"},
 	{room: "internal/app/cli", ours: []string{"..."}},
 	{room: "cmd/topoctl", ours: []string{"..."}},
 	{room: "test", ours: []string{"..."}},
