@@ -132,10 +132,14 @@ func (e *Engine) descriptor() *peerdoc.Descriptor {
 		if grant == memory.None {
 			continue
 		}
-		d.Regions = append(d.Regions, peerdoc.Region{
+		offer := peerdoc.Region{
 			ID: r.ID(), Name: r.Name(), Bytes: r.Size(), Location: string(r.location),
 			Read: grant&memory.PeerRead != 0, Write: grant&memory.PeerWrite != 0, Keys: r.keys,
-		})
+		}
+		if r.offerAddress {
+			offer.Address = uint64(r.Address())
+		}
+		d.Regions = append(d.Regions, offer)
 	}
 	o.now = d
 	return d

@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"testing"
+	"unsafe"
 
 	"github.com/topoctl/topoctl/engine/memory"
 )
@@ -33,5 +34,28 @@ func TestChangeIsEncodedOnce(t *testing.T) {
 	second, _ := descriptor()()
 	if string(first) == string(second) {
 		t.Error("another change has the same delta")
+	}
+}
+
+// Peers learn where memory is only where the program offers that.
+func TestAddressIsOffered(t *testing.T) {
+	checkLeaks(t)
+	p := newPair(t, 4096, Options{}, Options{})
+	told, err := p.server.Alloc(4096, RegionOptions{Name: "told", Grant: memory.PeerRead, OfferAddress: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if told.Address() != uintptr(unsafe.Pointer(&told.Bytes()[0])) {
+		t.Errorf("its own address is %#x", told.Address())
+	}
+	there, err := p.peer.Region(testContext(t), "told")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if address, ok := there.Address(); !ok || address != uint64(told.Address()) {
+		t.Errorf("it is told %#x, %v: want %#x", address, ok, told.Address())
+	}
+	if address, ok := p.to.Address(); ok || address != 0 {
+		t.Errorf("it is told %#x of a region that does not offer it", address)
 	}
 }

@@ -111,6 +111,9 @@ type RegionOptions struct {
 	Grant    memory.Grant     // what peers may do; without one it is not offered to them
 	Location pathsel.Location // where the memory is, such as "gpu:0"; "" is unknown
 	Memory   memory.Options   // for Alloc
+	// OfferAddress tells peers Region.Address, so that they can find the region by it
+	// (RemoteRegion.Address). It gives the layout of this process's memory away.
+	OfferAddress bool
 }
 
 // Notification is what a peer sent with Peer.Notify or SubmitOptions.Notify.

@@ -21,6 +21,7 @@ type Region struct {
 	engine       *Engine
 	r            *mem.Region
 	location     pathsel.Location
+	offerAddress bool
 	keys         map[string]string // by transport; replaced, under the lock of the offering
 	unregistered uint32            // carriers that could not register it, by bit
 	notes        []string          // why
@@ -63,7 +64,7 @@ func (e *Engine) Register(b *memory.Block, o RegionOptions) (*Region, error) {
 	if err != nil {
 		return nil, pkgerr.Errorf("engine", "%w", err)
 	}
-	r := &Region{engine: e, r: m, location: o.Location}
+	r := &Region{engine: e, r: m, location: o.Location, offerAddress: o.OfferAddress}
 	if err := r.register(); err != nil {
 		return nil, errors.Join(err, m.Close(context.Background()))
 	}
@@ -175,6 +176,10 @@ func (r *Region) ID() memory.ID { return r.r.ID() }
 
 // Size is the region's length in bytes.
 func (r *Region) Size() int64 { return r.r.Size() }
+
+// Address is where the memory is in this process; for device memory, what the device's
+// driver calls it. Peers learn it only with RegionOptions.OfferAddress.
+func (r *Region) Address() uintptr { return r.r.Block().Address() }
 
 // Location is where the memory is, "" if that is unknown.
 func (r *Region) Location() pathsel.Location { return r.location }

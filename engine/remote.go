@@ -22,6 +22,7 @@ type RemoteRegion struct {
 	peer     *Peer
 	t        transport.RemoteRegion // without the keys
 	name     string
+	address  uint64 // 0: not told
 	location pathsel.Location
 	// keyed is t with the keys as they are now; reach are the carriers that can be
 	// used with those, by bit.
@@ -49,6 +50,10 @@ func (r *RemoteRegion) ID() memory.ID { return r.t.ID }
 
 // Size is the region's length in bytes.
 func (r *RemoteRegion) Size() int64 { return r.t.Bytes }
+
+// Address is where the memory is in the peer's process; false where the peer does not tell
+// (RegionOptions.OfferAddress).
+func (r *RemoteRegion) Address() (address uint64, ok bool) { return r.address, r.address != 0 }
 
 // Location is where the memory is, "" not known.
 func (r *RemoteRegion) Location() pathsel.Location { return r.location }
@@ -233,7 +238,7 @@ func (p *Peer) setRegions(d *peerdoc.Descriptor) {
 		x := &d.Regions[i]
 		r := old[x.ID]
 		if r == nil {
-			r = &RemoteRegion{peer: p, name: x.Name, location: pathsel.Location(x.Location)}
+			r = &RemoteRegion{peer: p, name: x.Name, address: x.Address, location: pathsel.Location(x.Location)}
 			r.t = transport.RemoteRegion{ID: x.ID, Bytes: x.Bytes}
 			if x.Read {
 				r.t.Grant |= memory.PeerRead

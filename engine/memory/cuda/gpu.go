@@ -264,6 +264,9 @@ func (a *allocation) Device() string { return a.gpu.String() }
 // Location is the GPU's.
 func (a *allocation) Location() string { return a.gpu.info.Location }
 
+// Address is CUDA's.
+func (a *allocation) Address() uintptr { return uintptr(a.address) }
+
 // Pinned is the GPU's.
 func (a *allocation) Pinned() *memory.Pinned { return a.used.pinned }
 

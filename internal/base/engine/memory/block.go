@@ -110,6 +110,15 @@ func (b *Block) Size() int64 { return b.size }
 // Bytes are the block's bytes; nil for device memory, which ReadAt and WriteAt reach.
 func (b *Block) Bytes() []byte { return b.bytes }
 
+// Address is where the block is in this process; of device memory, what the device's users
+// call its first byte.
+func (b *Block) Address() uintptr {
+	if b.device != nil {
+		return b.device.Address()
+	}
+	return uintptr(unsafe.Pointer(unsafe.SliceData(b.bytes)))
+}
+
 // Info says what the block is made of.
 func (b *Block) Info() Info { return b.info }
 

@@ -15,6 +15,8 @@ type DeviceMemory interface {
 	Device() string
 	// Location is where it is as the topology counts ("gpu:0"), "" not known.
 	Location() string
+	// Address is what the device's own users call the first byte.
+	Address() uintptr
 	// Copy copies pieces to the host's memory or from it, and calls done once, from
 	// a goroutine of the device's, when all bytes are in place or nothing of the copy
 	// can touch host memory any more. done must be quick, and Copy is too. The pieces

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math"
 	"unicode"
 	"unicode/utf8"
 
@@ -119,6 +120,8 @@ func checkRegions(list []Region) error {
 			return fmt.Errorf("region %d: ID %d: want IDs above 0, in order, none twice", i, r.ID)
 		case r.Bytes <= 0:
 			return fmt.Errorf("region %d: %d bytes: want more than 0", i, r.Bytes)
+		case r.Address > math.MaxUint64-uint64(r.Bytes):
+			return fmt.Errorf("region %d: %d bytes at address %#x: want them to end below 2^64", i, r.Bytes, r.Address)
 		case len(r.Keys) > maxKeys:
 			return fmt.Errorf("region %d: %d keys: want at most %d", i, len(r.Keys), maxKeys)
 		}

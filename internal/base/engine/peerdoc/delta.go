@@ -54,7 +54,7 @@ func Diff(from, to *Descriptor) (*Delta, error) {
 }
 
 func (r *Region) equal(o *Region) bool {
-	return r.ID == o.ID && r.Name == o.Name && r.Bytes == o.Bytes && r.Location == o.Location &&
+	return r.ID == o.ID && r.Name == o.Name && r.Bytes == o.Bytes && r.Address == o.Address && r.Location == o.Location &&
 		r.Read == o.Read && r.Write == o.Write && maps.Equal(r.Keys, o.Keys)
 }
 

@@ -37,13 +37,15 @@ type Descriptor struct {
 
 // Region is a region that peers may touch.
 type Region struct {
-	ID       memory.ID `json:"id,string"`
-	Name     string    `json:"name"`
-	Bytes    int64     `json:"bytes"`
-	Location string    `json:"location,omitempty"`
-	Read     bool      `json:"read"`
-	Write    bool      `json:"write"`
-	Keys     Keys      `json:"keys,omitempty"` // by transport
+	ID    memory.ID `json:"id,string"`
+	Name  string    `json:"name"`
+	Bytes int64     `json:"bytes"`
+	// Address is where the memory is in the engine's process, 0 where it does not tell.
+	Address  uint64 `json:"address,string,omitempty"`
+	Location string `json:"location,omitempty"`
+	Read     bool   `json:"read"`
+	Write    bool   `json:"write"`
+	Keys     Keys   `json:"keys,omitempty"` // by transport
 }
 
 // Keys are what the transports need to name a region, by transport.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"strings"
 	"testing"
@@ -29,7 +30,7 @@ func descriptor() *peerdoc.Descriptor {
 		},
 		Regions: []peerdoc.Region{
 			{ID: 2, Name: "kv", Bytes: 1 << 40, Location: "gpu:0", Write: true, Keys: map[string]string{"rdma": "0x1234"}},
-			{ID: 7<<32 | 1, Name: "weights", Bytes: 1, Read: true},
+			{ID: 7<<32 | 1, Name: "weights", Bytes: 1, Address: 0x7f1234567000, Read: true},
 		},
 	}
 }
@@ -43,7 +44,7 @@ func TestDescriptorDocument(t *testing.T) {
 	const want = `{"schema":"topoctl.peer/v1","name":"n2 serve","epoch":"9223372036854775813","sequence":4,"machine":"3f","boot":"9a",` +
 		`"topology":{"schema":"topoctl.topology/v1"},` +
 		`"endpoints":[{"transport":"tcp","port":"net:eth0","address":"10.0.0.1:7411"},{"transport":"tcp","port":"net:eth0","address":"[2001:db8::1]:7411"},{"transport":"shm","address":"@topoctl-1"}],` +
-		`"regions":[{"id":"2","name":"kv","bytes":1099511627776,"location":"gpu:0","read":false,"write":true,"keys":{"rdma":"0x1234"}},{"id":"30064771073","name":"weights","bytes":1,"read":true,"write":false}]}`
+		`"regions":[{"id":"2","name":"kv","bytes":1099511627776,"location":"gpu:0","read":false,"write":true,"keys":{"rdma":"0x1234"}},{"id":"30064771073","name":"weights","bytes":1,"address":"139716164218880","read":true,"write":false}]}`
 	if string(data) != want {
 		t.Errorf("%s\nwant\n%s", data, want)
 	}
@@ -107,6 +108,7 @@ func TestDescriptorIsChecked(t *testing.T) {
 		{"order", func(d *peerdoc.Descriptor) { d.Regions[0], d.Regions[1] = d.Regions[1], d.Regions[0] }, "in order"},
 		{"size", func(d *peerdoc.Descriptor) { d.Regions[1].Bytes = 0 }, "0 bytes"},
 		{"negative size", func(d *peerdoc.Descriptor) { d.Regions[1].Bytes = -1 }, "-1 bytes"},
+		{"address", func(d *peerdoc.Descriptor) { d.Regions[1].Address = math.MaxUint64 }, "below 2^64"},
 		{"region name", func(d *peerdoc.Descriptor) { d.Regions[1].Name = "\u202eevil" }, "printable"},
 		{"one name", func(d *peerdoc.Descriptor) { d.Regions[1].Name = d.Regions[0].Name }, "are both named"},
 		{"key", func(d *peerdoc.Descriptor) { d.Regions[0].Keys = map[string]string{"rdma": strings.Repeat("k", 2000)} }, "key"},

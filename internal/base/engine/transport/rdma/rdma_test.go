@@ -117,7 +117,7 @@ func TestLocalRegionsHaveNoKeys(t *testing.T) {
 	}
 	// Addresses are not given away: what is above the place within a page is drawn.
 	k, err := parseKey(open.Key["rdma"])
-	at := uint64(addressOf(shared))
+	at := uint64(shared.Block().Address())
 	if err != nil || k.devices[0].iova&iovaMask != at&iovaMask || k.devices[0].iova&(iovaApart-1)&^iovaMask != 0 ||
 		k.devices[0].iova/iovaApart == at/iovaApart {
 		t.Errorf("key %+v, %v: an address of the process", k, err)

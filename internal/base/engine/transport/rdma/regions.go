@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"reflect"
 	"slices"
 	"sync"
 
@@ -194,7 +193,7 @@ func (d *device) registerBlock(r *memory.Region) (*mr, error) {
 	if r.Device() != nil {
 		return d.registerExported(r)
 	}
-	address := addressOf(r)
+	address := r.Block().Address()
 	iova, err := newIOVA(uint64(address))
 	if err != nil {
 		return nil, err
@@ -240,11 +239,6 @@ func (t *Transport) Direct(r *memory.Region) bool {
 
 // closeFD closes a descriptor that is ours.
 func closeFD(fd int) error { return os.NewFile(uintptr(fd), "dma-buf").Close() }
-
-// addressOf is where the region's bytes are in this process.
-func addressOf(r *memory.Region) uintptr {
-	return reflect.ValueOf(r.Block().Bytes()).Pointer()
-}
 
 // deregister undoes register.
 func (d *device) deregister(r *memory.Region) error {
