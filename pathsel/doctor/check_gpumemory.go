@@ -84,11 +84,18 @@ func checkGDR(h *host) (o outcome) {
 	}
 	var nvidia, others []topo.ID
 	for _, g := range h.gpus {
+		model := g.Model
+		if d := h.PCIDevice(g.PCI); d != nil && model == "" {
+			model = d.DeviceName
+		}
 		switch {
-		case g.Vendor == "nvidia" && strings.Contains(g.Model, "GeForce"):
+		case g.Vendor == "nvidia" && strings.Contains(model, "GeForce"):
 			o.find(Finding{Severity: Error, Subjects: []topo.ID{g.ID}, Evidence: distinct(g.Evidence),
-				Text: fmt.Sprintf("%s: GeForce GPUs have no GPUDirect RDMA, so every transfer is copied through host memory", g.Model),
+				Text: fmt.Sprintf("%s: GeForce GPUs have no GPUDirect RDMA, so every transfer is copied through host memory", model),
 				Fix:  "plan with copies through host memory, or use a data-centre GPU"})
+		case g.Vendor == "nvidia" && model == "":
+			o.missing("the model is not known, and GeForce GPUs have no GPUDirect RDMA", h.askNVML(), g.ID)
+			nvidia = append(nvidia, g.ID)
 		case g.Vendor == "nvidia" || g.Vendor == "":
 			nvidia = append(nvidia, g.ID)
 		default:

@@ -68,6 +68,11 @@ func (h *host) identify(e *end, f *topo.PCIDevice) {
 	}
 }
 
+// noLink says whether a function has no PCIe link: on a host, neither end has the files of one.
+func (h *host) noLink(ends *pcilink.Ends) bool {
+	return !h.imported() && *ends == pcilink.Ends{}
+}
+
 // ends is what both ends say of the link.
 func (e *end) ends() pcilink.Ends { return pcilink.EndsOf(e.up, e.dev) }
 
@@ -85,16 +90,16 @@ var linkDegraded = Check{
 func checkDegraded(h *host) (o outcome) {
 	var unknown, idle, hidden []topo.ID
 	for _, e := range h.ends() {
-		if e.dev.Implausible || e.dev.Link == nil && !h.imported() {
+		ends := e.ends()
+		if e.dev.Implausible || h.noLink(&ends) {
 			continue // invented, or no PCIe link at all
 		}
 		o.judged++
-		ends := e.ends()
 		width, speed := ends.Width(), ends.Speed()
 		switch {
 		case ends.Degraded(e.gpu):
 			o.find(h.degraded(&e, width, speed))
-		case width.Ability == pcilink.Unknown || speed.Ability == pcilink.Unknown || halfTold(&ends, e.gpu):
+		case width.Ability == pcilink.Unknown || speed.Ability == pcilink.Unknown || h.halfTold(&e, &ends):
 			unknown = append(unknown, e.id)
 		case width.Ability == pcilink.Maybe || speed.Ability == pcilink.Maybe && !e.gpu:
 			hidden = append(hidden, e.id)
@@ -179,12 +184,12 @@ func linkFile(d *topo.PCIDevice, l *topo.PCILink, name string) string {
 	return pciFile(d, name, says)
 }
 
-// halfTold says whether one end of a link tells what it can do and not what runs: the other end's word is then
-// one of two.
-func halfTold(ends *pcilink.Ends, gpu bool) bool {
-	return slices.ContainsFunc([]*topo.PCILink{&ends.Above, &ends.Below}, func(l *topo.PCILink) bool {
-		return l.MaxWidth != nil && l.Width == nil || !gpu && l.MaxSpeedMTs != nil && l.SpeedMTs == nil
-	})
+// halfTold says whether one end of a link does not tell what runs: the other end's word is then one of two. A port
+// that a hypervisor made up has no word, nor has a port of which an import tells nothing.
+func (h *host) halfTold(e *end, ends *pcilink.Ends) bool {
+	silent := func(l *topo.PCILink) bool { return l.Width == nil || !e.gpu && l.SpeedMTs == nil }
+	above := e.up != nil && e.up.Role != topo.RoleUpstream && !e.up.Implausible && !(h.imported() && ends.Above == topo.PCILink{})
+	return silent(&ends.Below) || above && silent(&ends.Above)
 }
 
 // gts prints a lane speed as sysfs does.
@@ -218,10 +223,10 @@ var linkDisagrees = Check{
 
 func checkDisagrees(h *host) (o outcome) {
 	for _, e := range h.ends() {
-		if e.up == nil || e.up.Role == topo.RoleUpstream || e.dev.Implausible || e.up.Implausible || e.dev.Link == nil && !h.imported() {
+		ends := e.ends()
+		if e.up == nil || e.up.Role == topo.RoleUpstream || e.dev.Implausible || e.up.Implausible || h.noLink(&ends) {
 			continue // one end only, or an invented one, or no PCIe link
 		}
-		ends := e.ends()
 		own, above := &ends.Below, &ends.Above
 		if own.Width == nil || above.Width == nil || !e.gpu && (own.SpeedMTs == nil || above.SpeedMTs == nil) {
 			o.missing("the current link state of one end or both is not known", h.linkHow(), e.id)

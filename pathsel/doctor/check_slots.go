@@ -10,16 +10,19 @@ import (
 )
 
 // carries is what a PCIe link can do: at the maximum of both ends where both
-// are known, else at what it runs, because the unknown end may be narrower.
-func (h *host) carries(l *topo.Link) (topo.LaneRate, bool) {
+// are known, else at what it runs, because the unknown end may be narrower. Where
+// that is not known either, ok is false, and it is no more than the known end can do.
+func (h *host) carries(l *topo.Link) (lane topo.LaneRate, ok bool) {
 	ends := pcilink.EndsOf(h.PCIDevice(l.A), h.PCIDevice(l.B))
 	a, b := &ends.Above, &ends.Below
 	both := a.MaxSpeedMTs != nil && a.MaxWidth != nil && b.MaxSpeedMTs != nil && b.MaxWidth != nil
 	switch {
-	case l.Max != nil && (both || l.Cur == nil):
+	case l.Max != nil && both:
 		return *l.Max, true
 	case l.Cur != nil:
 		return *l.Cur, true
+	case l.Max != nil:
+		return *l.Max, false
 	case l.BytesPerSec != nil:
 		return topo.LaneRate{BytesPerSec: *l.BytesPerSec}, true
 	}
@@ -63,10 +66,10 @@ func checkSlots(h *host) (o outcome) {
 			if l != nil && !(d.Implausible || h.PCIDevice(l.A) != nil && h.PCIDevice(l.A).Implausible && l.Cur == nil && l.Max == nil) {
 				lane, ok := h.carries(l)
 				switch {
+				case lane.BytesPerSec > 0 && lane.BytesPerSec < *p.BytesPerSec:
+					o.find(h.slotFinding(p, l, lane, own))
 				case !ok:
 					known = false
-				case lane.BytesPerSec < *p.BytesPerSec:
-					o.find(h.slotFinding(p, l, lane, own))
 				}
 			}
 			own = own && l == nil
@@ -76,7 +79,7 @@ func checkSlots(h *host) (o outcome) {
 		}
 	}
 	o.missing("the rate of the port is not known", h.rateHow(rates), rates...)
-	o.missing("a PCIe link on the way to the port is not known", h.lookAgain(), links...)
+	o.missing("a PCIe link on the way to the port is not known", h.linkHow(), links...)
 	if o.judged == 0 && h.imported() && len(h.t.PCIDevices) == 0 && len(h.t.RDMADevices) > 0 {
 		return couldNotCheck("the input has no PCIe links and no port rates", h.lookAgain())
 	}

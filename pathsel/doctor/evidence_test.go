@@ -2,7 +2,9 @@ package doctor_test
 
 import (
 	"io/fs"
+	"maps"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -126,6 +128,26 @@ func diagnose(tb testing.TB, tree fs.FS) *doctor.Report {
 	return run(tb, top)
 }
 
+// examine looks at all fixtures and faulty machines.
+func examine(tb testing.TB) (list []examined) {
+	tb.Helper()
+	for _, name := range machines() {
+		tree, err := fixtures.Open(name)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		list = append(list, examined{name, memory(tb, tree), run(tb, fixturetest.Topology(tb, name))})
+	}
+	for _, name := range slices.Sorted(maps.Keys(faulty)) {
+		tree, err := fixtures.OpenFile([]byte("machine v \"a variant\"\n" + faulty[name] + "\n"))
+		if err != nil {
+			tb.Fatal(err)
+		}
+		list = append(list, examined{name, memory(tb, tree), diagnose(tb, tree)})
+	}
+	return list
+}
+
 // without is the tree without some files, or directories with all that is in them.
 func (x *examined) without(tb testing.TB, paths []string) *hosttree.Mem {
 	tb.Helper()
@@ -143,22 +165,7 @@ func (x *examined) without(tb testing.TB, paths []string) *hosttree.Mem {
 // number. Evidence that a file is not there must be true, and is gone with the directory that would
 // have it.
 func TestFindingsRestOnEvidence(t *testing.T) {
-	var machines []examined
-	for _, name := range slices.Concat(fixtures.Names(), fixtures.Captures()) {
-		tree, err := fixtures.Open(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		machines = append(machines, examined{name, memory(t, tree), run(t, fixturetest.Topology(t, name))})
-	}
-	for name, patches := range faulty {
-		tree, err := fixtures.OpenFile([]byte("machine v \"a variant\"\n" + patches + "\n"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		machines = append(machines, examined{name, memory(t, tree), diagnose(t, tree)})
-	}
-	slices.SortFunc(machines, func(a, b examined) int { return strings.Compare(a.name, b.name) })
+	machines := examine(t)
 	type removal struct {
 		on    examined
 		at    string   // as the evidence names it
@@ -236,5 +243,108 @@ func stands(t *testing.T, f *doctor.Finding, after *doctor.Report, device bool, 
 	open := slices.ContainsFunc(c.Missing, func(m doctor.Missing) bool { return about(m.Subjects) })
 	if !stays && !open && !device {
 		t.Errorf("%s: without %s: %s (%s), want could_not_check of %v", f.Code, at, c.Status, c.Note, f.Subjects)
+	}
+}
+
+// alike are the numbers in the name of a file by which it differs from those of other devices.
+var alike = regexp.MustCompile(`[0-9a-f]{4}:[0-9a-f]{2}(:[0-9a-f]{2}\.[0-9])?|[0-9]+`)
+
+// files are the files and links of a tree by what they tell of each device, without those that list devices.
+func (x *examined) files(tb testing.TB) map[string][]string {
+	tb.Helper()
+	out := map[string][]string{}
+	if err := fs.WalkDir(x.tree, ".", func(name string, e fs.DirEntry, err error) error {
+		if list := path.Dir(name); err == nil && !e.IsDir() && list != "sys/bus/pci/devices" && path.Dir(list) != "sys/class" {
+			sort := alike.ReplaceAllString(name, "N")
+			out[sort] = append(out[sort], name)
+		}
+		return err
+	}); err != nil {
+		tb.Fatal(err)
+	}
+	return out
+}
+
+// Without the files of one sort, no error or warning turns into silence, unless the devices are gone that it was about.
+func TestFindingsOutliveFiles(t *testing.T) {
+	type removal struct {
+		on    examined
+		sort  string
+		paths []string
+	}
+	var removals []removal
+	for _, x := range examine(t) {
+		if !x.report.Worst().AtLeast(doctor.Warning) {
+			continue
+		}
+		files := x.files(t)
+		for _, sort := range slices.Sorted(maps.Keys(files)) {
+			removals = append(removals, removal{x, sort, files[sort]})
+		}
+	}
+	t.Logf("%d removals", len(removals))
+	for _, r := range longtest.Sample(removals, 24) {
+		t.Run(r.on.name+" "+strings.ReplaceAll(r.sort, "/", "_"), func(t *testing.T) {
+			t.Parallel()
+			top, err := discover.Discover(t.Context(), discover.Options{FS: r.on.without(t, r.paths), Origin: "fixture"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			after, index := run(t, top), topo.NewIndex(top)
+			for _, f := range r.on.report.Findings() {
+				gone := slices.ContainsFunc(f.Subjects, func(id topo.ID) bool { return index.Node(id) == nil })
+				if f.Severity != doctor.Info && !gone && !stays(&f, after) {
+					t.Errorf("without %s: %s of %v is neither found nor said to be unknown", r.paths[0], f.Code, f.Subjects)
+				}
+			}
+		})
+	}
+}
+
+// content is what a file says, or where a link leads; "" where it is not there.
+func content(tree fs.FS, name string) string {
+	if target, err := fs.ReadLink(tree, name); err == nil {
+		return target
+	}
+	data, _ := fs.ReadFile(tree, name)
+	return string(data)
+}
+
+// What a check finds fault with where a file says something else is not ok without that file.
+func TestUnreadIsNotOK(t *testing.T) {
+	for name, patches := range faulty {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			first, changes, _ := strings.Cut(patches, "\n")
+			if changes == "" {
+				return // a fixture as it is
+			}
+			base, err := fixtures.Open(strings.TrimPrefix(first, "base "))
+			if err != nil {
+				t.Fatal(err)
+			}
+			tree, err := fixtures.OpenFile([]byte("machine v \"a variant\"\n" + patches + "\n"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			x := examined{name, memory(t, base), diagnose(t, base)}
+			var changed []string
+			if err := fs.WalkDir(base, ".", func(name string, e fs.DirEntry, err error) error {
+				_, gone := fs.Lstat(tree, name)
+				if gone != nil || !e.IsDir() && content(base, name) != content(tree, name) {
+					changed = append(changed, name)
+				}
+				return err
+			}); err != nil {
+				t.Fatal(err)
+			}
+			after := diagnose(t, x.without(t, changed))
+			for _, f := range diagnose(t, tree).Findings() {
+				i := slices.IndexFunc(after.Checks, func(c doctor.CheckResult) bool { return c.Code == f.Code })
+				if f.Severity != doctor.Info && x.report.Checks[i].Status == doctor.OK && after.Checks[i].Status == doctor.OK {
+					t.Errorf("without %v, %s is ok", changed, f.Code)
+				}
+			}
+		})
 	}
 }
