@@ -30,13 +30,16 @@ type Options struct {
 	// Name is what the engine calls itself; the default is the host name and process ID.
 	Name string
 	// Listen are the addresses to listen at, as host:port; default 127.0.0.1:0. An
-	// address that is not loopback needs a Token.
+	// address that is not loopback needs a Token, or Insecure.
 	Listen []string
 	// Advertise is the address (host or host:port) to tell peers if Listen does not
 	// name one; "" chooses one from the routing table.
 	Advertise string
 	// Token is the secret that this engine shares with its peers, at least 16 bytes.
 	Token []byte
+	// Insecure lets engines on other hosts open this one without a token: whoever reaches
+	// its addresses can then do with regions what their grants allow.
+	Insecure bool
 	// Ports describe the NICs that the engine may use. Without a Topology it knows none,
 	// and reaches a peer at the peer's address only.
 	Ports Ports
@@ -209,7 +212,7 @@ func (o *Options) checkListen(address string) error {
 	if err != nil {
 		return fmt.Errorf("listen %q: want host:port, for all addresses :port", address)
 	}
-	if len(o.Token) > 0 || host == "localhost" {
+	if len(o.Token) > 0 || o.Insecure || host == "localhost" {
 		return nil
 	}
 	if a, err := netip.ParseAddr(host); err == nil && a.IsLoopback() {
