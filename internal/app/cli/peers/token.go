@@ -6,19 +6,13 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/topoctl/topoctl/internal/app/cli/command"
+	"github.com/topoctl/topoctl/internal/base/secret"
 	"github.com/topoctl/topoctl/internal/base/text"
 )
-
-// tokenMin is how many bytes a secret must have; the engine refuses less.
-const tokenMin = 16
-
-// tokenMost bounds a token file: a secret, not a disk image.
-const tokenMost = 4 << 10
 
 // Token is the flag --token-file.
 type Token struct{ File string }
@@ -57,43 +51,14 @@ func ReadToken(name string, in io.Reader, warn io.Writer) ([]byte, error) {
 		}
 		in, from = f, name
 	}
-	line, err := firstLine(in)
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("--token-file: %s: %w", from, command.Cause(err))
-	case len(line) < tokenMin:
-		return nil, command.WithHint(fmt.Errorf("--token-file: %s: the token has %d bytes, want %d or more", from, len(line), tokenMin),
-			"create one with: head -c 32 /dev/urandom | base64")
-	}
-	return line, nil
-}
-
-// firstLine reads up to the end of a line and not a byte further: what follows on
-// standard input is somebody else's.
-func firstLine(in io.Reader) ([]byte, error) {
-	if _, ok := in.(io.ByteReader); !ok {
-		in = &byteReader{in}
-	}
-	var out []byte
-	for {
-		b, err := in.(io.ByteReader).ReadByte()
-		switch {
-		case errors.Is(err, io.EOF) || b == '\n' && err == nil:
-			return []byte(strings.TrimSpace(string(out))), nil
-		case err != nil:
-			return nil, err
-		case len(out) == tokenMost:
-			return nil, fmt.Errorf("the first line is longer than %d bytes", tokenMost)
+	token, err := secret.Read(in)
+	if err != nil {
+		_, short := errors.AsType[secret.ShortError](err)
+		err = fmt.Errorf("--token-file: %s: %w", from, command.Cause(err))
+		if short {
+			err = command.WithHint(err, "create one with: head -c 32 /dev/urandom | base64")
 		}
-		out = append(out, b)
+		return nil, err
 	}
-}
-
-// byteReader reads single bytes, without a buffer.
-type byteReader struct{ io.Reader }
-
-func (r *byteReader) ReadByte() (byte, error) {
-	var b [1]byte
-	_, err := io.ReadFull(r.Reader, b[:])
-	return b[0], err
+	return token, nil
 }
