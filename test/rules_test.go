@@ -89,6 +89,7 @@ var rules = []rule{
 	{room: "internal/base/verbs"},
 	{room: "internal/base/verbs/verbsfake", ours: []string{"internal/base/verbs"}},
 	{room: "internal/base/edit"},
+	{room: "internal/base/secret"},
 	{room: "internal/base/schematest", ours: []string{"discover/topo", "internal/base/golden"}},
 	{room: "internal/base/hosttree"},
 	{room: "internal/base/hosttree/machine", ours: []string{"internal/base/replies", "internal/base/hosttree", "discover/topo"}},
@@ -125,6 +126,7 @@ var rules = []rule{
 	{room: "engine", ours: []string{"discover/topo", "pathsel", "engine/...", "internal/base/engine/...", "internal/base/pick"}},
 	{room: ".", ours: []string{"discover", "discover/nvml", "discover/topo", "engine", "engine/memory/cuda", "engine/transport/rdma"}},
 	{room: "internal/app/agent", ours: []string{"engine/...", "internal/base/engine/...", "engine", "discover/topo", "discover", "pathsel", "pathsel/export", "internal/app/probe/fabric"}},
+	{room: "internal/app/bind", ours: []string{"discover/topo", "pathsel", "engine", "engine/memory", "engine/memory/cuda", "engine/registry", "engine/transport/rdma", "internal/base/secret", "internal/app/agent"}},
 	{room: "internal/app/bench", ours: []string{"engine/...", "internal/base/engine/...", "engine", "discover/topo", "pathsel", "internal/base/pick"}},
 	{room: "examples", ours: []string{"engine", "engine/memory"}},
 	{room: "probe", ours: []string{"discover/topo", "pathsel"}, ban: noOS},
@@ -156,6 +158,7 @@ var rules = []rule{
 	{room: "internal/base/mooncake"},
 	{room: "internal/app/cli", ours: []string{"..."}},
 	{room: "cmd/topoctl", ours: []string{"..."}},
+	{room: "cmd/libtopoctl", ours: []string{"internal/app/bind", "internal/app/cli/build"}},
 	{room: "test", ours: []string{"..."}},
 }
 
@@ -177,11 +180,11 @@ var onlyIn = []struct {
 	{modulePath + "/internal/base/schematest", []string{"internal/base/schematest"}, "tests only"},
 	{modulePath + "/internal/base/fixturetest", []string{"internal/base/fixturetest", "internal/base/importtest", "internal/app/cli/clitest"}, "tests only"},
 	{modulePath + "/internal/base/cuda/cudafake", []string{"internal/base/cuda/cudafake", "internal/base/engine/gputest"}, "tests only"},
-	{modulePath + "/engine/memory/cuda", []string{".", "cmd/topoctl", "internal/app/cli", "internal/base/engine/gputest", "test/gpu/gpucheck"}, "a leaf that users pass in: an import decides whether CUDA is in the binary"},
+	{modulePath + "/engine/memory/cuda", []string{".", "cmd/topoctl", "internal/app/cli", "internal/app/bind", "internal/base/engine/gputest", "test/gpu/gpucheck"}, "a leaf that users pass in: an import decides whether CUDA is in the binary"},
 	{modulePath + "/internal/base/engine/transport/rdma", []string{"engine/transport/rdma", "internal/base/engine/transport/rdma"}, "the public package gives it to engines"},
-	{modulePath + "/engine/transport/rdma", []string{".", "cmd/topoctl", "internal/app/cli", "engine/transport/rdma"}, "a leaf that users pass in: an import decides whether RDMA is in the binary"},
+	{modulePath + "/engine/transport/rdma", []string{".", "cmd/topoctl", "internal/app/cli", "internal/app/bind", "engine/transport/rdma"}, "a leaf that users pass in: an import decides whether RDMA is in the binary"},
 	{modulePath + "/internal/base/verbs/verbsfake", []string{"internal/base/verbs/verbsfake"}, "tests only"},
-	{"unsafe", []string{"discover/nvml", "internal/base/verbs", "internal/base/cuda", "internal/base/engine/memory", "engine/memory/cuda", "internal/base/engine/transport/shm"}, "memory is handled in few rooms"},
+	{"unsafe", []string{"cmd/libtopoctl", "discover/nvml", "internal/base/verbs", "internal/base/cuda", "internal/base/engine/memory", "engine/memory/cuda", "internal/base/engine/transport/shm"}, "memory is handled in few rooms"},
 }
 
 // below says whether a package is a room or inside it.

@@ -1,0 +1,272 @@
+//go:build cgo && linux
+
+/*
+ * The functions of topoctl.h. Each looks whether this process is the one that loaded the
+ * library before it calls Go: in a child of fork() Go's threads are gone, and a call would
+ * hang. What they call is in exports.go.
+ */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "_cgo_export.h"
+#include "topoctl.h"
+
+static volatile int forked;
+
+/*
+ * The text of a thread's latest failure. It is no __thread variable: Go's own makes all of this
+ * library's thread-local memory static, of which a process that has loaded much may have no
+ * more than a few bytes left.
+ */
+struct error {
+	int64_t length;
+	char text[4096];
+};
+
+static pthread_key_t error_key;
+static int have_key;
+
+static void in_child(void) { forked = 1; }
+
+__attribute__((constructor)) static void begin(void)
+{
+	pthread_atfork(NULL, NULL, in_child);
+	have_key = pthread_key_create(&error_key, free) == 0;
+}
+
+void golib_keep_error(const char *text, int64_t length)
+{
+	struct error *e = have_key ? pthread_getspecific(error_key) : NULL;
+
+	if (e == NULL) {
+		e = have_key ? malloc(sizeof *e) : NULL;
+		if (e == NULL || pthread_setspecific(error_key, e) != 0) {
+			free(e);
+			return;
+		}
+	}
+	if (length > (int64_t)sizeof e->text)
+		length = sizeof e->text;
+	memcpy(e->text, text, (size_t)length);
+	e->length = length;
+}
+
+static const char forked_text[] = "this process was forked from the one that loaded libtopoctl, which works only there: "
+	"start processes by spawn or exec, or load the library after the fork";
+
+#define ALIVE(otherwise) do { if (__builtin_expect(forked, 0)) return (otherwise); } while (0)
+
+int64_t topoctl_error(char *out, int64_t cap)
+{
+	const struct error *e = have_key ? pthread_getspecific(error_key) : NULL;
+	const char *text = forked ? forked_text : e != NULL ? e->text : "";
+	int64_t length = forked ? (int64_t)sizeof forked_text - 1 : e != NULL ? e->length : 0;
+
+	if (out != NULL && cap > 0)
+		memcpy(out, text, (size_t)(length < cap ? length : cap));
+	return length;
+}
+
+int32_t topoctl_abi(void)
+{
+	ALIVE(TOPOCTL_FORKED);
+	return TOPOCTL_ABI;
+}
+
+const char *topoctl_version(void)
+{
+	ALIVE(NULL);
+	return golib_version();
+}
+
+/* Handlers of the signals by which Go learns of memory that is not there. */
+static const int faults[2] = {SIGSEGV, SIGBUS};
+static void (*fault_handlers[2])(int);
+
+static void (*handler_of(int sig))(int)
+{
+	struct sigaction now;
+
+	return sigaction(sig, NULL, &now) == 0 ? now.sa_handler : NULL;
+}
+
+void golib_remember_handlers(void)
+{
+	for (int i = 0; i < 2; i++)
+		fault_handlers[i] = handler_of(faults[i]);
+}
+
+int golib_handlers_replaced(void)
+{
+	for (int i = 0; i < 2; i++)
+		if (handler_of(faults[i]) != fault_handlers[i])
+			return 1;
+	return 0;
+}
+
+int64_t topoctl_open(const char *options)
+{
+	ALIVE(TOPOCTL_FORKED);
+	return golib_open((char *)options);
+}
+
+int32_t topoctl_close(int64_t engine)
+{
+	ALIVE(TOPOCTL_FORKED);
+	return golib_close(engine);
+}
+
+int32_t topoctl_port(int64_t engine)
+{
+	ALIVE(TOPOCTL_FORKED);
+	return golib_port(engine);
+}
+
+int64_t topoctl_address(int64_t engine, char *out, int64_t cap)
+{
+	ALIVE(TOPOCTL_FORKED);
+	return golib_address(engine, out, cap);
+}
+
+int64_t topoctl_name(int64_t engine, char *out, int64_t cap)
+{
+	ALIVE(TOPOCTL_FORKED);
+	return golib_name(engine, out, cap);
+}
+
+int32_t topoctl_register(int64_t engine, int64_t n, const uint64_t *address, const uint64_t *length,
+			 const char *location, int32_t grant)
+{
+	ALIVE(TOPOCTL_FORKED);
+	return golib_register(engine, n, (uint64_t *)address, (uint64_t *)length, (char *)location, grant);
+}
+
+int32_t topoctl_unregister(int64_t engine, int64_t n, const uint64_t *address)
+{
+	ALIVE(TOPOCTL_FORKED);
+	return golib_unregister(engine, n, (uint64_t *)address);
+}
+
+uint64_t topoctl_alloc(int64_t engine, uint64_t length, const char *location, int32_t grant)
+{
+	ALIVE(0);
+	return golib_alloc(engine, length, (char *)location, grant);
+}
+
+int32_t topoctl_free(int64_t engine, uint64_t address)
+{
+	ALIVE(TOPOCTL_FORKED);
+	return golib_free(engine, address);
+}
+
+int32_t topoctl_probe(int64_t engine, const char *peer, int64_t timeout_ns)
+{
+	ALIVE(TOPOCTL_FORKED);
+	return golib_probe(engine, (char *)peer, timeout_ns);
+}
+
+int64_t topoctl_metadata(int64_t engine, void *out, int64_t cap)
+{
+	ALIVE(TOPOCTL_FORKED);
+	return golib_metadata(engine, out, cap);
+}
+
+int64_t topoctl_add_peer(int64_t engine, const void *metadata, int64_t length, char *name, int64_t cap)
+{
+	ALIVE(TOPOCTL_FORKED);
+	return golib_add_peer(engine, (void *)metadata, length, name, cap);
+}
+
+int32_t topoctl_remove_peer(int64_t engine, const char *peer)
+{
+	ALIVE(TOPOCTL_FORKED);
+	return golib_remove_peer(engine, (char *)peer);
+}
+
+int32_t topoctl_peer_range(int64_t engine, const char *peer, int64_t i, uint64_t *address, uint64_t *length)
+{
+	ALIVE(TOPOCTL_FORKED);
+	return golib_peer_range(engine, (char *)peer, i, address, length);
+}
+
+int64_t topoctl_submit(int64_t engine, const char *peer, int32_t op, int64_t n, const uint64_t *local,
+		       const uint64_t *remote, const uint64_t *length,
+		       const void *notify, int64_t notify_length, int64_t timeout_ns)
+{
+	ALIVE(TOPOCTL_FORKED);
+	return golib_submit(engine, (char *)peer, op, n, (uint64_t *)local, (uint64_t *)remote, (uint64_t *)length,
+			    (void *)notify, notify_length, timeout_ns);
+}
+
+int64_t topoctl_list(int64_t engine, const char *peer, int64_t n, const uint64_t *address,
+		     const uint64_t *length, int64_t stride)
+{
+	ALIVE(TOPOCTL_FORKED);
+	return golib_list(engine, (char *)peer, n, (uint64_t *)address, (uint64_t *)length, stride);
+}
+
+int32_t topoctl_list_free(int64_t engine, int64_t list)
+{
+	ALIVE(TOPOCTL_FORKED);
+	return golib_list_free(engine, list);
+}
+
+int64_t topoctl_submit_lists(int64_t engine, int32_t op, int64_t local, const int64_t *local_index,
+			     int64_t remote, const int64_t *remote_index, int64_t n,
+			     const void *notify, int64_t notify_length, int64_t timeout_ns)
+{
+	ALIVE(TOPOCTL_FORKED);
+	return golib_submit_lists(engine, op, local, (int64_t *)local_index, remote, (int64_t *)remote_index, n,
+				  (void *)notify, notify_length, timeout_ns);
+}
+
+int32_t topoctl_poll(int64_t engine, int64_t batch)
+{
+	ALIVE(TOPOCTL_FORKED);
+	return golib_poll(engine, batch);
+}
+
+int32_t topoctl_wait(int64_t engine, int64_t n, const int64_t *batch, int64_t timeout_ns)
+{
+	ALIVE(TOPOCTL_FORKED);
+	return golib_wait(engine, n, (int64_t *)batch, timeout_ns);
+}
+
+int32_t topoctl_release(int64_t engine, int64_t batch)
+{
+	ALIVE(TOPOCTL_FORKED);
+	return golib_release(engine, batch);
+}
+
+int32_t topoctl_telemetry(int64_t engine, int64_t batch, topoctl_telemetry_v1 *out, int64_t size)
+{
+	ALIVE(TOPOCTL_FORKED);
+	return golib_telemetry(engine, batch, out, size);
+}
+
+int64_t topoctl_explain(int64_t engine, int64_t batch, char *out, int64_t cap)
+{
+	ALIVE(TOPOCTL_FORKED);
+	return golib_explain(engine, batch, out, cap);
+}
+
+int64_t topoctl_stats(int64_t engine, char *out, int64_t cap)
+{
+	ALIVE(TOPOCTL_FORKED);
+	return golib_stats(engine, out, cap);
+}
+
+int32_t topoctl_notify(int64_t engine, const char *peer, const void *message, int64_t length, int64_t timeout_ns)
+{
+	ALIVE(TOPOCTL_FORKED);
+	return golib_notify(engine, (char *)peer, (void *)message, length, timeout_ns);
+}
+
+int64_t topoctl_notifications(int64_t engine, void *out, int64_t cap)
+{
+	ALIVE(TOPOCTL_FORKED);
+	return golib_notifications(engine, out, cap);
+}

@@ -1,0 +1,143 @@
+/*
+ * libtopoctl: moves memory between processes and hosts over many NICs at once.
+ * Interface version 1. See docs/c-api.md.
+ *
+ * Handles are positive numbers; 0 is none. Functions that give a number give a negative
+ * topoctl_status where they fail; topoctl_error then says why, in words, for the calling
+ * thread. No function keeps a pointer of the caller's after it returns, but for registered
+ * memory, which must stay mapped until topoctl_unregister (or topoctl_close) has returned,
+ * and the memory of a batch, which must not be used until it has ended (topoctl_poll,
+ * topoctl_wait, topoctl_release). All functions may be called by many threads at once.
+ * In a child of fork() every function gives TOPOCTL_FORKED (0 or NULL where it gives no
+ * status) and does nothing else.
+ */
+#ifndef TOPOCTL_H
+#define TOPOCTL_H
+#include <stdint.h>
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TOPOCTL_ABI 1
+
+typedef enum {
+	TOPOCTL_OK = 0,
+	TOPOCTL_DONE = 1,           /* topoctl_poll: the batch has ended, all bytes are in place */
+	TOPOCTL_FAILED = -1,        /* see topoctl_error */
+	TOPOCTL_INVALID = -2,       /* an argument is wrong: nothing was begun */
+	TOPOCTL_NO_HANDLE = -3,     /* no such engine, batch or list (any more) */
+	TOPOCTL_TIMEOUT = -4,       /* topoctl_wait: still running; a batch: its time was up */
+	TOPOCTL_UNSAFE = -5,        /* the batch failed, and bytes of it may still land: its memory on
+	                               both sides must not be used; the engine refuses it until it is safe */
+	TOPOCTL_NO_PEER = -6,       /* nothing answers at the peer's address, or it refuses the token */
+	TOPOCTL_PEER_LOST = -7,     /* the peer died, or restarted, while it was used */
+	TOPOCTL_NO_REGION = -8,     /* the range is not registered there, or its owner does not grant it */
+	TOPOCTL_CANCELED = -9,      /* released, or the engine was closed */
+	TOPOCTL_EXISTS = -10,       /* register: overlaps what is registered */
+	TOPOCTL_LIMIT = -11,        /* a limit of the engine is reached */
+	TOPOCTL_FORKED = -12,       /* this process is a child of the one that opened the library */
+	TOPOCTL_INTERNAL = -13      /* a defect of the library, caught: please report it */
+} topoctl_status;
+
+typedef enum { TOPOCTL_READ = 0, TOPOCTL_WRITE = 1 } topoctl_op; /* READ: from the peer to here */
+
+enum { TOPOCTL_PEER_READ = 1, TOPOCTL_PEER_WRITE = 2 };           /* what peers may do with memory */
+
+int32_t topoctl_abi(void);            /* TOPOCTL_ABI of the library; compare it with the header's */
+const char *topoctl_version(void);
+/* The text of the calling thread's latest failure. Like every function that fills out: gives
+ * the length of the whole text or data, of which at most cap bytes are copied; texts are not
+ * terminated by a zero byte. */
+int64_t topoctl_error(char *out, int64_t cap);
+
+/* Engines. options is a JSON object (UTF-8), every key optional:
+ *   "name"        string   what the engine calls itself; default host:pid
+ *   "listen"      [string] host:port; default ["127.0.0.1:0"]
+ *   "advertise"   string   host or host:port to tell peers
+ *   "token_file"  string   a file with the secret (at least 16 bytes, trailing newline ignored)
+ *   "insecure"    bool     true: no token is wanted, though others than this host can connect
+ *   "devices"     [string] RDMA devices or netdevs that may be used; default: those with role data
+ *   "transports"  [string] of "shm", "rdma", "tcp"; default all three, in this order
+ *   "compat"      [string] "mooncake": also speak Mooncake's classic protocol (docs/python.md)
+ *   "metadata"    string   with compat: "P2PHANDSHAKE" or http://host:port/metadata
+ *   "topology"    string   "discover" (default), "none", or a topology document's file name
+ *   "local_rank", "local_size" int   one of several engines of this host
+ *   "default_timeout_ns", "give_up_ns" int
+ *   "http"        string   host:port at which metrics are served
+ *   "log"         string   "error" (default), "warn", "info", "debug": to standard error
+ * Unknown keys are refused. */
+int64_t topoctl_open(const char *options);
+int32_t topoctl_close(int64_t engine);
+int32_t topoctl_port(int64_t engine);                       /* that it listens at */
+int64_t topoctl_address(int64_t engine, char *out, int64_t cap); /* host:port by which peers open it */
+int64_t topoctl_name(int64_t engine, char *out, int64_t cap);
+
+/* Memory. Registers n ranges by address. Ranges that touch become one; what lies between
+ * ranges is never open to peers. location is "cpu:0", "gpu:3", or NULL or "*": found out.
+ * All n or none. grant: TOPOCTL_PEER_READ | TOPOCTL_PEER_WRITE, 0 for own use only. */
+int32_t topoctl_register(int64_t engine, int64_t n, const uint64_t *address, const uint64_t *length,
+                         const char *location, int32_t grant);
+/* By the addresses that were given to register. Waits until nothing can touch the memory any
+ * more, at most 5 s; TOPOCTL_UNSAFE after that: keep it mapped and call again. */
+int32_t topoctl_unregister(int64_t engine, int64_t n, const uint64_t *address);
+/* Memory that engines of this host share (the fastest path between processes), registered. */
+uint64_t topoctl_alloc(int64_t engine, uint64_t length, const char *location, int32_t grant);
+int32_t topoctl_free(int64_t engine, uint64_t address);
+
+/* Peers are named by host:port, or by the name that topoctl_add_peer gave. They are opened when
+ * they are first used, and again after they were lost. */
+int32_t topoctl_probe(int64_t engine, const char *peer, int64_t timeout_ns);   /* reachable? */
+int64_t topoctl_metadata(int64_t engine, void *out, int64_t cap);
+int64_t topoctl_add_peer(int64_t engine, const void *metadata, int64_t length, char *name, int64_t cap);
+int32_t topoctl_remove_peer(int64_t engine, const char *peer);
+/* The i-th (from 0) range that the peer offers; TOPOCTL_NO_REGION after the last. */
+int32_t topoctl_peer_range(int64_t engine, const char *peer, int64_t i, uint64_t *address, uint64_t *length);
+
+/* Transfers: a call for a whole batch. Ranges are absolute addresses, here and there; each must
+ * lie in registered memory and may cross registered ranges that touch. notify (NULL: none) is
+ * delivered to the peer after the data. timeout_ns bounds the batch, 0: default_timeout_ns.
+ * Gives a batch. */
+int64_t topoctl_submit(int64_t engine, const char *peer, int32_t op, int64_t n, const uint64_t *local,
+                       const uint64_t *remote, const uint64_t *length,
+                       const void *notify, int64_t notify_length, int64_t timeout_ns);
+/* Lists of ranges that are kept, from which batches pick by index. peer NULL: of this engine.
+ * Entry i is address[i*stride], length[i*stride]: stride 3 reads an N x 3 array. */
+int64_t topoctl_list(int64_t engine, const char *peer, int64_t n, const uint64_t *address,
+                     const uint64_t *length, int64_t stride);
+int32_t topoctl_list_free(int64_t engine, int64_t list);
+/* Entry local_index[k] of the local list goes to, or comes from, entry remote_index[k]; an index
+ * NULL means 0..n-1. */
+int64_t topoctl_submit_lists(int64_t engine, int32_t op, int64_t local, const int64_t *local_index,
+                             int64_t remote, const int64_t *remote_index, int64_t n,
+                             const void *notify, int64_t notify_length, int64_t timeout_ns);
+int32_t topoctl_poll(int64_t engine, int64_t batch);         /* TOPOCTL_DONE, TOPOCTL_OK: running, or why it failed */
+/* Waits until all n have ended: TOPOCTL_OK, TOPOCTL_TIMEOUT, or why the first failed one did. */
+int32_t topoctl_wait(int64_t engine, int64_t n, const int64_t *batch, int64_t timeout_ns);
+/* Forgets a batch; one that runs is canceled first, and waited for: at most 5 s. TOPOCTL_OK: the
+ * memory is the caller's. TOPOCTL_UNSAFE: it is not, see above. */
+int32_t topoctl_release(int64_t engine, int64_t batch);
+
+typedef struct {
+	int64_t start_unix_ns;  /* of submit */
+	int64_t post_ns;        /* in submit */
+	int64_t duration_ns;    /* from submit to the end, or to now */
+	int64_t bytes;          /* in place */
+	int64_t ops;            /* as given */
+	int64_t retries;        /* slices that were sent again */
+} topoctl_telemetry_v1;
+int32_t topoctl_telemetry(int64_t engine, int64_t batch, topoctl_telemetry_v1 *out, int64_t size);
+int64_t topoctl_explain(int64_t engine, int64_t batch, char *out, int64_t cap); /* JSON: which NICs, and why */
+int64_t topoctl_stats(int64_t engine, char *out, int64_t cap);                  /* JSON, as topoctl agent's */
+
+/* Notifications. */
+int32_t topoctl_notify(int64_t engine, const char *peer, const void *message, int64_t length, int64_t timeout_ns);
+/* Those that came since the last call, oldest first: each is u32 length of the sender's name,
+ * u32 length of the message (little endian), name, message. Where cap is too small for all, as
+ * many whole ones as fit; 0: none. Gives the bytes written, or the negative of nothing: where
+ * even the first does not fit, TOPOCTL_LIMIT and topoctl_error says how much it needs. */
+int64_t topoctl_notifications(int64_t engine, void *out, int64_t cap);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

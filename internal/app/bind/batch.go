@@ -1,0 +1,149 @@
+package bind
+
+import (
+	"context"
+	"encoding/json"
+	"runtime"
+	"time"
+
+	"github.com/topoctl/topoctl/engine"
+)
+
+// batch is one that was submitted and is not released.
+type batch struct {
+	*engine.Batch
+	peer  string
+	ops   int64
+	begin time.Time
+	post  time.Duration
+}
+
+func (e *Engine) batch(n int64) (*batch, error) {
+	b, ok := e.batches.Get(n)
+	if !ok {
+		return nil, fail(NoHandle, "no batch %d", n)
+	}
+	return b, nil
+}
+
+// ended says whether the batch is over.
+func (b *batch) ended() bool {
+	select {
+	case <-b.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+// Poll says whether a batch is over, and why it failed.
+func (e *Engine) Poll(n int64) (over bool, err error) {
+	b, err := e.batch(n)
+	if err != nil {
+		return false, err
+	}
+	return b.ended(), b.Err()
+}
+
+// Wait waits until all batches are over, or until the timeout, and gives why the first failed one
+// did. 0 looks once.
+func (e *Engine) Wait(list []int64, timeoutNS int64) error {
+	batches := make([]*batch, 0, 1)
+	for _, n := range list {
+		b, err := e.batch(n)
+		if err != nil {
+			return err
+		}
+		batches = append(batches, b)
+	}
+	if timeoutNS < 0 {
+		return fail(Invalid, "timeout of %d ns: want 0 or more", timeoutNS)
+	}
+	w := waiter{begin: time.Now(), timeout: nanoseconds(timeoutNS)}
+	for i, b := range batches {
+		if !w.wait(b) {
+			return fail(Timeout, "batch %d is still running after %v", list[i], w.timeout)
+		}
+	}
+	for _, b := range batches {
+		if err := b.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// waiter waits for one batch after the other.
+type waiter struct {
+	begin   time.Time
+	timeout time.Duration
+}
+
+// spinTime is how long the end of a batch is looked for before the thread sleeps: to wake a
+// thread that came from outside costs as much.
+const spinTime = 100 * time.Microsecond
+
+func (w *waiter) wait(b *batch) bool {
+	for !b.ended() {
+		switch waited := time.Since(w.begin); {
+		case waited >= w.timeout:
+			return b.ended()
+		case waited < spinTime:
+			runtime.Gosched()
+			continue
+		}
+		ctx, cancel := context.WithDeadline(context.Background(), w.begin.Add(w.timeout))
+		_ = b.Wait(ctx) // its error is asked for later
+		cancel()
+	}
+	return true
+}
+
+// Release forgets a batch: one that runs is cancelled, and waited for. Where that takes too long
+// the batch stays, to be released again.
+func (e *Engine) Release(n int64) error {
+	b, err := e.batch(n)
+	if err != nil {
+		return err
+	}
+	if !b.ended() {
+		b.Cancel()
+		timer := time.NewTimer(e.release)
+		defer timer.Stop()
+		select {
+		case <-b.Done():
+		case <-timer.C:
+			return fail(Unsafe, "batch %d was cancelled and has not ended in %v: its memory is still in use", n, e.release)
+		}
+	}
+	e.batches.Remove(n)
+	return nil
+}
+
+// Telemetry is what a batch took, as topoctl_telemetry_v1.
+type Telemetry struct {
+	StartUnixNS, PostNS, DurationNS, Bytes, Ops, Retries int64
+}
+
+// Telemetry says what a batch took, or has taken so far.
+func (e *Engine) Telemetry(n int64) (Telemetry, error) {
+	b, err := e.batch(n)
+	if err != nil {
+		return Telemetry{}, err
+	}
+	x := b.Batch.Explain()
+	return Telemetry{StartUnixNS: b.begin.UnixNano(), PostNS: int64(b.post), DurationNS: x.DurationNS, Bytes: x.Bytes, Ops: b.ops, Retries: x.Retries}, nil
+}
+
+// Explain says how a batch was carried, as JSON (topoctl.explain/v1).
+func (e *Engine) Explain(n int64) ([]byte, error) {
+	b, err := e.batch(n)
+	if err != nil {
+		return nil, err
+	}
+	data, err := json.Marshal(b.Batch.Explain())
+	if err != nil {
+		return nil, fail(Internal, "explanation: %w", err)
+	}
+	return data, nil
+}

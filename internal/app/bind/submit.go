@@ -1,0 +1,198 @@
+package bind
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/topoctl/topoctl/engine"
+)
+
+// Transfer is what one batch moves. Entry i of the three lists is one op.
+type Transfer struct {
+	Peer                  string
+	Op                    int32 // 0 READ, 1 WRITE
+	Local, Remote, Length []uint64
+	Notify                []byte // nil: none
+	TimeoutNS             int64  // 0: the engine's default
+}
+
+// Submit starts a batch and gives its handle.
+func (e *Engine) Submit(t Transfer) (int64, error) {
+	if len(t.Local) != len(t.Remote) || len(t.Local) != len(t.Length) {
+		return 0, fail(Invalid, "%d local addresses, %d remote ones and %d lengths: want as many of each", len(t.Local), len(t.Remote), len(t.Length))
+	}
+	return e.submit(&request{peer: t.Peer, op: t.Op, n: len(t.Local), notify: t.Notify, timeout: t.TimeoutNS,
+		at: func(i int) (move, error) { return move{t.Local[i], t.Remote[i], t.Length[i]}, nil }})
+}
+
+// move is one op by its addresses.
+type move struct{ local, remote, length uint64 }
+
+// request is a batch before it is one.
+type request struct {
+	peer    string
+	op      int32
+	n       int
+	at      func(i int) (move, error)
+	notify  []byte
+	timeout int64
+}
+
+func (e *Engine) submit(r *request) (int64, error) {
+	begin := time.Now()
+	switch {
+	case r.op != 0 && r.op != 1:
+		return 0, fail(Invalid, "op %d: want TOPOCTL_READ or TOPOCTL_WRITE", r.op)
+	case r.timeout < 0:
+		return 0, fail(Invalid, "timeout of %d ns: want 0 or more", r.timeout)
+	case e.batches.Len() >= maxBatches:
+		return 0, fail(Limit, "%d batches are not released: the limit", maxBatches)
+	}
+	timeout := nanoseconds(r.timeout)
+	if timeout == 0 {
+		timeout = e.o.DefaultTimeout
+	}
+	ctx := until{e.ctx, begin.Add(timeout)}
+	b, err := e.begin(ctx, r)
+	if err != nil {
+		return 0, err
+	}
+	return e.batches.Add(&batch{Batch: b, peer: r.peer, ops: int64(r.n), begin: begin, post: time.Since(begin)}), nil
+}
+
+// maxBatches are those that are not released.
+const maxBatches = 1 << 20
+
+// nanoseconds bounds a time from outside.
+func nanoseconds(n int64) time.Duration {
+	return time.Duration(min(max(n, 0), math.MaxInt64/4))
+}
+
+// until is a context with a deadline that the engine keeps by itself: it needs no timer and no
+// goroutine to end.
+type until struct {
+	context.Context
+	at time.Time
+}
+
+// Deadline implements context.Context.
+func (u until) Deadline() (time.Time, bool) { return u.at, true }
+
+// Done implements context.Context: the batch ends by the deadline, or with the engine.
+func (u until) Done() <-chan struct{} { return nil }
+
+// begin hands the batch to the engine, and opens the peer where that is needed. What the peer
+// offers may have changed, or the peer itself: then it is looked at again, once for each.
+func (e *Engine) begin(ctx context.Context, r *request) (*engine.Batch, error) {
+	o := engine.SubmitOptions{Notify: slices.Clone(r.notify)}
+	if r.notify != nil && o.Notify == nil {
+		o.Notify = []byte{}
+	}
+	ops := opLists.Get().(*opList)
+	defer ops.put()
+	submit := func(x *peer) (*engine.Batch, error) {
+		if err := ops.fill(e, x, r); err != nil {
+			return nil, err
+		}
+		b, err := x.p.Submit(ctx, ops.list, o)
+		return b, ops.byCaller(err)
+	}
+	if x := e.opened(r.peer); x != nil {
+		if b, err := submit(x); err == nil || x.p.Err() == nil && StatusOf(err) != NoRegion {
+			return b, err
+		}
+	}
+	deadline, _ := ctx.Deadline()
+	opening, cancel := context.WithDeadline(e.ctx, deadline)
+	defer cancel()
+	for {
+		x, err := e.peer(opening, r.peer)
+		if err != nil {
+			return nil, err
+		}
+		var b *engine.Batch
+		if err = x.refresh(opening); err == nil {
+			b, err = submit(x)
+		}
+		if err == nil || x.p.Err() == nil || opening.Err() != nil {
+			return b, err
+		}
+	}
+}
+
+// opList is a batch's ops by region, with the caller's number of each.
+type opList struct {
+	list []engine.Op
+	from []int32
+}
+
+// opLists are used again: the engine keeps none.
+var opLists = sync.Pool{New: func() any { return &opList{} }}
+
+func (l *opList) put() {
+	const most = 1 << 14 // more is not kept
+	if cap(l.list) <= most {
+		clear(l.list)
+		opLists.Put(l)
+	}
+}
+
+// fill finds the regions of every op. One that crosses ranges which touch is split, and one
+// that goes on where the one before it ends, on both sides, is joined to it.
+func (l *opList) fill(e *Engine, x *peer, r *request) error {
+	l.list, l.from = l.list[:0], l.from[:0]
+	here := cursor[*region]{space: *e.local.Load()}
+	there := cursor[*engine.RemoteRegion]{space: *x.offered.Load()}
+	kind := engine.Read
+	if r.op == 1 {
+		kind = engine.Write
+	}
+	for i := range r.n {
+		m, err := r.at(i)
+		if err != nil {
+			return err
+		}
+		if m.length > math.MaxInt64 || m.local > math.MaxUint64-m.length || m.remote > math.MaxUint64-m.length {
+			return fail(Invalid, "op %d: %d bytes at %#x and the peer's %#x: not ranges of memory", i, m.length, m.local, m.remote)
+		}
+		for m.length > 0 {
+			a, b := here.at(m.local), there.at(m.remote)
+			switch {
+			case a == nil:
+				return fail(NoRegion, "op %d: %d bytes at %#x: not registered: %w", i, m.length, m.local, engine.ErrNoRegion)
+			case b == nil:
+				return fail(NoRegion, "op %d: %d bytes at the peer's %#x: it does not offer them: %w", i, m.length, m.remote, engine.ErrNoRegion)
+			}
+			n := min(m.length, a.hi-m.local, b.hi-m.remote)
+			l.add(engine.Op{Kind: kind, Local: a.of.Span(int64(m.local-a.lo), int64(n)), Remote: b.of.At(int64(m.remote - b.lo))}, int32(i))
+			m = move{m.local + n, m.remote + n, m.length - n}
+		}
+	}
+	return nil
+}
+
+func (l *opList) add(op engine.Op, from int32) {
+	if n := len(l.list); n > 0 {
+		last := &l.list[n-1]
+		if last.Local.Region == op.Local.Region && last.Remote.Region == op.Remote.Region &&
+			last.Local.Offset+last.Local.Length == op.Local.Offset && last.Remote.Offset+last.Local.Length == op.Remote.Offset {
+			last.Local.Length += op.Local.Length
+			return
+		}
+	}
+	l.list, l.from = append(l.list, op), append(l.from, from)
+}
+
+// byCaller gives an error the caller's number of the op that it is about.
+func (l *opList) byCaller(err error) error {
+	op, ok := errors.AsType[*engine.OpError](err)
+	if !ok || op.Op < 0 || op.Op >= len(l.from) {
+		return err
+	}
+	return fmt.Errorf("op %d: %w", l.from[op.Op], op.Err)
+}
