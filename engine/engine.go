@@ -162,7 +162,7 @@ func (e *Engine) bringUp(ctx context.Context) error {
 	e.tasks.Add(1)
 	go e.keepTime()
 	e.server = session.Serve(listeners, session.ServerOptions{
-		Identity: e.identity, Limits: e.sessionLimits(), Logger: e.log, Handle: e.handle, Data: e.data, Ended: e.sessionEnded,
+		Identity: e.identity, Limits: e.sessionLimits(), Logger: e.log, Handle: e.handle, Data: e.data, Other: e.o.Other, Ended: e.sessionEnded,
 	})
 	if err := e.publish(ctx); err != nil {
 		return err

@@ -65,6 +65,11 @@ type Options struct {
 	// ends with the peer and with the engine, whose Close waits for Answer to return. The
 	// peer receives the text of an error.
 	Answer func(ctx context.Context, from string, request []byte) ([]byte, error)
+	// Other takes over connections to Listen that do not begin as those of engines do, so
+	// that a program can serve another protocol at the same port; nil closes them. first are
+	// the bytes that were read already, 10. Nothing is known of the other side: it has shown
+	// no token. The connection belongs to Other, which must return soon.
+	Other  func(first []byte, c net.Conn)
 	Logger *slog.Logger // nil logs nothing
 	Limits Limits
 }

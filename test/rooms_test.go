@@ -108,7 +108,7 @@ var rooms = map[string]string{
 	"internal/base/jsontext":                       "JSON with an item a line, and JSON of others within limits",
 	"internal/base/longtest":                       "how thorough a test is to be",
 	"internal/base/maxmin":                         "max-min fair shares of links",
-	"internal/base/mooncake":                       "Mooncake's classic protocol over TCP, from both ends",
+	"internal/base/mooncake":                       "Mooncake's classic protocol over TCP, from both ends ([Mooncake](mooncake.md))",
 	"internal/base/pciids":                         "a small table of PCI names",
 	"internal/base/pick":                           "policies that give slices of a transfer to lanes, and predictions of how it is shared",
 	"internal/base/pcilink":                        "judges a PCIe link by what its two ends say",

@@ -22,7 +22,7 @@ func readPacket(r io.Reader, head int) ([]byte, error) {
 		return nil, err
 	}
 	if head == helloHead && string(b[:len(magic)]) != magic {
-		return nil, ErrNotEngine
+		return nil, &notEngine{b}
 	}
 	n := int(binary.BigEndian.Uint16(b[head-2:]))
 	if head+n > maxPacket {
@@ -34,6 +34,12 @@ func readPacket(r io.Reader, head int) ([]byte, error) {
 	}
 	return b, nil
 }
+
+// notEngine is ErrNotEngine with the bytes that came.
+type notEngine struct{ first []byte }
+
+func (*notEngine) Error() string { return ErrNotEngine.Error() }
+func (*notEngine) Unwrap() error { return ErrNotEngine }
 
 // established is what the dialling side knows after a handshake.
 type established struct {

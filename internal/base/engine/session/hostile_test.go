@@ -648,3 +648,40 @@ func FuzzSession(f *testing.F) {
 		_ = s.Close()
 	})
 }
+
+// TestOther: a connection of another protocol is given away whole, and is neither counted as
+// refused nor closed by the server; those of engines are served beside it.
+func TestOther(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := Serve([]net.Listener{ln}, ServerOptions{
+		Identity: Identity{Token: secret}, Limits: Limits{AuthTime: 5 * time.Second},
+		Handle: func(_ context.Context, _ *Session, _ uint16, b []byte) ([]byte, error) { return b, nil },
+		Other: func(first []byte, c net.Conn) {
+			go func() {
+				defer c.Close()
+				rest := make([]byte, 26-len(first))
+				if _, err := io.ReadFull(c, rest); err == nil {
+					_, _ = c.Write(append(first, rest...))
+				}
+			}()
+		},
+	})
+	defer s.Close()
+	c := knock(t, ln.Addr())
+	const said = "abcdefghijklmnopqrstuvwxyz"
+	for _, b := range []byte(said) {
+		if _, err := c.Write([]byte{b}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := gone(t, c); string(got) != said {
+		t.Errorf("%q came back", got)
+	}
+	works(t, ln.Addr().(*net.TCPAddr))
+	if n := s.Counts(); n.Accepted != 2 || n.Refused[RefusedMalformed] != 0 || n.Refused[RefusedGone] != 0 {
+		t.Errorf("%+v", n)
+	}
+}

@@ -193,6 +193,9 @@ func (s *Server) arrive(c net.Conn, deadline time.Time) error {
 		return err
 	}
 	a, err := acceptHandshake(c, &s.o.Identity)
+	if other := (*notEngine)(nil); errors.As(err, &other) && s.o.Other != nil {
+		return s.arriveOther(other.first, c)
+	}
 	if err != nil {
 		return err
 	}
@@ -200,6 +203,21 @@ func (s *Server) arrive(c net.Conn, deadline time.Time) error {
 		return s.arriveData(a)
 	}
 	return s.arriveControl(a)
+}
+
+// arriveOther gives a connection away that another protocol's client has made.
+func (s *Server) arriveOther(first []byte, c net.Conn) error {
+	if err := c.SetDeadline(time.Time{}); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	ok := s.settled(c) && !s.closed
+	s.mu.Unlock()
+	if !ok {
+		return errEvicted
+	}
+	s.o.Other(first, c)
+	return nil
 }
 
 func (s *Server) arriveData(a *arrival) error {

@@ -78,6 +78,9 @@ type ServerOptions struct {
 	// owns the connection from then on and must return soon. With an error the
 	// connection is closed.
 	Data func(session transport.SessionID, conn transport.ConnID, name string, c net.Conn) error
+	// Other takes over a connection that does not begin as engines' do, with the bytes that
+	// were read of it, and must return soon. nil: such are refused.
+	Other func(first []byte, c net.Conn)
 	// Ended says, once, that a session is over: nothing comes over it any more, and
 	// none of its calls is still running. err is nil after our Close, ErrEnded after
 	// the peer's, ErrUnreachable where it was not heard of for too long. Ended must
