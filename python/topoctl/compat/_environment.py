@@ -1,0 +1,38 @@
+"""Options of the engine from the environment, for programs that know nothing of topoctl."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Dict
+
+LOOPBACK = "127.0.0.1:0"
+EVERYWHERE = "0.0.0.0:0"
+
+ADVICE = (
+    "set TOPOCTL_TOKEN_FILE to a file with the same secret on all hosts, or TOPOCTL_INSECURE=1 "
+    "where everyone who reaches this host may read and write the memory"
+)
+"""What to do where an engine does not listen to other hosts, or refuses to."""
+
+
+def options() -> Dict[str, Any]:
+    """Keyword arguments of topoctl.Engine. Without a token and without TOPOCTL_INSECURE=1 the
+    engine listens at the loopback address, so that only this host reaches it."""
+    found: Dict[str, Any] = {}
+    token, insecure = os.environ.get("TOPOCTL_TOKEN_FILE"), os.environ.get("TOPOCTL_INSECURE")
+    if token:
+        found["token_file"] = token
+    elif insecure == "1":
+        found["insecure"] = True
+    found["listen"] = _list("TOPOCTL_LISTEN") or [EVERYWHERE if found else LOOPBACK]
+    for key in "devices", "transports":
+        if values := _list(f"TOPOCTL_{key.upper()}"):
+            found[key] = values
+    for key in "advertise", "topology", "http", "log":
+        if value := os.environ.get(f"TOPOCTL_{key.upper()}"):
+            found[key] = value
+    return found
+
+
+def _list(name: str) -> list[str]:
+    return [part.strip() for part in os.environ.get(name, "").split(",") if part.strip()]

@@ -1,0 +1,3 @@
+"""NIXL's name on ROCm: the same as nixl."""
+
+from nixl import *

@@ -1,0 +1,3 @@
+"""nixl._api by its name on ROCm."""
+
+from nixl._api import *

@@ -1,0 +1,3 @@
+"""nixl._bindings by its name on ROCm."""
+
+from nixl._bindings import *
