@@ -13,6 +13,7 @@ import (
 	"github.com/topoctl/topoctl/internal/base/engine/peerdoc"
 	"github.com/topoctl/topoctl/internal/base/engine/session"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 const deltaTimeout = 30 * time.Second
@@ -29,6 +30,7 @@ type offering struct {
 	sequence    uint64
 	now         *peerdoc.Descriptor
 	encoded     []byte // of now, nil until a peer asks: one for all of them
+	room        int    // bytes that a descriptor certainly has left
 	last        delta  // one for all that know as much
 	subscribers map[*session.Session]*subscriber
 }
@@ -54,16 +56,51 @@ type subscriber struct {
 	pushing bool
 }
 
-// offer makes a region known to peers.
-func (e *Engine) offer(r *Region) {
+// offer makes regions known to peers, all of one grant, unless there is no room left in what
+// peers are told.
+func (e *Engine) offer(regions []*Region) error {
 	o := &e.offering
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.regions[r.ID()] = r
-	r.rekey() // it may have missed a change
-	if r.Grant() != memory.None {
-		e.changed()
+	granted := false
+	for _, r := range regions {
+		o.regions[r.ID()] = r
+		r.rekey() // it may have missed a change
+		granted = granted || r.Grant() != memory.None
 	}
+	if !granted {
+		return nil
+	}
+	o.sequence++
+	o.now, o.encoded = nil, nil
+	if err := e.makeRoom(regions); err != nil {
+		for _, r := range regions {
+			delete(o.regions, r.ID())
+		}
+		o.now = nil
+		return err
+	}
+	e.tellAll()
+	return nil
+}
+
+// makeRoom sees that the descriptor can be sent with regions that are new in it. It is only
+// measured where it may be too long; the lock is held.
+func (e *Engine) makeRoom(added []*Region) error {
+	o := &e.offering
+	if len(added) == 1 {
+		offered := added[0].offered()
+		if most := offered.MostBytes(); most <= o.room {
+			o.room -= most
+			return nil
+		}
+	}
+	encoded, err := e.descriptor().Encode()
+	if err != nil {
+		return pkgerr.Errorf("engine", "region %q: %w: peers cannot be told of so many regions: %w", added[0].Name(), ErrLimit, err)
+	}
+	o.encoded, o.room = encoded, peerdoc.MaxBytes-len(encoded)
+	return nil
 }
 
 func (e *Engine) withhold(r *Region) {
@@ -99,7 +136,7 @@ func (e *Engine) reoffer(topology json.RawMessage, endpoints []transport.Endpoin
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	same := bytes.Equal(o.topology, topology) && slices.Equal(o.endpoints, endpoints)
-	o.topology, o.endpoints, o.reason = topology, endpoints, reason
+	o.topology, o.endpoints, o.reason, o.room = topology, endpoints, reason, 0
 	if !same {
 		e.changed()
 	}
@@ -110,7 +147,12 @@ func (e *Engine) changed() {
 	o := &e.offering
 	o.sequence++
 	o.now, o.encoded = nil, nil
-	for _, s := range o.subscribers {
+	e.tellAll()
+}
+
+// tellAll has everybody told what changed; the lock is held.
+func (e *Engine) tellAll() {
+	for _, s := range e.offering.subscribers {
 		if !s.pushing {
 			s.pushing = e.start(func() { e.push(s) })
 		}
@@ -128,21 +170,25 @@ func (e *Engine) descriptor() *peerdoc.Descriptor {
 		Machine: e.machine, Boot: e.boot, Topology: o.topology, Endpoints: o.endpoints,
 	}
 	for _, r := range o.list() {
-		grant := r.Grant()
-		if grant == memory.None {
-			continue
+		if r.Grant() != memory.None {
+			d.Regions = append(d.Regions, r.offered())
 		}
-		offer := peerdoc.Region{
-			ID: r.ID(), Name: r.Name(), Bytes: r.Size(), Location: string(r.location),
-			Read: grant&memory.PeerRead != 0, Write: grant&memory.PeerWrite != 0, Keys: r.keys,
-		}
-		if r.offerAddress {
-			offer.Address = uint64(r.Address())
-		}
-		d.Regions = append(d.Regions, offer)
 	}
 	o.now = d
 	return d
+}
+
+// offered is what peers are told of a region; the lock of the offering is held.
+func (r *Region) offered() peerdoc.Region {
+	grant := r.Grant()
+	out := peerdoc.Region{
+		ID: r.ID(), Name: r.Name(), Bytes: r.Size(), Location: string(r.location),
+		Read: grant&memory.PeerRead != 0, Write: grant&memory.PeerWrite != 0, Keys: r.keys,
+	}
+	if r.offerAddress {
+		out.Address = uint64(r.Address())
+	}
+	return out
 }
 
 // describe answers with the descriptor; from then on the session's engine is told

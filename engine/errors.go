@@ -7,6 +7,7 @@ import (
 
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/engine/registry"
+	mem "github.com/topoctl/topoctl/internal/base/engine/memory"
 	"github.com/topoctl/topoctl/internal/base/engine/sched"
 	"github.com/topoctl/topoctl/internal/base/engine/session"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
@@ -40,8 +41,8 @@ var (
 	// ErrDenied: the region's grant does not allow it.
 	ErrDenied = memory.ErrDenied
 	// ErrOverlap: two ops of a batch may write the same bytes, or one reads what
-	// another writes.
-	ErrOverlap = errors.New("overlap")
+	// another writes; or ranges that are registered together do.
+	ErrOverlap = mem.ErrOverlap
 	// ErrNoLane: nothing reaches the peer, or no lane has that name.
 	ErrNoLane = errors.New("no lane")
 	// ErrUnavailable: this host does not support the transport; the engine works without it.

@@ -8,9 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
@@ -108,6 +110,51 @@ func TestGPUMemory(t *testing.T) {
 		t.Errorf("after the GPU came back: %v", err)
 	}
 	if err := errors.Join(client.Close(), server.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+// Ranges tell by their address whether a GPU has them: those of one allocation that touch become
+// a region, and the host's beside them are regions of the host.
+func TestRangesOfGPUs(t *testing.T) {
+	d := fakeGPUs(t)
+	e := newEngine(t, "server")
+	tensors := gputest.Alloc(t, d, "gpu:1", 1<<20)
+	other := gputest.Alloc(t, d, "gpu:0", 1<<20)
+	host, err := memory.Alloc(4096, memory.Options{Backing: memory.Private})
+	if err != nil {
+		t.Fatal(err)
+	}
+	at, o := tensors.Address(), other.Address()
+	ranges := []memory.Range{
+		{Address: at + 4096, Bytes: 4096}, {Address: at, Bytes: 4096}, {Address: at + 10000, Bytes: 1},
+		{Address: uintptr(unsafe.Pointer(&host.Bytes()[8])), Bytes: 100}, {Address: o, Bytes: 1 << 20},
+	}
+	options := engine.RegionOptions{Grant: memory.PeerWrite, Devices: d}
+	regions, err := e.RegisterRanges(ranges, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, r := range regions {
+		off := int64(r.Address()) - int64(at)
+		if r.Location() != "gpu:1" {
+			off = 0
+		}
+		got = append(got, fmt.Sprintf("%s+%d %d", r.Location(), off, r.Size()))
+	}
+	slices.Sort(got)
+	if want := []string{"+0 100", "gpu:0+0 1048576", "gpu:1+0 8192", "gpu:1+10000 1"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if _, err := e.RegisterRanges(append(ranges, memory.Range{Address: o + 1<<20 - 4, Bytes: 8}), options); err == nil {
+		t.Error("a range that overlaps, and leaves its allocation")
+	}
+	// What one fails at leaves nothing of the others behind: the driver counts.
+	if _, err := e.RegisterRanges([]memory.Range{{Address: at, Bytes: 4096}, {Address: o + 1<<20 - 4, Bytes: 8}}, options); !errors.Is(err, memory.ErrRange) {
+		t.Errorf("a range that leaves its allocation: %v", err)
+	}
+	if err := errors.Join(e.Close(), tensors.Free(), other.Free(), host.Free()); err != nil {
 		t.Error(err)
 	}
 }

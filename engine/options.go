@@ -106,7 +106,7 @@ const (
 // Limits bound what peers can make an engine store, and what one call may ask for.
 // Zero means the default.
 type Limits struct {
-	Regions       int // regions open at a time; default 32,768
+	Regions       int // regions open at a time; default 131,072
 	Peers         int // peers that have this engine open; default 16,384
 	Notifications int // notifications received and not read yet; default 1,024
 	BatchOps      int // ops in one batch; default 1,048,576
@@ -122,6 +122,9 @@ type RegionOptions struct {
 	// OfferAddress tells peers Region.Address, so that they can find the region by it
 	// (RemoteRegion.Address). It gives the layout of this process's memory away.
 	OfferAddress bool
+	// Devices finds memory of devices by address, for RegisterRanges: a *cuda.Driver. Without
+	// it all ranges are taken for the host's.
+	Devices memory.Devices
 }
 
 // Notification is what a peer sent with Peer.Notify or SubmitOptions.Notify.
@@ -202,7 +205,7 @@ func (o *Options) defaults() {
 		limit *int
 		def   int
 	}{
-		{&o.Limits.Regions, 1 << 15}, {&o.Limits.Peers, 1 << 14}, {&o.Limits.Notifications, 1 << 10}, {&o.Limits.BatchOps, 1 << 20},
+		{&o.Limits.Regions, 1 << 17}, {&o.Limits.Peers, 1 << 14}, {&o.Limits.Notifications, 1 << 10}, {&o.Limits.BatchOps, 1 << 20},
 		{&o.Limits.Calls, 1 << 8},
 	} {
 		if *l.limit <= 0 {

@@ -51,16 +51,74 @@ func (e *Engine) Alloc(size int64, o RegionOptions) (*Region, error) {
 // returned nil, or Engine.Close. o.Memory is ignored; an empty o.Location is replaced by
 // the block's.
 func (e *Engine) Register(b *memory.Block, o RegionOptions) (*Region, error) {
-	if o.Location == "" {
-		o.Location = pathsel.Location(b.Location())
+	regions, err := e.registerAll([]*mem.Block{(*mem.Block)(b)}, o)
+	if err != nil {
+		return nil, err
 	}
+	return regions[0], nil
+}
+
+// RegisterRanges makes regions of memory that somebody else mapped (see memory.Foreign), or
+// that a device has (RegionOptions.Devices): one of each range, and one of ranges that touch
+// and lie in one mapping, or in one allocation of a device. What lies between ranges is in no
+// region. All are registered, or none, and peers are told of them at once. Regions are in the
+// order of addresses, and their names are made up; o.Name and o.Memory are ignored.
+//
+// The memory must stay mapped until Region.Close has returned nil, or Engine.Close. The
+// process's mappings are read once for all ranges.
+func (e *Engine) RegisterRanges(ranges []memory.Range, o RegionOptions) ([]*Region, error) {
+	var found mem.Devices
+	if o.Devices != nil {
+		found = devices{o.Devices}
+	}
+	blocks, err := mem.ForeignRanges(ranges, found)
+	if err != nil {
+		return nil, pkgerr.Errorf("engine", "%w", err)
+	}
+	o.Name = ""
+	regions, err := e.registerAll(blocks, o)
+	if err != nil {
+		return nil, errors.Join(err, mem.FreeAll(blocks))
+	}
+	return regions, nil
+}
+
+// devices are memory.Devices whose blocks are without the public type.
+type devices struct{ memory.Devices }
+
+func (d devices) Foreign(r memory.Range) (*mem.Block, error) {
+	b, err := d.Devices.Foreign(r)
+	return (*mem.Block)(b), err
+}
+
+// registerAll makes regions of all blocks, or of none.
+func (e *Engine) registerAll(blocks []*mem.Block, o RegionOptions) ([]*Region, error) {
 	e.mu.Lock()
 	closing := e.closing
 	e.mu.Unlock()
 	if closing {
 		return nil, pkgerr.Errorf("engine", "region %q: engine is %w", o.Name, ErrClosed)
 	}
-	m, err := e.table.Add((*mem.Block)(b), o.Name, string(o.Location), o.Grant)
+	regions := make([]*Region, 0, len(blocks))
+	for _, b := range blocks {
+		r, err := e.add(b, o)
+		if err != nil {
+			return nil, errors.Join(err, closeAllRegions(regions))
+		}
+		regions = append(regions, r)
+	}
+	if err := e.offer(regions); err != nil {
+		return nil, errors.Join(err, closeAllRegions(regions))
+	}
+	return regions, nil
+}
+
+// add makes a region of a block, of which peers are not told yet.
+func (e *Engine) add(b *mem.Block, o RegionOptions) (*Region, error) {
+	if o.Location == "" {
+		o.Location = pathsel.Location(b.Location())
+	}
+	m, err := e.table.Add(b, o.Name, string(o.Location), o.Grant)
 	if err != nil {
 		return nil, pkgerr.Errorf("engine", "%w", err)
 	}
@@ -68,8 +126,16 @@ func (e *Engine) Register(b *memory.Block, o RegionOptions) (*Region, error) {
 	if err := r.register(); err != nil {
 		return nil, errors.Join(err, m.Close(context.Background()))
 	}
-	e.offer(r)
 	return r, nil
+}
+
+// closeAllRegions closes regions that peers were not told of.
+func closeAllRegions(regions []*Region) error {
+	var errs []error
+	for _, r := range regions {
+		errs = append(errs, r.Close(context.Background()))
+	}
+	return errors.Join(errs...)
 }
 
 // register gives the region to all transports. One that cannot take it (locked memory
@@ -110,6 +176,7 @@ func (e *Engine) rekey() {
 		told = r.rekey() || told
 	}
 	if told {
+		o.room = 0 // keys may have become longer
 		e.changed()
 	}
 }

@@ -109,6 +109,21 @@ func Foreign(address uintptr, size int64) (*Block, error) {
 	return (*Block)(b), err
 }
 
+// Range is memory of this process by its address, or memory of a device by what the device's
+// users call its first byte.
+type Range = memory.Range
+
+// Devices finds memory of devices by address: a *cuda.Driver does. Its methods may be used by
+// many goroutines.
+type Devices interface {
+	// Allocation is the device's allocation that an address lies in; false where the address
+	// is not a device's.
+	Allocation(address uintptr) (Range, bool)
+	// Foreign wraps memory of an allocation that somebody else owns, like the function of that
+	// name.
+	Foreign(r Range) (*Block, error)
+}
+
 // Size is the block's length in bytes.
 func (b *Block) Size() int64 { return (*memory.Block)(b).Size() }
 

@@ -214,6 +214,31 @@ func (g *GPU) Foreign(address uintptr, size int64) (*memory.Block, error) {
 	return (*memory.Block)(b), err
 }
 
+// Allocation is the allocation of GPU memory that an address lies in; false where CUDA knows
+// none. With Foreign it makes the driver a memory.Devices, which finds out by an address
+// whether it is a GPU's.
+func (d *Driver) Allocation(address uintptr) (memory.Range, bool) {
+	p, ok := d.lib.Find(uint64(address))
+	if !ok || p.Type != driver.MemoryDevice && !p.Managed {
+		return memory.Range{}, false
+	}
+	return memory.Range{Address: uintptr(p.Start), Bytes: p.Bytes}, true
+}
+
+// Foreign is GPU.Foreign of the GPU that the memory belongs to.
+func (d *Driver) Foreign(r memory.Range) (*memory.Block, error) {
+	p, err := d.lib.Pointer(uint64(r.Address))
+	if err != nil {
+		return nil, pkgerr.Errorf("cuda", "foreign range of %d bytes at %#x: CUDA does not know it: %w", r.Bytes, r.Address, err)
+	}
+	for _, g := range d.gpus {
+		if g.info.Ordinal == p.Ordinal {
+			return g.Foreign(r.Address, r.Bytes)
+		}
+	}
+	return nil, pkgerr.Errorf("cuda", "foreign range of %d bytes at %#x: CUDA device %d is not one of those that were opened", r.Bytes, r.Address, p.Ordinal)
+}
+
 // Pointer is where the memory of a block is, for kernels and other users of CUDA;
 // false where it is not GPU memory of this package.
 func Pointer(b *memory.Block) (address uintptr, ok bool) {

@@ -232,10 +232,22 @@ func TestForeign(t *testing.T) {
 		{"cuda:0", 0, 1, "not a range"},
 		{"cuda:0", p, 0, "not a range"},
 		{"cuda:1", p, 1, "belongs to CUDA device 0, this is 1"},
+		{"", p + 1<<21, 1, "CUDA does not know it"},
+		{"", p, 1<<20 + 1, "outside the region"},
 	} {
-		if _, err := gpu(t, d, c.on).Foreign(c.at, c.size); err == nil || !strings.Contains(err.Error(), c.problem) {
+		foreign := func() (*blocks.Block, error) { return d.Foreign(blocks.Range{Address: c.at, Bytes: c.size}) }
+		if c.on != "" {
+			foreign = func() (*blocks.Block, error) { return gpu(t, d, c.on).Foreign(c.at, c.size) }
+		}
+		if _, err := foreign(); err == nil || !strings.Contains(err.Error(), c.problem) {
 			t.Errorf("%s: %d bytes at %#x: %v, want %q", c.on, c.size, c.at, err, c.problem)
 		}
+	}
+	if a, ok := d.Allocation(p + 77); !ok || a != (blocks.Range{Address: p, Bytes: 1 << 20}) {
+		t.Errorf("its allocation is %+v, %v", a, ok)
+	}
+	if a, ok := d.Allocation(p + 1<<21); ok || a != (blocks.Range{}) {
+		t.Errorf("the allocation of an address of nothing is %+v", a)
 	}
 }
 

@@ -132,6 +132,13 @@ func (l *Lib) Pointer(address uint64) (Pointer, error) {
 	return p, nil
 }
 
+// Find is Pointer for an address that may be of no device at all: false where the driver does
+// not know it.
+func (l *Lib) Find(address uint64) (Pointer, bool) {
+	p, r := l.d.pointer(address)
+	return p, r == 0
+}
+
 func (l *Lib) fail(call, what, where string, r Result) error {
 	e := &Error{Call: call, What: what, Where: where, Code: r}
 	e.Name, e.Text = l.d.errorName(r)

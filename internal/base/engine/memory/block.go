@@ -13,11 +13,10 @@ import (
 // Block is a range of mapped memory outside Go's heap, or of a device's memory. Its methods may be used by
 // many goroutines; Free must come after everything else.
 type Block struct {
-	bytes    []byte // nil for device memory
-	size     int64
-	device   DeviceMemory
-	borrowed bool
-	info     Info
+	bytes  []byte // nil for device memory
+	size   int64
+	device DeviceMemory
+	info   Info
 
 	mu     sync.Mutex
 	area   area // what Free unmaps, empty for borrowed memory
@@ -69,20 +68,11 @@ func Alloc(size int64, o Options) (*Block, error) {
 // writable, or that the Go runtime manages, is refused. Kernels that do not name
 // mappings leave the second to a guess: what lies in one piece with the heap.
 func Foreign(address uintptr, size int64) (*Block, error) {
-	if address == 0 || size <= 0 || size > math.MaxInt || uint64(size) > math.MaxUint64-uint64(address) ||
-		uint64(address)+uint64(size) > math.MaxUint {
-		return nil, pkgerr.Errorf("memory", "foreign range of %d bytes at %#x: not a range of memory", size, address)
+	blocks, err := ForeignRanges([]Range{{address, size}}, nil)
+	if err != nil {
+		return nil, err
 	}
-	if err := checkForeign(address, size); err != nil {
-		return nil, pkgerr.Errorf("memory", "foreign range of %d bytes at %#x: %w", size, address, err)
-	}
-	return &Block{
-		bytes:    bytesAt(address, size),
-		size:     size,
-		fd:       -1,
-		borrowed: true,
-		info:     Info{Backing: Private, PageBytes: basePage()},
-	}, nil
+	return blocks[0], nil
 }
 
 // Map maps a peer's memfd of exactly size bytes (rounded up to its pages where

@@ -6,15 +6,14 @@ import (
 	"unsafe"
 )
 
-// checkForeign refuses a range that is not wholly mapped for reading and writing,
-// and one that the Go runtime manages.
-func checkForeign(address uintptr, size int64) error {
+// readMappings reads what is mapped in this process now.
+func readMappings() (*mappings, error) {
 	probe := heapByte()
 	text, err := os.ReadFile("/proc/self/maps")
 	if err != nil {
-		return fmt.Errorf("cannot check what is mapped there: %w", err)
+		return nil, fmt.Errorf("cannot check what is mapped there: %w", err)
 	}
-	return checkRange(parseMaps(text), uint64(address), uint64(address)+uint64(size), uint64(uintptr(unsafe.Pointer(probe))))
+	return newMappings(parseMaps(text), uint64(uintptr(unsafe.Pointer(probe)))), nil
 }
 
 // heapByte is a byte of Go's heap.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"sort"
 	"strconv"
 	"strings"
 )
@@ -106,18 +107,44 @@ func hugeBytes(smaps []byte, a area) int64 {
 	return total
 }
 
-// checkRange checks [start, end) against the mappings; heap is an address in Go's
-// heap.
-func checkRange(list []vma, start, end, heap uint64) error {
-	from, to := runAround(list, heap)
-	if start < to && end > from {
+// mappings are what is mapped in a process. Where the system does not tell, there are none, and
+// everything is taken to be well.
+type mappings struct {
+	unknown          bool
+	list             []vma // in the order of addresses
+	heap, heapBehind uint64
+}
+
+// newMappings takes the lines of maps and an address in Go's heap.
+func newMappings(list []vma, heap uint64) *mappings {
+	m := &mappings{list: list}
+	m.heap, m.heapBehind = runAround(list, heap)
+	return m
+}
+
+// from is the place of the first mapping that ends behind an address.
+func (m *mappings) from(address uint64) int {
+	return sort.Search(len(m.list), func(i int) bool { return m.list[i].end > address })
+}
+
+// inside says whether the byte at an address and the one before it are of one mapping.
+func (m *mappings) inside(address uintptr) bool {
+	i := m.from(uint64(address))
+	return i < len(m.list) && m.list[i].start < uint64(address)
+}
+
+// check refuses a range that is not wholly mapped for reading and writing, and one that the
+// Go runtime manages.
+func (m *mappings) check(r Range) error {
+	if m.unknown {
+		return nil
+	}
+	start, end := uint64(r.Address), uint64(r.end())
+	if start < m.heapBehind && end > m.heap {
 		return errors.New("it is Go's memory (heap or stacks), which the garbage collector frees and moves: use Alloc")
 	}
 	next := start // the first byte that no mapping covers yet
-	for _, v := range list {
-		if v.end <= next {
-			continue
-		}
+	for _, v := range m.list[m.from(start):] {
 		if v.start > next || next >= end {
 			break
 		}

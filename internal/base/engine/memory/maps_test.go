@@ -37,7 +37,7 @@ func TestCheckRange(t *testing.T) {
 		{0x7f0000005000, 0x7f0000005001, 0xc000000010, "gc bits"},
 		{0x8f0000005000, 0x8f0000005001, 0xc000000010, "nothing is mapped"},
 	} {
-		err := checkRange(list, c.start, c.end, c.heap)
+		err := newMappings(list, c.heap).check(Range{uintptr(c.start), int64(c.end - c.start)})
 		if c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
 			t.Errorf("%#x-%#x: %v, want %q", c.start, c.end, err, c.says)
 		}
@@ -69,7 +69,7 @@ func FuzzMaps(f *testing.F) {
 				t.Errorf("%+v", v)
 			}
 		}
-		_ = checkRange(list, start, start+size, heap)
+		_ = newMappings(list, heap).check(Range{uintptr(start), int64(size >> 1)})
 		_ = hugeBytes(text, area{start: uintptr(start), size: uintptr(size)})
 	})
 }

@@ -17,7 +17,8 @@ import (
 const (
 	MaxBytes         = 4 << 20 // of a descriptor or a delta
 	MaxTopologyBytes = 3 << 20
-	MaxRegions       = 1 << 16
+	MaxRegions       = 1 << 17
+	maxListed        = 1 << 16 // elements of a list: more regions than that are sent packed
 	MaxEndpoints     = 4096
 	maxKeys          = 16 // of one region
 	maxName          = 255

@@ -84,11 +84,11 @@ func (ids IDs) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON reads what MarshalJSON writes.
 func (ids *IDs) UnmarshalJSON(data []byte) error {
-	var texts bounded[string]
-	if err := json.Unmarshal(data, &texts); err != nil {
+	var texts []string
+	if err := jsontext.ReadList(jsontext.NewReader(data), &texts, MaxRegions, 0, nil); err != nil {
 		return fmt.Errorf("region IDs: %w", err)
 	}
-	*ids = nil
+	*ids = make(IDs, 0, len(texts))
 	for _, s := range texts {
 		n, err := strconv.ParseUint(s, 10, 64)
 		if err != nil {
@@ -107,7 +107,15 @@ func (d *Descriptor) Encode() ([]byte, error) {
 	if err := out.check(); err != nil {
 		return nil, err
 	}
-	data, err := json.Marshal(&out)
+	plain, packs, err := packRegions(out.Regions)
+	if err != nil {
+		return nil, pkgerr.Errorf("registry", "descriptor of %q: %w", d.Name, err)
+	}
+	data, err := json.Marshal(struct {
+		*Descriptor
+		Regions []Region `json:"regions"`
+		Packed  []pack   `json:"packed,omitempty"`
+	}{&out, plain, packs})
 	if err != nil {
 		return nil, pkgerr.Errorf("registry", "descriptor of %q: %w", d.Name, err)
 	}
@@ -125,11 +133,16 @@ func ParseDescriptor(data []byte) (*Descriptor, error) {
 		*Descriptor
 		Endpoints bounded[transport.Endpoint] `json:"endpoints"`
 		Regions   bounded[Region]             `json:"regions"`
+		Packed    bounded[pack]               `json:"packed"`
 	}{Descriptor: d}
 	if err := parse(data, &in, "descriptor"); err != nil {
 		return nil, err
 	}
-	d.Endpoints, d.Regions = in.Endpoints, in.Regions
+	d.Endpoints = in.Endpoints
+	var err error
+	if d.Regions, err = unpack(in.Regions, in.Packed); err != nil {
+		return nil, pkgerr.Errorf("registry", "descriptor: %w", err)
+	}
 	d.normalize()
 	if err := d.check(); err != nil {
 		return nil, err
@@ -142,7 +155,15 @@ func (x *Delta) Encode() ([]byte, error) {
 	if err := x.check(); err != nil {
 		return nil, err
 	}
-	data, err := json.Marshal(x)
+	plain, packs, err := packRegions(x.Opened)
+	if err != nil {
+		return nil, pkgerr.Errorf("registry", "delta from %d to %d: %w", x.From, x.To, err)
+	}
+	data, err := json.Marshal(struct {
+		*Delta
+		Opened []Region `json:"opened,omitempty"`
+		Packed []pack   `json:"packed,omitempty"`
+	}{x, plain, packs})
 	if err != nil {
 		return nil, pkgerr.Errorf("registry", "delta: %w", err)
 	}
@@ -160,11 +181,16 @@ func ParseDelta(data []byte) (*Delta, error) {
 		*Delta
 		Opened    bounded[Region]             `json:"opened"`
 		Endpoints bounded[transport.Endpoint] `json:"endpoints"`
+		Packed    bounded[pack]               `json:"packed"`
 	}{Delta: x}
 	if err := parse(data, &in, "delta"); err != nil {
 		return nil, err
 	}
-	x.Opened, x.Endpoints = in.Opened, in.Endpoints
+	x.Endpoints = in.Endpoints
+	var err error
+	if x.Opened, err = unpack(in.Opened, in.Packed); err != nil {
+		return nil, pkgerr.Errorf("registry", "delta: %w", err)
+	}
 	if err := x.check(); err != nil {
 		return nil, err
 	}
@@ -209,7 +235,7 @@ func (b *bounded[T]) UnmarshalJSON(data []byte) error {
 		return nil
 	}
 	out := []T{}
-	err := jsontext.ReadList(jsontext.NewReader(data), &out, MaxRegions, 0, nil)
+	err := jsontext.ReadList(jsontext.NewReader(data), &out, maxListed, 0, nil)
 	*b = out
 	return err
 }

@@ -1,0 +1,197 @@
+package engine
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"runtime"
+	"testing"
+	"unsafe"
+
+	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/internal/base/engine/peerdoc"
+	"github.com/topoctl/topoctl/internal/base/engine/transport/fake"
+)
+
+// foreign is memory that the engine does not own, and its address.
+func foreign(t testing.TB, size int64) ([]byte, uintptr) {
+	t.Helper()
+	b, err := memory.Alloc(size, memory.Options{Backing: memory.Private})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Free(); err != nil {
+			t.Error(err)
+		}
+	})
+	return b.Bytes(), uintptr(unsafe.Pointer(&b.Bytes()[0]))
+}
+
+// Ranges are registered in any order; those that touch become one region, and what lies
+// between others is in none. Peers find them by address.
+func TestRegisterRanges(t *testing.T) {
+	checkLeaks(t)
+	p := newPair(t, 1<<20, Options{}, Options{})
+	p.randomize(1)
+	data, at := foreign(t, 1<<20)
+	regions, err := p.server.RegisterRanges([]memory.Range{
+		{Address: at + 8192, Bytes: 4096}, {Address: at + 100, Bytes: 50}, {Address: at + 4096, Bytes: 4096}, {Address: at, Bytes: 99},
+	}, RegionOptions{Name: "ignored", Grant: memory.PeerWrite, OfferAddress: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(regions) != 3 {
+		t.Fatalf("%d regions", len(regions))
+	}
+	ctx := testContext(t)
+	for i, want := range []memory.Range{{Address: at, Bytes: 99}, {Address: at + 100, Bytes: 50}, {Address: at + 4096, Bytes: 8192}} {
+		r := regions[i]
+		if r.Address() != want.Address || r.Size() != want.Bytes || r.Grant() != memory.PeerWrite || r.Name() == "ignored" {
+			t.Errorf("region %d: %d bytes at %#x", i, r.Size(), r.Address())
+		}
+		there, err := p.peer.Region(ctx, r.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if address, ok := there.Address(); !ok || address != uint64(want.Address) {
+			t.Errorf("region %d is told at %#x", i, address)
+		}
+		if err := p.peer.Write(ctx, p.mine.Span(0, want.Bytes), there.At(0)); err != nil {
+			t.Error(err)
+		}
+		if off := want.Address - at; !bytes.Equal(data[off:off+uintptr(want.Bytes)], p.mine.Bytes()[:want.Bytes]) {
+			t.Errorf("region %d: other bytes", i)
+		}
+	}
+	if data[99] != 0 || data[150] != 0 || data[4095] != 0 || data[12288] != 0 {
+		t.Error("bytes beside the ranges were written")
+	}
+	for _, r := range regions {
+		if err := r.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	}
+	data[0] = 1 // it is still ours
+}
+
+// All ranges are registered, or none.
+func TestRegisterRangesAllOrNone(t *testing.T) {
+	checkLeaks(t)
+	n := newNetwork()
+	p, _ := fakePair(t, 4096, fake.Options{})
+	_, at := foreign(t, 64<<10)
+	heap := make([]byte, 100)
+	for _, c := range []struct {
+		what   string
+		ranges []memory.Range
+		want   error
+	}{
+		{"two that overlap", []memory.Range{{Address: at, Bytes: 100}, {Address: at + 99, Bytes: 100}}, ErrOverlap},
+		{"one twice", []memory.Range{{Address: at, Bytes: 100}, {Address: at, Bytes: 100}}, ErrOverlap},
+		{"nothing mapped", []memory.Range{{Address: at, Bytes: 100}, {Address: 4096, Bytes: 100}}, nil},
+		{"Go's heap", []memory.Range{{Address: at, Bytes: 100}, {Address: uintptr(unsafe.Pointer(&heap[0])), Bytes: 100}}, nil},
+		{"no bytes", []memory.Range{{Address: at, Bytes: 100}, {Address: at + 200}}, nil},
+	} {
+		_, err := p.server.RegisterRanges(c.ranges, RegionOptions{Grant: memory.PeerRead})
+		if err == nil || c.want != nil && !errors.Is(err, c.want) {
+			t.Errorf("%s: %v", c.what, err)
+		}
+	}
+	runtime.KeepAlive(heap)
+	full := newEngine(t, Options{Transports: []TransportFactory{n.transport(fake.Options{Name: "fake"})}, Limits: Limits{Regions: 2}})
+	if _, err := full.RegisterRanges([]memory.Range{{Address: at, Bytes: 1}, {Address: at + 2, Bytes: 1}, {Address: at + 4, Bytes: 1}}, RegionOptions{}); err == nil {
+		t.Error("three regions of at most two")
+	}
+	for _, e := range []*Engine{p.server, full} {
+		for _, r := range e.Regions() {
+			if r.Name() != "kv" {
+				t.Errorf("region %q is left", r.Name())
+			}
+		}
+	}
+	if regions, err := full.RegisterRanges(nil, RegionOptions{}); err != nil || len(regions) != 0 {
+		t.Errorf("no ranges: %v, %v", regions, err)
+	}
+}
+
+// What peers cannot be told is refused where it is registered, and leaves room for the next.
+func TestDescriptorLimit(t *testing.T) {
+	checkLeaks(t)
+	p, _ := fakePair(t, 4096, fake.Options{})
+	_, at := foreign(t, 1<<20)
+	name := func(i int) string { return fmt.Sprintf("%0250d", i) }
+	grant := RegionOptions{Grant: memory.PeerRead}
+	add := func(i int) (*Region, error) {
+		b, err := memory.Foreign(at+uintptr(i), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := grant
+		o.Name = name(i)
+		return p.server.Register(b, o)
+	}
+	// Most of it at once, that the test is quick.
+	var last *Region
+	var err error
+	n := 0
+	for ; err == nil; n++ {
+		var r *Region
+		if r, err = add(n); err == nil {
+			last = r
+		}
+	}
+	if !errors.Is(err, ErrLimit) || n < peerdoc.MaxBytes/400 || n > peerdoc.MaxBytes/250 {
+		t.Fatalf("after %d regions: %v", n, err)
+	}
+	ctx := testContext(t)
+	if _, err := p.peer.Region(ctx, name(n-2)); err != nil {
+		t.Error(err)
+	}
+	if _, err := p.peer.Region(ctx, name(n-1)); !errors.Is(err, ErrNoRegion) {
+		t.Error(err)
+	}
+	if err := last.Close(ctx); err != nil {
+		t.Error(err)
+	}
+	if _, err := add(n - 1); err != nil {
+		t.Error(err)
+	}
+}
+
+// BenchmarkRegisterRanges registers 100,000 ranges, and closes them.
+func BenchmarkRegisterRanges(b *testing.B) {
+	const n = 100_000
+	for _, c := range []struct {
+		what       string
+		every      uintptr
+		wantRegion int
+	}{{"touching", 512, 1}, {"gaps", 1024, n}} {
+		b.Run(c.what, func(b *testing.B) {
+			_, at := foreign(b, n*1024)
+			ranges := make([]memory.Range, n)
+			for i := range ranges {
+				ranges[i] = memory.Range{Address: at + uintptr(i)*c.every, Bytes: 512}
+			}
+			p := newPair(b, 4096, Options{}, Options{})
+			b.ReportAllocs()
+			for b.Loop() {
+				regions, err := p.server.RegisterRanges(ranges, RegionOptions{Grant: memory.PeerRead | memory.PeerWrite, OfferAddress: true})
+				if err != nil || len(regions) != c.wantRegion {
+					b.Fatal(len(regions), err)
+				}
+				b.StopTimer()
+				known, err := p.peer.Regions(b.Context())
+				if err != nil || len(known) != len(regions)+1 {
+					b.Fatal(len(known), err)
+				}
+				for _, r := range regions {
+					if err := r.Close(b.Context()); err != nil {
+						b.Fatal(err)
+					}
+				}
+				b.StartTimer()
+			}
+		})
+	}
+}
