@@ -45,9 +45,9 @@ func (s *script) settings(indent string, list []setting) {
 		}
 		switch {
 		case v.ok && v.local:
-			s.out.WriteString(indent + v.name + "=" + quote(v.value) + "\n")
+			s.out.WriteString(indent + v.name + "=" + text.ShellQuote(v.value) + "\n")
 		case v.ok:
-			s.out.WriteString(indent + "export " + v.name + "=" + quote(v.value) + "\n")
+			s.out.WriteString(indent + "export " + v.name + "=" + text.ShellQuote(v.value) + "\n")
 		}
 	}
 }
@@ -68,10 +68,4 @@ func (s *script) ranks(ranks []rank) {
 	}
 	fmt.Fprintf(&s.out, "*)\n\techo 'topoctl: no settings: local rank (%s) is not 0 to %d' >&2\n\t;;\nesac\n",
 		strings.Join(rankVariables, ", "), len(ranks)-1)
-}
-
-// quote makes a word that a POSIX shell takes as it is. A NUL cannot be in one.
-func quote(s string) string {
-	s = strings.ReplaceAll(s, "\x00", "")
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }

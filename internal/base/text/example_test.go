@@ -105,3 +105,8 @@ func ExampleTSV() {
 	// PORT<TAB>WHY
 	// mlx5_0<TAB>same switch
 }
+
+func ExampleShellQuote() {
+	fmt.Println(text.ShellQuote("$HOME isn't read"))
+	// Output: '$HOME isn'\''t read'
+}

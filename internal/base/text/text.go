@@ -235,3 +235,9 @@ func TSV(rows [][]string) []string {
 	}
 	return lines
 }
+
+// ShellQuote makes a word that a POSIX shell takes as it is. A NUL cannot be in one.
+func ShellQuote(s string) string {
+	s = strings.ReplaceAll(s, "\x00", "")
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}

@@ -1,4 +1,5 @@
-// Package transfer has the commands that run transfer engines: agent and bench.
+// Package transfer has the commands that run transfer engines, agent and bench, and the one that puts
+// the engine under Python programs, python.
 package transfer
 
 import (
@@ -69,7 +70,7 @@ type agentFlags struct {
 
 // Commands are those that run transfer engines.
 func Commands(f *command.Env) []*cobra.Command {
-	return []*cobra.Command{newAgentCmd(f, runAgent), newBenchCmd(f, runBench), newBenchEndCmd(f)}
+	return []*cobra.Command{newAgentCmd(f, runAgent), newBenchCmd(f, runBench), newBenchEndCmd(f), newPythonCmd(f, runPythonEnv)}
 }
 
 func newAgentCmd(f *command.Env, runF func(context.Context, *agentOptions) error) *cobra.Command {
