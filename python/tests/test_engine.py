@@ -1,0 +1,481 @@
+"""Transfers between engines of one process, and between processes."""
+
+import array
+import asyncio
+import gc
+import mmap
+import os
+import random
+import signal
+import socket
+import threading
+import time
+import unittest
+import weakref
+
+from support import LONG, EngineTest
+
+import topoctl
+from topoctl import Grant, errors, range_of
+
+try:
+    import numpy
+except ImportError:
+    numpy = None
+
+needs_numpy = unittest.skipIf(numpy is None, "numpy is not installed")
+
+
+class Buffer(bytearray):
+    """That one can see go."""
+
+
+class TestTransfers(EngineTest):
+    def setUp(self):
+        self.a, self.b = self.engine(name="a"), self.engine(name="b")
+
+    def test_kinds_of_memory(self):
+        there = bytearray(4096)
+        self.b.register(there)
+        kinds = [bytearray(4096), array.array("I", bytes(4096)), mmap.mmap(-1, 4096)]
+        if numpy is not None:
+            kinds.append(numpy.zeros((32, 32), numpy.float32))
+        for here in kinds:
+            with self.subTest(type(here)), self.a.register(here):
+                data = os.urandom(4096)
+                memoryview(here).cast("B")[:] = data
+                self.a.write(self.b.address, here, range_of(there).address).wait()
+                self.assertEqual(there, data)
+                there[:] = data = os.urandom(4096)
+                self.a.read(self.b.address, here, range_of(there).address).wait()
+                self.assertEqual(bytes(memoryview(here).cast("B")), data)
+
+    def test_lists_of_buffers(self):
+        here, there = bytearray(os.urandom(100)), bytearray(100)
+        self.a.register(here)
+        self.b.register(there)
+        at = range_of(there).address
+        view = memoryview(here)
+        self.a.write(self.b.address, [view[:30], view[30:]], [at + 70, at]).wait()
+        self.assertEqual(there, here[30:] + here[:30])
+        with self.assertRaisesRegex(ValueError, "lists of 2, 1, 2 numbers"):
+            self.a.write(self.b.address, [view[:30], view[30:]], [at])
+
+    def test_shared_memory(self):
+        here, there = self.a.alloc(1 << 20), self.b.alloc(1 << 20)
+        here[:] = data = os.urandom(1 << 20)
+        batch = self.a.write(self.b.address, here, range_of(there).address)
+        batch.wait()
+        self.assertEqual(there, data)
+        used = [lane["lane"] for route in batch.explain()["routes"] for lane in route["used"]]
+        self.assertEqual(used, ["shm"])
+
+    def test_allocated_memory_goes_with_its_last_view(self):
+        view = self.a.alloc(4096)
+        self.assertEqual(len(self.b.peer_ranges(self.a.address)), 1)
+        part = view[8:16]
+        del view
+        part[:] = b"still ok"
+        self.assertEqual(len(self.a.stats()["regions"]), 1)
+        del part
+        self.assertEqual(len(self.a.stats()["regions"]), 0)
+
+    def test_views_survive_close(self):
+        view = self.a.alloc(4096)
+        address = self.a.address
+        self.a.close()
+        view[:2] = b"ok"
+        self.assertTrue(self.a.closed)
+        del view
+        with self.assertRaises(errors.NoPeer):
+            self.b.probe(address)
+
+    def test_picked(self):
+        count, size = (1_000_000, 16) if LONG else (20_000, 16)
+        here, there = bytearray(count * size), bytearray(os.urandom(count * size))
+        self.a.register(here)
+        self.b.register(there)
+        at, to = range_of(here).address, range_of(there).address
+        local = self.a.range_list(range(at, at + count * size, size), [size] * count)
+        remote = self.a.range_list(
+            range(to, to + count * size, size), [size] * count, peer=self.b.address
+        )
+        self.assertEqual(len(local), count)
+        order = array.array("q", random.sample(range(count), count))
+        self.a.read_picked(local, remote, remote_index=order).wait()
+        for k in random.sample(range(count), 1000):
+            i = order[k]
+            self.assertEqual(here[k * size : (k + 1) * size], there[i * size : (i + 1) * size])
+        there[:] = bytes(len(there))
+        self.a.write_picked(local, remote, [0, count - 1], [1, 0]).wait()
+        self.assertEqual(there[:size], here[-size:])
+        self.assertEqual(there[size : 2 * size], here[:size])
+        with self.assertRaises(errors.InvalidArgument):
+            self.a.read_picked(local, remote, [count], [0])
+        with self.assertRaises(errors.InvalidArgument):
+            self.a.read_picked(local, remote, [-1], [0])
+        with self.assertRaisesRegex(ValueError, "lists of 2, 1 numbers"):
+            self.a.read_picked(local, remote, [1, 2], [0])
+        local.close()
+        with self.assertRaises(errors.Closed):
+            self.a.read_picked(local, remote, [0], [0])
+
+    @needs_numpy
+    def test_picked_from_tables(self):
+        here, there = numpy.zeros((64, 8), "u8"), numpy.arange(512, dtype="u8").reshape(64, 8)
+        self.a.register(here)
+        self.b.register(there)
+
+        def rows(a):
+            start = a.ctypes.data + 64 * numpy.arange(64, dtype="u8")
+            return numpy.stack([start, numpy.full(64, 64, "u8"), numpy.zeros(64, "u8")], axis=1)
+
+        local = self.a.range_list(rows(here))
+        remote = self.a.range_list(rows(there), peer=self.b.address)
+        order = numpy.random.permutation(64)
+        self.a.read_picked(local, remote, numpy.arange(64), order).wait()
+        self.assertTrue((here == there[order]).all())
+
+    def test_notifications_come_after_the_data(self):
+        here, there = bytearray(b"data" * 1024), bytearray(4096)
+        self.a.register(here)
+        self.b.register(there)
+        self.assertEqual(self.b.notifications(), [])
+        messages = [b"%d" % i for i in range(20)] + [b"", b"x" * 10_000]
+        for message in messages:
+            there[:] = bytes(4096)
+            self.a.write(self.b.address, here, range_of(there).address, notify=message).wait()
+            came = []
+            while not came:
+                came = self.b.notifications()
+            self.assertEqual(there, here)
+            self.assertEqual(came, [("a", message)])
+        for message in messages:
+            self.a.notify(self.b.address, message)
+        came = []
+        while len(came) < len(messages):
+            came += self.b.notifications()
+        self.assertEqual([n.message for n in came], messages)
+
+    def test_peers_by_metadata(self):
+        there = bytearray(16)
+        self.b.register(there)
+        name = self.a.add_peer(self.b.metadata())
+        self.assertEqual(name, "b")
+        self.a.probe(name)
+        self.assertEqual(self.a.peer_ranges(name), [range_of(there)])
+        self.a.remove_peer(name)
+        with self.assertRaises(topoctl.Error):
+            self.a.probe(name)
+        with self.assertRaises(errors.InvalidArgument):
+            self.a.add_peer(b"nonsense")
+
+    def test_await(self):
+        size, count = 1 << 16, 64
+        here, there = bytearray(os.urandom(size * count)), bytearray(size * count)
+        self.a.register(here)
+        self.b.register(there)
+        at, view = range_of(there).address, memoryview(here)
+        before = threading.active_count()
+
+        async def write(i):
+            part = view[i * size : (i + 1) * size]
+            await self.a.write(self.b.address, part, at + i * size)
+            return threading.active_count()
+
+        async def everything():
+            return await asyncio.gather(*map(write, range(count)))
+
+        self.assertEqual(set(asyncio.run(everything())), {before})
+        self.assertEqual(there, here)
+
+    def test_telemetry(self):
+        here, there = bytearray(1 << 20), bytearray(1 << 20)
+        self.a.register(here)
+        self.b.register(there)
+        batch = self.a.write(self.b.address, here, range_of(there).address)
+        batch.wait()
+        told = batch.telemetry()
+        self.assertEqual((told.bytes, told.ops), (1 << 20, 1))
+        self.assertLessEqual(told.post_ns, told.duration_ns)
+
+    def test_grants(self):
+        here, readable, writable = bytearray(16), bytearray(16), bytearray(16)
+        self.a.register(here)
+        self.b.register(readable, grant=Grant.READ)
+        self.b.register(writable, grant=Grant.WRITE)
+        self.b.register(b"constant".ljust(16), grant=Grant.READ)
+        self.a.read(self.b.address, here, range_of(readable).address).wait()
+        self.a.write(self.b.address, here, range_of(writable).address).wait()
+        with self.assertRaises(errors.NoRegion):
+            self.a.write(self.b.address, here, range_of(readable).address).wait()
+        with self.assertRaises(errors.NoRegion):
+            self.a.read(self.b.address, here, range_of(writable).address).wait()
+        with self.assertRaisesRegex(TypeError, "read-only"):
+            self.b.register(b"constant".ljust(16))
+
+    def test_overlap(self):
+        here = bytearray(4096)
+        self.a.register(memoryview(here)[:1000])
+        with self.assertRaises(errors.Exists):
+            self.a.register(memoryview(here)[900:1100])
+        with self.assertRaises(errors.Exists):  # all or none
+            self.a.register(bytearray(10), memoryview(here)[:10])
+        self.assertEqual(len(self.a.stats()["regions"]), 1)
+
+
+class TestLifetimes(EngineTest):
+    def setUp(self):
+        self.a, self.b = self.engine(), self.engine()
+
+    def test_registered_memory_is_held(self):
+        buffer = Buffer(4096)
+        gone = weakref.ref(buffer)
+        address = range_of(buffer).address
+        region = self.a.register(buffer)
+        del buffer
+        gc.collect()
+        self.assertTrue(gone() is not None)
+        here = bytearray(4096)
+        self.b.register(here)
+        self.b.read(self.a.address, here, address).wait()
+        region.close()
+        region.close()
+        gc.collect()
+        self.assertTrue(gone() is None)
+        with self.assertRaises(errors.NoRegion):
+            self.b.read(self.a.address, here, address).wait()
+
+    def test_closing_an_engine_gives_memory_back(self):
+        buffer = Buffer(4096)
+        gone = weakref.ref(buffer)
+        region = self.a.register(buffer)
+        self.a.close()
+        region.close()
+        del buffer, region
+        gc.collect()
+        self.assertTrue(gone() is None)
+
+    def test_dropped_batches_go_on_and_are_forgotten(self):
+        size = 1 << 20
+        here, there = Buffer(b"\1" * size), bytearray(size)
+        self.a.register(here)
+        self.b.register(there)
+        at = range_of(there).address
+        for _ in range(8):
+            self.a.write(self.b.address, here, at)  # no reference
+        del here
+        gc.collect()
+        while there != b"\1" * size:
+            pass
+        small = bytearray(8)
+        self.a.register(small)
+        for _ in range(20):
+            self.a.write(self.b.address, small, at).wait()
+        self.assertLessEqual(len(self.a._dropped), 2)
+
+    def test_dead_handles(self):
+        here, there = bytearray(4096), bytearray(4096)
+        region = self.a.register(here)
+        self.b.register(there)
+        at = range_of(there).address
+        peer = self.b.address
+        ranges = self.a.range_list([range_of(here).address], [4096])
+        batch = self.a.write(peer, here, at)
+        batch.wait()
+        canceled = self.a.write(peer, here, at)
+        canceled.cancel()
+        canceled.cancel()
+        with self.assertRaises(errors.Closed):
+            canceled.telemetry()
+        self.a.close()
+        self.a.close()
+        self.assertTrue(batch.poll())
+        batch.wait()
+        for call in (
+            batch.telemetry,
+            batch.explain,
+            lambda: self.a.write(peer, here, at),
+            lambda: self.a.register(bytearray(1)),
+            lambda: self.a.alloc(1),
+            lambda: self.a.read_picked(ranges, ranges),
+            lambda: self.a.port,
+            lambda: self.a.name,
+            lambda: self.a.address,
+            lambda: self.a.probe(peer),
+            lambda: self.a.notify(peer, b""),
+            self.a.notifications,
+            self.a.stats,
+            self.a.metadata,
+        ):
+            with self.assertRaises(errors.Closed):
+                call()
+        region.close()
+        ranges.close()
+
+    def test_wrong_types(self):
+        buffer = bytearray(8)
+        self.a.register(buffer)
+        peer = self.b.address
+        for call in (
+            lambda: self.a.register(1),
+            lambda: self.a.register("text"),
+            lambda: self.a.write(peer, None, 1),
+            lambda: self.a.write(peer, buffer, "1"),
+            lambda: self.a.write(peer, buffer, 1.5),
+            lambda: self.a.write(peer, buffer, 1, notify="text"),
+            lambda: self.a.write(peer, buffer, 1, timeout="1"),
+            lambda: self.a.read(peer, b"constant", 1),
+            lambda: self.a.write_ranges(peer, ["a"], [1], [1]),
+            lambda: self.a.alloc("1"),
+            lambda: self.a.add_peer("text"),
+            lambda: self.a.notify(peer, "text"),
+            lambda: self.a.wait([1]),
+        ):
+            with self.assertRaises((TypeError, AttributeError)):
+                call()
+        for call in (
+            lambda: self.a.write(peer, buffer, 1, timeout=-1),
+            lambda: self.a.write(peer, buffer, 1, timeout=float("nan")),
+            lambda: self.a.write(peer, buffer, -1),
+            lambda: self.a.write_ranges(peer, [1], [1, 2], [1]),
+            lambda: topoctl.Engine(transports=["pigeon"]),
+            lambda: topoctl.Engine(colour="red"),
+        ):
+            with self.assertRaises((ValueError, OverflowError)):
+                call()
+
+    def test_open_and_close(self):
+        """Nothing is left: no thread, no file, no memory."""
+        rounds = 10_000 if LONG else 30
+        here = bytearray(4096)
+
+        def use():
+            with topoctl.Engine(topology="none") as engine:
+                engine.register(here)
+                view = engine.alloc(4096)
+                engine.probe(engine.address)
+                del view
+
+        def held():
+            return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
+
+        for _ in range(10):
+            use()
+        gc.collect()
+        files, threads = held()
+        for _ in range(rounds):
+            use()
+        gc.collect()
+        files_after, threads_after = held()
+        self.assertLessEqual(files_after, files)
+        self.assertLessEqual(threads_after, threads + 8)  # those of Go's scheduler come and stay
+
+
+class TestInterrupts(EngineTest):
+    """KeyboardInterrupt comes while a call waits."""
+
+    def interrupted(self, call):
+        timer = threading.Timer(0.2, signal.raise_signal, (signal.SIGINT,))
+        timer.start()
+        began = time.monotonic()
+        with self.assertRaises(KeyboardInterrupt):
+            call()
+        timer.join()
+        # 100 ms on an idle machine; here the limit is far below that of the call.
+        self.assertLess(time.monotonic() - began, 10)
+
+    def test_wait(self):
+        engine, peer = self.engine(), self.peer()
+        here = bytearray(peer.length)
+        engine.register(here)
+        engine.read(peer.address, here, peer.memory).wait()
+        with peer.stopped():
+            batch = engine.read(peer.address, here, peer.memory, timeout=60)
+            self.interrupted(batch.wait)
+            self.interrupted(lambda: asyncio.run(batch._wait_in_loop()))
+        batch.wait()
+
+    def test_first_contact(self):
+        engine = self.engine()
+        here = bytearray(16)
+        region = engine.register(here)
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            peer = "127.0.0.1:%d" % silent.getsockname()[1]
+            self.interrupted(lambda: engine.probe(peer, 60))
+            self.interrupted(lambda: engine.write(peer, here, 1, timeout=60))
+            self.interrupted(lambda: engine.notify(peer, b"", timeout=60))
+            self.interrupted(lambda: engine.peer_ranges(peer))
+        region.close()
+
+
+class TestProcesses(EngineTest):
+    def test_both_directions(self):
+        for shared in False, True:
+            with self.subTest(shared=shared):
+                engine, peer = self.engine(), self.peer(shared=shared, fill=7)
+                here = engine.alloc(peer.length) if shared else bytearray(peer.length)
+                if not shared:
+                    engine.register(here)
+                engine.read(peer.address, here, peer.memory).wait()
+                self.assertEqual(here, b"\7" * peer.length)
+                here[:] = data = os.urandom(peer.length)
+                engine.write(peer.address, here, peer.memory).wait()
+                self.assertEqual(peer.bytes(), data)
+
+    def test_many_threads(self):
+        engine, peer = self.engine(), self.peer()
+        size = peer.length // 16
+        here = bytearray(os.urandom(peer.length))
+        engine.register(here)
+        view, failed = memoryview(here), []
+
+        def work(i):
+            try:
+                for at in range(i * size, (i + 1) * size, 4096):
+                    engine.write(peer.address, view[at : at + 4096], peer.memory + at).wait()
+            except Exception as e:  # noqa: BLE001: told below
+                failed.append(e)
+
+        threads = [threading.Thread(target=work, args=(i,)) for i in range(16)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(failed, [])
+        self.assertEqual(peer.bytes(), here)
+
+    def test_a_peer_that_dies_and_comes_back(self):
+        engine, peer = self.engine(), self.peer(fill=1)
+        here = bytearray(peer.length)
+        engine.register(here)
+        engine.read(peer.address, here, peer.memory).wait()
+        with peer.stopped():
+            running = engine.read(peer.address, here, peer.memory)
+            self.assertFalse(running.poll())
+            peer.kill()
+        again = self.peer(fill=2, listen=[peer.address])
+        with self.assertRaises(topoctl.Error):
+            running.wait()
+        engine.read(again.address, here, again.memory).wait()
+        self.assertEqual(here, b"\2" * again.length)
+
+    def test_timeouts(self):
+        engine, peer = self.engine(), self.peer()
+        here = bytearray(peer.length)
+        engine.register(here)
+        engine.read(peer.address, here, peer.memory).wait()
+        with peer.stopped():
+            batch = engine.read(peer.address, here, peer.memory, timeout=60)
+            with self.assertRaisesRegex(errors.Timeout, "1 of 1 batches still run"):
+                batch.wait(0.1)
+            self.assertFalse(batch.poll())
+        batch.wait()
+        with peer.stopped():
+            batch = engine.read(peer.address, here, peer.memory, timeout=0.1)
+            with self.assertRaises((errors.Timeout, errors.Unsafe)):
+                batch.wait()
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,662 @@
+"""The engine: memory that peers read and write, and batches that move it."""
+
+from __future__ import annotations
+
+import array
+import asyncio
+import atexit
+import ctypes
+import enum
+import json
+import operator
+import struct
+import threading
+import time
+import weakref
+from collections import deque
+from typing import Any, Callable, Deque, Dict, Generator, Iterable, List, NamedTuple, Optional
+from typing import Sequence, Set, Tuple, Union
+
+from . import _lib
+from ._buffers import Numbers, Range, Vector, destination, memory_of, table, vector
+from .errors import Canceled, Error, NoRegion, Status, Timeout
+
+_WAIT_SLICE_NS = 50_000_000  # a wait comes back to Python this often: signals are handled there
+_READ, _WRITE = 0, 1
+
+
+class Grant(enum.IntFlag):
+    """What peers may do with memory."""
+
+    NONE = 0
+    READ = 1
+    WRITE = 2
+    ALL = 3
+
+
+class Telemetry(NamedTuple):
+    """What a batch did so far."""
+
+    start_unix_ns: int
+    post_ns: int  # in submit
+    duration_ns: int  # from submit to the end, or to now
+    bytes: int  # in place
+    ops: int  # as given
+    retries: int  # slices that were sent again
+
+
+class Notification(NamedTuple):
+    """A message of a peer."""
+
+    sender: str
+    message: bytes
+
+
+class Engine:
+    """An engine of the C library: it registers memory, serves it to peers, and moves bytes between
+    its own memory and theirs. Many threads may use it at once.
+
+    Options are those of topoctl_open (docs/c-api.md): name, listen, advertise, token_file,
+    insecure, devices, transports, compat, metadata, topology, local_rank, local_size, http and log;
+    of these, default_timeout and give_up are seconds. Unknown ones are refused.
+
+    Peers are named by host:port, or by the name that add_peer gave. Addresses are absolute: those
+    of range_of here, those that the peer told there. Methods raise the classes of topoctl.errors;
+    wrong types are TypeError, wrong values ValueError, and nothing was begun then.
+    """
+
+    _handle = 0
+
+    def __init__(
+        self,
+        *,
+        default_timeout: Optional[float] = None,
+        give_up: Optional[float] = None,
+        **options: Any,
+    ) -> None:
+        if default_timeout is not None:
+            options["default_timeout_ns"] = _ns(default_timeout)
+        if give_up is not None:
+            options["give_up_ns"] = _ns(give_up)
+        given = {key: value for key, value in options.items() if value is not None}
+        self._lib = _lib.load()
+        self._regions: Dict[Region, Any] = {}  # with what holds their memory, until they are closed
+        self._dropped: Deque[int] = deque()  # batches that no one has a reference to
+        self._opened: Set[str] = set()  # peers that answered since a batch failed
+        self._views = 0  # blocks of alloc that are not free yet
+        self._lingering = 0  # the handle from close() on until those are free
+        self._handle = _lib.check(self._lib.topoctl_open(json.dumps(given).encode()))
+        _engines.add(self)
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Cancels what runs, closes all connections and gives registered memory back. While memory
+        of alloc is still viewed, that memory stays open to peers, and the engine is gone with the
+        last view."""
+        handle, self._handle = self._handle, 0
+        if not handle or _lib.forked():
+            return
+        if self._views:
+            self._lingering = handle
+            for region in tuple(self._regions):
+                region._unregister(handle)
+        else:
+            self._end(handle)
+
+    def _end(self, handle: int) -> None:
+        status = self._lib.topoctl_close(handle)
+        if status == Status.UNSAFE:
+            _unsafe.append(self._regions)
+        self._regions = {}
+        if status != Status.NO_HANDLE:  # another thread was first
+            _lib.check(status)
+
+    @property
+    def closed(self) -> bool:
+        return not self._handle
+
+    @property
+    def name(self) -> str:
+        return _lib.fill(self._lib.topoctl_name, self._handle).decode()
+
+    @property
+    def address(self) -> str:
+        """host:port by which peers reach this engine."""
+        return _lib.fill(self._lib.topoctl_address, self._handle).decode()
+
+    @property
+    def port(self) -> int:
+        """The port that the engine listens at."""
+        return _lib.check(self._lib.topoctl_port(self._handle))
+
+    def stats(self) -> Dict[str, Any]:
+        """Peers, lanes and what was moved: the document topoctl.engine/v1."""
+        text = _lib.fill(self._lib.topoctl_stats, self._handle, capacity=1 << 16)
+        return dict(json.loads(text))
+
+    # Memory.
+
+    def register(
+        self, *things: Any, grant: Grant = Grant.ALL, location: Optional[str] = None
+    ) -> Region:
+        """Registers the memory of buffers, numpy arrays or torch tensors, all or none. The engine
+        holds references to them until the region is closed. location is "cpu:0" or "gpu:3"; None
+        lets the library find out. Read-only buffers are refused where peers may write."""
+        memories = [memory_of(thing) for thing in things]
+        if grant & Grant.WRITE:
+            for memory in memories:
+                destination(memory)
+        return self.register_ranges(
+            [memory.address for memory in memories],
+            [memory.length for memory in memories],
+            grant=grant,
+            location=location,
+            owner=[memory.owner for memory in memories],
+        )
+
+    def register_ranges(
+        self,
+        addresses: Numbers,
+        lengths: Numbers,
+        *,
+        grant: Grant = Grant.ALL,
+        location: Optional[str] = None,
+        owner: Any = None,
+    ) -> Region:
+        """Registers memory by address. It must stay mapped until the region is closed: owner is an
+        object that keeps it so, None where the caller sees to it."""
+        start, length = vector(addresses, "Q"), vector(lengths, "Q")
+        _same_count(start, length)
+        region = Region(self, start)
+        self._regions[region] = owner  # before the call, after which an interrupt may come
+        status = self._lib.topoctl_register(
+            *(self._handle, start.count, start.address, length.address),
+            *(_encoded(location), grant),
+        )
+        if status < 0:
+            del self._regions[region]
+            raise _lib.error(status)
+        return region
+
+    def alloc(
+        self, length: int, *, grant: Grant = Grant.ALL, location: Optional[str] = None
+    ) -> memoryview:
+        """length bytes of registered memory that engines of this host share: the fastest way
+        between processes. It is freed when the last view is gone: the memoryview, slices of it, and
+        arrays made of it (numpy.frombuffer, torch.frombuffer)."""
+        length = operator.index(length)
+        address = self._lib.topoctl_alloc(self._handle, length, _encoded(location), grant)
+        if not address:
+            raise _lib.error(Status.NO_HANDLE if self.closed else Status.FAILED)
+        block = (ctypes.c_ubyte * length).from_address(address)
+        self._views += 1
+        weakref.finalize(block, self._free, address).atexit = False
+        return memoryview(block).cast("B")
+
+    def _free(self, address: int) -> None:
+        if _lib.forked():
+            return
+        self._views -= 1
+        self._lib.topoctl_free(self._handle or self._lingering, address)
+        if self._lingering and not self._views:
+            self._end(self._lingering)
+
+    # Peers.
+
+    def probe(self, peer: str, timeout: Optional[float] = None) -> None:
+        """Returns if the peer answers within timeout seconds, and raises NoPeer if not."""
+        name, timeout_ns = peer.encode(), _ns(timeout)
+        self._with_peer(peer, lambda: self._lib.topoctl_probe(self._handle, name, timeout_ns))
+
+    def _with_peer(self, peer: str, call: Callable[[], int]) -> int:
+        """call, which gives a status, and may take long where the peer has to be opened first: the
+        main thread, which is the one that handles signals, then leaves it to another."""
+        if peer in self._opened or threading.current_thread() is not threading.main_thread():
+            return _lib.check(call())
+        ended: List[Any] = []  # what call gave, or why it failed
+
+        def run() -> None:
+            try:
+                ended.append(_lib.check(call()))
+            except Exception as e:
+                ended.append(e)
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        while thread.is_alive():
+            thread.join(_WAIT_SLICE_NS / 1e9)
+        if isinstance(ended[0], Exception):
+            raise ended[0]
+        self._opened.add(peer)
+        return ended[0]
+
+    def metadata(self) -> bytes:
+        """What add_peer of another engine wants: addresses and registered memory of this one."""
+        return _lib.fill(self._lib.topoctl_metadata, self._handle, capacity=1 << 16)
+
+    def add_peer(self, metadata: bytes) -> str:
+        """Takes another engine's metadata() in and gives its name."""
+        name = _lib.fill(self._lib.topoctl_add_peer, self._handle, *_message(metadata))
+        return name.decode()
+
+    def remove_peer(self, peer: str) -> None:
+        _lib.check(self._lib.topoctl_remove_peer(self._handle, peer.encode()))
+
+    def peer_ranges(self, peer: str) -> List[Range]:
+        """The memory that the peer offers to this engine."""
+        ranges: List[Range] = []
+        pair = (ctypes.c_uint64 * 2)()
+        length = ctypes.addressof(pair) + 8
+        while True:
+            arguments = self._handle, peer.encode(), len(ranges), pair, length
+            try:
+                self._with_peer(peer, lambda: self._lib.topoctl_peer_range(*arguments))
+            except NoRegion:
+                return ranges
+            ranges.append(Range(*pair))
+
+    # Transfers. notify is delivered to the peer after the data. timeout bounds the batch, in
+    # seconds; None is the engine's default_timeout.
+
+    def read(
+        self,
+        peer: str,
+        into: Any,
+        remote: Union[int, Sequence[int]],
+        *,
+        notify: Optional[bytes] = None,
+        timeout: Optional[float] = None,
+    ) -> Batch:
+        """Fills a buffer from the peer's memory at address remote, or a list of buffers from a list
+        of addresses. The buffers lie in registered memory."""
+        return self._submit_buffers(_READ, peer, into, remote, notify, timeout)
+
+    def write(
+        self,
+        peer: str,
+        source: Any,
+        remote: Union[int, Sequence[int]],
+        *,
+        notify: Optional[bytes] = None,
+        timeout: Optional[float] = None,
+    ) -> Batch:
+        """Writes a buffer to the peer's memory at address remote, or a list of buffers to a list of
+        addresses. The buffers lie in registered memory."""
+        return self._submit_buffers(_WRITE, peer, source, remote, notify, timeout)
+
+    def _submit_buffers(
+        self, op: int, peer: str, buffers: Any, remote: Any, notify: Any, timeout: Any
+    ) -> Batch:
+        if isinstance(remote, int):
+            buffers, remote = [buffers], [remote]
+        memories = [memory_of(buffer) for buffer in buffers]
+        if op == _READ:
+            for memory in memories:
+                destination(memory)
+        local = [memory.address for memory in memories]
+        lengths = [memory.length for memory in memories]
+        return self._submit(op, peer, local, remote, lengths, notify, timeout)
+
+    def read_ranges(
+        self,
+        peer: str,
+        local: Numbers,
+        remote: Numbers,
+        lengths: Numbers,
+        *,
+        notify: Optional[bytes] = None,
+        timeout: Optional[float] = None,
+    ) -> Batch:
+        """Reads by address: lengths[i] bytes from remote[i] to local[i], for all i."""
+        return self._submit(_READ, peer, local, remote, lengths, notify, timeout)
+
+    def write_ranges(
+        self,
+        peer: str,
+        local: Numbers,
+        remote: Numbers,
+        lengths: Numbers,
+        *,
+        notify: Optional[bytes] = None,
+        timeout: Optional[float] = None,
+    ) -> Batch:
+        """Writes by address: lengths[i] bytes from local[i] to remote[i], for all i."""
+        return self._submit(_WRITE, peer, local, remote, lengths, notify, timeout)
+
+    def _submit(
+        self,
+        op: int,
+        peer: str,
+        local: Numbers,
+        remote: Numbers,
+        lengths: Numbers,
+        notify: Optional[bytes],
+        timeout: Optional[float],
+    ) -> Batch:
+        here, there, length = vector(local, "Q"), vector(remote, "Q"), vector(lengths, "Q")
+        _same_count(here, there, length)
+        arguments = (
+            *(peer.encode(), op, here.count, here.address, there.address, length.address),
+            *(*_message(notify), _ns(timeout)),
+        )
+        return self._batch(
+            self._with_peer(peer, lambda: self._lib.topoctl_submit(self._handle, *arguments))
+        )
+
+    def range_list(
+        self, addresses: Any, lengths: Optional[Numbers] = None, *, peer: Optional[str] = None
+    ) -> RangeList:
+        """Keeps a list of ranges in the library, of this engine or of a peer, from which read_picked
+        and write_picked pick by index: two lists of numbers, or one table of 64-bit integers with
+        columns address, length, and at most one more that is not looked at."""
+        ranges = table(addresses, lengths)
+        handle = self._lib.topoctl_list(
+            *(self._handle, _encoded(peer), ranges.count),
+            *(ranges.addresses, ranges.lengths, ranges.stride),
+        )
+        return RangeList(self, _lib.check(handle), ranges.count)
+
+    def read_picked(
+        self,
+        local: RangeList,
+        remote: RangeList,
+        local_index: Optional[Numbers] = None,
+        remote_index: Optional[Numbers] = None,
+        *,
+        notify: Optional[bytes] = None,
+        timeout: Optional[float] = None,
+    ) -> Batch:
+        """Reads entry remote_index[k] of the peer's list into entry local_index[k] of ours, for all
+        k. Without an index the entries are taken in their order."""
+        return self._submit_picked(
+            _READ, local, remote, local_index, remote_index, notify, timeout
+        )
+
+    def write_picked(
+        self,
+        local: RangeList,
+        remote: RangeList,
+        local_index: Optional[Numbers] = None,
+        remote_index: Optional[Numbers] = None,
+        *,
+        notify: Optional[bytes] = None,
+        timeout: Optional[float] = None,
+    ) -> Batch:
+        """Writes entry local_index[k] of our list to entry remote_index[k] of the peer's, for all
+        k. Without an index the entries are taken in their order."""
+        return self._submit_picked(
+            _WRITE, local, remote, local_index, remote_index, notify, timeout
+        )
+
+    def _submit_picked(
+        self,
+        op: int,
+        local: RangeList,
+        remote: RangeList,
+        local_index: Optional[Numbers],
+        remote_index: Optional[Numbers],
+        notify: Optional[bytes],
+        timeout: Optional[float],
+    ) -> Batch:
+        none = Vector(None, 0, None)
+        here = none if local_index is None else vector(local_index, "q")
+        there = none if remote_index is None else vector(remote_index, "q")
+        if local_index is not None and remote_index is not None:
+            _same_count(here, there)
+        elif local_index is None and remote_index is None and len(local) != len(remote):
+            raise ValueError(f"lists of {len(local)} and {len(remote)} entries")
+        count = here.count or there.count
+        if local_index is None and remote_index is None:
+            count = len(local)
+        batch = self._lib.topoctl_submit_lists(
+            *(self._handle, op, local._handle, here.address),
+            *(remote._handle, there.address, count),
+            *(*_message(notify), _ns(timeout)),
+        )
+        return self._batch(_lib.check(batch))
+
+    def _batch(self, handle: int) -> Batch:
+        batch = Batch(self, handle)
+        # Two for each that comes, so that they do not pile up.
+        for _ in range(min(2, len(self._dropped))):
+            self._release_dropped()
+        return batch
+
+    def _release_dropped(self) -> None:
+        """Forgets the oldest batch that no one has a reference to, if it has ended."""
+        try:
+            handle = self._dropped.popleft()
+        except IndexError:  # another thread was first
+            return
+        if self._lib.topoctl_poll(self._handle, handle) == Status.OK:
+            self._dropped.append(handle)
+        else:
+            self._lib.topoctl_release(self._handle, handle)
+
+    def wait(self, batches: Iterable[Batch], timeout: Optional[float] = None) -> None:
+        """Waits until all have ended, then raises why the first failed one did. Timeout where one
+        still runs after timeout seconds: it goes on. Signals are handled within 50 ms."""
+        batches = tuple(batches)
+        deadline = None if timeout is None else time.monotonic_ns() + _ns(timeout)
+        running = [batch for batch in batches if not batch._ended]
+        while running:
+            handles = array.array("q", [batch._handle for batch in running])
+            left = _WAIT_SLICE_NS
+            if deadline is not None:
+                left = min(left, max(deadline - time.monotonic_ns(), 1))
+            self._lib.topoctl_wait(
+                self._handle, len(handles), handles.buffer_info()[0], left
+            )
+            running = [batch for batch in running if not batch._look()]
+            if running and deadline is not None and time.monotonic_ns() >= deadline:
+                raise Timeout(f"{len(running)} of {len(batches)} batches still run")
+        for batch in batches:
+            batch.poll()
+
+    # Notifications.
+
+    def notify(self, peer: str, message: bytes, *, timeout: Optional[float] = None) -> None:
+        """Sends a message to the peer, that it gets by notifications()."""
+        arguments = peer.encode(), *_message(message), _ns(timeout)
+        self._with_peer(peer, lambda: self._lib.topoctl_notify(self._handle, *arguments))
+
+    def notifications(self) -> List[Notification]:
+        """Those that came since the last call, oldest first."""
+        came: List[Notification] = []
+        capacity = 1 << 16
+        while True:
+            out = ctypes.create_string_buffer(capacity)
+            length = self._lib.topoctl_notifications(self._handle, out, capacity)
+            if length == Status.LIMIT:  # even the first needs more
+                capacity *= 2
+            elif _lib.check(length):
+                came.extend(_notifications(out.raw[:length]))
+            else:
+                return came
+
+
+def _notifications(packed: bytes) -> Iterable[Notification]:
+    at = 0
+    while at < len(packed):
+        sender, message = struct.unpack_from("<II", packed, at)
+        at += 8
+        yield Notification(
+            packed[at : at + sender].decode(), packed[at + sender : at + sender + message]
+        )
+        at += sender + message
+
+
+class Region:
+    """Registered memory. Close it, or use it in a with statement, to give it back; the engine holds
+    it, and so the memory, until then."""
+
+    def __init__(self, engine: Engine, addresses: Vector) -> None:
+        self._engine = engine
+        self._addresses = addresses
+
+    def __enter__(self) -> Region:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Waits until nothing can touch the memory any more. Unsafe where a peer still can after 5
+        seconds: topoctl holds the memory, and close may be called again."""
+        if self in self._engine._regions and not self._engine.closed:
+            self._unregister(self._engine._handle)
+
+    def _unregister(self, handle: int) -> None:
+        addresses = self._addresses
+        _lib.check(self._engine._lib.topoctl_unregister(handle, addresses.count, addresses.address))
+        self._engine._regions.pop(self, None)
+
+
+class RangeList:
+    """Ranges that the library keeps, of this engine or of a peer: see Engine.range_list."""
+
+    def __init__(self, engine: Engine, handle: int, count: int) -> None:
+        self._engine = engine
+        self._handle = handle
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __enter__(self) -> RangeList:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Frees the list. Batches that were made of it go on."""
+        handle, self._handle = self._handle, 0
+        if handle and not self._engine.closed and not _lib.forked():
+            self._engine._lib.topoctl_list_free(self._engine._handle, handle)
+
+
+class Batch:
+    """Ranges that move together. Its memory must not be used until it has ended; one that is not
+    referenced any more goes on. In asyncio, "await batch" does what wait does."""
+
+    def __init__(self, engine: Engine, handle: int) -> None:
+        self._engine = engine
+        self._handle = handle
+        self._ended = False
+        self._error: Optional[Error] = None
+
+    def __del__(self) -> None:
+        if self._handle:
+            self._engine._dropped.append(self._handle)
+
+    def _look(self) -> bool:
+        """Whether it has ended, and notes how."""
+        if not self._ended:
+            status = self._engine._lib.topoctl_poll(self._engine._handle, self._handle)
+            if status < 0:
+                self._error = _lib.error(status)
+                self._engine._opened.clear()  # one of them may be lost
+            self._ended = status != Status.OK
+        return self._ended
+
+    def poll(self) -> bool:
+        """True if all bytes are in place, False while it runs. Raises why it failed."""
+        ended = self._look()
+        if self._error is not None:
+            raise self._error.with_traceback(None)
+        return ended
+
+    def wait(self, timeout: Optional[float] = None) -> None:
+        """Waits until all bytes are in place, or raises why it failed. Timeout where it still runs
+        after timeout seconds: it goes on. Signals are handled within 50 ms."""
+        self._engine.wait((self,), timeout)
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return self._wait_in_loop().__await__()
+
+    async def _wait_in_loop(self) -> None:
+        """Looks again after an eighth of the time that it took so far, at most 50 ms: no thread
+        waits. Without a pause at first, because the loop's shortest is 1 ms."""
+        began = time.monotonic()
+        while not self.poll():
+            pause = (time.monotonic() - began) / 8
+            await asyncio.sleep(0 if pause < 50e-6 else min(pause, 50e-3))
+
+    def cancel(self) -> None:
+        """Ends it where it runs, and forgets it. When this returns, the memory is the caller's.
+        Unsafe where a peer may still touch it after 5 seconds."""
+        handle, self._handle = self._handle, 0
+        if handle:
+            status = self._engine._lib.topoctl_release(self._engine._handle, handle)
+            if not self._ended:
+                self._ended, self._error = True, Canceled("the batch was canceled")
+            _lib.check(status)
+
+    def telemetry(self) -> Telemetry:
+        """What it did so far. Closed once it was canceled."""
+        out = _lib.TelemetryV1()
+        _lib.check(
+            self._engine._lib.topoctl_telemetry(
+                self._engine._handle, self._handle, ctypes.byref(out), ctypes.sizeof(out)
+            )
+        )
+        return Telemetry(*(getattr(out, name) for name in Telemetry._fields))
+
+    def explain(self) -> Dict[str, Any]:
+        """Which NICs carried what, what failed, and why. Closed once it was canceled."""
+        text = _lib.fill(
+            self._engine._lib.topoctl_explain, self._engine._handle, self._handle, capacity=1 << 14
+        )
+        return dict(json.loads(text))
+
+
+def _ns(seconds: Optional[float]) -> int:
+    """0, which the library takes for its default, only for None."""
+    if seconds is None:
+        return 0
+    if not 0 <= seconds < 1 << 33:
+        raise ValueError(f"a time of {seconds} s")
+    return max(int(seconds * 1e9), 1)
+
+
+def _message(data: Optional[bytes]) -> Tuple[Optional[bytes], int]:
+    if data is None:
+        return None, 0
+    if not isinstance(data, bytes):  # ctypes would take a str too
+        raise TypeError(f"want bytes, not {type(data).__name__}")
+    return data, len(data)
+
+
+def _encoded(text: Optional[str]) -> Optional[bytes]:
+    return None if text is None else text.encode()
+
+
+def _same_count(*vectors: Vector) -> None:
+    if len({v.count for v in vectors}) > 1:
+        raise ValueError("lists of " + ", ".join(str(v.count) for v in vectors) + " numbers")
+
+
+_engines: weakref.WeakSet[Engine] = weakref.WeakSet()
+_unsafe: List[Any] = []  # memory that peers may still touch though its engine was closed
+
+
+@atexit.register
+def _close_all() -> None:
+    """Before the interpreter frees memory that a transfer may be writing to."""
+    for engine in tuple(_engines):
+        try:
+            engine.close()
+        except Error:
+            pass  # there is no one left to tell, and the process ends
