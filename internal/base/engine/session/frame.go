@@ -93,6 +93,16 @@ func (l bounds) rest(kind uint8) int {
 	return 0
 }
 
+// oversizeError says that the peer sent more than we take. It would send it again over the next
+// connection.
+type oversizeError struct{ bytes, most int64 }
+
+func (e *oversizeError) Error() string {
+	return fmt.Sprintf("%v: the peer sent a message of %d bytes, and at most %d are taken", ErrEnded, e.bytes, e.most)
+}
+
+func (e *oversizeError) Unwrap() []error { return []error{ErrEnded, errMalformed} }
+
 // readMessage reads one message. What the peer announces is believed only as far
 // as it arrives: memory grows with the bytes.
 func readMessage(r io.Reader, l bounds) (message, error) {
@@ -102,6 +112,9 @@ func readMessage(r io.Reader, l bounds) (message, error) {
 	}
 	n := binary.BigEndian.Uint32(head[:])
 	kind := head[4]
+	if (kind == msgCall || kind == msgAnswer) && int64(n) > int64(l.rest(kind)) {
+		return message{}, &oversizeError{int64(n), int64(l.rest(kind))}
+	}
 	if n < 1 || int64(n) > int64(l.rest(kind)) {
 		return message{}, fmt.Errorf("%w: type %d with %d bytes", errMalformed, kind, n)
 	}

@@ -685,3 +685,41 @@ func TestOther(t *testing.T) {
 		t.Errorf("%+v", n)
 	}
 }
+
+// An answer that is larger than we take ends the session: it would come again over every
+// connection that we make.
+func TestOversizeAnswer(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := Serve([]net.Listener{ln}, ServerOptions{
+		Identity: Identity{Name: "the host", Epoch: 5},
+		Handle: func(_ context.Context, s *Session, _ uint16, _ []byte) ([]byte, error) {
+			s.mu.Lock()
+			s.peer.body = 1 << 20 // it does not care what we take
+			s.mu.Unlock()
+			return make([]byte, 5000), nil
+		},
+	})
+	defer server.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	ended := make(chan error, 1)
+	s, err := Dial(ctx, DialOptions{
+		Limits: Limits{MessageBytes: 4096}, Ended: func(_ *Session, err error) { ended <- err },
+		Routes: func() []Route { return []Route{{Remote: ln.Addr().(*net.TCPAddr).AddrPort()}} },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	_, err = s.Call(ctx, 1, nil)
+	var oversize *oversizeError
+	if !errors.Is(err, ErrEnded) || !errors.As(err, &oversize) || oversize.bytes != 5010 {
+		t.Errorf("%v", err)
+	}
+	if err := <-ended; !errors.Is(err, ErrEnded) {
+		t.Errorf("the session's end: %v", err)
+	}
+}

@@ -84,8 +84,12 @@ func (l *link) read() {
 		if err != nil {
 			l.close()
 			l.s.detach(l)
-			if errors.Is(err, errBye) {
+			var oversize *oversizeError
+			switch {
+			case errors.Is(err, errBye):
 				l.s.end(ErrEnded)
+			case errors.As(err, &oversize):
+				l.s.end(oversize)
 			}
 			return
 		}
