@@ -10,6 +10,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/internal/base/engine/peerdoc"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
 	"github.com/topoctl/topoctl/internal/base/engine/transport/fake"
 	"github.com/topoctl/topoctl/internal/base/fixturetest"
@@ -340,5 +341,49 @@ func TestExplainPeer(t *testing.T) {
 	start := time.Now()
 	if _, err := p.peer.Explain("", ""); err != nil || time.Since(start) > within {
 		t.Error(err)
+	}
+}
+
+// A peer may offer anything, and is dialled only as far as it can be of use.
+func TestOffersAreBounded(t *testing.T) {
+	checkLeaks(t)
+	tcp := []TransportFactory{TCP()}
+	p := newPair(t, 4096, Options{Transports: tcp}, Options{Transports: tcp})
+	many := []transport.Endpoint{{Transport: "tcp", Address: p.server.Addrs()[0].String()}}
+	for i := range peerdoc.MaxEndpoints - 1 {
+		many = append(many, transport.Endpoint{Transport: "tcp", Address: fmt.Sprintf("127.1.%d.%d:7411", i>>8, i&255)})
+	}
+	p.server.reoffer(nil, many, "")
+	ctx := testContext(t)
+	if _, err := p.peer.Regions(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.peer.Write(ctx, p.mine.All(), p.to.At(0)); err != nil {
+		t.Fatal(err)
+	}
+	g := p.peer.group(p.client.carriers[0], routeKey{})
+	if len(g.lanes) != maxEndpoints || len(g.notes) != 1 || !strings.Contains(g.notes[0], "4096 endpoints") {
+		t.Errorf("%d lanes to addresses of this host, want %d; %q", len(g.lanes), maxEndpoints, g.notes)
+	}
+
+	text := "machine b \"many ports\"\nhost arch x86_64 kernel 6.8.0 vendor QEMU product none name b\n" +
+		"cpu vendor GenuineIntel family 6 model 85 name \"Intel Xeon\" threads 1\nnuma 0 package 0 cpus 0-3 mem 8GiB\n"
+	var offers []string
+	for i := range 100 {
+		text += fmt.Sprintf("netdev eth%d kind veth ip 10.0.%d.%d/24\n", i, i%2, 2+i)
+		offers = append(offers, fmt.Sprintf("10.0.%d.%d:7411", i%2, 2+i))
+	}
+	_, planned, err := planned(t, Options{Ports: Ports{Topology: twoPorts(t, "a", 1, "eth0", "eth1")}}, Options{Ports: Ports{Topology: fixturetest.Spec(t, text)}}, offers...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	from := map[string]int{}
+	for _, l := range planned.lanes {
+		if l.remote.Address != "" {
+			from[l.local.String()]++
+		}
+	}
+	if len(from) != 2 || from["10.0.0.1"] != maxPerPort || from["10.0.1.1"] != maxPerPort {
+		t.Errorf("lanes from each of our addresses: %v, want %d", from, maxPerPort)
 	}
 }

@@ -16,15 +16,10 @@ import (
 // maxPortNotes bounds what is said about pairs of ports that are no lanes.
 const maxPortNotes = 16
 
-// maxOffers bounds the ports of a peer that are looked at: each is tried with each of ours,
-// which asks the kernel for routes.
-const maxOffers = 128
-
 // portLanes makes the lanes of a transport with ports of its own: pathsel's where both
 // hosts are described, else pairs of ports that reach each other.
 func (p *Peer) portLanes(g *group, key routeKey, offers []transport.Endpoint, sameMachine bool) {
 	g.leaves = !sameMachine
-	offers = offers[:min(len(offers), maxOffers)]
 	local := g.carrier.ports.LocalPorts()
 	if len(local) == 0 {
 		g.reason = "this host has no port that it can use now"
@@ -60,7 +55,7 @@ func (p *Peer) plannedPortLanes(g *group, key routeKey, ports []transport.LocalP
 	if err != nil {
 		return err
 	}
-	x := portPlan{peer: p, group: g, here: map[topo.ID]bool{}, there: map[topo.ID][]transport.Endpoint{}}
+	x := portPlan{peer: p, group: g, dialled: dialled{}, here: map[topo.ID]bool{}, there: map[topo.ID][]transport.Endpoint{}}
 	for i := range ports {
 		x.here[ports[i].ID] = true
 	}
@@ -98,18 +93,19 @@ func (p *Peer) plannedPortLanes(g *group, key routeKey, ports []transport.LocalP
 	if !usable {
 		return fmt.Errorf("no lane of both topologies can be used: %s", x.notes.first())
 	}
-	g.set, g.plan, g.notes = set.PickSet(), set, slices.Concat(noteHere, noteThere, x.notes.list())
+	g.set, g.plan, g.notes = set.PickSet(), set, slices.Concat(g.notes, noteHere, noteThere, x.notes.list())
 	p.addPortLanes(g, ends, local, remote)
 	return nil
 }
 
 // portPlan turns pathsel's lanes into those of the transport.
 type portPlan struct {
-	peer  *Peer
-	group *group
-	here  map[topo.ID]bool
-	there map[topo.ID][]transport.Endpoint
-	notes portNotes
+	peer    *Peer
+	group   *group
+	here    map[topo.ID]bool
+	there   map[topo.ID][]transport.Endpoint
+	dialled dialled
+	notes   portNotes
 }
 
 // ends are the lanes of a set as they are dialled; those that cannot be used now
@@ -125,7 +121,11 @@ func (x *portPlan) ends(set *pathsel.LaneSet) (ends []laneOffer, usable bool) {
 			ends[i].BytesPerSec = *l.BytesPerSec
 		}
 		var err error
-		if ends[i].remote, err = x.remote(l); err != nil {
+		if ends[i].remote, err = x.remote(l); err == nil {
+			err = x.dialled.add(l.Local)
+		}
+		if err != nil {
+			ends[i].remote = transport.Endpoint{}
 			x.notes.add(fmt.Sprintf("lane %s: %v", ends[i].name, err))
 			continue
 		}
@@ -179,7 +179,7 @@ func (p *Peer) pairedLanes(g *group, local []transport.LocalPort, offers []trans
 		if _, why, _ := strings.Cut(notes.first(), ": "); !strings.HasSuffix(g.reason, why) {
 			g.reason += "; no port reaches one of the peer's: " + notes.first()
 		}
-		g.notes = notes.list()
+		g.notes = append(g.notes, notes.list()...)
 		return
 	}
 	g.reason += ": its lanes are pairs of ports that reach each other"

@@ -162,6 +162,10 @@ func (p *Peer) group(c *carrier, key routeKey) group {
 			offers = append(offers, endpoint)
 		}
 	}
+	if n := len(offers); n > maxOffers {
+		offers = offers[:maxOffers]
+		g.notes = append(g.notes, fmt.Sprintf("the peer offers %d endpoints: the first %d are looked at", n, maxOffers))
+	}
 	e := p.engine
 	sameMachine := d.Machine != "" && d.Machine == e.machine && d.Boot == e.boot
 	switch {
@@ -182,10 +186,28 @@ func (p *Peer) group(c *carrier, key routeKey) group {
 	return g
 }
 
+// What a peer says that it has is dialled only as far as it can be of use: it may say anything.
+const (
+	maxOffers    = 128 // endpoints of one transport; ports are tried with each of ours, which asks the kernel for routes
+	maxPerPort   = 16  // of a peer's ports, from each of ours
+	maxEndpoints = 16  // of a transport that has no ports, and of addresses on this host
+)
+
+// dialled counts the peer's ports that each of ours dials.
+type dialled map[topo.ID]int
+
+func (d dialled) add(local topo.ID) error {
+	if d[local] == maxPerPort {
+		return fmt.Errorf("this port has lanes to %d others of the peer", maxPerPort)
+	}
+	d[local]++
+	return nil
+}
+
 // endpointLanes makes one lane of each endpoint that a transport offers by itself.
 func (p *Peer) endpointLanes(g *group, offers []transport.Endpoint) {
 	var ends []laneOffer
-	for i := range offers {
+	for i := range offers[:min(len(offers), maxEndpoints)] {
 		name := g.carrier.name
 		if len(offers) > 1 {
 			name = fmt.Sprintf("%s > %s", name, offers[i].Address)
@@ -224,7 +246,7 @@ func (p *Peer) networkLanes(g *group, key routeKey, offers []transport.Endpoint,
 	for _, o := range offers {
 		at, err := netip.ParseAddrPort(o.Address)
 		offered := slices.ContainsFunc(offers, func(o transport.Endpoint) bool { return o.Address == there.String() })
-		if err == nil && loopback && offered && at != there && at.Addr().IsLoopback() && at.Addr().Is4() == there.Addr().Is4() {
+		if len(ends) < maxEndpoints && err == nil && loopback && offered && at != there && at.Addr().IsLoopback() && at.Addr().Is4() == there.Addr().Is4() {
 			ends = append(ends, laneOffer{laneEnds: laneEnds{remote: o}})
 		}
 	}
@@ -287,12 +309,17 @@ func (p *Peer) plannedLanes(g *group, key routeKey, offers []transport.Endpoint,
 	}
 	ends := make([]laneOffer, len(set.Lanes))
 	any := false
-	notes := slices.Concat(noteHere, noteThere)
+	notes := slices.Concat(g.notes, noteHere, noteThere)
+	count := dialled{}
 	for i := range set.Lanes {
 		ends[i] = endOf(&set.Lanes[i], set, local, at)
-		any = any || ends[i].remote.Address != ""
 		if ends[i].remote.Address == "" {
 			notes = append(notes, fmt.Sprintf("lane %s: the peer does not listen at %s", ends[i].name, set.Lanes[i].Contact.RemoteAddress))
+		} else if err := count.add(ends[i].localPort); err != nil {
+			ends[i].remote = transport.Endpoint{}
+			notes = append(notes, fmt.Sprintf("lane %s: %v", ends[i].name, err))
+		} else {
+			any = true
 		}
 	}
 	if !any {
