@@ -29,11 +29,10 @@ type found struct {
 type directory interface {
 	// names says that names are addresses.
 	names() bool
-	// find asks for a segment. own is this process's descriptor, for who wants it.
-	find(ctx context.Context, name string, own []byte) (*found, error)
+	find(ctx context.Context, name string) (*found, error)
 	// publish makes this process known, update tells what has changed, withdraw takes it back.
 	publish(ctx context.Context, own *descriptor, at rpcMeta) error
-	update(ctx context.Context, own *descriptor) error
+	update(ctx context.Context, own func() *descriptor) error
 	withdraw(ctx context.Context, name string) error
 }
 
@@ -58,11 +57,12 @@ type peerToPeer struct{}
 func (peerToPeer) names() bool { return true }
 
 func (peerToPeer) publish(context.Context, *descriptor, rpcMeta) error { return nil }
-func (peerToPeer) update(context.Context, *descriptor) error           { return nil }
+func (peerToPeer) update(context.Context, func() *descriptor) error    { return nil }
 func (peerToPeer) withdraw(context.Context, string) error              { return nil }
 
-func (peerToPeer) find(ctx context.Context, name string, own []byte) (*found, error) {
-	body, err := exchange(ctx, name, frameMetadata, own, maxReply)
+func (peerToPeer) find(ctx context.Context, name string) (*found, error) {
+	// Peers send their own descriptor, and read nobody's: what is here is not told.
+	body, err := exchange(ctx, name, frameMetadata, []byte("{}\n"), maxReply)
 	if err != nil {
 		return nil, err
 	}
@@ -98,8 +98,8 @@ func ended(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return fmt.Errorf("%w: it closed the connection", ErrNoPeer)
+	if closedByPeer(err) {
+		return fmt.Errorf("%w: it closed the connection", ErrMalformed)
 	}
 	return err
 }
@@ -121,7 +121,7 @@ func descriptorKey(name string) string {
 
 func rpcMetaKey(name string) string { return "mooncake/rpc_meta/" + name }
 
-func (s *server) find(ctx context.Context, name string, _ []byte) (*found, error) {
+func (s *server) find(ctx context.Context, name string) (*found, error) {
 	body, err := s.request(ctx, http.MethodGet, descriptorKey(name), nil)
 	if err != nil {
 		return nil, err
@@ -154,11 +154,12 @@ func (s *server) publish(ctx context.Context, own *descriptor, at rpcMeta) error
 	if err != nil {
 		return err
 	}
-	return s.update(ctx, own)
+	return s.update(ctx, func() *descriptor { return own })
 }
 
-func (s *server) update(ctx context.Context, own *descriptor) error {
-	_, err := s.request(ctx, http.MethodPut, descriptorKey(own.Name), encode(own))
+func (s *server) update(ctx context.Context, own func() *descriptor) error {
+	d := own()
+	_, err := s.request(ctx, http.MethodPut, descriptorKey(d.Name), encode(d))
 	return err
 }
 

@@ -97,6 +97,9 @@ func start(t testing.TB, address string, o Options) *host {
 	}
 	o.Address = l.Addr().String()
 	o.Listen = "127.0.0.1:0"
+	if a := o.Offered.(*arena); o.Ranges == nil {
+		o.Ranges = func() []Range { return []Range{a.all()} }
+	}
 	n, err := New(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)

@@ -34,7 +34,9 @@ type Options struct {
 	// Listen is where data connections are taken, as host:port; port 0 takes a free one.
 	Listen  string
 	Offered Memory // what peers may touch
-	Own     Memory // what transfers of this process may touch
+	// Ranges are those of Offered that peers are told of.
+	Ranges func() []Range
+	Own    Memory // what transfers of this process may touch
 	// Notified takes a notification; false refuses it. nil refuses all.
 	Notified func(name, message string) bool
 	Logger   *slog.Logger // nil logs nothing
@@ -87,21 +89,21 @@ type Node struct {
 	o         Options
 	listener  net.Listener
 	directory directory
+	version   int             // of the data protocol that peers are told
 	ctx       context.Context // ends with the node
 	cancel    context.CancelFunc
 	tasks     sync.WaitGroup
 
-	publishing sync.Mutex // one Offer at a time
+	publishing sync.Mutex // one Publish at a time
 
 	mu         sync.Mutex
 	closed     bool
-	own        descriptor
 	handshakes map[net.Conn]bool
 	guests     map[*guest]bool
 	peers      map[*Peer]bool
 }
 
-// New makes a node, which offers nothing yet. ctx bounds the making only.
+// New makes a node, and makes it known. ctx bounds the making only.
 func New(ctx context.Context, o Options) (*Node, error) {
 	o.Limits = o.Limits.withDefaults()
 	if o.Logger == nil {
@@ -127,16 +129,12 @@ func New(ctx context.Context, o Options) (*Node, error) {
 		return nil, errorf("data port: %w", err)
 	}
 	n := &Node{
-		o: o, listener: listener, directory: d,
-		own: descriptor{
-			Name: o.Name, Protocol: protocolTCP, DataPort: listener.Addr().(*net.TCPAddr).Port, ProtoVersion: 2,
-			Buffers: []buffer{}, Topoctl: &topoctlKey{Name: o.Engine},
-		},
+		o: o, listener: listener, directory: d, version: 2,
 		handshakes: map[net.Conn]bool{}, guests: map[*guest]bool{}, peers: map[*Peer]bool{},
 	}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.tasks.Go(n.acceptData)
-	if err := d.publish(ctx, &n.own, rpcMeta{host, port}); err != nil {
+	if err := d.publish(ctx, n.descriptor(), rpcMeta{host, port}); err != nil {
 		_ = n.Close()
 		return nil, errorf("telling %s: %w", o.Metadata, err)
 	}
@@ -146,30 +144,28 @@ func New(ctx context.Context, o Options) (*Node, error) {
 // Name is what peers open this segment by.
 func (n *Node) Name() string { return n.o.Name }
 
-// Offer tells peers the ranges that they may touch, in place of those before.
-func (n *Node) Offer(ctx context.Context, ranges []Range) error {
+// Publish tells peers that the ranges have changed. With P2P they see it when they ask.
+func (n *Node) Publish(ctx context.Context) error {
 	n.publishing.Lock()
 	defer n.publishing.Unlock()
-	buffers := []buffer{}
-	for _, r := range join(ranges) {
-		buffers = append(buffers, buffer{n.o.Name, r.Address, r.Length})
-	}
-	n.mu.Lock()
-	n.own.Buffers = buffers
-	now := n.own
-	n.mu.Unlock()
-	if err := n.directory.update(ctx, &now); err != nil {
+	if err := n.directory.update(ctx, n.descriptor); err != nil {
 		return errorf("telling %s: %w", n.o.Metadata, err)
 	}
 	return nil
 }
 
 // descriptor is what peers are told.
-func (n *Node) descriptor() []byte {
-	n.mu.Lock()
-	now := n.own
-	n.mu.Unlock()
-	return encode(&now)
+func (n *Node) descriptor() *descriptor {
+	d := &descriptor{
+		Name: n.o.Name, Protocol: protocolTCP, DataPort: n.listener.Addr().(*net.TCPAddr).Port, ProtoVersion: n.version,
+		Buffers: []buffer{}, Topoctl: &topoctlKey{Name: n.o.Engine},
+	}
+	if n.o.Ranges != nil {
+		for _, r := range join(n.o.Ranges()) {
+			d.Buffers = append(d.Buffers, buffer{n.o.Name, r.Address, r.Length})
+		}
+	}
+	return d
 }
 
 // Close ends all connections and transfers and waits for them.

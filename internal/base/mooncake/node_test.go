@@ -31,10 +31,7 @@ func TestTransfers(t *testing.T) {
 			r := rand.New(rand.NewPCG(1, 2))
 			theirs, ours := newArena(1<<40, 1<<19), newArena(1<<41, 1<<19)
 			target := start(t, "", Options{Metadata: metadata, Name: "target", Engine: "an engine", Offered: theirs, Own: theirs})
-			target.own.ProtoVersion = tt.version
-			if err := target.Offer(t.Context(), []Range{theirs.all()}); err != nil {
-				t.Fatal(err)
-			}
+			target.version = tt.version
 			n := start(t, "", Options{Metadata: metadata, Name: "initiator", Offered: ours, Own: ours})
 			p, err := n.Open(within(t), target.Name())
 			if err != nil {
@@ -72,9 +69,6 @@ func TestManyAtOnce(t *testing.T) {
 	theirs, ours := newArena(1<<40, 10*each), newArena(1<<41, 10*each)
 	ours.fill(rand.New(rand.NewPCG(3, 4)))
 	target := start(t, "", Options{Offered: theirs, Own: theirs})
-	if err := target.Offer(t.Context(), []Range{theirs.all()}); err != nil {
-		t.Fatal(err)
-	}
 	n := start(t, "", Options{Offered: ours, Own: ours, Limits: Limits{Lanes: 4}})
 	p, err := n.Open(within(t), target.Name())
 	if err != nil {
@@ -108,7 +102,14 @@ func TestRefused(t *testing.T) {
 	noLeak(t)
 	theirs, ours := newArena(1<<40, 4096), newArena(1<<41, 4096)
 	theirs.readOnly = true
-	target := start(t, "", Options{Offered: theirs, Own: theirs, Notified: func(_, message string) bool { return message == "yes" }})
+	var offered []Range
+	var mu sync.Mutex
+	offer := func() []Range {
+		mu.Lock()
+		defer mu.Unlock()
+		return offered
+	}
+	target := start(t, "", Options{Offered: theirs, Ranges: offer, Own: theirs, Notified: func(_, message string) bool { return message == "yes" }})
 	n := start(t, "", Options{Offered: ours, Own: ours})
 	p, err := n.Open(within(t), target.Name())
 	if err != nil {
@@ -119,9 +120,9 @@ func TestRefused(t *testing.T) {
 		t.Error("offers nothing:", err)
 	}
 	// It may have come since.
-	if err := target.Offer(t.Context(), []Range{theirs.all()}); err != nil {
-		t.Fatal(err)
-	}
+	mu.Lock()
+	offered = []Range{theirs.all()}
+	mu.Unlock()
 	if err := p.Transfer(within(t), false, op); err != nil {
 		t.Error(err)
 	}
@@ -172,12 +173,6 @@ func TestRestart(t *testing.T) {
 	theirs, ours := newArena(1<<40, 1<<16), newArena(1<<41, 1<<16)
 	o := Options{Offered: theirs, Own: theirs}
 	target := start(t, "", o)
-	offer := func() {
-		if err := target.Offer(t.Context(), []Range{theirs.all()}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	offer()
 	n := start(t, "", Options{Offered: ours, Own: ours})
 	p, err := n.Open(within(t), target.Name())
 	if err != nil {
@@ -195,7 +190,6 @@ func TestRestart(t *testing.T) {
 		address := target.Name()
 		target.stop()
 		target = start(t, address, o)
-		offer()
 	}
 }
 
@@ -343,9 +337,6 @@ func TestHostilePeers(t *testing.T) {
 		Offered: theirs, Own: theirs,
 		Limits: Limits{Handshakes: 2, DataConns: 3, Stall: 200 * time.Millisecond},
 	})
-	if err := target.Offer(t.Context(), []Range{theirs.all()}); err != nil {
-		t.Fatal(err)
-	}
 	dataPort := target.listener.Addr().String()
 	send := func(address string, b []byte) net.Conn {
 		t.Helper()

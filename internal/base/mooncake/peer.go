@@ -58,7 +58,7 @@ func (p *Peer) find(ctx context.Context, again bool) (*found, error) {
 	if last != nil && !again {
 		return last, nil
 	}
-	f, err := p.node.directory.find(ctx, p.name, p.node.descriptor())
+	f, err := p.node.directory.find(ctx, p.name)
 	if err != nil {
 		p.forget()
 		return nil, p.errorf("%w", err)

@@ -58,7 +58,7 @@ func (n *Node) handshake(r io.Reader, c net.Conn) error {
 func (n *Node) answer(kind frameType, body []byte) ([]byte, error) {
 	switch kind {
 	case frameMetadata:
-		return n.descriptor(), nil // the sender's own is not needed: it may never be asked for
+		return encode(n.descriptor()), nil // the sender's own is not needed
 	case frameNotify:
 		var in notifyRequest
 		if err := parse(body, &smallLimits, &in); err != nil {

@@ -125,9 +125,6 @@ func TestStock(t *testing.T) {
 			s := startStock(t, metadata, tt.env...)
 			ours := newArena(1<<41, stockBytes)
 			n := start(t, "", Options{Metadata: metadata, Name: "ours", Engine: "ours", Offered: ours, Own: ours})
-			if err := n.Offer(t.Context(), []Range{ours.all()}); err != nil {
-				t.Fatal(err)
-			}
 			p, err := n.Open(within(t), s.name)
 			if err != nil {
 				t.Fatal(err)
@@ -197,9 +194,6 @@ func TestStockCalls(t *testing.T) {
 	ours := newArena(1<<41, stockBytes)
 	var notified atomic.Int32
 	n := start(t, "", Options{Offered: ours, Own: ours, Notified: func(string, string) bool { notified.Add(1); return true }})
-	if err := n.Offer(t.Context(), []Range{ours.all()}); err != nil {
-		t.Fatal(err)
-	}
 	p, err := n.Open(within(t), s.name)
 	if err != nil {
 		t.Fatal(err)
