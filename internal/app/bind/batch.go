@@ -11,11 +11,20 @@ import (
 
 // batch is one that was submitted and is not released.
 type batch struct {
-	*engine.Batch
+	running
 	peer  string
 	ops   int64
 	begin time.Time
 	post  time.Duration
+}
+
+// running is what carries a batch: the engine, or Mooncake's protocol.
+type running interface {
+	Done() <-chan struct{}
+	Err() error // nil until the batch is over
+	Wait(ctx context.Context) error
+	Cancel()
+	Explain() *engine.Explanation
 }
 
 func (e *Engine) batch(n int64) (*batch, error) {
@@ -131,7 +140,7 @@ func (e *Engine) Telemetry(n int64) (Telemetry, error) {
 	if err != nil {
 		return Telemetry{}, err
 	}
-	x := b.Batch.Explain()
+	x := b.running.Explain()
 	return Telemetry{StartUnixNS: b.begin.UnixNano(), PostNS: int64(b.post), DurationNS: x.DurationNS, Bytes: x.Bytes, Ops: b.ops, Retries: x.Retries}, nil
 }
 
@@ -141,7 +150,7 @@ func (e *Engine) Explain(n int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	data, err := json.Marshal(b.Batch.Explain())
+	data, err := json.Marshal(b.running.Explain())
 	if err != nil {
 		return nil, fail(Internal, "explanation: %w", err)
 	}

@@ -40,7 +40,8 @@ type Engine struct {
 	peers  map[string]*peer
 	gpus   *cuda.Driver
 
-	inbox inbox
+	inbox  inbox
+	compat atomic.Pointer[compat] // nil where it was not asked for
 }
 
 // releaseTime is how long a call waits for memory to be free.
@@ -62,10 +63,18 @@ func Open(ctx context.Context, options string) (*Engine, error) {
 	}
 	eo.Registry = &directory{Registry: registry.P2P(), engine: e}
 	eo.Answer = answerProbe
+	if o.Compat {
+		eo.Other = e.other
+	}
 	e.log = eo.Logger
 	if e.e, err = engine.New(ctx, eo); err != nil {
 		e.cancel(errClosed)
 		return nil, &Error{Invalid, err}
+	}
+	if o.Compat {
+		if err := e.openCompat(ctx); err != nil {
+			return nil, errors.Join(err, e.Close())
+		}
 	}
 	if o.HTTP != "" {
 		if e.pages, err = agent.ServePages(ctx, []string{o.HTTP}, e.e); err != nil {
@@ -89,6 +98,9 @@ func (e *Engine) Close() error {
 	var errs []error
 	if e.pages != nil {
 		errs = append(errs, e.pages.Stop(context.Background()))
+	}
+	if m := e.compat.Load(); m != nil {
+		errs = append(errs, m.Close())
 	}
 	errs = append(errs, e.e.Close())
 	e.tasks.Wait()

@@ -17,11 +17,14 @@ func (e *Engine) Notify(peer string, message []byte, timeoutNS int64) error {
 		if err != nil {
 			return err
 		}
+		if x.stock != nil {
+			return x.stock.Notify(ctx, string(message))
+		}
 		if message == nil {
 			message = []byte{}
 		}
 		b, err := x.p.Submit(ctx, nil, engine.SubmitOptions{Notify: message})
-		if err != nil && x.p.Err() != nil && ctx.Err() == nil {
+		if err != nil && x.lost() && ctx.Err() == nil {
 			continue // nothing was sent: it is opened again
 		}
 		if err != nil {
@@ -44,6 +47,10 @@ func (e *Engine) Notifications(out []byte) (int, error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	written := 0
+	var stock chan engine.Notification
+	if m := e.compat.Load(); m != nil {
+		stock = m.received
+	}
 	for {
 		if in.held == nil {
 			select {
@@ -51,6 +58,8 @@ func (e *Engine) Notifications(out []byte) (int, error) {
 				if !ok {
 					return written, nil
 				}
+				in.held = &n
+			case n := <-stock:
 				in.held = &n
 			default:
 				return written, nil

@@ -14,6 +14,7 @@ import (
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/transport/rdma"
 	"github.com/topoctl/topoctl/internal/base/jsontext"
+	"github.com/topoctl/topoctl/internal/base/mooncake"
 	"github.com/topoctl/topoctl/internal/base/secret"
 	"github.com/topoctl/topoctl/pathsel"
 )
@@ -27,6 +28,8 @@ type Options struct {
 	Insecure       bool
 	Devices        []string
 	Transports     []string
+	Compat         bool   // "compat": ["mooncake"]
+	Metadata       string // of Mooncake's
 	Topology       string
 	LocalRank      int
 	LocalSize      int
@@ -76,12 +79,23 @@ func ParseOptions(text string) (Options, error) {
 
 // read takes the value of one key.
 func (o *Options) read(r *jsontext.Reader, key string) error {
+	if key == "compat" {
+		var list []string
+		if err := jsontext.ReadList(r, &list, maxOptionList, 0, nil); err != nil {
+			return err
+		}
+		o.Compat = slices.Contains(list, "mooncake")
+		if i := slices.IndexFunc(list, func(s string) bool { return s != "mooncake" }); i >= 0 {
+			return fmt.Errorf("%.40q: want \"mooncake\"", list[i])
+		}
+		return nil
+	}
 	for _, k := range []struct {
 		name string
 		to   any
 	}{
 		{"name", &o.Name}, {"listen", &o.Listen}, {"advertise", &o.Advertise}, {"token_file", &o.TokenFile}, {"insecure", &o.Insecure},
-		{"devices", &o.Devices}, {"transports", &o.Transports}, {"topology", &o.Topology}, {"local_rank", &o.LocalRank}, {"local_size", &o.LocalSize},
+		{"metadata", &o.Metadata}, {"devices", &o.Devices}, {"transports", &o.Transports}, {"topology", &o.Topology}, {"local_rank", &o.LocalRank}, {"local_size", &o.LocalSize},
 		{"default_timeout_ns", &o.DefaultTimeout}, {"give_up_ns", &o.GiveUp}, {"http", &o.HTTP}, {"log", &o.Log},
 	} {
 		if k.name != key {
@@ -101,6 +115,14 @@ func (o *Options) check() error {
 		return fail(Invalid, "options: default_timeout_ns %d, give_up_ns %d: want 0 or more", o.DefaultTimeout, o.GiveUp)
 	case o.Insecure && o.TokenFile != "":
 		return fail(Invalid, "options: insecure and token_file: with a token nothing is insecure, give one of them")
+	}
+	switch {
+	case o.Compat && o.TokenFile != "":
+		return fail(Invalid, "options: compat and token_file: stock Mooncake peers show no token, which would protect nothing: leave it out, and listen at loopback or give insecure")
+	case !o.Compat && o.Metadata != "":
+		return fail(Invalid, "options: metadata is for compat: [\"mooncake\"]")
+	case o.Compat && o.Metadata == "":
+		o.Metadata = mooncake.P2P
 	}
 	for i, t := range o.Transports {
 		if !slices.Contains(transports, t) || slices.Contains(o.Transports[:i], t) {

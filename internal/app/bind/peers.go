@@ -11,12 +11,14 @@ import (
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/registry"
 	"github.com/topoctl/topoctl/internal/base/jsontext"
+	"github.com/topoctl/topoctl/internal/base/mooncake"
 )
 
 // peer is a peer that is opened, or being opened: ready is closed when p or err is there.
 type peer struct {
 	ready chan struct{}
 	p     *engine.Peer
+	stock *mooncake.Peer // in place of p: a stock Mooncake process
 	err   error
 
 	refreshing sync.Mutex
@@ -53,7 +55,7 @@ func (e *Engine) opened(name string) *peer {
 	default:
 		return nil
 	}
-	if x.err != nil || x.p.Err() != nil {
+	if x.err != nil || x.lost() {
 		return nil
 	}
 	return x
@@ -75,7 +77,7 @@ func (e *Engine) peer(ctx context.Context, name string) (*peer, error) {
 		if x.err != nil {
 			return nil, x.err
 		}
-		if x.p.Err() == nil {
+		if !x.lost() {
 			return x, nil
 		}
 		e.forget(name, x)
@@ -105,7 +107,11 @@ func (e *Engine) open(name string, epoch uint64, x *peer) {
 	defer close(x.ready)
 	ctx, cancel := e.bounded(0)
 	defer cancel()
-	if x.p, x.err = e.e.Open(ctx, name); x.err == nil && epoch != 0 && x.p.Epoch() != epoch {
+	at := name
+	if x.stock, at, x.err = e.find(ctx, name); x.stock == nil && x.err == nil {
+		x.p, x.err = e.e.Open(ctx, at)
+	}
+	if x.p != nil && x.err == nil && epoch != 0 && x.p.Epoch() != epoch {
 		x.err = errors.Join(fail(PeerLost, "peer %.80q was restarted since its metadata was made: get its new metadata", name), x.p.Close())
 	}
 	if x.err != nil {
@@ -130,21 +136,40 @@ func (e *Engine) forget(name string, x *peer) {
 	delete(e.peers, name)
 	e.start(func() { // where it is too late the engine closes its peers
 		<-x.ready
-		if x.p != nil {
-			_ = x.p.Close()
-		}
+		x.close()
 	})
+}
+
+// lost says whether the peer has to be opened again, which a stock one never has.
+func (x *peer) lost() bool { return x.p != nil && x.p.Err() != nil }
+
+func (x *peer) close() {
+	if x.p != nil {
+		_ = x.p.Close()
+	}
+	if x.stock != nil {
+		x.stock.Close()
+	}
 }
 
 // refresh asks the peer what it offers.
 func (x *peer) refresh(ctx context.Context) error {
 	x.refreshing.Lock()
 	defer x.refreshing.Unlock()
+	var list []interval[*engine.RemoteRegion]
+	if x.stock != nil {
+		ranges, err := x.stock.Ranges(ctx)
+		for _, r := range ranges {
+			list = append(list, interval[*engine.RemoteRegion]{lo: r.Address, hi: r.Address + r.Length})
+		}
+		s := newSpace(list)
+		x.offered.Store(&s)
+		return err
+	}
 	regions, err := x.p.Regions(ctx)
 	if err != nil {
 		return err
 	}
-	var list []interval[*engine.RemoteRegion]
 	for _, r := range regions {
 		if a, ok := r.Address(); ok {
 			list = append(list, interval[*engine.RemoteRegion]{a, a + uint64(r.Size()), r})
@@ -164,6 +189,9 @@ func (e *Engine) Probe(name string, timeout int64) error {
 		if err != nil {
 			return err
 		}
+		if x.stock != nil {
+			return x.stock.Probe(ctx)
+		}
 		_, err = x.p.Call(ctx, nil)
 		_, answered := errors.AsType[*engine.RemoteError](err)
 		switch {
@@ -171,7 +199,7 @@ func (e *Engine) Probe(name string, timeout int64) error {
 			return nil
 		case ctx.Err() != nil:
 			return &Error{NoPeer, err}
-		case x.p.Err() == nil:
+		case !x.lost():
 			return err
 		}
 	}

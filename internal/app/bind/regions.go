@@ -69,6 +69,10 @@ func (e *Engine) Register(addresses, lengths []uint64, location string, grant in
 		want[i].of = &region{Region: r}
 	}
 	e.keep(have.with(want))
+	if err := e.publish(); err != nil {
+		e.keep(have)
+		return errors.Join(err, e.closeRegions(want))
+	}
 	return nil
 }
 
@@ -151,6 +155,9 @@ func (e *Engine) giveBack(addresses []uint64, ours bool) error {
 		}
 	}
 	e.keep(left)
+	if err := e.publish(); err != nil {
+		e.log.Warn("peers are still told of memory that is not registered any more", "error", err)
+	}
 	if len(errs) > 0 {
 		return &Error{Unsafe, fmt.Errorf("%d of %d ranges can still be touched: %w", len(errs), len(list), errors.Join(errs...))}
 	}
@@ -191,7 +198,13 @@ func (e *Engine) Alloc(length uint64, location string, grant int32) (uint64, err
 		return 0, errors.Join(err, b.Free())
 	}
 	address := uint64(r.Address())
-	e.keep(e.local.Load().with([]interval[*region]{{address, address + length, &region{r, true}}}))
+	have := *e.local.Load()
+	one := []interval[*region]{{address, address + length, &region{r, true}}}
+	e.keep(have.with(one))
+	if err := e.publish(); err != nil {
+		e.keep(have)
+		return 0, errors.Join(err, e.closeRegions(one))
+	}
 	return address, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/topoctl/topoctl/engine"
+	"github.com/topoctl/topoctl/internal/base/mooncake"
 	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
@@ -64,6 +65,9 @@ var statuses = []struct {
 	{engine.ErrUnreachable, NoPeer},
 	{engine.ErrToken, NoPeer},
 	{engine.ErrNoPeer, NoPeer},
+	{mooncake.ErrNoRange, NoRegion},
+	{mooncake.ErrClosed, Canceled},
+	{mooncake.ErrNoPeer, NoPeer},
 }
 
 // StatusOf gives the status of an error.

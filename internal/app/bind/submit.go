@@ -33,6 +33,14 @@ func (e *Engine) Submit(t Transfer) (int64, error) {
 // move is one op by its addresses.
 type move struct{ local, remote, length uint64 }
 
+// check says whether op i has ranges of memory at all.
+func (m move) check(i int) error {
+	if m.length > math.MaxInt64 || m.local > math.MaxUint64-m.length || m.remote > math.MaxUint64-m.length {
+		return fail(Invalid, "op %d: %d bytes at %#x and the peer's %#x: not ranges of memory", i, m.length, m.local, m.remote)
+	}
+	return nil
+}
+
 // request is a batch before it is one.
 type request struct {
 	peer    string
@@ -62,7 +70,7 @@ func (e *Engine) submit(r *request) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return e.batches.Add(&batch{Batch: b, peer: r.peer, ops: int64(r.n), begin: begin, post: time.Since(begin)}), nil
+	return e.batches.Add(&batch{running: b, peer: r.peer, ops: int64(r.n), begin: begin, post: time.Since(begin)}), nil
 }
 
 // maxBatches are those that are not released.
@@ -88,14 +96,18 @@ func (u until) Done() <-chan struct{} { return nil }
 
 // begin hands the batch to the engine, and opens the peer where that is needed. What the peer
 // offers may have changed, or the peer itself: then it is looked at again, once for each.
-func (e *Engine) begin(ctx context.Context, r *request) (*engine.Batch, error) {
+func (e *Engine) begin(ctx context.Context, r *request) (running, error) {
 	o := engine.SubmitOptions{Notify: slices.Clone(r.notify)}
 	if r.notify != nil && o.Notify == nil {
 		o.Notify = []byte{}
 	}
 	ops := opLists.Get().(*opList)
 	defer ops.put()
-	submit := func(x *peer) (*engine.Batch, error) {
+	submit := func(x *peer) (running, error) {
+		if x.stock != nil {
+			until, _ := ctx.Deadline()
+			return e.beginClassic(x, r, until)
+		}
 		if err := ops.fill(e, x, r); err != nil {
 			return nil, err
 		}
@@ -103,7 +115,7 @@ func (e *Engine) begin(ctx context.Context, r *request) (*engine.Batch, error) {
 		return b, ops.byCaller(err)
 	}
 	if x := e.opened(r.peer); x != nil {
-		if b, err := submit(x); err == nil || x.p.Err() == nil && StatusOf(err) != NoRegion {
+		if b, err := submit(x); err == nil || !x.lost() && StatusOf(err) != NoRegion {
 			return b, err
 		}
 	}
@@ -115,11 +127,11 @@ func (e *Engine) begin(ctx context.Context, r *request) (*engine.Batch, error) {
 		if err != nil {
 			return nil, err
 		}
-		var b *engine.Batch
+		var b running
 		if err = x.refresh(opening); err == nil {
 			b, err = submit(x)
 		}
-		if err == nil || x.p.Err() == nil || opening.Err() != nil {
+		if err == nil || !x.lost() || opening.Err() != nil {
 			return b, err
 		}
 	}
@@ -157,8 +169,8 @@ func (l *opList) fill(e *Engine, x *peer, r *request) error {
 		if err != nil {
 			return err
 		}
-		if m.length > math.MaxInt64 || m.local > math.MaxUint64-m.length || m.remote > math.MaxUint64-m.length {
-			return fail(Invalid, "op %d: %d bytes at %#x and the peer's %#x: not ranges of memory", i, m.length, m.local, m.remote)
+		if err := m.check(i); err != nil {
+			return err
 		}
 		for m.length > 0 {
 			a, b := here.at(m.local), there.at(m.remote)

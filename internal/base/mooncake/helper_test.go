@@ -8,8 +8,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
-	"net/http"
-	"net/http/httptest"
 	"runtime"
 	"sync"
 	"testing"
@@ -142,34 +140,6 @@ func noLeak(t testing.TB) {
 			}
 		}
 	})
-}
-
-// metadataServer is what Mooncake's Python server of keys and values does.
-func metadataServer(t testing.TB) string {
-	var mu sync.Mutex
-	values := map[string][]byte{}
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		mu.Lock()
-		defer mu.Unlock()
-		key := r.URL.Query().Get("key")
-		value, ok := values[key]
-		switch {
-		case r.Method == http.MethodPut && ok && len(key) > 17 && key[:17] == "mooncake/rpc_meta":
-			http.Error(w, "Duplicate rpc_meta key not allowed", http.StatusBadRequest)
-		case r.Method == http.MethodPut:
-			values[key], _ = io.ReadAll(r.Body)
-			_, _ = io.WriteString(w, "metadata updated")
-		case !ok:
-			http.Error(w, "metadata not found", http.StatusNotFound)
-		case r.Method == http.MethodDelete:
-			delete(values, key)
-			_, _ = io.WriteString(w, "metadata deleted")
-		default:
-			_, _ = w.Write(value)
-		}
-	}))
-	t.Cleanup(s.Close)
-	return s.URL + "/metadata"
 }
 
 // randomOps are ranges of two arenas that do not overlap on either side.

@@ -29,7 +29,7 @@ type Options struct {
 	// Name is what peers call this segment by. With P2P it is always Address.
 	Name string
 	// Engine is what the engine at Address calls itself: other topoctl engines use their own
-	// protocol there.
+	// protocol there. "" where there is none.
 	Engine string
 	// Listen is where data connections are taken, as host:port; port 0 takes a free one.
 	Listen  string
@@ -158,7 +158,10 @@ func (n *Node) Publish(ctx context.Context) error {
 func (n *Node) descriptor() *descriptor {
 	d := &descriptor{
 		Name: n.o.Name, Protocol: protocolTCP, DataPort: n.listener.Addr().(*net.TCPAddr).Port, ProtoVersion: n.version,
-		Buffers: []buffer{}, Topoctl: &topoctlKey{Name: n.o.Engine},
+		Buffers: []buffer{},
+	}
+	if n.o.Engine != "" {
+		d.Topoctl = &topoctlKey{Name: n.o.Engine}
 	}
 	if n.o.Ranges != nil {
 		for _, r := range join(n.o.Ranges()) {

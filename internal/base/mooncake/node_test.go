@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/topoctl/topoctl/internal/base/mooncake/mooncaketest"
 )
 
 // TestTransfers moves random batches both ways between two nodes and compares every byte.
@@ -26,7 +28,7 @@ func TestTransfers(t *testing.T) {
 			noLeak(t)
 			metadata := P2P
 			if tt.http {
-				metadata = metadataServer(t)
+				metadata = mooncaketest.MetadataServer(t)
 			}
 			r := rand.New(rand.NewPCG(1, 2))
 			theirs, ours := newArena(1<<40, 1<<19), newArena(1<<41, 1<<19)
