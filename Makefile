@@ -1,5 +1,5 @@
 # Short names for the commands that are used most.
-.PHONY: build test bench ci lint fuzz golden lab gpu
+.PHONY: build lib wheel test bench ci lint fuzz golden lab gpu
 
 # -z lazy: go-nvml's calls are looked up when they are made, so that a machine
 # without the driver can start the program.
@@ -10,6 +10,17 @@ commit = $(shell git rev-parse HEAD 2>/dev/null)
 
 build:
 	go build -trimpath -ldflags '-s -w -extldflags=-Wl,-z,lazy -X $(stamps).stampedVersion=$(version) -X $(stamps).stampedCommit=$(commit)' -o bin/topoctl ./cmd/topoctl
+
+# The C library, bin/libtopoctl.so with libtopoctl.h: docs/c-api.md. It exports topoctl_* alone, and
+# has no NVML, whose symbols a process that loads it would need.
+lib:
+	go build -trimpath -buildmode=c-shared -tags nonvml -ldflags '-s -w -extldflags=-Wl,--version-script=$(CURDIR)/cmd/libtopoctl/exports.map -X $(stamps).stampedVersion=$(version) -X $(stamps).stampedCommit=$(commit)' -o bin/libtopoctl.so ./cmd/libtopoctl
+
+# The Python package with library and program in it, bin/topoctl-*.whl: docs/python.md. Wants
+# python3 with pip, and a package registry for what builds wheels.
+wheel: build lib
+	rm -f bin/topoctl-*.whl
+	python3 -m pip wheel -q --no-deps --wheel-dir bin ./python
 
 test:
 	go test ./...

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import array
 import ctypes
+import dataclasses
 import re
-from typing import Any, NamedTuple, Optional, Sequence, Union
+from typing import Any, List, Literal, NamedTuple, Optional, Sequence
 
 
 class _PyBuffer(ctypes.Structure):
@@ -85,7 +86,8 @@ def memory_of(thing: Any) -> Memory:
 
 def _of_interface(interface: Any, thing: Any) -> Memory:
     itemsize = int(re.findall(r"\d+", interface["typestr"])[0])  # "<f4", "<M8[s]"
-    contiguous, length = [], itemsize
+    contiguous: List[int] = []
+    length = itemsize
     for size in reversed(interface["shape"]):
         contiguous.insert(0, length)
         length *= size
@@ -111,11 +113,14 @@ def destination(memory: Memory) -> Memory:
     return memory
 
 
-Numbers = Union[Sequence[int], Any]
+Numbers = Any
 """A list of numbers: a sequence of int, array.array, or a buffer of integers (numpy array)."""
 
+_Code = Literal["Q", "q"]
 
-class Vector(NamedTuple):
+
+@dataclasses.dataclass
+class Vector:
     """count numbers of 64 bits from address on. owner keeps them there."""
 
     address: Optional[int]
@@ -123,7 +128,7 @@ class Vector(NamedTuple):
     owner: Any
 
 
-def vector(numbers: Numbers, code: str) -> Vector:
+def vector(numbers: Numbers, code: _Code) -> Vector:
     """Numbers of 64 bits for the library: those of a buffer as they are where they have that form
     already, else a copy. code is "Q" for addresses and lengths, "q" for indexes."""
     if isinstance(numbers, (list, tuple, range)):
@@ -138,12 +143,13 @@ def vector(numbers: Numbers, code: str) -> Vector:
     return Vector(_address_of(view), len(view), view)
 
 
-def _copied(numbers: Sequence[int], code: str) -> Vector:
+def _copied(numbers: Sequence[int], code: _Code) -> Vector:
     copy = array.array(code, numbers)
     return Vector(*copy.buffer_info(), copy)
 
 
-class Table(NamedTuple):
+@dataclasses.dataclass
+class Table:
     """Ranges: addresses and lengths, each stride numbers after the one before."""
 
     addresses: Optional[int]

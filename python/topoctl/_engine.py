@@ -8,6 +8,7 @@ import atexit
 import ctypes
 import enum
 import json
+import numbers
 import operator
 import struct
 import threading
@@ -221,7 +222,7 @@ class Engine:
         main thread, which is the one that handles signals, then leaves it to another."""
         if peer in self._opened or threading.current_thread() is not threading.main_thread():
             return _lib.check(call())
-        ended: List[Any] = []  # what call gave, or why it failed
+        ended: List[Union[int, Exception]] = []  # what call gave, or why it failed
 
         def run() -> None:
             try:
@@ -233,10 +234,11 @@ class Engine:
         thread.start()
         while thread.is_alive():
             thread.join(_WAIT_SLICE_NS / 1e9)
-        if isinstance(ended[0], Exception):
-            raise ended[0]
+        (result,) = ended
+        if isinstance(result, Exception):
+            raise result
         self._opened.add(peer)
-        return ended[0]
+        return result
 
     def metadata(self) -> bytes:
         """What add_peer of another engine wants: addresses and registered memory of this one."""
@@ -295,7 +297,7 @@ class Engine:
     def _submit_buffers(
         self, op: int, peer: str, buffers: Any, remote: Any, notify: Any, timeout: Any
     ) -> Batch:
-        if isinstance(remote, int):
+        if isinstance(remote, numbers.Integral):
             buffers, remote = [buffers], [remote]
         memories = [memory_of(buffer) for buffer in buffers]
         if op == _READ:
@@ -452,14 +454,18 @@ class Engine:
             left = _WAIT_SLICE_NS
             if deadline is not None:
                 left = min(left, max(deadline - time.monotonic_ns(), 1))
-            self._lib.topoctl_wait(
+            status = self._lib.topoctl_wait(
                 self._handle, len(handles), handles.buffer_info()[0], left
             )
+            if status == Status.OK:
+                for batch in running:
+                    batch._ended = True
+                break
             running = [batch for batch in running if not batch._look()]
             if running and deadline is not None and time.monotonic_ns() >= deadline:
                 raise Timeout(f"{len(running)} of {len(batches)} batches still run")
         for batch in batches:
-            batch.poll()
+            batch.poll()  # raises
 
     # Notifications.
 
@@ -558,7 +564,9 @@ class Batch:
         self._error: Optional[Error] = None
 
     def __del__(self) -> None:
-        if self._handle:
+        if self._ended and self._handle:
+            self._engine._lib.topoctl_release(self._engine._handle, self._handle)
+        elif self._handle:
             self._engine._dropped.append(self._handle)
 
     def _look(self) -> bool:

@@ -197,7 +197,7 @@ def program() -> str:
     try:
         for file in importlib.metadata.files("topoctl") or ():
             if file.name == "topoctl" and file.parent.name == "bin":
-                return str(file.locate())
+                return os.path.realpath(str(file.locate()))
     except importlib.metadata.PackageNotFoundError:
         pass
     found = shutil.which("topoctl")
