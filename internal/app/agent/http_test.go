@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os/exec"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -73,6 +74,14 @@ func TestHTTP(t *testing.T) {
 		}
 		return string(body)
 	}
+	pages := regexp.MustCompile(`(?m)^/\S+`).FindAllString(get("/", 200, "text/plain"), -1)
+	for _, page := range pages { // the index names those that there are
+		get(page, 200, "")
+	}
+	if len(pages) != 4 {
+		t.Errorf("the index names %v", pages)
+	}
+	get("/nothing", 404, "text/plain")
 	if got := get("/healthz", 200, "text/plain"); got != "ok\n" {
 		t.Errorf("health: %q", got)
 	}

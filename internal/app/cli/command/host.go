@@ -393,20 +393,39 @@ func (in *Host) ReadFile(ctx context.Context, name string) ([]byte, error) {
 		}
 		name, r = StdinName, in.Streams.In
 	}
+	limit := in.Globals.Timeout
+	if r != nil {
+		limit = 0 // whatever feeds it may take its time
+	}
+	return Within(ctx, limit, name, func() ([]byte, error) { return readFile(name, r) })
+}
+
+// Within is what read gives, which may wait for ever: to open a named pipe is to wait for its writer.
+// It fails when ctx ends or a limit is over; 0 is no limit.
+func Within[T any](ctx context.Context, limit time.Duration, name string, read func() (T, error)) (T, error) {
+	if limit > 0 {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeout(ctx, limit)
+		defer stop()
+	}
 	type result struct {
-		data []byte
-		err  error
+		value T
+		err   error
 	}
 	done := make(chan result, 1)
 	go func() { // left behind when ctx ends; the program ends then too
-		data, err := readFile(name, r)
-		done <- result{data, err}
+		value, err := read()
+		done <- result{value, err}
 	}()
+	var none T
 	select {
 	case got := <-done:
-		return got.data, got.err
+		return got.value, got.err
 	case <-ctx.Done():
-		return nil, fmt.Errorf("%s: %w", name, ctx.Err())
+		if err := ctx.Err(); limit == 0 || !errors.Is(err, context.DeadlineExceeded) {
+			return none, fmt.Errorf("%s: %w", name, err)
+		}
+		return none, WithHint(fmt.Errorf("%s: could not be read within %s", name, limit), "use --timeout DURATION to allow more time")
 	}
 }
 

@@ -7,8 +7,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/iotest"
+	"time"
+
+	"github.com/topoctl/topoctl/internal/app/cli/command"
 )
 
 func TestLoopbackOnly(t *testing.T) {
@@ -19,6 +23,19 @@ func TestLoopbackOnly(t *testing.T) {
 		if got := LoopbackOnly(address); got != want {
 			t.Errorf("%q: %v", address, got)
 		}
+	}
+}
+
+// A named pipe that no one writes to does not hold a command for ever.
+func TestTokenTimeout(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	token := Token{File: pipe}
+	_, err := token.Read(t.Context(), &command.Host{Globals: command.Globals{Timeout: time.Millisecond}})
+	if err == nil || !strings.Contains(err.Error(), pipe+": could not be read within 1ms") {
+		t.Errorf("%v", err)
 	}
 }
 

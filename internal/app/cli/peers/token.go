@@ -1,6 +1,7 @@
 package peers
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -22,8 +23,14 @@ func (t *Token) Add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&t.File, "token-file", "", "read the token that both ends share from the first line of `FILE`, - for standard input")
 }
 
-// Read reads the secret, nil without the flag.
-func (t *Token) Read(s command.Streams) ([]byte, error) { return ReadToken(t.File, s.In, s.Err) }
+// Read reads the secret, nil without the flag. The time limit of the command bounds it.
+func (t *Token) Read(ctx context.Context, h *command.Host) ([]byte, error) {
+	limit := h.Globals.Timeout
+	if t.File == "-" {
+		limit = 0
+	}
+	return command.Within(ctx, limit, "--token-file "+t.File, func() ([]byte, error) { return ReadToken(t.File, h.Streams.In, h.Streams.Err) })
+}
 
 // ReadToken reads the secret that engines share: a file's first line, or that of
 // standard input ("-"). It warns where others of this host may read the file.

@@ -253,7 +253,7 @@ func (o *probeFabricOptions) pairs(ctx context.Context, hosts []plan.Host) (*pla
 func (o *probeFabricOptions) openFleet(ctx context.Context, hosts []probe.Host) (*fabric.Fleet, error) {
 	fo := fabric.Options{Hosts: hosts, DialTime: o.dialTime}
 	var err error
-	if fo.Token, err = o.hosts.token.Read(o.Streams); err != nil {
+	if fo.Token, err = o.hosts.token.Read(ctx, o.Host); err != nil {
 		return nil, err
 	}
 	if o.launch != "" {

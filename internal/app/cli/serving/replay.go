@@ -243,7 +243,7 @@ func runReplay(ctx context.Context, o *replayOptions) error {
 	if err := o.outFile.Check(); err != nil {
 		return err
 	}
-	token, err := o.token.Read(o.Streams)
+	token, err := o.token.Read(ctx, o.Host)
 	if err != nil {
 		return err
 	}

@@ -192,7 +192,7 @@ func (o *agentOptions) parseRegions() error {
 }
 
 func runAgent(ctx context.Context, o *agentOptions) error {
-	token, err := o.token.Read(o.Streams)
+	token, err := o.token.Read(ctx, o.Host)
 	if err != nil {
 		return err
 	}

@@ -64,7 +64,12 @@ func newBenchCmd(f *command.Env, runF func(context.Context, *benchOptions) error
 			"  topoctl bench --peer 10.0.0.2:7411 --token-file token --policy adaptive,random,mooncake\n" +
 			"  topoctl bench --peer 10.0.0.2:7411 --token-file token --fail-lane eth1@2s+2s --duration 6s --check\n" +
 			"  topoctl bench -o json | jq '.results[] | {op, size_bytes, bytes_per_sec}'",
-		Args: command.NoArgs,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return command.WithHint(fmt.Errorf("unexpected argument %q", args[0]), "name the peer by a flag: %q", "topoctl bench --peer "+args[0])
+		},
 		RunE: command.Action(opts, opts.parse, runF),
 	}
 	opts.addFlags(cmd)

@@ -65,7 +65,7 @@ func runBench(ctx context.Context, o *benchOptions) error {
 		}
 		defer a.Stop() //nolint:errcheck // the measurements are done
 		o.run.Peer, o.run.ChildPID, o.run.Token = a.Address, a.PID, a.Token
-	} else if o.run.Token, err = o.token.Read(o.Streams); err != nil {
+	} else if o.run.Token, err = o.token.Read(ctx, o.Host); err != nil {
 		return err
 	}
 	if len(o.http) > 0 {

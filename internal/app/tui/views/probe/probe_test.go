@@ -142,6 +142,19 @@ func TestGolden(t *testing.T) {
 	}
 }
 
+// A report of memory and of network ports has its rates in one unit, so that they compare.
+func TestOneUnit(t *testing.T) {
+	r, memory := load(t, "bad-cable"), load(t, "local-cpu")
+	r.Results = append(r.Results, memory.Results...)
+	v, env := New(), newEnv(told())
+	v.SetReport(r, "both.json")
+	for _, line := range v.Main(env, ui.Size{W: 160, H: 60}) {
+		if _, rate, _ := strings.Cut(line, " > "); strings.Contains(rate, "Gb/s") {
+			t.Errorf("%q", line)
+		}
+	}
+}
+
 // What the user does, and what is asked of the program.
 func TestKeys(t *testing.T) {
 	r := load(t, "local-cpu")

@@ -9,6 +9,7 @@ import (
 	"github.com/topoctl/topoctl/internal/app/tui/look"
 	"github.com/topoctl/topoctl/internal/app/tui/pane"
 	"github.com/topoctl/topoctl/internal/app/tui/ui"
+	"github.com/topoctl/topoctl/internal/base/units"
 	"github.com/topoctl/topoctl/probe"
 )
 
@@ -62,10 +63,21 @@ type table struct {
 	names   int // of the longest one
 	columns []*column
 	local   bool
+	ports   bool // there are pairs of ports, and
+	others  bool // pairs whose rates one gives in other units
 	options show.Options
 }
 
 func (v *View) table(env *ui.Env, width int) *table {
+	t := v.fitted(env, width)
+	if t.ports && t.others { // one column, one unit
+		t.options.Units = t.options.Units.Or(units.Gbyte)
+	}
+	return t
+}
+
+// fitted is a table with what it is to hold, and the columns that there is room for.
+func (v *View) fitted(env *ui.Env, width int) *table {
 	t := &table{v: v, env: env, width: width, options: options(env)}
 	if v.page == choosingPage {
 		t.local = localPairs(v.pairs)
@@ -98,6 +110,7 @@ func (t *table) makeRoomFor(p *probe.Pair) {
 		n += len(", ") + len(p.Variant)
 	}
 	t.names = max(t.names, n+len("* "))
+	t.ports, t.others = t.ports || p.Kind == probe.Port, t.others || p.Kind != probe.Port
 }
 
 // fit takes the columns that there is room for. What is left is the name's, and the
