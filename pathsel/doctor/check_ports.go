@@ -15,7 +15,7 @@ var portDown = Check{
 	Code: "port-down", Severity: Error,
 	Title: "every RDMA port is ACTIVE",
 	Judged: "A port that is not ACTIVE is an error if it is nearer to a GPU than every port that is left: the fallback and its cost are named. " +
-		"It is a warning if an equally near port is left (bandwidth is lost), and info if no GPU prefers it, or if it looks unused on purpose: " +
+		"It is a warning if an equally near port is left (bandwidth is lost) or one of unknown place, and info if no GPU prefers it, or if it looks unused on purpose: " +
 		"the card's other port is up, and no card has all of its ports up. " +
 		"Decoys are left out, and virtual functions beside their physical function. Software devices count on hosts without RDMA hardware: a warning. " +
 		"The cause comes from the port's interface (switched off, no carrier, something below it down), on InfiniBand from the physical state.",
@@ -48,8 +48,8 @@ type loss struct {
 
 // losses compares a port that is down with what is left, for each GPU, or for
 // each NUMA node of a host without GPUs. equal says that some location has
-// another port as near.
-func (h *host) losses(p *pathsel.Port) (lost []loss, equal bool) {
+// another port as near, unsure that one of unknown place may be.
+func (h *host) losses(p *pathsel.Port) (lost []loss, equal, unsure bool) {
 	locations := h.paths.GPUs()
 	if len(locations) == 0 {
 		locations = h.paths.Locations()
@@ -60,18 +60,25 @@ func (h *host) losses(p *pathsel.Port) (lost []loss, equal bool) {
 			continue
 		}
 		c := h.class(l.Node(), p.NIC)
-		if len(a.Ranked) == 0 {
-			lost = append(lost, loss{l, c})
-			continue
+		best := topo.Class{} // of what is left
+		for _, x := range a.Ranked {
+			if x.Class.Compare(best) < 0 {
+				best = x.Class
+			}
 		}
-		switch order := c.Compare(a.Ranked[0].Class); {
-		case c.Known() && order < 0:
+		switch order := c.Compare(best); {
+		case len(a.Ranked) == 0:
 			lost = append(lost, loss{l, c})
-		case c.Known() && order == 0:
+		case !c.Known() || order > 0:
+		case order == 0:
 			equal = true
+		case slices.ContainsFunc(a.Ranked, func(x pathsel.Candidate) bool { return !x.Class.Known() }):
+			unsure = true
+		default:
+			lost = append(lost, loss{l, c})
 		}
 	}
-	return lost, equal
+	return lost, equal, unsure
 }
 
 func (h *host) downPort(p *pathsel.Port, state string) Finding {
@@ -95,7 +102,7 @@ func (h *host) downPort(p *pathsel.Port, state string) Finding {
 		f.Text += ": RDMA cannot use it"
 		return f
 	}
-	lost, equal := h.losses(p)
+	lost, equal, unsure := h.losses(p)
 	switch {
 	case p.Role != pathsel.RoleData:
 		f.Text += fmt.Sprintf("; its role is %s, no GPU depends on it", p.Role)
@@ -110,6 +117,9 @@ func (h *host) downPort(p *pathsel.Port, state string) Finding {
 	case equal:
 		f.Severity = Warning
 		f.Text += ": another port as near is left, its bandwidth is lost"
+	case unsure:
+		f.Severity = Warning
+		f.Text += ": whether another port as near is left is not known"
 	default:
 		f.Text += "; no GPU has it as its nearest"
 	}
