@@ -40,7 +40,14 @@ def blocks(base: int, count: int, size: int) -> Any:
 
 
 def agent(name: str, **config: Any) -> nixl_agent:
-    return nixl_agent(name, nixl_agent_config(**{"capture_telemetry": True, **config}))
+    """An agent. NIXL_TEST_UCX_ERRORS=none lets UCX use shared memory, which notices no peer's end."""
+    mode = os.environ.get("NIXL_TEST_UCX_ERRORS")
+    if mode:
+        config["backends"] = []
+    one = nixl_agent(name, nixl_agent_config(**{"capture_telemetry": True, **config}))
+    if mode:
+        one.create_backend("UCX", {"ucx_error_handling_mode": mode})
+    return one
 
 
 def digest(memory: Any) -> str:
@@ -141,6 +148,7 @@ def _serve(name: str, size: int, seed: int) -> None:
     memory = pattern(size, seed)
     here = agent(name)
     here.register_memory([(address(memory), size, 0, "")], "DRAM")
+    descs = here.get_xfer_descs(blocks(address(memory), size // 4096, 4096), "DRAM")
     print(
         json.dumps({"metadata": here.get_agent_metadata().hex(), "base": address(memory)}),
         flush=True,
@@ -152,6 +160,8 @@ def _serve(name: str, size: int, seed: int) -> None:
             answer = {k: [m.hex() for m in v] for k, v in here.get_new_notifs().items()}
         elif request["command"] == "digest":
             answer = {"digest": digest(memory[request["at"] : request["at"] + request["size"]])}
+        elif request["command"] == "descriptors":
+            answer = {"descriptors": here.get_serialized_descs(descs).hex()}
         elif request["command"] == "add":
             here.add_remote_agent(bytes.fromhex(request["metadata"]))
         elif request["command"] == "send":
