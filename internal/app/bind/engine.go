@@ -28,7 +28,7 @@ type Engine struct {
 
 	ctx    context.Context // ends with the engine
 	cancel context.CancelCauseFunc
-	tasks  sync.WaitGroup
+	tasks  sync.WaitGroup // begun under mu while the engine is open
 
 	// registering is held while memory is registered and given back; local is what there is.
 	registering sync.Mutex
@@ -108,16 +108,6 @@ func (e *Engine) Close() error {
 		errs = append(errs, gpus.Close())
 	}
 	return errors.Join(errs...)
-}
-
-// start runs f in a goroutine that Close waits for; false when it is too late. The engine's
-// mutex is held.
-func (e *Engine) start(f func()) bool {
-	if e.closed {
-		return false
-	}
-	e.tasks.Go(f)
-	return true
 }
 
 var errClosed = fail(Canceled, "the engine is closed")

@@ -72,6 +72,9 @@ func (e *Engine) peer(ctx context.Context, name string) (*peer, error) {
 		select {
 		case <-x.ready:
 		case <-ctx.Done():
+			if e.ctx.Err() != nil {
+				return nil, errClosed
+			}
 			return nil, fail(NoPeer, "peer %.80q: no answer in time: %w", name, context.Cause(ctx))
 		}
 		if x.err != nil {
@@ -92,13 +95,14 @@ func (e *Engine) peerNow(name string) (*peer, error) {
 	if x != nil {
 		return x, nil
 	}
+	if e.closed {
+		return nil, errClosed
+	}
 	x = &peer{ready: make(chan struct{})}
 	x.offered.Store(&space[*engine.RemoteRegion]{})
 	epoch := e.added[name].Epoch
-	if !e.start(func() { e.open(name, epoch, x) }) {
-		return nil, errClosed
-	}
 	e.peers[name] = x
+	e.tasks.Go(func() { e.open(name, epoch, x) })
 	return x, nil
 }
 
@@ -134,7 +138,10 @@ func (e *Engine) forget(name string, x *peer) {
 		return
 	}
 	delete(e.peers, name)
-	e.start(func() { // where it is too late the engine closes its peers
+	if e.closed {
+		return // the engine closes its peers
+	}
+	e.tasks.Go(func() {
 		<-x.ready
 		x.close()
 	})

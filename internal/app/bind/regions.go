@@ -1,11 +1,13 @@
 package bind
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,14 +15,14 @@ import (
 	"github.com/topoctl/topoctl"
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/memory"
-	"github.com/topoctl/topoctl/engine/memory/cuda"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
-// region is memory that was registered, or allocated, in one piece.
+// region is memory that is registered in one piece.
 type region struct {
 	*engine.Region
-	ours bool // allocated by Alloc
+	ranges []memory.Range // as they were given, in the order of addresses; nil: allocated by Alloc
+	o      engine.RegionOptions
 }
 
 const maxRanges = 1 << 20 // that one call registers
@@ -30,77 +32,46 @@ func (e *Engine) Register(addresses, lengths []uint64, location string, grant in
 	if len(addresses) != len(lengths) || len(addresses) > maxRanges {
 		return fail(Invalid, "%d addresses and %d lengths: want as many of both, at most %d", len(addresses), len(lengths), maxRanges)
 	}
-	g, err := grantOf(grant)
+	o, err := e.regionOptions(location, grant)
 	if err != nil {
 		return err
 	}
-	at, err := e.locationOf(location)
-	if err != nil {
-		return err
-	}
-	want := make([]interval[*region], len(addresses))
+	want := make([]memory.Range, len(addresses))
 	for i, a := range addresses {
 		if a == 0 || lengths[i] == 0 || lengths[i] > math.MaxInt64 || a > math.MaxUint64-lengths[i] {
 			return fail(Invalid, "range %d: %d bytes at %#x: not a range of memory", i, lengths[i], a)
 		}
-		want[i] = interval[*region]{lo: a, hi: a + lengths[i]}
+		want[i] = memory.Range{Address: uintptr(a), Bytes: int64(lengths[i])}
 	}
-	slices.SortFunc(want, func(a, b interval[*region]) int { return cmp.Compare(a.lo, b.lo) })
+	slices.SortFunc(want, func(a, b memory.Range) int { return cmp.Compare(a.Address, b.Address) })
+	if err := e.findGPUs(&o); err != nil {
+		return err
+	}
 	e.registering.Lock()
 	defer e.registering.Unlock()
 	have := *e.local.Load()
 	for i, x := range want {
-		other := interval[*region]{}
-		if k := have.after(x.lo); k < len(have) {
-			other = have[k]
-		}
-		if i > 0 && want[i-1].hi > x.lo {
-			other = want[i-1]
-		}
-		if other.lo < x.hi && x.lo < other.hi {
-			return fail(Exists, "%d bytes at %#x: %d bytes at %#x are registered", x.hi-x.lo, x.lo, other.hi-other.lo, other.lo)
+		lo, hi := uint64(x.Address), end(x)
+		k := have.after(lo)
+		if k < len(have) && have[k].lo < hi || i > 0 && end(want[i-1]) > lo {
+			return fail(Exists, "%d bytes at %#x: some of them are registered, or given twice", x.Bytes, lo)
 		}
 	}
-	for i := range want {
-		r, err := e.registerOne(want[i].lo, want[i].hi-want[i].lo, at, g)
-		if err != nil {
-			return errors.Join(err, e.closeRegions(want[:i]))
-		}
-		want[i].of = &region{Region: r}
+	regions, err := e.regions(want, o)
+	if err != nil {
+		return err
 	}
-	e.keep(have.with(want))
+	e.keep(have.with(regions))
 	if err := e.publish(); err != nil {
 		e.keep(have)
-		return errors.Join(err, e.closeRegions(want))
+		return errors.Join(err, e.closeRegions(regions))
 	}
 	return nil
 }
 
+func end(r memory.Range) uint64 { return uint64(r.Address) + uint64(r.Bytes) }
+
 func (e *Engine) keep(s space[*region]) { e.local.Store(&s) }
-
-func (e *Engine) registerOne(address, length uint64, at pathsel.Location, g memory.Grant) (*engine.Region, error) {
-	b, err := e.foreign(address, length, at)
-	if err != nil {
-		return nil, &Error{Invalid, err}
-	}
-	return e.e.Register(b, engine.RegionOptions{Location: at, Grant: g, OfferAddress: true})
-}
-
-// foreign wraps the caller's memory, of the host or of a GPU.
-func (e *Engine) foreign(address, length uint64, at pathsel.Location) (*memory.Block, error) {
-	if !strings.HasPrefix(string(at), "gpu:") {
-		return memory.Foreign(uintptr(address), int64(length))
-	}
-	gpus, err := e.openGPUs()
-	if err != nil {
-		return nil, err
-	}
-	g, err := gpus.GPU(string(at))
-	if err != nil {
-		return nil, err
-	}
-	return g.Foreign(uintptr(address), int64(length))
-}
 
 // closeRegions gives memory back that was registered just now.
 func (e *Engine) closeRegions(list []interval[*region]) error {
@@ -113,93 +84,125 @@ func (e *Engine) closeRegions(list []interval[*region]) error {
 	return errors.Join(errs...)
 }
 
+// regions makes regions of ranges in the order of addresses.
+func (e *Engine) regions(want []memory.Range, o engine.RegionOptions) ([]interval[*region], error) {
+	made, err := e.e.RegisterRanges(want, o)
+	if err != nil {
+		if s := StatusOf(err); s != Limit && s != Canceled {
+			err = &Error{Invalid, err}
+		}
+		return nil, err
+	}
+	out := make([]interval[*region], len(made))
+	for i, r := range made {
+		x := interval[*region]{lo: uint64(r.Address()), hi: uint64(r.Address()) + uint64(r.Size())}
+		n := 0
+		for n < len(want) && uint64(want[n].Address) < x.hi {
+			n++
+		}
+		x.of = &region{r, want[:n:n], o}
+		out[i], want = x, want[n:]
+	}
+	return out, nil
+}
+
 // Unregister gives ranges back by their addresses, and waits until nothing can touch them.
 func (e *Engine) Unregister(addresses []uint64) error { return e.giveBack(addresses, false) }
 
 // Free gives back what Alloc gave.
 func (e *Engine) Free(address uint64) error { return e.giveBack([]uint64{address}, true) }
 
-func (e *Engine) giveBack(addresses []uint64, ours bool) error {
+// giveBack closes what is at those addresses. Where a range was registered as one piece with
+// others that stay, those are registered again.
+func (e *Engine) giveBack(addresses []uint64, allocated bool) error {
 	e.registering.Lock()
 	defer e.registering.Unlock()
 	have := *e.local.Load()
 	going := map[uint64]bool{}
-	var list []interval[*region]
+	closing := map[*region]bool{}
 	for i, a := range addresses {
 		k := have.after(a)
 		switch {
-		case k == len(have) || have[k].lo != a:
-			return fail(NoRegion, "range %d: nothing is registered at %#x", i, a)
-		case have[k].of.ours && !ours:
-			return fail(Invalid, "range %d: %#x was allocated here: free it", i, a)
-		case !have[k].of.ours && ours:
-			return fail(Invalid, "%#x was registered, not allocated: unregister it", a)
+		case k == len(have) || !have[k].of.begins(a, have[k].lo):
+			return fail(NoRegion, "range %d: nothing was registered at %#x", i, a)
+		case (have[k].of.ranges == nil) != allocated:
+			return fail(Invalid, "range %d: %#x: what was allocated is freed, what was registered is unregistered", i, a)
 		case going[a]:
 			return fail(Invalid, "range %d: %#x is given twice", i, a)
 		}
-		going[a], list = true, append(list, have[k])
+		going[a], closing[have[k].of] = true, true
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), e.release)
 	defer cancel()
-	var errs []error
-	for _, x := range list {
-		if err := x.of.Close(ctx); err != nil {
-			delete(going, x.lo) // it stays, to be closed again
-			errs = append(errs, err)
-		}
-	}
-	left := make(space[*region], 0, len(have))
+	var errs, lost []error
+	var left, again []interval[*region]
 	for _, x := range have {
-		if !going[x.lo] {
+		if !closing[x.of] {
 			left = append(left, x)
+			continue
 		}
+		if err := x.of.Close(ctx); err != nil {
+			left = append(left, x) // to be closed again
+			errs = append(errs, err)
+			continue
+		}
+		stays := slices.DeleteFunc(slices.Clone(x.of.ranges), func(r memory.Range) bool { return going[uint64(r.Address)] })
+		if len(stays) == 0 {
+			continue
+		}
+		regions, err := e.regions(stays, x.of.o)
+		if err != nil {
+			lost = append(lost, err)
+		}
+		again = append(again, regions...)
 	}
-	e.keep(left)
+	e.keep(space[*region](left).with(again))
 	if err := e.publish(); err != nil {
 		e.log.Warn("peers are still told of memory that is not registered any more", "error", err)
 	}
 	if len(errs) > 0 {
-		return &Error{Unsafe, fmt.Errorf("%d of %d ranges can still be touched: %w", len(errs), len(list), errors.Join(errs...))}
+		return &Error{Unsafe, fmt.Errorf("%d of %d regions can still be touched: %w", len(errs), len(closing), errors.Join(errs...))}
 	}
-	return nil
+	return errors.Join(lost...)
+}
+
+// begins says whether a range that was given begins at an address; lo is the region's.
+func (r *region) begins(address, lo uint64) bool {
+	if r.ranges == nil {
+		return address == lo
+	}
+	_, ok := slices.BinarySearchFunc(r.ranges, address, func(x memory.Range, a uint64) int { return cmp.Compare(uint64(x.Address), a) })
+	return ok
 }
 
 // Alloc gives memory that engines of this host share, registered, by its address.
 func (e *Engine) Alloc(length uint64, location string, grant int32) (uint64, error) {
-	g, err := grantOf(grant)
+	o, err := e.regionOptions(location, grant)
 	if err != nil {
 		return 0, err
 	}
-	at, err := e.locationOf(location)
-	if err != nil {
-		return 0, err
-	}
-	var o memory.Options
-	if node, ok := strings.CutPrefix(string(at), "cpu:"); ok {
+	switch node, ok := strings.CutPrefix(string(o.Location), "cpu:"); {
+	case ok:
 		n, err := strconv.Atoi(node)
 		if err != nil {
 			return 0, fail(Invalid, "location %.40q: %w", location, err)
 		}
-		o.Nodes = []int{n}
-	} else if at != "" {
+		o.Memory.Nodes = []int{n}
+	case o.Location != "":
 		return 0, fail(Invalid, "location %.40q: only memory of the host is allocated here", location)
 	}
 	if length == 0 || length > math.MaxInt64 {
 		return 0, fail(Invalid, "allocation of %d bytes", length)
 	}
-	b, err := memory.Alloc(int64(length), o)
+	e.registering.Lock()
+	defer e.registering.Unlock()
+	r, err := e.e.Alloc(int64(length), o)
 	if err != nil {
 		return 0, err
 	}
-	e.registering.Lock()
-	defer e.registering.Unlock()
-	r, err := e.e.Register(b, engine.RegionOptions{Location: at, Grant: g, OfferAddress: true})
-	if err != nil {
-		return 0, errors.Join(err, b.Free())
-	}
 	address := uint64(r.Address())
 	have := *e.local.Load()
-	one := []interval[*region]{{address, address + length, &region{r, true}}}
+	one := []interval[*region]{{address, address + length, &region{Region: r, o: o}}}
 	e.keep(have.with(one))
 	if err := e.publish(); err != nil {
 		e.keep(have)
@@ -208,46 +211,62 @@ func (e *Engine) Alloc(length uint64, location string, grant int32) (uint64, err
 	return address, nil
 }
 
-// grantOf checks what peers may do.
-func grantOf(grant int32) (memory.Grant, error) {
-	switch grant {
-	case 0:
-		return memory.None, nil
-	case 1:
-		return memory.PeerRead, nil
-	case 2:
-		return memory.PeerWrite, nil
-	case 3:
-		return memory.PeerRead | memory.PeerWrite, nil
+// regionOptions checks where memory is said to be, and what peers may do with it.
+func (e *Engine) regionOptions(location string, grant int32) (engine.RegionOptions, error) {
+	o := engine.RegionOptions{OfferAddress: true}
+	if grant < 0 || grant > 3 {
+		return o, fail(Invalid, "grant %d: want 0 to 3, the sum of TOPOCTL_PEER_READ and TOPOCTL_PEER_WRITE", grant)
 	}
-	return 0, fail(Invalid, "grant %d: want 0 to 3, the sum of TOPOCTL_PEER_READ and TOPOCTL_PEER_WRITE", grant)
-}
-
-// locationOf checks where memory is said to be; "" and "*" are not known.
-func (e *Engine) locationOf(location string) (pathsel.Location, error) {
+	if grant&1 != 0 {
+		o.Grant |= memory.PeerRead
+	}
+	if grant&2 != 0 {
+		o.Grant |= memory.PeerWrite
+	}
 	if location == "" || location == "*" {
-		return "", nil
+		return o, nil
 	}
 	kind, number, _ := strings.Cut(location, ":")
 	if n, err := strconv.ParseUint(number, 10, 16); kind != "cpu" && kind != "gpu" || err != nil || strconv.FormatUint(n, 10) != number {
-		return "", fail(Invalid, "location %.40q: want cpu:N or gpu:N, or * to find out", location)
+		return o, fail(Invalid, "location %.40q: want cpu:N or gpu:N, or * to find out", location)
 	}
-	return pathsel.Location(location), nil
+	o.Location = pathsel.Location(location)
+	return o, nil
 }
 
-// openGPUs opens the GPUs, once.
-func (e *Engine) openGPUs() (*cuda.Driver, error) {
+// findGPUs lets a registration find out by the address whether memory is a GPU's. Without a
+// location that is tried only where this process has loaded CUDA, as who has such memory must.
+func (e *Engine) findGPUs(o *engine.RegionOptions) error {
+	said := strings.HasPrefix(string(o.Location), "gpu:")
+	if !said && o.Location != "" {
+		return nil
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
-		return nil, errClosed
+		return errClosed
 	}
 	if e.gpus == nil {
-		d, err := topoctl.OpenGPUs(e.e)
-		if err != nil {
-			return nil, err
+		if !said && !loadedCUDA() {
+			return nil
 		}
-		e.gpus = d
+		d, err := topoctl.OpenGPUs(e.e)
+		switch {
+		case err == nil:
+			e.gpus = d
+		case said:
+			return &Error{Invalid, err}
+		default:
+			e.log.Warn("memory is taken for the host's", "error", err)
+			return nil
+		}
 	}
-	return e.gpus, nil
+	o.Devices = e.gpus
+	return nil
+}
+
+// loadedCUDA says whether this process has CUDA's driver in it.
+func loadedCUDA() bool {
+	maps, err := os.ReadFile("/proc/self/maps")
+	return err == nil && bytes.Contains(maps, []byte("/libcuda.so"))
 }
