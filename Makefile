@@ -11,10 +11,9 @@ commit = $(shell git rev-parse HEAD 2>/dev/null)
 build:
 	go build -trimpath -ldflags '-s -w -extldflags=-Wl,-z,lazy -X $(stamps).stampedVersion=$(version) -X $(stamps).stampedCommit=$(commit)' -o bin/topoctl ./cmd/topoctl
 
-# The C library, bin/libtopoctl.so with libtopoctl.h: docs/c-api.md. It exports topoctl_* alone, and
-# has no NVML, whose symbols a process that loads it would need.
+# bin/libtopoctl.so, the C library: docs/c-api.md.
 lib:
-	go build -trimpath -buildmode=c-shared -tags nonvml -ldflags '-s -w -extldflags=-Wl,--version-script=$(CURDIR)/cmd/libtopoctl/exports.map -X $(stamps).stampedVersion=$(version) -X $(stamps).stampedCommit=$(commit)' -o bin/libtopoctl.so ./cmd/libtopoctl
+	STAMPS='-X $(stamps).stampedVersion=$(version) -X $(stamps).stampedCommit=$(commit)' ./.ci/lib build
 
 # The Python package with library and program in it, bin/topoctl-*.whl: docs/python.md. Wants
 # python3 with pip, and a package registry for what builds wheels.
