@@ -58,7 +58,7 @@ int64_t topoctl_error(char *out, int64_t cap);
  *   "insecure"    bool     true: no token is wanted, though others than this host can connect
  *   "devices"     [string] RDMA devices or netdevs that may be used; default: those with role data
  *   "transports"  [string] of "shm", "rdma", "tcp"; default all three, in this order
- *   "compat"      [string] "mooncake": also speak Mooncake's classic protocol (docs/python.md)
+ *   "compat"      [string] "mooncake": also speak Mooncake's classic protocol (docs/mooncake.md)
  *   "metadata"    string   with compat: "P2PHANDSHAKE" or http://host:port/metadata
  *   "topology"    string   "discover" (default), "none", or a topology document's file name
  *   "local_rank", "local_size" int   one of several engines of this host

@@ -44,6 +44,13 @@ func (b *batch) take() (Op, bool) {
 	return op, true
 }
 
+// more says whether there is something that a lane could do.
+func (b *batch) more() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.err == nil && b.lostErr == nil && len(b.todo) > 0
+}
+
 // fail ends the batch, or, where the connection was lost, leaves the ops that were in flight to
 // another.
 func (b *batch) fail(err error, inFlight []Op) {
@@ -101,11 +108,7 @@ func (l *lane) run(ctx context.Context, m Memory, b *batch) (again bool) {
 			again = false // the deadline is in the past, or will be
 		}
 	}()
-	depth := window
-	if !b.v2 {
-		depth = 1 // such peers may close the connection after each request
-	}
-	sent := make(chan Op, depth)
+	sent := make(chan Op, window)
 	var sendErr error
 	var sender sync.WaitGroup
 	sender.Go(func() {
@@ -186,14 +189,17 @@ func (l *lane) send(m Memory, b *batch, sent chan<- Op) error {
 		if err := send(l.conn, head, m, op.Local, n, buf[:], none); err != nil {
 			return err
 		}
-		if b.write && !b.v2 {
+		if b.v2 {
+			continue
+		}
+		if b.write {
 			// Nothing answers a WRITE of version 1. Requests are carried out in order, so the
 			// answer to a READ of its last byte says that it is over.
 			h = header{size: 1, address: op.Remote + op.Length - 1}
-			if _, err := l.conn.Write(h.append(buf[:0])); err != nil {
-				return err
-			}
+			_, err := l.conn.Write(h.append(buf[:0]))
+			return err
 		}
+		return nil // peers that know no other version close the connection after each request
 	}
 }
 

@@ -48,7 +48,7 @@ const P2P = "P2PHANDSHAKE"
 
 // Limits bound what peers can make a node hold. Zero means the default.
 type Limits struct {
-	Handshakes int           // served at a time; default 64
+	Handshakes int           // at a time; default 64: the oldest makes room for another
 	DataConns  int           // open at a time; default 1,024: one that is idle makes room for another
 	Idle       time.Duration // that a data connection may be; default 10 min
 	// Stall is how long a handshake may take, and each MiB of data; default 30 s, and 5 s for
@@ -98,7 +98,7 @@ type Node struct {
 
 	mu         sync.Mutex
 	closed     bool
-	handshakes map[net.Conn]bool
+	handshakes map[*guest]bool
 	guests     map[*guest]bool
 	peers      map[*Peer]bool
 }
@@ -130,7 +130,7 @@ func New(ctx context.Context, o Options) (*Node, error) {
 	}
 	n := &Node{
 		o: o, listener: listener, directory: d, version: 2,
-		handshakes: map[net.Conn]bool{}, guests: map[*guest]bool{}, peers: map[*Peer]bool{},
+		handshakes: map[*guest]bool{}, guests: map[*guest]bool{}, peers: map[*Peer]bool{},
 	}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.tasks.Go(n.acceptData)
@@ -177,11 +177,10 @@ func (n *Node) Close() error {
 	first := !n.closed
 	n.closed = true
 	n.cancel()
-	for c := range n.handshakes {
-		_ = c.Close()
-	}
-	for g := range n.guests {
-		_ = g.conn.Close()
+	for _, guests := range []map[*guest]bool{n.handshakes, n.guests} {
+		for g := range guests {
+			_ = g.conn.Close()
+		}
 	}
 	peers := n.peers
 	n.peers = map[*Peer]bool{}

@@ -11,6 +11,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -285,6 +286,35 @@ func TestUnconfirmed(t *testing.T) {
 	}
 }
 
+// TestOldPeer: one that closes the connection after each request can be read from.
+func TestOldPeer(t *testing.T) {
+	noLeak(t)
+	ours := newArena(1<<41, 4096)
+	var connections atomic.Int32
+	n := start(t, "", Options{Offered: ours, Own: ours})
+	p, err := n.Open(within(t), scripted(t, 1, []Range{{1 << 40, 4096}}, func(c net.Conn) {
+		if h, err := readHeader(c); err == nil {
+			connections.Add(1)
+			_, _ = c.Write(bytes.Repeat([]byte{byte(h.address)}, int(h.size)))
+		}
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ops := []Op{{ours.base, 1<<40 + 1, 10}, {ours.base + 20, 1<<40 + 2, 10}, {ours.base + 40, 1<<40 + 3, 10}}
+	if err := p.Transfer(within(t), false, ops); err != nil {
+		t.Fatal(err)
+	}
+	for i, op := range ops {
+		if got := ours.copy()[op.Local-ours.base:][:10]; !bytes.Equal(got, bytes.Repeat([]byte{byte(i + 1)}, 10)) {
+			t.Errorf("op %d: %v", i, got)
+		}
+	}
+	if connections.Load() != 3 {
+		t.Errorf("%d connections", connections.Load())
+	}
+}
+
 // TestReadAfterReturn: when a READ has returned with an error, nothing comes into its memory, though
 // the peer still sends.
 func TestReadAfterReturn(t *testing.T) {
@@ -379,13 +409,31 @@ func TestHostilePeers(t *testing.T) {
 		}
 		_ = c.Close()
 	}
-	// As many as are taken, idle: the oldest makes room. Busy: the newest goes.
+	// As many handshakes as are taken, and none ends: the oldest makes room.
+	stuck := [2]net.Conn{}
+	for i := range stuck {
+		stuck[i] = send(target.Name(), append(binary.LittleEndian.AppendUint64(nil, 100), 1, '{'))
+		for got := 0; got <= i; { // it is there before the next
+			target.mu.Lock()
+			got = len(target.handshakes)
+			target.mu.Unlock()
+		}
+	}
+	probe := send(target.Name(), frame(3, "{}"))
+	if kind, _, err := readFrame(probe, maxRequest); kind != frameProbe || err != nil {
+		t.Error("a handshake beside those that are stuck:", kind, err)
+	}
+	_ = probe.Close()
+	if _, err := stuck[0].Read(make([]byte, 1)); !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
+		t.Error("the oldest is not closed:", err)
+	}
+	// The same of data connections.
 	conns := make([]net.Conn, 5)
 	for i := range conns {
 		conns[i] = send(dataPort, nil)
 	}
 	for _, c := range conns[:2] {
-		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
 			t.Error("the connection that is idle the longest is not closed:", err)
 		}
 	}

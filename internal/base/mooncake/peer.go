@@ -102,6 +102,10 @@ func (p *Peer) Ranges(ctx context.Context) ([]Range, error) {
 func (p *Peer) Probe(ctx context.Context) error {
 	var answer probeAnswer
 	err := p.call(ctx, frameProbe, struct{}{}, &answer)
+	if errors.Is(err, ErrMalformed) && p.node.directory.names() {
+		_, err = p.Ranges(ctx) // peers before 2026 know no probes
+		return err
+	}
 	if err == nil && answer.Status != notifyTaken {
 		err = p.errorf("%w: it says %.40q", ErrRefused, answer.Status)
 	}
@@ -227,19 +231,23 @@ func (p *Peer) round(ctx context.Context, write bool, ops []Op, again bool) (lef
 		return ops, err
 	}
 	b := &batch{write: write, v2: known.ProtoVersion >= 2, todo: pieces}
-	first, err := p.lane(ctx, known, true)
-	if err != nil {
-		return ops, err
+	carry := func(must bool) {
+		for b.more() {
+			l, err := p.lane(ctx, known, must)
+			if err != nil {
+				if must {
+					b.fail(err, nil)
+				}
+				return
+			}
+			p.giveBack(l, l.run(ctx, p.node.o.Own, b))
+		}
 	}
 	var others sync.WaitGroup
 	for range min(uint64(len(pieces)), size(pieces)/laneBytes, uint64(p.node.o.Limits.Lanes)/2) {
-		others.Go(func() {
-			if l, err := p.lane(ctx, known, false); err == nil {
-				p.giveBack(l, l.run(ctx, p.node.o.Own, b))
-			}
-		})
+		others.Go(func() { carry(false) })
 	}
-	p.giveBack(first, first.run(ctx, p.node.o.Own, b))
+	carry(true)
 	others.Wait()
 	return b.result()
 }

@@ -14,27 +14,13 @@ import (
 // Serve takes over a connection to Options.Address that begins with these bytes, which have been
 // read already, and returns at once. What is not a handshake frame is closed.
 func (n *Node) Serve(first []byte, c net.Conn) {
-	n.mu.Lock()
-	ok := !n.closed && beginsFrame(first) && len(n.handshakes) < n.o.Limits.Handshakes
-	if ok {
-		n.handshakes[c] = true
-		n.tasks.Add(1)
-	}
-	n.mu.Unlock()
-	if !ok {
+	if !beginsFrame(first) {
 		_ = c.Close()
 		return
 	}
-	go func() {
-		defer n.tasks.Done()
-		if err := n.handshake(io.MultiReader(bytes.NewReader(first), c), c); err != nil {
-			n.o.Logger.Debug("a handshake of Mooncake's failed", "from", c.RemoteAddr(), "error", err)
-		}
-		_ = c.Close()
-		n.mu.Lock()
-		delete(n.handshakes, c)
-		n.mu.Unlock()
-	}()
+	n.serve(n.handshakes, n.o.Limits.Handshakes, c, func(*guest) error {
+		return n.handshake(io.MultiReader(bytes.NewReader(first), c), c)
+	})
 }
 
 func (n *Node) handshake(r io.Reader, c net.Conn) error {
@@ -91,10 +77,51 @@ func linger(c net.Conn) error {
 	return nil
 }
 
-// guest is a data connection of a peer.
+// guest is a connection of a peer.
 type guest struct {
 	conn net.Conn
 	idle atomic.Int64 // since when, in nanoseconds since 1970; 0 while a request is carried out
+}
+
+// serve has f serve a connection. Where there are as many as are taken, the one that has been idle
+// the longest makes room, else the new one goes.
+func (n *Node) serve(guests map[*guest]bool, most int, c net.Conn, f func(*guest) error) {
+	g := &guest{conn: c}
+	g.idle.Store(time.Now().UnixNano())
+	n.mu.Lock()
+	ok := !n.closed
+	if ok && len(guests) >= most {
+		var oldest *guest
+		var since int64
+		for h := range guests {
+			if idle := h.idle.Load(); idle != 0 && (oldest == nil || idle < since) {
+				oldest, since = h, idle
+			}
+		}
+		if ok = oldest != nil; ok {
+			delete(guests, oldest)
+			_ = oldest.conn.Close()
+		}
+	}
+	if ok {
+		guests[g] = true
+		n.tasks.Add(1)
+	}
+	n.mu.Unlock()
+	if !ok {
+		_ = c.Close()
+		return
+	}
+	go func() {
+		defer n.tasks.Done()
+		if err := f(g); err != nil && !errors.Is(err, io.EOF) {
+			n.o.Logger.Debug("a connection of Mooncake's failed", "from", c.RemoteAddr(), "error", err)
+		}
+		_ = c.Close()
+		n.mu.Lock()
+		delete(guests, g)
+		n.mu.Unlock()
+	}()
 }
 
 const acceptPause = 20 * time.Millisecond
@@ -104,7 +131,7 @@ func (n *Node) acceptData() {
 		c, err := n.listener.Accept()
 		switch {
 		case err == nil:
-			n.admit(c)
+			n.serve(n.guests, n.o.Limits.DataConns, c, n.serveData)
 		case errors.Is(err, net.ErrClosed):
 			return
 		default: // such as too many open files
@@ -115,47 +142,6 @@ func (n *Node) acceptData() {
 			}
 		}
 	}
-}
-
-// admit begins to serve a data connection. Where there are as many as are taken, the one that has
-// been idle the longest makes room, else the new one goes.
-func (n *Node) admit(c net.Conn) {
-	g := &guest{conn: c}
-	g.idle.Store(time.Now().UnixNano())
-	n.mu.Lock()
-	ok := !n.closed
-	if ok && len(n.guests) >= n.o.Limits.DataConns {
-		var oldest *guest
-		var since int64
-		for h := range n.guests {
-			if idle := h.idle.Load(); idle != 0 && (oldest == nil || idle < since) {
-				oldest, since = h, idle
-			}
-		}
-		if ok = oldest != nil; ok {
-			delete(n.guests, oldest)
-			_ = oldest.conn.Close()
-		}
-	}
-	if ok {
-		n.guests[g] = true
-		n.tasks.Add(1)
-	}
-	n.mu.Unlock()
-	if !ok {
-		_ = c.Close()
-		return
-	}
-	go func() {
-		defer n.tasks.Done()
-		if err := n.serveData(g); err != nil && !errors.Is(err, io.EOF) {
-			n.o.Logger.Debug("a data connection of Mooncake's failed", "from", c.RemoteAddr(), "error", err)
-		}
-		_ = c.Close()
-		n.mu.Lock()
-		delete(n.guests, g)
-		n.mu.Unlock()
-	}()
 }
 
 // buffers are what bytes go through between a socket and memory.

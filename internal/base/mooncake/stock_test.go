@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -33,7 +34,7 @@ func TestStock(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if ranges, err := p.Ranges(within(t)); err != nil || len(ranges) != 1 || ranges[0] != (Range{s.Address, stockBytes}) {
+			if ranges, err := p.Ranges(within(t)); err != nil || !slices.Contains(ranges, Range{s.Address, stockBytes}) {
 				t.Fatal(ranges, err)
 			}
 			if _, _, ok, err := p.Engine(within(t)); ok || err != nil {
@@ -68,7 +69,7 @@ func TestStock(t *testing.T) {
 					if err := p.Transfer(within(t), write, ops); err != nil {
 						t.Fatalf("batch %d (write: %v): %v", i, write, err)
 					}
-					_, sum = s.Probe(n.Name())
+					sum = s.Sum()
 				}
 				if tt.name == "version 1" && stockDoes && write {
 					// Nothing tells it when its bytes are here.
@@ -103,7 +104,7 @@ func TestStockCalls(t *testing.T) {
 	if err := p.Notify(within(t), "the data is there"); err != nil {
 		t.Error(err)
 	}
-	if result, _ := s.Probe(n.Name()); result != 0 {
+	if result := s.Probe(n.Name()); result != 0 {
 		t.Error("its probe of us gives", result)
 	}
 	for what, op := range map[string]Op{"before": {ours.base, s.Address - 1, 2}, "after": {ours.base, s.Address + stockBytes - 1, 2}} {

@@ -119,10 +119,18 @@ func (s *Stock) Set(b []byte) {
 	}
 }
 
-// Probe has it ask whether a peer is alive; the sum is that of its buffer.
-func (s *Stock) Probe(peer string) (result int, sum string) {
+// Sum is the checksum of its buffer.
+func (s *Stock) Sum() string {
 	s.t.Helper()
-	return s.do(map[string]any{"do": "probe", "peer": peer})
+	_, sum := s.do(map[string]any{"do": "sum"})
+	return sum
+}
+
+// Probe has it ask whether a peer is alive: 0 where it is.
+func (s *Stock) Probe(peer string) (result int) {
+	s.t.Helper()
+	result, _ = s.do(map[string]any{"do": "probe", "peer": peer})
+	return result
 }
 
 // Sum is the checksum that a stock process gives.

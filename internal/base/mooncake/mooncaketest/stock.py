@@ -34,12 +34,12 @@ say(
 )
 for line in sys.stdin:
     do = json.loads(line)
+    result = 0
     if do["do"] == "batch":
         call = engine.batch_transfer_sync_write if do["write"] else engine.batch_transfer_sync_read
         result = call(do["peer"], do["local"], do["remote"], do["length"])
     elif do["do"] == "set":
         ctypes.memmove(memory, bytes.fromhex(do["bytes"]), size)
-        result = 0
     elif do["do"] == "probe":
         result = engine.send_probe(do["peer"])
     say(result=result, sum=hashlib.sha256(memory).hexdigest())
