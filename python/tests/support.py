@@ -83,7 +83,8 @@ class EngineTest(unittest.TestCase):
 def run_python(code, *args, timeout=120):
     """A process of its own, that must end: its exit code, stdout and stderr."""
     done = subprocess.run(
-        [sys.executable, "-c", code, *args],
+        # Python 3.12 and later warn of what the tests of fork are about.
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", code, *args],
         capture_output=True,
         text=True,
         timeout=timeout,

@@ -57,9 +57,22 @@ class Engine:
     """An engine of the C library: it registers memory, serves it to peers, and moves bytes between
     its own memory and theirs. Many threads may use it at once.
 
-    Options are those of topoctl_open (docs/c-api.md): name, listen, advertise, token_file,
-    insecure, devices, transports, compat, metadata, topology, local_rank, local_size, http and log;
-    of these, default_timeout and give_up are seconds. Unknown ones are refused.
+    Options, all of which may be left out:
+      name             what the engine calls itself; host:pid
+      listen           host:port to listen at, ["127.0.0.1:0"]: a free port, for this host only
+      advertise        host, or host:port, to tell peers
+      token_file       a file with the secret that peers share, of 16 bytes or more
+      insecure         True: other hosts may connect though there is no token
+      devices          RDMA devices or netdevs that may be used; all that carry data
+      transports       of "shm", "rdma", "tcp"; all, in this order
+      compat           ["mooncake"]: also speak Mooncake's classic protocol
+      metadata         with compat: "P2PHANDSHAKE" or http://host:port/metadata
+      topology         "discover", "none", or a file with a topology document; "discover"
+      local_rank, local_size   which of several engines of this host this is
+      default_timeout  seconds that a batch may take where it is not told
+      give_up          seconds after which a peer that does not answer is lost
+      http             host:port at which metrics are served
+      log              "error", "warn", "info" or "debug", to standard error; "error"
 
     Peers are named by host:port, or by the name that add_peer gave. Addresses are absolute: those
     of range_of here, those that the peer told there. Methods raise the classes of topoctl.errors;
@@ -71,14 +84,41 @@ class Engine:
     def __init__(
         self,
         *,
+        name: Optional[str] = None,
+        listen: Optional[Sequence[str]] = None,
+        advertise: Optional[str] = None,
+        token_file: Optional[str] = None,
+        insecure: Optional[bool] = None,
+        devices: Optional[Sequence[str]] = None,
+        transports: Optional[Sequence[str]] = None,
+        compat: Optional[Sequence[str]] = None,
+        metadata: Optional[str] = None,
+        topology: Optional[str] = None,
+        local_rank: Optional[int] = None,
+        local_size: Optional[int] = None,
         default_timeout: Optional[float] = None,
         give_up: Optional[float] = None,
-        **options: Any,
+        http: Optional[str] = None,
+        log: Optional[str] = None,
     ) -> None:
-        if default_timeout is not None:
-            options["default_timeout_ns"] = _ns(default_timeout)
-        if give_up is not None:
-            options["give_up_ns"] = _ns(give_up)
+        options = {
+            "name": name,
+            "listen": listen,
+            "advertise": advertise,
+            "token_file": token_file,
+            "insecure": insecure,
+            "devices": devices,
+            "transports": transports,
+            "compat": compat,
+            "metadata": metadata,
+            "topology": topology,
+            "local_rank": local_rank,
+            "local_size": local_size,
+            "default_timeout_ns": None if default_timeout is None else _ns(default_timeout),
+            "give_up_ns": None if give_up is None else _ns(give_up),
+            "http": http,
+            "log": log,
+        }
         given = {key: value for key, value in options.items() if value is not None}
         self._lib = _lib.load()
         self._regions: Dict[Region, Any] = {}  # with what holds their memory, until they are closed
@@ -364,7 +404,7 @@ class Engine:
             *(self._handle, _encoded(peer), ranges.count),
             *(ranges.addresses, ranges.lengths, ranges.stride),
         )
-        return RangeList(self, _lib.check(handle), ranges.count)
+        return RangeList(self, _lib.check(handle), ranges.count, peer or "")
 
     def read_picked(
         self,
@@ -418,12 +458,15 @@ class Engine:
         count = here.count or there.count
         if local_index is None and remote_index is None:
             count = len(local)
-        batch = self._lib.topoctl_submit_lists(
-            *(self._handle, op, local._handle, here.address),
-            *(remote._handle, there.address, count),
+        arguments = (
+            *(op, local._handle, here.address, remote._handle, there.address, count),
             *(*_message(notify), _ns(timeout)),
         )
-        return self._batch(_lib.check(batch))
+        return self._batch(
+            self._with_peer(
+                remote._peer, lambda: self._lib.topoctl_submit_lists(self._handle, *arguments)
+            )
+        )
 
     def _batch(self, handle: int) -> Batch:
         batch = Batch(self, handle)
@@ -529,10 +572,11 @@ class Region:
 class RangeList:
     """Ranges that the library keeps, of this engine or of a peer: see Engine.range_list."""
 
-    def __init__(self, engine: Engine, handle: int, count: int) -> None:
+    def __init__(self, engine: Engine, handle: int, count: int, peer: str) -> None:
         self._engine = engine
         self._handle = handle
         self._count = count
+        self._peer = peer
 
     def __len__(self) -> int:
         return self._count
