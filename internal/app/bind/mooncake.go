@@ -22,10 +22,19 @@ type compat struct {
 // openCompat starts it, for an engine that runs. Connections come by other.
 func (e *Engine) openCompat(ctx context.Context) error {
 	c := &compat{received: make(chan engine.Notification, maxReceived)}
+	address := e.Address()
+	listen := e.e.Addrs()[0].Addr() // or where it is reached, of several
+	if told, err := netip.ParseAddrPort(address); err == nil {
+		for _, a := range e.e.Addrs() {
+			if a.Addr() == told.Addr() {
+				listen = a.Addr()
+			}
+		}
+	}
 	var err error
 	c.Node, err = mooncake.New(ctx, mooncake.Options{
-		Address: e.Address(), Metadata: e.o.Metadata, Name: e.Name(), Engine: e.Name(),
-		Listen:  netip.AddrPortFrom(e.e.Addrs()[0].Addr(), 0).String(),
+		Address: address, Metadata: e.o.Metadata, Name: e.Name(), Engine: e.Name(),
+		Listen:  netip.AddrPortFrom(listen, 0).String(),
 		Offered: view{e, true}, Ranges: e.offered, Own: view{e, false},
 		Notified: c.notified, Logger: e.log,
 	})

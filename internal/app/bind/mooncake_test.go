@@ -10,6 +10,8 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -305,10 +307,14 @@ func TestEnginesRecogniseEachOther(t *testing.T) {
 }
 
 func TestMooncakeOptions(t *testing.T) {
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte("0123456789abcdef"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for what, options := range map[string]string{
-		"a token":          `{"compat":["mooncake"],"token_file":"/dev/null"}`,
-		"no compat":        `{"metadata":"P2PHANDSHAKE"}`,
-		"another":          `{"compat":["mooncake","nixl"]}`,
+		"a token":          fmt.Sprintf(`{"topology":"none","compat":["mooncake"],"token_file":%q}`, token),
+		"no compat":        `{"topology":"none","metadata":"P2PHANDSHAKE"}`,
+		"another":          `{"topology":"none","compat":["mooncake","nixl"]}`,
 		"other hosts":      `{"topology":"none","compat":["mooncake"],"listen":["0.0.0.0:0"]}`,
 		"another metadata": `{"topology":"none","compat":["mooncake"],"metadata":"etcd://127.0.0.1"}`,
 	} {

@@ -5,10 +5,12 @@ import (
 	"encoding/hex"
 	"errors"
 	"io"
+	"net"
 	"reflect"
 	"strings"
 	"testing"
 	"testing/iotest"
+	"time"
 )
 
 // What Mooncake 0.3.12 sends, byte by byte.
@@ -217,6 +219,38 @@ func FuzzDescriptor(f *testing.F) {
 		again, err := parseDescriptor(encode(d))
 		if err != nil || !reflect.DeepEqual(again.ranges(), d.ranges()) || again.Name != d.Name || again.DataPort != d.DataPort {
 			t.Fatalf("%s is %+v, and %+v again: %v", b, d, again, err)
+		}
+	})
+}
+
+// bytesConn is a connection over which these bytes come, and nothing that is written goes anywhere.
+type bytesConn struct {
+	net.Conn
+	io.Reader
+}
+
+func (c bytesConn) Read(p []byte) (int, error)    { return c.Reader.Read(p) }
+func (bytesConn) Write(p []byte) (int, error)     { return len(p), nil }
+func (bytesConn) SetDeadline(time.Time) error     { return nil }
+func (bytesConn) SetReadDeadline(time.Time) error { return nil }
+
+// FuzzData: whatever comes on a data connection, only memory that may be written is, and only by
+// what follows a WRITE's header.
+func FuzzData(f *testing.F) {
+	const base = 0x1000
+	write := header{size: 3, address: base + 5, write: true, v2: true}
+	read := header{size: 7, address: base}
+	f.Add(append(read.append(append(write.append(nil), "abc"...)), write.append(nil)...))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		a := newArena(base, 64)
+		n := &Node{o: Options{Offered: a, Limits: Limits{}.withDefaults()}}
+		if err := n.serveData(&guest{conn: bytesConn{Reader: bytes.NewReader(b)}}); err == nil {
+			t.Fatal("no error at the end")
+		}
+		for _, c := range a.bytes {
+			if c != 0 && !bytes.Contains(b[min(len(b), headerBytes):], []byte{c}) {
+				t.Fatalf("%#x was written and did not come", c)
+			}
 		}
 	})
 }

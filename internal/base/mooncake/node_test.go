@@ -196,6 +196,34 @@ func TestRestart(t *testing.T) {
 	}
 }
 
+// TestNameAgain: a process that comes again after a crash takes the place of what it has left at the
+// metadata server, which refuses a second entry.
+func TestNameAgain(t *testing.T) {
+	noLeak(t)
+	metadata := mooncaketest.MetadataServer(t)
+	theirs, ours := newArena(1<<40, 4096), newArena(1<<41, 4096)
+	o := Options{Metadata: metadata, Name: "target", Offered: theirs, Own: theirs}
+	crashed := start(t, "", o)
+	target := start(t, "", o)
+	n := start(t, "", Options{Metadata: metadata, Name: "initiator", Offered: ours, Own: ours})
+	p, err := n.Open(within(t), "target")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, ok, err := p.Engine(within(t)); ok || err != nil || p.last.address != target.port.Addr().String() {
+		t.Errorf("%v, %v, at %s, not %s (%s was before)", ok, err, p.last.address, target.port.Addr(), crashed.port.Addr())
+	}
+	if _, err := n.Open(within(t), "nobody"); !errors.Is(err, ErrNoPeer) {
+		t.Error(err)
+	}
+	if err := n.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := target.Open(within(t), "initiator"); !errors.Is(err, ErrNoPeer) {
+		t.Error("a closed node is still named:", err)
+	}
+}
+
 // scripted is a peer whose data port does what a test says.
 func scripted(t *testing.T, version int, ranges []Range, serve func(c net.Conn)) (name string) {
 	t.Helper()
@@ -367,7 +395,7 @@ func TestHostilePeers(t *testing.T) {
 	theirs, ours := newArena(1<<40, 1<<16), newArena(1<<41, 1<<16)
 	target := start(t, "", Options{
 		Offered: theirs, Own: theirs,
-		Limits: Limits{Handshakes: 2, DataConns: 3, Stall: 200 * time.Millisecond},
+		Limits: Limits{Handshakes: 2, DataConns: 3, Stall: 200 * time.Millisecond, Idle: time.Second},
 	})
 	dataPort := target.listener.Addr().String()
 	send := func(address string, b []byte) net.Conn {
@@ -444,6 +472,11 @@ func TestHostilePeers(t *testing.T) {
 	}
 	if err := p.Transfer(within(t), false, []Op{{ours.base, theirs.base, 1 << 16}}); err != nil {
 		t.Error(err)
+	}
+	for _, c := range conns[2:] {
+		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
+			t.Error("a connection that is idle for too long is not closed:", err)
+		}
 	}
 	if got := theirs.copy(); !bytes.Equal(got, make([]byte, len(got))) {
 		t.Error("strangers wrote more than zeros")
