@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import unittest
 
 import topoctl
@@ -66,6 +67,17 @@ class Peer:
         self.process.stdin.close()
         self.process.stdout.close()
         self.process.wait()
+
+
+def until(condition):
+    """Waits for what has to come, and gives it; a minute is for machines that stand still."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.001)
+    raise AssertionError("it did not come within a minute")
 
 
 class EngineTest(unittest.TestCase):

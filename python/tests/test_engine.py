@@ -13,7 +13,7 @@ import time
 import unittest
 import weakref
 
-from support import LONG, EngineTest
+from support import LONG, EngineTest, until
 
 import topoctl
 from topoctl import Grant, errors, range_of
@@ -145,16 +145,14 @@ class TestTransfers(EngineTest):
         for message in messages:
             there[:] = bytes(4096)
             self.a.write(self.b.address, here, range_of(there).address, notify=message).wait()
-            came = []
-            while not came:
-                came = self.b.notifications()
+            came = until(self.b.notifications)
             self.assertEqual(there, here)
             self.assertEqual(came, [("a", message)])
         for message in messages:
             self.a.notify(self.b.address, message)
         came = []
         while len(came) < len(messages):
-            came += self.b.notifications()
+            came += until(self.b.notifications)
         self.assertEqual([n.message for n in came], messages)
 
     def test_peers_by_metadata(self):
@@ -273,8 +271,7 @@ class TestLifetimes(EngineTest):
             self.a.write(self.b.address, here, at)  # no reference
         del here
         gc.collect()
-        while there != b"\1" * size:
-            pass
+        until(lambda: there == b"\1" * size)
         small = bytearray(8)
         self.a.register(small)
         for _ in range(20):
