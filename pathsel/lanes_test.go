@@ -246,7 +246,7 @@ func TestLaneTranscripts(t *testing.T) {
 			set, err := pair.Lanes(tt.src, tt.dst)
 			text := "# " + tt.why + "\n\n" + set.Text()
 			if err != nil {
-				if !errors.Is(err, pathsel.ErrNoLane) {
+				if none := (*pathsel.NoLaneError)(nil); !errors.Is(err, pathsel.ErrNoLane) || !errors.As(err, &none) || none.Short == "" || none.Reason.Text == "" {
 					t.Fatal(err)
 				}
 				text += "\n" + strings.ReplaceAll(err.Error(), "; ", ";\n  ") + "\n"

@@ -125,12 +125,28 @@ func sameMachine(a, b *topo.Topology) bool {
 // ErrNoLane is the error of Lanes when no port of one host reaches a port of the other.
 var ErrNoLane = errors.New("no lane")
 
+// NoLaneError is an ErrNoLane with what is known of it.
+type NoLaneError struct {
+	Short  string // why, in a clause: "their ports speak different protocols"
+	Reason Reason // of the port that is rejected first, or of most pairs of ports
+	Hint   string // what to do about it, "" where nothing is known
+	detail string
+}
+
+// Error is a sentence with all that is known.
+func (e *NoLaneError) Error() string {
+	return pkgerr.Errorf("pathsel", "%w %s", ErrNoLane, e.detail).Error()
+}
+
+// Unwrap is ErrNoLane.
+func (e *NoLaneError) Unwrap() error { return ErrNoLane }
+
 // Lanes ranks every pair of ports that reach each other, for transfers between
 // src, a location of the local host, and dst, one of the remote host. Data may
 // flow either way: each direction of a link has its whole rate.
 //
-// If there is no lane at all, the error wraps ErrNoLane and says why and what to do; the set is
-// returned too, with the reasons port by port.
+// If there is no lane at all, the error is a NoLaneError, which wraps ErrNoLane and says why and
+// what to do; the set is returned too, with the reasons port by port.
 func (p *Pair) Lanes(src, dst Location) (*LaneSet, error) {
 	return p.lanes(src, dst, LaneOptions{})
 }
@@ -174,16 +190,22 @@ func (b *laneBuilder) noLane() error {
 		if len(side.a.Ranked) > 0 {
 			continue
 		}
+		e := &NoLaneError{Short: "no port of " + side.name + " can be used"}
 		why := "no network port of it is known"
 		if len(side.a.Rejected) > 0 {
 			c := &side.a.Rejected[0]
 			why = fmt.Sprintf("%d are rejected, the first, %s: %s", len(side.a.Rejected), c.Name, c.Reason.Text)
+			if e.Reason = c.Reason; c.Reason.Code == codeNoRDMA {
+				e.Hint = "use the transport tcp"
+			}
 		}
-		return pkgerr.Errorf("pathsel", "%w %s: host %q has no usable port: %s", ErrNoLane, between, side.name, why)
+		e.detail = fmt.Sprintf("%s: host %q has no usable port: %s", between, side.name, why)
+		return e
 	}
 	r := b.commonest()
-	return pkgerr.Errorf("pathsel", "%w %s: %d of %d pairs of ports are rejected with: %s; %s",
-		ErrNoLane, between, r.Pairs, len(b.here.Ranked)*len(b.there.Ranked), r.Reason.Text, nextStep(r.Reason.Code))
+	short, hint := unreached(r.Reason.Code)
+	return &NoLaneError{short, r.Reason, hint, fmt.Sprintf("%s: %d of %d pairs of ports are rejected with: %s; %s",
+		between, r.Pairs, len(b.here.Ranked)*len(b.there.Ranked), r.Reason.Text, hint)}
 }
 
 // commonest sums the rejected pairs up by code and gives the first rejection of
@@ -203,23 +225,23 @@ func (b *laneBuilder) commonest() Rejection {
 	return best
 }
 
-// nextStep is what to do about pairs of ports that do not reach each other.
-func nextStep(code Code) string {
+// unreached says in a clause why ports do not reach each other, and what to do about it.
+func unreached(code Code) (short, hint string) {
 	switch code {
 	case codeProtocol:
-		return "prepare both hosts for tcp, or name the role of NICs that speak one protocol"
+		return "their ports speak different protocols", "use the transport tcp, or name the role of NICs that speak one protocol"
 	case codeOtherSubnet:
-		return "let one subnet manager serve both, or prepare both hosts for tcp"
+		return "their ports are in different InfiniBand subnets", "let one subnet manager serve both, or use the transport tcp"
 	case codeNoRoute:
-		return "put the interfaces in one network, or give each a route to the other's"
+		return "their ports have no route to each other", "put the interfaces in one network, or give each a route to the other's"
 	case codeGIDType:
-		return "give both interfaces addresses of one IP version, with RoCE v2 enabled"
+		return "their ports have no GIDs of one type", "give both interfaces addresses of one IP version, with RoCE v2 enabled"
 	case codePKey, codePKeyLimited:
-		return "let the subnet manager make both members of one partition, one of them a full member"
+		return "their ports have no partition in common", "let the subnet manager make both members of one partition, one of them a full member"
 	case codeOtherPlane, codeOtherRail:
-		return "check the cabling in the fabric file, or choose memory near ports of one rail"
+		return "their ports are on different rails", "check the cabling in the fabric file, or choose memory near ports of one rail"
 	}
-	return "check the link with a measurement or another pair of NICs"
+	return "their ports do not reach each other", "check the link with a measurement or another pair of NICs"
 }
 
 // LaneOptions restrict a set of lanes to some ports of the two hosts: where several processes

@@ -38,20 +38,29 @@ func TestFirstLines(t *testing.T) {
 	}
 	f := clitest.New()
 	var rows [][]string
+	answer := func(name, args string) {
+		clitest.Run(t.Context(), f, commands, strings.Fields(args)...)
+		text := f.Stdout.String() + f.Stderr.String() // an answer that is none says why
+		first, _, _ := strings.Cut(text, "\n")
+		plain := strings.NewReplacer(dir+"/", "", " --from "+file(name), "")
+		rows = append(rows, []string{name, plain.Replace(args), plain.Replace(first)})
+	}
 	for i, name := range names {
 		near := names[(i+1)%len(names)]
 		for _, args := range []string{
 			"doctor --from " + file(name),
 			"path " + where[name] + " --from " + file(name),
+			"path " + where[name] + " --from " + file(name) + " -q --peer " + file(near),
 			"path --plan --from " + file(name),
 			"diff " + file(name) + " " + file(name),
 			"diff " + file(name) + " " + file(near),
 		} {
-			clitest.Run(t.Context(), f, commands, strings.Fields(args)...)
-			answer := f.Stdout.String() + f.Stderr.String() // an answer that is none says why
-			first, _, _ := strings.Cut(answer, "\n")
-			plain := strings.NewReplacer(dir+"/", "", " --from "+file(name), "")
-			rows = append(rows, []string{name, plain.Replace(args), plain.Replace(first)})
+			answer(name, args)
+		}
+	}
+	for _, name := range []string{"a10-2nic", "dgx-h100"} {
+		for _, load := range []string{"", " --rate 0.5", " --rate 50", " --input-len 64000"} {
+			answer(name, "kv predict --model qwen2.5-7b --gpu a10 --requests 20 --host p="+file(name)+" --host d="+file(name)+load)
 		}
 	}
 	golden.Check(t, filepath.Join("testdata", "first-lines.golden"), fmt.Sprintln(strings.Join(text.Columns(rows), "\n")))

@@ -70,15 +70,11 @@ func rateText(l *command.Look, r *topo.Rate, basis topo.Basis) string {
 }
 
 func lanesHeadline(s *pathsel.LaneSet, l *command.Look) string {
-	over := "RDMA"
-	if s.Transport == pathsel.TCP {
-		over = "TCP"
-	}
 	var names []string
 	for i := range s.Lanes[:s.Chosen] {
 		names = append(names, s.Lanes[i].LocalName+" -> "+s.Lanes[i].RemoteName)
 	}
-	return fmt.Sprintf("%s of %s reaches %s of %s over %s by %s (%s together): %s.", s.Source, s.LocalHost, s.Destination, s.RemoteHost, over,
+	return fmt.Sprintf("%s of %s reaches %s of %s over %s by %s (%s together): %s.", s.Source, s.LocalHost, s.Destination, s.RemoteHost, strings.ToUpper(string(s.Transport)),
 		text.Plural(s.Chosen, "lane"), rateText(l, s.BytesPerSec, s.Basis), text.List(names, mostNamed))
 }
 

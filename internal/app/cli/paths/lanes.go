@@ -55,8 +55,11 @@ func (o *pathOptions) lanes(ctx context.Context, d *pathDoc, src pathsel.Locatio
 	if set == nil || err != nil && !errors.Is(err, pathsel.ErrNoLane) {
 		return err
 	}
-	if err != nil {
-		d.bad, d.why = true, pkgerr.Message(err)
+	if none := (*pathsel.NoLaneError)(nil); errors.As(err, &none) {
+		d.bad, d.why = true, fmt.Sprintf("%s of %s does not reach %s of %s over %s: %s", src, local, dst, name, strings.ToUpper(string(set.Transport)), none.Short)
+		if none.Hint != "" {
+			d.hint(none.Reason.Code, none.Reason.Evidence, "%s", none.Hint)
+		}
 	}
 	d.Lanes, d.Request.Destination, d.Request.Peer = set, dst.Node(), name
 	d.Request.Bytes, d.Request.Policy = &o.bytes, o.policy
