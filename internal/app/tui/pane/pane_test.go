@@ -188,7 +188,7 @@ func TestTimes(t *testing.T) {
 			t.Errorf("%d: %s, want %s", ns, got, want)
 		}
 	}
-	if pane.Duration(&look.Look{}, 1500) != "1.5 µs" || pane.Plural(1, "a", "b") != "1 a" || pane.Plural(0, "a", "b") != "0 b" {
-		t.Error("units or plurals")
+	if pane.Duration(&look.Look{}, 1500) != "1.5 µs" {
+		t.Error("units")
 	}
 }

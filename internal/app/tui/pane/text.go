@@ -75,14 +75,6 @@ func Flow(l *look.Look, w int, pieces ...string) []string {
 	return out
 }
 
-// Plural is a number with what is counted.
-func Plural(n int64, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return strconv.FormatInt(n, 10) + " " + many
-}
-
 // Ago is how long ago something was: "0.4 s ago".
 func Ago(l *look.Look, ns int64) string {
 	if ns = max(ns, 0); ns < 9_950_000_000 {

@@ -10,6 +10,7 @@ import (
 	"github.com/topoctl/topoctl/internal/app/tui/pane"
 	"github.com/topoctl/topoctl/internal/app/tui/state"
 	"github.com/topoctl/topoctl/internal/app/tui/ui"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/internal/base/units"
 )
 
@@ -77,11 +78,11 @@ var healths = map[string]string{
 func (d *detail) lane(x *state.Lane) {
 	l := d.l
 	d.title("lane " + x.Lane)
-	text := markedLine(l, l.Safe(x.Health), healthStyle(x.Health))
+	line := markedLine(l, l.Safe(x.Health), healthStyle(x.Health))
 	if why := healths[x.Health]; why != "" {
-		text += ": " + why
+		line += ": " + why
 	}
-	d.field("health", text)
+	d.field("health", line)
 	d.field("last error", l.Safe(x.LastError))
 	d.moves(&x.Throughput)
 	if x.BytesPerSec > 0 {
@@ -89,18 +90,18 @@ func (d *detail) lane(x *state.Lane) {
 	} else {
 		d.field("estimate", look.Unknown+": not measured, and the topology gives no rate")
 	}
-	flight := units.Bytes(x.InflightBytes) + " in " + pane.Plural(int64(x.InflightSlices), "slice", "slices")
+	flight := units.Bytes(x.InflightBytes) + " in " + text.Plural(x.InflightSlices, "slice")
 	if x.WindowBytes > 0 {
 		flight += ", of a window of " + units.Bytes(x.WindowBytes)
 	}
 	d.field("in flight", flight)
-	d.field("carried", units.Bytes(x.Bytes)+" in "+pane.Plural(x.Slices, "slice", "slices"))
+	d.field("carried", units.Bytes(x.Bytes)+" in "+text.Plural(x.Slices, "slice"))
 	again := itoa(x.Retries) + " slices were sent again over another lane"
 	if x.Retried > 0 {
 		again += ", " + itoa(x.Retried) + " of them while this was watched"
 	}
 	d.field("retries", again)
-	d.field("sick", pane.Plural(x.Failures, "time", "times"))
+	d.field("sick", text.Plural(x.Failures, "time"))
 	d.field("peer", l.Safe(x.Peer))
 	d.field("transport", l.Safe(x.Transport))
 	d.ends(string(x.LocalPort), x.LocalAddress, string(x.RemotePort), x.RemoteAddress)
@@ -148,17 +149,17 @@ func (d *detail) block() {
 	x := b.engine.Last
 	d.title("engine " + x.Name)
 	d.field("source", l.Safe(b.source))
-	d.field("batches", fmt.Sprintf("%s, %d failed, %d unsafe", pane.Plural(x.Batches, "batch", "batches"), x.Failed, x.Unsafe))
+	d.field("batches", fmt.Sprintf("%s, %d failed, %d unsafe", text.Plural(x.Batches, "batch", "batches"), x.Failed, x.Unsafe))
 	d.field("slices", fmt.Sprintf("%d, %d of them sent again", x.Slices, x.Retries))
 	if x.Fallback > 0 {
-		d.field("fallen back", pane.Plural(x.Fallback, "time", "times")+" to a worse transport, because every lane of the better one was sick")
+		d.field("fallen back", text.Plural(x.Fallback, "time")+" to a worse transport, because every lane of the better one was sick")
 	}
 	d.field("peers wrote", units.Bytes(x.ServedWrittenBytes)+d.uncounted())
 	d.field("peers read", units.Bytes(x.ServedReadBytes)+d.uncounted())
-	d.field("refused", pane.Plural(x.Refused, "request", "requests")+" of peers that were against the rules")
-	d.field("open by", pane.Plural(int64(x.Sessions), "peer", "peers"))
+	d.field("refused", text.Plural(x.Refused, "request")+" of peers that were against the rules")
+	d.field("open by", text.Plural(x.Sessions, "peer"))
 	if more := x.ServedUnlisted + len(x.Served) - len(b.engine.Served); more > 0 {
-		d.field("not listed", pane.Plural(int64(more), "connection", "connections")+" of peers")
+		d.field("not listed", text.Plural(more, "connection")+" of peers")
 	}
 	for i := range x.Peers {
 		d.peer(&x.Peers[i])
@@ -177,16 +178,16 @@ func (d *detail) peer(p *engine.PeerStats) {
 	if p.State != "open" {
 		style = look.Bad
 	}
-	text := "peer " + d.l.Safe(p.Name) + ": " + d.l.Safe(p.State)
+	line := "peer " + d.l.Safe(p.Name) + ": " + d.l.Safe(p.State)
 	if p.RoundTripNS > 0 {
-		text += ", round trip " + pane.Duration(d.l, p.RoundTripNS)
+		line += ", round trip " + pane.Duration(d.l, p.RoundTripNS)
 	}
-	text += ", " + pane.Plural(p.Batches, "batch runs", "batches run")
+	line += ", " + text.Plural(p.Batches, "batch runs", "batches run")
 	if p.Error != "" {
-		text += ": " + d.l.Safe(p.Error)
+		line += ": " + d.l.Safe(p.Error)
 	}
 	if mark := d.l.Mark(style); mark != " " {
-		text = mark + " " + text
+		line = mark + " " + line
 	}
-	d.styled(text, 4, style)
+	d.styled(line, 4, style)
 }

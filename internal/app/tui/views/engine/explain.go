@@ -6,6 +6,7 @@ import (
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/internal/app/tui/look"
 	"github.com/topoctl/topoctl/internal/app/tui/pane"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/internal/base/units"
 )
 
@@ -17,15 +18,15 @@ func (d *detail) batch(x *engine.Explanation) {
 		name = x.Label + ", " + name
 	}
 	d.title(name)
-	text := markedLine(l, l.Safe(x.State), batchStyle(x))
+	line := markedLine(l, l.Safe(x.State), batchStyle(x))
 	if x.Error != "" {
-		text += ": " + l.Safe(x.Error)
+		line += ": " + l.Safe(x.Error)
 	}
-	d.field("state", text)
-	d.field("bytes", fmt.Sprintf("%s of %s, in %s", units.Bytes(x.Bytes), units.Bytes(x.Total), pane.Plural(int64(x.Ops), "op", "ops")))
+	d.field("state", line)
+	d.field("bytes", fmt.Sprintf("%s of %s, in %s", units.Bytes(x.Bytes), units.Bytes(x.Total), text.Plural(x.Ops, "op")))
 	d.field("took", pane.Duration(l, x.DurationNS)+", "+l.RateOf(batchRate(x)))
 	d.field("ended", ended(d.env, d.b, x))
-	d.field("retries", pane.Plural(x.Retries, "slice", "slices"))
+	d.field("retries", text.Plural(x.Retries, "slice"))
 	for _, n := range x.Notes {
 		d.field("note", l.Safe(n))
 	}
@@ -88,7 +89,7 @@ func (d *detail) group(g *engine.GroupRecord) {
 func (d *detail) used(u *engine.LaneUse) {
 	l := d.l
 	style := look.Plain
-	text := fmt.Sprintf("%s carried %s in %s, %s to %s", l.Safe(u.Lane), units.Bytes(u.Bytes), pane.Plural(u.Slices, "slice", "slices"),
+	text := fmt.Sprintf("%s carried %s in %s, %s to %s", l.Safe(u.Lane), units.Bytes(u.Bytes), text.Plural(u.Slices, "slice"),
 		pane.Duration(l, u.FirstNS), pane.Duration(l, u.LastNS))
 	if u.Lane == "" {
 		text = "a lane that is gone" + text

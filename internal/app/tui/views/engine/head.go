@@ -8,6 +8,7 @@ import (
 	"github.com/topoctl/topoctl/internal/app/tui/pane"
 	"github.com/topoctl/topoctl/internal/app/tui/state"
 	"github.com/topoctl/topoctl/internal/app/tui/ui"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/internal/base/units"
 )
 
@@ -43,8 +44,8 @@ func (v *View) head(env *ui.Env, b *block) []row {
 	}
 	if e := b.engine; e != nil {
 		x := e.Last
-		add(pane.Plural(x.Batches, "batch", "batches"), count(l, x.Failed, itoa(x.Failed)+" failed", look.Bad), count(l, x.Unsafe, itoa(x.Unsafe)+" unsafe", look.Bad),
-			count(l, x.Retries, pane.Plural(x.Retries, "retry", "retries"), look.Middle), count(l, x.Fallback, pane.Plural(x.Fallback, "fallback", "fallbacks"), look.Middle))
+		add(text.Plural(x.Batches, "batch", "batches"), count(l, x.Failed, itoa(x.Failed)+" failed", look.Bad), count(l, x.Unsafe, itoa(x.Unsafe)+" unsafe", look.Bad),
+			count(l, x.Retries, text.Plural(x.Retries, "retry", "retries"), look.Middle), count(l, x.Fallback, text.Plural(x.Fallback, "fallback"), look.Middle))
 		add(served(l, b)...)
 	}
 	return out

@@ -14,6 +14,7 @@ import (
 	"github.com/topoctl/topoctl/internal/app/tui/pane"
 	"github.com/topoctl/topoctl/internal/app/tui/state"
 	"github.com/topoctl/topoctl/internal/app/tui/ui"
+	"github.com/topoctl/topoctl/internal/base/text"
 )
 
 // block is one agent that is watched.
@@ -186,9 +187,9 @@ func (v *View) title(env *ui.Env, b *block, what, first string, columns func(w i
 // shownOf says how many there are, and how many the filter lets through.
 func shownOf(shown, all int, one, many string) string {
 	if shown == all {
-		return pane.Plural(int64(all), one, many)
+		return text.Plural(all, one, many)
 	}
-	return fmt.Sprintf("%d of %s", shown, pane.Plural(int64(all), one, many))
+	return fmt.Sprintf("%d of %s", shown, text.Plural(all, one, many))
 }
 
 func (v *View) laneRows(env *ui.Env, b *block) []row {

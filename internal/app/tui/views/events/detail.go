@@ -14,6 +14,7 @@ import (
 	"github.com/topoctl/topoctl/internal/app/tui/pane"
 	"github.com/topoctl/topoctl/internal/app/tui/ui"
 	"github.com/topoctl/topoctl/internal/app/watch"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/pathsel/doctor"
 )
 
@@ -68,7 +69,7 @@ func (d *detail) event(e *watch.Event) {
 	d.field("source", e.Source)
 	d.field("code", e.Code)
 	if e.Flaps > 0 {
-		d.field("went down", pane.Plural(int64(e.Flaps), "time", "times")+" since the watch began")
+		d.field("went down", text.Plural(e.Flaps, "time")+" since the watch began")
 	}
 	for _, name := range slices.Sorted(maps.Keys(e.Counters)) {
 		d.field("counter", name+" moved by "+strconv.FormatUint(e.Counters[name], 10))
@@ -115,7 +116,7 @@ func (d *detail) difference(x *diff.Difference) {
 		d.field("path", fmt.Sprintf("%s to %s: %s, before %s", p.NewLocation, p.NewPort.Name(), d.l.Rate(p.NewBytesPerSec), d.l.Rate(p.OldBytesPerSec)))
 	}
 	if more := x.PathsAffected - len(x.Paths); more > 0 && len(x.Paths) > 0 {
-		d.field(" ", fmt.Sprintf("and %s", pane.Plural(int64(more), "more path", "more paths")))
+		d.field(" ", fmt.Sprintf("and %s", text.Plural(more, "more path", "more paths")))
 	}
 	for i := range x.Nodes {
 		if i == nodesMost {

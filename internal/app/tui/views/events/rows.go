@@ -63,7 +63,7 @@ func eventRows(env *ui.Env) []row {
 		return out
 	}
 	if len(s.Events) > 0 {
-		return []row{plain("none of " + pane.Plural(int64(len(s.Events)), "event", "events") + " matches the filter")}
+		return []row{plain("none of " + text.Plural(len(s.Events), "event") + " matches the filter")}
 	}
 	return []row{plain("nothing has happened yet")}
 }
@@ -119,7 +119,7 @@ func findingRows(env *ui.Env) []row {
 	case env.Filter != "":
 		return []row{plain("no finding matches the filter")}
 	}
-	return []row{plain("nothing is wrong, as far as " + pane.Plural(int64(d.Summary.OK), "check", "checks") + " can tell")}
+	return []row{plain("nothing is wrong, as far as " + text.Plural(d.Summary.OK, "check") + " can tell")}
 }
 
 // missingRows say what a check could not read.

@@ -7,6 +7,7 @@ import (
 	"github.com/topoctl/topoctl/internal/app/tui/pane"
 	"github.com/topoctl/topoctl/internal/app/tui/ui"
 	"github.com/topoctl/topoctl/internal/app/watch"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/pathsel/doctor"
 )
 
@@ -30,7 +31,7 @@ func (v *View) summary(env *ui.Env, w int) []string {
 			by[s.Events[i].Severity]++
 		}
 	}
-	changed := fmt.Sprintf("%s: %s", pane.Plural(int64(len(s.Events)), "event", "events"),
+	changed := fmt.Sprintf("%s: %s", text.Plural(len(s.Events), "event"),
 		severities(l, by[string(doctor.Error)], by[string(doctor.Warning)], len(s.Events)-by[string(doctor.Error)]-by[string(doctor.Warning)]))
 	if s.Dropped > 0 {
 		changed += fmt.Sprintf(", %d older ones dropped", s.Dropped)
@@ -46,13 +47,13 @@ func (v *View) summary(env *ui.Env, w int) []string {
 // severities are counts, marked where they are not 0.
 func severities(l *look.Look, bad, middle, infos int) string {
 	one := func(n int, one, many string, style look.Style) string {
-		text := pane.Plural(int64(n), one, many)
+		text := text.Plural(n, one, many)
 		if n > 0 {
 			text = l.Paint(l.Mark(style)+" "+text, style)
 		}
 		return text
 	}
-	return one(bad, "error", "errors", look.Bad) + ", " + one(middle, "warning", "warnings", look.Middle) + ", " + pane.Plural(int64(infos), "note", "notes")
+	return one(bad, "error", "errors", look.Bad) + ", " + one(middle, "warning", "warnings", look.Middle) + ", " + text.Plural(infos, "note")
 }
 
 // driftSummary is one phrase on how the host differs.
@@ -69,7 +70,7 @@ func driftSummary(env *ui.Env) string {
 		return "no drift " + against
 	}
 	n := len(s.Drift.Differences) + len(s.Drift.Policy)
-	return env.Look.Paint(fmt.Sprintf("! drift %s: %s", against, pane.Plural(int64(n), "difference", "differences")), look.Middle)
+	return env.Look.Paint(fmt.Sprintf("! drift %s: %s", against, text.Plural(n, "difference")), look.Middle)
 }
 
 // tabs names the pages; the one that is shown stands in brackets.

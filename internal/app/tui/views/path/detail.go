@@ -8,6 +8,7 @@ import (
 	"github.com/topoctl/topoctl/internal/app/tui/look"
 	"github.com/topoctl/topoctl/internal/app/tui/pane"
 	"github.com/topoctl/topoctl/internal/app/tui/ui"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
@@ -165,6 +166,6 @@ func (d *detail) together() {
 		if i == 0 {
 			d.section("together")
 		}
-		d.add("  " + rate(d.l, c.BytesPerSec, c.Basis) + " on " + plural(len(c.Shares), c.Of+" port"))
+		d.add("  " + rate(d.l, c.BytesPerSec, c.Basis) + " on " + text.Plural(len(c.Shares), c.Of+" port"))
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/topoctl/topoctl/internal/app/tui/pane"
 	"github.com/topoctl/topoctl/internal/app/tui/ui"
 	"github.com/topoctl/topoctl/internal/app/tui/views/host"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
@@ -128,7 +129,7 @@ func (p *drawing) headline() []string {
 		facts = append(facts, "one socket")
 	}
 	if r.Hops != nil {
-		facts = append(facts, plural(*r.Hops, "link"))
+		facts = append(facts, text.Plural(*r.Hops, "link"))
 	}
 	out = append(out, line+"  "+strings.Join(append(facts, rate(l, r.BytesPerSec, r.Basis)), ", "))
 	if paths, err := p.v.h.Paths(); err == nil && r.Limit != "" {
@@ -146,13 +147,6 @@ func rate(l *look.Look, r *topo.Rate, basis topo.Basis) string {
 	return text
 }
 
-func plural(n int, noun string) string {
-	if n != 1 {
-		noun += "s"
-	}
-	return strconv.Itoa(n) + " " + noun
-}
-
 // route lists the links of the way in at most h lines.
 func (p *drawing) route(h int) []string {
 	r := p.v.answer.Route
@@ -161,7 +155,7 @@ func (p *drawing) route(h int) []string {
 	}
 	lines := links(p.l, p.v.h, r)
 	if len(lines) > h {
-		more := plural(len(lines)-h+1, "more link")
+		more := text.Plural(len(lines)-h+1, "more link")
 		lines = append(lines[:h-1], p.l.Paint("   "+p.l.Dots()+" "+more+" in the detail", look.Faint))
 	}
 	return lines

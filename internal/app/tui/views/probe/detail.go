@@ -6,6 +6,7 @@ import (
 	"github.com/topoctl/topoctl/internal/app/tui/look"
 	"github.com/topoctl/topoctl/internal/app/tui/pane"
 	"github.com/topoctl/topoctl/internal/app/tui/ui"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/internal/base/units"
 	"github.com/topoctl/topoctl/probe"
 )
@@ -26,7 +27,7 @@ func (v *View) Detail(env *ui.Env, width int) []string {
 	case r.pair != nil:
 		return v.pairDetail(env, report, resultOf(report, r.pair), width)
 	case r.group != "":
-		return drawn(env, []show.Part{{Title: r.group, Lines: []string{pane.Plural(int64(len(r.members)), "pair", "pairs"), keyOf(keys.Enter, env) + " folds, " + keyOf(keys.Mark, env) + " marks them all"}}}, width)
+		return drawn(env, []show.Part{{Title: r.group, Lines: []string{text.Plural(len(r.members), "pair"), keyOf(keys.Enter, env) + " folds, " + keyOf(keys.Mark, env) + " marks them all"}}}, width)
 	}
 	return drawn(env, []show.Part{{Lines: []string{r.text}}}, width)
 }

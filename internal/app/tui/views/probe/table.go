@@ -7,8 +7,8 @@ import (
 
 	"github.com/topoctl/topoctl/internal/app/probe/show"
 	"github.com/topoctl/topoctl/internal/app/tui/look"
-	"github.com/topoctl/topoctl/internal/app/tui/pane"
 	"github.com/topoctl/topoctl/internal/app/tui/ui"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/internal/base/units"
 	"github.com/topoctl/topoctl/probe"
 )
@@ -270,7 +270,7 @@ func (t *table) group(r *row) string {
 	if t.v.folded[r.group] {
 		glyph = l.Folded()
 	}
-	text := glyph + " " + r.group + ": " + pane.Plural(int64(len(r.members)), "pair", "pairs")
+	text := glyph + " " + r.group + ": " + text.Plural(len(r.members), "pair")
 	if n := len(r.members) - can; n > 0 {
 		text += ", " + strconv.Itoa(n) + " waived"
 	}
