@@ -47,7 +47,7 @@ func (h *host) plan() (*pathsel.Plan, outcome) {
 var nicUnassigned = Check{
 	Code: "nic-unassigned", Severity: Warning,
 	Title: "every usable data NIC is among the nearest of some GPU",
-	Judged: "The balanced plan over all GPUs and usable ports. A port that it gives to a GPU that has nearer ones, because nobody else is nearer to it, stays idle in " +
+	Judged: "The balanced plan over all GPUs and usable ports. A port that it gives to a GPU that has nearer ones, because no other GPU is nearer to it, stays idle in " +
 		"every engine that takes the nearest NIC.",
 	Facts: "the PCI tree, port states and rates",
 	Fix:   "Let a plan share the NICs: topoctl path --plan; " + perRank + ".",

@@ -301,7 +301,7 @@ func (h *host) whyDown(p *pathsel.Port, state, phys string) downCause {
 	case phys == "Disabled":
 		return downCause{"it is switched off", "the port is switched off, on this host or by the switch: mlxlink -d " + p.Device + ", ibportstate", nil}
 	case phys == "Polling":
-		return downCause{"nobody answers at the other end", "look at cable, transceiver and switch port: mlxlink -d " + p.Device, nil}
+		return downCause{"nothing answers at the other end", "look at cable, transceiver and switch port: mlxlink -d " + p.Device, nil}
 	case phys == "PortConfigurationTraining":
 		return downCause{"both ends cannot agree on speed and width", "look at cable and transceiver, and at the speeds that the switch port allows: mlxlink -d " + p.Device, nil}
 	case phys == "LinkErrorRecovery":

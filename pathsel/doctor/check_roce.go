@@ -77,7 +77,7 @@ func checkGIDs(h *host) (o outcome) {
 				fix = "bring its interface up and give it an address; a container needs the interface in its network namespace"
 			}
 			o.find(Finding{Severity: Error, Subjects: []topo.ID{p.ID}, Evidence: distinct(h.portFile(p, "gids", "")),
-				Text: fmt.Sprintf("no entry in its GID table of %d: nobody can connect to it", *x.GIDTable), Fix: fix})
+				Text: fmt.Sprintf("no entry in its GID table of %d: no peer can connect to it", *x.GIDTable), Fix: fix})
 		}
 		o.judged++
 	}
@@ -598,7 +598,7 @@ var pkeyMismatch = Check{
 	Title:  "InfiniBand data ports are full members of the same partitions",
 	Judged: "Ports whose keys are all limited (two limited members cannot talk to each other), and ports whose set of keys differs from the others.",
 	Facts:  "pkeys in /sys/class/infiniband/DEV/ports/N",
-	Fix:    "Ask whoever runs the subnet manager (partitions.conf, UFM).",
+	Fix:    "Have the subnet manager put them in the same partitions (partitions.conf, UFM).",
 	run:    checkPKeys, noun: "port", none: "no InfiniBand data port is up",
 }
 
@@ -619,13 +619,13 @@ func checkPKeys(h *host) (o outcome) {
 		if !slices.ContainsFunc(x.PKeys, func(k topo.HexID) bool { return k.Uint()&fullMember != 0 }) {
 			o.find(Finding{Severity: Warning, Subjects: []topo.ID{p.ID}, Evidence: distinct(h.portFile(p, "pkeys/0", keys[0])),
 				Text: "a limited member of every partition (" + text.Join(keys, mostNames) + "): it cannot talk to other limited members",
-				Fix:  "ask whoever runs the subnet manager for full membership (partitions.conf, UFM)"})
+				Fix:  "have the subnet manager make it a full member (partitions.conf, UFM)"})
 		}
 	}
 	if len(by.order) > 1 {
 		f := differing(&by, func(keys string) string { return keys }, func(p *pathsel.Port, _ string) string { return h.portFile(p, "pkeys", "") })
 		f.Text = "data ports are in different partitions: " + f.Text
-		f.Fix = "ask whoever runs the subnet manager; a program that uses one partition key index gets different partitions"
+		f.Fix = "have the subnet manager put them in the same partitions; a program that uses one partition key index gets different partitions"
 		o.find(f)
 	}
 	return o
