@@ -70,7 +70,7 @@ static int push(const char *self)
 	/* Processes are started by exec: the library does not work in a child of fork. */
 	snprintf(command, sizeof command, "'%s' serve", self);
 	server = popen(command, "r");
-	if (buffer == NULL || server == NULL || fscanf(server, "%127s %" SCNu64 "\n", peer, &remote) != 2) {
+	if (buffer == NULL || server == NULL || fscanf(server, "%127s %" SCNu64 "%*c", peer, &remote) != 2) {
 		fprintf(stderr, "push: the server did not start\n");
 		return 1;
 	}
