@@ -93,3 +93,31 @@ func BenchmarkEngine(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkPrepare checks the ops of a batch, whose places at the peer are in some order.
+func BenchmarkPrepare(b *testing.B) {
+	for _, n := range []int{128, 10_000} {
+		p, mine, to := benchPair(b, "tcp", 64<<20, Options{})
+		for order, place := range map[string]func(i int) int{
+			"ascending": func(i int) int { return i }, "descending": func(i int) int { return n - 1 - i }, "random": func(i int) int { return i * 7919 % n },
+		} {
+			b.Run(fmt.Sprintf("%d/%s", n, order), func(b *testing.B) {
+				ops := make([]Op, n)
+				for i := range ops {
+					ops[i] = WriteOp(mine.Span(int64(i)*4096, 4096), to.At(int64(place(i))*4096))
+				}
+				b.ReportAllocs()
+				for b.Loop() {
+					x, err := p.prepare(b.Context(), ops, SubmitOptions{})
+					if err != nil {
+						b.Fatal(err)
+					}
+					x.unpin()
+					for _, part := range x.parts {
+						p.engine.keepBuffers(part)
+					}
+				}
+			})
+		}
+	}
+}

@@ -101,7 +101,7 @@ type scheduler struct {
 
 // pools are of what is used again, so that nothing is allocated per slice.
 type pools struct {
-	works, postings, buffers, opSides sync.Pool // *work, *posting, *opBuffers, *[]opSide
+	works, postings, buffers, overlaps sync.Pool // *work, *posting, *opBuffers, *overlapSearch
 }
 
 // counters of an engine since it began.
@@ -128,7 +128,7 @@ func New(ctx context.Context, o Options) (*Engine, error) {
 	e.pools.works.New = func() any { return &work{} }
 	e.pools.postings.New = func() any { return &posting{} }
 	e.pools.buffers.New = func() any { return &opBuffers{} }
-	e.pools.opSides.New = func() any { return &[]opSide{} }
+	e.pools.overlaps.New = func() any { return &overlapSearch{} }
 	e.offering.regions, e.offering.subscribers = map[memory.ID]*Region{}, map[*session.Session]*subscriber{}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	e.machine, e.boot = machineAndBoot()

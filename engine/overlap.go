@@ -83,26 +83,58 @@ func (s *opSide) selfOverlap() bool {
 	return false
 }
 
-// findOverlap finds two ops of which one writes what the other touches; sides are
-// all of one end. It answers -1, -1 where there are none.
-func findOverlap(sides []opSide) (a, b int32, err error) {
-	slices.SortFunc(sides, func(x, y opSide) int {
-		return cmp.Or(cmp.Compare(x.region, y.region), cmp.Compare(x.all.lo, y.all.lo), cmp.Compare(x.op, y.op))
+// overlapSearch finds ops that touch the same bytes. It is used again.
+type overlapSearch struct {
+	sides    []opSide // all of one end
+	outlines []outline
+	met      []opSide
+}
+
+// outline is the range of a side. Sorting these is most of the search, and they are small.
+type outline struct {
+	byteRange
+	region, side int32
+}
+
+// find finds two ops of which one writes what the other touches. It answers -1, -1 where there
+// are none.
+func (s *overlapSearch) find() (a, b int32, err error) {
+	s.outlines = s.outlines[:0]
+	for i := range s.sides {
+		s.outlines = append(s.outlines, outline{s.sides[i].all, s.sides[i].region, int32(i)})
+	}
+	list := s.outlines
+	slices.SortFunc(list, func(x, y outline) int {
+		if x.region != y.region {
+			return cmp.Compare(x.region, y.region)
+		}
+		return cmp.Compare(x.lo, y.lo)
 	})
-	for i := 0; i < len(sides); {
-		j, hi := i+1, sides[i].all.hi
-		for j < len(sides) && sides[j].region == sides[i].region && sides[j].all.lo < hi {
-			hi = max(hi, sides[j].all.hi)
+	for i := 0; i < len(list); {
+		j, hi := i+1, list[i].hi
+		for j < len(list) && list[j].region == list[i].region && list[j].lo < hi {
+			hi = max(hi, list[j].hi)
 			j++
 		}
 		if j-i > 1 {
-			if a, b, err = resolve(sides[i:j]); a >= 0 || err != nil {
+			s.met = s.met[:0]
+			for _, o := range list[i:j] {
+				s.met = append(s.met, s.sides[o.side])
+			}
+			if a, b, err = resolve(s.met); a >= 0 || err != nil {
 				return a, b, err
 			}
 		}
 		i = j
 	}
 	return -1, -1, nil
+}
+
+// forget lets go of the user's pages.
+func (s *overlapSearch) forget() {
+	clear(s.sides)
+	clear(s.met)
+	s.sides, s.met = s.sides[:0], s.met[:0]
 }
 
 // resolve decides about ops whose outlines meet.

@@ -281,24 +281,24 @@ func (t *batchBuilder) overlaps() error {
 		return nil
 	}
 	both := t.reads && t.writes
-	kept := t.b.engine.pools.opSides.Get().(*[]opSide)
-	defer t.b.engine.pools.opSides.Put(kept)
+	search := t.b.engine.pools.overlaps.Get().(*overlapSearch)
+	defer t.b.engine.pools.overlaps.Put(search)
+	defer search.forget()
 	for _, remote := range [2]bool{true, false} {
 		if !both && remote == t.reads {
 			continue // nothing is written there
 		}
-		sides := (*kept)[:0]
+		search.sides = search.sides[:0]
 		for _, p := range t.b.parts {
 			for i := range p.ops {
 				all := p.places[i].local
 				if remote {
 					all = p.places[i].remote
 				}
-				sides = append(sides, sideOf(&p.ops[i], p.places[i].op, all, remote))
+				search.sides = append(search.sides, sideOf(&p.ops[i], p.places[i].op, all, remote))
 			}
 		}
-		*kept = sides
-		a, b, err := findOverlap(sides)
+		a, b, err := search.find()
 		if err != nil {
 			return err
 		}
