@@ -9,14 +9,20 @@ Where the two differ, DIFFERENCES says how; --differences prints it as the table
 
 from __future__ import annotations
 
+import contextlib
 import inspect
+import ipaddress
+import json
+import os
+import pathlib
 import pickle
 import sys
+import tempfile
 import threading
 import time
 import unittest
 import uuid
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import numpy as np
 from nixl import _api, _bindings
@@ -883,6 +889,82 @@ class Processes(Case):
             self.assertEqual(digest(memory), digest(pattern(total, 8)))
 
 
+class Hosts(Case):
+    """Who may be a peer: topoctl's own, NIXL lets everyone in."""
+
+    def setUp(self) -> None:
+        if STOCK:
+            self.skipTest("NIXL's package has no token")
+
+    def read(self, here: Any, peer: Peer) -> str:
+        memory = np.zeros(4096, dtype=np.uint8)
+        here.register_memory([(address(memory), 4096, 0, "")], "DRAM")
+        Case.kept += [here, memory]
+        get = here.get_xfer_descs
+        handle = here.initialize_xfer(
+            "READ",
+            get([(address(memory), 4096, 0)], "DRAM"),
+            get([(peer.base, 4096, 0)], "DRAM"),
+            here.add_remote_agent(peer.metadata),
+        )
+        state = here.transfer(handle)
+        state = finished(here, handle) if state == "PROC" else state
+        if state == "DONE":
+            self.assertEqual(digest(memory), digest(pattern(4096, 51)))
+        return str(state)
+
+    def test_token(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            right, wrong = (pathlib.Path(folder, name) for name in ("right", "wrong"))
+            right.write_text("a secret of sixteen bytes\n")
+            wrong.write_text("another one, that is wrong\n")
+            with Peer(f"peer-{uuid.uuid4()}", 4096, 51, TOPOCTL_TOKEN_FILE=str(right)) as peer:
+                for token, want in (right, "DONE"), (wrong, "ERR"), (None, "ERR"):
+                    with environment(TOPOCTL_TOKEN_FILE=token and str(token)):
+                        here = agent(f"here-{uuid.uuid4()}")
+                    self.assertEqual(self.read(here, peer), want, token)
+
+    def test_addresses(self) -> None:
+        with environment(TOPOCTL_LISTEN="0.0.0.0:0"):
+            with self.assertRaisesRegex(_bindings.nixlBackendError, "TOPOCTL_INSECURE=1"):
+                agent(f"here-{uuid.uuid4()}")
+        with Peer(f"peer-{uuid.uuid4()}", 4096, 51, TOPOCTL_INSECURE="1") as peer:
+            self.assertEqual(self.read(agent(f"here-{uuid.uuid4()}"), peer), "DONE")
+            told = json.loads(peer.metadata)["addresses"]
+            hosts = [ipaddress.ip_address(at.rpartition(":")[0].strip("[]")) for at in told]
+            routes = pathlib.Path("/proc/net/route").read_text().splitlines()[1:]
+            if routes:
+                self.assertTrue(any(not host.is_loopback for host in hosts), told)
+            self.assertFalse(any(host.is_unspecified for host in hosts), told)
+
+
+@contextlib.contextmanager
+def environment(**variables: Optional[str]) -> Iterator[None]:
+    """Variables for the agents that are made inside, without others of topoctl that say who may be
+    a peer."""
+    ours = ("TOPOCTL_TOKEN_FILE", "TOPOCTL_INSECURE", "TOPOCTL_LISTEN")
+    before = dict(os.environ)
+    for name in ours:
+        os.environ.pop(name, None)
+    os.environ.update({name: value for name, value in variables.items() if value})
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def table() -> str:
+    rows = ["| call | NIXL 1.5.1 | topoctl |", "|---|---|---|"]
+    return "\n".join(rows + ["| " + " | ".join(row) + " |" for row in DIFFERENCES.values()])
+
+
+class Document(Case):
+    def test_table(self) -> None:
+        page = pathlib.Path(__file__).parents[2] / "docs/nixl.md"
+        self.assertIn(table(), page.read_text())
+
+
 def _raise_type(value: Any) -> Any:
     """The class of a result, to compare it with that of an exception."""
     return type(value)
@@ -894,8 +976,6 @@ def _third(value: Any) -> Any:
 
 if __name__ == "__main__":
     if sys.argv[1:] == ["--differences"]:
-        print("| call | NIXL 1.5.1 | topoctl |\n|---|---|---|")
-        for row in DIFFERENCES.values():
-            print("| " + " | ".join(row) + " |")
+        print(table())
         exit_now(True)
     exit_now(unittest.main(exit=False).result.wasSuccessful())

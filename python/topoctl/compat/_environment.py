@@ -31,6 +31,8 @@ def options() -> Dict[str, Any]:
     for key in "advertise", "topology", "http", "log":
         if value := os.environ.get(f"TOPOCTL_{key.upper()}"):
             found[key] = value
+    if seconds := os.environ.get("TOPOCTL_GIVE_UP"):
+        found["give_up"] = float(seconds)
     return found
 
 
