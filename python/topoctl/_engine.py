@@ -124,7 +124,7 @@ class Engine:
         self._regions: Dict[Region, Any] = {}  # with what holds their memory, until they are closed
         self._dropped: Deque[int] = deque()  # batches that no one has a reference to
         self._opened: Set[str] = set()  # peers that answered since a batch failed
-        self._views = 0  # blocks of alloc that are not free yet
+        self._views: Set[int] = set()  # addresses of alloc that are not free yet
         self._lingering = 0  # the handle from close() on until those are free
         self._handle = _lib.check(self._lib.topoctl_open(json.dumps(given).encode()))
         _engines.add(self)
@@ -238,14 +238,14 @@ class Engine:
         if not address:
             raise _lib.error(Status.NO_HANDLE if self.closed else Status.FAILED)
         block = (ctypes.c_ubyte * length).from_address(address)
-        self._views += 1
+        self._views.add(address)
         weakref.finalize(block, self._free, address).atexit = False
         return memoryview(block).cast("B")
 
     def _free(self, address: int) -> None:
         if _lib.forked():
             return
-        self._views -= 1
+        self._views.discard(address)
         self._lib.topoctl_free(self._handle or self._lingering, address)
         if self._lingering and not self._views:
             self._end(self._lingering)
@@ -261,7 +261,11 @@ class Engine:
         """call, which gives a status, and may take long where the peer has to be opened first: the
         main thread, which is the one that handles signals, then leaves it to another."""
         if peer in self._opened or threading.current_thread() is not threading.main_thread():
-            return _lib.check(call())
+            try:
+                return _lib.check(call())
+            except ConnectionError:
+                self._opened.discard(peer)
+                raise
         ended: List[Union[int, Exception]] = []  # what call gave, or why it failed
 
         def run() -> None:
@@ -290,6 +294,8 @@ class Engine:
         return name.decode()
 
     def remove_peer(self, peer: str) -> None:
+        """Forgets a peer and closes the connections to it."""
+        self._opened.discard(peer)
         _lib.check(self._lib.topoctl_remove_peer(self._handle, peer.encode()))
 
     def peer_ranges(self, peer: str) -> List[Range]:
@@ -649,6 +655,8 @@ class Batch:
     def cancel(self) -> None:
         """Ends it where it runs, and forgets it. When this returns, the memory is the caller's.
         Unsafe where a peer may still touch it after 5 seconds."""
+        if self._handle:
+            self._look()
         handle, self._handle = self._handle, 0
         if handle:
             status = self._engine._lib.topoctl_release(self._engine._handle, handle)
