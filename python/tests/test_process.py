@@ -109,6 +109,7 @@ engine.probe(engine.address)
 
 class TestExit(EngineTest):
     def test_with_transfers_in_flight(self):
+        peer = self.peer()
         for ending, want in (
             ("batches = [write() for _ in range(64)]", 0),
             ("for _ in range(64): write()", 0),
@@ -118,7 +119,6 @@ class TestExit(EngineTest):
             ("batches = [write() for _ in range(64)]; 1 / 0", 1),
         ):
             with self.subTest(ending):
-                peer = self.peer()
                 code, _, said = run_python(WRITES + ending, peer.address, str(peer.memory))
                 self.assertEqual(code, want, said)
                 if want != 1:
@@ -136,6 +136,7 @@ class TestExit(EngineTest):
 
 class TestSignals(EngineTest):
     def test_faulthandler(self):
+        peer = self.peer()
         for code in (
             "import faulthandler; faulthandler.enable()\n" + WRITES + "write().wait()",
             WRITES + "import faulthandler; faulthandler.enable()\nwrite().wait()",
@@ -144,7 +145,6 @@ class TestSignals(EngineTest):
             + "faulthandler.disable(); write().wait()",
         ):
             with self.subTest(code):
-                peer = self.peer()
                 told = run_python(code, peer.address, str(peer.memory))
                 self.assertEqual(told, (0, "", ""))
 
