@@ -111,7 +111,7 @@ func (e *Engine) open(name string, epoch uint64, x *peer) {
 	defer close(x.ready)
 	ctx, cancel := e.bounded(0)
 	defer cancel()
-	at := name
+	var at string
 	if x.stock, at, x.err = e.find(ctx, name); x.stock == nil && x.err == nil {
 		x.p, x.err = e.e.Open(ctx, at)
 	}

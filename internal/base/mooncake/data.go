@@ -61,7 +61,7 @@ type status uint64
 
 const (
 	statusMagic    status = 0x4D435456_00000000 // "MCTV" in the high half
-	statusOK              = statusMagic | 0
+	statusOK              = statusMagic
 	statusRejected        = statusMagic | 1 // the address is not offered
 )
 

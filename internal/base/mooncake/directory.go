@@ -77,7 +77,7 @@ func exchange(ctx context.Context, address string, kind frameType, body []byte, 
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoPeer, err)
 	}
-	defer c.Close() // at once: a stock peer serves nobody else before
+	defer func() { _ = c.Close() }() // at once: a stock peer serves nobody else before
 	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	if _, err := c.Write(encodeFrame(kind, body)); err != nil {
@@ -196,7 +196,7 @@ func (s *server) request(ctx context.Context, method, key string, body []byte) (
 	if err != nil {
 		return nil, err
 	}
-	defer answer.Body.Close()
+	defer func() { _ = answer.Body.Close() }()
 	out, err := io.ReadAll(io.LimitReader(answer.Body, maxReply+1))
 	switch {
 	case err != nil:

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -71,7 +72,7 @@ func (b *batch) fail(err error, inFlight []Op) {
 func (b *batch) result() ([]Op, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	left := append(b.lost, b.todo...)
+	left := slices.Concat(b.lost, b.todo)
 	switch {
 	case b.unconfirmed:
 		return left, fmt.Errorf("%w: %w", ErrUnconfirmed, b.err)

@@ -212,10 +212,10 @@ func (n *Node) begin() bool {
 	return true
 }
 
-// bounded is a context for a call: it ends with the node, and in any case.
-func (n *Node) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+// bounded is a context for a call: it ends with the node or the peer that life is of, and in any case.
+func bounded(ctx, life context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(n.ctx, func() { cancel(ErrClosed) })
+	stop := context.AfterFunc(life, func() { cancel(ErrClosed) })
 	end := func() { stop(); cancel(nil) }
 	if _, ok := ctx.Deadline(); ok {
 		return ctx, end

@@ -277,21 +277,22 @@ func TestUnconfirmed(t *testing.T) {
 		version int
 		serve   func(c net.Conn)
 		want    error
+		sure    bool
 	}{
 		{"version 1, closed after the request", 1, func(c net.Conn) {
 			if h, err := readHeader(c); err == nil {
 				_, _ = io.CopyN(io.Discard, c, int64(h.size))
 			}
-		}, ErrUnconfirmed},
-		{"version 2, no answer in time", 2, func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }, ErrUnconfirmed},
+		}, ErrUnconfirmed, false},
+		{"version 2, no answer in time", 2, func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }, ErrUnconfirmed, false},
 		{"version 2, nonsense", 2, func(c net.Conn) {
 			if h, err := readHeader(c); err == nil {
 				_, _ = io.CopyN(io.Discard, c, int64(h.size))
 				_, _ = c.Write(make([]byte, 8))
 				_, _ = io.Copy(io.Discard, c)
 			}
-		}, ErrMalformed},
-		{"version 2, always closed", 2, func(c net.Conn) { _, _ = readHeader(c) }, errLost},
+		}, ErrMalformed, false},
+		{"version 2, always closed", 2, func(c net.Conn) { _, _ = readHeader(c) }, errLost, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			noLeak(t)
@@ -307,7 +308,7 @@ func TestUnconfirmed(t *testing.T) {
 			if !errors.Is(err, tt.want) {
 				t.Error(err)
 			}
-			if lost := tt.want == errLost; errors.Is(err, ErrUnconfirmed) == lost {
+			if errors.Is(err, ErrUnconfirmed) == tt.sure {
 				t.Error("unconfirmed?", err)
 			}
 		})
@@ -370,18 +371,25 @@ func TestReadAfterReturn(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	stop := errors.New("stop")
-	ours.after = func(writes int) {
-		if writes == 3 {
-			cancel(stop)
+	for _, tt := range []struct {
+		ctx  context.Context
+		end  func()
+		want error
+	}{{ctx, func() { cancel(stop) }, stop}, {within(t), p.Close, ErrClosed}} {
+		ours.writes = 0
+		ours.after = func(writes int) {
+			if writes == 3 {
+				tt.end()
+			}
 		}
-	}
-	if err := p.Transfer(ctx, false, []Op{{ours.base, 1 << 40, 4 << 20}}); !errors.Is(err, stop) {
-		t.Fatal(err)
-	}
-	after := ours.copy()
-	time.Sleep(50 * time.Millisecond)
-	if !bytes.Equal(after, ours.copy()) {
-		t.Error("bytes came after the READ had returned")
+		if err := p.Transfer(tt.ctx, false, []Op{{ours.base, 1 << 40, 4 << 20}}); !errors.Is(err, tt.want) {
+			t.Fatal(err)
+		}
+		after := ours.copy()
+		time.Sleep(50 * time.Millisecond)
+		if !bytes.Equal(after, ours.copy()) {
+			t.Error("bytes came after the READ had returned")
+		}
 	}
 	if !sending.Load() {
 		t.Error("the peer did not send")

@@ -18,8 +18,10 @@ type Op struct{ Local, Remote, Length uint64 }
 
 // Peer is a segment that this node has opened.
 type Peer struct {
-	node *Node
-	name string
+	node   *Node
+	name   string
+	ctx    context.Context // ends with the peer, and with the node
+	cancel context.CancelFunc
 
 	mu     sync.Mutex
 	last   *found // what it said latest; nil: ask
@@ -31,15 +33,18 @@ type Peer struct {
 
 // Open finds a segment by its name: host:port with P2P, else what it calls itself.
 func (n *Node) Open(ctx context.Context, name string) (*Peer, error) {
-	ctx, cancel := n.bounded(ctx)
-	defer cancel()
 	p := &Peer{node: n, name: name, room: make(chan struct{})}
+	p.ctx, p.cancel = context.WithCancel(n.ctx)
+	ctx, cancel := bounded(ctx, p.ctx)
+	defer cancel()
 	if _, err := p.find(ctx, true); err != nil {
+		p.cancel()
 		return nil, err
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.closed {
+		p.cancel()
 		return nil, p.errorf("%w", ErrClosed)
 	}
 	n.peers[p] = true
@@ -78,7 +83,7 @@ func (p *Peer) forget() {
 
 // Engine says whether a topoctl engine is there, which speaks its own protocol at address.
 func (p *Peer) Engine(ctx context.Context) (name, address string, ok bool, err error) {
-	ctx, cancel := p.node.bounded(ctx)
+	ctx, cancel := bounded(ctx, p.ctx)
 	defer cancel()
 	f, err := p.find(ctx, false)
 	if err != nil || f.Topoctl == nil {
@@ -89,7 +94,7 @@ func (p *Peer) Engine(ctx context.Context) (name, address string, ok bool, err e
 
 // Ranges asks the peer what it offers now, in the order of addresses.
 func (p *Peer) Ranges(ctx context.Context) ([]Range, error) {
-	ctx, cancel := p.node.bounded(ctx)
+	ctx, cancel := bounded(ctx, p.ctx)
 	defer cancel()
 	f, err := p.find(ctx, true)
 	if err != nil {
@@ -127,7 +132,7 @@ func (p *Peer) Notify(ctx context.Context, message string) error {
 
 // call asks the peer's handshake port. Where it is not there, it may be elsewhere by now.
 func (p *Peer) call(ctx context.Context, kind frameType, request, answer any) error {
-	ctx, cancel := p.node.bounded(ctx)
+	ctx, cancel := bounded(ctx, p.ctx)
 	defer cancel()
 	f, err := p.find(ctx, false)
 	if err != nil {
@@ -144,9 +149,9 @@ func (p *Peer) call(ctx context.Context, kind frameType, request, answer any) er
 	return nil
 }
 
-// Close closes the connections to the peer, those of transfers that run when they are over. No
-// other transfer begins.
+// Close closes the connections to the peer; calls and transfers that run fail, and end soon.
 func (p *Peer) Close() {
+	p.cancel()
 	p.node.mu.Lock()
 	delete(p.node.peers, p)
 	p.node.mu.Unlock()
@@ -172,7 +177,7 @@ func (p *Peer) Transfer(ctx context.Context, write bool, ops []Op) error {
 		return p.errorf("%w", ErrClosed)
 	}
 	defer p.node.tasks.Done()
-	ctx, cancel := p.node.bounded(ctx)
+	ctx, cancel := bounded(ctx, p.ctx)
 	defer cancel()
 	for _, op := range ops {
 		if op.Length == 0 {
