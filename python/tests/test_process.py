@@ -134,6 +134,32 @@ class TestExit(EngineTest):
         self.assertEqual(told, (0, "", ""))
 
 
+class TestUnmapped(EngineTest):
+    def test_writes_fail(self):
+        code = """
+import ctypes, sys, topoctl
+libc = ctypes.CDLL(None)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+length = 1 << 20
+address = libc.mmap(None, length, 3, 0x22, -1, 0)
+engine = topoctl.Engine(topology="none")
+region = engine.register_ranges([address], [length])
+def write():
+    engine.write_ranges(sys.argv[1], [address], [int(sys.argv[2])], [length]).wait()
+write()
+libc.munmap(address, length)
+try:
+    write()
+except topoctl.errors.Failed as e:
+    print("bad address" in str(e))
+region.close()
+"""
+        peer = self.peer()
+        self.assertEqual(run_python(code, peer.address, str(peer.memory)), (0, "True\n", ""))
+
+
 class TestSignals(EngineTest):
     def test_faulthandler(self):
         peer = self.peer()
