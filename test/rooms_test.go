@@ -14,7 +14,7 @@ import (
 var rooms = map[string]string{
 	"topoctl":                "the engine of this host in three lines: discovery, RDMA and CUDA wired together",
 	"cmd/topoctl":            "the command: `main`, scripts and golden files of what a user sees",
-	"cmd/libtopoctl":         "the engine as a C library: exports, `topoctl.h`",
+	"cmd/libtopoctl":         "the engine as a C library: exports, `topoctl.h` ([C API](c-api.md))",
 	"discover":               "`Discover`: the sources (sysfs, ghw, rdmamap, netlink, NVML) and the merging of what they say; `Capture`, `Sampler`, `Watch`",
 	"discover/nvml":          "NVML as a source: a leaf, since importing it decides whether NVML is in the program",
 	"discover/topo":          "the model: nodes, `Derive`, `Graph`, `Index`, `Matrix`, `Fingerprint`, the JSON document and its schemas",

@@ -9,7 +9,7 @@
  * and the memory of a batch, which must not be used until it has ended (topoctl_poll,
  * topoctl_wait, topoctl_release). All functions may be called by many threads at once.
  * In a child of fork() every function gives TOPOCTL_FORKED (0 or NULL where it gives no
- * status) and does nothing else.
+ * status) and does nothing else; topoctl_error says so there.
  */
 #ifndef TOPOCTL_H
 #define TOPOCTL_H
@@ -26,11 +26,14 @@ typedef enum {
 	TOPOCTL_FAILED = -1,        /* see topoctl_error */
 	TOPOCTL_INVALID = -2,       /* an argument is wrong: nothing was begun */
 	TOPOCTL_NO_HANDLE = -3,     /* no such engine, batch or list (any more) */
-	TOPOCTL_TIMEOUT = -4,       /* topoctl_wait: still running; a batch: its time was up */
-	TOPOCTL_UNSAFE = -5,        /* the batch failed, and bytes of it may still land: its memory on
-	                               both sides must not be used; the engine refuses it until it is safe */
+	TOPOCTL_TIMEOUT = -4,       /* topoctl_wait: still running; a batch that has ended: its time was up */
+	TOPOCTL_UNSAFE = -5,        /* a batch that has ended: bytes of it may still land in the peer's memory,
+	                               which the engine refuses until it is safe; this side's memory is the
+	                               caller's. topoctl_release, topoctl_unregister, topoctl_free: this side's
+	                               memory is still in use; call again */
 	TOPOCTL_NO_PEER = -6,       /* nothing answers at the peer's address, or it refuses the token */
-	TOPOCTL_PEER_LOST = -7,     /* the peer died, or restarted, while it was used */
+	TOPOCTL_PEER_LOST = -7,     /* the peer died, or restarted, while it was used, or since the metadata was
+	                               made by which topoctl_add_peer knows it */
 	TOPOCTL_NO_REGION = -8,     /* the range is not registered there, or its owner does not grant it */
 	TOPOCTL_CANCELED = -9,      /* released, or the engine was closed */
 	TOPOCTL_EXISTS = -10,       /* register: overlaps what is registered */
@@ -54,8 +57,9 @@ int64_t topoctl_error(char *out, int64_t cap);
  *   "name"        string   what the engine calls itself; default host:pid
  *   "listen"      [string] host:port; default ["127.0.0.1:0"]
  *   "advertise"   string   host or host:port to tell peers
- *   "token_file"  string   a file with the secret (at least 16 bytes, trailing newline ignored)
- *   "insecure"    bool     true: no token is wanted, though others than this host can connect
+ *   "token_file"  string   a file with the secret in its first line, at least 16 bytes; blanks at both
+ *                          ends do not count, as for topoctl agent
+ *   "insecure"    bool     true: no token is wanted, though other hosts can connect
  *   "devices"     [string] RDMA devices or netdevs that may be used; default: those with role data
  *   "transports"  [string] of "shm", "rdma", "tcp"; default all three, in this order
  *   "compat"      [string] "mooncake": also speak Mooncake's classic protocol (docs/mooncake.md)
@@ -72,20 +76,23 @@ int32_t topoctl_port(int64_t engine);                       /* that it listens a
 int64_t topoctl_address(int64_t engine, char *out, int64_t cap); /* host:port by which peers open it */
 int64_t topoctl_name(int64_t engine, char *out, int64_t cap);
 
-/* Memory. Registers n ranges by address. Ranges that touch become one; what lies between
- * ranges is never open to peers. location is "cpu:0", "gpu:3", or NULL or "*": found out.
+/* Memory. Registers n ranges by address, in any order. Ranges that touch become one; what lies
+ * between ranges is never open to peers. location is "cpu:0", "gpu:3", or NULL or "*": found out.
  * All n or none. grant: TOPOCTL_PEER_READ | TOPOCTL_PEER_WRITE, 0 for own use only. */
 int32_t topoctl_register(int64_t engine, int64_t n, const uint64_t *address, const uint64_t *length,
                          const char *location, int32_t grant);
 /* By the addresses that were given to register. Waits until nothing can touch the memory any
- * more, at most 5 s; TOPOCTL_UNSAFE after that: keep it mapped and call again. */
+ * more, at most 5 s; TOPOCTL_UNSAFE after that: keep it mapped and call again. Batches on it are
+ * canceled. Ranges of the same register call that touch it, and stay, are registered again:
+ * batches on them are canceled, too, and for a moment peers do not find them. */
 int32_t topoctl_unregister(int64_t engine, int64_t n, const uint64_t *address);
 /* Memory that engines of this host share (the fastest path between processes), registered. */
 uint64_t topoctl_alloc(int64_t engine, uint64_t length, const char *location, int32_t grant);
 int32_t topoctl_free(int64_t engine, uint64_t address);
 
-/* Peers are named by host:port, or by the name that topoctl_add_peer gave. They are opened when
- * they are first used, and again after they were lost. */
+/* Peers are named by host:port, or by the name that topoctl_add_peer gave. They are opened by the
+ * first call that uses them, which waits for that, and again after they were lost. Metadata is
+ * JSON of at most 64 KiB: name, addresses and epoch of an engine, to be passed on by any means. */
 int32_t topoctl_probe(int64_t engine, const char *peer, int64_t timeout_ns);   /* reachable? */
 int64_t topoctl_metadata(int64_t engine, void *out, int64_t cap);
 int64_t topoctl_add_peer(int64_t engine, const void *metadata, int64_t length, char *name, int64_t cap);
@@ -95,8 +102,8 @@ int32_t topoctl_peer_range(int64_t engine, const char *peer, int64_t i, uint64_t
 
 /* Transfers: a call for a whole batch. Ranges are absolute addresses, here and there; each must
  * lie in registered memory and may cross registered ranges that touch. notify (NULL: none) is
- * delivered to the peer after the data. timeout_ns bounds the batch, 0: default_timeout_ns.
- * Gives a batch. */
+ * delivered to the peer after the data. timeout_ns bounds the batch, the opening of the peer
+ * included, 0: default_timeout_ns. Ranges that a batch writes must not overlap. Gives a batch. */
 int64_t topoctl_submit(int64_t engine, const char *peer, int32_t op, int64_t n, const uint64_t *local,
                        const uint64_t *remote, const uint64_t *length,
                        const void *notify, int64_t notify_length, int64_t timeout_ns);
@@ -133,8 +140,9 @@ int64_t topoctl_stats(int64_t engine, char *out, int64_t cap);                  
 int32_t topoctl_notify(int64_t engine, const char *peer, const void *message, int64_t length, int64_t timeout_ns);
 /* Those that came since the last call, oldest first: each is u32 length of the sender's name,
  * u32 length of the message (little endian), name, message. Where cap is too small for all, as
- * many whole ones as fit; 0: none. Gives the bytes written, or the negative of nothing: where
- * even the first does not fit, TOPOCTL_LIMIT and topoctl_error says how much it needs. */
+ * many whole ones as fit; 0: none. Gives the bytes written; where even the first does not fit
+ * TOPOCTL_LIMIT, and topoctl_error says how much it needs. A message has at most 64 KiB. Once
+ * 1,024 are waiting, peers that send more wait, too. */
 int64_t topoctl_notifications(int64_t engine, void *out, int64_t cap);
 
 #ifdef __cplusplus
