@@ -21,10 +21,9 @@ import time
 import unittest
 from concurrent.futures import ThreadPoolExecutor
 
-import mooncake.engine
 from mooncake.engine import TransferEngine, TransferNotify, TransferOpcode
+from mooncake_peer import OURS, Peer, opened
 
-OURS = (mooncake.engine.__file__ or "").endswith(".py")
 SIZE = 1 << 20  # of the memory that each side registers
 CRASH = "crash"
 UNDEFINED = "undefined"  # it reads what it was not given: not called
@@ -231,12 +230,12 @@ TOGETHER = [
         "no object of the stock engine's",
     ),
     # What the peer registers and unregisters.
-    Row("tell('unregister')", 0),
+    Row("tell('call', 'unregister_memory', p)", 0),
     Row("t.transfer_sync_write(peer, a, p, 5)", -1),
-    Row("tell('register', 0, 100), tell('register', 100, 100)", (0, 0)),
+    Row("tell('call', 'batch_register_memory', [p, p + 100], [100, 100])", 0),
     Row("t.transfer_sync_write(peer, a, p, 10)", CHANCE, 0, "after one that the peer refused"),
     Row("t.transfer_sync_write(peer, a, p + 95, 10)", -1, 0, TOUCHING),
-    Row("tell('register', SIZE - 100, 100)", 0),
+    Row("tell('call', 'register_memory', p + SIZE - 100, 100)", 0),
     Row("t.transfer_sync_write(peer, a, p + 190, 20)", -1),
     Row("t.transfer_sync_write(peer, a, p + SIZE - 100, 100)", 0),
     # Managed buffers.
@@ -261,62 +260,6 @@ TOGETHER = [
     Row("t.send_probe(peer)", -102),
     Row("t.unregister_memory(a)", 0),
 ]
-
-
-class Peer:
-    """Another process with an engine, whose memory is SIZE bytes at address."""
-
-    def __init__(self):
-        command = [sys.executable, os.path.abspath(__file__), "--peer"]
-        pipe = subprocess.PIPE
-        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
-        self.name, self.address = self._answer()
-
-    def tell(self, *command):
-        self.process.stdin.write(json.dumps(command) + "\n")
-        self.process.stdin.flush()
-        return self._answer()
-
-    def _answer(self):
-        for line in self.process.stdout:  # theirs logs there too
-            if line.startswith("answer "):
-                return json.loads(line[len("answer ") :])
-        raise EOFError("the peer has died")
-
-    def kill(self):
-        self.process.kill()
-        self.process.communicate()
-
-    @staticmethod
-    def serve():
-        engine, memory = opened(), ctypes.create_string_buffer(SIZE)
-        address = ctypes.addressof(memory)
-        assert engine.register_memory(address, SIZE) == 0
-
-        def answer(value):
-            print("answer " + json.dumps(value), flush=True)
-
-        answer((f"127.0.0.1:{engine.get_rpc_port()}", address))
-        for line in sys.stdin:
-            command, *rest = json.loads(line)
-            if command == "unregister":
-                answer(engine.unregister_memory(address))
-            elif command == "register":
-                answer(engine.register_memory(address + rest[0], rest[1]))
-            elif command == "notifies":
-                answer([(n.name, n.msg) for n in engine.get_notifies()])
-            elif command == "fill":
-                ctypes.memset(address, rest[0], SIZE)
-                answer(None)
-            elif command == "bytes":
-                answer(ctypes.string_at(address + rest[0], rest[1]).hex())
-
-
-def opened():
-    engine = TransferEngine()
-    result = engine.initialize("127.0.0.1", "P2PHANDSHAKE", "tcp", "")
-    assert result == 0, result
-    return engine
 
 
 def names(engine):
@@ -386,19 +329,19 @@ def answers():
     """Every row with its answer."""
     with ThreadPoolExecutor(10) as pool:
         yield from zip(ALONE, pool.map(alone, ALONE))
-    peer = Peer()
+    peer = Peer(SIZE)
     try:
         values = with_peer(opened(), peer)
         for row in TOGETHER:
             if row is KILL:
-                peer.kill()
+                peer.close()
             elif row.expected() not in (UNDEFINED, CHANCE):
                 got = answered(row.call, values)
                 yield row, got
                 if got == -1 and not OURS:
                     values["settle"]()
     finally:
-        peer.kill()
+        peer.close()
 
 
 class Calls(unittest.TestCase):
@@ -430,14 +373,14 @@ class Bytes(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        cls.engine, cls.peer = opened(), Peer()
+        cls.engine, cls.peer = opened(), Peer(SIZE)
         cls.memory = ctypes.create_string_buffer(SIZE)
         cls.at = ctypes.addressof(cls.memory)
         assert cls.engine.register_memory(cls.at, SIZE) == 0
 
     @classmethod
     def tearDownClass(cls):
-        cls.peer.kill()
+        cls.peer.close()
         cls.engine.unregister_memory(cls.at)
 
     def test_one_by_one(self):
@@ -533,9 +476,7 @@ def table():
 
 
 def main():
-    if sys.argv[1:] == ["--peer"]:
-        Peer.serve()
-    elif sys.argv[1:2] == ["--alone"]:
+    if sys.argv[1:2] == ["--alone"]:
         got = answered(sys.argv[2], names(opened()))
         print("answer", got.__name__ if isinstance(got, type) else repr(got), flush=True)
     elif sys.argv[1:] == ["--table"]:

@@ -1,0 +1,182 @@
+"""The calls that vLLM, SGLang, LMCache and checkpoint-engine make of mooncake.engine, in their order
+and with their arguments, over memory of the host: every byte is compared. It works with the stock
+wheel and with topoctl's mooncake, whichever is on Python's path.
+"""
+
+from __future__ import annotations
+
+import random
+import unittest
+from concurrent.futures import ThreadPoolExecutor
+from typing import List, Tuple
+
+from mooncake.engine import TransferEngine
+from mooncake_peer import OURS, Memory, Peer, opened, session
+
+HOST = "127.0.0.1"
+
+
+class VLLM(unittest.TestCase):
+    """MooncakeConnector: every layer's cache is registered in one call; ten threads send the blocks
+    of a request each, to a peer that has told them its addresses."""
+
+    def test_requests(self) -> None:
+        layers, blocks, block, requests = 6, 128, 4096, 40
+        size = layers * blocks * block
+        peer = Peer(size, register=False)
+        self.addCleanup(peer.close)
+        sizes = [blocks * block] * layers
+        theirs = [peer.address + layer * blocks * block for layer in range(layers)]
+        self.assertEqual(peer.tell("call", "batch_register_memory", theirs, sizes), 0)
+
+        engine = TransferEngine()
+        self.assertEqual(engine.initialize(HOST, "P2PHANDSHAKE", "rdma", ""), 0)
+        self.assertGreater(engine.get_rpc_port(), 0)
+        caches = [Memory(blocks * block) for _ in range(layers)]
+        for layer, cache in enumerate(caches):
+            cache.pattern(layer)
+        ours = [cache.address for cache in caches]
+        self.assertEqual(engine.batch_register_memory(ours, sizes), 0)
+
+        chance = random.Random(0)
+        free = list(range(blocks))
+        chance.shuffle(free)
+        want = [bytearray(blocks * block) for _ in range(layers)]
+        per_request = blocks // requests
+        jobs: List[Tuple[List[int], List[int], List[int]]] = []
+        for _ in range(requests):
+            there = [free.pop() for _ in range(per_request)]
+            here = [chance.randrange(blocks) for _ in range(per_request)]
+            source: List[int] = []
+            target: List[int] = []
+            for layer in range(layers):
+                for a, b in zip(here, there):
+                    source.append(ours[layer] + a * block)
+                    target.append(theirs[layer] + b * block)
+                    part = caches[layer].bytes[a * block : (a + 1) * block]
+                    want[layer][b * block : (b + 1) * block] = part
+            jobs.append((source, target, [block] * len(source)))
+        with ThreadPoolExecutor(10) as pool:
+            results = pool.map(lambda job: engine.batch_transfer_sync_write(peer.name, *job), jobs)
+            self.assertEqual(list(results), [0] * requests)
+        self.assertEqual(peer.tell("bytes", 0, size), b"".join(want).hex())
+
+
+class SGLang(unittest.TestCase):
+    """MooncakeTransferEngine, its wrapper: registers buffers alone and in lists, sends alone and in
+    lists, probes a session that had failed, and gives memory back."""
+
+    def test_wrapper(self) -> None:
+        size, item = 1 << 20, 10_000
+        peer = Peer(size)
+        self.addCleanup(peer.close)
+        engine = opened(HOST, "rdma")
+        self.assertNotEqual(session(HOST, engine), peer.name)
+        data, aux, state = Memory(size), Memory(4096), Memory(4096)
+        for seed, memory in enumerate((data, aux, state)):
+            memory.pattern(seed)
+        self.assertEqual(engine.register_memory(data.address, size), 0)
+        pair = [aux.address, state.address]
+        self.assertEqual(engine.batch_register_memory(pair, [4096, 4096]), 0)
+
+        want = bytearray(size)
+        places = list(range(0, size - item, 2 * item))
+        sent = [(data.address + at + 5, peer.address + at, item) for at in places]
+        source, target, lengths = (list(column) for column in zip(*sent))
+        self.assertEqual(engine.batch_transfer_sync_write(peer.name, source, target, lengths), 0)
+        for at in places:
+            want[at : at + item] = data.bytes[at + 5 : at + 5 + item]
+        at = places[0] + item
+        self.assertEqual(
+            engine.transfer_sync_write(peer.name, aux.address, peer.address + at, 4096), 0
+        )
+        want[at : at + 4096] = aux.bytes
+        self.assertEqual(peer.tell("bytes", 0, size), want.hex())
+
+        self.assertEqual(engine.send_probe(peer.name), 0)
+        self.assertEqual(engine.get_engine() is None, OURS)
+        self.assertEqual(engine.batch_unregister_memory(pair), 0)
+        self.assertEqual(engine.unregister_memory(data.address), 0)
+        self.assertLess(engine.unregister_memory(data.address), 0)
+        peer.close()
+        self.assertNotEqual(engine.send_probe(peer.name), 0)
+
+    @unittest.skipUnless(OURS, "the stock wheel needs MC_USE_IPV6")
+    def test_ipv6(self) -> None:
+        peer = Peer(4096, "::1")
+        self.addCleanup(peer.close)
+        self.assertRegex(peer.name, r"^\[::1\]:\d+$")
+        engine, memory = opened("::1"), Memory(4096)
+        memory.pattern(1)
+        self.assertEqual(engine.register_memory(memory.address, 4096), 0)
+        self.assertEqual(
+            engine.transfer_sync_write(peer.name, memory.address, peer.address, 4096), 0
+        )
+        self.assertEqual(peer.tell("digest"), memory.digest())
+
+
+class LMCache(unittest.TestCase):
+    """MooncakeChannel: one big buffer on each side, and a call for each page."""
+
+    def test_pages(self) -> None:
+        page, pages = 64 << 10, 64
+        peer = Peer(page * pages, "localhost")
+        self.addCleanup(peer.close)
+        engine, buffer = opened("localhost"), Memory(page * pages)
+        buffer.pattern(1)
+        self.assertEqual(engine.register_memory(buffer.address, buffer.size), 0)
+        order = list(range(pages))
+        random.Random(1).shuffle(order)
+        want = bytearray(buffer.size)
+        for here, there in enumerate(order):
+            result = engine.transfer_sync_write(
+                peer.name, buffer.address + here * page, peer.address + there * page, page
+            )
+            self.assertEqual(result, 0)
+            want[there * page : (there + 1) * page] = buffer.bytes[here * page : (here + 1) * page]
+        self.assertEqual(peer.tell("bytes", 0, buffer.size), want.hex())
+        self.assertEqual(engine.unregister_memory(buffer.address), 0)
+
+
+class CheckpointEngine(unittest.TestCase):
+    """P2PStore: tries initialize up to eight times with an engine each, registers all tensors at
+    once, reads those of other ranks into buckets, and gives them back."""
+
+    def test_store(self) -> None:
+        chance = random.Random(3)
+        shapes = [chance.randrange(1, 20_000) for _ in range(300)]
+        size = sum(shapes)
+        starts = [sum(shapes[:i]) for i in range(len(shapes))]
+        peer = Peer(size, register=False)
+        self.addCleanup(peer.close)
+        peer.tell("pattern", 3)
+        theirs = [peer.address + start for start in starts]
+        self.assertEqual(peer.tell("call", "batch_register_memory", theirs, shapes), 0)
+
+        taken = []  # what fails at first here is the metadata server
+        for attempt in range(8):
+            engine = TransferEngine()
+            metadata = "http://127.0.0.1:1/metadata" if attempt < 2 else "P2PHANDSHAKE"
+            taken.append(engine.initialize(HOST, metadata, "tcp", ""))
+            if taken[-1] == 0:
+                break
+        self.assertEqual(taken, [-1, -1, 0])
+
+        bucket = Memory(size)
+        self.assertEqual(engine.batch_register_memory([bucket.address], [size]), 0)
+        self.assertEqual(
+            engine.batch_transfer_sync_read(
+                peer.name, [bucket.address + start for start in starts], theirs, shapes
+            ),
+            0,
+        )
+        self.assertEqual(peer.tell("digest"), bucket.digest())
+        self.assertEqual(peer.tell("call", "batch_unregister_memory", theirs), 0)
+        self.assertNotEqual(
+            engine.batch_transfer_sync_read(peer.name, [bucket.address], [theirs[0]], [1]), 0
+        )
+        self.assertEqual(engine.batch_unregister_memory([bucket.address]), 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
