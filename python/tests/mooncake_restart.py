@@ -56,8 +56,12 @@ class Call(threading.Thread):
             self.result = type(e).__name__
         self.seconds = time.monotonic() - begin
 
-    def __str__(self) -> str:
+    def value(self) -> Any:
         self.join(PATIENCE)
+        return self.result
+
+    def __str__(self) -> str:
+        self.value()
         if self.is_alive():
             return f"no answer in {PATIENCE:.0f} s"
         return f"{self.result} after {self.seconds:.2f} s"
@@ -103,7 +107,9 @@ class Scene:
             if call.result != 0:
                 return call
             self.restart()  # it was over before
-            self.transfer(PIECE)  # may fail: the engine learns by it that the peer is another
+            end = time.monotonic() + PATIENCE
+            while self.transfer(PIECE) != 0 and time.monotonic() < end:
+                pass  # the engine learns by it that the peer is another
         raise AssertionError("every transfer was over before the peer got the signal")
 
     def failed(self, call: Call, what: str) -> None:
@@ -121,6 +127,19 @@ class Scene:
         note(what, f"{said}, {'the right bytes' if right else 'not the bytes'}")
         ok = call.result == 0 and right and call.seconds < RESTARTED
         require(ok, f"{what}: {said}, {wrong:,} other bytes")
+        if call.result != 0:
+            self.until_it_works(what)
+
+    def until_it_works(self, what: str) -> None:
+        begin, calls = time.monotonic(), 1
+        while time.monotonic() - begin < PATIENCE:
+            calls += 1
+            if Call(lambda: self.transfer(AGAIN)).value() == 0:
+                return note(
+                    f"{what}: works", f"{time.monotonic() - begin:.1f} s later, call {calls}"
+                )
+            time.sleep(0.5)
+        note(f"{what}: works", f"not within {PATIENCE:.0f} s")
 
     def quiet(self, what: str) -> None:
         """No byte lands any more."""

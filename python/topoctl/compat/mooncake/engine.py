@@ -40,7 +40,7 @@ _P2P = "P2PHANDSHAKE"
 _READ, _WRITE = 0, 1
 _GRANT = 3  # peers may read and write what is registered
 _WAIT_SLICE_NS = 50_000_000  # a wait comes back to Python this often: signals are handled there
-_PROBE_SECONDS = 5.0
+_PROBE_SECONDS = 2.0
 
 
 class TransferOpcode(enum.Enum):
