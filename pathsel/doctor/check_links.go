@@ -68,9 +68,11 @@ func (h *host) identify(e *end, f *topo.PCIDevice) {
 	}
 }
 
-// noLink says whether a function has no PCIe link: on a host, neither end has the files of one.
-func (h *host) noLink(ends *pcilink.Ends) bool {
-	return !h.imported() && *ends == pcilink.Ends{}
+// noLink says whether a function has no PCIe link: on a host, neither end has the files of one, and it hangs from no
+// port that must have one.
+func (h *host) noLink(e *end, ends *pcilink.Ends) bool {
+	port := e.up != nil && !e.up.Implausible && (e.up.Role == topo.RoleRootPort || e.up.Role == topo.RoleDownstream)
+	return !h.imported() && *ends == pcilink.Ends{} && !port
 }
 
 // ends is what both ends say of the link.
@@ -91,7 +93,7 @@ func checkDegraded(h *host) (o outcome) {
 	var unknown, idle, hidden []topo.ID
 	for _, e := range h.ends() {
 		ends := e.ends()
-		if e.dev.Implausible || h.noLink(&ends) {
+		if e.dev.Implausible || h.noLink(&e, &ends) {
 			continue // invented, or no PCIe link at all
 		}
 		o.judged++
@@ -224,7 +226,7 @@ var linkDisagrees = Check{
 func checkDisagrees(h *host) (o outcome) {
 	for _, e := range h.ends() {
 		ends := e.ends()
-		if e.up == nil || e.up.Role == topo.RoleUpstream || e.dev.Implausible || e.up.Implausible || h.noLink(&ends) {
+		if e.up == nil || e.up.Role == topo.RoleUpstream || e.dev.Implausible || e.up.Implausible || h.noLink(&e, &ends) {
 			continue // one end only, or an invented one, or no PCIe link
 		}
 		own, above := &ends.Below, &ends.Above

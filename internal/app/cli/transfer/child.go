@@ -86,7 +86,11 @@ func startChild(ctx context.Context, args []string, line []byte, answer any) (pi
 	interrupted()
 	stop = func() error {
 		if ctx.Err() != nil {
-			kill() // an orderly end gives its memory back first, which takes a while
+			// An orderly end gives its memory back first, which takes a while. It takes the kernel a
+			// while too, which is not waited for.
+			kill()
+			go cmd.Wait() //nolint:errcheck // it was killed
+			return nil
 		}
 		in.Close() //nolint:errcheck // this is what ends it
 		t := time.AfterFunc(childTime, kill)
