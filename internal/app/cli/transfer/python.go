@@ -91,7 +91,11 @@ func runPythonEnv(_ context.Context, o *pythonEnvOptions) error {
 	if err != nil {
 		return err
 	}
-	return command.Write(o.Streams.Out, []byte(envScript(e, dir, o.Streams.Getenv("PYTHONPATH"))))
+	ours := []string{dir}
+	if o.packages != "" { // which need not be where Python looks for packages
+		ours = append(ours, filepath.Dir(filepath.Dir(dir)))
+	}
+	return command.Write(o.Streams.Out, []byte(envScript(e, ours, filepath.SplitList(o.Streams.Getenv("PYTHONPATH")))))
 }
 
 // compat is the directory in which the modules for the program lie.
@@ -150,12 +154,15 @@ func installedPackage() (string, error) {
 	return "", fmt.Errorf("there are %d Python packages topoctl below %s", len(found), prefix)
 }
 
-// envScript is what the command prints; before is PYTHONPATH as it is.
-func envScript(e servingEngine, dir, before string) string {
-	others := slices.DeleteFunc(filepath.SplitList(before), func(d string) bool { return d == dir })
+// envScript is what the command prints: ours go before what is in PYTHONPATH.
+func envScript(e servingEngine, ours, before []string) string {
+	before = slices.DeleteFunc(before, func(dir string) bool { return slices.Contains(ours, dir) })
+	set := func(dirs []string) string {
+		return "export PYTHONPATH=" + text.ShellQuote(strings.Join(dirs, string(filepath.ListSeparator)))
+	}
 	back := "unset PYTHONPATH"
-	if before = strings.Join(others, string(filepath.ListSeparator)); before != "" {
-		back = "export PYTHONPATH=" + text.ShellQuote(before)
+	if len(before) > 0 {
+		back = set(before)
 	}
 	var b strings.Builder
 	for _, line := range []string{
@@ -168,6 +175,6 @@ func envScript(e servingEngine, dir, before string) string {
 	} {
 		b.WriteString("# " + text.Printable(line) + "\n")
 	}
-	b.WriteString("export PYTHONPATH=" + text.ShellQuote(strings.Join(append([]string{dir}, others...), string(filepath.ListSeparator))) + "\n")
+	b.WriteString(set(slices.Concat(ours, before)) + "\n")
 	return b.String()
 }
