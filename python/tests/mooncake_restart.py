@@ -21,7 +21,7 @@ os.environ.setdefault("MC_TRANSFER_TIMEOUT", "5")  # the least there is; read by
 
 from mooncake_peer import OURS, Memory, Peer, free_port, opened
 
-SIZE, PIECE, AGAIN = 128 << 20, 2 << 20, 16 << 20
+SIZE, PIECE, AGAIN = 64 << 20, 1 << 20, 16 << 20
 LOST, RESTARTED, STOPPED, PATIENCE = 8.0, 2.0, 10.0, 60.0  # seconds
 SENTINEL = 0xA5
 

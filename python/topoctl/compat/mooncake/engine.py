@@ -607,9 +607,13 @@ class _Ranges(NamedTuple):
 
 
 def _one(local: int, remote: int, length: int) -> _Ranges:
-    numbers = _vector((local, remote, length))
-    at = numbers.address or 0
-    return _Ranges(1, at, at + 8, at + 16, numbers.owner[2], numbers)
+    """Without what lists need: LMCache sends each page by a call of its own."""
+    try:
+        numbers = array("Q", (local, remote, length))
+    except OverflowError as e:
+        raise _not_a_number(e) from None
+    at = numbers.buffer_info()[0]
+    return _Ranges(1, at, at + 8, at + 16, numbers[2], numbers)
 
 
 def _many(local: Numbers, remote: Numbers, lengths: Numbers) -> Optional[_Ranges]:
@@ -634,7 +638,11 @@ def _vector(numbers: Numbers) -> Vector:
     try:
         return vector(numbers, "Q")
     except (OverflowError, ValueError) as e:
-        raise TypeError(f"want numbers from 0 to 2**64 - 1: {e}") from None
+        raise _not_a_number(e) from None
+
+
+def _not_a_number(why: Exception) -> TypeError:
+    return TypeError(f"want numbers from 0 to 2**64 - 1: {why}")
 
 
 def _number(value: int) -> int:
