@@ -174,14 +174,15 @@ func (p *Peer) handle(ctx context.Context, _ *session.Session, method uint16, bo
 	if method != methodDelta {
 		return nil, fmt.Errorf("call %d is for an engine that was opened, not for the one that opens", method)
 	}
-	delta, err := peerdoc.ParseDelta(body)
-	if err != nil {
-		return nil, err
-	}
+	// One at a time, from here on: a small delta may have very many packed regions.
 	if err := p.lockDescriptor(ctx); err != nil {
 		return nil, err
 	}
 	defer func() { <-p.descriptorLock }()
+	delta, err := peerdoc.ParseDelta(body)
+	if err != nil {
+		return nil, err
+	}
 	p.mu.RLock()
 	have := p.desc
 	p.mu.RUnlock()

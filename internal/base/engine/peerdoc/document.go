@@ -84,18 +84,30 @@ func (ids IDs) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON reads what MarshalJSON writes.
 func (ids *IDs) UnmarshalJSON(data []byte) error {
-	var texts []string
-	if err := jsontext.ReadList(jsontext.NewReader(data), &texts, MaxRegions, 0, nil); err != nil {
+	var list []textID
+	if err := json.Unmarshal(data, &list); err != nil {
 		return fmt.Errorf("region IDs: %w", err)
 	}
-	*ids = make(IDs, 0, len(texts))
-	for _, s := range texts {
-		n, err := strconv.ParseUint(s, 10, 64)
-		if err != nil {
-			return fmt.Errorf("region ID %q: want a number", Clip(s))
-		}
-		*ids = append(*ids, memory.ID(n))
+	if len(list) > MaxRegions {
+		return fmt.Errorf("region IDs: too many: at most %d", MaxRegions)
 	}
+	*ids = make(IDs, len(list))
+	for i, id := range list {
+		(*ids)[i] = memory.ID(id)
+	}
+	return nil
+}
+
+// textID is an ID as a string. It takes as much memory as its digits at most.
+type textID memory.ID
+
+// UnmarshalText reads a number.
+func (id *textID) UnmarshalText(text []byte) error {
+	n, err := strconv.ParseUint(string(text), 10, 64)
+	if err != nil {
+		return fmt.Errorf("region ID %q: want a number", Clip(string(text)))
+	}
+	*id = textID(n)
 	return nil
 }
 

@@ -33,7 +33,9 @@ type pack struct {
 	Rows     []byte   `json:"rows"`
 }
 
-// packKeys are the keys of a pack's regions by transport: one for all of them, or one for each.
+// packKeys are the keys of a pack's regions by transport: one for all of them, or, for one
+// transport at most, one for each: each region has a map of its own then, and a key takes three
+// bytes of a document.
 type packKeys map[string][]string
 
 // likeness is what the regions of a pack have in common.
@@ -67,8 +69,8 @@ func packRegions(regions []Region) (plain []Region, packs []pack, err error) {
 	}
 	few := false
 	for _, k := range order {
-		if list := alike[k]; len(list) >= packFrom {
-			packs = append(packs, packAlike(list))
+		if p, ok := packAlike(alike[k]); ok {
+			packs = append(packs, p)
 			continue
 		}
 		few = true
@@ -116,9 +118,15 @@ func (k Keys) transports() []string {
 	return out
 }
 
-func packAlike(list []numbered) pack {
+// packAlike packs regions that have the same in common; false where that saves nothing, or is not
+// what can be sent.
+func packAlike(list []numbered) (p pack, ok bool) {
+	if len(list) < packFrom {
+		return pack{}, false
+	}
 	first := list[0].r
-	p := pack{Location: first.Location, Read: first.Read, Write: first.Write, Rows: make([]byte, 0, 8*len(list))}
+	differing := 0
+	p = pack{Location: first.Location, Read: first.Read, Write: first.Write, Rows: make([]byte, 0, 8*len(list))}
 	var before row
 	for _, n := range list {
 		next := row{id: uint64(n.r.ID), number: n.number, address: n.r.Address, bytes: uint64(n.r.Bytes)}
@@ -133,13 +141,15 @@ func packAlike(list []numbered) pack {
 		}
 		if same {
 			keys = keys[:1]
+		} else {
+			differing++
 		}
 		if p.Keys == nil {
 			p.Keys = packKeys{}
 		}
 		p.Keys[transport] = keys
 	}
-	return p
+	return p, differing <= 1
 }
 
 // row is one region of a pack. It is sent as differences to the row before it, the first to
@@ -191,11 +201,18 @@ func unpack(plain []Region, packs []pack) ([]Region, error) {
 }
 
 func (p *pack) unpack(out []Region) ([]Region, error) {
+	numbers := 0
+	for _, b := range p.Rows {
+		if b < 0x80 { // the last byte of one
+			numbers++
+		}
+	}
+	if numbers/4 > MaxRegions-len(out) {
+		return nil, fmt.Errorf("more than %d regions", MaxRegions)
+	}
+	out = slices.Grow(out, numbers/4)
 	before, first := row{}, len(out)
 	for rows := p.Rows; len(rows) > 0; {
-		if len(out) == MaxRegions {
-			return nil, fmt.Errorf("more than %d regions", MaxRegions)
-		}
 		var r row
 		var err error
 		if rows, err = r.read(rows, &before); err != nil {
@@ -215,16 +232,21 @@ func (k packKeys) unpack(regions []Region) error {
 	if len(k) == 0 {
 		return nil
 	}
-	common := true
+	differing := 0
 	for transport, keys := range k {
 		if len(keys) != 1 && len(keys) != len(regions) {
 			return fmt.Errorf("%d keys of transport %q for %d regions: want one, or one for each", len(keys), Clip(transport), len(regions))
 		}
-		common = common && len(keys) == 1
+		if len(keys) != 1 {
+			differing++
+		}
+	}
+	if differing > 1 {
+		return fmt.Errorf("keys for each region of %d transports: want at most one", differing)
 	}
 	var shared Keys
 	for i := range regions {
-		if shared == nil || !common {
+		if shared == nil || differing > 0 {
 			shared = make(Keys, len(k))
 			for transport, keys := range k {
 				shared[transport] = keys[min(i, len(keys)-1)]

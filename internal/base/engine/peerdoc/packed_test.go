@@ -135,7 +135,10 @@ func TestPackedRoundTrip(t *testing.T) {
 				r.Address = 0
 			}
 			if rapid.Bool().Draw(rt, "keys") {
-				r.Keys = peerdoc.Keys{"rdma": rapid.SampledFrom([]string{"", "1", "2"}).Draw(rt, "key")}
+				r.Keys = peerdoc.Keys{"rdma": rapid.SampledFrom([]string{"", "1", "2"}).Draw(rt, "key"), "shm": "memfd"}
+			}
+			if rapid.IntRange(0, 40).Draw(rt, "another") == 0 && r.Keys != nil {
+				r.Keys["shm"] = "window"
 			}
 			regions = append(regions, r)
 		}
@@ -200,19 +203,20 @@ func TestPackedIsChecked(t *testing.T) {
 		`[{"rows":"` + row(1, 0, 0) + `"}]`:            "want four numbers",
 		`[{"rows":"` + row(1, 0, 0, 0x80) + `"}]`:      "want four numbers",
 		`[{"rows":"` + strings.Repeat("/", 16) + `"}]`: "want four numbers", // more than 64 bits
-		`[{"rows":"?"}]`:                                                                       "base64",
-		`[{"rows":"` + row(1, 0, 0, 0) + `"}]`:                                                 "0 bytes",
-		`[{"rows":"` + row(0, 0, 0, 1) + `"}]`:                                                 "ID 0",
-		`[{"rows":"` + row(1, 0, 0, 1, 0, 0, 0, 1) + `"}]`:                                     "none twice",
-		`[{"rows":"` + row(1, 0, 0, 1, 1, 1, 0, 1) + `"}]`:                                     "are both named",
-		`[{"rows":"` + row(9, 0, 0, 1) + `"}]`:                                                 "none twice", // the plain one
-		`[{"rows":"` + row(1, 0, 1, 2) + `"}]`:                                                 "below 2^64",
-		`[{"rows":"` + row(1, 0, 0, 1) + `","keys":{"rdma":["1","2"]}}]`:                       "2 keys",
-		`[{"rows":"` + row(1, 0, 0, 1) + `","keys":{"rdma":[]}}]`:                              "0 keys",
-		`[{"rows":"` + row(1, 0, 0, 1) + `","location":"\u0007"}]`:                             "printable",
-		`[{"rows":"` + base64.StdEncoding.EncodeToString(make([]byte, 2<<20)) + `"}]`:          "more than 131072 regions",
-		`[` + strings.TrimSuffix(strings.Repeat("{},", 1_000_000), ",") + `]`:                  "too many",
-		`[{"keys":{"a":[` + strings.TrimSuffix(strings.Repeat(`"",`, 1_000_000), ",") + `]}}]`: "too many",
+		`[{"rows":"?"}]`:                                                                        "base64",
+		`[{"rows":"` + row(1, 0, 0, 0) + `"}]`:                                                  "0 bytes",
+		`[{"rows":"` + row(0, 0, 0, 1) + `"}]`:                                                  "ID 0",
+		`[{"rows":"` + row(1, 0, 0, 1, 0, 0, 0, 1) + `"}]`:                                      "none twice",
+		`[{"rows":"` + row(1, 0, 0, 1, 1, 1, 0, 1) + `"}]`:                                      "are both named",
+		`[{"rows":"` + row(9, 0, 0, 1) + `"}]`:                                                  "none twice", // the plain one
+		`[{"rows":"` + row(1, 0, 1, 2) + `"}]`:                                                  "below 2^64",
+		`[{"rows":"` + row(1, 0, 0, 1) + `","keys":{"rdma":["1","2"]}}]`:                        "2 keys",
+		`[{"rows":"` + row(1, 0, 0, 1) + `","keys":{"rdma":[]}}]`:                               "0 keys",
+		`[{"rows":"` + row(1, 0, 0, 1, 1, 0, 0, 1) + `","keys":{"a":["1","2"],"b":["1","2"]}}]`: "at most one",
+		`[{"rows":"` + row(1, 0, 0, 1) + `","location":"\u0007"}]`:                              "printable",
+		`[{"rows":"` + base64.StdEncoding.EncodeToString(make([]byte, 2<<20)) + `"}]`:           "more than 131072 regions",
+		`[` + strings.TrimSuffix(strings.Repeat("{},", 1_000_000), ",") + `]`:                   "too many",
+		`[{"keys":{"a":[` + strings.TrimSuffix(strings.Repeat(`"",`, 1_000_000), ",") + `]}}]`:  "too many",
 	} {
 		text := `{"schema":"topoctl.peer/v1","name":"n","epoch":"1","regions":[{"id":"9","name":"kv","bytes":1}],"packed":` + packed + `}`
 		if _, err := peerdoc.ParseDescriptor([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
