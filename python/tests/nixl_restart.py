@@ -3,9 +3,10 @@ topoctl's by the same calls. It prints a table; with topoctl's package it also f
 
 - a transfer whose peer is gone is still "PROC" after LOST seconds,
 - a READ from the restarted peer takes longer than RESTARTED seconds, or gives other bytes,
+- a call waits for a silent peer for more than WAITED seconds,
 - bytes land in memory after its transfer was said to have ended.
 
-    UCX_TLS=tcp,self python nixl_restart.py [restarted | killed | stopped | gone]...
+    UCX_TLS=tcp,self python nixl_restart.py [restarted | killed | stopped | gone | silent]...
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import numpy as np
 from nixl_peer import STOCK, Peer, address, agent, exit_now, pattern, until
 
 SIZE = 256 << 20
-LOST, RESTARTED, STOPPED, PATIENCE = 15.0, 2.0, 10.0, 40.0  # seconds
+LOST, RESTARTED, WAITED, STOPPED, PATIENCE = 15.0, 2.0, 6.0, 10.0, 40.0  # seconds
 SENTINEL = 0xA5
 
 rows: List[Tuple[str, str]] = []
@@ -99,7 +100,8 @@ class Scene:
 
     def quiet(self, what: str) -> None:
         """No byte lands any more."""
-        self.memory[:] = SENTINEL
+        if (self.memory != SENTINEL).any():
+            self.memory[:] = SENTINEL
         time.sleep(3)
         late = int((self.memory != SENTINEL).sum())
         note(f"{what}: bytes that landed late", f"{late:,}")
@@ -214,11 +216,33 @@ def gone(scene: Scene) -> None:
     )
 
 
+def silent(scene: Scene) -> None:
+    """Stopped: it neither answers nor refuses. It goes on when its transfer was released."""
+    handle = scene.running()
+    os.kill(scene.peer.pid, signal.SIGSTOP)
+    lost(scene, handle, "silent")
+    for what, call in (
+        ("the next READ", lambda: scene.here.transfer(scene.read(4096))),
+        ("send_notif", lambda: scene.here.send_notif(scene.name, b"HB:")),
+        ("release_xfer_handle", lambda: scene.here.release_xfer_handle(handle)),
+        ("remove_remote_agent", lambda: scene.here.remove_remote_agent(scene.name)),
+    ):
+        begin = time.monotonic()
+        now = state(call)
+        took = time.monotonic() - begin
+        note(f"silent: {what}", f"{now}, {took:.2f} s")
+        require(took < WAITED and now != "PROC", f"silent: {what}: {now} after {took:.2f} s")
+    scene.memory[:] = SENTINEL
+    os.kill(scene.peer.pid, signal.SIGCONT)
+    scene.quiet("silent, then goes on")
+
+
 SCENES: Dict[str, Callable[[Scene], None]] = {
     "restarted": restarted,
     "killed": killed,
     "stopped": stopped,
     "gone": gone,
+    "silent": silent,
 }
 
 
@@ -228,7 +252,6 @@ def main() -> bool:
         try:
             SCENES[name](scene)
         finally:
-            os.kill(scene.peer.pid, signal.SIGCONT) if name == "stopped" else None
             scene.close()
     for failure in failures:
         print(f"FAIL: {failure}")

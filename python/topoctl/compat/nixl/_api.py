@@ -56,8 +56,8 @@ _TRANSFER_TIMEOUT = 120.0
 """Seconds after which a transfer has failed that has not ended. Peers that die are noticed long
 before; this is for one that is alive and does not move."""
 
-_CONNECT_TIMEOUT = 2.0
-"""Seconds that add_remote_agent, make_connection and send_notif wait for a peer."""
+_CONNECT_TIMEOUT = 3.0
+"""Seconds that a call waits for a peer that does not answer."""
 
 
 class nixl_thread_sync_t(enum.Enum):
@@ -160,7 +160,11 @@ class nixl_xfer_handle:
         if self._operation == nixlBind.NIXL_READ:
             begin = engine.read_picked
         try:
-            self._batch = begin(*self._sides, *self._indexes, notify=self._notification or None)
+            self._batch = begin(
+                *(*self._sides, *self._indexes),
+                notify=self._notification or None,
+                timeout=_TRANSFER_TIMEOUT,
+            )
         except (errors.InvalidArgument, errors.NoRegion, errors.Closed) as e:
             raise _translation(e) from e
         except errors.Error as e:
@@ -215,7 +219,7 @@ class nixl_agent:
         options = _environment.options()
         try:
             self._engine = topoctl.Engine(
-                name=agent_name, default_timeout=_TRANSFER_TIMEOUT, **options
+                name=agent_name, default_timeout=_CONNECT_TIMEOUT, **options
             )
         except (errors.InvalidArgument, errors.Failed) as e:
             raise nixlBind.nixlBackendError(f"{e}; {_environment.ADVICE}") from e
@@ -335,7 +339,7 @@ class nixl_agent:
     def add_remote_agent(self, metadata: bytes) -> bytes:
         """Takes an agent's metadata in and gives its name, as bytes like NIXL does. New metadata of
         the same name is of an agent that was restarted. The connection is made here where that
-        takes less than two seconds, else by the first transfer."""
+        takes less than three seconds, else by the first transfer."""
         data = metadata.encode() if isinstance(metadata, str) else metadata
         if not isinstance(data, bytes):
             raise TypeError(f"metadata is bytes, not {type(metadata).__name__}")
@@ -558,7 +562,7 @@ class nixl_agent:
         backend: Optional[str] = None,
     ) -> None:
         """Delivers a message of up to 64 KiB, bound to no transfer: it has arrived when this
-        returns. nixlRemoteDisconnectError where the agent does not answer within two seconds."""
+        returns. nixlRemoteDisconnectError where the agent does not answer within three seconds."""
         if backend is not None:
             self._check([backend])
         peer = self._peer(remote_agent_name)
