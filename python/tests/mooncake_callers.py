@@ -1,11 +1,14 @@
-"""The calls that vLLM, SGLang, LMCache and checkpoint-engine make of mooncake.engine, in their order
-and with their arguments, over memory of the host: every byte is compared. It works with the stock
-wheel and with topoctl's mooncake, whichever is on Python's path.
+"""The calls that vLLM, SGLang, LMCache and checkpoint-engine make of mooncake.engine, in their
+order and with their arguments, over memory of the host: every byte is compared. It works with the
+stock wheel and with topoctl's mooncake, whichever is on Python's path.
 """
 
 from __future__ import annotations
 
+import os
 import random
+import signal
+import time
 import unittest
 from concurrent.futures import ThreadPoolExecutor
 from typing import List, Tuple
@@ -176,6 +179,56 @@ class CheckpointEngine(unittest.TestCase):
             engine.batch_transfer_sync_read(peer.name, [bucket.address], [theirs[0]], [1]), 0
         )
         self.assertEqual(engine.batch_unregister_memory([bucket.address]), 0)
+
+
+@unittest.skipUnless(OURS, "the stock wheel promises nothing here")
+class Process(unittest.TestCase):
+    """What may happen to the process that uses an engine."""
+
+    def setUp(self) -> None:
+        self.memory, self.engine = Memory(1 << 20), opened()
+        self.peer = Peer(self.memory.size)
+        self.addCleanup(self.peer.close)
+        self.engine.register_memory(self.memory.address, self.memory.size)
+        self.assertEqual(self.write(), 0)
+
+    def write(self) -> int:
+        here, there = self.memory.address, self.peer.address
+        return int(self.engine.transfer_sync_write(self.peer.name, here, there, self.memory.size))
+
+    def test_fork(self) -> None:
+        """A child gets error values, and the parent goes on."""
+        child = os.fork()
+        if child == 0:
+            try:
+                answers = [
+                    self.write(),
+                    self.engine.register_memory(self.memory.address + 5, 1),
+                    self.engine.unregister_memory(self.memory.address),
+                    self.engine.get_batch_transfer_status([1]),
+                    self.engine.transfer_check_status(1),
+                    self.engine.get_rpc_port(),
+                    self.engine.allocate_managed_buffer(5) - 1,
+                    len(self.engine.get_notifies()) - 1,
+                ]
+                os._exit(answers != [-1] * len(answers))
+            finally:
+                os._exit(2)
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+        self.assertEqual(self.write(), 0)
+
+    def test_interrupt(self) -> None:
+        """KeyboardInterrupt ends a wait, and the batch with it."""
+        self.peer.signal(signal.SIGSTOP)
+        self.addCleanup(signal.signal, signal.SIGALRM, signal.SIG_DFL)
+        signal.signal(signal.SIGALRM, signal.default_int_handler)
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        begin = time.monotonic()
+        with self.assertRaises(KeyboardInterrupt):
+            for _ in range(1000):  # what is in buffers succeeds
+                self.write()
+        self.assertLess(time.monotonic() - begin, 8)  # 5 s may go by until the memory is safe
+        self.peer.signal(signal.SIGCONT)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@ mooncake. It tests the one that Python finds.
 
     python mooncake_conformance.py            tests
     python mooncake_conformance.py --print    what each call answers
-    python mooncake_conformance.py --table    the calls whose answers differ, for docs/mooncake-python.md
+    python mooncake_conformance.py --table    what differs, for docs/mooncake-python.md
 
 It needs the standard library only, and moves data between two processes over loopback.
 """

@@ -1,5 +1,5 @@
 """What the mooncake tests share: a second process with an engine, and memory. It works with the
-stock wheel and with topoctl's mooncake, whichever is on Python's path; it needs the standard library.
+stock wheel and with topoctl's mooncake, whichever is on Python's path, and needs nothing else.
 
 As a program it is that process: it registers memory and obeys its standard input.
 """
@@ -82,12 +82,15 @@ def free_port() -> int:
 
 class Peer:
     """Another process with an engine, called name, and size bytes at address, all registered unless
-    register is False. With a port it listens there."""
+    register is False. With a port it listens there. Where MOONCAKE_PEER_PATH is set it has that as
+    its PYTHONPATH, and so may have the other package."""
 
     def __init__(
         self, size: int, host: str = "127.0.0.1", port: int = 0, register: bool = True
     ) -> None:
         environment = dict(os.environ)
+        if "MOONCAKE_PEER_PATH" in environment:
+            environment["PYTHONPATH"] = environment["MOONCAKE_PEER_PATH"]
         if port:
             environment["TOPOCTL_LISTEN"] = f"127.0.0.1:{port}"
             for bound, number in ("MIN", port), ("MAX", port + 3):  # it wants two

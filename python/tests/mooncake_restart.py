@@ -1,5 +1,5 @@
-"""What becomes of transfers whose peer is killed, stopped or restarted: the stock wheel and topoctl's
-mooncake by the same calls. It prints what it saw; with topoctl's it also fails where
+"""What becomes of transfers whose peer is killed, stopped or restarted: the stock wheel and
+topoctl's mooncake by the same calls. It prints what it saw; with topoctl's it also fails where
 
 - a transfer whose peer is gone has not failed after LOST seconds,
 - a transfer with the restarted peer takes longer than RESTARTED seconds, or moves other bytes,

@@ -1,8 +1,8 @@
-"""How fast mooncake.engine moves memory between two processes of this host, over TCP: topoctl bench,
-topoctl's mooncake, and the stock wheel as it comes and with its pool of connections. They take
+"""How fast mooncake.engine moves memory between two processes of this host, over TCP: topoctl
+bench, topoctl's mooncake, and the stock wheel as it comes and with its pool of connections. They take
 turns; the figures are medians of the rounds.
 
-    python mooncake_speed.py --wheel PYTHON --compat DIR --topoctl PROGRAM [--rounds 7] [--seconds 0.5]
+    python mooncake_speed.py --wheel PYTHON --compat DIR --topoctl PROGRAM [--rounds 7]
 
 PYTHON has the stock wheel and topoctl's package, DIR is what "topoctl python env" puts in front of
 its path.

@@ -461,10 +461,11 @@ class TransferEngine:
 
     def _failed(self, batch: int, error: Error) -> None:
         if error.status == Status.UNSAFE:
-            then = "bytes may still arrive, and its memory is refused until none can"
+            _log.error(
+                "batch %d: %s; that memory is refused until no byte can arrive", batch, error
+            )
         else:
-            then = "no byte of it can arrive any more"
-        _log.error("batch %d: %s; %s", batch, error, then)
+            _log.error("batch %d: %s", batch, error)
 
     # Peers.
 
@@ -482,9 +483,11 @@ class TransferEngine:
 
     def get_notifies(self) -> List[TransferNotify]:
         """What peers sent since the last call, oldest first."""
-        if self._engine is None:
+        try:
+            return [_notify_of(n.sender, n.message) for n in self._open().notifications()]
+        except Error as e:
+            _log.error("notifications: %s", e)
             return []
-        return [_notify_of(n.sender, n.message) for n in self._engine.notifications()]
 
     def get_local_topology(self, device_name: Optional[str] = None) -> str:
         """The RDMA devices for memory of each location, as JSON: those that are preferred, and the
