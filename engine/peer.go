@@ -314,6 +314,11 @@ func (p *Peer) Err() error {
 	return nil
 }
 
+// Connected says whether the peer's engine can be asked now. While it cannot, it may be gone or
+// have been started again: what is submitted waits to find out, and calls of the peer, such as
+// Regions, return when that is known.
+func (p *Peer) Connected() bool { return p.session.Connected() }
+
 // Name is the name that Open was called with.
 func (p *Peer) Name() string { return p.name }
 

@@ -120,6 +120,14 @@ func (s *Session) Local() netip.AddrPort {
 	return s.last[0]
 }
 
+// Connected says whether there is a connection now. Without one the peer may be gone, or have
+// been started again: it is being searched.
+func (s *Session) Connected() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.link != nil
+}
+
 // RoundTrip is the smallest recent round trip, 0 not known.
 func (s *Session) RoundTrip() time.Duration { return s.roundTrips.min() }
 
