@@ -23,6 +23,7 @@ type Engine struct {
 	o       Options
 	pages   *agent.Pages
 	release time.Duration // that Release and Unregister wait at most
+	settle  time.Duration // that a call waits to learn what became of a peer
 	batches Handles[*batch]
 	lists   Handles[*list]
 
@@ -53,7 +54,7 @@ func Open(ctx context.Context, options string) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{o: o, release: releaseTime, added: map[string]registry.Record{}, peers: map[string]*peer{}}
+	e := &Engine{o: o, release: releaseTime, settle: settleTime, added: map[string]registry.Record{}, peers: map[string]*peer{}}
 	e.local.Store(&space[*region]{})
 	e.ctx, e.cancel = context.WithCancelCause(context.Background())
 	eo, err := o.engine(ctx)

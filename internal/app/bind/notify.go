@@ -23,6 +23,7 @@ func (e *Engine) Notify(peer string, message []byte, timeoutNS int64) error {
 		if message == nil {
 			message = []byte{}
 		}
+		x.settle(ctx, e.settle)
 		b, err := x.p.Submit(ctx, nil, engine.SubmitOptions{Notify: message})
 		if err != nil && x.lost() && ctx.Err() == nil {
 			continue // nothing was sent: it is opened again

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/registry"
@@ -21,6 +22,7 @@ type peer struct {
 	stock *mooncake.Peer // in place of p: a stock Mooncake process
 	err   error
 
+	unsettled  atomic.Bool // see settle
 	refreshing sync.Mutex
 	offered    atomic.Pointer[space[*engine.RemoteRegion]]
 }
@@ -147,6 +149,26 @@ func (e *Engine) forget(name string, x *peer) {
 	})
 }
 
+// settleTime is a little more than the pause between two attempts to connect again: a peer that
+// is there again is found in it.
+const settleTime = 600 * time.Millisecond
+
+// settle waits until it is known what became of a peer that is not connected: it may have been
+// started again, and what is submitted now is for the one that is there now. Where that takes long
+// it waits once, so that those who go on are not held up.
+func (x *peer) settle(ctx context.Context, most time.Duration) {
+	if x.stock != nil || x.p.Connected() {
+		x.unsettled.Store(false)
+		return
+	}
+	if x.unsettled.Load() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	x.unsettled.Store(x.refresh(ctx) != nil && !x.lost())
+}
+
 // lost says whether the peer has to be opened again, which a stock one never has.
 func (x *peer) lost() bool { return x.p != nil && x.p.Err() != nil }
 
@@ -174,6 +196,13 @@ func (x *peer) refresh(ctx context.Context) error {
 		return err
 	}
 	regions, err := x.p.Regions(ctx)
+	if err != nil && !x.p.Connected() {
+		select { // the call may return a moment before the peer is known to be lost
+		case <-x.p.Done():
+			return x.p.Err()
+		case <-ctx.Done():
+		}
+	}
 	if err != nil {
 		return err
 	}

@@ -115,6 +115,7 @@ func (e *Engine) begin(ctx context.Context, r *request) (running, error) {
 		return b, ops.byCaller(err)
 	}
 	if x := e.opened(r.peer); x != nil {
+		x.settle(e.ctx, e.settle)
 		if b, err := submit(x); err == nil || !x.lost() && StatusOf(err) != NoRegion {
 			return b, err
 		}
