@@ -13,6 +13,7 @@ import ctypes
 import importlib.util
 import json
 import os
+import pathlib
 import random
 import subprocess
 import sys
@@ -354,6 +355,16 @@ class Calls(unittest.TestCase):
         for row, got in answers():
             with self.subTest(row.call):
                 self.assertEqual(got, row.expected())
+
+
+class Table(unittest.TestCase):
+    """docs/mooncake-python.md has the table as --table prints it."""
+
+    def test_docs(self):
+        docs = pathlib.Path(__file__).parents[2] / "docs" / "mooncake-python.md"
+        text = docs.read_text(encoding="utf-8")
+        held = text.partition("<!-- table -->\n")[2].partition("\n<!-- /table -->")[0]
+        self.assertEqual(held, "\n".join(table()))
 
 
 class Beside(unittest.TestCase):
