@@ -99,9 +99,7 @@ class Scene:
         raise AssertionError("every READ had ended when it was looked at")
 
     def quiet(self, what: str) -> None:
-        """No byte lands any more."""
-        if (self.memory != SENTINEL).any():
-            self.memory[:] = SENTINEL
+        """No byte lands any more in memory that was filled with SENTINEL."""
         time.sleep(3)
         late = int((self.memory != SENTINEL).sum())
         note(f"{what}: bytes that landed late", f"{late:,}")
@@ -143,6 +141,7 @@ def restarted(scene: Scene) -> None:
     note("restarted: add_remote_agent", state(lambda: scene.here.add_remote_agent(metadata)))
     lost(scene, handle, "restarted")
     scene.read_again("restarted: READ from the peer")
+    scene.memory[:] = SENTINEL
     scene.quiet("restarted")
 
 
@@ -151,6 +150,7 @@ def killed(scene: Scene) -> None:
     scene.peer.kill()
     lost(scene, handle, "killed")
     note("killed: release", state(lambda: scene.here.release_xfer_handle(handle)))
+    scene.memory[:] = SENTINEL
     scene.quiet("killed")
     scene.peer.close()
     scene.peer = scene.start()

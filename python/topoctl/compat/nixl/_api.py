@@ -567,7 +567,10 @@ class nixl_agent:
             self._check([backend])
         peer = self._peer(remote_agent_name)
         try:
-            self._engine.notify(peer, _message(notif_msg), timeout=_CONNECT_TIMEOUT)
+            # a transfer of nothing, because signals are handled while one waits for it
+            self._engine.write_ranges(
+                *(peer, (), (), ()), notify=_message(notif_msg), timeout=_CONNECT_TIMEOUT
+            ).wait()
         except errors.Timeout as e:
             raise nixlBind.nixlRemoteDisconnectError(str(e)) from e
         except errors.Error as e:
