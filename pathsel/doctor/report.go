@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 	"strings"
@@ -126,13 +127,21 @@ func (r *Report) Worst() Severity {
 	return ""
 }
 
-// Findings lists the findings of all checks, the worst first.
+// Findings lists the findings of all checks, the worst first, and of those that are as bad in the
+// order of Checks: what is broken before what is set wrongly, how the host is built, and what
+// cannot be seen.
 func (r *Report) Findings() []Finding {
 	var out []Finding
 	for _, c := range r.Checks {
 		out = append(out, c.Findings...)
 	}
-	slices.SortStableFunc(out, func(a, b Finding) int { return a.Severity.rank() - b.Severity.rank() })
+	place := map[Code]int{}
+	for i, c := range Checks() {
+		place[c.Code] = i
+	}
+	slices.SortStableFunc(out, func(a, b Finding) int {
+		return cmp.Or(a.Severity.rank()-b.Severity.rank(), place[a.Code]-place[b.Code])
+	})
 	return out
 }
 

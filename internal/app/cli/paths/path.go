@@ -79,7 +79,7 @@ func newPathCmd(f *command.Env, runF func(context.Context, *pathOptions) error) 
 		ValidArgsFunction: opts.complete,
 	}
 	fl := cmd.Flags()
-	fl.StringVar(&opts.peer, "peer", "", "pair the ports of this host with those of the host in `FILE` (as for --from); DST is memory there (default: what SRC is called)")
+	fl.StringVar(&opts.peer, "peer", "", "pair the ports of this host with those of the host in `FILE` (as for --from); DST is memory there (default: the same as SRC)")
 	fl.StringVar(&opts.fabric, "fabric", "", "`FILE` with the rail, leaf and plane of each port (topoctl.fabric/v1)")
 	fl.StringVar(&opts.typed.bytes, "bytes", "64MiB", "`SIZE` of the transfer that lanes share")
 	fl.StringVar(&opts.typed.policy, "policy", string(pick.Adaptive), "`POLICY` by which lanes share the transfer: "+command.Either(pick.Policies()))

@@ -172,7 +172,7 @@ func (j *judgeFlags) add(cmd *cobra.Command) {
 	rules := probe.DefaultRules()
 	fl.StringVar(&j.failUnder, "fail-under", command.PartText(rules.FailUnder), "a pair fails below this `PERCENT` of the expected rate")
 	fl.StringVar(&j.warnUnder, "warn-under", command.PartText(rules.WarnUnder), "warn about a pair below this `PERCENT` of the expected rate")
-	fl.StringVar(&j.outlier, "outlier", fmt.Sprintf("%s/%gx", command.PartText(rules.OutlierUnder), rules.OutlierOver), "outliers: below this part of the best similar rate, above so many times the latency (`PERCENT/MULTIPLEx`)")
+	fl.StringVar(&j.outlier, "outlier", fmt.Sprintf("%s/%gx", command.PartText(rules.OutlierUnder), rules.OutlierOver), "outliers: below this part of the best similar rate, or above this multiple of the latency (`PERCENT/MULTIPLEx`)")
 	fl.IntVar(&j.retest, "retest", rules.Retests, "number `N` of times to measure bad pairs again, alone")
 	command.Group(cmd, "Verdicts", "fail-under", "warn-under", "outlier", "retest")
 	command.Offer(cmd, map[string]command.Completer{
