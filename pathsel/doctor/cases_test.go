@@ -687,6 +687,14 @@ var elsewhere = []struct {
 	{"no switch at all", "acs-redirect", doctor.NotApplicable, written(scattered)},
 	{"NVLink beside, PCIe redirected", "acs-redirect", doctor.CouldNotCheck, named("h20-3e-8gpu-2nic")},
 	{"AMD", "no-gdr-path", doctor.CouldNotCheck, named("mi300x-8nic")},
+	{"a GPU that may be a GeForce", "no-gdr-path", doctor.CouldNotCheck, edited(named(healthy), func(t *topo.Topology) {
+		for i := range t.GPUs {
+			t.GPUs[i].Model = ""
+		}
+		for i := range t.PCIDevices {
+			t.PCIDevices[i].DeviceName = ""
+		}
+	})},
 	{"EFA", "no-gdr-path", doctor.CouldNotCheck, named("aws-p5-44nic-synthetic")},
 	{"EFA with its module", "no-gdr-path", doctor.OK, edited(named("aws-p5-44nic-synthetic"), func(t *topo.Topology) { t.Host.Software.Modules = []string{"efa", "efa_nv_peermem", "nvidia"} })},
 	{"no RDMA", "no-gdr-path", doctor.NotApplicable, named("gh200-4gpu")},
