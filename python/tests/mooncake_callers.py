@@ -5,16 +5,20 @@ stock wheel and with topoctl's mooncake, whichever is on Python's path.
 
 from __future__ import annotations
 
+import http.server
 import os
 import random
 import signal
+import tempfile
+import threading
 import time
 import unittest
 from concurrent.futures import ThreadPoolExecutor
-from typing import List, Tuple
+from typing import Any, Dict, List, Tuple
+from unittest import mock
 
 from mooncake.engine import TransferEngine
-from mooncake_peer import OURS, Memory, Peer, opened, session
+from mooncake_peer import OURS, Memory, Peer, free_port, opened, session
 
 HOST = "127.0.0.1"
 
@@ -181,6 +185,56 @@ class CheckpointEngine(unittest.TestCase):
         self.assertEqual(engine.batch_unregister_memory([bucket.address]), 0)
 
 
+@unittest.skipUnless(OURS, "the stock initialize stops the thread that the server here runs in")
+class Metadata(unittest.TestCase):
+    """Engines that know each other by an HTTP metadata server, as LMCache's can."""
+
+    def test_names(self) -> None:
+        known: Dict[str, bytes] = {}
+
+        class Server(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                body = known.get(self.path, b"metadata not found")
+                self.send_response(200 if self.path in known else 404)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def do_PUT(self) -> None:
+                known[self.path] = self.rfile.read(int(self.headers["Content-Length"]))
+                self.send_response(200)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def do_DELETE(self) -> None:
+                known.pop(self.path, None)
+                self.send_response(200)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, *args: Any) -> None:
+                pass
+
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Server)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        self.addCleanup(server.shutdown)
+        metadata = f"http://127.0.0.1:{server.server_port}/metadata"
+        names = [f"127.0.0.1:{free_port()}" for _ in range(2)]
+        engines = [TransferEngine(), TransferEngine()]
+        memories = [Memory(100_000), Memory(100_000)]
+        for engine, name, memory in zip(engines, names, memories):
+            self.assertEqual(engine.initialize(name, metadata, "tcp", ""), 0)
+            self.assertEqual(engine.register_memory(memory.address, memory.size), 0)
+        here, there = memories
+        here.pattern(1)
+        write = engines[0].transfer_sync_write
+        self.assertEqual(write(names[1], here.address, there.address, here.size), 0)
+        self.assertEqual(there.digest(), here.digest())
+        self.assertEqual(engines[0].get_first_buffer_address(names[1]), there.address)
+        for engine, memory in zip(engines, memories):
+            self.assertEqual(engine.unregister_memory(memory.address), 0)
+
+
 @unittest.skipUnless(OURS, "the stock wheel promises nothing here")
 class Process(unittest.TestCase):
     """What may happen to the process that uses an engine."""
@@ -216,6 +270,27 @@ class Process(unittest.TestCase):
                 os._exit(2)
         self.assertEqual(os.waitpid(child, 0)[1], 0)
         self.assertEqual(self.write(), 0)
+
+    def test_other_hosts(self) -> None:
+        """They need the token that a file has, or to be told that none is wanted."""
+        engine = TransferEngine()
+        call = ("192.0.2.1", "P2PHANDSHAKE", "tcp", "")
+        self.assertEqual(engine.initialize(*call), -1)
+        with mock.patch.dict(os.environ, TOPOCTL_INSECURE="1"):
+            self.assertEqual(engine.initialize(*call), 0)
+        with tempfile.NamedTemporaryFile() as token:
+            token.write(b"sixteen bytes or more")
+            token.flush()
+            with mock.patch.dict(os.environ, TOPOCTL_TOKEN_FILE=token.name):
+                self.assertEqual(engine.initialize(*call), 0)
+                peer = Peer(self.memory.size, "192.0.2.1")
+        self.addCleanup(peer.close)
+        name = f"127.0.0.1:{peer.name.rpartition(':')[2]}"
+        self.assertEqual(engine.register_memory(self.memory.address, self.memory.size), 0)
+        there = self.memory.address, peer.address, self.memory.size
+        self.assertEqual(engine.transfer_sync_write(name, *there), 0)
+        self.assertEqual(self.engine.transfer_sync_write(name, *there), -1)
+        self.assertEqual(self.engine.send_probe(name), -102)
 
     def test_interrupt(self) -> None:
         """KeyboardInterrupt ends a wait, and the batch with it."""
