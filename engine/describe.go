@@ -103,12 +103,16 @@ func (e *Engine) makeRoom(added []*Region) error {
 	return nil
 }
 
-func (e *Engine) withhold(r *Region) {
+func (e *Engine) withhold(regions map[*Region]bool) {
 	o := &e.offering
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	delete(o.regions, r.ID())
-	if r.Grant() != memory.None {
+	granted := false
+	for r := range regions {
+		delete(o.regions, r.ID())
+		granted = granted || r.Grant() != memory.None
+	}
+	if granted {
 		e.changed()
 	}
 }

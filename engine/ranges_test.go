@@ -67,10 +67,16 @@ func TestRegisterRanges(t *testing.T) {
 	if data[99] != 0 || data[150] != 0 || data[4095] != 0 || data[12288] != 0 {
 		t.Error("bytes beside the ranges were written")
 	}
-	for _, r := range regions {
-		if err := r.Close(ctx); err != nil {
-			t.Error(err)
-		}
+	there, err := p.peer.Region(ctx, regions[2].Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.server.CloseRegions(ctx, append(regions, regions[0])); err != nil {
+		t.Error(err)
+	}
+	eventually(t, "the peer is told", func() bool { return there.closed.Load() })
+	if known, err := p.peer.Regions(ctx); err != nil || len(known) != 1 || len(p.server.Regions()) != 1 {
+		t.Errorf("%d regions are offered, %v", len(known), err)
 	}
 	data[0] = 1 // it is still ours
 }
@@ -185,10 +191,8 @@ func BenchmarkRegisterRanges(b *testing.B) {
 				if err != nil || len(known) != len(regions)+1 {
 					b.Fatal(len(known), err)
 				}
-				for _, r := range regions {
-					if err := r.Close(b.Context()); err != nil {
-						b.Fatal(err)
-					}
+				if err := p.server.CloseRegions(b.Context(), regions); err != nil {
+					b.Fatal(err)
 				}
 				b.StartTimer()
 			}

@@ -103,12 +103,12 @@ func (e *Engine) registerAll(blocks []*mem.Block, o RegionOptions) ([]*Region, e
 	for _, b := range blocks {
 		r, err := e.add(b, o)
 		if err != nil {
-			return nil, errors.Join(err, closeAllRegions(regions))
+			return nil, errors.Join(err, e.CloseRegions(context.Background(), regions))
 		}
 		regions = append(regions, r)
 	}
 	if err := e.offer(regions); err != nil {
-		return nil, errors.Join(err, closeAllRegions(regions))
+		return nil, errors.Join(err, e.CloseRegions(context.Background(), regions))
 	}
 	return regions, nil
 }
@@ -127,15 +127,6 @@ func (e *Engine) add(b *mem.Block, o RegionOptions) (*Region, error) {
 		return nil, errors.Join(err, m.Close(context.Background()))
 	}
 	return r, nil
-}
-
-// closeAllRegions closes regions that peers were not told of.
-func closeAllRegions(regions []*Region) error {
-	var errs []error
-	for _, r := range regions {
-		errs = append(errs, r.Close(context.Background()))
-	}
-	return errors.Join(errs...)
 }
 
 // register gives the region to all transports. One that cannot take it (locked memory
@@ -325,17 +316,41 @@ func (r *Region) pin() bool { return !r.closed.Load() && r.r.Pin() }
 // ctx's, and Close can be called again. The same goes for a transport that cannot release
 // the region: peers may write to it until it can.
 func (r *Region) Close(ctx context.Context) error {
-	e := r.engine
-	// The pin is there before anybody else sees that the region is being closed.
-	pinned := r.r.Pin()
-	if !r.closed.Swap(true) {
-		e.withhold(r)
-		e.cancelUsers(r)
-		if pinned {
-			if err := r.cutOff(); err != nil {
-				r.stuck.Store(true)
-				return err // with the pin: the memory is not free
-			}
+	return r.engine.CloseRegions(ctx, []*Region{r})
+}
+
+// CloseRegions is Region.Close for many regions of the engine: it tells peers of all at once, and
+// returns the errors of all, joined.
+func (e *Engine) CloseRegions(ctx context.Context, regions []*Region) error {
+	// The pins are there before anybody else sees that the regions are being closed.
+	pinned, closing := make(map[*Region]bool, len(regions)), make(map[*Region]bool, len(regions))
+	for _, r := range regions {
+		if _, twice := pinned[r]; twice {
+			continue
+		}
+		pinned[r] = r.r.Pin()
+		if !r.closed.Swap(true) {
+			closing[r] = true
+		}
+	}
+	if len(closing) > 0 {
+		e.withhold(closing)
+		e.cancelUsers(closing)
+	}
+	var errs []error
+	for r := range pinned {
+		errs = append(errs, r.close(ctx, pinned[r], closing[r]))
+	}
+	return errors.Join(errs...)
+}
+
+// close is the rest of closing a region that peers are not told of any more; first says that it
+// was open until now.
+func (r *Region) close(ctx context.Context, pinned, first bool) error {
+	if pinned && first {
+		if err := r.cutOff(); err != nil {
+			r.stuck.Store(true)
+			return err // with the pin: the memory is not free
 		}
 	}
 	if pinned {
@@ -366,13 +381,12 @@ func (r *Region) cutOff() error {
 	return r.withdraw()
 }
 
-// cancelUsers cancels the batches that touch the region.
-func (e *Engine) cancelUsers(r *Region) {
-	cause := fmt.Errorf("region %q was %w", r.Name(), ErrClosed)
+// cancelUsers cancels the batches that touch any of the regions.
+func (e *Engine) cancelUsers(regions map[*Region]bool) {
 	for _, b := range e.running() {
 		for _, used := range b.locals {
-			if used == r {
-				b.cancel(cause)
+			if regions[used] {
+				b.cancel(fmt.Errorf("region %q was %w", used.Name(), ErrClosed))
 				break
 			}
 		}

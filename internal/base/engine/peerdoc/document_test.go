@@ -179,7 +179,7 @@ func TestDescriptorAmplification(t *testing.T) {
 		runtime.ReadMemStats(&before)
 		_ = parse()
 		runtime.ReadMemStats(&after)
-		if n := after.TotalAlloc - before.TotalAlloc; n > 50<<20 {
+		if n := after.TotalAlloc - before.TotalAlloc; n > 60<<20 {
 			t.Errorf("%.40s: %d bytes allocated for %d", text, n, len(text))
 		}
 	}
