@@ -134,6 +134,11 @@ func (e *Engine) giveBack(addresses []uint64, allocated bool) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), e.release)
 	defer cancel()
+	var together []*engine.Region
+	for r := range closing {
+		together = append(together, r.Region)
+	}
+	_ = e.e.CloseRegions(ctx, together) // peers are told once; what could not be closed says so below, again
 	var errs, lost []error
 	var left, again []interval[*region]
 	for _, x := range have {
