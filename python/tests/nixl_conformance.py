@@ -16,6 +16,7 @@ import json
 import os
 import pathlib
 import pickle
+import subprocess
 import sys
 import tempfile
 import threading
@@ -957,6 +958,55 @@ def environment(**variables: Optional[str]) -> Iterator[None]:
 def table() -> str:
     rows = ["| call | NIXL 1.5.1 | topoctl |", "|---|---|---|"]
     return "\n".join(rows + ["| " + " | ".join(row) + " |" for row in DIFFERENCES.values()])
+
+
+ENDS = """
+import os, sys
+import numpy as np
+import rixl._api
+from nixl_peer import address, agent, pattern
+size = 64 << 20
+here, there = agent("here"), agent("there")
+assert type(here) is rixl._api.nixl_agent
+a, b = pattern(size, 1), np.zeros(size, dtype=np.uint8)
+here.register_memory([(address(a), size, 0, "")], "DRAM")
+there.register_memory([(address(b), size, 0, "")], "DRAM")
+here.add_remote_agent(there.get_agent_metadata())
+descs = [here.get_xfer_descs([(address(m), size, 0)], "DRAM") for m in (a, b)]
+handle = here.initialize_xfer("WRITE", *descs, "there")
+here.transfer(handle)
+if sys.argv[1] == "fork":
+    child = os.fork()
+    if not child:
+        try:
+            here.send_notif("there", b"x")
+        except Exception as e:
+            os._exit(int("fork" not in str(e)))
+        os._exit(2)
+    assert os.waitpid(child, 0)[1] == 0
+elif sys.argv[1] == "drop":
+    del handle, here
+elif sys.argv[1] == "raise":
+    raise SystemExit(7)
+"""
+
+
+class Ends(Case):
+    """What topoctl's package does where a process ends or forks while it moves memory; NIXL's
+    crashes at every exit."""
+
+    def test_process(self) -> None:
+        if STOCK:
+            self.skipTest("NIXL's package crashes when the interpreter exits")
+        for how, want in ("return", 0), ("fork", 0), ("drop", 0), ("raise", 7):
+            done = subprocess.run(
+                [sys.executable, "-c", ENDS, how],
+                cwd=pathlib.Path(__file__).parent,
+                timeout=60,
+                capture_output=True,
+                text=True,
+            )
+            self.assertEqual(done.returncode, want, (how, done.stderr))
 
 
 class Document(Case):
