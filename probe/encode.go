@@ -82,7 +82,7 @@ func (x *Result) normal() {
 		x.Bandwidth[i].SamplesBytesPerSec = cloned(x.Bandwidth[i].SamplesBytesPerSec)
 	}
 	x.Efficiency, x.OfBest, x.CPUSecondsPerGB = number(x.Efficiency), number(x.OfBest), number(x.CPUSecondsPerGB)
-	if x.Verdict == "" { // nobody has judged it
+	if x.Verdict == "" { // it was not judged
 		x.Verdict = Inconclusive
 	}
 }

@@ -18,7 +18,7 @@ const EventSchema = "topoctl.probe-event/v1"
 // EventType says what an event tells.
 type EventType string
 
-// The events, each a line of JSON. A run begins with start and, if nobody stops it,
+// The events, each a line of JSON. A run begins with start and, unless it is stopped,
 // ends with end.
 const (
 	EventStart  EventType = "start"  // Start: what is about to be measured

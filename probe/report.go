@@ -15,7 +15,7 @@ type Report struct {
 	Tool      topo.Tool `json:"tool"`
 	Mode      string    `json:"mode"` // "local" or "fabric"
 	StartedAt time.Time `json:"started_at"`
-	// DurationNS is by a clock that nobody steps.
+	// DurationNS is by a clock that is never set back.
 	DurationNS int64 `json:"duration_ns"`
 	// Complete is false where the run was interrupted or ran out of time: what is
 	// there was measured.

@@ -1,4 +1,4 @@
-// Package test holds the rules of the house that no compiler checks: who may
+// Package test holds the rules that no compiler checks: who may
 // import whom, and that the module can be packed and fetched.
 package test
 
@@ -36,7 +36,7 @@ var noOS = map[string]string{
 // pureCore is for code that is stepped: no clock, no lock, no goroutine's tools.
 var pureCore = map[string]string{
 	"os": "the core acts on nothing", "net": "the core acts on nothing", "syscall": "the core acts on nothing",
-	"sync": "whoever steps the core holds the lock", "sync/atomic": "whoever steps the core holds the lock",
+	"sync": "the caller of Step holds the lock", "sync/atomic": "the caller of Step holds the lock",
 	"time": "time is a number that comes in", "context": "nothing in the core waits",
 }
 

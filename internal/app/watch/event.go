@@ -36,7 +36,7 @@ const (
 type Event struct {
 	Schema   string  `json:"schema"`
 	AtNS     int64   `json:"at_ns"`          // since the watch began
-	Time     string  `json:"time,omitempty"` // RFC 3339, UTC; set by whoever has a clock
+	Time     string  `json:"time,omitempty"` // RFC 3339, UTC; set by the command, which has a clock
 	Kind     Kind    `json:"event"`
 	Severity string  `json:"severity"`          // "error", "warning", "info", as the doctor's
 	Subject  topo.ID `json:"subject,omitempty"` // the device; "" the host

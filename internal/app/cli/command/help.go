@@ -208,7 +208,7 @@ func Suggest(err error, typed string, known []string, otherwise string) error {
 // Closest finds the candidate that a mistyped name most likely meant, "" where
 // none is near: one edit, and one more for each four letters.
 func Closest(name string, candidates []string) string {
-	if len(name) > 64 { // nobody types that
+	if len(name) > 64 { // no one types that
 		return ""
 	}
 	best, bestDistance := "", 2+len(name)/4

@@ -160,7 +160,7 @@ func runWatch(ctx context.Context, o *watchOptions) error {
 	return nil
 }
 
-// follow prints events until ctx ends or nobody reads them, which is no error, or something
+// follow prints events until ctx ends or no one reads them, which is no error, or something
 // goes wrong.
 func (o *watchOptions) follow(ctx context.Context, feed *observe.Feed, w *watch.Watch, p *watchPrinter) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -186,7 +186,7 @@ func (o *watchOptions) follow(ctx context.Context, feed *observe.Feed, w *watch.
 			last = max(last, r.AtNS)
 			events = step(w, last, r)
 		case <-tick.C:
-			if command.ReaderGone(o.Streams.Out) { // else nobody would notice before the next event
+			if command.ReaderGone(o.Streams.Out) { // else that would be noticed with the next event
 				return nil
 			}
 			last = max(last, int64(time.Since(began)))

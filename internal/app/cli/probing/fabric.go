@@ -258,7 +258,7 @@ func (o *probeFabricOptions) openFleet(ctx context.Context, hosts []probe.Host) 
 	}
 	if o.launch != "" {
 		fo.Launch = &fabric.Launch{Command: strings.Fields(o.command)}
-		if fo.Token == nil { // nobody else needs to know it
+		if fo.Token == nil { // no one else needs to know it
 			fo.Token = []byte(rand.Text())
 		}
 	}
