@@ -6,6 +6,7 @@
  * hang. What they call is in exports.go.
  */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -82,29 +83,24 @@ const char *topoctl_version(void)
 	return golib_version();
 }
 
-/* Handlers of the signals by which Go learns of memory that is not there. */
-static const int faults[2] = {SIGSEGV, SIGBUS};
-static void (*fault_handlers[2])(int);
-
-static void (*handler_of(int sig))(int)
+/*
+ * Says whether the handlers of the signals by which Go learns of memory that is not there are
+ * this library's. Go sets them when it starts, some time after the library was loaded.
+ */
+int golib_handles_faults(void)
 {
-	struct sigaction now;
+	static const int faults[] = {SIGSEGV, SIGBUS};
+	Dl_info ours, its;
 
-	return sigaction(sig, NULL, &now) == 0 ? now.sa_handler : NULL;
-}
+	for (int i = 0; i < 2; i++) {
+		struct sigaction now;
 
-void golib_remember_handlers(void)
-{
-	for (int i = 0; i < 2; i++)
-		fault_handlers[i] = handler_of(faults[i]);
-}
-
-int golib_handlers_replaced(void)
-{
-	for (int i = 0; i < 2; i++)
-		if (handler_of(faults[i]) != fault_handlers[i])
-			return 1;
-	return 0;
+		if (sigaction(faults[i], NULL, &now) != 0 || dladdr((void *)golib_handles_faults, &ours) == 0)
+			return 1; /* it cannot be told */
+		if (dladdr((void *)now.sa_handler, &its) == 0 || its.dli_fbase != ours.dli_fbase)
+			return 0;
+	}
+	return 1;
 }
 
 int64_t topoctl_open(const char *options)

@@ -2,5 +2,4 @@
 #include <stdint.h>
 
 void golib_keep_error(const char *text, int64_t length);
-void golib_remember_handlers(void);
-int golib_handlers_replaced(void);
+int golib_handles_faults(void);

@@ -29,8 +29,6 @@ var engines bind.Handles[*bind.Engine]
 
 var version = C.CString(build.Read().Version) // for as long as the process lives
 
-func init() { C.golib_remember_handlers() }
-
 // The most that a text, and a list, of the caller may be.
 const (
 	maxText  = 1 << 20
@@ -141,7 +139,7 @@ func golib_open(options *C.char) C.int64_t {
 		if err != nil {
 			return 0, err
 		}
-		if C.golib_handlers_replaced() != 0 {
+		if C.golib_handles_faults() == 0 {
 			e.Warn("another handler of SIGSEGV or SIGBUS was set after libtopoctl was loaded (Python's faulthandler does so): " +
 				"a fault that an engine would recover from ends the process; set it before libtopoctl is loaded")
 		}
