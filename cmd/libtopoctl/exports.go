@@ -27,7 +27,11 @@ func main() {}
 // engines are those that are open.
 var engines bind.Handles[*bind.Engine]
 
-var version = C.CString(build.Read().Version) // for as long as the process lives
+// version is C's, for as long as the process lives.
+var version = func() *C.char {
+	v := build.Read().Version
+	return C.strndup((*C.char)(unsafe.Pointer(unsafe.StringData(v))), C.size_t(len(v)))
+}()
 
 // The most that a text, and a list, of the caller may be.
 const (
