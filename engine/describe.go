@@ -146,7 +146,7 @@ func (e *Engine) reoffer(topology json.RawMessage, endpoints []transport.Endpoin
 	}
 }
 
-// changed counts a change and has everybody told; the lock is held.
+// changed counts a change and tells subscribers; the lock is held.
 func (e *Engine) changed() {
 	o := &e.offering
 	o.sequence++
@@ -154,7 +154,7 @@ func (e *Engine) changed() {
 	e.tellAll()
 }
 
-// tellAll has everybody told what changed; the lock is held.
+// tellAll tells all subscribers what changed; the lock is held.
 func (e *Engine) tellAll() {
 	for _, s := range e.offering.subscribers {
 		if !s.pushing {

@@ -37,7 +37,7 @@ type Options struct {
 	Advertise string
 	// Token is the secret that this engine shares with its peers, at least 16 bytes.
 	Token []byte
-	// Insecure lets engines on other hosts open this one without a token: whoever reaches
+	// Insecure lets engines on other hosts open this one without a token: all that reach
 	// its addresses can then do with regions what their grants allow.
 	Insecure bool
 	// Ports describe the NICs that the engine may use. Without a Topology it knows none,

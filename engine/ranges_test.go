@@ -11,6 +11,7 @@ import (
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/internal/base/engine/peerdoc"
 	"github.com/topoctl/topoctl/internal/base/engine/transport/fake"
+	"github.com/topoctl/topoctl/pathsel"
 )
 
 // foreign is memory that the engine does not own, and its address.
@@ -134,10 +135,9 @@ func TestDescriptorLimit(t *testing.T) {
 			t.Fatal(err)
 		}
 		o := grant
-		o.Name = name(i)
+		o.Name, o.Location = name(i), pathsel.Location(name(0))
 		return p.server.Register(b, o)
 	}
-	// Most of it at once, that the test is quick.
 	var last *Region
 	var err error
 	n := 0
@@ -147,7 +147,7 @@ func TestDescriptorLimit(t *testing.T) {
 			last = r
 		}
 	}
-	if !errors.Is(err, ErrLimit) || n < peerdoc.MaxBytes/400 || n > peerdoc.MaxBytes/250 {
+	if !errors.Is(err, ErrLimit) || n < peerdoc.MaxBytes/700 || n > peerdoc.MaxBytes/500 {
 		t.Fatalf("after %d regions: %v", n, err)
 	}
 	ctx := testContext(t)

@@ -143,7 +143,7 @@ func TestFindingsAreNotForgotten(t *testing.T) {
 			}
 		}
 	}
-	for _, r := range longtest.Sample(removals, 300) {
+	for _, r := range longtest.Sample(removals, 150) {
 		var codes []doctor.Code
 		for _, f := range r.found {
 			codes = append(codes, f.Code)

@@ -71,7 +71,7 @@ DIFFERENCES: Dict[str, Tuple[str, str, str]] = {
     "index": ("`nixlXferDList[i]` behind the end", "reads other memory", "`IndexError`"),
     "serialized": (
         "`deserialize_descs` of other bytes",
-        "unpickles them: whoever wrote them runs code",
+        "unpickles them, which runs code that their author chose",
         "`nixlInvalidParamError`",
     ),
     "released": (

@@ -61,7 +61,7 @@ func (peerToPeer) update(context.Context, func() *descriptor) error    { return 
 func (peerToPeer) withdraw(context.Context, string) error              { return nil }
 
 func (peerToPeer) find(ctx context.Context, name string) (*found, error) {
-	// Peers send their own descriptor, and read nobody's: what is here is not told.
+	// Peers send their own descriptor, and read no other: what is here is not told.
 	body, err := exchange(ctx, name, frameMetadata, []byte("{}\n"), maxReply)
 	if err != nil {
 		return nil, err
@@ -77,7 +77,7 @@ func exchange(ctx context.Context, address string, kind frameType, body []byte, 
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoPeer, err)
 	}
-	defer func() { _ = c.Close() }() // at once: a stock peer serves nobody else before
+	defer func() { _ = c.Close() }() // at once: a stock peer serves no one else before
 	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	if _, err := c.Write(encodeFrame(kind, body)); err != nil {

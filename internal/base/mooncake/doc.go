@@ -6,7 +6,7 @@
 // frame, or of an HTTP server of keys and values. Data goes over connections of its own: a header
 // of 24 bytes names an address, a length and READ or WRITE, and the bytes follow as they are.
 //
-// Nothing in it is authenticated, encrypted or checked: whoever reaches the ports reads and writes
+// Nothing in it is authenticated, encrypted or checked: all that reach the ports read and write
 // all memory that is offered. All that peers send is hostile until checked, and memory is only
 // touched through Memory, whose owner checks every range.
 package mooncake
