@@ -143,10 +143,10 @@ func TestUnplugged(t *testing.T) {
 // A length that no frame has ends the connection.
 func TestHugeFrame(t *testing.T) {
 	_, ends := cable(t)
-	if _, err := ends[1].Write(binary.BigEndian.AppendUint32(nil, maxFrame+1)); err != nil {
+	if err := ends[1].SetReadDeadline(time.Now().Add(patience)); err != nil { // a pipe that is closed takes none
 		t.Fatal(err)
 	}
-	if err := ends[1].SetReadDeadline(time.Now().Add(patience)); err != nil {
+	if _, err := ends[1].Write(binary.BigEndian.AppendUint32(nil, maxFrame+1)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := ends[1].Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
