@@ -381,6 +381,12 @@ class TestLifetimes(EngineTest):
 class TestInterrupts(EngineTest):
     """KeyboardInterrupt comes while a call waits."""
 
+    def setUp(self):
+        super().setUp()
+        # A program that is started in the background ignores the signal from the start.
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        self.addCleanup(signal.signal, signal.SIGINT, before)
+
     def interrupted(self, call):
         timer = threading.Timer(0.2, signal.raise_signal, (signal.SIGINT,))
         timer.start()
