@@ -44,6 +44,8 @@ func newWorld(t *testing.T, a, b over, check engine.Check) *world {
 	t.Helper()
 	watch(t)
 	w := &world{t: t}
+	// Closed engines do not count, though testing keeps functions that it has called.
+	t.Cleanup(func() { w.a, w.b, w.peer = nil, nil, nil })
 	start := func(name string, o over) *engine.Engine {
 		e, err := engine.New(context.Background(), engine.Options{
 			Name: name, Token: token, Transports: []engine.TransportFactory{engine.TransportFactory(o)}, Check: check, ConnsPerLane: 16,
@@ -55,6 +57,7 @@ func newWorld(t *testing.T, a, b over, check engine.Check) *world {
 			if err := e.Close(); err != nil {
 				t.Errorf("closing engine %q: %v", name, err)
 			}
+			e = nil
 		})
 		return e
 	}
