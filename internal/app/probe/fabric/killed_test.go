@@ -106,13 +106,14 @@ func TestKilledInMidRound(t *testing.T) {
 			if out[2].Err == nil || !strings.Contains(out[2].Err.Error(), "n0: ") { // n2 is well
 				t.Errorf("a pair that writes to it: %v", out[2].Err)
 			}
-			if h := f.Hosts()[0]; h.Error == "" {
-				t.Error("the host has no error")
-			}
 			began := time.Now()
 			out = f.Round(limited(t), pairs, spec, nil)
 			if out[0].Err == nil || out[2].Err == nil || out[1].Err != nil {
 				t.Errorf("the next round: %v, %v, %v", out[0].Err, out[2].Err, out[1].Err)
+			}
+			// A call can fail shortly before its peer counts as lost.
+			if h := f.Hosts()[0]; h.Error == "" {
+				t.Error("the host has no error")
 			}
 			out = f.Round(limited(t), pairs[:1], spec, nil)
 			if out[0].Err == nil || len(out[0].Bandwidth) > 0 {
