@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -109,8 +110,16 @@ func TestKVPlaces(t *testing.T) {
 		_, err = replay.Run(ctx, o) // lanes are dialled, and what is ready first is taken meanwhile
 		l.must("replay", err)
 		r, err := replay.Run(ctx, o)
-		cancel()
 		l.must("replay", err)
+		// A lane that stands still, as on a busy machine, gives what it had to the other one: that run does not tell.
+		for range 10 {
+			if !slices.ContainsFunc(r.Lanes, func(x replay.Lane) bool { return x.Retries > 0 }) {
+				break
+			}
+			r, err = replay.Run(ctx, o)
+			l.must("replay", err)
+		}
+		cancel()
 		got := [2]int64{}
 		for _, x := range r.Lanes {
 			t.Logf("%v: %s carried %d bytes, %d slices sent again, %q", tt.ranks, x.Name, x.Bytes, x.Retries, x.Error)
@@ -120,7 +129,6 @@ func TestKVPlaces(t *testing.T) {
 				}
 			}
 		}
-		// A lane that stood still for a moment gives what it had to the other one.
 		half := 4 * 256 * kvModel.BytesPerToken() / 2
 		if off := got[0] - tt.halves[0]*half; off < -half/4 || off > half/4 || got[0]+got[1] != 2*half || r.CheckedBytes != 2*half {
 			t.Errorf("ranks at GPUs %v: lanes carried %v bytes, want about %v halves of %d; %d bytes were right", tt.ranks, got, tt.halves, half, r.CheckedBytes)
