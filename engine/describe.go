@@ -97,7 +97,7 @@ func (e *Engine) makeRoom(added []*Region) error {
 	}
 	encoded, err := e.descriptor().Encode()
 	if err != nil {
-		return pkgerr.Errorf("engine", "region %q: %w: peers cannot be told of so many regions: %w", added[0].Name(), ErrLimit, err)
+		return pkgerr.Errorf("engine", "region %q: %w: peers cannot be told of more regions: %w", added[0].Name(), ErrLimit, err)
 	}
 	o.encoded, o.room = encoded, peerdoc.MaxBytes-len(encoded)
 	return nil

@@ -27,7 +27,7 @@ type batch struct {
 	write, v2 bool
 
 	mu          sync.Mutex
-	todo        []Op
+	waiting     []Op
 	lost        []Op // that were in flight when their connection was lost
 	err         error
 	lostErr     error
@@ -37,11 +37,11 @@ type batch struct {
 func (b *batch) take() (Op, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.err != nil || len(b.todo) == 0 {
+	if b.err != nil || len(b.waiting) == 0 {
 		return Op{}, false
 	}
-	op := b.todo[0]
-	b.todo = b.todo[1:]
+	op := b.waiting[0]
+	b.waiting = b.waiting[1:]
 	return op, true
 }
 
@@ -49,7 +49,7 @@ func (b *batch) take() (Op, bool) {
 func (b *batch) more() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.err == nil && b.lostErr == nil && len(b.todo) > 0
+	return b.err == nil && b.lostErr == nil && len(b.waiting) > 0
 }
 
 // fail ends the batch, or, where the connection was lost, leaves the ops that were in flight to
@@ -72,7 +72,7 @@ func (b *batch) fail(err error, inFlight []Op) {
 func (b *batch) result() ([]Op, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	left := slices.Concat(b.lost, b.todo)
+	left := slices.Concat(b.lost, b.waiting)
 	switch {
 	case b.unconfirmed:
 		return left, fmt.Errorf("%w: %w", ErrUnconfirmed, b.err)

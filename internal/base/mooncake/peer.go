@@ -235,7 +235,7 @@ func (p *Peer) round(ctx context.Context, write bool, ops []Op, again bool) (lef
 	if err != nil || len(pieces) == 0 {
 		return ops, err
 	}
-	b := &batch{write: write, v2: known.ProtoVersion >= 2, todo: pieces}
+	b := &batch{write: write, v2: known.ProtoVersion >= 2, waiting: pieces}
 	carry := func(must bool) {
 		for b.more() {
 			l, err := p.lane(ctx, known, must)

@@ -217,8 +217,8 @@ class TransferEngine:
     def write_bytes_to_buffer(
         self, dest_address: int, data: Union[bytes, str], length: int, /
     ) -> int:
-        """Copies the first length bytes of data to an address of this process. -1 where there are
-        not so many, or the address is not mapped."""
+        """Copies the first length bytes of data to an address of this process. -1 where data is
+        shorter, or the address is not mapped."""
         source = data.encode() if isinstance(data, str) else data
         if not isinstance(source, (bytes, bytearray)):
             raise TypeError(f"want bytes or a string, not {type(data).__name__}")
