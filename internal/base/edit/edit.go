@@ -1,5 +1,7 @@
-// Package edit tells how far a mistyped word is from a known one.
+// Package edit tells how far a mistyped word is from a known one, and which is nearest.
 package edit
+
+import "strings"
 
 // Distance is the number of bytes to add, drop or change between two words
 // (Levenshtein).
@@ -21,4 +23,19 @@ func Distance(a, b string) int {
 		}
 	}
 	return row[len(b)]
+}
+
+// Closest finds the candidate that a mistyped name most likely meant, "" where
+// none is near: one edit, and one more for each four letters.
+func Closest(name string, candidates []string) string {
+	if len(name) > 64 { // no one types that
+		return ""
+	}
+	best, bestDistance := "", 2+len(name)/4
+	for _, c := range candidates {
+		if d := Distance(strings.ToLower(name), strings.ToLower(c)); d < bestDistance {
+			best, bestDistance = c, d
+		}
+	}
+	return best
 }

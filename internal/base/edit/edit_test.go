@@ -1,6 +1,9 @@
 package edit
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestDistance(t *testing.T) {
 	for _, tt := range []struct {
@@ -12,6 +15,18 @@ func TestDistance(t *testing.T) {
 	} {
 		if got := Distance(tt.a, tt.b); got != tt.want {
 			t.Errorf("Distance(%q, %q) = %d, want %d", tt.a, tt.b, got, tt.want)
+		}
+	}
+}
+
+func TestClosest(t *testing.T) {
+	names := []string{"discover", "topo", "matrix", "version"}
+	for name, want := range map[string]string{
+		"topos": "topo", "Topo": "topo", "discovr": "discover", "verson": "version", "x": "", "probe": "",
+		"mtrx": "matrix", strings.Repeat("topo", 100): "",
+	} {
+		if got := Closest(name, names); got != want {
+			t.Errorf("closest(%q) = %q, want %q", name, got, want)
 		}
 	}
 }

@@ -122,7 +122,7 @@ func (p *archiveParser) parse() error {
 		return errors.New(`lines end in "\r\n"; the archive was changed in transit`)
 	}
 	if first != ArchiveFormat {
-		return fmt.Errorf("first line is %.60q, want %q", first, ArchiveFormat)
+		return fmt.Errorf("the first line is not %q", ArchiveFormat) // nor printed: it may be of any file of this host
 	}
 	var comment []string
 	for !p.atHead() {
@@ -132,7 +132,7 @@ func (p *archiveParser) parse() error {
 		}
 		text, isComment := strings.CutPrefix(line, "#")
 		if !isComment && line != "" {
-			return fmt.Errorf("%.60q is neither a comment nor an entry (%sNAME%s)", line, headBegin, headEnd)
+			return fmt.Errorf("neither a comment nor an entry (%sNAME%s)", headBegin, headEnd)
 		}
 		if isComment {
 			comment = append(comment, strings.TrimPrefix(text, " "))

@@ -162,10 +162,10 @@ func TestDetectArchive(t *testing.T) {
 
 func TestParseArchiveRefuses(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                         `line 0: first line is "", want "topoctl-tree/v1"`,
-		"topoctl-tree/v2\n":        `line 1: first line is "topoctl-tree/v2"`,
+		"":                         `line 0: the first line is not "topoctl-tree/v1"`,
+		"topoctl-tree/v2\n":        `line 1: the first line is not "topoctl-tree/v1"`,
 		"topoctl-tree/v1\r\n":      `line 1: lines end in "\r\n"`,
-		"@\nhello\n":               `line 2: "hello" is neither a comment nor an entry`,
+		"@\nhello\n":               `line 2: neither a comment nor an entry`,
 		"@\n-- a\n":                `line 2: entry "-- a" does not end in " --"`,
 		"@\n-- ../a --\n":          `line 2: entry "../a": invalid argument`,
 		"@\n-- /a --\n":            `line 2: entry "/a": invalid argument`,

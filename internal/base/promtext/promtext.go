@@ -8,6 +8,9 @@ import (
 	"strings"
 )
 
+// ContentType is how HTTP names the format.
+const ContentType = "text/plain; version=0.0.4; charset=utf-8"
+
 // Kind is the type of a metric.
 type Kind string
 

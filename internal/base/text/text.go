@@ -28,6 +28,23 @@ func ASCII(s string) string {
 	return escape(s, func(r rune) bool { return r >= utf8.RuneSelf || !unicode.IsPrint(r) })
 }
 
+// signs are how the characters that our own text has beside ASCII are spelled in it.
+var signs = strings.NewReplacer("±", "+-", "µ", "u", "·", "-", "…", "...", "≥", ">=", "×", "x", "–", "-", "─", "-", "→", "->")
+
+// InASCII is text of our own for output that has to be ASCII: its signs are spelled ("±" is "+-"),
+// other characters are written as escapes. Line ends, tabs and colours stay.
+func InASCII(s string) string {
+	var b strings.Builder
+	for _, r := range signs.Replace(s) {
+		if r < utf8.RuneSelf {
+			b.WriteRune(r)
+		} else {
+			b.WriteString(ASCII(string(r)))
+		}
+	}
+	return b.String()
+}
+
 func escape(s string, unfit func(rune) bool) string {
 	if !strings.ContainsFunc(s, unfit) && utf8.ValidString(s) {
 		return s
@@ -196,30 +213,72 @@ const (
 	setIn     = 6
 )
 
-// WrapColumns is [Columns] in lines of at most width cells: the last cell of a row is wrapped in its
-// column, or below the row where its column is too narrow. It returns the lines of each row. Other
-// cells stay whole, and 0 is no limit.
+// WrapColumns is [Columns] in lines of at most width cells: the last text of a row is wrapped in its
+// column, or below the row where its column is too narrow. Where even the cells before it are too wide
+// together, the last ones of them move below with it, the same of all rows that are too wide. It returns
+// the lines of each row. Cells but the last stay whole, and 0 is no limit.
 func WrapColumns(rows [][]string, width int, specs ...Column) [][]string {
+	lines := Columns(rows, specs...)
+	moved := 0 // cells that stand below beside the last
+	for k, line := range lines {
+		before, _, _ := cutCells(line, rows[k], 0)
+		for n := 0; width > 0 && Width(line) > width && width-Width(before) < leastRoom; n++ {
+			fits, _, more := cutCells(line, rows[k], n)
+			if !more {
+				break // the first cell stays
+			}
+			if moved = max(moved, n); Width(strings.TrimRight(fits, " ")) <= width {
+				break
+			}
+		}
+	}
 	out := make([][]string, len(rows))
-	for k, line := range Columns(rows, specs...) {
+	for k, line := range lines {
 		out[k] = []string{line}
 		if width <= 0 || Width(line) <= width {
 			continue
 		}
-		last := strings.TrimRight(rows[k][len(rows[k])-1], " ")
-		before := strings.TrimSuffix(line, last)
+		before, below, _ := cutCells(line, rows[k], 0)
 		at, rest := Width(before), out[k][:0]
 		if width-at < leastRoom {
-			rest, at = append(rest, strings.TrimRight(before, " ")), setIn
+			before, below, _ = cutCells(line, rows[k], moved)
+			if before = strings.TrimRight(before, " "); before != "" {
+				rest = append(rest, before)
+			}
+			at = setIn
 			before = blanks(at)
+			if first := strings.Join(below[:len(below)-1], "  "); first != "" && width-at-Width(first) >= leastRoom {
+				before, below = before+first+"  ", below[len(below)-1:]
+			}
 		}
-		for _, part := range Wrap(last, width-at) {
+		for _, part := range Wrap(strings.Join(below, " "), width-Width(before)) {
 			rest = append(rest, before+part)
 			before = blanks(at)
 		}
 		out[k] = rest
 	}
 	return out
+}
+
+// cutCells cuts the last text off a row's line, and n cells before it, empty ones not counted; more says that
+// there are others before them.
+func cutCells(line string, row []string, n int) (before string, cells []string, more bool) {
+	before = line
+	for i := len(row) - 1; i >= 0; i-- {
+		cell := strings.TrimRight(row[i], " ")
+		switch {
+		case cell == "":
+		case len(cells) > n:
+			return before, cells, true
+		default:
+			before = strings.TrimSuffix(strings.TrimRight(before, " "), cell)
+			cells = append([]string{cell}, cells...)
+		}
+	}
+	if cells == nil {
+		cells = []string{""}
+	}
+	return before, cells, false
 }
 
 // TSV sets rows for programs, a line for each: its cells made [Printable] and separated by tabs,

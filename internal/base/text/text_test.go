@@ -201,6 +201,16 @@ func TestWrapColumns(t *testing.T) {
 			t.Errorf("width %d (-want +got):\n%s", tt.width, diff)
 		}
 	}
+	lanes := [][]string{{"local", "remote", "class", "verdict", "why"}, {"a port of a long name", "mlx5_10", "PXB/PXB", "failover", "a link on its way is full of chosen lanes"}, {"mlx5_0", "mlx5_0", "X", "chosen", "best"}}
+	wantLanes := [][]string{{"local                  remote   class", "      verdict  why"}, {"a port of a long name  mlx5_10  PXB/PXB", "      failover  a link on its way is full of", "      chosen lanes"},
+		{"mlx5_0                 mlx5_0   X", "      chosen  best"}}
+	if diff := cmp.Diff(wantLanes, WrapColumns(lanes, 44)); diff != "" {
+		t.Errorf("cells before the last move below too (-want +got):\n%s", diff)
+	}
+	want := [][]string{{"removed  eno1  a controller of some maker", "               or other"}} // empty cells take no line
+	if diff := cmp.Diff(want, WrapColumns([][]string{{"removed", "eno1", "a controller of some maker or other", ""}}, 41)); diff != "" {
+		t.Errorf("an empty last cell (-want +got):\n%s", diff)
+	}
 }
 
 func TestTSV(t *testing.T) {
