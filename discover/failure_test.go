@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -24,6 +25,12 @@ type absentGPUs struct{}
 func (absentGPUs) Error() string { return "libnvidia-ml.so.1 is not installed" }
 func (absentGPUs) Absent() bool  { return true }
 
+// waiting is a test whose time passes only while all of its goroutines wait, so that none is given
+// up that is at work. It ends when they have.
+func waiting(test func(t *testing.T)) func(t *testing.T) {
+	return func(t *testing.T) { synctest.Test(t, test) }
+}
+
 // Each live source may fail alone: by an error, a panic, or by hanging until
 // the time is up. The other's answers and the files stay.
 func TestSourceFailsAlone(t *testing.T) {
@@ -38,8 +45,7 @@ func TestSourceFailsAlone(t *testing.T) {
 		{"hang", "no answer in time", func(_ context.Context, release <-chan struct{}) error { <-release; return nil }},
 	} {
 		for _, source := range []topo.Source{topo.SourceNVML, topo.SourceNetlink} {
-			t.Run(string(source)+" "+how.name, func(t *testing.T) {
-				noLeaks(t)
+			t.Run(string(source)+" "+how.name, waiting(func(t *testing.T) {
 				release := make(chan struct{})
 				defer close(release)
 				ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
@@ -70,25 +76,25 @@ func TestSourceFailsAlone(t *testing.T) {
 				if len(tp.PCIDevices) != 10 || tp.PCIDevices[0].VendorName == "" || len(tp.RDMADevices) != 1 {
 					t.Errorf("%d PCI functions, %d RDMA devices; the files were read before", len(tp.PCIDevices), len(tp.RDMADevices))
 				}
-			})
+			}))
 		}
 	}
 }
 
 // A source that outlasts its own limit is given up without any deadline.
 func TestSourceLimit(t *testing.T) {
-	noLeaks(t)
-	release := make(chan struct{})
-	defer close(release)
-	p := live(t, gpuFunc(func(context.Context) (*replies.GPUReport, error) { <-release; return nil, nil }), okNetlink(t))
-	p.limit = 200 * time.Millisecond
-	tp, _, err := p.run(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !hasWarning(tp, topo.CodeSourceFailed, "nvml: no answer in time") {
-		t.Errorf("warnings %v", tp.Warnings)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		defer close(release)
+		p := live(t, gpuFunc(func(context.Context) (*replies.GPUReport, error) { <-release; return nil, nil }), okNetlink(t))
+		tp, _, err := p.run(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !hasWarning(tp, topo.CodeSourceFailed, "nvml: no answer in time") || len(warningsOf(tp, topo.CodeSourceFailed)) != 1 {
+			t.Errorf("warnings %v", tp.Warnings)
+		}
+	})
 }
 
 // Cancelling is no deadline: it ends the discovery with an error.
@@ -106,16 +112,17 @@ func TestCancelled(t *testing.T) {
 
 // Files that hang cost everything, but not the caller's time.
 func TestFilesHang(t *testing.T) {
-	noLeaks(t)
-	release := make(chan struct{})
-	defer close(release)
-	p := live(t, okGPUs(t), okNetlink(t))
-	p.read = func(hosttree.Tree, bool) *topo.Topology { <-release; return &topo.Topology{} }
-	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
-	defer cancel()
-	if _, _, err := p.run(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "reading the host's files") {
-		t.Errorf("error %v", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		defer close(release)
+		p := live(t, okGPUs(t), okNetlink(t))
+		p.read = func(hosttree.Tree, bool) *topo.Topology { <-release; return &topo.Topology{} }
+		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+		defer cancel()
+		if _, _, err := p.run(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "reading the host's files") {
+			t.Errorf("error %v", err)
+		}
+	})
 }
 
 // The libraries with process-wide settings wait for each other, not for ever.

@@ -30,6 +30,9 @@ func Decode(data []byte) (*Report, error) {
 	if len(data) > maxDocument {
 		return nil, pkgerr.Errorf("probe", "a report of %d bytes: at most %d are read", len(data), maxDocument)
 	}
+	if len(bytes.TrimSpace(data)) == 0 {
+		return nil, pkgerr.New("probe", "empty: not a probe report")
+	}
 	if err := first(checkUTF8(data), checkSchema(schemaName(data), Schema)); err != nil {
 		return nil, pkgerr.Errorf("probe", "%w", err)
 	}

@@ -31,7 +31,7 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 	link := `"key":"n1 port:mlx5_0/1 down"`
 	for name, tt := range map[string]struct{ data, want string }{
-		"empty":                {"", `no "schema" key`},
+		"empty":                {"", "empty: not a probe report"},
 		"no object":            {"[1]", `no "schema" key`},
 		"another document":     {`{"schema":"topoctl.bench/v1"}`, `schema "topoctl.bench/v1" is not "topoctl.probe/v1"`},
 		"a newer version":      {edit("topoctl.probe/v1", "topoctl.probe/v2"), `schema "topoctl.probe/v2" is newer than this program reads`},

@@ -113,7 +113,7 @@ func TestEventsRefused(t *testing.T) {
 	log := string(lines(t, events(t, r)))
 	start, rest, _ := strings.Cut(log, "\n")
 	for name, tt := range map[string]struct{ data, want string }{
-		"empty":            {"", `no "schema" key`},
+		"empty":            {"", "empty: not a probe report"},
 		"no start":         {rest, "line 1: event \"round\" before the start"},
 		"two runs":         {log + log, "a second start event"},
 		"broken inside":    {start + "\n{\"schema\":\n" + rest, "line 2: no event"},

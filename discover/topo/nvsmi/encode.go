@@ -20,7 +20,7 @@ func fromTopology(t *topo.Topology) (*matrix, error) {
 	for i := range t.GPUs {
 		table.Devices = append(table.Devices, "GPU"+strconv.Itoa(t.GPUs[i].Index))
 	}
-	for i, id := range nics(t) {
+	for i, id := range NICs(t) {
 		label := "NIC" + strconv.Itoa(i)
 		ids = append(ids, id)
 		table.Devices = append(table.Devices, label)
@@ -46,7 +46,9 @@ func fromTopology(t *topo.Topology) (*matrix, error) {
 	return table, nil
 }
 
-func nics(t *topo.Topology) []topo.ID {
+// NICs are those that nvidia-smi topo -m has of a host: the RDMA devices with hardware. Of a host without
+// any they are its software devices and interfaces.
+func NICs(t *topo.Topology) []topo.ID {
 	all := t.MatrixAxis(topo.KindNIC)
 	var hardware []topo.ID
 	x := topo.NewIndex(t)
