@@ -27,7 +27,7 @@ func asked(t *testing.T, server Options) *Peer {
 func TestCall(t *testing.T) {
 	checkLeaks(t)
 	long := strings.Repeat("long ", 2000)
-	p := asked(t, Options{Answer: func(_ context.Context, from string, request []byte) ([]byte, error) {
+	p := asked(t, Options{Answer: func(_ context.Context, from PeerID, request []byte) ([]byte, error) {
 		switch string(request) {
 		case "fail":
 			return nil, errors.New("no such thing")
@@ -36,7 +36,7 @@ func TestCall(t *testing.T) {
 		case "too much":
 			return make([]byte, MaxAnswerBytes+1), nil
 		}
-		return append([]byte(from+": "), request...), nil
+		return append([]byte(from.Claimed+": "), request...), nil
 	}})
 	big := bytes.Repeat([]byte{7}, MaxCallBytes)
 	for _, request := range [][]byte{nil, []byte("x"), big} {
@@ -79,7 +79,7 @@ func TestCallsAtATime(t *testing.T) {
 	checkLeaks(t)
 	var running, most atomic.Int32
 	release := make(chan struct{})
-	p := asked(t, Options{Answer: func(context.Context, string, []byte) ([]byte, error) {
+	p := asked(t, Options{Answer: func(context.Context, PeerID, []byte) ([]byte, error) {
 		now := running.Add(1)
 		defer running.Add(-1)
 		for seen := most.Load(); now > seen && !most.CompareAndSwap(seen, now); seen = most.Load() {
@@ -116,7 +116,7 @@ func TestCallsAtATime(t *testing.T) {
 func TestCallsOfAllPeers(t *testing.T) {
 	checkLeaks(t)
 	release, entered := make(chan struct{}), make(chan struct{})
-	p := asked(t, Options{Limits: Limits{Calls: 1}, Answer: func(context.Context, string, []byte) ([]byte, error) {
+	p := asked(t, Options{Limits: Limits{Calls: 1}, Answer: func(context.Context, PeerID, []byte) ([]byte, error) {
 		entered <- struct{}{}
 		<-release
 		return nil, nil
@@ -125,7 +125,7 @@ func TestCallsOfAllPeers(t *testing.T) {
 	go func() { _, err := p.Call(context.Background(), nil); done <- err }()
 	<-entered
 	var remote *RemoteError
-	if _, err := p.Call(testContext(t), nil); !errors.As(err, &remote) || !strings.Contains(remote.Text, "1 calls at a time") {
+	if _, err := p.Call(testContext(t), nil); !errors.As(err, &remote) || !strings.Contains(remote.Text, "all peers have 1 of 1: try again") {
 		t.Errorf("one more: %v", err)
 	}
 	close(release)
@@ -138,7 +138,7 @@ func TestCallsOfAllPeers(t *testing.T) {
 func TestCallEnds(t *testing.T) {
 	checkLeaks(t)
 	entered := make(chan struct{}, 1)
-	wait := func(ctx context.Context, _ string, _ []byte) ([]byte, error) {
+	wait := func(ctx context.Context, _ PeerID, _ []byte) ([]byte, error) {
 		entered <- struct{}{}
 		<-ctx.Done() // as long as the peer is there
 		return nil, ctx.Err()
@@ -169,7 +169,7 @@ func TestCallSurvivesItsConnection(t *testing.T) {
 	checkLeaks(t)
 	var runs atomic.Int32
 	entered, release := make(chan struct{}), make(chan struct{})
-	s := newEngine(t, Options{Answer: func(context.Context, string, []byte) ([]byte, error) {
+	s := newEngine(t, Options{Answer: func(context.Context, PeerID, []byte) ([]byte, error) {
 		runs.Add(1)
 		entered <- struct{}{}
 		<-release

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -18,6 +19,7 @@ type Batch struct {
 	o      SubmitOptions
 	ops    int
 	total  int64 // bytes
+	writes bool
 	// begin and deadline are in the engine's time.
 	begin, deadline int64
 	parts           []*part
@@ -75,6 +77,9 @@ func (b *Batch) addPart(r *route) *part {
 	}
 	p.batch, p.route = b, r
 	p.opBuffers = b.engine.pools.buffers.Get().(*opBuffers)
+	if len(b.parts) == 0 { // the usual number
+		p.ops, p.places = slices.Grow(p.ops, b.ops), slices.Grow(p.places, b.ops)
+	}
 	b.parts = append(b.parts, p)
 	return p
 }
@@ -305,7 +310,7 @@ func (b *Batch) poll(ctx context.Context) (over bool) {
 	c := b.polled.Load()
 	switch {
 	case c == nil:
-	case ctx.Done() == nil:
+	case ctx == context.Background():
 		c.poller.Poll(w)
 	default:
 		c.poller.Poll(&boundWaiter{waiter: w, ctx: ctx})
@@ -327,8 +332,8 @@ func (w *waiter) Over() bool {
 }
 
 // Brief says whether the batch is so small that it may be over before a goroutine is
-// woken.
-func (w *waiter) Brief() bool { return w.total <= 64<<10 }
+// woken. One that only reads leaves nothing to others: what comes is all there is to do.
+func (w *waiter) Brief() bool { return w.total <= 256<<10 || !w.writes && w.total <= 1<<20 }
 
 // Asleep notes what wakes who sleeps for the batch.
 func (w *waiter) Asleep(wake func()) bool {

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/topoctl/topoctl/internal/base/engine/sched"
+	"github.com/topoctl/topoctl/internal/base/engine/session"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
 )
 
@@ -14,10 +16,9 @@ func TestCallBodies(t *testing.T) {
 	if name != "tcp" || conn != 7 || string(request) != "hello" || err != nil {
 		t.Error(name, conn, request, err)
 	}
-	id := transport.SessionID{1, 2, 3, 15: 9}
-	name, session, conn, err := parseLeave(leaveBody("shm", id, 1<<63))
-	if name != "shm" || session != id || conn != 1<<63 || err != nil {
-		t.Error(name, session, conn, err)
+	l := leaving{"shm", transport.SessionID{1, 2, 3, 15: 9}, 1 << 63, [32]byte{4}}
+	if got, err := parseLeave(l.body()); got != l || err != nil {
+		t.Error(got, err)
 	}
 	wait, payload, err := parseNotify(notifyBody(time.Second, []byte("x")))
 	if wait != time.Second || string(payload) != "x" || err != nil {
@@ -30,7 +31,7 @@ func TestCallBodies(t *testing.T) {
 		if _, _, _, err := parseAccept(bad[:min(len(bad), 5)]); !errors.Is(err, errMalformed) {
 			t.Errorf("accept %v: %v", bad, err)
 		}
-		if _, _, _, err := parseLeave(bad); !errors.Is(err, errMalformed) {
+		if _, err := parseLeave(bad); !errors.Is(err, errMalformed) {
 			t.Errorf("leave %v: %v", bad, err)
 		}
 		if _, _, err := parseNotify(bad); !errors.Is(err, errMalformed) {
@@ -41,17 +42,65 @@ func TestCallBodies(t *testing.T) {
 
 func FuzzCalls(f *testing.F) {
 	f.Add(acceptBody("tcp", 1, []byte("x")))
-	f.Add(leaveBody("tcp", transport.SessionID{}, 1))
+	f.Add((&leaving{transport: "tcp", conn: 1}).body())
 	f.Add(notifyBody(1, nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if name, conn, request, err := parseAccept(b); err == nil && !bytes.Equal(acceptBody(name, conn, request), b) {
 			t.Errorf("accept %x", b)
 		}
-		if name, session, conn, err := parseLeave(b); err == nil && !bytes.Equal(leaveBody(name, session, conn), b) {
+		if l, err := parseLeave(b); err == nil && !bytes.Equal(l.body(), b) {
 			t.Errorf("leave %x", b)
 		}
 		if wait, payload, err := parseNotify(b); err == nil && (wait < 0 || wait > maxNotifyWait || len(payload) > maxNotify) {
 			t.Errorf("notify %x: %v, %d bytes", b, wait, len(payload))
 		}
 	})
+}
+
+// A peer that knows a session and a connection of it, and has the token too, can neither leave the
+// connection nor make one of its own in its place. The session's own proof leaves it, over
+// another session too.
+func TestOthersConnections(t *testing.T) {
+	checkLeaks(t)
+	token := []byte("0123456789abcdef")
+	tcp := []TransportFactory{TCP()}
+	p := newPair(t, 1<<20, Options{Token: token, Transports: tcp}, Options{Token: token, Transports: tcp})
+	p.warm(t)
+	ctx := testContext(t)
+	peer, err := newEngine(t, Options{Token: token, Transports: tcp}).Open(ctx, p.server.Addrs()[0].String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	conns := func() int { return p.server.Stats().ServedConns }
+	before := conns()
+	var id sched.ConnID
+	p.client.mu.Lock()
+	for id = range p.client.conns {
+	}
+	p.client.mu.Unlock()
+	if before != 1 || id == 0 {
+		t.Fatalf("%d connections, the last is %d", before, id)
+	}
+	good := newLeaving(p.peer.session, "tcp", transport.ConnID(id))
+	forged := newLeaving(peer.session, "tcp", good.conn)
+	forged.session = good.session
+	moved := good
+	moved.conn++
+	for _, l := range []leaving{forged, moved, {transport: "tcp", session: good.session, conn: good.conn}} {
+		var refused *RemoteError
+		if _, err := peer.session.Call(ctx, methodLeave, l.body()); !errors.As(err, &refused) || conns() != before {
+			t.Errorf("%+v: %v, %d connections", l, err, conns())
+		}
+	}
+	for _, conn := range []transport.ConnID{good.conn, good.conn + 1} {
+		_, err := session.DialData(ctx, session.DataDial{
+			Session: good.session, Conn: conn, Key: transport.DataKey{1}, Route: session.Route{Remote: p.peer.session.Remote()},
+		})
+		if !errors.Is(err, session.ErrEnded) {
+			t.Errorf("a data connection: %v", err)
+		}
+	}
+	if _, err := peer.session.Call(ctx, methodLeave, good.body()); err != nil || conns() != 0 {
+		t.Errorf("the session's own proof: %v, %d connections", err, conns())
+	}
 }

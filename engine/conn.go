@@ -161,7 +161,8 @@ func (e *Engine) forget(c *conn) {
 	ctx, cancel := context.WithTimeout(e.ctx, leaveTimeout)
 	defer cancel()
 	p := c.lane.peer
-	_, _ = p.session.Call(ctx, methodLeave, leaveBody(c.lane.carrier.name, p.session.ID(), transport.ConnID(c.id)))
+	l := newLeaving(p.session, c.lane.carrier.name, transport.ConnID(c.id))
+	_, _ = p.session.Call(ctx, methodLeave, l.body())
 }
 
 // kill closes a connection, or gives its dial up.

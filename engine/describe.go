@@ -5,11 +5,13 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"maps"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/topoctl/topoctl/engine/memory"
+	mem "github.com/topoctl/topoctl/internal/base/engine/memory"
 	"github.com/topoctl/topoctl/internal/base/engine/peerdoc"
 	"github.com/topoctl/topoctl/internal/base/engine/session"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
@@ -20,19 +22,23 @@ const deltaTimeout = 30 * time.Second
 
 // offering is what this engine tells its peers, and who has been told what.
 type offering struct {
-	mu        sync.Mutex
-	regions   map[memory.ID]*Region
-	topology  json.RawMessage
-	endpoints []transport.Endpoint
-	reason    string // for the first endpoint, "" where there is none
-	// sequence counts changes; now is the descriptor of that sequence, nil until
-	// somebody wants it.
-	sequence    uint64
-	now         *peerdoc.Descriptor
-	encoded     []byte // of now, nil until a peer asks: one for all of them
+	mu          sync.Mutex
+	regions     map[memory.ID]*Region
+	ordered     []*Region // the same in the order of IDs, nil until somebody wants it
+	topology    json.RawMessage
+	endpoints   []transport.Endpoint
+	reason      string // for the first endpoint, "" where there is none
+	sequence    uint64 // counts changes
+	all         view   // that is not narrowed
 	room        int    // bytes that a descriptor certainly has left
-	last        delta  // one for all that know as much
 	subscribers map[*session.Session]*subscriber
+}
+
+// view is what peers with the same permissions are told; the lock of the offering guards it.
+type view struct {
+	now     *peerdoc.Descriptor // nil, or of an earlier sequence, until somebody wants it
+	encoded []byte              // of now, nil until a peer asks: one for all of them
+	last    delta               // one for all that know as much
 }
 
 // delta is a change from one sequence to another, encoded when the first peer is told.
@@ -41,17 +47,18 @@ type delta struct {
 	body     func() ([]byte, error)
 }
 
-// delta is the change between two descriptors; the lock is held.
-func (o *offering) delta(from, to *peerdoc.Descriptor) func() ([]byte, error) {
-	if o.last.body == nil || o.last.from != from.Sequence || o.last.to != to.Sequence {
-		o.last = delta{from.Sequence, to.Sequence, sync.OnceValues(func() ([]byte, error) { return encodeDelta(from, to) })}
+// delta is the change between two descriptors of the view; the lock is held.
+func (v *view) delta(from, to *peerdoc.Descriptor) func() ([]byte, error) {
+	if v.last.body == nil || v.last.from != from.Sequence || v.last.to != to.Sequence {
+		v.last = delta{from.Sequence, to.Sequence, sync.OnceValues(func() ([]byte, error) { return encodeDelta(from, to) })}
 	}
-	return o.last.body
+	return v.last.body
 }
 
 // subscriber is a session whose engine is told of changes.
 type subscriber struct {
 	session *session.Session
+	permit  *permit
 	told    *peerdoc.Descriptor
 	pushing bool
 }
@@ -63,6 +70,7 @@ func (e *Engine) offer(regions []*Region) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	granted := false
+	o.ordered = nil
 	for _, r := range regions {
 		o.regions[r.ID()] = r
 		r.rekey() // it may have missed a change
@@ -72,12 +80,12 @@ func (e *Engine) offer(regions []*Region) error {
 		return nil
 	}
 	o.sequence++
-	o.now, o.encoded = nil, nil
+	o.all.now = nil
 	if err := e.makeRoom(regions); err != nil {
 		for _, r := range regions {
 			delete(o.regions, r.ID())
 		}
-		o.now = nil
+		o.all.now, o.ordered = nil, nil
 		return err
 	}
 	e.tellAll()
@@ -89,17 +97,18 @@ func (e *Engine) offer(regions []*Region) error {
 func (e *Engine) makeRoom(added []*Region) error {
 	o := &e.offering
 	if len(added) == 1 {
-		offered := added[0].offered()
+		offered := added[0].offered(nil)
 		if most := offered.MostBytes(); most <= o.room {
 			o.room -= most
 			return nil
 		}
 	}
-	encoded, err := e.descriptor().Encode()
+	v := e.view(nil)
+	encoded, err := v.now.Encode()
 	if err != nil {
 		return pkgerr.Errorf("engine", "region %q: %w: peers cannot be told of more regions: %w", added[0].Name(), ErrLimit, err)
 	}
-	o.encoded, o.room = encoded, peerdoc.MaxBytes-len(encoded)
+	v.encoded, o.room = encoded, peerdoc.MaxBytes-len(encoded)
 	return nil
 }
 
@@ -107,6 +116,7 @@ func (e *Engine) withhold(regions map[*Region]bool) {
 	o := &e.offering
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.ordered = nil
 	granted := false
 	for r := range regions {
 		delete(o.regions, r.ID())
@@ -117,21 +127,12 @@ func (e *Engine) withhold(regions map[*Region]bool) {
 	}
 }
 
-// offered lists the open regions in the order of their IDs.
-func (e *Engine) offered() []*Region {
-	o := &e.offering
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.list()
-}
-
+// list gives the open regions in the order of their IDs, to be read only; the lock is held.
 func (o *offering) list() []*Region {
-	out := make([]*Region, 0, len(o.regions))
-	for _, r := range o.regions {
-		out = append(out, r)
+	if o.ordered == nil {
+		o.ordered = slices.SortedFunc(maps.Values(o.regions), func(a, b *Region) int { return cmp.Compare(a.ID(), b.ID()) })
 	}
-	slices.SortFunc(out, func(a, b *Region) int { return cmp.Compare(a.ID(), b.ID()) })
-	return out
+	return o.ordered
 }
 
 // reoffer changes topology and endpoints.
@@ -148,9 +149,7 @@ func (e *Engine) reoffer(topology json.RawMessage, endpoints []transport.Endpoin
 
 // changed counts a change and tells subscribers; the lock is held.
 func (e *Engine) changed() {
-	o := &e.offering
-	o.sequence++
-	o.now, o.encoded = nil, nil
+	e.offering.sequence++
 	e.tellAll()
 }
 
@@ -163,31 +162,45 @@ func (e *Engine) tellAll() {
 	}
 }
 
-// descriptor is the present one; the lock is held.
-func (e *Engine) descriptor() *peerdoc.Descriptor {
+// view is what peers with these permissions are told now; the lock is held.
+func (e *Engine) view(p *permit) *view {
 	o := &e.offering
-	if o.now != nil {
-		return o.now
+	v := &o.all
+	if p != nil {
+		v = &p.view
+	}
+	if v.now != nil && v.now.Sequence == o.sequence {
+		return v
 	}
 	d := &peerdoc.Descriptor{
 		Schema: peerdoc.SchemaPeer, Name: e.name, Epoch: e.epoch, Sequence: o.sequence,
 		Machine: e.machine, Boot: e.boot, Topology: o.topology, Endpoints: o.endpoints,
 	}
+	var rights *mem.Rights
+	if p != nil {
+		rights = p.rights
+	}
+	if p != nil && !p.Topology {
+		d.Topology = nil
+	}
 	for _, r := range o.list() {
-		if r.Grant() != memory.None {
-			d.Regions = append(d.Regions, r.offered())
+		if rights.Grant(r.r) != memory.None {
+			d.Regions = append(d.Regions, r.offered(rights))
 		}
 	}
-	o.now = d
-	return d
+	v.now, v.encoded = d, nil
+	return v
 }
 
-// offered is what peers are told of a region; the lock of the offering is held.
-func (r *Region) offered() peerdoc.Region {
-	grant := r.Grant()
+// offered is what peers with these rights are told of a region; the lock of the offering is held.
+func (r *Region) offered(rights *mem.Rights) peerdoc.Region {
+	grant := rights.Grant(r.r)
 	out := peerdoc.Region{
 		ID: r.ID(), Name: r.Name(), Bytes: r.Size(), Location: string(r.location),
-		Read: grant&memory.PeerRead != 0, Write: grant&memory.PeerWrite != 0, Keys: r.keys,
+		Read: grant&memory.PeerRead != 0, Write: grant&memory.PeerWrite != 0,
+	}
+	if rights.All(r.r) { // else only what checks each access here may reach it, and that needs no key
+		out.Keys = r.keys
 	}
 	if r.offerAddress {
 		out.Address = uint64(r.Address())
@@ -198,15 +211,15 @@ func (r *Region) offered() peerdoc.Region {
 // describe answers with the descriptor; from then on the session's engine is told
 // of changes.
 func (e *Engine) describe(s *session.Session) ([]byte, error) {
-	o := &e.offering
+	o, p := &e.offering, e.permitOf(s)
 	o.mu.Lock()
-	d := e.descriptor()
+	v := e.view(p)
+	d, encoded := v.now, v.encoded
 	if old := o.subscribers[s]; old != nil {
 		old.told = d // a push that is under way goes on from here
 	} else {
-		o.subscribers[s] = &subscriber{session: s, told: d}
+		o.subscribers[s] = &subscriber{session: s, permit: p, told: d}
 	}
-	encoded := o.encoded
 	o.mu.Unlock()
 	if encoded != nil {
 		return encoded, nil
@@ -217,8 +230,8 @@ func (e *Engine) describe(s *session.Session) ([]byte, error) {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.now == d {
-		o.encoded = encoded
+	if v.now == d {
+		v.encoded = encoded
 	}
 	return encoded, nil
 }
@@ -235,14 +248,15 @@ func (e *Engine) push(s *subscriber) {
 	o := &e.offering
 	for {
 		o.mu.Lock()
-		from, to := s.told, e.descriptor()
+		v := e.view(s.permit)
+		from, to := s.told, v.now
 		if from.Sequence == to.Sequence || o.subscribers[s.session] != s {
 			s.pushing = false
 			o.mu.Unlock()
 			return
 		}
 		s.told = to
-		encode := o.delta(from, to)
+		encode := v.delta(from, to)
 		o.mu.Unlock()
 		body, err := encode()
 		if err != nil {

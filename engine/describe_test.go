@@ -15,14 +15,15 @@ func TestChangeIsEncodedOnce(t *testing.T) {
 	descriptor := func() func() ([]byte, error) {
 		o := &e.offering
 		o.mu.Lock()
-		from := e.descriptor()
+		from := e.view(nil).now
 		o.mu.Unlock()
 		if _, err := e.Alloc(4096, RegionOptions{Name: fmt.Sprintf("kv-%d", from.Sequence), Grant: memory.PeerRead}); err != nil {
 			t.Fatal(err)
 		}
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		one, other := o.delta(from, e.descriptor()), o.delta(from, e.descriptor())
+		v := e.view(nil)
+		one, other := v.delta(from, v.now), v.delta(from, e.view(nil).now)
 		a, err := one()
 		b, err2 := other()
 		if err != nil || err2 != nil || &a[0] != &b[0] {

@@ -19,10 +19,12 @@ import (
 	"github.com/topoctl/topoctl/engine/registry"
 	mem "github.com/topoctl/topoctl/internal/base/engine/memory"
 	"github.com/topoctl/topoctl/internal/base/engine/peerdoc"
+	"github.com/topoctl/topoctl/internal/base/engine/quota"
 	"github.com/topoctl/topoctl/internal/base/engine/sched"
 	"github.com/topoctl/topoctl/internal/base/engine/session"
 	"github.com/topoctl/topoctl/internal/base/engine/stage"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/engine/trust"
 	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/pathsel"
 )
@@ -43,9 +45,12 @@ type Engine struct {
 
 	registry      registry.Registry
 	server        *session.Server
+	served        served
 	offering      offering
+	permits       permits
 	answering     answering
-	notifications chan Notification
+	held          *quota.Shares // memory, of peers
+	notifications *inbox
 	bounce        bounce
 
 	pools  pools
@@ -116,15 +121,17 @@ func New(ctx context.Context, o Options) (*Engine, error) {
 	}
 	e := &Engine{
 		o: o, log: o.Logger, began: time.Now(), table: mem.NewTable(o.Limits.Regions), registry: o.Registry,
-		notifications: make(chan Notification, o.Limits.Notifications),
-		presence:      presence{name: o.Name, portsChanged: make(chan struct{}, 1)},
-		lifetime:      lifetime{stop: make(chan struct{}), closeTime: closeTimeout},
+		held:      quota.New("memory", o.Limits.PeerBytes),
+		answering: answering{shares: quota.New("calls", int64(o.Limits.Calls)), by: map[*session.Session]int{}},
+		presence:  presence{name: o.Name, portsChanged: make(chan struct{}, 1)},
+		lifetime:  lifetime{stop: make(chan struct{}), closeTime: closeTimeout},
 		scheduler: scheduler{
 			wake: make(chan struct{}, 1), core: sched.New(sched.DefaultConfig()), wakeAt: sched.Never,
 			peers: map[*Peer]bool{}, lanes: map[sched.LaneID]*lane{}, conns: map[sched.ConnID]*conn{},
 			sides: map[*pathsel.Host]sched.SideID{}, unfenced: map[sched.ConnID]fenceKey{}, quarantines: map[uint64][]quarantined{},
 		},
 	}
+	e.notifications = newInbox(max(0, o.Limits.Notifications), e.held)
 	e.pools.works.New = func() any { return &work{} }
 	e.pools.postings.New = func() any { return &posting{} }
 	e.pools.buffers.New = func() any { return &opBuffers{} }
@@ -133,7 +140,7 @@ func New(ctx context.Context, o Options) (*Engine, error) {
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	e.machine, e.boot = machineAndBoot()
 	e.epoch = registry.NewEpoch(e.began)
-	e.identity = session.Identity{Name: e.name, Epoch: e.epoch, Token: o.Token}
+	e.identity = session.Identity{Name: e.name, Epoch: e.epoch, Credentials: o.credentials(), TLS: trust.NewEndpoint(nil)}
 	if err := e.bringUp(ctx); err != nil {
 		return nil, pkgerr.Errorf("engine", "%w", errors.Join(err, e.Close()))
 	}
@@ -162,7 +169,8 @@ func (e *Engine) bringUp(ctx context.Context) error {
 	e.tasks.Add(1)
 	go e.keepTime()
 	e.server = session.Serve(listeners, session.ServerOptions{
-		Identity: e.identity, Limits: e.sessionLimits(), Logger: e.log, Handle: e.handle, Data: e.data, Other: e.o.Other, Ended: e.sessionEnded,
+		Identity: e.identity, Limits: e.sessionLimits(), Budget: e.budget(), Logger: e.log, Handle: e.handle,
+		Data: e.data, DataKey: e.dataKey, Other: e.o.Other, Ended: e.sessionEnded,
 	})
 	if err := e.publish(ctx); err != nil {
 		return err
@@ -173,6 +181,11 @@ func (e *Engine) bringUp(ctx context.Context) error {
 
 func (e *Engine) sessionLimits() session.Limits {
 	return session.Limits{Sessions: e.o.Limits.Peers, MessageBytes: peerdoc.MaxBytes + 1<<10}
+}
+
+// budget is that of all sessions.
+func (e *Engine) budget() session.Budget {
+	return session.Budget{Memory: e.held, AnswerBytes: answerBytes}
 }
 
 func (e *Engine) listenAll(ctx context.Context) ([]net.Listener, error) {
@@ -200,8 +213,12 @@ func (e *Engine) makeCarriers() error {
 	if now := e.ports.Load(); now != nil {
 		topology = now.topology
 	}
+	protection, err := e.o.protection(e.identity.Credentials())
+	if err != nil {
+		return err
+	}
 	env := transport.Env{
-		Name: e.name, Epoch: e.epoch, Token: e.o.Token, Regions: e.table, Topology: topology, Addrs: e.listen, Logger: e.log,
+		Name: e.name, Epoch: e.epoch, Credentials: e.identity.Credentials, TLS: e.identity.TLS, Protection: protection, Regions: e.table, Memory: e.held, Topology: topology, Addrs: e.listen, Logger: e.log,
 		Changed: func() {
 			select {
 			case e.portsChanged <- struct{}{}:
@@ -337,7 +354,7 @@ func (e *Engine) Addrs() []netip.AddrPort { return append([]netip.AddrPort(nil),
 
 // Notifications are those that peers sent. A program that expects any must read the
 // channel: it holds Limits.Notifications of them, and then peers wait. Close closes it.
-func (e *Engine) Notifications() <-chan Notification { return e.notifications }
+func (e *Engine) Notifications() <-chan Notification { return e.notifications.c }
 
 // addPeer counts a peer in.
 func (e *Engine) addPeer(p *Peer) error {
@@ -442,7 +459,7 @@ func (e *Engine) Close() error {
 	e.cancel()
 	close(e.stop)
 	e.tasks.Wait()
-	close(e.notifications)
+	close(e.notifications.c)
 	errs = append(errs, e.table.Close())
 	if err := errors.Join(errs...); err != nil {
 		return pkgerr.Errorf("engine", "close: %w", err)

@@ -11,6 +11,7 @@ import (
 	"github.com/topoctl/topoctl/internal/base/engine/sched"
 	"github.com/topoctl/topoctl/internal/base/engine/session"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/engine/trust"
 )
 
 // The reasons why calls are refused and transfers fail. The errors that wrap them say
@@ -24,7 +25,9 @@ var (
 	ErrUnsafeBuffer = errors.New("bytes may still land in the peer's memory")
 	// ErrQuarantined: a remote range is in the state that ErrUnsafeBuffer describes.
 	ErrQuarantined = errors.New("quarantined")
-	// ErrPeerLost: the peer could not be reached for Options.GiveUp, or closed the session.
+	// ErrPeerLost: the peer closed the session, could not be reached for Options.GiveUp, or is
+	// not there any more: its host refuses connections. Errors of that kind, and ErrUnreachable
+	// where Open meets it, wrap syscall.ECONNREFUSED.
 	ErrPeerLost = errors.New("peer is lost")
 	// ErrPeerRestarted: the peer's engine was restarted; open it again.
 	ErrPeerRestarted = errors.New("peer was restarted")
@@ -32,6 +35,8 @@ var (
 	ErrUnreachable = session.ErrUnreachable
 	// ErrToken: the peer has a different token, or only one side has one.
 	ErrToken = session.ErrToken
+	// ErrCertificate: a certificate is missing or not accepted, that of the peer or ours.
+	ErrCertificate = trust.ErrCertificate
 	// ErrNoPeer: the registry has no engine of that name.
 	ErrNoPeer = registry.ErrNotFound
 	// ErrNoRegion: the peer does not offer such a region.

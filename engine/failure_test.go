@@ -468,6 +468,14 @@ func TestNotifications(t *testing.T) {
 	if err := b.Err(); err == nil || !strings.Contains(err.Error(), "peer does not take notifications") {
 		t.Errorf("a full queue: %v", err)
 	}
+	// One that takes none says so, and keeps nothing.
+	none := newPair(t, 4096, Options{Transports: list}, Options{Transports: list, Limits: Limits{Notifications: -1}})
+	if err := none.peer.Notify(ctx, []byte("stays")); err == nil || !strings.Contains(err.Error(), "takes no notifications") {
+		t.Errorf("to an engine that takes none: %v", err)
+	}
+	if n := len(none.server.Notifications()); n != 0 {
+		t.Errorf("%d notifications are kept", n)
+	}
 	equal(t, "data", p.theirs.Bytes()[50:60], p.mine.Bytes()[:10])
 	waiting, err := p.peer.Submit(ctx, nil, SubmitOptions{Notify: []byte("waits")})
 	if err != nil {

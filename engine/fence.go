@@ -3,20 +3,18 @@ package engine
 import (
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"time"
 
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/internal/base/engine/sched"
-	"github.com/topoctl/topoctl/internal/base/engine/transport"
 )
 
 // fenceKey names a connection that a peer has to leave.
 type fenceKey struct {
-	epoch     uint64 // of the peer
-	session   transport.SessionID
-	conn      transport.ConnID
-	transport string
+	epoch uint64 // of the peer
+	leaving
 }
 
 // quarantined is a range of a peer's memory in which bytes may still land.
@@ -25,6 +23,7 @@ type quarantined struct {
 	name   string
 	byteRange
 	conns []fenceKey
+	at    netip.AddrPort // where the peer was
 }
 
 const fenceRetry = 250 * time.Millisecond
@@ -32,15 +31,15 @@ const fenceRetry = 250 * time.Millisecond
 // fence has the peer leave a connection, in a goroutine of its own.
 func (e *Engine) fence(f fencing) {
 	e.start(func() {
-		if e.leave(f.peer, f.key) {
+		if e.haveLeft(f.peer, f.key) {
 			e.tell(sched.Event{Kind: sched.Fenced, Peer: f.peer.id, Conn: sched.ConnID(f.key.conn)})
 		}
 	})
 }
 
-// leave asks until there is an answer, or nobody to ask.
-func (e *Engine) leave(p *Peer, key fenceKey) bool {
-	body := leaveBody(key.transport, key.session, key.conn)
+// haveLeft asks until there is an answer, or no one to ask.
+func (e *Engine) haveLeft(p *Peer, key fenceKey) bool {
+	body := key.body()
 	for {
 		_, err := p.session.Call(e.ctx, methodLeave, body)
 		if err == nil {
@@ -87,11 +86,11 @@ func (e *Engine) quarantine(p *part) {
 	if len(conns) == 0 {
 		return // all were left meanwhile
 	}
-	epoch := p.batch.peer.epoch
+	epoch, at := p.batch.peer.epoch, p.batch.peer.session.Remote()
 	for i := range p.ops {
 		if o := &p.ops[i]; !o.Read {
 			r := p.batch.remotes[o.Remote]
-			e.quarantines[epoch] = append(e.quarantines[epoch], quarantined{r.t.ID, r.name, p.places[i].remote, conns})
+			e.quarantines[epoch] = append(e.quarantines[epoch], quarantined{r.t.ID, r.name, p.places[i].remote, conns, at})
 			e.anyQuarantine.Store(true)
 		}
 	}
@@ -132,6 +131,25 @@ func (e *Engine) liftAll(epoch uint64) {
 	maps.DeleteFunc(e.unfenced, func(_ sched.ConnID, key fenceKey) bool { return key.epoch == epoch })
 }
 
+// liftFormer forgets the memory of engines that were where p is now: it was started in their place.
+func (e *Engine) liftFormer(p *Peer) {
+	if !e.anyQuarantine.Load() {
+		return
+	}
+	at := p.session.Remote()
+	var former []uint64
+	e.mu.Lock()
+	for epoch, list := range e.quarantines {
+		if epoch != p.epoch && slices.ContainsFunc(list, func(q quarantined) bool { return q.at == at }) {
+			former = append(former, epoch)
+		}
+	}
+	e.mu.Unlock()
+	for _, epoch := range former {
+		e.liftAll(epoch)
+	}
+}
+
 func (e *Engine) setQuarantines(epoch uint64, list []quarantined) {
 	if len(list) == 0 {
 		delete(e.quarantines, epoch)
@@ -153,7 +171,7 @@ func (e *Engine) adoptFences(p *Peer) {
 	}
 	e.mu.Unlock()
 	for _, key := range keys {
-		e.start(func() { e.leave(p, key) })
+		e.start(func() { e.haveLeft(p, key) })
 	}
 }
 
@@ -176,6 +194,9 @@ func (p *Peer) checkQuarantine(b *Batch) error {
 				q := &list[k]
 				r := b.remotes[part.ops[i].Remote]
 				if q.region == r.t.ID && q.lo < all.hi && all.lo < q.hi && meets(&part.ops[i], q.byteRange) {
+					if lost := p.lost(); lost != nil {
+						return lost // which is why, and the answer to it is another
+					}
 					return &OpError{Op: int(part.places[i].op), Err: fmt.Errorf(
 						"region %q of the peer: bytes %d to %d are %w: a write that was given up may still land there; use another place until the peer has answered or was restarted",
 						q.name, q.lo, q.hi, ErrQuarantined)}

@@ -232,7 +232,7 @@ func TestListenRule(t *testing.T) {
 		{Options{Listen: []string{"127.0.0.1:0", "[::]:0"}}, "could read and write without a token"},
 		{Options{Listen: []string{"node1.example:0"}}, "could read and write without a token"},
 		{Options{Listen: []string{"127.0.0.1"}}, "want host:port"},
-		{Options{Token: token[:15]}, "token of 15 bytes: want at least 16"},
+		{Options{Token: token[:15]}, "the token has 15 bytes, want 16 or more"},
 		{Options{Ports: Ports{LocalRank: 2, LocalSize: 2}}, "local rank 2 of 2"},
 		{Options{ConnsPerLane: 17}, "17 connections per lane"},
 		{Options{Policy: "fastest"}, "fastest"},

@@ -19,6 +19,7 @@ import (
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
 	"github.com/topoctl/topoctl/internal/base/engine/transport/shm"
 	"github.com/topoctl/topoctl/internal/base/engine/transport/tcp"
+	"github.com/topoctl/topoctl/internal/base/engine/trust"
 	"github.com/topoctl/topoctl/internal/base/pick"
 	"github.com/topoctl/topoctl/pathsel"
 )
@@ -30,13 +31,19 @@ type Options struct {
 	// Name is what the engine calls itself; the default is the host name and process ID.
 	Name string
 	// Listen are the addresses to listen at, as host:port; default 127.0.0.1:0. An
-	// address that is not loopback needs a Token, or Insecure.
+	// address that is not loopback needs a Token or Credentials, or Insecure.
 	Listen []string
 	// Advertise is the address (host or host:port) to tell peers if Listen does not
 	// name one; "" chooses one from the routing table.
 	Advertise string
 	// Token is the secret that this engine shares with its peers, at least 16 bytes.
 	Token []byte
+	// Credentials gives what this engine proves itself with and demands of its peers, in place
+	// of Token: certificates, tokens with names. It is called in each handshake by many
+	// goroutines, and must return soon; what it returned must not be changed. Renewed ones
+	// count from the next handshake on. Peers that are open stay open until their connection
+	// ends; to connect again takes what is demanded then.
+	Credentials func() *Credentials
 	// Insecure lets engines on other hosts open this one without a token: all that reach
 	// its addresses can then do with regions what their grants allow.
 	Insecure bool
@@ -54,22 +61,32 @@ type Options struct {
 	Registry     registry.Registry // nil means registry.P2P
 	// Check says when slices carry checksums; SubmitOptions.Check overrides it.
 	Check Check
+	// Protection is what data connections over TCP have at least against somebody on the path:
+	// "open" nothing, "headers" (no request or answer can be changed), "payload" (nor their bytes)
+	// or "sealed" (nor can they be read). A peer may demand more. "" is "headers" with a Token and
+	// "open" without one. With "payload" and "sealed", RDMA is not available, which has no such
+	// thing; shared memory is: its bytes do not leave the host.
+	Protection string
 	// DefaultTimeout bounds batches whose context has no deadline; default 30 s.
 	DefaultTimeout time.Duration
-	// GiveUp is how long a peer may be unreachable before it is lost; default 10 s.
+	// GiveUp is how long a peer may be unreachable before it is lost; default 10 s. A peer
+	// whose connection is gone and whose address refuses another one is lost at once.
 	GiveUp time.Duration
-	// Answer answers the calls of peers (Peer.Call); nil refuses them. from is what the
-	// peer calls itself, which is not authenticated: any holder of the token can use any
-	// name. Answer is called by several goroutines, at most Limits.Calls at a time and 32
+	// Permit says what a peer may do, from what it has proven to be; nil: all that regions grant. It is
+	// called when a peer has opened this engine, and by Engine.PermissionsChanged, and must be
+	// quick. Permissions only narrow: Region.Grant stays what a peer may do at most.
+	Permit func(PeerID) Permissions
+	// Answer answers the calls of peers (Peer.Call); nil refuses them. from says who the peer
+	// has proven to be, and what it only claims. Answer is called by several goroutines, at most Limits.Calls at a time and 32
 	// for one peer. Requests have up to MaxCallBytes, answers up to MaxAnswerBytes. ctx
 	// ends with the peer and with the engine, whose Close waits for Answer to return. The
 	// peer receives the text of an error.
-	Answer func(ctx context.Context, from string, request []byte) ([]byte, error)
-	// Other takes over connections to Listen that do not begin as those of engines do, so
-	// that a program can serve another protocol at the same port; nil closes them. first are
-	// the bytes that were read already, 10. Nothing is known of the other side: it has shown
-	// no token. The connection belongs to Other, which must return soon.
-	Other  func(first []byte, c net.Conn)
+	Answer func(ctx context.Context, from PeerID, request []byte) ([]byte, error)
+	// Other takes over connections to Listen that do not begin as those of engines do; nil
+	// closes them. A program that is known by one host:port can serve another protocol there
+	// too. Nothing is known of the other side: it has shown no token. The connection reads from
+	// its first byte; it belongs to Other, which must return soon.
+	Other  func(net.Conn)
 	Logger *slog.Logger // nil logs nothing
 	Limits Limits
 }
@@ -104,13 +121,20 @@ const (
 )
 
 // Limits bound what peers can make an engine store, and what one call may ask for.
-// Zero means the default.
+// Zero means the default. Of what peers share, none can have all: it may take more while
+// it has no more than is left for the others. What counts as one peer is a certificate's name,
+// without certificates an address.
 type Limits struct {
 	Regions       int // regions open at a time; default 131,072
 	Peers         int // peers that have this engine open; default 16,384
-	Notifications int // notifications received and not read yet; default 1,024
+	Notifications int // notifications received and not read yet; default 1,024; below 0, peers that send any get an error
 	BatchOps      int // ops in one batch; default 1,048,576
 	Calls         int // calls that Options.Answer answers at a time; default 256
+	// PeerBytes bounds the memory that all peers together can make an engine hold beside the
+	// regions: sessions, connections, calls and their answers, notifications. The default is a
+	// quarter of what this process can have by the system and its control groups, up to 4 GiB.
+	// Calls beyond it are refused, and made again by the peer until their time is over.
+	PeerBytes int64
 }
 
 // RegionOptions describe a region that is to be made.
@@ -143,7 +167,6 @@ type Advertised struct {
 }
 
 const (
-	minToken     = 16
 	maxConns     = 16 // of a lane
 	defaultLimit = 30 * time.Second
 )
@@ -160,8 +183,12 @@ func (o *Options) complete() error {
 	if len(o.Listen) == 0 {
 		o.Listen = []string{"127.0.0.1:0"}
 	}
+	guarded, err := o.checkCredentials()
+	if err != nil {
+		return err
+	}
 	for _, address := range o.Listen {
-		if err := o.checkListen(address); err != nil {
+		if err := checkListen(address, guarded || o.Insecure); err != nil {
 			return err
 		}
 	}
@@ -171,8 +198,6 @@ func (o *Options) complete() error {
 	}
 	o.Policy = string(policy)
 	switch {
-	case len(o.Token) > 0 && len(o.Token) < minToken:
-		return fmt.Errorf("token of %d bytes: want at least %d", len(o.Token), minToken)
 	case o.Ports.LocalSize < 0 || o.Ports.LocalRank < 0 || o.Ports.LocalRank >= max(o.Ports.LocalSize, 1):
 		return fmt.Errorf("local rank %d of %d: want a rank below the size, or 0 of 0", o.Ports.LocalRank, o.Ports.LocalSize)
 	case o.ConnsPerLane < 0 || o.ConnsPerLane > maxConns:
@@ -180,8 +205,22 @@ func (o *Options) complete() error {
 	case o.Check > CheckNever:
 		return fmt.Errorf("check %d: want CheckAuto, CheckAlways or CheckNever", o.Check)
 	}
+	if _, err := o.protection(nil); err != nil {
+		return err
+	}
 	o.defaults()
 	return nil
+}
+
+// protection is the least that bytes have which leave this host.
+func (o *Options) protection(own *trust.Credentials) (transport.Protection, error) {
+	switch {
+	case o.Protection != "":
+		return transport.ParseProtection(o.Protection)
+	case own.None():
+		return transport.Open, nil
+	}
+	return transport.Headers, nil
 }
 
 func (o *Options) defaults() {
@@ -205,35 +244,41 @@ func (o *Options) defaults() {
 		limit *int
 		def   int
 	}{
-		{&o.Limits.Regions, 1 << 17}, {&o.Limits.Peers, 1 << 14}, {&o.Limits.Notifications, 1 << 10}, {&o.Limits.BatchOps, 1 << 20},
+		{&o.Limits.Regions, 1 << 17}, {&o.Limits.Peers, 1 << 14}, {&o.Limits.BatchOps, 1 << 20},
 		{&o.Limits.Calls, 1 << 8},
 	} {
 		if *l.limit <= 0 {
 			*l.limit = l.def
 		}
 	}
+	if o.Limits.PeerBytes <= 0 {
+		o.Limits.PeerBytes = defaultPeerBytes()
+	}
+	if o.Limits.Notifications == 0 {
+		o.Limits.Notifications = 1 << 10
+	}
 }
 
-// checkListen refuses to serve other hosts without a token.
-func (o *Options) checkListen(address string) error {
+// checkListen refuses to serve other hosts where nothing is demanded of them.
+func checkListen(address string, others bool) error {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		return fmt.Errorf("listen %q: want host:port, for all addresses :port", address)
 	}
-	if len(o.Token) > 0 || o.Insecure || host == "localhost" {
+	if others || host == "localhost" {
 		return nil
 	}
 	if a, err := netip.ParseAddr(host); err == nil && a.IsLoopback() {
 		return nil
 	}
-	return errors.New("listen " + address + ": peers on other hosts could read and write without a token: give one, or listen at 127.0.0.1")
+	return errors.New("listen " + address + ": peers on other hosts could read and write without a token or certificate: give one, or listen at 127.0.0.1")
 }
 
 // TCP moves memory over TCP connections to the addresses that engines listen at.
 func TCP() TransportFactory {
 	return func(env transport.Env) (transport.Transport, error) {
 		t, err := tcp.New(tcp.Options{
-			Regions: env.Regions, Identity: session.Identity{Name: env.Name, Epoch: env.Epoch, Token: env.Token},
+			Regions: env.Regions, Memory: env.Memory, Conns: min(4096, max(session.Files()/4, 1)), Protection: env.Protection, Identity: session.Identity{Name: env.Name, Epoch: env.Epoch, Credentials: env.Credentials, TLS: env.TLS},
 		})
 		if err != nil {
 			return nil, err
@@ -246,7 +291,10 @@ func TCP() TransportFactory {
 // both have mapped. It needs Linux.
 func SHM() TransportFactory {
 	return func(env transport.Env) (transport.Transport, error) {
-		t, err := shm.New(shm.Options{Regions: env.Regions})
+		t, err := shm.New(shm.Options{Regions: env.Regions, Memory: env.Memory})
+		if err != nil && !errors.Is(err, errors.ErrUnsupported) {
+			env.Logger.Warn("shared memory is not used, though this system has it", "error", err)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("shared memory is %w: %w", ErrUnavailable, err)
 		}

@@ -85,24 +85,20 @@ func (s *opSide) selfOverlap() bool {
 
 // overlapSearch finds ops that touch the same bytes. It is used again.
 type overlapSearch struct {
-	sides    []opSide // all of one end
-	outlines []outline
+	outlines []outline // of all sides at one end
 	met      []opSide
 }
 
-// outline is the range of a side. Sorting these is most of the search, and they are small.
+// outline is the range of a side, which has a number. Sorting these is most of the search, and they
+// are small.
 type outline struct {
 	byteRange
 	region, side int32
 }
 
 // find finds two ops of which one writes what the other touches. It answers -1, -1 where there
-// are none.
-func (s *overlapSearch) find() (a, b int32, err error) {
-	s.outlines = s.outlines[:0]
-	for i := range s.sides {
-		s.outlines = append(s.outlines, outline{s.sides[i].all, s.sides[i].region, int32(i)})
-	}
+// are none. side gives the sides of outlines that meet.
+func (s *overlapSearch) find(side func(number int32) opSide) (a, b int32, err error) {
 	list := s.outlines
 	slices.SortFunc(list, func(x, y outline) int {
 		if x.region != y.region {
@@ -119,7 +115,7 @@ func (s *overlapSearch) find() (a, b int32, err error) {
 		if j-i > 1 {
 			s.met = s.met[:0]
 			for _, o := range list[i:j] {
-				s.met = append(s.met, s.sides[o.side])
+				s.met = append(s.met, side(o.side))
 			}
 			if a, b, err = resolve(s.met); a >= 0 || err != nil {
 				return a, b, err
@@ -132,9 +128,8 @@ func (s *overlapSearch) find() (a, b int32, err error) {
 
 // forget lets go of the user's pages.
 func (s *overlapSearch) forget() {
-	clear(s.sides)
 	clear(s.met)
-	s.sides, s.met = s.sides[:0], s.met[:0]
+	s.met = s.met[:0]
 }
 
 // resolve decides about ops whose outlines meet.

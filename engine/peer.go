@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"net/netip"
 	"slices"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	"github.com/topoctl/topoctl/internal/base/engine/peerdoc"
 	"github.com/topoctl/topoctl/internal/base/engine/sched"
 	"github.com/topoctl/topoctl/internal/base/engine/session"
+	"github.com/topoctl/topoctl/internal/base/engine/trust"
 	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
@@ -30,6 +32,7 @@ type Peer struct {
 	gone    chan struct{} // closed when it is lost
 	ended   atomic.Pointer[error]
 	offered atomic.Int64 // regions
+	seed    maphash.Seed // of answered
 
 	// descriptorLock has a token while the descriptor is fetched, so that deltas wait for it.
 	descriptorLock chan struct{}
@@ -39,9 +42,12 @@ type Peer struct {
 	mu     sync.RWMutex
 	record registry.Record
 	desc   *peerdoc.Descriptor
+	// answered is the hash of the answer that desc was read from, 0 where deltas came since.
+	answered uint64
 	described
 	regions map[string]*RemoteRegion
 	byID    map[memory.ID]*RemoteRegion
+	ordered []*RemoteRegion // in the order of IDs; replaced, never changed
 	routes  map[routeKey]*route
 
 	// routing is held while routes are made.
@@ -84,7 +90,7 @@ func (e *Engine) open(ctx context.Context, name string) (*Peer, error) {
 		return nil, err
 	}
 	p := &Peer{
-		engine: e, name: name, record: record, gone: make(chan struct{}),
+		engine: e, name: name, record: record, gone: make(chan struct{}), seed: maphash.MakeSeed(),
 		descriptorLock: make(chan struct{}, 1), callSlots: make(chan struct{}, maxPeerCalls), regions: map[string]*RemoteRegion{}, byID: map[memory.ID]*RemoteRegion{}, routes: map[routeKey]*route{}, lanes: map[laneKey]*lane{}, sides: map[string]sched.SideID{},
 	}
 	e.mu.Lock()
@@ -96,7 +102,7 @@ func (e *Engine) open(ctx context.Context, name string) (*Peer, error) {
 	// Calls of the peer may come before Dial returns: they wait for the descriptor.
 	p.descriptorLock <- struct{}{}
 	s, err := session.Dial(ctx, session.DialOptions{
-		Identity: e.identity, Limits: e.sessionLimits(), Handle: p.handle, Routes: p.sessionRoutes,
+		Identity: e.identity, PeerName: trust.HostOf(name), Limits: e.sessionLimits(), Budget: e.budget(), Handle: p.handle, Routes: p.sessionRoutes,
 		Silence: e.silence(), GiveUp: e.o.GiveUp, Ended: p.sessionEnded,
 	})
 	if err != nil {
@@ -117,6 +123,7 @@ func (e *Engine) open(ctx context.Context, name string) (*Peer, error) {
 		return nil, errors.Join(err, s.Close())
 	}
 	e.adoptFences(p)
+	e.liftFormer(p)
 	return p, nil
 }
 
@@ -193,7 +200,8 @@ func (p *Peer) handle(ctx context.Context, _ *session.Session, method uint16, bo
 	if err != nil {
 		return nil, p.describe(ctx)
 	}
-	return nil, p.setDescriptor(next)
+	p.setDescriptor(next, 0)
+	return nil, nil
 }
 
 // lockDescriptor waits for its turn to change the descriptor.
@@ -213,13 +221,22 @@ func (p *Peer) ask(ctx context.Context) error {
 		err = p.describe(ctx)
 		<-p.descriptorLock
 	}
-	if lost := p.lost(); err != nil && lost != nil {
-		err = lost
-	}
 	if err != nil {
-		return pkgerr.Errorf("engine", "peer %q: %w", p.name, err)
+		return pkgerr.Errorf("engine", "peer %q: %w", p.name, p.because(err))
 	}
 	return nil
+}
+
+// because is why a call of the session failed: if the session is over, what the peer is gone by,
+// which is told a moment later.
+func (p *Peer) because(err error) error {
+	if p.session.Over() {
+		<-p.gone
+	}
+	if lost := p.lost(); lost != nil {
+		return lost
+	}
+	return err
 }
 
 // describe fetches the descriptor; descriptorLock is held.
@@ -228,6 +245,13 @@ func (p *Peer) describe(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("asking what it offers: %w", err)
 	}
+	hash := maphash.Bytes(p.seed, answer)
+	p.mu.RLock()
+	same := p.desc != nil && p.answered == hash
+	p.mu.RUnlock()
+	if same { // what is offered is often asked for and seldom changes
+		return nil
+	}
 	d, err := peerdoc.ParseDescriptor(answer)
 	if err != nil {
 		return err
@@ -235,11 +259,13 @@ func (p *Peer) describe(ctx context.Context) error {
 	if d.Epoch != p.epoch {
 		return fmt.Errorf("descriptor of epoch %d, the session is with %d", d.Epoch, p.epoch)
 	}
-	return p.setDescriptor(d)
+	p.setDescriptor(d, hash)
+	return nil
 }
 
-// setDescriptor replaces what is known of the peer.
-func (p *Peer) setDescriptor(d *peerdoc.Descriptor) error {
+// setDescriptor replaces what is known of the peer; descriptorLock is held. hash is that of the
+// answer that d is, 0 where it is none.
+func (p *Peer) setDescriptor(d *peerdoc.Descriptor, hash uint64) {
 	p.mu.RLock()
 	have := p.desc
 	topologyChanged := have == nil || string(have.Topology) != string(d.Topology)
@@ -250,13 +276,12 @@ func (p *Peer) setDescriptor(d *peerdoc.Descriptor) error {
 		as = readTopology(d.Topology)
 	}
 	p.mu.Lock()
-	p.desc, p.described = d, as
+	p.desc, p.answered, p.described = d, hash, as
 	p.setRegions(d)
 	p.mu.Unlock()
 	if lanesChanged {
 		p.reroute()
 	}
-	return nil
 }
 
 // sessionEnded is the end of the peer: nothing can be asked any more.
@@ -314,10 +339,20 @@ func (p *Peer) Err() error {
 	return nil
 }
 
-// Connected says whether the peer's engine can be asked now. While it cannot, it may be gone or
-// have been started again: what is submitted waits to find out, and calls of the peer, such as
-// Regions, return when that is known.
-func (p *Peer) Connected() bool { return p.session.Connected() }
+// Ready waits until the peer is connected, which it mostly is, and gives why the peer is gone, or
+// why ctx is over, where it is not. A peer whose connection was lost may be gone or have been
+// started again: batches wait to find out, too, so a program that rather opens the peer again
+// calls Ready before it submits. With a ctx that is over Ready does not wait.
+func (p *Peer) Ready(ctx context.Context) error {
+	err := p.lost()
+	if err == nil {
+		if err = p.session.Ready(ctx); err == nil {
+			return nil
+		}
+		err = p.because(err)
+	}
+	return pkgerr.Errorf("engine", "peer %q: %w", p.name, err)
+}
 
 // Name is the name that Open was called with.
 func (p *Peer) Name() string { return p.name }
@@ -335,10 +370,10 @@ func (p *Peer) notify(ctx context.Context, deadline int64, payload []byte) error
 	defer cancel()
 	// The peer gives up first, so that there is an answer.
 	_, err := p.session.Call(ctx, methodNotify, notifyBody(left-left/10, payload))
-	if lost := p.lost(); err != nil && lost != nil {
-		return lost
+	if err != nil {
+		return p.because(err)
 	}
-	return err
+	return nil
 }
 
 const closeTimeout = 5 * time.Second

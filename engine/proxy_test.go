@@ -20,6 +20,9 @@ type proxy struct {
 	mu    sync.Mutex
 	to    string
 	conns []net.Conn
+	// change is given what goes to the server, from a place of a connection on, and says
+	// what goes on; nil changes nothing.
+	change func(at int64, b []byte) []byte
 }
 
 func newProxy(t testing.TB, to string) *proxy {
@@ -56,10 +59,15 @@ func (p *proxy) run() {
 		}
 		p.mu.Lock()
 		p.conns = append(p.conns, in, out)
+		change := p.change
 		p.mu.Unlock()
 		for _, way := range [][2]net.Conn{{in, out}, {out, in}} {
 			p.wg.Go(func() {
-				_, _ = io.Copy(way[0], way[1])
+				if way[1] == in && change != nil {
+					_, _ = io.Copy(&changed{to: way[0], change: change}, way[1])
+				} else {
+					_, _ = io.Copy(way[0], way[1])
+				}
 				way[0].Close()
 				way[1].Close()
 			})
@@ -67,9 +75,29 @@ func (p *proxy) run() {
 	}
 }
 
+// changed writes what change makes of it.
+type changed struct {
+	to     io.Writer
+	at     int64
+	change func(at int64, b []byte) []byte
+}
+
+func (c *changed) Write(b []byte) (int, error) {
+	_, err := c.to.Write(c.change(c.at, b))
+	c.at += int64(len(b))
+	return len(b), err
+}
+
 func (p *proxy) lead(to string) {
 	p.mu.Lock()
 	p.to = to
+	p.mu.Unlock()
+}
+
+// changes sets change for the connections from now on.
+func (p *proxy) changes(change func(at int64, b []byte) []byte) {
+	p.mu.Lock()
+	p.change = change
 	p.mu.Unlock()
 }
 
@@ -125,7 +153,12 @@ func TestConnectionsAreCut(t *testing.T) {
 
 func throughProxy(t testing.TB, way *proxy, server *Engine, size int64) *pair {
 	t.Helper()
-	p := &pair{server: server, client: newEngine(t, Options{Name: "client", Transports: []TransportFactory{TCP()}, GiveUp: 20 * time.Second})}
+	return clientThrough(t, way, server, size, Options{Name: "client", Transports: []TransportFactory{TCP()}, GiveUp: 20 * time.Second})
+}
+
+func clientThrough(t testing.TB, way *proxy, server *Engine, size int64, o Options) *pair {
+	t.Helper()
+	p := &pair{server: server, client: newEngine(t, o)}
 	var err error
 	if p.theirs, err = server.Alloc(size, RegionOptions{Name: "kv", Grant: memory.PeerRead | memory.PeerWrite}); err != nil {
 		t.Fatal(err)

@@ -2,9 +2,11 @@ package engine
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"testing"
 	"unsafe"
 
@@ -126,17 +128,14 @@ func TestRegisterRangesAllOrNone(t *testing.T) {
 func TestDescriptorLimit(t *testing.T) {
 	checkLeaks(t)
 	p, _ := fakePair(t, 4096, fake.Options{})
-	_, at := foreign(t, 1<<20)
+	if err := p.peer.Close(); err != nil { // it is told in the end
+		t.Fatal(err)
+	}
 	name := func(i int) string { return fmt.Sprintf("%0250d", i) }
-	grant := RegionOptions{Grant: memory.PeerRead}
 	add := func(i int) (*Region, error) {
-		b, err := memory.Foreign(at+uintptr(i), 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		o := grant
-		o.Name, o.Location = name(i), pathsel.Location(name(0))
-		return p.server.Register(b, o)
+		return p.server.Alloc(1, RegionOptions{
+			Name: name(i), Location: pathsel.Location(name(0)), Grant: memory.PeerRead, Memory: memory.Options{Backing: memory.Private},
+		})
 	}
 	var last *Region
 	var err error
@@ -151,6 +150,7 @@ func TestDescriptorLimit(t *testing.T) {
 		t.Fatalf("after %d regions: %v", n, err)
 	}
 	ctx := testContext(t)
+	p.open(t, ctx)
 	if _, err := p.peer.Region(ctx, name(n-2)); err != nil {
 		t.Error(err)
 	}
@@ -165,20 +165,101 @@ func TestDescriptorLimit(t *testing.T) {
 	}
 }
 
+// Statistics list some of very many regions, and count the others. What a peer offers is read once
+// and again when it has changed.
+func TestManyRegions(t *testing.T) {
+	checkLeaks(t)
+	p := newPair(t, 4096, Options{}, Options{})
+	_, at := foreign(t, 1<<20)
+	const n = regionsMost + 10
+	var ranges []memory.Range
+	for i := range uintptr(n) {
+		ranges = append(ranges, memory.Range{Address: at + i*1024, Bytes: 512})
+	}
+	regions, err := p.server.RegisterRanges(ranges, RegionOptions{Grant: memory.PeerRead})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := p.server.Stats()
+	if len(s.Regions) != regionsMost || s.RegionsUnlisted != 11 || s.RegionsUnlistedBytes != 11*512 {
+		t.Errorf("%d regions listed, %d with %d bytes not", len(s.Regions), s.RegionsUnlisted, s.RegionsUnlistedBytes)
+	}
+	ctx := testContext(t)
+	offers := func() []*RemoteRegion {
+		t.Helper()
+		list, err := p.peer.Regions(ctx)
+		if err != nil || !slices.IsSortedFunc(list, func(a, b *RemoteRegion) int { return cmp.Compare(a.ID(), b.ID()) }) {
+			t.Fatalf("%d regions, in the order of IDs: %v", len(list), err)
+		}
+		return list
+	}
+	first, second := offers(), offers()
+	if len(first) != n+1 || !slices.Equal(first, second) {
+		t.Fatalf("%d regions, then %d", len(first), len(second))
+	}
+	gone, name := first[100], first[200].Name()
+	if err := p.server.CloseRegions(ctx, []*Region{regions[99], regions[199]}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.server.Alloc(4096, RegionOptions{Name: name, Grant: memory.PeerRead}); err != nil {
+		t.Fatal(err)
+	}
+	third := offers()
+	if len(third) != n || !gone.closed.Load() || slices.Contains(third, gone) || third[50] != first[50] {
+		t.Errorf("%d regions after two were closed and one came", len(third))
+	}
+	if r, err := p.peer.Region(ctx, name); err != nil || r.Size() != 4096 {
+		t.Errorf("a name that is used again: %v", err)
+	}
+	if _, err := p.peer.Region(ctx, gone.Name()); !errors.Is(err, ErrNoRegion) {
+		t.Errorf("a region that was closed: %v", err)
+	}
+}
+
+// manyRanges are 100,000 ranges of 512 bytes, one beginning that number of bytes after the other.
+func manyRanges(tb testing.TB, every uintptr) []memory.Range {
+	const n = 100_000
+	_, at := foreign(tb, n*1024)
+	ranges := make([]memory.Range, n)
+	for i := range ranges {
+		ranges[i] = memory.Range{Address: at + uintptr(i)*every, Bytes: 512}
+	}
+	return ranges
+}
+
+// BenchmarkManyRegions asks a peer what it offers, and takes the statistics, with 100,000 ranges
+// that do not touch.
+func BenchmarkManyRegions(b *testing.B) {
+	ranges := manyRanges(b, 1024)
+	p := newPair(b, 4096, Options{}, Options{})
+	if _, err := p.server.RegisterRanges(ranges, RegionOptions{Grant: memory.PeerRead, OfferAddress: true}); err != nil {
+		b.Fatal(err)
+	}
+	b.Run("ask", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if known, err := p.peer.Regions(b.Context()); err != nil || len(known) != len(ranges)+1 {
+				b.Fatal(len(known), err)
+			}
+		}
+	})
+	b.Run("stats", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			p.server.Stats()
+		}
+	})
+}
+
 // BenchmarkRegisterRanges registers 100,000 ranges, and closes them.
 func BenchmarkRegisterRanges(b *testing.B) {
-	const n = 100_000
 	for _, c := range []struct {
 		what       string
 		every      uintptr
 		wantRegion int
-	}{{"touching", 512, 1}, {"gaps", 1024, n}} {
+	}{{"touching", 512, 1}, {"gaps", 1024, 100_000}} {
 		b.Run(c.what, func(b *testing.B) {
-			_, at := foreign(b, n*1024)
-			ranges := make([]memory.Range, n)
-			for i := range ranges {
-				ranges[i] = memory.Range{Address: at + uintptr(i)*c.every, Bytes: 512}
-			}
+			ranges := manyRanges(b, c.every)
 			p := newPair(b, 4096, Options{}, Options{})
 			b.ReportAllocs()
 			for b.Loop() {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -216,14 +217,11 @@ func (r *Region) withdraw() error {
 
 // Regions lists the open regions in the order of their IDs.
 func (e *Engine) Regions() []*Region {
-	list := e.offered()
-	out := list[:0]
-	for _, r := range list {
-		if r != e.bounce.region() {
-			out = append(out, r)
-		}
-	}
-	return out
+	own := e.bounce.region()
+	e.offering.mu.Lock()
+	defer e.offering.mu.Unlock()
+	out := slices.Clone(e.offering.list())
+	return slices.DeleteFunc(out, func(r *Region) bool { return r == own })
 }
 
 // Name is the name by which peers find the region.
@@ -319,8 +317,8 @@ func (r *Region) Close(ctx context.Context) error {
 	return r.engine.CloseRegions(ctx, []*Region{r})
 }
 
-// CloseRegions is Region.Close for many regions of the engine: it tells peers of all at once, and
-// returns the errors of all, joined.
+// CloseRegions is Region.Close for many regions of the engine, such as those of RegisterRanges: it
+// tells peers of all at once, and returns the errors of all, joined.
 func (e *Engine) CloseRegions(ctx context.Context, regions []*Region) error {
 	// The pins are there before anybody else sees that the regions are being closed.
 	pinned, closing := make(map[*Region]bool, len(regions)), make(map[*Region]bool, len(regions))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -222,21 +223,16 @@ func (p *Peer) Regions(ctx context.Context) ([]*RemoteRegion, error) {
 	}
 	p.mu.RLock()
 	defer p.mu.RUnlock()
-	out := make([]*RemoteRegion, 0, len(p.byID))
-	for i := range p.desc.Regions {
-		out = append(out, p.byID[p.desc.Regions[i].ID])
-	}
-	return out, nil
+	return slices.Clone(p.ordered), nil
 }
 
 // setRegions keeps the regions that are still there as they are: users hold them.
 func (p *Peer) setRegions(d *peerdoc.Descriptor) {
-	old := p.byID
-	p.byID = make(map[memory.ID]*RemoteRegion, len(d.Regions))
-	p.regions = make(map[string]*RemoteRegion, len(d.Regions))
+	ordered := make([]*RemoteRegion, len(d.Regions))
+	var opened []*RemoteRegion
 	for i := range d.Regions {
 		x := &d.Regions[i]
-		r := old[x.ID]
+		r := p.byID[x.ID]
 		if r == nil {
 			r = &RemoteRegion{peer: p, name: x.Name, address: x.Address, location: pathsel.Location(x.Location)}
 			r.t = transport.RemoteRegion{ID: x.ID, Bytes: x.Bytes}
@@ -246,13 +242,25 @@ func (p *Peer) setRegions(d *peerdoc.Descriptor) {
 			if x.Write {
 				r.t.Grant |= memory.PeerWrite
 			}
+			opened = append(opened, r)
 		}
 		r.setKeys(x.Keys)
-		delete(old, x.ID)
-		p.byID[x.ID], p.regions[x.Name] = r, r
+		ordered[i] = r
 	}
-	for _, r := range old {
-		r.closed.Store(true)
+	at := 0
+	for _, r := range p.ordered {
+		for at < len(ordered) && ordered[at].t.ID < r.t.ID {
+			at++
+		}
+		if at == len(ordered) || ordered[at] != r {
+			r.closed.Store(true)
+			delete(p.byID, r.t.ID)
+			delete(p.regions, r.name)
+		}
 	}
-	p.offered.Store(int64(len(p.byID)))
+	for _, r := range opened { // a name may be that of one that is closed
+		p.byID[r.t.ID], p.regions[r.name] = r, r
+	}
+	p.ordered = ordered
+	p.offered.Store(int64(len(ordered)))
 }

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"crypto/hmac"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/topoctl/topoctl/internal/base/engine/quota"
 	"github.com/topoctl/topoctl/internal/base/engine/session"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
 	"github.com/topoctl/topoctl/internal/base/pkgerr"
@@ -43,23 +45,39 @@ func parseAccept(b []byte) (name string, conn transport.ConnID, request []byte, 
 	return name, transport.ConnID(binary.BigEndian.Uint64(b)), b[8:], nil
 }
 
-// leaveBody: length of the transport's name, the name, the session of the
-// connection, the connection. Knowing the session is what entitles to this, so
-// that an engine that opens a peer again can fence what it had before.
-func leaveBody(name string, session transport.SessionID, conn transport.ConnID) []byte {
-	b := make([]byte, 0, 1+len(name)+len(session)+8)
-	b = append(append(b, byte(len(name))), name...)
-	b = append(b, session[:]...)
-	return binary.BigEndian.AppendUint64(b, uint64(conn))
+// leaving is a call to leave a connection, which may be of an earlier session of the same two
+// engines: one that opens a peer again can fence what it had before. The proof shows that it was
+// there.
+type leaving struct {
+	transport string
+	session   transport.SessionID
+	conn      transport.ConnID
+	proof     [32]byte
 }
 
-func parseLeave(b []byte) (name string, session transport.SessionID, conn transport.ConnID, err error) {
-	name, b, err = parseName(b)
-	if err != nil || len(b) != len(session)+8 {
-		return "", session, 0, fmt.Errorf("leave: %w", errMalformed)
+func newLeaving(s *session.Session, transportName string, conn transport.ConnID) leaving {
+	return leaving{transportName, s.ID(), conn, s.LeaveProof(transportName, conn)}
+}
+
+// body: length of the transport's name, the name, the session of the connection, the
+// connection, the proof.
+func (l *leaving) body() []byte {
+	b := make([]byte, 0, 1+len(l.transport)+len(l.session)+8+len(l.proof))
+	b = append(append(b, byte(len(l.transport))), l.transport...)
+	b = append(b, l.session[:]...)
+	b = binary.BigEndian.AppendUint64(b, uint64(l.conn))
+	return append(b, l.proof[:]...)
+}
+
+func parseLeave(b []byte) (l leaving, err error) {
+	l.transport, b, err = parseName(b)
+	if err != nil || len(b) != len(l.session)+8+len(l.proof) {
+		return l, fmt.Errorf("leave: %w", errMalformed)
 	}
-	copy(session[:], b)
-	return name, session, transport.ConnID(binary.BigEndian.Uint64(b[len(session):])), nil
+	b = b[copy(l.session[:], b):]
+	l.conn = transport.ConnID(binary.BigEndian.Uint64(b))
+	copy(l.proof[:], b[8:])
+	return l, nil
 }
 
 func parseName(b []byte) (string, []byte, error) {
@@ -91,8 +109,13 @@ const maxNotifyWait = time.Minute
 // handle answers the calls of engines that have opened this one. All of it may be
 // hostile.
 func (e *Engine) handle(ctx context.Context, s *session.Session, method uint16, body []byte) ([]byte, error) {
+	p := e.permitOf(s)
+	if err := p.refuse(s, method); err != nil {
+		return nil, err
+	}
 	switch method {
 	case methodDescribe:
+		e.served.add(s)
 		return e.describe(s)
 	case methodAccept:
 		name, conn, request, err := parseAccept(body)
@@ -103,63 +126,108 @@ func (e *Engine) handle(ctx context.Context, s *session.Session, method uint16, 
 		if c == nil {
 			return nil, fmt.Errorf("transport %.32q: this engine has %s", name, e.carrierNames())
 		}
+		e.served.add(s)
 		who, _ := s.Peer()
-		return c.t.Accept(ctx, transport.Origin{Session: s.ID(), Conn: conn, Name: who}, request)
+		from := transport.Origin{Session: s.ID(), Conn: conn, Name: who, Account: s.Account()}
+		if p != nil {
+			from.Rights = p.rights
+		}
+		return c.t.Accept(ctx, from, request)
 	case methodLeave:
-		// Calls of a peer run side by side, so this may overtake the connection's accept.
-		// Transports remember what was left, and refuse the accept then (transport.Ends).
-		name, id, conn, err := parseLeave(body)
-		if err != nil {
-			return nil, err
-		}
-		c := e.carrierOf(name)
-		if c == nil {
-			return nil, nil // then nothing can land by it
-		}
-		who, _ := s.Peer()
-		return nil, c.t.Leave(ctx, transport.Origin{Session: id, Conn: conn, Name: who}, conn)
+		return nil, e.leave(ctx, s, body)
 	case methodNotify:
 		wait, payload, err := parseNotify(body)
 		if err != nil {
 			return nil, err
 		}
 		who, _ := s.Peer()
-		return nil, e.notified(ctx, Notification{Peer: who, Payload: payload}, wait)
+		if e.o.Limits.Notifications < 0 {
+			return nil, errors.New("this engine's application takes no notifications")
+		}
+		if err := e.notifications.put(ctx, e.ctx, Notification{Peer: who, Payload: payload}, s.Account(), wait); err != nil {
+			return nil, err
+		}
+		e.count.notifications.Add(1)
+		return nil, nil
 	case methodAsk:
 		return e.answer(ctx, s, body)
 	}
 	return nil, fmt.Errorf("unknown call %d", method)
 }
 
-// notified waits for room, so that a slow application slows its peers down.
-func (e *Engine) notified(ctx context.Context, n Notification, wait time.Duration) error {
-	select {
-	case e.notifications <- n:
-		e.count.notifications.Add(1)
-		return nil
-	default:
+// leave ends the passive end of a connection.
+func (e *Engine) leave(ctx context.Context, s *session.Session, body []byte) error {
+	l, err := parseLeave(body)
+	if err != nil {
+		return err
 	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case e.notifications <- n:
-		e.count.notifications.Add(1)
-		return nil
-	case <-timer.C:
-		return errors.New("peer does not take notifications")
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-e.ctx.Done():
-		return ErrClosed
+	c := e.carrierOf(l.transport)
+	of := e.served.find(l.session)
+	if l.session == s.ID() {
+		of = s
 	}
+	if c == nil || of == nil {
+		return nil // then nothing can land by it
+	}
+	if want := of.LeaveProof(l.transport, l.conn); !hmac.Equal(l.proof[:], want[:]) {
+		return errors.New("leave: the proof is not that of the connection's session")
+	}
+	// Calls of a peer run side by side, so this may overtake the connection's accept.
+	// Transports remember what was left, and refuse the accept then (transport.Ends).
+	who, _ := s.Peer()
+	return c.t.Leave(ctx, transport.Origin{Session: l.session, Conn: l.conn, Name: who, Account: s.Account()}, l.conn)
+}
+
+// served are the sessions by which peers may have connections here. Each is there until its
+// connections are left, which may be after its end.
+type served struct {
+	mu sync.Mutex
+	by map[transport.SessionID]*session.Session
+}
+
+func (v *served) add(s *session.Session) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.by == nil {
+		v.by = map[transport.SessionID]*session.Session{}
+	}
+	v.by[s.ID()] = s
+}
+
+func (v *served) find(id transport.SessionID) *session.Session {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.by[id]
+}
+
+func (v *served) remove(id transport.SessionID) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	delete(v.by, id)
+}
+
+// dataServer is the transport that wants data connections, nil without.
+func (e *Engine) dataServer() transport.DataServer {
+	for _, c := range e.carriers {
+		if c.data != nil {
+			return c.data
+		}
+	}
+	return nil
+}
+
+// dataKey is the secret of a data connection that is expected.
+func (e *Engine) dataKey(id transport.SessionID, conn transport.ConnID) (key transport.DataKey, ok bool) {
+	if d := e.dataServer(); d != nil {
+		return d.Key(id, conn)
+	}
+	return key, false
 }
 
 // data hands a data connection to the transport that wants such.
 func (e *Engine) data(id transport.SessionID, conn transport.ConnID, name string, c net.Conn) error {
-	for _, carrier := range e.carriers {
-		if carrier.data != nil {
-			return carrier.data.Serve(id, conn, name, c)
-		}
+	if d := e.dataServer(); d != nil {
+		return d.Serve(id, conn, name, c)
 	}
 	return pkgerr.New("engine", "no transport takes data connections")
 }
@@ -167,17 +235,39 @@ func (e *Engine) data(id transport.SessionID, conn transport.ConnID, name string
 // sessionEnded forgets an engine that had opened this one.
 func (e *Engine) sessionEnded(s *session.Session, _ error) {
 	e.unsubscribe(s)
-	for _, c := range e.carriers {
-		// The session's connections do not come back. A peer of this host may never
-		// say that it has stopped.
+	defer e.forgetPermit(s)
+	if e.leaveAll(s) {
+		return
+	}
+	e.start(func() {
+		for !e.leaveAll(s) {
+			select {
+			case <-e.ctx.Done():
+				return
+			case <-time.After(fenceRetry):
+			}
+		}
+	})
+}
+
+// leaveAll leaves the connections of a session that is over, and says whether all are left. They
+// do not come back. A peer of this host may never say that it has stopped.
+func (e *Engine) leaveAll(s *session.Session) bool {
+	errs := transport.Concurrently(e.carriers, func(c *carrier) error {
 		ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
+		defer cancel()
 		err := c.t.LeaveAll(ctx, s.ID())
-		cancel()
 		if err != nil {
 			name, _ := s.Peer()
 			e.log.Warn("connections of a peer that is gone are not left", "peer", name, "transport", c.name, "error", err)
 		}
+		return err
+	})
+	if errors.Join(errs...) != nil {
+		return false
 	}
+	e.served.remove(s.ID())
+	return true
 }
 
 // The sizes of calls between applications. They are well below what sessions carry, so
@@ -200,10 +290,7 @@ type RemoteError = session.RemoteError
 func (p *Peer) Call(ctx context.Context, request []byte) ([]byte, error) {
 	answer, err := p.call(ctx, request)
 	if err != nil {
-		if lost := p.lost(); lost != nil {
-			err = lost
-		}
-		return nil, pkgerr.Errorf("engine", "peer %q: call: %w", p.name, err)
+		return nil, pkgerr.Errorf("engine", "peer %q: call: %w", p.name, p.because(err))
 	}
 	return answer, nil
 }
@@ -237,12 +324,11 @@ func (e *Engine) answer(ctx context.Context, s *session.Session, request []byte)
 	case len(request) > MaxCallBytes:
 		return nil, fmt.Errorf("request of %d bytes: %w: %d", len(request), ErrLimit, MaxCallBytes)
 	}
-	if err := e.answering.enter(s, e.o.Limits.Calls); err != nil {
+	if err := e.answering.enter(s); err != nil {
 		return nil, err
 	}
 	defer e.answering.leave(s)
-	who, _ := s.Peer()
-	answer, err := e.o.Answer(ctx, who, request)
+	answer, err := e.o.Answer(ctx, s.PeerID(), request)
 	if err != nil {
 		text := err.Error()
 		return nil, errors.New(text[:min(len(text), maxCallError)])
@@ -255,24 +341,20 @@ func (e *Engine) answer(ctx context.Context, s *session.Session, request []byte)
 
 // answering counts the calls that the application answers now.
 type answering struct {
-	mu  sync.Mutex
-	all int
-	by  map[*session.Session]int
+	shares *quota.Shares
+	mu     sync.Mutex
+	by     map[*session.Session]int
 }
 
-func (a *answering) enter(s *session.Session, most int) error {
+func (a *answering) enter(s *session.Session) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	switch {
-	case a.by[s] >= maxPeerCalls:
+	if a.by[s] >= maxPeerCalls {
 		return fmt.Errorf("%w: %d calls of one peer at a time", ErrLimit, maxPeerCalls)
-	case a.all >= most:
-		return fmt.Errorf("%w: %d calls at a time, and all of them run: try again", ErrLimit, most)
 	}
-	if a.by == nil {
-		a.by = map[*session.Session]int{}
+	if err := a.shares.Take(s.Account(), 1); err != nil {
+		return fmt.Errorf("%w: %w: try again", ErrLimit, err)
 	}
-	a.all++
 	a.by[s]++
 	return nil
 }
@@ -280,7 +362,7 @@ func (a *answering) enter(s *session.Session, most int) error {
 func (a *answering) leave(s *session.Session) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.all--
+	a.shares.Give(s.Account(), 1)
 	if a.by[s]--; a.by[s] == 0 {
 		delete(a.by, s)
 	}

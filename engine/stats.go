@@ -13,17 +13,22 @@ import (
 
 // Stats are an engine's state and its counters since it was made.
 type Stats struct {
-	Name     string        `json:"name"`
-	Epoch    uint64        `json:"epoch,string"`
-	Peers    []PeerStats   `json:"peers"`   // that this engine has opened, by name
-	Lanes    []LaneStats   `json:"lanes"`   // by peer and name
-	Regions  []RegionStats `json:"regions"` // in the order of IDs
-	Batches  int64         `json:"batches"` // ended
-	Failed   int64         `json:"failed_batches"`
-	Unsafe   int64         `json:"unsafe_batches"`
-	Slices   int64         `json:"slices"`
-	Retries  int64         `json:"retried_slices"`
-	Fallback int64         `json:"transport_fallbacks"`
+	Name  string      `json:"name"`
+	Epoch uint64      `json:"epoch,string"`
+	Peers []PeerStats `json:"peers"` // that this engine has opened, by name
+	Lanes []LaneStats `json:"lanes"` // by peer and name
+	// Regions are at most 256, in the order of IDs. RegionsUnlisted is how many more there are,
+	// and RegionsUnlistedBytes what they have.
+	Regions              []RegionStats `json:"regions"`
+	RegionsUnlisted      int           `json:"regions_unlisted"`
+	RegionsUnlistedBytes int64         `json:"regions_unlisted_bytes"`
+
+	Batches  int64 `json:"batches"` // ended
+	Failed   int64 `json:"failed_batches"`
+	Unsafe   int64 `json:"unsafe_batches"`
+	Slices   int64 `json:"slices"`
+	Retries  int64 `json:"retried_slices"`
+	Fallback int64 `json:"transport_fallbacks"`
 	// What peers have moved from and to this engine's regions.
 	ServedReadBytes    int64 `json:"served_read_bytes"`
 	ServedWrittenBytes int64 `json:"served_written_bytes"`
@@ -36,11 +41,20 @@ type Stats struct {
 	ServedUnlisted int           `json:"served_unlisted"`
 	Refused        int64         `json:"refused_requests"` // peers' requests that failed a check
 	// RefusedConns are connections that were not let in, by reason: "wrong_token",
-	// "malformed", "version", "slow", "busy", "limit", "ended", "gone".
-	RefusedConns  map[string]int64 `json:"refused_conns"`
-	ServedConns   int              `json:"served_conns"`    // open now
-	Sessions      int              `json:"served_sessions"` // peers that have this engine open now
-	Notifications int64            `json:"notifications"`   // received
+	// "certificate", "malformed", "version", "slow", "busy", "limit", "memory", "sockets", "ended", "gone".
+	RefusedConns map[string]int64 `json:"refused_conns"`
+	// RefusedCalls are calls of peers that were refused because of the limits of what peers may
+	// have, by reason: "memory", "quota", "slow".
+	RefusedCalls map[string]int64 `json:"refused_calls"`
+	// DroppedConns are data connections over TCP, also those to peers, that were ended for what
+	// came over them, by reason: "header-tag" is a frame that was not as the peer had sent it.
+	DroppedConns map[string]int64 `json:"dropped_conns"`
+	// PeerBytes is the memory that peers make this engine hold, of PeerBytesLimit.
+	PeerBytes      int64 `json:"peer_bytes"`
+	PeerBytesLimit int64 `json:"peer_bytes_limit"`
+	ServedConns    int   `json:"served_conns"`    // open now
+	Sessions       int   `json:"served_sessions"` // peers that have this engine open now
+	Notifications  int64 `json:"notifications"`   // received
 }
 
 // PeerStats is the state of a peer that this engine has opened.
@@ -119,6 +133,7 @@ func (e *Engine) Stats() Stats {
 		Slices: e.count.slices.Load(), Retries: e.count.retries.Load(), Fallback: e.count.fallbacks.Load(),
 		Notifications: e.count.notifications.Load(),
 	}
+	s.DroppedConns = map[string]int64{}
 	for _, c := range e.carriers {
 		served := c.t.Served()
 		if served.Uncounted {
@@ -128,6 +143,9 @@ func (e *Engine) Stats() Stats {
 		s.ServedWrittenBytes += served.WrittenBytes
 		s.Refused += served.Refused
 		s.ServedConns += served.Conns
+		for why, count := range served.Dropped {
+			s.DroppedConns[why] += count
+		}
 	}
 	s.Served, s.ServedUnlisted = e.servedStats()
 	in := e.server.Counts()
@@ -135,7 +153,18 @@ func (e *Engine) Stats() Stats {
 	for why, count := range in.Refused {
 		s.RefusedConns[string(why)] = count
 	}
+	s.RefusedCalls = map[string]int64{}
+	for why, count := range in.RefusedCalls {
+		s.RefusedCalls[string(why)] = count
+	}
+	e.notifications.settle()
+	s.PeerBytes, s.PeerBytesLimit = e.held.Taken()
 	for _, r := range e.Regions() {
+		if len(s.Regions) == regionsMost {
+			s.RegionsUnlisted++
+			s.RegionsUnlistedBytes += r.Size()
+			continue
+		}
 		grant := r.Grant()
 		s.Regions = append(s.Regions, RegionStats{
 			ID: r.ID(), Name: r.Name(), Bytes: r.Size(), Location: string(r.location),
@@ -232,8 +261,11 @@ func (l *lane) stats(x *sched.LaneStats) LaneStats {
 	return s
 }
 
-// servedMost bounds the connections that are listed.
-const servedMost = 256
+// servedMost and regionsMost bound what is listed.
+const (
+	servedMost  = 256
+	regionsMost = 256
+)
 
 // servedStats lists the connections by which peers have us open, and says how many more
 // there are.

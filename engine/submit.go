@@ -259,7 +259,7 @@ func (t *batchBuilder) noteDestination(p *part) error {
 		t.reads = true
 		region, all = op.Local, at.local
 	} else {
-		t.writes = true
+		t.writes, t.b.writes = true, true
 	}
 	if op.Count > 1 {
 		s := sideOf(op, at.op, all, !op.Read)
@@ -288,17 +288,17 @@ func (t *batchBuilder) overlaps() error {
 		if !both && remote == t.reads {
 			continue // nothing is written there
 		}
-		search.sides = search.sides[:0]
+		search.outlines = slices.Grow(search.outlines[:0], t.b.ops)
 		for _, p := range t.b.parts {
 			for i := range p.ops {
-				all := p.places[i].local
+				o := outline{p.places[i].local, p.ops[i].Local, int32(len(search.outlines))}
 				if remote {
-					all = p.places[i].remote
+					o.byteRange, o.region = p.places[i].remote, p.ops[i].Remote
 				}
-				search.sides = append(search.sides, sideOf(&p.ops[i], p.places[i].op, all, remote))
+				search.outlines = append(search.outlines, o)
 			}
 		}
-		a, b, err := search.find()
+		a, b, err := search.find(func(number int32) opSide { return t.side(int(number), remote) })
 		if err != nil {
 			return err
 		}
@@ -311,6 +311,21 @@ func (t *batchBuilder) overlaps() error {
 		}
 	}
 	return nil
+}
+
+// side is one side of the op of this number, counted through the parts.
+func (t *batchBuilder) side(number int, remote bool) opSide {
+	parts := t.b.parts
+	for number >= len(parts[0].ops) {
+		number -= len(parts[0].ops)
+		parts = parts[1:]
+	}
+	at := &parts[0].places[number]
+	all := at.local
+	if remote {
+		all = at.remote
+	}
+	return sideOf(&parts[0].ops[number], at.op, all, remote)
 }
 
 const linearSearchMax = 8

@@ -141,6 +141,14 @@ func TestSubmitRefuses(t *testing.T) {
 	}
 }
 
+func findOverlap(sides []opSide) (a, b int32, err error) {
+	var s overlapSearch
+	for i, x := range sides {
+		s.outlines = append(s.outlines, outline{x.all, x.region, int32(i)})
+	}
+	return s.find(func(number int32) opSide { return sides[number] })
+}
+
 // The search for overlaps agrees with marking every byte.
 func TestOverlapAgreesWithMarks(t *testing.T) {
 	const size = 200
@@ -199,7 +207,7 @@ func TestOverlapAgreesWithMarks(t *testing.T) {
 			}
 			sides = append(sides, s)
 		}
-		a, b, err := (&overlapSearch{sides: sides}).find()
+		a, b, err := findOverlap(sides)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -222,10 +230,10 @@ func TestOverlapOfManyPieces(t *testing.T) {
 		s.all = byteRange{offset, offset + s.stride*int64(s.count-1) + bytes}
 		return s
 	}
-	if a, _, err := (&overlapSearch{sides: []opSide{many(0, 0, 512), many(1, 512, 512)}}).find(); a >= 0 || err != nil {
+	if a, _, err := findOverlap([]opSide{many(0, 0, 512), many(1, 512, 512)}); a >= 0 || err != nil {
 		t.Errorf("pieces beside each other: op %d, %v", a, err)
 	}
-	if _, _, err := (&overlapSearch{sides: []opSide{many(0, 0, 512), many(1, 511, 512)}}).find(); !errors.Is(err, ErrLimit) {
+	if _, _, err := findOverlap([]opSide{many(0, 0, 512), many(1, 511, 512)}); !errors.Is(err, ErrLimit) {
 		t.Errorf("too many to look at: %v", err)
 	}
 }

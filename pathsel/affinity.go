@@ -47,7 +47,8 @@ type Candidate struct {
 
 	index   int
 	doubt   int
-	foreign bool // the port is assigned to another process
+	planned bool // the location has lost its nearest port, and the plan gives it this one
+	foreign bool // it is assigned to another process
 }
 
 // Preferred lists the ports that are as good as the best.
@@ -67,7 +68,8 @@ func (a *Affinity) ports(v Verdict) []topo.ID {
 }
 
 // Affinity ranks the ports for a memory location, by: how certainly usable,
-// role, class, limiting rate, hops, load, name. load is the bytes already queued on each port, by
+// role, class, limiting rate, hops, load, name. Where the nearest port is out of use, what the plan for all
+// gives the location comes before the order of names. load is the bytes already queued on each port, by
 // Port.Index; nil means none.
 func (h *Host) Affinity(location Location, load []int64) (*Affinity, error) {
 	loc, err := h.location(location)
@@ -92,6 +94,9 @@ func (h *Host) Affinity(location Location, load []int64) (*Affinity, error) {
 		c.Notes = append(slices.Clone(h.ports[c.index].Reasons), c.Notes...)
 		c.Verdict, c.Reason = judge(a.Ranked, i)
 	}
+	if f, ok := h.fallbacks[loc]; ok && h.routes[loc][f.lost.Index].class.Compare(a.Ranked[0].Class) < 0 {
+		a.Ranked[0].Notes = append(a.Ranked[0].Notes, f.note(location, &a.Ranked[0]))
+	}
 	return a, nil
 }
 
@@ -100,6 +105,9 @@ func (h *Host) candidate(loc int, p *Port) Candidate {
 	r := &h.routes[loc][p.Index]
 	c := Candidate{Port: p.ID, NIC: p.NIC, Name: p.Name, Role: p.Role, Class: r.class, NCCL: r.nccl,
 		BytesPerSec: r.expected(), Limit: r.limit, Basis: r.basis, index: p.Index, doubt: p.doubt}
+	if f, ok := h.fallbacks[loc]; ok {
+		c.planned = f.Port == p.ID
+	}
 	if r.hops >= 0 {
 		hops := r.hops
 		c.Hops = &hops
@@ -133,6 +141,9 @@ func compare(x, y *Candidate) (Code, int) {
 	if c := cmp.Compare(x.Load, y.Load); c != 0 {
 		return codeLoad, c
 	}
+	if x.planned != y.planned {
+		return CodeFallback, compareBools(!x.planned, !y.planned)
+	}
 	return codeName, cmp.Compare(x.index, y.index) // ports are in the order of names
 }
 
@@ -161,7 +172,7 @@ func judge(ranked []Candidate, i int) (Verdict, Reason) {
 	}
 	verdict := Available
 	switch code, _ := compare(first, c); code {
-	case codeHops, codeLoad, codeName:
+	case codeHops, codeLoad, CodeFallback, codeName:
 		verdict = Preferred
 	}
 	before := &ranked[i-1]
@@ -219,6 +230,8 @@ func difference(code Code, before, c *Candidate) string {
 		return fmt.Sprintf("%s links away, %s is %s", hopsText(c.Hops), before.Name, hopsText(before.Hops))
 	case codeLoad:
 		return fmt.Sprintf("%s queued already, %s has %s", units.Bytes(c.Load), before.Name, units.Bytes(before.Load))
+	case CodeFallback:
+		return fmt.Sprintf("equal to %s in all else, which the plan takes", before.Name)
 	}
 	return fmt.Sprintf("equal to %s in all else, later by name", before.Name)
 }

@@ -128,14 +128,15 @@ func TestReasonsAreTrue(t *testing.T) {
 func checkReason(t *testing.T, where string, before, c *pathsel.Candidate) {
 	t.Helper()
 	differs := map[pathsel.Code]bool{
-		"role":  before.Role != c.Role,
-		"class": before.Class != c.Class,
-		"rate":  !cmp.Equal(before.BytesPerSec, c.BytesPerSec),
-		"hops":  !cmp.Equal(before.Hops, c.Hops),
-		"load":  before.Load != c.Load,
-		"name":  true,
+		"role":     before.Role != c.Role,
+		"class":    before.Class != c.Class,
+		"rate":     !cmp.Equal(before.BytesPerSec, c.BytesPerSec),
+		"hops":     !cmp.Equal(before.Hops, c.Hops),
+		"load":     before.Load != c.Load,
+		"fallback": slices.ContainsFunc(before.Notes, func(r pathsel.Reason) bool { return r.Code == pathsel.CodeFallback }),
+		"name":     true,
 	}
-	for _, code := range []pathsel.Code{"role", "class", "rate", "hops", "load", "name"} {
+	for _, code := range []pathsel.Code{"role", "class", "rate", "hops", "load", "fallback", "name"} {
 		if c.Reason.Code == "usable" {
 			return
 		}

@@ -44,6 +44,8 @@ type Options struct {
 	Transport Transport
 	// Roles overrides the role of NICs, by matrix NIC ID ("rdma:mlx5_0", "net:eth0").
 	Roles map[topo.ID]Role
+	// Down lists ports that are to be taken as down though they may be up, by their ID or by matrix NIC ID.
+	Down []topo.ID
 	// Overlay holds measured rates of links, which replace the expected ones.
 	Overlay topo.Overlay
 }
@@ -61,9 +63,10 @@ type Host struct {
 	locations []Location // GPUs, then NUMA nodes with CPUs
 	nodes     []topo.ID  // the node of each location
 	locIndex  map[Location]int
-	caps      []float64   // capacity of each segment, bytes per second; infinite where unknown
-	segLinks  []topo.Link // the link of each pair of segments
-	routes    [][]route   // [location][port]
+	caps      []float64        // capacity of each segment, bytes per second; infinite where unknown
+	segLinks  []topo.Link      // the link of each pair of segments
+	routes    [][]route        // [location][port]
+	fallbacks map[int]fallback // by location: those that have lost their nearest port
 	// wireOf is the link that stands for the wire of virtual functions whose
 	// physical function has no visible port.
 	wireOf map[topo.ID]topo.LinkID
@@ -87,15 +90,19 @@ func New(t *topo.Topology, o Options) (*Host, error) {
 		h.locIndex[h.locations[i]] = i
 	}
 	h.findPorts()
+	if err := h.takeDown(&o); err != nil {
+		return nil, err
+	}
 	if err := h.assignRoles(o.Roles); err != nil {
 		return nil, err
 	}
 	h.judgePorts()
 	h.findRoutes(o.Overlay)
+	h.findFallbacks()
 	return h, nil
 }
 
-// Topology is what the host was prepared from.
+// Topology is what the host was prepared from; the links of ports that Options.Down has carry nothing.
 func (h *Host) Topology() *topo.Topology { return h.t }
 
 // Graph is the links of the host's topology, with the rates that the host was prepared with.

@@ -383,30 +383,13 @@ func (pl *planner) assigned(c int, flows []planFlow) Assignment {
 		a.Ports = append(a.Ports, pl.explain(c, p))
 	}
 	if len(a.Ports) > 0 {
-		a.Ports[0].Notes = append(a.Ports[0].Notes, pl.missed(c, &a.Ports[0])...)
+		if p := pl.h.missed(pl.consumers[c].loc, &a.Ports[0]); p != nil {
+			r := p.Reasons[0]
+			r.Text = fmt.Sprintf("%s (%s) is nearer and takes no part: %s", p.Name, pl.h.routes[pl.consumers[c].loc][p.Index].class, r.Text)
+			a.Ports[0].Notes = append(a.Ports[0].Notes, r)
+		}
 	}
 	return a
-}
-
-// missed names the port that a consumer would have if it were not broken: the
-// nearest of those that a fault keeps from the plan, if it is nearer than what
-// the consumer has.
-func (pl *planner) missed(c int, has *Candidate) []Reason {
-	class, missed := has.Class, (*Port)(nil)
-	for i := range pl.h.ports {
-		p := &pl.h.ports[i]
-		if p.Usable || p.Software || p.Virtual || p.VF || !p.Reasons[0].Code.Repairable() || roleOrder[p.Role] > roleOrder[has.Role] {
-			continue
-		}
-		if near := pl.h.routes[pl.consumers[c].loc][i].class; near.Compare(class) < 0 {
-			class, missed = near, p
-		}
-	}
-	if missed == nil {
-		return nil
-	}
-	r := missed.Reasons[0]
-	return []Reason{{r.Code, fmt.Sprintf("%s (%s) is nearer and takes no part: %s", missed.Name, class, r.Text), r.Evidence}}
 }
 
 // compare orders two ports for a consumer by how near they are to it: class,

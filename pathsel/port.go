@@ -1,12 +1,14 @@
 package pathsel
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // Port is a port that data can leave the host by: a port of an RDMA device, or
@@ -41,7 +43,8 @@ type Port struct {
 	port     *topo.Port
 	netdev   *topo.Netdev // of Netdev
 	evidence string
-	doubt    int // how doubtful a usable port is: 0 not at all
+	doubt    int  // how doubtful a usable port is: 0 not at all
+	down     bool // by Options.Down
 }
 
 // RDMA says whether the port belongs to an RDMA device.
@@ -225,6 +228,41 @@ func (f *finder) addInterface(p *Port, names []string) {
 func (f *finder) isVF(pci topo.ID) bool {
 	d := f.index.PCIDevice(pci)
 	return d != nil && d.PF != ""
+}
+
+// takeDown takes ports as down, and with them the virtual functions that share their wires: the links
+// of these carry nothing, whatever was measured.
+func (h *Host) takeDown(o *Options) error {
+	for _, id := range o.Down {
+		if !slices.ContainsFunc(h.ports, func(p Port) bool { return p.ID == id || p.NIC == id }) {
+			return pkgerr.Errorf("pathsel", "%s is to be down: this host has no such port", id)
+		}
+	}
+	if len(o.Down) == 0 {
+		return nil
+	}
+	named := func(p *Port) bool { return slices.Contains(o.Down, p.ID) || slices.Contains(o.Down, p.NIC) }
+	t := *h.t // with links of its own
+	t.Links = slices.Clone(t.Links)
+	o.Overlay = maps.Clone(o.Overlay)
+	for i := range h.ports {
+		p := &h.ports[i]
+		pf, isVF := h.portIndex[p.PF]
+		if !named(p) && !(isVF && named(&h.ports[pf])) {
+			continue
+		}
+		p.down, p.BytesPerSec = true, new(topo.Rate)
+		wire := h.wires(p)[0]
+		delete(o.Overlay, wire)
+		for j := range t.Links {
+			if l := &t.Links[j]; l.ID == wire {
+				l.BytesPerSec, l.Basis, l.Note = new(topo.Rate), topo.BasisAssumed, takenDown.Text
+			}
+		}
+	}
+	h.t, h.graph = &t, topo.NewGraph(&t, o.Overlay)
+	h.index = h.graph.Index()
+	return nil
 }
 
 // linkVFs finds for each virtual function's port the port of its physical

@@ -17,6 +17,7 @@ const (
 	CodeBest         Code = "best"           // nothing ranks before it
 	CodeSpare        Code = "nobody-nearer"  // in a plan: the consumer has better ports too, and this one would be idle
 	CodePortDown     Code = "port-down"      // not ACTIVE, or the interface is not up
+	CodeFallback     Code = "fallback"       // the nearest port is out of use: what the plan for all gives instead
 	CodeNotForData   Code = "not-for-data"   // storage, management or decoy beside data ports
 	CodeOverride     Code = "override"       // the user said so
 	CodeLinkLocal    Code = "gid-link-local" // its GIDs are link-local only: peers on the same link reach it, no others
@@ -28,7 +29,7 @@ const (
 // used after a repair: it is down, or lacks an address or permission.
 func (c Code) Repairable() bool {
 	switch c {
-	case CodePortDown, codeNoAccess, codeNoGID, codeNoLID, codeNoAddress:
+	case CodePortDown, codeTakenDown, codeNoAccess, codeNoGID, codeNoLID, codeNoAddress:
 		return true
 	}
 	return false
@@ -52,6 +53,7 @@ const codeAddressUnknown Code = "address-unknown" // a note: the origin does not
 
 // Why a port cannot be used.
 const (
+	codeTakenDown Code = "taken-down" // Options.Down has it
 	codeNoAccess  Code = "no-access"  // its device file cannot be used by this process
 	codeNoGID     Code = "no-gid"     // its GID table has no entry
 	codeNoLID     Code = "no-lid"     // InfiniBand without an address from the subnet manager

@@ -145,10 +145,15 @@ func (h *Host) rejectBeside(lesser, better func(*Port) bool, code Code, text str
 	}
 }
 
+var takenDown = Reason{codeTakenDown, "taken to be down", ""}
+
 // rdmaFaults are the reasons why RDMA cannot use a port.
 func rdmaFaults(p *Port) []Reason {
 	if !p.RDMA() {
 		return []Reason{{codeNoRDMA, "an interface without RDMA device", p.evidence}}
+	}
+	if p.down {
+		return []Reason{takenDown}
 	}
 	var out []Reason
 	if p.port != nil && p.port.State != "" && p.port.State != "ACTIVE" {
@@ -192,6 +197,8 @@ func accessText(r *topo.RDMADevice) string {
 func (h *Host) tcpFaults(p *Port) []Reason {
 	n := p.netdev
 	switch {
+	case p.down:
+		return []Reason{takenDown}
 	case n == nil && h.interfacesKnown():
 		return []Reason{{codeNoNetdev, "it has no network interface", p.evidence}}
 	case n != nil && !interfaceUp(n):

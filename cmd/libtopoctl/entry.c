@@ -197,6 +197,15 @@ int64_t topoctl_submit(int64_t engine, const char *peer, int32_t op, int64_t n, 
 			    (void *)notify, notify_length, timeout_ns);
 }
 
+int32_t topoctl_transfer(int64_t engine, const char *peer, int32_t op, int64_t n, const uint64_t *local,
+			 const uint64_t *remote, const uint64_t *length,
+			 const void *notify, int64_t notify_length, int64_t timeout_ns, int64_t wait_ns, int64_t *batch)
+{
+	ALIVE(TOPOCTL_FORKED);
+	return golib_transfer(engine, (char *)peer, op, n, (uint64_t *)local, (uint64_t *)remote, (uint64_t *)length,
+			      (void *)notify, notify_length, timeout_ns, wait_ns, batch);
+}
+
 int64_t topoctl_list(int64_t engine, const char *peer, int64_t n, const uint64_t *address,
 		     const uint64_t *length, int64_t stride)
 {

@@ -307,15 +307,39 @@ func golib_submit(engine C.int64_t, peer *C.char, op C.int32_t, n C.int64_t, loc
 	notify unsafe.Pointer, notifyLength, timeout C.int64_t) C.int64_t {
 	return give(engine, func(e *bind.Engine) (int64, error) {
 		var a args
-		t := bind.Transfer{
-			Peer: a.text(peer), Op: int32(op), Notify: a.bytes(notify, notifyLength), TimeoutNS: int64(timeout),
-			Local: items[uint64](&a, local, n), Remote: items[uint64](&a, remote, n), Length: items[uint64](&a, length, n),
-		}
+		t := transferOf(&a, peer, op, n, local, remote, length, notify, notifyLength, timeout)
 		if a.err != nil {
 			return 0, a.err
 		}
 		return e.Submit(t)
 	})
+}
+
+//export golib_transfer
+func golib_transfer(engine C.int64_t, peer *C.char, op C.int32_t, n C.int64_t, local, remote, length *C.uint64_t,
+	notify unsafe.Pointer, notifyLength, timeout, wait C.int64_t, batch *C.int64_t) C.int32_t {
+	return call(engine, func(e *bind.Engine) error {
+		if batch == nil {
+			return wrong(bind.Invalid, "batch is NULL")
+		}
+		*batch = 0
+		var a args
+		t := transferOf(&a, peer, op, n, local, remote, length, notify, notifyLength, timeout)
+		if a.err != nil {
+			return a.err
+		}
+		running, err := e.Transfer(t, int64(wait))
+		*batch = C.int64_t(running)
+		return err
+	})
+}
+
+func transferOf(a *args, peer *C.char, op C.int32_t, n C.int64_t, local, remote, length *C.uint64_t,
+	notify unsafe.Pointer, notifyLength, timeout C.int64_t) bind.Transfer {
+	return bind.Transfer{
+		Peer: a.text(peer), Op: int32(op), Notify: a.bytes(notify, notifyLength), TimeoutNS: int64(timeout),
+		Local: items[uint64](a, local, n), Remote: items[uint64](a, remote, n), Length: items[uint64](a, length, n),
+	}
 }
 
 //export golib_list

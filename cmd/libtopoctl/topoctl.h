@@ -57,17 +57,20 @@ int64_t topoctl_error(char *out, int64_t cap);
  *   "name"        string   what the engine calls itself; default host:pid
  *   "listen"      [string] host:port; default ["127.0.0.1:0"]
  *   "advertise"   string   host or host:port to tell peers
- *   "token_file"  string   a file with the secret in its first line, at least 16 bytes; blanks at both
- *                          ends do not count, as for topoctl agent
- *   "insecure"    bool     true: no token is wanted, though other hosts can connect
+ *   "token_file"  string   a file with the secret that peers share, 16 bytes or more, as for
+ *                          topoctl agent: a line for each, SECRET or NAME SECRET
+ *   "cert_file", "key_file", "ca_file" string   certificate, its key, and the CAs of peers, as PEM
+ *   "insecure"    bool     true: neither is wanted, though other hosts can connect
  *   "devices"     [string] RDMA devices or netdevs that may be used; default: those with role data
  *   "transports"  [string] of "shm", "rdma", "tcp"; default all three, in this order
+ *   "protection"  string   what data over TCP has at least: "open", "headers", "payload", "sealed"
+ *                          (docs/wire.md, Protection); default "headers" with a token, else "open"
  *   "compat"      [string] "mooncake": also speak Mooncake's classic protocol (docs/mooncake.md)
  *   "metadata"    string   with compat: "P2PHANDSHAKE" or http://host:port/metadata
  *   "topology"    string   "discover" (default), "none", or a topology document's file name
  *   "local_rank", "local_size" int   one of several engines of this host
  *   "default_timeout_ns", "give_up_ns" int
- *   "http"        string   host:port at which metrics are served
+ *   "http"        string   host:port at which metrics are served; with port 0 see topoctl_stats
  *   "log"         string   "error" (default), "warn", "info", "debug": to standard error
  * Unknown keys are refused. */
 int64_t topoctl_open(const char *options);
@@ -107,6 +110,12 @@ int32_t topoctl_peer_range(int64_t engine, const char *peer, int64_t i, uint64_t
 int64_t topoctl_submit(int64_t engine, const char *peer, int32_t op, int64_t n, const uint64_t *local,
                        const uint64_t *remote, const uint64_t *length,
                        const void *notify, int64_t notify_length, int64_t timeout_ns);
+/* topoctl_submit and topoctl_wait in one call, the quickest way for a small batch. Where the batch
+ * has ended within wait_ns it is forgotten, *batch is 0, and the status is that of topoctl_wait.
+ * Else it goes on: the status is TOPOCTL_TIMEOUT, and *batch is to be waited for and released. */
+int32_t topoctl_transfer(int64_t engine, const char *peer, int32_t op, int64_t n, const uint64_t *local,
+                         const uint64_t *remote, const uint64_t *length, const void *notify,
+                         int64_t notify_length, int64_t timeout_ns, int64_t wait_ns, int64_t *batch);
 /* Lists of ranges that are kept, from which batches pick by index. peer NULL: of this engine.
  * Entry i is address[i*stride], length[i*stride]: stride 3 reads an N x 3 array. */
 int64_t topoctl_list(int64_t engine, const char *peer, int64_t n, const uint64_t *address,

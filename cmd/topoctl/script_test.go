@@ -72,10 +72,11 @@ func TestScripts(t *testing.T) {
 			return exec.Command("unshare", "-rnm", "sh", "-ec", "mount -t sysfs none /sys; ip link add name va type veth peer name vb").Run() == nil, nil
 		},
 		RequireExplicitExec: true,
-		// $REPORTS has reports of measurements.
+		// $REPORTS has reports of measurements, $EXAMPLES what people take and adapt.
 		Setup: func(e *testscript.Env) error {
-			dir, err := filepath.Abs("../../probe/testdata")
-			e.Setenv("REPORTS", dir)
+			dir, err := filepath.Abs("../..")
+			e.Setenv("REPORTS", filepath.Join(dir, "probe/testdata"))
+			e.Setenv("EXAMPLES", filepath.Join(dir, "examples"))
 			e.Setenv("GOGC", "400") // a command is over before its garbage matters
 			return err
 		},

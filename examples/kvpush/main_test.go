@@ -37,7 +37,7 @@ func TestRun(t *testing.T) {
 		}
 	}
 	t.Setenv(secret.Variable, "short")
-	if err := run(t.Context(), nil, &out); err == nil || !strings.Contains(err.Error(), "token of 5 bytes") {
+	if err := run(t.Context(), nil, &out); err == nil || !strings.Contains(err.Error(), "5 bytes, want 16") {
 		t.Errorf("a short token: %v", err)
 	}
 }

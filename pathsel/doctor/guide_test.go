@@ -13,7 +13,7 @@ not hold for root, and sudo drops variables like NCCL_IB_GID_INDEX. Root is need
     topoctl doctor --from host.json                      # a host that was saved with topoctl discover
     topoctl doctor --peer node2.json mtu-peer            # the two ends of the lanes between two hosts
     topoctl doctor --gid-index 3 gid-index-wrong         # an index that a program will be configured to use
-    topoctl doctor -o nagios                             # for a monitoring system
+    topoctl doctor -o nagios port-down link-degraded     # for a monitoring system
 
 The first line is the answer: the worst problem and how many more there are, or that none was found. Problems
 follow with their evidence and a fix. Notes and checks that could not be made are folded to a line each, checks that
@@ -21,7 +21,8 @@ passed to their number; --all prints all of them, -o tsv has a line for each for
 
 The exit code is 0 if nothing is as bad as --fail-on (warning, if it is left out), 1 if something is, 2 if
 doctor could not run, 3 if nothing is and facts could not be read. A check that could not be made is never ok;
-it changes the exit code of -o nagios only, to 3 (UNKNOWN), where nothing is worse.
+it changes the exit code of -o nagios only, to 3 (UNKNOWN), where nothing is worse. Where a node never shows what some
+checks need, as ACS to all but root, name the checks that the monitoring is about.
 
 A saved host contains what files say. The report marks what only the running host can answer: access to device
 files, whether memory can be registered with a device, the packet size in use. For that, doctor opens each RDMA device,

@@ -59,8 +59,8 @@ func TestHeadline(t *testing.T) {
 	find := func(s Severity, text string, subjects ...topo.ID) CheckResult {
 		return CheckResult{Status: Found, Findings: []Finding{{Code: "x", Severity: s, Text: text, Subjects: subjects}}}
 	}
-	ok, absent := CheckResult{Status: OK}, CheckResult{Status: NotApplicable}
-	lacking := CheckResult{Status: CouldNotCheck, Missing: []Missing{{Text: "a", How: "b"}}}
+	ok, absent := CheckResult{Status: OK}, CheckResult{Code: "x", Status: NotApplicable, Note: "no GPU"}
+	lacking := CheckResult{Code: "x", Status: CouldNotCheck, Missing: []Missing{{Text: "a", How: "b"}}}
 	partly := find(Info, "a note", "gpu:0")
 	partly.Missing = lacking.Missing
 	slow := find(Warning, "its link runs at x8: half; the bottleneck", "gpu:2")
@@ -72,9 +72,12 @@ func TestHeadline(t *testing.T) {
 		{"No problem found on h: 2 checks passed.", []CheckResult{ok, ok, absent}},
 		{"No problem found on h: 2 checks passed, 2 could not be made.", []CheckResult{ok, ok, lacking, lacking}},
 		{"No problem found on h, but only 1 of 3 checks could be made.", []CheckResult{ok, lacking, lacking, absent}},
-		{"No problem found on h: 1 check passed, 2 could not be made in full.", []CheckResult{ok, lacking, partly}},
-		{"No problem found on h: 0 checks passed.", []CheckResult{find(Info, "a note")}},
+		{"No problem found on h: 1 check passed, 1 could not be made, 1 only in part.", []CheckResult{ok, lacking, partly}},
+		{"No problem found on h: 2 checks passed, 1 could be made only in part.", []CheckResult{ok, ok, partly}},
+		{"No problem found on h: 1 note.", []CheckResult{find(Info, "a note")}},
 		{"Nothing is known of h: 1 check could not be made.", []CheckResult{lacking, absent}},
+		{"x could not be checked on h: a.", []CheckResult{lacking}},
+		{"x does not apply to h: no GPU.", []CheckResult{absent}},
 		{"Nothing to check on h: 2 checks do not apply.", []CheckResult{absent, absent}},
 		{"gpu:2: its link runs at x8.", []CheckResult{slow, ok, find(Info, "a note")}},
 		{"mlx5_0 and mlx5_1/2: port is DOWN, no carrier; and 1 more problem.", []CheckResult{slow, down}},
@@ -86,11 +89,11 @@ func TestHeadline(t *testing.T) {
 		for i := range r.Checks {
 			r.Summary.add(&r.Checks[i])
 		}
-		if got := r.headline(); got != tt.want {
+		if got := r.Headline(); got != tt.want {
 			t.Errorf("%q, want %q", got, tt.want)
 		}
 	}
-	if got := (&Report{}).headline(); got != "Nothing to check on the host: 0 checks do not apply." {
+	if got := (&Report{}).Headline(); got != "Nothing to check on the host: 0 checks do not apply." {
 		t.Error(got)
 	}
 }

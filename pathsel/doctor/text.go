@@ -50,9 +50,9 @@ func (r *Report) Text(o TextOptions) string {
 		w.width = max(o.Width, narrowest)
 	}
 	if o.Width > 0 {
-		w.wrap("", "", r.headline())
+		w.wrap("", "", r.Headline())
 	} else {
-		w.b.WriteString(r.headline() + "\n") // the first line of a pipe is the answer, whole
+		w.b.WriteString(r.Headline() + "\n") // the first line of a pipe is the answer, whole
 	}
 	if problems := r.problems(); problems > 0 || o.All {
 		w.b.WriteByte('\n')
@@ -78,9 +78,9 @@ func (r *Report) Text(o TextOptions) string {
 // problems counts the findings that are more than notes.
 func (r *Report) problems() int { return r.Summary.Errors + r.Summary.Warnings }
 
-// headline is the answer in a sentence: the worst problem and how many more there are, or that there
+// Headline is the answer in a sentence: the worst problem and how many more there are, or that there
 // is none, and how much of the host that rests on.
-func (r *Report) headline() string {
+func (r *Report) Headline() string {
 	s := r.Summary
 	host := cmp.Or(r.Host, "the host")
 	if n := r.problems(); n > 0 {
@@ -91,8 +91,12 @@ func (r *Report) headline() string {
 		}
 		return sentence + "."
 	}
-	notMade, inFull := r.notMade()
-	switch {
+	notMade, partly := r.notMade()
+	switch one := len(r.Checks) == 1; {
+	case one && s.CouldNotCheck > 0 && len(notMade) > 0:
+		return fmt.Sprintf("%s could not be checked on %s: %s.", r.Checks[0].Code, host, r.Checks[0].Missing[0].Text)
+	case one && s.NotApplicable > 0:
+		return fmt.Sprintf("%s does not apply to %s: %s.", r.Checks[0].Code, host, r.Checks[0].Note)
 	case s.OK+s.Found == 0 && len(notMade) > 0:
 		return fmt.Sprintf("Nothing is known of %s: %s could not be made.", host, text.Plural(len(notMade), "check"))
 	case s.OK+s.Found == 0:
@@ -100,9 +104,17 @@ func (r *Report) headline() string {
 	case s.CouldNotCheck > s.OK+s.Found:
 		return fmt.Sprintf("No problem found on %s, but only %d of %s could be made.", host, s.OK+s.Found, text.Plural(s.OK+s.Found+s.CouldNotCheck, "check"))
 	}
-	sentence := fmt.Sprintf("No problem found on %s: %s passed", host, text.Plural(s.OK, "check"))
-	if n := len(notMade); n > 0 {
-		sentence += fmt.Sprintf(", %d could not be made%s", n, inFull)
+	sentence := "No problem found on " + host + ": "
+	if s.OK > 0 {
+		sentence += text.Plural(s.OK, "check") + " passed"
+	} else {
+		sentence += text.Plural(s.Infos, "note")
+	}
+	switch {
+	case s.CouldNotCheck > 0:
+		sentence += fmt.Sprintf(", %d could not be made%s", s.CouldNotCheck, partly)
+	case len(notMade) > 0:
+		sentence += fmt.Sprintf(", %d could be made only in part", len(notMade))
 	}
 	return sentence + "."
 }
@@ -123,17 +135,18 @@ func (f *Finding) sentence() string {
 	return text.Join(names, mostFolded) + ": " + brief
 }
 
-// notMade lists the checks that lack facts; inFull is " in full" where some of them judged a part.
-func (r *Report) notMade() (codes []string, inFull string) {
+// notMade lists the checks that lack facts; partly says how many of them judged a part beside others that
+// judged nothing, "" if none did.
+func (r *Report) notMade() (codes []string, partly string) {
 	for _, c := range r.Checks {
 		if len(c.Missing) > 0 {
 			codes = append(codes, string(c.Code))
 		}
 	}
-	if len(codes) > r.Summary.CouldNotCheck {
-		inFull = " in full"
+	if n := len(codes) - r.Summary.CouldNotCheck; n > 0 {
+		partly = fmt.Sprintf(", %d only in part", n)
 	}
-	return codes, inFull
+	return codes, partly
 }
 
 type writer struct {
@@ -168,13 +181,16 @@ func (w *writer) folded(r *Report) {
 			notes = append(notes, code)
 		}
 	}
-	notMade, inFull := r.notMade()
+	notMade, partly := r.notMade()
 	var advice []string
 	if len(notes) > 0 {
 		w.wrap("", "", text.Plural(r.Summary.Infos, "note")+": "+text.Join(notes, mostFolded))
 	}
-	if n := len(notMade); n > 0 {
-		w.wrap("", "", fmt.Sprintf("%s could not be made%s: %s", text.Plural(n, "check"), inFull, text.Join(notMade, mostFolded)))
+	switch n := r.Summary.CouldNotCheck; {
+	case n > 0:
+		w.wrap("", "", fmt.Sprintf("%s could not be made%s: %s", text.Plural(n, "check"), partly, text.Join(notMade, mostFolded)))
+	case len(notMade) > 0:
+		w.wrap("", "", fmt.Sprintf("%s could be made only in part: %s", text.Plural(len(notMade), "check"), text.Join(notMade, mostFolded)))
 	}
 	if len(notes)+len(notMade) > 0 {
 		advice = append(advice, "--all shows everything")

@@ -120,6 +120,9 @@ func (e *env) script(title string) []byte {
 	if host == "" {
 		host = "an unnamed host"
 	}
+	if why := e.nothing(); why != "" {
+		s.comment("", fmt.Sprintf("Nothing is set for %s on %s: %s. %s.", title, host, why, e.whatNow()))
+	}
 	s.comment("", fmt.Sprintf("%s on %s: %s. Written by topoctl.", title, host, e.ranksText()))
 	for _, line := range append(e.o.Visible.Notes, e.head...) {
 		s.comment("", line)
@@ -143,6 +146,29 @@ func (e *env) script(title string) []byte {
 		s.ranks(e.ranks)
 	}
 	return s.out.Bytes()
+}
+
+// nothing is why the script sets no variable, "" where it sets one.
+func (e *env) nothing() string {
+	var all []setting
+	for i := range e.ranks {
+		if e.o.Rank < 0 || i == e.o.Rank {
+			all = append(all, e.ranks[i].settings...)
+		}
+	}
+	all = append(all, e.common...)
+	if len(all) == 0 || slices.ContainsFunc(all, func(s setting) bool { return s.ok }) {
+		return ""
+	}
+	return strings.Join(all[0].why, "; ")
+}
+
+// whatNow is what a person can do who wanted settings and got none.
+func (e *env) whatNow() string {
+	if imported(e.h.Topology()) {
+		return "Run topoctl export env on the host itself, or give --from what topoctl discover writes there"
+	}
+	return "topoctl path --plan and topoctl doctor say more"
 }
 
 func (e *env) ranksText() string {

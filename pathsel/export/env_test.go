@@ -547,7 +547,7 @@ func TestEnvLimits(t *testing.T) {
 			other := *device(top, "mlx5_3")
 			other.Name, other.ID, other.Uverbs = "mlx5_2a", "rdma:mlx5_2a", "denied"
 			top.RDMADevices = append(top.RDMADevices, other)
-		}, "VLLM_GPU_NIC_PCIE_MAPPING", "", "mlx5_3 has the PCI address of mlx5_2a, which vLLM would take"},
+		}, "VLLM_GPU_NIC_PCIE_MAPPING", "", "mlx5_3: mlx5_2a has the same PCI address, and vLLM would take that"},
 		{"ports of different numbers", export.VLLM, func(top *topo.Topology) {
 			for i := range top.Ports {
 				if p := &top.Ports[i]; p.RDMA == "rdma:mlx5_4" {

@@ -24,7 +24,7 @@ func (e *env) ucx() {
 		if e.rdma() {
 			list, why = e.devices(r.ports, func(p *pathsel.Port) string {
 				if p.Number == 0 {
-					return "UCX wants the number of the port, which is not known"
+					return "UCX wants the number of the port, which is not known (ibstat or ibdev2netdev of the host tells it: --with)"
 				}
 				return ""
 			})

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/topoctl/topoctl/pathsel"
+	"github.com/topoctl/topoctl/internal/base/group"
 )
 
 // The names and forms of the variables are from:
@@ -20,25 +20,20 @@ func (e *env) vllm() {
 		e.leaveOut(mapping, "no usable RDMA port")
 		return
 	}
-	var pairs, why, faults []string
+	var pairs, why []string
+	var faults []fault
 	number := -1
 	for i := range e.ranks {
 		r := &e.ranks[i]
-		if r.gpu == nil || r.gpu.BDF == nil || len(r.ports) == 0 {
-			faults = append(faults, fmt.Sprintf("rank %d has no GPU with a PCI address, or no port", r.n))
+		nic, problem := e.vllmNIC(r)
+		if problem.what == "" && number >= 0 && number != r.ports[0].Number {
+			problem = fault{r.ports[0].Name, "vLLM adds the same port number to every NIC"}
+		}
+		if problem.what != "" {
+			faults = append(faults, problem)
 			continue
 		}
-		p := &r.ports[0]
-		nic, fault := e.vllmNIC(p)
-		switch {
-		case fault != "":
-			faults = append(faults, fault)
-			continue
-		case number >= 0 && number != p.Number:
-			faults = append(faults, fmt.Sprintf("%s cannot be chosen: vLLM adds the same port number to every NIC", p.Name))
-			continue
-		}
-		number = p.Number
+		number = r.ports[0].Number
 		pairs = append(pairs, r.gpu.BDF.String()+"="+nic)
 		about := fmt.Sprintf("rank %d (%s): %s", r.n, r.location, reasons(e.ranks, r)[0])
 		if rest := r.ports[1:]; len(rest) > 0 {
@@ -50,31 +45,52 @@ func (e *env) vllm() {
 		}
 		why = append(why, about)
 	}
-	if len(pairs) < len(e.ranks) {
-		e.leaveOut(mapping, "a worker whose GPU is missing in it fails. "+strings.Join(faults, "; "))
-		return
+	if len(faults) > 0 {
+		var problems []string
+		for _, same := range group.By(faults, func(f fault) string { return f.what }) {
+			var who []string
+			for _, f := range same {
+				who = append(who, f.who)
+			}
+			problems = append(problems, few(who)+": "+same[0].what)
+		}
+		e.leaveOut(mapping, strings.Join(problems, "; ")+". A worker whose GPU is missing in it fails")
+		e.leaveOut(selection, "it has no effect without "+mapping)
+	} else {
+		e.set(mapping, strings.Join(pairs, ","), why...)
+		variable := "UCX_NET_DEVICES"
+		if number > 0 {
+			variable += ":" + strconv.Itoa(number)
+		}
+		e.set(selection, variable, "what each worker sets to its NIC, for NIXL over UCX. Leave UCX_NET_DEVICES itself unset: vLLM adds to what it holds",
+			"NCCL_IB_HCA is not among them: it must be the same for all ranks of a host (NVIDIA/nccl issue 1478, topoctl export env --for nccl)")
 	}
-	e.set(mapping, strings.Join(pairs, ","), why...)
-	variable := "UCX_NET_DEVICES"
-	if number > 0 {
-		variable += ":" + strconv.Itoa(number)
-	}
-	e.set(selection, variable, "what each worker sets to its NIC, for NIXL over UCX. Leave UCX_NET_DEVICES itself unset: vLLM adds to what it holds",
-		"NCCL_IB_HCA is not among them: it must be the same for all ranks of a host (NVIDIA/nccl issue 1478, topoctl export env --for nccl)")
 	e.number("UCX_IB_GID_INDEX", false, gidIndex)
 	e.number("UCX_IB_TRAFFIC_CLASS", false, trafficClass)
 }
 
-// vllmNIC is the PCI address by which vLLM finds an RDMA device, or why it would not.
-func (e *env) vllmNIC(p *pathsel.Port) (bdf, fault string) {
+// fault is why vLLM's mapping cannot have something.
+type fault struct{ who, what string }
+
+// vllmNIC is the PCI address by which vLLM finds the RDMA device of a rank, or why it would not.
+func (e *env) vllmNIC(r *rank) (bdf string, _ fault) {
+	switch {
+	case r.gpu == nil:
+		return "", fault{fmt.Sprintf("rank %d", r.n), "no GPU"}
+	case r.gpu.BDF == nil:
+		return "", fault{string(r.location), "PCI address not known"}
+	case len(r.ports) == 0:
+		return "", fault{fmt.Sprintf("rank %d", r.n), "no usable port"}
+	}
+	p := &r.ports[0]
 	d := e.index.RDMADevice(p.NIC)
 	if d == nil || d.BDF == nil {
-		return "", p.Name + " has no PCI address"
+		return "", fault{p.Name, "PCI address not known"}
 	}
 	for _, other := range e.h.Topology().RDMADevices {
 		if other.ID != d.ID && other.BDF != nil && *other.BDF == *d.BDF && other.Name < d.Name {
-			return "", fmt.Sprintf("%s has the PCI address of %s, which vLLM would take", d.Name, other.Name)
+			return "", fault{d.Name, fmt.Sprintf("%s has the same PCI address, and vLLM would take that", other.Name)}
 		}
 	}
-	return d.BDF.String(), ""
+	return d.BDF.String(), fault{}
 }

@@ -115,6 +115,38 @@ func TestImportWithoutNames(t *testing.T) {
 	}
 }
 
+// A matrix that somebody pasted tells names and classes: what an engine wants beside is named with what it
+// takes to know it, in the first line where nothing is set at all.
+func TestEnvOfAPastedMatrix(t *testing.T) {
+	const pasted = "\tGPU0\tGPU1\tNIC0\tNIC1\nGPU0\t X \tNV18\tPIX\tSYS\nGPU1\tNV18\t X \tSYS\tPIX\n" +
+		"NIC0\tPIX\tSYS\t X \tSYS\nNIC1\tSYS\tPIX\tSYS\t X \n\nNIC Legend:\n\n  NIC0: mlx5_0\n  NIC1: mlx5_1\n"
+	top, err := nvsmi.Decode([]byte(pasted))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const unknown = " is left out: needed with RoCE only, and whether mlx5_0 is RoCE or InfiniBand is not known\n"
+	for engine, want := range map[export.Engine]struct {
+		first string
+		left  []string
+	}{
+		export.NCCL: {"# NCCL on ", []string{"NCCL_IB_GID_INDEX" + unknown, "NCCL_IB_TC" + unknown}},
+		export.UCX:  {"# Nothing is set for UCX on an unnamed host: no port of the rank can be used; mlx5_0 cannot be listed: UCX wants the number", []string{"UCX_IB_GID_INDEX" + unknown}},
+		export.VLLM: {"# Nothing is set for vLLM on an unnamed host: gpu:0 and gpu:1: PCI address not known.", []string{
+			"VLLM_NIC_SELECTION_VARS is left out: it has no effect without VLLM_GPU_NIC_PCIE_MAPPING\n", "UCX_IB_GID_INDEX" + unknown}},
+	} {
+		script := environment(t, prepare(t, top), export.EnvOptions{For: engine, Visible: export.AllGPUs(top), Rank: -1})
+		first, _, _ := strings.Cut(script, "\n")
+		if !strings.HasPrefix(first, want.first) || strings.Contains(first, "Nothing") != strings.Contains(first, "Run topoctl export env on the host itself") {
+			t.Errorf("%s: first line %s\nwant %s", engine, first, want.first)
+		}
+		for _, line := range want.left {
+			if !strings.Contains(script, line) {
+				t.Errorf("%s: no %q:\n%s", engine, line, script)
+			}
+		}
+	}
+}
+
 // A GPU whose vendor the input does not tell has no name in Mooncake's matrix.
 func TestImportWithoutVendor(t *testing.T) {
 	top := ncclFile(t, "", net0, net1)

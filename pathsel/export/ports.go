@@ -28,7 +28,7 @@ func listable(name string) bool {
 // One is enough: a list of the others would keep an engine off a NIC that may
 // be the nearest.
 func unnamed(t *topo.Topology, ports []pathsel.Port) string {
-	if !strings.HasPrefix(t.Origin, "import:") {
+	if !imported(t) {
 		return ""
 	}
 	var left []string
@@ -47,6 +47,9 @@ func unnamed(t *topo.Topology, ports []pathsel.Port) string {
 	}
 	return "the input does not tell the device names of " + few(left)
 }
+
+// imported says whether a topology is another tool's file, which lacks much that a host has.
+func imported(t *topo.Topology) bool { return strings.HasPrefix(t.Origin, "import:") }
 
 // isName says whether a name in an import is one that the system can have given
 // to a device.
@@ -80,10 +83,16 @@ func enginePort(h *pathsel.Host) int {
 }
 
 // roce says whether a port's connections are RoCE's, with GIDs and traffic
-// classes that matter.
-func roce(index *topo.Index, p *pathsel.Port) bool {
+// classes that matter. Where that cannot be told, why says so.
+func roce(index *topo.Index, p *pathsel.Port) (is bool, why string) {
 	d := index.RDMADevice(p.NIC)
-	return p.LinkLayer == "Ethernet" && d != nil && d.Transport != "iwarp" && d.Transport != "efa"
+	if d == nil || d.Transport == "iwarp" || d.Transport == "efa" {
+		return false, ""
+	}
+	if p.LinkLayer == "" {
+		return false, fmt.Sprintf("needed with RoCE only, and whether %s is RoCE or InfiniBand is not known", p.Name)
+	}
+	return p.LinkLayer == "Ethernet", ""
 }
 
 // gidIndex is the GID index that reaches routed peers from all the given ports.
@@ -94,11 +103,13 @@ func gidIndex(index *topo.Index, ports []pathsel.Port) (gid int, why string, ok 
 	first := true
 	var each []string
 	for i := range ports {
-		p := index.Port(ports[i].ID)
-		if p == nil || !roce(index, &ports[i]) {
+		if is, why := roce(index, &ports[i]); why != "" {
+			return 0, why, false
+		} else if !is {
 			continue
 		}
-		if p.GIDTable == nil && len(p.GIDs) == 0 {
+		p := index.Port(ports[i].ID)
+		if p == nil || p.GIDTable == nil && len(p.GIDs) == 0 {
 			return 0, fmt.Sprintf("the origin does not tell the GID table of %s", ports[i].Name), false
 		}
 		usable := pathsel.RoCEGIDs(p)
@@ -140,13 +151,17 @@ func trafficClass(index *topo.Index, ports []pathsel.Port) (tc int, why string, 
 	var found *int
 	var where string
 	for i := range ports {
-		p := index.Port(ports[i].ID)
-		if p == nil || !roce(index, &ports[i]) {
+		if is, why := roce(index, &ports[i]); why != "" {
+			return 0, why, false
+		} else if !is {
 			continue
 		}
-		if p.TrafficClass == nil {
-			if _, looked := p.Facts.Get("traffic_class"); looked {
-				return 0, fmt.Sprintf("the host sets none for %s: take what the switches' lossless queue wants", ports[i].Name), false
+		p := index.Port(ports[i].ID)
+		if p == nil || p.TrafficClass == nil {
+			if p != nil {
+				if _, looked := p.Facts.Get("traffic_class"); looked {
+					return 0, fmt.Sprintf("the host sets none for %s: take what the switches' lossless queue wants", ports[i].Name), false
+				}
 			}
 			return 0, fmt.Sprintf("not known for %s: take what the switches' lossless queue wants", ports[i].Name), false
 		}

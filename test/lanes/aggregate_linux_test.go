@@ -10,8 +10,8 @@ import (
 
 // Several lanes carry what they carry alone, together.
 func TestAggregation(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: rates need seconds")
+	if os.Getenv("TOPOCTL_LANES") != "alone" {
+		longtest.Only(t)
 	}
 	const mbit = 300
 	l := newLab(t, mbit, mbit, mbit, mbit)

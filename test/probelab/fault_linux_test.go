@@ -181,7 +181,7 @@ func TestToken(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, 2, 1, labMbit)
 	other := filepath.Join(t.TempDir(), "other")
-	if err := os.WriteFile(other, []byte("another token of the probe lab\n"), 0o600); err != nil {
+	if err := os.WriteFile(other, []byte("another-token-of-the-probe-lab\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{{"--token-file", other}, nil} {

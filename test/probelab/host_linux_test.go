@@ -40,7 +40,7 @@ func (l *lab) startHost(number int, flags ...string) *host {
 	l.t.Helper()
 	h := &host{t: l.t, number: number}
 	files := l.describe(h)
-	args := append([]string{"agent", "--host-root", files, "--name", h.name(), "--listen", ":7411", "--token-file", l.token, "--size", "0", "--probe-memory", "8MiB", "--until-eof", "-o", "json"}, flags...)
+	args := append([]string{"agent", "--host-root", files, "--name", h.name(), "--listen", ":7411", "--token-file", l.token, "--size", "0", "--serve-probes", "--probe-memory", "8MiB", "--until-eof", "-o", "json"}, flags...)
 	h.cmd = command(roleHost, syscall.CLONE_NEWNET, args...)
 	h.cmd.Stderr = &h.errors
 	var err error

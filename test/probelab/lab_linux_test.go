@@ -48,7 +48,7 @@ func newLab(t *testing.T, hosts, rails, mbit int) *lab {
 		t.Skip(notPermitted)
 	}
 	l := &lab{t: t, number: int(labs.Add(1)), mbit: mbit, rails: rails, token: filepath.Join(t.TempDir(), "token")}
-	l.must("token", os.WriteFile(l.token, []byte("the token of the probe lab\n"), 0o600))
+	l.must("token", os.WriteFile(l.token, []byte("the-token-of-the-probe-lab\n"), 0o600))
 	var err error
 	if l.here, err = netlink.NewHandle(); err != nil {
 		t.Skipf("no netlink: %v", err)

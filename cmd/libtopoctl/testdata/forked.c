@@ -8,7 +8,7 @@ static void in_child(int64_t e, int64_t batch, const char *peer)
 	char out[256];
 	uint64_t a = 1, n = 1;
 	topoctl_telemetry_v1 t;
-	int64_t begin = now_ns();
+	int64_t running, begin = now_ns();
 
 	WANT(topoctl_abi(), TOPOCTL_FORKED);
 	WANT(topoctl_version() == NULL, 1);
@@ -27,6 +27,7 @@ static void in_child(int64_t e, int64_t batch, const char *peer)
 	WANT(topoctl_remove_peer(e, peer), TOPOCTL_FORKED);
 	WANT(topoctl_peer_range(e, peer, 0, &a, &n), TOPOCTL_FORKED);
 	WANT(topoctl_submit(e, peer, TOPOCTL_READ, 1, &a, &a, &n, NULL, 0, 0), TOPOCTL_FORKED);
+	WANT(topoctl_transfer(e, peer, TOPOCTL_READ, 1, &a, &a, &n, NULL, 0, 0, SECOND, &running), TOPOCTL_FORKED);
 	WANT(topoctl_list(e, NULL, 1, &a, &n, 1), TOPOCTL_FORKED);
 	WANT(topoctl_list_free(e, 1), TOPOCTL_FORKED);
 	WANT(topoctl_submit_lists(e, TOPOCTL_READ, 1, NULL, 1, NULL, 1, NULL, 0, 0), TOPOCTL_FORKED);

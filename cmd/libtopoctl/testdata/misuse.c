@@ -10,7 +10,7 @@ int main(void)
 {
 	char out[64], peer[64];
 	uint64_t a = 0, n = 0;
-	int64_t wrong[] = {0, -1, 1 << 20, INT64_MIN, INT64_MAX};
+	int64_t wrong[] = {0, -1, 1 << 20, INT64_MIN, INT64_MAX}, running = 1;
 	topoctl_telemetry_v1 t;
 
 	WANT(topoctl_abi(), TOPOCTL_ABI);
@@ -36,6 +36,7 @@ int main(void)
 		WANT(topoctl_register(w, 0, NULL, NULL, NULL, 0), TOPOCTL_NO_HANDLE);
 		WANT(topoctl_alloc(w, 1, NULL, 0), 0);
 		WANT(topoctl_submit(w, "x", TOPOCTL_READ, 0, NULL, NULL, NULL, NULL, 0, 0), TOPOCTL_NO_HANDLE);
+		WANT(topoctl_transfer(w, "x", TOPOCTL_READ, 0, NULL, NULL, NULL, NULL, 0, 0, 0, &running), TOPOCTL_NO_HANDLE);
 		WANT(topoctl_stats(w, NULL, 0), TOPOCTL_NO_HANDLE);
 		WANT(topoctl_close(w), TOPOCTL_NO_HANDLE);
 		WANT(topoctl_poll(e, w), TOPOCTL_NO_HANDLE);
@@ -61,6 +62,10 @@ int main(void)
 	WANT(topoctl_submit(e, address_of(f, peer, sizeof peer), TOPOCTL_READ, 1, NULL, &a, &n, NULL, 0, 0), TOPOCTL_INVALID);
 	WANT(topoctl_submit(e, peer, 7, 0, NULL, NULL, NULL, NULL, 0, 0), TOPOCTL_INVALID);
 	WANT(topoctl_submit(e, peer, TOPOCTL_READ, 0, NULL, NULL, NULL, NULL, 9, 0), TOPOCTL_INVALID);
+	WANT(topoctl_transfer(e, peer, TOPOCTL_READ, 0, NULL, NULL, NULL, NULL, 0, 0, SECOND, NULL), TOPOCTL_INVALID);
+	WANT(topoctl_transfer(e, peer, TOPOCTL_READ, 0, NULL, NULL, NULL, NULL, 0, 0, -1, &running), TOPOCTL_INVALID);
+	WANT(running, 0);
+	WANT(topoctl_transfer(e, peer, TOPOCTL_READ, 0, NULL, NULL, NULL, NULL, 0, 0, 10 * SECOND, &running), TOPOCTL_OK);
 	WANT(topoctl_list(e, NULL, 1, &a, &n, 0), TOPOCTL_INVALID);
 	WANT(topoctl_list(e, NULL, INT64_MAX, &a, &n, INT64_MAX), TOPOCTL_INVALID);
 	WANT(topoctl_wait(e, -1, NULL, 0), TOPOCTL_INVALID);

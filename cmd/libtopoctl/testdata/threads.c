@@ -19,11 +19,16 @@ static void *moves(void *arg)
 	for (int i = 0; i < ROUNDS; i++) {
 		memset(mine, i, EACH);
 		for (int op = TOPOCTL_WRITE; op >= TOPOCTL_READ; op--) {
-			int64_t batch = topoctl_submit(e, peer, op, 1, &local, &remote, &n, NULL, 0, 0);
+			int64_t batch;
 
-			WANT(batch > 0, 1);
-			WANT(topoctl_wait(e, 1, &batch, 20 * SECOND), TOPOCTL_OK);
-			WANT(topoctl_release(e, batch), TOPOCTL_OK);
+			if (i % 2 == 0) {
+				batch = topoctl_submit(e, peer, op, 1, &local, &remote, &n, NULL, 0, 0);
+				WANT(batch > 0, 1);
+				WANT(topoctl_wait(e, 1, &batch, 20 * SECOND), TOPOCTL_OK);
+				WANT(topoctl_release(e, batch), TOPOCTL_OK);
+			} else {
+				WANT(topoctl_transfer(e, peer, op, 1, &local, &remote, &n, NULL, 0, 0, 20 * SECOND, &batch), TOPOCTL_OK);
+			}
 			if (op == TOPOCTL_WRITE)
 				memset(mine, 0, EACH);
 		}

@@ -10,6 +10,7 @@
 package rdma
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/topoctl/topoctl/engine"
@@ -71,6 +72,10 @@ type Options struct {
 // engine works without it, and its Unavailable says why (engine.ErrUnavailable).
 func Factory(o Options) engine.TransportFactory {
 	return func(env transport.Env) (transport.Transport, error) {
+		if env.Protection >= transport.Payload {
+			return nil, fmt.Errorf("RDMA is %w with protection %q: the network cards move the bytes, and neither authenticate nor encrypt them",
+				transport.ErrUnavailable, env.Protection)
+		}
 		t, err := rdma.New(rdma.Options(o), nil, env.Changed)
 		if err != nil {
 			return nil, err

@@ -3,13 +3,18 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
+	"github.com/topoctl/topoctl/internal/app/grants"
 	"github.com/topoctl/topoctl/internal/app/probe/fabric"
+	"github.com/topoctl/topoctl/internal/base/engine/trust"
 )
 
 // Options say what an agent serves.
@@ -18,10 +23,16 @@ type Options struct {
 	Engine  engine.Options
 	Regions []Region
 	// Probe lets controllers measure between this host and others, within these limits; nil
-	// does not. Token and Logger are taken from the engine, and Engine.Answer is set.
+	// does not. Credentials and Logger are taken from the engine, and Engine.Answer is set.
 	Probe *fabric.ServerOptions
+	// Grants say which peer may do what, as the file says it at the time; nil: every peer may do what
+	// regions grant, and measure. Engine.Permit is set.
+	Grants *grants.File
 	// HTTP are the addresses to serve HTTP at; none: no HTTP.
 	HTTP []string
+	// HostMetrics looks at the host and gives what it sees as Prometheus metrics, for HTTP; nil:
+	// there is no such page.
+	HostMetrics func(context.Context) ([]byte, error)
 	// Ready is called once, when everything can be reached.
 	Ready func(Info)
 	// Rediscover discovers the host's topology again. It is called when PortState, polled
@@ -32,6 +43,8 @@ type Options struct {
 	PortState        func() string
 	InitialPortState string
 	PollInterval     time.Duration
+
+	reloadEvery time.Duration // of Grants; default 1 s
 }
 
 // Region is memory that peers may use.
@@ -55,32 +68,55 @@ type Info struct {
 // stopTimeout bounds the requests that are being answered when the agent stops.
 const stopTimeout = 2 * time.Second
 
-// Run serves until ctx ends, then stops everything and waits for it. Being stopped is
-// not an error.
+// Run serves until ctx ends, then stops everything, waits for it and logs how many sessions that
+// closed. Being stopped is not an error.
 func Run(ctx context.Context, o Options) (err error) {
+	o.Engine.Limits.Notifications = -1 // no one reads them here, so they would stay
+	if o.Engine.Logger == nil {
+		o.Engine.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Grants != nil {
+		o.Engine.Permit = func(id engine.PeerID) engine.Permissions { return o.Grants.Current().Permit(id) }
+	}
 	var prober *fabric.Server
 	if o.Probe != nil {
 		p := *o.Probe
-		p.Token, p.Logger = o.Engine.Token, o.Engine.Logger
+		p.Credentials, p.Logger = o.Engine.Credentials, o.Engine.Logger
+		if p.Credentials == nil {
+			p.Credentials = trust.OfSecret(o.Engine.Token)
+		}
+		if o.Grants != nil {
+			p.Of = func(id engine.PeerID) (fabric.Targets, bool) { return o.Grants.Current().Probe(id) }
+		}
 		prober = fabric.NewServer(p)
 		o.Engine.Answer = prober.Answer
+	}
+	if prober == nil {
+		o.Engine.Answer = func(context.Context, engine.PeerID, []byte) ([]byte, error) { return nil, errNoProbes }
 	}
 	e, err := engine.New(ctx, o.Engine)
 	if err != nil {
 		return unlessStopped(ctx, err)
 	}
-	defer func() { err = errors.Join(err, e.Close()) }()
+	defer func() {
+		sessions := e.Stats().Sessions
+		if err = errors.Join(err, e.Close()); err == nil {
+			o.Engine.Logger.Info("stopped", "sessions_closed", sessions)
+		}
+	}()
 	if prober != nil {
 		defer prober.Close()
 	}
 	stopFollowing := follow(ctx, &o, e)
 	defer stopFollowing()
+	stopReloading := reload(ctx, &o, e)
+	defer stopReloading()
 	for _, r := range o.Regions {
 		if _, err := e.Alloc(r.Bytes, r.RegionOptions); err != nil {
 			return err
 		}
 	}
-	pages, err := ServePages(ctx, o.HTTP, e)
+	pages, err := ServePages(ctx, o.HTTP, e, o.HostMetrics)
 	if err != nil {
 		return unlessStopped(ctx, err)
 	}
@@ -95,6 +131,32 @@ func Run(ctx context.Context, o Options) (err error) {
 	case err = <-pages.Failed():
 	}
 	return errors.Join(err, pages.Stop(ctx))
+}
+
+var errNoProbes = errors.New("this agent does not serve probes: start it with --serve-probes")
+
+// reload takes up changes of the grants until it is stopped.
+func reload(ctx context.Context, o *Options, e *engine.Engine) (stop func()) {
+	if o.Grants == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() {
+		tick := time.NewTicker(cmp.Or(o.reloadEvery, time.Second))
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				if o.Grants.Reload(o.Engine.Logger) {
+					e.PermissionsChanged()
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	return func() { cancel(); running.Wait() }
 }
 
 // unlessStopped drops an error that only says that the user stopped the agent.

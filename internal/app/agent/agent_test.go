@@ -1,12 +1,16 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -14,7 +18,9 @@ import (
 
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/internal/app/grants"
 	"github.com/topoctl/topoctl/internal/app/probe/fabric"
+	"github.com/topoctl/topoctl/internal/base/engine/trust"
 	"github.com/topoctl/topoctl/probe"
 )
 
@@ -22,10 +28,11 @@ import (
 func TestRun(t *testing.T) {
 	before := runtime.NumGoroutine()
 	token := []byte("0123456789abcdef")
+	var log bytes.Buffer // read when the agent has ended
 	ctx, stop := context.WithCancel(t.Context())
 	ready, ended := make(chan Info, 1), make(chan error, 1)
 	go func() {
-		ended <- Run(ctx, Options{Engine: engine.Options{Name: "n1", Token: token}, HTTP: []string{"127.0.0.1:0"}, Ready: func(i Info) { ready <- i },
+		ended <- Run(ctx, Options{Engine: engine.Options{Name: "n1", Token: token, Logger: slog.New(slog.NewTextHandler(&log, nil))}, HTTP: []string{"127.0.0.1:0"}, Ready: func(i Info) { ready <- i },
 			Regions: []Region{{4096, engine.RegionOptions{Name: "bench", Grant: memory.PeerRead | memory.PeerWrite}}, {8192, engine.RegionOptions{Name: "private"}}}})
 	}()
 	var i Info
@@ -55,6 +62,9 @@ func TestRun(t *testing.T) {
 	got := make([]byte, 5)
 	if _, err := to.ReadAt(got, 7); err != nil || string(got) != "hello" {
 		t.Errorf("%q, %v", got, err)
+	}
+	if err := p.Notify(t.Context(), make([]byte, 64<<10)); err == nil || !strings.Contains(err.Error(), "takes no notifications") {
+		t.Errorf("a notification that no one reads: %v", err)
 	}
 	stranger, err := engine.New(t.Context(), engine.Options{Token: []byte("another token, 1")})
 	if err != nil {
@@ -86,9 +96,6 @@ func TestRun(t *testing.T) {
 		}
 	}
 	http.DefaultClient.CloseIdleConnections()
-	if err := e.Close(); err != nil {
-		t.Error(err)
-	}
 	stop()
 	select {
 	case err := <-ended:
@@ -97,6 +104,12 @@ func TestRun(t *testing.T) {
 		}
 	case <-time.After(30 * time.Second):
 		t.Fatal("it does not stop")
+	}
+	if !strings.Contains(log.String(), "level=INFO msg=stopped sessions_closed=1") {
+		t.Errorf("the end is not in the log:\n%s", &log)
+	}
+	if err := e.Close(); err != nil {
+		t.Error(err)
 	}
 	for range 500 {
 		if runtime.NumGoroutine() <= before {
@@ -138,7 +151,7 @@ func TestProbe(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	var hosts []probe.Host
 	ended := make(chan error, 3)
-	for _, o := range []*fabric.ServerOptions{{Limits: fabric.Limits{MemoryBytes: 1 << 20}}, {}, nil} {
+	for _, o := range []*fabric.ServerOptions{{Targets: fabric.Loopback, Limits: fabric.Limits{MemoryBytes: 1 << 20}}, {}, nil} {
 		ready := make(chan Info, 1)
 		name := fmt.Sprintf("n%d", len(hosts))
 		go func() {
@@ -151,11 +164,11 @@ func TestProbe(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	f, err := fabric.Open(t.Context(), fabric.Options{Hosts: hosts, Token: token})
+	f, err := fabric.Open(t.Context(), fabric.Options{Hosts: hosts, Credentials: trust.OfSecret(token)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if h := f.Hosts()[2]; !strings.Contains(h.Error, "answers no calls") {
+	if h := f.Hosts()[2]; !strings.Contains(h.Error, "start it with --serve-probes") {
 		t.Errorf("an agent that does not probe: %q", h.Error)
 	}
 	pair := probe.Pair{ID: "p", Kind: probe.Port, Transport: probe.TCP, From: probe.End{Host: "n0"}, To: probe.End{Host: "n1"}}
@@ -184,4 +197,79 @@ func TestProbe(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	t.Errorf("%d goroutines, before %d", runtime.NumGoroutine(), before)
+}
+
+// Peers do what the file of grants says, also after it was changed.
+func TestGrants(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "grants")
+	write := func(text string) {
+		if err := os.WriteFile(name+".new", []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(name+".new", name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("token:nobody read=*\n* read=bench\n")
+	file, err := grants.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ready, ended := make(chan Info, 1), make(chan error, 1)
+	both := memory.PeerRead | memory.PeerWrite
+	go func() {
+		ended <- Run(ctx, Options{Grants: file, reloadEvery: time.Millisecond, Probe: &fabric.ServerOptions{}, Ready: func(i Info) { ready <- i },
+			Regions: []Region{{4096, engine.RegionOptions{Name: "bench", Grant: both}}, {4096, engine.RegionOptions{Name: "kv", Grant: both}}}})
+	}()
+	i := <-ready
+	e, err := engine.New(t.Context(), engine.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := func() (*engine.Peer, string, error) {
+		p, err := e.Open(t.Context(), i.Addresses[0])
+		if err != nil {
+			return nil, "", err
+		}
+		list, err := p.Regions(t.Context())
+		var may []string
+		for _, r := range list {
+			may = append(may, r.Name()+" "+r.Grant().String())
+		}
+		return p, strings.Join(may, ", "), err
+	}
+	p, may, err := open()
+	if err != nil || may != "bench read" || p.Topology() != nil {
+		t.Errorf("%q, %v", may, err)
+	}
+	if _, err := p.Call(t.Context(), []byte("{}")); err == nil || !strings.Contains(err.Error(), "not permitted") {
+		t.Errorf("a probe: %v", err)
+	}
+	write("* write=kv\n")
+	for until := time.Now().Add(time.Minute); p.Err() == nil; time.Sleep(time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatal("a peer goes on with what it could")
+		}
+	}
+	if _, may, err = open(); err != nil || may != "kv write" {
+		t.Errorf("after the change: %q, %v", may, err)
+	}
+	write("* nothing\n")
+	// A peer that opens it at the moment of the change is lost, and may try again.
+	refused := func() bool {
+		return err != nil && strings.Contains(err.Error(), "not permitted: this engine does not allow anything")
+	}
+	for until := time.Now().Add(time.Minute); !refused() && time.Now().Before(until); {
+		if p, _, err = open(); p != nil {
+			_ = p.Close()
+		}
+	}
+	if !refused() {
+		t.Errorf("a peer that may do nothing: %v", err)
+	}
+	stop()
+	if err := errors.Join(<-ended, e.Close()); err != nil {
+		t.Error(err)
+	}
 }

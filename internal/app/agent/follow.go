@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -25,10 +24,6 @@ type topologySetter interface {
 func follow(ctx context.Context, o *Options, e topologySetter) (stop func()) {
 	if o.Rediscover == nil || o.PortState == nil || o.PollInterval <= 0 {
 		return func() {}
-	}
-	log := o.Engine.Logger
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
@@ -53,9 +48,9 @@ func follow(ctx context.Context, o *Options, e topologySetter) (stop func()) {
 			case ctx.Err() != nil:
 			case err != nil:
 				f.applied = "" // try again at the next poll
-				log.Warn("network ports have changed, and discovering the host again failed", "error", err)
+				o.Engine.Logger.Warn("network ports have changed, and discovering the host again failed", "error", err)
 			default:
-				log.Info("network ports have changed: the topology was discovered again")
+				o.Engine.Logger.Info("network ports have changed: the topology was discovered again")
 			}
 		}
 	})

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/engine"
 )
 
 // told is an engine that is told topologies.
@@ -38,7 +40,7 @@ func TestFollow(t *testing.T) {
 	var mu sync.Mutex
 	text, fails, asked := "up", 1, 0
 	set := func(s string) { mu.Lock(); defer mu.Unlock(); text = s }
-	o := &Options{PollInterval: time.Millisecond, InitialPortState: "up",
+	o := &Options{Engine: engine.Options{Logger: slog.New(slog.DiscardHandler)}, PollInterval: time.Millisecond, InitialPortState: "up",
 		PortState: func() string { mu.Lock(); defer mu.Unlock(); return text },
 		Rediscover: func(context.Context) (*topo.Topology, error) {
 			mu.Lock()

@@ -1,13 +1,17 @@
 package agent
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -46,8 +50,10 @@ func sample(t *testing.T) *still {
 			{Conn: 1, Peer: "n3", Transport: "shm"},
 		}, ServedUnlisted: 2,
 		RefusedConns: map[string]int64{"wrong_token": 15_000, "gone": 0},
-		Name:         "n1", Epoch: 1 << 63, Batches: 7, Retries: 2, ServedWrittenBytes: 1 << 40, ServedUncounted: []string{"shm"},
-		Peers: []engine.PeerStats{{Name: "evil\"\n\\\xff", State: "open", RoundTripNS: 1500}, {Name: "n3", State: "lost"}},
+		RefusedCalls: map[string]int64{"memory": 47}, PeerBytes: 1 << 20, PeerBytesLimit: 1 << 30,
+		Name: "n1", Epoch: 1 << 63, Batches: 7, Retries: 2, ServedWrittenBytes: 1 << 40, ServedUncounted: []string{"shm"},
+		DroppedConns: map[string]int64{"header-tag": 2},
+		Peers:        []engine.PeerStats{{Name: "evil\"\n\\\xff", State: "open", RoundTripNS: 1500}, {Name: "n3", State: "lost"}},
 		Lanes: []engine.LaneStats{
 			{Peer: "n2", Lane: "eth0 > n2:eth1", Transport: "tcp", Health: "sick", Bytes: 5, InflightBytes: 3, BytesPerSec: 1e9, Measured: true, Retries: 2, Failures: 1},
 			{Peer: "n2", Lane: "eth0 > n2:eth1", Transport: "tcp", Health: "healthy", Bytes: 6},
@@ -123,11 +129,49 @@ func TestHTTP(t *testing.T) {
 	get("/v1/topology", 404, "text/plain")
 }
 
+// The host is looked at for the page that shows it, not for each client anew, and a look that
+// failed is not what later clients get.
+func TestHostMetrics(t *testing.T) {
+	looks, failure := 0, errors.New("no /sys")
+	h := &handler{source: sample(t), names: []string{"example.com"}, look: func(context.Context) ([]byte, error) {
+		looks++
+		return []byte("topoctl_complete 1\n"), failure
+	}}
+	server := newServer(h).Handler
+	get := func(path string) (int, string) {
+		w := httptest.NewRecorder()
+		server.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+		return w.Code, w.Body.String()
+	}
+	if code, text := get("/metrics/host"); code != http.StatusServiceUnavailable || text != "no /sys\n" {
+		t.Errorf("a look that fails: %d, %q", code, text)
+	}
+	failure = nil
+	for range 2 {
+		if code, text := get("/metrics/host"); code != http.StatusOK || text != "topoctl_complete 1\n" || looks != 2 {
+			t.Errorf("%d, %q after %d looks", code, text, looks)
+		}
+	}
+	h.looked = h.looked.Add(-hostEvery)
+	if get("/metrics/host"); looks != 3 {
+		t.Errorf("%d looks, want another one later", looks)
+	}
+	if _, text := get("/"); !strings.Contains(text, "\n/metrics/host") {
+		t.Errorf("the index does not name it: %s", text)
+	}
+	h.look = nil // only an agent looks at its host
+	server = newServer(h).Handler
+	if code, _ := get("/metrics/host"); code != http.StatusNotFound {
+		t.Errorf("without a look: %d", code)
+	}
+}
+
 func TestMetrics(t *testing.T) {
 	text := string(metricsText(sample(t).stats, time.Unix(1700000000, 5e8)))
 	for _, want := range []string{
 		`topoctl_engine_info{name="n1",epoch="9223372036854775808"} 1`,
 		`topoctl_engine_start_time_seconds 1700000000.5`,
+		`topoctl_engine_dropped_connections_total{reason="header-tag"} 2`,
 		`topoctl_engine_refused_connections_total{reason="wrong_token"} 15000`,
 		`topoctl_engine_refused_connections_total{reason="gone"} 0`,
 		`topoctl_engine_served_uncounted{transport="shm"} 1`,
@@ -228,7 +272,7 @@ func TestListenFails(t *testing.T) {
 
 // Clients that keep their connections and ask nothing leave room for others.
 func TestIdleClientsMakeRoom(t *testing.T) {
-	pages, err := ServePages(t.Context(), []string{"127.0.0.1:0"}, sample(t))
+	pages, err := ServePages(t.Context(), []string{"127.0.0.1:0"}, sample(t), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -246,5 +290,65 @@ func TestIdleClientsMakeRoom(t *testing.T) {
 		if resp.StatusCode != http.StatusOK {
 			t.Fatalf("client %d: %s", i+1, resp.Status)
 		}
+	}
+}
+
+// A name that is not ours does not get an answer, wherever it resolves to.
+func TestRequestsForOtherNames(t *testing.T) {
+	h := newServer(&handler{source: sample(t), names: []string{"n1.example.net"}}).Handler
+	for host, want := range map[string]int{
+		"127.0.0.1:9411": 200, "10.0.0.1": 200, "[::1]:9411": 200, "[fe80::1%eth0]:9411": 200, "localhost:9411": 200, "a.localhost": 200, "n1": 200, "N1.example.net.:9411": 200, "": 200,
+		"attacker.example:9411": 421, "127.0.0.1.attacker.example": 421, "n1.example.net.attacker.example": 421, "localhost.attacker.example:9411": 421, "n2.example.net": 421,
+	} {
+		for _, page := range []string{"/v1/topology", "/metrics", "/"} {
+			r, w := httptest.NewRequest(http.MethodGet, page, nil), httptest.NewRecorder()
+			r.Host = host
+			h.ServeHTTP(w, r)
+			if w.Code != want || want != 200 && strings.Contains(w.Body.String(), "schema") {
+				t.Errorf("%s at %q: %d, want %d", page, host, w.Code, want)
+			}
+		}
+	}
+	own, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := ownNames([]string{"Node1.example.net:9411", "[::1]:0"}); !slices.Equal(got, []string{strings.ToLower(own), "node1.example.net", "::1"}) {
+		t.Errorf("names: %q", got)
+	}
+}
+
+// Clients that say nothing, that stay after their answer, and that do not read it keep no one
+// out, however many they are.
+func TestClientsThatStay(t *testing.T) {
+	long := make([]byte, 16<<20) // more than kernels keep for a client that does not read
+	look := func(context.Context) ([]byte, error) { return long, nil }
+	pages, err := ServePages(t.Context(), []string{"127.0.0.1:0"}, sample(t), look)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pages.Stop(t.Context())
+	address := pages.Addresses()[0]
+	host := "Host: " + address + "\r\n\r\n"
+	for name, say := range map[string]string{
+		"silent": "", "half a request": "GET /healthz HTTP/1.1\r\n", "idle": "GET /healthz HTTP/1.1\r\n" + host, "not reading": "GET /metrics/host HTTP/1.1\r\n" + host,
+	} {
+		for range 2 * maxClients {
+			c, err := net.Dial("tcp", address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			if _, err := io.WriteString(c, say); err != nil {
+				t.Fatal(err)
+			}
+		}
+		client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+		answer, err := client.Get("http://" + address + "/healthz")
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		answer.Body.Close()
 	}
 }

@@ -39,6 +39,14 @@ func metricsText(s engine.Stats, started time.Time) []byte {
 	for _, why := range slices.Sorted(maps.Keys(s.RefusedConns)) {
 		x.Add("topoctl_engine_refused_connections_total", promtext.Counter, "Connections that were not let in, by reason.", promtext.Int(s.RefusedConns[why]), "reason", why)
 	}
+	for _, why := range slices.Sorted(maps.Keys(s.RefusedCalls)) {
+		x.Add("topoctl_engine_refused_calls_total", promtext.Counter, "Calls of peers that were refused because of the limits of what peers may have, by reason.", promtext.Int(s.RefusedCalls[why]), "reason", why)
+	}
+	x.Add("topoctl_engine_peer_memory_bytes", promtext.Gauge, "Memory that peers make the engine hold.", promtext.Int(s.PeerBytes))
+	x.Add("topoctl_engine_peer_memory_limit_bytes", promtext.Gauge, "Memory that peers may make the engine hold.", promtext.Int(s.PeerBytesLimit))
+	for _, why := range slices.Sorted(maps.Keys(s.DroppedConns)) {
+		x.Add("topoctl_engine_dropped_connections_total", promtext.Counter, "Data connections that were ended for what came over them, by reason.", promtext.Int(s.DroppedConns[why]), "reason", why)
+	}
 	for _, t := range s.ServedUncounted {
 		x.Add("topoctl_engine_served_uncounted", promtext.Gauge, "1 for each transport over which peers move bytes that the counters of served bytes do not include.", promtext.Int(1), "transport", t)
 	}
@@ -50,6 +58,8 @@ func metricsText(s engine.Stats, started time.Time) []byte {
 			"region", r.Name, "id", strconv.FormatUint(uint64(r.ID), 10), "location", r.Location,
 			"read", strconv.FormatBool(r.Read), "write", strconv.FormatBool(r.Write))
 	}
+	x.Add("topoctl_engine_unlisted_regions", promtext.Gauge, "Regions beyond those that are listed.", promtext.Int(int64(s.RegionsUnlisted)))
+	x.Add("topoctl_engine_unlisted_regions_bytes", promtext.Gauge, "Memory of regions beyond those that are listed.", promtext.Int(s.RegionsUnlistedBytes))
 	for i := range s.Peers {
 		peerMetrics(x, &s.Peers[i])
 	}

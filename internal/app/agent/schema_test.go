@@ -26,7 +26,7 @@ func TestSchema(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, s := range map[string]Source{"full": sample(t), "of an engine": e} {
-		data, err := json.Marshal(EngineDocument{SchemaEngine, s.Stats(), s.Recent()})
+		data, err := json.Marshal(EngineDocument{Schema: SchemaEngine, Stats: s.Stats(), Recent: s.Recent()})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/internal/base/pick"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/internal/base/units"
 )
 
@@ -37,6 +38,7 @@ type cell struct {
 	pattern   pattern
 	childPID  int
 	fault     *FaultPlan
+	planned   int // rounds
 
 	samples   samples
 	latency   Recorder
@@ -50,6 +52,7 @@ type cell struct {
 	verified  *Check
 	faulted   *Fault
 	err       error
+	rounds    int // that were measured to their end
 	workers   []*worker
 }
 
@@ -57,8 +60,8 @@ func (c *cell) name() string {
 	return fmt.Sprintf("%s %s, %s, %s", c.op, units.Bytes(c.size), c.transport, c.policy)
 }
 
-// round moves batches for a while. It adds the error of a failed batch to c.err and returns
-// that of ctx.
+// round moves batches for a while. The error of a failed batch is c.err; it returns that of ctx, or
+// a *PeerGoneError.
 func (c *cell) round(ctx context.Context, d time.Duration, record bool, watch func(*meter)) error {
 	peerCPU, known := processCPU(c.childPID)
 	stats, lanes := c.engine.Stats(), c.peer.Lanes()
@@ -70,10 +73,10 @@ func (c *cell) round(ctx context.Context, d time.Duration, record bool, watch fu
 	m := newMeter(start, latency)
 	watch(m)
 	if err := c.runWorkers(ctx, m, start.Add(d)); err != nil {
-		c.err = errors.Join(c.err, err)
+		c.err = err
 	}
 	if !record {
-		return ctx.Err()
+		return c.over(ctx)
 	}
 	s := sample{bytes: m.bytes, elapsed: m.last.Sub(start), self: selfCPU() - cpu}
 	if after, ok := processCPU(c.childPID); ok && known {
@@ -85,6 +88,19 @@ func (c *cell) round(ctx context.Context, d time.Duration, record bool, watch fu
 	c.retries += after.Retries - stats.Retries
 	c.fallbacks += after.Fallback - stats.Fallback
 	c.countLanes(lanes, c.peer.Lanes())
+	if c.err == nil && ctx.Err() == nil {
+		c.rounds++
+	}
+	return c.over(ctx)
+}
+
+// over is why nothing more can be measured, nil where it can: a failed batch of one measurement says
+// nothing of the others, unless the peer is gone.
+func (c *cell) over(ctx context.Context) error {
+	if errors.Is(c.err, engine.ErrPeerLost) || errors.Is(c.err, engine.ErrPeerRestarted) {
+		c.err = &PeerGoneError{Peer: c.peer.Name(), During: c.name(), Err: c.err}
+		return c.err
+	}
 	return ctx.Err()
 }
 
@@ -215,7 +231,7 @@ func (c *cell) result() Result {
 		Op: c.op, Transport: c.transport, Policy: c.policy, SizeBytes: c.size, Batch: c.batch, Threads: c.threads, InFlight: c.inFlight,
 		DurationNS: int64(all.elapsed), Bytes: all.bytes, Ops: c.ops, BytesPerSec: all.bytesPerSec(),
 		RoundsBytesPerSec: c.samples.rates(), Latency: latencyOf(&c.latency),
-		Lanes: c.lanes, Checksum: c.checksum, CongestionControl: c.congestionControl(),
+		Complete: c.rounds == c.planned, Lanes: c.lanes, Checksum: c.checksum, CongestionControl: c.congestionControl(),
 		Retries: c.retries, Fallbacks: c.fallbacks, Verified: c.verified, Fault: c.faulted,
 	}
 	if r.Lanes == nil {
@@ -232,7 +248,7 @@ func (c *cell) result() Result {
 		}
 	}
 	if c.err != nil {
-		text := c.err.Error()
+		text := pkgerr.Message(c.err)
 		r.Error = &text
 	}
 	return r

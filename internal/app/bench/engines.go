@@ -96,6 +96,8 @@ func add(all, s *engine.Stats) {
 	all.Peers = append(all.Peers, s.Peers...)
 	all.Lanes = append(all.Lanes, s.Lanes...)
 	all.Regions = append(all.Regions, s.Regions...)
+	all.RegionsUnlisted += s.RegionsUnlisted
+	all.RegionsUnlistedBytes += s.RegionsUnlistedBytes
 	all.Served = append(all.Served, s.Served...)
 	all.ServedUnlisted += s.ServedUnlisted
 	for _, n := range []struct {

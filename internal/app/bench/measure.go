@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"runtime"
@@ -10,6 +11,7 @@ import (
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/internal/base/engine/memory"
 	"github.com/topoctl/topoctl/internal/base/pkgerr"
+	"github.com/topoctl/topoctl/internal/base/units"
 )
 
 // step is one measurement that alternates with others.
@@ -98,7 +100,7 @@ func (r *run) groups() ([]*group, error) {
 				for _, policy := range r.o.Policies {
 					c := &cell{end: r.ends[policy], verifier: r.verifier, op: op, size: size, batch: r.o.batchFor(size), threads: r.o.Threads,
 						inFlight: r.o.InFlight, transport: transport, policy: policy, layout: l, pattern: pattern(r.o.Seed),
-						childPID: r.o.ChildPID, fault: r.o.Fault}
+						childPID: r.o.ChildPID, fault: r.o.Fault, planned: r.o.rounds()}
 					if r.o.Check {
 						c.verified = &Check{}
 					}
@@ -195,8 +197,8 @@ func (r *run) measureGroup(ctx context.Context, g *group) (err error) {
 // warmUp connects, and counts the sockets.
 func (r *run) warmUp(ctx context.Context, g *group, c *cell) error {
 	if c.verified != nil && c.op == Read {
-		if err := r.fillRemote(ctx, c.pattern); err != nil {
-			return err
+		if c.err = r.fillRemote(ctx, c.pattern); c.err != nil {
+			return cmp.Or(c.over(ctx), c.err)
 		}
 	}
 	if err := newWorkers(c); err != nil {
@@ -221,9 +223,18 @@ func (r *run) warmUp(ctx context.Context, g *group, c *cell) error {
 // fillPiece is how much of the peer's region is filled at a time.
 const fillPiece = 4 << 20
 
-// fillRemote writes a pattern into the peer's region, to compare reads with.
+// fillTime is how long a region of that size may take to be filled: 4 MiB/s is a third of what
+// Ethernet of 100 Mb/s carries.
+func fillTime(bytes int64) time.Duration {
+	return 30*time.Second + time.Duration(float64(bytes)/(4<<20)*float64(time.Second))
+}
+
+// fillRemote writes a pattern into the peer's region, to compare reads with. A peer that takes it
+// drop by drop does not hold the run up.
 func (r *run) fillRemote(ctx context.Context, p pattern) error {
-	v := r.verifier
+	v, limit := r.verifier, r.fillTime(r.memory)
+	ctx, stop := context.WithTimeoutCause(ctx, limit, fmt.Errorf("it has not taken %s in %s: %w", units.Bytes(r.memory), limit, context.DeadlineExceeded))
+	defer stop()
 	piece := min(fillPiece, r.memory)
 	from, err := v.engine.Alloc(piece, engine.RegionOptions{})
 	if err != nil {

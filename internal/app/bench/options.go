@@ -2,13 +2,16 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
+	"github.com/topoctl/topoctl/internal/base/engine/session"
 	"github.com/topoctl/topoctl/internal/base/pick"
 )
 
@@ -24,8 +27,8 @@ type Options struct {
 	Peer string // host:port
 	// OpenTimeout bounds the time to open the peer; 0: unlimited.
 	OpenTimeout time.Duration
-	Token       []byte
-	Region      string // of the peer
+	Credentials func() *engine.Credentials // nil: none
+	Region      string                     // of the peer
 	Ops         []string
 	Sizes       []int64 // bytes of an op
 	Batch       int     // ops; 0: as many as make 16 MiB, at most 128
@@ -33,8 +36,10 @@ type Options struct {
 	InFlight    int      // batches of each thread
 	Transports  []string // "auto", "rdma", "tcp", "shm"
 	// Engine are the transports of the engines that measure; nil: the engine's default.
-	Engine   []engine.TransportFactory
-	Policies []pick.Policy
+	Engine []engine.TransportFactory
+	// Protection is what the engines' data connections have at least (engine.Options).
+	Protection string
+	Policies   []pick.Policy
 	// Lanes are the names (or local ports) of the lanes to use; LaneCount is how many of
 	// the best lanes of each transport to use. Neither: all lanes.
 	Lanes     []string
@@ -121,6 +126,28 @@ func (e *UnknownLaneError) Error() string {
 	}
 	return fmt.Sprintf("no lane %q: the lanes are %s", e.Name, strings.Join(quoted, ", "))
 }
+
+// PeerGoneError is the error of a run whose peer went away.
+type PeerGoneError struct {
+	Peer   string // its name
+	During string // the measurement
+	Err    error  // the engine's
+}
+
+func (e *PeerGoneError) Error() string {
+	why := "it does not answer any more"
+	switch {
+	case errors.Is(e.Err, engine.ErrPeerRestarted):
+		why = "it was started again"
+	case errors.Is(e.Err, session.ErrEnded):
+		why = "it closed the session"
+	case errors.Is(e.Err, syscall.ECONNREFUSED):
+		why = "its host refuses connections"
+	}
+	return fmt.Sprintf("the peer %s went away during %s: %s", e.Peer, e.During, why)
+}
+
+func (e *PeerGoneError) Unwrap() error { return e.Err }
 
 // ownAddress says whether an address is one of this host's.
 func ownAddress(a netip.Addr, own []netip.Addr) bool {

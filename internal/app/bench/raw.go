@@ -141,11 +141,11 @@ func drainRaw(c *net.TCPConn, w *walk, until time.Time) (int64, error) {
 	return receiveOps(c, w)
 }
 
-// sendOps sends ops, several with one system call, until over returns true.
+// sendOps sends ops, several with one system call, until over returns true after one of those.
 func sendOps(c *net.TCPConn, w *walk, over func() bool) (int64, error) {
 	total := int64(0)
 	var pieces [rawPieces][]byte
-	for !over() {
+	for {
 		n := 0
 		for bytes := int64(0); n < rawPieces && (n == 0 || bytes+w.size <= rawCall); n++ {
 			pieces[n] = w.next()
@@ -154,11 +154,10 @@ func sendOps(c *net.TCPConn, w *walk, over func() bool) (int64, error) {
 		buffers := net.Buffers(pieces[:n])
 		sent, err := buffers.WriteTo(c)
 		total += sent
-		if err != nil {
+		if err != nil || over() {
 			return total, err
 		}
 	}
-	return total, nil
 }
 
 // receiveOps receives ops into their memory until the other end is done.

@@ -111,7 +111,7 @@ func TestRawBytes(t *testing.T) {
 		}
 		left := l.slots
 		w := walk{layout: l, mem: from}
-		sendOps(c.(*net.TCPConn), &w, func() bool { left -= min(rawPieces, rawCall/l.size); return left < -min(rawPieces, rawCall/l.size) })
+		sendOps(c.(*net.TCPConn), &w, func() bool { left -= min(rawPieces, rawCall/l.size); return left <= 0 })
 		c.Close()
 	}()
 	c, err := ln.Accept()

@@ -16,8 +16,8 @@ type Report struct {
 	Tool      topo.Tool `json:"tool"`
 	Host      string    `json:"host"`
 	StartedAt time.Time `json:"started_at"`
-	// Complete is false where the run was interrupted: what is there was measured,
-	// the last result maybe for a shorter time than asked for.
+	// Complete is false where a measurement failed or the run ended early: what is there was
+	// measured, the results that are not complete for a shorter time than asked for.
 	Complete bool   `json:"complete"`
 	Peer     Peer   `json:"peer"`
 	Memory   Memory `json:"memory"`
@@ -89,7 +89,9 @@ type Result struct {
 	Fallbacks         int64   `json:"fallbacks"` // to a worse transport
 	Verified          *Check  `json:"verified"`  // null: not asked for
 	Fault             *Fault  `json:"fault"`     // null: not asked for
-	// Error is why the measurement ended early, null where it did not.
+	// Complete is false where it was measured for a shorter time than asked for, or not at all.
+	Complete bool `json:"complete"`
+	// Error is why it failed, null where it did not.
 	Error *string `json:"error"`
 
 	// The rate as a part of the ceilings, that of the copies by as many threads

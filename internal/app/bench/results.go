@@ -59,7 +59,7 @@ const noRawVerbs = "could not be measured: bench has no program of its own for v
 func (r *run) ceiling(kind string, g *group, s samples, streams int) Ceiling {
 	c := Ceiling{Kind: kind, Op: g.op, SizeBytes: g.size, Streams: streams, RoundsBytesPerSec: s.rates(), WorkingSetBytes: 2 * r.memory}
 	if len(s) == 0 {
-		why := "the run was interrupted before"
+		why := "the run ended before"
 		c.Reason = &why
 		return c
 	}

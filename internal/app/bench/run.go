@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/memory"
@@ -27,14 +28,15 @@ type run struct {
 	rawUnavailable string        // why
 	copyTo         *memory.Block // what copies are made to
 	memory         int64         // used on each side
+	fillTime       func(bytes int64) time.Duration
 	report         *Report
 	watch          watcher
 }
 
 // Run measures. If something was measured it returns a report together with an error, such as
-// the context's when the user stopped the run.
+// the context's when the user stopped the run, or a *PeerGoneError.
 func Run(ctx context.Context, o Options) (*Report, error) {
-	r := &run{o: o, ends: map[pick.Policy]*end{}}
+	r := &run{o: o, ends: map[pick.Policy]*end{}, fillTime: fillTime}
 	hide := func() {}
 	err := r.open(ctx)
 	if err == nil && o.Show != nil {
@@ -47,7 +49,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	}
 	hide()
 	if r.report != nil {
-		r.report.Complete = err == nil
+		r.report.Complete = err == nil && !slices.ContainsFunc(r.report.Results, func(x Result) bool { return !x.Complete })
 		if len(r.report.Results) == 0 && err != nil {
 			r.report = nil
 		}
@@ -111,7 +113,7 @@ func (r *run) openEnd(ctx context.Context, p pick.Policy) error {
 // dial makes an engine, opens the peer and finds the region.
 func (r *run) dial(ctx context.Context, p pick.Policy) (*end, error) {
 	o := &r.o
-	e, err := engine.New(ctx, engine.Options{Name: fmt.Sprintf("bench-%d", os.Getpid()), Token: o.Token, Ports: engine.Ports{Topology: o.Topology, Overlay: o.Overlay}, Policy: string(p), Transports: o.Engine})
+	e, err := engine.New(ctx, engine.Options{Name: fmt.Sprintf("bench-%d", os.Getpid()), Credentials: o.Credentials, Ports: engine.Ports{Topology: o.Topology, Overlay: o.Overlay}, Policy: string(p), Transports: o.Engine, Protection: o.Protection})
 	if err != nil {
 		return nil, err
 	}

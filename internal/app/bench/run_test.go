@@ -90,7 +90,7 @@ func TestRun(t *testing.T) {
 	if runtime.GOMAXPROCS(0) > 1 {
 		copies = 4
 	}
-	if len(r.Results) != 16 || len(r.Ceilings) != 4*(1+copies) || !r.Complete || r.Bad() || !r.Peer.SameHost || r.Memory.WorkingSetBytes != 2*testMemory {
+	if len(r.Results) != 16 || len(r.Ceilings) != 4*(1+copies) || !r.Complete || !r.Results[0].Complete || r.Bad() || !r.Peer.SameHost || r.Memory.WorkingSetBytes != 2*testMemory {
 		t.Errorf("%d results, %d ceilings: %s", len(r.Results), len(r.Ceilings), data)
 	}
 	for _, x := range r.Results {
@@ -226,8 +226,44 @@ func TestInterrupted(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	time.AfterFunc(300*time.Millisecond, stop)
 	r, err := Run(ctx, o)
-	if !errors.Is(err, context.Canceled) || r == nil || r.Complete || len(r.Results) != 1 || r.Results[0].Bytes == 0 || r.Results[0].Error != nil {
+	if !errors.Is(err, context.Canceled) || r == nil || r.Complete || len(r.Results) != 1 || r.Results[0].Bytes == 0 || r.Results[0].Complete || r.Results[0].Error != nil {
 		t.Errorf("%+v, %v", r, err)
+	}
+	settled(t, before)
+}
+
+// A run whose peer goes away stops, says where, and keeps what it has measured, as partial.
+func TestPeerGone(t *testing.T) {
+	before := runtime.NumGoroutine()
+	served, err := engine.New(t.Context(), engine.Options{Name: "served"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := served.Alloc(testMemory, engine.RegionOptions{Name: "bench", Grant: memory.PeerRead | memory.PeerWrite}); err != nil {
+		t.Fatal(err)
+	}
+	o := quick(served.Addrs()[0].String())
+	o.Duration, o.Warmup = time.Minute, 0
+	var ending sync.WaitGroup
+	o.Show = func(x *Engines) (func(), error) {
+		ending.Go(func() {
+			for x.Stats().Slices < 100 {
+				time.Sleep(time.Millisecond)
+			}
+			if err := served.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		return ending.Wait, nil
+	}
+	r, err := Run(t.Context(), o)
+	var gone *PeerGoneError
+	if !errors.As(err, &gone) || gone.During != "write 4 KiB, tcp, adaptive" || !errors.Is(err, engine.ErrPeerLost) ||
+		!strings.HasSuffix(gone.Error(), "went away during write 4 KiB, tcp, adaptive: it closed the session") {
+		t.Errorf("%v", err)
+	}
+	if r == nil || r.Complete || len(r.Results) != 1 || r.Results[0].Complete || r.Results[0].Bytes == 0 || r.Results[0].Error == nil || *r.Results[0].Error != gone.Error() {
+		t.Errorf("%+v", r)
 	}
 	settled(t, before)
 }
@@ -272,4 +308,22 @@ func TestRunMutePeer(t *testing.T) {
 		t.Error(err)
 	}
 	settled(t, before)
+}
+
+// The time in which the peer's region is filled has a limit of its own.
+func TestFillHasALimit(t *testing.T) {
+	address, _ := serve(t, memory.PeerRead|memory.PeerWrite)
+	o := quick(address)
+	o.Ops, o.Check = []string{Read}, true
+	r := &run{o: o, ends: map[pick.Policy]*end{}, fillTime: func(int64) time.Duration { return time.Nanosecond }}
+	if err := r.open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.fillRemote(t.Context(), 1); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "it has not taken ") {
+		t.Errorf("%v", err)
+	}
+	r.fillTime = fillTime
+	if err := errors.Join(r.fillRemote(t.Context(), 1), r.close()); err != nil {
+		t.Error(err)
+	}
 }

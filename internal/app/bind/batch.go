@@ -3,7 +3,6 @@ package bind
 import (
 	"context"
 	"encoding/json"
-	"runtime"
 	"time"
 
 	"github.com/topoctl/topoctl/engine"
@@ -12,10 +11,11 @@ import (
 // batch is one that was submitted and is not released.
 type batch struct {
 	running
-	peer  string
-	ops   int64
-	begin time.Time
-	post  time.Duration
+	peer   string
+	ops    int64
+	begin  time.Time
+	before time.Duration // from begin until what carries it had it, and counts from there
+	post   time.Duration
 }
 
 // running is what carries a batch: the engine, or Mooncake's protocol.
@@ -88,24 +88,58 @@ type waiter struct {
 	timeout time.Duration
 }
 
-// spinTime is how long the end of a batch is looked for before the thread sleeps: to wake a
-// thread that came from outside costs as much.
-const spinTime = 100 * time.Microsecond
-
 func (w *waiter) wait(b *batch) bool {
-	for !b.ended() {
-		switch waited := time.Since(w.begin); {
-		case waited >= w.timeout:
-			return b.ended()
-		case waited < spinTime:
-			runtime.Gosched()
-			continue
-		}
-		ctx, cancel := context.WithDeadline(context.Background(), w.begin.Add(w.timeout))
-		_ = b.Wait(ctx) // its error is asked for later
-		cancel()
+	if b.ended() {
+		return true
 	}
-	return true
+	p := patience{until: w.begin.Add(w.timeout)}
+	defer p.stop()
+	_ = b.Wait(&p) // its error is asked for later
+	return b.ended()
+}
+
+// patience is a context that ends at a time. Most waits are over before anyone sleeps by it, which is
+// when its timer is made: making one may wake another thread.
+type patience struct {
+	until  time.Time
+	timed  context.Context // nil: not needed so far
+	cancel context.CancelFunc
+}
+
+// Deadline implements context.Context.
+func (p *patience) Deadline() (time.Time, bool) { return p.until, true }
+
+// Done implements context.Context.
+func (p *patience) Done() <-chan struct{} {
+	if p.timed == nil {
+		p.timed, p.cancel = context.WithDeadline(context.Background(), p.until)
+	}
+	return p.timed.Done()
+}
+
+// Err implements context.Context.
+func (p *patience) Err() error {
+	if p.timed != nil {
+		return p.timed.Err()
+	}
+	if !time.Now().Before(p.until) {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
+// Value implements context.Context: the context package finds its own in it.
+func (p *patience) Value(key any) any {
+	if p.timed != nil {
+		return p.timed.Value(key)
+	}
+	return nil
+}
+
+func (p *patience) stop() {
+	if p.cancel != nil {
+		p.cancel()
+	}
 }
 
 // Release forgets a batch: one that runs is cancelled, and waited for. Where that takes too long
@@ -141,7 +175,10 @@ func (e *Engine) Telemetry(n int64) (Telemetry, error) {
 		return Telemetry{}, err
 	}
 	x := b.running.Explain()
-	return Telemetry{StartUnixNS: b.begin.UnixNano(), PostNS: int64(b.post), DurationNS: x.DurationNS, Bytes: x.Bytes, Ops: b.ops, Retries: x.Retries}, nil
+	duration := int64(b.before) + x.DurationNS
+	// A small batch may have ended before the call that submitted it returned.
+	post := min(int64(b.post), duration)
+	return Telemetry{StartUnixNS: b.begin.UnixNano(), PostNS: post, DurationNS: duration, Bytes: x.Bytes, Ops: b.ops, Retries: x.Retries}, nil
 }
 
 // Explain says how a batch was carried, as JSON (topoctl.explain/v1).

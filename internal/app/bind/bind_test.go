@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/internal/app/agent"
 	"github.com/topoctl/topoctl/internal/base/longtest"
 )
 
@@ -78,6 +80,14 @@ func run(t testing.TB, e *Engine, x Transfer) {
 	}
 }
 
+// transfer does the same in one call.
+func transfer(t testing.TB, e *Engine, x Transfer) {
+	t.Helper()
+	if n, err := e.Transfer(x, int64(20*time.Second)); n != 0 || err != nil {
+		t.Fatal(n, err)
+	}
+}
+
 // Random batches over ranges that touch, with gaps between groups, are held to copies of bytes.
 func TestMovesAsBytesDo(t *testing.T) {
 	const size, rounds = 1 << 16, 150
@@ -112,7 +122,11 @@ func TestMovesAsBytesDo(t *testing.T) {
 				copy(wantMine[l:l+n], theirs[m:])
 			}
 		}
-		run(t, a, x)
+		move := run
+		if round/2%2 == 1 {
+			move = transfer
+		}
+		move(t, a, x)
 		if !bytes.Equal(mine, wantMine) || !bytes.Equal(theirs, wantTheirs) {
 			t.Fatalf("round %d: other bytes than by copying: %+v", round, x)
 		}
@@ -234,12 +248,33 @@ func must(t testing.TB, err error) {
 	}
 }
 
+func TestPagesTellTheirPort(t *testing.T) {
+	e, err := Open(t.Context(), `{"http":"127.0.0.1:0","topology":"none"}`)
+	must(t, err)
+	defer e.Close()
+	data, err := e.Stats()
+	must(t, err)
+	var d agent.EngineDocument
+	must(t, json.Unmarshal(data, &d))
+	if len(d.HTTP) != 1 {
+		t.Fatalf("pages at %q, want one address", d.HTTP)
+	}
+	answer, err := http.Get("http://" + d.HTTP[0] + "/v1/engine")
+	must(t, err)
+	must(t, answer.Body.Close())
+	if answer.StatusCode != http.StatusOK {
+		t.Errorf("the page answers %s", answer.Status)
+	}
+}
+
 func TestOptions(t *testing.T) {
 	dir := t.TempDir()
 	short := filepath.Join(dir, "short")
 	must(t, os.WriteFile(short, []byte("x\n"), 0o600))
 	for options, want := range map[string]string{
-		`{"nam":"x"}`:                     `unknown key "nam"`,
+		`{"nam":"x"}`:           `unknown key "nam"`,
+		`{"protection":"much"}`: `protection: "much": want one of ["open" "headers" "payload" "sealed"]`,
+		`{"protection":"payload","compat":["mooncake"]}`: `compat and protection "payload"`,
 		`{"Name":"x"}`:                    `unknown key "Name"`,
 		`{"name":"x","name":"y"}`:         "given twice",
 		`{"name":7}`:                      "name",
@@ -254,6 +289,8 @@ func TestOptions(t *testing.T) {
 		`{"listen":["0.0.0.0:0"],"topology":"none"}`: "without a token",
 		`{"listen":["nohost"],"topology":"none"}`:    "host:port",
 		`{"token_file":"` + short + `"}`:             "1 bytes, want 16",
+		`{"cert_file":"/nonexistent"}`:               "no such file",
+		`{"cert_file":"x","insecure":true}`:          "insecure",
 		`{"token_file":"/nonexistent"}`:              "no such file",
 		`{"token_file":"x","insecure":true}`:         "insecure",
 		`{"topology":"/nonexistent"}`:                "no such file",
@@ -434,7 +471,7 @@ func TestLists(t *testing.T) {
 		}
 	}
 	tel, err := a.Telemetry(n)
-	if err != nil || tel.Ops != entries || tel.Bytes != entries*bytesEach || tel.DurationNS <= 0 || tel.PostNS <= 0 {
+	if err != nil || tel.Ops != entries || tel.Bytes != entries*bytesEach || tel.PostNS <= 0 || tel.PostNS > tel.DurationNS {
 		t.Errorf("%+v, %v", tel, err)
 	}
 	var x engine.Explanation
@@ -502,7 +539,24 @@ func TestWaitAndRelease(t *testing.T) {
 	if _, err := a.Poll(n); StatusOf(err) != NoHandle {
 		t.Errorf("%v", err)
 	}
+	for _, wait := range []int64{0, 1} {
+		n, err = a.Transfer(x, wait)
+		if n == 0 || StatusOf(err) != Timeout {
+			t.Fatalf("%d bytes in %d ns: batch %d, %v", size, wait, n, err)
+		}
+		must(t, errors.Join(a.Wait([]int64{n}, int64(20*time.Second)), a.Release(n)))
+	}
+	transfer(t, a, x)
+	if n, err := a.Transfer(x, -1); n != 0 || StatusOf(err) != Invalid {
+		t.Errorf("batch %d, %v", n, err)
+	}
+	if left := a.batches.Len(); left != 0 {
+		t.Errorf("%d batches are kept", left)
+	}
 	x.TimeoutNS = 1
+	if n, err := a.Transfer(x, int64(20*time.Second)); n != 0 || StatusOf(err) != Timeout {
+		t.Errorf("a batch without time: %d, %v", n, err)
+	}
 	n, err = a.Submit(x)
 	if err == nil {
 		err = errors.Join(a.Wait([]int64{n}, int64(20*time.Second)), a.Release(n))
@@ -526,6 +580,9 @@ func TestWaitAndRelease(t *testing.T) {
 	}
 	must(t, a.Close())
 	if err := <-waited; err != nil && StatusOf(err) != Canceled {
+		t.Errorf("%v", err)
+	}
+	if _, err := a.Transfer(x, 0); StatusOf(err) != Canceled {
 		t.Errorf("%v", err)
 	}
 	if _, err := a.Submit(x); StatusOf(err) != Canceled {

@@ -78,7 +78,7 @@ func Open(ctx context.Context, options string) (*Engine, error) {
 		}
 	}
 	if o.HTTP != "" {
-		if e.pages, err = agent.ServePages(ctx, []string{o.HTTP}, e.e); err != nil {
+		if e.pages, err = agent.ServePages(ctx, []string{o.HTTP}, e.e, nil); err != nil {
 			return nil, errors.Join(&Error{Invalid, err}, e.Close())
 		}
 	}
@@ -131,7 +131,11 @@ func (e *Engine) Name() string { return e.e.Name() }
 
 // Stats are the engine's counters, as topoctl agent's /v1/engine has them.
 func (e *Engine) Stats() ([]byte, error) {
-	data, err := json.Marshal(agent.EngineDocument{Schema: agent.SchemaEngine, Stats: e.e.Stats(), Recent: e.e.Recent()})
+	d := agent.EngineDocument{Schema: agent.SchemaEngine, Stats: e.e.Stats(), Recent: e.e.Recent()}
+	if e.pages != nil {
+		d.HTTP = e.pages.Addresses()
+	}
+	data, err := json.Marshal(d)
 	if err != nil {
 		return nil, fail(Internal, "statistics: %w", err)
 	}

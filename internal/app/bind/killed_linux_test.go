@@ -1,18 +1,17 @@
 package bind
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
-	"strings"
 	"testing"
 	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/topoctl/topoctl/internal/base/childtest"
 )
 
 // serveAt is the environment variable that makes this program a peer which listens there.
@@ -56,24 +55,10 @@ func serve(listen string) error {
 }
 
 // startPeer gives the peer's address when it serves.
-func startPeer(t *testing.T, listen string) (*exec.Cmd, string) {
+func startPeer(t *testing.T, listen string) (*childtest.Process, string) {
 	t.Helper()
-	c := exec.Command(os.Args[0])
-	c.Env, c.Stderr = append(os.Environ(), serveAt+"="+listen), os.Stderr
-	_, err := c.StdinPipe()
-	must(t, err)
-	out, err := c.StdoutPipe()
-	must(t, err)
-	must(t, c.Start())
-	t.Cleanup(func() { kill(c) })
-	line, err := bufio.NewReader(out).ReadString('\n')
-	must(t, err)
-	return c, strings.TrimSpace(line)
-}
-
-func kill(c *exec.Cmd) {
-	_ = c.Process.Kill()
-	_ = c.Wait() // it was killed
+	c := childtest.Start(t, serveAt+"="+listen)
+	return c, c.Line(t)
 }
 
 // A peer is killed and started again at the same address, with its memory at the same addresses:
@@ -99,7 +84,7 @@ func TestKilledAndStartedAgain(t *testing.T) {
 		}
 		mine[0], x.Op = 1, write
 		run(t, a, x)
-		kill(c)
+		c.Kill()
 		time.Sleep(time.Duration(round) * 100 * time.Millisecond) // the longer it is gone, the rarer it is looked for
 		c, _ = startPeer(t, address)
 	}

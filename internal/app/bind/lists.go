@@ -4,9 +4,12 @@ import "math"
 
 // list is ranges that are kept, from which batches pick.
 type list struct {
-	peer            string // "" is this engine
-	address, length []uint64
+	peer    string // "" is this engine
+	entries []entry
 }
+
+// entry is address and length side by side: those of a long list are read from memory in any order.
+type entry struct{ address, length uint64 }
 
 // maxListed bounds the entries of one list.
 const maxListed = 1 << 26
@@ -21,9 +24,9 @@ func (e *Engine) List(peer string, n int64, addresses, lengths []uint64, stride 
 	case n > 0 && ((n-1)*stride >= int64(len(addresses)) || (n-1)*stride >= int64(len(lengths))):
 		return 0, fail(Invalid, "list of %d entries, %d apart: there are %d addresses and %d lengths", n, stride, len(addresses), len(lengths))
 	}
-	l := &list{peer, make([]uint64, n), make([]uint64, n)}
+	l := &list{peer, make([]entry, n)}
 	for i := range n {
-		l.address[i], l.length[i] = addresses[i*stride], lengths[i*stride]
+		l.entries[i] = entry{addresses[i*stride], lengths[i*stride]}
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -68,18 +71,19 @@ func (e *Engine) SubmitLists(p Pick) (int64, error) {
 		return 0, fail(Invalid, "%d entries of %d and %d indices", p.N, len(p.LocalIndex), len(p.RemoteIndex))
 	}
 	return e.submit(&request{peer: remote.peer, op: p.Op, n: int(p.N), notify: p.Notify, timeout: p.TimeoutNS, at: func(i int) (move, error) {
-		k, err := indexOf(p.LocalIndex, i, len(local.address))
+		k, err := indexOf(p.LocalIndex, i, len(local.entries))
 		if err != nil {
 			return move{}, err
 		}
-		r, err := indexOf(p.RemoteIndex, i, len(remote.address))
+		r, err := indexOf(p.RemoteIndex, i, len(remote.entries))
 		if err != nil {
 			return move{}, err
 		}
-		if local.length[k] != remote.length[r] {
-			return move{}, fail(Invalid, "op %d: local entry %d has %d bytes, remote entry %d has %d", i, k, local.length[k], r, remote.length[r])
+		here, there := local.entries[k], remote.entries[r]
+		if here.length != there.length {
+			return move{}, fail(Invalid, "op %d: local entry %d has %d bytes, remote entry %d has %d", i, k, here.length, r, there.length)
 		}
-		return move{local.address[k], remote.address[r], local.length[k]}, nil
+		return move{here.address, there.address, here.length}, nil
 	}})
 }
 

@@ -58,9 +58,9 @@ func (c *compat) notified(name, message string) bool {
 }
 
 // other takes a connection to the engine's port that is no engine's.
-func (e *Engine) other(first []byte, c net.Conn) {
+func (e *Engine) other(c net.Conn) {
 	if m := e.compat.Load(); m != nil {
-		m.Serve(first, c)
+		m.Serve(c)
 		return
 	}
 	_ = c.Close() // it came before all was ready

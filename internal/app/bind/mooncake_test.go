@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -59,6 +58,7 @@ type other struct {
 	mu       sync.Mutex
 	bytes    [1 << 16]byte
 	messages []string
+	sender   string // of the last one
 }
 
 const otherAt = 1 << 40
@@ -94,10 +94,10 @@ func newOther(t *testing.T, metadata string) *other {
 	o.Node, err = mooncake.New(t.Context(), mooncake.Options{
 		Address: l.Addr().String(), Metadata: metadata, Name: "other", Listen: "127.0.0.1:0", Offered: o, Own: o,
 		Ranges: func() []mooncake.Range { return []mooncake.Range{{Address: otherAt, Length: uint64(len(o.bytes))}} },
-		Notified: func(_, message string) bool {
+		Notified: func(name, message string) bool {
 			o.mu.Lock()
 			defer o.mu.Unlock()
-			o.messages = append(o.messages, message)
+			o.messages, o.sender = append(o.messages, message), name
 			return true
 		},
 	})
@@ -112,12 +112,7 @@ func newOther(t *testing.T, metadata string) *other {
 			if err != nil {
 				return
 			}
-			first := make([]byte, 8)
-			if _, err := io.ReadFull(c, first); err != nil {
-				_ = c.Close()
-				continue
-			}
-			o.Serve(first, c)
+			o.Serve(c)
 		}
 	}()
 	t.Cleanup(func() {
@@ -188,7 +183,21 @@ func TestMooncake(t *testing.T) {
 			if !bytes.Equal(o.bytes[:1<<10], memory[1:1+1<<10]) || !bytes.Equal(o.bytes[1<<15:], memory[:1<<15]) || strings.Join(o.messages, ",") != "written" {
 				t.Error("other bytes or messages than were sent:", o.messages)
 			}
+			sender := o.sender
 			o.mu.Unlock()
+			for _, n := range []struct{ message, sender, text string }{
+				{`{"name":"a name","notify_msg":"a text"}`, "a name", "a text"},
+				{`{"name":"a name"}`, sender, `{"name":"a name"}`},
+			} {
+				if err := e.Notify(o.Name(), []byte(n.message), 0); err != nil {
+					t.Error(err)
+				}
+				o.mu.Lock()
+				if o.sender != n.sender || o.messages[len(o.messages)-1] != n.text {
+					t.Errorf("%s arrived as %q of %q", n.message, o.messages[len(o.messages)-1], o.sender)
+				}
+				o.mu.Unlock()
+			}
 			x = bind.Transfer{Peer: o.Name(), Local: []uint64{here + 5}, Remote: []uint64{otherAt + 1<<15}, Length: []uint64{100}}
 			if err := finish(t, e, x); err != nil || !bytes.Equal(memory[5:105], o.bytes[1<<15:1<<15+100]) {
 				t.Error("READ:", err)

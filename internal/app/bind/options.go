@@ -15,7 +15,6 @@ import (
 	"github.com/topoctl/topoctl/engine/transport/rdma"
 	"github.com/topoctl/topoctl/internal/base/jsontext"
 	"github.com/topoctl/topoctl/internal/base/mooncake"
-	"github.com/topoctl/topoctl/internal/base/secret"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
@@ -24,10 +23,11 @@ type Options struct {
 	Name           string
 	Listen         []string
 	Advertise      string
-	TokenFile      string
+	Files          engine.CredentialFiles // "token_file", "cert_file", "key_file", "ca_file"
 	Insecure       bool
 	Devices        []string
 	Transports     []string
+	Protection     string
 	Compat         bool   // "compat": ["mooncake"]
 	Metadata       string // of Mooncake's
 	Topology       string
@@ -94,8 +94,9 @@ func (o *Options) read(r *jsontext.Reader, key string) error {
 		name string
 		to   any
 	}{
-		{"name", &o.Name}, {"listen", &o.Listen}, {"advertise", &o.Advertise}, {"token_file", &o.TokenFile}, {"insecure", &o.Insecure},
-		{"metadata", &o.Metadata}, {"devices", &o.Devices}, {"transports", &o.Transports}, {"topology", &o.Topology}, {"local_rank", &o.LocalRank}, {"local_size", &o.LocalSize},
+		{"name", &o.Name}, {"listen", &o.Listen}, {"advertise", &o.Advertise}, {"token_file", &o.Files.Token}, {"insecure", &o.Insecure},
+		{"cert_file", &o.Files.Certificate}, {"key_file", &o.Files.Key}, {"ca_file", &o.Files.CA},
+		{"metadata", &o.Metadata}, {"devices", &o.Devices}, {"transports", &o.Transports}, {"protection", &o.Protection}, {"topology", &o.Topology}, {"local_rank", &o.LocalRank}, {"local_size", &o.LocalSize},
 		{"default_timeout_ns", &o.DefaultTimeout}, {"give_up_ns", &o.GiveUp}, {"http", &o.HTTP}, {"log", &o.Log},
 	} {
 		if k.name != key {
@@ -110,19 +111,27 @@ func (o *Options) read(r *jsontext.Reader, key string) error {
 }
 
 func (o *Options) check() error {
+	guarded := o.Files != (engine.CredentialFiles{})
 	switch {
 	case o.DefaultTimeout < 0 || o.GiveUp < 0:
 		return fail(Invalid, "options: default_timeout_ns %d, give_up_ns %d: want 0 or more", o.DefaultTimeout, o.GiveUp)
-	case o.Insecure && o.TokenFile != "":
-		return fail(Invalid, "options: insecure and token_file: with a token nothing is insecure, give one of them")
+	case o.Insecure && guarded:
+		return fail(Invalid, "options: insecure and token_file or ca_file: with a token or certificate nothing is insecure, give one of them")
 	}
 	switch {
-	case o.Compat && o.TokenFile != "":
-		return fail(Invalid, "options: compat and token_file: stock Mooncake peers show no token, which would protect nothing: leave it out, and listen at loopback or give insecure")
+	case o.Compat && guarded:
+		return fail(Invalid, "options: compat and token_file or ca_file: stock Mooncake peers show neither token nor certificate, which would protect nothing: leave them out, and listen at loopback or give insecure")
 	case !o.Compat && o.Metadata != "":
 		return fail(Invalid, "options: metadata is for compat: [\"mooncake\"]")
 	case o.Compat && o.Metadata == "":
 		o.Metadata = mooncake.P2P
+	}
+	switch {
+	case o.Protection == "":
+	case !slices.Contains(protections, o.Protection):
+		return fail(Invalid, "options: protection: %.40q: want one of %q", o.Protection, protections)
+	case o.Compat && o.Protection != protections[0]:
+		return fail(Invalid, "options: compat and protection %q: stock Mooncake peers have none, leave it out", o.Protection)
 	}
 	for i, t := range o.Transports {
 		if !slices.Contains(transports, t) || slices.Contains(o.Transports[:i], t) {
@@ -141,20 +150,23 @@ func (o *Options) check() error {
 // transports are the names of all, in the order of preference.
 var transports = []string{"shm", "rdma", "tcp"}
 
+// protections are the levels of protection, the weakest first.
+var protections = []string{"open", "headers", "payload", "sealed"}
+
 var logLevels = map[string]slog.Level{"error": slog.LevelError, "warn": slog.LevelWarn, "info": slog.LevelInfo, "debug": slog.LevelDebug}
 
 // engine gives the engine's options.
 func (o *Options) engine(ctx context.Context) (engine.Options, error) {
 	out := engine.Options{
-		Name: o.Name, Listen: o.Listen, Advertise: o.Advertise, Insecure: o.Insecure,
+		Name: o.Name, Listen: o.Listen, Advertise: o.Advertise, Insecure: o.Insecure, Protection: o.Protection,
 		DefaultTimeout: o.DefaultTimeout, GiveUp: o.GiveUp,
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: logLevels[o.Log]})),
 	}
 	out.Ports.LocalRank, out.Ports.LocalSize = o.LocalRank, o.LocalSize
-	if o.TokenFile != "" {
+	if o.Files != (engine.CredentialFiles{}) {
 		var err error
-		if out.Token, err = readToken(o.TokenFile); err != nil {
-			return out, err
+		if out.Credentials, err = o.Files.Watch(out.Logger); err != nil {
+			return out, fail(Invalid, "options: %w", err)
 		}
 	}
 	var err error
@@ -184,19 +196,6 @@ func (o *Options) engine(ctx context.Context) (engine.Options, error) {
 		}
 	}
 	return out, nil
-}
-
-func readToken(name string) ([]byte, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, fail(Invalid, "token_file: %w", err)
-	}
-	defer f.Close()
-	token, err := secret.Read(f)
-	if err != nil {
-		return nil, fail(Invalid, "token_file %s: %w", name, err)
-	}
-	return token, nil
 }
 
 // topology is what the engine knows of its host, nil for nothing.

@@ -157,7 +157,7 @@ const settleTime = 600 * time.Millisecond
 // started again, and what is submitted now is for the one that is there now. Where that takes long
 // it waits once, so that those who go on are not held up.
 func (x *peer) settle(ctx context.Context, most time.Duration) {
-	if x.stock != nil || x.p.Connected() {
+	if x.stock != nil || x.p.Ready(over) == nil {
 		x.unsettled.Store(false)
 		return
 	}
@@ -166,8 +166,15 @@ func (x *peer) settle(ctx context.Context, most time.Duration) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
-	x.unsettled.Store(x.refresh(ctx) != nil && !x.lost())
+	x.unsettled.Store(x.p.Ready(ctx) != nil && !x.lost())
 }
+
+// over is a context that is.
+var over = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
 
 // lost says whether the peer has to be opened again, which a stock one never has.
 func (x *peer) lost() bool { return x.p != nil && x.p.Err() != nil }
@@ -196,13 +203,6 @@ func (x *peer) refresh(ctx context.Context) error {
 		return err
 	}
 	regions, err := x.p.Regions(ctx)
-	if err != nil && !x.p.Connected() {
-		select { // the call may return a moment before the peer is known to be lost
-		case <-x.p.Done():
-			return x.p.Err()
-		case <-ctx.Done():
-		}
-	}
 	if err != nil {
 		return err
 	}
@@ -242,7 +242,7 @@ func (e *Engine) Probe(name string, timeout int64) error {
 }
 
 // answerProbe answers the calls of peers: what Probe asks.
-func answerProbe(_ context.Context, _ string, request []byte) ([]byte, error) {
+func answerProbe(_ context.Context, _ engine.PeerID, request []byte) ([]byte, error) {
 	if len(request) > 0 {
 		return nil, errors.New("this engine answers probes only")
 	}

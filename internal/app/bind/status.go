@@ -64,6 +64,7 @@ var statuses = []struct {
 	{context.DeadlineExceeded, Timeout},
 	{engine.ErrUnreachable, NoPeer},
 	{engine.ErrToken, NoPeer},
+	{engine.ErrCertificate, NoPeer},
 	{engine.ErrNoPeer, NoPeer},
 	{mooncake.ErrNoRange, NoRegion},
 	{mooncake.ErrClosed, Canceled},

@@ -23,11 +23,42 @@ type Transfer struct {
 
 // Submit starts a batch and gives its handle.
 func (e *Engine) Submit(t Transfer) (int64, error) {
-	if len(t.Local) != len(t.Remote) || len(t.Local) != len(t.Length) {
-		return 0, fail(Invalid, "%d local addresses, %d remote ones and %d lengths: want as many of each", len(t.Local), len(t.Remote), len(t.Length))
+	r, err := t.request()
+	if err != nil {
+		return 0, err
 	}
-	return e.submit(&request{peer: t.Peer, op: t.Op, n: len(t.Local), notify: t.Notify, timeout: t.TimeoutNS,
-		at: func(i int) (move, error) { return move{t.Local[i], t.Remote[i], t.Length[i]}, nil }})
+	return e.submit(r)
+}
+
+// Transfer is Submit and Wait in one call: the thread that has submitted a small batch reads its
+// answer, too, where no other thread does. A batch that has ended is forgotten; one that runs on after the
+// wait is given with the error, to be waited for and released.
+func (e *Engine) Transfer(t Transfer, waitNS int64) (running int64, err error) {
+	if waitNS < 0 {
+		return 0, fail(Invalid, "wait of %d ns: want 0 or more", waitNS)
+	}
+	r, err := t.request()
+	if err != nil {
+		return 0, err
+	}
+	b, err := e.start(r)
+	if err != nil {
+		return 0, err
+	}
+	w := waiter{begin: time.Now(), timeout: nanoseconds(waitNS)}
+	if !w.wait(b) {
+		n := e.batches.Add(b)
+		return n, fail(Timeout, "batch %d is still running after %v", n, w.timeout)
+	}
+	return 0, b.Err()
+}
+
+func (t *Transfer) request() (*request, error) {
+	if len(t.Local) != len(t.Remote) || len(t.Local) != len(t.Length) {
+		return nil, fail(Invalid, "%d local addresses, %d remote ones and %d lengths: want as many of each", len(t.Local), len(t.Remote), len(t.Length))
+	}
+	return &request{peer: t.Peer, op: t.Op, n: len(t.Local), notify: t.Notify, timeout: t.TimeoutNS,
+		at: func(i int) (move, error) { return move{t.Local[i], t.Remote[i], t.Length[i]}, nil }}, nil
 }
 
 // move is one op by its addresses.
@@ -49,28 +80,40 @@ type request struct {
 	at      func(i int) (move, error)
 	notify  []byte
 	timeout int64
+
+	begin  time.Time
+	before time.Duration // until what carries the batch had it
 }
 
 func (e *Engine) submit(r *request) (int64, error) {
-	begin := time.Now()
+	b, err := e.start(r)
+	if err != nil {
+		return 0, err
+	}
+	return e.batches.Add(b), nil
+}
+
+// start gives a batch that has no handle yet.
+func (e *Engine) start(r *request) (*batch, error) {
+	r.begin = time.Now()
 	switch {
 	case r.op != 0 && r.op != 1:
-		return 0, fail(Invalid, "op %d: want TOPOCTL_READ or TOPOCTL_WRITE", r.op)
+		return nil, fail(Invalid, "op %d: want TOPOCTL_READ or TOPOCTL_WRITE", r.op)
 	case r.timeout < 0:
-		return 0, fail(Invalid, "timeout of %d ns: want 0 or more", r.timeout)
+		return nil, fail(Invalid, "timeout of %d ns: want 0 or more", r.timeout)
 	case e.batches.Len() >= maxBatches:
-		return 0, fail(Limit, "%d batches are not released: the limit", maxBatches)
+		return nil, fail(Limit, "%d batches are not released: the limit", maxBatches)
 	}
 	timeout := nanoseconds(r.timeout)
 	if timeout == 0 {
 		timeout = e.o.DefaultTimeout
 	}
-	ctx := until{e.ctx, begin.Add(timeout)}
+	ctx := until{e.ctx, r.begin.Add(timeout)}
 	b, err := e.begin(ctx, r)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	return e.batches.Add(&batch{running: b, peer: r.peer, ops: int64(r.n), begin: begin, post: time.Since(begin)}), nil
+	return &batch{running: b, peer: r.peer, ops: int64(r.n), begin: r.begin, before: r.before, post: time.Since(r.begin)}, nil
 }
 
 // maxBatches are those that are not released.
@@ -106,11 +149,13 @@ func (e *Engine) begin(ctx context.Context, r *request) (running, error) {
 	submit := func(x *peer) (running, error) {
 		if x.stock != nil {
 			until, _ := ctx.Deadline()
+			r.before = time.Since(r.begin)
 			return e.beginClassic(x, r, until)
 		}
 		if err := ops.fill(e, x, r); err != nil {
 			return nil, err
 		}
+		r.before = time.Since(r.begin)
 		b, err := x.p.Submit(ctx, ops.list, o)
 		return b, ops.byCaller(err)
 	}
@@ -158,7 +203,7 @@ func (l *opList) put() {
 // fill finds the regions of every op. One that crosses ranges which touch is split, and one
 // that goes on where the one before it ends, on both sides, is joined to it.
 func (l *opList) fill(e *Engine, x *peer, r *request) error {
-	l.list, l.from = l.list[:0], l.from[:0]
+	l.list, l.from = slices.Grow(l.list[:0], r.n), slices.Grow(l.from[:0], r.n)
 	here := cursor[*region]{space: *e.local.Load()}
 	there := cursor[*engine.RemoteRegion]{space: *x.offered.Load()}
 	kind := engine.Read

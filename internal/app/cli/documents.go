@@ -7,6 +7,8 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/app/agent"
 	"github.com/topoctl/topoctl/internal/app/bench"
+	"github.com/topoctl/topoctl/internal/app/cli/certs"
+	"github.com/topoctl/topoctl/internal/app/cli/hosts"
 	"github.com/topoctl/topoctl/internal/app/cli/paths"
 	"github.com/topoctl/topoctl/internal/app/cli/probing"
 	"github.com/topoctl/topoctl/internal/app/cli/serving"
@@ -26,6 +28,7 @@ import (
 // documents are the formats that topoctl writes or reads, by schema, with the command that
 // prints them where "topoctl help json" is to name one.
 var documents = []struct{ schema, from string }{
+	{schemaSummary, "topoctl -o json"},
 	{topo.SchemaTopology, "topoctl discover"},
 	{topo.SchemaMatrix, "topoctl matrix -o json"},
 	{replies.SchemaNVML, ""},
@@ -47,6 +50,8 @@ var documents = []struct{ schema, from string }{
 	{record.Schema, "topoctl tui --record, a line each"},
 	{transfer.SchemaAgent, "topoctl agent -o json, one line"},
 	{agent.SchemaEngine, "GET /v1/engine of topoctl agent --http"},
+	{certs.Schema, "topoctl cert show -o json"},
+	{hosts.SchemaFixtures, "topoctl fixtures -o json"},
 	{schemaVersion, "topoctl version -o json"},
 }
 

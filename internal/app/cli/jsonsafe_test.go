@@ -11,9 +11,10 @@ import (
 
 	"github.com/topoctl/topoctl/internal/app/cli/clitest"
 	"github.com/topoctl/topoctl/internal/app/cli/command"
+	"github.com/topoctl/topoctl/internal/base/engine/trust"
 )
 
-// jsonRun is a command that prints JSON about host.json or report.json, which are nasty.
+// jsonRun is a command that prints JSON about host.json, report.json or ca.crt, which are nasty.
 type jsonRun struct {
 	args string
 	code int
@@ -21,6 +22,9 @@ type jsonRun struct {
 }
 
 var jsonRuns = map[string][]jsonRun{
+	"summary":  {{args: "--from host.json"}},
+	"topo":     {{args: "--from host.json"}},
+	"fixtures": {{own: true}},
 	"discover": {{args: "--from host.json"}},
 	"matrix":   {{args: "--from host.json"}},
 	"doctor":   {{args: "--from host.json", code: command.ExitBad}},
@@ -43,6 +47,7 @@ var jsonRuns = map[string][]jsonRun{
 	"kv predict":   {{args: "--model llama-3.1-8b --host p=host.json --host d=fixture:dgx-h100 --output-len 6 --requests 4"}},
 	"kv replay":    {{args: "--model llama-3.1-8b --gpu a10 --requests 1 --input-len 16 --output-len 2 --transport shm --memory 16MiB", own: true}},
 	"kv preset":    {{args: "a10-qwen2.5-7b-1nic", own: true}},
+	"cert show":    {{args: "ca.crt"}},
 	"version":      {{own: true}},
 }
 
@@ -52,7 +57,7 @@ func TestJSONIsSafe(t *testing.T) {
 	f := clitest.New()
 	nastyFiles(t, f)
 	env := &command.Env{Streams: f.Streams, Now: time.Now}
-	for _, name := range append(jsonCommands(command.NewRoot(env, commands(env)...)), "export") {
+	for _, name := range append(jsonCommands(commands(env)), "export") {
 		if jsonRuns[name] == nil {
 			t.Errorf("%s has -o json and no run here", name)
 		}
@@ -69,14 +74,12 @@ func TestJSONIsSafe(t *testing.T) {
 	}
 }
 
-// jsonCommands are the paths of the commands that take -o json.
-func jsonCommands(root *cobra.Command) []string {
+// jsonCommands are the commands that take -o json.
+func jsonCommands(list []*cobra.Command) []string {
 	var out []string
-	for _, c := range root.Commands() {
-		out = append(out, jsonCommands(c)...)
-		if slices.Contains(strings.Fields(c.Annotations[command.FormatsKey]), command.FormatJSON) {
-			_, path, _ := strings.Cut(c.CommandPath(), " ")
-			out = append(out, path)
+	for _, c := range runnable(list) {
+		if slices.Contains(command.FormatsOf(c), command.FormatJSON) {
+			out = append(out, c.CommandPath())
 		}
 	}
 	return out
@@ -94,9 +97,13 @@ func nastyFiles(t *testing.T, f *clitest.Fake) {
 	}
 	host := strings.ReplaceAll(f.Stdout.String(), "mlx5", "mlx5"+clitest.Nasty)
 	report := strings.Replace(string(golden), "more than the caches", "more than the "+clitest.Nasty+" caches", 1)
+	ca, err := trust.NewCA(trust.Subject{CommonName: clitest.Nasty, From: time.Now(), Until: time.Now().AddDate(1, 0, 0)})
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Chdir(t.TempDir())
 	for name, text := range map[string]string{
-		"host.json": host, "report.json": report, "nasty" + clitest.Nasty + ".json": report,
+		"ca.crt": string(ca.Certificate), "host.json": host, "report.json": report, "nasty" + clitest.Nasty + ".json": report,
 	} {
 		if err := os.WriteFile(name, []byte(text), command.OwnerOnly); err != nil {
 			t.Fatal(err)

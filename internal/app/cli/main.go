@@ -4,12 +4,15 @@ package cli
 
 import (
 	"context"
+	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/topoctl/topoctl/discover"
+	"github.com/topoctl/topoctl/internal/app/cli/certs"
 	"github.com/topoctl/topoctl/internal/app/cli/command"
 	"github.com/topoctl/topoctl/internal/app/cli/hosts"
 	"github.com/topoctl/topoctl/internal/app/cli/live"
@@ -33,8 +36,37 @@ func Main(ctx context.Context, args []string, s Streams, gpus discover.GPUSource
 	return command.Run(ctx, f, args, commands(f)...)
 }
 
-// commands are topoctl's, in the order of their families, and its help topics.
+// Manual are the pages of topoctl's manual, by file name.
+func Manual(version string, date time.Time) map[string][]byte {
+	f := &command.Env{Streams: Streams{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard}}
+	return command.Manual(command.NewRoot(f, commands(f)...), version, date)
+}
+
+// The groups of commands in the order in which people meet them, and of each the commands.
+var groups = []struct {
+	title string
+	names []string
+}{
+	{"See a host", []string{command.SummaryName, "doctor", "path", "topo", "matrix", "tui", "watch"}},
+	{"Save, compare and configure", []string{"fixtures", "discover", "diff", "export"}},
+	{"Measure and move data", []string{"probe", "bench", "agent", "cert", "kv", "python"}},
+}
+
+// commands are topoctl's, group by group, and its help topics.
 func commands(f *command.Env) []*cobra.Command {
-	return slices.Concat(hosts.Commands(f), paths.Commands(f), transfer.Commands(f), probing.Commands(f), live.Commands(f), serving.Commands(f),
-		[]*cobra.Command{newVersionCmd(f, runVersion)}, helpTopics())
+	all := slices.Concat([]*cobra.Command{newSummaryCmd(f, runSummary)}, hosts.Commands(f), paths.Commands(f), transfer.Commands(f), probing.Commands(f),
+		live.Commands(f), serving.Commands(f), certs.Commands(f), []*cobra.Command{newVersionCmd(f, runVersion)})
+	rank := map[string]int{}
+	for _, g := range groups {
+		for _, c := range all {
+			if slices.Contains(g.names, c.Name()) {
+				c.GroupID = g.title
+			}
+		}
+		for _, name := range g.names {
+			rank[name] = len(rank) - len(all) // before those without a group, which have 0
+		}
+	}
+	slices.SortStableFunc(all, func(a, b *cobra.Command) int { return rank[a.Name()] - rank[b.Name()] })
+	return append(all, helpTopics(all)...)
 }

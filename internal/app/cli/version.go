@@ -27,8 +27,7 @@ func newVersionCmd(f *command.Env, runF func(context.Context, *versionOptions) e
 		Args:  command.NoArgs,
 		RunE:  command.Action(opts, opts.parse, runF),
 	}
-	command.Uses(cmd, "output", "json")
-	command.Formats(cmd, command.FormatText, command.FormatJSON)
+	command.Formats(cmd, command.FormatTable, command.FormatJSON)
 	return cmd
 }
 
@@ -68,6 +67,7 @@ func runVersion(_ context.Context, opts *versionOptions) error {
 	if b.NVML {
 		nvml = "built in"
 	}
-	return command.Write(opts.Streams.Out, fmt.Appendf(nil, "topoctl %s\ncommit:   %s\ngo:       %s %s/%s\nnvml:     %s\nschemas:  %s\n",
-		b.Version, commit, b.Go, b.OS, b.Arch, nvml, strings.Join(b.Schemas, ", ")))
+	look := opts.Look()
+	return command.Write(opts.Streams.Out, fmt.Appendf(nil, "topoctl %s\ncommit:   %s\ngo:       %s %s/%s\nnvml:     %s\n%s",
+		b.Version, commit, b.Go, b.OS, b.Arch, nvml, look.Wrap("schemas:  ", strings.Join(b.Schemas, ", "), "")))
 }

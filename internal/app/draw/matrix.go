@@ -50,6 +50,8 @@ type MatrixOptions struct {
 	Host *topo.Topology
 	// Units are the units of expected rates; Auto is GB/s.
 	Units units.System
+	// Width is the columns of the terminal that a text is folded to; 0 is no limit.
+	Width int
 }
 
 // unknown is what a cell shows where nothing is known.
@@ -303,17 +305,13 @@ func (g *grid) text(w *bytes.Buffer) {
 			widths[i] = max(widths[i], (text.Width(c)/tabStop+1)*tabStop)
 		}
 	}
-	g.textRow(w, g.head, widths, func(int) Style { return Strong })
-	for i, row := range g.rows {
-		g.textRow(w, row, widths, func(col int) Style {
-			switch {
-			case col == 0:
-				return Strong
-			case col <= len(g.m.Cols):
-				return g.style(i, col-1)
-			}
-			return Plain
-		})
+	for from := 1; from < len(g.head); {
+		to := g.fits(widths, from)
+		if from > 1 {
+			w.WriteByte('\n')
+		}
+		g.block(w, widths, from, to)
+		from = to
 	}
 	g.legend(w)
 	if len(g.nics) > 0 {
@@ -324,20 +322,48 @@ func (g *grid) text(w *bytes.Buffer) {
 	}
 }
 
-// textRow writes one row without blanks at its end.
-func (g *grid) textRow(w *bytes.Buffer, row []string, widths []int, styleOf func(col int) Style) {
-	last := len(row) - 1
-	for last > 0 && row[last] == "" {
-		last--
+// fits says up to which column, one at least, the terminal has room beside the rows' names.
+func (g *grid) fits(widths []int, from int) (to int) {
+	used := widths[0]
+	for to = from; to < len(widths); to++ {
+		if used += widths[to]; g.opts.Width > 0 && used > g.opts.Width && to > from {
+			break
+		}
 	}
-	for i, c := range row[:last+1] {
+	return to
+}
+
+// block writes the rows' names and some columns.
+func (g *grid) block(w *bytes.Buffer, widths []int, from, to int) {
+	g.textRow(w, g.head, widths, from, to, func(int) Style { return Strong })
+	for i, row := range g.rows {
+		g.textRow(w, row, widths, from, to, func(col int) Style {
+			switch {
+			case col == 0:
+				return Strong
+			case col <= len(g.m.Cols):
+				return g.style(i, col-1)
+			}
+			return Plain
+		})
+	}
+}
+
+// textRow writes the name and some columns of a row, without blanks at the end.
+func (g *grid) textRow(w *bytes.Buffer, row []string, widths []int, from, to int, styleOf func(col int) Style) {
+	for to > from && row[to-1] == "" {
+		to--
+	}
+	gap := ""
+	for i, c := range row[:to] {
+		if i > 0 && i < from {
+			continue
+		}
 		if c == "X" {
 			c = " X"
 		}
-		w.WriteString(paint(c, styleOf(i), g.opts.Color))
-		if i < last {
-			w.WriteString(strings.Repeat(" ", max(0, widths[i]-text.Width(c))))
-		}
+		w.WriteString(gap + paint(c, styleOf(i), g.opts.Color))
+		gap = strings.Repeat(" ", max(0, widths[i]-text.Width(c)))
 	}
 	w.WriteByte('\n')
 }
@@ -414,7 +440,7 @@ func (g *grid) legend(w *bytes.Buffer) {
 	w.WriteString("\nLegend:\n\n")
 	switch g.opts.View {
 	case ViewExpected:
-		fmt.Fprintf(w, "  Expected %s in one direction: the slowest link of the path, after line coding.\n",
+		fmt.Fprintf(w, "  Expected %s in one direction: slowest link of the path, after line coding.\n",
 			g.opts.Units.Suffix())
 		if g.most {
 			w.WriteString("  <    = at most: a link of the path has no known rate\n")

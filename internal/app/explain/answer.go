@@ -144,12 +144,15 @@ func notOnTree(h *pathsel.Host, node topo.ID) error {
 	return nil
 }
 
-// PortsUnknown says that a host's network cards are known but none of their ports, "" where that is not so:
-// whether data can leave such a host cannot be told.
+// PortsUnknown says that no network port of a host is known, "" where that is not so: whether data can
+// leave such a host cannot be told.
 func PortsUnknown(h *pathsel.Host) string {
-	cards := len(h.Topology().NICs)
-	if cards == 0 || len(h.Ports()) > 0 {
+	if len(h.Ports()) > 0 {
 		return ""
+	}
+	cards := len(h.Topology().NICs)
+	if cards == 0 {
+		return "No network port is known"
 	}
 	return "No network port is known: neither interfaces nor RDMA devices of " + text.Plural(cards, "network card") + " are visible"
 }

@@ -65,14 +65,11 @@ func (v *view) mooncakeRefuses(r *topo.RDMADevice) string {
 	default:
 		return "its uverbs file cannot be read and written"
 	}
-	ports := v.index.Ports(r.ID)
-	for _, p := range ports {
-		if (p.State == "" || p.State == "ACTIVE") && (p.GIDTable == nil || *p.GIDTable > 0) {
+	for _, p := range v.rdmaPorts() {
+		port := v.index.Port(p.ID) // nil from an importer that knows devices only
+		if p.NIC == r.ID && v.active(&p) && (port == nil || port.GIDTable == nil || *port.GIDTable > 0) {
 			return ""
 		}
-	}
-	if len(ports) == 0 {
-		return "" // an importer that knows devices only
 	}
 	return "no ACTIVE port with a GID table"
 }

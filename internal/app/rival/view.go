@@ -47,10 +47,11 @@ func (v *view) function(nic topo.ID) *topo.PCIDevice {
 	return nil
 }
 
-// active says whether a port is up, as far as the origin says.
+// active says whether a port is up, as far as the origin says, and not taken as down.
 func (v *view) active(p *pathsel.Port) bool {
 	port := v.index.Port(p.ID)
-	return port == nil || port.State == "" || port.State == "ACTIVE"
+	down := p.BytesPerSec != nil && *p.BytesPerSec == 0
+	return !down && (port == nil || port.State == "" || port.State == "ACTIVE")
 }
 
 // claimed is the rate that a port's driver reports, which is what engines see:

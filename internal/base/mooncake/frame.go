@@ -22,8 +22,6 @@ const (
 
 const (
 	lengthBytes = 8
-	// maxLength is the longest frame that any peer can be told to take (MC_HANDSHAKE_MAX_LENGTH).
-	maxLength = 128 << 20
 	// maxRequest is what a peer takes unless it is told otherwise, and what we do.
 	maxRequest = 1 << 20
 	// maxReply is what we read of a peer that we have asked.
@@ -35,15 +33,6 @@ func encodeFrame(t frameType, body []byte) []byte {
 	b := binary.LittleEndian.AppendUint64(make([]byte, 0, lengthBytes+1+len(body)), uint64(1+len(body)))
 	b = append(b, byte(t))
 	return append(b, body...)
-}
-
-// beginsFrame says whether a connection that begins with these 8 bytes or more may carry a frame.
-func beginsFrame(first []byte) bool {
-	if len(first) < lengthBytes {
-		return false
-	}
-	n := binary.LittleEndian.Uint64(first)
-	return n > 0 && n <= maxLength
 }
 
 // readFrame reads one frame of at most limit bytes. What it announces is believed only as far as

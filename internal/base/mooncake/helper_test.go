@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"io"
 	"math/rand/v2"
 	"net"
 	"runtime"
@@ -110,12 +109,7 @@ func start(t testing.TB, address string, o Options) *host {
 			if err != nil {
 				return
 			}
-			first := make([]byte, 10)
-			if _, err := io.ReadFull(c, first); err != nil {
-				_ = c.Close()
-				continue
-			}
-			n.Serve(first, c)
+			n.Serve(c)
 		}
 	}()
 	t.Cleanup(h.stop)

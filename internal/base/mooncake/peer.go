@@ -117,13 +117,22 @@ func (p *Peer) Probe(ctx context.Context) error {
 	return err
 }
 
-// Notify sends a message, which is text in this protocol.
+// Notify sends a message, which is text in this protocol, under the node's name. A JSON object with
+// name and notify_msg is sent as these, so that a caller can choose the name.
 func (p *Peer) Notify(ctx context.Context, message string) error {
 	if !utf8.ValidString(message) {
 		return p.errorf("a notification that is not UTF-8: %w", ErrRefused)
 	}
+	request := notifyRequest{p.node.o.Name, message}
+	var given struct {
+		Name    *string `json:"name"`
+		Message *string `json:"notify_msg"`
+	}
+	if parse([]byte(message), &smallLimits, &given) == nil && given.Name != nil && given.Message != nil {
+		request = notifyRequest{*given.Name, *given.Message}
+	}
 	var answer notifyRequest
-	err := p.call(ctx, frameNotify, notifyRequest{p.node.o.Name, message}, &answer)
+	err := p.call(ctx, frameNotify, request, &answer)
 	if err == nil && answer.Message != notifyTaken {
 		err = p.errorf("notification: %w", ErrRefused)
 	}

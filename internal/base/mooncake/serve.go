@@ -2,7 +2,6 @@ package mooncake
 
 import (
 	"bufio"
-	"bytes"
 	"errors"
 	"io"
 	"net"
@@ -11,23 +10,17 @@ import (
 	"time"
 )
 
-// Serve takes over a connection to Options.Address that begins with these bytes, which have been
-// read already, and returns at once. What is not a handshake frame is closed.
-func (n *Node) Serve(first []byte, c net.Conn) {
-	if !beginsFrame(first) {
-		_ = c.Close()
-		return
-	}
-	n.serve(n.handshakes, n.o.Limits.Handshakes, c, func(*guest) error {
-		return n.handshake(io.MultiReader(bytes.NewReader(first), c), c)
-	})
+// Serve takes over a connection to Options.Address and returns at once. One that does not begin
+// with a handshake frame is closed.
+func (n *Node) Serve(c net.Conn) {
+	n.serve(n.handshakes, n.o.Limits.Handshakes, c, func(*guest) error { return n.handshake(c) })
 }
 
-func (n *Node) handshake(r io.Reader, c net.Conn) error {
+func (n *Node) handshake(c net.Conn) error {
 	if err := c.SetDeadline(time.Now().Add(min(maxHandshake, n.o.Limits.Stall))); err != nil {
 		return err
 	}
-	kind, body, err := readFrame(r, maxRequest)
+	kind, body, err := readFrame(c, maxRequest)
 	if err != nil {
 		return err
 	}

@@ -8,9 +8,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/hosttree"
 	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
@@ -90,18 +93,6 @@ func TestPrintWarnings(t *testing.T) {
 	}
 }
 
-func TestClosest(t *testing.T) {
-	names := []string{"discover", "topo", "matrix", "version"}
-	for name, want := range map[string]string{
-		"topos": "topo", "Topo": "topo", "discovr": "discover", "verson": "version", "x": "", "probe": "",
-		"mtrx": "matrix", strings.Repeat("topo", 100): "",
-	} {
-		if got := Closest(name, names); got != want {
-			t.Errorf("closest(%q) = %q, want %q", name, got, want)
-		}
-	}
-}
-
 func TestWriteFile(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "capture")
@@ -129,5 +120,27 @@ func TestWriteFile(t *testing.T) {
 	left, err := os.ReadDir(dir)
 	if err != nil || len(left) != 2 {
 		t.Errorf("files are left behind: %v, %v", left, err)
+	}
+}
+
+// A file that is no fixture is not printed, and one that cannot be read does not hold a command for ever.
+func TestFixtureFiles(t *testing.T) {
+	dir := t.TempDir()
+	private, pipe := filepath.Join(dir, "private"), filepath.Join(dir, "pipe")
+	for text, where := range map[string]string{"root:$6$salt$hash:1::": "the first line", hosttree.ArchiveFormat + "\nroot:$6$salt$hash:1::\n": "line 2"} {
+		if err := os.WriteFile(private, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, _, err := (&Host{Globals: Globals{Fixture: private}, Now: time.Now}).Locate(t.Context())
+		if err == nil || !strings.Contains(err.Error(), where) || strings.Contains(err.Error(), "hash") {
+			t.Errorf("%v", err)
+		}
+	}
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err := (&Host{Globals: Globals{Fixture: pipe, Timeout: time.Millisecond}, Now: time.Now}).Locate(t.Context())
+	if err == nil || !strings.Contains(err.Error(), pipe+": could not be read within 1ms") {
+		t.Errorf("%v", err)
 	}
 }

@@ -53,6 +53,10 @@ func WithHint(err error, hint string, args ...any) error {
 	return &Error{ExitFailed, fmt.Sprintf(hint, args...), err}
 }
 
+// BadAnswer is the error of a command whose output is written and whose answer is bad, with a line of advice,
+// "" for none. ErrBad is for where the output says all of it.
+func BadAnswer(err error, hint string) error { return &Error{ExitBad, hint, err} }
+
 // ExitCode is the one place that turns an error into an exit code.
 func ExitCode(err error) int {
 	var own *Error

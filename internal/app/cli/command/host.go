@@ -12,7 +12,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -29,6 +31,7 @@ import (
 	"github.com/topoctl/topoctl/internal/base/lspci"
 	"github.com/topoctl/topoctl/internal/base/nettext"
 	"github.com/topoctl/topoctl/internal/base/pkgerr"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
@@ -69,10 +72,15 @@ func Action[O interface{ Ready(*cobra.Command) error }](opts O, parse func(*cobr
 func (in *Host) Ready(cmd *cobra.Command) error {
 	in.Globals = in.env.Globals
 	g := &in.Globals
-	g.ASCII = g.ASCII || in.Streams.asciiLocale()
 	var err error
 	if in.Format, err = g.format(cmd); err != nil {
 		return err
+	}
+	if g.ASCII = in.env.onlyASCII(); g.ASCII {
+		in.Streams.Err = asciiWriter(in.Streams.Err)
+		if in.Format == FormatTable || in.Format == FormatWide { // others are for programs
+			in.Streams.Out = asciiWriter(in.Streams.Out)
+		}
 	}
 	if err := NotEmpty(cmd, "root", "host-root", "from", "with", "fixture"); err != nil {
 		return err
@@ -97,6 +105,30 @@ func (in *Host) Ready(cmd *cobra.Command) error {
 // Described says whether the flags name a host that is described, by files or a fixture, rather than
 // the one that this program runs on.
 func (g *Globals) Described() bool { return g.Root+g.From+g.Fixture != "" }
+
+// SameHost are the flags that name the same host in a command that is advised, with a blank before.
+func (g *Globals) SameHost() string {
+	out := ""
+	add := func(flag, value string) {
+		if value == "" {
+			return
+		}
+		if strings.ContainsFunc(value, func(r rune) bool {
+			return !strings.ContainsRune("/._-:=,@+", r) && !unicode.IsLetter(r) && !unicode.IsDigit(r)
+		}) {
+			value = text.ShellQuote(value)
+		}
+		out += " --" + flag + " " + value
+	}
+	add("root", g.Root)
+	add("host-root", g.HostRoot)
+	add("from", g.From)
+	for _, w := range g.With {
+		add("with", w)
+	}
+	add("fixture", g.Fixture)
+	return out
+}
 
 // NotEmpty refuses flags that are given without a value.
 func NotEmpty(cmd *cobra.Command, flags ...string) error {
@@ -209,7 +241,7 @@ func (in *Host) Locate(ctx context.Context) (*topo.Topology, discover.Options, e
 		}
 		opts.Now = time.Time{}
 	case g.Fixture != "":
-		opts.FS, opts.Origin, err = openFixture(g.Fixture)
+		opts.FS, opts.Origin, err = in.openFixture(ctx, g.Fixture)
 		opts.Now = time.Time{}
 	case g.Root != "":
 		opts.Root, opts.Now = g.Root, time.Time{}
@@ -246,15 +278,15 @@ func Cause(err error) error {
 }
 
 // openFixture opens a machine by its name, or from a file.
-func openFixture(name string) (fs.FS, string, error) {
+func (in *Host) openFixture(ctx context.Context, name string) (fs.FS, string, error) {
 	tree, unknown := fixtures.Open(name)
 	if !errors.Is(unknown, fixtures.ErrUnknown) {
 		return tree, "fixture:" + name, unknown
 	}
-	data, err := readFile(name, nil)
+	data, err := Within(ctx, in.Globals.Timeout, name, func() ([]byte, error) { return readFile(name, nil) })
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, "", unknown
+		return nil, "", WithHint(pkgerr.Plain(unknown), "\"topoctl fixtures\" lists all")
 	case err != nil:
 		return nil, "", err
 	}
@@ -317,7 +349,10 @@ const StdinName = "standard input"
 // a file tree to be discovered.
 func (in *Host) readFrom(ctx context.Context, name string) (*topo.Topology, fs.FS, error) {
 	data, err := in.ReadFile(ctx, name)
-	if err != nil {
+	switch {
+	case errors.Is(err, syscall.EISDIR):
+		return nil, nil, WithHint(err, "use --root to read a captured file tree")
+	case err != nil:
 		return nil, nil, err
 	}
 	if name == "-" {
@@ -443,7 +478,7 @@ func readFile(name string, r io.Reader) ([]byte, error) {
 		case err != nil:
 			return nil, fmt.Errorf("%s: %w", name, Cause(err))
 		case info.IsDir():
-			return nil, WithHint(fmt.Errorf("%s: is a directory", name), "use --root to read a captured file tree")
+			return nil, fmt.Errorf("%s: %w", name, syscall.EISDIR)
 		case info.Mode().IsRegular() && info.Size() > maxFile:
 			return nil, tooLarge(name)
 		}

@@ -10,15 +10,15 @@ import (
 
 // Look is how an answer is printed for people.
 type Look struct {
-	Color, ASCII, Verbose bool
-	Width                 int // columns of the terminal, 0: no limit
-	Units                 units.System
+	Color, Verbose bool
+	Width          int // columns of the terminal, 0: no limit
+	Units          units.System
 }
 
 // Look is how the flags have answers printed.
 func (in *Host) Look() Look {
 	g := &in.Globals
-	return Look{Color: in.Color(), ASCII: g.ASCII, Verbose: g.Verbose, Width: in.Streams.Width, Units: units.System(g.Units).Or(units.Gbyte)}
+	return Look{Color: in.Color(), Verbose: g.Verbose, Width: in.Streams.Width, Units: units.System(g.Units).Or(units.Gbyte)}
 }
 
 // The terminal's own colours, so that they suit its background. Colour never
@@ -84,6 +84,20 @@ func (l *Look) Rate(r *topo.Rate, basis topo.Basis) string {
 // the others set in as far.
 func (l *Look) Wrap(lead, sentence, code string) string {
 	return l.wrapped(text.WrapColumns([][]string{{sentence}}, l.room(lead))[0], lead, code)
+}
+
+// WrapLines wraps each line of a text that is too long for the terminal; what follows is set in further.
+func (l *Look) WrapLines(s string) string {
+	var b strings.Builder
+	for line := range strings.Lines(s) {
+		if l.Width > 0 && text.Width(line) > l.Width {
+			words := strings.TrimLeft(line, " ")
+			lead := line[:len(line)-len(words)]
+			line = lead + strings.Join(text.Wrap(words, l.room(lead+"  ")), "\n"+lead+"  ") + "\n"
+		}
+		b.WriteString(line)
+	}
+	return b.String()
 }
 
 // room is how wide lines are after lead, 0 without limit.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -140,7 +141,10 @@ func (in *Host) ReadReport(name string) (*probe.Report, error) {
 		src = file
 	}
 	r, err := probe.ReadEvents(src)
-	if err != nil {
+	switch {
+	case errors.Is(err, syscall.EISDIR):
+		return nil, fmt.Errorf("%s: %w", name, syscall.EISDIR)
+	case err != nil:
 		return nil, fmt.Errorf("%s: %w", name, pkgerr.Plain(err))
 	}
 	return r, nil

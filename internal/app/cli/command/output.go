@@ -13,16 +13,46 @@ import (
 	"github.com/topoctl/topoctl/internal/base/text"
 )
 
-// The output formats; each command takes some of them.
+// The output formats. A command that prints a result has FormatTable and FormatJSON, and may have
+// others.
 const (
-	FormatJSON     = "json"
-	FormatYAML     = "yaml"
 	FormatTable    = "table"
+	FormatWide     = "wide"
+	FormatJSON     = "json"
+	FormatJSONL    = "jsonl"
+	FormatYAML     = "yaml"
 	FormatTSV      = "tsv"
 	FormatCSV      = "csv"
 	FormatMarkdown = "md"
-	FormatText     = "text"
+	FormatSVG      = "svg"
+	FormatHTML     = "html"
+	FormatNagios   = "nagios"
 )
+
+// FormatsKnown are all output formats with what they are, in the order of the help.
+var FormatsKnown = []struct{ Name, About string }{
+	{FormatTable, "text for people, the answer first"},
+	{FormatWide, "the same with more columns"},
+	{FormatJSON, "one document with a schema; of watch, one for each event"},
+	{FormatJSONL, "a JSON document on each line, as things happen"},
+	{FormatYAML, "the JSON document as YAML"},
+	{FormatTSV, "rows for awk and cut: a header, then fields separated by tabs"},
+	{FormatCSV, "rows for spreadsheets, with a header"},
+	{FormatMarkdown, "a table for Markdown"},
+	{FormatSVG, "a drawing"},
+	{FormatHTML, "a page that needs no other file"},
+	{FormatNagios, "a monitoring plugin's line and exit code"},
+}
+
+// formatAbout is what a format is.
+func formatAbout(name string) string {
+	for _, f := range FormatsKnown {
+		if f.Name == name {
+			return f.About
+		}
+	}
+	return ""
+}
 
 // Write puts all of data on w.
 func Write(w io.Writer, data []byte) error {
@@ -136,20 +166,16 @@ func (t *Table) Add(cells ...string) {
 	t.rows = append(t.rows, cells)
 }
 
-// Print writes the table: aligned for people, on a terminal and in a pipe alike, or as FormatTSV
+// Print writes the table: aligned for people, its last column wrapped to the terminal, or as FormatTSV
 // for programs.
-func (t *Table) Print(w io.Writer, format string) error {
-	set := func(rows [][]string) []string { return text.Columns(rows) }
+func (t *Table) Print(s Streams, format string) error {
+	rows := append([][]string{t.Head}, t.rows...)
 	if format == FormatTSV {
-		set = text.TSV
+		return Write(s.Out, []byte(strings.Join(text.TSV(rows), "\n")+"\n"))
 	}
-	return Write(w, []byte(strings.Join(set(append([][]string{t.Head}, t.rows...)), "\n")+"\n"))
+	var b strings.Builder
+	for _, lines := range text.WrapColumns(rows, s.Width) {
+		b.WriteString(strings.Join(lines, "\n") + "\n")
+	}
+	return Write(s.Out, []byte(b.String()))
 }
-
-// The formats of measurements beside the usual ones.
-const (
-	FormatWide  = "wide"
-	FormatJSONL = "jsonl"
-	FormatSVG   = "svg"
-	FormatHTML  = "html"
-)

@@ -69,11 +69,33 @@ func TestTable(t *testing.T) {
 		FormatTable: "KIND      NAME      MODEL\ngpu       GPU0\nnvswitch  x\\x1b[2J  A\\tB\n",
 	} {
 		var out bytes.Buffer
-		if err := tab.Print(&out, format); err != nil {
+		if err := tab.Print(Streams{Out: &out}, format); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(want, out.String()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", format, diff)
 		}
+	}
+}
+
+// On a terminal the last column is wrapped where it stands; in a pipe lines are whole.
+func TestWrapping(t *testing.T) {
+	tab := &Table{Head: []string{"NAME", "MACHINE"}}
+	tab.Add("a10-2nic", "two A10 and two RoCE NICs, one pair on each socket")
+	var out bytes.Buffer
+	if err := tab.Print(Streams{Out: &out, Width: 40}, FormatTable); err != nil {
+		t.Fatal(err)
+	}
+	want := "NAME      MACHINE\na10-2nic  two A10 and two RoCE NICs, one\n          pair on each socket\n"
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("table (-want +got):\n%s", diff)
+	}
+	look := Look{Width: 20}
+	if diff := cmp.Diff("a line that is\n  longer\n  one that is set on\nshort\n", look.WrapLines("a line that is longer\n  one that is set on\nshort\n")); diff != "" {
+		t.Errorf("lines (-want +got):\n%s", diff)
+	}
+	look.Width = 0
+	if got := look.WrapLines("no limit at all\n"); got != "no limit at all\n" {
+		t.Errorf("%q", got)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/internal/app/cli/build"
+	"github.com/topoctl/topoctl/internal/base/edit"
 	"github.com/topoctl/topoctl/internal/base/nettext"
 	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/internal/base/replies"
@@ -39,8 +41,14 @@ type Env struct {
 	Now     func() time.Time
 	Globals Globals
 
-	unhelpful error // why there is no help on what was named
+	help struct {
+		asked, all bool  // --help, --help-all
+		none       error // why there is no help on what was named
+	}
 }
+
+// onlyASCII says whether text for people is in ASCII.
+func (f *Env) onlyASCII() bool { return f.Globals.ASCII || f.Streams.asciiLocale() }
 
 // Globals are the flags that several commands have.
 type Globals struct {
@@ -52,46 +60,70 @@ type Globals struct {
 	Timeout                              time.Duration
 }
 
-// The annotations of a command: the global flags that mean something to it, and
-// the formats that -o takes, the first being the default.
+// The annotations of a command: the global flags that mean something to it, the formats that -o
+// takes, the first being the default, and what a command without -o prints.
 const (
 	usesKey    = "uses"
-	FormatsKey = "formats"
+	formatsKey = "formats"
+	printsKey  = "prints"
 )
 
 // Uses notes the global flags of a command. The others are refused: a flag that
 // does nothing would mislead.
-func Uses(cmd *cobra.Command, flags ...string) {
-	if cmd.Annotations == nil {
-		cmd.Annotations = map[string]string{}
-	}
-	cmd.Annotations[usesKey] = strings.Join(flags, " ")
-}
+func Uses(cmd *cobra.Command, flags ...string) { annotate(cmd, usesKey, strings.Join(flags, " ")) }
 
-// everywhere are the flags that every command takes, in colour or not, so that an alias or a script
-// may always give them.
-var everywhere = []string{"color", "no-color"}
+// usesOf are the global flags of a command: those noted, those of its output, and those that every
+// command takes, so that an alias or a script may always give them.
+func usesOf(cmd *cobra.Command) []string {
+	used := append(strings.Fields(cmd.Annotations[usesKey]), "color", "no-color", "ascii")
+	if len(FormatsOf(cmd)) > 0 {
+		used = append(used, "output", "json")
+	}
+	return used
+}
 
 // Formats notes the formats that a command's -o takes.
 func Formats(cmd *cobra.Command, names ...string) {
-	cmd.Annotations[FormatsKey] = strings.Join(names, " ")
+	annotate(cmd, formatsKey, strings.Join(names, " "))
 }
+
+// FormatsOf are the formats that a command's -o takes, none if it has no -o.
+func FormatsOf(cmd *cobra.Command) []string { return strings.Fields(cmd.Annotations[formatsKey]) }
+
+// Prints notes what a command without -o prints, which is no result of its own: a script, a screen.
+func Prints(cmd *cobra.Command, what string) {
+	annotate(cmd, printsKey, what)
+}
+
+func annotate(cmd *cobra.Command, key, value string) {
+	if cmd.Annotations == nil {
+		cmd.Annotations = map[string]string{}
+	}
+	cmd.Annotations[key] = value
+}
+
+// PrintsOf is what a command without -o prints, "" unless noted.
+func PrintsOf(cmd *cobra.Command) string { return cmd.Annotations[printsKey] }
 
 // InputFlags say which host a command looks at.
 var InputFlags = []string{"root", "host-root", "from", "with", "fixture", "timeout", "quiet", "verbose"}
 
-// NewRoot is topoctl with the commands and help topics that it is given.
+// SummaryName is the command that topoctl runs where none is named.
+const SummaryName = "summary"
+
+func init() { cobra.EnableCommandSorting = false } // help lists commands in the order in which people meet them
+
+// NewRoot is topoctl with the commands and help topics that it is given. The group of a command is
+// its heading in the help.
 func NewRoot(f *Env, commands ...*cobra.Command) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "topoctl",
 		Short: "Show how a host's GPUs, NICs, memory and CPUs are connected",
-		Long: "topoctl discovers a host's GPUs, NICs, NUMA nodes and PCIe switches, how they are\n" +
-			"connected, and the bandwidth that each path should reach.",
-		Example: "  topoctl topo\n  topoctl matrix\n  topoctl discover > host.json\n" +
-			"  topoctl matrix --from host.json --show expected",
+		Long: "topoctl shows how a host's GPUs, NICs and memory are connected, which NIC each GPU\n" +
+			"should use, and what slows transfers down; it also measures and moves data.",
 		SilenceErrors: true, SilenceUsage: true, DisableSuggestions: true,
 		Args:              UnknownCommand,
-		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		RunE:              runSummary,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return f.checkGlobals(cmd) },
 	}
 	root.SetIn(f.Streams.In)
@@ -101,19 +133,40 @@ func NewRoot(f *Env, commands ...*cobra.Command) *cobra.Command {
 	root.Version = build.Read().String()
 	root.SetVersionTemplate("topoctl {{.Version}}\n")
 	root.Flags().Bool("version", false, "print the version and the commit")
-	root.SetUsageFunc(func(cmd *cobra.Command) error { return usage(cmd, f.Streams.helpWidth()) })
-	root.SetHelpFunc(f.help)
+	root.SetUsageFunc(func(*cobra.Command) error { return nil }) // it is part of the help
+	root.SetHelpFunc(f.printHelp)
 	root.SetFlagErrorFunc(flagError)
+	for _, c := range commands {
+		if c.Name() == SummaryName {
+			Formats(root, FormatsOf(c)...)
+		}
+		if c.GroupID != "" && !root.ContainsGroup(c.GroupID) {
+			root.AddGroup(&cobra.Group{ID: c.GroupID, Title: c.GroupID})
+		}
+	}
 	root.AddCommand(commands...)
 	root.SetHelpCommand(newHelpCmd())
 	root.InitDefaultCompletionCmd()
 	for _, c := range root.Commands() {
 		if c.Name() == "completion" { // cobra's: without a shell it helps, an unknown one is an error
+			c.Short = "Print the completion script of a shell"
 			c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 			c.Args = NoArgs
 		}
 	}
+	offerNoFiles(root)
 	return root
+}
+
+// runSummary is topoctl without a command: the summary with the flags that were given.
+func runSummary(root *cobra.Command, _ []string) error {
+	for _, c := range root.Commands() {
+		if c.Name() == SummaryName {
+			c.SetContext(root.Context())
+			return c.RunE(c, nil)
+		}
+	}
+	return root.Help()
 }
 
 func (f *Env) addGlobals(root *cobra.Command) {
@@ -122,30 +175,35 @@ func (f *Env) addGlobals(root *cobra.Command) {
 	fl.StringVar(&g.Root, "root", "", "read the captured files of another host from `DIR`")
 	fl.StringVar(&g.HostRoot, "host-root", "", "read this host's files from `DIR`, where a container mounts them")
 	fl.StringVar(&g.From, "from", "", "read a saved host from `FILE`, - for standard input ("+Known("or")+")")
-	fl.StringArrayVar(&g.With, "with", nil, "lay the text of `FILE` over the host of --from ("+Either(nettext.Formats)+"); repeat it for more")
+	fl.StringArrayVar(&g.With, "with", nil, "add to the host of --from what it lacks and `FILE` tells ("+Either(nettext.Formats)+"); where both tell and differ, the host of --from counts, with a warning; repeatable")
 	fl.StringVar(&g.Fixture, "fixture", "", "use a built-in machine description, by `NAME` or file")
 	fl.StringVarP(&g.Output, "output", "o", "", "output `FORMAT`")
 	fl.BoolVar(&g.json, "json", false, "same as -o json")
-	fl.BoolVarP(&g.Quiet, "quiet", "q", false, "print no warnings")
+	fl.BoolVarP(&g.Quiet, "quiet", "q", false, "print only errors on stderr")
 	fl.BoolVarP(&g.Verbose, "verbose", "v", false, "report on stderr what each source found")
 	fl.StringVar(&g.color, "color", colorAuto, "when to use color: auto, always or never (`WHEN`)")
 	fl.BoolVar(&g.noColor, "no-color", false, "same as --color never")
-	fl.BoolVar(&g.ASCII, "ascii", false, "use ASCII characters only")
+	fl.BoolVar(&g.ASCII, "ascii", false, "use ASCII characters only (default: what the locale has)")
 	fl.StringVar(&g.Units, "units", string(units.Auto), "`UNIT` of rates in text output: auto, gbit, gbyte or gibyte")
 	fl.DurationVar(&g.Timeout, "timeout", time.Minute, "give up after `DURATION`")
+	fl.BoolVarP(&f.help.asked, "help", "h", false, "show how to use the command")
+	fl.BoolFunc("help-all", "show all of its flags and details", func(string) error {
+		f.help.asked, f.help.all = true, true
+		return nil
+	})
 	addCompletions(root)
 }
 
 // checkGlobals refuses global flags that the command does not use, and values
 // that no command takes.
 func (f *Env) checkGlobals(cmd *cobra.Command) error {
-	used := append(strings.Fields(cmd.Annotations[usesKey]), everywhere...)
+	used := usesOf(cmd)
 	var err error
 	cmd.InheritedFlags().VisitAll(func(fl *pflag.Flag) {
-		if err == nil && fl.Changed && cmd.HasParent() && !slices.Contains(used, fl.Name) {
+		if err == nil && fl.Changed && !slices.Contains(used, fl.Name) {
 			hint := fmt.Sprintf("see %q", cmd.CommandPath()+" --help")
 			if fl.Name == "json" || fl.Name == "output" {
-				hint = `"topoctl discover" prints JSON`
+				hint = `"topoctl help output" lists the formats of each command`
 			}
 			err = WithHint(fmt.Errorf("--%s has no effect on this command", fl.Name), "%s", hint)
 		}
@@ -171,7 +229,7 @@ func (f *Env) checkGlobals(cmd *cobra.Command) error {
 
 // format is the output format that the flags choose for a command, "" for one that has no -o.
 func (g *Globals) format(cmd *cobra.Command) (string, error) {
-	known := strings.Fields(cmd.Annotations[FormatsKey])
+	known := FormatsOf(cmd)
 	switch {
 	case len(known) == 0:
 		return "", nil
@@ -214,6 +272,9 @@ func AtMost(cmd *cobra.Command, args []string, most int) error {
 	return WithHint(fmt.Errorf("unexpected argument %q", args[most]), "see %q", cmd.CommandPath()+" --help")
 }
 
+// memory is how GPUs and NUMA nodes are named.
+var memory = regexp.MustCompile(`^(?i:gpu|cpu|cuda|nvml):?[0-9]+$`)
+
 // UnknownCommand refuses arguments of a command that has subcommands.
 func UnknownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
@@ -224,7 +285,10 @@ func UnknownCommand(cmd *cobra.Command, args []string) error {
 		names = append(names, c.Name())
 	}
 	err := fmt.Errorf("unknown command %q", args[0])
-	if near := Closest(args[0], names); near != "" {
+	if memory.MatchString(args[0]) && slices.Contains(names, "path") {
+		return WithHint(err, "did you mean %q?", cmd.CommandPath()+" path "+strings.Join(args, " "))
+	}
+	if near := edit.Closest(args[0], names); near != "" {
 		return WithHint(err, "did you mean %q?", cmd.CommandPath()+" "+near)
 	}
 	return WithHint(err, "%q lists the commands", cmd.CommandPath()+" --help")
@@ -236,7 +300,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	if errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "" {
 		var names []string
 		helpFlags(cmd).VisitAll(func(fl *pflag.Flag) { names = append(names, fl.Name) })
-		if near := Closest(unknown.GetSpecifiedName(), names); near != "" {
+		if near := edit.Closest(unknown.GetSpecifiedName(), names); near != "" {
 			return WithHint(err, "did you mean --%s?", near)
 		}
 	}
@@ -250,10 +314,17 @@ func Run(ctx context.Context, f *Env, args []string, commands ...*cobra.Command)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 
 	root := NewRoot(f, commands...)
+	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
+		tidyCompletions(root, args[1:])
+	}
 	root.SetArgs(append([]string{}, args...)) // nil would mean os.Args
 	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
-		err = f.unhelpful
+		err = f.help.none
 	}
-	return report(f.Streams.Err, strings.TrimPrefix(strings.TrimPrefix(cmd.CommandPath(), "topoctl"), " "), err)
+	errs := f.Streams.Err
+	if f.onlyASCII() {
+		errs = asciiWriter(errs)
+	}
+	return report(errs, strings.TrimPrefix(strings.TrimPrefix(cmd.CommandPath(), "topoctl"), " "), err)
 }

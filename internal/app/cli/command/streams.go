@@ -4,7 +4,13 @@ import (
 	"errors"
 	"io"
 	"os"
+	"slices"
 	"strconv"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/topoctl/topoctl/internal/base/text"
 )
 
 // Streams are what a command reads from and writes to: data to Out, everything
@@ -65,14 +71,49 @@ func (s Streams) color(choice string, never bool) bool {
 	return s.OutTTY
 }
 
-// asciiLocale says whether the user chose a locale that has ASCII only.
+// asciiLocale says whether the user's locale has other characters than those of UTF-8, or ASCII
+// alone. Without a locale (in many containers) terminals have UTF-8, as systemd's tools take it too.
 func (s Streams) asciiLocale() bool {
-	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
+	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} { // POSIX: the first that is set
 		if v := s.Getenv(name); v != "" {
-			return v == "C" || v == "POSIX"
+			v, _, _ = strings.Cut(v, "@")
+			if _, codeset, ok := strings.Cut(v, "."); ok {
+				v = codeset
+			}
+			return strings.ReplaceAll(strings.ToLower(v), "-", "") != "utf8"
 		}
 	}
 	return false
+}
+
+// ascii writes text for people in ASCII.
+type ascii struct {
+	io.Writer
+	mu   sync.Mutex
+	rest []byte // the beginning of a character whose end is not written yet
+}
+
+// asciiWriter gives what writes to w in ASCII.
+func asciiWriter(w io.Writer) io.Writer { return &ascii{Writer: w} }
+
+func (a *ascii) Write(p []byte) (int, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	data := slices.Concat(a.rest, p)
+	whole := len(data)
+	for i := 1; i <= min(utf8.UTFMax-1, len(data)); i++ {
+		if utf8.RuneStart(data[len(data)-i]) {
+			if !utf8.FullRune(data[len(data)-i:]) {
+				whole -= i
+			}
+			break
+		}
+	}
+	if _, err := io.WriteString(a.Writer, text.InASCII(string(data[:whole]))); err != nil {
+		return 0, err
+	}
+	a.rest = data[whole:]
+	return len(p), nil
 }
 
 // Screen says why there is none to draw on.

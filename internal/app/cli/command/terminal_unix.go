@@ -31,6 +31,9 @@ func HasShell() bool {
 
 // ReaderGone says whether what is written to a pipe has no reader any more.
 func ReaderGone(w io.Writer) bool {
+	if a, ok := w.(*ascii); ok {
+		w = a.Writer
+	}
 	f, ok := w.(*os.File)
 	if !ok {
 		return false

@@ -33,7 +33,7 @@ func newDiffCmd(f *command.Env, runF func(context.Context, *diffOptions) error) 
 	opts := &diffOptions{Host: f.Host()}
 	cmd := &cobra.Command{
 		Use:   "diff OLD [NEW]",
-		Short: "Compare two captures, or a capture and this host",
+		Short: "Compare two hosts, or a host with how it was",
 		Long: "diff lists the devices that were added, removed, moved, renumbered, degraded or changed,\n" +
 			"and how that affects the choice of ports. It matches devices by UUID, GUID, MAC or serial\n" +
 			"number, then by slot, then by position in the tree. The first line is the answer. Attributes\n" +
@@ -62,7 +62,7 @@ func newDiffCmd(f *command.Env, runF func(context.Context, *diffOptions) error) 
 	fl.BoolVar(&opts.all, "all", false, "also list what could not be compared, and why")
 	fl.BoolVar(&opts.probe, "probe", false, "compare two reports of \"topoctl probe\"")
 	command.Offer(cmd, map[string]command.Completer{"ignore": command.WordList(diff.Ignorable()...)})
-	command.Uses(cmd, append(slices.Clone(command.InputFlags), "output", "json", "ascii", "units")...)
+	command.Uses(cmd, append(slices.Clone(command.InputFlags), "units")...)
 	command.Formats(cmd, command.FormatTable, command.FormatJSON, command.FormatTSV)
 	return cmd
 }
@@ -85,7 +85,7 @@ func (o *diffOptions) parse(cmd *cobra.Command, args []string) error {
 	if o.probe {
 		return o.parseProbe(cmd, args)
 	}
-	if err := command.NoEffect(cmd, "without --probe", "ascii", "units"); err != nil {
+	if err := command.NoEffect(cmd, "without --probe", "units"); err != nil {
 		return err
 	}
 	if o.all && o.Format != command.FormatTable {
@@ -148,7 +148,7 @@ func (o *diffOptions) print(r *diff.Report) error {
 		for _, row := range r.Rows() {
 			t.Add(row...)
 		}
-		return t.Print(o.Streams.Out, o.Format)
+		return t.Print(o.Streams, o.Format)
 	}
 	lines := strings.Split(r.Text(diff.TextOptions{Width: o.Streams.Width, All: o.all}), "\n")
 	for i := range lines {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -28,7 +29,7 @@ func newDiscoverCmd(f *command.Env, runF func(context.Context, *discoverOptions)
 	opts := &discoverOptions{Host: f.Host()}
 	cmd := &cobra.Command{
 		Use:   "discover",
-		Short: "Discover a host and print its topology as JSON",
+		Short: "Print the topology of a host as a JSON document",
 		Long: "discover prints the topology of this host, or of the host selected by --root,\n" +
 			"--host-root, --from or --fixture, as a " + topo.SchemaTopology + " document. Anything that\n" +
 			"could not be read is listed in the document's warnings and on stderr.",
@@ -43,7 +44,7 @@ func newDiscoverCmd(f *command.Env, runF func(context.Context, *discoverOptions)
 	fl.BoolVar(&opts.strict, "strict", false, "exit with code 2 if anything could not be read")
 	fl.StringVar(&opts.capture, "capture", "", "also write a redacted capture of the host to `FILE`; with -, print it instead of the document")
 	command.Offer(cmd, map[string]command.Completer{"sources": command.WordList(discover.SourceNames()...)})
-	command.Uses(cmd, append(command.InputFlags, "output", "json", "units")...)
+	command.Uses(cmd, append(slices.Clone(command.InputFlags), "units")...)
 	command.Formats(cmd, command.FormatJSON, command.FormatYAML, command.FormatTable, command.FormatTSV)
 	return cmd
 }
@@ -74,16 +75,21 @@ func runDiscover(ctx context.Context, opts *discoverOptions) error {
 
 func (o *discoverOptions) print(t *topo.Topology) error {
 	if o.Format == command.FormatTable || o.Format == command.FormatTSV {
-		return o.table(t).Print(o.Streams.Out, o.Format)
+		return o.table(t).Print(o.Streams, o.Format)
 	}
+	return printTopology(o.Host, t)
+}
+
+// printTopology prints a topology as a document.
+func printTopology(in *command.Host, t *topo.Topology) error {
 	data, err := command.SafeJSON(t.Encode())
-	if err == nil && o.Format == command.FormatYAML {
+	if err == nil && in.Format == command.FormatYAML {
 		data, err = command.ToYAML(data)
 	}
 	if err != nil {
 		return err
 	}
-	return command.Write(o.Streams.Out, data)
+	return command.Write(in.Streams.Out, data)
 }
 
 // table lists the devices that a transfer can use, one a line.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/app/cli/command"
+	"github.com/topoctl/topoctl/internal/base/edit"
 	"github.com/topoctl/topoctl/internal/base/replies"
 	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/internal/base/units"
@@ -27,8 +28,6 @@ type doctorOptions struct {
 	gidIndex *int // nil: not given
 	rdma     command.RDMASource
 }
-
-const formatNagios = "nagios"
 
 // maxGIDIndex is the largest index that a GID table can have.
 const maxGIDIndex = 1<<16 - 1
@@ -47,16 +46,17 @@ func newDoctorCmd(f *command.Env, runF func(context.Context, *doctorOptions) err
 		Long: "doctor checks for degraded links, NICs that cannot reach GPU memory, ports that are down\n" +
 			"and what the fallback costs, wrong GIDs, MTUs and NUMA nodes, and anything that a virtual\n" +
 			"machine or a container hides. A check passes, has findings with evidence and a fix, cannot\n" +
-			"be made (with the reason), or does not apply. The first line is the answer. Notes and checks\n" +
-			"that could not be made are a line each; --all prints them in full, with the checks that\n" +
-			"passed. Checks that are named are always printed in full. docs/doctor.md describes them.\n\n" +
+			"be made (with the reason), or does not apply. The first line is the answer.\n\n" +
+			"Notes and checks that could not be made are a line each; --all prints them in full, with\n" +
+			"the checks that passed. Checks that are named are always printed in full. docs/doctor.md\n" +
+			"describes them.\n\n" +
 			"Run doctor the way your programs run: in the same container, as the same user, with the\n" +
 			"same environment. Some settings, such as ACS, are readable only by root, but root has no\n" +
 			"limit on locked memory, and sudo drops variables such as NCCL_IB_GID_INDEX. On the running\n" +
 			"host, doctor opens each RDMA device and registers 16 MiB of memory for a moment.\n\n" +
 			"The exit code is 1 if a finding has the severity of --fail-on or a higher one. A check that\n" +
 			"cannot be made does not change the exit code. With -o nagios it is UNKNOWN (3), unless\n" +
-			"there are warnings or errors.",
+			"there are warnings or errors: name the checks that the monitoring is about.",
 		Example: "  topoctl doctor\n  sudo topoctl doctor acs-redirect link-degraded\n  topoctl doctor --fail-on error -o json\n" +
 			"  topoctl doctor memlock registration-refused\n  topoctl doctor --peer node2.json mtu-peer\n" +
 			"  topoctl doctor --fixture dgx-h100-port-down",
@@ -83,9 +83,8 @@ func newDoctorCmd(f *command.Env, runF func(context.Context, *doctorOptions) err
 	fl.IntVar(&gidIndex, "gid-index", 0, "also check GID index `N`, which a program will use")
 	fl.BoolVar(&opts.all, "all", false, "print notes, checks that could not be made, and checks that pass or do not apply in full")
 	command.Offer(cmd, map[string]command.Completer{"fail-on": command.Words(failLevels...), "peer": command.HostFlag})
-	flags := slices.DeleteFunc(slices.Clone(command.InputFlags), func(name string) bool { return name == "quiet" })
-	command.Uses(cmd, append(flags, "output", "json", "color", "no-color", "units")...)
-	command.Formats(cmd, command.FormatTable, command.FormatJSON, command.FormatTSV, formatNagios)
+	command.Uses(cmd, append(slices.Clone(command.InputFlags), "units")...)
+	command.Formats(cmd, command.FormatTable, command.FormatJSON, command.FormatTSV, command.FormatNagios)
 	return cmd
 }
 
@@ -97,7 +96,7 @@ func (o *doctorOptions) parse(cmd *cobra.Command, args []string) error {
 	switch {
 	case !slices.Contains(failLevels, o.failOn):
 		return fmt.Errorf("--fail-on %q: want %s", o.failOn, command.Either(failLevels))
-	case o.Format == formatNagios && cmd.Flag("fail-on").Changed:
+	case o.Format == command.FormatNagios && cmd.Flag("fail-on").Changed:
 		return command.WithHint(errors.New("--fail-on has no effect with -o nagios"), "its exit codes are 0 OK, 1 WARNING, 2 CRITICAL and 3 UNKNOWN")
 	case o.gidIndex != nil && (*o.gidIndex < 0 || *o.gidIndex > maxGIDIndex):
 		return fmt.Errorf("--gid-index %d: want 0 to %d", *o.gidIndex, maxGIDIndex)
@@ -123,7 +122,7 @@ func unknownCheck(arg string, known []doctor.Code) error {
 		names[i] = string(c)
 	}
 	err := fmt.Errorf("unknown check %q", arg)
-	if near := command.Closest(arg, names); near != "" {
+	if near := edit.Closest(arg, names); near != "" {
 		return command.WithHint(err, "did you mean %q?", near)
 	}
 	var within []string
@@ -146,7 +145,10 @@ func runDoctor(ctx context.Context, o *doctorOptions) error {
 	if o.Globals.Verbose { // the warnings of discovery are findings here
 		o.Say(t)
 	}
-	run := doctor.Options{Codes: o.codes, Verbs: o.try(ctx, t), GIDIndex: o.gidIndex}
+	run := doctor.Options{Codes: o.codes, GIDIndex: o.gidIndex}
+	if asksDevices(o.codes) {
+		run.Verbs = tryDevices(ctx, o.Host, o.rdma, t)
+	}
 	if o.Format == command.FormatTable {
 		run.Units = units.System(o.Globals.Units)
 	}
@@ -162,7 +164,7 @@ func runDoctor(ctx context.Context, o *doctorOptions) error {
 	if err := o.print(r); err != nil {
 		return err
 	}
-	if o.Format == formatNagios {
+	if o.Format == command.FormatNagios {
 		return command.Exit(nagiosCode(r))
 	}
 	if worst := r.Worst(); worst != "" && o.failOn != failNever && worst.AtLeast(doctor.Severity(o.failOn)) {
@@ -171,19 +173,28 @@ func runDoctor(ctx context.Context, o *doctorOptions) error {
 	return command.Incomplete(t, false)
 }
 
-// try asks the RDMA devices, if the host is this machine and a check wants to know.
-func (o *doctorOptions) try(ctx context.Context, t *topo.Topology) *replies.VerbsReport {
-	g := &o.Globals
-	wanted := len(o.codes) == 0 || slices.ContainsFunc(doctor.Checks(), func(c doctor.Check) bool { return c.AsksDevices && slices.Contains(o.codes, c.Code) })
-	if g.Described() || len(t.RDMADevices) == 0 || !wanted {
+// Examine runs all checks on a host.
+func Examine(ctx context.Context, in *command.Host, rdma command.RDMASource, t *topo.Topology) (*doctor.Report, error) {
+	return doctor.Run(t, doctor.Options{Verbs: tryDevices(ctx, in, rdma, t), Units: units.System(in.Globals.Units)})
+}
+
+// asksDevices says whether one of these checks wants to know of the RDMA devices; none are all checks.
+func asksDevices(codes []doctor.Code) bool {
+	return len(codes) == 0 || slices.ContainsFunc(doctor.Checks(), func(c doctor.Check) bool { return c.AsksDevices && slices.Contains(codes, c.Code) })
+}
+
+// tryDevices asks the RDMA devices, if the host is this machine.
+func tryDevices(ctx context.Context, in *command.Host, rdma command.RDMASource, t *topo.Topology) *replies.VerbsReport {
+	g := &in.Globals
+	if g.Described() || len(t.RDMADevices) == 0 {
 		return nil
 	}
-	if o.rdma == nil {
+	if rdma == nil {
 		return &replies.VerbsReport{Unavailable: "this program was built without libibverbs"}
 	}
 	limited, stop := context.WithTimeout(ctx, g.Timeout)
 	defer stop()
-	return o.rdma.Try(limited)
+	return rdma.Try(limited)
 }
 
 func (o *doctorOptions) print(r *doctor.Report) error {
@@ -191,8 +202,8 @@ func (o *doctorOptions) print(r *doctor.Report) error {
 	case command.FormatJSON:
 		return command.PrintJSON(o.Streams.Out, r)
 	case command.FormatTSV:
-		return doctorTable(r).Print(o.Streams.Out, o.Format)
-	case formatNagios:
+		return doctorTable(r).Print(o.Streams, o.Format)
+	case command.FormatNagios:
 		return command.Write(o.Streams.Out, []byte(nagiosText(r)))
 	}
 	whole := r.Text(doctor.TextOptions{Width: o.Streams.Width, All: o.all || len(o.codes) > 0})
@@ -265,14 +276,14 @@ func nagiosCode(r *doctor.Report) int {
 	return nagiosOK
 }
 
-// nagiosText is one line with the counts as performance data, and one line for
+// nagiosText is the answer with the counts as performance data, and one line for
 // each finding and each check that could not be made.
 func nagiosText(r *doctor.Report) string {
 	var b strings.Builder
-	s := r.Summary
-	fmt.Fprintf(&b, "TOPOCTL %s - errors: %d, warnings: %d, notes: %d, could not be checked: %d | errors=%d warnings=%d infos=%d could_not_check=%d ok=%d\n",
-		nagiosWords[nagiosCode(r)], s.Errors, s.Warnings, s.Infos, s.CouldNotCheck, s.Errors, s.Warnings, s.Infos, s.CouldNotCheck, s.OK)
 	plain := func(line string) string { return text.Printable(strings.ReplaceAll(line, "|", "/")) }
+	s := r.Summary
+	fmt.Fprintf(&b, "TOPOCTL %s - %s | errors=%d warnings=%d infos=%d could_not_check=%d ok=%d\n",
+		nagiosWords[nagiosCode(r)], plain(strings.TrimSuffix(r.Headline(), ".")), s.Errors, s.Warnings, s.Infos, s.CouldNotCheck, s.OK)
 	for _, f := range r.Findings() {
 		var names []string
 		for _, id := range f.Subjects {
@@ -291,7 +302,7 @@ func nagiosText(r *doctor.Report) string {
 // forNagios turns the failure of a run for a monitoring system into what that
 // understands: UNKNOWN, and why.
 func (o *doctorOptions) forNagios(err error) error {
-	if err == nil || o.Format != formatNagios || command.Silent(err) || errors.Is(err, context.Canceled) {
+	if err == nil || o.Format != command.FormatNagios || command.Silent(err) || errors.Is(err, context.Canceled) {
 		return err
 	}
 	if err := command.Write(o.Streams.Out, []byte("TOPOCTL UNKNOWN - "+command.OneLine("", err)+"\n")); err != nil {

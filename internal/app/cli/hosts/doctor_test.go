@@ -57,13 +57,16 @@ func TestDoctorTries(t *testing.T) {
 	} {
 		var n triedTimes
 		c.globals.Timeout = time.Minute
-		o := &doctorOptions{Host: &command.Host{Globals: c.globals}, codes: c.codes, rdma: &n}
-		if r := o.try(t.Context(), c.host); int(n) != c.want || (r != nil) != (c.want > 0) {
+		var r *replies.VerbsReport
+		if asksDevices(c.codes) {
+			r = tryDevices(t.Context(), &command.Host{Globals: c.globals}, &n, c.host)
+		}
+		if int(n) != c.want || (r != nil) != (c.want > 0) {
 			t.Errorf("%s: tried %d times, %+v", name, n, r)
 		}
 	}
-	o := &doctorOptions{Host: &command.Host{Globals: command.Globals{Timeout: time.Minute}}}
-	if r := o.try(t.Context(), host); r == nil || r.Unavailable == "" {
+	in := &command.Host{Globals: command.Globals{Timeout: time.Minute}}
+	if r := tryDevices(t.Context(), in, nil, host); r == nil || r.Unavailable == "" {
 		t.Errorf("without the library: %+v", r)
 	}
 }
@@ -105,7 +108,7 @@ func TestDoctorPrintsNoControlCharacters(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, format := range []string{command.FormatTable, formatNagios} {
+	for _, format := range []string{command.FormatTable, command.FormatNagios} {
 		f := clitest.New()
 		o := &doctorOptions{Host: &command.Host{Streams: f.Streams, Format: format}}
 		if err := o.print(r); err != nil {

@@ -19,7 +19,6 @@ import (
 	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/internal/base/units"
 	"github.com/topoctl/topoctl/pathsel"
-	"github.com/topoctl/topoctl/pathsel/doctor"
 	"github.com/topoctl/topoctl/pathsel/export"
 )
 
@@ -65,7 +64,7 @@ func newExportCmd(f *command.Env, runF func(context.Context, *exportOptions) err
 	}
 	cmd := &cobra.Command{
 		Use:   "export FORMAT",
-		Short: "Export a host's topology in the format of another program",
+		Short: "Write settings and files for NCCL, UCX, Mooncake and other programs",
 		Long: "export writes the topology, and the paths that topoctl chooses, for another program:\n" + formats.String() + "\n\n" +
 			"docs/export.md describes each format.",
 		Example: "  topoctl export mooncake --out-file /etc/mooncake/topo.json\n" +
@@ -89,7 +88,12 @@ func newExportCmd(f *command.Env, runF func(context.Context, *exportOptions) err
 	fl.BoolVar(&opts.allPairs, "all-pairs", false, "prometheus: write the paths from each GPU to every NIC, not only to preferred ones")
 	fl.Lookup("rank").DefValue = "all"
 	command.Offer(cmd, map[string]command.Completer{"for": command.Words(engineWords()...), "theme": command.Words(diagram.Themes()...)})
-	command.Uses(cmd, append(command.InputFlags, "units")...)
+	for _, e := range exportFormats() {
+		command.FlagsWith(cmd, e.name, e.flags...)
+	}
+	command.Main(cmd, "for", "rank", "visible", "out-file")
+	command.Uses(cmd, append(slices.Clone(command.InputFlags), "units")...)
+	command.Prints(cmd, "the format of the other program, FORMAT")
 	return cmd
 }
 
@@ -238,40 +242,7 @@ func (o *exportOptions) svg(w io.Writer, t *topo.Topology) error {
 }
 
 func (o *exportOptions) prometheus(w io.Writer, t *topo.Topology) error {
-	h, err := pathsel.New(t, pathsel.Options{})
-	if err != nil {
-		return err
-	}
-	report, err := doctor.Run(t, doctor.Options{})
-	if err != nil {
-		return err
-	}
-	return export.Prometheus(w, h, export.PrometheusOptions{AllPairs: o.allPairs, Checks: checksOf(report)})
-}
-
-// checksOf counts the findings of each check by severity. A check that found
-// nothing counts 0 of the worst that it could have found.
-func checksOf(r *doctor.Report) []export.Check {
-	var out []export.Check
-	for i := range r.Checks {
-		c := &r.Checks[i]
-		counts := map[doctor.Severity]int{}
-		for _, f := range c.Findings {
-			counts[f.Severity]++
-		}
-		switch c.Status {
-		case doctor.OK:
-			counts[c.Worst] = 0
-		case doctor.CouldNotCheck:
-			out = append(out, export.Check{Code: string(c.Code), Unknown: true})
-		}
-		for _, s := range []doctor.Severity{doctor.Error, doctor.Warning, doctor.Info} {
-			if n, ok := counts[s]; ok {
-				out = append(out, export.Check{Code: string(c.Code), Severity: string(s), Findings: n})
-			}
-		}
-	}
-	return out
+	return command.Metrics(w, t, o.allPairs)
 }
 
 // notes writes what a user should know and the format has no place for.

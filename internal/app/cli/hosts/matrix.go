@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/discover/topo/nvsmi"
 	"github.com/topoctl/topoctl/internal/app/cli/command"
 	"github.com/topoctl/topoctl/internal/app/draw"
 	"github.com/topoctl/topoctl/internal/base/units"
@@ -36,8 +37,9 @@ func newMatrixCmd(f *command.Env, runF func(context.Context, *matrixOptions) err
 		Use:   "matrix",
 		Short: "Print how GPUs, NICs and NUMA nodes are connected to each other",
 		Long: "matrix prints a table like nvidia-smi topo -m, with its classes, with NCCL's path\n" +
-			"types, or with the rate expected of each path. A NIC is an RDMA device, or a network\n" +
-			"interface that has no RDMA device. A question mark means unknown.\n\n" +
+			"types, or with the rate expected of each path. As there, a NIC is an RDMA device (of a\n" +
+			"host without any, a network interface); formats other than table list interfaces\n" +
+			"without RDMA too. A question mark means unknown.\n\n" +
 			"With --probe, it shows the rates that \"topoctl probe\" measured, or their difference from\n" +
 			"the expected rates in percent. For two devices that were not measured as a pair, the\n" +
 			"slowest link between them counts.",
@@ -54,7 +56,7 @@ func newMatrixCmd(f *command.Env, runF func(context.Context, *matrixOptions) err
 	command.Offer(cmd, map[string]command.Completer{
 		"show": command.Words(matrixViews...), "rows": command.WordList(matrixKindNames...), "cols": command.WordList(matrixKindNames...),
 	})
-	command.Uses(cmd, append(command.InputFlags, "output", "json", "color", "no-color", "units")...)
+	command.Uses(cmd, append(slices.Clone(command.InputFlags), "units")...)
 	command.Formats(cmd, command.FormatTable, command.FormatJSON, command.FormatCSV, command.FormatTSV, command.FormatMarkdown)
 	return cmd
 }
@@ -86,6 +88,9 @@ func runMatrix(ctx context.Context, opts *matrixOptions) error {
 		return err
 	}
 	m := t.Matrix(opts.rows, opts.cols)
+	if opts.Format == command.FormatTable { // as nvidia-smi topo -m has it, and as we read that
+		m = withNICs(m, nvsmi.NICs(t))
+	}
 	if err := opts.measure(m, t); err != nil {
 		return err
 	}
@@ -98,6 +103,37 @@ func runMatrix(ctx context.Context, opts *matrixOptions) error {
 		return err
 	}
 	return command.Incomplete(t, false)
+}
+
+// withNICs is a matrix without the NICs that are not listed.
+func withNICs(m *topo.Matrix, nics []topo.ID) *topo.Matrix {
+	places := func(axis []topo.MatrixEntry) (out []int) {
+		for i, e := range axis {
+			if e.Kind == topo.KindGPU || e.Kind == topo.KindNUMA || slices.Contains(nics, e.ID) {
+				out = append(out, i)
+			}
+		}
+		return out
+	}
+	rows, cols := places(m.Rows), places(m.Cols)
+	return &topo.Matrix{Rows: at(m.Rows, rows), Cols: at(m.Cols, cols), Class: cells(m.Class, rows, cols), NCCL: cells(m.NCCL, rows, cols),
+		Rate: cells(m.Rate, rows, cols), Hops: cells(m.Hops, rows, cols), Limit: cells(m.Limit, rows, cols), Basis: cells(m.Basis, rows, cols)}
+}
+
+func at[T any](list []T, places []int) []T {
+	out := make([]T, len(places))
+	for i, p := range places {
+		out[i] = list[p]
+	}
+	return out
+}
+
+func cells[T any](grid [][]T, rows, cols []int) [][]T {
+	out := at(grid, rows)
+	for i := range out {
+		out[i] = at(out[i], cols)
+	}
+	return out
 }
 
 // measure fills in the measured rates: of a pair of the probe, else of the slowest link
@@ -137,7 +173,7 @@ func (o *matrixOptions) measure(m *topo.Matrix, t *topo.Topology) error {
 }
 
 func (o *matrixOptions) draw(m *topo.Matrix, t *topo.Topology) error {
-	d := draw.MatrixOptions{View: draw.View(o.show), Format: draw.Format(o.Format), Color: o.color, Units: units.System(o.Globals.Units)}
+	d := draw.MatrixOptions{View: draw.View(o.show), Format: draw.Format(o.Format), Color: o.color, Units: units.System(o.Globals.Units), Width: o.Streams.Width}
 	if d.View == draw.ViewClass {
 		d.Host = t
 	}

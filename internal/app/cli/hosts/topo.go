@@ -3,6 +3,7 @@ package hosts
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -30,7 +31,7 @@ func newTopoCmd(f *command.Env, runF func(context.Context, *topoOptions) error) 
 	opts := &topoOptions{Host: f.Host()}
 	cmd := &cobra.Command{
 		Use:   "topo",
-		Short: "Draw the topology of a host as a tree",
+		Short: "Draw the devices of a host and their links as a tree",
 		Long: "topo draws sockets and NUMA nodes, the host bridges and PCIe switches below them,\n" +
 			"and GPUs, NICs and drives with their links. An exclamation mark shows a link that\n" +
 			"runs slower than both of its ends support.",
@@ -42,11 +43,15 @@ func newTopoCmd(f *command.Env, runF func(context.Context, *topoOptions) error) 
 	cmd.Flags().BoolVar(&opts.all, "all", false, "show every PCI function and every interface")
 	cmd.MarkFlagsMutuallyExclusive("only", "all")
 	command.Offer(cmd, map[string]command.Completer{"only": command.WordList(treeKindNames...)})
-	command.Uses(cmd, append(command.InputFlags, "color", "no-color", "ascii", "units")...)
+	command.Uses(cmd, append(slices.Clone(command.InputFlags), "units")...)
+	command.Formats(cmd, command.FormatTable, command.FormatJSON)
 	return cmd
 }
 
-func (o *topoOptions) parse(*cobra.Command, []string) error {
+func (o *topoOptions) parse(cmd *cobra.Command, _ []string) error {
+	if o.Format == command.FormatJSON {
+		return command.NoEffect(cmd, "with -o json, which has all that \"topoctl discover\" prints", "only", "all", "units")
+	}
 	only, err := kindsOf("--only", o.only, treeKinds, treeKindNames)
 	o.tree = draw.TreeOptions{ASCII: o.Globals.ASCII, Color: o.Color(), Width: o.Streams.Width, All: o.all,
 		Only: only, Units: units.System(o.Globals.Units)}
@@ -58,7 +63,12 @@ func runTopo(ctx context.Context, opts *topoOptions) error {
 	if err != nil {
 		return err
 	}
-	if err := draw.Tree(opts.Streams.Out, t, opts.tree); err != nil {
+	if opts.Format == command.FormatJSON {
+		err = printTopology(opts.Host, t)
+	} else {
+		err = draw.Tree(opts.Streams.Out, t, opts.tree)
+	}
+	if err != nil {
 		return err
 	}
 	return command.Incomplete(t, false)

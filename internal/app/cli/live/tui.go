@@ -95,10 +95,11 @@ func newTUICmd(f *command.Env, runF func(context.Context, *tuiOptions) error) *c
 	fl.BoolVar(&opts.noMouse, "no-mouse", false, "do not capture the mouse")
 	fl.BoolVar(&opts.readonly, "readonly", false, "disable probes")
 	fl.BoolVar(&opts.synthetic, "synthetic-load", false, "simulate traffic on the host of --fixture, --root or --from")
-	command.Offer(cmd, map[string]command.Completer{"agent": command.Words(), "speed": command.Words(), "view": command.Words(tuiViews...), "size": command.Words("80x24", "120x40"),
-		"interval": command.Words(), "every": command.Words()})
+	command.Offer(cmd, map[string]command.Completer{"baseline": command.HostFlag, "view": command.Words(tuiViews...), "size": command.Words("80x24", "120x40")})
 	flags := slices.DeleteFunc(slices.Clone(command.InputFlags), func(name string) bool { return name == "quiet" || name == "verbose" })
-	command.Uses(cmd, append(flags, "color", "no-color", "ascii", "units")...)
+	command.Main(cmd, "agent", "hosts", "host", "token-file", "view", "once", "record", "replay", "synthetic-load")
+	command.Uses(cmd, append(flags, "units")...)
+	command.Prints(cmd, "a screen; with --once, one frame as text")
 	return cmd
 }
 
@@ -106,10 +107,10 @@ func sizeWords(w, h int) string { return strconv.Itoa(w) + "x" + strconv.Itoa(h)
 
 // parse takes over the flags and refuses what makes no sense.
 func (o *tuiOptions) parse(cmd *cobra.Command, _ []string) error {
-	if err := errors.Join(o.measured.Check(cmd), command.CheckWords("view", []string{o.view}, tuiViews)); err != nil {
+	if err := errors.Join(o.measured.Check(cmd), command.CheckWords("view", []string{o.view}, tuiViews), o.hosts.CheckFlags(cmd)); err != nil {
 		return err
 	}
-	if err := command.NotEmpty(cmd, "baseline", "replay", "record", "size", "hosts", "token-file"); err != nil {
+	if err := command.NotEmpty(cmd, "baseline", "replay", "record", "size", "hosts"); err != nil {
 		return err
 	}
 	changed := cmd.Flags().Changed

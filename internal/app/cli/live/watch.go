@@ -66,9 +66,9 @@ func newWatchCmd(f *command.Env, runF func(context.Context, *watchOptions) error
 	fl.BoolVar(&opts.infos, "all", false, "also print findings of severity info")
 	fl.StringVar(&opts.baseline, "baseline", "", "report drift from the host in `FILE` (as for diff, or "+command.FixturePrefix+"NAME), instead of from the start")
 	fl.StringSliceVar(&opts.agents, "agent", nil, "also watch whether the agent with the --http address `URL` answers; repeatable")
-	command.Offer(cmd, map[string]command.Completer{"interval": command.Words("1s"), "every": command.Words("30s"), "for": command.Words(), "agent": command.Words()})
-	command.Uses(cmd, append(append([]string{}, command.InputFlags...), "output", "json", "color", "no-color")...)
-	command.Formats(cmd, command.FormatText, command.FormatJSONL, command.FormatJSON)
+	command.Offer(cmd, map[string]command.Completer{"baseline": command.HostFlag, "interval": command.Words("1s"), "every": command.Words("30s")})
+	command.Uses(cmd, command.InputFlags...)
+	command.Formats(cmd, command.FormatTable, command.FormatJSONL, command.FormatJSON)
 	return cmd
 }
 
@@ -78,7 +78,7 @@ const leastEvery = time.Second
 
 // parse takes over the flags and refuses what makes no sense.
 func (o *watchOptions) parse(cmd *cobra.Command, _ []string) error {
-	o.color = o.Color() && o.Format == command.FormatText
+	o.color = o.Color() && o.Format == command.FormatTable
 	changed := cmd.Flags().Changed
 	switch {
 	case o.interval < 0, o.interval > 0 && o.interval < 100*time.Millisecond:
@@ -262,7 +262,7 @@ func (p *watchPrinter) print(events []watch.Event) error {
 	now := p.o.Now()
 	for i := range events {
 		e := &events[i]
-		if p.o.Format == command.FormatText {
+		if p.o.Format == command.FormatTable {
 			p.text(&b, now, e)
 			continue
 		}

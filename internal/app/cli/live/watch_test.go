@@ -22,7 +22,7 @@ func TestParseWatch(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	got, err = clitest.Parse(t, clitest.New().Streams, newWatchCmd)
-	if err != nil || got.interval != time.Second || got.every != 30*time.Second || got.limit != 0 || got.Format != command.FormatText || got.Globals.Described() {
+	if err != nil || got.interval != time.Second || got.every != 30*time.Second || got.limit != 0 || got.Format != command.FormatTable || got.Globals.Described() {
 		t.Errorf("defaults: %+v, %v", got, err)
 	}
 }
@@ -32,7 +32,7 @@ func TestParseWatch(t *testing.T) {
 func TestWatchText(t *testing.T) {
 	f := clitest.New()
 	when := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	p := watchPrinter{o: &watchOptions{Host: &command.Host{Streams: f.Streams, Now: func() time.Time { return when }, Format: command.FormatText}}}
+	p := watchPrinter{o: &watchOptions{Host: &command.Host{Streams: f.Streams, Now: func() time.Time { return when }, Format: command.FormatTable}}}
 	e := watch.Event{Kind: watch.SourceLost, Severity: "warning", Source: "agent \x1b[2J", Text: "a\rb\n", Code: "c\x07"}
 	many := watch.Event{Kind: watch.Finding, Severity: "odd", Subject: "net:a", Subjects: []topo.ID{"net:a", "net:\u202eb", "port:x/1", "gpu:0", "gpu:1"}, Text: "t",
 		Detail: strings.Split("1 2 3 4 5 6 7 8", " ")}

@@ -27,7 +27,7 @@ const (
 func (o *pathOptions) answer(ctx context.Context, h *pathsel.Host) (*pathDoc, error) {
 	t := h.Topology()
 	d := &pathDoc{Schema: Schema, Tool: build.Tool(), Host: t.Host.Name,
-		Request: pathRequest{Transport: h.Transport()}, Ranked: []pathsel.Candidate{}, Rejected: []pathsel.Candidate{},
+		Request: pathRequest{Transport: h.Transport(), Down: o.downIDs}, Ranked: []pathsel.Candidate{}, Rejected: []pathsel.Candidate{},
 		Capacity: []explain.Capacity{}, Engines: []*rival.Choice{}, Hints: []pathsel.Reason{}, h: h}
 	src, err := o.resolve(d, o.src)
 	if err != nil {

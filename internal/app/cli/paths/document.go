@@ -44,6 +44,7 @@ type pathRequest struct {
 	Destination topo.ID           `json:"destination,omitempty"`
 	Peer        string            `json:"peer,omitempty"` // the other host's name
 	Transport   pathsel.Transport `json:"transport"`
+	Down        []topo.ID         `json:"down,omitempty"` // NICs and ports that are taken to be down
 	Bytes       *int64            `json:"bytes,omitempty"`
 	Policy      pick.Policy       `json:"policy,omitempty"`
 }

@@ -83,11 +83,7 @@ func (w *drawing) link(s *explain.Step, to string) {
 		w.put(" ("+w.l.Paint(rate, code)+")", 3+len(rate))
 		return
 	}
-	dash := "─"
-	if w.l.ASCII {
-		dash = "-"
-	}
-	w.put(" "+dash+" "+w.l.Paint(rate, code)+" "+dash+" "+to, utf8.RuneCountInString(" - "+rate+" - "+to))
+	w.put(" ─ "+w.l.Paint(rate, code)+" ─ "+to, utf8.RuneCountInString(" - "+rate+" - "+to))
 }
 
 // put appends a piece that takes some cells, on a new line where the present one

@@ -1,6 +1,7 @@
 package paths
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,6 +18,23 @@ const mostNamed = 2
 
 // headline is the answer in a sentence.
 func (d *pathDoc) headline(l *command.Look) (sentence, color string) {
+	sentence, color = d.verdict(l)
+	return whatIf(d.Request.Down, sentence), color
+}
+
+// whatIf is a sentence that holds with some NICs down.
+func whatIf(down []topo.ID, sentence string) string {
+	if len(down) == 0 {
+		return sentence
+	}
+	names := make([]string, len(down))
+	for i, id := range down {
+		names[i] = id.Name()
+	}
+	return "With " + text.Join(names, len(names)) + " down: " + sentence
+}
+
+func (d *pathDoc) verdict(l *command.Look) (sentence, color string) {
 	from := explain.ShortName(d.Request.Source)
 	switch {
 	case d.why != "":
@@ -29,6 +47,11 @@ func (d *pathDoc) headline(l *command.Look) (sentence, color string) {
 	sentence = fmt.Sprintf("%s should use %s (%s)", from, d.Chosen.Name, how(l, d.Route))
 	if d.Request.Transport == pathsel.TCP {
 		sentence += " over TCP"
+	}
+	for _, n := range d.Chosen.Notes {
+		if n.Code == pathsel.CodeFallback {
+			return sentence + ": " + n.Text + ".", command.Strong
+		}
 	}
 	var equal []string
 	for i := range d.Ranked {
@@ -69,19 +92,30 @@ func rateText(l *command.Look, r *topo.Rate, basis topo.Basis) string {
 	return l.Rate(r, basis)
 }
 
+// together is the rate of several.
+func together(l *command.Look, r *topo.Rate, basis topo.Basis) string {
+	if r == nil {
+		return rateText(l, r, basis)
+	}
+	return l.Rate(r, basis) + " together"
+}
+
 func lanesHeadline(s *pathsel.LaneSet, l *command.Look) string {
 	var names []string
 	for i := range s.Lanes[:s.Chosen] {
 		names = append(names, s.Lanes[i].LocalName+" -> "+s.Lanes[i].RemoteName)
 	}
-	return fmt.Sprintf("%s of %s reaches %s of %s over %s by %s (%s together): %s.", s.Source, s.LocalHost, s.Destination, s.RemoteHost, strings.ToUpper(string(s.Transport)),
-		text.Plural(s.Chosen, "lane"), rateText(l, s.BytesPerSec, s.Basis), text.List(names, mostNamed))
+	return fmt.Sprintf("%s of %s reaches %s of %s over %s by %s (%s): %s.", s.Source, s.LocalHost, s.Destination, s.RemoteHost, strings.ToUpper(string(s.Transport)),
+		text.Plural(s.Chosen, "lane"), together(l, s.BytesPerSec, s.Basis), text.List(names, mostNamed))
 }
 
-// planHeadline is what a plan comes to in a sentence.
-func planHeadline(p *pathsel.Plan, l *command.Look) string {
+// PlanHeadline is what a plan comes to in a sentence, and its colour.
+func PlanHeadline(h *pathsel.Host, p *pathsel.Plan, l *command.Look) (sentence, color string) {
+	if len(p.Ports) == 0 {
+		return cmp.Or(explain.PortsUnknown(h), "No usable port: no data can leave") + ".", command.Bad
+	}
 	verb := text.Noun(len(p.Assignments), "uses", "use")
-	sentence := fmt.Sprintf("%s %s %s: %s together", consumers(p), verb, text.Plural(len(p.Ports), "port"), rateText(l, p.BytesPerSec, p.Basis))
+	sentence = fmt.Sprintf("%s %s %s: %s", consumers(p), verb, text.Plural(len(p.Ports), "port"), together(l, p.BytesPerSec, p.Basis))
 	if n := p.Bottleneck; n != nil && len(p.Assignments) > 1 {
 		slowest := l.Rate(&n.SlowestBytesPerSec, n.Basis)
 		if alike(p) {
@@ -90,7 +124,7 @@ func planHeadline(p *pathsel.Plan, l *command.Look) string {
 			sentence += fmt.Sprintf(", the slowest %s with %s", text.Join(slices.Concat(n.Consumers, n.AsSlow), mostNamed), slowest)
 		}
 	}
-	return sentence + "."
+	return sentence + ".", command.Strong
 }
 
 // alike says whether all consumers of a plan get the same.

@@ -296,9 +296,9 @@ func (x *pathTransfer) text(l *command.Look, s *pathsel.LaneSet) string {
 		parts[i] = fmt.Sprintf("%s -> %s %.0f %%", sh.Local, sh.Remote, 100*float64(sh.Bytes)/float64(x.Bytes))
 	}
 	out := fmt.Sprintf("%s by %s: %s", units.Bytes(x.Bytes), x.Policy, text.List(parts, 4))
-	out += doneText(l, x.FinishNS, x.bounded)
+	out += doneText(x.FinishNS, x.bounded)
 	if x.Policy != pick.Adaptive && x.AdaptiveFinishNS != nil {
-		out += "; adaptive" + doneText(l, x.AdaptiveFinishNS, x.adaptiveBounded)
+		out += "; adaptive" + doneText(x.AdaptiveFinishNS, x.adaptiveBounded)
 	}
 	if x.Policy == pick.Adaptive && s.Chosen > x.DeservedLanes {
 		out += fmt.Sprintf("; worth %s of %d", text.Plural(x.DeservedLanes, "lane"), s.Chosen)
@@ -311,7 +311,7 @@ func (x *pathTransfer) text(l *command.Look, s *pathsel.LaneSet) string {
 }
 
 // doneText says when a transfer is through; bounded: not before that.
-func doneText(l *command.Look, ns *int64, bounded bool) string {
+func doneText(ns *int64, bounded bool) string {
 	if ns == nil {
 		return ", time unknown"
 	}
@@ -319,11 +319,7 @@ func doneText(l *command.Look, ns *int64, bounded bool) string {
 	if bounded {
 		word = "not before"
 	}
-	text := roundTime(time.Duration(*ns))
-	if l.ASCII {
-		text = strings.ReplaceAll(text, "µ", "u")
-	}
-	return ", done " + word + " " + text
+	return ", done " + word + " " + roundTime(time.Duration(*ns))
 }
 
 // roundTime prints a time with three digits or so.

@@ -27,6 +27,8 @@ type pathOptions struct {
 
 	transport pathsel.Transport
 	roles     []string
+	down      []string
+	downIDs   []topo.ID
 	engines   []rival.Engine
 	most      int // ports to list, 0 is all
 	plan      bool
@@ -65,13 +67,15 @@ func newPathCmd(f *command.Env, runF func(context.Context, *pathOptions) error) 
 			"mlx5_0/1, eth0, nvme0, a PCI address, or cuda:0 with --visible.\n\n" +
 			"--fabric describes what a host cannot see: the leaf switch, rail and plane of each port.\n" +
 			"Only the name of a port is required. Host \"*\" stands for all hosts that are not listed:\n" +
-			"  {\"schema\": \"topoctl.fabric/v1\", \"rail_only\": false, \"hosts\": [{\"host\": \"node1\", \"ports\": [\n" +
-			"    {\"port\": \"mlx5_0/1\", \"rail\": 0, \"leaf\": \"leaf-0\", \"plane\": 0}, {\"port\": \"mlx5_1\", \"rail\": 1}]}]}\n\n" +
-			"The file can also list \"uplinks\" (see \"topoctl help probe fabric\").\n\n" +
+			"  {\"schema\": \"topoctl.fabric/v1\", \"rail_only\": false,\n" +
+			"  \"hosts\": [{\"host\": \"node1\", \"ports\": [\n" +
+			"    {\"port\": \"mlx5_0/1\", \"rail\": 0, \"leaf\": \"leaf-0\", \"plane\": 0},\n" +
+			"    {\"port\": \"mlx5_1\", \"rail\": 1}]}]}\n\n" +
+			"The file can also list \"uplinks\" (see docs/probe.md).\n\n" +
 			"--verbose adds details of each link, and the code, notes and evidence of each decision.\n\n" +
 			"The exit code is 1 if there is no usable port or lane.",
 		Example: "  topoctl path gpu:0\n  topoctl path gpu:0 mlx5_3\n  topoctl path gpu:0 gpu:1\n" +
-			"  topoctl path gpu:0 --engine mooncake --engine nccl\n  topoctl path --plan\n" +
+			"  topoctl path gpu:0 --engine mooncake --engine nccl\n  topoctl path --plan\n  topoctl path gpu:0 --down mlx5_0\n" +
 			"  topoctl path gpu:0 --peer node2.json --fabric fabric.json --bytes 64MiB\n" +
 			"  topoctl path cpu:1 -o json | jq -r .chosen.name",
 		Args:              func(cmd *cobra.Command, args []string) error { return command.AtMost(cmd, args, 2) },
@@ -84,7 +88,8 @@ func newPathCmd(f *command.Env, runF func(context.Context, *pathOptions) error) 
 	fl.StringVar(&opts.typed.bytes, "bytes", "64MiB", "`SIZE` of the transfer that lanes share")
 	fl.StringVar(&opts.typed.policy, "policy", string(pick.Adaptive), "`POLICY` by which lanes share the transfer: "+command.Either(pick.Policies()))
 	fl.StringVar(&opts.typed.transport, "transport", "", "choose ports for `TRANSPORT`: rdma or tcp (default: rdma if it can be used)")
-	fl.StringArrayVar(&opts.roles, "role", nil, "set the role of a NIC (`NIC=ROLE`): data, storage, management or decoy; repeatable")
+	fl.StringArrayVar(&opts.roles, "role", nil, "set the role of a NIC (`NIC=ROLE`): "+command.Either(roleNames)+"; repeatable")
+	fl.StringSliceVar(&opts.down, "down", nil, "what if `NIC` (or a port, mlx5_0/1) of this host were down; repeatable")
 	fl.StringSliceVar(&opts.typed.engines, "engine", nil, "also show what `ENGINE` would choose, and the cost of that: mooncake, nccl or ucx; repeatable")
 	fl.IntVar(&opts.most, "k", tableMost, "list the best `N` ports, 0 for all (with -o json, all by default)")
 	fl.BoolVar(&opts.plan, "plan", false, "assign all ports to all GPUs at once")
@@ -93,11 +98,16 @@ func newPathCmd(f *command.Env, runF func(context.Context, *pathOptions) error) 
 	opts.measured.Add(cmd)
 	command.Offer(cmd, map[string]command.Completer{
 		"policy": command.Words(pick.Policies()...), "transport": command.Words("rdma", "tcp"), "engine": command.WordList(engineNames()...), "peer": command.HostFlag,
+		"role": opts.completeRole, "down": opts.completeDown,
 	})
-	command.Uses(cmd, append(slices.Clone(command.InputFlags), "output", "json", "color", "no-color", "ascii", "units")...)
+	command.Main(cmd, "plan", "peer", "down", "engine", "transport", "k")
+	command.Uses(cmd, append(slices.Clone(command.InputFlags), "units")...)
 	command.Formats(cmd, command.FormatTable, command.FormatJSON)
 	return cmd
 }
+
+// roleNames are the roles that --role gives.
+var roleNames = []string{string(pathsel.RoleData), string(pathsel.RoleStorage), string(pathsel.RoleManagement), string(pathsel.RoleDecoy), string(pathsel.RoleUnknown)}
 
 func engineNames() []string {
 	var out []string
@@ -203,11 +213,14 @@ func runPath(ctx context.Context, o *pathOptions) error {
 	if err != nil {
 		return err
 	}
+	if o.downIDs, err = downOf(t, o.down); err != nil {
+		return err
+	}
 	rates, err := o.measured.Start(o.Host, t)
 	if err != nil {
 		return err
 	}
-	h, err := pathsel.New(t, pathsel.Options{Transport: o.transport, Roles: roles, Overlay: rates})
+	h, err := pathsel.New(t, pathsel.Options{Transport: o.transport, Roles: roles, Down: o.downIDs, Overlay: rates})
 	if err != nil {
 		return err
 	}
@@ -235,57 +248,140 @@ func runPath(ctx context.Context, o *pathOptions) error {
 // rolesOf reads --role: NICs by name, RDMA devices before interfaces.
 func rolesOf(t *topo.Topology, given []string) (map[topo.ID]pathsel.Role, error) {
 	out := map[topo.ID]pathsel.Role{}
-	known := t.MatrixAxis(topo.KindNIC)
 	for _, g := range given {
 		name, role, ok := strings.Cut(g, "=")
 		if !ok || name == "" || role == "" {
-			return nil, fmt.Errorf("--role %q: want NIC=ROLE", g)
+			return nil, fmt.Errorf("--role %q: want NIC=ROLE, with a role of %s", g, command.Either(roleNames))
 		}
-		name = strings.TrimPrefix(name, "nic:")
-		i := slices.IndexFunc(known, func(id topo.ID) bool { return string(id) == name || id.Name() == name })
-		if i < 0 {
-			var names []string
-			for _, id := range known {
-				names = append(names, id.Name())
-			}
-			return nil, command.Suggest(fmt.Errorf("--role %q: this host has no NIC %q", g, name), name, names, "")
+		id, err := named(t.MatrixAxis(topo.KindNIC), name)
+		if err != nil {
+			return nil, fmt.Errorf("--role %w", err)
 		}
-		if _, twice := out[known[i]]; twice {
-			return nil, fmt.Errorf("--role %q: %s is given twice", g, name)
+		if _, twice := out[id]; twice {
+			return nil, fmt.Errorf("--role %q: %s is given twice", g, id.Name())
 		}
-		out[known[i]] = pathsel.Role(role)
+		out[id] = pathsel.Role(role)
 	}
 	return out, nil
+}
+
+// downOf reads --down: NICs, or single ports of RDMA devices, by name.
+func downOf(t *topo.Topology, given []string) ([]topo.ID, error) {
+	known := t.MatrixAxis(topo.KindNIC)
+	for i := range t.Ports {
+		known = append(known, t.Ports[i].ID)
+	}
+	var out []topo.ID
+	for _, name := range given {
+		id, err := named(known, name)
+		if err != nil {
+			return nil, fmt.Errorf("--down %w", err)
+		}
+		if !slices.Contains(out, id) {
+			out = append(out, id)
+		}
+	}
+	return out, nil
+}
+
+// named finds a NIC or port by its ID or name.
+func named(known []topo.ID, name string) (topo.ID, error) {
+	name = strings.TrimPrefix(name, "nic:")
+	i := slices.IndexFunc(known, func(id topo.ID) bool { return string(id) == name || id.Name() == name })
+	if i < 0 {
+		var names []string
+		for _, id := range known {
+			names = append(names, id.Name())
+		}
+		return "", command.Suggest(fmt.Errorf("%s: this host has no such NIC", name), name, names, "")
+	}
+	return known[i], nil
 }
 
 // complete offers memory locations and NICs of the host that the flags name.
 func (o *pathOptions) complete(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	const none = cobra.ShellCompDirectiveNoFileComp
-	if len(args) > 1 || o.Ready(cmd) != nil {
+	if len(args) > 1 {
 		return nil, none
 	}
-	ctx := cmd.Context()
-	if ctx == nil {
-		ctx = context.Background()
-	}
-	t, err := o.Find(ctx)
-	if err != nil {
-		return nil, none
-	}
-	h, err := pathsel.New(t, pathsel.Options{})
-	if err != nil {
+	h := o.named(cmd)
+	if h == nil {
 		return nil, none
 	}
 	var out []string
 	for i, l := range h.Locations() {
 		what := "NUMA node"
-		if i < len(t.GPUs) {
-			what = t.GPUs[i].Model
+		if gpus := h.Topology().GPUs; i < len(gpus) {
+			what = gpus[i].Model
 		}
 		out = append(out, cobra.CompletionWithDesc(string(l), what))
 	}
-	for _, id := range t.MatrixAxis(topo.KindNIC) {
-		out = append(out, cobra.CompletionWithDesc(id.Name(), "NIC"))
+	return append(out, o.nics(h, "")...), none
+}
+
+// named prepares the host that the flags name, nil where there is none.
+func (o *pathOptions) named(cmd *cobra.Command) *pathsel.Host {
+	ctx := cmd.Context()
+	if ctx == nil {
+		ctx = context.Background()
 	}
-	return out, none
+	if o.Ready(cmd) != nil {
+		return nil
+	}
+	t, err := o.Find(ctx)
+	if err != nil {
+		return nil
+	}
+	h, err := pathsel.New(t, pathsel.Options{})
+	if err != nil {
+		return nil
+	}
+	return h
+}
+
+// nics are the NICs of a host with what they are, followed by what is typed next.
+func (o *pathOptions) nics(h *pathsel.Host, next string) []string {
+	var out []string
+	look := o.Look()
+	for _, id := range h.Topology().MatrixAxis(topo.KindNIC) {
+		what := "NIC"
+		for _, p := range h.Ports() {
+			switch ours := p.Device == id.Name() || p.Name == id.Name(); {
+			case !ours || p.BytesPerSec == nil:
+			case *p.BytesPerSec == 0:
+				what = "NIC, down"
+			default:
+				what = "NIC, " + look.Rate(p.BytesPerSec, "")
+			}
+		}
+		out = append(out, cobra.CompletionWithDesc(id.Name()+next, what))
+	}
+	return out
+}
+
+// completeRole offers the NICs of the host, then the roles.
+func (o *pathOptions) completeRole(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+	nic, _, typing := strings.Cut(typed, "=")
+	if typing {
+		var out []string
+		for _, role := range roleNames {
+			out = append(out, nic+"="+role)
+		}
+		return out, cobra.ShellCompDirectiveNoFileComp
+	}
+	if h := o.named(cmd); h != nil {
+		return o.nics(h, "="), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	}
+	return nil, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeDown offers the NICs of the host.
+func (o *pathOptions) completeDown(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	var names []string
+	if h := o.named(cmd); h != nil {
+		for _, id := range h.Topology().MatrixAxis(topo.KindNIC) {
+			names = append(names, id.Name())
+		}
+	}
+	return command.WordList(names...)(cmd, args, typed)
 }

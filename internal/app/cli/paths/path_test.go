@@ -22,12 +22,12 @@ import (
 
 func TestParsePath(t *testing.T) {
 	got, err := clitest.Parse(t, clitest.New().Streams, newPathCmd, "gpu:0", "cpu:1", "--peer", "b.json", "--bytes", "1.5GiB", "--policy", "first",
-		"--transport", "tcp", "--role", "a=data", "--role", "b=storage", "--k", "3", "--units", "gbit")
+		"--transport", "tcp", "--role", "a=data", "--role", "b=storage", "--k", "3", "--units", "gbit", "--down", "mlx5_0,eth0", "--down", "mlx5_1/1")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got.src != "gpu:0" || got.dst != "cpu:1" || got.peer != "b.json" || got.bytes != 3<<29 || got.policy != pick.First ||
-		got.transport != pathsel.TCP || len(got.roles) != 2 || got.most != 3 || got.look.Units != "gbit" {
+		got.transport != pathsel.TCP || len(got.roles) != 2 || len(got.down) != 3 || got.most != 3 || got.look.Units != "gbit" {
 		t.Errorf("got %+v", got)
 	}
 	got, err = clitest.Parse(t, clitest.New().Streams, newPathCmd, "gpu:0", "--engine", "nccl,ucx", "--engine", "nccl")
@@ -115,6 +115,7 @@ func TestPathWraps(t *testing.T) {
 		{60, "gpu:2 --fixture dgx-h100-nic-gen1"}, {80, "gpu:2 --fixture dgx-h100-nic-gen1"}, {80, "gpu:2 --fixture dgx-h100-nic-gen1 --engine nccl,mooncake"},
 		{80, "gpu:2 mlx5_4 --fixture dgx-h100-nic-gen1"}, {80, "--plan --fixture dgx-h100-port-down"}, {80, "--plan --fixture gb200-tray --ranks 8"},
 		{100, "gpu:0 --fixture a10-2nic --peer fixture:bonds -q"}, {100, "gpu:2 --fixture dgx-h100-port-down --peer fixture:hgx-h20-8nic"},
+		{80, "gpu:0 --fixture dgx-h100 --peer fixture:hgx-h20-8nic"}, {60, "gpu:0 --fixture dgx-h100 --peer fixture:dgx-h100 --k 0"},
 	} {
 		f := clitest.New()
 		f.OutTTY, f.Width = true, tt.width
@@ -127,6 +128,27 @@ func TestPathWraps(t *testing.T) {
 				t.Errorf("%s: %d columns of %d: %s", tt.args, n, tt.width, line)
 			}
 		}
+	}
+}
+
+// What if a NIC were down: the first line says so, whatever is asked, and gives one answer.
+func TestPathDown(t *testing.T) {
+	for args, want := range map[string]string{
+		"gpu:3":                             "With mlx5_3 down: gpu:3 should use mlx5_2 (at most 50.0 GB/s, same NUMA node): gpu:3's nearest NIC mlx5_3 is down; it shares mlx5_2 with gpu:2 (at most 25.0 GB/s while all are busy).",
+		"gpu:3 --transport rdma":            "With mlx5_3 down: gpu:3 should use mlx5_2 ",
+		"gpu:3 mlx5_3":                      "With mlx5_3 down: gpu:3 reaches mlx5_3 (0 GB/s, same PCIe switch).",
+		"--plan":                            "With mlx5_3 down: 8 GPUs use 7 ports: at most 350.0 GB/s together, the slowest gpu:2 and gpu:3 with 25.0 GB/s.",
+		"gpu:3 --peer fixture:hgx-h20-8nic": "With mlx5_3 down: gpu:3 of ",
+	} {
+		f := clitest.New()
+		clitest.Run(t.Context(), f, Commands, append([]string{"path", "--fixture", "hgx-h100-8nic", "--down", "mlx5_3"}, strings.Fields(args)...)...)
+		if first, _, _ := strings.Cut(f.Stdout.String(), "\n"); !strings.HasPrefix(first, want) {
+			t.Errorf("%s: %s\nwant %s", args, first, want)
+		}
+	}
+	f := clitest.New()
+	if code := clitest.Run(t.Context(), f, Commands, "path", "gpu:3", "--fixture", "hgx-h100-8nic", "--down", "mlx5_33"); code != command.ExitFailed || !strings.Contains(f.Stderr.String(), `did you mean "mlx5_3"?`) {
+		t.Errorf("exit code %d: %s", code, f.Stderr.String())
 	}
 }
 
@@ -196,6 +218,7 @@ func TestPathDocumentsAreValid(t *testing.T) {
 	}
 	check(command.ExitOK, "gpu:0", "mlx5_3", "--fixture", "dgx-h100")
 	check(command.ExitOK, "gpu:0", "gpu:3", "--fixture", "dgx-h100")
+	check(command.ExitOK, "gpu:0", "--down", "mlx5_0", "--fixture", "dgx-h100")
 	check(command.ExitOK, "nvme2", "gpu:3", "--fixture", "dgx-h100")
 	check(command.ExitBad, "gpu:5", "mlx5_9", "--fixture", "dgx-h100-rdma-no-pci")
 	check(command.ExitBad, "gpu:0", "--fixture", "dgx-h100", "--peer", "fixture:l40-4gpu-2nic")

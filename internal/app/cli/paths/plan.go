@@ -1,11 +1,11 @@
 package paths
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/app/cli/command"
 	"github.com/topoctl/topoctl/internal/app/explain"
 	"github.com/topoctl/topoctl/internal/base/text"
@@ -36,7 +36,7 @@ func (o *pathOptions) runPlan(h *pathsel.Host) error {
 		}
 		data, err = command.EncodeJSON(p)
 	} else {
-		text := planText(h, p, &o.look)
+		text := planText(h, p, o.downIDs, &o.look)
 		if note != "" {
 			text += "\nnote: " + note + "\n"
 		}
@@ -55,12 +55,11 @@ func (o *pathOptions) runPlan(h *pathsel.Host) error {
 }
 
 // planText is a plan for people.
-func planText(h *pathsel.Host, p *pathsel.Plan, l *command.Look) string {
+func planText(h *pathsel.Host, p *pathsel.Plan, down []topo.ID, l *command.Look) string {
 	var b strings.Builder
-	if len(p.Ports) == 0 {
-		b.WriteString(l.Paint(cmp.Or(explain.PortsUnknown(h), "No usable port: no data can leave")+".", command.Bad) + "\n\n")
-	} else {
-		b.WriteString(l.Wrap("", planHeadline(p, l), command.Strong))
+	sentence, color := PlanHeadline(h, p, l)
+	b.WriteString(l.Wrap("", whatIf(down, sentence), color))
+	if len(p.Ports) > 0 {
 		if p.Bottleneck != nil {
 			of := "limit of the slowest: "
 			if alike(p) {
@@ -72,8 +71,8 @@ func planText(h *pathsel.Host, p *pathsel.Plan, l *command.Look) string {
 		if shared := sharedText(p); shared != "" {
 			b.WriteString("\n" + shared)
 		}
-		b.WriteString("\n")
 	}
+	b.WriteString("\n")
 	d := &pathDoc{h: h}
 	b.WriteString(d.rejectedText(l, p.Rejected, "no part"))
 	return strings.TrimRight(b.String(), "\n") + "\n"

@@ -123,11 +123,8 @@ func (d *pathDoc) portsText(l *command.Look) string {
 	} else {
 		out += rejected
 	}
-	if out == "" && explain.PortsUnknown(d.h) != "" {
-		return "" // the headline says so
-	}
 	if out == "" {
-		out = "  no network port of the host is known\n"
+		return "" // no port is known, as the headline says
 	}
 	return "\n" + out
 }

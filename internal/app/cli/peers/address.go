@@ -9,14 +9,21 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+
+	"github.com/topoctl/topoctl/internal/app/cli/command"
 )
 
-// HTTPAddresses completes what --http was given.
-func HTTPAddresses(list []string) error {
+// HTTPAddresses completes what --http was given. Who serves this host alone, because there is no
+// token, serves HTTP to it alone too.
+func HTTPAddresses(list []string, token bool) error {
 	for i, a := range list {
 		full, err := ListenAddress(a, "127.0.0.1", "")
 		if err != nil {
 			return fmt.Errorf("--http %w", err)
+		}
+		if !token && !LoopbackOnly(full) {
+			return command.WithHint(fmt.Errorf("--http %s: without a token, only this host is served", a),
+				"HTTP has no passwords: every host that reaches the address could read this host's topology; with --token-file, other hosts are served")
 		}
 		list[i] = full
 	}

@@ -12,7 +12,9 @@ import (
 	"testing/iotest"
 	"time"
 
+	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/internal/app/cli/command"
+	"github.com/topoctl/topoctl/internal/base/engine/trust"
 )
 
 func TestLoopbackOnly(t *testing.T) {
@@ -32,8 +34,8 @@ func TestTokenTimeout(t *testing.T) {
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	token := Token{File: pipe}
-	_, err := token.Read(t.Context(), &command.Host{Globals: command.Globals{Timeout: time.Millisecond}})
+	c := Credentials{Files: engine.CredentialFiles{Token: pipe}}
+	_, err := c.Read(t.Context(), &command.Host{Globals: command.Globals{Timeout: time.Millisecond}}, nil)
 	if err == nil || !strings.Contains(err.Error(), pipe+": could not be read within 1ms") {
 		t.Errorf("%v", err)
 	}
@@ -53,10 +55,23 @@ func TestReadToken(t *testing.T) {
 	}
 	const secret = "0123456789abcdef"
 	var warned bytes.Buffer
-	if got, err := ReadToken(file("good", "  "+secret+"\r\nmore\n", 0o600), nil, &warned); string(got) != secret || err != nil || warned.Len() > 0 {
+	read := func(name string, in io.Reader) (string, error) {
+		t.Helper()
+		c := Credentials{Files: engine.CredentialFiles{Token: name}}
+		warned.Reset()
+		source, err := c.Read(t.Context(), &command.Host{Streams: command.Streams{In: in, Err: &warned}}, nil)
+		if err != nil {
+			return "", err
+		}
+		return string(source().Shown().Secret), nil
+	}
+	if got, err := read(file("good", "  "+secret+"\r\n# more\n", 0o600), nil); got != secret || err != nil || warned.Len() > 0 {
 		t.Errorf("%q, %v, %q", got, err, warned.String())
 	}
-	if got, err := ReadToken(file("open", secret, 0o644), nil, &warned); string(got) != secret || err != nil ||
+	if got, err := read(file("group", secret, 0o440), nil); got != secret || err != nil || warned.Len() > 0 {
+		t.Errorf("%q, %v, %q", got, err, warned.String())
+	}
+	if got, err := read(file("open", secret, 0o644), nil); got != secret || err != nil ||
 		!strings.HasSuffix(warned.String(), "can be read or changed by others (mode 0644): chmod 600 "+filepath.Join(dir, "open")+"\n") {
 		t.Errorf("%q, %v, %q", got, err, warned.String())
 	}
@@ -67,21 +82,59 @@ func TestReadToken(t *testing.T) {
 		"no such file":                            filepath.Join(dir, "none"),
 		"is a directory":                          dir,
 	} {
-		if _, err := ReadToken(path, nil, io.Discard); err == nil || !strings.Contains(err.Error(), name) || strings.Contains(err.Error(), secret[1:]) {
+		if _, err := read(path, nil); err == nil || !strings.HasPrefix(err.Error(), "--token-file "+path+": ") || !strings.Contains(err.Error(), name) || strings.Contains(err.Error(), secret[1:]) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	in := strings.NewReader(secret + "\nthe rest")
-	if got, err := ReadToken("-", struct{ io.Reader }{in}, nil); string(got) != secret || err != nil {
+	if got, err := read("-", struct{ io.Reader }{in}); got != secret || err != nil {
 		t.Errorf("%q, %v", got, err)
 	}
 	if rest, err := io.ReadAll(in); string(rest) != "the rest" || err != nil {
 		t.Errorf("left of standard input: %q, %v", rest, err)
 	}
-	if _, err := ReadToken("-", iotest.ErrReader(errors.New("the cable is cut")), nil); err == nil {
+	if _, err := read("-", iotest.ErrReader(errors.New("the cable is cut"))); err == nil {
 		t.Error("an input that fails is a token")
 	}
-	if got, err := ReadToken("", nil, nil); got != nil || err != nil {
-		t.Errorf("%q, %v", got, err)
+	var none Credentials
+	if got, err := none.Read(t.Context(), &command.Host{}, nil); got != nil || err != nil {
+		t.Errorf("%v, %v", got != nil, err)
+	}
+}
+
+// Certificates come by three flags, and a token from standard input may be beside them.
+func TestReadCertificates(t *testing.T) {
+	now := time.Now()
+	ca, err := trust.NewCA(trust.Subject{CommonName: "ca", From: now, Until: now.AddDate(1, 0, 0)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := ca.Issue(trust.Subject{DNS: []string{"node1"}, From: now, Until: now.AddDate(1, 0, 0)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(t.TempDir())
+	for name, data := range map[string][]byte{"ca.crt": ca.Certificate, "node1.crt": p.Certificate, "node1.key": p.Key} {
+		if err := os.WriteFile(name, data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	files := engine.CredentialFiles{Token: "-", Certificate: "node1.crt", Key: "node1.key", CA: "ca.crt"}
+	var warned bytes.Buffer
+	h := &command.Host{Streams: command.Streams{In: strings.NewReader("prefill 0123456789abcdef\n"), Err: &warned}}
+	source, err := (&Credentials{files}).Read(t.Context(), h, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := source(); c.Check() != nil || c.Shown().Name != "prefill" || c.Certificate.Leaf.DNSNames[0] != "node1" {
+		t.Errorf("%+v", c)
+	}
+	if got := warned.String(); !strings.Contains(got, "node1.key can be read or changed by others") || strings.Contains(got, "node1.crt") {
+		t.Errorf("%q", got)
+	}
+	files.Token, files.Key = "", "ca.crt"
+	_, err = (&Credentials{files}).Read(t.Context(), h, nil)
+	if err == nil || !strings.HasPrefix(err.Error(), "--cert-file node1.crt: with the key of ca.crt: ") || !strings.Contains(command.Hint(err), "topoctl cert show") {
+		t.Errorf("%v, %q", err, command.Hint(err))
 	}
 }

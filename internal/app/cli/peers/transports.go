@@ -56,13 +56,10 @@ func (r *RDMA) settings() []rdmaSetting {
 func (r *RDMA) Add(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.StringSliceVar(&r.devices, "rdma-device", nil, "use only RDMA device `NAME`, such as mlx5_0; repeatable")
-	free := map[string]command.Completer{"rdma-device": command.Words()}
 	for _, s := range r.settings() {
 		fl.IntVar(s.value, s.flag, unset, s.usage)
 		fl.Lookup(s.flag).DefValue = "0" // which is not printed: the text says it
-		free[s.flag] = command.Words()
 	}
-	command.Offer(cmd, free)
 }
 
 // Check refuses what is out of range, and settings of a transport that is not used.
@@ -158,20 +155,36 @@ var transportChoices = []string{bench.Auto, "rdma", "tcp", "shm"}
 
 // Transports are the flags that say what memory moves over: --transport and the settings of each.
 type Transports struct {
-	Names []string // "auto" is all that this host has
+	Names      []string // "auto" is all that this host has
+	Protection string   // of data over TCP; "" leaves it to the engine
 	RDMA
 }
 
 // Add registers the flags.
 func (t *Transports) Add(cmd *cobra.Command, usage string) {
 	cmd.Flags().StringSliceVar(&t.Names, "transport", []string{bench.Auto}, usage)
-	command.Offer(cmd, map[string]command.Completer{"transport": command.WordList(transportChoices...)})
+	cmd.Flags().StringVar(&t.Protection, "protect", "", "`LEVEL` of protection that data over TCP has at least: "+command.Either(transport.Protections)+" (default: headers with a token, open without)")
+	command.Offer(cmd, map[string]command.Completer{"transport": command.WordList(transportChoices...), "protect": command.WordList(transport.Protections...)})
 	t.RDMA.Add(cmd)
 }
 
 // Check refuses unknown names, and settings of transports that are not used.
 func (t *Transports) Check(cmd *cobra.Command) error {
-	return errors.Join(command.CheckWords("transport", t.Names, transportChoices), t.RDMA.Check(cmd, t.Offers("rdma")))
+	return errors.Join(command.CheckWords("transport", t.Names, transportChoices), t.checkProtection(cmd), t.RDMA.Check(cmd, t.Offers("rdma")))
+}
+
+// checkProtection refuses an unknown level, and RDMA by name with one that it does not have.
+func (t *Transports) checkProtection(cmd *cobra.Command) error {
+	if !cmd.Flags().Changed("protect") {
+		return nil
+	}
+	if err := command.CheckWords("protect", []string{t.Protection}, transport.Protections); err != nil {
+		return err
+	}
+	if level, _ := transport.ParseProtection(t.Protection); level >= transport.Payload && slices.Contains(t.Names, "rdma") {
+		return fmt.Errorf("--protect %s with --transport rdma: network cards neither authenticate nor encrypt what they move; use --transport tcp, or --protect headers", t.Protection)
+	}
+	return nil
 }
 
 // Offers says whether a transport is among those of the flags.

@@ -67,3 +67,25 @@ func TestRDMAFlags(t *testing.T) {
 		}
 	}
 }
+
+// A level is one of those that there are, and not one that a transport given by name lacks.
+func TestProtectFlag(t *testing.T) {
+	for args, want := range map[string]string{
+		"":                                      "",
+		"--protect=headers --transport=rdma":    "",
+		"--protect=payload --transport=auto":    "",
+		"--protect=sealed --transport=tcp":      "",
+		"--protect=much":                        `--protect "much": want open, headers, payload or sealed`,
+		"--protect=":                            `--protect "": want open`,
+		"--protect=payload --transport=rdma":    "--protect payload with --transport rdma",
+		"--protect=sealed --transport=tcp,rdma": "--protect sealed with --transport rdma",
+	} {
+		var x Transports
+		cmd := &cobra.Command{}
+		x.Add(cmd, "usage")
+		err := errors.Join(cmd.ParseFlags(strings.Fields(args)), x.Check(cmd))
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v", args, err)
+		}
+	}
+}

@@ -36,6 +36,11 @@ func (o *DashboardOptions) Add(cmd *cobra.Command) {
 		"host for the probe view to measure, by its agent at `[NAME=]HOST[:PORT]`; repeatable")
 }
 
+// CheckFlags refuses flags without a value, and a certificate without what it needs.
+func (o *DashboardOptions) CheckFlags(cmd *cobra.Command) error {
+	return o.hosts.credentials.Check(cmd)
+}
+
 // HostsFile is the file with hosts, "" none.
 func (o *DashboardOptions) HostsFile() string { return o.hosts.file }
 
@@ -58,9 +63,9 @@ func NewDashboardProber(ctx context.Context, o DashboardOptions) (p tui.Prober, 
 	m := measuring{Host: o.Host, spec: local.DefaultSpec(), rules: probe.DefaultRules(), flags: measureFlags{planFlags: planFlags{schedule: schedules[0]}}}
 	ports := portFlags{transport: bench.Auto, memory: memoryKinds[0]}
 	switch {
-	case !o.hosts.given() && o.hosts.token.File != "":
-		return nil, nil, "", errors.New("--token-file has no effect without --hosts or --host")
-	case o.hosts.file == "-" || o.hosts.token.File == "-":
+	case !o.hosts.given() && o.hosts.credentials.Given():
+		return nil, nil, "", errors.New("--token-file and --cert-file have no effect without --hosts or --host")
+	case o.hosts.file == "-" || o.hosts.credentials.Files.Token == "-":
 		return nil, nil, "", errors.New("--hosts and --token-file cannot be standard input, from which the dashboard reads keys")
 	case o.NotLive != "":
 		return nil, nil, o.NotLive, nil

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/internal/app/cli/clitest"
 	"github.com/topoctl/topoctl/internal/app/cli/command"
 	"github.com/topoctl/topoctl/internal/app/cli/peers"
@@ -195,7 +196,7 @@ func TestTUIProberAdvice(t *testing.T) {
 // What the flags say, before anything is opened.
 func TestNewTUIProber(t *testing.T) {
 	token := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(token, []byte("a token that is long enough\n"), 0o600); err != nil {
+	if err := os.WriteFile(token, []byte("a-token-that-is-long-enough\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	two := []string{"n1=127.0.0.1:7411", "n2=127.0.0.1:7412"}
@@ -206,10 +207,10 @@ func TestNewTUIProber(t *testing.T) {
 		why, want string // why there is no prober; of the error
 	}{
 		{name: "this host"},
-		{name: "hosts", o: DashboardOptions{hosts: agentFlags{names: two, token: peers.Token{File: token}}}},
+		{name: "hosts", o: DashboardOptions{hosts: agentFlags{names: two, credentials: withToken(token)}}},
 		{name: "one host", o: DashboardOptions{hosts: agentFlags{names: two[:1]}}, want: "1 host: want two or more"},
-		{name: "no token", o: DashboardOptions{hosts: agentFlags{names: two, token: peers.Token{File: token + "x"}}}, want: "--token-file"},
-		{name: "a token for nobody", o: DashboardOptions{hosts: agentFlags{token: peers.Token{File: token}}}, want: "no effect"},
+		{name: "no token", o: DashboardOptions{hosts: agentFlags{names: two, credentials: withToken(token + "x")}}, want: "--token-file"},
+		{name: "a token that is not used", o: DashboardOptions{hosts: agentFlags{credentials: withToken(token)}}, want: "no effect"},
 		{name: "standard input", o: DashboardOptions{hosts: agentFlags{file: "-"}}, want: "keys"},
 		{name: "no such file", o: DashboardOptions{hosts: agentFlags{file: token + "x"}}, want: "--hosts"},
 		{name: "a fixture", globals: command.Globals{Fixture: "dgx-h100"}, why: "only the running host"},
@@ -234,4 +235,9 @@ func TestNewTUIProber(t *testing.T) {
 			}
 		}
 	}
+}
+
+// withToken are the flags of a token file.
+func withToken(name string) peers.Credentials {
+	return peers.Credentials{Files: engine.CredentialFiles{Token: name}}
 }

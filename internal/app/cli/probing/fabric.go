@@ -14,12 +14,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/internal/app/cli/command"
 	"github.com/topoctl/topoctl/internal/app/cli/peers"
 	"github.com/topoctl/topoctl/internal/app/probe/fabric"
 	"github.com/topoctl/topoctl/internal/app/probe/local"
 	"github.com/topoctl/topoctl/internal/app/probe/plan"
+	"github.com/topoctl/topoctl/internal/base/engine/trust"
 	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/pathsel"
@@ -39,16 +39,16 @@ type probeFabricOptions struct {
 
 // agentFlags name the hosts to measure between, by their agents.
 type agentFlags struct {
-	file  string
-	names []string
-	token peers.Token
+	file        string
+	names       []string
+	credentials peers.Credentials
 }
 
 func (h *agentFlags) add(cmd *cobra.Command, fileUsage, nameUsage string) {
 	cmd.Flags().StringVar(&h.file, "hosts", "", fileUsage)
 	cmd.Flags().StringArrayVar(&h.names, "host", nil, nameUsage)
-	h.token.Add(cmd)
-	command.Offer(cmd, map[string]command.Completer{"host": command.Words()})
+	h.credentials.Add(cmd)
+	command.Offer(cmd, map[string]command.Completer{})
 }
 
 // given says whether the flags name hosts.
@@ -62,7 +62,8 @@ func newProbeFabricCmd(f *command.Env, runF func(context.Context, *probeFabricOp
 		Use:   "fabric",
 		Short: "Measure the ports of many hosts with each other",
 		Long: "fabric measures every pair of ports of different hosts. Each host runs an agent\n" +
-			"(\"topoctl agent --listen :" + peers.AgentPort + " --token-file token\"), or --launch ssh starts and stops one.\n" +
+			"(\"topoctl agent --listen :" + peers.AgentPort + " --token-file token\n" +
+			"--serve-probes\"), or --launch ssh starts and stops one.\n" +
 			"This host only controls the run, unless it is also one of --host or --hosts.\n\n" +
 			"A line of --hosts is a name and the HOST[:PORT] of an agent (port " + peers.AgentPort + "), or only the address.\n" +
 			"--fabric is a file as for \"topoctl path\": with it, switches and uplinks can be the cause.\n" +
@@ -81,18 +82,19 @@ func newProbeFabricCmd(f *command.Env, runF func(context.Context, *probeFabricOp
 	fl.StringVar(&opts.fabricFile, "fabric", "", "`FILE` with the rail and leaf of each port, and uplinks (topoctl.fabric/v1)")
 	fl.StringVar(&opts.launch, "launch", "", "start the agents with `METHOD` (ssh), and stop them at the end")
 	fl.StringVar(&opts.command, "launch-command", "topoctl", "with --launch, `COMMAND` that runs topoctl on the other hosts")
-	command.Group(cmd, "Hosts", "hosts", "host", "token-file", "launch", "launch-command")
+	command.Group(cmd, "Hosts", append([]string{"hosts", "host", "launch", "launch-command"}, peers.CredentialFlags...)...)
 	opts.flags.add(cmd, local.DefaultSpec())
 	opts.ports.add(cmd)
 	command.Group(cmd, pairsGroup, "rails", "fabric")
-	command.Offer(cmd, map[string]command.Completer{"rails": command.Words(railChoices...), "launch": command.Words("ssh"), "launch-command": command.Words()})
-	command.Uses(cmd, append([]string{"timeout", "quiet", "verbose"}, reportFlags...)...)
+	command.Offer(cmd, map[string]command.Completer{"rails": command.Words(railChoices...), "launch": command.Words("ssh")})
+	command.Main(cmd, "hosts", "host", "token-file", "launch", "fabric", "rails", "max-duration", "report", "out-file", "dry-run")
+	command.Uses(cmd, "timeout", "quiet", "verbose", "units")
 	command.Formats(cmd, runFormats...)
 	return cmd
 }
 
 func (o *probeFabricOptions) parse(cmd *cobra.Command, _ []string) error {
-	if err := command.NotEmpty(cmd, "hosts", "fabric", "token-file", "launch", "launch-command"); err != nil {
+	if err := errors.Join(command.NotEmpty(cmd, "hosts", "fabric", "launch", "launch-command"), o.hosts.credentials.Check(cmd)); err != nil {
 		return err
 	}
 	if err := o.parseMeasuring(cmd); err != nil {
@@ -106,12 +108,14 @@ func (o *probeFabricOptions) parse(cmd *cobra.Command, _ []string) error {
 	}
 	switch changed := cmd.Flags().Changed; {
 	case !o.hosts.given():
-		return command.WithHint(errors.New("no hosts: want --hosts FILE or --host NAME=HOST[:PORT]"), "run \"topoctl agent\" on each host, or use --launch ssh")
+		return command.WithHint(errors.New("no hosts: want --hosts FILE or --host NAME=HOST[:PORT]"), "run \"topoctl agent --serve-probes\" on each host, or use --launch ssh")
 	case o.launch != "" && o.launch != "ssh":
 		return fmt.Errorf("--launch %q: want ssh", o.launch)
 	case o.launch == "" && changed("launch-command"):
 		return errors.New("--launch-command has no effect without --launch")
-	case o.hosts.file == "-" && o.hosts.token.File == "-":
+	case o.launch != "" && o.hosts.credentials.Files.CA != "":
+		return command.WithHint(errors.New("--cert-file has no effect with --launch"), "agents that are launched get a token; for certificates, start them yourself")
+	case o.hosts.file == "-" && o.hosts.credentials.Files.Token == "-":
 		return errors.New("only one of --hosts and --token-file can be standard input")
 	case changed("timeout") || o.launch != "":
 		o.dialTime = o.Globals.Timeout
@@ -253,13 +257,13 @@ func (o *probeFabricOptions) pairs(ctx context.Context, hosts []plan.Host) (*pla
 func (o *probeFabricOptions) openFleet(ctx context.Context, hosts []probe.Host) (*fabric.Fleet, error) {
 	fo := fabric.Options{Hosts: hosts, DialTime: o.dialTime}
 	var err error
-	if fo.Token, err = o.hosts.token.Read(ctx, o.Host); err != nil {
+	if fo.Credentials, err = o.hosts.credentials.Read(ctx, o.Host, nil); err != nil {
 		return nil, err
 	}
 	if o.launch != "" {
 		fo.Launch = &fabric.Launch{Command: strings.Fields(o.command)}
-		if fo.Token == nil { // no one else needs to know it
-			fo.Token = []byte(rand.Text())
+		if fo.Credentials == nil { // no one else needs to know it
+			fo.Credentials = trust.OfSecret([]byte(rand.Text()))
 		}
 	}
 	fleet, err := fabric.Open(ctx, fo)
@@ -271,17 +275,18 @@ func (o *probeFabricOptions) openFleet(ctx context.Context, hosts []probe.Host) 
 
 // openHint says what to do where no agent can be used.
 func (o *probeFabricOptions) openHint(err error) error {
+	if hinted, ok := peers.CredentialHint(err); ok {
+		return hinted
+	}
 	switch {
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
 		return command.WithHint(err, "check that the interface with this address is up; for loopback, run \"ip link set lo up\"")
 	case errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.EHOSTUNREACH):
 		return command.WithHint(err, "this host has no route to it; check \"ip route get ADDRESS\" and \"ip addr\"")
-	case errors.Is(err, engine.ErrToken):
-		return command.WithHint(err, "use the same --token-file for all agents and this command")
 	case o.launch != "":
 		return command.WithHint(err, "check that \"ssh HOST topoctl version\" works without a password; use --launch-command if topoctl is not in the PATH there")
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return command.WithHint(err, "run \"topoctl agent --listen :%s --token-file token\" on each host, or use --launch ssh", peers.AgentPort)
+		return command.WithHint(err, "run \"topoctl agent --listen :%s --token-file token --serve-probes\" on each host, or use --launch ssh", peers.AgentPort)
 	}
 	return err
 }

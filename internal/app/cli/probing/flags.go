@@ -79,8 +79,8 @@ func (s *sampleFlags) add(cmd *cobra.Command, defaults probe.Spec) {
 	fl.StringVar(&s.rateLimit, "rate-limit", "", "limit each pair to `RATE`, such as 10Gb/s")
 	command.Group(cmd, "Samples", "bw", "lat", "size", "sweep", "warmup", "duration", "ci", "min-samples", "max-samples", "rate-limit")
 	command.Offer(cmd, map[string]command.Completer{
-		"size": command.Words("64KiB", "1MiB", "16MiB"), "sweep": command.Words("4KiB:16MiB:x4"), "warmup": command.Words(), "duration": command.Words("500ms", "2s"),
-		"ci": command.Words("2.5%", "5%"), "min-samples": command.Words(), "max-samples": command.Words(), "rate-limit": command.Words("1GB/s"),
+		"size": command.Words("64KiB", "1MiB", "16MiB"), "sweep": command.Words("4KiB:16MiB:x4"), "duration": command.Words("500ms", "2s"),
+		"ci": command.Words("2.5%", "5%"), "rate-limit": command.Words("1GB/s"),
 	})
 }
 
@@ -176,7 +176,7 @@ func (j *judgeFlags) add(cmd *cobra.Command) {
 	fl.IntVar(&j.retest, "retest", rules.Retests, "number `N` of times to measure bad pairs again, alone")
 	command.Group(cmd, "Verdicts", "fail-under", "warn-under", "outlier", "retest")
 	command.Offer(cmd, map[string]command.Completer{
-		"fail-under": command.Words("80%"), "warn-under": command.Words("90%"), "outlier": command.Words("93%/2.1x"), "retest": command.Words(),
+		"fail-under": command.Words("80%"), "warn-under": command.Words("90%"), "outlier": command.Words("93%/2.1x"),
 	})
 }
 
@@ -226,7 +226,7 @@ func (p *planFlags) add(cmd *cobra.Command) {
 	fl.BoolVar(&p.dryRun, "dry-run", false, "print the rounds with their time and bytes, but measure nothing")
 	command.Group(cmd, pairsGroup, "select", "bidir", "schedule", "contend", "max-duration", "dry-run")
 	command.Offer(cmd, map[string]command.Completer{
-		"schedule": command.Words(schedules...), "select": command.Words(), "contend": command.Words(), "max-duration": command.Words("1m", "10m"),
+		"schedule": command.Words(schedules...), "max-duration": command.Words("1m", "10m"),
 	})
 }
 

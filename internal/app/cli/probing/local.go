@@ -49,7 +49,8 @@ func newProbeLocalCmd(f *command.Env, runF func(context.Context, *probeLocalOpti
 	opts.rdma.Add(cmd)
 	command.Group(cmd, pairsGroup, "pairs")
 	command.Offer(cmd, map[string]command.Completer{"pairs": command.WordList(pairKinds...)})
-	command.Uses(cmd, append(slices.Clone(command.InputFlags), reportFlags...)...)
+	command.Main(cmd, "pairs", "select", "duration", "fail-under", "all", "report", "out-file", "dry-run")
+	command.Uses(cmd, append(slices.Clone(command.InputFlags), "units")...)
 	command.Formats(cmd, runFormats...)
 	return cmd
 }

@@ -43,7 +43,11 @@ type planWaived struct {
 
 // dry prints a plan instead of carrying it out.
 func (o *measuring) dry(p *plan.Plan) error {
-	data := []byte(command.Finish(p.Text()))
+	text := p.Text()
+	if look := o.Look(); o.flags.outFile.Stdout() {
+		text = look.WrapLines(text)
+	}
+	data := []byte(command.Finish(text))
 	if o.Format == command.FormatJSON {
 		var err error
 		if data, err = command.EncodeJSON(documentOf(p, o.spec)); err != nil {

@@ -25,7 +25,7 @@ func Commands(f *command.Env) []*cobra.Command {
 func newProbeCmd(f *command.Env, run probeRuns) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "probe",
-		Short: "Measure whether each path is as fast as expected, and find the cause if not",
+		Short: "Measure whether paths are as fast as expected, and why not",
 		Long: "probe measures pairs of endpoints: memory, GPUs and ports of this host, or ports of many\n" +
 			"hosts. The expected rate of a pair is that of the slowest link between its endpoints.\n" +
 			"Pairs that share no link are measured at the same time. Slow pairs are measured again,\n" +
@@ -56,4 +56,4 @@ const verdictsText = "Verdicts:\n" +
 	"is 0."
 
 // verdictsHint is what help of the commands that measure says of them.
-const verdictsHint = "\"topoctl probe --help\" lists the verdicts and exit codes."
+const verdictsHint = "\"topoctl probe --help-all\" lists the verdicts and exit codes."

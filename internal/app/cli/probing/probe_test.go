@@ -140,6 +140,9 @@ func TestProbeShowToFile(t *testing.T) {
 		if blame := f.Stderr.String() + string(data); !strings.Contains(blame, "suspect wire of n3/mlx5_0") {
 			t.Errorf("%s: nobody is told who is to blame", format)
 		}
+		if want := "topoctl: 1 slow cable: n3/mlx5_0 sends and receives 97.3 to 97.9 Gb/s, the others 389 to 394 Gb/s; the report is in " + name + "\n"; f.Stderr.String() != want {
+			t.Errorf("%s: the exit code is not explained: %q", format, f.Stderr.String())
+		}
 	}
 }
 

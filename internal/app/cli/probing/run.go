@@ -34,10 +34,8 @@ type measuring struct {
 	show  show.Options
 }
 
-var (
-	reportFlags = []string{"output", "json", "color", "no-color", "ascii", "units"} // of commands that print a report
-	runFormats  = []string{command.FormatTable, command.FormatWide, command.FormatTSV, command.FormatJSON, command.FormatJSONL, command.FormatSVG, command.FormatHTML}
-)
+// runFormats are those of commands that measure.
+var runFormats = []string{command.FormatTable, command.FormatWide, command.FormatTSV, command.FormatJSON, command.FormatJSONL, command.FormatSVG, command.FormatHTML}
 
 // parseMeasuring takes over what the commands that measure have in common.
 func (o *measuring) parseMeasuring(cmd *cobra.Command) (err error) {
@@ -169,7 +167,11 @@ func (o *measuring) outcome(r *probe.Report) error {
 			fmt.Fprintln(o.Streams.Err, "topoctl: partial: "+text.Printable(line))
 		}
 	}
-	return outcome(r)
+	err := outcome(r)
+	if err != nil && !o.flags.outFile.Stdout() && !o.Globals.Quiet { // the exit code alone would say that something is wrong
+		fmt.Fprintf(o.Streams.Err, "topoctl: %s; the report is in %s\n", show.Answer(r, o.show), text.Printable(o.flags.outFile.Name))
+	}
+	return err
 }
 
 // partialNotes are the notes on what is there and was not measured.

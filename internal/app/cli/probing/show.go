@@ -34,7 +34,7 @@ func newProbeShowCmd(f *command.Env, runF func(context.Context, *probeShowOption
 		RunE: command.Action(opts, opts.parse, runF),
 	}
 	opts.flags.addPrinted(cmd)
-	command.Uses(cmd, append([]string{"quiet"}, reportFlags...)...)
+	command.Uses(cmd, "quiet", "units")
 	command.Formats(cmd, command.FormatTable, command.FormatWide, command.FormatTSV, command.FormatJSON, command.FormatSVG, command.FormatHTML)
 	return cmd
 }

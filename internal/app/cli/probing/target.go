@@ -7,8 +7,8 @@ import (
 	"io"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/internal/app/cli/command"
-	"github.com/topoctl/topoctl/internal/app/cli/peers"
 	"github.com/topoctl/topoctl/internal/app/probe/fabric"
 	"github.com/topoctl/topoctl/internal/app/probe/plan"
 	proberun "github.com/topoctl/topoctl/internal/app/probe/run"
@@ -50,10 +50,10 @@ func (*localTarget) hosts() func() []probe.Host { return nil }
 // fleetTarget are hosts with agents. It holds the agents, which one controller at a time can, only
 // while it lists pairs or measures: others want to probe beside a dashboard that is left open.
 type fleetTarget struct {
-	o     probeFabricOptions
-	to    []probe.Host
-	token []byte
-	fleet *fabric.Fleet // nil: not held
+	o           probeFabricOptions
+	to          []probe.Host
+	credentials func() *engine.Credentials
+	fleet       *fabric.Fleet // nil: not held
 }
 
 func newFleetTarget(ctx context.Context, o *DashboardOptions, fo probeFabricOptions, warn io.Writer) (*fleetTarget, error) {
@@ -65,8 +65,10 @@ func newFleetTarget(ctx context.Context, o *DashboardOptions, fo probeFabricOpti
 	if len(to) < 2 {
 		return nil, command.WithHint(fmt.Errorf("%s: want two or more", text.Plural(len(to), "host")), "to include this host, run an agent on it")
 	}
-	token, err := peers.ReadToken(o.hosts.token.File, nil, warn)
-	return &fleetTarget{o: fo, to: to, token: token}, err
+	loud := *o.Host
+	loud.Streams.Err = warn
+	credentials, err := o.hosts.credentials.Read(ctx, &loud, nil)
+	return &fleetTarget{o: fo, to: to, credentials: credentials}, err
 }
 
 func (g *fleetTarget) pairs(ctx context.Context) (*plan.Pairs, error) {
@@ -100,7 +102,7 @@ func (g *fleetTarget) list(ctx context.Context) (*plan.Pairs, error) {
 
 // open takes hold of the agents.
 func (g *fleetTarget) open(ctx context.Context) error {
-	fleet, err := fabric.Open(ctx, fabric.Options{Hosts: g.to, Token: g.token, DialTime: g.o.dialTime})
+	fleet, err := fabric.Open(ctx, fabric.Options{Hosts: g.to, Credentials: g.credentials, DialTime: g.o.dialTime})
 	if err != nil {
 		return g.o.openHint(pkgerr.Plain(err))
 	}

@@ -53,13 +53,14 @@ func (o *servingFlags) add(cmd *cobra.Command, gpuHelp, decodeHelp string, decod
 	fl.StringSliceVar(&o.sloText, "slo", nil, "count the requests that meet `LIMITS` for ttft, tpot or e2e, such as ttft=500ms,tpot=50ms")
 	fl.BoolVar(&o.all, "all", false, "also print what was run, where the time goes, prompt lengths and lanes")
 	o.outFile.Add(cmd)
+	command.Main(cmd, "model", "gpu", "prefill", "decode", "rate", "requests", "input-len", "output-len", "mode", "all")
 	var names []string
 	for _, name := range modelNames() {
 		names = append(names, strings.ToLower(name))
 	}
 	command.Offer(cmd, map[string]command.Completer{
 		"model": command.Words(names...), "gpu": command.Words(gpuNames()...), "mode": command.Words(modeNames...), "policy": command.Words(pick.Policies()...),
-		"prefill": command.Words(), "decode": command.Words(decodeWords...), "slo": command.WordList("ttft=", "tpot=", "e2e="),
+		"decode": command.Words(decodeWords...), "slo": command.WordList("ttft=", "tpot=", "e2e="),
 	})
 }
 

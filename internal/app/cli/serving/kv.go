@@ -16,7 +16,7 @@ func Commands(f *command.Env) []*cobra.Command {
 func newKVCmd(f *command.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "kv",
-		Short: "Show how topology and path choice affect LLM serving that moves KV caches",
+		Short: "Predict how NICs and paths affect LLM serving that moves KV caches",
 		Long: "kv is about serving in which some hosts process prompts (prefill), others generate the\n" +
 			"answers (decode), and the KV cache of each prompt moves between them. It shows the time to\n" +
 			"the first token, how much of it is network time, and how other NICs or paths change it.",

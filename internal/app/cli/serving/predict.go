@@ -65,13 +65,10 @@ func newPredictCmd(f *command.Env, runF func(context.Context, *predictOptions) e
 			"The columns are those of vLLM's serving benchmark, with the same definitions. The exit code\n" +
 			"is 1 if a request was not answered.",
 		Example: "  topoctl kv predict --model llama-3.1-8b --host p=fixture:a10-2nic --host d=fixture:a10-2nic --rate 2 --output-len 6\n" +
-			"  topoctl kv predict --model qwen3-32b --prefill 2xtp4 --decode 1xtp4 --host p=fixture:hgx-h20-8nic \\\n" +
-			"      --host d=fixture:hgx-h20-8nic --concurrency 16 --mode layers --compare\n" +
+			"  topoctl kv predict --model qwen3-32b --prefill 2xtp4 --decode 1xtp4 --host p=fixture:hgx-h20-8nic --host d=fixture:hgx-h20-8nic --concurrency 16 --mode layers --compare\n" +
 			"  topoctl kv predict --model llama-3.1-8b --host p=fixture:a10-2nic --host d=fixture:a10-2nic --rate 2 --down p/mlx5_1\n" +
 			"  topoctl kv predict --model llama-3.1-70b --prefill 1xtp8 --decode 1xtp8 --host p=p.json --host d=d.json --trace trace.jsonl -o json\n" +
-			"  topoctl kv predict --model deepseek-r1 --prefill 1xtp16 --decode 1xtp16 --page-tokens 128 --rate 2 \\\n" +
-			"      --host p0=fixture:hgx-h20-8nic --host p1=fixture:hgx-h20-8nic --host d0=fixture:hgx-h20-8nic --host d1=fixture:hgx-h20-8nic \\\n" +
-			"      --prefill-hosts p0,p1 --decode-hosts d0,d1",
+			"  topoctl kv predict --model deepseek-r1 --prefill 1xtp16 --decode 1xtp16 --page-tokens 128 --rate 2 --host p0=fixture:hgx-h20-8nic --host p1=fixture:hgx-h20-8nic --host d0=fixture:hgx-h20-8nic --host d1=fixture:hgx-h20-8nic --prefill-hosts p0,p1 --decode-hosts d0,d1",
 		Args: command.NoArgs,
 		RunE: command.Action(opts, opts.parse, runF),
 	}
@@ -92,9 +89,9 @@ func (o *predictOptions) add(cmd *cobra.Command) {
 	fl.StringVar(&o.prefixText, "prefix-memory", "0", "memory (`SIZE`) in which each prefill instance keeps finished prompts, for prompts of a --trace that share a prefix (hash_ids)")
 	fl.DurationVar(&o.setup, "setup-time", 0, "`TIME` to start a transfer between two ranks, such as 50us")
 	fl.DurationVar(&o.piece, "piece-time", 0, "`TIME` to post each contiguous piece of a transfer, such as 200ns")
-	command.Offer(cmd, map[string]command.Completer{"host": namedHost, "prefill-hosts": command.Words(), "decode-hosts": command.Words(), "nics": command.Words(), "down": command.Words(),
-		"prefix-memory": command.Words("0", "16GiB", "1TiB"), "setup-time": command.Words(), "piece-time": command.Words()})
-	command.Uses(cmd, "timeout", "quiet", "output", "json", "units")
+	command.Offer(cmd, map[string]command.Completer{"host": namedHost, "prefix-memory": command.Words("0", "16GiB", "1TiB")})
+	command.Main(cmd, "host", "nics", "down", "compare")
+	command.Uses(cmd, "timeout", "quiet", "units")
 	command.Formats(cmd, command.FormatTable, command.FormatJSON, command.FormatSVG, command.FormatHTML)
 }
 

@@ -29,13 +29,13 @@ func newPresetCmd(f *command.Env, runF func(context.Context, *presetOptions) err
 			"their order is as published, where the published gap is above 10 %.\n\n" +
 			"Compute times are modelled and the network is simulated: nothing is measured. Some presets\n" +
 			"take half a minute.",
-		Example: "  topoctl kv preset\n  topoctl kv preset a10-qwen2.5-7b-1nic\n  topoctl kv preset a10-qwen2.5-7b-tcp a10-qwen2.5-7b-1nic a10-qwen2.5-7b-base -o json",
+		Example: "  topoctl kv preset\n  topoctl kv preset a10-qwen2.5-7b-1nic\n  topoctl kv preset a10-qwen2.5-7b-1nic -o json",
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return preset.Names(), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: command.Action(opts, opts.parse, runF),
 	}
-	command.Uses(cmd, "timeout", "output", "json")
+	command.Uses(cmd, "timeout")
 	command.Formats(cmd, command.FormatTable, command.FormatJSON, command.FormatTSV)
 	return cmd
 }
@@ -103,35 +103,47 @@ func (o *presetOptions) list() error {
 	if o.Format == command.FormatJSON {
 		return command.PrintJSON(o.Streams.Out, l)
 	}
-	return t.Print(o.Streams.Out, o.Format)
+	return t.Print(o.Streams, o.Format)
 }
 
 // text prints each comparison: where it is from, a line for each row and column, what is assumed.
 // As FormatTSV it is the rows of all comparisons alone.
 func (o *presetOptions) text(r *preset.Report) error {
 	if o.Format == command.FormatTSV {
-		return presetTable(r.Comparisons...).Print(o.Streams.Out, o.Format)
+		t := &command.Table{Head: append([]string{"ROW"}, presetHeads...)}
+		for _, c := range r.Comparisons {
+			for i := range c.Rows {
+				for _, cells := range presetColumns(&c.Rows[i]) {
+					t.Add(append([]string{presetRow(&c.Rows[i])}, cells...)...)
+				}
+			}
+		}
+		return t.Print(o.Streams, o.Format)
 	}
+	look := o.Look()
 	for _, c := range r.Comparisons {
-		if err := command.Write(o.Streams.Out, []byte(presetHead(c))); err != nil {
+		if err := command.Write(o.Streams.Out, []byte(look.WrapLines(presetHead(c)))); err != nil {
 			return err
 		}
-		if err := presetTable(c).Print(o.Streams.Out, o.Format); err != nil {
+		t := &command.Table{Head: slices.Concat([]string{"  " + presetHeads[0]}, presetHeads[1:])}
+		for i := range c.Rows {
+			t.Add(presetRow(&c.Rows[i]))
+			for _, cells := range presetColumns(&c.Rows[i]) {
+				cells[0] = "  " + cells[0]
+				t.Add(cells...)
+			}
+		}
+		if err := t.Print(o.Streams, o.Format); err != nil {
 			return err
 		}
 	}
-	return command.Write(o.Streams.Out, []byte(presetFoot(r)))
+	return command.Write(o.Streams.Out, []byte(look.WrapLines(presetFoot(r))))
 }
 
-func presetTable(list ...*preset.Comparison) *command.Table {
-	t := &command.Table{Head: []string{"ROW", "COLUMN", "PUBLISHED", "PREDICTED", "ERROR", "USE"}}
-	for _, c := range list {
-		for i := range c.Rows {
-			addPresetRow(t, &c.Rows[i])
-		}
-	}
-	return t
-}
+var presetHeads = []string{"COLUMN", "PUBLISHED", "PREDICTED", "ERROR", "USE"}
+
+// presetRow is what a published row is called.
+func presetRow(r *preset.RowResult) string { return r.Table + ": " + r.Row }
 
 func presetHead(c *preset.Comparison) string {
 	var b strings.Builder
@@ -151,8 +163,8 @@ func presetHead(c *preset.Comparison) string {
 	return b.String()
 }
 
-func addPresetRow(t *command.Table, r *preset.RowResult) {
-	row := r.Table + ": " + r.Row
+// presetColumns are the figures of a row beside their predictions.
+func presetColumns(r *preset.RowResult) (out [][]string) {
 	for _, c := range r.Columns {
 		predicted, off, use := "?", "-", "held out"
 		if c.Predicted != nil {
@@ -171,18 +183,19 @@ func addPresetRow(t *command.Table, r *preset.RowResult) {
 		case !r.HeldOut:
 			use = "not held out: another figure of the row was fitted"
 		}
-		t.Add(row, string(c.Metric), fmt.Sprintf("%.4g", c.Published), predicted, off, use)
+		out = append(out, []string{string(c.Metric), fmt.Sprintf("%.4g", c.Published), predicted, off, use})
 	}
 	share := func(what string, x *float64) {
 		if x != nil {
-			t.Add(row, what, "-", fmt.Sprintf("%.2f %%", *x*100), "-", "of the mean TTFT")
+			out = append(out, []string{what, "-", fmt.Sprintf("%.2f %%", *x*100), "-", "of the mean TTFT"})
 		}
 	}
 	share("network's share", r.NetworkShare)
 	share("moving's share", r.MovingShare)
 	if r.WireOnlyTTFTMean != nil {
-		t.Add(row, "ttft_ms.mean without software", "-", fmt.Sprintf("%.4g", *r.WireOnlyTTFTMean), "-", "")
+		out = append(out, []string{"ttft_ms.mean without software", "-", fmt.Sprintf("%.4g", *r.WireOnlyTTFTMean), "-", ""})
 	}
+	return out
 }
 
 func presetFoot(r *preset.Report) string {

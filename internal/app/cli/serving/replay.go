@@ -23,6 +23,7 @@ import (
 	kvlayout "github.com/topoctl/topoctl/internal/app/kv/layout"
 	"github.com/topoctl/topoctl/internal/app/kv/replay"
 	"github.com/topoctl/topoctl/internal/app/kv/serve"
+	"github.com/topoctl/topoctl/internal/base/edit"
 	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/pathsel"
@@ -30,16 +31,16 @@ import (
 
 type replayOptions struct {
 	servingFlags
-	memoryText string
-	peers      []string
-	own        bool // the peer is an agent that is started here
-	token      peers.Token
-	regions    []string // that each peer has
-	placeTexts []string
-	locations  []pathsel.Location
-	transports peers.Transports
-	verify     bool
-	memory     int64 // of an instance
+	memoryText  string
+	peers       []string
+	own         bool // the peer is an agent that is started here
+	credentials peers.Credentials
+	regions     []string // that each peer has
+	placeTexts  []string
+	locations   []pathsel.Location
+	transports  peers.Transports
+	verify      bool
+	memory      int64 // of an instance
 }
 
 func newReplayCmd(f *command.Env, runF func(context.Context, *replayOptions) error) *cobra.Command {
@@ -63,8 +64,7 @@ func newReplayCmd(f *command.Env, runF func(context.Context, *replayOptions) err
 		Example: "  topoctl kv replay --model llama-3.1-8b --gpu a10 --requests 20 --rate 2 --output-len 6\n" +
 			"  topoctl agent --listen 10.0.0.2:7411 --token-file token --region kv=4GiB\n" +
 			"  topoctl kv replay --peer 10.0.0.2:7411 --token-file token --region kv --model qwen3-32b --gpu h20 --prefill tp4 --decode tp4 --rate 1\n" +
-			"  topoctl kv replay --peer 10.0.0.2 --peer 10.0.0.3 --token-file token --region kv0,kv1 --model qwen3-32b --gpu h20 \\\n" +
-			"      --prefill 2xtp4 --decode 4xtp4 --rate 1",
+			"  topoctl kv replay --peer 10.0.0.2 --peer 10.0.0.3 --token-file token --region kv0,kv1 --model qwen3-32b --gpu h20 --prefill 2xtp4 --decode 4xtp4 --rate 1",
 		Args: command.NoArgs,
 		RunE: command.Action(opts, opts.parse, runF),
 	}
@@ -77,18 +77,19 @@ func (o *replayOptions) add(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.StringVar(&o.memoryText, "memory", "1GiB", "`SIZE` of the caches of each instance here (without --peer, also of those in the agent), all ranks together")
 	fl.StringSliceVar(&o.peers, "peer", nil, "`HOST:PORT` of an agent; repeatable (default: an agent that replay starts on this host)")
-	o.token.Add(cmd)
+	o.credentials.Add(cmd)
 	fl.StringSliceVar(&o.regions, "region", nil, "`NAME` of a region of each peer for caches, one for each instance or rank; repeatable")
 	fl.StringSliceVar(&o.placeTexts, "location", nil, "`LOCATIONS` of ranks on this host, in turn, such as cpu:0,cpu:1")
 	o.transports.Add(cmd, "`TRANSPORT` to use: rdma, tcp, shm, or auto to let the engine choose; repeatable")
 	fl.BoolVar(&o.verify, "check", false, "read every cache back and verify it; the times include this")
-	command.Offer(cmd, map[string]command.Completer{"memory": command.Words("1GiB", "4GiB"), "peer": command.Words(), "region": command.Words(), "location": command.WordList("cpu:0", "cpu:1", "gpu:0", "gpu:1")})
-	command.Uses(cmd, "host-root", "timeout", "quiet", "verbose", "output", "json", "units")
+	command.Offer(cmd, map[string]command.Completer{"memory": command.Words("1GiB", "4GiB"), "location": command.WordList("cpu:0", "cpu:1", "gpu:0", "gpu:1")})
+	command.Main(cmd, "peer", "token-file", "region")
+	command.Uses(cmd, "host-root", "timeout", "quiet", "verbose", "units")
 	command.Formats(cmd, command.FormatTable, command.FormatJSON, command.FormatSVG, command.FormatHTML)
 }
 
 func (o *replayOptions) parse(cmd *cobra.Command, _ []string) (err error) {
-	if err := command.NotEmpty(cmd, "token-file", "peer", "region", "location"); err != nil {
+	if err := errors.Join(command.NotEmpty(cmd, "peer", "region", "location"), o.credentials.Check(cmd)); err != nil {
 		return err
 	}
 	for _, text := range o.placeTexts {
@@ -114,7 +115,7 @@ func (o *replayOptions) parse(cmd *cobra.Command, _ []string) (err error) {
 
 func (o *replayOptions) parsePeers(cmd *cobra.Command) error {
 	if o.own = len(o.peers) == 0; o.own {
-		return command.NoEffect(cmd, "without --peer", "token-file", "region")
+		return command.NoEffect(cmd, "without --peer", append(slices.Clone(peers.CredentialFlags), "region")...)
 	}
 	for i, text := range o.peers {
 		at, err := peers.Address(text)
@@ -243,7 +244,7 @@ func runReplay(ctx context.Context, o *replayOptions) error {
 	if err := o.outFile.Check(); err != nil {
 		return err
 	}
-	token, err := o.token.Read(ctx, o.Host)
+	credentials, err := o.credentials.Read(ctx, o.Host, nil)
 	if err != nil {
 		return err
 	}
@@ -269,10 +270,10 @@ func runReplay(ctx context.Context, o *replayOptions) error {
 			return err
 		}
 		defer a.Stop() //nolint:errcheck // the run is over
-		token = a.Token
+		credentials = a.Credentials
 	}
-	e, err := engine.New(ctx, engine.Options{Name: fmt.Sprintf("kv-replay-%d", os.Getpid()), Token: token, Ports: engine.Ports{Topology: t}, Policy: string(o.policy),
-		Transports: o.transports.Factories(append(slices.Clone(o.transports.Names), "tcp")...)})
+	e, err := engine.New(ctx, engine.Options{Name: fmt.Sprintf("kv-replay-%d", os.Getpid()), Credentials: credentials, Ports: engine.Ports{Topology: t}, Policy: string(o.policy),
+		Transports: o.transports.Factories(append(slices.Clone(o.transports.Names), "tcp")...), Protection: o.transports.Protection})
 	if err != nil {
 		return err
 	}
@@ -508,11 +509,8 @@ func (o *replayOptions) peerHint(ctx context.Context, err error, address string)
 		return ctx.Err()
 	}
 	err = fmt.Errorf("--peer %s: %w", address, pkgerr.Plain(err))
-	if errors.Is(err, engine.ErrToken) {
-		if o.token.File == "" {
-			return command.WithHint(err, "use the --token-file of the agents; all peers need the same token")
-		}
-		return command.WithHint(err, "use the same --token-file on this host and all peers")
+	if hinted, ok := peers.CredentialHint(err); ok {
+		return hinted
 	}
 	if errors.Is(err, engine.ErrNoPeer) {
 		return command.WithHint(err, "--peer is the --listen address of \"topoctl agent\" on the other host")
@@ -535,7 +533,7 @@ func (o *replayOptions) regionHint(ctx context.Context, err error, p *engine.Pee
 		}
 	}
 	serves := fmt.Sprintf("start \"topoctl agent --region %s=SIZE\" there", name)
-	if near := command.Closest(name, known); near != "" {
+	if near := edit.Closest(name, known); near != "" {
 		return command.WithHint(err, "did you mean %q? Otherwise, %s", near, serves)
 	}
 	if len(known) > 0 {

@@ -335,7 +335,7 @@ func (o *servingFlags) put(r *kvreport.Report) error {
 
 // rendered is a report in the format that was asked for.
 func (o *servingFlags) rendered(r *kvreport.Report) ([]byte, error) {
-	look := kvreport.Options{Units: o.units, All: o.all}
+	look := kvreport.Options{Units: o.units, Width: o.Streams.Width, All: o.all}
 	switch o.Format {
 	case command.FormatJSON:
 		return command.SafeJSON(r.Encode())

@@ -3,6 +3,7 @@
 package transfer
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -26,6 +27,7 @@ import (
 	"github.com/topoctl/topoctl/internal/app/agent"
 	"github.com/topoctl/topoctl/internal/app/cli/command"
 	"github.com/topoctl/topoctl/internal/app/cli/peers"
+	"github.com/topoctl/topoctl/internal/app/grants"
 	"github.com/topoctl/topoctl/internal/app/probe/fabric"
 	"github.com/topoctl/topoctl/internal/base/units"
 	"github.com/topoctl/topoctl/pathsel"
@@ -44,21 +46,23 @@ const (
 
 type agentOptions struct {
 	*command.Host
-	listen     []string
-	advertise  string
-	token      peers.Token
-	http       []string
-	name       string
-	regions    []agent.Region
-	rank       int
-	ranks      int
-	untilEOF   bool
-	transports peers.Transports
-	refresh    time.Duration
-	measured   command.Measured
-	probes     bool // controllers may measure
-	limits     fabric.Limits
-	typed      agentFlags
+	listen      []string
+	advertise   string
+	credentials peers.Credentials
+	http        []string
+	name        string
+	regions     []agent.Region
+	rank        int
+	ranks       int
+	untilEOF    bool
+	transports  peers.Transports
+	refresh     time.Duration
+	measured    command.Measured
+	probes      bool // controllers may measure
+	limits      fabric.Limits
+	targets     fabric.Targets
+	grants      string
+	typed       agentFlags
 }
 
 // agentFlags are the flags as they are typed.
@@ -66,6 +70,7 @@ type agentFlags struct {
 	size                   string
 	regions                []string
 	probeMemory, probeRate string
+	probeTargets           []string
 }
 
 // Commands are those that run transfer engines.
@@ -81,12 +86,14 @@ func newAgentCmd(f *command.Env, runF func(context.Context, *agentOptions) error
 		Long: "agent runs a transfer engine that serves regions of memory to peers, and prints the command\n" +
 			"to run on the other host. \"topoctl bench\" uses the region \"bench\". By default, agent serves\n" +
 			"only this host. To serve others, use --listen and --token-file; peers must have the same\n" +
-			"token. Press Ctrl-C to stop it.\n\n" +
+			"token; or certificates (\"topoctl cert\"). Press Ctrl-C to stop it. Files of credentials that\n" +
+			"change are read again; peers that are connected stay.\n\n" +
 			"With --http, it also answers HTTP requests, without a token:\n" +
 			"  /v1/topology  this host's topology (" + "topoctl.topology/v1)\n" +
 			"  /v1/engine    the engine's counters by lane, the connections of its peers, and the\n" +
 			"                results of the latest batches (" + agent.SchemaEngine + ")\n" +
 			"  /metrics      the same as Prometheus metrics\n" +
+			"  /metrics/host what \"topoctl export prometheus\" writes, doctor's findings too\n" +
 			"  /healthz      200 while the agent serves\n" +
 			"\"topoctl tui --agent http://ADDRESS\" shows them.",
 		Example: "  topoctl agent\n" +
@@ -99,10 +106,11 @@ func newAgentCmd(f *command.Env, runF func(context.Context, *agentOptions) error
 	fl := cmd.Flags()
 	fl.StringSliceVar(&opts.listen, "listen", []string{agentListen}, "listen for peers on `ADDRESS` (host:port; port 0 chooses a free one); repeatable")
 	fl.StringVar(&opts.advertise, "advertise", "", "tell peers to connect to `HOST[:PORT]`")
-	opts.token.Add(cmd)
+	opts.credentials.Add(cmd)
 	fl.StringSliceVar(&opts.http, "http", nil, "serve HTTP on `ADDRESS` (host:port; without a host, only to this host); repeatable")
 	fl.StringVar(&opts.typed.size, "size", "256MiB", "`SIZE` of the region \"bench\"; 0 for none")
-	fl.StringArrayVar(&opts.typed.regions, "region", nil, "also serve region `NAME=SIZE[@LOCATION]`, on the NUMA node of cpu:N or with the lanes of gpu:N; repeatable")
+	fl.StringArrayVar(&opts.typed.regions, "region", nil, "also serve region `NAME=SIZE[@LOCATION][:read]`, on the node of cpu:N or with the lanes of gpu:N; :read: peers do not write; repeatable")
+	fl.StringVar(&opts.grants, "grants", "", "let each peer do only what `FILE` says, which is read again when it changes")
 	fl.StringVar(&opts.name, "name", "", "`NAME` of this engine (default: the host name)")
 	fl.IntVar(&opts.rank, "rank", 0, "this is engine `N` of --ranks, from 0; it uses its share of the NICs, and others if those fail")
 	fl.IntVar(&opts.ranks, "ranks", 0, "number `N` of engines that share the NICs of this host")
@@ -111,18 +119,16 @@ func newAgentCmd(f *command.Env, runF func(context.Context, *agentOptions) error
 	opts.addProbes(cmd)
 	fl.DurationVar(&opts.refresh, "refresh", time.Second, "check every `TIME` whether network ports have changed; 0 for never")
 	fl.BoolVar(&opts.untilEOF, "until-eof", false, "also stop when standard input ends, for child processes and ssh")
-	command.Offer(cmd, map[string]command.Completer{
-		"listen": command.Words(), "advertise": command.Words(), "http": command.Words(), "size": command.Words("256MiB", "1GiB"),
-		"region": command.Words(), "name": command.Words(), "rank": command.Words(), "ranks": command.Words(), "refresh": command.Words(),
-	})
-	command.Uses(cmd, "host-root", "timeout", "quiet", "verbose", "output", "json")
-	command.Formats(cmd, command.FormatText, command.FormatJSON)
+	command.Offer(cmd, map[string]command.Completer{"size": command.Words("256MiB", "1GiB")})
+	command.Main(cmd, "listen", "token-file", "grants", "http", "region", "transport", "serve-probes")
+	command.Uses(cmd, "host-root", "timeout", "quiet", "verbose")
+	command.Formats(cmd, command.FormatTable, command.FormatJSON)
 	return cmd
 }
 
 // parse takes over the flags and refuses what makes no sense.
 func (o *agentOptions) parse(cmd *cobra.Command, _ []string) error {
-	if err := errors.Join(o.measured.Check(cmd), o.parseProbes(cmd), command.NotEmpty(cmd, "token-file", "advertise", "listen")); err != nil {
+	if err := errors.Join(o.measured.Check(cmd), o.parseProbes(cmd), o.credentials.Check(cmd), command.NotEmpty(cmd, "advertise", "listen", "grants")); err != nil {
 		return err
 	}
 	if err := o.parseAddresses(); err != nil {
@@ -153,31 +159,36 @@ func (o *agentOptions) parseAddresses() error {
 			return fmt.Errorf("--listen %w", err)
 		}
 		o.listen[i] = full
-		if o.token.File == "" && !peers.LoopbackOnly(full) {
-			return command.WithHint(fmt.Errorf("--listen %s: a token is required, because other hosts could write to memory", a),
-				"create one with (umask 077; head -c 32 /dev/urandom | base64 > token), and use --token-file token on both hosts")
+		if !o.credentials.Given() && !peers.LoopbackOnly(full) {
+			return command.WithHint(fmt.Errorf("--listen %s: a token or certificate is required, because other hosts could write to memory", a),
+				"create one with (umask 077; head -c 32 /dev/urandom | base64 > token), and use --token-file token on both hosts; or see \"topoctl cert\"")
 		}
 	}
-	return peers.HTTPAddresses(o.http)
+	return peers.HTTPAddresses(o.http, o.credentials.Given())
 }
 
 func (o *agentOptions) parseRegions() error {
 	typed := &o.typed
-	add := func(name string, size int64, at string) {
-		o.regions = append(o.regions, agent.Region{Bytes: size, RegionOptions: engine.RegionOptions{Name: name, Grant: memory.PeerRead | memory.PeerWrite, Location: pathsel.Location(at)}})
+	add := func(name string, size int64, at string, grant memory.Grant) {
+		o.regions = append(o.regions, agent.Region{Bytes: size, RegionOptions: engine.RegionOptions{Name: name, Grant: grant, Location: pathsel.Location(at)}})
 	}
 	if typed.size != "0" {
 		size, err := command.ParseBytes(typed.size)
 		if err != nil {
 			return fmt.Errorf("--size %w", err)
 		}
-		add(benchRegion, size, "")
+		add(benchRegion, size, "", memory.PeerRead|memory.PeerWrite)
 	}
 	for _, r := range typed.regions {
 		name, text, ok := strings.Cut(r, "=")
+		grant := memory.PeerRead | memory.PeerWrite
+		text, readOnly := strings.CutSuffix(text, ":read")
+		if readOnly {
+			grant = memory.PeerRead
+		}
 		text, at, located := strings.Cut(text, "@")
 		if !ok || name == "" || located && at == "" {
-			return fmt.Errorf("--region %q: want NAME=SIZE or NAME=SIZE@LOCATION", r)
+			return fmt.Errorf("--region %q: want NAME=SIZE or NAME=SIZE@LOCATION, with :read behind it to keep peers from writing", r)
 		}
 		size, err := command.ParseBytes(text)
 		if err != nil {
@@ -186,15 +197,22 @@ func (o *agentOptions) parseRegions() error {
 		if slices.ContainsFunc(o.regions, func(have agent.Region) bool { return have.Name == name }) {
 			return fmt.Errorf("--region %q: region %s is given twice", r, name)
 		}
-		add(name, size, at)
+		add(name, size, at, grant)
 	}
 	return nil
 }
 
 func runAgent(ctx context.Context, o *agentOptions) error {
-	token, err := o.token.Read(ctx, o.Host)
+	log := o.logger()
+	credentials, err := o.credentials.Read(ctx, o.Host, log)
 	if err != nil {
 		return err
+	}
+	var allowed *grants.File
+	if o.grants != "" {
+		if allowed, err = grants.Open(o.grants); err != nil {
+			return fmt.Errorf("--grants %w", err)
+		}
 	}
 	look := agent.PortState(o.Globals.HostRoot)
 	seen := look()
@@ -228,13 +246,24 @@ func runAgent(ctx context.Context, o *agentOptions) error {
 	}
 	var printed error
 	err = agent.Run(ctx, agent.Options{
-		Engine: engine.Options{Name: o.name, Listen: o.listen, Advertise: o.advertise, Token: token,
-			Ports: engine.Ports{Topology: t, Overlay: rates, LocalRank: o.rank, LocalSize: o.ranks}, Logger: o.logger(), Transports: o.transports.Factories(o.transports.Names...)},
-		Regions: o.regions, HTTP: o.http, Probe: o.prober(),
+		Engine: engine.Options{Name: o.name, Listen: o.listen, Advertise: o.advertise, Credentials: credentials,
+			Ports: engine.Ports{Topology: t, Overlay: rates, LocalRank: o.rank, LocalSize: o.ranks}, Logger: log, Transports: o.transports.Factories(o.transports.Names...), Protection: o.transports.Protection},
+		Regions: o.regions, Grants: allowed, HTTP: o.http, HostMetrics: o.hostMetrics, Probe: o.prober(),
 		Rediscover: o.Find, PortState: look, InitialPortState: seen, PollInterval: o.refresh,
 		Ready: func(i agent.Info) { printed = o.print(i) },
 	})
 	return errors.Join(o.listenHint(err), printed)
+}
+
+// hostMetrics looks at this host and gives its metrics.
+func (o *agentOptions) hostMetrics(ctx context.Context) ([]byte, error) {
+	t, err := o.Find(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	err = command.Metrics(&out, t, false)
+	return out.Bytes(), err
 }
 
 // locate puts regions that say where they are there.
@@ -366,14 +395,24 @@ func (o *agentOptions) client(i agent.Info) *string {
 		at = i.Addresses[0]
 	}
 	line := "topoctl bench --peer " + at
-	switch o.token.File {
-	case "":
-	case "-":
+	f := &o.credentials.Files
+	switch {
+	case f.Token == "":
+	case f.Token == "-", o.credential(f.Token):
 		line += " --token-file FILE"
 	default:
-		line += " --token-file " + o.token.File
+		line += " --token-file " + f.Token
+	}
+	if f.CA != "" {
+		line += " --cert-file FILE --key-file FILE --ca-file FILE" // of that host
 	}
 	return &line
+}
+
+// credential says whether a file is one that systemd shows to this service alone.
+func (o *agentOptions) credential(file string) bool {
+	dir := o.Streams.Getenv("CREDENTIALS_DIRECTORY")
+	return dir != "" && filepath.Dir(file) == filepath.Clean(dir)
 }
 
 func (r *AgentReady) text() string {
@@ -410,7 +449,7 @@ func (r *AgentReady) text() string {
 		fmt.Fprintf(&b, "  without %s\n", u)
 	}
 	for _, h := range r.HTTP {
-		fmt.Fprintf(&b, "  http://%s/metrics, /v1/topology, /v1/engine, /healthz\n", h)
+		fmt.Fprintf(&b, "  http://%s/metrics, /metrics/host, /v1/topology, /v1/engine, /healthz\n", h)
 	}
 	for _, h := range r.everywhere {
 		fmt.Fprintf(&b, "    HTTP at %s answers every host that reaches it, without a token\n", h)
@@ -435,23 +474,29 @@ const (
 // addProbes adds the flags of what an agent lets controllers measure.
 func (o *agentOptions) addProbes(cmd *cobra.Command) {
 	fl, typed := cmd.Flags(), &o.typed
-	fl.BoolVar(&o.probes, "serve-probes", true, "allow \"topoctl probe fabric\" to measure between this host and others")
+	fl.BoolVar(&o.probes, "serve-probes", false, "allow \"topoctl probe fabric\" to measure between this host and others")
+	fl.StringSliceVar(&typed.probeTargets, "probe-targets", nil, "let probes connect to `NETWORK` (10.0.0.0/8), HOST or HOST:PORT only; repeatable (default: this host's networks)")
 	fl.StringVar(&typed.probeMemory, "probe-memory", command.SizeText(probeMemory), "memory that a probe may use (`SIZE`)")
 	fl.StringVar(&typed.probeRate, "probe-rate", "", "rate at which a probe may send (`RATE`), such as 10Gb/s (default: no limit)")
 	fl.DurationVar(&o.limits.Duration, "probe-time", probeTime, "time that a probe may take for each pair (`TIME`)")
-	command.Offer(cmd, map[string]command.Completer{"probe-memory": command.Words("256MiB", "1GiB"), "probe-rate": command.Words("10Gb/s"), "probe-time": command.Words()})
+	command.Offer(cmd, map[string]command.Completer{"probe-memory": command.Words("256MiB", "1GiB"), "probe-rate": command.Words("10Gb/s")})
 }
 
 func (o *agentOptions) parseProbes(cmd *cobra.Command) (err error) {
 	if !o.probes {
-		if err := command.NoEffect(cmd, "with --serve-probes=false", "probe-memory", "probe-rate", "probe-time"); err != nil {
+		if err := command.NoEffect(cmd, "without --serve-probes", "probe-memory", "probe-rate", "probe-time", "probe-targets"); err != nil {
 			return err
 		}
 	}
-	if err := command.NotEmpty(cmd, "probe-rate"); err != nil {
+	if err := command.NotEmpty(cmd, "probe-rate", "probe-targets"); err != nil {
 		return err
 	}
 	typed := &o.typed
+	if len(typed.probeTargets) > 0 {
+		if o.targets, err = fabric.ParseTargets(typed.probeTargets); err != nil {
+			return fmt.Errorf("--probe-targets %w", err)
+		}
+	}
 	if o.limits.MemoryBytes, err = command.ParseBytes(typed.probeMemory); err != nil {
 		return fmt.Errorf("--probe-memory %w", err)
 	}
@@ -471,7 +516,10 @@ func (o *agentOptions) prober() *fabric.ServerOptions {
 	if !o.probes {
 		return nil
 	}
-	s := &fabric.ServerOptions{Limits: o.limits, Transports: map[string]engine.TransportFactory{}}
+	s := &fabric.ServerOptions{Limits: o.limits, Targets: o.targets, Transports: map[string]engine.TransportFactory{}}
+	if s.Targets == nil && !slices.ContainsFunc(o.listen, func(a string) bool { return !peers.LoopbackOnly(a) }) {
+		s.Targets = fabric.Loopback // where the peers of this agent are
+	}
 	for _, name := range peers.TransportNames {
 		if list := o.transports.Factories(name); len(list) == 1 && o.transports.Offers(name) {
 			s.Transports[name] = list[0]

@@ -22,13 +22,13 @@ import (
 // benchOptions are the flags of topoctl bench.
 type benchOptions struct {
 	*command.Host
-	token      peers.Token
-	http       []string
-	run        bench.Options
-	transports peers.Transports
-	look       command.Look
-	measured   command.Measured
-	typed      benchFlags
+	credentials peers.Credentials
+	http        []string
+	run         bench.Options
+	transports  peers.Transports
+	look        command.Look
+	measured    command.Measured
+	typed       benchFlags
 }
 
 // benchFlags are the flags as they are typed.
@@ -51,14 +51,17 @@ func newBenchCmd(f *command.Env, runF func(context.Context, *benchOptions) error
 			"with the transfers, bench measures their limits: a raw socket that moves the same ops in\n" +
 			"the same number of streams (if the peer is on this host), and copies of memory. It measures\n" +
 			"all combinations of --op, --size, --transport and --policy.\n\n" +
-			"Latency is that of a batch, from submission to completion. Percentiles are nearest-rank and\n" +
-			"at most 0.8 % too high. CPU time is user and system time, of both ends if bench started the\n" +
-			"peer.\n\n" +
+			"Latency (p50 to max) is that of a batch, from submission to completion. Percentiles are\n" +
+			"nearest-rank and at most 0.8 % too high. CPU s/GB is user and system time for 10^9 bytes, of\n" +
+			"both ends if bench started the peer; \"here\" marks that of this host alone. \"of raw\" and\n" +
+			"\"of copy\" are the rate as a part of that of the raw socket and of memcpy, for as many\n" +
+			"threads as submit batches.\n\n" +
 			"With --http, bench serves the same pages as \"topoctl agent --http\" while it runs, and\n" +
 			"\"topoctl tui --agent http://ADDRESS\" shows the lanes. There is one engine for each policy.\n" +
 			"One request per second takes less than a thousandth of a CPU, which the results include.\n\n" +
-			"The exit code is 1 if a transfer failed or --check found a wrong byte. If interrupted, bench\n" +
-			"prints the results so far.",
+			"The exit code is 1 if a transfer failed or --check found a wrong byte. If interrupted, or if\n" +
+			"the peer goes away, bench stops and prints the results so far; PARTIAL marks those that were\n" +
+			"measured for less than --duration.",
 		Example: "  topoctl bench\n" +
 			"  topoctl bench --op write --size 64KiB,1MiB --transport tcp --duration 5s\n" +
 			"  topoctl bench --peer 10.0.0.2:7411 --token-file token --policy adaptive,random,mooncake\n" +
@@ -76,10 +79,10 @@ func newBenchCmd(f *command.Env, runF func(context.Context, *benchOptions) error
 	command.Offer(cmd, map[string]command.Completer{
 		"op":     command.WordList(bench.Read, bench.Write),
 		"policy": command.WordList(pick.Policies()...), "size": command.WordList("4KiB", "64KiB", "1MiB", "16MiB"),
-		"peer": command.Words(), "region": command.Words(), "batch": command.Words(), "threads": command.Words(), "in-flight": command.Words(), "duration": command.Words("1s", "5s", "10s"),
-		"http": command.Words(), "warmup": command.Words(), "lanes": command.Words(), "memory": command.Words("256MiB", "1GiB"), "fail-lane": command.Words(), "seed": command.Words(),
+		"duration": command.Words("1s", "5s", "10s"), "memory": command.Words("256MiB", "1GiB"),
 	})
-	command.Uses(cmd, "host-root", "timeout", "quiet", "verbose", "output", "json", "color", "no-color", "units")
+	command.Main(cmd, "peer", "token-file", "op", "size", "transport", "policy", "duration", "check")
+	command.Uses(cmd, "host-root", "timeout", "quiet", "verbose", "units")
 	command.Formats(cmd, command.FormatTable, command.FormatJSON)
 	return cmd
 }
@@ -87,7 +90,7 @@ func newBenchCmd(f *command.Env, runF func(context.Context, *benchOptions) error
 func (o *benchOptions) addFlags(cmd *cobra.Command) {
 	fl, r, typed := cmd.Flags(), &o.run, &o.typed
 	fl.StringVar(&r.Peer, "peer", "", "`HOST:PORT` of the peer (default: an agent that bench starts on this host)")
-	o.token.Add(cmd)
+	o.credentials.Add(cmd)
 	fl.StringVar(&r.Region, "region", benchRegion, "`NAME` of the peer's region")
 	fl.StringSliceVar(&r.Ops, "op", []string{bench.Write, bench.Read}, "`OP` to measure: read or write, as seen from this host; repeatable")
 	fl.StringSliceVar(&typed.sizes, "size", []string{"4KiB", "64KiB", "1MiB"}, "`SIZE` of each op; repeatable")
@@ -115,7 +118,7 @@ func (o *benchOptions) parse(cmd *cobra.Command, _ []string) error {
 	if err := o.parsePeer(cmd); err != nil {
 		return err
 	}
-	if err := peers.HTTPAddresses(o.http); err != nil {
+	if err := peers.HTTPAddresses(o.http, o.credentials.Given()); err != nil {
 		return err
 	}
 	if err := o.parseLists(); err != nil {
@@ -158,11 +161,11 @@ func (o *benchOptions) parse(cmd *cobra.Command, _ []string) error {
 }
 
 func (o *benchOptions) parsePeer(cmd *cobra.Command) error {
-	if err := command.NotEmpty(cmd, "peer", "token-file", "region"); err != nil {
+	if err := errors.Join(command.NotEmpty(cmd, "peer", "region"), o.credentials.Check(cmd)); err != nil {
 		return err
 	}
 	if o.run.Peer == "" {
-		return command.NoEffect(cmd, "without --peer", "token-file", "region")
+		return command.NoEffect(cmd, "without --peer", append(slices.Clone(peers.CredentialFlags), "region")...)
 	}
 	var err error
 	o.run.Peer, err = peers.Address(o.run.Peer)

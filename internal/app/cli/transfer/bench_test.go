@@ -118,13 +118,13 @@ func TestBenchText(t *testing.T) {
 	s := func(v string) *string { return &v }
 	latency := bench.Latency{P50: n(3_140_000), P90: n(3_500_000), P99: n(4_000_000), Max: n(12_345_678), N: 900}
 	result := bench.Result{Op: "write", Transport: "tcp", Policy: "adaptive", SizeBytes: 64 << 10, Batch: 128, Threads: 1, InFlight: 2,
-		BytesPerSec: 5_200_000_000, OpsPerSec: 79345, Latency: latency, CPUSecondsPerGB: q(0.312), LocalCPUSecondsPerGB: q(0.2), OfRawSocket: q(0.94), OfMemcpy: q(0.7123),
+		Complete: true, Bytes: 5_200_000_000, DurationNS: 1e9, BytesPerSec: 5_200_000_000, OpsPerSec: 79345, Latency: latency, CPUSecondsPerGB: q(0.312), LocalCPUSecondsPerGB: q(0.2), OfRawSocket: q(0.94), OfMemcpy: q(0.7123),
 		Lanes: []bench.LaneResult{{Lane: "eth0 > n2:eth0", Transport: "tcp", Bytes: 3}, {Lane: "eth1 > n2:eth1", Transport: "tcp", Bytes: 1}}, CongestionControl: s("cubic")}
 	odd := result
 	odd.Policy, odd.OfRawSocket, odd.CPUSecondsPerGB, odd.Retries, odd.Lanes = "random", nil, nil, 3, nil
 	odd.Verified = &bench.Check{Bytes: 1 << 20, MismatchedBytes: 2, MismatchedOps: 1, First: s("write of 64 KiB: byte 7 of the peer's region")}
 	odd.Fault = &bench.Fault{Lane: "eth0 > n2:eth0", AtNS: 1e9, ResumedAtNS: n(3e9), BeforeBytesPerSec: n(5e9), DuringBytesPerSec: n(2e9), AfterBytesPerSec: n(5e9), LongestGapNS: n(61e6)}
-	odd.Error = s("peer is lost")
+	odd.Complete, odd.DurationNS, odd.Error = false, 203e6, s("peer is lost")
 	other := result
 	other.Op, other.Verified, other.Latency = "read", &bench.Check{Bytes: 1 << 30}, bench.Latency{}
 	r := &bench.Report{Host: "n1", Peer: bench.Peer{Name: "n2", Address: "10.0.0.2:7411", Region: "bench"}, CPUs: 2,
@@ -138,11 +138,14 @@ func TestBenchText(t *testing.T) {
 	want := `n1 with peer n2 at 10.0.0.2:7411, region bench
 working set 512 MiB: 256 MiB on each side, scattered; 2 CPUs; congestion control cubic
 note: no huge pages
+p50 to max: latency of a batch. CPU s/GB: CPU time for 10^9 bytes ("here": without the peer's).
+of raw, of copy: the rate as a part of that of the raw socket and of memcpy.
 
 write 64 KiB x 128, 1 thread x 2 in flight
                   rate      ops/s   p50      p99      p99.9  max      CPU s/GB   of raw  of copy  lanes
   tcp, adaptive   5.2 GB/s  79,345  3.14 ms  4.00 ms  -      12.3 ms  0.31       0.94    0.71     eth0 > n2:eth0 75 %, eth1 > n2:eth1 25 %
   tcp, random     5.2 GB/s  79,345  3.14 ms  4.00 ms  -      12.3 ms  0.20 here  -       0.71
+        PARTIAL: measured for 203 ms
         3 slices sent again, 0 changes to a worse transport
         WRONG: 2 bytes of 1 MiB in 1 op differ; the first: write of 64 KiB: byte 7 of the peer's region
         lane eth0 > n2:eth0 out after 1s, back after 3s: 5.0 GB/s before, 2.0 GB/s during, 5.0 GB/s after; longest time without a batch 61.0 ms (the lane carried nothing)
@@ -156,9 +159,9 @@ read 64 KiB x 128, 1 thread x 2 in flight
         verified 1 GiB: every byte is right
   raw socket     - (the peer is another host)
 
-interrupted: the last measurements are shorter than asked for, or missing
+incomplete: of 4 measurements, 2 complete, 1 partial, 1 without a result
 `
-	if diff := cmp.Diff(want, benchText(r, &command.Look{Units: "gbyte"})); diff != "" {
+	if diff := cmp.Diff(want, benchText(r, 4, &command.Look{Units: "gbyte"})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/topoctl/topoctl/internal/app/bench"
 	"github.com/topoctl/topoctl/internal/app/cli/build"
 	"github.com/topoctl/topoctl/internal/app/cli/command"
+	"github.com/topoctl/topoctl/internal/app/cli/peers"
 	"github.com/topoctl/topoctl/internal/base/engine/session"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
 	"github.com/topoctl/topoctl/internal/base/text"
@@ -54,6 +55,7 @@ func runBench(ctx context.Context, o *benchOptions) error {
 	o.run.Topology, o.run.Tool = t, build.Tool()
 	o.run.RawEnd = o.rawEnd
 	// What a peer is asked beside the measurements goes over shm or tcp where RDMA is not for that.
+	o.run.Protection = o.transports.Protection
 	o.run.Engine = o.transports.Factories(append(slices.Clone(o.run.Transports), "shm", "tcp")...)
 	if !o.Globals.Quiet && o.Streams.ErrTTY {
 		o.run.Progress = o.progress
@@ -64,8 +66,8 @@ func runBench(ctx context.Context, o *benchOptions) error {
 			return err
 		}
 		defer a.Stop() //nolint:errcheck // the measurements are done
-		o.run.Peer, o.run.ChildPID, o.run.Token = a.Address, a.PID, a.Token
-	} else if o.run.Token, err = o.token.Read(ctx, o.Host); err != nil {
+		o.run.Peer, o.run.ChildPID, o.run.Credentials = a.Address, a.PID, a.Credentials
+	} else if o.run.Credentials, err = o.credentials.Read(ctx, o.Host, nil); err != nil {
 		return err
 	}
 	if len(o.http) > 0 {
@@ -80,9 +82,14 @@ func runBench(ctx context.Context, o *benchOptions) error {
 			return err
 		}
 	}
+	var gone *bench.PeerGoneError
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return ctx.Err()
+	case errors.As(err, &gone) && o.run.ChildPID != 0:
+		return command.BadAnswer(gone, "something ended the agent that bench had started, such as the kernel when memory ran out (journalctl -k)")
+	case errors.As(err, &gone):
+		return command.BadAnswer(gone, "see why the agent on the other host ended, start it again, and repeat the benchmark")
 	case err != nil:
 		return PeerHint(err)
 	case report.Bad():
@@ -93,7 +100,7 @@ func runBench(ctx context.Context, o *benchOptions) error {
 
 // show answers HTTP for the engines that measure.
 func (o *benchOptions) show(ctx context.Context, e *bench.Engines) (stop func(), err error) {
-	pages, err := agent.ServePages(ctx, o.http, e)
+	pages, err := agent.ServePages(ctx, o.http, e, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -111,19 +118,26 @@ func (o *benchOptions) show(ctx context.Context, e *bench.Engines) (stop func(),
 
 // announce says what is going to happen.
 func (o *benchOptions) announce() string {
-	r := &o.run
-	n := len(r.Ops) * len(r.Sizes) * len(r.Transports) * len(r.Policies)
-	peer := r.Peer
+	peer := o.run.Peer
 	if peer == "" {
 		peer = "an agent on this host"
 	}
-	return fmt.Sprintf("%s of %s with %s, and their limits", text.Plural(n, "measurement"), r.Duration, peer)
+	return fmt.Sprintf("%s of %s with %s, and their limits", text.Plural(o.measurements(), "measurement"), o.run.Duration, peer)
+}
+
+// measurements is how many are asked for.
+func (o *benchOptions) measurements() int {
+	r := &o.run
+	return len(r.Ops) * len(r.Sizes) * len(r.Transports) * len(r.Policies)
 }
 
 // PeerHint adds the next step to what commonly goes wrong.
 func PeerHint(err error) error {
 	var lane *bench.UnknownLaneError
 	var missing *transport.NotOfferedError
+	if hinted, ok := peers.CredentialHint(err); ok {
+		return hinted
+	}
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return command.WithHint(err, "check that this is the address of \"topoctl agent\", or use --timeout DURATION to allow more time")
@@ -133,8 +147,6 @@ func PeerHint(err error) error {
 		return command.WithHint(err, "another program uses this port; --http with port 0 chooses a free one")
 	case errors.Is(err, engine.ErrNoRegion):
 		return command.WithHint(err, "\"topoctl agent\" serves %q; use --region NAME for another", benchRegion)
-	case errors.Is(err, engine.ErrToken):
-		return command.WithHint(err, "use the same --token-file on both hosts")
 	case errors.Is(err, session.ErrNotEngine):
 		return command.WithHint(err, "--peer is the --listen address of \"topoctl agent\", not its --http address")
 	case errors.As(err, &missing) && slices.Contains(missing.Transports, "rdma"):

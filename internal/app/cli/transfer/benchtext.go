@@ -17,12 +17,12 @@ func (o *benchOptions) print(r *bench.Report) error {
 	if o.Format == command.FormatJSON {
 		return command.PrintJSON(o.Streams.Out, r)
 	}
-	return command.Write(o.Streams.Out, []byte(command.Finish(benchText(r, &o.look))))
+	return command.Write(o.Streams.Out, []byte(command.Finish(benchText(r, o.measurements(), &o.look))))
 }
 
 // benchText is a report for people: what was measured with, then a table for each
-// op and size with its ceilings.
-func benchText(r *bench.Report, l *command.Look) string {
+// op and size with its ceilings. planned is how many measurements were asked for.
+func benchText(r *bench.Report, planned int, l *command.Look) string {
 	var b strings.Builder
 	peer := r.Peer.Address
 	if r.Peer.Name != peer {
@@ -37,6 +37,7 @@ func benchText(r *bench.Report, l *command.Look) string {
 	for _, n := range append(slices.Clone(r.Memory.Notes), r.Unavailable...) {
 		b.WriteString("note: " + n + "\n")
 	}
+	b.WriteString(benchLegend)
 	for i := 0; i < len(r.Results); {
 		n := i + 1
 		for n < len(r.Results) && r.Results[n].Op == r.Results[i].Op && r.Results[n].SizeBytes == r.Results[i].SizeBytes {
@@ -46,9 +47,27 @@ func benchText(r *bench.Report, l *command.Look) string {
 		i = n
 	}
 	if !r.Complete {
-		b.WriteString("\ninterrupted: the last measurements are shorter than asked for, or missing\n")
+		b.WriteString("\n" + incompleteText(r, planned) + "\n")
 	}
 	return b.String()
+}
+
+// benchLegend says what the heads of the tables mean.
+const benchLegend = "p50 to max: latency of a batch. CPU s/GB: CPU time for 10^9 bytes (\"here\": without the peer's).\n" +
+	"of raw, of copy: the rate as a part of that of the raw socket and of memcpy.\n"
+
+// incompleteText says how much of what was asked for is there.
+func incompleteText(r *bench.Report, planned int) string {
+	whole, partial := 0, 0
+	for i := range r.Results {
+		switch x := &r.Results[i]; {
+		case x.Complete:
+			whole++
+		case x.Bytes > 0:
+			partial++
+		}
+	}
+	return fmt.Sprintf("incomplete: of %s, %d complete, %d partial, %d without a result", text.Plural(planned, "measurement"), whole, partial, planned-whole-partial)
 }
 
 // congestionText says which congestion control was in force.
@@ -106,6 +125,10 @@ func resultRow(x *bench.Result, l *command.Look) command.Row {
 	r := command.Row{Cells: []string{name, rate, ops, duration(x.Latency.P50), duration(x.Latency.P99),
 		duration(x.Latency.P999), duration(x.Latency.Max), cpu, raw, memcpy, lanesText(x)}}
 	add := func(format string, args ...any) { r.Below = append(r.Below, fmt.Sprintf(format, args...)) }
+	if !x.Complete && x.Bytes > 0 {
+		r.Color = command.Caution
+		add("PARTIAL: measured for %s", duration(&x.DurationNS))
+	}
 	if x.Retries > 0 || x.Fallbacks > 0 {
 		add("%s sent again, %s to a worse transport", text.Plural(int(x.Retries), "slice"), text.Plural(int(x.Fallbacks), "change"))
 	}

@@ -10,12 +10,13 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"slices"
 	"strings"
 	"time"
 
+	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/internal/app/cli/command"
 	"github.com/topoctl/topoctl/internal/app/cli/peers"
+	"github.com/topoctl/topoctl/internal/base/engine/trust"
 )
 
 // childTime is how long a child may take to be ready, and to end.
@@ -23,23 +24,24 @@ const childTime = 20 * time.Second
 
 // ChildAgent is an agent of this program's own on this host.
 type ChildAgent struct {
-	PID     int
-	Address string
-	Token   []byte
-	Stop    func() error // the agent also ends with this process
+	PID         int
+	Address     string
+	Credentials func() *engine.Credentials
+	Stop        func() error // the agent also ends with this process
 }
 
 // StartAgent starts one that the host flags and the settings of RDMA hold for, too; args say what
 // it serves.
 func StartAgent(ctx context.Context, in *command.Host, rdma *peers.RDMA, args ...string) (*ChildAgent, error) {
-	a := &ChildAgent{Token: []byte(rand.Text())}
+	token := []byte(rand.Text())
+	a := &ChildAgent{Credentials: trust.OfSecret(token)}
 	args = append([]string{"agent", "--listen", "127.0.0.1:0", "--token-file", "-", "--until-eof", "-o", "json", "-q", "--timeout", in.Globals.Timeout.String()}, args...)
 	if in.Globals.HostRoot != "" {
 		args = append(args, "--host-root", in.Globals.HostRoot)
 	}
 	var ready AgentReady
 	var err error
-	if a.PID, a.Stop, err = startChild(ctx, append(args, rdma.Args()...), append(slices.Clone(a.Token), '\n'), &ready); err != nil {
+	if a.PID, a.Stop, err = startChild(ctx, append(args, rdma.Args()...), append(token, '\n'), &ready); err != nil {
 		return nil, fmt.Errorf("start an agent: %w", err)
 	}
 	if len(ready.Addresses) == 0 {
@@ -85,11 +87,9 @@ func startChild(ctx context.Context, args []string, line []byte, answer any) (pi
 	limit.Stop()
 	interrupted()
 	stop = func() error {
-		if ctx.Err() != nil {
-			// An orderly end gives its memory back first, which takes a while. It takes the kernel a
-			// while too, which is not waited for.
+		if ctx.Err() != nil { // an orderly end gives its memory back first, which takes a while
 			kill()
-			go cmd.Wait() //nolint:errcheck // it was killed
+			cmd.Wait() //nolint:errcheck // it was killed
 			return nil
 		}
 		in.Close() //nolint:errcheck // this is what ends it

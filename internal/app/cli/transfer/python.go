@@ -46,7 +46,7 @@ type pythonEnvOptions struct {
 func newPythonCmd(f *command.Env, runF func(context.Context, *pythonEnvOptions) error) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "python",
-		Short: "Put topoctl's engine under Python programs that use Mooncake or NIXL",
+		Short: "Run Python programs for Mooncake or NIXL on topoctl's engine",
 		Long: "The Python package topoctl has modules called mooncake and nixl, with the functions of those\n" +
 			"packages, over topoctl's engine. They are not in force until the environment says so; see\n" +
 			"docs/python.md.",
@@ -66,10 +66,15 @@ func newPythonCmd(f *command.Env, runF func(context.Context, *pythonEnvOptions) 
 	}
 	env.Flags().StringVar(&opts.engine, "for", "", "the program, `ENGINE`: "+command.Either(servingNames()))
 	env.Flags().StringVar(&opts.packages, "package", "", "`DIR` of the Python package topoctl (default: where its wheel put it and this program)")
-	command.Offer(env, map[string]command.Completer{"for": command.Words(servingNames()...)})
+	var engines []string
+	for _, e := range servingEngines {
+		engines = append(engines, cobra.CompletionWithDesc(e.name, e.title+": "+e.changes))
+	}
+	command.Offer(env, map[string]command.Completer{"for": command.Words(engines...)})
 	if err := env.MarkFlagDirname("package"); err != nil {
 		panic(err)
 	}
+	command.Prints(env, "a script for a POSIX shell")
 	cmd.AddCommand(env)
 	return cmd
 }

@@ -16,6 +16,7 @@ import (
 // Options say how a report is printed.
 type Options struct {
 	Units units.System // of rates; "" is Gbyte
+	Width int          // columns to wrap sentences at; 0: no limit
 	// All prints everything; otherwise the answer, the latencies and what limits them.
 	All bool
 }
@@ -43,8 +44,16 @@ func (r *Report) Text(o Options) string {
 		if s.title != "" {
 			b.WriteString(s.title + "\n")
 		}
-		for _, line := range append(text.Columns(s.rows, text.Column{}, text.Column{Right: !s.words}), s.lines...) {
-			b.WriteString(line + "\n")
+		width := 0 // figures stay in their columns
+		if s.words {
+			width = o.Width
+		}
+		rows := text.WrapColumns(s.rows, width, text.Column{}, text.Column{Right: !s.words})
+		for _, line := range s.lines {
+			rows = append(rows, text.WrapColumns([][]string{{line}}, o.Width)...)
+		}
+		for _, lines := range rows {
+			b.WriteString(strings.Join(lines, "\n") + "\n")
 		}
 	}
 	if !o.All {

@@ -123,7 +123,7 @@ func regionAt(t *topo.Topology, at pathsel.Location) (o engine.RegionOptions, no
 }
 
 // connect begins the jobs of a round: they connect, and wait for start.
-func (s *Server) connect(e *engine.Engine, now *round, jobs []jobWant) error {
+func (s *Server) connect(e *engine.Engine, now *round, jobs []jobWant, targets []Targets) error {
 	for i := range jobs {
 		j := &jobs[i]
 		if s.o.Transports[j.Transport] == nil {
@@ -142,7 +142,7 @@ func (s *Server) connect(e *engine.Engine, now *round, jobs []jobWant) error {
 		return err
 	}
 	for i := range jobs {
-		j := &job{want: jobs[i], state: stateConnecting}
+		j := &job{want: jobs[i], targets: targets, state: stateConnecting}
 		now.jobs = append(now.jobs, j)
 		now.running.Go(func() { s.runJob(now, e, j) })
 	}

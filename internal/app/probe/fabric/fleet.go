@@ -19,7 +19,8 @@ import (
 // Options say which hosts a fleet has, and how they are reached.
 type Options struct {
 	Hosts []probe.Host
-	Token []byte // that the agents have; none: without
+	// Credentials are what this controller shows to the agents, and demands of them; nil: none.
+	Credentials func() *engine.Credentials
 	// DialTime is how long one agent may take to answer; default 10 s, 30 s if it is
 	// started first.
 	DialTime time.Duration
@@ -96,7 +97,7 @@ func Open(ctx context.Context, o Options) (*Fleet, error) {
 	if _, err := rand.Read(raw); err != nil {
 		return nil, pkgerr.Errorf("fabric", "%w", err)
 	}
-	e, err := engine.New(ctx, engine.Options{Token: o.Token, Transports: []engine.TransportFactory{engine.TCP()}, GiveUp: o.GiveUp})
+	e, err := engine.New(ctx, engine.Options{Credentials: o.Credentials, Transports: []engine.TransportFactory{engine.TCP()}, GiveUp: o.GiveUp})
 	if err != nil {
 		return nil, pkgerr.Errorf("fabric", "%w", err)
 	}
@@ -188,7 +189,7 @@ func (a *agent) open(ctx context.Context, f *Fleet, o *Options) {
 func (a *agent) reach(ctx context.Context, f *Fleet, o *Options) error {
 	if o.Launch != nil {
 		var err error
-		if a.launched, err = o.Launch.start(ctx, a.address, o.Token); err != nil {
+		if a.launched, err = o.Launch.start(ctx, a.address, o.Credentials); err != nil {
 			return err
 		}
 		a.address = a.launched.address

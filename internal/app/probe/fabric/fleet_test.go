@@ -13,6 +13,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
+	"github.com/topoctl/topoctl/internal/base/engine/trust"
 	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/probe"
 )
@@ -55,7 +56,10 @@ type host struct {
 // agentOf starts an agent; wrap, where it is not nil, stands between it and its callers.
 func agentOf(t *testing.T, name string, o ServerOptions, topology *topo.Topology, wrap func(answer) answer) *host {
 	t.Helper()
-	o.Token = token
+	o.Credentials = trust.OfSecret(token)
+	if o.Targets == nil {
+		o.Targets = Loopback
+	}
 	if o.Limits.MemoryBytes == 0 {
 		o.Limits.MemoryBytes = 4 << 20 // to be quick
 	}
@@ -81,7 +85,7 @@ func (h *host) address() string { return h.e.Addrs()[0].String() }
 // fleetOf opens agents called n0, n1, ...
 func fleetOf(t *testing.T, agents ...*host) *Fleet {
 	t.Helper()
-	o := Options{Token: token}
+	o := Options{Credentials: trust.OfSecret(token)}
 	for i, a := range agents {
 		o.Hosts = append(o.Hosts, probe.Host{Name: fmt.Sprintf("n%d", i), Address: a.address()})
 	}

@@ -19,7 +19,8 @@ import (
 
 // job is a pair that this agent initiates.
 type job struct {
-	want jobWant
+	want    jobWant
+	targets []Targets // each of which must allow an address
 
 	mu      sync.Mutex
 	state   string
@@ -38,7 +39,7 @@ const maxConnecting = 16
 
 // runJob connects, waits for the others, and measures.
 func (s *Server) runJob(now *round, e *engine.Engine, j *job) {
-	w := worker{s: s, e: e, want: &j.want}
+	w := worker{s: s, e: e, want: &j.want, targets: j.targets}
 	select {
 	case s.connecting <- struct{}{}:
 	case <-now.ctx.Done():
@@ -132,12 +133,13 @@ func (j *job) poll(has seen, room *int) jobState {
 
 // worker holds the resources of a job while it runs.
 type worker struct {
-	s      *Server
-	e      *engine.Engine // the agent's
-	want   *jobWant
-	engine *engine.Engine // the job's own
-	lane   lane.Lane
-	note   string
+	s       *Server
+	e       *engine.Engine // the agent's
+	want    *jobWant
+	targets []Targets
+	engine  *engine.Engine // the job's own
+	lane    lane.Lane
+	note    string
 }
 
 // connect creates the engine of a job, with memory, and finds the lane.
@@ -147,9 +149,12 @@ func (w *worker) connect(ctx context.Context) error {
 	if want.LocalPort != "" {
 		transports = lane.OnPort(transports, want.LocalPort)
 	}
+	for _, t := range w.targets {
+		transports = t.only(transports)
+	}
 	var err error
 	w.engine, err = engine.New(ctx, engine.Options{
-		Name: fmt.Sprintf("%s-probe-%d-%d", w.e.Name(), os.Getpid(), want.ID), Token: w.s.o.Token, Ports: engine.Ports{Topology: w.e.Topology()},
+		Name: fmt.Sprintf("%s-probe-%d-%d", w.e.Name(), os.Getpid(), want.ID), Credentials: w.s.o.Credentials, Ports: engine.Ports{Topology: w.e.Topology()},
 		Logger: w.s.o.Logger, Transports: transports, GiveUp: want.GiveUp,
 	})
 	if err != nil {
@@ -203,6 +208,10 @@ func (w *worker) open(ctx context.Context) (p *engine.Peer, at string, err error
 		if ctx.Err() != nil {
 			break
 		}
+		if err := w.mayDial(ctx, address); err != nil {
+			errs = append(errs, err)
+			continue
+		}
 		limited, cancel := context.WithTimeout(ctx, addressTime)
 		p, err := w.engine.Open(limited, address)
 		cancel()
@@ -215,6 +224,16 @@ func (w *worker) open(ctx context.Context) (p *engine.Peer, at string, err error
 		errs = append(errs, err)
 	}
 	return nil, "", fmt.Errorf("%s is not reached: %w", w.want.Host, errors.Join(errs...))
+}
+
+// mayDial says why an address is not dialled, and else waits until it may be.
+func (w *worker) mayDial(ctx context.Context, address string) error {
+	for _, t := range w.targets {
+		if err := t.allows(ctx, address); err != nil {
+			return err
+		}
+	}
+	return w.s.dials.wait(ctx)
 }
 
 // ownAddress says whether an address belongs to this machine.

@@ -2,7 +2,6 @@ package fabric
 
 import (
 	"bufio"
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -17,6 +16,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/topoctl/topoctl/engine"
 )
 
 // Launch starts an agent on each host through the system's ssh, and stops it again. The token is passed
@@ -63,7 +64,8 @@ func (l *Launch) arguments(host, port string) []string {
 	if len(remote) == 0 {
 		remote = []string{"topoctl"}
 	}
-	remote = append(remote, "agent", "--listen", net.JoinHostPort("", port), "--until-eof", "--size", "0", "-o", "json", "--token-file", "-")
+	remote = append(remote, "agent", "--listen", net.JoinHostPort("", port), "--until-eof", "--size", "0", "-o", "json", "--token-file", "-",
+		"--serve-probes", "--probe-targets", "0.0.0.0/0,::/0") // the token is for this run alone
 	remote = append(remote, l.Args...)
 	for i := range remote {
 		remote[i] = quote(remote[i])
@@ -77,7 +79,7 @@ func (l *Launch) arguments(host, port string) []string {
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 // start starts the agent of a host and waits until it can be reached. ctx bounds that.
-func (l *Launch) start(ctx context.Context, address string, token []byte) (*launchedAgent, error) {
+func (l *Launch) start(ctx context.Context, address string, credentials func() *engine.Credentials) (*launchedAgent, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, fmt.Errorf("launch: %w", err)
@@ -85,9 +87,10 @@ func (l *Launch) start(ctx context.Context, address string, token []byte) (*laun
 	if _, err := netip.ParseAddr(host); err != nil && !dnsName(host) {
 		return nil, fmt.Errorf("launch: host %.80q: want an IP address or a host name", host)
 	}
-	if len(token) == 0 || bytes.ContainsAny(token, "\r\n") {
-		return nil, errors.New("launch: agents that other hosts can reach need a token of one line")
+	if credentials == nil || credentials().Shown() == nil {
+		return nil, errors.New("launch: agents that other hosts can reach need a token")
 	}
+	token := credentials().Shown()
 	ssh := l.SSH
 	if len(ssh) == 0 {
 		ssh = []string{"ssh"}
@@ -109,7 +112,7 @@ func (l *Launch) start(ctx context.Context, address string, token []byte) (*laun
 	}
 	ready := make(chan []byte, 1)
 	go x.read(ready)
-	if _, err = x.stdin.Write(append(slices.Clone(token), '\n')); err == nil {
+	if _, err = x.stdin.Write([]byte(strings.TrimSpace(token.Name+" "+string(token.Secret)) + "\n")); err == nil {
 		err = x.wait(ctx, host, ready)
 	} else if waited := x.wait(ctx, host, ready); waited != nil {
 		err = waited // it says more than a broken pipe

@@ -48,7 +48,7 @@ func beAgent(args []string) error {
 	}()
 	return agent.Run(ctx, agent.Options{
 		Engine: engine.Options{Name: strings.Join(args, " "), Listen: []string{listen}, Token: token},
-		Probe:  &fabric.ServerOptions{Limits: fabric.Limits{MemoryBytes: 4 << 20}},
+		Probe:  &fabric.ServerOptions{Targets: fabric.Loopback, Limits: fabric.Limits{MemoryBytes: 4 << 20}},
 		Ready: func(i agent.Info) {
 			_ = json.NewEncoder(os.Stdout).Encode(map[string]any{"schema": "topoctl.agent/v1", "epoch": fmt.Sprint(i.Epoch), "addresses": i.Addresses})
 		},

@@ -14,6 +14,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
+	"github.com/topoctl/topoctl/internal/base/engine/trust"
 	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/probe"
 )
@@ -49,7 +50,7 @@ func TestOpenSome(t *testing.T) {
 		}
 		return a
 	})
-	o := Options{Token: token, DialTime: time.Second, Hosts: []probe.Host{{Name: "good", Address: good.address()}, {Name: "none", Address: "127.0.0.1:1"}, {Name: "plain", Address: plain.Addrs()[0].String()},
+	o := Options{Credentials: trust.OfSecret(token), DialTime: time.Second, Hosts: []probe.Host{{Name: "good", Address: good.address()}, {Name: "none", Address: "127.0.0.1:1"}, {Name: "plain", Address: plain.Addrs()[0].String()},
 		{Name: "foreign", Address: foreign.Addrs()[0].String()}, {Name: "mute", Address: mute.Addr().String()}, {Name: "liar", Address: liar.address()}, {Name: "garbage", Address: garbage.address()}, {Name: "other", Address: other.address()}}}
 	f, err := Open(limited(t), o)
 	if err != nil {
@@ -67,7 +68,7 @@ func TestOpenSome(t *testing.T) {
 		t.Errorf("%v; %v; %v", out[0].Err, out[1].Err, out[2].Err)
 	}
 	// Another controller is told who has it, and costs nothing.
-	if _, err := Open(limited(t), Options{Token: token, Hosts: []probe.Host{{Name: "x", Address: good.address()}}}); err == nil || !strings.Contains(err.Error(), "is measuring") {
+	if _, err := Open(limited(t), Options{Credentials: trust.OfSecret(token), Hosts: []probe.Host{{Name: "x", Address: good.address()}}}); err == nil || !strings.Contains(err.Error(), "is measuring") {
 		t.Errorf("a second controller: %v", err)
 	}
 	// An agent that ends between rounds is noticed.
@@ -94,7 +95,7 @@ func TestOpenRefuses(t *testing.T) {
 		"are the same agent":              {{Name: "x", Address: here}, {Name: "y", Address: "localhost:" + port}},
 		"no agent can be used: x: engine": {{Name: "x", Address: "127.0.0.1:1"}},
 	} {
-		f, err := Open(limited(t), Options{Token: token, Hosts: hosts, DialTime: 5 * time.Second})
+		f, err := Open(limited(t), Options{Credentials: trust.OfSecret(token), Hosts: hosts, DialTime: 5 * time.Second})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
@@ -102,11 +103,11 @@ func TestOpenRefuses(t *testing.T) {
 			t.Errorf("%s: there is a fleet all the same", want)
 		}
 	}
-	if _, err := Open(over, Options{Token: token, Hosts: []probe.Host{{Name: "x", Address: here}}}); !errors.Is(err, context.Canceled) {
+	if _, err := Open(over, Options{Credentials: trust.OfSecret(token), Hosts: []probe.Host{{Name: "x", Address: here}}}); !errors.Is(err, context.Canceled) {
 		t.Errorf("after the end: %v", err)
 	}
 	// All that were refused have given their leases back.
-	f, err := Open(limited(t), Options{Token: token, Hosts: []probe.Host{{Name: "x", Address: here}}})
+	f, err := Open(limited(t), Options{Credentials: trust.OfSecret(token), Hosts: []probe.Host{{Name: "x", Address: here}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +190,7 @@ func TestOpenErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	for address, want := range map[string]error{e.Addrs()[0].String(): engine.ErrToken, closed: syscall.ECONNREFUSED} {
-		_, err := Open(limited(t), Options{Token: token, DialTime: time.Second, Hosts: []probe.Host{{Name: "n0", Address: address}}})
+		_, err := Open(limited(t), Options{Credentials: trust.OfSecret(token), DialTime: time.Second, Hosts: []probe.Host{{Name: "n0", Address: address}}})
 		if !errors.Is(err, want) {
 			t.Errorf("%s: %v, want %v", address, err, want)
 		}

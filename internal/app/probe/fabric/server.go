@@ -19,12 +19,16 @@ import (
 
 // ServerOptions say what an agent lets controllers do. Zero fields take defaults.
 type ServerOptions struct {
-	// Token is that of the agent's engine: initiators prove themselves to targets with it.
-	Token []byte
+	// Credentials are those of the agent's engine: initiators prove themselves to targets with them.
+	Credentials func() *engine.Credentials
 	// Transports are those that pairs can be measured over, by their names ("tcp", "rdma",
 	// "shm"); each pair has an engine of its own with one of them. nil: tcp and shm.
 	Transports map[string]engine.TransportFactory
 	Limits     Limits // default 1 GiB of memory, 10 min for a pair, no limit of the rate
+	// Targets are what controllers may have the agent connect to. Of, where it is not nil, narrows that
+	// for a controller; false: it may not measure at all.
+	Targets Targets
+	Of      func(engine.PeerID) (Targets, bool)
 	// Lease is how long a controller may be silent before all that it began is ended and
 	// its memory is free; default 10 s.
 	Lease time.Duration
@@ -47,6 +51,7 @@ type Server struct {
 	began time.Time // its monotonic clock is the server's
 
 	connecting chan struct{} // has a place for each job that connects
+	dials      *pace
 
 	// op is locked while a round is prepared or ended, which may take long.
 	op sync.Mutex
@@ -81,7 +86,7 @@ func NewServer(o ServerOptions) *Server {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Server{o: o, began: time.Now(), connecting: make(chan struct{}, maxConnecting)}
+	return &Server{o: o, began: time.Now(), connecting: make(chan struct{}, maxConnecting), dials: newPace()}
 }
 
 // Serve sets the engine that serves memory to initiators; its Answer is the server's.
@@ -106,7 +111,7 @@ func (s *Server) Close() {
 func (s *Server) now() time.Duration { return time.Since(s.began) }
 
 // Answer answers a controller's call; see engine.Options.Answer. All of it may be hostile.
-func (s *Server) Answer(ctx context.Context, from string, data []byte) ([]byte, error) {
+func (s *Server) Answer(ctx context.Context, from engine.PeerID, data []byte) ([]byte, error) {
 	r, err := parseRequest(data)
 	if err != nil {
 		return nil, err
@@ -116,6 +121,14 @@ func (s *Server) Answer(ctx context.Context, from string, data []byte) ([]byte, 
 	s.mu.Unlock()
 	if e == nil || closed {
 		return nil, errors.New("the agent is starting or stopping: try again")
+	}
+	targets := []Targets{s.o.Targets}
+	if s.o.Of != nil && r.Do != doCPU { // which initiators ask
+		own, may := s.o.Of(from)
+		if !may {
+			return nil, errors.New("this agent does not allow this controller to measure (--grants)")
+		}
+		targets = append(targets, own)
 	}
 	a := &answer{}
 	switch r.Do {
@@ -129,7 +142,7 @@ func (s *Server) Answer(ctx context.Context, from string, data []byte) ([]byte, 
 		err = s.acquireLease(r, from)
 		a.LeaseNS = int64(s.o.Lease)
 	default:
-		err = s.answerHolder(ctx, e, r, a)
+		err = s.answerHolder(ctx, e, r, targets, a)
 	}
 	if err != nil {
 		return nil, err
@@ -139,7 +152,7 @@ func (s *Server) Answer(ctx context.Context, from string, data []byte) ([]byte, 
 }
 
 // answerHolder answers what only the holder of the lease may ask.
-func (s *Server) answerHolder(ctx context.Context, e *engine.Engine, r *request, a *answer) error {
+func (s *Server) answerHolder(ctx context.Context, e *engine.Engine, r *request, targets []Targets, a *answer) error {
 	l, err := s.renewLease(r.Lease)
 	if err != nil {
 		return err
@@ -159,7 +172,7 @@ func (s *Server) answerHolder(ctx context.Context, e *engine.Engine, r *request,
 	}
 	switch r.Do {
 	case doConnect:
-		return s.connect(e, now, r.Jobs)
+		return s.connect(e, now, r.Jobs, targets)
 	case doPoll:
 		a.Jobs = now.poll(r.Seen)
 	case doStart:
@@ -222,7 +235,7 @@ func servedBy(e *engine.Engine) *served {
 }
 
 // acquireLease gives the lease to a controller, or renews it.
-func (s *Server) acquireLease(r *request, from string) error {
+func (s *Server) acquireLease(r *request, from engine.PeerID) error {
 	if len(r.Lease) < 16 {
 		return fmt.Errorf("lease of %d bytes: want 16 or more", len(r.Lease))
 	}
@@ -241,7 +254,7 @@ func (s *Server) acquireLease(r *request, from string) error {
 		s.extendLease(l)
 		return nil
 	}
-	l = &lease{id: r.Lease, controller: cmp.Or(r.Controller, clip(from, 40)), heard: s.now()}
+	l = &lease{id: r.Lease, controller: cmp.Or(r.Controller, clip(from.Claimed, 40)), heard: s.now()}
 	l.timer = time.AfterFunc(s.o.Lease, func() { s.expire(l) })
 	s.lease = l
 	s.o.Logger.Info("probe: a controller begins", "controller", l.controller)

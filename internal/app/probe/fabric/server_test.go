@@ -291,7 +291,7 @@ func FuzzRequests(f *testing.F) {
 	s.Serve(e)
 	f.Cleanup(func() { s.Close(); e.Close() })
 	f.Fuzz(func(t *testing.T, data []byte) {
-		got, err := s.Answer(context.Background(), "fuzz", data)
+		got, err := s.Answer(context.Background(), engine.PeerID{}, data)
 		var a answer
 		if err == nil && (json.Unmarshal(got, &a) != nil || a.Schema != Schema || a.Epoch != e.Epoch()) {
 			t.Errorf("%q gives %q", data, got)
@@ -313,7 +313,7 @@ func FuzzRequests(f *testing.F) {
 func TestAnswerWithoutEngine(t *testing.T) {
 	s := NewServer(ServerOptions{})
 	data := []byte(fmt.Sprintf(`{"schema":%q,"do":"describe"}`, Schema))
-	if _, err := s.Answer(t.Context(), "x", data); err == nil || !strings.Contains(err.Error(), "starting or stopping") {
+	if _, err := s.Answer(t.Context(), engine.PeerID{}, data); err == nil || !strings.Contains(err.Error(), "starting or stopping") {
 		t.Error(err)
 	}
 	s.Close()

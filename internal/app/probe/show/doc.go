@@ -4,7 +4,10 @@
 // programs read the report itself.
 package show
 
-import "github.com/topoctl/topoctl/internal/base/units"
+import (
+	"github.com/topoctl/topoctl/internal/base/text"
+	"github.com/topoctl/topoctl/internal/base/units"
+)
 
 // Options say how a report is shown.
 type Options struct {
@@ -29,7 +32,7 @@ func (o Options) everything() bool { return o.All || o.Wide }
 // text is a text as these options have it.
 func (o Options) text(s string) string {
 	if o.ASCII {
-		return ascii(s)
+		return text.InASCII(s)
 	}
 	return s
 }

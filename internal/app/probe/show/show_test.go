@@ -21,6 +21,7 @@ import (
 	"github.com/topoctl/topoctl/internal/app/probe/show"
 	"github.com/topoctl/topoctl/internal/base/golden"
 	"github.com/topoctl/topoctl/internal/base/group"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/probe"
 )
 
@@ -86,6 +87,19 @@ func TestGoldens(t *testing.T) {
 	golden.Check(t, "testdata/"+"bad-cable.wide.txt", table(t, r, show.Options{Wide: true, ASCII: true, Color: true, Units: "gbyte"}))
 	golden.Check(t, "testdata/local-cpu.tsv", fields(t, load(t, "local-cpu")))
 	golden.Check(t, "testdata/local-cpu.all.txt", table(t, load(t, "local-cpu"), show.Options{All: true, Width: 100}))
+}
+
+// Tables fit a terminal of 80 columns. With Wide they have all columns.
+func TestTableFits(t *testing.T) {
+	r := load(t, "bad-cable")
+	for _, line := range strings.Split(string(table(t, r, show.Options{Width: 80})), "\n") {
+		if strings.HasPrefix(line, "  ") && text.Width(line) > 80 {
+			t.Errorf("%q", line)
+		}
+	}
+	if !strings.Contains(string(table(t, r, show.Options{Width: 80, Wide: true})), "n bw/lat") {
+		t.Error("wide: no number of samples")
+	}
 }
 
 // few is a report with the first pair of each verdict of each kind and variant.
@@ -298,7 +312,7 @@ func TestSizes(t *testing.T) {
 		t.Errorf("a page of %d bytes, %d rows, %d details", len(doc), bytes.Count(doc, []byte("<tr data-verdict")), bytes.Count(doc, []byte("<details>")))
 	}
 	text := string(table(t, r, show.Options{}))
-	if n := strings.Count(text, "\n"); n > 80 || !strings.Contains(text, "2476 pairs FAIL, 96 Gb/s") || !strings.Contains(text, "pairs PASS, 392 Gb/s, 98.0 % of what was expected") {
+	if n := strings.Count(text, "\n"); n > 80 || !strings.Contains(text, "2476 more pairs FAIL, 96 Gb/s") || !strings.Contains(text, "pairs PASS, 392 Gb/s, 98.0 % of what was expected") {
 		t.Errorf("%d lines:\n%.600s", n, text)
 	}
 }

@@ -142,7 +142,7 @@ func (p *printer) section(s *section) {
 	p.linef("")
 	p.linef("%s", p.paint(s.title, inStrong))
 	p.rows(s, rows)
-	p.groups(s, rest)
+	p.groups(s, rows, rest)
 }
 
 // worst orders verdicts by how much they need attention.
@@ -188,10 +188,17 @@ func (p *printer) rows(s *section, results []*probe.Result) {
 			row[last] = string(results[k-1].Verdict)
 		}
 	}
-	lines := text.Columns(all, columns...)
-	at := 0
-	for _, line := range lines {
-		at = max(at, 2+text.Width(line))
+	lines, at := columnsOf(all, columns)
+	for _, least := range []string{head[2], head[1], head[len(head)-2]} { // what a narrow terminal goes without
+		if p.o.Wide || p.o.Width == 0 || at <= p.o.Width {
+			break
+		}
+		i := slices.Index(all[0], least)
+		for k := range all {
+			all[k] = slices.Delete(all[k], i, i+1)
+		}
+		columns = slices.Delete(columns, i, i+1)
+		lines, at = columnsOf(all, columns)
 	}
 	for k, line := range lines {
 		if k == 0 {
@@ -206,6 +213,15 @@ func (p *printer) rows(s *section, results []*probe.Result) {
 		}
 		p.reasoned("  "+strings.TrimSuffix(line, v)+p.verdict(x)+strings.Repeat(" ", at-2-text.Width(line)), at+2, why)
 	}
+}
+
+// columnsOf aligns rows and gives the cell after the widest, with the indent of a table.
+func columnsOf(rows [][]string, columns []text.Column) (lines []string, end int) {
+	lines = text.Columns(rows, columns...)
+	for _, line := range lines {
+		end = max(end, 2+text.Width(line))
+	}
+	return lines, end
 }
 
 // leastReason is how wide the column of reasons is at least: else they stand below their rows.
@@ -256,7 +272,7 @@ func (p *printer) verdict(x *probe.Result) string {
 }
 
 // groups sums up the pairs that are not listed.
-func (p *printer) groups(s *section, rest []*probe.Result) {
+func (p *printer) groups(s *section, listed, rest []*probe.Result) {
 	type kind struct {
 		verdict probe.Verdict
 		group   string
@@ -272,7 +288,11 @@ func (p *printer) groups(s *section, rest []*probe.Result) {
 				efficiencies = append(efficiencies, *x.Efficiency)
 			}
 		}
-		line := text.Plural(len(list), "pair") + " " + p.verdict(list[0])
+		what := "pair"
+		if slices.ContainsFunc(listed, func(x *probe.Result) bool { return x.Verdict == list[0].Verdict }) {
+			what = "more pair"
+		}
+		line := text.Plural(len(list), what) + " " + p.verdict(list[0])
 		if len(rates) > 0 {
 			line += ", " + fromTo(units.RateNumber(slices.Min(rates), s.unit), units.RateNumber(slices.Max(rates), s.unit), s.unit.Suffix())
 		}

@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/text"
@@ -18,21 +17,6 @@ const maxText = 300
 
 // clean makes a foreign text fit for a line.
 func clean(s string) string { return text.Cut(text.Printable(s), maxText, text.Ellipsis) }
-
-// plainer spells our own signs in ASCII; ascii writes the rest as escapes. Tabs and colours stay.
-var plainer = strings.NewReplacer("±", "+-", "µ", "u", "·", "-", "…", "...", "≥", ">=")
-
-func ascii(s string) string {
-	var b strings.Builder
-	for _, r := range plainer.Replace(s) {
-		if r < utf8.RuneSelf {
-			b.WriteRune(r)
-		} else {
-			b.WriteString(text.ASCII(string(r)))
-		}
-	}
-	return b.String()
-}
 
 // endName names an end; the host is left out if there is only one.
 func endName(e *probe.End, local bool) string {

@@ -268,14 +268,25 @@ func (b *Block) seal(grant Grant) error {
 	if grant&PeerWrite == 0 {
 		add |= unix.F_SEAL_FUTURE_WRITE
 	}
-	_, err := unix.FcntlInt(uintptr(b.fd), unix.F_ADD_SEALS, add)
-	if errors.Is(err, unix.EINVAL) { // before Linux 5.1
-		_, err = unix.FcntlInt(uintptr(b.fd), unix.F_ADD_SEALS, unix.F_SEAL_SEAL)
+	err := addSeals(b.fd, add)
+	if errors.Is(err, unix.EINVAL) && grant&PeerWrite == 0 {
+		// Before Linux 5.1. A file that peers could write to is given to none of them.
+		b.note("%s", noFutureWrite)
+		return b.closeFile()
 	}
 	if err != nil {
 		return fmt.Errorf("seal the memfd: %w", err)
 	}
 	return nil
+}
+
+// noFutureWrite says why memory that was made to be shared is not.
+const noFutureWrite = "not in shared memory: peers may only read it, and this kernel, older than Linux 5.1, cannot keep them from writing"
+
+// addSeals is fcntl's; tests have older kernels.
+var addSeals = func(fd, seals int) error {
+	_, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals)
+	return err
 }
 
 func (b *Block) closeFile() error {
@@ -373,6 +384,12 @@ func setting(path string) string {
 		}
 	}
 	return string(bytes.TrimSpace(text))
+}
+
+// Left is how much memory this process can have, by the system and its control groups.
+func Left() (bytes int64, known bool) {
+	m, ok := cgroup.MemoryLeft(os.DirFS("/"))
+	return m.Left, ok
 }
 
 // askFrom is from how many bytes on the system is asked whether it has them.

@@ -125,6 +125,33 @@ func TestGrantSeals(t *testing.T) {
 	}
 }
 
+// A kernel that cannot seal a file against writing has no peer get one.
+func TestReadOnlyBeforeLinux51(t *testing.T) {
+	now := addSeals
+	defer func() { addSeals = now }()
+	addSeals = func(fd, seals int) error {
+		if seals&unix.F_SEAL_FUTURE_WRITE != 0 {
+			return unix.EINVAL
+		}
+		return now(fd, seals)
+	}
+	for _, grant := range []Grant{None, PeerRead, PeerWrite, PeerRead | PeerWrite} {
+		tab, b := NewTable(1), alloc(t, 4096, Options{})
+		if _, err := tab.Add(b, "kv", "", grant); err != nil {
+			t.Fatal(err)
+		}
+		fd, has, err := b.File(false)
+		if want := grant&PeerWrite != 0; err != nil || has != want || slices.Contains(b.Info().Notes, noFutureWrite) == want {
+			t.Errorf("grant %s: a file: %v, %v; %q", grant, has, err, b.Info().Notes)
+		}
+		if has {
+			unix.Close(fd)
+		}
+		random(b.Bytes(), 1)
+		closeTable(t, tab)
+	}
+}
+
 func TestSeals(t *testing.T) {
 	b := alloc(t, 8192, Options{})
 	fd := file(t, b, true)

@@ -173,11 +173,19 @@ func (t *Table) Pin(id ID, offset, length uint64, want Grant) (*Region, error) {
 
 // PinAny is Pin for those who know what to do with device memory.
 func (t *Table) PinAny(id ID, offset, length uint64, want Grant) (*Region, error) {
-	r := t.find(id)
-	if r == nil {
+	return t.PinFor(nil, id, offset, length, want)
+}
+
+// PinFor is PinAny for a peer that has these rights.
+func (t *Table) PinFor(x *Rights, id ID, offset, length uint64, want Grant) (*Region, error) {
+	r, grant := t.find(id), None
+	if r != nil {
+		grant = x.Grant(r)
+	}
+	if grant == None { // peers are not told of the region either
 		return nil, pkgerr.Errorf("memory", "region %#x: %w", uint64(id), ErrNoRegion)
 	}
-	if r.grant&want != want {
+	if grant&want != want {
 		return nil, pkgerr.Errorf("memory", "region %q: %s: %w", r.name, want, ErrDenied)
 	}
 	if size := uint64(r.Size()); offset > size || length > size-offset {

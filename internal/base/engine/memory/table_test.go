@@ -63,7 +63,8 @@ func TestPinHostile(t *testing.T) {
 		{r.ID(), 0, 1, PeerWrite, ErrDenied},
 		{r.ID(), 0, 1, PeerRead | PeerWrite, ErrDenied},
 		{r.ID(), 0, 1, 0xff, ErrDenied},
-		{none.ID(), 0, 1, PeerRead, ErrDenied},
+		{none.ID(), 0, 1, PeerRead, ErrNoRegion}, // as if it did not exist
+		{none.ID(), 0, 0, None, ErrNoRegion},
 		{0, 0, 1, PeerRead, ErrNoRegion},
 		{r.ID() + 1<<32, 0, 1, PeerRead, ErrNoRegion},
 		{5, 0, 1, PeerRead, ErrNoRegion},

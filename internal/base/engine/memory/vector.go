@@ -52,6 +52,14 @@ func (v *Vector) set(i int, b []byte) {
 	v.iov[i].SetLen(len(b))
 }
 
+// Piece is a piece that is left, counted from 0; nil where there are fewer.
+func (v *Vector) Piece(i int) []byte {
+	if i >= len(v.pieces)-v.first {
+		return nil
+	}
+	return v.pieces[v.first+i]
+}
+
 // Advance takes n bytes off the front, at most Bytes.
 func (v *Vector) Advance(n int) {
 	v.bytes -= n

@@ -3,9 +3,11 @@ package session
 import (
 	"cmp"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"slices"
@@ -13,7 +15,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/topoctl/topoctl/internal/base/engine/quota"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/engine/trust"
 	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
@@ -24,8 +28,13 @@ const bodiesInFlight = 4
 // Session is the channel between two engines. It may be used by many goroutines.
 type Session struct {
 	id        transport.SessionID
+	key       sessionKey
+	peerID    trust.PeerID
 	peerName  string
 	peerEpoch uint64
+	account   quota.Account
+	budget    Budget
+	onRefuse  func(Refusal) // the server's
 	limits    Limits
 	peer      bounds // what the peer takes
 	handle    Handler
@@ -43,11 +52,11 @@ type Session struct {
 	lastHeard  atomic.Int64 // when the last byte came, since start
 	roundTrips roundTrips
 
-	credits   credits
-	resumeKey sessionKey
+	credits credits
 
 	mu              sync.Mutex
-	link            *link // nil: not connected
+	link            *link         // nil: not connected
+	attached        chan struct{} // closed when there is a link; nil where no one waits for one
 	last            [2]netip.AddrPort
 	generation      uint64
 	over            bool
@@ -75,14 +84,15 @@ type sentCall struct {
 
 type receivedCall struct {
 	number   uint64
+	held     int64 // of the budget
 	answered bool
 	outcome  uint8
 	answer   []byte
 }
 
-func newSession(id transport.SessionID, w welcome, l Limits, h Handler, key sessionKey) *Session {
+func newSession(id transport.SessionID, peer trust.PeerID, w welcome, l Limits, h Handler, key sessionKey) *Session {
 	s := &Session{
-		id: id, peerName: w.name, peerEpoch: w.epoch, limits: l, handle: h, resumeKey: key,
+		id: id, key: key, peerID: peer, peerName: w.name, peerEpoch: w.epoch, limits: l, handle: h,
 		peer:          bounds{body: int(min(w.messageBytes, 1<<30)), calls: int(min(w.calls, 1<<16))},
 		done:          make(chan struct{}),
 		finished:      make(chan struct{}),
@@ -106,6 +116,36 @@ func (s *Session) ID() transport.SessionID { return s.id }
 // Peer is the other engine. Its name is what it says.
 func (s *Session) Peer() (name string, epoch uint64) { return s.peerName, s.peerEpoch }
 
+// Account is whom the peer's quotas count for. It is the same for all sessions of a peer.
+func (s *Session) Account() quota.Account { return s.account }
+
+// accountOf is the first name of the peer's certificate. Without one it is the peer's address,
+// with the token's name: many peers can have a token, and what a peer calls itself proves nothing.
+func accountOf(id trust.PeerID, c net.Conn) quota.Account {
+	if len(id.Certificate) > 0 {
+		return quota.Account("certificate " + id.Certificate[0])
+	}
+	if id.Token != "" {
+		return quota.Account("token "+id.Token+" from ") + addressOf(c)
+	}
+	return addressOf(c)
+}
+
+// addressOf is the account of a peer that has proven nothing.
+func addressOf(c net.Conn) quota.Account {
+	return quota.Account(addrOf(c.RemoteAddr()).Addr().WithZone("").String())
+}
+
+// PeerID is who the other engine has proven to be when the session began. A connection that
+// proves something else does not resume it.
+func (s *Session) PeerID() trust.PeerID { return s.peerID }
+
+// LeaveProof shows that a connection of this session may be left: only the two ends of the
+// session can make it.
+func (s *Session) LeaveProof(transportName string, conn transport.ConnID) [proofSize]byte {
+	return mac(s.key[:], labelLeave, []byte(transportName), binary.BigEndian.AppendUint64(nil, uint64(conn)))
+}
+
 // Remote is the peer's address of the present connection, or of the last one.
 func (s *Session) Remote() netip.AddrPort {
 	s.mu.Lock()
@@ -120,12 +160,35 @@ func (s *Session) Local() netip.AddrPort {
 	return s.last[0]
 }
 
-// Connected says whether there is a connection now. Without one the peer may be gone, or have
-// been started again: it is being searched.
-func (s *Session) Connected() bool {
+// Over says whether the session has ended. Ended is told a moment later.
+func (s *Session) Over() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.link != nil
+	return s.over
+}
+
+// Ready waits until there is a connection. Otherwise it gives why the session is over, or why
+// ctx is.
+func (s *Session) Ready(ctx context.Context) error {
+	for {
+		s.mu.Lock()
+		if s.link != nil {
+			s.mu.Unlock()
+			return nil
+		}
+		if s.attached == nil {
+			s.attached = make(chan struct{})
+		}
+		attached := s.attached
+		s.mu.Unlock()
+		select {
+		case <-attached:
+		case <-s.done:
+			return pkgerr.Errorf("session", "peer %q: %w", s.peerName, s.endError())
+		case <-ctx.Done():
+			return pkgerr.Errorf("session", "peer %q: not connected yet: %w", s.peerName, context.Cause(ctx))
+		}
+	}
 }
 
 // RoundTrip is the smallest recent round trip, 0 not known.
@@ -141,13 +204,43 @@ func (s *Session) Call(ctx context.Context, method uint16, body []byte) ([]byte,
 	if len(body) > s.peer.body {
 		return nil, pkgerr.Errorf("session", "peer %q: call of %d bytes: %w (%d)", s.peerName, len(body), ErrTooLarge, s.peer.body)
 	}
+	body = slices.Clone(body)
+	pause, busy := firstBusyPause, false
+	for {
+		answer, err := s.callOnce(ctx, method, body)
+		switch {
+		case err == nil || !errors.Is(err, ErrBusy) && !busy:
+			return answer, err
+		case !errors.Is(err, ErrBusy):
+			return nil, fmt.Errorf("%w (%w)", err, ErrBusy)
+		}
+		t := time.NewTimer(pause/2 + rand.N(pause))
+		select {
+		case <-t.C:
+		case <-s.done:
+		case <-ctx.Done():
+			t.Stop()
+			return nil, pkgerr.Errorf("session", "peer %q: %w: %w", s.peerName, ErrBusy, context.Cause(ctx))
+		}
+		t.Stop()
+		pause, busy = min(2*pause, maxBusyPause), true
+	}
+}
+
+// The pauses before a call is made again that the peer had no room for.
+const (
+	firstBusyPause = 5 * time.Millisecond
+	maxBusyPause   = 500 * time.Millisecond
+)
+
+func (s *Session) callOnce(ctx context.Context, method uint16, body []byte) ([]byte, error) {
 	if err := s.credits.acquire(ctx, s.done, len(body)); err != nil {
 		if errors.Is(err, errSessionOver) {
 			err = s.endError()
 		}
 		return nil, pkgerr.Errorf("session", "peer %q: %w", s.peerName, err)
 	}
-	c := &sentCall{method: method, body: slices.Clone(body), done: make(chan struct{})}
+	c := &sentCall{method: method, body: body, done: make(chan struct{})}
 	s.mu.Lock()
 	if s.over || s.closing {
 		s.mu.Unlock()
@@ -177,6 +270,40 @@ func (s *Session) Call(ctx context.Context, method uint16, body []byte) ([]byte,
 	return c.answer, c.err
 }
 
+// admit says whether the body of a message is to be read, and what of the budget was taken
+// for it. An answer is what we have asked for, and small beside the call's own room.
+func (s *Session) admit(m *message, body int) (held int64, err error) {
+	s.mu.Lock()
+	unwanted := m.kind == msgAnswer && s.sentCalls[m.number] == nil || m.kind == msgCall && s.receivedCalls[m.number] != nil
+	s.mu.Unlock()
+	switch {
+	case unwanted: // it came over an earlier connection too
+		return 0, errStale
+	case m.kind == msgAnswer:
+		return 0, nil
+	}
+	n := s.budget.ofCall(m.method, body)
+	if err := s.budget.Memory.Take(s.account, n); err != nil {
+		s.refuse(RefusedMemory)
+		return 0, err
+	}
+	return n, nil
+}
+
+// hold changes what a call has of the budget to less. The mutex is held.
+func (s *Session) hold(t *receivedCall, n int64) {
+	n = min(n, t.held)
+	s.budget.Memory.Give(s.account, t.held-n)
+	t.held = n
+}
+
+// refuse counts what was refused to the peer.
+func (s *Session) refuse(why Refusal) {
+	if s.onRefuse != nil {
+		s.onRefuse(why)
+	}
+}
+
 // wakeKeeper wakes the keeper, which watches the connection more closely while a call
 // is unanswered.
 func (s *Session) wakeKeeper() {
@@ -201,6 +328,10 @@ func (s *Session) attach(c net.Conn, generation uint64, sync *message) bool {
 	}
 	l := newLink(s, c)
 	s.link = l
+	if s.attached != nil {
+		close(s.attached)
+		s.attached = nil
+	}
 	s.last = [2]netip.AddrPort{addrOf(c.LocalAddr()), addrOf(c.RemoteAddr())}
 	s.lastHeard.Store(s.now())
 	waiting := slices.Sorted(maps.Keys(s.sentCalls))
@@ -233,21 +364,22 @@ func (s *Session) detach(l *link) {
 
 // receive handles one message of the present connection. What comes over another
 // one is dropped: a call that waits in a dead connection's buffers has been sent
-// again over the present one, and would run twice.
-func (s *Session) receive(l *link, m *message) error {
+// again over the present one, and would run twice. held is what was taken of the budget
+// for the message; what is left of that is the caller's to give back.
+func (s *Session) receive(l *link, m *message, held int64) (left int64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.link != l {
-		return errStale
+		return held, errStale
 	}
 	if l.synced == (m.kind == msgSync) {
-		return fmt.Errorf("%w: type %d is out of place", errMalformed, m.kind)
+		return held, fmt.Errorf("%w: type %d is out of place", errMalformed, m.kind)
 	}
 	switch m.kind {
 	case msgSync:
 		s.synced(l, m)
 	case msgCall:
-		return s.receiveCall(l, m)
+		return s.receiveCall(l, m, held)
 	case msgAnswer:
 		s.receiveAnswer(l, m)
 	case msgAck:
@@ -262,9 +394,9 @@ func (s *Session) receive(l *link, m *message) error {
 	case msgPong:
 		l.ponged(m.number)
 	case msgBye:
-		return errBye
+		return held, errBye
 	}
-	return nil
+	return held, nil
 }
 
 var (
@@ -273,24 +405,29 @@ var (
 )
 
 // receiveCall begins a call of the peer's, if it is not running or answered already.
-func (s *Session) receiveCall(l *link, m *message) error {
+func (s *Session) receiveCall(l *link, m *message, held int64) (left int64, err error) {
 	if m.number <= l.lastCall {
-		return fmt.Errorf("%w: call %d after %d", errMalformed, m.number, l.lastCall)
+		return held, fmt.Errorf("%w: call %d after %d", errMalformed, m.number, l.lastCall)
 	}
 	l.lastCall = m.number
 	if s.receivedCalls[m.number] != nil {
-		return nil
+		return held, nil
 	}
 	if max(len(s.receivedCalls), s.runningCalls) >= s.limits.CallsInFlight || s.runningBytes+len(m.body) > bodiesInFlight*s.limits.MessageBytes {
-		return fmt.Errorf("%w: more calls in flight than are taken", errMalformed)
+		return held, fmt.Errorf("%w: more calls in flight than are taken", errMalformed)
 	}
-	t := &receivedCall{number: m.number}
+	t := &receivedCall{number: m.number, held: held}
 	s.receivedCalls[m.number] = t
+	if m.refused != nil {
+		t.answered, t.outcome = true, outcomeBusy
+		l.send(t.message())
+		return 0, nil //nolint:nilerr // the peer is told
+	}
 	s.runningCalls++
 	s.runningBytes += len(m.body)
 	s.wg.Add(1)
 	go s.runCall(t, m.method, m.body)
-	return nil
+	return 0, nil
 }
 
 // runCall runs a call of the peer's and keeps the answer until it is acknowledged.
@@ -301,12 +438,16 @@ func (s *Session) runCall(t *receivedCall, method uint16, body []byte) {
 	for s.answerBytes > bodiesInFlight*s.maxAnswerBytes() && !s.over {
 		s.answersDrained.Wait()
 	}
-	over := s.over
-	s.mu.Unlock()
-	if over {
+	if s.over {
+		s.hold(t, 0)
+		s.mu.Unlock()
 		return
 	}
+	s.mu.Unlock()
 	answer, err := s.answer(method, body)
+	if full := (*quota.Error)(nil); errors.As(err, &full) {
+		s.refuse(RefusedQuota)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	// Others that ran at the same time may have left answers meanwhile.
@@ -316,13 +457,18 @@ func (s *Session) runCall(t *receivedCall, method uint16, body []byte) {
 	s.runningCalls--
 	s.runningBytes -= len(body)
 	if s.over || s.receivedCalls[t.number] != t {
+		s.hold(t, 0)
 		return
 	}
 	t.answered, t.answer, t.outcome = true, answer, outcomeOK
-	if err != nil {
+	switch {
+	case errors.Is(err, ErrBusy):
+		t.answer, t.outcome = nil, outcomeBusy
+	case err != nil:
 		text := err.Error()
 		t.answer, t.outcome = []byte(text[:min(len(text), s.peer.body)]), outcomeError
 	}
+	s.hold(t, callBytes+int64(len(t.answer)))
 	s.answerBytes += len(t.answer)
 	if s.link != nil && s.link.synced {
 		s.link.send(t.message())
@@ -363,9 +509,12 @@ func (s *Session) receiveAnswer(l *link, m *message) {
 	if len(s.pendingAcks) >= maxDelayedAcks || len(m.body) > maxDelayedAckBytes {
 		l.wakeWriter()
 	}
-	if m.outcome == outcomeOK {
+	switch m.outcome {
+	case outcomeOK:
 		c.answer = m.body
-	} else {
+	case outcomeBusy:
+		c.err = ErrBusy
+	default:
 		c.err = &RemoteError{Text: string(m.body)}
 	}
 	close(c.done)
@@ -393,6 +542,7 @@ func (s *Session) synced(l *link, m *message) {
 func (s *Session) forgetCall(number uint64, t *receivedCall) {
 	delete(s.receivedCalls, number)
 	if t.answered {
+		s.hold(t, 0)
 		s.answerBytes -= len(t.answer)
 		s.answersDrained.Broadcast()
 	}
@@ -425,6 +575,11 @@ func (s *Session) end(err error) {
 		close(c.done)
 	}
 	clear(s.sentCalls)
+	for _, t := range s.receivedCalls {
+		if t.answered {
+			s.hold(t, 0) // the others do it when they have run
+		}
+	}
 	clear(s.receivedCalls)
 	link, onEnd := s.link, s.onEnd
 	s.link = nil

@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/engine/trust"
 	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
@@ -47,7 +49,7 @@ func retryBusy[T any](ctx context.Context, dial func() (T, error)) (T, error) {
 }
 
 func (o DialOptions) withDefaults() DialOptions {
-	o.Identity = o.Identity.cleaned()
+	o.Identity = o.Identity.complete()
 	o.Limits = o.Limits.withDefaults()
 	if o.Silence <= 0 {
 		o.Silence = 50 * time.Millisecond
@@ -61,14 +63,14 @@ func (o DialOptions) withDefaults() DialOptions {
 func dialOnce(ctx context.Context, o DialOptions) (*Session, error) {
 	var id transport.SessionID
 	random(id[:])
-	h := controlHello(o.Identity, o.Limits, id)
 	won, err := search(ctx, o.Routes(), func(ctx context.Context, r Route) (established, error) {
-		return dialAndGreet(ctx, r, h, o.Identity.Token, sessionKey{}, nil)
+		return dialAndGreet(ctx, r, nil, func(c net.Conn) (established, error) { return o.greet(ctx, c, r, id, nil) })
 	})
 	if err != nil {
 		return nil, err
 	}
-	s := newSession(id, won.welcome, o.Limits, o.Handle, won.key)
+	s := newSession(id, won.peer, won.welcome, o.Limits, o.Handle, won.key)
+	s.account, s.budget = accountOf(won.peer, won.conn), o.Budget
 	s.keeperWake = make(chan struct{}, 1)
 	s.roundTrips.add(won.trip)
 	k := &keeper{s: s, o: o, route: won.route}
@@ -112,8 +114,40 @@ func begin(ctx context.Context, s *Session, c net.Conn) error {
 	}
 }
 
+// greet does the handshake of a control connection, of a new session or of one that goes on.
+func (o *DialOptions) greet(ctx context.Context, c net.Conn, r Route, id transport.SessionID, goesOn *Session) (established, error) {
+	creds := o.Identity.credentials()
+	token := creds.Shown()
+	var key sessionKey
+	if goesOn != nil {
+		key = goesOn.key
+		if same := creds.Token(goesOn.peerID.Token); same != nil {
+			token = same // the peer knows the session by it
+		}
+	}
+	h := controlHello(o.Identity, o.Limits, id, token)
+	if goesOn != nil {
+		h.resume, h.peerEpoch = true, goesOn.peerEpoch
+	}
+	if !dialsPlain(creds, r.Remote.Addr()) {
+		var err error
+		if c, err = secureDialled(ctx, c, o.Identity.TLS, creds, o.PeerName); err != nil {
+			return established{}, err
+		}
+	}
+	out, err := dialHandshake(c, h, tokenSecret(token), key)
+	if err != nil {
+		return out, trust.Explain(err, creds)
+	}
+	out.peer = trust.PeerID{Certificate: namesOf(c), Token: h.tokenName, Claimed: out.welcome.name}
+	if goesOn != nil && !sameProof(goesOn.peerID, out.peer) {
+		return out, fmt.Errorf("%w: the peer has other names in its certificate than when the session began", trust.ErrCertificate)
+	}
+	return out, nil
+}
+
 // dialAndGreet connects over one route and does the handshake.
-func dialAndGreet(ctx context.Context, r Route, h hello, token []byte, key sessionKey, control func(uintptr) error) (established, error) {
+func dialAndGreet(ctx context.Context, r Route, control func(uintptr) error, greet func(net.Conn) (established, error)) (established, error) {
 	c, err := dialRoute(ctx, r, control)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -122,7 +156,7 @@ func dialAndGreet(ctx context.Context, r Route, h hello, token []byte, key sessi
 		return established{}, err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
-	out, err := dialHandshake(c, h, token, key)
+	out, err := greet(c)
 	out.route = r
 	if !stop() && err == nil {
 		err = ctx.Err()
@@ -198,18 +232,21 @@ func search(ctx context.Context, routes []Route, try func(context.Context, Route
 	return established{}, mostTelling(failed)
 }
 
-// mostTelling is the error that says most: the peer's own word before the network's.
+// mostTelling is the error that says most: the peer's own word before that of its host, and that
+// before the network's.
 func mostTelling(errs []error) error {
+	words := []error{ErrRestarted, ErrEnded, ErrLimit, ErrToken, trust.ErrCertificate, ErrVersion, errBusy, errCut}
 	rank := func(err error) int {
-		for i, e := range []error{ErrRestarted, ErrEnded, ErrLimit, ErrToken, ErrVersion, errBusy, errCut} {
-			if errors.Is(err, e) {
-				return i
-			}
+		if i := slices.IndexFunc(words, func(e error) bool { return errors.Is(err, e) }); i >= 0 {
+			return i
 		}
-		return 100
+		if errors.Is(err, syscall.ECONNREFUSED) {
+			return len(words)
+		}
+		return len(words) + 1
 	}
 	best := slices.MinFunc(errs, func(a, b error) int { return rank(a) - rank(b) })
-	if rank(best) == 100 {
+	if rank(best) >= len(words) {
 		best = fmt.Errorf("%w: %w", ErrUnreachable, best)
 	}
 	if len(errs) > 1 {
@@ -240,15 +277,28 @@ func (r Route) String() string {
 	return s
 }
 
-// DialData connects and authenticates a data connection. ctx bounds that.
-func DialData(ctx context.Context, d DataDial) (*net.TCPConn, error) {
-	id := d.Identity.cleaned()
-	h := hello{kind: kindData, epoch: id.Epoch, session: d.Session, conn: d.Conn, name: id.Name}
+// DialData connects, and proves that the connection is the one that the peer gave the key for,
+// and the peer the one that gave it. ctx bounds that.
+func DialData(ctx context.Context, d DataDial) (net.Conn, error) {
+	id := d.Identity.complete()
+	h := hello{kind: kindData, session: d.Session, conn: d.Conn}
 	e, err := retryBusy(ctx, func() (established, error) {
-		return dialAndGreet(ctx, d.Route, h, id.Token, sessionKey{}, d.Control)
+		return dialAndGreet(ctx, d.Route, d.Control, func(c net.Conn) (established, error) {
+			if d.Sealed {
+				var own trust.Credentials // no roots: the proof tells whose connection it is
+				if creds := id.credentials(); creds != nil {
+					own.Certificate = creds.Certificate
+				}
+				var err error
+				if c, err = secureDialled(ctx, c, id.TLS, &own, ""); err != nil {
+					return established{}, err
+				}
+			}
+			return dialHandshake(c, h, dataSecret(d.Key), sessionKey{})
+		})
 	})
 	if err != nil {
 		return nil, pkgerr.Errorf("session", "data connection to %s: %w", d.Route, err)
 	}
-	return e.conn.(*net.TCPConn), nil
+	return e.conn, nil
 }

@@ -2,6 +2,7 @@ package session
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -27,6 +28,7 @@ const (
 const (
 	outcomeOK    uint8 = 0
 	outcomeError uint8 = 1
+	outcomeBusy  uint8 = 2 // it did not run: there was no memory for it
 )
 
 // message is one session message. Which fields it has depends on its type.
@@ -37,6 +39,7 @@ type message struct {
 	outcome uint8
 	body    []byte   // call, answer
 	numbers []uint64 // sync: calls that wait for an answer, ascending; ack: answers that came
+	refused error    // of the bounds: the body was not kept
 }
 
 // appendHead appends all of a message but the body.
@@ -74,6 +77,9 @@ func appendNumbers(b []byte, numbers []uint64) []byte {
 type bounds struct {
 	body  int // bytes of a call's or an answer's body
 	calls int // numbers of a sync or an ack
+	// admit is asked about a call or an answer before its body is read; with an error the body
+	// is passed over. nil: all are read.
+	admit func(m *message, body int) error
 }
 
 // rest is the largest length that a message of this type may announce.
@@ -118,11 +124,32 @@ func readMessage(r io.Reader, l bounds) (message, error) {
 	if n < 1 || int64(n) > int64(l.rest(kind)) {
 		return message{}, fmt.Errorf("%w: type %d with %d bytes", errMalformed, kind, n)
 	}
-	rest, err := readGrowing(r, int(n)-1)
+	before := l.rest(kind) - 1 - l.body // the fields of a call or an answer before the body
+	if l.admit == nil || kind != msgCall && kind != msgAnswer || int(n)-1 < before {
+		rest, err := readGrowing(r, int(n)-1)
+		if err != nil {
+			return message{}, err
+		}
+		return parseMessage(kind, rest, l)
+	}
+	fields, err := readGrowing(r, before)
 	if err != nil {
 		return message{}, err
 	}
-	return parseMessage(kind, rest, l)
+	m, err := parseMessage(kind, fields, l)
+	if err != nil {
+		return m, err
+	}
+	body := int(n) - 1 - before
+	if m.refused = l.admit(&m, body); m.refused != nil {
+		_, err = io.CopyN(io.Discard, r, int64(body))
+	} else {
+		m.body, err = readGrowing(r, body)
+	}
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	return m, err
 }
 
 func readGrowing(r io.Reader, n int) ([]byte, error) {
@@ -132,7 +159,7 @@ func readGrowing(r io.Reader, n int) ([]byte, error) {
 		step := min(n-at, max(readAtFirst, at))
 		b = slices.Grow(b, step)[:at+step]
 		if _, err := io.ReadFull(r, b[at:]); err != nil {
-			if err == io.EOF {
+			if errors.Is(err, io.EOF) {
 				err = io.ErrUnexpectedEOF
 			}
 			return nil, err

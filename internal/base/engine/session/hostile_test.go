@@ -13,9 +13,24 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/engine/trust"
 )
 
-var secret = []byte("0123456789abcdef")
+var (
+	secret   = []byte("0123456789abcdef")
+	held     = &trust.Token{Secret: secret}
+	endpoint = trust.NewEndpoint(nil)
+)
+
+// begun is the client's end of a TLS connection, up to the hello.
+func begun(t testing.TB, c net.Conn) net.Conn {
+	t.Helper()
+	s, err := secureDialled(t.Context(), c, endpoint, nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
 
 // pipes is a listener whose connections are pipes in this process.
 type pipes struct {
@@ -50,7 +65,7 @@ func target(t testing.TB, l Limits) (*Server, *net.TCPAddr, *atomic.Int32) {
 	}
 	reached := new(atomic.Int32)
 	s := Serve([]net.Listener{ln}, ServerOptions{
-		Identity: Identity{Name: "the host", Epoch: 0x5ec2e7, Token: secret}, Limits: l,
+		Identity: Identity{Name: "the host", Epoch: 0x5ec2e7, Credentials: trust.OfSecret(secret)}, Limits: l,
 		Handle: func(_ context.Context, _ *Session, _ uint16, b []byte) ([]byte, error) {
 			reached.Add(1)
 			return b, nil
@@ -92,7 +107,7 @@ func works(t testing.TB, addr *net.TCPAddr) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	s, err := Dial(ctx, DialOptions{
-		Identity: Identity{Token: secret}, Silence: 5 * time.Second,
+		Identity: Identity{Credentials: trust.OfSecret(secret)}, Silence: 5 * time.Second,
 		Routes: func() []Route { return []Route{{Remote: addr.AddrPort()}} },
 	})
 	if err != nil {
@@ -108,13 +123,14 @@ func works(t testing.TB, addr *net.TCPAddr) {
 // are dropped, and nobody else notices.
 func TestSlowAndGarbage(t *testing.T) {
 	s, addr, reached := target(t, Limits{AuthTime: 400 * time.Millisecond})
-	h := controlHello(Identity{Name: "x"}, Limits{}.withDefaults(), transport.SessionID{1})
-	h.min, h.max, h.token = 1, 1, true
+	h := controlHello(Identity{Name: "x"}, Limits{}.withDefaults(), transport.SessionID{1}, held)
+	h.min, h.max = minVersion, maxVersion
 	good := h.encode()
 	huge := bytes.Clone(good)
 	binary.BigEndian.PutUint16(huge[helloHead-2:], 0xffff)
+	tls := []byte{22, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3} // a ClientHello to come
 	var all []net.Conn
-	for _, say := range [][]byte{nil, good[:3], good[:50], good, []byte("GET / HTTP/1.1\r\n\r\n"), huge, bytes.Repeat([]byte{0xff}, 100_000), append(bytes.Clone(good), make([]byte, 50_000)...)} {
+	for _, say := range [][]byte{nil, good[:3], good[:50], good, []byte("GET / HTTP/1.1\r\n\r\n"), huge, bytes.Repeat([]byte{0xff}, 100_000), append(bytes.Clone(good), make([]byte, 50_000)...), tls, append(bytes.Clone(tls), make([]byte, 0x200)...)} {
 		c := knock(t, addr)
 		all = append(all, c)
 		_, _ = c.Write(say)
@@ -159,8 +175,9 @@ func TestSlowAndGarbage(t *testing.T) {
 	if n != int64(len(all)) {
 		t.Errorf("%d refused, want %d: %+v", n, len(all), s.Counts())
 	}
-	// The silent, those that stop, and the slow one; one that is half closed; garbage.
-	for why, want := range map[Refusal]int64{RefusedSlow: 5, RefusedGone: 1, RefusedMalformed: 4} {
+	// The silent, those that stop, and the slow one; one that is half closed; garbage; a good
+	// hello without TLS.
+	for why, want := range map[Refusal]int64{RefusedSlow: 5, RefusedGone: 1, RefusedMalformed: 4, RefusedToken: 2} {
 		if got := s.Counts().Refused[why]; got != want {
 			t.Errorf("%s: %d, want %d", why, got, want)
 		}
@@ -185,13 +202,13 @@ func TestManySlowClients(t *testing.T) {
 // greeting is what a dialler sends in a good handshake, and the connection.
 func greeting(t *testing.T, addr net.Addr, h hello) (net.Conn, []byte) {
 	t.Helper()
-	c := knock(t, addr)
-	rec := &recorder{Conn: c}
-	if _, err := dialHandshake(rec, h, secret, sessionKey{}); err != nil {
+	rec := &recorder{Conn: knock(t, addr)}
+	c := begun(t, rec)
+	if _, err := dialHandshake(c, h, tokenSecret(held), sessionKey{}); err != nil {
 		t.Fatal(err)
 	}
 	first := message{kind: msgSync, number: 1}
-	_, _ = rec.Write(encode(first))
+	_, _ = c.Write(encode(first))
 	return c, rec.sent
 }
 
@@ -200,27 +217,43 @@ type recorder struct {
 	sent []byte
 }
 
+// binding is that of the connection which is recorded.
+func (r *recorder) binding() exporter { return exporterOf(r.Conn) }
+
 func (r *recorder) Write(b []byte) (int, error) {
 	r.sent = append(r.sent, b...)
 	return r.Conn.Write(b)
 }
 
-// TestReplay: what another client said does not let anybody in.
+// TestReplay: what another client said does not let anybody in, neither as it was on the wire nor
+// as it was inside of TLS.
 func TestReplay(t *testing.T) {
 	s, addr, reached := target(t, Limits{})
-	h := controlHello(Identity{Name: "x", Epoch: 3}, Limits{}.withDefaults(), transport.SessionID{1})
-	c, sent := greeting(t, addr, h)
-	if _, err := readMessage(c, bounds{calls: 1}); err != nil {
+	h := controlHello(Identity{Name: "x", Epoch: 3}, Limits{}.withDefaults(), transport.SessionID{1}, held)
+	wire := &recorder{Conn: knock(t, addr)}
+	inside := &recorder{Conn: begun(t, wire)}
+	if _, err := dialHandshake(inside, h, tokenSecret(held), sessionKey{}); err != nil {
 		t.Fatal(err)
 	}
-	call := message{kind: msgCall, number: 1, body: []byte("x")}
-	sent = append(sent, encode(call)...)
-	again := knock(t, addr)
-	_, _ = again.Write(sent)
-	gone(t, again)
+	_, _ = inside.Write(encode(message{kind: msgSync, number: 1}))
+	if _, err := readMessage(inside, bounds{calls: 1}); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = inside.Write(encode(message{kind: msgCall, number: 1, body: []byte("x")}))
+	for _, again := range []struct {
+		c    net.Conn
+		sent []byte
+	}{{knock(t, addr), wire.sent}, {begun(t, knock(t, addr)), inside.sent}} {
+		_, _ = again.c.Write(again.sent)
+		gone(t, again.c)
+	}
+	if _, err := readMessage(inside, bounds{body: 10, calls: 1}); err != nil {
+		t.Error("the one that was replayed:", err)
+	}
+	_ = wire.Close()
 	_ = s.Close()
-	if s.Counts().Refused[RefusedToken] != 1 || reached.Load() != 0 {
-		t.Errorf("%+v, %d reached", s.Counts(), reached.Load())
+	if n := s.Counts(); n.Refused[RefusedToken] != 1 || n.Refused[RefusedMalformed] != 1 || reached.Load() != 1 {
+		t.Errorf("%+v, %d reached", n, reached.Load())
 	}
 }
 
@@ -229,19 +262,19 @@ func TestReplay(t *testing.T) {
 func TestTakeover(t *testing.T) {
 	s, addr, _ := target(t, Limits{})
 	id := transport.SessionID{1}
-	h := controlHello(Identity{Name: "x", Epoch: 3}, Limits{}.withDefaults(), id)
+	h := controlHello(Identity{Name: "x", Epoch: 3}, Limits{}.withDefaults(), id, held)
 	c, _ := greeting(t, addr, h)
 	if _, err := readMessage(c, bounds{calls: 1}); err != nil {
 		t.Fatal(err)
 	}
 	for _, resume := range []bool{true, false} {
 		h.resume, h.peerEpoch = resume, 0x5ec2e7
-		if _, err := dialHandshake(knock(t, addr), h, secret, sessionKey{1}); !errors.Is(err, ErrEnded) {
+		if _, err := dialHandshake(begun(t, knock(t, addr)), h, tokenSecret(held), sessionKey{1}); !errors.Is(err, ErrEnded) {
 			t.Errorf("resume %v: %v", resume, err)
 		}
 	}
 	h.resume, h.peerEpoch = true, 77
-	if _, err := dialHandshake(knock(t, addr), h, secret, sessionKey{1}); !errors.Is(err, ErrRestarted) {
+	if _, err := dialHandshake(begun(t, knock(t, addr)), h, tokenSecret(held), sessionKey{1}); !errors.Is(err, ErrRestarted) {
 		t.Error(err)
 	}
 	// The session's own connection still works.
@@ -273,19 +306,22 @@ func TestLyingServer(t *testing.T) {
 				return
 			}
 			// It takes any proof, and echoes the dialler's as its own.
+			if c, err = secureAccepted(c, nil, endpoint, nil); err != nil {
+				return
+			}
 			b, _ := readPacket(c, helloHead)
 			h, _ := parseHello(b)
-			a := answer{min: 1, max: 1, version: 1, token: true, nonce: h.nonce}
+			a := answer{min: minVersion, max: maxVersion, version: maxVersion, token: true, nonce: h.nonce}
 			_, _ = c.Write(a.encode())
 			b, _ = readPacket(c, 2)
 			p, _ := parseProof(b, false)
-			w := welcome{proof: p.token, messageBytes: 1, calls: 1}
+			w := welcome{proof: p.client, messageBytes: 1, calls: 1}
 			_, _ = c.Write(w.encode())
 			_ = c.Close()
 		}
 	}()
 	_, err = Dial(context.Background(), DialOptions{
-		Identity: Identity{Token: secret},
+		Identity: Identity{Credentials: trust.OfSecret(secret)},
 		Routes:   func() []Route { return []Route{{Remote: ln.Addr().(*net.TCPAddr).AddrPort()}} },
 	})
 	if !errors.Is(err, ErrToken) {
@@ -311,7 +347,7 @@ func TestBadMessages(t *testing.T) {
 		{0, 0, 0, 0, 1}, {0xff, 0xff, 0xff, 0xff, msgCall}, {0, 0, 0, 1, 77},
 		encode(message{kind: msgAck, numbers: make([]uint64, 5)}),
 	} {
-		h := controlHello(Identity{Name: "x"}, Limits{}.withDefaults(), transport.SessionID{1, byte(i)})
+		h := controlHello(Identity{Name: "x"}, Limits{}.withDefaults(), transport.SessionID{1, byte(i)}, held)
 		c, _ := greeting(t, addr, h)
 		_, _ = c.Write(say)
 		gone(t, c)
@@ -342,9 +378,9 @@ func TestCallsInFlight(t *testing.T) {
 	for i := range 5 {
 		c := ln.dial()
 		_ = c.SetDeadline(time.Now().Add(30 * time.Second))
-		h := controlHello(Identity{Name: "x"}, Limits{}.withDefaults(), transport.SessionID{1})
+		h := controlHello(Identity{Name: "x"}, Limits{}.withDefaults(), transport.SessionID{1}, nil)
 		h.resume = i > 0
-		e, err := dialHandshake(c, h, nil, key)
+		e, err := dialHandshake(c, h, tokenSecret(nil), key)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -375,7 +411,7 @@ func enter(t *testing.T, ln *pipes, l Limits) net.Conn {
 	c := ln.dial()
 	t.Cleanup(func() { _ = c.Close() })
 	_ = c.SetDeadline(time.Now().Add(30 * time.Second))
-	if _, err := dialHandshake(c, controlHello(Identity{Name: "x"}, l.withDefaults(), transport.SessionID{1}), nil, sessionKey{}); err != nil {
+	if _, err := dialHandshake(c, controlHello(Identity{Name: "x"}, l.withDefaults(), transport.SessionID{1}, nil), tokenSecret(nil), sessionKey{}); err != nil {
 		t.Fatal(err)
 	}
 	_, _ = c.Write(encode(message{kind: msgSync, number: 1}))
@@ -500,11 +536,11 @@ func TestAbandonedCalls(t *testing.T) {
 	defer srv.Close()
 	c := ln.dial()
 	_ = c.SetDeadline(time.Now().Add(30 * time.Second))
-	got, err := dialHandshake(c, controlHello(Identity{Name: "x"}, Limits{}.withDefaults(), transport.SessionID{1}), nil, sessionKey{})
+	got, err := dialHandshake(c, controlHello(Identity{Name: "x"}, Limits{}.withDefaults(), transport.SessionID{1}, nil), tokenSecret(nil), sessionKey{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newSession(transport.SessionID{1}, got.welcome, Limits{}.withDefaults(), nil, got.key)
+	s := newSession(transport.SessionID{1}, got.peer, got.welcome, Limits{}.withDefaults(), nil, got.key)
 	defer s.Close()
 	if !s.attach(c, 1, nil) {
 		t.Fatal("not attached")
@@ -549,7 +585,7 @@ func TestAbandonedCalls(t *testing.T) {
 // TestStaleConnection: a call that comes over a connection that has been replaced
 // is not run, its caller has sent it again.
 func TestStaleConnection(t *testing.T) {
-	s := newSession(transport.SessionID{1}, welcome{messageBytes: 100, calls: 4}, Limits{}.withDefaults(),
+	s := newSession(transport.SessionID{1}, trust.PeerID{}, welcome{messageBytes: 100, calls: 4}, Limits{}.withDefaults(),
 		func(context.Context, *Session, uint16, []byte) ([]byte, error) {
 			t.Error("it ran")
 			return nil, nil
@@ -569,7 +605,7 @@ func TestStaleConnection(t *testing.T) {
 	if !s.attach(ours[1], 2, sync) {
 		t.Fatal("not attached")
 	}
-	if err := s.receive(old, &message{kind: msgCall, number: 1}); !errors.Is(err, errStale) {
+	if left, err := s.receive(old, &message{kind: msgCall, number: 1}, 7); !errors.Is(err, errStale) || left != 7 {
 		t.Error(err)
 	}
 	if c, _ := net.Pipe(); s.attach(c, 2, sync) {
@@ -579,16 +615,16 @@ func TestStaleConnection(t *testing.T) {
 
 // FuzzServer throws bytes at a server: it must not fall, and nothing may run.
 func FuzzServer(f *testing.F) {
-	h := controlHello(Identity{Name: "x"}, Limits{}.withDefaults(), transport.SessionID{1})
-	h.min, h.max, h.token = 1, 1, true
+	h := controlHello(Identity{Name: "x"}, Limits{}.withDefaults(), transport.SessionID{1}, held)
+	h.min, h.max = minVersion, maxVersion
 	good := h.encode()
 	f.Add(good, []byte{0, 32}, true)
 	f.Add(append(good, make([]byte, 200)...), []byte{}, false)
 	f.Fuzz(func(t *testing.T, first, second []byte, open bool) {
 		ln := newPipes()
-		id := Identity{Name: "n", Epoch: 1, Token: secret}
-		if open {
-			id.Token = nil
+		id := Identity{Name: "n", Epoch: 1, TLS: endpoint}
+		if !open {
+			id.Credentials = trust.OfSecret(secret)
 		}
 		s := Serve([]net.Listener{ln}, ServerOptions{
 			Identity: id, Limits: Limits{AuthTime: time.Second, MessageBytes: 4096, CallsInFlight: 4},
@@ -601,17 +637,22 @@ func FuzzServer(f *testing.F) {
 				return nil
 			},
 		})
-		c := ln.dial()
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			_, _ = io.Copy(io.Discard, c)
-		}()
-		_ = c.SetWriteDeadline(time.Now().Add(50 * time.Millisecond))
-		_, _ = c.Write(first)
-		_, _ = c.Write(second)
-		_ = c.Close()
-		<-done
+		for _, tls := range []bool{false, true} {
+			c := ln.dial()
+			if tls {
+				c = begun(t, c)
+			}
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				_, _ = io.Copy(io.Discard, c)
+			}()
+			_ = c.SetWriteDeadline(time.Now().Add(50 * time.Millisecond))
+			_, _ = c.Write(first)
+			_, _ = c.Write(second)
+			_ = c.Close()
+			<-done
+		}
 		_ = s.Close()
 	})
 }
@@ -631,8 +672,8 @@ func FuzzSession(f *testing.F) {
 			Handle: func(_ context.Context, _ *Session, _ uint16, b []byte) ([]byte, error) { return b, nil },
 		})
 		c := ln.dial()
-		h := controlHello(Identity{Name: "x"}, Limits{}.withDefaults(), transport.SessionID{1})
-		if _, err := dialHandshake(c, h, nil, sessionKey{}); err != nil {
+		h := controlHello(Identity{Name: "x"}, Limits{}.withDefaults(), transport.SessionID{1}, nil)
+		if _, err := dialHandshake(c, h, tokenSecret(nil), sessionKey{}); err != nil {
 			t.Fatal(err)
 		}
 		done := make(chan struct{})
@@ -657,31 +698,33 @@ func TestOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := Serve([]net.Listener{ln}, ServerOptions{
-		Identity: Identity{Token: secret}, Limits: Limits{AuthTime: 5 * time.Second},
+		Identity: Identity{Credentials: trust.OfSecret(secret)}, Limits: Limits{AuthTime: 5 * time.Second},
 		Handle: func(_ context.Context, _ *Session, _ uint16, b []byte) ([]byte, error) { return b, nil },
-		Other: func(first []byte, c net.Conn) {
+		Other: func(c net.Conn) {
 			go func() {
 				defer c.Close()
-				rest := make([]byte, 26-len(first))
-				if _, err := io.ReadFull(c, rest); err == nil {
-					_, _ = c.Write(append(first, rest...))
+				all := make([]byte, 26)
+				if _, err := io.ReadFull(c, all); err == nil {
+					_, _ = c.Write(all)
 				}
 			}()
 		},
 	})
 	defer s.Close()
-	c := knock(t, ln.Addr())
-	const said = "abcdefghijklmnopqrstuvwxyz"
-	for _, b := range []byte(said) {
-		if _, err := c.Write([]byte{b}); err != nil {
-			t.Fatal(err)
+	// The second begins as TLS does, for five bytes.
+	for _, said := range []string{"abcdefghijklmnopqrstuvwxyz", "\x16\x03\x01\x02\x00\x00\x00\x00ijklmnopqrstuvwxyz"} {
+		c := knock(t, ln.Addr())
+		for _, b := range []byte(said) {
+			if _, err := c.Write([]byte{b}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := gone(t, c); string(got) != said {
+			t.Errorf("%q came back", got)
 		}
 	}
-	if got := gone(t, c); string(got) != said {
-		t.Errorf("%q came back", got)
-	}
 	works(t, ln.Addr().(*net.TCPAddr))
-	if n := s.Counts(); n.Accepted != 2 || n.Refused[RefusedMalformed] != 0 || n.Refused[RefusedGone] != 0 {
+	if n := s.Counts(); n.Accepted != 3 || n.Refused[RefusedMalformed] != 0 || n.Refused[RefusedGone] != 0 {
 		t.Errorf("%+v", n)
 	}
 }

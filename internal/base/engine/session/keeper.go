@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -58,6 +60,7 @@ type keeper struct {
 type searchOutcome struct {
 	established
 	verdict error // the session is over
+	refused error // no one was found, and nothing listens any more where the peer was
 	err     error
 }
 
@@ -252,27 +255,28 @@ func (k *keeper) search() {
 	k.cancelSearch = cancel
 	s := k.s
 	present := k.route
-	h := controlHello(k.o.Identity, k.o.Limits, s.id)
-	h.resume, h.peerEpoch = true, s.peerEpoch
-	was := s.Remote()
 	s.wg.Add(1) // the keeper itself holds one
 	go func() {
 		defer s.wg.Done()
 		routes := slices.DeleteFunc(slices.Clone(k.o.Routes()), func(r Route) bool { return r == present })
 		routes = append(routes[:min(len(routes), maxRoutes-1)], present)
 		var mu sync.Mutex
-		var verdict error
+		var verdict, refused error
 		won, err := search(ctx, routes, func(ctx context.Context, r Route) (established, error) {
-			e, err := dialAndGreet(ctx, r, h, k.o.Identity.Token, s.resumeKey, nil)
-			if final := k.judge(r, err, was.String() == r.Remote.String()); final != nil {
-				mu.Lock()
+			e, err := dialAndGreet(ctx, r, nil, func(c net.Conn) (established, error) { return k.o.greet(ctx, c, r, s.id, s) })
+			same := r.Remote == present.Remote
+			mu.Lock()
+			defer mu.Unlock()
+			if final := k.judge(r, err, same); final != nil {
 				verdict = final
-				mu.Unlock()
 				cancel()
+			}
+			if same && errors.Is(err, syscall.ECONNREFUSED) {
+				refused = fmt.Errorf("%w: %s: %w", ErrUnreachable, r, err)
 			}
 			return e, err
 		})
-		k.searchResult <- searchOutcome{won, verdict, err}
+		k.searchResult <- searchOutcome{won, verdict, refused, err}
 	}()
 }
 
@@ -297,6 +301,12 @@ func (k *keeper) judge(r Route, err error, sameAddress bool) error {
 func (k *keeper) adopt(o searchOutcome) bool {
 	s, now := k.s, k.s.now()
 	if o.conn == nil {
+		// A connection that is gone and an address that refuses another one: the peer's host
+		// says that its process is not there. While there is a connection, a firewall may be
+		// what lets no new ones in.
+		if o.refused != nil && k.linkLost {
+			o.verdict = o.refused
+		}
 		if o.verdict != nil {
 			s.end(o.verdict)
 			return true

@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/engine/trust"
 )
 
 // kept is a keeper whose clock is the test's, over a connection that nobody
 // answers on.
 func kept(t *testing.T, waiting bool) *keeper {
 	t.Helper()
-	s := newSession(transport.SessionID{1}, welcome{messageBytes: 100, calls: 4}, Limits{}.withDefaults(), nil, sessionKey{})
+	s := newSession(transport.SessionID{1}, trust.PeerID{}, welcome{messageBytes: 100, calls: 4}, Limits{}.withDefaults(), nil, sessionKey{})
 	s.keeperWake = make(chan struct{}, 1)
 	a, b := net.Pipe()
 	go func() { _, _ = io.Copy(io.Discard, b) }()
@@ -113,6 +114,30 @@ func TestAlwaysLate(t *testing.T) {
 		now += wait + 100*time.Millisecond
 	}
 	t.Fatal("does not search")
+}
+
+// TestRefused: the peer is gone where its address refuses connections, but only if the one that it
+// had is gone too.
+func TestRefused(t *testing.T) {
+	refused := searchOutcome{refused: ErrUnreachable, err: ErrUnreachable}
+	k := kept(t, true)
+	if !k.runTo(t, base, base+time.Second) {
+		t.Fatal("does not search beside a silent connection")
+	}
+	k.endSearch()
+	if k.adopt(refused) || k.s.Over() {
+		t.Error("over although there is a connection")
+	}
+	l := k.s.link
+	k.s.detach(l)
+	l.close()
+	if !k.runTo(t, base+time.Second, base+2*time.Second) {
+		t.Fatal("does not search without a connection")
+	}
+	k.endSearch()
+	if !k.adopt(refused) || !k.s.Over() || !errors.Is(k.s.endError(), ErrUnreachable) {
+		t.Error("not over")
+	}
 }
 
 func TestGiveUp(t *testing.T) {

@@ -2,8 +2,10 @@ package session
 
 import (
 	"bufio"
+	"encoding/binary"
 	"errors"
 	"net"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -77,10 +79,16 @@ func (l *link) read() {
 	r := bufio.NewReaderSize(l, 4<<10)
 	limits := bounds{body: l.s.limits.MessageBytes, calls: l.s.limits.CallsInFlight}
 	for {
-		m, err := readMessage(r, limits)
-		if err == nil {
-			err = l.s.receive(l, &m)
+		var held int64 // for the message that is being read
+		limits.admit = func(m *message, body int) (err error) {
+			held, err = l.s.admit(m, body)
+			return err
 		}
+		m, err := l.readInTime(r, limits)
+		if err == nil {
+			held, err = l.s.receive(l, &m, held)
+		}
+		l.s.budget.Memory.Give(l.s.account, held)
 		if err != nil {
 			l.close()
 			l.s.detach(l)
@@ -95,6 +103,44 @@ func (l *link) read() {
 		}
 	}
 }
+
+// readInTime reads a message. Between messages the peer may be silent; one that has begun has
+// to end, in a time that grows with its length: it takes memory meanwhile.
+func (l *link) readInTime(r *bufio.Reader, limits bounds) (message, error) {
+	if _, err := r.Peek(1); err != nil {
+		return message{}, err
+	}
+	timed := false
+	expect := func(n int) error {
+		if r.Buffered() >= n {
+			return nil
+		}
+		timed = true
+		allowed := l.s.limits.MessageTime + time.Duration(n)*time.Second/messageBytesPerSec
+		return l.c.SetReadDeadline(time.Now().Add(allowed))
+	}
+	if err := expect(frameHead); err != nil {
+		return message{}, err
+	}
+	head, err := r.Peek(frameHead)
+	if err == nil {
+		err = expect(4 + int(binary.BigEndian.Uint32(head)))
+	}
+	var m message
+	if err == nil {
+		m, err = readMessage(r, limits)
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		l.s.refuse(RefusedSlow)
+	}
+	if err == nil && timed {
+		err = l.c.SetReadDeadline(time.Time{})
+	}
+	return m, err
+}
+
+// messageBytesPerSec is the least rate at which a message has to arrive, beside Limits.MessageTime.
+const messageBytesPerSec = 128 << 10
 
 const (
 	maxWriteBytes = 256 << 10 // at a time, so that the progress of a long body is seen

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/internal/base/engine/session"
+	"github.com/topoctl/topoctl/internal/base/engine/trust"
+	"github.com/topoctl/topoctl/internal/base/longtest"
 )
 
 func files(t *testing.T) int {
@@ -32,11 +34,14 @@ func heap() uint64 {
 // left of them.
 func TestManySessions(t *testing.T) {
 	leaks(t)
-	n := 10_000
-	if testing.Short() {
+	n := 1_000
+	switch {
+	case longtest.On():
+		n = 10_000
+	case testing.Short():
 		n = 300
 	}
-	srv, addr := serve(t, session.ServerOptions{Identity: session.Identity{Name: "h", Epoch: 1, Token: token}, Handle: echo,
+	srv, addr := serve(t, session.ServerOptions{Identity: session.Identity{Name: "h", Epoch: 1, Credentials: trust.OfSecret(token)}, Handle: echo,
 		Limits: session.Limits{Orphaned: 10 * time.Second}, // of one that could not say goodbye
 	}, "127.0.0.1:0")
 	work := make(chan int)
@@ -47,7 +52,7 @@ func TestManySessions(t *testing.T) {
 				for range work {
 					ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 					s, err := session.Dial(ctx, session.DialOptions{
-						Identity: session.Identity{Name: "c", Token: token}, Routes: to(addr), Silence: 5 * time.Second,
+						Identity: session.Identity{Name: "c", Credentials: trust.OfSecret(token)}, Routes: to(addr), Silence: 5 * time.Second,
 					})
 					if err != nil {
 						cancel()
@@ -153,23 +158,50 @@ func TestSocketSettings(t *testing.T) {
 	_ = srv
 }
 
+// BenchmarkDial is a session from the first packet to the end.
+func BenchmarkDial(b *testing.B) {
+	for name, secret := range map[string][]byte{"plain": nil, "token": token} {
+		b.Run(name, func(b *testing.B) {
+			dial := benchmarked(b, secret)
+			b.ReportAllocs()
+			for b.Loop() {
+				_ = dial().Close()
+			}
+		})
+	}
+}
+
+// BenchmarkCall is a small call and its answer.
 func BenchmarkCall(b *testing.B) {
+	for name, secret := range map[string][]byte{"plain": nil, "token": token} {
+		b.Run(name, func(b *testing.B) {
+			s := benchmarked(b, secret)()
+			defer s.Close()
+			body := make([]byte, 256)
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := s.Call(b.Context(), 1, body); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// benchmarked makes a server, and gives what dials it.
+func benchmarked(b *testing.B, secret []byte) func() *session.Session {
 	l, err := session.Listen(b.Context(), "127.0.0.1:0")
 	if err != nil {
 		b.Fatal(err)
 	}
-	srv := session.Serve([]net.Listener{l}, session.ServerOptions{Handle: echo})
-	defer srv.Close()
-	s, err := session.Dial(b.Context(), session.DialOptions{Routes: to(l.Addr().(*net.TCPAddr).AddrPort())})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer s.Close()
-	body := make([]byte, 256)
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := s.Call(b.Context(), 1, body); err != nil {
+	id := session.Identity{Credentials: trust.OfSecret(secret)}
+	srv := session.Serve([]net.Listener{l}, session.ServerOptions{Identity: id, Handle: echo})
+	b.Cleanup(func() { _ = srv.Close() })
+	return func() *session.Session {
+		s, err := session.Dial(b.Context(), session.DialOptions{Identity: id, Routes: to(l.Addr().(*net.TCPAddr).AddrPort())})
+		if err != nil {
 			b.Fatal(err)
 		}
+		return s
 	}
 }

@@ -2,11 +2,14 @@ package session
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
-	"net"
 	"os"
 	"time"
+
+	"github.com/topoctl/topoctl/internal/base/engine/quota"
+	"github.com/topoctl/topoctl/internal/base/engine/trust"
 )
 
 // Refusal is why a connection was not let in.
@@ -14,28 +17,46 @@ type Refusal string
 
 // The refusals.
 const (
-	RefusedToken     Refusal = "wrong_token" // no token, or not ours
-	RefusedMalformed Refusal = "malformed"   // not a handshake of ours, or one against the rules
-	RefusedVersion   Refusal = "version"     // no version in common
-	RefusedSlow      Refusal = "slow"        // not through the handshake in time, or while others wait
-	RefusedBusy      Refusal = "busy"        // too many are in their handshake
-	RefusedLimit     Refusal = "limit"       // of sessions, or of data connections of one
-	RefusedEnded     Refusal = "ended"       // for a session that is over, or not the peer's
-	RefusedGone      Refusal = "gone"        // the peer closed it before the end of the handshake
+	RefusedToken       Refusal = "wrong_token" // no token, or not ours
+	RefusedCertificate Refusal = "certificate" // none, not one of our CA, or ours is not the peer's
+	RefusedMalformed   Refusal = "malformed"   // not a handshake of ours, or one against the rules
+	RefusedVersion     Refusal = "version"     // no version in common
+	RefusedSlow        Refusal = "slow"        // not through the handshake in time, or while others wait
+	RefusedBusy        Refusal = "busy"        // too many are in their handshake
+	RefusedLimit       Refusal = "limit"       // of sessions, or of data connections of one
+	RefusedMemory      Refusal = "memory"      // none is left for the peer
+	RefusedSockets     Refusal = "sockets"     // this process has no descriptors left
+	RefusedEnded       Refusal = "ended"       // for a session that is over, or not the peer's
+	RefusedGone        Refusal = "gone"        // the peer closed it before the end of the handshake
 )
 
-// refusals are all of them, and what the log says. Those without a text are no sign that
+// RefusedQuota is why a call was refused of a peer that has its share of something: of the
+// connections of a transport, of the calls that run, of the notifications that wait. Calls are
+// refused as RefusedMemory and RefusedSlow, too.
+const RefusedQuota Refusal = "quota"
+
+// refusals are those of connections, and what the log says. Those without a text are no sign that
 // anything is wrong: a dialler tries several routes and drops all but one, a peer does not
 // know yet that its session is over.
 var refusals = map[Refusal]string{
-	RefusedToken:     "its token is not ours",
-	RefusedMalformed: "it does not speak this protocol",
-	RefusedVersion:   "it speaks no version that this engine does",
-	RefusedSlow:      "it did not end its handshake in time",
-	RefusedBusy:      "too many connections are in their handshake",
-	RefusedLimit:     "there are as many sessions or connections as are taken",
-	RefusedEnded:     "",
-	RefusedGone:      "",
+	RefusedToken:       "its token is not ours",
+	RefusedCertificate: "its certificate or ours was not accepted",
+	RefusedMalformed:   "it does not speak this protocol",
+	RefusedVersion:     "it speaks no version that this engine does",
+	RefusedSlow:        "it did not end its handshake in time",
+	RefusedBusy:        "too many connections are in their handshake",
+	RefusedLimit:       "there are as many sessions or connections as are taken, or as one peer may have",
+	RefusedMemory:      "there is no memory left for sessions of this peer",
+	RefusedSockets:     "too many files are open in this process",
+	RefusedEnded:       "",
+	RefusedGone:        "",
+}
+
+// refusedCalls are those of calls.
+var refusedCalls = map[Refusal]string{
+	RefusedMemory: "there was no memory left for them",
+	RefusedQuota:  "the peer has all that one may have",
+	RefusedSlow:   "they did not arrive in time",
 }
 
 // refused carries the reason to where it is counted.
@@ -46,9 +67,16 @@ func (r refused) Error() string { return string(r.why) }
 // refusalOf says which refusal an error of the handshake is.
 func refusalOf(err error) Refusal {
 	var r refused
+	var full *quota.Error
 	switch {
 	case errors.As(err, &r):
 		return r.why
+	case errors.As(err, &full) && full.What == "memory":
+		return RefusedMemory
+	case full != nil:
+		return RefusedLimit
+	case errors.Is(err, trust.ErrCertificate):
+		return RefusedCertificate
 	case errors.Is(err, errMalformed):
 		return RefusedMalformed
 	case errors.Is(err, os.ErrDeadlineExceeded):
@@ -62,9 +90,12 @@ func refusalOf(err error) Refusal {
 const refusalPause = 30 * time.Second
 
 // refusalLog counts refusals, and says so in the log: the first at once, those that follow
-// within refusalPause together. What a stranger has sent is not in it, only where from.
+// within refusalPause together. Of what a stranger has sent only the names of its certificate are
+// in it, which are short and can be printed.
 type refusalLog struct {
 	log     *slog.Logger
+	what    string // "connections"
+	texts   map[Refusal]string
 	counts  map[Refusal]int64
 	pending map[Refusal]pendingRefusal
 }
@@ -73,26 +104,30 @@ type refusalLog struct {
 type pendingRefusal struct {
 	since time.Time // of the last line
 	count int64
-	from  string // the last one
+	// Of the last one:
+	from, cause string
 }
 
-func newRefusalLog(log *slog.Logger) refusalLog {
-	l := refusalLog{log: log, counts: map[Refusal]int64{}, pending: map[Refusal]pendingRefusal{}}
-	for why := range refusals {
+func newRefusalLog(log *slog.Logger, what string, texts map[Refusal]string) refusalLog {
+	l := refusalLog{log: log, what: what, texts: texts, counts: map[Refusal]int64{}, pending: map[Refusal]pendingRefusal{}}
+	for why := range texts {
 		l.counts[why] = 0
 	}
 	return l
 }
 
 // add counts one.
-func (l *refusalLog) add(why Refusal, from net.Addr, now time.Time) {
+func (l *refusalLog) add(why Refusal, err error, from fmt.Stringer, now time.Time) {
 	l.counts[why]++
-	if l.log == nil || refusals[why] == "" {
+	if l.log == nil || l.texts[why] == "" {
 		return
 	}
 	p := l.pending[why]
 	p.count++
-	p.from = from.String()
+	p.from, p.cause = from.String(), ""
+	if refusal, ok := errors.AsType[*trust.Error](err); ok {
+		p.cause = refusal.Error()
+	}
 	l.pending[why] = p
 	l.tell(now)
 }
@@ -101,7 +136,11 @@ func (l *refusalLog) add(why Refusal, from net.Addr, now time.Time) {
 func (l *refusalLog) tell(now time.Time) {
 	for why, p := range l.pending {
 		if p.count > 0 && now.Sub(p.since) >= refusalPause {
-			l.log.Warn("connections were refused", "reason", refusals[why], "count", p.count, "last_from", p.from)
+			about := []any{"reason", l.texts[why], "count", p.count, "last_from", p.from}
+			if p.cause != "" {
+				about = append(about, "last_error", p.cause)
+			}
+			l.log.Warn(l.what+" were refused", about...)
 			l.pending[why] = pendingRefusal{since: now}
 		}
 	}

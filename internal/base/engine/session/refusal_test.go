@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/engine/trust"
 )
 
 // What is refused is counted exactly and seen in the log, which strangers can neither fill
@@ -21,21 +22,22 @@ func TestRefusalsAreSeen(t *testing.T) {
 	ln := newPipes()
 	var log bytes.Buffer // the server's mutex guards it
 	s := Serve([]net.Listener{ln}, ServerOptions{
-		Identity: Identity{Name: "the host", Token: secret}, Limits: Limits{UnauthenticatedConns: 20_000}, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		Identity: Identity{Name: "the host", Credentials: trust.OfSecret(secret)}, Limits: Limits{UnauthenticatedConns: 2_000}, Logger: slog.New(slog.NewTextHandler(&log, nil)),
 	})
-	const tries = 15_000
+	const tries = 1_000
 	wrong := []byte("fedcba9876543210")
-	h := controlHello(Identity{Name: "aname"}, Limits{}.withDefaults(), transport.SessionID{1})
+	bad := &trust.Token{Secret: wrong}
+	h := controlHello(Identity{Name: "aname"}, Limits{}.withDefaults(), transport.SessionID{1}, bad)
 	for range tries {
 		c := ln.dial()
-		if _, err := dialHandshake(c, h, wrong, sessionKey{}); !errors.Is(err, ErrToken) {
+		if _, err := dialHandshake(begun(t, c), h, tokenSecret(bad), sessionKey{}); !errors.Is(err, ErrToken) {
 			t.Fatal(err)
 		}
 		_ = c.Close()
 	}
-	bad := ln.dial()
-	_, _ = bad.Write([]byte("GET / HTTP/1.1\r\nHost: evil\r\n\r\n" + strings.Repeat("x", 200)))
-	gone(t, bad)
+	stranger := ln.dial()
+	_, _ = stranger.Write([]byte("GET / HTTP/1.1\r\nHost: evil\r\n\r\n" + strings.Repeat("x", 200)))
+	gone(t, stranger)
 	_ = s.Close()
 	counts := s.Counts()
 	if counts.Refused[RefusedToken] != tries || counts.Refused[RefusedMalformed] != 1 || len(counts.Refused) != len(refusals) {
@@ -72,6 +74,9 @@ func TestHandedOverIsNotEvicted(t *testing.T) {
 	held, handOver := make(chan net.Conn), make(chan struct{})
 	s := Serve([]net.Listener{ln}, ServerOptions{
 		Limits: Limits{UnauthenticatedConns: 1, AuthTime: authTime},
+		DataKey: func(transport.SessionID, transport.ConnID) (transport.DataKey, bool) {
+			return transport.DataKey{1}, true
+		},
 		Data: func(_ transport.SessionID, _ transport.ConnID, _ string, c net.Conn) error {
 			held <- c
 			<-handOver
@@ -82,9 +87,9 @@ func TestHandedOverIsNotEvicted(t *testing.T) {
 	enter(t, ln, Limits{})
 	data := ln.dial()
 	defer data.Close()
-	h := controlHello(Identity{Name: "x"}, Limits{}.withDefaults(), transport.SessionID{1})
+	h := controlHello(Identity{Name: "x"}, Limits{}.withDefaults(), transport.SessionID{1}, nil)
 	h.kind, h.conn, h.messageBytes, h.calls = kindData, 7, 0, 0
-	if _, err := dialHandshake(data, h, nil, sessionKey{}); err != nil {
+	if _, err := dialHandshake(data, h, dataSecret(transport.DataKey{1}), sessionKey{}); err != nil {
 		t.Fatal(err)
 	}
 	theirs := <-held
@@ -108,9 +113,9 @@ func TestResumeOfAnotherSession(t *testing.T) {
 	ln := newPipes()
 	s := Serve([]net.Listener{ln}, ServerOptions{Identity: Identity{Epoch: 3}})
 	defer s.Close()
-	h := controlHello(Identity{Name: "x"}, Limits{}.withDefaults(), transport.SessionID{1})
+	h := controlHello(Identity{Name: "x"}, Limits{}.withDefaults(), transport.SessionID{1}, nil)
 	begin := func(c net.Conn) established {
-		got, err := dialHandshake(c, h, nil, sessionKey{})
+		got, err := dialHandshake(c, h, tokenSecret(nil), sessionKey{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -125,7 +130,7 @@ func TestResumeOfAnotherSession(t *testing.T) {
 	late := ln.dial()
 	resume := h
 	resume.resume, resume.peerEpoch = true, 3
-	if _, err := dialHandshake(late, resume, nil, key); err != nil {
+	if _, err := dialHandshake(late, resume, tokenSecret(nil), key); err != nil {
 		t.Fatal(err)
 	}
 	_, _ = first.Write(encode(message{kind: msgBye}))

@@ -2,18 +2,22 @@ package session
 
 import (
 	"errors"
+	"io"
 	"net"
 	"sync"
 	"time"
 
+	"github.com/topoctl/topoctl/internal/base/engine/quota"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
 )
 
 // Counts say what a server did since it began.
 type Counts struct {
 	Accepted int64             // connections
-	Refused  map[Refusal]int64 // of them; every Refusal has its place
-	Sessions int               // now
+	Refused  map[Refusal]int64 // of them; every Refusal of a connection has its place
+	// RefusedCalls are calls of peers that were let in, and messages that did not arrive.
+	RefusedCalls map[Refusal]int64
+	Sessions     int // now
 }
 
 // Server lets peers in.
@@ -28,8 +32,12 @@ type Server struct {
 	closed   bool
 	pending  map[net.Conn]time.Time // in their handshake, since when
 	sessions map[transport.SessionID]*serverSession
+	price    quota.Price // of a session
 	accepted int64
 	refused  refusalLog
+
+	callsMu      sync.Mutex
+	refusedCalls refusalLog
 }
 
 // serverSession is a session with the data connections that were let in for it.
@@ -40,13 +48,16 @@ type serverSession struct {
 
 // Serve accepts on the listeners until Close, which closes them.
 func Serve(listeners []net.Listener, o ServerOptions) *Server {
-	o.Identity = o.Identity.cleaned()
+	o.Identity = o.Identity.complete()
 	o.Limits = o.Limits.withDefaults()
 	s := &Server{
 		o: o, listeners: listeners, stop: make(chan struct{}), start: time.Now(),
 		pending:  map[net.Conn]time.Time{},
 		sessions: map[transport.SessionID]*serverSession{},
-		refused:  newRefusalLog(o.Logger),
+		price:    quota.Price{{Of: quota.New("sessions", int64(o.Limits.Sessions)), N: 1}, {Of: o.Budget.Memory, N: sessionBytes}},
+		refused:  newRefusalLog(o.Logger, "connections", refusals),
+
+		refusedCalls: newRefusalLog(o.Logger, "calls", refusedCalls),
 	}
 	s.wg.Add(1 + len(listeners))
 	go s.watch()
@@ -58,9 +69,12 @@ func Serve(listeners []net.Listener, o ServerOptions) *Server {
 
 // Counts is what the server did so far.
 func (s *Server) Counts() Counts {
+	s.callsMu.Lock()
+	calls := s.refusedCalls.byReason()
+	s.callsMu.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Counts{Accepted: s.accepted, Refused: s.refused.byReason(), Sessions: len(s.sessions)}
+	return Counts{Accepted: s.accepted, Refused: s.refused.byReason(), RefusedCalls: calls, Sessions: len(s.sessions)}
 }
 
 // Close ends every session and connection and waits for all goroutines. Data
@@ -110,6 +124,9 @@ func (s *Server) accept(l net.Listener) {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
+		if noFilesLeft(err) {
+			s.makeRoom(l)
+		}
 		select {
 		case <-s.stop:
 			return
@@ -118,27 +135,71 @@ func (s *Server) accept(l net.Listener) {
 	}
 }
 
-// admit begins a connection's handshake. Where too many are in theirs, the one
-// that has been so the longest makes room if it had a fair chance, else the new
-// one is told to come again: slow clients do not keep others out.
+// makeRoom has the connection that has been in its handshake the longest give its descriptor up.
+func (s *Server) makeRoom(l net.Listener) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refused.add(RefusedSockets, nil, l.Addr(), time.Now())
+	s.evict(oldest(s.pending))
+}
+
+// evict closes a connection that is in its handshake; nil: none. The mutex is held.
+func (s *Server) evict(c net.Conn) {
+	if c != nil {
+		delete(s.pending, c)
+		_ = c.Close()
+	}
+}
+
+// oldest is the connection that has been there the longest, nil without any.
+func oldest(since map[net.Conn]time.Time) net.Conn {
+	var out net.Conn
+	for c, at := range since {
+		if out == nil || at.Before(since[out]) {
+			out = c
+		}
+	}
+	return out
+}
+
+// crowding is the connection in its handshake that has to make room for a new one, nil where
+// none has to: the oldest of a peer that has more of them than the new one's peer would, or the
+// oldest of all if it had a fair chance. The mutex is held.
+func (s *Server) crowding(c net.Conn, now time.Time) net.Conn {
+	own := addressOf(c)
+	from, most := map[quota.Account]map[net.Conn]time.Time{}, own
+	for p, since := range s.pending {
+		a := addressOf(p)
+		if from[a] == nil {
+			from[a] = map[net.Conn]time.Time{}
+		}
+		from[a][p] = since
+		if len(from[a]) > len(from[most]) {
+			most = a
+		}
+	}
+	if len(from[most]) > len(from[own])+1 {
+		return oldest(from[most])
+	}
+	if old := oldest(s.pending); now.Sub(s.pending[old]) > s.o.Limits.AuthTime/20 {
+		return old
+	}
+	return nil
+}
+
+// admit begins a connection's handshake. Where too many are in theirs, one makes room if it
+// had a fair chance or comes from where most do, else the new one is told to come again: slow
+// clients do not keep others out.
 func (s *Server) admit(c net.Conn) {
 	now := time.Now()
 	s.mu.Lock()
 	s.accepted++
 	room := !s.closed
 	if room && len(s.pending) >= s.o.Limits.UnauthenticatedConns {
-		var oldest net.Conn
-		for p, since := range s.pending {
-			if oldest == nil || since.Before(s.pending[oldest]) {
-				oldest = p
-			}
-		}
-		room = now.Sub(s.pending[oldest]) > s.o.Limits.AuthTime/20
-		if room {
-			delete(s.pending, oldest)
-			_ = oldest.Close()
-		} else {
-			s.refused.add(RefusedBusy, c.RemoteAddr(), now)
+		old := s.crowding(c, now)
+		s.evict(old)
+		if room = old != nil; !room {
+			s.refused.add(RefusedBusy, nil, c.RemoteAddr(), now)
 		}
 	}
 	if room {
@@ -147,7 +208,7 @@ func (s *Server) admit(c net.Conn) {
 	}
 	s.mu.Unlock()
 	if !room {
-		busy := answer{min: minVersion, max: maxVersion, version: maxVersion, status: statusBusy, token: len(s.o.Identity.Token) > 0}
+		busy := answer{min: minVersion, max: maxVersion, version: maxVersion, status: statusBusy}
 		// The first write of a socket does not wait.
 		_ = c.SetWriteDeadline(now.Add(time.Millisecond))
 		_, _ = c.Write(busy.encode())
@@ -171,7 +232,7 @@ func (s *Server) admit(c net.Conn) {
 		if why == RefusedGone && !pending {
 			why = RefusedSlow // it was closed here, to make room
 		}
-		s.refused.add(why, c.RemoteAddr(), time.Now())
+		s.refused.add(why, err, c.RemoteAddr(), time.Now())
 	}()
 }
 
@@ -182,6 +243,7 @@ var errEvicted = refused{RefusedSlow}
 // where it had to already. It comes before the connection is handed on: it belongs to a
 // session then, and closing it would be that session's loss. The mutex is held.
 func (s *Server) settled(c net.Conn) bool {
+	c = socketOf(c)
 	_, ok := s.pending[c]
 	delete(s.pending, c)
 	return ok
@@ -192,10 +254,25 @@ func (s *Server) arrive(c net.Conn, deadline time.Time) error {
 	if err := c.SetDeadline(deadline); err != nil {
 		return err
 	}
-	a, err := acceptHandshake(c, &s.o.Identity)
-	if other := (*notEngine)(nil); errors.As(err, &other) && s.o.Other != nil {
-		return s.arriveOther(other.first, c)
+	head := make([]byte, helloHead)
+	if _, err := io.ReadFull(c, head); err != nil {
+		return err
 	}
+	isTLS := isClientHello(head)
+	if !isTLS && string(head[:len(magic)]) != magic && s.o.Other != nil {
+		return s.arriveOther(head, c)
+	}
+	creds := s.o.Identity.credentials()
+	if isTLS {
+		var err error
+		if c, err = secureAccepted(c, head, s.o.Identity.TLS, creds); err != nil {
+			return err
+		}
+		if _, err := io.ReadFull(c, head); err != nil {
+			return err
+		}
+	}
+	a, err := acceptHandshake(c, head, lock{creds, s.dataSecret})
 	if err != nil {
 		return err
 	}
@@ -203,6 +280,15 @@ func (s *Server) arrive(c net.Conn, deadline time.Time) error {
 		return s.arriveData(a)
 	}
 	return s.arriveControl(a)
+}
+
+// dataSecret is what the dialler of a data connection has to prove; false where none is expected.
+func (s *Server) dataSecret(h *hello) (shared, bool) {
+	if s.o.DataKey == nil {
+		return shared{}, false
+	}
+	key, ok := s.o.DataKey(h.session, h.conn)
+	return dataSecret(key), ok
 }
 
 // arriveOther gives a connection away that another protocol's client has made.
@@ -216,7 +302,31 @@ func (s *Server) arriveOther(first []byte, c net.Conn) error {
 	if !ok {
 		return errEvicted
 	}
-	s.o.Other(first, c)
+	s.o.Other(&unread{c, first})
+	return nil
+}
+
+// unread is a connection of which the first bytes are read again.
+type unread struct {
+	net.Conn
+	first []byte
+}
+
+// Read implements net.Conn.
+func (u *unread) Read(p []byte) (int, error) {
+	if len(u.first) == 0 {
+		return u.Conn.Read(p)
+	}
+	n := copy(p, u.first)
+	u.first = u.first[n:]
+	return n, nil
+}
+
+// CloseWrite is that of a TCP connection.
+func (u *unread) CloseWrite() error {
+	if c, ok := u.Conn.(interface{ CloseWrite() error }); ok {
+		return c.CloseWrite()
+	}
 	return nil
 }
 
@@ -244,7 +354,7 @@ func (s *Server) arriveData(a *arrival) error {
 		}
 	}
 	s.mu.Unlock()
-	if err := a.reply(&s.o.Identity, s.o.Limits, st); err != nil {
+	if err := a.reply(&s.o.Identity, s.o.Limits, st, nil); err != nil {
 		return err
 	}
 	if st != statusOK {
@@ -269,11 +379,27 @@ func (s *Server) arriveData(a *arrival) error {
 // when the dialler's first message comes: it may have tried several routes at
 // once, and uses one.
 func (s *Server) arriveControl(a *arrival) error {
-	st := s.judge(a)
-	if err := a.reply(&s.o.Identity, s.o.Limits, st); err != nil {
+	st, resumed := s.judge(a)
+	var full error
+	made := false
+	if st == statusOK && !a.hello.resume {
+		if full = s.price.Take(accountOf(a.peer, a.conn)); full != nil {
+			st = statusLimit
+		} else {
+			defer func() {
+				if !made {
+					s.price.Give(accountOf(a.peer, a.conn))
+				}
+			}()
+		}
+	}
+	if err := a.reply(&s.o.Identity, s.o.Limits, st, resumed); err != nil {
 		return err
 	}
-	if st != statusOK {
+	switch {
+	case full != nil:
+		return full
+	case st != statusOK:
 		return refusedBy(st)
 	}
 	sync, err := readMessage(a.conn, bounds{calls: s.o.Limits.CallsInFlight})
@@ -298,7 +424,7 @@ func (s *Server) arriveControl(a *arrival) error {
 	}
 	if v == nil {
 		v = &serverSession{Session: s.make(a)}
-		s.sessions[v.id] = v
+		s.sessions[v.id], made = v, true
 	}
 	if !v.attach(a.conn, sync.number, &sync) {
 		return refused{RefusedEnded}
@@ -308,17 +434,28 @@ func (s *Server) arriveControl(a *arrival) error {
 
 // refusedBy is the refusal that a status says.
 func refusedBy(st status) error {
-	if st == statusLimit {
+	switch st {
+	case statusVersion:
+		return refused{RefusedVersion}
+	case statusToken:
+		return refused{RefusedToken}
+	case statusLimit:
 		return refused{RefusedLimit}
 	}
 	return refused{RefusedEnded}
 }
 
-// judge says what becomes of an authenticated control connection.
-func (s *Server) judge(a *arrival) status {
+// judge says what becomes of an authenticated control connection, and gives the key of the
+// session that it resumes.
+func (s *Server) judge(a *arrival) (st status, resumed []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.judged(a, s.sessions[a.hello.session])
+	v := s.sessions[a.hello.session]
+	st = s.judged(a, v)
+	if st == statusOK && v != nil {
+		resumed = v.key[:]
+	}
+	return st, resumed
 }
 
 // judged is judge for the session that has the ID, nil without. The mutex is held.
@@ -326,13 +463,11 @@ func (s *Server) judged(a *arrival, v *serverSession) status {
 	switch {
 	case !a.hello.resume && v != nil:
 		return statusEnded // the name is taken: IDs are random, this is no accident
-	case !a.hello.resume && len(s.sessions) >= s.o.Limits.Sessions:
-		return statusLimit
 	case !a.hello.resume:
 		return statusOK
 	case a.hello.peerEpoch != s.o.Identity.Epoch:
 		return statusRestarted
-	case v == nil || !a.resumes(v.resumeKey):
+	case v == nil || !a.resumes(v.key) || !sameProof(v.peerID, a.peer):
 		return statusEnded
 	}
 	return statusOK
@@ -343,10 +478,17 @@ func (s *Server) make(a *arrival) *Session {
 		epoch: a.hello.epoch, name: a.hello.name,
 		messageBytes: a.hello.messageBytes, calls: a.hello.calls,
 	}
-	v := newSession(a.hello.session, w, s.o.Limits, s.o.Handle, a.key)
+	v := newSession(a.hello.session, a.peer, w, s.o.Limits, s.o.Handle, a.key)
+	v.account, v.budget = accountOf(a.peer, a.conn), s.o.Budget
+	v.onRefuse = func(why Refusal) {
+		s.callsMu.Lock()
+		defer s.callsMu.Unlock()
+		s.refusedCalls.add(why, nil, v.Remote(), time.Now())
+	}
 	s.wg.Add(1)
 	v.onEnd = func(v *Session, err error) {
 		defer s.wg.Done()
+		defer s.price.Give(v.account)
 		if s.o.Ended != nil {
 			s.o.Ended(v, err)
 		}
@@ -377,6 +519,9 @@ func (s *Server) watch() {
 			awake = now // we did not run: peers could not be heard
 		}
 		last = now
+		s.callsMu.Lock()
+		s.refusedCalls.tell(now)
+		s.callsMu.Unlock()
 		s.mu.Lock()
 		s.refused.tell(now)
 		var silent []*Session

@@ -16,6 +16,7 @@ import (
 	"github.com/topoctl/topoctl/internal/base/engine/session"
 	"github.com/topoctl/topoctl/internal/base/engine/session/sessiontest"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/engine/trust"
 )
 
 var token = []byte("0123456789abcdef")
@@ -162,8 +163,8 @@ func TestEndedOnce(t *testing.T) {
 	leaks(t)
 	for _, who := range []string{"dialled", "server"} {
 		var served, dialled ends
-		srv, addr := serve(t, session.ServerOptions{Identity: session.Identity{Name: "h", Epoch: 5, Token: token}, Ended: served.add}, "127.0.0.1:0")
-		s, err := session.Dial(limited(t), session.DialOptions{Identity: session.Identity{Token: token}, Routes: to(addr), Ended: dialled.add})
+		srv, addr := serve(t, session.ServerOptions{Identity: session.Identity{Name: "h", Epoch: 5, Credentials: trust.OfSecret(token)}, Ended: served.add}, "127.0.0.1:0")
+		s, err := session.Dial(limited(t), session.DialOptions{Identity: session.Identity{Credentials: trust.OfSecret(token)}, Routes: to(addr), Ended: dialled.add})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -190,7 +191,14 @@ func TestEndedOnce(t *testing.T) {
 }
 
 func TestData(t *testing.T) {
+	for _, sealed := range []bool{false, true} {
+		t.Run(fmt.Sprintf("sealed=%t", sealed), func(t *testing.T) { testData(t, sealed) })
+	}
+}
+
+func testData(t *testing.T, sealed bool) {
 	leaks(t)
+	key := transport.DataKey{1}
 	type arrived struct {
 		s    transport.SessionID
 		c    transport.ConnID
@@ -200,6 +208,9 @@ func TestData(t *testing.T) {
 	got := make(chan arrived, 8)
 	p := sessiontest.Connect(t, sessiontest.Options{Token: token, Server: session.ServerOptions{
 		Limits: session.Limits{DataConnsPerSession: 2},
+		DataKey: func(_ transport.SessionID, c transport.ConnID) (transport.DataKey, bool) {
+			return key, c != 12
+		},
 		Data: func(s transport.SessionID, c transport.ConnID, name string, conn net.Conn) error {
 			if c == 13 {
 				return errors.New("not expected")
@@ -209,12 +220,13 @@ func TestData(t *testing.T) {
 		},
 	}})
 	var controlled atomic.Int32
-	dial := func(s transport.SessionID, c transport.ConnID) (*net.TCPConn, error) {
+	dialWith := func(s transport.SessionID, c transport.ConnID, k transport.DataKey) (net.Conn, error) {
 		return session.DialData(limited(t), session.DataDial{
-			Identity: p.Client, Session: s, Conn: c, Route: session.Route{Remote: p.Addr, Local: netip.MustParseAddr("127.0.0.2")},
+			Session: s, Conn: c, Key: k, Sealed: sealed, Route: session.Route{Remote: p.Addr, Local: netip.MustParseAddr("127.0.0.2")},
 			Control: func(uintptr) error { controlled.Add(1); return nil },
 		})
 	}
+	dial := func(s transport.SessionID, c transport.ConnID) (net.Conn, error) { return dialWith(s, c, key) }
 	var held []net.Conn
 	for n := range transport.ConnID(2) {
 		c, err := dial(p.Dialled.ID(), n+1)
@@ -236,6 +248,13 @@ func TestData(t *testing.T) {
 		}
 		held = append(held, a.conn)
 		defer c.Close()
+	}
+	// A peer that knows the session and the connection, and not the key, is not let in.
+	if _, err := dialWith(p.Dialled.ID(), 3, transport.DataKey{2}); !errors.Is(err, session.ErrDataKey) {
+		t.Fatal(err)
+	}
+	if _, err := dial(p.Dialled.ID(), 12); !errors.Is(err, session.ErrEnded) {
+		t.Fatal("one that is not expected:", err)
 	}
 	if _, err := dial(p.Dialled.ID(), 3); !errors.Is(err, session.ErrLimit) {
 		t.Fatal(err)

@@ -32,7 +32,7 @@ func BoundInterface(c net.Conn) string {
 }
 
 func ask(c net.Conn, what func(fd uintptr) string) string {
-	sc, ok := c.(syscall.Conn)
+	sc, ok := socketOf(c).(syscall.Conn)
 	if !ok {
 		return ""
 	}
@@ -49,7 +49,7 @@ func ask(c net.Conn, what func(fd uintptr) string) string {
 
 // closed says whether our own side has closed a connection.
 func closed(c net.Conn) bool {
-	sc, ok := c.(syscall.Conn)
+	sc, ok := socketOf(c).(syscall.Conn)
 	if !ok {
 		return false
 	}
@@ -131,6 +131,22 @@ func addrOf(a net.Addr) netip.AddrPort {
 		return netip.AddrPortFrom(p.Addr().Unmap(), p.Port())
 	}
 	return netip.AddrPort{}
+}
+
+// Files is how many descriptors this process may have. Only a part is for peers: others are
+// needed for connections of its own, for files and for those who monitor it.
+func Files() int {
+	const enough = 1 << 24
+	var l syscall.Rlimit
+	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l) != nil {
+		return enough
+	}
+	return int(min(l.Cur, enough))
+}
+
+// noFilesLeft says whether accepting failed because there are no descriptors left.
+func noFilesLeft(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 
 func isReset(err error) bool {

@@ -58,7 +58,7 @@ func boundInterface(fd uintptr) string {
 // delivered asks the kernel how many bytes the peer's has taken, and whether
 // that is all that we wrote.
 func delivered(c net.Conn) (bytes uint64, all, ok bool) {
-	sc, isSocket := c.(syscall.Conn)
+	sc, isSocket := socketOf(c).(syscall.Conn)
 	if !isSocket {
 		return 0, false, false
 	}

@@ -13,8 +13,8 @@ import (
 // The handshake's packets. docs/wire.md specifies them; integers are big endian.
 const (
 	magic      = "TPCT"
-	minVersion = 1
-	maxVersion = 1
+	minVersion = 2
+	maxVersion = 2
 
 	helloHead = 10   // magic, version range, length of the rest
 	maxPacket = 4096 // of the handshake, whole
@@ -23,8 +23,7 @@ const (
 	maxName   = 255
 )
 
-// ourFeatures are the optional parts of the protocol that we understand. Bit 0 is
-// reserved for TLS, which would begin after the answer, before any proof.
+// ourFeatures are the optional parts of the protocol that we understand.
 const ourFeatures uint64 = 0
 
 // The kinds of connections.
@@ -35,8 +34,9 @@ const (
 
 // Flags of the hello and the answer.
 const (
-	flagToken  uint8 = 1 << 0 // the sender has a token
-	flagResume uint8 = 1 << 1 // hello: the session exists already
+	flagToken       uint8 = 1 << 0 // the sender has a token
+	flagResume      uint8 = 1 << 1 // hello: the session exists already
+	flagCertificate uint8 = 1 << 1 // answer: the server demands a certificate
 )
 
 // status says how a server takes a connection.
@@ -45,7 +45,7 @@ type status uint16
 const (
 	statusOK        status = 0
 	statusVersion   status = 1
-	statusToken     status = 2
+	statusToken     status = 2 // or certificate: what the dialler has shown is not what is demanded
 	statusBusy      status = 3 // too many connections in their handshake: try again
 	statusLimit     status = 4 // too many sessions, or data connections of this one
 	statusRestarted status = 5 // the session was that of another epoch
@@ -72,6 +72,7 @@ type hello struct {
 	conn         transport.ConnID
 	nonce        [nonceSize]byte
 	name         string
+	tokenName    string // of the token that the dialler proves, which may have none
 }
 
 func (h *hello) encode() []byte {
@@ -89,6 +90,7 @@ func (h *hello) encode() []byte {
 	b = binary.BigEndian.AppendUint64(b, uint64(h.conn))
 	b = append(b, h.nonce[:]...)
 	b = appendName(b, h.name)
+	b = appendName(b, h.tokenName)
 	binary.BigEndian.PutUint16(b[helloHead-2:], uint16(len(b)-helloHead))
 	return b
 }
@@ -118,7 +120,7 @@ func parseHello(packet []byte) (hello, error) {
 	copy(h.session[:], p.bytes(len(h.session)))
 	h.conn = transport.ConnID(p.u64())
 	copy(h.nonce[:], p.bytes(nonceSize))
-	h.name = p.name()
+	h.name, h.tokenName = p.name(), p.name()
 	switch {
 	case p.bad:
 		return h, errMalformed
@@ -148,8 +150,10 @@ type answer struct {
 	version  uint16 // chosen, 0 none
 	status   status
 	token    bool
-	features uint64 // that both have
-	nonce    [nonceSize]byte
+	// certificate: the server demands one.
+	certificate bool
+	features    uint64 // that both have
+	nonce       [nonceSize]byte
 }
 
 func (a *answer) encode() []byte {
@@ -159,7 +163,7 @@ func (a *answer) encode() []byte {
 	b = append(b, 0, 0)
 	b = binary.BigEndian.AppendUint16(b, a.version)
 	b = binary.BigEndian.AppendUint16(b, uint16(a.status))
-	b = append(b, flags(a.token, flagToken))
+	b = append(b, flags(a.token, flagToken)|flags(a.certificate, flagCertificate))
 	b = binary.BigEndian.AppendUint64(b, a.features)
 	b = append(b, a.nonce[:]...)
 	binary.BigEndian.PutUint16(b[helloHead-2:], uint16(len(b)-helloHead))
@@ -176,7 +180,8 @@ func parseAnswer(packet []byte) (answer, error) {
 	p.sub(int(p.u16()))
 	a.version = p.u16()
 	a.status = status(p.u16())
-	a.token = p.u8()&flagToken != 0
+	f := p.u8()
+	a.token, a.certificate = f&flagToken != 0, f&flagCertificate != 0
 	a.features = p.u64()
 	copy(a.nonce[:], p.bytes(nonceSize))
 	if p.bad || a.min == 0 || a.min > a.max {
@@ -188,10 +193,10 @@ func parseAnswer(packet []byte) (answer, error) {
 	return a, nil
 }
 
-// proof shows that the dialler has the token, and the session's key where it
+// proof shows that the dialler has the secret, and the session's key where it
 // resumes one.
 type proof struct {
-	token     [proofSize]byte
+	client    [proofSize]byte
 	resume    [proofSize]byte
 	hasResume bool
 }
@@ -202,7 +207,7 @@ func (p *proof) encode() []byte {
 		n += proofSize
 	}
 	b := binary.BigEndian.AppendUint16(nil, uint16(n))
-	b = append(b, p.token[:]...)
+	b = append(b, p.client[:]...)
 	if p.hasResume {
 		b = append(b, p.resume[:]...)
 	}
@@ -213,7 +218,7 @@ func parseProof(packet []byte, resume bool) (proof, error) {
 	out := proof{hasResume: resume}
 	p := parser{b: packet}
 	p.sub(int(p.u16()))
-	copy(out.token[:], p.bytes(proofSize))
+	copy(out.client[:], p.bytes(proofSize))
 	if resume {
 		copy(out.resume[:], p.bytes(proofSize))
 	}

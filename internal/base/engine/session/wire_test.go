@@ -15,8 +15,8 @@ import (
 
 func someHello() hello {
 	return hello{
-		min: 1, max: 3, kind: kindControl, token: true, resume: true, features: 5, messageBytes: 6, calls: 7,
-		epoch: 8, peerEpoch: 9, session: transport.SessionID{10}, conn: 11, nonce: [nonceSize]byte{12}, name: "ü n1",
+		min: 2, max: 3, kind: kindControl, token: true, resume: true, features: 5, messageBytes: 6, calls: 7,
+		epoch: 8, peerEpoch: 9, session: transport.SessionID{10}, conn: 11, nonce: [nonceSize]byte{12}, name: "ü n1", tokenName: "t",
 	}
 }
 
@@ -25,11 +25,11 @@ func TestHandshakePackets(t *testing.T) {
 	if got, err := parseHello(h.encode()); err != nil || got != h {
 		t.Errorf("%+v %v", got, err)
 	}
-	a := answer{min: 1, max: 2, version: 1, status: statusOK, token: true, features: 3, nonce: [nonceSize]byte{4}}
+	a := answer{min: 1, max: 2, version: 2, status: statusOK, token: true, certificate: true, features: 3, nonce: [nonceSize]byte{4}}
 	if got, err := parseAnswer(a.encode()); err != nil || got != a {
 		t.Errorf("%+v %v", got, err)
 	}
-	for _, p := range []proof{{token: [32]byte{1}}, {token: [32]byte{1}, resume: [32]byte{2}, hasResume: true}} {
+	for _, p := range []proof{{client: [32]byte{1}}, {client: [32]byte{1}, resume: [32]byte{2}, hasResume: true}} {
 		if got, err := parseProof(p.encode(), p.hasResume); err != nil || got != p {
 			t.Errorf("%+v %v", got, err)
 		}
@@ -57,14 +57,14 @@ func TestNewerMinor(t *testing.T) {
 }
 
 func TestVersionRange(t *testing.T) {
-	for _, c := range []struct{ min, max, want uint16 }{{1, 1, 1}, {1, 9, 1}, {2, 9, 0}} {
+	for _, c := range []struct{ min, max, want uint16 }{{2, 2, 2}, {1, 9, 2}, {1, 1, 0}, {3, 9, 0}} {
 		h := hello{min: c.min, max: c.max}
 		if got := h.version(); got != c.want {
 			t.Errorf("%d to %d: %d, want %d", c.min, c.max, got, c.want)
 		}
 	}
 	// The body of another version is not looked at.
-	future := []byte("TPCT\x00\x02\x00\x03\x00\x03abc")
+	future := []byte("TPCT\x00\x03\x00\x04\x00\x03abc")
 	if h, err := parseHello(future); err != nil || h.version() != 0 {
 		t.Error(h, err)
 	}
@@ -77,7 +77,7 @@ func TestVersionRange(t *testing.T) {
 
 // TestCutPackets: no packet that lacks bytes, or has a wrong length, is taken.
 func TestCutPackets(t *testing.T) {
-	h, a, p, w := someHello(), answer{min: 1, max: 1, version: 1}, proof{hasResume: true}, welcome{messageBytes: 1, calls: 1, name: "x"}
+	h, a, p, w := someHello(), answer{min: 1, max: 1, version: 2}, proof{hasResume: true}, welcome{messageBytes: 1, calls: 1, name: "x"}
 	for name, c := range map[string]struct {
 		packet []byte
 		parse  func([]byte) error
@@ -106,11 +106,11 @@ func TestNames(t *testing.T) {
 		if validName(n) {
 			t.Errorf("%q is valid", n)
 		}
-		if got := (Identity{Name: n}).cleaned().Name; !validName(got) {
+		if got := (Identity{Name: n}).complete().Name; !validName(got) {
 			t.Errorf("%q cleaned: %q", n, got)
 		}
 	}
-	if got := (Identity{Name: "a\nb"}).cleaned().Name; got != "ab" {
+	if got := (Identity{Name: "a\nb"}).complete().Name; got != "ab" {
 		t.Errorf("%q", got)
 	}
 	h := someHello()
@@ -175,18 +175,26 @@ func TestAnnouncedBytesCostNothing(t *testing.T) {
 	}
 }
 
-// TestMACs: what proves one thing proves nothing else.
+// TestMACs: what proves one thing proves nothing else, nor over another connection.
 func TestMACs(t *testing.T) {
-	h, a := someHello(), answer{min: 1, max: 1, version: 1}
+	h, a := someHello(), answer{min: 1, max: 1, version: 2}
 	w := welcome{messageBytes: 1, calls: 1}
-	tr := transcript{hello: h.encode(), answer: a.encode(), proof: []byte{1}}
-	token := []byte("0123456789abcdef")
-	key := tr.key(token)
-	all := [][32]byte{tr.clientProof(token), tr.serverProof(token, w.encode()), key, tr.resumeProof(key), tr.clientProof(nil)}
-	other := tr
-	other.answer = append([]byte(nil), tr.answer...)
+	token, data := tokenSecret(held), dataSecret(transport.DataKey(bytes.Repeat([]byte{1}, 32)))
+	data.key = token.key // the labels tell them apart
+	first := transcript{exporter: exporter{1}, hello: h.encode(), answer: a.encode(), proof: []byte{1}}
+	other, relayed := first, first
+	other.answer = bytes.Clone(first.answer)
 	other.answer[len(other.answer)-1] ^= 1
-	all = append(all, other.clientProof(token), other.serverProof(token, w.encode()), other.key(token), other.resumeProof(key))
+	relayed.exporter = exporter{2}
+	key := first.key(token)
+	all := [][32]byte{key, first.clientProof(tokenSecret(nil)), (&Session{key: key}).LeaveProof("tcp", 1), (&Session{key: key}).LeaveProof("tcp", 2), (&Session{key: key}).LeaveProof("rdma", 1)}
+	for _, tr := range []transcript{first, other, relayed} {
+		all = append(all, tr.resumeProof(key), tr.clientProof(token), tr.clientProof(data),
+			tr.serverProof(token, w.encode(), nil), tr.serverProof(token, w.encode(), key[:]), tr.serverProof(data, w.encode(), nil))
+		if tr.exporter != first.exporter || !bytes.Equal(tr.answer, first.answer) {
+			all = append(all, tr.key(token))
+		}
+	}
 	seen := map[[32]byte]int{}
 	for i, m := range all {
 		if j, dup := seen[m]; dup {
@@ -196,13 +204,13 @@ func TestMACs(t *testing.T) {
 	}
 	// The server's proof does not depend on itself, and on everything else.
 	b := w.encode()
-	p := tr.serverProof(token, b)
+	p := first.serverProof(token, b, nil)
 	copy(b[welcomeProofAt:], p[:])
-	if tr.serverProof(token, b) != p {
+	if first.serverProof(token, b, nil) != p {
 		t.Error("the proof is in the proof")
 	}
 	b[len(b)-1] ^= 1
-	if tr.serverProof(token, b) == p {
+	if first.serverProof(token, b, nil) == p {
 		t.Error("the welcome is not proven")
 	}
 }
@@ -210,7 +218,7 @@ func TestMACs(t *testing.T) {
 func FuzzHello(f *testing.F) {
 	h := someHello()
 	f.Add(h.encode())
-	f.Add([]byte("TPCT\x00\x02\x00\x03\x00\x03abc"))
+	f.Add([]byte("TPCT\x00\x03\x00\x04\x00\x03abc"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		h, err := parseHello(b)
 		if err != nil || h.version() == 0 {
@@ -226,7 +234,7 @@ func FuzzHello(f *testing.F) {
 }
 
 func FuzzAnswer(f *testing.F) {
-	a := answer{min: 1, max: 2, version: 1}
+	a := answer{min: 1, max: 2, version: 2}
 	f.Add(a.encode())
 	w := welcome{messageBytes: 3, calls: 4, name: "n"}
 	f.Add(w.encode())

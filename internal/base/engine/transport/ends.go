@@ -8,6 +8,8 @@ import (
 	"maps"
 	"sync"
 	"time"
+
+	"github.com/topoctl/topoctl/internal/base/engine/quota"
 )
 
 // ConnKey names the passive end of a connection. The peer chose the second part.
@@ -35,7 +37,9 @@ type Ends[A any, P End] struct {
 	expected map[ConnKey]expectation[A]
 	open     map[ConnKey]P
 	left     map[SessionID]*leftConns
-	sessions map[SessionID]int // connections that are expected or open
+	sessions map[SessionID]int         // connections that are expected or open
+	price    quota.Price               // of a connection that is or was expected
+	accounts map[ConnKey]quota.Account // of those that paid it
 }
 
 type expectation[A any] struct {
@@ -43,11 +47,13 @@ type expectation[A any] struct {
 	until  time.Time
 }
 
-// MakeEnds makes a table without ends, which the transport's mutex guards.
-func MakeEnds[A any, P End](mu *sync.Mutex) Ends[A, P] {
+// MakeEnds makes a table without ends, which the transport's mutex guards. A connection has its
+// price from when it is expected until it is over; nil: there is none.
+func MakeEnds[A any, P End](mu *sync.Mutex, price quota.Price) Ends[A, P] {
 	return Ends[A, P]{
 		mu: mu, expected: map[ConnKey]expectation[A]{}, open: map[ConnKey]P{},
 		left: map[SessionID]*leftConns{}, sessions: map[SessionID]int{},
+		price: price, accounts: map[ConnKey]quota.Account{},
 	}
 }
 
@@ -61,11 +67,18 @@ func (e *Ends[A, P]) CheckNew(k ConnKey) error {
 	return nil
 }
 
-// Expect has a connection let in until some time.
-func (e *Ends[A, P]) Expect(k ConnKey, agreed A, until time.Time) {
-	e.unexpect(k)
+// Expect has a new connection let in until some time, if its peer may have another.
+func (e *Ends[A, P]) Expect(k ConnKey, a quota.Account, agreed A, until time.Time) error {
+	if err := e.CheckNew(k); err != nil {
+		return err
+	}
+	if err := e.price.Take(a); err != nil {
+		return err
+	}
+	e.accounts[k] = a
 	e.expected[k] = expectation[A]{agreed, until}
 	e.sessions[k.Session]++
+	return nil
 }
 
 // Expected is what was agreed on about a connection that may be let in now.
@@ -86,21 +99,32 @@ func (e *Ends[A, P]) Expire(now time.Time) {
 func (e *Ends[A, P]) unexpect(k ConnKey) {
 	if _, ok := e.expected[k]; ok {
 		delete(e.expected, k)
-		e.countDown(k.Session)
+		e.countDown(k)
 	}
 }
 
-func (e *Ends[A, P]) countDown(s SessionID) {
-	if e.sessions[s]--; e.sessions[s] == 0 {
-		delete(e.sessions, s)
+func (e *Ends[A, P]) countDown(k ConnKey) {
+	if e.sessions[k.Session]--; e.sessions[k.Session] == 0 {
+		delete(e.sessions, k.Session)
+	}
+	if a, ok := e.accounts[k]; ok {
+		delete(e.accounts, k)
+		e.price.Give(a)
 	}
 }
 
-// Open notes the end of a connection that has arrived.
+// Account is whom a connection that is expected, or was, counts for.
+func (e *Ends[A, P]) Account(k ConnKey) quota.Account { return e.accounts[k] }
+
+// Open notes the end of a connection that has arrived. It has paid the price where it was
+// expected.
 func (e *Ends[A, P]) Open(k ConnKey, p P) {
-	e.unexpect(k)
+	if _, ok := e.expected[k]; ok {
+		delete(e.expected, k)
+	} else {
+		e.sessions[k.Session]++
+	}
 	e.open[k] = p
-	e.sessions[k.Session]++
 }
 
 // Find is the open end of a connection.
@@ -180,7 +204,7 @@ func (e *Ends[A, P]) leaveAll(s SessionID) (open []P) {
 func (e *Ends[A, P]) Close(k ConnKey) {
 	if _, ok := e.open[k]; ok {
 		delete(e.open, k)
-		e.countDown(k.Session)
+		e.countDown(k)
 	}
 }
 

@@ -2,9 +2,12 @@ package transport
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/topoctl/topoctl/internal/base/engine/quota"
 )
 
 func key(session byte, conn int) ConnKey {
@@ -19,9 +22,14 @@ func (end) Leave(context.Context) error { return nil }
 // A connection is let in once, in time, and not after it was left.
 func TestEnds(t *testing.T) {
 	now := time.Now()
-	e := MakeEnds[string, end](new(sync.Mutex))
-	e.Expect(key(1, 1), "in time", now.Add(time.Second))
-	e.Expect(key(1, 2), "late", now.Add(-time.Second))
+	e := MakeEnds[string, end](new(sync.Mutex), nil)
+	expect := func(k ConnKey, agreed string, until time.Time) {
+		if err := e.Expect(k, "a", agreed, until); err != nil {
+			t.Error(err)
+		}
+	}
+	expect(key(1, 1), "in time", now.Add(time.Second))
+	expect(key(1, 2), "late", now.Add(-time.Second))
 	if e.CheckNew(key(1, 1)) == nil || e.CheckNew(key(1, 3)) != nil || e.OfSession(SessionID{1}) != 2 {
 		t.Error("one is expected and may come again, or is new and may not")
 	}
@@ -45,15 +53,53 @@ func TestEnds(t *testing.T) {
 	if e.OfSession(SessionID{1}) != 0 || e.CheckNew(key(1, 1)) == nil {
 		t.Error("a connection that was left is still counted, or may come again")
 	}
-	e.Expect(key(2, 5), "", now.Add(time.Second))
+	expect(key(2, 5), "", now.Add(time.Second))
 	if open := e.leaveAll(SessionID{2}); len(open) != 1 || open[0] != 21 || e.OfSession(SessionID{2}) != 1 {
 		t.Errorf("of the session: %v", open)
 	}
 }
 
+// A place is taken from Expect until the end, whichever it is, and one peer's sessions together
+// cannot have all.
+func TestPlaces(t *testing.T) {
+	places := quota.New("connections", 4)
+	e := MakeEnds[string, end](new(sync.Mutex), quota.Price{{Of: places, N: 1}})
+	now := time.Now()
+	want := func(taken int64, when string) {
+		t.Helper()
+		if n, _ := places.Taken(); n != taken {
+			t.Errorf("%d places are taken %s, want %d", n, when, taken)
+		}
+	}
+	expect := func(k ConnKey, a quota.Account) error { return e.Expect(k, a, "", now) }
+	var full *quota.Error
+	if expect(key(1, 1), "a") != nil || expect(key(2, 1), "a") != nil || !errors.As(expect(key(3, 1), "a"), &full) {
+		t.Error("not half of all for one peer")
+	}
+	if err := expect(key(1, 1), "b"); err == nil || errors.As(err, &full) {
+		t.Errorf("expected twice: %v", err)
+	}
+	if expect(key(9, 1), "b") != nil {
+		t.Error("nothing for another peer")
+	}
+	want(3, "by three that are expected")
+	e.Open(key(1, 1), 11)
+	want(3, "when one has arrived")
+	e.Close(key(1, 1))
+	e.Close(key(1, 1))
+	want(2, "when it is over")
+	e.leave(key(2, 1))
+	want(1, "when one was left")
+	e.Expire(now.Add(time.Second))
+	want(0, "when one did not arrive")
+	e.Open(key(1, 7), 17)
+	e.Close(key(1, 7))
+	want(0, "by one that was not expected")
+}
+
 // What a session leaves is remembered within bounds, and makes none of another be forgotten.
 func TestLeftIsBounded(t *testing.T) {
-	e := MakeEnds[string, end](new(sync.Mutex))
+	e := MakeEnds[string, end](new(sync.Mutex), nil)
 	e.leave(key(2, 1))
 	for i := range 2 * MaxLeft {
 		e.leave(key(1, i))

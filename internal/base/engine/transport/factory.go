@@ -6,6 +6,8 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/engine/memory"
+	"github.com/topoctl/topoctl/internal/base/engine/quota"
+	"github.com/topoctl/topoctl/internal/base/engine/trust"
 )
 
 // Factory makes a transport for an engine. What it makes may also be a DataServer, an
@@ -15,13 +17,18 @@ type Factory func(Env) (Transport, error)
 
 // Env is what an engine gives to its transports.
 type Env struct {
-	Name     string
-	Epoch    uint64
-	Token    []byte
-	Regions  *memory.Table
-	Topology *topo.Topology   // nil: not known
-	Addrs    []netip.AddrPort // that the engine listens at
-	Logger   *slog.Logger     // never nil
+	Name  string
+	Epoch uint64
+	// Credentials and TLS are the engine's, for connections that the transport makes itself.
+	Credentials func() *trust.Credentials
+	TLS         *trust.Endpoint
+	// Protection is the least that bytes have which leave this host.
+	Protection Protection
+	Regions    *memory.Table
+	Memory     *quota.Shares    // that peers may make the engine hold
+	Topology   *topo.Topology   // nil: not known
+	Addrs      []netip.AddrPort // that the engine listens at
+	Logger     *slog.Logger     // never nil
 	// Changed is for a Ported to call when its ports, or what it offers, are not what
 	// they were: the engine asks for them again, tells its peers and makes its routes
 	// anew. It returns at once, and may be called at any time.

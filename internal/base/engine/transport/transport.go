@@ -35,6 +35,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/engine/memory"
+	"github.com/topoctl/topoctl/internal/base/engine/quota"
 )
 
 // ConnID names a connection that an engine dialled. An engine never uses one
@@ -44,6 +45,10 @@ type ConnID uint64
 // SessionID names what two engines have with each other. It is drawn by the
 // dialling engine at random, and no other peer can guess it.
 type SessionID [16]byte
+
+// DataKey is what both ends of one data connection know, and no one else: the passive end
+// draws it at random and gives it to the peer over the session.
+type DataKey [32]byte
 
 // Caps are what a transport can do and the limits of its requests.
 type Caps struct {
@@ -104,6 +109,9 @@ type Transport interface {
 // engine's listeners: the engine hands over each one that has proven to belong to
 // a session. The transport owns it from then on, and returns soon.
 type DataServer interface {
+	// Key is the secret that a connection which is expected now proves itself with: the
+	// transport drew it in Accept.
+	Key(session SessionID, conn ConnID) (DataKey, bool)
 	Serve(session SessionID, conn ConnID, name string, c net.Conn) error
 }
 
@@ -192,6 +200,9 @@ type Served struct {
 	Requests                int64
 	Refused                 int64 // requests that were against the rules
 	Conns                   int   // open now
+	// Dropped are the connections, of both sides, that were ended for what came over them, or
+	// did not come, by reason.
+	Dropped map[string]int64
 }
 
 // Serving is a transport that lists its passive ends. Listing is quick, and does not slow
@@ -218,6 +229,9 @@ type Origin struct {
 	Session SessionID
 	Conn    ConnID // the connection that is asked for, in Accept
 	Name    string // of the peer's engine, for messages; not authenticated
+	Account quota.Account
+	// Rights are what the peer may do with regions, for as long as the session lasts.
+	Rights *memory.Rights
 }
 
 // Dial says what connection is wanted.

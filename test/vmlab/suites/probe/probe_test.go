@@ -46,7 +46,7 @@ func TestSlowRail(t *testing.T) {
 		}
 	}
 	token := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(token, []byte("the token of the VM lab's probe\n"), 0o600); err != nil {
+	if err := os.WriteFile(token, []byte("the-token-of-the-VM-lab\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	agent(t, l, token)
@@ -101,7 +101,7 @@ func open(t *testing.T) (*guest.Lab, context.Context) {
 // agent runs topoctl agent until the test is over, and waits until it listens.
 func agent(t *testing.T, l *guest.Lab, token string) {
 	t.Helper()
-	c := exec.Command("topoctl", "agent", "--listen", ":7411", "--token-file", token, "--size", "0", "--probe-memory", "4MiB", "--until-eof", "--quiet")
+	c := exec.Command("topoctl", "agent", "--listen", ":7411", "--token-file", token, "--size", "0", "--serve-probes", "--probe-memory", "4MiB", "--until-eof", "--quiet")
 	var said bytes.Buffer
 	c.Stdout, c.Stderr = &said, &said
 	in, err := c.StdinPipe()

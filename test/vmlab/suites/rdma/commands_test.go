@@ -42,7 +42,7 @@ func TestCommands(t *testing.T) {
 		t.Skip("topoctl is not on the path: run the lab with -program ./cmd/topoctl")
 	}
 	mended(t)
-	const secret = "a token of the lab\n"
+	const secret = "a-token-of-the-lab\n"
 	address := net.JoinHostPort(lab.Addr(2, hardware.ManagementRail), "7411")
 	mustAsk(t, "Begin", Run{Name: "agent", In: secret, Args: []string{
 		"topoctl", "agent", "--listen", ":7411", "--token-file", "-", "--size", "4MiB"}}, &Nothing{})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/internal/base/engine/session"
+	"github.com/topoctl/topoctl/internal/base/engine/trust"
 )
 
 // Options say what both ends do. The zero value answers no calls.
@@ -38,8 +39,8 @@ const methodMeet = 0xffff
 func Connect(tb testing.TB, o Options) *Pair {
 	tb.Helper()
 	p := &Pair{
-		Client: session.Identity{Name: "client", Epoch: 1, Token: o.Token},
-		Host:   session.Identity{Name: "host", Epoch: 2, Token: o.Token},
+		Client: session.Identity{Name: "client", Epoch: 1, Credentials: trust.OfSecret(o.Token)},
+		Host:   session.Identity{Name: "host", Epoch: 2, Credentials: trust.OfSecret(o.Token)},
 	}
 	l, err := session.Listen(tb.Context(), "127.0.0.1:0")
 	if err != nil {

@@ -86,7 +86,7 @@ func (n *Network) Transport(address string, regions *memory.Table, o Options) *T
 		network: n, address: address, regions: regions, options: o, ports: o.Ports,
 		active: map[*Conn]bool{}, registered: map[*memory.Region]bool{},
 	}
-	t.ends = transport.MakeEnds[struct{}, *passive](&t.mu)
+	t.ends = transport.MakeEnds[struct{}, *passive](&t.mu, nil)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.ends[address] = t
@@ -198,10 +198,9 @@ func (t *Transport) Accept(ctx context.Context, from transport.Origin, request [
 	if t.closed {
 		return nil, t.errorf("accept of connection %d: transport is closed", from.Conn)
 	}
-	if err := t.ends.CheckNew(k); err != nil {
+	if err := t.ends.Expect(k, from.Account, struct{}{}, time.Now().Add(arriveTime)); err != nil {
 		return nil, t.errorf("accept: %w", err)
 	}
-	t.ends.Expect(k, struct{}{}, time.Now().Add(arriveTime))
 	return []byte(hello), nil
 }
 

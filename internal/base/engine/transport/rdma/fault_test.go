@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/internal/base/engine/memory"
+	"github.com/topoctl/topoctl/internal/base/engine/quota"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
 	"github.com/topoctl/topoctl/internal/base/verbs"
 	"github.com/topoctl/topoctl/internal/base/verbs/verbsfake"
@@ -627,8 +628,8 @@ func TestKeysThatAreUsedAgain(t *testing.T) {
 	}
 }
 
-// One session does not use up what all peers and our own lanes need.
-func TestOneSessionCannotTakeAll(t *testing.T) {
+// One peer does not use up what all peers and our own lanes need.
+func TestOnePeerCannotTakeAll(t *testing.T) {
 	w := newWorld(t, verbsfake.Options{}, Options{KeepAlive: time.Hour, MaxQueuePairs: 100})
 	port, generation := w.b.Offers()[0].Port, w.b.openDevices()[0].generation
 	flood := func(session byte) (n int, err error) {
@@ -636,7 +637,7 @@ func TestOneSessionCannotTakeAll(t *testing.T) {
 			q := connectRequest()
 			q.target, q.generation = port, generation
 			q.toGID, q.from.gid = g(0, v2, "10.0.0.2", 0).raw(), g(0, v2, "10.0.0.1", 0).raw()
-			from := transport.Origin{Session: transport.SessionID{session}, Conn: id, Name: fmt.Sprint("peer ", session)}
+			from := transport.Origin{Session: transport.SessionID{session}, Conn: id, Account: quota.Account(fmt.Sprint("peer ", session))}
 			if _, err := w.b.Accept(t.Context(), from, q.encode()); err != nil {
 				return n, err
 			}
@@ -650,7 +651,7 @@ func TestOneSessionCannotTakeAll(t *testing.T) {
 	for session := range byte(3) {
 		n, err := flood(session + 10)
 		if n == 0 || n > 25 || !errors.Is(err, ErrBudget) {
-			t.Errorf("session %d got %d of 100 queue pairs, and then: %v", session, n, err)
+			t.Errorf("peer %d got %d of 100 queue pairs, and then: %v", session, n, err)
 		}
 	}
 	w.works(w.dial())

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/internal/base/engine/memory"
+	"github.com/topoctl/topoctl/internal/base/engine/quota"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
 	"github.com/topoctl/topoctl/internal/base/verbs/verbsfake"
 )
@@ -22,19 +23,17 @@ func TestManySessionsCannotTakeAll(t *testing.T) {
 	q := connectRequest()
 	q.target, q.generation = w.b.Offers()[0].Port, w.b.openDevices()[0].generation
 	q.toGID, q.from.gid = g(0, v2, "10.0.0.2", 0).raw(), g(0, v2, "10.0.0.1", 0).raw()
-	sessions := 0
+	peers := map[quota.Account]bool{}
 	for session := range byte(50) {
 		for id := range transport.ConnID(50) {
-			from := transport.Origin{Session: transport.SessionID{100 + session}, Conn: id, Name: "a"}
+			from := transport.Origin{Session: transport.SessionID{100 + session}, Conn: id, Name: "a", Account: quota.Account(fmt.Sprint(session / 10))}
 			if _, err := w.b.Accept(t.Context(), from, q.encode()); err != nil {
 				if !errors.Is(err, ErrBudget) {
 					t.Fatal(err)
 				}
 				break
 			}
-			if id == 0 {
-				sessions++
-			}
+			peers[from.Account] = true
 		}
 	}
 	w.b.mu.Lock()
@@ -42,8 +41,8 @@ func TestManySessionsCannotTakeAll(t *testing.T) {
 		t.Errorf("peers got %d of %d queue pairs", w.b.qps, all)
 	}
 	w.b.mu.Unlock()
-	if sessions < 4 {
-		t.Errorf("%d sessions got queue pairs", sessions)
+	if len(peers) < 4 {
+		t.Errorf("%d of 5 peers got queue pairs", len(peers))
 	}
 	for session := range byte(50) {
 		if err := w.b.LeaveAll(t.Context(), transport.SessionID{100 + session}); err != nil {

@@ -18,18 +18,18 @@ import (
 // passiveDepth is that of queue pairs which post nothing.
 const passiveDepth = 1
 
-// sessionShare is which part of the queue pairs that other peers leave one session may have
-// at most, but always those of one lane. It is also the part that all peers together leave
-// for our own lanes, however many sessions somebody opens.
-const sessionShare = 4
+// peerShare is which part of the queue pairs that other peers leave one peer may have at most,
+// over all of its sessions, but always those of one lane. It is also the part that all peers
+// together leave for our own lanes.
+const peerShare = 4
 
 // passive is the passive end of a connection: queue pairs that a peer's requests come
 // to. The device moves the bytes.
 type passive struct {
 	t     *Transport
 	key   transport.ConnKey
-	name  string // of the peer's engine
-	pairs int    // queue pairs that it asked for
+	from  transport.Origin
+	pairs int // queue pairs that it asked for
 	until time.Time
 
 	mu     sync.Mutex // held while queue pairs are made or destroyed
@@ -70,7 +70,7 @@ func (t *Transport) accept(from transport.Origin, ask []byte) (*answer, error) {
 	}
 	k := transport.ConnKey{Session: from.Session, Conn: from.Conn}
 	if q.kind == askConnect {
-		return t.acceptNew(k, from.Name, q)
+		return t.acceptNew(k, from, q)
 	}
 	t.mu.Lock()
 	p, _ := t.ends.Find(k)
@@ -92,8 +92,8 @@ func (t *Transport) accept(from transport.Origin, ask []byte) (*answer, error) {
 }
 
 // acceptNew makes a passive end.
-func (t *Transport) acceptNew(k transport.ConnKey, name string, q *request) (*answer, error) {
-	p := &passive{t: t, key: k, name: name, pairs: len(q.qps), until: time.Now().Add(t.o.ArriveTime)}
+func (t *Transport) acceptNew(k transport.ConnKey, from transport.Origin, q *request) (*answer, error) {
+	p := &passive{t: t, key: k, from: from, pairs: len(q.qps), until: time.Now().Add(t.o.ArriveTime)}
 	if err := p.address(q); err != nil {
 		return nil, err
 	}
@@ -133,15 +133,15 @@ func (t *Transport) acceptNew(k transport.ConnKey, name string, q *request) (*an
 // mayHave says why a passive end cannot have its queue pairs. The mutex is held.
 func (t *Transport) mayHave(p *passive) error {
 	own, others := 0, 0
-	for k, q := range t.ends.All() {
-		if k.Session == p.key.Session {
+	for _, q := range t.ends.All() {
+		if q.from.Account == p.from.Account {
 			own += q.pairs
 		} else {
 			others += q.pairs
 		}
 	}
 	all := t.o.MaxQueuePairs
-	if own+p.pairs <= max(maxLanePairs, (all-others)/sessionShare) && own+others+p.pairs <= max(maxLanePairs, all-all/sessionShare) {
+	if own+p.pairs <= max(maxLanePairs, (all-others)/peerShare) && own+others+p.pairs <= max(maxLanePairs, all-all/peerShare) {
 		return nil
 	}
 	return &PortError{Local: p.local.String(), What: fmt.Sprintf("the peer has %d queue pairs here and wants %d more, other peers have %d, of %d for all peers and our own lanes",
@@ -334,12 +334,12 @@ func (p *passive) Leave(ctx context.Context) error {
 	select {
 	case <-e.done:
 		if e.err != nil {
-			return pkgerr.Errorf("rdma", "peer %q: connection %d: its queue pairs are not gone: %w", p.name, p.key.Conn, e.err)
+			return pkgerr.Errorf("rdma", "peer %q: connection %d: its queue pairs are not gone: %w", p.from.Name, p.key.Conn, e.err)
 		}
 		return nil
 	case <-ctx.Done():
 		return pkgerr.Errorf("rdma", "peer %q: connection %d: the device %s has not confirmed that its queue pairs are gone: %w",
-			p.name, p.key.Conn, p.dev.name, context.Cause(ctx))
+			p.from.Name, p.key.Conn, p.dev.name, context.Cause(ctx))
 	}
 }
 

@@ -165,7 +165,7 @@ func New(o Options, lib *verbs.Lib, changed func()) (*Transport, error) {
 		devices: map[string]*device{}, closing: map[*device]bool{}, attempts: map[string]*attempt{},
 		regions: map[*memory.Region]bool{}, active: map[*conn]bool{},
 	}
-	t.ends = transport.MakeEnds[struct{}, *passive](&t.mu)
+	t.ends = transport.MakeEnds[struct{}, *passive](&t.mu, nil)
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	err = t.scan(time.Now())
 	if len(t.devices) == 0 {
@@ -223,7 +223,7 @@ func (t *Transport) Serves() []transport.Passive {
 	var list []transport.Passive
 	for key, p := range t.ends.All() {
 		x := transport.Passive{
-			Origin:    transport.Origin{Session: key.Session, Conn: key.Conn, Name: p.name},
+			Origin:    transport.Origin{Session: key.Session, Conn: key.Conn, Name: p.from.Name},
 			LocalPort: topo.PortID(p.local.device, p.local.number),
 		}
 		if p.way.global { // else ports know each other by LID

@@ -342,6 +342,8 @@ func (x *remoteRegion) refuse(o transport.Op, s *transport.Span) error {
 	switch {
 	case x.err != nil:
 		return x.err
+	case x.grant == memory.None:
+		reason = memory.ErrNoRegion
 	case x.grant&want == 0:
 		reason = memory.ErrDenied
 	case s.Bytes < 0 || s.RemoteOffset < 0 || s.RemoteOffset > x.bytes || s.Bytes > x.bytes-s.RemoteOffset:

@@ -35,6 +35,14 @@ func newBoard() (*board, *memory.Table, error) {
 	if _, err := table.Add(block, "board", "", memory.PeerRead); err != nil {
 		return nil, nil, errors.Join(err, block.Free())
 	}
+	fd, has, err := block.File(false)
+	closeFD(fd)
+	if err == nil && !has {
+		err = errors.New("this kernel cannot make memory read-only for peers: shared memory needs Linux 5.1")
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, table.Close())
+	}
 	return &board{block}, table, nil
 }
 

@@ -25,6 +25,7 @@ func within(t testing.TB) context.Context {
 
 // host is an engine's part of the tests.
 type host struct {
+	rights *memory.Rights // of raw clients
 	*Transport
 	t       testing.TB
 	regions *memory.Table

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/topoctl/topoctl/internal/base/engine/memory"
+	"github.com/topoctl/topoctl/internal/base/engine/quota"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
 )
 
@@ -58,7 +59,7 @@ func (r *raw) receive() (frame, int, error) {
 func accept(t *testing.T, h *host, id transport.ConnID) hello {
 	t.Helper()
 	o := origin
-	o.Conn = id
+	o.Conn, o.Rights = id, h.rights
 	answer, err := h.Accept(t.Context(), o, []byte{version})
 	if err != nil {
 		t.Fatal(err)
@@ -172,30 +173,41 @@ func connKey(id transport.ConnID) transport.ConnKey {
 func TestExpectationsAreBounded(t *testing.T) {
 	h := newHost(t, 1)
 	o := origin
-	for i := range maxExpected {
-		o.Conn = transport.ConnID(i)
+	const most = maxConns / 2 // for one peer, over all of its sessions
+	for i := range most {
+		o.Session[0], o.Conn = session[0]+byte(i%2), transport.ConnID(i/2)
 		if _, err := h.Accept(t.Context(), o, []byte{version}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	o.Conn = maxExpected
+	o.Conn = most
 	if _, err := h.Accept(t.Context(), o, []byte{version}); err == nil {
 		t.Error("no limit")
 	}
-	h.mu.Lock()
-	e, _ := h.ends.Expected(connKey(5), time.Now())
-	h.ends.Expect(connKey(5), e, time.Now().Add(-time.Second))
-	h.mu.Unlock()
+	other := transport.Origin{Session: transport.SessionID{9}, Conn: 1, Account: "another peer"}
+	if _, err := h.Accept(t.Context(), other, []byte{version}); err != nil {
+		t.Errorf("one peer has taken all: %v", err)
+	}
+	if err := h.Leave(t.Context(), origin, 5); err != nil {
+		t.Fatal(err)
+	}
+	late := expectation{}
+	late.ticket[0] = 1
+	expectLate := func(id transport.ConnID, a quota.Account) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if err := h.ends.Expect(connKey(id), a, late, time.Now().Add(-time.Second)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expectLate(5000, "")
 	if _, err := h.Accept(t.Context(), o, []byte{version}); err != nil {
 		t.Errorf("one is late, and there is no room: %v", err)
 	}
 	// Late ones are not let in.
-	h.mu.Lock()
-	late, _ := h.ends.Expected(connKey(6), time.Now())
-	h.ends.Expect(connKey(6), late, time.Now().Add(-time.Second))
-	h.mu.Unlock()
+	expectLate(5001, "another peer")
 	r := connect(t, h)
-	r.send(hello{connKey(6), late.ticket}.encode())
+	r.send(hello{connKey(5001), late.ticket}.encode())
 	if _, _, err := r.receive(); err == nil {
 		t.Error("a late connection was let in")
 	}
@@ -211,13 +223,37 @@ func TestExpectationsAreBounded(t *testing.T) {
 	}
 }
 
+// A peer with narrower rights than a region grants gets no descriptor of it: its user could open one
+// for reading again for writing. A region of which it has no right is not there.
+func TestNarrowedPeer(t *testing.T) {
+	h := newHost(t, 1)
+	all, sealed := h.region(8192, both, memory.Options{}), h.region(8192, memory.PeerRead, memory.Options{})
+	narrowed, writing, hidden := h.region(8192, both, memory.Options{}), h.region(8192, both, memory.Options{}), h.region(8192, both, memory.Options{})
+	h.rights = memory.NewRights(func(name string) memory.Grant {
+		return map[string]memory.Grant{all.Name(): both, sealed.Name(): both, narrowed.Name(): memory.PeerRead, writing.Name(): memory.PeerWrite}[name]
+	})
+	r := enter(t, h, 1)
+	for _, c := range []struct {
+		region *memory.Region
+		want   status
+		grant  memory.Grant
+	}{{all, ok, both}, {sealed, ok, memory.PeerRead}, {narrowed, denied, memory.PeerRead}, {writing, denied, memory.PeerWrite}, {hidden, noRegion, memory.None}} {
+		r.send(frame{kind: mapIt, region: c.region.ID()}.append(nil))
+		f, fd, err := r.receive()
+		if err != nil || f.status != c.want || f.grant != c.grant || (fd >= 0) != (c.want == ok) || c.want == noRegion && f.bytes != 0 {
+			t.Errorf("region %q: %+v, descriptor %d, %v", c.region.Name(), f, fd, err)
+		}
+		closeFD(fd)
+	}
+}
+
 func TestHostileFrames(t *testing.T) {
 	h := newHost(t, 1)
 	readable := h.region(8192, memory.PeerRead, memory.Options{})
 	none := h.region(8192, memory.None, memory.Options{})
 	private := h.region(8192, memory.PeerRead|memory.PeerWrite, memory.Options{Backing: memory.Private})
 	r := enter(t, h, 1)
-	for id, want := range map[memory.ID]status{0: noRegion, 99: noRegion, readable.ID() | 1<<32: noRegion, none.ID(): denied, private.ID(): noFile, readable.ID(): ok} {
+	for id, want := range map[memory.ID]status{0: noRegion, 99: noRegion, readable.ID() | 1<<32: noRegion, none.ID(): noRegion, private.ID(): noFile, readable.ID(): ok} {
 		r.send(frame{kind: mapIt, region: id, bytes: 1 << 60, grant: 3}.append(nil))
 		f, fd, err := r.receive()
 		if err != nil || f.kind != mapped || f.status != want || (fd >= 0) != (want == ok) {
@@ -560,6 +596,38 @@ func TestDirectories(t *testing.T) {
 	}
 	if _, err := New(Options{}); err == nil {
 		t.Error("no table: no error")
+	}
+}
+
+// Who takes the name of our directory first, which everybody can in /tmp, does not keep us from
+// having a socket that only we can enter.
+func TestDirectoryIsTaken(t *testing.T) {
+	base := shortDir(t)
+	t.Setenv("XDG_RUNTIME_DIR", base)
+	taken := filepath.Join(base, fmt.Sprintf("topoctl-%d", os.Geteuid()))
+	if err := os.Mkdir(taken, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(taken, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for range 2 {
+		s, err := New(Options{Regions: memory.NewTable(1)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir := filepath.Dir(s.Endpoint().Address)
+		if dir == taken || seen[dir] || checkDir(dir) != nil {
+			t.Errorf("listens in %s: %v", dir, checkDir(dir))
+		}
+		seen[dir] = true
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		if _, err := os.Lstat(dir); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s is left: %v", dir, err)
+		}
 	}
 }
 

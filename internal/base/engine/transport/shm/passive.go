@@ -89,7 +89,7 @@ func (t *Transport) match(c *net.UnixConn) (*passive, error) {
 		return nil, errors.New("no such connection is expected")
 	}
 	_ = c.SetReadDeadline(time.Time{})
-	p := &passive{t: t, key: h.key, name: e.name, c: c, mapped: map[memory.ID]bool{}, done: make(chan struct{})}
+	p := &passive{t: t, key: h.key, name: e.name, rights: e.rights, c: c, mapped: map[memory.ID]bool{}, done: make(chan struct{})}
 	p.wake = sync.NewCond(&p.mu)
 	p.outbox = append(p.outbox, outgoing{frame{kind: welcome}, fd})
 	t.ends.Open(p.key, p)
@@ -102,7 +102,10 @@ type passive struct {
 	t    *Transport
 	key  transport.ConnKey
 	name string // of the peer's engine
-	c    *net.UnixConn
+	// rights are what the peer may do with regions. Those that it may not do all with that they
+	// grant are not mapped: its user could open the descriptor again for more.
+	rights *memory.Rights
+	c      *net.UnixConn
 
 	mu     sync.Mutex
 	wake   *sync.Cond // outbox or state changed
@@ -185,14 +188,14 @@ func (p *passive) answer(f frame) {
 	out := outgoing{frame{kind: mapped, region: f.region, status: noRegion}, -1}
 	// The pin keeps Close, and with it Deregister, behind the note that the peer
 	// has it.
-	r, err := p.t.regions.PinAny(f.region, 0, 0, memory.None)
+	r, err := p.t.regions.PinFor(p.rights, f.region, 0, 0, memory.None)
 	if err == nil {
 		if r.Device() != nil {
 			out.frame.status, out.frame.place = p.reach(r)
 		} else {
-			out.frame.status, out.fd = p.t.handOut(r)
+			out.frame.status, out.fd = p.handOut(r)
 		}
-		out.frame.grant, out.frame.bytes = r.Grant(), uint64(r.Size())
+		out.frame.grant, out.frame.bytes = p.rights.Grant(r), uint64(r.Size())
 	}
 	if out.frame.status != ok && out.frame.status != windowed {
 		p.t.refused.Add(1)
@@ -209,8 +212,8 @@ func (p *passive) answer(f frame) {
 }
 
 // handOut makes the descriptor that a region's grant allows.
-func (t *Transport) handOut(r *memory.Region) (status, int) {
-	if r.Grant() == memory.None {
+func (p *passive) handOut(r *memory.Region) (status, int) {
+	if !p.rights.All(r) {
 		return denied, -1
 	}
 	fd, has, err := r.Block().File(r.Grant()&memory.PeerWrite != 0)
@@ -219,7 +222,7 @@ func (t *Transport) handOut(r *memory.Region) (status, int) {
 		return noHandles, -1
 	case !has:
 		return noFile, -1
-	case !t.board.open(r.ID()): // not registered
+	case !p.t.board.open(r.ID()): // not registered
 		closeFD(fd)
 		return noRegion, -1
 	}

@@ -3,7 +3,6 @@
 package shm
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/hex"
@@ -12,7 +11,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -20,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/topoctl/topoctl/internal/base/childtest"
 	"github.com/topoctl/topoctl/internal/base/engine/memory"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
 )
@@ -53,7 +52,7 @@ func writer() {
 		panic(err)
 	}
 	regions := memory.NewTable(1)
-	s, err := New(Options{Dir: os.Getenv("SHM_TEST_DIR"), Regions: regions, Workers: 2})
+	s, err := New(Options{Dir: os.Args[1], Regions: regions, Workers: 2})
 	if err != nil {
 		panic(err)
 	}
@@ -97,7 +96,7 @@ func writer() {
 // serverProcess offers a region and waits for the end of its input.
 func serverProcess() {
 	regions := memory.NewTable(1)
-	s, err := New(Options{Dir: os.Getenv("SHM_TEST_DIR"), Regions: regions, Workers: 1})
+	s, err := New(Options{Dir: os.Args[1], Regions: regions, Workers: 1})
 	if err != nil {
 		panic(err)
 	}
@@ -120,54 +119,28 @@ func serverProcess() {
 	_, _ = io.Copy(io.Discard, os.Stdin)
 }
 
-// process is another process of the tests.
-type process struct {
-	*exec.Cmd
-	in  io.WriteCloser
-	out *bufio.Reader
-}
-
-func start(t *testing.T, role string) *process {
+func start(t *testing.T, role string) *childtest.Process {
 	t.Helper()
-	p := &process{Cmd: exec.Command(os.Args[0])}
-	p.Env = append(os.Environ(), roleVariable+"="+role, "SHM_TEST_DIR="+shortDir(t))
-	p.Stderr = os.Stderr
-	var err error
-	if p.in, err = p.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
-	out, err := p.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.out = bufio.NewReader(out)
-	if err := p.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = p.Process.Kill()
-		_ = p.Wait()
-	})
-	return p
+	return childtest.Start(t, roleVariable+"="+role, shortDir(t))
 }
 
 // startWriter starts a process that writes to a region of ours all the time.
-func startWriter(t *testing.T, h *host, r *memory.Region) *process {
+func startWriter(t *testing.T, h *host, r *memory.Region) *childtest.Process {
 	t.Helper()
 	p := start(t, "writer")
 	hello := accept(t, h, 1)
 	answer := append([]byte{version}, hello.ticket[:]...)
-	if err := json.NewEncoder(p.in).Encode(invitation{h.Endpoint(), hex.EncodeToString(answer), *remote(r)}); err != nil {
+	if err := json.NewEncoder(p.In).Encode(invitation{h.Endpoint(), hex.EncodeToString(answer), *remote(r)}); err != nil {
 		t.Fatal(err)
 	}
-	if line, err := p.out.ReadString('\n'); line != "moving\n" {
+	if line, err := p.Out.ReadString('\n'); line != "moving\n" {
 		t.Fatalf("the writer says %q, %v", line, err)
 	}
 	return p
 }
 
 // halt stops the process, and waits until all its threads stand still.
-func (p *process) halt(t *testing.T) {
+func halt(t *testing.T, p *childtest.Process) {
 	t.Helper()
 	if err := p.Process.Signal(unix.SIGSTOP); err != nil {
 		t.Fatal(err)
@@ -197,7 +170,7 @@ func TestLeaveStopsAnotherProcess(t *testing.T) {
 	r := h.region(8<<20, memory.PeerWrite|memory.PeerRead, memory.Options{})
 	p := startWriter(t, h, r)
 	// Stopped in the middle of a copy, it does not answer.
-	p.halt(t)
+	halt(t, p)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if err := h.Leave(ctx, origin, 1); !errors.Is(err, context.DeadlineExceeded) {
@@ -214,7 +187,7 @@ func TestLeaveStopsAnotherProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	still(t, r)
-	if line, _ := p.out.ReadString('\n'); !strings.Contains(line, "left the connection") {
+	if line, _ := p.Out.ReadString('\n'); !strings.Contains(line, "left the connection") {
 		t.Errorf("the writer says %q", line)
 	}
 	if n := h.Served().Conns; n != 0 {
@@ -243,7 +216,7 @@ func TestCloseWithAHungPeer(t *testing.T) {
 	h := newHost(t, 1)
 	r := h.region(1<<20, memory.PeerWrite|memory.PeerRead, memory.Options{})
 	p := startWriter(t, h, r)
-	p.halt(t)
+	halt(t, p)
 	if err := h.Close(); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("closed with %v", err)
 	}
@@ -252,7 +225,7 @@ func TestCloseWithAHungPeer(t *testing.T) {
 func TestServerDies(t *testing.T) {
 	p := start(t, "server")
 	var in invitation
-	if err := json.NewDecoder(p.out).Decode(&in); err != nil {
+	if err := json.NewDecoder(p.Out).Decode(&in); err != nil {
 		t.Fatal(err)
 	}
 	a := newHost(t, 2)

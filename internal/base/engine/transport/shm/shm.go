@@ -54,6 +54,7 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/internal/base/engine/memory"
+	"github.com/topoctl/topoctl/internal/base/engine/quota"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
 	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
@@ -67,25 +68,26 @@ const (
 
 // Limits of requests and of what peers can make us hold.
 const (
-	maxSpans    = 4096
-	maxBytes    = 256 << 20
-	maxPosted   = 1024
-	maxWorkers  = 64
-	maxExpected = 1024             // connections that Accept prepared
-	expectFor   = 30 * time.Second // and how long they may take to arrive
-	maxPassive  = 4096             // connections that arrived
-	maxUnknown  = 32               // that have not said hello
-	helloTime   = 5 * time.Second
-	closeTime   = 2 * time.Second // that peers have to stop in Close
+	maxSpans   = 4096
+	maxBytes   = 256 << 20
+	maxPosted  = 1024
+	maxWorkers = 64
+	maxConns   = 4096             // connections of peers, from Accept on
+	connBytes  = 64 << 10         // that each takes: goroutines, answers that wait
+	expectFor  = 30 * time.Second // how long they may take to arrive
+	maxUnknown = 32               // that have not said hello
+	helloTime  = 5 * time.Second
+	closeTime  = 2 * time.Second // that peers have to stop in Close
 )
 
 // Options configure the transport.
 type Options struct {
 	// Dir is where the socket is made; it must belong to this user and let nobody
 	// else in. "" makes a directory of the user's under XDG_RUNTIME_DIR or the
-	// system's place for temporary files.
+	// system's place for temporary files; if others have taken its name, one of its own.
 	Dir     string
 	Regions *memory.Table
+	Memory  *quota.Shares // that peers may make us hold; nil: no bound
 	// Workers copy what is too large for Post; 0 is one per processor, at most 8.
 	Workers int
 }
@@ -117,6 +119,7 @@ var _ transport.Transport = (*Transport)(nil)
 type expectation struct {
 	ticket ticket
 	name   string
+	rights *memory.Rights
 }
 
 // New makes the transport and listens. It fails where there is no memfd (not
@@ -149,7 +152,7 @@ func New(o Options) (*Transport, error) {
 		active:  map[*conn]bool{},
 		windows: map[*memory.Pinned]*windowPool{},
 	}
-	t.ends = transport.MakeEnds[expectation, *passive](&t.mu)
+	t.ends = transport.MakeEnds[expectation, *passive](&t.mu, quota.Price{{Of: quota.New("shared memory connections", maxConns), N: 1}, {Of: o.Memory, N: connBytes}})
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	t.wg.Go(t.accept)
 	return t, nil
@@ -224,7 +227,7 @@ func (t *Transport) Accept(_ context.Context, from transport.Origin, request []b
 	if len(request) != 1 || request[0] < version {
 		return nil, pkgerr.Errorf("shm", "accept from %q: a request of %d bytes that is not version %d's or later", from.Name, len(request), version)
 	}
-	e, now := expectation{name: from.Name}, time.Now()
+	e, now := expectation{name: from.Name, rights: from.Rights}, time.Now()
 	if _, err := rand.Read(e.ticket[:]); err != nil {
 		return nil, pkgerr.Errorf("shm", "accept from %q: %w", from.Name, err)
 	}
@@ -235,13 +238,9 @@ func (t *Transport) Accept(_ context.Context, from transport.Origin, request []b
 		return nil, pkgerr.Errorf("shm", "accept from %q: %w", from.Name, net.ErrClosed)
 	}
 	t.ends.Expire(now)
-	if err := t.ends.CheckNew(k); err != nil {
+	if err := t.ends.Expect(k, from.Account, e, now.Add(expectFor)); err != nil {
 		return nil, pkgerr.Errorf("shm", "accept from %q: %w", from.Name, err)
 	}
-	if expected, open := t.ends.Len(); expected >= maxExpected || open >= maxPassive {
-		return nil, pkgerr.Errorf("shm", "accept from %q: %d connections are expected and %d open, the limit", from.Name, expected, open)
-	}
-	t.ends.Expect(k, e, now.Add(expectFor))
 	return append([]byte{version}, e.ticket[:]...), nil
 }
 

@@ -32,6 +32,8 @@ const (
 type listener struct {
 	*net.UnixListener
 	path string
+	// alone is the directory where no other engine has a socket, and which goes with this one; "" none.
+	alone string
 }
 
 func closeFD(fd int) {
@@ -41,40 +43,78 @@ func closeFD(fd int) {
 }
 
 // listen makes the socket in dir, "" in the user's own.
-func listen(dir string) (*listener, error) {
+func listen(dir string) (_ *listener, err error) {
+	l := &listener{}
 	if dir == "" {
-		base := os.Getenv("XDG_RUNTIME_DIR")
-		if base == "" {
-			base = os.TempDir()
-		}
-		dir = filepath.Join(base, fmt.Sprintf("topoctl-%d", os.Geteuid()))
-		if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		if dir, l.alone, err = ownDir(); err != nil {
 			return nil, err
 		}
 	}
+	if err := l.listen(dir); err != nil {
+		return nil, errors.Join(err, l.removeDir())
+	}
+	return l, nil
+}
+
+func (l *listener) listen(dir string) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := checkDir(dir); err != nil {
-		return nil, err
+		return err
 	}
 	removeStale(dir, time.Now())
-	path := filepath.Join(dir, fmt.Sprintf("%d-%s%s", os.Getpid(), randomName(), suffix))
-	if len(path) > maxPath {
-		return nil, fmt.Errorf("%s: a socket's path has at most %d bytes: choose a shorter directory", path, maxPath)
+	l.path = filepath.Join(dir, fmt.Sprintf("%d-%s%s", os.Getpid(), randomName(), suffix))
+	if len(l.path) > maxPath {
+		return fmt.Errorf("%s: a socket's path has at most %d bytes: choose a shorter directory", l.path, maxPath)
 	}
-	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
-	if err != nil {
-		return nil, err
+	if l.UnixListener, err = net.ListenUnix("unixpacket", &net.UnixAddr{Name: l.path, Net: "unixpacket"}); err != nil {
+		return err
 	}
 	l.SetUnlinkOnClose(true)
-	return &listener{UnixListener: l, path: path}, nil
+	return nil
+}
+
+// ownDir makes a directory that only this user can enter: one for all engines of the user, or
+// where another user has taken its name, as all can in /tmp, one that is alone this engine's
+// and has a name that no one can take first.
+func ownDir() (dir, alone string, err error) {
+	base := os.Getenv("XDG_RUNTIME_DIR")
+	if base == "" {
+		base = os.TempDir()
+	}
+	name := fmt.Sprintf("topoctl-%d", os.Geteuid())
+	dir = filepath.Join(base, name)
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return "", "", err
+	}
+	if checkDir(dir) == nil {
+		return dir, "", nil
+	}
+	if dir, err = os.MkdirTemp(base, name+"-"); err != nil {
+		return "", "", err
+	}
+	return dir, dir, nil
 }
 
 func (l *listener) close() error {
-	if err := l.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+	err := l.Close()
+	if errors.Is(err, net.ErrClosed) {
+		err = nil
+	}
+	if err = errors.Join(err, l.removeDir()); err != nil {
 		return pkgerr.Errorf("shm", "%w", err)
+	}
+	return nil
+}
+
+func (l *listener) removeDir() error {
+	if l.alone == "" {
+		return nil
+	}
+	if err := os.Remove(l.alone); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
 	}
 	return nil
 }

@@ -3,13 +3,14 @@
 package shm
 
 import (
+	"errors"
 	"net"
 
 	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 func supported() error {
-	return pkgerr.New("shm", "shared memory needs memfd (Linux): use another transport")
+	return pkgerr.Errorf("shm", "shared memory needs memfd (Linux): use another transport: %w", errors.ErrUnsupported)
 }
 
 func randomName() string { return "" }

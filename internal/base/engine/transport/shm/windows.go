@@ -277,10 +277,7 @@ func (p *passive) leaseOf(r *memory.Region) (*lease, error) {
 
 // reach says at which place a region is reached, or why it is not.
 func (p *passive) reach(r *memory.Region) (status, uint8) {
-	switch {
-	case r.Grant() == memory.None:
-		return denied, 0
-	case !p.t.board.open(r.ID()): // not registered
+	if !p.t.board.open(r.ID()) { // not registered
 		return noRegion, 0
 	}
 	l, err := p.leaseOf(r)
@@ -405,7 +402,7 @@ func (m *passiveMove) pin(spots []spot, want memory.Grant) status {
 	t := l.p.t
 	var last *memory.Region
 	for _, s := range spots {
-		r, err := t.regions.PinAny(s.region, s.offset, uint64(s.bytes), want)
+		r, err := t.regions.PinFor(l.p.rights, s.region, s.offset, uint64(s.bytes), want)
 		switch {
 		case errors.Is(err, memory.ErrDenied):
 			return denied

@@ -253,7 +253,7 @@ func throughGate(t *testing.T, h *host, id transport.ConnID, r *memory.Region) *
 	x := &gated{raw: enter(t, h, id), id: r.ID()}
 	x.send(frame{kind: mapIt, region: r.ID()}.append(nil))
 	f, fd, err := x.receive()
-	if err != nil || f.kind != mapped || f.status != windowed || f.bytes != uint64(r.Size()) || f.grant != r.Grant() || fd >= 0 {
+	if err != nil || f.kind != mapped || f.status != windowed || f.bytes != uint64(r.Size()) || f.grant != h.rights.Grant(r) || fd >= 0 {
 		t.Fatalf("%+v, descriptor %d, %v", f, fd, err)
 	}
 	x.send(frame{kind: wantWindow, place: f.place}.append(nil))
@@ -281,6 +281,31 @@ func packet(f frame, spots ...spot) []byte {
 	return b
 }
 
+// A move is held to the rights of the peer.
+func TestNarrowedMoves(t *testing.T) {
+	g := gpu(t, cudafake.Options{}, 64)
+	h := newHost(t, 1)
+	there, hidden := h.onGPU(g.GPU, 1<<20, both), h.onGPU(g.GPU, 1<<20, both)
+	h.rights = memory.NewRights(func(name string) memory.Grant {
+		return map[string]memory.Grant{there.Name(): memory.PeerRead}[name]
+	})
+	before := slices.Concat(held(there), held(hidden))
+	x := throughGate(t, h, 1, there)
+	for _, c := range []struct {
+		grant memory.Grant
+		of    *memory.Region
+		want  status
+	}{{memory.PeerWrite, there, denied}, {memory.PeerWrite, hidden, noRegion}, {memory.PeerRead, hidden, noRegion}, {memory.PeerRead, there, ok}} {
+		x.send(packet(frame{kind: moveIt, grant: c.grant, region: x.number, bytes: 1}, spot{c.of.ID(), 0, 10}))
+		if f, _, err := x.receive(); err != nil || f.kind != moved || f.status != c.want {
+			t.Errorf("%s of region %q: %+v, %v; want status %d", c.grant, c.of.Name(), f, err, c.want)
+		}
+	}
+	if !bytes.Equal(before, slices.Concat(held(there), held(hidden))) {
+		t.Error("bytes were touched")
+	}
+}
+
 // TestHostileMoves: what a peer may not reach is refused before anything is touched, and
 // what is against the rules ends its connection.
 func TestHostileMoves(t *testing.T) {
@@ -302,7 +327,7 @@ func TestHostileMoves(t *testing.T) {
 		want  status
 	}{
 		"not granted":       {[]spot{{readable.ID(), 0, 10}}, denied},
-		"nothing granted":   {[]spot{{none.ID(), 0, 10}}, denied},
+		"nothing granted":   {[]spot{{none.ID(), 0, 10}}, noRegion},
 		"beyond":            {[]spot{{there.ID(), size - 9, 10}}, outside},
 		"far beyond":        {[]spot{{there.ID(), 1<<64 - 5, 10}}, outside},
 		"no region":         {[]spot{{there.ID() | 1<<32, 0, 10}}, noRegion},

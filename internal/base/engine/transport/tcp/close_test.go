@@ -95,7 +95,7 @@ func TestNothingIsReceivedAfterViolation(t *testing.T) {
 	var done []transport.Completion
 	c := newConn(a.Transport, transport.Dial{Events: transport.Events{
 		Done: func(_ transport.Conn, list []transport.Completion) { done = append(done, list...) },
-	}}, a.offer)
+	}}, grant{offer: a.offer})
 	if err := c.init(c, ours, 0); err != nil {
 		t.Fatal(err)
 	}

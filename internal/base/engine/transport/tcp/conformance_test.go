@@ -124,12 +124,24 @@ func (m *middle) set(f func()) {
 }
 
 func TestConformance(t *testing.T) {
-	transporttest.Run(t, transporttest.Harness{New: suiteEnds})
+	transporttest.Run(t, transporttest.Harness{New: suiteEnds(transport.Open)})
+}
+
+func TestConformanceOverPayload(t *testing.T) {
+	transporttest.Run(t, transporttest.Harness{New: suiteEnds(transport.Payload), Requests: 300, Cycles: 20})
+}
+
+func TestConformanceOverTLS(t *testing.T) {
+	transporttest.Run(t, transporttest.Harness{New: suiteEnds(transport.Sealed), Requests: 300, Cycles: 20})
 }
 
 // suiteEnds are two ends with a middle between them, which the suite closes.
-func suiteEnds(t testing.TB) *transporttest.Ends {
-	a, regions := bare(t)
+func suiteEnds(level transport.Protection) func(t testing.TB) *transporttest.Ends {
+	return func(t testing.TB) *transporttest.Ends { return protectedEnds(t, level) }
+}
+
+func protectedEnds(t testing.TB, level transport.Protection) *transporttest.Ends {
+	a, regions := bare(t, level)
 	a.dial = plainDial
 	b := suiteEnd(t)
 	m := newMiddle(t, b.Endpoint.Address)
@@ -152,16 +164,16 @@ func suiteEnds(t testing.TB) *transporttest.Ends {
 
 // suiteEnd is a passive end that the suite closes.
 func suiteEnd(t testing.TB) transporttest.End {
-	b, regions := bare(t)
+	b, regions := bare(t, transport.Open)
 	address := (&side{Transport: b}).listen(t)
 	return transporttest.End{Transport: b, Regions: regions, Endpoint: transport.Endpoint{Transport: "tcp", Address: address}}
 }
 
 // bare is a transport that the suite closes.
-func bare(t testing.TB) (*Transport, *memory.Table) {
+func bare(t testing.TB, level transport.Protection) (*Transport, *memory.Table) {
 	t.Helper()
 	regions := memory.NewTable(64)
-	x, err := New(Options{Regions: regions})
+	x, err := New(Options{Regions: regions, Protection: level})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -47,7 +47,7 @@ type conn struct {
 	done    []transport.Completion
 }
 
-func newConn(t *Transport, d transport.Dial, o offer) *conn {
+func newConn(t *Transport, d transport.Dial, o grant) *conn {
 	c := &conn{
 		t:        t,
 		id:       d.Conn,
@@ -60,6 +60,8 @@ func newConn(t *Transport, d transport.Dial, o offer) *conn {
 		queue:    makeRing[uint16](int(o.posted)),
 		done:     make([]transport.Completion, 0, o.posted),
 	}
+	c.out.guard, c.in.guard = o.guards()
+	c.in.tagged, c.out.tagged = o.level == transport.Payload, o.level == transport.Payload
 	for i := range c.free {
 		c.free[i] = uint16(len(c.free) - 1 - i)
 	}
@@ -180,7 +182,7 @@ func (c *conn) fill(o *outbox) {
 			s := &req.Spans[k]
 			desc{region: s.Remote.ID, offset: uint64(s.RemoteOffset), length: uint32(s.Bytes)}.put(b[headBytes+k*descBytes:])
 		}
-		seal(b)
+		o.guard.seal(b)
 		if req.Op == transport.Read || req.Bytes == 0 {
 			o.end(uint32(i))
 			continue
@@ -219,7 +221,16 @@ func (c *conn) begin(h *header, _ []byte) error {
 		return violation("answer", "answer of %d bytes, flags %#x to op %d of %d bytes", h.bytes, h.flags, req.Op, req.Bytes)
 	}
 	c.reading = i
-	c.in.expect(req.Bytes, req.Spans, false, sum)
+	trail := 0
+	if sum {
+		trail = sumBytes
+	}
+	if c.in.tagged {
+		for i := range req.Spans {
+			trail += tagBytes * pieces(req.Spans[i].Bytes)
+		}
+	}
+	c.in.expect(req.Bytes, req.Spans, false, trail)
 	return nil
 }
 
@@ -291,7 +302,7 @@ func (c *conn) live() {
 	c.run()
 	cause := c.abandon()
 	c.settle()
-	c.t.forget(c)
+	c.t.forget(c, cause)
 	c.events.Lost(c, cause)
 }
 

@@ -25,7 +25,7 @@ func resealed(stream []byte) []byte {
 		if size > len(rest) {
 			break
 		}
-		seal(rest[:size])
+		(&guard{}).seal(rest[:size])
 		rest = rest[size:]
 		if h.kind == frameRead || h.kind == frameAck {
 			continue
@@ -167,16 +167,25 @@ func FuzzAnswers(f *testing.F) {
 func FuzzOffer(f *testing.F) {
 	f.Add(offer{features: 1, spans: 2, posted: 3, bytes: 4}.put())
 	f.Add([]byte{})
-	ours := offer{features: featureSum, spans: 512, posted: 128, bytes: 64 << 20}
+	ours := offer{level: transport.Headers, features: featureSum, spans: 512, posted: 128, bytes: 64 << 20}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		o, err := getOffer(b)
 		if err != nil {
 			return
 		}
-		if !bytes.Equal(o.put()[4:], b[4:offerBytes]) {
+		if got := o.put(); got[2] != b[2] || !bytes.Equal(got[4:], b[4:offerBytes]) {
 			t.Errorf("%x reads as %+v", b, o)
 		}
-		c := ours.common(o)
+		c, err := ours.common(o)
+		if err != nil {
+			if o.level <= mostProtection {
+				t.Errorf("%+v: %v", o, err)
+			}
+			return
+		}
+		if c.level < o.level || c.level < ours.level {
+			t.Errorf("level %v of %v and %v", c.level, ours.level, o.level)
+		}
 		if c.spans == 0 || c.spans > 512 || c.posted == 0 || c.posted > 128 || c.bytes == 0 || c.bytes > 64<<20 || c.features&^featureSum != 0 {
 			t.Errorf("agreed on %+v", c)
 		}

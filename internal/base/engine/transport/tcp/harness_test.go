@@ -15,6 +15,7 @@ import (
 	"github.com/topoctl/topoctl/internal/base/engine/memory"
 	"github.com/topoctl/topoctl/internal/base/engine/session"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/engine/trust"
 )
 
 // patience is how long a test waits for what must happen.
@@ -85,10 +86,29 @@ func (s *side) listen(t testing.TB) string {
 				c.Close()
 				continue
 			}
-			_ = s.Serve(transport.SessionID(hello[:16]), transport.ConnID(binary.BigEndian.Uint64(hello[16:])), "peer", c)
+			id, conn := transport.SessionID(hello[:16]), transport.ConnID(binary.BigEndian.Uint64(hello[16:]))
+			if s.agreed(id, conn) == transport.Sealed {
+				tc, err := tlsEnds.Server(context.Background(), c, nil)
+				if err != nil {
+					c.Close()
+					continue
+				}
+				c = tc
+			}
+			_ = s.Serve(id, conn, "peer", c)
 		}
 	}()
 	return l.Addr().String()
+}
+
+var tlsEnds = trust.NewEndpoint(nil)
+
+// agreed is the level of a connection that is expected.
+func (s *side) agreed(id transport.SessionID, conn transport.ConnID) transport.Protection {
+	s.Transport.mu.Lock()
+	defer s.Transport.mu.Unlock()
+	g, _ := s.ends.Expected(transport.ConnKey{Session: id, Conn: conn}, time.Now())
+	return g.level
 }
 
 func helloOf(id transport.SessionID, conn transport.ConnID) []byte {
@@ -101,8 +121,15 @@ func plainDial(ctx context.Context, d session.DataDial) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = c.Write(helloOf(d.Session, d.Conn))
-	return c, err
+	if _, err = c.Write(helloOf(d.Session, d.Conn)); err != nil || !d.Sealed {
+		return c, err
+	}
+	tc, err := tlsEnds.Dial(ctx, c, nil, "")
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	return tc, nil
 }
 
 var lastConn atomic.Uint64
@@ -257,7 +284,7 @@ func (s *side) adopt(t testing.TB, nc net.Conn, c *client) transport.Conn {
 	conn, err := s.Dial(context.Background(), transport.Dial{
 		Session: mySession, Conn: transport.ConnID(lastConn.Add(1)),
 		Remote:   transport.Endpoint{Transport: "tcp", Address: "127.0.0.1:1"},
-		Exchange: func(context.Context, []byte) ([]byte, error) { return theirs.put(), nil },
+		Exchange: func(context.Context, []byte) ([]byte, error) { return grant{offer: theirs}.put(), nil },
 		Events:   c.events(),
 	})
 	if err != nil {

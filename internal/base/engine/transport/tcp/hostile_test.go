@@ -5,11 +5,13 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"hash/crc32"
 	"io"
 	"net"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,12 +19,18 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/topoctl/topoctl/internal/base/engine/memory"
+	"github.com/topoctl/topoctl/internal/base/engine/quota"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
 )
 
 // frame makes a frame with a header that is right in itself.
 func frame(h header, descs []desc, payload ...byte) []byte {
-	b := make([]byte, headBytes+len(descs)*descBytes)
+	return guarded(&guard{}, h, descs, payload...)
+}
+
+// guarded is a frame of a connection with tags, but for those of the payload.
+func guarded(g *guard, h header, descs []desc, payload ...byte) []byte {
+	b := make([]byte, headBytes+len(descs)*descBytes+g.tail())
 	if h.kind == frameWrite || h.kind == frameRead {
 		h.count = uint16(len(descs))
 	}
@@ -30,7 +38,7 @@ func frame(h header, descs []desc, payload ...byte) []byte {
 	for i, d := range descs {
 		d.put(b[headBytes+i*descBytes:])
 	}
-	seal(b)
+	g.seal(b)
 	return append(b, payload...)
 }
 
@@ -66,7 +74,7 @@ func intrude(t testing.TB, b *side) (net.Conn, transport.ConnID) {
 	}
 	t.Cleanup(func() { ours.Close() })
 	_ = ours.SetDeadline(time.Now().Add(patience))
-	if got := readAll(t, ours, headBytes); !bytes.Equal(got, readyFrame()) {
+	if got := readAll(t, ours, headBytes); !bytes.Equal(got, readyFrame(&guard{})) {
 		t.Fatalf("the connection begins with %x", got)
 	}
 	return ours, id
@@ -121,8 +129,8 @@ func TestGarbledHeader(t *testing.T) {
 	if h.kind != frameAck || h.count != statusOK || h.id != 1 || bytesOf(r)[131] != 8 {
 		t.Errorf("the frame itself: answer %+v, byte %d", h, bytesOf(r)[131])
 	}
-	if n := b.Dropped()["header-checksum"]; n < 200 {
-		t.Errorf("dropped %v", b.Dropped())
+	if n := b.Served().Dropped["header-checksum"]; n < 200 {
+		t.Errorf("dropped %v", b.Served().Dropped)
 	}
 }
 
@@ -155,7 +163,7 @@ func TestViolations(t *testing.T) {
 		isClosed(t, c)
 		c.Close()
 		want[tt.reason]++
-		eventually(t, tt.reason, func() bool { return b.Dropped()[tt.reason] == want[tt.reason] })
+		eventually(t, tt.reason, func() bool { return b.Served().Dropped[tt.reason] == want[tt.reason] })
 	}
 	if bytesOf(r)[0] != 0 || b.Served().Requests != 0 || r.Pins() != 0 {
 		t.Errorf("byte %d, %+v, %d pins", bytesOf(r)[0], b.Served(), r.Pins())
@@ -175,12 +183,12 @@ func TestNeverReads(t *testing.T) {
 			break // it may be closed already
 		}
 	}
-	eventually(t, "the ninth is too much", func() bool { return b.Dropped()["posted"] == 1 })
+	eventually(t, "the ninth is too much", func() bool { return b.Served().Dropped["posted"] == 1 })
 	c, _ = intrude(t, b)
 	if _, err := c.Write(read); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "no progress", func() bool { return b.Dropped()["stuck"] == 1 })
+	eventually(t, "no progress", func() bool { return b.Served().Dropped["stuck"] == 1 })
 	eventually(t, "unpinned", func() bool { return r.Pins() == 0 })
 	// Half a header, or half a payload.
 	for i, part := range [][]byte{read[:5], frame(header{kind: frameWrite, bytes: 100}, []desc{{r.ID(), 0, 100}}, 1, 2, 3)} {
@@ -188,7 +196,7 @@ func TestNeverReads(t *testing.T) {
 		if _, err := c.Write(part); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "no progress", func() bool { return b.Dropped()["stuck"] == int64(2+i) })
+		eventually(t, "no progress", func() bool { return b.Served().Dropped["stuck"] == int64(2+i) })
 	}
 	// One that is idle between frames is left alone.
 	c, _ = intrude(t, b)
@@ -244,7 +252,7 @@ func TestPeerCuts(t *testing.T) {
 	readAll(t, c, 1000)
 	c.Close()
 	eventually(t, "all are gone", func() bool { return b.Served().Conns == 0 && r.Pins() == 0 })
-	if d := b.Dropped(); len(d) > 0 {
+	if d := b.Served().Dropped; len(d) > 0 {
 		t.Errorf("dropped %v", d)
 	}
 }
@@ -279,8 +287,8 @@ func TestRegionClosedDuringFrame(t *testing.T) {
 	if err := r.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if n := b.Dropped()["region"]; n != 2 {
-		t.Errorf("dropped %v", b.Dropped())
+	if n := b.Served().Dropped["region"]; n != 2 {
+		t.Errorf("dropped %v", b.Served().Dropped)
 	}
 	isClosed(t, writer)
 	isClosed(t, reader)
@@ -329,12 +337,72 @@ func TestLeaveWaits(t *testing.T) {
 	}
 }
 
+// A connection's key is in the answer alone, is drawn for each, and is gone when the
+// connection is no longer expected.
+func TestDataKey(t *testing.T) {
+	noLeaks(t)
+	b := newSide(t, Options{ArriveTime: time.Minute})
+	o := offer{spans: 1, posted: 1, bytes: 1}.put()
+	var keys []transport.DataKey
+	for id := range transport.ConnID(3) {
+		answer, err := b.Accept(t.Context(), transport.Origin{Session: mySession, Conn: id}, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g, err := getGrant(answer)
+		if key, ok := b.Key(mySession, id); err != nil || !ok || key != g.key || slices.Contains(keys, key) {
+			t.Errorf("connection %d: key %x (%t), the answer has %x (%v), others have %x", id, key, ok, g.key, err, keys)
+		}
+		keys = append(keys, g.key)
+	}
+	if _, ok := b.Key(transport.SessionID{9}, 0); ok {
+		t.Error("another session has the key")
+	}
+	ours, theirs := sockets(t)
+	defer ours.Close()
+	if err := b.Serve(mySession, 0, "peer", theirs); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Leave(t.Context(), transport.Origin{Session: mySession}, 1); err != nil {
+		t.Fatal(err)
+	}
+	for id, want := range []bool{false, false, true, false} {
+		if _, ok := b.Key(mySession, transport.ConnID(id)); ok != want {
+			t.Errorf("connection %d has a key: %t", id, ok)
+		}
+	}
+}
+
+// Offers outside of what docs/wire.md states are refused.
+func TestOfferLimits(t *testing.T) {
+	good := offer{spans: spansLimit, posted: postedLimit, bytes: bytesLimit}
+	if _, err := getOffer(good.put()); err != nil {
+		t.Error(err)
+	}
+	for _, change := range []func(*offer){
+		func(o *offer) { o.spans = 0 }, func(o *offer) { o.posted = 0 }, func(o *offer) { o.bytes = 0 },
+		func(o *offer) { o.spans++ }, func(o *offer) { o.posted++ }, func(o *offer) { o.bytes++ },
+	} {
+		o := good
+		change(&o)
+		if _, err := getOffer(o.put()); err == nil {
+			t.Errorf("%+v is taken", o)
+		}
+	}
+	old := good.put()
+	old[1] = 1
+	if _, err := getOffer(old); err == nil {
+		t.Error("version 1 is taken")
+	}
+}
+
 func TestAcceptIsBounded(t *testing.T) {
 	noLeaks(t)
-	b := newSide(t, Options{ConnsPerSession: 2, Conns: 3, ArriveTime: 30 * time.Millisecond, FrameTime: 20 * time.Millisecond})
+	b := newSide(t, Options{ConnsPerSession: 2, Conns: 4, ArriveTime: 30 * time.Millisecond, FrameTime: 20 * time.Millisecond})
 	o := offer{spans: 1, posted: 1, bytes: 1}.put()
 	ask := func(session byte, conn transport.ConnID) error {
-		_, err := b.Accept(t.Context(), transport.Origin{Session: transport.SessionID{session}, Conn: conn, Name: "x"}, o)
+		from := transport.Origin{Session: transport.SessionID{session}, Conn: conn, Name: "x", Account: quota.Account(fmt.Sprint(session / 10))}
+		_, err := b.Accept(t.Context(), from, o)
 		return err
 	}
 	for i, want := range []string{"", "", "too many"} {
@@ -342,17 +410,17 @@ func TestAcceptIsBounded(t *testing.T) {
 			t.Errorf("connection %d: %v", i, err)
 		}
 	}
-	if err := ask(2, 1); err != nil {
-		t.Error(err)
+	if err := ask(2, 1); err == nil {
+		t.Error("a peer has more than half of all connections, by two sessions")
 	}
-	if err := ask(3, 1); err == nil {
-		t.Error("the bound of all connections does not hold")
+	if err := ask(10, 1); err != nil {
+		t.Errorf("one peer has taken all: %v", err)
 	}
 	eventually(t, "expectations end", func() bool {
 		b.Transport.mu.Lock()
 		defer b.Transport.mu.Unlock()
 		expected, open := b.ends.Len()
-		return expected+open+b.ends.OfSession(transport.SessionID{1})+b.ends.OfSession(transport.SessionID{2}) == 0
+		return expected+open+b.ends.OfSession(transport.SessionID{1})+b.ends.OfSession(transport.SessionID{10}) == 0
 	})
 	ours, theirs := sockets(t)
 	defer ours.Close()
@@ -387,7 +455,7 @@ func newImposterOn(t testing.TB, a *side, mine *memory.Region, ours, theirs net.
 	im := &imposter{t: t, mine: mine, client: newClient()}
 	im.peer = ours
 	_ = ours.SetDeadline(time.Now().Add(patience))
-	if _, err := ours.Write(readyFrame()); err != nil {
+	if _, err := ours.Write(readyFrame(&guard{})); err != nil {
 		t.Fatal(err)
 	}
 	im.Conn = a.adopt(t, theirs, im.client)
@@ -557,4 +625,26 @@ func TestNeverAnswers(t *testing.T) {
 	if len(im.done) > 0 {
 		t.Errorf("%d completions too many", len(im.done))
 	}
+}
+
+// A peer that asks for much in many pieces and takes no answer gets no more memory for that than
+// there is for one peer: its connection ends. What it had comes back.
+func TestAnswersThatWaitAreBounded(t *testing.T) {
+	noLeaks(t)
+	held := quota.New("memory", 1<<20)
+	b := newSide(t, Options{Memory: held})
+	r := b.region(t, 1<<20, both, memory.Options{})
+	var descs []desc
+	for range spansLimit {
+		descs = append(descs, desc{r.ID(), 0, 1 << 11})
+	}
+	c, _ := intrude(t, b)
+	for id := range uint32(128) { // a mebibyte each
+		if _, err := c.Write(frame(header{kind: frameRead, id: id, bytes: spansLimit << 11}, descs)); err != nil {
+			break
+		}
+	}
+	eventually(t, "the connection is ended", func() bool { return b.Served().Dropped["memory"] == 1 })
+	eventually(t, "its memory is given back", func() bool { n, _ := held.Taken(); return n == 0 })
+	isClosed(t, c)
 }

@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"crypto/subtle"
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
@@ -28,12 +29,13 @@ const (
 const (
 	inHeader = iota
 	inPayload
-	inSum
+	inTrailer
 )
 
 // inbox takes frames from the stream: headers and small payloads through the
 // staging buffer, large payloads straight to their place. Whoever has the link's turn owns it.
 type inbox struct {
+	guard guard
 	stage []byte
 	r, w  int // what is staged and not consumed
 	vec   *memory.Vector
@@ -53,6 +55,13 @@ type inbox struct {
 	sum    bool
 	crc    uint32
 	big    bool // the last payload was received in its place
+	tagged bool // payloads have tags
+	piece  uint32
+
+	// What follows the payload: a checksum, or the tags of its pieces.
+	trail   int    // bytes that are to come
+	trailer []byte // what they should be
+	wrong   bool
 
 	// Of the last system call.
 	n   int
@@ -73,15 +82,17 @@ type inbox struct {
 func (in *inbox) init() {
 	in.stage = make([]byte, stageBytes)
 	in.vec = memory.NewVector(spansLimit + 1)
-	in.need, in.ahead = headBytes, tailBytes
+	in.need, in.ahead = headBytes+in.guard.tail(), tailBytes
 	in.aim()
 }
 
 // expect says where the payload of the frame that was just begun goes: to spans,
-// or nowhere.
-func (in *inbox) expect(bytes int64, spans []transport.Span, drain, sum bool) {
+// or nowhere, and how many bytes follow it.
+func (in *inbox) expect(bytes int64, spans []transport.Span, drain bool, trail int) {
 	in.left, in.spans, in.span, in.offset = bytes, spans, 0, 0
-	in.drain, in.sum, in.crc = drain, sum, 0
+	in.drain, in.sum, in.crc, in.piece = drain, trail > 0 && !in.tagged, 0, 0
+	in.trail, in.trailer, in.wrong = trail, in.trailer[:0], false
+	in.ahead = min(in.ahead+trail, len(in.stage))
 	in.big = bytes >= directMin && !drain
 	in.phase = inPayload
 }
@@ -100,15 +111,16 @@ func (in *inbox) consume(e end) error {
 			if err != nil {
 				return err
 			}
-			if len(staged) < size {
-				in.need = size
+			tail := in.guard.tail()
+			if len(staged) < size+tail {
+				in.need = size + tail
 				return nil
 			}
-			if got := headSum(staged[:size]); got != in.h.sum {
-				return violation("header-checksum", "header says checksum %#x and has %#x", in.h.sum, got)
+			if !in.guard.check(staged[:size+tail]) {
+				return in.guard.broken()
 			}
-			in.r += size
-			in.need, in.ahead = headBytes, max(tailBytes, size+headBytes)
+			in.r += size + tail
+			in.need, in.ahead = headBytes+tail, max(tailBytes, size+tail+headBytes)
 			if err := e.begin(&in.h, staged[headBytes:size]); err != nil {
 				return err
 			}
@@ -119,18 +131,22 @@ func (in *inbox) consume(e end) error {
 			if in.left > 0 {
 				return nil
 			}
-			in.phase = inSum
-			if !in.sum {
-				in.phase = inHeader
-				e.complete(true)
+			in.phase = inTrailer
+			if in.sum {
+				in.trailer = binary.BigEndian.AppendUint32(in.trailer, in.crc)
 			}
-		case inSum:
-			if len(staged) < sumBytes {
+		case inTrailer:
+			n := min(len(staged), in.trail)
+			if !in.drain {
+				want := in.trailer[len(in.trailer)-in.trail:]
+				in.wrong = subtle.ConstantTimeCompare(staged[:n], want[:n]) == 0 || in.wrong
+			}
+			in.r += n
+			if in.trail -= n; in.trail > 0 {
 				return nil
 			}
-			in.r += sumBytes
 			in.phase = inHeader
-			e.complete(in.drain || binary.BigEndian.Uint32(staged) == in.crc)
+			e.complete(!in.wrong)
 		}
 	}
 }
@@ -155,9 +171,25 @@ func (in *inbox) put(b []byte) {
 
 // forward moves the place where the next byte goes by n, within a span.
 func (in *inbox) forward(s *transport.Span, n int64) {
+	if in.tagged {
+		in.tag(s, n)
+	}
 	in.offset += n
 	if in.offset == s.Bytes {
 		in.span, in.offset = in.span+1, 0
+	}
+}
+
+// tag makes the tags of those pieces that end with the span's next n bytes, which are in
+// their place.
+func (in *inbox) tag(s *transport.Span, n int64) {
+	for at := in.offset / pieceBytes * pieceBytes; at < in.offset+n; at += pieceBytes {
+		end := min(at+pieceBytes, s.Bytes)
+		if end > in.offset+n {
+			return
+		}
+		in.piece++
+		in.trailer = append(in.trailer, in.guard.tag(in.piece, s.Local.Bytes(s.LocalOffset+at, end-at))...)
 	}
 }
 
@@ -192,8 +224,8 @@ func (in *inbox) aim() {
 
 func (in *inbox) aimDirect() {
 	limit := int64(readBytes)
-	if in.sum {
-		limit = sumBytesAtOnce
+	if in.sum || in.tagged {
+		limit = sumBytesAtOnce - in.offset%sumBytesAtOnce
 	}
 	span, offset, left := in.span, in.offset, in.left
 	for left > 0 && limit > 0 && in.vec.Room() > 1 {

@@ -23,6 +23,7 @@ const (
 // outbox gathers frames into a chunk that one system call sends: headers from the
 // arena, payloads from the regions. Whoever is sending owns it.
 type outbox struct {
+	guard guard
 	vec   *memory.Vector
 	arena []byte
 	used  int // of the arena
@@ -39,6 +40,12 @@ type outbox struct {
 	sum    bool
 	crc    uint32
 	token  uint32
+
+	// Where payloads have tags.
+	tagged bool
+	piece  uint32 // number of the last one
+	tags   []byte // of the chunk's payloads
+	first  int    // of them that the open frame has
 }
 
 // mark is where a frame ends in the chunk.
@@ -58,6 +65,8 @@ func (o *outbox) reset() {
 	o.vec.Reset()
 	o.used, o.added, o.size, o.gone = 0, 0, 0, 0
 	o.marks = o.marks[:0]
+	o.tags = o.tags[:copy(o.tags, o.tags[o.first:])]
+	o.first = 0
 }
 
 // left is what of the chunk is not sent.
@@ -66,11 +75,13 @@ func (o *outbox) left() int { return o.size - o.gone }
 // fits says whether a frame with so large a header can begin in this chunk.
 func (o *outbox) fits(header int) bool {
 	return !o.open && o.size < chunkBytes && o.vec.Room() > 4 && len(o.marks) < cap(o.marks) &&
-		o.used+header+sumBytes <= len(o.arena)
+		o.used+header+o.guard.tail()+sumBytes <= len(o.arena)
 }
 
-// header is room for a header, which fits.
-func (o *outbox) header(n int) []byte {
+// header is room for a header, which fits, with its descriptors and what guard.seal adds.
+func (o *outbox) header(n int) []byte { return o.take(n + o.guard.tail()) }
+
+func (o *outbox) take(n int) []byte {
 	b := o.arena[o.used : o.used+n : o.used+n]
 	o.used += n
 	o.size += n
@@ -85,19 +96,22 @@ func (o *outbox) end(token uint32) {
 // payload begins a frame's payload, of which more adds what fits.
 func (o *outbox) payload(spans []transport.Span, sum bool, token uint32) {
 	o.open, o.spans, o.span, o.offset = true, spans, 0, 0
-	o.sum, o.crc, o.token = sum, 0, token
+	o.sum, o.crc, o.token, o.piece = sum, 0, token, 0
 	o.more()
 }
 
 func (o *outbox) more() {
 	limit := chunkBytes
-	if o.sum {
+	if o.sum || o.tagged {
 		limit = sumBytesAtOnce
 	}
 	o.flushArena()
 	for o.span < len(o.spans) {
 		s := &o.spans[o.span]
 		if n := min(s.Bytes-o.offset, int64(limit-o.size)); n > 0 && o.vec.Room() > 2 {
+			if o.tagged {
+				o.tag(s, n)
+			}
 			b := s.Local.Bytes(s.LocalOffset+o.offset, n)
 			o.vec.Add(b)
 			o.size += int(n)
@@ -115,10 +129,24 @@ func (o *outbox) more() {
 		if o.used+sumBytes > len(o.arena) {
 			return
 		}
-		binary.BigEndian.PutUint32(o.header(sumBytes), o.crc)
+		binary.BigEndian.PutUint32(o.take(sumBytes), o.crc)
+	}
+	if o.tagged {
+		o.vec.Add(o.tags[o.first:])
+		o.size += len(o.tags) - o.first
+		o.first = len(o.tags)
 	}
 	o.open, o.spans = false, nil
 	o.end(o.token)
+}
+
+// tag makes the tags of those pieces that begin within the span's next n bytes.
+func (o *outbox) tag(s *transport.Span, n int64) {
+	for at := roundUp(o.offset); at < o.offset+n; at += pieceBytes {
+		o.piece++
+		piece := s.Local.Bytes(s.LocalOffset+at, min(pieceBytes, s.Bytes-at))
+		o.tags = append(o.tags, o.guard.tag(o.piece, piece)...)
+	}
 }
 
 // flushArena adds the headers that were made since the last payload.

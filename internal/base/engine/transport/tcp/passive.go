@@ -2,7 +2,7 @@ package tcp
 
 import (
 	"context"
-	"errors"
+	"crypto/rand"
 	"net"
 	"slices"
 	"sync"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/internal/base/engine/memory"
+	"github.com/topoctl/topoctl/internal/base/engine/quota"
 	"github.com/topoctl/topoctl/internal/base/engine/stage"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
 	"github.com/topoctl/topoctl/internal/base/pkgerr"
@@ -21,6 +22,8 @@ type passive struct {
 	t        *Transport
 	key      transport.ConnKey
 	name     string // of the peer's engine
+	rights   *memory.Rights
+	account  quota.Account
 	limits   offer
 	finished chan struct{}
 
@@ -37,6 +40,7 @@ type passive struct {
 	open    int   // requests whose reply is not with the kernel
 	answers []*answer
 	idle    []int32 // answers that are free
+	held    int64   // memory of answers
 
 	// Of device memory, guarded by mu but for landing and starved.
 	landing    *landing // whose payload is coming
@@ -75,6 +79,13 @@ type reply struct {
 	answer int32 // -1: an ack
 }
 
+// connBytes is what a passive end takes beside its answers: buffers, and goroutines with their
+// stacks. spanBytes is what each span of an answer takes, with its pin.
+const (
+	connBytes = 128 << 10
+	spanBytes = 48
+)
+
 // ackToken marks acks in the outbox; answers to READs have their number.
 const ackToken = 1 << 31
 
@@ -90,7 +101,11 @@ func (t *Transport) Accept(_ context.Context, from transport.Origin, request []b
 	if err != nil {
 		return nil, err
 	}
-	agreed := t.offer.common(theirs)
+	agreed := grant{rights: from.Rights}
+	if agreed.offer, err = t.offer.common(theirs); err != nil {
+		return nil, err
+	}
+	_, _ = rand.Read(agreed.key[:]) // does not fail
 	key := transport.ConnKey{Session: from.Session, Conn: from.Conn}
 	now := time.Now()
 	t.mu.Lock()
@@ -99,16 +114,21 @@ func (t *Transport) Accept(_ context.Context, from transport.Origin, request []b
 		return nil, pkgerr.Errorf("tcp", "the transport is %w", net.ErrClosed)
 	}
 	t.ends.Expire(now)
-	if err := t.ends.CheckNew(key); err != nil {
+	if theirs := t.ends.OfSession(from.Session); theirs >= t.o.ConnsPerSession {
+		return nil, pkgerr.Errorf("tcp", "peer %q: too many connections: %d of %d", from.Name, theirs, t.o.ConnsPerSession)
+	}
+	if err := t.ends.Expect(key, from.Account, agreed, now.Add(t.o.ArriveTime)); err != nil {
 		return nil, pkgerr.Errorf("tcp", "peer %q: %w", from.Name, err)
 	}
-	expected, open := t.ends.Len()
-	if theirs := t.ends.OfSession(from.Session); theirs >= t.o.ConnsPerSession || expected+open >= t.o.Conns {
-		return nil, pkgerr.Errorf("tcp", "peer %q: too many connections (%d of %d, all peers %d of %d)", from.Name,
-			theirs, t.o.ConnsPerSession, expected+open, t.o.Conns)
-	}
-	t.ends.Expect(key, agreed, now.Add(t.o.ArriveTime))
 	return agreed.put(), nil
+}
+
+// Key is the secret of a connection that is expected.
+func (t *Transport) Key(session transport.SessionID, id transport.ConnID) (transport.DataKey, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	agreed, ok := t.ends.Expected(transport.ConnKey{Session: session, Conn: id}, time.Now())
+	return agreed.key, ok && !t.closed
 }
 
 // Serve takes over a data connection that belongs to a session, if it was agreed
@@ -123,7 +143,12 @@ func (t *Transport) Serve(session transport.SessionID, id transport.ConnID, name
 		return pkgerr.Errorf("tcp", "peer %q: connection %d was not agreed on, or was left", name, id)
 	}
 	p := newPassive(t, key, name, agreed)
-	if err := p.init(p, nc, t.polls()); err != nil {
+	p.rights, p.account = agreed.rights, t.ends.Account(key)
+	err := checkSealed(nc, agreed.level)
+	if err == nil {
+		err = p.init(p, nc, t.polls())
+	}
+	if err != nil {
 		_ = nc.Close()
 		return pkgerr.Errorf("tcp", "peer %q: connection %d: %w", name, id, err)
 	}
@@ -132,13 +157,15 @@ func (t *Transport) Serve(session transport.SessionID, id transport.ConnID, name
 	return nil
 }
 
-func newPassive(t *Transport, key transport.ConnKey, name string, o offer) *passive {
+func newPassive(t *Transport, key transport.ConnKey, name string, o grant) *passive {
 	p := &passive{
-		t: t, key: key, name: name, limits: o,
+		t: t, key: key, name: name, limits: o.offer,
 		finished: make(chan struct{}),
 		replies:  makeRing[reply](int(o.posted)),
 		landings: map[*landing]bool{},
 	}
+	p.in.guard, p.out.guard = o.guards()
+	p.in.tagged, p.out.tagged = o.level == transport.Payload, o.level == transport.Payload
 	p.idleDevice.L = &p.mu
 	return p
 }
@@ -146,7 +173,7 @@ func newPassive(t *Transport, key transport.ConnKey, name string, o offer) *pass
 // live is the connection's life, in a goroutine of its own.
 func (p *passive) live() {
 	defer close(p.finished)
-	if _, err := p.conn.Write(readyFrame()); err != nil {
+	if _, err := p.conn.Write(readyFrame(&p.out.guard)); err != nil {
 		p.fail(err)
 	}
 	p.run()
@@ -182,9 +209,16 @@ func (p *passive) begin(h *header, descs []byte) error {
 	if h.detail != 0 || h.flags&^flagSum != 0 || h.flags != 0 && (p.limits.features&featureSum == 0 || h.bytes == 0) {
 		return violation("flags", "request with flags %#x, detail %d", h.flags, h.detail)
 	}
-	sum := uint64(0)
+	sum, trail := uint64(0), 0
 	for b := descs; len(b) > 0; b = b[descBytes:] {
-		sum += uint64(getDesc(b).length)
+		length := getDesc(b).length
+		sum += uint64(length)
+		if p.in.tagged {
+			trail += tagBytes * pieces(int64(length))
+		}
+	}
+	if h.flags != 0 {
+		trail = sumBytes
 	}
 	if sum != h.bytes {
 		return violation("sum", "request of %d bytes with spans of %d", h.bytes, sum)
@@ -202,10 +236,10 @@ func (p *passive) begin(h *header, descs []byte) error {
 	p.mu.Unlock()
 	p.spans, rep.status, rep.detail = spans, status, detail
 	if status == statusOK && p.t.isStaged(spans) {
-		return p.land(rep, int64(h.bytes))
+		return p.land(rep, int64(h.bytes), trail)
 	}
 	p.reply = rep
-	p.in.expect(int64(h.bytes), spans, status != statusOK, rep.sum)
+	p.in.expect(int64(h.bytes), spans, status != statusOK, trail)
 	return nil
 }
 
@@ -238,7 +272,7 @@ func (p *passive) pin(descs []byte, want memory.Grant, spans []transport.Span, p
 		r := last
 		if r == nil || r.ID() != d.region || !inside(r, d) {
 			var err error
-			if r, err = p.t.regions.PinAny(d.region, d.offset, uint64(d.length), want); err != nil {
+			if r, err = p.t.regions.PinFor(p.rights, d.region, d.offset, uint64(d.length), want); err != nil {
 				p.unpin(pins)
 				p.t.refused.Add(1)
 				return spans[:0], statusOf(err), i
@@ -271,8 +305,12 @@ func (p *passive) beginRead(rep reply, descs []byte, bytes int64) error {
 	defer p.mu.Unlock()
 	k := p.takeAnswer()
 	a := p.answers[k]
+	before := cap(a.spans)
 	a.spans, rep.status, rep.detail = p.pin(descs, memory.PeerRead, a.spans[:0], &a.pins)
 	a.bytes = bytes
+	if err := p.hold(int64(cap(a.spans)-before) * spanBytes); err != nil {
+		return err
+	}
 	if rep.status != statusOK {
 		p.idle = append(p.idle, k)
 		p.push(rep, 0)
@@ -287,6 +325,16 @@ func (p *passive) beginRead(rep reply, descs []byte, bytes int64) error {
 	}
 	rep.answer = k
 	p.push(rep, bytes)
+	return nil
+}
+
+// hold takes more memory until the end of the connection, which it ends where there is none for
+// the peer. mu is held.
+func (p *passive) hold(n int64) error {
+	if err := p.t.o.Memory.Take(p.account, n); err != nil {
+		return violation("memory", "requests whose answers wait: %v", err)
+	}
+	p.held += n
 	return nil
 }
 
@@ -371,7 +419,7 @@ func (p *passive) fill(o *outbox) {
 		}
 		b := o.header(headBytes)
 		h.put(b)
-		seal(b)
+		o.guard.seal(b)
 		if a == nil || a.bytes == 0 {
 			o.end(token)
 			continue
@@ -528,10 +576,8 @@ func (t *Transport) gone(p *passive, cause error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.ends.Close(p.key)
+	t.o.Memory.Give(p.account, p.held)
 	t.bytesRead += p.bytesRead.Load()
 	t.bytesWritten += p.bytesWritten.Load()
-	var v *violated
-	if errors.As(cause, &v) {
-		t.dropped[v.reason]++
-	}
+	t.drop(cause)
 }

@@ -9,11 +9,11 @@ import (
 	"io"
 	"net"
 	"os"
-	"os/exec"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/topoctl/topoctl/internal/base/childtest"
 	"github.com/topoctl/topoctl/internal/base/engine/memory"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
 )
@@ -126,27 +126,13 @@ type peer struct {
 
 func startPeer(b testing.TB, mode string) *peer {
 	b.Helper()
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), peerEnv+"="+mode)
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		b.Fatal(err)
-	}
+	child := childtest.Start(b, peerEnv+"="+mode)
 	b.Cleanup(func() {
-		in.Close()
-		if err := cmd.Wait(); err != nil {
+		if err := child.End(); err != nil {
 			b.Errorf("peer: %v", err)
 		}
 	})
-	p := &peer{in: in, out: json.NewDecoder(out)}
+	p := &peer{in: child.In, out: json.NewDecoder(child.Out)}
 	if err := p.out.Decode(&p.first); err != nil {
 		b.Fatal(err)
 	}

@@ -35,7 +35,7 @@ func (c *conn) initPoll(polls int) {
 // Poll takes in what comes, for some 100 µs at most, and only looks once where more
 // did not pay recently.
 func (c *conn) Poll(w transport.Waiter) {
-	if w.Over() || !w.Brief() || !c.turn.TryLock() {
+	if c.sealed || w.Over() || !w.Brief() || !c.turn.TryLock() {
 		return // there is nothing to wait for, or the reader is awake, or will be in time
 	}
 	p := &c.poller

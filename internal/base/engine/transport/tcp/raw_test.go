@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"context"
 	"encoding/binary"
 	"io"
 	"net"
@@ -14,10 +15,11 @@ import (
 // the size of each call and the number of calls.
 
 const (
-	rawSink   = 'w' // the peer reads all and answers a byte
-	rawSource = 'r' // the peer writes all
-	rawPark   = 'p' // the peer answers each call with size bytes
-	rawSpin   = 's' // the same, polling before it parks
+	rawSink   = 'w'       // the peer reads all and answers a byte
+	rawSource = 'r'       // the peer writes all
+	rawPark   = 'p'       // the peer answers each call with size bytes
+	rawSpin   = 's'       // the same, polling before it parks
+	rawTLS    = 'a' - 'A' // taken off a mode: within TLS from there on
 )
 
 // rawAsk is what a ping-pong's question has, as a READ of one span has.
@@ -36,14 +38,22 @@ func serveRaw(l net.Listener, region []byte) {
 				return
 			}
 			size, calls := int(binary.BigEndian.Uint64(head[1:])), int(binary.BigEndian.Uint64(head[9:]))
-			switch head[0] {
+			mode, c := head[0], c
+			if mode < 'a' {
+				tc, err := tlsEnds.Server(context.Background(), c, nil)
+				if err != nil {
+					return
+				}
+				mode, c = mode-'A'+'a', tc
+			}
+			switch mode {
 			case rawSink:
 				rawReadAll(c, region, size, calls)
 				_, _ = c.Write([]byte{1})
 			case rawSource:
 				rawWriteAll(c, region, size, calls)
 			case rawPark, rawSpin:
-				p := newPonger(c, head[0] == rawSpin)
+				p := newPonger(c, mode == rawSpin)
 				for range calls {
 					if p.read(region[:rawAsk]) != nil {
 						return
@@ -63,6 +73,11 @@ func rawDial(b testing.TB, address string, mode byte, size, calls int) net.Conn 
 	head := binary.BigEndian.AppendUint64([]byte{mode}, uint64(size))
 	if _, err := c.Write(binary.BigEndian.AppendUint64(head, uint64(calls))); err != nil {
 		b.Fatal(err)
+	}
+	if mode < 'a' {
+		if c, err = tlsEnds.Dial(context.Background(), c, nil, ""); err != nil {
+			b.Fatal(err)
+		}
 	}
 	return c
 }

@@ -15,14 +15,22 @@ import (
 // TestOverSession makes a connection as engines do: the offer goes over a session,
 // the connection through its server, with a token.
 func TestOverSession(t *testing.T) {
+	for level, last := range map[transport.Protection]string{
+		transport.Headers: ", AES-GMAC headers, crc32 if asked for", transport.Payload: ", AES-GMAC headers and payload", transport.Sealed: ", TLS 1.3",
+	} {
+		t.Run(level.String(), func(t *testing.T) { overSession(t, level, last) })
+	}
+}
+
+func overSession(t *testing.T, level transport.Protection, last string) {
 	token := []byte("a token of more than 16 bytes")
-	b := newSide(t, Options{})
+	b := newSide(t, Options{Protection: level})
 	pair := sessiontest.Connect(t, sessiontest.Options{
 		Token: token,
 		Served: func(ctx context.Context, s *session.Session, conn uint16, body []byte) ([]byte, error) {
 			return b.Accept(ctx, transport.Origin{Session: s.ID(), Conn: transport.ConnID(conn)}, body)
 		},
-		Server: session.ServerOptions{Data: b.Serve},
+		Server: session.ServerOptions{Data: b.Serve, DataKey: b.Key},
 	})
 	a := newSide(t, Options{Identity: pair.Client})
 	mine := a.region(t, 1<<20, memory.None, memory.Options{})
@@ -41,7 +49,7 @@ func TestOverSession(t *testing.T) {
 	if x := c.do(t, request(transport.Write, mine, 0, remote(theirs), 0, 1<<20)); x.Err != nil || !bytes.Equal(bytesOf(mine), bytesOf(theirs)) {
 		t.Errorf("completion %+v", x)
 	}
-	if s := c.Describe(); !strings.HasPrefix(s, "tcp 127.0.0.1:") || !strings.Contains(s, " > "+pair.Addr.String()+", ") || !strings.HasSuffix(s, ", crc32 if asked for") {
+	if s := c.Describe(); !strings.HasPrefix(s, "tcp 127.0.0.1:") || !strings.Contains(s, " > "+pair.Addr.String()+", ") || !strings.HasSuffix(s, last) {
 		t.Errorf("described as %q", s)
 	}
 	if _, err := a.Dial(t.Context(), d); err == nil {

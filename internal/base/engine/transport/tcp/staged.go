@@ -50,7 +50,7 @@ func checkPiece(bytes int64) error {
 
 // land has the payload of a WRITE come into a staging buffer. It waits for one: the
 // peer has to, too.
-func (p *passive) land(rep reply, bytes int64) error {
+func (p *passive) land(rep reply, bytes int64, trail int) error {
 	if err := checkPiece(bytes); err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func (p *passive) land(rep reply, bytes int64) error {
 	if pool == nil {
 		p.refuseDevice(&rep)
 		p.reply = rep
-		p.in.expect(bytes, nil, true, rep.sum)
+		p.in.expect(bytes, nil, true, trail)
 		return nil
 	}
 	b := p.awaitBuffer(pool)
@@ -72,7 +72,7 @@ func (p *passive) land(rep reply, bytes int64) error {
 	p.landings[l] = true
 	p.mu.Unlock()
 	p.landing = l
-	p.in.expect(bytes, l.bounce.Spans, false, rep.sum)
+	p.in.expect(bytes, l.bounce.Spans, false, trail)
 	return nil
 }
 

@@ -28,7 +28,7 @@ func gpus(t testing.TB, f cudafake.Options) *cuda.Driver {
 func TestConformanceOfDeviceMemory(t *testing.T) {
 	gputest.Run(t, func(string) transporttest.Harness {
 		return transporttest.Harness{New: func(t testing.TB) *transporttest.Ends {
-			e := suiteEnds(t)
+			e := protectedEnds(t, transport.Open)
 			e.Active.Transport = stage.Wrap(e.Active.Transport, e.Active.Regions)
 			return e
 		}}
@@ -48,7 +48,12 @@ type gpuPair struct {
 
 func newGPUPair(t *testing.T, d *cuda.Driver, here, there string, size int64) *gpuPair {
 	t.Helper()
-	p := &gpuPair{a: newSide(t, Options{}), b: newSide(t, Options{})}
+	return newGPUPairOver(t, d, here, there, size, transport.Open)
+}
+
+func newGPUPairOver(t *testing.T, d *cuda.Driver, here, there string, size int64, level transport.Protection) *gpuPair {
+	t.Helper()
+	p := &gpuPair{a: newSide(t, Options{Protection: level}), b: newSide(t, Options{})}
 	var err error
 	add := func(s *side, name string, grant memory.Grant) *memory.Region {
 		if name == "" {
@@ -213,10 +218,16 @@ func closeAll(t *testing.T, p *gpuPair) {
 	closeSide(t, p.b)
 }
 
-// A checksum is over the bytes, on their way through a device's buffers, too.
+// A checksum is over the bytes, on their way through a device's buffers, too; and so are tags.
 func TestChecksumOfDeviceMemory(t *testing.T) {
+	for _, level := range []transport.Protection{transport.Open, transport.Payload} {
+		t.Run(level.String(), func(t *testing.T) { checkedDeviceMemory(t, level) })
+	}
+}
+
+func checkedDeviceMemory(t *testing.T, level transport.Protection) {
 	d := gpus(t, cudafake.Options{})
-	p := newGPUPair(t, d, "cuda:0", "cuda:1", 2<<20)
+	p := newGPUPairOver(t, d, "cuda:0", "cuda:1", 2<<20, level)
 	r := request(transport.Write, p.local, 0, p.theirs, 0, 2<<20)
 	r.Check = true
 	if x := p.c.do(t, r); x.Err != nil {
@@ -239,7 +250,7 @@ func TestTooMuchOfDeviceMemory(t *testing.T) {
 		if x := plain.do(t, request(op, p.local, 0, p.theirs, 0, memory.PieceBytes+1)); !errors.Is(x.Err, transport.ErrClosed) {
 			t.Errorf("op %d: %v", op, x.Err)
 		}
-		eventually(t, "the breach to be counted", func() bool { return p.b.Dropped()["bytes"] == 1 })
+		eventually(t, "the breach to be counted", func() bool { return p.b.Served().Dropped["bytes"] == 1 })
 		closeAll(t, p)
 	}
 }

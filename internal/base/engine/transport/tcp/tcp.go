@@ -11,7 +11,6 @@
 package tcp
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -24,6 +23,7 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/internal/base/engine/memory"
+	"github.com/topoctl/topoctl/internal/base/engine/quota"
 	"github.com/topoctl/topoctl/internal/base/engine/session"
 	"github.com/topoctl/topoctl/internal/base/engine/stage"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
@@ -33,11 +33,14 @@ import (
 // Options configure the transport. Zero fields take the defaults.
 type Options struct {
 	Regions  *memory.Table // that peers may touch as far as they are granted
+	Memory   *quota.Shares // that peers may make us hold; nil: no bound
 	Identity session.Identity
 
 	MaxSpans  int   // of one request; default and limit 512
 	MaxBytes  int64 // of one request; default 64 MiB, limit 1 GiB
 	MaxPosted int   // requests of one connection; default 128, limit 1024
+	// Protection is the least that connections have; a peer may demand more.
+	Protection transport.Protection
 	// NoChecksum refuses to check payloads.
 	NoChecksum bool
 	// SpinPolls is how often a reader looks at an empty socket before it parks,
@@ -45,7 +48,7 @@ type Options struct {
 	SpinPolls int
 
 	// Of the passive side.
-	Conns           int           // of all peers; default 4,096
+	Conns           int           // that peers share; default 4,096
 	ConnsPerSession int           // default 64
 	ArriveTime      time.Duration // how long a connection is expected; default 30 s
 	FrameTime       time.Duration // how long a frame may make no progress; default 30 s
@@ -73,7 +76,7 @@ type Transport struct {
 	mu      sync.Mutex
 	closed  bool
 	active  map[*conn]struct{}
-	ends    transport.Ends[offer, *passive]
+	ends    transport.Ends[grant, *passive]
 	dropped map[string]int64
 	// Bytes of passive ends that are gone.
 	bytesRead, bytesWritten int64
@@ -101,15 +104,13 @@ func New(o Options) (*Transport, error) {
 	}
 	t := &Transport{
 		o: o, regions: o.Regions,
-		offer:   offer{features: featureSum, spans: uint32(o.MaxSpans), posted: uint32(o.MaxPosted), bytes: uint64(o.MaxBytes)},
+		offer:   offer{level: o.Protection, features: featureSum, spans: uint32(o.MaxSpans), posted: uint32(o.MaxPosted), bytes: uint64(o.MaxBytes)},
 		quit:    make(chan struct{}),
 		active:  map[*conn]struct{}{},
 		dropped: map[string]int64{},
-		dial: func(ctx context.Context, d session.DataDial) (net.Conn, error) {
-			return session.DialData(ctx, d)
-		},
+		dial:    session.DialData,
 	}
-	t.ends = transport.MakeEnds[offer, *passive](&t.mu)
+	t.ends = transport.MakeEnds[grant, *passive](&t.mu, quota.Price{{Of: quota.New("tcp connections", int64(o.Conns)), N: 1}, {Of: o.Memory, N: connBytes}})
 	if o.NoChecksum {
 		t.offer.features = 0
 	}
@@ -155,23 +156,27 @@ func (t *Transport) Dial(ctx context.Context, d transport.Dial) (transport.Conn,
 		return nil, pkgerr.Errorf("tcp", "dial %s: %w", remote, err)
 	}
 	nc, err := t.dial(ctx, session.DataDial{
-		Identity: t.o.Identity, Session: d.Session, Conn: d.Conn,
+		Identity: t.o.Identity, Session: d.Session, Conn: d.Conn, Key: agreed.key, Sealed: agreed.level == transport.Sealed,
 		Route: session.Route{Local: d.Local, Interface: d.Interface, Remote: remote},
 	})
 	if err != nil {
 		return nil, pkgerr.Errorf("tcp", "dial %s: %w", remote, err)
 	}
-	if err := awaitReady(ctx, nc); err != nil {
+	c := newConn(t, d, agreed)
+	if err := checkSealed(nc, agreed.level); err != nil {
+		_ = nc.Close()
+		return nil, pkgerr.Errorf("tcp", "dial %s: %w", remote, err)
+	}
+	if err := awaitReady(ctx, nc, &c.in.guard); err != nil {
 		_ = nc.Close()
 		return nil, pkgerr.Errorf("tcp", "dial %s: the peer did not let the connection in: %w", remote, err)
 	}
-	c := newConn(t, d, agreed)
 	c.initPoll(t.polls())
 	if err := c.init(c, nc, t.polls()); err != nil {
 		_ = nc.Close()
 		return nil, err
 	}
-	c.describe = describe(nc, c.raw, c.sums)
+	c.describe = describe(nc, c.raw, agreed.offer)
 	t.mu.Lock()
 	if t.closed {
 		t.mu.Unlock()
@@ -185,17 +190,18 @@ func (t *Transport) Dial(ctx context.Context, d transport.Dial) (transport.Conn,
 }
 
 // awaitReady waits until the peer's transport has taken the connection over.
-func awaitReady(ctx context.Context, c net.Conn) error {
+func awaitReady(ctx context.Context, c net.Conn, g *guard) error {
 	stop := context.AfterFunc(ctx, func() { _ = c.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
-	got := make([]byte, headBytes)
+	got := make([]byte, headBytes+g.tail())
 	if _, err := io.ReadFull(c, got); err != nil {
 		return errors.Join(err, ctx.Err())
 	}
 	if !stop() {
 		return ctx.Err()
 	}
-	if !bytes.Equal(got, readyFrame()) {
+	var h header
+	if h.get(got); !g.check(got) || h != (header{kind: frameReady}) {
 		return violation("ready", "the answer %x is not what it should be", got)
 	}
 	return nil
@@ -203,39 +209,66 @@ func awaitReady(ctx context.Context, c net.Conn) error {
 
 func (t *Transport) polls() int { return max(t.o.SpinPolls, 0) }
 
-// negotiate agrees on limits and features with the peer.
-func (t *Transport) negotiate(ctx context.Context, d transport.Dial) (offer, error) {
+// negotiate agrees on limits and features with the peer, and gets the connection's key.
+func (t *Transport) negotiate(ctx context.Context, d transport.Dial) (grant, error) {
 	reply, err := d.Exchange(ctx, t.offer.put())
 	if err != nil {
-		return offer{}, err
+		return grant{}, err
 	}
-	theirs, err := getOffer(reply)
+	g, err := getGrant(reply)
 	if err != nil {
-		return offer{}, err
+		return grant{}, err
 	}
-	return t.offer.common(theirs), nil
+	if g.level < t.offer.level {
+		return grant{}, pkgerr.Errorf("tcp", "the peer agrees to protection %q: this engine accepts no less than %q", g.level, t.offer.level)
+	}
+	g.offer, err = t.offer.common(g.offer)
+	return g, err
 }
 
 // describe says what a connection is made of.
-func describe(c net.Conn, raw interface{ Control(func(uintptr)) error }, sums bool) string {
+func describe(c net.Conn, raw interface{ Control(func(uintptr)) error }, o offer) string {
 	congestion := "unknown congestion control"
 	_ = raw.Control(func(fd uintptr) {
 		if name := congestionControl(fd); name != "" {
 			congestion = name
 		}
 	})
+	return fmt.Sprintf("tcp %s > %s, %s, %s", c.LocalAddr(), c.RemoteAddr(), congestion, o.protection())
+}
+
+// protection says what the frames are protected by.
+func (o offer) protection() string {
 	sum := "no checksum"
-	if sums {
+	if o.features&featureSum != 0 {
 		sum = "crc32 if asked for"
 	}
-	return fmt.Sprintf("tcp %s > %s, %s, %s", c.LocalAddr(), c.RemoteAddr(), congestion, sum)
+	switch o.level {
+	case transport.Headers:
+		return "AES-GMAC headers, " + sum
+	case transport.Payload:
+		return "AES-GMAC headers and payload"
+	case transport.Sealed:
+		return "TLS 1.3"
+	}
+	return sum
 }
 
 // forget takes an active end out; it is over but for Lost.
-func (t *Transport) forget(c *conn) {
+func (t *Transport) forget(c *conn, cause error) {
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	delete(t.active, c)
-	t.mu.Unlock()
+	t.drop(cause)
+}
+
+// drop counts a connection that was ended by the reason: a frame that is not as it was sent
+// ("header-tag", "header-checksum"), another breach of the protocol, want of progress
+// ("stuck"), or a region that was closed ("region"). mu is held.
+func (t *Transport) drop(cause error) {
+	if v, ok := errors.AsType[*violated](cause); ok {
+		t.dropped[v.reason]++
+	}
 }
 
 // Served counts what peers did.
@@ -244,7 +277,7 @@ func (t *Transport) Served() transport.Served {
 	defer t.mu.Unlock()
 	s := transport.Served{
 		ReadBytes: t.bytesRead, WrittenBytes: t.bytesWritten,
-		Requests: t.requests.Load(), Refused: t.refused.Load(),
+		Requests: t.requests.Load(), Refused: t.refused.Load(), Dropped: maps.Clone(t.dropped),
 	}
 	_, s.Conns = t.ends.Len()
 	for _, p := range t.ends.All() {
@@ -268,15 +301,6 @@ func (t *Transport) Serves() []transport.Passive {
 		})
 	}
 	return list
-}
-
-// Dropped counts the passive ends that were ended for a breach of the protocol,
-// for want of progress ("stuck") or for a region that was closed ("region"), by
-// the reason.
-func (t *Transport) Dropped() map[string]int64 {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return maps.Clone(t.dropped)
 }
 
 // Close ends all connections and waits for its goroutines.

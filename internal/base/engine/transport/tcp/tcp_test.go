@@ -166,7 +166,7 @@ func TestRefusals(t *testing.T) {
 		{"overflow", transport.Write, remote(open), -1, 2, memory.ErrRange},
 		{"write to readable", transport.Write, remote(readable), 0, 100000, memory.ErrDenied},
 		{"read of writable", transport.Read, remote(writable), 0, 100000, memory.ErrDenied},
-		{"read of private", transport.Read, remote(private), 0, 1, memory.ErrDenied},
+		{"read of private", transport.Read, remote(private), 0, 1, memory.ErrNoRegion},
 	}
 	refused := int64(0)
 	for _, tt := range tests {

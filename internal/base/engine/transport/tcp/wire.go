@@ -50,7 +50,6 @@ type header struct {
 	id          uint32
 	bytes       uint64 // of the payload; in a READ of its answer
 	detail      uint32 // the place of the descriptor that an ack complains of
-	sum         uint32
 }
 
 func (h *header) get(b []byte) {
@@ -60,10 +59,9 @@ func (h *header) get(b []byte) {
 	h.id = binary.BigEndian.Uint32(b[4:])
 	h.bytes = binary.BigEndian.Uint64(b[8:])
 	h.detail = binary.BigEndian.Uint32(b[16:])
-	h.sum = binary.BigEndian.Uint32(b[sumAt:])
 }
 
-// put writes the header but for its checksum, which seal adds.
+// put writes the header but for its checksum, which guard.seal adds.
 func (h *header) put(b []byte) {
 	_ = b[headBytes-1]
 	b[0], b[1] = h.kind, h.flags
@@ -82,15 +80,12 @@ func headSum(b []byte) uint32 {
 	return sum
 }
 
-// seal completes a header with its descriptors behind it.
-func seal(b []byte) { binary.BigEndian.PutUint32(b[sumAt:], headSum(b)) }
-
 // readyFrame is what a connection that is let in begins with.
-func readyFrame() []byte {
-	b := make([]byte, headBytes)
+func readyFrame(g *guard) []byte {
+	b := make([]byte, headBytes+g.tail())
 	h := header{kind: frameReady}
 	h.put(b)
-	seal(b)
+	g.seal(b)
 	return b
 }
 
@@ -154,7 +149,7 @@ func statusError(status uint16, span uint32) (err error, known bool) {
 // Bounds of what can be negotiated.
 const (
 	offerBytes   = 24
-	offerVersion = 1
+	offerVersion = 2
 	featureSum   = 1 // CRC-32 (IEEE) over payloads
 	spansLimit   = 512
 	bytesLimit   = 1 << 30
@@ -164,6 +159,7 @@ const (
 // offer is what one end of a connection can do; both go over the session before
 // the connection is made.
 type offer struct {
+	level    transport.Protection // the least that is accepted; what is agreed on in the answer
 	features uint32
 	spans    uint32
 	posted   uint32
@@ -171,8 +167,9 @@ type offer struct {
 }
 
 func (o offer) put() []byte {
-	b := make([]byte, offerBytes)
+	b := make([]byte, offerBytes, grantBytes)
 	binary.BigEndian.PutUint16(b, offerVersion)
+	b[2] = uint8(o.level)
 	binary.BigEndian.PutUint32(b[4:], o.features)
 	binary.BigEndian.PutUint32(b[8:], o.spans)
 	binary.BigEndian.PutUint32(b[12:], o.posted)
@@ -190,23 +187,59 @@ func getOffer(b []byte) (offer, error) {
 		return offer{}, pkgerr.Errorf("tcp", "offer of version %d, want %d", v, offerVersion)
 	}
 	o := offer{
+		level:    transport.Protection(b[2]),
 		features: binary.BigEndian.Uint32(b[4:]),
 		spans:    binary.BigEndian.Uint32(b[8:]),
 		posted:   binary.BigEndian.Uint32(b[12:]),
 		bytes:    binary.BigEndian.Uint64(b[16:]),
 	}
-	if o.spans == 0 || o.posted == 0 || o.bytes == 0 {
-		return offer{}, pkgerr.Errorf("tcp", "offer of %d spans, %d requests, %d bytes: none may be 0", o.spans, o.posted, o.bytes)
+	if o.spans == 0 || o.posted == 0 || o.bytes == 0 || o.spans > spansLimit || o.posted > postedLimit || o.bytes > bytesLimit {
+		return offer{}, pkgerr.Errorf("tcp", "offer of %d spans, %d requests, %d bytes: want 1 to %d, %d, %d",
+			o.spans, o.posted, o.bytes, spansLimit, postedLimit, bytesLimit)
 	}
 	return o, nil
 }
 
-// common is what both ends can do.
-func (o offer) common(other offer) offer {
-	return offer{
+// grant is a responder's answer to an offer: what both ends can do, and the key of the
+// connection.
+type grant struct {
+	offer
+	key    transport.DataKey
+	rights *memory.Rights // of the peer; the responder's own, not sent
+}
+
+const grantBytes = offerBytes + len(transport.DataKey{})
+
+func (g grant) put() []byte { return append(g.offer.put(), g.key[:]...) }
+
+func getGrant(b []byte) (grant, error) {
+	o, err := getOffer(b)
+	if err != nil {
+		return grant{}, err
+	}
+	if len(b) < grantBytes {
+		return grant{}, pkgerr.Errorf("tcp", "answer of %d bytes, want at least %d", len(b), grantBytes)
+	}
+	return grant{offer: o, key: transport.DataKey(b[offerBytes:])}, nil
+}
+
+// mostProtection is the highest level that this end has.
+const mostProtection = transport.Sealed
+
+// common is what both ends can do. Each gives the other at least the level that it accepts.
+func (o offer) common(other offer) (offer, error) {
+	if other.level > mostProtection {
+		return offer{}, pkgerr.Errorf("tcp", "the peer accepts no less protection than %q: this engine has %q to %q", other.level, o.level, mostProtection)
+	}
+	c := offer{
+		level:    max(o.level, other.level),
 		features: o.features & other.features,
 		spans:    min(o.spans, other.spans),
 		posted:   min(o.posted, other.posted),
 		bytes:    min(o.bytes, other.bytes),
 	}
+	if c.level >= transport.Payload {
+		c.features &^= featureSum // tags and TLS find more than that
+	}
+	return c, nil
 }

@@ -82,8 +82,8 @@ func checkGrant(p *pair) {
 	l := p.dial()
 	p.refused(l, requestOn(transport.Write, p.local, readable, piece{0, 10, 100}), memory.ErrDenied)
 	p.refused(l, requestOn(transport.Read, p.local, writable, piece{0, 10, 100}), memory.ErrDenied)
-	p.refused(l, requestOn(transport.Write, p.local, private, piece{0, 10, 100}), memory.ErrDenied)
-	p.refused(l, requestOn(transport.Read, p.local, private, piece{0, 10, 100}), memory.ErrDenied)
+	p.refused(l, requestOn(transport.Write, p.local, private, piece{0, 10, 100}), memory.ErrNoRegion)
+	p.refused(l, requestOn(transport.Read, p.local, private, piece{0, 10, 100}), memory.ErrNoRegion)
 	for _, a := range []*area{readable, writable, private} {
 		a.verify(p, "after requests that are not granted")
 	}

@@ -1,0 +1,90 @@
+package engine
+
+import (
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// Somebody on the path changes the data connections: the slices that it concerns are sent again,
+// over another connection where the frames are not what they were, and all bytes are right.
+func TestChangedOnTheWay(t *testing.T) {
+	checkLeaks(t)
+	const size = 8 << 20
+	for _, tt := range []struct {
+		protection string
+		change     func(b []byte) []byte
+		dropped    bool
+	}{
+		{"headers", func(b []byte) []byte { return b[1:] }, true}, // the next header is elsewhere
+		{"payload", func(b []byte) []byte { b[0] ^= 1; return b }, false},
+	} {
+		t.Run(tt.protection, func(t *testing.T) {
+			server := newEngine(t, Options{Name: "server", Transports: []TransportFactory{TCP()}})
+			way := newProxy(t, server.Addrs()[0].String())
+			var changes atomic.Int64
+			way.changes(func(at int64, b []byte) []byte {
+				const place = 3 << 20
+				if at <= place && place < at+int64(len(b)) && changes.Add(1) <= 3 {
+					k := place - at
+					return append(b[:k:k], tt.change(b[k:])...)
+				}
+				return b
+			})
+			p := clientThrough(t, way, server, size, Options{Name: "client", Transports: []TransportFactory{TCP()}, Check: CheckAlways,
+				Protection: tt.protection, GiveUp: 20 * time.Second})
+			p.randomize(9)
+			ctx := testContext(t)
+			for range 4 {
+				clear(p.theirs.Bytes())
+				if err := p.peer.Write(ctx, p.mine.All(), p.to.At(0)); err != nil {
+					t.Fatal(err)
+				}
+				equal(t, "remote", p.theirs.Bytes(), p.mine.Bytes())
+			}
+			if n := changes.Load(); n == 0 {
+				t.Fatal("nothing was changed")
+			}
+			if s := p.client.Stats(); s.Retries == 0 {
+				t.Errorf("nothing was sent again: %+v", s)
+			}
+			if n := server.Stats().DroppedConns["header-tag"]; (n > 0) != tt.dropped {
+				t.Errorf("%d connections were dropped: %v", n, server.Stats().DroppedConns)
+			}
+		})
+	}
+}
+
+// The level of data connections: by what the engines have, what is asked for, and what the peer
+// demands; explanations and statistics say it.
+func TestProtection(t *testing.T) {
+	checkLeaks(t)
+	token := []byte("a token of more than 16 bytes")
+	for _, tt := range []struct {
+		token          []byte
+		client, server string
+		want           string
+	}{
+		{nil, "", "", "crc32"},
+		{token, "", "", "AES-GMAC headers,"},
+		{token, "open", "open", "crc32"},
+		{token, "open", "", "AES-GMAC headers,"},
+		{nil, "", "payload", "AES-GMAC headers and payload"},
+		{token, "sealed", "", "TLS 1.3"},
+		{nil, "sealed", "", "TLS 1.3"},
+	} {
+		tcp := []TransportFactory{TCP()}
+		p := newPair(t, 4096, Options{Transports: tcp, Token: tt.token, Protection: tt.client}, Options{Transports: tcp, Token: tt.token, Protection: tt.server})
+		if err := p.peer.Write(testContext(t), p.mine.All(), p.to.At(0)); err != nil {
+			t.Fatal(err)
+		}
+		lanes := p.peer.Lanes()
+		if len(lanes) == 0 || !strings.Contains(lanes[0].Connection, ", "+tt.want) {
+			t.Errorf("token %t, client %q, server %q: %+v", tt.token != nil, tt.client, tt.server, lanes)
+		}
+	}
+	if _, err := New(t.Context(), Options{Protection: "much"}); err == nil || !strings.Contains(err.Error(), `"much": want open, headers, payload`) {
+		t.Errorf("an unknown level: %v", err)
+	}
+}
