@@ -1,32 +1,28 @@
-"""Version and platform of the wheel, both of what "make build lib" made."""
+"""Version of the wheel, and the library and program in it, which decide its platform."""
 
-import json
+import os
 import pathlib
-import re
 import subprocess
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-BIN = pathlib.Path(__file__).parent.parent / "bin"
+ROOT = pathlib.Path(__file__).parent.parent
+BIN = ROOT / os.environ.get("TOPOCTL_BIN", "bin")  # where "make build lib" put them
 MACHINES = {62: "x86_64", 183: "aarch64"}  # e_machine of an ELF file
-GLIBC = "2_34"  # the newest that program and library need; python/tests/test_wheel.py looks
+GLIBC = "2_34"  # the newest that program and library need: .ci/glibc
 
 
 def version() -> str:
-    """The program's version in Python's form: v1.2.3-4-gabc-dirty is 1.2.3.post4+gabc.dirty, a
-    commit alone, 0f3c5a1, is 0+g0f3c5a1; devel is 0."""
-    said = subprocess.run([BIN / "topoctl", "version", "-o", "json"], check=True, capture_output=True)
-    program = json.loads(said.stdout)["version"]
-    release, commits, commit, dirty = re.fullmatch(
-        r"(?:v?(\d+(?:\.\d+)+)(?:-(\d+)-)?)?(?:g?([0-9a-f]+)|devel)?(-dirty)?", program
-    ).groups()
-    local = ".".join(filter(None, [commit and "g" + commit, dirty and "dirty"]))
-    return (release or "0") + (f".post{commits}" if commits else "") + (f"+{local}" if local else "")
+    said = subprocess.run([ROOT / ".ci" / "version", "python"], capture_output=True, text=True)
+    return said.stdout.strip() or "0"  # without a repository
 
 
 class WheelTag(BuildHookInterface):
     def initialize(self, version, build_data):
-        with open(BIN / "libtopoctl.so", "rb") as library:
-            machine = MACHINES[int.from_bytes(library.read(20)[18:], "little")]
+        library = BIN / "libtopoctl.so"
+        with open(library, "rb") as file:
+            machine = MACHINES[int.from_bytes(file.read(20)[18:], "little")]
         build_data["pure_python"] = False
         build_data["tag"] = f"py3-none-manylinux_{GLIBC}_{machine}"
+        build_data["force_include"][str(library)] = "topoctl/libtopoctl.so"
+        build_data["shared_scripts"][str(BIN / "topoctl")] = "topoctl"

@@ -5,20 +5,20 @@ stock wheel and with topoctl's mooncake, whichever is on Python's path.
 
 from __future__ import annotations
 
-import http.server
 import os
 import random
+import re
 import signal
 import tempfile
-import threading
 import time
 import unittest
+import urllib.request
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Dict, List, Tuple
+from typing import List, Tuple
 from unittest import mock
 
 from mooncake.engine import TransferEngine
-from mooncake_peer import OURS, Memory, Peer, free_port, opened, session
+from mooncake_peer import OURS, Memory, Peer, free_port, metadata_server, opened, session
 
 HOST = "127.0.0.1"
 
@@ -144,6 +144,31 @@ class LMCache(unittest.TestCase):
         self.assertEqual(peer.tell("bytes", 0, buffer.size), want.hex())
         self.assertEqual(engine.unregister_memory(buffer.address), 0)
 
+    def test_reads(self) -> None:
+        """The channel of version 0.5: the engine is told where to listen, which may be everywhere,
+        and peers another address; reads are begun, and looked at until they end."""
+        page, pages = 64 << 10, 64
+        with mock.patch.dict(os.environ, TOPOCTL_INSECURE="1"):
+            peer, engine = Peer(page * pages, "0.0.0.0"), opened("0.0.0.0")
+        self.addCleanup(peer.close)
+        name = peer.name.replace("0.0.0.0", HOST)
+        peer.tell("pattern", 4)
+        buffer = Memory(page * pages)
+        self.assertEqual(engine.register_memory(buffer.address, buffer.size), 0)
+        for start in range(0, pages, 16):
+            offsets = [page * i for i in range(start, start + 16)]
+            batch = engine.batch_transfer_async_read(
+                name,
+                [buffer.address + offset for offset in offsets],
+                [peer.address + offset for offset in offsets],
+                [page] * len(offsets),
+            )
+            self.assertGreater(batch, 0)
+            while (status := engine.transfer_check_status(batch)) == 0:
+                time.sleep(0.001)
+            self.assertEqual(status, 1)
+        self.assertEqual(peer.tell("digest"), buffer.digest())
+
 
 class CheckpointEngine(unittest.TestCase):
     """P2PStore: tries initialize up to eight times with an engine each, registers all tensors at
@@ -190,35 +215,7 @@ class Metadata(unittest.TestCase):
     """Engines that know each other by an HTTP metadata server, as LMCache's can."""
 
     def test_names(self) -> None:
-        known: Dict[str, bytes] = {}
-
-        class Server(http.server.BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                body = known.get(self.path, b"metadata not found")
-                self.send_response(200 if self.path in known else 404)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def do_PUT(self) -> None:
-                known[self.path] = self.rfile.read(int(self.headers["Content-Length"]))
-                self.send_response(200)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            def do_DELETE(self) -> None:
-                known.pop(self.path, None)
-                self.send_response(200)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            def log_message(self, *args: Any) -> None:
-                pass
-
-        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Server)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        self.addCleanup(server.shutdown)
-        metadata = f"http://127.0.0.1:{server.server_port}/metadata"
+        metadata = metadata_server(self)
         names = [f"127.0.0.1:{free_port()}" for _ in range(2)]
         engines = [TransferEngine(), TransferEngine()]
         memories = [Memory(100_000), Memory(100_000)]
@@ -279,7 +276,7 @@ class Process(unittest.TestCase):
         with mock.patch.dict(os.environ, TOPOCTL_INSECURE="1"):
             self.assertEqual(engine.initialize(*call), 0)
         with tempfile.NamedTemporaryFile() as token:
-            token.write(b"sixteen bytes or more")
+            token.write(b"sixteen-bytes-or-more")
             token.flush()
             with mock.patch.dict(os.environ, TOPOCTL_TOKEN_FILE=token.name):
                 self.assertEqual(engine.initialize(*call), 0)
@@ -291,6 +288,17 @@ class Process(unittest.TestCase):
         self.assertEqual(engine.transfer_sync_write(name, *there), 0)
         self.assertEqual(self.engine.transfer_sync_write(name, *there), -1)
         self.assertEqual(self.engine.send_probe(name), -102)
+
+    def test_pages(self) -> None:
+        """Workers that share an environment take a port each, and say which."""
+        with mock.patch.dict(os.environ, TOPOCTL_HTTP="127.0.0.1:0"), self.assertLogs() as logged:
+            engines = [opened(), opened()]
+        told = [re.search(r"metrics are served at (\S+)$", line) for line in logged.output]
+        ports = {found[1] for found in told if found}
+        self.assertEqual(len(ports), len(engines), logged.output)
+        for port in ports:
+            with urllib.request.urlopen(f"http://{port}/metrics") as answer:
+                self.assertIn(b"topoctl_", answer.read())
 
     def test_interrupt(self) -> None:
         """KeyboardInterrupt ends a wait, and the batch with it."""

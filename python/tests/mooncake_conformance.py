@@ -415,6 +415,13 @@ class Bytes(unittest.TestCase):
             self.assertEqual(ctypes.string_at(back, length), data)
         self.assertEqual(self.peer.tell("bytes", there, length), data.hex())
 
+    def test_notification(self):
+        """The peer gets name and message, whichever package it has."""
+        there = self.peer.name, self.at, self.peer.address, 5
+        notify = TransferNotify("the name", 'a "message"')
+        self.assertEqual(self.engine.transfer_sync(*there, TransferOpcode.Write, notify), 0)
+        self.assertEqual(self.peer.tell("notifies"), [["the name", 'a "message"']])
+
     def batches(self, write, read):
         chance, count, step = random.Random(2), 100, 5000
         for _ in range(20):

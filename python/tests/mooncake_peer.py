@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import http.server
 import json
 import os
 import random
 import socket
 import subprocess
 import sys
+import threading
 import time
-from typing import Any, Optional
+import unittest
+from typing import Any, Dict, Optional
 
 import mooncake.engine
 from mooncake.engine import TransferEngine
@@ -57,8 +60,10 @@ class Memory:
 
 
 def opened(host: str = "127.0.0.1", protocol: str = "tcp") -> TransferEngine:
+    """An engine. Where MOONCAKE_METADATA is set, that is its metadata server."""
     engine = TransferEngine()
-    result = engine.initialize(host, "P2PHANDSHAKE", protocol, "")
+    metadata = os.environ.get("MOONCAKE_METADATA", "P2PHANDSHAKE")
+    result = engine.initialize(host, metadata, protocol, "")
     assert result == 0, result
     return engine
 
@@ -80,10 +85,44 @@ def free_port() -> int:
                 pass
 
 
+def metadata_server(test: unittest.TestCase, host: str = "127.0.0.1") -> str:
+    """The address of an HTTP metadata server, which ends with the test."""
+    known: Dict[str, bytes] = {}
+
+    class Server(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = known.get(self.path, b"metadata not found")
+            self.send_response(200 if self.path in known else 404)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def do_PUT(self) -> None:
+            known[self.path] = self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def do_DELETE(self) -> None:
+            known.pop(self.path, None)
+            self.send_response(200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *args: Any) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer((host, 0), Server)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    test.addCleanup(server.server_close)
+    test.addCleanup(server.shutdown)
+    return f"http://{host}:{server.server_port}/metadata"
+
+
 class Peer:
     """Another process with an engine, called name, and size bytes at address, all registered unless
     register is False. With a port it listens there. Where MOONCAKE_PEER_PATH is set it has that as
-    its PYTHONPATH, and so may have the other package."""
+    its PYTHONPATH, and so may have the other package; PEER_COMMAND is what starts it."""
 
     def __init__(
         self, size: int, host: str = "127.0.0.1", port: int = 0, register: bool = True
@@ -96,7 +135,8 @@ class Peer:
             for bound, number in ("MIN", port), ("MAX", port + 3):  # it wants two
                 for word in "RPC", "PRC":
                     environment[f"MC_{bound}_{word}_PORT"] = str(number)
-        command = [sys.executable, os.path.abspath(__file__), host, str(size), str(int(register))]
+        command = os.environ.get("PEER_COMMAND", "").split()
+        command += [sys.executable, os.path.abspath(__file__), host, str(size), str(int(register))]
         end = time.monotonic() + 100
         while time.monotonic() < end:  # the stock engine takes one at random, and none in TIME_WAIT
             self.process = subprocess.Popen(

@@ -5,7 +5,7 @@ topoctl's mooncake by the same calls. It prints what it saw; with topoctl's it a
 - a transfer with the restarted peer takes longer than RESTARTED seconds, or moves other bytes,
 - bytes land after the call that moves them has said that it failed.
 
-    python mooncake_restart.py [restarted | stopped | gone]...
+    python mooncake_restart.py [restarted | idle | stopped | gone]...
 """
 
 from __future__ import annotations
@@ -164,6 +164,13 @@ def restarted(scene: Scene, what: str) -> None:
     scene.quiet(what)
 
 
+def idle(scene: Scene, what: str) -> None:
+    """kill -9 while nothing runs, and the peer is back on its port."""
+    assert scene.transfer(PIECE) == 0, "the first transfer failed"
+    scene.restart()
+    scene.works(f"{what}: the next call")
+
+
 def stopped(scene: Scene, what: str) -> None:
     """SIGSTOP for ten seconds, twice what a transfer may take."""
     began = time.monotonic()
@@ -188,7 +195,7 @@ def gone(scene: Scene, what: str) -> None:
 
 
 def main() -> Optional[str]:
-    scenes = {"restarted": restarted, "stopped": stopped, "gone": gone}
+    scenes = {"restarted": restarted, "idle": idle, "stopped": stopped, "gone": gone}
     for name in sys.argv[1:] or scenes:
         for op in "write", "read":
             scene = Scene(op)

@@ -116,7 +116,7 @@ def main() -> None:
         os._exit(0)  # the stock wheel takes its time to end
     ways = {
         "topoctl bench": lambda: of_bench(o.topoctl, o.seconds),
-        "topoctl, Python": lambda: of_python(o.wheel, o.seconds, PYTHONPATH=o.compat),
+        "topoctl": lambda: of_python(o.wheel, o.seconds, PYTHONPATH=o.compat),
         "stock": lambda: of_python(o.wheel, o.seconds, PYTHONPATH=""),
         "stock, pool": lambda: of_python(
             *(o.wheel, o.seconds), PYTHONPATH="", MC_TCP_ENABLE_CONNECTION_POOL="1"

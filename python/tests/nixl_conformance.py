@@ -24,6 +24,7 @@ import time
 import unittest
 import uuid
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from unittest import mock
 
 import numpy as np
 from nixl import _api, _bindings
@@ -105,7 +106,8 @@ DIFFERENCES: Dict[str, Tuple[str, str, str]] = {
     "failed transfer": (
         "a transfer whose peer is gone, in `check_xfer_state` or `transfer`",
         "`nixlRemoteDisconnectError`",
-        '"ERR", as its documentation says; the log says why',
+        '"ERR", as its documentation says, where no byte can arrive any more, else '
+        "`nixlBackendError`; the log says why",
     ),
     "restarted agent": (
         "`add_remote_agent` with new metadata of a known name",
@@ -561,6 +563,54 @@ class Transfers(Case):
             self.assertTrue(np.array_equal(self.a, want_a.ravel()), (op, kind))
             self.assertTrue(np.array_equal(self.b, want_b.ravel()), (op, kind))
 
+    @unittest.skipIf(STOCK, "of topoctl's batches")
+    def test_unsure_end(self) -> None:
+        """ "ERR" says that no byte arrives any more: it is an exception where one may."""
+        from topoctl import errors
+
+        get = self.here.get_xfer_descs
+        local, remote = get(self.local, "DRAM"), get(self.remote, "DRAM")
+        for error, want in (errors.PeerLost, None), (errors.Unsafe, _bindings.nixlBackendError):
+            handle = self.here.initialize_xfer("WRITE", local, remote, self.there.name)
+            self.run_to_end(handle)
+            with mock.patch.object(handle._batch, "poll", side_effect=error("why")):
+                for _ in range(2):
+                    if want is None:
+                        self.assertEqual(self.here.check_xfer_state(handle), "ERR")
+                    else:
+                        self.assertRaises(want, self.here.check_xfer_state, handle)
+
+    def test_strided(self) -> None:
+        """Rows of five columns, as vLLM and SGLang prepare caches: address, length, device, stride,
+        count."""
+        half, size = self.COUNT // 2, self.SIZE
+        a, b = address(self.a), address(self.b)
+        here = np.array([[a, 100, 0, size, half], [a + half * size, size, 0, size, half]], np.int64)
+        there = np.array([[b, 100, 0, size, half], [b + half * size, size, 0, size, half]], "uint64")
+        prepare, peer = self.here.prep_xfer_dlist, self.there.name
+        local, remote = prepare("", here, "DRAM"), prepare(peer, there, "DRAM")
+        mine, theirs = self.a.reshape(self.COUNT, size), self.b.reshape(self.COUNT, size)
+        want = mine.copy()
+        want[:half, :100] = theirs[:half, :100][::-1]
+        want[half:] = theirs[half:]
+        every = np.arange(2 * half)
+        other = np.concatenate([every[:half][::-1], every[half:]])
+        handle = self.here.make_prepped_xfer("READ", local, every, remote, other)
+        self.run_to_end(handle)
+        self.assertTrue(np.array_equal(mine, want))
+        last = [2 * half]
+        self.same(
+            _bindings.nixlInvalidParamError,
+            lambda: self.here.make_prepped_xfer("READ", local, last, remote, last),
+        )
+        self.same(ValueError, lambda: prepare("", here))
+        self.same(ValueError, lambda: prepare("", here.astype(np.int32), "DRAM"))
+        self.same(ValueError, lambda: prepare("", np.asfortranarray(here), "DRAM"))
+        for column, value in (1, 0), (3, 0), (3, 99), (3, 1 << 62), (4, 0):
+            wrong = here.copy()
+            wrong[0, column] = value
+            self.same(_bindings.nixlNotFoundError, lambda: prepare("", wrong, "DRAM"))
+
     def test_one_entry_many_times(self) -> None:
         local, remote = self.prepare()
         handle = self.here.make_prepped_xfer("WRITE", local, [5, 5], remote, [1, 2], b"twice")
@@ -917,8 +967,8 @@ class Hosts(Case):
     def test_token(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             right, wrong = (pathlib.Path(folder, name) for name in ("right", "wrong"))
-            right.write_text("a secret of sixteen bytes\n")
-            wrong.write_text("another one, that is wrong\n")
+            right.write_text("a-secret-of-sixteen-bytes\n")
+            wrong.write_text("another-one-that-is-wrong\n")
             with Peer(f"peer-{uuid.uuid4()}", 4096, 51, TOPOCTL_TOKEN_FILE=str(right)) as peer:
                 for token, want in (right, "DONE"), (wrong, "ERR"), (None, "ERR"):
                     with environment(TOPOCTL_TOKEN_FILE=token and str(token)):

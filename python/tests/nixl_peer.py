@@ -85,11 +85,12 @@ def exit_now(ok: bool) -> None:
 
 
 class Peer:
-    """The second process."""
+    """The second process, started by the words of PEER_COMMAND where it is set."""
 
     def __init__(self, name: str, size: int, seed: int, **environment: str) -> None:
+        command = os.environ.get("PEER_COMMAND", "").split()
         self._process = subprocess.Popen(
-            [sys.executable, os.path.abspath(__file__), name, str(size), str(seed)],
+            [*command, sys.executable, os.path.abspath(__file__), name, str(size), str(seed)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

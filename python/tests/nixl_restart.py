@@ -20,7 +20,7 @@ import uuid
 from typing import Any, Callable, Dict, List, Tuple
 
 import numpy as np
-from nixl_peer import STOCK, Peer, address, agent, exit_now, pattern, until
+from nixl_peer import STOCK, Peer, address, agent, digest, exit_now, pattern, until
 
 SIZE = 256 << 20
 LOST, RESTARTED, WAITED, STOPPED, PATIENCE = 15.0, 2.0, 6.0, 10.0, 40.0  # seconds
@@ -77,10 +77,10 @@ class Scene:
     def start(self) -> Peer:
         return Peer(self.name, SIZE, 1, **self.environment)
 
-    def read(self, size: int = SIZE) -> Any:
+    def read(self, size: int = SIZE, op: str = "READ") -> Any:
         get = self.here.get_xfer_descs
         return self.here.initialize_xfer(
-            "READ",
+            op,
             get([(address(self.memory), size, 0)], "DRAM"),
             get([(self.peer.base, size, 0)], "DRAM"),
             self.name,
@@ -220,7 +220,12 @@ def silent(scene: Scene) -> None:
     """Stopped: it neither answers nor refuses. It goes on when its transfer was released."""
     handle = scene.running()
     os.kill(scene.peer.pid, signal.SIGSTOP)
+    write = scene.read(op="WRITE")
+    begun = state(lambda: scene.here.transfer(write))
     lost(scene, handle, "silent")
+    now_write, _ = ended(scene.here, write, PATIENCE)
+    note("silent: a WRITE", f"{begun}, then {now_write}")
+    require(now_write in ("ERR", "nixlBackendError"), f"silent: a WRITE says {now_write}")
     for what, call in (
         ("the next READ", lambda: scene.here.transfer(scene.read(4096))),
         ("send_notif", lambda: scene.here.send_notif(scene.name, b"HB:")),
@@ -235,6 +240,9 @@ def silent(scene: Scene) -> None:
     scene.memory[:] = SENTINEL
     os.kill(scene.peer.pid, signal.SIGCONT)
     scene.quiet("silent, then goes on")
+    if now_write == "ERR":  # then nothing of it arrives
+        there = scene.peer.ask("digest", at=0, size=SIZE)["digest"]
+        require(there == digest(pattern(SIZE, 1)), "silent: a WRITE that said ERR arrived")
 
 
 SCENES: Dict[str, Callable[[Scene], None]] = {

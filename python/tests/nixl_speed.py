@@ -1,7 +1,7 @@
 """topoctl's nixl beside NIXL's own over UCX, on this host: batches of descriptors of 4 KiB to 16 MiB
 that are picked by index from prepared lists, READ and WRITE, as vLLM moves blocks (make, transfer,
-check until it ends, release). Medians of alternating rounds; and the time to prepare a million
-descriptors and to pick them all.
+check until it ends, release); and the time to prepare a million descriptors, to pick them all and
+to move them. They take turns, each alone; the figures are medians of the rounds.
 
     python nixl_speed.py --ours PYTHON [--stock PYTHON] [--rounds 7] [--seconds 0.3]
 
@@ -19,9 +19,10 @@ import statistics
 import subprocess
 import sys
 import time
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Sequence, Tuple
 
 CASES = [(4 << 10, 128), (64 << 10, 64), (1 << 20, 16), (16 << 20, 4)]  # bytes, descriptors a batch
+OPS = "READ", "WRITE"
 TOTAL = 256 << 20
 MILLION = 1_000_000
 COMPAT = """
@@ -168,50 +169,48 @@ def compare() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=0.3)
     args = parser.parse_args()
-    workers: Dict[str, Worker] = {}
+    kinds: Dict[str, Tuple[str, Dict[str, str]]] = {}
     for name, environment in KINDS.items():
         if name == "topoctl":
             path = subprocess.run(
                 [args.ours, "-c", COMPAT], check=True, capture_output=True, text=True
             ).stdout.strip()
             known = os.environ.get("PYTHONPATH", "")
-            environment = {"PYTHONPATH": os.pathsep.join(filter(None, (path, known)))}
-            workers[name] = Worker(args.ours, environment)
+            kinds[name] = args.ours, {"PYTHONPATH": os.pathsep.join(filter(None, (path, known)))}
         elif args.stock:
-            workers[name] = Worker(args.stock, environment)
+            kinds[name] = args.stock, environment
+    rates: Dict[Tuple[str, str, int], List[float]] = {}  # GB/s
+    times: Dict[Tuple[str, str], List[float]] = {}  # of a million descriptors, in seconds
+    for _ in range(args.rounds):
+        for name, (python, environment) in kinds.items():
+            worker = Worker(python, environment)  # alone: threads of UCX use processors though idle
+            for op in OPS:
+                for size, count in CASES:
+                    asked = dict(op=op, size=size, count=count, seconds=args.seconds)
+                    rates.setdefault((name, op, size), []).append(worker.ask(**asked) / 1e9)
+            for what, t in worker.ask(million=True).items():
+                times.setdefault((name, what), []).append(t)
+            worker.close()
     control = pathlib.Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text().strip()
     print(
-        f"GB/s, medians of {args.rounds} alternating rounds of {args.seconds} s; "
-        f"TCP congestion control {control}; {os.cpu_count()} processors\n"
+        f"GB/s, medians of {args.rounds} rounds of {args.seconds} s, in turns; "
+        f"the system's TCP congestion control is {control}; {os.cpu_count()} processors\n"
     )
-    header = ["op", "descriptor", "a batch", *workers, *(f"topoctl / {n}" for n in workers)]
-    header.remove("topoctl / topoctl")
-    print("| " + " | ".join(header) + " |\n|" + "---|" * len(header))
-    for op in "READ", "WRITE":
+    table(["op", "descriptor", "a batch", *kinds])
+    for op in OPS:
         for size, count in CASES:
-            got: Dict[str, List[float]] = {name: [] for name in workers}
-            for _ in range(args.rounds):
-                for name, worker in workers.items():
-                    asked = dict(op=op, size=size, count=count, seconds=args.seconds)
-                    got[name].append(worker.ask(**asked) / 1e9)
-            middle = {name: statistics.median(values) for name, values in got.items()}
-            ours = middle.pop("topoctl")
-            row = [
-                op,
-                f"{size >> 10} KiB",
-                str(count),
-                *(f"{v:.2f}" for v in [ours, *middle.values()]),
-            ]
-            print(
-                "| " + " | ".join(row + [f"{ours / v:.2f}" for v in middle.values()]) + " |",
-                flush=True,
-            )
+            cells = [f"{statistics.median(rates[name, op, size]):.2f}" for name in kinds]
+            table([op, f"{size >> 10} KiB" if size < 1 << 20 else f"{size >> 20} MiB", count, *cells], False)
     print("\nA million descriptors, seconds:\n")
-    for name, worker in workers.items():
-        times = worker.ask(million=True)
-        print(f"- {name}: " + ", ".join(f"{what} {t:.3f}" for what, t in times.items()), flush=True)
-    for worker in workers.values():
-        worker.close()
+    table(["", *kinds])
+    for what in dict.fromkeys(what for _, what in times):
+        table([what, *(f"{statistics.median(times[name, what]):.2f}" for name in kinds)], False)
+
+
+def table(cells: Sequence[Any], header: bool = True) -> None:
+    print("| " + " | ".join(map(str, cells)) + " |")
+    if header:
+        print("|" + "---|" * len(cells))
 
 
 if __name__ == "__main__":

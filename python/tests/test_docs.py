@@ -1,12 +1,14 @@
-"""The examples of docs/python.md run."""
+"""The examples of docs/python.md run, and examples/python."""
 
 import contextlib
 import io
 import pathlib
 import re
+import runpy
 import unittest
 
-PAGE = pathlib.Path(__file__).parents[2] / "docs" / "python.md"
+ROOT = pathlib.Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "python.md"
 
 
 class TestExamples(unittest.TestCase):
@@ -18,6 +20,12 @@ class TestExamples(unittest.TestCase):
                 exec(example, names)
         for words in "('mlx5_0',) 12500000000 nearest usable port", "page 7", "12000)]":
             self.assertIn(words, said.getvalue())
+
+    def test_programs(self):
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said):
+            runpy.run_path(str(ROOT / "examples" / "python" / "hello.py"))
+        self.assertRegex(said.getvalue(), r"^over every NIC\n\S+ 1048576\n")
 
 
 if __name__ == "__main__":

@@ -62,16 +62,21 @@ class Engine:
       listen           host:port to listen at, ["127.0.0.1:0"]: a free port, for this host only
       advertise        host, or host:port, to tell peers
       token_file       a file with the secret that peers share, of 16 bytes or more
-      insecure         True: other hosts may connect though there is no token
+      cert_file, key_file, ca_file   this engine's certificate, its key, and the CAs of its
+                       peers' certificates; files that change are read again
+      insecure         True: other hosts may connect though neither is demanded
       devices          RDMA devices or netdevs that may be used; all that carry data
       transports       of "shm", "rdma", "tcp"; all, in this order
+      protection       what data over TCP has at least: "open", "headers", "payload" or "sealed";
+                       "headers" with a token, else "open"
       compat           ["mooncake"]: also speak Mooncake's classic protocol
       metadata         with compat: "P2PHANDSHAKE" or http://host:port/metadata
       topology         "discover", "none", or a file with a topology document; "discover"
       local_rank, local_size   which of several engines of this host this is
       default_timeout  seconds that a batch may take where it is not told
-      give_up          seconds after which a peer that does not answer is lost
-      http             host:port at which metrics are served
+      give_up          seconds after which a peer that does not answer is lost; one whose host
+                       refuses connections is lost at once
+      http             host:port at which metrics are served; with port 0, stats()["http"] tells it
       log              "error", "warn", "info" or "debug", to standard error; "error"
 
     Peers are named by host:port, or by the name that add_peer gave. Addresses are absolute: those
@@ -88,9 +93,13 @@ class Engine:
         listen: Optional[Sequence[str]] = None,
         advertise: Optional[str] = None,
         token_file: Optional[str] = None,
+        cert_file: Optional[str] = None,
+        key_file: Optional[str] = None,
+        ca_file: Optional[str] = None,
         insecure: Optional[bool] = None,
         devices: Optional[Sequence[str]] = None,
         transports: Optional[Sequence[str]] = None,
+        protection: Optional[str] = None,
         compat: Optional[Sequence[str]] = None,
         metadata: Optional[str] = None,
         topology: Optional[str] = None,
@@ -106,9 +115,13 @@ class Engine:
             "listen": listen,
             "advertise": advertise,
             "token_file": token_file,
+            "cert_file": cert_file,
+            "key_file": key_file,
+            "ca_file": ca_file,
             "insecure": insecure,
             "devices": devices,
             "transports": transports,
+            "protection": protection,
             "compat": compat,
             "metadata": metadata,
             "topology": topology,

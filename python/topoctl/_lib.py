@@ -58,6 +58,10 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
         *(_i64, _i64, _text, _i32, _i64, _pointer, _pointer, _pointer),
         *(_pointer, _i64, _i64),
     ),
+    "topoctl_transfer": (
+        *(_i32, _i64, _text, _i32, _i64, _pointer, _pointer, _pointer),
+        *(_pointer, _i64, _i64, _i64, _pointer),
+    ),
     "topoctl_list": (_i64, _i64, _text, _i64, _pointer, _pointer, _i64),
     "topoctl_list_free": (_i32, _i64, _i64),
     "topoctl_submit_lists": (

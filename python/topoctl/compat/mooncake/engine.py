@@ -4,6 +4,7 @@ wheel's. docs/mooncake-python.md lists what differs.
 
 from __future__ import annotations
 
+import ctypes
 import enum
 import ipaddress
 import json
@@ -114,6 +115,7 @@ class TransferEngine:
         except (Error, ValueError) as e:
             _log.error("initialize: %s", e)
             return _FAILED
+        _environment.tell_pages(engine, _log)
         with self._lock:
             old, self._engine = self._engine, engine
             self._handle = engine._handle
@@ -399,7 +401,7 @@ class TransferEngine:
         if status == Status.OK:
             return 0
         if status < 0:
-            self._failed(batch, _lib.error(status))
+            self._failed(f"batch {batch}", _lib.error(status))
         self._release(batch)
         if status == Status.DONE:
             return _DONE
@@ -412,8 +414,25 @@ class TransferEngine:
         ranges: Optional[_Ranges],
         notify: Optional[TransferNotify] = None,
     ) -> int:
-        batch = self._submit(op, peer, ranges, notify)
-        return self._wait(batch) if batch else _FAILED
+        name, message = _text(peer), _message(notify)
+        if ranges is None:
+            return _FAILED
+        running = ctypes.c_int64()  # the batch, where it goes on after the call
+        try:
+            status = self._lib.topoctl_transfer(
+                *(self._handle, name.encode(), op, ranges.entries),
+                *(ranges.local, ranges.remote, ranges.lengths),
+                *(message, len(message or b""), self._timeout_ns + ranges.bytes),
+                *(_WAIT_SLICE_NS, ctypes.byref(running)),
+            )
+            if running.value:
+                status = self._ended(running.value)
+            if status < 0:
+                self._failed(f"peer {name}, {ranges.bytes} bytes", _lib.error(status))
+        finally:
+            if running.value:
+                self._release(running.value)  # after KeyboardInterrupt it is canceled
+        return _OK if status >= 0 else _FAILED
 
     def _submit(
         self,
@@ -439,33 +458,36 @@ class TransferEngine:
 
     def _wait(self, batch: int) -> int:
         """0 when all is in place, -1 when it failed; it is forgotten then."""
-        one = array("q", (batch,))
         try:
-            while True:
-                at = one.buffer_info()[0]
-                status = self._lib.topoctl_wait(self._handle, 1, at, _WAIT_SLICE_NS)
-                if status == Status.TIMEOUT:  # of this wait, or of the batch itself
-                    status = self._lib.topoctl_poll(self._handle, batch)
-                    if status == Status.OK:
-                        continue
-                if status < 0:
-                    self._failed(batch, _lib.error(status))
-                return _OK if status >= 0 else _FAILED
+            status = self._ended(batch)
+            if status < 0:
+                self._failed(f"batch {batch}", _lib.error(status))
         finally:
             self._release(batch)  # where it still runs, as after KeyboardInterrupt, it is canceled
+        return _OK if status >= 0 else _FAILED
+
+    def _ended(self, batch: int) -> int:
+        """The status of a batch, once it has ended."""
+        one = array("q", (batch,))
+        status = 0
+        while status == Status.OK:
+            at = one.buffer_info()[0]
+            status = int(self._lib.topoctl_wait(self._handle, 1, at, _WAIT_SLICE_NS))
+            if status != Status.TIMEOUT:
+                break
+            status = int(self._lib.topoctl_poll(self._handle, batch))  # its own, or of this wait
+        return status
 
     def _release(self, batch: int) -> None:
         status = self._lib.topoctl_release(self._handle, batch)
         if status == Status.UNSAFE:
-            self._failed(batch, _lib.error(status))
+            self._failed(f"batch {batch}", _lib.error(status))
 
-    def _failed(self, batch: int, error: Error) -> None:
+    def _failed(self, what: str, error: Error) -> None:
+        refused = ""
         if error.status == Status.UNSAFE:
-            _log.error(
-                "batch %d: %s; that memory is refused until no byte can arrive", batch, error
-            )
-        else:
-            _log.error("batch %d: %s", batch, error)
+            refused = "; that memory is refused until no byte can arrive"
+        _log.error("%s: %s%s", what, error, refused)
 
     # Peers.
 
@@ -543,12 +565,12 @@ class _Where(NamedTuple):
     def options(self) -> Dict[str, Any]:
         """Arguments of Engine: those that the environment does not overrule."""
         options = _environment.options()
-        if not (self.loopback() or "token_file" in options or "insecure" in options):
+        if not (self.loopback() or options.keys() & {"token_file", "ca_file", "insecure"}):
             raise ValueError(
                 f"peers on other hosts could read and write memory at {self.host!r}: "
                 + _environment.ADVICE
             )
-        if self.host:
+        if self.host not in ("", "0.0.0.0", "::"):
             options.setdefault("advertise", self.host)
         if self.metadata != _P2P:
             options.update(name=self.name, compat=["mooncake"], metadata=self.metadata)

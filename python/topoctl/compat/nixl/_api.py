@@ -9,6 +9,7 @@ import contextlib
 import enum
 import functools
 import logging
+import os
 import sys
 import threading
 import time
@@ -55,6 +56,10 @@ _OPERATIONS = {"WRITE": nixlBind.NIXL_WRITE, "READ": nixlBind.NIXL_READ}
 _TRANSFER_TIMEOUT = 120.0
 """Seconds after which a transfer has failed that has not ended. Peers that die are noticed long
 before; this is for one that is alive and does not move."""
+
+_SPIN = 50e-6
+"""Seconds between two looks at a transfer below which its caller does nothing else: threads that
+move the data, and lack a processor, are let run first."""
 
 _CONNECT_TIMEOUT = 3.0
 """Seconds that a call waits for a peer that does not answer."""
@@ -130,6 +135,7 @@ class nixl_xfer_handle:
         self._notification = notification
         self._batch: Optional[topoctl.Batch] = None
         self._begun_us = 0
+        self._looked = 0.0
         self._error: Optional[errors.Error] = None
 
     def __repr__(self) -> str:
@@ -171,15 +177,25 @@ class nixl_xfer_handle:
             self._fail(e)
 
     def _state(self) -> str:
-        if self._error is not None:
-            return "ERR"
-        if self._batch is None:
-            raise nixlBind.nixlNotPostedError("the transfer was not begun")
-        try:
-            return "DONE" if self._batch.poll() else "PROC"
-        except errors.Error as e:
-            self._fail(e)
-            return "ERR"
+        if self._error is None:
+            if self._batch is None:
+                raise nixlBind.nixlNotPostedError("the transfer was not begun")
+            try:
+                if self._batch.poll():
+                    return "DONE"
+                self._let_others_run()
+                return "PROC"
+            except errors.Error as e:
+                self._fail(e)
+        if isinstance(self._error, errors.Unsafe):  # callers take "ERR" for an end
+            raise _translation(self._error)
+        return "ERR"
+
+    def _let_others_run(self) -> None:
+        """Where the caller looks over and over."""
+        looked, self._looked = self._looked, time.monotonic()
+        if self._looked - looked < _SPIN:
+            os.sched_yield()
 
     def _fail(self, error: errors.Error) -> None:
         self._error = error
@@ -225,6 +241,7 @@ class nixl_agent:
             raise nixlBind.nixlBackendError(f"{e}; {_environment.ADVICE}") from e
         if options["listen"] == [_environment.LOOPBACK]:
             _say_loopback()
+        _environment.tell_pages(self._engine, logger)
         for backend in wanted:
             if backend in self.plugin_list:
                 self.create_backend(backend)
@@ -408,8 +425,14 @@ class nixl_agent:
         backends: List[str] = [],
     ) -> nixl_prepped_dlist_handle:
         """Gives descriptors to the library: of this agent ("NIXL_INIT_AGENT" or ""), or of another
-        one by its name."""
-        descs = _required(self.get_xfer_descs(xfer_list, mem_type))
+        one by its name. An N x 5 array is of blocks that lie apart alike: address, length, device,
+        stride, count."""
+        if getattr(xfer_list, "ndim", 0) == 2 and xfer_list.shape[1] == 5:
+            if mem_type is None:
+                raise ValueError("blocks by stride need a memory type, DRAM or VRAM")
+            descs = nixlBind.strided(_MEMORY[mem_type], xfer_list)
+        else:
+            descs = _required(self.get_xfer_descs(xfer_list, mem_type))
         self._check(backends)
         name = _name(agent_name)
         own = name in ("", "NIXL_INIT_AGENT")
@@ -495,7 +518,8 @@ class nixl_agent:
 
     def check_xfer_state(self, handle: nixl_xfer_handle) -> str:
         """ "DONE" where all bytes are in place and the notification is delivered, "PROC" while it
-        runs, "ERR" where it failed: the log says why."""
+        runs, "ERR" where it failed and no byte can arrive any more: the log says why.
+        nixlBackendError where it failed and a byte still may."""
         return handle._state()
 
     def get_xfer_telemetry(self, handle: nixl_xfer_handle) -> nixlBind.nixlXferTelemetry:

@@ -345,15 +345,31 @@ def _text(value: Any) -> bytes:
     return value.encode() if isinstance(value, str) else bytes(value)
 
 
-def _table(descs: Any) -> memoryview:
+def _table(descs: Any, columns: int = _COLUMNS) -> memoryview:
     view = memoryview(descs)
-    if view.ndim != 2 or view.shape is None or view.shape[1] != _COLUMNS:
-        raise ValueError("descs must be a Nx3 numpy array")
+    if view.ndim != 2 or view.shape is None or view.shape[1] != columns:
+        raise ValueError(f"descs must be a Nx{columns} numpy array")
     if view.itemsize != 8 or view.format not in ("Q", "L", "q", "l"):
-        raise ValueError("descs must be a Nx3 numpy array of uint64 or int64")
+        raise ValueError(f"descs must be a Nx{columns} numpy array of uint64 or int64")
     if not view.c_contiguous:
         raise ValueError("descs must be a C-contiguous numpy array")
     return view
+
+
+def strided(type: nixl_mem_t, runs: Any) -> nixlXferDList:
+    """Each block of an Nx5 array as a descriptor: a row is the first block's address, the length of
+    one, the device, from how many bytes after a block the next one begins, and how many there are."""
+    out = nixlXferDList(type)
+    rows: Any = _table(runs, 5).tolist()
+    for address, length, device, stride, count in rows:
+        if not (0 < length <= stride and count > 0 and address + stride * count <= 1 << 64):
+            raise nixlNotFoundError(
+                f"{count} blocks of {length} bytes, {stride} apart, at {address:#x}"
+            )
+        blocks = _numbers((address, length, device)) * count
+        blocks[::_COLUMNS] = array("Q", range(address, address + stride * count, stride))
+        out._rows.extend(blocks)
+    return out
 
 
 # A list as bytes: this header, the rows (little endian), and for registrations the lengths of the
