@@ -1,25 +1,36 @@
 # Short names for the commands that are used most.
-.PHONY: build lib wheel test bench ci lint fuzz golden lab gpu
+.PHONY: build lib lib-arm64 wheel release image test bench ci lint fuzz golden lab gpu
 
 # -z lazy: go-nvml's calls are looked up when they are made, so that a machine
 # without the driver can start the program.
 # -X: what "topoctl version" says where Go itself stamps no version (-buildvcs=false).
 stamps = github.com/topoctl/topoctl/internal/app/cli/build
-version = $(shell git describe --tags --always --dirty 2>/dev/null)
+version = $(shell ./.ci/version 2>/dev/null)
 commit = $(shell git rev-parse HEAD 2>/dev/null)
+program = bin/topoctl
 
 build:
-	go build -trimpath -ldflags '-s -w -extldflags=-Wl,-z,lazy -X $(stamps).stampedVersion=$(version) -X $(stamps).stampedCommit=$(commit)' -o bin/topoctl ./cmd/topoctl
+	go build -trimpath -ldflags '-s -w -extldflags=-Wl,-z,lazy -X $(stamps).stampedVersion=$(version) -X $(stamps).stampedCommit=$(commit)' -o $(program) ./cmd/topoctl
 
-# bin/libtopoctl.so, the C library: docs/c-api.md.
-lib:
-	STAMPS='-X $(stamps).stampedVersion=$(version) -X $(stamps).stampedCommit=$(commit)' ./.ci/lib build
+# bin/libtopoctl.so, the C library: docs/c-api.md; lib-arm64: bin/arm64/libtopoctl.so.
+lib: what = build
+lib-arm64: what = arm64
+lib lib-arm64:
+	STAMPS='-X $(stamps).stampedVersion=$(version) -X $(stamps).stampedCommit=$(commit)' ./.ci/lib $(what)
 
 # The Python package with library and program in it, bin/topoctl-*.whl: docs/python.md. Wants
 # python3 with pip, and a package registry for what builds wheels.
 wheel: build lib
 	rm -f bin/topoctl-*.whl
 	python3 -m pip wheel -q --no-deps --wheel-dir bin ./python
+
+# What others install, in bin/release: docs/release.md.
+release:
+	./.ci/release
+
+# The container image of what release built, beside it: docs/containers.md.
+image:
+	./.ci/image
 
 test:
 	go test ./...

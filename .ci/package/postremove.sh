@@ -1,0 +1,3 @@
+#!/bin/sh
+# After removal: systemd forgets the unit.
+if [ -d /run/systemd/system ]; then systemctl daemon-reload || :; fi
