@@ -323,7 +323,11 @@ func (f *flow) take() (b []byte, ended error) {
 		if wait <= 0 {
 			return f.pop(), nil
 		}
-		timer := time.AfterFunc(wait, p.changed.Broadcast)
+		timer := time.AfterFunc(wait, func() {
+			p.mu.Lock() // else it may come before Wait listens
+			defer p.mu.Unlock()
+			p.changed.Broadcast()
+		})
 		p.changed.Wait()
 		timer.Stop()
 	}
