@@ -469,7 +469,7 @@ func TestNotifications(t *testing.T) {
 		t.Errorf("a full queue: %v", err)
 	}
 	// One that takes none says so, and keeps nothing.
-	none := newPair(t, 4096, Options{Transports: list}, Options{Transports: list, Limits: Limits{Notifications: -1}})
+	none := newPair(t, 4096, Options{Name: "another client", Transports: list}, Options{Name: "another server", Transports: list, Limits: Limits{Notifications: -1}})
 	if err := none.peer.Notify(ctx, []byte("stays")); err == nil || !strings.Contains(err.Error(), "takes no notifications") {
 		t.Errorf("to an engine that takes none: %v", err)
 	}
