@@ -53,6 +53,10 @@ func TestMain(m *testing.M) {
 				fmt.Println()
 			}
 		}
+	case "host":
+		exit(runHost(os.Args[1], os.Args[2], os.Args[3]))
+	case "mover":
+		exit(runMover(os.Args[1], os.Args[2], os.Args[3], strings.Split(os.Args[4], ",")))
 	default:
 		os.Exit(m.Run())
 	}

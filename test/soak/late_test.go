@@ -25,7 +25,7 @@ func (deaf) Leave(context.Context, transport.Origin, transport.ConnID) error { r
 func lateWrites(w *world, rounds int, hold, release func()) (lost bool) {
 	w.t.Helper()
 	local, there, remote := w.regions(stripeBytes)
-	s := newStripe(w, 0, local, there, remote)
+	s := newStripe(w.peer, 0, local, there.Bytes(), remote)
 	s.noise(s.far, s.wantF)
 	for range 3 { // connects all lanes
 		if err := s.round(); err != nil {
@@ -98,7 +98,7 @@ func lateOnTCP(t *testing.T, rounds int, b func(transport.Transport) transport.T
 		}
 		return b(inner), nil
 	}, engine.CheckNever)
-	d.start(w, 16)
+	d.start(t, w.b.Addrs()[0].String(), 16)
 	w.open("")
 	next := 0
 	var p *faulty.Proxy

@@ -74,11 +74,11 @@ func peerStandsStill(t *testing.T, all bool) {
 	d, control := &detour{}, &detour{}
 	a, b := onTCP(d, func(t transport.Transport) transport.Transport { return t })
 	w := newWorld(t, a, b, engine.CheckAuto)
-	d.start(w, 4)
-	control.start(w, 1)
+	d.start(t, w.b.Addrs()[0].String(), 4)
+	control.start(t, w.b.Addrs()[0].String(), 1)
 	w.open(control.proxies[0].Address())
 	local, there, remote := w.regions(stripeBytes)
-	s := newStripe(w, 0, local, there, remote)
+	s := newStripe(w.peer, 0, local, there.Bytes(), remote)
 	s.noise(s.far, s.wantF)
 	if err := s.round(); err != nil {
 		t.Fatal(err)

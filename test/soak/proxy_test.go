@@ -16,19 +16,19 @@ import (
 // are as they are.
 type detour struct {
 	transport.Transport
-	mu      sync.Mutex
-	proxies []*faulty.Proxy
-	next    int
+	proxies   []*faulty.Proxy
+	addresses []string // theirs
+	mu        sync.Mutex
+	next      int
 }
 
 func (d *detour) Unwrap() transport.Transport { return d.Transport }
 
 func (d *detour) Dial(ctx context.Context, to transport.Dial) (transport.Conn, error) {
 	d.mu.Lock()
-	p := d.proxies[d.next%len(d.proxies)]
+	to.Remote.Address = d.addresses[d.next%len(d.addresses)]
 	d.next++
 	d.mu.Unlock()
-	to.Remote.Address = p.Address()
 	return d.Transport.Dial(ctx, to)
 }
 
@@ -45,18 +45,18 @@ func onTCP(d *detour, around func(transport.Transport) transport.Transport) (a, 
 	return a, over(engine.TCP())
 }
 
-// proxies start in front of the engine b, and end with the test.
-func (d *detour) start(w *world, n int) {
-	w.t.Helper()
+// start makes proxies in front of an engine, which end with the test.
+func (d *detour) start(t *testing.T, engine string, n int) {
+	t.Helper()
 	for i := range n {
-		p, err := faulty.Listen("127.0.0.1:0", w.b.Addrs()[0].String(), uint64(i))
+		p, err := faulty.Listen("127.0.0.1:0", engine, uint64(i))
 		if err != nil {
-			w.t.Fatal(err)
+			t.Fatal(err)
 		}
-		d.proxies = append(d.proxies, p)
-		w.t.Cleanup(func() {
+		d.proxies, d.addresses = append(d.proxies, p), append(d.addresses, p.Address())
+		t.Cleanup(func() {
 			if err := p.Close(); err != nil {
-				w.t.Error(err)
+				t.Error(err)
 			}
 		})
 	}
@@ -68,9 +68,9 @@ func TestBadNetwork(t *testing.T) {
 	d := &detour{}
 	a, b := onTCP(d, func(t transport.Transport) transport.Transport { return t })
 	w := newWorld(t, a, b, engine.CheckAlways)
-	d.start(w, 4)
+	d.start(t, w.b.Addrs()[0].String(), 4)
 	control := &detour{}
-	control.start(w, 1)
+	control.start(t, w.b.Addrs()[0].String(), 1)
 	w.open(control.proxies[0].Address())
 	for _, p := range d.proxies {
 		p.Update(func(up, down *faulty.Line) {

@@ -19,7 +19,7 @@ func (w *world) run(workers int, slices int64) {
 	stripes := make([]*stripe, workers)
 	var all sync.WaitGroup
 	for i := range stripes {
-		s := newStripe(w, i, local, there, remote)
+		s := newStripe(w.peer, i, local, there.Bytes(), remote)
 		s.noise(s.far, s.wantF)
 		stripes[i] = s
 		all.Go(func() {

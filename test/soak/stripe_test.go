@@ -19,10 +19,10 @@ const (
 // stripe is the part of both regions that one worker has for itself, with shadows
 // that say what each byte must be.
 type stripe struct {
-	w            *world
+	peer         *engine.Peer
 	rng          *rand.Rand
 	base         int64
-	local, there *engine.Region
+	local        *engine.Region
 	remote       *engine.RemoteRegion
 	here, far    []byte // the bytes themselves
 	wantH, wantF []byte
@@ -32,11 +32,12 @@ type stripe struct {
 	deadline     time.Duration
 }
 
-func newStripe(w *world, n int, local, there *engine.Region, remote *engine.RemoteRegion) *stripe {
+// newStripe is number n. there are the bytes of the remote region, as they can be seen here.
+func newStripe(peer *engine.Peer, n int, local *engine.Region, there []byte, remote *engine.RemoteRegion) *stripe {
 	base := int64(n) * stripeBytes
 	return &stripe{
-		w: w, rng: rand.New(rand.NewPCG(uint64(n), 99)), base: base, local: local, there: there, remote: remote,
-		here: local.Bytes()[base : base+stripeBytes], far: there.Bytes()[base : base+stripeBytes],
+		peer: peer, rng: rand.New(rand.NewPCG(uint64(n), 99)), base: base, local: local, remote: remote,
+		here: local.Bytes()[base : base+stripeBytes], far: there[base : base+stripeBytes],
 		wantH: make([]byte, stripeBytes), wantF: make([]byte, stripeBytes), deadline: time.Minute,
 	}
 }
@@ -127,11 +128,16 @@ func (s *stripe) round() error {
 	return s.batch(true)
 }
 
+// wrongByte is what no engine may ever do: a batch that is done, and memory that is not as it must be.
+type wrongByte string
+
+func (w wrongByte) Error() string { return string(w) }
+
 func (s *stripe) batch(read bool) error {
 	ctx, cancel := context.WithTimeout(context.Background(), s.deadline)
 	defer cancel()
 	start := time.Now()
-	b, err := s.w.peer.Submit(ctx, s.ops(read), engine.SubmitOptions{HighPriority: s.rng.IntN(8) == 0})
+	b, err := s.peer.Submit(ctx, s.ops(read), engine.SubmitOptions{HighPriority: s.rng.IntN(8) == 0})
 	if err != nil {
 		return fmt.Errorf("submit: %w", err)
 	}
@@ -141,10 +147,10 @@ func (s *stripe) batch(read bool) error {
 	s.batches++
 	s.longest = max(s.longest, time.Since(start))
 	if at := differ(s.here, s.wantH); at >= 0 {
-		return fmt.Errorf("batch %d (read: %v): wrong byte at %d here: %#x, want %#x", s.batches, read, at, s.here[at], s.wantH[at])
+		return wrongByte(fmt.Sprintf("batch %d (read: %v): wrong byte at %d here: %#x, want %#x", s.batches, read, at, s.here[at], s.wantH[at]))
 	}
 	if at := differ(s.far, s.wantF); at >= 0 {
-		return fmt.Errorf("batch %d (read: %v): wrong byte at %d of the peer: %#x, want %#x", s.batches, read, at, s.far[at], s.wantF[at])
+		return wrongByte(fmt.Sprintf("batch %d (read: %v): wrong byte at %d of the peer: %#x, want %#x", s.batches, read, at, s.far[at], s.wantF[at]))
 	}
 	return nil
 }
