@@ -630,6 +630,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`<pci busid="0002:81:00.0" class="0x030200"><gpu dev="0" sm="107" mlopart="1"><nvlink target="fffffff:ff:ff.0" count="36" tclass="0x068000"/></gpu></pci>`))
 	f.Add([]byte(`<system version="2"><cpu numaid="-1"><nic><net name="eth0" port="0" speed="-1"/></nic><pci busid="ffff:ff:01.0"><pci busid="0:1.0"/></pci></cpu></system>`))
 	f.Add([]byte(`<graphs version="1"/>`))
+	f.Add([]byte(`<system version="2"><cpu numaid="0"><pci busid="0000:20:00.0" class="0x020700" vendor="0x15b3" link_speed="16.0 GT/s PCIe" link_width="56"><nic><net name="mlx5_0" dev="0" port="1"/></nic></pci></cpu></system>`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		Detect(data)
 		top, err := Decode(data)

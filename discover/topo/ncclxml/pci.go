@@ -147,7 +147,7 @@ func (d *decoder) link(p *topo.PCIDevice, e *xmltree.Element) *topo.PCILink {
 	if text := e.Get("link_width"); text != "" {
 		width, err := strconv.Atoi(text)
 		switch {
-		case err != nil || width < 0 || width > 64:
+		case err != nil || width < 0 || width > 32:
 			d.warn(topo.CodeMalformed, p.ID, fmt.Sprintf("link_width %.40q is no count of lanes", text), e.Path())
 		case width > 0:
 			l.MaxWidth = &width
