@@ -185,6 +185,15 @@ func (c *Core) notDelivered(l *lane, j *Job, s *Slice, e *Event) {
 	}
 	j.Result.Retries++
 	s.Attempt++
+	if mayLand && !l.fenced {
+		s.next, j.held = j.held, s
+		return
+	}
+	c.sendAgain(j, s)
+}
+
+// sendAgain puts a slice before all that its job still has to send.
+func (c *Core) sendAgain(j *Job, s *Slice) {
 	s.next, j.again = j.again, s
 	j.Route.queued[j.class()] += s.Bytes
 	c.requeue(j)

@@ -62,7 +62,23 @@ func (c *Core) confirmed(conn ConnID) {
 	}
 	for _, j := range f.jobs {
 		j.fences = slices.DeleteFunc(j.fences, func(x ConnID) bool { return x == conn })
+		c.release(j, conn)
 		c.settle(j)
+	}
+}
+
+// release sends again what a job has lost on a connection.
+func (c *Core) release(j *Job, conn ConnID) {
+	held := j.held
+	j.held = nil
+	for s := held; s != nil; {
+		next := s.next
+		if s.Conn == conn {
+			c.sendAgain(j, s)
+		} else {
+			s.next, j.held = j.held, s
+		}
+		s = next
 	}
 }
 

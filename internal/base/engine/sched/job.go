@@ -59,6 +59,7 @@ type jobState struct {
 	total    int64
 	unsent   int64  // bytes that are not cut yet
 	again    *Slice // to be sent again, the first one first
+	held     *Slice // likewise, once the connections that they were lost on are fenced
 	index    uint32 // of the next slice
 	inflight int
 	uses     []int // slices in flight, for each of Result.Lanes
@@ -160,6 +161,12 @@ func (c *Core) endAt(j *Job, err error, until int64) {
 			s = next
 		}
 		j.again = nil
+		for s := j.held; s != nil; {
+			next := s.next
+			c.recycle(s)
+			s = next
+		}
+		j.held = nil
 		c.dequeue(j)
 	}
 	if until < j.drainUntil {

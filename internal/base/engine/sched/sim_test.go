@@ -10,6 +10,12 @@ import (
 	"github.com/topoctl/topoctl/internal/base/pick"
 )
 
+// lateSlice is what may land late of a slice's attempt, on a connection.
+type lateSlice struct {
+	job  *Job // slices are used again
+	conn ConnID
+}
+
 // sim carries out what a core says, in virtual time, over links that serve
 // slices one after the other. It is the engine, the transports and the peers.
 type sim struct {
@@ -34,7 +40,8 @@ type sim struct {
 	done    []*Job
 	told    []Note
 	posted  map[*Slice]bool
-	fenceIn int64           // answers to Fence after so long; Never: none
+	fenceIn int64 // answers to Fence after so long; Never: none
+	late    map[*Slice]lateSlice
 	asked   map[ConnID]bool // to be left
 	gone    map[ConnID]bool
 	steps   int
@@ -123,7 +130,7 @@ func (h *simHeap) Pop() any {
 
 func newSim(t fataler, cfg Config) *sim {
 	s := &sim{t: t, core: New(cfg), cfg: cfg.withDefaults(), links: map[LaneID]*simLink{}, conns: map[ConnID]*simConn{}, used: map[ConnID]bool{},
-		tracks: map[*Job]*track{}, posted: map[*Slice]bool{}, fenceIn: 200 * microsecond, gone: map[ConnID]bool{}}
+		tracks: map[*Job]*track{}, posted: map[*Slice]bool{}, fenceIn: 200 * microsecond, gone: map[ConnID]bool{}, late: map[*Slice]lateSlice{}}
 	s.peer = s.core.AddPeer("n2")
 	s.now = second
 	return s
@@ -247,8 +254,10 @@ func (s *sim) saw(e *Event) {
 				tr.spans = append(tr.spans, piece{e.Slice.Read, x.Local, x.Remote, x.LocalOffset, x.RemoteOffset, x.Bytes})
 			}
 		}
+		delete(s.late, e.Slice)
 		if e.MayLand && !e.Slice.Read && !s.gone[conn] {
 			tr.may[conn] = true
+			s.late[e.Slice] = lateSlice{j, conn}
 		}
 		if e.Err != nil {
 			s.logf("failed  %s %d bytes: %v", s.conns[conn].link.name, e.Slice.Bytes, e.Err)
