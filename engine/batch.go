@@ -193,27 +193,50 @@ func (b *Batch) finish(p *part) {
 
 // conclude comes when no byte of the batch is on its way any more.
 func (b *Batch) conclude() {
-	b.unpin()
 	b.mu.Lock()
 	failed := len(b.errs) > 0
 	b.mu.Unlock()
-	if !failed && b.o.Notify != nil {
-		if b.engine.start(b.notify) {
+	var parts []*part
+	if !failed && b.engine.wantsDigest(b.o.Check) {
+		parts = b.uncompared()
+	}
+	if !failed && (parts != nil || b.o.Notify != nil) {
+		if b.engine.start(func() { b.settle(parts) }) {
 			return
 		}
-		b.fail(fmt.Errorf("notification: engine is %w", ErrClosed))
+		b.fail(fmt.Errorf("the data is in place, but the engine is %w", ErrClosed))
 	}
+	b.unpin()
 	b.close()
 }
 
-// notify tells the peer's application, when everything is in place.
-func (b *Batch) notify() {
+// settle compares parts with what the peer has, and tells the peer's application that everything
+// is in place.
+func (b *Batch) settle(parts []*part) {
 	ctx, cancel := context.WithCancelCause(b.engine.ctx)
 	defer cancel(nil)
 	b.mu.Lock()
 	canceled := b.canceled
 	b.canceling = cancel
 	b.mu.Unlock()
+	var err error
+	if parts != nil {
+		if err = canceled; err == nil {
+			err = b.compare(ctx, parts)
+		}
+		if err != nil {
+			b.fail(err)
+		}
+	}
+	b.unpin()
+	if err == nil && b.o.Notify != nil {
+		b.notify(ctx, canceled)
+	}
+	b.close()
+}
+
+// notify tells the peer's application.
+func (b *Batch) notify(ctx context.Context, canceled error) {
 	if canceled != nil {
 		b.fail(fmt.Errorf("the data is in place, but the notification was not sent: %w", canceled))
 	} else if err := b.peer.notify(ctx, b.deadline, b.o.Notify); err != nil {
@@ -223,7 +246,6 @@ func (b *Batch) notify() {
 		}
 		b.fail(fmt.Errorf("the data is in place, but %s: %w", what, err))
 	}
-	b.close()
 }
 
 func (b *Batch) fail(err error) {

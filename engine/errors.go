@@ -52,6 +52,10 @@ var (
 	ErrNoLane = errors.New("no lane")
 	// ErrUnavailable: this host does not support the transport; the engine works without it.
 	ErrUnavailable = transport.ErrUnavailable
+	// ErrDigest: the bytes of a batch are not the same here and at the peer after they were moved
+	// (CheckDigest): they were changed on the way, or written to meanwhile. It is not known
+	// which are right; nothing of the batch lands any more.
+	ErrDigest = errors.New("the bytes here and those of the peer differ: they were changed on the way, or written to meanwhile")
 	// ErrLimit: it is more than the engine's limits allow.
 	ErrLimit = errors.New("limit")
 	// ErrCanceled: the batch was cancelled by Cancel.

@@ -264,7 +264,7 @@ func (b *Batch) explain(health map[*lane]LaneStats) *Explanation {
 	for _, p := range b.parts {
 		unchecked = append(unchecked, b.peer.uncheckedOver(p.route)...)
 	}
-	x.Check = notOver(e.checkReason(b.o.Check, leaves), unchecked)
+	x.Check = notOver(e.checkReason(b.o.Check, leaves), unchecked, e.wantsDigest(b.o.Check))
 	e.mu.Lock()
 	for i := range x.Fences {
 		key, waits := e.unfenced[sched.ConnID(x.Fences[i].Conn)]
@@ -319,7 +319,7 @@ func (p *Peer) Explain(src, dst pathsel.Location) (*Explanation, error) {
 	const example = 64 << 20
 	x := &Explanation{
 		Schema: SchemaExplain, Peer: p.name, State: "planned", Total: example, Unavailable: texts(e.unavailable),
-		Check:  notOver(e.checkReason(CheckAuto, r.leaves.Load()), p.uncheckedOver(r)),
+		Check:  notOver(e.checkReason(CheckAuto, r.leaves.Load()), p.uncheckedOver(r), e.wantsDigest(CheckAuto)),
 		Routes: []RouteRecord{p.routeRecord(r, example, e.laneStates(p))},
 	}
 	return x, nil

@@ -275,6 +275,9 @@ func TestCheckRule(t *testing.T) {
 		{CheckNever, CheckAuto, true, false, "the engine wants none"},
 		{CheckNever, CheckAlways, false, true, "the batch wants it"},
 		{CheckAlways, CheckNever, true, false, "the batch wants none"},
+		{CheckAuto, CheckDigest, false, true, "or a digest of the batch: the batch wants it"},
+		{CheckDigest, CheckAuto, false, true, "or a digest of the batch: the engine always wants it"},
+		{CheckDigest, CheckNever, true, false, "the batch wants none"},
 	} {
 		e := &Engine{o: Options{Check: test.check}}
 		r := &route{}
@@ -290,10 +293,13 @@ func TestCheckRule(t *testing.T) {
 	if !p.client.carriers[0].caps.Checks {
 		t.Error("TCP's checksums are denied")
 	}
-	if got := notOver("a checksum for each slice", []string{"rdma", "rdma"}); got != "a checksum for each slice; over rdma there is none but what the network itself checks" {
+	if got := notOver("a checksum for each slice", []string{"rdma", "rdma"}, false); got != "a checksum for each slice; over rdma there is none but what the network itself checks" {
 		t.Errorf("%q", got)
 	}
-	if got := notOver("no checksums: the batch wants none", []string{"rdma"}); got != "no checksums: the batch wants none" {
+	if got := notOver("a checksum", []string{"rdma"}, true); got != "a checksum; over rdma it is the digest" {
+		t.Errorf("%q", got)
+	}
+	if got := notOver("no checksums: the batch wants none", []string{"rdma"}, false); got != "no checksums: the batch wants none" {
 		t.Errorf("%q", got)
 	}
 }

@@ -118,6 +118,12 @@ const (
 	CheckAuto Check = iota
 	CheckAlways
 	CheckNever
+	// CheckDigest is CheckAlways, and where bytes go over a transport that makes no checksums
+	// (RDMA), a batch is done, and notifies, only after both engines have compared them: by tags
+	// with a key that is sent within the session, so that with TLS nobody on the path of the bytes can change them
+	// unnoticed. A batch that differs fails with ErrDigest; the peer must let itself be read. It costs both
+	// engines a look at all bytes and a round trip.
+	CheckDigest
 )
 
 // Limits bound what peers can make an engine store, and what one call may ask for.
@@ -202,8 +208,8 @@ func (o *Options) complete() error {
 		return fmt.Errorf("local rank %d of %d: want a rank below the size, or 0 of 0", o.Ports.LocalRank, o.Ports.LocalSize)
 	case o.ConnsPerLane < 0 || o.ConnsPerLane > maxConns:
 		return fmt.Errorf("%d connections per lane: want 1 to %d", o.ConnsPerLane, maxConns)
-	case o.Check > CheckNever:
-		return fmt.Errorf("check %d: want CheckAuto, CheckAlways or CheckNever", o.Check)
+	case o.Check > CheckDigest:
+		return fmt.Errorf("check %d: want CheckAuto, CheckAlways, CheckNever or CheckDigest", o.Check)
 	}
 	if _, err := o.protection(nil); err != nil {
 		return err
@@ -323,7 +329,7 @@ func (e *Engine) checks(want Check, r *route) bool {
 		want = e.o.Check
 	}
 	switch want {
-	case CheckAlways:
+	case CheckAlways, CheckDigest:
 		return true
 	case CheckNever:
 		return false
@@ -333,11 +339,16 @@ func (e *Engine) checks(want Check, r *route) bool {
 
 // uncheckedOver are the transports that carry bytes away and make no checksums.
 func (p *Peer) uncheckedOver(r *route) []string {
+	return p.carriersOf(r, func(g *group) bool { return g.leaves && !g.carrier.caps.Checks })
+}
+
+// carriersOf are the transports of a route that have lanes and what is wanted.
+func (p *Peer) carriersOf(r *route, wanted func(*group) bool) []string {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	var out []string
 	for i := range r.groups {
-		if g := &r.groups[i]; g.leaves && len(g.lanes) > 0 && !g.carrier.caps.Checks {
+		if g := &r.groups[i]; len(g.lanes) > 0 && wanted(g) {
 			out = append(out, g.carrier.name)
 		}
 	}
@@ -345,11 +356,15 @@ func (p *Peer) uncheckedOver(r *route) []string {
 }
 
 // notOver adds to the reason of checks what they do not cover.
-func notOver(reason string, unchecked []string) string {
+func notOver(reason string, unchecked []string, digest bool) string {
 	if len(unchecked) == 0 || strings.HasPrefix(reason, "no checksums") {
 		return reason
 	}
-	return fmt.Sprintf("%s; over %s there is none but what the network itself checks", reason, strings.Join(dedupe(unchecked), " and "))
+	over := strings.Join(dedupe(unchecked), " and ")
+	if digest {
+		return fmt.Sprintf("%s; over %s it is the digest", reason, over)
+	}
+	return fmt.Sprintf("%s; over %s there is none but what the network itself checks", reason, over)
 }
 
 // checkReason puts that in words.
@@ -359,6 +374,10 @@ func (e *Engine) checkReason(want Check, leaves bool) string {
 		return "a checksum for each slice: the batch wants it"
 	case want == CheckNever:
 		return "no checksums: the batch wants none"
+	case want == CheckDigest:
+		return "a checksum for each slice, or a digest of the batch: the batch wants it"
+	case e.o.Check == CheckDigest:
+		return "a checksum for each slice, or a digest of the batch: the engine always wants it"
 	case e.o.Check == CheckAlways:
 		return "a checksum for each slice: the engine always wants it"
 	case e.o.Check == CheckNever:

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	mem "github.com/topoctl/topoctl/internal/base/engine/memory"
 	"github.com/topoctl/topoctl/internal/base/engine/quota"
 	"github.com/topoctl/topoctl/internal/base/engine/session"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
@@ -24,6 +25,7 @@ const (
 	methodLeave    uint16 = 4
 	methodNotify   uint16 = 5
 	methodAsk      uint16 = 6 // of the application; the body is its own
+	methodDigest   uint16 = 7
 )
 
 var errMalformed = errors.New("malformed call")
@@ -151,6 +153,12 @@ func (e *Engine) handle(ctx context.Context, s *session.Session, method uint16, 
 		return nil, nil
 	case methodAsk:
 		return e.answer(ctx, s, body)
+	case methodDigest:
+		var rights *mem.Rights
+		if p != nil {
+			rights = p.rights
+		}
+		return e.digest(ctx, rights, body)
 	}
 	return nil, fmt.Errorf("unknown call %d", method)
 }

@@ -180,6 +180,11 @@ func (b *Batch) build(ops []Op) error {
 	if err := t.overlaps(); err != nil {
 		return err
 	}
+	if b.engine.wantsDigest(b.o.Check) {
+		if err := b.checkDigest(); err != nil {
+			return err
+		}
+	}
 	return b.peer.checkQuarantine(t.b)
 }
 
