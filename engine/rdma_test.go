@@ -74,6 +74,44 @@ func TestRDMA(t *testing.T) {
 	}
 }
 
+// TestDigestOverRDMA: what goes over RDMA is compared where that is asked for, and explained.
+func TestDigestOverRDMA(t *testing.T) {
+	checkLeaks(t)
+	f := verbsfake.New(verbsfake.Options{Devices: []verbsfake.Device{verbsfake.RoCE("a0", 1, "10.0.0.1"), verbsfake.RoCE("b0", 2, "10.0.0.2")}})
+	t.Cleanup(f.Close)
+	p := newPair(t, 8<<20, Options{Check: CheckDigest, Transports: []TransportFactory{overRDMA(f.Lib("a0"))}}, Options{Transports: []TransportFactory{overRDMA(f.Lib("b0"))}})
+	ctx := testContext(t)
+	p.randomize(3)
+	for _, read := range []bool{false, true} {
+		op := WriteOp(p.mine.All(), p.to.At(0))
+		if read {
+			p.randomize(4)
+			op = ReadOp(p.mine.All(), p.to.At(0))
+		}
+		b, err := p.peer.Submit(ctx, []Op{op}, SubmitOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Wait(ctx); err != nil {
+			t.Fatal(err)
+		}
+		equal(t, "bytes", p.theirs.Bytes(), p.mine.Bytes())
+		if len(b.uncompared()) != 1 {
+			t.Error("it is not compared")
+		}
+	}
+	stale := p.mine.Bytes()[1<<20]
+	p.mine.Bytes()[1<<20] = ^stale
+	b, err := p.peer.prepare(ctx, []Op{ReadOp(p.mine.All(), p.to.At(0))}, SubmitOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.unpin()
+	if err := b.compare(ctx, b.parts); !errors.Is(err, ErrDigest) || !strings.Contains(err.Error(), `op 0: region "kv" of the peer, 8388608 bytes at 0`) {
+		t.Errorf("one byte differs: %v", err)
+	}
+}
+
 // Who waits for a batch sleeps in the transport: it is woken by what completes, by its
 // context, and by what ends the batch elsewhere.
 func TestWaitingOverRDMA(t *testing.T) {
