@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
 	"github.com/topoctl/topoctl/internal/base/engine/transport/rdma"
 	"github.com/topoctl/topoctl/internal/base/verbs"
@@ -109,6 +110,47 @@ func TestDigestOverRDMA(t *testing.T) {
 	defer b.unpin()
 	if err := b.compare(ctx, b.parts); !errors.Is(err, ErrDigest) || !strings.Contains(err.Error(), `op 0: region "kv" of the peer, 8388608 bytes at 0`) {
 		t.Errorf("one byte differs: %v", err)
+	}
+}
+
+// TestPermitOverRDMA: a peer that may do less than a region grants has no key of it: devices check
+// keys, and not peers. It reads over TCP, and cannot write.
+func TestPermitOverRDMA(t *testing.T) {
+	checkLeaks(t)
+	f := verbsfake.New(verbsfake.Options{Devices: []verbsfake.Device{verbsfake.RoCE("a0", 1, "10.0.0.1"), verbsfake.RoCE("b0", 2, "10.0.0.2")}})
+	t.Cleanup(f.Close)
+	server := Options{Transports: []TransportFactory{overRDMA(f.Lib("b0")), TCP()}, Permit: permittedBy(map[string]Permissions{
+		"client": {Regions: []RegionPermission{{"kv", memory.PeerRead}, {"all", readWrite}}},
+	})}
+	p := newPair(t, 1<<16, Options{Transports: []TransportFactory{overRDMA(f.Lib("a0")), TCP()}}, server)
+	ctx := testContext(t)
+	if _, err := p.server.Alloc(1<<16, RegionOptions{Name: "all", Grant: readWrite}); err != nil {
+		t.Fatal(err)
+	}
+	all, err := p.peer.Region(ctx, "all")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		from *RemoteRegion
+		over string
+	}{{p.to, "tcp"}, {all, "rdma"}} {
+		b, err := p.peer.Submit(ctx, []Op{ReadOp(p.mine.All(), tt.from.At(0))}, SubmitOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Wait(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if used := b.Explain().Routes[0].Used; len(used) != 1 || used[0].Transport != tt.over {
+			t.Errorf("%s is read over %+v, want %s", tt.from.Name(), used, tt.over)
+		}
+	}
+	if err := p.peer.Write(ctx, p.mine.All(), p.to.At(0)); !errors.Is(err, ErrDenied) {
+		t.Errorf("a write to what may be read: %v", err)
+	}
+	if err := p.peer.Write(ctx, p.mine.All(), lie(p.peer, p.theirs, nil).At(0)); !errors.Is(err, ErrDenied) && (err == nil || !strings.Contains(err.Error(), "grant")) {
+		t.Errorf("a write of a peer that claims to be allowed: %v", err)
 	}
 }
 
