@@ -25,6 +25,7 @@ type carrier struct {
 	caps transport.Caps
 	data transport.DataServer // nil: it has its own way to get connections
 	some transport.Selective  // nil: it reaches every region
+	only transport.Bounded    // nil: it connects to every address
 	// ports is not nil where it has ports of its own.
 	ports transport.Ported
 }

@@ -241,6 +241,7 @@ func (e *Engine) makeCarriers() error {
 		c := &carrier{t: t, name: t.Name(), caps: t.Caps()}
 		c.data, _ = transport.As[transport.DataServer](t)
 		c.some, _ = transport.As[transport.Selective](t)
+		c.only, _ = transport.As[transport.Bounded](t)
 		c.ports, _ = transport.As[transport.Ported](t)
 		e.carriers = append(e.carriers, c)
 		if e.carrierOf(c.name) != c {

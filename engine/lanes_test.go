@@ -2,8 +2,12 @@ package engine
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +15,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/internal/base/engine/peerdoc"
+	"github.com/topoctl/topoctl/internal/base/engine/session"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
 	"github.com/topoctl/topoctl/internal/base/engine/transport/fake"
 	"github.com/topoctl/topoctl/internal/base/fixturetest"
@@ -301,6 +306,44 @@ func TestCheckRule(t *testing.T) {
 	}
 	if got := notOver("no checksums: the batch wants none", []string{"rdma"}, false); got != "no checksums: the batch wants none" {
 		t.Errorf("%q", got)
+	}
+}
+
+// loopbackOnly is TCP that connects to this host alone.
+type loopbackOnly struct{ transport.Transport }
+
+func (l loopbackOnly) Unwrap() transport.Transport { return l.Transport }
+
+func (loopbackOnly) Connects(_ context.Context, to netip.AddrPort) error {
+	if !to.Addr().IsLoopback() {
+		return errors.New("not on this host")
+	}
+	return nil
+}
+
+// TestSessionsFollowTransports: a session that is to be resumed looks for its peer at no address that
+// the peer tells and that transports do not connect to.
+func TestSessionsFollowTransports(t *testing.T) {
+	checkLeaks(t)
+	only := func(env transport.Env) (transport.Transport, error) {
+		inner, err := TCP()(env)
+		return loopbackOnly{inner}, err
+	}
+	for _, tt := range []struct {
+		factory TransportFactory
+		follows bool
+	}{{TCP(), true}, {only, false}} {
+		p := newPair(t, 4096, Options{Transports: []TransportFactory{tt.factory}}, Options{})
+		p.warm(t)
+		p.peer.mu.Lock()
+		elsewhere := netip.MustParseAddrPort("192.0.2.1:7411")
+		p.peer.desc.Endpoints = append(slices.Clone(p.peer.desc.Endpoints), transport.Endpoint{Transport: "tcp", Address: elsewhere.String()})
+		p.peer.mu.Unlock()
+		got := p.peer.sessionRoutes()
+		follows := slices.ContainsFunc(got, func(r session.Route) bool { return r.Remote == elsewhere })
+		if follows != tt.follows || got[0].Remote != p.server.Addrs()[0] {
+			t.Errorf("%+v, want it elsewhere: %t", got, tt.follows)
+		}
 	}
 }
 

@@ -146,11 +146,21 @@ func (e *Engine) bounded(ctx context.Context) (context.Context, context.CancelFu
 func (e *Engine) silence() time.Duration { return min(50*time.Millisecond, e.o.GiveUp/4) }
 
 // sessionRoutes are the routes to dial the session over: the registry's addresses, then
-// those of the peer's endpoints, from each of our ports that has a lane there.
+// those of the peer's endpoints, from each of our ports that has a lane there. Of those that the peer
+// has told, they are the ones that transports connect to.
 func (p *Peer) sessionRoutes() []session.Route {
+	out, told := p.knownRoutes()
+	return append(out[:told:told], slices.DeleteFunc(out[told:], func(r session.Route) bool {
+		return slices.ContainsFunc(p.engine.carriers, func(c *carrier) bool {
+			return c.only != nil && c.only.Connects(p.engine.ctx, r.Remote) != nil
+		})
+	})...)
+}
+
+// knownRoutes are all routes; from told on they are by what the peer says.
+func (p *Peer) knownRoutes() (out []session.Route, told int) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
-	var out []session.Route
 	add := func(r session.Route) {
 		if r.Remote.IsValid() && !slices.Contains(out, r) {
 			out = append(out, r)
@@ -159,6 +169,7 @@ func (p *Peer) sessionRoutes() []session.Route {
 	for _, a := range p.record.Addresses {
 		add(session.Route{Remote: a})
 	}
+	told = len(out)
 	p.engine.mu.Lock()
 	defer p.engine.mu.Unlock()
 	for _, l := range p.lanes {
@@ -173,7 +184,7 @@ func (p *Peer) sessionRoutes() []session.Route {
 			}
 		}
 	}
-	return out
+	return out, told
 }
 
 // handle answers the peer's calls: it may tell us what changed, and nothing else.

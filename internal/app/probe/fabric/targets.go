@@ -136,10 +136,15 @@ type targeted struct {
 // Unwrap is the transport that connects anywhere.
 func (t targeted) Unwrap() transport.Transport { return t.Transport }
 
+// Connects implements transport.Bounded.
+func (t targeted) Connects(ctx context.Context, to netip.AddrPort) error {
+	return t.targets.allows(ctx, to.String())
+}
+
 // Dial refuses addresses of the network that are no targets.
 func (t targeted) Dial(ctx context.Context, d transport.Dial) (transport.Conn, error) {
-	if _, err := netip.ParseAddrPort(d.Remote.Address); err == nil {
-		if err := t.targets.allows(ctx, d.Remote.Address); err != nil {
+	if to, err := netip.ParseAddrPort(d.Remote.Address); err == nil {
+		if err := t.Connects(ctx, to); err != nil {
 			return nil, err
 		}
 	}

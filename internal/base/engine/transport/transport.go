@@ -147,6 +147,13 @@ type LocalPort struct {
 	BytesPerSec topo.Rate // in each direction, 0 not known
 }
 
+// Bounded is a Transport that connects to some addresses only. Sessions follow a peer to no
+// other address either.
+type Bounded interface {
+	// Connects says why it does not connect to an address, nil if it does.
+	Connects(ctx context.Context, to netip.AddrPort) error
+}
+
 // Selective is a transport that cannot reach every region of a peer: the
 // region's key tells. The engine does not use it for the others.
 type Selective interface {
