@@ -103,6 +103,7 @@ func TestBenchHints(t *testing.T) {
 		{fmt.Errorf("agent: HTTP at 127.0.0.1:1: %w", syscall.EADDRINUSE), "another program uses this port; --http with port 0 chooses a free one"},
 		{&transport.NotOfferedError{Transports: []string{"shm", "rdma"}, Err: engine.ErrNoLane}, "see the output of the agent on the other host for why it has no RDMA"},
 		{&transport.NotOfferedError{Transports: []string{"shm"}, Err: engine.ErrNoLane}, ""},
+		{fmt.Errorf("peer \"n2:7411\": %w: lookup n2: no such host", engine.ErrNoPeer), `--peer wants the address or a name of the other host, and the port of its "topoctl agent"`},
 		{fmt.Errorf("10.0.0.1:7411: %w", engine.ErrToken), "use the same --token-file on both hosts"},
 	} {
 		if got := command.Hint(PeerHint(tt.err)); got != tt.want {

@@ -145,6 +145,8 @@ func PeerHint(err error) error {
 		return command.Suggest(err, lane.Name, lane.Lanes, "")
 	case errors.Is(err, syscall.EADDRINUSE):
 		return command.WithHint(err, "another program uses this port; --http with port 0 chooses a free one")
+	case errors.Is(err, engine.ErrNoPeer):
+		return command.WithHint(err, "--peer wants the address or a name of the other host, and the port of its \"topoctl agent\"")
 	case errors.Is(err, engine.ErrNoRegion):
 		return command.WithHint(err, "\"topoctl agent\" serves %q; use --region NAME for another", benchRegion)
 	case errors.Is(err, session.ErrNotEngine):
