@@ -119,10 +119,10 @@ const (
 	CheckAlways
 	CheckNever
 	// CheckDigest is CheckAlways, and where bytes go over a transport that makes no checksums
-	// (RDMA), a batch is done, and notifies, only after both engines have compared them: by tags
-	// with a key that is sent within the session, so that with TLS nobody on the path of the bytes can change them
-	// unnoticed. A batch that differs fails with ErrDigest; the peer must let itself be read. It costs both
-	// engines a look at all bytes and a round trip.
+	// (RDMA), a batch is done, and notifies, only after both engines have compared them. They do so by
+	// tags with a key that is sent within the session: where that has TLS, an attacker on the path of
+	// the bytes cannot change them unnoticed. A batch that differs fails with ErrDigest. The regions of
+	// the peer must grant reading. It costs both engines a look at all bytes, and a round trip.
 	CheckDigest
 )
 

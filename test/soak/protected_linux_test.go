@@ -390,7 +390,7 @@ func (c *scene) killMover() {
 	c.startMover()
 }
 
-// corrupt flips bits from now on, about one in so many bytes of each direction.
+// corrupt flips bits from now on, about one in that many bytes of each direction.
 func (c *scene) corrupt(every int64) {
 	for _, p := range append(c.data.proxies, c.way.proxies...) {
 		p.Update(func(up, down *faulty.Line) { up.CorruptEvery, down.CorruptEvery = every, every })

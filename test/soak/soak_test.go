@@ -11,7 +11,7 @@ import (
 	"github.com/topoctl/topoctl/internal/base/engine/transport/faulty"
 )
 
-// run lets workers go round until so many slices were done.
+// run lets workers go round until that number of slices was done.
 func (w *world) run(workers int, slices int64) {
 	w.t.Helper()
 	local, there, remote := w.regions(int64(workers) * stripeBytes)

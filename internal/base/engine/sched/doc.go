@@ -38,7 +38,7 @@
 // A connection that died is fenced: a slice whose bytes may still land (Done with
 // MayLand) is sent again only when the peer has left the old connection. What lands late
 // need not be what was sent: bytes that changed on the way are found after they have
-// landed, and nobody is told any more. The job could not be finished before anyway. A job that cannot wait for that ends with ErrUnsafe and
+// landed, and there is no connection left to say so. The job could not be finished before anyway. A job that cannot wait for that ends with ErrUnsafe and
 // names the connections. No job ends while a slice of it is in flight, so that its
 // local buffers are free then.
 package sched
