@@ -215,7 +215,7 @@ func (c *comparison) op(p *part, i int) error {
 		}
 		return uint64(offset + int64(k)*stride)
 	}
-	local, remote := c.batch.locals[o.Local].r, mem.ID(c.batch.remotes[o.Remote].t.ID)
+	local, remote := c.batch.locals[o.Local].r, c.batch.remotes[o.Remote].t.ID
 	for k := range o.Count {
 		here, there := at(o.LocalOffset, o.LocalStride, o.LocalPages, k), at(o.RemoteOffset, o.RemoteStride, o.RemotePages, k)
 		for left := uint64(o.Bytes); left > 0; {

@@ -207,21 +207,21 @@ func TestDigestWithoutRight(t *testing.T) {
 		"nothing":           {nil, errMalformed},
 		"half a range":      {make([]byte, digestKeyBytes+5), errMalformed},
 		"no region":         {digestBody(key, []place{{region: 1 << 40, length: 1}}), ErrNoRegion},
-		"not to be read":    {digestBody(key, []place{{mem.ID(to.t.ID), 0, 1}}), ErrDenied},
-		"beyond the end":    {digestBody(key, []place{{mem.ID(p.to.t.ID), 4000, 97}}), ErrRange},
-		"around the end":    {digestBody(key, []place{{mem.ID(p.to.t.ID), 1<<64 - 1, 2}}), ErrRange},
-		"too many bytes":    {digestBody(key, []place{{mem.ID(p.to.t.ID), 0, maxDigestBytes}, {mem.ID(p.to.t.ID), 0, 1}}), ErrLimit},
-		"more than a u64":   {digestBody(key, []place{{mem.ID(p.to.t.ID), 0, 1<<64 - 1}, {mem.ID(p.to.t.ID), 0, 2}}), ErrLimit},
+		"not to be read":    {digestBody(key, []place{{to.t.ID, 0, 1}}), ErrDenied},
+		"beyond the end":    {digestBody(key, []place{{p.to.t.ID, 4000, 97}}), ErrRange},
+		"around the end":    {digestBody(key, []place{{p.to.t.ID, 1<<64 - 1, 2}}), ErrRange},
+		"too many bytes":    {digestBody(key, []place{{p.to.t.ID, 0, maxDigestBytes}, {p.to.t.ID, 0, 1}}), ErrLimit},
+		"more than a u64":   {digestBody(key, []place{{p.to.t.ID, 0, 1<<64 - 1}, {p.to.t.ID, 0, 2}}), ErrLimit},
 		"too many ranges":   {digestBody(key, make([]place, maxDigestRanges+1)), ErrLimit},
-		"a range, nothing":  {digestBody(key, []place{{mem.ID(p.to.t.ID), 4096, 0}}), nil},
-		"a range, all":      {digestBody(key, []place{{mem.ID(p.to.t.ID), 0, 4096}}), nil},
+		"a range, nothing":  {digestBody(key, []place{{p.to.t.ID, 4096, 0}}), nil},
+		"a range, all":      {digestBody(key, []place{{p.to.t.ID, 0, 4096}}), nil},
 		"no ranges, no tag": {key, nil},
 	} {
 		if _, err := p.server.digest(ctx, nil, tt.body); !errors.Is(err, tt.want) {
 			t.Errorf("%s: %v, want %v", name, err, tt.want)
 		}
 	}
-	_, err = p.server.digest(ctx, mem.NewRights(func(string) mem.Grant { return mem.PeerWrite }), digestBody(key, []place{{mem.ID(p.to.t.ID), 0, 1}}))
+	_, err = p.server.digest(ctx, mem.NewRights(func(string) mem.Grant { return mem.PeerWrite }), digestBody(key, []place{{p.to.t.ID, 0, 1}}))
 	if !errors.Is(err, ErrDenied) {
 		t.Errorf("a peer that may not read: %v", err)
 	}
@@ -240,7 +240,7 @@ func TestDigestTags(t *testing.T) {
 	p := newPair(t, 300_000, Options{}, Options{})
 	p.randomize(1)
 	key := bytes.Repeat([]byte{7}, digestKeyBytes)
-	tags, err := p.server.digest(t.Context(), nil, digestBody(key, []place{{mem.ID(p.to.t.ID), 1, 2}, {mem.ID(p.to.t.ID), 5, 2*digestPiece + 1}}))
+	tags, err := p.server.digest(t.Context(), nil, digestBody(key, []place{{p.to.t.ID, 1, 2}, {p.to.t.ID, 5, 2*digestPiece + 1}}))
 	if err != nil || len(tags) != 4*digestTagBytes {
 		t.Fatalf("%d bytes, %v", len(tags), err)
 	}
