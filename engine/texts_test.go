@@ -21,7 +21,7 @@ func TestErrorTexts(t *testing.T) {
 			t.Fatalf("%s: no error", what)
 		}
 		text := strings.ReplaceAll(err.Error(), p.peer.Name(), "PEER")
-		if text != want && !strings.HasPrefix(text, strings.TrimSuffix(want, "...")) || strings.Contains(text, "\n") || strings.Count(text, "PEER") != 1 {
+		if text != want && !strings.HasPrefix(text, strings.TrimSuffix(want, "...")) || strings.Contains(text, "\n") || strings.Count(text, "PEER") != 1 && what != "lost" {
 			t.Errorf("%s:\n%s\nwant\n%s", what, text, want)
 		}
 		var of *LaneError
@@ -64,6 +64,6 @@ func TestErrorTexts(t *testing.T) {
 	if err := p.server.Close(); err != nil {
 		t.Fatal(err)
 	}
-	<-p.peer.Done()
+	<-p.peer.Done() // by its goodbye, or because its address refuses connections, which names that address
 	check("lost", p.peer.Write(testContext(t), p.mine.Span(0, 1), p.to.At(0)), false, `engine: peer "PEER": peer is lost: ...`)
 }
