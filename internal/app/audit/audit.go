@@ -79,6 +79,9 @@ func New(o Options) (*Audit, error) {
 	return &Audit{o: o, shares: shares, tallies: map[topo.ID]*tally{}}, nil
 }
 
+// Topology is the host's.
+func (a *Audit) Topology() *topo.Topology { return a.o.Host.Topology() }
+
 // Sample takes in a reading of the host's counters. Readings come in order of time.
 func (a *Audit) Sample(s *counters.Sample) {
 	first := a.samples == 0

@@ -6,6 +6,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/app/agent"
+	"github.com/topoctl/topoctl/internal/app/audit"
 	"github.com/topoctl/topoctl/internal/app/bench"
 	"github.com/topoctl/topoctl/internal/app/cli/certs"
 	"github.com/topoctl/topoctl/internal/app/cli/hosts"
@@ -47,6 +48,7 @@ var documents = []struct{ schema, from string }{
 	{preset.Schema, ""},
 	{serving.SchemaPresets, ""},
 	{watch.Schema, "topoctl watch -o jsonl, a line each"},
+	{audit.Schema, "topoctl audit -o json"},
 	{record.Schema, "topoctl tui --record, a line each"},
 	{transfer.SchemaAgent, "topoctl agent -o json, one line"},
 	{agent.SchemaEngine, "GET /v1/engine of topoctl agent --http"},

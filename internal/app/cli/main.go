@@ -47,7 +47,7 @@ var groups = []struct {
 	title string
 	names []string
 }{
-	{"See a host", []string{command.SummaryName, "doctor", "path", "topo", "matrix", "tui", "watch"}},
+	{"See a host", []string{command.SummaryName, "doctor", "path", "topo", "matrix", "tui", "watch", "audit"}},
 	{"Save, compare and configure", []string{"fixtures", "discover", "diff", "export"}},
 	{"Measure and move data", []string{"probe", "bench", "agent", "cert", "kv", "python"}},
 }
