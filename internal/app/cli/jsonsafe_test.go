@@ -38,6 +38,8 @@ var jsonRuns = map[string][]jsonRun{
 	"watch": {
 		{args: "--from host.json"},
 		{args: "--from host.json --baseline fixture:dgx-h100 -o jsonl"}},
+	"audit":        {{args: "--from host.json --log nccl.log", code: command.ExitBad}},
+	"remap":        {{args: "--host host.json --guest host.json"}},
 	"export":       {{args: "mooncake --from host.json"}}, // is JSON by itself
 	"probe show":   {{args: "report.json"}},
 	"probe local":  {{args: "--dry-run --fixture dgx-h100", own: true}}, // probes refuse nasty names
@@ -85,6 +87,9 @@ func jsonCommands(list []*cobra.Command) []string {
 	return out
 }
 
+// ncclLog is a log that says by which device a channel goes.
+const ncclLog = "dgx-h100:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 8[0] [send] via NET/X/0\n"
+
 // nastyFiles writes what the runs read into the working directory.
 func nastyFiles(t *testing.T, f *clitest.Fake) {
 	t.Helper()
@@ -103,7 +108,7 @@ func nastyFiles(t *testing.T, f *clitest.Fake) {
 	}
 	t.Chdir(t.TempDir())
 	for name, text := range map[string]string{
-		"ca.crt": string(ca.Certificate), "host.json": host, "report.json": report, "nasty" + clitest.Nasty + ".json": report,
+		"ca.crt": string(ca.Certificate), "host.json": host, "nccl.log": ncclLog, "report.json": report, "nasty" + clitest.Nasty + ".json": report,
 	} {
 		if err := os.WriteFile(name, []byte(text), command.OwnerOnly); err != nil {
 			t.Fatal(err)

@@ -48,7 +48,7 @@ var groups = []struct {
 	names []string
 }{
 	{"See a host", []string{command.SummaryName, "doctor", "path", "topo", "matrix", "tui", "watch", "audit"}},
-	{"Save, compare and configure", []string{"fixtures", "discover", "diff", "export"}},
+	{"Save, compare and configure", []string{"fixtures", "discover", "diff", "export", "remap"}},
 	{"Measure and move data", []string{"probe", "bench", "agent", "cert", "kv", "python"}},
 }
 

@@ -174,6 +174,7 @@ func (b *builder) place() error {
 		d := &b.t.PCIDevices[i] // the copies that above makes stand behind the guest's
 		d.Parent, d.NUMA, d.LocalCPUs, d.PF = parent, b.numaOf(at.NUMA), "", ""
 		d.Link, d.Implausible = at.Link, false
+		d.Facts = slices.DeleteFunc(d.Facts, func(f topo.Fact) bool { return f.Name == "local_cpus" || f.Name == "pf" })
 		where := fmt.Sprintf("remap: %s of the host, by %s", p.Host, p.By[0])
 		for _, name := range []string{"parent", "numa_node", "link"} {
 			d.Facts.Set(name, topo.SourceDerived, where)

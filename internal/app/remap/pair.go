@@ -68,21 +68,35 @@ type Open struct {
 // mostCandidates is how many candidates an error lists.
 const mostCandidates = 16
 
+// Error has a line for devices of which the same is known.
 func (u *Unpaired) Error() string {
-	var parts []string
+	var order []string
+	names := map[string][]string{}
 	for _, d := range u.Devices {
-		s := fmt.Sprintf("%s (%s): %s", d.Guest, d.Device.Name(), d.Why)
-		if d.Device.Name() == d.Guest.String() {
-			s = fmt.Sprintf("%s: %s", d.Guest, d.Why)
-		}
+		what := d.Why + "; the host has no free device of their kind"
 		if len(d.Candidates) > 0 {
-			s += "; candidates: " + text.List(d.Candidates, mostCandidates)
-		} else {
-			s += "; the host has no free device of its kind"
+			what = d.Why + "; candidates: " + text.List(d.Candidates, mostCandidates)
 		}
-		parts = append(parts, s)
+		if names[what] == nil {
+			order = append(order, what)
+		}
+		names[what] = append(names[what], named(d.Guest, d.Device))
 	}
-	return strings.Join(parts, "\n")
+	for i, what := range order {
+		order[i] = text.List(names[what], mostCandidates) + ": " + what
+	}
+	return strings.Join(order, "\n")
+}
+
+// named is a function with what stands on it.
+func named(at topo.BDF, id topo.ID) string {
+	switch {
+	case id == "" || id.Name() == at.String():
+		return at.String()
+	case strings.HasPrefix(string(id), "gpu:"):
+		return fmt.Sprintf("%s (%s)", at, id)
+	}
+	return fmt.Sprintf("%s (%s)", at, id.Name())
 }
 
 // device is what stands on a PCI function that is to be paired.
@@ -348,13 +362,13 @@ func (p *pairing) byCard() {
 // settle takes one partner for each device, or says what is open.
 func (p *pairing) settle() (pairs []Pair, notes []string, err error) {
 	taken := map[topo.BDF]topo.BDF{} // of the host's functions: the guest's
-	named := map[topo.BDF]*device{}
+	devices := map[topo.BDF]*device{}
 	for _, d := range p.guests {
-		named[d.function.BDF] = d
+		devices[d.function.BDF] = d
 	}
 	for _, g := range sortedBDFs(p.found) {
 		pair := Pair{Guest: g, Device: topo.PCIID(g)}
-		if d := named[g]; d != nil {
+		if d := devices[g]; d != nil {
 			pair.Device = d.id
 		}
 		for _, by := range []By{ByMap, ByLibvirt, ByUUID, BySerial, ByGUID, ByMAC, ByCard} {
@@ -364,12 +378,12 @@ func (p *pairing) settle() (pairs []Pair, notes []string, err error) {
 			case len(pair.By) == 0:
 				pair.Host, pair.By = h, append(pair.By, by)
 			case h != pair.Host:
-				return nil, nil, fmt.Errorf("%s (%s) is %s of the host by %s, and %s by %s: one of them is not of these hosts", g, pair.Device.Name(), pair.Host, pair.By[0], h, by)
+				return nil, nil, fmt.Errorf("%s is %s of the host by %s, and %s by %s: one of them is not of these hosts", named(g, pair.Device), pair.Host, pair.By[0], h, by)
 			default:
 				pair.By = append(pair.By, by)
 			}
 		}
-		if err := p.checkKind(&pair, named[g]); err != nil {
+		if err := p.checkKind(&pair, devices[g]); err != nil {
 			return nil, nil, err
 		}
 		if other, twice := taken[pair.Host]; twice && !slices.Contains(pair.By, ByCard) {
@@ -390,7 +404,7 @@ func (p *pairing) settle() (pairs []Pair, notes []string, err error) {
 		if d.needed && !p.o.Partial {
 			open.Devices = append(open.Devices, Open{Guest: d.function.BDF, Device: d.id, Why: why, Candidates: p.candidates(d, taken)})
 		} else if d.needed {
-			notes = append(notes, fmt.Sprintf("%s (%s) stays where the guest has it: %s", d.function.BDF, d.id.Name(), why))
+			notes = append(notes, fmt.Sprintf("%s stays where the guest has it: %s", named(d.function.BDF, d.id), why))
 		}
 	}
 	if len(open.Devices) > 0 {
@@ -424,7 +438,7 @@ func (p *pairing) candidates(d *device, taken map[topo.BDF]topo.BDF) []string {
 	var out []string
 	for _, h := range p.hosts {
 		if _, gone := taken[h.function.BDF]; !gone && h.kind() == d.kind() && h.needed == d.needed {
-			out = append(out, fmt.Sprintf("%s (%s)", h.function.BDF, h.id.Name()))
+			out = append(out, named(h.function.BDF, h.id))
 		}
 	}
 	return out
