@@ -110,7 +110,7 @@ var rules = []rule{
 	{room: "internal/app/watch", ours: []string{"internal/base/pcilink", "discover/topo", "internal/base/counters", "pathsel", "pathsel/doctor", "internal/app/diff"}, ban: noOS},
 	{room: "tui", ours: []string{"engine", "discover/topo", "internal/base/counters", "internal/app/draw", "pathsel", "pathsel/doctor", "internal/app/explain", "internal/app/watch", "internal/app/diff", "internal/app/tui/...", "probe", "internal/app/probe/show", "internal/app/record"},
 		ban: map[string]string{"os": "the dashboard draws: its feed touches the host", "net": "the feed does", "net/http": "the feed does", "os/exec": "it runs nothing"}},
-	{room: "internal/app/tui", ours: []string{"engine", "discover/topo", "internal/base/counters", "internal/app/draw", "pathsel", "pathsel/doctor", "internal/app/explain", "internal/app/watch", "internal/app/diff", "internal/app/tui/...", "probe", "internal/app/probe/show", "internal/app/record"}, ban: noOS},
+	{room: "internal/app/tui", ours: []string{"internal/app/audit", "engine", "discover/topo", "internal/base/counters", "internal/app/draw", "pathsel", "pathsel/doctor", "internal/app/explain", "internal/app/watch", "internal/app/diff", "internal/app/tui/...", "probe", "internal/app/probe/show", "internal/app/record"}, ban: noOS},
 	{room: "fixtures", ours: []string{"discover/topo", "internal/base/hosttree", "internal/base/hosttree/machine"}},
 	{room: "engine/memory", ours: []string{"internal/base/engine/memory"}},
 	{room: "internal/base/engine/memory", ours: []string{"internal/base/cgroup"}},
