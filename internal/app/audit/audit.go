@@ -166,9 +166,7 @@ func (a *Audit) Report() *Report {
 	}
 	j := judge{a: a, r: r}
 	j.judge()
-	for _, n := range a.held.Notes {
-		r.Notes = append(r.Notes, n)
-	}
+	r.Notes = append(r.Notes, a.held.Notes...)
 	if r.Notes == nil {
 		r.Notes = []string{}
 	}

@@ -111,8 +111,8 @@ type parser struct {
 	nccl map[process]*ncclProcess
 }
 
-// use counts channels of a device.
-func (p *parser) use(k key, channels, direct int) {
+// use counts a channel of a device; direct is 1 where it reaches GPU memory without a copy.
+func (p *parser) use(k key, direct int) {
 	u := p.uses[k]
 	if u == nil {
 		if len(p.uses) == maxUses || k.device == "" || len(k.device) > maxName || len(k.host) > maxName {
@@ -122,6 +122,6 @@ func (p *parser) use(k key, channels, direct int) {
 		u = &Use{Engine: k.engine, Host: k.host, PID: k.pid, Way: k.way, Device: k.device, Port: k.port}
 		p.uses[k] = u
 	}
-	u.Channels += channels
+	u.Channels++
 	u.Direct += direct
 }

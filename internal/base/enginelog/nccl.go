@@ -102,7 +102,7 @@ func (p *parser) ncclChannel(at process, said string) {
 	p.log.Lines++
 	via := ncclVia.FindStringSubmatch(m[1])
 	if via == nil {
-		p.use(key{at, NCCL, Unnamed, m[1], 0}, 1, 0)
+		p.use(key{at, NCCL, Unnamed, m[1], 0}, 0)
 		return
 	}
 	kind, suffix := via[1], via[3]
@@ -122,9 +122,9 @@ func (p *parser) ncclChannel(at process, said string) {
 		}
 	}
 	if len(devices) == 0 {
-		p.use(key{at, NCCL, Unnamed, kind + "/" + via[2], 0}, 1, direct)
+		p.use(key{at, NCCL, Unnamed, kind + "/" + via[2], 0}, direct)
 	}
 	for _, d := range devices {
-		p.use(key{at, NCCL, way, d.name, d.port}, 1, direct)
+		p.use(key{at, NCCL, way, d.name, d.port}, direct)
 	}
 }

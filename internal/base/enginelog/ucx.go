@@ -54,7 +54,7 @@ func (p *parser) ucxDevices(at process, text string) {
 			continue
 		}
 		port, _ := strconv.Atoi(m[3]) // 0 where there is none
-		p.use(key{at, UCX, way, m[2], port}, 1, 0)
+		p.use(key{at, UCX, way, m[2], port}, 0)
 		some = true
 	}
 	if some {

@@ -2,9 +2,11 @@ package owners
 
 import (
 	"encoding/binary"
+	"io"
 	"net"
 	"os"
 	"runtime"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -34,9 +36,9 @@ func join(parts ...[]byte) []byte {
 func message() []byte {
 	return join(
 		attribute(1, number(3)), attribute(attrDeviceName, []byte("mlx5_0\x00")),
-		attribute(attrQPs|0x8000, join(
-			attribute(attrQP, join(attribute(attrPort, number(1)), attribute(21, number(77)), attribute(attrType, []byte{2}), attribute(attrState, []byte{3}), attribute(attrPID, number(4312)))),
-			attribute(attrQP, join(attribute(21, number(1)), attribute(attrType, []byte{1}), attribute(29, []byte("ib_core\x00")))),
+		attribute(attrPairs|0x8000, join(
+			attribute(attrPair, join(attribute(attrPort, number(1)), attribute(21, number(77)), attribute(attrType, []byte{2}), attribute(attrState, []byte{3}), attribute(attrPID, number(4312)))),
+			attribute(attrPair, join(attribute(21, number(1)), attribute(attrType, []byte{1}), attribute(29, []byte("ib_core\x00")))),
 		)))
 }
 
@@ -109,13 +111,15 @@ func TestReadFindsOwnConnection(t *testing.T) {
 	}
 	defer there.Close()
 	data := make([]byte, 100_000)
-	go c.Write(data) //nolint:errcheck // what arrives is what counts
-	for n := 0; n < len(data); {
-		k, err := there.Read(data)
-		if err != nil {
-			t.Fatal(err)
+	var writing sync.WaitGroup
+	defer writing.Wait()
+	writing.Go(func() {
+		if _, err := c.Write(data); err != nil {
+			t.Error(err)
 		}
-		n += k
+	})
+	if _, err := io.ReadFull(there, make([]byte, len(data))); err != nil {
+		t.Fatal(err)
 	}
 	var r Reader
 	s, err := r.Read(t.Context(), 50_000)

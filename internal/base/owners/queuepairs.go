@@ -13,8 +13,8 @@ const (
 
 	attrDeviceName = 2
 	attrPort       = 3
-	attrQPs        = 19
-	attrQP         = 20
+	attrPairs      = 19
+	attrPair       = 20
 	attrType       = 26
 	attrState      = 27
 	attrPID        = 28
@@ -41,9 +41,9 @@ func parseQueuePairs(message []byte) ([]QueuePair, error) {
 		switch kind {
 		case attrDeviceName:
 			device = cString(value)
-		case attrQPs:
+		case attrPairs:
 			return attributes(value, func(kind uint16, value []byte) error {
-				if kind != attrQP {
+				if kind != attrPair {
 					return nil
 				}
 				q := QueuePair{Device: device}
