@@ -81,6 +81,7 @@ var rules = []rule{
 	{room: "internal/app/rival", ours: []string{"discover/topo", "pathsel"}, ban: noOS},
 	{room: "pathsel/doctor", ours: []string{"internal/base/pcilink", "internal/base/replies", "discover/topo", "pathsel"}, ban: noOS},
 	{room: "internal/app/diff", ours: []string{"discover/topo", "pathsel"}, ban: noOS},
+	{room: "internal/app/fleet", ours: []string{"discover/topo", "pathsel", "pathsel/doctor"}, ban: noOS},
 	{room: "internal/app/explain", ours: []string{"internal/base/pcilink", "discover/topo", "pathsel"}, ban: noOS},
 	{room: "pathsel/export", ours: []string{"discover/topo", "pathsel"}, ban: noOS},
 	{room: "internal/base/units"},
