@@ -67,7 +67,8 @@ type Host struct {
 	SHA256     string     `json:"sha256,omitempty"`
 	CapturedAt *time.Time `json:"captured_at"` // of the document
 
-	Class         string   `json:"class,omitempty"` // set by Build
+	Origin        string   `json:"origin,omitempty"` // of the document, as topo.Topology has it
+	Class         string   `json:"class,omitempty"`  // set by Build
 	Fingerprint   string   `json:"fingerprint,omitempty"`
 	Name          string   `json:"name,omitempty"` // what the host calls itself
 	MachineID     string   `json:"machine_id_sha256,omitempty"`
@@ -85,6 +86,7 @@ type Host struct {
 	GPUModule     string   `json:"gpu_module,omitempty"`    // "open" or "proprietary"
 	NVLinkDomain  string   `json:"nvlink_domain,omitempty"` // "ClusterUUID.CliqueId"
 
+	NICs  int        `json:"network_functions"` // of the PCI tree, virtual ones left out
 	NUMA  []NUMANode `json:"numa_nodes,omitempty"`
 	GPUs  []GPU      `json:"gpus,omitempty"`
 	Ports []Port     `json:"ports,omitempty"`
@@ -243,7 +245,8 @@ type Code string
 
 // Finding is something that is wrong with the fleet.
 type Finding struct {
-	Code     Code            `json:"code"`
+	Code     Code            `json:"code"`   // of ours, or of a check of "topoctl doctor"
+	Source   string          `json:"source"` // SourceFleet or SourceDoctor
 	Severity doctor.Severity `json:"severity"`
 	Hosts    []string        `json:"hosts"`              // the ones it is about; not blame where Code says that hosts disagree
 	Subjects []string        `json:"subjects,omitempty"` // "n7/mlx5_3", a switch

@@ -1,0 +1,156 @@
+package fleet
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/pathsel"
+)
+
+// anyHost stands in a fabric file for every host without an entry of its own.
+const anyHost = "*"
+
+// KnownByFile is how a cable is known that a fabric file has.
+const KnownByFile = "fabric file"
+
+// FromFabric is what a topoctl.fabric/v1 document says. Its switches are known by name alone.
+func FromFabric(f *pathsel.Fabric, source string) *Network {
+	n := &Network{Source: source, RailOnly: f.RailOnly}
+	tier := map[string]int{}
+	for _, u := range f.Uplinks {
+		tier[u.Spine] = 1
+	}
+	for _, h := range f.Hosts {
+		for _, p := range h.Ports {
+			n.Cables = append(n.Cables, Cable{Host: h.Host, Port: p.Port, Rail: p.Rail, Plane: p.Plane, Leaf: p.Leaf, Known: KnownByFile})
+			if p.Leaf != "" {
+				tier[p.Leaf] = 0
+			}
+		}
+	}
+	for _, u := range f.Uplinks {
+		if _, ok := tier[u.Leaf]; !ok {
+			tier[u.Leaf] = 0
+		}
+		n.Links = append(n.Links, Link{A: u.Leaf, B: u.Spine, BytesPerSec: u.BytesPerSec, Count: u.Links(), Known: KnownByFile})
+	}
+	for id, t := range tier {
+		n.Switches = append(n.Switches, Switch{ID: id, Tier: &t})
+	}
+	return n
+}
+
+// network is what a document already knows of the fabric, nil for nothing.
+func (f *Fleet) network() *Network {
+	n := &Network{RailOnly: f.RailOnly, Switches: f.Switches, Links: f.Links}
+	for i := range f.Hosts {
+		h := &f.Hosts[i]
+		for _, p := range h.Ports {
+			if p.Known != "" {
+				n.Cables = append(n.Cables, Cable{Host: h.Host, Port: p.Port, Rail: p.Rail, Plane: p.Plane, Leaf: p.Leaf,
+					LeafPort: p.LeafPort, Description: p.Description, Known: p.Known})
+			}
+		}
+	}
+	if len(n.Switches)+len(n.Cables) == 0 {
+		return nil
+	}
+	return n
+}
+
+// join says of each port where it is cabled to. It gives the cables that no host has a port for.
+func (f *Fleet) join(n *Network) (unmatched []Cable) {
+	byGUID, byMAC, byName := map[string]*Port{}, map[string]*Port{}, map[[2]string]*Port{}
+	generic := map[*Port]bool{}
+	for i := range f.Hosts {
+		h := &f.Hosts[i]
+		for j := range h.Ports {
+			p := &h.Ports[j]
+			p.Rail, p.Plane, p.Leaf, p.LeafPort, p.Known, p.Description = nil, nil, "", "", "", ""
+			addUnique(byGUID, p.GUID, p)
+			if p.NodeGUID != p.GUID {
+				addUnique(byGUID, p.NodeGUID, p)
+			}
+			addUnique(byMAC, strings.ToLower(p.MAC), p)
+			for _, name := range []string{p.Port, p.Device, p.Netdev} {
+				if at := [2]string{h.Host, name}; name != "" && byName[at] == nil {
+					byName[at] = p
+				}
+			}
+		}
+	}
+	for i := range n.Cables {
+		c := &n.Cables[i]
+		if c.Host == anyHost {
+			continue
+		}
+		p := byName[[2]string{c.Host, c.Port}]
+		for _, by := range []struct {
+			ports map[string]*Port
+			key   string
+		}{{byMAC, strings.ToLower(c.MAC)}, {byGUID, c.NodeGUID}, {byGUID, c.GUID}} { // the last one counts
+			if found := by.ports[by.key]; by.key != "" && found != nil {
+				p = found
+			}
+		}
+		if p == nil {
+			unmatched = append(unmatched, *c)
+			continue
+		}
+		p.cabled(c)
+	}
+	for i := range n.Cables {
+		c := &n.Cables[i]
+		if c.Host != anyHost {
+			continue
+		}
+		for j := range f.Hosts {
+			if p := byName[[2]string{f.Hosts[j].Host, c.Port}]; p != nil && (p.Known == "" || generic[p]) {
+				generic[p] = true
+				p.cabled(c)
+			}
+		}
+	}
+	return unmatched
+}
+
+// addUnique enters a port by an identity; one that two ports have says nothing.
+func addUnique(m map[string]*Port, key string, p *Port) {
+	if key == "" {
+		return
+	}
+	if _, ok := m[key]; ok {
+		p = nil
+	}
+	m[key] = p
+}
+
+func (p *Port) cabled(c *Cable) {
+	p.Rail, p.Plane, p.Leaf, p.LeafPort, p.Description = c.Rail, c.Plane, c.Leaf, c.LeafPort, c.Description
+	p.Known = cmp.Or(c.Known, "unknown source")
+}
+
+// sortNetwork puts switches and links in the order of a document.
+func (f *Fleet) sortNetwork() {
+	slices.SortFunc(f.Switches, func(a, b Switch) int { return topo.NaturalCompare(a.ID, b.ID) })
+	slices.SortFunc(f.Links, func(a, b Link) int {
+		return cmp.Or(topo.NaturalCompare(a.A, b.A), topo.NaturalCompare(a.B, b.B), topo.NaturalCompare(a.APort, b.APort), topo.NaturalCompare(a.BPort, b.BPort))
+	})
+}
+
+// switchName is what people call a switch.
+func (f *Fleet) switchName(id string) string {
+	if s := f.switchOf(id); s != nil && s.Name != "" {
+		return s.Name
+	}
+	return id
+}
+
+func (f *Fleet) switchOf(id string) *Switch {
+	if i, ok := slices.BinarySearchFunc(f.Switches, id, func(s Switch, id string) int { return topo.NaturalCompare(s.ID, id) }); ok {
+		return &f.Switches[i]
+	}
+	return nil
+}
