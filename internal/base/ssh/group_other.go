@@ -1,6 +1,6 @@
 //go:build !unix
 
-package fabric
+package ssh
 
 import "os/exec"
 

@@ -1,0 +1,12 @@
+//go:build unix
+
+package ssh
+
+import (
+	"os/exec"
+	"syscall"
+)
+
+// ownProcessGroup keeps the terminal's interrupt from ssh: it is for the controller, which ends what
+// it started.
+func ownProcessGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
