@@ -14,6 +14,7 @@ import (
 	"github.com/topoctl/topoctl/internal/app/cli/serving"
 	"github.com/topoctl/topoctl/internal/app/cli/transfer"
 	"github.com/topoctl/topoctl/internal/app/diff"
+	"github.com/topoctl/topoctl/internal/app/fleet"
 	"github.com/topoctl/topoctl/internal/app/kv/preset"
 	kvreport "github.com/topoctl/topoctl/internal/app/kv/report"
 	"github.com/topoctl/topoctl/internal/app/probe/compare"
@@ -38,6 +39,8 @@ var documents = []struct{ schema, from string }{
 	{pathsel.SchemaFabric, ""},
 	{doctor.Schema, "topoctl doctor -o json"},
 	{diff.Schema, "topoctl diff -o json"},
+	{fleet.Schema, "topoctl fleet collect -o json"},
+	{fleet.SchemaChanges, "topoctl fleet diff -o json"},
 	{bench.Schema, "topoctl bench -o json"},
 	{probe.Schema, "topoctl probe -o json"},
 	{probe.EventSchema, "topoctl probe -o jsonl, a line each"},

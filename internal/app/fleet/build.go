@@ -239,10 +239,12 @@ func (f *Fleet) sumDoctor() {
 		}
 		first := strings.TrimPrefix(text.Join(same[0].Subjects, mostNames)+": "+same[0].Text, ": ")
 		finding.Text = fmt.Sprintf("%d of %s: %s", len(finding.Hosts), text.Plural(of, "host"), first)
+		document := "DOCUMENT"
 		if len(finding.Hosts) == 1 {
-			finding.Text = finding.Hosts[0] + ": " + first
+			finding.Text = first
+			document = cmp.Or(same[0].host.Document, document)
 		}
-		finding.Fix = "topoctl doctor " + string(finding.Code) + " --from DOCUMENT"
+		finding.Fix = "topoctl doctor " + string(finding.Code) + " --from " + document + " says more"
 		f.find(finding)
 	}
 }

@@ -267,7 +267,7 @@ func (a *attribute) sentence(names []string, own, others string) string {
 	if a == attrNearest || a == attrPlan || a == attrVFs || a == attrPKeys {
 		verb = "are"
 	}
-	return fmt.Sprintf("%s %s %s, the others have %s", what, verb, own, others)
+	return fmt.Sprintf("%s %s %s, %s on the others", what, verb, own, others)
 }
 
 // setDifference are the words of a set's text that another lacks.

@@ -166,7 +166,7 @@ func (h *Host) ofDevices() []value {
 			continue // nothing tells which port of another host it is
 		}
 		seen[p.Place] = true
-		place, name = p.Place, p.shortName()
+		place, name = p.Place, p.ShortName()
 		h.ofPort(p, add)
 	}
 	if h.tells() && h.Status == OK {
@@ -213,8 +213,8 @@ func (h *Host) ofPort(p *Port, add func(*attribute, string)) {
 	add(attrRole, string(p.Role))
 }
 
-// shortName is the port as people call it: by its device where that has one port.
-func (p *Port) shortName() string {
+// ShortName is the port as people call it: by its device where that has one port.
+func (p *Port) ShortName() string {
 	if strings.HasSuffix(p.Port, "/1") && p.Device != "" {
 		return p.Device
 	}
@@ -230,7 +230,7 @@ func (h *Host) named(text string) string {
 	for i, w := range words {
 		for j := range h.Ports {
 			if h.Ports[j].Place == w {
-				words[i] = h.Ports[j].shortName()
+				words[i] = h.Ports[j].ShortName()
 			}
 		}
 	}

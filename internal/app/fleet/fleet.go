@@ -67,8 +67,11 @@ type Host struct {
 	SHA256     string     `json:"sha256,omitempty"`
 	CapturedAt *time.Time `json:"captured_at"` // of the document
 
-	Origin        string   `json:"origin,omitempty"` // of the document, as topo.Topology has it
-	Class         string   `json:"class,omitempty"`  // set by Build
+	Origin string `json:"origin,omitempty"` // of the document, as topo.Topology has it
+	// Anonymous says that identities and addresses are stand-ins: the document is a redacted capture,
+	// or describes a model of host.
+	Anonymous     bool     `json:"anonymous,omitempty"`
+	Class         string   `json:"class,omitempty"` // set by Build
 	Fingerprint   string   `json:"fingerprint,omitempty"`
 	Name          string   `json:"name,omitempty"` // what the host calls itself
 	MachineID     string   `json:"machine_id_sha256,omitempty"`

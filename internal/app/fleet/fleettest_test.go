@@ -23,7 +23,7 @@ func host(tb testing.TB, fixture, name string, number int) fleet.Host {
 		got, _ = summaries.LoadOrStore(fixture, h)
 	}
 	h := *got.(*fleet.Host)
-	h.Host, h.Name, h.Source, h.MachineID = name, name, "file "+name+".json", fmt.Sprint("id", number)
+	h.Host, h.Name, h.Source, h.MachineID, h.Anonymous = name, name, "file "+name+".json", fmt.Sprint("id", number), false
 	h.Ports = append([]fleet.Port{}, h.Ports...)
 	for i := range h.Ports {
 		p := &h.Ports[i]

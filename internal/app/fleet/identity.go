@@ -31,11 +31,22 @@ type owner struct {
 
 // checkIdentities finds what should be unique and is not.
 func (f *Fleet) checkIdentities() {
+	var anonymous []string
+	for _, h := range f.known() {
+		if h.Anonymous {
+			anonymous = append(anonymous, h.Host)
+		}
+	}
+	if len(anonymous) > 0 {
+		for _, code := range []Code{CodeGUIDDuplicate, CodeMACDuplicate, CodeMachineDuplicate} {
+			f.unknown(code, fmt.Sprintf("%s: identities are stand-ins", text.Join(anonymous, mostNames)), "collect the hosts themselves: redacted captures and fixtures have no identities", anonymous)
+		}
+	}
 	f.duplicates(CodeGUIDDuplicate, "GUID", "set GUIDs of virtual functions by hand or by the subnet manager; two cards with one GUID need other firmware settings", func(p *Port) string { return cmp.Or(p.GUID, p.NodeGUID) })
 	f.duplicates(CodeMACDuplicate, "MAC address", "give each interface an address of its own", func(p *Port) string { return p.MAC })
 	by := map[string][]*Host{}
 	for i := range f.Hosts {
-		if h := &f.Hosts[i]; h.MachineID != "" {
+		if h := &f.Hosts[i]; h.MachineID != "" && !h.Anonymous {
 			by[h.MachineID] = append(by[h.MachineID], h)
 		}
 	}
@@ -52,23 +63,13 @@ func (f *Fleet) checkIdentities() {
 // duplicates tells of ports with one identity, those of the same hosts together.
 func (f *Fleet) duplicates(code Code, what, fix string, id func(*Port) string) {
 	by := map[string][]owner{}
-	for i := range f.Hosts {
-		h := &f.Hosts[i]
+	for _, h := range f.known() {
 		for j := range h.Ports {
-			if p := &h.Ports[j]; p.Place != "" && id(p) != "" && strings.Trim(id(p), "0:x") != "" {
+			if p := &h.Ports[j]; !h.Anonymous && p.Place != "" && id(p) != "" && strings.Trim(id(p), "0:x") != "" {
 				by[id(p)] = append(by[id(p)], owner{h, p, id(p)})
 			}
 		}
 	}
-	var twice [][]owner
-	for _, owners := range by {
-		if len(owners) > 1 {
-			twice = append(twice, owners)
-		}
-	}
-	slices.SortFunc(twice, func(a, b []owner) int {
-		return cmp.Or(topo.NaturalCompare(a[0].host.Host, b[0].host.Host), topo.NaturalCompare(a[0].port.Port, b[0].port.Port))
-	})
 	names := func(owners []owner) []string {
 		var out []string
 		for _, o := range owners {
@@ -78,13 +79,22 @@ func (f *Fleet) duplicates(code Code, what, fix string, id func(*Port) string) {
 		}
 		return out
 	}
+	var twice [][]owner
+	for _, owners := range by {
+		if len(names(owners)) > 1 { // legs of a bond have one address, and so have ports of one device
+			twice = append(twice, owners)
+		}
+	}
+	slices.SortFunc(twice, func(a, b []owner) int {
+		return cmp.Or(topo.NaturalCompare(a[0].host.Host, b[0].host.Host), topo.NaturalCompare(a[0].port.Port, b[0].port.Port))
+	})
 	for _, same := range group.By(twice, func(owners []owner) string { return strings.Join(names(owners), "\x00") }) {
 		hosts := names(same[0])
 		finding := Finding{Code: code, Severity: doctor.Error, Hosts: hosts, Fix: fix}
 		for _, owners := range same {
 			var ports []string
 			for _, o := range owners {
-				ports = append(ports, o.host.Host+"/"+o.port.shortName())
+				ports = append(ports, o.host.Host+"/"+o.port.ShortName())
 			}
 			finding.Subjects = append(finding.Subjects, ports...)
 			finding.Evidence = append(finding.Evidence, fmt.Sprintf("%s %s: %s", what, owners[0].id, text.Join(ports, mostNames)))
@@ -92,9 +102,7 @@ func (f *Fleet) duplicates(code Code, what, fix string, id func(*Port) string) {
 		finding.Text = fmt.Sprintf("%s have one %s", text.Join(finding.Subjects, mostNames), what)
 		if len(same) > 1 {
 			finding.Text = fmt.Sprintf("%s have the same %s on %s: perhaps one host under several names", text.Join(hosts, mostNames), pluralOf(what), text.Plural(len(same), "port"))
-			if len(hosts) == 1 {
-				finding.Text = fmt.Sprintf("%s has %s twice", hosts[0], text.Plural(len(same), what, pluralOf(what)))
-			}
+			finding.Fix = "leave out what was collected twice; else " + fix
 		}
 		f.find(finding)
 	}
@@ -181,8 +189,8 @@ func (f *Fleet) checkNames() {
 			}
 			told++
 			if strings.Contains(p.Description, "Mellanox Technologies") || strings.HasPrefix(p.Description, "localhost") || strings.HasPrefix(p.Description, "MT") {
-				names = append(names, p.shortName())
-				evidence = append(evidence, fmt.Sprintf("NodeDescription of %s is %q", p.shortName(), p.Description))
+				names = append(names, p.ShortName())
+				evidence = append(evidence, fmt.Sprintf("NodeDescription of %s is %q", p.ShortName(), p.Description))
 			}
 		}
 		if len(names) > 0 {

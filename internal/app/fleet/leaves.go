@@ -50,7 +50,7 @@ func (f *Fleet) leaves() []*leaf {
 				by[p.Leaf] = l
 				out = append(out, l)
 			}
-			l.ports = append(l.ports, h.Host+"/"+p.shortName())
+			l.ports = append(l.ports, h.Host+"/"+p.ShortName())
 			l.data = l.data || p.Role == pathsel.RoleData
 			if p.BytesPerSec == nil {
 				l.downOK = false
@@ -106,14 +106,14 @@ func (f *Fleet) checkLeaves(list []*leaf) {
 	var thin []*leaf
 	for _, l := range list {
 		if ok && l.links < most || l.linksOff > 0 {
-			f.find(Finding{Code: CodeLeafUplinkDown, Severity: doctor.Warning, Subjects: []string{f.switchName(l.id)}, Hosts: []string{},
-				Text:     fmt.Sprintf("%s has %s, its sisters %d", f.switchName(l.id), text.Plural(l.links, "uplink"), max(most, l.links+l.linksOff)),
+			f.find(Finding{Code: CodeLeafUplinkDown, Severity: doctor.Warning, Subjects: []string{f.SwitchName(l.id)}, Hosts: []string{},
+				Text:     fmt.Sprintf("%s has %s, its sisters %d", f.SwitchName(l.id), text.Plural(l.links, "uplink"), max(most, l.links+l.linksOff)),
 				Evidence: []string{fmt.Sprintf("%s of %s; %s that are down", text.Plural(l.links, "uplink"), l.id, text.Plural(l.linksOff, "uplink"))},
 				Fix:      "look at its cables and transceivers to the switches above"})
 		}
 		switch {
 		case !l.downOK || !l.upOK:
-			f.unknown(CodeLeafThin, fmt.Sprintf("%s: the rate of a port or an uplink is not known", f.switchName(l.id)), "give bytes_per_sec in the fabric file, or discover the fabric", nil)
+			f.unknown(CodeLeafThin, fmt.Sprintf("%s: the rate of a port or an uplink is not known", f.SwitchName(l.id)), "give bytes_per_sec in the fabric file, or discover the fabric", nil)
 		case l.up < l.down:
 			thin = append(thin, l)
 		}
@@ -142,8 +142,8 @@ func (f *Fleet) thin(thin []*leaf, of int) {
 		return
 	}
 	for _, l := range thin {
-		f.find(Finding{Code: CodeLeafThin, Severity: doctor.Warning, Subjects: []string{f.switchName(l.id)}, Hosts: []string{},
-			Text:     fmt.Sprintf("%s %s: its hosts send %s, its uplinks carry %s", f.switchName(l.id), ratio(l), units.Rate(int64(l.down), units.Gbit), units.Rate(int64(l.up), units.Gbit)),
+		f.find(Finding{Code: CodeLeafThin, Severity: doctor.Warning, Subjects: []string{f.SwitchName(l.id)}, Hosts: []string{},
+			Text:     fmt.Sprintf("%s %s: its hosts send %s, its uplinks carry %s", f.SwitchName(l.id), ratio(l), units.Rate(int64(l.down), units.Gbit), units.Rate(int64(l.up), units.Gbit)),
 			Evidence: []string{evidence(l)}, Fix: "look for uplinks that are down; else expect less from traffic between leaves"})
 	}
 }

@@ -140,8 +140,8 @@ func (f *Fleet) sortNetwork() {
 	})
 }
 
-// switchName is what people call a switch.
-func (f *Fleet) switchName(id string) string {
+// SwitchName is what people call a switch.
+func (f *Fleet) SwitchName(id string) string {
 	if s := f.switchOf(id); s != nil && s.Name != "" {
 		return s.Name
 	}

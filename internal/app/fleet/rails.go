@@ -221,15 +221,15 @@ func (f *Fleet) miswired(wrong []misplaced) {
 		if m.done {
 			continue
 		}
-		name := m.host.Host + "/" + m.port.shortName()
+		name := m.host.Host + "/" + m.port.ShortName()
 		f.find(Finding{Code: CodeRailMiswired, Severity: doctor.Error, Hosts: []string{m.host.Host}, Subjects: []string{name},
-			Text:     fmt.Sprintf("%s is cabled to %s, the others' to %s", name, f.switchName(m.port.Leaf), f.switchName(m.want)),
-			Evidence: []string{f.cableEvidence(m)}, Fix: "move its cable to " + f.switchName(m.want)})
+			Text:     fmt.Sprintf("%s is cabled to %s, the others' to %s", name, f.SwitchName(m.port.Leaf), f.SwitchName(m.want)),
+			Evidence: []string{f.cableEvidence(m)}, Fix: "move its cable to " + f.SwitchName(m.want)})
 	}
 }
 
 func (f *Fleet) swapped(a, b *misplaced) {
-	names := []string{a.host.Host + "/" + a.port.shortName(), b.host.Host + "/" + b.port.shortName()}
+	names := []string{a.host.Host + "/" + a.port.ShortName(), b.host.Host + "/" + b.port.ShortName()}
 	hosts := []string{a.host.Host}
 	if b.host != a.host {
 		hosts = append(hosts, b.host.Host)
@@ -237,15 +237,15 @@ func (f *Fleet) swapped(a, b *misplaced) {
 	f.find(Finding{Code: CodeRailMiswired, Severity: doctor.Error, Hosts: hosts, Subjects: names,
 		Text:     fmt.Sprintf("the cables of %s are swapped", text.Join(names, 2)),
 		Evidence: []string{f.cableEvidence(a), f.cableEvidence(b)},
-		Fix:      "swap them: " + names[0] + " belongs to " + f.switchName(a.want) + ", " + names[1] + " to " + f.switchName(b.want)})
+		Fix:      "swap them: " + names[0] + " belongs to " + f.SwitchName(a.want) + ", " + names[1] + " to " + f.SwitchName(b.want)})
 }
 
 func (f *Fleet) cableEvidence(m *misplaced) string {
-	at := f.switchName(m.port.Leaf)
+	at := f.SwitchName(m.port.Leaf)
 	if m.port.LeafPort != "" {
 		at += " port " + m.port.LeafPort
 	}
-	return fmt.Sprintf("%s: %s/%s is on %s; on most of %s with the same leaves it is on %s", m.port.Known, m.host.Host, m.port.shortName(), at, text.Plural(m.of, "host"), f.switchName(m.want))
+	return fmt.Sprintf("%s: %s/%s is on %s; on most of %s with the same leaves it is on %s", m.port.Known, m.host.Host, m.port.ShortName(), at, text.Plural(m.of, "host"), f.SwitchName(m.want))
 }
 
 // checkPresence finds hosts and ports that what is known of the fabric does not have.
@@ -268,8 +268,8 @@ func (f *Fleet) checkPresence(source string) {
 		finding := Finding{Code: CodePortNotInFabric, Severity: doctor.Warning, Hosts: []string{h.Host}}
 		var names []string
 		for _, p := range missing {
-			names = append(names, p.shortName())
-			finding.Subjects = append(finding.Subjects, h.Host+"/"+p.shortName())
+			names = append(names, p.ShortName())
+			finding.Subjects = append(finding.Subjects, h.Host+"/"+p.ShortName())
 			finding.Evidence = append(finding.Evidence, fmt.Sprintf("%s: GUID %s, MAC %s, state %s: not in %s", p.Port, orNone(p.GUID), orNone(p.MAC), cmp.Or(p.State, "unknown"), source))
 		}
 		if in == 0 {

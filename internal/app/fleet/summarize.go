@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/app/diff"
 	"github.com/topoctl/topoctl/internal/base/cpuset"
 	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/pathsel"
@@ -30,6 +31,7 @@ func Summarize(name string, t *topo.Topology) (*Host, error) {
 	h := &Host{Host: name, Status: OK, Origin: t.Origin, CapturedAt: t.CapturedAt, Fingerprint: x.Fingerprint, Name: x.Name, MachineID: x.MachineIDSHA256,
 		Arch: x.Arch, Vendor: x.Vendor, Product: x.Product, Virtual: x.Virtual, CPUModel: x.CPUModel, MemoryBytes: x.MemoryBytes,
 		Kernel: x.Kernel, GPUDriver: x.GPUDriver}
+	h.Anonymous = strings.HasPrefix(t.Origin, "fixture:") || diff.Redacted(t)
 	if !t.Complete {
 		h.Status, h.Reason = Partial, incomplete(t)
 	}
