@@ -31,6 +31,10 @@ var jsonRuns = map[string][]jsonRun{
 	"diff": {
 		{args: "fixture:dgx-h100 host.json", code: command.ExitBad},
 		{args: "--probe report.json nasty\u009b2J\x7f.json"}},
+	"fleet collect": {{args: "host.json other=host.json"}},
+	"fleet show":    {{args: "host.json other=host.json"}},
+	"fleet check":   {{args: "host.json other=host.json", code: command.ExitBad}},
+	"fleet diff":    {{args: "host.json fixture:dgx-h100", code: command.ExitBad}},
 	"path": {
 		{args: "gpu:0 --from host.json"},
 		{args: "--plan --from host.json"},

@@ -174,7 +174,7 @@ func (c *collection) read(ctx context.Context, s Source) (h *fleet.Host, resumed
 	}
 	data, err := s.Read(ctx)
 	if err != nil {
-		if cause := context.Cause(ctx); cause != nil {
+		if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
 			err = cause
 		}
 		return nil, false, err

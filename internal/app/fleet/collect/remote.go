@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os/exec"
 	"time"
@@ -68,14 +67,17 @@ func (l Launch) discover(ctx context.Context, host string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ssh: %w", err)
 	}
-	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
-	defer stop()
+	end := func() { // others may have the other end of the pipe
+		ssh.Kill(cmd)
+		_ = out.Close()
+	}
+	stop := context.AfterFunc(ctx, end)
 	data, readErr := readAll(out, maxDocument)
 	if readErr != nil {
-		_ = cmd.Process.Kill()
-		_, _ = io.Copy(io.Discard, out)
+		end()
 	}
 	err = cmd.Wait()
+	stop()
 	var exit *exec.ExitError
 	switch {
 	case ctx.Err() != nil:
