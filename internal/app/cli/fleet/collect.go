@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -34,7 +35,10 @@ type collectOptions struct {
 	fabric   string
 }
 
-const mostParallel = 1024
+const (
+	mostParallel = 1024
+	gcPercent    = 400
+)
 
 func newCollectCmd(f *command.Env, runF func(context.Context, *collectOptions) error) *cobra.Command {
 	opts := &collectOptions{Host: f.Host()}
@@ -118,6 +122,8 @@ func runCollect(ctx context.Context, o *collectOptions) error {
 			return fmt.Errorf("--out-dir: %w", err)
 		}
 	}
+	// Documents are garbage as soon as they are read, and what stays of a host is small.
+	defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
 	bar := progress{o: o, total: total}
 	c.Progress = bar.show
 	hosts, err := collect.Run(ctx, sources, c)
