@@ -47,7 +47,7 @@ var rooms = map[string]string{
 	"internal/app/diff":                "two hosts, or one host twice, compared",
 	"internal/app/draw":                "tree and matrix as text",
 	"internal/app/explain":             "one question about a host answered in full, for command and dashboard",
-	"internal/app/fleet":               "many hosts as one document: classes, facts, the odd one out, cables",
+	"internal/app/fleet":               "many hosts as one document: classes, facts, the odd one out, cables ([fleet](fleet.md))",
 	"internal/app/fleet/collect":       "the documents of many hosts: files, folders, archives, agents, ssh",
 	"internal/app/fleet/show":          "a fleet as text, SVG and HTML",
 	"internal/app/hostview":            "a host as a tree of what is worth showing, for text and drawings",

@@ -233,20 +233,34 @@ func (f *Fleet) sumDoctor() {
 				finding.Subjects = append(finding.Subjects, x.host.Host+"/"+s)
 			}
 		}
+		first := strings.TrimPrefix(text.Join(same[0].Subjects, mostNames)+": "+same[0].Text, ": ")
+		finding.Text, finding.Evidence = first, []string{}
+		from := "--from DOCUMENT"
+		if len(finding.Hosts) == 1 {
+			from = same[0].host.flag()
+		} else {
+			finding.Text = fmt.Sprintf("%d of %s: %s", len(finding.Hosts), text.Plural(of, "host"), first)
+		}
 		const shown = 5
 		for _, x := range same[:min(shown, len(same))] {
-			finding.Evidence = append(finding.Evidence, fmt.Sprintf("%s: %s", x.host.Host, strings.TrimPrefix(text.Join(x.Subjects, mostNames)+": "+x.Text, ": ")))
+			if len(same) > 1 {
+				finding.Evidence = append(finding.Evidence, fmt.Sprintf("%s: %s", x.host.Host, strings.TrimPrefix(text.Join(x.Subjects, mostNames)+": "+x.Text, ": ")))
+			}
 		}
-		first := strings.TrimPrefix(text.Join(same[0].Subjects, mostNames)+": "+same[0].Text, ": ")
-		finding.Text = fmt.Sprintf("%d of %s: %s", len(finding.Hosts), text.Plural(of, "host"), first)
-		document := "DOCUMENT"
-		if len(finding.Hosts) == 1 {
-			finding.Text = first
-			document = cmp.Or(same[0].host.Document, document)
-		}
-		finding.Fix = "topoctl doctor " + string(finding.Code) + " --from " + document + " says more"
+		finding.Fix = "\"topoctl doctor " + string(finding.Code) + " " + from + "\" says more"
 		f.find(finding)
 	}
+}
+
+// flag is how a command is told to read the host's document.
+func (h *Host) flag() string {
+	if file, ok := strings.CutPrefix(h.Source, "file "); ok && h.Document == "" {
+		return "--from " + file
+	}
+	if name, ok := strings.CutPrefix(h.Source, "fixture:"); ok && h.Document == "" {
+		return "--fixture " + name
+	}
+	return "--from " + cmp.Or(h.Document, "DOCUMENT")
 }
 
 // noNetwork says what cannot be checked without the fabric.

@@ -89,7 +89,7 @@ func (o *collectOptions) parse(cmd *cobra.Command, args []string) error {
 	}
 	asked := o.hosts != "" || len(o.names) > 0
 	switch {
-	case len(o.args) == 0 && o.agents == "" && !asked:
+	case len(o.args) == 0 && o.agents == "" && !asked && o.launch == "":
 		return command.WithHint(errors.New("no hosts"), "name files, --agents HOST,HOST, or --hosts FILE --launch ssh")
 	case o.launch != "" && o.launch != "ssh":
 		return fmt.Errorf("--launch %q: want ssh", o.launch)

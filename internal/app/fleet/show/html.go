@@ -32,10 +32,16 @@ type page struct {
 	Answer   string
 	Subtitle string
 	Chips    []chip
-	Findings []fleet.Finding
+	Findings []finding
 	Notes    []fleet.Finding
 	Unknown  []fleet.Unknown
 	Tables   []table
+}
+
+// finding is a finding with what it is about.
+type finding struct {
+	fleet.Finding
+	About string
 }
 
 type chip struct{ N, What string }
@@ -65,7 +71,7 @@ func HTML(f *fleet.Fleet) ([]byte, error) {
 		if x.Severity == doctor.Info {
 			p.Notes = append(p.Notes, x)
 		} else {
-			p.Findings = append(p.Findings, x)
+			p.Findings = append(p.Findings, finding{x, clean(about(&x))})
 		}
 	}
 	p.Chips = []chip{{strconv.Itoa(len(f.Hosts)), text.Noun(len(f.Hosts), "host")}, {strconv.Itoa(len(f.Classes)), text.Noun(len(f.Classes), "class")},

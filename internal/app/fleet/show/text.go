@@ -109,15 +109,7 @@ func Check(f *fleet.Fleet, o Options) string {
 }
 
 func (w *writer) finding(x *fleet.Finding) {
-	line := x.Severity.Label() + "  " + string(x.Code)
-	about := x.Hosts
-	if len(x.Subjects) > 0 && len(x.Hosts) < 2 {
-		about = x.Subjects
-	}
-	if len(about) > 0 {
-		line += "  " + text.List(about, mostHosts)
-	}
-	w.wrap("", indent, line)
+	w.b.WriteString(strings.TrimRight(x.Severity.Label()+"  "+string(x.Code)+"  "+about(x), " ") + "\n")
 	w.wrap(indent, indent, x.Text)
 	lead := indent + "seen  "
 	for i, e := range x.Evidence {
@@ -131,6 +123,14 @@ func (w *writer) finding(x *fleet.Finding) {
 	if x.Fix != "" {
 		w.wrap(indent+"fix   ", indent+indent, x.Fix)
 	}
+}
+
+// about names the devices of one host, or the hosts.
+func about(x *fleet.Finding) string {
+	if len(x.Subjects) > 0 && len(x.Hosts) < 2 {
+		return text.List(x.Subjects, mostHosts)
+	}
+	return text.List(x.Hosts, mostHosts)
 }
 
 // foldUnknown says in a line what could not be checked.
