@@ -205,8 +205,18 @@ func (c *Changes) Headline() string {
 // Sentence says what was and what is, without the hosts.
 func (f *FactChange) Sentence() string {
 	a := attributes[slices.IndexFunc(attributes, func(a *attribute) bool { return a.key == f.Key })]
-	if a == attrStructure {
+	switch a {
+	case attrStructure:
 		return "it is built differently"
+	case attrModules, attrOptions:
+		var parts []string
+		if more := setDifference(f.New, f.Old); len(more) > 0 {
+			parts = append(parts, "has "+text.Join(more, mostNames))
+		}
+		if less := setDifference(f.Old, f.New); len(less) > 0 {
+			parts = append(parts, "has no longer "+text.Join(less, mostNames))
+		}
+		return a.words + ": " + strings.Join(parts, ", ")
 	}
 	return fmt.Sprintf("%s%s was %s, is %s", a.words, ofWhat(text.Join(f.Subjects, mostNames)), f.Old, f.New)
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/group"
 	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/pathsel/doctor"
@@ -248,39 +249,62 @@ func (f *Fleet) cableEvidence(m *misplaced) string {
 	return fmt.Sprintf("%s: %s/%s is on %s; on most of %s with the same leaves it is on %s", m.port.Known, m.host.Host, m.port.ShortName(), at, text.Plural(m.of, "host"), f.SwitchName(m.want))
 }
 
-// checkPresence finds hosts and ports that what is known of the fabric does not have.
+// checkPresence finds hosts and ports that what is known of the fabric does not have. Hosts that lack the
+// same are told together.
 func (f *Fleet) checkPresence(source string) {
-	for i := range f.Hosts {
-		h := &f.Hosts[i]
-		var in int
-		var missing []*Port
+	type lacking struct {
+		host  *Host
+		ports []*Port
+		names string
+		whole bool
+	}
+	var all []lacking
+	for _, h := range f.known() {
+		l := lacking{host: h, whole: true}
 		for j := range h.Ports {
 			switch p := &h.Ports[j]; {
 			case p.Known != "":
-				in++
+				l.whole = false
 			case p.Role == pathsel.RoleData && p.Place != "":
-				missing = append(missing, p)
+				l.ports = append(l.ports, p)
+				l.names += p.ShortName() + "\x00"
 			}
 		}
-		if len(missing) == 0 || !h.Known() {
-			continue
+		if len(l.ports) > 0 {
+			all = append(all, l)
 		}
-		finding := Finding{Code: CodePortNotInFabric, Severity: doctor.Warning, Hosts: []string{h.Host}}
+	}
+	for _, same := range group.By(all, func(l lacking) string {
+		if l.whole {
+			return ""
+		}
+		return l.names
+	}) {
+		x := Finding{Code: CodePortNotInFabric, Severity: doctor.Warning}
 		var names []string
-		for _, p := range missing {
+		for _, l := range same {
+			x.Hosts = append(x.Hosts, l.host.Host)
+			for _, p := range l.ports {
+				x.Subjects = append(x.Subjects, l.host.Host+"/"+p.ShortName())
+				x.Evidence = append(x.Evidence, fmt.Sprintf("%s/%s: GUID %s, MAC %s, state %s: not in %s", l.host.Host, p.Port, orNone(p.GUID), orNone(p.MAC), cmp.Or(p.State, "unknown"), source))
+			}
+		}
+		for _, p := range same[0].ports {
 			names = append(names, p.ShortName())
-			finding.Subjects = append(finding.Subjects, h.Host+"/"+p.ShortName())
-			finding.Evidence = append(finding.Evidence, fmt.Sprintf("%s: GUID %s, MAC %s, state %s: not in %s", p.Port, orNone(p.GUID), orNone(p.MAC), cmp.Or(p.State, "unknown"), source))
 		}
-		if in == 0 {
-			finding.Code, finding.Subjects = CodeHostNotInFabric, nil
-			finding.Text = fmt.Sprintf("%s is not in %s: none of its %s", h.Host, source, text.Plural(len(missing), "data port"))
-			finding.Fix = "add it to the fabric file, or discover the fabric it is part of"
+		if same[0].whole {
+			x.Code, x.Subjects = CodeHostNotInFabric, nil
+			x.Text = fmt.Sprintf("%s %s not in %s", text.Join(x.Hosts, mostNames), text.Noun(len(x.Hosts), "is", "are"), source)
+			x.Fix = "add it to the fabric file, or discover the fabric it is part of"
 		} else {
-			finding.Text = fmt.Sprintf("%s of %s %s not in %s", text.Join(names, mostNames), h.Host, text.Noun(len(names), "is", "are"), source)
-			finding.Fix = "look whether the port is up and cabled; a fabric is discovered from ports that are up"
+			x.Text = fmt.Sprintf("%s of %s %s not in %s", text.Join(names, mostNames), text.Join(x.Hosts, mostNames), text.Noun(len(names)*len(same), "is", "are"), source)
+			x.Fix = "look whether the port is up and cabled; a fabric is discovered from ports that are up"
 		}
-		f.find(finding)
+		const most = 32
+		if n := len(x.Evidence) - most; n > 0 {
+			x.Evidence = append(x.Evidence[:most:most], fmt.Sprintf("and %d more", n))
+		}
+		f.find(x)
 	}
 }
 

@@ -304,7 +304,7 @@ func blame(f *fleet.Fleet) []string {
 // not tell, change who is blamed. At most a third of the hosts being odd, those and no others are.
 func TestBlameProperties(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
-		n := rapid.IntRange(3, 12).Draw(r, "hosts")
+		n := rapid.IntRange(3, 9).Draw(r, "hosts")
 		list := hosts(t, many(n, "dgx-h100")...)
 		odd := map[string]bool{}
 		for range rapid.IntRange(0, n/3).Draw(r, "faults") {

@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"html/template"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/topoctl/topoctl/internal/app/fleet"
@@ -59,7 +60,7 @@ const mostPageRows = 2000
 // HTML is the fleet as one page that needs no network and no scripts: the answer, findings, the map,
 // classes, facts and hosts.
 func HTML(f *fleet.Fleet) ([]byte, error) {
-	p := &page{CSS: template.CSS(pageCSS), SVG: template.HTML(draw(f, false)), Answer: clean(f.Headline()), Unknown: f.Unknown} //nolint:gosec // our own, escaped by draw
+	p := &page{CSS: template.CSS(pageCSS), SVG: template.HTML(draw(f, false)), Answer: f.Headline(), Unknown: f.Unknown} //nolint:gosec // our own, escaped by draw
 	p.CSP = "default-src 'none'; style-src " + hashed(pageCSS) + " " + hashed(sheet) + "; base-uri 'none'; form-action 'none'"
 	p.Subtitle = text.Plural(len(f.Hosts), "host")
 	if f.CapturedAt != nil {
@@ -71,7 +72,7 @@ func HTML(f *fleet.Fleet) ([]byte, error) {
 		if x.Severity == doctor.Info {
 			p.Notes = append(p.Notes, x)
 		} else {
-			p.Findings = append(p.Findings, finding{x, clean(about(&x))})
+			p.Findings = append(p.Findings, finding{x, about(&x)})
 		}
 	}
 	p.Chips = []chip{{strconv.Itoa(len(f.Hosts)), text.Noun(len(f.Hosts), "host")}, {strconv.Itoa(len(f.Classes)), text.Noun(len(f.Classes), "class")},
@@ -84,18 +85,23 @@ func HTML(f *fleet.Fleet) ([]byte, error) {
 	if err := pageTemplate.Execute(&out, p); err != nil {
 		return nil, pkgerr.Errorf("fleet", "write the page: %w", err)
 	}
-	return out.Bytes(), nil
+	return harmless(out.String()), nil
+}
+
+// harmless is a page in which no character is obeyed: the template escapes what HTML gives a meaning, and
+// names may have others.
+func harmless(page string) []byte {
+	lines := strings.Split(page, "\n")
+	for i := range lines {
+		lines[i] = clean(lines[i])
+	}
+	return []byte(strings.Join(lines, "\n"))
 }
 
 func (p *page) add(title string, rows [][]string) {
 	t := table{Title: title, Head: rows[0], Rows: rows[1:]}
 	if n := len(t.Rows) - mostPageRows; n > 0 {
 		t.Rows, t.More = t.Rows[:mostPageRows], strconv.Itoa(n)+" more rows are in the document (-o json)."
-	}
-	for _, row := range t.Rows {
-		for i := range row {
-			row[i] = clean(row[i])
-		}
 	}
 	p.Tables = append(p.Tables, t)
 }

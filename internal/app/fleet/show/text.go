@@ -12,6 +12,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/app/fleet"
+	"github.com/topoctl/topoctl/internal/base/group"
 	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/internal/base/units"
 	"github.com/topoctl/topoctl/pathsel"
@@ -79,8 +80,7 @@ func Check(f *fleet.Fleet, o Options) string {
 	w := newWriter(o)
 	w.headline(f.Headline(), o)
 	printed, notes := 0, []string{}
-	for i := range f.Findings {
-		x := &f.Findings[i]
+	for _, x := range together(f.Findings) {
 		if x.Severity == doctor.Info && !o.All {
 			notes = append(notes, fmt.Sprintf("%s on %s", x.Code, text.Plural(len(x.Hosts), "host")))
 			continue
@@ -123,6 +123,19 @@ func (w *writer) finding(x *fleet.Finding) {
 	if x.Fix != "" {
 		w.wrap(indent+"fix   ", indent+indent, x.Fix)
 	}
+}
+
+// together makes one finding of those that say the same of several hosts.
+func together(list []fleet.Finding) []*fleet.Finding {
+	var out []*fleet.Finding
+	for _, same := range group.By(list, func(x fleet.Finding) [3]string { return [3]string{string(x.Severity), string(x.Code), x.Text} }) {
+		x := same[0]
+		for _, more := range same[1:] {
+			x.Hosts, x.Subjects, x.Evidence = slices.Concat(x.Hosts, more.Hosts), slices.Concat(x.Subjects, more.Subjects), slices.Concat(x.Evidence, more.Evidence)
+		}
+		out = append(out, &x)
+	}
+	return out
 }
 
 // about names the devices of one host, or the hosts.
@@ -170,10 +183,10 @@ func FactRows(f *fleet.Fleet) [][]string {
 		x := &f.Facts[i]
 		value := "hosts disagree"
 		if x.Majority != nil {
-			value = *x.Majority
+			value = shortDigest(*x.Majority)
 		}
 		for _, o := range x.Others {
-			value += fmt.Sprintf("; %s on %s", o.Value, text.Join(o.Hosts, mostHosts))
+			value += fmt.Sprintf("; %s on %s", shortDigest(o.Value), text.Join(o.Hosts, mostHosts))
 		}
 		if len(x.Unknown) > 0 {
 			value += "; not known of " + text.Join(x.Unknown, mostHosts)
@@ -185,6 +198,15 @@ func FactRows(f *fleet.Fleet) [][]string {
 		rows = append(rows, []string{strings.TrimPrefix(x.Among, "kind:"), x.Key, of, fmt.Sprintf("%d of %d", x.Hosts, x.Of), value})
 	}
 	return rows
+}
+
+// shortDigest is enough of a fingerprint to tell it from others.
+func shortDigest(s string) string {
+	const prefix, digits = "sha256:", 12
+	if strings.HasPrefix(s, prefix) && len(s) > len(prefix)+digits {
+		return s[:len(prefix)+digits]
+	}
+	return s
 }
 
 // Views are what Show can list.
