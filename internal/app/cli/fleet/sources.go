@@ -219,37 +219,35 @@ func load(ctx context.Context, in *command.Host, args []string, network *model.N
 	return f, nil
 }
 
-// document reads a fleet's document, nil where an argument is none.
+// document reads a fleet's document, nil where an argument is none: then described says what is wrong with
+// it, or reads it.
 func document(ctx context.Context, in *command.Host, arg string) (*model.Fleet, error) {
-	info, err := os.Stat(arg)
-	if err == nil && info.IsDir() {
+	if info, err := os.Stat(arg); err == nil && info.IsDir() {
 		arg = filepath.Join(arg, collect.FleetFile)
-		if _, err := os.Stat(arg); err != nil {
-			return nil, nil //nolint:nilnil // a folder of hosts
-		}
-	} else if err != nil && arg != "-" || collect.IsArchive(arg) {
-		return nil, nil //nolint:nilnil // described says what is wrong, or reads it
 	}
-	if arg == "-" {
-		data, err := in.ReadFile(ctx, arg)
-		if err != nil {
-			return nil, err
-		}
-		f, err := model.Decode(data)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", command.StdinName, pkgerr.Plain(err))
-		}
-		return f, nil
+	if arg != "-" && (!isFile(arg) || collect.IsArchive(arg)) {
+		return nil, nil //nolint:nilnil // hosts
 	}
 	data, err := in.ReadFile(ctx, arg)
-	if err != nil || !model.Detect(data[:min(len(data), 4<<10)]) {
-		return nil, nil //nolint:nilnil // it is a host's, or the host is not reached
+	switch {
+	case arg == "-" && err != nil:
+		return nil, err
+	case arg == "-":
+		arg = command.StdinName
+	case err != nil || !model.Detect(data[:min(len(data), 4<<10)]):
+		return nil, nil //nolint:nilnil,nilerr // a host, which is not reached where its file cannot be read
 	}
 	f, err := model.Decode(data)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", arg, pkgerr.Plain(err))
 	}
 	return f, nil
+}
+
+// isFile says whether a file is there that is no folder.
+func isFile(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && !info.IsDir()
 }
 
 // network reads the file of --fabric, nil for none.

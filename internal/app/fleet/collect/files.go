@@ -168,7 +168,7 @@ func member(in io.Reader, h *tar.Header) ([]byte, error) {
 		}
 		in = z
 	}
-	return readAll(in, maxDocument)
+	return readAll(in)
 }
 
 // cause is an error without the operation and the path, which the caller names.

@@ -72,7 +72,7 @@ func (l Launch) discover(ctx context.Context, host string) ([]byte, error) {
 		_ = out.Close()
 	}
 	stop := context.AfterFunc(ctx, end)
-	data, readErr := readAll(out, maxDocument)
+	data, readErr := readAll(out)
 	if readErr != nil {
 		end()
 	}

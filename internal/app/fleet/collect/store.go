@@ -107,7 +107,7 @@ func readPacked(file, path string) (document []byte, _, sum string, err error) {
 		return nil, "", "", err
 	}
 	defer f.Close()
-	packed, err := readAll(f, maxDocument)
+	packed, err := readAll(f)
 	if err != nil {
 		return nil, "", "", err
 	}
@@ -115,15 +115,15 @@ func readPacked(file, path string) (document []byte, _, sum string, err error) {
 	if err != nil {
 		return nil, "", "", err
 	}
-	document, err = readAll(z, maxDocument)
+	document, err = readAll(z)
 	return document, path, digest(packed), err
 }
 
-// readAll reads at most most bytes.
-func readAll(r io.Reader, most int64) ([]byte, error) {
-	data, err := io.ReadAll(io.LimitReader(r, most+1))
-	if err == nil && int64(len(data)) > most {
-		err = fmt.Errorf("larger than %d MiB", most>>20)
+// readAll reads what a document may have.
+func readAll(r io.Reader) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(r, maxDocument+1))
+	if err == nil && len(data) > maxDocument {
+		err = fmt.Errorf("larger than %d MiB", maxDocument>>20)
 	}
 	return data, err
 }

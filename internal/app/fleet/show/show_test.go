@@ -3,6 +3,7 @@ package show_test
 import (
 	"bytes"
 	"encoding/xml"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -90,7 +91,7 @@ func TestHostileNames(t *testing.T) {
 	}
 	d := xml.NewDecoder(bytes.NewReader(show.SVG(f)))
 	for {
-		if _, err := d.Token(); err == io.EOF {
+		if _, err := d.Token(); errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
 			t.Fatal(err)

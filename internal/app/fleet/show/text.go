@@ -68,8 +68,8 @@ func (w *writer) wrap(lead, more, s string) {
 	}
 }
 
-func (w *writer) table(rows [][]string, specs ...text.Column) {
-	for _, lines := range text.WrapColumns(rows, w.width, specs...) {
+func (w *writer) table(rows [][]string) {
+	for _, lines := range text.WrapColumns(rows, w.width) {
 		w.b.WriteString(strings.Join(lines, "\n") + "\n")
 	}
 }
