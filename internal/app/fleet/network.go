@@ -60,12 +60,20 @@ func (f *Fleet) network() *Network {
 	return n
 }
 
-// join says of each port where it is cabled to. It gives the cables that no host has a port for.
-func (f *Fleet) join(n *Network) (unmatched []Cable) {
+// join says of each port where it is cabled to. Cables of ports that no host has are left out.
+func (f *Fleet) join(n *Network) {
 	byGUID, byMAC, byName := map[string]*Port{}, map[string]*Port{}, map[[2]string]*Port{}
-	generic := map[*Port]bool{}
+	generic, called := map[*Port]bool{}, map[string]int{}
 	for i := range f.Hosts {
 		h := &f.Hosts[i]
+		called[h.Host]++
+		if h.Name != h.Host {
+			called[h.Name]++
+		}
+	}
+	for i := range f.Hosts {
+		h := &f.Hosts[i]
+		names := namesOf(h, called)
 		for j := range h.Ports {
 			p := &h.Ports[j]
 			p.Rail, p.Plane, p.Leaf, p.LeafPort, p.Known, p.Description = nil, nil, "", "", "", ""
@@ -74,9 +82,11 @@ func (f *Fleet) join(n *Network) (unmatched []Cable) {
 				addUnique(byGUID, p.NodeGUID, p)
 			}
 			addUnique(byMAC, strings.ToLower(p.MAC), p)
-			for _, name := range []string{p.Port, p.Device, p.Netdev} {
-				if at := [2]string{h.Host, name}; name != "" && byName[at] == nil {
-					byName[at] = p
+			for _, host := range names {
+				for _, name := range []string{p.Port, p.Device, p.Netdev} {
+					if at := [2]string{host, name}; name != "" && byName[at] == nil {
+						byName[at] = p
+					}
 				}
 			}
 		}
@@ -95,11 +105,9 @@ func (f *Fleet) join(n *Network) (unmatched []Cable) {
 				p = found
 			}
 		}
-		if p == nil {
-			unmatched = append(unmatched, *c)
-			continue
+		if p != nil {
+			p.cabled(c)
 		}
-		p.cabled(c)
 	}
 	for i := range n.Cables {
 		c := &n.Cables[i]
@@ -113,7 +121,15 @@ func (f *Fleet) join(n *Network) (unmatched []Cable) {
 			}
 		}
 	}
-	return unmatched
+}
+
+// namesOf are what a fabric file may call a host: its name in the fleet, and what it calls itself where no
+// other host is called so.
+func namesOf(h *Host, called map[string]int) []string {
+	if h.Name == "" || h.Name == h.Host || called[h.Name] > 1 {
+		return []string{h.Host}
+	}
+	return []string{h.Host, h.Name}
 }
 
 // addUnique enters a port by an identity; one that two ports have says nothing.

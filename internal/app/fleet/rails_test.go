@@ -261,6 +261,14 @@ func TestFabricFile(t *testing.T) {
 			t.Errorf("%s: %+v", f.Hosts[i].Host, p)
 		}
 	}
+	list[1].Name, list[1].Host = "n2", "rack1-n2" // a file may have what the host calls itself
+	if p := port(t, &build(t, list, n).Hosts[2], "mlx5_0"); p.Leaf != "leaf1" {
+		t.Errorf("%+v", p)
+	}
+	list[0].Name = "n2" // which means nothing where two do
+	if p := port(t, &build(t, list, n).Hosts[2], "mlx5_0"); p.Leaf != "leaf0" && p.Leaf != "" {
+		t.Errorf("%+v", p)
+	}
 	if len(f.Switches) != 3 || *f.Switches[2].Tier != 1 {
 		t.Errorf("%+v", f.Switches)
 	}
