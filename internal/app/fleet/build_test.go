@@ -88,3 +88,42 @@ func TestUnknownIsNotDifferent(t *testing.T) {
 		t.Errorf("%+v", k)
 	}
 }
+
+// A management port that is down is no more than a warning.
+func TestMinorPorts(t *testing.T) {
+	for name, want := range map[string]string{"eno1": "warning", "mlx5_0": "error"} {
+		list := hosts(t, many(4, "dgx-h100")...)
+		for i := range list[1].Ports {
+			if p := &list[1].Ports[i]; p.ShortName() == name {
+				p.State = "DOWN"
+			}
+		}
+		if got := found(build(t, list, nil), fleet.CodeHostOdd); len(got) != 1 || string(got[0].Severity) != want {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+// What is compared against a golden host is told without a majority, and amounts of memory may differ a little.
+func TestAgainst(t *testing.T) {
+	list := hosts(t, many(2, "dgx-h100")...)
+	list[1].Kernel = "6.8"
+	nearly := *list[1].MemoryBytes - 5<<30
+	list[1].MemoryBytes = &nearly
+	port(t, &list[1], "mlx5_4").Firmware = "1.0"
+	f := build(t, append(list, host(t, "cpu-2eth", "c1", 7)), nil)
+	f.Against(build(t, hosts(t, "dgx-h100"), nil), "golden.json")
+	var got []string
+	for _, x := range found(f, fleet.CodeNotGolden) {
+		got = append(got, x.Hosts[0]+": "+x.Text)
+	}
+	slices.Sort(got)
+	if want := []string{"n2: firmware of mlx5_4 is 1.0, 28.39.3004 in golden.json", "n2: kernel is 6.8, 5.15.0-1042-nvidia in golden.json"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if !slices.ContainsFunc(f.Unknown, func(u fleet.Unknown) bool {
+		return u.Code == fleet.CodeNotGolden && slices.Equal(u.Hosts, []string{"c1"})
+	}) {
+		t.Errorf("%+v", f.Unknown)
+	}
+}

@@ -64,6 +64,7 @@ type comparison struct {
 	among  string
 	hosts  []*Host
 	values func(*Host) []value
+	golden string // what hosts are compared with instead of each other, "" for those
 
 	facts     []fact
 	blamed    []difference
@@ -219,7 +220,10 @@ func (c *comparison) oddities() []Finding {
 	}
 	var out []Finding
 	for _, same := range group.By(c.blamed, func(d difference) said { return said{d.host.Host, d.attr.key, d.text, d.majority} }) {
-		d := &same[0]
+		d, severity := &same[0], same[0].attr.severity
+		if severity == doctor.Error && !slices.ContainsFunc(same, func(s difference) bool { return !s.minor }) {
+			severity = doctor.Warning
+		}
 		if d.attr.follows && direct[d.host.Host] || d.attr == attrStructure && structural[d.host.Host] {
 			continue
 		}
@@ -230,11 +234,14 @@ func (c *comparison) oddities() []Finding {
 				names = append(names, s.name)
 				subjects = append(subjects, s.host.Host+"/"+s.name)
 			}
-			evidence = append(evidence, fmt.Sprintf("%s%s: %s on %s, %s on %s",
-				d.attr.key, ofWhat(s.name), s.host.named(s.text), s.host.Host, s.majority, text.Plural(s.count, "host")))
+			where := "on " + text.Plural(s.count, "host")
+			if c.golden != "" {
+				where = "in " + c.golden
+			}
+			evidence = append(evidence, fmt.Sprintf("%s%s: %s on %s, %s %s", d.attr.key, ofWhat(s.name), s.host.named(s.text), s.host.Host, s.majority, where))
 		}
-		sentence := d.attr.sentence(names, d.host.named(d.text), d.majority)
-		out = append(out, Finding{Code: CodeHostOdd, Severity: d.attr.severity, Hosts: []string{d.host.Host}, Subjects: subjects,
+		sentence := d.attr.sentence(names, d.host.named(d.text), d.majority, c.golden)
+		out = append(out, Finding{Code: CodeHostOdd, Severity: severity, Hosts: []string{d.host.Host}, Subjects: subjects,
 			Text: sentence, Evidence: evidence, Fix: d.attr.fix})
 	}
 	return out
@@ -247,27 +254,30 @@ func ofWhat(name string) string {
 	return " of " + name
 }
 
-// sentence says what a host has and what the others have. A set is told by what differs.
-func (a *attribute) sentence(names []string, own, others string) string {
-	what := a.words + ofWhat(text.Join(names, mostNames))
+// sentence says what a host has and what the others have, or the golden one. A set is told by what differs.
+func (a *attribute) sentence(names []string, own, others, golden string) string {
+	what, they, where, who := a.words+ofWhat(text.Join(names, mostNames)), "the others have", "on the others", "the others"
+	if golden != "" {
+		they, where, who = golden+" has", "in "+golden, golden
+	}
 	switch a {
 	case attrStructure:
-		return "it is built differently from the others"
+		return "it is built differently from " + who
 	case attrModules, attrOptions:
 		lacks, has := setDifference(others, own), setDifference(own, others)
 		switch {
 		case len(has) == 0:
-			return fmt.Sprintf("%s: lacks %s, which the others have", what, text.Join(lacks, mostNames))
+			return fmt.Sprintf("%s: lacks %s, which %s", what, text.Join(lacks, mostNames), they)
 		case len(lacks) == 0:
-			return fmt.Sprintf("%s: has %s, which the others have not", what, text.Join(has, mostNames))
+			return fmt.Sprintf("%s: has %s, which %s not", what, text.Join(has, mostNames), they)
 		}
-		return fmt.Sprintf("%s: has %s where the others have %s", what, text.Join(has, mostNames), text.Join(lacks, mostNames))
+		return fmt.Sprintf("%s: has %s where %s %s", what, text.Join(has, mostNames), they, text.Join(lacks, mostNames))
 	}
 	verb := "is"
 	if a == attrNearest || a == attrPlan || a == attrVFs || a == attrPKeys {
 		verb = "are"
 	}
-	return fmt.Sprintf("%s %s %s, %s on the others", what, verb, own, others)
+	return fmt.Sprintf("%s %s %s, %s %s", what, verb, own, others, where)
 }
 
 // setDifference are the words of a set's text that another lacks.

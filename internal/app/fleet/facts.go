@@ -8,6 +8,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/units"
+	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/pathsel/doctor"
 )
 
@@ -33,6 +34,7 @@ type value struct {
 	name   string // of the device, as the host calls it
 	text   string // for people, and what is compared unless the attribute is near
 	number int64  // of a near attribute
+	minor  bool   // of a port that carries no data of GPUs: no more than a warning
 }
 
 // The attributes, in the order in which a host's differences are told.
@@ -167,7 +169,11 @@ func (h *Host) ofDevices() []value {
 		}
 		seen[p.Place] = true
 		place, name = p.Place, p.ShortName()
+		from := len(out)
 		h.ofPort(p, add)
+		for j := range out[from:] {
+			out[from+j].minor = p.Role != pathsel.RoleData
+		}
 	}
 	if h.tells() && h.Status == OK {
 		for i := range h.NICs {

@@ -34,7 +34,7 @@ func (f *Fleet) Against(golden *Fleet, label string) {
 
 // against compares one host.
 func (f *Fleet) against(h *Host, models []*Host, label string) {
-	c := comparison{among: label}
+	c := comparison{among: label, golden: label}
 	same := slices.ContainsFunc(models, func(m *Host) bool { return m.Fingerprint == h.Fingerprint })
 	values := func(x *Host) []value {
 		out := x.ofHost()
