@@ -15,29 +15,61 @@ const anyHost = "*"
 // KnownByFile is how a cable is known that a fabric file has.
 const KnownByFile = "fabric file"
 
-// FromFabric is what a topoctl.fabric/v1 document says. Its switches are known by name alone.
+// FromFabric is what a topoctl.fabric/v1 document says. A switch has the ID that the document gives it, else its name.
 func FromFabric(f *pathsel.Fabric, source string) *Network {
 	n := &Network{Source: source, RailOnly: f.RailOnly}
-	tier := map[string]int{}
-	for _, u := range f.Uplinks {
-		tier[u.Spine] = 1
+	said := map[string]*pathsel.FabricSwitch{}
+	for i := range f.Switches {
+		said[f.Switches[i].Switch] = &f.Switches[i]
+	}
+	id := func(name string) string {
+		if s := said[name]; s != nil && s.ID != "" {
+			return s.ID
+		}
+		return name
+	}
+	tier := map[string]*int{} // by name
+	for name, s := range said {
+		tier[name] = s.Tier
+	}
+	enter := func(name string, t int) {
+		if tier[name] == nil {
+			tier[name] = &t
+		}
 	}
 	for _, h := range f.Hosts {
 		for _, p := range h.Ports {
-			n.Cables = append(n.Cables, Cable{Host: h.Host, Port: p.Port, Rail: p.Rail, Plane: p.Plane, Leaf: p.Leaf, Known: KnownByFile})
+			leaf := ""
 			if p.Leaf != "" {
-				tier[p.Leaf] = 0
+				leaf = id(p.Leaf)
+				enter(p.Leaf, 0)
 			}
+			n.Cables = append(n.Cables, Cable{Host: h.Host, Port: p.Port, Rail: p.Rail, Plane: p.Plane, Leaf: leaf, LeafPort: p.LeafPort, Known: cmp.Or(p.Known, KnownByFile)})
 		}
 	}
 	for _, u := range f.Uplinks {
-		if _, ok := tier[u.Leaf]; !ok {
-			tier[u.Leaf] = 0
-		}
-		n.Links = append(n.Links, Link{A: u.Leaf, B: u.Spine, BytesPerSec: u.BytesPerSec, Count: u.Links(), Known: KnownByFile})
+		enter(u.Spine, 1)
 	}
-	for id, t := range tier {
-		n.Switches = append(n.Switches, Switch{ID: id, Tier: &t})
+	for _, u := range f.Uplinks {
+		enter(u.Leaf, 0)
+		l := Link{A: id(u.Leaf), B: id(u.Spine), BytesPerSec: u.BytesPerSec, Count: u.Links(), Known: cmp.Or(u.Known, KnownByFile)}
+		if len(u.Ports) == 0 {
+			n.Links = append(n.Links, l)
+		}
+		for _, ends := range u.Ports {
+			l.APort, l.BPort, l.Count = ends[0], ends[1], 1
+			n.Links = append(n.Links, l)
+		}
+	}
+	for name, t := range tier {
+		s := Switch{ID: id(name), Tier: t}
+		if s.ID != name {
+			s.Name = name
+		}
+		if x := said[name]; x != nil {
+			s.Kind, s.Description = x.Kind, x.Model
+		}
+		n.Switches = append(n.Switches, s)
 	}
 	return n
 }
@@ -60,9 +92,11 @@ func (f *Fleet) network() *Network {
 	return n
 }
 
-// join says of each port where it is cabled to. Cables of ports that no host has are left out.
-func (f *Fleet) join(n *Network) {
-	byGUID, byMAC, byName := map[string]*Port{}, map[string]*Port{}, map[[2]string]*Port{}
+const linkEthernet = "Ethernet"
+
+// join says of each port where it is cabled to. It gives the cables that no host has a port for.
+func (f *Fleet) join(n *Network) (unmatched []Cable) {
+	byPort, byNode, byMAC, byName := map[string]*Port{}, map[string]*Port{}, map[string]*Port{}, map[[2]string]*Port{}
 	generic, called := map[*Port]bool{}, map[string]int{}
 	for i := range f.Hosts {
 		h := &f.Hosts[i]
@@ -77,9 +111,9 @@ func (f *Fleet) join(n *Network) {
 		for j := range h.Ports {
 			p := &h.Ports[j]
 			p.Rail, p.Plane, p.Leaf, p.LeafPort, p.Known, p.Description = nil, nil, "", "", "", ""
-			addUnique(byGUID, p.GUID, p)
-			if p.NodeGUID != p.GUID {
-				addUnique(byGUID, p.NodeGUID, p)
+			if p.LinkLayer != linkEthernet { // whose GUIDs no subnet has, and may be beside those of a port that does
+				addUnique(byPort, p.GUID, p)
+				addUnique(byNode, p.NodeGUID, p)
 			}
 			addUnique(byMAC, strings.ToLower(p.MAC), p)
 			for _, host := range names {
@@ -100,14 +134,16 @@ func (f *Fleet) join(n *Network) {
 		for _, by := range []struct {
 			ports map[string]*Port
 			key   string
-		}{{byMAC, strings.ToLower(c.MAC)}, {byGUID, c.NodeGUID}, {byGUID, c.GUID}} { // the last one counts
+		}{{byMAC, strings.ToLower(c.MAC)}, {byNode, c.GUID}, {byNode, c.NodeGUID}, {byPort, c.GUID}} { // the last one counts
 			if found := by.ports[by.key]; by.key != "" && found != nil {
 				p = found
 			}
 		}
-		if p != nil {
-			p.cabled(c)
+		if p == nil {
+			unmatched = append(unmatched, *c)
+			continue
 		}
+		p.cabled(c)
 	}
 	for i := range n.Cables {
 		c := &n.Cables[i]
@@ -121,6 +157,7 @@ func (f *Fleet) join(n *Network) {
 			}
 		}
 	}
+	return unmatched
 }
 
 // namesOf are what a fabric file may call a host: its name in the fleet, and what it calls itself where no
@@ -130,6 +167,15 @@ func namesOf(h *Host, called map[string]int) []string {
 		return []string{h.Host}
 	}
 	return []string{h.Host, h.Name}
+}
+
+// Unjoined are the cables of a network that no host of the fleet has a port for.
+func (f *Fleet) Unjoined(n *Network) []Cable {
+	c := &Fleet{Hosts: slices.Clone(f.Hosts)}
+	for i := range c.Hosts {
+		c.Hosts[i].Ports = slices.Clone(c.Hosts[i].Ports)
+	}
+	return c.join(n)
 }
 
 // addUnique enters a port by an identity; one that two ports have says nothing.

@@ -101,6 +101,12 @@ func (s *Store) read(name string) (document []byte, path, sum string, err error)
 	return readPacked(filepath.Join(s.dir, filepath.FromSlash(path)), path)
 }
 
+// Document reads a document that a fleet names, with the digest of its file.
+func Document(file string) (document []byte, sum string, err error) {
+	document, _, sum, err = readPacked(file, "")
+	return document, sum, err
+}
+
 func readPacked(file, path string) (document []byte, _, sum string, err error) {
 	f, err := os.Open(file)
 	if err != nil {
