@@ -34,6 +34,7 @@ var jsonRuns = map[string][]jsonRun{
 	"fleet collect": {{args: "host.json other=host.json"}},
 	"fleet show":    {{args: "host.json other=host.json"}},
 	"fleet check":   {{args: "host.json other=host.json", code: command.ExitBad}},
+	"fleet fabric":  {{args: "host.json --fabric fabric.json"}},
 	"fleet diff":    {{args: "host.json fixture:dgx-h100", code: command.ExitBad}},
 	"path": {
 		{args: "gpu:0 --from host.json"},
@@ -107,7 +108,8 @@ func nastyFiles(t *testing.T, f *clitest.Fake) {
 	}
 	t.Chdir(t.TempDir())
 	for name, text := range map[string]string{
-		"ca.crt": string(ca.Certificate), "host.json": host, "report.json": report, "nasty" + clitest.Nasty + ".json": report,
+		"fabric.json": `{"schema":"topoctl.fabric/v1","hosts":[{"host":"host","ports":[{"port":"eno1","leaf":"leaf` + clitest.Nasty + `"}]}]}`,
+		"ca.crt":      string(ca.Certificate), "host.json": host, "report.json": report, "nasty" + clitest.Nasty + ".json": report,
 	} {
 		if err := os.WriteFile(name, []byte(text), command.OwnerOnly); err != nil {
 			t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 
 // Commands are those about many hosts.
 func Commands(f *command.Env) []*cobra.Command {
-	return []*cobra.Command{newFleetCmd(f, runs{runCollect, runShow, runCheck, runDiff})}
+	return []*cobra.Command{newFleetCmd(f, runs{runCollect, runShow, runCheck, runDiff, runFabric, runExport})}
 }
 
 // runs carry the subcommands out.
@@ -20,6 +20,8 @@ type runs struct {
 	show    func(context.Context, *showOptions) error
 	check   func(context.Context, *checkOptions) error
 	diff    func(context.Context, *diffOptions) error
+	fabric  func(context.Context, *fabricOptions) error
+	export  func(context.Context, *exportOptions) error
 }
 
 func newFleetCmd(f *command.Env, run runs) *cobra.Command {
@@ -35,7 +37,7 @@ func newFleetCmd(f *command.Env, run runs) *cobra.Command {
 		Args: command.UnknownCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newCollectCmd(f, run.collect), newShowCmd(f, run.show), newCheckCmd(f, run.check), newDiffCmd(f, run.diff))
+	cmd.AddCommand(newCollectCmd(f, run.collect), newShowCmd(f, run.show), newCheckCmd(f, run.check), newDiffCmd(f, run.diff), newFabricCmd(f, run.fabric), newExportCmd(f, run.export))
 	return cmd
 }
 
