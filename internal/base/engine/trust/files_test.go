@@ -110,6 +110,12 @@ func TestFilesThatAreWrong(t *testing.T) {
 		t.Errorf("no files: %v, %v", c, err)
 	}
 	other := folder{t, t.TempDir()}.files(ca, secretB, "node2")
+	begun := authority(t, "another ca").Certificate[:200]
+	chain, err := os.ReadFile(good.Certificate)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cutChain, cutCAs := f.write("cut.crt", append(chain, begun...)), f.write("cut-ca.crt", append(bytes.Clone(ca.Certificate), begun...))
 	for want, change := range map[string]func(*Files){
 		"come together":                             func(f *Files) { f.CA = "" },
 		"come together: one":                        func(f *Files) { f.Key = "" },
@@ -118,9 +124,11 @@ func TestFilesThatAreWrong(t *testing.T) {
 		"key file " + f.dir + "/none: no such file": func(x *Files) { x.Key = filepath.Join(f.dir, "none") },
 		"private key does not match public key":     func(x *Files) { x.Key = other.Key },
 		"cert file " + good.Key + ": with the key":  func(x *Files) { x.Certificate = good.Key },
-		"ca file " + good.Certificate + ": the certificate for node1 is not a CA's": func(x *Files) { x.CA = good.Certificate },
-		"ca file " + good.Token + ": no certificate in it":                          func(x *Files) { x.CA = good.Token },
-		"token file " + good.CA + ": line 1: the token's name":                      func(x *Files) { x.Token = good.CA },
+		"cert file " + cutChain + ": of its certificates (PEM), 1 of 2 cannot be read": func(x *Files) { x.Certificate = cutChain },
+		"ca file " + cutCAs + ": of its certificates (PEM), 1 of 2 cannot be read":     func(x *Files) { x.CA = cutCAs },
+		"ca file " + good.Certificate + ": the certificate for node1 is not a CA's":    func(x *Files) { x.CA = good.Certificate },
+		"ca file " + good.Token + ": no certificate in it":                             func(x *Files) { x.CA = good.Token },
+		"token file " + good.CA + ": line 1: the token's name":                         func(x *Files) { x.Token = good.CA },
 	} {
 		x := good
 		change(&x)
