@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -204,6 +205,39 @@ func TestClaimedToken(t *testing.T) {
 	go func() { _, _ = io.Copy(io.Discard, c) }()
 	if id := <-peers; id.Token != "" || id.Claimed != "x" {
 		t.Errorf("%+v", id)
+	}
+}
+
+// TestNamesOfTokensAreNotTold: to one without a token, a name that some token has looks like one that none has.
+func TestNamesOfTokensAreNotTold(t *testing.T) {
+	ln := newPipes()
+	named := &trust.Credentials{Tokens: []trust.Token{{Name: "prefill", Secret: secret}}}
+	s := Serve([]net.Listener{ln}, ServerOptions{Identity: Identity{Name: "the host", Epoch: 7, Credentials: func() *trust.Credentials { return named }}})
+	defer s.Close()
+	var told [][]byte
+	for _, name := range []string{"prefill", "nobody", ""} {
+		c := begun(t, ln.dial())
+		h := controlHello(Identity{}, Limits{}.withDefaults(), transport.SessionID{1}, &trust.Token{Name: name})
+		h.min, h.max = minVersion, maxVersion
+		_, _ = c.Write(h.encode())
+		answer, err := readPacket(c, helloHead)
+		if err != nil {
+			t.Fatal(err)
+		}
+		clear(answer[len(answer)-nonceSize:])
+		wrong := proof{}
+		_, _ = c.Write(wrong.encode())
+		told = append(told, append(answer, gone(t, c)...))
+	}
+	for _, other := range told[1:] {
+		if !bytes.Equal(other, told[0]) || len(told[0]) == 0 {
+			t.Errorf("told %x and %x", told[0], other)
+		}
+	}
+	wrong := &trust.Token{Name: "prefill", Secret: []byte("another secret of 16 bytes")}
+	h := controlHello(Identity{}, Limits{}.withDefaults(), transport.SessionID{1}, wrong)
+	if _, err := dialHandshake(begun(t, ln.dial()), h, tokenSecret(wrong), sessionKey{}); !errors.Is(err, ErrToken) || !strings.Contains(err.Error(), `no token "prefill" with this secret`) {
+		t.Error(err)
 	}
 }
 
