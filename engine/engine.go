@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net"
 	"net/netip"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -49,6 +50,7 @@ type Engine struct {
 	offering      offering
 	permits       permits
 	answering     answering
+	digests       *quota.Shares // that peers have made
 	held          *quota.Shares // memory, of peers
 	notifications *inbox
 	bounce        bounce
@@ -123,6 +125,7 @@ func New(ctx context.Context, o Options) (*Engine, error) {
 		o: o, log: o.Logger, began: time.Now(), table: mem.NewTable(o.Limits.Regions), registry: o.Registry,
 		held:      quota.New("memory", o.Limits.PeerBytes),
 		answering: answering{shares: quota.New("calls", int64(o.Limits.Calls)), by: map[*session.Session]int{}},
+		digests:   quota.New("digests", int64(max(runtime.GOMAXPROCS(0), 2))),
 		presence:  presence{name: o.Name, portsChanged: make(chan struct{}, 1)},
 		lifetime:  lifetime{stop: make(chan struct{}), closeTime: closeTimeout},
 		scheduler: scheduler{
