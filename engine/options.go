@@ -63,8 +63,8 @@ type Options struct {
 	Check Check
 	// Protection is what data connections over TCP have at least against somebody on the path:
 	// "open" nothing, "headers" (no request or answer can be changed), "payload" (nor their bytes)
-	// or "sealed" (nor can they be read). A peer may demand more. "" is "headers" with a Token and
-	// "open" without one. With "payload" and "sealed", RDMA is not available, which has no such
+	// or "sealed" (nor can they be read). A peer may demand more. "" is "headers" where the engine has a
+	// token or a certificate when it is made, and "open" where it has none. With "payload" and "sealed", RDMA is not available, which has no such
 	// thing; shared memory is: its bytes do not leave the host.
 	Protection string
 	// DefaultTimeout bounds batches whose context has no deadline; default 30 s.
