@@ -216,7 +216,7 @@ func (e *Engine) makeCarriers() error {
 	if now := e.ports.Load(); now != nil {
 		topology = now.topology
 	}
-	protection, err := e.o.protection(e.identity.Credentials())
+	protection, err := e.o.protection()
 	if err != nil {
 		return err
 	}
