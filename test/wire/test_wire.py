@@ -156,7 +156,8 @@ class Client(unittest.TestCase):
 
     def test_wrong_tokens(self):
         for wrong in with_token("x" * 20), with_token(token="unknown"):
-            self.refused(wire.TOKEN, lambda: wire.Session(self.go.address, wrong), "its token is not ours")
+            said = self.refused(wire.TOKEN, lambda: wire.Session(self.go.address, wrong), "its token is not ours")
+            self.assertIn("welcome", str(said), "the server tells names from secrets")
 
     def test_downgrades(self):
         e = self.refused(wire.TOKEN, lambda: wire.Session(self.go.address, with_token(), plain=True))
@@ -354,6 +355,7 @@ class Server(Opened, unittest.TestCase):
         token = ("-tokens", self.tokens)
         for engine, cause in (
             (responder.Engine(with_token("y" * 20)), "token"),
+            (responder.Engine(with_token(token="another")), "token"),
             (responder.Engine(None), "token"),
             (responder.Engine(with_token(), attack=forge("welcome", 10)), "token|proof"),
         ):
