@@ -175,7 +175,11 @@ func (f Files) contents(before *contents) (contents, error) {
 		if x.before.fixed {
 			continue
 		}
-		if err := x.to.read(x.name, x.kind == "token"); err != nil {
+		err := x.before.steady(x.name)
+		if err == nil {
+			err = x.to.read(x.name, x.kind == "token")
+		}
+		if err != nil {
 			if cause, ok := errors.AsType[*fs.PathError](err); ok {
 				err = cause.Err
 			}
@@ -183,6 +187,19 @@ func (f Files) contents(before *contents) (contents, error) {
 		}
 	}
 	return out, nil
+}
+
+// steady refuses what has come in the place of a file that was read before and is none: to open a pipe waits
+// for one who writes.
+func (c *content) steady(name string) error {
+	if c.data == nil {
+		return nil
+	}
+	info, err := os.Stat(name)
+	if err == nil && !info.Mode().IsRegular() {
+		err = errors.New("it was a regular file, and is none any more")
+	}
+	return err
 }
 
 // read reads a file; of a pipe of tokens the first line.

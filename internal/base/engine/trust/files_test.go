@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/iotest"
 	"time"
@@ -200,6 +201,10 @@ func TestWatch(t *testing.T) {
 	expect("its key", "newer", "node1b", `certificate="for node1b" valid_to=2026-06-16T12:00:00Z`)
 	f.write("ca.crt", []byte("nothing"))
 	expect("no CA", "newer", "node1b", "no certificate in it")
+	if err := errors.Join(os.Remove(files.Token), syscall.Mkfifo(files.Token, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	expect("a pipe in the place of a file", "newer", "node1b", "is none any more")
 }
 
 func TestExposed(t *testing.T) {
