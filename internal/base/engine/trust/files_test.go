@@ -3,6 +3,7 @@ package trust
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"log/slog"
@@ -219,5 +220,19 @@ func TestExposed(t *testing.T) {
 	}
 	if _, exposed := Exposed(path + "x"); exposed {
 		t.Error("no file is exposed")
+	}
+}
+
+// A token that is printed or logged does not show its secret.
+func TestTokenPrintsNoSecret(t *testing.T) {
+	token := Token{Name: "blue", Secret: []byte("0123456789abcdef")}
+	list := Credentials{Tokens: []Token{token}}
+	for _, text := range []string{
+		fmt.Sprint(token), fmt.Sprintf("%+v", token), fmt.Sprintf("%#v", token), fmt.Sprintf("%x", token), fmt.Sprintf("%d", &token),
+		fmt.Sprintf("%+v", list), fmt.Sprintf("%#v", &list),
+	} {
+		if !strings.Contains(text, `token "blue" with a secret of 16 bytes`) {
+			t.Error(text)
+		}
 	}
 }
