@@ -338,7 +338,7 @@ func TestCloseWithPeerThatDoesNotStop(t *testing.T) {
 	go func() { closed <- server.Close() }()
 	select {
 	case <-closed: // the transport says that the peer did not confirm
-	case <-time.After(20 * time.Second):
+	case <-time.After(within):
 		t.Error("Close still waits for the peer")
 		c.Close()
 		<-closed

@@ -84,7 +84,7 @@ func (x *terminal) wait() error {
 	select {
 	case x.over = <-x.err:
 		x.done = true
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		x.t.Fatal("the dashboard does not end")
 	}
 	return x.over
