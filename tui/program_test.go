@@ -119,7 +119,7 @@ func (x *terminal) see(want ...string) {
 
 func (x *terminal) until(is func(screen string) bool, what string) {
 	x.t.Helper()
-	for range 2000 {
+	for range 6000 {
 		if is(x.screen()) {
 			return
 		}
