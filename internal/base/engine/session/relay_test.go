@@ -454,7 +454,7 @@ func TestFlippedBits(t *testing.T) {
 			all = append(all, place{at, direction == 1})
 		}
 	}
-	all = longtest.Sample(all, 120)
+	all = longtest.Sample(all, 60)
 	t.Logf("%d bytes there, %d back, %d flips", clean.passed[0].Load(), clean.passed[1].Load(), len(all))
 	work := make(chan place)
 	var wg sync.WaitGroup
