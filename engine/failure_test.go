@@ -214,7 +214,7 @@ func TestRestartedAndLostPeer(t *testing.T) {
 	checkLeaks(t)
 	server := newEngine(t, Options{Name: "server"})
 	address := server.Addrs()[0].String()
-	client := newEngine(t, Options{Name: "client", GiveUp: 500 * time.Millisecond})
+	client := newEngine(t, Options{Name: "client", GiveUp: 2 * time.Second})
 	ctx := testContext(t)
 	kv := func(e *Engine) {
 		if _, err := e.Alloc(4096, RegionOptions{Name: "kv", Grant: memory.PeerRead}); err != nil {

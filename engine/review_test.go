@@ -67,7 +67,7 @@ func quarantineAfterLostPeer(t *testing.T, twice bool) {
 	list := []TransportFactory{n.transport(fake.Options{Name: "fake"})}
 	server := newEngine(t, Options{Name: "server", Transports: list})
 	way := newProxy(t, server.Addrs()[0].String())
-	p := &pair{server: server, client: newEngine(t, Options{Name: "client", Transports: list, GiveUp: 500 * time.Millisecond})}
+	p := &pair{server: server, client: newEngine(t, Options{Name: "client", Transports: list, GiveUp: 2 * time.Second})}
 	var err error
 	if p.theirs, err = server.Alloc(4096, RegionOptions{Name: "kv", Grant: memory.PeerWrite}); err != nil {
 		t.Fatal(err)

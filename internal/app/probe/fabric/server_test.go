@@ -81,7 +81,7 @@ const (
 
 // jobTo is a job to an agent's region.
 func jobTo(h *host, region string) jobWant {
-	return jobWant{ID: 0, Transport: "tcp", Bytes: 1 << 20, Host: "there", Addresses: []string{h.address()}, Epoch: h.e.Epoch(), Region: region, GiveUp: time.Second, Spec: long()}
+	return jobWant{ID: 0, Transport: "tcp", Bytes: 1 << 20, Host: "there", Addresses: []string{h.address()}, Epoch: h.e.Epoch(), Region: region, GiveUp: 20 * time.Second, Spec: long()}
 }
 
 // A controller that falls silent leaves nothing: its pairs stop, its memory is given back,

@@ -119,7 +119,7 @@ func TestRenewal(t *testing.T) {
 				}}, "127.0.0.1:0")
 			p := newProxy(t, addr, false)
 			var over ends
-			s, err := session.Dial(limited(t), session.DialOptions{Identity: client.Identity, PeerName: "node2", Routes: to(p.addr), Ended: over.add, GiveUp: time.Second})
+			s, err := session.Dial(limited(t), session.DialOptions{Identity: client.Identity, PeerName: "node2", Routes: to(p.addr), Ended: over.add, GiveUp: 5 * time.Second})
 			if err != nil {
 				t.Fatal(err)
 			}
