@@ -2,6 +2,7 @@ package bind
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -105,9 +106,24 @@ func (o *Options) read(r *jsontext.Reader, key string) error {
 		if list, ok := k.to.(*[]string); ok {
 			return jsontext.ReadList(r, list, maxOptionList, 0, nil)
 		}
-		return r.Value(k.to, 0)
+		return wanted(k.to, r.Value(k.to, 0))
 	}
 	return fmt.Errorf("unknown key %.40q", key)
+}
+
+// wanted says of a value of another type, in JSON's words, which one the option has.
+func wanted(to any, err error) error {
+	other, ok := errors.AsType[*json.UnmarshalTypeError](err)
+	if !ok {
+		return err
+	}
+	switch to.(type) {
+	case *bool:
+		return fmt.Errorf("want true or false, not a %s", other.Value)
+	case *string:
+		return fmt.Errorf("want a string, not a %s", other.Value)
+	}
+	return fmt.Errorf("want a whole number, not a %s", other.Value)
 }
 
 func (o *Options) check() error {

@@ -232,13 +232,18 @@ class nixl_agent:
         self._registered: Dict[Tuple[int, int], int] = {}  # (address, length): how many times
         self._agents: set[str] = set()
         wanted = PLUGINS if instantiate_all and nixl_conf is None else config.backends
-        options = _environment.options()
         try:
+            options = _environment.options()
+            if open_to_all := _environment.unguarded(options):
+                raise ValueError(
+                    f"peers on other hosts could read and write memory at {open_to_all[0]}: "
+                    + _environment.ADVICE
+                )
             self._engine = topoctl.Engine(
                 name=agent_name, default_timeout=_CONNECT_TIMEOUT, **options
             )
-        except (errors.InvalidArgument, errors.Failed) as e:
-            raise nixlBind.nixlBackendError(f"{e}; {_environment.ADVICE}") from e
+        except (ValueError, errors.Failed) as e:
+            raise nixlBind.nixlBackendError(str(e)) from e
         if options["listen"] == [_environment.LOOPBACK]:
             _say_loopback()
         _environment.tell_pages(self._engine, logger)
