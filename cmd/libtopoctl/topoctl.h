@@ -106,7 +106,8 @@ int32_t topoctl_peer_range(int64_t engine, const char *peer, int64_t i, uint64_t
 /* Transfers: a call for a whole batch. Ranges are absolute addresses, here and there; each must
  * lie in registered memory and may cross registered ranges that touch. notify (NULL: none) is
  * delivered to the peer after the data. timeout_ns bounds the batch, the opening of the peer
- * included, 0: default_timeout_ns. Ranges that a batch writes must not overlap. Gives a batch. */
+ * included, 0: default_timeout_ns, which is also the most that a peer that has to be opened, or asked
+ * what it offers, holds the call up. Ranges that a batch writes must not overlap. Gives a batch. */
 int64_t topoctl_submit(int64_t engine, const char *peer, int32_t op, int64_t n, const uint64_t *local,
                        const uint64_t *remote, const uint64_t *length,
                        const void *notify, int64_t notify_length, int64_t timeout_ns);

@@ -90,3 +90,30 @@ func TestKilledAndStartedAgain(t *testing.T) {
 	}
 	must(t, a.Notify(address, []byte("x"), 0))
 }
+
+// A peer that is stopped when the first transfer with it is submitted: what it offers is known since it was
+// opened. What is not known is asked for, and such a call ends by the engine's default timeout, not by
+// the batch's or when the peer is given up.
+func TestStoppedBeforeTheFirst(t *testing.T) {
+	a := open(t, `,"give_up_ns":300000000000`)
+	_, here := mapped(t, killedSize)
+	must(t, a.Register([]uint64{here}, []uint64{killedSize}, "", 0))
+	c, address := startPeer(t, "127.0.0.1:0")
+	must(t, a.Probe(address, int64(time.Minute)))
+	a.o.DefaultTimeout = time.Second / 2
+	must(t, c.Process.Signal(unix.SIGSTOP))
+	must(t, unix.Waitid(unix.P_PID, c.Process.Pid, nil, unix.WSTOPPED|unix.WNOWAIT, nil))
+	x := Transfer{Peer: address, Op: read, Local: []uint64{here}, Remote: []uint64{killedAddress}, Length: []uint64{killedSize}, TimeoutNS: int64(5 * time.Minute)}
+	n, err := a.Submit(x)
+	must(t, err)
+	unknown := x
+	unknown.Remote = []uint64{killedAddress + killedSize}
+	if n, err := a.Submit(unknown); err == nil {
+		t.Errorf("batch %d of a range that is not known", n)
+	}
+	if over, err := a.Poll(n); over || err != nil {
+		t.Errorf("%v, %v: the batch waits for the peer", over, err)
+	}
+	must(t, c.Process.Signal(unix.SIGCONT))
+	must(t, a.Wait([]int64{n}, int64(time.Minute)))
+}
