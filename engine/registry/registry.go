@@ -11,6 +11,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/topoctl/topoctl/internal/base/engine/peerdoc"
@@ -60,6 +61,11 @@ func (r *Record) Check() error {
 		}
 	}
 	return nil
+}
+
+// Equal says whether two records say the same, however old the copies are.
+func (r *Record) Equal(o *Record) bool {
+	return r.Name == o.Name && r.Epoch == o.Epoch && r.Fingerprint == o.Fingerprint && slices.Equal(r.Addresses, o.Addresses) && slices.Equal(r.Serves, o.Serves)
 }
 
 // Registry finds engines. It may be used by many goroutines.

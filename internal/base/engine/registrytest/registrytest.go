@@ -87,9 +87,7 @@ func (s Suite) publish(t *testing.T, r registry.Registry, rec registry.Record) r
 	return l
 }
 
-func equal(a, b registry.Record) bool {
-	return a.Name == b.Name && a.Epoch == b.Epoch && a.Fingerprint == b.Fingerprint && slices.Equal(a.Addresses, b.Addresses) && slices.Equal(a.Serves, b.Serves)
-}
+func equal(a, b registry.Record) bool { return a.Equal(&b) }
 
 // finds says what a registry finds under a name, nil for nothing.
 func finds(t *testing.T, r registry.Registry, name string) *registry.Record {
