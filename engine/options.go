@@ -57,7 +57,10 @@ type Options struct {
 	Transports []TransportFactory
 	// ConnsPerLane is the number of connections between each pair of ports; default 1.
 	ConnsPerLane int
-	Registry     registry.Registry // nil means registry.P2P
+	Registry     registry.Registry // nil means registry.P2P; it must not be closed before the engine
+	// Serves is what the registry tells others that this engine is good for, such as "probe"; words of at
+	// most 255 bytes, 64 at most.
+	Serves []string
 	// Check says when slices carry checksums; SubmitOptions.Check overrides it.
 	Check Check
 	// Protection is what data connections over TCP have at least against somebody on the path:

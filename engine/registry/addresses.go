@@ -40,3 +40,31 @@ func (a *withAddresses) Lookup(ctx context.Context, name string) (Record, error)
 	}
 	return r, err
 }
+
+// ReadOnly is a registry that publishes nothing: for engines that open others and that no one needs to find. Closing
+// it closes r.
+func ReadOnly(r Registry) Registry {
+	o := &readOnly{r}
+	if l, ok := r.(Lister); ok {
+		return &listerReadOnly{o, l}
+	}
+	return o
+}
+
+type readOnly struct{ Registry }
+
+type listerReadOnly struct {
+	*readOnly
+	Lister
+}
+
+// Publish implements Registry.
+func (o *readOnly) Publish(ctx context.Context, r Record) (Lease, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if err := r.Check(); err != nil {
+		return nil, err
+	}
+	return p2pLease{}, nil
+}

@@ -173,7 +173,7 @@ func isLeaseGone(err error) bool {
 func (r *etcd) Lookup(ctx context.Context, name string) (registry.Record, error) {
 	out, err := r.lookup(ctx, name)
 	if err != nil {
-		return registry.Record{}, pkgerr.Errorf("etcd", "peer %q: %w", peerdoc.Clip(name), err)
+		return registry.Record{}, pkgerr.Errorf("etcd", "%w", err)
 	}
 	return out, nil
 }
@@ -214,7 +214,7 @@ func (r *etcd) lookup(ctx context.Context, name string) (registry.Record, error)
 	out, err := r.keys.decode(got.Kvs[0])
 	if err != nil {
 		r.forget(name)
-		return registry.Record{}, fmt.Errorf("%w that can be used: its record in etcd: %w", registry.ErrNotFound, err)
+		return registry.Record{}, fmt.Errorf("%w that can be used: its record in etcd: %w", registry.ErrNotFound, pkgerr.Plain(err))
 	}
 	r.remember(out)
 	return out, nil

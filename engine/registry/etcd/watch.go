@@ -199,7 +199,7 @@ func (l listing) all() registry.Listing {
 	var out registry.Listing
 	for _, key := range slices.Sorted(maps.Keys(l)) {
 		if e := l[key]; e.bad != nil {
-			out.Bad = append(out.Bad, registry.BadRecord{Key: key, Error: e.bad.Error()})
+			out.Bad = append(out.Bad, registry.BadRecord{Key: key, Error: pkgerr.Message(e.bad)})
 		} else {
 			out.Records = append(out.Records, clone(e.record))
 		}

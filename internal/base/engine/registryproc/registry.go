@@ -25,6 +25,7 @@ type Options struct {
 	URL     string // SCHEME://...
 	Program string // "" finds it by the scheme
 	Logger  *slog.Logger
+	Getenv  func(string) string // of what finds the program; nil: os.Getenv
 }
 
 // The pause before a program that has ended is started again grows from minPause to maxPause.
@@ -63,7 +64,11 @@ func Open(ctx context.Context, o Options) (registry.Registry, error) {
 	}
 	scheme, err := Scheme(o.URL)
 	if err == nil && p.program == "" {
-		p.program, err = Find(scheme, os.Getenv)
+		getenv := o.Getenv
+		if getenv == nil {
+			getenv = os.Getenv
+		}
+		p.program, err = Find(scheme, getenv)
 	}
 	if err != nil {
 		return nil, pkgerr.Errorf("registry", "%w", err)

@@ -109,6 +109,7 @@ func newHost(t *testing.T, ttl time.Duration, now func() time.Time) *host {
 func (h *host) registry(t *testing.T, log *slog.Logger) *proc {
 	t.Helper()
 	t.Setenv(relayVariable, h.socket)
+	t.Setenv("GORACE", "atexit_sleep_ms=0") // a second for each child
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/topoctl/topoctl/engine/registry"
@@ -130,9 +131,12 @@ type saidError struct {
 func (e *saidError) Error() string { return e.text }
 func (e *saidError) Unwrap() error { return e.is }
 
+// clip bounds a text; who prints it makes it harmless.
 func clip(s string) string {
-	s = string(jsontext.Printable([]byte(s)))
-	return s[:min(len(s), maxText)]
+	if len(s) <= maxText {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxText], "")
 }
 
 var limits = jsontext.Limits{Bytes: MaxLine, Elements: 1 << 13, Depth: 6}
