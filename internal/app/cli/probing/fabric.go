@@ -218,7 +218,7 @@ func (o *probeFabricOptions) registered(ctx context.Context, names registry.Regi
 		}
 	}
 	if len(hosts) < 2 {
-		return nil, command.WithHint(fmt.Errorf("--registry %s: %s of %s there serves probes: want two or more", o.registry.URL, text.Plural(len(hosts), "agent"), text.Plural(len(list.Records), "engine")),
+		return nil, command.WithHint(fmt.Errorf("--registry %s: %s, of which %d serve probes: want two or more", o.registry.URL, text.Plural(len(list.Records), "engine"), len(hosts)),
 			"run \"topoctl agent --listen :%s --token-file token --serve-probes --registry %s\" on each host", peers.AgentPort, o.registry.URL)
 	}
 	return hosts, nil
