@@ -66,15 +66,7 @@ func (r *etcd) watchFrom(ctx context.Context, key string, from int64, told func(
 		if len(events) == 0 {
 			continue
 		}
-		sleep(ctx, coalesce)
-		for more := true; more; {
-			select {
-			case next := <-changes: // one that has ended gives no events, here and above
-				events, more = append(events, next.Events...), len(next.Events) > 0
-			default:
-				more = false
-			}
-		}
+		events = collect(changes, events)
 		if err := told(events); err != nil {
 			return err
 		}
@@ -83,6 +75,23 @@ func (r *etcd) watchFrom(ctx context.Context, key string, from int64, told func(
 		return r.ended(ctx)
 	}
 	return nil
+}
+
+// collect adds what comes in a short while: many changes are told at once.
+func collect(changes clientv3.WatchChan, events []*clientv3.Event) []*clientv3.Event {
+	enough := time.NewTimer(coalesce)
+	defer enough.Stop()
+	for {
+		select {
+		case next := <-changes: // one that has ended gives no events, here and to the caller
+			if len(next.Events) == 0 {
+				return events
+			}
+			events = append(events, next.Events...)
+		case <-enough.C:
+			return events
+		}
+	}
 }
 
 // ended is why something has ended with ctx or with the registry.

@@ -8,8 +8,10 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os/signal"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/topoctl/topoctl/engine/registry"
@@ -43,8 +45,10 @@ type server struct {
 var began = time.Now()
 
 // Serve answers requests until in ends, which is when the other process does, or ctx; then it closes the
-// registry, which removes what was published. program is the name and version for people.
+// registry, which removes what was published. It ignores SIGPIPE from then on. program is the name and version for people.
 func Serve(ctx context.Context, in io.Reader, out io.Writer, program string, open Opener) error {
+	// A process that is killed reads no answers: its records are removed all the same.
+	signal.Ignore(syscall.SIGPIPE)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s := &server{open: open, ctx: ctx, out: out, requests: map[uint64]context.CancelFunc{}, leases: map[uint64]registry.Lease{}}
