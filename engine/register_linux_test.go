@@ -22,7 +22,7 @@ func register(t *testing.T, r registry.Registry, address string) uint64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer p.Close() //nolint:errcheck // it only asked
+	defer p.Close()
 	if _, err := r.Publish(t.Context(), registry.Record{Name: "peer", Epoch: p.Epoch(), Addresses: []netip.AddrPort{netip.MustParseAddrPort(address)}}); err != nil {
 		t.Fatal(err)
 	}

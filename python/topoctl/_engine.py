@@ -65,6 +65,9 @@ class Engine:
       cert_file, key_file, ca_file   this engine's certificate, its key, and the CAs of its
                        peers' certificates; files that change are read again
       insecure         True: other hosts may connect though neither is demanded
+      registry         a registry in which peers find this engine by its name, and it them, such as
+                       "etcd://host1,host2/prefix"
+      serves           with registry: what it tells others that this engine is good for
       devices          RDMA devices or netdevs that may be used; all that carry data
       transports       of "shm", "rdma", "tcp"; all, in this order
       protection       what data over TCP has at least: "open", "headers", "payload" or "sealed";
@@ -79,7 +82,7 @@ class Engine:
       http             host:port at which metrics are served; with port 0, stats()["http"] tells it
       log              "error", "warn", "info" or "debug", to standard error; "error"
 
-    Peers are named by host:port, or by the name that add_peer gave. Addresses are absolute: those
+    Peers are named by host:port, by their name in the registry, or by that which add_peer gave. Addresses are absolute: those
     of range_of here, those that the peer told there. Methods raise the classes of topoctl.errors;
     wrong types are TypeError, wrong values ValueError, and nothing was begun then.
     """
@@ -97,6 +100,8 @@ class Engine:
         key_file: Optional[str] = None,
         ca_file: Optional[str] = None,
         insecure: Optional[bool] = None,
+        registry: Optional[str] = None,
+        serves: Optional[Sequence[str]] = None,
         devices: Optional[Sequence[str]] = None,
         transports: Optional[Sequence[str]] = None,
         protection: Optional[str] = None,
@@ -119,6 +124,8 @@ class Engine:
             "key_file": key_file,
             "ca_file": ca_file,
             "insecure": insecure,
+            "registry": registry,
+            "serves": serves,
             "devices": devices,
             "transports": transports,
             "protection": protection,

@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 	}
 	code := m.Run()
 	if built.dir != "" {
-		os.RemoveAll(built.dir) //nolint:errcheck // temporary
+		os.RemoveAll(built.dir)
 	}
 	os.Exit(code)
 }
@@ -90,7 +90,7 @@ var built struct {
 func program(t *testing.T) string {
 	t.Helper()
 	built.Do(func() {
-		if built.dir, built.err = os.MkdirTemp("", "registry"); built.err != nil {
+		if built.dir, built.err = os.MkdirTemp("", "registry"); built.err != nil { //nolint:usetesting // it outlives the test that builds it
 			return
 		}
 		built.path = filepath.Join(built.dir, "topoctl-registry-etcd")
@@ -150,6 +150,7 @@ func gone(t *testing.T, r registry.Registry, name string) func() bool {
 
 // The suite of registries, over the program.
 func TestSuiteOverProgram(t *testing.T) {
+	t.Parallel()
 	c := etcdtest.Start(t, etcdtest.Options{})
 	cl := c.Client(t)
 	path := program(t)
@@ -181,11 +182,13 @@ func TestSuiteOverProgram(t *testing.T) {
 // What becomes of the record of an engine that is killed, stands still, loses its lease, or whose program is killed,
 // with etcd's client in its own process and in the program's.
 func TestEngineFaults(t *testing.T) {
+	t.Parallel()
 	c := etcdtest.Start(t, etcdtest.Options{})
 	cl, names := c.Client(t), open(t, c)
 	ttl := 5 * time.Second
 	for how, path := range map[string]string{"program": program(t), "own process": "-"} {
 		t.Run(how, func(t *testing.T) {
+			t.Parallel()
 			name := "e" + strings.ReplaceAll(how, " ", "")
 			p, epoch := startEngine(t, c, name, path)
 			until(t, "published", there(t, names, name, epoch))
@@ -229,6 +232,7 @@ func TestEngineFaults(t *testing.T) {
 // Two engines move bytes while etcd is away: no batch notices, a peer that is known is opened, and what is
 // started meanwhile is found when etcd is back, without a hand.
 func TestEtcdIsAway(t *testing.T) {
+	t.Parallel()
 	away := 8 * time.Second // longer than the TTL
 	if longtest.On() {
 		away = time.Minute
@@ -240,12 +244,12 @@ func TestEtcdIsAway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer names.Close() //nolint:errcheck // etcd may be away
+	defer names.Close()
 	client, err := engine.New(t.Context(), engine.Options{Name: "client", Registry: names})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer client.Close() //nolint:errcheck // looked at below
+	defer client.Close()
 	mine, err := client.Alloc(regionBytes, engine.RegionOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -318,13 +322,14 @@ func TestEtcdIsAway(t *testing.T) {
 
 // An engine whose host falls silent is started again at another port, several times: who opened it by name follows.
 func TestFollow(t *testing.T) {
+	t.Parallel()
 	c := etcdtest.Start(t, etcdtest.Options{})
 	path, names := program(t), open(t, c)
 	client, err := engine.New(t.Context(), engine.Options{Name: "client", Registry: registry.ReadOnly(names)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer client.Close() //nolint:errcheck // all is over
+	defer client.Close()
 	mine, err := client.Alloc(regionBytes, engine.RegionOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -372,6 +377,7 @@ func TestFollow(t *testing.T) {
 
 // The program says what it is for, and refuses what it does not know.
 func TestProgram(t *testing.T) {
+	t.Parallel()
 	path := program(t)
 	for _, tt := range []struct {
 		args []string

@@ -55,6 +55,7 @@ func closeAt(t *testing.T, r registry.Registry) {
 // etcd is killed with SIGKILL and started again: what is known is found meanwhile, and said to be old;
 // what was published stays, watches go on, and nothing is lost.
 func TestServerRestarts(t *testing.T) {
+	t.Parallel()
 	c := etcdtest.Start(t, etcdtest.Options{})
 	r := open(t, c, func(o *Options) { o.TTL = time.Minute; o.RequestTimeout = time.Second })
 	other := open(t, c, func(o *Options) { o.TTL = time.Minute })
@@ -111,6 +112,7 @@ func TestServerRestarts(t *testing.T) {
 // etcd stands still for longer than the TTL: the lease is lost when it runs again, or kept where it was
 // renewed first; published again, the record is there.
 func TestServerStands(t *testing.T) {
+	t.Parallel()
 	stands := 7 * time.Second
 	if longtest.On() {
 		stands = 20 * time.Second
@@ -160,6 +162,7 @@ func TestServerStands(t *testing.T) {
 
 // Of three members one stands still, whichever it is: nothing is lost, and every call is answered.
 func TestMemberStands(t *testing.T) {
+	t.Parallel()
 	c := etcdtest.Start(t, etcdtest.Options{Members: 3})
 	r := open(t, c, func(o *Options) { o.RequestTimeout = time.Second })
 	closeAt(t, r)
@@ -192,6 +195,7 @@ func TestMemberStands(t *testing.T) {
 
 // What a watch has missed is compacted: it looks at what is there, and goes on.
 func TestCompaction(t *testing.T) {
+	t.Parallel()
 	c := etcdtest.Start(t, etcdtest.Options{})
 	r := open(t, c)
 	closeAt(t, r)
@@ -229,6 +233,7 @@ func TestCompaction(t *testing.T) {
 
 // 2,000 records of 40 registries: found, listed, watched and gone again.
 func TestManyRecords(t *testing.T) {
+	t.Parallel()
 	const registries, each = 40, 50
 	c := etcdtest.Start(t, etcdtest.Options{})
 	watcher := open(t, c)
@@ -282,6 +287,7 @@ func TestManyRecords(t *testing.T) {
 // What is in etcd may be anybody's: a bad record costs itself only, is listed as bad, is not found, and an
 // engine of that name takes its place.
 func TestHostileRecords(t *testing.T) {
+	t.Parallel()
 	c := etcdtest.Start(t, etcdtest.Options{})
 	r, cl := open(t, c), c.Client(t)
 	closeAt(t, r)
@@ -349,6 +355,7 @@ func TestHostileRecords(t *testing.T) {
 // Users of etcd: a role has the key of a name, so nobody registers under another's; a wrong password and a
 // member in the clear are refused.
 func TestUsersAndRoles(t *testing.T) {
+	t.Parallel()
 	c := etcdtest.Start(t, etcdtest.Options{})
 	cl := c.Client(t)
 	ctx := t.Context()
@@ -406,6 +413,7 @@ func TestUsersAndRoles(t *testing.T) {
 
 // A member that no CA of ours signed, and a client without a certificate, are refused.
 func TestTLS(t *testing.T) {
+	t.Parallel()
 	c := etcdtest.Start(t, etcdtest.Options{TLS: true})
 	for name, change := range map[string]func(*Options){
 		"another CA":   func(o *Options) { o.TLS = etcdtest.NewAuthority(t).Client(t, "x") },

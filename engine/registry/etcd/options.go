@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -38,6 +39,7 @@ type Options struct {
 	Logger *slog.Logger
 }
 
+// The defaults of Options, and the least TTL.
 const (
 	DefaultPrefix = "/topoctl/default"
 	DefaultTTL    = 15 * time.Second
@@ -94,6 +96,9 @@ func checkPrefix(prefix string) error {
 // schemes gives all endpoints the scheme that says how they are reached, which must be the same for all:
 // one in the clear would be told the password.
 func (o *Options) schemes() error {
+	if o.TLS == nil && slices.ContainsFunc(o.Endpoints, func(e string) bool { return strings.HasPrefix(e, "https://") }) {
+		o.TLS = &tls.Config{MinVersion: tls.VersionTLS12} // by the CAs of this system
+	}
 	scheme := "http"
 	if o.TLS != nil {
 		scheme = "https"
@@ -104,20 +109,14 @@ func (o *Options) schemes() error {
 		if !ok {
 			given, host = scheme, e
 		}
-		if given == "https" && scheme == "http" {
-			o.TLS, scheme = &tls.Config{MinVersion: tls.VersionTLS12}, "https" // by the CAs of this system
-		}
 		if given != scheme {
-			return fmt.Errorf("endpoint %q: TLS for some endpoints and not for others", e)
+			return fmt.Errorf("endpoint %q: want TLS for all endpoints, or for none", e)
 		}
 		at, err := endpoint(host)
 		if err != nil {
 			return fmt.Errorf("endpoint %q: %w", e, err)
 		}
 		full = append(full, scheme+"://"+at)
-	}
-	if first := full[0]; strings.HasPrefix(first, "http://") && scheme == "https" {
-		return fmt.Errorf("endpoint %q: TLS for some endpoints and not for others", o.Endpoints[0])
 	}
 	o.Endpoints = full
 	return nil

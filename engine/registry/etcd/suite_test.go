@@ -53,8 +53,12 @@ func suite(t *testing.T, c *etcdtest.Cluster) {
 	})
 }
 
-func TestSuite(t *testing.T) { suite(t, etcdtest.Start(t, etcdtest.Options{})) }
+func TestSuite(t *testing.T) {
+	t.Parallel()
+	suite(t, etcdtest.Start(t, etcdtest.Options{}))
+}
 
 func TestSuiteThreeMembersTLS(t *testing.T) {
+	t.Parallel()
 	suite(t, etcdtest.Start(t, etcdtest.Options{Members: 3, TLS: true}))
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/transport/rdma"
+	"github.com/topoctl/topoctl/internal/base/engine/registryproc"
 	"github.com/topoctl/topoctl/internal/base/jsontext"
 	"github.com/topoctl/topoctl/internal/base/mooncake"
 	"github.com/topoctl/topoctl/pathsel"
@@ -26,6 +27,8 @@ type Options struct {
 	Advertise      string
 	Files          engine.CredentialFiles // "token_file", "cert_file", "key_file", "ca_file"
 	Insecure       bool
+	Registry       string   // URL of a registry, "" for none
+	Serves         []string // what that tells others
 	Devices        []string
 	Transports     []string
 	Protection     string
@@ -95,7 +98,7 @@ func (o *Options) read(r *jsontext.Reader, key string) error {
 		name string
 		to   any
 	}{
-		{"name", &o.Name}, {"listen", &o.Listen}, {"advertise", &o.Advertise}, {"token_file", &o.Files.Token}, {"insecure", &o.Insecure},
+		{"name", &o.Name}, {"listen", &o.Listen}, {"advertise", &o.Advertise}, {"token_file", &o.Files.Token}, {"insecure", &o.Insecure}, {"registry", &o.Registry}, {"serves", &o.Serves},
 		{"cert_file", &o.Files.Certificate}, {"key_file", &o.Files.Key}, {"ca_file", &o.Files.CA},
 		{"metadata", &o.Metadata}, {"devices", &o.Devices}, {"transports", &o.Transports}, {"protection", &o.Protection}, {"topology", &o.Topology}, {"local_rank", &o.LocalRank}, {"local_size", &o.LocalSize},
 		{"default_timeout_ns", &o.DefaultTimeout}, {"give_up_ns", &o.GiveUp}, {"http", &o.HTTP}, {"log", &o.Log},
@@ -143,6 +146,16 @@ func (o *Options) check() error {
 		o.Metadata = mooncake.P2P
 	}
 	switch {
+	case o.Registry != "" && o.Compat:
+		return fail(Invalid, "options: registry and compat: stock Mooncake peers are not in it, give one of them")
+	case o.Registry == "" && len(o.Serves) > 0:
+		return fail(Invalid, "options: serves is for registry")
+	case o.Registry != "":
+		if _, err := registryproc.Scheme(o.Registry); err != nil {
+			return fail(Invalid, "options: registry: %w", err)
+		}
+	}
+	switch {
 	case o.Protection == "":
 	case !slices.Contains(protections, o.Protection):
 		return fail(Invalid, "options: protection: %.40q: want one of %q", o.Protection, protections)
@@ -174,7 +187,7 @@ var logLevels = map[string]slog.Level{"error": slog.LevelError, "warn": slog.Lev
 // engine gives the engine's options.
 func (o *Options) engine(ctx context.Context) (engine.Options, error) {
 	out := engine.Options{
-		Name: o.Name, Listen: o.Listen, Advertise: o.Advertise, Insecure: o.Insecure, Protection: o.Protection,
+		Name: o.Name, Listen: o.Listen, Advertise: o.Advertise, Insecure: o.Insecure, Protection: o.Protection, Serves: o.Serves,
 		DefaultTimeout: o.DefaultTimeout, GiveUp: o.GiveUp,
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: logLevels[o.Log]})),
 	}

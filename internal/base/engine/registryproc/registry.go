@@ -339,7 +339,9 @@ func (p *proc) publishAgain(c *child) {
 				p.mu.Unlock()
 				switch {
 				case over && err == nil:
-					l.release()
+					if err := l.release(); err != nil {
+						p.log.Warn("registry: giving up a record", "engine", l.record.Name, "error", err)
+					}
 					return
 				case err == nil, over, errors.Is(err, errChildGone), p.ctx.Err() != nil:
 					return
@@ -388,10 +390,10 @@ func (l *lease) release() error {
 	ctx, cancel := bounded(l.p.ctx)
 	defer cancel()
 	err := c.call(ctx, &wire.Request{Do: wire.Release, Of: id}, nil)
-	if errors.Is(err, errChildGone) || l.p.ctx.Err() != nil {
-		return nil
+	if err != nil && !errors.Is(err, errChildGone) && l.p.ctx.Err() == nil {
+		return err
 	}
-	return err
+	return nil
 }
 
 // mailbox has what a reader has put there and a watcher takes out.

@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 func relay(at string) int {
 	if text, ok := strings.CutPrefix(at, "say:"); ok {
 		fmt.Print(text)
-		io.Copy(io.Discard, os.Stdin) //nolint:errcheck // until it ends
+		io.Copy(io.Discard, os.Stdin)
 		return 0
 	}
 	c, err := net.Dial("unix", at)
@@ -49,10 +49,10 @@ func relay(at string) int {
 	}
 	fmt.Fprintln(os.Stderr, "a word to the log")
 	go func() {
-		io.Copy(c, os.Stdin)           //nolint:errcheck // until it ends
-		c.(*net.UnixConn).CloseWrite() //nolint:errcheck // it has ended
+		io.Copy(c, os.Stdin)
+		c.(*net.UnixConn).CloseWrite()
 	}()
-	io.Copy(os.Stdout, c) //nolint:errcheck // until it ends
+	io.Copy(os.Stdout, c)
 	return 0
 }
 
@@ -67,7 +67,7 @@ type host struct {
 
 func newHost(t *testing.T, ttl time.Duration, now func() time.Time) *host {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "reg")
+	dir, err := os.MkdirTemp("", "reg") //nolint:usetesting // names of sockets must be short
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,8 +84,8 @@ func newHost(t *testing.T, ttl time.Duration, now func() time.Time) *host {
 				return
 			}
 			serving.Go(func() {
-				defer c.Close()                                                                                                                         //nolint:errcheck // it has ended
-				plugin.Serve(context.Background(), c, c, "relay 1", func(_ context.Context, url string, alive func() bool) (registry.Registry, error) { //nolint:errcheck // killed ones
+				defer c.Close()
+				plugin.Serve(context.Background(), c, c, "relay 1", func(_ context.Context, url string, alive func() bool) (registry.Registry, error) {
 					if url != "relay://here" {
 						return nil, fmt.Errorf("no registry at %q", url)
 					}
@@ -99,9 +99,9 @@ func newHost(t *testing.T, ttl time.Duration, now func() time.Time) *host {
 		}
 	})
 	t.Cleanup(func() {
-		l.Close() //nolint:errcheck // it ends the accepting
+		l.Close()
 		serving.Wait()
-		os.RemoveAll(dir) //nolint:errcheck // temporary
+		os.RemoveAll(dir)
 	})
 	return h
 }
@@ -202,7 +202,7 @@ func TestKilled(t *testing.T) {
 	closed := false
 	defer func() {
 		if !closed {
-			r.Close() //nolint:errcheck // the test has failed
+			r.Close()
 		}
 	}()
 	l, err := r.Publish(t.Context(), rec("a", 5))
@@ -289,7 +289,7 @@ func TestKilled(t *testing.T) {
 func TestTakenMeanwhile(t *testing.T) {
 	h := newHost(t, 0, nil)
 	r, other := h.registry(t, nil), h.memory.Client()
-	defer r.Close() //nolint:errcheck // nothing is published any more
+	defer r.Close()
 	l, err := r.Publish(t.Context(), rec("a", 5))
 	if err != nil {
 		t.Fatal(err)
@@ -311,7 +311,7 @@ func TestTakenMeanwhile(t *testing.T) {
 func TestStopped(t *testing.T) {
 	h := newHost(t, 0, nil)
 	r := h.registry(t, nil)
-	defer r.Close() //nolint:errcheck // looked at below
+	defer r.Close()
 	until(t, "alive", func() bool { h.mu.Lock(); defer h.mu.Unlock(); return h.alive[0]() })
 	if err := r.child.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)

@@ -20,6 +20,7 @@ import (
 // Protocol is what the program's first line names.
 const Protocol = "topoctl.registry/v1"
 
+// What is read of the other side.
 const (
 	MaxLine = 1 << 20 // bytes of a line with its end
 	// MaxRecords is how many records of a listing are taken.

@@ -174,7 +174,7 @@ func (m *Member) Run(tb testing.TB) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	defer log.Close() //nolint:errcheck // the child has it
+	defer log.Close()
 	words := append(append(append([]string{}, m.prefix...), m.program), m.args...)
 	cmd := exec.Command(words[0], words[1:]...)
 	cmd.Stdout, cmd.Stderr = log, log
