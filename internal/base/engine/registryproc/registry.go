@@ -390,10 +390,10 @@ func (l *lease) release() error {
 	ctx, cancel := bounded(l.p.ctx)
 	defer cancel()
 	err := c.call(ctx, &wire.Request{Do: wire.Release, Of: id}, nil)
-	if err != nil && !errors.Is(err, errChildGone) && l.p.ctx.Err() == nil {
-		return err
+	if errors.Is(err, errChildGone) || l.p.ctx.Err() != nil {
+		err = nil // no one has the record any more
 	}
-	return nil
+	return err
 }
 
 // mailbox has what a reader has put there and a watcher takes out.
