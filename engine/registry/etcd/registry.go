@@ -53,7 +53,8 @@ const (
 	pingTime, pingTimeout = 10 * time.Second, 3 * time.Second
 	maxMessage            = 16 << 20 // bytes of an answer
 	maxAttempts           = 3        // of a request, each at another member
-	awayFactor            = 10       // by which requests are shorter while etcd is away and an answer is known
+	// By these factors a look-up waits less where an answer is known, and again where etcd is away.
+	knownFactor, awayFactor = 3, 4
 )
 
 // Open gives a registry in etcd; it is also a registry.Lister. It does not wait for etcd: until that
@@ -188,6 +189,7 @@ func (r *etcd) lookup(ctx context.Context, name string) (registry.Record, error)
 	r.mu.Unlock()
 	limit, attempts := r.o.RequestTimeout, min(len(r.o.Endpoints), maxAttempts)
 	if isKnown {
+		limit /= knownFactor
 		if away {
 			limit, attempts = limit/awayFactor, 1
 		}
