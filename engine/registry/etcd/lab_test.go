@@ -94,7 +94,7 @@ func startAgent(t *testing.T, topoctl string, host int, name, url, token string)
 	if err = errors.Join(err, json.Unmarshal(line, &ready)); err != nil {
 		t.Fatalf("%s: %q: %v", name, line, err)
 	}
-	go io.Copy(io.Discard, out) //nolint:errcheck // until the agent ends
+	go io.Copy(io.Discard, out)
 	a.epoch = ready.Epoch
 	return a
 }
