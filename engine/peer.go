@@ -89,6 +89,17 @@ func (e *Engine) open(ctx context.Context, name string) (*Peer, error) {
 	if err != nil {
 		return nil, err
 	}
+	for {
+		p, next, err := e.openUnlessMoved(ctx, name, record)
+		if next == nil {
+			return p, err
+		}
+		record = *next
+	}
+}
+
+// openAt opens a peer by its record.
+func (e *Engine) openAt(ctx context.Context, name string, record registry.Record) (*Peer, error) {
 	if record.Stale > 0 {
 		e.log.Warn("the registry cannot be reached: opening a peer by what it said before", "peer", name, "age", record.Stale.Round(time.Millisecond))
 	}

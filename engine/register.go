@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/topoctl/topoctl/engine/registry"
@@ -147,29 +148,85 @@ func (p *Peer) follow() {
 		case <-ctx.Done():
 		}
 	})
-	for p.lost() == nil {
-		err := e.registry.Watch(ctx, p.name, func(r registry.Record, gone bool) {
-			if gone || r.Epoch == 0 {
-				return
-			}
-			p.mu.Lock()
-			p.record = r
-			p.mu.Unlock()
-			if r.Epoch > p.epoch {
-				e.log.Info("the registry says that a peer was started again", "peer", p.name, "epoch", r.Epoch, "addresses", r.Addresses)
-				asking, stop := context.WithTimeout(ctx, e.o.GiveUp)
-				_ = p.ask(asking) // the end of the session says what came of it
-				stop()
+	e.watchRecord(ctx, p.name, func(r registry.Record) {
+		p.mu.Lock()
+		p.record = r
+		p.mu.Unlock()
+		if r.Epoch > p.epoch {
+			e.log.Info("the registry says that a peer was started again", "peer", p.name, "epoch", r.Epoch, "addresses", r.Addresses)
+			asking, stop := context.WithTimeout(ctx, e.o.GiveUp)
+			_ = p.ask(asking) // the end of the session says what came of it
+			stop()
+		}
+	})
+}
+
+// watchRecord calls changed with the record of a name as it changes, until ctx ends, also where it is gone
+// for a while; not at all where the registry cannot watch.
+func (e *Engine) watchRecord(ctx context.Context, name string, changed func(registry.Record)) {
+	for {
+		err := e.registry.Watch(ctx, name, func(r registry.Record, gone bool) {
+			if !gone && r.Epoch != 0 {
+				changed(r)
 			}
 		})
-		if errors.Is(err, registry.ErrNoWatch) || errors.Is(err, registry.ErrClosed) || ctx.Err() != nil {
+		if errors.Is(err, registry.ErrNoWatch) || errors.Is(err, registry.ErrClosed) {
 			return
 		}
-		if !e.rest(followPause/2 + rand.N(followPause/2)) { // the record is gone: it may come back
+		t := time.NewTimer(followPause/2 + rand.N(followPause/2)) // the record is gone: it may come back
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
 			return
 		}
 	}
 }
+
+// openUnlessMoved opens a peer by its record. Where that takes long, because nothing answers there, it looks
+// whether the engine was started elsewhere: next is its record then.
+func (e *Engine) openUnlessMoved(ctx context.Context, name string, record registry.Record) (p *Peer, next *registry.Record, err error) {
+	if record.Epoch == 0 {
+		p, err = e.openAt(ctx, name, record)
+		return p, nil, err
+	}
+	trying, stop := context.WithCancel(ctx)
+	defer stop()
+	moved := make(chan registry.Record, 1)
+	var looking sync.WaitGroup
+	looking.Go(func() {
+		t := time.NewTimer(patientTime)
+		defer t.Stop()
+		select {
+		case <-t.C:
+		case <-trying.Done():
+			return
+		}
+		e.watchRecord(trying, name, func(r registry.Record) {
+			if r.Epoch > record.Epoch {
+				select {
+				case moved <- r:
+				default:
+				}
+				stop()
+			}
+		})
+	})
+	p, err = e.openAt(trying, name, record)
+	stop()
+	looking.Wait()
+	if err != nil && ctx.Err() == nil {
+		select {
+		case r := <-moved:
+			return nil, &r, nil
+		default:
+		}
+	}
+	return p, nil, err
+}
+
+// patientTime is how long opening a peer may take before it is asked whether that is elsewhere.
+const patientTime = 250 * time.Millisecond
 
 // followPause is the time between two looks for the record of a peer that has none.
 const followPause = time.Second

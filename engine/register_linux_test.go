@@ -79,6 +79,41 @@ func TestFollowsRegistry(t *testing.T) {
 	}
 }
 
+// The host of an engine is silent while somebody opens it by name: he does not wait for it once the
+// registry has it elsewhere.
+func TestMovesWhileOpened(t *testing.T) {
+	checkLeaks(t)
+	names := registrytest.NewMemory(0, nil)
+	first, second := freePort(t), freePort(t)
+	old := startPeer(t, first)
+	register(t, names.Client(), first)
+	if err := old.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	client := newEngine(t, Options{Name: "client", Registry: names.Client(), DefaultTimeout: time.Hour, GiveUp: time.Hour})
+	type opened struct {
+		p   *Peer
+		err error
+	}
+	done := make(chan opened, 1)
+	go func() {
+		p, err := client.Open(context.Background(), "peer")
+		done <- opened{p, err}
+	}()
+	startPeer(t, second)
+	now := register(t, names.Client(), second)
+	began := time.Now()
+	select {
+	case o := <-done:
+		if o.err != nil || o.p.Epoch() != now {
+			t.Fatalf("%v", o.err)
+		}
+		t.Logf("opened %v after it was registered elsewhere", time.Since(began))
+	case <-time.After(time.Minute):
+		t.Fatal("it waits for the silent host")
+	}
+}
+
 // At an address of a record there is another engine, because a port was used again or somebody
 // registered what is not his: it is not opened.
 func TestOtherEngine(t *testing.T) {

@@ -11,6 +11,8 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -57,6 +59,12 @@ const (
 	knownFactor, awayFactor = 3, 4
 )
 
+// reconnect is how a member is tried again: after a long time without it, not only after minutes, as is gRPC's way.
+var reconnect = grpc.ConnectParams{
+	Backoff:           backoff.Config{BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.5, MaxDelay: 3 * time.Second},
+	MinConnectTimeout: defaultRequest,
+}
+
 // Open gives a registry in etcd; it is also a registry.Lister. It does not wait for etcd: until that
 // answers, calls fail with registry.ErrUnavailable.
 func Open(ctx context.Context, o Options) (registry.Registry, error) {
@@ -91,6 +99,7 @@ func (r *etcd) dial(ctx context.Context) (*clientv3.Client, error) {
 	c, err := clientv3.New(clientv3.Config{
 		Endpoints: r.o.Endpoints, TLS: r.o.TLS, Username: r.o.Username, Password: r.o.Password, DialTimeout: r.o.RequestTimeout,
 		DialKeepAliveTime: pingTime, DialKeepAliveTimeout: pingTimeout, MaxCallRecvMsgSize: maxMessage, Logger: zap.NewNop(),
+		DialOptions: []grpc.DialOption{grpc.WithConnectParams(reconnect)},
 	})
 	if err != nil {
 		return nil, err
