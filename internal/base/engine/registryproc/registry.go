@@ -371,11 +371,11 @@ func (l *lease) Lost() <-chan struct{} { return l.lost }
 // Close implements registry.Lease.
 func (l *lease) Close() error {
 	l.p.mu.Lock()
-	over := l.over
+	over := l.over || l.p.ctx.Err() != nil
 	l.over = true
 	delete(l.p.leases, l)
 	l.p.mu.Unlock()
-	if over || l.p.ctx.Err() != nil {
+	if over {
 		return nil
 	}
 	return l.release()
