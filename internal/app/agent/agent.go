@@ -92,7 +92,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	if o.Probe != nil {
 		p := *o.Probe
 		p.Credentials, p.Logger = o.Engine.Credentials, o.Engine.Logger
-		if p.Credentials == nil {
+		if p.Credentials == nil && len(o.Engine.Token) > 0 {
 			p.Credentials = trust.OfSecret(o.Engine.Token)
 		}
 		if o.Grants != nil {

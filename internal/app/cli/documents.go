@@ -10,6 +10,7 @@ import (
 	"github.com/topoctl/topoctl/internal/app/cli/certs"
 	"github.com/topoctl/topoctl/internal/app/cli/hosts"
 	"github.com/topoctl/topoctl/internal/app/cli/paths"
+	"github.com/topoctl/topoctl/internal/app/cli/peerlist"
 	"github.com/topoctl/topoctl/internal/app/cli/probing"
 	"github.com/topoctl/topoctl/internal/app/cli/serving"
 	"github.com/topoctl/topoctl/internal/app/cli/transfer"
@@ -53,6 +54,8 @@ var documents = []struct{ schema, from string }{
 	{record.Schema, "topoctl tui --record, a line each"},
 	{transfer.SchemaAgent, "topoctl agent -o json, one line"},
 	{agent.SchemaEngine, "GET /v1/engine of topoctl agent --http"},
+	{peerlist.Schema, "topoctl peers -o json"},
+	{peerlist.SchemaEvent, "topoctl peers --watch -o jsonl, a line each"},
 	{certs.Schema, "topoctl cert show -o json"},
 	{hosts.SchemaFixtures, "topoctl fixtures -o json"},
 	{schemaVersion, "topoctl version -o json"},

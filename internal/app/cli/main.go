@@ -18,6 +18,7 @@ import (
 	"github.com/topoctl/topoctl/internal/app/cli/hosts"
 	"github.com/topoctl/topoctl/internal/app/cli/live"
 	"github.com/topoctl/topoctl/internal/app/cli/paths"
+	"github.com/topoctl/topoctl/internal/app/cli/peerlist"
 	"github.com/topoctl/topoctl/internal/app/cli/probing"
 	"github.com/topoctl/topoctl/internal/app/cli/serving"
 	"github.com/topoctl/topoctl/internal/app/cli/transfer"
@@ -50,12 +51,12 @@ var groups = []struct {
 }{
 	{"See a host", []string{command.SummaryName, "doctor", "path", "topo", "matrix", "tui", "watch"}},
 	{"Save, compare and configure", []string{"fixtures", "discover", "diff", "export", "fleet"}},
-	{"Measure and move data", []string{"probe", "bench", "agent", "cert", "kv", "python"}},
+	{"Measure and move data", []string{"probe", "bench", "agent", "peers", "cert", "kv", "python"}},
 }
 
 // commands are topoctl's, group by group, and its help topics.
 func commands(f *command.Env) []*cobra.Command {
-	all := slices.Concat([]*cobra.Command{newSummaryCmd(f, runSummary)}, hosts.Commands(f), paths.Commands(f), transfer.Commands(f), probing.Commands(f),
+	all := slices.Concat([]*cobra.Command{newSummaryCmd(f, runSummary)}, hosts.Commands(f), paths.Commands(f), transfer.Commands(f), peerlist.Commands(f), probing.Commands(f),
 		live.Commands(f), serving.Commands(f), fleet.Commands(f), certs.Commands(f), []*cobra.Command{newVersionCmd(f, runVersion)})
 	rank := map[string]int{}
 	for _, g := range groups {

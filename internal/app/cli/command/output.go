@@ -27,6 +27,7 @@ const (
 	FormatSVG      = "svg"
 	FormatHTML     = "html"
 	FormatNagios   = "nagios"
+	FormatName     = "name"
 )
 
 // FormatsKnown are all output formats with what they are, in the order of the help.
@@ -42,6 +43,7 @@ var FormatsKnown = []struct{ Name, About string }{
 	{FormatSVG, "a drawing"},
 	{FormatHTML, "a page that needs no other file"},
 	{FormatNagios, "a monitoring plugin's line and exit code"},
+	{FormatName, "names alone, one on a line"},
 }
 
 // formatAbout is what a format is.

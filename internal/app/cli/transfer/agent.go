@@ -31,6 +31,7 @@ import (
 	"github.com/topoctl/topoctl/internal/app/fleet"
 	"github.com/topoctl/topoctl/internal/app/grants"
 	"github.com/topoctl/topoctl/internal/app/probe/fabric"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/internal/base/units"
 	"github.com/topoctl/topoctl/pathsel"
 )
@@ -51,6 +52,7 @@ type agentOptions struct {
 	listen      []string
 	advertise   string
 	credentials peers.Credentials
+	registry    peers.Registry
 	http        []string
 	name        string
 	regions     []agent.Region
@@ -112,6 +114,7 @@ func newAgentCmd(f *command.Env, runF func(context.Context, *agentOptions) error
 	fl.StringSliceVar(&opts.listen, "listen", []string{agentListen}, "listen for peers on `ADDRESS` (host:port; port 0 chooses a free one); repeatable")
 	fl.StringVar(&opts.advertise, "advertise", "", "tell peers to connect to `HOST[:PORT]`")
 	opts.credentials.Add(cmd)
+	opts.registry.Add(cmd, "tell others where this agent is, by --name, in the registry at `URL`, such as etcd://HOST/PREFIX")
 	fl.StringSliceVar(&opts.http, "http", nil, "serve HTTP on `ADDRESS` (host:port; without a host, only to this host); repeatable")
 	fl.StringVar(&opts.typed.size, "size", "256MiB", "`SIZE` of the region \"bench\"; 0 for none")
 	fl.StringArrayVar(&opts.typed.regions, "region", nil, "also serve region `NAME=SIZE[@LOCATION][:read]`, on the node of cpu:N or with the lanes of gpu:N; :read: peers do not write; repeatable")
@@ -136,7 +139,7 @@ func newAgentCmd(f *command.Env, runF func(context.Context, *agentOptions) error
 
 // parse takes over the flags and refuses what makes no sense.
 func (o *agentOptions) parse(cmd *cobra.Command, _ []string) error {
-	if err := errors.Join(o.measured.Check(cmd), o.parseProbes(cmd), o.credentials.Check(cmd), command.NotEmpty(cmd, "advertise", "listen", "grants", "dranet", "fabric")); err != nil {
+	if err := errors.Join(o.measured.Check(cmd), o.parseProbes(cmd), o.credentials.Check(cmd), o.registry.Check(cmd), command.NotEmpty(cmd, "advertise", "listen", "grants", "dranet", "fabric")); err != nil {
 		return err
 	}
 	if o.dranet == "" {
@@ -263,14 +266,29 @@ func runAgent(ctx context.Context, o *agentOptions) error {
 	if err != nil {
 		return err
 	}
+	names, err := o.registry.Open(ctx, o.Host, log)
+	if err != nil {
+		return err
+	}
+	if names != nil {
+		defer func() {
+			if err := names.Close(); err != nil && log != nil {
+				log.Warn("closing the registry", "error", err)
+			}
+		}()
+	}
 	var printed error
 	err = agent.Run(ctx, agent.Options{
 		Engine: engine.Options{Name: o.name, Listen: o.listen, Advertise: o.advertise, Credentials: credentials,
-			Ports: engine.Ports{Topology: t, Overlay: rates, LocalRank: o.rank, LocalSize: o.ranks}, Logger: log, Transports: o.transports.Factories(o.transports.Names...), Protection: o.transports.Protection},
+			Ports: engine.Ports{Topology: t, Overlay: rates, LocalRank: o.rank, LocalSize: o.ranks}, Logger: log, Transports: o.transports.Factories(o.transports.Names...), Protection: o.transports.Protection,
+			Registry: names, Serves: o.serves()},
 		Regions: o.regions, Grants: allowed, HTTP: o.http, HostMetrics: o.hostMetrics, Probe: o.prober(),
 		Rediscover: o.Find, PortState: look, InitialPortState: seen, PollInterval: o.refresh,
 		Ready: func(i agent.Info) { printed = o.print(i) }, Beside: beside,
 	})
+	if hinted, ok := peers.RegistryHint(err); ok {
+		err = hinted
+	}
 	return errors.Join(o.listenHint(err), printed)
 }
 
@@ -295,6 +313,19 @@ func (o *agentOptions) webhook(ctx context.Context) (func(context.Context, func(
 		d.Topology = topology
 		return dranet.Serve(ctx, path, d)
 	}, nil
+}
+
+// serves is what the registry tells others that this agent is good for.
+func (o *agentOptions) serves() []string {
+	const most = 32 // regions; peers ask the agent for the others
+	var out []string
+	if o.probes {
+		out = append(out, peers.ServesProbes)
+	}
+	for _, r := range o.regions[:min(len(o.regions), most)] {
+		out = append(out, "region:"+r.Name)
+	}
+	return out
 }
 
 // hostMetrics looks at this host and gives its metrics.
@@ -437,6 +468,9 @@ func (o *agentOptions) client(i agent.Info) *string {
 		at = i.Addresses[0]
 	}
 	line := "topoctl bench --peer " + at
+	if o.registry.Given() {
+		line = "topoctl bench --registry " + text.ShellQuote(o.registry.URL) + " --peer " + text.ShellQuote(i.Name)
+	}
 	f := &o.credentials.Files
 	switch {
 	case f.Token == "":
